@@ -1,0 +1,74 @@
+// Package kernels names the operations that a backend offers and states the contract of each. It holds no arithmetic:
+// kernels/ref defines every operation in plain loops, and each backend passes kernels/kernelstest.
+//
+// Letters of shapes: t tokens (rows of a packed microbatch) · s key tokens · k, d input width · n, f output width ·
+// h query heads · g key/value heads · v vocabulary · r rotary pairs · c sequences. "A" is the activation dtype: f32, bf16
+// or f16, the same for all A operands of a call. "..." is any leading dimensions, taken as rows.
+//
+// Every sum is taken in float32 or wider, in an order that depends on the shape only: never on the number of threads.
+// A call reads all of In and writes all of Out; Out may not alias In unless the contract says "in place".
+package kernels
+
+import "github.com/lfactor/lfactor/kernels/tensor"
+
+// Op is the name of an operation.
+type Op string
+
+// Attr holds the constants of a call; each contract says which it uses.
+type Attr struct {
+	Name string
+	I    [4]int
+	F    [2]float64
+}
+
+// Call is one operation on operands of one device. In[i] is nil where an optional operand is absent.
+type Call struct {
+	Op   Op
+	In   []*tensor.Tensor
+	Out  []*tensor.Tensor
+	Attr Attr
+}
+
+// Backend runs operations on one device. Run returns when the results may be read (a backend with streams orders calls
+// of one Backend value and synchronises in Sync). Operands that break the contract are our bug: Run panics.
+type Backend interface {
+	Name() string
+	Run(c *Call)
+	// Sync returns when every call so far has finished.
+	Sync()
+}
+
+// Spec is the contract of one operation.
+type Spec struct {
+	Op  Op
+	Sig string // operands with shapes and dtypes: "x[t,k]A w[n,k]A bias[n]A? -> y[t,n]A"
+	Doc string // formula, attributes, order of sums
+	// Flops gives the floating-point operations of a call from its operand shapes; nil is one an output element.
+	Flops  func(in, out [][]int) int64
+	Source string // paper, spec or the definition followed
+}
+
+var specs []Spec
+
+func register(s ...Spec) bool { specs = append(specs, s...); return true }
+
+// Specs lists all contracts in a fixed order.
+func Specs() []Spec { return specs }
+
+// Lookup returns the contract of op.
+func Lookup(op Op) (Spec, bool) {
+	for _, s := range specs {
+		if s.Op == op {
+			return s, true
+		}
+	}
+	return Spec{}, false
+}
+
+func prod(s []int) int64 {
+	n := int64(1)
+	for _, d := range s {
+		n *= int64(d)
+	}
+	return n
+}

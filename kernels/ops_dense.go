@@ -1,0 +1,70 @@
+package kernels
+
+// Products of matrices, norms, rotary embedding, attention and gated MLP.
+const (
+	Linear       Op = "linear"
+	LinearDX     Op = "linear_dx"
+	LinearDW     Op = "linear_dw"
+	ColSum       Op = "col_sum"
+	RMSNorm      Op = "rmsnorm"
+	RMSNormDX    Op = "rmsnorm_dx"
+	RMSNormDW    Op = "rmsnorm_dw"
+	RopeTable    Op = "rope_table"
+	Rope         Op = "rope"
+	Attention    Op = "attention"
+	AttentionBwd Op = "attention_bwd"
+	SwiGLU       Op = "swiglu"
+	SwiGLUBwd    Op = "swiglu_bwd"
+	Embed        Op = "embed"
+	EmbedDW      Op = "embed_dw"
+)
+
+// Accumulate is the value of Attr.I[0] with which a weight-gradient operation adds into its output instead of setting it.
+const Accumulate = 1
+
+func mmFlops(in, out [][]int) int64 { // 2·t·n·k, where in[0] and out[0] share t
+	return 2 * prod(in[0]) * int64(in[1][0])
+}
+
+func dxFlops(in, out [][]int) int64 { return 2 * prod(in[0]) * int64(in[1][1]) }
+
+func dwFlops(in, out [][]int) int64 { return 2 * prod(in[0]) * int64(in[1][len(in[1])-1]) }
+
+// attnFlops counts both products over a dense t×s rectangle halved for causality, the convention of published MFU figures.
+func attnFlops(in, out [][]int) int64 { return 2 * prod(in[0]) * int64(in[1][0]) }
+
+func attnBwdFlops(in, out [][]int) int64 { return 5 * prod(in[1]) * int64(in[2][0]) }
+
+var _ = register(
+	Spec{Op: Linear, Sig: "x[...,k]A w[n,k]A bias[n]A? -> y[...,n]A|f32", Flops: mmFlops,
+		Doc: "y = x·wᵀ + bias. Sums over k in float32, rounded once to y's dtype."},
+	Spec{Op: LinearDX, Sig: "dy[...,n]A w[n,k]A -> dx[...,k]A", Flops: dxFlops,
+		Doc: "dx = dy·w: the input gradient of linear."},
+	Spec{Op: LinearDW, Sig: "dy[...,n]A x[...,k]A -> dw[n,k]f32", Flops: dwFlops,
+		Doc: "dw = dyᵀ·x: the weight gradient of linear. I[0] = Accumulate adds into dw."},
+	Spec{Op: ColSum, Sig: "dy[...,n]A -> db[n]f32",
+		Doc: "db = Σ over rows of dy: the bias gradient. I[0] = Accumulate adds into db."},
+	Spec{Op: RMSNorm, Sig: "x[...,d]A w[d]A -> y[...,d]A rstd[...]f32", Source: "arXiv:1910.07467",
+		Doc: "rstd = 1/sqrt(mean(x²) + F[0]); y = x·rstd·w. All in float32, rounded once."},
+	Spec{Op: RMSNormDX, Sig: "dy[...,d]A x[...,d]A w[d]A rstd[...]f32 -> dx[...,d]A",
+		Doc: "dx = rstd·(dy·w - x·rstd²·mean(dy·w·x))."},
+	Spec{Op: RMSNormDW, Sig: "dy[...,d]A x[...,d]A rstd[...]f32 -> dw[d]f32",
+		Doc: "dw = Σ over rows of dy·x·rstd. I[0] = Accumulate adds into dw."},
+	Spec{Op: RopeTable, Sig: "pos[t]i32 inv[r]f32 -> cos[t,r]f32 sin[t,r]f32", Source: "arXiv:2104.09864",
+		Doc: "The angle pos·inv is taken in float32 as transformers does; cos and sin are multiplied by F[0] (1, or YaRN's attention factor)."},
+	Spec{Op: Rope, Sig: "x[t,h,d]A cos[t,r]f32 sin[t,r]f32 -> y[t,h,d]A", Source: "arXiv:2104.09864",
+		Doc: "Rotates the first 2r of d dimensions by +angle (I[0]=1) or -angle (I[0]=-1: the gradient), copies the rest. " +
+			"Pairs are (i, i+r) for I[1]=0 (Hugging Face), (2i, 2i+1) for I[1]=1. y may be x (in place)."},
+	Spec{Op: Attention, Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A cu_q[c+1]i32 cu_k[c+1]i32 -> o[t,h,e]A lse[t,h]f32", Flops: attnFlops, Source: "arXiv:2307.08691",
+		Doc: "Packed attention: sequence i is query rows cu_q[i]:cu_q[i+1] and key rows cu_k[i]:cu_k[i+1]; head j uses key head j·g/h. " +
+			"Scores are F[0]·q·k. With I[0]=1 causal: query a of Lq sees key b iff b <= a + Lk - Lq; with window I[1]>0 also b > a + Lk - Lq - I[1]. " +
+			"lse is the natural log of the sum of exponentials. A query that sees no key gives o = 0, lse = -Inf. Memory is linear in t and s. Rows beyond the last cu are set to 0."},
+	Spec{Op: AttentionBwd, Sig: "do[t,h,e]A q[t,h,d]A k[s,g,d]A v[s,g,e]A o[t,h,e]A lse[t,h]f32 cu_q[c+1]i32 cu_k[c+1]i32 -> dq[t,h,d]A dk[s,g,d]A dv[s,g,e]A", Flops: attnBwdFlops, Source: "arXiv:2307.08691",
+		Doc: "The gradients of attention, with probabilities recomputed from lse. Attributes as for attention. Sums over the query heads of a key head in head order."},
+	Spec{Op: SwiGLU, Sig: "g[...]A u[...]A -> y[...]A", Source: "arXiv:2002.05202", Doc: "y = g·sigmoid(g)·u."},
+	Spec{Op: SwiGLUBwd, Sig: "dy[...]A g[...]A u[...]A -> dg[...]A du[...]A", Doc: "The gradients of swiglu."},
+	Spec{Op: Embed, Sig: "ids[t]i32 w[v,d]A -> y[t,d]A",
+		Doc: "y[i] = w[ids[i]-I[0]], or 0 where that row lies outside w: I[0] is the first id of a vocabulary shard."},
+	Spec{Op: EmbedDW, Sig: "dy[t,d]A ids[t]i32 -> dw[v,d]f32",
+		Doc: "dw[id-I[1]] += dy[i], rows in order of i, ids outside skipped. I[0] = Accumulate adds into dw, else the rest is 0. I[1] is the first id of the shard."},
+)

@@ -1,0 +1,82 @@
+package kernels
+
+// Loss, elementwise, structural and optimizer operations.
+const (
+	LinearLSE   Op = "linear_lse"
+	LSEJoin     Op = "lse_join"
+	NLL         Op = "nll"
+	LinearCEDX  Op = "linear_ce_dx"
+	LinearCEDW  Op = "linear_ce_dw"
+	LinearCEBwd Op = "linear_ce_bwd"
+	Sum         Op = "sum"
+	Mul         Op = "mul"
+	Scale       Op = "scale"
+	Cast        Op = "cast"
+	Fill        Op = "fill"
+	Dropout     Op = "dropout"
+	Slice       Op = "slice"
+	Concat      Op = "concat"
+	SumSquares  Op = "sum_squares"
+	ClipScale   Op = "clip_scale"
+	AdamW       Op = "adamw"
+	SGD         Op = "sgd"
+	AddTo       Op = "add_to"
+)
+
+// Hyper is the layout of the hyper-parameter operand (f64) of the optimizer operations.
+const (
+	HyperLR          = iota // learning rate of this step
+	HyperBeta1              // AdamW β1; SGD: momentum
+	HyperBeta2              // AdamW β2
+	HyperEps                // AdamW ε
+	HyperDecay              // decoupled weight decay (AdamW), L2 (SGD)
+	HyperCorrection1        // 1-β1^step
+	HyperCorrection2        // 1-β2^step
+	HyperLen
+)
+
+// Clip is the layout of clip_scale's output (f64).
+const (
+	ClipNorm     = iota // global gradient norm, after unscaling
+	ClipFactor          // what every gradient is multiplied with; 0 if the step is skipped
+	ClipOverflow        // 1 if the norm is not finite
+	ClipLen
+)
+
+func ceFlops(n int64) func(in, out [][]int) int64 {
+	return func(in, out [][]int) int64 { return n * 2 * prod(in[0]) * int64(in[1][0]) }
+}
+
+var _ = register(
+	Spec{Op: LinearLSE, Sig: "x[t,d]A w[v,d]A target[t]i32 -> lse[t,1]f32 hit[t]f32", Flops: ceFlops(1), Source: "arXiv:2411.09009",
+		Doc: "With logits z = x·wᵀ that are never held whole (at most 256 rows at a time): lse = log Σ exp z over this shard's rows of w, hit = z[target-I[0]], " +
+			"or 0 where the target lies outside the shard. I[0] is the first id of the shard."},
+	Spec{Op: LSEJoin, Sig: "lse[t,n]f32 -> y[t]f32", Doc: "y = log Σ exp over the n shards, stable."},
+	Spec{Op: NLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 weight[t]f32 -> loss[1]f32",
+		Doc: "loss = Σ weight·(lse-hit) over rows with target >= 0, in float64, in row order."},
+	Spec{Op: LinearCEDX, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dx[t,d]A", Flops: ceFlops(2),
+		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0: dx = dz·w. Logits are recomputed by blocks of rows."},
+	Spec{Op: LinearCEDW, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dw[v,d]f32", Flops: ceFlops(2),
+		Doc: "dw = dzᵀ·x with dz as in linear_ce_dx. I[0] is the first id of the shard; I[1] = Accumulate adds into dw."},
+	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
+		Doc: "Both gradients from one recomputation of the logits, each bit-identical to the separate operation. I[0], I[1] as in linear_ce_dw."},
+	Spec{Op: Sum, Sig: "x0[...]T x1[...]T ... -> y[...]T", Doc: "y = x0 + x1 + …, in operand order in float32 (float64 for f64), rounded once. y may be x0 (in place). One operand copies."},
+	Spec{Op: Mul, Sig: "a[...]A b[...]A -> y[...]A", Doc: "Elementwise product."},
+	Spec{Op: Scale, Sig: "x[...]A -> y[...]A", Doc: "y = F[0]·x; y may be x (in place)."},
+	Spec{Op: Cast, Sig: "x[...]T -> y[...]U", Doc: "Converts between f32, bf16, f16 and f64 with round to nearest even; the same dtype copies, any dtype."},
+	Spec{Op: Fill, Sig: "-> y[...]T", Doc: "y = F[0] (f32, bf16, f16, f64)."},
+	Spec{Op: AddTo, Sig: "x[...]A|f32|f64 -> y[...]f32|f64", Doc: "y += x (in place on y). I[0]=0 sets y = x instead of adding."},
+	Spec{Op: Dropout, Sig: "x[t,...]A key[t]i64 -> y[t,...]A", Source: "SplitMix64: doi:10.1145/2714064.2660195",
+		Doc: "Element e of row i is kept iff u >= F[0], and then multiplied with 1/(1-F[0]); u = top 24 bits / 2^24 of mix(mix(key[i] + (I[0]+1)·0x9E3779B97F4A7C15) + e·0x9E3779B97F4A7C15), " +
+			"where mix is SplitMix64's finaliser. I[0] is the block's draw number; e counts elements within the row. The gradient is the same call on dy."},
+	Spec{Op: Slice, Sig: "x[...]T -> y[...]T", Doc: "y = x[..., I[1]:I[1]+len, ...] along axis I[0]; len is y's."},
+	Spec{Op: Concat, Sig: "x0[...]T x1[...]T ... -> y[...]T", Doc: "Concatenates along axis I[0]."},
+	Spec{Op: SumSquares, Sig: "x[...]f32 -> y[1]f64", Doc: "y = Σ x², float64 sums of fixed blocks of 4096 elements added in order. I[0] = Accumulate adds into y."},
+	Spec{Op: ClipScale, Sig: "parts[n]f64 ctl[2]f64 -> y[3]f64",
+		Doc: "ctl = (max norm or 0 for no clipping, loss scale). norm = sqrt(Σ parts)/scale; factor = 1/scale, times max/(norm+1e-6) when norm > max; not finite: factor 0, overflow 1."},
+	Spec{Op: AdamW, Sig: "g[n]f32 hyper[7]f64 clip[3]f64 -> p[n]f32 m[n]f32 v[n]f32 q[n]A?", Source: "arXiv:1711.05101, as torch.optim.AdamW",
+		Doc: "In place on p, m, v: g *= clip factor; p -= lr·decay·p; m = m + (1-β1)(g-m); v = β2·v + (1-β2)g²; p -= (lr/c1)·m/(sqrt(v)/sqrt(c2)+ε); q = p in the model's dtype. " +
+			"I[0]=1: no weight decay for this tensor. With overflow = 1 nothing changes."},
+	Spec{Op: SGD, Sig: "g[n]f32 hyper[7]f64 clip[3]f64 -> p[n]f32 m[n]f32 q[n]A?", Source: "torch.optim.SGD (dampening 0, not Nesterov)",
+		Doc: "In place: g = g·factor + decay·p (I[0]=1: without decay); m = β1·m + g; p -= lr·m; q = p in the model's dtype. With overflow = 1 nothing changes."},
+)

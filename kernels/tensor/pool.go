@@ -1,0 +1,183 @@
+package tensor
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Align is the alignment of every buffer in bytes: one cache line and one AVX-512 register.
+const Align = 64
+
+// Buffer is counted storage. The owner of the last reference returns it to its pool.
+type Buffer struct {
+	data  []byte // the requested length
+	class int
+	refs  atomic.Int32
+	pool  *Pool
+}
+
+// Retain adds a reference.
+func (b *Buffer) Retain() {
+	if b.refs.Add(1) <= 1 {
+		panic("tensor: Retain of a buffer that was released")
+	}
+}
+
+// Release drops a reference; the last one returns the storage to the pool.
+func (b *Buffer) Release() {
+	switch n := b.refs.Add(-1); {
+	case n == 0 && b.pool != nil:
+		b.pool.put(b)
+	case n < 0:
+		panic("tensor: buffer released twice")
+	}
+}
+
+// Bytes is the storage.
+func (b *Buffer) Bytes() []byte { return b.data }
+
+// Unique reports whether there is only one reference, so that its holder may write in place.
+func (b *Buffer) Unique() bool { return b.refs.Load() == 1 }
+
+// BudgetError says which tensor did not fit into a rank's memory, and what would help.
+type BudgetError struct {
+	Pool               string // the rank
+	Tensor             string
+	Need, Live, Budget int64 // bytes
+}
+
+// Error names the tensor, the sizes and the remedy.
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("%s: tensor %s needs %s but %s of the budget of %s are live; "+
+		"raise plan.memory, or lower train.micro_batch, or set plan.recompute=full, or raise plan.pp, plan.tp or plan.zero",
+		e.Pool, e.Tensor, Bytes(e.Need), Bytes(e.Live), Bytes(e.Budget))
+}
+
+// Bytes prints a size in binary units.
+func Bytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// Pool hands out buffers of one rank. Freed buffers are kept by size class and reused; what is live and what is kept
+// together never exceed the budget. Safe for concurrent use: receivers of a message release from their own goroutine.
+type Pool struct {
+	name         string
+	budget       int64 // bytes; 0 is unlimited
+	poison       bool
+	mu           sync.Mutex
+	live, peak   int64
+	kept         int64
+	free         map[int][][]byte
+	count        int
+	TestOnAlloc  func(name string, bytes int64) // observes allocations; nil in production
+}
+
+// NewPool returns a pool; budget is in bytes, 0 for no limit.
+func NewPool(name string, budget int64) *Pool {
+	return &Pool{name: name, budget: budget, free: map[int][][]byte{}}
+}
+
+// Poison makes freed storage unreadable garbage (all bits set: NaN), so that a use after release shows in tests.
+func (p *Pool) Poison() *Pool { p.poison = true; return p }
+
+// class rounds up to 1/8 of a power of two: at most 12.5 % of a buffer is waste.
+func class(n int64) int64 {
+	if n <= 4096 {
+		return (n + Align - 1) / Align * Align
+	}
+	step := int64(1) << (bits.Len64(uint64(n-1)) - 4)
+	return (n + step - 1) / step * step
+}
+
+// New returns a tensor with one reference; its contents are undefined. It fails with a *BudgetError.
+func (p *Pool) New(name string, d DType, shape ...int) (*Tensor, error) {
+	n := int64(d.Size())
+	for _, s := range shape {
+		if s < 0 || s > 0 && n > (1<<50)/int64(s) {
+			panic(fmt.Sprintf("tensor: %s has shape %v", name, shape))
+		}
+		n *= int64(s)
+	}
+	b, err := p.buffer(name, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Tensor{Shape: append([]int(nil), shape...), DType: d, Buf: b, data: b.data}, nil
+}
+
+func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
+	c := class(n)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.budget > 0 && p.live+c > p.budget {
+		return nil, &BudgetError{p.name, name, n, p.live, p.budget}
+	}
+	if p.TestOnAlloc != nil {
+		p.TestOnAlloc(name, c)
+	}
+	var raw []byte
+	if l := p.free[int(c)]; len(l) > 0 {
+		raw, p.free[int(c)] = l[len(l)-1], l[:len(l)-1]
+		p.kept -= c
+	} else {
+		if p.budget > 0 && p.live+p.kept+c > p.budget {
+			clear(p.free) // give back what is kept before going over the budget
+			p.kept = 0
+		}
+		raw = aligned(int(c))
+	}
+	p.live += c
+	p.peak = max(p.peak, p.live)
+	p.count++
+	b := &Buffer{data: raw[:n], class: int(c), pool: p}
+	b.refs.Store(1)
+	return b, nil
+}
+
+func aligned(n int) []byte {
+	raw := make([]byte, n+Align)
+	off := int(-uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (Align - 1))
+	return raw[off : off+n : off+n]
+}
+
+func (p *Pool) put(b *Buffer) {
+	raw := b.data[:b.class]
+	if p.poison {
+		for i := range raw {
+			raw[i] = 0xff
+		}
+	}
+	b.data = nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live -= int64(b.class)
+	p.count--
+	p.kept += int64(b.class)
+	p.free[b.class] = append(p.free[b.class], raw)
+}
+
+// Live, Peak are bytes in use now and at most so far, rounded up to size classes.
+func (p *Pool) Live() int64 { p.mu.Lock(); defer p.mu.Unlock(); return p.live }
+
+// Peak is the most bytes that were live at once.
+func (p *Pool) Peak() int64 { p.mu.Lock(); defer p.mu.Unlock(); return p.peak }
+
+// Buffers is the number of live buffers; a test ends with 0.
+func (p *Pool) Buffers() int { p.mu.Lock(); defer p.mu.Unlock(); return p.count }
+
+// Budget is the limit in bytes, 0 for none.
+func (p *Pool) Budget() int64 { return p.budget }
+
+// ClassBytes is what New would account for a tensor of n bytes: planners use it to predict Peak.
+func ClassBytes(n int64) int64 { return class(n) }
