@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// layerRule is one line of layers.txt.
+type layerRule struct {
+	layer  int
+	allow  []string // packages of the same layer, and other modules
+	forbid []string
+}
+
+// layerPolicy is layers.txt: rules by package or pattern, and what tests may import besides.
+type layerPolicy struct {
+	rules    map[string]layerRule
+	patterns []string // in the order of the file
+	test     layerRule
+}
+
+func parseLayers(text string) (*layerPolicy, error) {
+	p := &layerPolicy{rules: map[string]layerRule{}}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line, _, _ = strings.Cut(line, "#")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		name, rest, ok := strings.Cut(line, ":")
+		words := strings.Fields(rest)
+		if !ok || len(words) == 0 {
+			return nil, fmt.Errorf("layers.txt:%d: want \"package: layer words…\"", n)
+		}
+		layer, err := strconv.Atoi(words[0])
+		if err != nil {
+			return nil, fmt.Errorf("layers.txt:%d: %s: layer %q is no number", n, name, words[0])
+		}
+		if err := p.set(strings.TrimSpace(name), newLayerRule(layer, words[1:])); err != nil {
+			return nil, fmt.Errorf("layers.txt:%d: %w", n, err)
+		}
+	}
+	return p, nil
+}
+
+func newLayerRule(layer int, words []string) layerRule {
+	r := layerRule{layer: layer}
+	for _, w := range words {
+		if not, ok := strings.CutPrefix(w, "!"); ok {
+			r.forbid = append(r.forbid, not)
+		} else {
+			r.allow = append(r.allow, w)
+		}
+	}
+	return r
+}
+
+func (p *layerPolicy) set(name string, r layerRule) error {
+	if name == "test" {
+		p.test = r
+		return nil
+	}
+	if _, ok := p.rules[name]; ok {
+		return fmt.Errorf("%s has two lines", name)
+	}
+	p.rules[name] = r
+	if strings.Contains(name, "*") {
+		p.patterns = append(p.patterns, name)
+	}
+	return nil
+}
+
+// find returns the rule for a folder: its own line, else the first pattern that matches.
+func (p *layerPolicy) find(dir string) (layerRule, bool) {
+	if r, ok := p.rules[dir]; ok {
+		return r, true
+	}
+	for _, pattern := range p.patterns {
+		if ok, _ := path.Match(pattern, dir); ok {
+			return p.rules[pattern], true
+		}
+	}
+	return layerRule{}, false
+}
+
+// under says whether path is prefix or lies below it.
+func under(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+func underAny(path string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return under(path, p) })
+}
+
+// refuses says why a file under rule r may not import imp; "" if it may. short is imp without the
+// module's name, ours whether it had that.
+func (p *layerPolicy) refuses(r layerRule, test bool, short string, ours bool) string {
+	if underAny(short, r.forbid) && !test {
+		return "forbidden by name in layers.txt"
+	}
+	if !ours {
+		return p.refusesModule(r, test, short)
+	}
+	target, ok := p.find(short)
+	switch {
+	case !ok:
+		return "it has no line in cmd/lfvet/layers.txt"
+	case target.layer < r.layer:
+		return ""
+	case target.layer > r.layer:
+		return fmt.Sprintf("layer %d imports upwards, from layer %d", r.layer, target.layer)
+	case test || slices.Contains(r.allow, short):
+		return ""
+	}
+	return "same layer, and not on its line in layers.txt"
+}
+
+func (p *layerPolicy) refusesModule(r layerRule, test bool, imp string) string {
+	first, _, _ := strings.Cut(imp, "/")
+	standard := !strings.Contains(first, ".")
+	if standard || underAny(imp, r.allow) || test && underAny(imp, p.test.allow) {
+		return ""
+	}
+	return "a module that is not on its line in layers.txt"
+}
+
+// checkImports holds one file's imports to the policy.
+func checkImports(m *module, p *layerPolicy, f *source, r *report) {
+	rule, ok := p.find(f.dir)
+	if !ok {
+		r.add(f, f.ast.Package, "layers", "package %s has no line in cmd/lfvet/layers.txt", f.dir)
+		return
+	}
+	if f.ignored {
+		return
+	}
+	for _, spec := range f.ast.Imports {
+		imp, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue // the parser let it through, the compiler will not
+		}
+		short, ours := strings.CutPrefix(imp, m.name+"/")
+		if ours && short == f.dir {
+			continue // an external test of the package itself
+		}
+		if why := p.refuses(rule, f.test, short, ours); why != "" {
+			r.add(f, spec.Pos(), "layers", "%s imports %s: %s", f.dir, short, why)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// Command lfvet holds the project to its own rules: import layers and who owns which module
+// (layers.txt), no I/O and no chance in protocols, limits on size, and a comment on every exported name.
+//
+//	go run ./cmd/lfvet [folder]
+//
+// It prints one finding a line as "file:line: rule: text" and exits 1 if there is one. Rules are
+// purely textual apart from the search for ranges over maps, which needs types; nothing is built or
+// downloaded.
+package main
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"go/token"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+//go:embed layers.txt
+var layersText string
+
+// finding is one broken rule at one place.
+type finding struct {
+	path string
+	line int
+	rule string
+	text string
+}
+
+func (f finding) String() string { return fmt.Sprintf("%s:%d: %s: %s", f.path, f.line, f.rule, f.text) }
+
+// report collects findings.
+type report struct {
+	fset  *token.FileSet
+	found []finding
+}
+
+func (r *report) add(f *source, pos token.Pos, rule, format string, args ...any) {
+	r.found = append(r.found, finding{f.path, r.fset.Position(pos).Line, rule, fmt.Sprintf(format, args...)})
+}
+
+// vet applies every rule to the module at root; layers is the text of the import policy.
+func vet(root, layers string) ([]finding, error) {
+	policy, err := parseLayers(layers)
+	if err != nil {
+		return nil, err
+	}
+	m, err := load(root)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{fset: m.fset}
+	for _, f := range m.files {
+		checkImports(m, policy, f, r)
+		checkSizes(f, r)
+		checkMarks(f, r)
+		checkSleep(f, r)
+	}
+	checkDocs(m, r)
+	checkProtocols(m, r)
+	slices.SortFunc(r.found, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.rule, b.rule), cmp.Compare(a.text, b.text))
+	})
+	return r.found, nil
+}
+
+// moduleRoot is the nearest folder at or above dir that has a go.mod.
+func moduleRoot(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			return d, nil
+		}
+		if d == filepath.Dir(d) {
+			return "", fmt.Errorf("%s: no go.mod here or above", dir)
+		}
+	}
+}
+
+func run(args []string, out, errs io.Writer) int {
+	dir := "."
+	if len(args) > 0 {
+		dir = args[0]
+	}
+	root, err := moduleRoot(dir)
+	if err != nil {
+		fmt.Fprintln(errs, "lfvet:", err)
+		return 2
+	}
+	found, err := vet(root, layersText)
+	if err != nil {
+		fmt.Fprintln(errs, "lfvet:", err)
+		return 2
+	}
+	for _, f := range found {
+		fmt.Fprintln(out, f)
+	}
+	if len(found) > 0 {
+		return 1
+	}
+	return 0
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

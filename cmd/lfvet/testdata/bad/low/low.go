@@ -1,0 +1,12 @@
+// Package low imports upwards, sideways, and a module it does not own.
+package low
+
+import (
+	_ "example.com/bad/high"  // upwards
+	_ "example.com/bad/other" // same layer, not on the line
+	_ "example.com/bad/stray" // no line at all
+	_ "example.com/owned"     // another package owns it
+)
+
+// Known is documented.
+const Known = 1

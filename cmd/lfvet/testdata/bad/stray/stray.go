@@ -1,0 +1,2 @@
+// Package stray has no line.
+package stray

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the findings of testdata/bad to want.txt")
+
+// TestRepository holds the project itself to its rules.
+func TestRepository(t *testing.T) {
+	root, err := moduleRoot(".")
+	require.NoError(t, err)
+	found, err := vet(root, layersText)
+	require.NoError(t, err)
+	for _, f := range found {
+		t.Error(f)
+	}
+}
+
+// TestPlanted finds every planted violation in testdata/bad and nothing else.
+func TestPlanted(t *testing.T) {
+	layers, err := os.ReadFile("testdata/bad/layers.txt")
+	require.NoError(t, err)
+	found, err := vet("testdata/bad", string(layers))
+	require.NoError(t, err)
+	var got strings.Builder
+	for _, f := range found {
+		fmt.Fprintln(&got, f)
+	}
+	want := filepath.Join("testdata", "bad", "want.txt")
+	if *rewrite {
+		require.NoError(t, os.WriteFile(want, []byte(got.String()), 0o644))
+	}
+	text, err := os.ReadFile(want)
+	require.NoError(t, err)
+	require.Equal(t, string(text), got.String())
+}
+
+func TestParseLayersNamesTheLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: 0\na: 1\n":       "layers.txt:2: a has two lines",
+		"# note\na\n":        `layers.txt:2: want "package: layer words…"`,
+		"a: high\n":          `layers.txt:1: a: layer "high" is no number`,
+		"\na: 0 b\nb/*: x\n": `layers.txt:3: b/*: layer "x" is no number`,
+	} {
+		_, err := parseLayers(text)
+		require.EqualError(t, err, want)
+	}
+}
+
+// TestPolicy pins what each arrow of the real policy says, so that a loosened line is seen.
+func TestPolicy(t *testing.T) {
+	p, err := parseLayers(layersText)
+	require.NoError(t, err)
+	for arrow, want := range map[string]string{
+		"kernels/cpu > kernels":                                "",
+		"kernels > kernels/tensor":                             "",
+		"kernels/tensor > kernels":                             "same layer",
+		"kernels > kernels/grad":                               "upwards",
+		"actors/core > actors/host":                            "upwards",
+		"sim > actors/host":                                    "same layer",
+		"sim > kernels/grad":                                   "forbidden",
+		"sim > actors/core":                                    "",
+		"stages/family > stages/checkpoint":                    "same layer",
+		"actors/core > github.com/asynkron/protoactor-go":      "not on its line",
+		"actors/host > github.com/asynkron/protoactor-go/cell": "",
+		"cmd/lfactor > github.com/apache/arrow/go/v17/arrow":   "not on its line",
+		"dataset > github.com/apache/arrow/go/v17/arrow":       "",
+		"pipeline/plan > nowhere":                              "no line",
+		"topology > fmt":                                       "",
+	} {
+		from, to, _ := strings.Cut(arrow, " > ")
+		rule, ok := p.find(from)
+		require.True(t, ok, from)
+		why := p.refuses(rule, false, to, !strings.Contains(to, ".") && to != "fmt")
+		if want == "" {
+			require.Empty(t, why, arrow)
+		} else {
+			require.Contains(t, why, want, arrow)
+		}
+	}
+}
+
+func TestRunExitCodes(t *testing.T) {
+	var out, errs bytes.Buffer
+	require.Equal(t, 1, run([]string{"testdata/bad/low"}, &out, &errs), "the whole module of a folder is checked")
+	require.Contains(t, out.String(), "low/low_test.go:12: sleep: ")
+	require.Empty(t, errs.String())
+
+	require.Equal(t, 2, run([]string{t.TempDir()}, &out, &errs))
+	require.Contains(t, errs.String(), "no go.mod here or above")
+}
