@@ -1,0 +1,268 @@
+package kernels
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// operand is one parsed operand of a signature.
+type operand struct {
+	name     string
+	dims     []string // a letter, "c+1", a number, or "..." for any leading or trailing dimensions; nil with any
+	any      bool     // [*]: the shape is the operation's own affair
+	dtypes   []string // f32 …, A, T or U
+	optional bool
+	variadic bool // repeats the operand before it
+}
+
+type signature struct{ in, out []operand }
+
+var signatures = sync.OnceValue(func() map[Op]signature {
+	m := map[Op]signature{}
+	for _, s := range specs {
+		in, out, ok := strings.Cut(s.Sig, "->")
+		if !ok {
+			panic(fmt.Sprintf("kernels: signature of %s has no ->", s.Op))
+		}
+		m[s.Op] = signature{parseOperands(in), parseOperands(out)}
+	}
+	return m
+})
+
+func parseOperands(s string) []operand {
+	var l []operand
+	for _, f := range strings.Fields(s) {
+		if f == "..." {
+			l[len(l)-1].variadic = true
+			continue
+		}
+		name, rest, _ := strings.Cut(f, "[")
+		dims, types, ok := strings.Cut(rest, "]")
+		if !ok {
+			panic(fmt.Sprintf("kernels: operand %q of a signature lacks brackets", f))
+		}
+		o := operand{name: name, any: dims == "*", optional: strings.HasSuffix(types, "?")}
+		o.dtypes = strings.Split(strings.TrimSuffix(types, "?"), "|")
+		if !o.any {
+			o.dims = strings.Split(dims, ",")
+		}
+		l = append(l, o)
+	}
+	return l
+}
+
+// Check compares a call with the contract of its operation: the number of operands, dtypes and shapes. Backends panic
+// with the error it returns, because such a call is a bug of the caller.
+func Check(c *Call) error {
+	s, ok := signatures()[c.Op]
+	if !ok {
+		return fmt.Errorf("no operation %q", c.Op)
+	}
+	b := binding{dims: map[string]int{}, types: map[string]tensor.DType{}}
+	if err := b.match(s.in, c.In); err != nil {
+		return fmt.Errorf("%s: %w", c.Op, err)
+	}
+	if err := b.match(s.out, c.Out); err != nil {
+		return fmt.Errorf("%s: %w", c.Op, err)
+	}
+	if f := extra[c.Op]; f != nil {
+		if err := f(c); err != nil {
+			return fmt.Errorf("%s: %w", c.Op, err)
+		}
+	}
+	return nil
+}
+
+// binding holds what the letters of one call stand for.
+type binding struct {
+	dims  map[string]int
+	types map[string]tensor.DType
+}
+
+func (b *binding) match(want []operand, have []*tensor.Tensor) error {
+	for i, o := range want {
+		switch {
+		case o.variadic:
+			for _, t := range have[min(i, len(have)):] {
+				if t == nil {
+					return fmt.Errorf("operand %s is nil", o.name)
+				}
+				if err := b.operand(o, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		case i >= len(have) || have[i] == nil:
+			if !o.optional {
+				return fmt.Errorf("operand %s is absent", o.name)
+			}
+		default:
+			if err := b.operand(o, have[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if len(have) > len(want) {
+		return fmt.Errorf("%d operands, the contract has %d", len(have), len(want))
+	}
+	return nil
+}
+
+func (b *binding) operand(o operand, t *tensor.Tensor) error {
+	if err := b.dtype(o, t); err != nil {
+		return err
+	}
+	if o.any {
+		return nil
+	}
+	shape := t.Shape
+	for i, d := range o.dims {
+		if d == "..." { // as many as the others leave
+			n := len(shape) - (len(o.dims) - i - 1)
+			if n < 0 {
+				return fmt.Errorf("operand %s is %v, want %v", o.name, t, o.dims)
+			}
+			if !b.bind("...", tensor.Len(shape[:n])) {
+				return fmt.Errorf("operand %s is %v: %d rows, other operands have %d", o.name, t, tensor.Len(shape[:n]), b.dims["..."])
+			}
+			shape = shape[n:]
+			continue
+		}
+		if len(shape) == 0 {
+			return fmt.Errorf("operand %s is %v, want %v", o.name, t, o.dims)
+		}
+		if !b.dim(d, shape[0]) {
+			return fmt.Errorf("operand %s is %v: dimension %s is %d elsewhere", o.name, t, d, b.dims[d])
+		}
+		shape = shape[1:]
+	}
+	if len(shape) > 0 {
+		return fmt.Errorf("operand %s is %v, want %v", o.name, t, o.dims)
+	}
+	return nil
+}
+
+func (b *binding) bind(name string, n int) bool {
+	have, ok := b.dims[name]
+	b.dims[name] = n
+	if ok && have != n {
+		b.dims[name] = have
+		return false
+	}
+	return true
+}
+
+// dim matches n with a letter, a letter plus one, or a number.
+func (b *binding) dim(d string, n int) bool {
+	if k, err := strconv.Atoi(d); err == nil {
+		return k == n
+	}
+	if d, ok := strings.CutSuffix(d, "+1"); ok {
+		return n > 0 && b.bind(d, n-1)
+	}
+	return b.bind(d, n)
+}
+
+func (b *binding) dtype(o operand, t *tensor.Tensor) error {
+	for _, d := range o.dtypes {
+		switch d {
+		case "T", "U":
+			if have, ok := b.types[d]; ok && have != t.DType {
+				continue
+			}
+			b.types[d] = t.DType
+			return nil
+		case "A":
+			if have, ok := b.types[d]; ok && have != t.DType || !t.DType.Float() || t.DType == tensor.F64 {
+				continue
+			}
+			b.types[d] = t.DType
+			return nil
+		case t.DType.String():
+			return nil
+		}
+	}
+	return fmt.Errorf("operand %s is %v, want %s (A is the dtype of all A operands)", o.name, t, strings.Join(o.dtypes, "|"))
+}
+
+// extra holds what a signature cannot say.
+var extra = map[Op]func(*Call) error{
+	Rope: func(c *Call) error {
+		if d, r := c.In[0].Shape[2], c.In[1].Shape[1]; 2*r > d {
+			return fmt.Errorf("%d pairs in a head of %d dimensions", r, d)
+		}
+		if s := c.Attr.I[0]; s != 1 && s != -1 {
+			return fmt.Errorf("sign of the angle I[0] is %d, want 1 or -1", s)
+		}
+		return nil
+	},
+	Attention:    func(c *Call) error { return checkAttention(c.In[0], c.In[1], c.In[3], c.In[4]) },
+	AttentionBwd: func(c *Call) error { return checkAttention(c.In[1], c.In[2], c.In[6], c.In[7]) },
+	Slice: func(c *Call) error {
+		return checkAxis(c.Attr.I[0], c.Attr.I[1], c.In[0], c.Out[0])
+	},
+	Concat: checkConcat,
+	Cast: func(c *Call) error {
+		x, y := c.In[0].DType, c.Out[0].DType
+		if x != y && !(x.Float() && y.Float()) {
+			return fmt.Errorf("no conversion of %v to %v", x, y)
+		}
+		return nil
+	},
+}
+
+func checkAttention(q, k, cuQ, cuK *tensor.Tensor) error {
+	if g, h := k.Shape[1], q.Shape[1]; g == 0 || h%g != 0 {
+		return fmt.Errorf("%d query heads with %d key heads", h, g)
+	}
+	if err := checkCu("cu_q", cuQ.I32(), q.Shape[0]); err != nil {
+		return err
+	}
+	return checkCu("cu_k", cuK.I32(), k.Shape[0])
+}
+
+// checkCu wants 0 <= first, no decrease and the last offset within the rows.
+func checkCu(name string, cu []int32, rows int) error {
+	before := int32(0)
+	for i, n := range cu {
+		if n < before || int(n) > rows {
+			return fmt.Errorf("%s[%d] is %d after %d with %d rows", name, i, n, before, rows)
+		}
+		before = n
+	}
+	return nil
+}
+
+// checkAxis wants part to equal whole but along axis, where part lies within whole from index at on.
+func checkAxis(axis, at int, whole, part *tensor.Tensor) error {
+	if axis < 0 || axis >= len(whole.Shape) || len(part.Shape) != len(whole.Shape) {
+		return fmt.Errorf("axis %d of %v and %v", axis, whole, part)
+	}
+	for i, n := range part.Shape {
+		if i != axis && n != whole.Shape[i] || i == axis && (at < 0 || at+n > whole.Shape[i]) {
+			return fmt.Errorf("%v at %d of axis %d does not fit %v", part, at, axis, whole)
+		}
+	}
+	return nil
+}
+
+func checkConcat(c *Call) error {
+	if len(c.In) == 0 {
+		return fmt.Errorf("no operands")
+	}
+	at := 0
+	for _, x := range c.In {
+		if err := checkAxis(c.Attr.I[0], at, c.Out[0], x); err != nil {
+			return err
+		}
+		at += x.Shape[c.Attr.I[0]]
+	}
+	if at != c.Out[0].Shape[c.Attr.I[0]] {
+		return fmt.Errorf("%d operands fill %d of axis %d of %v", len(c.In), at, c.Attr.I[0], c.Out[0])
+	}
+	return nil
+}

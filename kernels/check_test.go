@@ -1,0 +1,72 @@
+package kernels
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+func of(d tensor.DType, shape ...int) *tensor.Tensor { return tensor.Make(d, shape...) }
+
+func TestCheckNamesTheFault(t *testing.T) {
+	f, b := tensor.F32, tensor.BF16
+	for _, c := range []struct {
+		why     string
+		op      Op
+		in, out []*tensor.Tensor
+		attr    Attr
+		fault   string // "" for a good call
+	}{
+		{"any leading dimensions", Linear, list(of(f, 2, 3, 4), of(f, 5, 4)), list(of(f, 6, 5)), Attr{}, ""},
+		{"optional bias", Linear, list(of(b, 3, 4), of(b, 5, 4), of(b, 5)), list(of(b, 3, 5)), Attr{}, ""},
+		{"wide output", Linear, list(of(b, 3, 4), of(b, 5, 4), nil), list(of(f, 3, 5)), Attr{}, ""},
+		{"mixed activations", Linear, list(of(b, 3, 4), of(f, 5, 4)), list(of(b, 3, 5)), Attr{}, "operand w is f32"},
+		{"inner dimension", Linear, list(of(f, 3, 4), of(f, 5, 3)), list(of(f, 3, 5)), Attr{}, "dimension k is 4"},
+		{"rows", Linear, list(of(f, 3, 4), of(f, 5, 4)), list(of(f, 2, 5)), Attr{}, "2 rows, other operands have 3"},
+		{"missing", Linear, list(of(f, 3, 4)), list(of(f, 2, 5)), Attr{}, "operand w is absent"},
+		{"too many", Fill, list(of(f, 1)), list(of(f, 1)), Attr{}, "1 operands, the contract has 0"},
+		{"variadic", Sum, list(of(f, 2), of(f, 2), of(f, 2)), list(of(f, 2)), Attr{}, ""},
+		{"variadic dtype", Sum, list(of(f, 2), of(f, 2), of(b, 2)), list(of(f, 2)), Attr{}, "operand x0 is bf16"},
+		{"slice", Slice, list(of(f, 2, 5)), list(of(f, 2, 2)), Attr{I: [4]int{1, 3}}, ""},
+		{"slice past the end", Slice, list(of(f, 2, 5)), list(of(f, 2, 2)), Attr{I: [4]int{1, 4}}, "does not fit"},
+		{"concat", Concat, list(of(f, 2, 5), of(f, 1, 5)), list(of(f, 3, 5)), Attr{}, ""},
+		{"concat short", Concat, list(of(f, 2, 5)), list(of(f, 3, 5)), Attr{}, "1 operands fill 2 of axis 0"},
+		{"cast of integers", Cast, list(of(tensor.I32, 2)), list(of(f, 2)), Attr{}, "no conversion of i32"},
+		{"rope sign", Rope, list(of(f, 1, 1, 4), of(f, 1, 2), of(f, 1, 2)), list(of(f, 1, 1, 4)), Attr{}, "I[0] is 0"},
+		{"rope pairs", Rope, list(of(f, 1, 1, 4), of(f, 1, 3), of(f, 1, 3)), list(of(f, 1, 1, 4)), Attr{}, "3 pairs"},
+		{"unknown", "nonsense", nil, nil, Attr{}, `no operation "nonsense"`},
+	} {
+		err := Check(&Call{Op: c.op, In: c.in, Out: c.out, Attr: c.attr})
+		if c.fault == "" {
+			require.NoError(t, err, c.why)
+		} else {
+			require.ErrorContains(t, err, c.fault, c.why)
+		}
+	}
+}
+
+func list(t ...*tensor.Tensor) []*tensor.Tensor { return t }
+
+func TestCheckOfSequenceOffsets(t *testing.T) {
+	call := func(cu ...int32) *Call {
+		q := of(tensor.F32, 4, 2, 3)
+		off := tensor.Of(tensor.I32, cu, len(cu))
+		return &Call{Op: Attention, In: list(q, q, q, off, off), Out: list(q, of(tensor.F32, 4, 2))}
+	}
+	require.NoError(t, Check(call(0, 3, 4)))
+	require.NoError(t, Check(call(0, 3)))
+	require.ErrorContains(t, Check(call(0, 3, 2)), "cu_q[2] is 2 after 3")
+	require.ErrorContains(t, Check(call(0, 5)), "cu_q[1] is 5 after 0 with 4 rows")
+}
+
+// Signatures are parsed at first use; a spelling mistake in a contract must not wait for a user.
+func TestSignaturesParse(t *testing.T) {
+	require.Len(t, signatures(), len(Specs()))
+	require.LessOrEqual(t, len(Specs()), 60)
+	for _, s := range Specs() {
+		require.NotEmpty(t, s.Doc, s.Op)
+		require.NotEmpty(t, signatures()[s.Op].out, s.Op)
+	}
+}

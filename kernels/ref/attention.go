@@ -1,0 +1,107 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// heads gives rows of a [rows, heads, width] tensor.
+type heads struct {
+	v    []float64
+	h, d int
+}
+
+func loadHeads(t *tensor.Tensor) heads { return heads{load(t), t.Shape[1], t.Shape[2]} }
+
+func zeroHeads(t *tensor.Tensor) heads {
+	return heads{make([]float64, t.Len()), t.Shape[1], t.Shape[2]}
+}
+
+func (m heads) row(i, j int) []float64 { return m.v[(i*m.h+j)*m.d:][:m.d] }
+
+// query is one row of queries and the keys it sees.
+type query struct {
+	row, from, to int // the query's row; the rows of keys
+}
+
+// queries lists the rows of all sequences with the keys each sees under the attributes of attention.
+func queries(a kernels.Attr, cuQ, cuK []int32) []query {
+	var l []query
+	for s := range len(cuQ) - 1 {
+		q0, q1, k0, k1 := int(cuQ[s]), int(cuQ[s+1]), int(cuK[s]), int(cuK[s+1])
+		for i := range q1 - q0 {
+			lo, hi := 0, k1-k0
+			at := i + (k1 - k0) - (q1 - q0)
+			if a.I[0] == 1 {
+				hi = min(hi, at+1)
+			}
+			if a.I[1] > 0 {
+				lo = max(lo, at-a.I[1]+1)
+			}
+			hi = max(hi, 0)
+			l = append(l, query{q0 + i, k0 + min(lo, hi), k0 + hi})
+		}
+	}
+	return l
+}
+
+func attention(c *kernels.Call) {
+	q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), zeroHeads(c.Out[0])
+	lse := make([]float64, c.Out[1].Len())
+	for _, r := range queries(c.Attr, c.In[3].I32(), c.In[4].I32()) {
+		for j := range q.h {
+			g := j * k.h / q.h
+			s := make([]float64, r.to-r.from)
+			for b := range s {
+				s[b] = c.Attr.F[0] * dot(q.row(r.row, j), k.row(r.from+b, g))
+			}
+			l := logSumExp(s)
+			lse[r.row*q.h+j] = l
+			for b := range s {
+				axpy(o.row(r.row, j), math.Exp(s[b]-l), v.row(r.from+b, g))
+			}
+		}
+	}
+	store(c.Out[0], o.v)
+	store(c.Out[1], lse)
+}
+
+func attentionBwd(c *kernels.Call) {
+	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]), loadHeads(c.In[4])
+	lse := load(c.In[5])
+	dq, dk, dv := zeroHeads(c.Out[0]), zeroHeads(c.Out[1]), zeroHeads(c.Out[2])
+	for _, r := range queries(c.Attr, c.In[6].I32(), c.In[7].I32()) {
+		for j := range q.h {
+			g := j * k.h / q.h
+			delta := dot(do.row(r.row, j), o.row(r.row, j))
+			for b := r.from; b < r.to; b++ {
+				p := math.Exp(c.Attr.F[0]*dot(q.row(r.row, j), k.row(b, g)) - lse[r.row*q.h+j])
+				ds := c.Attr.F[0] * p * (dot(do.row(r.row, j), v.row(b, g)) - delta)
+				axpy(dq.row(r.row, j), ds, k.row(b, g))
+				axpy(dk.row(b, g), ds, q.row(r.row, j))
+				axpy(dv.row(b, g), p, do.row(r.row, j))
+			}
+		}
+	}
+	store(c.Out[0], dq.v)
+	store(c.Out[1], dk.v)
+	store(c.Out[2], dv.v)
+}
+
+// logSumExp is stable; -Inf for no summands, NaN if one is NaN or +Inf.
+func logSumExp(s []float64) float64 {
+	m := math.Inf(-1)
+	for _, x := range s {
+		m = math.Max(m, x)
+	}
+	if math.IsInf(m, -1) {
+		return m
+	}
+	t := 0.0
+	for _, x := range s {
+		t += math.Exp(x - m)
+	}
+	return m + math.Log(t)
+}

@@ -1,0 +1,112 @@
+package ref
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// sum adds in float32 in operand order, as the contract says, so that every backend gives the same bits.
+func sum(c *kernels.Call) {
+	if len(c.In) == 1 {
+		copy(c.Out[0].Bytes(), c.In[0].Bytes())
+		return
+	}
+	y := load(c.In[0])
+	for _, t := range c.In[1:] {
+		for i, x := range load(t) {
+			if y[i] += x; t.DType != tensor.F64 {
+				y[i] = float64(float32(y[i]))
+			}
+		}
+	}
+	store(c.Out[0], y)
+}
+
+func mul(c *kernels.Call) {
+	a := load(c.In[0])
+	for i, x := range load(c.In[1]) {
+		a[i] *= x
+	}
+	store(c.Out[0], a)
+}
+
+func scale(c *kernels.Call) {
+	x := load(c.In[0])
+	for i := range x {
+		x[i] *= c.Attr.F[0]
+	}
+	store(c.Out[0], x)
+}
+
+func cast(c *kernels.Call) {
+	if c.In[0].DType == c.Out[0].DType {
+		copy(c.Out[0].Bytes(), c.In[0].Bytes())
+		return
+	}
+	store(c.Out[0], load(c.In[0]))
+}
+
+func fill(c *kernels.Call) {
+	y := make([]float64, c.Out[0].Len())
+	for i := range y {
+		y[i] = c.Attr.F[0]
+	}
+	store(c.Out[0], y)
+}
+
+func addTo(c *kernels.Call) { storeOrAdd(c.Out[0], load(c.In[0]), c.Attr.I[0]) }
+
+const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment
+
+// mix is the finaliser of SplitMix64.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}
+
+func dropout(c *kernels.Call) {
+	p := c.Attr.F[0]
+	x, key := load(c.In[0]), c.In[1].I64()
+	for i, k := range key {
+		row := x[i*len(x)/len(key) : (i+1)*len(x)/len(key)]
+		seed := mix(uint64(k) + (uint64(c.Attr.I[0])+1)*golden)
+		for e := range row {
+			if u := float64(mix(seed+uint64(e)*golden)>>40) / (1 << 24); u >= p {
+				row[e] /= 1 - p
+			} else {
+				row[e] = 0
+			}
+		}
+	}
+	store(c.Out[0], x)
+}
+
+// window copies len bytes of each of the outer rows between two arrays of different row length.
+func window(dst, src []byte, outer, dstRow, dstAt, srcRow, srcAt, n int) {
+	for i := range outer {
+		copy(dst[i*dstRow+dstAt:][:n], src[i*srcRow+srcAt:][:n])
+	}
+}
+
+// spans gives the number of rows before axis and the bytes of one index of it.
+func spans(t *tensor.Tensor, axis int) (outer, inner int) {
+	return tensor.Len(t.Shape[:axis]), tensor.Len(t.Shape[axis+1:]) * t.DType.Size()
+}
+
+func slice(c *kernels.Call) {
+	x, y, axis := c.In[0], c.Out[0], c.Attr.I[0]
+	outer, inner := spans(x, axis)
+	n := y.Shape[axis] * inner
+	window(y.Bytes(), x.Bytes(), outer, n, 0, x.Shape[axis]*inner, c.Attr.I[1]*inner, n)
+}
+
+func concat(c *kernels.Call) {
+	y, axis, at := c.Out[0], c.Attr.I[0], 0
+	outer, inner := spans(y, axis)
+	for _, x := range c.In {
+		n := x.Shape[axis] * inner
+		window(y.Bytes(), x.Bytes(), outer, y.Shape[axis]*inner, at, n, 0, n)
+		at += n
+	}
+}

@@ -1,0 +1,83 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+)
+
+func sumSquares(c *kernels.Call) {
+	x, s := load(c.In[0]), 0.0
+	for i := 0; i < len(x); i += 4096 {
+		b := x[i:min(i+4096, len(x))]
+		s += dot(b, b)
+	}
+	storeOrAdd(c.Out[0], []float64{s}, c.Attr.I[0])
+}
+
+func clipScale(c *kernels.Call) {
+	s := 0.0
+	for _, p := range c.In[0].F64() {
+		s += p
+	}
+	limit, scale := c.In[1].F64()[0], c.In[1].F64()[1]
+	norm := math.Sqrt(s) / scale
+	y := []float64{norm, 1 / scale, 0}
+	switch {
+	case math.IsNaN(norm) || math.IsInf(norm, 0):
+		y[kernels.ClipFactor], y[kernels.ClipOverflow] = 0, 1
+	case limit > 0 && norm > limit:
+		y[kernels.ClipFactor] *= limit / (norm + 1e-6)
+	}
+	store(c.Out[0], y)
+}
+
+func adamW(c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	if clip[kernels.ClipOverflow] == 1 {
+		return
+	}
+	g, p, m, v := load(c.In[0]), load(c.Out[0]), load(c.Out[1]), load(c.Out[2])
+	decay := h[kernels.HyperLR] * h[kernels.HyperDecay]
+	if c.Attr.I[0] == 1 {
+		decay = 0
+	}
+	root := math.Sqrt(h[kernels.HyperCorrection2])
+	for i := range g {
+		x := g[i] * clip[kernels.ClipFactor]
+		p[i] -= decay * p[i]
+		m[i] += (1 - h[kernels.HyperBeta1]) * (x - m[i])
+		v[i] = h[kernels.HyperBeta2]*v[i] + (1-h[kernels.HyperBeta2])*x*x
+		p[i] -= h[kernels.HyperLR] / h[kernels.HyperCorrection1] * m[i] / (math.Sqrt(v[i])/root + h[kernels.HyperEps])
+	}
+	for i, x := range [][]float64{p, m, v} {
+		store(c.Out[i], x)
+	}
+	storeModel(c, 3)
+}
+
+func sgd(c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	if clip[kernels.ClipOverflow] == 1 {
+		return
+	}
+	decay := h[kernels.HyperDecay]
+	if c.Attr.I[0] == 1 {
+		decay = 0
+	}
+	g, p, m := load(c.In[0]), load(c.Out[0]), load(c.Out[1])
+	for i := range g {
+		m[i] = h[kernels.HyperBeta1]*m[i] + g[i]*clip[kernels.ClipFactor] + decay*p[i]
+		p[i] -= h[kernels.HyperLR] * m[i]
+	}
+	store(c.Out[0], p)
+	store(c.Out[1], m)
+	storeModel(c, 2)
+}
+
+// storeModel rounds the updated float32 parameters to the model's dtype if the call has an operand for them.
+func storeModel(c *kernels.Call, i int) {
+	if len(c.Out) > i && c.Out[i] != nil {
+		store(c.Out[i], load(c.Out[0]))
+	}
+}
