@@ -1,0 +1,182 @@
+package grad
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// fuses lists the weight-gradient kernels that can add straight into a parameter's gradient.
+var fuses = map[kernels.Op]bool{kernels.LinearDW: true, kernels.ColSum: true, kernels.RMSNormDW: true, kernels.EmbedDW: true, kernels.LinearCEDW: true}
+
+// backward records the gradient of the loss and of the output ports.
+func (t *Tape) backward() {
+	fwd := t.nodes
+	exports := map[*Value]string{}
+	for _, n := range fwd {
+		if n.Op.Role == export && n.In[0].Need {
+			exports[n.In[0]] = n.Attr.Name
+		}
+	}
+	t.seeds()
+	for i := len(fwd) - 1; i >= 0; i-- {
+		n := fwd[i]
+		if i+1 < len(fwd) && fwd[i+1].Block != n.Block {
+			t.flush()
+		}
+		t.block, t.phase = n.Block, I
+		for _, o := range n.Out {
+			if name, ok := exports[o]; ok {
+				t.addCt(o, t.one(opExportGrad, kernels.Attr{Name: name}, o.DType, o.Shape, o.Place.dual()))
+			}
+		}
+		t.reverse(n)
+	}
+	t.flush()
+}
+
+func (t *Tape) seeds() {
+	t.phase, t.block = I, -1
+	if t.loss != nil && t.loss.Need {
+		t.cts[t.loss] = []*Value{t.one(opSeed, kernels.Attr{}, tensor.F32, t.loss.Shape, Place{})}
+	}
+	for _, p := range t.outs {
+		if p.Grad {
+			t.addCt(p.Value, t.one(opRecvG, kernels.Attr{Name: p.Name}, p.Value.DType, p.Value.Shape, p.Value.Place.dual()))
+		}
+	}
+}
+
+func (t *Tape) addCt(v, c *Value) { t.cts[v] = append(t.cts[v], c) }
+
+// reverse emits the gradient of one forward node.
+func (t *Tape) reverse(n *Node) {
+	if len(n.Out) == 0 || !n.Out[0].Need || n.Op.Role == param {
+		return
+	}
+	if r := n.Op.Role; r == convert || r == cutOut { // the identity on the logical tensor
+		t.cts[n.In[0]] = append(t.cts[n.In[0]], t.cts[n.Out[0]]...)
+		return
+	}
+	dys, have := make([]*Value, len(n.Out)), false
+	for j, o := range n.Out {
+		dys[j] = t.cotangent(o)
+		have = have || dys[j] != nil
+	}
+	if !have {
+		if n.Op.Role == importing { // the exporter waits for every import, also one without a gradient
+			t.emit(opImportGrad, n.Attr, nil)
+		}
+		return
+	}
+	switch n.Op.Role {
+	case importing:
+		t.emit(opImportGrad, n.Attr, dys)
+	case recv:
+		t.emit(opSendG, n.Attr, dys)
+	case alias:
+		t.addCt(n.In[0], t.one(opAlias, n.Attr, dys[0].DType, n.In[0].Shape, dys[0].Place, dys[0]))
+	default:
+		t.legs(n, dys)
+	}
+}
+
+func (t *Tape) legs(n *Node, dys []*Value) {
+	leg := func(i int) bool {
+		t.phase = I
+		if n.In[i].Weight {
+			t.phase = W
+		}
+		return n.In[i].Need
+	}
+	for k, d := range n.Op.VJP(t, n, dys, leg) {
+		in := n.In[k]
+		switch {
+		case d == nil || !in.Need:
+		case t.leaf(in) != nil:
+			t.phase = W
+			t.gradient(t.leaf(in), d)
+		default:
+			t.addCt(in, d)
+		}
+	}
+}
+
+// leaf is the parameter that v is, or is gathered or cut from, else nil.
+func (t *Tape) leaf(v *Value) *Param {
+	for v.Node.Op.Role == unshard {
+		v = v.Node.In[0]
+	}
+	if v.Node.Op.Role == param {
+		return t.params[v.Node.Attr.Name]
+	}
+	return nil
+}
+
+// gradient adds term d to the gradient of p: by the kernel itself where it can, reduced to a shard where the plan says so.
+func (t *Tape) gradient(p *Param, d *Value) {
+	if p.Grad == p.Place {
+		p.Grad = d.Place // partial terms stay partial; they are reduced once a step
+	}
+	if d.Place != p.Grad {
+		d = t.to(d, p.Value.Place)
+		if p.Grad != p.Place {
+			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad, d.Place))
+		}
+	}
+	switch {
+	case t.ShardGrads && t.DP > 1:
+		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name}, Phase: W, Block: t.block, Mesh: -1, Acc: t.index(p) + 1})
+	case d.Node.Op.Role == compute && fuses[d.Node.Op.Kernel]:
+		d.Node.Acc = t.index(p) + 1
+	default:
+		t.emit(opAcc, kernels.Attr{Name: p.Name}, []*Value{d}).Acc = t.index(p) + 1
+	}
+}
+
+// flush emits the gradient reductions of a block together, so that they share one cut.
+func (t *Tape) flush() {
+	for _, n := range t.late {
+		n.ID = len(t.nodes)
+		t.nodes = append(t.nodes, n)
+	}
+	t.late = t.late[:0]
+}
+
+func (t *Tape) index(p *Param) int {
+	for i, q := range t.order {
+		if p == q {
+			return i
+		}
+	}
+	panic("grad: parameter " + p.Name + " of another tape")
+}
+
+// cotangent of v: terms of one placement are summed first, so that three partial terms cost one collective, then brought
+// to the dual of v's placement.
+func (t *Tape) cotangent(v *Value) *Value {
+	t.phase = I
+	if v.Weight {
+		t.phase = W
+	}
+	var sums []*Value
+next:
+	for _, c := range t.cts[v] {
+		for i, s := range sums {
+			if s.Place == c.Place {
+				sums[i] = t.one(opSum, kernels.Attr{}, c.DType, v.Shape, c.Place, s, c)
+				continue next
+			}
+		}
+		sums = append(sums, c)
+	}
+	if len(sums) == 0 {
+		return nil
+	}
+	acc := t.to(sums[0], v.Place.dual())
+	for _, s := range sums[1:] {
+		acc = t.one(opSum, kernels.Attr{}, acc.DType, v.Shape, acc.Place, acc, t.to(s, v.Place.dual()))
+	}
+	return acc
+}

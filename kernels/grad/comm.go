@@ -1,0 +1,77 @@
+package grad
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// ShardRows is the rows [from, to) of a tensor with the given rows that member i of n keeps: the data-parallel shard of
+// parameters, gradients and optimizer state.
+func ShardRows(rows, i, n int) (from, to int) { return rows * i / n, rows * (i + 1) / n }
+
+// rowsOf is the first dimension, 1 for a scalar.
+func rowsOf(shape []int) int {
+	if len(shape) == 0 {
+		return 1
+	}
+	return shape[0]
+}
+
+// split makes the part of a communication for each member of its group; the caller owns one reference to each.
+func (r *Runner) split(f *Frame, n *Node) []*tensor.Tensor {
+	in := r.operand(f, n, n.In[0])
+	size := f.Trace.GroupSize(n)
+	parts := make([]*tensor.Tensor, size)
+	for d := range parts {
+		switch {
+		case n.Op.Role == reduce:
+			from, to := ShardRows(rowsOf(in.Shape), d, size)
+			parts[d] = in.RowSlice(from, to)
+		case n.Op.Role == convert && n.Out[0].Place[n.Mesh].Kind == Sharded:
+			parts[d] = r.section(in, int(n.Out[0].Place[n.Mesh].Axis), d, size)
+		default:
+			parts[d] = in.Retain()
+		}
+	}
+	return parts
+}
+
+// section is the d-th of n equal parts along an axis; along the first it is a view.
+func (r *Runner) section(t *tensor.Tensor, axis, d, n int) *tensor.Tensor {
+	w := t.Shape[axis] / n
+	if axis == 0 {
+		return t.RowSlice(d*w, (d+1)*w)
+	}
+	shape := append([]int(nil), t.Shape...)
+	shape[axis] = w
+	o := r.allocShape("part", t.DType, shape)
+	r.run(kernels.Slice, kernels.Attr{I: [4]int{axis, d * w}}, []*tensor.Tensor{t}, o)
+	return o
+}
+
+// join makes of all members' parts, in member order, the result of a communication, and releases the parts.
+func (r *Runner) join(f *Frame, n *Node, parts []*tensor.Tensor) {
+	switch {
+	case n.Op.Role == reduce:
+		shape := parts[0].Shape
+		sum := r.allocShape("gradient shard of "+n.Attr.Name, tensor.F32, shape)
+		r.run(kernels.Sum, kernels.Attr{}, parts, sum)
+		r.accumulate(f, n, sum)
+		sum.Release()
+	case n.Op.Role == unshard:
+		t := r.alloc(n.Out[0])
+		r.run(kernels.Concat, kernels.Attr{}, parts, t)
+		f.slots[n.Out[0].ID] = t
+	default:
+		t := r.alloc(n.Out[0])
+		if from := n.In[0].Place[n.Mesh]; from.Kind == Sharded {
+			r.run(kernels.Concat, kernels.Attr{I: [4]int{int(from.Axis)}}, parts, t)
+		} else {
+			r.run(kernels.Sum, kernels.Attr{}, parts, t)
+		}
+		f.slots[n.Out[0].ID] = t
+	}
+	for _, p := range parts {
+		p.Release()
+	}
+}

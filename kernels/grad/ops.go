@@ -1,0 +1,316 @@
+package grad
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// join decides the placement of a product of tensors named by letters on one mesh axis. lead keeps its sharding, the other
+// operand is brought to the same letter; a sharded letter that is summed over gives a partial result.
+func join(lead, oth Part, ll, lo, lout string) (l, o, out Part) {
+	letter := byte(0)
+	if lead.Kind == Sharded {
+		letter = ll[lead.Axis]
+	} else if oth.Kind == Sharded {
+		letter = lo[oth.Axis]
+	}
+	if letter == 0 {
+		return
+	}
+	at := func(s string) Part {
+		if k := strings.IndexByte(s, letter); k >= 0 {
+			return Part{Sharded, int8(k)}
+		}
+		return Part{}
+	}
+	l, o, out = at(ll), at(lo), at(lout)
+	if out.Kind == Replicated {
+		out = Part{Kind: Partial}
+	}
+	return
+}
+
+// product brings both operands to matching placements and returns them with the placement of the result.
+func (t *Tape) product(lead, oth *Value, ll, lo, lout string) (*Value, *Value, Place) {
+	lead, oth = t.full(lead), t.full(oth)
+	var pl, po, out Place
+	for m := range t.Mesh {
+		pl[m], po[m], out[m] = join(lead.Place[m], oth.Place[m], ll, lo, lout)
+	}
+	return t.to(lead, pl), t.to(oth, po), out
+}
+
+// letters names the axes of a tensor whose last axis is last; the leading ones are t, then h.
+func letters(rank int, last string) string { return "th"[:rank-1] + last }
+
+var opLinear, opLinearDX, opLinearDW, opColSum *Op
+
+func init() {
+	opLinearDX = &Op{Name: "linear_dx", Kernel: kernels.LinearDX}
+	opLinearDW = &Op{Name: "linear_dw", Kernel: kernels.LinearDW}
+	opColSum = &Op{Name: "col_sum", Kernel: kernels.ColSum}
+	opLinear = &Op{Name: "linear", Kernel: kernels.Linear, VJP: linearVJP}
+}
+
+// Linear is x·wᵀ + bias; bias may be nil. Shapes: x [t k], w [n k], bias [n] -> [t n].
+func (t *Tape) Linear(x, w, bias *Value) *Value {
+	w, x, p := t.product(w, x, "nk", "tk", "tn")
+	in := []*Value{x, w, nil}
+	if bias != nil {
+		var pb Place
+		for m := range t.Mesh {
+			if p[m] == (Part{Sharded, 1}) {
+				pb[m] = Part{Sharded, 0}
+			}
+		}
+		in[2] = t.to(bias, pb)
+	}
+	return t.one(opLinear, kernels.Attr{}, x.DType, []int{x.Shape[0], w.Shape[0]}, p, in...)
+}
+
+func linearVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
+	g := make([]*Value, 3)
+	d, x, w := dy[0], n.In[0], n.In[1]
+	if leg(0) {
+		w, d, p := t.product(w, d, "nk", "tn", "tk")
+		g[0] = t.one(opLinearDX, kernels.Attr{}, d.DType, x.Shape, p, d, w)
+	}
+	if leg(1) {
+		d, x, p := t.product(d, x, "tn", "tk", "nk")
+		g[1] = t.one(opLinearDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x)
+	}
+	if n.In[2] != nil && leg(2) {
+		g[2] = t.rowSum(opColSum, d, n.In[2].Shape)
+	}
+	return g
+}
+
+// rowSum emits an operation that sums rows of d away: sharded rows give a partial result.
+func (t *Tape) rowSum(op *Op, d *Value, shape []int, more ...*Value) *Value {
+	d = t.full(d)
+	var p Place
+	for m := range t.Mesh {
+		switch {
+		case d.Place[m].Kind != Sharded:
+		case int(d.Place[m].Axis) == len(d.Shape)-1:
+			p[m] = Part{Sharded, 0}
+		default:
+			p[m] = Part{Kind: Partial}
+		}
+	}
+	return t.one(op, kernels.Attr{}, tensor.F32, shape, p, append([]*Value{d}, more...)...)
+}
+
+var opNorm, opNormDX, opNormDW *Op
+
+func init() {
+	opNormDX = &Op{Name: "rmsnorm_dx", Kernel: kernels.RMSNormDX}
+	opNormDW = &Op{Name: "rmsnorm_dw", Kernel: kernels.RMSNormDW}
+	opNorm = &Op{Name: "rmsnorm", Kernel: kernels.RMSNorm, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		x, w, rstd := n.In[0], n.In[1], n.Out[1]
+		d := t.to(dy[0], n.Out[0].Place)
+		if leg(0) {
+			g[0] = t.one(opNormDX, n.Attr, x.DType, x.Shape, x.Place, d, x, w, rstd)
+		}
+		if leg(1) {
+			g[1] = t.rowSum(opNormDW, d, w.Shape, x, rstd)
+		}
+		return g
+	}}
+}
+
+// RMSNorm normalises the last axis of x [... d] with weight w [d].
+func (t *Tape) RMSNorm(x, w *Value, eps float64) *Value {
+	axes := []int{0, 1}[:len(x.Shape)-1]
+	x, w = t.only(x, axes...), t.to(w, Place{})
+	at := kernels.Attr{F: [2]float64{eps}}
+	n := t.emit(opNorm, at, []*Value{x, w}, spec{x.Shape, x.DType, x.Place}, spec{x.Shape[:len(x.Shape)-1], tensor.F32, x.Place})
+	return n.Out[0]
+}
+
+var opRopeTable, opRope, opAlias *Op
+
+func init() {
+	opRopeTable = &Op{Name: "rope_table", Kernel: kernels.RopeTable}
+	opAlias = &Op{Name: "reshape", Role: alias}
+	opRope = &Op{Name: "rope", Kernel: kernels.Rope, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 3)
+		if leg(0) {
+			at := n.Attr
+			at.I[0] = -at.I[0]
+			g[0] = t.one(opRope, at, dy[0].DType, dy[0].Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place), n.In[1], n.In[2])
+		}
+		return g
+	}}
+}
+
+// RopeTable gives cos and sin [t r] of positions pos [t] and inverse frequencies inv [r]; scale multiplies both.
+func (t *Tape) RopeTable(pos, inv *Value, scale float64) (cos, sin *Value) {
+	s := spec{[]int{pos.Shape[0], inv.Shape[0]}, tensor.F32, Place{}}
+	n := t.emit(opRopeTable, kernels.Attr{F: [2]float64{scale}}, []*Value{pos, inv}, s, s)
+	return n.Out[0], n.Out[1]
+}
+
+// Rope rotates x [t h d]; interleaved selects pairs (2i, 2i+1).
+func (t *Tape) Rope(x, cos, sin *Value, interleaved bool) *Value {
+	x = t.only(x, 1)
+	at := kernels.Attr{I: [4]int{1}}
+	if interleaved {
+		at.I[1] = 1
+	}
+	return t.one(opRope, at, x.DType, x.Shape, x.Place, x, cos, sin)
+}
+
+// Heads views x [t h·d] as [t h d].
+func (t *Tape) Heads(x *Value, d int) *Value {
+	x = t.full(x)
+	return t.one(opAlias, kernels.Attr{}, x.DType, []int{x.Shape[0], x.Shape[1] / d, d}, x.Place, x)
+}
+
+// Flat views x [t h d] as [t h·d].
+func (t *Tape) Flat(x *Value) *Value {
+	x = t.only(x, 0, 1)
+	return t.one(opAlias, kernels.Attr{}, x.DType, []int{x.Shape[0], x.Shape[1] * x.Shape[2]}, x.Place, x)
+}
+
+var opAttn, opAttnBwd, opPick, opPickGrad *Op
+
+func init() {
+	opAttnBwd = &Op{Name: "attention_bwd", Kernel: kernels.AttentionBwd}
+	opAttn = &Op{Name: "attention", Kernel: kernels.Attention, VJP: attentionVJP}
+	opPickGrad = &Op{Name: "pick_grad", Role: pickGrad}
+	opPick = &Op{Name: "pick", Role: pick, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		if !leg(0) {
+			return []*Value{nil}
+		}
+		var p Place
+		p[n.Mesh] = Part{Kind: Partial}
+		v := t.one(opPickGrad, kernels.Attr{}, dy[0].DType, n.In[0].Shape, p, t.to(dy[0], n.Out[0].Place))
+		v.Node.Mesh = n.Mesh
+		return []*Value{v}
+	}}
+}
+
+// AttentionConfig holds the constants of Attention.
+type AttentionConfig struct {
+	Scale  float64
+	Causal bool
+	Window int // keys a query sees, 0 for all
+}
+
+// Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h e].
+func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
+	q, k, v = t.only(q, 1), t.only(k, 1), t.only(v, 1)
+	for m := range t.Mesh {
+		if q.Place[m].Kind == Sharded && k.Place[m].Kind == Replicated {
+			k, v = t.pick(k, m), t.pick(v, m)
+		}
+	}
+	if q.Place != k.Place || k.Place != v.Place {
+		k, v = t.to(k, q.Place), t.to(v, q.Place)
+	}
+	at := kernels.Attr{F: [2]float64{c.Scale}, I: [4]int{0, c.Window}}
+	if c.Causal {
+		at.I[0] = 1
+	}
+	n := t.emit(opAttn, at, []*Value{q, k, v, cuQ, cuK},
+		spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place}, spec{q.Shape[:2], tensor.F32, q.Place})
+	return n.Out[0]
+}
+
+// pick takes, of key heads that are fewer than the members of a mesh axis, the one that this member's query heads use. The
+// logical result repeats each head, so it is sharded like the queries.
+func (t *Tape) pick(k *Value, m int) *Value {
+	n, g := t.Mesh[m].Size, k.Shape[1]
+	if n%g != 0 {
+		panic(fmt.Sprintf("grad: %d key heads over %s=%d", g, t.Mesh[m].Name, n))
+	}
+	p := k.Place
+	p[m] = Part{Sharded, 1}
+	v := t.one(opPick, kernels.Attr{}, k.DType, []int{k.Shape[0], n, k.Shape[2]}, p, k)
+	v.Node.Mesh = m
+	return v
+}
+
+func attentionVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	q, k, v := n.In[0], n.In[1], n.In[2]
+	g := make([]*Value, 5)
+	if !leg(0) && !leg(1) && !leg(2) {
+		return g
+	}
+	t.phase = I
+	d := t.to(dy[0], n.Out[0].Place)
+	b := t.emit(opAttnBwd, n.Attr, []*Value{d, q, k, v, n.Out[0], n.Out[1], n.In[3], n.In[4]},
+		spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, k.Place}, spec{v.Shape, v.DType, v.Place})
+	copy(g, b.Out)
+	return g
+}
+
+var opSwiGLU, opSwiGLUBwd, opSum, opMul, opScale *Op
+
+func init() {
+	opSwiGLUBwd = &Op{Name: "swiglu_bwd", Kernel: kernels.SwiGLUBwd}
+	opSwiGLU = &Op{Name: "swiglu", Kernel: kernels.SwiGLU, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		leg(0)
+		s := spec{n.In[0].Shape, n.In[0].DType, n.Out[0].Place}
+		return t.emit(opSwiGLUBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), n.In[0], n.In[1]}, s, s).Out
+	}}
+	opSum = &Op{Name: "sum", Kernel: kernels.Sum, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, len(n.In))
+		for i := range g {
+			g[i] = dy[0]
+		}
+		return g
+	}}
+	opMul = &Op{Name: "mul", Kernel: kernels.Mul, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		for i := range g {
+			if leg(i) {
+				g[i] = t.one(opMul, n.Attr, dy[0].DType, dy[0].Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place), n.In[1-i])
+			}
+		}
+		return g
+	}}
+	opScale = &Op{Name: "scale", Kernel: kernels.Scale, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		if !leg(0) {
+			return []*Value{nil}
+		}
+		return []*Value{t.one(opScale, n.Attr, dy[0].DType, dy[0].Shape, dy[0].Place, dy[0])}
+	}}
+}
+
+// SwiGLU is g·sigmoid(g)·u, elementwise.
+func (t *Tape) SwiGLU(g, u *Value) *Value {
+	g, u = t.full(g), t.full(u)
+	u = t.to(u, g.Place)
+	return t.one(opSwiGLU, kernels.Attr{}, g.DType, g.Shape, g.Place, g, u)
+}
+
+// Mul is the elementwise product.
+func (t *Tape) Mul(a, b *Value) *Value {
+	a, b = t.full(a), t.full(b)
+	b = t.to(b, a.Place)
+	return t.one(opMul, kernels.Attr{}, a.DType, a.Shape, a.Place, a, b)
+}
+
+// Scale is c·x; it is linear, so partial values stay partial.
+func (t *Tape) Scale(x *Value, c float64) *Value {
+	return t.one(opScale, kernels.Attr{F: [2]float64{c}}, x.DType, x.Shape, x.Place, x)
+}
+
+// Add is a + b. A partial operand is brought to the placement of the other; two partial ones stay partial.
+func (t *Tape) Add(a, b *Value) *Value {
+	if a.Place != b.Place {
+		if a.Place.partial() && !b.Place.partial() {
+			a = t.to(a, b.Place)
+		} else {
+			a = t.full(a)
+			b = t.to(b, a.Place)
+		}
+	}
+	return t.one(opSum, kernels.Attr{}, a.DType, a.Shape, a.Place, a, b)
+}

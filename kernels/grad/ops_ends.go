@@ -1,0 +1,140 @@
+package grad
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+var opEmbed, opEmbedDW, opDropout, opConcat, opSlice *Op
+
+func init() {
+	opEmbedDW = &Op{Name: "embed_dw", Kernel: kernels.EmbedDW}
+	opEmbed = &Op{Name: "embed", Kernel: kernels.Embed, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		if !leg(1) {
+			return g
+		}
+		ids, w := n.In[0], n.In[1]
+		p := w.Place
+		d := t.only(dy[0])
+		g[1] = t.one(opEmbedDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, ids)
+		g[1].Node.Mesh = n.Mesh
+		return g
+	}}
+	opDropout = &Op{Name: "dropout", Kernel: kernels.Dropout, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		if !leg(0) {
+			return []*Value{nil, nil}
+		}
+		d := t.to(dy[0], n.Out[0].Place)
+		return []*Value{t.one(opDropout, n.Attr, d.DType, d.Shape, d.Place, d, n.In[1]), nil}
+	}}
+	opSlice = &Op{Name: "slice", Kernel: kernels.Slice}
+	opConcat = &Op{Name: "concat", Kernel: kernels.Concat, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g, at := make([]*Value, len(n.In)), 0
+		for i, v := range n.In {
+			if leg(i) {
+				d := t.to(dy[0], n.Out[0].Place)
+				g[i] = t.one(opSlice, kernels.Attr{I: [4]int{n.Attr.I[0], at}}, d.DType, v.Shape, d.Place, d)
+			}
+			at += v.Shape[n.Attr.I[0]]
+		}
+		return g
+	}}
+}
+
+// Embed looks up ids [t] in w [v d]; with w sharded over the vocabulary the result is partial.
+func (t *Tape) Embed(ids, w *Value) *Value {
+	var p Place
+	mesh := -1
+	for m := range t.Mesh {
+		if w.Place[m] == (Part{Sharded, 0}) {
+			p[m], mesh = Part{Kind: Partial}, m
+		}
+	}
+	v := t.one(opEmbed, kernels.Attr{}, w.DType, []int{ids.Shape[0], w.Shape[1]}, p, ids, w)
+	v.Node.Mesh = mesh
+	return v
+}
+
+// Dropout drops elements of x [t ...] with probability p; key [t] identifies each row and draw the call within the model.
+func (t *Tape) Dropout(x, key *Value, p float64, draw int) *Value {
+	if p == 0 {
+		return x
+	}
+	x = t.only(x)
+	return t.one(opDropout, kernels.Attr{F: [2]float64{p}, I: [4]int{draw}}, x.DType, x.Shape, x.Place, x, key)
+}
+
+// Concat joins values along an axis; it mixes that axis, so its sharding is resolved.
+func (t *Tape) Concat(axis int, vs ...*Value) *Value {
+	in, shape := make([]*Value, len(vs)), append([]int(nil), vs[0].Shape...)
+	shape[axis] = 0
+	for i, v := range vs {
+		in[i] = t.only(v, 1-axis)
+		if i > 0 {
+			in[i] = t.to(in[i], in[0].Place)
+		}
+		shape[axis] += v.Shape[axis]
+	}
+	return t.one(opConcat, kernels.Attr{I: [4]int{axis}}, in[0].DType, shape, in[0].Place, in...)
+}
+
+var opLSE, opLSEJoin, opNLL, opCEDX, opCEDW, opLogits *Op
+
+func init() {
+	opLSE = &Op{Name: "linear_lse", Kernel: kernels.LinearLSE}
+	opLSEJoin = &Op{Name: "lse_join", Kernel: kernels.LSEJoin}
+	opNLL = &Op{Name: "nll", Kernel: kernels.NLL, Args: 4, VJP: nllVJP}
+	opCEDX = &Op{Name: "linear_ce_dx", Kernel: kernels.LinearCEDX}
+	opCEDW = &Op{Name: "linear_ce_dw", Kernel: kernels.LinearCEDW}
+	opLogits = &Op{Name: "logits", Kernel: kernels.Linear}
+}
+
+// LinearCrossEntropy is the weighted sum of the token losses -log softmax(x·wᵀ)[target], without ever holding the logits.
+// Shapes: x [t d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 -> [1].
+func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
+	x = t.only(x)
+	n, mesh := 1, -1
+	pl, ph := Place{}, Place{}
+	for m := range t.Mesh {
+		if w.Place[m] == (Part{Sharded, 0}) {
+			n, mesh = t.Mesh[m].Size, m
+			pl[m], ph[m] = Part{Sharded, 1}, Part{Kind: Partial}
+		}
+	}
+	rows := x.Shape[0]
+	a := t.emit(opLSE, kernels.Attr{}, []*Value{x, w, target}, spec{[]int{rows, n}, tensor.F32, pl}, spec{[]int{rows}, tensor.F32, ph})
+	a.Mesh = mesh
+	a.Out[0].Need, a.Out[1].Need = false, false // the gradient goes through nll alone
+	lse := t.one(opLSEJoin, kernels.Attr{}, tensor.F32, []int{rows}, Place{}, t.to(a.Out[0], Place{}))
+	hit := t.to(a.Out[1], Place{})
+	l := t.one(opNLL, kernels.Attr{}, tensor.F32, []int{1}, Place{}, lse, hit, target, weight, x, w)
+	l.Node.Mesh = mesh
+	return l
+}
+
+// nllVJP sends the loss straight to x and w: nll carries them as operands that only its gradient uses.
+func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, len(n.In))
+	lse, target, weight, x, w := n.In[0], n.In[2], n.In[3], n.In[4], n.In[5]
+	in := []*Value{x, w, target, lse, weight, dy[0]}
+	if leg(4) {
+		var p Place
+		if n.Mesh >= 0 {
+			p[n.Mesh] = Part{Kind: Partial}
+		}
+		g[4] = t.one(opCEDX, kernels.Attr{}, x.DType, x.Shape, p, in...)
+		g[4].Node.Mesh = n.Mesh
+	}
+	if leg(5) {
+		g[5] = t.one(opCEDW, kernels.Attr{}, tensor.F32, w.Shape, w.Place, in...)
+		g[5].Node.Mesh = n.Mesh
+	}
+	return g
+}
+
+// Logits is x·wᵀ in float32, gathered; for evaluation and sampling.
+func (t *Tape) Logits(x, w *Value) *Value {
+	w, x, p := t.product(w, x, "nk", "tk", "tn")
+	return t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil), Place{})
+}

@@ -1,0 +1,197 @@
+package grad
+
+import "github.com/lfactor/lfactor/kernels"
+
+// policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or of reloads.
+type policy struct {
+	t     *Tape
+	early map[*Value]bool // needed by I, directly or through clones
+	last  map[*Value]*Node
+	made  map[use]*Value
+	hosts map[*Value]*Value
+	after map[*Node][]*Node
+	tail  []*Node
+}
+
+type use struct {
+	v  *Value
+	ph Phase
+}
+
+func (t *Tape) rewrite() {
+	p := &policy{t: t, early: map[*Value]bool{}, last: map[*Value]*Node{}, made: map[use]*Value{}, hosts: map[*Value]*Value{}, after: map[*Node][]*Node{}}
+	var fwd, bwd []*Node
+	for _, n := range t.nodes {
+		if n.Phase == F {
+			fwd = append(fwd, n)
+		} else {
+			bwd = append(bwd, n)
+		}
+	}
+	for _, n := range bwd {
+		if n.Phase == I {
+			for _, v := range n.In {
+				p.mark(v, n.Block)
+			}
+		}
+	}
+	for _, n := range fwd {
+		for _, v := range append(append([]*Value(nil), n.In...), n.Out...) {
+			if v != nil {
+				p.last[v] = n
+			}
+		}
+	}
+	for _, n := range bwd {
+		for i, v := range n.In {
+			if v != nil {
+				n.In[i] = p.get(v, n.Block, n.Phase)
+			}
+		}
+		p.tail = append(p.tail, n)
+	}
+	t.nodes = nil
+	for _, n := range fwd {
+		t.place(n)
+		for _, o := range p.after[n] {
+			t.place(o)
+		}
+	}
+	for _, n := range hoist(p.tail) {
+		t.place(n)
+	}
+}
+
+func (t *Tape) place(n *Node) { n.ID = len(t.nodes); t.nodes = append(t.nodes, n) }
+
+// hoist moves the gathers of parameters to the start of their block's run, so that one cut serves the block.
+func hoist(ns []*Node) (out []*Node) {
+	for from := 0; from < len(ns); {
+		to := from
+		for to < len(ns) && ns[to].Block == ns[from].Block {
+			to++
+		}
+		for pass := range 2 {
+			for _, n := range ns[from:to] {
+				if (n.Op.Role == unshard) == (pass == 0) {
+					out = append(out, n)
+				}
+			}
+		}
+		from = to
+	}
+	return out
+}
+
+// again reports whether a backward node of the given block takes a clone of v instead of a saved v.
+func (p *policy) again(v *Value, block int) bool {
+	n := v.Node
+	if n.Phase != F || v.Exported || !n.Op.again() {
+		return false
+	}
+	if n.Op.Role == unshard {
+		return true
+	}
+	if n.Block < 0 || n.Block != block || p.t.whole[block] {
+		return false
+	}
+	switch p.t.Recompute {
+	case RecomputeFull:
+		return true
+	case RecomputeSelective:
+		return n.Op.Cheap || n.Op.Role == convert && sharded(n.In[0].Place)
+	}
+	return false
+}
+
+func sharded(p Place) bool {
+	for _, x := range p {
+		if x.Kind == Sharded {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *policy) offloads(v *Value) bool {
+	r := v.Node.Op.Role
+	return v.Node.Phase == F && (r == compute || r == convert || r == recv) && !v.Exported && p.t.Offload != nil && p.t.Offload(v)
+}
+
+func (p *policy) mark(v *Value, block int) {
+	if v == nil || p.early[v] {
+		return
+	}
+	p.early[v] = true
+	if p.again(v, block) {
+		for _, u := range v.Node.In {
+			p.mark(u, block)
+		}
+	}
+}
+
+// get is what a backward node of the given block and phase uses in place of v.
+func (p *policy) get(v *Value, block int, ph Phase) *Value {
+	if !p.t.Twice && v.Node.Op.Role != unshard {
+		ph = W
+		if p.early[v] {
+			ph = I
+		}
+	}
+	key := use{v, ph}
+	if v.Node.Op.Role == unshard {
+		key.ph += Phase(16 + 4*block) // one gather a block and phase
+	}
+	if c := p.made[key]; c != nil {
+		return c
+	}
+	switch {
+	case p.again(v, block):
+		return p.clone(v, block, ph, key)
+	case p.offloads(v):
+		return p.reload(v, block, ph, key)
+	}
+	return v
+}
+
+func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
+	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Mesh: v.Node.Mesh}
+	for _, u := range v.Node.In {
+		if u != nil {
+			u = p.get(u, block, ph)
+		}
+		c.In = append(c.In, u)
+	}
+	for _, o := range v.Node.Out {
+		k := p.t.fresh(o, c)
+		c.Out = append(c.Out, k)
+		p.made[use{o, key.ph}] = k
+	}
+	p.tail = append(p.tail, c)
+	return p.made[key]
+}
+
+func (p *policy) reload(v *Value, block int, ph Phase, key use) *Value {
+	host := p.hosts[v]
+	if host == nil {
+		n := &Node{Op: opOff, In: []*Value{v}, Phase: F, Block: -1, Mesh: -1, Attr: kernels.Attr{}}
+		host = p.t.fresh(v, n)
+		n.Out = []*Value{host}
+		p.hosts[v] = host
+		p.after[p.last[v]] = append(p.after[p.last[v]], n)
+	}
+	n := &Node{Op: opReload, In: []*Value{host}, Phase: ph, Block: block, Mesh: -1}
+	dev := p.t.fresh(v, n)
+	n.Out = []*Value{dev}
+	p.tail = append(p.tail, n)
+	p.made[key] = dev
+	return dev
+}
+
+// fresh is a copy of v as an output of n.
+func (t *Tape) fresh(v *Value, n *Node) *Value {
+	k := *v
+	k.ID, k.Node = t.nval, n
+	t.nval++
+	return &k
+}

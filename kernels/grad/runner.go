@@ -1,0 +1,407 @@
+package grad
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Runner executes the segments of one rank's frames. It never communicates: parts for other ranks are returned, and parts
+// from them are handed in. Not safe for concurrent use.
+type Runner struct {
+	Backend kernels.Backend
+	Pool    *tensor.Pool // device memory
+	Host    *tensor.Pool // offloaded activations
+	Pos     []int        // this rank's coordinate on each mesh axis
+	DPRank  int          // its place among the ranks that shard parameters or gradients
+	Params  map[string]*tensor.Tensor
+	Grads   map[string]*tensor.Tensor // float32; a parameter without one had no gradient this step
+	Seed    float64                   // cotangent of the loss: the loss scale
+
+	call kernels.Call
+}
+
+// Frame is the record of one microbatch: slots over a trace.
+type Frame struct {
+	Trace   *Trace
+	slots   []*tensor.Tensor
+	data    map[string]*tensor.Tensor
+	in      map[string]*tensor.Tensor // activations of input ports; moved into slots when read
+	dout    map[string]*tensor.Tensor // cotangents of output ports
+	din     map[string]*tensor.Tensor // cotangents of input ports, to be sent
+	Pending int                       // gradients that this frame's exports still wait for
+	exports map[string]*tensor.Tensor
+	grads   map[string]*tensor.Tensor
+	chunks  []*Frame // frames of the sequence's chunks, this one included; nil for one chunk
+}
+
+// NewFrame starts a record. It takes over the references in data and in; chunks are the earlier chunks of the sequence.
+func (r *Runner) NewFrame(tr *Trace, data, in map[string]*tensor.Tensor, chunks []*Frame) *Frame {
+	return &Frame{Trace: tr, slots: make([]*tensor.Tensor, tr.Values), data: data, in: in, chunks: chunks,
+		din: map[string]*tensor.Tensor{}, exports: map[string]*tensor.Tensor{}, grads: map[string]*tensor.Tensor{}}
+}
+
+// Gradients hands in the cotangents of the output ports before I or B runs; the frame takes over the references.
+func (f *Frame) Gradients(dout map[string]*tensor.Tensor) { f.dout = dout }
+
+// list returns the segments of a phase and the slots that die after each node in it.
+func (tr *Trace) list(p Phase) ([]Segment, map[int][]int) {
+	switch p {
+	case F:
+		return tr.F, tr.freeIW // forward deaths are the same in both
+	case I:
+		return tr.I, tr.freeIW
+	case W:
+		return tr.W, tr.freeIW
+	}
+	return tr.B, tr.freeB
+}
+
+// Segments is the list of one phase.
+func (tr *Trace) Segments(p Phase) []Segment { s, _ := tr.list(p); return s }
+
+// Step runs segment pc of a phase. arrived holds, for each communication of segment pc-1, the parts of all members in
+// order; pc equal to the number of segments only takes in the last parts. It returns the parts to send for each
+// communication of this segment, by member. An error is a *tensor.BudgetError: the frame is then dead and Drop frees it.
+func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]*tensor.Tensor) (parts [][]*tensor.Tensor, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			b, ok := x.(*tensor.BudgetError)
+			if !ok {
+				panic(x)
+			}
+			err = b
+		}
+	}()
+	segs, free := f.Trace.list(p)
+	if pc > 0 {
+		for i, n := range segs[pc-1].Comm {
+			r.join(f, n, arrived[i])
+		}
+		for _, n := range segs[pc-1].Comm {
+			f.release(free[n.ID])
+		}
+	}
+	if pc == len(segs) {
+		return nil, nil
+	}
+	for _, n := range segs[pc].Ops {
+		r.exec(f, n)
+		f.release(free[n.ID])
+	}
+	for _, n := range segs[pc].Comm {
+		parts = append(parts, r.split(f, n))
+	}
+	return parts, nil
+}
+
+func (f *Frame) release(slots []int) {
+	for _, s := range slots {
+		if t := f.slots[s]; t != nil {
+			t.Release()
+			f.slots[s] = nil
+		}
+	}
+}
+
+// Loss takes the loss out of the frame, or 0 for a stage without one.
+func (f *Frame) Loss() float64 {
+	l := f.Trace.LossOut
+	if l == nil || f.slots[l.ID] == nil {
+		return 0
+	}
+	v := float64(f.slots[l.ID].F32()[0])
+	f.release([]int{l.ID})
+	return v
+}
+
+// Outputs takes the output ports' activations when F has ended; the caller owns a reference to each.
+func (f *Frame) Outputs() map[string]*tensor.Tensor {
+	out := map[string]*tensor.Tensor{}
+	for _, p := range f.Trace.Out {
+		out[p.Name] = f.slots[p.Value.ID]
+		if p.Late {
+			out[p.Name].Retain()
+		} else {
+			f.slots[p.Value.ID] = nil
+		}
+	}
+	return out
+}
+
+// InputGradients takes the cotangents of the input ports when I or B has ended.
+func (f *Frame) InputGradients() map[string]*tensor.Tensor {
+	d := f.din
+	f.din = map[string]*tensor.Tensor{}
+	return d
+}
+
+// Close ends a record whose last phase has run. Storage that is still held is our bug and is named.
+func (f *Frame) Close() {
+	for i, t := range f.slots {
+		if t != nil {
+			panic(fmt.Sprintf("grad: frame closed with slot %d of %d live: %s", i, len(f.slots), f.Trace.where(i)))
+		}
+	}
+	f.Drop()
+}
+
+// Drop releases everything that the frame holds, at any time.
+func (f *Frame) Drop() {
+	for i, t := range f.slots {
+		if t != nil {
+			t.Release()
+			f.slots[i] = nil
+		}
+	}
+	for _, m := range []map[string]*tensor.Tensor{f.data, f.in, f.dout, f.din, f.exports, f.grads} {
+		for k, t := range m {
+			if t != nil {
+				t.Release()
+			}
+			delete(m, k)
+		}
+	}
+}
+
+func (tr *Trace) where(id int) string {
+	for _, n := range tr.nodes {
+		for _, v := range n.Out {
+			if v.ID == id {
+				return fmt.Sprintf("node %d %s (%v, block %d, %v)", n.ID, n.Op.Name, n.Phase, n.Block, v.Place)
+			}
+		}
+	}
+	return "?"
+}
+
+func (r *Runner) alloc(v *Value) *tensor.Tensor { return r.allocShape(v.Name, v.DType, v.Local) }
+
+func (r *Runner) allocShape(name string, d tensor.DType, shape []int) *tensor.Tensor {
+	t, err := r.Pool.New(name, d, shape...)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// operand is what a node reads for v.
+func (r *Runner) operand(f *Frame, n *Node, v *Value) *tensor.Tensor {
+	if v == nil {
+		return nil
+	}
+	if v.Node.Op.Role == param {
+		p := r.Params[v.Name]
+		if p == nil {
+			panic("grad: no parameter " + v.Name)
+		}
+		return p
+	}
+	t := f.slots[v.ID]
+	if t == nil {
+		panic(fmt.Sprintf("grad: node %d %s reads dead value %d of %s", n.ID, n.Op.Name, v.ID, v.Node.Op.Name))
+	}
+	return t
+}
+
+func (r *Runner) exec(f *Frame, n *Node) {
+	switch n.Op.Role {
+	case compute:
+		r.compute(f, n)
+	case offload:
+		r.copyTo(f, n, r.Host)
+	case reload:
+		r.copyTo(f, n, r.Pool)
+	case alias:
+		f.slots[n.Out[0].ID] = r.operand(f, n, n.In[0]).Alias(n.Out[0].Local...)
+	case cutOut:
+		at := n.Out[0].Place[n.Mesh].Axis
+		r.slice(f, n, int(at), r.Pos[n.Mesh]*n.Out[0].Local[at])
+	case pick:
+		r.slice(f, n, 1, r.Pos[n.Mesh]*n.In[0].Shape[1]/f.Trace.Mesh[n.Mesh].Size)
+	case pickGrad:
+		r.pickGrad(f, n)
+	case seed:
+		t := r.alloc(n.Out[0])
+		t.F32()[0] = float32(r.Seed)
+		f.slots[n.Out[0].ID] = t
+	case accumulate:
+		r.accumulate(f, n, r.operand(f, n, n.In[0]))
+	default:
+		r.port(f, n)
+	}
+}
+
+func (r *Runner) compute(f *Frame, n *Node) {
+	c := &r.call
+	c.Op, c.Attr, c.In, c.Out = n.Op.Kernel, n.Attr, c.In[:0], c.Out[:0]
+	ins := n.In
+	if n.Op.Args > 0 {
+		ins = ins[:n.Op.Args]
+	}
+	for _, v := range ins {
+		c.In = append(c.In, r.operand(f, n, v))
+	}
+	for i, v := range n.Out {
+		if n.Acc > 0 && i == len(n.Out)-1 {
+			c.Out = append(c.Out, r.gradient(f, n, &c.Attr))
+			continue
+		}
+		t := r.alloc(v)
+		f.slots[v.ID] = t
+		c.Out = append(c.Out, t)
+	}
+	r.ranked(n, c)
+	r.Backend.Run(c)
+}
+
+// ranked sets what depends on this rank: the first row of a vocabulary shard, and the bias that one member of a partial
+// sum adds.
+func (r *Runner) ranked(n *Node, c *kernels.Call) {
+	switch n.Op.Kernel {
+	case kernels.Embed, kernels.LinearLSE, kernels.LinearCEDX, kernels.LinearCEDW, kernels.LinearCEBwd:
+		if n.Mesh >= 0 {
+			c.Attr.I[0] = r.Pos[n.Mesh] * c.In[1].Shape[0]
+		}
+	case kernels.EmbedDW:
+		if n.Mesh >= 0 {
+			c.Attr.I[1] = r.Pos[n.Mesh] * c.Out[0].Shape[0]
+		}
+	case kernels.Linear:
+		for m := range r.Pos {
+			if c.In[2] != nil && n.Out[0].Place[m].Kind == Partial && r.Pos[m] != 0 {
+				c.In[2] = nil
+			}
+		}
+	}
+}
+
+// gradient is the accumulator of node n's parameter; the attribute tells the kernel to set or to add.
+func (r *Runner) gradient(f *Frame, n *Node, at *kernels.Attr) *tensor.Tensor {
+	p := f.Trace.Params[n.Acc-1]
+	slot := 0
+	if n.Op.Kernel == kernels.LinearCEDW || n.Op.Kernel == kernels.LinearCEBwd {
+		slot = 1
+	}
+	g := r.Grads[p.Name]
+	if g == nil {
+		g = r.allocShape("gradient of "+p.Name, tensor.F32, p.Local)
+		r.Grads[p.Name] = g
+		at.I[slot] = 0
+		return g
+	}
+	at.I[slot] = kernels.Accumulate
+	return g
+}
+
+// accumulate adds t to a parameter's gradient.
+func (r *Runner) accumulate(f *Frame, n *Node, t *tensor.Tensor) {
+	p := f.Trace.Params[n.Acc-1]
+	g, add := r.Grads[p.Name], kernels.Accumulate
+	if g == nil {
+		g = r.allocShape("gradient of "+p.Name, tensor.F32, t.Shape)
+		r.Grads[p.Name], add = g, 0
+	}
+	r.run(kernels.AddTo, kernels.Attr{I: [4]int{add}}, []*tensor.Tensor{t}, g)
+}
+
+func (r *Runner) run(op kernels.Op, at kernels.Attr, in []*tensor.Tensor, out ...*tensor.Tensor) {
+	r.Backend.Run(&kernels.Call{Op: op, In: in, Out: out, Attr: at})
+}
+
+func (r *Runner) slice(f *Frame, n *Node, axis, from int) {
+	t := r.alloc(n.Out[0])
+	r.run(kernels.Slice, kernels.Attr{I: [4]int{axis, from}}, []*tensor.Tensor{r.operand(f, n, n.In[0])}, t)
+	f.slots[n.Out[0].ID] = t
+}
+
+func (r *Runner) pickGrad(f *Frame, n *Node) {
+	out, dy := r.alloc(n.Out[0]), r.operand(f, n, n.In[0])
+	g := n.Out[0].Shape[1]
+	at := r.Pos[n.Mesh] * g / f.Trace.Mesh[n.Mesh].Size
+	var parts []*tensor.Tensor
+	for _, heads := range []int{at, -1, g - at - 1} {
+		switch {
+		case heads < 0:
+			parts = append(parts, dy.Retain())
+		case heads > 0:
+			z := r.allocShape("zero heads", dy.DType, []int{dy.Shape[0], heads, dy.Shape[2]})
+			r.run(kernels.Fill, kernels.Attr{}, nil, z)
+			parts = append(parts, z)
+		}
+	}
+	r.run(kernels.Concat, kernels.Attr{I: [4]int{1}}, parts, out)
+	for _, p := range parts {
+		p.Release()
+	}
+	f.slots[n.Out[0].ID] = out
+}
+
+func (r *Runner) copyTo(f *Frame, n *Node, pool *tensor.Pool) {
+	v := n.Out[0]
+	t, err := pool.New(v.Name, v.DType, v.Local...)
+	if err != nil {
+		panic(err)
+	}
+	r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{r.operand(f, n, n.In[0])}, t)
+	f.slots[v.ID] = t
+}
+
+// port moves values between a frame and what lies outside it.
+func (r *Runner) port(f *Frame, n *Node) {
+	name := n.Attr.Name
+	take := func(m map[string]*tensor.Tensor) {
+		t := m[name]
+		if t == nil {
+			panic(fmt.Sprintf("grad: %s %s has not arrived", n.Op.Name, name))
+		}
+		delete(m, name)
+		f.slots[n.Out[0].ID] = t
+	}
+	switch n.Op.Role {
+	case data:
+		take(f.data)
+	case recv:
+		take(f.in)
+	case recvGrad:
+		take(f.dout)
+	case exportGrad:
+		take(f.grads)
+	case sendGrad:
+		f.din[name] = r.operand(f, n, n.In[0]).Retain()
+	case export:
+		r.export(f, n)
+	case importing:
+		from := f.chunks[n.Attr.I[0]]
+		f.slots[n.Out[0].ID] = from.exports[name].Retain()
+	case importGrad:
+		r.importGrad(f, n)
+	default:
+		panic("grad: no rule to run " + n.Op.Name)
+	}
+}
+
+func (r *Runner) export(f *Frame, n *Node) {
+	v := n.In[0]
+	f.exports[n.Attr.Name] = r.operand(f, n, v).Retain()
+	if v.Need {
+		f.Pending += n.Attr.I[0]
+	}
+}
+
+func (r *Runner) importGrad(f *Frame, n *Node) {
+	from := f.chunks[n.Attr.I[0]]
+	from.Pending--
+	if len(n.In) == 0 {
+		return
+	}
+	d := r.operand(f, n, n.In[0])
+	if g := from.grads[n.Attr.Name]; g != nil {
+		r.run(kernels.Sum, kernels.Attr{}, []*tensor.Tensor{g, d}, g)
+		return
+	}
+	g := r.allocShape(n.In[0].Name, d.DType, d.Shape)
+	r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{d}, g)
+	from.grads[n.Attr.Name] = g
+}

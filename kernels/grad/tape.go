@@ -1,0 +1,378 @@
+package grad
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Phase is the part of a record's life in which a node runs.
+type Phase uint8
+
+// Forward, input gradient, weight gradient; B is I and W in recorded order.
+const (
+	F Phase = iota
+	I
+	W
+	B
+)
+
+// String is F, I, W or B.
+func (p Phase) String() string { return "FIWB"[p : p+1] }
+
+// Value is a logical (global) tensor of a trace.
+type Value struct {
+	ID       int
+	Name     string // for messages
+	Shape    []int  // global
+	DType    tensor.DType
+	Place    Place
+	Need     bool // a trainable parameter or a wanted input lies behind it
+	Weight   bool // depends on parameters only: its cotangent belongs to W
+	Exported bool
+	Node     *Node
+	Local    []int // shape on one rank, set by Finish
+}
+
+// Node is one recorded operation.
+type Node struct {
+	ID      int
+	Op      *Op
+	In, Out []*Value // In[i] is nil for an absent optional operand
+	Attr    kernels.Attr
+	Phase   Phase
+	Block   int
+	Mesh    int // mesh axis of a collective; of a rank-dependent operation; -1 for none
+	Acc     int // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
+}
+
+// role says what the runner does with a node.
+type role uint8
+
+const (
+	compute    role = iota // one kernel call
+	param                  // the parameter itself
+	data                   // a tensor of the microbatch
+	recv                   // an activation from another stage
+	recvGrad               // a cotangent from the consumers of an output port
+	sendGrad               // the cotangent of an input port
+	seed                   // the cotangent of the loss
+	alias                  // the same storage in another shape
+	convert                // a collective that changes the placement
+	cutOut                 // the free local slice of a replicated value
+	pick                   // this rank's heads of a replicated key or value
+	pickGrad               // their gradient, zero elsewhere
+	accumulate             // adds a cotangent to a parameter's gradient
+	unshard                // gathers a parameter over its data-parallel shards
+	reduce                 // reduces a gradient to its data-parallel shard
+	export
+	importing
+	importGrad
+	exportGrad
+	offload
+	reload
+)
+
+// Op is one kind of node: a kernel with its gradient rule, or a structural role.
+type Op struct {
+	Name   string
+	Role   role
+	Kernel kernels.Op
+	// VJP emits the nodes of the gradient: dy[j] is the cotangent of output j or nil; leg(i) says whether input i wants one
+	// and sets the phase for it. It returns one cotangent an input, nil where none.
+	VJP   func(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value
+	Cheap bool // recomputed by selective recompute: bound by memory, not arithmetic
+	Args  int  // operands that the kernel takes, 0 for all; the others serve the gradient only
+}
+
+func (o *Op) comm() bool { return o.Role == convert || o.Role == unshard || o.Role == reduce }
+
+// again reports whether a node may be cloned to recompute its outputs.
+func (o *Op) again() bool {
+	switch o.Role {
+	case compute, alias, convert, cutOut, pick, unshard:
+		return true
+	}
+	return false
+}
+
+// Recompute is a policy for saved activations.
+type Recompute uint8
+
+// Nothing is recomputed, the memory-bound operations are, or a block's whole forward is.
+const (
+	RecomputeNone Recompute = iota
+	RecomputeSelective
+	RecomputeFull
+)
+
+// Options are what the plan decides; blocks know none of it.
+type Options struct {
+	Mesh          []MeshAxis   // mesh[0] is tensor parallelism
+	DP            int          // data-parallel ranks that shard parameters or gradients, 1 for none
+	DType         tensor.DType // of activations and model parameters
+	SeqParallel   bool         // named activation "residual" is sharded over tokens on mesh[0]
+	Twice         bool         // I and W recompute each for themselves, so clones do not live from I to W
+	ShardParams   bool         // ZeRO-3: parameters live sharded over data parallelism, gathered block by block
+	ShardGrads    bool         // ZeRO-2: each microbatch's gradients are reduced to their shard
+	InputGrad     func(port string) bool
+	Consumers     func(port string) int // stages that take an output port; nil is one each
+	Chunk, Chunks int
+	Frozen        func(param string) bool
+	Recompute     Recompute
+	Offload       func(v *Value) bool
+	NoGrad        bool // forward only
+}
+
+// Param is a parameter as the trace met it: where it lives and where its gradient lands.
+type Param struct {
+	Name        string
+	Shape       []int // global
+	Place, Grad Place
+	Frozen      bool
+	Decay       bool // weight decay applies
+	Value       *Value
+	Local       []int // shape on one rank of the mesh, before any data-parallel sharding
+}
+
+// Port is an activation that enters or leaves a stage.
+type Port struct {
+	Name  string
+	Value *Value
+	Grad  bool // a cotangent flows back through it
+	Fan   int  // consumers of an output port
+	Late  bool // the backward still needs the value of an output port
+}
+
+// Tape records. It is dead once Finish has returned.
+type Tape struct {
+	Options
+	nodes  []*Node
+	nval   int
+	phase  Phase
+	block  int
+	cache  map[convKey]*Value
+	cts    map[*Value][]*Value
+	params map[string]*Param
+	order  []*Param
+	datas  map[string]*Value
+	ins    []*Port
+	outs   []*Port
+	loss   *Value
+	whole  map[int]bool // blocks that are no recompute units
+	late   []*Node      // gradient reductions waiting for the end of their block
+}
+
+type convKey struct {
+	v  *Value
+	p  Place
+	ph Phase
+}
+
+// NewTape returns an empty tape.
+func NewTape(o Options) *Tape {
+	o.Chunks, o.DP = max(1, o.Chunks), max(1, o.DP)
+	if len(o.Mesh) == 0 {
+		o.Mesh = []MeshAxis{{"tp", 1}}
+	}
+	if len(o.Mesh) > MaxAxes {
+		panic(fmt.Sprintf("grad: %d mesh axes, at most %d", len(o.Mesh), MaxAxes))
+	}
+	return &Tape{Options: o, block: -1, cache: map[convKey]*Value{}, cts: map[*Value][]*Value{},
+		params: map[string]*Param{}, datas: map[string]*Value{}, whole: map[int]bool{}}
+}
+
+// Block records f as recompute unit i; i is the block's index in the model.
+func (t *Tape) Block(i int, f func()) { t.block = i; f(); t.block = -1 }
+
+// Part records f as block i of the model without making it a recompute unit: an embedding or a loss head, whose forward
+// costs more to repeat than to save.
+func (t *Tape) Part(i int, f func()) { t.whole[i] = true; t.Block(i, f) }
+
+type spec struct {
+	shape []int
+	dtype tensor.DType
+	place Place
+}
+
+func (t *Tape) emit(op *Op, at kernels.Attr, in []*Value, outs ...spec) *Node {
+	n := &Node{ID: len(t.nodes), Op: op, In: in, Attr: at, Phase: t.phase, Block: t.block, Mesh: -1}
+	need, weight := false, len(in) > 0
+	for _, v := range in {
+		if v != nil {
+			need = need || v.Need
+			weight = weight && v.Weight
+		}
+	}
+	carries := op.VJP != nil || op.Role == convert || op.Role == cutOut || op.Role == alias || op.Role == unshard
+	for _, o := range outs {
+		n.Out = append(n.Out, &Value{ID: t.nval, Name: op.Name, Shape: o.shape, DType: o.dtype, Place: o.place,
+			Need: need && carries, Weight: weight, Node: n})
+		t.nval++
+	}
+	t.nodes = append(t.nodes, n)
+	return n
+}
+
+func (t *Tape) one(op *Op, at kernels.Attr, d tensor.DType, shape []int, p Place, in ...*Value) *Value {
+	return t.emit(op, at, in, spec{shape, d, p}).Out[0]
+}
+
+var (
+	opParam  = &Op{Name: "param", Role: param}
+	opData   = &Op{Name: "data", Role: data}
+	opRecv   = &Op{Name: "recv", Role: recv}
+	opRecvG  = &Op{Name: "recvgrad", Role: recvGrad}
+	opSendG  = &Op{Name: "sendgrad", Role: sendGrad}
+	opSeed   = &Op{Name: "seed", Role: seed}
+	opConv   = &Op{Name: "convert", Role: convert}
+	opCut    = &Op{Name: "cut", Role: cutOut}
+	opAcc    = &Op{Name: "accumulate", Role: accumulate, Kernel: kernels.AddTo}
+	opUnsh   = &Op{Name: "unshard", Role: unshard}
+	opReduce = &Op{Name: "reduce", Role: reduce}
+	opOff    = &Op{Name: "offload", Role: offload, Kernel: kernels.Cast}
+	opReload = &Op{Name: "reload", Role: reload, Kernel: kernels.Cast}
+)
+
+// to inserts the collectives (or free local slices) that bring v to placement p, one mesh axis at a time.
+func (t *Tape) to(v *Value, p Place) *Value {
+	for m := range t.Mesh {
+		if t.Mesh[m].Size > 1 && v.Place[m] != p[m] {
+			v = t.toAxis(v, m, p[m])
+		}
+	}
+	return v
+}
+
+func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
+	p := v.Place
+	p[m] = want
+	if want.Kind == Partial {
+		panic(fmt.Sprintf("grad: no change of %s from %v to partial", v.Name, v.Place))
+	}
+	for ph := F; ph <= t.phase; ph++ {
+		if c := t.cache[convKey{v, p, ph}]; c != nil {
+			return c
+		}
+	}
+	if want.Kind == Sharded && v.Shape[want.Axis]%t.Mesh[m].Size != 0 {
+		panic(fmt.Sprintf("grad: axis %d of %s %v does not divide by %s=%d", want.Axis, v.Name, v.Shape, t.Mesh[m].Name, t.Mesh[m].Size))
+	}
+	op := opConv
+	if v.Place[m].Kind == Replicated {
+		op = opCut
+	}
+	c := t.one(op, kernels.Attr{}, v.DType, v.Shape, p, v)
+	c.Name, c.Node.Mesh = v.Name, m
+	t.cache[convKey{v, p, t.phase}] = c
+	return c
+}
+
+// full resolves partial placements to replicated.
+func (t *Tape) full(v *Value) *Value { return t.to(v, v.Place.dual()) }
+
+// only keeps sharding on the given tensor axes and replicates the rest.
+func (t *Tape) only(v *Value, axes ...int) *Value {
+	p := v.Place
+	for m := range p {
+		keep := false
+		for _, a := range axes {
+			keep = keep || p[m] == Part{Sharded, int8(a)}
+		}
+		if !keep {
+			p[m] = Part{}
+		}
+	}
+	return t.to(v, p)
+}
+
+// Param declares a parameter. It is sharded on mesh[0] along axis in units (a head's width), or replicated when axis < 0
+// or the units do not divide; decay says whether weight decay applies. The second call with a name returns the same value.
+func (t *Tape) Param(name string, shape []int, axis, unit int, decay bool) *Value {
+	if p := t.params[name]; p != nil {
+		return t.use(p)
+	}
+	p := &Param{Name: name, Shape: shape, Frozen: t.NoGrad || t.Frozen != nil && t.Frozen(name), Decay: decay}
+	if n := t.Mesh[0].Size; axis >= 0 && n > 1 && shape[axis]/unit%n == 0 {
+		p.Place = shardOn(0, axis)
+	}
+	p.Grad = p.Place
+	block := t.block
+	t.block = -1
+	p.Value = t.one(opParam, kernels.Attr{Name: name}, t.DType, shape, p.Place)
+	t.block = block
+	p.Value.Name, p.Value.Need, p.Value.Weight = name, !p.Frozen, true
+	p.Local = local(t.Mesh, shape, p.Place)
+	t.params[name] = p
+	t.order = append(t.order, p)
+	return t.use(p)
+}
+
+// use returns the value to compute with: gathered over data parallelism when parameters are sharded there.
+func (t *Tape) use(p *Param) *Value {
+	if !t.ShardParams || t.DP == 1 {
+		return p.Value
+	}
+	key := convKey{p.Value, p.Value.Place, Phase(16 + t.block)} // one gather a block
+	if v := t.cache[key]; v != nil {
+		return v
+	}
+	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, t.DType, p.Shape, p.Place, p.Value)
+	v.Name, v.Need, v.Weight = p.Name, p.Value.Need, true
+	t.cache[key] = v
+	return v
+}
+
+// Data is a tensor of the microbatch, replicated over the mesh.
+func (t *Tape) Data(name string, d tensor.DType, shape ...int) *Value {
+	if v := t.datas[name]; v != nil {
+		return v
+	}
+	v := t.one(opData, kernels.Attr{Name: name}, d, shape, Place{})
+	v.Name = name
+	t.datas[name] = v
+	return v
+}
+
+// Input is an activation received from another stage, placed like the residual stream.
+func (t *Tape) Input(port string, shape ...int) *Value {
+	v := t.one(opRecv, kernels.Attr{Name: port}, t.DType, shape, t.residual())
+	v.Name, v.Need = port, !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))
+	t.ins = append(t.ins, &Port{Name: port, Value: v, Grad: v.Need})
+	return v
+}
+
+// Output is an activation sent to other stages.
+func (t *Tape) Output(port string, v *Value) {
+	v = t.to(v, t.residual())
+	fan := 1
+	if t.Consumers != nil {
+		fan = t.Consumers(port)
+	}
+	t.outs = append(t.outs, &Port{Name: port, Value: v, Grad: v.Need && !t.NoGrad, Fan: fan})
+}
+
+// Loss adds the scalar v to the loss at the end of the model.
+func (t *Tape) Loss(v *Value) {
+	v = t.full(v)
+	if t.loss != nil {
+		v = t.Add(t.loss, v)
+	}
+	t.loss = v
+}
+
+func (t *Tape) residual() Place {
+	if t.SeqParallel && t.Mesh[0].Size > 1 {
+		return shardOn(0, 0)
+	}
+	return Place{}
+}
+
+// Place gives a named activation the placement the plan chose for it; "residual" is the stream between blocks.
+func (t *Tape) Place(name string, v *Value) *Value {
+	if name == "residual" {
+		return t.to(v, t.residual())
+	}
+	return t.to(v, Place{})
+}

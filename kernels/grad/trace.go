@@ -1,0 +1,229 @@
+package grad
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Segment is work between two communications: Ops run, then Comm is emitted; the next segment starts when all of Comm has
+// arrived.
+type Segment struct {
+	Ops, Comm []*Node
+	Cost      Cost
+}
+
+// Cost is static: what a segment computes and moves on one rank.
+type Cost struct {
+	Flops int64 // floating-point operations
+	Bytes int64 // read and written by the kernels
+	Comm  int64 // bytes this rank sends
+	Calls int   // kernel calls
+}
+
+// Trace is what a stage does with one microbatch (or chunk): a plain value, the same on every rank of the mesh.
+type Trace struct {
+	Options
+	Params     []*Param
+	In, Out    []*Port
+	LossOut    *Value
+	F, B, I, W []Segment
+	Values     int
+	freeB      map[int][]int // slots that die after a node, when the backward is one piece
+	freeIW     map[int][]int // and when it is split
+	nodes      []*Node
+}
+
+// Finish differentiates, applies the policies and lowers to segments. The tape is dead afterwards.
+func (t *Tape) Finish() *Trace {
+	t.nodes = hoist(t.nodes)
+	for i, n := range t.nodes {
+		n.ID = i
+	}
+	if !t.NoGrad {
+		t.backward()
+	}
+	t.rewrite()
+	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss}
+	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
+	b := t.fuseLoss(t.nodesOf(I, W))
+	tr.nodes, tr.Values = t.nodes, t.nval
+	for _, n := range t.nodes {
+		for _, v := range n.Out {
+			v.Local = local(t.Mesh, v.Shape, v.Place)
+		}
+	}
+	tr.F, tr.B, tr.I, tr.W = t.cut(f), t.cut(b), t.cut(i), t.cut(w)
+	tr.freeB, tr.freeIW = t.frees(f, b), t.frees(f, i, w)
+	return tr
+}
+
+func (t *Tape) nodesOf(phases ...Phase) (ns []*Node) {
+	for _, n := range t.nodes {
+		for _, p := range phases {
+			if n.Phase == p && n.Op.Role != param {
+				ns = append(ns, n)
+			}
+		}
+	}
+	return
+}
+
+var opCEBwd = &Op{Name: "linear_ce_bwd", Kernel: kernels.LinearCEBwd}
+
+// fuseLoss replaces the two gradients of the loss by the kernel that recomputes the logits once for both.
+func (t *Tape) fuseLoss(ns []*Node) (out []*Node) {
+	for k := 0; k < len(ns); k++ {
+		n := ns[k]
+		if k+1 < len(ns) && n.Op == opCEDX && ns[k+1].Op == opCEDW && n.In[0] == ns[k+1].In[0] && n.In[1] == ns[k+1].In[1] {
+			w := ns[k+1]
+			both := &Node{ID: len(t.nodes), Op: opCEBwd, In: n.In, Out: []*Value{n.Out[0], w.Out[0]}, Phase: B, Block: n.Block, Mesh: n.Mesh, Acc: w.Acc}
+			t.nodes = append(t.nodes, both)
+			n, k = both, k+1
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// cut splits a node list at its communications; independent neighbours share a cut.
+func (t *Tape) cut(ns []*Node) (segs []Segment) {
+	var s Segment
+	pending := map[*Value]bool{}
+	flush := func() { segs = append(segs, s); s = Segment{}; clear(pending) }
+	for _, n := range ns {
+		if !n.Op.comm() {
+			if len(s.Comm) > 0 {
+				flush()
+			}
+			s.Ops = append(s.Ops, n)
+			t.cost(&s.Cost, n)
+			continue
+		}
+		for _, v := range n.In {
+			if pending[v] {
+				flush()
+			}
+		}
+		s.Comm = append(s.Comm, n)
+		t.cost(&s.Cost, n)
+		for _, v := range n.Out {
+			pending[v] = true
+		}
+	}
+	if len(s.Ops)+len(s.Comm) > 0 {
+		flush()
+	}
+	return
+}
+
+// GroupSize is the number of ranks that a communication node joins.
+func (t *Options) GroupSize(n *Node) int {
+	if n.Op.Role == unshard || n.Op.Role == reduce {
+		return t.DP
+	}
+	return t.Mesh[n.Mesh].Size
+}
+
+func bytesOf(t *Options, v *Value) int64 {
+	return int64(tensor.Len(local(t.Mesh, v.Shape, v.Place)) * v.DType.Size())
+}
+
+func (t *Tape) cost(c *Cost, n *Node) {
+	if n.Op.comm() {
+		c.Comm += t.CommBytes(n)
+		return
+	}
+	if n.Op.Kernel == "" {
+		return
+	}
+	var in, out [][]int
+	for _, v := range n.In {
+		if v != nil {
+			in, c.Bytes = append(in, local(t.Mesh, v.Shape, v.Place)), c.Bytes+bytesOf(&t.Options, v)
+		}
+	}
+	var n1 int64
+	for _, v := range n.Out {
+		l := local(t.Mesh, v.Shape, v.Place)
+		out, c.Bytes, n1 = append(out, l), c.Bytes+bytesOf(&t.Options, v), n1+int64(tensor.Len(l))
+	}
+	if s, ok := kernels.Lookup(n.Op.Kernel); ok && s.Flops != nil {
+		n1 = s.Flops(in, out)
+	}
+	c.Flops += n1
+	c.Calls++
+}
+
+// CommBytes is what one rank sends to all others of the group for a communication node.
+func (t *Options) CommBytes(n *Node) int64 {
+	size := int64(t.GroupSize(n))
+	in := bytesOf(t, n.In[0])
+	switch {
+	case n.Op.Role == unshard:
+		return in / size * (size - 1)
+	case n.Op.Role == reduce, n.Out[0].Place[n.Mesh].Kind == Sharded:
+		return in / size * (size - 1)
+	}
+	return in * (size - 1)
+}
+
+// frees lists, for each node, the slots whose last use it is.
+func (t *Tape) frees(lists ...[]*Node) map[int][]int {
+	last := map[int]int{}
+	for _, l := range lists {
+		for _, n := range l {
+			for _, v := range n.Out {
+				if n.Acc == 0 || v != n.Out[len(n.Out)-1] {
+					last[v.ID] = n.ID
+				}
+			}
+			for _, v := range n.In {
+				if v != nil && v.Node.Op.Role != param {
+					last[v.ID] = n.ID
+				}
+			}
+		}
+	}
+	if t.loss != nil {
+		delete(last, t.loss.ID)
+	}
+	for _, p := range t.outs { // taken when F ends, unless the backward still needs it
+		if t.nodes[last[p.Value.ID]].Phase == F {
+			delete(last, p.Value.ID)
+		} else {
+			p.Late = true
+		}
+	}
+	free := map[int][]int{}
+	for v := range t.nval { // in slot order, so that the trace does not depend on map order
+		if n, ok := last[v]; ok {
+			free[n] = append(free[n], v)
+		}
+	}
+	return free
+}
+
+// Hash identifies the trace; ranks of a group agree on it before anything runs.
+func (tr *Trace) Hash() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %d %v %v\n", tr.Mesh, tr.DP, tr.DType, tr.Values)
+	for _, n := range tr.nodes {
+		fmt.Fprintf(&b, "%d %s %v %d %d %v", n.ID, n.Op.Name, n.Phase, n.Mesh, n.Acc, n.Attr)
+		for _, v := range n.In {
+			if v != nil {
+				fmt.Fprintf(&b, " %d", v.ID)
+			}
+		}
+		for _, v := range n.Out {
+			fmt.Fprintf(&b, " >%d%v%v%v", v.ID, v.DType, v.Shape, v.Place)
+		}
+		b.WriteByte('\n')
+	}
+	h := sha256.Sum256([]byte(b.String()))
+	return hex.EncodeToString(h[:])
+}
