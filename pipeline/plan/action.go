@@ -36,7 +36,9 @@ var kindNames = [...]string{"", "F", "B", "I", "W", "UNSHARD", "RESHARD", "SEND_
 func (k Kind) String() string { return kindNames[k] }
 
 // Micro reports whether actions of this kind belong to a microbatch.
-func (k Kind) Micro() bool { return k != None && k != Unshard && k != Reshard && k != Reduce && k != Step }
+func (k Kind) Micro() bool {
+	return k != None && k != Unshard && k != Reshard && k != Reduce && k != Step
+}
 
 // Action is one step of one stage; its text form "2F0" is stage 2, forward, microbatch 0, and "2F0.3" its chunk 3.
 type Action struct {

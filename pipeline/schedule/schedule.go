@@ -23,7 +23,7 @@ type Schedule struct {
 	Name  string
 	Paper string // arXiv id
 	Build func(Shape) (*plan.Program, error)
-	Ticks func(s Shape, f, b int) int  // length of a step with equal stages and free communication
+	Ticks func(s Shape, f, b int) int // length of a step with equal stages and free communication
 	Live  func(s Shape, rank int) int // most microbatches whose activations rank holds
 }
 
