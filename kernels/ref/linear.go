@@ -99,7 +99,7 @@ func embedDW(c *kernels.Call) {
 	dw := c.Out[0]
 	d, dy, y := dw.Shape[1], load(c.In[0]), make([]float64, dw.Len())
 	for i, id := range c.In[1].I32() {
-		if r := int(id) - c.Attr.I[0]; r >= 0 && r < dw.Shape[0] {
+		if r := int(id) - c.Attr.I[1]; r >= 0 && r < dw.Shape[0] {
 			axpy(y[r*d:(r+1)*d], 1, dy[i*d:])
 		}
 	}

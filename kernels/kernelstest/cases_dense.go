@@ -1,0 +1,174 @@
+package kernelstest
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+type tensors = []*tensor.Tensor
+
+// matrixSizes are rows, outputs and inputs of a linear layer: one row, empty, odd, a multiple of every block, over the
+// blocks of each dimension.
+var matrixSizes = [][3]int{
+	{1, 1, 1}, {0, 5, 3}, {4, 0, 3}, {3, 5, 0}, {1, 40, 33}, {3, 5, 7}, {17, 33, 65}, {64, 96, 128}, {33, 100, 31},
+	{130, 70, 300}, {70, 260, 1100}, {600, 65, 40},
+}
+
+const sumWhy = "float32 sums of at most 1100 products"
+
+func matrixCases() []Case {
+	var l []Case
+	for _, s := range matrixSizes {
+		m, n, k := s[0], s[1], s[2]
+		name := fmt.Sprintf("%dx%dx%d", m, n, k)
+		l = append(l,
+			Case{Op: kernels.Linear, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k)}, Out: tensors{g.raw(g.a, m, n)}}
+			}},
+			Case{Op: kernels.Linear, Name: name + "bias", Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)}, Out: tensors{g.raw(tensor.F32, m, n)}}
+			}},
+			Case{Op: kernels.LinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, n), g.act(n, k)}, Out: tensors{g.raw(g.a, m, k)}}
+			}},
+			Case{Op: kernels.LinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.raw(tensor.F32, n, k)}}
+			}},
+			Case{Op: kernels.LinearDW, Name: name + "acc", Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.f32(n, k)}, Attr: accumulate(0)}
+			}})
+	}
+	return l
+}
+
+func accumulate(i int) (a kernels.Attr) {
+	a.I[i] = kernels.Accumulate
+	return a
+}
+
+// rowSizes are rows and width of row-wise operations.
+var rowSizes = [][2]int{{1, 1}, {0, 4}, {1, 64}, {5, 7}, {3, 16}, {33, 65}, {7, 512}, {150, 40}}
+
+func rowCases() []Case {
+	var l []Case
+	for _, s := range rowSizes {
+		t, d := s[0], s[1]
+		name := fmt.Sprintf("%dx%d", t, d)
+		row := func(op kernels.Op, why string, call func(g *gen) *kernels.Call) {
+			l = append(l, Case{Op: op, Name: name, Tol: 2e-6, Why: why, Call: call})
+		}
+		row(kernels.ColSum, "float32 sums over 150 rows", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, d)}, Out: tensors{g.raw(tensor.F32, d)}}
+		})
+		row(kernels.RMSNorm, "one float32 sum over 512 squares and one root", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, d), g.act(d)}, Out: tensors{g.raw(g.a, t, d), g.raw(tensor.F32, t)},
+				Attr: kernels.Attr{F: [2]float64{1e-5}}}
+		})
+		row(kernels.RMSNormDX, "one float32 sum over 512 products", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), g.act(d), g.positive(t)}, Out: tensors{g.raw(g.a, t, d)}}
+		})
+		row(kernels.RMSNormDW, "float32 sums over 150 rows", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), g.positive(t)}, Out: tensors{g.raw(tensor.F32, d)}}
+		})
+	}
+	return append(l,
+		Case{Op: kernels.ColSum, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(4, 5, 33)}, Out: tensors{g.f32(33)}, Attr: accumulate(0)}
+		}},
+		Case{Op: kernels.RMSNormDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33), g.positive(4, 5)}, Out: tensors{g.f32(33)}, Attr: accumulate(0)}
+		}})
+}
+
+func ropeCases() []Case {
+	l := []Case{{Op: kernels.RopeTable, Name: "positions", Tol: 3e-7, Why: "cos and sin rounded once, times a factor", Types: onlyF32,
+		Call: func(g *gen) *kernels.Call {
+			inv := g.raw(tensor.F32, 32)
+			for i := range inv.F32() {
+				inv.F32()[i] = float32(math.Pow(10000, -float64(i)/32))
+			}
+			return &kernels.Call{In: tensors{g.ids(37, 0, 130000), inv}, Attr: kernels.Attr{F: [2]float64{1.25}},
+				Out: tensors{g.raw(tensor.F32, 37, 32), g.raw(tensor.F32, 37, 32)}}
+		}}}
+	for _, s := range [][4]int{{1, 1, 2, 1}, {0, 2, 4, 2}, {5, 3, 64, 32}, {7, 2, 40, 12}, {3, 2, 17, 8}} {
+		t, h, d, r := s[0], s[1], s[2], s[3]
+		for _, sign := range []int{1, -1} {
+			for pairs := range 2 {
+				l = append(l, Case{Op: kernels.Rope, Name: fmt.Sprintf("%dx%dx%dr%d%+dpairs%d", t, h, d, r, sign, pairs), Tol: 4e-7, Why: "two products",
+					Call: func(g *gen) *kernels.Call {
+						return &kernels.Call{In: tensors{g.act(t, h, d), g.f32(t, r), g.f32(t, r)}, Out: tensors{g.raw(g.a, t, h, d)},
+							Attr: kernels.Attr{I: [4]int{sign, pairs}}}
+					}})
+			}
+		}
+	}
+	return l
+}
+
+// attnShape is a packed batch: lengths of queries and keys of each sequence, heads, widths, mask.
+type attnShape struct {
+	q, k           []int
+	h, g, d, e     int
+	causal, window int
+	extra          int // rows beyond the last offset
+}
+
+var attnShapes = []attnShape{
+	{q: []int{1}, k: []int{1}, h: 1, g: 1, d: 4, e: 4, causal: 1},
+	{q: []int{5}, k: []int{5}, h: 2, g: 2, d: 8, e: 8},
+	{q: []int{3, 0, 7}, k: []int{3, 0, 7}, h: 4, g: 2, d: 16, e: 16, causal: 1, extra: 2},
+	{q: []int{}, k: []int{}, h: 2, g: 1, d: 8, e: 8, causal: 1, extra: 3},
+	{q: []int{1, 2}, k: []int{50, 33}, h: 4, g: 1, d: 32, e: 24, causal: 1},
+	{q: []int{9, 3}, k: []int{4, 0}, h: 2, g: 1, d: 5, e: 7, causal: 1},
+	{q: []int{70, 130}, k: []int{70, 130}, h: 2, g: 1, d: 64, e: 64, causal: 1},
+	{q: []int{200}, k: []int{200}, h: 2, g: 2, d: 20, e: 20, causal: 1, window: 37},
+	{q: []int{40}, k: []int{150}, h: 3, g: 3, d: 33, e: 17, window: 64},
+	{q: []int{300, 1}, k: []int{300, 1}, h: 1, g: 1, d: 16, e: 16, causal: 1},
+	{q: []int{12}, k: []int{12}, h: 2, g: 1, d: 8, e: 8, causal: 1, window: 1},
+}
+
+func cumulative(lens []int) []int32 {
+	cu := []int32{0}
+	for _, n := range lens {
+		cu = append(cu, cu[len(cu)-1]+int32(n))
+	}
+	return cu
+}
+
+func (s attnShape) operands(g *gen) (q, k, v, cuQ, cuK *tensor.Tensor, a kernels.Attr) {
+	cq, ck := cumulative(s.q), cumulative(s.k)
+	t, n := int(cq[len(cq)-1])+s.extra, int(ck[len(ck)-1])+s.extra
+	a = kernels.Attr{I: [4]int{s.causal, s.window}, F: [2]float64{1 / math.Sqrt(float64(s.d))}}
+	return g.act(t, s.h, s.d), g.act(n, s.g, s.d), g.act(n, s.g, s.e), g.i32(cq...), g.i32(ck...), a
+}
+
+func attnCases() []Case {
+	var l []Case
+	for i, s := range attnShapes {
+		name := fmt.Sprintf("%d_q%vk%vh%dg%dd%de%d", i, s.q, s.k, s.h, s.g, s.d, s.e)
+		l = append(l,
+			Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Why: "exponentials, and probabilities rounded to the activation dtype", Leaky: true,
+				Call: func(g *gen) *kernels.Call {
+					q, k, v, cuQ, cuK, a := s.operands(g)
+					return &kernels.Call{In: tensors{q, k, v, cuQ, cuK}, Attr: a,
+						Out: tensors{g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)}}
+				}},
+			Case{Op: kernels.AttentionBwd, Name: name, Tol: 1e-5, Half: 2, Why: "differences of products, rounded to the activation dtype", Leaky: true,
+				Call: func(g *gen) *kernels.Call {
+					q, k, v, cuQ, cuK, a := s.operands(g)
+					o, lse := g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)
+					do(kernels.Attention, a, tensors{q, k, v, cuQ, cuK}, tensors{o, lse})
+					return &kernels.Call{In: tensors{g.act(o.Shape...), q, k, v, o, lse, cuQ, cuK}, Attr: a,
+						Out: tensors{g.raw(g.a, q.Shape...), g.raw(g.a, k.Shape...), g.raw(g.a, v.Shape...)}}
+				}})
+	}
+	return l
+}
+
+var _ = add(matrixCases()...)
+var _ = add(rowCases()...)
+var _ = add(ropeCases()...)
+var _ = add(attnCases()...)

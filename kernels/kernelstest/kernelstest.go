@@ -1,0 +1,197 @@
+// Package kernelstest is the conformance suite of kernel backends: each backend's test calls Run. Every operation has
+// cases here, compared with kernels/ref, and golden tensors made with PyTorch for those that PyTorch has.
+package kernelstest
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Case is one call of an operation. An output element may differ from the reference by one unit in the last place of
+// its dtype, plus (Tol + Half·ε of the activation dtype) times the root mean square of the output.
+type Case struct {
+	Op   kernels.Op
+	Name string // what is special about it
+	Call func(g *gen) *kernels.Call
+	Tol  float64
+	Half float64 // for intermediate results that a backend may round to the activation dtype
+	Why  string  // what bounds the error
+	// Types are the activation dtypes to run; nil for all three.
+	Types []tensor.DType
+	// Leaky operations may spread a NaN to results that do not depend on it (masked scores times a NaN value).
+	Leaky bool
+}
+
+var cases []Case
+
+func add(c ...Case) bool { cases = append(cases, c...); return true }
+
+var activations = []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
+
+var (
+	onlyF32 = activations[:1]
+	halfEps = map[tensor.DType]float64{tensor.F32: 0, tensor.BF16: 0x1p-8, tensor.F16: 0x1p-11}
+	// lastPlace is one unit in the last place of 1; least is what may be lost by flushing subnormal results to zero,
+	// and for f16 the spacing of its subnormal numbers.
+	lastPlace = map[tensor.DType]float64{tensor.F32: 0x1p-23, tensor.BF16: 0x1p-7, tensor.F16: 0x1p-10, tensor.F64: 0x1p-52}
+	least     = map[tensor.DType]float64{tensor.F32: 0x1p-126, tensor.BF16: 0x1p-126, tensor.F16: 0x1p-24}
+)
+
+// run is one case at one dtype, with the reference's results.
+type run struct {
+	Case
+	name string
+	gen  *gen
+	call *kernels.Call
+	want []*tensor.Tensor
+}
+
+var all = sync.OnceValue(func() []*run {
+	var l []*run
+	for _, c := range cases {
+		types := c.Types
+		if types == nil {
+			types = activations
+		}
+		for _, a := range types {
+			r := &run{Case: c, name: fmt.Sprintf("%s/%s/%v", c.Op, c.Name, a)}
+			r.gen = newGen(r.name, a)
+			r.call = c.Call(r.gen)
+			r.call.Op = c.Op
+			want := r.copyCall()
+			ref.New().Run(want)
+			r.want = want.Out
+			l = append(l, r)
+		}
+	}
+	return l
+})
+
+// copyCall clones the outputs, so that a case may run again and again.
+func (r *run) copyCall() *kernels.Call {
+	c := *r.call
+	c.Out = nil
+	for _, t := range r.call.Out {
+		c.Out = append(c.Out, clone(t))
+	}
+	return &c
+}
+
+// Run tests every operation on b: results against the reference, the same bits in a second run, operands and their
+// surroundings untouched, not-a-number and infinity carried on, operations that may run in place, and golden tensors.
+func Run(t *testing.T, b kernels.Backend) {
+	t.Run("complete", func(t *testing.T) { complete(t, b) })
+	t.Run("reference", func(t *testing.T) {
+		for _, r := range all() {
+			t.Run(r.name, func(t *testing.T) { reference(t, b, r) })
+		}
+	})
+	t.Run("nonfinite", func(t *testing.T) { nonfinite(t, b) })
+	t.Run("inplace", func(t *testing.T) { inPlace(t, b) })
+	t.Run("cebwd", func(t *testing.T) { sameGradients(t, b) })
+	t.Run("golden", func(t *testing.T) { golden(t, b) })
+}
+
+// Calls gives every case to f as a call with fresh outputs: for tests that compare a backend with itself.
+func Calls(f func(name string, c *kernels.Call)) {
+	for _, r := range all() {
+		f(r.name, r.copyCall())
+	}
+}
+
+func complete(t *testing.T, b kernels.Backend) {
+	have := map[kernels.Op]bool{}
+	for _, c := range cases {
+		have[c.Op] = true
+	}
+	for _, s := range kernels.Specs() {
+		require.True(t, have[s.Op], "operation %s has no conformance case", s.Op)
+	}
+	require.Panics(t, func() { b.Run(&kernels.Call{Op: "nonsense"}) }, "an unknown operation is a bug of the caller")
+	require.Panics(t, func() { b.Run(&kernels.Call{Op: kernels.Linear}) }, "so are missing operands")
+}
+
+func reference(t *testing.T, b kernels.Backend, r *run) {
+	before := image(r.call.In)
+	c := *r.call
+	second := r.copyCall()
+	c.Out = nil
+	for _, out := range r.call.Out {
+		if out == nil {
+			c.Out = append(c.Out, nil)
+			continue
+		}
+		g := r.gen.raw(out.DType, out.Shape...)
+		copy(g.Bytes(), out.Bytes())
+		c.Out = append(c.Out, g)
+	}
+	b.Run(&c)
+	b.Run(second)
+	b.Sync()
+	require.True(t, r.gen.intact(), "%s wrote outside its operands", r.name)
+	require.Equal(t, before, image(r.call.In), "%s changed its input", r.name)
+	for i := range c.Out {
+		if c.Out[i] != nil {
+			requireClose(t, fmt.Sprintf("%s out %d", r.name, i), c.Out[i], r.want[i], r.inner(), r.Why, false)
+			require.True(t, bytes.Equal(c.Out[i].Bytes(), second.Out[i].Bytes()), "%s: out %d differs in a second run", r.name, i)
+		}
+	}
+}
+
+func (r *run) inner() float64 { return r.Tol + r.Half*halfEps[r.gen.a] }
+
+// image is a copy of the bytes of tensors.
+func image(ts []*tensor.Tensor) [][]byte {
+	var l [][]byte
+	for _, t := range ts {
+		if t != nil {
+			l = append(l, bytes.Clone(t.Bytes()))
+		}
+	}
+	return l
+}
+
+// requireClose compares element by element; with leaky, finite elements of want are not compared.
+func requireClose(t *testing.T, name string, got, want *tensor.Tensor, tol float64, why string, leaky bool) {
+	t.Helper()
+	require.Equal(t, want.DType, got.DType, name)
+	if !want.DType.Float() {
+		require.True(t, bytes.Equal(want.Bytes(), got.Bytes()), "%s: integers differ", name)
+		return
+	}
+	g, w := values(got), values(want)
+	scale := rms(w)
+	for i := range w {
+		if !finite(w[i]) {
+			require.False(t, finite(g[i]), "%s[%d] is %v, want %v", name, i, g[i], w[i])
+			continue
+		}
+		bound := lastPlace[want.DType]*math.Abs(w[i]) + tol*scale + least[want.DType]
+		if e := math.Abs(g[i] - w[i]); !leaky && !(e <= bound) {
+			require.Failf(t, "too far", "%s[%d] of %v = %.9g, want %.9g: error %.3g over %.3g (%s)", name, i, want, g[i], w[i], e, bound, why)
+		}
+	}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// rms is the root mean square of the finite elements.
+func rms(v []float64) float64 {
+	s, n := 0.0, 0
+	for _, x := range v {
+		if finite(x) {
+			s += x * x
+			n++
+		}
+	}
+	return math.Sqrt(s / float64(max(n, 1)))
+}

@@ -1,0 +1,121 @@
+package kernelstest
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// planted is a case with one element of one input replaced, and the reference's results.
+type planted struct {
+	*run
+	name  string
+	in    []*tensor.Tensor
+	want  []*tensor.Tensor
+	leaky bool
+}
+
+// plants puts a NaN, and in float32 an infinity, into every floating-point input of every small case.
+var plants = sync.OnceValue(func() []planted {
+	var l []planted
+	for _, r := range all() {
+		for i, in := range r.call.In {
+			if in == nil || !in.DType.Float() || in.Len() == 0 || r.size() > plantedMax {
+				continue
+			}
+			for _, x := range []float64{math.NaN(), math.Inf(1)}[:2-min(int(r.gen.a), 1)] {
+				want := r.copyCall()
+				want.In = replace(want.In, i, poison(in, r.gen.IntN(in.Len()), x))
+				ref.New().Run(want)
+				name := fmt.Sprintf("%s with %v in operand %d", r.name, x, i)
+				l = append(l, planted{r, name, want.In, want.Out, r.Leaky || math.IsInf(x, 1)})
+			}
+		}
+	}
+	return l
+})
+
+const plantedMax = 12000 // elements of all operands, for speed
+
+func (r *run) size() int {
+	n := 0
+	for _, t := range append(r.call.Out[:len(r.call.Out):len(r.call.Out)], r.call.In...) {
+		if t != nil {
+			n += t.Len()
+		}
+	}
+	return n
+}
+
+// nonfinite expects non-finite results where the reference has them and, if nothing leaks, nowhere else.
+func nonfinite(t *testing.T, b kernels.Backend) {
+	for _, p := range plants() {
+		got := p.copyCall()
+		got.In = p.in
+		b.Run(got)
+		b.Sync()
+		for j, w := range p.want {
+			if w != nil {
+				requireClose(t, p.name, got.Out[j], w, p.inner(), p.Why, p.leaky)
+			}
+		}
+	}
+}
+
+func poison(t *tensor.Tensor, at int, x float64) *tensor.Tensor {
+	v := values(t)
+	v[at] = x
+	c := clone(t)
+	put(c, v)
+	return c
+}
+
+func replace(l []*tensor.Tensor, i int, t *tensor.Tensor) []*tensor.Tensor {
+	l = append([]*tensor.Tensor(nil), l...)
+	l[i] = t
+	return l
+}
+
+// inPlace runs the operations whose contract allows the output to be the first input.
+func inPlace(t *testing.T, b kernels.Backend) {
+	for _, r := range all() {
+		switch r.Op {
+		case kernels.Rope, kernels.Sum, kernels.Scale:
+		default:
+			continue
+		}
+		apart, in := r.copyCall(), r.copyCall()
+		in.In = replace(in.In, 0, clone(in.In[0]))
+		in.Out[0] = in.In[0]
+		b.Run(apart)
+		b.Run(in)
+		b.Sync()
+		require.True(t, bytes.Equal(apart.Out[0].Bytes(), in.Out[0].Bytes()), "%s in place", r.name)
+	}
+}
+
+// sameGradients holds linear_ce_bwd to its promise: the bits of linear_ce_dx and linear_ce_dw.
+func sameGradients(t *testing.T, b kernels.Backend) {
+	for _, r := range all() {
+		if r.Op != kernels.LinearCEBwd {
+			continue
+		}
+		both, dx, dw := r.copyCall(), r.copyCall(), r.copyCall()
+		dx.Op, dx.Out = kernels.LinearCEDX, dx.Out[:1]
+		dw.Op, dw.Out = kernels.LinearCEDW, dw.Out[1:]
+		for _, c := range []*kernels.Call{both, dx, dw} {
+			b.Run(c)
+		}
+		b.Sync()
+		require.True(t, bytes.Equal(both.Out[0].Bytes(), dx.Out[0].Bytes()), "%s: dx", r.name)
+		require.True(t, bytes.Equal(both.Out[1].Bytes(), dw.Out[0].Bytes()), "%s: dw", r.name)
+	}
+}
