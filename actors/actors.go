@@ -1,0 +1,169 @@
+// Package actors is what a behaviour sees: references, messages, jobs and the Context through which alone it acts. Two
+// drivers implement Context: actors/host (wall clock, real devices) and sim (virtual clock, modelled durations).
+package actors
+
+import (
+	"math/rand/v2"
+
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// Ref names an actor of the run; references are dense and the same in every process.
+type Ref int32
+
+// None is no actor.
+const None Ref = -1
+
+// Time is nanoseconds since the run began; Duration is a difference of two.
+type (
+	Time     int64
+	Duration int64
+)
+
+// Second is 1e9 nanoseconds.
+const Second Duration = 1e9
+
+// Payload is counted data that behaviours pass on and never look into: a tensor, or its size in a simulation. A message owns
+// one reference; its receiver releases it or forwards it.
+type Payload interface {
+	Bytes() int64
+	Retain()
+	Release()
+}
+
+// Kind is the type of a message.
+type Kind uint8
+
+// The messages of the protocols in actors/core. Fields that a kind uses are listed behind it.
+const (
+	Started    Kind = iota // from the driver, first
+	Down                   // from the driver: a watched actor From has ended; Text says why
+	Done                   // from the driver: a job ended; Job, Out, Values, Err
+	Tick                   // a timer; Step is its tag
+	Open                   // coordinator → rank: begin Step; Values carry the step's scalars
+	Batch                  // loader → rank: the data of one microbatch; Action.Micro, Payload
+	Part                   // rank → rank: a member's part of a collective; Action, Segment, Comm, Member, Payload
+	Activation             // rank → rank: an output port; Action is the consumer's, Port, Payload
+	Cotangent              // rank → rank: the gradient of an input port; Action is the producer's, Port, Payload
+	Credit                 // rank → rank: Values[0] more messages may come on the edge Comm
+	Closed                 // rank → coordinator: Step ended; Values
+	Load                   // rank → loader: send the batches of Step
+	Save                   // coordinator → rank: write Step's state
+	Queued                 // rank → coordinator: the state is copied, training may go on
+	Durable                // rank → coordinator: the state is on disk; Text is the rank's part of the manifest
+	Halt                   // coordinator → everyone: end
+	Failed                 // anyone → coordinator: an error that ends the run; Err
+	Report                 // coordinator → observer: something a user sees; Text is the topic
+	Ask                    // why → anyone: what do you wait for
+	Answer                 // anyone → why: Text
+)
+
+// Message is everything that travels between actors. One flat type: no allocation in a simulation, one codec on the wire.
+type Message struct {
+	Kind    Kind
+	From    Ref
+	Epoch   uint32 // of membership; messages of an older epoch are dropped
+	Step    int64
+	Action  plan.Action
+	Segment int32
+	Comm    int32
+	Member  int32
+	Port    int32
+	Job     JobID
+	Payload Payload
+	Out     []Output
+	Values  []float64
+	Text    string
+	Err     error // crosses a process as its text and exit code
+}
+
+// Engine is the part of a device that runs a job. Jobs of one engine run in order.
+type Engine uint8
+
+// The engines of a device.
+const (
+	Compute Engine = iota
+	Comm
+	Copy
+	IO
+)
+
+// JobID is unique within an actor.
+type JobID uint64
+
+// JobKind says what a job does.
+type JobKind uint8
+
+// The jobs of the behaviours in actors/core.
+const (
+	RunSegment   JobKind = iota // one segment of an action
+	UpdatePhase                 // one phase of the optimizer step: Segment
+	LoadBatch                   // read and tokenise the data of Step: IO
+	SnapshotJob                 // copy the rank's state: Copy
+	WriteJob                    // write the copied state: IO
+	CommitJob                   // write the manifest and move the pointer: IO
+	ResetJob                    // drop all frames of a step that will not end
+	EvaluateDone                // end an evaluation step: release what only training needs
+)
+
+// Job is a plain value: what to run, on which operands, on which engine, after which jobs. It is never a function, so the
+// simulator can price it.
+type Job struct {
+	ID      JobID
+	Kind    JobKind
+	Engine  Engine
+	Step    int64
+	Action  plan.Action
+	Segment int32
+	In      []Input
+	After   []JobID
+	Values  []float64
+	Text    string
+}
+
+// Input is an operand that came in a message; the job takes over the reference.
+type Input struct {
+	Comm, Member int32 // a part of a collective, or
+	Port         int32 // an activation or cotangent port, when Comm < 0
+	Payload      Payload
+}
+
+// Output is a result that must be sent: a part for a member of a collective, or a port's value.
+type Output struct {
+	Comm, Member int32
+	Port         int32
+	Payload      Payload
+}
+
+// Timer identifies a pending Tick.
+type Timer uint64
+
+// Context is all that a behaviour may touch. Its methods return at once; effects happen after Receive has returned, in
+// the order of the calls.
+type Context interface {
+	Self() Ref
+	Now() Time
+	Rand() *rand.Rand // seeded by the run's seed and the actor
+	Send(to Ref, m Message)
+	After(d Duration, m Message) Timer
+	Cancel(t Timer)
+	Spawn(name string, b Behaviour) Ref
+	Watch(r Ref)
+	Stop(r Ref)
+	Do(j Job)
+}
+
+// Behaviour is an actor's protocol as a state machine. Receive never blocks, sleeps, locks or opens.
+type Behaviour interface {
+	Receive(ctx Context, m Message)
+	// Waits says what the actor waits for, for `lfactor why`; the zero Wait is nothing.
+	Waits() Wait
+}
+
+// Wait describes why an actor does not move.
+type Wait struct {
+	For   Ref    // the actor that must act, None for a device or nothing
+	What  string // "activation 2F3", "credit on edge 1→2 (0 of 2)", "part 4 of 0F1.2"
+	Since Time   // when the wait began
+	Busy  bool   // it is not waiting but runs What on its device
+}

@@ -1,0 +1,342 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// Topics of the reports that the coordinator sends to the observer.
+const (
+	TopicStep     = "step"     // Step, Values: as StepValues
+	TopicEval     = "eval"     // Step, Values[0]: mean loss
+	TopicQueued   = "queued"   // Step: the state is copied
+	TopicDurable  = "durable"  // Step: the state is on disk and latest names it
+	TopicSaveLost = "savelost" // Step: the state could not be written; training goes on
+	TopicEnd      = "end"      // Step: the last step; Values[0] is 1 after a request to stop
+	TopicFailed   = "failed"   // Text says why the run ended
+)
+
+// Layout of the values of a TopicStep report.
+const (
+	StepLoss     = iota // mean loss of the step
+	StepNorm            // gradient norm
+	StepOverflow        // 1 if skipped
+	StepLR              // learning rate
+	StepScale           // loss scale
+	StepWait            // longest wait of a rank for data, nanoseconds
+	StepPeak            // most bytes of a rank
+	StepTime            // nanoseconds from open to the last close
+	StepSlowest         // the rank with most busy time
+	StepSlack           // its busy time over the mean, minus 1
+	StepLen
+)
+
+// RunLayout is what the coordinator knows of a run.
+type RunLayout struct {
+	Ranks      []actors.Ref
+	Observer   actors.Ref
+	First      int64 // the first step to run; steps are counted from 1
+	Last       int64
+	SaveEvery  int64 // 0 for only at the end
+	SaveAtEnd  bool
+	EvalEvery  int64 // 0 for never
+	EvalSteps  int64
+	LossScale  LossScale
+	LR         func(step int64) float64 // of the group with multiplier 1
+	OptimSteps int64                    // updates applied before First: skipped steps do not count
+}
+
+// LossScale is dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window good steps.
+type LossScale struct {
+	Dynamic    bool
+	Scale      float64
+	Min        float64
+	Window     int
+	Hysteresis int
+	Good, Left int // state: good steps in a row, overflows left before backing off
+}
+
+// Update takes in whether a step overflowed.
+func (s *LossScale) Update(overflow bool) {
+	if !s.Dynamic {
+		return
+	}
+	if !overflow {
+		if s.Good++; s.Good == s.Window {
+			s.Good, s.Left = 0, s.Hysteresis
+			s.Scale *= 2
+		}
+		return
+	}
+	s.Good = 0
+	if s.Left--; s.Left <= 0 {
+		s.Scale = max(s.Min, s.Scale/2)
+	}
+}
+
+// Coordinator opens each step, commits it when every rank has closed it, and orders saves and evaluations.
+type Coordinator struct {
+	l        *RunLayout
+	step     int64
+	eval     int64 // evaluation batch under way, counted from 1; 0 for none
+	evalSum  float64
+	opened   actors.Time
+	closed   []([]float64)
+	left     int
+	queued   int
+	saving   int64 // the step whose state is being written; 0 for none
+	parts    []string
+	durable  int
+	stopping bool
+	waitSave bool // a save is due but the one before is still being written
+	ended    bool
+	updates  int64
+	since    actors.Time
+	dead     bool
+}
+
+// NewCoordinator returns the behaviour.
+func NewCoordinator(l *RunLayout) *Coordinator {
+	return &Coordinator{l: l, step: l.First - 1, updates: l.OptimSteps}
+}
+
+// Layout of Open.Values: the scalars of a step.
+const (
+	OpenScale  = iota // loss scale
+	OpenLR            // learning rate
+	OpenUpdate        // number of this update, from 1: Adam's bias correction
+	OpenLen
+)
+
+// Receive implements actors.Behaviour.
+func (c *Coordinator) Receive(ctx actors.Context, m actors.Message) {
+	if c.dead {
+		drop(m)
+		return
+	}
+	switch m.Kind {
+	case actors.Started:
+		for _, r := range c.l.Ranks {
+			ctx.Watch(r)
+		}
+		c.advance(ctx)
+	case actors.Closed:
+		c.close(ctx, m)
+	case actors.Queued:
+		if c.queued--; c.queued == 0 {
+			ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicQueued, Step: m.Step})
+			c.advance(ctx)
+		}
+	case actors.Durable:
+		c.written(ctx, m)
+	case actors.Done:
+		c.committed(ctx, m)
+	case actors.Halt:
+		c.stopping = true
+	case actors.Failed, actors.Down:
+		c.fail(ctx, m)
+	}
+}
+
+// advance opens what is next: an evaluation batch, a step, or the end.
+func (c *Coordinator) advance(ctx actors.Context) {
+	switch {
+	case c.left > 0 || c.queued > 0 || c.ended:
+		return
+	case c.eval > 0 && c.eval <= c.l.EvalSteps:
+		c.open(ctx, -c.eval, nil)
+	case c.step >= c.l.Last || c.stopping:
+		c.end(ctx)
+	default:
+		c.step++
+		v := make([]float64, OpenLen)
+		v[OpenScale], v[OpenLR], v[OpenUpdate] = c.l.LossScale.Scale, c.l.LR(c.step), float64(c.updates+1)
+		c.open(ctx, c.step, v)
+	}
+}
+
+func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
+	c.opened, c.since = ctx.Now(), ctx.Now()
+	c.closed, c.left = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks)
+	for _, r := range c.l.Ranks {
+		ctx.Send(r, actors.Message{Kind: actors.Open, Step: step, Values: v})
+	}
+}
+
+func (c *Coordinator) close(ctx actors.Context, m actors.Message) {
+	for i, r := range c.l.Ranks {
+		if r == m.From {
+			if c.closed[i] != nil {
+				panic(fmt.Sprintf("core: rank %d closed step %d twice", i, m.Step))
+			}
+			c.closed[i] = m.Values
+		}
+	}
+	if c.left--; c.left > 0 {
+		return
+	}
+	if m.Step < 0 {
+		c.evaluated(ctx)
+	} else {
+		c.commit(ctx)
+	}
+	c.advance(ctx)
+}
+
+// commit ends a step: every rank has applied the same update, or skipped it.
+func (c *Coordinator) commit(ctx actors.Context) {
+	v := c.report(ctx)
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
+	c.l.LossScale.Update(v[StepOverflow] > 0)
+	if v[StepOverflow] == 0 {
+		c.updates++
+	}
+	if c.l.SaveEvery > 0 && c.step%c.l.SaveEvery == 0 && c.step < c.l.Last && !c.stopping {
+		c.save(ctx)
+	}
+	if c.l.EvalEvery > 0 && (c.step%c.l.EvalEvery == 0 || c.step == c.l.Last) && c.l.EvalSteps > 0 {
+		c.eval, c.evalSum = 1, 0
+	}
+}
+
+// report sums up the ranks' values, in rank order.
+func (c *Coordinator) report(ctx actors.Context) []float64 {
+	v := make([]float64, StepLen)
+	v[StepLR], v[StepScale], v[StepTime] = c.l.LR(c.step), c.l.LossScale.Scale, float64(ctx.Now()-c.opened)
+	busy, most := 0.0, 0.0
+	for i, x := range c.closed {
+		v[StepLoss] += x[ClosedLoss]
+		v[StepNorm] = x[ClosedNorm]
+		v[StepOverflow] = max(v[StepOverflow], x[ClosedOverflow])
+		v[StepWait] = max(v[StepWait], x[ClosedWait])
+		v[StepPeak] = max(v[StepPeak], x[ClosedPeak])
+		busy += x[ClosedBusy]
+		if x[ClosedBusy] > most {
+			most, v[StepSlowest] = x[ClosedBusy], float64(i)
+		}
+	}
+	if busy > 0 {
+		v[StepSlack] = most*float64(len(c.closed))/busy - 1
+	}
+	return v
+}
+
+func (c *Coordinator) evaluated(ctx actors.Context) {
+	for _, x := range c.closed {
+		c.evalSum += x[ClosedLoss]
+	}
+	if c.eval++; c.eval > c.l.EvalSteps {
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step, Values: []float64{c.evalSum / float64(c.l.EvalSteps)}})
+		c.eval = 0
+	}
+}
+
+// State is what a checkpoint keeps of the coordinator.
+func (c *Coordinator) State() (updates int64, scale LossScale) { return c.updates, c.l.LossScale }
+
+// save asks every rank to copy its state; one save is under way at a time.
+func (c *Coordinator) save(ctx actors.Context) {
+	if c.saving != 0 {
+		c.waitSave = true
+		return
+	}
+	c.saving, c.queued, c.durable = c.step, len(c.l.Ranks), len(c.l.Ranks)
+	c.parts = make([]string, len(c.l.Ranks))
+	text := fmt.Sprintf("%d %g %d %d", c.updates, c.l.LossScale.Scale, c.l.LossScale.Good, c.l.LossScale.Left)
+	for _, r := range c.l.Ranks {
+		ctx.Send(r, actors.Message{Kind: actors.Save, Step: c.step, Text: text})
+	}
+}
+
+// written collects the ranks' parts of the manifest; with the last one the checkpoint is committed.
+func (c *Coordinator) written(ctx actors.Context, m actors.Message) {
+	for i, r := range c.l.Ranks {
+		if r == m.From {
+			c.parts[i] = m.Text
+		}
+	}
+	if c.durable--; c.durable == 0 {
+		text := fmt.Sprintf("%d %g %d %d\x00", c.updates, c.l.LossScale.Scale, c.l.LossScale.Good, c.l.LossScale.Left)
+		ctx.Do(actors.Job{ID: 1, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving, Text: text + strings.Join(c.parts, "\x00")})
+	}
+}
+
+// committed is the one place where a checkpoint becomes durable.
+func (c *Coordinator) committed(ctx actors.Context, m actors.Message) {
+	topic := TopicDurable
+	if m.Err != nil {
+		topic = TopicSaveLost
+		m.Text = m.Err.Error()
+	}
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil, Err: m.Err})
+	c.saving = 0
+	if c.waitSave {
+		c.waitSave = false
+		c.save(ctx)
+		return
+	}
+	if c.ended {
+		c.halt(ctx)
+	}
+}
+
+// end saves the last state, waits until it is durable, and halts everyone.
+func (c *Coordinator) end(ctx actors.Context) {
+	c.ended = true
+	if c.l.SaveAtEnd && c.step >= c.l.First {
+		c.save(ctx)
+		return
+	}
+	if c.saving == 0 {
+		c.halt(ctx)
+	}
+}
+
+func (c *Coordinator) halt(ctx actors.Context) {
+	c.dead = true
+	for _, r := range c.l.Ranks {
+		ctx.Send(r, actors.Message{Kind: actors.Halt})
+	}
+	v := 0.0
+	if c.stopping && c.step < c.l.Last {
+		v = 1
+	}
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEnd, Step: c.step, Values: []float64{v}})
+}
+
+// fail ends the run with one error, the first that came.
+func (c *Coordinator) fail(ctx actors.Context, m actors.Message) {
+	if c.ended && m.Kind == actors.Down && c.saving == 0 {
+		return
+	}
+	c.dead = true
+	err := m.Err
+	if err == nil {
+		err = errors.New(m.Text)
+	}
+	for i, r := range c.l.Ranks {
+		if m.Kind == actors.Down && r == m.From {
+			err = fmt.Errorf("rank %d: %w", i, err)
+		}
+	}
+	for _, r := range c.l.Ranks {
+		ctx.Send(r, actors.Message{Kind: actors.Halt})
+	}
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicFailed, Step: c.step, Err: err})
+}
+
+// Waits implements actors.Behaviour.
+func (c *Coordinator) Waits() actors.Wait {
+	for i, v := range c.closed {
+		if c.left > 0 && v == nil {
+			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step), Since: c.since}
+		}
+	}
+	if c.saving != 0 && c.ended {
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("the checkpoint of step %d to be durable", c.saving), Since: c.since, Busy: true}
+	}
+	return actors.Wait{For: actors.None}
+}

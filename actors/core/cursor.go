@@ -1,0 +1,204 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// cursor is an action under way: a position in its list of segments.
+type cursor struct {
+	a    plan.Action
+	segs []Segment
+	pc   int
+}
+
+func (r *Rank) cursor(a plan.Action) *cursor { return &cursor{a: a, segs: r.l.Lower(a, r.eval())} }
+
+// last reports whether the segment now at pc is the action's last job. Parts that arrive after the last segment's
+// communications are taken in by a job of their own.
+func (c *cursor) last() bool {
+	return c.pc >= len(c.segs) || c.pc == len(c.segs)-1 && len(c.segs[c.pc].Comms) == 0
+}
+
+// Wait is what a cursor lacks.
+type Wait struct {
+	From actors.Ref
+	What string
+}
+
+// missing is the first thing that c's next job still lacks.
+func (r *Rank) missing(c *cursor) Wait {
+	if c.pc > 0 {
+		for i, comm := range c.segs[c.pc-1].Comms {
+			g := r.l.Groups[comm.Group]
+			if m := r.inbox.absent(partKey{c.a, int32(c.pc - 1), int32(i)}, len(g.Members)); m >= 0 {
+				return Wait{g.Members[m], fmt.Sprintf("part %d of %v segment %d", m, c.a, c.pc-1)}
+			}
+		}
+		return Wait{}
+	}
+	switch c.a.Kind {
+	case plan.F:
+		if !r.inbox.hasBatch(c.a) {
+			return Wait{r.l.Loader, fmt.Sprintf("data of microbatch %d", c.a.Micro)}
+		}
+		for _, p := range r.l.inputs(int(c.a.Stage)) {
+			if !r.inbox.hasPort(portKey{at(c.a, plan.F), p.ID}) {
+				return Wait{r.l.Peer(p.From), fmt.Sprintf("activation %v", c.a)}
+			}
+		}
+	case plan.B, plan.I:
+		for _, p := range r.l.outputs(int(c.a.Stage)) {
+			if p.Grad && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.ID}) {
+				return Wait{r.l.Peer(p.To), fmt.Sprintf("gradient %v", c.a)}
+			}
+		}
+	}
+	return Wait{}
+}
+
+// start hands the next job of c to the device, with everything that came for it.
+func (r *Rank) start(ctx actors.Context, c *cursor) {
+	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a, Segment: int32(c.pc), Values: r.scalars}
+	if c.a.Kind == plan.Step {
+		j.Kind = actors.UpdatePhase
+	}
+	if c.pc > 0 {
+		for i, comm := range c.segs[c.pc-1].Comms {
+			parts := r.inbox.parts(partKey{c.a, int32(c.pc - 1), int32(i)})
+			for m := range r.l.Groups[comm.Group].Members {
+				j.In = append(j.In, actors.Input{Comm: int32(i), Member: int32(m), Payload: parts[m]})
+			}
+		}
+	} else {
+		r.inputs(ctx, c, &j)
+	}
+	if r.hungry {
+		r.values[ClosedWait] += float64(ctx.Now() - r.since)
+		r.hungry = false
+	}
+	r.since = ctx.Now()
+	r.do(ctx, j)
+}
+
+// inputs gathers the data, activations or cotangents of an action's first job and returns their credits.
+func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
+	take := func(k plan.Kind, p Port, from int, back int32) {
+		pay := r.inbox.port(portKey{at(c.a, k), p.ID})
+		j.In = append(j.In, actors.Input{Comm: -1, Port: p.ID, Payload: pay})
+		if peer := r.l.Peer(from); peer != ctx.Self() {
+			ctx.Send(peer, actors.Message{Kind: actors.Credit, Epoch: r.epoch, Comm: p.ID*2 + back, Values: one})
+		}
+	}
+	switch c.a.Kind {
+	case plan.F:
+		if b := r.inbox.batch(c.a); b != nil {
+			j.In = append(j.In, actors.Input{Comm: -1, Port: -1, Payload: b})
+		}
+		for _, p := range r.l.inputs(int(c.a.Stage)) {
+			take(plan.F, p, p.From, 0)
+		}
+	case plan.B, plan.I:
+		for _, p := range r.l.outputs(int(c.a.Stage)) {
+			if p.Grad {
+				take(plan.B, p, p.To, 1)
+			}
+		}
+	}
+}
+
+var one = []float64{1}
+
+// finish routes a job's results and moves the cursor on; overlapped actions alternate by turns, never by readiness, so
+// that every rank of a group issues its collectives in one order.
+func (r *Rank) finish(ctx actors.Context, c *cursor, m actors.Message) {
+	ended := c.last()
+	for _, o := range m.Out {
+		if o.Comm >= 0 {
+			r.sendPart(ctx, c, o)
+		} else {
+			r.sendPort(ctx, c, o)
+		}
+	}
+	c.pc++
+	if !ended {
+		r.turn = (r.turn + 1) % len(r.cur)
+		return
+	}
+	r.cur = append(r.cur[:r.turn], r.cur[r.turn+1:]...)
+	if r.turn >= len(r.cur) {
+		r.turn = 0
+	}
+}
+
+func (r *Rank) sendPart(ctx actors.Context, c *cursor, o actors.Output) {
+	g := r.l.Groups[c.segs[c.pc].Comms[o.Comm].Group]
+	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Segment: int32(c.pc), Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
+	if to := g.Members[o.Member]; to != ctx.Self() {
+		ctx.Send(to, m)
+	} else {
+		r.inbox.put(m)
+	}
+}
+
+func (r *Rank) sendPort(ctx actors.Context, c *cursor, o actors.Output) {
+	p := r.l.Ports[o.Port]
+	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Port: p.ID, Payload: o.Payload}
+	to, dir := p.To, int32(0)
+	m.Action.Kind = plan.F
+	if c.a.Kind != plan.F {
+		m.Kind, m.Action.Kind, to, dir = actors.Cotangent, plan.B, p.From, 1
+	}
+	m.Action.Stage = int16(to)
+	peer := r.l.Peer(to)
+	if peer == ctx.Self() {
+		r.inbox.put(m)
+		return
+	}
+	e := r.edge(p.ID*2 + dir)
+	e.to = peer
+	e.send(ctx, m)
+}
+
+// Waits implements actors.Behaviour.
+func (r *Rank) Waits() actors.Wait {
+	switch {
+	case r.running != 0 && len(r.cur) > 0:
+		c := r.cur[r.turn]
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("%v segment %d", c.a, c.pc), Since: r.since, Busy: true}
+	case !r.open:
+		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since}
+	case len(r.cur) > 0:
+		w := r.missing(r.cur[r.turn])
+		return actors.Wait{For: w.From, What: w.What + r.starved(), Since: r.since}
+	}
+	return actors.Wait{For: actors.None}
+}
+
+// starved names the edges on which this rank holds messages for want of credit.
+func (r *Rank) starved() (s string) {
+	for _, p := range r.l.Ports {
+		for dir := range int32(2) {
+			if e := r.edges[p.ID*2+dir]; e != nil && e.credits == 0 && len(e.queue) > 0 {
+				s += fmt.Sprintf("; holds %d messages for stage %d: edge %s has 0 of %d credits", len(e.queue), p.other(dir), p.edgeName(dir), r.l.Credits)
+			}
+		}
+	}
+	return s
+}
+
+func (p Port) other(dir int32) int {
+	if dir == 0 {
+		return p.To
+	}
+	return p.From
+}
+
+func (p Port) edgeName(dir int32) string {
+	if dir == 0 {
+		return fmt.Sprintf("%d→%d", p.From, p.To)
+	}
+	return fmt.Sprintf("%d→%d", p.To, p.From)
+}
