@@ -191,6 +191,9 @@ func (r *Runner) operand(f *Frame, n *Node, v *Value) *tensor.Tensor {
 	if v == nil {
 		return nil
 	}
+	if v.Const != nil {
+		return v.Const
+	}
 	if v.Node.Op.Role == param {
 		p := r.Params[v.Name]
 		if p == nil {

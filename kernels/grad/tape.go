@@ -32,7 +32,8 @@ type Value struct {
 	Weight   bool // depends on parameters only: its cotangent belongs to W
 	Exported bool
 	Node     *Node
-	Local    []int // shape on one rank, set by Finish
+	Const    *tensor.Tensor // the contents of a constant of the model
+	Local    []int          // shape on one rank, set by Finish
 }
 
 // Node is one recorded operation.
@@ -157,6 +158,7 @@ type Tape struct {
 	params map[string]*Param
 	order  []*Param
 	datas  map[string]*Value
+	names  []string // of datas, in order
 	ins    []*Port
 	outs   []*Port
 	loss   *Value
@@ -222,6 +224,7 @@ func (t *Tape) one(op *Op, at kernels.Attr, d tensor.DType, shape []int, p Place
 var (
 	opParam  = &Op{Name: "param", Role: param}
 	opData   = &Op{Name: "data", Role: data}
+	opConst  = &Op{Name: "const", Role: constant}
 	opRecv   = &Op{Name: "recv", Role: recv}
 	opRecvG  = &Op{Name: "recvgrad", Role: recvGrad}
 	opSendG  = &Op{Name: "sendgrad", Role: sendGrad}
@@ -332,7 +335,15 @@ func (t *Tape) Data(name string, d tensor.DType, shape ...int) *Value {
 	v := t.one(opData, kernels.Attr{Name: name}, d, shape, Place{})
 	v.Name = name
 	t.datas[name] = v
+	t.names = append(t.names, name)
 	return v
+}
+
+// Const is a constant of the model, such as the inverse frequencies of a rotary embedding; it is part of the trace.
+func (t *Tape) Const(name string, v []float32) *Value {
+	c := t.one(opConst, kernels.Attr{Name: name}, tensor.F32, []int{len(v)}, Place{})
+	c.Name, c.Const = name, tensor.Of(tensor.F32, v, len(v))
+	return c
 }
 
 // Input is an activation received from another stage, placed like the residual stream.

@@ -31,6 +31,7 @@ type Trace struct {
 	Params     []*Param
 	In, Out    []*Port
 	LossOut    *Value
+	Data       []string // the tensors of the microbatch that the stage reads
 	F, B, I, W []Segment
 	Values     int
 	freeB      map[int][]int // slots that die after a node, when the backward is one piece
@@ -48,7 +49,7 @@ func (t *Tape) Finish() *Trace {
 		t.backward()
 	}
 	t.rewrite()
-	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss}
+	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
 	b := t.fuseLoss(t.nodesOf(I, W))
 	tr.nodes, tr.Values = t.nodes, t.nval
@@ -65,7 +66,7 @@ func (t *Tape) Finish() *Trace {
 func (t *Tape) nodesOf(phases ...Phase) (ns []*Node) {
 	for _, n := range t.nodes {
 		for _, p := range phases {
-			if n.Phase == p && n.Op.Role != param {
+			if n.Phase == p && n.Op.Role != param && n.Op.Role != constant {
 				ns = append(ns, n)
 			}
 		}
@@ -183,7 +184,7 @@ func (t *Tape) frees(lists ...[]*Node) map[int][]int {
 				}
 			}
 			for _, v := range n.In {
-				if v != nil && v.Node.Op.Role != param {
+				if v != nil && v.Node.Op.Role != param && v.Const == nil {
 					last[v.ID] = n.ID
 				}
 			}
