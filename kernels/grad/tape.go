@@ -54,6 +54,7 @@ type role uint8
 const (
 	compute    role = iota // one kernel call
 	param                  // the parameter itself
+	constant               // a constant of the model, part of the trace
 	data                   // a tensor of the microbatch
 	recv                   // an activation from another stage
 	recvGrad               // a cotangent from the consumers of an output port
