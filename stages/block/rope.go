@@ -1,0 +1,103 @@
+package block
+
+import (
+	"fmt"
+	"math"
+)
+
+// Rope holds the parameters of a rotary embedding; Type is Hugging Face's rope_type.
+type Rope struct {
+	Dim       int // rotated dimensions of a head
+	Theta     float64
+	Type      string // "", default, linear, dynamic, llama3, yarn
+	Factor    float64
+	Low, High float64 // llama3: low_freq_factor, high_freq_factor
+	Original  int     // original_max_position_embeddings
+	Max       int     // max_position_embeddings
+	Length    int     // the sequence length trained on (dynamic)
+	BetaFast  float64 // yarn
+	BetaSlow  float64
+	MScale    float64 // yarn: attention factor, 0 for 0.1·ln(factor)+1
+	NoTrunc   bool    // yarn: keep fractional correction bounds
+}
+
+// Check reports a type that is not known, or a missing factor.
+func (r *Rope) Check() error {
+	switch r.Type {
+	case "", "default":
+		return nil
+	case "linear", "dynamic", "llama3", "yarn":
+		if r.Factor < 1 {
+			return fmt.Errorf("rope_scaling.factor is %g; want at least 1", r.Factor)
+		}
+		return nil
+	}
+	return fmt.Errorf("rope_scaling.rope_type %q is unknown; have default, linear, dynamic, llama3, yarn", r.Type)
+}
+
+// Inverse gives the Dim/2 inverse frequencies and the factor on cos and sin, in float32 as transformers computes them.
+func (r *Rope) Inverse() (inv []float32, scale float64) {
+	inv, scale = make([]float32, r.Dim/2), 1
+	theta := r.Theta
+	if r.Type == "dynamic" && r.Length > r.Max {
+		theta *= math.Pow(r.Factor*float64(r.Length)/float64(r.Max)-(r.Factor-1), float64(r.Dim)/float64(r.Dim-2))
+	}
+	for i := range inv {
+		inv[i] = 1 / float32(math.Pow(theta, float64(float32(2*i)/float32(r.Dim))))
+	}
+	switch r.Type {
+	case "linear":
+		for i := range inv {
+			inv[i] /= float32(r.Factor)
+		}
+	case "llama3":
+		r.llama3(inv)
+	case "yarn":
+		r.yarn(inv)
+		if scale = r.MScale; scale == 0 {
+			scale = 0.1*math.Log(r.Factor) + 1
+		}
+	}
+	return inv, scale
+}
+
+// llama3 slows low frequencies by the factor and blends the band between the two wavelengths.
+func (r *Rope) llama3(inv []float32) {
+	low, high := float64(r.Original)/r.Low, float64(r.Original)/r.High
+	for i, f := range inv {
+		wave := 2 * math.Pi / float64(f)
+		switch {
+		case wave > low:
+			inv[i] = f / float32(r.Factor)
+		case wave >= high:
+			s := (float64(r.Original)/wave - r.Low) / (r.High - r.Low)
+			inv[i] = float32((1-s)*float64(f)/r.Factor + s*float64(f))
+		}
+	}
+}
+
+// yarn blends interpolated and original frequencies by a ramp over the dimensions (arXiv:2309.00071).
+func (r *Rope) yarn(inv []float32) {
+	fast, slow := r.BetaFast, r.BetaSlow
+	if fast == 0 {
+		fast = 32
+	}
+	if slow == 0 {
+		slow = 1
+	}
+	at := func(rot float64) float64 {
+		return float64(r.Dim) * math.Log(float64(r.Original)/(rot*2*math.Pi)) / (2 * math.Log(r.Theta))
+	}
+	lo, hi := at(fast), at(slow)
+	if !r.NoTrunc {
+		lo, hi = math.Floor(lo), math.Ceil(hi)
+	}
+	lo, hi = max(lo, 0), min(hi, float64(r.Dim-1))
+	if lo == hi {
+		hi += 0.001
+	}
+	for i, f := range inv {
+		ramp := min(1, max(0, (float64(i)-lo)/(hi-lo)))
+		inv[i] = float32(float64(f)/r.Factor*ramp + float64(f)*(1-ramp))
+	}
+}
