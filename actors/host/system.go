@@ -1,0 +1,323 @@
+// Package host runs the behaviours of actors/core for real: protoactor-go schedules them, jobs run on devices, and edges
+// to other processes carry Arrow batches. It decides nothing; what happens next is core's business.
+package host
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// Device runs an actor's jobs. Run is called from one goroutine an engine; jobs of one engine come in order.
+type Device interface {
+	Run(j actors.Job) (Result, error)
+}
+
+// Result is what a job leaves.
+type Result struct {
+	Out    []actors.Output
+	Values []float64
+	Text   string
+}
+
+// Remote carries messages to actors of other processes.
+type Remote interface {
+	Send(to actors.Ref, m actors.Message)
+}
+
+// System is the actors of one process.
+type System struct {
+	sys     *actor.ActorSystem
+	began   time.Time
+	seed    uint64
+	remote  Remote
+	mu      sync.RWMutex
+	pids    map[actors.Ref]*actor.PID
+	cells   map[actors.Ref]*cell
+	next    actors.Ref
+	workers sync.WaitGroup
+	Trace   func(TraceEvent) // observes jobs; nil for none
+}
+
+// TraceEvent is one job as it ran.
+type TraceEvent struct {
+	Ref        actors.Ref
+	Name       string
+	Job        actors.Job
+	Start, End time.Duration // since the run began
+}
+
+// NewSystem returns a system whose refs for spawned children start at first.
+func NewSystem(seed uint64, first actors.Ref, remote Remote) *System {
+	return &System{sys: actor.NewActorSystem(), began: time.Now(), seed: seed, remote: remote,
+		pids: map[actors.Ref]*actor.PID{}, cells: map[actors.Ref]*cell{}, next: first}
+}
+
+// Since is the time since the run began.
+func (s *System) Since() time.Duration { return time.Since(s.began) }
+
+// Spawn starts behaviour b as ref; dev runs its jobs and may be nil for an actor without any.
+func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Device) {
+	c := &cell{s: s, ref: ref, name: name, b: b, dev: dev, timers: map[actors.Timer]*time.Timer{}, state: "idle"}
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	c.rand = rand.New(rand.NewPCG(s.seed, h.Sum64()))
+	pid := actor.NewPID(s.sys.ProcessRegistry.Address, name) // known before Started may send
+	s.mu.Lock()
+	s.pids[ref], s.cells[ref] = pid, c
+	s.mu.Unlock()
+	props := actor.PropsFromProducer(func() actor.Actor { return c }, actor.WithSupervisor(stopAlways{}))
+	if _, err := s.sys.Root.SpawnNamed(props, name); err != nil {
+		panic(fmt.Sprintf("host: actor %s: %v", name, err))
+	}
+}
+
+// Send delivers m to an actor of this process or another; it takes over the payload's reference.
+func (s *System) Send(to actors.Ref, m actors.Message) {
+	s.mu.RLock()
+	pid := s.pids[to]
+	s.mu.RUnlock()
+	switch {
+	case pid != nil:
+		s.sys.Root.Send(pid, &m)
+	case s.remote != nil:
+		s.remote.Send(to, m)
+	default:
+		release(m)
+	}
+}
+
+func release(m actors.Message) {
+	if m.Payload != nil {
+		m.Payload.Release()
+	}
+	for _, o := range m.Out {
+		if o.Payload != nil {
+			o.Payload.Release()
+		}
+	}
+}
+
+// Ask returns what each actor of this process waits for; an actor that does not answer within the timeout is stuck in
+// its behaviour, which is our bug, and is reported as such.
+func (s *System) Ask(timeout time.Duration) []Status {
+	s.mu.RLock()
+	var cells []*cell
+	for ref := range s.cells {
+		cells = append(cells, s.cells[ref])
+	}
+	s.mu.RUnlock()
+	out := make([]Status, len(cells))
+	var wg sync.WaitGroup
+	for i, c := range cells {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			reply := make(chan actors.Wait, 1)
+			s.mu.RLock()
+			pid := s.pids[c.ref]
+			s.mu.RUnlock()
+			s.sys.Root.Send(pid, ask{reply})
+			select {
+			case w := <-reply:
+				out[i] = Status{Ref: c.ref, Name: c.name, Wait: w, Age: s.Since() - time.Duration(w.Since), Job: c.jobState()}
+			case <-time.After(timeout):
+				out[i] = Status{Ref: c.ref, Name: c.name, Wait: actors.Wait{For: actors.None, What: "does not answer: stuck in its behaviour", Busy: true}, Job: c.jobState()}
+			}
+		}()
+	}
+	wg.Wait()
+	return out
+}
+
+// Status is an actor's answer to `lfactor why`.
+type Status struct {
+	Ref  actors.Ref
+	Name string
+	Wait actors.Wait
+	Age  time.Duration // of the wait
+	Job  string        // what its device runs
+}
+
+// Stop ends all actors and waits for their devices.
+func (s *System) Stop() {
+	s.mu.RLock()
+	pids := make([]*actor.PID, 0, len(s.pids))
+	for _, p := range s.pids {
+		pids = append(pids, p)
+	}
+	s.mu.RUnlock()
+	for _, p := range pids {
+		_ = s.sys.Root.StopFuture(p).Wait()
+	}
+	s.workers.Wait()
+	s.sys.Shutdown()
+}
+
+type ask struct{ reply chan actors.Wait }
+
+// stopAlways is the supervision of every actor: a behaviour that panics is our bug and ends the run.
+type stopAlways struct{}
+
+func (stopAlways) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, _, _ any) {
+	sup.StopChildren(child)
+}
+
+// cell is one behaviour with its device: the Context it sees.
+type cell struct {
+	s       *System
+	ref     actors.Ref
+	name    string
+	b       actors.Behaviour
+	dev     Device
+	rand    *rand.Rand
+	self    actor.Context
+	engines [4]chan actors.Job
+	timers  map[actors.Timer]*time.Timer
+	timer   actors.Timer
+	watched []actors.Ref
+	mu      sync.Mutex
+	state   string
+}
+
+// Receive implements actor.Actor.
+func (c *cell) Receive(ctx actor.Context) {
+	c.self = ctx
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		c.b.Receive(c, actors.Message{Kind: actors.Started, From: c.ref})
+	case *actors.Message:
+		c.guard(func() { c.b.Receive(c, *m) })
+	case ask:
+		m.reply <- c.b.Waits()
+	case *actor.Stopping:
+		c.close()
+	}
+}
+
+// guard turns a panic of a behaviour into the end of the run, with its place, instead of a silent restart.
+func (c *cell) guard(f func()) {
+	defer func() {
+		if x := recover(); x != nil {
+			c.s.fail(c, fmt.Errorf("actor %s: internal error: %v\n%s", c.name, x, debug.Stack()))
+		}
+	}()
+	f()
+}
+
+// fail reports to whoever watches the run: ref 0 is the coordinator.
+func (s *System) fail(c *cell, err error) {
+	s.Send(0, actors.Message{Kind: actors.Failed, From: c.ref, Err: err})
+}
+
+func (c *cell) close() {
+	for _, t := range c.timers {
+		t.Stop()
+	}
+	for i, e := range c.engines {
+		if e != nil {
+			close(e)
+			c.engines[i] = nil
+		}
+	}
+}
+
+// Self implements actors.Context.
+func (c *cell) Self() actors.Ref { return c.ref }
+
+// Now implements actors.Context.
+func (c *cell) Now() actors.Time { return actors.Time(c.s.Since()) }
+
+// Rand implements actors.Context.
+func (c *cell) Rand() *rand.Rand { return c.rand }
+
+// Send implements actors.Context.
+func (c *cell) Send(to actors.Ref, m actors.Message) {
+	m.From = c.ref
+	c.s.Send(to, m)
+}
+
+// After implements actors.Context.
+func (c *cell) After(d actors.Duration, m actors.Message) actors.Timer {
+	c.timer++
+	c.timers[c.timer] = time.AfterFunc(time.Duration(d), func() { c.s.Send(c.ref, m) })
+	return c.timer
+}
+
+// Cancel implements actors.Context.
+func (c *cell) Cancel(t actors.Timer) {
+	if x := c.timers[t]; x != nil {
+		x.Stop()
+		delete(c.timers, t)
+	}
+}
+
+// Spawn implements actors.Context.
+func (c *cell) Spawn(name string, b actors.Behaviour) actors.Ref {
+	c.s.mu.Lock()
+	ref := c.s.next
+	c.s.next++
+	c.s.mu.Unlock()
+	c.s.Spawn(ref, name, b, c.dev)
+	return ref
+}
+
+// Watch implements actors.Context.
+func (c *cell) Watch(r actors.Ref) { c.watched = append(c.watched, r) }
+
+// Stop implements actors.Context.
+func (c *cell) Stop(r actors.Ref) {
+	c.s.mu.RLock()
+	pid := c.s.pids[r]
+	c.s.mu.RUnlock()
+	if pid != nil {
+		c.self.Stop(pid)
+	}
+}
+
+// Do implements actors.Context: each engine of a device is one goroutine with a queue, bounded by what behaviours enqueue.
+func (c *cell) Do(j actors.Job) {
+	e := c.engines[j.Engine]
+	if e == nil {
+		e = make(chan actors.Job, 64)
+		c.engines[j.Engine] = e
+		c.s.workers.Add(1)
+		go c.work(e)
+	}
+	e <- j
+}
+
+func (c *cell) work(jobs chan actors.Job) {
+	defer c.s.workers.Done()
+	for j := range jobs {
+		c.setState(fmt.Sprintf("%v segment %d", j.Action, j.Segment))
+		start := c.s.Since()
+		r, err := c.run(j)
+		if c.s.Trace != nil {
+			c.s.Trace(TraceEvent{c.ref, c.name, j, start, c.s.Since()})
+		}
+		c.setState("idle")
+		c.s.Send(c.ref, actors.Message{Kind: actors.Done, From: c.ref, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Out: r.Out, Values: r.Values, Text: r.Text, Err: err})
+	}
+}
+
+// run turns a panic of a job into an error that names it: the actor is then down.
+func (c *cell) run(j actors.Job) (r Result, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("%s: job %v segment %d of step %d: internal error: %v\n%s", c.name, j.Action, j.Segment, j.Step, x, debug.Stack())
+		}
+	}()
+	return c.dev.Run(j)
+}
+
+func (c *cell) setState(s string) { c.mu.Lock(); c.state = s; c.mu.Unlock() }
+
+func (c *cell) jobState() string { c.mu.Lock(); defer c.mu.Unlock(); return c.state }
