@@ -1,0 +1,130 @@
+package token
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Config is what tokenizer_config.json says beside the tokenizer itself. Tokens that are not given are "".
+type Config struct {
+	BOS, EOS, PAD, UNK string
+	AddBOS, AddEOS     *bool             // nil: not said. Encode follows tokenizer.json, as the Python library does
+	ChatTemplate       string            // the default template, "" for a model without one
+	ChatTemplates      map[string]string // templates given by name ("default", "tool_use"), else nil
+	MaxLength          float64           // model_max_length in tokens; some files say 1e30
+}
+
+type configFile struct {
+	BOS          tokenName       `json:"bos_token"`
+	EOS          tokenName       `json:"eos_token"`
+	PAD          tokenName       `json:"pad_token"`
+	UNK          tokenName       `json:"unk_token"`
+	AddBOS       *bool           `json:"add_bos_token"`
+	AddEOS       *bool           `json:"add_eos_token"`
+	ChatTemplate json.RawMessage `json:"chat_template"`
+	MaxLength    float64         `json:"model_max_length"`
+}
+
+// tokenName is a token given as a string, as {"content": …} or as null.
+type tokenName string
+
+func (n *tokenName) UnmarshalJSON(b []byte) error {
+	if b[0] != '{' {
+		return json.Unmarshal(b, (*string)(n))
+	}
+	var o struct {
+		Content string `json:"content"`
+	}
+	err := json.Unmarshal(b, &o)
+	*n = tokenName(o.Content)
+	return err
+}
+
+// LoadDir reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face model directory. Only
+// the first must exist; a template in its own file wins over the one in the config.
+func LoadDir(dir string) (*Tokenizer, *Config, error) {
+	tok, err := Load(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &Config{}
+	path := filepath.Join(dir, "tokenizer_config.json")
+	switch b, err := os.ReadFile(path); {
+	case err == nil:
+		if c, err = parseConfig(b); err != nil {
+			return nil, nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, nil, fmt.Errorf("load tokenizer: %w", err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("load chat template: %w", err)
+	}
+	if err == nil {
+		c.ChatTemplate = string(b)
+	}
+	return tok, c, c.check(tok)
+}
+
+func parseConfig(b []byte) (*Config, error) {
+	var f configFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, err
+	}
+	c := &Config{BOS: string(f.BOS), EOS: string(f.EOS), PAD: string(f.PAD), UNK: string(f.UNK),
+		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength}
+	raw := bytes.TrimSpace(f.ChatTemplate)
+	if len(raw) == 0 || raw[0] == 'n' {
+		return c, nil
+	}
+	if raw[0] == '"' {
+		return c, json.Unmarshal(raw, &c.ChatTemplate)
+	}
+	var named []struct{ Name, Template string }
+	if err := json.Unmarshal(raw, &named); err != nil {
+		return nil, fmt.Errorf("chat_template: neither a string nor a list of {name, template}: %w", err)
+	}
+	c.ChatTemplates = map[string]string{}
+	for _, n := range named {
+		c.ChatTemplates[n.Name] = n.Template
+	}
+	c.ChatTemplate = c.ChatTemplates["default"]
+	return c, nil
+}
+
+// check refuses special tokens that the tokenizer does not know: training would run without its end mark.
+func (c *Config) check(tok *Tokenizer) error {
+	for name, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD} {
+		if _, ok := tok.TokenID(s); s != "" && !ok {
+			return fmt.Errorf("tokenizer_config.json: %s %q is not a token of tokenizer.json", name, s)
+		}
+	}
+	return nil
+}
+
+// JSON writes the config as a tokenizer_config.json that `transformers` loads beside a tokenizer.json.
+func (c *Config) JSON() []byte {
+	m := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
+	for key, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD, "unk_token": c.UNK, "chat_template": c.ChatTemplate} {
+		if s != "" {
+			m[key] = s
+		}
+	}
+	if c.MaxLength > 0 {
+		m["model_max_length"] = c.MaxLength
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(m); err != nil {
+		panic(fmt.Sprintf("token: strings and numbers do not encode: %v", err))
+	}
+	return out.Bytes()
+}

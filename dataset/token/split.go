@@ -1,0 +1,249 @@
+package token
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dlclark/regexp2/v2"
+)
+
+// splitter is one pre-tokenizer: it yields the pieces of text in order. first says that text starts where the whole
+// input starts, which Metaspace's "first" scheme asks for.
+type splitter interface {
+	split(text string, first bool, yield func(piece string, first bool))
+}
+
+// finder yields the non-overlapping matches of a pattern in text, in order.
+type finder func(text string, yield func(start, stop int))
+
+type splitFile struct {
+	Pattern          pattern `json:"pattern"`
+	Behavior         string  `json:"behavior"`
+	Invert           bool    `json:"invert"`
+	AddPrefixSpace   *bool   `json:"add_prefix_space"`
+	UseRegex         *bool   `json:"use_regex"`
+	Replacement      string  `json:"replacement"`
+	PrependScheme    string  `json:"prepend_scheme"`
+	Split            *bool   `json:"split"`
+	IndividualDigits bool    `json:"individual_digits"`
+}
+
+// parseSplits returns the pre-tokenizers and whether the last of them maps text to the byte-level alphabet.
+func parseSplits(raw json.RawMessage) (splits []splitter, byteLevel bool, err error) {
+	leaves, err := flatten(raw, "pre_tokenizer", "pretokenizers", 0)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, l := range leaves {
+		typ, err := typeOf(l)
+		if err != nil {
+			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %w", err)
+		}
+		if byteLevel {
+			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %s after ByteLevel is not supported", typ)
+		}
+		byteLevel = typ == "ByteLevel"
+		more, err := parseOneSplit(typ, l)
+		if err != nil {
+			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %s: %w", typ, err)
+		}
+		splits = append(splits, more...)
+	}
+	return splits, byteLevel, nil
+}
+
+func parseOneSplit(typ string, raw json.RawMessage) ([]splitter, error) {
+	var f splitFile
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, err
+	}
+	switch typ {
+	case "ByteLevel":
+		return byteLevelSplits(f), nil
+	case "Split":
+		return f.patternSplit()
+	case "Metaspace":
+		return f.metaspaceSplit()
+	case "Digits":
+		return charSplit(isNumeric, map[bool]string{true: "Isolated", false: "Contiguous"}[f.IndividualDigits])
+	case "Punctuation":
+		if f.Behavior == "" {
+			f.Behavior = "Isolated"
+		}
+		return charSplit(isPunctuation, f.Behavior)
+	case "WhitespaceSplit":
+		return charSplit(unicode.IsSpace, "Removed")
+	case "Whitespace":
+		find, err := compileRegex(`\w+|[^\w\s]+`)
+		return []splitter{&cutter{find: find, behavior: removed, invert: true}}, err
+	}
+	return nil, fmt.Errorf("not supported")
+}
+
+func isNumeric(r rune) bool     { return classOf(r)&number != 0 }
+func isPunctuation(r rune) bool { return unicode.IsPunct(r) || r < 0x80 && unicode.IsSymbol(r) }
+
+func byteLevelSplits(f splitFile) (out []splitter) {
+	if f.AddPrefixSpace == nil || *f.AddPrefixSpace {
+		out = append(out, prefixSpace{})
+	}
+	if f.UseRegex == nil || *f.UseRegex {
+		out = append(out, scanner(scanGPT2))
+	}
+	return out
+}
+
+type prefixSpace struct{}
+
+func (prefixSpace) split(text string, first bool, yield func(string, bool)) {
+	if text[0] != ' ' {
+		text = " " + text
+	}
+	yield(text, first)
+}
+
+func (f *splitFile) patternSplit() ([]splitter, error) {
+	if f.Pattern.Regex != nil && f.Behavior == "Isolated" {
+		if scan, ok := knownScanners[*f.Pattern.Regex]; ok {
+			return []splitter{scan}, nil
+		}
+	}
+	b, err := parseBehavior(f.Behavior)
+	if err != nil {
+		return nil, err
+	}
+	find, err := f.Pattern.finder()
+	return []splitter{&cutter{find: find, behavior: b, invert: f.Invert}}, err
+}
+
+func (p pattern) finder() (finder, error) {
+	switch {
+	case p.Regex != nil:
+		return compileRegex(*p.Regex)
+	case p.String != nil && *p.String != "":
+		return literalFinder(*p.String), nil
+	}
+	return nil, fmt.Errorf("pattern is neither a Regex nor a String that is not empty")
+}
+
+func literalFinder(lit string) finder {
+	return func(text string, yield func(start, stop int)) {
+		for at := 0; ; {
+			i := strings.Index(text[at:], lit)
+			if i < 0 {
+				return
+			}
+			yield(at+i, at+i+len(lit))
+			at += i + len(lit)
+		}
+	}
+}
+
+// compileRegex compiles an expression of the library's regular-expression dialect (Oniguruma), look-ahead included.
+// Backtracking runs in a stack of bounded size; a pattern that overruns it on some text stops matching there.
+func compileRegex(expr string) (finder, error) {
+	re, err := regexp2.Compile(expr, regexp2.OptionMaxBacktrackingStackSize(1<<22))
+	if err != nil {
+		return nil, fmt.Errorf("pattern %q: %w", expr, err)
+	}
+	return func(text string, yield func(start, stop int)) {
+		m, err := re.FindStringMatch(text)
+		for ; err == nil && m != nil; m, err = re.FindNextMatch(m) {
+			start, n := m.ByteRange()
+			yield(start, start+n)
+		}
+	}, nil
+}
+
+func charSplit(is func(rune) bool, behavior string) ([]splitter, error) {
+	b, err := parseBehavior(behavior)
+	find := func(text string, yield func(start, stop int)) {
+		for i, r := range text {
+			if is(r) {
+				yield(i, i+utf8.RuneLen(r))
+			}
+		}
+	}
+	return []splitter{&cutter{find: find, behavior: b}}, err
+}
+
+// behavior says what becomes of the matches of a pattern.
+type behavior int
+
+const (
+	isolated behavior = iota
+	removed
+	mergedWithPrevious
+	mergedWithNext
+	contiguous
+)
+
+var behaviors = map[string]behavior{"Isolated": isolated, "Removed": removed, "MergedWithPrevious": mergedWithPrevious,
+	"MergedWithNext": mergedWithNext, "Contiguous": contiguous}
+
+func parseBehavior(name string) (behavior, error) {
+	b, ok := behaviors[name]
+	if !ok {
+		return 0, fmt.Errorf("behavior %q is not supported", name)
+	}
+	return b, nil
+}
+
+// cutter cuts text at the matches of a pattern.
+type cutter struct {
+	find     finder
+	behavior behavior
+	invert   bool
+}
+
+// cut is a stretch of text that is a match of the pattern or lies between matches.
+type cut struct {
+	start, stop int
+	match       bool
+}
+
+func (c *cutter) split(text string, first bool, yield func(string, bool)) {
+	for _, s := range c.behavior.join(c.cuts(text)) {
+		if s.start < s.stop {
+			yield(text[s.start:s.stop], first && s.start == 0)
+		}
+	}
+}
+
+// cuts covers text with matches and what lies between.
+func (c *cutter) cuts(text string) []cut {
+	var out []cut
+	done := 0
+	c.find(text, func(start, stop int) {
+		if done < start {
+			out = append(out, cut{done, start, c.invert})
+		}
+		out = append(out, cut{start, stop, !c.invert})
+		done = stop
+	})
+	if done < len(text) {
+		out = append(out, cut{done, len(text), c.invert})
+	}
+	return out
+}
+
+// join merges or drops cuts as b says.
+func (b behavior) join(cuts []cut) []cut {
+	out := cuts[:0:0]
+	for i, c := range cuts {
+		after := i > 0 && cuts[i-1].match
+		switch {
+		case b == removed && c.match:
+		case b == contiguous && i > 0 && c.match == after,
+			b == mergedWithPrevious && i > 0 && c.match && !after,
+			b == mergedWithNext && i > 0 && after && !c.match:
+			out[len(out)-1].stop = c.stop
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
