@@ -1,0 +1,185 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Names and limits of a PEFT directory.
+const (
+	adapterName       = "adapter_model.safetensors"
+	adapterConfigName = "adapter_config.json"
+	configBytesMax    = 1 << 20
+)
+
+// AdapterPrefix begins every tensor name in a PEFT file: the model is wrapped twice. What follows is the name of the
+// module in the model, then .lora_A.weight [r, in] or .lora_B.weight [out, r].
+const AdapterPrefix = "base_model.model."
+
+// Targets is PEFT's target_modules: names of modules, or one regular expression.
+type Targets struct {
+	Names   []string // full names or their last parts
+	Pattern string   // a Python regular expression on the full name; used if Names is nil
+}
+
+// UnmarshalJSON accepts a string, a list or null.
+func (t *Targets) UnmarshalJSON(text []byte) error {
+	*t = Targets{}
+	if bytes.HasPrefix(text, []byte(`"`)) {
+		return json.Unmarshal(text, &t.Pattern)
+	}
+	return json.Unmarshal(text, &t.Names)
+}
+
+// MarshalJSON is the inverse.
+func (t Targets) MarshalJSON() ([]byte, error) {
+	if t.Names == nil && t.Pattern != "" {
+		return json.Marshal(t.Pattern)
+	}
+	return json.Marshal(t.Names)
+}
+
+// AdapterConfig is the part of adapter_config.json that says how a LoRA adapter computes:
+// y = W x + alpha/r · B A x. Paper: arXiv:2106.09685. Keys that it does not list are kept in Rest and written back.
+type AdapterConfig struct {
+	BaseModel string  `json:"base_model_name_or_path"`
+	R         int     `json:"r"`
+	Alpha     float64 `json:"lora_alpha"`
+	Dropout   float64 `json:"lora_dropout"`
+	Targets   Targets `json:"target_modules"`
+	RSLoRA    bool    `json:"use_rslora"` // scales by alpha/√r instead, arXiv:2312.03732
+
+	Rest map[string]json.RawMessage `json:"-"`
+}
+
+// adapterUnsupported are keys whose presence changes the arithmetic in ways LoRA as above does not have, and the values
+// that switch them off.
+var adapterUnsupported = map[string][]string{
+	"use_dora": {"false", "null"}, "alora_invocation_tokens": {"null"}, "modules_to_save": {"null", "[]"}, "bias": {`"none"`, "null"}, "fan_in_fan_out": {"false", "null"},
+	"rank_pattern": {"{}", "null"}, "alpha_pattern": {"{}", "null"}, "target_parameters": {"null", "[]"}, "trainable_token_indices": {"null"},
+	"layer_replication": {"null"}, "lora_bias": {"false", "null"}, "use_qalora": {"false", "null"}, "use_bdlora": {"false", "null"},
+}
+
+// ReadAdapterConfig reads adapter_config.json of a PEFT directory. Variants of LoRA that would compute something else
+// are an error, not ignored.
+func ReadAdapterConfig(dir string) (AdapterConfig, error) {
+	path := filepath.Join(dir, adapterConfigName)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return AdapterConfig{}, err
+	}
+	defer root.Close()
+	text, err := readSmall(root, adapterConfigName, configBytesMax)
+	if err != nil {
+		return AdapterConfig{}, err
+	}
+	c, err := parseAdapterConfig(text)
+	if err != nil {
+		return AdapterConfig{}, &Error{File: path, Fault: Malformed, Why: "adapter configuration", Err: err}
+	}
+	return c, nil
+}
+
+func parseAdapterConfig(text []byte) (AdapterConfig, error) {
+	var c AdapterConfig
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c.Rest); err != nil {
+		return c, err
+	}
+	if kind := string(c.Rest["peft_type"]); kind != `"LORA"` {
+		return c, fmt.Errorf("peft_type %s: only LORA is known", kind)
+	}
+	for _, key := range sortedKeys(adapterUnsupported) {
+		var value bytes.Buffer
+		if raw, ok := c.Rest[key]; ok {
+			if err := json.Compact(&value, raw); err != nil || !slices.Contains(adapterUnsupported[key], value.String()) {
+				return c, fmt.Errorf("%s: %s is not supported", key, value.String())
+			}
+		}
+	}
+	if c.R < 1 {
+		return c, fmt.Errorf("r: %d, want at least 1", c.R)
+	}
+	for _, key := range []string{"base_model_name_or_path", "r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora"} {
+		delete(c.Rest, key)
+	}
+	return c, nil
+}
+
+// OpenAdapter opens the tensors of a PEFT directory.
+func OpenAdapter(dir string) (*File, error) { return OpenFile(filepath.Join(dir, adapterName)) }
+
+// NewAdapterWriter begins a PEFT directory: adapter_config.json is written at once, adapter_model.safetensors, whose
+// tensors must have PEFT's names, appears on Commit.
+func NewAdapterWriter(dir string, c AdapterConfig, tensors []Info) (Sink, error) {
+	for _, t := range tensors {
+		if len(t.Name) <= len(AdapterPrefix) || t.Name[:len(AdapterPrefix)] != AdapterPrefix {
+			return nil, fmt.Errorf("%s: tensor %s: PEFT's names begin with %s", dir, quoteOdd(t.Name), AdapterPrefix)
+		}
+	}
+	text, err := c.encode()
+	if err != nil {
+		return nil, err
+	}
+	if err := OS.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	if err := replaceFile(OS, filepath.Join(dir, adapterConfigName), text); err != nil {
+		return nil, err
+	}
+	f, err := newPlacedFile(OS, filepath.Join(dir, adapterName), tensors)
+	if err != nil {
+		return nil, err
+	}
+	return &fileSink{file: f}, nil
+}
+
+// encode writes the keys PEFT needs and those kept in Rest, sorted.
+func (c AdapterConfig) encode() ([]byte, error) {
+	all := map[string]any{"peft_type": "LORA", "task_type": "CAUSAL_LM", "bias": "none", "fan_in_fan_out": false, "inference_mode": true}
+	for key, v := range c.Rest {
+		all[key] = v
+	}
+	all["base_model_name_or_path"], all["r"], all["lora_alpha"] = c.BaseModel, c.R, c.Alpha
+	all["lora_dropout"], all["target_modules"], all["use_rslora"] = c.Dropout, c.Targets, c.RSLoRA
+	text, err := json.MarshalIndent(all, "", "  ")
+	return append(text, '\n'), err
+}
+
+// fileSink is one safetensors file as a Sink.
+type fileSink struct {
+	file *placedFile
+	done bool
+}
+
+func (s *fileSink) WriteRanges(name string, ranges [][2]int, src []byte) error {
+	return s.file.writeRanges(name, ranges, src)
+}
+
+func (s *fileSink) Commit() error {
+	if s.done {
+		return nil
+	}
+	if err := s.file.finish(); err != nil {
+		return err
+	}
+	s.done = true
+	if err := s.file.fs.Rename(s.file.path+partial, s.file.path); err != nil {
+		return err
+	}
+	return s.file.fs.SyncDir(filepath.Dir(s.file.path))
+}
+
+func (s *fileSink) Abort() error {
+	if s.done {
+		return nil
+	}
+	s.done = true
+	return s.file.abort()
+}

@@ -1,0 +1,101 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Difference is one way in which two sources disagree about a tensor.
+type Difference struct {
+	Name  string
+	What  Fault   // Missing: only in the first; Extra: only in the second; Misshapen; Altered
+	A, B  Info    // the zero Info where there is none
+	Count int64   // Altered: elements whose bits differ
+	Max   float64 // Altered, floats: largest |a-b|; +Inf where exactly one of the two is a NaN or an infinity
+}
+
+// String is one line for people.
+func (d Difference) String() string {
+	switch d.What {
+	case Missing:
+		return fmt.Sprintf("%s: only in the first (%s %v)", d.Name, d.A.DType, d.A.Shape)
+	case Extra:
+		return fmt.Sprintf("%s: only in the second (%s %v)", d.Name, d.B.DType, d.B.Shape)
+	case Misshapen:
+		return fmt.Sprintf("%s: %s %v, then %s %v", d.Name, d.A.DType, d.A.Shape, d.B.DType, d.B.Shape)
+	}
+	return fmt.Sprintf("%s: %d elements differ, by at most %g", d.Name, d.Count, d.Max)
+}
+
+// Diff compares two sources tensor by tensor, to the bit, and returns the differences sorted by name. It holds only
+// a few rows of each at a time.
+func Diff(a, b Source) ([]Difference, error) {
+	inB := map[string]Info{}
+	for _, t := range b.Tensors() {
+		inB[t.Name] = t
+	}
+	var out []Difference
+	for _, t := range a.Tensors() {
+		u, ok := inB[t.Name]
+		delete(inB, t.Name)
+		switch {
+		case !ok:
+			out = append(out, Difference{Name: t.Name, What: Missing, A: t})
+		case t.DType != u.DType || !slices.Equal(t.Shape, u.Shape):
+			out = append(out, Difference{Name: t.Name, What: Misshapen, A: t, B: u})
+		default:
+			d, err := diffValues(a, b, t, u)
+			if err != nil {
+				return nil, err
+			}
+			if d.Count > 0 {
+				out = append(out, d)
+			}
+		}
+	}
+	for _, t := range inB {
+		out = append(out, Difference{Name: t.Name, What: Extra, B: t})
+	}
+	slices.SortFunc(out, func(x, y Difference) int { return bytes.Compare([]byte(x.Name), []byte(y.Name)) })
+	return out, nil
+}
+
+func diffValues(a, b Source, t, u Info) (Difference, error) {
+	d := Difference{Name: t.Name, What: Altered, A: t, B: u}
+	err := eachRows(t, func(box [][2]int, n int64) error {
+		x, y := make([]byte, n), make([]byte, n)
+		if err := a.ReadRanges(t.Name, box, x); err != nil {
+			return err
+		}
+		if err := b.ReadRanges(t.Name, box, y); err != nil {
+			return err
+		}
+		if !bytes.Equal(x, y) {
+			d.add(t.DType, x, y)
+		}
+		return nil
+	})
+	return d, err
+}
+
+// add counts the differing elements of two equally long runs.
+func (d *Difference) add(dtype DType, x, y []byte) {
+	size := max(1, dtype.Bits()/8)
+	_, decode := floatDecoder(dtype)
+	for i := 0; i < len(x); i += size {
+		if bytes.Equal(x[i:i+size], y[i:i+size]) {
+			continue
+		}
+		d.Count++
+		if decode == nil {
+			continue
+		}
+		delta := math.Abs(decode(x[i:]) - decode(y[i:]))
+		if delta != delta {
+			delta = math.Inf(1)
+		}
+		d.Max = max(d.Max, delta)
+	}
+}

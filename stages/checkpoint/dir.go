@@ -1,0 +1,251 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+)
+
+// Names of a Hugging Face directory.
+const (
+	singleName = "model.safetensors"
+	indexName  = "model.safetensors.index.json"
+)
+
+const indexBytesMax = 64 << 20
+
+// shardName matches the files an index accounts for; others (an adapter, a vendor's own file) are not its business.
+var shardName = regexp.MustCompile(`^model(-\d{5}-of-\d{5})?\.safetensors$`)
+
+var _ = register(Format{
+	Name: "safetensors",
+	Spec: "https://github.com/huggingface/safetensors#format",
+	Detect: func(dir string) bool {
+		for _, name := range []string{indexName, singleName} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return true
+			}
+		}
+		return false
+	},
+	Open:   func(dir string) (Source, error) { return OpenDir(dir) },
+	Create: func(dir string, tensors []Info) (Sink, error) { return NewWriter(dir, tensors, exportShardBytes) },
+})
+
+// exportShardBytes is the size of shards that transformers writes by default.
+const exportShardBytes = 5e9
+
+// Dir is a directory of safetensors as Hugging Face writes it: one file, or shards and an index.
+type Dir struct {
+	path    string
+	files   map[string]*File
+	tensors map[string]Info
+}
+
+// OpenDir opens every shard and checks that index and shards agree: no tensor or shard is missing, in two places, or
+// unaccounted for. Only headers are read.
+func OpenDir(dir string) (*Dir, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	d := &Dir{path: dir, files: map[string]*File{}, tensors: map[string]Info{}}
+	index, err := readIndex(root)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		err = d.openSingle(root)
+	case err == nil:
+		err = d.openShards(root, index)
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// readIndex returns the index's map from tensor to file.
+func readIndex(root *os.Root) (map[string]string, error) {
+	path := filepath.Join(root.Name(), indexName)
+	text, err := readSmall(root, indexName, indexBytesMax)
+	if err != nil {
+		return nil, err
+	}
+	var index map[string]string
+	seen := map[string]bool{}
+	err = eachKey(text, func(key string, dec *json.Decoder) error {
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil || key != "weight_map" {
+			return err
+		}
+		index = map[string]string{}
+		return eachKey(raw, func(tensor string, dec *json.Decoder) error {
+			if seen[tensor] {
+				return fmt.Errorf("tensor %s appears twice", quoteOdd(tensor))
+			}
+			seen[tensor] = true
+			var file string
+			if err := dec.Decode(&file); err != nil {
+				return fmt.Errorf("tensor %s: %w", quoteOdd(tensor), err)
+			}
+			index[tensor] = file
+			return nil
+		})
+	})
+	if err == nil && len(index) == 0 {
+		err = errors.New("no weight_map")
+	}
+	if err != nil {
+		return nil, &Error{File: path, Fault: Malformed, Why: "index", Err: err}
+	}
+	return index, nil
+}
+
+// readSmall reads a text file below root, at most limit bytes.
+func readSmall(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, size, err := openRegular(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	path := filepath.Join(root.Name(), name)
+	if size > limit {
+		return nil, &Error{File: path, Fault: Malformed, Why: fmt.Sprintf("%d bytes, limit %d", size, limit)}
+	}
+	text := make([]byte, size)
+	if err := readFull(f, text, 0); err != nil {
+		return nil, &Error{File: path, Fault: Truncated, Why: "reading", Err: err}
+	}
+	return text, nil
+}
+
+func (d *Dir) openSingle(root *os.Root) error {
+	f, err := openIn(root, singleName)
+	if errors.Is(err, os.ErrNotExist) {
+		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", singleName, indexName),
+			Try: "convert other formats with: lfactor ckpt convert"}
+	}
+	if err != nil {
+		return err
+	}
+	d.files[singleName], d.tensors = f, f.tensors
+	return d.refuseStrangers(map[string][]string{singleName: nil})
+}
+
+func (d *Dir) openShards(root *os.Root, index map[string]string) error {
+	byFile := map[string][]string{}
+	for _, tensor := range sortedKeys(index) {
+		file := index[tensor]
+		if !filepath.IsLocal(file) || file != filepath.Base(file) {
+			return &Error{File: filepath.Join(d.path, indexName), Tensor: tensor, Fault: Unsafe, Why: fmt.Sprintf("file name %q leaves the directory", file)}
+		}
+		byFile[file] = append(byFile[file], tensor)
+	}
+	var errs []error
+	for _, file := range sortedKeys(byFile) {
+		errs = append(errs, d.openShard(root, file, byFile[file], index))
+	}
+	errs = append(errs, d.refuseStrangers(byFile))
+	return errors.Join(errs...)
+}
+
+// openShard opens one shard and compares it with the tensors the index places in it.
+func (d *Dir) openShard(root *os.Root, file string, tensors []string, index map[string]string) error {
+	slices.Sort(tensors)
+	f, err := openIn(root, file)
+	if errors.Is(err, os.ErrNotExist) {
+		return &Error{File: filepath.Join(d.path, file), Fault: Missing, Why: fmt.Sprintf("the index places %d tensors in it, %s first", len(tensors), quoteOdd(tensors[0]))}
+	}
+	if err != nil {
+		return err
+	}
+	d.files[file] = f
+	var errs []error
+	for _, name := range tensors {
+		t, ok := f.tensors[name]
+		if !ok {
+			errs = append(errs, &Error{File: f.path, Tensor: name, Fault: Missing, Why: "the index places it here"})
+			continue
+		}
+		d.tensors[name] = t
+	}
+	for _, t := range f.Tensors() {
+		if index[t.Name] != file {
+			errs = append(errs, &Error{File: f.path, Tensor: t.Name, Fault: Extra, Why: "the index does not place it here"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refuseStrangers reports shards in the directory that are not among known: they belong to another checkpoint.
+func (d *Dir) refuseStrangers(known map[string][]string) error {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if _, ok := known[e.Name()]; !ok && shardName.MatchString(e.Name()) {
+			errs = append(errs, &Error{File: filepath.Join(d.path, e.Name()), Fault: Extra, Why: "no index names this shard", Try: "remove it, or restore its index"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Path is the directory.
+func (d *Dir) Path() string { return d.path }
+
+// Tensors implements Source.
+func (d *Dir) Tensors() []Info { return sortedInfos(d.tensors) }
+
+// Close implements Source.
+func (d *Dir) Close() error {
+	var errs []error
+	for _, name := range sortedKeys(d.files) {
+		errs = append(errs, d.files[name].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ReadInto copies bytes [lo, hi) of a tensor to dst, whose length must be hi-lo.
+func (d *Dir) ReadInto(name string, lo, hi int64, dst []byte) error {
+	f, err := d.fileOf(name)
+	if err != nil {
+		return err
+	}
+	return f.ReadInto(name, lo, hi, dst)
+}
+
+// ReadRanges implements Source.
+func (d *Dir) ReadRanges(name string, ranges [][2]int, dst []byte) error {
+	f, err := d.fileOf(name)
+	if err != nil {
+		return err
+	}
+	return f.ReadRanges(name, ranges, dst)
+}
+
+// ReadSlice copies the part [from, to) of one axis, all of the others, to dst, row-major.
+func (d *Dir) ReadSlice(name string, axis, from, to int, dst []byte) error {
+	f, err := d.fileOf(name)
+	if err != nil {
+		return err
+	}
+	return f.ReadSlice(name, axis, from, to, dst)
+}
+
+func (d *Dir) fileOf(name string) (*File, error) {
+	t, ok := d.tensors[name]
+	if !ok {
+		return nil, &Error{File: d.path, Tensor: name, Fault: Missing, Why: "no shard has it"}
+	}
+	return d.files[t.File], nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

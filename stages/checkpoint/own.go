@@ -1,0 +1,94 @@
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+var _ = register(Format{
+	Name: "lfactor",
+	Spec: "docs/architecture.md: safetensors shards and a manifest",
+	Detect: func(dir string) bool {
+		for _, name := range []string{manifestName, latestName} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return true
+			}
+		}
+		return false
+	},
+	Open: func(dir string) (Source, error) {
+		r, err := Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return ownSource{r.Kind(Param), r}, nil
+	},
+	Create: createOwn,
+})
+
+// ownSource is a Reader's parameters, with the Reader's files.
+type ownSource struct {
+	Source
+	r *Reader
+}
+
+func (s ownSource) Close() error { return s.r.Close() }
+
+// ownSink writes a checkpoint of step 0 that has parameters only: what a conversion gives.
+type ownSink struct {
+	save   *Save
+	file   *placedFile
+	pieces []Piece
+	done   bool
+}
+
+const ownShard = "params.safetensors"
+
+func createOwn(dir string, tensors []Info) (Sink, error) {
+	save, err := Begin(OS, dir, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := &ownSink{save: save}
+	placed := make([]Info, len(tensors))
+	for i, t := range tensors {
+		s.pieces = append(s.pieces, Piece{Name: t.Name, Kind: Param, DType: t.DType, Shape: t.Shape})
+		placed[i] = Info{Name: s.pieces[i].key(), DType: t.DType, Shape: t.Shape}
+	}
+	if s.file, err = newPlacedFile(OS, filepath.Join(save.tmp(), ownShard), placed); err != nil {
+		return nil, errors.Join(err, save.Abort())
+	}
+	return s, nil
+}
+
+func (s *ownSink) WriteRanges(name string, ranges [][2]int, src []byte) error {
+	return s.file.writeRanges(Piece{Name: name, Kind: Param}.key(), ranges, src)
+}
+
+func (s *ownSink) Commit() error {
+	if s.done {
+		return nil
+	}
+	if err := s.file.finish(); err != nil {
+		return err
+	}
+	if err := OS.Rename(s.file.path+partial, s.file.path); err != nil {
+		return err
+	}
+	shard := Shard{File: ownShard, Pieces: s.pieces}
+	var err error
+	if shard.Bytes, shard.SHA256, err = hashFile(s.file.path); err != nil {
+		return err
+	}
+	s.done = true
+	return s.save.Commit(shard)
+}
+
+func (s *ownSink) Abort() error {
+	if s.done {
+		return nil
+	}
+	s.done = true
+	return errors.Join(s.file.abort(), s.save.Abort())
+}

@@ -1,0 +1,278 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Reader reads one of lfactor's own checkpoints, in any cut: what is asked for is put together from whichever pieces
+// hold it. Its methods may be called from several goroutines at once.
+type Reader struct {
+	path    string
+	m       *manifest
+	files   map[string]*File
+	tensors map[[2]string]manifestTensor // by kind and name
+}
+
+// Open opens a step directory, or the latest one of a checkpoint root. The manifest is checked against its
+// hash, the shards against the manifest by size and header; Verify checks their contents.
+func Open(dir string) (*Reader, error) {
+	if _, err := os.Stat(filepath.Join(dir, manifestName)); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(dir, latestName)); err == nil {
+			return openLatest(dir)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	m, err := readManifest(root)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{path: dir, m: m, files: map[string]*File{}, tensors: map[[2]string]manifestTensor{}}
+	for _, t := range m.Tensors {
+		r.tensors[[2]string{t.Kind, t.Name}] = t
+	}
+	if err := r.openFiles(root); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// readManifest reads manifest.json of a step directory and holds it to its hash.
+func readManifest(root *os.Root) (*manifest, error) {
+	path := filepath.Join(root.Name(), manifestName)
+	var parts [2][]byte
+	for i, name := range []string{manifestName, sumName} {
+		limit := int64(manifestBytesMax)
+		if name == sumName {
+			limit = 1 << 10
+		}
+		text, err := readSmall(root, name, limit)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, &Error{File: filepath.Join(root.Name(), name), Fault: Missing, Why: "a checkpoint has this file; a save that was interrupted may not", Try: "take an older step"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = text
+	}
+	if !bytes.Equal(sumLine(parts[0]), parts[1]) {
+		return nil, &Error{File: path, Fault: Altered, Why: "its hash is not the one in " + sumName, Try: "take an older step"}
+	}
+	m, err := parseManifest(parts[0])
+	if err != nil {
+		return nil, &Error{File: path, Fault: Malformed, Why: "manifest", Err: err}
+	}
+	return m, nil
+}
+
+// openFiles opens every shard and compares it with what the manifest says is in it.
+func (r *Reader) openFiles(root *os.Root) error {
+	pieces := map[string]map[string]Piece{} // by file and key
+	for _, t := range r.m.Tensors {
+		for _, p := range t.Pieces {
+			if pieces[p.File] == nil {
+				pieces[p.File] = map[string]Piece{}
+			}
+			piece := t.piece(p)
+			pieces[p.File][piece.key()] = piece
+		}
+	}
+	var errs []error
+	for _, s := range r.m.Files {
+		errs = append(errs, r.openFile(root, s, pieces[s.File]))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reader) openFile(root *os.Root, s Shard, pieces map[string]Piece) error {
+	path := filepath.Join(r.path, s.File)
+	info, err := root.Stat(s.File)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return &Error{File: path, Fault: Missing, Why: "the manifest lists it", Try: "take an older step"}
+	case err == nil && info.Size() < s.Bytes:
+		return &Error{File: path, Fault: Truncated, Tensor: firstKey(pieces), Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes), Try: "take an older step"}
+	case err == nil && info.Size() != s.Bytes:
+		return &Error{File: path, Fault: Altered, Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes), Try: "take an older step"}
+	}
+	f, err := openIn(root, s.File)
+	if err != nil {
+		return err
+	}
+	r.files[s.File] = f
+	var want []Info
+	for _, key := range sortedKeys(pieces) {
+		want = append(want, Info{Name: key, DType: pieces[key].DType, Shape: pieces[key].storedShape()})
+	}
+	return Match(r.path, want, f.Tensors())
+}
+
+func firstKey(pieces map[string]Piece) string {
+	if len(pieces) == 0 {
+		return ""
+	}
+	return sortedKeys(pieces)[0]
+}
+
+// Path is the step's directory.
+func (r *Reader) Path() string { return r.path }
+
+// Step is the number of updates the saved state has had.
+func (r *Reader) Step() int64 { return r.m.Step }
+
+// Kinds returns the kinds of tensors present, sorted.
+func (r *Reader) Kinds() []string {
+	seen := map[string]bool{}
+	for _, t := range r.m.Tensors {
+		seen[t.Kind] = true
+	}
+	return sortedKeys(seen)
+}
+
+// Section decodes a named JSON value of the manifest into v.
+func (r *Reader) Section(key string, v any) error {
+	raw, ok := r.m.Sections[key]
+	path := filepath.Join(r.path, manifestName)
+	if !ok {
+		return &Error{File: path, Fault: Missing, Why: fmt.Sprintf("no section %q; there are %s", key, strings.Join(sortedKeys(r.m.Sections), ", "))}
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return &Error{File: path, Fault: Malformed, Why: "section " + key, Err: err}
+	}
+	return nil
+}
+
+// Kind returns the logical tensors of one kind as a Source. Closing it leaves the Reader open.
+func (r *Reader) Kind(kind string) Source { return kindView{r, kind} }
+
+type kindView struct {
+	r    *Reader
+	kind string
+}
+
+func (v kindView) Close() error { return nil }
+
+func (v kindView) Tensors() []Info {
+	var out []Info
+	for _, t := range v.r.m.Tensors {
+		if t.Kind == v.kind {
+			n, _ := ByteSize(t.DType, t.Shape) // checked when the manifest was read
+			out = append(out, Info{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape), Bytes: n})
+		}
+	}
+	return out
+}
+
+func (v kindView) ReadRanges(name string, ranges [][2]int, dst []byte) error {
+	return v.r.ReadLogical(name, v.kind, ranges, dst)
+}
+
+// ReadLogical copies the box ranges of a logical tensor to dst, row-major, whichever pieces hold it.
+// len(dst) must be the box's bytes.
+func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) error {
+	t, ok := r.tensors[[2]string{kind, name}]
+	if !ok {
+		return &Error{File: filepath.Join(r.path, manifestName), Tensor: name, Fault: Missing, Why: "the checkpoint has no " + kind + " of it"}
+	}
+	n, err := boxBytes(t.DType, t.Shape, ranges)
+	if err == nil && n != int64(len(dst)) {
+		err = fmt.Errorf("ranges %v take %d bytes, the buffer has %d", ranges, n, len(dst))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s %s: %w", r.path, kind, name, err)
+	}
+	for _, p := range t.Pieces {
+		if err := r.readPiece(r.files[p.File], t.piece(p), ranges, dst); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPiece copies what the piece and the ranges have in common.
+func (r *Reader) readPiece(f *File, p Piece, ranges [][2]int, dst []byte) error {
+	common, ok := intersect(p.box(), ranges)
+	if !ok {
+		return nil
+	}
+	t := f.tensors[p.key()]
+	flat, elem := p.flat(), int64(p.DType.Bits()/8)
+	w := &windowReader{r: f.r, end: t.Offset + t.Bytes}
+	last := int64(-1)
+	err := runs(common, p.box(), ranges, func(c run) error {
+		stride := c.n
+		if last >= 0 {
+			stride = c.src - last
+		}
+		last = c.src
+		lo, hi := max(c.src, flat[0]), min(c.src+c.n, flat[1])
+		if lo >= hi {
+			return nil
+		}
+		at := c.dst + lo - c.src
+		return w.read(dst[at*elem:(at+hi-lo)*elem], t.Offset+(lo-flat[0])*elem, stride*elem)
+	})
+	return f.wrap(p.Kind+" "+p.Name, err)
+}
+
+// Verify reads every shard and compares its hash with the manifest's, and reports files the manifest does not list.
+func (r *Reader) Verify() error {
+	var errs []error
+	for _, s := range r.m.Files {
+		switch _, sum, err := hashFile(filepath.Join(r.path, s.File)); {
+		case err != nil:
+			errs = append(errs, err)
+		case sum != s.SHA256:
+			errs = append(errs, &Error{File: filepath.Join(r.path, s.File), Fault: Altered, Why: "its hash is not the manifest's", Try: "take an older step"})
+		}
+	}
+	entries, err := os.ReadDir(r.path)
+	errs = append(errs, err)
+	for _, e := range entries {
+		if name := e.Name(); r.files[name] == nil && name != manifestName && name != sumName {
+			errs = append(errs, &Error{File: filepath.Join(r.path, name), Fault: Extra, Why: "the manifest does not list it", Try: "remove it"})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sumLine is the content of manifest.sha256.
+func sumLine(manifest []byte) []byte {
+	sum := sha256.Sum256(manifest)
+	return append(hex.AppendEncode(nil, sum[:]), '\n')
+}
+
+// hashFile returns a file's size and SHA-256, in hex.
+func hashFile(path string) (int64, string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	return n, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// Close releases the files.
+func (r *Reader) Close() error {
+	var errs []error
+	for _, name := range sortedKeys(r.files) {
+		errs = append(errs, r.files[name].Close())
+	}
+	return errors.Join(errs...)
+}
