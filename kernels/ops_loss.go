@@ -74,9 +74,9 @@ var _ = register(
 	Spec{Op: SumSquares, Sig: "x[...]f32 -> y[1]f64", Doc: "y = Σ x², float64 sums of fixed blocks of 4096 elements added in order. I[0] = Accumulate adds into y."},
 	Spec{Op: ClipScale, Sig: "parts[n]f64 ctl[2]f64 -> y[3]f64",
 		Doc: "ctl = (max norm or 0 for no clipping, loss scale). norm = sqrt(Σ parts)/scale; factor = 1/scale, times max/(norm+1e-6) when norm > max; not finite: factor 0, overflow 1."},
-	Spec{Op: AdamW, Sig: "g[n]f32 hyper[7]f64 clip[3]f64 -> p[n]f32 m[n]f32 v[n]f32 q[n]A?", Source: "arXiv:1711.05101, as torch.optim.AdamW",
+	Spec{Op: AdamW, Sig: "g[...]f32 hyper[7]f64 clip[3]f64 -> p[...]f32 m[...]f32 v[...]f32 q[...]A?", Source: "arXiv:1711.05101, as torch.optim.AdamW",
 		Doc: "In place on p, m, v: g *= clip factor; p -= lr·decay·p; m = m + (1-β1)(g-m); v = β2·v + (1-β2)g²; p -= (lr/c1)·m/(sqrt(v)/sqrt(c2)+ε); q = p in the model's dtype. " +
 			"I[0]=1: no weight decay for this tensor. With overflow = 1 nothing changes."},
-	Spec{Op: SGD, Sig: "g[n]f32 hyper[7]f64 clip[3]f64 -> p[n]f32 m[n]f32 q[n]A?", Source: "torch.optim.SGD (dampening 0, not Nesterov)",
+	Spec{Op: SGD, Sig: "g[...]f32 hyper[7]f64 clip[3]f64 -> p[...]f32 m[...]f32 q[...]A?", Source: "torch.optim.SGD (dampening 0, not Nesterov)",
 		Doc: "In place: g = g·factor + decay·p (I[0]=1: without decay); m = β1·m + g; p -= lr·m; q = p in the model's dtype. With overflow = 1 nothing changes."},
 )

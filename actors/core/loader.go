@@ -21,7 +21,7 @@ type Loader struct {
 	jobs   actors.JobID
 	busy   int64 // the step being read, 0 for none
 	began  actors.Time
-	ready  map[int64][]actors.Payload
+	ready  map[int64][]actors.Output
 	want   map[int64][]actors.Ref
 	served map[int64]int
 	next   int64 // the step to read ahead
@@ -31,7 +31,7 @@ type Loader struct {
 
 // NewLoader returns the behaviour.
 func NewLoader(l *LoaderLayout) *Loader {
-	return &Loader{l: l, ready: map[int64][]actors.Payload{}, want: map[int64][]actors.Ref{}, served: map[int64]int{}}
+	return &Loader{l: l, ready: map[int64][]actors.Output{}, want: map[int64][]actors.Ref{}, served: map[int64]int{}}
 }
 
 // Receive implements actors.Behaviour.
@@ -87,9 +87,7 @@ func (l *Loader) loaded(ctx actors.Context, m actors.Message) {
 		ctx.Send(l.l.Coordinator, actors.Message{Kind: actors.Failed, Err: fmt.Errorf("data of step %d: %w", step, m.Err)})
 		return
 	}
-	for _, o := range m.Out {
-		l.ready[step] = append(l.ready[step], o.Payload)
-	}
+	l.ready[step] = append([]actors.Output{}, m.Out...)
 	l.serve(ctx, step)
 }
 
@@ -100,9 +98,9 @@ func (l *Loader) serve(ctx actors.Context, step int64) {
 		return
 	}
 	for _, to := range l.want[step] {
-		for i, p := range batches {
-			p.Retain()
-			ctx.Send(to, actors.Message{Kind: actors.Batch, Step: step, Action: plan.Action{Kind: plan.F, Micro: int32(i)}, Payload: p})
+		for _, o := range batches {
+			o.Payload.Retain()
+			ctx.Send(to, actors.Message{Kind: actors.Batch, Step: step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}, Payload: o.Payload})
 		}
 		l.served[step]++
 	}
@@ -110,8 +108,8 @@ func (l *Loader) serve(ctx actors.Context, step int64) {
 	if l.served[step] < len(l.l.Ranks) {
 		return
 	}
-	for _, p := range batches {
-		p.Release()
+	for _, o := range batches {
+		o.Payload.Release()
 	}
 	delete(l.ready, step)
 	if step < 0 {
@@ -125,8 +123,8 @@ func (l *Loader) serve(ctx actors.Context, step int64) {
 func (l *Loader) halt(ctx actors.Context) {
 	l.dead = true
 	for _, batches := range l.ready { //lfvet:order releasing has no order
-		for _, p := range batches {
-			p.Release()
+		for _, o := range batches {
+			o.Payload.Release()
 		}
 	}
 	ctx.Stop(ctx.Self())

@@ -5,6 +5,7 @@ package host
 import (
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
@@ -43,6 +44,7 @@ type System struct {
 	cells   map[actors.Ref]*cell
 	next    actors.Ref
 	workers sync.WaitGroup
+	stop    sync.Once
 	Trace   func(TraceEvent) // observes jobs; nil for none
 }
 
@@ -56,8 +58,13 @@ type TraceEvent struct {
 
 // NewSystem returns a system whose refs for spawned children start at first.
 func NewSystem(seed uint64, first actors.Ref, remote Remote) *System {
-	return &System{sys: actor.NewActorSystem(), began: time.Now(), seed: seed, remote: remote,
+	return &System{sys: quiet(), began: time.Now(), seed: seed, remote: remote,
 		pids: map[actors.Ref]*actor.PID{}, cells: map[actors.Ref]*cell{}, next: first}
+}
+
+// quiet is an actor system that keeps its own log to itself: its dead letters at the end of a run are no news.
+func quiet() *actor.ActorSystem {
+	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 }
 
 // Since is the time since the run began.
@@ -147,7 +154,9 @@ type Status struct {
 }
 
 // Stop ends all actors and waits for their devices.
-func (s *System) Stop() {
+func (s *System) Stop() { s.stop.Do(s.end) }
+
+func (s *System) end() {
 	s.mu.RLock()
 	pids := make([]*actor.PID, 0, len(s.pids))
 	for _, p := range s.pids {

@@ -130,6 +130,9 @@ func (t *Options) GroupSize(n *Node) int {
 	return t.Mesh[n.Mesh].Size
 }
 
+// OverData reports whether a communication joins data-parallel ranks rather than a mesh axis.
+func (t *Options) OverData(n *Node) bool { return n.Op.Role == unshard || n.Op.Role == reduce }
+
 func bytesOf(t *Options, v *Value) int64 {
 	return int64(tensor.Len(local(t.Mesh, v.Shape, v.Place)) * v.DType.Size())
 }

@@ -66,7 +66,12 @@ type Rec struct {
 	sin   *grad.Value
 	draws int // dropout calls of the current block
 	Index int // of the block being recorded
+	// Logits asks for the logits of every row instead of the loss.
+	Logits bool
 }
+
+// Start begins block i.
+func (r *Rec) Start(i int) { r.Index, r.draws = i, 0 }
 
 // LinearOpts says how a linear is sharded: output features (column parallel) or input features (row parallel), in units.
 type LinearOpts struct {

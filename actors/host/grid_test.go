@@ -1,0 +1,137 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// tiny is a model small enough for the reference backend: grouped queries, QK norm, biases, tied or not.
+func tiny(tie bool) *family.Model {
+	return family.Decoder("llama", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, QKNorm: true, QKVBias: true,
+		Tie: tie, Eps: 1e-6, Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2})
+}
+
+// testBatches deals 4 microbatches of 8 tokens a step to dp ranks in contiguous runs, from one global order.
+func testBatches(dp, rows int) BatchFunc {
+	return func(step int64, d int) ([]Microbatch, error) {
+		var out []Microbatch
+		const total = 4
+		for i := d * total / dp; i < (d+1)*total/dp; i++ {
+			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
+			mb := Microbatch{Cu: []int32{0, 3, int32(rows)}}
+			for k := range rows {
+				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
+				pos := int32(k)
+				if k >= 3 {
+					pos -= 3
+				}
+				mb.Positions, mb.Weights = append(mb.Positions, pos), append(mb.Weights, 1/float32(total*rows))
+			}
+			out = append(out, mb)
+		}
+		return out, nil
+	}
+}
+
+type variant struct {
+	pp, dp, tp, zero int
+	sp               bool
+	rc               grad.Recompute
+	schedule         string
+	procs            int
+}
+
+func (v variant) String() string {
+	return fmt.Sprintf("pp%d dp%d tp%d zero%d sp=%v recompute%d %s", v.pp, v.dp, v.tp, v.zero, v.sp, v.rc, v.schedule)
+}
+
+func (v variant) layout(t *testing.T, m *family.Model) *Layout {
+	l, err := Plan(&Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule,
+		Micro: 4 / v.dp, Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
+	require.NoError(t, err)
+	return l
+}
+
+// train runs steps steps and returns loss and gradient norm of each.
+func (v variant) train(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend) (losses, norms []float64) {
+	l := v.layout(t, m)
+	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
+		Backend: backend, Batches: testBatches(v.dp, 8),
+		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+			if kind == "param" {
+				m.Init(7, p, g, dst)
+			}
+			return kind == "param", nil
+		},
+		Observe: func(m actors.Message) {
+			if m.Text == core.TopicStep {
+				losses, norms = append(losses, m.Values[core.StepLoss]), append(norms, m.Values[core.StepNorm])
+			}
+		}}
+	require.NoError(t, Run(l, o))
+	return
+}
+
+func refBackend(int) kernels.Backend { return ref.New() }
+
+// TestGrid trains one model under every kind of plan to the same losses. Plans that take the same sums in the same order
+// agree bit for bit; the others within 1e-5 relative, the bound of float32 sums of 16 terms in another order over 10 steps.
+func TestGrid(t *testing.T) {
+	for _, tie := range []bool{false, true} {
+		m := tiny(tie)
+		want, norms := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}.train(t, m, 10, refBackend)
+		require.Len(t, want, 10)
+		require.Greater(t, want[0]-want[9], -1.0)
+		for _, v := range gridVariants() {
+			t.Run(fmt.Sprintf("tie=%v %v", tie, v), func(t *testing.T) {
+				t.Parallel()
+				got, gn := v.train(t, m, 10, refBackend)
+				require.Len(t, got, 10)
+				for i := range want {
+					if v.dp == 1 && v.tp == 1 && !(tie && v.pp > 1) {
+						require.Equal(t, want[i], got[i], "step %d: same sums in the same order", i+1)
+						continue
+					}
+					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
+					require.LessOrEqual(t, math.Abs(gn[i]-norms[i])/norms[i], 2e-4, "gradient norm of step %d", i+1)
+				}
+			})
+		}
+	}
+}
+
+func gridVariants() (out []variant) {
+	for _, s := range []string{"gpipe", "1f1b"} {
+		for _, d := range [][3]int{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 2, 1}, {2, 1, 2}, {2, 2, 2}, {1, 1, 4}} {
+			v := variant{pp: d[0], dp: d[1], tp: d[2], schedule: s}
+			out = append(out, v)
+			if v.dp > 1 {
+				for z := 1; z <= 3; z++ {
+					w := v
+					w.zero, w.rc = z, grad.Recompute(z-1)
+					out = append(out, w)
+				}
+			}
+			if v.tp > 1 {
+				w := v
+				w.sp, w.rc = true, grad.RecomputeFull
+				out = append(out, w)
+			}
+		}
+	}
+	return
+}

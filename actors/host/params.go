@@ -1,0 +1,167 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// FillFunc writes a region of a logical parameter, or of its optimizer state, as float32; kind is "param", "master" or the
+// name of a state tensor. A false result leaves the value at its default: the parameter for master, zero for state.
+type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error)
+
+// Load allocates the rank's parameters and optimizer state and fills them.
+func (r *Rank) Load(all []*grad.Param, fill FillFunc) error {
+	plans := map[string]ParamPlan{}
+	for _, p := range r.c.Params {
+		plans[p.Name] = p
+	}
+	for _, p := range all {
+		g := family.Region{TP: r.c.TPPos, Of: r.c.TP, To: p.Local[0]}
+		if r.sharded() {
+			g.From, g.To = grad.ShardRows(p.Local[0], r.c.DPPos, r.c.DP)
+		}
+		full, err := r.loadOne(p, g, fill)
+		if err != nil {
+			return err
+		}
+		if q, trained := plans[p.Name]; trained {
+			err = r.loadState(q, g, full, fill)
+		}
+		full.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func regionShape(p *grad.Param, g family.Region) []int {
+	s := append([]int(nil), p.Local...)
+	s[0] = g.To - g.From
+	return s
+}
+
+// loadOne sets the model's parameter and returns its float32 values with a reference.
+func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.Tensor, error) {
+	full, err := r.c.Pool.New(p.Name, tensor.F32, regionShape(p, g)...)
+	if err != nil {
+		return nil, err
+	}
+	ok, err := fill("param", p, g, full.F32())
+	if err == nil && !ok {
+		err = fmt.Errorf("no values for parameter %s", p.Name)
+	}
+	if err != nil {
+		full.Release()
+		return nil, err
+	}
+	model := full.Retain()
+	if r.c.DType != tensor.F32 {
+		model.Release()
+		if model, err = r.c.Pool.New(p.Name, r.c.DType, full.Shape...); err != nil {
+			full.Release()
+			return nil, err
+		}
+		r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{full}, model)
+	}
+	if old := r.run.Params[p.Name]; old != nil {
+		old.Release()
+	}
+	r.run.Params[p.Name] = model
+	return full, nil
+}
+
+// loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this rank updates.
+func (r *Rank) loadState(q ParamPlan, g family.Region, full *tensor.Tensor, fill FillFunc) error {
+	own := family.Region{TP: g.TP, Of: g.Of, From: q.From, To: q.To}
+	st := make([]*tensor.Tensor, 1+len(r.opt.State))
+	kinds := append([]string{"master"}, r.opt.State...)
+	for i, kind := range kinds {
+		if i == 0 && r.c.DType == tensor.F32 {
+			continue
+		}
+		t, err := r.c.Pool.New(kind+" of "+q.Name, tensor.F32, regionShape(q.Param, own)...)
+		if err != nil {
+			return err
+		}
+		st[i] = t
+		ok, err := fill(kind, q.Param, own, t.F32())
+		switch {
+		case err != nil:
+			return err
+		case ok:
+		case i == 0:
+			rows := full.RowSlice(q.From-g.From, q.To-g.From)
+			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, t)
+			rows.Release()
+		default:
+			r.kernel(kernels.Fill, kernels.Attr{}, nil, t)
+		}
+	}
+	r.state[q.Name] = st
+	return nil
+}
+
+// Part is a region of a parameter or of its state that a rank holds.
+type Part struct {
+	Kind   string // param, master, or the name of a state tensor
+	Param  *grad.Param
+	Region family.Region
+	Tensor *tensor.Tensor
+}
+
+// Parts lists what this rank contributes to a checkpoint: each region of each logical tensor is held by exactly one
+// rank's list.
+func (r *Rank) Parts(all []*grad.Param) (out []Part) {
+	plans := map[string]ParamPlan{}
+	for _, p := range r.c.Params {
+		plans[p.Name] = p
+	}
+	for _, p := range all {
+		replicated := p.Place[0].Kind == grad.Replicated && r.c.TPPos > 0
+		g := family.Region{TP: r.c.TPPos, Of: r.c.TP, To: p.Local[0]}
+		if r.sharded() {
+			g.From, g.To = grad.ShardRows(p.Local[0], r.c.DPPos, r.c.DP)
+		}
+		q, trained := plans[p.Name]
+		firstTie := !trained || q.Tie == 0 || r.c.FirstOfTie(q)
+		if !replicated && firstTie && (r.sharded() || r.c.DPPos == 0) {
+			out = append(out, Part{"param", p, g, r.run.Params[p.Name]})
+		}
+		if !trained || replicated || !firstTie || (r.c.Zero == 0 || r.c.DP == 1) && r.c.DPPos > 0 {
+			continue
+		}
+		own := family.Region{TP: g.TP, Of: g.Of, From: q.From, To: q.To}
+		for i, t := range r.state[p.Name] {
+			if t != nil {
+				out = append(out, Part{append([]string{"master"}, r.opt.State...)[i], p, own, t})
+			}
+		}
+	}
+	return out
+}
+
+// Free releases parameters and state; a test then finds no live byte.
+func (r *Rank) Free() {
+	for _, f := range r.frames {
+		f.Drop()
+	}
+	for _, m := range []map[string]*tensor.Tensor{r.run.Params, r.run.Grads, r.owned} {
+		for k, t := range m {
+			t.Release()
+			delete(m, k)
+		}
+	}
+	for k, ts := range r.state {
+		for _, t := range ts {
+			if t != nil {
+				t.Release()
+			}
+		}
+		delete(r.state, k)
+	}
+}

@@ -1,0 +1,284 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/stages/optim"
+)
+
+// TraceKey names a trace of a rank.
+type TraceKey struct {
+	Stage, Chunk int
+	Eval         bool
+}
+
+// RankConfig is what one rank's device is made of.
+type RankConfig struct {
+	Name      string // for messages: "rank 3 (pp 1 dp 0 tp 1)"
+	Backend   kernels.Backend
+	Pool      *tensor.Pool
+	Host      *tensor.Pool
+	TPPos, TP int
+	DPPos, DP int
+	World     int    // ranks of the run
+	Ties      []int  // size of each of this rank's tie groups
+	TieFirst  []bool // whether this rank is the first of each tie group
+	Zero      int
+	Traces    map[TraceKey]*grad.Trace
+	Ports     []core.Port
+	PortNames []string // by port id
+	Optim     optim.Config
+	Params    []ParamPlan // this rank's parameters in the model's order
+	NumParams int         // of the whole model
+	DType     tensor.DType
+	Save      Saver
+}
+
+// FirstOfTie reports whether this rank is the first of p's tie group: the one that saves it.
+func (c *RankConfig) FirstOfTie(p ParamPlan) bool { return c.TieFirst[p.Tie-1] }
+
+// Saver writes a rank's part of a checkpoint.
+type Saver interface {
+	// Snapshot copies what the rank holds; training goes on as soon as it returns.
+	Snapshot(step int64, r *Rank, text string) error
+	// Write makes the copy durable and returns the rank's part of the manifest.
+	Write(step int64) (string, error)
+}
+
+// ParamPlan is one parameter of a rank with what the optimizer step does with it.
+type ParamPlan struct {
+	*grad.Param
+	Index  int  // in the whole model
+	TPSum  bool // its gradient is partial over tensor parallelism
+	Tie    int  // 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
+	Counts bool // this rank counts it in the gradient norm
+	From   int  // first row, of the local tensor, that this rank updates
+	To     int
+}
+
+// Rank is the device of one pipeline rank: frames, parameters, gradients and optimizer state.
+type Rank struct {
+	c      RankConfig
+	run    *grad.Runner
+	opt    optim.Optimizer
+	frames map[frameKey]*grad.Frame
+	state  map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
+	owned  map[string]*tensor.Tensor   // reduced gradients of this rank's rows
+	hyper  *tensor.Tensor
+	ctl    *tensor.Tensor
+	clip   *tensor.Tensor
+	parts  *tensor.Tensor // squared norms by parameter
+	norm   float64
+	over   float64
+}
+
+type frameKey struct {
+	stage, chunk int16
+	micro        int32
+}
+
+// NewRank returns a device whose parameters are not set yet.
+func NewRank(c RankConfig) (*Rank, error) {
+	opt, err := optim.Get(c.Optim.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{}, owned: map[string]*tensor.Tensor{},
+		hyper: tensor.Make(tensor.F64, kernels.HyperLen), ctl: tensor.Make(tensor.F64, 2), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
+	r.run = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{c.TPPos}, DPRank: c.DPPos,
+		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
+	return r, nil
+}
+
+// Config is what the device was made of.
+func (r *Rank) Config() *RankConfig { return &r.c }
+
+// Run implements Device.
+func (r *Rank) Run(j actors.Job) (res Result, err error) {
+	began := time.Now()
+	switch j.Kind {
+	case actors.RunSegment:
+		res, err = r.segment(j)
+	case actors.UpdatePhase:
+		res, err = r.update(j)
+	case actors.SnapshotJob:
+		return Result{Text: j.Text}, r.snapshot(j)
+	case actors.WriteJob:
+		return r.write(j)
+	default:
+		panic(fmt.Sprintf("host: a rank has no job of kind %d", j.Kind))
+	}
+	if err != nil {
+		return res, fmt.Errorf("%v of step %d: %w", j.Action, j.Step, err)
+	}
+	if res.Values == nil {
+		res.Values = make([]float64, core.ClosedLen)
+	}
+	res.Values[core.ClosedBusy] = float64(time.Since(began))
+	res.Values[core.ClosedPeak] = float64(r.c.Pool.Peak())
+	return res, nil
+}
+
+var phases = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
+
+func (r *Rank) segment(j actors.Job) (Result, error) {
+	ph := phases[j.Action.Kind]
+	key := frameKey{j.Action.Stage, j.Action.Chunk, j.Action.Micro}
+	eval := j.Step < 0
+	f := r.frames[key]
+	switch {
+	case j.Segment == 0 && ph == grad.F:
+		f = r.open(j, key, eval)
+	case f == nil:
+		panic(fmt.Sprintf("host: %v without its forward", j.Action))
+	case j.Segment == 0 && ph != grad.W:
+		f.Gradients(r.ports(j.In))
+	}
+	if !eval && j.Values != nil {
+		r.run.Seed = j.Values[core.OpenScale]
+	}
+	segs := f.Trace.Segments(ph)
+	var arrived [][]*tensor.Tensor
+	if j.Segment > 0 {
+		arrived = arrivals(j.In)
+	}
+	parts, err := r.run.Step(f, ph, int(j.Segment), arrived)
+	if err != nil {
+		f.Drop()
+		delete(r.frames, key)
+		return Result{}, err
+	}
+	var res Result
+	for i, ps := range parts {
+		for m, t := range ps {
+			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(m), Payload: NewPack(nil, t)})
+		}
+	}
+	pc := int(j.Segment)
+	if pc >= len(segs) || pc == len(segs)-1 && len(segs[pc].Comm) == 0 {
+		r.end(j, key, f, ph, eval, &res)
+	}
+	return res, nil
+}
+
+// open starts the frame of a forward with the data and activations that came for it.
+func (r *Rank) open(j actors.Job, key frameKey, eval bool) *grad.Frame {
+	tr := r.c.Traces[TraceKey{int(key.stage), int(key.chunk), eval}]
+	data := map[string]*tensor.Tensor{}
+	for _, in := range j.In {
+		if in.Port >= 0 {
+			continue
+		}
+		p := in.Payload.(*Pack)
+		for _, want := range tr.Data {
+			for i, n := range p.Names {
+				if n == want {
+					data[n] = p.Tensors[i].Retain()
+				}
+			}
+		}
+		p.Release()
+	}
+	var prev []*grad.Frame
+	for c := range key.chunk {
+		prev = append(prev, r.frames[frameKey{key.stage, c, key.micro}])
+	}
+	f := r.run.NewFrame(tr, data, r.ports(j.In), prev)
+	r.frames[key] = f
+	return f
+}
+
+// ports takes the activations or cotangents out of a job's inputs; several cotangents of one port are summed in order of
+// the consumers.
+func (r *Rank) ports(in []actors.Input) map[string]*tensor.Tensor {
+	out := map[string]*tensor.Tensor{}
+	for _, x := range in {
+		if x.Port < 0 || x.Comm >= 0 {
+			continue
+		}
+		name, t := r.c.PortNames[x.Port], one(x.Payload)
+		if have := out[name]; have != nil {
+			sum, err := r.c.Pool.New("sum of gradients of "+name, t.DType, t.Shape...)
+			if err != nil {
+				panic(err)
+			}
+			r.c.Backend.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{have, t}, Out: []*tensor.Tensor{sum}})
+			have.Release()
+			t.Release()
+			t = sum
+		}
+		out[name] = t
+	}
+	return out
+}
+
+func arrivals(in []actors.Input) (out [][]*tensor.Tensor) {
+	for _, x := range in {
+		for len(out) <= int(x.Comm) {
+			out = append(out, nil)
+		}
+		out[x.Comm] = append(out[x.Comm], one(x.Payload))
+	}
+	return
+}
+
+// end takes the results of an action out of its frame.
+func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eval bool, res *Result) {
+	res.Values = make([]float64, core.ClosedLen)
+	switch {
+	case ph == grad.F:
+		if l := f.Loss(); r.c.TPPos == 0 {
+			res.Values[core.ClosedLoss] = l
+		}
+		r.send(res, key, f.Outputs(), func(p core.Port) int { return p.From })
+		if eval && !chunked(f) {
+			f.Close()
+			delete(r.frames, key)
+		}
+	case ph != grad.W:
+		r.send(res, key, f.InputGradients(), func(p core.Port) int { return p.To })
+	}
+	if ph == grad.B || ph == grad.W {
+		f.Close()
+		delete(r.frames, key)
+	}
+}
+
+func chunked(f *grad.Frame) bool { return f.Trace.Chunks > 1 }
+
+// send makes one output for each port of the stage; several consumers of one activation share its storage.
+func (r *Rank) send(res *Result, key frameKey, ts map[string]*tensor.Tensor, side func(core.Port) int) {
+	for _, p := range r.c.Ports {
+		if t := ts[r.c.PortNames[p.ID]]; t != nil && side(p) == int(key.stage) {
+			res.Out = append(res.Out, actors.Output{Comm: -1, Port: p.ID, Payload: NewPack(nil, t.Retain())})
+		}
+	}
+	for _, t := range ts {
+		t.Release()
+	}
+}
+
+func (r *Rank) snapshot(j actors.Job) error {
+	if r.c.Save == nil {
+		return nil
+	}
+	return r.c.Save.Snapshot(j.Step, r, j.Text)
+}
+
+func (r *Rank) write(j actors.Job) (Result, error) {
+	if r.c.Save == nil {
+		return Result{}, nil
+	}
+	text, err := r.c.Save.Write(j.Step)
+	if err != nil { // the coordinator decides what a lost save means; the rank goes on
+		return Result{Text: "error: " + err.Error()}, nil
+	}
+	return Result{Text: text}, nil
+}

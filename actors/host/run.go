@@ -1,0 +1,153 @@
+package host
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels"
+)
+
+// RunOptions is what a run needs besides its layout.
+type RunOptions struct {
+	Coord   core.RunLayout // Ranks and Observer are set by Run
+	Backend func(rank int) kernels.Backend
+	Fill    FillFunc
+	Batches BatchFunc
+	Observe func(actors.Message) // reports, from one goroutine
+	Save    func(rank int) Saver // nil for none
+	Commit  func(step int64, text string) error
+	Stop    <-chan struct{} // closed to end after the step under way
+	Trace   func(TraceEvent)
+	Ahead   int64 // steps read ahead
+	// Proc is this process of Procs; Procs of 0 is one process.
+	Proc, Procs int
+	Remote      Remote
+	OnSystem    func(*System) // sees the system once its actors exist
+}
+
+// Owner is the process that runs a rank: pipeline stages are dealt to processes in contiguous runs of ranks.
+func (l *Layout) Owner(rank, procs int) int { return rank * max(1, procs) / l.Job.Mesh.Size() }
+
+// observer hands reports to the caller and signals the end.
+type observer struct {
+	see  func(actors.Message)
+	done chan error
+	once sync.Once
+}
+
+// Receive implements actors.Behaviour.
+func (o *observer) Receive(_ actors.Context, m actors.Message) {
+	if m.Kind != actors.Report {
+		return
+	}
+	if o.see != nil {
+		o.see(m)
+	}
+	switch m.Text {
+	case core.TopicEnd:
+		o.once.Do(func() { o.done <- nil })
+	case core.TopicFailed:
+		o.once.Do(func() { o.done <- m.Err })
+	}
+}
+
+// Waits implements actors.Behaviour.
+func (o *observer) Waits() actors.Wait { return actors.Wait{For: actors.None} }
+
+// committer is the coordinator's device: it makes checkpoints durable.
+type committer struct {
+	commit func(step int64, text string) error
+}
+
+// Run implements Device.
+func (c committer) Run(j actors.Job) (Result, error) {
+	if c.commit == nil {
+		return Result{}, nil
+	}
+	return Result{}, c.commit(j.Step, j.Text)
+}
+
+// Run trains to the end of the run, or until Stop. It returns the run's one error.
+func Run(l *Layout, o RunOptions) error {
+	size := l.Job.Mesh.Size()
+	sys := NewSystem(l.Job.Seed, firstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.DP), o.Remote)
+	sys.Trace = o.Trace
+	defer sys.Stop()
+	obs := &observer{see: o.Observe, done: make(chan error, 1)}
+	var devices []*Rank
+	defer func() {
+		sys.Stop()
+		for _, d := range devices {
+			d.Free()
+		}
+	}()
+	dps := map[int]bool{}
+	var ranks []int
+	for r := range size {
+		if l.Owner(r, o.Procs) != o.Proc {
+			continue
+		}
+		d, err := l.Device(r, o.Backend(r), saver(o, r))
+		if err != nil {
+			return err
+		}
+		devices, ranks = append(devices, d), append(ranks, r)
+		if err := d.Load(l.Ranks[r].All, o.Fill); err != nil {
+			return fmt.Errorf("%s: %w", l.Job.Mesh.Name(r), err)
+		}
+		dps[l.Ranks[r].Coord.DP] = true
+	}
+	l.spawn(sys, o, obs, devices, ranks, dps)
+	if o.OnSystem != nil {
+		o.OnSystem(sys)
+	}
+	if o.Proc == 0 {
+		for r := range size {
+			o.Coord.Ranks = append(o.Coord.Ranks, RankRef(r))
+		}
+		o.Coord.Observer = ObserverRef
+		sys.Spawn(CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o.Commit})
+	}
+	stop := o.Stop
+	for {
+		select {
+		case err := <-obs.done:
+			return err
+		case <-stop:
+			sys.Send(CoordinatorRef, actors.Message{Kind: actors.Halt})
+			stop = nil
+		}
+	}
+}
+
+func saver(o RunOptions, rank int) Saver {
+	if o.Save == nil {
+		return nil
+	}
+	return o.Save(rank)
+}
+
+// spawn starts this process's observer, loaders and ranks; the coordinator comes last, when all can answer.
+func (l *Layout) spawn(sys *System, o RunOptions, obs *observer, devices []*Rank, ranks []int, dps map[int]bool) {
+	if o.Proc == 0 {
+		sys.Spawn(ObserverRef, "observer", obs, nil)
+	}
+	for dp := range l.Job.Mesh.DP {
+		if !dps[dp] {
+			continue
+		}
+		ll := &core.LoaderLayout{Coordinator: CoordinatorRef, Ahead: max(1, o.Ahead), Last: o.Coord.Last}
+		for _, r := range ranks {
+			if l.Ranks[r].Coord.DP == dp {
+				ll.Ranks = append(ll.Ranks, RankRef(r))
+			}
+		}
+		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Read: o.Batches}
+		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
+	}
+	for i, r := range ranks {
+		sys.Spawn(RankRef(r), l.Job.Mesh.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), devices[i])
+	}
+}

@@ -1,0 +1,336 @@
+package host
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// The segments of the optimizer step. Each ends with a communication among one group, or none.
+const (
+	sumTP     = iota // send gradients that are partial over tensor parallelism
+	sumDP            // take them in; send gradients to the ranks that update them
+	sumTies          // take them in; exchange gradients of tied parameters
+	sumNorm          // take them in; exchange squared norms with every rank
+	apply            // take them in: every rank is ready; update; send updated rows
+	gather           // take them in
+	numUpdate        // gather has a job only if apply communicated
+)
+
+// Groups of a rank, indices into core.RankLayout.Groups; tie groups follow.
+const (
+	GroupTP = iota
+	GroupDP
+	GroupWorld
+	GroupTie
+)
+
+// UpdateSegments lists the optimizer step's segments with their communications; ties is the number of tie groups.
+func UpdateSegments(ps []ParamPlan, tp, dp, zero, ties, world int) []core.Segment {
+	segs := make([]core.Segment, numUpdate-1)
+	at := func(s, group int) { segs[s].Comms = append(segs[s].Comms, core.Comm{Group: group}) }
+	partial := false
+	for _, p := range ps {
+		partial = partial || p.TPSum
+	}
+	if partial && tp > 1 {
+		at(sumTP, GroupTP)
+	}
+	if dp > 1 && zero < 2 {
+		at(sumDP, GroupDP)
+	}
+	for i := range ties {
+		at(sumTies, GroupTie+i)
+	}
+	if world > 1 {
+		at(sumNorm, GroupWorld)
+	}
+	if dp > 1 && (zero == 1 || zero == 2) {
+		at(apply, GroupDP)
+	}
+	return segs
+}
+
+// update runs one segment of the optimizer step.
+func (r *Rank) update(j actors.Job) (res Result, err error) {
+	in := packs(j.In)
+	defer func() {
+		for _, ps := range in {
+			for _, p := range ps {
+				p.Release()
+			}
+		}
+		if x := recover(); x != nil {
+			b, ok := x.(*tensor.BudgetError)
+			if !ok {
+				panic(x)
+			}
+			err = b
+		}
+	}()
+	switch j.Segment {
+	case sumTP:
+		res.Out = r.partials()
+	case sumDP:
+		r.takePartials(in)
+		res.Out = r.shards()
+	case sumTies:
+		r.takeShards(in)
+		res.Out = r.ties()
+	case sumNorm:
+		r.takeTies(in)
+		res.Out = r.norms()
+	case apply:
+		r.apply(in, j)
+		res.Out = r.updated()
+		res.Values = make([]float64, core.ClosedLen)
+		res.Values[core.ClosedNorm], res.Values[core.ClosedOverflow] = r.norm, r.over
+	case gather:
+		r.takeUpdated(in)
+	}
+	return res, nil
+}
+
+func packs(in []actors.Input) (out [][]*Pack) {
+	for _, x := range in {
+		for len(out) <= int(x.Comm) {
+			out = append(out, nil)
+		}
+		out[x.Comm] = append(out[x.Comm], x.Payload.(*Pack))
+	}
+	return
+}
+
+// toAll makes one output for each of n members from the tensors that part gives.
+func toAll(comm int32, n int, part func(member int) []*tensor.Tensor) (out []actors.Output) {
+	for m := range n {
+		out = append(out, actors.Output{Comm: comm, Member: int32(m), Payload: NewPack(nil, part(m)...)})
+	}
+	return
+}
+
+func (r *Rank) alloc(name string, d tensor.DType, shape ...int) *tensor.Tensor {
+	t, err := r.c.Pool.New(name, d, shape...)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func (r *Rank) kernel(op kernels.Op, at kernels.Attr, in []*tensor.Tensor, out ...*tensor.Tensor) {
+	r.c.Backend.Run(&kernels.Call{Op: op, In: in, Out: out, Attr: at})
+}
+
+// sum adds the i-th tensor of every member's pack, in member order.
+func (r *Rank) sum(name string, ps []*Pack, i int) *tensor.Tensor {
+	var in []*tensor.Tensor
+	for _, p := range ps {
+		in = append(in, p.Tensors[i])
+	}
+	out := r.alloc(name, in[0].DType, in[0].Shape...)
+	r.kernel(kernels.Sum, kernels.Attr{}, in, out)
+	return out
+}
+
+// gradient is the accumulated gradient of p; a parameter that no microbatch reached has a zero one.
+func (r *Rank) gradient(p ParamPlan) *tensor.Tensor {
+	if g := r.run.Grads[p.Name]; g != nil {
+		return g
+	}
+	shape := append([]int(nil), p.Local...)
+	if r.c.Zero >= 2 && r.c.DP > 1 {
+		shape[0] = p.To - p.From
+	}
+	g := r.alloc("gradient of "+p.Name, tensor.F32, shape...)
+	r.kernel(kernels.Fill, kernels.Attr{}, nil, g)
+	r.run.Grads[p.Name] = g
+	return g
+}
+
+func (r *Rank) partials() []actors.Output {
+	if r.c.TP == 1 {
+		return nil
+	}
+	var ts []*tensor.Tensor
+	for _, p := range r.c.Params {
+		if p.TPSum {
+			ts = append(ts, r.gradient(p))
+		}
+	}
+	if ts == nil {
+		return nil
+	}
+	return toAll(0, r.c.TP, func(int) []*tensor.Tensor { return retained(ts) })
+}
+
+func retained(ts []*tensor.Tensor) []*tensor.Tensor {
+	out := make([]*tensor.Tensor, len(ts))
+	for i, t := range ts {
+		out[i] = t.Retain()
+	}
+	return out
+}
+
+func (r *Rank) takePartials(in [][]*Pack) {
+	if len(in) == 0 {
+		return
+	}
+	i := 0
+	for _, p := range r.c.Params {
+		if p.TPSum {
+			g := r.sum("gradient of "+p.Name, in[0], i)
+			r.run.Grads[p.Name].Release()
+			r.run.Grads[p.Name] = g
+			i++
+		}
+	}
+}
+
+// shards sends each data-parallel rank the rows that it updates: all of them without ZeRO.
+func (r *Rank) shards() []actors.Output {
+	if r.c.DP == 1 || r.c.Zero >= 2 {
+		return nil
+	}
+	return toAll(0, r.c.DP, func(m int) (ts []*tensor.Tensor) {
+		for _, p := range r.c.Params {
+			g := r.gradient(p)
+			if r.c.Zero == 0 {
+				ts = append(ts, g.Retain())
+				continue
+			}
+			from, to := grad.ShardRows(p.Local[0], m, r.c.DP)
+			ts = append(ts, g.RowSlice(from, to))
+		}
+		return ts
+	})
+}
+
+// takeShards leaves in owned the reduced gradient of this rank's rows and gives the unreduced ones back.
+func (r *Rank) takeShards(in [][]*Pack) {
+	for i, p := range r.c.Params {
+		g := r.gradient(p)
+		delete(r.run.Grads, p.Name)
+		if len(in) == 0 {
+			r.owned[p.Name] = g
+			continue
+		}
+		g.Release()
+		r.owned[p.Name] = r.sum("reduced gradient of "+p.Name, in[0], i)
+	}
+}
+
+func (r *Rank) ties() (out []actors.Output) {
+	for k, n := range r.c.Ties {
+		var ts []*tensor.Tensor
+		for _, p := range r.c.Params {
+			if p.Tie == k+1 {
+				ts = append(ts, r.owned[p.Name])
+			}
+		}
+		out = append(out, toAll(int32(k), n, func(int) []*tensor.Tensor { return retained(ts) })...)
+	}
+	return out
+}
+
+func (r *Rank) takeTies(in [][]*Pack) {
+	for k, ps := range in {
+		i := 0
+		for _, p := range r.c.Params {
+			if p.Tie == k+1 {
+				g := r.sum("tied gradient of "+p.Name, ps, i)
+				r.owned[p.Name].Release()
+				r.owned[p.Name] = g
+				i++
+			}
+		}
+	}
+}
+
+// norms sends every rank the squared norm of each parameter that this rank counts; zeros elsewhere, so that the sum over
+// ranks, then over parameters, has one order on any cut of the model.
+func (r *Rank) norms() []actors.Output {
+	v := tensor.Make(tensor.F64, r.c.NumParams)
+	one := tensor.Make(tensor.F64, 1)
+	for _, p := range r.c.Params {
+		if p.Counts {
+			r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{r.owned[p.Name]}, one)
+			v.F64()[p.Index] = one.F64()[0]
+		}
+	}
+	r.parts = v
+	if r.c.World == 1 {
+		return nil
+	}
+	return toAll(0, r.c.World, func(int) []*tensor.Tensor { return []*tensor.Tensor{v} })
+}
+
+// apply updates this rank's rows. It runs when every rank's norms have come: each is then ready to commit.
+func (r *Rank) apply(in [][]*Pack, j actors.Job) {
+	if len(in) > 0 {
+		var vs []*tensor.Tensor
+		for _, p := range in[0] {
+			vs = append(vs, p.Tensors[0])
+		}
+		total := tensor.Make(tensor.F64, r.c.NumParams)
+		r.kernel(kernels.Sum, kernels.Attr{}, vs, total)
+		r.parts = total
+	}
+	r.ctl.F64()[0], r.ctl.F64()[1] = r.c.Optim.Clip, j.Values[core.OpenScale]
+	r.kernel(kernels.ClipScale, kernels.Attr{}, []*tensor.Tensor{r.parts, r.ctl}, r.clip)
+	r.norm, r.over = r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipOverflow]
+	r.opt.Hyper(r.c.Optim, j.Values[core.OpenLR], int64(j.Values[core.OpenUpdate]), r.hyper.F64())
+	for _, p := range r.c.Params {
+		g := r.owned[p.Name]
+		delete(r.owned, p.Name)
+		rows := r.rows(p)
+		master, model := rows, (*tensor.Tensor)(nil)
+		st := r.state[p.Name]
+		if st[0] != nil {
+			master, model = st[0], rows
+		}
+		r.opt.Apply(r.c.Backend, g, r.hyper, r.clip, master, st[1:], model, !p.Decay)
+		rows.Release()
+		g.Release()
+	}
+}
+
+// rows is the part of the model's parameter that this rank updates, with a reference of its own.
+func (r *Rank) rows(p ParamPlan) *tensor.Tensor {
+	t := r.run.Params[p.Name]
+	if r.sharded() {
+		return t.Retain()
+	}
+	return t.RowSlice(p.From, p.To)
+}
+
+// sharded reports whether parameters live in data-parallel shards (ZeRO-3).
+func (r *Rank) sharded() bool { return r.c.Zero == 3 && r.c.DP > 1 }
+
+func (r *Rank) updated() []actors.Output {
+	if r.c.DP == 1 || r.c.Zero != 1 && r.c.Zero != 2 {
+		return nil
+	}
+	return toAll(0, r.c.DP, func(int) (ts []*tensor.Tensor) {
+		for _, p := range r.c.Params {
+			ts = append(ts, r.rows(p))
+		}
+		return ts
+	})
+}
+
+// takeUpdated copies the other ranks' rows into this rank's parameters.
+func (r *Rank) takeUpdated(in [][]*Pack) {
+	for i, p := range r.c.Params {
+		for m, pk := range in[0] {
+			if m == r.c.DPPos {
+				continue
+			}
+			from, to := grad.ShardRows(p.Local[0], m, r.c.DP)
+			dst := r.run.Params[p.Name].RowSlice(from, to)
+			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[i]}, dst)
+			dst.Release()
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package family
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// mtp adds multi-token prediction: layer k joins the hidden state of position i with the embedding of token i+k+1, runs one
+// decoder layer and predicts token i+k+2 with the shared head (arXiv:2412.19437 §2.2, as in MiMo-7B). The loss of each layer
+// is added with weight MTPWeight/MTP.
+func (s Spec) mtp(r *block.Rec, env map[string]*grad.Value) {
+	if r.Logits {
+		return
+	}
+	t, h := r.T, env["final"]
+	for k := range s.MTP {
+		name := fmt.Sprintf("model.mtp_layers.%d", k)
+		ids := t.Data(fmt.Sprintf("mtp_ids.%d", k), tensor.I32, r.Shape.Rows)
+		e := t.Place("residual", t.Embed(ids, s.embedding(t)))
+		e = r.Norm(name+".token_layernorm", e, s.Hidden, s.Eps)
+		prev := r.Norm(name+".hidden_layernorm", h, s.Hidden, s.Eps)
+		x := r.Linear(name+".input_proj", t.Concat(1, prev, e), s.Hidden, 2*s.Hidden, block.LinearOpts{Rep: true})
+		x = s.layer(0).Forward(r, name, t.Place("residual", x))
+		h = r.Norm(name+".final_layernorm", x, s.Hidden, s.Eps)
+		target := t.Data(fmt.Sprintf("mtp_targets.%d", k), tensor.I32, r.Shape.Rows)
+		weight := t.Data(fmt.Sprintf("mtp_weights.%d", k), tensor.F32, r.Shape.Rows)
+		t.Loss(t.Scale(t.LinearCrossEntropy(h, s.output(t), target, weight), s.MTPWeight/float64(s.MTP)))
+	}
+}

@@ -1,0 +1,73 @@
+// Package optim holds optimizers and learning-rate schedules, one file each.
+package optim
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Config holds the hyper-parameters of an optimizer.
+type Config struct {
+	Name         string // adamw, sgd
+	Beta1, Beta2 float64
+	Eps          float64
+	Decay        float64
+	Momentum     float64
+	Clip         float64 // largest global gradient norm; 0 for none
+}
+
+// Optimizer updates one tensor, or one rank's rows of it, by a kernel.
+type Optimizer struct {
+	Name  string
+	Op    kernels.Op
+	State []string // names of the state tensors, float32, in operand order
+	// Hyper fills the hyper-parameter operand for an update (counted from 1).
+	Hyper func(c Config, lr float64, update int64, h []float64)
+	Paper string
+}
+
+var all = map[string]Optimizer{}
+
+func register(o Optimizer) struct{} {
+	if _, dup := all[o.Name]; dup {
+		panic("optim: " + o.Name + " registered twice")
+	}
+	all[o.Name] = o
+	return struct{}{}
+}
+
+// Names lists the optimizers in order.
+func Names() []string { return slices.Sorted(maps.Keys(all)) }
+
+// Get returns the named optimizer.
+func Get(name string) (Optimizer, error) {
+	o, ok := all[name]
+	if !ok {
+		return o, fmt.Errorf("optimizer %q: unknown, have %v", name, Names())
+	}
+	return o, nil
+}
+
+// Apply updates p in place: grad and p are float32 of one shape, state as State lists it, model the copy in the model's
+// dtype or nil; noDecay leaves weight decay out.
+func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor, model *tensor.Tensor, noDecay bool) {
+	at := kernels.Attr{}
+	if noDecay {
+		at.I[0] = 1
+	}
+	out := append(append([]*tensor.Tensor{p}, state...), model)
+	b.Run(&kernels.Call{Op: o.Op, In: []*tensor.Tensor{grad, hyper, clip}, Out: out, Attr: at})
+}
+
+var _ = register(Optimizer{Name: "adamw", Op: kernels.AdamW, State: []string{"exp_avg", "exp_avg_sq"}, Paper: "1711.05101",
+	Hyper: func(c Config, lr float64, update int64, h []float64) {
+		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperBeta2] = lr, c.Beta1, c.Beta2
+		h[kernels.HyperEps], h[kernels.HyperDecay] = c.Eps, c.Decay
+		h[kernels.HyperCorrection1] = 1 - math.Pow(c.Beta1, float64(update))
+		h[kernels.HyperCorrection2] = 1 - math.Pow(c.Beta2, float64(update))
+	}})
