@@ -32,13 +32,13 @@ func ceCases() []Case {
 				in := ceOperands(g, s)
 				return &kernels.Call{In: in[:3], Out: tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)}, Attr: attr}
 			}},
-			Case{Op: kernels.LinearCEDX, Name: name, Tol: 1e-5, Half: 2, Why: why, Call: func(g *gen) *kernels.Call {
+			Case{Op: kernels.LinearCEDX, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d)}, Attr: attr}
 			}},
-			Case{Op: kernels.LinearCEDW, Name: name, Tol: 1e-5, Half: 2, Why: why, Call: func(g *gen) *kernels.Call {
+			Case{Op: kernels.LinearCEDW, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(tensor.F32, s.v, s.d)}, Attr: attr}
 			}},
-			Case{Op: kernels.LinearCEBwd, Name: name, Tol: 1e-5, Half: 2, Why: why, Call: func(g *gen) *kernels.Call {
+			Case{Op: kernels.LinearCEBwd, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)},
 					Attr: kernels.Attr{I: [4]int{s.first, kernels.Accumulate}}}
 			}})

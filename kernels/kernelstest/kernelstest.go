@@ -17,7 +17,7 @@ import (
 )
 
 // Case is one call of an operation. An output element may differ from the reference by one unit in the last place of
-// its dtype, plus (Tol + Half·ε of the activation dtype) times the root mean square of the output.
+// its dtype, plus (Tol + Half·ε of the activation dtype) times the larger of its value, Terms and the output's root mean square.
 type Case struct {
 	Op   kernels.Op
 	Name string // what is special about it
@@ -25,6 +25,8 @@ type Case struct {
 	Tol  float64
 	Half float64 // for intermediate results that a backend may round to the activation dtype
 	Why  string  // what bounds the error
+	// Terms is the size of the terms that a result is the difference of, where that may be far above the result.
+	Terms float64
 	// Types are the activation dtypes to run; nil for all three.
 	Types []tensor.DType
 	// Leaky operations may spread a NaN to results that do not depend on it (masked scores times a NaN value).
@@ -141,13 +143,22 @@ func reference(t *testing.T, b kernels.Backend, r *run) {
 	require.Equal(t, before, image(r.call.In), "%s changed its input", r.name)
 	for i := range c.Out {
 		if c.Out[i] != nil {
-			requireClose(t, fmt.Sprintf("%s out %d", r.name, i), c.Out[i], r.want[i], r.inner(), r.Why, false)
+			requireClose(t, fmt.Sprintf("%s out %d", r.name, i), c.Out[i], r.want[i], r.bound(false))
 			require.True(t, bytes.Equal(c.Out[i].Bytes(), second.Out[i].Bytes()), "%s: out %d differs in a second run", r.name, i)
 		}
 	}
 }
 
-func (r *run) inner() float64 { return r.Tol + r.Half*halfEps[r.gen.a] }
+// bound is how far a result may be from the wanted one.
+type bound struct {
+	tol, terms float64
+	why        string
+	leaky      bool // do not compare finite elements
+}
+
+func (r *run) bound(leaky bool) bound {
+	return bound{r.Tol + r.Half*halfEps[r.gen.a], r.Terms, r.Why, leaky}
+}
 
 // image is a copy of the bytes of tensors.
 func image(ts []*tensor.Tensor) [][]byte {
@@ -160,8 +171,8 @@ func image(ts []*tensor.Tensor) [][]byte {
 	return l
 }
 
-// requireClose compares element by element; with leaky, finite elements of want are not compared.
-func requireClose(t *testing.T, name string, got, want *tensor.Tensor, tol float64, why string, leaky bool) {
+// requireClose compares element by element.
+func requireClose(t *testing.T, name string, got, want *tensor.Tensor, b bound) {
 	t.Helper()
 	require.Equal(t, want.DType, got.DType, name)
 	if !want.DType.Float() {
@@ -169,15 +180,15 @@ func requireClose(t *testing.T, name string, got, want *tensor.Tensor, tol float
 		return
 	}
 	g, w := values(got), values(want)
-	scale := rms(w)
+	scale := max(rms(w), b.terms)
 	for i := range w {
 		if !finite(w[i]) {
 			require.False(t, finite(g[i]), "%s[%d] is %v, want %v", name, i, g[i], w[i])
 			continue
 		}
-		bound := lastPlace[want.DType]*math.Abs(w[i]) + tol*scale + least[want.DType]
-		if e := math.Abs(g[i] - w[i]); !leaky && !(e <= bound) {
-			require.Failf(t, "too far", "%s[%d] of %v = %.9g, want %.9g: error %.3g over %.3g (%s)", name, i, want, g[i], w[i], e, bound, why)
+		most := lastPlace[want.DType]*math.Abs(w[i]) + b.tol*max(scale, math.Abs(w[i])) + least[want.DType]
+		if e := math.Abs(g[i] - w[i]); !b.leaky && !(e <= most) {
+			require.Failf(t, "too far", "%s[%d] of %v = %.9g, want %.9g: error %.3g over %.3g (%s)", name, i, want, g[i], w[i], e, most, b.why)
 		}
 	}
 }

@@ -1,0 +1,254 @@
+package cpu
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Blocks of attention: scores are computed for qBlock queries (a multiple of every level's tile) by keyBlock keys at a time.
+const (
+	qBlock     = 120
+	keyBlock   = 512
+	scoreWidth = keyBlock + 2*line // row length of a block of scores; no power of two, to spread over the cache
+	// rangeMax is the most blocks of queries that share one packing of the keys.
+	rangeMax = 16
+)
+
+// rowsOf is a [rows, heads, width] tensor seen as one head: row i is width elements from v[i*ld].
+type rowsOf struct {
+	v         view
+	ld, width int
+}
+
+func headOf(t *tensor.Tensor, h int) rowsOf {
+	return rowsOf{viewOf(t).from(min(h*t.Shape[2], t.Len())), t.Shape[1] * t.Shape[2], t.Shape[2]}
+}
+
+func (r rowsOf) at(i int) rowsOf { r.v = r.v.from(i * r.ld); return r }
+
+// attn is what the tasks of one call share.
+type attn struct {
+	q, k, v        *tensor.Tensor
+	scale          float32
+	causal, window int
+	tasks          []attnTask
+}
+
+// attnTask is a range of queries of one sequence and the heads from h0 to h1, which share the key head g.
+type attnTask struct {
+	q0, q1, k0, k1 int // the sequence: rows of queries and keys
+	from, to       int // queries of the task, counted from q0
+	g, h0, h1      int
+}
+
+// visible gives the keys [lo, hi) that queries [i, i+n) of the task's sequence may see, counted from k0.
+func (a *attn) visible(t *attnTask, i, n int) (lo, hi int) {
+	lq, lk := t.q1-t.q0, t.k1-t.k0
+	hi = lk
+	if a.causal == 1 {
+		hi = min(lk, max(0, i+n+lk-lq))
+	}
+	if a.window > 0 {
+		lo = min(max(0, i+lk-lq-a.window+1), hi)
+	}
+	return lo, hi
+}
+
+// plan cuts all sequences into tasks of at most blocks*qBlock queries, those with the most work first.
+func (a *attn) plan(cuQ, cuK []int32, blocks int) {
+	g := a.k.Shape[1]
+	group := a.q.Shape[1] / g
+	for s := range len(cuQ) - 1 {
+		t := attnTask{q0: int(cuQ[s]), q1: int(cuQ[s+1]), k0: int(cuK[s]), k1: int(cuK[s+1])}
+		for from := 0; from < t.q1-t.q0; from += blocks * qBlock {
+			t.from, t.to = from, min(from+blocks*qBlock, t.q1-t.q0)
+			for t.g = range g {
+				t.h0, t.h1 = t.g*group, (t.g+1)*group
+				a.tasks = append(a.tasks, t)
+			}
+		}
+	}
+	slices.SortStableFunc(a.tasks, func(x, y attnTask) int { return cmp.Compare(a.work(&y), a.work(&x)) })
+}
+
+func (a *attn) work(t *attnTask) int {
+	lo, hi := a.visible(t, t.from, t.to-t.from)
+	return (t.to - t.from) * (hi - lo) * (t.h1 - t.h0) * (a.q.Shape[2] + a.v.Shape[2])
+}
+
+func (a *attn) total() int {
+	n := 0
+	for i := range a.tasks {
+		n += a.work(&a.tasks[i])
+	}
+	return n
+}
+
+func attention(b *Backend, c *kernels.Call) {
+	o, lse := c.Out[0], c.Out[1].F32()
+	cuQ, cuK := c.In[3].I32(), c.In[4].I32()
+	a := &attn{q: c.In[0], k: c.In[1], v: c.In[2], scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1]}
+	a.plan(cuQ, cuK, b.queryBlocks(a, cuQ))
+	clearBeyond(o, cuQ)
+	clearBeyond(c.Out[1], cuQ)
+	b.shareWork(len(a.tasks), a.total(), func(w *worker, i int) { w.attend(a, &a.tasks[i], o, lse) })
+}
+
+// queryBlocks is how many blocks of queries a task takes: as many as leave several tasks for each thread. Blocks do not
+// see each other, so no bit depends on it.
+func (b *Backend) queryBlocks(a *attn, cuQ []int32) int {
+	if len(b.team.workers) == 1 || len(cuQ) < 2 {
+		return rangeMax
+	}
+	rows := int(cuQ[len(cuQ)-1]-cuQ[0]) * a.k.Shape[1]
+	return min(rangeMax, max(1, rows/qBlock/(4*len(b.team.workers))))
+}
+
+// clearBeyond sets the rows before the first and after the last offset to 0.
+func clearBeyond(t *tensor.Tensor, cu []int32) {
+	n := len(t.Bytes())
+	if t.Shape[0] == 0 || n == 0 {
+		return
+	}
+	row := n / t.Shape[0]
+	clear(t.Bytes()[:int(cu[0])*row])
+	clear(t.Bytes()[int(cu[len(cu)-1])*row:])
+}
+
+// attend is the forward pass of one task, with a running maximum and sum for each query (online softmax).
+func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
+	n, e, heads := t.to-t.from, a.v.Shape[2], t.h1-t.h0
+	eWide := roundUp(e, w.k.nr)
+	blocks := ceilDiv(n, qBlock)
+	acc := w.arena.f32(heads * blocks * qBlock * eWide)
+	top, sum := w.arena.f32(heads*n), w.arena.zero(heads*n)
+	for i := range top {
+		top[i] = float32(math.Inf(-1))
+	}
+	begun := make([]bool, heads*blocks)
+	scores := w.arena.zero(qBlock * scoreWidth)
+	lo, hi := a.visible(t, t.from, n)
+	for k0 := lo; k0 < hi; k0 += keyBlock {
+		m := w.arena.mark()
+		keys := min(keyBlock, hi-k0)
+		kT := w.packColumns(headOf(a.k, t.g).at(t.k0+k0), keys)
+		v := w.rowColumns(headOf(a.v, t.g).at(t.k0+k0), keys)
+		for j := range heads * blocks {
+			w.attendBlock(a, t, j, k0, keys, kT, v, scores, acc[j*qBlock*eWide:], top, sum, &begun[j])
+		}
+		w.arena.release(m)
+	}
+	for j := range heads * blocks {
+		w.finishBlock(a, t, j, acc[j*qBlock*eWide:], eWide, top, sum, headOf(o, t.h0+j/blocks), lse)
+	}
+}
+
+// block is the head and the range of queries of block j of a task, counted from the task's start.
+func (t *attnTask) block(j int) (head, from, n int) {
+	blocks := ceilDiv(t.to-t.from, qBlock)
+	from = j % blocks * qBlock
+	return j / blocks, from, min(qBlock, t.to-t.from-from)
+}
+
+// attendBlock adds keys [k0, k0+keys) to one block of queries.
+func (w *worker) attendBlock(a *attn, t *attnTask, j, k0, keys int, kT, v columns, scores, acc, top, sum []float32, begun *bool) {
+	head, from, n := t.block(j)
+	lo, hi := a.visible(t, t.from+from, n)
+	if lo, hi = max(lo-k0, 0), min(hi-k0, keys); lo >= hi {
+		return
+	}
+	defer w.arena.release(w.arena.mark())
+	q := w.operandRows(headOf(a.q, t.h0+head).at(t.q0+t.from+from), n)
+	w.product(scores, scoreWidth, roundUp(n, w.k.mr), roundUp(hi, w.k.nr), a.q.Shape[2], q, kT, false)
+	eWide := roundUp(a.v.Shape[2], w.k.nr)
+	for i := range n {
+		row := scores[i*scoreWidth:][:keyBlock]
+		r := head*(t.to-t.from) + from + i
+		w.softmaxRow(a, t, t.from+from+i, k0, hi, row, &top[r], &sum[r], acc[i*eWide:][:eWide], *begun)
+	}
+	w.product(acc, eWide, roundUp(n, w.k.mr), eWide, hi, operand{v: scores, row: scoreWidth, step: 1, next: w.k.mr * scoreWidth}, v, *begun)
+	*begun = true
+}
+
+// softmaxRow turns the scores of query i into exponentials below a running maximum; what the query may not see is exactly 0.
+func (w *worker) softmaxRow(a *attn, t *attnTask, i, k0, hi int, row []float32, top, sum *float32, acc []float32, begun bool) {
+	l, h := a.visible(t, i, 1)
+	l, h = max(l-k0, 0), min(h-k0, hi)
+	if l >= h {
+		clear(row[:hi])
+		return
+	}
+	clear(row[:l])
+	clear(row[h:hi])
+	m := max(*top, w.k.max(row[l:h])*a.scale)
+	if math.IsInf(float64(m), -1) { // all scores so far are -Inf or NaN
+		*sum += w.k.exp(row[l:h], row[l:h], a.scale, 0, 1)
+		return
+	}
+	if begun && m != *top {
+		f := exp32(*top - m)
+		*sum *= f
+		w.k.scale(acc, acc, f)
+	}
+	*top = m
+	*sum += w.k.exp(row[l:h], row[l:h], a.scale, -m, 1)
+}
+
+// finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse is -Inf.
+func (w *worker) finishBlock(a *attn, t *attnTask, j int, acc []float32, eWide int, top, sum []float32, o rowsOf, lse []float32) {
+	head, from, n := t.block(j)
+	for i := range n {
+		r := head*(t.to-t.from) + from + i
+		at := t.q0 + t.from + from + i
+		row := acc[i*eWide:][:o.width]
+		if lo, hi := a.visible(t, t.from+from+i, 1); lo == hi {
+			clear(row)
+		} else {
+			w.k.scale(row, row, 1/sum[r])
+		}
+		lse[at*a.q.Shape[1]+t.h0+head] = top[r] + float32(math.Log(float64(sum[r])))
+		w.k.write(o.v, at*o.ld, row)
+	}
+}
+
+// packColumns packs rows of r, transposed, as the right side of a product that sums over their width.
+func (w *worker) packColumns(r rowsOf, rows int) columns {
+	next := panelLen(w.k.nr, r.width)
+	s := w.arena.f32(ceilDiv(rows, w.k.nr) * next)
+	for j := 0; j < rows; j += w.k.nr {
+		w.panel(s[j/w.k.nr*next:], w.k.nr, matrix{v: r.v, ld: r.ld}, j, rows, 0, r.width)
+	}
+	return columns{v: s, step: w.k.nr, next: next}
+}
+
+// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width fits.
+func (w *worker) rowColumns(r rowsOf, rows int) columns {
+	if r.v.d == tensor.F32 && r.width%w.k.nr == 0 {
+		return columns{v: r.v.f, step: r.ld, next: w.k.nr}
+	}
+	wide := roundUp(r.width, w.k.nr)
+	return columns{v: w.copyRows(r, rows, rows, wide), step: wide, next: w.k.nr}
+}
+
+// operandRows gives rows of r as the left side of a product: in place if their number fits.
+func (w *worker) operandRows(r rowsOf, rows int) operand {
+	if r.v.d == tensor.F32 && rows%w.k.mr == 0 {
+		return operand{v: r.v.f, row: r.ld, step: 1, next: w.k.mr * r.ld}
+	}
+	return operand{v: w.copyRows(r, rows, roundUp(rows, w.k.mr), r.width), row: r.width, step: 1, next: w.k.mr * r.width}
+}
+
+// copyRows copies rows to float32, with zero rows and columns up to the sizes asked for.
+func (w *worker) copyRows(r rowsOf, rows, tall, wide int) []float32 {
+	s := w.arena.f32(tall * wide)
+	for i := range rows {
+		w.k.read(s[i*wide:i*wide+r.width], r.v, i*r.ld)
+		clear(s[i*wide+r.width : (i+1)*wide])
+	}
+	clear(s[rows*wide:])
+	return s
+}

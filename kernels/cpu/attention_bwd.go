@@ -1,0 +1,148 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// attnGrad is what the tasks of one backward pass share.
+type attnGrad struct {
+	attn
+	do, o, dq, dk, dv *tensor.Tensor
+	lse               []float32
+}
+
+// attentionBwd gives each task a whole sequence and key head: it sums over blocks of keys, heads and blocks of queries in
+// that order, whatever the number of threads.
+func attentionBwd(b *Backend, c *kernels.Call) {
+	cuQ, cuK := c.In[6].I32(), c.In[7].I32()
+	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
+	a.attn = attn{q: c.In[1], k: c.In[2], v: c.In[3], scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1]}
+	a.plan(cuQ, cuK, math.MaxInt32/qBlock)
+	clearBeyond(a.dq, cuQ)
+	clearBeyond(a.dk, cuK)
+	clearBeyond(a.dv, cuK)
+	a.clearUnqueried(cuQ, cuK)
+	b.shareWork(len(a.tasks), 3*a.total(), func(w *worker, i int) { w.attendBwd(a, &a.tasks[i]) })
+}
+
+// clearUnqueried sets the gradients of keys whose sequence has no query to 0: no task does.
+func (a *attnGrad) clearUnqueried(cuQ, cuK []int32) {
+	for s := range len(cuQ) - 1 {
+		if cuQ[s] == cuQ[s+1] {
+			for _, t := range []*tensor.Tensor{a.dk, a.dv} {
+				row := tensor.Len(t.Shape[1:]) * t.DType.Size()
+				clear(t.Bytes()[int(cuK[s])*row : int(cuK[s+1])*row])
+			}
+		}
+	}
+}
+
+// gradBlock is the state of one task of the backward pass.
+type gradBlock struct {
+	*attnGrad
+	t            *attnTask
+	dWide, eWide int
+	delta        []float32 // Σ do·o of every query and head
+	dq           []float32 // all queries and heads of the task
+	dk, dv       []float32 // one block of keys
+	p, dp        []float32 // one block of probabilities and their gradient
+	k0, keys     int
+	kT, vT, k    columns
+}
+
+func (w *worker) attendBwd(a *attnGrad, t *attnTask) {
+	n, heads := t.to-t.from, t.h1-t.h0
+	g := &gradBlock{attnGrad: a, t: t, dWide: roundUp(a.q.Shape[2], w.k.nr), eWide: roundUp(a.v.Shape[2], w.k.nr)}
+	blocks := ceilDiv(n, qBlock)
+	g.dq = w.arena.zero(heads * blocks * qBlock * g.dWide)
+	g.delta = w.rowDots(a, t)
+	g.p, g.dp = w.arena.zero(qBlock*scoreWidth), w.arena.zero(qBlock*scoreWidth)
+	tall := roundUp(keyBlock, w.k.mr)
+	g.dk, g.dv = w.arena.f32(tall*g.dWide), w.arena.f32(tall*g.eWide)
+	for g.k0 = 0; g.k0 < t.k1-t.k0; g.k0 += keyBlock {
+		m := w.arena.mark()
+		g.keys = min(keyBlock, t.k1-t.k0-g.k0)
+		at := t.k0 + g.k0
+		key, value := headOf(a.k, t.g).at(at), headOf(a.v, t.g).at(at)
+		g.kT, g.vT, g.k = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
+		clear(g.dk)
+		clear(g.dv)
+		for j := range heads * blocks {
+			w.gradBlock(g, j, g.dq[j*qBlock*g.dWide:])
+		}
+		w.writeRows(headOf(a.dk, t.g).at(at), g.dk, g.dWide, g.keys)
+		w.writeRows(headOf(a.dv, t.g).at(at), g.dv, g.eWide, g.keys)
+		w.arena.release(m)
+	}
+	for j := range heads * blocks {
+		head, from, n := t.block(j)
+		w.writeRows(headOf(a.dq, t.h0+head).at(t.q0+from), g.dq[j*qBlock*g.dWide:], g.dWide, n)
+	}
+}
+
+func (w *worker) writeRows(r rowsOf, s []float32, wide, rows int) {
+	for i := range rows {
+		w.k.write(r.v, i*r.ld, s[i*wide:i*wide+r.width])
+	}
+}
+
+// rowDots is Σ do·o of every query of the task, head by head.
+func (w *worker) rowDots(a *attnGrad, t *attnTask) []float32 {
+	n := t.to - t.from
+	s := w.arena.f32((t.h1 - t.h0) * n)
+	for i := range s {
+		m := w.arena.mark()
+		do, o := headOf(a.do, t.h0+i/n), headOf(a.o, t.h0+i/n)
+		at := (t.q0 + i%n) * do.ld
+		s[i] = w.k.dot(w.in(do.v, at, do.width), w.in(o.v, at, o.width))
+		w.arena.release(m)
+	}
+	return s
+}
+
+// gradBlock adds the gradients through one block of queries and the current block of keys.
+func (w *worker) gradBlock(g *gradBlock, j int, dq []float32) {
+	head, from, n := g.t.block(j)
+	lo, hi := g.visible(g.t, from, n)
+	if lo, hi = max(lo-g.k0, 0), min(hi-g.k0, g.keys); lo >= hi {
+		return
+	}
+	defer w.arena.release(w.arena.mark())
+	at, mr, nr := g.t.q0+from, w.k.mr, w.k.nr
+	tall, wide := roundUp(n, mr), roundUp(hi, nr)
+	q, do := headOf(g.q, g.t.h0+head).at(at), headOf(g.do, g.t.h0+head).at(at)
+	w.product(g.p, scoreWidth, tall, wide, q.width, w.operandRows(q, n), g.kT, false)
+	w.product(g.dp, scoreWidth, tall, wide, do.width, w.operandRows(do, n), g.vT, false)
+	for i := range n {
+		w.gradRow(g, head, from+i, hi, g.p[i*scoreWidth:][:roundUp(hi, mr)], g.dp[i*scoreWidth:][:roundUp(hi, mr)])
+	}
+	pT := operand{v: g.p, row: 1, step: scoreWidth, next: mr}
+	dsT := operand{v: g.dp, row: 1, step: scoreWidth, next: mr}
+	keys := roundUp(hi, mr)
+	w.product(g.dv, g.eWide, keys, g.eWide, n, pT, w.rowColumns(do, n), true)
+	w.product(g.dk, g.dWide, keys, g.dWide, n, dsT, w.rowColumns(q, n), true)
+	w.product(dq, g.dWide, tall, g.dWide, hi, operand{v: g.dp, row: scoreWidth, step: 1, next: mr * scoreWidth}, g.k, true)
+}
+
+// gradRow turns the scores of one query into probabilities p, and their gradient dp into that of the scores. What the query
+// may not see is exactly 0 in both, up to the next multiple of a tile.
+func (w *worker) gradRow(g *gradBlock, head, i, hi int, p, dp []float32) {
+	l, h := g.visible(g.t, i, 1)
+	l, h = max(l-g.k0, 0), min(h-g.k0, hi)
+	lse := g.lse[(g.t.q0+i)*g.q.Shape[1]+g.t.h0+head]
+	if l >= h || math.IsInf(float64(lse), -1) {
+		l, h = 0, 0
+	}
+	for _, s := range [2][]float32{p, dp} {
+		clear(s[:l])
+		clear(s[h:])
+	}
+	if l == h {
+		return
+	}
+	w.k.exp(p[l:h], p[l:h], g.scale, -lse, 1)
+	w.k.dscore(dp[l:h], p[l:h], g.delta[head*(g.t.to-g.t.from)+i], g.scale)
+}

@@ -1,0 +1,60 @@
+package cpu
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/kernelstest"
+)
+
+// tested are the levels to test. Under the race detector plain Go takes long, and the loops above it are the same: it is
+// left out if there is another.
+func tested() []*isa {
+	if l := levels(); raced && len(l) > 1 {
+		return l[:1]
+	}
+	return levels()
+}
+
+func each(t *testing.T, threads int, f func(t *testing.T, b *Backend)) {
+	for _, k := range tested() {
+		t.Run(k.name, func(t *testing.T) {
+			b := newBackend(k, threads)
+			defer b.Close()
+			f(t, b)
+		})
+	}
+}
+
+func TestConformance(t *testing.T) {
+	each(t, 2, func(t *testing.T, b *Backend) { kernelstest.Run(t, b) })
+}
+
+// Results must not depend on the number of threads.
+func TestThreads(t *testing.T) {
+	for _, k := range tested() {
+		var one [][]byte
+		for _, n := range []int{1, 2, 3, 5} {
+			b := newBackend(k, n)
+			i := 0
+			kernelstest.Calls(func(name string, c *kernels.Call) {
+				b.Run(c)
+				for _, o := range c.Out {
+					if o == nil {
+						continue
+					}
+					if n == 1 {
+						one = append(one, bytes.Clone(o.Bytes()))
+					} else {
+						require.True(t, bytes.Equal(one[i], o.Bytes()), "%s: %s with %d threads", k.name, name, n)
+					}
+					i++
+				}
+			})
+			b.Close()
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// rowMajor is a matrix whose rows are summed along; columnMajor one whose columns are.
+func rowMajor(t *tensor.Tensor) matrix    { return matrix{v: viewOf(t), ld: last(t)} }
+func columnMajor(t *tensor.Tensor) matrix { return matrix{v: viewOf(t), ld: last(t), trans: true} }
+
+func linear(b *Backend, c *kernels.Call) {
+	x, w, y := c.In[0], c.In[1], c.Out[0]
+	n := w.Shape[0]
+	r := result{v: viewOf(y), ld: n}
+	if len(c.In) > 2 && c.In[2] != nil {
+		r.bias = b.shared.f32(n)
+		b.k.read(r.bias, viewOf(c.In[2]), 0)
+	}
+	b.gemm(r, rowMajor(x), rowMajor(w), x.Rows(), n, last(x))
+}
+
+func linearDX(b *Backend, c *kernels.Call) {
+	dy, w := c.In[0], c.In[1]
+	k := w.Shape[1]
+	b.gemm(result{v: viewOf(c.Out[0]), ld: k}, rowMajor(dy), columnMajor(w), dy.Rows(), k, w.Shape[0])
+}
+
+func linearDW(b *Backend, c *kernels.Call) {
+	dy, x := c.In[0], c.In[1]
+	k := last(x)
+	r := result{v: viewOf(c.Out[0]), ld: k, acc: c.Attr.I[0] == kernels.Accumulate}
+	b.gemm(r, columnMajor(dy), columnMajor(x), last(dy), k, dy.Rows())
+}
+
+// stripe is the columns that one task sums over all rows, in row order.
+const stripe = 256
+
+// columnSums lets f add each row's elements [at, at+len(s)) to s, for every stripe of db.
+func (b *Backend) columnSums(db []float32, rows int, acc bool, f func(w *worker, s []float32, row, at int)) {
+	b.shareWork(ceilDiv(len(db), stripe), rows*len(db)*elementCost, func(w *worker, i int) {
+		s := db[i*stripe : min((i+1)*stripe, len(db))]
+		if !acc {
+			clear(s)
+		}
+		for r := range rows {
+			m := w.arena.mark()
+			f(w, s, r, i*stripe)
+			w.arena.release(m)
+		}
+	})
+}
+
+func colSum(b *Backend, c *kernels.Call) {
+	dy, n := viewOf(c.In[0]), last(c.In[0])
+	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
+		w.k.axpy(s, w.in(dy, r*n+at, len(s)), 1)
+	})
+}
+
+func rmsNorm(b *Backend, c *kernels.Call) {
+	x, y, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), last(c.In[0])
+	b.rows(len(rstd), d, func(w *worker, from, to int) {
+		weight := w.in(viewOf(c.In[1]), 0, d)
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			row, out := w.in(x, i*d, d), w.out(y, i*d, d)
+			rstd[i] = float32(1 / math.Sqrt(float64(w.k.dot(row, row))/float64(d)+c.Attr.F[0]))
+			w.k.norm(out, row, weight, rstd[i])
+			w.done(y, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func rmsNormDX(b *Backend, c *kernels.Call) {
+	dy, x, dx, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), last(c.In[0])
+	b.rows(len(rstd), d, func(w *worker, from, to int) {
+		weight := w.in(viewOf(c.In[2]), 0, d)
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			g, row, out := w.in(dy, i*d, d), w.in(x, i*d, d), w.out(dx, i*d, d)
+			k := rstd[i] * rstd[i] * w.k.dot3(g, weight, row) / float32(d)
+			w.k.normDX(out, g, row, weight, rstd[i], k)
+			w.done(dx, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func rmsNormDW(b *Backend, c *kernels.Call) {
+	dy, x, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), last(c.In[0])
+	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
+		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), rstd[r])
+	})
+}
+
+func ropeTable(b *Backend, c *kernels.Call) {
+	pos, inv, cos, sin := c.In[0].I32(), c.In[1].F32(), c.Out[0].F32(), c.Out[1].F32()
+	r := len(inv)
+	b.rows(len(pos), r*4, func(_ *worker, from, to int) {
+		for i := from; i < to; i++ {
+			for j, f := range inv {
+				s, q := math.Sincos(float64(float32(pos[i]) * f))
+				cos[i*r+j], sin[i*r+j] = float32(q*c.Attr.F[0]), float32(s*c.Attr.F[0])
+			}
+		}
+	})
+}
+
+func rope(b *Backend, c *kernels.Call) {
+	x, y, cos, sin := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), c.In[2].F32()
+	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], last(c.In[1])
+	rotate := b.k.rope
+	if c.Attr.I[1] == 1 {
+		rotate = b.k.ropePairs
+	}
+	b.rows(c.In[0].Shape[0], h*d, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			in, out := w.in(x, i*h*d, h*d), w.out(y, i*h*d, h*d)
+			if 2*r < d {
+				copy(out, in)
+			}
+			rotate(out, in, cos[i*r:(i+1)*r], sin[i*r:(i+1)*r], h, d, float32(c.Attr.I[0]))
+			w.done(y, i*h*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func embed(b *Backend, c *kernels.Call) {
+	ids, w, y := c.In[0].I32(), c.In[1], c.Out[0]
+	n := w.Shape[1] * w.DType.Size()
+	b.rows(len(ids), w.Shape[1], func(_ *worker, from, to int) {
+		for i := from; i < to; i++ {
+			dst := y.Bytes()[i*n : (i+1)*n]
+			if r := int(ids[i]) - c.Attr.I[0]; r >= 0 && r < w.Shape[0] {
+				copy(dst, w.Bytes()[r*n:])
+			} else {
+				clear(dst)
+			}
+		}
+	})
+}
+
+// embedDW cuts the columns of the table, so that each task adds rows in their order.
+func embedDW(b *Backend, c *kernels.Call) {
+	dy, ids, dw := viewOf(c.In[0]), c.In[1].I32(), c.Out[0].F32()
+	v, d := c.Out[0].Shape[0], c.Out[0].Shape[1]
+	if c.Attr.I[0] != kernels.Accumulate {
+		b.rows(v, d, func(_ *worker, from, to int) { clear(dw[from*d : to*d]) })
+	}
+	width := max(64, roundUp(ceilDiv(d, len(b.team.workers)), line))
+	b.shareWork(ceilDiv(d, width), len(ids)*d*elementCost, func(w *worker, i int) {
+		at, n := i*width, min(width, d-i*width)
+		for j, id := range ids {
+			r := int(id) - c.Attr.I[1]
+			if r < 0 || r >= v {
+				continue
+			}
+			m := w.arena.mark()
+			w.k.axpy(dw[r*d+at:][:n], w.in(dy, j*d+at, n), 1)
+			w.arena.release(m)
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package cpu
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+func swiglu(b *Backend, c *kernels.Call) {
+	g, u, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
+	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		s := w.out(y, at, n)
+		w.k.swiglu(s, w.in(g, at, n), w.in(u, at, n))
+		w.done(y, at, s)
+	})
+}
+
+func swigluBwd(b *Backend, c *kernels.Call) {
+	dy, g, u, dg, du := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2]), viewOf(c.Out[0]), viewOf(c.Out[1])
+	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		s, t := w.out(dg, at, n), w.out(du, at, n)
+		w.k.swigluBwd(s, t, w.in(dy, at, n), w.in(g, at, n), w.in(u, at, n))
+		w.done(dg, at, s)
+		w.done(du, at, t)
+	})
+}
+
+// copyBytes copies equal tensors of any dtype.
+func (b *Backend) copyBytes(dst, src *tensor.Tensor) {
+	y, x := dst.Bytes(), src.Bytes()
+	b.rows(ceilDiv(len(y), 4*blockLen), blockLen, func(_ *worker, from, to int) {
+		copy(y[from*4*blockLen:min(to*4*blockLen, len(y))], x[from*4*blockLen:])
+	})
+}
+
+func sum(b *Backend, c *kernels.Call) {
+	switch {
+	case len(c.In) == 1:
+		b.copyBytes(c.Out[0], c.In[0])
+	case c.Out[0].DType == tensor.F64:
+		sum64(c)
+	default:
+		x, y := views(c.In), viewOf(c.Out[0])
+		b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+			s := w.out(y, at, n)
+			w.k.add(s, w.in(x[0], at, n), w.in(x[1], at, n))
+			for _, v := range x[2:] {
+				m := w.arena.mark()
+				w.k.add(s, s, w.in(v, at, n))
+				w.arena.release(m)
+			}
+			w.done(y, at, s)
+		})
+	}
+}
+
+func sum64(c *kernels.Call) {
+	y := c.Out[0].F64()
+	copy(y, c.In[0].F64())
+	for _, t := range c.In[1:] {
+		for i, x := range t.F64() {
+			y[i] += x
+		}
+	}
+}
+
+func mul(b *Backend, c *kernels.Call) {
+	x, z, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
+	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		s := w.out(y, at, n)
+		w.k.mul(s, w.in(x, at, n), w.in(z, at, n))
+		w.done(y, at, s)
+	})
+}
+
+func scale(b *Backend, c *kernels.Call) {
+	x, y := viewOf(c.In[0]), viewOf(c.Out[0])
+	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		s := w.out(y, at, n)
+		w.k.scale(s, w.in(x, at, n), float32(c.Attr.F[0]))
+		w.done(y, at, s)
+	})
+}
+
+func cast(b *Backend, c *kernels.Call) {
+	x, y := c.In[0], c.Out[0]
+	switch {
+	case x.DType == y.DType:
+		b.copyBytes(y, x)
+	case x.DType == tensor.F64 || y.DType == tensor.F64:
+		cast64(b.k, y, x)
+	default:
+		in, out := viewOf(x), viewOf(y)
+		b.elements(x.Len(), func(w *worker, at, n int) {
+			if out.d == tensor.F32 {
+				w.k.read(out.f[at:at+n], in, at)
+			} else {
+				w.k.write(out, at, w.in(in, at, n))
+			}
+		})
+	}
+}
+
+// cast64 converts from or to float64; a narrow result is rounded once, through a rounding to odd.
+func cast64(k *isa, y, x *tensor.Tensor) {
+	var s [blockLen]float32
+	for at := 0; at < x.Len(); at += blockLen {
+		n := min(blockLen, x.Len()-at)
+		switch {
+		case y.DType == tensor.F64:
+			k.read(s[:n], viewOf(x), at)
+			for i, v := range s[:n] {
+				y.F64()[at+i] = float64(v)
+			}
+		case y.DType == tensor.F32:
+			for i, v := range x.F64()[at : at+n] {
+				y.F32()[at+i] = float32(v)
+			}
+		default:
+			for i, v := range x.F64()[at : at+n] {
+				s[i] = tensor.RoundOdd(v)
+			}
+			k.write(viewOf(y), at, s[:n])
+		}
+	}
+}
+
+func fill(b *Backend, c *kernels.Call) {
+	y := c.Out[0]
+	if y.DType == tensor.F64 {
+		for i := range y.F64() {
+			y.F64()[i] = c.Attr.F[0]
+		}
+		return
+	}
+	v := viewOf(y)
+	b.elements(y.Len(), func(w *worker, at, n int) {
+		s := w.out(v, at, n)
+		for i := range s {
+			s[i] = tensor.RoundOdd(c.Attr.F[0])
+		}
+		if v.d == tensor.F32 {
+			for i := range s {
+				s[i] = float32(c.Attr.F[0])
+			}
+		}
+		w.done(v, at, s)
+	})
+}
+
+func addTo(b *Backend, c *kernels.Call) {
+	x, y, acc := c.In[0], c.Out[0], c.Attr.I[0] == kernels.Accumulate
+	if y.DType == tensor.F64 || x.DType == tensor.F64 {
+		addTo64(b.k, y, x, acc)
+		return
+	}
+	in, out := viewOf(x), y.F32()
+	b.elements(y.Len(), func(w *worker, at, n int) {
+		if d := out[at : at+n]; acc {
+			w.k.add(d, d, w.in(in, at, n))
+		} else {
+			w.k.read(d, in, at)
+		}
+	})
+}
+
+// addTo64 adds in float64 where an operand is; such tensors are scalars of losses and statistics.
+func addTo64(k *isa, y, x *tensor.Tensor, acc bool) {
+	xs, ys := tensor.Make(tensor.F64, x.Len()), tensor.Make(tensor.F64, y.Len())
+	widen(k, xs, x)
+	if acc {
+		widen(k, ys, y)
+	}
+	for i, v := range xs.F64() {
+		ys.F64()[i] += v
+	}
+	if !acc { // -0 stays -0
+		ys = xs
+	}
+	if y.DType == tensor.F64 {
+		copy(y.F64(), ys.F64())
+	} else {
+		cast64(k, y, ys)
+	}
+}
+
+func widen(k *isa, y, x *tensor.Tensor) {
+	if x.DType == tensor.F64 {
+		copy(y.F64(), x.F64())
+	} else {
+		cast64(k, y, x)
+	}
+}
+
+const golden = 0x9E3779B97F4A7C15 // SplitMix64's increment
+
+// mix is the finaliser of SplitMix64.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}
+
+func dropout(b *Backend, c *kernels.Call) {
+	x, y, key := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I64()
+	width, p := c.In[0].Len()/max(1, len(key)), c.Attr.F[0]
+	least := uint64(p * (1 << 24)) // u >= p with u = bits/2^24
+	if float64(least) < p*(1<<24) {
+		least++
+	}
+	keep := float32(1 / (1 - p))
+	b.rows(len(key), width, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			in, out := w.in(x, i*width, width), w.out(y, i*width, width)
+			seed := mix(uint64(key[i]) + (uint64(c.Attr.I[0])+1)*golden)
+			for e := range out {
+				if mix(seed+uint64(e)*golden)>>40 >= least {
+					out[e] = in[e] * keep
+				} else {
+					out[e] = 0
+				}
+			}
+			w.done(y, i*width, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+// window copies n bytes of each of the outer rows between two arrays of different row length.
+func (b *Backend) window(dst, src []byte, outer, dstRow, dstAt, srcRow, srcAt, n int) {
+	b.rows(outer, n/4, func(_ *worker, from, to int) {
+		for i := from; i < to; i++ {
+			copy(dst[i*dstRow+dstAt:][:n], src[i*srcRow+srcAt:][:n])
+		}
+	})
+}
+
+// spans gives the number of rows before axis and the bytes of one index of it.
+func spans(t *tensor.Tensor, axis int) (outer, inner int) {
+	return tensor.Len(t.Shape[:axis]), tensor.Len(t.Shape[axis+1:]) * t.DType.Size()
+}
+
+func slice(b *Backend, c *kernels.Call) {
+	x, y, axis := c.In[0], c.Out[0], c.Attr.I[0]
+	outer, inner := spans(x, axis)
+	n := y.Shape[axis] * inner
+	b.window(y.Bytes(), x.Bytes(), outer, n, 0, x.Shape[axis]*inner, c.Attr.I[1]*inner, n)
+}
+
+func concat(b *Backend, c *kernels.Call) {
+	y, axis, at := c.Out[0], c.Attr.I[0], 0
+	outer, inner := spans(y, axis)
+	for _, x := range c.In {
+		n := x.Shape[axis] * inner
+		b.window(y.Bytes(), x.Bytes(), outer, y.Shape[axis]*inner, at, n, 0, n)
+		at += n
+	}
+}

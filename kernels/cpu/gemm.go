@@ -1,0 +1,273 @@
+package cpu
+
+import (
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// matrix is an operand of a product: element (i, p), where p runs along the sum, is v[i*ld+p], or v[p*ld+i] if trans.
+type matrix struct {
+	v     view
+	ld    int
+	trans bool
+}
+
+// result is where a product goes: c[m,n] (+)= a·bᵀ + bias. bias is nil or n float32s; acc only with float32.
+type result struct {
+	v    view
+	ld   int
+	acc  bool
+	bias []float32
+}
+
+// Blocks of the float32 product. The sum over k is cut into equal parts of at most kcMax: the only block size on which
+// bits depend.
+const (
+	kcMax = 512
+	mcMax = 480  // rows of a that one task packs into its second-level cache
+	nbMax = 2048 // columns of b packed at a time
+	mbMax = 4096 // rows of a packed at a time
+	// Products smaller than this many multiplications run on the caller alone: sharing costs some microseconds.
+	aloneMax = 1 << 20
+)
+
+// gemmPlan is the cutting of one product into blocks.
+type gemmPlan struct {
+	m, n, k    int
+	mb, nb, kc int // sizes of the blocks packed at a time
+	pa, pb     []float32
+	aNext      int // from one packed panel of a to the next
+	bNext      int
+}
+
+// gemm computes r = a·bᵀ over k.
+func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
+	if m == 0 || n == 0 {
+		return
+	}
+	defer b.shared.release(b.shared.mark())
+	g := b.plan(r, m, n, k)
+	for i0 := 0; i0 < m; i0 += g.mb {
+		for j0 := 0; j0 < n; j0 += g.nb {
+			b.block(r, x, y, g, i0, j0)
+		}
+	}
+}
+
+func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
+	g := &gemmPlan{m: m, n: n, k: k}
+	nMax, mMax := nbMax, mbMax
+	if r.v.d != tensor.F32 { // the block of c is held in float32 until it is rounded
+		nMax, mMax = 1024, 1024
+	}
+	g.mb = roundUp(ceilDiv(m, ceilDiv(m, mMax)), b.k.mr)
+	g.nb = roundUp(ceilDiv(n, ceilDiv(n, nMax)), b.k.nr)
+	g.kc = max(1, ceilDiv(k, max(1, ceilDiv(k, kcMax))))
+	g.aNext, g.bNext = panelLen(b.k.mr, g.kc), panelLen(b.k.nr, g.kc)
+	g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
+	g.pb = b.shared.f32(g.nb / b.k.nr * g.bNext)
+	return g
+}
+
+// panelLen is the storage of a packed panel: transpose writes blocks of 16 rows and 16 columns.
+func panelLen(width, kc int) int { return roundUp(roundUp(kc, 16)*width+16, line) }
+
+// block computes one block of at most mb rows and nb columns of the result.
+func (b *Backend) block(r result, x, y matrix, g *gemmPlan, i0, j0 int) {
+	m, n := min(g.mb, g.m-i0), min(g.nb, g.n-j0)
+	defer b.shared.release(b.shared.mark())
+	c, ldc := b.target(r, i0, j0, m, n)
+	acc := r.acc
+	if r.bias != nil && !acc {
+		b.fillBias(c, ldc, r.bias[j0:j0+n], m)
+		acc = true
+	}
+	if g.k == 0 && !acc {
+		for i := range m {
+			clear(c[i*ldc : i*ldc+n])
+		}
+	}
+	for p0 := 0; p0 < g.k; p0 += g.kc {
+		kc := min(g.kc, g.k-p0)
+		b.pack(x, y, g, i0, j0, p0, m, n, kc, j0 == 0 || g.kc < g.k)
+		b.multiply(c, ldc, g, m, n, kc, acc || p0 > 0)
+	}
+	b.round(r, c, ldc, i0, j0, m, n)
+}
+
+// target is the float32 block to compute: the result's own or one in scratch.
+func (b *Backend) target(r result, i0, j0, m, n int) ([]float32, int) {
+	if r.v.d == tensor.F32 {
+		return r.v.f[i0*r.ld+j0:], r.ld
+	}
+	return b.shared.f32(m * n), n
+}
+
+func (b *Backend) fillBias(c []float32, ldc int, bias []float32, m int) {
+	b.rows(m, len(bias), func(_ *worker, from, to int) {
+		for i := from; i < to; i++ {
+			copy(c[i*ldc:], bias)
+		}
+	})
+}
+
+// round writes a block that was computed in scratch.
+func (b *Backend) round(r result, c []float32, ldc, i0, j0, m, n int) {
+	if r.v.d == tensor.F32 {
+		return
+	}
+	b.rows(m, n, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			w.k.write(r.v, (i0+i)*r.ld+j0, c[i*ldc:i*ldc+n])
+		}
+	})
+}
+
+const panelsATask = 8
+
+// pack brings a block of both operands into panels. The panels of a are kept while only columns change.
+func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both bool) {
+	na, nb := ceilDiv(m, b.k.mr), ceilDiv(n, b.k.nr)
+	if !both {
+		na = 0
+	}
+	b.shareWork(ceilDiv(na+nb, panelsATask), (m+n)*kc*16, func(w *worker, i int) {
+		for p := i * panelsATask; p < min((i+1)*panelsATask, na+nb); p++ {
+			if p < na {
+				w.panel(g.pa[p*g.aNext:], b.k.mr, x, i0+p*b.k.mr, g.m, p0, kc)
+			} else {
+				j := (p - na) * b.k.nr
+				w.panel(g.pb[(p-na)*g.bNext:], b.k.nr, y, j0+j, g.n, p0, kc)
+			}
+		}
+	})
+}
+
+// panel packs rows i0..i0+width of x, which has total rows, into a panel of that width; missing rows become 0.
+func (w *worker) panel(dst []float32, width int, x matrix, i0, total, p0, kc int) {
+	valid := min(width, total-i0)
+	if x.trans {
+		for p := range kc {
+			d := dst[p*width : (p+1)*width]
+			w.k.read(d[:valid], x.v, (p0+p)*x.ld+i0)
+			clear(d[valid:])
+		}
+		return
+	}
+	defer w.arena.release(w.arena.mark())
+	for h := 0; h < width; h += 16 {
+		direct := 0
+		if x.v.d == tensor.F32 && i0+h+16 <= total && kc >= 16 {
+			direct = kc / 16 * 16
+			w.k.transpose(dst[h:], width, x.v.f[(i0+h)*x.ld+p0:], x.ld, direct/16)
+		}
+		if direct < kc {
+			w.staged(dst[direct*width+h:], width, x, i0+h, max(0, min(16, valid-h)), p0+direct, kc-direct)
+		}
+	}
+}
+
+// staged transposes rows that are fewer than 16, of another dtype or no multiple of 16 long, through a copy.
+func (w *worker) staged(dst []float32, width int, x matrix, i0, rows, p0, kc int) {
+	ld := roundUp(kc, 16)
+	s := w.arena.zero(16 * ld)
+	for i := range rows {
+		w.k.read(s[i*ld:i*ld+kc], x.v, (i0+i)*x.ld+p0)
+	}
+	w.k.transpose(dst, width, s, ld, ld/16)
+}
+
+// multiply computes a block of c from the packed panels.
+func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc bool) {
+	mc, nc := b.grid(m, n)
+	ni, nj := ceilDiv(m, mc), ceilDiv(n, nc)
+	b.shareWork(ni*nj, m*n*kc, func(w *worker, t int) {
+		i, j := t%ni*mc, t/ni*nc
+		x := operand{v: g.pa[i/b.k.mr*g.aNext:], row: 1, step: b.k.mr, next: g.aNext}
+		y := columns{v: g.pb[j/b.k.nr*g.bNext:], step: b.k.nr, next: g.bNext}
+		w.product(c[i*ldc+j:], ldc, min(mc, m-i), min(nc, n-j), kc, x, y, acc)
+	})
+}
+
+// grid cuts a block into tasks: a few for each thread, so that none waits long for another.
+func (b *Backend) grid(m, n int) (mc, nc int) {
+	mr, nr := b.k.mr, b.k.nr
+	mc, nc = roundUp(ceilDiv(m, ceilDiv(m, mcMax)), mr), min(8*nr, roundUp(n, nr))
+	want := 4 * len(b.team.workers)
+	for ceilDiv(m, mc)*ceilDiv(n, nc) < want && (mc > 4*mr || nc > nr) {
+		if mc > 4*mr && mc >= nc {
+			mc = roundUp(mc/2, mr)
+		} else {
+			nc = max(nr, nc/2/nr*nr)
+		}
+	}
+	return mc, nc
+}
+
+// operand is the left side of a product: element (i, p) at v[i*row+p*step] within groups of mr rows that are next apart.
+// row or step is 1.
+type operand struct {
+	v               []float32
+	row, step, next int
+}
+
+// columns is the right side of a product: element (p, j) at v[p*step+j] within groups of nr columns that are next apart.
+type columns struct {
+	v          []float32
+	step, next int
+}
+
+// callMax bounds the multiplications of one call of a primitive, so that it takes less than 100 microseconds and never
+// holds up a stop of the world.
+const callMax = 4 << 20
+
+// product computes c[m,n] (+)= x·y over k on this worker. It reads whole groups of x and y, and writes m by n elements.
+func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, acc bool) {
+	a := 0
+	if acc {
+		a = 1
+	}
+	mr, nr := w.k.mr, w.k.nr
+	atOnce := max(1, callMax/(mr*nr*max(k, 1)))
+	for j := 0; j < n; j += nr {
+		yj := y.v[j/nr*y.next:]
+		if n-j < nr {
+			w.edge(c[j:], ldc, m, n-j, k, x, yj, y.step, a)
+			continue
+		}
+		full := m / mr
+		for i := 0; i < full; i += atOnce {
+			w.tiles(x.v[i*x.next:], x, yj, y.step, c[i*mr*ldc+j:], ldc, k, min(atOnce, full-i), a)
+		}
+		if i := full * mr; i < m {
+			xi := x
+			xi.v = x.v[full*x.next:]
+			w.edge(c[i*ldc+j:], ldc, m-i, nr, k, xi, yj, y.step, a)
+		}
+	}
+}
+
+func (w *worker) tiles(v []float32, x operand, y []float32, step int, c []float32, ldc, k, n, acc int) {
+	if x.row == 1 {
+		w.k.tile(v, x.step, x.next, y, step, c, ldc, w.k.mr*ldc, k, n, acc)
+	} else {
+		w.k.tileRows(v, x.row, x.next, y, step, c, ldc, w.k.mr*ldc, k, n, acc)
+	}
+}
+
+// edge computes tiles that reach over the border of c.
+func (w *worker) edge(c []float32, ldc, m, n, k int, x operand, y []float32, step, acc int) {
+	mr, nr := w.k.mr, w.k.nr
+	defer w.arena.release(w.arena.mark())
+	t := w.arena.f32(mr * nr)
+	for i := 0; i < m; i += mr {
+		w.tiles(x.v[i/mr*x.next:], x, y, step, t, nr, k, 1, 0)
+		for r := range min(mr, m-i) {
+			d := c[(i+r)*ldc:][:n]
+			if acc == 1 {
+				w.k.add(d, d, t[r*nr:r*nr+n])
+			} else {
+				copy(d, t[r*nr:])
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package cpu
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// isa is a level of instructions: the primitives that loops are made of. Vectors of one call have the length of the
+// first argument unless said otherwise. An output may be an input at the same place. Nothing keeps its arguments.
+type isa struct {
+	name string
+	// mr and nr are the rows and columns of the tile that tile and tileRows compute.
+	mr, nr int
+	// tile computes n tiles c[mr,nr] (+)= a[mr,k]·b[k,nr]. Element (i,p) of a is a[i+p*aStep], (p,j) of b is b[p*bStep+j]; the
+	// tiles are aNext and cNext apart. tileRows reads (i,p) of a at a[i*aStep+p]. acc is 1 to add into c.
+	tile, tileRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int)
+	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16, step). It may
+	// write up to 16 elements past the end of the last column.
+	transpose func(dst []float32, step int, src []float32, ld, blocks int)
+
+	dot    func(a, b []float32) float32
+	dot3   func(a, b, c []float32) float32 // Σ a·b·c
+	axpy   func(y, x []float32, s float32) // y += s·x
+	mulAcc func(y, a, b []float32, s float32)
+	add    func(y, a, b []float32)
+	mul    func(y, a, b []float32)
+	scale  func(y, x []float32, s float32)
+
+	swiglu    func(y, g, u []float32)
+	swigluBwd func(dg, du, dy, g, u []float32)
+	norm      func(y, x, w []float32, r float32)                    // y = x·r·w
+	normDX    func(y, dy, x, w []float32, r, k float32)             // y = r·(dy·w - x·k)
+	max       func(x []float32) float32                             // -Inf for none; NaN is ignored
+	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
+	dscore    func(dp, p []float32, d, scale float32)               // dp = (dp - d)·p·scale
+	// rope rotates pairs (i, i+r), ropePairs (2i, 2i+1), of heads of the given width; r is the length of cos.
+	rope, ropePairs func(y, x, cos, sin []float32, heads, width int, sign float32)
+
+	fromBF16, fromF16 func(y []float32, x []uint16)
+	toBF16, toF16     func(y []uint16, x []float32)
+
+	adamW      func(p, m, v, g []float32, h *adamConst)
+	sgd        func(p, m, g []float32, h *sgdConst)
+	sumSquares func(x []float32) float64
+}
+
+// adamConst are the constants of one AdamW step.
+type adamConst struct {
+	factor, keep       float32 // what gradients and parameters are multiplied with
+	beta2, m1, m2      float32 // β2, 1-β1, 1-β2
+	step, rootInv, eps float32 // lr/c1, 1/sqrt(c2), ε
+}
+
+// sgdConst are the constants of one step of SGD.
+type sgdConst struct{ factor, decay, momentum, lr float32 }
+
+// levels are what this build and machine offer, the fastest first.
+func levels() []*isa { return append(native(), &portable) }
+
+// Levels lists the levels of instructions that this machine has, the fastest first: of amx, avx512, avx2 and go.
+func Levels() []string {
+	var l []string
+	for _, k := range levels() {
+		l = append(l, k.name)
+	}
+	return l
+}
+
+// detect picks the fastest level, or the one that LFACTOR_CPU names.
+func detect() (*isa, error) {
+	want := os.Getenv("LFACTOR_CPU")
+	for _, k := range levels() {
+		if want == "" || want == k.name {
+			return k, nil
+		}
+	}
+	return nil, fmt.Errorf("LFACTOR_CPU=%s: this machine has %s", want, strings.Join(Levels(), ", "))
+}

@@ -1,0 +1,300 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// portable is the level of plain Go.
+var portable = isa{
+	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose,
+	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
+	swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, dscore: goDScore,
+	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
+	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares,
+}
+
+func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int) {
+	for t := range n {
+		var s [4][4]float32
+		at, pa, pb := a[t*aNext:], 0, 0
+		for range k {
+			x, y := at[pa:pa+4:pa+4], b[pb:pb+4:pb+4]
+			goOuter(&s, x[0], x[1], x[2], x[3], y)
+			pa += aStep
+			pb += bStep
+		}
+		goStore(c[t*cNext:], ldc, &s, acc)
+	}
+}
+
+func goTileRows(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int) {
+	for t := range n {
+		var s [4][4]float32
+		a0 := a[t*aNext:][:k]
+		a1, a2, a3 := a[t*aNext+aStep:][:k], a[t*aNext+2*aStep:][:k], a[t*aNext+3*aStep:][:k]
+		for p := range k {
+			goOuter(&s, a0[p], a1[p], a2[p], a3[p], b[p*bStep:p*bStep+4])
+		}
+		goStore(c[t*cNext:], ldc, &s, acc)
+	}
+}
+
+func goOuter(s *[4][4]float32, x0, x1, x2, x3 float32, y []float32) {
+	y0, y1, y2, y3 := y[0], y[1], y[2], y[3]
+	s[0][0] += x0 * y0
+	s[0][1] += x0 * y1
+	s[0][2] += x0 * y2
+	s[0][3] += x0 * y3
+	s[1][0] += x1 * y0
+	s[1][1] += x1 * y1
+	s[1][2] += x1 * y2
+	s[1][3] += x1 * y3
+	s[2][0] += x2 * y0
+	s[2][1] += x2 * y1
+	s[2][2] += x2 * y2
+	s[2][3] += x2 * y3
+	s[3][0] += x3 * y0
+	s[3][1] += x3 * y1
+	s[3][2] += x3 * y2
+	s[3][3] += x3 * y3
+}
+
+func goStore(c []float32, ldc int, s *[4][4]float32, acc int) {
+	for i := range 4 {
+		row := c[i*ldc : i*ldc+4]
+		for j := range row {
+			if acc == 1 {
+				row[j] += s[i][j]
+			} else {
+				row[j] = s[i][j]
+			}
+		}
+	}
+}
+
+func goTranspose(dst []float32, step int, src []float32, ld, blocks int) {
+	for i := range min(16, step) {
+		for p, x := range src[i*ld:][:16*blocks] {
+			dst[p*step+i] = x
+		}
+	}
+}
+
+func goDot(a, b []float32) float32 {
+	var s [4]float32
+	b = b[:len(a)]
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		s[0] += a[i] * b[i]
+		s[1] += a[i+1] * b[i+1]
+		s[2] += a[i+2] * b[i+2]
+		s[3] += a[i+3] * b[i+3]
+	}
+	for ; i < len(a); i++ {
+		s[0] += a[i] * b[i]
+	}
+	return (s[0] + s[1]) + (s[2] + s[3])
+}
+
+func goDot3(a, b, c []float32) float32 {
+	var s float32
+	for i, x := range a {
+		s += x * b[i] * c[i]
+	}
+	return s
+}
+
+func goAxpy(y, x []float32, s float32) {
+	for i := range y {
+		y[i] += s * x[i]
+	}
+}
+
+func goMulAcc(y, a, b []float32, s float32) {
+	for i := range y {
+		y[i] += a[i] * b[i] * s
+	}
+}
+
+func goAdd(y, a, b []float32) {
+	for i := range y {
+		y[i] = a[i] + b[i]
+	}
+}
+
+func goMul(y, a, b []float32) {
+	for i := range y {
+		y[i] = a[i] * b[i]
+	}
+}
+
+func goScale(y, x []float32, s float32) {
+	for i := range y {
+		y[i] = x[i] * s
+	}
+}
+
+// Coefficients of exp: ln 2 in two parts, and (e^r - 1 - r)/r² on |r| <= ln2/2 (minimax, relative error 2e-8).
+const (
+	log2e = 1.44269504088896341
+	ln2Hi = 0.693359375
+	ln2Lo = -2.12194440e-4
+	expC0 = 1.9875691500e-4
+	expC1 = 1.3981999507e-3
+	expC2 = 8.3334519073e-3
+	expC3 = 4.1665795894e-2
+	expC4 = 1.6666665459e-1
+	expC5 = 5.0000001201e-1
+	// expMin and expMax are beyond the range where e^x is neither 0 nor infinite.
+	expMin, expMax = -104, 104
+)
+
+// exp32 is e^x in float32: 0 below -104, a NaN stays one.
+func exp32(x float32) float32 {
+	if x != x {
+		return x
+	}
+	x = min(max(x, expMin), expMax)
+	n := float32(math.RoundToEven(float64(x * log2e)))
+	r := x - n*ln2Hi - n*ln2Lo
+	p := float32(expC0)
+	for _, c := range [5]float32{expC1, expC2, expC3, expC4, expC5} {
+		p = p*r + c
+	}
+	half := int32(n) >> 1
+	return (p*r*r + r + 1) * pow2(half) * pow2(int32(n)-half)
+}
+
+func pow2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
+
+func sigmoid(x float32) float32 { return 1 / (1 + exp32(-x)) }
+
+func goSwiGLU(y, g, u []float32) {
+	for i := range y {
+		y[i] = g[i] * sigmoid(g[i]) * u[i]
+	}
+}
+
+func goSwiGLUBwd(dg, du, dy, g, u []float32) {
+	for i, d := range dy {
+		x := g[i]
+		s := sigmoid(x)
+		dg[i], du[i] = d*u[i]*s*(1+x*(1-s)), d*x*s
+	}
+}
+
+func goNorm(y, x, w []float32, r float32) {
+	for i := range y {
+		y[i] = x[i] * r * w[i]
+	}
+}
+
+func goNormDX(y, dy, x, w []float32, r, k float32) {
+	for i := range y {
+		y[i] = r * (dy[i]*w[i] - x[i]*k)
+	}
+}
+
+func goMax(x []float32) float32 {
+	m := float32(math.Inf(-1))
+	for _, v := range x {
+		if v > m {
+			m = v
+		}
+	}
+	return m
+}
+
+func goExp(y, x []float32, scale, shift, c float32) float32 {
+	var s float32
+	for i := range y {
+		y[i] = c * exp32(x[i]*scale+shift)
+		s += y[i]
+	}
+	return s
+}
+
+func goDScore(dp, p []float32, d, scale float32) {
+	for i := range dp {
+		dp[i] = (dp[i] - d) * p[i] * scale
+	}
+}
+
+func goRope(y, x, cos, sin []float32, heads, width int, sign float32) {
+	r := len(cos)
+	for h := range heads {
+		a, b := x[h*width:][:r], x[h*width+r:][:r]
+		ya, yb := y[h*width:][:r], y[h*width+r:][:r]
+		for i, c := range cos {
+			u, v, s := a[i], b[i], sin[i]*sign
+			ya[i], yb[i] = u*c-v*s, v*c+u*s
+		}
+	}
+}
+
+func goRopePairs(y, x, cos, sin []float32, heads, width int, sign float32) {
+	for h := range heads {
+		a, b := x[h*width:][:2*len(cos)], y[h*width:][:2*len(cos)]
+		for i, c := range cos {
+			u, v, s := a[2*i], a[2*i+1], sin[i]*sign
+			b[2*i], b[2*i+1] = u*c-v*s, v*c+u*s
+		}
+	}
+}
+
+func goFromBF16(y []float32, x []uint16) {
+	for i := range y {
+		y[i] = tensor.BF16Value(x[i])
+	}
+}
+
+func goFromF16(y []float32, x []uint16) {
+	for i := range y {
+		y[i] = tensor.F16Value(x[i])
+	}
+}
+
+func goToBF16(y []uint16, x []float32) {
+	for i := range y {
+		y[i] = tensor.BF16Bits(x[i])
+	}
+}
+
+func goToF16(y []uint16, x []float32) {
+	for i := range y {
+		y[i] = tensor.F16Bits(x[i])
+	}
+}
+
+func goAdamW(p, m, v, g []float32, h *adamConst) {
+	for i := range p {
+		x := g[i] * h.factor
+		mi := m[i] + h.m1*(x-m[i])
+		vi := h.beta2*v[i] + h.m2*x*x
+		p[i] = p[i]*h.keep - h.step*mi/(float32(math.Sqrt(float64(vi)))*h.rootInv+h.eps)
+		m[i], v[i] = mi, vi
+	}
+}
+
+func goSGD(p, m, g []float32, h *sgdConst) {
+	for i := range p {
+		m[i] = h.momentum*m[i] + (g[i]*h.factor + h.decay*p[i])
+		p[i] -= h.lr * m[i]
+	}
+}
+
+func goSumSquares(x []float32) float64 {
+	var s [4]float64
+	i := 0
+	for ; i+4 <= len(x); i += 4 {
+		for j := range s {
+			s[j] += float64(x[i+j]) * float64(x[i+j])
+		}
+	}
+	for ; i < len(x); i++ {
+		s[0] += float64(x[i]) * float64(x[i])
+	}
+	return (s[0] + s[1]) + (s[2] + s[3])
+}

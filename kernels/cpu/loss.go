@@ -1,0 +1,202 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Logits are computed for ceRows rows by ceCols entries of the vocabulary at a time, 16 MiB in float32.
+const (
+	ceRows = 2048
+	ceCols = 2048
+)
+
+// logits computes z = x[i0:i0+m]·w[j0:j0+n]ᵀ in float32.
+func (b *Backend) logits(z []float32, x, w *tensor.Tensor, i0, j0, m, n int) {
+	d := last(x)
+	a, v := rowMajor(x), rowMajor(w)
+	a.v, v.v = a.v.from(i0*d), v.v.from(j0*d)
+	b.gemm(result{v: view{f: z}, ld: n}, a, v, m, n, d)
+}
+
+func linearLSE(b *Backend, c *kernels.Call) {
+	x, w, target := c.In[0], c.In[1], c.In[2].I32()
+	lse, hit := c.Out[0].F32(), c.Out[1].F32()
+	t, v := x.Rows(), w.Shape[0]
+	z := b.shared.f32(min(ceRows, t) * min(ceCols, v))
+	top, sum := b.shared.f32(ceRows), b.shared.f32(ceRows)
+	for i0 := 0; i0 < t; i0 += ceRows {
+		m := min(ceRows, t-i0)
+		for i := range m {
+			top[i], sum[i], hit[i0+i] = float32(math.Inf(-1)), 0, 0
+		}
+		for j0 := 0; j0 < v; j0 += ceCols {
+			n := min(ceCols, v-j0)
+			b.logits(z, x, w, i0, j0, m, n)
+			b.rows(m, n, func(k *worker, from, to int) {
+				for i := from; i < to; i++ {
+					if r := int(target[i0+i]) - c.Attr.I[0] - j0; r >= 0 && r < n {
+						hit[i0+i] = z[i*n+r]
+					}
+					k.addExp(z[i*n:(i+1)*n], &top[i], &sum[i])
+				}
+			})
+		}
+		for i := range m {
+			lse[i0+i] = top[i] + float32(math.Log(float64(sum[i])))
+		}
+	}
+}
+
+// addExp adds Σ exp(z) to a sum of exponentials below the maximum top; z is used up.
+func (w *worker) addExp(z []float32, top, sum *float32) {
+	m := max(*top, w.k.max(z))
+	if math.IsInf(float64(m), -1) {
+		m = 0
+	}
+	*sum = *sum*exp32(*top-m) + w.k.exp(z, z, 1, -m, 1)
+	*top = m
+}
+
+func lseJoin(_ *Backend, c *kernels.Call) {
+	x, y, n := c.In[0].F32(), c.Out[0].F32(), last(c.In[0])
+	for i := range y {
+		y[i] = float32(logSumExp(x[i*n : (i+1)*n]))
+	}
+}
+
+func logSumExp(x []float32) float64 {
+	m := math.Inf(-1)
+	for _, v := range x {
+		m = math.Max(m, float64(v))
+	}
+	if math.IsInf(m, -1) {
+		return m
+	}
+	s := 0.0
+	for _, v := range x {
+		s += math.Exp(float64(v) - m)
+	}
+	return m + math.Log(s)
+}
+
+func nll(_ *Backend, c *kernels.Call) {
+	lse, hit, target, weight := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.In[3].F32()
+	s := 0.0
+	for i := range lse {
+		if target[i] >= 0 {
+			s += float64(weight[i]) * (float64(lse[i]) - float64(hit[i]))
+		}
+	}
+	c.Out[0].F32()[0] = float32(s)
+}
+
+// linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd. All take the same blocks in the same order, so that a gradient
+// has the same bits alone and with the other.
+func linearCE(b *Backend, c *kernels.Call) {
+	g := &ceGrad{x: c.In[0], w: c.In[1], target: c.In[2].I32(), lse: c.In[3].F32(), weight: c.In[4].F32(), seed: c.In[5].F32()[0],
+		first: c.Attr.I[0], accDW: c.Attr.I[1] == kernels.Accumulate}
+	switch c.Op {
+	case kernels.LinearCEDX:
+		g.dx = c.Out[0]
+	case kernels.LinearCEDW:
+		g.dw = c.Out[0]
+	default:
+		g.dx, g.dw = c.Out[0], c.Out[1]
+	}
+	t, v, d := g.x.Rows(), g.w.Shape[0], last(g.x)
+	if g.dw != nil && t == 0 && !g.accDW {
+		clear(g.dw.F32())
+	}
+	z := b.shared.f32(min(ceRows, t) * min(ceCols, v))
+	for i0 := 0; i0 < t; i0 += ceRows {
+		m, mark := min(ceRows, t-i0), b.shared.mark()
+		dx := b.dxRows(g, i0, m, d)
+		for j0 := 0; j0 < v; j0 += ceCols {
+			b.ceBlock(g, z, dx, i0, j0, m, min(ceCols, v-j0), d)
+		}
+		if g.dx != nil && g.dx.DType != tensor.F32 {
+			b.round(result{v: viewOf(g.dx), ld: d}, dx, d, i0, 0, m, d)
+		}
+		b.shared.release(mark)
+	}
+}
+
+// ceGrad is one call of linear_ce_*; dx or dw is nil if not wanted.
+type ceGrad struct {
+	x, w, dx, dw *tensor.Tensor
+	target       []int32
+	lse, weight  []float32
+	seed         float32
+	first        int
+	accDW        bool
+}
+
+// dxRows is where dx of m rows is summed up over blocks of the vocabulary, set to 0.
+func (b *Backend) dxRows(g *ceGrad, i0, m, d int) []float32 {
+	if g.dx == nil {
+		return nil
+	}
+	var dx []float32
+	if g.dx.DType == tensor.F32 {
+		dx = g.dx.F32()[i0*d : (i0+m)*d]
+	} else {
+		dx = b.shared.f32(ceRows * d)[:m*d]
+	}
+	clear(dx)
+	return dx
+}
+
+// ceBlock recomputes a block of logits, turns it into dz and multiplies it into both gradients.
+func (b *Backend) ceBlock(g *ceGrad, z, dx []float32, i0, j0, m, n, d int) {
+	b.logits(z, g.x, g.w, i0, j0, m, n)
+	dz, release := b.activation(g.x.DType, m*n)
+	defer release()
+	b.rows(m, n, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			row := z[i*n : (i+1)*n]
+			w.gradLogits(g, row, i0+i, j0)
+			if dz.d != tensor.F32 {
+				w.k.write(dz, i*n, row)
+			}
+		}
+	})
+	if dz.d == tensor.F32 {
+		dz = view{f: z}
+	}
+	if dx != nil {
+		v := columnMajor(g.w)
+		v.v = v.v.from(j0 * d)
+		b.gemm(result{v: view{f: dx}, ld: d, acc: true}, matrix{v: dz, ld: n}, v, m, d, n)
+	}
+	if g.dw != nil {
+		x := columnMajor(g.x)
+		x.v = x.v.from(i0 * d)
+		r := result{v: view{f: g.dw.F32()[j0*d:]}, ld: d, acc: g.accDW || i0 > 0}
+		b.gemm(r, matrix{v: dz, ld: n, trans: true}, x, n, d, m)
+	}
+}
+
+// activation is scratch for n elements of an activation dtype; none for float32.
+func (b *Backend) activation(d tensor.DType, n int) (view, func()) {
+	m := b.shared.mark()
+	if d == tensor.F32 {
+		return view{}, func() {}
+	}
+	return view{h: b.shared.u16(n), d: d}, func() { b.shared.release(m) }
+}
+
+// gradLogits turns row i of logits, from column j0 on, into dz.
+func (w *worker) gradLogits(g *ceGrad, z []float32, i, j0 int) {
+	s := g.seed * g.weight[i]
+	if g.target[i] < 0 {
+		clear(z)
+		return
+	}
+	w.k.exp(z, z, 1, -g.lse[i], s)
+	if r := int(g.target[i]) - g.first - j0; r >= 0 && r < len(z) {
+		z[r] -= s
+	}
+}

@@ -1,0 +1,100 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+)
+
+// squaresBlock is the length of the blocks whose sums sum_squares adds in order.
+const squaresBlock = 4096
+
+func sumSquares(b *Backend, c *kernels.Call) {
+	x, y := c.In[0].F32(), c.Out[0].F64()
+	n := ceilDiv(len(x), squaresBlock)
+	parts := make([]float64, n)
+	b.rows(n, squaresBlock, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			parts[i] = w.k.sumSquares(x[i*squaresBlock : min((i+1)*squaresBlock, len(x))])
+		}
+	})
+	s := 0.0
+	for _, p := range parts {
+		s += p
+	}
+	if c.Attr.I[0] == kernels.Accumulate {
+		s += y[0]
+	}
+	y[0] = s
+}
+
+func clipScale(_ *Backend, c *kernels.Call) {
+	s := 0.0
+	for _, p := range c.In[0].F64() {
+		s += p
+	}
+	limit, scale, y := c.In[1].F64()[0], c.In[1].F64()[1], c.Out[0].F64()
+	norm := math.Sqrt(s) / scale
+	y[kernels.ClipNorm], y[kernels.ClipFactor], y[kernels.ClipOverflow] = norm, 1/scale, 0
+	switch {
+	case math.IsNaN(norm) || math.IsInf(norm, 0):
+		y[kernels.ClipFactor], y[kernels.ClipOverflow] = 0, 1
+	case limit > 0 && norm > limit:
+		y[kernels.ClipFactor] *= limit / (norm + 1e-6)
+	}
+}
+
+func adamW(b *Backend, c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	if clip[kernels.ClipOverflow] == 1 {
+		return
+	}
+	decay := h[kernels.HyperDecay]
+	if c.Attr.I[0] == 1 {
+		decay = 0
+	}
+	k := &adamConst{
+		factor: float32(clip[kernels.ClipFactor]), keep: float32(1 - h[kernels.HyperLR]*decay),
+		beta2: float32(h[kernels.HyperBeta2]),
+		m1:    float32(1 - h[kernels.HyperBeta1]), m2: float32(1 - h[kernels.HyperBeta2]),
+		step: float32(h[kernels.HyperLR] / h[kernels.HyperCorrection1]), eps: float32(h[kernels.HyperEps]),
+		rootInv: float32(1 / math.Sqrt(h[kernels.HyperCorrection2])),
+	}
+	g, p, m, v := c.In[0].F32(), c.Out[0].F32(), c.Out[1].F32(), c.Out[2].F32()
+	q := modelCopy(c, 3)
+	b.elements(len(g), func(w *worker, at, n int) {
+		w.k.adamW(p[at:at+n], m[at:at+n], v[at:at+n], g[at:at+n], k)
+		if q != nil {
+			w.k.write(*q, at, p[at:at+n])
+		}
+	})
+}
+
+func sgd(b *Backend, c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	if clip[kernels.ClipOverflow] == 1 {
+		return
+	}
+	k := &sgdConst{factor: float32(clip[kernels.ClipFactor]), decay: float32(h[kernels.HyperDecay]),
+		momentum: float32(h[kernels.HyperBeta1]), lr: float32(h[kernels.HyperLR])}
+	if c.Attr.I[0] == 1 {
+		k.decay = 0
+	}
+	g, p, m := c.In[0].F32(), c.Out[0].F32(), c.Out[1].F32()
+	q := modelCopy(c, 2)
+	b.elements(len(g), func(w *worker, at, n int) {
+		w.k.sgd(p[at:at+n], m[at:at+n], g[at:at+n], k)
+		if q != nil {
+			w.k.write(*q, at, p[at:at+n])
+		}
+	})
+}
+
+// modelCopy is the operand for parameters in the model's dtype, if the call has one.
+func modelCopy(c *kernels.Call, i int) *view {
+	if len(c.Out) <= i || c.Out[i] == nil {
+		return nil
+	}
+	v := viewOf(c.Out[i])
+	return &v
+}

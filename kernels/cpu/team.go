@@ -1,0 +1,201 @@
+package cpu
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// team is a set of persistent workers. The goroutine that calls share works too; the others join when they get a
+// processor, so that a caller never waits for a thread that has not started: with more teams than cores nothing stalls.
+type team struct {
+	workers []*worker // workers[0] is the caller
+	next    atomic.Int64
+	n       int
+	f       func(w *worker, i int)
+	// state is the job's number, a closed bit and the count of workers inside, so that joining is one compare-and-swap.
+	state  atomic.Uint64
+	waits  atomic.Bool // the caller sleeps on done
+	done   chan struct{}
+	fault  atomic.Pointer[any] // the first panic of a worker
+	ending atomic.Bool
+	exited sync.WaitGroup
+}
+
+const (
+	closedBit = 1 << 31
+	jobOne    = 1 << 32
+	insideMax = closedBit - 1
+	// spinTime is how long an idle thread looks for work before it sleeps: longer than the gap between two operations
+	// of a step, short enough that idle teams cost nothing.
+	spinTime = 40 * time.Microsecond
+)
+
+// worker is one thread's scratch.
+type worker struct {
+	k      *isa
+	arena  scratch
+	parked atomic.Bool
+	wake   chan struct{}
+}
+
+func newTeam(k *isa, threads int) *team {
+	t := &team{done: make(chan struct{}, 1)}
+	t.state.Store(closedBit)
+	for i := range threads {
+		w := &worker{k: k, wake: make(chan struct{}, 1)}
+		t.workers = append(t.workers, w)
+		if i > 0 {
+			t.exited.Add(1)
+			go t.serve(w)
+		}
+	}
+	return t
+}
+
+func (t *team) close() {
+	if t.ending.Swap(true) {
+		return
+	}
+	for _, w := range t.workers[1:] {
+		w.rouse()
+	}
+	t.exited.Wait()
+}
+
+func (w *worker) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// share calls f(w, i) for all i in [0, n), each once, on any of the threads.
+func (t *team) share(n int, f func(w *worker, i int)) {
+	if n <= 1 || len(t.workers) == 1 {
+		for i := range n {
+			f(t.workers[0], i)
+			t.workers[0].arena.reset()
+		}
+		return
+	}
+	t.n, t.f = n, f
+	t.next.Store(0)
+	t.state.Store(t.state.Load()&^(closedBit|insideMax) + jobOne)
+	for i, w := range t.workers[1:] {
+		if i+1 < n && w.parked.Load() {
+			w.rouse()
+		}
+	}
+	defer t.finish()
+	t.work(t.workers[0])
+}
+
+// finish closes the job and waits until the workers inside have left; a worker's panic goes on here.
+func (t *team) finish() {
+	t.next.Store(int64(t.n)) // if the caller panics, the others stop
+	if s := t.state.Or(closedBit); s&insideMax != 0 {
+		t.await()
+	}
+	t.f = nil
+	if p := t.fault.Swap(nil); p != nil {
+		panic(*p)
+	}
+}
+
+func (t *team) await() {
+	for s := newSpin(); s.more(); {
+		if t.state.Load()&insideMax == 0 {
+			return
+		}
+	}
+	t.waits.Store(true)
+	for t.state.Load()&insideMax != 0 {
+		<-t.done
+	}
+	t.waits.Store(false)
+	select { // the last to leave may have sent after we looked
+	case <-t.done:
+	default:
+	}
+}
+
+func (t *team) work(w *worker) {
+	for i := t.next.Add(1) - 1; i < int64(t.n); i = t.next.Add(1) - 1 {
+		t.f(w, int(i))
+		w.arena.reset()
+	}
+}
+
+// serve is the life of a worker.
+func (t *team) serve(w *worker) {
+	defer t.exited.Done()
+	last := t.state.Load() / jobOne
+	for !t.ending.Load() {
+		s := t.state.Load()
+		switch {
+		case s/jobOne == last || s&closedBit != 0:
+			t.idle(w, last)
+		case t.state.CompareAndSwap(s, s+1):
+			last = s / jobOne
+			t.join(w)
+		}
+	}
+}
+
+func (t *team) join(w *worker) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.fault.CompareAndSwap(nil, &p)
+			t.next.Store(int64(t.n))
+		}
+		if s := t.state.Add(^uint64(0)); s&insideMax == 0 && t.waits.Load() {
+			select {
+			case t.done <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	t.work(w)
+}
+
+// idle returns when there may be a job after number last: it spins for a while, then sleeps.
+func (t *team) idle(w *worker, last uint64) {
+	ready := func() bool {
+		s := t.state.Load()
+		return s/jobOne != last && s&closedBit == 0 || t.ending.Load()
+	}
+	for s := newSpin(); s.more(); {
+		if ready() {
+			return
+		}
+	}
+	w.parked.Store(true)
+	if !ready() {
+		<-w.wake
+	}
+	w.parked.Store(false)
+}
+
+// spin bounds a busy wait by spinTime.
+type spin struct {
+	start time.Time
+	i     int
+}
+
+func newSpin() spin { return spin{start: time.Now()} }
+
+func (s *spin) more() bool {
+	pause()
+	if s.i++; s.i%16 != 0 {
+		return true
+	}
+	if time.Since(s.start) > spinTime {
+		return false
+	}
+	if s.i%128 == 0 {
+		runtime.Gosched()
+	}
+	return true
+}
