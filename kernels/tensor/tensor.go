@@ -110,3 +110,10 @@ func (t *Tensor) U16() []uint16 { return view[uint16](t, BF16, F16) }
 
 // String is the dtype and shape, for messages.
 func (t *Tensor) String() string { return fmt.Sprintf("%v%v", t.DType, t.Shape) }
+
+// View returns a tensor over part of t's bytes, from byte offset off, with its own reference to the storage.
+func (t *Tensor) View(off int, d DType, shape ...int) *Tensor {
+	n := Len(shape) * d.Size()
+	t.Retain()
+	return &Tensor{Shape: slices.Clone(shape), DType: d, Buf: t.Buf, data: t.data[off : off+n]}
+}
