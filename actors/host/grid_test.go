@@ -66,10 +66,9 @@ func (v variant) layout(t *testing.T, m *family.Model) *Layout {
 	return l
 }
 
-// train runs steps steps and returns loss and gradient norm of each.
-func (v variant) train(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend) (losses, norms []float64) {
-	l := v.layout(t, m)
-	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
+// run makes a layout and the options to train it; losses is nil where nobody looks.
+func (v variant) run(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend, losses *[]float64) (*Layout, RunOptions) {
+	return v.layout(t, m), RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
 		Backend: backend, Batches: testBatches(v.dp, 8),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
@@ -78,10 +77,22 @@ func (v variant) train(t *testing.T, m *family.Model, steps int64, backend func(
 			return kind == "param", nil
 		},
 		Observe: func(m actors.Message) {
-			if m.Text == core.TopicStep {
-				losses, norms = append(losses, m.Values[core.StepLoss]), append(norms, m.Values[core.StepNorm])
+			if m.Text == core.TopicStep && losses != nil {
+				*losses = append(*losses, m.Values[core.StepLoss])
 			}
 		}}
+}
+
+// train runs steps steps and returns loss and gradient norm of each.
+func (v variant) train(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend) (losses, norms []float64) {
+	l, o := v.run(t, m, steps, backend, &losses)
+	see := o.Observe
+	o.Observe = func(m actors.Message) {
+		see(m)
+		if m.Text == core.TopicStep {
+			norms = append(norms, m.Values[core.StepNorm])
+		}
+	}
 	require.NoError(t, Run(l, o))
 	return
 }

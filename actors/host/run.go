@@ -23,12 +23,27 @@ type RunOptions struct {
 	Ahead   int64 // steps read ahead
 	// Proc is this process of Procs; Procs of 0 is one process.
 	Proc, Procs int
-	Remote      Remote
+	Links       *Links        // to the other processes, nil for one process
+	Ready       func() error  // a worker process calls it when its actors exist; process 0, to wait for the others
+	Orphaned    <-chan error  // ends this process: its parent, or another process, is lost
 	OnSystem    func(*System) // sees the system once its actors exist
 }
 
 // Owner is the process that runs a rank: pipeline stages are dealt to processes in contiguous runs of ranks.
 func (l *Layout) Owner(rank, procs int) int { return rank * max(1, procs) / l.Job.Mesh.Size() }
+
+// OwnerOf is the process of any actor of the run: the coordinator and the observer live in process 0.
+func (l *Layout) OwnerOf(r actors.Ref, procs int) int {
+	size := l.Job.Mesh.Size()
+	switch k := int(r - firstRank); {
+	case k < 0:
+		return 0
+	case k < size:
+		return l.Owner(k, procs)
+	default:
+		return (k - size) / l.Job.Mesh.DP
+	}
+}
 
 // observer hands reports to the caller and signals the end.
 type observer struct {
@@ -72,13 +87,19 @@ func (c committer) Run(j actors.Job) (Result, error) {
 // Run trains to the end of the run, or until Stop. It returns the run's one error.
 func Run(l *Layout, o RunOptions) error {
 	size := l.Job.Mesh.Size()
-	sys := NewSystem(l.Job.Seed, firstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.DP), o.Remote)
+	var remote Remote
+	if o.Links != nil {
+		remote = o.Links
+	}
+	sys := NewSystem(l.Job.Seed, firstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.DP), remote)
 	sys.Trace = o.Trace
-	defer sys.Stop()
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
 	defer func() {
 		sys.Stop()
+		if o.Links != nil {
+			o.Links.Close()
+		}
 		for _, d := range devices {
 			d.Free()
 		}
@@ -103,23 +124,51 @@ func Run(l *Layout, o RunOptions) error {
 	if o.OnSystem != nil {
 		o.OnSystem(sys)
 	}
-	if o.Proc == 0 {
-		for r := range size {
-			o.Coord.Ranks = append(o.Coord.Ranks, RankRef(r))
-		}
-		o.Coord.Observer = ObserverRef
-		sys.Spawn(CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o.Commit})
+	if o.Links != nil {
+		o.Links.Serve(sys)
 	}
+	if o.Ready != nil {
+		if err := o.Ready(); err != nil {
+			return err
+		}
+	}
+	if o.Proc > 0 {
+		return sys.serve(ranks, o.Orphaned)
+	}
+	return l.lead(sys, o, obs)
+}
+
+// lead starts the coordinator and waits for the end of the run.
+func (l *Layout) lead(sys *System, o RunOptions, obs *observer) error {
+	for r := range l.Job.Mesh.Size() {
+		o.Coord.Ranks = append(o.Coord.Ranks, RankRef(r))
+	}
+	o.Coord.Observer = ObserverRef
+	sys.Spawn(CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o.Commit})
 	stop := o.Stop
 	for {
 		select {
 		case err := <-obs.done:
+			return err
+		case err := <-o.Orphaned:
 			return err
 		case <-stop:
 			sys.Send(CoordinatorRef, actors.Message{Kind: actors.Halt})
 			stop = nil
 		}
 	}
+}
+
+// serve runs a worker process's ranks until the coordinator has halted them all.
+func (s *System) serve(ranks []int, orphaned <-chan error) error {
+	for _, r := range ranks {
+		select {
+		case <-s.ended(RankRef(r)):
+		case err := <-orphaned:
+			return err
+		}
+	}
+	return nil
 }
 
 func saver(o RunOptions, rank int) Saver {

@@ -72,7 +72,7 @@ func (s *System) Since() time.Duration { return time.Since(s.began) }
 
 // Spawn starts behaviour b as ref; dev runs its jobs and may be nil for an actor without any.
 func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Device) {
-	c := &cell{s: s, ref: ref, name: name, b: b, dev: dev, timers: map[actors.Timer]*time.Timer{}, state: "idle"}
+	c := &cell{s: s, ref: ref, name: name, b: b, dev: dev, gone: make(chan struct{}), timers: map[actors.Timer]*time.Timer{}, state: "idle"}
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	c.rand = rand.New(rand.NewPCG(s.seed, h.Sum64()))
@@ -110,6 +110,13 @@ func release(m actors.Message) {
 			o.Payload.Release()
 		}
 	}
+}
+
+// ended is closed when the actor has stopped.
+func (s *System) ended(r actors.Ref) <-chan struct{} {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cells[r].gone
 }
 
 // Ask returns what each actor of this process waits for; an actor that does not answer within the timeout is stuck in
@@ -192,6 +199,7 @@ type cell struct {
 	timers  map[actors.Timer]*time.Timer
 	timer   actors.Timer
 	watched []actors.Ref
+	gone    chan struct{} // closed when the actor has ended
 	mu      sync.Mutex
 	state   string
 }
@@ -208,6 +216,7 @@ func (c *cell) Receive(ctx actor.Context) {
 		m.reply <- c.b.Waits()
 	case *actor.Stopping:
 		c.close()
+		close(c.gone)
 	}
 }
 

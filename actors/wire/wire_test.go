@@ -18,7 +18,7 @@ import (
 func sample() *Record {
 	return &Record{Message: actors.Message{Kind: actors.Activation, From: 3, Epoch: 2, Step: -7, Action: plan.Action{Kind: plan.F, Stage: 1, Chunk: 2, Micro: 9},
 		Segment: 4, Comm: -1, Member: 5, Port: 6, Values: []float64{1.5, -2}, Text: "grüße"}, To: 8, Seq: 41, Code: 4, Fault: "no space",
-		Names: []string{"x", "cu", "none"},
+		Names:   []string{"x", "cu", "none"},
 		Tensors: []*tensor.Tensor{tensor.Of(tensor.F32, []float32{1, 2, 3, 4, 5, 6}, 2, 3), tensor.Of(tensor.I32, []int32{0, 2}, 2), tensor.Of(tensor.BF16, []uint16{}, 0, 4)}}
 }
 

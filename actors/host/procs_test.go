@@ -1,0 +1,81 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// trainProcs runs v over n systems that are joined by unix sockets only, as separate processes are.
+func (v variant) trainProcs(t *testing.T, n int, capture string) []float64 {
+	m := tiny(true)
+	dir, err := os.MkdirTemp("", "lf") // a socket's path may be at most 107 bytes
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	layout := v.layout(t, m)
+	owner := func(r actors.Ref) int { return layout.OwnerOf(r, n) }
+	var links []*Links
+	for p := range n {
+		l, err := Listen(dir, p, [32]byte{1}, owner, capture)
+		require.NoError(t, err)
+		l.Lost = func(proc int, cause error) { t.Errorf("process %d lost: %v", proc, cause) }
+		links = append(links, l)
+	}
+	var ready, ended sync.WaitGroup
+	ready.Add(n - 1)
+	for p := 1; p < n; p++ {
+		ended.Add(1)
+		go func() {
+			defer ended.Done()
+			l, o := v.run(t, m, 10, refBackend, nil)
+			o.Proc, o.Procs, o.Links, o.Ready = p, n, links[p], func() error { ready.Done(); return nil }
+			if err := Run(l, o); err != nil {
+				t.Errorf("process %d: %v", p, err)
+			}
+		}()
+	}
+	var losses []float64
+	l, o := v.run(t, m, 10, refBackend, &losses)
+	o.Procs, o.Links, o.Ready = n, links[0], func() error { ready.Wait(); return nil }
+	require.NoError(t, Run(l, o))
+	ended.Wait()
+	for _, l := range links {
+		require.Zero(t, l.pool.Buffers(), "storage of received messages")
+	}
+	return losses
+}
+
+// TestProcs: the number of processes does not change a bit of any loss, and what crosses between them is Arrow.
+func TestProcs(t *testing.T) {
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 2, tp: 2, zero: 1, schedule: "1f1b", sp: true}, {pp: 1, dp: 2, tp: 2, zero: 3, schedule: "gpipe"}} {
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			want, _ := v.train(t, tiny(true), 10, refBackend)
+			capture := t.TempDir()
+			require.Equal(t, want, v.trainProcs(t, 2, capture))
+			files, err := filepath.Glob(filepath.Join(capture, "edge-*.arrows"))
+			require.NoError(t, err)
+			require.NotEmpty(t, files)
+			for _, name := range files {
+				f, err := os.Open(name)
+				require.NoError(t, err)
+				r, err := ipc.NewReader(f)
+				require.NoError(t, err, name)
+				rows := 0
+				for r.Next() {
+					rows += int(r.Record().NumRows())
+				}
+				require.NoError(t, r.Err(), name)
+				require.Positive(t, rows)
+				r.Release()
+				f.Close()
+			}
+		})
+	}
+}
