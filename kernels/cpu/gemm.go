@@ -145,6 +145,10 @@ func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both 
 // panel packs rows i0..i0+width of x, which has total rows, into a panel of that width; missing rows become 0.
 func (w *worker) panel(dst []float32, width int, x matrix, i0, total, p0, kc int) {
 	valid := min(width, total-i0)
+	if x.trans && x.v.d == tensor.F32 && valid == width {
+		w.k.copyRows(dst, width, x.v.f[p0*x.ld+i0:], x.ld, kc)
+		return
+	}
 	if x.trans {
 		for p := range kc {
 			d := dst[p*width : (p+1)*width]

@@ -18,6 +18,8 @@ type isa struct {
 	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16, step). It may
 	// write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
+	// copyRows closes up rows: dst[i*width:] = src[i*ld:][:width] for i < n.
+	copyRows func(dst []float32, width int, src []float32, ld, n int)
 
 	dot    func(a, b []float32) float32
 	dot3   func(a, b, c []float32) float32 // Σ a·b·c

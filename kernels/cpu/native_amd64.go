@@ -1,8 +1,87 @@
 package cpu
 
-func native() []*isa { return nil }
+import "unsafe"
 
-func pause() {
-	for range 16 {
+//go:generate sh -c "cd asm && go run . -out ../asm_amd64.s -stubs ../asm_amd64.go -pkg cpu"
+
+// Bits of CPUID and of XCR0.
+const (
+	leaf1FMA    = 1 << 12
+	leaf1F16C   = 1 << 29
+	leaf1Save   = 1<<27 | 1<<28                 // OSXSAVE, AVX
+	leaf7AVX2   = 1<<5 | 1<<8                   // AVX2, BMI2
+	leaf7AVX512 = 1<<16 | 1<<17 | 1<<30 | 1<<31 // F, DQ, BW, VL
+	stateAVX    = 1<<1 | 1<<2
+	stateAVX512 = stateAVX | 1<<5 | 1<<6 | 1<<7
+)
+
+func has(x, bits uint32) bool { return x&bits == bits }
+
+// native lists the assembly levels of this machine by its feature bits, never by model.
+func native() []*isa {
+	top, _, _, _ := cpuid(0, 0)
+	_, _, c1, _ := cpuid(1, 0)
+	if top < 7 || !has(c1, leaf1FMA|leaf1F16C|leaf1Save) || !has(xgetbv(), stateAVX) {
+		return nil
+	}
+	var l []*isa
+	_, b7, _, _ := cpuid(7, 0)
+	if !has(b7, leaf7AVX2) {
+		return nil
+	}
+	if has(b7, leaf7AVX512) && has(xgetbv(), stateAVX512) {
+		l = append(l, &avx512)
+	}
+	return append(l, &avx2)
+}
+
+var avx512 = isa{
+	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, transpose: transposeZ, copyRows: copyRowsZ,
+	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
+	swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, max: maxZ, exp: expZ, dscore: dscoreZ,
+	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),
+	fromBF16: fromBF16Z, fromF16: fromF16Z, toBF16: toBF16Z, toF16: toF16Z,
+	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWZ(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
+	sgd:        func(p, m, g []float32, h *sgdConst) { sgdZ(p, m, g, (*float32)(unsafe.Pointer(h))) },
+	sumSquares: sumSquaresZ,
+}
+
+var avx2 = isa{
+	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, transpose: transposeY, copyRows: copyRowsY,
+	dot: dotY, dot3: dot3Y, axpy: axpyY, mulAcc: mulAccY, add: addY, mul: mulY, scale: scaleY,
+	swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, max: maxY, exp: expY, dscore: dscoreY,
+	rope: ropeY, ropePairs: wholePairs(ropePairsY, 4),
+	fromBF16: wholeFrom(fromBF16Y, goFromBF16), fromF16: wholeFrom(fromF16Y, goFromF16),
+	toBF16: wholeTo(toBF16Y, goToBF16), toF16: wholeTo(toF16Y, goToF16),
+	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWY(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
+	sgd:        func(p, m, g []float32, h *sgdConst) { sgdY(p, m, g, (*float32)(unsafe.Pointer(h))) },
+	sumSquares: sumSquaresY,
+}
+
+// wholePairs leaves lengths that are no multiple of the vector's to plain Go.
+func wholePairs(f func(y, x, cos, sin []float32, heads, width int, sign float32), lanes int) func(y, x, cos, sin []float32, heads, width int, sign float32) {
+	return func(y, x, cos, sin []float32, heads, width int, sign float32) {
+		if len(cos)%lanes != 0 {
+			goRopePairs(y, x, cos, sin, heads, width, sign)
+			return
+		}
+		f(y, x, cos, sin, heads, width, sign)
+	}
+}
+
+// wholeFrom and wholeTo convert the last few elements in plain Go, because AVX2 cannot mask 16-bit lanes.
+func wholeFrom(f, rest func([]float32, []uint16)) func([]float32, []uint16) {
+	return func(y []float32, x []uint16) {
+		n := len(y) &^ 7
+		f(y[:n], x)
+		rest(y[n:], x[n:])
+	}
+}
+
+func wholeTo(f, rest func([]uint16, []float32)) func([]uint16, []float32) {
+	return func(y []uint16, x []float32) {
+		n := len(y) &^ 7
+		f(y[:n], x)
+		rest(y[n:], x[n:])
 	}
 }

@@ -1,0 +1,3 @@
+package main
+
+func amxSource() []byte { return nil }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// conversions writes the conversions of 16-bit types. With AVX2, which cannot mask 16-bit lanes, they handle whole
+// vectors only: the length must be a multiple of 8.
+func (e *emitter) conversions() {
+	e.widen("fromBF16", func(m Mem, v vec, masked bool) {
+		if masked {
+			VPMOVZXWD_Z(m, e.mask, v)
+		} else {
+			VPMOVZXWD(m, v)
+		}
+		VPSLLD(Imm(16), v, v)
+	})
+	e.widen("fromF16", func(m Mem, v vec, masked bool) {
+		if masked {
+			VCVTPH2PS_Z(m, e.mask, v)
+		} else {
+			VCVTPH2PS(m, v)
+		}
+	})
+	e.narrow("toBF16", e.roundBF16)
+	e.narrow("toF16", func(v vec, m Mem, masked bool) {
+		if masked {
+			VCVTPS2PH(Imm(0), v, e.mask, m)
+		} else {
+			VCVTPS2PH(Imm(0), v, m)
+		}
+	})
+}
+
+// mixed is each over a slice of float32 and one of 16-bit elements.
+func (e *emitter) mixed(wide, narrow string, n reg.GPVirtual, body func(w, h Mem, masked bool)) {
+	f, h := base(wide), base(narrow)
+	again, rest := e.label(), e.label()
+	Label(again)
+	CMPQ(n, U32(uint32(e.lanes())))
+	JL(LabelRef(rest))
+	body(Mem{Base: f}, Mem{Base: h}, false)
+	ADDQ(Imm(uint64(e.bytes())), f)
+	ADDQ(Imm(uint64(e.bytes()/2)), h)
+	SUBQ(U32(uint32(e.lanes())), n)
+	JMP(LabelRef(again))
+	Label(rest)
+	if e.wide {
+		end := e.label()
+		TESTQ(n, n)
+		JZ(LabelRef(end))
+		e.tail(n)
+		body(Mem{Base: f}, Mem{Base: h}, true)
+		Label(end)
+	}
+	e.end()
+}
+
+func (e *emitter) widen(name string, op func(m Mem, v vec, masked bool)) {
+	e.begin(name, "func(y []float32, x []uint16)", "converts exactly.")
+	e.mixed("y", "x", count("y"), func(w, h Mem, masked bool) {
+		v := e.vec()
+		op(h, v, masked)
+		e.store(v, w, masked)
+	})
+}
+
+func (e *emitter) narrow(name string, op func(v vec, m Mem, masked bool)) {
+	e.begin(name, "func(y []uint16, x []float32)", "rounds to nearest even.")
+	e.mixed("x", "y", count("y"), func(w, h Mem, masked bool) {
+		op(e.load(w, masked), h, masked)
+	})
+}
+
+// roundBF16 adds half of the last place, or just below it if the kept part is even, and drops 16 bits; a NaN only gets
+// its quiet bit. Integer arithmetic, so that subnormal numbers stay.
+func (e *emitter) roundBF16(v vec, m Mem, masked bool) {
+	t, q := e.vec(), e.vec()
+	VPSRLD(Imm(16), v, q)
+	if e.wide {
+		k := K()
+		VCMPPS(Imm(3), v, v, k)
+		VPANDD(integer(1), q, t)
+		VPADDD(integer(0x7fff), t, t)
+		VPADDD(v, t, t)
+		VPSRLD(Imm(16), t, t)
+		VPORD(integer(0x40), q, k, t)
+		if masked {
+			VPMOVDW(t, e.mask, m)
+		} else {
+			VPMOVDW(t, m)
+		}
+		return
+	}
+	nan := YMM()
+	VCMPPS(Imm(3), v, v, nan)
+	VPAND(integer(1), q, t)
+	VPADDD(integer(0x7fff), t, t)
+	VPADDD(v, t, t)
+	VPSRLD(Imm(16), t, t)
+	VPOR(integer(0x40), q, q)
+	VPBLENDVB(nan, q, t, t)
+	h := XMM()
+	VEXTRACTI128(Imm(1), t, h)
+	VPACKUSDW(h, t.AsX(), h)
+	VMOVDQU(h, m)
+}
+
+var integers = map[uint32]Mem{}
+
+// integer is a vector of equal 32-bit integers in memory.
+func integer(x uint32) Mem {
+	if m, ok := integers[x]; ok {
+		return m
+	}
+	m := GLOBL("i"+hex(x), RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, U32(x))
+	}
+	integers[x] = m
+	return m
+}

@@ -1,0 +1,35 @@
+// Command asm writes the assembly of kernels/cpu: the same primitives for AVX-512 (names end in Z) and AVX2 (in Y), and
+// the products of bfloat16 on AMX tiles. Run "go generate" in kernels/cpu.
+package main
+
+import (
+	"flag"
+	"log"
+	"os"
+
+	. "github.com/mmcloughlin/avo/build"
+)
+
+func main() {
+	amx := flag.String("amx", "", "file for the AMX assembly")
+	flag.Parse()
+	ConstraintExpr("amd64")
+	for _, e := range []*emitter{{wide: true, suffix: "Z"}, {suffix: "Y"}} {
+		e.tiles()
+		e.transpose()
+		e.copyRows()
+		e.vectors()
+		e.exponentials()
+		e.rotations()
+		e.conversions()
+		e.optimizers()
+	}
+	peak()
+	system()
+	Generate()
+	if *amx != "" {
+		if err := os.WriteFile(*amx, amxSource(), 0o644); err != nil {
+			log.Fatal(err)
+		}
+	}
+}

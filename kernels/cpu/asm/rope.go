@@ -1,0 +1,91 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const ropeArgs = "(y, x, cos, sin []float32, heads, width int, sign float32)"
+
+// rotations writes the two conventions of rotary embedding.
+func (e *emitter) rotations() {
+	e.rope()
+	e.ropePairs()
+}
+
+// heads runs body for every head, with x and y at its beginning.
+func (e *emitter) heads(body func(y, x reg.GPVirtual)) {
+	n, y, x, width := count4("heads"), base("y"), base("x"), bytesOf("width")
+	next, finish := e.label(), e.label()
+	Label(next)
+	TESTQ(n, n)
+	JZ(LabelRef(finish))
+	body(y, x)
+	ADDQ(width, y)
+	ADDQ(width, x)
+	DECQ(n)
+	JMP(LabelRef(next))
+	Label(finish)
+	e.end()
+}
+
+func (e *emitter) rope() {
+	e.begin("rope", "func"+ropeArgs, "rotates pairs (i, i+r), see isa.")
+	sign := e.float("sign")
+	e.heads(func(y, x reg.GPVirtual) {
+		n, cos, sin := count("cos"), base("cos"), base("sin")
+		a, b, ya, yb := GP64(), GP64(), GP64(), GP64()
+		MOVQ(x, a)
+		LEAQ(Mem{Base: x, Index: n, Scale: 4}, b)
+		MOVQ(y, ya)
+		LEAQ(Mem{Base: y, Index: n, Scale: 4}, yb)
+		e.loop(n, []reg.GPVirtual{a, b, ya, yb, cos, sin}, 1, func(_, _ int, masked bool) {
+			u, v := e.load(Mem{Base: a}, masked), e.load(Mem{Base: b}, masked)
+			c, s := e.load(Mem{Base: cos}, masked), e.load(Mem{Base: sin}, masked)
+			p, q := e.vec(), e.vec()
+			VMULPS(sign, s, s)
+			VMULPS(v, s, p)
+			VFMSUB231PS(u, c, p) // u·c - v·s
+			VMULPS(u, s, q)
+			VFMADD231PS(v, c, q)
+			e.store(p, Mem{Base: ya}, masked)
+			e.store(q, Mem{Base: yb}, masked)
+		})
+	})
+}
+
+// ropePairs handles whole vectors of pairs only: the length of cos must be a multiple of half a vector.
+func (e *emitter) ropePairs() {
+	e.begin("ropePairs", "func"+ropeArgs, "rotates pairs (2i, 2i+1), see isa.")
+	sign := e.float("sign")
+	e.heads(func(y, x reg.GPVirtual) {
+		n, cos, sin, a, b := count("cos"), base("cos"), base("sin"), GP64(), GP64()
+		MOVQ(x, a)
+		MOVQ(y, b)
+		again, done := e.label(), e.label()
+		Label(again)
+		TESTQ(n, n)
+		JZ(LabelRef(done))
+		v, c, s, t := e.vec(), e.vec(), e.vec(), e.vec()
+		VMOVUPS(Mem{Base: a}, v)
+		for _, d := range []struct {
+			p reg.GPVirtual
+			v vec
+		}{{cos, c}, {sin, s}} { // each value twice
+			VPMOVZXDQ(Mem{Base: d.p}, d.v)
+			VMOVSLDUP(d.v, d.v)
+			ADDQ(Imm(uint64(e.bytes()/2)), d.p)
+		}
+		VMULPS(sign, s, s)
+		VPERMILPS(Imm(0xb1), v, t) // neighbours swapped
+		VMULPS(s, t, t)
+		VFMADDSUB213PS(t, c, v) // even lanes v·c - t, odd lanes v·c + t
+		VMOVUPS(v, Mem{Base: b})
+		ADDQ(Imm(uint64(e.bytes())), a)
+		ADDQ(Imm(uint64(e.bytes())), b)
+		SUBQ(Imm(uint64(e.lanes()/2)), n)
+		JMP(LabelRef(again))
+		Label(done)
+	})
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const tileArgs = "(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int)"
+
+// tiles writes the micro-kernels: 12x32 with AVX-512, 6x16 with AVX2, each a row of accumulators by two vectors.
+func (e *emitter) tiles() {
+	e.tile("tile", false)
+	e.tile("tileRows", true)
+}
+
+// tile writes one micro-kernel; rows tells whether a is read along rows.
+func (e *emitter) tile(name string, rows bool) {
+	mr := 6
+	if e.wide {
+		mr = 12
+	}
+	e.begin(name, "func"+tileArgs, "multiplies a row of tiles, see isa.")
+	n, aCur, cCur := count4("n"), base("a"), base("c")
+	aStep, bStep := bytesOf("aStep"), bytesOf("bStep")
+	next, finish := e.label(), e.label()
+	Label(next)
+	TESTQ(n, n)
+	JZ(LabelRef(finish))
+	acc := e.accumulators(mr, cCur)
+	t := &tileLoop{e: e, mr: mr, rows: rows, acc: acc, aStep: aStep, b: base("b"), bStep: bStep}
+	t.start(aCur)
+	t.run()
+	e.storeTile(acc, cCur)
+	ADDQ(bytesOf("aNext"), aCur)
+	ADDQ(bytesOf("cNext"), cCur)
+	DECQ(n)
+	JMP(LabelRef(next))
+	Label(finish)
+	e.end()
+}
+
+// count4 reads an integer parameter, bytesOf one that counts float32s.
+func count4(name string) reg.GPVirtual { return load(Param(name)) }
+
+func bytesOf(name string) reg.GPVirtual {
+	r := load(Param(name))
+	SHLQ(Imm(2), r)
+	return r
+}
+
+// accumulators clears the tile's registers and asks for its lines of c.
+func (e *emitter) accumulators(mr int, c reg.GPVirtual) [][2]vec {
+	acc := make([][2]vec, mr)
+	p, ldc := GP64(), bytesOf("ldc")
+	MOVQ(c, p)
+	for i := range acc {
+		for j := range acc[i] {
+			acc[i][j] = e.zero()
+		}
+		PREFETCHT0(Mem{Base: p})
+		PREFETCHT0(Mem{Base: p, Disp: 2*e.bytes() - 4})
+		if e.wide {
+			PREFETCHT0(Mem{Base: p, Disp: 64})
+		}
+		ADDQ(ldc, p)
+	}
+	return acc
+}
+
+// tileLoop is the loop over k.
+type tileLoop struct {
+	e            *emitter
+	mr           int
+	rows         bool
+	acc          [][2]vec
+	aStep        reg.GPVirtual
+	a            []reg.GPVirtual // rows: one pointer for three rows
+	b, bStep     reg.GPVirtual
+	bv           [2]vec
+	aOff, unroll int
+}
+
+func (t *tileLoop) start(aCur reg.GPVirtual) {
+	groups := 1
+	if t.rows {
+		groups = t.mr / 3
+	}
+	for g := range groups {
+		p := GP64()
+		if g == 0 {
+			MOVQ(aCur, p)
+		} else { // three rows further
+			LEAQ(Mem{Base: t.a[g-1], Index: t.aStep, Scale: 2}, p)
+			ADDQ(t.aStep, p)
+		}
+		t.a = append(t.a, p)
+	}
+}
+
+func (t *tileLoop) run() {
+	e, k, k4 := t.e, count4("k"), GP64()
+	t.bv = [2]vec{e.vec(), e.vec()}
+	main, rest, single, done := e.label(), e.label(), e.label(), e.label()
+	const unroll = 4
+	MOVQ(k, k4)
+	SHRQ(Imm(2), k4)
+	JZ(LabelRef(rest))
+	Label(main)
+	for u := range unroll {
+		t.step(u)
+	}
+	t.advance(unroll)
+	DECQ(k4)
+	JNZ(LabelRef(main))
+	Label(rest)
+	ANDQ(Imm(unroll-1), k)
+	JZ(LabelRef(done))
+	Label(single)
+	t.step(0)
+	t.advance(1)
+	DECQ(k)
+	JNZ(LabelRef(single))
+	Label(done)
+}
+
+// step adds one outer product.
+func (t *tileLoop) step(u int) {
+	e := t.e
+	for j := range t.bv {
+		VMOVUPS(Mem{Base: t.b, Disp: j * e.bytes()}, t.bv[j])
+	}
+	PREFETCHT0(Mem{Base: t.b, Index: t.bStep, Scale: 8})
+	if e.wide {
+		PREFETCHT0(Mem{Base: t.b, Index: t.bStep, Scale: 8, Disp: 64})
+	}
+	ADDQ(t.bStep, t.b)
+	if !t.rows {
+		PREFETCHT0(Mem{Base: t.a[0], Index: t.aStep, Scale: 8})
+	}
+	for i := range t.mr {
+		x := e.vec()
+		VBROADCASTSS(t.element(i, u), x)
+		for j := range t.bv {
+			VFMADD231PS(x, t.bv[j], t.acc[i][j])
+		}
+	}
+	if !t.rows {
+		ADDQ(t.aStep, t.a[0])
+	}
+}
+
+func (t *tileLoop) element(i, u int) Mem {
+	if !t.rows {
+		return Mem{Base: t.a[0], Disp: 4 * i}
+	}
+	m := Mem{Base: t.a[i/3], Disp: 4 * u}
+	if i%3 > 0 {
+		m.Index, m.Scale = t.aStep, uint8(i%3)
+	}
+	return m
+}
+
+func (t *tileLoop) advance(n int) {
+	if t.rows {
+		for _, p := range t.a {
+			ADDQ(Imm(uint64(4*n)), p)
+		}
+	}
+}
+
+// storeTile writes the tile, or adds it to c.
+func (e *emitter) storeTile(acc [][2]vec, cCur reg.GPVirtual) {
+	set, done := e.label(), e.label()
+	p, ldc, add := GP64(), bytesOf("ldc"), count4("acc")
+	MOVQ(cCur, p)
+	TESTQ(add, add)
+	JZ(LabelRef(set))
+	for _, adding := range []bool{true, false} {
+		for i := range acc {
+			for j, v := range acc[i] {
+				m := Mem{Base: p, Disp: j * e.bytes()}
+				if adding {
+					VADDPS(m, v, v)
+				}
+				VMOVUPS(v, m)
+			}
+			ADDQ(ldc, p)
+		}
+		if adding {
+			JMP(LabelRef(done))
+			Label(set)
+		}
+	}
+	Label(done)
+}
+
+// copyRows writes copyRows: n rows of width float32s from src, ld apart, to dst, width apart.
+func (e *emitter) copyRows() {
+	e.begin("copyRows", "func(dst []float32, width int, src []float32, ld, n int)", "copies rows and closes them up.")
+	dst, src, ld, n, width := base("dst"), base("src"), bytesOf("ld"), count4("n"), count4("width")
+	next, finish := e.label(), e.label()
+	Label(next)
+	TESTQ(n, n)
+	JZ(LabelRef(finish))
+	s, w := GP64(), GP64()
+	MOVQ(src, s)
+	MOVQ(width, w)
+	e.loop(w, []reg.GPVirtual{s, dst}, 1, func(_, _ int, masked bool) {
+		e.store(e.load(Mem{Base: s}, masked), Mem{Base: dst}, masked)
+		if masked {
+			LEAQ(Mem{Base: dst, Index: w, Scale: 4}, dst)
+		}
+	})
+	ADDQ(ld, src)
+	DECQ(n)
+	JMP(LabelRef(next))
+	Label(finish)
+	e.end()
+}

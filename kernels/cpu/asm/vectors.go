@@ -1,0 +1,228 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// vectors writes the primitives without exponentials.
+func (e *emitter) vectors() {
+	e.dot()
+	e.dot3()
+	e.max()
+	e.sumSquares()
+	e.pairwise("add", VADDPS)
+	e.pairwise("mul", VMULPS)
+	e.scaled("scale", "y = s·x", func(x, _, s vec) vec { VMULPS(s, x, x); return x })
+	e.scaled("axpy", "y += s·x", func(x, y, s vec) vec { VFMADD231PS(s, x, y); return y })
+	e.mulAcc()
+	e.norm()
+	e.normDX()
+	e.dscore()
+}
+
+// each runs body over the elements of the first of the named slices; body gets the operands' addresses.
+func (e *emitter) each(unroll int, names []string, body func(m []Mem, u int, masked bool)) {
+	n := count(names[0])
+	var ptrs []reg.GPVirtual
+	for _, s := range names {
+		ptrs = append(ptrs, base(s))
+	}
+	e.loop(n, ptrs, unroll, func(off, u int, masked bool) {
+		m := make([]Mem, len(ptrs))
+		for i, p := range ptrs {
+			m[i] = Mem{Base: p, Disp: off}
+		}
+		body(m, u, masked)
+	})
+}
+
+// sums are accumulators of unrolled reductions.
+func (e *emitter) sums(n int) []vec {
+	s := make([]vec, n)
+	for i := range s {
+		s[i] = e.zero()
+	}
+	return s
+}
+
+// total adds accumulators pairwise and returns the sum.
+func (e *emitter) total(s []vec) {
+	for len(s) > 1 {
+		for i := range len(s) / 2 {
+			VADDPS(s[i+len(s)/2], s[i], s[i])
+		}
+		s = s[:len(s)/2]
+	}
+	e.result(e.reduce(s[0], VADDPS))
+}
+
+func (e *emitter) dot() {
+	e.begin("dot", "func(a, b []float32) float32", "is Σ a·b.")
+	s := e.sums(4)
+	e.each(4, []string{"a", "b"}, func(m []Mem, u int, masked bool) {
+		a, b := e.load(m[0], masked), e.load(m[1], masked)
+		VFMADD231PS(a, b, s[u])
+	})
+	e.total(s)
+}
+
+func (e *emitter) dot3() {
+	e.begin("dot3", "func(a, b, c []float32) float32", "is Σ a·b·c.")
+	s := e.sums(4)
+	e.each(4, []string{"a", "b", "c"}, func(m []Mem, u int, masked bool) {
+		a, b, c := e.load(m[0], masked), e.load(m[1], masked), e.load(m[2], masked)
+		VMULPS(a, b, b)
+		VFMADD231PS(b, c, s[u])
+	})
+	e.total(s)
+}
+
+// max keeps the accumulator where the other operand is a NaN.
+func (e *emitter) max() {
+	e.begin("max", "func(x []float32) float32", "is the largest number, -Inf for none.")
+	low := float32(math.Inf(-1))
+	s := []vec{e.register(low), e.register(low)}
+	e.each(2, []string{"x"}, func(m []Mem, u int, masked bool) {
+		x := e.load(m[0], masked)
+		switch {
+		case !masked:
+			VMAXPS(s[u], x, s[u])
+		case e.wide:
+			VMAXPS(s[u], x, e.mask, s[u])
+		default:
+			l := e.register(low)
+			VBLENDVPS(e.mask, x, l, x)
+			VMAXPS(s[u], x, s[u])
+		}
+	})
+	VMAXPS(s[1], s[0], s[0])
+	e.result(e.reduce(s[0], VMAXPS))
+}
+
+// sumSquares sums in float64.
+func (e *emitter) sumSquares() {
+	e.begin("sumSquares", "func(x []float32) float64", "is Σ x² in float64.")
+	s := e.sums(4)
+	e.each(2, []string{"x"}, func(m []Mem, u int, masked bool) {
+		x := e.load(m[0], masked)
+		lo, hi := e.vec(), e.vec()
+		h := e.upper(x)
+		if e.wide {
+			VCVTPS2PD(x.AsY(), lo)
+			VCVTPS2PD(h.AsY(), hi)
+		} else {
+			VCVTPS2PD(x.AsX(), lo)
+			VCVTPS2PD(h.AsX(), hi)
+		}
+		VFMADD231PD(lo, lo, s[2*u])
+		VFMADD231PD(hi, hi, s[2*u+1])
+	})
+	VADDPD(s[2], s[0], s[0])
+	VADDPD(s[3], s[1], s[1])
+	VADDPD(s[1], s[0], s[0])
+	if e.wide {
+		h := YMM()
+		VEXTRACTF64X4(U8(1), s[0], h)
+		VADDPD(h, s[0].AsY(), s[0].AsY())
+	}
+	x, t := s[0].AsX(), XMM()
+	VEXTRACTF128(U8(1), s[0].AsY(), t)
+	VADDPD(t, x, x)
+	VUNPCKHPD(x, x, t)
+	VADDSD(t, x, x)
+	b, err := ReturnIndex(0).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VMOVSD(x, b.Addr)
+	e.end()
+}
+
+// upper is the upper half of a vector.
+func (e *emitter) upper(v vec) vec {
+	h := e.half()
+	if e.wide {
+		VEXTRACTF64X4(U8(1), v, h)
+	} else {
+		VEXTRACTF128(U8(1), v, h)
+	}
+	return h
+}
+
+func (e *emitter) pairwise(name string, op func(...Op)) {
+	e.begin(name, "func(y, a, b []float32)", "is elementwise.")
+	e.each(4, []string{"y", "a", "b"}, func(m []Mem, _ int, masked bool) {
+		a, b := e.load(m[1], masked), e.load(m[2], masked)
+		op(b, a, a)
+		e.store(a, m[0], masked)
+	})
+	e.end()
+}
+
+// scaled writes a primitive of y, x and a factor.
+func (e *emitter) scaled(name, doc string, op func(x, y, s vec) vec) {
+	e.begin(name, "func(y, x []float32, s float32)", "is "+doc+".")
+	s := e.float("s")
+	e.each(4, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
+		x, y := e.load(m[1], masked), vec(nil)
+		if name == "axpy" {
+			y = e.load(m[0], masked)
+		}
+		e.store(op(x, y, s), m[0], masked)
+	})
+	e.end()
+}
+
+func (e *emitter) mulAcc() {
+	e.begin("mulAcc", "func(y, a, b []float32, s float32)", "is y += a·b·s.")
+	s := e.float("s")
+	e.each(2, []string{"y", "a", "b"}, func(m []Mem, _ int, masked bool) {
+		y, a, b := e.load(m[0], masked), e.load(m[1], masked), e.load(m[2], masked)
+		VMULPS(a, b, b)
+		VFMADD231PS(b, s, y)
+		e.store(y, m[0], masked)
+	})
+	e.end()
+}
+
+func (e *emitter) norm() {
+	e.begin("norm", "func(y, x, w []float32, r float32)", "is y = x·r·w.")
+	r := e.float("r")
+	e.each(2, []string{"y", "x", "w"}, func(m []Mem, _ int, masked bool) {
+		x, w := e.load(m[1], masked), e.load(m[2], masked)
+		VMULPS(r, x, x)
+		VMULPS(w, x, x)
+		e.store(x, m[0], masked)
+	})
+	e.end()
+}
+
+func (e *emitter) normDX() {
+	e.begin("normDX", "func(y, dy, x, w []float32, r, k float32)", "is y = r·(dy·w - x·k).")
+	r, k := e.float("r"), e.float("k")
+	e.each(2, []string{"y", "dy", "x", "w"}, func(m []Mem, _ int, masked bool) {
+		dy, x, w := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)
+		VMULPS(k, x, x)
+		VFMSUB231PS(dy, w, x) // dy·w - x·k
+		VMULPS(r, x, x)
+		e.store(x, m[0], masked)
+	})
+	e.end()
+}
+
+func (e *emitter) dscore() {
+	e.begin("dscore", "func(dp, p []float32, d, scale float32)", "is dp = (dp - d)·p·scale.")
+	d, scale := e.float("d"), e.float("scale")
+	e.each(2, []string{"dp", "p"}, func(m []Mem, _ int, masked bool) {
+		dp, p := e.load(m[0], masked), e.load(m[1], masked)
+		VSUBPS(d, dp, dp)
+		VMULPS(p, dp, dp)
+		VMULPS(scale, dp, dp)
+		e.store(dp, m[0], masked)
+	})
+	e.end()
+}
