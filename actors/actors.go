@@ -96,14 +96,13 @@ type JobKind uint8
 
 // The jobs of the behaviours in actors/core.
 const (
-	RunSegment   JobKind = iota // one segment of an action
-	UpdatePhase                 // one phase of the optimizer step: Segment
-	LoadBatch                   // read and tokenise the data of Step: IO
-	SnapshotJob                 // copy the rank's state: Copy
-	WriteJob                    // write the copied state: IO
-	CommitJob                   // write the manifest and move the pointer: IO
-	ResetJob                    // drop all frames of a step that will not end
-	EvaluateDone                // end an evaluation step: release what only training needs
+	RunSegment  JobKind = iota // one segment of an action
+	UpdatePhase                // one phase of the optimizer step: Segment
+	LoadBatch                  // read and tokenise the data of Step: IO
+	SnapshotJob                // copy the rank's state: Copy
+	WriteJob                   // write the copied state: IO
+	BeginJob                   // make room for a checkpoint: IO
+	CommitJob                  // write the manifest and move the pointer: IO
 )
 
 // Job is a plain value: what to run, on which operands, on which engine, after which jobs. It is never a function, so the
@@ -166,4 +165,13 @@ type Wait struct {
 	What  string // "activation 2F3", "credit on edge 1→2 (0 of 2)", "part 4 of 0F1.2"
 	Since Time   // when the wait began
 	Busy  bool   // it is not waiting but runs What on its device
+	Held  []Held // messages that it cannot send for want of credit
+}
+
+// Held is an edge on which an actor holds messages back.
+type Held struct {
+	To      Ref
+	Edge    string // "activation 0→1"
+	Count   int    // messages
+	Credits int    // of the edge, all of them spent
 }

@@ -79,23 +79,26 @@ func (s *LossScale) Update(overflow bool) {
 
 // Coordinator opens each step, commits it when every rank has closed it, and orders saves and evaluations.
 type Coordinator struct {
-	l        *RunLayout
-	step     int64
-	eval     int64 // evaluation batch under way, counted from 1; 0 for none
-	evalSum  float64
-	opened   actors.Time
-	closed   []([]float64)
-	left     int
-	queued   int
-	saving   int64 // the step whose state is being written; 0 for none
-	parts    []string
-	durable  int
-	stopping bool
-	waitSave bool // a save is due but the one before is still being written
-	ended    bool
-	updates  int64
-	since    actors.Time
-	dead     bool
+	l       *RunLayout
+	step    int64
+	eval    int64 // evaluation batch under way, counted from 1; 0 for none
+	evalSum float64
+	opened  actors.Time
+	closed  []([]float64)
+	left    int
+	queued  int
+	saving  int64 // the step whose state is being written; 0 for none
+	parts   []string
+	// what the save under way keeps of the coordinator
+	savedUpdates int64
+	savedScale   LossScale
+	durable      int
+	stopping     bool
+	waitSave     bool // a save is due but the one before is still being written
+	ended        bool
+	updates      int64
+	since        actors.Time
+	dead         bool
 }
 
 // NewCoordinator returns the behaviour.
@@ -133,7 +136,11 @@ func (c *Coordinator) Receive(ctx actors.Context, m actors.Message) {
 	case actors.Durable:
 		c.written(ctx, m)
 	case actors.Done:
-		c.committed(ctx, m)
+		if m.Job == beginID {
+			c.begun(ctx, m)
+		} else {
+			c.committed(ctx, m)
+		}
 	case actors.Halt:
 		c.stopping = true
 	case actors.Failed, actors.Down:
@@ -245,9 +252,28 @@ func (c *Coordinator) save(ctx actors.Context) {
 	}
 	c.saving, c.queued, c.durable = c.step, len(c.l.Ranks), len(c.l.Ranks)
 	c.parts = make([]string, len(c.l.Ranks))
-	text := fmt.Sprintf("%d %g %d %d", c.updates, c.l.LossScale.Scale, c.l.LossScale.Good, c.l.LossScale.Left)
+	c.savedUpdates, c.savedScale = c.updates, c.l.LossScale
+	ctx.Do(actors.Job{ID: beginID, Kind: actors.BeginJob, Engine: actors.IO, Step: c.step})
+}
+
+// Jobs of the coordinator; one save is under way at a time.
+const (
+	beginID actors.JobID = iota + 1
+	commitID
+)
+
+// begun asks the ranks to copy their state once there is a place to write it.
+func (c *Coordinator) begun(ctx actors.Context, m actors.Message) {
+	if m.Err != nil {
+		c.queued = 0
+		c.committed(ctx, m)
+		if !c.dead {
+			c.advance(ctx)
+		}
+		return
+	}
 	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Save, Step: c.step, Text: text})
+		ctx.Send(r, actors.Message{Kind: actors.Save, Step: c.saving})
 	}
 }
 
@@ -259,8 +285,9 @@ func (c *Coordinator) written(ctx actors.Context, m actors.Message) {
 		}
 	}
 	if c.durable--; c.durable == 0 {
-		text := fmt.Sprintf("%d %g %d %d\x00", c.updates, c.l.LossScale.Scale, c.l.LossScale.Good, c.l.LossScale.Left)
-		ctx.Do(actors.Job{ID: 1, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving, Text: text + strings.Join(c.parts, "\x00")})
+		s := c.savedScale
+		ctx.Do(actors.Job{ID: commitID, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving, Text: strings.Join(c.parts, "\x00"),
+			Values: []float64{float64(c.savedUpdates), s.Scale, float64(s.Good), float64(s.Left)}})
 	}
 }
 
@@ -269,7 +296,6 @@ func (c *Coordinator) committed(ctx actors.Context, m actors.Message) {
 	topic := TopicDurable
 	if m.Err != nil {
 		topic = TopicSaveLost
-		m.Text = m.Err.Error()
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil, Err: m.Err})
 	c.saving = 0

@@ -167,38 +167,31 @@ func (r *Rank) Waits() actors.Wait {
 	switch {
 	case r.running != 0 && len(r.cur) > 0:
 		c := r.cur[r.turn]
-		return actors.Wait{For: actors.None, What: fmt.Sprintf("%v segment %d", c.a, c.pc), Since: r.since, Busy: true}
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("%v segment %d of step %d", c.a, c.pc, r.step), Since: r.since, Busy: true, Held: r.held()}
 	case !r.open:
-		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since}
+		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
 	case len(r.cur) > 0:
 		w := r.missing(r.cur[r.turn])
-		return actors.Wait{For: w.From, What: w.What + r.starved(), Since: r.since}
+		return actors.Wait{For: w.From, What: w.What, Since: r.since, Held: r.held()}
 	}
 	return actors.Wait{For: actors.None}
 }
 
-// starved names the edges on which this rank holds messages for want of credit.
-func (r *Rank) starved() (s string) {
+// held lists the edges on which this rank holds messages for want of credit.
+func (r *Rank) held() (out []actors.Held) {
 	for _, p := range r.l.Ports {
 		for dir := range int32(2) {
 			if e := r.edges[p.ID*2+dir]; e != nil && e.credits == 0 && len(e.queue) > 0 {
-				s += fmt.Sprintf("; holds %d messages for stage %d: edge %s has 0 of %d credits", len(e.queue), p.other(dir), p.edgeName(dir), r.l.Credits)
+				out = append(out, actors.Held{To: e.to, Edge: p.edgeName(dir), Count: len(e.queue), Credits: r.l.Credits})
 			}
 		}
 	}
-	return s
-}
-
-func (p Port) other(dir int32) int {
-	if dir == 0 {
-		return p.To
-	}
-	return p.From
+	return out
 }
 
 func (p Port) edgeName(dir int32) string {
 	if dir == 0 {
-		return fmt.Sprintf("%d→%d", p.From, p.To)
+		return fmt.Sprintf("activation %d→%d", p.From, p.To)
 	}
-	return fmt.Sprintf("%d→%d", p.To, p.From)
+	return fmt.Sprintf("gradient %d→%d", p.To, p.From)
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/lfactor/lfactor/actors"
@@ -17,16 +18,22 @@ type RunOptions struct {
 	Batches BatchFunc
 	Observe func(actors.Message) // reports, from one goroutine
 	Save    func(rank int) Saver // nil for none
-	Commit  func(step int64, text string) error
-	Stop    <-chan struct{} // closed to end after the step under way
-	Trace   func(TraceEvent)
-	Ahead   int64 // steps read ahead
+	// Begin makes room for a checkpoint; Commit makes it durable from the ranks' parts of the manifest and the coordinator's
+	// state (updates, loss scale, good steps, overflows left). Both are nil for none.
+	Begin  func(step int64) error
+	Commit func(step int64, parts []string, state []float64) error
+	Stop   <-chan struct{} // closed to end after the step under way
+	Trace  func(TraceEvent)
+	Ahead  int64 // steps read ahead
 	// Proc is this process of Procs; Procs of 0 is one process.
 	Proc, Procs int
-	Links       *Links        // to the other processes, nil for one process
-	Ready       func() error  // a worker process calls it when its actors exist; process 0, to wait for the others
-	Orphaned    <-chan error  // ends this process: its parent, or another process, is lost
-	OnSystem    func(*System) // sees the system once its actors exist
+	Links       *Links       // to the other processes, nil for one process
+	Ready       func() error // a worker process calls it when its actors exist; process 0, to wait for the others
+	Orphaned    <-chan error // ends this process: its parent, or another process, is lost
+	// Filter drops a message when it returns false, WrapDevice puts something between a rank and its device: planted faults.
+	Filter     func(to actors.Ref, m actors.Message) bool
+	WrapDevice func(rank int, d Device) Device
+	OnSystem   func(*System) // sees the system once its actors exist
 }
 
 // Owner is the process that runs a rank: pipeline stages are dealt to processes in contiguous runs of ranks.
@@ -72,16 +79,17 @@ func (o *observer) Receive(_ actors.Context, m actors.Message) {
 func (o *observer) Waits() actors.Wait { return actors.Wait{For: actors.None} }
 
 // committer is the coordinator's device: it makes checkpoints durable.
-type committer struct {
-	commit func(step int64, text string) error
-}
+type committer struct{ o RunOptions }
 
 // Run implements Device.
 func (c committer) Run(j actors.Job) (Result, error) {
-	if c.commit == nil {
-		return Result{}, nil
+	switch {
+	case j.Kind == actors.BeginJob && c.o.Begin != nil:
+		return Result{}, c.o.Begin(j.Step)
+	case j.Kind == actors.CommitJob && c.o.Commit != nil:
+		return Result{}, c.o.Commit(j.Step, strings.Split(j.Text, "\x00"), j.Values)
 	}
-	return Result{}, c.commit(j.Step, j.Text)
+	return Result{}, nil
 }
 
 // Run trains to the end of the run, or until Stop. It returns the run's one error.
@@ -92,7 +100,7 @@ func Run(l *Layout, o RunOptions) error {
 		remote = o.Links
 	}
 	sys := NewSystem(l.Job.Seed, firstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.DP), remote)
-	sys.Trace = o.Trace
+	sys.Trace, sys.filter = o.Trace, o.Filter
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
 	defer func() {
@@ -144,7 +152,7 @@ func (l *Layout) lead(sys *System, o RunOptions, obs *observer) error {
 		o.Coord.Ranks = append(o.Coord.Ranks, RankRef(r))
 	}
 	o.Coord.Observer = ObserverRef
-	sys.Spawn(CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o.Commit})
+	sys.Spawn(CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})
 	stop := o.Stop
 	for {
 		select {
@@ -197,6 +205,10 @@ func (l *Layout) spawn(sys *System, o RunOptions, obs *observer, devices []*Rank
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {
-		sys.Spawn(RankRef(r), l.Job.Mesh.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), devices[i])
+		dev := Device(devices[i])
+		if o.WrapDevice != nil {
+			dev = o.WrapDevice(r, dev)
+		}
+		sys.Spawn(RankRef(r), l.Job.Mesh.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), dev)
 	}
 }

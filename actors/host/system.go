@@ -45,6 +45,7 @@ type System struct {
 	next    actors.Ref
 	workers sync.WaitGroup
 	stop    sync.Once
+	filter  func(to actors.Ref, m actors.Message) bool
 	Trace   func(TraceEvent) // observes jobs; nil for none
 }
 
@@ -88,6 +89,10 @@ func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Devi
 
 // Send delivers m to an actor of this process or another; it takes over the payload's reference.
 func (s *System) Send(to actors.Ref, m actors.Message) {
+	if s.filter != nil && !s.filter(to, m) {
+		release(m)
+		return
+	}
 	s.mu.RLock()
 	pid := s.pids[to]
 	s.mu.RUnlock()

@@ -68,6 +68,9 @@ type Rec struct {
 	Index int // of the block being recorded
 	// Logits asks for the logits of every row instead of the loss.
 	Logits bool
+	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of it.
+	Cached bool
+	Past   int
 }
 
 // Start begins block i.
@@ -177,12 +180,26 @@ func (d Decoder) attention(r *Rec, name string, h *grad.Value) *grad.Value {
 	cos, sin := r.angles()
 	q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
 	k, v = t.Carry(name+".k", k), t.Carry(name+".v", v)
+	k, v = r.cache(name+".k", k), r.cache(name+".v", v)
 	cuK := r.Cu()
-	if t.Chunks > 1 {
+	if t.Chunks > 1 || r.Cached {
 		cuK = t.Data("cu_seqlens_k", tensor.I32, 2)
 	}
 	o := t.Attention(q, k, v, r.Cu(), cuK, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(a.HeadDim)), Causal: true, Window: a.Window})
 	return r.Linear(name+".o_proj", t.Flat(o), d.Hidden, a.Heads*a.HeadDim, LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
+}
+
+// cache puts the cached rows in front of v and gives the whole as an output.
+func (r *Rec) cache(name string, v *grad.Value) *grad.Value {
+	if !r.Cached {
+		return v
+	}
+	if r.Past > 0 {
+		shape := append([]int{r.Past}, v.Shape[1:]...)
+		v = r.T.Concat(0, r.T.Data("past."+name, r.T.DType, shape...), v)
+	}
+	r.T.Output(name, v)
+	return v
 }
 
 func (d Decoder) mlp(r *Rec, name string, h *grad.Value) *grad.Value {

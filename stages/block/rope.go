@@ -17,8 +17,8 @@ type Rope struct {
 	Length    int     // the sequence length trained on (dynamic)
 	BetaFast  float64 // yarn
 	BetaSlow  float64
-	MScale    float64 // yarn: attention factor, 0 for 0.1·ln(factor)+1
-	NoTrunc   bool    // yarn: keep fractional correction bounds
+	// yarn: the factor on cos and sin, or 0 to compute it from MScale and MScaleAll as transformers does
+	AttnFactor, MScale, MScaleAll float64
 }
 
 // Check reports a type that is not known, or a missing factor.
@@ -54,11 +54,21 @@ func (r *Rope) Inverse() (inv []float32, scale float64) {
 		r.llama3(inv)
 	case "yarn":
 		r.yarn(inv)
-		if scale = r.MScale; scale == 0 {
-			scale = 0.1*math.Log(r.Factor) + 1
-		}
+		scale = r.attention()
 	}
 	return inv, scale
+}
+
+// attention is YaRN's factor on cos and sin: 0.1·mscale·ln(factor)+1, over the same with mscale_all_dim when both are set.
+func (r *Rope) attention() float64 {
+	m := func(scale float64) float64 { return 0.1*scale*math.Log(r.Factor) + 1 }
+	switch {
+	case r.AttnFactor != 0:
+		return r.AttnFactor
+	case r.MScale != 0 && r.MScaleAll != 0:
+		return m(r.MScale) / m(r.MScaleAll)
+	}
+	return m(1)
 }
 
 // llama3 slows low frequencies by the factor and blends the band between the two wavelengths.
@@ -89,10 +99,7 @@ func (r *Rope) yarn(inv []float32) {
 		return float64(r.Dim) * math.Log(float64(r.Original)/(rot*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}
 	lo, hi := at(fast), at(slow)
-	if !r.NoTrunc {
-		lo, hi = math.Floor(lo), math.Ceil(hi)
-	}
-	lo, hi = max(lo, 0), min(hi, float64(r.Dim-1))
+	lo, hi = max(math.Floor(lo), 0), min(math.Ceil(hi), float64(r.Dim-1))
 	if lo == hi {
 		hi += 0.001
 	}

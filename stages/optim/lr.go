@@ -8,7 +8,7 @@ import (
 // LR is a learning-rate schedule with Megatron-LM's rules (OptimizerParamScheduler), counted in steps: step n, from 1, uses
 // the rate after n-1 steps, so that warm-up begins at WarmupInit.
 type LR struct {
-	Style      string // constant, linear, cosine, inverse-square-root, WSD
+	Style      string // constant, linear, cosine, inverse-square-root, wsd
 	Max, Min   float64
 	WarmupInit float64
 	Warmup     int64  // steps
@@ -61,8 +61,8 @@ func (l LR) coefficient(n float64) float64 {
 // Check reports an unknown style.
 func (l LR) Check() error {
 	switch l.Style {
-	case "constant", "linear", "cosine", "inverse-square-root", "WSD":
+	case "constant", "linear", "cosine", "inverse-square-root", "wsd":
 		return nil
 	}
-	return fmt.Errorf("learning-rate schedule %q: unknown, have constant, linear, cosine, inverse-square-root, WSD", l.Style)
+	return fmt.Errorf("learning-rate schedule %q: unknown, have constant, linear, cosine, inverse-square-root, wsd", l.Style)
 }

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// Memory is what a rank needs, in bytes, before anything is allocated.
+type Memory struct {
+	Params, State, Grads int64
+	Activations          int64 // the most at any moment of the program
+	Update               int64 // beyond parameters, state and gradients, in the optimizer step
+}
+
+// Total is the most that is live at once.
+func (m Memory) Total() int64 { return m.Params + m.State + m.Grads + max(m.Activations, m.Update) }
+
+func classOf(d tensor.DType, shape []int) int64 {
+	return tensor.ClassBytes(int64(tensor.Len(shape) * d.Size()))
+}
+
+// Memory predicts the peak of rank r from the traces and the program.
+func (l *Layout) Memory(r int) Memory {
+	j, part := l.Job, l.Ranks[r]
+	var m Memory
+	rows := func(shape []int, from, to int) []int { return append([]int{to - from}, shape[1:]...) }
+	for _, p := range part.All {
+		shape := p.Local
+		if j.Zero == 3 && j.Mesh.DP > 1 {
+			shape = rows(shape, 0, (shape[0]+j.Mesh.DP-1)/j.Mesh.DP)
+		}
+		m.Params += classOf(j.DType, shape)
+	}
+	states := int64(2)
+	if j.Optim.Name == "sgd" {
+		states = 1
+	}
+	if j.DType != tensor.F32 {
+		states++
+	}
+	for _, p := range part.Params {
+		own := classOf(tensor.F32, rows(p.Local, p.From, p.To))
+		m.State += states * own
+		full := classOf(tensor.F32, p.Local)
+		if j.Zero >= 2 && j.Mesh.DP > 1 {
+			m.Grads += own
+			continue
+		}
+		m.Grads += full
+		if j.Mesh.DP > 1 {
+			m.Update += own
+		}
+	}
+	m.Activations = l.activations(part)
+	return m
+}
+
+// activations replays the rank's program with each frame's footprint.
+func (l *Layout) activations(part RankPart) (most int64) {
+	type key struct {
+		stage, chunk int16
+		micro        int32
+	}
+	held := map[key]int64{}
+	type foot struct{ peak, after int64 }
+	known := map[TraceKey]map[grad.Phase]foot{}
+	of := func(a plan.Action) foot {
+		k := TraceKey{int(a.Stage), int(a.Chunk), false}
+		if known[k] == nil {
+			known[k] = map[grad.Phase]foot{}
+		}
+		ph := phases[a.Kind]
+		f, ok := known[k][ph]
+		if !ok {
+			f.peak, f.after = l.Traces[k].Footprint(ph)
+			known[k][ph] = f
+		}
+		return f
+	}
+	var now int64
+	for _, e := range l.Program.Rows[part.Coord.PP] {
+		for _, a := range []plan.Action{e.Action, e.With} {
+			if _, ok := phases[a.Kind]; !ok {
+				continue
+			}
+			k, f := key{a.Stage, a.Chunk, a.Micro}, of(a)
+			most = max(most, now-held[k]+f.peak)
+			now += f.after - held[k]
+			held[k] = f.after
+		}
+	}
+	return most
+}

@@ -1,0 +1,188 @@
+// Package sample generates text from a model on one device, with a cache of keys and values.
+package sample
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// Generator holds a model's parameters and the state of one sequence.
+type Generator struct {
+	m     *family.Model
+	lora  *block.Lora
+	run   *grad.Runner
+	dtype tensor.DType
+	past  int
+	cache map[string]*tensor.Tensor
+}
+
+// New loads the parameters through fill, which gives them as float32.
+func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, pool *tensor.Pool, fill func(p *grad.Param, g family.Region, dst []float32) error) (*Generator, error) {
+	g := &Generator{m: m, lora: lora, dtype: d, cache: map[string]*tensor.Tensor{}}
+	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Pos: []int{0}, Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}
+	for _, p := range m.Params(lora) {
+		full, err := pool.New(p.Name, tensor.F32, p.Shape...)
+		if err != nil {
+			return nil, err
+		}
+		if err := fill(p, family.Region{Of: 1, To: p.Shape[0]}, full.F32()); err != nil {
+			return nil, err
+		}
+		if d != tensor.F32 {
+			t, err := pool.New(p.Name, d, p.Shape...)
+			if err != nil {
+				return nil, err
+			}
+			b.Run(&kernels.Call{Op: kernels.Cast, In: []*tensor.Tensor{full}, Out: []*tensor.Tensor{t}})
+			full.Release()
+			full = t
+		}
+		g.run.Params[p.Name] = full
+	}
+	return g, nil
+}
+
+// Reset forgets the sequence.
+func (g *Generator) Reset() {
+	for k, t := range g.cache {
+		t.Release()
+		delete(g.cache, k)
+	}
+	g.past = 0
+}
+
+// Close gives the parameters and the cache back.
+func (g *Generator) Close() {
+	g.Reset()
+	for k, t := range g.run.Params {
+		t.Release()
+		delete(g.run.Params, k)
+	}
+}
+
+// Logits feeds tokens after those fed before and returns the logits of each, [tokens vocabulary] in rows.
+func (g *Generator) Logits(tokens []int32) ([]float32, error) {
+	n := len(tokens)
+	tr := g.trace(n)
+	pos := make([]int32, n)
+	for i := range pos {
+		pos[i] = int32(g.past + i)
+	}
+	data := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, tokens, n), "positions": tensor.Of(tensor.I32, pos, n),
+		"cu_seqlens": tensor.Of(tensor.I32, []int32{0, int32(n)}, 2), "cu_seqlens_k": tensor.Of(tensor.I32, []int32{0, int32(g.past + n)}, 2)}
+	for k, t := range g.cache {
+		data["past."+k] = t
+		delete(g.cache, k)
+	}
+	f := g.run.NewFrame(tr, data, nil, nil)
+	if _, err := g.run.Step(f, grad.F, 0, nil); err != nil {
+		f.Drop()
+		return nil, err
+	}
+	var logits []float32
+	for k, t := range f.Outputs() {
+		if k == "logits" {
+			logits = append(logits, t.F32()...)
+			t.Release()
+			continue
+		}
+		g.cache[k] = t
+	}
+	f.Close()
+	g.past += n
+	return logits, nil
+}
+
+// trace records the model for n new tokens; only the newest record of each kind is kept.
+func (g *Generator) trace(n int) *grad.Trace {
+	rec := block.Rec{Shape: block.Shape{Rows: n}, Lora: g.lora, Logits: true, Cached: true, Past: g.past}
+	return g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
+}
+
+// Params says how tokens are drawn. Temperature 0 is greedy.
+type Params struct {
+	Temperature float64
+	TopP        float64 // nucleus: the least set of tokens with this probability; 0 or 1 is all
+	TopK        int     // 0 is all
+	Max         int     // new tokens
+	Seed        uint64
+	Stop        []int32
+}
+
+// Generate continues a prompt. Each new token goes to emit, which may end the generation.
+func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool) error {
+	if len(prompt) == 0 {
+		return fmt.Errorf("sample: the prompt has no tokens")
+	}
+	rng := rand.New(rand.NewPCG(p.Seed, 0x6c666163746f72))
+	g.Reset()
+	feed := prompt
+	for range p.Max {
+		logits, err := g.Logits(feed)
+		if err != nil {
+			return err
+		}
+		vocab := g.m.Spec.Vocab
+		id := Draw(logits[len(logits)-vocab:], p, rng)
+		for _, s := range p.Stop {
+			if s == id {
+				return nil
+			}
+		}
+		if !emit(id) {
+			return nil
+		}
+		feed = []int32{id}
+	}
+	return nil
+}
+
+// Draw picks a token from logits: the largest, first of equals, for temperature 0; else from the nucleus.
+func Draw(logits []float32, p Params, rng *rand.Rand) int32 {
+	if p.Temperature == 0 {
+		best := 0
+		for i, x := range logits {
+			if x > logits[best] {
+				best = i
+			}
+		}
+		return int32(best)
+	}
+	order := make([]int32, len(logits))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	sort.SliceStable(order, func(a, b int) bool { return logits[order[a]] > logits[order[b]] })
+	if p.TopK > 0 && p.TopK < len(order) {
+		order = order[:p.TopK]
+	}
+	prob, sum := make([]float64, len(order)), 0.0
+	for i, id := range order {
+		prob[i] = math.Exp((float64(logits[id]) - float64(logits[order[0]])) / p.Temperature)
+		sum += prob[i]
+	}
+	if p.TopP > 0 && p.TopP < 1 {
+		acc := 0.0
+		for i, x := range prob {
+			if acc += x; acc >= p.TopP*sum {
+				order, sum = order[:i+1], acc
+				break
+			}
+		}
+	}
+	u := rng.Float64() * sum
+	for i, id := range order {
+		if u -= prob[i]; u < 0 {
+			return id
+		}
+	}
+	return order[len(order)-1]
+}
