@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -28,6 +29,7 @@ type Block struct {
 type Model struct {
 	Family string
 	Spec   Spec
+	Config configs.Model
 	Blocks []Block
 	Widths map[string]int // width of each port's activation
 	// Source says where a logical parameter lies in a Hugging Face checkpoint of the family.

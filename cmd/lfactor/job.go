@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+var precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
+
+var recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective, "full": grad.RecomputeFull}
+
+// job is what a configuration means to the host: a model and a plan.
+func job(c *configs.Config) (*host.Job, error) {
+	r := c.Run
+	m, err := family.Build(c.Model, r.Data.SeqLen)
+	if err != nil {
+		return nil, codedError{err, exitUsage}
+	}
+	m.Spec.MTPWeight = r.Train.MTPWeight
+	if m.Spec.MTPWeight == 0 {
+		m.Spec.MTP = 0
+	}
+	j := &host.Job{Model: m, Lora: lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
+		SeqParallel: r.Plan.SequenceParallel, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
+		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: recomputes[r.Plan.Recompute], DType: precisions[r.Train.Precision],
+		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
+		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
+			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
+	if n := r.Plan.Layers; n != nil {
+		if j.Cuts, err = cuts(c, n, len(m.Blocks)); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+// cuts turns layers a stage into borders between blocks: the embedding goes with the first stage, norm and head with the last.
+func cuts(c *configs.Config, layers []int, blocks int) ([]int, error) {
+	out, sum := []int{0}, 1
+	for i, n := range layers {
+		sum += n
+		if i == len(layers)-1 {
+			sum++
+		}
+		out = append(out, sum)
+	}
+	if sum != blocks {
+		return nil, c.Fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum-2, blocks-2), "")
+	}
+	return out, nil
+}
+
+func lora(c *configs.Config) *block.Lora {
+	l := c.Run.LoRA
+	if l.Rank == 0 {
+		return nil
+	}
+	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout}
+}
+
+// frozen says which parameters are not trained: with adapters everything else, and what freeze names.
+func frozen(c *configs.Config) func(string) bool {
+	adapters := c.Run.LoRA.Rank > 0
+	return func(name string) bool {
+		if adapters && !isAdapter(name) {
+			return true
+		}
+		for _, p := range c.Run.Freeze {
+			if block.Match(p, name) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func isAdapter(name string) bool { return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name) }
+
+// coordination is what the coordinator needs of a configuration.
+func coordination(c *configs.Config) core.RunLayout {
+	r := c.Run
+	lr := rate(c)
+	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval), SaveAtEnd: r.Checkpoint.Dir != "",
+		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At, LossScale: core.LossScale{Scale: 1}}
+	if r.Train.Precision == "fp16" {
+		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale, Min: r.Train.MinScale,
+			Window: r.Train.ScaleWindow, Hysteresis: r.Train.Hysteresis, Left: r.Train.Hysteresis}
+		if r.Train.LossScale > 0 {
+			l.LossScale.Scale = r.Train.LossScale
+		}
+	}
+	return l
+}
+
+func rate(c *configs.Config) optim.LR {
+	s, o := c.Run.Schedule, c.Run.Optimizer
+	l := optim.LR{Style: s.Kind, Max: o.LR, Min: o.MinLR, WarmupInit: s.WarmupInit, Warmup: int64(s.WarmupSteps), Decay: int64(s.DecaySteps),
+		WSDDecay: int64(s.WSDDecaySteps), WSDStyle: s.WSDDecay}
+	if l.Decay == 0 {
+		l.Decay = int64(c.Run.Train.Steps)
+	}
+	if s.WarmupShare > 0 {
+		l.Warmup = int64(s.WarmupShare * float64(l.Decay))
+	}
+	return l
+}
+
+// backends makes a backend for each rank; the ranks of a process share its cores.
+func backends(c *configs.Config) (func(rank int) kernels.Backend, func(), error) {
+	device := c.Run.Device
+	if device != "cpu" {
+		return nil, nil, usage("device %s: this build has cpu only; build with `go build -tags %s ./cmd/lfactor` on a machine that has it", device, device)
+	}
+	n := c.Run.Plan.Threads
+	if n == 0 {
+		n = max(1, runtime.GOMAXPROCS(0)/max(1, c.Run.Plan.Procs))
+	}
+	var made []*cpu.Backend
+	return func(int) kernels.Backend {
+			b := cpu.New(n)
+			made = append(made, b)
+			return b
+		}, func() {
+			for _, b := range made {
+				b.Close()
+			}
+		}, nil
+}
+
+func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// start is where a run starts from.
+type start struct {
+	first   int64 // the first step
+	updates int64 // updates applied before it
+	scale   []float64
+	saved   *checkpoint.Reader
+	closers []func() error
+	fill    host.FillFunc
+	hf      *family.Weights // of the model's directory, or nil
+	from    string          // for the user
+	skipped []error         // damaged checkpoints that were passed over
+}
+
+func (s *start) close() {
+	for _, f := range s.closers {
+		_ = f() // read-only files
+	}
+}
+
+// begin finds the run's own newest checkpoint, else the weights to start from, else draws them.
+func (r *run) begin() error {
+	c := r.cfg.Run
+	r.start.first = 1
+	if err := r.weights(); err != nil {
+		return err
+	}
+	if c.Checkpoint.Dir != "" {
+		saved, skipped, err := checkpoint.Recover(c.Checkpoint.Dir)
+		r.start.skipped = skipped
+		switch {
+		case err == nil:
+			return r.resume(saved, true)
+		case !errors.Is(err, checkpoint.ErrNone):
+			return err
+		case len(skipped) > 0:
+			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir, errors.Join(skipped...))
+		}
+	}
+	if c.Checkpoint.Load != "" && !fileExists(filepath.Join(c.Checkpoint.Load, "config.json")) {
+		saved, _, err := checkpoint.Recover(c.Checkpoint.Load)
+		if err != nil {
+			return err
+		}
+		return r.resume(saved, c.Checkpoint.LoadRNG && c.Checkpoint.LoadOptimizer)
+	}
+	return nil
+}
+
+// weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are always drawn.
+func (r *run) weights() error {
+	c, m := r.cfg.Run, r.job.Model
+	seed := uint64(c.Train.Seed)
+	random := func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+		if kind == "param" {
+			m.Init(seed, p, g, dst)
+		}
+		return kind == "param", nil
+	}
+	dir := c.Model.Path
+	if c.Checkpoint.Load != "" && fileExists(filepath.Join(c.Checkpoint.Load, "config.json")) {
+		dir = c.Checkpoint.Load
+	}
+	has := dir != "" && hasWeights(dir)
+	switch {
+	case c.Model.Init == "random" || !has && c.Model.Init == "auto":
+		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
+		return nil
+	case !has:
+		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights", dir), "set model.init: random, or model.path to a directory with weights")
+	}
+	src, err := checkpoint.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	r.start.closers = append(r.start.closers, src.Close)
+	w, err := m.OpenWeights(src, dir)
+	if err != nil {
+		return err
+	}
+	r.start.hf, r.start.from = w, dir
+	r.start.fill = func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+		if kind != "param" {
+			return false, nil
+		}
+		if ok, err := w.Read(p, g, dst); ok || err != nil {
+			return ok, err
+		}
+		return random(kind, p, g, dst)
+	}
+	return nil
+}
+
+func hasWeights(dir string) bool {
+	if fileExists(filepath.Join(dir, "model.safetensors.index.json")) {
+		return true
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".safetensors") && !strings.HasPrefix(e.Name(), "adapter_") {
+			return true
+		}
+	}
+	return false
+}
+
+// resume goes on from an own checkpoint; whole also takes its step and its place in the data.
+func (r *run) resume(saved *checkpoint.Reader, whole bool) error {
+	r.start.closers = append(r.start.closers, saved.Close)
+	var before map[string]string
+	if err := saved.Section("config", &before); err != nil {
+		return err
+	}
+	if whole {
+		if _, err := r.cfg.Resume(before); err != nil {
+			return err
+		}
+		var state []float64
+		if err := saved.Section("state", &state); err != nil {
+			return err
+		}
+		if len(state) != 4 {
+			return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed, Why: fmt.Sprintf("section state has %d values, want 4", len(state))}
+		}
+		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]), state[1:], saved
+	}
+	r.start.fill = host.FromCheckpoint(saved, r.cfg.Run.Checkpoint.LoadOptimizer)
+	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
+	return nil
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+var _ = add(func() *cobra.Command {
+	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--megatron-flags]", Short: "Train a model; the same command in the same directory goes on where it stopped",
+		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.",
+		DisableFlagParsing: true, RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
+})
+
+// trainOwn are train's flags that are no settings.
+var trainOwn = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false, "q": false}
+
+func trainCommand(c *cobra.Command, args []string) error {
+	file, mine, rest := configs.SplitArgs(args, trainOwn)
+	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
+		return c.Help()
+	}
+	cfg, err := configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
+	if err != nil {
+		return err
+	}
+	return train(c.Context(), cfg, trainIO{args: args, quiet: slices.Contains(mine, "--quiet") || slices.Contains(mine, "-q")})
+}
+
+// trainIO is how a run is watched.
+type trainIO struct {
+	args  []string // of the command, for worker processes
+	quiet bool
+	step  func(m actors.Message) // sees reports too; nil for none
+}
+
+// run is a training run while it is set up and carried out.
+type run struct {
+	cfg    *configs.Config
+	io     trainIO
+	tok    *token.Tokenizer
+	job    *host.Job
+	layout *host.Layout
+	start  start
+	data   *data
+	report *reporter
+}
+
+// train carries out a checked configuration to its end, a request to stop, or an error.
+func train(ctx context.Context, cfg *configs.Config, io trainIO) error {
+	r := &run{cfg: cfg, io: io}
+	proc := workerProc()
+	if proc == 0 && !io.quiet {
+		for _, n := range cfg.Notices {
+			fmt.Fprintln(os.Stderr, "note:", n)
+		}
+	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	defer r.start.close()
+	defer r.data.close()
+	if proc > 0 {
+		return r.work(proc)
+	}
+	var err error
+	if r.report, err = newReporter(r); err != nil {
+		return err
+	}
+	defer r.report.close()
+	if r.start.first > int64(cfg.Run.Train.Steps) {
+		r.report.say("nothing to do: step %d of %d is durable in %s", r.start.first-1, cfg.Run.Train.Steps, cfg.Run.Checkpoint.Dir)
+		return r.export()
+	}
+	if err := r.lead(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return codedError{errors.New(""), stopCode()}
+	}
+	return r.export()
+}
+
+// prepare lays the run out: tokenizer, model, plan, where it starts from, and data.
+func (r *run) prepare() error {
+	var err error
+	if r.tok, err = openTokenizer(r.cfg); err != nil {
+		return err
+	}
+	if err = r.cfg.CheckVocab(r.tok.VocabSize()); err != nil {
+		return err
+	}
+	if r.job, err = job(r.cfg); err != nil {
+		return err
+	}
+	if r.layout, err = host.Plan(r.job); err != nil {
+		return codedError{err, exitUsage}
+	}
+	if err = fits(r.layout); err != nil {
+		return err
+	}
+	if err = r.begin(); err != nil {
+		return err
+	}
+	r.data, err = openData(r)
+	return err
+}
+
+// fits compares every rank's predicted peak with its budget before anything is allocated.
+func fits(l *host.Layout) error {
+	for rank := range l.Ranks {
+		m := l.Memory(rank)
+		if b := l.Job.Memory; b > 0 && m.Total() > b {
+			return codedError{fmt.Errorf("%s needs %s of a budget of %s: %s", l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exitFit}
+		}
+	}
+	return nil
+}
+
+// remedy is the setting that saves most of what a rank lacks.
+func remedy(l *host.Layout, m host.Memory) string {
+	j := l.Job
+	switch {
+	case m.Activations > m.State && j.Recompute == 0:
+		return "try plan.recompute=full"
+	case m.Activations > m.State && j.Rows > 1:
+		return "try a smaller train.micro_batch or data.seq_len, or a larger plan.tp"
+	case j.Mesh.DP > 1 && j.Zero < 3:
+		return fmt.Sprintf("try plan.zero=%d", j.Zero+1)
+	}
+	return fmt.Sprintf("try plan.pp=%d, or a larger plan.tp", j.Mesh.PP*2)
+}
+
+// options are the host's options for process proc.
+func (r *run) options(proc int) (host.RunOptions, func(), error) {
+	c := r.cfg.Run
+	backend, closeAll, err := backends(r.cfg)
+	if err != nil {
+		return host.RunOptions{}, nil, err
+	}
+	o := host.RunOptions{Coord: coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Proc: proc, Procs: c.Plan.Procs}
+	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
+	if r.start.scale != nil {
+		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0], int(r.start.scale[1]), int(r.start.scale[2])
+	}
+	if !r.data.validates() {
+		o.Coord.EvalEvery = 0
+	}
+	if dir := c.Checkpoint.Dir; dir != "" {
+		o.Save = func(rank int) host.Saver {
+			return &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank, All: r.layout.Ranks[rank].All}
+		}
+		o.Begin = func(step int64) error {
+			_, err := checkpoint.Begin(checkpoint.OS, dir, step)
+			return err
+		}
+		o.Commit = r.commit
+	}
+	return o, closeAll, nil
+}
+
+// lead runs process 0: the coordinator and its share of the ranks.
+func (r *run) lead(ctx context.Context) error {
+	o, closeAll, err := r.options(0)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	o.Stop = ctx.Done()
+	o.Observe = r.observe
+	o.OnSystem = func(s *host.System) {
+		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)
+		if err != nil {
+			r.report.say("lfactor why will not answer: %v", err)
+			return
+		}
+		r.report.onClose(end)
+	}
+	r.plant(&o)
+	if o.Procs > 1 {
+		workers, err := r.spawnWorkers(&o)
+		if err != nil {
+			return err
+		}
+		defer workers.close()
+	}
+	return host.Run(r.layout, o)
+}
+
+func (r *run) observe(m actors.Message) {
+	r.report.observe(m)
+	if r.io.step != nil {
+		r.io.step(m)
+	}
+	if m.Text == core.TopicStep {
+		r.data.commit(m.Step)
+	}
+}
+
+// commit makes the checkpoint of a step durable, then removes what retention lets go.
+func (r *run) commit(step int64, parts []string, state []float64) error {
+	c := r.cfg.Run.Checkpoint
+	sections := map[string]any{"config": r.cfg.Flat(), "state": state, "data": r.data.position(step), "params": r.layout.Order}
+	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections); err != nil {
+		return err
+	}
+	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep)
+	return err
+}
+
+// openTokenizer reads the tokenizer of data.tokenizer or of the model's directory.
+func openTokenizer(c *configs.Config) (*token.Tokenizer, error) {
+	dir := c.Run.Data.Tokenizer
+	key := "data.tokenizer"
+	if dir == "" {
+		dir, key = c.Run.Model.Path, "model.path"
+	}
+	if dir == "" {
+		return nil, c.Fault("data.tokenizer", "no tokenizer is given", "set it to a directory with tokenizer.json")
+	}
+	if strings.HasSuffix(dir, ".json") {
+		dir = filepath.Dir(dir)
+	}
+	t, _, err := token.LoadDir(dir)
+	if err != nil {
+		return nil, c.Fault(key, err.Error(), "")
+	}
+	return t, nil
+}

@@ -1,0 +1,41 @@
+package family
+
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+)
+
+// InternLM2.5: a Llama whose checkpoints keep, for each key head, its query heads, key and value next to each other.
+var _ = register(Family{ModelType: "internlm2", Paper: "2403.17297",
+	Build: func(c configs.Model) *Model {
+		m := Decoder("internlm2", spec(c))
+		m.Source = internSource(c)
+		return m
+	}})
+
+func internSource(c configs.Model) func(string) Source {
+	rename := strings.NewReplacer("model.embed_tokens", "model.tok_embeddings", "lm_head", "output", "input_layernorm", "attention_norm",
+		"post_attention_layernorm", "ffn_norm", "self_attn.o_proj", "attention.wo", "mlp.gate_proj", "feed_forward.w1", "mlp.up_proj", "feed_forward.w3",
+		"mlp.down_proj", "feed_forward.w2", "self_attn.q_proj", "attention.wqkv", "self_attn.k_proj", "attention.wqkv", "self_attn.v_proj", "attention.wqkv")
+	per := c.Heads / max(1, c.KVHeads)
+	group := (per + 2) * c.HeadDim
+	return func(name string) Source {
+		s := Source{Name: rename.Replace(name)}
+		from, to := 0, 0
+		switch {
+		case strings.Contains(name, ".q_proj."):
+			to = per * c.HeadDim
+		case strings.Contains(name, ".k_proj."):
+			from, to = per*c.HeadDim, (per+1)*c.HeadDim
+		case strings.Contains(name, ".v_proj."):
+			from, to = (per+1)*c.HeadDim, group
+		default:
+			return s
+		}
+		for g := range c.KVHeads {
+			s.Rows = append(s.Rows, [2]int{g*group + from, g*group + to})
+		}
+		return s
+	}
+}

@@ -1,0 +1,33 @@
+package family
+
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+)
+
+// Qwen 1: a Llama whose checkpoints have one biased projection for query, key and value, and whose w2 is the gate.
+var _ = register(Family{ModelType: "qwen", Paper: "2309.16609",
+	Build: func(c configs.Model) *Model {
+		m := Decoder("qwen", spec(c))
+		m.Source = qwenSource(c)
+		return m
+	}})
+
+// qwenSource maps a logical name to the published one, and query, key and value to their rows of the joint projection.
+func qwenSource(c configs.Model) func(string) Source {
+	rename := strings.NewReplacer("model.layers.", "transformer.h.", "model.embed_tokens", "transformer.wte", "model.norm", "transformer.ln_f",
+		"input_layernorm", "ln_1", "post_attention_layernorm", "ln_2", "self_attn.o_proj", "attn.c_proj",
+		"mlp.gate_proj", "mlp.w2", "mlp.up_proj", "mlp.w1", "mlp.down_proj", "mlp.c_proj",
+		"self_attn.q_proj", "attn.c_attn", "self_attn.k_proj", "attn.c_attn", "self_attn.v_proj", "attn.c_attn")
+	width := c.Heads * c.HeadDim
+	return func(name string) Source {
+		s := Source{Name: rename.Replace(name)}
+		for i, p := range []string{".q_proj.", ".k_proj.", ".v_proj."} {
+			if strings.Contains(name, p) {
+				s.Rows = [][2]int{{i * width, (i + 1) * width}}
+			}
+		}
+		return s
+	}
+}

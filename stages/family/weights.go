@@ -1,0 +1,159 @@
+package family
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Weights maps a model's logical parameters to the tensors of a Hugging Face checkpoint, both ways.
+type Weights struct {
+	m     *Model
+	infos map[string]checkpoint.Info // Hugging Face tensors by name
+	src   checkpoint.Source
+	path  string
+}
+
+// hfShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no part of them.
+func (m *Model) hfShapes() []checkpoint.Info {
+	at := map[string]int{}
+	var out []checkpoint.Info
+	for _, p := range m.Params(nil) {
+		s := m.Source(p.Name)
+		i, ok := at[s.Name]
+		if !ok {
+			i = len(out)
+			at[s.Name] = i
+			out = append(out, checkpoint.Info{Name: s.Name, Shape: append([]int(nil), p.Shape...)})
+		}
+		for _, r := range s.Rows {
+			out[i].Shape[0] = max(out[i].Shape[0], r[1])
+		}
+	}
+	return out
+}
+
+// ignorable reports tensors that published checkpoints carry besides parameters: tables that follow from the configuration,
+// and a head that repeats a tied embedding.
+func (m *Model) ignorable(name string) bool {
+	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
+		m.Spec.Tie && name == m.Source(headName+".weight").Name
+}
+
+// OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name and shape; each
+// difference is a *checkpoint.Error.
+func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error) {
+	w := &Weights{m: m, infos: map[string]checkpoint.Info{}, src: src, path: path}
+	var have []checkpoint.Info
+	for _, t := range src.Tensors() {
+		w.infos[t.Name] = t
+		if !m.ignorable(t.Name) {
+			have = append(have, t)
+		}
+	}
+	return w, checkpoint.Match(path, m.hfShapes(), have)
+}
+
+// DType is the type in which the checkpoint keeps a logical parameter.
+func (w *Weights) DType(name string) string { return string(w.infos[w.m.Source(name).Name].DType) }
+
+// Read fills dst with a region of a logical parameter as float32. It reports false for an adapter, which the checkpoint of
+// a base model does not have.
+func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
+	if strings.Contains(p.Name, ".lora_") {
+		return false, nil
+	}
+	s := w.m.Source(p.Name)
+	info := w.infos[s.Name]
+	d, err := tensor.ParseDType(strings.ToLower(string(info.DType)))
+	if err != nil || !d.Float() {
+		return false, &checkpoint.Error{File: w.path, Tensor: s.Name, Fault: checkpoint.Misshapen, Why: fmt.Sprintf("dtype %s is no floating-point type that training starts from", info.DType)}
+	}
+	row, rows, col, cols := g.Box(p)
+	for _, r := range s.cover(row, row+rows) {
+		ranges := [][2]int{{r.file, r.file + r.n}}
+		if len(p.Shape) > 1 {
+			ranges = append(ranges, [2]int{col, col + cols})
+		}
+		raw := make([]byte, r.n*cols*d.Size())
+		if err := w.src.ReadRanges(s.Name, ranges, raw); err != nil {
+			return false, err
+		}
+		at := (r.logical - row) * cols
+		tensor.Widen(d, raw, dst[at:at+r.n*cols])
+	}
+	return true, nil
+}
+
+// span is a run of rows that are neighbours in the file and in the logical tensor.
+type span struct{ logical, file, n int }
+
+// cover lists where logical rows [from, to) lie in the file.
+func (s Source) cover(from, to int) (out []span) {
+	if s.Rows == nil {
+		return []span{{from, from, to - from}}
+	}
+	at := 0
+	for _, r := range s.Rows {
+		lo, hi := max(from, at), min(to, at+r[1]-r[0])
+		if lo < hi {
+			out = append(out, span{lo, r[0] + lo - at, hi - lo})
+		}
+		at += r[1] - r[0]
+	}
+	return
+}
+
+// HFTensors lists the tensors of an export with the given dtype for each Hugging Face name.
+func (m *Model) HFTensors(dtype func(hf string) string) []checkpoint.Info {
+	out := m.hfShapes()
+	for i := range out {
+		out[i].DType = checkpoint.DType(strings.ToUpper(dtype(out[i].Name)))
+	}
+	return out
+}
+
+// Export writes every logical parameter to dst, which was made for HFTensors. value fills a whole logical parameter.
+func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string, value func(p *grad.Param, dst []float32) error) error {
+	for _, p := range m.Params(nil) {
+		v := make([]float32, tensor.Len(p.Shape))
+		if err := value(p, v); err != nil {
+			return err
+		}
+		s := m.Source(p.Name)
+		d, err := tensor.ParseDType(strings.ToLower(dtype(s.Name)))
+		if err != nil {
+			return err
+		}
+		cols := tensor.Len(p.Shape[1:])
+		for _, r := range s.cover(0, p.Shape[0]) {
+			raw := make([]byte, r.n*cols*d.Size())
+			tensor.Narrow(d, v[r.logical*cols:(r.logical+r.n)*cols], raw)
+			ranges := [][2]int{{r.file, r.file + r.n}}
+			if len(p.Shape) > 1 {
+				ranges = append(ranges, [2]int{0, cols})
+			}
+			if err := dst.WriteRanges(s.Name, ranges, raw); err != nil {
+				return err
+			}
+		}
+	}
+	return dst.Commit()
+}
+
+// PEFTName is the name of an adapter's tensor in PEFT's format.
+func PEFTName(name string) string { return checkpoint.AdapterPrefix + name }
+
+// Adapters lists the adapter parameters of the model under lora.
+func (m *Model) Adapters(lora *block.Lora) (out []*grad.Param) {
+	for _, p := range m.Params(lora) {
+		if strings.Contains(p.Name, ".lora_") {
+			out = append(out, p)
+		}
+	}
+	return
+}
