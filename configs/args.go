@@ -1,0 +1,266 @@
+package configs
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// SplitArgs sorts out the arguments of a command that takes a run file: the file, if the first argument is neither a flag
+// nor an override; the command's own flags (own says for each name whether it takes a value); and the rest,
+// for Request.Args.
+func SplitArgs(args []string, own map[string]bool) (file string, mine, rest []string) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && !strings.Contains(args[0], "=") {
+		file, args = args[0], args[1:]
+	}
+	for i := 0; i < len(args); i++ {
+		name, _, inline := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		takes, ok := own[name]
+		if !ok || !strings.HasPrefix(args[i], "-") {
+			rest = append(rest, args[i])
+			continue
+		}
+		mine = append(mine, args[i])
+		if takes && !inline && i+1 < len(args) {
+			i++
+			mine = append(mine, args[i])
+		}
+	}
+	return file, mine, rest
+}
+
+var overridePattern = regexp.MustCompile(`^(\+{0,2})([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)=`)
+
+// readArgs enters overrides and flags.
+func (l *loader) readArgs(args []string) {
+	l.loong = l.isLoong(args)
+	var idle []string
+	for i := 0; i < len(args); {
+		arg := args[i]
+		i++
+		if !strings.HasPrefix(arg, "--") {
+			l.override(arg)
+			continue
+		}
+		name, value, inline := strings.Cut(arg[2:], "=")
+		var values []string
+		if inline {
+			values = []string{value}
+		}
+		name = strings.ReplaceAll(name, "_", "-")
+		for ; !inline && i < len(args) && len(values) < l.arity(name, args[i]) && !strings.HasPrefix(args[i], "--"); i++ {
+			values = append(values, args[i])
+		}
+		if l.flag(name, values) {
+			idle = append(idle, strings.Join(append([]string{"--" + name}, values...), " "))
+		}
+	}
+	if len(idle) > 0 {
+		l.c.Notices = append(l.c.Notices, "accepted, no effect: "+strings.Join(idle, ", "))
+	}
+}
+
+// arity is the most values a flag takes, if next is the argument after it.
+func (l *loader) arity(name, next string) int {
+	const many = 1 << 20
+	if k := table().byFlag[name]; k != nil {
+		flag := k.Flags[slices.IndexFunc(k.Flags, func(f Flag) bool { return f.Name == name })]
+		switch {
+		case k.Type == "boolean" && flag.Value == "" && (strings.EqualFold(next, "true") || strings.EqualFold(next, "false")):
+			return 1
+		case k.Type == "boolean" || flag.Value != "":
+			return 0
+		case strings.HasPrefix(k.Type, "list") && !isOverride(next):
+			return many
+		case strings.HasPrefix(k.Type, "list"):
+			return 0
+		}
+		return 1
+	}
+	if isOverride(next) {
+		return 0
+	}
+	return many // of the flags without effect nothing more is known
+}
+
+// isOverride says whether an argument sets a key of ours, rather than being a value with a "=".
+func isOverride(arg string) bool {
+	match := overridePattern.FindStringSubmatch(arg)
+	return match != nil && slices.Contains(table().names(""), strings.SplitN(match[2], ".", 2)[0])
+}
+
+// override enters key=value. A leading + or ++ is Hydra's and means nothing here.
+func (l *loader) override(arg string) {
+	o := Origin{Layer: LayerOverride, Text: arg}
+	if l.loong {
+		o.Layer = layerTop
+	}
+	match := overridePattern.FindStringSubmatch(arg)
+	if match == nil {
+		l.fail(Origin{Layer: LayerOverride, Text: "command line"}, quoted(arg), "is neither a flag nor key=value", "")
+		return
+	}
+	name := match[2]
+	key := table().byName[name]
+	if key == nil && l.loong {
+		key = table().byFlag[strings.ReplaceAll(name, "_", "-")]
+	}
+	if key == nil {
+		prefix := ""
+		if i := strings.LastIndex(name, "."); i > 0 && table().sections[name[:i]] {
+			prefix = name[:i]
+		}
+		l.unknown(Origin{Layer: LayerOverride, Text: "command line"}, prefix, name)
+		return
+	}
+	node, err := parseValue(arg[len(match[0]):])
+	if err != nil {
+		l.fail(o, name, "the value is no YAML", "quote it")
+		return
+	}
+	l.add(setting{key, node, o})
+}
+
+// flag enters one flag and says whether it is one that has no effect.
+func (l *loader) flag(name string, values []string) bool {
+	o := Origin{Layer: LayerFlag, Text: "--" + name}
+	if k := table().byFlag[name]; k != nil {
+		l.keyFlag(k, name, values, o)
+		return false
+	}
+	switch {
+	case name == "config-file":
+		l.configFile(values, o)
+	case name == "pipeline-model-parallel-layout":
+		l.layoutFlag(values, o)
+	case idleFlags[name]:
+		return true
+	case onlyFlags[name] != nil:
+		if slices.ContainsFunc(onlyFlags[name].values, func(v string) bool { return sameValue(v, strings.Join(values, " ")) }) {
+			return true
+		}
+		l.fail(o, "", fmt.Sprintf("%s: %s", quoted(strings.Join(values, " ")), onlyFlags[name].why), "")
+	case refusedFlags[name] != "":
+		l.fail(o, "", refusedFlags[name], "")
+	case strings.HasPrefix(name, "wandb-"):
+		return true
+	case strings.HasPrefix(name, "moe-"):
+		l.fail(o, "", "mixture-of-experts layers are not part of dense families", "")
+	default:
+		l.fail(o, "", "unknown flag", didYouMean(name, knownFlags()))
+	}
+	return false
+}
+
+// sameValue compares numbers as numbers.
+func sameValue(a, b string) bool {
+	x, err1 := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	return a == b || err1 == nil && err2 == nil && x == y
+}
+
+func knownFlags() []string {
+	known := slices.Concat(sortedKeys(table().byFlag), sortedKeys(idleFlags), sortedKeys(onlyFlags), sortedKeys(refusedFlags))
+	return append(known, "config-file", "pipeline-model-parallel-layout")
+}
+
+// keyFlag enters a flag that means a key.
+func (l *loader) keyFlag(k *Key, name string, values []string, o Origin) {
+	flag := k.Flags[slices.IndexFunc(k.Flags, func(f Flag) bool { return f.Name == name })]
+	switch {
+	case flag.Value != "":
+		values = []string{flag.Value}
+	case k.Type == "boolean" && len(values) == 0:
+		values = []string{"true"}
+	case len(values) == 0:
+		l.fail(o, k.Name, "the flag wants a value", "")
+		return
+	}
+	for i, v := range values {
+		if to, ok := k.from[v]; ok {
+			values[i] = to
+		}
+	}
+	l.add(setting{k, flagNode(k, values), o})
+}
+
+// flagNode turns the words behind a flag into a value.
+func flagNode(k *Key, values []string) *yaml.Node {
+	switch k.Type {
+	case "list of path or {path, weight}":
+		return weightedNode(values)
+	case "list of integer", "list of number":
+		return listNode(strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool { return r == ',' || r == ' ' }))
+	case "list of string":
+		return listNode(values)
+	}
+	return scalarNode(strings.Join(values, " "))
+}
+
+// weightedNode reads Megatron's --data-path: prefixes, or weights and prefixes in turn.
+func weightedNode(values []string) *yaml.Node {
+	if len(values) == 1 {
+		values = strings.Fields(values[0])
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	weighted := len(values)%2 == 0
+	for i := 0; i < len(values) && weighted; i += 2 {
+		_, err := strconv.ParseFloat(values[i], 64)
+		weighted = err == nil
+	}
+	if !weighted {
+		return listNode(values)
+	}
+	for i := 0; i < len(values); i += 2 {
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{
+			scalarNode("weight"), scalarNode(values[i]), scalarNode("path"), scalarNode(values[i+1])}})
+	}
+	return n
+}
+
+// layoutFlag reads Megatron's pipeline layout: stages separated by |, each a row of E (embedding), t (layer), m
+// (multi-token prediction) and L (loss), a symbol repeated by *N. The embedding opens the first stage; what
+// comes after the layers closes the last.
+func (l *loader) layoutFlag(values []string, o Origin) {
+	stages := strings.Split(strings.Join(values, ""), "|")
+	var layers []string
+	for i, s := range stages {
+		n, err := layoutLayers(s, i == 0, i == len(stages)-1)
+		if err != nil {
+			l.fail(o, "plan.layers", fmt.Sprintf("stage %d, %s: %v", i+1, quoted(s), err), "set plan.layers")
+			return
+		}
+		layers = append(layers, strconv.Itoa(n))
+	}
+	l.add(setting{table().byName["plan.layers"], listNode(layers), o})
+}
+
+var layoutPattern = regexp.MustCompile(`^(E?)((?:t(?:\*\d+)?)*)((?:m(?:\*\d+)?)*)(L?)$`)
+var layoutRepeat = regexp.MustCompile(`t(?:\*(\d+))?`)
+
+// layoutLayers counts the layers of one stage of a layout.
+func layoutLayers(stage string, first, last bool) (int, error) {
+	match := layoutPattern.FindStringSubmatch(stage)
+	if match == nil {
+		return 0, fmt.Errorf("want E, t, m and L in this order")
+	}
+	if (match[1] != "") != first || (match[4] != "") != last || match[3] != "" && !last {
+		return 0, fmt.Errorf("the embedding stands in the first stage, and m and L in the last")
+	}
+	n := 0
+	for _, t := range layoutRepeat.FindAllStringSubmatch(match[2], -1) {
+		times := 1
+		if t[1] != "" {
+			var err error
+			if times, err = strconv.Atoi(t[1]); err != nil {
+				return 0, err
+			}
+		}
+		n += times
+	}
+	return n, nil
+}

@@ -1,0 +1,338 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Layer says where a value comes from. Of two, the greater wins.
+type Layer int
+
+// The layers. A model file in LoongForge's style stands above flags, as it does there.
+const (
+	LayerDefault Layer = iota
+	LayerModel         // the model's own file
+	LayerFile          // the run file
+	LayerEnv           // an environment variable
+	LayerOverride
+	LayerFlag
+	LayerLoong // a LoongForge model file given by --config-file
+	layerTop   // an override over that
+)
+
+// Origin is the place of a value.
+type Origin struct {
+	Layer Layer
+	File  string // of the run or model file
+	Line  int
+	Text  string // the flag, override or variable as it was given
+}
+
+// String is the place as messages name it.
+func (o Origin) String() string {
+	switch o.Layer {
+	case LayerDefault:
+		return "default"
+	case LayerModel, LayerFile, LayerLoong:
+		if o.Line > 0 {
+			return fmt.Sprintf("%s:%d", o.File, o.Line)
+		}
+		return o.File
+	}
+	return o.Text
+}
+
+// setting is one value for one key.
+type setting struct {
+	key    *Key
+	node   *yaml.Node
+	origin Origin
+}
+
+// Config is a checked configuration.
+type Config struct {
+	Run     Run
+	Model   Model
+	Notices []string // for the user, each to be said once
+
+	file  string
+	given map[string][]setting // by key, weakest first, all but defaults
+}
+
+// Request says what to read.
+type Request struct {
+	File   string              // the run file, or ""
+	Text   []byte              // its content, if it is not to be read from File
+	Args   []string            // overrides key=value, and flags
+	Getenv func(string) string // nil: no environment
+}
+
+// Load reads a run file, the model it names, overrides and flags, and checks everything. All faults are reported
+// at once: the error is made of *Error values (see Faults).
+func Load(req Request) (*Config, error) {
+	l := &loader{c: &Config{file: req.File, given: map[string][]setting{}}, failed: map[string]bool{}}
+	if l.c.file == "" {
+		l.c.file = "command line"
+	}
+	l.readRunFile(req)
+	l.readEnv(req.Getenv)
+	l.readArgs(req.Args)
+	l.apply(false)
+	l.readModel()
+	l.apply(true)
+	l.c.Model.complete()
+	if !l.broken {
+		l.checkAll()
+	}
+	l.noticeOverruled()
+	if err := errors.Join(l.errs...); err != nil {
+		return nil, err
+	}
+	return l.c, nil
+}
+
+type loader struct {
+	c         *Config
+	errs      []error
+	failed    map[string]bool // keys whose value is at fault already
+	broken    bool            // the run file could not be read at all
+	modelRead bool            // the model's file was read without a fault
+
+	loong       bool // --config-file names a LoongForge model file
+	loongFaults int  // what was wrong in it
+}
+
+func (l *loader) add(s setting) {
+	l.c.given[s.key.Name] = append(l.c.given[s.key.Name], s)
+}
+
+func (l *loader) fail(o Origin, key, why, try string) {
+	file, line := o.String(), 0
+	if o.File != "" {
+		file, line = o.File, o.Line
+	}
+	l.errs = append(l.errs, &Error{File: file, Line: line, Key: key, Why: why, Try: try})
+	l.failed[key] = true
+}
+
+func (l *loader) readRunFile(req Request) {
+	text := req.Text
+	if text == nil {
+		if req.File == "" {
+			return
+		}
+		var err error
+		if text, err = readFile(req.File); err != nil {
+			l.errs, l.broken = append(l.errs, err), true
+			return
+		}
+	}
+	root, err := parseYAML(req.File, text)
+	if err != nil {
+		l.errs, l.broken = append(l.errs, err), true
+		return
+	}
+	l.section(root, "", Origin{Layer: LayerFile, File: req.File})
+}
+
+// section enters the keys of a mapping that stands at prefix.
+func (l *loader) section(n *yaml.Node, prefix string, o Origin) {
+	t := table()
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i].Value, n.Content[i+1]
+		if prefix != "" {
+			name = prefix + "." + name
+		}
+		o.Line = n.Content[i].Line
+		key, isKey := t.byName[name]
+		switch {
+		case isKey:
+			l.add(setting{key, value, o})
+		case t.sections[name] && value.Kind == yaml.MappingNode:
+			l.section(value, name, o)
+		case t.sections[name]:
+			l.fail(o, name, nodeKind(value)+", want a mapping", "")
+		default:
+			l.unknown(o, prefix, name)
+		}
+	}
+}
+
+// unknown reports a key that there is not, with the nearest one there is: in the same section, else by its last word in
+// another.
+func (l *loader) unknown(o Origin, prefix, name string) {
+	last := name[strings.LastIndex(name, ".")+1:]
+	try := didYouMean(last, table().names(prefix))
+	if try == "" {
+		try = table().elsewhere(last)
+	}
+	if try == "" {
+		try = oneOf(table().names(prefix))
+	}
+	l.fail(o, name, "unknown key", try)
+}
+
+// elsewhere suggests a key by the nearest last word.
+func (t *keyTable) elsewhere(word string) string {
+	full := map[string]string{}
+	for _, k := range slices.Backward(t.keys) {
+		full[k.Name[strings.LastIndex(k.Name, ".")+1:]] = k.Name
+	}
+	best, dist := "", len(word)/3+1
+	for _, last := range sortedKeys(full) {
+		if d := editDistance(word, last); d < dist {
+			best, dist = full[last], d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", best)
+}
+
+func (l *loader) readEnv(getenv func(string) string) {
+	if getenv == nil {
+		return
+	}
+	if v := getenv("LFACTOR_DEVICE"); v != "" {
+		l.add(setting{table().byName["device"], scalarNode(v), Origin{Layer: LayerEnv, Text: "LFACTOR_DEVICE=" + v}})
+	}
+}
+
+// apply sets the values of Run's keys or Model's, weakest first, so that the strongest stays.
+func (l *loader) apply(model bool) {
+	for _, k := range table().keys {
+		if k.model != model {
+			continue
+		}
+		dst := k.field(&l.c.Run, &l.c.Model)
+		if k.Default != "" {
+			node, err := parseValue(k.Default)
+			if err != nil {
+				panic(fmt.Sprintf("configs: %s: default %s: %v", k.Name, k.Default, err))
+			}
+			if why, _ := setValue(dst, node); why != "" {
+				panic(fmt.Sprintf("configs: %s: default %s: %s", k.Name, k.Default, why))
+			}
+		}
+		given := l.c.given[k.Name]
+		slices.SortStableFunc(given, func(a, b setting) int { return int(a.origin.Layer - b.origin.Layer) })
+		for _, s := range given {
+			l.set(dst, s)
+		}
+	}
+}
+
+// set decodes one value; a value that is overruled must be right too.
+func (l *loader) set(dst reflect.Value, s setting) {
+	v := reflect.New(dst.Type()).Elem()
+	why, try := setValue(v, s.node)
+	if why == "" {
+		why, try = s.key.check(v)
+	}
+	if why != "" {
+		l.fail(s.origin, s.key.Name, why, try)
+		return
+	}
+	dst.Set(v)
+}
+
+// checkAll lets every section check itself.
+func (l *loader) checkAll() {
+	r := &l.c.Run
+	sections := []section{&r.Model, &r.Data, &r.Train, &r.Optimizer, &r.Schedule, &r.Plan, &r.LoRA, &r.Checkpoint}
+	if l.modelRead {
+		sections = append(sections, &l.c.Model, fit{l.c})
+	}
+	for _, s := range sections {
+		s.Check(l)
+	}
+}
+
+// fault implements faults: it finds the place of the key. What was at fault before is not reported twice.
+func (l *loader) fault(key, why, try string) {
+	if !l.failed[key] {
+		l.fail(l.c.place(key), key, why, try)
+	}
+}
+
+// place is where a key was set, or the file as a whole if it was not.
+func (c *Config) place(key string) Origin {
+	if o := c.Origin(key); o.Layer != LayerDefault {
+		return o
+	}
+	return Origin{Layer: LayerFile, File: c.file}
+}
+
+// Origin says where the value of a key comes from.
+func (c *Config) Origin(key string) Origin {
+	if given := c.given[key]; len(given) > 0 {
+		return given[len(given)-1].origin
+	}
+	return Origin{}
+}
+
+// Fault returns an *Error about a key that names the place where it was set, for checks that need more than the
+// configuration: a vocabulary that disagrees with the tokenizer's, a path that does not exist.
+func (c *Config) Fault(key, why, try string) error {
+	o := c.place(key)
+	if o.File == "" {
+		return &Error{File: o.String(), Key: key, Why: why, Try: try}
+	}
+	return &Error{File: o.File, Line: o.Line, Key: key, Why: why, Try: try}
+}
+
+// Value returns the value of a key as YAML, and whether there is such a key.
+func (c *Config) Value(key string) (string, bool) {
+	k := table().byName[key]
+	if k == nil {
+		return "", false
+	}
+	return formatValue(k.field(&c.Run, &c.Model)), true
+}
+
+// Flat returns every setting as YAML by its key: what a checkpoint keeps and Resume compares.
+func (c *Config) Flat() map[string]string {
+	out := map[string]string{}
+	for _, k := range table().keys {
+		out[k.Name] = formatValue(k.field(&c.Run, &c.Model))
+	}
+	return out
+}
+
+// noticeOverruled says once for each key that a flag or an override beat the model's file, or was beaten by one of
+// LoongForge's.
+func (l *loader) noticeOverruled() {
+	for _, k := range table().keys {
+		given := l.c.given[k.Name]
+		if len(given) < 2 {
+			continue
+		}
+		top, below := given[len(given)-1], given[:len(given)-1]
+		for _, s := range slices.Backward(below) {
+			a, b := l.text(k, top), l.text(k, s)
+			overrules := s.origin.Layer == LayerModel && top.origin.Layer >= LayerOverride || top.origin.Layer >= LayerLoong
+			if overrules && a != b {
+				l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s from %s overrules %s from %s", k.Name, a, top.origin, b, s.origin))
+				break
+			}
+		}
+	}
+}
+
+// text is a setting's value in the form of Value.
+func (l *loader) text(k *Key, s setting) string {
+	v := reflect.New(k.typ).Elem()
+	if why, _ := setValue(v, s.node); why != "" {
+		return s.node.Value
+	}
+	return formatValue(v)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

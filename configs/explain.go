@@ -1,0 +1,234 @@
+package configs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Find returns a key by its name, by its last word if only one key has it, or by a flag; the error names the nearest.
+func Find(name string) (Key, error) {
+	t := table()
+	if k := t.byName[name]; k != nil {
+		return *k, nil
+	}
+	if k := t.byFlag[strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")]; k != nil {
+		return *k, nil
+	}
+	var found []string
+	for _, k := range t.keys {
+		if strings.HasSuffix(k.Name, "."+name) {
+			found = append(found, k.Name)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return *t.byName[found[0]], nil
+	case 0:
+		return Key{}, &Error{File: "command line", Key: name, Why: "unknown key", Try: didYouMean(name, sortedKeys(t.byName))}
+	}
+	return Key{}, &Error{File: "command line", Key: name, Why: "more than one key has this name", Try: oneOf(found)}
+}
+
+// Explain describes a key in a few lines.
+func (k Key) Explain() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: %s\n  %s\n", k.Name, k.Type, k.Doc)
+	if k.Unit != "" {
+		fmt.Fprintf(&s, "  unit: %s\n", k.Unit)
+	}
+	if len(k.OneOf) > 0 {
+		fmt.Fprintf(&s, "  %s\n", oneOf(k.OneOf))
+	}
+	if k.Default != "" {
+		fmt.Fprintf(&s, "  default: %s\n", k.Default)
+	}
+	if k.Min != nil {
+		fmt.Fprintf(&s, "  at least %s\n", trim(*k.Min))
+	}
+	if k.Max != nil {
+		fmt.Fprintf(&s, "  at most %s\n", trim(*k.Max))
+	}
+	fmt.Fprintf(&s, "  on resume: %s\n", map[Class]string{
+		Free: "free to change", Replan: "may change; the plan is made anew", Fixed: "fixed; another value is another run"}[k.Class])
+	for _, f := range k.Flags {
+		if f.Value != "" {
+			fmt.Fprintf(&s, "  Megatron: --%s means %s\n", f.Name, f.Value)
+		} else {
+			fmt.Fprintf(&s, "  Megatron: --%s\n", f.Name)
+		}
+	}
+	return s.String()
+}
+
+// Explain describes a key with its value here, where that was set, and what it won over.
+func (c *Config) Explain(k Key) string {
+	value, _ := c.Value(k.Name)
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s = %s\n  set by: %s\n", k.Name, value, c.Origin(k.Name))
+	given := c.given[k.Name]
+	for i := len(given) - 2; i >= 0; i-- {
+		l := &loader{}
+		fmt.Fprintf(&s, "  over: %s from %s\n", l.text(table().byName[k.Name], given[i]), given[i].origin)
+	}
+	s.WriteString(k.Explain())
+	return s.String()
+}
+
+// Schema returns a JSON Schema (draft 2020-12) of run files.
+func Schema() []byte {
+	root := schemaObject()
+	for _, k := range table().keys {
+		at := root
+		parts := strings.Split(k.Name, ".")
+		for _, section := range parts[:len(parts)-1] {
+			props := at["properties"].(map[string]any)
+			if props[section] == nil {
+				props[section] = schemaObject()
+			}
+			at = props[section].(map[string]any)
+		}
+		at["properties"].(map[string]any)[parts[len(parts)-1]] = k.schema()
+	}
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "lfactor run file"
+	text, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("configs: the schema cannot be JSON: %v", err))
+	}
+	return append(text, '\n')
+}
+
+func schemaObject() map[string]any {
+	return map[string]any{"type": "object", "additionalProperties": false, "properties": map[string]any{}}
+}
+
+func (k Key) schema() map[string]any {
+	s := schemaType(k.Type)
+	s["description"] = k.Doc
+	if len(k.OneOf) > 0 {
+		s["enum"] = k.OneOf
+	}
+	if k.Min != nil && k.Type != "bytes" {
+		s["minimum"] = *k.Min
+	}
+	if k.Max != nil && k.Type != "bytes" {
+		s["maximum"] = *k.Max
+	}
+	if k.Default != "" {
+		node, err := parseValue(k.Default)
+		var v any
+		if err == nil {
+			err = node.Decode(&v)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("configs: %s: default %s: %v", k.Name, k.Default, err))
+		}
+		s["default"] = v
+	}
+	return s
+}
+
+func schemaType(typ string) map[string]any {
+	if item, ok := strings.CutPrefix(typ, "list of "); ok {
+		one := schemaType(item)
+		return map[string]any{"anyOf": []any{one, map[string]any{"type": "array", "items": one}}}
+	}
+	switch typ {
+	case "bytes":
+		return map[string]any{"type": []string{"integer", "string"}}
+	case "mapping":
+		return map[string]any{"type": []string{"object", "null"}}
+	case "path or {path, weight}":
+		entry := schemaObject()
+		entry["properties"] = map[string]any{"path": map[string]any{"type": "string"}, "weight": map[string]any{"type": "number"}}
+		return map[string]any{"anyOf": []any{map[string]any{"type": "string"}, entry}}
+	}
+	return map[string]any{"type": typ}
+}
+
+// Change is a setting that differs between two configurations.
+type Change struct {
+	Key   string
+	A, B  string // as YAML; "" if the configuration does not have the key
+	Class Class
+}
+
+// Diff compares two configurations in the form of Flat, in the order of the keys.
+func Diff(a, b map[string]string) []Change {
+	var out []Change
+	for _, k := range table().keys {
+		if a[k.Name] != b[k.Name] {
+			out = append(out, Change{k.Name, a[k.Name], b[k.Name], k.Class})
+		}
+	}
+	for _, name := range sortedKeys(a) { // of another version
+		if table().byName[name] == nil {
+			out = append(out, Change{name, a[name], "", Free})
+		}
+	}
+	return out
+}
+
+// Resume compares the configuration with that of the checkpoint to go on from. Every changed fixed setting is a
+// fault; the other changes are returned.
+func (c *Config) Resume(saved map[string]string) ([]Change, error) {
+	var errs []error
+	changes := slices.DeleteFunc(Diff(saved, c.Flat()), func(ch Change) bool {
+		if ch.Class != Fixed || !present(saved, ch.Key) {
+			return !present(saved, ch.Key)
+		}
+		errs = append(errs, c.Fault(ch.Key, fmt.Sprintf("is %s, the checkpoint was made with %s", ch.B, ch.A),
+			"set it back, or start a new run in another checkpoint.dir"))
+		return true
+	})
+	return changes, errors.Join(errs...)
+}
+
+func present(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// YAML writes the configuration as a run file with every setting that is not a default, for a record that
+// can be run again.
+func (c *Config) YAML() []byte {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, k := range table().keys {
+		if len(c.given[k.Name]) == 0 {
+			continue
+		}
+		if k.model && c.Origin(k.Name).Layer == LayerModel {
+			continue // the model's file says so
+		}
+		value, _ := c.Value(k.Name)
+		node, err := parseValue(value)
+		if err != nil {
+			panic(fmt.Sprintf("configs: %s: %s: %v", k.Name, value, err))
+		}
+		place(root, strings.Split(k.Name, "."), node)
+	}
+	text, err := yaml.Marshal(root)
+	if err != nil {
+		panic(fmt.Sprintf("configs: a run file cannot be YAML: %v", err))
+	}
+	return text
+}
+
+// place puts a value at a path of nested mappings.
+func place(n *yaml.Node, path []string, value *yaml.Node) {
+	if len(path) == 1 {
+		n.Content = append(n.Content, scalarNode(path[0]), value)
+		return
+	}
+	child := lookup(n, path[0])
+	if child == nil {
+		child = &yaml.Node{Kind: yaml.MappingNode}
+		n.Content = append(n.Content, scalarNode(path[0]), child)
+	}
+	place(child, path[1:], value)
+}

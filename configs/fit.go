@@ -1,0 +1,121 @@
+package configs
+
+import "fmt"
+
+// fit holds the plan and the batch to the model: what must divide.
+type fit struct{ c *Config }
+
+// Check implements section.
+func (f fit) Check(at faults) {
+	p, t, m := f.c.Run.Plan, f.c.Run.Train, f.c.Model
+	common := gcd(gcd(m.Heads, m.Intermediate), m.Vocab) // what a suggested tp must divide
+	divide := func(what string, n, by int, key string) {
+		if by > 1 && n > 0 && n%by != 0 {
+			at.fault(key, fmt.Sprintf("%s = %d is no multiple of %d", what, n, by), fmt.Sprintf("try %d", nearestDivisor(gcd(n, common), by)))
+		}
+	}
+	divide("num_attention_heads", m.Heads, p.TP, "plan.tp")
+	divide("intermediate_size", m.Intermediate, p.TP, "plan.tp")
+	divide("vocab_size", m.Vocab, p.TP, "plan.tp")
+	if kv := m.KVHeads; p.TP > 1 && kv > 0 && kv%p.TP != 0 && p.TP%kv != 0 {
+		at.fault("plan.tp", fmt.Sprintf("num_key_value_heads = %d and %d: neither divides the other", kv, p.TP), fmt.Sprintf("try %d", nearestDivisor(kv, p.TP)))
+	}
+	if p.SequenceParallel {
+		divide("data.seq_len · train.micro_batch", f.c.Run.Data.SeqLen*t.MicroBatch, p.TP, "plan.sequence_parallel")
+	}
+	f.layers(at)
+	f.batch(at)
+}
+
+// gcd is the greatest common divisor; that of 0 and n is n.
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// layers holds the stages to the layers of the model.
+func (f fit) layers(at faults) {
+	p, n := f.c.Run.Plan, f.c.Model.Layers
+	stages := p.PP * p.VirtualStages
+	if len(p.Layers) > 0 {
+		sum := 0
+		for _, k := range p.Layers {
+			sum += k
+		}
+		if sum != n && len(p.Layers) == stages {
+			at.fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum, n), "try "+formatList(even(n, stages)))
+		}
+		return
+	}
+	switch {
+	case n == 0 || n%stages == 0:
+	case stages > n:
+		at.fault("plan.pp", fmt.Sprintf("%d stages for %d layers", stages, n), fmt.Sprintf("try %d", nearestDivisor(n, p.PP)))
+	default:
+		at.fault("plan.pp", fmt.Sprintf("%d layers cannot be cut evenly into %d stages", n, stages),
+			fmt.Sprintf("try %d, or plan.layers: %s", nearestDivisor(n, p.PP), formatList(even(n, stages))))
+	}
+}
+
+// even spreads n layers over stages, the first ones taking what is left over.
+func even(n, stages int) []int {
+	out := make([]int, stages)
+	for i := range out {
+		out[i] = n / stages
+		if i < n%stages {
+			out[i]++
+		}
+	}
+	return out
+}
+
+func formatList(list []int) string {
+	s := ""
+	for i, n := range list {
+		if i > 0 {
+			s += ", "
+		}
+		s += fmt.Sprint(n)
+	}
+	return "[" + s + "]"
+}
+
+// batch holds the global batch to micro-batches and copies of the model.
+func (f fit) batch(at faults) {
+	p, t := f.c.Run.Plan, f.c.Run.Train
+	unit := t.MicroBatch * p.DP
+	if t.GlobalBatch%unit != 0 {
+		at.fault("train.global_batch", fmt.Sprintf("%d is no multiple of train.micro_batch · plan.dp = %d · %d", t.GlobalBatch, t.MicroBatch, p.DP),
+			fmt.Sprintf("try %d", (t.GlobalBatch/unit+1)*unit))
+		return
+	}
+	if micro := t.GlobalBatch / unit; p.VirtualStages > 1 && micro%p.PP != 0 {
+		at.fault("train.global_batch", fmt.Sprintf("%d microbatches are no multiple of plan.pp = %d, which plan.virtual_stages = %d needs", micro, p.PP, p.VirtualStages),
+			fmt.Sprintf("try %d", (micro/p.PP+1)*p.PP*unit))
+	}
+}
+
+// Microbatches is how many microbatches each rank computes for an update.
+func (c *Config) Microbatches() int {
+	return c.Run.Train.GlobalBatch / (c.Run.Train.MicroBatch * c.Run.Plan.DP)
+}
+
+// CheckVocab checks the tokenizer's size against the model's, and takes it over where the model's file gives none.
+// Embeddings may have more rows than the tokenizer has tokens, never fewer.
+func (c *Config) CheckVocab(tokens int) error {
+	if c.Model.Vocab == 0 {
+		c.Model.Vocab = tokens
+		if tp := c.Run.Plan.TP; tokens%tp != 0 {
+			return c.Fault("plan.tp", fmt.Sprintf("the tokenizer's %d tokens are no multiple of %d", tokens, tp),
+				fmt.Sprintf("set model.overrides.vocab_size=%d, which leaves rows unused", (tokens/tp+1)*tp))
+		}
+		return nil
+	}
+	if tokens > c.Model.Vocab {
+		return c.Fault("model.overrides.vocab_size", fmt.Sprintf("the tokenizer has %d tokens, the model %d rows", tokens, c.Model.Vocab),
+			"use the model's own tokenizer, or another model.overrides.vocab_size with model.init: random")
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package configs
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Class says what a resumed run may do with a setting.
+type Class string
+
+// The classes.
+const (
+	Free   Class = "free"   // may change at any time
+	Replan Class = "replan" // changes the plan, not the training: checked and allowed
+	Fixed  Class = "fixed"  // another value is another run: refused
+)
+
+// Key describes one setting. The table of all keys is made from the tags of Run and Model.
+type Key struct {
+	Name    string // dotted
+	Type    string // string, integer, number, boolean, bytes, list of …, mapping
+	Default string // as YAML; "" if there is none
+	Doc     string
+	Unit    string
+	OneOf   []string
+	Min     *float64
+	Max     *float64
+	Class   Class
+	Flags   []Flag
+
+	from  map[string]string // translates values of flags
+	model bool              // a field of Model, not of Run
+	index []int             // of the field
+	typ   reflect.Type
+}
+
+// Flag is a Megatron or LoongForge flag that means a key.
+type Flag struct {
+	Name  string // without dashes
+	Value string // the value it stands for; "" if it takes one
+}
+
+// section is a struct of settings that checks them against each other.
+type section interface{ Check(at faults) }
+
+// faults collects what is wrong; the place of a key is found by whoever implements it.
+type faults interface {
+	fault(key, why, try string)
+}
+
+// overrides begins the keys of Model.
+const overrides = "model.overrides"
+
+// table is built once: every key by name, and in the order of the structs.
+var table = sync.OnceValue(func() *keyTable {
+	t := &keyTable{byName: map[string]*Key{}, byFlag: map[string]*Key{}, sections: map[string]bool{"": true}}
+	t.add(reflect.TypeFor[Run](), "", nil, false)
+	t.sections[overrides] = true
+	t.add(reflect.TypeFor[Model](), overrides, nil, true)
+	return t
+})
+
+type keyTable struct {
+	keys     []*Key
+	byName   map[string]*Key
+	byFlag   map[string]*Key
+	sections map[string]bool
+}
+
+// Keys returns the table of settings in the order of a run file.
+func Keys() []Key {
+	var out []Key
+	for _, k := range table().keys {
+		out = append(out, *k)
+	}
+	return out
+}
+
+// add enters the fields of a struct; nested structs are sections.
+func (t *keyTable) add(typ reflect.Type, prefix string, index []int, model bool) {
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		name := f.Tag.Get("key")
+		if prefix != "" {
+			name = prefix + "." + name
+		}
+		at := append(slices.Clone(index), i)
+		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[RopeScaling]() {
+			t.sections[name] = true
+			t.add(f.Type, name, at, model)
+			continue
+		}
+		k := newKey(name, f)
+		k.index, k.model = at, model
+		t.keys = append(t.keys, k)
+		t.byName[name] = k
+		for _, flag := range k.Flags {
+			if other := t.byFlag[flag.Name]; other != nil && other != k {
+				panic(fmt.Sprintf("configs: flag %s means both %s and %s", flag.Name, other.Name, name))
+			}
+			t.byFlag[flag.Name] = k
+		}
+	}
+}
+
+func newKey(name string, f reflect.StructField) *Key {
+	k := &Key{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
+		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type}
+	if k.Doc == "" || k.Class == "" {
+		panic(fmt.Sprintf("configs: %s: %s lacks doc or class", name, f.Name))
+	}
+	if s := f.Tag.Get("oneof"); s != "" {
+		k.OneOf = strings.Split(s, "|")
+	}
+	k.Min, k.Max = bound(f, "min"), bound(f, "max")
+	for _, s := range splitTag(f.Tag.Get("flag")) {
+		flag, value, _ := strings.Cut(s, "=")
+		k.Flags = append(k.Flags, Flag{flag, value})
+	}
+	for _, s := range splitTag(f.Tag.Get("from")) {
+		flag, value, _ := strings.Cut(s, "=")
+		k.from[flag] = value
+	}
+	return k
+}
+
+func splitTag(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+func bound(f reflect.StructField, tag string) *float64 {
+	s, ok := f.Tag.Lookup(tag)
+	if !ok {
+		return nil
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		panic(fmt.Sprintf("configs: %s: %s: %v", f.Name, tag, err))
+	}
+	return &v
+}
+
+func typeName(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Bytes]():
+		return "bytes"
+	case reflect.TypeFor[WeightPath]():
+		return "path or {path, weight}"
+	case reflect.TypeFor[RopeScaling]():
+		return "mapping"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Int:
+		return "integer"
+	case reflect.Float64:
+		return "number"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Slice:
+		return "list of " + typeName(t.Elem())
+	}
+	panic(fmt.Sprintf("configs: no settings of type %v", t))
+}
+
+// names returns the keys directly below a section, and its sections.
+func (t *keyTable) names(section string) []string {
+	var out []string
+	under := func(name string) {
+		rest := name
+		if section != "" {
+			var ok bool
+			if rest, ok = strings.CutPrefix(name, section+"."); !ok {
+				return
+			}
+		}
+		first, _, _ := strings.Cut(rest, ".")
+		out = append(out, first)
+	}
+	for _, k := range t.keys {
+		under(k.Name)
+	}
+	return uniqueSorted(out)
+}
+
+// field returns the settable field of a key.
+func (k *Key) field(run *Run, m *Model) reflect.Value {
+	root := reflect.ValueOf(run).Elem()
+	if k.model {
+		root = reflect.ValueOf(m).Elem()
+	}
+	return root.FieldByIndex(k.index)
+}

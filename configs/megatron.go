@@ -1,0 +1,102 @@
+package configs
+
+// The flags of Megatron and LoongForge that mean no key. Those that mean one stand in the tags of Run and Model.
+
+// idleFlags change nothing here: they choose among implementations, tune what this runtime does not have, or ask for
+// what it always does. They are accepted so that a launch script works as it is.
+var idleFlags = set(
+	// torchrun's
+	"nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port",
+	// communication
+	"distributed-backend", "distributed-timeout-minutes", "overlap-grad-reduce", "overlap-param-gather",
+	"overlap-param-gather-with-optimizer-step", "tp-comm-overlap", "tp-comm-overlap-bootstrap-backend",
+	"no-async-tensor-model-parallel-allreduce", "use-megatron-fsdp", "suggested-communication-unit-size",
+	"disable-turn-off-bucketing", "reduce-variable-seq-shape-p2p-comm", "align-grad-reduce", "no-align-grad-reduce",
+	// kernels
+	"attention-backend", "use-flash-attn", "attention-softmax-in-fp32", "no-masked-softmax-fusion", "no-bias-gelu-fusion",
+	"no-bias-swiglu-fusion", "no-bias-dropout-fusion", "no-rope-fusion", "apply-rope-fusion", "no-gradient-accumulation-fusion",
+	"cross-entropy-loss-fusion", "cross-entropy-fusion-impl", "transformer-impl", "use-mcore-models", "enable-experimental",
+	"enable-fa-within-mla", "use-fp32-dtype-for-param-pattern",
+	// memory: recompute applies to every layer, moments stay where the rank is
+	"recompute-method", "recompute-num-layers", "custom-pipeline-recompute-layers", "empty-unused-memory-level",
+	"optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d", "use-precision-aware-optimizer",
+	"no-use-deepspeed-cpu-adam", "offload-optimizer", "offload-optimizer-percent", "manual-gc", "manual-gc-interval",
+	// data loading
+	"num-workers", "sft-num-preprocess-workers", "dataloader-type", "dataloader-prefetch-factor", "dataloader-save",
+	"no-create-attention-mask-in-dataloader", "use-fast-tokenizer", "packing-buffer-size", "sft-sort-batch",
+	"variable-seq-lengths", "use-fixed-seq-lengths", "no-mmap-bin-files",
+	// what every dense family here has anyway
+	"swiglu", "disable-bias-linear", "no-position-embedding", "group-query-attention", "use-rotary-position-embeddings",
+	"make-vocab-size-divisible-by",
+	// checks and logs that are always on, or are not needed
+	"no-check-for-nan-in-loss-and-grad", "check-weight-hash-across-dp-replicas-interval", "log-timers-to-tensorboard",
+	"log-memory-to-tensorboard", "log-validation-ppl-to-tensorboard", "log-throughput", "log-params-norm",
+	"log-num-zeros-in-grad", "detail-log-interval", "no-detail-log", "log-memory-stats", "timing-log-level", "wandb",
+	// checkpoints always hold everything, are written in the background, and load into any plan
+	"ckpt-format", "ckpt-fully-parallel-load", "ckpt-fully-parallel-save", "async-save", "dist-ckpt-strictness",
+	"no-save-optim", "no-save-rng", "exit-on-missing-checkpoint", "no-strict-fsdp-dtensor-load", "allow-missing-adapter-checkpoint",
+)
+
+// onlyFlag is a flag that may stand in a script with values that ask for nothing special.
+type onlyFlag struct {
+	values []string
+	why    string // what is wrong with any other value
+}
+
+var onlyFlags = map[string]*onlyFlag{
+	"tokenizer-type":                      {[]string{"HFTokenizer", "HuggingFaceTokenizer"}, "only HFTokenizer is read: set data.tokenizer to a directory with tokenizer.json"},
+	"position-embedding-type":             {[]string{"rope"}, "dense families here have rotary embeddings"},
+	"normalization":                       {[]string{"RMSNorm"}, "dense families here have RMSNorm"},
+	"attention-dropout":                   {[]string{"0"}, "dense families here have no dropout"},
+	"hidden-dropout":                      {[]string{"0"}, "dense families here have no dropout"},
+	"rotary-percent":                      {[]string{"1"}, "dense families here rotate the whole head"},
+	"rotary-seq-len-interpolation-factor": {[]string{"1"}, "set model.overrides.rope_scaling={rope_type: linear, factor: …} instead"},
+	"context-parallel-size":               {[]string{"1"}, "sequences are not shared out among ranks: use --tensor-model-parallel-size with --sequence-parallel"},
+	"context-parallel-ulysses-degree":     {[]string{"1"}, "sequences are not shared out among ranks: use --tensor-model-parallel-size with --sequence-parallel"},
+	"expert-model-parallel-size":          {[]string{"1"}, "dense families have no experts"},
+	"expert-tensor-parallel-size":         {[]string{"1"}, "dense families have no experts"},
+	"encoder-tensor-model-parallel-size":  {[]string{"1"}, "a dense language model has no encoder"},
+	"exp-avg-dtype":                       {[]string{"fp32"}, "moments are kept in fp32"},
+	"exp-avg-sq-dtype":                    {[]string{"fp32"}, "moments are kept in fp32"},
+	"main-params-dtype":                   {[]string{"fp32"}, "master weights are kept in fp32"},
+	"main-grads-dtype":                    {[]string{"fp32"}, "gradients are kept in fp32"},
+	"padding-side":                        {[]string{"right"}, "samples are padded on the right"},
+	"sft-data-mix-strategy":               {[]string{"concat"}, "give weights in data.paths instead"},
+}
+
+// refusedFlags ask for something that would be silently missing.
+var refusedFlags = map[string]string{
+	"num-experts":                           "mixture-of-experts layers are not part of dense families",
+	"multi-latent-attention":                "latent attention is not part of dense families",
+	"use-dsa-fused":                         "sparse attention is not part of dense families",
+	"fp8-format":                            "there is no fp8 training: use --bf16",
+	"fp8-recipe":                            "there is no fp8 training: use --bf16",
+	"fp8-param-gather":                      "there is no fp8 training: use --bf16",
+	"use-rope-scaling":                      "set model.overrides.rope_scaling={rope_type: llama3, …} instead",
+	"rope-scaling-factor":                   "set model.overrides.rope_scaling={rope_type: llama3, factor: …} instead",
+	"rotary-scaling-factor":                 "set model.overrides.rope_scaling={rope_type: yarn, factor: …} instead",
+	"num-layers-per-virtual-pipeline-stage": "say how many stages a rank has: --num-virtual-stages-per-pipeline-rank",
+	"custom-virtual-pipeline-layers":        "set plan.virtual_stages, and the layers of every stage in plan.layers",
+	"sft-dataset-config":                    "set data.messages and data.message_key instead",
+	"is-tokenized-data":                     "tokenized datasets are not read: use text, or Megatron's .bin/.idx",
+	"enable-discard-sample":                 "samples that are too long are cut off, not left out",
+	"sft-data-streaming":                    "data is always read as training goes: remove the flag, the order is that of data.shuffle",
+	"enable-chunkpipe":                      "sequences are not cut into chunks",
+	"enable-ema":                            "no moving average of weights is kept",
+	"exit-interval":                         "set train.steps instead",
+	"train-samples":                         "set train.steps instead",
+	"lr-warmup-samples":                     "set schedule.warmup_steps instead",
+	"lr-decay-samples":                      "set schedule.decay_steps instead",
+	"rampup-batch-size":                     "the batch size does not change during a run",
+	"freeze-parameters-regex":               "freeze takes patterns with *: --freeze-parameters",
+	"additional-special-tokens":             "add them to the tokenizer's own files",
+	"chat-template-kwargs":                  "templates get no arguments",
+}
+
+func set(words ...string) map[string]bool {
+	m := make(map[string]bool, len(words))
+	for _, w := range words {
+		m[w] = true
+	}
+	return m
+}

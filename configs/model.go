@@ -1,0 +1,146 @@
+package configs
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Model is the architecture of a dense decoder: embeddings, layers of pre-norm attention and SwiGLU, a norm, a
+// head. The keys are those of Hugging Face's config.json, with one meaning for all families: intermediate_size is the
+// width of gate and up each, attention_bias is a bias on query, key and value only.
+type Model struct {
+	ModelType     string      `key:"model_type" oneof:"llama|qwen|qwen2|qwen3|internlm2|mimo" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
+	Architectures []string    `key:"architectures" class:"fixed" doc:"Class that loads an export in transformers."`
+	Hidden        int         `key:"hidden_size" min:"1" max:"1048576" class:"fixed" flag:"hidden-size" doc:"Width of the residual stream."`
+	Layers        int         `key:"num_hidden_layers" min:"1" max:"65536" class:"fixed" flag:"num-layers" doc:"Decoder layers, multi-token-prediction layers apart."`
+	Heads         int         `key:"num_attention_heads" min:"1" max:"65536" class:"fixed" flag:"num-attention-heads" doc:"Query heads."`
+	KVHeads       int         `key:"num_key_value_heads" min:"1" max:"65536" class:"fixed" flag:"num-query-groups" doc:"Key and value heads; by default as many as query heads."`
+	HeadDim       int         `key:"head_dim" min:"1" max:"65536" class:"fixed" flag:"kv-channels" doc:"Width of a head; by default hidden_size / num_attention_heads."`
+	Intermediate  int         `key:"intermediate_size" min:"1" max:"16777216" class:"fixed" flag:"ffn-hidden-size" doc:"Width of gate and up in the MLP."`
+	Vocab         int         `key:"vocab_size" min:"1" max:"16777216" class:"fixed" flag:"vocab-size,vocab-size-in-config-file,padded-vocab-size" doc:"Rows of the embedding; if it is not given, the tokenizer's size."`
+	MaxPositions  int         `key:"max_position_embeddings" min:"1" class:"fixed" flag:"max-position-embeddings" doc:"Longest sequence the model is meant for."`
+	NormEps       float64     `key:"rms_norm_eps" default:"1e-5" min:"0" class:"fixed" flag:"norm-epsilon,layernorm-epsilon" doc:"Term under RMSNorm's root."`
+	RopeTheta     float64     `key:"rope_theta" default:"10000" min:"1" class:"fixed" flag:"rotary-base" doc:"Base of the rotary frequencies (arXiv:2104.09864)."`
+	RopeScaling   RopeScaling `key:"rope_scaling" class:"fixed" doc:"How frequencies are changed for longer sequences: rope_type, factor and the type's own numbers."`
+	TieEmbeddings bool        `key:"tie_word_embeddings" default:"false" class:"fixed" flag:"untie-embeddings-and-output-weights=false" doc:"The head uses the embedding's weight."`
+	AttentionBias bool        `key:"attention_bias" default:"false" class:"fixed" flag:"add-qkv-bias=true" doc:"Query, key and value have biases."`
+	QKNorm        bool        `key:"qk_norm" default:"false" class:"fixed" flag:"qk-layernorm=true" doc:"RMSNorm over head_dim on queries and keys, before rotation."`
+	MTPLayers     int         `key:"num_nextn_predict_layers" default:"0" min:"0" max:"64" class:"fixed" flag:"mtp-num-layers" doc:"Multi-token-prediction layers (arXiv:2412.19437, section 2.2)."`
+	InitRange     float64     `key:"initializer_range" default:"0.02" min:"0" class:"fixed" flag:"init-method-std" doc:"Standard deviation of random initial weights."`
+	BOS           int         `key:"bos_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that begins a text; -1 if there is none."`
+	EOS           []int       `key:"eos_token_id" class:"fixed" doc:"Tokens that end a text."`
+	Parameters    int         `key:"parameters" min:"1" class:"fixed" doc:"Number of parameters as published: a claim that tests check."`
+	Names         []string    `key:"names" class:"fixed" doc:"What LoongForge calls the model, for --model-name."`
+	Source        string      `key:"source" class:"fixed" doc:"Hugging Face repository of the weights."`
+}
+
+// RopeScaling changes rotary frequencies. Formulas: transformers, modeling_rope_utils; linear arXiv:2306.15595,
+// yarn arXiv:2309.00071. Type is "" or "default" for none.
+type RopeScaling struct {
+	Type            string  `key:"rope_type"`
+	Factor          float64 `key:"factor"`
+	LowFreqFactor   float64 `key:"low_freq_factor"`                  // llama3
+	HighFreqFactor  float64 `key:"high_freq_factor"`                 // llama3
+	OriginalMax     int     `key:"original_max_position_embeddings"` // llama3, yarn; 0 takes max_position_embeddings
+	BetaFast        float64 `key:"beta_fast"`                        // yarn; 0 means 32
+	BetaSlow        float64 `key:"beta_slow"`                        // yarn; 0 means 1
+	AttentionFactor float64 `key:"attention_factor"`                 // yarn; 0 computes it from factor
+	MScale          float64 `key:"mscale"`                           // yarn
+	MScaleAllDim    float64 `key:"mscale_all_dim"`                   // yarn
+}
+
+// None says whether frequencies are left alone.
+func (r RopeScaling) None() bool { return r.Type == "" || r.Type == "default" }
+
+// check says what is wrong with the numbers of a type.
+func (r RopeScaling) check() string {
+	positive := func(names string, values ...float64) string {
+		for i, v := range values {
+			if v <= 0 {
+				return fmt.Sprintf("rope_type %s: %s = %g, want more than 0", r.Type, strings.Split(names, " ")[i], v)
+			}
+		}
+		return ""
+	}
+	switch r.Type {
+	case "", "default":
+		return ""
+	case "linear", "dynamic", "yarn":
+		return positive("factor", r.Factor)
+	case "llama3":
+		if why := positive("factor low_freq_factor high_freq_factor original_max_position_embeddings",
+			r.Factor, r.LowFreqFactor, r.HighFreqFactor, float64(r.OriginalMax)); why != "" {
+			return why
+		}
+		if r.HighFreqFactor <= r.LowFreqFactor {
+			return fmt.Sprintf("rope_type llama3: high_freq_factor = %g does not exceed low_freq_factor = %g", r.HighFreqFactor, r.LowFreqFactor)
+		}
+		return ""
+	}
+	return fmt.Sprintf("rope_type %s is not known: %s", quoted(r.Type), oneOf([]string{"default", "linear", "dynamic", "yarn", "llama3"}))
+}
+
+// complete fills in what follows from other keys.
+func (m *Model) complete() {
+	if m.KVHeads == 0 {
+		m.KVHeads = m.Heads
+	}
+	if m.HeadDim == 0 && m.Heads > 0 && m.Hidden%m.Heads == 0 {
+		m.HeadDim = m.Hidden / m.Heads
+	}
+	if len(m.Architectures) == 0 && m.ModelType != "" {
+		m.Architectures = []string{hfFamilies[m.ModelType].class}
+	}
+}
+
+// Check implements section: what a model must have, and what must divide within it.
+func (m *Model) Check(at faults) {
+	const p = "model.overrides."
+	need := func(key string, value int) {
+		if value == 0 {
+			at.fault(p+key, "is not given", "")
+		}
+	}
+	if m.ModelType == "" {
+		at.fault(p+"model_type", "is not given", oneOf(familyNames()))
+	}
+	need("hidden_size", m.Hidden)
+	need("num_hidden_layers", m.Layers)
+	need("num_attention_heads", m.Heads)
+	need("intermediate_size", m.Intermediate)
+	switch {
+	case m.Heads == 0 || m.Hidden == 0:
+	case m.HeadDim == 0:
+		at.fault(p+"hidden_size", fmt.Sprintf("%d is no multiple of num_attention_heads = %d", m.Hidden, m.Heads), "set head_dim")
+	case m.HeadDim%2 != 0:
+		at.fault(p+"head_dim", fmt.Sprintf("%d is odd: rotary embeddings turn pairs", m.HeadDim), fmt.Sprintf("try %d", m.HeadDim+1))
+	}
+	if m.KVHeads > 0 && m.Heads%m.KVHeads != 0 {
+		at.fault(p+"num_key_value_heads", fmt.Sprintf("num_attention_heads = %d is no multiple of %d", m.Heads, m.KVHeads), fmt.Sprintf("try %d", nearestDivisor(m.Heads, m.KVHeads)))
+	}
+	if why := m.RopeScaling.check(); why != "" {
+		at.fault(p+"rope_scaling", why, "")
+	}
+	m.checkFamily(at)
+}
+
+// checkFamily holds keys to what the family's weights can express.
+func (m *Model) checkFamily(at faults) {
+	const p = "model.overrides."
+	f, ok := hfFamilies[m.ModelType]
+	if !ok {
+		return
+	}
+	if m.QKNorm != f.qkNorm {
+		at.fault(p+"qk_norm", fmt.Sprintf("%t, but %s has %t", m.QKNorm, m.ModelType, f.qkNorm), "change model_type or qk_norm")
+	}
+	if f.bias != nil && m.AttentionBias != *f.bias {
+		at.fault(p+"attention_bias", fmt.Sprintf("%t, but %s has %t", m.AttentionBias, m.ModelType, *f.bias), "change model_type or attention_bias")
+	}
+	if m.MTPLayers > 0 && !f.mtp {
+		at.fault(p+"num_nextn_predict_layers", fmt.Sprintf("%s has no multi-token-prediction layers", m.ModelType), "try 0")
+	}
+	if f.plainHeads && m.KVHeads > 0 && m.KVHeads != m.Heads {
+		at.fault(p+"num_key_value_heads", fmt.Sprintf("%s has as many as query heads, %d", m.ModelType, m.Heads), fmt.Sprintf("try %d", m.Heads))
+	}
+}

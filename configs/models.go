@@ -1,0 +1,146 @@
+package configs
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+//go:embed models
+var modelFiles embed.FS
+
+// Models returns the names of the published models, family/size, sorted.
+func Models() []string {
+	files, err := fs.Glob(modelFiles, "models/*/*.yaml")
+	if err != nil {
+		panic(err) // the pattern is ours
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(strings.TrimPrefix(f, "models/"), ".yaml")
+	}
+	return files
+}
+
+// loongNames maps LoongForge's model names to ours.
+var loongNames = sync.OnceValue(func() map[string]string {
+	out := map[string]string{}
+	for _, name := range Models() {
+		file := path.Join("models", name+".yaml")
+		text, err := modelFiles.ReadFile(file)
+		if err != nil {
+			panic(err) // it was just listed
+		}
+		root, err := parseYAML(file, text)
+		if err != nil {
+			panic(err) // a test loads them all
+		}
+		if names := lookup(root, "names"); names != nil {
+			for _, other := range names.Content {
+				out[other.Value] = name
+			}
+		}
+	}
+	return out
+})
+
+// Published returns the model of a name from Models, or by LoongForge's name for it.
+func Published(name string) (Model, error) {
+	l := &loader{c: &Config{file: name, given: map[string][]setting{}}, failed: map[string]bool{}}
+	l.publishedModel(name, Origin{Layer: LayerModel, File: name})
+	return l.model()
+}
+
+// ReadModel returns the model of a Hugging Face directory, or of a model file.
+func ReadModel(where string) (Model, error) {
+	l := &loader{c: &Config{file: where, given: map[string][]setting{}}, failed: map[string]bool{}}
+	if ext := filepath.Ext(where); ext == ".yaml" || ext == ".yml" {
+		l.modelFile(where)
+	} else {
+		l.hfDir(where)
+	}
+	return l.model()
+}
+
+// model completes and checks what was read.
+func (l *loader) model() (Model, error) {
+	l.apply(true)
+	l.c.Model.complete()
+	if len(l.errs) == 0 {
+		l.c.Model.Check(l)
+	}
+	return l.c.Model, errors.Join(l.errs...)
+}
+
+// readModel reads the file that the model's keys name, and remembers whether that went well.
+func (l *loader) readModel() {
+	before := len(l.errs)
+	m := l.c.Run.Model
+	switch {
+	case m.given() != 1:
+		return // its Check says so
+	case m.Path != "":
+		l.hfDir(m.Path)
+	case m.Name != "":
+		l.publishedModel(m.Name, l.c.place("model.name"))
+	case l.loong:
+		before -= l.loongFaults
+	default:
+		l.modelFile(m.File)
+	}
+	l.modelRead = len(l.errs) == before
+}
+
+func (l *loader) publishedModel(name string, from Origin) {
+	file := path.Join("models", strings.ToLower(name)+".yaml")
+	text, err := modelFiles.ReadFile(file)
+	if err != nil {
+		if ours, ok := loongNames()[strings.ToLower(name)]; ok {
+			file = path.Join("models", ours+".yaml")
+			text, err = modelFiles.ReadFile(file)
+		}
+	}
+	if err != nil {
+		try := didYouMean(strings.ToLower(name), append(Models(), sortedKeys(loongNames())...))
+		if try == "" {
+			try = "lfactor config models lists them"
+		}
+		l.fail(from, "model.name", "no published model "+quoted(name), try)
+		return
+	}
+	l.modelText("configs/"+file, text)
+}
+
+func (l *loader) modelFile(file string) {
+	text, err := readFile(file)
+	if err != nil {
+		l.errs = append(l.errs, err)
+		return
+	}
+	l.modelText(file, text)
+}
+
+// modelText enters a model file: the keys of Model at the top level.
+func (l *loader) modelText(file string, text []byte) {
+	root, err := parseYAML(file, text)
+	if err != nil {
+		l.errs = append(l.errs, err)
+		return
+	}
+	l.section(root, overrides, Origin{Layer: LayerModel, File: file})
+}
+
+func (l *loader) hfDir(dir string) {
+	file := filepath.Join(dir, "config.json")
+	text, err := readFile(file)
+	if err != nil {
+		l.errs = append(l.errs, err)
+		return
+	}
+	if unread := l.decodeHF(file, text); len(unread) > 0 {
+		l.c.Notices = append(l.c.Notices, file+": not read: "+strings.Join(unread, ", "))
+	}
+}

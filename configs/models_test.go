@@ -1,0 +1,72 @@
+package configs
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPublishedModels reads every published model and compares it with what PyTorch counts for it (testdata/
+// parameters.json, by bench/golden/family_counts.py).
+func TestPublishedModels(t *testing.T) {
+	text, err := os.ReadFile("testdata/parameters.json")
+	require.NoError(t, err)
+	var counts map[string]int
+	require.NoError(t, json.Unmarshal(text, &counts))
+	names := Models()
+	require.Len(t, names, 43)
+	for _, name := range names {
+		m, err := Published(name)
+		require.NoError(t, err)
+		require.Equal(t, counts[name], m.Parameters, name)
+		require.NotEmpty(t, m.Source, name)
+		require.NotZero(t, m.MaxPositions, name)
+		for _, other := range m.Names {
+			same, err := Published(other)
+			require.NoError(t, err)
+			require.Equal(t, m, same)
+		}
+	}
+}
+
+// TestLoongForgeNames holds that the dense names of LoongForge's registry are known.
+func TestLoongForgeNames(t *testing.T) {
+	for _, name := range []string{"llama2-7b", "llama2-13b", "llama2-70b", "llama3-8b", "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b",
+		"qwen-1.8b", "qwen-7b", "qwen-14b", "qwen-72b", "qwen1.5-0.5b", "qwen1.5-1.8b", "qwen1.5-4b", "qwen1.5-7b", "qwen1.5-14b", "qwen1.5-32b", "qwen1.5-72b",
+		"qwen2-0.5b", "qwen2-1.5b", "qwen2-7b", "qwen2-72b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b", "qwen2.5-14b", "qwen2.5-32b", "qwen2.5-72b",
+		"qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "internlm2.5-8b", "internlm2.5-20b", "mimo"} {
+		_, err := Published(name)
+		require.NoError(t, err, name)
+	}
+}
+
+// TestHFConfigRoundTrip writes every published model as its family's config.json and reads it back.
+func TestHFConfigRoundTrip(t *testing.T) {
+	for _, name := range Models() {
+		want, err := Published(name)
+		require.NoError(t, err)
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), want.HFConfig("bfloat16"), 0o644))
+		got, err := ReadModel(dir)
+		require.NoError(t, err, name)
+		want.Parameters, want.Names, want.Source = 0, nil, ""
+		if want.ModelType == "qwen" {
+			want.EOS = nil // its file does not say
+		}
+		require.Equal(t, want, got, name)
+	}
+}
+
+// TestExampleRuns loads the example run files.
+func TestExampleRuns(t *testing.T) {
+	files, err := filepath.Glob("runs/*.yaml")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 4)
+	for _, file := range files {
+		_, err := Load(Request{File: file})
+		require.NoError(t, err)
+	}
+}

@@ -1,0 +1,107 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Plan says how the work is spread over ranks. Their number is pp · tp · dp.
+type Plan struct {
+	PP               int    `key:"pp" default:"1" min:"1" max:"4096" class:"replan" flag:"pipeline-model-parallel-size" doc:"Pipeline stages: ranks that hold consecutive layers."`
+	TP               int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"tensor-model-parallel-size" doc:"Ranks that share each layer."`
+	DP               int    `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
+	Zero             int    `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
+	SequenceParallel bool   `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
+	Schedule         string `key:"schedule" default:"1f1b" class:"replan" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
+	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
+	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default as even as possible."`
+	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
+	Procs            int    `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
+	Threads          int    `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
+	Memory           Bytes  `key:"memory" default:"0" class:"replan" doc:"Budget of each rank; 0 sets none."`
+}
+
+// Check implements section.
+func (p *Plan) Check(at faults) {
+	if n := len(p.Layers); n > 0 && n != p.PP*p.VirtualStages {
+		at.fault("plan.layers", fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages), "give every stage its layers")
+	}
+	if slices.ContainsFunc(p.Layers, func(n int) bool { return n < 0 }) {
+		at.fault("plan.layers", "a stage has less than no layer", "")
+	}
+	if p.SequenceParallel && p.TP == 1 {
+		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1", "remove it, or raise plan.tp")
+	}
+	if ranks := p.PP * p.TP * p.DP; p.Procs > ranks {
+		at.fault("plan.procs", fmt.Sprintf("%d processes for pp · tp · dp = %d ranks", p.Procs, ranks), fmt.Sprintf("try %d", ranks))
+	} else if ranks%p.Procs != 0 {
+		at.fault("plan.procs", fmt.Sprintf("pp · tp · dp = %d ranks cannot be spread evenly over %d processes", ranks, p.Procs), fmt.Sprintf("try %d", nearestDivisor(ranks, p.Procs)))
+	}
+}
+
+// LoRA trains low-rank additions to some linear layers instead of the weights. Paper: arXiv:2106.09685.
+type LoRA struct {
+	Rank         int      `key:"rank" default:"0" min:"0" class:"fixed" flag:"lora-dim" doc:"Rank of the additions; 0 trains the weights themselves."`
+	Alpha        float64  `key:"alpha" default:"32" min:"0" class:"fixed" flag:"lora-alpha" doc:"The additions are scaled by alpha/rank."`
+	Dropout      float64  `key:"dropout" default:"0" min:"0" max:"1" class:"fixed" flag:"lora-dropout" doc:"Share of inputs dropped before the additions."`
+	Targets      []string `key:"targets" default:"['*.q_proj', '*.k_proj', '*.v_proj', '*.o_proj']" class:"fixed" doc:"Linear layers that get additions, as patterns with * on their full names."`
+	AdaptersOnly bool     `key:"adapters_only" default:"true" class:"free" doc:"Save the additions alone, in PEFT's format."`
+	Merge        bool     `key:"merge" default:"false" class:"free" doc:"Add them to the weights on export."`
+}
+
+// Check implements section.
+func (l *LoRA) Check(at faults) {
+	if l.Rank > 0 && len(l.Targets) == 0 {
+		at.fault("lora.targets", "no layer is to get additions", "try ['*.q_proj', '*.v_proj']")
+	}
+	if l.Dropout == 1 {
+		at.fault("lora.dropout", "1 drops everything", "try 0.1")
+	}
+}
+
+// Checkpoint says where state is kept.
+type Checkpoint struct {
+	Dir           string `key:"dir" class:"free" flag:"save" doc:"Directory of checkpoints; a run that finds one there goes on from it."`
+	Load          string `key:"load" class:"free" flag:"load,pretrained-checkpoint" doc:"Hugging Face directory or checkpoint to start from if checkpoint.dir has none."`
+	LoadOptimizer bool   `key:"load_optimizer" default:"true" class:"free" flag:"no-load-optim=false,finetune=false" doc:"Take the optimizer's state and the step from checkpoint.load as well."`
+	LoadRNG       bool   `key:"load_rng" default:"true" class:"free" flag:"no-load-rng=false" doc:"Take the random state and the position in the data from checkpoint.load as well."`
+	Interval      int    `key:"interval" default:"0" min:"0" class:"free" flag:"save-interval" unit:"steps" doc:"Steps between saves; 0 saves at the end only."`
+	Keep          int    `key:"keep" default:"2" min:"1" class:"free" doc:"Checkpoints to keep; the latest always stays."`
+	SaveHF        bool   `key:"save_hf" default:"false" class:"free" flag:"save-hf" doc:"Export a Hugging Face directory at the end."`
+	SaveHFPath    string `key:"save_hf_path" class:"free" flag:"save-hf-path" doc:"Where to; by default release_hf_weights in checkpoint.dir."`
+}
+
+// Check implements section.
+func (c *Checkpoint) Check(at faults) {
+	if c.Interval > 0 && c.Dir == "" {
+		at.fault("checkpoint.interval", "checkpoint.dir is not set", "set it to a directory")
+	}
+	if c.SaveHF && c.Dir == "" && c.SaveHFPath == "" {
+		at.fault("checkpoint.save_hf", "neither checkpoint.save_hf_path nor checkpoint.dir is set", "set one of them")
+	}
+}
+
+// Log says what is written about the run.
+type Log struct {
+	Dir         string `key:"dir" default:"runs/latest" class:"free" doc:"Run directory: log, metrics, loss curve."`
+	JSONL       string `key:"jsonl" default:"metrics.jsonl" class:"free" doc:"Metrics, one JSON object a step, below log.dir; empty writes none."`
+	TensorBoard string `key:"tensorboard" default:"tensorboard" class:"free" flag:"tensorboard-dir" doc:"Directory of TensorBoard event files, below log.dir unless absolute; empty writes none."`
+}
+
+// nearestDivisor is the divisor of n nearest to want, the smaller of two.
+func nearestDivisor(n, want int) int {
+	best := 1
+	for d := 1; d <= n; d++ {
+		if n%d == 0 && abs(d-want) < abs(best-want) {
+			best = d
+		}
+	}
+	return best
+}
+
+func abs(n int) int {
+	if n < 0 {
+		return -n
+	}
+	return n
+}

@@ -1,0 +1,194 @@
+// Package configs says what can be set, where it was set, and whether it makes sense.
+//
+// A setting is a dotted key, plan.tp or train.steps. The structs of this package with their tags are the only
+// description of the keys: decoding, explanations, the JSON schema, comparison, Megatron's flags and the
+// rules of resuming all read the one table made from them. A value comes from a default, a model
+// file, the run file, an override (key=value) or a flag, later ones winning, and remembers which.
+//
+// The architecture of a model is described by Model; published ones are embedded under models/.
+package configs
+
+import "fmt"
+
+// Run is everything a run file can say. Tags: key is the YAML key, default a YAML value, class what resuming
+// allows (see Class), oneof the alternatives, min and max bounds, flag the Megatron flags with that meaning
+// ("name" passes its value on, "name=value" takes none), from translates a flag's values, doc one sentence.
+type Run struct {
+	Device     string     `key:"device" default:"cpu" oneof:"cpu|cuda|xpu" class:"replan" doc:"Where kernels run; LFACTOR_DEVICE sets it too."`
+	Model      ModelRef   `key:"model"`
+	Data       Data       `key:"data"`
+	Train      Train      `key:"train"`
+	Optimizer  Optimizer  `key:"optimizer"`
+	Schedule   Schedule   `key:"schedule"`
+	Plan       Plan       `key:"plan"`
+	LoRA       LoRA       `key:"lora"`
+	Freeze     []string   `key:"freeze" class:"fixed" flag:"freeze-parameters" doc:"Parameters that are not trained, as patterns with * on their full names."`
+	Checkpoint Checkpoint `key:"checkpoint"`
+	Log        Log        `key:"log"`
+}
+
+// ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is set.
+type ModelRef struct {
+	Path string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless train.init is random, weights."`
+	Name string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
+	File string `key:"file" class:"fixed" doc:"Model file in YAML with the keys of model.overrides."`
+	Init string `key:"init" default:"auto" oneof:"auto|random|load" class:"fixed" doc:"Initial weights: load takes them from model.path or checkpoint.load, random draws them from train.seed; auto loads if there are any."`
+}
+
+// Check implements section. Settings below model.overrides are the fields of Model.
+func (m *ModelRef) Check(at faults) {
+	switch set := m.given(); {
+	case set == 0:
+		at.fault("model.path", "no model is given", "set model.path to a Hugging Face directory, or model.name to a published one, such as llama/3.2-1b")
+	case set > 1:
+		at.fault("model.path", "model.path, model.name and model.file exclude each other", "keep one of them")
+	}
+}
+
+// given counts the ways in which the model is named.
+func (m *ModelRef) given() int {
+	n := 0
+	for _, v := range []string{m.Path, m.Name, m.File} {
+		if v != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Data says what is read and how samples are made of it.
+type Data struct {
+	Kind       string       `key:"kind" default:"text" oneof:"text|jsonl|parquet|megatron|chat" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, or chat messages."`
+	Paths      []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
+	Valid      []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside."`
+	Split      []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
+	Tokenizer  string       `key:"tokenizer" class:"fixed" flag:"hf-tokenizer-path,tokenizer-model" doc:"Directory with tokenizer.json; by default that of model.path."`
+	SeqLen     int          `key:"seq_len" default:"2048" min:"1" max:"16777216" class:"fixed" flag:"seq-length" unit:"tokens" doc:"Length of a sample."`
+	Packing    bool         `key:"packing" default:"true" class:"fixed" flag:"packing-sft-data" doc:"Put several short documents or conversations in one sample; attention does not cross their borders."`
+	TextKey    string       `key:"text_key" default:"text" class:"fixed" doc:"Field of a JSON line, or column of a Parquet file, that holds the text."`
+	Messages   string       `key:"messages" default:"auto" oneof:"auto|openai|sharegpt|alpaca" class:"fixed" flag:"sft-dataset" from:"default=auto" doc:"Shape of chat data."`
+	MessageKey string       `key:"message_key" class:"fixed" doc:"Field that holds the list of messages; by default the shape's own."`
+	Template   string       `key:"template" class:"fixed" flag:"chat-template" doc:"Chat template: a Jinja file or a name; by default the tokenizer's own."`
+	Prompt     bool         `key:"train_on_prompt" default:"false" class:"fixed" flag:"train-on-prompt" doc:"Count the loss on user and system turns as well."`
+	LastTurn   bool         `key:"last_turn_only" default:"false" class:"fixed" flag:"history-mask-loss" doc:"Count the loss on the last assistant turn only."`
+	EODMask    bool         `key:"eod_mask_loss" default:"false" class:"fixed" flag:"eod-mask-loss" doc:"Do not count the loss on end-of-document tokens."`
+	Shuffle    bool         `key:"shuffle" default:"true" class:"fixed" doc:"Read in a seeded order that is a permutation of all samples."`
+	Seed       int          `key:"seed" default:"-1" class:"fixed" doc:"Seed of the order; -1 takes train.seed."`
+	Quarantine int          `key:"quarantine" default:"100" min:"0" class:"free" unit:"samples" doc:"Bad samples that are set aside before the run stops with exit code 4."`
+	LineMax    Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`
+}
+
+// Check implements section.
+func (d *Data) Check(at faults) {
+	if len(d.Paths) == 0 {
+		at.fault("data.paths", "no data is given", "name files or directories")
+	}
+	if len(d.Split) != 3 {
+		at.fault("data.split", fmt.Sprintf("%d shares, want those of training, validation and test", len(d.Split)), "try [98, 2, 0]")
+	}
+	sum := 0.0
+	for _, s := range d.Split {
+		sum += s
+		if s < 0 {
+			at.fault("data.split", fmt.Sprintf("share %g is negative", s), "")
+		}
+	}
+	if sum == 0 {
+		at.fault("data.split", "the shares add up to nothing", "try [98, 2, 0]")
+	}
+	checkWeights(at, "data.paths", d.Paths)
+	checkWeights(at, "data.valid", d.Valid)
+	if d.Prompt && d.LastTurn {
+		at.fault("data.train_on_prompt", "excludes data.last_turn_only", "keep one of them")
+	}
+}
+
+func checkWeights(at faults, key string, paths []WeightPath) {
+	for _, p := range paths {
+		if p.Path == "" {
+			at.fault(key, "an entry has no path", "")
+		}
+		if p.Weight <= 0 {
+			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", quoted(p.Path), p.Weight), "remove the entry to leave it out")
+		}
+	}
+}
+
+// Train says how long and on what scale.
+type Train struct {
+	Phase        string  `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
+	Steps        int     `key:"steps" default:"1000" min:"0" class:"free" flag:"train-iters" doc:"Optimizer updates in all."`
+	GlobalBatch  int     `key:"global_batch" default:"8" min:"1" class:"fixed" flag:"global-batch-size" unit:"samples" doc:"Samples of one update, over all ranks."`
+	MicroBatch   int     `key:"micro_batch" default:"1" min:"1" class:"replan" flag:"micro-batch-size" unit:"samples" doc:"Samples that one rank computes at once."`
+	Seed         int     `key:"seed" default:"1234" min:"0" class:"fixed" flag:"seed" doc:"Seed of initial weights, dropout and, through data.seed, order."`
+	Precision    string  `key:"precision" default:"fp32" oneof:"fp32|bf16|fp16" class:"fixed" flag:"bf16=bf16,fp16=fp16" doc:"Type of weights and activations in the forward and backward; sums, gradients, master weights and optimizer state are fp32."`
+	LossScale    float64 `key:"loss_scale" default:"0" min:"0" class:"fixed" flag:"loss-scale" doc:"fp16 only: constant scale of the loss; 0 adapts it."`
+	InitialScale float64 `key:"initial_loss_scale" default:"65536" min:"1" class:"fixed" flag:"initial-loss-scale" doc:"fp16 only: first scale of the loss."`
+	MinScale     float64 `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
+	ScaleWindow  int     `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
+	Hysteresis   int     `key:"loss_scale_hysteresis" default:"2" min:"1" class:"fixed" flag:"hysteresis" unit:"steps" doc:"fp16 only: overflows before the scale halves."`
+	LossAverage  string  `key:"loss_average" default:"microbatch" oneof:"token|microbatch" class:"fixed" flag:"calculate-per-token-loss=token" doc:"Loss of an update: over all its tokens, or the mean of its microbatches' means, as in Megatron."`
+	MTPWeight    float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
+	EvalInterval int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
+	EvalSteps    int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
+	LogInterval  int     `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
+}
+
+// Check implements section.
+func (t *Train) Check(at faults) {
+	if t.MinScale > t.InitialScale {
+		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale, t.InitialScale), "")
+	}
+	if t.LossScale > 0 && t.Precision != "fp16" {
+		at.fault("train.loss_scale", fmt.Sprintf("has no meaning with train.precision: %s", t.Precision), "remove it, or set train.precision: fp16")
+	}
+}
+
+// Optimizer is the update rule.
+type Optimizer struct {
+	Kind        string  `key:"kind" default:"adamw" oneof:"adamw|sgd" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101) or SGD with momentum."`
+	LR          float64 `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
+	MinLR       float64 `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
+	Beta1       float64 `key:"beta1" default:"0.9" min:"0" max:"1" class:"free" flag:"adam-beta1" doc:"AdamW's decay of the first moment."`
+	Beta2       float64 `key:"beta2" default:"0.95" min:"0" max:"1" class:"free" flag:"adam-beta2" doc:"AdamW's decay of the second moment."`
+	Eps         float64 `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`
+	WeightDecay float64 `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
+	Momentum    float64 `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
+	ClipGrad    float64 `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
+}
+
+// Check implements section.
+func (o *Optimizer) Check(at faults) {
+	if o.MinLR > o.LR {
+		at.fault("optimizer.min_lr", fmt.Sprintf("%g exceeds optimizer.lr = %g", o.MinLR, o.LR), "")
+	}
+	for i, beta := range []float64{o.Beta1, o.Beta2, o.Momentum} {
+		if beta == 1 {
+			at.fault([]string{"optimizer.beta1", "optimizer.beta2", "optimizer.momentum"}[i], "1 never forgets", "try 0.9")
+		}
+	}
+}
+
+// Schedule is the learning rate over the steps, as in Megatron's optimizer_param_scheduler.
+type Schedule struct {
+	Kind          string  `key:"kind" default:"cosine" oneof:"constant|linear|cosine|inverse-square-root|wsd" class:"free" flag:"lr-decay-style" from:"WSD=wsd" doc:"Shape of the decay."`
+	WarmupSteps   int     `key:"warmup_steps" default:"0" min:"0" class:"free" flag:"lr-warmup-iters" unit:"steps" doc:"Steps in which the rate rises linearly."`
+	WarmupShare   float64 `key:"warmup_fraction" default:"0" min:"0" max:"1" class:"free" flag:"lr-warmup-fraction" doc:"The same as a share of the decay's steps."`
+	WarmupInit    float64 `key:"warmup_init" default:"0" min:"0" class:"free" flag:"lr-warmup-init" doc:"Rate before the first step."`
+	DecaySteps    int     `key:"decay_steps" default:"0" min:"0" class:"free" flag:"lr-decay-iters" unit:"steps" doc:"Steps until optimizer.min_lr is reached; 0 means train.steps."`
+	WSDDecay      string  `key:"wsd_decay" default:"exponential" oneof:"linear|cosine|exponential|minus_sqrt" class:"free" flag:"lr-wsd-decay-style" doc:"wsd only: shape of the last part."`
+	WSDDecaySteps int     `key:"wsd_decay_steps" default:"0" min:"0" class:"free" flag:"lr-wsd-decay-iters" unit:"steps" doc:"wsd only: steps of the last part."`
+}
+
+// Check implements section.
+func (s *Schedule) Check(at faults) {
+	if s.WarmupSteps > 0 && s.WarmupShare > 0 {
+		at.fault("schedule.warmup_fraction", "schedule.warmup_steps is set too", "keep one of them")
+	}
+	if s.Kind == "wsd" && s.WSDDecaySteps == 0 {
+		at.fault("schedule.wsd_decay_steps", "wsd needs the steps of its last part", "try a tenth of train.steps")
+	}
+	if s.DecaySteps > 0 && s.WarmupSteps >= s.DecaySteps {
+		at.fault("schedule.warmup_steps", fmt.Sprintf("%d leaves nothing of schedule.decay_steps = %d", s.WarmupSteps, s.DecaySteps), "")
+	}
+}

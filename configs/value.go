@@ -1,0 +1,302 @@
+package configs
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bytes is a size, written as a number or with a unit: 512MiB, 80GB.
+type Bytes int64
+
+// WeightPath is a place of data and its share in a mixture.
+type WeightPath struct {
+	Path   string
+	Weight float64 // 1 if it is not given
+}
+
+var units = []struct {
+	suffix string
+	factor float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
+
+// ParseBytes is the inverse of Bytes.String.
+func ParseBytes(s string) (Bytes, error) {
+	for _, u := range units {
+		number, ok := strings.CutSuffix(strings.TrimSpace(s), u.suffix)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || v < 0 || v*u.factor >= math.MaxInt64 || v != v {
+			break
+		}
+		return Bytes(v * u.factor), nil
+	}
+	return 0, fmt.Errorf("%s is no size", quoted(s))
+}
+
+// String writes the size in the largest binary unit that divides it.
+func (b Bytes) String() string {
+	for i := 3; i >= 0; i-- {
+		if f := int64(units[i].factor); b != 0 && int64(b)%f == 0 {
+			return fmt.Sprintf("%d%s", int64(b)/f, units[i].suffix)
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// setValue decodes a node into a field. The error says what the value should be, and perhaps how to write it.
+func setValue(dst reflect.Value, node *yaml.Node) (why, try string) {
+	switch v := dst.Addr().Interface().(type) {
+	case *Bytes:
+		return setBytes(v, node)
+	case *RopeScaling:
+		return setRopeScaling(v, node)
+	case *WeightPath:
+		return setWeightPath(v, node)
+	}
+	if dst.Kind() == reflect.Slice {
+		return setSlice(dst, node)
+	}
+	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
+		return fmt.Sprintf("%s, want %s", nodeKind(node), article(typeName(dst.Type()))), ""
+	}
+	switch dst.Kind() {
+	case reflect.String:
+		dst.SetString(node.Value)
+	case reflect.Bool:
+		return setBool(dst, node)
+	case reflect.Int:
+		return setInt(dst, node)
+	default:
+		return setFloat(dst, node)
+	}
+	return "", ""
+}
+
+func article(typ string) string {
+	if strings.HasPrefix(typ, "integer") {
+		return "an integer"
+	}
+	return "a " + typ
+}
+
+func nodeKind(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Tag == "!!null":
+		return "no value"
+	}
+	return quoted(n.Value)
+}
+
+func setBool(dst reflect.Value, node *yaml.Node) (why, try string) {
+	switch strings.ToLower(node.Value) {
+	case "true":
+		dst.SetBool(true)
+	case "false":
+		dst.SetBool(false)
+	case "yes", "on", "1":
+		return quoted(node.Value) + ", want a boolean", "write true"
+	case "no", "off", "0":
+		return quoted(node.Value) + ", want a boolean", "write false"
+	default:
+		return quoted(node.Value) + ", want a boolean", "write true or false"
+	}
+	return "", ""
+}
+
+func setInt(dst reflect.Value, node *yaml.Node) (why, try string) {
+	v, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 10, 64)
+	if err == nil {
+		dst.SetInt(v)
+		return "", ""
+	}
+	if f, err := strconv.ParseFloat(node.Value, 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1e15 {
+		try = fmt.Sprintf("write %d", int64(f))
+	}
+	return quoted(node.Value) + ", want an integer", try
+}
+
+func setFloat(dst reflect.Value, node *yaml.Node) (why, try string) {
+	v, err := strconv.ParseFloat(node.Value, 64)
+	if err != nil || math.IsInf(v, 0) || v != v {
+		return quoted(node.Value) + ", want a finite number", ""
+	}
+	dst.SetFloat(v)
+	return "", ""
+}
+
+func setBytes(dst *Bytes, node *yaml.Node) (why, try string) {
+	v, err := ParseBytes(node.Value)
+	if node.Kind != yaml.ScalarNode || err != nil {
+		return nodeKind(node) + ", want a size", "write it like 16GiB"
+	}
+	*dst = v
+	return "", ""
+}
+
+// setSlice takes a list, or a single value as a list of one.
+func setSlice(dst reflect.Value, node *yaml.Node) (why, try string) {
+	items := []*yaml.Node{node}
+	if node.Kind == yaml.SequenceNode {
+		items = node.Content
+	} else if node.Tag == "!!null" {
+		return "no value, want " + article(typeName(dst.Type())), "write [] for none"
+	}
+	out := reflect.MakeSlice(dst.Type(), len(items), len(items))
+	for i, item := range items {
+		if why, try := setValue(out.Index(i), item); why != "" {
+			return fmt.Sprintf("entry %d: %s", i+1, why), try
+		}
+	}
+	dst.Set(out)
+	return "", ""
+}
+
+func setWeightPath(dst *WeightPath, node *yaml.Node) (why, try string) {
+	*dst = WeightPath{Weight: 1}
+	if node.Kind == yaml.ScalarNode && node.Tag != "!!null" {
+		dst.Path = node.Value
+		return "", ""
+	}
+	return setFields(node, map[string]any{"path": &dst.Path, "weight": &dst.Weight})
+}
+
+func setRopeScaling(dst *RopeScaling, node *yaml.Node) (why, try string) {
+	*dst = RopeScaling{}
+	if node.Kind == yaml.ScalarNode && (node.Tag == "!!null" || node.Value == "none") {
+		return "", ""
+	}
+	fields := map[string]any{"type": &dst.Type}
+	v := reflect.ValueOf(dst).Elem()
+	for i := range v.NumField() {
+		fields[v.Type().Field(i).Tag.Get("key")] = v.Field(i).Addr().Interface()
+	}
+	if why, try := setFields(node, fields); why != "" {
+		return why, try
+	}
+	return dst.check(), ""
+}
+
+// setFields decodes a mapping into pointers by key.
+func setFields(node *yaml.Node, fields map[string]any) (why, try string) {
+	if node.Kind != yaml.MappingNode {
+		return nodeKind(node) + ", want a mapping", ""
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i].Value
+		dst, ok := fields[key]
+		if !ok {
+			return fmt.Sprintf("unknown key %s", quoted(key)), didYouMean(key, sortedKeys(fields))
+		}
+		if why, try := setValue(reflect.ValueOf(dst).Elem(), node.Content[i+1]); why != "" {
+			return key + ": " + why, try
+		}
+	}
+	return "", ""
+}
+
+// check says why a decoded value is not allowed.
+func (k *Key) check(v reflect.Value) (why, try string) {
+	if len(k.OneOf) > 0 && v.Kind() == reflect.String && v.String() != "" {
+		for _, word := range k.OneOf {
+			if v.String() == word {
+				return "", ""
+			}
+		}
+		if try := didYouMean(v.String(), k.OneOf); try != "" {
+			return fmt.Sprintf("%s, want %s", quoted(v.String()), oneOf(k.OneOf)), try
+		}
+		return fmt.Sprintf("%s, want %s", quoted(v.String()), oneOf(k.OneOf)), ""
+	}
+	var x float64
+	switch v.Kind() {
+	case reflect.Int, reflect.Int64:
+		x = float64(v.Int())
+	case reflect.Float64:
+		x = v.Float()
+	default:
+		return "", ""
+	}
+	switch {
+	case k.Min != nil && x < *k.Min:
+		return fmt.Sprintf("%s, want at least %s", formatValue(v), trim(*k.Min)), ""
+	case k.Max != nil && x > *k.Max:
+		return fmt.Sprintf("%s, want at most %s", formatValue(v), trim(*k.Max)), ""
+	}
+	return "", ""
+}
+
+func trim(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// formatValue writes a value as YAML that decodes to it again.
+func formatValue(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case Bytes:
+		return x.String()
+	case WeightPath:
+		if x.Weight == 1 {
+			return formatString(x.Path)
+		}
+		return fmt.Sprintf("{path: %s, weight: %s}", formatString(x.Path), formatFloat(x.Weight))
+	case RopeScaling:
+		return x.String()
+	case string:
+		return formatString(x)
+	case float64:
+		return formatFloat(x)
+	}
+	if v.Kind() != reflect.Slice {
+		return fmt.Sprint(v.Interface())
+	}
+	var items []string
+	for i := range v.Len() {
+		items = append(items, formatValue(v.Index(i)))
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+func formatFloat(f float64) string {
+	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+// formatString quotes only what YAML would otherwise read as something else.
+func formatString(s string) string {
+	var n yaml.Node
+	plain := yaml.Unmarshal([]byte("["+s+"]"), &n) == nil && len(n.Content) == 1 && len(n.Content[0].Content) == 1
+	if plain {
+		item := n.Content[0].Content[0]
+		plain = item.Kind == yaml.ScalarNode && item.Tag == "!!str" && item.Style == 0 && item.Value == s && item.Anchor == "" && item.LineComment == ""
+	}
+	if plain {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// String writes the scaling as a YAML mapping.
+func (r RopeScaling) String() string {
+	if r.None() {
+		return "none"
+	}
+	var items []string
+	v := reflect.ValueOf(r)
+	for i := range v.NumField() {
+		if !v.Field(i).IsZero() {
+			items = append(items, v.Type().Field(i).Tag.Get("key")+": "+formatValue(v.Field(i)))
+		}
+	}
+	return "{" + strings.Join(items, ", ") + "}"
+}
