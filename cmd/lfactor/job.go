@@ -87,7 +87,9 @@ func frozen(c *configs.Config) func(string) bool {
 	}
 }
 
-func isAdapter(name string) bool { return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name) }
+func isAdapter(name string) bool {
+	return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name)
+}
 
 // coordination is what the coordinator needs of a configuration.
 func coordination(c *configs.Config) core.RunLayout {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -77,7 +78,7 @@ func root() *cobra.Command {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
 	c := root()
 	err := c.ExecuteContext(ctx)
@@ -89,7 +90,35 @@ func main() {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
 	stop()
-	os.Exit(code)
+	os.Exit(code) // after a request to stop and a durable save the code may be 0
+}
+
+// interrupted is the signal that asked for the end, 0 for none.
+var interrupted atomic.Int32
+
+// interruptible is a context that ends with the first SIGINT or SIGTERM; the second kills the process as usual.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	sigs := make(chan os.Signal, 1)
+	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s, ok := <-sigs
+		if !ok {
+			return
+		}
+		interrupted.Store(int32(s.(syscall.Signal)))
+		signal.Stop(sigs)
+		cancel()
+	}()
+	return ctx, func() { signal.Stop(sigs); cancel() }
+}
+
+// stopCode is the exit code of a run that ended on request after a durable save: 0 for SIGTERM, 130 for SIGINT.
+func stopCode() int {
+	if interrupted.Load() == int32(syscall.SIGINT) {
+		return exitInterrupted
+	}
+	return 0
 }
 
 // output is the -o flag; an unknown form is an error.

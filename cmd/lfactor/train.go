@@ -82,7 +82,7 @@ func train(ctx context.Context, cfg *configs.Config, io trainIO) error {
 		return err
 	}
 	defer r.report.close()
-	if r.start.first > int64(cfg.Run.Train.Steps) {
+	if steps := int64(cfg.Run.Train.Steps); r.start.first > steps && !(steps == 0 && r.start.saved == nil) {
 		r.report.say("nothing to do: step %d of %d is durable in %s", r.start.first-1, cfg.Run.Train.Steps, cfg.Run.Checkpoint.Dir)
 		return r.export()
 	}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+const hfShardBytes = 5 << 30
+
+// export writes what checkpoint.save_hf asks for from the newest durable checkpoint: a Hugging Face directory, or adapters.
+func (r *run) export() error {
+	c := r.cfg.Run
+	if !c.Checkpoint.SaveHF {
+		return nil
+	}
+	dst := c.Checkpoint.SaveHFPath
+	if dst == "" {
+		dst = filepath.Join(c.Checkpoint.Dir, "release_hf_weights")
+	}
+	if c.Checkpoint.Dir == "" {
+		return r.cfg.Fault("checkpoint.dir", "exporting needs a checkpoint to export", "set checkpoint.dir")
+	}
+	saved, _, err := checkpoint.Recover(c.Checkpoint.Dir)
+	if err != nil {
+		return err
+	}
+	defer saved.Close()
+	e := exporter{cfg: r.cfg, model: r.job.Model, lora: r.job.Lora, saved: saved, hf: r.start.hf, side: sideDir(r.cfg)}
+	if err := e.write(dst); err != nil {
+		return fmt.Errorf("export to %s: %w", dst, err)
+	}
+	r.report.say("export  %s", dst)
+	return nil
+}
+
+// sideDir is where tokenizer and configuration files of an export come from.
+func sideDir(c *configs.Config) string {
+	if c.Run.Model.Path != "" {
+		return c.Run.Model.Path
+	}
+	return c.Run.Data.Tokenizer
+}
+
+// exporter turns an own checkpoint into a Hugging Face directory.
+type exporter struct {
+	cfg   *configs.Config
+	model *family.Model
+	lora  *block.Lora
+	saved *checkpoint.Reader
+	hf    *family.Weights // the weights that training started from: their dtypes are kept; nil for none
+	side  string
+}
+
+func (e *exporter) write(dst string) error {
+	l := e.cfg.Run.LoRA
+	if e.lora != nil && l.AdaptersOnly && !l.Merge {
+		return e.adapters(dst)
+	}
+	sink, err := checkpoint.NewWriter(dst, e.model.HFTensors(e.dtype), hfShardBytes)
+	if err != nil {
+		return err
+	}
+	if err := e.model.Export(sink, e.dtype, e.value); err != nil {
+		_ = sink.Abort() // the first error is the one to report
+		return err
+	}
+	if err := e.sideFiles(dst); err != nil {
+		return err
+	}
+	if e.lora != nil && !l.Merge {
+		return e.adapters(filepath.Join(dst, "adapter"))
+	}
+	return nil
+}
+
+// sideFiles brings tokenizer and configuration: those that the model came with, else ones made from the configuration.
+func (e *exporter) sideFiles(dst string) error {
+	if e.side != "" {
+		if _, err := checkpoint.CopySideFiles(e.side, dst); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(dst, "config.json")
+	if e.cfg.Run.Model.Path != "" && fileExists(path) {
+		return nil
+	}
+	return os.WriteFile(path, e.cfg.Model.HFConfig(longName(e.dtype(""))), 0o644)
+}
+
+// longName is a dtype as config.json writes it.
+func longName(d string) string {
+	return map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16"}[strings.ToUpper(d)]
+}
+
+// dtype of an exported tensor: that of the weights training started from, else of the model as trained.
+func (e *exporter) dtype(hf string) string {
+	if e.hf != nil {
+		if d := e.hf.SourceDType(hf); d != "" {
+			return d
+		}
+	}
+	return precisions[e.cfg.Run.Train.Precision].String()
+}
+
+// value is a logical parameter of the checkpoint in float32: its master copy where there is one, with adapters merged if
+// asked.
+func (e *exporter) value(p *grad.Param, dst []float32) error {
+	if err := e.read(p.Name, p.Shape, dst); err != nil {
+		return err
+	}
+	base := strings.TrimSuffix(p.Name, ".weight")
+	if !e.cfg.Run.LoRA.Merge || !e.lora.Match(base) {
+		return nil
+	}
+	r := e.lora.Rank
+	a, b := make([]float32, r*p.Shape[1]), make([]float32, p.Shape[0]*r)
+	if err := e.read(base+".lora_A.weight", []int{r, p.Shape[1]}, a); err != nil {
+		return err
+	}
+	if err := e.read(base+".lora_B.weight", []int{p.Shape[0], r}, b); err != nil {
+		return err
+	}
+	scale := e.lora.Alpha / float64(r)
+	for i := range p.Shape[0] {
+		for k := range p.Shape[1] {
+			sum := 0.0
+			for j := range r {
+				sum += float64(b[i*r+j]) * float64(a[j*p.Shape[1]+k])
+			}
+			dst[i*p.Shape[1]+k] += float32(scale * sum)
+		}
+	}
+	return nil
+}
+
+func (e *exporter) read(name string, shape []int, dst []float32) error {
+	for _, kind := range []string{checkpoint.Master, checkpoint.Param} {
+		for _, t := range e.saved.Kind(kind).Tensors() {
+			if t.Name != name {
+				continue
+			}
+			d, err := tensor.ParseDType(strings.ToLower(string(t.DType)))
+			if err != nil {
+				return err
+			}
+			ranges := make([][2]int, len(shape))
+			for i, n := range shape {
+				ranges[i] = [2]int{0, n}
+			}
+			raw := make([]byte, len(dst)*d.Size())
+			if err := e.saved.ReadLogical(name, kind, ranges, raw); err != nil {
+				return err
+			}
+			tensor.Widen(d, raw, dst)
+			return nil
+		}
+	}
+	return &checkpoint.Error{File: e.saved.Path(), Tensor: name, Fault: checkpoint.Missing, Why: "the model needs it"}
+}
+
+// adapters writes the adapters alone, in PEFT's format.
+func (e *exporter) adapters(dst string) error {
+	var infos []checkpoint.Info
+	ps := e.model.Adapters(e.lora)
+	for _, p := range ps {
+		infos = append(infos, checkpoint.Info{Name: family.PEFTName(p.Name), DType: "F32", Shape: p.Shape})
+	}
+	var targets []string
+	for _, t := range e.lora.Targets {
+		targets = append(targets, strings.TrimPrefix(t, "*."))
+	}
+	conf := checkpoint.AdapterConfig{BaseModel: e.cfg.Run.Model.Path, R: e.lora.Rank, Alpha: e.lora.Alpha, Dropout: e.lora.Dropout, Targets: checkpoint.Targets{Names: targets}}
+	sink, err := checkpoint.NewAdapterWriter(dst, conf, infos)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		v := make([]float32, tensor.Len(p.Shape))
+		if err := e.read(p.Name, p.Shape, v); err != nil {
+			return err
+		}
+		raw := make([]byte, 4*len(v))
+		tensor.Narrow(tensor.F32, v, raw)
+		if err := sink.WriteRanges(family.PEFTName(p.Name), [][2]int{{0, p.Shape[0]}, {0, p.Shape[1]}}, raw); err != nil {
+			return err
+		}
+	}
+	return sink.Commit()
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+)
+
+var _ = add(func() *cobra.Command {
+	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--schedules] [--program]", Short: "Show what each rank holds and whether it fits, before anything is allocated",
+		DisableFlagParsing: true, RunE: planCommand}
+})
+
+// planRow is one rank of a plan.
+type planRow struct {
+	Rank        int   `json:"rank"`
+	PP          int   `json:"pp"`
+	DP          int   `json:"dp"`
+	TP          int   `json:"tp"`
+	Stages      []int `json:"stages"`
+	Parameters  int64 `json:"parameters"`
+	ParamBytes  int64 `json:"param_bytes"`
+	StateBytes  int64 `json:"state_bytes"`
+	GradBytes   int64 `json:"gradient_bytes"`
+	Activations int64 `json:"activation_bytes"`
+	Total       int64 `json:"total_bytes"`
+	Fits        bool  `json:"fits"`
+}
+
+func planCommand(c *cobra.Command, args []string) error {
+	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true, "output": true, "schedules": false, "program": false})
+	switch {
+	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
+		return c.Help()
+	case slices.Contains(mine, "--schedules"):
+		fmt.Println(strings.Join(schedule.Names(), "\n"))
+		return nil
+	}
+	cfg, err := configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
+	if err != nil {
+		return err
+	}
+	if err := vocabulary(cfg); err != nil {
+		return err
+	}
+	j, err := job(cfg)
+	if err != nil {
+		return err
+	}
+	l, err := host.Plan(j)
+	if err != nil {
+		return codedError{err, exitUsage}
+	}
+	if slices.Contains(mine, "--program") {
+		fmt.Print(l.Program)
+		return nil
+	}
+	rows := planRows(l)
+	if err := printPlan(form(mine), l, rows); err != nil {
+		return err
+	}
+	return fits(l)
+}
+
+// form is the value of -o among a command's own flags.
+func form(mine []string) string {
+	for i, m := range mine {
+		name, value, inline := strings.Cut(strings.TrimLeft(m, "-"), "=")
+		if name != "o" && name != "output" {
+			continue
+		}
+		if !inline && i+1 < len(mine) {
+			value = mine[i+1]
+		}
+		return value
+	}
+	return "text"
+}
+
+// vocabulary takes the tokenizer's size where the model's file gives none; a published model needs no tokenizer to plan.
+func vocabulary(cfg *configs.Config) error {
+	if cfg.Model.Vocab > 0 {
+		return nil
+	}
+	t, err := openTokenizer(cfg)
+	if err != nil {
+		return err
+	}
+	return cfg.CheckVocab(t.VocabSize())
+}
+
+func planRows(l *host.Layout) (rows []planRow) {
+	for r, part := range l.Ranks {
+		m := l.Memory(r)
+		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, TP: part.Coord.TP, Stages: part.Stages, ParamBytes: m.Params,
+			StateBytes: m.State, GradBytes: m.Grads, Activations: max(m.Activations, m.Update), Total: m.Total()}
+		for _, p := range part.All {
+			row.Parameters += int64(tensor.Len(p.Local))
+		}
+		row.Fits = l.Job.Memory == 0 || row.Total <= l.Job.Memory
+		rows = append(rows, row)
+	}
+	return
+}
+
+func printPlan(form string, l *host.Layout, rows []planRow) error {
+	enc := json.NewEncoder(os.Stdout)
+	switch form {
+	case "json":
+		return enc.Encode(rows)
+	case "jsonl":
+		for _, r := range rows {
+			if err := enc.Encode(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"rank", "pp", "dp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients", "activations", "peak", ""})
+	for _, r := range rows {
+		fits := "fits"
+		if !r.Fits {
+			fits = "DOES NOT FIT (" + tensor.Bytes(l.Job.Memory) + ")"
+		}
+		var blocks []string
+		for _, s := range r.Stages {
+			blocks = append(blocks, fmt.Sprintf("%d-%d", l.Stages[s].From, l.Stages[s].To-1))
+		}
+		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.TP, strings.Join(blocks, " "), count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
+			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), fits})
+	}
+	t.Render()
+	return nil
+}
