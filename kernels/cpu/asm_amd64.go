@@ -274,6 +274,11 @@ func adamWY(p []float32, m []float32, v []float32, g []float32, h *float32)
 //go:noescape
 func sgdY(p []float32, m []float32, g []float32, h *float32)
 
+// vnniZ interleaves pairs of rows, see isa.
+//
+//go:noescape
+func vnniZ(lo []uint16, hi []uint16, src []uint16, ld int, pairs int)
+
 // peakZ runs 12 independent multiply-adds n times.
 //
 //go:noescape

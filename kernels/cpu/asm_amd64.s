@@ -5566,6 +5566,80 @@ l3:
 	VZEROUPPER
 	RET
 
+// func vnniZ(lo []uint16, hi []uint16, src []uint16, ld int, pairs int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·vnniZ(SB), NOSPLIT, $8-88
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     lo_base+0(FP), AX
+	MOVQ     hi_base+24(FP), CX
+	MOVQ     src_base+48(FP), DX
+	MOVQ     pairs+80(FP), BX
+	MOVQ     ld+72(FP), SI
+	ADDQ     SI, SI
+	VMOVUPS  vnniLow<>+0(SB), Z0
+	VMOVUPS  vnniHigh<>+0(SB), Z1
+
+l1:
+	TESTQ     BX, BX
+	JZ        l2
+	VMOVUPS   (DX), Z2
+	VMOVUPS   (DX)(SI*1), Z3
+	VMOVDQA64 Z2, Z4
+	VPERMT2W  Z3, Z0, Z4
+	VPERMT2W  Z3, Z1, Z2
+	VMOVUPS   Z4, (AX)
+	VMOVUPS   Z2, (CX)
+	LEAQ      (DX)(SI*2), DX
+	ADDQ      $0x40, AX
+	ADDQ      $0x40, CX
+	DECQ      BX
+	JMP       l1
+
+l2:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+DATA vnniLow<>+0(SB)/4, $0x00200000
+DATA vnniLow<>+4(SB)/4, $0x00210001
+DATA vnniLow<>+8(SB)/4, $0x00220002
+DATA vnniLow<>+12(SB)/4, $0x00230003
+DATA vnniLow<>+16(SB)/4, $0x00240004
+DATA vnniLow<>+20(SB)/4, $0x00250005
+DATA vnniLow<>+24(SB)/4, $0x00260006
+DATA vnniLow<>+28(SB)/4, $0x00270007
+DATA vnniLow<>+32(SB)/4, $0x00280008
+DATA vnniLow<>+36(SB)/4, $0x00290009
+DATA vnniLow<>+40(SB)/4, $0x002a000a
+DATA vnniLow<>+44(SB)/4, $0x002b000b
+DATA vnniLow<>+48(SB)/4, $0x002c000c
+DATA vnniLow<>+52(SB)/4, $0x002d000d
+DATA vnniLow<>+56(SB)/4, $0x002e000e
+DATA vnniLow<>+60(SB)/4, $0x002f000f
+GLOBL vnniLow<>(SB), RODATA|NOPTR, $64
+
+DATA vnniHigh<>+0(SB)/4, $0x00300010
+DATA vnniHigh<>+4(SB)/4, $0x00310011
+DATA vnniHigh<>+8(SB)/4, $0x00320012
+DATA vnniHigh<>+12(SB)/4, $0x00330013
+DATA vnniHigh<>+16(SB)/4, $0x00340014
+DATA vnniHigh<>+20(SB)/4, $0x00350015
+DATA vnniHigh<>+24(SB)/4, $0x00360016
+DATA vnniHigh<>+28(SB)/4, $0x00370017
+DATA vnniHigh<>+32(SB)/4, $0x00380018
+DATA vnniHigh<>+36(SB)/4, $0x00390019
+DATA vnniHigh<>+40(SB)/4, $0x003a001a
+DATA vnniHigh<>+44(SB)/4, $0x003b001b
+DATA vnniHigh<>+48(SB)/4, $0x003c001c
+DATA vnniHigh<>+52(SB)/4, $0x003d001d
+DATA vnniHigh<>+56(SB)/4, $0x003e001e
+DATA vnniHigh<>+60(SB)/4, $0x003f001f
+GLOBL vnniHigh<>(SB), RODATA|NOPTR, $64
+
 // func peakZ(n int, x []float32)
 // Requires: AVX, AVX512F
 TEXT ·peakZ(SB), NOSPLIT, $8-32

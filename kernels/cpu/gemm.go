@@ -44,6 +44,10 @@ func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
 	if m == 0 || n == 0 {
 		return
 	}
+	if b.k.amx && x.v.d == tensor.BF16 && y.v.d == tensor.BF16 {
+		b.amxGemm(r, x, y, m, n, k)
+		return
+	}
 	defer b.shared.release(b.shared.mark())
 	g := b.plan(r, m, n, k)
 	for i0 := 0; i0 < m; i0 += g.mb {

@@ -10,6 +10,7 @@ import (
 // first argument unless said otherwise. An output may be an input at the same place. Nothing keeps its arguments.
 type isa struct {
 	name string
+	amx  bool // products of bfloat16 run on tiles, see amx.go
 	// mr and nr are the rows and columns of the tile that tile and tileRows compute.
 	mr, nr int
 	// tile computes n tiles c[mr,nr] (+)= a[mr,k]·b[k,nr]. Element (i,p) of a is a[i+p*aStep], (p,j) of b is b[p*bStep+j]; the
@@ -20,6 +21,9 @@ type isa struct {
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
 	// copyRows closes up rows: dst[i*width:] = src[i*ld:][:width] for i < n.
 	copyRows func(dst []float32, width int, src []float32, ld, n int)
+
+	// vnni interleaves pairs of rows of 32 columns: columns 0 to 15 to lo and 16 to 31 to hi, 32 elements a pair; amx only.
+	vnni func(lo, hi, src []uint16, ld, pairs int)
 
 	dot    func(a, b []float32) float32
 	dot3   func(a, b, c []float32) float32 // Σ a·b·c
@@ -45,6 +49,10 @@ type isa struct {
 	adamW      func(p, m, v, g []float32, h *adamConst)
 	sgd        func(p, m, g []float32, h *sgdConst)
 	sumSquares func(x []float32) float64
+
+	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x: the yardstick of benchmarks.
+	peak  func(n int, x []float32)
+	lanes int
 }
 
 // adamConst are the constants of one AdamW step.

@@ -12,7 +12,7 @@ var portable = isa{
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
 	swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, dscore: goDScore,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
-	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares,
+	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }
 
 func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int) {
@@ -303,4 +303,12 @@ func goSumSquares(x []float32) float64 {
 		s[0] += float64(x[i]) * float64(x[i])
 	}
 	return (s[0] + s[1]) + (s[2] + s[3])
+}
+
+func goPeak(n int, x []float32) {
+	var a, b, c, d, e, f float32
+	for range 2 * n {
+		a, b, c, d, e, f = a+x[0], b+x[1], c+x[2], d+x[3], e+x[4], f+x[5]
+	}
+	x[15] = a + b + c + d + e + f
 }

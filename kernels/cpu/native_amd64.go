@@ -2,7 +2,7 @@ package cpu
 
 import "unsafe"
 
-//go:generate sh -c "cd asm && go run . -out ../asm_amd64.s -stubs ../asm_amd64.go -pkg cpu"
+//go:generate sh -c "cd asm && go run . -out ../asm_amd64.s -stubs ../asm_amd64.go -pkg cpu -amx ../amx_amd64.s"
 
 // Bits of CPUID and of XCR0.
 const (
@@ -11,6 +11,9 @@ const (
 	leaf1Save   = 1<<27 | 1<<28                 // OSXSAVE, AVX
 	leaf7AVX2   = 1<<5 | 1<<8                   // AVX2, BMI2
 	leaf7AVX512 = 1<<16 | 1<<17 | 1<<30 | 1<<31 // F, DQ, BW, VL
+	leaf7AMX    = 1<<22 | 1<<24                 // BF16, TILE (EDX)
+	leaf71BF16  = 1 << 5                        // AVX512_BF16
+	stateTiles  = 1<<17 | 1<<18
 	stateAVX    = 1<<1 | 1<<2
 	stateAVX512 = stateAVX | 1<<5 | 1<<6 | 1<<7
 )
@@ -25,11 +28,14 @@ func native() []*isa {
 		return nil
 	}
 	var l []*isa
-	_, b7, _, _ := cpuid(7, 0)
+	_, b7, _, d7 := cpuid(7, 0)
 	if !has(b7, leaf7AVX2) {
 		return nil
 	}
 	if has(b7, leaf7AVX512) && has(xgetbv(), stateAVX512) {
+		if a71, _, _, _ := cpuid(7, 1); has(d7, leaf7AMX) && has(a71, leaf71BF16) && has(xgetbv(), stateTiles) && permitTiles() {
+			l = append(l, &amx)
+		}
 		l = append(l, &avx512)
 	}
 	return append(l, &avx2)
@@ -43,8 +49,15 @@ var avx512 = isa{
 	fromBF16: fromBF16Z, fromF16: fromF16Z, toBF16: toBF16Z, toF16: toF16Z,
 	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWZ(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
 	sgd:        func(p, m, g []float32, h *sgdConst) { sgdZ(p, m, g, (*float32)(unsafe.Pointer(h))) },
-	sumSquares: sumSquaresZ,
+	sumSquares: sumSquaresZ, peak: peakZ, lanes: 16,
 }
+
+// amx is avx512 with products of bfloat16 on tiles.
+var amx = func() isa {
+	k := avx512
+	k.name, k.amx, k.vnni = "amx", true, vnniZ
+	return k
+}()
 
 var avx2 = isa{
 	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, transpose: transposeY, copyRows: copyRowsY,
@@ -55,7 +68,7 @@ var avx2 = isa{
 	toBF16: wholeTo(toBF16Y, goToBF16), toF16: wholeTo(toF16Y, goToF16),
 	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWY(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
 	sgd:        func(p, m, g []float32, h *sgdConst) { sgdY(p, m, g, (*float32)(unsafe.Pointer(h))) },
-	sumSquares: sumSquaresY,
+	sumSquares: sumSquaresY, peak: peakY, lanes: 8,
 }
 
 // wholePairs leaves lengths that are no multiple of the vector's to plain Go.

@@ -115,10 +115,51 @@ func integer(x uint32) Mem {
 	if m, ok := integers[x]; ok {
 		return m
 	}
-	m := GLOBL("i"+hex(x), RODATA|NOPTR)
+	m := GLOBL("i"+hexName(x), RODATA|NOPTR)
 	for i := range 16 {
 		DATA(4*i, U32(x))
 	}
 	integers[x] = m
+	return m
+}
+
+// vnni writes the layout of AMX's right operand: for every pair of rows of 32 columns, the pairs of columns 0 to 15 to lo
+// and of 16 to 31 to hi.
+func vnni() {
+	e := &emitter{wide: true, suffix: "Z"}
+	e.begin("vnni", "func(lo, hi, src []uint16, ld, pairs int)", "interleaves pairs of rows, see isa.")
+	lo, hi, src, n := base("lo"), base("hi"), base("src"), count4("pairs")
+	ld := load(Param("ld"))
+	ADDQ(ld, ld)
+	low, high := ZMM(), ZMM()
+	VMOVUPS(interleave("vnniLow", 0), low)
+	VMOVUPS(interleave("vnniHigh", 16), high)
+	next, finish := e.label(), e.label()
+	Label(next)
+	TESTQ(n, n)
+	JZ(LabelRef(finish))
+	a, b, t := ZMM(), ZMM(), ZMM()
+	VMOVUPS(Mem{Base: src}, a)
+	VMOVUPS(Mem{Base: src, Index: ld, Scale: 1}, b)
+	VMOVDQA64(a, t)
+	VPERMT2W(b, low, t)
+	VPERMT2W(b, high, a)
+	VMOVUPS(t, Mem{Base: lo})
+	VMOVUPS(a, Mem{Base: hi})
+	LEAQ(Mem{Base: src, Index: ld, Scale: 2}, src)
+	ADDQ(Imm(64), lo)
+	ADDQ(Imm(64), hi)
+	DECQ(n)
+	JMP(LabelRef(next))
+	Label(finish)
+	e.end()
+}
+
+// interleave is the index vector that takes columns at, at+1 … of two rows in turns.
+func interleave(name string, at int) Mem {
+	m := GLOBL(name, RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, U32(uint32(at+i)|uint32(32+at+i)<<16))
+	}
 	return m
 }

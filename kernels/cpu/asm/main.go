@@ -24,6 +24,7 @@ func main() {
 		e.conversions()
 		e.optimizers()
 	}
+	vnni()
 	peak()
 	system()
 	Generate()

@@ -7,7 +7,7 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-func hex(x uint32) string { return fmt.Sprintf("%x", x) }
+func hexName(x uint32) string { return fmt.Sprintf("%x", x) }
 
 // fields broadcasts the first n float32s at parameter h.
 func (e *emitter) fields(n int) []vec {

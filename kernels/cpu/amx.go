@@ -1,0 +1,236 @@
+package cpu
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Products of bfloat16 on AMX: blocks of 32 by 32 in four tiles, 32 elements of the sum at a time. Both operands are
+// packed in panels of 32 rows or columns, each as two halves of 16 and those as tiles of 1 KiB along the sum; the left
+// one is read in place where its layout allows. A task keeps its block of the result, in float32 tiles, in second-level
+// cache while it runs along the sum.
+const (
+	amxSide  = 32
+	tileHalf = 512 // elements of a tile
+	amxRows  = 384 // rows and columns of a task's block of the result
+	amxCols  = 512
+	amxSum   = 512 // part of the sum that is done at a time; bits do not depend on it, since all sums run in order
+	// inPlaceMax is the longest row in bytes that is read in place: longer strides waste the first-level cache.
+	inPlaceMax = 6 << 10
+	// pastCaches is the size in bytes from which on results are written past the caches.
+	pastCaches = 4 << 20
+)
+
+// amxArgs are the arguments of amxBlocks; strides are in bytes. The assembly knows the order.
+type amxArgs struct {
+	cfg                          *tileConfig
+	n, ks                        int // blocks, steps of 32 along the sum
+	a                            uintptr
+	aStride, aHalf, aStep, aNext int // between rows, to the 16 lower rows, along the sum, to the next block
+	b                            uintptr
+	bHalf                        int
+	c                            uintptr // n blocks of float32 tiles, cNext apart; acc = 1 to add to them
+	cNext, acc                   int
+	mode                         int // what to do with a finished block, one of the constants below
+	dst                          uintptr
+	ldd                          int
+	next                         uintptr // the panel of b that comes next
+}
+
+const (
+	amxHold = iota // leave it in tiles
+	amxBF16        // round to rows of bf16
+	amxPast        // the same, past the caches; rows are aligned to a cache line
+	amxF32         // rows of float32
+	amxAdd         // added to rows of float32
+)
+
+// tileConfig is the operand of LDTILECFG: eight tiles of 16 rows by 64 bytes.
+type tileConfig struct {
+	palette, start uint8
+	_              [14]uint8
+	bytes          [16]uint16
+	rows           [16]uint8
+}
+
+var allTiles = func() *tileConfig {
+	c := &tileConfig{palette: 1}
+	for i := range 8 {
+		c.bytes[i], c.rows[i] = 64, 16
+	}
+	return c
+}()
+
+func address[T any](s []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s))) }
+
+// amxPlan is one product on tiles.
+type amxPlan struct {
+	r       result
+	m, n, k int
+	ks      int // steps along the sum
+	a       matrix
+	pa, pb  []uint16 // packed panels; pa is nil if a is read in place
+}
+
+// panel is the elements of a packed panel.
+func (g *amxPlan) panel() int { return g.ks * 2 * tileHalf }
+
+// amxGemm is gemm for two operands of bfloat16.
+func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
+	defer b.shared.release(b.shared.mark())
+	g := &amxPlan{r: r, m: m, n: n, k: k, ks: ceilDiv(k, amxSide), a: x}
+	nb, mb := ceilDiv(n, amxSide), ceilDiv(m, amxSide)
+	g.pb = b.shared.u16(nb * g.panel())
+	if g.inPlace() {
+		mb = 0
+	} else {
+		g.pa = b.shared.u16(mb * g.panel())
+	}
+	b.shareWork(mb+nb, (m+n)*k*4, func(w *worker, i int) {
+		if i < mb {
+			w.amxLeft(g.pa[i*g.panel():], x, i*amxSide, m, k)
+		} else {
+			w.amxRight(g.pb[(i-mb)*g.panel():], y, (i-mb)*amxSide, n, k)
+		}
+	})
+	rows, cols := b.amxGrid(m, n)
+	b.shareWork(ceilDiv(m, rows)*ceilDiv(n, cols), m*n*k/8, func(w *worker, i int) {
+		i0, j0 := i/ceilDiv(n, cols)*rows, i%ceilDiv(n, cols)*cols
+		w.amxBlock(g, i0, min(i0+rows, m), j0, min(j0+cols, n))
+	})
+	runtime.KeepAlive(g)
+}
+
+// amxGrid cuts the result into tasks, at least a few for each thread.
+func (b *Backend) amxGrid(m, n int) (rows, cols int) {
+	rows, cols = min(amxRows, roundUp(m, amxSide)), min(amxCols, roundUp(n, amxSide))
+	for t := len(b.team.workers); t > 1 && ceilDiv(m, rows)*ceilDiv(n, cols) < 3*t && (rows > 64 || cols > 64); {
+		if rows >= cols {
+			rows = max(64, roundUp(rows/2, amxSide))
+		} else {
+			cols = max(64, roundUp(cols/2, amxSide))
+		}
+	}
+	return rows, cols
+}
+
+// inPlace tells whether tiles can be loaded from the left operand's own rows.
+func (g *amxPlan) inPlace() bool {
+	return !g.a.trans && g.k%amxSide == 0 && g.m%amxSide == 0 && g.a.ld*2 < inPlaceMax &&
+		g.a.ld%amxSide == 0 && address(g.a.v.h)%tensor.Align == 0
+}
+
+// left sets the strides of the left operand and gives the address of row i.
+func (g *amxPlan) left(args *amxArgs, i int) uintptr {
+	if g.pa != nil {
+		args.aStride, args.aHalf, args.aStep, args.aNext = 64, g.ks*1024, 1024, g.ks*2048
+		return address(g.pa) + uintptr(i/amxSide*g.panel()*2)
+	}
+	ld := g.a.ld * 2
+	args.aStride, args.aHalf, args.aStep, args.aNext = ld, 16*ld, 64, 32*ld
+	return address(g.a.v.h) + uintptr(i*ld)
+}
+
+// amxBlock computes rows [i0, i1) and columns [j0, j1) of the result.
+func (w *worker) amxBlock(g *amxPlan, i0, i1, j0, j1 int) {
+	blocks, panels := ceilDiv(i1-i0, amxSide), ceilDiv(j1-j0, amxSide)
+	c := w.arena.f32(blocks * panels * 1024)
+	args := amxArgs{cfg: allTiles, cNext: 4096, bHalf: g.ks * 1024, ldd: g.r.ld * g.size()}
+	left := g.left(&args, i0)
+	if g.ks == 0 || g.r.bias != nil {
+		w.amxStart(g, c, j0, j1, blocks)
+	}
+	step := max(1, ceilDiv(g.ks, max(1, ceilDiv(g.ks*amxSide, amxSum))))
+	for s := 0; s < max(1, g.ks); s += step {
+		args.ks, args.acc = min(step, g.ks-s), 0
+		if s > 0 || g.r.bias != nil {
+			args.acc = 1
+		}
+		for p := range panels {
+			tiles := c[p*blocks*1024:]
+			right := address(g.pb) + uintptr((j0/amxSide+p)*g.panel()*2+s*1024)
+			args.a, args.b, args.c, args.next = left+uintptr(s*args.aStep), right, address(tiles), right+uintptr(g.panel()*2)
+			w.amxPanel(g, &args, tiles, i0, i1, j0+p*amxSide, s+step >= g.ks)
+		}
+	}
+}
+
+// size is the bytes of an element of the result.
+func (g *amxPlan) size() int {
+	if g.r.v.d == tensor.F32 {
+		return 4
+	}
+	return 2
+}
+
+// amxPanel runs the blocks of one panel of b. The last part of the sum is also written to the result: directly for whole
+// blocks, through plain code at the border.
+func (w *worker) amxPanel(g *amxPlan, args *amxArgs, tiles []float32, i0, i1, j int, last bool) {
+	n, whole := ceilDiv(i1-i0, amxSide), 0
+	if last && g.ks > 0 && g.n-j >= amxSide {
+		whole = (i1 - i0) / amxSide
+	}
+	if whole > 0 {
+		args.n, args.mode, args.dst = whole, g.mode(), g.target(i0, j)
+		amxRun(args)
+	}
+	if args.n, args.mode = n-whole, amxHold; args.n > 0 && g.ks > 0 {
+		args.a += uintptr(whole * args.aNext)
+		args.c += uintptr(whole * args.cNext)
+		amxRun(args)
+	}
+	if last && whole < n {
+		w.amxBorder(g, tiles[whole*1024:], i0+whole*amxSide, i1, j)
+	}
+}
+
+func (g *amxPlan) target(i, j int) uintptr {
+	if at := i*g.r.ld + j; g.r.v.d == tensor.F32 {
+		return address(g.r.v.f[at:])
+	} else {
+		return address(g.r.v.h[at:])
+	}
+}
+
+func (g *amxPlan) mode() int {
+	switch {
+	case g.r.v.d == tensor.F32 && g.r.acc:
+		return amxAdd
+	case g.r.v.d == tensor.F32:
+		return amxF32
+	case g.m*g.n*2 >= pastCaches && g.r.ld%amxSide == 0 && address(g.r.v.h)%tensor.Align == 0:
+		return amxPast
+	}
+	return amxBF16
+}
+
+// amxBorder writes blocks of one panel that reach over the border, from tiles: quarters of 16 by 16.
+func (w *worker) amxBorder(g *amxPlan, tiles []float32, i0, i1, j int) {
+	width := min(amxSide, g.n-j)
+	var row [amxSide]float32
+	for i := i0; i < i1; i++ {
+		t := tiles[(i-i0)/amxSide*1024+(i-i0)%amxSide/16*512+(i-i0)%16*16:]
+		copy(row[:16], t[:16])
+		copy(row[16:], t[256:272])
+		if at := i*g.r.ld + j; g.r.acc {
+			d := g.r.v.f[at : at+width]
+			for q := range d {
+				d[q] += row[q]
+			}
+		} else {
+			w.k.write(g.r.v, at, row[:width])
+		}
+	}
+}
+
+// amxStart fills the tiles with the bias or 0, to which the products are then added.
+func (w *worker) amxStart(g *amxPlan, tiles []float32, j0, j1, blocks int) {
+	clear(tiles)
+	for i := range tiles {
+		if j := j0 + i/(blocks*1024)*amxSide + i%512/256*16 + i%16; g.r.bias != nil && j < j1 {
+			tiles[i] = g.r.bias[j]
+		}
+	}
+}

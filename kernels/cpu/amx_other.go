@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package cpu
+
+func amxRun(*amxArgs) { panic("cpu: AMX on another processor") }

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"encoding/hex"
+	"testing"
+)
+
+// The bytes are what GNU as 2.40 writes for the instruction in the comment.
+func TestEncodings(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		have []byte
+		want string
+	}{
+		{"tileloadd 0x400(%rdi,%r11,1),%tmm1", tileMemory(3, 1, "DI", "R11", 0x400), "c4a27b4b8c1f00040000"},
+		{"tileloadd 0x0(%r14,%r11,1),%tmm7", tileMemory(3, 7, "R14", "R11", 0), "c4827b4bbc1e00000000"},
+		{"tileloaddt1 0x0(%r12,%r8,1),%tmm4", tileMemory(1, 4, "R12", "R8", 0), "c482794ba40400000000"},
+		{"tilestored %tmm3,0xc00(%rdi,%r11,1)", tileMemory(2, 3, "DI", "R11", 0xc00), "c4a27a4b9c1f000c0000"},
+		{"tdpbf16ps %tmm7,%tmm5,%tmm3", tdpbf16ps(3, 5, 7), "c4e2425cdd"},
+		{"tilezero %tmm6", tileZero(6), "c4e27b49f0"},
+		{"ldtilecfg 0x0(%rax)", ldTileCfg("AX"), "c4e278498000000000"},
+		{"tilerelease", tileRelease, "c4e27849c0"},
+		{"vcvtne2ps2bf16 %zmm2,%zmm3,%zmm17", vcvtne2ps2bf16(17, 3, 2), "62e2674872ca"},
+		{"vcvtne2ps2bf16 %zmm25,%zmm30,%zmm9", vcvtne2ps2bf16(9, 30, 25), "62120f4072c9"},
+	} {
+		if have := hex.EncodeToString(c.have); have != c.want {
+			t.Errorf("%s: %s, want %s", c.name, have, c.want)
+		}
+	}
+}
