@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// part is a stretch of the input: an added token (id >= 0) or normalized text for the model.
+// part is a stretch of the input: an added token (id >= 0) or text for the model.
 type part struct {
 	id    int32
-	text  string
-	first bool // the stretch starts where the original text starts
+	text  string // what stands there in the input
+	first bool   // the stretch starts where the original text starts
 }
 
 // addedVocab finds added tokens: first the ones matched in the raw text, then, in the normalized rest, those that
@@ -86,7 +86,7 @@ func (v *addedVocab) find(m *matcher, text string, first bool, yield func(part))
 		if done < start {
 			yield(part{id: -1, text: text[done:start], first: first && done == 0})
 		}
-		yield(part{id: id})
+		yield(part{id: id, text: text[min(max(done, start), stop):stop]})
 		done = stop
 	}
 	if done < len(text) {

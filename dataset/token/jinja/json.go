@@ -86,6 +86,13 @@ func readObject(d *json.Decoder, depth int) (any, error) {
 	return out, err
 }
 
+// ToJSON writes a value as compact JSON, keys in their order.
+func ToJSON(v any) ([]byte, error) {
+	var out strings.Builder
+	err := jsonStyle{item: ",", key: ":"}.dump(&out, v, 0)
+	return []byte(out.String()), err
+}
+
 // FromGo turns Go values (nil, bool, numbers, string, []any, []string, map[string]any, json.RawMessage) into values of
 // the language. Keys of Go maps come in sorted order; values of the language stay as they are.
 func FromGo(v any) (any, error) {

@@ -1,0 +1,78 @@
+// Package dataset orders, reads and packs training data.
+//
+// Sources give documents by number. One seeded global order over all sources says which document or window comes at
+// which place; a place in it is a sample's identity, independent of ranks, readers and runs. Windows and packs are cut
+// from that order, so a position in it is all a run must remember to go on exactly where it was, the ledger of places
+// tells which samples a step saw, and quarantine names what could not be read.
+//
+// The package knows no file format and no tokenizer: formats register themselves (package dataset/format), and a
+// tokenizer comes as an Encoder.
+package dataset
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string // "system", "user", "assistant", "tool", or what the template knows
+	Content string // the text; "" where Raw has content that is no text
+	// Raw is the message as it stood in the file, a JSON object with all its keys (tool calls, reasoning, parts). A
+	// chat template sees it in place of Role and Content. It is nil for messages that have only these.
+	Raw json.RawMessage
+}
+
+// Document is one unit of a source: a text, tokens, or a conversation. Exactly one of Text, Tokens and Messages is
+// used, as the source's Kind says.
+type Document struct {
+	Text     string
+	Tokens   []int32
+	Messages []Message
+	Tools    json.RawMessage // functions offered to the model in Messages, a JSON array, or nil
+	Place    Place
+}
+
+// Place is where a document lies.
+type Place struct {
+	File   string `json:"file"`
+	Offset int64  `json:"offset"` // bytes from the start of the file; a row number in columnar files
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s at byte %d", p.File, p.Offset) }
+
+// Kind is what the documents of a source hold.
+type Kind string
+
+// The kinds of documents.
+const (
+	KindText   Kind = "text"   // Document.Text
+	KindTokens Kind = "tokens" // Document.Tokens
+	KindChat   Kind = "chat"   // Document.Messages
+)
+
+// Source gives documents by number. Reading the same number twice gives the same document. All methods may be called
+// by several goroutines at once.
+type Source interface {
+	// Name says what it is, for people: usually the path.
+	Name() string
+	// Kind is what its documents hold.
+	Kind() Kind
+	// Len is the number of documents.
+	Len() int64
+	// Read returns document i, 0 <= i < Len. A document that is broken, and will be broken next time too, gives a
+	// *BadSample; any other error is one of the moment, and reading again may succeed.
+	Read(i int64) (Document, error)
+	// Fingerprint identifies the content, so that a resumed run can tell whether it reads the same data.
+	Fingerprint() string
+	// Close releases files. No method may be called afterwards.
+	Close() error
+}
+
+// BadSample is the error of a document that cannot be used, however often it is read.
+type BadSample struct {
+	Place  Place
+	Reason string
+}
+
+func (e *BadSample) Error() string { return fmt.Sprintf("%s: %s", e.Place, e.Reason) }
