@@ -70,3 +70,31 @@ func TestExampleRuns(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// TestReadsGoldenConfigs reads the config.json of every golden model: as transformers 5 writes them, and as the families
+// that it lacks publish them.
+func TestReadsGoldenConfigs(t *testing.T) {
+	dirs, err := filepath.Glob("../stages/family/testdata/*/config.json")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(dirs), 13)
+	for _, file := range dirs {
+		m, err := ReadModel(filepath.Dir(file))
+		require.NoError(t, err)
+		require.Equal(t, []int{48, 80, 256}, []int{m.Hidden, m.Intermediate, m.Vocab}, file)
+		require.Contains(t, []int{12, 16}, m.HeadDim, file)
+		switch filepath.Base(filepath.Dir(file)) {
+		case "llama3.2":
+			require.Equal(t, RopeScaling{Type: "llama3", Factor: 32, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMax: 16}, m.RopeScaling)
+			require.True(t, m.TieEmbeddings)
+			require.Equal(t, 500000.0, m.RopeTheta)
+		case "internlm2":
+			require.Equal(t, RopeScaling{Type: "dynamic", Factor: 2}, m.RopeScaling)
+		case "mimo":
+			require.Equal(t, 1, m.MTPLayers)
+			require.True(t, m.AttentionBias)
+		case "qwen":
+			require.Equal(t, 1e-6, m.NormEps)
+			require.Equal(t, 4, m.KVHeads)
+		}
+	}
+}
