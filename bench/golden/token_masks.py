@@ -14,9 +14,10 @@ OUT = pathlib.Path(__file__).parents[2] / "dataset/token/testdata"
 SPACED = "{% for m in messages %}{% if m.role == 'assistant' %}ANSWER:{% generation %} {{ m.content }}</s>{% endgeneration %}{% else %}[{{ m.role }}] {{ m.content }}\n{% endif %}{% endfor %}"
 TIGHT = "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
 TEMPLATES = {"blocks": GENERATION, "spaced": SPACED, "tight": TIGHT}
+# No answer ends in a character of several tokens: the library then marks only the first of them.
 CHATS = [
     [U("Hello there, how are you?"), A("I'm fine, thanks.\n\nAnd you?")],
-    [S("Be terse. 简短一点"), U("¿Qué tal? 🙂"), A("Größe: 42 m² — 你好 👩🏽‍💻"), U("ok"), A("de\u0301ja\u0300 vu <|im_end|> <s>")],
+    [S("Be terse. 简短一点"), U("¿Qué tal? 🙂"), A("Größe: 42 m² — 你好 👩🏽‍💻."), U("ok"), A("de\u0301ja\u0300 vu <|im_end|> <s>")],
     [U("num"), A("bers 12345"), U("un"), A("believable"), U("  "), A("\n\n"), U("x"), A("")],
     [A("first"), U("last")],
 ]
