@@ -87,6 +87,7 @@ func Load(req Request) (*Config, error) {
 	l.readModel()
 	l.apply(true)
 	l.c.Model.complete()
+	l.tolerate()
 	if !l.broken {
 		l.checkAll()
 	}
@@ -241,6 +242,19 @@ func (l *loader) set(dst reflect.Value, s setting) {
 		return
 	}
 	dst.Set(v)
+}
+
+// tolerate switches off what launch scripts ask for in vain and Megatron passes over. In a run file it is a fault.
+func (l *loader) tolerate() {
+	r := &l.c.Run
+	if r.Plan.SequenceParallel && r.Plan.TP == 1 && l.c.Origin("plan.sequence_parallel").Layer == LayerFlag {
+		r.Plan.SequenceParallel = false
+		l.c.Notices = append(l.c.Notices, "no effect with plan.tp = 1: --sequence-parallel")
+	}
+	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" && l.c.Origin("checkpoint.interval").Layer == LayerFlag {
+		r.Checkpoint.Interval = 0
+		l.c.Notices = append(l.c.Notices, "no effect without --save: --save-interval")
+	}
 }
 
 // checkAll lets every section check itself.

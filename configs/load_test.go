@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -128,6 +129,29 @@ func TestCheckVocab(t *testing.T) {
 	require.NoError(t, c.CheckVocab(100))
 	require.Equal(t, 100, c.Model.Vocab)
 	require.ErrorContains(t, load("model.file="+file, "plan.tp=2").CheckVocab(101), "101 tokens are no multiple of 2; set model.overrides.vocab_size=102")
+}
+
+// TestBoundsOnFiles holds that what is too large, too deep or no file is refused at once.
+func TestBoundsOnFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		return path
+	}
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o644))
+	for want, path := range map[string]string{
+		"more than 4MiB":            file("scalar.yaml", "device: "+strings.Repeat("x", 10<<20)),
+		"more than 100000 values":   file("wide.yaml", "freeze: ["+strings.Repeat("a, ", 100_000)+"]"),
+		"more than 64 levels":       file("deep.yaml", "freeze: "+strings.Repeat("[", 70)+strings.Repeat("]", 70)),
+		"is no regular file":        pipe,
+		"no such file or directory": filepath.Join(dir, "none"),
+	} {
+		_, err := Load(Request{File: path})
+		require.ErrorContains(t, err, want)
+		require.Len(t, Faults(err), 1)
+	}
 }
 
 // FuzzRunFile holds that any text gives a configuration or faults of one line each, never a panic.

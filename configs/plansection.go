@@ -14,7 +14,7 @@ type Plan struct {
 	SequenceParallel bool   `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
 	Schedule         string `key:"schedule" default:"1f1b" class:"replan" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
 	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
-	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default as even as possible."`
+	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
 	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
 	Procs            int    `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
 	Threads          int    `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`

@@ -21,18 +21,22 @@ const (
 
 // readFile reads a text file of bounded size.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	info, err := os.Stat(path) // before opening: a pipe would block
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, &Error{File: path, Why: "is no regular file"}
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(path)
+	}
 	if err != nil {
 		var why *os.PathError
 		if errors.As(err, &why) {
-			return nil, &Error{File: path, Why: why.Err.Error()}
+			err = why.Err
 		}
 		return nil, &Error{File: path, Why: err.Error()}
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
-		return nil, &Error{File: path, Why: "is no regular file"}
-	}
 	text, err := io.ReadAll(io.LimitReader(f, fileBytesMax+1))
 	if err != nil {
 		return nil, &Error{File: path, Why: "reading: " + err.Error()}
