@@ -47,13 +47,23 @@ func goldenText(t testing.TB) []string {
 	return out
 }
 
+// loaded keeps what loadGolden has read; tests of a package run one after another.
+var loaded = map[string]struct {
+	tok *Tokenizer
+	golden
+}{}
+
 func loadGolden(t testing.TB, name string) (*Tokenizer, golden) {
 	t.Helper()
-	tok, err := Parse(unzip(t, name+".tokenizer.json.gz"))
-	require.NoError(t, err)
-	var g golden
-	require.NoError(t, json.Unmarshal(unzip(t, name+".ids.json.gz"), &g))
-	return tok, g
+	l, ok := loaded[name]
+	if !ok {
+		var err error
+		l.tok, err = Parse(unzip(t, name+".tokenizer.json.gz"))
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(unzip(t, name+".ids.json.gz"), &l.golden))
+		loaded[name] = l
+	}
+	return l.tok, l.golden
 }
 
 func goldenNames(t testing.TB) []string {
