@@ -46,6 +46,7 @@ type RunLayout struct {
 	EvalSteps  int64
 	LossScale  LossScale
 	LR         func(step int64) float64 // of the group with multiplier 1
+	EvalOnly   bool                     // one evaluation and no step
 	OptimSteps int64                    // updates applied before First: skipped steps do not count
 }
 
@@ -124,6 +125,9 @@ func (c *Coordinator) Receive(ctx actors.Context, m actors.Message) {
 	case actors.Started:
 		for _, r := range c.l.Ranks {
 			ctx.Watch(r)
+		}
+		if c.l.EvalOnly {
+			c.eval, c.stopping = 1, true
 		}
 		c.advance(ctx)
 	case actors.Closed:
@@ -312,7 +316,7 @@ func (c *Coordinator) committed(ctx actors.Context, m actors.Message) {
 // end saves the last state, waits until it is durable, and halts everyone.
 func (c *Coordinator) end(ctx actors.Context) {
 	c.ended = true
-	if c.l.SaveAtEnd && c.step >= c.l.First {
+	if c.l.SaveAtEnd && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) {
 		c.save(ctx)
 		return
 	}
@@ -327,7 +331,7 @@ func (c *Coordinator) halt(ctx actors.Context) {
 		ctx.Send(r, actors.Message{Kind: actors.Halt})
 	}
 	v := 0.0
-	if c.stopping && c.step < c.l.Last {
+	if c.stopping && !c.l.EvalOnly && c.step < c.l.Last {
 		v = 1
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEnd, Step: c.step, Values: []float64{v}})

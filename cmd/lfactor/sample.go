@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,26 @@ func sampleCommand(path, tokenizer, prompt string, p sample.Params) error {
 		return err
 	}
 	defer m.close()
+	fmt.Print(prompt)
+	if err := m.generate(prompt, p, os.Stdout); err != nil {
+		return err
+	}
+	fmt.Println()
+	return nil
+}
+
+// continuation writes what the newest checkpoint of a directory makes of a prompt.
+func continuation(dir, prompt string, p sample.Params, w io.Writer) error {
+	m, err := openModel(dir, "")
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	return m.generate(prompt, p, w)
+}
+
+// generate writes a continuation as it is drawn.
+func (m *trained) generate(prompt string, p sample.Params, w io.Writer) error {
 	b := cpu.New(0)
 	defer b.Close()
 	gen, err := sample.New(m.model, m.lora, tensor.F32, b, tensor.NewPool("sample", 0), m.fill)
@@ -56,13 +77,11 @@ func sampleCommand(path, tokenizer, prompt string, p sample.Params) error {
 	}
 	defer gen.Close()
 	p.Stop = append(p.Stop, m.stop...)
-	ids := m.tok.Encode(prompt, true)
 	stream := m.tok.NewStream(true)
-	fmt.Print(prompt)
-	if err := gen.Generate(ids, p, func(id int32) bool { fmt.Print(stream.Push(id)); return true }); err != nil {
+	if err := gen.Generate(m.tok.Encode(prompt, true), p, func(id int32) bool { fmt.Fprint(w, stream.Push(id)); return true }); err != nil {
 		return err
 	}
-	fmt.Println(stream.Flush())
+	fmt.Fprint(w, stream.Flush())
 	return nil
 }
 

@@ -190,6 +190,12 @@ func (r *run) lead(ctx context.Context) error {
 		}
 		r.report.onClose(end)
 	}
+	tr, err := newTracer(r.cfg.Run.Log.Dir)
+	if err != nil {
+		return err
+	}
+	defer tr.close()
+	o.Trace = tr.see
 	r.plant(&o)
 	if o.Procs > 1 {
 		workers, err := r.spawnWorkers(&o)

@@ -3,10 +3,11 @@ package main
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 )
 
 // checkDocs reports exported names without a comment, and packages without a package comment.
-// Tests, generated files and methods of unexported types are exempt.
+// Tests, generated files, methods of unexported types and plainMethods are exempt.
 func checkDocs(m *module, r *report) {
 	first := map[string]*source{}
 	described := map[string]bool{}
@@ -29,11 +30,15 @@ func checkDocs(m *module, r *report) {
 	}
 }
 
+// plainMethods are known to every reader: a comment could only repeat the interface's.
+var plainMethods = []string{"Error", "String", "Unwrap"}
+
 func checkFileDocs(f *source, r *report) {
 	for _, d := range f.ast.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
-			if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
+			plain := d.Recv != nil && slices.Contains(plainMethods, d.Name.Name)
+			if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) && !plain {
 				r.add(f, d.Pos(), "doc", "%s is exported and has no comment", d.Name.Name)
 			}
 		case *ast.GenDecl:

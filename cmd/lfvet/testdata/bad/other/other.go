@@ -8,6 +8,10 @@ func (Shape) Area() int { return 0 }
 
 func (hidden) Exported() {}
 
+func (Shape) String() string { return "" }
+
+func String() {}
+
 type hidden struct{}
 
 const A, B = 1, 2
