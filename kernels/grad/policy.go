@@ -155,7 +155,7 @@ func (p *policy) get(v *Value, block int, ph Phase) *Value {
 }
 
 func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
-	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Mesh: v.Node.Mesh}
+	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Mesh: v.Node.Mesh, Clone: true}
 	for _, u := range v.Node.In {
 		if u != nil {
 			u = p.get(u, block, ph)

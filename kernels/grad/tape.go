@@ -44,8 +44,9 @@ type Node struct {
 	Attr    kernels.Attr
 	Phase   Phase
 	Block   int
-	Mesh    int // mesh axis of a collective; of a rank-dependent operation; -1 for none
-	Acc     int // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
+	Mesh    int  // mesh axis of a collective; of a rank-dependent operation; -1 for none
+	Clone   bool // a forward operation run again in the backward
+	Acc     int  // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
 }
 
 // role says what the runner does with a node.

@@ -122,6 +122,14 @@ func (t *Tape) cut(ns []*Node) (segs []Segment) {
 	return
 }
 
+// Flops is the floating-point operations of one node on one rank.
+func (tr *Trace) Flops(n *Node) int64 {
+	var c Cost
+	t := Tape{Options: tr.Options}
+	t.cost(&c, n)
+	return c.Flops
+}
+
 // GroupSize is the number of ranks that a communication node joins.
 func (t *Options) GroupSize(n *Node) int {
 	if n.Op.Role == unshard || n.Op.Role == reduce {

@@ -58,8 +58,14 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 	return w, checkpoint.Match(path, m.hfShapes(), have)
 }
 
-// DType is the type in which the checkpoint keeps a logical parameter.
-func (w *Weights) DType(name string) string { return string(w.infos[w.m.Source(name).Name].DType) }
+// SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not have. For ""
+// it is the type of the first parameter.
+func (w *Weights) SourceDType(hf string) string {
+	if hf == "" {
+		hf = w.m.hfShapes()[0].Name
+	}
+	return string(w.infos[hf].DType)
+}
 
 // Read fills dst with a region of a logical parameter as float32. It reports false for an adapter, which the checkpoint of
 // a base model does not have.
