@@ -13,6 +13,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// quick is OS without waiting for the disk: what is durable and what is not, faultFS models.
+var quick FS = quickFS{OS}
+
+type quickFS struct{ FS }
+
+func (quickFS) SyncDir(string) error { return nil }
+
+func (fs quickFS) Create(path string) (WFile, error) {
+	f, err := fs.FS.Create(path)
+	return quickFile{f}, err
+}
+
+type quickFile struct{ WFile }
+
+func (quickFile) Sync() error { return nil }
+
 // faultFS wraps OS. At operation number at (writes, syncs, renames and all others count) it fails with no space left,
 // having written half of what it was given. Dead, it fails at every later operation too, like a killed process;
 // otherwise only at that one, like a full disk that is emptied.
@@ -67,14 +83,14 @@ func (fs *faultFS) MkdirAll(path string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		fs.undo = append(fs.undo, entryChange{path: path})
 	}
-	return OS.MkdirAll(path)
+	return quick.MkdirAll(path)
 }
 
 func (fs *faultFS) Create(path string) (WFile, error) {
 	if err := fs.step(); err != nil {
 		return nil, err
 	}
-	f, err := OS.Create(path)
+	f, err := quick.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +106,7 @@ func (fs *faultFS) Rename(from, to string) error {
 		return err
 	}
 	old, _ := os.ReadFile(to)
-	if err := OS.Rename(from, to); err != nil {
+	if err := quick.Rename(from, to); err != nil {
 		return err
 	}
 	for path, f := range maps.Clone(fs.unsynced) {
@@ -117,7 +133,7 @@ func (fs *faultFS) RemoveAll(path string) error {
 	if err := fs.step(); err != nil {
 		return err
 	}
-	return OS.RemoveAll(path)
+	return quick.RemoveAll(path)
 }
 
 func (fs *faultFS) SyncDir(path string) error {
@@ -125,7 +141,7 @@ func (fs *faultFS) SyncDir(path string) error {
 		return err
 	}
 	fs.undo = slices.DeleteFunc(fs.undo, func(c entryChange) bool { return filepath.Dir(c.path) == path })
-	return OS.SyncDir(path)
+	return quick.SyncDir(path)
 }
 
 // crash undoes what was not durable, the last change first. With keepLast the last change stays: a file system may make
@@ -244,7 +260,7 @@ func TestSaveFailsAtEveryOperation(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			for n := 1; ; n++ {
 				root := filepath.Join(t.TempDir(), "ckpt")
-				require.NoError(t, saveStep(OS, root, 1))
+				require.NoError(t, saveStep(quick, root, 1))
 				fs := newFaultFS(n, mode.dead)
 				saved := saveStep(fs, root, 2)
 				if mode.power {
@@ -260,10 +276,10 @@ func TestSaveFailsAtEveryOperation(t *testing.T) {
 				}
 				requireWhole(t, root, want, note)
 				if saved != nil && want == 1 {
-					require.NoError(t, saveStep(OS, root, 2), note)
+					require.NoError(t, saveStep(quick, root, 2), note)
 					requireWhole(t, root, 2, note)
 				}
-				require.NoError(t, saveStep(OS, root, 3), note)
+				require.NoError(t, saveStep(quick, root, 3), note)
 				requireNoRubbish(t, root)
 				if n > fs.ops {
 					require.NoError(t, saved, "the last round runs undisturbed")

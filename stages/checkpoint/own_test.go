@@ -87,7 +87,7 @@ func TestAnyCutLoadsAnyCut(t *testing.T) {
 	} {
 		for flats := 1; flats < 4; flats++ {
 			root := filepath.Join(t.TempDir(), fmt.Sprint(i, flats))
-			save, err := Begin(OS, root, 7)
+			save, err := Begin(quick, root, 7)
 			require.NoError(t, err)
 			data := numbered(c.shape)
 			var shards []Shard
@@ -162,7 +162,7 @@ func TestCommitRefusesPiecesThatDoNotCover(t *testing.T) {
 		"reading the device: the device went away":     {p(0, 4)},
 		"tensor \"param:w[0:4,0:2]\": the name is tak": {p(0, 4), p(0, 4)},
 	} {
-		save, err := Begin(OS, t.TempDir(), 1)
+		save, err := Begin(quick, t.TempDir(), 1)
 		require.NoError(t, err)
 		var shards []Shard
 		switch {

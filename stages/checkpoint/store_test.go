@@ -27,7 +27,7 @@ func TestListLatestAndPrune(t *testing.T) {
 	_, err = Open(root)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	for step := int64(1); step <= 5; step++ {
-		require.NoError(t, saveStep(OS, root, step))
+		require.NoError(t, saveStep(quick, root, step))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(root, "step-abc"), nil, 0o644))
 	entries, err := List(root)
@@ -38,27 +38,27 @@ func TestListLatestAndPrune(t *testing.T) {
 	require.False(t, entries[0].Saved.IsZero())
 	require.False(t, entries[1].Latest)
 
-	removed, err := Prune(OS, root, 3)
+	removed, err := Prune(quick, root, 3)
 	require.NoError(t, err)
 	require.Equal(t, []string{stepDir(root, 2), stepDir(root, 1)}, removed)
 	require.Equal(t, []int64{5, 4, 3}, steps(t, root))
-	_, err = Prune(OS, root, 0)
+	_, err = Prune(quick, root, 0)
 	require.ErrorContains(t, err, "at least one")
 }
 
 func TestPruneKeepsWhatLatestNames(t *testing.T) {
 	root := t.TempDir()
 	for step := int64(1); step <= 4; step++ {
-		require.NoError(t, saveStep(OS, root, step))
+		require.NoError(t, saveStep(quick, root, step))
 	}
-	require.NoError(t, Rewind(OS, root, 2))
-	removed, err := Prune(OS, root, 1)
+	require.NoError(t, Rewind(quick, root, 2))
+	removed, err := Prune(quick, root, 1)
 	require.NoError(t, err)
 	require.Equal(t, []string{stepDir(root, 3), stepDir(root, 1)}, removed)
 	requireWhole(t, root, 2, "")
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "latest"), []byte("../../etc"), 0o644))
-	_, err = Prune(OS, root, 1)
+	_, err = Prune(quick, root, 1)
 	require.ErrorContains(t, err, "which is no step")
 	require.Equal(t, []int64{4, 2}, steps(t, root))
 }
@@ -68,7 +68,7 @@ func TestPruneFailsAtEveryOperation(t *testing.T) {
 	for n := 1; ; n++ {
 		root := t.TempDir()
 		for step := int64(1); step <= 3; step++ {
-			require.NoError(t, saveStep(OS, root, step))
+			require.NoError(t, saveStep(quick, root, step))
 		}
 		fs := newFaultFS(n, true)
 		_, err := Prune(fs, root, 1)
@@ -86,15 +86,15 @@ func TestPruneFailsAtEveryOperation(t *testing.T) {
 func TestRewindAndSaveAgain(t *testing.T) {
 	root := t.TempDir()
 	for step := int64(1); step <= 3; step++ {
-		require.NoError(t, saveStep(OS, root, step))
+		require.NoError(t, saveStep(quick, root, step))
 	}
-	require.ErrorIs(t, saveStep(OS, root, 3), ErrExists)
-	require.NoError(t, Rewind(OS, root, 1))
+	require.ErrorIs(t, saveStep(quick, root, 3), ErrExists)
+	require.NoError(t, Rewind(quick, root, 1))
 	requireWhole(t, root, 1, "")
-	require.NoError(t, saveStep(OS, root, 3), "a future that was given up is replaced")
+	require.NoError(t, saveStep(quick, root, 3), "a future that was given up is replaced")
 	requireWhole(t, root, 3, "")
 	requireNoRubbish(t, root)
-	require.ErrorIs(t, Rewind(OS, root, 9), os.ErrNotExist)
+	require.ErrorIs(t, Rewind(quick, root, 9), os.ErrNotExist)
 }
 
 func TestRecoverFallsBackToTheLastGood(t *testing.T) {
@@ -102,9 +102,9 @@ func TestRecoverFallsBackToTheLastGood(t *testing.T) {
 	_, _, err := Recover(root)
 	require.ErrorIs(t, err, ErrNone)
 	for step := int64(1); step <= 4; step++ {
-		require.NoError(t, saveStep(OS, root, step))
+		require.NoError(t, saveStep(quick, root, step))
 	}
-	require.NoError(t, Rewind(OS, root, 3))
+	require.NoError(t, Rewind(quick, root, 3))
 	at := func(want int64, faults int) {
 		t.Helper()
 		r, found, err := Recover(root)
@@ -130,7 +130,7 @@ func TestRecoverFallsBackToTheLastGood(t *testing.T) {
 
 func TestOpenLatestNamesADanglingPointer(t *testing.T) {
 	root := t.TempDir()
-	require.NoError(t, saveStep(OS, root, 1))
+	require.NoError(t, saveStep(quick, root, 1))
 	require.NoError(t, os.RemoveAll(stepDir(root, 1)))
 	_, err := Open(root)
 	require.ErrorContains(t, err, "step-00000001: missing: latest names it")
