@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -74,17 +75,23 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 	return p
 }
 
-// shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its end is ignored.
+// shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its end is ignored, and
+// the weights of the rest are raised so that their sum stays.
 func (mb Microbatch) shift(k int) (ids, targets []int32, weights []float32) {
-	n := len(mb.IDs)
+	n, kept, all := len(mb.IDs), 0.0, 0.0
 	ids, targets, weights = make([]int32, n), make([]int32, n), make([]float32, n)
 	for s := 0; s+1 < len(mb.Cu); s++ {
 		for i := int(mb.Cu[s]); i < int(mb.Cu[s+1]); i++ {
 			targets[i] = -100
 			if i+k < int(mb.Cu[s+1]) {
 				ids[i], targets[i], weights[i] = mb.IDs[i+k], mb.Targets[i+k], mb.Weights[i+k]
+				kept += float64(weights[i])
 			}
+			all += float64(mb.Weights[i])
 		}
+	}
+	for i := range weights {
+		weights[i] = float32(float64(weights[i]) * all / max(kept, math.SmallestNonzeroFloat32))
 	}
 	return
 }

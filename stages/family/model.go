@@ -83,10 +83,10 @@ func Decoder(name string, s Spec) *Model {
 			}})
 	}
 	layer := 4*s.Hidden*(s.Heads+s.KV)*s.HeadDim + 6*s.Hidden*s.Inter
-	head := Block{Name: "model.norm", Takes: []string{"x"}, Weight: 2 * float64(s.Vocab*s.Hidden) / float64(layer), Record: s.head}
-	if s.MTP > 0 {
-		head.Weight *= float64(1 + s.MTP)
-		head.Record = func(r *block.Rec, env map[string]*grad.Value) { s.head(r, env); s.mtp(r, env) }
+	head := Block{Name: "model.norm", Takes: []string{"x"}, Weight: float64(1+s.MTP) * 2 * float64(s.Vocab*s.Hidden) / float64(layer)}
+	head.Record = func(r *block.Rec, env map[string]*grad.Value) { // the weight of further heads is set after the model is built
+		m.Spec.head(r, env)
+		m.Spec.mtp(r, env)
 	}
 	m.add(head)
 	return m

@@ -37,10 +37,11 @@ func (m *Model) hfShapes() []checkpoint.Info {
 	return out
 }
 
-// ignorable reports tensors that published checkpoints carry besides parameters: tables that follow from the configuration,
-// and a head that repeats a tied embedding.
+// ignorable reports tensors that published checkpoints carry besides the model's parameters: tables that follow from the
+// configuration, a head that repeats a tied embedding, and further heads of a run that does not use them.
 func (m *Model) ignorable(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
+		m.Spec.MTP == 0 && strings.HasPrefix(name, "model.mtp_layers.") ||
 		m.Spec.Tie && name == m.Source(headName+".weight").Name
 }
 

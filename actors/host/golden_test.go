@@ -1,0 +1,319 @@
+package host
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+const goldenDir = "../../stages/family/testdata"
+
+// golden is one tiny model of bench/golden/family_golden.py: weights, and what PyTorch computes with them.
+type golden struct {
+	Documents [][]int
+	Loss      float64
+	MTPWeight float64 `json:"mtp_weight"`
+	BF16      *struct{ Loss float64 }
+	AdamW     *struct {
+		Losses, GradNorms []float64
+		FinalLoss         float64
+		LR, Eps           float64
+		Betas             []float64
+		Clip              float64 `json:"clip_grad"`
+		Decay             float64 `json:"weight_decay"`
+	}
+	t    *testing.T
+	m    *family.Model
+	w    *family.Weights
+	file *checkpoint.File
+}
+
+func openGolden(t *testing.T, name string) *golden {
+	dir := filepath.Join(goldenDir, name)
+	g := &golden{t: t}
+	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(string(text), "grad_norms", "GradNorms")), g))
+	c, err := configs.ReadModel(dir)
+	require.NoError(t, err)
+	g.m, err = family.Build(c, 24)
+	require.NoError(t, err)
+	g.m.Spec.MTPWeight = g.MTPWeight
+	src, err := checkpoint.OpenDir(filepath.Join(goldenDir, name, "."))
+	if err != nil { // golden.safetensors lies beside the weights: open those alone
+		f, err := checkpoint.OpenFile(filepath.Join(dir, "model.safetensors"))
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		g.w, err = g.m.OpenWeights(f, dir)
+		require.NoError(t, err)
+	} else {
+		t.Cleanup(func() { src.Close() })
+		g.w, err = g.m.OpenWeights(src, dir)
+		require.NoError(t, err)
+	}
+	g.file, err = checkpoint.OpenFile(filepath.Join(dir, "golden.safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { g.file.Close() })
+	return g
+}
+
+// read is a golden tensor; whole as float64.
+func (g *golden) read(name string) (shape []int, out []float64) {
+	for _, i := range g.file.Tensors() {
+		if i.Name != name {
+			continue
+		}
+		raw := make([]byte, i.Bytes)
+		require.NoError(g.t, g.file.ReadInto(name, 0, i.Bytes, raw))
+		n := tensor.Len(i.Shape)
+		switch i.DType {
+		case "I32":
+			b := tensor.Of(tensor.U8, raw, len(raw)).View(0, tensor.I32, n)
+			for _, v := range b.I32() {
+				out = append(out, float64(v))
+			}
+		default:
+			v := make([]float32, n)
+			tensor.Widen(tensor.F32, raw, v)
+			for _, x := range v {
+				out = append(out, float64(x))
+			}
+		}
+		return i.Shape, out
+	}
+	return nil, nil
+}
+
+// batch is the golden batch as one packed microbatch.
+func (g *golden) batch() Microbatch {
+	var mb Microbatch
+	ints := func(name string) (out []int32) {
+		_, v := g.read(name)
+		for _, x := range v {
+			out = append(out, int32(x))
+		}
+		return
+	}
+	mb.IDs, mb.Targets, mb.Positions = ints("ids"), ints("targets"), ints("positions")
+	mb.Cu = []int32{0}
+	for _, ls := range g.Documents {
+		for _, n := range ls {
+			mb.Cu = append(mb.Cu, mb.Cu[len(mb.Cu)-1]+int32(n))
+		}
+	}
+	n := 0
+	for _, t := range mb.Targets {
+		if t >= 0 {
+			n++
+		}
+	}
+	for _, t := range mb.Targets {
+		w := float32(0)
+		if t >= 0 {
+			w = 1 / float32(n)
+		}
+		mb.Weights = append(mb.Weights, w)
+	}
+	return mb
+}
+
+func (g *golden) fill(kind string, p *grad.Param, r family.Region, dst []float32) (bool, error) {
+	if kind != "param" {
+		return false, nil
+	}
+	return g.w.Read(p, r, dst)
+}
+
+func goldenNames(t *testing.T) (out []string) {
+	entries, err := os.ReadDir(goldenDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	require.NotEmpty(t, out)
+	return
+}
+
+// forward gives the loss, or with logits the logits, on one device.
+func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float64, []float32) {
+	l, err := Plan(&Job{Model: g.m, Mesh: topology.Mesh{PP: 1, DP: 1, TP: 1}, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), DType: d, Optim: optim.Config{Name: "adamw"}})
+	require.NoError(g.t, err)
+	dev, err := l.Device(0, b, nil)
+	require.NoError(g.t, err)
+	require.NoError(g.t, dev.Load(l.Ranks[0].All, g.fill))
+	defer dev.Free()
+	rec := block.Rec{Shape: block.Shape{Rows: len(g.batch().IDs)}, Logits: logits}
+	tr := g.m.Record(grad.Options{NoGrad: true, DType: d}, rec, family.Stage{To: len(g.m.Blocks)})
+	p := (&Loader{MTP: g.m.Spec.MTP}).pack(g.batch(), 0)
+	data := map[string]*tensor.Tensor{}
+	for i, n := range p.Names {
+		data[n] = p.Tensors[i]
+	}
+	f := dev.run.NewFrame(tr, data, nil, nil)
+	_, err = dev.run.Step(f, grad.F, 0, nil)
+	require.NoError(g.t, err)
+	if !logits {
+		return f.Loss(), nil
+	}
+	out := f.Outputs()["logits"]
+	defer out.Release()
+	return 0, append([]float32(nil), out.F32()...)
+}
+
+func relative(got []float32, want []float64) float64 {
+	var d, n float64
+	for i, w := range want {
+		d += (float64(got[i]) - w) * (float64(got[i]) - w)
+		n += w * w
+	}
+	return math.Sqrt(d / n)
+}
+
+var goldenBackends = map[string]func() kernels.Backend{
+	"ref": func() kernels.Backend { return ref.New() },
+	"cpu": func() kernels.Backend { return cpu.New(2) },
+}
+
+// TestGoldenForward holds every family to transformers: logits within 1e-4 relative, loss within 1e-5. Both sides compute in
+// float32, so that the bound is sums of at most 80 products in another order, through 2 or 3 layers.
+func TestGoldenForward(t *testing.T) {
+	for _, name := range goldenNames(t) {
+		for bn, make := range goldenBackends {
+			t.Run(name+" "+bn, func(t *testing.T) {
+				g := openGolden(t, name)
+				loss, _ := g.forward(make(), tensor.F32, false)
+				require.InEpsilon(t, g.Loss, loss, 1e-5)
+				_, logits := g.forward(make(), tensor.F32, true)
+				_, want := g.read("logits")
+				require.Len(t, logits, len(want))
+				require.LessOrEqual(t, relative(logits, want), 1e-4)
+			})
+		}
+	}
+}
+
+// TestGoldenBF16: bfloat16 has 8 bits of mantissa, so one rounding errs by at most 2^-9 relative. Each of the two layers rounds a
+// residual stream twice and some ten activations; errors add like a random walk of about 30 roundings: 30^½·2^-9 ≈ 1.1 %, of
+// both sides independently: 1.5 %; doubled for safety.
+func TestGoldenBF16(t *testing.T) {
+	g := openGolden(t, "qwen2")
+	_, logits := g.forward(cpu.New(2), tensor.BF16, true)
+	_, want := g.read("bf16.logits")
+	require.LessOrEqual(t, relative(logits, want), 0.03)
+	loss, _ := g.forward(cpu.New(2), tensor.BF16, false)
+	require.InEpsilon(t, g.BF16.Loss, loss, 0.005)
+}
+
+// train runs steps of AdamW with the golden settings; the first Down of gradients goes to see.
+func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64, see func(l *Layout, rank int, r *Rank)) (losses, norms []float64) {
+	a := g.AdamW
+	rows := len(g.batch().IDs)
+	l, err := Plan(&Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: rows,
+		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, Decay: a.Decay, Clip: a.Clip}})
+	require.NoError(g.t, err)
+	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return a.LR }},
+		Backend: func(int) kernels.Backend { return b() }, Fill: g.fill,
+		Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{g.batch()}, nil },
+		Observe: func(m actors.Message) {
+			if m.Text == core.TopicStep {
+				losses, norms = append(losses, m.Values[core.StepLoss]), append(norms, m.Values[core.StepNorm])
+			}
+		}}
+	if see != nil {
+		o.WrapDevice = func(rank int, d Device) Device { return spy{d.(*Rank), func(r *Rank) { see(l, rank, r) }} }
+	}
+	require.NoError(g.t, Run(l, o))
+	return
+}
+
+// spy sees a rank's gradients just before the update.
+type spy struct {
+	*Rank
+	see func(r *Rank)
+}
+
+func (s spy) Run(j actors.Job) (Result, error) {
+	if j.Kind == actors.UpdatePhase && j.Segment == apply && j.Step == 1 {
+		s.see(s.Rank)
+	}
+	return s.Rank.Run(j)
+}
+
+// TestGoldenTraining holds every parameter's gradient (relative L2 1e-4) and 20 steps of AdamW (losses 1e-4 relative) to
+// PyTorch, under the cpu backend.
+func TestGoldenTraining(t *testing.T) {
+	for _, name := range goldenNames(t) {
+		g := openGolden(t, name)
+		if g.AdamW == nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			g.t = t
+			got := map[string][]float32{}
+			losses, norms := g.train(topology.Mesh{PP: 1, DP: 1, TP: 1}, goldenBackends["cpu"], 20, func(l *Layout, _ int, r *Rank) {
+				for _, p := range r.c.Params {
+					got[p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)
+				}
+			})
+			for i, want := range g.AdamW.Losses {
+				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
+				require.InEpsilon(t, g.AdamW.GradNorms[i], norms[i], 1e-3, "gradient norm of step %d", i+1)
+			}
+			n := 0
+			for _, p := range g.m.Params(nil) {
+				s := g.m.Source(p.Name)
+				_, want := g.read("grad." + s.Name)
+				require.NotNil(t, want, s.Name)
+				require.LessOrEqual(t, relative(got[p.Name], rowsIn(want, s, p.Shape)), 1e-4, p.Name)
+				n++
+			}
+			require.Len(t, got, n)
+		})
+	}
+}
+
+// rowsIn picks a logical parameter's rows out of a tensor in the family's layout.
+func rowsIn(all []float64, s family.Source, shape []int) []float64 {
+	if s.Rows == nil {
+		return all
+	}
+	cols := tensor.Len(shape[1:])
+	var out []float64
+	for _, r := range s.Rows {
+		out = append(out, all[r[0]*cols:r[1]*cols]...)
+	}
+	return out
+}
+
+// TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head) train under a plan that
+// cuts every axis as PyTorch does on one device.
+func TestGoldenPlans(t *testing.T) {
+	for _, name := range []string{"llama3.2", "qwen3-tied", "internlm2", "mimo", "qwen"} {
+		t.Run(name, func(t *testing.T) {
+			g := openGolden(t, name)
+			losses, _ := g.train(topology.Mesh{PP: 2, DP: 1, TP: 2}, goldenBackends["cpu"], 20, nil)
+			for i, want := range g.AdamW.Losses {
+				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
+			}
+		})
+	}
+}
