@@ -157,7 +157,7 @@ func (r *Rank) close(ctx actors.Context) {
 
 func (r *Rank) done(ctx actors.Context, m actors.Message) {
 	if m.Err != nil {
-		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: r.epoch, Err: fmt.Errorf("rank %d: %w", r.l.Rank, m.Err)})
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: r.epoch, Err: m.Err})
 		r.dead = true
 		drop(m)
 		return

@@ -116,7 +116,7 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 		panic(fmt.Sprintf("host: a rank has no job of kind %d", j.Kind))
 	}
 	if err != nil {
-		return res, fmt.Errorf("%v of step %d: %w", j.Action, j.Step, err)
+		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
 	}
 	if res.Values == nil {
 		res.Values = make([]float64, core.ClosedLen)

@@ -229,10 +229,21 @@ func (c *cell) Receive(ctx actor.Context) {
 func (c *cell) guard(f func()) {
 	defer func() {
 		if x := recover(); x != nil {
-			c.s.fail(c, fmt.Errorf("actor %s: internal error: %v\n%s", c.name, x, debug.Stack()))
+			c.s.fail(c, &InternalError{fmt.Sprintf("actor %s: %v", c.name, x), debug.Stack()})
 		}
 	}()
 	f()
+}
+
+// InternalError is our bug: a panic of a behaviour or of a job. Its stack belongs in the log, not before the user.
+type InternalError struct {
+	What  string
+	Stack []byte
+}
+
+// Error says what failed and where the rest is.
+func (e *InternalError) Error() string {
+	return e.What + ": this is a bug in lfactor; the stack is in the run's log"
 }
 
 // fail reports to whoever watches the run: ref 0 is the coordinator.
@@ -335,7 +346,7 @@ func (c *cell) work(jobs chan actors.Job) {
 func (c *cell) run(j actors.Job) (r Result, err error) {
 	defer func() {
 		if x := recover(); x != nil {
-			err = fmt.Errorf("%s: job %v segment %d of step %d: internal error: %v\n%s", c.name, j.Action, j.Segment, j.Step, x, debug.Stack())
+			err = &InternalError{fmt.Sprintf("%s: job %v segment %d of step %d: %v", c.name, j.Action, j.Segment, j.Step, x), debug.Stack()}
 		}
 	}()
 	return c.dev.Run(j)
