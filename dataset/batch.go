@@ -1,0 +1,100 @@
+package dataset
+
+import "slices"
+
+// IgnoreLabel marks a place whose prediction does not count.
+const IgnoreLabel = -100
+
+// Batch is one microbatch: Rows sequences of SeqLen tokens, each cut into segments. A segment is one document, or a
+// window of several that attend to each other; no token attends outside its segment.
+type Batch struct {
+	Rows, SeqLen int
+	Tokens       []int32  // [Rows · SeqLen]
+	Labels       []int32  // [Rows · SeqLen]; the token to predict, or IgnoreLabel
+	Positions    []int32  // [Rows · SeqLen]; from 0 in each segment
+	CuSeqlens    []int32  // where segments begin in the rows laid end to end, and Rows · SeqLen at the end
+	SampleIDs    []int64  // of each segment, its sample's place in the global order; -1 for padding
+	LossTokens   int      // labels that are not IgnoreLabel
+	Origins      []Origin // where the samples come from, in the order of their ids' first segment
+}
+
+// Origin says that a sample holds tokens of a document.
+type Origin struct {
+	Sample   int64 `json:"sample"`
+	Source   int   `json:"source"` // index of the source
+	Pass     int64 `json:"pass"`
+	Document int64 `json:"document"` // number in the source
+	Place
+}
+
+// Samples returns the places in the global order that the batch covers, each once, in the order of its segments.
+func (b *Batch) Samples() []int64 {
+	var out []int64
+	for _, id := range b.SampleIDs {
+		if id >= 0 && !slices.Contains(out[max(0, len(out)-1):], id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// Share returns which of a step's microbatches a data-parallel rank of size takes: m with m mod size = rank, as in
+// Megatron-LM, so that a rank's k-th is the step's microbatch k·size + rank. Losses and gradients are to be summed
+// in the order of the microbatches, which is the same for every size.
+func Share(batches []Batch, rank, size int) []Batch {
+	var out []Batch
+	for m := rank; m < len(batches); m += size {
+		out = append(out, batches[m])
+	}
+	return out
+}
+
+// segment is a stretch of one row that belongs to one sample.
+type segment struct {
+	sample int64
+	tokens []int32
+	labels []int32 // as long as tokens
+}
+
+// row is what fills SeqLen tokens of a batch.
+type row struct {
+	segments []segment
+	origins  []Origin
+}
+
+// newBatch lays rows out, each filled up with pad, a segment of its own.
+func newBatch(rows []row, seqLen int, pad int32) Batch {
+	n := len(rows) * seqLen
+	b := Batch{Rows: len(rows), SeqLen: seqLen, Tokens: make([]int32, n), Labels: make([]int32, n), Positions: make([]int32, n)}
+	for i, r := range rows {
+		at := i * seqLen
+		for _, s := range r.segments {
+			at = b.put(at, s)
+		}
+		if end := (i + 1) * seqLen; at < end {
+			b.put(at, padding(end-at, pad))
+		}
+		b.Origins = append(b.Origins, r.origins...)
+	}
+	b.CuSeqlens = append(b.CuSeqlens, int32(n))
+	return b
+}
+
+func padding(n int, pad int32) segment {
+	return segment{-1, slices.Repeat([]int32{pad}, n), slices.Repeat([]int32{IgnoreLabel}, n)}
+}
+
+// put writes a segment at place at and returns the place behind it.
+func (b *Batch) put(at int, s segment) int {
+	b.CuSeqlens = append(b.CuSeqlens, int32(at))
+	b.SampleIDs = append(b.SampleIDs, s.sample)
+	copy(b.Tokens[at:], s.tokens)
+	copy(b.Labels[at:], s.labels)
+	for i, l := range s.labels {
+		b.Positions[at+i] = int32(i)
+		if l != IgnoreLabel {
+			b.LossTokens++
+		}
+	}
+	return at + len(s.tokens)
+}

@@ -1,0 +1,172 @@
+package dataset
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// feeder makes rows in the global order. A block of rows is made at once: a block of windows whose order is shuffled,
+// or the packs of a window of documents. The position of a row is the block's start and the rows used of it.
+type feeder struct {
+	cfg    LoaderConfig
+	queues []*docQueue
+	fetch  *fetcher
+
+	start Position // of the block; Used counts the rows given
+	after Position // behind the block, when rows are made
+	rows  []row    // nil: not made yet
+}
+
+func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
+	for _, s := range cfg.Sources {
+		if s.Source.Kind() == KindText && enc == nil || s.Source.Kind() == KindChat && cfg.Chat == nil {
+			return nil, fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), s.Source.Kind())
+		}
+	}
+	if cfg.Quarantine == nil {
+		cfg.Quarantine, _ = OpenQuarantine("")
+	}
+	f := &feeder{cfg: cfg}
+	f.fetch = &fetcher{sources: cfg.Sources, enc: enc, chat: cfg.Chat, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
+	for i := range cfg.Sources {
+		f.queues = append(f.queues, newDocQueue(f.fetch, i, cfg.Seed, cfg.Readers))
+	}
+	return f, nil
+}
+
+// seek goes to a position. It reads nothing.
+func (f *feeder) seek(p Position) {
+	if p.Sample != f.start.Sample || !slices.Equal(p.Sources, f.start.Sources) {
+		f.rows = nil
+	}
+	f.start = p.clone()
+}
+
+// step makes the microbatches of the step at the feeder's position, which is start.
+func (f *feeder) step(start Position) stepResult {
+	r := stepResult{step: start.Step, start: start}
+	rows := make([]row, 0, f.cfg.GlobalBatch)
+	for len(rows) < f.cfg.GlobalBatch {
+		next, err := f.row()
+		if err != nil {
+			r.err = eofOr(err, fmt.Sprintf("data of step %d", start.Step))
+			return r
+		}
+		rows = append(rows, next)
+	}
+	for at := 0; at < len(rows); at += f.cfg.MicroBatch {
+		r.batches = append(r.batches, newBatch(rows[at:at+f.cfg.MicroBatch], f.cfg.SeqLen, f.cfg.Pad))
+	}
+	r.end = f.position(start.Step + 1)
+	return r
+}
+
+// row returns the next row.
+func (f *feeder) row() (row, error) {
+	for f.rows == nil || f.start.Used >= len(f.rows) {
+		if f.rows != nil {
+			f.start, f.rows = f.after, nil
+		}
+		if err := f.fill(); err != nil {
+			return row{}, err
+		}
+	}
+	f.start.Used++
+	return f.rows[f.start.Used-1], nil
+}
+
+// position returns where the next row is taken, as the start of a step.
+func (f *feeder) position(step int64) Position {
+	p := f.start
+	if f.rows != nil && p.Used >= len(f.rows) {
+		p = f.after
+	}
+	p = p.clone()
+	p.Step = step
+	return p
+}
+
+// fill makes the rows of the block at f.start. When it fails nothing has changed.
+func (f *feeder) fill() error {
+	m := maker{feeder: f, at: f.start.clone(), blend: newBlend(f.cfg.Sources)}
+	m.at.Used = 0
+	for i, s := range m.at.Sources {
+		m.blend.taken[i] = s.Taken
+		m.blend.total += s.Taken
+	}
+	rows, err := m.make()
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return io.EOF
+	}
+	if f.start.Used > len(rows) {
+		return fmt.Errorf("the position is at row %d of a block of %d: the data has changed", f.start.Used, len(rows))
+	}
+	f.rows, f.after = rows, m.at
+	return nil
+}
+
+func (f *feeder) close() {
+	for _, q := range f.queues {
+		q.wait()
+	}
+}
+
+// maker makes one block; at moves from the block's start to its end.
+type maker struct {
+	*feeder
+	at    Position
+	blend blend
+}
+
+func (m *maker) make() ([]row, error) {
+	if m.cfg.Mode == ModeSFT {
+		return m.packs()
+	}
+	return m.windows()
+}
+
+// take counts a sample of a source.
+func (m *maker) take(source int) {
+	m.at.Sources[source].Taken++
+	m.at.Sample++
+}
+
+// advance moves a source to the document behind the one it is at.
+func (m *maker) advance(s *SourcePosition, source int) {
+	s.Token = 0
+	if s.Doc++; s.Doc == m.queues[source].len() {
+		s.Doc = 0
+		s.Pass++
+	}
+}
+
+// over says whether a source has no more passes.
+func (m *maker) over(s SourcePosition) bool { return m.cfg.Passes > 0 && s.Pass >= m.cfg.Passes }
+
+// inspect quarantines a bad document and checks the budget.
+func (m *maker) inspect(source int, s SourcePosition, d *pendingDoc) error {
+	if d.out.bad == nil {
+		return nil
+	}
+	bad := Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: d.out.bad.Place, Reason: d.out.bad.Reason}
+	if err := m.cfg.Quarantine.Add(bad); err != nil {
+		return err
+	}
+	if s.Pass == 0 { // each document is met once a pass
+		m.at.Bad++
+	}
+	read := s.Pass*m.queues[source].len() + s.Doc + 1
+	for i, other := range m.at.Sources {
+		if i != source {
+			read += other.Pass*m.queues[i].len() + other.Doc
+		}
+	}
+	if !m.cfg.Budget.allows(m.at.Bad, read) {
+		return &BudgetError{Budget: m.cfg.Budget, Bad: m.at.Bad, Read: read, Last: bad}
+	}
+	return nil
+}

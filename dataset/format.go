@@ -1,0 +1,117 @@
+package dataset
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Options of opening data. Each format uses those that concern it.
+type Options struct {
+	Format    string // name of the format; "" lets the path and its first bytes tell
+	TextKey   string // JSON key or column that holds the text; "" means "text"
+	Documents string // how plain text is cut: "file" (the default), "blank" (at blank lines) or "line"
+	Pattern   string // names of files in a directory, as in "*.go"; "" means "*.txt"
+	BytesMax  int64  // of one document; a longer one is a bad sample and is not read into memory; 0 means 64 MiB
+	IndexDir  string // where indexes of line offsets are kept for the next run; "" keeps them in memory only
+	Tags      Tags   // names in chat data that are not the usual ones
+}
+
+// Tags names the parts of chat data; "" means the format's usual name.
+type Tags struct {
+	Messages, Role, Content                    string // list of turns and what a turn holds
+	User, Assistant, System, Tool              string // values of the role
+	Instruction, Input, Output, History, Tools string
+}
+
+// bytesMaxDefault bounds a document where Options do not.
+const bytesMaxDefault = 64 << 20
+
+// Limit returns the size from which on a document is a bad sample.
+func (o Options) Limit() int64 {
+	if o.BytesMax > 0 {
+		return o.BytesMax
+	}
+	return bytesMaxDefault
+}
+
+// Format is a kind of file that holds documents.
+type Format struct {
+	Name string // as Options.Format gives it
+	Doc  string // one sentence for people
+	Kind Kind
+	// Match says whether a path looks like it. head is the start of the file, nil for a directory.
+	Match func(path string, head []byte) bool
+	// Open returns the documents at a path.
+	Open func(path string, o Options) (Source, error)
+	// Write puts documents where Open, with the options it returns, finds the same ones again: the format's claim,
+	// which a test holds it to.
+	Write func(path string, docs []Document) (Options, error)
+}
+
+var formats struct {
+	sync.Mutex
+	list []Format
+}
+
+// Register adds a format; formats call it when their package is loaded. It returns true so that it can stand in a
+// variable's declaration. Two formats of one name are a bug of the program.
+func Register(f Format) bool {
+	formats.Lock()
+	defer formats.Unlock()
+	if slices.ContainsFunc(formats.list, func(g Format) bool { return g.Name == f.Name }) {
+		panic(fmt.Sprintf("dataset: two formats are named %q", f.Name))
+	}
+	formats.list = append(formats.list, f)
+	return true
+}
+
+// Formats returns what is registered, by name.
+func Formats() []Format {
+	formats.Lock()
+	defer formats.Unlock()
+	out := slices.Clone(formats.list)
+	slices.SortFunc(out, func(a, b Format) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// headBytes is how much of a file the formats may look at to tell whether it is theirs.
+const headBytes = 64 << 10
+
+// Open returns the documents at a path, in the format that Options name or that the path and its start look like.
+func Open(path string, o Options) (Source, error) {
+	var names []string
+	head := headOf(path)
+	for _, f := range Formats() {
+		names = append(names, f.Name)
+		if f.Name == o.Format || o.Format == "" && f.Match(path, head) {
+			s, err := f.Open(path, o)
+			if err != nil {
+				return nil, fmt.Errorf("open %s as %s: %w", path, f.Name, err)
+			}
+			return s, nil
+		}
+	}
+	if o.Format != "" {
+		return nil, fmt.Errorf("open %s: no data format is named %q; there are %s", path, o.Format, strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("open %s: it looks like none of the data formats %s; name one", path, strings.Join(names, ", "))
+}
+
+// headOf returns the start of a file, nil where there is none to read.
+func headOf(path string) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	head := make([]byte, headBytes)
+	n, err := io.ReadFull(f, head)
+	if err != nil && n == 0 {
+		return nil
+	}
+	return head[:n]
+}

@@ -1,0 +1,269 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Mode is how samples are made of documents.
+type Mode string
+
+// The modes of a Loader.
+const (
+	// ModePretrain joins the documents of a source to one stream of tokens, in the source's order, and cuts it into
+	// windows of SeqLen. A window's last token is the next one's first.
+	ModePretrain Mode = "pretrain"
+	// ModeSFT keeps documents whole and packs them into rows of SeqLen.
+	ModeSFT Mode = "sft"
+)
+
+// LoaderConfig says what a Loader gives. The fields down to Seed decide the order of the data and may not change
+// when a run is resumed; those below may.
+type LoaderConfig struct {
+	Sources  []Weighted // weights are shares of samples; with all weights 0 the sources are read as one
+	Mode     Mode
+	SeqLen   int     // tokens of a row
+	EOD      int32   // the id that ends a text; -1 for none
+	Pad      int32   // the id that fills rows
+	Special  bool    // have the tokenizer add its special tokens (BOS) to texts
+	Separate bool    // documents of a window do not attend to each other, and positions start again in each
+	MaskEOD  bool    // no loss where EOD is the input
+	Shuffle  int     // windows of a block whose order is shuffled, so that a long document is spread; 0 means 64
+	Packing  Packing // of ModeSFT; "" means PackBestFit
+	Window   int     // documents packed together; 0 means 256
+	DropLong bool    // leave out documents over SeqLen, instead of cutting them
+	Seed     uint64
+
+	MicroBatch  int   // rows of a microbatch
+	GlobalBatch int   // rows of a step
+	Passes      int64 // over each source; 0 for ever
+	Readers     int   // documents of a source read at once; 0 means 1. The data does not depend on it
+	CacheBytes  int64 // for documents as ids, so that later passes need not encode again
+	Chat        ChatEncoder
+	Budget      Budget
+	Quarantine  *Quarantine // nil: in memory
+}
+
+// Loader gives the microbatches of steps. The batch of a step is a function of the position alone: not of ranks,
+// readers, or of where the run was interrupted. Its methods are for one goroutine.
+type Loader struct {
+	feed    *feeder
+	order   string
+	next    Position           // of the step that comes next
+	starts  map[int64]Position // where recent steps began
+	pending chan stepResult    // the step being prepared, if any
+}
+
+// startsMax is how many steps back a Loader can go without a Seek.
+const startsMax = 64
+
+// stepResult is a step made ahead.
+type stepResult struct {
+	step       int64
+	batches    []Batch
+	start, end Position
+	err        error
+}
+
+// OpenLoader starts at the first step. Nothing is read before the first call of Step. The sources stay the caller's
+// to close, after the Loader.
+func OpenLoader(cfg LoaderConfig, enc Encoder) (*Loader, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	feed, err := newFeeder(cfg, enc)
+	if err != nil {
+		return nil, err
+	}
+	l := &Loader{feed: feed, order: cfg.fingerprint(enc), starts: map[int64]Position{}}
+	l.next = Position{Order: l.order, Sources: make([]SourcePosition, len(feed.cfg.Sources))}
+	feed.seek(l.next)
+	return l, nil
+}
+
+// fill sets defaults and checks the fields, and reports all faults.
+func (c *LoaderConfig) fill() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("loader: "+format, args...))
+		}
+	}
+	set := func(field *int, otherwise int) {
+		if *field == 0 {
+			*field = otherwise
+		}
+	}
+	set(&c.Shuffle, 64)
+	set(&c.Window, 256)
+	set(&c.Readers, 1)
+	if c.Packing == "" {
+		c.Packing = PackBestFit
+	}
+	need(c.Mode == ModePretrain || c.Mode == ModeSFT, "mode %q; it must be %q or %q", c.Mode, ModePretrain, ModeSFT)
+	need(slices.Contains([]Packing{PackNone, PackFirstFit, PackBestFit}, c.Packing), "packing %q; it must be none, first-fit or best-fit", c.Packing)
+	need(c.SeqLen >= 1, "a sequence length of %d", c.SeqLen)
+	need(c.MicroBatch >= 1 && c.GlobalBatch >= 1 && c.GlobalBatch%max(c.MicroBatch, 1) == 0,
+		"a global batch of %d is no multiple of the microbatch of %d", c.GlobalBatch, c.MicroBatch)
+	need(c.Shuffle >= 1 && c.Window >= 1 && c.Readers >= 1 && c.Passes >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
+	return errors.Join(append(errs, c.fillSources())...)
+}
+
+// fillSources makes one source of several without weights.
+func (c *LoaderConfig) fillSources() error {
+	var list []Source
+	weighted := 0
+	for _, s := range c.Sources {
+		if s.Source.Len() == 0 {
+			return fmt.Errorf("loader: %s has no documents", s.Source.Name())
+		}
+		if !(s.Weight >= 0) {
+			return fmt.Errorf("loader: weight %g of %s is negative", s.Weight, s.Source.Name())
+		}
+		list = append(list, s.Source)
+		if s.Weight > 0 {
+			weighted++
+		}
+	}
+	if weighted > 0 && weighted < len(list) {
+		return fmt.Errorf("loader: %d of %d sources have a weight; give all of them one, or none", weighted, len(list))
+	}
+	if weighted == 0 {
+		all, err := Concat(list...)
+		if err != nil {
+			return fmt.Errorf("loader: %w", err)
+		}
+		c.Sources = []Weighted{{all, 1}}
+	}
+	return nil
+}
+
+// fingerprint identifies the order of the data.
+func (c *LoaderConfig) fingerprint(enc Encoder) string {
+	parts := []any{"order 1", c.Mode, c.SeqLen, c.EOD, c.Pad, c.Special, c.Separate, c.MaskEOD, c.Shuffle, c.Packing, c.Window, c.DropLong, c.Seed}
+	for _, s := range c.Sources {
+		parts = append(parts, s.Source.Fingerprint(), s.Weight)
+	}
+	if enc != nil {
+		parts = append(parts, enc.Fingerprint())
+	}
+	if c.Chat != nil {
+		parts = append(parts, c.Chat.Fingerprint())
+	}
+	return fingerprintOf(parts...)
+}
+
+// Step returns the microbatches of a step in order, all ranks' (see Share), and begins to prepare the next. Steps are
+// taken one after the other; the last 64 can be taken again, as after a step that was not committed. For any other,
+// Seek first.
+//
+// io.EOF says that the passes are over: what is left does not fill a step. A *BudgetError says that too much of the
+// data is bad. After any other error the same step can be asked for again.
+func (l *Loader) Step(step int64) ([]Batch, error) {
+	r, ok := l.prepared(step)
+	if !ok {
+		start, known := l.starts[step]
+		if step == l.next.Step {
+			start, known = l.next, true
+		}
+		if !known {
+			return nil, fmt.Errorf("loader: step %d is asked for and step %d comes next; seek to its position first", step, l.next.Step)
+		}
+		l.feed.seek(start)
+		r = l.feed.step(start)
+	}
+	if r.err != nil {
+		l.feed.seek(r.start)
+		return nil, r.err
+	}
+	l.remember(r)
+	ahead := make(chan stepResult, 1)
+	l.pending = ahead
+	go func(start Position) { ahead <- l.feed.step(start) }(l.next.clone())
+	return r.batches, nil
+}
+
+// prepared waits for the step made ahead, and returns it if it is the one asked for and it succeeded: what failed is
+// tried again.
+func (l *Loader) prepared(step int64) (stepResult, bool) {
+	if l.pending == nil {
+		return stepResult{}, false
+	}
+	r := <-l.pending
+	l.pending = nil
+	return r, r.step == step && r.err == nil
+}
+
+func (l *Loader) remember(r stepResult) {
+	l.starts[r.step] = r.start
+	delete(l.starts, r.step-startsMax)
+	l.next = r.end
+}
+
+// Position returns where the step after the last one returned begins.
+func (l *Loader) Position() Position { return l.next.clone() }
+
+// Seek makes the step that a position names the next. The zero Position is the start. It reads nothing; an
+// *OrderError says that the position belongs to other data.
+func (l *Loader) Seek(p Position) error {
+	if p.Order == "" && p.Sample == 0 && p.Used == 0 && len(p.Sources) == 0 {
+		p.Order, p.Sources = l.order, make([]SourcePosition, len(l.feed.cfg.Sources))
+	}
+	if p.Order != l.order {
+		return &OrderError{Have: l.order, Want: p.Order}
+	}
+	if err := l.feed.check(p); err != nil {
+		return err
+	}
+	l.prepared(-1)
+	l.next = p.clone()
+	l.starts = map[int64]Position{}
+	l.feed.seek(l.next)
+	return nil
+}
+
+// Order returns the fingerprint of the order of the data, as it stands in every Position.
+func (l *Loader) Order() string { return l.order }
+
+// Quarantined returns the documents that were found bad.
+func (l *Loader) Quarantined() []Bad { return l.feed.cfg.Quarantine.List() }
+
+// Close waits for what is being read. It closes neither sources nor quarantine.
+func (l *Loader) Close() {
+	l.prepared(-1)
+	l.feed.close()
+}
+
+// check refuses positions that cannot be of this order, as from a damaged checkpoint.
+func (f *feeder) check(p Position) error {
+	ok := len(p.Sources) == len(f.cfg.Sources) && p.Step >= 0 && p.Sample >= 0 && p.Used >= 0 && p.Used <= max(f.cfg.Shuffle, f.cfg.Window)
+	for i, s := range p.Sources {
+		ok = ok && s.Taken >= 0 && s.Pass >= 0 && s.Doc >= 0 && s.Token >= 0 && s.Doc < f.cfg.Sources[i].Source.Len()
+	}
+	if !ok {
+		return fmt.Errorf("loader: the position %+v cannot be one of this data", p)
+	}
+	return nil
+}
+
+// describe names the sources for messages.
+func (c *LoaderConfig) describe() string {
+	var names []string
+	for _, s := range c.Sources {
+		names = append(names, s.Source.Name())
+	}
+	return strings.Join(names, ", ")
+}
+
+var errNoTokens = errors.New("no document gives any tokens")
+
+// eofOr keeps io.EOF as it is and says what was done for any other error.
+func eofOr(err error, doing string) error {
+	if err == io.EOF {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
