@@ -3,10 +3,13 @@ package schedule
 import "github.com/lfactor/lfactor/pipeline/plan"
 
 var _ = register(Schedule{
-	Name: "gpipe", Paper: "1811.06965", Build: gpipe,
-	Ticks: func(s Shape, f, b int) int { return (s.Micro + s.Ranks - 1) * (f + b) },
-	Live:  func(s Shape, rank int) int { return s.Micro },
+	Name: "gpipe", Paper: "1811.06965", Build: gpipe, Runs: true, Loops: 1,
+	Time: fillDrain,
+	Live: func(s Shape, rank int) int { return 2 * s.Micro },
 })
+
+// fillDrain is the length of a step whose ranks wait for the first microbatch to come and the last to leave.
+func fillDrain(s Shape, u Unit) float64 { return float64(s.Micro+s.Ranks-1) * u.Sum() }
 
 // gpipe runs every forward, then every backward: fill, then drain.
 func gpipe(s Shape) (*plan.Program, error) {

@@ -3,9 +3,9 @@ package schedule
 import "github.com/lfactor/lfactor/pipeline/plan"
 
 var _ = register(Schedule{
-	Name: "1f1b", Paper: "2104.04473", Build: oneFOneB,
-	Ticks: func(s Shape, f, b int) int { return (s.Micro + s.Ranks - 1) * (f + b) },
-	Live:  func(s Shape, rank int) int { return min(s.Micro, s.Ranks-rank) },
+	Name: "1f1b", Paper: "2104.04473", Build: oneFOneB, Runs: true, Loops: 1,
+	Time: fillDrain,
+	Live: func(s Shape, rank int) int { return 2 * min(s.Micro, s.Ranks-rank) },
 })
 
 // oneFOneB alternates one forward and one backward once each rank's warm-up forwards are in. It takes as long as gpipe and

@@ -1,0 +1,128 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// shapes is the grid on which every schedule must hold what it claims.
+func shapes(s Schedule) (out []Shape) {
+	for _, p := range []int{1, 2, 3, 4, 5, 8, 16, 32} {
+		for _, m := range []int{1, 2, p, p + 1, 2 * p, 3*p + 1, 64, 256} {
+			if m*p > 2048 && p != 32 {
+				continue
+			}
+			loops := []int{s.Loops}
+			if s.Loops == 0 {
+				loops = []int{1, 2, 3}
+			}
+			for _, v := range loops {
+				x := Shape{Ranks: p, Micro: m, Loops: v}
+				out = append(out, x)
+				if s.Fits == nil || s.Loops == 2 || m > 64 {
+					continue
+				}
+				for _, k := range []int{2, 4} {
+					y := x
+					for range m {
+						y.Split = append(y.Split, k)
+					}
+					out = append(out, y)
+				}
+			}
+		}
+	}
+	return
+}
+
+// equal prices a shape's passes so that each rank's share of a microbatch takes u.
+func equal(s Shape, u Unit) plan.Costs {
+	n := float64(s.Loops * most(s.Split))
+	c := plan.Costs{}
+	for range s.Ranks * s.Loops {
+		c.F, c.I, c.W = append(c.F, u.F/n), append(c.I, u.I/n), append(c.W, u.W/n)
+	}
+	return c
+}
+
+// TestClaims holds every schedule of the registry to its claims on step time and memory over a grid of shapes, and its program
+// to completeness and freedom of deadlock (Build checks).
+func TestClaims(t *testing.T) {
+	for _, name := range Names() {
+		s, err := Get(name)
+		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tried := 0
+			for _, x := range shapes(s) {
+				x, err := s.complete(x)
+				if err != nil {
+					continue // the schedule says itself which shapes it has none for
+				}
+				for _, u := range []Unit{{12, 12, 12}, {12, 12, 6}, {12, 18, 6}} {
+					x.Costs = nil
+					c := equal(x, u)
+					x.Costs = &c
+					p, err := Build(name, x)
+					require.NoError(t, err)
+					tried++
+					require.NoError(t, s.hold(x, u, p, c), "%s %+v of %+v", name, u, x)
+				}
+			}
+			require.Greater(t, tried, 30)
+		})
+	}
+}
+
+// hold compares one program with the schedule's claims.
+func (s Schedule) hold(x Shape, u Unit, p *plan.Program, c plan.Costs) error {
+	t, err := p.Evaluate(c)
+	if err != nil {
+		return err
+	}
+	for r, live := range t.Peak {
+		if want := s.Live(x, r); live > want || live < want && !s.LiveBound {
+			return fmt.Errorf("rank %d holds %d half activations, arXiv:%s says %d", r, live, s.Paper, want)
+		}
+	}
+	if s.Time == nil || s.When != nil && !s.When(x, u) {
+		return nil
+	}
+	got := t.Makespan
+	if s.Of == Longest {
+		got = t.Longest
+	}
+	if want := s.Time(x, u); got > want*(1+1e-9) || got < want*(1-1e-9) && !s.AtMost {
+		return fmt.Errorf("takes %v (measure %d), arXiv:%s says %v", got, s.Of, s.Paper, want)
+	}
+	return nil
+}
+
+// TestZeroBubbleTables compares bubble rates with those published in arXiv:2401.10241, tables 5 and 9.
+func TestZeroBubbleTables(t *testing.T) {
+	for _, row := range []struct {
+		p, m        int
+		f, i, w, c  float64
+		plain, a, b float64
+	}{
+		{8, 24, 18.522, 18.086, 9.337, .601, .2431, .1585, .0433},
+		{16, 64, 11.307, 11.254, 8.101, .379, .2082, .1088, .0054},
+		{32, 256, 10.402, 10.248, 7.698, .460, .1352, .0594, .0018},
+	} {
+		c := plan.Costs{Comm: row.c}
+		for range row.p {
+			c.F, c.I, c.W = append(c.F, row.f), append(c.I, row.i), append(c.W, row.w)
+		}
+		for name, want := range map[string]float64{"1f1b": row.plain, "zb-1p": row.a, "zb-2p": row.b} {
+			p, err := Build(name, Shape{Ranks: row.p, Micro: row.m, Costs: &c})
+			require.NoError(t, err)
+			got, err := p.Evaluate(c)
+			require.NoError(t, err)
+			require.InDelta(t, want, got.BubbleLongest(), 1e-4, "%s of %d ranks and %d microbatches", name, row.p, row.m)
+		}
+	}
+}

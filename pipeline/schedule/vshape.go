@@ -1,0 +1,137 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// vPlace places stages in a V: rank r has stage r and, on the way back, stage 2·ranks-1-r.
+func vPlace(s Shape) *plan.Program {
+	return placed(s, 2, func(stage int) int { return min(stage, 2*s.Ranks-1-stage) })
+}
+
+// slot is one pass of a V schedule's building block: begin counts slots of one pass.
+type slot struct {
+	kind  plan.Kind
+	stage int
+	begin int
+}
+
+const blockPeriod = 6 // slots between microbatches: F, I and W of two stages
+
+// repeat orders the passes of a rank: the block of microbatch m begins m periods later.
+func repeat(block []slot, micro int) (out []plan.Action) {
+	type timed struct {
+		at int
+		a  plan.Action
+	}
+	var all []timed
+	for m := range micro {
+		for _, b := range block {
+			all = append(all, timed{b.begin + m*blockPeriod, act(b.kind, b.stage, m)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b timed) int { return a.at - b.at })
+	for _, x := range all {
+		out = append(out, x.a)
+	}
+	return
+}
+
+// fillW completes rows of F and I with W: rows run as soon as possible, and a W goes where it fits before the next pass can
+// begin, or where the rank's limit (in half activations) leaves no room for the next forward. Passes are taken in order of their
+// start, so that a choice never depends on a later one.
+func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int) {
+	f := &filler{p: p, c: c, limit: limit, end: map[plan.Action]float64{}, clock: make([]float64, len(rows)), held: make([]int, len(rows)), owed: make([][]plan.Action, len(rows))}
+	for {
+		best, at := -1, math.Inf(1)
+		for r, row := range rows {
+			if len(row) > 0 {
+				if t := f.begin(r, row[0]); t < at {
+					best, at = r, t
+				}
+			}
+		}
+		if best < 0 {
+			break
+		}
+		a := rows[best][0]
+		if len(f.owed[best]) > 0 && (f.clock[best]+c.Of(f.owed[best][0]) <= at || a.Kind == plan.F && f.held[best]+2 > limit) {
+			f.weight(best)
+			continue
+		}
+		rows[best] = rows[best][1:]
+		f.put(best, a, at)
+	}
+	for r := range rows {
+		for len(f.owed[r]) > 0 {
+			f.weight(r)
+		}
+	}
+}
+
+type filler struct {
+	p     *plan.Program
+	c     plan.Costs
+	limit int
+	end   map[plan.Action]float64
+	clock []float64
+	held  []int
+	owed  [][]plan.Action // Ws whose I is done, in order
+}
+
+// begin is when rank r can start a, infinite while an input has no time yet.
+func (f *filler) begin(r int, a plan.Action) float64 {
+	t := f.clock[r]
+	from := func(x plan.Action) {
+		e, ok := f.end[x]
+		if !ok {
+			t = math.Inf(1)
+			return
+		}
+		if f.p.StageRank[x.Stage] != r {
+			e += f.c.Comm
+		}
+		t = max(t, e)
+	}
+	last := int16(len(f.p.StageRank) - 1)
+	x := a
+	switch {
+	case a.Kind == plan.F && a.Stage > 0:
+		x.Stage--
+		from(x)
+	case a.Kind == plan.I:
+		x.Kind = plan.F
+		from(x)
+		if a.Stage < last {
+			x = a
+			x.Stage++
+			from(x)
+		}
+	}
+	return t
+}
+
+func (f *filler) put(r int, a plan.Action, at float64) {
+	f.clock[r] = at + f.c.Of(a)
+	f.end[a] = f.clock[r]
+	f.p.Rows[r] = append(f.p.Rows[r], plan.Entry{Action: a})
+	switch a.Kind {
+	case plan.F:
+		f.held[r] += 2
+	case plan.I:
+		f.held[r]--
+		a.Kind = plan.W
+		f.owed[r] = append(f.owed[r], a)
+	default:
+		f.held[r]--
+	}
+}
+
+func (f *filler) weight(r int) {
+	a := f.owed[r][0]
+	f.owed[r] = f.owed[r][1:]
+	f.put(r, a, f.clock[r])
+}
