@@ -1,7 +1,10 @@
 package schedule
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,6 +126,70 @@ func TestZeroBubbleTables(t *testing.T) {
 			got, err := p.Evaluate(c)
 			require.NoError(t, err)
 			require.InDelta(t, want, got.BubbleLongest(), 1e-4, "%s of %d ranks and %d microbatches", name, row.p, row.m)
+		}
+	}
+}
+
+// TestDualPipeVGolden compares with the hash of torch.distributed.pipelining's table (dualpipev_4rank_10mb.csv).
+func TestDualPipeVGolden(t *testing.T) {
+	p, err := Build("dualpipev", Shape{Ranks: 4, Micro: 10})
+	require.NoError(t, err)
+	h := sha256.Sum256([]byte(p.String()))
+	require.Equal(t, "16ce4a29936e4c5ad774098add32489b4937942e3f5ab0108f17d2826b184529", hex.EncodeToString(h[:]))
+}
+
+// TestFalseClaim: a schedule whose claim is false is found out.
+func TestFalseClaim(t *testing.T) {
+	x := Shape{Ranks: 4, Micro: 8, Loops: 1}
+	s, err := Get("1f1b")
+	require.NoError(t, err)
+	p, err := s.Build(x)
+	require.NoError(t, err)
+	u := Unit{1, 1, 1}
+	s.Live = func(Shape, int) int { return 2 }
+	require.ErrorContains(t, s.hold(x, u, p, equal(x, u)), "rank 0 holds 8 half activations")
+	s, err = Get("gpipe")
+	require.NoError(t, err)
+	s.Time = func(Shape, Unit) float64 { return 24 }
+	p, err = s.Build(x)
+	require.NoError(t, err)
+	require.ErrorContains(t, s.hold(x, u, p, equal(x, u)), "takes 33")
+}
+
+// TestShapes: shapes that a schedule cannot serve are refused by name.
+func TestShapes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		shape Shape
+		want  string
+	}{
+		{"dualpipev", Shape{Ranks: 4, Micro: 7}, "two microbatches a rank"},
+		{"zb-v", Shape{Ranks: 4, Micro: 8, Loops: 1}, "wants 2 stages a rank"},
+		{"1f1b", Shape{Ranks: 0, Micro: 8}, "0 ranks"},
+		{"1f1b", Shape{Ranks: 2, Micro: 2, Split: []int{1, 2}}, "2 chunks of microbatch 1"},
+		{"seq1f1b", Shape{Ranks: 2, Micro: 2, Split: []int{1, 2}}, "slices of different numbers"},
+		{"zb-2p", Shape{Ranks: 2, Micro: 2, Costs: &plan.Costs{F: []float64{1, math.NaN()}}}, "stage 1 takes NaN"},
+		{"zb-2p", Shape{Ranks: 4, Micro: 8, Memory: 0.5}, "holds no microbatch"},
+		{"nonesuch", Shape{}, "unknown, have"},
+		{"1f1b", Shape{Ranks: 1 << 12, Micro: 1 << 30}, "too many actions"},
+	} {
+		_, err := Build(c.name, c.shape)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+// TestRagged: chunk groups of different lengths, and groups of microbatches of any length, deadlock nowhere.
+func TestRagged(t *testing.T) {
+	for _, p := range []int{1, 2, 4, 7} {
+		for _, split := range [][]int{{1, 5, 1, 2}, {8}, {4, 1, 1, 1, 1, 6}, {1, 1, 9, 1}} {
+			_, err := Build("chunkpipe", Shape{Ranks: p, Micro: len(split), Split: split})
+			require.NoError(t, err)
+		}
+		for m := 1; m < 3*p+2; m++ {
+			for g := p; g <= p+3; g++ {
+				_, err := Build("interleaved", Shape{Ranks: p, Micro: m, Loops: 3, Group: g})
+				require.NoError(t, err, "p=%d m=%d g=%d", p, m, g)
+			}
 		}
 	}
 }

@@ -13,6 +13,9 @@ var _ = register(Schedule{
 			return [4]int{2 * r, 3*p - r - 2, 3*p + t + 2*r - 1, 6*p + t - r - 2}
 		})
 	},
+	// One pass (F, I and W have one length) more than arXiv:2405.15362's search finds.
+	Time: func(s Shape, u Unit) float64 { return float64(s.Micro)*u.Sum() + (1.5*float64(s.Ranks)-2.5)*u.F },
+	Of:   Longest, When: powersOfTwo,
 	Live: func(s Shape, rank int) int { return 4 * ((s.Ranks + 2) / 2) }, LiveBound: true,
 })
 
@@ -27,8 +30,15 @@ var _ = register(Schedule{
 			return [4]int{r, 2*p - r - 1, 2*p + t + r, 4*p + t - r - 1}
 		})
 	},
+	Time: func(s Shape, u Unit) float64 { return float64(s.Micro)*u.Sum() + (2*float64(s.Ranks)-2.5)*u.F },
+	Of:   Longest, When: powersOfTwo,
 	Live: func(s Shape, rank int) int { return 4 * ((s.Ranks + 4) / 3) }, LiveBound: true,
 })
+
+// powersOfTwo are the pipelines for which the paper's lengths were taken, with equal passes.
+func powersOfTwo(s Shape, u Unit) bool {
+	return s.Ranks >= 4 && s.Ranks&(s.Ranks-1) == 0 && unitTimes(s, u)
+}
 
 // controllable repeats a building block: the starts of both forwards, then of the backwards of the second and first stage.
 // The block alone bounds what a rank holds; limit is that bound in microbatches.

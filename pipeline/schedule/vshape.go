@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"iter"
 	"math"
 	"slices"
 
@@ -44,25 +45,28 @@ func repeat(block []slot, micro int) (out []plan.Action) {
 // begin, or where the rank's limit (in half activations) leaves no room for the next forward. Passes are taken in order of their
 // start, so that a choice never depends on a later one.
 func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int) {
-	f := &filler{p: p, c: c, limit: limit, end: map[plan.Action]float64{}, clock: make([]float64, len(rows)), held: make([]int, len(rows)), owed: make([][]plan.Action, len(rows))}
+	f := &filler{p: p, c: c, limit: limit, end: map[plan.Action]float64{}, clock: make([]float64, len(rows)), held: make([]int, len(rows)), owed: make([][]plan.Action, len(rows)), forwards: make([]int, len(rows))}
+	for r := range rows {
+		f.forwards[r] = 2 * p.Micro
+	}
 	for {
-		best, at := -1, math.Inf(1)
+		best, which, at := -1, 0, math.Inf(1)
 		for r, row := range rows {
-			if len(row) > 0 {
-				if t := f.begin(r, row[0]); t < at {
-					best, at = r, t
+			for i := range f.open(row, r) {
+				if t := f.begin(r, row[i]); t < at {
+					best, which, at = r, i, t
 				}
 			}
 		}
 		if best < 0 {
 			break
 		}
-		a := rows[best][0]
+		a := rows[best][which]
 		if len(f.owed[best]) > 0 && (f.clock[best]+c.Of(f.owed[best][0]) <= at || a.Kind == plan.F && f.held[best]+2 > limit) {
 			f.weight(best)
 			continue
 		}
-		rows[best] = rows[best][1:]
+		rows[best] = slices.Delete(rows[best], which, which+1)
 		f.put(best, a, at)
 	}
 	for r := range rows {
@@ -72,14 +76,31 @@ func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int) {
 	}
 }
 
+// open is how many passes at the head of a row may run next: one, and when the forwards are over all up to the first
+// backward of the rank's other stage, because then nothing is gained by waiting for the steady order.
+func (f *filler) open(row []plan.Action, r int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if len(row) == 0 || !yield(0) || row[0].Kind != plan.I || f.forwards[r] > 0 {
+			return
+		}
+		for i, a := range row {
+			if a.Stage != row[0].Stage {
+				yield(i)
+				return
+			}
+		}
+	}
+}
+
 type filler struct {
-	p     *plan.Program
-	c     plan.Costs
-	limit int
-	end   map[plan.Action]float64
-	clock []float64
-	held  []int
-	owed  [][]plan.Action // Ws whose I is done, in order
+	p        *plan.Program
+	c        plan.Costs
+	limit    int
+	end      map[plan.Action]float64
+	clock    []float64
+	held     []int
+	owed     [][]plan.Action // Ws whose I is done, in order
+	forwards []int           // still to run
 }
 
 // begin is when rank r can start a, infinite while an input has no time yet.
@@ -121,6 +142,7 @@ func (f *filler) put(r int, a plan.Action, at float64) {
 	switch a.Kind {
 	case plan.F:
 		f.held[r] += 2
+		f.forwards[r]--
 	case plan.I:
 		f.held[r]--
 		a.Kind = plan.W
