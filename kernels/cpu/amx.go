@@ -12,11 +12,12 @@ import (
 // one is read in place where its layout allows. A task keeps its block of the result, in float32 tiles, in second-level
 // cache while it runs along the sum.
 const (
-	amxSide  = 32
-	tileHalf = 512 // elements of a tile
-	amxRows  = 384 // rows and columns of a task's block of the result
-	amxCols  = 512
-	amxSum   = 512 // part of the sum that is done at a time; bits do not depend on it, since all sums run in order
+	amxSide   = 32
+	tileHalf  = 512 // elements of a tile
+	amxRows   = 384 // rows and columns of a task's block of the result
+	amxCols   = 512
+	amxSum    = 512 // part of the sum that is done at a time; bits do not depend on it, since all sums run in order
+	amxPanels = 8   // panels that one task packs
 	// inPlaceMax is the longest row in bytes that is read in place: longer strides waste the first-level cache.
 	inPlaceMax = 6 << 10
 	// pastCaches is the size in bytes from which on results are written past the caches.
@@ -88,11 +89,13 @@ func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
 	} else {
 		g.pa = b.shared.u16(mb * g.panel())
 	}
-	b.shareWork(mb+nb, (m+n)*k*4, func(w *worker, i int) {
-		if i < mb {
-			w.amxLeft(g.pa[i*g.panel():], x, i*amxSide, m, k)
+	ta := ceilDiv(mb, amxPanels)
+	b.shareWork(ta+ceilDiv(nb, amxPanels), (m+n)*k*4, func(w *worker, i int) {
+		if p := i * amxPanels; i < ta {
+			w.amxLeft(g.pa[p*g.panel():], min(amxPanels, mb-p), x, p*amxSide, m, k)
 		} else {
-			w.amxRight(g.pb[(i-mb)*g.panel():], y, (i-mb)*amxSide, n, k)
+			p = (i - ta) * amxPanels
+			w.amxRight(g.pb[p*g.panel():], min(amxPanels, nb-p), y, p*amxSide, n, k)
 		}
 	})
 	rows, cols := b.amxGrid(m, n)

@@ -7,17 +7,20 @@ func floats(v []uint16) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(v))), cap(v)/2)
 }
 
-// amxRight packs 32 columns of the right operand, from j on: tiles of pairs along the sum by 16 columns.
-func (w *worker) amxRight(dst []uint16, y matrix, j, n, k int) {
+// amxRight packs n panels of 32 columns of the right operand, from j on: tiles of pairs along the sum by 16 columns.
+func (w *worker) amxRight(dst []uint16, panels int, y matrix, j, n, k int) {
 	ks := ceilDiv(k, amxSide)
 	if y.trans {
-		w.pairRows(dst, dst[ks*tileHalf:], y, j, n, k)
+		w.pairRows(dst, dst[ks*tileHalf:], 2*ks*tileHalf, panels, y, j, n, 0, k)
 		return
 	}
-	defer w.arena.release(w.arena.mark())
-	for h := range 2 {
-		rows := w.wholeRows(y, j+16*h, n, k)
-		w.k.transpose(floats(dst[h*ks*tileHalf:]), 16, floats(rows.h), rows.ld/2, ks)
+	for p := range panels {
+		for h := range 2 {
+			m := w.arena.mark()
+			rows := w.wholeRows(y, j+p*amxSide+16*h, n, k)
+			w.k.transpose(floats(dst[(2*p+h)*ks*tileHalf:]), 16, floats(rows.h), rows.ld/2, ks)
+			w.arena.release(m)
+		}
 	}
 }
 
@@ -41,43 +44,55 @@ func (w *worker) wholeRows(x matrix, i, m, k int) evenRows {
 	return evenRows{s, ld}
 }
 
-// pairRows interleaves pairs of rows of a column-major operand: 32 columns from j of n, over k rows, filled up with zeros.
-func (w *worker) pairRows(lo, hi []uint16, y matrix, j, n, k int) {
+// pairRows interleaves pairs of rows [p0, p1) of a column-major operand in panels of 32 columns from j of n, filled up with
+// zeros to a multiple of 32 rows.
+func (w *worker) pairRows(lo, hi []uint16, next, panels int, y matrix, j, n, p0, p1 int) {
 	whole := 0
-	if j+amxSide <= n {
-		whole = k / 2
-		w.k.vnni(lo, hi, y.v.h[j:], y.ld, whole)
+	if j+panels*amxSide <= n {
+		whole = (p1 - p0) / 2
+		w.k.vnni(lo, hi, next, panels, y.v.h[p0*y.ld+j:], y.ld, whole)
 	}
-	if rest := ceilDiv(k, amxSide) * 16; whole < rest {
-		defer w.arena.release(w.arena.mark())
-		s := w.arena.u16((rest - whole) * 2 * amxSide)
-		clear(s)
-		width := min(amxSide, n-j)
-		for p := 2 * whole; p < k; p++ {
-			copy(s[(p-2*whole)*amxSide:][:width], y.v.h[p*y.ld+j:])
-		}
-		w.k.vnni(lo[whole*amxSide:], hi[whole*amxSide:], s, amxSide, rest-whole)
+	rest := ceilDiv(p1-p0, amxSide)*16 - whole
+	if rest == 0 {
+		return
 	}
+	defer w.arena.release(w.arena.mark())
+	wide := panels * amxSide
+	s := w.arena.u16(rest * 2 * wide)
+	clear(s)
+	for p := p0 + 2*whole; p < p1; p++ {
+		copy(s[(p-p0-2*whole)*wide:][:min(wide, n-j)], y.v.h[p*y.ld+j:])
+	}
+	w.k.vnni(lo[whole*amxSide:], hi[whole*amxSide:], next, panels, s, wide, rest)
 }
 
-// amxLeft packs 32 rows of the left operand, from i on: tiles of 16 rows by 32 elements along the sum.
-func (w *worker) amxLeft(dst []uint16, x matrix, i, m, k int) {
+// turnRows is the rows that amxLeft interleaves at a time before it turns them.
+const turnRows = 256
+
+// amxLeft packs panels of 32 rows of the left operand, from i on: tiles of 16 rows by 32 elements along the sum.
+func (w *worker) amxLeft(dst []uint16, panels int, x matrix, i, m, k int) {
 	ks := ceilDiv(k, amxSide)
 	defer w.arena.release(w.arena.mark())
-	if x.trans {
-		lo, hi := w.arena.u16(ks*tileHalf), w.arena.u16(ks*tileHalf)
-		w.pairRows(lo, hi, x, i, m, k)
-		for h, s := range [2][]uint16{lo, hi} {
+	if !x.trans {
+		for h := range 2 * panels {
+			mark := w.arena.mark()
+			rows := w.wholeRows(x, i+16*h, m, k)
 			for t := range ks {
-				w.k.transpose(floats(dst[(h*ks+t)*tileHalf:]), 16, floats(s[t*tileHalf:]), 16, 1)
+				w.k.copyRows(floats(dst[(h*ks+t)*tileHalf:]), floats(rows.h[t*amxSide:]), rows.ld/2, 16)
 			}
+			w.arena.release(mark)
 		}
 		return
 	}
-	for h := range 2 {
-		rows := w.wholeRows(x, i+16*h, m, k)
-		for t := range ks {
-			w.k.copyRows(floats(dst[(h*ks+t)*tileHalf:]), 16, floats(rows.h[t*amxSide:]), rows.ld/2, 16)
+	const steps = turnRows / amxSide
+	s := w.arena.u16(panels * 2 * steps * tileHalf)
+	for p := 0; p < k; p += turnRows {
+		end := min(p+turnRows, k)
+		w.pairRows(s, s[steps*tileHalf:], 2*steps*tileHalf, panels, x, i, m, p, end)
+		for h := range 2 * panels {
+			for t := range ceilDiv(end-p, amxSide) {
+				w.k.transpose(floats(dst[(h*ks+p/amxSide+t)*tileHalf:]), 16, floats(s[(h*steps+t)*tileHalf:]), 16, 1)
+			}
 		}
 	}
 }

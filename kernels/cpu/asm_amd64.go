@@ -19,10 +19,15 @@ func tileRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []fl
 //go:noescape
 func transposeZ(dst []float32, step int, src []float32, ld int, blocks int)
 
-// copyRowsZ copies rows and closes them up.
+// copyRowsZ copies rows of 16 and closes them up.
 //
 //go:noescape
-func copyRowsZ(dst []float32, width int, src []float32, ld int, n int)
+func copyRowsZ(dst []float32, src []float32, ld int, n int)
+
+// spreadZ cuts rows into panels, see isa.
+//
+//go:noescape
+func spreadZ(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 
 // dotZ is Σ a·b.
 //
@@ -154,10 +159,15 @@ func tileRowsY(a []float32, aStep int, aNext int, b []float32, bStep int, c []fl
 //go:noescape
 func transposeY(dst []float32, step int, src []float32, ld int, blocks int)
 
-// copyRowsY copies rows and closes them up.
+// copyRowsY copies rows of 16 and closes them up.
 //
 //go:noescape
-func copyRowsY(dst []float32, width int, src []float32, ld int, n int)
+func copyRowsY(dst []float32, src []float32, ld int, n int)
+
+// spreadY cuts rows into panels, see isa.
+//
+//go:noescape
+func spreadY(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 
 // dotY is Σ a·b.
 //
@@ -277,7 +287,7 @@ func sgdY(p []float32, m []float32, g []float32, h *float32)
 // vnniZ interleaves pairs of rows, see isa.
 //
 //go:noescape
-func vnniZ(lo []uint16, hi []uint16, src []uint16, ld int, pairs int)
+func vnniZ(lo []uint16, hi []uint16, next int, panels int, src []uint16, ld int, pairs int)
 
 // peakZ runs 12 independent multiply-adds n times.
 //

@@ -30,77 +30,69 @@ l1:
 	VPXORD     Z1, Z1, Z1
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z2, Z2, Z2
 	VPXORD     Z3, Z3, Z3
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z4, Z4, Z4
 	VPXORD     Z5, Z5, Z5
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z6, Z6, Z6
 	VPXORD     Z7, Z7, Z7
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z8, Z8, Z8
 	VPXORD     Z9, Z9, Z9
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z10, Z10, Z10
 	VPXORD     Z11, Z11, Z11
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z12, Z12, Z12
 	VPXORD     Z13, Z13, Z13
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z14, Z14, Z14
 	VPXORD     Z15, Z15, Z15
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z16, Z16, Z16
 	VPXORD     Z17, Z17, Z17
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z18, Z18, Z18
 	VPXORD     Z19, Z19, Z19
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z20, Z20, Z20
 	VPXORD     Z21, Z21, Z21
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z22, Z22, Z22
 	VPXORD     Z23, Z23, Z23
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	MOVQ       b_base+40(FP), DI
 	MOVQ       CX, R8
 	MOVQ       k+112(FP), R9
+	MOVQ       BX, R11
+	SHLQ       $0x06, R11
+	MOVQ       SI, R12
+	SHLQ       $0x06, R12
 	MOVQ       R9, R10
 	SHRQ       $0x02, R10
 	JZ         l4
@@ -108,10 +100,10 @@ l1:
 l3:
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   64(DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
 	VFMADD231PS  Z26, Z25, Z1
@@ -151,10 +143,10 @@ l3:
 	ADDQ         BX, R8
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   64(DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
 	VFMADD231PS  Z26, Z25, Z1
@@ -194,10 +186,10 @@ l3:
 	ADDQ         BX, R8
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   64(DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
 	VFMADD231PS  Z26, Z25, Z1
@@ -237,10 +229,10 @@ l3:
 	ADDQ         BX, R8
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   64(DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
 	VFMADD231PS  Z26, Z25, Z1
@@ -288,10 +280,10 @@ l4:
 l5:
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   64(DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
 	VFMADD231PS  Z26, Z25, Z1
@@ -480,73 +472,61 @@ l1:
 	VPXORD     Z1, Z1, Z1
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z2, Z2, Z2
 	VPXORD     Z3, Z3, Z3
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z4, Z4, Z4
 	VPXORD     Z5, Z5, Z5
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z6, Z6, Z6
 	VPXORD     Z7, Z7, Z7
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z8, Z8, Z8
 	VPXORD     Z9, Z9, Z9
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z10, Z10, Z10
 	VPXORD     Z11, Z11, Z11
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z12, Z12, Z12
 	VPXORD     Z13, Z13, Z13
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z14, Z14, Z14
 	VPXORD     Z15, Z15, Z15
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z16, Z16, Z16
 	VPXORD     Z17, Z17, Z17
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z18, Z18, Z18
 	VPXORD     Z19, Z19, Z19
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z20, Z20, Z20
 	VPXORD     Z21, Z21, Z21
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	VPXORD     Z22, Z22, Z22
 	VPXORD     Z23, Z23, Z23
 	PREFETCHT0 (DI)
 	PREFETCHT0 124(DI)
-	PREFETCHT0 64(DI)
 	ADDQ       R8, DI
 	MOVQ       b_base+40(FP), DI
 	MOVQ       CX, R8
@@ -557,6 +537,10 @@ l1:
 	LEAQ       (R10)(BX*2), R11
 	ADDQ       BX, R11
 	MOVQ       k+112(FP), R12
+	MOVQ       BX, R13
+	SHLQ       $0x06, R13
+	MOVQ       SI, R14
+	SHLQ       $0x06, R14
 	MOVQ       R12, R13
 	SHRQ       $0x02, R13
 	JZ         l4
@@ -564,8 +548,8 @@ l1:
 l3:
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R14*1)
+	PREFETCHT0   64(DI)(R14*1)
 	ADDQ         SI, DI
 	VBROADCASTSS (R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
@@ -605,8 +589,8 @@ l3:
 	VFMADD231PS  Z26, Z25, Z23
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R14*1)
+	PREFETCHT0   64(DI)(R14*1)
 	ADDQ         SI, DI
 	VBROADCASTSS 4(R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
@@ -646,8 +630,8 @@ l3:
 	VFMADD231PS  Z26, Z25, Z23
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R14*1)
+	PREFETCHT0   64(DI)(R14*1)
 	ADDQ         SI, DI
 	VBROADCASTSS 8(R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
@@ -687,8 +671,8 @@ l3:
 	VFMADD231PS  Z26, Z25, Z23
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R14*1)
+	PREFETCHT0   64(DI)(R14*1)
 	ADDQ         SI, DI
 	VBROADCASTSS 12(R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
@@ -740,8 +724,8 @@ l4:
 l5:
 	VMOVUPS      (DI), Z24
 	VMOVUPS      64(DI), Z25
-	PREFETCHT0   (DI)(SI*8)
-	PREFETCHT0   64(DI)(SI*8)
+	PREFETCHT0   (DI)(R14*1)
+	PREFETCHT0   64(DI)(R14*1)
 	ADDQ         SI, DI
 	VBROADCASTSS (R8), Z26
 	VFMADD231PS  Z26, Z24, Z0
@@ -1065,49 +1049,98 @@ l2:
 	VZEROUPPER
 	RET
 
-// func copyRowsZ(dst []float32, width int, src []float32, ld int, n int)
-// Requires: AVX, AVX512F, BMI2
-TEXT ·copyRowsZ(SB), NOSPLIT, $8-72
+// func copyRowsZ(dst []float32, src []float32, ld int, n int)
+// Requires: AVX, AVX512F
+TEXT ·copyRowsZ(SB), NOSPLIT, $8-64
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
 	MOVL     AX, 4(SP)
 	VLDMXCSR 4(SP)
 	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+32(FP), CX
-	MOVQ     ld+56(FP), DX
+	MOVQ     src_base+24(FP), CX
+	MOVQ     ld+48(FP), DX
 	SHLQ     $0x02, DX
-	MOVQ     n+64(FP), BX
-	MOVQ     width+24(FP), SI
+	MOVQ     n+56(FP), BX
+
+l1:
+	TESTQ   BX, BX
+	JZ      l2
+	VMOVUPS (CX), Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    DX, CX
+	ADDQ    $0x40, AX
+	DECQ    BX
+	JMP     l1
+
+l2:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func spreadZ(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·spreadZ(SB), NOSPLIT, $8-88
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     dst_base+0(FP), AX
+	MOVQ     src_base+48(FP), CX
+	MOVQ     ld+72(FP), DX
+	SHLQ     $0x02, DX
+	MOVQ     rows+80(FP), BX
+	MOVQ     width+32(FP), SI
+	MOVQ     width+32(FP), DI
+	MOVQ     next+24(FP), R8
+	SHLQ     $0x02, R8
+	SHRQ     $0x04, SI
+	ANDQ     $0x0f, DI
+	MOVL     $0xffffffff, R9
+	BZHIL    DI, R9, R9
+	KMOVW    R9, K1
 
 l1:
 	TESTQ BX, BX
 	JZ    l2
-	MOVQ  CX, DI
-	MOVQ  SI, R8
+	MOVQ  panels+40(FP), R11
+	MOVQ  CX, R9
+	MOVQ  AX, R10
 
 l3:
-	CMPQ    R8, $0x00000010
-	JL      l4
-	VMOVUPS (DI), Z0
-	VMOVUPS Z0, (AX)
-	ADDQ    $0x00000040, DI
-	ADDQ    $0x00000040, AX
-	SUBQ    $0x00000010, R8
-	JMP     l3
-
-l4:
-	TESTQ     R8, R8
-	JZ        l5
-	MOVL      $0xffffffff, R9
-	BZHIL     R8, R9, R9
-	KMOVW     R9, K1
-	VMOVUPS.Z (DI), K1, Z0
-	VMOVUPS   Z0, K1, (AX)
-	LEAQ      (AX)(R8*4), AX
+	TESTQ R11, R11
+	JZ    l4
+	MOVQ  R10, R12
+	MOVQ  SI, R13
 
 l5:
+	TESTQ   R13, R13
+	JZ      l6
+	VMOVUPS (R9), Z0
+	VMOVUPS Z0, (R12)
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R12
+	DECQ    R13
+	JMP     l5
+
+l6:
+	TESTQ     DI, DI
+	JZ        l7
+	VMOVUPS.Z (R9), K1, Z0
+	VMOVUPS   Z0, (R12)
+	LEAQ      (R9)(DI*4), R9
+
+l7:
+	ADDQ R8, R10
+	DECQ R11
+	JMP  l3
+
+l4:
 	ADDQ DX, CX
+	MOVQ width+32(FP), R9
+	SHLQ $0x02, R9
+	ADDQ R9, AX
 	DECQ BX
 	JMP  l1
 
@@ -3155,6 +3188,10 @@ l1:
 	MOVQ       b_base+40(FP), DI
 	MOVQ       CX, R8
 	MOVQ       k+112(FP), R9
+	MOVQ       BX, R11
+	SHLQ       $0x06, R11
+	MOVQ       SI, R12
+	SHLQ       $0x06, R12
 	MOVQ       R9, R10
 	SHRQ       $0x02, R10
 	JZ         l4
@@ -3162,9 +3199,9 @@ l1:
 l3:
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
 	VFMADD231PS  Y14, Y13, Y1
@@ -3186,9 +3223,9 @@ l3:
 	ADDQ         BX, R8
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
 	VFMADD231PS  Y14, Y13, Y1
@@ -3210,9 +3247,9 @@ l3:
 	ADDQ         BX, R8
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
 	VFMADD231PS  Y14, Y13, Y1
@@ -3234,9 +3271,9 @@ l3:
 	ADDQ         BX, R8
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
 	VFMADD231PS  Y14, Y13, Y1
@@ -3266,9 +3303,9 @@ l4:
 l5:
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
-	PREFETCHT0   (R8)(BX*8)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
 	VFMADD231PS  Y14, Y13, Y1
@@ -3422,6 +3459,10 @@ l1:
 	LEAQ       (R8)(BX*2), R9
 	ADDQ       BX, R9
 	MOVQ       k+112(FP), R10
+	MOVQ       BX, R11
+	SHLQ       $0x06, R11
+	MOVQ       SI, R12
+	SHLQ       $0x06, R12
 	MOVQ       R10, R11
 	SHRQ       $0x02, R11
 	JZ         l4
@@ -3429,7 +3470,7 @@ l1:
 l3:
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
 	VBROADCASTSS (R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
@@ -3451,7 +3492,7 @@ l3:
 	VFMADD231PS  Y14, Y13, Y11
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
 	VBROADCASTSS 4(R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
@@ -3473,7 +3514,7 @@ l3:
 	VFMADD231PS  Y14, Y13, Y11
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
 	VBROADCASTSS 8(R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
@@ -3495,7 +3536,7 @@ l3:
 	VFMADD231PS  Y14, Y13, Y11
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
 	VBROADCASTSS 12(R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
@@ -3527,7 +3568,7 @@ l4:
 l5:
 	VMOVUPS      (DI), Y12
 	VMOVUPS      32(DI), Y13
-	PREFETCHT0   (DI)(SI*8)
+	PREFETCHT0   (DI)(R12*1)
 	ADDQ         SI, DI
 	VBROADCASTSS (R8), Y14
 	VFMADD231PS  Y14, Y12, Y0
@@ -3786,50 +3827,101 @@ l3:
 	VZEROUPPER
 	RET
 
-// func copyRowsY(dst []float32, width int, src []float32, ld int, n int)
+// func copyRowsY(dst []float32, src []float32, ld int, n int)
 // Requires: AVX
-TEXT ·copyRowsY(SB), NOSPLIT, $8-72
+TEXT ·copyRowsY(SB), NOSPLIT, $8-64
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
 	MOVL     AX, 4(SP)
 	VLDMXCSR 4(SP)
 	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+32(FP), CX
-	MOVQ     ld+56(FP), DX
+	MOVQ     src_base+24(FP), CX
+	MOVQ     ld+48(FP), DX
 	SHLQ     $0x02, DX
-	MOVQ     n+64(FP), BX
-	MOVQ     width+24(FP), SI
+	MOVQ     n+56(FP), BX
+
+l1:
+	TESTQ   BX, BX
+	JZ      l2
+	VMOVUPS (CX), Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(CX), Y0
+	VMOVUPS Y0, 32(AX)
+	ADDQ    DX, CX
+	ADDQ    $0x40, AX
+	DECQ    BX
+	JMP     l1
+
+l2:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func spreadY(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
+// Requires: AVX
+TEXT ·spreadY(SB), NOSPLIT, $8-88
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     dst_base+0(FP), AX
+	MOVQ     src_base+48(FP), CX
+	MOVQ     ld+72(FP), DX
+	SHLQ     $0x02, DX
+	MOVQ     rows+80(FP), BX
+	MOVQ     width+32(FP), SI
+	MOVQ     width+32(FP), DI
+	MOVQ     next+24(FP), R8
+	SHLQ     $0x02, R8
+	SHRQ     $0x03, SI
+	ANDQ     $0x07, DI
+	LEAQ     tailMask<>+0(SB), R9
+	MOVQ     DI, R10
+	NEGQ     R10
+	VMOVUPS  32(R9)(R10*4), Y0
 
 l1:
 	TESTQ BX, BX
 	JZ    l2
-	MOVQ  CX, DI
-	MOVQ  SI, R8
+	MOVQ  panels+40(FP), R11
+	MOVQ  CX, R9
+	MOVQ  AX, R10
 
 l3:
-	CMPQ    R8, $0x00000008
-	JL      l4
-	VMOVUPS (DI), Y0
-	VMOVUPS Y0, (AX)
-	ADDQ    $0x00000020, DI
-	ADDQ    $0x00000020, AX
-	SUBQ    $0x00000008, R8
-	JMP     l3
-
-l4:
-	TESTQ      R8, R8
-	JZ         l5
-	LEAQ       tailMask<>+0(SB), R9
-	MOVQ       R8, R10
-	NEGQ       R10
-	VMOVUPS    32(R9)(R10*4), Y0
-	VMASKMOVPS (DI), Y0, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-	LEAQ       (AX)(R8*4), AX
+	TESTQ R11, R11
+	JZ    l4
+	MOVQ  R10, R12
+	MOVQ  SI, R13
 
 l5:
+	TESTQ   R13, R13
+	JZ      l6
+	VMOVUPS (R9), Y1
+	VMOVUPS Y1, (R12)
+	ADDQ    $0x00000020, R9
+	ADDQ    $0x00000020, R12
+	DECQ    R13
+	JMP     l5
+
+l6:
+	TESTQ      DI, DI
+	JZ         l7
+	VMASKMOVPS (R9), Y0, Y1
+	VMOVUPS    Y1, (R12)
+	LEAQ       (R9)(DI*4), R9
+
+l7:
+	ADDQ R8, R10
+	DECQ R11
+	JMP  l3
+
+l4:
 	ADDQ DX, CX
+	MOVQ width+32(FP), R9
+	SHLQ $0x02, R9
+	ADDQ R9, AX
 	DECQ BX
 	JMP  l1
 
@@ -5566,9 +5658,9 @@ l3:
 	VZEROUPPER
 	RET
 
-// func vnniZ(lo []uint16, hi []uint16, src []uint16, ld int, pairs int)
+// func vnniZ(lo []uint16, hi []uint16, next int, panels int, src []uint16, ld int, pairs int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·vnniZ(SB), NOSPLIT, $8-88
+TEXT ·vnniZ(SB), NOSPLIT, $8-104
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
@@ -5576,28 +5668,45 @@ TEXT ·vnniZ(SB), NOSPLIT, $8-88
 	VLDMXCSR 4(SP)
 	MOVQ     lo_base+0(FP), AX
 	MOVQ     hi_base+24(FP), CX
-	MOVQ     src_base+48(FP), DX
-	MOVQ     pairs+80(FP), BX
-	MOVQ     ld+72(FP), SI
+	MOVQ     src_base+64(FP), DX
+	MOVQ     pairs+96(FP), BX
+	MOVQ     ld+88(FP), SI
+	MOVQ     next+48(FP), DI
 	ADDQ     SI, SI
+	ADDQ     DI, DI
 	VMOVUPS  vnniLow<>+0(SB), Z0
 	VMOVUPS  vnniHigh<>+0(SB), Z1
 
 l1:
-	TESTQ     BX, BX
-	JZ        l2
-	VMOVUPS   (DX), Z2
-	VMOVUPS   (DX)(SI*1), Z3
+	TESTQ BX, BX
+	JZ    l2
+	MOVQ  panels+56(FP), R8
+	MOVQ  DX, R9
+	MOVQ  AX, R10
+	MOVQ  CX, R11
+
+l3:
+	TESTQ     R8, R8
+	JZ        l4
+	VMOVUPS   (R9), Z2
+	VMOVUPS   (R9)(SI*1), Z3
 	VMOVDQA64 Z2, Z4
 	VPERMT2W  Z3, Z0, Z4
 	VPERMT2W  Z3, Z1, Z2
-	VMOVUPS   Z4, (AX)
-	VMOVUPS   Z2, (CX)
-	LEAQ      (DX)(SI*2), DX
-	ADDQ      $0x40, AX
-	ADDQ      $0x40, CX
-	DECQ      BX
-	JMP       l1
+	VMOVUPS   Z4, (R10)
+	VMOVUPS   Z2, (R11)
+	ADDQ      $0x40, R9
+	ADDQ      DI, R10
+	ADDQ      DI, R11
+	DECQ      R8
+	JMP       l3
+
+l4:
+	LEAQ (DX)(SI*2), DX
+	ADDQ $0x40, AX
+	ADDQ $0x40, CX
+	DECQ BX
+	JMP  l1
 
 l2:
 	VLDMXCSR (SP)

@@ -134,33 +134,52 @@ func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both 
 	if !both {
 		na = 0
 	}
-	b.shareWork(ceilDiv(na+nb, panelsATask), (m+n)*kc*16, func(w *worker, i int) {
-		for p := i * panelsATask; p < min((i+1)*panelsATask, na+nb); p++ {
-			if p < na {
-				w.panel(g.pa[p*g.aNext:], b.k.mr, x, i0+p*b.k.mr, g.m, p0, kc)
-			} else {
-				j := (p - na) * b.k.nr
-				w.panel(g.pb[(p-na)*g.bNext:], b.k.nr, y, j0+j, g.n, p0, kc)
-			}
+	ta := ceilDiv(na, panelsATask)
+	b.shareWork(ta+ceilDiv(nb, panelsATask), (m+n)*kc*16, func(w *worker, i int) {
+		if p := i * panelsATask; i < ta {
+			w.panels(g.pa[p*g.aNext:], g.aNext, b.k.mr, min(panelsATask, na-p), x, i0+p*b.k.mr, g.m, p0, kc)
+		} else {
+			p = (i - ta) * panelsATask
+			w.panels(g.pb[p*g.bNext:], g.bNext, b.k.nr, min(panelsATask, nb-p), y, j0+p*b.k.nr, g.n, p0, kc)
 		}
 	})
 }
 
-// panel packs rows i0..i0+width of x, which has total rows, into a panel of that width; missing rows become 0.
+// panels packs rows i0 and on of x, which has total rows, into n panels of the given width; missing rows become 0.
+func (w *worker) panels(dst []float32, next, width, n int, x matrix, i0, total, p0, kc int) {
+	if x.trans {
+		w.panelsOfColumns(dst, next, width, n, x, i0, total, p0, kc)
+		return
+	}
+	for p := range n {
+		w.panel(dst[p*next:], width, x, i0+p*width, total, p0, kc)
+	}
+}
+
+// stageRows is how many rows of a half-width operand are widened at a time.
+const stageRows = 32
+
+// panelsOfColumns reads whole rows of the tensor, so that each is touched once for all panels.
+func (w *worker) panelsOfColumns(dst []float32, next, width, n int, x matrix, i0, total, p0, kc int) {
+	valid := min(n*width, total-i0)
+	if x.v.d == tensor.F32 && valid == n*width {
+		w.k.spread(dst, next, width, n, x.v.f[p0*x.ld+i0:], x.ld, kc)
+		return
+	}
+	defer w.arena.release(w.arena.mark())
+	s := w.arena.zero(stageRows * n * width)
+	for p := 0; p < kc; p += stageRows {
+		rows := min(stageRows, kc-p)
+		for r := range rows {
+			w.k.read(s[r*n*width:][:valid], x.v, (p0+p+r)*x.ld+i0)
+		}
+		w.k.spread(dst[p*width:], next, width, n, s, n*width, rows)
+	}
+}
+
+// panel packs rows i0..i0+width of a row-major x into a panel of that width.
 func (w *worker) panel(dst []float32, width int, x matrix, i0, total, p0, kc int) {
 	valid := min(width, total-i0)
-	if x.trans && x.v.d == tensor.F32 && valid == width {
-		w.k.copyRows(dst, width, x.v.f[p0*x.ld+i0:], x.ld, kc)
-		return
-	}
-	if x.trans {
-		for p := range kc {
-			d := dst[p*width : (p+1)*width]
-			w.k.read(d[:valid], x.v, (p0+p)*x.ld+i0)
-			clear(d[valid:])
-		}
-		return
-	}
 	defer w.arena.release(w.arena.mark())
 	for h := 0; h < width; h += 16 {
 		direct := 0

@@ -19,11 +19,13 @@ type isa struct {
 	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16, step). It may
 	// write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
-	// copyRows closes up rows: dst[i*width:] = src[i*ld:][:width] for i < n.
-	copyRows func(dst []float32, width int, src []float32, ld, n int)
-
-	// vnni interleaves pairs of rows of 32 columns: columns 0 to 15 to lo and 16 to 31 to hi, 32 elements a pair; amx only.
-	vnni func(lo, hi, src []uint16, ld, pairs int)
+	// spread cuts rows into panels: dst[q*next+p*width+i] = src[p*ld+q*width+i] for i < width. It may write up to 16 elements
+	// past the end of the last panel.
+	spread func(dst []float32, next, width, panels int, src []float32, ld, rows int)
+	// copyRows closes up n rows of 16: dst[i*16:] = src[i*ld:][:16]. vnni interleaves pairs of rows in panels of 32 columns:
+	// columns 0 to 15 to lo and 16 to 31 to hi, 32 elements a pair, panels next apart. Both for amx only.
+	copyRows func(dst, src []float32, ld, n int)
+	vnni     func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)
 
 	dot    func(a, b []float32) float32
 	dot3   func(a, b, c []float32) float32 // Σ a·b·c

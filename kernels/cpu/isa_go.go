@@ -8,7 +8,7 @@ import (
 
 // portable is the level of plain Go.
 var portable = isa{
-	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, copyRows: goCopyRows,
+	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
 	swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, dscore: goDScore,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
@@ -82,9 +82,11 @@ func goTranspose(dst []float32, step int, src []float32, ld, blocks int) {
 	}
 }
 
-func goCopyRows(dst []float32, width int, src []float32, ld, n int) {
-	for i := range n {
-		copy(dst[i*width:(i+1)*width], src[i*ld:])
+func goSpread(dst []float32, next, width, panels int, src []float32, ld, rows int) {
+	for p := range rows {
+		for q := range panels {
+			copy(dst[q*next+p*width:][:width], src[p*ld+q*width:])
+		}
 	}
 }
 

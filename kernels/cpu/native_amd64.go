@@ -42,7 +42,7 @@ func native() []*isa {
 }
 
 var avx512 = isa{
-	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, transpose: transposeZ, copyRows: copyRowsZ,
+	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, transpose: transposeZ, spread: spreadZ,
 	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
 	swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, max: maxZ, exp: expZ, dscore: dscoreZ,
 	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),
@@ -55,12 +55,12 @@ var avx512 = isa{
 // amx is avx512 with products of bfloat16 on tiles.
 var amx = func() isa {
 	k := avx512
-	k.name, k.amx, k.vnni = "amx", true, vnniZ
+	k.name, k.amx, k.vnni, k.copyRows = "amx", true, vnniZ, copyRowsZ
 	return k
 }()
 
 var avx2 = isa{
-	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, transpose: transposeY, copyRows: copyRowsY,
+	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, transpose: transposeY, spread: spreadY,
 	dot: dotY, dot3: dot3Y, axpy: axpyY, mulAcc: mulAccY, add: addY, mul: mulY, scale: scaleY,
 	swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, max: maxY, exp: expY, dscore: dscoreY,
 	rope: ropeY, ropePairs: wholePairs(ropePairsY, 4),

@@ -18,6 +18,7 @@ func main() {
 		e.tiles()
 		e.transpose()
 		e.copyRows()
+		e.spread()
 		e.vectors()
 		e.exponentials()
 		e.rotations()

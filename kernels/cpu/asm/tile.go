@@ -60,9 +60,6 @@ func (e *emitter) accumulators(mr int, c reg.GPVirtual) [][2]vec {
 		}
 		PREFETCHT0(Mem{Base: p})
 		PREFETCHT0(Mem{Base: p, Disp: 2*e.bytes() - 4})
-		if e.wide {
-			PREFETCHT0(Mem{Base: p, Disp: 64})
-		}
 		ADDQ(ldc, p)
 	}
 	return acc
@@ -70,15 +67,15 @@ func (e *emitter) accumulators(mr int, c reg.GPVirtual) [][2]vec {
 
 // tileLoop is the loop over k.
 type tileLoop struct {
-	e            *emitter
-	mr           int
-	rows         bool
-	acc          [][2]vec
-	aStep        reg.GPVirtual
-	a            []reg.GPVirtual // rows: one pointer for three rows
-	b, bStep     reg.GPVirtual
-	bv           [2]vec
-	aOff, unroll int
+	e          *emitter
+	mr         int
+	rows       bool
+	acc        [][2]vec
+	aStep      reg.GPVirtual
+	a          []reg.GPVirtual // rows: one pointer for three rows
+	b, bStep   reg.GPVirtual
+	bv         [2]vec
+	farA, farB reg.GPVirtual // 64 steps, how far ahead operands are asked for
 }
 
 func (t *tileLoop) start(aCur reg.GPVirtual) {
@@ -103,6 +100,11 @@ func (t *tileLoop) run() {
 	t.bv = [2]vec{e.vec(), e.vec()}
 	main, rest, single, done := e.label(), e.label(), e.label(), e.label()
 	const unroll = 4
+	t.farA, t.farB = GP64(), GP64()
+	MOVQ(t.aStep, t.farA)
+	SHLQ(Imm(6), t.farA)
+	MOVQ(t.bStep, t.farB)
+	SHLQ(Imm(6), t.farB)
 	MOVQ(k, k4)
 	SHRQ(Imm(2), k4)
 	JZ(LabelRef(rest))
@@ -130,13 +132,13 @@ func (t *tileLoop) step(u int) {
 	for j := range t.bv {
 		VMOVUPS(Mem{Base: t.b, Disp: j * e.bytes()}, t.bv[j])
 	}
-	PREFETCHT0(Mem{Base: t.b, Index: t.bStep, Scale: 8})
+	PREFETCHT0(Mem{Base: t.b, Index: t.farB, Scale: 1})
 	if e.wide {
-		PREFETCHT0(Mem{Base: t.b, Index: t.bStep, Scale: 8, Disp: 64})
+		PREFETCHT0(Mem{Base: t.b, Index: t.farB, Scale: 1, Disp: 64})
 	}
 	ADDQ(t.bStep, t.b)
 	if !t.rows {
-		PREFETCHT0(Mem{Base: t.a[0], Index: t.aStep, Scale: 8})
+		PREFETCHT0(Mem{Base: t.a[0], Index: t.farA, Scale: 1})
 	}
 	for i := range t.mr {
 		x := e.vec()
@@ -195,26 +197,72 @@ func (e *emitter) storeTile(acc [][2]vec, cCur reg.GPVirtual) {
 	Label(done)
 }
 
-// copyRows writes copyRows: n rows of width float32s from src, ld apart, to dst, width apart.
+// copyRows writes copyRows: n rows of 16 float32s from src, ld apart, to dst one after the other.
 func (e *emitter) copyRows() {
-	e.begin("copyRows", "func(dst []float32, width int, src []float32, ld, n int)", "copies rows and closes them up.")
-	dst, src, ld, n, width := base("dst"), base("src"), bytesOf("ld"), count4("n"), count4("width")
+	e.begin("copyRows", "func(dst, src []float32, ld, n int)", "copies rows of 16 and closes them up.")
+	dst, src, ld, n := base("dst"), base("src"), bytesOf("ld"), count4("n")
 	next, finish := e.label(), e.label()
 	Label(next)
 	TESTQ(n, n)
 	JZ(LabelRef(finish))
-	s, w := GP64(), GP64()
-	MOVQ(src, s)
-	MOVQ(width, w)
-	e.loop(w, []reg.GPVirtual{s, dst}, 1, func(_, _ int, masked bool) {
-		e.store(e.load(Mem{Base: s}, masked), Mem{Base: dst}, masked)
-		if masked {
-			LEAQ(Mem{Base: dst, Index: w, Scale: 4}, dst)
-		}
-	})
+	for off := 0; off < 64; off += e.bytes() {
+		e.store(e.load(Mem{Base: src, Disp: off}, false), Mem{Base: dst, Disp: off}, false)
+	}
 	ADDQ(ld, src)
+	ADDQ(Imm(64), dst)
 	DECQ(n)
 	JMP(LabelRef(next))
+	Label(finish)
+	e.end()
+}
+
+// spread cuts rows into panels: whole vectors and then the rest of the width, which is stored as a whole vector that the
+// next row overwrites in part.
+func (e *emitter) spread() {
+	e.begin("spread", "func(dst []float32, next, width, panels int, src []float32, ld, rows int)", "cuts rows into panels, see isa.")
+	dst, src, ld, rows := base("dst"), base("src"), bytesOf("ld"), count4("rows")
+	full, rest, step := count4("width"), count4("width"), bytesOf("next")
+	SHRQ(Imm(map[bool]uint64{true: 4, false: 3}[e.wide]), full)
+	ANDQ(Imm(uint64(e.lanes()-1)), rest)
+	e.tail(rest)
+	row, finish := e.label(), e.label()
+	Label(row)
+	TESTQ(rows, rows)
+	JZ(LabelRef(finish))
+	s, d, panels := GP64(), GP64(), count4("panels")
+	MOVQ(src, s)
+	MOVQ(dst, d)
+	panel, done := e.label(), e.label()
+	Label(panel)
+	TESTQ(panels, panels)
+	JZ(LabelRef(done))
+	t, n := GP64(), GP64()
+	MOVQ(d, t)
+	MOVQ(full, n)
+	vector, part, after := e.label(), e.label(), e.label()
+	Label(vector)
+	TESTQ(n, n)
+	JZ(LabelRef(part))
+	e.store(e.load(Mem{Base: s}, false), Mem{Base: t}, false)
+	ADDQ(U32(uint32(e.bytes())), s)
+	ADDQ(U32(uint32(e.bytes())), t)
+	DECQ(n)
+	JMP(LabelRef(vector))
+	Label(part)
+	TESTQ(rest, rest)
+	JZ(LabelRef(after))
+	e.store(e.load(Mem{Base: s}, true), Mem{Base: t}, false)
+	LEAQ(Mem{Base: s, Index: rest, Scale: 4}, s)
+	Label(after)
+	ADDQ(step, d)
+	DECQ(panels)
+	JMP(LabelRef(panel))
+	Label(done)
+	ADDQ(ld, src)
+	width := bytesOf("width")
+	ADDQ(width, dst)
+	DECQ(rows)
+	JMP(LabelRef(row))
 	Label(finish)
 	e.end()
 }
