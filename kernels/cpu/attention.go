@@ -9,9 +9,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Blocks of attention: scores are computed for qBlock queries (a multiple of every level's tile) by keyBlock keys at a time.
+// Blocks of attention: scores are computed for some queries by keyBlock keys at a time.
 const (
-	qBlock     = 120
+	qBlock     = 120 // a multiple of every level's tile
+	qBlockAMX  = 128
 	keyBlock   = 512
 	scoreWidth = keyBlock + 2*line // row length of a block of scores; no power of two, to spread over the cache
 	// rangeMax is the most blocks of queries that share one packing of the keys.
@@ -35,7 +36,17 @@ type attn struct {
 	q, k, v        *tensor.Tensor
 	scale          float32
 	causal, window int
+	block          int  // queries of a block of scores
+	amx            bool // products on tiles
 	tasks          []attnTask
+}
+
+func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call) attn {
+	a := attn{q: q, k: k, v: v, scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1], block: qBlock}
+	if b.k.amx && q.DType == tensor.BF16 {
+		a.block, a.amx = qBlockAMX, true
+	}
+	return a
 }
 
 // attnTask is a range of queries of one sequence and the heads from h0 to h1, which share the key head g.
@@ -58,14 +69,14 @@ func (a *attn) visible(t *attnTask, i, n int) (lo, hi int) {
 	return lo, hi
 }
 
-// plan cuts all sequences into tasks of at most blocks*qBlock queries, those with the most work first.
+// plan cuts all sequences into tasks of at most that many blocks of queries, those with the most work first.
 func (a *attn) plan(cuQ, cuK []int32, blocks int) {
 	g := a.k.Shape[1]
 	group := a.q.Shape[1] / g
 	for s := range len(cuQ) - 1 {
 		t := attnTask{q0: int(cuQ[s]), q1: int(cuQ[s+1]), k0: int(cuK[s]), k1: int(cuK[s+1])}
-		for from := 0; from < t.q1-t.q0; from += blocks * qBlock {
-			t.from, t.to = from, min(from+blocks*qBlock, t.q1-t.q0)
+		for from := 0; from < t.q1-t.q0; from += blocks * a.block {
+			t.from, t.to = from, min(from+blocks*a.block, t.q1-t.q0)
 			for t.g = range g {
 				t.h0, t.h1 = t.g*group, (t.g+1)*group
 				a.tasks = append(a.tasks, t)
@@ -91,7 +102,8 @@ func (a *attn) total() int {
 func attention(b *Backend, c *kernels.Call) {
 	o, lse := c.Out[0], c.Out[1].F32()
 	cuQ, cuK := c.In[3].I32(), c.In[4].I32()
-	a := &attn{q: c.In[0], k: c.In[1], v: c.In[2], scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1]}
+	at := b.attn(c.In[0], c.In[1], c.In[2], c)
+	a := &at
 	a.plan(cuQ, cuK, b.queryBlocks(a, cuQ))
 	clearBeyond(o, cuQ)
 	clearBeyond(c.Out[1], cuQ)
@@ -105,7 +117,7 @@ func (b *Backend) queryBlocks(a *attn, cuQ []int32) int {
 		return rangeMax
 	}
 	rows := int(cuQ[len(cuQ)-1]-cuQ[0]) * a.k.Shape[1]
-	return min(rangeMax, max(1, rows/qBlock/(4*len(b.team.workers))))
+	return min(rangeMax, max(1, rows/a.block/(4*len(b.team.workers))))
 }
 
 // clearBeyond sets the rows before the first and after the last offset to 0.
@@ -119,59 +131,87 @@ func clearBeyond(t *tensor.Tensor, cu []int32) {
 	clear(t.Bytes()[int(cu[len(cu)-1])*row:])
 }
 
-// attend is the forward pass of one task, with a running maximum and sum for each query (online softmax).
+// attnState is the state of one task of the forward pass: a running maximum and sum for each query (online softmax).
+type attnState struct {
+	*attn
+	t             *attnTask
+	eWide         int
+	acc, top, sum []float32 // of all queries and heads
+	begun         []bool    // whether a block of acc has been set
+	scores        []float32
+	k0, keys      int // the block of keys
+	kT, v         columns
+	tiles         keyTiles // instead of kT and v
+}
+
 func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
-	n, e, heads := t.to-t.from, a.v.Shape[2], t.h1-t.h0
-	eWide := roundUp(e, w.k.nr)
-	blocks := ceilDiv(n, qBlock)
-	acc := w.arena.f32(heads * blocks * qBlock * eWide)
-	top, sum := w.arena.f32(heads*n), w.arena.zero(heads*n)
-	for i := range top {
-		top[i] = float32(math.Inf(-1))
+	n, heads := t.to-t.from, t.h1-t.h0
+	s := &attnState{attn: a, t: t, eWide: roundUp(a.v.Shape[2], max(w.k.nr, amxSide))}
+	blocks := ceilDiv(n, a.block)
+	s.acc = w.arena.f32(heads * blocks * a.block * s.eWide)
+	s.top, s.sum = w.arena.f32(heads*n), w.arena.zero(heads*n)
+	for i := range s.top {
+		s.top[i] = float32(math.Inf(-1))
 	}
-	begun := make([]bool, heads*blocks)
-	scores := w.arena.zero(qBlock * scoreWidth)
+	s.begun = make([]bool, heads*blocks)
+	s.scores = w.arena.zero(a.block * scoreWidth)
 	lo, hi := a.visible(t, t.from, n)
-	for k0 := lo; k0 < hi; k0 += keyBlock {
+	for s.k0 = lo; s.k0 < hi; s.k0 += keyBlock {
 		m := w.arena.mark()
-		keys := min(keyBlock, hi-k0)
-		kT := w.packColumns(headOf(a.k, t.g).at(t.k0+k0), keys)
-		v := w.rowColumns(headOf(a.v, t.g).at(t.k0+k0), keys)
+		s.keys = min(keyBlock, hi-s.k0)
+		k, v := headOf(a.k, t.g).at(t.k0+s.k0), headOf(a.v, t.g).at(t.k0+s.k0)
+		if a.amx {
+			s.tiles = keyTiles{kT: w.tilesT(k, s.keys), v: w.tilesOf(v, s.keys)}
+		} else {
+			s.kT, s.v = w.packColumns(k, s.keys), w.rowColumns(v, s.keys)
+		}
 		for j := range heads * blocks {
-			w.attendBlock(a, t, j, k0, keys, kT, v, scores, acc[j*qBlock*eWide:], top, sum, &begun[j])
+			w.attendBlock(s, j)
 		}
 		w.arena.release(m)
 	}
 	for j := range heads * blocks {
-		w.finishBlock(a, t, j, acc[j*qBlock*eWide:], eWide, top, sum, headOf(o, t.h0+j/blocks), lse)
+		w.finishBlock(s, j, headOf(o, t.h0+j/blocks), lse)
 	}
 }
 
-// block is the head and the range of queries of block j of a task, counted from the task's start.
-func (t *attnTask) block(j int) (head, from, n int) {
-	blocks := ceilDiv(t.to-t.from, qBlock)
-	from = j % blocks * qBlock
-	return j / blocks, from, min(qBlock, t.to-t.from-from)
+// part is the head and the range of queries of block j of a task, counted from the task's start.
+func (a *attn) part(t *attnTask, j int) (head, from, n int) {
+	blocks := ceilDiv(t.to-t.from, a.block)
+	from = j % blocks * a.block
+	return j / blocks, from, min(a.block, t.to-t.from-from)
 }
 
-// attendBlock adds keys [k0, k0+keys) to one block of queries.
-func (w *worker) attendBlock(a *attn, t *attnTask, j, k0, keys int, kT, v columns, scores, acc, top, sum []float32, begun *bool) {
-	head, from, n := t.block(j)
-	lo, hi := a.visible(t, t.from+from, n)
-	if lo, hi = max(lo-k0, 0), min(hi-k0, keys); lo >= hi {
+// attendBlock adds the current keys to block j of queries.
+func (w *worker) attendBlock(s *attnState, j int) {
+	t := s.t
+	head, from, n := s.part(t, j)
+	lo, hi := s.visible(t, t.from+from, n)
+	if lo, hi = max(lo-s.k0, 0), min(hi-s.k0, s.keys); lo >= hi {
 		return
 	}
 	defer w.arena.release(w.arena.mark())
-	q := w.operandRows(headOf(a.q, t.h0+head).at(t.q0+t.from+from), n)
-	w.product(scores, scoreWidth, roundUp(n, w.k.mr), roundUp(hi, w.k.nr), a.q.Shape[2], q, kT, false)
-	eWide := roundUp(a.v.Shape[2], w.k.nr)
-	for i := range n {
-		row := scores[i*scoreWidth:][:keyBlock]
-		r := head*(t.to-t.from) + from + i
-		w.softmaxRow(a, t, t.from+from+i, k0, hi, row, &top[r], &sum[r], acc[i*eWide:][:eWide], *begun)
+	acc := s.acc[j*s.block*s.eWide:]
+	q := headOf(s.q, t.h0+head).at(t.q0 + t.from + from)
+	end := hi
+	if s.amx {
+		end = roundUp(hi, amxSide)
+		w.tileScores(s.scores, q, n, end, s.tiles.kT)
+	} else {
+		w.product(s.scores, scoreWidth, roundUp(n, w.k.mr), roundUp(hi, w.k.nr), q.width, w.operandRows(q, n), s.kT, false)
 	}
-	w.product(acc, eWide, roundUp(n, w.k.mr), eWide, hi, operand{v: scores, row: scoreWidth, step: 1, next: w.k.mr * scoreWidth}, v, *begun)
-	*begun = true
+	for i := range n {
+		r := head*(t.to-t.from) + from + i
+		row := s.scores[i*scoreWidth:][:end]
+		w.softmaxRow(s.attn, t, t.from+from+i, s.k0, hi, row, &s.top[r], &s.sum[r], acc[i*s.eWide:][:s.eWide], s.begun[j])
+	}
+	if s.amx {
+		w.tileValues(acc, s.eWide, s.scores, n, end, s.tiles.v, s.begun[j])
+	} else {
+		p := operand{v: s.scores, row: scoreWidth, step: 1, next: w.k.mr * scoreWidth}
+		w.product(acc, s.eWide, roundUp(n, w.k.mr), roundUp(s.v.width, w.k.nr), hi, p, s.v, s.begun[j])
+	}
+	s.begun[j] = true
 }
 
 // softmaxRow turns the scores of query i into exponentials below a running maximum; what the query may not see is exactly 0.
@@ -179,11 +219,11 @@ func (w *worker) softmaxRow(a *attn, t *attnTask, i, k0, hi int, row []float32, 
 	l, h := a.visible(t, i, 1)
 	l, h = max(l-k0, 0), min(h-k0, hi)
 	if l >= h {
-		clear(row[:hi])
+		clear(row)
 		return
 	}
 	clear(row[:l])
-	clear(row[h:hi])
+	clear(row[h:])
 	m := max(*top, w.k.max(row[l:h])*a.scale)
 	if math.IsInf(float64(m), -1) { // all scores so far are -Inf or NaN
 		*sum += w.k.exp(row[l:h], row[l:h], a.scale, 0, 1)
@@ -199,18 +239,19 @@ func (w *worker) softmaxRow(a *attn, t *attnTask, i, k0, hi int, row []float32, 
 }
 
 // finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse is -Inf.
-func (w *worker) finishBlock(a *attn, t *attnTask, j int, acc []float32, eWide int, top, sum []float32, o rowsOf, lse []float32) {
-	head, from, n := t.block(j)
+func (w *worker) finishBlock(s *attnState, j int, o rowsOf, lse []float32) {
+	t := s.t
+	head, from, n := s.part(t, j)
 	for i := range n {
 		r := head*(t.to-t.from) + from + i
 		at := t.q0 + t.from + from + i
-		row := acc[i*eWide:][:o.width]
-		if lo, hi := a.visible(t, t.from+from+i, 1); lo == hi {
+		row := s.acc[(j*s.block+i)*s.eWide:][:o.width]
+		if lo, hi := s.visible(t, t.from+from+i, 1); lo == hi {
 			clear(row)
 		} else {
-			w.k.scale(row, row, 1/sum[r])
+			w.k.scale(row, row, 1/s.sum[r])
 		}
-		lse[at*a.q.Shape[1]+t.h0+head] = top[r] + float32(math.Log(float64(sum[r])))
+		lse[at*s.q.Shape[1]+t.h0+head] = s.top[r] + float32(math.Log(float64(s.sum[r])))
 		w.k.write(o.v, at*o.ld, row)
 	}
 }
@@ -222,16 +263,16 @@ func (w *worker) packColumns(r rowsOf, rows int) columns {
 	for j := 0; j < rows; j += w.k.nr {
 		w.panel(s[j/w.k.nr*next:], w.k.nr, matrix{v: r.v, ld: r.ld}, j, rows, 0, r.width)
 	}
-	return columns{v: s, step: w.k.nr, next: next}
+	return columns{v: s, step: w.k.nr, next: next, width: rows}
 }
 
 // rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width fits.
 func (w *worker) rowColumns(r rowsOf, rows int) columns {
 	if r.v.d == tensor.F32 && r.width%w.k.nr == 0 {
-		return columns{v: r.v.f, step: r.ld, next: w.k.nr}
+		return columns{v: r.v.f, step: r.ld, next: w.k.nr, width: r.width}
 	}
 	wide := roundUp(r.width, w.k.nr)
-	return columns{v: w.copyRows(r, rows, rows, wide), step: wide, next: w.k.nr}
+	return columns{v: w.copyRows(r, rows, rows, wide), step: wide, next: w.k.nr, width: r.width}
 }
 
 // operandRows gives rows of r as the left side of a product: in place if their number fits.

@@ -19,8 +19,8 @@ type attnGrad struct {
 func attentionBwd(b *Backend, c *kernels.Call) {
 	cuQ, cuK := c.In[6].I32(), c.In[7].I32()
 	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
-	a.attn = attn{q: c.In[1], k: c.In[2], v: c.In[3], scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1]}
-	a.plan(cuQ, cuK, math.MaxInt32/qBlock)
+	a.attn = b.attn(c.In[1], c.In[2], c.In[3], c)
+	a.plan(cuQ, cuK, math.MaxInt32/a.block)
 	clearBeyond(a.dq, cuQ)
 	clearBeyond(a.dk, cuK)
 	clearBeyond(a.dv, cuK)
@@ -40,26 +40,28 @@ func (a *attnGrad) clearUnqueried(cuQ, cuK []int32) {
 	}
 }
 
-// gradBlock is the state of one task of the backward pass.
-type gradBlock struct {
+// gradState is the state of one task of the backward pass.
+type gradState struct {
 	*attnGrad
 	t            *attnTask
 	dWide, eWide int
 	delta        []float32 // Σ do·o of every query and head
 	dq           []float32 // all queries and heads of the task
-	dk, dv       []float32 // one block of keys
+	dk, dv       []float32 // one block of keys; transposed on tiles
 	p, dp        []float32 // one block of probabilities and their gradient
 	k0, keys     int
 	kT, vT, k    columns
+	tiles        keyTiles // instead of kT, vT and k
 }
 
 func (w *worker) attendBwd(a *attnGrad, t *attnTask) {
 	n, heads := t.to-t.from, t.h1-t.h0
-	g := &gradBlock{attnGrad: a, t: t, dWide: roundUp(a.q.Shape[2], w.k.nr), eWide: roundUp(a.v.Shape[2], w.k.nr)}
-	blocks := ceilDiv(n, qBlock)
-	g.dq = w.arena.zero(heads * blocks * qBlock * g.dWide)
+	side := max(w.k.nr, amxSide)
+	g := &gradState{attnGrad: a, t: t, dWide: roundUp(a.q.Shape[2], side), eWide: roundUp(a.v.Shape[2], side)}
+	blocks := ceilDiv(n, a.block)
+	g.dq = w.arena.zero(heads * blocks * a.block * g.dWide)
 	g.delta = w.rowDots(a, t)
-	g.p, g.dp = w.arena.zero(qBlock*scoreWidth), w.arena.zero(qBlock*scoreWidth)
+	g.p, g.dp = w.arena.zero(a.block*scoreWidth), w.arena.zero(a.block*scoreWidth)
 	tall := roundUp(keyBlock, w.k.mr)
 	g.dk, g.dv = w.arena.f32(tall*g.dWide), w.arena.f32(tall*g.eWide)
 	for g.k0 = 0; g.k0 < t.k1-t.k0; g.k0 += keyBlock {
@@ -67,20 +69,32 @@ func (w *worker) attendBwd(a *attnGrad, t *attnTask) {
 		g.keys = min(keyBlock, t.k1-t.k0-g.k0)
 		at := t.k0 + g.k0
 		key, value := headOf(a.k, t.g).at(at), headOf(a.v, t.g).at(at)
-		g.kT, g.vT, g.k = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
+		if a.amx {
+			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys), k: w.tilesOf(key, g.keys)}
+		} else {
+			g.kT, g.vT, g.k = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
+		}
 		clear(g.dk)
 		clear(g.dv)
 		for j := range heads * blocks {
-			w.gradBlock(g, j, g.dq[j*qBlock*g.dWide:])
+			w.gradBlock(g, j, g.dq[j*a.block*g.dWide:])
 		}
-		w.writeRows(headOf(a.dk, t.g).at(at), g.dk, g.dWide, g.keys)
-		w.writeRows(headOf(a.dv, t.g).at(at), g.dv, g.eWide, g.keys)
+		w.writeKeys(g, headOf(a.dk, t.g).at(at), g.dk, g.dWide)
+		w.writeKeys(g, headOf(a.dv, t.g).at(at), g.dv, g.eWide)
 		w.arena.release(m)
 	}
 	for j := range heads * blocks {
-		head, from, n := t.block(j)
-		w.writeRows(headOf(a.dq, t.h0+head).at(t.q0+from), g.dq[j*qBlock*g.dWide:], g.dWide, n)
+		head, from, n := a.part(t, j)
+		w.writeRows(headOf(a.dq, t.h0+head).at(t.q0+from), g.dq[j*a.block*g.dWide:], g.dWide, n)
 	}
+}
+
+// writeKeys writes the gradient of a block of keys.
+func (w *worker) writeKeys(g *gradState, r rowsOf, s []float32, wide int) {
+	if g.amx {
+		s = w.turn(s, wide, g.keys)
+	}
+	w.writeRows(r, s, wide, g.keys)
 }
 
 func (w *worker) writeRows(r rowsOf, s []float32, wide, rows int) {
@@ -103,33 +117,47 @@ func (w *worker) rowDots(a *attnGrad, t *attnTask) []float32 {
 	return s
 }
 
-// gradBlock adds the gradients through one block of queries and the current block of keys.
-func (w *worker) gradBlock(g *gradBlock, j int, dq []float32) {
-	head, from, n := g.t.block(j)
+// gradBlock adds the gradients through block j of queries and the current block of keys.
+func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
+	head, from, n := g.part(g.t, j)
 	lo, hi := g.visible(g.t, from, n)
 	if lo, hi = max(lo-g.k0, 0), min(hi-g.k0, g.keys); lo >= hi {
 		return
 	}
 	defer w.arena.release(w.arena.mark())
-	at, mr, nr := g.t.q0+from, w.k.mr, w.k.nr
-	tall, wide := roundUp(n, mr), roundUp(hi, nr)
+	at := g.t.q0 + from
 	q, do := headOf(g.q, g.t.h0+head).at(at), headOf(g.do, g.t.h0+head).at(at)
+	if g.amx {
+		end := roundUp(hi, amxSide)
+		w.tileScores(g.p, q, n, end, g.tiles.kT)
+		w.tileScores(g.dp, do, n, end, g.tiles.vT)
+		w.gradRows(g, head, from, n, hi, end)
+		w.tileGrads(g, q, do, dq, n, end)
+		return
+	}
+	mr, nr := w.k.mr, w.k.nr
+	tall, wide, end := roundUp(n, mr), roundUp(hi, nr), roundUp(hi, mr)
 	w.product(g.p, scoreWidth, tall, wide, q.width, w.operandRows(q, n), g.kT, false)
 	w.product(g.dp, scoreWidth, tall, wide, do.width, w.operandRows(do, n), g.vT, false)
-	for i := range n {
-		w.gradRow(g, head, from+i, hi, g.p[i*scoreWidth:][:roundUp(hi, mr)], g.dp[i*scoreWidth:][:roundUp(hi, mr)])
-	}
+	w.gradRows(g, head, from, n, hi, end)
 	pT := operand{v: g.p, row: 1, step: scoreWidth, next: mr}
 	dsT := operand{v: g.dp, row: 1, step: scoreWidth, next: mr}
-	keys := roundUp(hi, mr)
-	w.product(g.dv, g.eWide, keys, g.eWide, n, pT, w.rowColumns(do, n), true)
-	w.product(g.dk, g.dWide, keys, g.dWide, n, dsT, w.rowColumns(q, n), true)
-	w.product(dq, g.dWide, tall, g.dWide, hi, operand{v: g.dp, row: scoreWidth, step: 1, next: mr * scoreWidth}, g.k, true)
+	w.product(g.dv, g.eWide, end, roundUp(do.width, nr), n, pT, w.rowColumns(do, n), true)
+	w.product(g.dk, g.dWide, end, roundUp(q.width, nr), n, dsT, w.rowColumns(q, n), true)
+	ds := operand{v: g.dp, row: scoreWidth, step: 1, next: mr * scoreWidth}
+	w.product(dq, g.dWide, tall, roundUp(q.width, nr), hi, ds, g.k, true)
+}
+
+// gradRows is gradRow for the rows of a block, up to column end.
+func (w *worker) gradRows(g *gradState, head, from, n, hi, end int) {
+	for i := range n {
+		w.gradRow(g, head, from+i, hi, g.p[i*scoreWidth:][:end], g.dp[i*scoreWidth:][:end])
+	}
 }
 
 // gradRow turns the scores of one query into probabilities p, and their gradient dp into that of the scores. What the query
 // may not see is exactly 0 in both, up to the next multiple of a tile.
-func (w *worker) gradRow(g *gradBlock, head, i, hi int, p, dp []float32) {
+func (w *worker) gradRow(g *gradState, head, i, hi int, p, dp []float32) {
 	l, h := g.visible(g.t, i, 1)
 	l, h = max(l-g.k0, 0), min(h-g.k0, hi)
 	lse := g.lse[(g.t.q0+i)*g.q.Shape[1]+g.t.h0+head]

@@ -241,6 +241,7 @@ type operand struct {
 type columns struct {
 	v          []float32
 	step, next int
+	width      int // columns that matter
 }
 
 // callMax bounds the multiplications of one call of a primitive, so that it takes less than 100 microseconds and never
