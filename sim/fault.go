@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// Fate is what happens to a message that a test looks at.
+type Fate uint8
+
+// The fates.
+const (
+	Pass Fate = iota
+	Lose
+	Twice
+)
+
+// FaultKind says what goes wrong.
+type FaultKind uint8
+
+// The faults. Rank and Peer are ranks; At is when the fault begins, For how long it lasts (0: to the end).
+const (
+	Straggler  FaultKind = iota // Rank's jobs take Factor times as long
+	SlowLink                    // messages Rank → Peer take Factor times as long
+	CutLink                     // messages Rank → Peer are lost while it lasts; with Both also the other way
+	LateLoader                  // reading the data of a step takes Delay longer
+	Crash                       // Rank ends; who watches it is told
+	LostMsg                     // the Nth message with data from Rank is lost
+	LateMsg                     // the Nth message with data from Rank comes Delay later
+	DupMsg                      // the Nth message with data from Rank is sent twice; the transport's numbers drop the second
+)
+
+var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message", "late-message", "duplicate-message"}
+
+// String is the fault's name in scripts.
+func (k FaultKind) String() string { return faultNames[k] }
+
+// Fault is one entry of a script.
+type Fault struct {
+	Kind       FaultKind
+	Rank, Peer int
+	Both       bool
+	At, For    int64 // nanoseconds
+	Factor     float64
+	Delay      int64
+	Nth        int
+}
+
+// String names the fault with its place and time.
+func (f Fault) String() string {
+	return fmt.Sprintf("%v rank %d peer %d at %dns for %dns factor %.2f delay %dns message %d", f.Kind, f.Rank, f.Peer, f.At, f.For, f.Factor, f.Delay, f.Nth)
+}
+
+// Harmless reports whether a run must end well in spite of the fault.
+func (f Fault) Harmless() bool { return f.Kind != CutLink && f.Kind != Crash && f.Kind != LostMsg }
+
+// Draw makes n faults from a seed for a run of the given ranks and length, of the kinds that kinds lists.
+func Draw(seed uint64, n, ranks int, length int64, kinds ...FaultKind) (out []Fault) {
+	r := rand.New(rand.NewPCG(seed, 0xfa17))
+	for range n {
+		f := Fault{Kind: kinds[r.IntN(len(kinds))], Rank: r.IntN(ranks), Peer: r.IntN(ranks), Both: r.IntN(2) == 0,
+			At: r.Int64N(max(1, length)), Factor: 1.1 + 2*r.Float64(), Delay: r.Int64N(max(1, length/4)), Nth: 1 + r.IntN(20)}
+		f.For = 1 + r.Int64N(max(1, length/2))
+		out = append(out, f)
+	}
+	return
+}
+
+// faultState is what is wrong at the moment.
+type faultState struct {
+	any        bool
+	list       []Fault
+	sent       []int // messages with data by rank
+	lateLoader int64
+}
+
+// faulty is an actor that begins and ends the faults of a script.
+type faulty struct{ s *Sim }
+
+func (f *faultState) init(s *Sim) {
+	if len(s.o.Faults) == 0 {
+		return
+	}
+	f.any, f.list, f.sent = true, s.o.Faults, make([]int, len(s.l.Ranks))
+	s.cells = append(s.cells, cell{rank: -1, loader: -1, name: "faults", b: faulty{s}})
+	self := actors.Ref(len(s.cells) - 1)
+	for i, x := range f.list {
+		s.post(x.At, self, actors.Message{Kind: actors.Tick, From: self, Step: int64(i)})
+		if x.For > 0 {
+			s.post(x.At+x.For, self, actors.Message{Kind: actors.Tick, From: self, Step: int64(i), Port: 1})
+		}
+	}
+}
+
+// Receive implements actors.Behaviour.
+func (f faulty) Receive(_ actors.Context, m actors.Message) {
+	s := f.s
+	x := s.faults.list[m.Step]
+	begin := m.Port == 0
+	switch x.Kind {
+	case Straggler:
+		if s.dev[x.Rank].slow = 1; begin {
+			s.dev[x.Rank].slow = x.Factor
+		}
+	case LateLoader:
+		if s.faults.lateLoader = 0; begin {
+			s.faults.lateLoader = x.Delay
+		}
+	case Crash:
+		if begin && !s.ended {
+			s.crash(s.l.RankRefs[x.Rank])
+		}
+	}
+}
+
+// Waits implements actors.Behaviour.
+func (f faulty) Waits() actors.Wait { return actors.Wait{For: actors.None} }
+
+// crash ends an actor and tells who watches it.
+func (s *Sim) crash(ref actors.Ref) {
+	c := &s.cells[ref]
+	if c.dead {
+		return
+	}
+	c.dead = true
+	for _, w := range c.watched {
+		s.post(s.now, w, actors.Message{Kind: actors.Down, From: ref, Text: "has crashed"})
+	}
+}
+
+func (x *Fault) active(now int64) bool { return now >= x.At && (x.For == 0 || now < x.At+x.For) }
+
+func (x *Fault) on(from, to int) bool {
+	return x.Rank == from && x.Peer == to || x.Both && x.Rank == to && x.Peer == from
+}
+
+// strike decides whether a message is lost, and how much later it comes.
+func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool, late int64) {
+	from, peer := int(s.cells[m.From].rank), int(s.cells[to].rank)
+	if from < 0 {
+		return
+	}
+	if m.Payload != nil {
+		f.sent[from]++
+	}
+	for i := range f.list {
+		x := &f.list[i]
+		switch {
+		case x.Kind == CutLink && peer >= 0 && x.on(from, peer) && x.active(s.now):
+			return true, 0
+		case x.Kind == LostMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
+			return true, 0
+		case x.Kind == LateMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
+			late += x.Delay
+		}
+	}
+	return
+}
+
+// link is a link under the faults of the moment.
+func (f *faultState) link(from, to int, l Link) Link {
+	for i := range f.list {
+		if x := &f.list[i]; x.Kind == SlowLink && x.on(from, to) {
+			l.Latency, l.PerByte = int64(float64(l.Latency)*x.Factor), l.PerByte*x.Factor
+		}
+	}
+	return l
+}

@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+)
+
+// send carries a message over the link of its actors' devices.
+func (s *Sim) send(to actors.Ref, m actors.Message) {
+	copies, late := 1, int64(0)
+	if s.o.Mutate != nil {
+		switch s.o.Mutate(to, &m) {
+		case Lose:
+			s.drop(&m)
+			return
+		case Twice:
+			copies = 2
+		}
+	}
+	if s.faults.any {
+		var gone bool
+		if gone, late = s.faults.strike(s, to, &m); gone {
+			s.drop(&m)
+			return
+		}
+	}
+	at := s.arrival(&s.cells[m.From], &s.cells[to], &m) + late
+	if copies == 2 {
+		if m.Payload != nil {
+			m.Payload.Retain()
+		}
+		s.post(at, to, m)
+	}
+	s.post(at, to, m)
+}
+
+// arrival is when a message that leaves now is there: data queues for the connections that both ends share with others.
+func (s *Sim) arrival(from, to *cell, m *actors.Message) int64 {
+	if s.p.Link == nil || from.rank < 0 && to.rank < 0 {
+		return s.now
+	}
+	l := s.p.Link(int(from.rank), int(to.rank))
+	if s.faults.any {
+		l = s.faults.link(int(from.rank), int(to.rank), l)
+	}
+	if m.Payload == nil || from.rank < 0 || to.rank < 0 {
+		return s.now + l.Latency
+	}
+	begin := s.now
+	took := int64(l.PerByte * float64(m.Payload.Bytes()))
+	for _, p := range [2]int32{l.Out, l.In} {
+		if p >= 0 {
+			for int(p) >= len(s.ports) {
+				s.ports = append(s.ports, 0)
+			}
+			begin = max(begin, s.ports[p])
+		}
+	}
+	for _, p := range [2]int32{l.Out, l.In} {
+		if p >= 0 {
+			s.ports[p] = begin + took
+		}
+	}
+	return begin + took + l.Latency
+}
+
+// collectives gives every group of ranks an actor that stands for its collectives: each member sends it one part, and when all
+// have come it sends each one part back after the collective's modelled time. Behaviours see a group of one member.
+func (s *Sim) collectives() []*core.RankLayout {
+	known := map[*actors.Ref]actors.Ref{} // by the list's first element: layouts share lists
+	byContent := map[groupKey][]actors.Ref{}
+	rankOf := map[actors.Ref]int{}
+	for i, r := range s.l.RankRefs {
+		rankOf[r] = i
+	}
+	find := func(members []actors.Ref) actors.Ref {
+		first := &members[0]
+		if ref, ok := known[first]; ok {
+			return ref
+		}
+		key := keyOf(members)
+		for _, ref := range byContent[key] {
+			if slices.Equal(s.cells[ref].b.(*collective).members, members) {
+				known[first] = ref
+				return ref
+			}
+		}
+		c := &collective{s: s, members: members}
+		for _, m := range members {
+			c.ranks = append(c.ranks, rankOf[m])
+		}
+		s.cells = append(s.cells, cell{rank: -1, loader: -1})
+		ref := actors.Ref(len(s.cells) - 1)
+		s.spawn(ref, "collective of "+s.nameOfGroup(c.ranks), c, -1, -1)
+		known[first] = ref
+		byContent[key] = append(byContent[key], ref)
+		return ref
+	}
+	out := make([]*core.RankLayout, len(s.l.Ranks))
+	for i, l := range s.l.Ranks {
+		x := *l
+		x.Groups = make([]core.Group, len(l.Groups))
+		for k, g := range l.Groups {
+			if x.Groups[k] = g; len(g.Members) > 1 {
+				x.Groups[k] = core.Group{Members: []actors.Ref{find(g.Members)}}
+			}
+		}
+		out[i] = &x
+	}
+	return out
+}
+
+type groupKey struct {
+	n           int
+	first, last actors.Ref
+	hash        uint64
+}
+
+func keyOf(members []actors.Ref) groupKey {
+	k := groupKey{n: len(members), first: members[0], last: members[len(members)-1]}
+	for _, m := range members {
+		k.hash = mix(k.hash, uint64(m))
+	}
+	return k
+}
+
+func (s *Sim) nameOfGroup(ranks []int) string {
+	if len(ranks) > 4 {
+		return s.nameOfGroup(ranks[:1]) + ", … " + s.nameOfGroup(ranks[len(ranks)-1:])
+	}
+	text := ""
+	for i, r := range ranks {
+		if i > 0 {
+			text += ", "
+		}
+		text += s.name(s.l.RankRefs[r])
+	}
+	return text
+}
+
+// collective stands for the collectives of one group. A member is at most one collective ahead of the others.
+type collective struct {
+	s       *Sim
+	members []actors.Ref
+	ranks   []int
+	open    []gathering
+	free    int64 // when the group's last collective ends
+}
+
+type gathering struct {
+	m     actors.Message // of the member that came first
+	n     int
+	bytes int64
+	came  []bool
+}
+
+// Receive implements actors.Behaviour.
+func (c *collective) Receive(ctx actors.Context, m actors.Message) {
+	if m.Kind != actors.Part {
+		return
+	}
+	i := slices.IndexFunc(c.open, func(g gathering) bool {
+		return g.m.Action == m.Action && g.m.Segment == m.Segment && g.m.Comm == m.Comm && g.m.Step == m.Step
+	})
+	if i < 0 {
+		i = len(c.open)
+		if cap(c.open) > i { // the list of a collective that is over serves the next
+			c.open = c.open[:i+1]
+			c.open[i].m, c.open[i].n, c.open[i].bytes = m, 0, 0
+		} else {
+			c.open = append(c.open, gathering{m: m})
+		}
+		if c.open[i].came == nil {
+			c.open[i].came = make([]bool, len(c.members))
+		} else {
+			clear(c.open[i].came)
+		}
+	}
+	g := &c.open[i]
+	who := c.place(m.From)
+	if g.came[who] {
+		panic("sim: a member sent its part twice")
+	}
+	g.came[who] = true
+	g.bytes = max(g.bytes, m.Payload.Bytes())
+	m.Payload.Release()
+	if g.n++; g.n == len(c.members) {
+		c.finish(i)
+	}
+}
+
+func (c *collective) place(r actors.Ref) int {
+	if d := int(r - c.members[0]); d >= 0 && d < len(c.members) && c.members[d] == r {
+		return d
+	}
+	if n := len(c.members); n > 1 {
+		if step := int(c.members[1] - c.members[0]); step > 0 {
+			if d := int(r-c.members[0]) / step; d >= 0 && d < n && c.members[d] == r {
+				return d
+			}
+		}
+	}
+	return slices.Index(c.members, r)
+}
+
+// finish ends the i-th open collective and tells its members.
+func (c *collective) finish(i int) {
+	g := c.open[i]
+	s := c.s
+	c.free = max(s.now, c.free) + s.p.Collective(c.ranks, g.bytes)
+	m := g.m
+	m.From, m.Member = s.ctx.self, 0
+	for _, to := range c.members {
+		m.Payload = s.blobs.get(g.bytes)
+		s.post(c.free, to, m)
+	}
+	last := len(c.open) - 1
+	c.open[i], c.open[last] = c.open[last], c.open[i]
+	c.open[last].m.Payload = nil
+	c.open = c.open[:last]
+}
+
+// Waits implements actors.Behaviour.
+func (c *collective) Waits() actors.Wait {
+	for _, g := range c.open {
+		if i := slices.Index(g.came, false); i >= 0 {
+			return actors.Wait{For: c.members[i], What: "its part of " + g.m.Action.String()}
+		}
+	}
+	return actors.Wait{For: actors.None}
+}

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// Result is what a run showed.
+type Result struct {
+	Steps  []StepReport
+	Time   actors.Time // of the last event
+	Events uint64
+	Hash   uint64 // over every delivered event
+	Failed string // why the run ended early, "" if it did not
+	Stall  *Stall // the run waits for ever
+	Cut    bool   // the bound on events was reached, or Stop
+	Ranks  []Account
+	Peak   []int64 // bytes by rank
+	Leaked int64   // payloads nobody released
+	Open   int     // frames that were not closed
+}
+
+// StepReport is one committed step.
+type StepReport struct {
+	Step int64
+	Time float64 // nanoseconds
+	Peak float64 // most bytes of a rank
+}
+
+// Stall is a run in which nothing can happen any more though work is left.
+type Stall struct {
+	Chain []string // who waits for whom, from the coordinator on
+	Cycle []string // the part that repeats, nil if the chain ends at an actor that waits for nobody
+}
+
+// Error describes the stall on one line.
+func (s *Stall) Error() string {
+	if s.Cycle != nil {
+		return "waits for ever: " + strings.Join(s.Cycle, "; ")
+	}
+	return "waits for ever: " + strings.Join(s.Chain, "; ")
+}
+
+// stall follows the waits from the coordinator.
+func (s *Sim) stall() *Stall {
+	out, seen := &Stall{}, map[actors.Ref]int{}
+	for r := s.l.Coordinator; ; {
+		if first, again := seen[r]; again {
+			out.Cycle = out.Chain[first:]
+			return out
+		}
+		seen[r] = len(out.Chain)
+		c := &s.cells[r]
+		if c.dead {
+			out.Chain = append(out.Chain, s.name(r)+" has ended")
+			return out
+		}
+		w := c.b.Waits()
+		if w.For == actors.None {
+			out.Chain = append(out.Chain, fmt.Sprintf("%s: %s", s.name(r), orNothing(w.What)))
+			return out
+		}
+		out.Chain = append(out.Chain, fmt.Sprintf("%s waits for %s: %s", s.name(r), s.name(w.For), w.What))
+		r = w.For
+	}
+}
+
+func orNothing(what string) string {
+	if what == "" {
+		return "waits for nothing"
+	}
+	return what
+}
+
+func (s *Sim) result() *Result {
+	r := &s.res
+	r.Time, r.Events, r.Hash, r.Leaked = actors.Time(s.now), s.events, s.hash, s.blobs.live
+	r.Ranks, r.Peak = make([]Account, len(s.dev)), make([]int64, len(s.dev))
+	for i := range s.dev {
+		r.Ranks[i], r.Peak[i] = s.dev[i].Account, s.dev[i].peak
+		r.Open += len(s.dev[i].held)
+	}
+	return r
+}
