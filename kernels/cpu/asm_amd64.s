@@ -894,19 +894,14 @@ l2:
 
 // func transposeZ(dst []float32, step int, src []float32, ld int, blocks int)
 // Requires: AVX, AVX512F
-TEXT ·transposeZ(SB), NOSPLIT, $8-72
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+32(FP), CX
-	MOVQ     step+24(FP), DX
-	SHLQ     $0x02, DX
-	MOVQ     ld+56(FP), BX
-	SHLQ     $0x02, BX
-	MOVQ     blocks+64(FP), SI
+TEXT ·transposeZ(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+32(FP), CX
+	MOVQ step+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ld+56(FP), BX
+	SHLQ $0x02, BX
+	MOVQ blocks+64(FP), SI
 
 l1:
 	TESTQ      SI, SI
@@ -1045,23 +1040,17 @@ l1:
 	JMP        l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func copyRowsZ(dst []float32, src []float32, ld int, n int)
 // Requires: AVX, AVX512F
-TEXT ·copyRowsZ(SB), NOSPLIT, $8-64
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+24(FP), CX
-	MOVQ     ld+48(FP), DX
-	SHLQ     $0x02, DX
-	MOVQ     n+56(FP), BX
+TEXT ·copyRowsZ(SB), NOSPLIT, $0-64
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ ld+48(FP), DX
+	SHLQ $0x02, DX
+	MOVQ n+56(FP), BX
 
 l1:
 	TESTQ   BX, BX
@@ -1074,32 +1063,26 @@ l1:
 	JMP     l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func spreadZ(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·spreadZ(SB), NOSPLIT, $8-88
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+48(FP), CX
-	MOVQ     ld+72(FP), DX
-	SHLQ     $0x02, DX
-	MOVQ     rows+80(FP), BX
-	MOVQ     width+32(FP), SI
-	MOVQ     width+32(FP), DI
-	MOVQ     next+24(FP), R8
-	SHLQ     $0x02, R8
-	SHRQ     $0x04, SI
-	ANDQ     $0x0f, DI
-	MOVL     $0xffffffff, R9
-	BZHIL    DI, R9, R9
-	KMOVW    R9, K1
+TEXT ·spreadZ(SB), NOSPLIT, $0-88
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  src_base+48(FP), CX
+	MOVQ  ld+72(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  rows+80(FP), BX
+	MOVQ  width+32(FP), SI
+	MOVQ  width+32(FP), DI
+	MOVQ  next+24(FP), R8
+	SHLQ  $0x02, R8
+	SHRQ  $0x04, SI
+	ANDQ  $0x0f, DI
+	MOVL  $0xffffffff, R9
+	BZHIL DI, R9, R9
+	KMOVW R9, K1
 
 l1:
 	TESTQ BX, BX
@@ -1145,7 +1128,6 @@ l4:
 	JMP  l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -2783,15 +2765,10 @@ l2:
 
 // func fromBF16Z(y []float32, x []uint16)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·fromBF16Z(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     y_base+0(FP), CX
-	MOVQ     x_base+24(FP), DX
+TEXT ·fromBF16Z(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
 
 l1:
 	CMPQ      AX, $0x00000010
@@ -2815,21 +2792,15 @@ l2:
 	VMOVUPS     Z0, K1, (CX)
 
 l3:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func fromF16Z(y []float32, x []uint16)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·fromF16Z(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     y_base+0(FP), CX
-	MOVQ     x_base+24(FP), DX
+TEXT ·fromF16Z(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
 
 l1:
 	CMPQ      AX, $0x00000010
@@ -2851,21 +2822,15 @@ l2:
 	VMOVUPS     Z0, K1, (CX)
 
 l3:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func toBF16Z(y []uint16, x []float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·toBF16Z(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     x_base+24(FP), CX
-	MOVQ     y_base+0(FP), DX
+TEXT ·toBF16Z(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ y_base+0(FP), DX
 
 l1:
 	CMPQ    AX, $0x00000010
@@ -2901,7 +2866,6 @@ l2:
 	VPMOVDW   Z1, K1, (DX)
 
 l3:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -2961,15 +2925,10 @@ GLOBL i40<>(SB), RODATA|NOPTR, $64
 
 // func toF16Z(y []uint16, x []float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·toF16Z(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     x_base+24(FP), CX
-	MOVQ     y_base+0(FP), DX
+TEXT ·toF16Z(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ y_base+0(FP), DX
 
 l1:
 	CMPQ      AX, $0x00000010
@@ -2991,7 +2950,6 @@ l2:
 	VCVTPS2PH $0x00, Z0, K1, (DX)
 
 l3:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -3669,23 +3627,18 @@ l2:
 
 // func transposeY(dst []float32, step int, src []float32, ld int, blocks int)
 // Requires: AVX
-TEXT ·transposeY(SB), NOSPLIT, $8-72
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+32(FP), CX
-	MOVQ     step+24(FP), DX
-	SHLQ     $0x02, DX
-	MOVQ     ld+56(FP), BX
-	SHLQ     $0x02, BX
-	MOVQ     blocks+64(FP), SI
-	ADDQ     SI, SI
-	MOVQ     SI, DI
-	MOVQ     AX, R8
-	MOVQ     CX, R9
+TEXT ·transposeY(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+32(FP), CX
+	MOVQ step+24(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ld+56(FP), BX
+	SHLQ $0x02, BX
+	MOVQ blocks+64(FP), SI
+	ADDQ SI, SI
+	MOVQ SI, DI
+	MOVQ AX, R8
+	MOVQ CX, R9
 
 l1:
 	TESTQ      SI, SI
@@ -3823,23 +3776,17 @@ l4:
 
 l5:
 l3:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func copyRowsY(dst []float32, src []float32, ld int, n int)
 // Requires: AVX
-TEXT ·copyRowsY(SB), NOSPLIT, $8-64
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+24(FP), CX
-	MOVQ     ld+48(FP), DX
-	SHLQ     $0x02, DX
-	MOVQ     n+56(FP), BX
+TEXT ·copyRowsY(SB), NOSPLIT, $0-64
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ ld+48(FP), DX
+	SHLQ $0x02, DX
+	MOVQ n+56(FP), BX
 
 l1:
 	TESTQ   BX, BX
@@ -3854,33 +3801,27 @@ l1:
 	JMP     l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func spreadY(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
 // Requires: AVX
-TEXT ·spreadY(SB), NOSPLIT, $8-88
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     dst_base+0(FP), AX
-	MOVQ     src_base+48(FP), CX
-	MOVQ     ld+72(FP), DX
-	SHLQ     $0x02, DX
-	MOVQ     rows+80(FP), BX
-	MOVQ     width+32(FP), SI
-	MOVQ     width+32(FP), DI
-	MOVQ     next+24(FP), R8
-	SHLQ     $0x02, R8
-	SHRQ     $0x03, SI
-	ANDQ     $0x07, DI
-	LEAQ     tailMask<>+0(SB), R9
-	MOVQ     DI, R10
-	NEGQ     R10
-	VMOVUPS  32(R9)(R10*4), Y0
+TEXT ·spreadY(SB), NOSPLIT, $0-88
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+48(FP), CX
+	MOVQ    ld+72(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    rows+80(FP), BX
+	MOVQ    width+32(FP), SI
+	MOVQ    width+32(FP), DI
+	MOVQ    next+24(FP), R8
+	SHLQ    $0x02, R8
+	SHRQ    $0x03, SI
+	ANDQ    $0x07, DI
+	LEAQ    tailMask<>+0(SB), R9
+	MOVQ    DI, R10
+	NEGQ    R10
+	VMOVUPS 32(R9)(R10*4), Y0
 
 l1:
 	TESTQ BX, BX
@@ -3926,7 +3867,6 @@ l4:
 	JMP  l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -5403,15 +5343,10 @@ l2:
 
 // func fromBF16Y(y []float32, x []uint16)
 // Requires: AVX, AVX2
-TEXT ·fromBF16Y(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     y_base+0(FP), CX
-	MOVQ     x_base+24(FP), DX
+TEXT ·fromBF16Y(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
 
 l1:
 	CMPQ      AX, $0x00000008
@@ -5425,21 +5360,15 @@ l1:
 	JMP       l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func fromF16Y(y []float32, x []uint16)
 // Requires: AVX, F16C
-TEXT ·fromF16Y(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     y_base+0(FP), CX
-	MOVQ     x_base+24(FP), DX
+TEXT ·fromF16Y(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_base+24(FP), DX
 
 l1:
 	CMPQ      AX, $0x00000008
@@ -5452,21 +5381,15 @@ l1:
 	JMP       l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func toBF16Y(y []uint16, x []float32)
 // Requires: AVX, AVX2
-TEXT ·toBF16Y(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     x_base+24(FP), CX
-	MOVQ     y_base+0(FP), DX
+TEXT ·toBF16Y(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ y_base+0(FP), DX
 
 l1:
 	CMPQ         AX, $0x00000008
@@ -5489,21 +5412,15 @@ l1:
 	JMP          l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
 // func toF16Y(y []uint16, x []float32)
 // Requires: AVX, F16C
-TEXT ·toF16Y(SB), NOSPLIT, $8-48
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     y_len+8(FP), AX
-	MOVQ     x_base+24(FP), CX
-	MOVQ     y_base+0(FP), DX
+TEXT ·toF16Y(SB), NOSPLIT, $0-48
+	MOVQ y_len+8(FP), AX
+	MOVQ x_base+24(FP), CX
+	MOVQ y_base+0(FP), DX
 
 l1:
 	CMPQ      AX, $0x00000008
@@ -5516,7 +5433,6 @@ l1:
 	JMP       l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -5660,22 +5576,17 @@ l3:
 
 // func vnniZ(lo []uint16, hi []uint16, next int, panels int, src []uint16, ld int, pairs int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·vnniZ(SB), NOSPLIT, $8-104
-	VSTMXCSR (SP)
-	MOVL     (SP), AX
-	ORL      $0x00008040, AX
-	MOVL     AX, 4(SP)
-	VLDMXCSR 4(SP)
-	MOVQ     lo_base+0(FP), AX
-	MOVQ     hi_base+24(FP), CX
-	MOVQ     src_base+64(FP), DX
-	MOVQ     pairs+96(FP), BX
-	MOVQ     ld+88(FP), SI
-	MOVQ     next+48(FP), DI
-	ADDQ     SI, SI
-	ADDQ     DI, DI
-	VMOVUPS  vnniLow<>+0(SB), Z0
-	VMOVUPS  vnniHigh<>+0(SB), Z1
+TEXT ·vnniZ(SB), NOSPLIT, $0-104
+	MOVQ    lo_base+0(FP), AX
+	MOVQ    hi_base+24(FP), CX
+	MOVQ    src_base+64(FP), DX
+	MOVQ    pairs+96(FP), BX
+	MOVQ    ld+88(FP), SI
+	MOVQ    next+48(FP), DI
+	ADDQ    SI, SI
+	ADDQ    DI, DI
+	VMOVUPS vnniLow<>+0(SB), Z0
+	VMOVUPS vnniHigh<>+0(SB), Z1
 
 l1:
 	TESTQ BX, BX
@@ -5709,7 +5620,6 @@ l4:
 	JMP  l1
 
 l2:
-	VLDMXCSR (SP)
 	VZEROUPPER
 	RET
 

@@ -12,6 +12,7 @@ type attnGrad struct {
 	attn
 	do, o, dq, dk, dv *tensor.Tensor
 	lse               []float32
+	delta             []float32 // Σ do·o of every query and head
 }
 
 // attentionBwd gives each task a whole sequence and key head: it sums over blocks of keys, heads and blocks of queries in
@@ -21,6 +22,7 @@ func attentionBwd(b *Backend, c *kernels.Call) {
 	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
 	a.attn = b.attn(c.In[1], c.In[2], c.In[3], c)
 	a.plan(cuQ, cuK, math.MaxInt32/a.block)
+	a.delta = b.rowDots(a.do, a.o)
 	clearBeyond(a.dq, cuQ)
 	clearBeyond(a.dk, cuK)
 	clearBeyond(a.dv, cuK)
@@ -45,7 +47,6 @@ type gradState struct {
 	*attnGrad
 	t            *attnTask
 	dWide, eWide int
-	delta        []float32 // Σ do·o of every query and head
 	dq           []float32 // all queries and heads of the task
 	dk, dv       []float32 // one block of keys; transposed on tiles
 	p, dp        []float32 // one block of probabilities and their gradient
@@ -60,7 +61,6 @@ func (w *worker) attendBwd(a *attnGrad, t *attnTask) {
 	g := &gradState{attnGrad: a, t: t, dWide: roundUp(a.q.Shape[2], side), eWide: roundUp(a.v.Shape[2], side)}
 	blocks := ceilDiv(n, a.block)
 	g.dq = w.arena.zero(heads * blocks * a.block * g.dWide)
-	g.delta = w.rowDots(a, t)
 	g.p, g.dp = w.arena.zero(a.block*scoreWidth), w.arena.zero(a.block*scoreWidth)
 	tall := roundUp(keyBlock, w.k.mr)
 	g.dk, g.dv = w.arena.f32(tall*g.dWide), w.arena.f32(tall*g.eWide)
@@ -103,17 +103,20 @@ func (w *worker) writeRows(r rowsOf, s []float32, wide, rows int) {
 	}
 }
 
-// rowDots is Σ do·o of every query of the task, head by head.
-func (w *worker) rowDots(a *attnGrad, t *attnTask) []float32 {
-	n := t.to - t.from
-	s := w.arena.f32((t.h1 - t.h0) * n)
-	for i := range s {
-		m := w.arena.mark()
-		do, o := headOf(a.do, t.h0+i/n), headOf(a.o, t.h0+i/n)
-		at := (t.q0 + i%n) * do.ld
-		s[i] = w.k.dot(w.in(do.v, at, do.width), w.in(o.v, at, o.width))
-		w.arena.release(m)
-	}
+// rowDots is Σ do·o of every query and head.
+func (b *Backend) rowDots(do, o *tensor.Tensor) []float32 {
+	x, y, h, e := viewOf(do), viewOf(o), do.Shape[1], do.Shape[2]
+	s := b.shared.f32(do.Shape[0] * h)
+	b.rows(do.Shape[0], h*e, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			p, q := w.in(x, i*h*e, h*e), w.in(y, i*h*e, h*e)
+			for j := range h {
+				s[i*h+j] = w.k.dot(p[j*e:(j+1)*e], q[j*e:(j+1)*e])
+			}
+			w.arena.release(m)
+		}
+	})
 	return s
 }
 
@@ -160,7 +163,8 @@ func (w *worker) gradRows(g *gradState, head, from, n, hi, end int) {
 func (w *worker) gradRow(g *gradState, head, i, hi int, p, dp []float32) {
 	l, h := g.visible(g.t, i, 1)
 	l, h = max(l-g.k0, 0), min(h-g.k0, hi)
-	lse := g.lse[(g.t.q0+i)*g.q.Shape[1]+g.t.h0+head]
+	at := (g.t.q0+i)*g.q.Shape[1] + g.t.h0 + head
+	lse := g.lse[at]
 	if l >= h || math.IsInf(float64(lse), -1) {
 		l, h = 0, 0
 	}
@@ -172,5 +176,5 @@ func (w *worker) gradRow(g *gradState, head, i, hi int, p, dp []float32) {
 		return
 	}
 	w.k.exp(p[l:h], p[l:h], g.scale, -lse, 1)
-	w.k.dscore(dp[l:h], p[l:h], g.delta[head*(g.t.to-g.t.from)+i], g.scale)
+	w.k.dscore(dp[l:h], p[l:h], g.delta[at], g.scale)
 }

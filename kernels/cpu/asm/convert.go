@@ -59,7 +59,7 @@ func (e *emitter) mixed(wide, narrow string, n reg.GPVirtual, body func(w, h Mem
 }
 
 func (e *emitter) widen(name string, op func(m Mem, v vec, masked bool)) {
-	e.begin(name, "func(y []float32, x []uint16)", "converts exactly.")
+	e.beginMove(name, "func(y []float32, x []uint16)", "converts exactly.")
 	e.mixed("y", "x", count("y"), func(w, h Mem, masked bool) {
 		v := e.vec()
 		op(h, v, masked)
@@ -68,7 +68,7 @@ func (e *emitter) widen(name string, op func(m Mem, v vec, masked bool)) {
 }
 
 func (e *emitter) narrow(name string, op func(v vec, m Mem, masked bool)) {
-	e.begin(name, "func(y []uint16, x []float32)", "rounds to nearest even.")
+	e.beginMove(name, "func(y []uint16, x []float32)", "rounds to nearest even.")
 	e.mixed("x", "y", count("y"), func(w, h Mem, masked bool) {
 		op(e.load(w, masked), h, masked)
 	})
@@ -127,7 +127,7 @@ func integer(x uint32) Mem {
 // 0 to 15 to lo and of 16 to 31 to hi.
 func vnni() {
 	e := &emitter{wide: true, suffix: "Z"}
-	e.begin("vnni", "func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)", "interleaves pairs of rows, see isa.")
+	e.beginMove("vnni", "func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)", "interleaves pairs of rows, see isa.")
 	lo, hi, src, n := base("lo"), base("hi"), base("src"), count4("pairs")
 	ld, step := load(Param("ld")), load(Param("next"))
 	ADDQ(ld, ld)

@@ -18,6 +18,7 @@ type emitter struct {
 	wide   bool
 	suffix string
 
+	flush  bool
 	mxcsr  Mem // where the caller's control register is kept
 	name   string
 	labels int
@@ -50,12 +51,11 @@ func (e *emitter) half() vec {
 	return XMM()
 }
 
-// begin starts a function. Subnormal numbers count as zero in it: arithmetic on them is up to 200 times slower.
+// begin starts a function that calculates. Subnormal numbers count as zero in it: arithmetic on them is up to 200 times
+// slower.
 func (e *emitter) begin(name, signature, doc string) {
-	e.name, e.labels, e.consts = name+e.suffix, 0, map[float32]Op{}
-	TEXT(e.name, NOSPLIT, signature)
-	Doc(e.name + " " + doc)
-	Pragma("noescape")
+	e.beginMove(name, signature, doc)
+	e.flush = true
 	e.mxcsr = AllocLocal(8)
 	r := GP32()
 	VSTMXCSR(e.mxcsr)
@@ -65,9 +65,19 @@ func (e *emitter) begin(name, signature, doc string) {
 	VLDMXCSR(e.mxcsr.Offset(4))
 }
 
+// beginMove starts a function that only moves or converts, for which the control register does not matter.
+func (e *emitter) beginMove(name, signature, doc string) {
+	e.name, e.labels, e.consts, e.flush = name+e.suffix, 0, map[float32]Op{}, false
+	TEXT(e.name, NOSPLIT, signature)
+	Doc(e.name + " " + doc)
+	Pragma("noescape")
+}
+
 // end restores the control register, clears the upper halves and returns.
 func (e *emitter) end() {
-	VLDMXCSR(e.mxcsr)
+	if e.flush {
+		VLDMXCSR(e.mxcsr)
+	}
 	VZEROUPPER()
 	RET()
 }

@@ -199,7 +199,7 @@ func (e *emitter) storeTile(acc [][2]vec, cCur reg.GPVirtual) {
 
 // copyRows writes copyRows: n rows of 16 float32s from src, ld apart, to dst one after the other.
 func (e *emitter) copyRows() {
-	e.begin("copyRows", "func(dst, src []float32, ld, n int)", "copies rows of 16 and closes them up.")
+	e.beginMove("copyRows", "func(dst, src []float32, ld, n int)", "copies rows of 16 and closes them up.")
 	dst, src, ld, n := base("dst"), base("src"), bytesOf("ld"), count4("n")
 	next, finish := e.label(), e.label()
 	Label(next)
@@ -219,7 +219,7 @@ func (e *emitter) copyRows() {
 // spread cuts rows into panels: whole vectors and then the rest of the width, which is stored as a whole vector that the
 // next row overwrites in part.
 func (e *emitter) spread() {
-	e.begin("spread", "func(dst []float32, next, width, panels int, src []float32, ld, rows int)", "cuts rows into panels, see isa.")
+	e.beginMove("spread", "func(dst []float32, next, width, panels int, src []float32, ld, rows int)", "cuts rows into panels, see isa.")
 	dst, src, ld, rows := base("dst"), base("src"), bytesOf("ld"), count4("rows")
 	full, rest, step := count4("width"), count4("width"), bytesOf("next")
 	SHRQ(Imm(map[bool]uint64{true: 4, false: 3}[e.wide]), full)

@@ -8,7 +8,7 @@ import (
 
 // transpose writes transpose, see isa: 16x16 blocks at once with AVX-512, 8x8 with AVX2.
 func (e *emitter) transpose() {
-	e.begin("transpose", "func(dst []float32, step int, src []float32, ld, blocks int)", "writes the columns of 16 rows, see isa.")
+	e.beginMove("transpose", "func(dst []float32, step int, src []float32, ld, blocks int)", "writes the columns of 16 rows, see isa.")
 	dst, src, step, ld, n := base("dst"), base("src"), bytesOf("step"), bytesOf("ld"), count4("blocks")
 	if e.wide {
 		e.blocks(dst, src, step, ld, n)
