@@ -1,0 +1,32 @@
+package configs
+
+import (
+	"embed"
+	"strings"
+)
+
+//go:embed clusters/*.yaml
+var clusterFiles embed.FS
+
+// Clusters lists the described machines that come with lfactor.
+func Clusters() (names []string) {
+	files, err := clusterFiles.ReadDir("clusters")
+	if err != nil {
+		panic(err) // embedded
+	}
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f.Name(), ".yaml"))
+	}
+	return
+}
+
+// ClusterFile is the text of a cluster that comes with lfactor, or of a file; topology/cost reads it.
+func ClusterFile(nameOrPath string) ([]byte, error) {
+	if text, err := clusterFiles.ReadFile("clusters/" + nameOrPath + ".yaml"); err == nil {
+		return text, nil
+	}
+	if !strings.ContainsAny(nameOrPath, "./") {
+		return nil, &Error{File: nameOrPath, Why: "is no machine that comes with lfactor, and no file", Try: oneOf(Clusters())}
+	}
+	return readFile(nameOrPath)
+}

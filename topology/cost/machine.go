@@ -1,0 +1,86 @@
+// Package cost gives durations of work, messages and collectives on a described machine. Nothing in it runs anything.
+package cost
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/topology/collective"
+)
+
+// Machine is a cluster of equal hosts with equal devices. Times are seconds, sizes bytes.
+type Machine struct {
+	Name string
+	// Device.
+	Flops      float64 // peak of dense bf16, a second
+	Memory     float64
+	Bandwidth  float64 // of its memory, a second
+	Efficiency float64 // share of Flops that matrix products reach
+	Stream     float64 // share of Bandwidth that other kernels reach
+	Overhead   float64 // of one kernel call
+	// Host.
+	Devices int
+	Local   collective.Link // between devices of one host, a device and direction
+	Copy    float64         // bytes a second to host memory
+	// Network.
+	Hosts  int
+	Remote collective.Link // between devices of two hosts, a device and direction
+	Joined [][2]int        // pairs of hosts with a cable; nil is a switch for all
+}
+
+// Segment is the time of work: its kernels take the longer of arithmetic and memory traffic, plus their calls.
+func (m *Machine) Segment(flops, bytes int64, calls int) float64 {
+	return max(float64(flops)/(m.Flops*m.Efficiency), float64(bytes)/(m.Bandwidth*m.Stream)) + float64(calls)*m.Overhead
+}
+
+// Host is the host of a device.
+func (m *Machine) Host(device int) int { return device / m.Devices }
+
+// Link is the connection of two devices.
+func (m *Machine) Link(a, b int) collective.Link {
+	switch {
+	case a == b:
+		return collective.Link{}
+	case m.Host(a) == m.Host(b):
+		return m.Local
+	}
+	return m.Remote
+}
+
+// Collective is the time of a collective among devices (ascending), by the fastest of the algorithms that fit: a ring, a tree,
+// and for all-reduces over several hosts with equally many members each a hierarchy.
+func (m *Machine) Collective(k collective.Kind, devices []int, bytes int64) float64 {
+	n := len(devices)
+	if n < 2 {
+		return 0
+	}
+	slowest := m.Local
+	if m.Host(devices[0]) != m.Host(devices[n-1]) {
+		slowest = m.Remote
+	}
+	t := collective.RingTime(k, n, bytes, slowest)
+	if k != collective.AllReduce {
+		return t
+	}
+	t = min(t, collective.TreeTime(n, bytes, slowest))
+	if local := m.perHost(devices); local > 1 && n > local && n%local == 0 {
+		t = min(t, collective.HierarchicalTime(n, local, bytes, m.Local, m.Remote))
+	}
+	return t
+}
+
+// perHost is how many of the devices share each host, 0 if not equally many do.
+func (m *Machine) perHost(devices []int) int {
+	local := 0
+	for local < len(devices) && m.Host(devices[local]) == m.Host(devices[0]) {
+		local++
+	}
+	for i, d := range devices {
+		if m.Host(d) != m.Host(devices[i/local*local]) {
+			return 0
+		}
+	}
+	return local
+}
+
+// Nanoseconds rounds a time up to whole nanoseconds.
+func Nanoseconds(seconds float64) int64 { return int64(math.Ceil(seconds * 1e9)) }

@@ -1,0 +1,230 @@
+package cost
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/topology/collective"
+)
+
+const fileBytesMax = 1 << 20
+
+// field is one setting of a cluster file: where it goes and in which units it may be given.
+type field struct {
+	key   string
+	units map[string]float64
+	min   float64 // values must be greater, or equal where zero is allowed
+	zero  bool
+	set   func(m *Machine, v float64)
+	get   func(m *Machine) float64
+	must  bool
+}
+
+var (
+	rate  = map[string]float64{"FLOP/s": 1, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15}
+	speed = map[string]float64{"B/s": 1, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gb/s": 1e9 / 8}
+	size  = map[string]float64{"B": 1, "MB": 1e6, "GB": 1e9, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+	clock = map[string]float64{"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+	plain = map[string]float64{"": 1}
+)
+
+var fields = []field{
+	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 { return m.Flops }, true},
+	{"device.memory", size, 0, false, func(m *Machine, v float64) { m.Memory = v }, func(m *Machine) float64 { return m.Memory }, true},
+	{"device.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Bandwidth = v }, func(m *Machine) float64 { return m.Bandwidth }, true},
+	{"device.efficiency", plain, 0, false, func(m *Machine, v float64) { m.Efficiency = v }, func(m *Machine) float64 { return m.Efficiency }, false},
+	{"device.stream", plain, 0, false, func(m *Machine, v float64) { m.Stream = v }, func(m *Machine) float64 { return m.Stream }, false},
+	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v }, func(m *Machine) float64 { return m.Overhead }, false},
+	{"host.devices", plain, 0, false, func(m *Machine, v float64) { m.Devices = int(v) }, func(m *Machine) float64 { return float64(m.Devices) }, true},
+	{"host.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Local.PerByte = 1 / v }, func(m *Machine) float64 { return 1 / m.Local.PerByte }, true},
+	{"host.latency", clock, 0, true, func(m *Machine, v float64) { m.Local.Latency = v }, func(m *Machine) float64 { return m.Local.Latency }, true},
+	{"host.copy", speed, 0, false, func(m *Machine, v float64) { m.Copy = v }, func(m *Machine) float64 { return m.Copy }, false},
+	{"network.hosts", plain, 0, false, func(m *Machine, v float64) { m.Hosts = int(v) }, func(m *Machine) float64 { return float64(m.Hosts) }, true},
+	{"network.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Remote.PerByte = 1 / v }, func(m *Machine) float64 { return 1 / m.Remote.PerByte }, true},
+	{"network.latency", clock, 0, true, func(m *Machine, v float64) { m.Remote.Latency = v }, func(m *Machine) float64 { return m.Remote.Latency }, true},
+}
+
+// reader walks a cluster file: YAML of two levels of mappings with one value a line.
+type reader struct {
+	file string
+	line int
+	errs []error
+	m    *Machine
+	seen map[string]int
+}
+
+// Read parses a cluster file. Errors are *configs.Error values, all faults of the file joined.
+func Read(file string, text []byte) (*Machine, error) {
+	if len(text) > fileBytesMax {
+		return nil, &configs.Error{File: file, Why: "more than 1 MiB"}
+	}
+	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9, Hosts: 1,
+		Local: collective.Link{PerByte: 1}, Remote: collective.Link{PerByte: 1}}}
+	section := ""
+	for i, line := range strings.Split(string(text), "\n") {
+		r.line = i + 1
+		if at := strings.Index(line, "#"); at >= 0 && (at == 0 || line[at-1] == ' ' || line[at-1] == '\t') {
+			line = line[:at]
+		}
+		if line = strings.TrimRight(line, " \t\r"); line == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		value = strings.Trim(strings.TrimSpace(value), `"'`)
+		inner := line[0] == ' '
+		switch {
+		case !ok || line[0] == '\t':
+			r.fault("", "is no \"key: value\"", "")
+		case !inner && value == "":
+			section = key
+		case inner:
+			r.set(section+"."+key, value)
+		default:
+			section = ""
+			r.set(key, value)
+		}
+	}
+	r.line = 0
+	for _, f := range fields {
+		if f.must && r.seen[f.key] == 0 {
+			r.fault(f.key, "is missing", "")
+		}
+	}
+	r.connected()
+	return r.m, errors.Join(r.errs...)
+}
+
+func (r *reader) fault(key, why, try string) {
+	r.errs = append(r.errs, &configs.Error{File: r.file, Line: r.line, Key: key, Why: why, Try: try})
+}
+
+func (r *reader) set(key, value string) {
+	if first := r.seen[key]; first > 0 {
+		r.fault(key, fmt.Sprintf("is there twice, first in line %d", first), "keep one of them")
+		return
+	}
+	r.seen[key] = r.line
+	switch key {
+	case "name":
+		r.m.Name = value
+		return
+	case "network.cables":
+		r.cables(value)
+		return
+	}
+	for _, f := range fields {
+		if f.key == key {
+			r.number(f, value)
+			return
+		}
+	}
+	var known []string
+	for _, f := range fields {
+		known = append(known, f.key)
+	}
+	r.fault(key, "is no setting of a cluster", "there are "+strings.Join(known, ", "))
+}
+
+func (r *reader) number(f field, value string) {
+	digits, unit, _ := strings.Cut(value, " ")
+	v, err := strconv.ParseFloat(digits, 64)
+	factor, known := f.units[strings.TrimSpace(unit)]
+	var names []string
+	for _, u := range []string{"FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "B/s", "MB/s", "GB/s", "TB/s", "Gb/s", "B", "MB", "GB", "MiB", "GiB", "TiB", "s", "ms", "us", "ns"} {
+		if f.units[u] > 0 {
+			names = append(names, u)
+		}
+	}
+	switch {
+	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
+		r.fault(f.key, fmt.Sprintf("%q is no number", digits), "")
+	case !known && len(names) == 0:
+		r.fault(f.key, fmt.Sprintf("%q: the value has no unit", value), "write the number alone")
+	case !known:
+		r.fault(f.key, fmt.Sprintf("%q is no unit for it", unit), "use one of "+strings.Join(names, ", "))
+	case v < 0 || v == 0 && !f.zero:
+		r.fault(f.key, fmt.Sprintf("%v must be greater than 0", v), "")
+	case (f.key == "host.devices" || f.key == "network.hosts") && (v != math.Trunc(v) || v > 1<<20):
+		r.fault(f.key, fmt.Sprintf("%v is no count up to %d", v, 1<<20), "")
+	case (f.key == "device.efficiency" || f.key == "device.stream") && v > 1:
+		r.fault(f.key, fmt.Sprintf("%v is more than all of it", v), "write a share, as 0.6")
+	default:
+		f.set(r.m, v*factor)
+	}
+}
+
+// cables reads "0-1 1-2": which hosts are joined.
+func (r *reader) cables(value string) {
+	for _, pair := range strings.Fields(strings.Trim(value, "[]")) {
+		var c [2]int
+		if n, err := fmt.Sscanf(strings.Trim(pair, ","), "%d-%d", &c[0], &c[1]); n != 2 || err != nil || min(c[0], c[1]) < 0 {
+			r.fault("network.cables", fmt.Sprintf("%q is no pair of hosts", pair), "write 0-1 1-2")
+			return
+		}
+		r.m.Joined = append(r.m.Joined, c)
+	}
+}
+
+// connected refuses a network in which a host cannot be reached.
+func (r *reader) connected() {
+	if r.m.Joined == nil {
+		return
+	}
+	r.line = r.seen["network.cables"]
+	seen := make([]bool, r.m.Hosts)
+	reach := []int{0}
+	seen[0] = true
+	for len(reach) > 0 {
+		h := reach[0]
+		reach = reach[1:]
+		for _, c := range r.m.Joined {
+			if max(c[0], c[1]) >= r.m.Hosts {
+				r.fault("network.cables", fmt.Sprintf("cable %d-%d, but network.hosts is %d", c[0], c[1], r.m.Hosts), "")
+				return
+			}
+			for i := range 2 {
+				if c[i] == h && !seen[c[1-i]] {
+					seen[c[1-i]] = true
+					reach = append(reach, c[1-i])
+				}
+			}
+		}
+	}
+	for h, ok := range seen {
+		if !ok {
+			r.fault("network.cables", fmt.Sprintf("host %d is not connected", h), "")
+			return
+		}
+	}
+}
+
+// Write is the text of a machine that Read reads back.
+func (m *Machine) Write() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\n", m.Name)
+	units := map[string]string{"device.flops": "GFLOP/s", "device.memory": "MiB", "device.bandwidth": "GB/s", "device.overhead": "us", "host.bandwidth": "GB/s",
+		"host.latency": "us", "host.copy": "GB/s", "network.bandwidth": "GB/s", "network.latency": "us"}
+	section := ""
+	for _, f := range fields {
+		head, key, _ := strings.Cut(f.key, ".")
+		if head != section {
+			section = head
+			fmt.Fprintf(&b, "%s:\n", section)
+		}
+		unit := units[f.key]
+		v := f.get(m) / f.units[unit]
+		fmt.Fprintf(&b, "  %s: %s\n", key, strings.TrimSpace(strconv.FormatFloat(v, 'g', 6, 64)+" "+unit))
+	}
+	if m.Joined != nil {
+		b.WriteString("  cables:")
+		for _, c := range m.Joined {
+			fmt.Fprintf(&b, " %d-%d", c[0], c[1])
+		}
+		b.WriteByte('\n')
+	}
+	return []byte(b.String())
+}
