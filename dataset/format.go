@@ -47,9 +47,9 @@ type Format struct {
 	Match func(path string, head []byte) bool
 	// Open returns the documents at a path.
 	Open func(path string, o Options) (Source, error)
-	// Write puts documents where Open, with the options it returns, finds the same ones again: the format's claim,
-	// which a test holds it to.
-	Write func(path string, docs []Document) (Options, error)
+	// Write puts documents into a directory. Open, given the path and the options it returns, finds the same ones
+	// again: the format's claim, which a test holds it to.
+	Write func(dir string, docs []Document) (path string, o Options, err error)
 }
 
 var formats struct {

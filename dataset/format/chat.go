@@ -1,0 +1,216 @@
+package format
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// shape turns an object into a conversation.
+type shape func(c chatRecord, tags dataset.Tags) ([]dataset.Message, error)
+
+// chatRecord is an object of chat data.
+type chatRecord struct {
+	members map[string]json.RawMessage
+	place   dataset.Place
+}
+
+func (c chatRecord) bad(format string, args ...any) error {
+	return &dataset.BadSample{Place: c.place, Reason: fmt.Sprintf(format, args...)}
+}
+
+// text returns a member that is a text, "" where it is missing or null.
+func (c chatRecord) text(key string) (string, error) {
+	raw, ok := c.members[key]
+	if !ok || isNull(raw) {
+		return "", nil
+	}
+	return member(c.members, key, c.place)
+}
+
+func isNull(raw json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(raw), []byte("null")) }
+
+// or returns name, or otherwise where it is "".
+func or(name, otherwise string) string {
+	if name == "" {
+		return otherwise
+	}
+	return name
+}
+
+// shapeOf names the chat format that objects with these keys have, "" for none.
+func shapeOf(keys map[string]bool) string {
+	switch {
+	case keys["messages"]:
+		return "openai"
+	case keys["conversations"]:
+		return "sharegpt"
+	case keys["instruction"] && keys["output"]:
+		return "alpaca"
+	}
+	return ""
+}
+
+// registerChat registers a chat format, which JSON lines, JSON arrays and Parquet files can hold.
+func registerChat(name, doc string, read shape, write func(dataset.Document) any) bool {
+	return dataset.Register(dataset.Format{
+		Name: name,
+		Doc:  doc,
+		Kind: dataset.KindChat,
+		Match: func(path string, head []byte) bool {
+			if isParquet(path, head) {
+				return shapeOf(parquetColumns(path)) == name
+			}
+			return isJSON(path) && shapeOf(keysOf(head)) == name
+		},
+		Open: func(path string, o dataset.Options) (dataset.Source, error) {
+			open := openJSON
+			if isParquet(path, nil) {
+				open = openRows
+			}
+			r, err := open(path, o)
+			if err != nil {
+				return nil, err
+			}
+			return &chats{r, path, name, read, o.Tags}, nil
+		},
+		Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
+			lines := make([]any, len(docs))
+			for i, d := range docs {
+				lines[i] = write(d)
+			}
+			path := dir + "/chats.jsonl"
+			return path, dataset.Options{}, writeLines(path, lines)
+		},
+	})
+}
+
+// chats are conversations in records.
+type chats struct {
+	records
+	name, format string
+	read         shape
+	tags         dataset.Tags
+}
+
+func (c *chats) Name() string        { return c.name }
+func (c *chats) Kind() dataset.Kind  { return dataset.KindChat }
+func (c *chats) Fingerprint() string { return hashOf(c.records.Fingerprint(), c.format, c.tags) }
+
+func (c *chats) Read(i int64) (dataset.Document, error) {
+	b, place, err := c.Record(i)
+	d := dataset.Document{Place: place}
+	if err != nil {
+		return d, err
+	}
+	m, err := object(b, place)
+	if err != nil {
+		return d, err
+	}
+	r := chatRecord{m, place}
+	if d.Messages, err = c.read(r, c.tags); err != nil {
+		return d, err
+	}
+	if len(d.Messages) == 0 {
+		return d, r.bad("it has no messages")
+	}
+	d.Tools, err = r.tools(or(c.tags.Tools, "tools"))
+	return d, err
+}
+
+// tools returns a list of functions, which may be written as a text that holds the list.
+func (c chatRecord) tools(key string) (json.RawMessage, error) {
+	raw := bytes.TrimSpace(c.members[key])
+	if len(raw) > 0 && raw[0] == '"' {
+		s, err := member(c.members, key, c.place)
+		if err != nil {
+			return nil, err
+		}
+		if raw = bytes.TrimSpace([]byte(s)); len(raw) > 0 && !json.Valid(raw) {
+			return nil, c.bad("its %q is a text that is not JSON", key)
+		}
+	}
+	if len(raw) == 0 || isNull(raw) || bytes.Equal(raw, []byte("[]")) {
+		return nil, nil
+	}
+	if raw[0] != '[' {
+		return nil, c.bad("its %q is no list", key)
+	}
+	return json.RawMessage(raw), nil
+}
+
+// roleNames are what the roles of templates are called in data.
+var roleNames = map[string]string{"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant",
+	"observation": "tool", "function": "tool", "function_call": "assistant"}
+
+// role returns the template's name of a role in the data.
+func role(name string, tags dataset.Tags) string {
+	switch name {
+	case "":
+	case tags.User:
+		return "user"
+	case tags.Assistant:
+		return "assistant"
+	case tags.System:
+		return "system"
+	case tags.Tool:
+		return "tool"
+	}
+	return or(roleNames[name], name)
+}
+
+// turns reads a list of objects with a role and a content under the given keys. Objects that hold more, or content
+// that is no text, are kept whole for the template.
+func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) ([]dataset.Message, error) {
+	raw, ok := c.members[list]
+	if !ok {
+		return nil, c.bad("it has no key %q", list)
+	}
+	var objects []json.RawMessage
+	if err := json.Unmarshal(raw, &objects); err != nil {
+		return nil, c.bad("its %q is no list", list)
+	}
+	out := make([]dataset.Message, len(objects))
+	for i, o := range objects {
+		m, err := object(o, c.place)
+		if err != nil {
+			return nil, c.bad("%s[%d] is no object", list, i)
+		}
+		turn := chatRecord{m, c.place}
+		name, err := turn.text(roleKey)
+		if err != nil || name == "" {
+			return nil, c.bad("%s[%d] has no text %q", list, i, roleKey)
+		}
+		out[i].Role = role(name, tags)
+		if out[i].Content, err = turn.text(contentKey); err != nil || len(m) > 2 || isNull(m[contentKey]) {
+			out[i].Raw = turn.raw(out[i], roleKey, contentKey, o)
+		}
+	}
+	return out, nil
+}
+
+// raw returns a turn as templates expect it: as it stands where its keys and role are the usual ones, else with role
+// and content under their usual names in front.
+func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string, whole json.RawMessage) json.RawMessage {
+	if name, _ := c.text("role"); name == m.Role && contentKey == "content" {
+		return whole
+	}
+	members := map[string]json.RawMessage{}
+	for k, v := range c.members {
+		if k != roleKey && k != contentKey {
+			members[k] = v
+		}
+	}
+	members["role"], _ = json.Marshal(m.Role)
+	members["content"] = c.members[contentKey]
+	if members["content"] == nil {
+		members["content"] = json.RawMessage("null")
+	}
+	out, err := json.Marshal(members)
+	if err != nil {
+		panic(fmt.Sprintf("format: raw JSON does not marshal: %v", err))
+	}
+	return out
+}

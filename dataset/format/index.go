@@ -1,0 +1,277 @@
+package format
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// span is where a record lies in its file, in bytes.
+type span struct{ start, end int64 }
+
+// index says where the records of a file lie. It is in memory, or in a file that a later run finds again.
+type index struct {
+	spans []span   // nil where file is used
+	file  *os.File // records of spanBytes each, behind the header
+	n     int64
+}
+
+const (
+	spanBytes   = 16 // two little-endian int64
+	indexMagic  = "LFINDEX1"
+	indexHeader = int64(len(indexMagic) + 8) // and the number of records
+)
+
+func (x *index) at(i int64) (span, error) {
+	if x.file == nil {
+		return x.spans[i], nil
+	}
+	var b [spanBytes]byte
+	if _, err := x.file.ReadAt(b[:], indexHeader+i*spanBytes); err != nil {
+		return span{}, fmt.Errorf("index: %w", err)
+	}
+	s := span{int64(binary.LittleEndian.Uint64(b[:])), int64(binary.LittleEndian.Uint64(b[8:]))}
+	if s.start < 0 || s.end < s.start {
+		return span{}, fmt.Errorf("index %s: record %d lies at %d to %d; delete the index", x.file.Name(), i, s.start, s.end)
+	}
+	return s, nil
+}
+
+func (x *index) close() error {
+	if x.file == nil {
+		return nil
+	}
+	return x.file.Close()
+}
+
+// scan finds the records of a file and gives each to yield, in order.
+type scan func(r *bufio.Reader, yield func(span) error) error
+
+// buildIndex returns the index of a file, from dir if an earlier run left it there for this very file and kind of scan.
+// With dir "" it is built in memory, 16 bytes a record.
+func buildIndex(f *os.File, kind string, find scan, dir string) (*index, error) {
+	if dir == "" {
+		x := &index{spans: []span{}}
+		err := find(bufio.NewReaderSize(f, 1<<20), func(s span) error { x.spans = append(x.spans, s); return nil })
+		x.n = int64(len(x.spans))
+		return x, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(f.Name())
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Join(dir, hashOf(path, kind, info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano))+".lfidx")
+	if x, err := openIndex(name); err == nil {
+		return x, nil
+	}
+	if err := writeIndex(f, name, find); err != nil {
+		return nil, fmt.Errorf("index of %s: %w", f.Name(), err)
+	}
+	return openIndex(name)
+}
+
+// openIndex opens an index file and checks that it is whole.
+func openIndex(name string) (*index, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, indexHeader)
+	info, err := f.Stat()
+	if err == nil {
+		_, err = f.ReadAt(head, 0)
+	}
+	x := &index{file: f, n: int64(binary.LittleEndian.Uint64(head[len(indexMagic):]))}
+	if err == nil && (!bytes.HasPrefix(head, []byte(indexMagic)) || x.n < 0 || x.n > info.Size() || info.Size() != indexHeader+x.n*spanBytes) {
+		err = fmt.Errorf("index %s is damaged", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return x, nil
+}
+
+// writeIndex writes an index under another name and renames it when it is whole.
+func writeIndex(f *os.File, name string, find scan) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	out, err := os.CreateTemp(filepath.Dir(name), "index-*.tmp")
+	if err != nil {
+		return err
+	}
+	err = fillIndex(out, f, find)
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(out.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(out.Name()))
+	}
+	return nil
+}
+
+func fillIndex(out, f *os.File, find scan) error {
+	w := bufio.NewWriterSize(out, 1<<16)
+	if _, err := w.Write(make([]byte, indexHeader)); err != nil {
+		return err
+	}
+	n := int64(0)
+	err := find(bufio.NewReaderSize(f, 1<<20), func(s span) error {
+		n++
+		var b [spanBytes]byte
+		binary.LittleEndian.PutUint64(b[:], uint64(s.start))
+		binary.LittleEndian.PutUint64(b[8:], uint64(s.end))
+		_, err := w.Write(b[:])
+		return err
+	})
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.WriteAt(binary.LittleEndian.AppendUint64([]byte(indexMagic), uint64(n)), 0)
+	return err
+}
+
+// scanLines finds the lines that hold more than white space, without their newlines.
+func scanLines(r *bufio.Reader, yield func(span) error) error {
+	return eachLine(r, func(s span, blank bool) error {
+		if blank {
+			return nil
+		}
+		return yield(s)
+	})
+}
+
+// scanParagraphs finds the stretches between blank lines.
+func scanParagraphs(r *bufio.Reader, yield func(span) error) error {
+	p := span{-1, -1}
+	err := eachLine(r, func(s span, blank bool) error {
+		if !blank {
+			if p.start < 0 {
+				p.start = s.start
+			}
+			p.end = s.end
+			return nil
+		}
+		done := p
+		p = span{-1, -1}
+		if done.start < 0 {
+			return nil
+		}
+		return yield(done)
+	})
+	if err == nil && p.start >= 0 {
+		err = yield(p)
+	}
+	return err
+}
+
+// eachLine gives every line and whether it is blank. A line is never held in memory.
+func eachLine(r *bufio.Reader, yield func(s span, blank bool) error) error {
+	at, start, blank := int64(0), int64(0), true
+	for {
+		chunk, err := r.ReadSlice('\n')
+		at += int64(len(chunk))
+		blank = blank && len(bytes.TrimSpace(chunk)) == 0
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+		end := at
+		if err == nil {
+			end--
+		}
+		if end > start || err == nil {
+			if err := yield(span{start, end}, blank); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		start, blank = at, true
+	}
+}
+
+// scanArray finds the elements of a JSON array that is the whole file, by their brackets and strings alone: whether an
+// element is right shows when it is read.
+func scanArray(r *bufio.Reader, yield func(span) error) error {
+	s := arrayScan{start: -1}
+	for {
+		c, err := r.ReadByte()
+		if err == io.EOF {
+			return s.end(yield)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.next(c, yield); err != nil {
+			return err
+		}
+		s.at++
+	}
+}
+
+type arrayScan struct {
+	at, start, last int64 // place; start of the element, -1 between; end of its last byte that is no space
+	depth           int
+	text, escaped   bool
+}
+
+func (s *arrayScan) next(c byte, yield func(span) error) error {
+	switch {
+	case s.escaped:
+		s.escaped = false
+	case s.text:
+		s.escaped = c == '\\'
+		s.text = c != '"'
+	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+		return nil
+	case s.depth == 0:
+		if c != '[' {
+			return errors.New("the file is no JSON array: text stands outside [ … ]")
+		}
+		s.depth++
+		return nil
+	case s.depth == 1 && (c == ',' || c == ']'):
+		if c == ']' {
+			s.depth--
+		}
+		return s.end(yield)
+	case c == '"':
+		s.text = true
+	case c == '{' || c == '[':
+		s.depth++
+	case c == '}' || c == ']':
+		s.depth--
+	}
+	if s.start < 0 {
+		s.start = s.at
+	}
+	s.last = s.at + 1
+	return nil
+}
+
+// end yields the element that has begun, if any.
+func (s *arrayScan) end(yield func(span) error) error {
+	if s.start < 0 {
+		return nil
+	}
+	done := span{s.start, s.last}
+	s.start = -1
+	return yield(done)
+}

@@ -1,0 +1,64 @@
+package format
+
+import (
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// JSON lines: one object a line, whose text stands under a key. A file that is one JSON array of such objects is read
+// too.
+var _ = dataset.Register(dataset.Format{
+	Name: "jsonl",
+	Doc:  "JSON objects, one a line or in one array, with a text under a key",
+	Kind: dataset.KindText,
+	Match: func(path string, head []byte) bool {
+		return isJSON(path) && shapeOf(keysOf(head)) == ""
+	},
+	Open: func(path string, o dataset.Options) (dataset.Source, error) {
+		r, err := openJSON(path, o)
+		if err != nil {
+			return nil, err
+		}
+		return newTexts(path, r, o), nil
+	},
+	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
+		lines := make([]map[string]string, len(docs))
+		for i, d := range docs {
+			lines[i] = map[string]string{"text": d.Text}
+		}
+		path := filepath.Join(dir, "docs.jsonl")
+		return path, dataset.Options{}, writeLines(path, lines)
+	},
+})
+
+// texts are the texts of records.
+type texts struct {
+	records
+	name, key string
+}
+
+func newTexts(name string, r records, o dataset.Options) *texts {
+	if o.TextKey == "" {
+		o.TextKey = "text"
+	}
+	return &texts{r, name, o.TextKey}
+}
+
+func (t *texts) Name() string        { return t.name }
+func (t *texts) Kind() dataset.Kind  { return dataset.KindText }
+func (t *texts) Fingerprint() string { return hashOf(t.records.Fingerprint(), t.key) }
+
+func (t *texts) Read(i int64) (dataset.Document, error) {
+	b, place, err := t.Record(i)
+	d := dataset.Document{Place: place}
+	if err != nil {
+		return d, err
+	}
+	m, err := object(b, place)
+	if err != nil {
+		return d, err
+	}
+	d.Text, err = member(m, t.key, place)
+	return d, err
+}

@@ -1,0 +1,270 @@
+package format
+
+import (
+	"bytes"
+	"container/list"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"sync"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// Parquet: a column of texts. Row groups are decoded whole and the last ones used are kept, up to rowGroupsBytesMax;
+// where the row groups of a data set are more than that and their order is random, write them as token ids first
+// (Tokenize).
+var _ = dataset.Register(dataset.Format{
+	Name: "parquet",
+	Doc:  "a column of texts in a Parquet file",
+	Kind: dataset.KindText,
+	Match: func(path string, head []byte) bool {
+		return isParquet(path, head) && shapeOf(parquetColumns(path)) == ""
+	},
+	Open: func(path string, o dataset.Options) (dataset.Source, error) {
+		p, err := openParquet(path, o)
+		if err != nil {
+			return nil, err
+		}
+		column := or(o.TextKey, "text")
+		leaf, ok := p.file.Schema().Lookup(column)
+		if !ok || leaf.Node.Type().Kind() != parquet.ByteArray || leaf.MaxRepetitionLevel > 0 {
+			return nil, errors.Join(fmt.Errorf("it has no column of texts named %q; its columns are %s", column, p.file.Schema()), p.Close())
+		}
+		p.print = hashOf(p.print, column)
+		p.decode = func(g parquet.RowGroup) ([][]byte, error) { return p.column(g, leaf.ColumnIndex) }
+		return &parquetTexts{p, path, column}, nil
+	},
+	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
+		type row struct {
+			Text string `parquet:"text,zstd"`
+		}
+		rows := make([]row, len(docs))
+		for i, d := range docs {
+			rows[i].Text = d.Text
+		}
+		path := filepath.Join(dir, "docs.parquet")
+		return path, dataset.Options{}, parquet.WriteFile(path, rows, parquet.MaxRowsPerRowGroup(7))
+	},
+})
+
+// rowGroupsBytesMax is how much of a file's decoded row groups is kept.
+const rowGroupsBytesMax = 512 << 20
+
+func isParquet(path string, head []byte) bool {
+	return hasSuffix(path, ".parquet") || bytes.HasPrefix(head, []byte("PAR1"))
+}
+
+// parquetColumns returns the names of a file's columns, none where it cannot be read.
+func parquetColumns(path string) map[string]bool {
+	keys := map[string]bool{}
+	p, err := openParquet(path, dataset.Options{})
+	if err != nil {
+		return keys
+	}
+	for _, f := range p.file.Schema().Fields() {
+		keys[f.Name()] = true
+	}
+	_ = p.Close()
+	return keys
+}
+
+// parquetFile gives the rows of a file as bytes, decoding a row group at a time.
+type parquetFile struct {
+	os     *os.File
+	file   *parquet.File
+	print  string
+	limit  int64
+	ends   []int64 // rows up to and with each row group
+	decode func(parquet.RowGroup) ([][]byte, error)
+
+	mu     sync.Mutex
+	groups map[int]*list.Element
+	recent *list.List // of decodedGroup, the last used in front
+	bytes  int64
+}
+
+type decodedGroup struct {
+	group int
+	rows  [][]byte
+	bytes int64
+	err   error // of content: reading again would give it again
+}
+
+func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	p = &parquetFile{os: f, limit: o.Limit(), groups: map[int]*list.Element{}, recent: list.New()}
+	if err = p.load(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return p, nil
+}
+
+func (p *parquetFile) load() error {
+	info, err := p.os.Stat()
+	if err != nil {
+		return err
+	}
+	if p.print, err = fingerprintFile(p.os, info.Size()); err != nil {
+		return err
+	}
+	err = guard(func() error {
+		p.file, err = parquet.OpenFile(p.os, info.Size(), parquet.SkipBloomFilters(true))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("it is no Parquet file, or damaged: %w", err)
+	}
+	rows := int64(0)
+	for i, g := range p.file.RowGroups() {
+		if size := p.file.Metadata().RowGroups[i].TotalByteSize; size > rowGroupsBytesMax {
+			return fmt.Errorf("row group %d has %d bytes, over the limit of %d; write the file with smaller row groups", i, size, rowGroupsBytesMax)
+		}
+		rows += g.NumRows()
+		p.ends = append(p.ends, rows)
+	}
+	p.print = hashOf(p.print, p.limit)
+	return nil
+}
+
+// guard turns a panic of the Parquet library on a damaged file into an error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("damaged: %v", r)
+		}
+	}()
+	return f()
+}
+
+// Len counts a file without rows as one bad document.
+func (p *parquetFile) Len() int64 {
+	if len(p.ends) == 0 {
+		return 1
+	}
+	return max(1, p.ends[len(p.ends)-1])
+}
+
+func (p *parquetFile) Fingerprint() string { return p.print }
+func (p *parquetFile) Close() error        { return p.os.Close() }
+
+// Record returns row i, nil where it is null. The place's offset is the row's number.
+func (p *parquetFile) Record(i int64) ([]byte, dataset.Place, error) {
+	place := dataset.Place{File: p.os.Name(), Offset: i}
+	bad := func(format string, args ...any) error {
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("row %d: ", i) + fmt.Sprintf(format, args...)}
+	}
+	k := sort.Search(len(p.ends), func(k int) bool { return p.ends[k] > i })
+	if k == len(p.ends) {
+		return nil, place, bad("the file has no rows")
+	}
+	g, err := p.group(k)
+	if err != nil {
+		return nil, place, err
+	}
+	if g.err != nil {
+		return nil, place, bad("row group %d: %v", k, g.err)
+	}
+	if k > 0 {
+		i -= p.ends[k-1]
+	}
+	if i >= int64(len(g.rows)) {
+		return nil, place, bad("row group %d has %d rows, fewer than it says", k, len(g.rows))
+	}
+	b := g.rows[i]
+	if int64(len(b)) > p.limit {
+		return nil, place, bad("%d bytes are over the limit of %d", len(b), p.limit)
+	}
+	return b, place, checkUTF8(b, place)
+}
+
+// group returns a row group, decoded. Only an error of the moment is an error.
+func (p *parquetFile) group(k int) (decodedGroup, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, ok := p.groups[k]; ok {
+		p.recent.MoveToFront(e)
+		return e.Value.(decodedGroup), nil
+	}
+	g := decodedGroup{group: k}
+	g.err = guard(func() (err error) {
+		g.rows, err = p.decode(p.file.RowGroups()[k])
+		return err
+	})
+	var io *fs.PathError
+	if errors.As(g.err, &io) {
+		return g, g.err
+	}
+	for _, r := range g.rows {
+		g.bytes += int64(len(r)) + 24
+	}
+	p.groups[k] = p.recent.PushFront(g)
+	for p.bytes += g.bytes; p.bytes > rowGroupsBytesMax && p.recent.Len() > 1; {
+		old := p.recent.Remove(p.recent.Back()).(decodedGroup)
+		delete(p.groups, old.group)
+		p.bytes -= old.bytes
+	}
+	return g, nil
+}
+
+// column decodes a column with one value a row.
+func (p *parquetFile) column(g parquet.RowGroup, column int) (rows [][]byte, err error) {
+	pages := g.ColumnChunks()[column].Pages()
+	defer func() { err = errors.Join(err, pages.Close()) }()
+	total := 0
+	values := make([]parquet.Value, 256)
+	for {
+		page, err := pages.ReadPage()
+		if err != nil {
+			return rows, ignoreEOF(err)
+		}
+		in := page.Values()
+		for more := true; more; {
+			n, err := in.ReadValues(values)
+			if ignoreEOF(err) != nil {
+				return rows, err
+			}
+			more = err == nil
+			for _, v := range values[:n] {
+				rows = append(rows, textOf(v))
+				if total += len(rows[len(rows)-1]); total > rowGroupsBytesMax {
+					return nil, fmt.Errorf("it decodes to over %d bytes", rowGroupsBytesMax)
+				}
+			}
+		}
+		parquet.Release(page)
+	}
+}
+
+// textOf copies a value, nil for null.
+func textOf(v parquet.Value) []byte {
+	if v.IsNull() {
+		return nil
+	}
+	return append([]byte{}, v.ByteArray()...)
+}
+
+// parquetTexts are the texts of a column.
+type parquetTexts struct {
+	*parquetFile
+	name, column string
+}
+
+func (p *parquetTexts) Name() string       { return p.name }
+func (p *parquetTexts) Kind() dataset.Kind { return dataset.KindText }
+
+func (p *parquetTexts) Read(i int64) (dataset.Document, error) {
+	b, place, err := p.Record(i)
+	if err == nil && b == nil {
+		err = &dataset.BadSample{Place: place, Reason: fmt.Sprintf("row %d: column %q is null", i, p.column)}
+	}
+	return dataset.Document{Text: string(b), Place: place}, err
+}

@@ -1,0 +1,261 @@
+// Package format reads and writes the file formats of training data. Each registers itself with package dataset, with
+// a writer that a test holds to the round trip.
+package format
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// hashOf hashes values, each with its length.
+func hashOf(parts ...any) string {
+	h := sha256.New()
+	for _, p := range parts {
+		s := fmt.Sprint(p)
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:32]
+}
+
+// sampleBytes is how much of the start, the middle and the end of a file its fingerprint looks at.
+const sampleBytes = 64 << 10
+
+// fingerprintFile identifies a file by its size and parts of its content, wherever it lies.
+func fingerprintFile(f io.ReaderAt, size int64) (string, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d", size)
+	for _, at := range []int64{0, size / 2, max(0, size-sampleBytes)} {
+		if _, err := io.Copy(h, io.NewSectionReader(f, at, sampleBytes)); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:32], nil
+}
+
+// records are the JSON objects of a file.
+type records interface {
+	Len() int64
+	// Record returns object i and where it lies. A record that cannot be used gives a *dataset.BadSample.
+	Record(i int64) ([]byte, dataset.Place, error)
+	Fingerprint() string
+	Close() error
+}
+
+// fileRecords are stretches of a file: lines, paragraphs or the elements of a JSON array.
+type fileRecords struct {
+	file  *os.File
+	index *index
+	print string
+	limit int64
+}
+
+// openRecords opens a file whose records find tells.
+func openRecords(path, kind string, find scan, o dataset.Options) (*fileRecords, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &fileRecords{file: f, limit: o.Limit()}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = errors.New("it is a directory")
+	}
+	if err == nil {
+		r.print, err = fingerprintFile(f, info.Size())
+	}
+	if err == nil {
+		r.print = hashOf(r.print, kind, r.limit)
+		r.index, err = buildIndex(f, kind, find, o.IndexDir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+// openJSON opens JSON lines, or one JSON array of objects.
+func openJSON(path string, o dataset.Options) (records, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, 4096)
+	n, err := io.ReadFull(f, head)
+	if err = errors.Join(ignoreEOF(err), f.Close()); err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(head[:n], " \t\r\n"), []byte("[")) {
+		return openRecords(path, "array", scanArray, o)
+	}
+	return openRecords(path, "lines", scanLines, o)
+}
+
+func ignoreEOF(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return nil
+	}
+	return err
+}
+
+// Len counts a file without records as one, which is bad: an empty file is to show.
+func (r *fileRecords) Len() int64 { return max(1, r.index.n) }
+
+func (r *fileRecords) Fingerprint() string { return r.print }
+func (r *fileRecords) Close() error        { return errors.Join(r.file.Close(), r.index.close()) }
+
+func (r *fileRecords) Record(i int64) ([]byte, dataset.Place, error) {
+	place := dataset.Place{File: r.file.Name()}
+	if r.index.n == 0 {
+		return nil, place, &dataset.BadSample{Place: place, Reason: "the file is empty"}
+	}
+	s, err := r.index.at(i)
+	if err != nil {
+		return nil, place, err
+	}
+	place.Offset = s.start
+	if n := s.end - s.start; n > r.limit {
+		return nil, place, &dataset.BadSample{Place: place, Reason: fmt.Sprintf("a record of %d bytes is over the limit of %d", n, r.limit)}
+	}
+	b := make([]byte, s.end-s.start)
+	if _, err := r.file.ReadAt(b, s.start); err != nil {
+		return nil, place, fmt.Errorf("%s: %w", place, err)
+	}
+	if s.start == 0 {
+		b = bytes.TrimPrefix(b, []byte("\uFEFF"))
+	}
+	b = bytes.TrimRight(b, "\r")
+	return b, place, checkUTF8(b, place)
+}
+
+// checkUTF8 makes a bad sample of text that is no UTF-8, and says where.
+func checkUTF8(b []byte, place dataset.Place) error {
+	if utf8.Valid(b) {
+		return nil
+	}
+	at := 0
+	for {
+		r, n := utf8.DecodeRune(b[at:])
+		if r == utf8.RuneError && n <= 1 {
+			return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("it is not UTF-8: byte %#02x at its byte %d", b[at], at)}
+		}
+		at += n
+	}
+}
+
+// object reads a JSON object's members.
+func object(b []byte, place dataset.Place) (map[string]json.RawMessage, error) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, notJSON(err, place)
+	}
+	if m == nil {
+		return nil, &dataset.BadSample{Place: place, Reason: "it is null, not a JSON object"}
+	}
+	return m, nil
+}
+
+func notJSON(err error, place dataset.Place) error {
+	reason := "it is no JSON object: " + strings.TrimPrefix(err.Error(), "json: ")
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		reason = fmt.Sprintf("it is not JSON: %v at its byte %d", err, syntax.Offset)
+	}
+	return &dataset.BadSample{Place: place, Reason: reason}
+}
+
+// member returns the string that an object holds under a key.
+func member(m map[string]json.RawMessage, key string, place dataset.Place) (string, error) {
+	raw, ok := m[key]
+	if !ok {
+		return "", &dataset.BadSample{Place: place, Reason: fmt.Sprintf("it has no key %q", key)}
+	}
+	var s *string
+	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
+		return "", &dataset.BadSample{Place: place, Reason: fmt.Sprintf("its %q is no text", key)}
+	}
+	return *s, nil
+}
+
+// keysOf returns the keys of the first JSON object in the start of a file.
+func keysOf(head []byte) map[string]bool {
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(head, []byte("\uFEFF"))))
+	keys := map[string]bool{}
+	t, err := d.Token()
+	if err == nil && t == json.Delim('[') {
+		t, err = d.Token()
+	}
+	if err != nil || t != json.Delim('{') {
+		return keys
+	}
+	for {
+		t, err := d.Token()
+		key, ok := t.(string)
+		if err != nil || !ok {
+			return keys
+		}
+		keys[key] = true
+		if skipValue(d) != nil {
+			return keys
+		}
+	}
+}
+
+// skipValue reads one value.
+func skipValue(d *json.Decoder) error {
+	for depth := 0; ; {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		if depth += opens(t); depth == 0 {
+			return nil
+		}
+	}
+}
+
+func opens(t json.Token) int {
+	switch t {
+	case json.Delim('{'), json.Delim('['):
+		return 1
+	case json.Delim('}'), json.Delim(']'):
+		return -1
+	}
+	return 0
+}
+
+// hasSuffix says whether a path ends in one of the extensions, in any case.
+func hasSuffix(path string, exts ...string) bool {
+	for _, e := range exts {
+		if strings.HasSuffix(strings.ToLower(path), e) {
+			return true
+		}
+	}
+	return false
+}
+
+// isJSON says whether a path looks like JSON lines or a JSON array.
+func isJSON(path string) bool { return hasSuffix(path, ".jsonl", ".json", ".ndjson") }
+
+// writeLines writes one JSON value a line.
+func writeLines[T any](path string, values []T) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(f)
+	e.SetEscapeHTML(false)
+	for _, v := range values {
+		err = errors.Join(err, e.Encode(v))
+	}
+	return errors.Join(err, f.Close())
+}

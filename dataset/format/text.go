@@ -1,0 +1,158 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// Plain text: a file, a directory of files, or a pattern. A document is a file, or what lies between blank lines, or a
+// line, as Options.Documents says.
+var _ = dataset.Register(dataset.Format{
+	Name: "text",
+	Doc:  "plain text; a document is a file, a paragraph or a line",
+	Kind: dataset.KindText,
+	Match: func(path string, head []byte) bool {
+		info, err := os.Stat(path)
+		return hasSuffix(path, ".txt", ".text", ".md") || err == nil && info.IsDir() || strings.ContainsAny(path, "*?")
+	},
+	Open: openText,
+	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
+		for i, d := range docs {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%09d.txt", i)), []byte(d.Text), 0o644))
+		}
+		return dir, o, err
+	},
+})
+
+func openText(path string, o dataset.Options) (dataset.Source, error) {
+	files, err := textFiles(path, o.Pattern)
+	if err != nil {
+		return nil, err
+	}
+	find := map[string]scan{"blank": scanParagraphs, "line": scanLines}[o.Documents]
+	if find == nil {
+		if o.Documents != "" && o.Documents != "file" {
+			return nil, fmt.Errorf("documents %q; they are cut by \"file\", \"blank\" or \"line\"", o.Documents)
+		}
+		return Files(path, files, o.Limit())
+	}
+	var all []dataset.Source
+	for _, f := range files {
+		r, err := openRecords(f, o.Documents, find, o)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(all))
+		}
+		all = append(all, &plain{r, f})
+	}
+	return dataset.Concat(all...)
+}
+
+func closeAll(sources []dataset.Source) (err error) {
+	for _, s := range sources {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// textFiles lists the files that a path means, sorted.
+func textFiles(path, pattern string) ([]string, error) {
+	if pattern == "" {
+		pattern = "*.txt"
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	if err == nil {
+		err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+			if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil && (bad != nil || ok && d.Type().IsRegular()) {
+				files, err = append(files, name), bad
+			}
+			return err
+		})
+	} else if strings.ContainsAny(path, "*?[") {
+		pattern = path
+		files, err = filepath.Glob(path)
+	}
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no file matches %s", pattern)
+	}
+	slices.Sort(files)
+	return files, err
+}
+
+// plain are records that are texts as they stand.
+type plain struct {
+	*fileRecords
+	name string
+}
+
+func (p *plain) Name() string       { return p.name }
+func (p *plain) Kind() dataset.Kind { return dataset.KindText }
+
+func (p *plain) Read(i int64) (dataset.Document, error) {
+	b, place, err := p.Record(i)
+	return dataset.Document{Text: string(b), Place: place}, err
+}
+
+// files are documents that are whole files.
+type files struct {
+	name  string
+	paths []string
+	limit int64
+	print string
+}
+
+// Files returns a source whose documents are the given files, in their order. A file that is empty, is no UTF-8 or
+// has over limit bytes is a bad document. The fingerprint covers names (without directories) and sizes.
+func Files(name string, paths []string, limit int64) (dataset.Source, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("no files are given")
+	}
+	parts := []any{"files"}
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, filepath.Base(p), info.Size())
+	}
+	return &files{name, slices.Clone(paths), limit, hashOf(parts...)}, nil
+}
+
+func (f *files) Name() string        { return f.name }
+func (f *files) Kind() dataset.Kind  { return dataset.KindText }
+func (f *files) Len() int64          { return int64(len(f.paths)) }
+func (f *files) Fingerprint() string { return f.print }
+func (f *files) Close() error        { return nil }
+
+func (f *files) Read(i int64) (dataset.Document, error) {
+	d := dataset.Document{Place: dataset.Place{File: f.paths[i]}}
+	info, err := os.Stat(f.paths[i])
+	if err != nil {
+		return d, err
+	}
+	bad := func(format string, args ...any) error {
+		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf(format, args...)}
+	}
+	if info.Size() == 0 {
+		return d, bad("the file is empty")
+	}
+	if info.Size() > f.limit {
+		return d, bad("a file of %d bytes is over the limit of %d; cut it at blank lines or lines", info.Size(), f.limit)
+	}
+	b, err := os.ReadFile(f.paths[i])
+	if err != nil {
+		return d, err
+	}
+	d.Text = strings.TrimPrefix(string(b), "\uFEFF")
+	return d, checkUTF8(b, d.Place)
+}
