@@ -206,8 +206,9 @@ func (c *Coordinator) commit(ctx actors.Context) {
 		c.updates++
 	}
 	if c.l.SaveEvery > 0 && c.step%c.l.SaveEvery == 0 && c.step < c.l.Last && !c.stopping {
-		c.save(ctx)
+		c.waitSave = true
 	}
+	c.save(ctx)
 	if c.l.EvalEvery > 0 && (c.step%c.l.EvalEvery == 0 || c.step == c.l.Last) && c.l.EvalSteps > 0 {
 		c.eval, c.evalSum = 1, 0
 	}
@@ -248,12 +249,13 @@ func (c *Coordinator) evaluated(ctx actors.Context) {
 // State is what a checkpoint keeps of the coordinator.
 func (c *Coordinator) State() (updates int64, scale LossScale) { return c.updates, c.l.LossScale }
 
-// save asks every rank to copy its state; one save is under way at a time.
+// save begins the save that is due. It is called between steps only, when no rank changes its state; one save is under way at
+// a time, so that a due one may wait for the end of a later step.
 func (c *Coordinator) save(ctx actors.Context) {
-	if c.saving != 0 {
-		c.waitSave = true
+	if !c.waitSave || c.saving != 0 {
 		return
 	}
+	c.waitSave = false
 	c.saving, c.queued, c.durable = c.step, len(c.l.Ranks), len(c.l.Ranks)
 	c.parts = make([]string, len(c.l.Ranks))
 	c.savedUpdates, c.savedScale = c.updates, c.l.LossScale
@@ -303,23 +305,21 @@ func (c *Coordinator) committed(ctx actors.Context, m actors.Message) {
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil, Err: m.Err})
 	c.saving = 0
-	if c.waitSave {
-		c.waitSave = false
-		c.save(ctx)
-		return
-	}
 	if c.ended {
-		c.halt(ctx)
+		c.last(ctx)
 	}
 }
 
 // end saves the last state, waits until it is durable, and halts everyone.
 func (c *Coordinator) end(ctx actors.Context) {
 	c.ended = true
-	if c.l.SaveAtEnd && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) {
-		c.save(ctx)
-		return
-	}
+	c.waitSave = c.l.SaveAtEnd && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) && !(c.saving != 0 && c.saving == c.step)
+	c.last(ctx)
+}
+
+// last takes the run's end one event further.
+func (c *Coordinator) last(ctx actors.Context) {
+	c.save(ctx)
 	if c.saving == 0 {
 		c.halt(ctx)
 	}

@@ -1,64 +1,386 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	//_ "github.com/lfactor/lfactor/dataset/format" // registers the formats
+	"github.com/lfactor/lfactor/dataset/token"
 )
 
+// data is a run's sample log: training and validation loaders, the ledger and the quarantine.
 type data struct {
-	r   *run
-	ids []int32
+	r       *run
+	mu      sync.Mutex
+	train   *dataset.Loader
+	valid   *dataset.Loader
+	sources []dataset.Source
+	bad     *dataset.Quarantine
+	ledger  *dataset.Ledger
+	recent  map[int64]*made // steps made lately: every replica's loader asks for its share
 }
 
+// made is one step's data.
+type made struct {
+	batches    []dataset.Batch
+	start, end dataset.Position
+}
+
+// openData opens what data.* names; a resumed run goes on at its checkpoint's position.
 func openData(r *run) (*data, error) {
-	d := &data{r: r}
-	for _, p := range r.cfg.Run.Data.Paths {
-		b, err := readAll(p.Path)
-		if err != nil {
-			return nil, err
-		}
-		d.ids = append(d.ids, r.tok.Encode(string(b), false)...)
+	d := &data{r: r, recent: map[int64]*made{}}
+	if err := d.open(); err != nil {
+		d.close()
+		return nil, err
 	}
 	return d, nil
 }
-func (d *data) close()             {}
-func (d *data) validates() bool    { return true }
-func (d *data) commit(int64)       {}
-func (d *data) position(int64) any { return nil }
-func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
+
+func (d *data) open() error {
 	c := d.r.cfg.Run
-	var out []host.Microbatch
-	per := c.Train.GlobalBatch / c.Plan.DP
-	if step < 0 {
-		step = 10000 - step
+	train, valid, err := d.openSources()
+	if err != nil {
+		return err
 	}
-	for i := 0; i < per; i += c.Train.MicroBatch {
-		mb := host.Microbatch{Cu: []int32{0}}
-		for k := range c.Train.MicroBatch {
-			n := (int(step)*c.Train.GlobalBatch + dp*per + i + k) * c.Data.SeqLen
-			for j := range c.Data.SeqLen {
-				mb.IDs = append(mb.IDs, d.ids[(n+j)%len(d.ids)])
-				mb.Targets = append(mb.Targets, d.ids[(n+j+1)%len(d.ids)])
-				mb.Positions = append(mb.Positions, int32(j))
-				mb.Weights = append(mb.Weights, 1/float32(c.Train.GlobalBatch*c.Data.SeqLen))
-			}
-			mb.Cu = append(mb.Cu, int32(len(mb.IDs)))
+	lead := workerProc() == 0
+	if lead {
+		if err := os.MkdirAll(c.Log.Dir, 0o700); err != nil {
+			return err
 		}
-		out = append(out, mb)
+		if d.bad, err = dataset.OpenQuarantine(filepath.Join(c.Log.Dir, "quarantine.jsonl")); err != nil {
+			return err
+		}
+	}
+	conf, err := d.config()
+	if err != nil {
+		return err
+	}
+	conf.Sources = train
+	if d.train, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
+		return d.r.cfg.Fault("data.paths", err.Error(), "")
+	}
+	if len(valid) > 0 {
+		conf.Sources = valid
+		if d.valid, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
+			return d.r.cfg.Fault("data.valid", err.Error(), "")
+		}
+	}
+	if err := d.resume(); err != nil {
+		return err
+	}
+	if !lead {
+		return nil
+	}
+	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, "samples.ledger"))
+	if err != nil {
+		return err
+	}
+	return d.ledger.Truncate(d.r.start.first)
+}
+
+// resume seeks to the position that the checkpoint kept.
+func (d *data) resume() error {
+	saved := d.r.start.saved
+	if saved == nil {
+		return nil
+	}
+	var p dataset.Position
+	if err := saved.Section("data", &p); err != nil {
+		return err
+	}
+	var other *dataset.OrderError
+	if err := d.train.Seek(p); errors.As(err, &other) {
+		return d.r.cfg.Fault("data.paths", "the data is not that of the checkpoint: "+other.Error(), "")
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// config is what both loaders share.
+func (d *data) config() (dataset.LoaderConfig, error) {
+	c := d.r.cfg.Run
+	seed := c.Data.Seed
+	if seed < 0 {
+		seed = c.Train.Seed
+	}
+	eod, err := endToken(d.r.cfg, d.r.tok, d.r.conf)
+	if err != nil {
+		return dataset.LoaderConfig{}, err
+	}
+	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen, EOD: eod, Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask,
+		Seed: uint64(seed), MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch, CacheBytes: 256 << 20,
+		Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
+	if !c.Data.Packing {
+		conf.Packing = dataset.PackNone
+	}
+	if !c.Data.Shuffle {
+		conf.Shuffle = 1
+	}
+	if c.Data.Kind == "chat" {
+		conf.Mode = dataset.ModeSFT
+		if conf.Chat, err = d.chat(); err != nil {
+			return conf, err
+		}
+	}
+	return conf, nil
+}
+
+// chat is the conversation encoder with the model's own template, or the one that data.template names.
+func (d *data) chat() (dataset.ChatEncoder, error) {
+	c := d.r.cfg.Run
+	tc := d.r.conf
+	text := tc.ChatTemplate
+	if c.Data.Template != "" {
+		b, err := os.ReadFile(c.Data.Template)
+		if err != nil {
+			return nil, d.r.cfg.Fault("data.template", err.Error(), "name a file with a Jinja template")
+		}
+		text = string(b)
+	}
+	if text == "" {
+		return nil, d.r.cfg.Fault("data.template", "the tokenizer has no chat template", "name a file with a Jinja template")
+	}
+	t, err := token.NewTemplate(text, tc)
+	if err != nil {
+		return nil, d.r.cfg.Fault("data.template", err.Error(), "")
+	}
+	return &conversations{d.r.tok, t, text, token.ChatOptions{LastTurnOnly: c.Data.LastTurn, TrainOnPrompt: c.Data.Prompt}}, nil
+}
+
+// conversations implements dataset.ChatEncoder.
+type conversations struct {
+	tok  *token.Tokenizer
+	tmpl *token.Template
+	text string
+	opts token.ChatOptions
+}
+
+// EncodeMessages implements dataset.ChatEncoder.
+func (c *conversations) EncodeMessages(messages []dataset.Message, tools []byte) ([]int32, []bool, error) {
+	o := c.opts
+	if tools != nil {
+		if err := json.Unmarshal(tools, &o.Tools); err != nil {
+			return nil, nil, fmt.Errorf("tools: %w", err)
+		}
+	}
+	return token.EncodeChat(c.tok, c.tmpl, messages, o)
+}
+
+// Fingerprint implements dataset.ChatEncoder.
+func (c *conversations) Fingerprint() string {
+	return fmt.Sprintf("%s %q %v", c.tok.Fingerprint(), c.text, c.opts)
+}
+
+// endToken is the token that ends a document: not the end of a chat turn, where a tokenizer has both.
+func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, error) {
+	for _, name := range []string{"<|endoftext|>", "<|end_of_text|>", "</s>", c.EOS} {
+		if id, ok := t.TokenID(name); ok {
+			return id, nil
+		}
+	}
+	if len(cfg.Model.EOS) > 0 && cfg.Model.EOS[0] < t.VocabSize() {
+		return int32(cfg.Model.EOS[0]), nil
+	}
+	return 0, cfg.Fault("data.tokenizer", "the tokenizer has no token that ends a document", "give model.overrides.eos_token_id")
+}
+
+// formatNames maps data.kind to formats; chat data names its shape.
+var formatNames = map[string]string{"text": "text", "jsonl": "jsonl", "parquet": "parquet", "megatron": "megatron"}
+
+// openSources opens the training and the validation data.
+func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
+	c := d.r.cfg.Run.Data
+	if train, err = d.openPaths("data.paths", c.Paths); err != nil {
+		return nil, nil, err
+	}
+	if len(c.Valid) > 0 {
+		valid, err = d.openPaths("data.valid", c.Valid)
+		return train, valid, err
+	}
+	sum := c.Split[0] + c.Split[1] + c.Split[2]
+	if c.Split[1] == 0 {
+		return train, nil, nil
+	}
+	seed := uint64(d.r.cfg.Run.Train.Seed)
+	for i, s := range train {
+		train[i].Source = dataset.Sampled(s.Source, seed, 0, c.Split[0]/sum)
+		v := dataset.Weighted{Source: dataset.Sampled(s.Source, seed, c.Split[0]/sum, (c.Split[0]+c.Split[1])/sum), Weight: s.Weight}
+		if v.Source.Len() > 0 {
+			valid = append(valid, v)
+		}
+	}
+	return train, valid, nil
+}
+
+func (d *data) openPaths(key string, paths []configs.WeightPath) (out []dataset.Weighted, err error) {
+	c := d.r.cfg.Run.Data
+	o := dataset.Options{Format: formatNames[c.Kind], TextKey: c.TextKey, BytesMax: int64(c.LineMax), Tags: dataset.Tags{Messages: c.MessageKey}}
+	if c.Kind == "chat" && c.Messages != "auto" {
+		o.Format = c.Messages
+	}
+	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
+	for _, p := range paths {
+		s, err := dataset.Open(p.Path, o)
+		if err != nil {
+			return nil, d.r.cfg.Fault(key, err.Error(), "")
+		}
+		d.sources = append(d.sources, s)
+		w := dataset.Weighted{Source: s}
+		if weighted {
+			w.Weight = p.Weight
+		}
+		out = append(out, w)
 	}
 	return out, nil
 }
 
-func readAll(p string) (out []byte, err error) {
-	st, err := os.Stat(p)
-	if err != nil || !st.IsDir() {
-		return os.ReadFile(p)
+// validates reports whether there is validation data.
+func (d *data) validates() bool { return d.valid != nil }
+
+// recentMax bounds the steps that are kept for replicas that lag and for checkpoints.
+const recentMax = 32
+
+// step makes a step's data once for all replicas. Training steps count from 1, evaluation batches from -1 down.
+func (d *data) step(step int64) (*made, error) {
+	if m := d.recent[step]; m != nil {
+		return m, nil
 	}
-	es, _ := os.ReadDir(p)
-	for _, e := range es {
-		b, _ := os.ReadFile(p + "/" + e.Name())
-		out = append(out, b...)
+	l, at := d.train, step-1
+	if step < 0 {
+		l, at = d.valid, -step-1
+		if at == 0 { // every evaluation sees the same batches
+			if err := l.Seek(dataset.Position{}); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return
+	start := l.Position()
+	bs, err := l.Step(at)
+	if err == io.EOF {
+		return nil, fmt.Errorf("the data is used up")
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &made{bs, start, l.Position()}
+	d.recent[step] = m
+	delete(d.recent, step-recentMax)
+	if step < 0 {
+		delete(d.recent, step+1)
+	}
+	return m, nil
+}
+
+// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the step.
+func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m, err := d.step(step)
+	if err != nil {
+		return nil, err
+	}
+	c := d.r.cfg.Run
+	total := 0
+	for _, b := range m.batches {
+		total += b.LossTokens
+	}
+	var out []host.Microbatch
+	for _, b := range dataset.Share(m.batches, dp, c.Plan.DP) {
+		each := float32(0)
+		switch {
+		case c.Train.LossAverage == "token" && total > 0:
+			each = 1 / float32(total)
+		case b.LossTokens > 0:
+			each = 1 / float32(b.LossTokens*len(m.batches))
+		}
+		out = append(out, microbatch(&b, each, uint64(c.Train.Seed), c.LoRA.Dropout > 0))
+	}
+	return out, nil
+}
+
+// microbatch gives every counted token the same weight, and with keys every token an identity for dropout that depends on
+// its sample and place alone.
+func microbatch(b *dataset.Batch, each float32, seed uint64, keys bool) host.Microbatch {
+	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens, Weights: make([]float32, len(b.Labels))}
+	for i, l := range b.Labels {
+		if l != dataset.IgnoreLabel {
+			mb.Weights[i] = each
+		}
+	}
+	if keys {
+		mb.Keys = make([]int64, len(b.Tokens))
+		for s, id := range b.SampleIDs {
+			for i := b.CuSeqlens[s]; i < b.CuSeqlens[s+1]; i++ {
+				mb.Keys[i] = int64(dataset.Draw(seed, 0, id, 0, int64(i)%int64(b.SeqLen)))
+			}
+		}
+	}
+	return mb
+}
+
+// commit enters a committed step into the ledger.
+func (d *data) commit(step int64) {
+	d.mu.Lock()
+	m := d.recent[step]
+	d.mu.Unlock()
+	if m == nil || d.ledger == nil {
+		return
+	}
+	var ids []int64
+	for i := range m.batches {
+		ids = append(ids, m.batches[i].Samples()...)
+	}
+	if err := d.ledger.Append(step, m.start, ids); err != nil {
+		d.r.report.say("! the ledger of samples was not written: %v", err)
+	}
+}
+
+// position is where the data stands after a step.
+func (d *data) position(step int64) dataset.Position {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m := d.recent[step]; m != nil {
+		return m.end
+	}
+	return d.train.Position()
+}
+
+func (d *data) close() {
+	for _, l := range []*dataset.Loader{d.train, d.valid} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	for _, s := range d.sources {
+		_ = s.Close() // read-only files
+	}
+	if d.bad != nil {
+		_ = d.bad.Close()
+	}
+	if d.ledger != nil {
+		_ = d.ledger.Close() // every step was synced
+	}
+}
+
+// quarantined summarises what was set aside.
+func (d *data) quarantined() string {
+	if d.bad == nil {
+		return ""
+	}
+	n := len(d.bad.List())
+	if n == 0 {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d bad samples are set aside in quarantine.jsonl", n))
 }

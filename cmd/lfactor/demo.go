@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -25,7 +26,7 @@ import (
 var _ = add(func() *cobra.Command {
 	c := &cobra.Command{Use: "demo", Short: "Train a small language model on this machine's Go sources, as actors, in about a minute", Args: cobra.NoArgs}
 	dir := c.Flags().String("dir", "lfactor-demo", "where to work; a finished demo there is started afresh")
-	steps := c.Flags().Int("steps", 240, "training steps")
+	steps := c.Flags().Int("steps", 600, "training steps")
 	c.RunE = func(c *cobra.Command, _ []string) error { return demo(c.Context(), *dir, *steps) }
 	return c
 })
@@ -37,15 +38,15 @@ model:
   init: random
   overrides: {hidden_size: 192, num_hidden_layers: 4, num_attention_heads: 6, num_key_value_heads: 2, head_dim: 32, intermediate_size: 512, vocab_size: %d, max_position_embeddings: 512, rope_scaling: none, initializer_range: 0.03}
 data: {kind: text, paths: [%q], valid: [%q], tokenizer: %q, seq_len: 128}
-train: {steps: %d, global_batch: 16, micro_batch: 4, eval_interval: %d, eval_steps: 8, log_interval: %d, seed: 7}
-optimizer: {lr: 4.0e-3, min_lr: 2.0e-4, beta2: 0.98, weight_decay: 0.05}
-schedule: {kind: cosine, warmup_steps: 20}
+train: {steps: %d, global_batch: 8, micro_batch: 2, eval_interval: %d, eval_steps: 16, log_interval: %d, seed: 7}
+optimizer: {lr: 3.0e-3, min_lr: 1.0e-4, beta2: 0.98, weight_decay: 0.05}
+schedule: {kind: cosine, warmup_steps: 40}
 plan: {pp: 2, dp: 2, zero: 1, threads: 1}
 checkpoint: {dir: %q, interval: %d, keep: 1, save_hf: true}
 log: {dir: %q}
 `
 
-const demoVocab = 2048
+const demoVocab = 1024
 
 // demo trains a byte-level BPE language model on the Go standard library's sources and shows it learning.
 func demo(ctx context.Context, dir string, steps int) error {
@@ -65,12 +66,12 @@ func demo(ctx context.Context, dir string, steps int) error {
 			return err
 		}
 	}
-	if err := demoTokenizer(in("tokenizer"), train); err != nil {
+	if err := trainTokenizer(in("tokenizer"), train, demoVocab); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on them in %v\n", len(train), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
 	every := max(1, steps/4)
-	text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), steps, steps, max(1, steps/24), in("checkpoints"), every, in("run"))
+	text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), steps, steps, max(1, steps/20), in("checkpoints"), every, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo", Text: []byte(text)})
 	if err != nil {
 		return err
@@ -124,6 +125,9 @@ func (d *demoWatch) verdict(cfg *configs.Config, began time.Time, dir string) er
 	}
 	defer r.start.close()
 	defer r.data.close()
+	if err := r.data.train.Seek(dataset.Position{}); err != nil {
+		return err
+	}
 	bigram, tokens, err := bigramLoss(r)
 	if err != nil {
 		return err
@@ -243,8 +247,18 @@ func gatherFiles(dir string, files []string) error {
 	return nil
 }
 
-// demoTokenizer trains on a sample of about 4 MB.
-func demoTokenizer(dir string, files []string) error {
+// goSources copies the first n training files of the standard library to dir.
+func goSources(dir string, n int) (int, error) {
+	train, _, err := demoCorpus()
+	if err != nil {
+		return 0, err
+	}
+	n = min(n, len(train))
+	return n, gatherFiles(dir, train[:n])
+}
+
+// trainTokenizer trains a byte-level BPE tokenizer of vocab tokens on about 4 MB of the files.
+func trainTokenizer(dir string, files []string, vocab int) error {
 	texts := iter.Seq[string](func(yield func(string) bool) {
 		size := 0
 		for i := 0; i < len(files) && size < 4<<20; i += 3 {
@@ -258,7 +272,7 @@ func demoTokenizer(dir string, files []string) error {
 			}
 		}
 	})
-	text, err := token.Train(token.TrainConfig{VocabSize: demoVocab, Special: []string{"<|endoftext|>"}}, texts)
+	text, err := token.Train(token.TrainConfig{VocabSize: vocab, Special: []string{"<|endoftext|>"}}, texts)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -46,6 +47,7 @@ func exitCode(err error) int {
 	var conf *configs.Error
 	var damage *checkpoint.Error
 	var budget *tensor.BudgetError
+	var spent *dataset.BudgetError
 	switch {
 	case err == nil:
 		return 0
@@ -55,6 +57,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &damage), errors.Is(err, checkpoint.ErrNone):
 		return exitCorrupt
+	case errors.As(err, &spent):
+		return exitData
 	case errors.As(err, &budget):
 		return exitFit
 	}

@@ -92,7 +92,7 @@ func vocabulary(cfg *configs.Config) error {
 	if cfg.Model.Vocab > 0 {
 		return nil
 	}
-	t, err := openTokenizer(cfg)
+	t, _, err := openTokenizer(cfg)
 	if err != nil {
 		return err
 	}

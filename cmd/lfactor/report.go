@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -173,6 +175,10 @@ func (p *reporter) observe(m actors.Message) {
 		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid", m.Step, m.Err)
 	case core.TopicFailed:
 		p.log.Error("failed", zap.Int64("step", m.Step), zap.Error(m.Err))
+		var bug *host.InternalError
+		if errors.As(m.Err, &bug) {
+			p.log.Error("stack", zap.ByteString("stack", bug.Stack))
+		}
 	case core.TopicEnd:
 		if m.Values[0] > 0 {
 			p.say("stopped on request after step %d; repeat the command to go on", m.Step)
@@ -229,6 +235,9 @@ func (p *reporter) onClose(f func()) { p.closers = append(p.closers, f) }
 func (p *reporter) close() {
 	for _, f := range p.closers {
 		f()
+	}
+	if q := p.r.data.quarantined(); q != "" {
+		p.say("! %s", q)
 	}
 	if len(p.losses) > 1 {
 		path := filepath.Join(p.dir, "loss.svg")

@@ -51,7 +51,7 @@ func (t *tracer) see(e host.TraceEvent) {
 		name = fmt.Sprintf("%v.%d", e.Job.Action, e.Job.Segment)
 	}
 	fmt.Fprintf(t.w, "{\"ph\":\"X\",\"name\":%q,\"cat\":%q,\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%d}},\n", name, e.Job.Action.Kind, e.Ref,
-		float64(e.Start.Nanoseconds())/1e3, float64((e.End - e.Start).Nanoseconds())/1e3, e.Job.Step)
+		float64(e.Start.Nanoseconds())/1e3, float64((e.End-e.Start).Nanoseconds())/1e3, e.Job.Step)
 }
 
 func (t *tracer) close() {

@@ -53,6 +53,7 @@ type run struct {
 	cfg    *configs.Config
 	io     trainIO
 	tok    *token.Tokenizer
+	conf   *token.Config // tokenizer_config.json
 	job    *host.Job
 	layout *host.Layout
 	start  start
@@ -98,7 +99,7 @@ func train(ctx context.Context, cfg *configs.Config, io trainIO) error {
 // prepare lays the run out: tokenizer, model, plan, where it starts from, and data.
 func (r *run) prepare() error {
 	var err error
-	if r.tok, err = openTokenizer(r.cfg); err != nil {
+	if r.tok, r.conf, err = openTokenizer(r.cfg); err != nil {
 		return err
 	}
 	if err = r.cfg.CheckVocab(r.tok.VocabSize()); err != nil {
@@ -229,21 +230,21 @@ func (r *run) commit(step int64, parts []string, state []float64) error {
 }
 
 // openTokenizer reads the tokenizer of data.tokenizer or of the model's directory.
-func openTokenizer(c *configs.Config) (*token.Tokenizer, error) {
+func openTokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 	dir := c.Run.Data.Tokenizer
 	key := "data.tokenizer"
 	if dir == "" {
 		dir, key = c.Run.Model.Path, "model.path"
 	}
 	if dir == "" {
-		return nil, c.Fault("data.tokenizer", "no tokenizer is given", "set it to a directory with tokenizer.json")
+		return nil, nil, c.Fault("data.tokenizer", "no tokenizer is given", "set it to a directory with tokenizer.json")
 	}
 	if strings.HasSuffix(dir, ".json") {
 		dir = filepath.Dir(dir)
 	}
-	t, _, err := token.LoadDir(dir)
+	t, conf, err := token.LoadDir(dir)
 	if err != nil {
-		return nil, c.Fault(key, err.Error(), "")
+		return nil, nil, c.Fault(key, err.Error(), "")
 	}
-	return t, nil
+	return t, conf, nil
 }

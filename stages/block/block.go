@@ -102,8 +102,11 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 	if !r.Lora.Match(name) {
 		return y
 	}
-	l := r.Lora
-	d := r.T.Dropout(x, r.keys(l.Dropout), l.Dropout, r.draw())
+	l, drop := r.Lora, r.Lora.Dropout
+	if r.T.NoGrad {
+		drop = 0 // evaluation
+	}
+	d := r.T.Dropout(x, r.keys(drop), drop, r.draw())
 	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row], unit, true)
 	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
 	down := r.T.Linear(d, a, nil)

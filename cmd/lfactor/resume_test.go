@@ -1,0 +1,200 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// long runs the fault tier in full; without it a few kills of each kind are tried.
+var long = flag.Bool("long", false, "run the fault tier in full")
+
+// built builds lfactor once for all tests.
+func built(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-test-%d", os.Getpid()))
+	if !fileExists(path) {
+		out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	return path
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	os.Remove(filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-test-%d", os.Getpid())))
+	os.Exit(code)
+}
+
+// tinyRun writes a corpus, a tokenizer and a run file to a new directory.
+func tinyRun(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	_, err := goSources(filepath.Join(dir, "text"), 60)
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(dir, "text", "*.txt"))
+	require.NoError(t, err)
+	require.NoError(t, trainTokenizer(filepath.Join(dir, "tok"), files[:20], 400))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(tinyYAML), 0o644))
+	return dir
+}
+
+const tinyYAML = `
+model:
+  name: llama/3.2-1b
+  init: random
+  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 8, intermediate_size: 64, vocab_size: 400, max_position_embeddings: 64, rope_scaling: none}
+data: {kind: text, paths: [text], tokenizer: tok, seq_len: 32, split: [90, 10, 0]}
+train: {steps: 24, global_batch: 8, micro_batch: 2}
+optimizer: {lr: 1.0e-3}
+plan: {pp: 2, dp: 2, threads: 1}
+checkpoint: {dir: ckpt, interval: 2, keep: 3}
+log: {dir: run}
+`
+
+// runIn runs lfactor in a directory and returns its exit code and output.
+func runIn(t *testing.T, dir string, env []string, args ...string) (int, string) {
+	t.Helper()
+	c := exec.Command(built(t), args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if err == nil {
+		return 0, string(out)
+	}
+	x, ok := err.(*exec.ExitError)
+	require.True(t, ok, err)
+	return x.ExitCode(), string(out)
+}
+
+// state is what an interrupted run must have in common with one that never was.
+type state struct {
+	hash   map[string]string
+	ledger [][]int64
+}
+
+func stateOf(t *testing.T, dir string, steps int64) (s state) {
+	t.Helper()
+	r, err := checkpoint.Open(filepath.Join(dir, "ckpt"))
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, r.Verify())
+	require.Equal(t, steps, r.Step())
+	s.hash = map[string]string{}
+	for _, kind := range r.Kinds() {
+		src := r.Kind(kind)
+		for _, i := range src.Tensors() {
+			raw := make([]byte, i.Bytes)
+			ranges := make([][2]int, len(i.Shape))
+			for k, n := range i.Shape {
+				ranges[k] = [2]int{0, n}
+			}
+			require.NoError(t, src.ReadRanges(i.Name, ranges, raw))
+			s.hash[kind+" "+i.Name] = hashOf(raw)
+		}
+	}
+	l, err := dataset.OpenLedger(filepath.Join(dir, "run", "samples.ledger"))
+	require.NoError(t, err)
+	defer l.Close()
+	for step := int64(1); step <= steps; step++ {
+		ids, _, err := l.Blame(step)
+		require.NoError(t, err)
+		s.ledger = append(s.ledger, ids)
+	}
+	return s
+}
+
+// kill is a moment of a run: so many microseconds into a job of a kind, in a step.
+type kill struct {
+	job    string
+	step   int
+	micros int
+}
+
+// kills spreads random moments over a run of 24 steps, saves at every second one.
+func kills(n int, seed uint64) (out []kill) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	for i := range n {
+		k := kill{job: []string{"update", "write", "commit", "update", "backward", "snapshot"}[i%6], step: 3 + i*20/n, micros: r.IntN(800)}
+		if k.job == "write" || k.job == "commit" || k.job == "snapshot" {
+			k.step += k.step % 2 // a step that is saved
+		}
+		if k.job == "write" || k.job == "commit" {
+			k.micros *= 4 // files take longer
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// TestKillAndResume: killed with SIGKILL at random moments, among them in saves and in optimizer steps, and started again each
+// time by the same command, a run ends with the same weights, optimizer state and ledger as one that was left alone.
+func TestKillAndResume(t *testing.T) {
+	n := 5
+	if *long {
+		n = 20
+	} else {
+		t.Log("5 of 20 kills; all of them with -long")
+	}
+	want := tinyRun(t)
+	code, out := runIn(t, want, nil, "train", "run.yaml", "-q")
+	require.Zero(t, code, out)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(want)))
+	for _, sub := range []string{"ckpt", "run"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, sub)))
+	}
+	died := 0
+	for _, k := range kills(n, 1) {
+		fault := fmt.Sprintf("%s=kill=%s@%d+%d", envFault, k.job, k.step, k.micros)
+		code, out := runIn(t, dir, []string{fault}, "train", "run.yaml", "-q")
+		t.Logf("%s at step %d after %d µs: exit %d", k.job, k.step, k.micros, code)
+		if code != 0 {
+			require.Equal(t, -1, code, out)
+			died++
+		}
+	}
+	require.GreaterOrEqual(t, died, n*3/4)
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "-q")
+	require.Zero(t, code, out)
+	require.Equal(t, stateOf(t, want, 24), stateOf(t, dir, 24))
+}
+
+// TestResumeElsewhere: stopped in the middle and resumed on another plan, a run sees exactly the same samples, and its losses
+// agree within 1e-4 relative: other orders of float32 sums over 12 steps.
+func TestResumeElsewhere(t *testing.T) {
+	want := tinyRun(t)
+	code, out := runIn(t, want, nil, "train", "run.yaml", "-q")
+	require.Zero(t, code, out)
+	for _, plan := range []string{"pp=1 dp=1 tp=2", "pp=1 dp=4 tp=1 zero=3", "pp=4 dp=1 tp=1 schedule=gpipe"} {
+		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(dir, os.DirFS(want)))
+		for _, sub := range []string{"ckpt", "run"} {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, sub)))
+		}
+		code, out := runIn(t, dir, []string{envFault + "=kill=update@13+0"}, "train", "run.yaml", "-q")
+		require.Equal(t, -1, code, out)
+		args := []string{"train", "run.yaml", "-q"}
+		for _, s := range strings.Fields(plan) {
+			args = append(args, "plan."+s)
+		}
+		code, out = runIn(t, dir, nil, args...)
+		require.Zero(t, code, out)
+		require.Equal(t, stateOf(t, want, 24).ledger, stateOf(t, dir, 24).ledger, plan)
+		a, b := metrics(t, want), metrics(t, dir)
+		require.Len(t, b, 24)
+		for i := range a {
+			require.InEpsilon(t, a[i].Loss, b[i].Loss, 1e-4, "%s: step %d", plan, i+1)
+		}
+	}
+}
