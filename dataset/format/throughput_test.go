@@ -1,0 +1,152 @@
+package format
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/token"
+)
+
+// goDocs are the Go sources of the standard library, up to n bytes.
+func goDocs(t testing.TB, n int) (docs []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src/*/*.go"))
+	require.NoError(t, err)
+	more, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src/*/*/*.go"))
+	require.NoError(t, err)
+	for _, name := range append(names, more...) {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if n -= len(b); n < 0 {
+			break
+		}
+		docs = append(docs, string(b))
+	}
+	require.NotEmpty(t, docs)
+	return docs
+}
+
+func trained(t testing.TB, docs []string, vocab int) *token.Tokenizer {
+	t.Helper()
+	b, err := token.Train(token.TrainConfig{VocabSize: vocab, Special: []string{"<|end|>"}}, slices.Values(docs))
+	require.NoError(t, err)
+	tok, err := token.Parse(b)
+	require.NoError(t, err)
+	return tok
+}
+
+func jsonlOf(t testing.TB, docs []string) string {
+	t.Helper()
+	var out strings.Builder
+	for i, d := range docs {
+		line, err := json.Marshal(map[string]any{"text": d, "meta": map[string]int{"n": i}})
+		require.NoError(t, err)
+		out.Write(append(line, '\n'))
+	}
+	path := filepath.Join(t.TempDir(), "go.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(out.String()), 0o600))
+	return path
+}
+
+func loaderOf(t testing.TB, path string, tok *token.Tokenizer, readers int) *dataset.Loader {
+	t.Helper()
+	eod, ok := tok.TokenID("<|end|>")
+	require.True(t, ok)
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path, dataset.Options{})}}, Mode: dataset.ModePretrain,
+		SeqLen: 512, EOD: eod, Seed: 1, MicroBatch: 8, GlobalBatch: 32, Readers: readers}, tok)
+	require.NoError(t, err)
+	t.Cleanup(l.Close)
+	return l
+}
+
+// Texts and the ids made of them beforehand are the same windows: only the way there differs.
+func TestTextsEqualTheirIDs(t *testing.T) {
+	docs := goDocs(t, 300_000)
+	tok := trained(t, docs, 600)
+	path := jsonlOf(t, docs)
+	prefix := filepath.Join(t.TempDir(), "ids")
+	q, err := dataset.OpenQuarantine("")
+	require.NoError(t, err)
+	eod, _ := tok.TokenID("<|end|>")
+	require.NoError(t, Tokenize(open(t, path, dataset.Options{}), tok, prefix, tok.VocabSize(), eod, q, nil))
+	a, b := loaderOf(t, path, tok, 2), loaderOf(t, prefix, tok, 1)
+	for step := range int64(8) {
+		x, err := a.Step(step)
+		require.NoError(t, err)
+		y, err := b.Step(step)
+		require.NoError(t, err)
+		for m := range x {
+			require.Equal(t, x[m].Tokens, y[m].Tokens, "step %d microbatch %d", step, m)
+			require.Equal(t, x[m].SampleIDs, y[m].SampleIDs)
+		}
+	}
+}
+
+// BenchmarkPretrainJSONL is pretraining's data path from a JSON lines file to batches, on one core.
+func BenchmarkPretrainJSONL(b *testing.B) {
+	docs := goDocs(b, 4<<20)
+	tok := trained(b, docs, 8192)
+	l := loaderOf(b, jsonlOf(b, docs), tok, 1)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	tokens, step := 0, int64(0)
+	b.ResetTimer()
+	for b.Loop() {
+		batches, err := l.Step(step)
+		require.NoError(b, err)
+		for i := range batches {
+			tokens += len(batches[i].Tokens)
+		}
+		step++
+	}
+	b.ReportMetric(float64(tokens)/b.Elapsed().Seconds()/1e6, "Mtok/s")
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.HeapInuse)/(1<<20), "MiB-heap")
+}
+
+// BenchmarkFirstBatch opens a loader and takes its first step.
+func BenchmarkFirstBatch(b *testing.B) {
+	docs := goDocs(b, 4<<20)
+	tok := trained(b, docs, 8192)
+	path := jsonlOf(b, docs)
+	for b.Loop() {
+		_, err := loaderOf(b, path, tok, 2).Step(0)
+		require.NoError(b, err)
+	}
+}
+
+// BenchmarkSeekFar resumes at a position far into an order of 2^40 documents.
+func BenchmarkSeekFar(b *testing.B) {
+	tok := trained(b, goDocs(b, 1<<18), 512)
+	src := &vast{n: 1 << 40}
+	for b.Loop() {
+		l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}}, Mode: dataset.ModePretrain, SeqLen: 512, EOD: 0, Seed: 1, MicroBatch: 8, GlobalBatch: 32}, tok)
+		require.NoError(b, err)
+		p := dataset.Position{Order: l.Order(), Step: 3e6, Sample: 1e8, Sources: []dataset.SourcePosition{{Taken: 1e8, Doc: 3e11, Token: 5}}}
+		require.NoError(b, l.Seek(p))
+		_, err = l.Step(3e6)
+		require.NoError(b, err)
+		l.Close()
+	}
+}
+
+// vast is a source of more documents than any disk holds.
+type vast struct{ n int64 }
+
+func (v *vast) Name() string        { return "vast" }
+func (v *vast) Kind() dataset.Kind  { return dataset.KindText }
+func (v *vast) Len() int64          { return v.n }
+func (v *vast) Fingerprint() string { return fmt.Sprint("vast ", v.n) }
+func (v *vast) Close() error        { return nil }
+func (v *vast) Read(i int64) (dataset.Document, error) {
+	return dataset.Document{Text: strings.Repeat(fmt.Sprintf("document %d ", i), 20), Place: dataset.Place{File: "vast", Offset: i}}, nil
+}
