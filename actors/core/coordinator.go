@@ -88,7 +88,8 @@ type Coordinator struct {
 	closed  []([]float64)
 	left    int
 	queued  int
-	saving  int64 // the step whose state is being written; 0 for none
+	saving  int64 // the step whose state is being written, if writing
+	writing bool
 	parts   []string
 	// what the save under way keeps of the coordinator
 	savedUpdates int64
@@ -252,11 +253,11 @@ func (c *Coordinator) State() (updates int64, scale LossScale) { return c.update
 // save begins the save that is due. It is called between steps only, when no rank changes its state; one save is under way at
 // a time, so that a due one may wait for the end of a later step.
 func (c *Coordinator) save(ctx actors.Context) {
-	if !c.waitSave || c.saving != 0 {
+	if !c.waitSave || c.writing {
 		return
 	}
 	c.waitSave = false
-	c.saving, c.queued, c.durable = c.step, len(c.l.Ranks), len(c.l.Ranks)
+	c.writing, c.saving, c.queued, c.durable = true, c.step, len(c.l.Ranks), len(c.l.Ranks)
 	c.parts = make([]string, len(c.l.Ranks))
 	c.savedUpdates, c.savedScale = c.updates, c.l.LossScale
 	ctx.Do(actors.Job{ID: beginID, Kind: actors.BeginJob, Engine: actors.IO, Step: c.step})
@@ -304,7 +305,7 @@ func (c *Coordinator) committed(ctx actors.Context, m actors.Message) {
 		topic = TopicSaveLost
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil, Err: m.Err})
-	c.saving = 0
+	c.writing = false
 	if c.ended {
 		c.last(ctx)
 	}
@@ -313,14 +314,14 @@ func (c *Coordinator) committed(ctx actors.Context, m actors.Message) {
 // end saves the last state, waits until it is durable, and halts everyone.
 func (c *Coordinator) end(ctx actors.Context) {
 	c.ended = true
-	c.waitSave = c.l.SaveAtEnd && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) && !(c.saving != 0 && c.saving == c.step)
+	c.waitSave = c.l.SaveAtEnd && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) && !(c.writing && c.saving == c.step)
 	c.last(ctx)
 }
 
 // last takes the run's end one event further.
 func (c *Coordinator) last(ctx actors.Context) {
 	c.save(ctx)
-	if c.saving == 0 {
+	if !c.writing {
 		c.halt(ctx)
 	}
 }
@@ -339,7 +340,7 @@ func (c *Coordinator) halt(ctx actors.Context) {
 
 // fail ends the run with one error, the first that came.
 func (c *Coordinator) fail(ctx actors.Context, m actors.Message) {
-	if c.ended && m.Kind == actors.Down && c.saving == 0 {
+	if c.ended && m.Kind == actors.Down && !c.writing {
 		return
 	}
 	c.dead = true
@@ -365,7 +366,7 @@ func (c *Coordinator) Waits() actors.Wait {
 			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step), Since: c.since}
 		}
 	}
-	if c.saving != 0 && c.ended {
+	if c.writing && c.ended {
 		return actors.Wait{For: actors.None, What: fmt.Sprintf("the checkpoint of step %d to be durable", c.saving), Since: c.since, Busy: true}
 	}
 	return actors.Wait{For: actors.None}
