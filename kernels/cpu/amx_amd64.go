@@ -11,3 +11,5 @@ func amxBlocks(args *amxArgs)
 func amxPeak(cfg *tileConfig, n int)
 
 func amxRun(args *amxArgs) { amxBlocks(args) }
+
+func amxSpin(n int) { amxPeak(allTiles, n) }

@@ -3,3 +3,5 @@
 package cpu
 
 func amxRun(*amxArgs) { panic("cpu: AMX on another processor") }
+
+func amxSpin(int) { panic("cpu: AMX on another processor") }

@@ -156,7 +156,7 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 	s.begun = make([]bool, heads*blocks)
 	s.scores = w.arena.zero(a.block * scoreWidth)
 	lo, hi := a.visible(t, t.from, n)
-	for s.k0 = lo; s.k0 < hi; s.k0 += keyBlock {
+	for s.k0 = lo / keyBlock * keyBlock; s.k0 < hi; s.k0 += keyBlock { // blocks begin at the same keys in every task
 		m := w.arena.mark()
 		s.keys = min(keyBlock, hi-s.k0)
 		k, v := headOf(a.k, t.g).at(t.k0+s.k0), headOf(a.v, t.g).at(t.k0+s.k0)

@@ -101,7 +101,12 @@ func (w *worker) tileValues(acc []float32, ldc int, p []float32, n, end int, v r
 // are a right operand: interleaving pairs of rows is cheaper than turning them.
 func (w *worker) tileGrads(g *gradState, q, do rowsOf, dq []float32, n, end int) {
 	p, ds := w.halfRows(g.p, n, end), w.halfRows(g.dp, n, end)
-	w.tileProduct(dq, g.dWide, ceilDiv(n, amxSide), g.dWide/amxSide, end/amxSide, scoreRows(ds), g.tiles.k, true)
+	if g.t.queries {
+		w.tileProduct(dq, g.dWide, ceilDiv(n, amxSide), g.dWide/amxSide, end/amxSide, scoreRows(ds), g.tiles.k, true)
+	}
+	if !g.t.keys {
+		return
+	}
 	for _, x := range []struct {
 		h    []uint16
 		r    rowsOf

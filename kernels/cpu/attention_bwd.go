@@ -15,8 +15,17 @@ type attnGrad struct {
 	delta             []float32 // Σ do·o of every query and head
 }
 
-// attentionBwd gives each task a whole sequence and key head: it sums over blocks of keys, heads and blocks of queries in
-// that order, whatever the number of threads.
+// gradTask is a part of one sequence and key head: blocks of keys [k0, k1) with blocks of queries [j0, j1), heads counted
+// through, and which gradients to write.
+type gradTask struct {
+	*attnTask
+	k0, k1, j0, j1 int
+	queries, keys  bool
+}
+
+// attentionBwd sums over blocks of keys, heads and blocks of queries in that order, whatever the number of threads. A task
+// is a sequence and key head, or, if there are fewer of those than threads, some of its keys or of its queries: then scores
+// are computed twice, which gives the same bits.
 func attentionBwd(b *Backend, c *kernels.Call) {
 	cuQ, cuK := c.In[6].I32(), c.In[7].I32()
 	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
@@ -27,7 +36,29 @@ func attentionBwd(b *Backend, c *kernels.Call) {
 	clearBeyond(a.dk, cuK)
 	clearBeyond(a.dv, cuK)
 	a.clearUnqueried(cuQ, cuK)
-	b.shareWork(len(a.tasks), 3*a.total(), func(w *worker, i int) { w.attendBwd(a, &a.tasks[i]) })
+	tasks := a.gradTasks(len(a.tasks) < len(b.team.workers))
+	b.shareWork(len(tasks), 3*a.total(), func(w *worker, i int) { w.attendBwd(a, &tasks[i]) })
+}
+
+// gradTasks cuts the tasks; split tells whether to compute the gradients of queries apart from those of keys.
+func (a *attnGrad) gradTasks(split bool) []gradTask {
+	var l []gradTask
+	for i := range a.tasks {
+		t := &a.tasks[i]
+		keys := ceilDiv(t.k1-t.k0, keyBlock)
+		queries := (t.h1 - t.h0) * ceilDiv(t.to-t.from, a.block)
+		if !split {
+			l = append(l, gradTask{t, 0, keys, 0, queries, true, true})
+			continue
+		}
+		for k := range keys {
+			l = append(l, gradTask{t, k, k + 1, 0, queries, false, true})
+		}
+		for j := 0; j < queries; j += 4 {
+			l = append(l, gradTask{t, 0, keys, j, min(j+4, queries), true, false})
+		}
+	}
+	return l
 }
 
 // clearUnqueried sets the gradients of keys whose sequence has no query to 0: no task does.
@@ -45,47 +76,54 @@ func (a *attnGrad) clearUnqueried(cuQ, cuK []int32) {
 // gradState is the state of one task of the backward pass.
 type gradState struct {
 	*attnGrad
-	t            *attnTask
+	t            *gradTask
 	dWide, eWide int
 	dq           []float32 // all queries and heads of the task
 	dk, dv       []float32 // one block of keys; transposed on tiles
 	p, dp        []float32 // one block of probabilities and their gradient
 	k0, keys     int
-	kT, vT, k    columns
-	tiles        keyTiles // instead of kT, vT and k
+	kT, vT       columns
+	keyRows      columns
+	tiles        keyTiles // instead of these
 }
 
-func (w *worker) attendBwd(a *attnGrad, t *attnTask) {
-	n, heads := t.to-t.from, t.h1-t.h0
+func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 	side := max(w.k.nr, amxSide)
 	g := &gradState{attnGrad: a, t: t, dWide: roundUp(a.q.Shape[2], side), eWide: roundUp(a.v.Shape[2], side)}
-	blocks := ceilDiv(n, a.block)
-	g.dq = w.arena.zero(heads * blocks * a.block * g.dWide)
+	g.dq = w.arena.zero((t.j1 - t.j0) * a.block * g.dWide)
 	g.p, g.dp = w.arena.zero(a.block*scoreWidth), w.arena.zero(a.block*scoreWidth)
 	tall := roundUp(keyBlock, w.k.mr)
 	g.dk, g.dv = w.arena.f32(tall*g.dWide), w.arena.f32(tall*g.eWide)
-	for g.k0 = 0; g.k0 < t.k1-t.k0; g.k0 += keyBlock {
+	for k := t.k0; k < t.k1; k++ {
 		m := w.arena.mark()
-		g.keys = min(keyBlock, t.k1-t.k0-g.k0)
-		at := t.k0 + g.k0
-		key, value := headOf(a.k, t.g).at(at), headOf(a.v, t.g).at(at)
-		if a.amx {
-			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys), k: w.tilesOf(key, g.keys)}
-		} else {
-			g.kT, g.vT, g.k = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
-		}
-		clear(g.dk)
-		clear(g.dv)
-		for j := range heads * blocks {
-			w.gradBlock(g, j, g.dq[j*a.block*g.dWide:])
-		}
-		w.writeKeys(g, headOf(a.dk, t.g).at(at), g.dk, g.dWide)
-		w.writeKeys(g, headOf(a.dv, t.g).at(at), g.dv, g.eWide)
+		w.gradKeys(g, k*keyBlock)
 		w.arena.release(m)
 	}
-	for j := range heads * blocks {
-		head, from, n := a.part(t, j)
-		w.writeRows(headOf(a.dq, t.h0+head).at(t.q0+from), g.dq[j*a.block*g.dWide:], g.dWide, n)
+	for j := t.j0; j < t.j1 && t.queries; j++ {
+		head, from, n := a.part(t.attnTask, j)
+		w.writeRows(headOf(a.dq, t.h0+head).at(t.q0+from), g.dq[(j-t.j0)*a.block*g.dWide:], g.dWide, n)
+	}
+}
+
+// gradKeys adds the gradients through the block of keys that begins at k0.
+func (w *worker) gradKeys(g *gradState, k0 int) {
+	t := g.t
+	g.k0, g.keys = k0, min(keyBlock, t.attnTask.k1-t.attnTask.k0-k0)
+	at := t.attnTask.k0 + k0
+	key, value := headOf(g.k, t.g).at(at), headOf(g.v, t.g).at(at)
+	if g.amx {
+		g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys), k: w.tilesOf(key, g.keys)}
+	} else {
+		g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
+	}
+	clear(g.dk)
+	clear(g.dv)
+	for j := t.j0; j < t.j1; j++ {
+		w.gradBlock(g, j, g.dq[(j-t.j0)*g.block*g.dWide:])
+	}
+	if t.keys {
+		w.writeKeys(g, headOf(g.attnGrad.dk, t.g).at(at), g.dk, g.dWide)
+		w.writeKeys(g, headOf(g.attnGrad.dv, t.g).at(at), g.dv, g.eWide)
 	}
 }
 
@@ -122,8 +160,8 @@ func (b *Backend) rowDots(do, o *tensor.Tensor) []float32 {
 
 // gradBlock adds the gradients through block j of queries and the current block of keys.
 func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
-	head, from, n := g.part(g.t, j)
-	lo, hi := g.visible(g.t, from, n)
+	head, from, n := g.part(g.t.attnTask, j)
+	lo, hi := g.visible(g.t.attnTask, from, n)
 	if lo, hi = max(lo-g.k0, 0), min(hi-g.k0, g.keys); lo >= hi {
 		return
 	}
@@ -143,12 +181,16 @@ func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
 	w.product(g.p, scoreWidth, tall, wide, q.width, w.operandRows(q, n), g.kT, false)
 	w.product(g.dp, scoreWidth, tall, wide, do.width, w.operandRows(do, n), g.vT, false)
 	w.gradRows(g, head, from, n, hi, end)
-	pT := operand{v: g.p, row: 1, step: scoreWidth, next: mr}
-	dsT := operand{v: g.dp, row: 1, step: scoreWidth, next: mr}
-	w.product(g.dv, g.eWide, end, roundUp(do.width, nr), n, pT, w.rowColumns(do, n), true)
-	w.product(g.dk, g.dWide, end, roundUp(q.width, nr), n, dsT, w.rowColumns(q, n), true)
-	ds := operand{v: g.dp, row: scoreWidth, step: 1, next: mr * scoreWidth}
-	w.product(dq, g.dWide, tall, roundUp(q.width, nr), hi, ds, g.k, true)
+	if g.t.keys {
+		pT := operand{v: g.p, row: 1, step: scoreWidth, next: mr}
+		dsT := operand{v: g.dp, row: 1, step: scoreWidth, next: mr}
+		w.product(g.dv, g.eWide, end, roundUp(do.width, nr), n, pT, w.rowColumns(do, n), true)
+		w.product(g.dk, g.dWide, end, roundUp(q.width, nr), n, dsT, w.rowColumns(q, n), true)
+	}
+	if g.t.queries {
+		ds := operand{v: g.dp, row: scoreWidth, step: 1, next: mr * scoreWidth}
+		w.product(dq, g.dWide, tall, roundUp(q.width, nr), hi, ds, g.keyRows, true)
+	}
 }
 
 // gradRows is gradRow for the rows of a block, up to column end.
@@ -161,7 +203,7 @@ func (w *worker) gradRows(g *gradState, head, from, n, hi, end int) {
 // gradRow turns the scores of one query into probabilities p, and their gradient dp into that of the scores. What the query
 // may not see is exactly 0 in both, up to the next multiple of a tile.
 func (w *worker) gradRow(g *gradState, head, i, hi int, p, dp []float32) {
-	l, h := g.visible(g.t, i, 1)
+	l, h := g.visible(g.t.attnTask, i, 1)
 	l, h = max(l-g.k0, 0), min(h-g.k0, hi)
 	at := (g.t.q0+i)*g.q.Shape[1] + g.t.h0 + head
 	lse := g.lse[at]

@@ -93,3 +93,45 @@ func requireQuery(t *testing.T, name string, o, q, k, v []float32, i, h, d int) 
 		require.InDelta(t, want[p]/sum, o[(i*h+1)*d+p], 1e-6, "%s: query %d", name, i)
 	}
 }
+
+// The backward pass over several blocks of keys: the same bits whether or not it is cut for more threads, and levels agree.
+func TestLongSequencesBackward(t *testing.T) {
+	const n, h, d = 1300, 2, 32
+	cu := tensor.Of(tensor.I32, []int32{0, n}, 2)
+	attr := kernels.Attr{I: [4]int{1, 900}, F: [2]float64{0.2}}
+	for _, a := range []tensor.DType{tensor.F32, tensor.BF16} {
+		q, k, v, do := filled(a, n, h, d), filled(a, n, 1, d), filled(a, n, 1, d), filled(a, n, h, d)
+		var want []*tensor.Tensor
+		for _, level := range tested() {
+			var first []*tensor.Tensor
+			for _, threads := range []int{1, 3} {
+				b := newBackend(level, threads)
+				o, lse := tensor.Make(a, n, h, d), tensor.Make(tensor.F32, n, h)
+				b.Run(&kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, k, v, cu, cu}, Out: []*tensor.Tensor{o, lse}, Attr: attr})
+				got := []*tensor.Tensor{tensor.Make(a, n, h, d), tensor.Make(a, n, 1, d), tensor.Make(a, n, 1, d)}
+				b.Run(&kernels.Call{Op: kernels.AttentionBwd, In: []*tensor.Tensor{do, q, k, v, o, lse, cu, cu}, Out: got, Attr: attr})
+				b.Close()
+				if first == nil {
+					first = got
+				}
+				if want == nil {
+					want = got
+				}
+				for i := range got {
+					require.Equal(t, first[i].Bytes(), got[i].Bytes(), "%s %v: output %d with %d threads", level.name, a, i, threads)
+					requireNear(t, wide(want[i]), wide(got[i]), map[tensor.DType]float64{tensor.F32: 2e-5, tensor.BF16: 0.02}[a], level.name)
+				}
+			}
+		}
+	}
+}
+
+// requireNear compares by the norm of the difference.
+func requireNear(t *testing.T, want, got []float32, bound float64, name string) {
+	d, s := 0.0, 0.0
+	for i := range want {
+		d += math.Pow(float64(want[i]-got[i]), 2)
+		s += math.Pow(float64(want[i]), 2)
+	}
+	require.LessOrEqual(t, math.Sqrt(d/s), bound, name)
+}

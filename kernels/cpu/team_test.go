@@ -133,3 +133,14 @@ func TestScratchIsKept(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/20, uint64(4096), "bytes a call")
 }
+
+func TestPeaks(t *testing.T) {
+	for _, k := range tested() {
+		b := newBackend(k, 2)
+		p := b.Peaks()
+		b.Close()
+		require.Greater(t, p.MultiplyAdd, 1e8, k.name)
+		require.Greater(t, p.Memory, 1e8, k.name)
+		require.Equal(t, k.amx, p.Tiles > 0, k.name)
+	}
+}

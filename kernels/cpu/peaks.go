@@ -1,0 +1,45 @@
+package cpu
+
+import (
+	"time"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Peaks are rates of this machine measured with nothing but the instructions in question: what the rates of operations are
+// compared with. They drift by some 10 % with the clock and with neighbours, so measure both in one run.
+type Peaks struct {
+	MultiplyAdd float64 // float32 multiply-adds in registers on one thread, flops a second
+	Tiles       float64 // products of bfloat16 tiles in registers on one thread, flops a second; 0 without AMX
+	Memory      float64 // bytes read and written a second by all threads copying and scaling 32 MiB
+}
+
+// Peaks measures for about 50 ms.
+func (b *Backend) Peaks() Peaks {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var p Peaks
+	x := make([]float32, 16)
+	const n = 50000
+	p.MultiplyAdd = n * 24 * float64(b.k.lanes) / fastest(20, func() { b.k.peak(n, x) })
+	if b.k.amx {
+		p.Tiles = n * 4 * 2 * 16 * 16 * 32 / fastest(10, func() { amxSpin(n) })
+	}
+	const size = 8 << 20
+	src, dst := tensor.Make(tensor.F32, size).F32(), tensor.Make(tensor.F32, size).F32()
+	p.Memory = 8 * size / fastest(4, func() {
+		b.elements(size, func(w *worker, at, n int) { w.k.scale(dst[at:at+n], src[at:at+n], 1) })
+	})
+	return p
+}
+
+// fastest is the shortest of several runs in seconds.
+func fastest(runs int, f func()) float64 {
+	best := time.Duration(1 << 62)
+	for range runs {
+		start := time.Now()
+		f()
+		best = min(best, time.Since(start))
+	}
+	return best.Seconds()
+}
