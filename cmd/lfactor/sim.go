@@ -1,0 +1,428 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true, "schedule": true, "steps": true, "seed": true, "seeds": true,
+	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true}
+
+var _ = add(func() *cobra.Command {
+	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] [--steps N] [--seeds N --faults KIND,...]",
+		Short: "Run the training's actors in virtual time: step time, bubbles, memory, faults, before any device is used",
+		Long: `The simulator runs the same behaviours from the same program as training does; jobs become durations of a described machine.
+
+  --cluster C       machine: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
+  --schedule S      instead of plan.schedule; plan.virtual_stages follows where the schedule fixes it
+  --steps N         steps to run, default 2
+  --jitter X        jobs take up to this share longer, at random
+  --collective M    op: one event a member (default); send: every message of every member
+  --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
+  --faults K,...    straggler, slow-link, cut-link, late-loader, crash, lost-message, late-message
+  --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
+		DisableFlagParsing: true, RunE: simCommand}
+	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run]", Short: "Run one seed again and say what happened", DisableFlagParsing: true, RunE: simReplay},
+		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, RunE: simCompare},
+		predictCommand())
+	return c
+})
+
+// simRun is what the flags of a simulation mean.
+type simRun struct {
+	file    string
+	rest    []string
+	form    string
+	cluster *cost.Machine
+	steps   int64
+	seed    uint64
+	seeds   int
+	kinds   []sim.FaultKind
+	trace   string
+	svg     string
+	html    string
+	whole   bool
+	jitter  float64
+	layout  *host.Layout
+}
+
+// flagValue is the value of --name among a command's own flags, "" if it was not given.
+func flagValue(mine []string, name string) string {
+	for i, m := range mine {
+		n, value, inline := strings.Cut(strings.TrimLeft(m, "-"), "=")
+		if n == name && inline {
+			return value
+		}
+		if n == name && i+1 < len(mine) {
+			return mine[i+1]
+		}
+	}
+	return ""
+}
+
+// parseSim reads flags and the machine; the run file is not opened yet.
+func parseSim(args []string) (*simRun, []string, error) {
+	file, mine, rest := configs.SplitArgs(args, simFlags)
+	s := &simRun{file: file, rest: rest, form: form(mine), steps: 2, trace: flagValue(mine, "trace"), svg: flagValue(mine, "svg"), html: flagValue(mine, "html"), whole: true}
+	if name := flagValue(mine, "schedule"); name != "" {
+		s.schedule(name)
+	}
+	number := func(name string, least float64, set func(float64)) error {
+		if v := flagValue(mine, name); v != "" {
+			x, err := strconv.ParseFloat(v, 64)
+			if err != nil || !(x >= least) || x > 1e9 {
+				return usage("--%s %s: want a number from %v", name, v, least)
+			}
+			set(x)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		number("steps", 1, func(x float64) { s.steps = int64(x) }), number("seeds", 1, func(x float64) { s.seeds = int(x) }),
+		number("seed", 0, func(x float64) { s.seed = uint64(x) }), number("jitter", 0, func(x float64) { s.jitter = x }),
+	} {
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	switch m := flagValue(mine, "collective"); m {
+	case "", "op":
+	case "send":
+		s.whole = false
+	default:
+		return nil, nil, usage("--collective %s: want op or send", m)
+	}
+	if err := s.faults(flagValue(mine, "faults")); err != nil {
+		return nil, nil, err
+	}
+	name := flagValue(mine, "cluster")
+	if name == "" {
+		name = "cpu"
+	}
+	text, err := configs.ClusterFile(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.cluster, err = cost.Read(name, text)
+	return s, mine, err
+}
+
+func (s *simRun) faults(names string) error {
+	for _, name := range strings.Split(names, ",") {
+		if name == "" {
+			continue
+		}
+		found := false
+		for k := sim.Straggler; k <= sim.DupMsg; k++ {
+			if k.String() == name {
+				s.kinds, found = append(s.kinds, k), true
+			}
+		}
+		if !found {
+			return usage("--faults %s: no such fault", name)
+		}
+	}
+	return nil
+}
+
+// schedule overrides the run file's.
+func (s *simRun) schedule(name string) {
+	s.rest = append(s.rest, "plan.schedule="+name)
+	if x, err := schedule.Get(name); err == nil && x.Loops > 0 {
+		s.rest = append(s.rest, fmt.Sprintf("plan.virtual_stages=%d", x.Loops))
+	}
+}
+
+// plan reads the run file and lays the job out.
+func (s *simRun) plan() error {
+	if s.file == "" {
+		return usage("want a run file, as in lfactor sim configs/runs/tiny.yaml --cluster h100")
+	}
+	cfg, err := configs.Load(configs.Request{File: s.file, Args: s.rest, Getenv: os.Getenv})
+	if err != nil {
+		return err
+	}
+	if err = vocabulary(cfg); err != nil {
+		return err
+	}
+	j, err := job(cfg)
+	if err != nil {
+		return err
+	}
+	if s.layout, err = host.Plan(j); err != nil {
+		return codedError{err, exitUsage}
+	}
+	if n := j.Mesh.Size(); n > s.cluster.Devices*s.cluster.Hosts {
+		return usage("the plan has %d ranks, cluster %s %d devices", n, s.cluster.Name, s.cluster.Devices*s.cluster.Hosts)
+	}
+	if j.Memory == 0 {
+		j.Memory = int64(s.cluster.Memory)
+	}
+	return nil
+}
+
+func (s *simRun) run(o sim.Options) *sim.Result {
+	run := core.RunLayout{First: 1, Last: s.steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
+	o.Whole, o.Jitter = s.whole, s.jitter
+	return sim.New(simLayout(s.layout, run), prices(s.cluster), o).Run()
+}
+
+func simCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		return c.Help()
+	}
+	s, _, err := parseSim(args)
+	if err != nil {
+		return err
+	}
+	if err := s.plan(); err != nil {
+		return err
+	}
+	if s.seeds > 0 {
+		return s.tryFaults()
+	}
+	return s.once(s.seed, nil)
+}
+
+// once runs one seed and prints what it showed.
+func (s *simRun) once(seed uint64, faults []sim.Fault) error {
+	t := timeline{layout: s.layout, last: s.steps}
+	var done int64
+	res := s.run(sim.Options{Seed: seed, Faults: faults, Span: t.see, Stop: func() bool { return interrupted.Load() != 0 }, Report: func(m actors.Message) {
+		if m.Text == core.TopicStep {
+			if done++; s.form == "text" && s.steps > 2 {
+				fmt.Fprintf(os.Stderr, "step %d of %d\n", done, s.steps)
+			}
+		}
+	}})
+	if err := s.print(res); err != nil {
+		return err
+	}
+	for name, write := range map[string]func(string) error{s.trace: t.chrome, s.svg: t.svg, s.html: func(f string) error { return t.html(f, s, res) }} {
+		if name != "" {
+			if err := write(name); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case res.Stall != nil:
+		return codedError{res.Stall, exitFailed}
+	case res.Failed != "":
+		return codedError{fmt.Errorf("the simulated run failed: %s", res.Failed), exitFailed}
+	}
+	return nil
+}
+
+// simRow is one rank of a result; times are seconds of the last step.
+type simRow struct {
+	Rank   int     `json:"rank"`
+	Busy   float64 `json:"busy_s"`
+	Bubble float64 `json:"bubble_s"`
+	Comm   float64 `json:"exposed_comm_s"`
+	Sync   float64 `json:"sync_s"`
+	Update float64 `json:"update_s"`
+	Peak   int64   `json:"peak_bytes"`
+	Fits   bool    `json:"fits"`
+}
+
+// simSum is a result as a whole.
+type simSum struct {
+	Schedule       string   `json:"schedule"`
+	Cluster        string   `json:"cluster"`
+	Step           float64  `json:"step_s"`
+	BubbleLongest  float64  `json:"bubble_longest_stage"`
+	BubbleMakespan float64  `json:"bubble_makespan"`
+	Events         uint64   `json:"events"`
+	Hash           string   `json:"hash"`
+	Ranks          []simRow `json:"ranks"`
+}
+
+func (s *simRun) sum(res *sim.Result) simSum {
+	out := simSum{Schedule: s.layout.Job.Schedule, Cluster: s.cluster.Name, Events: res.Events, Hash: fmt.Sprintf("%016x", res.Hash)}
+	if n := len(res.Steps); n > 0 {
+		out.Step = res.Steps[n-1].Time / 1e9
+	}
+	var busy, span, last int64
+	for r, a := range res.Ranks {
+		busy, span, last = max(busy, a.Busy), max(span, a.Span), max(last, a.Span+a.Bubble)
+		out.Ranks = append(out.Ranks, simRow{r, sec(a.Busy), sec(a.Bubble), sec(a.Comm), sec(a.Sync), sec(a.Update), res.Peak[r], s.layout.Job.Memory == 0 || res.Peak[r] <= s.layout.Job.Memory})
+	}
+	if span > 0 {
+		out.BubbleLongest = 1 - float64(busy)/float64(span)
+	}
+	if out.Step > 0 {
+		out.BubbleMakespan = 1 - sec(busy)/out.Step
+	}
+	return out
+}
+
+func sec(ns int64) float64 { return float64(ns) / 1e9 }
+
+func (s *simRun) print(res *sim.Result) error {
+	sum := s.sum(res)
+	if s.form != "text" {
+		return json.NewEncoder(os.Stdout).Encode(sum)
+	}
+	fmt.Printf("%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d events, hash %s\n", sum.Schedule, sum.Cluster,
+		seconds(sum.Step), 100*sum.BubbleLongest, 100*sum.BubbleMakespan, sum.Events, sum.Hash)
+	if res.Cut {
+		fmt.Println("interrupted: what follows is partial")
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"rank", "busy", "bubble", "exposed comm", "sync", "update", "peak", ""})
+	const shown = 64
+	for i, r := range sum.Ranks {
+		if i == shown {
+			t.AppendRow(table.Row{"…", fmt.Sprintf("%d more", len(sum.Ranks)-shown)})
+			break
+		}
+		fits := "fits"
+		if !r.Fits {
+			fits = "DOES NOT FIT"
+		}
+		t.AppendRow(table.Row{r.Rank, seconds(r.Busy), seconds(r.Bubble), seconds(r.Comm), seconds(r.Sync), seconds(r.Update), tensor.Bytes(r.Peak), fits})
+	}
+	t.Render()
+	return nil
+}
+
+func seconds(s float64) string {
+	switch {
+	case s >= 1:
+		return fmt.Sprintf("%.3f s", s)
+	case s >= 1e-3:
+		return fmt.Sprintf("%.3f ms", s*1e3)
+	}
+	return fmt.Sprintf("%.1f µs", s*1e6)
+}
+
+// script draws a seed's faults for a run of the given length.
+func (s *simRun) script(seed uint64, length int64) []sim.Fault {
+	kinds := s.kinds
+	if kinds == nil {
+		kinds = []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.LateLoader, sim.LateMsg}
+	}
+	return sim.Draw(seed, 1+int(seed%3), s.layout.Job.Mesh.Size(), length, kinds...)
+}
+
+// tryFaults runs seeds with faults, each twice: both runs must agree in every event, and a run must end well unless its faults
+// allow otherwise.
+func (s *simRun) tryFaults() error {
+	length := int64(s.run(sim.Options{}).Time)
+	ended, stalled, failed := 0, 0, 0
+	for i := range s.seeds {
+		seed := s.seed + uint64(i)
+		faults := s.script(seed, length)
+		a := s.run(sim.Options{Seed: seed, Faults: faults})
+		b := s.run(sim.Options{Seed: seed, Faults: faults})
+		if a.Hash != b.Hash {
+			return fmt.Errorf("seed %d: two runs differ: %016x and %016x", seed, a.Hash, b.Hash)
+		}
+		harmless := !slices.ContainsFunc(faults, func(f sim.Fault) bool { return !f.Harmless() })
+		switch {
+		case a.Stall != nil:
+			stalled++
+		case a.Failed != "":
+			failed++
+		default:
+			ended++
+			continue
+		}
+		if harmless {
+			return fmt.Errorf("seed %d: a run with faults that it must survive did not end: %s; look at it with lfactor sim replay %d", seed, why(a), seed)
+		}
+		if interrupted.Load() != 0 {
+			break
+		}
+	}
+	fmt.Printf("%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle of waits\n", ended+stalled+failed, ended, failed, stalled)
+	return nil
+}
+
+func why(r *sim.Result) string {
+	if r.Stall != nil {
+		return r.Stall.Error()
+	}
+	return r.Failed
+}
+
+func simReplay(c *cobra.Command, args []string) error {
+	if len(args) < 2 || slices.Contains(args, "--help") {
+		return c.Help()
+	}
+	seed, err := strconv.ParseUint(args[0], 10, 64)
+	if err != nil {
+		return usage("seed %s: want a whole number", args[0])
+	}
+	s, _, err := parseSim(args[1:])
+	if err == nil {
+		err = s.plan()
+	}
+	if err != nil {
+		return err
+	}
+	faults := s.script(seed, int64(s.run(sim.Options{}).Time))
+	for _, f := range faults {
+		fmt.Println("fault:", f)
+	}
+	return s.once(seed, faults)
+}
+
+func simCompare(c *cobra.Command, args []string) error {
+	n := slices.IndexFunc(args, func(a string) bool {
+		_, err := schedule.Get(a)
+		return err != nil
+	})
+	if n < 1 || slices.Contains(args, "--help") {
+		return c.Help()
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"schedule", "step", "bubble (longest stage)", "bubble (makespan)", "exposed comm, most", "peak, most", ""})
+	for _, name := range args[:n] {
+		s, _, err := parseSim(args[n:])
+		if err != nil {
+			return err
+		}
+		s.schedule(name)
+		if err := s.plan(); err != nil {
+			t.AppendRow(table.Row{name, "", "", "", "", "", err.Error()})
+			continue
+		}
+		s.layout.Job.Memory = 0
+		res := s.run(sim.Options{})
+		if res.Failed != "" || res.Stall != nil {
+			return fmt.Errorf("%s: %s", name, why(res))
+		}
+		x, comm, peak, fits := s.sum(res), 0.0, int64(0), "fits"
+		for _, r := range x.Ranks {
+			comm, peak = max(comm, r.Comm), max(peak, r.Peak)
+		}
+		if float64(peak) > s.cluster.Memory {
+			fits = "DOES NOT FIT"
+		}
+		t.AppendRow(table.Row{name, seconds(x.Step), fmt.Sprintf("%.2f%%", 100*x.BubbleLongest), fmt.Sprintf("%.2f%%", 100*x.BubbleMakespan), seconds(comm), tensor.Bytes(peak), fits})
+	}
+	t.Render()
+	return nil
+}

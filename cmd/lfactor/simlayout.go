@@ -1,0 +1,156 @@
+package main
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology/collective"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
+
+// simLayout hands a training layout to the simulator: the very programs, segments and protocols that training would use, with the
+// bytes of collectives as a ring moves them.
+func simLayout(l *host.Layout, run core.RunLayout) *sim.Layout {
+	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Job.Mesh.Name}
+	lower := lowered(l)
+	for r, part := range l.Ranks {
+		rl := l.RankLayout(r, 0)
+		rl.Lower = func(a plan.Action, eval bool) []core.Segment {
+			return lower[host.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval}][a.Kind]
+		}
+		rl.Update = updateOf(rl.Update, l, part)
+		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, host.RankRef(r))
+	}
+	for dp := range l.Job.Mesh.DP {
+		ll := &core.LoaderLayout{Coordinator: host.CoordinatorRef, Ahead: 1, Last: run.Last}
+		for r, part := range l.Ranks {
+			if part.Coord.DP == dp {
+				ll.Ranks = append(ll.Ranks, host.RankRef(r))
+			}
+		}
+		out.Loaders, out.LoaderRefs = append(out.Loaders, ll), append(out.LoaderRefs, l.LoaderRef(0, dp))
+	}
+	out.Memory = simMemory(l)
+	return out
+}
+
+// lowered lists the segments of every trace; an all-reduce's bytes are those of a ring, not those of exchanging everything.
+func lowered(l *host.Layout) map[host.TraceKey]map[plan.Kind][]core.Segment {
+	out := map[host.TraceKey]map[plan.Kind][]core.Segment{}
+	rl := l.RankLayout(0, 0)
+	for key, tr := range l.Traces {
+		out[key] = map[plan.Kind][]core.Segment{}
+		for kind, ph := range phaseOf {
+			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage), Chunk: int16(key.Chunk)}, key.Eval)...)
+			for i, s := range tr.Segments(ph) {
+				segs[i].Comms = append([]core.Comm{}, segs[i].Comms...)
+				for k, n := range s.Comm {
+					if n.In[0].Place[n.Mesh].Kind == grad.Partial && n.Out[0].Place[n.Mesh].Kind == grad.Replicated {
+						segs[i].Comms[k].Bytes = 2 * segs[i].Comms[k].Bytes / int64(max(1, tr.GroupSize(n)))
+					}
+				}
+			}
+			out[key][kind] = segs
+		}
+	}
+	return out
+}
+
+// updateOf fills in what the optimizer step's segments send and do: gradients are float32, updated weights of the training
+// precision; an update reads and writes gradient, weight and two moments.
+func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Segment {
+	var n int64
+	for _, p := range part.Params {
+		n += int64(tensor.Len(p.Local))
+	}
+	own := n
+	if l.Job.Zero > 0 {
+		own = n / int64(l.Job.Mesh.DP)
+	}
+	out := append([]core.Segment{}, segs...)
+	for i := range out {
+		out[i].Comms = append([]core.Comm{}, out[i].Comms...)
+		for k := range out[i].Comms {
+			c := &out[i].Comms[k]
+			members := int64(l.Job.Mesh.DP)
+			switch {
+			case c.Group == host.GroupDP && i == len(out)-1:
+				c.Bytes = n * int64(l.Job.DType.Size()) * (members - 1) / max(1, members)
+			case c.Group == host.GroupDP:
+				c.Bytes = 4 * n * (members - 1) / max(1, members)
+				if l.Job.Zero == 0 {
+					c.Bytes *= 2
+				}
+			case c.Group == host.GroupWorld:
+				c.Bytes = 8 * int64(len(l.Order))
+			default:
+				c.Bytes = 8 * int64(l.Job.Model.Spec.Hidden)
+			}
+		}
+	}
+	last := &out[len(out)-1]
+	last.Bytes, last.Calls = 32*own, len(part.Params)
+	return out
+}
+
+// simMemory accounts frames by the traces' footprints, as lfactor plan does.
+func simMemory(l *host.Layout) sim.Memory {
+	type foot struct{ peak, after int64 }
+	known := map[host.TraceKey]map[plan.Kind]foot{}
+	base := make([]int64, len(l.Ranks))
+	for r := range l.Ranks {
+		m := l.Memory(r)
+		base[r] = m.Params + m.State + m.Grads
+	}
+	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
+		Foot: func(_ int, j *actors.Job) (peak, after int64) {
+			k := host.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0}
+			if known[k] == nil {
+				known[k] = map[plan.Kind]foot{}
+			}
+			f, ok := known[k][j.Action.Kind]
+			if !ok {
+				f.peak, f.after = l.Traces[k].Footprint(phaseOf[j.Action.Kind])
+				known[k][j.Action.Kind] = f
+			}
+			if k.Eval {
+				f.after = 0
+			}
+			return f.peak, f.after
+		}}
+}
+
+// prices are those of a described machine, one device a rank in order.
+func prices(m *cost.Machine) sim.Prices {
+	return sim.Prices{
+		Job: func(rank int, j *actors.Job, s *core.Segment) int64 {
+			switch {
+			case rank < 0:
+				return 1e6 // reading or committing: off the path unless it is late
+			case j.Kind == actors.SnapshotJob || j.Kind == actors.WriteJob:
+				return 1e6
+			}
+			return cost.Nanoseconds(m.Segment(s.Flops, s.Bytes, s.Calls))
+		},
+		Link: func(from, to int) sim.Link {
+			if from < 0 || to < 0 {
+				return sim.Link{Latency: cost.Nanoseconds(m.Remote.Latency), Out: -1, In: -1}
+			}
+			l, at := m.Link(from, to), int32(0)
+			if m.Host(from) != m.Host(to) {
+				at = 2
+			}
+			return sim.Link{Latency: cost.Nanoseconds(l.Latency), PerByte: 1e9 * l.PerByte, Out: int32(4*from) + at, In: int32(4*to) + at + 1}
+		},
+		Collective: func(ranks []int, bytes int64) int64 {
+			n := int64(len(ranks))
+			return cost.Nanoseconds(m.Collective(collective.AllReduce, ranks, bytes*n/(2*(n-1))))
+		},
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"html"
+	"os"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/sim"
+)
+
+// timelineMax bounds the spans that are kept for pictures.
+const timelineMax = 200_000
+
+// timeline keeps the spans of a run's last step.
+type timeline struct {
+	layout *host.Layout
+	last   int64
+	spans  []span
+}
+
+type span struct {
+	rank       int
+	name       string
+	kind       plan.Kind
+	start, end int64
+}
+
+func (t *timeline) see(s sim.Span) {
+	if s.Rank < 0 || s.Job.Step != t.last || len(t.spans) >= timelineMax || s.End == s.Start {
+		return
+	}
+	k := s.Job.Action.Kind
+	t.spans = append(t.spans, span{s.Rank, fmt.Sprintf("%v.%d", s.Job.Action, s.Job.Segment), k, int64(s.Start), int64(s.End)})
+}
+
+// create writes a file through f.
+func create(name string, f func(w *bufio.Writer)) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(file)
+	f(w)
+	if err := w.Flush(); err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// chrome writes Chrome's trace format, for Perfetto.
+func (t *timeline) chrome(name string) error {
+	return create(name, func(w *bufio.Writer) {
+		fmt.Fprint(w, "[")
+		for r := range t.layout.Ranks {
+			fmt.Fprintf(w, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":%q}},\n", r, t.layout.Job.Mesh.Name(r))
+		}
+		for i, s := range t.spans {
+			comma := ",\n"
+			if i == len(t.spans)-1 {
+				comma = "\n"
+			}
+			fmt.Fprintf(w, "{\"ph\":\"X\",\"name\":%q,\"cat\":%q,\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}%s", s.name, s.kind, s.rank, float64(s.start)/1e3, float64(s.end-s.start)/1e3, comma)
+		}
+		fmt.Fprint(w, "]\n")
+	})
+}
+
+var colours = map[plan.Kind]string{plan.F: "#4e79a7", plan.B: "#59a14f", plan.I: "#76b7b2", plan.W: "#edc948", plan.Step: "#e15759"}
+
+// picture draws the timeline: a row a rank, forwards blue, backwards green, input gradients teal, weight gradients yellow, the
+// optimizer step red; white is idle or communication.
+func (t *timeline) picture(w *bufio.Writer) {
+	const width, height, left = 1400.0, 22, 90
+	if len(t.spans) == 0 {
+		fmt.Fprint(w, `<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"></svg>`)
+		return
+	}
+	first, last, rows := t.spans[0].start, t.spans[0].end, 0
+	for _, s := range t.spans {
+		first, last, rows = min(first, s.start), max(last, s.end), max(rows, s.rank+1)
+	}
+	scale := width / float64(max(1, last-first))
+	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n", width+left+10, rows*height+24)
+	for r := range rows {
+		fmt.Fprintf(w, "<text x=\"4\" y=\"%d\">rank %d</text>\n", r*height+15, r)
+	}
+	for _, s := range t.spans {
+		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\" stroke=\"white\" stroke-width=\".3\"><title>%s: %s</title></rect>\n",
+			left+float64(s.start-first)*scale, s.rank*height+2, float64(s.end-s.start)*scale, height-4, colours[s.kind], html.EscapeString(s.name), seconds(sec(s.end-s.start)))
+	}
+	fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\">0 to %s</text>\n</svg>\n", left, rows*height+16, seconds(sec(last-first)))
+}
+
+func (t *timeline) svg(name string) error { return create(name, t.picture) }
+
+// html writes a report with the picture and the table.
+func (t *timeline) html(name string, s *simRun, res *sim.Result) error {
+	return create(name, func(w *bufio.Writer) {
+		x := s.sum(res)
+		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule, x.Cluster)
+		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan.</p>\n<table border=\"1\" cellpadding=\"4\" style=\"border-collapse:collapse\"><tr><th>rank<th>busy<th>bubble<th>exposed comm<th>sync<th>update<th>peak</tr>\n",
+			seconds(x.Step), 100*x.BubbleLongest, 100*x.BubbleMakespan)
+		for _, r := range x.Ranks {
+			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank, seconds(r.Busy), seconds(r.Bubble), seconds(r.Comm), seconds(r.Sync), seconds(r.Update), r.Peak)
+		}
+		fmt.Fprint(w, "</table>\n<p>Forward blue, backward green, input gradients teal, weight gradients yellow, optimizer step red.</p>\n")
+		t.picture(w)
+	})
+}
