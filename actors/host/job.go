@@ -332,12 +332,15 @@ func lower(tr *grad.Trace, ph grad.Phase) []core.Segment {
 func (l *Layout) Device(r int, b kernels.Backend, save Saver) (*Rank, error) {
 	j, part := l.Job, l.Ranks[r]
 	var ties []int
-	var first []bool
 	for _, t := range part.Ties {
-		ties, first = append(ties, len(t)), append(first, t[0] == r)
+		ties = append(ties, len(t))
+	}
+	elsewhere := map[string]bool{}
+	for _, p := range part.All {
+		elsewhere[p.Name] = l.owners(p.Name)[0] != part.Coord.PP
 	}
 	name := j.Mesh.Name(r)
 	return NewRank(RankConfig{Name: name, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
-		TPPos: part.Coord.TP, TP: j.Mesh.TP, DPPos: part.Coord.DP, DP: j.Mesh.DP, World: j.Mesh.Size(), Ties: ties, TieFirst: first, Zero: j.Zero,
+		TPPos: part.Coord.TP, TP: j.Mesh.TP, DPPos: part.Coord.DP, DP: j.Mesh.DP, World: j.Mesh.Size(), Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
 		Traces: l.Traces, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, NumParams: len(l.Order), DType: j.DType, Save: save})
 }

@@ -128,7 +128,7 @@ func (r *Rank) Parts(all []*grad.Param) (out []Part) {
 			g.From, g.To = grad.ShardRows(p.Local[0], r.c.DPPos, r.c.DP)
 		}
 		q, trained := plans[p.Name]
-		firstTie := !trained || q.Tie == 0 || r.c.FirstOfTie(q)
+		firstTie := !r.c.Elsewhere[p.Name]
 		if !replicated && firstTie && (r.sharded() || r.c.DPPos == 0) {
 			out = append(out, Part{"param", p, g, r.run.Params[p.Name]})
 		}

@@ -27,9 +27,9 @@ type RankConfig struct {
 	Host      *tensor.Pool
 	TPPos, TP int
 	DPPos, DP int
-	World     int    // ranks of the run
-	Ties      []int  // size of each of this rank's tie groups
-	TieFirst  []bool // whether this rank is the first of each tie group
+	World     int             // ranks of the run
+	Ties      []int           // size of each of this rank's tie groups
+	Elsewhere map[string]bool // parameters of this rank that an earlier stage's rank saves
 	Zero      int
 	Traces    map[TraceKey]*grad.Trace
 	Ports     []core.Port
@@ -40,9 +40,6 @@ type RankConfig struct {
 	DType     tensor.DType
 	Save      Saver
 }
-
-// FirstOfTie reports whether this rank is the first of p's tie group: the one that saves it.
-func (c *RankConfig) FirstOfTie(p ParamPlan) bool { return c.TieFirst[p.Tie-1] }
 
 // Saver writes a rank's part of a checkpoint.
 type Saver interface {

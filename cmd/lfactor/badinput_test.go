@@ -36,6 +36,7 @@ func TestBadInput(t *testing.T) {
 		}},
 		"truncated weights": {6, []string{"model.safetensors"}, []string{"checkpoint.dir=c2"}, all(fromHF, truncateFile("hf/model.safetensors", 1000))},
 		"missing tensor":    {6, []string{"q_norm", "missing"}, []string{"checkpoint.dir=c2"}, all(fromHF, edit("hf/config.json", `"llama"`, `"qwen3"`))},
+		"data budget":       {4, []string{"bad.jsonl at byte", "budget", "not JSON"}, []string{"data.kind=jsonl", "data.paths=[bad.jsonl]", "data.quarantine=3", "checkpoint.dir=c2"}, badJSONL},
 		"schedule":          {2, []string{"zigzag"}, []string{"plan.schedule=zigzag"}, nil},
 		"device":            {2, []string{"cuda"}, []string{"device=cuda"}, nil},
 	} {
@@ -54,6 +55,15 @@ func TestBadInput(t *testing.T) {
 			require.NoFileExists(t, filepath.Join(dir, "c2", "latest"))
 		})
 	}
+}
+
+// badJSONL writes a file in which every other line is not JSON.
+func badJSONL(t *testing.T, dir string) {
+	var b strings.Builder
+	for range 200 {
+		b.WriteString("{\"text\": \"func main() { println(1) }\"}\nnot json\n")
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.jsonl"), []byte(b.String()), 0o644))
 }
 
 // fromHF makes the run start from the directory that the first run exported.

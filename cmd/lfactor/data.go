@@ -14,7 +14,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
-	//_ "github.com/lfactor/lfactor/dataset/format" // registers the formats
+	_ "github.com/lfactor/lfactor/dataset/format" // registers the formats
 	"github.com/lfactor/lfactor/dataset/token"
 )
 

@@ -35,7 +35,7 @@ type reporter struct {
 	losses  []point
 	evals   []point
 	closers []func()
-	last    time.Time
+	lost    error // why the newest checkpoint is not on disk
 }
 
 // metricLine is a line of metrics.jsonl.
@@ -56,7 +56,7 @@ type metricLine struct {
 
 func newReporter(r *run) (*reporter, error) {
 	l := r.cfg.Run.Log
-	p := &reporter{r: r, dir: l.Dir, began: time.Now(), last: time.Now()}
+	p := &reporter{r: r, dir: l.Dir, began: time.Now()}
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
@@ -170,8 +170,10 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicQueued:
 		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
 	case core.TopicDurable:
+		p.lost = nil
 		p.say("saved step %d: durable", m.Step)
 	case core.TopicSaveLost:
+		p.lost = fmt.Errorf("the checkpoint of step %d was not saved: %w", m.Step, m.Err)
 		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid", m.Step, m.Err)
 	case core.TopicFailed:
 		p.log.Error("failed", zap.Int64("step", m.Step), zap.Error(m.Err))

@@ -90,6 +90,9 @@ func train(ctx context.Context, cfg *configs.Config, io trainIO) error {
 	if err := r.lead(ctx); err != nil {
 		return err
 	}
+	if r.report.lost != nil {
+		return r.report.lost
+	}
 	if ctx.Err() != nil {
 		return codedError{errors.New(""), stopCode()}
 	}
