@@ -49,6 +49,10 @@ func (f *feeder) step(start Position) stepResult {
 	rows := make([]row, 0, f.cfg.GlobalBatch)
 	for len(rows) < f.cfg.GlobalBatch {
 		next, err := f.row()
+		if err == io.EOF && f.cfg.KeepLast && len(rows) > 0 {
+			rows = append(rows, make([]row, f.cfg.GlobalBatch-len(rows))...)
+			break
+		}
 		if err != nil {
 			r.err = eofOr(err, fmt.Sprintf("data of step %d", start.Step))
 			return r

@@ -1,9 +1,12 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -81,8 +84,34 @@ func Formats() []Format {
 // headBytes is how much of a file the formats may look at to tell whether it is theirs.
 const headBytes = 64 << 10
 
-// Open returns the documents at a path, in the format that Options name or that the path and its start look like.
+// Open returns the documents at a path, in the format that Options name or that the path and its start look like. A
+// pattern ("shards/*.jsonl") stands for its files, sorted, as one source.
 func Open(path string, o Options) (Source, error) {
+	paths := []string{path}
+	if _, err := os.Lstat(path); err != nil && strings.ContainsAny(path, "*?[") {
+		if paths, err = filepath.Glob(path); err != nil || len(paths) == 0 {
+			return nil, fmt.Errorf("open %s: no file matches (%w)", path, errors.Join(err, fs.ErrNotExist))
+		}
+	}
+	var sources []Source
+	for _, p := range paths {
+		s, err := openOne(p, o)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(sources))
+		}
+		sources = append(sources, s)
+	}
+	return Concat(sources...)
+}
+
+func closeAll(sources []Source) (err error) {
+	for _, s := range sources {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+func openOne(path string, o Options) (Source, error) {
 	var names []string
 	head := headOf(path)
 	for _, f := range Formats() {
@@ -99,6 +128,25 @@ func Open(path string, o Options) (Source, error) {
 		return nil, fmt.Errorf("open %s: no data format is named %q; there are %s", path, o.Format, strings.Join(names, ", "))
 	}
 	return nil, fmt.Errorf("open %s: it looks like none of the data formats %s; name one", path, strings.Join(names, ", "))
+}
+
+// OpenDataPath opens what Megatron-LM's --data-path names: paths, or weights and paths in turn.
+func OpenDataPath(args []string, o Options) ([]Weighted, error) {
+	paths, err := ParseDataPath(args)
+	if err != nil {
+		return nil, err
+	}
+	var out []Weighted
+	var opened []Source
+	for _, p := range paths {
+		s, err := Open(p.Path, o)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(opened))
+		}
+		opened = append(opened, s)
+		out = append(out, Weighted{s, p.Weight})
+	}
+	return out, nil
 }
 
 // headOf returns the start of a file, nil where there is none to read.

@@ -40,6 +40,7 @@ type LoaderConfig struct {
 	MicroBatch  int   // rows of a microbatch
 	GlobalBatch int   // rows of a step
 	Passes      int64 // over each source; 0 for ever
+	KeepLast    bool  // give what the last pass leaves over, filled up with padding, as for an evaluation
 	Readers     int   // documents of a source read at once; 0 means 1. The data does not depend on it
 	CacheBytes  int64 // for documents as ids, so that later passes need not encode again
 	Chat        ChatEncoder
@@ -160,7 +161,7 @@ func (c *LoaderConfig) fingerprint(enc Encoder) string {
 // taken one after the other; the last 64 can be taken again, as after a step that was not committed. For any other,
 // Seek first.
 //
-// io.EOF says that the passes are over: what is left does not fill a step. A *BudgetError says that too much of the
+// io.EOF says that the passes are over: what is left does not fill a step, or nothing is left (KeepLast). A *BudgetError says that too much of the
 // data is bad. After any other error the same step can be asked for again.
 func (l *Loader) Step(step int64) ([]Batch, error) {
 	r, ok := l.prepared(step)

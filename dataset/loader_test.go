@@ -337,6 +337,45 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, budget, same)
 }
 
+// With KeepLast an evaluation sees every token of a pass once, whatever the sizes of batches.
+func TestKeepLast(t *testing.T) {
+	for _, n := range []int{3, 37} {
+		src := longSource("s", n)
+		for _, global := range []int{2, 6, 64} {
+			cfg := pretrain(Weighted{src, 1})
+			cfg.Passes, cfg.KeepLast, cfg.GlobalBatch, cfg.Shuffle = 1, true, global, 1
+			l := open(t, cfg)
+			var tokens []int32
+			loss := 0
+			for {
+				step, err := l.Step(l.Position().Step)
+				if err == io.EOF {
+					break
+				}
+				require.NoError(t, err)
+				require.Len(t, step, global/2)
+				for _, b := range step {
+					loss += b.LossTokens
+					for i, id := range b.SampleIDs {
+						if id >= 0 {
+							tokens = append(tokens, b.Tokens[b.CuSeqlens[i]:b.CuSeqlens[i+1]]...)
+						}
+					}
+				}
+			}
+			want := stream(src, cfg.Seed, 0, 1)
+			require.Equal(t, want[:len(want)-1], tokens, "the last token is only predicted")
+			require.Equal(t, len(tokens), loss)
+		}
+	}
+	cfg := sft(Weighted{chatSource("s", 37), 1})
+	cfg.Passes, cfg.KeepLast, cfg.GlobalBatch = 1, true, 64
+	l := open(t, cfg)
+	require.Len(t, samplesOf(steps(t, l, 1)[0]), 37)
+	_, err := l.Step(1)
+	require.Equal(t, io.EOF, err)
+}
+
 func TestStepOutOfTurn(t *testing.T) {
 	l := open(t, pretrain(Weighted{longSource("s", 37), 1}))
 	_, err := l.Step(5)

@@ -69,11 +69,7 @@ func (c *concat) Fingerprint() string {
 }
 
 func (c *concat) Close() error {
-	var errs []error
-	for _, s := range c.sources {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(errs...)
+	return closeAll(c.sources)
 }
 
 // part is some of the documents of a source.

@@ -49,7 +49,7 @@ func (m *maker) window(source int) (window, error) {
 	last, empty := s, int64(0)
 	for j := 0; len(w.tokens) < want; j++ {
 		if m.over(s) {
-			return w, io.EOF
+			return m.remainder(w, source, s)
 		}
 		d, err := q.at(j)
 		if err != nil {
@@ -79,6 +79,16 @@ func (m *maker) window(source int) (window, error) {
 	return w, nil
 }
 
+// remainder is the end of a source's last pass: tokens that do not fill a window. At least two are needed to learn
+// anything.
+func (m *maker) remainder(w window, source int, end SourcePosition) (window, error) {
+	if !m.cfg.KeepLast || len(w.tokens) < 2 {
+		return w, io.EOF
+	}
+	m.at.Sources[source] = end
+	return w, nil
+}
+
 // add appends tokens of a document, from its token s.Token on.
 func (w *window) add(ids []int32, s SourcePosition, d *pendingDoc, source int) {
 	if s.Token == 0 {
@@ -90,7 +100,7 @@ func (w *window) add(ids []int32, s SourcePosition, d *pendingDoc, source int) {
 
 // windowRow makes a row of a window: token i predicts token i+1.
 func (m *maker) windowRow(w window, sample int64) row {
-	n := m.cfg.SeqLen
+	n := len(w.tokens) - 1
 	labels := append([]int32(nil), w.tokens[1:]...)
 	bounds := []int{0}
 	for _, at := range w.starts {

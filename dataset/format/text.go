@@ -12,7 +12,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Plain text: a file, a directory of files, or a pattern. A document is a file, or what lies between blank lines, or a
+// Plain text: a file or a directory of files. A document is a file, or what lies between blank lines, or a
 // line, as Options.Documents says.
 var _ = dataset.Register(dataset.Format{
 	Name: "text",
@@ -20,7 +20,7 @@ var _ = dataset.Register(dataset.Format{
 	Kind: dataset.KindText,
 	Match: func(path string, head []byte) bool {
 		info, err := os.Stat(path)
-		return hasSuffix(path, ".txt", ".text", ".md") || err == nil && info.IsDir() || strings.ContainsAny(path, "*?")
+		return hasSuffix(path, ".txt", ".text", ".md") || err == nil && info.IsDir()
 	},
 	Open: openText,
 	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
@@ -70,18 +70,16 @@ func textFiles(path, pattern string) ([]string, error) {
 	if err == nil && !info.IsDir() {
 		return []string{path}, nil
 	}
-	var files []string
-	if err == nil {
-		err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
-			if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil && (bad != nil || ok && d.Type().IsRegular()) {
-				files, err = append(files, name), bad
-			}
-			return err
-		})
-	} else if strings.ContainsAny(path, "*?[") {
-		pattern = path
-		files, err = filepath.Glob(path)
+	if err != nil {
+		return nil, err
 	}
+	var files []string
+	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+		if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil && (bad != nil || ok && d.Type().IsRegular()) {
+			files, err = append(files, name), bad
+		}
+		return err
+	})
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("no file matches %s", pattern)
 	}

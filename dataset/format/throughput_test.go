@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -149,4 +150,47 @@ func (v *vast) Fingerprint() string { return fmt.Sprint("vast ", v.n) }
 func (v *vast) Close() error        { return nil }
 func (v *vast) Read(i int64) (dataset.Document, error) {
 	return dataset.Document{Text: strings.Repeat(fmt.Sprintf("document %d ", i), 20), Place: dataset.Place{File: "vast", Offset: i}}, nil
+}
+
+// Conversations from a file, through template and packing, to batches: the labels are the assistant's turns.
+func TestSFTEndToEnd(t *testing.T) {
+	var lines, answers []string
+	for i := range 40 {
+		answers = append(answers, fmt.Sprintf("The answer to %d is %d.<|im_end|>\n", i, i*i))
+		lines = append(lines, fmt.Sprintf(`{"messages":[{"role":"user","content":"What is %d squared?"},{"role":"assistant","content":"The answer to %d is %d."}]}`, i, i, i*i))
+	}
+	path := filepath.Join(t.TempDir(), "c.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+	b, err := token.Train(token.TrainConfig{VocabSize: 400, Special: []string{"<|im_start|>", "<|im_end|>"}}, slices.Values(lines))
+	require.NoError(t, err)
+	tok, err := token.Parse(b)
+	require.NoError(t, err)
+	tmpl, err := token.NewTemplate("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", nil)
+	require.NoError(t, err)
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path, dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 128, EOD: -1,
+		MicroBatch: 1, GlobalBatch: 4, Passes: 1, KeepLast: true, Readers: 3, Chat: token.NewChat(tok, tmpl, token.ChatOptions{})}, tok)
+	require.NoError(t, err)
+	defer l.Close()
+	var got []string
+	for step := int64(0); ; step++ {
+		batches, err := l.Step(step)
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		for _, b := range batches {
+			for i, id := range b.SampleIDs {
+				var learnt []int32
+				for _, label := range b.Labels[b.CuSeqlens[i]:b.CuSeqlens[i+1]] {
+					if label != dataset.IgnoreLabel {
+						learnt = append(learnt, label)
+					}
+				}
+				if id >= 0 {
+					got = append(got, tok.Decode(learnt, false))
+				}
+			}
+		}
+	}
+	require.ElementsMatch(t, answers, got)
 }

@@ -30,3 +30,25 @@ func benchmarkEncode(b *testing.B, name string) {
 func BenchmarkEncodeLlama3(b *testing.B)        { benchmarkEncode(b, "llama3") }
 func BenchmarkEncodeQwen(b *testing.B)          { benchmarkEncode(b, "qwen") }
 func BenchmarkEncodeSentencePiece(b *testing.B) { benchmarkEncode(b, "sentencepiece") }
+
+// BenchmarkEncodeChat encodes a conversation of five turns whose template has no generation blocks.
+func BenchmarkEncodeChat(b *testing.B) {
+	tok, _ := loadGolden(b, "qwen")
+	tmpl, err := NewTemplate(chatML, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	messages := append([]Message(nil), talk...)
+	for i := range messages {
+		messages[i].Content = prose(b, 400)
+	}
+	n := 0
+	for b.Loop() {
+		ids, _, err := EncodeChat(tok, tmpl, messages, ChatOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += len(ids)
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mtok/s")
+}

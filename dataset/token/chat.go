@@ -1,6 +1,9 @@
 package token
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +19,7 @@ type Message = dataset.Message
 // Template is a model's chat template with the special tokens it may name. It is safe for concurrent use.
 type Template struct {
 	tmpl    *jinja.Template
+	source  string
 	special map[string]string
 	// Now is the date that strftime_now gives the template. Its zero value stands for 26 July 2024, the date that
 	// Llama 3.1's template falls back to, so that training text does not depend on the day it is made.
@@ -34,7 +38,7 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Template{tmpl: parsed, special: map[string]string{}}
+	t := &Template{tmpl: parsed, source: src, special: map[string]string{}}
 	if c != nil {
 		for name, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD, "unk_token": c.UNK} {
 			if s != "" {
@@ -122,6 +126,33 @@ type ChatOptions struct {
 	LastTurnOnly  bool           // loss on the last assistant turn only
 	TrainOnPrompt bool           // loss on every token
 }
+
+// Chat encodes conversations with one template and set of options: the ChatEncoder of package dataset.
+type Chat struct {
+	tok      *Tokenizer
+	template *Template
+	options  ChatOptions
+	print    string
+}
+
+// NewChat returns an encoder of conversations. The tools of a conversation come in place of those of o.
+func NewChat(tok *Tokenizer, template *Template, o ChatOptions) *Chat {
+	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), template.source, template.special, template.Now, o)
+	sum := sha256.Sum256([]byte(id))
+	return &Chat{tok, template, o, hex.EncodeToString(sum[:16])}
+}
+
+// EncodeMessages is EncodeChat with the functions that a conversation's file offers, a JSON array or nil.
+func (c *Chat) EncodeMessages(messages []Message, tools []byte) (ids []int32, lossMask []bool, err error) {
+	o := c.options
+	if tools != nil {
+		o.Tools = json.RawMessage(tools)
+	}
+	return EncodeChat(c.tok, c.template, messages, o)
+}
+
+// Fingerprint identifies the tokenizer, the template and the options.
+func (c *Chat) Fingerprint() string { return c.print }
 
 // EncodeChat returns the ids of a conversation and which of them the model is to learn: those of assistant turns,
 // through their end mark. A template with {% generation %} blocks says itself which text that is. For any other, a

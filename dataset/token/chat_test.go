@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
 )
 
 // marked shows a text with what the model is to learn in brackets.
@@ -132,6 +134,23 @@ func TestRenderVariables(t *testing.T) {
 	require.ErrorContains(t, err, "no chat template")
 	_, err = NewTemplate("{% if %}", nil)
 	require.ErrorContains(t, err, "line 1")
+}
+
+// A Chat is the encoder of package dataset, takes a conversation's own tools, and tells its options apart.
+func TestChat(t *testing.T) {
+	tok, _ := loadGolden(t, "qwen")
+	tmpl, err := NewTemplate("{{ tools | tojson }}"+chatML, nil)
+	require.NoError(t, err)
+	var enc dataset.ChatEncoder = NewChat(tok, tmpl, ChatOptions{Tools: []string{"usual"}})
+	ids, mask, err := enc.EncodeMessages(talk[1:3], []byte(`[{"name":"f"}]`))
+	require.NoError(t, err)
+	require.Equal(t, "[{\"name\": \"f\"}]<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧", marked(tok, ids, mask))
+	ids, mask, err = enc.EncodeMessages(talk[1:3], nil)
+	require.NoError(t, err)
+	require.Contains(t, marked(tok, ids, mask), `["usual"]<|im_start|>`)
+	other := NewChat(tok, tmpl, ChatOptions{LastTurnOnly: true})
+	require.NotEqual(t, enc.Fingerprint(), other.Fingerprint())
+	require.Equal(t, other.Fingerprint(), NewChat(tok, tmpl, ChatOptions{LastTurnOnly: true}).Fingerprint())
 }
 
 // Encoding with spans gives the ids of plain encoding, whatever the tokenizer.

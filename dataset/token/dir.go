@@ -49,6 +49,9 @@ func (n *tokenName) UnmarshalJSON(b []byte) error {
 // the first must exist; a template in its own file wins over the one in the config.
 func LoadDir(dir string) (*Tokenizer, *Config, error) {
 	tok, err := Load(filepath.Join(dir, "tokenizer.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; a model with another kind of tokenizer file can be saved anew by transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

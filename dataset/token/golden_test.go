@@ -101,14 +101,21 @@ func TestClasses(t *testing.T) {
 	require.NoError(t, err)
 	var want map[string][2]any
 	require.NoError(t, json.Unmarshal(b, &want))
-	for name, class := range map[string]uint8{"letter": letter, "number": number, "space": space, "mark": mark} {
-		var chars []string
-		for r := rune(0); r < 0x110000; r++ {
-			if classOf(r)&class != 0 {
-				chars = append(chars, strconv.Itoa(int(r)))
+	classes := map[string]uint8{"letter": letter, "number": number, "space": space, "mark": mark}
+	chars := map[string][]string{}
+	for r := rune(0); r < 0x110000; r++ {
+		of := classOf(r)
+		if of == 0 {
+			continue
+		}
+		for name, class := range classes {
+			if of&class != 0 {
+				chars[name] = append(chars[name], strconv.Itoa(int(r)))
 			}
 		}
-		sum := sha256.Sum256([]byte(strings.Join(chars, ",")))
-		require.Equal(t, [2]any{float64(len(chars)), hex.EncodeToString(sum[:])}, want[name], name)
+	}
+	for name, list := range chars {
+		sum := sha256.Sum256([]byte(strings.Join(list, ",")))
+		require.Equal(t, [2]any{float64(len(list)), hex.EncodeToString(sum[:])}, want[name], name)
 	}
 }
