@@ -7,6 +7,9 @@
 //
 // Every sum is taken in float32 or wider, in an order that depends on the shape only: never on the number of threads.
 // A call reads all of In and writes all of Out; Out may not alias In unless the contract says "in place".
+//
+// A NaN or infinity is carried on to every result that depends on it; attention may also spread one within its sequence.
+// Subnormal float32 and bf16 numbers may count as zero in arithmetic; conversions and copies keep them.
 package kernels
 
 import "github.com/lfactor/lfactor/kernels/tensor"

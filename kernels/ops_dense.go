@@ -58,7 +58,7 @@ var _ = register(
 	Spec{Op: Attention, Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A cu_q[c+1]i32 cu_k[c+1]i32 -> o[t,h,e]A lse[t,h]f32", Flops: attnFlops, Source: "arXiv:2307.08691",
 		Doc: "Packed attention: sequence i is query rows cu_q[i]:cu_q[i+1] and key rows cu_k[i]:cu_k[i+1]; head j uses key head j·g/h. " +
 			"Scores are F[0]·q·k. With I[0]=1 causal: query a of Lq sees key b iff b <= a + Lk - Lq; with window I[1]>0 also b > a + Lk - Lq - I[1]. " +
-			"lse is the natural log of the sum of exponentials. A query that sees no key gives o = 0, lse = -Inf. Memory is linear in t and s. Rows beyond the last cu are set to 0."},
+			"lse is the natural log of the sum of exponentials. A query that sees no key gives o = 0, lse = -Inf. Memory is linear in t and s. Rows outside all sequences are set to 0, of lse too."},
 	Spec{Op: AttentionBwd, Sig: "do[t,h,e]A q[t,h,d]A k[s,g,d]A v[s,g,e]A o[t,h,e]A lse[t,h]f32 cu_q[c+1]i32 cu_k[c+1]i32 -> dq[t,h,d]A dk[s,g,d]A dv[s,g,e]A", Flops: attnBwdFlops, Source: "arXiv:2307.08691",
 		Doc: "The gradients of attention, with probabilities recomputed from lse. Attributes as for attention. Sums over the query heads of a key head in head order."},
 	Spec{Op: SwiGLU, Sig: "g[...]A u[...]A -> y[...]A", Source: "arXiv:2002.05202", Doc: "y = g·sigmoid(g)·u."},

@@ -49,13 +49,13 @@ func ceFlops(n int64) func(in, out [][]int) int64 {
 
 var _ = register(
 	Spec{Op: LinearLSE, Sig: "x[t,d]A w[v,d]A target[t]i32 -> lse[t,1]f32 hit[t]f32", Flops: ceFlops(1), Source: "arXiv:2411.09009",
-		Doc: "With logits z = x·wᵀ that are never held whole (at most 256 rows at a time): lse = log Σ exp z over this shard's rows of w, hit = z[target-I[0]], " +
+		Doc: "With logits z = x·wᵀ that are never held whole (blocks of at most 4 Mi logits): lse = log Σ exp z over this shard's rows of w, hit = z[target-I[0]], " +
 			"or 0 where the target lies outside the shard. I[0] is the first id of the shard."},
 	Spec{Op: LSEJoin, Sig: "lse[t,n]f32 -> y[t]f32", Doc: "y = log Σ exp over the n shards, stable."},
 	Spec{Op: NLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 weight[t]f32 -> loss[1]f32",
 		Doc: "loss = Σ weight·(lse-hit) over rows with target >= 0, in float64, in row order."},
 	Spec{Op: LinearCEDX, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dx[t,d]A", Flops: ceFlops(2),
-		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0: dx = dz·w. Logits are recomputed by blocks of rows."},
+		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0: dx = dz·w. Logits are recomputed by blocks."},
 	Spec{Op: LinearCEDW, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dw[v,d]f32", Flops: ceFlops(2),
 		Doc: "dw = dzᵀ·x with dz as in linear_ce_dx. I[0] is the first id of the shard; I[1] = Accumulate adds into dw."},
 	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),

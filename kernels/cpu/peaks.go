@@ -23,7 +23,7 @@ func (b *Backend) Peaks() Peaks {
 	const n = 50000
 	p.MultiplyAdd = n * 24 * float64(b.k.lanes) / fastest(20, func() { b.k.peak(n, x) })
 	if b.k.amx {
-		p.Tiles = n * 4 * 2 * 16 * 16 * 32 / fastest(10, func() { amxSpin(n) })
+		p.Tiles = n / 20 * 4 * 2 * 16 * 16 * 32 / fastest(50, func() { amxSpin(n / 20) })
 	}
 	const size = 8 << 20
 	src, dst := tensor.Make(tensor.F32, size).F32(), tensor.Make(tensor.F32, size).F32()
