@@ -94,7 +94,7 @@ func (d *device) init(s *Sim, l *core.RankLayout) {
 func (s *Sim) do(self actors.Ref, j actors.Job) {
 	c := &s.cells[self]
 	m := actors.Message{Kind: actors.Done, From: self, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Text: j.Text}
-	var seg *core.Segment
+	seg := &noSegment
 	switch {
 	case c.rank >= 0:
 		seg = s.rankJob(&s.dev[c.rank], &j, &m)

@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// Groups of a described rank, as core.Comm names them.
+const (
+	GroupTP = iota
+	GroupDP
+	GroupWorld
+)
+
+// Description is a run without a model: what each pass does, on every rank of a mesh.
+type Description struct {
+	Mesh      topology.Mesh
+	Program   *plan.Program
+	Passes    func(a plan.Action) []core.Segment // of an action; the same list for the same action
+	Update    []core.Segment                     // the optimizer step
+	PortBytes int64                              // of an activation between stages
+	Steps     int64
+}
+
+// Layout makes the layouts of all behaviours. Lists that many ranks share exist once.
+func (d *Description) Layout() *Layout {
+	m := d.Mesh
+	out := &Layout{Coordinator: 0, Observer: 1, BatchBytes: 1, Names: m.Name,
+		Run: core.RunLayout{First: 1, Last: d.Steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}}
+	ref := func(rank int) actors.Ref { return actors.Ref(2 + rank) }
+	members := func(ranks []int) (refs []actors.Ref) {
+		for _, r := range ranks {
+			refs = append(refs, ref(r))
+		}
+		return
+	}
+	var world []int
+	for r := range m.Size() {
+		world = append(world, r)
+	}
+	ports := make([]core.Port, 0, len(d.Program.StageRank))
+	for s := range d.Program.StageRank {
+		for _, to := range d.Program.After(s) {
+			ports = append(ports, core.Port{ID: int32(len(ports)), From: s, To: to, Grad: true, Bytes: d.PortBytes})
+		}
+	}
+	everyone := members(world)
+	tps, dps := map[int][]actors.Ref{}, map[int][]actors.Ref{} // by the group's first rank
+	shared := func(known map[int][]actors.Ref, ranks []int) []actors.Ref {
+		if known[ranks[0]] == nil {
+			known[ranks[0]] = members(ranks)
+		}
+		return known[ranks[0]]
+	}
+	lower := func(a plan.Action, _ bool) []core.Segment { return d.Passes(a) }
+	for r := range m.Size() {
+		c := m.Coord(r)
+		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: c.PP, Lower: lower, Update: d.Update, Ports: ports, Credits: 2, Coordinator: 0,
+			Loader: ref(m.Size() + c.DP),
+			Groups: []core.Group{{Members: shared(tps, m.TPGroup(r)), Pos: c.TP}, {Members: shared(dps, m.DPGroup(r)), Pos: c.DP}, {Members: everyone, Pos: r}},
+			Peer: func(stage int) actors.Ref {
+				return ref(m.Rank(topology.Coord{PP: d.Program.StageRank[stage], DP: c.DP, TP: c.TP}))
+			}}
+		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, ref(r))
+	}
+	for dp := range m.DP {
+		l := &core.LoaderLayout{Ahead: 1, Last: d.Steps}
+		for r := range m.Size() {
+			if m.Coord(r).DP == dp {
+				l.Ranks = append(l.Ranks, ref(r))
+			}
+		}
+		out.Loaders, out.LoaderRefs = append(out.Loaders, l), append(out.LoaderRefs, ref(m.Size()+dp))
+	}
+	return out
+}

@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// Monitor watches a run for what the protocols promise: every rank runs its program in order with all inputs, once a step, and updates
+// once; no edge carries more than its credits; a step is opened only when the one before is committed, and committed when
+// every rank has closed it once; nothing is left over at the end.
+type Monitor struct {
+	l      *Layout
+	rows   []*rowWatch
+	credit map[edgeKey]int
+	owed   int                  // credits of all edges that have not come back
+	closed map[actors.Ref]int64 // last step that each rank closed
+	open   map[actors.Ref]int64
+	step   int64 // committed
+	came   map[cameKey]bool
+	fault  string
+}
+
+// cameKey is what may come once.
+type cameKey struct {
+	to            actors.Ref
+	kind          actors.Kind
+	step          int64
+	a             plan.Action
+	seg, comm, at int32
+}
+
+type edgeKey struct {
+	rank int
+	edge int32 // port·2 + direction
+}
+
+// rowWatch is where a rank is in its program. Of an overlapped pair either part may be next.
+type rowWatch struct {
+	step    int64
+	pc      int
+	seg     [2]int // of the entry's action and of the one it overlaps
+	over    [2]bool
+	updates int
+}
+
+// NewMonitor watches runs of a layout in which collectives are messages between members.
+func NewMonitor(l *Layout) *Monitor {
+	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{}, open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1}
+	for range l.Ranks {
+		m.rows = append(m.rows, &rowWatch{})
+	}
+	return m
+}
+
+// Fault is the first promise that was broken, "" if none was.
+func (m *Monitor) Fault() string { return m.fault }
+
+func (m *Monitor) broken(format string, a ...any) {
+	if m.fault == "" {
+		m.fault = fmt.Sprintf(format, a...)
+	}
+}
+
+// Attach makes options that let the monitor watch.
+func (m *Monitor) Attach(o Options) Options {
+	o.See, o.Span, o.Report = m.see, m.span, m.report
+	return o
+}
+
+func (m *Monitor) rank(r actors.Ref) int {
+	for i, x := range m.l.RankRefs {
+		if x == r {
+			return i
+		}
+	}
+	return -1
+}
+
+func (m *Monitor) see(e Event) {
+	switch e.M.Kind {
+	case actors.Activation, actors.Cotangent, actors.Part, actors.Batch, actors.Load:
+		m.once(e)
+	}
+	switch e.M.Kind {
+	case actors.Activation, actors.Cotangent:
+		dir := int32(0)
+		if e.M.Kind == actors.Cotangent {
+			dir = 1
+		}
+		k := edgeKey{m.rank(e.M.From), e.M.Port*2 + dir}
+		m.owed++
+		if m.credit[k]++; k.rank >= 0 && m.credit[k] > m.l.Ranks[k.rank].Credits {
+			m.broken("edge %d of rank %d carries %d messages on %d credits", k.edge, k.rank, m.credit[k], m.l.Ranks[k.rank].Credits)
+		}
+	case actors.Credit:
+		k := edgeKey{m.rank(e.To), e.M.Comm}
+		m.owed -= int(e.M.Values[0])
+		if m.credit[k] -= int(e.M.Values[0]); m.credit[k] < 0 || e.M.Values[0] < 1 {
+			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank, e.M.Values[0])
+		}
+	case actors.Open:
+		if e.M.Step > 0 && e.M.Step != m.step+1 {
+			m.broken("step %d was opened after step %d", e.M.Step, m.step)
+		}
+		if e.M.Step > 0 && m.open[e.To] == e.M.Step {
+			m.broken("step %d was opened twice on rank %d", e.M.Step, m.rank(e.To))
+		}
+		m.open[e.To] = e.M.Step
+	case actors.Closed:
+		if e.M.Step > 0 && m.closed[e.M.From]+1 != e.M.Step && m.closed[e.M.From] != 0 {
+			m.broken("rank %d closed step %d after step %d", m.rank(e.M.From), e.M.Step, m.closed[e.M.From])
+		}
+		m.closed[e.M.From] = e.M.Step
+	}
+}
+
+// once notes data that comes a second time.
+func (m *Monitor) once(e Event) {
+	k := cameKey{e.To, e.M.Kind, e.M.Step, e.M.Action, e.M.Segment, e.M.Comm, e.M.Member}
+	switch e.M.Kind {
+	case actors.Load:
+		k.at = int32(e.M.From)
+	case actors.Activation, actors.Cotangent:
+		k.at = e.M.Port
+	}
+	if m.came[k] {
+		m.broken("%v came twice in step %d", e.M.Action, e.M.Step)
+	}
+	m.came[k] = true
+}
+
+func (m *Monitor) report(r actors.Message) {
+	if r.Text != core.TopicStep {
+		return
+	}
+	for i, ref := range m.l.RankRefs {
+		if m.closed[ref] != r.Step {
+			m.broken("step %d was committed, rank %d has closed step %d", r.Step, i, m.closed[ref])
+		}
+	}
+	m.step = r.Step
+}
+
+// span checks a job against the program.
+func (m *Monitor) span(s Span) {
+	if s.Rank < 0 || s.Job.Step < 0 || s.Job.Engine != actors.Compute {
+		return
+	}
+	w, l := m.rows[s.Rank], m.l.Ranks[s.Rank]
+	if w.step != s.Job.Step {
+		*w = rowWatch{step: s.Job.Step}
+	}
+	row := l.Program.Rows[l.Row]
+	if s.Job.Kind == actors.UpdatePhase {
+		if w.pc != len(row) {
+			m.broken("rank %d updates in step %d after %d of %d actions", s.Rank, w.step, w.pc, len(row))
+		}
+		if int(s.Job.Segment) != w.updates {
+			m.broken("rank %d runs segment %d of the optimizer step of step %d, it should be %d", s.Rank, s.Job.Segment, w.step, w.updates)
+		}
+		w.updates++
+		return
+	}
+	if w.pc >= len(row) {
+		m.broken("rank %d runs %v beyond its program", s.Rank, s.Job.Action)
+		return
+	}
+	m.inputs(s.Rank, s.Job)
+	m.advance(w, l, row[w.pc], s)
+}
+
+func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span) {
+	part := 0
+	if s.Job.Action == e.With {
+		part = 1
+	} else if s.Job.Action != e.Action {
+		m.broken("rank %d runs %v, its program says %v", s.Rank, s.Job.Action, e)
+		return
+	}
+	if int(s.Job.Segment) != w.seg[part] || w.over[part] {
+		m.broken("rank %d runs segment %d of %v, it should be %d", s.Rank, s.Job.Segment, s.Job.Action, w.seg[part])
+	}
+	segs := l.Lower(s.Job.Action, false)
+	pc := w.seg[part]
+	w.seg[part]++
+	w.over[part] = pc >= len(segs) || pc == len(segs)-1 && len(segs[pc].Comms) == 0
+	if w.over[0] && (w.over[1] || e.With.Kind == plan.None) {
+		w.pc++
+		w.seg, w.over = [2]int{}, [2]bool{}
+	}
+}
+
+// inputs checks that a job got everything it needs.
+func (m *Monitor) inputs(rank int, j *actors.Job) {
+	l, want := m.l.Ranks[rank], 0
+	switch {
+	case j.Segment > 0:
+		for _, c := range l.Lower(j.Action, false)[j.Segment-1].Comms {
+			want += len(l.Groups[c.Group].Members)
+		}
+	case j.Action.Kind == plan.F:
+		want = 1
+		for _, p := range l.Ports {
+			if p.To == int(j.Action.Stage) {
+				want++
+			}
+		}
+	case j.Action.Kind != plan.W:
+		for _, p := range l.Ports {
+			if p.From == int(j.Action.Stage) && p.Grad {
+				want++
+			}
+		}
+	}
+	if len(j.In) != want {
+		m.broken("rank %d runs %v segment %d with %d inputs of %d", rank, j.Action, j.Segment, len(j.In), want)
+	}
+}
+
+// End checks what a run left behind; a run without faults must also have ended well.
+func (m *Monitor) End(r *Result, steps int64) string {
+	switch {
+	case m.fault != "":
+	case r.Stall != nil:
+		m.broken("%v", r.Stall)
+	case r.Failed != "":
+		m.broken("%s", r.Failed)
+	case int64(len(r.Steps)) != steps:
+		m.broken("%d steps were committed, not %d", len(r.Steps), steps)
+	case m.owed != 0:
+		m.broken("%d credits never came back", m.owed)
+	case r.Leaked != 0 || r.Open != 0:
+		m.broken("%d payloads and %d frames were left over", r.Leaked, r.Open)
+	}
+	return m.fault
+}
