@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -155,31 +154,7 @@ func (d *data) chat() (dataset.ChatEncoder, error) {
 	if err != nil {
 		return nil, d.r.cfg.Fault("data.template", err.Error(), "")
 	}
-	return &conversations{d.r.tok, t, text, token.ChatOptions{LastTurnOnly: c.Data.LastTurn, TrainOnPrompt: c.Data.Prompt}}, nil
-}
-
-// conversations implements dataset.ChatEncoder.
-type conversations struct {
-	tok  *token.Tokenizer
-	tmpl *token.Template
-	text string
-	opts token.ChatOptions
-}
-
-// EncodeMessages implements dataset.ChatEncoder.
-func (c *conversations) EncodeMessages(messages []dataset.Message, tools []byte) ([]int32, []bool, error) {
-	o := c.opts
-	if tools != nil {
-		if err := json.Unmarshal(tools, &o.Tools); err != nil {
-			return nil, nil, fmt.Errorf("tools: %w", err)
-		}
-	}
-	return token.EncodeChat(c.tok, c.tmpl, messages, o)
-}
-
-// Fingerprint implements dataset.ChatEncoder.
-func (c *conversations) Fingerprint() string {
-	return fmt.Sprintf("%s %q %v", c.tok.Fingerprint(), c.text, c.opts)
+	return token.NewChat(d.r.tok, t, token.ChatOptions{LastTurnOnly: c.Data.LastTurn, TrainOnPrompt: c.Data.Prompt}), nil
 }
 
 // endToken is the token that ends a document: not the end of a chat turn, where a tokenizer has both.

@@ -1,5 +1,149 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
 
-func predictCommand() *cobra.Command { return &cobra.Command{Use: "predict"} }
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+func predictCommand() *cobra.Command {
+	c := &cobra.Command{Use: "predict --calibration FILE.csv [ROWS.csv]", Short: "Predict step times from a table of measured ones, term by term",
+		Long: "The calibration table fits at most 12 constants of its cluster. Each row of ROWS.csv is then predicted and printed beside its measured\ntime, if it has one. --folds N predicts every row of the calibration table from the others and prints the errors.",
+		Args: cobra.MaximumNArgs(1)}
+	file := c.Flags().String("calibration", "", "table of measured steps, in vTrain's columns")
+	folds := c.Flags().Int("folds", 0, "cross-validate the calibration in so many folds")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		form, err := output(c)
+		if err != nil {
+			return err
+		}
+		if *file == "" || len(args) == 0 && *folds == 0 || *folds < 0 || *folds == 1 {
+			return usage("want --calibration FILE.csv and rows to predict, or --folds 5")
+		}
+		known, err := measured(*file, true)
+		if err != nil {
+			return err
+		}
+		slots := programSlots()
+		if *folds > 1 {
+			errs, err := cost.CrossValidate(known, *folds, slots)
+			if err != nil {
+				return err
+			}
+			mean, median, worst := cost.Quantiles(errs)
+			fmt.Printf("%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(known), *folds, 100*mean, 100*median, 100*worst)
+		}
+		k, err := cost.Calibrate(known, slots)
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			return printConstants(k)
+		}
+		rows, err := measured(args[0], false)
+		if err != nil {
+			return err
+		}
+		return printPredictions(form, k, rows, slots)
+	}
+	return c
+}
+
+func measured(name string, timed bool) ([]cost.Measured, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, &configs.Error{File: name, Why: err.Error()}
+	}
+	return cost.ReadMeasured(name, string(text), timed)
+}
+
+// programSlots evaluates the 1F1B program of a pipeline with full recompute: forward 1, backward 3 of 4.
+func programSlots() cost.Slots {
+	type key struct{ p, m int }
+	known := map[key]float64{}
+	return func(p, m int) (float64, error) {
+		if x, ok := known[key{p, m}]; ok {
+			return x, nil
+		}
+		prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: p, Micro: m})
+		if err != nil {
+			return 0, codedError{err, exitUsage}
+		}
+		c := plan.Costs{}
+		for range p {
+			c.F, c.I, c.W = append(c.F, 0.25), append(c.I, 0.5), append(c.W, 0.25)
+		}
+		t, err := prog.Evaluate(c)
+		if err != nil {
+			return 0, err
+		}
+		known[key{p, m}] = t.Makespan
+		return t.Makespan, nil
+	}
+}
+
+func printConstants(k *cost.Constants) error {
+	for i, name := range cost.ConstantNames {
+		fmt.Printf("%-24s %.4g\n", name, k[i])
+	}
+	return nil
+}
+
+// prediction is one row beside what was measured.
+type prediction struct {
+	Row       cost.Measured `json:"row"`
+	Terms     cost.Terms    `json:"terms_s"`
+	Predicted float64       `json:"predicted_s"`
+	Error     *float64      `json:"relative_error,omitempty"`
+}
+
+func printPredictions(form string, k *cost.Constants, rows []cost.Measured, slots cost.Slots) error {
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"GPUs", "tp", "dp", "pp", "batch", "micro", "compute", "tp comm", "pp bubble", "pp comm", "dp comm", "step", "predicted", "measured", "error"})
+	var all []prediction
+	var errs []float64
+	for _, r := range rows {
+		n, err := slots(r.PP, r.Microbatches())
+		if err != nil {
+			return err
+		}
+		p := prediction{Row: r, Terms: k.Predict(&r, n)}
+		p.Predicted = p.Terms.Sum()
+		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, seconds(p.Terms.Compute), seconds(p.Terms.TP), seconds(p.Terms.Bubble), seconds(p.Terms.PP), seconds(p.Terms.DP), seconds(p.Terms.Step), seconds(p.Predicted)}
+		if r.Seconds > 0 {
+			e := p.Predicted/r.Seconds - 1
+			p.Error, errs = &e, append(errs, math.Abs(e))
+			line = append(line, seconds(r.Seconds), fmt.Sprintf("%+.1f%%", 100*e))
+		}
+		all = append(all, p)
+		t.AppendRow(line)
+	}
+	switch form {
+	case "json":
+		return json.NewEncoder(os.Stdout).Encode(all)
+	case "jsonl":
+		for _, p := range all {
+			if err := json.NewEncoder(os.Stdout).Encode(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t.Render()
+	if len(errs) > 0 {
+		mean, median, worst := cost.Quantiles(errs)
+		fmt.Printf("%d rows: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(errs), 100*mean, 100*median, 100*worst)
+	}
+	return nil
+}

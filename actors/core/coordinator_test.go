@@ -1,0 +1,90 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// tape is a Context that writes down what a behaviour does.
+type tape struct{ log []string }
+
+var kinds = map[actors.Kind]string{actors.Open: "open", actors.Save: "save", actors.Halt: "halt", actors.Report: "report"}
+
+func (c *tape) Self() actors.Ref                                   { return 0 }
+func (c *tape) Now() actors.Time                                   { return 0 }
+func (c *tape) Rand() *rand.Rand                                   { return nil }
+func (c *tape) After(actors.Duration, actors.Message) actors.Timer { return 0 }
+func (c *tape) Cancel(actors.Timer)                                {}
+func (c *tape) Spawn(string, actors.Behaviour) actors.Ref          { return 0 }
+func (c *tape) Watch(actors.Ref)                                   {}
+func (c *tape) Stop(actors.Ref)                                    {}
+func (c *tape) Send(to actors.Ref, m actors.Message) {
+	c.log = append(c.log, strings.TrimSpace(fmt.Sprintf("%s %d %s", kinds[m.Kind], m.Step, m.Text)))
+}
+func (c *tape) Do(j actors.Job) {
+	c.log = append(c.log, fmt.Sprintf("job %s %d", map[actors.JobKind]string{actors.BeginJob: "begin", actors.CommitJob: "commit"}[j.Kind], j.Step))
+}
+
+func (c *tape) take() (out []string) { out, c.log = c.log, nil; return }
+
+// TestSaveBetweenSteps: a save that falls due while the one before is still being written waits for the end of a step, and what
+// it saves is that step, never one under way.
+func TestSaveBetweenSteps(t *testing.T) {
+	ctx := &tape{}
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 4, SaveEvery: 1, SaveAtEnd: true, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
+	closed := func(step int64) []string {
+		c.Receive(ctx, actors.Message{Kind: actors.Closed, From: 5, Step: step, Values: make([]float64, ClosedLen)})
+		return ctx.take()
+	}
+	say := func(m actors.Message) []string { c.Receive(ctx, m); return ctx.take() }
+	require.Equal(t, []string{"open 1"}, say(actors.Message{Kind: actors.Started}))
+	require.Equal(t, []string{"report 1 step", "job begin 1"}, closed(1), "no step opens before the ranks have copied their state")
+	require.Equal(t, []string{"save 1"}, say(actors.Message{Kind: actors.Done, Job: beginID}))
+	require.Equal(t, []string{"report 1 queued", "open 2"}, say(actors.Message{Kind: actors.Queued, From: 5, Step: 1}))
+	require.Equal(t, []string{"report 2 step", "open 3"}, closed(2), "step 2 is due, but step 1 is still being written")
+	require.Equal(t, []string{"job commit 1"}, say(actors.Message{Kind: actors.Durable, From: 5, Step: 1, Text: "part"}))
+	require.Equal(t, []string{"report 1 durable"}, say(actors.Message{Kind: actors.Done, Job: commitID}), "step 3 is under way: nothing may be saved")
+	require.Equal(t, []string{"report 3 step", "job begin 3"}, closed(3))
+	say(actors.Message{Kind: actors.Done, Job: beginID})
+	say(actors.Message{Kind: actors.Queued, From: 5, Step: 3})
+	require.Equal(t, []string{"report 4 step"}, closed(4), "the last save waits for the one before")
+	say(actors.Message{Kind: actors.Durable, From: 5, Step: 3})
+	require.Equal(t, []string{"report 3 durable", "job begin 4"}, say(actors.Message{Kind: actors.Done, Job: commitID}))
+	say(actors.Message{Kind: actors.Done, Job: beginID})
+	say(actors.Message{Kind: actors.Queued, From: 5, Step: 4})
+	say(actors.Message{Kind: actors.Durable, From: 5, Step: 4})
+	require.Equal(t, []string{"report 4 durable", "halt 0", "report 4 end"}, say(actors.Message{Kind: actors.Done, Job: commitID}))
+}
+
+// TestSaveLost: a save that fails does not end the run, and the next one is tried.
+func TestSaveLost(t *testing.T) {
+	ctx := &tape{}
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 3, SaveEvery: 1, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
+	c.Receive(ctx, actors.Message{Kind: actors.Started})
+	c.Receive(ctx, actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
+	ctx.take()
+	c.Receive(ctx, actors.Message{Kind: actors.Done, Job: beginID, Err: fmt.Errorf("no space left on device")})
+	require.Equal(t, []string{"report 1 savelost", "open 2"}, ctx.take())
+	c.Receive(ctx, actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: make([]float64, ClosedLen)})
+	require.Equal(t, []string{"report 2 step", "job begin 2"}, ctx.take())
+}
+
+// TestLossScale pins Megatron's rule: the second overflow in a row halves the scale, and a window of good steps doubles it.
+func TestLossScale(t *testing.T) {
+	s := LossScale{Dynamic: true, Scale: 65536, Min: 1, Window: 3, Hysteresis: 2, Left: 2}
+	var got []float64
+	for _, over := range []bool{true, true, true, false, false, false, true, false, true} {
+		s.Update(over)
+		got = append(got, s.Scale)
+	}
+	require.Equal(t, []float64{65536, 32768, 16384, 16384, 16384, 32768, 32768, 32768, 16384}, got)
+	fixed := LossScale{Scale: 8}
+	fixed.Update(true)
+	require.Equal(t, 8.0, fixed.Scale)
+}

@@ -1,0 +1,81 @@
+package sample
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+func tiny(t *testing.T, pool *tensor.Pool) *Generator {
+	m := family.Decoder("llama", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5,
+		Rope: block.Rope{Dim: 4, Theta: 10000}})
+	g, err := New(m, nil, tensor.F32, ref.New(), pool, func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
+	require.NoError(t, err)
+	return g
+}
+
+// TestCache: tokens fed one by one, or in pieces, give the logits of the whole sequence at once; float32 sums of equal terms in
+// another order differ by less than 1e-5.
+func TestCache(t *testing.T) {
+	pool := tensor.NewPool("sample", 0).Poison()
+	g := tiny(t, pool)
+	ids := []int32{3, 1, 4, 1, 5, 9, 2, 6}
+	want, err := g.Logits(ids)
+	require.NoError(t, err)
+	for _, pieces := range [][]int{{1, 1, 1, 1, 1, 1, 1, 1}, {3, 5}, {7, 1}} {
+		g.Reset()
+		var got []float32
+		for at := 0; len(pieces) > 0; pieces = pieces[1:] {
+			part, err := g.Logits(ids[at : at+pieces[0]])
+			require.NoError(t, err)
+			got, at = append(got, part...), at+pieces[0]
+		}
+		require.InDeltaSlice(t, want, got, 1e-5)
+	}
+	g.Close()
+	require.Zero(t, pool.Buffers())
+}
+
+// TestGenerate: greedy takes the largest logit each time; a stop token ends it; the same seed draws the same text.
+func TestGenerate(t *testing.T) {
+	g := tiny(t, tensor.NewPool("sample", 0))
+	defer g.Close()
+	draw := func(p Params) (out []int32) {
+		require.NoError(t, g.Generate([]int32{1, 2}, p, func(id int32) bool { out = append(out, id); return true }))
+		return
+	}
+	greedy := draw(Params{Max: 6})
+	require.Len(t, greedy, 6)
+	g.Reset()
+	all, err := g.Logits(append([]int32{1, 2}, greedy...))
+	require.NoError(t, err)
+	for i, id := range greedy {
+		require.Equal(t, id, Draw(all[(1+i)*32:(2+i)*32], Params{}, nil))
+	}
+	last := greedy[5]
+	require.Equal(t, greedy[:slices.Index(greedy, last)], append([]int32{}, draw(Params{Max: 6, Stop: []int32{last}})...))
+	hot := Params{Max: 20, Temperature: 1.5, TopP: 0.9, Seed: 4}
+	require.Equal(t, draw(hot), draw(hot))
+	require.Error(t, g.Generate(nil, hot, nil))
+}
+
+// TestNucleus: nothing outside the smallest set with probability p is drawn, and everything in it is.
+func TestNucleus(t *testing.T) {
+	logits := []float32{2, 1.9, 0, -1, -2} // 0.44, 0.40, then 0.06 and less
+	rng := rand.New(rand.NewPCG(1, 1))
+	seen := map[int32]int{}
+	for range 500 {
+		seen[Draw(logits, Params{Temperature: 1, TopP: 0.8}, rng)]++
+	}
+	require.Len(t, seen, 2)
+	require.InDelta(t, 0.525, float64(seen[0])/500, 0.08)
+	require.Equal(t, int32(0), Draw(logits, Params{Temperature: 1, TopK: 1}, rng))
+}
