@@ -98,11 +98,22 @@ func (r *run) weights() error {
 			return false, nil
 		}
 		if ok, err := w.Read(p, g, dst); ok || err != nil {
+			warnNaN(dir, p.Name, dst)
 			return ok, err
 		}
 		return random(kind, p, g, dst)
 	}
 	return nil
+}
+
+// warnNaN says that loaded values are no numbers: training from them gives nothing but NaN.
+func warnNaN(dir, name string, v []float32) {
+	for _, x := range v {
+		if x != x {
+			fmt.Fprintf(os.Stderr, "warning: %s: %s has NaN values\n", dir, name)
+			return
+		}
+	}
 }
 
 func hasWeights(dir string) bool {
