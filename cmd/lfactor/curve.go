@@ -8,6 +8,19 @@ import (
 
 type point struct{ x, y float64 }
 
+// smooth is an exponential moving average over about 20 points.
+func smooth(ps []point) []point {
+	out := make([]point, len(ps))
+	avg := ps[0].y
+	for i, p := range ps {
+		if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
+			avg += (p.y - avg) / float64(min(i+1, 20))
+		}
+		out[i] = point{p.x, avg}
+	}
+	return out
+}
+
 // curve draws training and evaluation losses over the steps as an SVG picture.
 func curve(title string, train, eval []point) []byte {
 	const w, h, left, bottom, top = 900.0, 420.0, 64.0, 40.0, 30.0
@@ -41,9 +54,13 @@ func curve(title string, train, eval []point) []byte {
 		}
 		b.WriteString(`"/>`)
 	}
-	line(train, "#2060c0", 1.2)
+	line(train, "#b0c8e8", 1)
+	line(smooth(train), "#2060c0", 1.6)
 	if len(eval) > 0 {
 		line(eval, "#d06020", 2)
+		for _, p := range eval {
+			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="#d06020"/>`, px(p.x), py(p.y))
+		}
 		fmt.Fprintf(&b, `<text x="%g" y="18" fill="#d06020">evaluation</text>`, left+120)
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="18" fill="#2060c0">training</text><text x="%g" y="%g" text-anchor="middle">step</text></svg>`, left+50, w/2, h-6)

@@ -91,12 +91,12 @@ func NewPool(name string, budget int64) *Pool {
 // Poison makes freed storage unreadable garbage (all bits set: NaN), so that a use after release shows in tests.
 func (p *Pool) Poison() *Pool { p.poison = true; return p }
 
-// class rounds up to 1/8 of a power of two: at most 12.5 % of a buffer is waste.
+// class rounds up to 1/32 of a power of two: at most 3.2 % of a buffer is waste.
 func class(n int64) int64 {
 	if n <= 4096 {
 		return (n + Align - 1) / Align * Align
 	}
-	step := int64(1) << (bits.Len64(uint64(n-1)) - 4)
+	step := int64(1) << (bits.Len64(uint64(n-1)) - 6)
 	return (n + step - 1) / step * step
 }
 
