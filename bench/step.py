@@ -4,7 +4,8 @@
 
 Both train the same shapes: hidden 512, 8 layers, 8 heads of 64, intermediate 1408, vocabulary 32000 (untied), 4 sequences of 512
 tokens, AdamW, gradient clipping at norm 1. PyTorch computes bf16 under autocast with float32 weights, its usual mixed precision.
-Prints tokens per second (median over rounds), peak memory and the ratio. Needs torch and transformers; lfactor needs neither.
+Prints tokens per second (median over rounds), the ratio, and peak resident memory: PyTorch's less what the process has before
+the model, lfactor's in full. Needs torch and transformers; lfactor needs neither.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def torch_round(precision, threads, steps):
         optimizer.zero_grad(set_to_none=True)
         seconds.append(time.perf_counter() - t)
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    print(json.dumps(dict(tokens_per_second=BATCH * SEQ / statistics.median(seconds[1:]), peak_bytes=peak)))
+    print(json.dumps(dict(tokens_per_second=BATCH * SEQ / statistics.median(seconds[1:]), peak_rss=peak)))
 
 
 def run(command, env=None):
@@ -74,7 +75,7 @@ def main():
                 ours.append(run([a.lfactor, "bench", "step", "-o", "json", "--precision", precision, "--threads", str(threads), "--steps", str(a.steps)]))
                 theirs.append(run([sys.executable, __file__, "--torch-round", precision, str(threads), str(a.steps)], env))
             us, them = (statistics.median(r["tokens_per_second"] for r in rs) for rs in (ours, theirs))
-            m1, m2 = (statistics.median(r["peak_bytes"] for r in rs) / 2**20 for rs in (ours, theirs))
+            m1, m2 = (statistics.median(r["peak_rss"] for r in rs) / 2**20 for rs in (ours, theirs))
             print(f"{precision} {threads} thread(s) {us:>13.0f}{them:>15.0f}{us / them:>8.2f}{m1:>13.0f}{m2:>13.0f}", flush=True)
 
 

@@ -58,6 +58,7 @@ type stepResult struct {
 	TokensPerSecond float64   `json:"tokens_per_second"` // of the median step
 	Best            float64   `json:"best_tokens_per_second"`
 	PeakBytes       int64     `json:"peak_bytes"` // of tensors
+	PeakRSS         int64     `json:"peak_rss"`   // of the process
 	Seconds         []float64 `json:"seconds"`
 	Losses          []float64 `json:"losses"`
 }
@@ -102,12 +103,13 @@ func (s *stepBench) run(form string) error {
 	sorted := slices.Clone(res.Seconds)
 	slices.Sort(sorted)
 	tokens := float64(s.batch * s.seq)
+	res.PeakRSS = peakRSS()
 	res.TokensPerSecond, res.Best = tokens/sorted[len(sorted)/2], tokens/sorted[0]
 	if form != "text" {
 		return printJSON(res)
 	}
-	fmt.Printf("%s %d threads: %.0f tokens/s (median of %d; best %.0f), tensors at most %.0f MiB, loss %.4f → %.4f\n", s.precision, s.threads, res.TokensPerSecond,
-		len(sorted), res.Best, float64(res.PeakBytes)/(1<<20), res.Losses[0], res.Losses[len(res.Losses)-1])
+	fmt.Printf("%s %d threads: %.0f tokens/s (median of %d; best %.0f), tensors at most %.0f MiB, process %.0f MiB, loss %.4f → %.4f\n", s.precision, s.threads, res.TokensPerSecond,
+		len(sorted), res.Best, float64(res.PeakBytes)/(1<<20), float64(res.PeakRSS)/(1<<20), res.Losses[0], res.Losses[len(res.Losses)-1])
 	fmt.Fprintf(os.Stderr, "took %v\n", time.Since(began).Round(time.Millisecond))
 	return nil
 }
