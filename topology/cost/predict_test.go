@@ -1,0 +1,88 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func equalStages(p, m int) (float64, error) { return float64(m + p - 1), nil }
+
+// made are steps of a machine with known constants, with an error of a few percent that repeats.
+func made(k Constants) (rows []Measured) {
+	i := 0
+	for _, h := range []int{2048, 4096, 8192} {
+		for _, tp := range []int{1, 2, 8, 16} {
+			for _, pp := range []int{1, 4} {
+				for _, dp := range []int{1, 4} {
+					for _, mb := range []int{1, 4} {
+						r := Measured{tp * pp * dp, 32 * dp, mb, h, 32, 24, 2048, tp, dp, pp, 1}
+						i++
+						r.Seconds = k.Predict(&r, float64(r.Microbatches()+pp-1)).Sum() * (1 + 0.02*math.Sin(float64(7*i)))
+						rows = append(rows, r)
+					}
+				}
+			}
+		}
+	}
+	return
+}
+
+// TestCalibrate recovers what a machine does from its step times: rows that were left out are predicted as well as their noise
+// allows, and a machine that is not like the model is not.
+func TestCalibrate(t *testing.T) {
+	truth := start
+	for j := range truth {
+		truth[j] *= 1 + 0.5*math.Sin(float64(3*j+1))
+	}
+	rows := made(truth)
+	errs, err := CrossValidate(rows, 5, equalStages)
+	require.NoError(t, err)
+	mean, median, _ := Quantiles(errs)
+	require.Less(t, mean, 0.04)
+	require.Less(t, median, 0.03)
+	for i := range rows {
+		rows[i].Seconds = 1 + float64(i%7)
+	}
+	errs, err = CrossValidate(rows, 5, equalStages)
+	require.NoError(t, err)
+	mean, _, _ = Quantiles(errs)
+	require.Greater(t, mean, 0.3)
+}
+
+func TestReadMeasured(t *testing.T) {
+	head := "\ufeff# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"
+	rows, err := ReadMeasured("f.csv", head+"4,8,1,1024,16,16,1024,1,1,4,185.7\n", true)
+	require.NoError(t, err)
+	require.InDelta(t, 0.1857, rows[0].Seconds, 1e-12)
+	rows[0].Seconds = 0
+	require.Equal(t, []Measured{{4, 8, 1, 1024, 16, 16, 1024, 1, 1, 4, 0}}, rows)
+	for line, want := range map[string]string{
+		"4,8,1,1024,16,16,1024,1,1,4,-3":  `f.csv:2: iteration time (ms): "-3" is no such number`,
+		"4,8,1,1024,16,16,1024,1,1,4,NaN": `"NaN" is no such number`,
+		"5,8,1,1024,16,16,1024,1,1,4,1":   "f.csv:2: # GPUs: 5, but tp 1 · dp 1 · pp 4 = 4",
+		"4,9,2,1024,16,16,1024,1,1,4,1":   "is no multiple of micro batch 2",
+		"4,8,1,1024,16,2,1024,1,1,4,1":    "4 stages for 2 layers",
+		"4,8,1,1024.5,16,16,1024,1,1,4,1": `"1024.5" is no such number`,
+		"4,8,1,1024,16,16,1024,1,1,4":     "wrong number of fields",
+		"":                                "has no rows",
+	} {
+		_, err := ReadMeasured("f.csv", head+line+"\n", true)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = ReadMeasured("f.csv", strings.Replace(head, "micro", "macro", 1), true)
+	require.ErrorContains(t, err, "f.csv:1: micro batch: the column is missing")
+}
+
+func FuzzReadMeasured(f *testing.F) {
+	f.Add("# GPUs,global batch\n1,2\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		rows, err := ReadMeasured("f.csv", text, false)
+		if err == nil && len(rows) == 0 {
+			t.Fatal(fmt.Sprint("no rows and no error: ", text))
+		}
+	})
+}
