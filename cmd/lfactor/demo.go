@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -222,12 +223,19 @@ func demoCorpus() (train, valid []string, err error) {
 	return train, valid, nil
 }
 
-// goRoot is the Go installation that the demo reads, asked of the tool that built it.
+// goRoot is the Go installation whose sources the demo reads: the environment's, the one that built this program, or the one
+// on the path.
 func goRoot() string {
-	if r := os.Getenv("GOROOT"); r != "" {
-		return r
+	for _, root := range []string{os.Getenv("GOROOT"), runtime.GOROOT()} {
+		if root != "" && fileExists(filepath.Join(root, "src", "fmt")) {
+			return root
+		}
 	}
-	return runtime.GOROOT() //nolint:staticcheck // the sources at hand are those of the build's own Go
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "no Go installation"
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // gatherFiles copies sources into one folder under flat names, so that the data is files like anybody's.
