@@ -56,8 +56,8 @@ type device struct {
 	sizes []int // members of each group, before collectives became one event
 	in    [][]core.Port
 	out   [][]core.Port
-	held  map[plan.Action]int64 // bytes of open frames
-	now   int64                 // bytes
+	held  []frame // open frames: few, so they are looked up by walking the list
+	now   int64   // bytes
 	peak  int64
 	slow  float64
 	step  int64 // of the row's last account
@@ -78,7 +78,7 @@ type Account struct {
 }
 
 func (d *device) init(s *Sim, l *core.RankLayout) {
-	d.l, d.slow, d.held = l, 1, map[plan.Action]int64{}
+	d.l, d.slow = l, 1
 	stages := len(l.Program.StageRank)
 	d.in, d.out = make([][]core.Port, stages), make([][]core.Port, stages)
 	for _, p := range l.Ports {
@@ -200,25 +200,46 @@ func (s *Sim) frame(d *device, j *actors.Job, last bool) error {
 	if s.l.Memory.Foot == nil || j.Segment > 0 && !last {
 		return nil
 	}
-	key := j.Action
-	key.Kind = plan.F
 	peak, after := s.l.Memory.Foot(d.l.Rank, j)
-	held := d.held[key]
+	i, held := d.find(j.Action), int64(0)
+	if i >= 0 {
+		held = d.held[i].bytes
+	}
 	if j.Segment == 0 {
 		d.peak = max(d.peak, d.now-held+peak)
 		if limit := s.l.Memory.Limit; limit > 0 && d.now-held+peak > limit {
 			return fmt.Errorf("%v needs %d bytes, the limit is %d: out of memory", j.Action, d.now-held+peak, limit)
 		}
 	}
-	if last {
-		d.now += after - held
-		if after == 0 {
-			delete(d.held, key)
-		} else {
-			d.held[key] = after
-		}
+	if !last {
+		return nil
+	}
+	d.now += after - held
+	switch {
+	case after != 0 && i >= 0:
+		d.held[i].bytes = after
+	case after != 0:
+		d.held = append(d.held, frame{j.Action, after})
+	case i >= 0:
+		d.held[i] = d.held[len(d.held)-1]
+		d.held = d.held[:len(d.held)-1]
 	}
 	return nil
+}
+
+// frame is the memory of one microbatch or chunk in one stage.
+type frame struct {
+	a     plan.Action
+	bytes int64
+}
+
+func (d *device) find(a plan.Action) int {
+	for i := range d.held {
+		if f := &d.held[i].a; f.Micro == a.Micro && f.Stage == a.Stage && f.Chunk == a.Chunk {
+			return i
+		}
+	}
+	return -1
 }
 
 // batch makes the data of a step: every microbatch and chunk.

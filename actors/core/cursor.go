@@ -22,10 +22,39 @@ func (c *cursor) last() bool {
 	return c.pc >= len(c.segs) || c.pc == len(c.segs)-1 && len(c.segs[c.pc].Comms) == 0
 }
 
-// Wait is what a cursor lacks.
+// Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for what they lack at
+// every message.
 type Wait struct {
 	From actors.Ref
-	What string
+	lack lack
+	a    plan.Action
+	part int32 // of a collective
+	seg  int32
+}
+
+type lack uint8
+
+const (
+	nothing lack = iota
+	lackPart
+	lackData
+	lackActivation
+	lackGradient
+)
+
+// what is the wait in words.
+func (w Wait) what() string {
+	switch w.lack {
+	case lackPart:
+		return fmt.Sprintf("part %d of %v segment %d", w.part, w.a, w.seg)
+	case lackData:
+		return fmt.Sprintf("data of microbatch %d", w.a.Micro)
+	case lackActivation:
+		return fmt.Sprintf("activation %v", w.a)
+	case lackGradient:
+		return fmt.Sprintf("gradient %v", w.a)
+	}
+	return ""
 }
 
 // missing is the first thing that c's next job still lacks.
@@ -34,7 +63,7 @@ func (r *Rank) missing(c *cursor) Wait {
 		for i, comm := range c.segs[c.pc-1].Comms {
 			g := r.l.Groups[comm.Group]
 			if m := r.inbox.absent(partKey{c.a, int32(c.pc - 1), int32(i)}, len(g.Members)); m >= 0 {
-				return Wait{g.Members[m], fmt.Sprintf("part %d of %v segment %d", m, c.a, c.pc-1)}
+				return Wait{From: g.Members[m], lack: lackPart, a: c.a, part: int32(m), seg: int32(c.pc - 1)}
 			}
 		}
 		return Wait{}
@@ -42,17 +71,17 @@ func (r *Rank) missing(c *cursor) Wait {
 	switch c.a.Kind {
 	case plan.F:
 		if !r.inbox.hasBatch(c.a) {
-			return Wait{r.l.Loader, fmt.Sprintf("data of microbatch %d", c.a.Micro)}
+			return Wait{From: r.l.Loader, lack: lackData, a: c.a}
 		}
-		for _, p := range r.l.inputs(int(c.a.Stage)) {
+		for _, p := range r.inputsOf(int(c.a.Stage)) {
 			if !r.inbox.hasPort(portKey{at(c.a, plan.F), p.ID}) {
-				return Wait{r.l.Peer(p.From), fmt.Sprintf("activation %v", c.a)}
+				return Wait{From: r.l.Peer(p.From), lack: lackActivation, a: c.a}
 			}
 		}
 	case plan.B, plan.I:
-		for _, p := range r.l.outputs(int(c.a.Stage)) {
+		for _, p := range r.outputsOf(int(c.a.Stage)) {
 			if p.Grad && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.ID}) {
-				return Wait{r.l.Peer(p.To), fmt.Sprintf("gradient %v", c.a)}
+				return Wait{From: r.l.Peer(p.To), lack: lackGradient, a: c.a}
 			}
 		}
 	}
@@ -97,11 +126,11 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 		if b := r.inbox.batch(c.a); b != nil {
 			j.In = append(j.In, actors.Input{Comm: -1, Port: -1, Payload: b})
 		}
-		for _, p := range r.l.inputs(int(c.a.Stage)) {
+		for _, p := range r.inputsOf(int(c.a.Stage)) {
 			take(plan.F, p, p.From, 0)
 		}
 	case plan.B, plan.I:
-		for _, p := range r.l.outputs(int(c.a.Stage)) {
+		for _, p := range r.outputsOf(int(c.a.Stage)) {
 			if p.Grad {
 				take(plan.B, p, p.To, 1)
 			}
@@ -172,7 +201,7 @@ func (r *Rank) Waits() actors.Wait {
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
 	case len(r.cur) > 0:
 		w := r.missing(r.cur[r.turn])
-		return actors.Wait{For: w.From, What: w.What, Since: r.since, Held: r.held()}
+		return actors.Wait{For: w.From, What: w.what(), Since: r.since, Held: r.held()}
 	}
 	return actors.Wait{For: actors.None}
 }

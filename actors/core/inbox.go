@@ -23,7 +23,10 @@ type portKey struct {
 // at is a with another verb.
 func at(a plan.Action, k plan.Kind) plan.Action { a.Kind = k; return a }
 
+// box collects the parts of one collective. A rank has few open at a time, so they are looked up by walking a list; a box that
+// is empty again serves the next collective.
 type box struct {
+	key   partKey
 	parts []actors.Payload
 	n     int
 }
@@ -31,13 +34,13 @@ type box struct {
 // inbox keeps what has come before it is wanted. It is bounded by the program: every message in it belongs to an action of
 // the open step, or of the one the coordinator opens next.
 type inbox struct {
-	boxes   map[partKey]*box
+	boxes   []box
 	ports   map[portKey]actors.Payload
 	batches map[plan.Action]actors.Payload
 }
 
 func newInbox() inbox {
-	return inbox{map[partKey]*box{}, map[portKey]actors.Payload{}, map[plan.Action]actors.Payload{}}
+	return inbox{nil, map[portKey]actors.Payload{}, map[plan.Action]actors.Payload{}}
 }
 
 func (b *inbox) put(m actors.Message) {
@@ -46,10 +49,9 @@ func (b *inbox) put(m actors.Message) {
 		b.batches[batchKey(m.Action)] = m.Payload
 	case actors.Part:
 		k := partKey{m.Action, m.Segment, m.Comm}
-		x := b.boxes[k]
+		x := b.box(k)
 		if x == nil {
-			x = &box{}
-			b.boxes[k] = x
+			x = b.add(k)
 		}
 		for len(x.parts) <= int(m.Member) {
 			x.parts = append(x.parts, nil)
@@ -68,9 +70,32 @@ func (b *inbox) put(m actors.Message) {
 	}
 }
 
+// box is the open box of a collective, nil if there is none.
+func (b *inbox) box(k partKey) *box {
+	for i := range b.boxes {
+		if b.boxes[i].key == k {
+			return &b.boxes[i]
+		}
+	}
+	return nil
+}
+
+// add opens a box.
+func (b *inbox) add(k partKey) *box {
+	n := len(b.boxes)
+	if n < cap(b.boxes) {
+		b.boxes = b.boxes[:n+1]
+	} else {
+		b.boxes = append(b.boxes, box{})
+	}
+	x := &b.boxes[n]
+	x.key, x.n, x.parts = k, 0, x.parts[:0]
+	return x
+}
+
 // absent is the first member of n whose part has not come, or -1.
 func (b *inbox) absent(k partKey, n int) int {
-	x := b.boxes[k]
+	x := b.box(k)
 	if x == nil {
 		return 0
 	}
@@ -85,9 +110,12 @@ func (b *inbox) absent(k partKey, n int) int {
 	return len(x.parts)
 }
 
+// parts takes a collective's parts and closes its box; the list is the caller's until the next message.
 func (b *inbox) parts(k partKey) []actors.Payload {
-	p := b.boxes[k].parts
-	delete(b.boxes, k)
+	x, last := b.box(k), len(b.boxes)-1
+	p := x.parts
+	*x, b.boxes[last] = b.boxes[last], box{parts: p}
+	b.boxes = b.boxes[:last]
 	return p
 }
 
@@ -124,7 +152,7 @@ func (b *inbox) endStep() {
 // release gives back everything.
 func (b *inbox) release() {
 	b.endStep()
-	for _, x := range b.boxes { //lfvet:order releasing has no order
+	for _, x := range b.boxes {
 		for _, p := range x.parts {
 			if p != nil {
 				p.Release()

@@ -33,6 +33,8 @@ type Rank struct {
 	jobs    actors.JobID
 	io      map[actors.JobID]actors.JobKind
 	inbox   inbox
+	ins     [][]Port // by stage, filled when first asked for
+	outs    [][]Port
 	edges   map[int32]*edge
 	values  []float64 // of the step so far
 	scalars []float64 // from Open
@@ -44,6 +46,28 @@ type Rank struct {
 // NewRank returns the behaviour of one rank.
 func NewRank(l *RankLayout) *Rank {
 	return &Rank{l: l, inbox: newInbox(), edges: map[int32]*edge{}, io: map[actors.JobID]actors.JobKind{}, step: -1 << 62}
+}
+
+// inputsOf lists the ports that a stage takes.
+func (r *Rank) inputsOf(stage int) []Port {
+	if r.ins == nil {
+		r.ins = make([][]Port, len(r.l.Program.StageRank))
+	}
+	if r.ins[stage] == nil && stage > 0 {
+		r.ins[stage] = r.l.inputs(stage)
+	}
+	return r.ins[stage]
+}
+
+// outputsOf lists the ports that leave a stage.
+func (r *Rank) outputsOf(stage int) []Port {
+	if r.outs == nil {
+		r.outs = make([][]Port, len(r.l.Program.StageRank))
+	}
+	if r.outs[stage] == nil && stage+1 < len(r.outs) {
+		r.outs[stage] = r.l.outputs(stage)
+	}
+	return r.outs[stage]
 }
 
 // Receive implements actors.Behaviour.
@@ -121,7 +145,7 @@ func (r *Rank) advance(ctx actors.Context) {
 			return
 		}
 		c := r.cur[r.turn]
-		if w := r.missing(c); w != (Wait{}) {
+		if w := r.missing(c); w.lack != nothing {
 			r.hungry = w.From == r.l.Loader
 			return
 		}
