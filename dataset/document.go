@@ -23,14 +23,32 @@ type Message struct {
 	Raw json.RawMessage
 }
 
-// Document is one unit of a source: a text, tokens, or a conversation. Exactly one of Text, Tokens and Messages is
-// used, as the source's Kind says.
+// Part is one file of a sample: a picture, its caption, a record.
+type Part struct {
+	Name  string // what follows the sample's key and a dot in the file's name, in lower case: "jpg", "0.png", "json"
+	Bytes []byte // the file's content; it must not be changed
+}
+
+// Document is one unit of a source: a text, tokens, a conversation, or files of one sample. Exactly one of Text,
+// Tokens, Messages and Parts is used, as the source's Kind says.
 type Document struct {
 	Text     string
 	Tokens   []int32
 	Messages []Message
 	Tools    json.RawMessage // functions offered to the model in Messages, a JSON array, or nil
+	Key      string          // of a sample with Parts, as the shard gives it: no path to write to
+	Parts    []Part          // in the order of the shard, each name once
 	Place    Place
+}
+
+// Part returns the content of the part of a name, and whether there is one.
+func (d *Document) Part(name string) ([]byte, bool) {
+	for _, p := range d.Parts {
+		if p.Name == name {
+			return p.Bytes, true
+		}
+	}
+	return nil, false
 }
 
 // Place is where a document lies.
@@ -49,6 +67,7 @@ const (
 	KindText   Kind = "text"   // Document.Text
 	KindTokens Kind = "tokens" // Document.Tokens
 	KindChat   Kind = "chat"   // Document.Messages
+	KindParts  Kind = "parts"  // Document.Key and Document.Parts
 )
 
 // Source gives documents by number. Reading the same number twice gives the same document. All methods may be called

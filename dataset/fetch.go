@@ -81,6 +81,8 @@ func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools); err != nil {
 			return t, &BadSample{d.Place, err.Error()}
 		}
+	case KindParts:
+		return t, errors.New("the data holds samples of several files, not text; convert them to text or conversations")
 	case KindText:
 		t.ids = f.enc.Encode(d.Text, f.addSpecial)
 		if f.eod >= 0 {

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -85,13 +83,11 @@ func Formats() []Format {
 const headBytes = 64 << 10
 
 // Open returns the documents at a path, in the format that Options name or that the path and its start look like. A
-// pattern ("shards/*.jsonl") stands for its files, sorted, as one source.
+// pattern ("shards/*.jsonl", "s-{000..010}.tar") stands for its files, as ExpandPaths gives them, as one source.
 func Open(path string, o Options) (Source, error) {
-	paths := []string{path}
-	if _, err := os.Lstat(path); err != nil && strings.ContainsAny(path, "*?[") {
-		if paths, err = filepath.Glob(path); err != nil || len(paths) == 0 {
-			return nil, fmt.Errorf("open %s: no file matches (%w)", path, errors.Join(err, fs.ErrNotExist))
-		}
+	paths, err := ExpandPaths(path)
+	if err != nil {
+		return nil, err
 	}
 	var sources []Source
 	for _, p := range paths {

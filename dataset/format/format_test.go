@@ -37,6 +37,11 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 			if i%4 == 0 {
 				d.Tools = json.RawMessage(`[{"name":"f"}]`)
 			}
+		case dataset.KindParts:
+			d.Key = fmt.Sprintf("dir.v1/%04d", i)
+			for j, name := range []string{"jpg", "cls", "0.json"}[:1+i%3] {
+				d.Parts = append(d.Parts, dataset.Part{Name: name, Bytes: bytes.Repeat([]byte{byte(i)}, 511*i%1600+j)})
+			}
 		}
 		out = append(out, d)
 	}

@@ -24,6 +24,9 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "Megatron-LM's token ids, PREFIX.bin and PREFIX.idx; the path is the prefix",
 	Kind: dataset.KindTokens,
 	Match: func(path string, _ []byte) bool {
+		if hasSuffix(path, shardSuffixes...) { // an index beside a shard is Energon's
+			return false
+		}
 		_, err := os.Stat(indexedPrefix(path) + ".idx")
 		return err == nil
 	},

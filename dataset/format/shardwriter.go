@@ -1,0 +1,105 @@
+package format
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// ShardWriter writes one webdataset shard. The same samples give the same bytes: times and owners are not recorded.
+type ShardWriter struct {
+	path string
+	file *os.File
+	buf  *bufio.Writer
+	zip  io.WriteCloser // nil for a plain archive
+	tar  *tar.Writer
+	last string
+	size int64
+}
+
+// CreateShard creates a shard. It is compressed as its name says: ".gz" and ".tgz" with gzip, ".zst" and ".zstd" with
+// zstd.
+func CreateShard(path string) (*ShardWriter, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &ShardWriter{path: path, file: f, buf: bufio.NewWriterSize(f, 1<<18)}
+	var out io.Writer = w.buf
+	switch {
+	case hasSuffix(path, ".gz", ".tgz"):
+		w.zip = gzip.NewWriter(w.buf)
+	case hasSuffix(path, ".zst", ".zstd"):
+		if w.zip, err = zstd.NewWriter(w.buf, zstd.WithEncoderConcurrency(1)); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	if w.zip != nil {
+		out = w.zip
+	}
+	w.tar = tar.NewWriter(out)
+	return w, nil
+}
+
+// Add writes a sample. A key or part name that would read back as another, and the key of the sample before, are
+// errors, and nothing is written.
+func (w *ShardWriter) Add(key string, parts []dataset.Part) error {
+	if err := w.check(key, parts); err != nil {
+		return fmt.Errorf("shard %s: sample %q: %w", w.path, clip(key), err)
+	}
+	for _, p := range parts {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: key + "." + p.Name, Size: int64(len(p.Bytes)), Mode: 0o444}
+		if err := w.tar.WriteHeader(h); err != nil {
+			return fmt.Errorf("shard %s: %w", w.path, err)
+		}
+		if _, err := w.tar.Write(p.Bytes); err != nil {
+			return fmt.Errorf("shard %s: %w", w.path, err)
+		}
+		w.size += tarBlock + padded(int64(len(p.Bytes)))
+	}
+	w.last = key
+	return nil
+}
+
+func (w *ShardWriter) check(key string, parts []dataset.Part) error {
+	if key == w.last {
+		return errors.New("the sample before has the same key")
+	}
+	if len(parts) == 0 || len(parts) > shardPartsMax {
+		return fmt.Errorf("it has %d files; 1 to %d can be", len(parts), shardPartsMax)
+	}
+	seen := map[string]bool{}
+	for _, p := range parts {
+		name := key + "." + p.Name
+		k, ext, ok := splitName(name)
+		if !ok || k != key || ext != p.Name || leaves(name) || strings.HasSuffix(name, "/") {
+			return fmt.Errorf("the file %q would not be read as its part %q", clip(name), clip(p.Name))
+		}
+		if seen[ext] {
+			return fmt.Errorf("the part %q is there twice", ext)
+		}
+		seen[ext] = true
+	}
+	return nil
+}
+
+// Bytes is how much was written, before compression.
+func (w *ShardWriter) Bytes() int64 { return w.size }
+
+// Close ends the archive and closes the file.
+func (w *ShardWriter) Close() error {
+	err := w.tar.Close()
+	if w.zip != nil {
+		err = errors.Join(err, w.zip.Close())
+	}
+	return errors.Join(err, w.buf.Flush(), w.file.Close())
+}

@@ -1,0 +1,239 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// webdataset's tar shards: the files of a sample follow each other and share the name up to the first dot behind the
+// last slash. The shard may be compressed with gzip or zstd. Places are bytes of the tar archive, expanded where it is
+// compressed. Source: webdataset 1.0.2, tariterators.py.
+var _ = dataset.Register(dataset.Format{
+	Name: "webdataset",
+	Doc:  "webdataset's tar shards (.tar, .tar.gz, .tar.zst): samples of several files",
+	Kind: dataset.KindParts,
+	Match: func(path string, head []byte) bool {
+		return hasSuffix(path, shardSuffixes...) ||
+			len(head) >= tarBlock && string(head[257:262]) == "ustar"
+	},
+	Open: func(path string, o dataset.Options) (dataset.Source, error) { return openShard(path, o) },
+	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
+		path = filepath.Join(dir, "shard-000000.tar")
+		w, err := CreateShard(path)
+		if err != nil {
+			return path, o, err
+		}
+		for _, d := range docs {
+			err = errors.Join(err, w.Add(d.Key, d.Parts))
+		}
+		return path, o, errors.Join(err, w.Close())
+	},
+})
+
+var shardSuffixes = []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.zstd"}
+
+// shard is an open tar file.
+type shard struct {
+	file  *os.File
+	size  int64
+	index *index
+	spill *spill // nil for an archive that is not compressed
+	print string
+	limit int64 // bytes of a sample
+}
+
+func openShard(path string, o dataset.Options) (*shard, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &shard{file: f, limit: o.Limit()}
+	if err := s.load(o.IndexDir); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+func (s *shard) load(indexDir string) error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file", s.file.Name())
+	}
+	s.size = info.Size()
+	compressed, err := isCompressed(s.file)
+	if err != nil {
+		return err
+	}
+	if compressed {
+		s.spill = &spill{}
+	}
+	if s.print, err = fingerprintFile(s.file, s.size); err != nil {
+		return err
+	}
+	s.print = hashOf("webdataset", s.print, s.limit)
+	s.index, err = shardIndex(s.file, s.size, indexDir)
+	return err
+}
+
+func (s *shard) Name() string        { return s.file.Name() }
+func (s *shard) Kind() dataset.Kind  { return dataset.KindParts }
+func (s *shard) Fingerprint() string { return s.print }
+
+// Len counts an empty file, which is no archive, as one sample, which is bad. An archive without samples has none.
+func (s *shard) Len() int64 {
+	if s.size == 0 {
+		return 1
+	}
+	return s.index.n
+}
+
+func (s *shard) Close() error {
+	err := errors.Join(s.file.Close(), s.index.close())
+	if s.spill != nil {
+		err = errors.Join(err, s.spill.Close())
+	}
+	return err
+}
+
+// Read reads the files of a sample. Their names are never used as paths.
+func (s *shard) Read(i int64) (d dataset.Document, err error) {
+	d.Place.File = s.file.Name()
+	if s.size == 0 {
+		return d, &dataset.BadSample{Place: d.Place, Reason: "the file is empty"}
+	}
+	at, err := s.index.at(i)
+	if err != nil {
+		return d, err
+	}
+	d.Place.Offset = at.start
+	if s.spill == nil {
+		return d, readSample(s.file, s.size, at, s.limit, &d)
+	}
+	return d, s.spill.readAt(s.file, func(in io.ReaderAt, size int64) error { return readSample(in, size, at, s.limit, &d) })
+}
+
+// readSample reads the sample at a span of an archive into d.
+func readSample(in io.ReaderAt, size int64, at span, limit int64, d *dataset.Document) error {
+	bad := func(format string, args ...any) error {
+		d.Parts = nil
+		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("sample %q: ", d.Key) + fmt.Sprintf(format, args...)}
+	}
+	var content []byte
+	head := in
+	if n := min(at.end, size) - at.start; n > 0 && n <= limit+shardPartsMax*tarBlock {
+		content = make([]byte, n)
+		if _, err := in.ReadAt(content, at.start); err != nil && err != io.EOF {
+			return err
+		}
+		head = window{content, at.start, in}
+	}
+	entries, err := sampleEntries(&tarReader{in: head, at: at.start, size: size}, at.end, d)
+	var broken *brokenError
+	if errors.As(err, &broken) {
+		return bad("%s", broken.Error())
+	}
+	if err != nil {
+		return err
+	}
+	if fault := faultOf(entries, limit); fault != "" {
+		return bad("%s", fault)
+	}
+	for _, e := range entries {
+		from := e.data - at.start
+		if from+e.size > int64(len(content)) {
+			return bad("%s reaches beyond the sample's bytes; delete the shard's index", e.name)
+		}
+		d.Parts = append(d.Parts, dataset.Part{Name: e.ext, Bytes: content[from : from+e.size : from+e.size]})
+	}
+	return nil
+}
+
+// window is a stretch of an archive in memory, and the archive beyond it.
+type window struct {
+	b    []byte
+	from int64
+	rest io.ReaderAt
+}
+
+// ReadAt implements io.ReaderAt.
+func (w window) ReadAt(p []byte, at int64) (int, error) {
+	if i := at - w.from; i >= 0 && i+int64(len(p)) <= int64(len(w.b)) {
+		return copy(p, w.b[i:]), nil
+	}
+	return w.rest.ReadAt(p, at)
+}
+
+// sampleEntry is a member that belongs to a sample.
+type sampleEntry struct {
+	entry
+	ext string
+}
+
+// sampleEntries lists the members of a sample and sets its key. It stops at the first that is at fault.
+func sampleEntries(t *tarReader, end int64, d *dataset.Document) (out []sampleEntry, err error) {
+	seen := map[string]bool{}
+	for t.at < end {
+		m, err := t.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		key, ext, skip := judge(&m)
+		if skip {
+			continue
+		}
+		if len(out) == 0 {
+			d.Key = key
+		}
+		switch {
+		case m.fault != "":
+		case key != d.Key:
+			m.fault = fmt.Sprintf("it belongs to another sample: the index is wrong, or the shard has over %d samples", shardSamplesMax)
+		case len(out) == shardPartsMax:
+			m.fault = fmt.Sprintf("the sample has over %d files", shardPartsMax)
+		case seen[ext]:
+			m.fault = "it is there twice"
+		}
+		seen[ext] = true
+		out = append(out, sampleEntry{m, ext})
+		if m.fault != "" {
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+// faultOf says why a sample cannot be used, "" if it can.
+func faultOf(entries []sampleEntry, limit int64) string {
+	sum := int64(0)
+	for _, e := range entries {
+		if e.fault != "" {
+			return fmt.Sprintf("%q at byte %d: %s", clip(e.name), e.start, e.fault)
+		}
+		if sum += e.size; sum > limit {
+			return fmt.Sprintf("its files have over %d bytes", limit)
+		}
+	}
+	if len(entries) == 0 {
+		return "there is no file in it; delete the shard's index"
+	}
+	return ""
+}
+
+// clip shortens a name for people.
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}
