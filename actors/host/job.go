@@ -86,6 +86,9 @@ func Plan(j *Job) (*Layout, error) {
 	if l.Program, err = schedule.Build(j.Schedule, shape); err != nil {
 		return nil, err
 	}
+	if s, _ := schedule.Get(j.Schedule); !s.Runs {
+		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which training cannot do; dualpipev is its form with one", j.Schedule)
+	}
 	if len(l.Program.StageRank) != len(l.Stages) {
 		return nil, fmt.Errorf("schedule %s makes %d stages of %d", j.Schedule, len(l.Program.StageRank), len(l.Stages))
 	}

@@ -40,7 +40,7 @@ var _ = add(func() *cobra.Command {
 		DisableFlagParsing: true, RunE: simCommand}
 	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run]", Short: "Run one seed again and say what happened", DisableFlagParsing: true, RunE: simReplay},
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, RunE: simCompare},
-		predictCommand())
+		predictCommand(), fidelityCommand())
 	return c
 })
 

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// simOutput runs a command line in this process and returns what it printed.
+func simOutput(t *testing.T, args ...string) (string, error) {
+	old := os.Stdout
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	os.Stdout = w
+	text := make(chan string)
+	go func() {
+		b, _ := io.ReadAll(r)
+		text <- string(b)
+	}()
+	c := root()
+	c.SetArgs(args)
+	err = c.Execute()
+	w.Close()
+	os.Stdout = old
+	return <-text, err
+}
+
+const shippedRun = "../../configs/runs/tiny.yaml"
+
+func TestSimCommand(t *testing.T) {
+	dir := t.TempDir()
+	svg, trace, page := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.json"), filepath.Join(dir, "a.html")
+	out, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--svg", svg, "--trace", trace, "--html", page)
+	require.NoError(t, err)
+	var s simSum
+	require.NoError(t, json.Unmarshal([]byte(out), &s))
+	require.Equal(t, "h100", s.Cluster)
+	require.Len(t, s.Ranks, 2)
+	require.Greater(t, s.Step, 0.0)
+	require.Greater(t, s.BubbleMakespan, 0.0)
+	again, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json")
+	require.NoError(t, err)
+	require.Equal(t, out, again)
+	sends, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--collective", "send")
+	require.NoError(t, err)
+	require.NotEqual(t, out, sends)
+	var spans []map[string]any
+	text, err := os.ReadFile(trace)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &spans))
+	require.Greater(t, len(spans), 20)
+	for _, f := range []string{svg, page} {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		require.Contains(t, string(text), "</svg>")
+	}
+}
+
+func TestSimSchedulesAndFaults(t *testing.T) {
+	out, err := simOutput(t, "sim", "compare", "1f1b", "zb-2p", "zb-v", "dualpipe", shippedRun)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(out, "zb-"))
+	require.Contains(t, out, "two copies of the model")
+	out, err = simOutput(t, "sim", shippedRun, "--seeds", "10", "--faults", "straggler,late-loader,crash,lost-message")
+	require.NoError(t, err)
+	require.Contains(t, out, "10 seeds, each twice, no difference")
+	_, err = simOutput(t, "sim", "replay", "1", shippedRun, "--faults", "crash")
+	require.ErrorContains(t, err, "has crashed")
+}
+
+func TestSimBadInput(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "c.yaml")
+	require.NoError(t, os.WriteFile(bad, []byte("name: x\ndevice:\n  flops: -1 TFLOP/s\n"), 0o600))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"sim", shippedRun, "--cluster", bad}, bad + ":3: device.flops: -1 must be greater than 0"},
+		{[]string{"sim", shippedRun, "--cluster", "h1000"}, "no machine that comes with lfactor"},
+		{[]string{"sim", shippedRun, "--schedule", "dualpipev", "train.global_batch=2"}, "two microbatches a rank"},
+		{[]string{"sim", shippedRun, "--faults", "gremlins"}, "no such fault"},
+		{[]string{"sim", shippedRun, "--steps", "NaN"}, "want a number"},
+		{[]string{"sim", "--cluster", "cpu"}, "want a run file"},
+		{[]string{"sim", "predict"}, "want --calibration"},
+		{[]string{"sim", "predict", "--calibration", bad, "--folds", "2"}, "column is missing"},
+	} {
+		_, err := simOutput(t, c.args...)
+		require.ErrorContains(t, err, c.want)
+		require.Equal(t, exitUsage, exitCode(err), "%v: %v", c.args, err)
+	}
+}
+
+func TestCalibrate(t *testing.T) {
+	m, err := calibrate(1)
+	require.NoError(t, err)
+	require.Greater(t, m.Flops, 1e8)
+	require.Greater(t, m.Bandwidth, 1e7)
+}
