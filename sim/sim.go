@@ -97,6 +97,7 @@ type Sim struct {
 	cells  []cell
 	q      queue
 	msgs   []actors.Message
+	cur    actors.Message // the one being delivered
 	to     []actors.Ref
 	unused []int32
 	now    int64
@@ -191,12 +192,7 @@ func mix(h, x uint64) uint64 {
 
 // Run carries the run to its end, to a stall, or to the bound on events.
 func (s *Sim) Run() *Result {
-	for len(s.q.a) > 0 {
-		if s.o.Events > 0 && s.events >= s.o.Events || s.o.Stop != nil && s.events&0xffff == 0 && s.o.Stop() {
-			s.res.Cut = true
-			break
-		}
-		s.step()
+	for s.burst() {
 	}
 	if !s.ended && !s.res.Cut && s.res.Failed == "" {
 		s.res.Stall = s.stall()
@@ -204,12 +200,33 @@ func (s *Sim) Run() *Result {
 	return s.result()
 }
 
+// burst delivers events until none is left, and reports whether it was cut short by a behaviour's panic: our bug, or a fault that
+// nothing below absorbs. Either ends the run by name, and the other actors go on to their end.
+func (s *Sim) burst() (again bool) {
+	defer func() {
+		if x := recover(); x != nil {
+			s.cells[s.ctx.self].dead = true
+			s.fail(fmt.Sprintf("%s: internal error: %v", s.name(s.ctx.self), x))
+			again = true
+		}
+	}()
+	for len(s.q.a) > 0 {
+		if s.o.Events > 0 && s.events >= s.o.Events || s.o.Stop != nil && s.events&0xffff == 0 && s.o.Stop() {
+			s.res.Cut = true
+			break
+		}
+		s.step()
+	}
+	return false
+}
+
 // step delivers the next event.
 func (s *Sim) step() {
 	e := s.q.pop()
 	s.now = e.at
-	m, to := s.msgs[e.msg], s.to[e.msg]
-	s.msgs[e.msg] = actors.Message{}
+	m, to := &s.cur, s.to[e.msg]
+	*m = s.msgs[e.msg]
+	s.msgs[e.msg].Payload, s.msgs[e.msg].Out = nil, nil
 	s.unused = append(s.unused, e.msg)
 	if m.Kind == actors.Tick && m.Job != 0 {
 		if !s.timers[actors.Timer(m.Job)] {
@@ -219,30 +236,19 @@ func (s *Sim) step() {
 	}
 	c := &s.cells[to]
 	s.events++
-	s.count(e.at, to, &m)
+	s.count(e.at, to, m)
 	if s.o.See != nil {
-		s.o.See(Event{actors.Time(e.at), to, &m})
+		s.o.See(Event{actors.Time(e.at), to, m})
 	}
 	if c.dead || c.b == nil {
-		s.drop(&m)
+		s.drop(m)
 	} else {
 		s.ctx.self = to
-		s.receive(c, to, m)
+		c.b.Receive(&s.ctx, *m)
 	}
 	if m.Kind == actors.Done {
-		s.recycle(&m)
+		s.recycle(m)
 	}
-}
-
-// receive guards against a behaviour's panic: our bug, or a fault that nothing below absorbs; either ends the run by name.
-func (s *Sim) receive(c *cell, to actors.Ref, m actors.Message) {
-	defer func() {
-		if x := recover(); x != nil {
-			c.dead = true
-			s.fail(fmt.Sprintf("%s: internal error: %v", s.name(to), x))
-		}
-	}()
-	c.b.Receive(&s.ctx, m)
 }
 
 func (s *Sim) fail(why string) {
