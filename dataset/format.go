@@ -18,6 +18,7 @@ type Options struct {
 	Pattern   string // names of files in a directory, as in "*.go"; "" means "*.txt"
 	BytesMax  int64  // of one document; a longer one is a bad sample and is not read into memory; 0 means 64 MiB
 	IndexDir  string // where indexes of line offsets are kept for the next run; "" keeps them in memory only
+	Split     string // part of a data set that has named parts, as in Energon's split.yaml; "" means "train"
 	Tags      Tags   // names in chat data that are not the usual ones
 }
 

@@ -20,7 +20,7 @@ func ExpandPaths(path string) ([]string, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return []string{path}, nil
 	}
-	words, err := expandBraces(path)
+	words, err := ExpandBraces(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -35,6 +35,18 @@ func ExpandPaths(path string) ([]string, error) {
 			return nil, fmt.Errorf("open %s: no file matches (%w)", w, errors.Join(err, fs.ErrNotExist))
 		}
 		out = append(out, found...)
+	}
+	return out, nil
+}
+
+// ExpandBraces returns the words that patterns with braces stand for, at most pathsMax of each; no file needs to exist.
+func ExpandBraces(patterns ...string) (out []string, err error) {
+	for _, p := range patterns {
+		words, err := expandBraces(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, words...)
 	}
 	return out, nil
 }

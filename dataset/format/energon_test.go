@@ -1,0 +1,90 @@
+package format
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+func energonSet(t *testing.T, meta map[string]string) string {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, ".nv-meta"), 0o700))
+	for i, name := range []string{"s-0.tar", "s-1.tar", "s-2.tar"} {
+		k := string(rune('a' + 2*i))
+		l := string(rune('b' + 2*i))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), tarOf(t, file("x/"+k+".txt", 1), file("x/"+l+".txt", 1)), 0o600))
+	}
+	for name, text := range meta {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", name), []byte(text), 0o600))
+	}
+	return dir
+}
+
+const split = "split_parts:\n  train: ['s-{0..1}.tar', s-2.tar]\n  val: [s-2.tar]\n"
+
+// Parts, exclusions of shards and of samples, and the description's other files.
+func TestEnergon(t *testing.T) {
+	for _, c := range []struct {
+		split, part string
+		want        []string
+	}{
+		{split, "", []string{"x/a txt", "x/b txt", "x/c txt", "x/d txt", "x/e txt", "x/f txt"}},
+		{split, "val", []string{"x/e txt", "x/f txt"}},
+		{split + "exclude: [s-1.tar, s-0.tar/x/b]\n", "", []string{"x/a txt", "x/e txt", "x/f txt"}},
+		{split + "exclude: ['s-{0..1}.tar/x/{a,d}']\n", "train", []string{"x/b txt", "x/c txt", "x/e txt", "x/f txt"}},
+	} {
+		dir := energonSet(t, map[string]string{"split.yaml": c.split})
+		require.Equal(t, c.want, outcomesOf(t, open(t, dir, dataset.Options{Split: c.part})))
+	}
+}
+
+func outcomesOf(t *testing.T, s dataset.Source) (out []string) {
+	for i := range s.Len() {
+		d, err := s.Read(i)
+		require.NoError(t, err)
+		out = append(out, d.Key+" "+d.Parts[0].Name)
+	}
+	return out
+}
+
+func TestReadEnergon(t *testing.T) {
+	dir := energonSet(t, map[string]string{"split.yaml": split, ".info.json": `{"energon_version": "7.4.1", "shard_counts": {"s-0.tar": 2, "s-1.tar": 3}}`,
+		"dataset.yaml": "__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: {image: jpg, caption: txt}\nsubflavors: {augment: true}\n"})
+	e, err := ReadEnergon(dir)
+	require.NoError(t, err)
+	require.Equal(t, &Energon{Dir: dir, Version: "7.4.1", Class: "megatron.energon:CaptioningWebdataset", Fields: map[string]string{"image": "jpg", "caption": "txt"},
+		Flavors: map[string]any{"augment": true}, Splits: map[string][]string{"train": {"s-0.tar", "s-1.tar", "s-2.tar"}, "val": {"s-2.tar"}},
+		Exclude: map[string][]string{}, Counts: map[string]int64{"s-0.tar": 2, "s-1.tar": 3}}, e)
+}
+
+func TestEnergonRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, text, want string
+	}{
+		{"split.yaml", "split_parts: {train: [../x.tar]}", "outside the data set's folder"},
+		{"split.yaml", "split_parts: {train: [/x.tar]}", "outside the data set's folder"},
+		{"split.yaml", "split_parts: {train: ['{0..9999999}.tar']}", "more than"},
+		{"split.yaml", "split_parts: {val: [s-0.tar]}", `no shards for the part "train"`},
+		{"split.yaml", "split_parts: {train: [s-9.tar]}", "no such file"},
+		{"split.yaml", "split_parts: 7", "split.yaml: yaml"},
+		{"dataset.yaml", "", "energon prepare"},
+		{".info.json", "", "energon prepare"},
+	} {
+		_, err := dataset.Open(energonSet(t, map[string]string{c.name: c.text}), dataset.Options{})
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+func FuzzEnergonSplit(f *testing.F) {
+	f.Add([]byte(split), []byte(`{"shard_counts": {"a": 1}}`))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		dir := energonSet(t, map[string]string{"split.yaml": string(a), ".info.json": string(b)})
+		if s, err := dataset.Open(dir, dataset.Options{}); err == nil {
+			require.NoError(t, s.Close())
+		}
+	})
+}
