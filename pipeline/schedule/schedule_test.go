@@ -193,3 +193,64 @@ func TestRagged(t *testing.T) {
 		}
 	}
 }
+
+// TestClosedForms checks the claims of schedules with exact makespans over every pipeline of up to 32 ranks.
+func TestClosedForms(t *testing.T) {
+	u := Unit{12, 12, 12}
+	for _, name := range []string{"gpipe", "1f1b", "interleaved", "breadth-first", "seq1f1b", "zb-h1", "zb-h2", "zb-v"} {
+		s, err := Get(name)
+		require.NoError(t, err)
+		for p := 1; p <= 32; p++ {
+			for _, m := range []int{1, 2, 5, p, 2 * p, 3*p - 1, 256} {
+				x, err := s.complete(Shape{Ranks: p, Micro: m, Loops: max(s.Loops, 1)})
+				if s.Loops == 0 {
+					x.Loops = 2
+				}
+				if err != nil || m == 256 && p%8 != 0 {
+					continue
+				}
+				if name == "seq1f1b" {
+					for range m {
+						x.Split = append(x.Split, 3)
+					}
+				}
+				prog, err := s.Build(x)
+				require.NoError(t, err)
+				require.NoError(t, s.hold(x, u, prog, equal(x, u)), "%s p=%d m=%d", name, p, m)
+			}
+		}
+	}
+}
+
+// TestLowered writes out the messages of every schedule of one chunk a microbatch: each value that crosses ranks is sent and
+// received once, in an order without deadlock even if a send blocks until its receive is reached, or the error names the cycle.
+func TestLowered(t *testing.T) {
+	safe := 0
+	for _, name := range Names() {
+		p, err := Build(name, Shape{Ranks: 4, Micro: 12})
+		require.NoError(t, err)
+		low, err := p.Lower()
+		require.NoError(t, err)
+		sent, got := map[plan.Action]int{}, 0
+		for _, row := range low.Rows {
+			for _, e := range row {
+				switch e.Kind {
+				case plan.SendF, plan.SendB:
+					sent[e.Action]++
+				case plan.RecvF, plan.RecvB:
+					got++
+				}
+			}
+		}
+		for a, n := range sent {
+			require.Equal(t, 1, n, "%s %v", name, a)
+		}
+		require.Equal(t, len(sent), got, name)
+		if err := low.CheckRendezvous(); err != nil {
+			require.ErrorContains(t, err, "waits for", name)
+		} else {
+			safe++
+		}
+	}
+	require.Greater(t, safe, 3)
+}
