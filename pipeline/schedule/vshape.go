@@ -44,8 +44,8 @@ func repeat(block []slot, micro int) (out []plan.Action) {
 // fillW completes rows of F and I with W: rows run as soon as possible, and a W goes where it fits before the next pass can
 // begin, or where the rank's limit (in half activations) leaves no room for the next forward. Passes are taken in order of their
 // start, so that a choice never depends on a later one.
-func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int) {
-	f := &filler{p: p, c: c, limit: limit, end: map[plan.Action]float64{}, clock: make([]float64, len(rows)), held: make([]int, len(rows)), owed: make([][]plan.Action, len(rows)), forwards: make([]int, len(rows))}
+func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int, eager bool) {
+	f := &filler{p: p, c: c, limit: limit, eager: eager, end: map[plan.Action]float64{}, clock: make([]float64, len(rows)), held: make([]int, len(rows)), owed: make([][]plan.Action, len(rows)), forwards: make([]int, len(rows))}
 	for r := range rows {
 		f.forwards[r] = 2 * p.Micro
 	}
@@ -76,11 +76,11 @@ func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int) {
 	}
 }
 
-// open is how many passes at the head of a row may run next: one, and when the forwards are over all up to the first
-// backward of the rank's other stage, because then nothing is gained by waiting for the steady order.
+// open yields the passes of a row that may run next: the first, and the first of the rank's other stage: always if the filler is
+// eager, else once the forwards are over, when nothing is gained by waiting for the steady order.
 func (f *filler) open(row []plan.Action, r int) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		if len(row) == 0 || !yield(0) || row[0].Kind != plan.I || f.forwards[r] > 0 {
+		if len(row) == 0 || !yield(0) || !f.eager && (row[0].Kind != plan.I || f.forwards[r] > 0) {
 			return
 		}
 		for i, a := range row {
@@ -93,6 +93,7 @@ func (f *filler) open(row []plan.Action, r int) iter.Seq[int] {
 }
 
 type filler struct {
+	eager    bool
 	p        *plan.Program
 	c        plan.Costs
 	limit    int
