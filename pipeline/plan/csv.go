@@ -26,7 +26,7 @@ func ParseCSV(in io.Reader) (*Program, error) {
 		return nil, errors.New("schedule: the table is larger than 64 MiB")
 	}
 	p, n := &Program{}, 0
-	for r, line := range strings.Split(strings.TrimRight(string(text), "\r\n"), "\n") {
+	for r, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		var row []Entry
 		for i, cell := range strings.Split(line, ",") {
 			if cell = strings.TrimSpace(cell); cell == "" {
