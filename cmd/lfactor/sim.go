@@ -224,6 +224,8 @@ func (s *simRun) once(seed uint64, faults []sim.Fault) error {
 	switch {
 	case res.Stall != nil:
 		return codedError{res.Stall, exitFailed}
+	case strings.Contains(res.Failed, "out of memory"):
+		return codedError{fmt.Errorf("the simulated run failed: %s", res.Failed), exitFit}
 	case res.Failed != "":
 		return codedError{fmt.Errorf("the simulated run failed: %s", res.Failed), exitFailed}
 	}
