@@ -202,6 +202,11 @@ func (c *Coordinator) close(ctx actors.Context, m actors.Message) {
 func (c *Coordinator) commit(ctx actors.Context) {
 	v := c.report(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
+	if v[StepOverflow] > 0 && c.hopeless() {
+		c.fail(ctx, actors.Message{Kind: actors.Failed, Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale can help; "+
+			"the weights or the data hold NaN, or the learning rate is too high. The newest checkpoint is from before", c.step, v[StepLoss], v[StepNorm])})
+		return
+	}
 	c.l.LossScale.Update(v[StepOverflow] > 0)
 	if v[StepOverflow] == 0 {
 		c.updates++
@@ -213,6 +218,11 @@ func (c *Coordinator) commit(ctx actors.Context) {
 	if c.l.EvalEvery > 0 && (c.step%c.l.EvalEvery == 0 || c.step == c.l.Last) && c.l.EvalSteps > 0 {
 		c.eval, c.evalSum = 1, 0
 	}
+}
+
+// hopeless reports that gradients which are not finite will stay so: there is no loss scale, or it is at its smallest.
+func (c *Coordinator) hopeless() bool {
+	return !c.l.LossScale.Dynamic || c.l.LossScale.Scale <= c.l.LossScale.Min
 }
 
 // report sums up the ranks' values, in rank order.

@@ -28,7 +28,7 @@ func TestBadInput(t *testing.T) {
 		"heads":        {2, []string{"plan.tp", "try"}, []string{"plan.tp=3"}, nil},
 		"layers":       {2, []string{"plan.pp", "try"}, []string{"plan.pp=3"}, nil},
 		"batch":        {2, []string{"train.global_batch", "try"}, []string{"train.global_batch=9"}, nil},
-		"vocabulary":   {2, []string{"vocab_size", "rows"}, []string{"model.overrides.vocab_size=300"}, nil},
+		"vocabulary":   {6, []string{"vocab_size", "rows"}, []string{"model.overrides.vocab_size=300"}, nil},
 		"does not fit": {3, []string{"rank 0", "budget", "try"}, []string{"plan.memory=100KiB"}, nil},
 		"fixed key":    {2, []string{"train.seed", "checkpoint was made with"}, []string{"train.steps=6", "train.seed=9"}, nil},
 		"other data": {2, []string{"data"}, []string{"train.steps=6"}, func(t *testing.T, dir string) {
@@ -38,7 +38,15 @@ func TestBadInput(t *testing.T) {
 		"missing tensor":    {6, []string{"q_norm", "missing"}, []string{"checkpoint.dir=c2"}, all(fromHF, edit("hf/config.json", `"llama"`, `"qwen3"`))},
 		"data budget":       {4, []string{"bad.jsonl at byte", "budget", "not JSON"}, []string{"data.kind=jsonl", "data.paths=[bad.jsonl]", "data.quarantine=3", "checkpoint.dir=c2"}, badJSONL},
 		"schedule":          {2, []string{"zigzag"}, []string{"plan.schedule=zigzag"}, nil},
-		"device":            {2, []string{"cuda"}, []string{"device=cuda"}, nil},
+		"pattern":           {2, []string{"lora.targets", "matches nothing"}, []string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
+		"nothing trained":   {2, []string{"freeze", "nothing is left"}, []string{"freeze=['*']", "checkpoint.dir=c2"}, nil},
+		"random and load":   {2, []string{"checkpoint.load", "random"}, []string{"checkpoint.load=hf", "checkpoint.dir=c2"}, nil},
+		"latest is gone":    {6, []string{"latest", "start afresh"}, []string{"train.steps=6"}, func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "ckpt", "latest"))) }},
+		"no weights": {2, []string{"safetensors", "model.init"}, []string{"checkpoint.dir=c2"}, all(fromHF, func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "hf", "model.safetensors")))
+		})},
+		"diverges": {1, []string{"step", "not finite"}, []string{"optimizer.lr=1e30", "optimizer.clip_grad=0", "train.steps=6", "checkpoint.dir=c3"}, nil},
+		"device":   {2, []string{"cuda"}, []string{"device=cuda"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

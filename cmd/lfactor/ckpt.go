@@ -31,6 +31,9 @@ func ckptList(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if len(entries) == 0 {
+		return fmt.Errorf("%s: %w", args[0], checkpoint.ErrNone)
+	}
 	if form != "text" {
 		return printJSON(entries)
 	}

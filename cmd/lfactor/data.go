@@ -211,6 +211,9 @@ func (d *data) openPaths(key string, paths []configs.WeightPath) (out []dataset.
 			return nil, d.r.cfg.Fault(key, err.Error(), "")
 		}
 		d.sources = append(d.sources, s)
+		if chat := c.Kind == "chat"; chat != (s.Kind() == dataset.KindChat) {
+			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", p.Path, s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
+		}
 		w := dataset.Weighted{Source: s}
 		if weighted {
 			w.Weight = p.Weight

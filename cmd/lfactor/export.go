@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -93,7 +94,12 @@ func (e *exporter) sideFiles(dst string) error {
 	if e.cfg.Run.Model.Path != "" && fileExists(path) {
 		return nil
 	}
-	return os.WriteFile(path, e.cfg.Model.HFConfig(longName(e.dtype(""))), 0o644)
+	m := e.cfg.Model
+	if m.BOS >= m.Vocab { // another tokenizer than the model's own
+		m.BOS = -1
+	}
+	m.EOS = slices.DeleteFunc(slices.Clone(m.EOS), func(id int) bool { return id >= m.Vocab })
+	return os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644)
 }
 
 // longName is a dtype as config.json writes it.

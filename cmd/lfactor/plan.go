@@ -114,6 +114,9 @@ func planRows(l *host.Layout) (rows []planRow) {
 }
 
 func printPlan(form string, l *host.Layout, rows []planRow) error {
+	if form != "text" && form != "json" && form != "jsonl" {
+		return usage("-o %s: want text, json or jsonl", form)
+	}
 	enc := json.NewEncoder(os.Stdout)
 	switch form {
 	case "json":

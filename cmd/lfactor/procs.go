@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,6 +77,7 @@ type workers struct {
 // spawnWorkers starts the other processes with this one's own command line. They end when their standard input does, so
 // that none outlives this process.
 func (r *run) spawnWorkers(o *host.RunOptions) (*workers, error) {
+	sweepSockets()
 	dir, err := os.MkdirTemp("", "lfactor-")
 	if err != nil {
 		return nil, err
@@ -106,6 +109,19 @@ func (r *run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 		return nil
 	}
 	return w, nil
+}
+
+// sweepSockets removes the socket folders of runs that were killed: nobody answers there any more.
+func sweepSockets() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "lfactor-*", "p0.sock"))
+	for _, s := range dirs {
+		c, err := net.Dial("unix", s)
+		if err == nil {
+			c.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			os.RemoveAll(filepath.Dir(s))
+		}
+	}
 }
 
 func (w *workers) start(r *run, proc int, ready chan error) error {
@@ -151,7 +167,7 @@ func ending(err error) string {
 	var x *exec.ExitError
 	if errors.As(err, &x) {
 		if s, ok := x.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-			return fmt.Sprintf("was killed by %v", s.Signal())
+			return fmt.Sprintf("was killed by signal %d (%v)", int(s.Signal()), s.Signal())
 		}
 		return fmt.Sprintf("ended with exit code %d", x.ExitCode())
 	}

@@ -87,7 +87,7 @@ func TestProcKilled(t *testing.T) {
 	}
 	require.Len(t, errs, 1, out.String())
 	require.Contains(t, errs[0], "rank 2 (pp 1 dp 0 tp 0)")
-	require.Contains(t, errs[0], "killed by killed")
+	require.Contains(t, errs[0], "killed by signal 9")
 }
 
 // TestSignals: SIGTERM ends with a durable checkpoint and exit 0, SIGINT with 130, and the same command goes on.

@@ -35,6 +35,7 @@ type reporter struct {
 	losses  []point
 	evals   []point
 	closers []func()
+	silent  bool  // the user knows that metrics are not written
 	lost    error // why the newest checkpoint is not on disk
 }
 
@@ -198,7 +199,10 @@ func (p *reporter) step(m actors.Message) {
 	p.losses = append(p.losses, point{float64(m.Step), line.Loss})
 	if p.metrics != nil {
 		if text, err := json.Marshal(finite(line)); err == nil {
-			_, _ = p.metrics.Write(append(text, '\n')) // a full disk must not end training
+			if _, err := p.metrics.Write(append(text, '\n')); err != nil && !p.silent { // a full disk must not end training
+				p.silent = true
+				p.say("! metrics are not written: %v; training goes on", err)
+			}
 		}
 	}
 	for _, s := range []struct {

@@ -35,6 +35,9 @@ var _ = add(func() *cobra.Command {
 	greedy := f.Bool("greedy", false, "the same as --temperature 0")
 	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, if MODEL has none")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
+			return usage("sample: --max, --temperature and --top-k are not negative, --top-p lies between 0 and 1")
+		}
 		if *greedy {
 			p.Temperature = 0
 		}
@@ -191,6 +194,9 @@ func savedConfig(saved *checkpoint.Reader) (*configs.Config, error) {
 	}
 	var args []string
 	for k, v := range flat {
+		if k == "model.overrides.parameters" && v == "0" { // a claim that the model does not make
+			continue
+		}
 		args = append(args, k+"="+v)
 	}
 	slices.Sort(args)

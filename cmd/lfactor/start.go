@@ -47,18 +47,30 @@ func (r *run) begin() error {
 			return r.resume(saved, true)
 		case !errors.Is(err, checkpoint.ErrNone):
 			return err
+		case len(skipped) == 0 && r.orphaned():
+			return &checkpoint.Error{File: c.Checkpoint.Dir, Fault: checkpoint.Missing, Why: "there are checkpoints, but no file latest that names one",
+				Try: "write the name of the step to go on from into latest, or move the checkpoints away to start afresh"}
 		case len(skipped) > 0:
 			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir, errors.Join(skipped...))
 		}
 	}
 	if c.Checkpoint.Load != "" && !fileExists(filepath.Join(c.Checkpoint.Load, "config.json")) {
 		saved, _, err := checkpoint.Recover(c.Checkpoint.Load)
+		if errors.Is(err, checkpoint.ErrNone) && c.Checkpoint.Load == c.Checkpoint.Dir {
+			return nil // as in Megatron: --load and --save name one directory, which has nothing yet
+		}
 		if err != nil {
 			return err
 		}
 		return r.resume(saved, c.Checkpoint.LoadRNG && c.Checkpoint.LoadOptimizer)
 	}
 	return nil
+}
+
+// orphaned reports checkpoints that no latest names.
+func (r *run) orphaned() bool {
+	entries, err := checkpoint.List(r.cfg.Run.Checkpoint.Dir)
+	return err == nil && len(entries) > 0
 }
 
 // weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are always drawn.
@@ -77,6 +89,10 @@ func (r *run) weights() error {
 	}
 	has := dir != "" && hasWeights(dir)
 	switch {
+	case c.Model.Init == "random" && c.Checkpoint.Load != "" && c.Checkpoint.Load != c.Checkpoint.Dir:
+		return r.cfg.Fault("checkpoint.load", "weights are to be loaded, but model.init is random", "set model.init: load, or remove checkpoint.load")
+	case c.Model.Init == "auto" && c.Model.Path != "" && !has:
+		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights", dir), "set model.init: random to train from random weights")
 	case c.Model.Init == "random" || !has && c.Model.Init == "auto":
 		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
 		return nil

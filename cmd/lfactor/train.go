@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
@@ -46,6 +48,29 @@ type trainIO struct {
 	args  []string // of the command, for worker processes
 	quiet bool
 	step  func(m actors.Message) // sees reports too; nil for none
+}
+
+// lockRun holds the directories that a run writes.
+func lockRun(cfg *configs.Config) (func(), error) {
+	var held []func()
+	release := func() {
+		for _, f := range held {
+			f()
+		}
+	}
+	dirs := map[string]string{"log.dir": cfg.Run.Log.Dir, "checkpoint.dir": cfg.Run.Checkpoint.Dir}
+	for _, key := range []string{"checkpoint.dir", "log.dir"} {
+		if dirs[key] == "" || key == "log.dir" && dirs[key] == dirs["checkpoint.dir"] {
+			continue
+		}
+		f, err := lockDir(key, dirs[key])
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, f)
+	}
+	return release, nil
 }
 
 // run is a training run while it is set up and carried out.
@@ -78,7 +103,11 @@ func train(ctx context.Context, cfg *configs.Config, io trainIO) error {
 	if proc > 0 {
 		return r.work(proc)
 	}
-	var err error
+	unlock, err := lockRun(cfg)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if r.report, err = newReporter(r); err != nil {
 		return err
 	}
@@ -106,7 +135,7 @@ func (r *run) prepare() error {
 		return err
 	}
 	if err = r.cfg.CheckVocab(r.tok.VocabSize()); err != nil {
-		return err
+		return codedError{err, exitCorrupt}
 	}
 	if r.job, err = job(r.cfg); err != nil {
 		return err
@@ -117,11 +146,53 @@ func (r *run) prepare() error {
 	if err = fits(r.layout); err != nil {
 		return err
 	}
+	if err = r.patterns(); err != nil {
+		return err
+	}
 	if err = r.begin(); err != nil {
 		return err
 	}
 	r.data, err = openData(r)
 	return err
+}
+
+// patterns holds the patterns of lora and freeze to the model: one that matches nothing is a mistake.
+func (r *run) patterns() error {
+	c := r.cfg.Run
+	linear, trained := map[string]bool{}, false
+	all := r.job.Model.Params(r.job.Lora)
+	for _, p := range all {
+		linear[strings.TrimSuffix(p.Name, ".weight")] = true
+		trained = trained || !r.job.Frozen(p.Name)
+	}
+	check := func(key string, patterns []string, names func(yield func(string) bool)) error {
+		for _, pat := range patterns {
+			hit := false
+			names(func(n string) bool { hit = block.Match(pat, n); return !hit })
+			if !hit {
+				return r.cfg.Fault(key, fmt.Sprintf("%q matches nothing in the model", pat), "name its layers as in *.q_proj")
+			}
+		}
+		return nil
+	}
+	if c.LoRA.Rank > 0 {
+		if err := check("lora.targets", c.LoRA.Targets, maps.Keys(linear)); err != nil {
+			return err
+		}
+	}
+	if err := check("freeze", c.Freeze, func(yield func(string) bool) {
+		for _, p := range all {
+			if !yield(p.Name) {
+				return
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if !trained {
+		return r.cfg.Fault("freeze", "nothing is left to train", "")
+	}
+	return nil
 }
 
 // fits compares every rank's predicted peak with its budget before anything is allocated.
@@ -185,6 +256,9 @@ func (r *run) lead(ctx context.Context) error {
 	}
 	defer closeAll()
 	o.Stop = ctx.Done()
+	defer context.AfterFunc(ctx, func() {
+		r.report.say("stopping after this step; a second signal stops at once (lfactor why %s says what a stuck run waits for)", r.cfg.Run.Log.Dir)
+	})()
 	o.Observe = r.observe
 	o.OnSystem = func(s *host.System) {
 		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"hash/maphash"
+	"io"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+)
+
+// lintKeysMax bounds the keys that are compared for doubles: about 1 GiB.
+const lintKeysMax = 1 << 24
+
+// lintReport is what is wrong with data.
+type lintReport struct {
+	Documents int64    `json:"documents"`
+	Bad       int64    `json:"bad"`
+	Findings  []string `json:"findings"`
+	keys      map[uint64]bool
+	seed      maphash.Seed
+}
+
+// lintFindingsMax bounds the list; more are counted.
+const lintFindingsMax = 10_000
+
+func (r *lintReport) find(format string, args ...any) {
+	r.Bad++
+	if len(r.Findings) < lintFindingsMax {
+		r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
+	}
+}
+
+func dataLint() *cobra.Command {
+	c := &cobra.Command{Use: "lint PATH…", Short: "Read data to the end and list what training would set aside", Args: cobra.MinimumNArgs(1),
+		Long: "Also reported are samples with the key of an earlier one, and shards of an Energon data set that have other counts than it says.\nThe exit code is 4 if anything is found."}
+	o := openFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		r := &lintReport{keys: map[uint64]bool{}, seed: maphash.MakeSeed()}
+		for _, path := range args {
+			if err := r.lint(c, path, *o); err != nil {
+				return err
+			}
+		}
+		err := emit(c, r, func(w io.Writer) {
+			for _, f := range r.Findings {
+				fmt.Fprintln(w, f)
+			}
+			fmt.Fprintf(w, "%d documents, %d findings\n", r.Documents, r.Bad)
+		})
+		if err == nil && r.Bad > 0 {
+			err = codedError{fmt.Errorf("%d findings in %d documents", r.Bad, r.Documents), exitData}
+		}
+		return err
+	}
+	return c
+}
+
+func (r *lintReport) lint(c *cobra.Command, path string, o dataset.Options) error {
+	s, err := dataset.Open(path, o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r.Documents += s.Len()
+	err = eachDocument(c, s, func(i int64, d *dataset.Document) {
+		h := maphash.String(r.seed, d.Key)
+		if d.Parts != nil && r.keys[h] {
+			r.find("%s: the key %q is there before", d.Place, d.Key)
+		}
+		if d.Parts != nil && len(r.keys) < lintKeysMax {
+			r.keys[h] = true
+		}
+	}, func(i int64, b *dataset.BadSample) { r.find("%s", b) })
+	if e, bad := format.ReadEnergon(path); err == nil && bad == nil {
+		return r.counts(e)
+	}
+	return err
+}
+
+// counts compares what an Energon data set says of its shards with what they hold.
+func (r *lintReport) counts(e *format.Energon) error {
+	have, err := e.Count()
+	if err != nil {
+		return err
+	}
+	for _, n := range slices.Sorted(maps.Keys(have)) {
+		if want, ok := e.Counts[n]; !ok || want != have[n] {
+			r.find("%s: it holds %d samples, .info.json says %d; run `energon prepare` again", n, have[n], want)
+		}
+	}
+	return nil
+}
+
+// statReport is the make-up of data.
+type statReport struct {
+	Kind      dataset.Kind        `json:"kind"`
+	Documents int64               `json:"documents"`
+	Bad       int64               `json:"bad"`
+	Units     int64               `json:"units"`     // tokens, or bytes of text or files
+	Histogram []int64             `json:"histogram"` // documents of 2^(i-1) to 2^i-1 units; the first has none
+	Parts     map[string]partStat `json:"parts,omitempty"`
+	Messages  int64               `json:"messages,omitempty"`
+}
+
+type partStat struct {
+	Count int64 `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+func dataStat() *cobra.Command {
+	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts", Args: cobra.MinimumNArgs(1)}
+	o := openFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		r := &statReport{Parts: map[string]partStat{}}
+		for _, path := range args {
+			s, err := dataset.Open(path, *o)
+			if err != nil {
+				return err
+			}
+			r.Kind = s.Kind()
+			r.Documents += s.Len()
+			err = eachDocument(c, s, func(_ int64, d *dataset.Document) { r.count(d) }, func(int64, *dataset.BadSample) { r.Bad++ })
+			_ = s.Close() // read-only files
+			if err != nil {
+				return err
+			}
+		}
+		return emit(c, r, r.write)
+	}
+	return c
+}
+
+func (r *statReport) count(d *dataset.Document) {
+	n := int64(len(d.Text) + len(d.Tokens))
+	for _, m := range d.Messages {
+		n += int64(max(len(m.Content), len(m.Raw)))
+	}
+	r.Messages += int64(len(d.Messages))
+	for _, p := range d.Parts {
+		n += int64(len(p.Bytes))
+		s := r.Parts[p.Name]
+		r.Parts[p.Name] = partStat{s.Count + 1, s.Bytes + int64(len(p.Bytes))}
+	}
+	r.Units += n
+	b := bits.Len64(uint64(n))
+	for len(r.Histogram) <= b {
+		r.Histogram = append(r.Histogram, 0)
+	}
+	r.Histogram[b]++
+}
+
+// barWidth is the longest bar of a histogram, in characters.
+const barWidth = 50
+
+func (r *statReport) write(w io.Writer) {
+	unit := "bytes"
+	if r.Kind == dataset.KindTokens {
+		unit = "tokens"
+	}
+	fmt.Fprintf(w, "%d documents (%s), %d bad, %d %s\n", r.Documents, r.Kind, r.Bad, r.Units, unit)
+	if r.Messages > 0 {
+		fmt.Fprintf(w, "%d messages\n", r.Messages)
+	}
+	for _, n := range slices.Sorted(maps.Keys(r.Parts)) {
+		fmt.Fprintf(w, "part %-12s %10d times %14d bytes\n", n, r.Parts[n].Count, r.Parts[n].Bytes)
+	}
+	most := int64(1)
+	for _, n := range r.Histogram {
+		most = max(most, n)
+	}
+	for i, n := range r.Histogram {
+		if n > 0 {
+			fmt.Fprintf(w, "below %12d %s %10d %s\n", int64(1)<<i, unit, n, strings.Repeat("█", int((n*barWidth+most-1)/most)))
+		}
+	}
+}
