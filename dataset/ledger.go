@@ -51,6 +51,23 @@ func OpenLedger(path string) (*Ledger, error) {
 	return l, nil
 }
 
+// ReadLedger opens a ledger to look at, without a change to the file: also one that a run is writing.
+func ReadLedger(path string) (*Ledger, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	l := &Ledger{file: f}
+	info, err := f.Stat()
+	if err == nil {
+		l.steps, l.end, err = scanLedger(io.NewSectionReader(f, 0, info.Size()), info.Size())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ledger %s: %w", path, err), f.Close())
+	}
+	return l, nil
+}
+
 // load reads the index of the records.
 func (l *Ledger) load() error {
 	info, err := l.file.Stat()

@@ -66,12 +66,38 @@ func OpenQuarantine(path string) (*Quarantine, error) {
 	if path == "" {
 		return q, nil
 	}
+	size, err := q.load(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	q.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("quarantine: %w", err)
+	}
+	if err := q.file.Truncate(size); err != nil {
+		return nil, errors.Join(fmt.Errorf("quarantine %s: %w", path, err), q.file.Close())
+	}
+	_, err = q.file.Seek(size, 0)
+	return q, err
+}
+
+// ReadQuarantine returns what a file holds, without a change to it: also one that a run is writing.
+func ReadQuarantine(path string) ([]Bad, error) {
+	q := &Quarantine{seen: map[badKey]bool{}}
+	if _, err := q.load(path); err != nil {
+		return nil, err
+	}
+	return q.list, nil
+}
+
+// load reads a file and returns how many bytes of it are whole lines.
+func (q *Quarantine) load(path string) (size int64, err error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > quarantineBytesMax {
-		return nil, fmt.Errorf("quarantine %s: %d bytes, over the limit of %d", path, info.Size(), quarantineBytesMax)
+		return 0, fmt.Errorf("quarantine %s: %d bytes, over the limit of %d", path, info.Size(), quarantineBytesMax)
 	}
 	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("quarantine: %w", err)
+	if err != nil {
+		return 0, fmt.Errorf("quarantine: %w", err)
 	}
 	whole := b[:bytes.LastIndexByte(b, '\n')+1]
 	line := 0
@@ -79,19 +105,11 @@ func OpenQuarantine(path string) (*Quarantine, error) {
 		line++
 		var bad Bad
 		if err := json.Unmarshal(l, &bad); err != nil {
-			return nil, fmt.Errorf("quarantine %s:%d: %w", path, line, err)
+			return 0, fmt.Errorf("quarantine %s:%d: %w", path, line, err)
 		}
 		q.remember(bad)
 	}
-	q.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("quarantine: %w", err)
-	}
-	if err := q.file.Truncate(int64(len(whole))); err != nil {
-		return nil, errors.Join(fmt.Errorf("quarantine %s: %w", path, err), q.file.Close())
-	}
-	_, err = q.file.Seek(int64(len(whole)), 0)
-	return q, err
+	return int64(len(whole)), nil
 }
 
 // remember enters a document and reports whether it is new.

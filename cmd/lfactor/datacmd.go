@@ -39,9 +39,9 @@ func emit(c *cobra.Command, v any, text func(w io.Writer)) error {
 		return err
 	}
 	if form != "text" {
-		return json.NewEncoder(os.Stdout).Encode(v)
+		return json.NewEncoder(c.OutOrStdout()).Encode(v)
 	}
-	text(os.Stdout)
+	text(c.OutOrStdout())
 	return nil
 }
 

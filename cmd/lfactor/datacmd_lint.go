@@ -109,6 +109,9 @@ type statReport struct {
 	Messages  int64               `json:"messages,omitempty"`
 }
 
+// statPartsMax bounds the names that are counted apart.
+const statPartsMax = 10_000
+
 type partStat struct {
 	Count int64 `json:"count"`
 	Bytes int64 `json:"bytes"`
@@ -145,8 +148,12 @@ func (r *statReport) count(d *dataset.Document) {
 	r.Messages += int64(len(d.Messages))
 	for _, p := range d.Parts {
 		n += int64(len(p.Bytes))
-		s := r.Parts[p.Name]
-		r.Parts[p.Name] = partStat{s.Count + 1, s.Bytes + int64(len(p.Bytes))}
+		name := p.Name
+		if _, ok := r.Parts[name]; !ok && len(r.Parts) >= statPartsMax {
+			name = "(others)"
+		}
+		s := r.Parts[name]
+		r.Parts[name] = partStat{s.Count + 1, s.Bytes + int64(len(p.Bytes))}
 	}
 	r.Units += n
 	b := bits.Len64(uint64(n))

@@ -289,3 +289,28 @@ func writeEnergon(dir string, docs []dataset.Document) (path string, o dataset.O
 	}
 	return dir, o, err
 }
+
+// Shards lists the shards of all parts, each once, in order.
+func (e *Energon) Shards() (out []string) {
+	for _, names := range e.Splits {
+		out = append(out, names...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Count counts the samples of every shard, bad ones too.
+func (e *Energon) Count() (map[string]int64, error) {
+	out := map[string]int64{}
+	for _, n := range e.Shards() {
+		s, err := openShard(filepath.Join(e.Dir, n), dataset.Options{})
+		if err != nil {
+			return nil, err
+		}
+		out[n] = s.Len()
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+)
+
+// dataCommand runs `lfactor data …` and returns what it printed and its exit code.
+func dataCommand(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	c := root()
+	c.SetOut(&out)
+	c.SetArgs(append([]string{"data"}, args...))
+	err := c.ExecuteContext(t.Context())
+	if err != nil && out.Len() == 0 {
+		return err.Error(), exitCode(err)
+	}
+	return out.String(), exitCode(err)
+}
+
+func writeShard(t *testing.T, path string, keys ...string) {
+	w, err := format.CreateShard(path)
+	require.NoError(t, err)
+	for i, k := range keys {
+		require.NoError(t, w.Add(k, []dataset.Part{{Name: "txt", Bytes: bytes.Repeat([]byte("x"), i)}, {Name: "jpg", Bytes: []byte("j")}}))
+	}
+	require.NoError(t, w.Close())
+}
+
+func TestDataShards(t *testing.T) {
+	dir := t.TempDir()
+	writeShard(t, filepath.Join(dir, "s-0.tar"), "a", "b", "c", "d")
+	writeShard(t, filepath.Join(dir, "s-1.tar"), "e")
+	all := filepath.Join(dir, "s-{0..1}.tar")
+	out, code := dataCommand(t, "-o", "json", "stat", all)
+	require.Zero(t, code)
+	require.JSONEq(t, `{"kind":"parts","documents":5,"bad":0,"units":11,"histogram":[0,2,2,1],"parts":{"jpg":{"count":5,"bytes":5},"txt":{"count":5,"bytes":6}}}`, out)
+	out, code = dataCommand(t, "lint", all)
+	require.Equal(t, "5 documents, 0 findings\n", out)
+	require.Zero(t, code)
+	out, code = dataCommand(t, "index", all)
+	require.Zero(t, code)
+	require.Contains(t, out, "s-0.tar.idx: 4 samples\n")
+	require.FileExists(t, filepath.Join(dir, "s-1.tar.idx"))
+
+	writeShard(t, filepath.Join(dir, "s-1.tar"), "e", "b", "f")
+	b, err := os.ReadFile(filepath.Join(dir, "s-1.tar"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "s-1.tar"), b[:5*1024], 0o600))
+	require.NoError(t, os.Remove(filepath.Join(dir, "s-1.tar.idx")))
+	out, code = dataCommand(t, "lint", all)
+	require.Equal(t, exitData, code)
+	require.Contains(t, out, `s-1.tar at byte 1536: the key "b" is there before`)
+	require.Contains(t, out, `s-1.tar at byte 3584: sample "f": at byte 4608 a member of 1 bytes is announced and 0 bytes are left`)
+	require.Contains(t, out, "7 documents, 2 findings")
+}
+
+func TestDataLintEnergon(t *testing.T) {
+	dir := t.TempDir()
+	writeShard(t, filepath.Join(dir, "s-0.tar"), "a", "b")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, ".nv-meta"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", "split.yaml"), []byte("split_parts: {train: [s-0.tar]}"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", ".info.json"), []byte(`{"shard_counts": {"s-0.tar": 3}}`), 0o600))
+	out, code := dataCommand(t, "lint", dir)
+	require.Equal(t, exitData, code)
+	require.Contains(t, out, "s-0.tar: it holds 2 samples, .info.json says 3")
+	_, code = dataCommand(t, "index", dir)
+	require.Zero(t, code)
+	require.FileExists(t, filepath.Join(dir, "s-0.tar.idx"))
+}
+
+func TestDataOfRun(t *testing.T) {
+	dir := t.TempDir()
+	l, err := dataset.OpenLedger(filepath.Join(dir, "samples.ledger"))
+	require.NoError(t, err)
+	require.NoError(t, l.Append(1, dataset.Position{Order: "o"}, []int64{0, 5, 3}))
+	require.NoError(t, l.Append(2, dataset.Position{Order: "o", Sample: 8}, []int64{9}))
+	require.NoError(t, l.Close())
+	out, code := dataCommand(t, "blame", dir, "1")
+	require.Zero(t, code)
+	require.Equal(t, "step 1 began at sample 0 of order o and saw 3 samples:\n0\n5\n3\n", out)
+	out, _ = dataCommand(t, "-o", "json", "blame", dir, "last")
+	require.Contains(t, out, `"samples":[9]`)
+	out, code = dataCommand(t, "blame", dir, "7")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out, "step 7 is not recorded; the last recorded is 2")
+
+	q, err := dataset.OpenQuarantine(filepath.Join(dir, "quarantine.jsonl"))
+	require.NoError(t, err)
+	require.NoError(t, q.Add(dataset.Bad{Source: "s", Document: 3, Place: dataset.Place{File: "s.tar", Offset: 512}, Reason: "it is there twice"}))
+	require.NoError(t, q.Close())
+	out, code = dataCommand(t, "quarantine", dir)
+	require.Zero(t, code)
+	require.Equal(t, "s document 3: s.tar at byte 512: it is there twice\n1 bad samples\n", out)
+}
