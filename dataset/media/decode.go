@@ -30,11 +30,11 @@ type container struct {
 	name   string
 	is     func(b []byte) bool
 	config func(r io.Reader) (image.Config, error)
-	decode func(r io.Reader) (image.Image, error)
+	decode func(r io.Reader) (image.Image, error) // nil: decodeJPEG
 }
 
 var containers = []container{
-	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpeg.DecodeConfig, jpeg.Decode},
+	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpeg.DecodeConfig, nil},
 	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, png.DecodeConfig, png.Decode},
 	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, gif.DecodeConfig, gif.Decode},
 	{"WebP", func(b []byte) bool {
@@ -44,8 +44,8 @@ var containers = []container{
 
 // Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped, grey is repeated, 16-bit grey is cut
 // off at 255 (Pillow's "I;16") and 16-bit colours keep their high bytes. The first frame of a GIF counts. The size is
-// checked before anything of it is allocated. PNG, GIF and lossless WebP are exact; the colours of JPEG and of lossy
-// WebP are those of Go's decoders, which smooth chroma less than libjpeg-turbo and libwebp do.
+// checked before anything of it is allocated. JPEG, PNG, GIF and lossless WebP are exact; the
+// colours of lossy WebP are those of Go's decoder, which smooths chroma less than libwebp does.
 func Decode(b []byte, o Options) (*Picture, error) {
 	for _, c := range containers {
 		if c.is(b) {
@@ -77,15 +77,26 @@ func (c *container) read(b []byte, o Options) (*Picture, error) {
 	if most := deflateRatioMax * int64(len(b)); c.name == "PNG" && int64(size.Width)*int64(size.Height)/8 > most {
 		return nil, fmt.Errorf("%d×%d pixels are more than can be in it", size.Width, size.Height)
 	}
-	m, err := c.decode(bytes.NewReader(b))
+	p, err := c.pixels(b, size)
 	if err != nil {
 		return nil, err
 	}
-	p := toRGB(m, size.Width, size.Height)
 	if o.Turn {
 		p = p.turn(Orientation(b))
 	}
 	return p, nil
+}
+
+// pixels decodes a picture whose size was checked.
+func (c *container) pixels(b []byte, size image.Config) (*Picture, error) {
+	if c.decode == nil {
+		return decodeJPEG(b)
+	}
+	m, err := c.decode(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	return toRGB(m, size.Width, size.Height), nil
 }
 
 // toRGB copies a picture onto a canvas of a size: a GIF's first frame may cover only some of it.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const exactJPEG = false
+const exactJPEG = true
 
 type decoded struct {
 	Size        [2]int
