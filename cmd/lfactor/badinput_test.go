@@ -41,7 +41,6 @@ func TestBadInput(t *testing.T) {
 		"pattern":           {2, []string{"lora.targets", "matches nothing"}, []string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
 		"nothing trained":   {2, []string{"freeze", "nothing is left"}, []string{"freeze=['*']", "checkpoint.dir=c2"}, nil},
 		"random and load":   {2, []string{"checkpoint.load", "random"}, []string{"checkpoint.load=hf", "checkpoint.dir=c2"}, nil},
-		"latest is gone":    {6, []string{"latest", "start afresh"}, []string{"train.steps=6"}, func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "ckpt", "latest"))) }},
 		"no weights": {2, []string{"safetensors", "model.init"}, []string{"checkpoint.dir=c2"}, all(fromHF, func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "hf", "model.safetensors")))
 		})},

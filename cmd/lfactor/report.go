@@ -138,7 +138,7 @@ func (p *reporter) header() {
 	r := p.r
 	m := r.job.Mesh
 	for _, err := range r.start.skipped {
-		p.say("! passed over a damaged checkpoint: %v", err)
+		p.say("! checkpoint: %v", err)
 	}
 	p.say("model   %s, %s parameters, %s", r.job.Model.Family, count(float64(r.job.Model.Count())), r.cfg.Run.Train.Precision)
 	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.PP, m.DP, m.TP, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, m.Size(), r.cfg.Run.Plan.Procs)

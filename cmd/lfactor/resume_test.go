@@ -198,3 +198,17 @@ func TestResumeElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestLatestGone: without the file latest a run goes on from the newest whole checkpoint and says so; it never starts afresh
+// over checkpoints that are there.
+func TestLatestGone(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "schedule.decay_steps=9")
+	require.Zero(t, code, out)
+	require.NoError(t, os.Remove(filepath.Join(dir, "ckpt", "latest")))
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "train.steps=6", "schedule.decay_steps=9")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "going on from")
+	require.Contains(t, out, "step 5/6")
+	require.NotContains(t, out, "step 1/6")
+}

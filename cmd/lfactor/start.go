@@ -47,11 +47,14 @@ func (r *run) begin() error {
 			return r.resume(saved, true)
 		case !errors.Is(err, checkpoint.ErrNone):
 			return err
-		case len(skipped) == 0 && r.orphaned():
-			return &checkpoint.Error{File: c.Checkpoint.Dir, Fault: checkpoint.Missing, Why: "there are checkpoints, but no file latest that names one",
-				Try: "write the name of the step to go on from into latest, or move the checkpoints away to start afresh"}
 		case len(skipped) > 0:
 			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir, errors.Join(skipped...))
+		}
+		if saved, err := r.unnamed(); saved != nil || err != nil {
+			if err != nil {
+				return err
+			}
+			return r.resume(saved, true)
 		}
 	}
 	if c.Checkpoint.Load != "" && !fileExists(filepath.Join(c.Checkpoint.Load, "config.json")) {
@@ -67,10 +70,27 @@ func (r *run) begin() error {
 	return nil
 }
 
-// orphaned reports checkpoints that no latest names.
-func (r *run) orphaned() bool {
-	entries, err := checkpoint.List(r.cfg.Run.Checkpoint.Dir)
-	return err == nil && len(entries) > 0
+// unnamed is the newest whole checkpoint of a directory without latest: its first save was interrupted between the two, or
+// somebody removed the file. The checkpoint is whole all the same.
+func (r *run) unnamed() (*checkpoint.Reader, error) {
+	dir := r.cfg.Run.Checkpoint.Dir
+	entries, err := checkpoint.List(dir)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	var faults []error
+	for _, e := range entries {
+		saved, err := checkpoint.Open(e.Path)
+		if err == nil {
+			if err = saved.Verify(); err == nil {
+				r.start.skipped = append(faults, fmt.Errorf("%s names no checkpoint; going on from %s, the newest that is whole", filepath.Join(dir, "latest"), e.Path))
+				return saved, nil
+			}
+			_ = saved.Close() // its damage is the error to report
+		}
+		faults = append(faults, err)
+	}
+	return nil, fmt.Errorf("%s has checkpoints, but none is whole: %w", dir, errors.Join(faults...))
 }
 
 // weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are always drawn.
