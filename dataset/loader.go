@@ -259,7 +259,8 @@ func (c *LoaderConfig) describe() string {
 	return strings.Join(names, ", ")
 }
 
-var errNoTokens = errors.New("no document gives any tokens")
+// ErrNoTokens says that nothing in the data can be used: every document is bad or empty.
+var ErrNoTokens = errors.New("no document gives any tokens")
 
 // eofOr keeps io.EOF as it is and says what was done for any other error.
 func eofOr(err error, doing string) error {

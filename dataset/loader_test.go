@@ -445,13 +445,13 @@ func TestOpenLoaderRefuses(t *testing.T) {
 	}
 	cfg := pretrain(Weighted{&memory{name: "empty", kind: KindTokens, docs: make([]Document, 5)}, 1})
 	_, err := open(t, cfg).Step(0)
-	require.ErrorIs(t, err, errNoTokens)
+	require.ErrorIs(t, err, ErrNoTokens)
 	silent := chatSource("silent", 5)
 	for i := range silent.docs {
 		silent.docs[i].Messages = silent.docs[i].Messages[:1]
 	}
 	_, err = open(t, sft(Weighted{silent, 1})).Step(0)
-	require.ErrorIs(t, err, errNoTokens)
+	require.ErrorIs(t, err, ErrNoTokens)
 }
 
 // A cache that holds everything encodes each document once.

@@ -21,7 +21,7 @@ func (m *maker) packs() ([]row, error) {
 		if len(s.tokens) > 0 {
 			docs, origins, lengths = append(docs, s), append(origins, o), append(lengths, len(s.tokens))
 		} else if n > m.documents()+int64(m.cfg.Window) && len(docs) == 0 {
-			return nil, fmt.Errorf("%s: %w", m.cfg.describe(), errNoTokens)
+			return nil, fmt.Errorf("%s: %w", m.cfg.describe(), ErrNoTokens)
 		}
 	}
 	var rows []row

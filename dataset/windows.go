@@ -69,7 +69,7 @@ func (m *maker) window(source int) (window, error) {
 			last, empty = s, 0
 			last.Token--
 		} else if empty++; empty > q.len() {
-			return w, fmt.Errorf("%s: %w", m.cfg.Sources[source].Source.Name(), errNoTokens)
+			return w, fmt.Errorf("%s: %w", m.cfg.Sources[source].Source.Name(), ErrNoTokens)
 		}
 		if s.Token >= int64(len(d.out.ids)) {
 			m.advance(&s, source)

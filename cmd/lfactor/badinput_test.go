@@ -38,9 +38,12 @@ func TestBadInput(t *testing.T) {
 		"missing tensor":    {6, []string{"q_norm", "missing"}, []string{"checkpoint.dir=c2"}, all(fromHF, edit("hf/config.json", `"llama"`, `"qwen3"`))},
 		"data budget":       {4, []string{"bad.jsonl at byte", "budget", "not JSON"}, []string{"data.kind=jsonl", "data.paths=[bad.jsonl]", "data.quarantine=3", "checkpoint.dir=c2"}, badJSONL},
 		"schedule":          {2, []string{"zigzag"}, []string{"plan.schedule=zigzag"}, nil},
-		"pattern":           {2, []string{"lora.targets", "matches nothing"}, []string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
-		"nothing trained":   {2, []string{"freeze", "nothing is left"}, []string{"freeze=['*']", "checkpoint.dir=c2"}, nil},
-		"random and load":   {2, []string{"checkpoint.load", "random"}, []string{"checkpoint.load=hf", "checkpoint.dir=c2"}, nil},
+		"nothing usable": {4, []string{"no document gives any tokens"}, []string{"data.kind=jsonl", "data.paths=[none.jsonl]", "checkpoint.dir=c2"}, func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "none.jsonl"), []byte("not json\nnor this\n"), 0o644))
+		}},
+		"pattern":         {2, []string{"lora.targets", "matches nothing"}, []string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
+		"nothing trained": {2, []string{"freeze", "nothing is left"}, []string{"freeze=['*']", "checkpoint.dir=c2"}, nil},
+		"random and load": {2, []string{"checkpoint.load", "random"}, []string{"checkpoint.load=hf", "checkpoint.dir=c2"}, nil},
 		"no weights": {2, []string{"safetensors", "model.init"}, []string{"checkpoint.dir=c2"}, all(fromHF, func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "hf", "model.safetensors")))
 		})},

@@ -57,7 +57,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &damage), errors.Is(err, checkpoint.ErrNone):
 		return exitCorrupt
-	case errors.As(err, &spent):
+	case errors.As(err, &spent), errors.Is(err, dataset.ErrNoTokens):
 		return exitData
 	case errors.As(err, &budget):
 		return exitFit
