@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/lfactor/lfactor/actors/host"
@@ -360,5 +359,5 @@ func (d *data) quarantined() string {
 	if n == 0 {
 		return ""
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d bad samples are set aside in quarantine.jsonl", n))
+	return fmt.Sprintf("bad samples set aside in quarantine.jsonl: %d", n)
 }

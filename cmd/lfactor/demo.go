@@ -57,20 +57,20 @@ func demo(ctx context.Context, dir string, steps int) error {
 			return err
 		}
 	}
-	train, valid, err := demoCorpus()
+	files, valid, err := demoCorpus()
 	if err != nil {
 		return err
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	for name, files := range map[string][]string{"text": train, "valid": valid} {
+	for name, files := range map[string][]string{"text": files, "valid": valid} {
 		if err := gatherFiles(in(name), files); err != nil {
 			return err
 		}
 	}
-	if err := trainTokenizer(in("tokenizer"), train, demoVocab); err != nil {
+	if err := trainTokenizer(in("tokenizer"), files, demoVocab); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on them in %v\n", len(train), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
+	fmt.Fprintf(os.Stderr, "corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on them in %v\n", len(files), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
 	every := max(1, steps/4)
 	text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), steps, steps, max(1, steps/20), in("checkpoints"), every, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo", Text: []byte(text)})
@@ -79,15 +79,10 @@ func demo(ctx context.Context, dir string, steps int) error {
 	}
 	cfg.Notices = nil
 	d := &demoWatch{dir: in("checkpoints")}
-	if err := trainDemo(ctx, cfg, d); err != nil {
+	if err := train(ctx, cfg, trainIO{step: d.see}); err != nil {
 		return err
 	}
 	return d.verdict(cfg, began, dir)
-}
-
-// trainDemo trains with the demo looking on.
-func trainDemo(ctx context.Context, cfg *configs.Config, d *demoWatch) error {
-	return train(ctx, cfg, trainIO{step: d.see})
 }
 
 // demoWatch shows what the model has learnt at each checkpoint, and remembers its loss on held-out files.

@@ -72,15 +72,14 @@ func Bytes(n int64) string {
 // Pool hands out buffers of one rank. Freed buffers are kept by size class and reused; what is live and what is kept
 // together never exceed the budget. Safe for concurrent use: receivers of a message release from their own goroutine.
 type Pool struct {
-	name        string
-	budget      int64 // bytes; 0 is unlimited
-	poison      bool
-	mu          sync.Mutex
-	live, peak  int64
-	kept        int64
-	free        map[int][][]byte
-	count       int
-	TestOnAlloc func(name string, bytes int64) // observes allocations; nil in production
+	name       string
+	budget     int64 // bytes; 0 is unlimited
+	poison     bool
+	mu         sync.Mutex
+	live, peak int64
+	kept       int64
+	free       map[int][][]byte
+	count      int
 }
 
 // NewPool returns a pool; budget is in bytes, 0 for no limit.
@@ -122,9 +121,6 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 	defer p.mu.Unlock()
 	if p.budget > 0 && p.live+c > p.budget {
 		return nil, &BudgetError{p.name, name, n, p.live, p.budget}
-	}
-	if p.TestOnAlloc != nil {
-		p.TestOnAlloc(name, c)
 	}
 	var raw []byte
 	if l := p.free[int(c)]; len(l) > 0 {
