@@ -1,0 +1,71 @@
+package media
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func settings(t testing.TB, json string) *Settings {
+	s, err := ParseSettings("preprocessor_config.json", []byte(json))
+	require.NoError(t, err)
+	return s
+}
+
+func write(t *testing.T, dir, name, body string) {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600))
+}
+
+// What could change pixels and is not understood is refused, with the key and the remedy.
+func TestSettingsRefuse(t *testing.T) {
+	for _, c := range []struct{ class, json, want string }{
+		{"Qwen2VLImageProcessor", `{"do_sharpen": true}`, "do_sharpen: true is not known"},
+		{"Qwen2VLImageProcessor", `{"resample": 0}`, "resample is 0; supported are 1"},
+		{"Qwen2VLImageProcessor", `{"patch_size": 0}`, "patch_size is 0"},
+		{"Qwen2VLImageProcessor", `{"patch_size": "a"}`, `patch_size is "a"`},
+		{"Qwen2VLImageProcessor", `{"size": {"height": 3, "width": 3}}`, "shortest_edge and longest_edge are wanted"},
+		{"Qwen2VLImageProcessor", `{"min_pixels": 9, "max_pixels": 8}`, "at least 9 pixels and at most 8"},
+		{"SiglipImageProcessor", `{"size": {"shortest_edge": 3}}`, "only height and width"},
+		{"SiglipImageProcessor", `{"image_std": [1, 0, 1]}`, "image_std has a 0"},
+		{"SiglipImageProcessor", `{"image_mean": [1, 2]}`, "image_mean has 2 numbers"},
+		{"SiglipImageProcessor", `{"do_center_crop": true}`, "do_center_crop is true; only false"},
+		{"GotOcr2ImageProcessor", `{"min_patches": 13}`, "min_patches is 13 and max_patches 12"},
+		{"LlavaOnevisionImageProcessor", `{"image_grid_pinpoints": [[384, 100]]}`, "384×100, which is no multiple of tiles of 384"},
+		{"LlavaOnevisionImageProcessor", `{"vision_aspect_ratio": "pad"}`, `vision_aspect_ratio is "pad"`},
+		{"ViTImageProcessor", `{}`, "known are GotOcr2ImageProcessor, "},
+	} {
+		_, err := NewImageProcessor(c.class, settings(t, c.json))
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, "preprocessor_config.json")
+	}
+	_, err := NewImageProcessor("SiglipImageProcessorFast", settings(t, `{"size": 224, "do_convert_rgb": null, "crop_size": null, "processor_class": "x"}`))
+	require.NoError(t, err)
+}
+
+// The nested configuration counts more than the file of its own, and what stands beside it is read too.
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Load(dir)
+	require.ErrorContains(t, err, "has no preprocessor_config.json; copy it")
+	write(t, dir, "preprocessor_config.json", `{"image_processor_type": "SiglipImageProcessor", "size": {"height": 32, "width": 16}}`)
+	write(t, dir, "config.json", `{"vision_config": {"patch_size": 8}}`)
+	p, err := Load(dir)
+	require.NoError(t, err)
+	e, err := p.Image.ImageExtent(9, 7, 1)
+	require.NoError(t, err)
+	require.Equal(t, Extent{Shape: []int{1, 3, 32, 16}, Grid: [3]int{1, 1, 1}, Tokens: 8, Size: [2]int{7, 9}}, e)
+	write(t, dir, "processor_config.json", `{"image_processor": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 28, "width": 28}},
+		"processor_class": "InternVLProcessor", "image_seq_length": 5}`)
+	p, err = Load(dir)
+	require.NoError(t, err)
+	require.Equal(t, "GotOcr2ImageProcessor", p.Class)
+	e, err = p.Image.ImageExtent(200, 100, 1)
+	require.NoError(t, err)
+	require.Equal(t, []int{9, 3, 28, 28}, e.Shape) // 4×2 tiles and a thumbnail
+	require.Equal(t, 45, e.Tokens)
+	write(t, dir, "processor_config.json", `[`)
+	_, err = Load(dir)
+	require.ErrorContains(t, err, "processor_config.json: ")
+}
