@@ -14,6 +14,7 @@ type Batch struct {
 	Positions    []int32  // [Rows · SeqLen]; from 0 in each segment
 	CuSeqlens    []int32  // where segments begin in the rows laid end to end, and Rows · SeqLen at the end
 	SampleIDs    []int64  // of each segment, its sample's place in the global order; -1 for padding
+	Media        []Media  // of all segments, in order; Spans are places in Tokens
 	LossTokens   int      // labels that are not IgnoreLabel
 	Origins      []Origin // where the samples come from, in the order of their ids' first segment
 }
@@ -54,6 +55,7 @@ type segment struct {
 	sample int64
 	tokens []int32
 	labels []int32 // as long as tokens
+	media  []Media
 }
 
 // row is what fills SeqLen tokens of a batch.
@@ -81,7 +83,7 @@ func newBatch(rows []row, seqLen int, pad int32) Batch {
 }
 
 func padding(n int, pad int32) segment {
-	return segment{-1, slices.Repeat([]int32{pad}, n), slices.Repeat([]int32{IgnoreLabel}, n)}
+	return segment{sample: -1, tokens: slices.Repeat([]int32{pad}, n), labels: slices.Repeat([]int32{IgnoreLabel}, n)}
 }
 
 // put writes a segment at place at and returns the place behind it.
@@ -90,6 +92,9 @@ func (b *Batch) put(at int, s segment) int {
 	b.SampleIDs = append(b.SampleIDs, s.sample)
 	copy(b.Tokens[at:], s.tokens)
 	copy(b.Labels[at:], s.labels)
+	for _, m := range s.media {
+		b.Media = append(b.Media, m.moved(int32(at)))
+	}
 	for i, l := range s.labels {
 		b.Positions[at+i] = int32(i)
 		if l != IgnoreLabel {

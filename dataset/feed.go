@@ -20,7 +20,8 @@ type feeder struct {
 
 func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
 	for _, s := range cfg.Sources {
-		if s.Source.Kind() == KindText && enc == nil || s.Source.Kind() == KindChat && cfg.Chat == nil {
+		if s.Source.Kind() == KindText && enc == nil || s.Source.Kind() == KindChat && cfg.Chat == nil ||
+			s.Source.Kind() == KindParts && cfg.Samples == nil {
 			return nil, fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), s.Source.Kind())
 		}
 	}
@@ -28,7 +29,7 @@ func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
 		cfg.Quarantine, _ = OpenQuarantine("")
 	}
 	f := &feeder{cfg: cfg}
-	f.fetch = &fetcher{sources: cfg.Sources, enc: enc, chat: cfg.Chat, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
+	f.fetch = &fetcher{sources: cfg.Sources, enc: enc, chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
 	for i := range cfg.Sources {
 		f.queues = append(f.queues, newDocQueue(f.fetch, i, cfg.Seed, cfg.Readers))
 	}

@@ -21,8 +21,7 @@ type ChatEncoder interface {
 
 // tokens is a document as ids.
 type tokens struct {
-	ids   []int32
-	loss  []bool // nil: every token is learnt
+	pieces
 	place Place
 	bad   *BadSample // the document cannot be used, and has no ids
 }
@@ -32,6 +31,7 @@ type fetcher struct {
 	sources    []Weighted
 	enc        Encoder
 	chat       ChatEncoder
+	samples    SampleEncoder
 	addSpecial bool
 	eod        int32 // appended to texts; -1: nothing
 	cache      tokenCache
@@ -71,7 +71,7 @@ func (f *fetcher) read(source int, doc int64) (tokens, error) {
 }
 
 func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
-	t := tokens{place: d.Place, ids: d.Tokens}
+	t := tokens{place: d.Place, pieces: pieces{ids: d.Tokens}}
 	switch kind {
 	case KindChat:
 		if f.chat == nil {
@@ -82,7 +82,14 @@ func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
 			return t, &BadSample{d.Place, err.Error()}
 		}
 	case KindParts:
-		return t, errors.New("the data holds samples of several files, not text; convert them to text or conversations")
+		if f.samples == nil {
+			return t, errors.New("the data holds samples of several files, not text, and nothing is given to make tokens of them")
+		}
+		samples, err := f.samples.EncodeSample(&d)
+		if err != nil {
+			return t, badOr(err, d.Place)
+		}
+		t.pieces = join(samples)
 	case KindText:
 		t.ids = f.enc.Encode(d.Text, f.addSpecial)
 		if f.eod >= 0 {
@@ -90,6 +97,15 @@ func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
 		}
 	}
 	return t, nil
+}
+
+// badOr makes a bad sample of an error, which may be one already.
+func badOr(err error, at Place) error {
+	var bad *BadSample
+	if errors.As(err, &bad) {
+		return err
+	}
+	return &BadSample{at, err.Error()}
 }
 
 // tokenCache keeps the first documents it is given, up to its size, for ever. Passes go through all documents in turn,
@@ -117,6 +133,9 @@ func (c *tokenCache) get(source int, doc int64) (tokens, bool) {
 
 func (c *tokenCache) put(source int, doc int64, t tokens) {
 	size := int64(4*len(t.ids)+len(t.loss)+len(t.place.File)) + cacheOverhead
+	for _, m := range t.media {
+		size += int64(len(m.Bytes)) + cacheOverhead
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if size > c.room {

@@ -44,6 +44,7 @@ type LoaderConfig struct {
 	Readers     int   // documents of a source read at once; 0 means 1. The data does not depend on it
 	CacheBytes  int64 // for documents as ids, so that later passes need not encode again
 	Chat        ChatEncoder
+	Samples     SampleEncoder // of sources of samples with several files
 	Budget      Budget
 	Quarantine  *Quarantine // nil: in memory
 }
@@ -153,6 +154,9 @@ func (c *LoaderConfig) fingerprint(enc Encoder) string {
 	}
 	if c.Chat != nil {
 		parts = append(parts, c.Chat.Fingerprint())
+	}
+	if c.Samples != nil {
+		parts = append(parts, c.Samples.Fingerprint())
 	}
 	return fingerprintOf(parts...)
 }

@@ -4,23 +4,29 @@ import (
 	"fmt"
 )
 
+// item is a document for packing: its segments, which stay together in a row.
+type item struct {
+	segments []segment
+	origin   Origin
+	tokens   int
+}
+
 // packs makes the rows of ModeSFT: the next Window documents of the blended sources, packed.
 func (m *maker) packs() ([]row, error) {
-	var docs []segment
-	var origins []Origin
+	var items []item
 	var lengths []int
-	for n := int64(0); n%int64(m.cfg.Window) != 0 || len(docs) == 0; n++ {
+	for n := int64(0); n%int64(m.cfg.Window) != 0 || len(items) == 0; n++ {
 		source := m.blend.next()
 		if m.over(m.at.Sources[source]) {
 			break
 		}
-		s, o, err := m.document(source)
+		d, err := m.document(source)
 		if err != nil {
 			return nil, err
 		}
-		if len(s.tokens) > 0 {
-			docs, origins, lengths = append(docs, s), append(origins, o), append(lengths, len(s.tokens))
-		} else if n > m.documents()+int64(m.cfg.Window) && len(docs) == 0 {
+		if d.tokens > 0 {
+			items, lengths = append(items, d), append(lengths, d.tokens)
+		} else if n > m.documents()+int64(m.cfg.Window) && len(items) == 0 {
 			return nil, fmt.Errorf("%s: %w", m.cfg.describe(), ErrNoTokens)
 		}
 	}
@@ -28,7 +34,7 @@ func (m *maker) packs() ([]row, error) {
 	for _, bin := range m.cfg.Packing.pack(lengths, m.cfg.SeqLen) {
 		var r row
 		for _, i := range bin {
-			r.segments, r.origins = append(r.segments, docs[i]), append(r.origins, origins[i])
+			r.segments, r.origins = append(r.segments, items[i].segments...), append(r.origins, items[i].origin)
 		}
 		rows = append(rows, r)
 	}
@@ -43,16 +49,19 @@ func (m *maker) documents() (n int64) {
 	return n
 }
 
-// document takes the next document of a source as a segment, empty where there is nothing to learn from it.
-func (m *maker) document(source int) (segment, Origin, error) {
+// document takes the next document of a source, without segments where there is nothing to learn from it.
+func (m *maker) document(source int) (item, error) {
 	q, s := m.queues[source], m.at.Sources[source]
 	q.moveTo(s.Pass, s.Doc)
 	d, err := q.at(0)
 	if err != nil {
-		return segment{}, Origin{}, err
+		return item{}, err
+	}
+	if fault := m.cutsMedia(d.out); fault != "" {
+		d = &pendingDoc{doc: d.doc, out: tokens{place: d.out.place, bad: &BadSample{d.out.place, fault}}}
 	}
 	if err := m.inspect(source, s, d); err != nil {
-		return segment{}, Origin{}, err
+		return item{}, err
 	}
 	sample := m.at.Sample
 	o := Origin{Sample: sample, Source: source, Pass: s.Pass, Document: d.doc, Place: d.out.place}
@@ -60,30 +69,59 @@ func (m *maker) document(source int) (segment, Origin, error) {
 	s.Taken++
 	m.at.Sources[source] = s
 	m.at.Sample++
-	return m.learnt(sample, d.out), o, nil
+	return m.learnt(sample, d.out, o), nil
 }
 
-// learnt makes a segment of a document: token i predicts token i+1 where that is to be learnt. A document that is too
+// cutsMedia says why a document with media cannot be cut to a row, "" where it can: text may be cut, a picture not, and
+// its tokens without the picture would mean nothing.
+func (m *maker) cutsMedia(t tokens) string {
+	n := len(t.ids)
+	if n <= m.cfg.SeqLen || m.cfg.DropLong || len(t.media) == 0 || t.media[len(t.media)-1].end() <= m.cfg.SeqLen {
+		return ""
+	}
+	return fmt.Sprintf("it has %d tokens, over the sequence length of %d, and cutting it there would cut its media", n, m.cfg.SeqLen)
+}
+
+// learnt makes segments of a document: token i predicts token i+1 where that is to be learnt. A document that is too
 // long is cut or left out, and one of which nothing is learnt is left out.
-func (m *maker) learnt(sample int64, t tokens) segment {
+func (m *maker) learnt(sample int64, t tokens, o Origin) item {
 	n := len(t.ids)
 	if n > m.cfg.SeqLen {
 		if m.cfg.DropLong {
-			return segment{}
+			return item{}
 		}
 		n = m.cfg.SeqLen
 	}
-	labels := make([]int32, n)
-	any := false
-	for i := range labels {
-		labels[i] = IgnoreLabel
-		if i+1 < n && (t.loss == nil || t.loss[i+1]) && !(m.cfg.MaskEOD && t.ids[i] == m.cfg.EOD) {
-			labels[i] = t.ids[i+1]
-			any = true
+	out := item{origin: o, tokens: n}
+	any, from := false, 0
+	for _, to := range append(t.cuts[:len(t.cuts):len(t.cuts)], n) {
+		if to = min(to, n); to == from {
+			continue
 		}
+		labels := make([]int32, to-from)
+		for i := range labels {
+			labels[i] = IgnoreLabel
+			at := from + i
+			if at+1 < to && (t.loss == nil || t.loss[at+1]) && !(m.cfg.MaskEOD && t.ids[at] == m.cfg.EOD) {
+				labels[i] = t.ids[at+1]
+				any = true
+			}
+		}
+		out.segments = append(out.segments, segment{sample: sample, tokens: t.ids[from:to], labels: labels, media: t.between(from, to)})
+		from = to
 	}
 	if !any {
-		return segment{}
+		return item{}
 	}
-	return segment{sample, t.ids[:n], labels}
+	return out
+}
+
+// between returns the media of the tokens from to to-1, with places counted from there.
+func (p *pieces) between(from, to int) (out []Media) {
+	for _, m := range p.media {
+		if len(m.Spans) > 0 && int(m.Spans[0].From) >= from && m.end() <= to {
+			out = append(out, m.moved(int32(-from)))
+		}
+	}
+	return out
 }

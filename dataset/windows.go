@@ -126,7 +126,7 @@ func (m *maker) windowRow(w window, sample int64) row {
 		if i+1 < len(bounds) {
 			to = bounds[i+1]
 		}
-		r.segments = append(r.segments, segment{sample, w.tokens[from:to], labels[from:to]})
+		r.segments = append(r.segments, segment{sample: sample, tokens: w.tokens[from:to], labels: labels[from:to]})
 	}
 	return r
 }
