@@ -208,11 +208,41 @@ def optimizers():
     case("sum_squares", [grads[0]], [parts], 1e-12, "float64")
 
 
+def vision():
+    x, w, b, dy = rand(7, 33), rand(33), rand(33), rand(7, 33)
+    X, W, B = leaf(x), leaf(w), leaf(b)
+    y = F.layer_norm(X, (33,), W, B, 1e-6)
+    y.backward(dy.double())
+    mean, var = x.double().mean(-1), x.double().var(-1, unbiased=False)
+    rstd = (var + 1e-6).rsqrt()
+    why = "two float32 sums over 33"
+    case("layernorm", [x, w, b], f32(y, mean, rstd), 1e-6, why, f=[1e-6])
+    case("layernorm_dx", [dy, x, w, mean.float(), rstd.float()], f32(X.grad), 1e-6, why)
+    case("layernorm_dw", [dy, x, mean.float(), rstd.float()], f32(W.grad), 1e-6, why)
+    fs = [F.gelu, lambda v: F.gelu(v, approximate="tanh"), lambda v: v * torch.sigmoid(1.702 * v), F.silu, F.relu]
+    for kind, f in enumerate(fs):
+        v, g = rand(130, scale=3.0), rand(130)
+        V = leaf(v)
+        y = f(V)
+        y.backward(g.double())
+        case("act", [v], f32(y), 1e-6, "an exponential and a quotient", i=[kind])
+        case("act_bwd", [g, v], f32(V.grad), 3e-6, "an exponential and a quotient", i=[kind])
+    idx = [3, 0, 3, 5, 1, 3]
+    t, g = rand(6, 5), rand(6, 5)
+    T = leaf(t)
+    y = T[torch.tensor(idx)]
+    y.backward(g.double())
+    case("take", [t, i32(idx)], f32(y), 0, "a copy")
+    case("take_bwd", [g, i32(idx)], f32(T.grad), 1e-6, "float32 sums of 3 rows")
+
+
+
 linear(), rmsnorm(), rope(), swiglu(), embed(), loss(), dropout(), casts(), optimizers()
 attention([5, 9], [5, 9], 4, 2, 16, 16, True, 0)
 attention([3, 4], [8, 4], 2, 1, 8, 12, True, 0)
 attention([12], [12], 2, 2, 8, 8, True, 5)
 attention([6], [10], 3, 3, 8, 8, False, 0)
+vision()
 OUT.parent.mkdir(parents=True, exist_ok=True)
 OUT.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 print(f"{len(cases)} cases, {OUT.stat().st_size} bytes")

@@ -1,0 +1,298 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+)
+
+func init() {
+	for op, f := range map[kernels.Op]func(*Backend, *kernels.Call){
+		kernels.LayerNorm: layerNorm, kernels.LayerNormDX: layerNormDX, kernels.LayerNormDW: layerNormDW,
+		kernels.Act: act, kernels.ActBwd: actBwd, kernels.Take: take, kernels.TakeBwd: takeBwd,
+		kernels.ScaleRows: scaleRows, kernels.MulCols: mulCols, kernels.MulColsDW: mulColsDW, kernels.RopeAxes: ropeAxes,
+	} {
+		table[op] = f
+	}
+}
+
+// centre writes x - mean.
+func centre(y, x []float32, mean float32) {
+	for i, v := range x {
+		y[i] = v - mean
+	}
+}
+
+// ones is a vector of ones in scratch: a dot product with it is a sum.
+func (w *worker) ones(n int) []float32 {
+	s := w.arena.f32(n)
+	for i := range s {
+		s[i] = 1
+	}
+	return s
+}
+
+func layerNorm(b *Backend, c *kernels.Call) {
+	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(), last(c.In[0])
+	biased := len(c.In) > 2 && c.In[2] != nil
+	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
+		weight, one, z := w.in(viewOf(c.In[1]), 0, d), w.ones(d), w.arena.f32(d)
+		var bias []float32
+		if biased {
+			bias = w.in(viewOf(c.In[2]), 0, d)
+		}
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			row, out := w.in(x, i*d, d), w.out(y, i*d, d)
+			mean[i] = w.k.dot(row, one) / float32(d)
+			centre(z, row, mean[i])
+			rstd[i] = float32(1 / math.Sqrt(float64(w.k.dot(z, z))/float64(d)+c.Attr.F[0]))
+			w.k.norm(out, z, weight, rstd[i])
+			if biased {
+				w.k.add(out, out, bias)
+			}
+			w.done(y, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func layerNormDX(b *Backend, c *kernels.Call) {
+	dy, x, dx, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), c.In[4].F32(), last(c.In[0])
+	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
+		weight, z := w.in(viewOf(c.In[2]), 0, d), w.arena.f32(d)
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			g, out := w.in(dy, i*d, d), w.out(dx, i*d, d)
+			centre(z, w.in(x, i*d, d), mean[i])
+			r := rstd[i]
+			m1, m2 := w.k.dot(g, weight)/float32(d), r*r*w.k.dot3(g, weight, z)/float32(d)
+			w.k.normDX(out, g, z, weight, r, m2)
+			centre(out, out, r*m1)
+			w.done(dx, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func layerNormDW(b *Backend, c *kernels.Call) {
+	dy, x, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), c.In[3].F32(), last(c.In[0])
+	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
+		z := w.arena.f32(len(s))
+		centre(z, w.in(x, r*d+at, len(s)), mean[r])
+		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), z, rstd[r])
+	})
+}
+
+const geluTanhK = 1.5957691216057308 // 2·√(2/π)
+
+// erfcPoly is ln(erfc(z)·e^(z²)/t) for t = 1/(1+z/2), z >= 0: the relative error of erfc is below 1.2e-7 (Numerical Recipes §6.2).
+func erfcPoly(t float32) float32 {
+	p := float32(0.17087277)
+	for _, c := range [8]float32{-0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368} {
+		p = p*t + c
+	}
+	return p*t - 1.26551223
+}
+
+// gate writes the factor s of y = x·s: the distribution function of GELU, else a sigmoid. z is scratch.
+func (w *worker) gate(kind int, s, x, z []float32) {
+	switch kind {
+	case kernels.GELU:
+		for i, v := range x {
+			a := float32(math.Abs(float64(v))) * (1 / math.Sqrt2)
+			t := 1 / (1 + 0.5*a)
+			z[i], s[i] = erfcPoly(t)-a*a, t
+		}
+		w.k.exp(z, z, 1, 0, 1)
+		for i, v := range x {
+			s[i] *= 0.5 * z[i]
+			if v > 0 {
+				s[i] = 1 - s[i]
+			}
+		}
+		return
+	case kernels.GELUTanh:
+		for i, v := range x {
+			z[i] = v + 0.044715*v*v*v
+		}
+		w.k.exp(z, z, -geluTanhK, 0, 1)
+	case kernels.QuickGELU:
+		w.k.exp(z, x, -1.702, 0, 1)
+	default:
+		w.k.exp(z, x, -1, 0, 1)
+	}
+	for i, e := range z {
+		s[i] = 1 / (1 + e)
+	}
+}
+
+func act(b *Backend, c *kernels.Call) {
+	x, y, kind := viewOf(c.In[0]), viewOf(c.Out[0]), c.Attr.I[0]
+	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		in, out := w.in(x, at, n), w.out(y, at, n)
+		if kind == kernels.ReLU {
+			for i, v := range in {
+				out[i] = max(v, 0)
+			}
+		} else {
+			s, z := w.arena.f32(n), w.arena.f32(n)
+			w.gate(kind, s, in, z)
+			for i, v := range in {
+				out[i] = v * s[i]
+			}
+		}
+		w.done(y, at, out)
+	})
+}
+
+func actBwd(b *Backend, c *kernels.Call) {
+	dy, x, dx, kind := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.Attr.I[0]
+	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		in, g, out := w.in(x, at, n), w.in(dy, at, n), w.out(dx, at, n)
+		if kind == kernels.ReLU {
+			for i, v := range in {
+				out[i] = 0
+				if v > 0 || v != v {
+					out[i] = g[i]
+				}
+			}
+		} else {
+			w.actSlope(kind, out, g, in, n)
+		}
+		w.done(dx, at, out)
+	})
+}
+
+// actSlope writes g·f'(x).
+func (w *worker) actSlope(kind int, out, g, x []float32, n int) {
+	s, z := w.arena.f32(n), w.arena.f32(n)
+	w.gate(kind, s, x, z)
+	switch kind {
+	case kernels.GELU:
+		for i, v := range x {
+			z[i] = -0.5 * v * v
+		}
+		w.k.exp(z, z, 1, 0, float32(1/math.Sqrt(2*math.Pi)))
+		for i, v := range x {
+			out[i] = g[i] * (s[i] + v*z[i])
+		}
+	case kernels.GELUTanh:
+		for i, v := range x {
+			out[i] = g[i] * s[i] * (1 + v*(1-s[i])*geluTanhK*(1+3*0.044715*v*v))
+		}
+	default:
+		a := float32(1)
+		if kind == kernels.QuickGELU {
+			a = 1.702
+		}
+		for i, v := range x {
+			out[i] = g[i] * s[i] * (1 + a*v*(1-s[i]))
+		}
+	}
+}
+
+func take(b *Backend, c *kernels.Call) {
+	idx, x, y := c.In[1].I32(), c.In[0], c.Out[0]
+	if len(idx) == 0 {
+		return
+	}
+	n := len(y.Bytes()) / len(idx)
+	b.rows(len(idx), n/4, func(_ *worker, from, to int) {
+		for i := from; i < to; i++ {
+			dst := y.Bytes()[i*n : (i+1)*n]
+			if r := int(idx[i]); r >= 0 && r < x.Shape[0] {
+				copy(dst, x.Bytes()[r*n:])
+			} else {
+				clear(dst)
+			}
+		}
+	})
+}
+
+// takeBwd sorts the rows by where they go, so that each row of dx is summed by one task in order.
+func takeBwd(b *Backend, c *kernels.Call) {
+	idx, dy, dx := c.In[1].I32(), viewOf(c.In[0]), viewOf(c.Out[0])
+	rows := c.Out[0].Shape[0]
+	if rows == 0 {
+		return
+	}
+	n := c.Out[0].Len() / rows
+	first := make([]int32, rows+1)
+	for _, r := range idx {
+		if r >= 0 && int(r) < rows {
+			first[r+1]++
+		}
+	}
+	for r := range rows {
+		first[r+1] += first[r]
+	}
+	order, next := make([]int32, first[rows]), append([]int32(nil), first...)
+	for i, r := range idx {
+		if r >= 0 && int(r) < rows {
+			order[next[r]] = int32(i)
+			next[r]++
+		}
+	}
+	b.rows(rows, n, func(w *worker, from, to int) {
+		for r := from; r < to; r++ {
+			m := w.arena.mark()
+			out := w.out(dx, r*n, n)
+			clear(out)
+			for _, i := range order[first[r]:first[r+1]] {
+				m := w.arena.mark()
+				w.k.add(out, out, w.in(dy, int(i)*n, n))
+				w.arena.release(m)
+			}
+			w.done(dx, r*n, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func scaleRows(b *Backend, c *kernels.Call) {
+	x, y, s, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), last(c.In[0])
+	b.rows(len(s), d, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			out := w.out(y, i*d, d)
+			w.k.scale(out, w.in(x, i*d, d), s[i])
+			w.done(y, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func mulCols(b *Backend, c *kernels.Call) {
+	x, y, d := viewOf(c.In[0]), viewOf(c.Out[0]), last(c.In[0])
+	b.rows(c.In[0].Rows(), d, func(w *worker, from, to int) {
+		weight := w.in(viewOf(c.In[1]), 0, d)
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			out := w.out(y, i*d, d)
+			w.k.mul(out, w.in(x, i*d, d), weight)
+			w.done(y, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func mulColsDW(b *Backend, c *kernels.Call) {
+	dy, x, d := viewOf(c.In[0]), viewOf(c.In[1]), last(c.In[0])
+	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
+		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), 1)
+	})
+}
+
+func ropeAxes(b *Backend, c *kernels.Call) {
+	pos, inv, axis, cos, sin := c.In[0].I32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32(), c.Out[1].F32()
+	n, r := c.In[0].Shape[1], len(inv)
+	b.rows(c.In[0].Shape[0], r*4, func(_ *worker, from, to int) {
+		for i := from; i < to; i++ {
+			for j, f := range inv {
+				s, q := math.Sincos(float64(float32(pos[i*n+int(axis[j])]) * f))
+				cos[i*r+j], sin[i*r+j] = float32(q*c.Attr.F[0]), float32(s*c.Attr.F[0])
+			}
+		}
+	})
+}
