@@ -44,8 +44,9 @@ type MediaExpander interface {
 	// Mark returns the id that a chat template writes for one picture, video or sound, and whether there is one.
 	Mark(kind MediaKind) (id int32, ok bool)
 	// Expand returns the tokens that come in place of the mark, and the stretches of them that the encoder's output
-	// fills. It looks at the file's header at most. An error says what is wrong with the file.
-	Expand(m *Media) (ids []int32, fill []Span, err error)
+	// fills. n is how many media the conversation has, which some models go by. It looks at the file's header at most.
+	// An error says what is wrong with the file.
+	Expand(m *Media, n int) (ids []int32, fill []Span, err error)
 	// Fingerprint changes with whatever changes the tokens.
 	Fingerprint() string
 }
