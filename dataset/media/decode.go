@@ -6,7 +6,6 @@ import (
 	"image"
 	"image/color"
 	"image/gif"
-	"image/jpeg"
 	"image/png"
 	"io"
 
@@ -23,6 +22,7 @@ const deflateRatioMax = 1032
 type Options struct {
 	PixelsMax int64 // of the picture; 0 means PixelsMax
 	Turn      bool  // turn and mirror the picture as its EXIF orientation says, as Pillow's ImageOps.exif_transpose
+	White     bool  // lay the picture on white where it is transparent, as Hugging Face's processors do; else alpha is dropped
 }
 
 // container is a file format of pictures, told by its first bytes: names lie.
@@ -30,19 +30,23 @@ type container struct {
 	name   string
 	is     func(b []byte) bool
 	config func(r io.Reader) (image.Config, error)
-	decode func(r io.Reader) (image.Image, error) // nil: decodeJPEG
+	decode func(b []byte) (image.Image, error) // nil: decodeJPEG
 }
 
 var containers = []container{
-	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpeg.DecodeConfig, nil},
-	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, png.DecodeConfig, png.Decode},
-	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, gif.DecodeConfig, gif.Decode},
+	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig, nil},
+	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, png.DecodeConfig, whole(png.Decode)},
+	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, gif.DecodeConfig, decodeGIF},
 	{"WebP", func(b []byte) bool {
 		return len(b) > 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP"
-	}, webp.DecodeConfig, webp.Decode},
+	}, webp.DecodeConfig, whole(webp.Decode)},
 }
 
-// Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped, grey is repeated, 16-bit grey is cut
+func whole(decode func(r io.Reader) (image.Image, error)) func(b []byte) (image.Image, error) {
+	return func(b []byte) (image.Image, error) { return decode(bytes.NewReader(b)) }
+}
+
+// Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see Options.White), grey is repeated, 16-bit grey is cut
 // off at 255 (Pillow's "I;16") and 16-bit colours keep their high bytes. The first frame of a GIF counts. The size is
 // checked before anything of it is allocated. JPEG, PNG, GIF and lossless WebP are exact; the
 // colours of lossy WebP are those of Go's decoder, which smooths chroma less than libwebp does.
@@ -77,7 +81,7 @@ func (c *container) read(b []byte, o Options) (*Picture, error) {
 	if most := deflateRatioMax * int64(len(b)); c.name == "PNG" && int64(size.Width)*int64(size.Height)/8 > most {
 		return nil, fmt.Errorf("%d×%d pixels are more than can be in it", size.Width, size.Height)
 	}
-	p, err := c.pixels(b, size)
+	p, err := c.pixels(b, size, o.White)
 	if err != nil {
 		return nil, err
 	}
@@ -88,64 +92,15 @@ func (c *container) read(b []byte, o Options) (*Picture, error) {
 }
 
 // pixels decodes a picture whose size was checked.
-func (c *container) pixels(b []byte, size image.Config) (*Picture, error) {
+func (c *container) pixels(b []byte, size image.Config, white bool) (*Picture, error) {
 	if c.decode == nil {
 		return decodeJPEG(b)
 	}
-	m, err := c.decode(bytes.NewReader(b))
+	m, err := c.decode(b)
 	if err != nil {
 		return nil, err
 	}
-	return toRGB(m, size.Width, size.Height), nil
-}
-
-// toRGB copies a picture onto a canvas of a size: a GIF's first frame may cover only some of it.
-func toRGB(m image.Image, w, h int) *Picture {
-	p := NewPicture(w, h)
-	at := pixelOf(m)
-	r := m.Bounds()
-	for y := max(r.Min.Y, 0); y < min(r.Max.Y, h); y++ {
-		for x := max(r.Min.X, 0); x < min(r.Max.X, w); x++ {
-			c := at(x, y)
-			copy(p.Pix[(y*w+x)*3:], c[:])
-		}
-	}
-	return p
-}
-
-// pixelOf reads pixels without the products with alpha that image.Image takes.
-func pixelOf(m image.Image) func(x, y int) [3]byte {
-	switch m := m.(type) {
-	case *image.NRGBA:
-		return func(x, y int) [3]byte { i := m.PixOffset(x, y); return [3]byte(m.Pix[i : i+3]) }
-	case *image.RGBA: // of a PNG: opaque
-		return func(x, y int) [3]byte { i := m.PixOffset(x, y); return [3]byte(m.Pix[i : i+3]) }
-	case *image.Gray:
-		return func(x, y int) [3]byte { v := m.GrayAt(x, y).Y; return [3]byte{v, v, v} }
-	case *image.Gray16:
-		return func(x, y int) [3]byte { v := byte(min(m.Gray16At(x, y).Y, 255)); return [3]byte{v, v, v} }
-	case *image.Paletted:
-		palette := opaque(m.Palette)
-		return func(x, y int) [3]byte { return palette[m.ColorIndexAt(x, y)] }
-	case *image.CMYK:
-		return func(x, y int) [3]byte { return fromCMYK(m.CMYKAt(x, y)) }
-	}
-	return func(x, y int) [3]byte {
-		c := color.NRGBA64Model.Convert(m.At(x, y)).(color.NRGBA64)
-		return [3]byte{byte(c.R >> 8), byte(c.G >> 8), byte(c.B >> 8)}
-	}
-}
-
-// opaque is a palette without its alpha; an index beyond it is black.
-func opaque(p color.Palette) (out [256][3]byte) {
-	for i, c := range p {
-		n, ok := c.(color.NRGBA)
-		if !ok {
-			n = color.NRGBAModel.Convert(c).(color.NRGBA)
-		}
-		out[i] = [3]byte{n.R, n.G, n.B}
-	}
-	return out
+	return toRGB(m, size.Width, size.Height, white), nil
 }
 
 // fromCMYK is Pillow's: white less the ink, 255ths rounded.

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"image"
+	"io"
 )
 
 // plane is one colour component of a JPEG.
@@ -47,6 +49,29 @@ var errJPEG = errors.New("the JPEG data is malformed")
 // zigzag maps the order of the file to the natural order of coefficients.
 var zigzag = [64]int{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
 	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63}
+
+// jpegConfig reads the size of a picture.
+func jpegConfig(in io.Reader) (c image.Config, err error) {
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return c, err
+	}
+	for r := (&jpegReader{b: b[2:]}); ; {
+		marker, body, err := r.segment()
+		switch {
+		case err != nil:
+			return c, err
+		case marker == 0xd9 || marker == 0xda:
+			return c, errors.New("no size comes before the picture")
+		case marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc:
+			if len(body) < 6 {
+				return c, errJPEG
+			}
+			c.Height, c.Width = int(binary.BigEndian.Uint16(body[1:])), int(binary.BigEndian.Uint16(body[3:]))
+			return c, nil
+		}
+	}
+}
 
 // decodeJPEG decodes a picture whose header was checked for size.
 func decodeJPEG(b []byte) (*Picture, error) {

@@ -1,6 +1,13 @@
 package media
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -68,4 +75,83 @@ func TestLoad(t *testing.T) {
 	write(t, dir, "processor_config.json", `[`)
 	_, err = Load(dir)
 	require.ErrorContains(t, err, "processor_config.json: ")
+}
+
+// processed is what transformers' processor made of a picture.
+type processed struct {
+	Pixels, Values, Error string
+	Shape                 []int
+	Grid                  *[3]int
+	Tokens                int
+}
+
+func hashOf(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])[:16]
+}
+
+func hashValues(v []float32) string {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return hashOf(b)
+}
+
+// cases is a folder that bench/golden/media_processors.py filled with random pictures and what became of them.
+var cases = flag.String("cases", "testdata", "folder of the pictures and processors.json to compare with")
+
+// opened is a picture as Hugging Face's processors take it: a file, or noise of a size.
+func opened(t testing.TB, name string) *Picture {
+	var w, h int
+	if n, _ := fmt.Sscanf(name, "%dx%d", &w, &h); n == 2 {
+		return noise(w, h)
+	}
+	b, err := os.ReadFile(filepath.Join(*cases, name))
+	require.NoError(t, err)
+	p, err := Decode(b, Options{White: true})
+	require.NoError(t, err, name)
+	return p
+}
+
+// Pixels, values, shapes, grids and tokens are bit for bit those of transformers' processors.
+func TestProcessorsGolden(t *testing.T) {
+	var golden struct {
+		Settings map[string]json.RawMessage
+		Cases    []json.RawMessage
+	}
+	b, err := os.ReadFile(filepath.Join(*cases, "processors.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &golden))
+	require.True(t, *cases != "testdata" || len(golden.Cases) > 600)
+	for _, c := range golden.Cases {
+		var picture, name string
+		var n int
+		var want processed
+		require.NoError(t, json.Unmarshal(c, &[]any{&picture, &name, &n, &want}))
+		s := settings(t, string(golden.Settings[name]))
+		s.more = map[string]json.RawMessage{"num_image_tokens": []byte("729")}
+		p, err := NewImageProcessor(s.class(), s)
+		require.NoError(t, err)
+		t.Run(fmt.Sprintf("%s by %s, one of %d", picture, name, n), func(t *testing.T) { compare(t, p, opened(t, picture), n, want) })
+	}
+}
+
+func compare(t *testing.T, p ImageProcessor, m *Picture, n int, want processed) {
+	f, err := p.Image(m, n)
+	if want.Error != "" {
+		require.Error(t, err, "transformers says %s", want.Error)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, want.Shape, f.Shape)
+	require.Equal(t, want.Pixels, hashOf(f.Pixels))
+	require.Equal(t, want.Values, hashValues(f.Values()))
+	require.Equal(t, want.Tokens, f.Tokens)
+	if want.Grid != nil {
+		require.Equal(t, *want.Grid, f.Grid)
+	}
+	e, err := p.ImageExtent(m.W, m.H, n)
+	require.NoError(t, err)
+	require.Equal(t, e, f.Extent)
 }

@@ -172,6 +172,9 @@ func (s *Settings) pixels(least, most int) (int, int) {
 	if s.get("size", &v) && (v.Height > 0 || v.Width > 0) {
 		s.fail("size is %s; shortest_edge and longest_edge are wanted, which are numbers of pixels", s.keys["size"])
 	}
+	if v.MinPixels > 0 && v.MaxPixels > 0 { // older checkpoints
+		v.ShortestEdge, v.LongestEdge = v.MinPixels, v.MaxPixels
+	}
 	least, most = s.count("min_pixels", v.ShortestEdge), s.count("max_pixels", v.LongestEdge)
 	if least > most {
 		s.fail("at least %d pixels and at most %d are wanted", least, most)
