@@ -3,11 +3,11 @@ package dataset
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Options of opening data. Each format uses those that concern it.
@@ -110,7 +110,7 @@ func closeAll(sources []Source) (err error) {
 
 func openOne(path string, o Options) (Source, error) {
 	var names []string
-	head := headOf(path)
+	head := store.Head(path, headBytes)
 	for _, f := range Formats() {
 		names = append(names, f.Name)
 		if f.Name == o.Format || o.Format == "" && f.Match(path, head) {
@@ -144,19 +144,4 @@ func OpenDataPath(args []string, o Options) ([]Weighted, error) {
 		out = append(out, Weighted{s, p.Weight})
 	}
 	return out, nil
-}
-
-// headOf returns the start of a file, nil where there is none to read.
-func headOf(path string) []byte {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	head := make([]byte, headBytes)
-	n, err := io.ReadFull(f, head)
-	if err != nil && n == 0 {
-		return nil
-	}
-	return head[:n]
 }

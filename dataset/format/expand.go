@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Bounds of compressed shards, against bombs.
@@ -171,7 +173,7 @@ var spills struct {
 }
 
 // readAt calls use with the content and its size in bytes.
-func (s *spill) readAt(f *os.File, use func(in io.ReaderAt, size int64) error) error {
+func (s *spill) readAt(f store.File, use func(in io.ReaderAt, size int64) error) error {
 	s.mu.RLock()
 	if s.file == nil {
 		s.mu.RUnlock()
@@ -188,17 +190,13 @@ func (s *spill) readAt(f *os.File, use func(in io.ReaderAt, size int64) error) e
 }
 
 // fill expands the shard. Damage ends the content where it lies: what is before it can be read.
-func (s *spill) fill(f *os.File) error {
+func (s *spill) fill(f store.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
 		return nil
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	x, err := expand(f, info.Size())
+	x, err := expand(f, f.Size())
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
-	"time"
+
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // span is where a record lies in its file, in bytes.
@@ -17,9 +19,11 @@ type span struct{ start, end int64 }
 
 // index says where the records of a file lie. It is in memory, or in a file that a later run finds again.
 type index struct {
-	spans []span   // nil where file is used
-	file  *os.File // records of spanBytes each, behind the header
-	n     int64
+	spans  []span   // nil where blocks or file are used
+	blocks []uint32 // of records that follow each other: where each begins, in tarBlocks; the last ends at end
+	end    int64
+	file   *os.File // records of spanBytes each, behind the header
+	n      int64
 }
 
 const (
@@ -29,8 +33,15 @@ const (
 )
 
 func (x *index) at(i int64) (span, error) {
-	if x.file == nil {
+	switch {
+	case x.spans != nil:
 		return x.spans[i], nil
+	case x.file == nil:
+		s := span{int64(x.blocks[i]) * tarBlock, x.end}
+		if i+1 < x.n {
+			s.end = int64(x.blocks[i+1]) * tarBlock
+		}
+		return s, nil
 	}
 	var b [spanBytes]byte
 	if _, err := x.file.ReadAt(b[:], indexHeader+i*spanBytes); err != nil {
@@ -55,22 +66,21 @@ type scan func(r *bufio.Reader, yield func(span) error) error
 
 // buildIndex returns the index of a file, from dir if an earlier run left it there for this very file and kind of scan.
 // With dir "" it is built in memory, 16 bytes a record.
-func buildIndex(f *os.File, kind string, find scan, dir string) (*index, error) {
+func buildIndex(f store.File, kind string, find scan, dir string) (*index, error) {
 	if dir == "" {
 		x := &index{spans: []span{}}
-		err := find(bufio.NewReaderSize(f, 1<<20), func(s span) error { x.spans = append(x.spans, s); return nil })
+		err := find(readerOf(f), func(s span) error { x.spans = append(x.spans, s); return nil })
 		x.n = int64(len(x.spans))
 		return x, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
+	path := f.Name()
+	if store.Scheme(path) == "" {
+		var err error
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
 	}
-	path, err := filepath.Abs(f.Name())
-	if err != nil {
-		return nil, err
-	}
-	name := filepath.Join(dir, hashOf(path, kind, info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano))+".lfidx")
+	name := filepath.Join(dir, hashOf(path, kind, f.Size(), f.Version())+".lfidx")
 	if x, err := openIndex(name); err == nil {
 		return x, nil
 	}
@@ -78,6 +88,29 @@ func buildIndex(f *os.File, kind string, find scan, dir string) (*index, error) 
 		return nil, fmt.Errorf("index of %s: %w", f.Name(), err)
 	}
 	return openIndex(name)
+}
+
+// readerOf reads a file from its start.
+func readerOf(f store.File) *bufio.Reader {
+	return bufio.NewReaderSize(io.NewSectionReader(f, 0, f.Size()), 1<<20)
+}
+
+// compact takes 4 bytes a record where records begin at multiples of tarBlock, below 2 TiB.
+func (x *index) compact() {
+	for _, s := range x.spans {
+		if s.start%tarBlock != 0 || s.start/tarBlock > math.MaxUint32 {
+			return
+		}
+	}
+	if len(x.spans) == 0 {
+		return
+	}
+	x.end = x.spans[len(x.spans)-1].end
+	x.blocks = make([]uint32, len(x.spans))
+	for i, s := range x.spans {
+		x.blocks[i] = uint32(s.start / tarBlock)
+	}
+	x.spans = nil
 }
 
 // openIndex opens an index file and checks that it is whole.
@@ -102,7 +135,7 @@ func openIndex(name string) (*index, error) {
 }
 
 // writeIndex writes an index under another name and renames it when it is whole.
-func writeIndex(f *os.File, name string, find scan) error {
+func writeIndex(f store.File, name string, find scan) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
@@ -120,13 +153,13 @@ func writeIndex(f *os.File, name string, find scan) error {
 	return nil
 }
 
-func fillIndex(out, f *os.File, find scan) error {
+func fillIndex(out *os.File, f store.File, find scan) error {
 	w := bufio.NewWriterSize(out, 1<<16)
 	if _, err := w.Write(make([]byte, indexHeader)); err != nil {
 		return err
 	}
 	n := int64(0)
-	err := find(bufio.NewReaderSize(f, 1<<20), func(s span) error {
+	err := find(readerOf(f), func(s span) error {
 		n++
 		var b [spanBytes]byte
 		binary.LittleEndian.PutUint64(b[:], uint64(s.start))

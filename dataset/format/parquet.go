@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sort"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Parquet: a column of texts. Row groups are decoded whole and the last ones used are kept, up to rowGroupsBytesMax;
@@ -76,7 +76,7 @@ func parquetColumns(path string) map[string]bool {
 
 // parquetFile gives the rows of a file as bytes, decoding a row group at a time.
 type parquetFile struct {
-	os     *os.File
+	os     store.File
 	file   *parquet.File
 	print  string
 	limit  int64
@@ -97,7 +97,7 @@ type decodedGroup struct {
 }
 
 func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
-	f, err := os.Open(path)
+	f, err := store.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -109,15 +109,12 @@ func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 }
 
 func (p *parquetFile) load() error {
-	info, err := p.os.Stat()
-	if err != nil {
-		return err
-	}
-	if p.print, err = fingerprintFile(p.os, info.Size()); err != nil {
+	var err error
+	if p.print, err = fingerprintFile(p.os, p.os.Size()); err != nil {
 		return err
 	}
 	err = guard(func() error {
-		p.file, err = parquet.OpenFile(p.os, info.Size(), parquet.SkipBloomFilters(true))
+		p.file, err = parquet.OpenFile(p.os, p.os.Size(), parquet.SkipBloomFilters(true))
 		return err
 	})
 	if err != nil {

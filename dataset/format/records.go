@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // hashOf hashes values, each with its length.
@@ -53,7 +54,7 @@ type records interface {
 
 // fileRecords are stretches of a file: lines, paragraphs or the elements of a JSON array.
 type fileRecords struct {
-	file  *os.File
+	file  store.File
 	index *index
 	print string
 	limit int64
@@ -61,19 +62,12 @@ type fileRecords struct {
 
 // openRecords opens a file whose records find tells.
 func openRecords(path, kind string, find scan, o dataset.Options) (*fileRecords, error) {
-	f, err := os.Open(path)
+	f, err := store.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	r := &fileRecords{file: f, limit: o.Limit()}
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = errors.New("it is a directory")
-	}
-	if err == nil {
-		r.print, err = fingerprintFile(f, info.Size())
-	}
-	if err == nil {
+	if r.print, err = fingerprintFile(f, f.Size()); err == nil {
 		r.print = hashOf(r.print, kind, r.limit)
 		r.index, err = buildIndex(f, kind, find, o.IndexDir)
 	}
@@ -85,16 +79,7 @@ func openRecords(path, kind string, find scan, o dataset.Options) (*fileRecords,
 
 // openJSON opens JSON lines, or one JSON array of objects.
 func openJSON(path string, o dataset.Options) (records, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	head := make([]byte, 4096)
-	n, err := io.ReadFull(f, head)
-	if err = errors.Join(ignoreEOF(err), f.Close()); err != nil {
-		return nil, err
-	}
-	if bytes.HasPrefix(bytes.TrimLeft(head[:n], " \t\r\n"), []byte("[")) {
+	if bytes.HasPrefix(bytes.TrimLeft(store.Head(path, 4096), " \t\r\n"), []byte("[")) {
 		return openRecords(path, "array", scanArray, o)
 	}
 	return openRecords(path, "lines", scanLines, o)

@@ -14,14 +14,6 @@ var marks = map[dataset.MediaKind]string{dataset.Image: "<image>", dataset.Video
 // packedImage names picture i of an offline-packed sample.
 func packedImage(i int) string { return fmt.Sprintf("img%d.jpg", i) }
 
-// turn is a message in the file: OpenAI's role and content, or ShareGPT's from and value.
-type turn struct {
-	Role    string          `json:"role"`
-	From    string          `json:"from"`
-	Content json.RawMessage `json:"content"`
-	Value   json.RawMessage `json:"value"`
-}
-
 var shareRoles = map[string]string{"human": "user", "gpt": "assistant", "bot": "assistant", "observation": "tool", "function_call": "assistant"}
 
 // conversation reads a list of messages and puts the media in their places.
@@ -32,33 +24,44 @@ func (s *sampleJSON) conversation(raw json.RawMessage, media []dataset.Media) (C
 	}
 	var messages []dataset.Message
 	for i, raw := range list {
-		var t turn
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return Conversation{}, s.bad("its message %d is no message: %s", i, strings.TrimPrefix(err.Error(), "json: "))
-		}
-		m := dataset.Message{Role: or(t.Role, t.From)}
-		if name, ok := shareRoles[m.Role]; ok && t.Role == "" {
-			m.Role = name
-		}
-		if m.Role == "" && t.Content != nil { // LoongForge's captions have only a content
-			m.Role = "assistant"
-		}
-		if m.Role == "" {
-			return Conversation{}, s.bad("its message %d has no role", i)
-		}
-		content := t.Content
-		if content == nil {
-			content = t.Value
-		}
-		if t.Role != "" {
-			m.Raw = raw
-		}
-		if json.Unmarshal(content, &m.Content) != nil {
-			m.Raw = raw // parts, or none as in a call of a tool
+		m, err := s.message(i, raw)
+		if err != nil {
+			return Conversation{}, err
 		}
 		messages = append(messages, m)
 	}
 	return s.place(messages, media)
+}
+
+// message reads OpenAI's role and content, or ShareGPT's from and value.
+func (s *sampleJSON) message(i int, raw json.RawMessage) (m dataset.Message, err error) {
+	var t map[string]json.RawMessage // not a struct, whose keys would match in any case
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return m, s.bad("its message %d is no message: %s", i, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	text := func(key string) (out string) {
+		_ = json.Unmarshal(t[key], &out) // what is no text counts as missing
+		return out
+	}
+	content := t["content"]
+	if m.Role = text("role"); m.Role != "" {
+		m.Raw = raw
+	} else if m.Role = text("from"); shareRoles[m.Role] != "" {
+		m.Role = shareRoles[m.Role]
+	}
+	if m.Role == "" && content != nil { // LoongForge's captions have only a content
+		m.Role = "assistant"
+	}
+	if m.Role == "" {
+		return m, s.bad("its message %d has no role", i)
+	}
+	if content == nil {
+		content = t["value"]
+	}
+	if json.Unmarshal(content, &m.Content) != nil {
+		m.Raw = raw // parts, or none as in a call of a tool
+	}
+	return m, nil
 }
 
 // place writes messages with media as parts. A text says where its media are by marks; where no mark is anywhere the
@@ -250,17 +253,15 @@ func partsOf(m *dataset.Message) (out []listedPart, ok bool) {
 	if m.Raw == nil {
 		return nil, false
 	}
-	var holder struct {
-		Content []struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		} `json:"content"`
-	}
-	if json.Unmarshal(m.Raw, &holder) != nil || holder.Content == nil {
+	var holder map[string]json.RawMessage
+	var list []map[string]json.RawMessage
+	if json.Unmarshal(m.Raw, &holder) != nil || json.Unmarshal(holder["content"], &list) != nil || list == nil {
 		return nil, false
 	}
-	for _, q := range holder.Content {
-		switch q.Type {
+	for _, q := range list {
+		var kind, text string
+		_, _ = json.Unmarshal(q["type"], &kind), json.Unmarshal(q["text"], &text) // what is no text counts as empty
+		switch kind {
 		case "image", "image_url":
 			out = append(out, listedPart{kind: dataset.Image})
 		case "video", "video_url":
@@ -268,7 +269,7 @@ func partsOf(m *dataset.Message) (out []listedPart, ok bool) {
 		case "audio", "audio_url", "input_audio":
 			out = append(out, listedPart{kind: dataset.Audio})
 		default:
-			out = append(out, listedPart{text: q.Text})
+			out = append(out, listedPart{text: text})
 		}
 	}
 	return out, true

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Bounds of a shard. A sample of more files is bad; of a shard with more samples the rest is one bad sample.
@@ -29,7 +31,7 @@ var memberMeta = regexp.MustCompile(`^__[^/]*__($|/)`)
 // splitName returns the key and the lower-case extension of a member's name, and false for a name that webdataset
 // skips. Source: webdataset 1.0.2, tariterators.py, base_plus_ext, group_by_keys and tar_file_iterator.
 func splitName(name string) (key, ext string, ok bool) {
-	if memberMeta.MatchString(name) {
+	if strings.HasPrefix(name, "__") && memberMeta.MatchString(name) {
 		return "", "", false
 	}
 	base := strings.LastIndexByte(name, '/') + 1
@@ -45,7 +47,10 @@ func splitName(name string) (key, ext string, ok bool) {
 
 // leaves says whether a name points out of the folder that a shard would be unpacked to.
 func leaves(name string) bool {
-	return strings.HasPrefix(name, "/") || strings.Contains("/"+name+"/", "/../") || strings.Contains(name, "\x00")
+	if strings.HasPrefix(name, "/") || strings.IndexByte(name, 0) >= 0 {
+		return true
+	}
+	return strings.Contains(name, "..") && strings.Contains("/"+name+"/", "/../")
 }
 
 // judge returns the sample key and the extension that an entry belongs to; skip says that it belongs to none. An entry
@@ -140,8 +145,9 @@ func (r *pageReader) ReadAt(p []byte, at int64) (int, error) {
 
 // shardIndex returns where the samples of a shard lie: from the .idx file next to it, if there is a fit one, or from a
 // walk over its headers.
-func shardIndex(f *os.File, size int64, dir string) (*index, error) {
+func shardIndex(f store.File, size int64, dir string) (*index, error) {
 	if x := readIdx(f, size); x != nil {
+		x.compact()
 		return x, nil
 	}
 	compressed, err := isCompressed(f)
@@ -152,7 +158,7 @@ func shardIndex(f *os.File, size int64, dir string) (*index, error) {
 	if dir != "" {
 		limit = math.MaxInt64 // the index is not in memory
 	}
-	return buildIndex(f, "webdataset", func(_ *bufio.Reader, yield func(span) error) error {
+	x, err := buildIndex(f, "webdataset", func(_ *bufio.Reader, yield func(span) error) error {
 		if !compressed {
 			return scanSamples(&tarReader{in: &pageReader{in: f}, size: size}, limit, yield)
 		}
@@ -163,6 +169,10 @@ func shardIndex(f *os.File, size int64, dir string) (*index, error) {
 		defer s.Close()
 		return scanSamples(&tarReader{in: &forward{in: s}, size: -1}, limit, yield)
 	}, dir)
+	if err == nil {
+		x.compact()
+	}
+	return x, err
 }
 
 // idxPath is where Energon keeps the index of a shard.
@@ -170,12 +180,15 @@ func idxPath(shard string) string { return shard + ".idx" }
 
 // readIdx reads the index that Energon or WriteIndex left: the samples' offsets and the end of the last one, little
 // endian uint64 each. One that does not fit the shard, or is older, is not used: nil.
-func readIdx(shard *os.File, size int64) *index {
+func readIdx(shard store.File, size int64) *index {
+	if store.Scheme(shard.Name()) != "" {
+		return nil // nothing tells its age
+	}
 	have, err := os.Stat(idxPath(shard.Name()))
 	if err != nil || have.Size()%8 != 0 || have.Size() < 8 || have.Size()/8 > shardSamplesMax {
 		return nil
 	}
-	if info, err := shard.Stat(); err != nil || have.ModTime().Before(info.ModTime()) {
+	if info, err := os.Stat(shard.Name()); err != nil || have.ModTime().Before(info.ModTime()) {
 		return nil
 	}
 	b, err := os.ReadFile(idxPath(shard.Name()))

@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ type tarReader struct {
 	in   io.ReaderAt
 	at   int64 // of the next header
 	size int64 // of the archive, or negative where only reading on tells
+	h    [tarBlock]byte
 }
 
 // brokenError says that nothing behind a place of the archive can be read.
@@ -73,7 +75,7 @@ func (t *tarReader) next() (entry, error) {
 		if headerOnly(m.kind) {
 			m.size = 0 // whatever it says
 		}
-		if !bytes.ContainsRune([]byte("LKxg"), rune(m.kind)) {
+		if m.kind != 'L' && m.kind != 'K' && m.kind != 'x' && m.kind != 'g' {
 			if x.size >= 0 && !headerOnly(m.kind) {
 				m.size = x.size
 			}
@@ -93,7 +95,7 @@ func tarRegular(kind byte) bool { return kind == '0' || kind == 0 || kind == '7'
 
 // header reads and checks the block at t.at. start is where the member's first header stands.
 func (t *tarReader) header(start int64) ([]byte, error) {
-	h := make([]byte, tarBlock)
+	h := t.h[:]
 	n, err := t.in.ReadAt(h, t.at)
 	if n < tarBlock {
 		var damage *streamError
@@ -108,34 +110,52 @@ func (t *tarReader) header(start int64) ([]byte, error) {
 		}
 		return nil, &brokenError{t.at, "the shard ends within a header"}
 	}
-	if len(bytes.Trim(h, "\x00")) == 0 {
+	if h[0] == 0 && len(bytes.Trim(h, "\x00")) == 0 {
 		if t.at != start {
 			return nil, &brokenError{t.at, "an extension header has no member behind it"}
 		}
 		return nil, io.EOF
 	}
 	want, ok := tarNumber(h[148:156])
-	unsigned, signed := int64(8*' '), int64(8*' ')
-	for i, c := range h {
-		if i < 148 || i >= 156 {
-			unsigned, signed = unsigned+int64(c), signed+int64(int8(c))
-		}
-	}
+	unsigned, signed := checkSums(h)
 	if !ok || want != unsigned && want != signed {
 		return nil, &brokenError{t.at, "there is no tar header (the check sum differs); the rest of the shard is not read"}
 	}
 	return h, nil
 }
 
+// checkSums returns the sums of a header's bytes, unsigned and as some old writers had it signed, with spaces for the
+// field that holds the sum.
+func checkSums(h []byte) (unsigned, signed int64) {
+	var sums, high uint64 // four sums of 16 bits, of 64 words of two bytes of at most 255 each
+	for i := 0; i < tarBlock; i += 8 {
+		w := binary.LittleEndian.Uint64(h[i:])
+		sums += w&0x00ff00ff00ff00ff + w>>8&0x00ff00ff00ff00ff
+		high += w >> 7 & 0x0101010101010101
+	}
+	unsigned = int64(sums&0xffff + sums>>16&0xffff + sums>>32&0xffff + sums>>48)
+	for s := high; s != 0; s >>= 8 {
+		signed -= int64(s & 0xff)
+	}
+	signed = signed*256 + unsigned
+	for _, c := range h[148:156] {
+		unsigned, signed = unsigned+' '-int64(c), signed+' '-int64(int8(c))
+	}
+	return unsigned, signed
+}
+
 // tarNumber reads a number in octal, or in base 256 where the first bit is set. It is never negative.
 func tarNumber(b []byte) (int64, bool) {
 	if b[0]&0x80 == 0 {
-		s := strings.Trim(string(b), " \x00")
-		if s == "" {
-			return 0, true
+		b = bytes.Trim(b, " \x00")
+		n := int64(0)
+		for _, c := range b { // at most twelve digits
+			if c < '0' || c > '7' {
+				return 0, false
+			}
+			n = n<<3 | int64(c-'0')
 		}
-		n, err := strconv.ParseInt(s, 8, 63)
-		return n, err == nil && n >= 0
+		return n, true
 	}
 	n := int64(b[0] & 0x7f)
 	for _, c := range b[1:] {
@@ -210,9 +230,8 @@ func (t *tarReader) finish(m *entry, h []byte, x extra) error {
 	m.name, m.fault = x.name, x.fault
 	if m.name == "" {
 		m.name = cString(h[:100])
-		prefix := cString(h[345:500])
-		if gnu := string(h[257:265]) == "ustar  \x00"; prefix != "" && !gnu {
-			m.name = prefix + "/" + m.name
+		if gnu := string(h[257:265]) == "ustar  \x00"; h[345] != 0 && !gnu {
+			m.name = cString(h[345:500]) + "/" + m.name
 		}
 	}
 	switch {

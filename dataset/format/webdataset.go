@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // webdataset's tar shards: the files of a sample follow each other and share the name up to the first dot behind the
@@ -39,7 +39,7 @@ var shardSuffixes = []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.zstd"}
 
 // shard is an open tar file.
 type shard struct {
-	file  *os.File
+	file  store.File
 	size  int64
 	index *index
 	spill *spill // nil for an archive that is not compressed
@@ -48,7 +48,7 @@ type shard struct {
 }
 
 func openShard(path string, o dataset.Options) (*shard, error) {
-	f, err := os.Open(path)
+	f, err := store.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +60,7 @@ func openShard(path string, o dataset.Options) (*shard, error) {
 }
 
 func (s *shard) load(indexDir string) error {
-	info, err := s.file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file", s.file.Name())
-	}
-	s.size = info.Size()
+	s.size = s.file.Size()
 	compressed, err := isCompressed(s.file)
 	if err != nil {
 		return err
@@ -135,7 +128,9 @@ func readSample(in io.ReaderAt, size int64, at span, limit int64, d *dataset.Doc
 		}
 		head = window{content, at.start, in}
 	}
-	entries, err := sampleEntries(&tarReader{in: head, at: at.start, size: size}, at.end, d)
+	var g gathered
+	err := g.read(&tarReader{in: head, at: at.start, size: size}, at.end)
+	d.Key = g.key
 	var broken *brokenError
 	if errors.As(err, &broken) {
 		return bad("%s", broken.Error())
@@ -143,10 +138,11 @@ func readSample(in io.ReaderAt, size int64, at span, limit int64, d *dataset.Doc
 	if err != nil {
 		return err
 	}
-	if fault := faultOf(entries, limit); fault != "" {
+	if fault := g.fault(limit); fault != "" {
 		return bad("%s", fault)
 	}
-	for _, e := range entries {
+	d.Parts = make([]dataset.Part, 0, len(g.entries))
+	for _, e := range g.entries {
 		from := e.data - at.start
 		if from+e.size > int64(len(content)) {
 			return bad("%s reaches beyond the sample's bytes; delete the shard's index", e.name)
@@ -177,46 +173,82 @@ type sampleEntry struct {
 	ext string
 }
 
-// sampleEntries lists the members of a sample and sets its key. It stops at the first that is at fault.
-func sampleEntries(t *tarReader, end int64, d *dataset.Document) (out []sampleEntry, err error) {
-	seen := map[string]bool{}
+// gathered is the members of one sample, up to the first at fault.
+type gathered struct {
+	key     string
+	entries []sampleEntry
+	seen    map[string]bool // their extensions, where they are many
+}
+
+// seenMax is how many members are compared one by one.
+const seenMax = 16
+
+// add takes a member of the sample. After a fault it takes no more.
+func (g *gathered) add(m entry, key, ext string) {
+	if n := len(g.entries); n > 0 && g.entries[n-1].fault != "" {
+		return
+	}
+	if len(g.entries) == 0 {
+		g.key = key
+	}
+	switch {
+	case m.fault != "":
+	case key != g.key:
+		m.fault = fmt.Sprintf("it belongs to another sample: the index is wrong, or the shard has over %d samples", shardSamplesMax)
+	case len(g.entries) == shardPartsMax:
+		m.fault = fmt.Sprintf("the sample has over %d files", shardPartsMax)
+	case g.has(ext):
+		m.fault = "it is there twice"
+	}
+	g.entries = append(g.entries, sampleEntry{m, ext})
+	if g.seen != nil {
+		g.seen[ext] = true
+	}
+}
+
+func (g *gathered) has(ext string) bool {
+	if g.seen != nil {
+		return g.seen[ext]
+	}
+	for i := range g.entries {
+		if g.entries[i].ext == ext {
+			return true
+		}
+	}
+	if len(g.entries) == seenMax {
+		g.seen = map[string]bool{}
+		for i := range g.entries {
+			g.seen[g.entries[i].ext] = true
+		}
+	}
+	return false
+}
+
+// read takes the members of an archive up to a place, or to the first at fault.
+func (g *gathered) read(t *tarReader, end int64) error {
 	for t.at < end {
 		m, err := t.next()
 		if err == io.EOF {
-			break
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		key, ext, skip := judge(&m)
 		if skip {
 			continue
 		}
-		if len(out) == 0 {
-			d.Key = key
-		}
-		switch {
-		case m.fault != "":
-		case key != d.Key:
-			m.fault = fmt.Sprintf("it belongs to another sample: the index is wrong, or the shard has over %d samples", shardSamplesMax)
-		case len(out) == shardPartsMax:
-			m.fault = fmt.Sprintf("the sample has over %d files", shardPartsMax)
-		case seen[ext]:
-			m.fault = "it is there twice"
-		}
-		seen[ext] = true
-		out = append(out, sampleEntry{m, ext})
-		if m.fault != "" {
-			return out, nil
+		if g.add(m, key, ext); g.entries[len(g.entries)-1].fault != "" {
+			return nil
 		}
 	}
-	return out, nil
+	return nil
 }
 
-// faultOf says why a sample cannot be used, "" if it can.
-func faultOf(entries []sampleEntry, limit int64) string {
+// fault says why a sample cannot be used, "" if it can.
+func (g *gathered) fault(limit int64) string {
 	sum := int64(0)
-	for _, e := range entries {
+	for _, e := range g.entries {
 		if e.fault != "" {
 			return fmt.Sprintf("%q at byte %d: %s", clip(e.name), e.start, e.fault)
 		}
@@ -224,7 +256,7 @@ func faultOf(entries []sampleEntry, limit int64) string {
 			return fmt.Sprintf("its files have over %d bytes", limit)
 		}
 	}
-	if len(entries) == 0 {
+	if len(g.entries) == 0 {
 		return "there is no file in it; delete the shard's index"
 	}
 	return ""

@@ -1,0 +1,71 @@
+// Package store reads files by offset, wherever they lie: on disk through a bounded pool of open files, and over
+// https and S3-style protocols in ranges, with retries and a cache of bounded size on disk.
+package store
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+)
+
+// File is content of a fixed length that is read by offset. It may be used by several goroutines at once.
+type File interface {
+	// ReadAt reads as io.ReaderAt says. An error that is not io.EOF is one of the moment: what could be retried was.
+	io.ReaderAt
+	// Name is where it lies, for people: without credentials.
+	Name() string
+	// Size is the number of bytes.
+	Size() int64
+	// Version changes when the content is replaced: a time of modification, or the ETag of a store.
+	Version() string
+	// Close releases what it holds. No method may be called afterwards.
+	Close() error
+}
+
+// Open opens a file by path or URL. A folder is an error.
+func Open(name string) (File, error) {
+	if open, ok := remotes[Scheme(name)]; ok {
+		return open(name)
+	}
+	if s := Scheme(name); s != "" {
+		return nil, fmt.Errorf("open %s: nothing here reads %s://; there are files, https and s3", Redact(name), s)
+	}
+	return openLocal(name)
+}
+
+// remotes opens URLs, by scheme.
+var remotes = map[string]func(string) (File, error){}
+
+// Scheme returns the scheme of a URL in lower case, "" for a path.
+func Scheme(name string) string {
+	s, _, ok := strings.Cut(name, "://")
+	if !ok || s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "" {
+		return ""
+	}
+	return strings.ToLower(s)
+}
+
+// Redact returns a path or URL without what must not be shown: user, password, query and fragment.
+func Redact(name string) string {
+	if Scheme(name) == "" {
+		return name
+	}
+	u, err := url.Parse(name)
+	if err != nil {
+		return Scheme(name) + "://…"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// Head returns the first bytes of a file, at most n, and nil where there is nothing to read.
+func Head(name string, n int) []byte {
+	f, err := Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b := make([]byte, min(int64(n), f.Size()))
+	got, _ := f.ReadAt(b, 0) // what could not be read is not there
+	return b[:got]
+}
