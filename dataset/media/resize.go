@@ -62,44 +62,60 @@ func sinc(x float64) float64 {
 	return math.Sin(x) / x
 }
 
-// weightBits is the precision of weights: 32 bits less 8 of a pixel and 2 for sums over one.
+// weightBits is the precision of Pillow's weights: 32 bits less 8 of a pixel and 2 for sums over one.
 const weightBits = 22
 
-// taps are the pixels that make each pixel of a row or column, and their weights.
+// taps are the pixels that make each pixel of a row or column, and their weights in fixed point.
 type taps struct {
-	first []int // pixel that weights begin at
-	w     [][]int32
+	first []int32 // pixel that weights begin at
+	count []int32 // weights that a pixel has; the rest of width are 0
+	w     []int32 // width a pixel
+	width int
+	bits  uint // below the point of weights
 }
+
+// of returns a pixel's weights.
+func (t *taps) of(i int) []int32 { return t.w[i*t.width:][:t.count[i]] }
 
 // newTaps computes the weights of a line of from pixels that becomes to pixels. Source: Pillow, Resample.c,
 // precompute_coeffs and normalize_coeffs_8bpc.
-func newTaps(from, to int, f *Filter) taps {
-	t := taps{make([]int, to), make([][]int32, to)}
+func newTaps(from, to int, f *Filter) *taps {
+	t, weights := place(from, to, f)
+	for i, w := range weights {
+		t.w[i] = int32(math.Copysign(math.Floor(math.Abs(float64(w*(1<<weightBits)))+0.5), w))
+	}
+	t.bits = weightBits
+	return t
+}
+
+// place computes the weights in floating point.
+func place(from, to int, f *Filter) (*taps, []float64) {
 	scale := float64(from) / float64(to)
 	wide := max(scale, 1)
 	support := f.support * wide
 	inv := 1 / wide
-	weights := make([]float64, 0, 2*int(math.Ceil(support))+1)
+	t := &taps{first: make([]int32, to), count: make([]int32, to), width: (2*int(math.Ceil(support)) + 1 + 3) &^ 3}
+	t.w = make([]int32, to*t.width)
+	weights := make([]float64, to*t.width)
 	for i := range to {
 		center := float64((float64(i) + 0.5) * scale)
 		lo := max(int(center-support+0.5), 0)
 		hi := min(int(center+support+0.5), from)
-		weights = weights[:0]
+		at := weights[i*t.width:][:hi-lo]
 		sum := 0.0
 		for x := lo; x < hi; x++ {
 			w := f.at((float64(x) - center + 0.5) * inv)
-			weights = append(weights, w)
+			at[x-lo] = w
 			sum += w
 		}
-		t.first[i], t.w[i] = lo, make([]int32, len(weights))
-		for j, w := range weights {
+		for j := range at {
 			if sum != 0 {
-				w /= sum
+				at[j] /= sum
 			}
-			t.w[i][j] = int32(math.Copysign(math.Floor(math.Abs(float64(w*(1<<weightBits)))+0.5), w))
 		}
+		t.first[i], t.count[i] = int32(lo), int32(hi-lo)
 	}
-	return t
+	return t, weights
 }
 
 // Resize returns the picture at another size, bit for bit as the Image.resize of Pillow 13.0.0 does for RGB and L: rows
@@ -120,53 +136,59 @@ func (p *Picture) ResizeRowsFirst(w, h int, f *Filter) *Picture {
 
 // resize changes one side.
 func (p *Picture) resize(w, h int, f *Filter) *Picture {
+	return p.resizeWith(w, h, f, newTaps)
+}
+
+// resizeWith changes one side with weights of a kind.
+func (p *Picture) resizeWith(w, h int, f *Filter, weights func(from, to int, f *Filter) *taps) *Picture {
 	if w < 1 || h < 1 || p.W < 1 || p.H < 1 {
 		panic(fmt.Sprintf("media: resize %d×%d to %d×%d", p.W, p.H, w, h))
 	}
 	switch {
 	case w != p.W:
-		return p.resizeRows(newTaps(p.W, w, f))
+		return p.resizeRows(weights(p.W, w, f))
 	case h != p.H:
-		return p.resizeColumns(newTaps(p.H, h, f))
+		return p.resizeColumns(weights(p.H, h, f))
 	}
 	return p
 }
 
-func (p *Picture) resizeRows(t taps) *Picture {
+func (p *Picture) resizeRows(t *taps) *Picture {
 	out := NewPicture(len(t.first), p.H)
 	for y := range p.H {
 		row, to := p.Pix[y*p.W*3:(y+1)*p.W*3], out.Pix[y*out.W*3:(y+1)*out.W*3]
-		for x, ws := range t.w {
-			r, g, b := int32(1<<(weightBits-1)), int32(1<<(weightBits-1)), int32(1<<(weightBits-1))
-			in := row[t.first[x]*3:][:len(ws)*3]
+		for x, first := range t.first {
+			r, g, b := int32(1)<<(t.bits-1), int32(1)<<(t.bits-1), int32(1)<<(t.bits-1)
+			ws := t.of(x)
+			in := row[first*3:][:len(ws)*3]
 			for i, w := range ws {
 				r += int32(in[i*3]) * w
 				g += int32(in[i*3+1]) * w
 				b += int32(in[i*3+2]) * w
 			}
-			to[x*3], to[x*3+1], to[x*3+2] = clip(r>>weightBits), clip(g>>weightBits), clip(b>>weightBits)
+			to[x*3], to[x*3+1], to[x*3+2] = clip(r>>t.bits), clip(g>>t.bits), clip(b>>t.bits)
 		}
 	}
 	return out
 }
 
-func (p *Picture) resizeColumns(t taps) *Picture {
+func (p *Picture) resizeColumns(t *taps) *Picture {
 	out := NewPicture(p.W, len(t.first))
 	n := p.W * 3
 	sums := make([]int32, n)
-	for y, ws := range t.w {
+	for y, first := range t.first {
 		for i := range sums {
-			sums[i] = 1 << (weightBits - 1)
+			sums[i] = 1 << (t.bits - 1)
 		}
-		for k, w := range ws {
-			row := p.Pix[(t.first[y]+k)*n:][:n]
+		for k, w := range t.of(y) {
+			row := p.Pix[(int(first)+k)*n:][:n]
 			for i, v := range row {
 				sums[i] += int32(v) * w
 			}
 		}
 		to := out.Pix[y*n:][:n]
 		for i, s := range sums {
-			to[i] = clip(s >> weightBits)
+			to[i] = clip(s >> t.bits)
 		}
 	}
 	return out
