@@ -70,9 +70,12 @@ func (l *loader) decodeHF(path string, text []byte) (unread []string) {
 	}
 	var family string
 	_ = json.Unmarshal(raw["model_type"], &family) // what is no string is no family
+	if c, ok := hfComposedFamilies[family]; ok {
+		return l.decodeComposed(family, c, raw, o)
+	}
 	f, ok := hfFamilies[family]
 	if !ok {
-		l.fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained", quoted(family)), oneOf(familyNames()))
+		l.fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained", quoted(family)), oneOf(append(familyNames(), sortedKeys(hfComposedFamilies)...)))
 		return nil
 	}
 	d := &hfDecoder{l: l, f: f, o: o}
@@ -181,7 +184,7 @@ func (d *hfDecoder) ropeParameters(value string) {
 // HFConfig writes the model as the config.json of its family, for an export that has no source directory to copy it
 // from. dtype is the weights' type by torch's name, such as bfloat16.
 func (m Model) HFConfig(dtype string) []byte {
-	f := hfFamilies[m.ModelType]
+	f := hfFamilies[m.decoder()]
 	out := map[string]any{
 		"model_type": m.ModelType, "architectures": m.Architectures, "hidden_act": "silu", "torch_dtype": dtype, "use_cache": true,
 		"hidden_size": m.Hidden, "num_hidden_layers": m.Layers, "num_attention_heads": m.Heads, "num_key_value_heads": m.KVHeads,
@@ -215,6 +218,9 @@ func (m Model) HFConfig(dtype string) []byte {
 	for key, value := range f.only {
 		out[key] = json.RawMessage(value)
 	}
+	if _, composed := hfComposedFamilies[m.ModelType]; composed {
+		out = m.composedConfig(out)
+	}
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		panic(fmt.Sprintf("configs: a model cannot be JSON: %v", err))
@@ -232,6 +238,15 @@ func (r RopeScaling) hf() any {
 		"beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "attention_factor": r.AttentionFactor, "mscale": r.MScale, "mscale_all_dim": r.MScaleAllDim} {
 		if v != 0 {
 			out[key] = v
+		}
+	}
+	if len(r.Sections) > 0 {
+		out["mrope_section"] = r.Sections
+		if r.Interleaved {
+			out["mrope_interleaved"] = true
+		}
+		if r.Type == "" {
+			out["rope_type"] = "default"
 		}
 	}
 	if r.OriginalMax != 0 {

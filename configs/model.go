@@ -9,7 +9,7 @@ import (
 // head. The keys are those of Hugging Face's config.json, with one meaning for all families: intermediate_size is the
 // width of gate and up each, attention_bias is a bias on query, key and value only.
 type Model struct {
-	ModelType     string      `key:"model_type" oneof:"llama|qwen|qwen2|qwen3|internlm2|mimo" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
+	ModelType     string      `key:"model_type" oneof:"llama|qwen|qwen2|qwen3|internlm2|mimo|qwen2_vl|qwen2_5_vl|qwen3_vl|internvl|llava_onevision1_5|vlm" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
 	Architectures []string    `key:"architectures" class:"fixed" doc:"Class that loads an export in transformers."`
 	Hidden        int         `key:"hidden_size" min:"1" max:"1048576" class:"fixed" flag:"hidden-size" doc:"Width of the residual stream."`
 	Layers        int         `key:"num_hidden_layers" min:"1" max:"65536" class:"fixed" flag:"num-layers" doc:"Decoder layers, multi-token-prediction layers apart."`
@@ -29,6 +29,8 @@ type Model struct {
 	InitRange     float64     `key:"initializer_range" default:"0.02" min:"0" class:"fixed" flag:"init-method-std" doc:"Standard deviation of random initial weights."`
 	BOS           int         `key:"bos_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that begins a text; -1 if there is none."`
 	EOS           []int       `key:"eos_token_id" class:"fixed" doc:"Tokens that end a text."`
+	Text          string      `key:"text_model_type" oneof:"llama|qwen|qwen2|qwen3|internlm2" class:"fixed" doc:"Family of the decoder of a composed model."`
+	Vision        Vision      `key:"vision"`
 	Parameters    int         `key:"parameters" min:"1" class:"fixed" doc:"Number of parameters as published: a claim that tests check."`
 	Names         []string    `key:"names" class:"fixed" doc:"What LoongForge calls the model, for --model-name."`
 	Source        string      `key:"source" class:"fixed" doc:"Hugging Face repository of the weights."`
@@ -47,10 +49,14 @@ type RopeScaling struct {
 	AttentionFactor float64 `key:"attention_factor"`                 // yarn; 0 computes it from factor
 	MScale          float64 `key:"mscale"`                           // yarn
 	MScaleAllDim    float64 `key:"mscale_all_dim"`                   // yarn
+	Sections        []int   `key:"mrope_section"`                    // frequencies of time, height and width (arXiv:2409.12191)
+	Interleaved     bool    `key:"mrope_interleaved"`                // dealt out in turns
 }
 
 // None says whether frequencies are left alone.
-func (r RopeScaling) None() bool { return r.Type == "" || r.Type == "default" }
+func (r RopeScaling) None() bool {
+	return (r.Type == "" || r.Type == "default") && len(r.Sections) == 0
+}
 
 // check says what is wrong with the numbers of a type.
 func (r RopeScaling) check() string {
@@ -63,7 +69,7 @@ func (r RopeScaling) check() string {
 		return ""
 	}
 	switch r.Type {
-	case "", "default":
+	case "", "default", "mrope":
 		return ""
 	case "linear", "dynamic", "yarn":
 		return positive("factor", r.Factor)
@@ -80,6 +86,14 @@ func (r RopeScaling) check() string {
 	return fmt.Sprintf("rope_type %s is not known: %s", quoted(r.Type), oneOf([]string{"default", "linear", "dynamic", "yarn", "llama3"}))
 }
 
+// decoder is the family of the decoder.
+func (m *Model) decoder() string {
+	if m.Text != "" {
+		return m.Text
+	}
+	return m.ModelType
+}
+
 // complete fills in what follows from other keys.
 func (m *Model) complete() {
 	if m.KVHeads == 0 {
@@ -90,6 +104,9 @@ func (m *Model) complete() {
 	}
 	if len(m.Architectures) == 0 && m.ModelType != "" {
 		m.Architectures = []string{hfFamilies[m.ModelType].class}
+		if c, ok := hfComposedFamilies[m.ModelType]; ok {
+			m.Architectures[0] = c.class
+		}
 	}
 }
 
@@ -122,12 +139,13 @@ func (m *Model) Check(at faults) {
 		at.fault(p+"rope_scaling", why, "")
 	}
 	m.checkFamily(at)
+	m.Vision.check(at, m)
 }
 
 // checkFamily holds keys to what the family's weights can express.
 func (m *Model) checkFamily(at faults) {
 	const p = "model.overrides."
-	f, ok := hfFamilies[m.ModelType]
+	f, ok := hfFamilies[m.decoder()]
 	if !ok {
 		return
 	}

@@ -80,6 +80,10 @@ func TestReadsGoldenConfigs(t *testing.T) {
 	for _, file := range dirs {
 		m, err := ReadModel(filepath.Dir(file))
 		require.NoError(t, err)
+		if !m.Vision.None() {
+			require.Equal(t, []int{32, 48, 120, 16, 24}, []int{m.Hidden, m.Intermediate, m.Vocab, m.Vision.Hidden, m.Vision.Inter + map[bool]int{true: -24}[m.ModelType == "qwen2_vl"]}, file)
+			continue
+		}
 		require.Equal(t, []int{48, 80, 256}, []int{m.Hidden, m.Intermediate, m.Vocab}, file)
 		require.Contains(t, []int{12, 16}, m.HeadDim, file)
 		switch filepath.Base(filepath.Dir(file)) {

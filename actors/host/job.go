@@ -30,6 +30,8 @@ type Job struct {
 	Micro       int // microbatches a step and data-parallel rank
 	Chunks      int // chunks of each microbatch's sequence, 0 is 1
 	Rows        int // tokens of a microbatch
+	Patches     int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
+	Frames      int // of pictures, tiles and rows in time of videos, likewise
 	Recompute   grad.Recompute
 	DType       tensor.DType
 	Optim       optim.Config
@@ -159,11 +161,22 @@ func (l *Layout) needsGrad(stage int) bool {
 	return false
 }
 
+// shape is that of a large microbatch, or of a chunk.
+func (l *Layout) shape() block.Shape {
+	j := l.Job
+	rows := j.Rows / max(1, j.Chunks)
+	if j.Model.Vision == nil {
+		return block.Shape{Rows: rows}
+	}
+	least := j.Model.Smallest(rows)
+	return j.Model.Vision.Shape(rows, j.Model.Vision.Class(max(j.Patches, least.Patches), max(j.Frames, least.Frames)))
+}
+
 func (l *Layout) traces() {
 	j := l.Job
 	for s, st := range l.Stages {
 		for c := range max(1, j.Chunks) {
-			rec := block.Rec{Shape: block.Shape{Rows: j.Rows / max(1, j.Chunks)}, Lora: j.Lora}
+			rec := block.Rec{Shape: l.shape(), Lora: j.Lora}
 			l.Traces[TraceKey{s, c, false}] = j.Model.Record(l.options(false, s, c), rec, st)
 			l.Traces[TraceKey{s, c, true}] = j.Model.Record(l.options(true, s, c), rec, st)
 		}

@@ -2,10 +2,13 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // Microbatch is the data of one microbatch on the host; all slices but Cu have one entry a token.
@@ -14,6 +17,9 @@ type Microbatch struct {
 	Weights                 []float32 // of each token's loss; they sum to 1 over the global batch
 	Cu                      []int32   // sequence borders, from 0 to the number of tokens
 	Keys                    []int64   // identify rows for dropout; nil without
+	// Pictures of the microbatch, whose features take the places of tokens with id -1; Class is the shape that they are padded to.
+	Pictures family.Pictures
+	Class    int32
 }
 
 // BatchFunc gives the microbatches of a step for one data-parallel replica; negative steps are evaluation batches. An
@@ -25,6 +31,7 @@ type Loader struct {
 	DP     int
 	MTP    int // multi-token-prediction layers that want shifted data
 	Chunks int
+	Vision *family.Vision // of a model with a vision tower
 	Read   BatchFunc
 }
 
@@ -63,6 +70,9 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 		add("cu_seqlens", tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2))
 		add("cu_seqlens_k", tensor.Of(tensor.I32, []int32{0, int32(hi)}, 2))
 	}
+	if l.Vision != nil {
+		l.pictures(&mb, add)
+	}
 	if mb.Keys != nil {
 		add("keys", tensor.Of(tensor.I64, mb.Keys[lo:hi], rows))
 	}
@@ -73,6 +83,16 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 		add(fmt.Sprintf("mtp_weights.%d", k), tensor.Of(tensor.F32, weights[lo:hi], rows))
 	}
 	return p
+}
+
+// pictures adds what a tower and its decoder read: a microbatch without pictures has positions alone.
+func (l *Loader) pictures(mb *Microbatch, add func(string, *tensor.Tensor)) {
+	rows := len(mb.IDs)
+	add("positions3", tensor.Of(tensor.I32, l.Vision.Positions(rows, mb.Cu, &mb.Pictures), rows, 3))
+	data := l.Vision.Data(&mb.Pictures, l.Vision.Shape(rows, mb.Class))
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		add(name, data[name])
+	}
 }
 
 // shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its end is ignored, and

@@ -201,7 +201,7 @@ func (l *Layout) spawn(sys *System, o RunOptions, obs *observer, devices []*Rank
 				ll.Ranks = append(ll.Ranks, RankRef(r))
 			}
 		}
-		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Read: o.Batches}
+		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Vision: l.Job.Model.Vision, Read: o.Batches}
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {

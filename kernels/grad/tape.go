@@ -120,7 +120,8 @@ type Options struct {
 	ShardParams   bool         // ZeRO-3: parameters live sharded over data parallelism, gathered block by block
 	ShardGrads    bool         // ZeRO-2: each microbatch's gradients are reduced to their shard
 	InputGrad     func(port string) bool
-	Consumers     func(port string) int // stages that take an output port; nil is one each
+	Consumers     func(port string) int  // stages that take an output port; nil is one each
+	Whole         func(port string) bool // ports that are held whole by every rank even under SeqParallel: features that rows are taken of
 	Chunk, Chunks int
 	Frozen        func(param string) bool
 	Recompute     Recompute
@@ -350,7 +351,7 @@ func (t *Tape) Const(name string, v []float32) *Value {
 
 // Input is an activation received from another stage, placed like the residual stream.
 func (t *Tape) Input(port string, shape ...int) *Value {
-	v := t.one(opRecv, kernels.Attr{Name: port}, t.DType, shape, t.residual())
+	v := t.one(opRecv, kernels.Attr{Name: port}, t.DType, shape, t.portPlace(port))
 	v.Name, v.Need = port, !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))
 	t.ins = append(t.ins, &Port{Name: port, Value: v, Grad: v.Need})
 	return v
@@ -358,7 +359,7 @@ func (t *Tape) Input(port string, shape ...int) *Value {
 
 // Output is an activation sent to other stages.
 func (t *Tape) Output(port string, v *Value) {
-	v = t.to(v, t.residual())
+	v = t.to(v, t.portPlace(port))
 	fan := 1
 	if t.Consumers != nil {
 		fan = t.Consumers(port)
@@ -373,6 +374,13 @@ func (t *Tape) Loss(v *Value) {
 		v = t.Add(t.loss, v)
 	}
 	t.loss = v
+}
+
+func (t *Tape) portPlace(port string) Place {
+	if t.Whole != nil && t.Whole(port) {
+		return Place{}
+	}
+	return t.residual()
 }
 
 func (t *Tape) residual() Place {

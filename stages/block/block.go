@@ -12,7 +12,9 @@ import (
 
 // Shape is the shape of a microbatch: Rows tokens in sequences cut by cu_seqlens.
 type Shape struct {
-	Rows int // tokens of the microbatch, or of one chunk
+	Rows    int // tokens of the microbatch, or of one chunk
+	Patches int // rows of pictures, 0 for a microbatch without any
+	Frames  int // pictures or frames of videos, where a tower adds a row to each
 }
 
 // Lora describes the adapters of a run.
@@ -58,14 +60,16 @@ func glob(pattern, name string) bool {
 
 // Rec records the blocks of one stage.
 type Rec struct {
-	T     *grad.Tape
-	Shape Shape
-	Lora  *Lora
-	Rope  *Rope
-	cos   *grad.Value
-	sin   *grad.Value
-	draws int // dropout calls of the current block
-	Index int // of the block being recorded
+	T      *grad.Tape
+	Shape  Shape
+	Lora   *Lora
+	Rope   *Rope
+	cos    *grad.Value
+	sin    *grad.Value
+	visCos *grad.Value
+	visSin *grad.Value
+	draws  int // dropout calls of the current block
+	Index  int // of the block being recorded
 	// Logits asks for the logits of every row instead of the loss.
 	Logits bool
 	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of it.
@@ -136,6 +140,11 @@ func (r *Rec) Cu() *grad.Value { return r.T.Data("cu_seqlens", tensor.I32, 2) }
 func (r *Rec) angles() (cos, sin *grad.Value) {
 	if r.cos == nil {
 		inv, scale := r.Rope.Inverse()
+		if len(r.Rope.Sections) > 0 {
+			pos := r.T.Data("positions3", tensor.I32, r.Shape.Rows, 3)
+			r.cos, r.sin = r.T.RopeAxes(pos, r.T.Const("inv_freq", inv), r.T.ConstI32("rope_axis", r.Rope.Axes()), scale)
+			return r.cos, r.sin
+		}
 		r.cos, r.sin = r.T.RopeTable(r.T.Data("positions", tensor.I32, r.Shape.Rows), r.T.Const("inv_freq", inv), scale)
 	}
 	return r.cos, r.sin

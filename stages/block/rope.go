@@ -19,12 +19,46 @@ type Rope struct {
 	BetaSlow  float64
 	// yarn: the factor on cos and sin, or 0 to compute it from MScale and MScaleAll as transformers does
 	AttnFactor, MScale, MScaleAll float64
+	// Sections are the frequencies that turn with time, height and width (M-RoPE, arXiv:2409.12191 §2.1); nil for text alone.
+	// Interleaved deals them out in turns, as Qwen3-VL does, instead of in runs.
+	Sections    []int
+	Interleaved bool
+}
+
+// Axes is the position that each of the Dim/2 frequencies turns with: 0 time, 1 height, 2 width.
+func (r *Rope) Axes() []int32 {
+	axis := make([]int32, r.Dim/2)
+	if r.Interleaved {
+		for a := 1; a < len(r.Sections); a++ {
+			for i := a; i < 3*r.Sections[a] && i < len(axis); i += 3 {
+				axis[i] = int32(a)
+			}
+		}
+		return axis
+	}
+	at := 0
+	for a, n := range r.Sections {
+		for range n {
+			if at < len(axis) {
+				axis[at] = int32(a)
+			}
+			at++
+		}
+	}
+	return axis
 }
 
 // Check reports a type that is not known, or a missing factor.
 func (r *Rope) Check() error {
+	sum := 0
+	for _, n := range r.Sections {
+		sum += n
+	}
+	if len(r.Sections) > 0 && (len(r.Sections) != 3 || sum != r.Dim/2) {
+		return fmt.Errorf("mrope_section %v: want three numbers that add up to head_dim/2 = %d", r.Sections, r.Dim/2)
+	}
 	switch r.Type {
-	case "", "default":
+	case "", "default", "mrope":
 		return nil
 	case "linear", "dynamic", "llama3", "yarn":
 		if r.Factor < 1 {

@@ -52,7 +52,8 @@ func spec(c configs.Model) Spec {
 func rope(c configs.Model) block.Rope {
 	s := c.RopeScaling
 	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: s.Type, Factor: s.Factor, Low: s.LowFreqFactor, High: s.HighFreqFactor,
-		Original: s.OriginalMax, Max: c.MaxPositions, BetaFast: s.BetaFast, BetaSlow: s.BetaSlow, AttnFactor: s.AttentionFactor, MScale: s.MScale, MScaleAll: s.MScaleAllDim}
+		Original: s.OriginalMax, Max: c.MaxPositions, BetaFast: s.BetaFast, BetaSlow: s.BetaSlow, AttnFactor: s.AttentionFactor, MScale: s.MScale, MScaleAll: s.MScaleAllDim,
+		Sections: s.Sections, Interleaved: s.Interleaved}
 	if r.Original == 0 {
 		r.Original = c.MaxPositions
 	}

@@ -40,7 +40,10 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		std = 0.02
 	}
 	switch {
-	case strings.HasSuffix(p.Name, "norm.weight"):
+	case m.Vision != nil && strings.Contains(p.Name, ".scale"):
+		fill32(dst, float32(m.Vision.Config.Scale))
+		return
+	case len(p.Shape) == 1 && strings.HasSuffix(p.Name, ".weight"): // norms
 		fill32(dst, 1)
 		return
 	case strings.HasSuffix(p.Name, ".bias"), strings.HasSuffix(p.Name, "lora_B.weight"):

@@ -32,6 +32,7 @@ type Model struct {
 	Config configs.Model
 	Blocks []Block
 	Widths map[string]int // width of each port's activation
+	Vision *Vision        // before the decoder, nil for a model of text alone
 	// Source says where a logical parameter lies in a Hugging Face checkpoint of the family.
 	Source func(name string) Source
 }
@@ -40,6 +41,8 @@ type Model struct {
 type Source struct {
 	Name string
 	Rows [][2]int // nil is the whole tensor
+	Lead int      // axes of length 1 before the logical ones
+	Tail []int    // in place of the logical axes after the first, of the same size together: the taps of a convolution
 }
 
 // Spec is the architecture of a decoder-only language model.
@@ -92,7 +95,7 @@ func Decoder(name string, s Spec) *Model {
 	return m
 }
 
-func (m *Model) add(b Block) { b.Component = "foundation"; m.Blocks = append(m.Blocks, b) }
+func (m *Model) add(b Block) { b.Component = Foundation; m.Blocks = append(m.Blocks, b) }
 
 func (s Spec) layer(i int) block.Decoder {
 	a := block.Attn{Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias, OBias: s.OBias, QKNorm: s.QKNorm}
@@ -173,15 +176,20 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	for _, f := range st.Out {
 		fan[f.Port]++
 	}
-	o.Consumers = func(port string) int { return fan[port] }
+	o.Consumers, o.Whole = func(port string) int { return fan[port] }, features
 	r := &rec
 	r.T, r.Rope = grad.NewTape(o), &m.Spec.Rope
 	env := map[string]*grad.Value{}
 	for _, f := range st.In {
-		env[f.Port] = r.T.Input(f.Port, r.Shape.Rows, m.Widths[f.Port])
+		if !absent(f.Port, r.Shape) {
+			env[f.Port] = r.T.Input(f.Port, m.portRows(f.Port, r.Shape), m.Widths[f.Port])
+		}
 	}
 	for i := st.From; i < st.To; i++ {
 		b := m.Blocks[i]
+		if b.skips(r.Shape) {
+			continue
+		}
 		r.Start(i)
 		f := r.T.Part
 		if b.Recompute {
@@ -190,7 +198,9 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		f(i, func() { b.Record(r, env) })
 	}
 	for _, p := range slices.Sorted(keys(fan)) {
-		r.T.Output(p, env[p])
+		if !absent(p, r.Shape) {
+			r.T.Output(p, env[p])
+		}
 	}
 	if r.Logits && env["logits"] != nil {
 		r.T.Output("logits", env["logits"])
@@ -210,7 +220,7 @@ func keys(m map[string]int) func(func(string) bool) {
 
 // Params lists all parameters of the model in order of first use, as one device holds them.
 func (m *Model) Params(lora *block.Lora) []*grad.Param {
-	tr := m.Record(grad.Options{NoGrad: true}, block.Rec{Shape: block.Shape{Rows: 1}, Lora: lora}, Stage{To: len(m.Blocks)})
+	tr := m.Record(grad.Options{NoGrad: true}, block.Rec{Shape: m.Smallest(1), Lora: lora}, Stage{To: len(m.Blocks)})
 	return tr.Params
 }
 

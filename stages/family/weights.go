@@ -28,10 +28,10 @@ func (m *Model) hfShapes() []checkpoint.Info {
 		if !ok {
 			i = len(out)
 			at[s.Name] = i
-			out = append(out, checkpoint.Info{Name: s.Name, Shape: append([]int(nil), p.Shape...)})
+			out = append(out, checkpoint.Info{Name: s.Name, Shape: s.shape(p.Shape)})
 		}
 		for _, r := range s.Rows {
-			out[i].Shape[0] = max(out[i].Shape[0], r[1])
+			out[i].Shape[s.Lead] = max(out[i].Shape[s.Lead], r[1])
 		}
 	}
 	return out
@@ -82,10 +82,7 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	}
 	row, rows, col, cols := g.Box(p)
 	for _, r := range s.cover(row, row+rows) {
-		ranges := [][2]int{{r.file, r.file + r.n}}
-		if len(p.Shape) > 1 {
-			ranges = append(ranges, [2]int{col, col + cols})
-		}
+		ranges := s.ranges(r, len(p.Shape) > 1, col, cols)
 		raw := make([]byte, r.n*cols*d.Size())
 		if err := w.src.ReadRanges(s.Name, ranges, raw); err != nil {
 			return false, err
@@ -94,6 +91,37 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		tensor.Widen(d, raw, dst[at:at+r.n*cols])
 	}
 	return true, nil
+}
+
+// shape is that of the tensor in the file, for a logical one.
+func (s Source) shape(logical []int) []int {
+	out := make([]int, s.Lead, s.Lead+len(logical)+len(s.Tail))
+	for i := range out {
+		out[i] = 1
+	}
+	out = append(out, logical[0])
+	if s.Tail != nil {
+		return append(out, s.Tail...)
+	}
+	return append(out, logical[1:]...)
+}
+
+// ranges are the half-open intervals of a run of rows, and of columns [col, col+cols), in the file; a tensor with other axes
+// there is never cut along its columns.
+func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
+	for range s.Lead {
+		out = append(out, [2]int{0, 1})
+	}
+	out = append(out, [2]int{r.file, r.file + r.n})
+	switch {
+	case s.Tail != nil:
+		for _, n := range s.Tail {
+			out = append(out, [2]int{0, n})
+		}
+	case wide:
+		out = append(out, [2]int{col, col + cols})
+	}
+	return out
 }
 
 // span is a run of rows that are neighbours in the file and in the logical tensor.
@@ -140,11 +168,7 @@ func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string, value 
 		for _, r := range s.cover(0, p.Shape[0]) {
 			raw := make([]byte, r.n*cols*d.Size())
 			tensor.Narrow(d, v[r.logical*cols:(r.logical+r.n)*cols], raw)
-			ranges := [][2]int{{r.file, r.file + r.n}}
-			if len(p.Shape) > 1 {
-				ranges = append(ranges, [2]int{0, cols})
-			}
-			if err := dst.WriteRanges(s.Name, ranges, raw); err != nil {
+			if err := dst.WriteRanges(s.Name, s.ranges(r, len(p.Shape) > 1, 0, cols), raw); err != nil {
 				return err
 			}
 		}

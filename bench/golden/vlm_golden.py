@@ -1,0 +1,222 @@
+"""Golden data of composed families: tiny models with random weights, and what transformers computes with them.
+
+For each case stages/family/testdata/<case>/ gets
+  config.json, model.safetensors   a Hugging Face directory
+  golden.safetensors               ids, targets [T] of all documents laid end to end (target -100: not counted), logits [T, V]; pixels
+                                   [patches, numbers] in the order of the documents' pictures, normalised; positions [T, 3] for families
+                                   with M-RoPE; grad.<weight> for every weight
+  golden.json                      documents (lengths), pictures (grid, spans of rows, video, seconds a row of the grid), loss; 10 steps of
+                                   AdamW on the same batch
+
+Documents: one picture; two pictures; a video; text alone; a picture and a video. transformers computes each by itself. Everything is float32
+on one thread with plain ("eager") attention.
+
+Run from the repository's root: python bench/golden/vlm_golden.py [case ...]
+"""
+
+import json
+import shutil
+import sys
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from transformers import (InternVLConfig, InternVLForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
+                          Qwen2VLForConditionalGeneration, Qwen3VLConfig, Qwen3VLForConditionalGeneration)
+
+from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
+
+STEPS, VOCAB, IMAGE, VIDEO, START, END = 10, 120, 116, 117, 118, 119
+TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=256, rms_norm_eps=1e-6, attention_dropout=0.0)
+TOP = dict(image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=START, vision_end_token_id=END, attn_implementation="eager", bos_token_id=1, eos_token_id=2)
+
+
+def rope(theta, **more):
+    return dict(rope_parameters=dict(rope_type="default", rope_theta=theta, **more))
+
+
+def tied(tie):
+    return dict(tie_word_embeddings=tie)
+
+
+def qwen2_vl(tie):
+    vision = dict(depth=2, embed_dim=16, hidden_size=32, num_heads=2, mlp_ratio=3, patch_size=4)
+    return Qwen2VLForConditionalGeneration, Qwen2VLConfig(text_config=TEXT | tied(tie) | rope(1e6, mrope_section=[1, 1, 2]), vision_config=vision, **TOP, **tied(tie))
+
+
+def qwen2_5_vl(tie):
+    vision = dict(depth=3, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, window_size=16, fullatt_block_indexes=[1], tokens_per_second=2)
+    return Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLConfig(text_config=TEXT | tied(tie) | rope(1e6, mrope_section=[1, 1, 2]), vision_config=vision, **TOP, **tied(tie))
+
+
+def qwen3_vl(tie):
+    vision = dict(depth=3, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, deepstack_visual_indexes=[0, 1], num_position_embeddings=25)
+    text = TEXT | tied(tie) | dict(head_dim=16) | rope(5e6, mrope_section=[4, 2, 2], mrope_interleaved=True)
+    return Qwen3VLForConditionalGeneration, Qwen3VLConfig(text_config=text, vision_config=vision, **TOP, **tied(tie))
+
+
+def internvl(text, norm, qk, bias):
+    vision = dict(num_hidden_layers=2, hidden_size=16, num_attention_heads=2, intermediate_size=24, patch_size=[4, 4], image_size=[16, 16], norm_type=norm, use_qk_norm=qk, attention_bias=bias)
+    facts = TEXT | tied(False) | rope(1e6) | dict(model_type=text) | (dict(head_dim=16) if text == "qwen3" else {})
+    top = {k: v for k, v in TOP.items() if "video" not in k and "vision" not in k}
+    return InternVLForConditionalGeneration, InternVLConfig(text_config=facts, vision_config=vision, **top, **tied(False))
+
+
+CASES = {
+    "qwen2-vl": lambda: qwen2_vl(False),
+    "qwen2.5-vl": lambda: qwen2_5_vl(False),
+    "qwen2.5-vl-tied": lambda: qwen2_5_vl(True),
+    "qwen3-vl": lambda: qwen3_vl(True),
+    "internvl2.5": lambda: internvl("qwen2", "layer_norm", False, True),
+    "internvl3.5-6b": lambda: internvl("qwen3", "rms_norm", True, False),
+}
+
+
+class Case:
+    def __init__(self, name):
+        self.name, self.path = name, OUT / name
+        self.gen = torch.Generator().manual_seed(100 + list(CASES).index(name))
+        cls, self.config = CASES[name]()
+        torch.manual_seed(0)
+        self.model = cls(self.config)
+        self.model.eval()
+        randomize(self.model, self.gen)
+        with torch.no_grad():
+            for n, p in self.model.named_parameters():
+                if "lambda" in n:
+                    p.copy_(0.3 + 0.1 * torch.randn(p.shape, generator=self.gen))
+        self.tiles, self.frames = name.startswith("internvl"), name.startswith("qwen3")
+        self.seconds = 0.7 if name.startswith("qwen2.5") else 0
+        self.documents()
+
+    def documents(self):
+        if self.tiles:
+            one, two, video, mixed = [("image", (1, 4, 4))], [("image", (2, 4, 4)), ("image", (1, 4, 4))], [("image", (3, 4, 4))], [("image", (1, 4, 4))]
+        else:
+            one, two = [("image", (1, 4, 6))], [("image", (1, 2, 2)), ("image", (1, 10, 6))]
+            video, mixed = [("video", (3, 4, 4))], [("image", (1, 6, 4)), ("video", (2, 2, 4))]
+        self.docs = [self.document(parts) for parts in (one, two, video, [], mixed)]
+
+    def words(self, n):
+        return torch.randint(3, 110, (n,), generator=self.gen).tolist()
+
+    def document(self, parts):
+        ids, pictures, values = self.words(4), [], []
+        for kind, (t, h, w) in parts:
+            token = IMAGE if kind == "image" else VIDEO
+            spans = []
+            if kind == "video" and self.frames:
+                for _ in range(t):
+                    ids += self.words(2) + [START]
+                    spans.append([len(ids), len(ids) + h * w // 4])
+                    ids += [token] * (h * w // 4) + [END]
+            else:
+                ids += [START]
+                spans.append([len(ids), len(ids) + t * h * w // 4])
+                ids += [token] * (t * h * w // 4) + [END]
+            ids += self.words(3)
+            size = (t, 3, 4 * h, 4 * w) if self.tiles else (t * h * w, 3 * 2 * 4 * 4)
+            values.append(torch.randn(size, generator=self.gen))
+            pictures.append(dict(grid=[t, h, w], spans=spans, video=kind == "video", every=self.seconds if kind == "video" else 0))
+        return dict(ids=ids, pictures=pictures, values=values)
+
+    def arguments(self, doc):
+        kinds = {k: [i for i, p in enumerate(doc["pictures"]) if p["video"] == (k == "video")] for k in ("image", "video")}
+        ids = torch.tensor([doc["ids"]])
+        out = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
+        if self.tiles:
+            if doc["values"]:
+                out["pixel_values"] = torch.cat(doc["values"])
+            return out
+        out["mm_token_type_ids"] = torch.where(ids == IMAGE, 1, torch.where(ids == VIDEO, 2, 0)).int()
+        for kind, names in (("image", ("pixel_values", "image_grid_thw")), ("video", ("pixel_values_videos", "video_grid_thw"))):
+            if kinds[kind]:
+                out[names[0]] = torch.cat([doc["values"][i] for i in kinds[kind]])
+                out[names[1]] = torch.tensor([doc["pictures"][i]["grid"] for i in kinds[kind]])
+        if kinds["video"] and self.seconds:
+            out["second_per_grid_ts"] = torch.full((len(kinds["video"]),), self.seconds)
+        return out
+
+    def targets(self, doc):
+        ids = doc["ids"]
+        return [-100 if i + 1 == len(ids) or ids[i + 1] in (IMAGE, VIDEO) else ids[i + 1] for i in range(len(ids))]
+
+    def loss(self):
+        logits = torch.cat([self.model(**self.arguments(d), use_cache=False).logits[0] for d in self.docs])
+        targets = torch.tensor(sum((self.targets(d) for d in self.docs), []))
+        return F.cross_entropy(logits.float(), targets, ignore_index=-100), logits, targets
+
+    def curve(self):
+        params = dict(self.model.named_parameters())
+        flat = lambda n, p: p.dim() == 1 or any(w in n for w in ("cls_token", "position_embeddings", "pos_embed"))
+        groups = [dict(params=[p for n, p in params.items() if not flat(n, p)], weight_decay=DECAY),
+                  dict(params=[p for n, p in params.items() if flat(n, p)], weight_decay=0.0)]
+        optimizer = torch.optim.AdamW(groups, foreach=False, fused=False, **ADAMW)
+        losses, norms = [], []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = self.loss()[0]
+            loss.backward()
+            norms.append(torch.nn.utils.clip_grad_norm_(params.values(), CLIP).item())
+            optimizer.step()
+            losses.append(loss.item())
+        return dict(losses=losses, grad_norms=norms, final_loss=self.loss()[0].item(), steps=STEPS, clip_grad=CLIP, weight_decay=DECAY,
+                    lr=ADAMW["lr"], betas=ADAMW["betas"], eps=ADAMW["eps"])
+
+    def patches(self, values):
+        """Rows of the patches' convolution: tiles are cut, row after row."""
+        if not self.tiles:
+            return values
+        t, c, h, w = values.shape
+        return values.view(t, c, h // 4, 4, w // 4, 4).permute(0, 2, 4, 1, 3, 5).reshape(-1, c * 16)
+
+    def write(self):
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.path.mkdir(parents=True)
+        self.model.save_pretrained(self.path)
+        (self.path / "generation_config.json").unlink(missing_ok=True)
+        loss, logits, targets = self.loss()
+        loss.backward()
+        at, pictures = 0, []
+        for d in self.docs:
+            pictures += [p | dict(spans=[[a + at, b + at] for a, b in p["spans"]]) for p in d["pictures"]]
+            at += len(d["ids"])
+        tensors = dict(ids=torch.tensor(sum((d["ids"] for d in self.docs), [])).int(), targets=targets.int(), logits=logits.detach().contiguous(),
+                       pixels=torch.cat([self.patches(v) for d in self.docs for v in d["values"]]).contiguous())
+        if not self.tiles:
+            tensors["positions"] = torch.cat([self.positions(d) for d in self.docs]).int().contiguous()
+        saved = self.saved_names()
+        for n, p in self.model.named_parameters():
+            tensors["grad." + saved[n]] = p.grad.detach().clone()
+        facts = dict(documents=[[len(d["ids"]) for d in self.docs]], pictures=pictures, loss=loss.item(), versions=dict(torch=torch.__version__, transformers=__import__("transformers").__version__))
+        facts["adamw"] = self.curve()
+        save_file(tensors, self.path / "golden.safetensors")
+        (self.path / "golden.json").write_text(json.dumps(facts, indent=1) + "\n")
+
+    def positions(self, doc):
+        a = self.arguments(doc)
+        names = ("input_ids", "mm_token_type_ids", "image_grid_thw", "video_grid_thw", "second_per_grid_ts")
+        return self.model.model.get_rope_index(**{k: a[k] for k in names if k in a})[0][:, 0].T
+
+    def saved_names(self):
+        """The name under which save_pretrained stored each parameter, told by its contents."""
+        from safetensors.torch import load_file
+        stored = {k: v for k, v in load_file(self.path / "model.safetensors").items()}
+        out = {}
+        for n, p in self.model.named_parameters():
+            same = [k for k, v in stored.items() if v.shape == p.shape and torch.equal(v, p)]
+            assert len(same) == 1, (n, same)
+            out[n] = same[0]
+        return out
+
+
+def main():
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or CASES:
+        Case(name).write()
+        print(name)
+
+
+if __name__ == "__main__":
+    main()

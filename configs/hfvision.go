@@ -1,0 +1,234 @@
+package configs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// hfComposed says how the config.json of a family with a vision tower maps to Model.
+type hfComposed struct {
+	class  string
+	text   string            // family of the decoder; "" takes text_config's model_type
+	vision map[string]string // keys of vision_config by ours, where names differ
+	preset map[string]string // ours that the family fixes, as JSON
+	only   map[string]string // keys of vision_config that must have one value, as JSON
+}
+
+// hfComposedFamilies are the composed families by model_type.
+var hfComposedFamilies = map[string]hfComposed{
+	"qwen2_vl": {class: "Qwen2VLForConditionalGeneration", text: "qwen2",
+		vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
+		preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"}},
+	"qwen2_5_vl": {class: "Qwen2_5_VLForConditionalGeneration", text: "qwen2",
+		vision: map[string]string{"spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "out_hidden_size": ""},
+		preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`, "temporal_patch_size": "2"}},
+	"qwen3_vl": {class: "Qwen3VLForConditionalGeneration", text: "qwen3",
+		vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""},
+		preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`, "temporal_patch_size": "2", "patch_size": "16"}},
+	"internvl": {class: "InternVLForConditionalGeneration",
+		vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
+		preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
+		only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"}},
+}
+
+// composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
+var composedIdle = set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob", "projection_dropout", "use_mean_pooling", "drop_path_rate",
+	"vision_end_token_id", "vision_token_id", "image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer", "vision_feature_select_strategy",
+	"tokens_per_second", "num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions", "output_hidden_states")
+
+// decodeComposed turns the config.json of a composed family into settings; the names of keys that are not known come back.
+func (l *loader) decodeComposed(family string, c hfComposed, raw map[string]json.RawMessage, o Origin) (unread []string) {
+	sub := func(key string) map[string]json.RawMessage {
+		var m map[string]json.RawMessage
+		if raw[key] != nil && json.Unmarshal(raw[key], &m) != nil {
+			l.fail(o, key, "is no JSON object", "")
+		}
+		return m
+	}
+	vision, text := sub("vision_config"), sub("text_config")
+	if vision == nil {
+		l.fail(o, "vision_config", "is not given", "")
+		return nil
+	}
+	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
+		"projector_hidden_act": "vision.projector_hidden_act"}
+	flat := text == nil // published files of Qwen2-VL and Qwen2.5-VL keep the decoder's keys at the top
+	if flat {
+		text = map[string]json.RawMessage{}
+	}
+	name := c.text
+	if name == "" {
+		_ = json.Unmarshal(text["model_type"], &name)
+	}
+	f, ok := hfFamilies[name]
+	if !ok {
+		l.fail(o, "text_config.model_type", fmt.Sprintf("%s is no decoder that can be trained", quoted(name)), oneOf(familyNames()))
+		return nil
+	}
+	d := &hfDecoder{l: l, f: f, o: o}
+	for _, key := range slices.Sorted(maps.Keys(raw)) {
+		value := compact(raw[key])
+		switch {
+		case key == "text_config" || key == "vision_config" || key == "model_type" || composedIdle[key]:
+		case top[key] != "":
+			d.set(top[key], value)
+		case key == "downsample_ratio":
+			var r float64
+			if json.Unmarshal(raw[key], &r) == nil && r > 0 {
+				d.set("vision.merge", fmt.Sprint(int(1/r)))
+			}
+		case key == "tie_word_embeddings" && text[key] != nil: // the decoder's own says which
+		case flat || key == "tie_word_embeddings":
+			text[key] = raw[key]
+		default:
+			unread = append(unread, key)
+		}
+	}
+	delete(text, "model_type")
+	for _, key := range slices.Sorted(maps.Keys(text)) {
+		if !d.key(key, compact(text[key])) {
+			unread = append(unread, "text_config."+key)
+		}
+	}
+	d.set("model_type", `"`+family+`"`)
+	d.set("text_model_type", `"`+name+`"`)
+	if f.qkNorm {
+		d.set("qk_norm", "true")
+	}
+	if f.bias != nil && *f.bias {
+		d.set("attention_bias", "true")
+	}
+	return append(unread, d.visionKeys(c, vision)...)
+}
+
+// visionKeys enters vision_config.
+func (d *hfDecoder) visionKeys(c hfComposed, vision map[string]json.RawMessage) (unread []string) {
+	for _, key := range slices.Sorted(maps.Keys(c.preset)) {
+		d.set("vision."+key, c.preset[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(vision)) {
+		value := compact(vision[key])
+		to, renamed := c.vision[key]
+		if !renamed {
+			to = key
+		}
+		switch only := c.only[key]; {
+		case key == "tokens_per_second":
+			d.set("vision."+key, value)
+		case key == "norm_type":
+			d.set("vision.rms_norm", fmt.Sprint(value == `"rms_norm"`))
+		case key == "mlp_ratio":
+			d.ratio(vision)
+		case key == "rope_parameters":
+			d.axial(value)
+		case key == "image_size" || key == "patch_size":
+			d.square("vision."+key, value)
+		case only != "":
+			if !sameValue(only, value) {
+				d.l.fail(d.o, "vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
+			}
+		case renamed && to == "" || value == "null":
+		case table().byName[overrides+".vision."+to] != nil:
+			d.set("vision."+to, value)
+		case composedIdle[key]:
+		default:
+			unread = append(unread, "vision_config."+key)
+		}
+	}
+	return unread
+}
+
+// ratio is the width of Qwen2-VL's MLP: a multiple of the tower's.
+func (d *hfDecoder) ratio(vision map[string]json.RawMessage) {
+	var width, ratio float64
+	if json.Unmarshal(vision["embed_dim"], &width) == nil && json.Unmarshal(vision["mlp_ratio"], &ratio) == nil {
+		d.set("vision.intermediate_size", fmt.Sprint(int(width*ratio)))
+	}
+}
+
+// axial holds the tower's rotary embedding to the one that is built.
+func (d *hfDecoder) axial(value string) {
+	var r struct {
+		Theta float64 `json:"rope_theta"`
+		Type  string  `json:"rope_type"`
+	}
+	if json.Unmarshal([]byte(value), &r) != nil || r.Theta != 10000 || r.Type != "axial" {
+		d.l.fail(d.o, "vision_config.rope_parameters", value+`, only {"rope_theta":10000.0,"rope_type":"axial"} can be trained`, "")
+	}
+}
+
+// square takes one side of a size that is a number or a pair of equal ones.
+func (d *hfDecoder) square(key, value string) {
+	var pair []int
+	if json.Unmarshal([]byte(value), &pair) != nil {
+		d.set(key, value)
+		return
+	}
+	if len(pair) != 2 || pair[0] != pair[1] {
+		d.l.fail(d.o, key, value+", want two equal sides", "")
+		return
+	}
+	d.set(key, fmt.Sprint(pair[0]))
+}
+
+// composedConfig writes a composed model as config.json has it; text is the decoder's part.
+func (m Model) composedConfig(text map[string]any) map[string]any {
+	c, v := hfComposedFamilies[m.ModelType], m.Vision
+	names := map[string]string{}
+	for from, to := range c.vision {
+		if to != "" {
+			names[to] = from
+		}
+	}
+	vision := map[string]any{"initializer_range": m.InitRange}
+	put := func(key string, value any) {
+		if n, ok := names[key]; ok {
+			key = n
+		}
+		vision[key] = value
+	}
+	put("depth", v.Depth)
+	put("hidden_size", v.Hidden)
+	put("num_heads", v.Heads)
+	put("in_channels", v.Channels)
+	put("hidden_act", v.Act)
+	text["model_type"] = m.Text
+	switch m.ModelType {
+	case "internvl":
+		put("intermediate_size", v.Inter)
+		maps.Copy(vision, map[string]any{"image_size": []int{v.ImageSize, v.ImageSize}, "patch_size": []int{v.Patch, v.Patch}, "layer_norm_eps": v.Eps,
+			"norm_type": map[bool]string{true: "rms_norm", false: "layer_norm"}[v.RMS], "attention_bias": v.QKVBias, "use_qk_norm": v.QKNorm,
+			"layer_scale_init_value": v.Scale, "model_type": "internvl_vision"})
+	default:
+		put("merge", v.Merge)
+		put("patch_size", v.Patch)
+		put("temporal_patch_size", v.Temporal)
+		vision["model_type"] = map[string]string{"qwen2_vl": "qwen2_vl_vision", "qwen2_5_vl": "qwen2_5_vl_vision", "qwen3_vl": "qwen3_vl_vision"}[m.ModelType]
+		text["model_type"] = m.ModelType + "_text"
+		if m.ModelType == "qwen2_vl" {
+			vision["hidden_size"], vision["mlp_ratio"] = m.Hidden, float64(v.Inter)/float64(v.Hidden)
+		} else {
+			vision["intermediate_size"], vision["out_hidden_size"] = v.Inter, m.Hidden
+		}
+	}
+	if m.ModelType == "qwen2_5_vl" {
+		maps.Copy(vision, map[string]any{"window_size": v.Window, "fullatt_block_indexes": v.FullLayers, "tokens_per_second": v.PerSecond})
+	}
+	if m.ModelType == "qwen3_vl" {
+		maps.Copy(vision, map[string]any{"deepstack_visual_indexes": v.Deepstack, "num_position_embeddings": v.Positions})
+	}
+	out := map[string]any{"model_type": m.ModelType, "architectures": m.Architectures, "text_config": text, "vision_config": vision, "image_token_id": v.ImageToken,
+		"tie_word_embeddings": m.TieEmbeddings, "torch_dtype": text["torch_dtype"]}
+	if v.VideoToken >= 0 {
+		out["video_token_id"] = v.VideoToken
+	}
+	if v.StartToken >= 0 {
+		out["vision_start_token_id"] = v.StartToken
+	}
+	if m.ModelType == "internvl" {
+		out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(v.Merge), v.ProjAct
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package configs
+
+import "fmt"
+
+// Vision is a vision tower with what joins it to the decoder. The keys are those of Hugging Face's vision_config, with one
+// name where families differ: depth is num_hidden_layers, num_heads is num_attention_heads, merge is spatial_merge_size.
+type Vision struct {
+	Kind       string  `key:"kind" oneof:"qwen2_vl|qwen2_5_vl|qwen3_vl|internvl|rice|siglip" class:"fixed" doc:"Architecture of the vision tower; empty for a model of text alone."`
+	Depth      int     `key:"depth" default:"0" min:"0" max:"65536" class:"fixed" doc:"Layers of the tower."`
+	Hidden     int     `key:"hidden_size" default:"0" min:"0" max:"1048576" class:"fixed" doc:"Width of the tower."`
+	Inter      int     `key:"intermediate_size" default:"0" min:"0" max:"16777216" class:"fixed" doc:"Width of the tower's MLP."`
+	Heads      int     `key:"num_heads" default:"0" min:"0" max:"65536" class:"fixed" doc:"Attention heads of the tower."`
+	Patch      int     `key:"patch_size" default:"14" min:"1" max:"1024" class:"fixed" unit:"pixels" doc:"Side of a patch."`
+	Temporal   int     `key:"temporal_patch_size" default:"1" min:"1" max:"64" class:"fixed" unit:"frames" doc:"Frames of a patch."`
+	Channels   int     `key:"in_channels" default:"3" min:"1" max:"64" class:"fixed" doc:"Colour channels."`
+	Merge      int     `key:"merge" default:"2" min:"1" max:"64" class:"fixed" doc:"Side, in patches, of the squares that become one feature."`
+	ImageSize  int     `key:"image_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the pictures or tiles that a tower with absolute positions takes."`
+	Window     int     `key:"window_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the windows of windowed attention."`
+	FullLayers []int   `key:"fullatt_block_indexes" class:"fixed" doc:"Layers that attend to whole pictures where others attend within windows."`
+	Deepstack  []int   `key:"deepstack_visual_indexes" class:"fixed" doc:"Layers whose outputs are added to the decoder's first layers."`
+	Positions  int     `key:"num_position_embeddings" default:"0" min:"0" class:"fixed" doc:"Rows of the table of learned positions, a square number."`
+	Act        string  `key:"hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the tower's MLP."`
+	Eps        float64 `key:"layer_norm_eps" default:"1e-6" min:"0" class:"fixed" doc:"Term under the root of the tower's norms."`
+	RMS        bool    `key:"rms_norm" default:"false" class:"fixed" doc:"RMS norms instead of layer norms."`
+	QKVBias    bool    `key:"attention_bias" default:"true" class:"fixed" doc:"Query, key and value have biases."`
+	QKNorm     bool    `key:"use_qk_norm" default:"false" class:"fixed" doc:"RMS norm over the whole width of queries and keys."`
+	Scale      float64 `key:"layer_scale_init_value" default:"0.1" min:"0" class:"fixed" doc:"First value of the vectors that scale each branch, in towers that have them."`
+	Projector  string  `key:"projector" default:"" oneof:"merger|internvl|mlp" class:"fixed" doc:"What joins features to the decoder; by default the family's own."`
+	ProjAct    string  `key:"projector_hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the projector."`
+	ImageToken int     `key:"image_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a picture."`
+	VideoToken int     `key:"video_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a video."`
+	StartToken int     `key:"vision_start_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token before a picture or video."`
+	PerSecond  float64 `key:"tokens_per_second" default:"0" min:"0" class:"fixed" doc:"Positions in time a second of video (Qwen2.5-VL); 0 counts rows of the grid."`
+}
+
+// None says whether there is no tower.
+func (v Vision) None() bool { return v.Kind == "" }
+
+// check reports what no plan can run.
+func (v *Vision) check(at faults, text *Model) {
+	const p = "model.overrides.vision."
+	if v.None() {
+		return
+	}
+	need := func(key string, value int) {
+		if value == 0 {
+			at.fault(p+key, "is not given", "")
+		}
+	}
+	need("depth", v.Depth)
+	need("hidden_size", v.Hidden)
+	need("intermediate_size", v.Inter)
+	need("num_heads", v.Heads)
+	switch {
+	case v.Heads == 0 || v.Hidden == 0:
+	case v.Hidden%v.Heads != 0:
+		at.fault(p+"num_heads", fmt.Sprintf("hidden_size = %d is no multiple of %d", v.Hidden, v.Heads), fmt.Sprintf("try %d", nearestDivisor(v.Hidden, v.Heads)))
+	case v.Hidden/v.Heads%4 != 0 && v.turns():
+		at.fault(p+"num_heads", fmt.Sprintf("heads of width %d do not turn with two positions", v.Hidden/v.Heads), "choose a head width that is a multiple of 4")
+	}
+	if v.Kind == "internvl" || v.Kind == "siglip" {
+		need("image_size", v.ImageSize)
+		if v.ImageSize%(v.Patch*v.Merge) != 0 {
+			at.fault(p+"image_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.ImageSize, v.Patch*v.Merge), "")
+		}
+	}
+	if v.Kind == "qwen2_5_vl" && (v.Window == 0 || v.Window%(v.Patch*v.Merge) != 0) {
+		at.fault(p+"window_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.Window, v.Patch*v.Merge), "")
+	}
+	for _, l := range append(append([]int{}, v.FullLayers...), v.Deepstack...) {
+		if l < 0 || l >= v.Depth {
+			at.fault(p+"depth", fmt.Sprintf("layer %d is named, but there are %d", l, v.Depth), "")
+		}
+	}
+	if len(v.Deepstack) > text.Layers {
+		at.fault(p+"deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers", len(v.Deepstack), text.Layers), "")
+	}
+}
+
+// turns reports whether the tower has a two-axis rotary embedding.
+func (v *Vision) turns() bool { return v.Kind != "internvl" && v.Kind != "siglip" }

@@ -1,0 +1,426 @@
+package family
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// Grid is one picture or video of a microbatch: its patches, and the tokens whose places its features take.
+type Grid struct {
+	T, H, W int        // patches in time, height and width; tiles of one size have T tiles
+	Spans   [][2]int32 // half-open ranges of the microbatch's rows, together as many as there are features
+	Every   float64    // seconds from one row of the grid in time to the next, of a video; 0 where unknown or for a picture
+	Video   bool
+}
+
+// Patches is the number of patches.
+func (g Grid) Patches() int { return g.T * g.H * g.W }
+
+// Pictures are the pictures and videos of a microbatch in order of their tokens.
+type Pictures struct {
+	Grids  []Grid
+	Values []float32 // [patches, Tower.PatchDim], normalised
+}
+
+// Patches is the number of patches of all pictures.
+func (p Pictures) Patches() (n int) {
+	for _, g := range p.Grids {
+		n += g.Patches()
+	}
+	return
+}
+
+// Frames is the number of pictures, tiles and rows in time of videos: what attention of a tower may not cross.
+func (p Pictures) Frames() (n int) {
+	for _, g := range p.Grids {
+		n += g.T
+	}
+	return
+}
+
+// Smallest is the shape of a microbatch of rows tokens with the least picture that the model takes: what a record of all its
+// blocks is made of when only parameters matter.
+func (m *Model) Smallest(rows int) block.Shape {
+	s := block.Shape{Rows: rows}
+	if m.Vision != nil {
+		s.Patches, s.Frames = m.Vision.Unit(), 1
+	}
+	return s
+}
+
+// Unit is what the number of patches of a microbatch is a multiple of: those of a feature, or of a tile.
+func (v *Vision) Unit() int {
+	if v.Tile > 0 {
+		n := v.Tile / v.Patch
+		return n * n
+	}
+	return v.Tower.Join
+}
+
+// Class numbers the shapes that microbatches are padded to, so that few traces serve all: 0 is a microbatch without pictures.
+// Eight classes an octave waste at most an eighth. Towers with a token a frame have classes for the number of frames too.
+func (v *Vision) Class(patches, frames int) int32 {
+	if patches == 0 {
+		return 0
+	}
+	c := step(ceil(patches, v.Unit()))<<8 + 1
+	if v.Tower.Class && v.Tile == 0 {
+		c += step(frames)
+	}
+	return int32(c)
+}
+
+// Shape is the shape of a class, for microbatches of rows tokens.
+func (v *Vision) Shape(rows int, class int32) block.Shape {
+	s := block.Shape{Rows: rows}
+	if class == 0 || v == nil {
+		return s
+	}
+	s.Patches = size(int(class)>>8) * v.Unit()
+	switch {
+	case v.Tower.Class && v.Tile == 0:
+		s.Frames = size(int(class)&255 - 1)
+	case v.Tower.Class:
+		s.Frames = s.Patches / v.Unit()
+	}
+	return s
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+// size is the i-th of 1, 2, … 16, 18, 20, … 32, 36, …: eight sizes an octave from sixteen on; step is the first that holds n.
+func size(i int) int {
+	if i < 16 {
+		return i + 1
+	}
+	octave, part := (i-16)/8, (i-16)%8
+	return (16 + 2*(part+1)) << octave
+}
+
+func step(n int) int {
+	i := 0
+	for size(i) < n {
+		i++
+	}
+	return i
+}
+
+// Check reports pictures that do not fit their tokens or the tower.
+func (v *Vision) Check(p *Pictures) error {
+	if n := p.Patches(); len(p.Values) != n*v.Tower.PatchDim {
+		return fmt.Errorf("%d values for %d patches of %d", len(p.Values), n, v.Tower.PatchDim)
+	}
+	for i, g := range p.Grids {
+		if g.T < 1 || g.H < 1 || g.W < 1 || g.H%v.Merge != 0 || g.W%v.Merge != 0 {
+			return fmt.Errorf("picture %d has a grid of %d×%d×%d patches, want multiples of %d", i+1, g.T, g.H, g.W, v.Merge)
+		}
+		tokens := 0
+		for _, s := range g.Spans {
+			tokens += int(s[1] - s[0])
+		}
+		if f := g.Patches() / v.Tower.Join; f != tokens {
+			return fmt.Errorf("picture %d has %d features and %d tokens", i+1, f, tokens)
+		}
+	}
+	return nil
+}
+
+// Data makes the tensors that the tower and the decoder read of a microbatch's pictures, padded to shape s; they must have
+// passed Check. Padding belongs to no sequence and to no token.
+func (v *Vision) Data(p *Pictures, s block.Shape) map[string]*tensor.Tensor {
+	d := &visionData{v: v, s: s, out: map[string]*tensor.Tensor{}}
+	places := tensor.Make(tensor.I32, s.Rows)
+	for i := range places.I32() {
+		places.I32()[i] = -1
+	}
+	f := int32(0)
+	for _, g := range p.Grids {
+		for _, span := range g.Spans {
+			for at := span[0]; at < span[1]; at++ {
+				places.I32()[at] = f
+				f++
+			}
+		}
+	}
+	if s.Patches == 0 {
+		return d.out
+	}
+	d.out["vis.places"] = places
+	pixels := tensor.Make(tensor.F32, s.Patches, v.Tower.PatchDim)
+	copy(pixels.F32(), p.Values)
+	d.out["vis.pixels"] = pixels
+	d.fill(p)
+	return d.out
+}
+
+type visionData struct {
+	v   *Vision
+	s   block.Shape
+	out map[string]*tensor.Tensor
+}
+
+func (d *visionData) ints(name string, v []int32, shape ...int) {
+	t := tensor.Make(tensor.I32, shape...)
+	copy(t.I32(), v)
+	d.out[name] = t
+}
+
+// fill makes everything that follows from the grids.
+func (d *visionData) fill(p *Pictures) {
+	v, t := d.v, &d.v.Tower
+	n := d.s.Patches
+	order, restore := identity(n), identity(n/t.Join)
+	if t.Ordered {
+		cu := d.windows(p, order, restore)
+		d.ints("vis.cu_window", cu, len(cu))
+		d.ints("vis.order", order, n)
+		d.ints("vis.restore", restore, n/t.Join)
+	}
+	cu, pos := []int32{0}, make([]int32, 0, 2*n)
+	for _, g := range p.Grids {
+		for range g.T {
+			cu = append(cu, cu[len(cu)-1]+int32(g.H*g.W))
+			pos = append(pos, v.squares(g.H, g.W)...)
+		}
+	}
+	for len(pos) < 2*n {
+		pos = append(pos, 0)
+	}
+	switch {
+	case t.Class:
+		d.classed(p, pos)
+	default:
+		d.ints("vis.cu", cu, len(cu))
+		turned := make([]int32, 2*n)
+		for i, from := range order {
+			copy(turned[2*i:2*i+2], pos[2*from:2*from+2])
+		}
+		d.ints("vis.pos", turned, n, 2)
+		if t.Taps > 1 {
+			d.blend(p)
+		}
+		if t.Taps == 1 {
+			d.table(p, n)
+		}
+	}
+}
+
+func identity(n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
+}
+
+// squares are row and column of the patches of a picture, square after square as they join.
+func (v *Vision) squares(h, w int) (out []int32) {
+	m := v.Merge
+	if v.Tile > 0 {
+		m = 1
+	}
+	for y := 0; y < h; y += m {
+		for x := 0; x < w; x += m {
+			for i := range m {
+				for k := range m {
+					out = append(out, int32(y+i), int32(x+k))
+				}
+			}
+		}
+	}
+	return
+}
+
+// windows puts the features of each picture in the order of windows (transformers, get_vision_window_index) and returns the
+// borders of windows; order is by patch, restore by feature.
+func (d *visionData) windows(p *Pictures, order, restore []int32) []int32 {
+	v, join := d.v, int32(d.v.Tower.Join)
+	cu, base, at := []int32{0}, int32(0), int32(0)
+	for _, g := range p.Grids {
+		h, w := g.H/v.Merge, g.W/v.Merge
+		for t := range g.T {
+			for y := 0; y < h; y += v.Window {
+				for x := 0; x < w; x += v.Window {
+					for i := y; i < min(y+v.Window, h); i++ {
+						for k := x; k < min(x+v.Window, w); k++ {
+							f := base + int32((t*h+i)*w+k)
+							restore[f] = at
+							for q := range join {
+								order[at*join+q] = f*join + q
+							}
+							at++
+						}
+					}
+					cu = append(cu, at*join)
+				}
+			}
+		}
+		base += int32(g.T * h * w)
+	}
+	return cu
+}
+
+// blend interpolates the position table to each picture's grid, corners on corners: four rows and weights a patch, as
+// transformers computes them in float32.
+func (d *visionData) blend(p *Pictures) {
+	n, side := d.s.Patches, int32(math.Round(math.Sqrt(float64(d.v.Tower.Positions))))
+	var taps [4]*tensor.Tensor
+	var blend [4]*tensor.Tensor
+	for k := range taps {
+		taps[k], blend[k] = tensor.Make(tensor.I32, n), tensor.Make(tensor.F32, n)
+		d.out[fmt.Sprintf("vis.tap.%d", k)], d.out[fmt.Sprintf("vis.blend.%d", k)] = taps[k], blend[k]
+	}
+	axis := func(i int32, size int) (lo, hi int32, part float32) {
+		src := float32(i) * float32(side-1) / float32(max(size-1, 1))
+		f := float32(math.Floor(float64(src)))
+		return int32(f), min(int32(f)+1, side-1), src - f
+	}
+	at := 0
+	for _, g := range p.Grids {
+		pos := d.v.squares(g.H, g.W)
+		for range g.T {
+			for i := 0; i < len(pos); i += 2 {
+				y0, y1, fy := axis(pos[i], g.H)
+				x0, x1, fx := axis(pos[i+1], g.W)
+				ys, wy, xs, wx := [2]int32{y0, y1}, [2]float32{1 - fy, fy}, [2]int32{x0, x1}, [2]float32{1 - fx, fx}
+				for k := range 4 {
+					taps[k].I32()[at], blend[k].F32()[at] = ys[k/2]*side+xs[k%2], wy[k/2]*wx[k%2]
+				}
+				at++
+			}
+		}
+	}
+}
+
+// table numbers the patches of pictures of one size in the position table; padding takes its first row.
+func (d *visionData) table(p *Pictures, n int) {
+	ids, at := make([]int32, n), 0
+	for _, g := range p.Grids {
+		for range g.T {
+			for i := range g.H * g.W {
+				ids[at] = int32(i)
+				at++
+			}
+		}
+	}
+	d.ints("vis.tap.0", ids, n)
+	if d.v.Tile > 0 {
+		d.shuffle(n, func(i int) int { return i })
+	}
+}
+
+// classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i is row i+1.
+func (d *visionData) classed(p *Pictures, pos []int32) {
+	n, rows := d.s.Patches, d.s.Patches+d.s.Frames
+	from, ids, where, turned := make([]int32, rows), make([]int32, rows), make([]int32, n), make([]int32, 2*rows)
+	for i := range from {
+		from[i] = -1
+	}
+	cu, at, patch := []int32{0}, 0, 0
+	for _, g := range p.Grids {
+		for range g.T {
+			from[at] = 0
+			at++
+			for i := range g.H * g.W {
+				from[at], ids[at], where[patch] = int32(patch+1), int32(i+1), int32(at)
+				copy(turned[2*at:2*at+2], pos[2*patch:2*patch+2])
+				at++
+				patch++
+			}
+			cu = append(cu, int32(at))
+		}
+	}
+	for ; patch < n; patch++ {
+		where[patch] = -1
+	}
+	d.ints("vis.rows", from, rows)
+	d.ints("vis.cu", cu, len(cu))
+	if d.v.Tower.Taps == 1 {
+		d.ints("vis.tap.0", ids, rows)
+	}
+	if d.v.Tower.Theta > 0 {
+		d.ints("vis.pos", turned, rows, 2)
+	}
+	d.shuffle(n, func(i int) int { return int(where[i]) })
+}
+
+// shuffle puts the patches of tiles in the order in which they join (pixel shuffle, as transformers' InternVL lays channels
+// out): a feature takes the squares of patches by columns.
+func (d *visionData) shuffle(n int, row func(patch int) int) {
+	out := make([]int32, 0, n)
+	if d.v.Tile == 0 {
+		for i := range n {
+			out = append(out, int32(row(i)))
+		}
+		d.ints("vis.patches", out, n)
+		return
+	}
+	side, m := d.v.Tile/d.v.Patch, d.v.Merge
+	for tile := range n / (side * side) {
+		for y := 0; y < side; y += m {
+			for x := 0; x < side; x += m {
+				for i := range m {
+					for k := range m {
+						out = append(out, int32(row(tile*side*side+(y+i)*side+x+k)))
+					}
+				}
+			}
+		}
+	}
+	d.ints("vis.patches", out, n)
+}
+
+// Positions are the rows' positions in time, height and width [rows 3] (arXiv:2409.12191 §2.1, as transformers counts them):
+// text goes on by one in all three; a picture's features by their place in its grid; what follows begins after its longer side.
+// Segments cut by cu begin at 0.
+func (v *Vision) Positions(rows int, cu []int32, p *Pictures) []int32 {
+	out := make([]int32, 3*rows)
+	type run struct {
+		grid Grid
+		t    int // rows of the grid in time
+	}
+	starts := map[int32]run{}
+	for _, g := range p.Grids {
+		t := g.T
+		if len(g.Spans) == g.T { // a span a frame
+			t = 1
+		}
+		for _, s := range g.Spans {
+			starts[s[0]] = run{g, t}
+		}
+	}
+	for s := 0; s+1 < len(cu); s++ {
+		next := int32(0)
+		for i := cu[s]; i < cu[s+1]; {
+			r, picture := starts[i]
+			if !picture {
+				out[3*i], out[3*i+1], out[3*i+2] = next, next, next
+				next++
+				i++
+				continue
+			}
+			h, w := int32(r.grid.H/v.Merge), int32(r.grid.W/v.Merge)
+			for t := range r.t {
+				far := int32(t)
+				if r.grid.Video && v.Config.PerSecond > 0 {
+					every := r.grid.Every
+					if every == 0 {
+						every = 1
+					}
+					far = int32(float32(t) * float32(v.Config.PerSecond*every))
+				}
+				for y := range h {
+					for x := range w {
+						out[3*i], out[3*i+1], out[3*i+2] = next+far, next+y, next+x
+						i++
+					}
+				}
+			}
+			next += max(h, w)
+		}
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package family
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// The components of a composed model.
+const (
+	Encoder    = "image_encoder"
+	Projector  = "image_projector"
+	Foundation = "foundation"
+)
+
+// Vision is the part of a composed model before its decoder: a tower and a projector, whose features take the places of
+// picture tokens.
+type Vision struct {
+	Tower     block.Tower
+	Project   func(r *block.Rec, x *grad.Value) *grad.Value // rows of the tower to features [p/join width]
+	Deepstack map[int]block.Merger                          // of tower layers whose features the decoder's first layers add
+	Merge     int                                           // patches along a side of the square that becomes one feature
+	Patch     int                                           // pixels along a side of a patch
+	Temporal  int                                           // frames of a patch
+	Channels  int
+	Window    int // features along a side of a window, 0 for none
+	Tile      int // pixels along a side of tiles of one size, 0 for pictures of any
+	Config    configs.Vision
+}
+
+// FeaturePort is the port of the features; DeepstackPort of those that decoder layer i adds.
+const FeaturePort = "features"
+
+// DeepstackPort is the port of the features that decoder layer i adds.
+func DeepstackPort(i int) string { return fmt.Sprintf("deepstack.%d", i) }
+
+// features reports whether a port carries features of pictures: one row a feature, none without pictures.
+func features(port string) bool {
+	return port == FeaturePort || strings.HasPrefix(port, "deepstack.")
+}
+
+const visual = "visual"
+
+// Compose puts a vision tower before a decoder: the features take the places of the embedding whose index in the microbatch's
+// "vis.places" [rows] is not negative, and deepstack features are added after the decoder's first layers.
+func Compose(m *Model, v *Vision) *Model {
+	m.Vision = v
+	var blocks []Block
+	blocks = append(blocks, Block{Name: visual + ".patch_embed", Component: Encoder, Gives: []string{"v"}, Weight: 0.1,
+		Record: func(r *block.Rec, env map[string]*grad.Value) { env["v"] = v.Tower.Embed(r, visual) }})
+	tower := v.Tower
+	share := float64(tower.Hidden*tower.Hidden*4+tower.Hidden*tower.Inter*2) / float64(4*m.Spec.Hidden*(m.Spec.Heads+m.Spec.KV)*m.Spec.HeadDim+6*m.Spec.Hidden*m.Spec.Inter)
+	taps := 0
+	for i := range tower.Layers {
+		b := Block{Name: fmt.Sprintf("%s.blocks.%d", visual, i), Component: Encoder, Takes: []string{"v"}, Gives: []string{"v"}, Recompute: true, Weight: share}
+		merger, tapped := v.Deepstack[i]
+		k := taps
+		if tapped {
+			b.Gives = append(b.Gives, DeepstackPort(k))
+			m.Widths[DeepstackPort(k)] = m.Spec.Hidden
+			taps++
+		}
+		b.Record = func(r *block.Rec, env map[string]*grad.Value) {
+			env["v"] = tower.Layer(r, visual, i, env["v"])
+			if tapped {
+				env[DeepstackPort(k)] = merger.Forward(r, fmt.Sprintf("%s.deepstack.%d", visual, k), env["v"])
+			}
+		}
+		blocks = append(blocks, b)
+	}
+	blocks = append(blocks, Block{Name: "projector", Component: Projector, Takes: []string{"v"}, Gives: []string{FeaturePort}, Weight: 0.2,
+		Record: func(r *block.Rec, env map[string]*grad.Value) {
+			env[FeaturePort] = v.Project(r, tower.Last(r, visual, env["v"]))
+		}})
+	m.Widths["v"], m.Widths[FeaturePort] = tower.Hidden, m.Spec.Hidden
+	for i, b := range m.Blocks {
+		switch {
+		case b.Name == embedName:
+			b = v.embed(m, b)
+		case taps > 0 && i <= taps:
+			b = addFeatures(b, i-1)
+		}
+		blocks = append(blocks, b)
+	}
+	m.Blocks = blocks
+	return m
+}
+
+// embed lets features take their places in the embedding: ids there are -1, whose embedding is zero.
+func (v *Vision) embed(m *Model, b Block) Block {
+	inner := b.Record
+	b.Takes = append(b.Takes, FeaturePort)
+	b.Record = func(r *block.Rec, env map[string]*grad.Value) {
+		inner(r, env)
+		if r.Shape.Patches > 0 {
+			env["x"] = place(r, env["x"], env[FeaturePort])
+		}
+	}
+	return b
+}
+
+func addFeatures(b Block, k int) Block {
+	inner := b.Record
+	b.Takes = append(b.Takes, DeepstackPort(k))
+	b.Record = func(r *block.Rec, env map[string]*grad.Value) {
+		inner(r, env)
+		if r.Shape.Patches > 0 {
+			env["x"] = place(r, env["x"], env[DeepstackPort(k)])
+		}
+	}
+	return b
+}
+
+// place adds features to the rows of x that are theirs.
+func place(r *block.Rec, x, features *grad.Value) *grad.Value {
+	at := r.T.Data("vis.places", tensor.I32, r.Shape.Rows)
+	return r.T.Place("residual", r.T.Add(x, r.T.Place("residual", r.T.Take(features, at))))
+}
+
+// portRows is the rows of a port's activation.
+func (m *Model) portRows(port string, s block.Shape) int {
+	switch {
+	case features(port):
+		return s.Patches / m.Vision.Tower.Join
+	case port == "v":
+		if m.Vision.Tower.Class {
+			return s.Patches + s.Frames
+		}
+		return s.Patches
+	}
+	return s.Rows
+}
+
+// skips reports whether a block does nothing for a microbatch without pictures.
+func (b *Block) skips(s block.Shape) bool { return s.Patches == 0 && b.Component != Foundation }
+
+// absent reports whether a port carries nothing for a microbatch without pictures.
+func absent(port string, s block.Shape) bool {
+	return s.Patches == 0 && (port == "v" || features(port))
+}
+
+// acts are the activations by Hugging Face's names.
+var acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GELUTanh, "quick_gelu": kernels.QuickGELU, "silu": kernels.SiLU, "relu": kernels.ReLU}
+
+// tower is what all vision towers share.
+func tower(c configs.Vision) block.Tower {
+	return block.Tower{Layers: c.Depth, Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads, PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
+		Join: c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: acts[c.Act], QKVBias: c.QKVBias, QKNorm: c.QKNorm}
+}
+
+func vision(c configs.Vision, t block.Tower) *Vision {
+	return &Vision{Tower: t, Merge: c.Merge, Patch: c.Patch, Temporal: c.Temporal, Channels: c.Channels, Config: c}
+}
+
+// fusedQKV are the rows of query, key and value in a joint projection of towers of width d.
+func fusedQKV(name string, d int) (joint string, rows [][2]int) {
+	for i, p := range []string{".q_proj.", ".k_proj.", ".v_proj."} {
+		if strings.HasPrefix(name, visual+".blocks.") && strings.Contains(name, p) {
+			return strings.Replace(name, p, ".qkv.", 1), [][2]int{{i * d, (i + 1) * d}}
+		}
+	}
+	return name, nil
+}
