@@ -7,7 +7,6 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-
 // checkTake wants table and rows to differ in their first axis alone, which idx counts for rows.
 func checkTake(table, rows, idx *tensor.Tensor) error {
 	if len(table.Shape) == 0 || len(rows.Shape) == 0 || !slices.Equal(table.Shape[1:], rows.Shape[1:]) {

@@ -1,6 +1,8 @@
 """Checks the parameter counts of configs/models/qwen-vl and internvl against transformers, on the meta device: prints each file with the count, and
 writes it into the file. Run from the repository root: python bench/golden/vlm_counts.py"""
-import yaml,glob,torch,re,sys
+import yaml,glob,torch,re,sys,json
+TABLE='configs/testdata/parameters.json'
+table=json.load(open(TABLE))
 from transformers import *
 from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen3VLConfig, Qwen3VLForConditionalGeneration, InternVLConfig, InternVLForConditionalGeneration
 for f in sorted(glob.glob('configs/models/qwen-vl/*.yaml')+glob.glob('configs/models/internvl/*.yaml')):
@@ -16,4 +18,5 @@ for f in sorted(glob.glob('configs/models/qwen-vl/*.yaml')+glob.glob('configs/mo
     with torch.device('meta'): m=M(c)
     m.tie_weights()
     n=sum(p.numel() for p in {id(p):p for p in m.parameters()}.values())
-    s=open(f).read(); open(f,'w').write(re.sub(r'parameters: \d+',f'parameters: {n}',s)); print(f,n)
+    s=open(f).read(); table[f[len("configs/models/"):-5]]=n; open(f,'w').write(re.sub(r'parameters: \d+',f'parameters: {n}',s)); print(f,n)
+open(TABLE,'w').write(json.dumps(table,indent=1)+'\n')
