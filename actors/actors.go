@@ -152,9 +152,10 @@ type Context interface {
 	Do(j Job)
 }
 
-// Behaviour is an actor's protocol as a state machine. Receive never blocks, sleeps, locks or opens.
+// Behaviour is an actor's protocol as a state machine. Receive never blocks, sleeps, locks or opens; m is its own during the
+// call, and what it keeps it copies.
 type Behaviour interface {
-	Receive(ctx Context, m Message)
+	Receive(ctx Context, m *Message)
 	// Waits says what the actor waits for, for `lfactor why`; the zero Wait is nothing.
 	Waits() Wait
 }

@@ -17,8 +17,9 @@ type Blob struct {
 
 // blobs counts the payloads that are alive and keeps the dead for reuse.
 type blobs struct {
-	live int64
-	idle []*Blob
+	live  int64
+	idle  []*Blob
+	fresh []Blob
 }
 
 func (b *blobs) get(n int64) actors.Payload {
@@ -29,7 +30,13 @@ func (b *blobs) get(n int64) actors.Payload {
 		x.n, x.refs = n, 1
 		return x
 	}
-	return &Blob{n: n, refs: 1, pool: b}
+	if len(b.fresh) == 0 {
+		b.fresh = make([]Blob, 256)
+	}
+	x := &b.fresh[0]
+	b.fresh = b.fresh[1:]
+	*x = Blob{n: n, refs: 1, pool: b}
+	return x
 }
 
 // Bytes is the size.
@@ -50,21 +57,72 @@ func (b *Blob) Release() {
 	b.pool.idle = append(b.pool.idle, b)
 }
 
-// device is what a rank's jobs run on: its accounts of time and memory.
+// device is what a rank's jobs run on: its accounts of time and memory. One compute job of a rank is under way at a time, and
+// its results lie here.
 type device struct {
-	l     *core.RankLayout
-	sizes []int // members of each group, before collectives became one event
-	in    [][]core.Port
-	out   [][]core.Port
-	held  []frame // open frames: few, so they are looked up by walking the list
-	now   int64   // bytes
-	peak  int64
-	slow  float64
-	step  int64 // of the row's last account
+	l      *core.RankLayout
+	w      *wires
+	action plan.Action // whose segments and memory are at hand
+	eval   bool
+	segs   []core.Segment
+	need   int64 // bytes of the action at its worst
+	leave  int64 // and after it
+	now    int64 // bytes
+	peak   int64
+	slow   float64
+	last   int64 // end of the last compute job
+	from   int64 // start of the step's first action
+	step   int64 // of the row's last account
 	Account
-	last int64 // end of the last compute job
-	from int64 // start of the step's first action, end of its last
-	to   int64
+	held   []int64 // bytes of open frames, by wires.frame
+	outs   []actors.Output
+	values [core.ClosedLen]float64
+}
+
+// wires is what the ranks of one program share.
+type wires struct {
+	in, out [][]core.Port // by stage
+	local   []int         // place of a stage among its rank's
+	micro   int
+	chunks  int
+	stages  int // most of a rank
+}
+
+// frame numbers the frames of a rank.
+func (w *wires) frame(a plan.Action) int {
+	return (w.local[a.Stage]*w.micro+int(a.Micro))*w.chunks + int(a.Chunk)
+}
+
+type wiresKey struct {
+	p     *plan.Program
+	first *core.Port
+}
+
+// wiresOf makes the tables of a rank's program, once for all ranks that have it.
+func (s *Sim) wiresOf(l *core.RankLayout) *wires {
+	key := wiresKey{p: l.Program}
+	if len(l.Ports) > 0 {
+		key.first = &l.Ports[0]
+	}
+	if w := s.wires[key]; w != nil {
+		return w
+	}
+	stages := len(l.Program.StageRank)
+	w := &wires{in: make([][]core.Port, stages), out: make([][]core.Port, stages), local: make([]int, stages), micro: l.Program.Micro, chunks: 1}
+	for _, n := range l.Program.Chunks {
+		w.chunks = max(w.chunks, n)
+	}
+	for _, p := range l.Ports {
+		w.out[p.From], w.in[p.To] = append(w.out[p.From], p), append(w.in[p.To], p)
+	}
+	count := map[int]int{}
+	for stage, row := range l.Program.StageRank {
+		w.local[stage] = count[row]
+		count[row]++
+		w.stages = max(w.stages, count[row])
+	}
+	s.wires[key] = w
+	return w
 }
 
 // Account sums up a rank's last step, in nanoseconds.
@@ -77,12 +135,15 @@ type Account struct {
 	Span   int64 // first action's start to last action's end
 }
 
+// touch reads a word of every line of the device.
+func (d *device) touch() int64 {
+	return int64(d.action.Micro) + d.peak + d.Busy + int64(len(d.held)) + int64(d.values[4])
+}
+
 func (d *device) init(s *Sim, l *core.RankLayout) {
-	d.l, d.slow = l, 1
-	stages := len(l.Program.StageRank)
-	d.in, d.out = make([][]core.Port, stages), make([][]core.Port, stages)
-	for _, p := range l.Ports {
-		d.out[p.From], d.in[p.To] = append(d.out[p.From], p), append(d.in[p.To], p)
+	d.l, d.slow, d.w = l, 1, s.wiresOf(l)
+	if s.l.Memory.Foot != nil {
+		d.held = make([]int64, d.w.stages*d.w.micro*d.w.chunks)
 	}
 	if s.l.Memory.Base != nil {
 		d.now = s.l.Memory.Base(l.Rank)
@@ -91,43 +152,42 @@ func (d *device) init(s *Sim, l *core.RankLayout) {
 }
 
 // do runs a job on the actor's device: it takes the engine when it is free and tells the actor when it is done.
-func (s *Sim) do(self actors.Ref, j actors.Job) {
+func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	c := &s.cells[self]
 	m := actors.Message{Kind: actors.Done, From: self, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Text: j.Text}
 	seg := &noSegment
-	switch {
-	case c.rank >= 0:
-		seg = s.rankJob(&s.dev[c.rank], &j, &m)
-	case c.loader >= 0:
-		s.batch(&s.l.Loaders[c.loader].Ranks[0], &m)
+	if d := c.dev; d != nil {
+		seg = s.rankJob(d, j, &m)
+	} else if at := s.extras[self].loader; at >= 0 {
+		s.batch(s.l.Loaders[at].Ranks[0], &m)
 	}
-	for _, in := range j.In {
-		in.Payload.Release()
+	for i := range j.In {
+		j.In[i].Payload.Release()
 	}
 	begin := max(s.now, c.free[j.Engine])
-	took := s.duration(c, &j, seg)
+	took := s.duration(self, c, j, seg)
 	c.free[j.Engine] = begin + took
-	if c.rank >= 0 {
-		s.account(&s.dev[c.rank], &j, begin, took, &m)
+	if c.dev != nil && j.Engine == actors.Compute {
+		c.dev.account(j, begin, took, &m)
 	}
 	if s.o.Span != nil {
-		s.o.Span(Span{int(c.rank), self, &j, actors.Time(begin), actors.Time(begin + took)})
+		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took)})
 	}
-	s.post(begin+took, self, m)
+	s.post(begin+took, self, &m)
 }
 
-func (s *Sim) duration(c *cell, j *actors.Job, seg *core.Segment) int64 {
-	took := s.p.Job(int(c.rank), j, seg)
+func (s *Sim) duration(self actors.Ref, c *cell, j *actors.Job, seg *core.Segment) int64 {
+	took := s.p.Job(int(s.rankOf[self]), j, seg)
 	if took < 0 {
 		panic(fmt.Sprintf("sim: %v takes %d ns", j.Action, took))
 	}
 	if s.o.Jitter > 0 {
 		took += int64(s.rng.Float64() * s.o.Jitter * float64(took))
 	}
-	if c.rank >= 0 && s.dev[c.rank].slow != 1 {
-		took = int64(float64(took) * s.dev[c.rank].slow)
+	if c.dev != nil && c.dev.slow != 1 {
+		took = int64(float64(took) * c.dev.slow)
 	}
-	if c.loader >= 0 {
+	if s.faults.lateLoader > 0 && s.extras[self].loader >= 0 {
 		took += s.faults.lateLoader
 	}
 	return took
@@ -138,12 +198,12 @@ var noSegment core.Segment
 // rankJob makes the results of a segment: a part for every member of its collectives, and behind the last one the stage's
 // ports.
 func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment {
-	var segs []core.Segment
+	segs := d.l.Update
 	switch j.Kind {
 	case actors.RunSegment:
-		segs = d.l.Lower(j.Action, j.Step < 0)
+		s.open(d, j)
+		segs = d.segs
 	case actors.UpdatePhase:
-		segs = d.l.Update
 	default:
 		return &noSegment
 	}
@@ -152,47 +212,56 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 	if pc < len(segs) {
 		seg = &segs[pc]
 	}
-	m.Out = s.list()
-	for i, comm := range seg.Comms {
+	out := d.outs[:0]
+	for i := range seg.Comms {
+		comm := &seg.Comms[i]
 		n := len(d.l.Groups[comm.Group].Members)
 		for k := range n {
-			m.Out = append(m.Out, actors.Output{Comm: int32(i), Member: int32(k), Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
+			out = append(out, actors.Output{Comm: int32(i), Member: int32(k), Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
 		}
 	}
 	last := pc >= len(segs) || pc == len(segs)-1 && len(seg.Comms) == 0
 	if j.Kind == actors.RunSegment {
 		if err := s.frame(d, j, last); err != nil {
+			m.Out, m.Err = out, err
 			s.drop(m)
-			m.Out, m.Err = m.Out[:0], err
+			m.Out = nil
 			return seg
 		}
-	}
-	if !last || j.Kind != actors.RunSegment {
-		return seg
-	}
-	ports, back := d.out[j.Action.Stage], false
-	switch j.Action.Kind {
-	case plan.F:
-	case plan.B, plan.I:
-		ports, back = d.in[j.Action.Stage], true
-	default:
-		ports = nil
-	}
-	for _, p := range ports {
-		if !back || p.Grad {
-			m.Out = append(m.Out, actors.Output{Comm: -1, Port: p.ID, Payload: s.blobs.get(p.Bytes)})
+		if last {
+			out = s.portsOf(d, j, out)
 		}
 	}
+	d.outs, m.Out = out, out
 	return seg
 }
 
-func (s *Sim) list() []actors.Output {
-	if n := len(s.outs); n > 0 {
-		out := s.outs[n-1]
-		s.outs = s.outs[:n-1]
-		return out
+// portsOf makes the values that leave an action's stage.
+func (s *Sim) portsOf(d *device, j *actors.Job, out []actors.Output) []actors.Output {
+	var ports []core.Port
+	back := false
+	switch j.Action.Kind {
+	case plan.F:
+		ports = d.w.out[j.Action.Stage]
+	case plan.B, plan.I:
+		ports, back = d.w.in[j.Action.Stage], true
 	}
-	return make([]actors.Output, 0, 4)
+	for i := range ports {
+		if p := &ports[i]; !back || p.Grad {
+			out = append(out, actors.Output{Comm: -1, Port: p.ID, Payload: s.blobs.get(p.Bytes)})
+		}
+	}
+	return out
+}
+
+// open brings an action's segments and memory to hand.
+func (s *Sim) open(d *device, j *actors.Job) {
+	if eval := j.Step < 0; d.segs == nil || d.action != j.Action || d.eval != eval {
+		d.action, d.eval, d.segs = j.Action, eval, d.l.Lower(j.Action, eval)
+		if s.l.Memory.Foot != nil {
+			d.need, d.leave = s.l.Memory.Foot(d.l.Rank, j)
+		}
+	}
 }
 
 // frame keeps the account of an action's memory: the worst of it from its first job, what it leaves after its last.
@@ -200,69 +269,39 @@ func (s *Sim) frame(d *device, j *actors.Job, last bool) error {
 	if s.l.Memory.Foot == nil || j.Segment > 0 && !last {
 		return nil
 	}
-	peak, after := s.l.Memory.Foot(d.l.Rank, j)
-	i, held := d.find(j.Action), int64(0)
-	if i >= 0 {
-		held = d.held[i].bytes
-	}
+	held := &d.held[d.w.frame(j.Action)]
 	if j.Segment == 0 {
-		d.peak = max(d.peak, d.now-held+peak)
-		if limit := s.l.Memory.Limit; limit > 0 && d.now-held+peak > limit {
-			return fmt.Errorf("%v needs %d bytes, the limit is %d: out of memory", j.Action, d.now-held+peak, limit)
+		most := d.now - *held + d.need
+		d.peak = max(d.peak, most)
+		if limit := s.l.Memory.Limit; limit > 0 && most > limit {
+			return fmt.Errorf("%v needs %d bytes, the limit is %d: out of memory", j.Action, most, limit)
 		}
 	}
-	if !last {
-		return nil
-	}
-	d.now += after - held
-	switch {
-	case after != 0 && i >= 0:
-		d.held[i].bytes = after
-	case after != 0:
-		d.held = append(d.held, frame{j.Action, after})
-	case i >= 0:
-		d.held[i] = d.held[len(d.held)-1]
-		d.held = d.held[:len(d.held)-1]
+	if last {
+		d.now += d.leave - *held
+		*held = d.leave
 	}
 	return nil
 }
 
-// frame is the memory of one microbatch or chunk in one stage.
-type frame struct {
-	a     plan.Action
-	bytes int64
-}
-
-func (d *device) find(a plan.Action) int {
-	for i := range d.held {
-		if f := &d.held[i].a; f.Micro == a.Micro && f.Stage == a.Stage && f.Chunk == a.Chunk {
-			return i
-		}
-	}
-	return -1
-}
-
 // batch makes the data of a step: every microbatch and chunk.
-func (s *Sim) batch(first *actors.Ref, m *actors.Message) {
-	l := s.dev[s.cells[*first].rank].l
-	m.Out = s.list()
-	for mb := range l.Program.Micro {
-		for c := range l.Program.NumChunks(mb) {
+func (s *Sim) batch(first actors.Ref, m *actors.Message) {
+	p := s.cells[first].dev.l.Program
+	if n := len(s.outs); n > 0 {
+		m.Out, s.outs = s.outs[n-1], s.outs[:n-1]
+	}
+	for mb := range p.Micro {
+		for c := range p.NumChunks(mb) {
 			m.Out = append(m.Out, actors.Output{Comm: int32(mb), Member: int32(c), Payload: s.blobs.get(s.l.BatchBytes)})
 		}
 	}
 }
 
-// account books a job's time and the wait before it.
-func (s *Sim) account(d *device, j *actors.Job, begin, took int64, m *actors.Message) {
-	if n := len(s.vals); n > 0 {
-		m.Values, s.vals = s.vals[n-1], s.vals[:n-1]
-		clear(m.Values)
-	} else {
-		m.Values = make([]float64, core.ClosedLen)
-	}
-	m.Values[core.ClosedBusy], m.Values[core.ClosedPeak] = float64(took), float64(d.peak)
-	if j.Engine != actors.Compute || j.Step < 0 {
+// account books a compute job's time and the wait before it.
+func (d *device) account(j *actors.Job, begin, took int64, m *actors.Message) {
+	d.values[core.ClosedBusy], d.values[core.ClosedPeak] = float64(took), float64(d.peak)
+	m.Values = d.values[:]
+	if j.Step < 0 {
 		return
 	}
 	if d.step != j.Step {
@@ -282,6 +321,5 @@ func (s *Sim) account(d *device, j *actors.Job, begin, took int64, m *actors.Mes
 		d.Bubble += idle
 	}
 	d.Busy += took
-	d.to = d.last
-	d.Span = d.to - d.from
+	d.Span = d.last - d.from
 }

@@ -84,25 +84,25 @@ func (f *faultState) init(s *Sim) {
 		return
 	}
 	f.any, f.list, f.sent = true, s.o.Faults, make([]int, len(s.l.Ranks))
-	s.cells = append(s.cells, cell{rank: -1, loader: -1, name: "faults", b: faulty{s}})
-	self := actors.Ref(len(s.cells) - 1)
+	self := s.add()
+	s.cells[self].b, s.extras[self].name = faulty{s}, "faults"
 	for i, x := range f.list {
-		s.post(x.At, self, actors.Message{Kind: actors.Tick, From: self, Step: int64(i)})
+		s.post(x.At, self, &actors.Message{Kind: actors.Tick, From: self, Step: int64(i)})
 		if x.For > 0 {
-			s.post(x.At+x.For, self, actors.Message{Kind: actors.Tick, From: self, Step: int64(i), Port: 1})
+			s.post(x.At+x.For, self, &actors.Message{Kind: actors.Tick, From: self, Step: int64(i), Port: 1})
 		}
 	}
 }
 
 // Receive implements actors.Behaviour.
-func (f faulty) Receive(_ actors.Context, m actors.Message) {
+func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 	s := f.s
 	x := s.faults.list[m.Step]
 	begin := m.Port == 0
 	switch x.Kind {
 	case Straggler:
-		if s.dev[x.Rank].slow = 1; begin {
-			s.dev[x.Rank].slow = x.Factor
+		if s.nodes[x.Rank].dev.slow = 1; begin {
+			s.nodes[x.Rank].dev.slow = x.Factor
 		}
 	case LateLoader:
 		if s.faults.lateLoader = 0; begin {
@@ -125,8 +125,8 @@ func (s *Sim) crash(ref actors.Ref) {
 		return
 	}
 	c.dead = true
-	for _, w := range c.watched {
-		s.post(s.now, w, actors.Message{Kind: actors.Down, From: ref, Text: "has crashed"})
+	for _, w := range s.extras[ref].watched {
+		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Text: "has crashed"})
 	}
 }
 
@@ -138,7 +138,7 @@ func (x *Fault) on(from, to int) bool {
 
 // strike decides whether a message is lost, and how much later it comes.
 func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool, late int64) {
-	from, peer := int(s.cells[m.From].rank), int(s.cells[to].rank)
+	from, peer := int(s.rankOf[m.From]), int(s.rankOf[to])
 	if from < 0 {
 		return
 	}

@@ -8,44 +8,49 @@ import (
 )
 
 // send carries a message over the link of its actors' devices.
-func (s *Sim) send(to actors.Ref, m actors.Message) {
-	copies, late := 1, int64(0)
-	if s.o.Mutate != nil {
-		switch s.o.Mutate(to, &m) {
-		case Lose:
-			s.drop(&m)
-			return
-		case Twice:
-			copies = 2
-		}
-	}
+func (s *Sim) send(to actors.Ref, m *actors.Message) {
+	late := int64(0)
 	if s.faults.any {
 		var gone bool
-		if gone, late = s.faults.strike(s, to, &m); gone {
-			s.drop(&m)
+		if gone, late = s.faults.strike(s, to, m); gone {
+			s.drop(m)
 			return
 		}
 	}
-	at := s.arrival(&s.cells[m.From], &s.cells[to], &m) + late
-	if copies == 2 {
+	if s.o.Mutate != nil {
+		s.sendPlanted(to, *m, late)
+		return
+	}
+	s.post(s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), m)+late, to, m)
+}
+
+// sendPlanted sends a message that a test may change, lose or double.
+func (s *Sim) sendPlanted(to actors.Ref, m actors.Message, late int64) {
+	fate := s.o.Mutate(to, &m)
+	if fate == Lose {
+		s.drop(&m)
+		return
+	}
+	at := s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), &m) + late
+	if fate == Twice {
 		if m.Payload != nil {
 			m.Payload.Retain()
 		}
-		s.post(at, to, m)
+		s.post(at, to, &m)
 	}
-	s.post(at, to, m)
+	s.post(at, to, &m)
 }
 
 // arrival is when a message that leaves now is there: data queues for the connections that both ends share with others.
-func (s *Sim) arrival(from, to *cell, m *actors.Message) int64 {
-	if s.p.Link == nil || from.rank < 0 && to.rank < 0 {
+func (s *Sim) arrival(from, to int, m *actors.Message) int64 {
+	if s.p.Link == nil || from < 0 && to < 0 {
 		return s.now
 	}
-	l := s.p.Link(int(from.rank), int(to.rank))
+	l := s.p.Link(from, to)
 	if s.faults.any {
-		l = s.faults.link(int(from.rank), int(to.rank), l)
+		l = s.faults.link(from, to, l)
 	}
-	if m.Payload == nil || from.rank < 0 || to.rank < 0 {
+	if m.Payload == nil || from < 0 || to < 0 {
 		return s.now + l.Latency
 	}
 	begin := s.now
@@ -69,45 +74,45 @@ func (s *Sim) arrival(from, to *cell, m *actors.Message) int64 {
 // collectives gives every group of ranks an actor that stands for its collectives: each member sends it one part, and when all
 // have come it sends each one part back after the collective's modelled time. Behaviours see a group of one member.
 func (s *Sim) collectives() []*core.RankLayout {
-	known := map[*actors.Ref]actors.Ref{} // by the list's first element: layouts share lists
-	byContent := map[groupKey][]actors.Ref{}
-	rankOf := map[actors.Ref]int{}
-	for i, r := range s.l.RankRefs {
-		rankOf[r] = i
-	}
-	find := func(members []actors.Ref) actors.Ref {
+	known := map[*actors.Ref]*collective{} // by the list's first element: layouts share lists
+	byContent := map[groupKey][]*collective{}
+	find := func(members []actors.Ref) *collective {
 		first := &members[0]
-		if ref, ok := known[first]; ok {
-			return ref
+		if c := known[first]; c != nil {
+			return c
 		}
 		key := keyOf(members)
-		for _, ref := range byContent[key] {
-			if slices.Equal(s.cells[ref].b.(*collective).members, members) {
-				known[first] = ref
-				return ref
+		for _, c := range byContent[key] {
+			if slices.Equal(c.members, members) {
+				known[first] = c
+				return c
 			}
 		}
-		c := &collective{s: s, members: members}
+		c := &collective{s: s, members: members, alone: [1]actors.Ref{s.add()}}
 		for _, m := range members {
-			c.ranks = append(c.ranks, rankOf[m])
+			c.ranks = append(c.ranks, int(s.rankOf[m]))
 		}
-		s.cells = append(s.cells, cell{rank: -1, loader: -1})
-		ref := actors.Ref(len(s.cells) - 1)
-		s.spawn(ref, "collective of "+s.nameOfGroup(c.ranks), c, -1, -1)
-		known[first] = ref
-		byContent[key] = append(byContent[key], ref)
-		return ref
+		s.spawn(c.alone[0], "collective of "+s.nameOfGroup(c.ranks), c)
+		known[first] = c
+		byContent[key] = append(byContent[key], c)
+		return c
 	}
-	out := make([]*core.RankLayout, len(s.l.Ranks))
+	n := 0
+	for _, l := range s.l.Ranks {
+		n += len(l.Groups)
+	}
+	copies, groups, out := make([]core.RankLayout, len(s.l.Ranks)), make([]core.Group, 0, n), make([]*core.RankLayout, len(s.l.Ranks))
 	for i, l := range s.l.Ranks {
-		x := *l
-		x.Groups = make([]core.Group, len(l.Groups))
-		for k, g := range l.Groups {
-			if x.Groups[k] = g; len(g.Members) > 1 {
-				x.Groups[k] = core.Group{Members: []actors.Ref{find(g.Members)}}
+		x := &copies[i]
+		*x = *l
+		first := len(groups)
+		for _, g := range l.Groups {
+			if len(g.Members) > 1 {
+				g = core.Group{Members: find(g.Members).alone[:]}
 			}
+			groups = append(groups, g)
 		}
-		out[i] = &x
+		x.Groups, out[i] = groups[first:len(groups):len(groups)], x
 	}
 	return out
 }
@@ -143,6 +148,7 @@ func (s *Sim) nameOfGroup(ranks []int) string {
 // collective stands for the collectives of one group. A member is at most one collective ahead of the others.
 type collective struct {
 	s       *Sim
+	alone   [1]actors.Ref // its own, the one member that its members see
 	members []actors.Ref
 	ranks   []int
 	open    []gathering
@@ -156,21 +162,26 @@ type gathering struct {
 	came  []bool
 }
 
+// of reports whether m belongs to the collective.
+func (g *gathering) of(m *actors.Message) bool {
+	return g.m.Action == m.Action && g.m.Segment == m.Segment && g.m.Comm == m.Comm && g.m.Step == m.Step
+}
+
 // Receive implements actors.Behaviour.
-func (c *collective) Receive(ctx actors.Context, m actors.Message) {
+func (c *collective) Receive(_ actors.Context, m *actors.Message) {
 	if m.Kind != actors.Part {
 		return
 	}
-	i := slices.IndexFunc(c.open, func(g gathering) bool {
-		return g.m.Action == m.Action && g.m.Segment == m.Segment && g.m.Comm == m.Comm && g.m.Step == m.Step
-	})
-	if i < 0 {
-		i = len(c.open)
+	i := 0
+	for i < len(c.open) && !c.open[i].of(m) {
+		i++
+	}
+	if i == len(c.open) {
 		if cap(c.open) > i { // the list of a collective that is over serves the next
 			c.open = c.open[:i+1]
-			c.open[i].m, c.open[i].n, c.open[i].bytes = m, 0, 0
+			c.open[i].m, c.open[i].n, c.open[i].bytes = *m, 0, 0
 		} else {
-			c.open = append(c.open, gathering{m: m})
+			c.open = append(c.open, gathering{m: *m})
 		}
 		if c.open[i].came == nil {
 			c.open[i].came = make([]bool, len(c.members))
@@ -207,14 +218,13 @@ func (c *collective) place(r actors.Ref) int {
 
 // finish ends the i-th open collective and tells its members.
 func (c *collective) finish(i int) {
-	g := c.open[i]
+	g := &c.open[i]
 	s := c.s
 	c.free = max(s.now, c.free) + s.p.Collective(c.ranks, g.bytes)
-	m := g.m
-	m.From, m.Member = s.ctx.self, 0
+	g.m.From, g.m.Member = s.ctx.self, 0
 	for _, to := range c.members {
-		m.Payload = s.blobs.get(g.bytes)
-		s.post(c.free, to, m)
+		g.m.Payload = s.blobs.get(g.bytes)
+		s.post(c.free, to, &g.m)
 	}
 	last := len(c.open) - 1
 	c.open[i], c.open[last] = c.open[last], c.open[i]

@@ -1,66 +1,113 @@
 package sim
 
-// item is an event in the queue: message msg of the slab at a time; order and seq decide among simultaneous ones.
+import "math/bits"
+
+// item is an event in the queue: place msg of the slab, at a time; order decides among simultaneous ones.
 type item struct {
 	at    int64
-	order uint64
-	seq   uint64
+	order uint32
 	msg   int32
 }
 
-func (a *item) before(b *item) bool {
-	if a.at != b.at {
-		return a.at < b.at
-	}
-	if a.order != b.order {
-		return a.order < b.order
-	}
-	return a.seq < b.seq
+// queue is a radix heap: bucket b holds the items whose time differs from the current one in bit b-1 and in no higher bit. Times
+// never go back in a simulation, so that an item only ever moves to lower buckets, and it is moved in sequence where a binary heap
+// jumps. Items of one time come out by order, and those of one order as they were put in; an item that is put in for the current
+// time comes behind all that were there before.
+type queue struct {
+	buckets [65][]item
+	now     int64
+	used    uint64 // bit b is set if buckets[b+1] holds anything
+	batch   []item // of the current time, in order
+	next    int    // of batch
+	sorted  []item
+	count   [256]int32
 }
-
-// queue is a heap of four children a node: fewer levels than two, and the children share cache lines.
-type queue struct{ a []item }
 
 func (q *queue) push(x item) {
-	q.a = append(q.a, x)
-	i := len(q.a) - 1
-	for i > 0 {
-		up := (i - 1) / 4
-		if !x.before(&q.a[up]) {
-			break
-		}
-		q.a[i] = q.a[up]
-		i = up
+	b := bits.Len64(uint64(x.at ^ q.now))
+	q.buckets[b] = append(q.buckets[b], x)
+	if b > 0 {
+		q.used |= 1 << (b - 1)
 	}
-	q.a[i] = x
 }
 
+func (q *queue) empty() bool { return q.next == len(q.batch) && q.used == 0 && len(q.buckets[0]) == 0 }
+
+// peek is what is left of the items of one time; the queue is not empty.
+func (q *queue) peek() []item {
+	if q.next == len(q.batch) {
+		q.advance()
+	}
+	return q.batch[q.next:]
+}
+
+// pop takes the next item, which peek has seen.
 func (q *queue) pop() item {
-	top := q.a[0]
-	n := len(q.a) - 1
-	x := q.a[n]
-	q.a = q.a[:n]
-	if n == 0 {
-		return top
+	x := q.batch[q.next]
+	q.next++
+	return x
+}
+
+// advance makes the items of the earliest time the batch.
+func (q *queue) advance() {
+	if len(q.buckets[0]) == 0 {
+		b := bits.TrailingZeros64(q.used) + 1
+		from := q.buckets[b]
+		q.now = from[0].at
+		for i := range from {
+			q.now = min(q.now, from[i].at)
+		}
+		q.used &^= 1 << (b - 1)
+		q.buckets[b] = from[:0]
+		for i := range from {
+			q.push(from[i])
+		}
 	}
-	i := 0
-	for {
-		first := 4*i + 1
-		if first >= n {
-			break
-		}
-		least := first
-		for c := first + 1; c < min(first+4, n); c++ {
-			if q.a[c].before(&q.a[least]) {
-				least = c
-			}
-		}
-		if !q.a[least].before(&x) {
-			break
-		}
-		q.a[i] = q.a[least]
-		i = least
+	q.batch, q.buckets[0], q.next = q.sort(q.buckets[0]), q.batch[:0], 0
+}
+
+const few = 24
+
+// sort orders items of one time. Orders are spread evenly, so that many of them are dealt to stacks by their upper bits first.
+func (q *queue) sort(a []item) []item {
+	if len(a) <= few {
+		insertion(a)
+		return a
 	}
-	q.a[i] = x
-	return top
+	q.count = [256]int32{}
+	for i := range a {
+		q.count[a[i].order>>24]++
+	}
+	sum := int32(0)
+	for i, n := range q.count {
+		q.count[i] = sum
+		sum += n
+	}
+	if cap(q.sorted) < len(a) {
+		q.sorted = make([]item, 2*len(a))
+	}
+	out := q.sorted[:len(a)]
+	for i := range a {
+		n := &q.count[a[i].order>>24]
+		out[*n] = a[i]
+		*n++
+	}
+	q.sorted = a[:0]
+	first := int32(0)
+	for _, end := range q.count {
+		insertion(out[first:end])
+		first = end
+	}
+	return out
+}
+
+func insertion(a []item) {
+	for i := 1; i < len(a); i++ {
+		x := a[i]
+		k := i
+		for ; k > 0 && a[k-1].order > x.order; k-- {
+			a[k] = a[k-1]
+		}
+		a[k] = x
+	}
 }

@@ -77,10 +77,15 @@ func orNothing(what string) string {
 func (s *Sim) result() *Result {
 	r := &s.res
 	r.Time, r.Events, r.Hash, r.Leaked = actors.Time(s.now), s.events, s.hash, s.blobs.live
-	r.Ranks, r.Peak = make([]Account, len(s.dev)), make([]int64, len(s.dev))
-	for i := range s.dev {
-		r.Ranks[i], r.Peak[i] = s.dev[i].Account, s.dev[i].peak
-		r.Open += len(s.dev[i].held)
+	r.Ranks, r.Peak = make([]Account, len(s.nodes)), make([]int64, len(s.nodes))
+	for i := range s.nodes {
+		d := &s.nodes[i].dev
+		r.Ranks[i], r.Peak[i] = d.Account, d.peak
+		for _, bytes := range d.held {
+			if bytes != 0 {
+				r.Open++
+			}
+		}
 	}
 	return r
 }

@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 
 	"github.com/lfactor/lfactor/actors"
@@ -77,109 +78,127 @@ type Span struct {
 	Start, End actors.Time
 }
 
-// cell is one actor.
+// cell is one actor: what every event touches, in one line of a cache.
 type cell struct {
-	b       actors.Behaviour
+	b    actors.Behaviour
+	dev  *device  // nil for none
+	free [4]int64 // when each engine of its device is
+	dead bool
+}
+
+// extra is what few events touch of an actor.
+type extra struct {
 	name    string
-	rank    int32 // -1 for none
-	loader  int32
-	dead    bool
+	loader  int // -1 for none
 	rand    *rand.Rand
-	free    [4]int64 // when each engine of its device is
 	watched []actors.Ref
+}
+
+// node is a rank: its behaviour and its device lie together.
+type node struct {
+	rank core.Rank
+	dev  device
 }
 
 // Sim is one simulation.
 type Sim struct {
-	l      *Layout
-	p      Prices
-	o      Options
-	cells  []cell
-	q      queue
-	msgs   []actors.Message
-	cur    actors.Message // the one being delivered
-	to     []actors.Ref
-	unused []int32
-	now    int64
-	seq    uint64
-	hash   uint64
-	events uint64
-	ctx    context
-	ports  []int64 // when each shared connection is free
-	dev    []device
-	blobs  blobs
-	timers map[actors.Timer]bool // pending
-	timer  actors.Timer
-	outs   [][]actors.Output
-	vals   [][]float64
-	faults faultState
-	res    Result
-	ended  bool
-	rng    *rand.Rand
+	l           *Layout
+	p           Prices
+	o           Options
+	cells       []cell
+	extras      []extra
+	nodes       []node
+	rankOf      []int32 // by actor, -1 for none
+	q           queue
+	cur         actors.Message // the one being delivered
+	credit      [1]float64     // its values, if it is a Credit
+	flights     [][]flight
+	unused      []int32
+	rests       []rest
+	restsUnused []int32
+	now         int64
+	hash        uint64
+	events      uint64
+	ctx         context
+	job         actors.Job // the one being started
+	ports       []int64    // when each shared connection is free
+	blobs       blobs
+	wires       map[wiresKey]*wires
+	timers      map[actors.Timer]bool // pending
+	timer       actors.Timer
+	outs        [][]actors.Output
+	faults      faultState
+	res         Result
+	ended       bool
+	rng         *rand.Rand
+	touched     int64 // keeps touch from being optimized away
 }
 
 // New prepares a run. The layout may be used by several runs one after the other.
 func New(l *Layout, p Prices, o Options) *Sim {
-	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, hash: o.Seed ^ 0x9e3779b97f4a7c15, rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
+	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, wires: map[wiresKey]*wires{}, hash: o.Seed ^ 0x9e3779b97f4a7c15, rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
 	s.ctx.s = s
 	most := max(l.Coordinator, l.Observer)
 	for _, r := range append(append([]actors.Ref{}, l.RankRefs...), l.LoaderRefs...) {
 		most = max(most, r)
 	}
-	s.cells = make([]cell, most+1)
-	for i := range s.cells {
-		s.cells[i].rank, s.cells[i].loader = -1, -1
+	for range most + 1 {
+		s.add()
+	}
+	s.nodes = make([]node, len(l.Ranks))
+	for i, r := range l.RankRefs {
+		s.rankOf[r], s.cells[r].dev = int32(i), &s.nodes[i].dev
 	}
 	s.faults.init(s)
 	layouts := l.Ranks
 	if o.Whole {
 		layouts = s.collectives()
 	}
-	s.dev = make([]device, len(l.Ranks))
 	run := l.Run
 	run.Ranks, run.Observer = l.RankRefs, l.Observer
-	s.spawn(l.Observer, "observer", (*observer)(s), -1, -1)
+	s.spawn(l.Observer, "observer", (*observer)(s))
 	for i, ll := range l.Loaders {
-		s.spawn(l.LoaderRefs[i], fmt.Sprintf("loader %d", i), core.NewLoader(ll), -1, i)
+		s.extras[l.LoaderRefs[i]].loader = i
+		s.spawn(l.LoaderRefs[i], fmt.Sprintf("loader %d", i), core.NewLoader(ll))
 	}
 	for i, rl := range layouts {
-		s.dev[i].init(s, rl)
-		s.spawn(l.RankRefs[i], "", core.NewRank(rl), i, -1)
+		n := &s.nodes[i]
+		n.dev.init(s, rl)
+		n.rank.Init(rl)
+		s.spawn(l.RankRefs[i], "", &n.rank)
 	}
-	s.spawn(l.Coordinator, "coordinator", core.NewCoordinator(&run), -1, -1)
+	s.spawn(l.Coordinator, "coordinator", core.NewCoordinator(&run))
 	return s
 }
 
-func (s *Sim) spawn(ref actors.Ref, name string, b actors.Behaviour, rank, loader int) {
-	c := &s.cells[ref]
-	c.b, c.name, c.rank, c.loader = b, name, int32(rank), int32(loader)
-	s.post(s.now, ref, actors.Message{Kind: actors.Started, From: ref})
+// add makes room for one more actor.
+func (s *Sim) add() actors.Ref {
+	s.cells, s.extras, s.rankOf = append(s.cells, cell{}), append(s.extras, extra{loader: -1}), append(s.rankOf, -1)
+	return actors.Ref(len(s.cells) - 1)
+}
+
+func (s *Sim) spawn(ref actors.Ref, name string, b actors.Behaviour) {
+	s.cells[ref].b, s.extras[ref].name = b, name
+	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref})
 }
 
 // name is how messages name an actor.
 func (s *Sim) name(r actors.Ref) string {
-	c := &s.cells[r]
+	rank := int(s.rankOf[r])
 	switch {
-	case c.rank >= 0 && s.l.Names != nil:
-		return s.l.Names(int(c.rank))
-	case c.rank >= 0:
-		return fmt.Sprintf("rank %d", c.rank)
+	case rank >= 0 && s.l.Names != nil:
+		return s.l.Names(rank)
+	case rank >= 0:
+		return fmt.Sprintf("rank %d", rank)
 	}
-	return c.name
+	return s.extras[r].name
 }
 
 // post puts a message into the queue. Simultaneous events come in an order drawn from the seed, but two of one pair of actors
 // in the order of sending.
-func (s *Sim) post(at int64, to actors.Ref, m actors.Message) {
-	s.seq++
-	i := int32(len(s.msgs))
-	if n := len(s.unused); n > 0 {
-		i, s.unused = s.unused[n-1], s.unused[:n-1]
-		s.msgs[i], s.to[i] = m, to
-	} else {
-		s.msgs, s.to = append(s.msgs, m), append(s.to, to)
-	}
-	s.q.push(item{at, mix(s.o.Seed^uint64(at), uint64(uint32(m.From))<<32|uint64(uint32(to))), s.seq, i})
+func (s *Sim) post(at int64, to actors.Ref, m *actors.Message) {
+	i := s.pack(to, m)
+	s.q.push(item{at, uint32(mix(s.o.Seed^uint64(at), uint64(uint32(m.From))<<32|uint64(uint32(to)))), i})
 }
 
 // mix is one round of a multiply-and-shift hash (splitmix64's finalizer on a sum).
@@ -210,7 +229,7 @@ func (s *Sim) burst() (again bool) {
 			again = true
 		}
 	}()
-	for len(s.q.a) > 0 {
+	for !s.q.empty() {
 		if s.o.Events > 0 && s.events >= s.o.Events || s.o.Stop != nil && s.events&0xffff == 0 && s.o.Stop() {
 			s.res.Cut = true
 			break
@@ -220,14 +239,37 @@ func (s *Sim) burst() (again bool) {
 	return false
 }
 
+// ahead is how many actors are brought into the cache at once.
+const ahead = 16
+
+// touch reads what the next events of the batch will need, one kind of thing after the other, so that the misses of a large
+// simulation overlap instead of following each other.
+func (s *Sim) touch(batch []item) {
+	var ranks [ahead]int32
+	sum := int64(0)
+	for i := range batch {
+		to := s.flight(batch[i].msg).to
+		ranks[i] = s.rankOf[to]
+		sum += s.cells[to].free[0]
+	}
+	for i := range batch {
+		if r := ranks[i]; r >= 0 {
+			n := &s.nodes[r]
+			sum += n.rank.Touch() + n.dev.touch()
+		}
+	}
+	s.touched = sum
+}
+
 // step delivers the next event.
 func (s *Sim) step() {
+	if next := s.q.peek(); s.q.next%ahead == 0 && len(next) > 1 {
+		s.touch(next[:min(ahead, len(next))])
+	}
 	e := s.q.pop()
 	s.now = e.at
-	m, to := &s.cur, s.to[e.msg]
-	*m = s.msgs[e.msg]
-	s.msgs[e.msg].Payload, s.msgs[e.msg].Out = nil, nil
-	s.unused = append(s.unused, e.msg)
+	m := &s.cur
+	to := s.unpack(e.msg, m)
 	if m.Kind == actors.Tick && m.Job != 0 {
 		if !s.timers[actors.Timer(m.Job)] {
 			return
@@ -244,10 +286,10 @@ func (s *Sim) step() {
 		s.drop(m)
 	} else {
 		s.ctx.self = to
-		c.b.Receive(&s.ctx, *m)
+		c.b.Receive(&s.ctx, m)
 	}
 	if m.Kind == actors.Done {
-		s.recycle(m)
+		s.recycle(to, m)
 	}
 }
 
@@ -257,13 +299,17 @@ func (s *Sim) fail(why string) {
 	}
 }
 
-// count adds an event to the trace hash.
+// count adds an event to the trace hash: the event's own hash, of two halves that do not wait for each other, is chained to that of
+// all before it.
 func (s *Sim) count(at int64, to actors.Ref, m *actors.Message) {
-	h := s.hash
-	h = mix(h, uint64(at))
-	h = mix(h, uint64(uint32(to))|uint64(m.Kind)<<32|uint64(uint32(m.From))<<40)
-	h = mix(h, uint64(m.Action.Kind)|uint64(uint16(m.Action.Stage))<<8|uint64(uint16(m.Action.Chunk))<<24|uint64(uint32(m.Action.Micro))<<40)
-	s.hash = mix(h, uint64(uint32(m.Segment))|uint64(uint32(m.Member))<<16|uint64(uint32(m.Port+m.Comm))<<32|uint64(m.Step)<<48^uint64(m.Job))
+	const odd1, odd2, odd3, odd4 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93
+	a := uint64(m.Action.Kind) | uint64(uint16(m.Action.Stage))<<8 | uint64(uint16(m.Action.Chunk))<<24 | uint64(uint32(m.Action.Micro))<<40
+	h := (uint64(at)^odd1)*odd2 ^ (uint64(uint32(to))<<32|uint64(uint32(m.From)))*odd3
+	k := (a^uint64(m.Step)<<20)*odd4 ^ (uint64(uint32(m.Segment))|uint64(uint32(m.Comm))<<32^uint64(m.Job)<<8^uint64(m.Epoch)<<48)*odd1
+	k ^= (uint64(m.Kind) | uint64(uint32(m.Member))<<8 | uint64(uint32(m.Port))<<40) * odd3
+	h ^= h >> 29
+	k ^= k >> 31
+	s.hash = (bits.RotateLeft64(s.hash, 23) ^ h*odd4 + k) * odd2
 }
 
 // drop releases what a message owns.
@@ -278,14 +324,11 @@ func (s *Sim) drop(m *actors.Message) {
 	}
 }
 
-// recycle takes back the lists of a Done that its actor has read.
-func (s *Sim) recycle(m *actors.Message) {
-	if cap(m.Out) > 0 {
+// recycle takes back the list of a Done that its actor has read; a device has its own.
+func (s *Sim) recycle(to actors.Ref, m *actors.Message) {
+	if s.cells[to].dev == nil && cap(m.Out) > 0 {
 		clear(m.Out)
 		s.outs = append(s.outs, m.Out[:0])
-	}
-	if m.Values != nil {
-		s.vals = append(s.vals, m.Values)
 	}
 }
 
@@ -299,7 +342,7 @@ func (c *context) Self() actors.Ref { return c.self }
 func (c *context) Now() actors.Time { return actors.Time(c.s.now) }
 
 func (c *context) Rand() *rand.Rand {
-	x := &c.s.cells[c.self]
+	x := &c.s.extras[c.self]
 	if x.rand == nil {
 		x.rand = rand.New(rand.NewPCG(c.s.o.Seed, uint64(c.self)))
 	}
@@ -308,45 +351,48 @@ func (c *context) Rand() *rand.Rand {
 
 func (c *context) Send(to actors.Ref, m actors.Message) {
 	m.From = c.self
-	c.s.send(to, m)
+	c.s.send(to, &m)
 }
 
 func (c *context) After(d actors.Duration, m actors.Message) actors.Timer {
 	c.s.timer++
 	c.s.timers[c.s.timer] = true
 	m.Kind, m.Job = actors.Tick, actors.JobID(c.s.timer)
-	c.s.post(c.s.now+max(0, int64(d)), c.self, m)
+	c.s.post(c.s.now+max(0, int64(d)), c.self, &m)
 	return c.s.timer
 }
 
 func (c *context) Cancel(t actors.Timer) { delete(c.s.timers, t) }
 
 func (c *context) Spawn(name string, b actors.Behaviour) actors.Ref {
-	c.s.cells = append(c.s.cells, cell{rank: -1, loader: -1})
-	ref := actors.Ref(len(c.s.cells) - 1)
-	c.s.spawn(ref, name, b, -1, -1)
+	ref := c.s.add()
+	c.s.spawn(ref, name, b)
 	return ref
 }
 
 func (c *context) Watch(r actors.Ref) {
-	x := &c.s.cells[r]
+	x := &c.s.extras[r]
 	x.watched = append(x.watched, c.self)
 }
 
 func (c *context) Stop(r actors.Ref) { c.s.cells[r].dead = true }
-func (c *context) Do(j actors.Job)   { c.s.do(c.self, j) }
+
+func (c *context) Do(j actors.Job) {
+	c.s.job = j
+	c.s.do(c.self, &c.s.job)
+}
 
 // observer ends the run when the coordinator says so.
 type observer Sim
 
 // Receive implements actors.Behaviour.
-func (o *observer) Receive(_ actors.Context, m actors.Message) {
+func (o *observer) Receive(_ actors.Context, m *actors.Message) {
 	s := (*Sim)(o)
 	if m.Kind != actors.Report {
 		return
 	}
 	if s.o.Report != nil {
-		s.o.Report(m)
+		s.o.Report(*m)
 	}
 	switch m.Text {
 	case core.TopicStep:

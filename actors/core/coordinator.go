@@ -81,6 +81,7 @@ func (s *LossScale) Update(overflow bool) {
 // Coordinator opens each step, commits it when every rank has closed it, and orders saves and evaluations.
 type Coordinator struct {
 	l       *RunLayout
+	place   map[actors.Ref]int // of a rank in l.Ranks
 	step    int64
 	eval    int64 // evaluation batch under way, counted from 1; 0 for none
 	evalSum float64
@@ -105,7 +106,11 @@ type Coordinator struct {
 
 // NewCoordinator returns the behaviour.
 func NewCoordinator(l *RunLayout) *Coordinator {
-	return &Coordinator{l: l, step: l.First - 1, updates: l.OptimSteps}
+	c := &Coordinator{l: l, step: l.First - 1, updates: l.OptimSteps, place: make(map[actors.Ref]int, len(l.Ranks))}
+	for i, r := range l.Ranks {
+		c.place[r] = i
+	}
+	return c
 }
 
 // Layout of Open.Values: the scalars of a step.
@@ -117,7 +122,7 @@ const (
 )
 
 // Receive implements actors.Behaviour.
-func (c *Coordinator) Receive(ctx actors.Context, m actors.Message) {
+func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	if c.dead {
 		drop(m)
 		return
@@ -178,14 +183,12 @@ func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
 	}
 }
 
-func (c *Coordinator) close(ctx actors.Context, m actors.Message) {
-	for i, r := range c.l.Ranks {
-		if r == m.From {
-			if c.closed[i] != nil {
-				panic(fmt.Sprintf("core: rank %d closed step %d twice", i, m.Step))
-			}
-			c.closed[i] = m.Values
+func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
+	if i, ok := c.place[m.From]; ok {
+		if c.closed[i] != nil {
+			panic(fmt.Sprintf("core: rank %d closed step %d twice", i, m.Step))
 		}
+		c.closed[i] = m.Values
 	}
 	if c.left--; c.left > 0 {
 		return
@@ -203,7 +206,7 @@ func (c *Coordinator) commit(ctx actors.Context) {
 	v := c.report(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
 	if v[StepOverflow] > 0 && c.hopeless() {
-		c.fail(ctx, actors.Message{Kind: actors.Failed, Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale can help; "+
+		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale can help; "+
 			"the weights or the data hold NaN, or the learning rate is too high. The newest checkpoint is from before", c.step, v[StepLoss], v[StepNorm])})
 		return
 	}
@@ -280,7 +283,7 @@ const (
 )
 
 // begun asks the ranks to copy their state once there is a place to write it.
-func (c *Coordinator) begun(ctx actors.Context, m actors.Message) {
+func (c *Coordinator) begun(ctx actors.Context, m *actors.Message) {
 	if m.Err != nil {
 		c.queued = 0
 		c.committed(ctx, m)
@@ -295,11 +298,9 @@ func (c *Coordinator) begun(ctx actors.Context, m actors.Message) {
 }
 
 // written collects the ranks' parts of the manifest; with the last one the checkpoint is committed.
-func (c *Coordinator) written(ctx actors.Context, m actors.Message) {
-	for i, r := range c.l.Ranks {
-		if r == m.From {
-			c.parts[i] = m.Text
-		}
+func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
+	if i, ok := c.place[m.From]; ok {
+		c.parts[i] = m.Text
 	}
 	if c.durable--; c.durable == 0 {
 		s := c.savedScale
@@ -309,7 +310,7 @@ func (c *Coordinator) written(ctx actors.Context, m actors.Message) {
 }
 
 // committed is the one place where a checkpoint becomes durable.
-func (c *Coordinator) committed(ctx actors.Context, m actors.Message) {
+func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 	topic := TopicDurable
 	if m.Err != nil {
 		topic = TopicSaveLost
@@ -349,7 +350,7 @@ func (c *Coordinator) halt(ctx actors.Context) {
 }
 
 // fail ends the run with one error, the first that came.
-func (c *Coordinator) fail(ctx actors.Context, m actors.Message) {
+func (c *Coordinator) fail(ctx actors.Context, m *actors.Message) {
 	if c.ended && m.Kind == actors.Down && !c.writing {
 		return
 	}
@@ -358,10 +359,8 @@ func (c *Coordinator) fail(ctx actors.Context, m actors.Message) {
 	if err == nil {
 		err = errors.New(m.Text)
 	}
-	for i, r := range c.l.Ranks {
-		if m.Kind == actors.Down && r == m.From {
-			err = fmt.Errorf("rank %d: %w", i, err)
-		}
+	if i, ok := c.place[m.From]; ok && m.Kind == actors.Down {
+		err = fmt.Errorf("rank %d: %w", i, err)
 	}
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Halt})

@@ -39,10 +39,10 @@ func TestSaveBetweenSteps(t *testing.T) {
 	ctx := &tape{}
 	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 4, SaveEvery: 1, SaveAtEnd: true, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
 	closed := func(step int64) []string {
-		c.Receive(ctx, actors.Message{Kind: actors.Closed, From: 5, Step: step, Values: make([]float64, ClosedLen)})
+		c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: step, Values: make([]float64, ClosedLen)})
 		return ctx.take()
 	}
-	say := func(m actors.Message) []string { c.Receive(ctx, m); return ctx.take() }
+	say := func(m actors.Message) []string { c.Receive(ctx, &m); return ctx.take() }
 	require.Equal(t, []string{"open 1"}, say(actors.Message{Kind: actors.Started}))
 	require.Equal(t, []string{"report 1 step", "job begin 1"}, closed(1), "no step opens before the ranks have copied their state")
 	require.Equal(t, []string{"save 1"}, say(actors.Message{Kind: actors.Done, Job: beginID}))
@@ -66,12 +66,12 @@ func TestSaveBetweenSteps(t *testing.T) {
 func TestSaveLost(t *testing.T) {
 	ctx := &tape{}
 	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 3, SaveEvery: 1, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
-	c.Receive(ctx, actors.Message{Kind: actors.Started})
-	c.Receive(ctx, actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
+	c.Receive(ctx, &actors.Message{Kind: actors.Started})
+	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
 	ctx.take()
-	c.Receive(ctx, actors.Message{Kind: actors.Done, Job: beginID, Err: fmt.Errorf("no space left on device")})
+	c.Receive(ctx, &actors.Message{Kind: actors.Done, Job: beginID, Err: fmt.Errorf("no space left on device")})
 	require.Equal(t, []string{"report 1 savelost", "open 2"}, ctx.take())
-	c.Receive(ctx, actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: make([]float64, ClosedLen)})
+	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: make([]float64, ClosedLen)})
 	require.Equal(t, []string{"report 2 step", "job begin 2"}, ctx.take())
 }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -10,26 +11,42 @@ import (
 // cursor is an action under way: a position in its list of segments.
 type cursor struct {
 	a    plan.Action
+	pc   int32
 	segs []Segment
-	pc   int
+	w    *wiring // of the action's stage
 }
 
-func (r *Rank) cursor(a plan.Action) *cursor { return &cursor{a: a, segs: r.l.Lower(a, r.eval())} }
+func (c *cursor) begin(r *Rank, a plan.Action) {
+	*c = cursor{a: a, segs: r.l.Lower(a, r.eval()), w: r.wiring(a.Stage)}
+}
 
 // last reports whether the segment now at pc is the action's last job. Parts that arrive after the last segment's
 // communications are taken in by a job of their own.
 func (c *cursor) last() bool {
-	return c.pc >= len(c.segs) || c.pc == len(c.segs)-1 && len(c.segs[c.pc].Comms) == 0
+	n := int(c.pc)
+	return n >= len(c.segs) || n == len(c.segs)-1 && len(c.segs[n].Comms) == 0
 }
 
 // Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for what they lack at
 // every message.
 type Wait struct {
-	From actors.Ref
-	lack lack
-	a    plan.Action
-	part int32 // of a collective
-	seg  int32
+	lack  lack
+	a     plan.Action
+	peer  actors.Ref // of an activation or gradient
+	group int32      // of a collective
+	part  int32      // of its members
+	seg   int32
+}
+
+// from is the actor that must act.
+func (r *Rank) from(w Wait) actors.Ref {
+	switch w.lack {
+	case lackPart:
+		return r.groups[w.group].Members[w.part]
+	case lackData:
+		return r.l.Loader
+	}
+	return w.peer
 }
 
 type lack uint8
@@ -60,10 +77,11 @@ func (w Wait) what() string {
 // missing is the first thing that c's next job still lacks.
 func (r *Rank) missing(c *cursor) Wait {
 	if c.pc > 0 {
-		for i, comm := range c.segs[c.pc-1].Comms {
-			g := r.l.Groups[comm.Group]
-			if m := r.inbox.absent(partKey{c.a, int32(c.pc - 1), int32(i)}, len(g.Members)); m >= 0 {
-				return Wait{From: g.Members[m], lack: lackPart, a: c.a, part: int32(m), seg: int32(c.pc - 1)}
+		comms := c.segs[c.pc-1].Comms
+		for i := range comms {
+			g := comms[i].Group
+			if m := r.inbox.absent(partKey{c.a, c.pc - 1, int32(i)}, len(r.groups[g].Members)); m >= 0 {
+				return Wait{lack: lackPart, a: c.a, group: int32(g), part: int32(m), seg: c.pc - 1}
 			}
 		}
 		return Wait{}
@@ -71,17 +89,17 @@ func (r *Rank) missing(c *cursor) Wait {
 	switch c.a.Kind {
 	case plan.F:
 		if !r.inbox.hasBatch(c.a) {
-			return Wait{From: r.l.Loader, lack: lackData, a: c.a}
+			return Wait{lack: lackData, a: c.a}
 		}
-		for _, p := range r.inputsOf(int(c.a.Stage)) {
-			if !r.inbox.hasPort(portKey{at(c.a, plan.F), p.ID}) {
-				return Wait{From: r.l.Peer(p.From), lack: lackActivation, a: c.a}
+		for i := range c.w.in {
+			if p := &c.w.in[i]; !r.inbox.hasPort(portKey{c.a, p.id}) {
+				return Wait{peer: p.peer, lack: lackActivation, a: c.a}
 			}
 		}
 	case plan.B, plan.I:
-		for _, p := range r.outputsOf(int(c.a.Stage)) {
-			if p.Grad && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.ID}) {
-				return Wait{From: r.l.Peer(p.To), lack: lackGradient, a: c.a}
+		for i := range c.w.out {
+			if p := &c.w.out[i]; p.grad && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.id}) {
+				return Wait{peer: p.peer, lack: lackGradient, a: c.a}
 			}
 		}
 	}
@@ -90,14 +108,15 @@ func (r *Rank) missing(c *cursor) Wait {
 
 // start hands the next job of c to the device, with everything that came for it.
 func (r *Rank) start(ctx actors.Context, c *cursor) {
-	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a, Segment: int32(c.pc), Values: r.scalars}
+	clear(r.ins) // the job before has ended, and with it its use of the list
+	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a, Segment: c.pc, Values: r.scalars, In: r.ins[:0]}
 	if c.a.Kind == plan.Step {
 		j.Kind = actors.UpdatePhase
 	}
 	if c.pc > 0 {
 		for i, comm := range c.segs[c.pc-1].Comms {
-			parts := r.inbox.parts(partKey{c.a, int32(c.pc - 1), int32(i)})
-			for m := range r.l.Groups[comm.Group].Members {
+			parts := r.inbox.parts(partKey{c.a, c.pc - 1, int32(i)})
+			for m := range r.groups[comm.Group].Members {
 				j.In = append(j.In, actors.Input{Comm: int32(i), Member: int32(m), Payload: parts[m]})
 			}
 		}
@@ -108,33 +127,34 @@ func (r *Rank) start(ctx actors.Context, c *cursor) {
 		r.values[ClosedWait] += float64(ctx.Now() - r.since)
 		r.hungry = false
 	}
-	r.since = ctx.Now()
+	r.since, r.ins = ctx.Now(), j.In
 	r.do(ctx, j)
 }
 
 // inputs gathers the data, activations or cotangents of an action's first job and returns their credits.
 func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
-	take := func(k plan.Kind, p Port, from int, back int32) {
-		pay := r.inbox.port(portKey{at(c.a, k), p.ID})
-		j.In = append(j.In, actors.Input{Comm: -1, Port: p.ID, Payload: pay})
-		if peer := r.l.Peer(from); peer != ctx.Self() {
-			ctx.Send(peer, actors.Message{Kind: actors.Credit, Epoch: r.epoch, Comm: p.ID*2 + back, Values: one})
-		}
-	}
 	switch c.a.Kind {
 	case plan.F:
 		if b := r.inbox.batch(c.a); b != nil {
 			j.In = append(j.In, actors.Input{Comm: -1, Port: -1, Payload: b})
 		}
-		for _, p := range r.inputsOf(int(c.a.Stage)) {
-			take(plan.F, p, p.From, 0)
+		for i := range c.w.in {
+			r.take(ctx, c, j, plan.F, &c.w.in[i], 0)
 		}
 	case plan.B, plan.I:
-		for _, p := range r.outputsOf(int(c.a.Stage)) {
-			if p.Grad {
-				take(plan.B, p, p.To, 1)
+		for i := range c.w.out {
+			if p := &c.w.out[i]; p.grad {
+				r.take(ctx, c, j, plan.B, p, 1)
 			}
 		}
+	}
+}
+
+// take moves a port's value into a job and gives its credit back.
+func (r *Rank) take(ctx actors.Context, c *cursor, j *actors.Job, k plan.Kind, p *wire, dir int32) {
+	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id, Payload: r.inbox.port(portKey{at(c.a, k), p.id})})
+	if p.peer != ctx.Self() {
+		ctx.Send(p.peer, actors.Message{Kind: actors.Credit, Epoch: r.epoch, Comm: p.id*2 + dir, Values: one})
 	}
 }
 
@@ -142,10 +162,10 @@ var one = []float64{1}
 
 // finish routes a job's results and moves the cursor on; overlapped actions alternate by turns, never by readiness, so
 // that every rank of a group issues its collectives in one order.
-func (r *Rank) finish(ctx actors.Context, c *cursor, m actors.Message) {
+func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 	ended := c.last()
-	for _, o := range m.Out {
-		if o.Comm >= 0 {
+	for i := range m.Out {
+		if o := &m.Out[i]; o.Comm >= 0 {
 			r.sendPart(ctx, c, o)
 		} else {
 			r.sendPort(ctx, c, o)
@@ -153,55 +173,61 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m actors.Message) {
 	}
 	c.pc++
 	if !ended {
-		r.turn = (r.turn + 1) % len(r.cur)
+		if r.turn++; r.turn >= r.under {
+			r.turn = 0
+		}
 		return
 	}
-	r.cur = append(r.cur[:r.turn], r.cur[r.turn+1:]...)
-	if r.turn >= len(r.cur) {
-		r.turn = 0
+	if r.turn == 0 && r.under == 2 {
+		r.cur[0] = r.cur[1]
 	}
+	r.turn = 0
+	r.under--
 }
 
-func (r *Rank) sendPart(ctx actors.Context, c *cursor, o actors.Output) {
-	g := r.l.Groups[c.segs[c.pc].Comms[o.Comm].Group]
-	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Segment: int32(c.pc), Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
+func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
+	g := &r.groups[c.segs[c.pc].Comms[o.Comm].Group]
+	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Segment: c.pc, Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
 	if to := g.Members[o.Member]; to != ctx.Self() {
 		ctx.Send(to, m)
 	} else {
-		r.inbox.put(m)
+		r.inbox.part(&m)
 	}
 }
 
-func (r *Rank) sendPort(ctx actors.Context, c *cursor, o actors.Output) {
-	p := r.l.Ports[o.Port]
-	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Port: p.ID, Payload: o.Payload}
-	to, dir := p.To, int32(0)
-	m.Action.Kind = plan.F
+func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
+	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Port: o.Port, Payload: o.Payload}
+	p, ends, dir := &r.l.Ports[o.Port], c.w.out, int32(0)
+	m.Action.Stage = int16(p.To)
 	if c.a.Kind != plan.F {
-		m.Kind, m.Action.Kind, to, dir = actors.Cotangent, plan.B, p.From, 1
+		m.Kind, m.Action.Kind, m.Action.Stage, ends, dir = actors.Cotangent, plan.B, int16(p.From), c.w.in, 1
 	}
-	m.Action.Stage = int16(to)
-	peer := r.l.Peer(to)
+	peer := actors.None
+	for i := range ends {
+		if ends[i].id == o.Port {
+			peer = ends[i].peer
+		}
+	}
 	if peer == ctx.Self() {
-		r.inbox.put(m)
+		r.inbox.put(&m)
 		return
 	}
-	e := r.edge(p.ID*2 + dir)
+	e := r.edge(o.Port*2 + dir)
 	e.to = peer
-	e.send(ctx, m)
+	e.send(ctx, &m)
 }
 
 // Waits implements actors.Behaviour.
 func (r *Rank) Waits() actors.Wait {
 	switch {
-	case r.running != 0 && len(r.cur) > 0:
-		c := r.cur[r.turn]
+	case r.running != 0 && r.under > 0:
+		c := &r.cur[r.turn]
 		return actors.Wait{For: actors.None, What: fmt.Sprintf("%v segment %d of step %d", c.a, c.pc, r.step), Since: r.since, Busy: true, Held: r.held()}
 	case !r.open:
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
-	case len(r.cur) > 0:
-		w := r.missing(r.cur[r.turn])
-		return actors.Wait{For: w.From, What: w.what(), Since: r.since, Held: r.held()}
+	case r.under > 0:
+		w := r.missing(&r.cur[r.turn])
+		return actors.Wait{For: r.from(w), What: w.what(), Since: r.since, Held: r.held()}
 	}
 	return actors.Wait{For: actors.None}
 }
@@ -210,8 +236,9 @@ func (r *Rank) Waits() actors.Wait {
 func (r *Rank) held() (out []actors.Held) {
 	for _, p := range r.l.Ports {
 		for dir := range int32(2) {
-			if e := r.edges[p.ID*2+dir]; e != nil && e.credits == 0 && len(e.queue) > 0 {
-				out = append(out, actors.Held{To: e.to, Edge: p.edgeName(dir), Count: len(e.queue), Credits: r.l.Credits})
+			i := slices.IndexFunc(r.edges, func(e edge) bool { return e.id == p.ID*2+dir })
+			if i >= 0 && r.edges[i].credits == 0 && r.edges[i].waiting() > 0 {
+				out = append(out, actors.Held{To: r.edges[i].to, Edge: p.edgeName(dir), Count: r.edges[i].waiting(), Credits: r.l.Credits})
 			}
 		}
 	}

@@ -5,35 +5,46 @@ import "github.com/lfactor/lfactor/actors"
 // edge is the sender's side of a stream of messages to one neighbour: at most credits are on the way; the rest waits here,
 // bounded by the step's program.
 type edge struct {
+	id      int32 // port·2 + direction
 	to      actors.Ref
-	credits int
+	credits int32
+	first   int32 // of queue that has not been sent
 	queue   []actors.Message
 }
 
-// edge returns the state of port*2+direction.
+// edge returns the state of port·2+direction. A rank has as many as its stages have neighbours: few, so they are looked up by
+// walking the list.
 func (r *Rank) edge(id int32) *edge {
-	e := r.edges[id]
-	if e == nil {
-		e = &edge{credits: r.l.Credits}
-		r.edges[id] = e
+	for i := range r.edges {
+		if r.edges[i].id == id {
+			return &r.edges[i]
+		}
 	}
-	return e
+	r.edges = append(r.edges, edge{id: id, to: actors.None, credits: int32(r.l.Credits)})
+	return &r.edges[len(r.edges)-1]
 }
 
-func (e *edge) send(ctx actors.Context, m actors.Message) {
-	e.queue = append(e.queue, m)
-	e.flush(ctx)
-}
-
-func (e *edge) grant(ctx actors.Context, n int) {
-	e.credits += n
-	e.flush(ctx)
-}
-
-func (e *edge) flush(ctx actors.Context) {
-	for e.credits > 0 && len(e.queue) > 0 {
+func (e *edge) send(ctx actors.Context, m *actors.Message) {
+	if e.credits > 0 && e.waiting() == 0 {
 		e.credits--
-		ctx.Send(e.to, e.queue[0])
-		e.queue = e.queue[1:]
+		ctx.Send(e.to, *m)
+		return
+	}
+	e.queue = append(e.queue, *m)
+}
+
+func (e *edge) waiting() int { return len(e.queue) - int(e.first) }
+
+// grant takes n credits back and sends what waited for them.
+func (e *edge) grant(ctx actors.Context, n int) {
+	e.credits += int32(n)
+	for e.credits > 0 && e.waiting() > 0 {
+		e.credits--
+		ctx.Send(e.to, e.queue[e.first])
+		e.queue[e.first] = actors.Message{}
+		e.first++
+	}
+	if e.waiting() == 0 {
+		e.queue, e.first = e.queue[:0], 0
 	}
 }

@@ -23,58 +23,81 @@ type portKey struct {
 // at is a with another verb.
 func at(a plan.Action, k plan.Kind) plan.Action { a.Kind = k; return a }
 
-// box collects the parts of one collective. A rank has few open at a time, so they are looked up by walking a list; a box that
-// is empty again serves the next collective.
+// box collects the parts of one collective.
 type box struct {
 	key   partKey
+	n     int32
 	parts []actors.Payload
-	n     int
+}
+
+// held is a port's value that has come.
+type held struct {
+	key portKey
+	p   actors.Payload
 }
 
 // inbox keeps what has come before it is wanted. It is bounded by the program: every message in it belongs to an action of
-// the open step, or of the one the coordinator opens next.
+// the open step, or of the one the coordinator opens next. A rank has few boxes and few ports' values at a time, so both are
+// looked up by walking a list; a place that is empty again serves the next.
 type inbox struct {
 	boxes   []box
-	ports   map[portKey]actors.Payload
-	batches map[plan.Action]actors.Payload
+	ports   []held
+	batches []actors.Payload // by microbatch·chunks + chunk
+	chunks  int              // most chunks of a microbatch
 }
 
-func newInbox() inbox {
-	return inbox{nil, map[portKey]actors.Payload{}, map[plan.Action]actors.Payload{}}
+// begin prepares for the data of a step.
+func (b *inbox) begin(p *plan.Program) {
+	b.chunks = 1
+	for m := range p.Chunks {
+		b.chunks = max(b.chunks, p.Chunks[m])
+	}
+	if n := p.Micro * b.chunks; len(b.batches) != n {
+		b.batches = make([]actors.Payload, n)
+	}
 }
 
-func (b *inbox) put(m actors.Message) {
+func (b *inbox) put(m *actors.Message) {
 	switch m.Kind {
 	case actors.Batch:
-		b.batches[batchKey(m.Action)] = m.Payload
+		i := b.place(m.Action)
+		if i >= len(b.batches) || b.batches[i] != nil {
+			panic(fmt.Sprintf("core: data of microbatch %d chunk %d came twice or beyond the step", m.Action.Micro, m.Action.Chunk))
+		}
+		b.batches[i] = m.Payload
 	case actors.Part:
-		k := partKey{m.Action, m.Segment, m.Comm}
-		x := b.box(k)
-		if x == nil {
-			x = b.add(k)
-		}
-		for len(x.parts) <= int(m.Member) {
-			x.parts = append(x.parts, nil)
-		}
-		if x.parts[m.Member] != nil {
-			panic(fmt.Sprintf("core: member %d sent its part of %v segment %d twice", m.Member, m.Action, m.Segment))
-		}
-		x.parts[m.Member] = m.Payload
-		x.n++
+		b.part(m)
 	default:
 		k := portKey{m.Action, m.Port}
-		if b.ports[k] != nil {
+		if b.hasPort(k) {
 			panic(fmt.Sprintf("core: %v came twice on port %d", m.Action, m.Port))
 		}
-		b.ports[k] = m.Payload
+		b.ports = append(b.ports, held{k, m.Payload})
 	}
+}
+
+// part takes in a member's part of a collective.
+func (b *inbox) part(m *actors.Message) {
+	k := partKey{m.Action, m.Segment, m.Comm}
+	x := b.box(k)
+	if x == nil {
+		x = b.add(k)
+	}
+	for len(x.parts) <= int(m.Member) {
+		x.parts = append(x.parts, nil)
+	}
+	if x.parts[m.Member] != nil {
+		panic(fmt.Sprintf("core: member %d sent its part of %v segment %d twice", m.Member, m.Action, m.Segment))
+	}
+	x.parts[m.Member] = m.Payload
+	x.n++
 }
 
 // box is the open box of a collective, nil if there is none.
 func (b *inbox) box(k partKey) *box {
 	for i := range b.boxes {
-		if b.boxes[i].key == k {
-			return &b.boxes[i]
+		if x := &b.boxes[i]; x.key.seg == k.seg && x.key == k {
+			return x
 		}
 	}
 	return nil
@@ -99,7 +122,7 @@ func (b *inbox) absent(k partKey, n int) int {
 	if x == nil {
 		return 0
 	}
-	if x.n == n {
+	if int(x.n) == n {
 		return -1
 	}
 	for i, p := range x.parts {
@@ -114,38 +137,55 @@ func (b *inbox) absent(k partKey, n int) int {
 func (b *inbox) parts(k partKey) []actors.Payload {
 	x, last := b.box(k), len(b.boxes)-1
 	p := x.parts
-	*x, b.boxes[last] = b.boxes[last], box{parts: p}
+	if y := &b.boxes[last]; x != y {
+		*x, *y = *y, *x
+	}
 	b.boxes = b.boxes[:last]
 	return p
 }
 
-func (b *inbox) hasPort(k portKey) bool { return b.ports[k] != nil }
+func (b *inbox) hasPort(k portKey) bool {
+	for i := range b.ports {
+		if b.ports[i].key == k {
+			return true
+		}
+	}
+	return false
+}
 
+// port takes a port's value, nil if it has not come.
 func (b *inbox) port(k portKey) actors.Payload {
-	p := b.ports[k]
-	delete(b.ports, k)
-	return p
+	for i := range b.ports {
+		if b.ports[i].key == k {
+			p, last := b.ports[i].p, len(b.ports)-1
+			b.ports[i] = b.ports[last]
+			b.ports[last].p = nil
+			b.ports = b.ports[:last]
+			return p
+		}
+	}
+	return nil
 }
 
-// batchKey: the data of a microbatch serves every stage of the rank.
-func batchKey(a plan.Action) plan.Action {
-	return plan.Action{Kind: plan.F, Micro: a.Micro, Chunk: a.Chunk}
-}
+// place is that of an action's data in batches: the data of a microbatch serves every stage of the rank.
+func (b *inbox) place(a plan.Action) int { return int(a.Micro)*b.chunks + int(a.Chunk) }
 
-func (b *inbox) hasBatch(a plan.Action) bool { return b.batches[batchKey(a)] != nil }
+func (b *inbox) hasBatch(a plan.Action) bool { return b.batches[b.place(a)] != nil }
 
 // batch returns one reference to the data of a's microbatch and keeps another for the rank's further stages.
 func (b *inbox) batch(a plan.Action) actors.Payload {
-	p := b.batches[batchKey(a)]
+	p := b.batches[b.place(a)]
 	p.Retain()
 	return p
 }
 
 // endStep releases the step's data.
 func (b *inbox) endStep() {
-	for k, p := range b.batches { //lfvet:order releasing has no order
-		p.Release()
-		delete(b.batches, k)
+	for i, p := range b.batches {
+		if p != nil {
+			p.Release()
+			b.batches[i] = nil
+		}
 	}
 }
 
@@ -153,14 +193,16 @@ func (b *inbox) endStep() {
 func (b *inbox) release() {
 	b.endStep()
 	for _, x := range b.boxes {
-		for _, p := range x.parts {
+		for i, p := range x.parts {
 			if p != nil {
 				p.Release()
+				x.parts[i] = nil
 			}
 		}
 	}
-	for _, p := range b.ports { //lfvet:order releasing has no order
-		p.Release()
+	for i := range b.ports {
+		b.ports[i].p.Release()
+		b.ports[i].p = nil
 	}
-	*b = newInbox()
+	b.boxes, b.ports = b.boxes[:0], b.ports[:0]
 }

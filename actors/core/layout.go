@@ -51,22 +51,40 @@ type RankLayout struct {
 	Credits     int // messages in flight on one edge
 }
 
-// inputs lists the ports that stage s takes.
-func (l *RankLayout) inputs(s int) (out []Port) {
-	for _, p := range l.Ports {
-		if p.To == s {
-			out = append(out, p)
-		}
-	}
-	return
+// wire is one end of a port: the neighbour's rank and what runs along it.
+type wire struct {
+	id   int32
+	peer actors.Ref
+	grad bool
 }
 
-// outputs lists the ports that leave stage s.
-func (l *RankLayout) outputs(s int) (out []Port) {
-	for _, p := range l.Ports {
-		if p.From == s {
-			out = append(out, p)
+// wiring is the ports of one stage of a rank, with the ranks at their other ends.
+type wiring struct {
+	stage   int16
+	in, out []wire
+}
+
+// wires lists the ports of every stage that a rank has, in the two lists that it is given as far as they reach.
+func (l *RankLayout) wires(all []wiring, ends []wire) []wiring {
+	for s, row := range l.Program.StageRank {
+		if row != l.Row {
+			continue
 		}
+		w := wiring{stage: int16(s)}
+		first := len(ends)
+		for i := range l.Ports {
+			if p := &l.Ports[i]; p.To == s {
+				ends = append(ends, wire{p.ID, l.Peer(p.From), p.Grad})
+			}
+		}
+		w.in, first = ends[first:len(ends):len(ends)], len(ends)
+		for i := range l.Ports {
+			if p := &l.Ports[i]; p.From == s {
+				ends = append(ends, wire{p.ID, l.Peer(p.To), p.Grad})
+			}
+		}
+		w.out = ends[first:len(ends):len(ends)]
+		all = append(all, w)
 	}
-	return
+	return all
 }

@@ -35,7 +35,7 @@ func NewLoader(l *LoaderLayout) *Loader {
 }
 
 // Receive implements actors.Behaviour.
-func (l *Loader) Receive(ctx actors.Context, m actors.Message) {
+func (l *Loader) Receive(ctx actors.Context, m *actors.Message) {
 	if l.dead {
 		drop(m)
 		return
@@ -80,7 +80,7 @@ func (l *Loader) fetch(ctx actors.Context, step int64) {
 	ctx.Do(actors.Job{ID: l.jobs, Kind: actors.LoadBatch, Engine: actors.IO, Step: step})
 }
 
-func (l *Loader) loaded(ctx actors.Context, m actors.Message) {
+func (l *Loader) loaded(ctx actors.Context, m *actors.Message) {
 	step := l.busy
 	l.busy = 0
 	if m.Err != nil {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -18,60 +19,92 @@ const (
 	ClosedLen
 )
 
-// Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what they need.
+// Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what they need. What
+// every message touches comes first, and short lists begin in the rank itself: a simulation has many ranks, and few of them in a
+// cache.
 type Rank struct {
 	l       *RankLayout
-	epoch   uint32
 	step    int64
+	epoch   uint32
+	pc      int32
 	open    bool
-	row     []plan.Entry
-	prog    *plan.Program
-	pc      int
-	cur     []*cursor // the action under way, or the two of an overlapped pair
-	turn    int
+	dead    bool
+	hungry  bool // the wait under way is for data
+	under   int8 // actions under way: 0, 1, or the 2 of an overlapped pair
+	turn    int8
 	running actors.JobID // the compute job in flight, 0 for none
 	jobs    actors.JobID
-	io      map[actors.JobID]actors.JobKind
-	inbox   inbox
-	ins     [][]Port // by stage, filled when first asked for
-	outs    [][]Port
-	edges   map[int32]*edge
-	values  []float64 // of the step so far
-	scalars []float64 // from Open
+	cur     [2]cursor
 	since   actors.Time
-	hungry  bool // the wait under way is for data
-	dead    bool
+	row     []plan.Entry
+	ins     []actors.Input // of the job in flight
+	groups  []Group
+	inbox   inbox
+	edges   []edge
+	values  [ClosedLen]float64 // of the step so far
+	wires   []wiring
+	scalars []float64 // from Open
+	prog    *plan.Program
+	io      []ioJob // in flight on other engines
+	short   short
+}
+
+// short is where the lists of a rank begin.
+type short struct {
+	ins    [2]actors.Input
+	boxes  [1]box
+	part   [1]actors.Payload
+	groups [3]Group
+	ports  [2]held
+	edges  [4]edge
+	wires  [2]wiring
+	ends   [6]wire
+}
+
+// ioJob is a job that is no computation.
+type ioJob struct {
+	id   actors.JobID
+	kind actors.JobKind
 }
 
 // NewRank returns the behaviour of one rank.
 func NewRank(l *RankLayout) *Rank {
-	return &Rank{l: l, inbox: newInbox(), edges: map[int32]*edge{}, io: map[actors.JobID]actors.JobKind{}, step: -1 << 62}
+	r := new(Rank)
+	r.Init(l)
+	return r
 }
 
-// inputsOf lists the ports that a stage takes.
-func (r *Rank) inputsOf(stage int) []Port {
-	if r.ins == nil {
-		r.ins = make([][]Port, len(r.l.Program.StageRank))
-	}
-	if r.ins[stage] == nil && stage > 0 {
-		r.ins[stage] = r.l.inputs(stage)
-	}
-	return r.ins[stage]
+// Init makes r, which has not been used yet, the behaviour of one rank: a driver of very many ranks keeps them in one array.
+func (r *Rank) Init(l *RankLayout) {
+	*r = Rank{l: l, step: -1 << 62}
+	x := &r.short
+	r.ins, r.inbox.boxes, r.inbox.ports, r.edges = x.ins[:0], x.boxes[:0], x.ports[:0], x.edges[:0]
+	x.boxes[0].parts = x.part[:0]
+	r.groups = append(x.groups[:0], l.Groups...)
+	r.wires = l.wires(x.wires[:0], x.ends[:0])
 }
 
-// outputsOf lists the ports that leave a stage.
-func (r *Rank) outputsOf(stage int) []Port {
-	if r.outs == nil {
-		r.outs = make([][]Port, len(r.l.Program.StageRank))
+// Touch reads a word of every line of memory that a message may need, so that a driver of very many ranks can have them brought
+// into the cache ahead. The sum means nothing.
+func (r *Rank) Touch() int64 {
+	x := &r.short
+	sum := r.step + int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) + int64(len(r.edges)) + int64(r.values[4])
+	sum += int64(x.ins[1].Port) + int64(x.boxes[0].n) + int64(x.groups[0].Pos) + int64(x.groups[1].Pos) + int64(x.ports[1].key.port)
+	return sum + int64(x.edges[1].id) + int64(x.edges[3].id) + int64(x.wires[1].stage) + int64(x.ends[3].id)
+}
+
+// wiring is the ports of one of the rank's stages.
+func (r *Rank) wiring(stage int16) *wiring {
+	for i := range r.wires {
+		if r.wires[i].stage == stage {
+			return &r.wires[i]
+		}
 	}
-	if r.outs[stage] == nil && stage+1 < len(r.outs) {
-		r.outs[stage] = r.l.outputs(stage)
-	}
-	return r.outs[stage]
+	panic(fmt.Sprintf("core: stage %d is none of rank %d", stage, r.l.Rank))
 }
 
 // Receive implements actors.Behaviour.
-func (r *Rank) Receive(ctx actors.Context, m actors.Message) {
+func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	if r.dead || m.Kind != actors.Done && m.Epoch < r.epoch {
 		drop(m)
 		return
@@ -97,7 +130,7 @@ func (r *Rank) Receive(ctx actors.Context, m actors.Message) {
 }
 
 // drop releases what a message owns that nobody will look at.
-func drop(m actors.Message) {
+func drop(m *actors.Message) {
 	if m.Payload != nil {
 		m.Payload.Release()
 	}
@@ -108,17 +141,18 @@ func drop(m actors.Message) {
 	}
 }
 
-func (r *Rank) begin(ctx actors.Context, m actors.Message) {
+func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	if r.open {
 		panic(fmt.Sprintf("core: rank %d: step %d opened while step %d runs", r.l.Rank, m.Step, r.step))
 	}
 	r.epoch, r.step, r.open, r.pc, r.scalars = m.Epoch, m.Step, true, 0, m.Values
-	r.values = make([]float64, ClosedLen)
+	r.values = [ClosedLen]float64{}
 	r.prog = r.l.Program
 	if m.Step < 0 {
 		r.prog = r.l.Eval
 	}
 	r.row = r.prog.Rows[r.l.Row]
+	r.inbox.begin(r.prog)
 	r.since = ctx.Now()
 	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch})
 }
@@ -132,7 +166,7 @@ func (r *Rank) do(ctx actors.Context, j actors.Job) {
 	if j.Engine == actors.Compute {
 		r.running = j.ID
 	} else {
-		r.io[j.ID] = j.Kind
+		r.io = append(r.io, ioJob{j.ID, j.Kind})
 	}
 	ctx.Do(j)
 }
@@ -140,13 +174,13 @@ func (r *Rank) do(ctx actors.Context, j actors.Job) {
 // advance starts the next segment if it can run without waiting for anyone.
 func (r *Rank) advance(ctx actors.Context) {
 	for r.open && r.running == 0 {
-		if len(r.cur) == 0 && !r.next() {
+		if r.under == 0 && !r.next() {
 			r.close(ctx)
 			return
 		}
-		c := r.cur[r.turn]
+		c := &r.cur[r.turn]
 		if w := r.missing(c); w.lack != nothing {
-			r.hungry = w.From == r.l.Loader
+			r.hungry = w.lack == lackData
 			return
 		}
 		r.start(ctx, c)
@@ -156,15 +190,18 @@ func (r *Rank) advance(ctx actors.Context) {
 // next takes the following entry of the program; after the last comes the optimizer step.
 func (r *Rank) next() bool {
 	r.turn = 0
-	switch {
-	case r.pc < len(r.row):
-		e := r.row[r.pc]
-		r.cur = append(r.cur, r.cursor(e.Action))
+	switch n := int(r.pc); {
+	case n < len(r.row):
+		e := &r.row[n]
+		r.under = 1
+		r.cur[0].begin(r, e.Action)
 		if e.With.Kind != plan.None {
-			r.cur = append(r.cur, r.cursor(e.With))
+			r.under = 2
+			r.cur[1].begin(r, e.With)
 		}
-	case r.pc == len(r.row) && !r.eval():
-		r.cur = append(r.cur, &cursor{a: plan.Action{Kind: plan.Step}, segs: r.l.Update})
+	case n == len(r.row) && !r.eval():
+		r.under = 1
+		r.cur[0] = cursor{a: plan.Action{Kind: plan.Step}, segs: r.l.Update}
 	default:
 		return false
 	}
@@ -176,22 +213,23 @@ func (r *Rank) next() bool {
 func (r *Rank) close(ctx actors.Context) {
 	r.open = false
 	r.inbox.endStep()
-	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Closed, Step: r.step, Epoch: r.epoch, Values: r.values})
+	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Closed, Step: r.step, Epoch: r.epoch, Values: slices.Clone(r.values[:])})
 }
 
-func (r *Rank) done(ctx actors.Context, m actors.Message) {
+func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	if m.Err != nil {
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: r.epoch, Err: m.Err})
 		r.dead = true
 		drop(m)
 		return
 	}
-	if kind, ok := r.io[m.Job]; ok {
-		delete(r.io, m.Job)
-		r.saved(ctx, kind, m)
-		return
-	}
 	if m.Job != r.running {
+		if i := slices.IndexFunc(r.io, func(j ioJob) bool { return j.id == m.Job }); i >= 0 {
+			kind := r.io[i].kind
+			r.io = slices.Delete(r.io, i, i+1)
+			r.saved(ctx, kind, m)
+			return
+		}
 		panic(fmt.Sprintf("core: rank %d was told of job %d, but %d runs", r.l.Rank, m.Job, r.running))
 	}
 	r.running = 0
@@ -206,11 +244,11 @@ func (r *Rank) done(ctx actors.Context, m actors.Message) {
 			r.values[i] += v
 		}
 	}
-	r.finish(ctx, r.cur[r.turn], m)
+	r.finish(ctx, &r.cur[r.turn], m)
 }
 
 // saved moves a checkpoint along: copied, then written.
-func (r *Rank) saved(ctx actors.Context, kind actors.JobKind, m actors.Message) {
+func (r *Rank) saved(ctx actors.Context, kind actors.JobKind, m *actors.Message) {
 	switch kind {
 	case actors.SnapshotJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Queued, Step: m.Step, Epoch: r.epoch})

@@ -60,12 +60,12 @@ type observer struct {
 }
 
 // Receive implements actors.Behaviour.
-func (o *observer) Receive(_ actors.Context, m actors.Message) {
+func (o *observer) Receive(_ actors.Context, m *actors.Message) {
 	if m.Kind != actors.Report {
 		return
 	}
 	if o.see != nil {
-		o.see(m)
+		o.see(*m)
 	}
 	switch m.Text {
 	case core.TopicEnd:

@@ -214,9 +214,9 @@ func (c *cell) Receive(ctx actor.Context) {
 	c.self = ctx
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		c.b.Receive(c, actors.Message{Kind: actors.Started, From: c.ref})
+		c.b.Receive(c, &actors.Message{Kind: actors.Started, From: c.ref})
 	case *actors.Message:
-		c.guard(func() { c.b.Receive(c, *m) })
+		c.guard(func() { c.b.Receive(c, m) })
 	case ask:
 		m.reply <- c.b.Waits()
 	case *actor.Stopping:

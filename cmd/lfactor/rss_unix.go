@@ -5,6 +5,7 @@ package main
 import (
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // peakRSS is the most memory that this process has held, in bytes, as the system counts it.
@@ -17,4 +18,13 @@ func peakRSS() int64 {
 		return u.Maxrss
 	}
 	return u.Maxrss << 10
+}
+
+// processorTime is what this process has used of its processors.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -307,6 +307,15 @@ func (s *simRun) print(res *sim.Result) error {
 	return nil
 }
 
+// textTable is a table for a terminal.
+func textTable(columns ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(columns)
+	return t
+}
+
 func seconds(s float64) string {
 	switch {
 	case s >= 1:

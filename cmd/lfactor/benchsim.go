@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+func simBench() *cobra.Command {
+	c := &cobra.Command{Use: "sim", Short: "Simulated events a second on one core, at 1,024 and 16,384 ranks", Args: cobra.NoArgs,
+		Long: "One training step of a described model with every rank an actor: tensor parallelism 8, interleaved pipelines of two stages a rank, 16\nmicrobatches. An event is a message, timer or job end that a behaviour of actors/core handles; memory tracking and trace hash are on."}
+	runs := c.Flags().Int("runs", 5, "runs of each size; the median counts")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		form, err := output(c)
+		if err != nil {
+			return err
+		}
+		if *runs < 1 {
+			return usage("--runs %d: want at least 1", *runs)
+		}
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		var all []eventRate
+		for _, mesh := range []topology.Mesh{{PP: 8, DP: 16, TP: 8}, {PP: 16, DP: 128, TP: 8}} {
+			x, err := eventsOf(mesh, *runs)
+			if err != nil {
+				return err
+			}
+			all = append(all, x)
+		}
+		if form != "text" {
+			return printJSON(all)
+		}
+		t := textTable("ranks", "mesh", "events a step", "median of a step", "events/s", "of processor time", "best", "process")
+		for _, x := range all {
+			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, seconds(x.Seconds), fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6), fmt.Sprintf("%.2f M", x.Best/1e6),
+				fmt.Sprintf("%.2f GiB", float64(x.PeakRSS)/(1<<30))})
+		}
+		t.Render()
+		return nil
+	}
+	return c
+}
+
+// eventRate is the simulator's speed on one size.
+type eventRate struct {
+	Ranks   int     `json:"ranks"`
+	Mesh    string  `json:"mesh"`
+	Events  uint64  `json:"events"`
+	Seconds float64 `json:"step_wall_s"`    // median, preparing the run included
+	Rate    float64 `json:"events_per_s"`   // of the median
+	CPURate float64 `json:"events_per_cpu"` // a second of processor time, of the median
+	Best    float64 `json:"best_events_per_s"`
+	PeakRSS int64   `json:"peak_rss"`
+}
+
+// eventsOf times steps of a described model on a mesh.
+func eventsOf(mesh topology.Mesh, runs int) (eventRate, error) {
+	out := eventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.TP, mesh.PP, mesh.DP)}
+	d, err := describedStep(mesh)
+	if err != nil {
+		return out, err
+	}
+	l := d.Layout()
+	l.Memory.Foot = func(_ int, j *actors.Job) (int64, int64) {
+		if j.Action.Kind == plan.F {
+			return 1 << 20, 1 << 19
+		}
+		return 1 << 20, 0
+	}
+	var wall, cpu []float64
+	for i := range runs + 1 {
+		runtime.GC()
+		began, spent := time.Now(), processorTime()
+		r := sim.New(l, describedPrices(), sim.Options{Seed: 1, Whole: true}).Run()
+		if r.Failed != "" || r.Stall != nil || len(r.Steps) != 1 {
+			return out, fmt.Errorf("the simulated run ended badly: %s", why(r))
+		}
+		if out.Events = r.Events; i > 0 { // the first run warms up
+			wall, cpu = append(wall, time.Since(began).Seconds()), append(cpu, (processorTime()-spent).Seconds())
+		}
+	}
+	slices.Sort(wall)
+	slices.Sort(cpu)
+	n := float64(out.Events)
+	out.Seconds, out.Rate, out.Best, out.PeakRSS = wall[runs/2], n/wall[runs/2], n/wall[0], peakRSS()
+	if c := cpu[runs/2]; c > 0 {
+		out.CPURate = n / c
+	}
+	return out, nil
+}
+
+// describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor parallelism.
+func describedStep(mesh topology.Mesh) (*sim.Description, error) {
+	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.PP, Micro: 16, Loops: 2})
+	if err != nil {
+		return nil, err
+	}
+	pass := func(flops int64) []core.Segment {
+		comm := []core.Comm{{Group: sim.GroupTP, Bytes: 1 << 20}}
+		return []core.Segment{{Flops: flops, Comms: comm}, {Flops: flops, Comms: comm}, {Flops: flops}}
+	}
+	f, b := pass(1000), pass(2000)
+	return &sim.Description{Mesh: mesh, Program: p, PortBytes: 1 << 20, Steps: 1,
+		Passes: func(a plan.Action) []core.Segment {
+			if a.Kind == plan.F {
+				return f
+			}
+			return b
+		},
+		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Comms: []core.Comm{{Group: sim.GroupWorld, Bytes: 64}}}, {Flops: 100}}}, nil
+}
+
+func describedPrices() sim.Prices {
+	return sim.Prices{Job: func(_ int, _ *actors.Job, s *core.Segment) int64 { return s.Flops + 10 },
+		Link: func(from, to int) sim.Link {
+			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)), In: int32(2*max(0, to) + 1)}
+		},
+		Collective: func(ranks []int, bytes int64) int64 { return 2000 + int64(len(ranks))*100 + bytes/100 }}
+}

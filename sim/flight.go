@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// flight is a message on its way, in one line of a cache: a large simulation has tens of thousands under way. What few messages
+// carry lies elsewhere.
+type flight struct {
+	step    int64
+	blob    *Blob
+	to      actors.Ref
+	from    actors.Ref
+	epoch   uint32
+	kind    actors.Kind
+	with    carried
+	action  [3]uint32 // plan.Action, packed so that it needs no padding
+	segment int32
+	job     uint64 // or comm and member
+	port    int32
+	rest    int32 // place in Sim.rests, or the number of credits
+}
+
+// carried says what a flight has besides its numbers.
+type carried uint8
+
+const (
+	carriesRest    carried = 1 << iota // Out, Values, Text or Err
+	carriesResults                     // Out and Values are the sender's device's
+	carriesCredit                      // rest is the one value
+	carriesJob                         // job is a job's or timer's
+)
+
+// rest is what few messages carry.
+type rest struct {
+	out    []actors.Output
+	values []float64
+	text   string
+	err    error
+}
+
+const flightsPage = 1 << 10
+
+// pack puts m into a place of its own and returns the place.
+func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
+	if len(s.unused) == 0 {
+		page := int32(len(s.flights) * flightsPage)
+		s.flights = append(s.flights, make([]flight, flightsPage))
+		for i := int32(flightsPage) - 1; i >= 0; i-- {
+			s.unused = append(s.unused, page+i)
+		}
+	}
+	n := len(s.unused) - 1
+	i := s.unused[n]
+	s.unused = s.unused[:n]
+	f := s.flight(i)
+	a := m.Action
+	*f = flight{step: m.Step, to: to, from: m.From, epoch: m.Epoch, kind: m.Kind, segment: m.Segment, port: m.Port,
+		action: [3]uint32{uint32(a.Kind), uint32(uint16(a.Stage)) | uint32(uint16(a.Chunk))<<16, uint32(a.Micro)},
+		job:    uint64(uint32(m.Comm)) | uint64(uint32(m.Member))<<32}
+	if m.Payload != nil {
+		f.blob = m.Payload.(*Blob)
+	}
+	if m.Job != 0 {
+		f.with, f.job = carriesJob, uint64(m.Job)
+	}
+	switch {
+	case m.Out == nil && m.Values == nil && m.Text == "" && m.Err == nil:
+	case m.Kind == actors.Credit && len(m.Values) == 1:
+		f.with |= carriesCredit
+		f.rest = int32(m.Values[0])
+	case m.Kind == actors.Done && m.Text == "" && m.Err == nil && s.own(to, m):
+		f.with |= carriesResults
+	default:
+		f.with |= carriesRest
+		f.rest = s.keep(rest{m.Out, m.Values, m.Text, m.Err})
+	}
+	return i
+}
+
+// own reports whether a Done's lists are those of its actor's device.
+func (s *Sim) own(to actors.Ref, m *actors.Message) bool {
+	d := s.cells[to].dev
+	return d != nil && len(m.Values) > 0 && &m.Values[0] == &d.values[0]
+}
+
+func (s *Sim) keep(x rest) int32 {
+	if n := len(s.restsUnused); n > 0 {
+		i := s.restsUnused[n-1]
+		s.restsUnused = s.restsUnused[:n-1]
+		s.rests[i] = x
+		return i
+	}
+	s.rests = append(s.rests, x)
+	return int32(len(s.rests) - 1)
+}
+
+func (s *Sim) flight(i int32) *flight {
+	return &s.flights[uint32(i)/flightsPage][uint32(i)%flightsPage]
+}
+
+// unpack takes a message from its place, which then serves the next.
+func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
+	f := s.flight(i)
+	s.unused = append(s.unused, i)
+	*m = actors.Message{Kind: f.kind, From: f.from, Epoch: f.epoch, Step: f.step, Segment: f.segment, Port: f.port}
+	m.Action.Kind, m.Action.Stage, m.Action.Chunk, m.Action.Micro = plan.Kind(f.action[0]), int16(f.action[1]), int16(f.action[1]>>16), int32(f.action[2])
+	if f.blob != nil {
+		m.Payload = f.blob
+		f.blob = nil
+	}
+	if f.with&carriesJob != 0 {
+		m.Job = actors.JobID(f.job)
+	} else {
+		m.Comm, m.Member = int32(f.job), int32(f.job>>32)
+	}
+	switch {
+	case f.with&carriesCredit != 0:
+		s.credit[0] = float64(f.rest)
+		m.Values = s.credit[:]
+	case f.with&carriesResults != 0:
+		d := s.cells[f.to].dev
+		m.Out, m.Values = d.outs, d.values[:]
+	case f.with&carriesRest != 0:
+		x := &s.rests[f.rest]
+		m.Out, m.Values, m.Text, m.Err = x.out, x.values, x.text, x.err
+		*x = rest{}
+		s.restsUnused = append(s.restsUnused, f.rest)
+	}
+	return f.to
+}
