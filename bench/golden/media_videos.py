@@ -90,7 +90,8 @@ def prepare(kind, options, frames, fps):
     seconds = Qwen3VLProcessor._calculate_timestamps(None, list(at), fps, processor.temporal_patch_size) if "Qwen" in kind else [i / fps for i in at]
     grid = out["video_grid_thw"][0].tolist() if "video_grid_thw" in out else None
     tokens = {"InternVLVideoProcessor": 256 * len(pixels), "LlavaOnevisionVideoProcessor": 14 * 14 * len(pixels) + 1}.get(kind) or int(np.prod(grid)) // 4
-    return {"at": at, "pixels": sha(pixels.astype(np.uint8)), "values": sha(values), "shape": list(values.shape), "grid": grid, "tokens": tokens, "seconds": seconds}
+    parts = [int(p.sum()) for p in np.array_split(pixels.astype(np.int64).ravel(), 16)]
+    return {"at": at, "pixels": sha(pixels.astype(np.uint8)), "parts": parts, "values": sha(values), "shape": list(values.shape), "grid": grid, "tokens": tokens, "seconds": seconds}
 
 
 def picks(rng):
