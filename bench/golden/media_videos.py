@@ -4,13 +4,14 @@ tests of dataset/media: dataset/media/testdata/videos.json.
 A video is rows i to i+height of media_noise's picture for frame i. "clips" are [video, settings, what came out]; "picks"
 are [frames, rate, settings, the hash of the frames taken, as 32-bit numbers]; "scaled" are pictures resized as
 torchvision does.
-Run: python bench/golden/media_videos.py. Needs transformers 5.23.0, torchvision 0.29.2, torch 2.15.0, qwen-vl-utils 0.0.14.
+Run: python bench/golden/media_videos.py. Needs transformers 5.23.0, torchvision 0.29.2, torch 2.15.0, qwen-vl-utils 0.0.14, ffmpeg.
 """
 import copy
 import hashlib
 import json
 import pathlib
 import random
+import subprocess
 
 import numpy as np
 import torch
@@ -130,7 +131,14 @@ def scaled(rng):
             yield [w, h, tw, th, mode.value, sha(F.resize(a, [th, tw], interpolation=mode, antialias=True).permute(1, 2, 0).numpy())]
 
 
+def lossless():
+    """A file that every ffmpeg decodes to the same bytes."""
+    args = "ffmpeg -y -v error -f rawvideo -pix_fmt rgb24 -s 32x24 -r 12.5 -i - -c:v ffv1 -pix_fmt gbrp -bitexact"
+    subprocess.run([*args.split(), OUT / "clip.mkv"], input=video(10, 32, 24).tobytes(), check=True)
+
+
 def main():
+    lossless()
     clips = []
     for total, w, h, fps in VIDEOS:
         for name, (kind, options) in SETTINGS.items():
