@@ -1,0 +1,199 @@
+package pack
+
+var (
+	_ = register(Algorithm{"best-fit-decreasing", "longest first, each into the row that it fills best", bestFit})
+	_ = register(Algorithm{"hashbucket", "rows of a set fill, built from buckets of equal lengths; what makes no such row is left", hashBucket})
+)
+
+// bestFit is best-fit decreasing in O(n·(log n + capacity/64)): the rows are found by their room.
+func bestFit(items []Item, l Limits) (rows [][]int, left []int) {
+	order, left := split(items, l)
+	byLength(items, order)
+	rooms := newLengthSet(l.Tokens)
+	byRoom := map[int][]int{} // rows of a room, oldest first
+	images := []int{}
+	for _, i := range order {
+		n := items[i].Tokens
+		row, room := -1, rooms.atLeast(n)
+		for ; room >= 0 && row < 0; room = next(rooms, room) {
+			for k, r := range byRoom[room] {
+				if l.Images == 0 || images[r]+items[i].Images <= l.Images {
+					row = r
+					byRoom[room] = append(byRoom[room][:k:k], byRoom[room][k+1:]...)
+					break
+				}
+			}
+			if row >= 0 {
+				break
+			}
+		}
+		if row < 0 {
+			row, room = len(rows), l.Tokens
+			rows, images = append(rows, nil), append(images, 0)
+		} else if len(byRoom[room]) == 0 {
+			rooms.remove(room)
+		}
+		rows[row] = append(rows[row], i)
+		images[row] += items[i].Images
+		if room -= n; room > 0 {
+			rooms.add(room)
+			byRoom[room] = append(byRoom[room], row)
+		}
+	}
+	return rows, left
+}
+
+// next returns the next larger room in the set, -1 for none.
+func next(s lengthSet, room int) int {
+	if room+1 >= len(s)*64 {
+		return -1
+	}
+	return s.atLeast(room + 1)
+}
+
+// hashBucket follows LoongForge's packer of this name (tools/data_preprocess/vlm/offline_packing): first rows of
+// lengths that divide the row by a power of two, in turn; then rows grown from the longest items, in rounds of less and
+// less demand; then simple rows of at least 95 %. Where it draws at random, this takes the longest that fits.
+func hashBucket(items []Item, l Limits) (rows [][]int, left []int) {
+	order, left := split(items, l)
+	b := &buckets{items: items, limits: l, ids: map[int][]int{}, lengths: newLengthSet(l.Tokens)}
+	for _, i := range order {
+		b.put(i)
+	}
+	b.divisors()
+	for _, r := range hashRounds {
+		b.round(r.items, r.fill)
+	}
+	b.round(1, 0.95)
+	for n := b.lengths.atMost(l.Tokens); n >= 0; n = b.lengths.atMost(n - 1) {
+		left = append(left, b.ids[n]...)
+	}
+	return b.rows, left
+}
+
+// hashRounds are the demands on a row: so many items and so full.
+var hashRounds = []struct {
+	items int
+	fill  float64
+}{{1, .96}, {1, .95}, {8, .9}, {4, .92}, {6, .92}, {4, .9}}
+
+const (
+	manyItems = 10_000 // from which on only so many of the longest lengths seed rows
+	seedsMax  = 20
+)
+
+// buckets are items by length.
+type buckets struct {
+	items   []Item
+	limits  Limits
+	ids     map[int][]int
+	lengths lengthSet
+	count   int
+	rows    [][]int
+}
+
+func (b *buckets) put(i int) {
+	n := b.items[i].Tokens
+	b.ids[n] = append(b.ids[n], i)
+	b.lengths.add(n)
+	b.count++
+}
+
+// take removes an item of a length that fits the images left, and returns false where there is none.
+func (b *buckets) take(n, images int) (int, bool) {
+	list := b.ids[n]
+	for k := len(list) - 1; k >= 0; k-- {
+		i := list[k]
+		if b.limits.Images > 0 && b.items[i].Images > images {
+			continue
+		}
+		b.ids[n] = append(list[:k], list[k+1:]...)
+		if len(b.ids[n]) == 0 {
+			b.lengths.remove(n)
+		}
+		b.count--
+		return i, true
+	}
+	return 0, false
+}
+
+// divisors makes full rows of lengths that divide the row by a power of two, each length in turn.
+func (b *buckets) divisors() {
+	for {
+		room, images := b.limits.Tokens, b.limits.Images
+		var row []int
+		for grown := true; grown && room > 0; {
+			grown = false
+			for q := 1 << 30; q >= 1; q >>= 1 {
+				n := b.limits.Tokens / q
+				if n == 0 || n > room || b.limits.Tokens%q != 0 {
+					continue
+				}
+				if i, ok := b.take(n, images); ok {
+					row, room, images, grown = append(row, i), room-n, images-b.items[i].Images, true
+				}
+			}
+		}
+		if room > 0 {
+			b.back(row)
+			return
+		}
+		b.rows = append(b.rows, row)
+	}
+}
+
+func (b *buckets) back(row []int) {
+	for k := len(row) - 1; k >= 0; k-- {
+		b.put(row[k])
+	}
+}
+
+// round makes rows of at least so many items and so full, from the longest items on.
+func (b *buckets) round(least int, fill float64) {
+	seeds := 0
+	for n := b.lengths.atMost(b.limits.Tokens); n >= 0; {
+		if seeds == seedsMax && b.count > manyItems {
+			return
+		}
+		row := b.grow(n, least, fill)
+		if row != nil {
+			b.rows = append(b.rows, row)
+			n = b.lengths.atMost(n) // the same length again, if any is left
+			continue
+		}
+		seeds++
+		n = b.lengths.atMost(n - 1)
+	}
+}
+
+// grow takes an item of a length and the longest ones that fit beside it, short enough for the number wanted; nil if
+// the row does not come up to the demand.
+func (b *buckets) grow(n, least int, fill float64) []int {
+	i, ok := b.take(n, b.limits.Images)
+	if !ok {
+		return nil
+	}
+	row, room, images := []int{i}, b.limits.Tokens-n, b.limits.Images-b.items[i].Images
+	for most := room; room > 0; {
+		if missing := least - len(row); missing > 1 {
+			most = min(most, room/missing)
+		} else {
+			most = min(most, room)
+		}
+		if most = b.lengths.atMost(most); most < 1 {
+			break
+		}
+		i, ok := b.take(most, images)
+		if !ok {
+			most--
+			continue
+		}
+		row, room, images = append(row, i), room-most, images-b.items[i].Images
+		most = room
+	}
+	if len(row) < least || float64(b.limits.Tokens-room) < fill*float64(b.limits.Tokens) {
+		b.back(row)
+		return nil
+	}
+	return row
+}
