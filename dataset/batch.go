@@ -1,6 +1,10 @@
 package dataset
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/dataset/pack"
+)
 
 // IgnoreLabel marks a place whose prediction does not count.
 const IgnoreLabel = -100
@@ -46,6 +50,34 @@ func Share(batches []Batch, rank, size int) []Batch {
 	var out []Batch
 	for m := rank; m < len(batches); m += size {
 		out = append(out, batches[m])
+	}
+	return out
+}
+
+// Costs returns the work of each of a step's microbatches: the sum over their segments, padding left out.
+func Costs(batches []Batch, c pack.Cost) []float64 {
+	out := make([]float64, len(batches))
+	for m, b := range batches {
+		for i, id := range b.SampleIDs {
+			if id >= 0 {
+				out[m] += c.Of(int(b.CuSeqlens[i+1] - b.CuSeqlens[i]))
+			}
+		}
+	}
+	return out
+}
+
+// ShareEvenly returns the microbatches of each of size data-parallel ranks, as Share does, but so that all ranks have
+// the same work. Every rank has as many as Share gives it, in ascending order, and as few as possible change hands: a
+// step's samples stay those of the step.
+func ShareEvenly(batches []Batch, size int, c pack.Cost) [][]Batch {
+	loads := make([]pack.Load, len(batches))
+	for m, cost := range Costs(batches, c) {
+		loads[m] = pack.Load{Cost: cost, Bytes: 1, Home: m % size}
+	}
+	out := make([][]Batch, size)
+	for m, rank := range pack.Assign(loads, size, true).Rank {
+		out[rank] = append(out[rank], batches[m])
 	}
 	return out
 }

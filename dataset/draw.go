@@ -18,6 +18,7 @@ const (
 	blockOrder   = -1 // keys of the permutation of a source
 	blockShuffle = -2 // keys of the permutation of a block of windows
 	blockSplit   = -3 // keys of the permutation that parts a source
+	blockWindow  = -4 // keys of the permutation within a window of an order; the window's number times 256 is added
 )
 
 // philox is one block of Philox4x64 with ten rounds.

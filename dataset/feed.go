@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
+	"time"
 )
 
 // feeder makes rows in the global order. A block of rows is made at once: a block of windows whose order is shuffled,
@@ -12,6 +14,11 @@ type feeder struct {
 	cfg    LoaderConfig
 	queues []*docQueue
 	fetch  *fetcher
+	began  time.Time
+	packed atomic.Int64 // nanoseconds spent on blocks, waiting included
+	rowsIn atomic.Int64 // rows made
+	laid   atomic.Int64 // nanoseconds spent on batches
+	given  atomic.Int64 // batches
 
 	start Position // of the block; Used counts the rows given
 	after Position // behind the block, when rows are made
@@ -28,10 +35,11 @@ func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
 	if cfg.Quarantine == nil {
 		cfg.Quarantine, _ = OpenQuarantine("")
 	}
-	f := &feeder{cfg: cfg}
+	f := &feeder{cfg: cfg, began: time.Now()}
 	f.fetch = &fetcher{sources: cfg.Sources, enc: enc, chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
+	f.fetch.begin(cfg.Readers, cfg.Encoders)
 	for i := range cfg.Sources {
-		f.queues = append(f.queues, newDocQueue(f.fetch, i, cfg.Seed, cfg.Readers))
+		f.queues = append(f.queues, newDocQueue(f.fetch, i, cfg.Seed, cfg.OrderWindow))
 	}
 	return f, nil
 }
@@ -45,8 +53,8 @@ func (f *feeder) seek(p Position) {
 }
 
 // step makes the microbatches of the step at the feeder's position, which is start.
-func (f *feeder) step(start Position) stepResult {
-	r := stepResult{step: start.Step, start: start}
+func (f *feeder) step(start Position) (r stepResult) {
+	r = stepResult{step: start.Step, start: start}
 	rows := make([]row, 0, f.cfg.GlobalBatch)
 	for len(rows) < f.cfg.GlobalBatch {
 		next, err := f.row()
@@ -60,6 +68,8 @@ func (f *feeder) step(start Position) stepResult {
 		}
 		rows = append(rows, next)
 	}
+	began := time.Now()
+	defer func() { f.laid.Add(int64(time.Since(began))); f.given.Add(int64(len(r.batches))) }()
 	for at := 0; at < len(rows); at += f.cfg.MicroBatch {
 		r.batches = append(r.batches, newBatch(rows[at:at+f.cfg.MicroBatch], f.cfg.SeqLen, f.cfg.Pad))
 	}
@@ -100,7 +110,10 @@ func (f *feeder) fill() error {
 		m.blend.taken[i] = s.Taken
 		m.blend.total += s.Taken
 	}
+	began := time.Now()
 	rows, err := m.make()
+	f.packed.Add(int64(time.Since(began)))
+	f.rowsIn.Add(int64(len(rows)))
 	if err != nil {
 		return err
 	}
@@ -115,9 +128,8 @@ func (f *feeder) fill() error {
 }
 
 func (f *feeder) close() {
-	for _, q := range f.queues {
-		q.wait()
-	}
+	f.fetch.reading.close()
+	f.fetch.encoding.close()
 }
 
 // maker makes one block; at moves from the block's start to its end.
@@ -174,4 +186,22 @@ func (m *maker) inspect(source int, s SourcePosition, d *pendingDoc) error {
 		return &BudgetError{Budget: m.cfg.Budget, Bad: m.at.Bad, Read: read, Last: bad}
 	}
 	return nil
+}
+
+// begin starts the pools of a fetcher. A queue may be ahead by what keeps all workers busy.
+func (f *fetcher) begin(readers, encoders int) {
+	f.ahead = 1
+	if readers > 1 || encoders > 1 {
+		f.ahead = 2 * (readers + encoders)
+	}
+	credits := f.ahead * len(f.sources)
+	f.reading, f.encoding = newPool("read", readers, credits), newPool("encode", encoders, credits)
+}
+
+// Stages tells what each stage of the pipeline has done, and since when.
+func (l *Loader) Stages() ([]Stage, time.Duration) {
+	f := l.feed
+	return []Stage{f.fetch.reading.stage(), f.fetch.encoding.stage(),
+		{"pack", 1, f.rowsIn.Load(), time.Duration(max(0, f.packed.Load()-f.fetch.waited.Load()))},
+		{"batch", 1, f.given.Load(), time.Duration(f.laid.Load())}}, time.Since(f.began)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Encoder turns text into ids; *token.Tokenizer is one. It is used by several goroutines at once.
@@ -35,39 +36,61 @@ type fetcher struct {
 	addSpecial bool
 	eod        int32 // appended to texts; -1: nothing
 	cache      tokenCache
+	reading    *pool
+	encoding   *pool
+	ahead      int          // documents of a source in the pools at once: its credits
+	waited     atomic.Int64 // nanoseconds that the packer had to wait for documents
 }
 
 // readsMax is how often a document is read before an error of the moment is passed on.
 const readsMax = 3
 
-// fetch returns document doc of a source.
-func (f *fetcher) fetch(source int, doc int64) (t tokens, err error) {
-	if t, ok := f.cache.get(source, doc); ok {
-		return t, nil
+// start reads and encodes a document by the pools, and then closes p.done.
+func (f *fetcher) start(source int, p *pendingDoc) {
+	if t, ok := f.cache.get(source, p.doc); ok {
+		p.out = t
+		close(p.done)
+		return
 	}
-	for range readsMax {
-		if t, err = f.read(source, doc); err == nil {
-			return t, nil
-		}
-	}
-	return t, fmt.Errorf("read document %d of %s (%d times): %w", doc, f.sources[source].Source.Name(), readsMax, err)
+	f.reading.put(func() { f.read(source, p) })
 }
 
-// read reads and encodes a document. A bad one is no error.
-func (f *fetcher) read(source int, doc int64) (tokens, error) {
-	d, err := f.sources[source].Source.Read(doc)
-	var t tokens
-	if err == nil {
-		t, err = f.encode(d, f.sources[source].Source.Kind())
+// read reads a document and hands it on. A bad one is no error.
+func (f *fetcher) read(source int, p *pendingDoc) {
+	d, err := f.sources[source].Source.Read(p.doc)
+	for n := 1; err != nil && n < readsMax && asBad(err) == nil; n++ {
+		d, err = f.sources[source].Source.Read(p.doc)
 	}
+	if err != nil {
+		f.finish(source, p, tokens{place: d.Place}, err)
+		return
+	}
+	f.encoding.put(func() {
+		t, err := f.encode(d, f.sources[source].Source.Kind())
+		f.finish(source, p, t, err)
+	})
+}
+
+// finish hands a document to who waits for it.
+func (f *fetcher) finish(source int, p *pendingDoc, t tokens, err error) {
+	if bad := asBad(err); bad != nil {
+		t, err = tokens{place: bad.Place, bad: bad}, nil
+	} else if err == nil {
+		f.cache.put(source, p.doc, t)
+	} else {
+		err = fmt.Errorf("read document %d of %s (%d times): %w", p.doc, f.sources[source].Source.Name(), readsMax, err)
+	}
+	p.out, p.err = t, err
+	close(p.done)
+}
+
+// asBad returns the error of a document that cannot be used, nil for any other.
+func asBad(err error) *BadSample {
 	var bad *BadSample
 	if errors.As(err, &bad) {
-		return tokens{place: bad.Place, bad: bad}, nil
+		return bad
 	}
-	if err == nil {
-		f.cache.put(source, doc, t)
-	}
-	return t, err
+	return nil
 }
 
 func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
@@ -147,79 +170,3 @@ func (c *tokenCache) put(source int, doc int64, t tokens) {
 	c.room -= size
 	c.docs[cacheKey{source, doc}] = t
 }
-
-// docQueue reads documents of one source ahead, in the source's order. It is used by one goroutine; the readers it
-// starts end by themselves, and wait returns when they have.
-type docQueue struct {
-	f       *fetcher
-	source  int
-	seed    uint64
-	readers int
-	items   []*pendingDoc
-	pass    int64 // of items[0]
-	place   int64
-	order   Permutation
-	ordered int64 // pass that order belongs to, -1 for none
-	running sync.WaitGroup
-}
-
-// pendingDoc is a document that is being read.
-type pendingDoc struct {
-	doc  int64
-	done chan struct{}
-	out  tokens
-	err  error
-}
-
-func newDocQueue(f *fetcher, source int, seed uint64, readers int) *docQueue {
-	return &docQueue{f: f, source: source, seed: seed, readers: readers, ordered: -1}
-}
-
-func (q *docQueue) len() int64 { return q.f.sources[q.source].Source.Len() }
-
-// moveTo makes the document at a place of a pass the first of the queue.
-func (q *docQueue) moveTo(pass, place int64) {
-	n := (pass-q.pass)*q.len() + place - q.place
-	if n < 0 || n > int64(len(q.items)) {
-		n = int64(len(q.items))
-	}
-	q.items = q.items[n:]
-	q.pass, q.place = pass, place
-}
-
-// at returns the document j places behind the first, and has the next ones read meanwhile. After an error that place
-// is read again when it is asked for again.
-func (q *docQueue) at(j int) (*pendingDoc, error) {
-	for len(q.items) < j+q.readers {
-		q.items = append(q.items, q.start(q.place+int64(len(q.items))))
-	}
-	p := q.items[j]
-	<-p.done
-	if p.err != nil {
-		q.items = q.items[:j]
-		return nil, p.err
-	}
-	return p, nil
-}
-
-// start begins to read the document at a place, which may lie in a later pass.
-func (q *docQueue) start(place int64) *pendingDoc {
-	pass := q.pass + place/q.len()
-	if pass != q.ordered {
-		q.order, q.ordered = NewPermutation(q.len(), q.seed, pass, blockOrder, int64(q.source)), pass
-	}
-	p := &pendingDoc{doc: q.order.At(place % q.len()), done: make(chan struct{})}
-	read := func() {
-		p.out, p.err = q.f.fetch(q.source, p.doc)
-		close(p.done)
-	}
-	if q.readers == 1 {
-		read()
-		return p
-	}
-	q.running.Go(read)
-	return p
-}
-
-// wait returns when no reader runs any more.
-func (q *docQueue) wait() { q.running.Wait() }

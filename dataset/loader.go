@@ -35,13 +35,19 @@ type LoaderConfig struct {
 	Packing  Packing // of ModeSFT; "" means PackBestFit
 	Window   int     // documents packed together; 0 means 256
 	DropLong bool    // leave out documents over SeqLen, instead of cutting them
-	Seed     uint64
+	MediaMax int     // pictures and videos of a row; 0 means any number
+	// OrderWindow is how many documents of a source are shuffled with each other; 0 means all. A window is made of
+	// orderRuns runs of documents that follow each other, from all over the source, so that reading touches few places
+	// at once and yet the order is nearly as mixed as that of all.
+	OrderWindow int64
+	Seed        uint64
 
 	MicroBatch  int   // rows of a microbatch
 	GlobalBatch int   // rows of a step
 	Passes      int64 // over each source; 0 for ever
 	KeepLast    bool  // give what the last pass leaves over, filled up with padding, as for an evaluation
-	Readers     int   // documents of a source read at once; 0 means 1. The data does not depend on it
+	Readers     int   // documents read at once; 0 means 1. The data depends on neither this nor Encoders
+	Encoders    int   // documents made tokens of at once; 0 means as many as Readers
 	CacheBytes  int64 // for documents as ids, so that later passes need not encode again
 	Chat        ChatEncoder
 	Samples     SampleEncoder // of sources of samples with several files
@@ -102,15 +108,16 @@ func (c *LoaderConfig) fill() error {
 	set(&c.Shuffle, 64)
 	set(&c.Window, 256)
 	set(&c.Readers, 1)
+	set(&c.Encoders, c.Readers)
 	if c.Packing == "" {
 		c.Packing = PackBestFit
 	}
 	need(c.Mode == ModePretrain || c.Mode == ModeSFT, "mode %q; it must be %q or %q", c.Mode, ModePretrain, ModeSFT)
-	need(slices.Contains([]Packing{PackNone, PackFirstFit, PackBestFit}, c.Packing), "packing %q; it must be none, first-fit or best-fit", c.Packing)
+	need(slices.Contains(Packings(), c.Packing), "packing %q; it must be one of %v", c.Packing, Packings())
 	need(c.SeqLen >= 1, "a sequence length of %d", c.SeqLen)
 	need(c.MicroBatch >= 1 && c.GlobalBatch >= 1 && c.GlobalBatch%max(c.MicroBatch, 1) == 0,
 		"a global batch of %d is no multiple of the microbatch of %d", c.GlobalBatch, c.MicroBatch)
-	need(c.Shuffle >= 1 && c.Window >= 1 && c.Readers >= 1 && c.Passes >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
+	need(c.Shuffle >= 1 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
 	return errors.Join(append(errs, c.fillSources())...)
 }
 
@@ -146,6 +153,9 @@ func (c *LoaderConfig) fillSources() error {
 // fingerprint identifies the order of the data.
 func (c *LoaderConfig) fingerprint(enc Encoder) string {
 	parts := []any{"order 1", c.Mode, c.SeqLen, c.EOD, c.Pad, c.Special, c.Separate, c.MaskEOD, c.Shuffle, c.Packing, c.Window, c.DropLong, c.Seed}
+	if c.OrderWindow > 0 || c.MediaMax > 0 {
+		parts = append(parts, "window", c.OrderWindow, "media", c.MediaMax)
+	}
 	for _, s := range c.Sources {
 		parts = append(parts, s.Source.Fingerprint(), s.Weight)
 	}

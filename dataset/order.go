@@ -52,3 +52,59 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
+
+// order is a random order of a source's documents in one pass.
+type order interface {
+	// At returns the document at place i, 0 <= i < n.
+	At(i int64) int64
+}
+
+// orderRuns is how many runs of documents a window of an order has: 256 of each of ten shards, which are megabytes where
+// shards are gigabytes.
+const orderRuns = 2560
+
+// newOrder returns the order of n documents in a pass, within windows of a number of documents; 0 means one of all.
+func newOrder(n, window int64, seed uint64, pass, source int64) order {
+	if window <= 0 || window >= n {
+		p := NewPermutation(n, seed, pass, blockOrder, source)
+		return &p
+	}
+	run := max(1, window/orderRuns)
+	w := &windowOrder{n: n, run: run, runs: max(1, window/run), seed: seed, pass: pass, source: source, at: -1}
+	w.order = NewPermutation(max(1, n/run), seed, pass, blockOrder, source)
+	return w
+}
+
+// windowOrder puts runs of documents in random order, cuts that into windows, and puts the documents of each window in
+// random order. The documents behind the last whole run belong to the last window.
+type windowOrder struct {
+	n, run, runs int64 // documents; documents of a run; runs of a window
+	order        Permutation
+	seed         uint64
+	pass, source int64
+
+	at     int64 // the window that inside belongs to, -1 for none
+	inside Permutation
+}
+
+// At implements order.
+func (w *windowOrder) At(i int64) int64 {
+	size := w.run * w.runs
+	whole := w.n / w.run
+	windows := (whole + w.runs - 1) / w.runs
+	at := min(i/size, windows-1)
+	first := at * w.runs
+	runs := min(w.runs, whole-first)
+	n := runs * w.run
+	if at == windows-1 {
+		n = w.n - first*w.run
+	}
+	if w.at != at {
+		w.at, w.inside = at, NewPermutation(n, w.seed, w.pass, blockWindow+at<<8, w.source)
+	}
+	e := w.inside.At(i - at*size)
+	if e >= runs*w.run {
+		return whole*w.run + e - runs*w.run
+	}
+	return w.order.At(first+e/w.run)*w.run + e%w.run
+}

@@ -2,6 +2,8 @@ package dataset
 
 import (
 	"fmt"
+
+	"github.com/lfactor/lfactor/dataset/pack"
 )
 
 // item is a document for packing: its segments, which stay together in a row.
@@ -9,12 +11,16 @@ type item struct {
 	segments []segment
 	origin   Origin
 	tokens   int
+	media    int
 }
+
+// packOpen is how many rows PackSequential keeps open.
+const packOpen = 16
 
 // packs makes the rows of ModeSFT: the next Window documents of the blended sources, packed.
 func (m *maker) packs() ([]row, error) {
 	var items []item
-	var lengths []int
+	var sizes []pack.Item
 	for n := int64(0); n%int64(m.cfg.Window) != 0 || len(items) == 0; n++ {
 		source := m.blend.next()
 		if m.over(m.at.Sources[source]) {
@@ -25,13 +31,13 @@ func (m *maker) packs() ([]row, error) {
 			return nil, err
 		}
 		if d.tokens > 0 {
-			items, lengths = append(items, d), append(lengths, d.tokens)
+			items, sizes = append(items, d), append(sizes, pack.Item{Tokens: d.tokens, Images: d.media})
 		} else if n > m.documents()+int64(m.cfg.Window) && len(items) == 0 {
 			return nil, fmt.Errorf("%s: %w", m.cfg.describe(), ErrNoTokens)
 		}
 	}
 	var rows []row
-	for _, bin := range m.cfg.Packing.pack(lengths, m.cfg.SeqLen) {
+	for _, bin := range m.cfg.Packing.rows(sizes, pack.Limits{Tokens: m.cfg.SeqLen, Images: m.cfg.MediaMax, Open: packOpen}) {
 		var r row
 		for _, i := range bin {
 			r.segments, r.origins = append(r.segments, items[i].segments...), append(r.origins, items[i].origin)
@@ -57,7 +63,7 @@ func (m *maker) document(source int) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	if fault := m.cutsMedia(d.out); fault != "" {
+	if fault := m.mediaFault(d.out); fault != "" {
 		d = &pendingDoc{doc: d.doc, out: tokens{place: d.out.place, bad: &BadSample{d.out.place, fault}}}
 	}
 	if err := m.inspect(source, s, d); err != nil {
@@ -72,9 +78,12 @@ func (m *maker) document(source int) (item, error) {
 	return m.learnt(sample, d.out, o), nil
 }
 
-// cutsMedia says why a document with media cannot be cut to a row, "" where it can: text may be cut, a picture not, and
-// its tokens without the picture would mean nothing.
-func (m *maker) cutsMedia(t tokens) string {
+// mediaFault says why a document with media fits no row, "" where it does: text may be cut, a picture not, and its
+// tokens without the picture would mean nothing.
+func (m *maker) mediaFault(t tokens) string {
+	if n := m.cfg.MediaMax; n > 0 && len(t.media) > n {
+		return fmt.Sprintf("it has %d media, over the limit of %d a row", len(t.media), n)
+	}
 	n := len(t.ids)
 	if n <= m.cfg.SeqLen || m.cfg.DropLong || len(t.media) == 0 || t.media[len(t.media)-1].end() <= m.cfg.SeqLen {
 		return ""
@@ -92,7 +101,7 @@ func (m *maker) learnt(sample int64, t tokens, o Origin) item {
 		}
 		n = m.cfg.SeqLen
 	}
-	out := item{origin: o, tokens: n}
+	out := item{origin: o, tokens: n, media: len(t.media)}
 	any, from := false, 0
 	for _, to := range append(t.cuts[:len(t.cuts):len(t.cuts)], n) {
 		if to = min(to, n); to == from {

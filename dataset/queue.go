@@ -1,0 +1,146 @@
+package dataset
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stage is what a stage of the data's pipeline has done.
+type Stage struct {
+	Name    string        `json:"name"`
+	Workers int           `json:"workers"`
+	Items   int64         `json:"items"`
+	Busy    time.Duration `json:"busy_ns"` // of all workers together
+}
+
+// Use is the share of the stage's workers that were busy, over a time.
+func (s Stage) Use(wall time.Duration) float64 {
+	if wall <= 0 {
+		return 0
+	}
+	return s.Busy.Seconds() / wall.Seconds() / float64(max(1, s.Workers))
+}
+
+// pool is a stage: workers that carry out tasks in the order given. Its senders hold credits, so that a task never
+// waits for room.
+type pool struct {
+	name    string
+	workers int
+	tasks   chan func()
+	running sync.WaitGroup
+	items   atomic.Int64
+	busy    atomic.Int64 // nanoseconds
+}
+
+// newPool starts a stage that takes up to so many tasks at once. One worker means none: tasks run where they are given.
+func newPool(name string, workers, credits int) *pool {
+	p := &pool{name: name, workers: workers}
+	if workers == 1 {
+		return p
+	}
+	p.tasks = make(chan func(), credits)
+	for range workers {
+		p.running.Go(func() {
+			for task := range p.tasks {
+				p.do(task)
+			}
+		})
+	}
+	return p
+}
+
+func (p *pool) do(task func()) {
+	start := time.Now()
+	task()
+	p.busy.Add(int64(time.Since(start)))
+	p.items.Add(1)
+}
+
+// put gives a task.
+func (p *pool) put(task func()) {
+	if p.tasks == nil {
+		p.do(task)
+		return
+	}
+	p.tasks <- task
+}
+
+// close waits for the tasks given.
+func (p *pool) close() {
+	if p.tasks != nil {
+		close(p.tasks)
+		p.running.Wait()
+		p.tasks = nil
+	}
+}
+
+func (p *pool) stage() Stage {
+	return Stage{p.name, p.workers, p.items.Load(), time.Duration(p.busy.Load())}
+}
+
+// docQueue reads documents of one source ahead, in the source's order. It is used by one goroutine; the pools read and
+// encode, and all of the queue's documents hold a credit of them.
+type docQueue struct {
+	f       *fetcher
+	source  int
+	seed    uint64
+	window  int64 // of the order
+	items   []*pendingDoc
+	pass    int64 // of items[0]
+	place   int64
+	order   order
+	ordered int64 // pass that order belongs to, -1 for none
+}
+
+// pendingDoc is a document that is being read.
+type pendingDoc struct {
+	doc  int64
+	done chan struct{}
+	out  tokens
+	err  error
+}
+
+func newDocQueue(f *fetcher, source int, seed uint64, window int64) *docQueue {
+	return &docQueue{f: f, source: source, seed: seed, window: window, ordered: -1}
+}
+
+func (q *docQueue) len() int64 { return q.f.sources[q.source].Source.Len() }
+
+// moveTo makes the document at a place of a pass the first of the queue.
+func (q *docQueue) moveTo(pass, place int64) {
+	n := (pass-q.pass)*q.len() + place - q.place
+	if n < 0 || n > int64(len(q.items)) {
+		n = int64(len(q.items))
+	}
+	q.items = q.items[n:]
+	q.pass, q.place = pass, place
+}
+
+// at returns the document j places behind the first, and has the next ones read meanwhile. After an error that place
+// is read again when it is asked for again.
+func (q *docQueue) at(j int) (*pendingDoc, error) {
+	wait := time.Now()
+	for len(q.items) < j+q.f.ahead {
+		q.items = append(q.items, q.start(q.place+int64(len(q.items))))
+	}
+	p := q.items[j]
+	<-p.done
+	q.f.waited.Add(int64(time.Since(wait)))
+	if p.err != nil {
+		q.items = q.items[:j]
+		return nil, p.err
+	}
+	return p, nil
+}
+
+// start begins to read the document at a place, which may lie in a later pass.
+func (q *docQueue) start(place int64) *pendingDoc {
+	pass := q.pass + place/q.len()
+	if pass != q.ordered {
+		q.order, q.ordered = newOrder(q.len(), q.window, q.seed, pass, int64(q.source)), pass
+	}
+	p := &pendingDoc{doc: q.order.At(place % q.len()), done: make(chan struct{})}
+	q.f.start(q.source, p)
+	return p
+}
