@@ -41,7 +41,7 @@ const (
 	Done                   // from the driver: a job ended; Job, Out, Values, Err
 	Tick                   // a timer; Step is its tag
 	Open                   // coordinator → rank: begin Step; Values carry the step's scalars
-	Batch                  // loader → rank: the data of one microbatch; Action.Micro, Payload
+	Batch                  // loader → rank: the data of one microbatch; Action.Micro, Payload, Port is its class of shape
 	Part                   // rank → rank: a member's part of a collective; Action, Segment, Comm, Member, Payload
 	Activation             // rank → rank: an output port; Action is the consumer's, Port, Payload
 	Cotangent              // rank → rank: the gradient of an input port; Action is the producer's, Port, Payload
@@ -114,6 +114,7 @@ type Job struct {
 	Step    int64
 	Action  plan.Action
 	Segment int32
+	Class   int32 // of the microbatch's shape
 	In      []Input
 	After   []JobID
 	Values  []float64

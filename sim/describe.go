@@ -54,7 +54,7 @@ func (d *Description) Layout() *Layout {
 		}
 		return known[ranks[0]]
 	}
-	lower := func(a plan.Action, _ bool) []core.Segment { return d.Passes(a) }
+	lower := func(a plan.Action, _ bool, _ int32) []core.Segment { return d.Passes(a) }
 	for r := range m.Size() {
 		c := m.Coord(r)
 		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: c.PP, Lower: lower, Update: d.Update, Ports: ports, Credits: 2, Coordinator: 0,

@@ -257,7 +257,7 @@ func (s *Sim) portsOf(d *device, j *actors.Job, out []actors.Output) []actors.Ou
 // open brings an action's segments and memory to hand.
 func (s *Sim) open(d *device, j *actors.Job) {
 	if eval := j.Step < 0; d.segs == nil || d.action != j.Action || d.eval != eval {
-		d.action, d.eval, d.segs = j.Action, eval, d.l.Lower(j.Action, eval)
+		d.action, d.eval, d.segs = j.Action, eval, d.l.Lower(j.Action, eval, j.Class)
 		if s.l.Memory.Foot != nil {
 			d.need, d.leave = s.l.Memory.Foot(d.l.Rank, j)
 		}

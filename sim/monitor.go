@@ -183,7 +183,7 @@ func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span)
 	if int(s.Job.Segment) != w.seg[part] || w.over[part] {
 		m.broken("rank %d runs segment %d of %v, it should be %d", s.Rank, s.Job.Segment, s.Job.Action, w.seg[part])
 	}
-	segs := l.Lower(s.Job.Action, false)
+	segs := l.Lower(s.Job.Action, false, s.Job.Class)
 	pc := w.seg[part]
 	w.seg[part]++
 	w.over[part] = pc >= len(segs) || pc == len(segs)-1 && len(segs[pc].Comms) == 0
@@ -198,7 +198,7 @@ func (m *Monitor) inputs(rank int, j *actors.Job) {
 	l, want := m.l.Ranks[rank], 0
 	switch {
 	case j.Segment > 0:
-		for _, c := range l.Lower(j.Action, false)[j.Segment-1].Comms {
+		for _, c := range l.Lower(j.Action, false, j.Class)[j.Segment-1].Comms {
 			want += len(l.Groups[c.Group].Members)
 		}
 	case j.Action.Kind == plan.F:

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -10,14 +9,37 @@ import (
 
 // cursor is an action under way: a position in its list of segments.
 type cursor struct {
-	a    plan.Action
-	pc   int32
-	segs []Segment
-	w    *wiring // of the action's stage
+	a     plan.Action
+	pc    int32
+	class int32 // of the microbatch's shape
+	blank bool  // the class, and with it the segments, are not known before the microbatch's data has come
+	segs  []Segment
+	w     *wiring // of the action's stage
 }
 
 func (c *cursor) begin(r *Rank, a plan.Action) {
-	*c = cursor{a: a, segs: r.l.Lower(a, r.eval()), w: r.wiring(a.Stage)}
+	*c = cursor{a: a, w: r.wiring(a.Stage), blank: r.l.Shaped}
+	if !c.blank {
+		c.segs = r.l.Lower(a, r.eval(), 0)
+	}
+}
+
+// shape fills in what follows from the microbatch's data.
+func (c *cursor) shape(r *Rank) {
+	c.class, c.blank = r.inbox.class(c.a), false
+	c.segs = r.l.Lower(c.a, r.eval(), c.class)
+}
+
+// idle reports whether the action has nothing to do for its microbatch.
+func (c *cursor) idle() bool { return !c.blank && len(c.segs) == 0 && c.a.Kind != plan.Step }
+
+// other is the rank at the other end of a wire that sends what action a takes.
+func (r *Rank) other(w *wire, a plan.Action, back bool) actors.Ref {
+	if !w.routed {
+		return w.peer
+	}
+	from := r.l.Routes(w.id, back).From
+	return from[int(a.Micro)%len(from)]
 }
 
 // last reports whether the segment now at pc is the action's last job. Parts that arrive after the last segment's
@@ -76,6 +98,12 @@ func (w Wait) what() string {
 
 // missing is the first thing that c's next job still lacks.
 func (r *Rank) missing(c *cursor) Wait {
+	if c.blank {
+		if !r.inbox.hasBatch(c.a) {
+			return Wait{lack: lackData, a: c.a}
+		}
+		c.shape(r)
+	}
 	if c.pc > 0 {
 		comms := c.segs[c.pc-1].Comms
 		for i := range comms {
@@ -92,14 +120,14 @@ func (r *Rank) missing(c *cursor) Wait {
 			return Wait{lack: lackData, a: c.a}
 		}
 		for i := range c.w.in {
-			if p := &c.w.in[i]; !r.inbox.hasPort(portKey{c.a, p.id}) {
-				return Wait{peer: p.peer, lack: lackActivation, a: c.a}
+			if p := &c.w.in[i]; !(p.optional && c.class == 0) && !r.inbox.hasPort(portKey{c.a, p.id}) {
+				return Wait{peer: r.other(p, c.a, false), lack: lackActivation, a: c.a}
 			}
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.id}) {
-				return Wait{peer: p.peer, lack: lackGradient, a: c.a}
+			if p := &c.w.out[i]; p.grad && !(p.optional && c.class == 0) && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.id}) {
+				return Wait{peer: r.other(p, c.a, true), lack: lackGradient, a: c.a}
 			}
 		}
 	}
@@ -109,7 +137,7 @@ func (r *Rank) missing(c *cursor) Wait {
 // start hands the next job of c to the device, with everything that came for it.
 func (r *Rank) start(ctx actors.Context, c *cursor) {
 	clear(r.ins) // the job before has ended, and with it its use of the list
-	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a, Segment: c.pc, Values: r.scalars, In: r.ins[:0]}
+	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a, Segment: c.pc, Class: c.class, Values: r.scalars, In: r.ins[:0]}
 	if c.a.Kind == plan.Step {
 		j.Kind = actors.UpdatePhase
 	}
@@ -139,11 +167,13 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 			j.In = append(j.In, actors.Input{Comm: -1, Port: -1, Payload: b})
 		}
 		for i := range c.w.in {
-			r.take(ctx, c, j, plan.F, &c.w.in[i], 0)
+			if p := &c.w.in[i]; !(p.optional && c.class == 0) {
+				r.take(ctx, c, j, plan.F, p, 0)
+			}
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad {
+			if p := &c.w.out[i]; p.grad && !(p.optional && c.class == 0) {
 				r.take(ctx, c, j, plan.B, p, 1)
 			}
 		}
@@ -153,8 +183,8 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 // take moves a port's value into a job and gives its credit back.
 func (r *Rank) take(ctx actors.Context, c *cursor, j *actors.Job, k plan.Kind, p *wire, dir int32) {
 	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id, Payload: r.inbox.port(portKey{at(c.a, k), p.id})})
-	if p.peer != ctx.Self() {
-		ctx.Send(p.peer, actors.Message{Kind: actors.Credit, Epoch: r.epoch, Comm: p.id*2 + dir, Values: one})
+	if peer := r.other(p, c.a, dir == 1); peer != ctx.Self() {
+		ctx.Send(peer, actors.Message{Kind: actors.Credit, From: ctx.Self(), Epoch: r.epoch, Comm: p.id*2 + dir, Values: one})
 	}
 }
 
@@ -178,6 +208,11 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 		}
 		return
 	}
+	r.end()
+}
+
+// end drops the action whose turn it is.
+func (r *Rank) end() {
 	if r.turn == 0 && r.under == 2 {
 		r.cur[0] = r.cur[1]
 	}
@@ -205,16 +240,38 @@ func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
 	peer := actors.None
 	for i := range ends {
 		if ends[i].id == o.Port {
+			if ends[i].routed {
+				r.fanOut(ctx, &m, dir)
+				return
+			}
 			peer = ends[i].peer
 		}
 	}
-	if peer == ctx.Self() {
-		r.inbox.put(&m)
+	r.sendTo(ctx, peer, &m, dir)
+}
+
+// fanOut sends a port's value to every rank that its route names for the microbatch; the last takes over the reference.
+func (r *Rank) fanOut(ctx actors.Context, m *actors.Message, dir int32) {
+	to := r.l.Routes(m.Port, dir == 1).To
+	peers := to[int(m.Action.Micro)%len(to)]
+	if len(peers) == 0 {
+		drop(m)
 		return
 	}
-	e := r.edge(o.Port*2 + dir)
-	e.to = peer
-	e.send(ctx, &m)
+	for range peers[1:] {
+		m.Payload.Retain()
+	}
+	for _, p := range peers {
+		r.sendTo(ctx, p, m, dir)
+	}
+}
+
+func (r *Rank) sendTo(ctx actors.Context, peer actors.Ref, m *actors.Message, dir int32) {
+	if peer == ctx.Self() {
+		r.inbox.put(m)
+		return
+	}
+	r.edge(m.Port*2+dir, peer).send(ctx, m)
 }
 
 // Waits implements actors.Behaviour.
@@ -236,9 +293,10 @@ func (r *Rank) Waits() actors.Wait {
 func (r *Rank) held() (out []actors.Held) {
 	for _, p := range r.l.Ports {
 		for dir := range int32(2) {
-			i := slices.IndexFunc(r.edges, func(e edge) bool { return e.id == p.ID*2+dir })
-			if i >= 0 && r.edges[i].credits == 0 && r.edges[i].waiting() > 0 {
-				out = append(out, actors.Held{To: r.edges[i].to, Edge: p.edgeName(dir), Count: r.edges[i].waiting(), Credits: r.l.Credits})
+			for i := range r.edges {
+				if e := &r.edges[i]; e.id == p.ID*2+dir && e.credits == 0 && e.waiting() > 0 {
+					out = append(out, actors.Held{To: e.to, Edge: p.edgeName(dir), Count: e.waiting(), Credits: r.l.Credits})
+				}
 			}
 		}
 	}

@@ -12,15 +12,15 @@ type edge struct {
 	queue   []actors.Message
 }
 
-// edge returns the state of port·2+direction. A rank has as many as its stages have neighbours: few, so they are looked up by
+// edge returns the state of port·2+direction towards one neighbour. A rank has as many as its stages have neighbours: few, so they are looked up by
 // walking the list.
-func (r *Rank) edge(id int32) *edge {
+func (r *Rank) edge(id int32, to actors.Ref) *edge {
 	for i := range r.edges {
-		if r.edges[i].id == id {
+		if r.edges[i].id == id && r.edges[i].to == to {
 			return &r.edges[i]
 		}
 	}
-	r.edges = append(r.edges, edge{id: id, to: actors.None, credits: int32(r.l.Credits)})
+	r.edges = append(r.edges, edge{id: id, to: to, credits: int32(r.l.Credits)})
 	return &r.edges[len(r.edges)-1]
 }
 

@@ -43,6 +43,7 @@ type inbox struct {
 	boxes   []box
 	ports   []held
 	batches []actors.Payload // by microbatch·chunks + chunk
+	classes []int32          // of their shapes; nil while all are 0
 	chunks  int              // most chunks of a microbatch
 }
 
@@ -53,7 +54,7 @@ func (b *inbox) begin(p *plan.Program) {
 		b.chunks = max(b.chunks, p.Chunks[m])
 	}
 	if n := p.Micro * b.chunks; len(b.batches) != n {
-		b.batches = make([]actors.Payload, n)
+		b.batches, b.classes = make([]actors.Payload, n), nil
 	}
 }
 
@@ -65,6 +66,12 @@ func (b *inbox) put(m *actors.Message) {
 			panic(fmt.Sprintf("core: data of microbatch %d chunk %d came twice or beyond the step", m.Action.Micro, m.Action.Chunk))
 		}
 		b.batches[i] = m.Payload
+		if m.Port != 0 && b.classes == nil {
+			b.classes = make([]int32, len(b.batches))
+		}
+		if b.classes != nil {
+			b.classes[i] = m.Port
+		}
 	case actors.Part:
 		b.part(m)
 	default:
@@ -171,6 +178,14 @@ func (b *inbox) port(k portKey) actors.Payload {
 func (b *inbox) place(a plan.Action) int { return int(a.Micro)*b.chunks + int(a.Chunk) }
 
 func (b *inbox) hasBatch(a plan.Action) bool { return b.batches[b.place(a)] != nil }
+
+// class is that of the shape of a's microbatch.
+func (b *inbox) class(a plan.Action) int32 {
+	if b.classes == nil {
+		return 0
+	}
+	return b.classes[b.place(a)]
+}
 
 // batch returns one reference to the data of a's microbatch and keeps another for the rank's further stages.
 func (b *inbox) batch(a plan.Action) actors.Payload {

@@ -27,6 +27,14 @@ type Port struct {
 	From, To int   // stages
 	Grad     bool
 	Bytes    int64
+	Optional bool // microbatches of class 0 send nothing along it: features of pictures
+}
+
+// Route says which ranks send and take what runs along a port, where a stage runs on other ranks for other microbatches:
+// microbatch m goes by entry m modulo the length. A rank that has only one side leaves the other's empty.
+type Route struct {
+	From []actors.Ref   // who sends this rank the port's value
+	To   [][]actors.Ref // to whom this rank sends its own; none drops it
 }
 
 // Group is a set of ranks that communicate, in the order in which sums are taken; Pos is the owner's place in it.
@@ -37,15 +45,20 @@ type Group struct {
 
 // RankLayout is what the plan says about one rank: plain values, made once.
 type RankLayout struct {
-	Rank        int
-	Program     *plan.Program                     // of a training step
-	Row         int                               // this rank's row in the programs
-	Eval        *plan.Program                     // of an evaluation step, or nil
-	Lower       func(plan.Action, bool) []Segment // segments of an action; true for evaluation
-	Update      []Segment                         // of the optimizer step
-	Groups      []Group
-	Ports       []Port
-	Peer        func(stage int) actors.Ref // the rank of this replica that owns a stage
+	Rank    int
+	Program *plan.Program // of a training step
+	Row     int           // this rank's row in the programs
+	Eval    *plan.Program // of an evaluation step, or nil
+	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; an action without
+	// segments has ended before it begins, as an encoder's for a microbatch without pictures.
+	Lower  func(a plan.Action, eval bool, class int32) []Segment
+	Update []Segment // of the optimizer step
+	Groups []Group
+	Ports  []Port
+	Peer   func(stage int) actors.Ref // the rank of this replica that owns a stage
+	// Routes of activations and of cotangents by port, for ports whose ends are not one rank each; nil for none.
+	Routes      func(port int32, back bool) *Route
+	Shaped      bool // segments depend on the microbatch's class: an action waits for its data
 	Loader      actors.Ref
 	Coordinator actors.Ref
 	Credits     int // messages in flight on one edge
@@ -53,9 +66,11 @@ type RankLayout struct {
 
 // wire is one end of a port: the neighbour's rank and what runs along it.
 type wire struct {
-	id   int32
-	peer actors.Ref
-	grad bool
+	id       int32
+	peer     actors.Ref
+	grad     bool
+	routed   bool // the layout's Routes say who is at the other end, by microbatch
+	optional bool
 }
 
 // wiring is the ports of one stage of a rank, with the ranks at their other ends.
@@ -66,21 +81,28 @@ type wiring struct {
 
 // wires lists the ports of every stage that a rank has, in the two lists that it is given as far as they reach.
 func (l *RankLayout) wires(all []wiring, ends []wire) []wiring {
-	for s, row := range l.Program.StageRank {
-		if row != l.Row {
+	end := func(p *Port, stage int) wire {
+		w := wire{id: p.ID, grad: p.Grad, optional: p.Optional}
+		if w.routed = l.Routes != nil && l.Routes(p.ID, false) != nil; !w.routed {
+			w.peer = l.Peer(stage)
+		}
+		return w
+	}
+	for s := range l.Program.StageRank {
+		if !l.Program.Owns(s, l.Row) {
 			continue
 		}
 		w := wiring{stage: int16(s)}
 		first := len(ends)
 		for i := range l.Ports {
 			if p := &l.Ports[i]; p.To == s {
-				ends = append(ends, wire{p.ID, l.Peer(p.From), p.Grad})
+				ends = append(ends, end(p, p.From))
 			}
 		}
 		w.in, first = ends[first:len(ends):len(ends)], len(ends)
 		for i := range l.Ports {
 			if p := &l.Ports[i]; p.From == s {
-				ends = append(ends, wire{p.ID, l.Peer(p.To), p.Grad})
+				ends = append(ends, end(p, p.To))
 			}
 		}
 		w.out = ends[first:len(ends):len(ends)]

@@ -100,7 +100,7 @@ func (l *Loader) serve(ctx actors.Context, step int64) {
 	for _, to := range l.want[step] {
 		for _, o := range batches {
 			o.Payload.Retain()
-			ctx.Send(to, actors.Message{Kind: actors.Batch, Step: step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}, Payload: o.Payload})
+			ctx.Send(to, actors.Message{Kind: actors.Batch, Step: step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}, Port: o.Port, Payload: o.Payload})
 		}
 		l.served[step]++
 	}

@@ -115,7 +115,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Batch, actors.Part, actors.Activation, actors.Cotangent:
 		r.inbox.put(m)
 	case actors.Credit:
-		r.edge(m.Comm).grant(ctx, int(m.Values[0]))
+		r.edge(m.Comm, m.From).grant(ctx, int(m.Values[0]))
 	case actors.Done:
 		r.done(ctx, m)
 	case actors.Save:
@@ -182,6 +182,10 @@ func (r *Rank) advance(ctx actors.Context) {
 		if w := r.missing(c); w.lack != nothing {
 			r.hungry = w.lack == lackData
 			return
+		}
+		if c.idle() {
+			r.end()
+			continue
 		}
 		r.start(ctx, c)
 	}

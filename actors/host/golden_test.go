@@ -168,7 +168,6 @@ func (g *golden) pictures(mb *Microbatch) {
 	}
 	if g.m.Vision != nil {
 		require.NoError(g.t, g.m.Vision.Check(&mb.Pictures))
-		mb.Class = g.m.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames())
 		if _, want := g.read("positions"); want != nil {
 			for i, p := range g.m.Vision.Positions(len(mb.IDs), mb.Cu, &mb.Pictures) {
 				require.EqualValues(g.t, want[i], p, "position %d of token %d", i%3, i/3)
@@ -179,7 +178,10 @@ func (g *golden) pictures(mb *Microbatch) {
 
 func (g *golden) shape() block.Shape {
 	mb := g.batch()
-	return g.m.Vision.Shape(len(mb.IDs), mb.Class)
+	if g.m.Vision == nil {
+		return block.Shape{Rows: len(mb.IDs)}
+	}
+	return g.m.Vision.Shape(len(mb.IDs), g.m.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames()))
 }
 
 func (g *golden) fill(kind string, p *grad.Param, r family.Region, dst []float32) (bool, error) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
@@ -21,7 +22,8 @@ type Job struct {
 	Model       *family.Model
 	Lora        *block.Lora
 	Frozen      func(param string) bool
-	Mesh        topology.Mesh
+	Mesh        topology.Mesh // of the decoder, and of all without Encoder
+	Encoder     *EncoderPlan  // the vision tower's own mesh, nil where it is a part of the first pipeline stages
 	Zero        int
 	SeqParallel bool
 	Schedule    string
@@ -47,17 +49,27 @@ type Layout struct {
 	Program *plan.Program
 	Eval    *plan.Program
 	Ports   []core.Port
-	Names   []string // of ports
-	Traces  map[TraceKey]*grad.Trace
-	Index   map[string]int // parameters of the whole model, in order of first use
+	Names   []string                 // of ports
+	Traces  map[TraceKey]*grad.Trace // of microbatches without pictures, and of Class
+	Class   int32                    // the class of shape that memory is planned for
+	Index   map[string]int           // parameters of the whole model, in order of first use
 	Order   []string
 	Ranks   []RankPart
+	SideOf  map[string]int // the side of a parameter's mesh
+
+	pipe  []int // pipeline rank of each stage, of the encoder's 0
+	split bool  // the program runs I and W apart
+	mu    sync.Mutex
+	more  map[TraceKey]*grad.Trace // of other classes, made when first asked for
+	lower map[loweredKey][]core.Segment
 }
 
 // RankPart is one rank's share of a layout.
 type RankPart struct {
 	Rank   int
-	Coord  topology.Coord
+	Coord  topology.Coord // on the decoder's mesh; PP is -1 for a rank of the encoder's own
+	Row    int            // in the program
+	Sides  [numSides]Side
 	Stages []int
 	Params []ParamPlan // trainable
 	All    []*grad.Param
@@ -66,17 +78,14 @@ type RankPart struct {
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
-	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}}
+	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}}
 	loops := max(1, j.Loops)
 	if l.Job.Credits == 0 {
 		l.Job.Credits = 2
 	}
-	var err error
-	cuts := j.Cuts
-	if cuts == nil {
-		if cuts, err = j.Model.Balanced(j.Mesh.PP * loops); err != nil {
-			return nil, err
-		}
+	cuts, err := l.cuts(j.Mesh.PP * loops)
+	if err != nil {
+		return nil, err
 	}
 	l.Stages = j.Model.Cut(cuts)
 	shape := schedule.Shape{Ranks: j.Mesh.PP, Micro: j.Micro, Loops: loops}
@@ -91,20 +100,90 @@ func Plan(j *Job) (*Layout, error) {
 	if s, _ := schedule.Get(j.Schedule); !s.Runs {
 		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which training cannot do; dualpipev is its form with one", j.Schedule)
 	}
-	if len(l.Program.StageRank) != len(l.Stages) {
-		return nil, fmt.Errorf("schedule %s makes %d stages of %d", j.Schedule, len(l.Program.StageRank), len(l.Stages))
+	if n := len(l.Stages) - l.encoderStages(); len(l.Program.StageRank) != n {
+		return nil, fmt.Errorf("schedule %s makes %d stages of %d", j.Schedule, len(l.Program.StageRank), n)
+	}
+	l.split = l.splits()
+	l.pipe = l.Program.StageRank
+	if j.Encoder != nil {
+		l.pipe = append([]int{0}, l.pipe...)
 	}
 	l.ports()
-	l.Eval = l.forwardOnly()
 	l.traces()
+	if j.Encoder != nil {
+		if l.Program, err = l.compose(); err != nil {
+			return nil, err
+		}
+	}
+	l.Eval = l.forwardOnly()
 	l.ranks()
 	return l, nil
+}
+
+// encoderStages is the number of stages before the decoder's that the decoder's schedule does not know.
+func (l *Layout) encoderStages() int {
+	if l.Job.Encoder != nil {
+		return 1
+	}
+	return 0
+}
+
+// cuts are the borders of the stages: an encoder with a mesh of its own is one stage, before n of the decoder.
+func (l *Layout) cuts(n int) ([]int, error) {
+	j := l.Job
+	if j.Encoder == nil {
+		if j.Cuts != nil {
+			return j.Cuts, nil
+		}
+		return j.Model.Balanced(n)
+	}
+	v := j.Model.Vision
+	if v == nil {
+		return nil, fmt.Errorf("an encoder plan for a model without an encoder")
+	}
+	if err := j.Encoder.Check(j.Mesh, v.Tower.Heads, v.Tower.Inter); err != nil {
+		return nil, err
+	}
+	if j.Chunks > 1 {
+		return nil, fmt.Errorf("chunks of a sequence and an encoder with a mesh of its own exclude each other")
+	}
+	rest, err := j.Model.BalancedFrom(j.Model.Foundation(), n)
+	if j.Cuts != nil {
+		rest, err = j.Cuts, nil
+	}
+	return append([]int{0}, rest...), err
+}
+
+// compose puts the encoder's actions into the decoder's program, by the costs of the traces.
+func (l *Layout) compose() (*plan.Program, error) {
+	costs := plan.Costs{}
+	for s := range l.Stages {
+		tr := l.Main(s)
+		flops := func(ph grad.Phase) (n float64) {
+			for _, seg := range tr.Segments(ph) {
+				n += float64(seg.Cost.Flops)
+			}
+			return
+		}
+		costs.F = append(costs.F, flops(grad.F))
+		if l.split {
+			costs.I, costs.W = append(costs.I, flops(grad.I)), append(costs.W, flops(grad.W))
+		} else {
+			costs.I, costs.W = append(costs.I, flops(grad.B)), append(costs.W, 0)
+		}
+	}
+	var edges []plan.Edge
+	for _, p := range l.Ports {
+		edges = append(edges, plan.Edge{From: p.From, To: p.To})
+	}
+	return schedule.Compose(l.Program, schedule.Encoder{Width: l.Job.Mesh.TP, Own: l.own(), Groups: l.encoderGroups(), Edges: edges,
+		Frozen: !l.learns(0), Ahead: l.Job.Encoder.Ahead, Fill: l.Job.Encoder.Fill, Costs: costs})
 }
 
 func (l *Layout) ports() {
 	for s, st := range l.Stages {
 		for _, f := range st.Out {
-			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true})
+			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true, Optional: family.Optional(f.Port)})
 			l.Names = append(l.Names, f.Port)
 		}
 	}
@@ -128,13 +207,30 @@ func (l *Layout) forwardOnly() *plan.Program {
 
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	j := l.Job
-	o := grad.Options{Mesh: []grad.MeshAxis{{Name: "tp", Size: j.Mesh.TP}}, DP: j.Mesh.DP, DType: j.DType, SeqParallel: j.SeqParallel,
+	m := l.sideOf(stage)
+	o := grad.Options{Mesh: []grad.MeshAxis{{Name: "tp", Size: m.TP}}, DP: m.DP, DType: j.DType, SeqParallel: j.SeqParallel && l.side(stage) == DecoderSide,
 		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
-	o.InputGrad = func(string) bool { return l.needsGrad(stage) }
-	if l.splits() {
+	o.InputGrad = func(port string) bool {
+		for _, f := range l.Stages[stage].In {
+			if f.Port == port {
+				return l.learns(f.Peer)
+			}
+		}
+		return false
+	}
+	if l.split && l.side(stage) == DecoderSide {
 		o.Twice = true
 	}
 	return o
+}
+
+// sideOf is the size of a stage's mesh.
+func (l *Layout) sideOf(stage int) Side {
+	m := l.Job.Mesh
+	if l.side(stage) == DecoderSide {
+		return Side{TP: m.TP, DP: m.DP}
+	}
+	return Side{TP: l.Job.Encoder.TP, DP: m.DP * len(l.encoderGroups())}
 }
 
 // splits reports whether the program runs I and W apart.
@@ -149,38 +245,65 @@ func (l *Layout) splits() bool {
 	return false
 }
 
-// needsGrad reports whether a stage before this one has something to train.
-func (l *Layout) needsGrad(stage int) bool {
-	for s := range stage {
-		for _, p := range l.Traces[TraceKey{s, 0, false}].Params {
-			if !p.Frozen {
-				return true
-			}
+// learns reports whether a stage, or one whose values it takes, has something to train.
+func (l *Layout) learns(stage int) bool {
+	for _, p := range l.Main(stage).Params {
+		if !p.Frozen {
+			return true
+		}
+	}
+	for _, f := range l.Stages[stage].In {
+		if l.learns(f.Peer) {
+			return true
 		}
 	}
 	return false
 }
 
-// shape is that of a large microbatch, or of a chunk.
-func (l *Layout) shape() block.Shape {
+// Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with pictures.
+func (l *Layout) Main(stage int) *grad.Trace { return l.Traces[TraceKey{Stage: stage, Class: l.Class}] }
+
+// Trace is that of a key, made when a class of shape is met for the first time.
+func (l *Layout) Trace(k TraceKey) *grad.Trace {
+	if tr := l.Traces[k]; tr != nil {
+		return tr
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tr := l.more[k]
+	if tr == nil {
+		tr = l.record(k)
+		l.more[k] = tr
+	}
+	return tr
+}
+
+func (l *Layout) record(k TraceKey) *grad.Trace {
 	j := l.Job
 	rows := j.Rows / max(1, j.Chunks)
-	if j.Model.Vision == nil {
-		return block.Shape{Rows: rows}
-	}
-	least := j.Model.Smallest(rows)
-	return j.Model.Vision.Shape(rows, j.Model.Vision.Class(max(j.Patches, least.Patches), max(j.Frames, least.Frames)))
+	return j.Model.Record(l.options(k.Eval, k.Stage, k.Chunk), block.Rec{Shape: j.Model.Vision.Shape(rows, k.Class), Lora: j.Lora}, l.Stages[k.Stage])
 }
 
 func (l *Layout) traces() {
 	j := l.Job
-	for s, st := range l.Stages {
-		for c := range max(1, j.Chunks) {
-			rec := block.Rec{Shape: l.shape(), Lora: j.Lora}
-			l.Traces[TraceKey{s, c, false}] = j.Model.Record(l.options(false, s, c), rec, st)
-			l.Traces[TraceKey{s, c, true}] = j.Model.Record(l.options(true, s, c), rec, st)
+	if v := j.Model.Vision; v != nil {
+		least := j.Model.Smallest(j.Rows)
+		l.Class = v.Class(max(j.Patches, least.Patches), max(j.Frames, least.Frames))
+	}
+	classes := []int32{l.Class}
+	if l.Class > 0 {
+		classes = append(classes, 0)
+	}
+	for s := range l.Stages {
+		for _, class := range classes {
+			for c := range max(1, j.Chunks) {
+				for _, eval := range []bool{false, true} {
+					k := TraceKey{s, c, eval, class}
+					l.Traces[k] = l.record(k)
+				}
+			}
 		}
-		tr := l.Traces[TraceKey{s, 0, false}]
+		tr := l.Main(s)
 		for i := range l.Ports {
 			if p := &l.Ports[i]; p.From == s {
 				for _, o := range tr.Out {
@@ -192,6 +315,7 @@ func (l *Layout) traces() {
 			}
 		}
 		for _, p := range tr.Params {
+			l.SideOf[p.Name] = l.side(s)
 			if _, ok := l.Index[p.Name]; !ok {
 				l.Index[p.Name] = len(l.Order)
 				l.Order = append(l.Order, p.Name)
@@ -203,8 +327,8 @@ func (l *Layout) traces() {
 // owners lists the pipeline ranks that hold a parameter, in stage order.
 func (l *Layout) owners(name string) (out []int) {
 	for s := range l.Stages {
-		for _, p := range l.Traces[TraceKey{s, 0, false}].Params {
-			if r := l.Program.StageRank[s]; p.Name == name && (len(out) == 0 || out[len(out)-1] != r) {
+		for _, p := range l.Main(s).Params {
+			if r := l.pipe[s]; p.Name == name && (len(out) == 0 || out[len(out)-1] != r) {
 				out = append(out, r)
 			}
 		}
@@ -213,22 +337,29 @@ func (l *Layout) owners(name string) (out []int) {
 }
 
 func (l *Layout) ranks() {
-	for r := range l.Job.Mesh.Size() {
+	for r := range l.World() {
 		l.Ranks = append(l.Ranks, l.rank(r))
 	}
 }
 
 func (l *Layout) rank(r int) RankPart {
 	m := l.Job.Mesh
-	part := RankPart{Rank: r, Coord: m.Coord(r)}
+	dp, local := l.Local(r)
+	part := RankPart{Rank: r, Coord: topology.Coord{PP: -1, DP: dp}, Row: local, Sides: l.sides(r)}
+	if r < m.Size() {
+		part.Coord = m.Coord(r)
+	}
+	if l.Program.Homes == nil {
+		part.Row = part.Coord.PP
+	}
 	seen := map[string]*grad.Param{}
 	tieOf := map[string]int{}
-	for s, owner := range l.Program.StageRank {
-		if owner != part.Coord.PP {
+	for s := range l.Stages {
+		if !l.Program.Owns(s, part.Row) {
 			continue
 		}
 		part.Stages = append(part.Stages, s)
-		for _, p := range l.Traces[TraceKey{s, 0, false}].Params {
+		for _, p := range l.Main(s).Params {
 			if first := seen[p.Name]; first != nil {
 				if first.Grad != p.Grad {
 					panic(fmt.Sprintf("host: the gradient of %s is placed %v on one stage and %v on another", p.Name, first.Grad, p.Grad))
@@ -247,11 +378,12 @@ func (l *Layout) rank(r int) RankPart {
 
 func (l *Layout) param(part *RankPart, p *grad.Param, tieOf map[string]int) ParamPlan {
 	j, c := l.Job, part.Coord
-	out := ParamPlan{Param: p, Index: l.Index[p.Name], TPSum: p.Grad[0].Kind == grad.Partial, To: p.Local[0]}
-	if j.Zero > 0 && j.Mesh.DP > 1 {
-		out.From, out.To = grad.ShardRows(p.Local[0], c.DP, j.Mesh.DP)
+	out := ParamPlan{Param: p, Index: l.Index[p.Name], Side: l.SideOf[p.Name], TPSum: p.Grad[0].Kind == grad.Partial, To: p.Local[0]}
+	m := part.Sides[out.Side]
+	if j.Zero > 0 && m.DP > 1 {
+		out.From, out.To = grad.ShardRows(p.Local[0], m.DPPos, m.DP)
 	}
-	out.Counts = (p.Place[0].Kind == grad.Sharded || c.TP == 0) && (j.Zero > 0 || c.DP == 0)
+	out.Counts = (p.Place[0].Kind == grad.Sharded || m.TPPos == 0) && (j.Zero > 0 || m.DPPos == 0)
 	if own := l.owners(p.Name); len(own) > 1 {
 		key := fmt.Sprint(own)
 		if tieOf[key] == 0 {
@@ -280,7 +412,7 @@ func RankRef(rank int) actors.Ref { return firstRank + actors.Ref(rank) }
 
 // LoaderRef is the ref of the loader that serves replica dp in process proc.
 func (l *Layout) LoaderRef(proc, dp int) actors.Ref {
-	return firstRank + actors.Ref(l.Job.Mesh.Size()+proc*l.Job.Mesh.DP+dp)
+	return firstRank + actors.Ref(l.World()+proc*l.Job.Mesh.DP+dp)
 }
 
 // RankLayout is what the behaviour of rank r in process proc knows.
@@ -297,27 +429,24 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 		}
 		return g
 	}
-	world := make([]int, m.Size())
+	world := make([]int, l.World())
 	for i := range world {
 		world[i] = i
 	}
-	groups := []core.Group{group(m.TPGroup(r)), group(m.DPGroup(r)), group(world)}
+	groups := make([]core.Group, GroupTie)
+	groups[GroupWorld] = group(world)
+	for side, at := range sideGroups {
+		tp, dp := l.sideGroups(r, side)
+		groups[at[0]], groups[at[1]] = group(tp), group(dp)
+	}
 	for _, t := range part.Ties {
 		groups = append(groups, group(t))
 	}
-	lowered := map[loweredKey][]core.Segment{}
-	for k, tr := range l.Traces {
-		for kind, ph := range phases {
-			lowered[loweredKey{k, kind}] = lower(tr, ph)
-		}
-	}
-	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Coord.PP, Eval: l.Eval, Groups: groups, Ports: l.Ports,
-		Lower: func(a plan.Action, eval bool) []core.Segment {
-			return lowered[loweredKey{TraceKey{int(a.Stage), int(a.Chunk), eval}, a.Kind}]
-		},
-		Update: UpdateSegments(part.Params, m.TP, m.DP, j.Zero, len(part.Ties), m.Size()),
+	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports, Lower: l.Lower, Shaped: l.Class > 0,
+		Update: UpdateSegments(part.Params, part.Sides, j.Zero, len(part.Ties), l.World()),
+		Routes: l.routes(r),
 		Peer: func(stage int) actors.Ref {
-			return RankRef(m.Rank(topology.Coord{PP: l.Program.StageRank[stage], DP: part.Coord.DP, TP: part.Coord.TP}))
+			return RankRef(m.Rank(topology.Coord{PP: l.pipe[stage], DP: part.Coord.DP, TP: part.Coord.TP}))
 		},
 		Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
 }
@@ -327,15 +456,34 @@ type loweredKey struct {
 	k plan.Kind
 }
 
-// lower is what a behaviour knows of a trace's phase.
-func lower(tr *grad.Trace, ph grad.Phase) []core.Segment {
+// Lower lists the segments of an action for microbatches of a class. It may be called from several goroutines.
+func (l *Layout) Lower(a plan.Action, eval bool, class int32) []core.Segment {
+	if a.Chunk < 0 || int(a.Stage) >= len(l.Stages) {
+		return nil
+	}
+	k := loweredKey{TraceKey{int(a.Stage), int(a.Chunk), eval, class}, a.Kind}
+	tr := l.Trace(k.t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	segs, ok := l.lower[k]
+	if !ok {
+		if ph, works := phases[a.Kind]; works {
+			segs = lower(tr, ph, sideGroups[l.side(k.t.Stage)])
+		}
+		l.lower[k] = segs
+	}
+	return segs
+}
+
+// lower is what a behaviour knows of a trace's phase; groups are those of tensor and data parallelism.
+func lower(tr *grad.Trace, ph grad.Phase, groups [2]int) []core.Segment {
 	var out []core.Segment
 	for _, s := range tr.Segments(ph) {
 		seg := core.Segment{Flops: s.Cost.Flops, Bytes: s.Cost.Bytes, Calls: s.Cost.Calls}
 		for _, n := range s.Comm {
-			g := GroupTP
+			g := groups[0]
 			if tr.OverData(n) {
-				g = GroupDP
+				g = groups[1]
 			}
 			seg.Comms = append(seg.Comms, core.Comm{Group: g, Bytes: tr.CommBytes(n)})
 		}
@@ -353,10 +501,10 @@ func (l *Layout) Device(r int, b kernels.Backend, save Saver) (*Rank, error) {
 	}
 	elsewhere := map[string]bool{}
 	for _, p := range part.All {
-		elsewhere[p.Name] = l.owners(p.Name)[0] != part.Coord.PP
+		elsewhere[p.Name] = l.SideOf[p.Name] == DecoderSide && l.owners(p.Name)[0] != part.Coord.PP
 	}
-	name := j.Mesh.Name(r)
+	name := l.Name(r)
 	return NewRank(RankConfig{Name: name, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
-		TPPos: part.Coord.TP, TP: j.Mesh.TP, DPPos: part.Coord.DP, DP: j.Mesh.DP, World: j.Mesh.Size(), Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
-		Traces: l.Traces, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, NumParams: len(l.Order), DType: j.DType, Save: save})
+		Sides: part.Sides, SideOf: l.SideOf, StageSide: l.side, World: l.World(), Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
+		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, NumParams: len(l.Order), DType: j.DType, Save: save})
 }

@@ -17,9 +17,8 @@ type Microbatch struct {
 	Weights                 []float32 // of each token's loss; they sum to 1 over the global batch
 	Cu                      []int32   // sequence borders, from 0 to the number of tokens
 	Keys                    []int64   // identify rows for dropout; nil without
-	// Pictures of the microbatch, whose features take the places of tokens with id -1; Class is the shape that they are padded to.
+	// Pictures of the microbatch, whose features take the places of tokens with id -1.
 	Pictures family.Pictures
-	Class    int32
 }
 
 // BatchFunc gives the microbatches of a step for one data-parallel replica; negative steps are evaluation batches. An
@@ -47,7 +46,7 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	var res Result
 	for i, mb := range mbs {
 		for c := range max(1, l.Chunks) {
-			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Payload: l.pack(mb, c)})
+			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Port: l.class(&mb), Payload: l.pack(mb, c)})
 		}
 	}
 	return res, nil
@@ -85,11 +84,19 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 	return p
 }
 
+// class is that of the shape that a microbatch's pictures are padded to.
+func (l *Loader) class(mb *Microbatch) int32 {
+	if l.Vision == nil {
+		return 0
+	}
+	return l.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames())
+}
+
 // pictures adds what a tower and its decoder read: a microbatch without pictures has positions alone.
 func (l *Loader) pictures(mb *Microbatch, add func(string, *tensor.Tensor)) {
 	rows := len(mb.IDs)
 	add("positions3", tensor.Of(tensor.I32, l.Vision.Positions(rows, mb.Cu, &mb.Pictures), rows, 3))
-	data := l.Vision.Data(&mb.Pictures, l.Vision.Shape(rows, mb.Class))
+	data := l.Vision.Data(&mb.Pictures, l.Vision.Shape(rows, l.class(mb)))
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		add(name, data[name])
 	}

@@ -27,8 +27,8 @@ func (l *Layout) Memory(r int) Memory {
 	rows := func(shape []int, from, to int) []int { return append([]int{to - from}, shape[1:]...) }
 	for _, p := range part.All {
 		shape := p.Local
-		if j.Zero == 3 && j.Mesh.DP > 1 {
-			shape = rows(shape, 0, (shape[0]+j.Mesh.DP-1)/j.Mesh.DP)
+		if dp := part.Sides[l.SideOf[p.Name]].DP; j.Zero == 3 && dp > 1 {
+			shape = rows(shape, 0, (shape[0]+dp-1)/dp)
 		}
 		m.Params += classOf(j.DType, shape)
 	}
@@ -43,12 +43,13 @@ func (l *Layout) Memory(r int) Memory {
 		own := classOf(tensor.F32, rows(p.Local, p.From, p.To))
 		m.State += states * own
 		full := classOf(tensor.F32, p.Local)
-		if j.Zero >= 2 && j.Mesh.DP > 1 {
+		dp := part.Sides[p.Side].DP
+		if j.Zero >= 2 && dp > 1 {
 			m.Grads += own
 			continue
 		}
 		m.Grads += full
-		if j.Mesh.DP > 1 {
+		if dp > 1 {
 			m.Update += own
 		}
 	}
@@ -66,7 +67,7 @@ func (l *Layout) activations(part RankPart) (most int64) {
 	type foot struct{ peak, after int64 }
 	known := map[TraceKey]map[grad.Phase]foot{}
 	of := func(a plan.Action) foot {
-		k := TraceKey{int(a.Stage), int(a.Chunk), false}
+		k := TraceKey{int(a.Stage), int(a.Chunk), false, l.Class}
 		if known[k] == nil {
 			known[k] = map[grad.Phase]foot{}
 		}
@@ -79,7 +80,7 @@ func (l *Layout) activations(part RankPart) (most int64) {
 		return f
 	}
 	var now int64
-	for _, e := range l.Program.Rows[part.Coord.PP] {
+	for _, e := range l.Program.Rows[part.Row] {
 		for _, a := range []plan.Action{e.Action, e.With} {
 			if _, ok := phases[a.Kind]; !ok {
 				continue

@@ -20,10 +20,7 @@ func (r *Rank) Load(all []*grad.Param, fill FillFunc) error {
 		plans[p.Name] = p
 	}
 	for _, p := range all {
-		g := family.Region{TP: r.c.TPPos, Of: r.c.TP, To: p.Local[0]}
-		if r.sharded() {
-			g.From, g.To = grad.ShardRows(p.Local[0], r.c.DPPos, r.c.DP)
-		}
+		g := r.region(p)
 		full, err := r.loadOne(p, g, fill)
 		if err != nil {
 			return err
@@ -37,6 +34,17 @@ func (r *Rank) Load(all []*grad.Param, fill FillFunc) error {
 		}
 	}
 	return nil
+}
+
+// region is what this rank holds of a parameter.
+func (r *Rank) region(p *grad.Param) family.Region {
+	side := r.c.SideOf[p.Name]
+	m := r.c.Sides[side]
+	g := family.Region{TP: m.TPPos, Of: m.TP, To: p.Local[0]}
+	if r.sharded(side) {
+		g.From, g.To = grad.ShardRows(p.Local[0], m.DPPos, m.DP)
+	}
+	return g
 }
 
 func regionShape(p *grad.Param, g family.Region) []int {
@@ -122,17 +130,16 @@ func (r *Rank) Parts(all []*grad.Param) (out []Part) {
 		plans[p.Name] = p
 	}
 	for _, p := range all {
-		replicated := p.Place[0].Kind == grad.Replicated && r.c.TPPos > 0
-		g := family.Region{TP: r.c.TPPos, Of: r.c.TP, To: p.Local[0]}
-		if r.sharded() {
-			g.From, g.To = grad.ShardRows(p.Local[0], r.c.DPPos, r.c.DP)
-		}
+		side := r.c.SideOf[p.Name]
+		m := r.c.Sides[side]
+		replicated := p.Place[0].Kind == grad.Replicated && m.TPPos > 0
+		g := r.region(p)
 		q, trained := plans[p.Name]
 		firstTie := !r.c.Elsewhere[p.Name]
-		if !replicated && firstTie && (r.sharded() || r.c.DPPos == 0) {
+		if !replicated && firstTie && (r.sharded(side) || m.DPPos == 0) {
 			out = append(out, Part{"param", p, g, r.run.Params[p.Name]})
 		}
-		if !trained || replicated || !firstTie || (r.c.Zero == 0 || r.c.DP == 1) && r.c.DPPos > 0 {
+		if !trained || replicated || !firstTie || (r.c.Zero == 0 || m.DP == 1) && m.DPPos > 0 {
 			continue
 		}
 		own := family.Region{TP: g.TP, Of: g.Of, From: q.From, To: q.To}

@@ -17,6 +17,7 @@ import (
 type TraceKey struct {
 	Stage, Chunk int
 	Eval         bool
+	Class        int32 // of the microbatch's shape
 }
 
 // RankConfig is what one rank's device is made of.
@@ -25,13 +26,14 @@ type RankConfig struct {
 	Backend   kernels.Backend
 	Pool      *tensor.Pool
 	Host      *tensor.Pool
-	TPPos, TP int
-	DPPos, DP int
-	World     int             // ranks of the run
-	Ties      []int           // size of each of this rank's tie groups
-	Elsewhere map[string]bool // parameters of this rank that an earlier stage's rank saves
+	Sides     [numSides]Side
+	SideOf    map[string]int      // of a parameter
+	StageSide func(stage int) int // of a stage
+	World     int                 // ranks of the run
+	Ties      []int               // size of each of this rank's tie groups
+	Elsewhere map[string]bool     // parameters of this rank that an earlier stage's rank saves
 	Zero      int
-	Traces    map[TraceKey]*grad.Trace
+	Trace     func(TraceKey) *grad.Trace
 	Ports     []core.Port
 	PortNames []string // by port id
 	Optim     optim.Config
@@ -53,6 +55,7 @@ type Saver interface {
 type ParamPlan struct {
 	*grad.Param
 	Index  int  // in the whole model
+	Side   int  // the mesh that it lies on
 	TPSum  bool // its gradient is partial over tensor parallelism
 	Tie    int  // 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
 	Counts bool // this rank counts it in the gradient norm
@@ -63,7 +66,8 @@ type ParamPlan struct {
 // Rank is the device of one pipeline rank: frames, parameters, gradients and optimizer state.
 type Rank struct {
 	c      RankConfig
-	run    *grad.Runner
+	run    *grad.Runner // of the decoder's side
+	runs   [numSides]*grad.Runner
 	opt    optim.Optimizer
 	frames map[frameKey]*grad.Frame
 	state  map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
@@ -89,8 +93,11 @@ func NewRank(c RankConfig) (*Rank, error) {
 	}
 	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{}, owned: map[string]*tensor.Tensor{},
 		hyper: tensor.Make(tensor.F64, kernels.HyperLen), ctl: tensor.Make(tensor.F64, 2), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
-	r.run = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{c.TPPos}, DPRank: c.DPPos,
-		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
+	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
+	for s, m := range c.Sides {
+		r.runs[s] = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{m.TPPos}, DPRank: m.DPPos, Params: params, Grads: grads, Seed: 1}
+	}
+	r.run = r.runs[DecoderSide]
 	return r, nil
 }
 
@@ -139,14 +146,16 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 		f.Gradients(r.ports(j.In))
 	}
 	if !eval && j.Values != nil {
-		r.run.Seed = j.Values[core.OpenScale]
+		for _, run := range r.runs {
+			run.Seed = j.Values[core.OpenScale]
+		}
 	}
 	segs := f.Trace.Segments(ph)
 	var arrived [][]*tensor.Tensor
 	if j.Segment > 0 {
 		arrived = arrivals(j.In)
 	}
-	parts, err := r.run.Step(f, ph, int(j.Segment), arrived)
+	parts, err := r.runs[r.c.StageSide(int(key.stage))].Step(f, ph, int(j.Segment), arrived)
 	if err != nil {
 		f.Drop()
 		delete(r.frames, key)
@@ -167,7 +176,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 
 // open starts the frame of a forward with the data and activations that came for it.
 func (r *Rank) open(j actors.Job, key frameKey, eval bool) *grad.Frame {
-	tr := r.c.Traces[TraceKey{int(key.stage), int(key.chunk), eval}]
+	tr := r.c.Trace(TraceKey{int(key.stage), int(key.chunk), eval, j.Class})
 	data := map[string]*tensor.Tensor{}
 	for _, in := range j.In {
 		if in.Port >= 0 {
@@ -231,7 +240,7 @@ func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eva
 	res.Values = make([]float64, core.ClosedLen)
 	switch {
 	case ph == grad.F:
-		if l := f.Loss(); r.c.TPPos == 0 {
+		if l := f.Loss(); r.c.Sides[DecoderSide].TPPos == 0 {
 			res.Values[core.ClosedLoss] = l
 		}
 		r.send(res, key, f.Outputs(), func(p core.Port) int { return p.From })

@@ -37,11 +37,11 @@ type RunOptions struct {
 }
 
 // Owner is the process that runs a rank: pipeline stages are dealt to processes in contiguous runs of ranks.
-func (l *Layout) Owner(rank, procs int) int { return rank * max(1, procs) / l.Job.Mesh.Size() }
+func (l *Layout) Owner(rank, procs int) int { return rank * max(1, procs) / l.World() }
 
 // OwnerOf is the process of any actor of the run: the coordinator and the observer live in process 0.
 func (l *Layout) OwnerOf(r actors.Ref, procs int) int {
-	size := l.Job.Mesh.Size()
+	size := l.World()
 	switch k := int(r - firstRank); {
 	case k < 0:
 		return 0
@@ -94,7 +94,7 @@ func (c committer) Run(j actors.Job) (Result, error) {
 
 // Run trains to the end of the run, or until Stop. It returns the run's one error.
 func Run(l *Layout, o RunOptions) error {
-	size := l.Job.Mesh.Size()
+	size := l.World()
 	var remote Remote
 	if o.Links != nil {
 		remote = o.Links
@@ -124,7 +124,7 @@ func Run(l *Layout, o RunOptions) error {
 		}
 		devices, ranks = append(devices, d), append(ranks, r)
 		if err := d.Load(l.Ranks[r].All, o.Fill); err != nil {
-			return fmt.Errorf("%s: %w", l.Job.Mesh.Name(r), err)
+			return fmt.Errorf("%s: %w", l.Name(r), err)
 		}
 		dps[l.Ranks[r].Coord.DP] = true
 	}
@@ -148,7 +148,7 @@ func Run(l *Layout, o RunOptions) error {
 
 // lead starts the coordinator and waits for the end of the run.
 func (l *Layout) lead(sys *System, o RunOptions, obs *observer) error {
-	for r := range l.Job.Mesh.Size() {
+	for r := range l.World() {
 		o.Coord.Ranks = append(o.Coord.Ranks, RankRef(r))
 	}
 	o.Coord.Observer = ObserverRef
@@ -209,6 +209,6 @@ func (l *Layout) spawn(sys *System, o RunOptions, obs *observer, devices []*Rank
 		if o.WrapDevice != nil {
 			dev = o.WrapDevice(r, dev)
 		}
-		sys.Spawn(RankRef(r), l.Job.Mesh.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), dev)
+		sys.Spawn(RankRef(r), l.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), dev)
 	}
 }

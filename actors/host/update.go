@@ -24,22 +24,47 @@ const (
 	GroupTP = iota
 	GroupDP
 	GroupWorld
+	GroupEncoderTP
+	GroupEncoderDP
 	GroupTie
 )
 
+// sideGroups are the groups of tensor and data parallelism of each side.
+var sideGroups = [numSides][2]int{{GroupTP, GroupDP}, {GroupEncoderTP, GroupEncoderDP}}
+
+// has says what a rank trains on a side: anything at all, and anything whose gradient is partial over tensor parallelism.
+func has(ps []ParamPlan, side int) (any, partial bool) {
+	for _, p := range ps {
+		if p.Side == side {
+			any, partial = true, partial || p.TPSum
+		}
+	}
+	return
+}
+
+// exchanges lists the sides with which segments sumTP, sumDP and apply communicate, in order.
+func exchanges(ps []ParamPlan, sides [numSides]Side, zero, segment int) (out []int) {
+	for s, m := range sides {
+		any, partial := has(ps, s)
+		switch {
+		case segment == sumTP && partial && m.TP > 1,
+			segment == sumDP && any && m.DP > 1 && zero < 2,
+			segment == apply && any && m.DP > 1 && (zero == 1 || zero == 2):
+			out = append(out, s)
+		}
+	}
+	return
+}
+
 // UpdateSegments lists the optimizer step's segments with their communications; ties is the number of tie groups.
-func UpdateSegments(ps []ParamPlan, tp, dp, zero, ties, world int) []core.Segment {
+func UpdateSegments(ps []ParamPlan, sides [numSides]Side, zero, ties, world int) []core.Segment {
 	segs := make([]core.Segment, numUpdate-1)
 	at := func(s, group int) { segs[s].Comms = append(segs[s].Comms, core.Comm{Group: group}) }
-	partial := false
-	for _, p := range ps {
-		partial = partial || p.TPSum
+	for _, s := range exchanges(ps, sides, zero, sumTP) {
+		at(sumTP, sideGroups[s][0])
 	}
-	if partial && tp > 1 {
-		at(sumTP, GroupTP)
-	}
-	if dp > 1 && zero < 2 {
-		at(sumDP, GroupDP)
+	for _, s := range exchanges(ps, sides, zero, sumDP) {
+		at(sumDP, sideGroups[s][1])
 	}
 	for i := range ties {
 		at(sumTies, GroupTie+i)
@@ -47,8 +72,8 @@ func UpdateSegments(ps []ParamPlan, tp, dp, zero, ties, world int) []core.Segmen
 	if world > 1 {
 		at(sumNorm, GroupWorld)
 	}
-	if dp > 1 && (zero == 1 || zero == 2) {
-		at(apply, GroupDP)
+	for _, s := range exchanges(ps, sides, zero, apply) {
+		at(apply, sideGroups[s][1])
 	}
 	return segs
 }
@@ -140,7 +165,7 @@ func (r *Rank) gradient(p ParamPlan) *tensor.Tensor {
 		return g
 	}
 	shape := append([]int(nil), p.Local...)
-	if r.c.Zero >= 2 && r.c.DP > 1 {
+	if r.c.Zero >= 2 && r.c.Sides[p.Side].DP > 1 {
 		shape[0] = p.To - p.From
 	}
 	g := r.alloc("gradient of "+p.Name, tensor.F32, shape...)
@@ -149,20 +174,21 @@ func (r *Rank) gradient(p ParamPlan) *tensor.Tensor {
 	return g
 }
 
-func (r *Rank) partials() []actors.Output {
-	if r.c.TP == 1 {
-		return nil
-	}
-	var ts []*tensor.Tensor
-	for _, p := range r.c.Params {
-		if p.TPSum {
-			ts = append(ts, r.gradient(p))
+func (r *Rank) partials() (out []actors.Output) {
+	for comm, s := range r.exchanges(sumTP) {
+		var ts []*tensor.Tensor
+		for _, p := range r.c.Params {
+			if p.TPSum && p.Side == s {
+				ts = append(ts, r.gradient(p))
+			}
 		}
+		out = append(out, toAll(int32(comm), r.c.Sides[s].TP, func(int) []*tensor.Tensor { return retained(ts) })...)
 	}
-	if ts == nil {
-		return nil
-	}
-	return toAll(0, r.c.TP, func(int) []*tensor.Tensor { return retained(ts) })
+	return
+}
+
+func (r *Rank) exchanges(segment int) []int {
+	return exchanges(r.c.Params, r.c.Sides, r.c.Zero, segment)
 }
 
 func retained(ts []*tensor.Tensor) []*tensor.Tensor {
@@ -174,50 +200,58 @@ func retained(ts []*tensor.Tensor) []*tensor.Tensor {
 }
 
 func (r *Rank) takePartials(in [][]*Pack) {
-	if len(in) == 0 {
-		return
-	}
-	i := 0
-	for _, p := range r.c.Params {
-		if p.TPSum {
-			g := r.sum("gradient of "+p.Name, in[0], i)
-			r.run.Grads[p.Name].Release()
-			r.run.Grads[p.Name] = g
-			i++
+	for comm, s := range r.exchanges(sumTP) {
+		i := 0
+		for _, p := range r.c.Params {
+			if p.TPSum && p.Side == s {
+				g := r.sum("gradient of "+p.Name, in[comm], i)
+				r.run.Grads[p.Name].Release()
+				r.run.Grads[p.Name] = g
+				i++
+			}
 		}
 	}
 }
 
 // shards sends each data-parallel rank the rows that it updates: all of them without ZeRO.
-func (r *Rank) shards() []actors.Output {
-	if r.c.DP == 1 || r.c.Zero >= 2 {
-		return nil
-	}
-	return toAll(0, r.c.DP, func(m int) (ts []*tensor.Tensor) {
-		for _, p := range r.c.Params {
-			g := r.gradient(p)
-			if r.c.Zero == 0 {
-				ts = append(ts, g.Retain())
-				continue
+func (r *Rank) shards() (out []actors.Output) {
+	for comm, s := range r.exchanges(sumDP) {
+		dp := r.c.Sides[s].DP
+		out = append(out, toAll(int32(comm), dp, func(m int) (ts []*tensor.Tensor) {
+			for _, p := range r.c.Params {
+				if p.Side != s {
+					continue
+				}
+				g := r.gradient(p)
+				if r.c.Zero == 0 {
+					ts = append(ts, g.Retain())
+					continue
+				}
+				from, to := grad.ShardRows(p.Local[0], m, dp)
+				ts = append(ts, g.RowSlice(from, to))
 			}
-			from, to := grad.ShardRows(p.Local[0], m, r.c.DP)
-			ts = append(ts, g.RowSlice(from, to))
-		}
-		return ts
-	})
+			return ts
+		})...)
+	}
+	return
 }
 
 // takeShards leaves in owned the reduced gradient of this rank's rows and gives the unreduced ones back.
 func (r *Rank) takeShards(in [][]*Pack) {
-	for i, p := range r.c.Params {
+	comm, at := [numSides]int{-1, -1}, [numSides]int{}
+	for c, s := range r.exchanges(sumDP) {
+		comm[s] = c
+	}
+	for _, p := range r.c.Params {
 		g := r.gradient(p)
 		delete(r.run.Grads, p.Name)
-		if len(in) == 0 {
+		if comm[p.Side] < 0 {
 			r.owned[p.Name] = g
 			continue
 		}
 		g.Release()
-		r.owned[p.Name] = r.sum("reduced gradient of "+p.Name, in[0], i)
+		r.owned[p.Name] = r.sum("reduced gradient of "+p.Name, in[comm[p.Side]], at[p.Side])
+		at[p.Side]++
 	}
 }
 
@@ -299,38 +333,47 @@ func (r *Rank) apply(in [][]*Pack, j actors.Job) {
 // rows is the part of the model's parameter that this rank updates, with a reference of its own.
 func (r *Rank) rows(p ParamPlan) *tensor.Tensor {
 	t := r.run.Params[p.Name]
-	if r.sharded() {
+	if r.sharded(p.Side) {
 		return t.Retain()
 	}
 	return t.RowSlice(p.From, p.To)
 }
 
-// sharded reports whether parameters live in data-parallel shards (ZeRO-3).
-func (r *Rank) sharded() bool { return r.c.Zero == 3 && r.c.DP > 1 }
+// sharded reports whether a side's parameters live in data-parallel shards (ZeRO-3).
+func (r *Rank) sharded(side int) bool { return r.c.Zero == 3 && r.c.Sides[side].DP > 1 }
 
-func (r *Rank) updated() []actors.Output {
-	if r.c.DP == 1 || r.c.Zero != 1 && r.c.Zero != 2 {
-		return nil
+func (r *Rank) updated() (out []actors.Output) {
+	for comm, s := range r.exchanges(apply) {
+		out = append(out, toAll(int32(comm), r.c.Sides[s].DP, func(int) (ts []*tensor.Tensor) {
+			for _, p := range r.c.Params {
+				if p.Side == s {
+					ts = append(ts, r.rows(p))
+				}
+			}
+			return ts
+		})...)
 	}
-	return toAll(0, r.c.DP, func(int) (ts []*tensor.Tensor) {
-		for _, p := range r.c.Params {
-			ts = append(ts, r.rows(p))
-		}
-		return ts
-	})
+	return
 }
 
 // takeUpdated copies the other ranks' rows into this rank's parameters.
 func (r *Rank) takeUpdated(in [][]*Pack) {
-	for i, p := range r.c.Params {
-		for m, pk := range in[0] {
-			if m == r.c.DPPos {
+	for comm, s := range r.exchanges(apply) {
+		i, side := 0, r.c.Sides[s]
+		for _, p := range r.c.Params {
+			if p.Side != s {
 				continue
 			}
-			from, to := grad.ShardRows(p.Local[0], m, r.c.DP)
-			dst := r.run.Params[p.Name].RowSlice(from, to)
-			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[i]}, dst)
-			dst.Release()
+			for m, pk := range in[comm] {
+				if m == side.DPPos {
+					continue
+				}
+				from, to := grad.ShardRows(p.Local[0], m, side.DP)
+				dst := r.run.Params[p.Name].RowSlice(from, to)
+				r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[i]}, dst)
+				dst.Release()
+			}
+			i++
 		}
 	}
 }

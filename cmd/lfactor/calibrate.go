@@ -94,7 +94,7 @@ func measure(b kernels.Backend, hidden, rows int) (out []timed, err error) {
 			if e.Job.Kind != actors.RunSegment || e.Job.Step == 1 {
 				return
 			}
-			segs := rl.Lower(e.Job.Action, false)
+			segs := rl.Lower(e.Job.Action, false, e.Job.Class)
 			if int(e.Job.Segment) >= len(segs) {
 				return
 			}

@@ -16,7 +16,7 @@ import (
 // recomputed, the convention of model FLOPs utilisation.
 func (r *run) trainFlops() (sum float64) {
 	for s := range r.layout.Stages {
-		tr := r.layout.Traces[host.TraceKey{Stage: s}]
+		tr := r.layout.Main(s)
 		for _, p := range []grad.Phase{grad.F, grad.B} {
 			for _, seg := range tr.Segments(p) {
 				for _, n := range seg.Ops {

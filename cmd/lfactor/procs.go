@@ -42,7 +42,7 @@ func (r *run) hash() [32]byte {
 	text := r.layout.Program.Hash()
 	for _, part := range r.layout.Ranks {
 		for _, s := range part.Stages {
-			text += r.layout.Traces[host.TraceKey{Stage: s}].Hash()
+			text += r.layout.Main(s).Hash()
 		}
 	}
 	return sha256.Sum256([]byte(text + fmt.Sprint(r.start.first)))

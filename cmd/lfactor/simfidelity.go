@@ -153,7 +153,7 @@ func segmentOf(l *core.RankLayout) func(*actors.Job) *core.Segment {
 		var segs []core.Segment
 		switch j.Kind {
 		case actors.RunSegment:
-			segs = l.Lower(j.Action, j.Step < 0)
+			segs = l.Lower(j.Action, j.Step < 0, j.Class)
 		case actors.UpdatePhase:
 			segs = l.Update
 		}

@@ -17,12 +17,12 @@ var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: g
 // simLayout hands a training layout to the simulator: the very programs, segments and protocols that training would use, with the
 // bytes of collectives as a ring moves them.
 func simLayout(l *host.Layout, run core.RunLayout) *sim.Layout {
-	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Job.Mesh.Name}
+	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
 	lower := lowered(l)
 	for r, part := range l.Ranks {
 		rl := l.RankLayout(r, 0)
-		rl.Lower = func(a plan.Action, eval bool) []core.Segment {
-			return lower[host.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval}][a.Kind]
+		rl.Lower = func(a plan.Action, eval bool, class int32) []core.Segment {
+			return lower[host.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval, Class: class}][a.Kind]
 		}
 		rl.Update = updateOf(rl.Update, l, part)
 		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, host.RankRef(r))
@@ -47,7 +47,7 @@ func lowered(l *host.Layout) map[host.TraceKey]map[plan.Kind][]core.Segment {
 	for key, tr := range l.Traces {
 		out[key] = map[plan.Kind][]core.Segment{}
 		for kind, ph := range phaseOf {
-			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage), Chunk: int16(key.Chunk)}, key.Eval)...)
+			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage), Chunk: int16(key.Chunk)}, key.Eval, key.Class)...)
 			for i, s := range tr.Segments(ph) {
 				segs[i].Comms = append([]core.Comm{}, segs[i].Comms...)
 				for k, n := range s.Comm {
@@ -110,13 +110,13 @@ func simMemory(l *host.Layout) sim.Memory {
 	}
 	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
 		Foot: func(_ int, j *actors.Job) (peak, after int64) {
-			k := host.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0}
+			k := host.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0, Class: j.Class}
 			if known[k] == nil {
 				known[k] = map[plan.Kind]foot{}
 			}
 			f, ok := known[k][j.Action.Kind]
 			if !ok {
-				f.peak, f.after = l.Traces[k].Footprint(phaseOf[j.Action.Kind])
+				f.peak, f.after = l.Trace(k).Footprint(phaseOf[j.Action.Kind])
 				known[k][j.Action.Kind] = f
 			}
 			if k.Eval {

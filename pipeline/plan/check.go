@@ -27,6 +27,9 @@ func (p *Program) Deps(a Action) (out []Action) {
 // Check proves the program: every (stage, microbatch, chunk) runs forward and backward exactly once on the stage's rank,
 // and no cycle of waits exists.
 func (p *Program) Check() error {
+	if p.Homes != nil {
+		return p.checkHomes()
+	}
 	if err := p.complete(); err != nil {
 		return err
 	}

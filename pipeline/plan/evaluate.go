@@ -96,6 +96,9 @@ func (p *Program) Evaluate(c Costs) (*Timing, error) {
 	if err := c.Check(len(p.StageRank)); err != nil {
 		return nil, err
 	}
+	if p.Homes != nil {
+		return p.evaluateHomes(c)
+	}
 	w := newWalk(p)
 	out := &Timing{Start: make([][]float64, len(p.Rows)), End: make([][]float64, len(p.Rows)),
 		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)), Peak: make([]int, len(p.Rows))}

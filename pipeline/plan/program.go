@@ -18,6 +18,10 @@ type Program struct {
 	Edges     []Edge    // nil is the chain 0 → 1 → …
 	Micro     int       // microbatches a step
 	Chunks    []int     // chunks of each microbatch; nil is one each
+	// Homes are the groups of rows that run a stage, where that is not the one row of StageRank: microbatch m runs on all rows of
+	// group m modulo their number. Rows are then ranks, and those of one group take the stage's actions in one order.
+	Homes  [][][]int
+	NoBack []bool // stages without a backward, nil for none: frozen, and nothing before them learns
 }
 
 // NumChunks is the chunks of microbatch m.
@@ -77,6 +81,29 @@ func (p *Program) String() string {
 
 // Hash identifies the program; all ranks agree on it before anything runs.
 func (p *Program) Hash() string {
-	h := sha256.Sum256([]byte(fmt.Sprint(p.StageRank, p.Edges, p.Micro, p.Chunks, "\n", p.String())))
+	h := sha256.Sum256([]byte(fmt.Sprint(p.StageRank, p.Edges, p.Micro, p.Chunks, p.Homes, p.NoBack, "\n", p.String())))
 	return hex.EncodeToString(h[:])
+}
+
+// Owns reports whether stage s runs on a row, for some microbatch at least.
+func (p *Program) Owns(s, row int) bool {
+	if p.Homes == nil || p.Homes[s] == nil {
+		return p.StageRank[s] == row
+	}
+	for _, g := range p.Homes[s] {
+		for _, r := range g {
+			if r == row {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Home is the rows that run stage s for microbatch m, together.
+func (p *Program) Home(s, m int) []int {
+	if p.Homes == nil || p.Homes[s] == nil {
+		return []int{p.StageRank[s]}
+	}
+	return p.Homes[s][m%len(p.Homes[s])]
 }

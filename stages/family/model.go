@@ -232,16 +232,25 @@ func (m *Model) Count() (n int64) {
 	return
 }
 
+// Foundation is the first block of the decoder.
+func (m *Model) Foundation() int {
+	return slices.IndexFunc(m.Blocks, func(b Block) bool { return b.Component == Foundation })
+}
+
 // Balanced cuts the blocks into n stages so that the heaviest is as light as possible.
-func (m *Model) Balanced(n int) ([]int, error) {
-	if n > len(m.Blocks) {
-		return nil, fmt.Errorf("%d stages for %d blocks: try plan.pp=%d", n, len(m.Blocks), len(m.Blocks))
+func (m *Model) Balanced(n int) ([]int, error) { return m.BalancedFrom(0, n) }
+
+// BalancedFrom is Balanced for the blocks from first on.
+func (m *Model) BalancedFrom(first, n int) ([]int, error) {
+	blocks := m.Blocks[first:]
+	if n > len(blocks) {
+		return nil, fmt.Errorf("%d stages for %d blocks: try plan.pp=%d", n, len(blocks), len(blocks))
 	}
-	w := make([]float64, len(m.Blocks)+1)
-	for i, b := range m.Blocks {
+	w := make([]float64, len(blocks)+1)
+	for i, b := range blocks {
 		w[i+1] = w[i] + b.Weight
 	}
-	lo, hi := 0.0, w[len(m.Blocks)]
+	lo, hi := 0.0, w[len(blocks)]
 	for range 60 {
 		mid := (lo + hi) / 2
 		if _, ok := fill(w, n, mid); ok {
@@ -251,6 +260,9 @@ func (m *Model) Balanced(n int) ([]int, error) {
 		}
 	}
 	cuts, _ := fill(w, n, hi*(1+1e-12))
+	for i := range cuts {
+		cuts[i] += first
+	}
 	return cuts, nil
 }
 

@@ -136,12 +136,15 @@ func (m *Model) portRows(port string, s block.Shape) int {
 	return s.Rows
 }
 
+// Optional reports whether a port carries nothing for microbatches without pictures.
+func Optional(port string) bool { return port == "v" || features(port) }
+
 // skips reports whether a block does nothing for a microbatch without pictures.
-func (b *Block) skips(s block.Shape) bool { return s.Patches == 0 && b.Component != Foundation }
+func (b *Block) skips(s block.Shape) bool { return s.Patches == 0 && (b.Component == Encoder || b.Component == Projector) }
 
 // absent reports whether a port carries nothing for a microbatch without pictures.
 func absent(port string, s block.Shape) bool {
-	return s.Patches == 0 && (port == "v" || features(port))
+	return s.Patches == 0 && Optional(port)
 }
 
 // acts are the activations by Hugging Face's names.
