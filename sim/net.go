@@ -41,9 +41,12 @@ func (s *Sim) sendPlanted(to actors.Ref, m actors.Message, late int64) {
 	s.post(at, to, &m)
 }
 
+// noPlace is the rank of an actor that is nowhere, as one that stands for a collective: what takes time is the collective.
+const noPlace = -2
+
 // arrival is when a message that leaves now is there: data queues for the connections that both ends share with others.
 func (s *Sim) arrival(from, to int, m *actors.Message) int64 {
-	if s.p.Link == nil || from < 0 && to < 0 {
+	if s.p.Link == nil || from < 0 && to < 0 || to == noPlace {
 		return s.now
 	}
 	l := s.p.Link(from, to)
@@ -89,6 +92,7 @@ func (s *Sim) collectives() []*core.RankLayout {
 			}
 		}
 		c := &collective{s: s, members: members, alone: [1]actors.Ref{s.add()}}
+		s.rankOf[c.alone[0]] = noPlace
 		for _, m := range members {
 			c.ranks = append(c.ranks, int(s.rankOf[m]))
 		}

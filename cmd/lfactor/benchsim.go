@@ -11,11 +11,109 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology"
+	"github.com/lfactor/lfactor/topology/cost"
+	"github.com/lfactor/lfactor/topology/search"
 )
+
+func planBench() *cobra.Command {
+	c := &cobra.Command{Use: "plan", Short: "Plans a second: by closed forms, and by simulation", Args: cobra.NoArgs,
+		Long: "Looks for the best plan of Qwen2.5-72B on 64 hosts of 8 H100: 8,000 plans by closed forms, the best 64 by simulation of their programs.\nTracing the model's blocks is timed apart."}
+	runs := c.Flags().Int("runs", 5, "runs; the median counts")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		form, err := output(c)
+		if err != nil {
+			return err
+		}
+		if *runs < 1 {
+			return usage("--runs %d: want at least 1", *runs)
+		}
+		var all []planRate
+		for range *runs {
+			x, err := plansOf()
+			if err != nil {
+				return err
+			}
+			all = append(all, x)
+		}
+		x := all[0]
+		median := func(of func(planRate) float64) float64 {
+			var v []float64
+			for _, a := range all {
+				v = append(v, of(a))
+			}
+			slices.Sort(v)
+			return v[len(v)/2]
+		}
+		x.Trace, x.Closed = median(func(a planRate) float64 { return a.Trace }), median(func(a planRate) float64 { return a.Closed })
+		x.Simulate = median(func(a planRate) float64 { return a.Simulate })
+		if form != "text" {
+			return printJSON(x)
+		}
+		fmt.Printf("%d plans by closed forms in %s (%.0f a second), %d simulated in %s, blocks traced in %s; medians of %d\n", x.Plans, seconds(x.Closed), float64(x.Plans)/x.Closed,
+			x.Simulated, seconds(x.Simulate), seconds(x.Trace), *runs)
+		return nil
+	}
+	return c
+}
+
+// planRate is the planner's speed.
+type planRate struct {
+	Plans     int     `json:"plans"`
+	Simulated int     `json:"simulated"`
+	Trace     float64 `json:"trace_s"`
+	Closed    float64 `json:"closed_form_s"`
+	Simulate  float64 `json:"simulate_s"`
+}
+
+// plansOf times one search.
+func plansOf() (out planRate, err error) {
+	const text = "model: {name: qwen/2.5-72b, init: random}\ndata: {paths: [none], tokenizer: none, seq_len: 4096}\ntrain: {steps: 1, global_batch: 512, precision: bf16}\n"
+	cluster, err := configs.ClusterFile("h100")
+	if err != nil {
+		return out, err
+	}
+	p := &planSearch{file: "bench.yaml", text: []byte(text), hosts: 64}
+	if p.machine, err = cost.Read("h100", cluster); err != nil {
+		return out, err
+	}
+	if err = p.load(); err != nil {
+		return out, err
+	}
+	began := time.Now()
+	all, err := p.space.Enumerate()
+	listed := time.Since(began)
+	if err != nil {
+		return out, err
+	}
+	all = all[:min(8000, len(all))]
+	began = time.Now()
+	for i := range all {
+		if _, err := p.space.StagesOf(&all[i]); err != nil {
+			return out, err
+		}
+	}
+	out.Trace, began = time.Since(began).Seconds(), time.Now()
+	for i := range all {
+		if err := p.space.Estimate(&all[i]); err != nil {
+			return out, err
+		}
+	}
+	search.Rank(all)
+	out.Plans, out.Closed, began = len(all), (listed + time.Since(began)).Seconds(), time.Now()
+	for i := range all[:min(reranked, len(all))] {
+		if err := p.simulate(&all[i]); err != nil {
+			return out, err
+		}
+		out.Simulated++
+	}
+	out.Simulate = time.Since(began).Seconds()
+	return out, nil
+}
 
 func simBench() *cobra.Command {
 	c := &cobra.Command{Use: "sim", Short: "Simulated events a second on one core, at 1,024 and 16,384 ranks", Args: cobra.NoArgs,

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"

@@ -17,7 +17,17 @@ import (
 )
 
 var _ = add(func() *cobra.Command {
-	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--schedules] [--program]", Short: "Show what each rank holds and whether it fits, before anything is allocated",
+	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] [--out plan.yaml] [--schedules] [--program]",
+		Short: "Show what each rank holds and whether it fits, or find the fastest plan for a machine",
+		Long: `Without --hosts: what each rank of the run file's own plan holds, before anything is allocated.
+
+  --hosts N[xG]     find the best plan for N hosts (with G devices each; default: as many as the cluster has): tensor, pipeline and data
+                    parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All are ranked by closed forms, the best 64
+                    again by simulation of their own programs.
+  --cluster C       machine: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
+  --out FILE        write the best plan; lfactor train FILE.yaml --plan FILE carries it out
+  --schedules       list the schedules
+  --program         print the run file's program as a table`,
 		DisableFlagParsing: true, RunE: planCommand}
 })
 
@@ -38,13 +48,20 @@ type planRow struct {
 }
 
 func planCommand(c *cobra.Command, args []string) error {
-	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true, "output": true, "schedules": false, "program": false})
+	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true, "output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true})
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
 	case slices.Contains(mine, "--schedules"):
 		fmt.Println(strings.Join(schedule.Names(), "\n"))
 		return nil
+	}
+	if flagValue(mine, "hosts") != "" {
+		p, err := newPlanSearch(file, mine, rest)
+		if err != nil {
+			return err
+		}
+		return p.run()
 	}
 	cfg, err := configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true, "schedule": true, "steps": true, "seed": true, "seeds": true,
-	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true}
+	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true, "plan": true}
 
 var _ = add(func() *cobra.Command {
 	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] [--steps N] [--seeds N --faults KIND,...]",
@@ -36,6 +36,7 @@ var _ = add(func() *cobra.Command {
   --collective M    op: one event a member (default); send: every message of every member
   --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
   --faults K,...    straggler, slow-link, cut-link, late-loader, crash, lost-message, late-message
+  --plan FILE       the settings that lfactor plan --hosts --out has written
   --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
 		DisableFlagParsing: true, RunE: simCommand}
 	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run]", Short: "Run one seed again and say what happened", DisableFlagParsing: true, RunE: simReplay},
@@ -48,6 +49,7 @@ var _ = add(func() *cobra.Command {
 type simRun struct {
 	file    string
 	rest    []string
+	mine    []string
 	form    string
 	cluster *cost.Machine
 	steps   int64
@@ -79,7 +81,7 @@ func flagValue(mine []string, name string) string {
 // parseSim reads flags and the machine; the run file is not opened yet.
 func parseSim(args []string) (*simRun, []string, error) {
 	file, mine, rest := configs.SplitArgs(args, simFlags)
-	s := &simRun{file: file, rest: rest, form: form(mine), steps: 2, trace: flagValue(mine, "trace"), svg: flagValue(mine, "svg"), html: flagValue(mine, "html"), whole: true}
+	s := &simRun{file: file, rest: rest, mine: mine, form: form(mine), steps: 2, trace: flagValue(mine, "trace"), svg: flagValue(mine, "svg"), html: flagValue(mine, "html"), whole: true}
 	if name := flagValue(mine, "schedule"); name != "" {
 		s.schedule(name)
 	}
@@ -154,7 +156,7 @@ func (s *simRun) plan() error {
 	if s.file == "" {
 		return usage("want a run file, as in lfactor sim configs/runs/tiny.yaml --cluster h100")
 	}
-	cfg, err := configs.Load(configs.Request{File: s.file, Args: s.rest, Getenv: os.Getenv})
+	cfg, err := loadPlanned(s.file, s.mine, s.rest)
 	if err != nil {
 		return err
 	}

@@ -23,20 +23,20 @@ import (
 )
 
 var _ = add(func() *cobra.Command {
-	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--megatron-flags]", Short: "Train a model; the same command in the same directory goes on where it stopped",
-		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.",
+	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--megatron-flags]", Short: "Train a model; the same command in the same directory goes on where it stopped",
+		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.\n--plan takes the settings that lfactor plan --hosts --out has written; key=value still overrides them.",
 		DisableFlagParsing: true, RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
 })
 
 // trainOwn are train's flags that are no settings.
-var trainOwn = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false, "q": false}
+var trainOwn = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false, "q": false, "plan": true}
 
 func trainCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, trainOwn)
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
 	}
-	cfg, err := configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
+	cfg, err := loadPlanned(file, mine, rest)
 	if err != nil {
 		return err
 	}

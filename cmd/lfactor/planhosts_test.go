@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/topology/search"
+)
+
+// TestPlanHosts finds plans for a described machine; the list is sorted, and V-shaped and interleaved schedules take part.
+func TestPlanHosts(t *testing.T) {
+	out, err := simOutput(t, "plan", shippedRun, "--hosts", "1x4", "--cluster", "h100", "train.global_batch=64", "-o", "json")
+	require.NoError(t, err)
+	var all []search.Candidate
+	require.NoError(t, json.Unmarshal([]byte(out), &all))
+	require.Len(t, all, reranked)
+	for i := range all[1:] {
+		require.LessOrEqual(t, all[i].Simulated, all[i+1].Simulated)
+		require.Equal(t, 4, all[i].TP*all[i].PP*all[i].DP)
+		require.Equal(t, 64, all[i].Batch*all[i].Micro*all[i].DP)
+		if all[i].Micro >= 2*all[i].PP { // a claim on time is about pipelines that fill
+			require.InEpsilon(t, all[i].Simulated, all[i].Step, 0.2, "%v: closed form and simulation", &all[i])
+		}
+	}
+	p := searchOf(t, shippedRun, "--hosts", "1x4", "--cluster", "h100", "train.global_batch=64")
+	space, err := p.space.Enumerate()
+	require.NoError(t, err)
+	have := map[string]bool{}
+	for _, c := range space {
+		have[c.Schedule] = true
+	}
+	require.Subset(t, keysOf(have), []string{"1f1b", "interleaved", "zb-v", "v-half", "zb-2p", "dualpipev"})
+}
+
+func keysOf(m map[string]bool) (out []string) {
+	for k := range m {
+		out = append(out, k)
+	}
+	return
+}
+
+func searchOf(t *testing.T, file string, mine ...string) *planSearch {
+	t.Helper()
+	var own, rest []string
+	for _, a := range mine {
+		if a[0] == '-' || len(own)%2 == 1 {
+			own = append(own, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	p, err := newPlanSearch(file, own, rest)
+	require.NoError(t, err)
+	return p
+}
+
+// TestPlanFolded: a candidate that is simulated with one rank for each stage takes as long as all its ranks take in lfactor sim.
+func TestPlanFolded(t *testing.T) {
+	p := searchOf(t, shippedRun, "--hosts", "1x8", "--cluster", "h100", "train.global_batch=32")
+	for _, c := range []search.Candidate{
+		{TP: 1, PP: 4, DP: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none"},
+		{TP: 2, PP: 2, DP: 2, Zero: 1, Schedule: "zb-2p", Loops: 1, Batch: 4, Micro: 4, Recompute: "none"},
+		{TP: 2, PP: 2, DP: 1, Schedule: "interleaved", Loops: 2, Batch: 4, Micro: 8, Recompute: "full"},
+	} {
+		_, err := p.space.Enumerate()
+		require.NoError(t, err)
+		require.NoError(t, p.space.Estimate(&c))
+		require.NoError(t, p.simulate(&c))
+		out, err := simOutput(t, append(append([]string{"sim", shippedRun, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.settings(&c)...), "plan.memory=1GiB")...)
+		require.NoError(t, err)
+		var s simSum
+		require.NoError(t, json.Unmarshal([]byte(out), &s))
+		require.InEpsilon(t, s.Step, c.Simulated, 0.06, "%v", &c)
+		peak := int64(0)
+		for _, r := range s.Ranks {
+			peak = max(peak, r.Peak)
+		}
+		require.InEpsilon(t, peak, c.Memory, 0.35, "%v: blocks that are traced apart share no temporaries", &c)
+	}
+}
+
+// TestPlanIsCarriedOut plans for this machine and trains by the plan; a plan for another model is refused by name.
+func TestPlanIsCarriedOut(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "plan", "run.yaml", "--hosts", "1x4", "--out", "plan.yaml")
+	require.Zero(t, code, out)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "forced.yaml"), []byte(forced(t, filepath.Join(dir, "plan.yaml"))), 0o644))
+	for _, name := range []string{"plan.yaml", "forced.yaml"} {
+		code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", name, "train.steps=2", "checkpoint.dir=ckpt-"+name, "log.dir=run-"+name)
+		require.Zero(t, code, out)
+	}
+	require.Contains(t, out, "pp=4 dp=1 tp=1 zero=0 zb-h1, 8 microbatches")
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "plan.yaml", "model.overrides.num_hidden_layers=8")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, out, "plan.yaml:4: model: the plan is for another model: llama layers=4")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.yaml"), []byte("model: x\nsettings:\n  train.steps: 3\n"), 0o644))
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "bad.yaml")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, out, "bad.yaml:3: settings.train.steps: is no setting of a plan")
+}
+
+// forced is a plan file with another plan for the same model.
+func forced(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	line := ""
+	for _, l := range strings.Split(string(text), "\n") {
+		if len(l) > 6 && l[:6] == "model:" {
+			line = l
+		}
+	}
+	return line + "\nsettings:\n  plan.pp: 4\n  plan.dp: 1\n  plan.tp: 1\n  plan.schedule: zb-h1\n  train.micro_batch: 1\n"
+}
+
+func TestPlanNothingFits(t *testing.T) {
+	_, err := simOutput(t, "plan", shippedRun, "--hosts", "1x2", "--cluster", "h100", "plan.memory=1MiB")
+	require.ErrorContains(t, err, "it would fit with devices of")
+	require.Equal(t, exitFit, exitCode(err))
+	for _, c := range [][2]string{{"9999", "cluster h100 has"}, {"1x99", "has 8 devices"}, {"x", "want hosts"}, {"0", "want hosts"}} {
+		_, err := simOutput(t, "plan", shippedRun, "--cluster", "h100", "--hosts", c[0])
+		require.ErrorContains(t, err, c[1])
+		require.Equal(t, exitUsage, exitCode(err))
+	}
+}

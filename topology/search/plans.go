@@ -1,0 +1,417 @@
+package search
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/topology/collective"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+// Variant is what the cost of a model's blocks depends on.
+type Variant struct {
+	TP        int
+	Batch     int // sequences of a microbatch
+	Recompute string
+	Split     bool // I and W run apart
+}
+
+// BlockCost is what one block of a model costs a rank for one microbatch: seconds, collectives inside included, and bytes.
+type BlockCost struct {
+	F, I, W          float64 // without Split, I is the whole backward
+	Held, HeldW      int64   // what F leaves, and I for W
+	PeakF, PeakB     int64   // the worst of a pass, what it leaves included
+	Params, Tensors  int64   // elements and tensors on a rank
+	Port             int64   // bytes that it gives to the next
+	TiedToFirstBlock int64   // elements that are also the first block's
+}
+
+// Space is the plans that are looked through.
+type Space struct {
+	Machine   *cost.Machine
+	Devices   int // of all hosts
+	Batch     int // sequences of a step
+	Layers    int
+	Param     int64 // bytes of a weight
+	State     int64 // bytes of optimizer state for a weight
+	Limit     int64 // bytes of a device
+	Schedules []string
+	TP        []int // allowed degrees
+	// Profile gives the costs of the model's blocks, Cut the borders of so many stages.
+	Profile func(Variant) ([]BlockCost, error)
+	Cut     func(stages int) ([]int, error)
+
+	stages   map[stageKey]*Stages
+	places   map[placeKey]*place
+	groups   map[groupKey][]int
+	programs map[string]string // schedules by what they build
+}
+
+// Candidate is one plan with what is expected of it.
+type Candidate struct {
+	TP        int     `json:"tp"`
+	PP        int     `json:"pp"`
+	DP        int     `json:"dp"`
+	Zero      int     `json:"zero"`
+	Schedule  string  `json:"schedule"`
+	Loops     int     `json:"virtual_stages"`
+	Batch     int     `json:"micro_batch"`
+	Micro     int     `json:"microbatches"`
+	Recompute string  `json:"recompute"`
+	Step      float64 `json:"closed_form_step_s"`
+	Bubble    float64 `json:"bubble"` // idle share of the busiest rank
+	Memory    int64   `json:"memory_bytes"`
+	Simulated float64 `json:"simulated_step_s,omitempty"`
+	Why       string  `json:"why_not,omitempty"` // why it cannot be used
+}
+
+// String names the plan.
+func (c *Candidate) String() string {
+	loops := ""
+	if c.Loops > 1 {
+		loops = fmt.Sprintf("×%d", c.Loops)
+	}
+	return fmt.Sprintf("tp%d pp%d dp%d zero%d %s%s, %d×%d sequences, recompute %s", c.TP, c.PP, c.DP, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute)
+}
+
+type stageKey struct {
+	v      Variant
+	stages int
+}
+
+type placeKey struct {
+	schedule  string
+	pp, loops int
+}
+
+type groupKey struct{ n, stride int }
+
+// place is what does not depend on the number of microbatches.
+type place struct {
+	s     schedule.Schedule
+	rank  []int
+	split bool
+}
+
+// Stages are the costs of a pipeline's stages.
+type Stages struct{ Blocks []BlockCost } // summed by stage
+
+// Enumerate lists every plan that the shape of the model and the machine allows. Work that depends on few of its choices is done
+// once, here.
+func (s *Space) Enumerate() ([]Candidate, error) {
+	s.stages, s.places, s.groups = map[stageKey]*Stages{}, map[placeKey]*place{}, map[groupKey][]int{}
+	s.programs = map[string]string{}
+	var out []Candidate
+	for _, tp := range s.TP {
+		if s.Devices%tp != 0 || tp > s.Machine.Devices {
+			continue
+		}
+		for _, pp := range divisors(s.Devices / tp) {
+			dp := s.Devices / tp / pp
+			if pp > s.Layers || s.Batch%dp != 0 {
+				continue
+			}
+			for _, batch := range divisors(s.Batch / dp) {
+				out = append(out, s.schedules(Candidate{TP: tp, PP: pp, DP: dp, Batch: batch, Micro: s.Batch / dp / batch})...)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers, s.Batch)
+	}
+	return out, nil
+}
+
+// schedules goes through schedules, stages a rank, recomputation and sharding for given degrees.
+func (s *Space) schedules(c Candidate) (out []Candidate) {
+	names := s.Schedules
+	if c.PP == 1 {
+		names = []string{"1f1b"} // with one stage all are gradient accumulation
+	}
+	zeros := []int{0}
+	if c.DP > 1 {
+		zeros = []int{0, 1, 2, 3}
+	}
+	for _, name := range names {
+		for _, loops := range s.loops(name, c) {
+			p := s.place(name, c.PP, loops)
+			if p == nil || p.s.Fits != nil && p.s.Fits(schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: loops}) != nil {
+				continue
+			}
+			for _, rec := range []string{"none", "selective", "full"} {
+				for _, z := range zeros {
+					x := c
+					x.Schedule, x.Loops, x.Recompute, x.Zero = name, loops, rec, z
+					out = append(out, x)
+				}
+			}
+		}
+	}
+	return
+}
+
+// loops lists how many stages a rank may have: the layers are cut evenly, and several stages want whole rounds of microbatches.
+func (s *Space) loops(name string, c Candidate) (out []int) {
+	x, err := schedule.Get(name)
+	if err != nil || !x.Runs || x.Time == nil || x.Live == nil {
+		return nil
+	}
+	most := 1
+	if c.PP > 1 {
+		most = 8
+	}
+	for l := 1; l <= most && c.PP*l <= s.Layers; l++ {
+		if x.Loops > 0 && l != x.Loops || s.Layers%(c.PP*l) != 0 || l > 1 && c.Micro%c.PP != 0 {
+			continue
+		}
+		if name == "interleaved" && l == 1 && c.PP > 1 {
+			continue // that is 1f1b
+		}
+		out = append(out, l)
+	}
+	return
+}
+
+// place builds a short program of a schedule to see where its stages lie; nil if there is none.
+func (s *Space) place(name string, pp, loops int) *place {
+	key := placeKey{name, pp, loops}
+	if p, ok := s.places[key]; ok {
+		return p
+	}
+	s.places[key] = nil
+	x, err := schedule.Get(name)
+	if err != nil {
+		return nil
+	}
+	prog, err := schedule.Build(name, schedule.Shape{Ranks: pp, Micro: 2 * pp, Loops: loops})
+	if err != nil {
+		return nil
+	}
+	p := &place{s: x, rank: prog.StageRank}
+	text := fmt.Sprint(loops, prog)
+	if first := s.programs[text]; first != "" && first != name {
+		return nil // another schedule's program by a second name
+	}
+	s.programs[text] = name
+	for _, e := range prog.Rows[0] {
+		p.split = p.split || e.Kind == plan.W
+	}
+	s.places[key] = p
+	return p
+}
+
+// StagesOf gives the costs of a candidate's stages.
+func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
+	p := s.place(c.Schedule, c.PP, c.Loops)
+	if p == nil {
+		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
+	}
+	key := stageKey{Variant{c.TP, c.Batch, c.Recompute, p.split}, c.PP * c.Loops}
+	if x := s.stages[key]; x != nil {
+		return x, nil
+	}
+	blocks, err := s.Profile(key.v)
+	if err != nil {
+		return nil, err
+	}
+	cuts, err := s.Cut(key.stages)
+	if err != nil {
+		return nil, err
+	}
+	x := &Stages{}
+	for i := range key.stages {
+		x.Blocks = append(x.Blocks, sum(blocks[cuts[i]:cuts[i+1]], cuts[i] == 0))
+	}
+	s.stages[key] = x
+	return x, nil
+}
+
+// sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts.
+func sum(blocks []BlockCost, first bool) (out BlockCost) {
+	var moreF, moreB int64
+	for i, b := range blocks {
+		out.F, out.I, out.W = out.F+b.F, out.I+b.I, out.W+b.W
+		out.Held, out.HeldW = out.Held+b.Held, out.HeldW+b.HeldW
+		moreF, moreB = max(moreF, b.PeakF-b.Held), max(moreB, b.PeakB-b.Held)
+		out.Params, out.Tensors, out.Port = out.Params+b.Params, out.Tensors+b.Tensors, b.Port
+		if first && i > 0 {
+			out.Params -= b.TiedToFirstBlock
+		}
+	}
+	out.PeakF, out.PeakB = out.Held+moreF, out.Held+moreB
+	return
+}
+
+// Rank is the sum of a rank's stages.
+func (s *Space) rank(c *Candidate, p *place, st *Stages, r int) (out BlockCost) {
+	for i, owner := range p.rank {
+		if owner == r {
+			b := &st.Blocks[i]
+			out.F, out.I, out.W, out.Params, out.Tensors = out.F+b.F, out.I+b.I, out.W+b.W, out.Params+b.Params, out.Tensors+b.Tensors
+			out.Held, out.PeakB = max(out.Held, b.Held), max(out.PeakB, b.PeakB-b.Held, b.PeakF-b.Held)
+		}
+	}
+	return
+}
+
+// Estimate fills in what closed forms say about a candidate: the schedule's claim on time with the busiest rank's work, messages
+// through an empty pipeline, the exchange of gradients and the update; and the schedule's claim on live activations.
+func (s *Space) Estimate(c *Candidate) error {
+	st, err := s.StagesOf(c)
+	if err != nil {
+		return err
+	}
+	p := s.place(c.Schedule, c.PP, c.Loops)
+	shape := schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: c.Loops}
+	var busy BlockCost
+	c.Memory = 0
+	most := 0.0
+	for r := range c.PP {
+		x := s.rank(c, p, st, r)
+		if t := x.F + x.I + x.W; t > most {
+			busy, most = x, t
+		}
+		live := int64(p.s.Live(shape, r)) * x.Held / 2
+		c.Memory = max(c.Memory, s.Base(c, x.Params)+max(live+x.PeakB, s.extra(c, x.Params)))
+	}
+	u := schedule.Unit{F: busy.F, I: busy.I, W: busy.W}
+	if !p.split {
+		u.I, u.W = busy.I/2, busy.I/2
+	}
+	pipe := p.s.Time(shape, u)
+	for i := range len(st.Blocks) - 1 {
+		if p.rank[i] != p.rank[i+1] {
+			pipe += 2 * s.Link(c).Of(st.Blocks[i].Port)
+		}
+	}
+	c.Step = pipe + float64(c.Micro)*s.Shards(c, busy.Params) + s.Update(c, busy.Params, busy.Tensors)
+	c.Bubble = max(0, 1-float64(c.Micro)*most/c.Step)
+	if s.Limit > 0 && c.Memory > s.Limit {
+		c.Why = "memory"
+	}
+	return nil
+}
+
+// Base is what a rank holds all the time: weights, gradients, and the optimizer's state.
+func (s *Space) Base(c *Candidate, params int64) int64 {
+	weights, grads, state := s.Param*params, 4*params, s.State*params
+	n := int64(c.DP)
+	if c.Zero >= 1 {
+		state /= n
+	}
+	if c.Zero >= 2 {
+		grads /= n
+	}
+	if c.Zero >= 3 {
+		weights /= n
+	}
+	return weights + grads + state
+}
+
+// extra is what the optimizer step needs beyond that: the reduced gradients of a rank's share.
+func (s *Space) extra(c *Candidate, params int64) int64 {
+	switch {
+	case c.DP == 1 || c.Zero >= 2:
+		return 0
+	case c.Zero == 1:
+		return 4 * params / int64(c.DP)
+	}
+	return 4 * params
+}
+
+// Link is the connection of two pipeline neighbours: ranks of a stage are neighbours of each other.
+func (s *Space) Link(c *Candidate) collective.Link { return s.Machine.Link(0, c.TP*c.DP%s.Devices) }
+
+// devices lists n devices at a stride.
+func (s *Space) devices(n, stride int) []int {
+	key := groupKey{n, stride}
+	if d := s.groups[key]; d != nil {
+		return d
+	}
+	d := make([]int, n)
+	for i := range d {
+		d[i] = i * stride
+	}
+	s.groups[key] = d
+	return d
+}
+
+// Shards is what sharded gradients and weights cost every microbatch (ZeRO 2 and 3, arXiv:1910.02054).
+func (s *Space) Shards(c *Candidate, params int64) float64 {
+	if c.DP == 1 || c.Zero < 2 {
+		return 0
+	}
+	d := s.devices(c.DP, c.TP)
+	t := s.Machine.Collective(collective.ReduceScatter, d, 4*params)
+	if c.Zero == 3 {
+		t += 2 * s.Machine.Collective(collective.AllGather, d, s.Param*params)
+	}
+	return t
+}
+
+// Update is the time of the optimizer step: gradients over replicas, norms of all ranks, and the update of a rank's share.
+func (s *Space) Update(c *Candidate, params, tensors int64) float64 {
+	own, t := params, 0.0
+	if c.DP > 1 {
+		d := s.devices(c.DP, c.TP)
+		switch c.Zero {
+		case 0:
+			t += s.Machine.Collective(collective.AllReduce, d, 4*params)
+		case 1:
+			t += s.Machine.Collective(collective.ReduceScatter, d, 4*params) + s.Machine.Collective(collective.AllGather, d, s.Param*params)
+		case 2:
+			t += s.Machine.Collective(collective.AllGather, d, s.Param*params)
+		}
+		if c.Zero > 0 {
+			own /= int64(c.DP)
+		}
+	}
+	t += 2 * math.Ceil(math.Log2(float64(s.Devices))) * s.Machine.Link(0, s.Devices-1).Latency
+	return t + s.Machine.Segment(0, 32*own, int(tensors))
+}
+
+// Rank sorts candidates: those that can be used first, the fastest first, and of equally fast ones the one with least memory.
+func Rank(all []Candidate) {
+	time := func(c *Candidate) float64 {
+		if c.Simulated > 0 {
+			return c.Simulated
+		}
+		return c.Step
+	}
+	slices.SortStableFunc(all, func(a, b Candidate) int {
+		if (a.Why == "") != (b.Why == "") {
+			if a.Why == "" {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(time(&a), time(&b)), cmp.Compare(a.Memory, b.Memory))
+	})
+}
+
+// Fits reports whether any plan fits.
+func (s *Space) Fits() bool {
+	all, err := s.Enumerate()
+	if err != nil {
+		return false
+	}
+	for i := range all {
+		if c := &all[i]; s.Estimate(c) == nil && c.Why == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func divisors(n int) (out []int) {
+	for d := 1; d <= n; d++ {
+		if n%d == 0 {
+			out = append(out, d)
+		}
+	}
+	return
+}
