@@ -12,13 +12,22 @@ import (
 // plane is one colour component of a JPEG.
 type plane struct {
 	id, h, v, quant int
-	w, rows         int     // samples that count
-	bw, bh          int     // blocks, padded to whole MCUs
-	coef            []int16 // 64 a block, in natural order
-	dc, ac          int     // Huffman tables of the current scan
+	w, rows         int       // samples that count
+	bw, bh          int       // blocks, padded to whole MCUs
+	coef            []int16   // of a progressive picture: 64 a block, in natural order
+	weights         [64]int16 // of the coefficients, in natural order, as they are at the component's first scan
+	latched         bool
+	dc, ac          int // Huffman tables of the current scan
 	pred            int
-	pix             []byte // bw*8 wide
+	pix             []byte // rows of stride bytes that begin at margin
+	stride          int
 }
+
+// margin is the room before and behind a plane's rows: what is smoothed reads over their ends.
+const margin = 32
+
+// row returns a row of samples and what lies behind it.
+func (p *plane) row(y int) []byte { return p.pix[y*p.stride+margin:] }
 
 // jpegReader decodes baseline and progressive JPEG as libjpeg-turbo does by default: accurate integer IDCT, smooth
 // ("fancy") chroma, the same colour tables. Source: ITU-T T.81.
@@ -28,13 +37,14 @@ type jpegReader struct {
 	progressive bool
 	planes      []*plane
 	hmax, vmax  int
-	quant       [4][64]int32
+	quant       [4][64]int16
 	huff        [2][4]*huffman // DC and AC
 	restart     int
 	scans       int
 	adobe       int // transform, -1 without an Adobe marker
 	jfif        bool
 	bits        bitReader
+	pair        pair
 	scan
 }
 
@@ -76,6 +86,7 @@ func jpegConfig(in io.Reader) (c image.Config, err error) {
 // decodeJPEG decodes a picture whose header was checked for size.
 func decodeJPEG(b []byte) (*Picture, error) {
 	r := &jpegReader{b: b[2:], adobe: -1}
+	defer r.release()
 	for {
 		marker, body, err := r.segment()
 		if err != nil {
@@ -167,7 +178,11 @@ func (r *jpegReader) frame(b []byte) error {
 		if p.bw*p.bh/16 > 8*len(r.b)+64 {
 			return fmt.Errorf("%d×%d pixels are more than can be in it", r.w, r.h)
 		}
-		p.coef = make([]int16, p.bw*p.bh*64)
+		if r.progressive {
+			p.coef = make([]int16, p.bw*p.bh*64)
+		}
+		p.stride = p.bw*8 + 2*margin
+		p.pix = planes.take(p.stride * p.bh * 8)
 	}
 	return nil
 }
@@ -183,9 +198,9 @@ func (r *jpegReader) quants(b []byte) error {
 		}
 		for i := range 64 {
 			if wide == 0 {
-				r.quant[id][zigzag[i]] = int32(b[1+i])
+				r.quant[id][zigzag[i]] = int16(b[1+i])
 			} else {
-				r.quant[id][zigzag[i]] = int32(binary.BigEndian.Uint16(b[1+2*i:]))
+				r.quant[id][zigzag[i]] = int16(binary.BigEndian.Uint16(b[1+2*i:]))
 			}
 		}
 		b = b[1+n:]
@@ -198,7 +213,7 @@ func (r *jpegReader) huffmans(b []byte) error {
 		if len(b) < 17 || b[0]>>4 > 1 || b[0]&15 > 3 {
 			return errJPEG
 		}
-		h, n, err := newHuffman(b[1:])
+		h, n, err := newHuffman(b[1:], b[0]>>4 == 0)
 		if err != nil {
 			return err
 		}
@@ -233,16 +248,34 @@ func (r *jpegReader) scanData(b []byte) error {
 	if len(in) != int(b[0]) || r.se > 63 || r.ss > r.se || r.al > 13 || r.progressive && (r.ss == 0) != (r.se == 0) || r.ss > 0 && len(in) > 1 {
 		return errJPEG
 	}
+	if err := r.latch(in); err != nil {
+		return err
+	}
 	r.bits = bitReader{b: r.b}
 	err := r.units(in)
 	r.b = r.bits.b
 	return err
 }
 
+// latch takes the tables that hold at the beginning of a scan.
+func (r *jpegReader) latch(in []*plane) error {
+	for _, p := range in {
+		needsDC, needsAC := r.ss == 0 && r.ah == 0, r.se > 0
+		if needsDC && r.huff[0][p.dc] == nil || needsAC && r.huff[1][p.ac] == nil {
+			return errors.New("a Huffman table is missing")
+		}
+		if !p.latched {
+			p.weights, p.latched = r.quant[p.quant], true
+		}
+	}
+	return nil
+}
+
 // units decodes the blocks of a scan: of one component row by row, of several MCU by MCU.
 func (r *jpegReader) units(in []*plane) error {
 	w, h := over(r.w, 8*r.hmax), over(r.h, 8*r.vmax)
-	if len(in) == 1 {
+	alone := len(in) == 1
+	if alone {
 		w, h = over(in[0].w, 8), over(in[0].rows, 8)
 	}
 	for n := range w * h {
@@ -254,19 +287,31 @@ func (r *jpegReader) units(in []*plane) error {
 			}
 		}
 		x, y := n%w, n/w
-		if len(in) == 1 {
-			if err := r.block(in[0], x, y); err != nil {
-				return err
-			}
-			continue
-		}
 		for _, p := range in {
-			for k := range p.h * p.v {
-				if err := r.block(p, x*p.h+k%p.h, y*p.v+k/p.h); err != nil {
+			count, px, py := p.h*p.v, x*p.h, y*p.v
+			if alone {
+				count, px, py = 1, x, y
+			}
+			for k := range count {
+				if err := r.block(p, px+k%p.h, py+k/p.h); err != nil {
 					return err
 				}
 			}
 		}
 	}
+	r.pair.flush()
 	return nil
+}
+
+// block decodes one block of a scan: of a baseline picture to pixels.
+func (r *jpegReader) block(p *plane, x, y int) error {
+	if r.progressive {
+		return r.part(p, x, y)
+	}
+	c := r.pair.next()
+	whole, err := r.bits.baseline(c, r.huff[0][p.dc], r.huff[1][p.ac], &p.pred)
+	if err == nil {
+		r.pair.put(p, x, y, whole)
+	}
+	return err
 }

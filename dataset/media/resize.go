@@ -14,7 +14,10 @@ type Picture struct {
 }
 
 // NewPicture returns a black picture.
-func NewPicture(w, h int) *Picture { return &Picture{w, h, make([]byte, w*h*3)} }
+func NewPicture(w, h int) *Picture { return &Picture{w, h, make([]byte, w*h*3, w*h*3+slack)} }
+
+// slack is the room behind a picture that vectors may read and write over its end.
+const slack = 32
 
 // Filter is how Resize weighs pixels. All filters are widened where a picture shrinks ("antialias").
 type Filter struct {
@@ -155,7 +158,11 @@ func (p *Picture) resizeWith(w, h int, f *Filter, weights func(from, to int, f *
 
 func (p *Picture) resizeRows(t *taps) *Picture {
 	out := NewPicture(len(t.first), p.H)
-	for y := range p.H {
+	from := 0
+	if native {
+		from = p.rowsNative(out, t)
+	}
+	for y := from; y < p.H; y++ {
 		row, to := p.Pix[y*p.W*3:(y+1)*p.W*3], out.Pix[y*out.W*3:(y+1)*out.W*3]
 		for x, first := range t.first {
 			r, g, b := int32(1)<<(t.bits-1), int32(1)<<(t.bits-1), int32(1)<<(t.bits-1)
@@ -174,6 +181,9 @@ func (p *Picture) resizeRows(t *taps) *Picture {
 
 func (p *Picture) resizeColumns(t *taps) *Picture {
 	out := NewPicture(p.W, len(t.first))
+	if native && p.columnsNative(out, t) {
+		return out
+	}
 	n := p.W * 3
 	sums := make([]int32, n)
 	for y, first := range t.first {

@@ -1,0 +1,22 @@
+//go:build !amd64
+
+package media
+
+// native tells whether the assembly runs here.
+var native = false
+
+const notNative = "media: assembly was called where there is none"
+
+func inversePair(a, b, qa, qb *int16, outA *byte, strideA int, outB *byte, strideB int) {
+	panic(notNative)
+}
+
+func smooth22(dst, near, far *byte, n int) { panic(notNative) }
+
+func smooth21(dst, near *byte, n int) { panic(notNative) }
+
+func colours(dst, y, cb, cr *byte, n int) { panic(notNative) }
+
+func columnSums(dst, src *byte, stride, pairs int, w *uint16, n, bits int) { panic(notNative) }
+
+func rowSums(dst, src *byte, first *int32, groups int, w *uint16, n, bits int) { panic(notNative) }
