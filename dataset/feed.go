@@ -182,7 +182,7 @@ func (m *maker) inspect(source int, s SourcePosition, d *pendingDoc) error {
 			read += other.Pass*m.queues[i].len() + other.Doc
 		}
 	}
-	if !m.cfg.Budget.allows(m.at.Bad, read) {
+	if !m.cfg.Budget.Allows(m.at.Bad, read) {
 		return &BudgetError{Budget: m.cfg.Budget, Bad: m.at.Bad, Read: read, Last: bad}
 	}
 	return nil

@@ -16,8 +16,8 @@ type Budget struct {
 	Fraction float64 // so many for each document read are fine
 }
 
-// allows says whether bad ones among read documents are within the budget.
-func (b Budget) allows(bad, read int64) bool {
+// Allows says whether bad ones among read documents are within the budget.
+func (b Budget) Allows(bad, read int64) bool {
 	return bad <= b.Count || float64(bad) <= b.Fraction*float64(read)
 }
 

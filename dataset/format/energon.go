@@ -252,12 +252,14 @@ func (s *shard) key(i int64) (key string, err error) {
 	return key, s.spill.readAt(s.file, first)
 }
 
-// writeEnergon writes two shards and their description, as `energon prepare` would for raw ("crude") samples; the
-// sqlite index, which Energon needs for joins and random access only, is not written.
+// writeEnergon writes two shards and their description.
 func writeEnergon(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
 	half := len(docs) / 2
-	var counts, names []string
+	var names []string
 	for i, part := range [][]dataset.Document{docs[:half], docs[half:]} {
+		if len(part) == 0 {
+			continue
+		}
 		name := fmt.Sprintf("shard-%06d.tar", i)
 		w, err := CreateShard(filepath.Join(dir, name))
 		if err != nil {
@@ -269,24 +271,9 @@ func writeEnergon(dir string, docs []dataset.Document) (path string, o dataset.O
 		if err = errors.Join(err, w.Close()); err != nil {
 			return dir, o, err
 		}
-		n, err := WriteIndex(filepath.Join(dir, name))
-		if err != nil {
-			return dir, o, err
-		}
-		names = append(names, "  - "+name+"\n")
-		counts = append(counts, fmt.Sprintf("%q: %d", name, n))
+		names = append(names, name)
 	}
-	meta := filepath.Join(dir, energonDir)
-	if err := os.MkdirAll(meta, 0o755); err != nil {
-		return dir, o, err
-	}
-	for name, text := range map[string]string{
-		"split.yaml":   "exclude: []\nsplit_parts:\n  train:\n" + strings.Join(names, "") + "  val: []\n  test: []\n",
-		".info.json":   `{"energon_version": "7.4.1", "shard_counts": {` + strings.Join(counts, ", ") + "}}\n",
-		"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n",
-	} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(meta, name), []byte(text), 0o644))
-	}
+	_, err = PrepareEnergon(dir, EnergonPlan{Shards: names})
 	return dir, o, err
 }
 

@@ -92,6 +92,15 @@ func (w *ShardWriter) check(key string, parts []dataset.Part) error {
 	return nil
 }
 
+// CloseSynced is Close, and the shard is on disk when it returns.
+func (w *ShardWriter) CloseSynced() error {
+	err := w.tar.Close()
+	if w.zip != nil {
+		err = errors.Join(err, w.zip.Close())
+	}
+	return errors.Join(err, w.buf.Flush(), w.file.Sync(), w.file.Close())
+}
+
 // Bytes is how much was written, before compression.
 func (w *ShardWriter) Bytes() int64 { return w.size }
 

@@ -1,0 +1,293 @@
+package format
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+const convertDir = "testdata/convert"
+
+// What Python's webdataset makes of annotations by LoongForge's rules is what Convert makes of them: the same samples in
+// the same shards, bit for bit. bench/golden/webdataset_convert.py has Energon read ours too.
+func TestConvertGolden(t *testing.T) {
+	b, err := os.ReadFile(convertDir + "/read.json")
+	require.NoError(t, err)
+	var golden map[string]struct {
+		Options struct {
+			JSONFile   string `json:"json_file"`
+			Media      string `json:"media"`
+			SampleType string `json:"sample_type"`
+			MaxCount   int64  `json:"maxcount"`
+			MaxSize    int64  `json:"maxsize"`
+			Messages   string `json:"columns_messages"`
+		} `json:"options"`
+		Shards [][]goldenSample `json:"shards"`
+	}
+	require.NoError(t, json.Unmarshal(b, &golden))
+	require.Len(t, golden, 4)
+	for name, g := range golden {
+		o := g.Options
+		out := filepath.Join(t.TempDir(), "out")
+		r, err := Convert(context.Background(), ConvertConfig{OutputDir: out, JSONFile: filepath.Join(convertDir, o.JSONFile), ImageDir: convertDir + "/images", VideoDir: convertDir + "/videos",
+			Media: o.Media, SampleType: o.SampleType, MaxCount: o.MaxCount, MaxSize: o.MaxSize, Messages: o.Messages})
+		require.NoError(t, err)
+		require.Equal(t, len(g.Shards), r.Shards, name)
+		for i, want := range g.Shards {
+			require.Equal(t, want, samplesOf(t, open(t, fmt.Sprintf("%s/pretrain-%d.tar", out, i), dataset.Options{})), "%s shard %d", name, i)
+		}
+		e, err := ReadEnergon(out)
+		require.NoError(t, err)
+		counts, err := e.Count()
+		require.NoError(t, err)
+		require.Equal(t, e.Counts, counts)
+	}
+}
+
+// annotations writes entries and a folder of one picture.
+func annotations(t *testing.T, entries ...string) ConvertConfig {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(dir+"/img", 0o700))
+	require.NoError(t, os.WriteFile(dir+"/img/a.jpg", []byte("picture"), 0o600))
+	require.NoError(t, os.WriteFile(dir+"/img/empty.jpg", nil, 0o600))
+	require.NoError(t, os.WriteFile(dir+"/img/large.jpg", make([]byte, 2000), 0o600))
+	require.NoError(t, os.WriteFile(dir+"/secret.jpg", []byte("secret"), 0o600))
+	require.NoError(t, os.WriteFile(dir+"/a.jsonl", []byte(strings.Join(entries, "\n")), 0o600))
+	return ConvertConfig{OutputDir: dir + "/out", JSONFile: dir + "/a.jsonl", ImageDir: dir + "/img", SampleType: "multi_mix_qa", MediaBytesMax: 1000, Budget: dataset.Budget{Count: 100}}
+}
+
+func entryOf(question, rest string) string {
+	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"assistant","content":"yes"}]%s}`, question, rest)
+}
+
+// Every kind of unusable entry is set aside with its place and reason, and the rest is converted.
+func TestConvertBad(t *testing.T) {
+	good := entryOf("<image>q", `,"image":"a.jpg"`)
+	cases := []struct{ entry, want string }{
+		{entryOf("<image>q", `,"image":"../secret.jpg"`), "leads out of --image_dir"},
+		{entryOf("<image>q", `,"image":"/etc/passwd"`), "leads out of --image_dir"},
+		{entryOf("<image>q", `,"image":"missing.jpg"`), "no such file"},
+		{entryOf("<image>q", `,"image":"empty.jpg"`), "it is empty"},
+		{entryOf("<image>q", `,"image":"large.jpg"`), "over the limit of 1000"},
+		{entryOf("<image>q", `,"image":"."`), "it is no file"},
+		{entryOf("<image><image>", `,"image":"a.jpg"`), "more marks <image> than the 1 files"},
+		{entryOf("<image>", `,"images":["a.jpg","a.jpg"]`), "2 media and 1 marks"},
+		{entryOf("<image>", ``), "more marks <image> than the 0 files"},
+		{entryOf("<video>q", `,"video":"a.mp4"`), "no --video_dir is given"},
+		{entryOf("<image>q", `,"image":7`), "no path and no list of paths"},
+		{`{"texts":[]}`, `no key "messages"`},
+		{`{"messages":"text"}`, "no list of messages"},
+		{`{"messages":`, "not JSON"},
+		{`[1]`, "no JSON object"},
+	}
+	entries := []string{good}
+	for _, c := range cases {
+		entries = append(entries, c.entry, good)
+	}
+	conf := annotations(t, entries...)
+	r, err := Convert(context.Background(), conf)
+	require.NoError(t, err)
+	require.EqualValues(t, len(cases), r.Bad)
+	require.EqualValues(t, len(cases)+1, r.Samples)
+	list, err := dataset.ReadQuarantine(conf.OutputDir + "/quarantine.jsonl")
+	require.NoError(t, err)
+	require.Len(t, list, len(cases))
+	for i, c := range cases {
+		require.Contains(t, list[i].Reason, c.want, c.entry)
+		require.EqualValues(t, 2*i+1, list[i].Document)
+	}
+	conf.OutputDir += "2"
+	conf.Budget.Count = 3
+	_, err = Convert(context.Background(), conf)
+	var spent *dataset.BudgetError
+	require.ErrorAs(t, err, &spent)
+	require.EqualValues(t, 4, spent.Bad)
+}
+
+// A conversion that was cut off at any moment goes on to the same bytes; with other settings it is refused.
+func TestConvertResume(t *testing.T) {
+	var entries []string
+	for i := range 40 {
+		entries = append(entries, entryOf("<image>"+strings.Repeat("q", i), `,"image":"a.jpg"`))
+		if i%9 == 0 {
+			entries = append(entries, entryOf("<image>q", `,"image":"missing.jpg"`))
+		}
+	}
+	conf := annotations(t, entries...)
+	conf.MaxCount = 7
+	want := conf
+	want.OutputDir += "-whole"
+	whole, err := Convert(context.Background(), want)
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for {
+		ctx, cancel := context.WithCancel(context.Background())
+		left := 1 + rng.IntN(11)
+		c := conf
+		c.Progress = func(ConvertReport) {
+			if left--; left == 0 {
+				cancel()
+			}
+		}
+		r, err := Convert(ctx, c)
+		cancel()
+		if err == nil {
+			require.Equal(t, whole.Samples, r.Samples)
+			require.Equal(t, whole.Bad, r.Bad)
+			break
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, os.WriteFile(conf.OutputDir+"/pretrain-9.tar.partial", []byte("left by a kill"), 0o600))
+	}
+	names, err := filepath.Glob(want.OutputDir + "/*")
+	require.NoError(t, err)
+	meta, err := filepath.Glob(want.OutputDir + "/.nv-meta/*")
+	require.NoError(t, err)
+	for _, n := range append(names, meta...) {
+		if info, err := os.Stat(n); err != nil || info.IsDir() {
+			continue
+		}
+		a, err := os.ReadFile(n)
+		require.NoError(t, err)
+		b, err := os.ReadFile(strings.Replace(n, want.OutputDir, conf.OutputDir, 1))
+		require.NoError(t, err)
+		require.Equal(t, string(a), string(b), n)
+	}
+	conf.MaxCount = 8
+	_, err = Convert(context.Background(), conf)
+	require.ErrorContains(t, err, "other annotations or settings")
+	conf.OutputDir = filepath.Dir(conf.JSONFile) + "/img"
+	require.NoError(t, os.WriteFile(conf.OutputDir+"/x.tar", nil, 0o600))
+	_, err = Convert(context.Background(), conf)
+	require.ErrorContains(t, err, "holds x.tar already")
+}
+
+// JSON is written as Python's json.dumps writes it.
+func TestPyJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":[1,2.50,{"b":null}],"c":"ü\n\"\\\/"}`: `{"a": [1, 2.50, {"b": null}], "c": "\u00fc\n\"\\/"}`,
+		"\"\U0001F389\\u007f\\u0001\\t\"":           `"\ud83c\udf89\u007f\u0001\t"`,
+		` [ ] `:                                     `[]`, `{}`: `{}`, `true`: `true`, `[[],[[]]]`: `[[], [[]]]`,
+		`{"a":{},"a":{"k":[]}}`: `{"a": {}, "a": {"k": []}}`,
+	} {
+		got, err := pyJSON([]byte(in))
+		require.NoError(t, err, in)
+		require.Equal(t, want, string(got))
+	}
+	_, err := pyJSON([]byte(`{"a":`))
+	require.Error(t, err)
+}
+
+func FuzzPyJSON(f *testing.F) {
+	f.Add([]byte(`{"a":[1,"x",{"b":null}],"c":true}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var want, have any
+		if json.Unmarshal(b, &want) != nil {
+			return
+		}
+		got, err := pyJSON(b)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(got, &have), "%s", got)
+		require.Equal(t, want, have)
+	})
+}
+
+// sqliteWalk visits a tree and returns its cells in order; no page may be empty.
+func sqliteWalk(t *testing.T, b []byte, page uint32) (cells [][]byte) {
+	p := b[int64(page-1)*sqlitePage : int64(page)*sqlitePage]
+	varint := func(b []byte) (v uint64, n int) {
+		for {
+			v = v<<7 | uint64(b[n]&0x7f)
+			n++
+			if b[n-1] < 0x80 {
+				return v, n
+			}
+		}
+	}
+	n, at := int(binary.BigEndian.Uint16(p[3:])), 8
+	inner := p[0] == 0x05 || p[0] == 0x02
+	if inner {
+		at = 12
+	}
+	require.Positive(t, n)
+	for i := range n {
+		c := p[binary.BigEndian.Uint16(p[at+2*i:]):]
+		if inner {
+			cells = append(cells, sqliteWalk(t, b, binary.BigEndian.Uint32(c))...)
+			c = c[4:]
+		}
+		if p[0] == 0x05 {
+			continue
+		}
+		size, k := varint(c)
+		if p[0] == 0x0d {
+			_, k2 := varint(c[k:])
+			k += k2
+		}
+		cells = append(cells, c[k:k+int(size)])
+	}
+	if inner {
+		cells = append(cells, sqliteWalk(t, b, binary.BigEndian.Uint32(p[8:]))...)
+	}
+	return cells
+}
+
+// Trees of any size hold all rows and entries in order, and no page is empty. That SQLite itself finds nothing wrong with
+// such files bench/golden/webdataset_convert.py tells.
+func TestSQLiteTrees(t *testing.T) {
+	for _, n := range []int{1, 2, 400, 401, 402, 1500, 1501, 40_000} {
+		path := filepath.Join(t.TempDir(), "x.sqlite")
+		w, err := createSQLite(path)
+		require.NoError(t, err)
+		record := func(i int) []byte {
+			return sqliteRecord(fmt.Sprintf("%06d%s", i, strings.Repeat("x", 30+i%7)), int64(i))
+		}
+		table, index := w.table(n, record), w.index(n, record)
+		w.define("table", "t", "t", table, "CREATE TABLE t (a TEXT, b INTEGER)")
+		require.NoError(t, w.close())
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Zero(t, len(b)%sqlitePage)
+		for _, root := range []uint32{table, index} {
+			cells := sqliteWalk(t, b, root)
+			require.Len(t, cells, n)
+			for i := range cells {
+				require.Equal(t, record(i), cells[i])
+			}
+		}
+	}
+}
+
+// Keys that come twice, shards without samples and keys too long for the index are refused with their place.
+func TestPrepareEnergonRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, keys ...string) {
+		w, err := CreateShard(filepath.Join(dir, name))
+		require.NoError(t, err)
+		for _, k := range keys {
+			require.NoError(t, w.Add(k, []dataset.Part{{Name: "txt", Bytes: []byte("x")}}))
+		}
+		require.NoError(t, w.Close())
+	}
+	write("a.tar", "x", "y")
+	write("b.tar", "z", "x")
+	write("c.tar")
+	write("d.tar", strings.Repeat("k", 5000))
+	for shard, want := range map[string]string{"b.tar": `the key "x" comes twice, in shards 0 and 1`, "c.tar": "no samples", "d.tar": "over the limit", "e.tar": "no such file"} {
+		_, err := PrepareEnergon(dir, EnergonPlan{Shards: []string{"a.tar", shard}})
+		require.ErrorContains(t, err, want)
+		_, err = os.Stat(dir + "/.nv-meta/split.yaml")
+		require.True(t, errors.Is(err, os.ErrNotExist), "half of a description is none")
+	}
+}
