@@ -75,6 +75,11 @@ type Data struct {
 	Shuffle    bool         `key:"shuffle" default:"true" class:"fixed" doc:"Read in a seeded order that is a permutation of all samples."`
 	Seed       int          `key:"seed" default:"-1" class:"fixed" doc:"Seed of the order; -1 takes train.seed."`
 	Quarantine int          `key:"quarantine" default:"100" min:"0" class:"free" unit:"samples" doc:"Bad samples that are set aside before the run stops with exit code 4."`
+	Pack       string       `key:"pack" default:"best-fit" oneof:"none|first-fit|best-fit|largest-fit|sequential|max-images" class:"fixed" flag:"packing-algorithm" doc:"How whole documents or conversations are laid into samples, where data.packing is on; pretraining joins texts and needs none."`
+	ImagesMax  int          `key:"images_max" default:"0" min:"0" class:"fixed" flag:"num-images-expected" unit:"media" doc:"Pictures and videos of a sample at most; 0 means any number."`
+	ShardMix   int          `key:"shuffle_shards" default:"0" min:"0" class:"fixed" unit:"shards" doc:"Shuffle within windows as large as so many files, read in runs, for data that is slow to read at random; 0 shuffles all."`
+	Readers    int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, and made tokens of, at once. The data does not depend on it."`
+	Balance    bool         `key:"balance" default:"false" class:"fixed" flag:"use-vlm-dp-balance" doc:"Give every data-parallel rank microbatches of the same work, by tokens and their squares, instead of every dp-th."`
 	LineMax    Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format" // registers the formats
+	"github.com/lfactor/lfactor/dataset/pack"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -64,11 +65,12 @@ func (d *data) open() error {
 		return err
 	}
 	conf.Sources = train
+	conf.OrderWindow = orderWindow(train, c.Data.ShardMix)
 	if d.train, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
 		return d.r.cfg.Fault("data.paths", err.Error(), "")
 	}
 	if len(valid) > 0 {
-		conf.Sources = valid
+		conf.Sources, conf.OrderWindow = valid, 0
 		if d.valid, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
 			return d.r.cfg.Fault("data.valid", err.Error(), "")
 		}
@@ -119,6 +121,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen, EOD: eod, Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask,
 		Seed: uint64(seed), MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch, CacheBytes: 256 << 20,
 		Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
+	conf.Packing, conf.MediaMax, conf.Readers = dataset.Packing(c.Data.Pack), c.Data.ImagesMax, c.Data.Readers
 	if !c.Data.Packing {
 		conf.Packing = dataset.PackNone
 	}
@@ -132,6 +135,22 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		}
 	}
 	return conf, nil
+}
+
+// orderWindow is how many documents some files of a data set have, on average; 0 means all.
+func orderWindow(sources []dataset.Weighted, files int) int64 {
+	if files == 0 {
+		return 0
+	}
+	all, documents := 0, int64(0)
+	for _, s := range sources {
+		all += len(dataset.Sources(s.Source))
+		documents += s.Source.Len()
+	}
+	if all <= files {
+		return 0
+	}
+	return max(1, documents*int64(files)/int64(all))
 }
 
 // chat is the conversation encoder with the model's own template, or the one that data.template names.
@@ -273,7 +292,11 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 		total += b.LossTokens
 	}
 	var out []host.Microbatch
-	for _, b := range dataset.Share(m.batches, dp, c.Plan.DP) {
+	share := dataset.Share(m.batches, dp, c.Plan.DP)
+	if c.Data.Balance {
+		share = dataset.ShareEvenly(m.batches, c.Plan.DP, pack.ModelCost(d.r.cfg.Model.Hidden))[dp]
+	}
+	for _, b := range share {
 		each := float32(0)
 		switch {
 		case c.Train.LossAverage == "token" && total > 0:
