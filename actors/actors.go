@@ -36,7 +36,7 @@ type Kind uint8
 
 // The messages of the protocols in actors/core. Fields that a kind uses are listed behind it.
 const (
-	Started    Kind = iota // from the driver, first
+	Started    Kind = iota // from the driver, first; Step is how often the actor has ended before
 	Down                   // from the driver: a watched actor From has ended; Text says why
 	Done                   // from the driver: a job ended; Job, Out, Values, Err
 	Tick                   // a timer; Step is its tag
@@ -56,6 +56,9 @@ const (
 	Report                 // coordinator → observer: something a user sees; Text is the topic
 	Ask                    // why → anyone: what do you wait for
 	Answer                 // anyone → why: Text
+	Join                   // rank → coordinator: it is back after it had ended
+	Rewind                 // coordinator → rank: a new Epoch begins from the saved state of Step
+	Rewound                // rank → coordinator: it has the state of Step
 )
 
 // Message is everything that travels between actors. One flat type: no allocation in a simulation, one codec on the wire.
@@ -103,6 +106,7 @@ const (
 	WriteJob                   // write the copied state: IO
 	BeginJob                   // make room for a checkpoint: IO
 	CommitJob                  // write the manifest and move the pointer: IO
+	RestoreJob                 // give up all frames and read the saved state of Step: IO
 )
 
 // Job is a plain value: what to run, on which operands, on which engine, after which jobs. It is never a function, so the

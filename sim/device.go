@@ -75,6 +75,8 @@ type device struct {
 	step   int64 // of the row's last account
 	Account
 	held   []int64 // bytes of open frames, by wires.frame
+	base   int64   // bytes that are held all the time
+	flying bool    // a compute job is under way
 	outs   []actors.Output
 	values [core.ClosedLen]float64
 }
@@ -146,15 +148,21 @@ func (d *device) init(s *Sim, l *core.RankLayout) {
 		d.held = make([]int64, d.w.stages*d.w.micro*d.w.chunks)
 	}
 	if s.l.Memory.Base != nil {
-		d.now = s.l.Memory.Base(l.Rank)
+		d.base = s.l.Memory.Base(l.Rank)
 	}
-	d.peak = d.now
+	d.now, d.peak = d.base, max(d.peak, d.base)
+}
+
+// forget gives up all frames, as before a saved state is read.
+func (d *device) forget() {
+	clear(d.held)
+	d.now, d.segs = d.base, nil
 }
 
 // do runs a job on the actor's device: it takes the engine when it is free and tells the actor when it is done.
 func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	c := &s.cells[self]
-	m := actors.Message{Kind: actors.Done, From: self, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Text: j.Text}
+	m := actors.Message{Kind: actors.Done, From: self, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Text: j.Text, Epoch: c.life}
 	seg := &noSegment
 	if d := c.dev; d != nil {
 		seg = s.rankJob(d, j, &m)
@@ -169,6 +177,7 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	c.free[j.Engine] = begin + took
 	if c.dev != nil && j.Engine == actors.Compute {
 		c.dev.account(j, begin, took, &m)
+		c.dev.flying = true
 	}
 	if s.o.Span != nil {
 		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took)})
@@ -204,6 +213,9 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 		s.open(d, j)
 		segs = d.segs
 	case actors.UpdatePhase:
+	case actors.RestoreJob:
+		d.forget()
+		return &noSegment
 	default:
 		return &noSegment
 	}

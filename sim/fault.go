@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
 // Fate is what happens to a message that a test looks at.
@@ -29,10 +30,11 @@ const (
 	Crash                       // Rank ends; who watches it is told
 	LostMsg                     // the Nth message with data from Rank is lost
 	LateMsg                     // the Nth message with data from Rank comes Delay later
-	DupMsg                      // the Nth message with data from Rank is sent twice; the transport's numbers drop the second
+	DupMsg                      // the Nth message with data from Rank comes twice; the transport's numbers drop the second
+	Restart                     // Rank ends and is back after For, without what it held: a new epoch begins
 )
 
-var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message", "late-message", "duplicate-message"}
+var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message", "late-message", "duplicate-message", "crash-restart"}
 
 // String is the fault's name in scripts.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -72,8 +74,42 @@ func Draw(seed uint64, n, ranks int, length int64, kinds ...FaultKind) (out []Fa
 type faultState struct {
 	any        bool
 	list       []Fault
-	sent       []int // messages with data by rank
+	sent       []int        // messages with data by rank
+	twice      map[twin]int // copies under way that the transport will drop
 	lateLoader int64
+}
+
+// twin names a message that was doubled on its way: its numbers and its payload.
+type twin struct {
+	kind                    actors.Kind
+	from                    actors.Ref
+	step                    int64
+	a                       plan.Action
+	seg, comm, member, port int32
+	epoch                   uint32
+	data                    actors.Payload
+}
+
+func twinOf(m *actors.Message) twin {
+	return twin{m.Kind, m.From, m.Step, m.Action, m.Segment, m.Comm, m.Member, m.Port, m.Epoch, m.Payload}
+}
+
+// again reports whether m is the second of a doubled message.
+func (f *faultState) again(m *actors.Message) bool {
+	if m.Payload == nil || len(f.twice) == 0 {
+		return false
+	}
+	k := twinOf(m)
+	n := f.twice[k]
+	switch n {
+	case 0:
+		return false
+	case 2:
+		f.twice[k] = 1
+		return false
+	}
+	delete(f.twice, k)
+	return true
 }
 
 // faulty is an actor that begins and ends the faults of a script.
@@ -83,7 +119,7 @@ func (f *faultState) init(s *Sim) {
 	if len(s.o.Faults) == 0 {
 		return
 	}
-	f.any, f.list, f.sent = true, s.o.Faults, make([]int, len(s.l.Ranks))
+	f.any, f.list, f.sent, f.twice = true, s.o.Faults, make([]int, len(s.l.Ranks)), map[twin]int{}
 	self := s.add()
 	s.cells[self].b, s.extras[self].name = faulty{s}, "faults"
 	for i, x := range f.list {
@@ -110,7 +146,15 @@ func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 		}
 	case Crash:
 		if begin && !s.ended {
-			s.crash(s.l.RankRefs[x.Rank])
+			s.crash(s.l.RankRefs[x.Rank], true)
+		}
+	case Restart:
+		switch {
+		case s.ended:
+		case begin:
+			s.crash(s.l.RankRefs[x.Rank], false)
+		default:
+			s.revive(x.Rank)
 		}
 	}
 }
@@ -118,16 +162,41 @@ func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 // Waits implements actors.Behaviour.
 func (f faulty) Waits() actors.Wait { return actors.Wait{For: actors.None} }
 
-// crash ends an actor and tells who watches it.
-func (s *Sim) crash(ref actors.Ref) {
+// crash ends a rank with all that it holds and tells who watches it.
+func (s *Sim) crash(ref actors.Ref, forGood bool) {
 	c := &s.cells[ref]
+	c.gone = c.gone || forGood
 	if c.dead {
 		return
 	}
 	c.dead = true
+	c.life++
+	s.nodes[s.rankOf[ref]].rank.Release()
+	if d := c.dev; d.flying { // the results of its job go with it
+		for _, o := range d.outs {
+			o.Payload.Release()
+		}
+		d.flying = false
+	}
 	for _, w := range s.extras[ref].watched {
 		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Text: "has crashed"})
 	}
+}
+
+// revive starts a rank that had ended afresh.
+func (s *Sim) revive(rank int) {
+	ref, n := s.l.RankRefs[rank], &s.nodes[rank]
+	c := &s.cells[ref]
+	if !c.dead || c.gone {
+		return
+	}
+	l, before := n.dev.l, n.dev
+	n.dev = device{peak: before.peak, held: before.held, step: before.step, Account: before.Account}
+	n.dev.init(s, l)
+	n.dev.forget()
+	n.rank.Init(l)
+	c.dead, c.free = false, [4]int64{}
+	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life)})
 }
 
 func (x *Fault) active(now int64) bool { return now >= x.At && (x.For == 0 || now < x.At+x.For) }
@@ -152,6 +221,10 @@ func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool
 			return true, 0
 		case x.Kind == LostMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
 			return true, 0
+		case x.Kind == DupMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
+			f.twice[twinOf(m)] = 2
+			m.Payload.Retain()
+			s.post(s.arrival(from, peer, m)+x.Delay, to, m)
 		case x.Kind == LateMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
 			late += x.Delay
 		}

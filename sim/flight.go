@@ -120,8 +120,9 @@ func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
 		s.credit[0] = float64(f.rest)
 		m.Values = s.credit[:]
 	case f.with&carriesResults != 0:
-		d := s.cells[f.to].dev
-		m.Out, m.Values = d.outs, d.values[:]
+		if c := &s.cells[f.to]; c.life == f.epoch { // else its results went with the actor
+			m.Out, m.Values = c.dev.outs, c.dev.values[:]
+		}
 	case f.with&carriesRest != 0:
 		x := &s.rests[f.rest]
 		m.Out, m.Values, m.Text, m.Err = x.out, x.values, x.text, x.err

@@ -19,6 +19,8 @@ type Monitor struct {
 	closed map[actors.Ref]int64 // last step that each rank closed
 	open   map[actors.Ref]int64
 	step   int64 // committed
+	epoch  uint32
+	awake  []uint32 // epoch in which each rank's last step was opened
 	came   map[cameKey]bool
 	fault  string
 }
@@ -40,6 +42,7 @@ type edgeKey struct {
 // rowWatch is where a rank is in its program. Of an overlapped pair either part may be next.
 type rowWatch struct {
 	step    int64
+	epoch   uint32
 	pc      int
 	seg     [2]int // of the entry's action and of the one it overlaps
 	over    [2]bool
@@ -52,6 +55,7 @@ func NewMonitor(l *Layout) *Monitor {
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 	}
+	m.awake = make([]uint32, len(l.Ranks))
 	return m
 }
 
@@ -80,6 +84,20 @@ func (m *Monitor) rank(r actors.Ref) int {
 }
 
 func (m *Monitor) see(e Event) {
+	switch { // a new epoch begins: what the one before promised is void
+	case e.M.Kind == actors.Rewind && e.M.Epoch > m.epoch:
+		m.epoch, m.owed = e.M.Epoch, 0
+		clear(m.credit)
+		clear(m.closed)
+		clear(m.open)
+		clear(m.came)
+		m.step = e.M.Step
+	case e.M.Kind == actors.Done:
+	case e.M.Epoch < m.epoch:
+		return
+	case e.M.Kind == actors.Open:
+		m.awake[m.rank(e.To)] = e.M.Epoch
+	}
 	switch e.M.Kind {
 	case actors.Activation, actors.Cotangent, actors.Part, actors.Batch, actors.Load:
 		m.once(e)
@@ -149,9 +167,12 @@ func (m *Monitor) span(s Span) {
 	if s.Rank < 0 || s.Job.Step < 0 || s.Job.Engine != actors.Compute {
 		return
 	}
+	if m.awake[s.Rank] < m.epoch {
+		return // it has not heard of the epoch yet
+	}
 	w, l := m.rows[s.Rank], m.l.Ranks[s.Rank]
-	if w.step != s.Job.Step {
-		*w = rowWatch{step: s.Job.Step}
+	if w.step != s.Job.Step || w.epoch != m.epoch {
+		*w = rowWatch{step: s.Job.Step, epoch: m.epoch}
 	}
 	row := l.Program.Rows[l.Row]
 	if s.Job.Kind == actors.UpdatePhase {

@@ -153,6 +153,7 @@ func (s *Sim) nameOfGroup(ranks []int) string {
 type collective struct {
 	s       *Sim
 	alone   [1]actors.Ref // its own, the one member that its members see
+	epoch   uint32
 	members []actors.Ref
 	ranks   []int
 	open    []gathering
@@ -173,8 +174,15 @@ func (g *gathering) of(m *actors.Message) bool {
 
 // Receive implements actors.Behaviour.
 func (c *collective) Receive(_ actors.Context, m *actors.Message) {
-	if m.Kind != actors.Part {
+	switch {
+	case m.Kind != actors.Part:
 		return
+	case m.Epoch < c.epoch:
+		c.s.drop(m)
+		return
+	case m.Epoch > c.epoch: // collectives of the epoch before will never be complete
+		c.epoch = m.Epoch
+		c.open = c.open[:0]
 	}
 	i := 0
 	for i < len(c.open) && !c.open[i].of(m) {

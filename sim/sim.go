@@ -83,7 +83,9 @@ type cell struct {
 	b    actors.Behaviour
 	dev  *device  // nil for none
 	free [4]int64 // when each engine of its device is
+	life uint32   // how often the actor has ended before
 	dead bool
+	gone bool // it will not come back
 }
 
 // extra is what few events touch of an actor.
@@ -156,6 +158,9 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	}
 	run := l.Run
 	run.Ranks, run.Observer = l.RankRefs, l.Observer
+	for _, f := range o.Faults {
+		run.Recover = run.Recover || f.Kind == Restart
+	}
 	s.spawn(l.Observer, "observer", (*observer)(s))
 	for i, ll := range l.Loaders {
 		s.extras[l.LoaderRefs[i]].loader = i
@@ -278,11 +283,15 @@ func (s *Sim) step() {
 	}
 	c := &s.cells[to]
 	s.events++
+	if m.Kind == actors.Done && !s.landed(c, m) {
+		s.count(e.at, to, m)
+		return
+	}
 	s.count(e.at, to, m)
 	if s.o.See != nil {
 		s.o.See(Event{actors.Time(e.at), to, m})
 	}
-	if c.dead || c.b == nil {
+	if c.dead || c.b == nil || s.faults.any && s.faults.again(m) {
 		s.drop(m)
 	} else {
 		s.ctx.self = to
@@ -291,6 +300,19 @@ func (s *Sim) step() {
 	if m.Kind == actors.Done {
 		s.recycle(to, m)
 	}
+}
+
+// landed notes that a job has ended, and reports whether its actor is still the one that started it.
+func (s *Sim) landed(c *cell, m *actors.Message) bool {
+	if m.Epoch != c.life {
+		s.drop(m)
+		return false
+	}
+	if c.dev != nil && len(m.Values) > 0 {
+		c.dev.flying = false
+	}
+	m.Epoch = 0
+	return true
 }
 
 func (s *Sim) fail(why string) {
@@ -396,6 +418,9 @@ func (o *observer) Receive(_ actors.Context, m *actors.Message) {
 	}
 	switch m.Text {
 	case core.TopicStep:
+		for n := len(s.res.Steps); n > 0 && s.res.Steps[n-1].Step >= m.Step; n-- {
+			s.res.Steps = s.res.Steps[:n-1] // it was run before a rank was lost, and again
+		}
 		s.res.Steps = append(s.res.Steps, StepReport{m.Step, m.Values[core.StepTime], m.Values[core.StepPeak]})
 	case core.TopicEnd:
 		s.ended = true

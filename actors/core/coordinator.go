@@ -48,6 +48,7 @@ type RunLayout struct {
 	LR         func(step int64) float64 // of the group with multiplier 1
 	EvalOnly   bool                     // one evaluation and no step
 	OptimSteps int64                    // updates applied before First: skipped steps do not count
+	Recover    bool                     // a rank that ends will come back: the run goes on from the newest saved state
 }
 
 // LossScale is dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window good steps.
@@ -102,6 +103,13 @@ type Coordinator struct {
 	updates      int64
 	since        actors.Time
 	dead         bool
+	job          actors.JobID // of the save under way
+	jobs         actors.JobID
+	epoch        uint32
+	kept         kept
+	gone         map[actors.Ref]bool // ranks that have ended and are not back
+	rewinding    int                 // ranks that are not at the state of the new epoch yet
+	back         []bool
 }
 
 // NewCoordinator returns the behaviour.
@@ -110,6 +118,7 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 	for i, r := range l.Ranks {
 		c.place[r] = i
 	}
+	c.kept, c.gone = kept{l.First - 1, l.OptimSteps, l.LossScale}, map[actors.Ref]bool{}
 	return c
 }
 
@@ -126,6 +135,13 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	if c.dead {
 		drop(m)
 		return
+	}
+	switch m.Kind {
+	case actors.Closed, actors.Queued, actors.Durable, actors.Rewound, actors.Failed:
+		if m.Epoch < c.epoch {
+			drop(m)
+			return
+		}
 	}
 	switch m.Kind {
 	case actors.Started:
@@ -146,14 +162,24 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Durable:
 		c.written(ctx, m)
 	case actors.Done:
-		if m.Job == beginID {
-			c.begun(ctx, m)
-		} else {
+		switch {
+		case m.Job != c.job: // of a save that is void
+		case c.durable == 0:
 			c.committed(ctx, m)
+		default:
+			c.begun(ctx, m)
 		}
+	case actors.Join:
+		c.joined(ctx, m)
+	case actors.Rewound:
+		c.rewound(ctx, m)
 	case actors.Halt:
 		c.stopping = true
 	case actors.Failed, actors.Down:
+		if _, rank := c.place[m.From]; rank && c.l.Recover && m.Kind == actors.Down {
+			c.lose(m.From)
+			return
+		}
 		c.fail(ctx, m)
 	}
 }
@@ -161,7 +187,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 // advance opens what is next: an evaluation batch, a step, or the end.
 func (c *Coordinator) advance(ctx actors.Context) {
 	switch {
-	case c.left > 0 || c.queued > 0 || c.ended:
+	case c.left > 0 || c.queued > 0 || c.ended || len(c.gone) > 0 || c.rewinding > 0:
 		return
 	case c.eval > 0 && c.eval <= c.l.EvalSteps:
 		c.open(ctx, -c.eval, nil)
@@ -179,7 +205,7 @@ func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
 	c.opened, c.since = ctx.Now(), ctx.Now()
 	c.closed, c.left = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks)
 	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Open, Step: step, Values: v})
+		ctx.Send(r, actors.Message{Kind: actors.Open, Epoch: c.epoch, Step: step, Values: v})
 	}
 }
 
@@ -273,14 +299,10 @@ func (c *Coordinator) save(ctx actors.Context) {
 	c.writing, c.saving, c.queued, c.durable = true, c.step, len(c.l.Ranks), len(c.l.Ranks)
 	c.parts = make([]string, len(c.l.Ranks))
 	c.savedUpdates, c.savedScale = c.updates, c.l.LossScale
-	ctx.Do(actors.Job{ID: beginID, Kind: actors.BeginJob, Engine: actors.IO, Step: c.step})
+	c.jobs++
+	c.job = c.jobs
+	ctx.Do(actors.Job{ID: c.job, Kind: actors.BeginJob, Engine: actors.IO, Step: c.step})
 }
-
-// Jobs of the coordinator; one save is under way at a time.
-const (
-	beginID actors.JobID = iota + 1
-	commitID
-)
 
 // begun asks the ranks to copy their state once there is a place to write it.
 func (c *Coordinator) begun(ctx actors.Context, m *actors.Message) {
@@ -293,7 +315,7 @@ func (c *Coordinator) begun(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Save, Step: c.saving})
+		ctx.Send(r, actors.Message{Kind: actors.Save, Epoch: c.epoch, Step: c.saving})
 	}
 }
 
@@ -304,7 +326,9 @@ func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
 	}
 	if c.durable--; c.durable == 0 {
 		s := c.savedScale
-		ctx.Do(actors.Job{ID: commitID, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving, Text: strings.Join(c.parts, "\x00"),
+		c.jobs++
+		c.job = c.jobs
+		ctx.Do(actors.Job{ID: c.job, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving, Text: strings.Join(c.parts, "\x00"),
 			Values: []float64{float64(c.savedUpdates), s.Scale, float64(s.Good), float64(s.Left)}})
 	}
 }
@@ -314,6 +338,8 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 	topic := TopicDurable
 	if m.Err != nil {
 		topic = TopicSaveLost
+	} else {
+		c.kept = kept{c.saving, c.savedUpdates, c.savedScale}
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil, Err: m.Err})
 	c.writing = false
@@ -340,7 +366,7 @@ func (c *Coordinator) last(ctx actors.Context) {
 func (c *Coordinator) halt(ctx actors.Context) {
 	c.dead = true
 	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Halt})
+		ctx.Send(r, actors.Message{Kind: actors.Halt, Epoch: c.epoch})
 	}
 	v := 0.0
 	if c.stopping && !c.l.EvalOnly && c.step < c.l.Last {
@@ -363,13 +389,16 @@ func (c *Coordinator) fail(ctx actors.Context, m *actors.Message) {
 		err = fmt.Errorf("rank %d: %w", i, err)
 	}
 	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Halt})
+		ctx.Send(r, actors.Message{Kind: actors.Halt, Epoch: c.epoch})
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicFailed, Step: c.step, Err: err})
 }
 
 // Waits implements actors.Behaviour.
 func (c *Coordinator) Waits() actors.Wait {
+	if w, yes := c.recovering(); yes {
+		return w
+	}
 	for i, v := range c.closed {
 		if c.left > 0 && v == nil {
 			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step), Since: c.since}

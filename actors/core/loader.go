@@ -17,16 +17,18 @@ type LoaderLayout struct {
 
 // Loader reads the data of steps ahead of the ranks and hands each rank its microbatches. It holds at most Ahead+1 steps.
 type Loader struct {
-	l      *LoaderLayout
-	jobs   actors.JobID
-	busy   int64 // the step being read, 0 for none
-	began  actors.Time
-	ready  map[int64][]actors.Output
-	want   map[int64][]actors.Ref
-	served map[int64]int
-	next   int64 // the step to read ahead
-	eval   int64 // the evaluation batch asked for last, negative
-	dead   bool
+	l       *LoaderLayout
+	jobs    actors.JobID
+	busy    int64 // the step being read, 0 for none
+	began   actors.Time
+	ready   map[int64][]actors.Output
+	want    map[int64][]actors.Ref
+	served  map[int64]int
+	next    int64 // the step to read ahead
+	eval    int64 // the evaluation batch asked for last, negative
+	dead    bool
+	epoch   uint32
+	settled actors.JobID // the last job before the epoch
 }
 
 // NewLoader returns the behaviour.
@@ -42,6 +44,12 @@ func (l *Loader) Receive(ctx actors.Context, m *actors.Message) {
 	}
 	switch m.Kind {
 	case actors.Load:
+		if m.Epoch > l.epoch {
+			l.rewind(m.Epoch)
+		}
+		if m.Epoch < l.epoch {
+			return
+		}
 		l.want[m.Step] = append(l.want[m.Step], m.From)
 		if m.Step > 0 {
 			l.next = max(l.next, m.Step)
@@ -81,10 +89,14 @@ func (l *Loader) fetch(ctx actors.Context, step int64) {
 }
 
 func (l *Loader) loaded(ctx actors.Context, m *actors.Message) {
+	if m.Job <= l.settled {
+		drop(m)
+		return
+	}
 	step := l.busy
 	l.busy = 0
 	if m.Err != nil {
-		ctx.Send(l.l.Coordinator, actors.Message{Kind: actors.Failed, Err: fmt.Errorf("data of step %d: %w", step, m.Err)})
+		ctx.Send(l.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: l.epoch, Err: fmt.Errorf("data of step %d: %w", step, m.Err)})
 		return
 	}
 	l.ready[step] = append([]actors.Output{}, m.Out...)
@@ -100,7 +112,7 @@ func (l *Loader) serve(ctx actors.Context, step int64) {
 	for _, to := range l.want[step] {
 		for _, o := range batches {
 			o.Payload.Retain()
-			ctx.Send(to, actors.Message{Kind: actors.Batch, Step: step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}, Port: o.Port, Payload: o.Payload})
+			ctx.Send(to, actors.Message{Kind: actors.Batch, Epoch: l.epoch, Step: step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}, Port: o.Port, Payload: o.Payload})
 		}
 		l.served[step]++
 	}
@@ -122,12 +134,17 @@ func (l *Loader) serve(ctx actors.Context, step int64) {
 
 func (l *Loader) halt(ctx actors.Context) {
 	l.dead = true
+	l.release()
+	ctx.Stop(ctx.Self())
+}
+
+// release gives back what was read.
+func (l *Loader) release() {
 	for _, batches := range l.ready { //lfvet:order releasing has no order
 		for _, o := range batches {
 			o.Payload.Release()
 		}
 	}
-	ctx.Stop(ctx.Self())
 }
 
 // Waits implements actors.Behaviour.

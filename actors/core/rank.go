@@ -45,7 +45,10 @@ type Rank struct {
 	wires   []wiring
 	scalars []float64 // from Open
 	prog    *plan.Program
-	io      []ioJob // in flight on other engines
+	io      []ioJob      // in flight on other engines
+	behind  bool         // it has no state of the epoch yet
+	target  int64        // the step whose state it wants
+	settled actors.JobID // the last job before it went back
 	short   short
 }
 
@@ -105,11 +108,17 @@ func (r *Rank) wiring(stage int16) *wiring {
 
 // Receive implements actors.Behaviour.
 func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
-	if r.dead || m.Kind != actors.Done && m.Epoch < r.epoch {
+	if r.dead || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind && m.Kind != actors.Rewind && m.Kind != actors.Halt) {
 		drop(m)
 		return
 	}
 	switch m.Kind {
+	case actors.Started:
+		if r.behind = m.Step > 0; r.behind {
+			ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Join})
+		}
+	case actors.Rewind:
+		r.rewind(ctx, m)
 	case actors.Open:
 		r.begin(ctx, m)
 	case actors.Batch, actors.Part, actors.Activation, actors.Cotangent:
@@ -122,7 +131,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 		r.do(ctx, actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy, Step: m.Step, Text: m.Text})
 	case actors.Halt:
 		r.dead = true
-		r.inbox.release()
+		r.Release()
 		ctx.Stop(ctx.Self())
 		return
 	}
@@ -221,6 +230,10 @@ func (r *Rank) close(ctx actors.Context) {
 }
 
 func (r *Rank) done(ctx actors.Context, m *actors.Message) {
+	if m.Job <= r.settled {
+		r.late(ctx, m)
+		return
+	}
 	if m.Err != nil {
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: r.epoch, Err: m.Err})
 		r.dead = true
@@ -259,5 +272,8 @@ func (r *Rank) saved(ctx actors.Context, kind actors.JobKind, m *actors.Message)
 		r.do(ctx, actors.Job{Kind: actors.WriteJob, Engine: actors.IO, Step: m.Step, Text: m.Text})
 	case actors.WriteJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Durable, Step: m.Step, Epoch: r.epoch, Text: m.Text})
+	case actors.RestoreJob:
+		r.behind = false
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Rewound, Step: r.target, Epoch: r.epoch})
 	}
 }

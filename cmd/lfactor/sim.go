@@ -22,7 +22,7 @@ import (
 )
 
 var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true, "schedule": true, "steps": true, "seed": true, "seeds": true,
-	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true, "plan": true}
+	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true, "plan": true, "shrink": false}
 
 var _ = add(func() *cobra.Command {
 	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] [--steps N] [--seeds N --faults KIND,...]",
@@ -35,11 +35,12 @@ var _ = add(func() *cobra.Command {
   --jitter X        jobs take up to this share longer, at random
   --collective M    op: one event a member (default); send: every message of every member
   --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
-  --faults K,...    straggler, slow-link, cut-link, late-loader, crash, lost-message, late-message
+  --faults K,...    straggler, slow-link, cut-link, late-loader, crash, crash-restart, lost-message, late-message, duplicate-message
   --plan FILE       the settings that lfactor plan --hosts --out has written
   --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
 		DisableFlagParsing: true, RunE: simCommand}
-	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run]", Short: "Run one seed again and say what happened", DisableFlagParsing: true, RunE: simReplay},
+	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]", Short: "Run one seed again and say what happened",
+		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier faults) and lists its events.", DisableFlagParsing: true, RunE: simReplay},
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, RunE: simCompare},
 		predictCommand(), fidelityCommand())
 	return c
@@ -131,7 +132,7 @@ func (s *simRun) faults(names string) error {
 			continue
 		}
 		found := false
-		for k := sim.Straggler; k <= sim.DupMsg; k++ {
+		for k := sim.Straggler; k <= sim.Restart; k++ {
 			if k.String() == name {
 				s.kinds, found = append(s.kinds, k), true
 			}
@@ -180,7 +181,11 @@ func (s *simRun) plan() error {
 }
 
 func (s *simRun) run(o sim.Options) *sim.Result {
-	run := core.RunLayout{First: 1, Last: s.steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
+	every := int64(0)
+	if slices.ContainsFunc(o.Faults, func(f sim.Fault) bool { return f.Kind == sim.Restart }) {
+		every = 1 // what a rank that comes back begins from
+	}
+	run := core.RunLayout{First: 1, Last: s.steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
 	o.Whole, o.Jitter = s.whole, s.jitter
 	return sim.New(simLayout(s.layout, run), prices(s.cluster), o).Run()
 }
@@ -361,7 +366,7 @@ func (s *simRun) tryFaults() error {
 			continue
 		}
 		if harmless {
-			return fmt.Errorf("seed %d: a run with faults that it must survive did not end: %s; look at it with lfactor sim replay %d", seed, why(a), seed)
+			return fmt.Errorf("seed %d: a run with faults that it must survive did not end: %s; look at it with lfactor sim replay %d --shrink", seed, why(a), seed)
 		}
 		if interrupted.Load() != 0 {
 			break
@@ -386,7 +391,7 @@ func simReplay(c *cobra.Command, args []string) error {
 	if err != nil {
 		return usage("seed %s: want a whole number", args[0])
 	}
-	s, _, err := parseSim(args[1:])
+	s, mine, err := parseSim(args[1:])
 	if err == nil {
 		err = s.plan()
 	}
@@ -394,6 +399,9 @@ func simReplay(c *cobra.Command, args []string) error {
 		return err
 	}
 	faults := s.script(seed, int64(s.run(sim.Options{}).Time))
+	if slices.Contains(mine, "--shrink") {
+		return s.shrink(seed, faults)
+	}
 	for _, f := range faults {
 		fmt.Println("fault:", f)
 	}

@@ -104,3 +104,18 @@ func TestCalibrate(t *testing.T) {
 	require.Greater(t, m.Flops, 1e8)
 	require.Greater(t, m.Bandwidth, 1e7)
 }
+
+// TestSimShrink: a seed that fails is brought down to at most 30 events that fail in the same way, and they are listed; a rank that
+// dies and comes back is no failure.
+func TestSimShrink(t *testing.T) {
+	for _, seed := range []string{"2", "9"} {
+		out, err := simOutput(t, "sim", "replay", seed, shippedRun, "plan.dp=2", "--shrink", "--faults", "crash,cut-link,lost-message")
+		require.ErrorContains(t, err, "waits for ever")
+		require.Contains(t, out, "fault:")
+		require.LessOrEqual(t, strings.Count(out, " ns  "), 30, out)
+		require.Greater(t, strings.Count(out, " ns  "), 5)
+	}
+	out, err := simOutput(t, "sim", "replay", "9", shippedRun, "plan.dp=2", "--shrink", "--faults", "crash-restart,duplicate-message")
+	require.NoError(t, err)
+	require.Contains(t, out, "ends well")
+}

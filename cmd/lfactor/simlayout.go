@@ -133,7 +133,7 @@ func prices(m *cost.Machine) sim.Prices {
 			switch {
 			case rank < 0:
 				return 1e6 // reading or committing: off the path unless it is late
-			case j.Kind == actors.SnapshotJob || j.Kind == actors.WriteJob:
+			case j.Kind == actors.SnapshotJob || j.Kind == actors.WriteJob || j.Kind == actors.RestoreJob:
 				return 1e6
 			}
 			return cost.Nanoseconds(m.Segment(s.Flops, s.Bytes, s.Calls))
