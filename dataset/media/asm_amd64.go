@@ -4,6 +4,12 @@
 
 package media
 
+// runCodes reads coefficients from position k on while their codes are in the table, and returns the position behind them; it also returns where under 32 bits are counted and the next 8 bytes are few or have one of ff.
+// The pure Go of the same arithmetic defines it.
+//
+//go:noescape
+func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int
+
 // inversePair transforms two blocks of coefficients into pixels.
 // The pure Go of the same arithmetic defines it.
 //

@@ -4,6 +4,79 @@
 
 #include "textflag.h"
 
+// func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int
+// Requires: BMI2
+TEXT ·runCodes(SB), NOSPLIT, $0-80
+	MOVQ c+0(FP), AX
+	MOVQ whole+8(FP), CX
+	MOVQ order+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ size+32(FP), SI
+	MOVQ k+64(FP), DI
+	MOVQ at+40(FP), R8
+	MOVQ (R8), R8
+	MOVQ acc+48(FP), R9
+	MOVQ (R9), R9
+	MOVQ count+56(FP), R10
+	MOVQ (R10), R10
+	MOVQ $0x0101010101010101, R11
+	MOVQ $0x8080808080808080, R12
+	SUBQ $0x08, SI
+
+code:
+	CMPQ R10, $0x20
+	JB   fill
+
+filled:
+	MOVQ    R9, R14
+	SHRQ    $0x35, R14
+	MOVL    (CX)(R14*4), R13
+	TESTL   R13, R13
+	JZ      out
+	MOVBQZX R13, R14
+	SHLXQ   R14, R9, R9
+	SUBQ    R14, R10
+	MOVL    R13, R14
+	SHRL    $0x08, R14
+	MOVBQZX R14, R14
+	ADDQ    R14, DI
+	SARL    $0x10, R13
+	MOVBQZX -1(DX)(DI*1), R14
+	MOVW    R13, (AX)(R14*2)
+	CMPQ    DI, $0x40
+	JB      code
+	JMP     out
+
+fill:
+	CMPQ   R8, SI
+	JGT    out
+	MOVQ   (BX)(R8*1), R13
+	BSWAPQ R13
+	MOVQ   R13, R14
+	NOTQ   R14
+	SUBQ   R11, R14
+	ANDQ   R13, R14
+	TESTQ  R12, R14
+	JNZ    out
+	SHRXQ  R10, R13, R13
+	ORQ    R13, R9
+	MOVQ   $0x000000000000003f, R14
+	SUBQ   R10, R14
+	SHRQ   $0x03, R14
+	ADDQ   R14, R8
+	ORQ    $0x38, R10
+	JMP    filled
+
+out:
+	MOVQ at+40(FP), AX
+	MOVQ R8, (AX)
+	MOVQ acc+48(FP), AX
+	MOVQ R9, (AX)
+	MOVQ count+56(FP), AX
+	MOVQ R10, (AX)
+	MOVQ DI, ret+72(FP)
+	RET
+
 // func inversePair(a *int16, b *int16, qa *int16, qb *int16, outA *byte, strideA int, outB *byte, strideB int)
 // Requires: AVX, AVX2
 TEXT ·inversePair(SB), NOSPLIT, $640-64

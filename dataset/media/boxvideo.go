@@ -107,7 +107,7 @@ func (b *boxVideo) Video(c *Clip) (*Features, error) {
 	f := &Features{Extent: e, Seconds: c.seconds(1), norm: b.norm, run: b.h * b.w}
 	f.Pixels = make([]byte, 0, e.Rows()*e.Width())
 	for _, p := range c.Frames {
-		f.Pixels = p.ResizeTorch(b.w, b.h, b.filter).tile(f.Pixels, 0, 0, b.w, b.h)
+		f.Pixels = p.whole(f.Pixels, p.ResizeTorch(b.w, b.h, b.filter))
 	}
 	return f, err
 }

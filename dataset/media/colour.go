@@ -8,7 +8,7 @@ import (
 // toRGB copies a picture onto a canvas of a size: a GIF's first frame may cover only some of it, and the rest is of its
 // transparent colour, or else of its first.
 func toRGB(m image.Image, w, h int, white bool) *Picture {
-	p := NewPicture(w, h)
+	p := bare(w, h)
 	at := pixelOf(m)
 	r := m.Bounds()
 	rest := [4]byte{0, 0, 0, 255}

@@ -206,7 +206,7 @@ func readFrames(r io.Reader, v VideoInfo, at []int) (out []*Picture, err error) 
 		if dense {
 			n = all[n]
 		}
-		p := NewPicture(v.W, v.H)
+		p := bare(v.W, v.H)
 		if _, err := io.ReadFull(r, p.Pix); err != nil {
 			return nil, &shortError{len(out), len(at)}
 		}

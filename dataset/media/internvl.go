@@ -84,7 +84,8 @@ func (v *internVL) Image(p *Picture, _ int) (*Features, error) {
 		out = whole.tile(out, n%columns*v.w, n/columns*v.h, v.w, v.h)
 	}
 	if rows*columns > 1 {
-		out = p.Resize(v.w, v.h, v.filter).tile(out, 0, 0, v.w, v.h)
+		out = p.whole(out, p.Resize(v.w, v.h, v.filter))
 	}
+	whole.releaseUnless(p)
 	return &Features{Extent: e, Pixels: out, norm: v.norm, run: v.h * v.w}, err
 }

@@ -182,7 +182,7 @@ func (r *jpegReader) frame(b []byte) error {
 			p.coef = make([]int16, p.bw*p.bh*64)
 		}
 		p.stride = p.bw*8 + 2*margin
-		p.pix = planes.take(p.stride * p.bh * 8)
+		p.pix = buffers.take(p.stride * p.bh * 8)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (r *jpegReader) scanData(b []byte) error {
 	}
 	r.bits = bitReader{b: r.b}
 	err := r.units(in)
-	r.b = r.bits.b
+	r.b = r.b[r.bits.i:]
 	return err
 }
 

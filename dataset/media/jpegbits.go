@@ -80,17 +80,19 @@ func extended(bits int32, size int) int32 {
 // bitReader reads the bits between two markers; behind them are zeros, as libjpeg has it.
 type bitReader struct {
 	b   []byte
+	i   int    // of the next byte
 	acc uint64 // the next bits, from the top down
 	n   uint   // of them are counted; others may follow, that are read again
 }
 
 // refill counts at least 32 bits.
 func (r *bitReader) refill() {
-	if len(r.b) >= 8 {
-		x := binary.BigEndian.Uint64(r.b)
+	b := r.b[r.i:]
+	if len(b) >= 8 {
+		x := binary.BigEndian.Uint64(b)
 		if y := ^x; (y-0x0101010101010101)&^y&0x8080808080808080 == 0 { // no byte is ff
 			r.acc |= x >> (r.n & 63)
-			r.b = r.b[(63-r.n)>>3:]
+			r.i += int((63 - r.n) >> 3)
 			r.n |= 56
 			return
 		}
@@ -98,20 +100,20 @@ func (r *bitReader) refill() {
 	for ; r.n <= 56; r.n += 8 {
 		c, size := byte(0), 0
 		switch {
-		case len(r.b) > 0 && r.b[0] != 0xff:
-			c, size = r.b[0], 1
-		case len(r.b) > 1:
+		case len(b) > 0 && b[0] != 0xff:
+			c, size = b[0], 1
+		case len(b) > 1:
 			size = 1
-			for size+1 < len(r.b) && r.b[size] == 0xff {
+			for size+1 < len(b) && b[size] == 0xff {
 				size++
 			}
-			if c = 0xff; r.b[size] != 0 { // a marker
+			if c = 0xff; b[size] != 0 { // a marker
 				c, size = 0, 0
 			} else {
 				size++
 			}
 		}
-		r.b = r.b[size:]
+		b, r.i = b[size:], r.i+size
 		r.acc |= uint64(c) << (56 - r.n)
 	}
 }
@@ -154,13 +156,12 @@ func (r *bitReader) symbol(h *huffman) (int, error) {
 // nextRestart drops what is left before a restart marker, and the marker.
 func (r *bitReader) nextRestart() {
 	r.n, r.acc = 0, 0
-	for i := 0; i+1 < len(r.b); i++ {
+	for i := r.i; i+1 < len(r.b); i++ {
 		if r.b[i] != 0xff || r.b[i+1] == 0 || r.b[i+1] == 0xff {
 			continue
 		}
-		r.b = r.b[i:]
-		if r.b[1] >= 0xd0 && r.b[1] <= 0xd7 {
-			r.b = r.b[2:]
+		if r.i = i; r.b[i+1] >= 0xd0 && r.b[i+1] <= 0xd7 {
+			r.i += 2
 		}
 		return
 	}
@@ -200,22 +201,15 @@ func (r *bitReader) baseline(c *block, dc, ac *huffman, pred *int) (whole bool, 
 		*pred += r.extend(n)
 	}
 	c[0] = int16(*pred)
-	acc, n, k := r.acc, r.n, uint(1)
-	whole = true
+	k := 1
 	for k < 64 {
-		if n < 32 {
-			r.acc, r.n = acc, n
-			r.refill()
-			acc, n = r.acc, r.n
+		if k = r.run(c, ac, k); k >= 64 {
+			break
 		}
-		if e := ac.whole[acc>>(64-lookBits)]; e != 0 {
-			acc <<= e & 63
-			n -= uint(e & 63)
-			k += uint(e >> 8 & 255)
-			c[natural[(k-1)&127]] = int16(e >> 16)
+		if r.n < 32 {
+			r.refill()
 			continue
 		}
-		r.acc, r.n = acc, n
 		s, err := r.symbol(ac)
 		if err != nil {
 			return false, err
@@ -223,16 +217,32 @@ func (r *bitReader) baseline(c *block, dc, ac *huffman, pred *int) (whole bool, 
 		size := s & 15
 		if size == 0 && s>>4 < 15 {
 			k += blockEnd
-			acc, n = r.acc, r.n
 			break
 		}
-		k += uint(s>>4) + 1
+		k += s>>4 + 1
 		c[natural[(k-1)&127]] = int16(r.extend(size))
-		acc, n = r.acc, r.n
 	}
-	r.acc, r.n = acc, n
 	if c[blockEnd] != 0 { // a number behind the block
 		return false, errJPEG
 	}
 	return k == 1+blockEnd, nil
+}
+
+// run reads coefficients from position k on while their codes are in the table, and returns the position behind them. It
+// also returns where under 32 bits are counted and more are to be had.
+func (r *bitReader) run(c *block, ac *huffman, k int) int {
+	if native && len(r.b) > 0 {
+		return runCodes(&c[0], &ac.whole[0], &natural[0], &r.b[0], len(r.b), &r.i, &r.acc, &r.n, k)
+	}
+	for k < 64 && r.n >= 32 {
+		e := ac.whole[r.acc>>(64-lookBits)]
+		if e == 0 {
+			break
+		}
+		r.acc <<= e & 63
+		r.n -= uint(e & 63)
+		k += int(e >> 8 & 255)
+		c[natural[(k-1)&127]] = int16(e >> 16)
+	}
+	return k
 }

@@ -18,7 +18,7 @@ func (r *jpegReader) picture() (*Picture, error) {
 			r.planes[i].inverseAll()
 		}
 	}
-	out := NewPicture(r.w, r.h)
+	out := bare(r.w, r.h)
 	ups := make([]upsampler, len(r.planes))
 	lines := make([][]byte, len(r.planes))
 	for i, p := range r.planes {
@@ -31,7 +31,7 @@ func (r *jpegReader) picture() (*Picture, error) {
 		r.colour(out.Pix[y*r.w*3:(y+1)*r.w*3], lines)
 	}
 	for i := range ups {
-		planes.give(ups[i].buffer)
+		buffers.give(ups[i].buffer)
 	}
 	return out, nil
 }
@@ -39,7 +39,7 @@ func (r *jpegReader) picture() (*Picture, error) {
 // release gives the planes' buffers back.
 func (r *jpegReader) release() {
 	for _, p := range r.planes {
-		planes.give(p.pix)
+		buffers.give(p.pix)
 		p.pix = nil
 	}
 }

@@ -1,7 +1,5 @@
 package media
 
-import "sync"
-
 // pair transforms blocks two at a time, which is what fits a register.
 type pair struct {
 	blocks [2]block
@@ -105,26 +103,4 @@ func (p *plane) inverseAll() {
 		q.put(p, i%p.bw, i/p.bw, false)
 	}
 	q.flush()
-}
-
-// planes lends buffers, as those of one picture fit the next.
-var planes pool
-
-type pool struct{ sync.Pool }
-
-// pooledMax is the largest buffer that is kept.
-const pooledMax = 16 << 20
-
-// take returns n bytes of any content.
-func (p *pool) take(n int) []byte {
-	if b, ok := p.Get().(*[]byte); ok && cap(*b) >= n {
-		return (*b)[:n]
-	}
-	return make([]byte, n, n+n/4)
-}
-
-func (p *pool) give(b []byte) {
-	if b != nil && cap(b) <= pooledMax {
-		p.Put(&b)
-	}
 }

@@ -16,7 +16,7 @@ func newUpsampler(r *jpegReader, p *plane) upsampler {
 	u.smoothH = whole && fh == 2 && fv <= 2 && p.w > 2
 	u.smoothV = whole && fv == 2 && (u.smoothH || fh == 1)
 	if p.h != r.hmax || u.smoothV {
-		u.buffer = planes.take(r.w + 2*margin)
+		u.buffer = buffers.take(r.w + 2*margin)
 	}
 	for y := range p.rows { // the neighbours of a row's ends are the ends
 		row := p.pix[y*p.stride:]

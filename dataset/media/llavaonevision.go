@@ -133,14 +133,18 @@ func (l *llavaOnevision) Image(p *Picture, n int) (*Features, error) {
 	out := make([]byte, 0, e.Rows()*e.Width())
 	f := &Features{Extent: e, norm: l.norm, run: l.side * l.side}
 	if n > 1 {
-		f.Pixels = p.square(l.around).Resize(l.side, l.side, l.filter).tile(out, 0, 0, l.side, l.side)
+		square := p.square(l.around)
+		f.Pixels = square.whole(out, square.Resize(l.side, l.side, l.filter))
+		square.releaseUnless(p)
 		return f, nil
 	}
-	out = p.Resize(l.side, l.side, l.filter).tile(out, 0, 0, l.side, l.side)
+	out = p.whole(out, p.Resize(l.side, l.side, l.filter))
 	bh, bw := e.Grid[1]*l.side, e.Grid[2]*l.side
 	nh, nw := p.inside(bh, bw)
 	canvas := NewPicture(bw, bh)
-	canvas.paste(p.Resize(nw, nh, l.filter), (bw-nw)/2, (bh-nh)/2)
+	inner := p.Resize(nw, nh, l.filter)
+	canvas.paste(inner, (bw-nw)/2, (bh-nh)/2)
+	inner.releaseUnless(p)
 	for i := range e.Grid[1] * e.Grid[2] {
 		out = canvas.tile(out, i%e.Grid[2]*l.side, i/e.Grid[2]*l.side, l.side, l.side)
 	}
@@ -163,7 +167,7 @@ func (p *Picture) square(colour [3]byte) *Picture {
 		return p
 	}
 	side := max(p.W, p.H)
-	out := NewPicture(side, side)
+	out := bare(side, side)
 	for i := 0; i < len(out.Pix); i += 3 {
 		copy(out.Pix[i:], colour[:])
 	}

@@ -35,3 +35,17 @@ func (p *Picture) tile(out []byte, x, y, w, h int) []byte {
 	}
 	return out
 }
+
+// whole appends a picture that was made of p as one tile, and releases it.
+func (p *Picture) whole(out []byte, made *Picture) []byte {
+	out = made.tile(out, 0, 0, made.W, made.H)
+	made.releaseUnless(p)
+	return out
+}
+
+// releaseUnless releases a picture that was made of another, and may be that one.
+func (p *Picture) releaseUnless(source *Picture) {
+	if p != source {
+		p.Release()
+	}
+}

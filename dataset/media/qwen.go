@@ -78,10 +78,11 @@ func (q *qwen) Image(p *Picture, _ int) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	p = p.Resize(e.Grid[2]*q.patch, e.Grid[1]*q.patch, q.filter)
+	made := p.Resize(e.Grid[2]*q.patch, e.Grid[1]*q.patch, q.filter)
+	defer made.releaseUnless(p)
 	frames := make([]*Picture, q.time)
 	for i := range frames {
-		frames[i] = p
+		frames[i] = made
 	}
 	out := patches(make([]byte, 0, e.Rows()*e.Width()), frames, q.patch, q.merge)
 	return &Features{Extent: e, Pixels: out, norm: q.norm, run: q.time * q.patch * q.patch}, nil

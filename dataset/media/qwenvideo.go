@@ -53,6 +53,9 @@ func (q *qwenVideo) Video(c *Clip) (*Features, error) {
 			step[k] = q.resized(p, e.Grid[2]*q.patch, e.Grid[1]*q.patch)
 		}
 		f.Pixels = patches(f.Pixels, step, q.patch, q.merge)
+		for k, p := range frames[i : i+q.time] {
+			step[k].releaseUnless(p)
+		}
 	}
 	return f, nil
 }

@@ -16,6 +16,19 @@ type Picture struct {
 // NewPicture returns a black picture.
 func NewPicture(w, h int) *Picture { return &Picture{w, h, make([]byte, w*h*3, w*h*3+slack)} }
 
+// bare returns a picture of any content, for the caller to fill.
+func bare(w, h int) *Picture {
+	n := w * h * 3
+	return &Picture{w, h, buffers.take(n + slack)[:n]}
+}
+
+// Release gives the memory of a picture back for the next ones. It must not be used afterwards. Without it the garbage
+// collector has more to do, and nothing else happens.
+func (p *Picture) Release() {
+	buffers.give(p.Pix)
+	p.Pix = nil
+}
+
 // slack is the room behind a picture that vectors may read and write over its end.
 const slack = 32
 
@@ -129,17 +142,26 @@ func (p *Picture) Resize(w, h int, f *Filter) *Picture {
 	if columnsFirst := h < p.H && p.H-h > 2*(p.W-w); !columnsFirst {
 		return p.ResizeRowsFirst(w, h, f)
 	}
-	return p.resize(p.W, h, f).resize(w, h, f)
+	return p.resize(p.W, h, f).then(p, w, h, f, newTaps)
 }
 
 // ResizeRowsFirst is Resize as Pillow did it before it chose the order: always rows, then columns.
 func (p *Picture) ResizeRowsFirst(w, h int, f *Filter) *Picture {
-	return p.resize(w, p.H, f).resize(w, h, f)
+	return p.resize(w, p.H, f).then(p, w, h, f, newTaps)
 }
 
 // resize changes one side.
 func (p *Picture) resize(w, h int, f *Filter) *Picture {
 	return p.resizeWith(w, h, f, newTaps)
+}
+
+// then resizes what became of source, and releases it.
+func (p *Picture) then(source *Picture, w, h int, f *Filter, weights func(from, to int, f *Filter) *taps) *Picture {
+	out := p.resizeWith(w, h, f, weights)
+	if p != source && p != out {
+		p.Release()
+	}
+	return out
 }
 
 // resizeWith changes one side with weights of a kind.
@@ -157,7 +179,7 @@ func (p *Picture) resizeWith(w, h int, f *Filter, weights func(from, to int, f *
 }
 
 func (p *Picture) resizeRows(t *taps) *Picture {
-	out := NewPicture(len(t.first), p.H)
+	out := bare(len(t.first), p.H)
 	from := 0
 	if native {
 		from = p.rowsNative(out, t)
@@ -180,7 +202,7 @@ func (p *Picture) resizeRows(t *taps) *Picture {
 }
 
 func (p *Picture) resizeColumns(t *taps) *Picture {
-	out := NewPicture(p.W, len(t.first))
+	out := bare(p.W, len(t.first))
 	if native && p.columnsNative(out, t) {
 		return out
 	}

@@ -19,7 +19,7 @@ func (p *Picture) resizeFloat(w, h int) *Picture {
 	if h != p.H {
 		in = alongColumns(in, w*3, newFloatTaps(p.H, h))
 	}
-	out := NewPicture(w, h)
+	out := bare(w, h)
 	for i, v := range in {
 		out.Pix[i] = byte(math.RoundToEven(float64(min(max(v, 0), 255))))
 	}

@@ -5,7 +5,7 @@ import "math"
 // ResizeTorch returns the picture at another size, bit for bit as torchvision resizes 8-bit tensors with antialias on:
 // rows, then columns, with weights of 16 bits. Hugging Face's video processors and qwen-vl-utils use it.
 func (p *Picture) ResizeTorch(w, h int, f *Filter) *Picture {
-	return p.resizeWith(w, p.H, f, newTorchTaps).resizeWith(w, h, f, newTorchTaps)
+	return p.resizeWith(w, p.H, f, newTorchTaps).then(p, w, h, f, newTorchTaps)
 }
 
 // newTorchTaps gives weights as many bits as the largest leaves in an int16. Source: PyTorch, UpSampleKernel.cpp,

@@ -32,6 +32,6 @@ func (b *box) ImageExtent(w, h, _ int) (Extent, error) {
 // Image implements ImageProcessor.
 func (b *box) Image(p *Picture, _ int) (*Features, error) {
 	e, err := b.ImageExtent(p.W, p.H, 1)
-	out := p.Resize(b.w, b.h, b.filter).tile(make([]byte, 0, e.Width()), 0, 0, b.w, b.h)
+	out := p.whole(make([]byte, 0, e.Width()), p.Resize(b.w, b.h, b.filter))
 	return &Features{Extent: e, Pixels: out, norm: b.norm, run: b.h * b.w}, err
 }

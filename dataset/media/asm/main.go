@@ -1,4 +1,4 @@
-// Command asm writes the assembly of dataset/media for AVX2: JPEG's inverse transform, smooth chroma and colours, and
+// Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform, smooth chroma and colours, and
 // resizing. Run "go generate" in dataset/media.
 package main
 
@@ -12,6 +12,7 @@ import (
 
 func main() {
 	ConstraintExpr("amd64")
+	run()
 	inverse()
 	smooth22()
 	smooth21()
