@@ -25,6 +25,25 @@ func (f fit) Check(at faults) {
 	}
 	f.layers(at)
 	f.batch(at)
+	f.chunks(at)
+}
+
+// chunks holds the chunks of sequences to the batch.
+func (f fit) chunks(at faults) {
+	p, n, seq := f.c.Run.Plan, f.c.Run.Plan.ChunkSize, f.c.Run.Data.SeqLen
+	switch {
+	case n == 0 && p.KeepChunks > 0:
+		at.fault("plan.keep_chunks", "sequences have no chunks", "set plan.chunk_size")
+	case n == 0:
+	case seq%n != 0:
+		at.fault("plan.chunk_size", fmt.Sprintf("data.seq_len = %d is no multiple of %d", seq, n), fmt.Sprintf("try %d", nearestDivisor(seq, n)))
+	case f.c.Run.Train.MicroBatch > 1:
+		at.fault("plan.chunk_size", fmt.Sprintf("a microbatch has train.micro_batch = %d sequences; chunks are of one", f.c.Run.Train.MicroBatch), "set train.micro_batch to 1")
+	case p.SequenceParallel && n%p.TP != 0:
+		at.fault("plan.chunk_size", fmt.Sprintf("%d is no multiple of plan.tp = %d, which plan.sequence_parallel needs", n, p.TP), "")
+	case p.KeepChunks > 0 && p.Recompute == "none":
+		at.fault("plan.keep_chunks", "nothing is recomputed", "set plan.recompute, or remove it")
+	}
 }
 
 // gcd is the greatest common divisor; that of 0 and n is n.

@@ -81,7 +81,6 @@ var refusedFlags = map[string]string{
 	"is-tokenized-data":                     "tokenized datasets are not read: use text, or Megatron's .bin/.idx",
 	"enable-discard-sample":                 "samples that are too long are cut off, not left out",
 	"sft-data-streaming":                    "data is always read as training goes: remove the flag, the order is that of data.shuffle",
-	"enable-chunkpipe":                      "sequences are not cut into chunks",
 	"enable-ema":                            "no moving average of weights is kept",
 	"exit-interval":                         "set train.steps instead",
 	"train-samples":                         "set train.steps instead",

@@ -12,10 +12,12 @@ type Plan struct {
 	DP               int    `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
 	Zero             int    `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
 	SequenceParallel bool   `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
-	Schedule         string `key:"schedule" default:"1f1b" class:"replan" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
+	Schedule         string `key:"schedule" default:"1f1b" class:"replan" flag:"enable-chunkpipe=chunkpipe" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
 	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
 	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
 	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
+	ChunkSize        int    `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
+	KeepChunks       int    `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
 	Procs            int    `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
 	Threads          int    `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
 	Memory           Bytes  `key:"memory" default:"0" class:"replan" doc:"Budget of each rank; 0 sets none."`

@@ -30,10 +30,12 @@ type Rank struct {
 	open    bool
 	dead    bool
 	hungry  bool // the wait under way is for data
+	behind  bool // it has no state of the epoch yet
 	under   int8 // actions under way: 0, 1, or the 2 of an overlapped pair
 	turn    int8
 	running actors.JobID // the compute job in flight, 0 for none
 	jobs    actors.JobID
+	settled actors.JobID // the last job before it went back to a saved state
 	cur     [2]cursor
 	since   actors.Time
 	row     []plan.Entry
@@ -45,10 +47,8 @@ type Rank struct {
 	wires   []wiring
 	scalars []float64 // from Open
 	prog    *plan.Program
-	io      []ioJob      // in flight on other engines
-	behind  bool         // it has no state of the epoch yet
-	target  int64        // the step whose state it wants
-	settled actors.JobID // the last job before it went back
+	io      []ioJob // in flight on other engines
+	target  int64   // the step whose state it wants after a loss
 	short   short
 }
 

@@ -31,6 +31,7 @@ type Job struct {
 	Cuts        []int
 	Micro       int // microbatches a step and data-parallel rank
 	Chunks      int // chunks of each microbatch's sequence, 0 is 1
+	KeepChunks  int // newest chunks that keep their activations whatever Recompute says
 	Rows        int // tokens of a microbatch
 	Patches     int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
 	Frames      int // of pictures, tiles and rows in time of videos, likewise
@@ -220,6 +221,9 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	}
 	if l.split && l.side(stage) == DecoderSide {
 		o.Twice = true
+	}
+	if j.Chunks > 1 && chunk+j.KeepChunks >= j.Chunks {
+		o.Recompute = grad.RecomputeNone
 	}
 	return o
 }

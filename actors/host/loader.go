@@ -45,6 +45,9 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	}
 	var res Result
 	for i, mb := range mbs {
+		if n := len(mb.Cu) - 1; l.Chunks > 1 && n != 1 {
+			return Result{}, fmt.Errorf("microbatch %d has %d sequences, and only one can be cut into plan.chunk_size: pack no sequences together", i, n)
+		}
 		for c := range max(1, l.Chunks) {
 			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Port: l.class(&mb), Payload: l.pack(mb, c)})
 		}

@@ -39,6 +39,9 @@ func job(c *configs.Config) (*host.Job, error) {
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
+	if n := r.Plan.ChunkSize; n > 0 {
+		j.Chunks, j.KeepChunks = r.Data.SeqLen/n, r.Plan.KeepChunks
+	}
 	if n := r.Plan.Layers; len(n) > 0 {
 		if j.Cuts, err = cuts(c, n, len(m.Blocks)); err != nil {
 			return nil, err
