@@ -53,7 +53,7 @@ def pictures():
     save(rgb.quantize(60), "plain.gif", "GIF")
     save(rgb, "lossless.webp", "WEBP", lossless=True)
     save(rgba, "alpha.webp", "WEBP", lossless=True, exact=True)
-    names = sorted(p.name for p in OUT.iterdir() if p.suffix in (".png", ".gif", ".webp") and not p.name.startswith("lossy"))
+    names = sorted(p.name for p in OUT.iterdir() if p.suffix in (".png", ".gif", ".webp") and not p.name.startswith(("lossy", "turn")))
     n = 0
     for w, h in [(1, 1), (7, 9), (8, 8), (16, 16), (17, 15), (33, 47), (50, 3), (2, 40), (65, 64), (31, 129)]:
         for sub in ["4:4:4", "4:2:2", "4:2:0"]:
@@ -73,8 +73,17 @@ def pictures():
         exif[0x0112] = k
         save(Image.fromarray(noise(11, 6, 3)), f"turn{k}.jpg", "JPEG", quality=95, subsampling="4:4:4", exif=exif)
         names.append(f"turn{k}.jpg")
+    exif[0x0112] = 5
+    save(rgba, "turn5.png", "PNG", exif=exif)
+    save(rgba, "turn5.webp", "WEBP", exif=exif, quality=70)
+    save(rgb, "turnxmp.jpg", "JPEG", xmp=b'<x:xmpmeta><rdf:Description tiff:Orientation="7"/></x:xmpmeta>')
+    save(rgb, "lossy.webp", "WEBP", quality=60)
+    save(Image.fromarray(noise(1, 5, 3)), "lossy1.webp", "WEBP", quality=90)
+    save(rgba, "lossyalpha.webp", "WEBP", quality=30, alpha_quality=40)
+    save(rgba, "lossymoving.webp", "WEBP", save_all=True, append_images=[rgba.rotate(180)], quality=50)
+    names += ["turn5.png", "turn5.webp", "turnxmp.jpg", "lossy.webp", "lossy1.webp", "lossyalpha.webp", "lossymoving.webp"]
     out = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         im = Image.open(OUT / name)
         turned = ImageOps.exif_transpose(im).convert("RGB")
         out[name] = {"size": im.size, "rgb": sha(im.convert("RGB")), "turned": sha(turned)}

@@ -15,11 +15,15 @@ func toRGB(m image.Image, w, h int, white bool) *Picture {
 	if pm, ok := m.(*image.Paletted); ok {
 		rest = restOf(pm.Palette)
 	}
+	covered := r.Min == image.Point{} && r.Dx() >= w && r.Dy() >= h
 	for y := range h {
 		row := p.Pix[y*w*3 : (y+1)*w*3]
+		if covered && !white && plain(row, m, y) {
+			continue
+		}
 		for x := range w {
 			c := rest
-			if (image.Point{X: x, Y: y}).In(r) {
+			if covered || (image.Point{X: x, Y: y}).In(r) {
 				c = at(x, y)
 			}
 			if white && c[3] < 255 {
@@ -29,6 +33,23 @@ func toRGB(m image.Image, w, h int, white bool) *Picture {
 		}
 	}
 	return p
+}
+
+// plain copies a row of the most frequent kinds of pictures without looking at its alpha.
+func plain(row []byte, m image.Image, y int) bool {
+	var pix []byte
+	switch m := m.(type) {
+	case *image.NRGBA:
+		pix = m.Pix[y*m.Stride:]
+	case *image.RGBA:
+		pix = m.Pix[y*m.Stride:]
+	default:
+		return false
+	}
+	for x := 0; x+2 < len(row); x += 3 {
+		row[x], row[x+1], row[x+2] = pix[x/3*4], pix[x/3*4+1], pix[x/3*4+2]
+	}
+	return true
 }
 
 // onWhite is Pillow's alpha_composite with an opaque white below.

@@ -8,8 +8,6 @@ import (
 	"image/gif"
 	"image/png"
 	"io"
-
-	"golang.org/x/image/webp"
 )
 
 // PixelsMax is the largest picture that Decode takes where the caller names no limit: Pillow's own, 89,478,485 pixels.
@@ -39,7 +37,7 @@ var containers = []container{
 	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, gif.DecodeConfig, decodeGIF},
 	{"WebP", func(b []byte) bool {
 		return len(b) > 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP"
-	}, webp.DecodeConfig, whole(webp.Decode)},
+	}, webpConfig, decodeWebP},
 }
 
 func whole(decode func(r io.Reader) (image.Image, error)) func(b []byte) (image.Image, error) {
@@ -48,8 +46,7 @@ func whole(decode func(r io.Reader) (image.Image, error)) func(b []byte) (image.
 
 // Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see Options.White), grey is repeated, 16-bit grey is cut
 // off at 255 (Pillow's "I;16") and 16-bit colours keep their high bytes. The first frame of a GIF counts. The size is
-// checked before anything of it is allocated. JPEG, PNG, GIF and lossless WebP are exact; the
-// colours of lossy WebP are those of Go's decoder, which smooths chroma less than libwebp does.
+// checked before anything of it is allocated.
 func Decode(b []byte, o Options) (*Picture, error) {
 	for _, c := range containers {
 		if c.is(b) {

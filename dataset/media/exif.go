@@ -3,31 +3,86 @@ package media
 import (
 	"bytes"
 	"encoding/binary"
+	"regexp"
 )
 
-// Orientation returns the EXIF orientation of a JPEG, 1 (upright) to 8, and 1 where there is none.
+// Orientation returns the EXIF orientation of a JPEG, PNG or WebP picture, 1 (upright) to 8, and 1 where there is none. As
+// in Pillow, that of XMP counts where EXIF has none.
 func Orientation(b []byte) int {
-	if !bytes.HasPrefix(b, []byte{0xff, 0xd8}) {
-		return 1
+	exif, xmp := metadata(b)
+	if n := orientationOf(bytes.TrimPrefix(exif, exifMark)); n > 0 {
+		return n
 	}
-	for b = b[2:]; len(b) >= 4 && b[0] == 0xff && b[1] != 0xda; {
-		n := int(binary.BigEndian.Uint16(b[2:]))
-		if n < 2 || n+2 > len(b) {
-			return 1
-		}
-		body := b[4 : n+2]
-		if b[1] == 0xe1 && bytes.HasPrefix(body, []byte("Exif\x00\x00")) {
-			return orientationOf(body[6:])
-		}
-		b = b[n+2:]
+	if m := xmpOrientation.FindSubmatch(xmp); m != nil && m[1][0] >= '1' && m[1][0] <= '8' {
+		return int(m[1][0] - '0')
 	}
 	return 1
 }
 
-// orientationOf reads tag 0x0112 of the first directory of a TIFF header.
+var (
+	exifMark       = []byte("Exif\x00\x00")
+	xmpMark        = []byte("http://ns.adobe.com/xap/1.0/\x00")
+	xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)
+)
+
+// metadata finds a picture's EXIF and XMP data.
+func metadata(b []byte) (exif, xmp []byte) {
+	switch {
+	case bytes.HasPrefix(b, []byte{0xff, 0xd8}):
+		return jpegMetadata(b[2:])
+	case len(b) > 12 && string(b[:4]) == "RIFF":
+		_ = chunks(b[12:], func(id string, body []byte) (bool, error) {
+			switch id {
+			case "EXIF":
+				exif = body
+			case "XMP ":
+				xmp = body
+			}
+			return true, nil
+		})
+	case len(b) > 8 && b[0] == 0x89:
+		for b = b[8:]; len(b) >= 12; {
+			n := uint64(binary.BigEndian.Uint32(b))
+			if n+12 > uint64(len(b)) {
+				break
+			}
+			switch body := b[8 : 8+n]; string(b[4:8]) {
+			case "eXIf":
+				exif = body
+			case "iTXt": // a keyword, flags and languages stand before the text
+				if bytes.HasPrefix(body, []byte("XML:com.adobe.xmp\x00\x00")) {
+					xmp = body
+				}
+			}
+			b = b[12+n:]
+		}
+	}
+	return exif, xmp
+}
+
+func jpegMetadata(b []byte) (exif, xmp []byte) {
+	for len(b) >= 4 && b[0] == 0xff && b[1] != 0xda {
+		n := int(binary.BigEndian.Uint16(b[2:]))
+		if n < 2 || n+2 > len(b) {
+			break
+		}
+		body := b[4 : n+2]
+		switch {
+		case b[1] == 0xe1 && bytes.HasPrefix(body, exifMark) && exif == nil:
+			exif = body
+		case b[1] == 0xe1 && bytes.HasPrefix(body, xmpMark):
+			xmp = body
+		}
+		b = b[n+2:]
+	}
+	return exif, xmp
+}
+
+// orientationOf reads tag 0x0112 of the first directory of a TIFF header; 0 where there is none, and 1 where it makes no
+// sense.
 func orientationOf(t []byte) int {
 	if len(t) < 8 {
-		return 1
+		return 0
 	}
 	var order binary.ByteOrder = binary.LittleEndian
 	if t[0] == 'M' {
@@ -35,19 +90,23 @@ func orientationOf(t []byte) int {
 	}
 	at := int64(order.Uint32(t[4:]))
 	if at+2 > int64(len(t)) {
-		return 1
+		return 0
 	}
 	n := int64(order.Uint16(t[at:]))
 	for e := at + 2; n > 0 && e+12 <= int64(len(t)); e, n = e+12, n-1 {
 		if order.Uint16(t[e:]) != 0x0112 {
 			continue
 		}
-		if v := order.Uint16(t[e+8:]); v >= 1 && v <= 8 {
+		v := uint32(order.Uint16(t[e+8:]))
+		if order.Uint16(t[e+2:]) == 4 {
+			v = order.Uint32(t[e+8:])
+		}
+		if v >= 1 && v <= 8 {
 			return int(v)
 		}
 		return 1
 	}
-	return 1
+	return 0
 }
 
 // turn brings a picture with an EXIF orientation upright.
