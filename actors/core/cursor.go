@@ -13,6 +13,7 @@ type cursor struct {
 	pc    int32
 	class int32 // of the microbatch's shape
 	blank bool  // the class, and with it the segments, are not known before the microbatch's data has come
+	void  bool  // the stage does nothing for microbatches of this class
 	segs  []Segment
 	w     *wiring // of the action's stage
 }
@@ -28,10 +29,8 @@ func (c *cursor) begin(r *Rank, a plan.Action) {
 func (c *cursor) shape(r *Rank) {
 	c.class, c.blank = r.inbox.class(c.a), false
 	c.segs = r.l.Lower(c.a, r.eval(), c.class)
+	c.void = c.class == 0 && len(r.l.Lower(at(c.a, plan.F), r.eval(), 0)) == 0
 }
-
-// idle reports whether the action has nothing to do for its microbatch.
-func (c *cursor) idle() bool { return !c.blank && len(c.segs) == 0 && c.a.Kind != plan.Step }
 
 // other is the rank at the other end of a wire that sends what action a takes.
 func (r *Rank) other(w *wire, a plan.Action, back bool) actors.Ref {

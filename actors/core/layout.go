@@ -49,8 +49,8 @@ type RankLayout struct {
 	Program *plan.Program // of a training step
 	Row     int           // this rank's row in the programs
 	Eval    *plan.Program // of an evaluation step, or nil
-	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; an action without
-	// segments has ended before it begins, as an encoder's for a microbatch without pictures.
+	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; a stage whose forward has
+	// no segments for class 0 does nothing for such microbatches: an encoder, when there are no pictures.
 	Lower  func(a plan.Action, eval bool, class int32) []Segment
 	Update []Segment // of the optimizer step
 	Groups []Group

@@ -192,7 +192,7 @@ func (r *Rank) advance(ctx actors.Context) {
 			r.hungry = w.lack == lackData
 			return
 		}
-		if c.idle() {
+		if c.void {
 			r.end()
 			continue
 		}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lfactor/lfactor/actors"
@@ -84,6 +85,9 @@ func Plan(j *Job) (*Layout, error) {
 	if l.Job.Credits == 0 {
 		l.Job.Credits = 2
 	}
+	if err := l.shapes(); err != nil {
+		return nil, err
+	}
 	cuts, err := l.cuts(j.Mesh.PP * loops)
 	if err != nil {
 		return nil, err
@@ -119,6 +123,19 @@ func Plan(j *Job) (*Layout, error) {
 	l.Eval = l.forwardOnly()
 	l.ranks()
 	return l, nil
+}
+
+// shapes refuses what goes wrong when microbatches differ in shape: with ZeRO 2 and 3 replicas communicate within a microbatch's
+// forward and backward, and one of them may have no pictures where another has some.
+func (l *Layout) shapes() error {
+	j := l.Job
+	if j.Model.Vision == nil || j.Zero < 2 {
+		return nil
+	}
+	if j.Mesh.DP > 1 || j.Encoder != nil && len(l.encoderGroups()) > 1 {
+		return fmt.Errorf("zero=%d communicates in the middle of microbatches, and those of a model with pictures differ from replica to replica; set plan.zero=1", j.Zero)
+	}
+	return nil
 }
 
 // encoderStages is the number of stages before the decoder's that the decoder's schedule does not know.
@@ -214,7 +231,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	o.InputGrad = func(port string) bool {
 		for _, f := range l.Stages[stage].In {
 			if f.Port == port {
-				return l.learns(f.Peer)
+				return l.wants(f.Peer, port)
 			}
 		}
 		return false
@@ -249,19 +266,19 @@ func (l *Layout) splits() bool {
 	return false
 }
 
-// learns reports whether a stage, or one whose values it takes, has something to train.
-func (l *Layout) learns(stage int) bool {
-	for _, p := range l.Main(stage).Params {
-		if !p.Frozen {
-			return true
-		}
-	}
-	for _, f := range l.Stages[stage].In {
-		if l.learns(f.Peer) {
-			return true
+// wants reports whether a stage takes a gradient for a port that it gives: something behind it learns.
+func (l *Layout) wants(stage int, port string) bool {
+	for _, p := range l.Main(stage).Out {
+		if p.Name == port {
+			return p.Grad
 		}
 	}
 	return false
+}
+
+// learns reports whether a stage takes any gradient.
+func (l *Layout) learns(stage int) bool {
+	return slices.ContainsFunc(l.Main(stage).Out, func(p *grad.Port) bool { return p.Grad })
 }
 
 // Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with pictures.

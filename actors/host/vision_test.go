@@ -1,0 +1,242 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// visionModel is one of the golden composed models, with weights drawn from a seed.
+func visionModel(t *testing.T, name string) *family.Model {
+	c, err := configs.ReadModel(filepath.Join(goldenDir, name))
+	require.NoError(t, err)
+	m, err := family.Build(c, 24)
+	require.NoError(t, err)
+	m.Spec.InitStd = 0.2
+	return m
+}
+
+const visionRows = 32
+
+// visionBatches deals 8 microbatches a step; pattern says by microbatch whether it has pictures, nil for a mixture of none, one,
+// two, and a video.
+func visionBatches(m *family.Model, dp int, pattern func(step int64, micro int) bool) BatchFunc {
+	const total = 8
+	return func(step int64, d int) ([]Microbatch, error) {
+		var out []Microbatch
+		for i := d * total / dp; i < (d+1)*total/dp; i++ {
+			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
+			kind := (i + int(step)) % 4
+			if pattern != nil {
+				kind = 0
+				if pattern(step, i) {
+					kind = 1 + r.IntN(3)
+				}
+			}
+			out = append(out, visionBatch(m, r, kind, total))
+		}
+		return out, nil
+	}
+}
+
+func visionBatch(m *family.Model, r *rand.Rand, kind, total int) Microbatch {
+	mb := Microbatch{Cu: []int32{0, 20, visionRows}}
+	for k := range int32(visionRows) {
+		mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(110))), append(mb.Targets, int32(r.IntN(110)))
+		mb.Positions, mb.Weights = append(mb.Positions, k-20*min(1, k/20)), append(mb.Weights, 1/float32(total*visionRows))
+	}
+	picture := func(at int32, t, h, w int, video bool) {
+		n := int32(t * h * w / m.Vision.Tower.Join)
+		for i := at; i < at+n; i++ {
+			mb.IDs[i], mb.Targets[i] = -1, -100
+		}
+		mb.Pictures.Grids = append(mb.Pictures.Grids, family.Grid{T: t, H: h, W: w, Spans: [][2]int32{{at, at + n}}, Video: video})
+		for range t * h * w * m.Vision.Tower.PatchDim {
+			mb.Pictures.Values = append(mb.Pictures.Values, float32(r.NormFloat64()))
+		}
+	}
+	switch kind {
+	case 1:
+		picture(2, 1, 4, 6, false)
+	case 2:
+		picture(1, 1, 2, 4, false)
+		picture(22, 1, 4, 4, false)
+	case 3:
+		picture(3, 2, 4, 6, true)
+	}
+	return mb
+}
+
+// visionPlan is one way to lay a composed model out.
+type visionPlan struct {
+	pp, dp, tp, zero int
+	sp               bool
+	schedule         string
+	e                *EncoderPlan
+	loops            int
+	frozen           string // components that do not learn
+}
+
+func (v visionPlan) String() string {
+	s := fmt.Sprintf("pp%d dp%d tp%d zero%d sp=%v %s %s", v.pp, v.dp, v.tp, v.zero, v.sp, v.schedule, v.frozen)
+	if v.e != nil {
+		s += fmt.Sprintf(" encoder %s tp%d own%d fill=%v", v.e.Over, v.e.TP, v.e.Ranks, v.e.Fill)
+	}
+	return s
+}
+
+func (v visionPlan) freezes(param string) bool {
+	return strings.Contains(v.frozen, "encoder") && strings.HasPrefix(param, "visual.") || strings.Contains(v.frozen, "projector") && strings.HasPrefix(param, "projector.") ||
+		strings.Contains(v.frozen, "decoder") && !strings.HasPrefix(param, "visual.") && !strings.HasPrefix(param, "projector.")
+}
+
+func (v visionPlan) job(m *family.Model) *Job {
+	return &Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Encoder: v.e, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Loops: v.loops, Frozen: v.freezes,
+		Micro: 8 / v.dp, Rows: visionRows, Patches: 48, Frames: 2, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
+}
+
+func (v visionPlan) train(t *testing.T, j *Job, steps int64, pattern func(int64, int) bool) (losses []float64) {
+	l, err := Plan(j)
+	require.NoError(t, err)
+	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
+		Backend: refBackend, Batches: visionBatches(j.Model, v.dp, pattern),
+		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+			if kind == "param" {
+				j.Model.Init(7, p, g, dst)
+			}
+			return kind == "param", nil
+		},
+		Observe: func(m actors.Message) {
+			if m.Text == core.TopicStep {
+				losses = append(losses, m.Values[core.StepLoss])
+			}
+		}}))
+	return
+}
+
+func visionPlans() []visionPlan {
+	first := func(tp int, fill bool) *EncoderPlan { return &EncoderPlan{TP: tp, Over: OverFirst, Fill: fill} }
+	all := func(tp int, fill bool) *EncoderPlan { return &EncoderPlan{TP: tp, Over: OverAll, Fill: fill} }
+	own := func(ranks, tp int, fill bool) *EncoderPlan {
+		return &EncoderPlan{TP: tp, Over: OverOwn, Ranks: ranks, Fill: fill}
+	}
+	return []visionPlan{
+		{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, // the tower is cut like any other block
+		{pp: 1, dp: 2, tp: 2, zero: 1, sp: true, schedule: "1f1b"},
+		{pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: first(1, false)},                  // colocated
+		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: first(2, false)},                  // colocated, one mesh
+		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: first(2, true)},                   // decoupled
+		{pp: 2, dp: 1, tp: 2, schedule: "gpipe", e: first(1, false)},                 // hetero-DP
+		{pp: 2, dp: 2, tp: 2, zero: 1, schedule: "1f1b", e: first(1, true)},          // hetero-DP, decoupled
+		{pp: 1, dp: 1, tp: 4, sp: true, schedule: "1f1b", e: first(2, false)},        // encoder tp below the decoder's
+		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: all(1, true)},                     // full hetero-DP
+		{pp: 4, dp: 1, tp: 1, schedule: "1f1b", e: all(1, true)},                     // full hetero-DP over a pipeline
+		{pp: 2, dp: 2, tp: 2, zero: 1, sp: true, schedule: "gpipe", e: all(2, true)}, // replicas of two ranks each
+		{pp: 2, dp: 1, tp: 2, schedule: "zb-h1", e: all(1, true)},                    // I and W apart
+		{pp: 2, dp: 1, tp: 1, schedule: "1f1b", e: own(1, 1, true)},                  // disaggregated
+		{pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: own(2, 2, true)},
+		{pp: 1, dp: 2, tp: 1, zero: 1, schedule: "1f1b", e: own(2, 1, true)},
+		{pp: 2, dp: 1, tp: 1, schedule: "gpipe", e: own(2, 2, false)}, // encoder tp above the decoder's
+		{pp: 3, dp: 1, tp: 2, schedule: "1f1b", e: all(1, false)},
+		{pp: 2, dp: 1, tp: 1, schedule: "dualpipev", loops: 2, e: first(1, true)},
+		{pp: 2, dp: 1, tp: 1, schedule: "interleaved", loops: 2, e: all(1, true)},
+	}
+}
+
+// TestVisionLayouts trains composed models under every kind of layout of encoder and decoder to the losses of one rank, on
+// microbatches with no, one and two pictures and a video. The bound is that of TestGrid: other orders of float32 sums.
+func TestVisionLayouts(t *testing.T) {
+	for _, name := range []string{"qwen2.5-vl-tied", "qwen3-vl"} {
+		m := visionModel(t, name)
+		one := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
+		want := one.train(t, one.job(m), 6, nil)
+		require.Len(t, want, 6)
+		for _, v := range visionPlans() {
+			t.Run(name+" "+v.String(), func(t *testing.T) {
+				t.Parallel()
+				got := v.train(t, v.job(m), 6, nil)
+				require.Len(t, got, 6)
+				for i := range want {
+					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 2e-5, "step %d: %v, want %v", i+1, got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestVisionFreezing: what does not learn changes neither, and the layouts still agree. A frozen encoder sends no gradient, a
+// frozen encoder and projector run no backward at all.
+func TestVisionFreezing(t *testing.T) {
+	m := visionModel(t, "qwen3-vl")
+	for _, frozen := range []string{"encoder", "encoder projector", "decoder", "encoder decoder"} {
+		one := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b", frozen: frozen}
+		want := one.train(t, one.job(m), 4, nil)
+		for _, v := range visionPlans()[:10] {
+			v.frozen = frozen
+			t.Run(v.String(), func(t *testing.T) {
+				j := v.job(m)
+				l, err := Plan(j)
+				require.NoError(t, err)
+				if v.e != nil {
+					back := 0
+					for _, row := range l.Program.Rows {
+						for _, e := range row {
+							if e.Stage == 0 && e.Kind == plan.B {
+								back++
+							}
+						}
+					}
+					require.Equal(t, frozen == "encoder projector", back == 0, "backwards of the encoder: %d", back)
+				}
+				got := v.train(t, j, 4, nil)
+				for i := range want {
+					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 2e-5, "step %d: %v, want %v", i+1, got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestVisionPatterns runs every pattern of microbatches with and without pictures over four ranks: none hangs, none starts a
+// forward of the encoder for a microbatch that has nothing to encode.
+func TestVisionPatterns(t *testing.T) {
+	m := visionModel(t, "qwen2.5-vl-tied")
+	for _, v := range []visionPlan{{pp: 2, dp: 2, tp: 1, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverFirst, Fill: true}}, {pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverAll, Fill: true}},
+		{pp: 3, dp: 1, tp: 1, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverOwn, Ranks: 1, Fill: true}}, {pp: 4, dp: 1, tp: 1, schedule: "1f1b"}} {
+		for bits := range 16 {
+			t.Run(fmt.Sprintf("%v %04b", v, bits), func(t *testing.T) {
+				t.Parallel()
+				pattern := func(_ int64, micro int) bool { return bits>>(micro%4)&1 == 1 }
+				require.Len(t, v.train(t, v.job(m), 2, pattern), 2)
+			})
+		}
+	}
+}
+
+// TestVisionRefuses: layouts that cannot be are errors that say what to set.
+func TestVisionRefuses(t *testing.T) {
+	m := visionModel(t, "qwen2.5-vl-tied")
+	for want, v := range map[string]visionPlan{
+		"does not divide the tower's 2 heads": {pp: 1, dp: 1, tp: 4, schedule: "1f1b", e: &EncoderPlan{TP: 4, Over: OverFirst}},
+		"set plan.encoder.tp to a divisor":    {pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: &EncoderPlan{TP: 3, Over: OverFirst}},
+		"set plan.encoder.ranks":              {pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverOwn}},
+		"set plan.zero=1":                     {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b"},
+	} {
+		_, err := Plan(v.job(m))
+		require.ErrorContains(t, err, want)
+	}
+}
