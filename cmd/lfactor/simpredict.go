@@ -9,15 +9,19 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
 func predictCommand() *cobra.Command {
 	c := &cobra.Command{Use: "predict --calibration FILE.csv [ROWS.csv]", Short: "Predict step times from a table of measured ones, term by term",
-		Long: "The calibration table fits at most 12 constants of its cluster. Each row of ROWS.csv is then predicted and printed beside its measured\ntime, if it has one. --folds N predicts every row of the calibration table from the others and prints the errors.",
+		Long: "Each row's program is run by the behaviours of training with the row's prices; the terms beside it are what its time is made of.\nThe calibration table fits at most 12 constants of its cluster. Each row of ROWS.csv is then predicted and printed beside its measured\ntime, if it has one. --folds N predicts every row of the calibration table from the others and prints the errors.",
 		Args: cobra.MaximumNArgs(1)}
 	file := c.Flags().String("calibration", "", "table of measured steps, in vTrain's columns")
 	folds := c.Flags().Int("folds", 0, "cross-validate the calibration in so many folds")
@@ -66,7 +70,7 @@ func measured(name string, timed bool) ([]cost.Measured, error) {
 	return cost.ReadMeasured(name, string(text), timed)
 }
 
-// programSlots evaluates the 1F1B program of a pipeline with full recompute: forward 1, backward 3 of 4.
+// programSlots runs the 1F1B program of a pipeline of equal stages in the simulator, with full recompute: forward 1, backward 3 of 4.
 func programSlots() cost.Slots {
 	type key struct{ p, m int }
 	known := map[key]float64{}
@@ -74,21 +78,43 @@ func programSlots() cost.Slots {
 		if x, ok := known[key{p, m}]; ok {
 			return x, nil
 		}
-		prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: p, Micro: m})
-		if err != nil {
-			return 0, codedError{err, exitUsage}
-		}
-		c := plan.Costs{}
-		for range p {
-			c.F, c.I, c.W = append(c.F, 0.25), append(c.I, 0.5), append(c.W, 0.25)
-		}
-		t, err := prog.Evaluate(c)
+		x, err := simulateRow(&cost.Measured{PP: p, Micro: 1, Batch: m, DP: 1}, &cost.Pieces{Layers: 1})
 		if err != nil {
 			return 0, err
 		}
-		known[key{p, m}] = t.Makespan
-		return t.Makespan, nil
+		known[key{p, m}] = x
+		return x, nil
 	}
+}
+
+// simulateRow runs a row's program with the behaviours of training: the stages' passes, the messages between them, which a stage
+// sends itself, the logits on the last stage, and the exchange and step at the end. The time is in seconds.
+func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
+	prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: r.PP, Micro: r.Microbatches()})
+	if err != nil {
+		return 0, codedError{err, exitUsage}
+	}
+	d := &sim.Description{Mesh: topology.Mesh{PP: r.PP, DP: 1, TP: 1}, Program: prog, Steps: 1, Update: []core.Segment{{}}, Passes: func(plan.Action) []core.Segment { return onePass }}
+	res := sim.New(d.Layout(), sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {
+		switch {
+		case rank < 0:
+			return 0
+		case j.Kind == actors.UpdatePhase:
+			return int64(math.Round(1e9 * (p.DP + p.Step)))
+		}
+		t := p.Layers + p.TP
+		if rank == r.PP-1 {
+			t += p.Logits
+		}
+		if j.Action.Kind == plan.F {
+			return int64(math.Round(1e9 * (t/4 + p.Message)))
+		}
+		return int64(math.Round(1e9 * (3*t/4 + p.Message)))
+	}}, sim.Options{}).Run()
+	if res.Failed != "" || res.Stall != nil {
+		return 0, fmt.Errorf("the simulated run ended badly: %s", why(res))
+	}
+	return res.Steps[0].Time / 1e9, nil
 }
 
 func printConstants(k *cost.Constants) error {
@@ -118,8 +144,10 @@ func printPredictions(form string, k *cost.Constants, rows []cost.Measured, slot
 		if err != nil {
 			return err
 		}
-		p := prediction{Row: r, Terms: k.Predict(&r, n)}
-		p.Predicted = p.Terms.Sum()
+		p, pieces := prediction{Row: r, Terms: k.Predict(&r, n)}, k.Pieces(&r)
+		if p.Predicted, err = simulateRow(&r, &pieces); err != nil {
+			return err
+		}
 		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, seconds(p.Terms.Compute), seconds(p.Terms.TP), seconds(p.Terms.Bubble), seconds(p.Terms.PP), seconds(p.Terms.DP), seconds(p.Terms.Step), seconds(p.Predicted)}
 		if r.Seconds > 0 {
 			e := p.Predicted/r.Seconds - 1

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/lfactor/lfactor/topology/collective"
 )
 
 // Measured is a training step of a decoder whose time was measured: Megatron's layers with full recompute, 1F1B, half
@@ -87,37 +89,55 @@ const (
 // Slots is how long a pipeline of equal stages takes, in times of one microbatch on one stage: the makespan of its program.
 type Slots func(pp, micro int) (float64, error)
 
-// Predict gives the terms of a step. A layer's kernels take the device or the host, whichever is slower, with a smooth corner;
-// forward, recomputed forward and the two products of backward make four times the forward's work.
-func (k *Constants) Predict(r *Measured, slots float64) Terms {
+// Pieces are the durations of what a rank does in a step, in seconds: what a simulation of the row's program takes as prices.
+type Pieces struct {
+	Layers  float64 // of a stage for one microbatch, all passes: forward, recomputed forward and backward
+	TP      float64 // all-reduces inside them
+	Logits  float64 // of the last stage for one microbatch
+	Message float64 // between stages
+	DP      float64 // all-reduce of a rank's gradients
+	Step    float64 // its optimizer step
+}
+
+// Pieces prices a row. A layer's kernels take the device or the host, whichever is slower, with a smooth corner; forward,
+// recomputed forward and the two products of backward make four times the forward's work. Collectives are rings.
+func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	b, s, h, t := float64(r.Micro), float64(r.Seq), float64(r.Hidden), float64(r.TP)
-	m, tok, layers := float64(r.Microbatches()), float64(r.Micro*r.Seq), float64(r.Layers)/float64(r.PP)
+	tok, layers := float64(r.Micro*r.Seq), float64(r.Layers)/float64(r.PP)
 	flops := 4 * (24*tok*h*h + 4*tok*s*h) / t
 	gpu := k[perFlop]*flops*(1+k[halfWidth]*t/h) + k[perByte]*tok*h*8 + k[perShard]*(tok*h*32/t+b*float64(r.Heads)/t*s*s*4)
 	gpu, host := gpu*gpu, k[hostLayer]*k[hostLayer]
-	layer := math.Sqrt(math.Sqrt(gpu*gpu + host*host))
-	comm := 0.0
+	p.Layers = layers * math.Sqrt(math.Sqrt(gpu*gpu+host*host))
+	activation := int64(2 * tok * h)
 	if r.TP > 1 {
-		per := k[tpInside]
-		if r.TP > perHost {
-			per = k[tpAcross]
-		}
-		comm = per*6*4*tok*h*(t-1)/t + k[tpLayer]
+		const reduces = 6 // two in each of forward, recomputed forward and backward
+		p.TP = layers * (reduces*collective.RingTime(collective.AllReduce, r.TP, activation, k.ring(tpInside, tpAcross, r.TP)) + k[tpLayer])
 	}
-	out := Terms{Compute: m*layers*layer + m*6*tok*h*vocabulary/t*k[perFlop], TP: m * layers * comm, Bubble: (slots - m) * layers * (layer + comm)}
+	p.Logits = 6 * tok * h * vocabulary / t * k[perFlop]
 	if r.PP > 1 {
-		out.PP = slots * 4 * tok * h * k[ppByte]
+		p.Message = collective.Link{PerByte: k[ppByte]}.Of(activation)
 	}
 	params := (12*h*h*layers + vocabulary*h) / t
-	if d := float64(r.DP); r.DP > 1 {
-		per := k[dpInside]
-		if r.TP*r.DP > perHost {
-			per = k[dpAcross]
-		}
-		out.DP = per * 4 * params * (d - 1) / d
+	if r.DP > 1 {
+		p.DP = collective.RingTime(collective.AllReduce, r.DP, int64(2*params), k.ring(dpInside, dpAcross, r.TP*r.DP))
 	}
-	out.Step = k[stepParam] * params
-	return out
+	p.Step = k[stepParam] * params
+	return
+}
+
+// ring is the link that limits a ring over ranks, which lie on one host or on several.
+func (k *Constants) ring(inside, across, ranks int) collective.Link {
+	if ranks > perHost {
+		return collective.Link{PerByte: k[across]}
+	}
+	return collective.Link{PerByte: k[inside]}
+}
+
+// Predict gives the terms of a step whose program is slots long. Its sum is what the row's program takes in a simulation with the
+// row's Pieces.
+func (k *Constants) Predict(r *Measured, slots float64) Terms {
+	p, m := k.Pieces(r), float64(r.Microbatches())
+	return Terms{Compute: m * (p.Layers + p.Logits), TP: m * p.TP, Bubble: (slots - m) * (p.Layers + p.TP), PP: 2 * slots * p.Message, DP: p.DP, Step: p.Step}
 }
 
 // Calibrate fits the constants to measured steps: a pattern search over their logarithms that takes only steps which lessen the
