@@ -38,7 +38,9 @@ func TestKeepChunks(t *testing.T) {
 
 // TestChunkOfPackedSequences: a microbatch of several sequences cannot be cut.
 func TestChunkOfPackedSequences(t *testing.T) {
-	l := &Loader{Chunks: 2, Read: func(int64, int) ([]Microbatch, error) { return []Microbatch{{Cu: []int32{0, 4, 8}, IDs: make([]int32, 8)}}, nil }}
+	l := &Loader{Chunks: 2, Read: func(int64, int) ([]Microbatch, error) {
+		return []Microbatch{{Cu: []int32{0, 4, 8}, IDs: make([]int32, 8)}}, nil
+	}}
 	_, err := l.Run(actors.Job{Kind: actors.LoadBatch})
 	require.ErrorContains(t, err, "has 2 sequences")
 }

@@ -28,7 +28,8 @@ type Job struct {
 	Zero        int
 	SeqParallel bool
 	Schedule    string
-	Loops       int // stages a pipeline rank, 0 is 1
+	Program     *plan.Program // in place of the one that Schedule builds, nil for none
+	Loops       int           // stages a pipeline rank, 0 is 1
 	Cuts        []int
 	Micro       int // microbatches a step and data-parallel rank
 	Chunks      int // chunks of each microbatch's sequence, 0 is 1
@@ -99,10 +100,10 @@ func Plan(j *Job) (*Layout, error) {
 			shape.Split = append(shape.Split, j.Chunks)
 		}
 	}
-	if l.Program, err = schedule.Build(j.Schedule, shape); err != nil {
+	if l.Program, err = j.program(shape); err != nil {
 		return nil, err
 	}
-	if s, _ := schedule.Get(j.Schedule); !s.Runs {
+	if s, _ := schedule.Get(j.Schedule); j.Program == nil && !s.Runs {
 		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which training cannot do; dualpipev is its form with one", j.Schedule)
 	}
 	if n := len(l.Stages) - l.encoderStages(); len(l.Program.StageRank) != n {

@@ -16,13 +16,14 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
 var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true, "schedule": true, "steps": true, "seed": true, "seeds": true,
-	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true, "plan": true, "shrink": false}
+	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true, "plan": true, "shrink": false, "program": true}
 
 var _ = add(func() *cobra.Command {
 	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] [--steps N] [--seeds N --faults KIND,...]",
@@ -36,6 +37,7 @@ var _ = add(func() *cobra.Command {
   --collective M    op: one event a member (default); send: every message of every member
   --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
   --faults K,...    straggler, slow-link, cut-link, late-loader, crash, crash-restart, lost-message, late-message, duplicate-message
+  --program F.csv   a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action
   --plan FILE       the settings that lfactor plan --hosts --out has written
   --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
 		DisableFlagParsing: true, RunE: simCommand}
@@ -51,6 +53,7 @@ type simRun struct {
 	file    string
 	rest    []string
 	mine    []string
+	program string
 	form    string
 	cluster *cost.Machine
 	steps   int64
@@ -82,7 +85,7 @@ func flagValue(mine []string, name string) string {
 // parseSim reads flags and the machine; the run file is not opened yet.
 func parseSim(args []string) (*simRun, []string, error) {
 	file, mine, rest := configs.SplitArgs(args, simFlags)
-	s := &simRun{file: file, rest: rest, mine: mine, form: form(mine), steps: 2, trace: flagValue(mine, "trace"), svg: flagValue(mine, "svg"), html: flagValue(mine, "html"), whole: true}
+	s := &simRun{file: file, rest: rest, mine: mine, program: flagValue(mine, "program"), form: form(mine), steps: 2, trace: flagValue(mine, "trace"), svg: flagValue(mine, "svg"), html: flagValue(mine, "html"), whole: true}
 	if name := flagValue(mine, "schedule"); name != "" {
 		s.schedule(name)
 	}
@@ -168,6 +171,12 @@ func (s *simRun) plan() error {
 	if err != nil {
 		return err
 	}
+	if s.program != "" {
+		if j.Program, err = openProgram(s.program); err != nil {
+			return err
+		}
+		j.Schedule = s.program
+	}
 	if s.layout, err = host.Plan(j); err != nil {
 		return codedError{err, exitUsage}
 	}
@@ -178,6 +187,24 @@ func (s *simRun) plan() error {
 		j.Memory = int64(s.cluster.Memory)
 	}
 	return nil
+}
+
+// openProgram reads a schedule's table and proves it. Faults name rank and action.
+func openProgram(name string) (*plan.Program, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, &configs.Error{File: name, Why: err.Error()}
+	}
+	defer f.Close()
+	p, err := plan.ParseCSV(f)
+	if err == nil {
+		p = p.Work()
+		err = p.Check()
+	}
+	if err != nil {
+		return nil, codedError{fmt.Errorf("%s: %w", name, err), exitUsage}
+	}
+	return p, nil
 }
 
 func (s *simRun) run(o sim.Options) *sim.Result {

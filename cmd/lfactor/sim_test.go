@@ -140,3 +140,33 @@ func TestPredictIsSimulated(t *testing.T) {
 		require.InEpsilon(t, k.Predict(&r, n).Sum(), got, 1e-6)
 	}
 }
+
+// TestSimProgram simulates a table in PyTorch's notation, and names rank and action of what is wrong in one.
+func TestSimProgram(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p.csv")
+	args := []string{"sim", shippedRun, "--program", file, "--cluster", "h100", "train.global_batch=4", "train.micro_batch=2", "-o", "json"}
+	run := func(text string, more ...string) (string, error) {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return simOutput(t, append(append([]string{}, args...), more...)...)
+	}
+	out, err := run("0F0,0SEND_F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n")
+	require.NoError(t, err)
+	var s, same simSum
+	require.NoError(t, json.Unmarshal([]byte(out), &s))
+	require.Equal(t, file, s.Schedule)
+	out, err = simOutput(t, "sim", shippedRun, "--cluster", "h100", "train.global_batch=4", "train.micro_batch=2", "-o", "json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal([]byte(out), &same))
+	require.Equal(t, same.Step, s.Step, "the table is that of 1F1B")
+	for text, want := range map[string]string{
+		"0F0,0B0\n1F0,1B0,1F1,1B1\n":             "p.csv: rank 0 action 2: 0F1 is missing",
+		"0F0,0F1,0F0,0B0,0B1\n1F0,1B0,1F1,1B1\n": "p.csv: rank 0 action 2: 0F0 runs twice",
+		"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n":     "waits for ever: rank 0 at 0B0 waits for 1I0 of rank 1",
+		"0F0,0Q1\n":                              "p.csv: rank 0 cell 1",
+		"0F0,0B0\n1F0,1B0\n":                     "the program has 2 ranks, 2 stages and 1 microbatches, the plan 2, 2 and 2",
+	} {
+		_, err := run(text)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, exitUsage, exitCode(err))
+	}
+}

@@ -113,6 +113,21 @@ func (p *Program) WriteCSV(out io.Writer) error {
 	return err
 }
 
+// Work is the program without messages and gathers, which whoever carries it out does by itself: F, B, I and W alone.
+func (p *Program) Work() *Program {
+	q := *p
+	q.Rows = make([][]Entry, len(p.Rows))
+	for r, row := range p.Rows {
+		for _, e := range row {
+			switch e.Kind {
+			case F, B, I, W:
+				q.Rows[r] = append(q.Rows[r], e)
+			}
+		}
+	}
+	return &q
+}
+
 // Merge returns the program with every I that its own W follows at once written as one B.
 func (p *Program) Merge() *Program {
 	q := *p
