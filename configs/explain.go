@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Find returns a key by its name, by its last word if only one key has it, or by a flag; the error names the nearest.
+// Find returns a key by its name, by its last word if only one key has it, or only one with so few words before it, or by a flag;
+// the error names the nearest.
 func Find(name string) (Key, error) {
 	t := table()
 	if k := t.byName[name]; k != nil {
@@ -21,7 +22,12 @@ func Find(name string) (Key, error) {
 	}
 	var found []string
 	for _, k := range t.keys {
-		if strings.HasSuffix(k.Name, "."+name) {
+		depth := func(s string) int { return strings.Count(s, ".") }
+		switch {
+		case !strings.HasSuffix(k.Name, "."+name) || len(found) > 0 && depth(k.Name) > depth(found[0]):
+		case len(found) > 0 && depth(k.Name) < depth(found[0]):
+			found = []string{k.Name}
+		default:
 			found = append(found, k.Name)
 		}
 	}

@@ -55,7 +55,6 @@ var onlyFlags = map[string]*onlyFlag{
 	"context-parallel-ulysses-degree":     {[]string{"1"}, "sequences are not shared out among ranks: use --tensor-model-parallel-size with --sequence-parallel"},
 	"expert-model-parallel-size":          {[]string{"1"}, "dense families have no experts"},
 	"expert-tensor-parallel-size":         {[]string{"1"}, "dense families have no experts"},
-	"encoder-tensor-model-parallel-size":  {[]string{"1"}, "a dense language model has no encoder"},
 	"exp-avg-dtype":                       {[]string{"fp32"}, "moments are kept in fp32"},
 	"exp-avg-sq-dtype":                    {[]string{"fp32"}, "moments are kept in fp32"},
 	"main-params-dtype":                   {[]string{"fp32"}, "master weights are kept in fp32"},

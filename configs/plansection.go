@@ -18,9 +18,19 @@ type Plan struct {
 	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
 	ChunkSize        int    `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
 	KeepChunks       int    `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
+	Encoder          Tower  `key:"encoder"`
 	Procs            int    `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
 	Threads          int    `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
 	Memory           Bytes  `key:"memory" default:"0" class:"replan" doc:"Budget of each rank; 0 sets none."`
+}
+
+// Ranks is the number of ranks of the run.
+func (p *Plan) Ranks() int {
+	n := p.PP * p.TP * p.DP
+	if p.Encoder.Over == "own" {
+		n += p.DP * p.Encoder.Ranks
+	}
+	return n
 }
 
 // Check implements section.
@@ -34,10 +44,32 @@ func (p *Plan) Check(at faults) {
 	if p.SequenceParallel && p.TP == 1 {
 		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1", "remove it, or raise plan.tp")
 	}
-	if ranks := p.PP * p.TP * p.DP; p.Procs > ranks {
+	if ranks := p.Ranks(); p.Procs > ranks {
 		at.fault("plan.procs", fmt.Sprintf("%d processes for pp · tp · dp = %d ranks", p.Procs, ranks), fmt.Sprintf("try %d", ranks))
 	} else if ranks%p.Procs != 0 {
 		at.fault("plan.procs", fmt.Sprintf("pp · tp · dp = %d ranks cannot be spread evenly over %d processes", ranks, p.Procs), fmt.Sprintf("try %d", nearestDivisor(ranks, p.Procs)))
+	}
+}
+
+// Tower says where the vision encoder of a composed model runs, if not as the first blocks of the pipeline.
+type Tower struct {
+	Over  string `key:"over" default:"none" oneof:"none|first|all|own" class:"replan" flag:"enable-encoder-hetero-dp=first,enable-full-hetero-dp=all" doc:"Ranks of the encoder: none cuts it like any other block, first takes those of the first pipeline rank, all those of the whole replica, own some of its own. Where they are more than plan.encoder.tp, its replicas take microbatches in turn."`
+	TP    int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"encoder-tensor-model-parallel-size" doc:"Ranks that share each layer of the encoder."`
+	Ranks int    `key:"ranks" default:"0" min:"0" max:"4096" class:"replan" doc:"Ranks of its own for each replica of the decoder, with plan.encoder.over: own."`
+	Ahead int    `key:"ahead" default:"0" min:"0" max:"65536" class:"replan" unit:"microbatches" doc:"How far the encoder may run ahead of the decoder; 0 takes what is fastest by the plan's costs."`
+	Fill  bool   `key:"fill" default:"true" class:"replan" doc:"Encode while the decoder's pipeline waits, instead of right before the features are needed."`
+}
+
+// Check implements section.
+func (t *Tower) Check(at faults) {
+	if t.Over == "none" && t.Ranks > 0 {
+		at.fault("plan.encoder.ranks", "has no meaning with plan.encoder.over: none", "set plan.encoder.over: own")
+	}
+	if t.Over == "own" && t.Ranks == 0 {
+		at.fault("plan.encoder.ranks", "is not given", "say how many ranks each replica's encoder has")
+	}
+	if t.Over == "own" && t.Ranks%t.TP != 0 {
+		at.fault("plan.encoder.ranks", fmt.Sprintf("%d is no multiple of plan.encoder.tp = %d", t.Ranks, t.TP), "")
 	}
 }
 

@@ -58,7 +58,7 @@ func (m *ModelRef) given() int {
 
 // Data says what is read and how samples are made of it.
 type Data struct {
-	Kind       string       `key:"kind" default:"text" oneof:"text|jsonl|parquet|megatron|chat" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, or chat messages."`
+	Kind       string       `key:"kind" default:"text" oneof:"text|jsonl|parquet|megatron|chat|media" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of pictures and videos with conversations in webdataset shards."`
 	Paths      []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
 	Valid      []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside."`
 	Split      []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
@@ -68,6 +68,8 @@ type Data struct {
 	TextKey    string       `key:"text_key" default:"text" class:"fixed" doc:"Field of a JSON line, or column of a Parquet file, that holds the text."`
 	Messages   string       `key:"messages" default:"auto" oneof:"auto|openai|sharegpt|alpaca" class:"fixed" flag:"sft-dataset" from:"default=auto" doc:"Shape of chat data."`
 	MessageKey string       `key:"message_key" class:"fixed" doc:"Field that holds the list of messages; by default the shape's own."`
+	SampleType string       `key:"sample_type" class:"fixed" flag:"sample-type" doc:"Type of media samples, as multi_mix_qa or captioning; by default each sample tells."`
+	Processor  string       `key:"processor" class:"fixed" flag:"hf-processor-path" doc:"Directory with preprocessor_config.json, which says how pictures become patches; by default the tokenizer's."`
 	Template   string       `key:"template" class:"fixed" flag:"chat-template" doc:"Chat template: a Jinja file or a name; by default the tokenizer's own."`
 	Prompt     bool         `key:"train_on_prompt" default:"false" class:"fixed" flag:"train-on-prompt" doc:"Count the loss on user and system turns as well."`
 	LastTurn   bool         `key:"last_turn_only" default:"false" class:"fixed" flag:"history-mask-loss" doc:"Count the loss on the last assistant turn only."`
@@ -154,6 +156,8 @@ type Optimizer struct {
 	Kind        string  `key:"kind" default:"adamw" oneof:"adamw|sgd" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101) or SGD with momentum."`
 	LR          float64 `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
 	MinLR       float64 `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
+	EncoderLR   float64 `key:"encoder_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the vision encoder."`
+	ProjectorLR float64 `key:"projector_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the projector."`
 	Beta1       float64 `key:"beta1" default:"0.9" min:"0" max:"1" class:"free" flag:"adam-beta1" doc:"AdamW's decay of the first moment."`
 	Beta2       float64 `key:"beta2" default:"0.95" min:"0" max:"1" class:"free" flag:"adam-beta2" doc:"AdamW's decay of the second moment."`
 	Eps         float64 `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`

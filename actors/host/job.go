@@ -40,6 +40,7 @@ type Job struct {
 	Recompute   grad.Recompute
 	DType       tensor.DType
 	Optim       optim.Config
+	LRScale     func(param string) float64 // factor on the learning rate; nil is 1
 	Credits     int
 	Memory      int64 // bytes a rank, 0 for no limit
 	Seed        uint64
@@ -526,7 +527,11 @@ func (l *Layout) Device(r int, b kernels.Backend, save Saver) (*Rank, error) {
 		elsewhere[p.Name] = l.SideOf[p.Name] == DecoderSide && l.owners(p.Name)[0] != part.Coord.PP
 	}
 	name := l.Name(r)
-	return NewRank(RankConfig{Name: name, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
+	scale := j.LRScale
+	if scale == nil {
+		scale = func(string) float64 { return 1 }
+	}
+	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, SideOf: l.SideOf, StageSide: l.side, World: l.World(), Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
 		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, NumParams: len(l.Order), DType: j.DType, Save: save})
 }

@@ -37,6 +37,7 @@ type RankConfig struct {
 	Ports     []core.Port
 	PortNames []string // by port id
 	Optim     optim.Config
+	LRScale   func(param string) float64
 	Params    []ParamPlan // this rank's parameters in the model's order
 	NumParams int         // of the whole model
 	DType     tensor.DType

@@ -314,8 +314,8 @@ func (r *Rank) apply(in [][]*Pack, j actors.Job) {
 	r.ctl.F64()[0], r.ctl.F64()[1] = r.c.Optim.Clip, j.Values[core.OpenScale]
 	r.kernel(kernels.ClipScale, kernels.Attr{}, []*tensor.Tensor{r.parts, r.ctl}, r.clip)
 	r.norm, r.over = r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipOverflow]
-	r.opt.Hyper(r.c.Optim, j.Values[core.OpenLR], int64(j.Values[core.OpenUpdate]), r.hyper.F64())
 	for _, p := range r.c.Params {
+		r.opt.Hyper(r.c.Optim, j.Values[core.OpenLR]*r.c.LRScale(p.Name), int64(j.Values[core.OpenUpdate]), r.hyper.F64())
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)

@@ -19,14 +19,15 @@ import (
 
 // data is a run's sample log: training and validation loaders, the ledger and the quarantine.
 type data struct {
-	r       *run
-	mu      sync.Mutex
-	train   *dataset.Loader
-	valid   *dataset.Loader
-	sources []dataset.Source
-	bad     *dataset.Quarantine
-	ledger  *dataset.Ledger
-	recent  map[int64]*made // steps made lately: every replica's loader asks for its share
+	r        *run
+	mu       sync.Mutex
+	train    *dataset.Loader
+	valid    *dataset.Loader
+	sources  []dataset.Source
+	bad      *dataset.Quarantine
+	ledger   *dataset.Ledger
+	pictures *pictures       // of a model with a vision encoder, or nil
+	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
 }
 
 // made is one step's data.
@@ -47,6 +48,11 @@ func openData(r *run) (*data, error) {
 
 func (d *data) open() error {
 	c := d.r.cfg.Run
+	if c.Data.Kind == "media" {
+		if err := d.openPictures(); err != nil {
+			return err
+		}
+	}
 	train, valid, err := d.openSources()
 	if err != nil {
 		return err
@@ -134,6 +140,12 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 			return conf, err
 		}
 	}
+	if c.Data.Kind == "media" {
+		conf.Mode = dataset.ModeSFT
+		if conf.Samples, err = d.samples(); err != nil {
+			return conf, err
+		}
+	}
 	return conf, nil
 }
 
@@ -189,7 +201,7 @@ func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, 
 }
 
 // formatNames maps data.kind to formats; chat data names its shape.
-var formatNames = map[string]string{"text": "text", "jsonl": "jsonl", "parquet": "parquet", "megatron": "megatron"}
+var formatNames = map[string]string{"text": "text", "jsonl": "jsonl", "parquet": "parquet", "megatron": "megatron", "media": "webdataset"}
 
 // openSources opens the training and the validation data.
 func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
@@ -229,7 +241,7 @@ func (d *data) openPaths(key string, paths []configs.WeightPath) (out []dataset.
 			return nil, d.r.cfg.Fault(key, err.Error(), "")
 		}
 		d.sources = append(d.sources, s)
-		if chat := c.Kind == "chat"; chat != (s.Kind() == dataset.KindChat) {
+		if chat, parts := c.Kind == "chat", c.Kind == "media"; chat != (s.Kind() == dataset.KindChat) || parts != (s.Kind() == dataset.KindParts) {
 			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", p.Path, s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
 		}
 		w := dataset.Weighted{Source: s}
@@ -304,9 +316,38 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 		case b.LossTokens > 0:
 			each = 1 / float32(b.LossTokens*len(m.batches))
 		}
-		out = append(out, microbatch(&b, each, uint64(c.Train.Seed), c.LoRA.Dropout > 0))
+		mb := microbatch(&b, each, uint64(c.Train.Seed), c.LoRA.Dropout > 0)
+		if d.pictures != nil {
+			if err := d.pictures.fill(&mb, &b, d.unseen(&b)); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, mb)
 	}
 	return out, nil
+}
+
+// unseen sets a sample aside whose picture could not be decoded: it stays in the batch and counts for nothing.
+func (d *data) unseen(b *dataset.Batch) func(m *dataset.Media, sample int64, err error) error {
+	return func(m *dataset.Media, sample int64, err error) error {
+		if d.bad == nil {
+			return nil // a worker process: the first keeps the list
+		}
+		q := dataset.Bad{Source: "media", Document: sample, Reason: fmt.Sprintf("%s: %v", m.Key, err)}
+		for _, o := range b.Origins {
+			if o.Sample == sample {
+				q.Source, q.Document, q.Place = d.sources[min(o.Source, len(d.sources)-1)].Name(), o.Document, o.Place
+			}
+		}
+		if err := d.bad.Add(q); err != nil {
+			return err
+		}
+		budget, n := dataset.Budget{Count: int64(d.r.cfg.Run.Data.Quarantine)}, int64(len(d.bad.List()))
+		if !budget.Allows(n, n) {
+			return &dataset.BudgetError{Budget: budget, Bad: n, Read: n, Last: q}
+		}
+		return nil
+	}
 }
 
 // microbatch gives every counted token the same weight, and with keys every token an identity for dropout that depends on

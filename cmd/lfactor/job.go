@@ -39,6 +39,24 @@ func job(c *configs.Config) (*host.Job, error) {
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
+	if v := m.Vision; v != nil {
+		j.Patches = j.Rows * v.Tower.Join
+		j.Frames = max(1, j.Patches/v.Unit())
+		if e := r.Plan.Encoder; e.Over != "none" {
+			j.Encoder = &host.EncoderPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill}
+		}
+		j.LRScale = func(param string) float64 {
+			switch m.Component(param) {
+			case family.Encoder:
+				return r.Optimizer.EncoderLR
+			case family.Projector:
+				return r.Optimizer.ProjectorLR
+			}
+			return 1
+		}
+	} else if r.Plan.Encoder.Over != "none" {
+		return nil, c.Fault("plan.encoder.over", "the model has no vision encoder", "set it to none")
+	}
 	if n := r.Plan.ChunkSize; n > 0 {
 		j.Chunks, j.KeepChunks = r.Data.SeqLen/n, r.Plan.KeepChunks
 	}

@@ -424,3 +424,23 @@ func (v *Vision) Positions(rows int, cu []int32, p *Pictures) []int32 {
 	}
 	return out
 }
+
+// Cut cuts tiles [n channels height width] into rows of patches, as the patches' projection takes them: patch after patch along
+// the rows of a tile, each channel after channel.
+func (v *Vision) Cut(tiles []float32, n int) []float32 {
+	side, c, p := v.Tile/v.Patch, v.Channels, v.Patch
+	out := make([]float32, 0, len(tiles))
+	for t := range n {
+		for y := range side {
+			for x := range side {
+				for ch := range c {
+					for i := range p {
+						at := ((t*c+ch)*v.Tile+y*p+i)*v.Tile + x*p
+						out = append(out, tiles[at:at+p]...)
+					}
+				}
+			}
+		}
+	}
+	return out
+}

@@ -122,6 +122,18 @@ func place(r *block.Rec, x, features *grad.Value) *grad.Value {
 	return r.T.Place("residual", r.T.Add(x, r.T.Place("residual", r.T.Take(features, at))))
 }
 
+// Component is that of a parameter.
+func (m *Model) Component(param string) string {
+	switch {
+	case m.Vision == nil:
+	case strings.HasPrefix(param, visual+"."):
+		return Encoder
+	case strings.HasPrefix(param, "projector."):
+		return Projector
+	}
+	return Foundation
+}
+
 // portRows is the rows of a port's activation.
 func (m *Model) portRows(port string, s block.Shape) int {
 	switch {
