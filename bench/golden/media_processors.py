@@ -157,7 +157,10 @@ def kinds(rng):
     if form == "GIF":
         options.pop("exif", None)
     b = io.BytesIO()
-    im.save(b, form, **options)
+    try:
+        im.save(b, form, **options)
+    except OSError:  # Pillow guesses a buffer, now and then too small
+        return kinds(rng)
     return b.getvalue(), {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "WEBP": ".webp"}[form]
 
 

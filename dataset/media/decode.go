@@ -27,21 +27,37 @@ type Options struct {
 type container struct {
 	name   string
 	is     func(b []byte) bool
-	config func(r io.Reader) (image.Config, error)
+	config func(b []byte) (image.Config, error)
 	decode func(b []byte) (image.Image, error) // nil: decodeJPEG
+	most   func(b []byte) int64                // pixels that a file can hold; nil: decodeJPEG tells itself
 }
+
+// pngMost is what a PNG can hold: its rows are deflated.
+func pngMost(b []byte) int64 {
+	if len(b) < 26 {
+		return 0
+	}
+	samples := map[byte]int64{2: 3, 4: 2, 6: 4}[b[25]]
+	return deflateRatioMax * int64(len(b)) * 8 / (max(samples, 1) * max(int64(b[24]), 1))
+}
+
+// gifMost is what a GIF can hold: a code of 12 bits stands for up to 3839 pixels.
+func gifMost(b []byte) int64 { return 2560*int64(len(b)) + 1<<16 }
+
+// webpMost is more than a WebP picture holds that is not of a single colour, which could be of any size.
+func webpMost(b []byte) int64 { return 4096*int64(len(b)) + 1<<22 }
 
 var containers = []container{
-	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig, nil},
-	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, png.DecodeConfig, whole(png.Decode)},
-	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, gif.DecodeConfig, decodeGIF},
+	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig, nil, nil},
+	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, whole(png.DecodeConfig), whole(png.Decode), pngMost},
+	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, whole(gif.DecodeConfig), decodeGIF, gifMost},
 	{"WebP", func(b []byte) bool {
 		return len(b) > 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP"
-	}, webpConfig, decodeWebP},
+	}, webpConfig, decodeWebP, webpMost},
 }
 
-func whole(decode func(r io.Reader) (image.Image, error)) func(b []byte) (image.Image, error) {
-	return func(b []byte) (image.Image, error) { return decode(bytes.NewReader(b)) }
+func whole[T any](decode func(r io.Reader) (T, error)) func(b []byte) (T, error) {
+	return func(b []byte) (T, error) { return decode(bytes.NewReader(b)) }
 }
 
 // Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see Options.White), grey is repeated, 16-bit grey is cut
@@ -61,7 +77,7 @@ func Decode(b []byte, o Options) (*Picture, error) {
 }
 
 func (c *container) read(b []byte, o Options) (*Picture, error) {
-	size, err := c.config(bytes.NewReader(b))
+	size, err := c.config(b)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +91,7 @@ func (c *container) read(b []byte, o Options) (*Picture, error) {
 	if int64(size.Width)*int64(size.Height) > limit {
 		return nil, fmt.Errorf("%d×%d pixels are over the limit of %d", size.Width, size.Height, limit)
 	}
-	if most := deflateRatioMax * int64(len(b)); c.name == "PNG" && int64(size.Width)*int64(size.Height)/8 > most {
+	if c.most != nil && int64(size.Width)*int64(size.Height) > c.most(b) {
 		return nil, fmt.Errorf("%d×%d pixels are more than can be in it", size.Width, size.Height)
 	}
 	p, err := c.pixels(b, size, o.White)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"io"
 )
 
 // plane is one colour component of a JPEG.
@@ -61,11 +60,7 @@ var zigzag = [64]int{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12,
 	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63}
 
 // jpegConfig reads the size of a picture.
-func jpegConfig(in io.Reader) (c image.Config, err error) {
-	b, err := io.ReadAll(in)
-	if err != nil {
-		return c, err
-	}
+func jpegConfig(b []byte) (c image.Config, err error) {
 	for r := (&jpegReader{b: b[2:]}); ; {
 		marker, body, err := r.segment()
 		switch {
@@ -171,11 +166,11 @@ func (r *jpegReader) frame(b []byte) error {
 		r.hmax, r.vmax = max(r.hmax, p.h), max(r.vmax, p.v)
 		r.planes = append(r.planes, p)
 	}
-	mw, mh := over(r.w, 8*r.hmax), over(r.h, 8*r.vmax)
+	mw, mh, blocks := over(r.w, 8*r.hmax), over(r.h, 8*r.vmax), 0
 	for _, p := range r.planes {
 		p.w, p.rows = over(r.w*p.h, r.hmax), over(r.h*p.v, r.vmax)
 		p.bw, p.bh = mw*p.h, mh*p.v
-		if p.bw*p.bh/16 > 8*len(r.b)+64 {
+		if blocks += over(p.w, 8) * over(p.rows, 8); blocks > 8*len(r.b)+64 {
 			return fmt.Errorf("%d×%d pixels are more than can be in it", r.w, r.h)
 		}
 		if r.progressive {

@@ -105,11 +105,7 @@ func (f *webpFile) check() error {
 
 func uint24(b []byte) uint32 { return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 }
 
-func webpConfig(in io.Reader) (c image.Config, err error) {
-	b, err := io.ReadAll(in)
-	if err != nil {
-		return c, err
-	}
+func webpConfig(b []byte) (image.Config, error) {
 	f, err := readWebP(b)
 	return image.Config{Width: f.w, Height: f.h}, err
 }
