@@ -110,21 +110,24 @@ func closeAll(sources []Source) (err error) {
 
 func openOne(path string, o Options) (Source, error) {
 	var names []string
-	head := store.Head(path, headBytes)
+	head, err := headOf(path)
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range Formats() {
 		names = append(names, f.Name)
-		if f.Name == o.Format || o.Format == "" && f.Match(path, head) {
+		if f.Name == o.Format || o.Format == "" && f.Match(store.Redact(path), head) {
 			s, err := f.Open(path, o)
 			if err != nil {
-				return nil, fmt.Errorf("open %s as %s: %w", path, f.Name, err)
+				return nil, fmt.Errorf("open %s as %s: %w", store.Redact(path), f.Name, err)
 			}
 			return s, nil
 		}
 	}
 	if o.Format != "" {
-		return nil, fmt.Errorf("open %s: no data format is named %q; there are %s", path, o.Format, strings.Join(names, ", "))
+		return nil, fmt.Errorf("open %s: no data format is named %q; there are %s", store.Redact(path), o.Format, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("open %s: it looks like none of the data formats %s; name one", path, strings.Join(names, ", "))
+	return nil, fmt.Errorf("open %s: it looks like none of the data formats %s; name one", store.Redact(path), strings.Join(names, ", "))
 }
 
 // OpenDataPath opens what Megatron-LM's --data-path names: paths, or weights and paths in turn.
@@ -144,4 +147,23 @@ func OpenDataPath(args []string, o Options) ([]Weighted, error) {
 		out = append(out, Weighted{s, p.Weight})
 	}
 	return out, nil
+}
+
+// headOf returns the start of a file, nil where there is none to read: a folder or a prefix of files. A file in a store
+// that cannot be read is an error at once.
+func headOf(path string) ([]byte, error) {
+	f, err := store.Open(path)
+	if err != nil {
+		if store.Scheme(path) != "" {
+			return nil, err
+		}
+		return nil, nil
+	}
+	defer f.Close()
+	head := make([]byte, min(headBytes, f.Size()))
+	n, err := f.ReadAt(head, 0)
+	if n == len(head) || store.Scheme(path) == "" {
+		return head[:n], nil
+	}
+	return nil, err
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // pathsMax bounds what one pattern stands for.
@@ -22,21 +24,37 @@ func ExpandPaths(path string) ([]string, error) {
 	}
 	words, err := ExpandBraces(path)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, fmt.Errorf("open %s: %w", store.Redact(path), err)
 	}
 	var out []string
 	for _, w := range words {
-		if _, err := os.Lstat(w); err == nil || !strings.ContainsAny(w, "*?[") {
+		if _, err := os.Lstat(w); err == nil || !hasWildCard(w) {
 			out = append(out, w)
 			continue
 		}
-		found, err := filepath.Glob(w)
+		found, err := glob(w)
 		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("open %s: no file matches (%w)", w, errors.Join(err, fs.ErrNotExist))
+			return nil, fmt.Errorf("open %s: no file matches (%w)", store.Redact(w), errors.Join(err, fs.ErrNotExist))
 		}
 		out = append(out, found...)
 	}
 	return out, nil
+}
+
+// hasWildCard says whether a path names files by wild cards. Behind the question mark of a URL comes its query.
+func hasWildCard(path string) bool {
+	if s := store.Scheme(path); s == "http" || s == "https" {
+		path, _, _ = strings.Cut(path, "?")
+	}
+	return strings.ContainsAny(path, "*?[")
+}
+
+// glob finds the files that a pattern with wild cards names.
+func glob(pattern string) ([]string, error) {
+	if store.Scheme(pattern) != "" {
+		return store.Glob(pattern)
+	}
+	return filepath.Glob(pattern)
 }
 
 // ExpandBraces returns the words that patterns with braces stand for, at most pathsMax of each; no file needs to exist.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // shape turns an object into a conversation.
@@ -74,7 +75,7 @@ func registerChat(name, doc string, read shape, write func(dataset.Document) any
 			if err != nil {
 				return nil, err
 			}
-			return &chats{r, path, name, read, o.Tags}, nil
+			return &chats{r, store.Redact(path), name, read, o.Tags}, nil
 		},
 		Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
 			lines := make([]any, len(docs))

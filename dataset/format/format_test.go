@@ -481,7 +481,7 @@ func TestTokenize(t *testing.T) {
 	q, err := dataset.OpenQuarantine("")
 	require.NoError(t, err)
 	var done []int64
-	require.NoError(t, Tokenize(src, upperEncoder{}, filepath.Join(dir, "out"), 256, 0, q, func(n int64) { done = append(done, n) }))
+	require.NoError(t, Tokenize(src, upperEncoder{}, filepath.Join(dir, "out"), TokenizeOptions{Vocab: 256, Quarantine: q, Workers: 3, Progress: func(n int64) { done = append(done, n) }}))
 	require.Equal(t, []int64{1, 2, 3, 4}, done)
 	require.Len(t, q.List(), 1)
 	var got [][]int32
@@ -489,7 +489,7 @@ func TestTokenize(t *testing.T) {
 		got = append(got, d.Tokens)
 	}
 	require.Equal(t, [][]int32{{'a', 'b', 0}, nil, {0}, {'c', 0}}, got)
-	require.ErrorContains(t, Tokenize(open(t, "testdata/ids_int8", dataset.Options{}), upperEncoder{}, filepath.Join(dir, "x"), 9, 0, q, nil), "not text")
+	require.ErrorContains(t, Tokenize(open(t, "testdata/ids_int8", dataset.Options{}), upperEncoder{}, filepath.Join(dir, "x"), TokenizeOptions{Vocab: 9, Quarantine: q}), "not text")
 }
 
 func FuzzIndexed(f *testing.F) {

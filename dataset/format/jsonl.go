@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // JSON lines: one object a line, whose text stands under a key. A file that is one JSON array of such objects is read
@@ -20,7 +21,7 @@ var _ = dataset.Register(dataset.Format{
 		if err != nil {
 			return nil, err
 		}
-		return newTexts(path, r, o), nil
+		return newTexts(store.Redact(path), r, o), nil
 	},
 	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
 		lines := make([]map[string]string, len(docs))

@@ -38,7 +38,7 @@ var _ = dataset.Register(dataset.Format{
 		}
 		p.print = hashOf(p.print, column)
 		p.decode = func(g parquet.RowGroup) ([][]byte, error) { return p.column(g, leaf.ColumnIndex) }
-		return &parquetTexts{p, path, column}, nil
+		return &parquetTexts{p, store.Redact(path), column}, nil
 	},
 	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
 		type row struct {

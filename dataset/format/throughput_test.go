@@ -78,7 +78,7 @@ func TestTextsEqualTheirIDs(t *testing.T) {
 	q, err := dataset.OpenQuarantine("")
 	require.NoError(t, err)
 	eod, _ := tok.TokenID("<|end|>")
-	require.NoError(t, Tokenize(open(t, path, dataset.Options{}), tok, prefix, tok.VocabSize(), eod, q, nil))
+	require.NoError(t, Tokenize(open(t, path, dataset.Options{}), tok, prefix, TokenizeOptions{Vocab: tok.VocabSize(), EOD: eod, Quarantine: q}))
 	a, b := loaderOf(t, path, tok, 2), loaderOf(t, prefix, tok, 1)
 	for step := range int64(8) {
 		x, err := a.Step(step)

@@ -1,51 +1,104 @@
 package format
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Tokenize writes a source of texts as token ids to PREFIX.bin and PREFIX.idx, in the source's order, eod behind each
-// text (none for -1). Documents that are bad are empty there and are given to quarantine, so that numbers stay the
-// same. progress, which may be nil, hears how many documents are done.
-func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, vocab int, eod int32, quarantine *dataset.Quarantine, progress func(done int64)) (err error) {
+// TokenizeOptions of Tokenize.
+type TokenizeOptions struct {
+	Vocab      int   // ids of the tokenizer, which decide how many bytes an id takes
+	EOD        int32 // behind each text; -1 for none
+	Quarantine *dataset.Quarantine
+	Budget     dataset.Budget   // of bad documents; its zero value allows any number
+	Workers    int              // documents made ids of at once; 0 means 1
+	Progress   func(done int64) // hears how many documents are done; nil for none
+	Context    context.Context  // ends it; nil for none
+}
+
+// tokenizeChunk is how many documents are in memory at once.
+const tokenizeChunk = 256
+
+// Tokenize writes a source of texts as token ids to PREFIX.bin and PREFIX.idx, in the source's order. Documents that are
+// bad are empty there and are given to quarantine, so that numbers stay the same.
+func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o TokenizeOptions) (err error) {
 	if src.Kind() != dataset.KindText {
 		return fmt.Errorf("tokenize %s: it holds %s, not text", src.Name(), src.Kind())
 	}
-	w, err := NewIndexedWriter(prefix, vocab)
+	if o.Context == nil {
+		o.Context = context.Background()
+	}
+	w, err := NewIndexedWriter(prefix, o.Vocab)
 	if err != nil {
 		return err
 	}
-	for i := range src.Len() {
-		ids, err := tokenizeOne(src, enc, i, eod, quarantine)
-		if err == nil {
-			err = w.Add(ids)
+	for at := int64(0); at < src.Len(); at += tokenizeChunk {
+		if err = o.Context.Err(); err == nil {
+			err = o.chunk(src, enc, w, at, min(at+tokenizeChunk, src.Len()))
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("tokenize document %d of %s: %w", i, src.Name(), err), w.out.Flush(), w.file.Close())
-		}
-		w.EndDocument()
-		if progress != nil {
-			progress(i + 1)
+			return errors.Join(fmt.Errorf("tokenize %s: %w", src.Name(), err), w.out.Flush(), w.file.Close())
 		}
 	}
 	return w.Close()
 }
 
-func tokenizeOne(src dataset.Source, enc dataset.Encoder, i int64, eod int32, quarantine *dataset.Quarantine) ([]int32, error) {
-	d, err := src.Read(i)
-	var bad *dataset.BadSample
-	if errors.As(err, &bad) {
-		return nil, quarantine.Add(dataset.Bad{Source: src.Name(), Document: i, Place: bad.Place, Reason: bad.Reason})
+// chunk makes ids of documents from to to-1 and writes them.
+func (o *TokenizeOptions) chunk(src dataset.Source, enc dataset.Encoder, w *IndexedWriter, from, to int64) error {
+	ids, errs := make([][]int32, to-from), make([]error, to-from)
+	workers := max(1, o.Workers)
+	var wg sync.WaitGroup
+	for k := range workers {
+		wg.Go(func() {
+			for i := from + int64(k); i < to; i += int64(workers) {
+				ids[i-from], errs[i-from] = o.one(src, enc, i)
+			}
+		})
 	}
+	wg.Wait()
+	for i := range ids {
+		if err := o.allow(src, errs[i], from+int64(i)); err != nil {
+			return fmt.Errorf("document %d: %w", from+int64(i), err)
+		}
+		if err := w.Add(ids[i]); err != nil {
+			return err
+		}
+		w.EndDocument()
+		if o.Progress != nil {
+			o.Progress(from + int64(i) + 1)
+		}
+	}
+	return nil
+}
+
+// allow quarantines a bad document and checks the budget. Other errors are passed on.
+func (o *TokenizeOptions) allow(src dataset.Source, err error, i int64) error {
+	var bad *dataset.BadSample
+	if !errors.As(err, &bad) {
+		return err
+	}
+	b := dataset.Bad{Source: src.Name(), Document: i, Place: bad.Place, Reason: bad.Reason}
+	if err := o.Quarantine.Add(b); err != nil {
+		return err
+	}
+	if n := int64(len(o.Quarantine.List())); o.Budget != (dataset.Budget{}) && !o.Budget.Allows(n, i+1) {
+		return &dataset.BudgetError{Budget: o.Budget, Bad: n, Read: i + 1, Last: b}
+	}
+	return nil
+}
+
+func (o *TokenizeOptions) one(src dataset.Source, enc dataset.Encoder, i int64) ([]int32, error) {
+	d, err := src.Read(i)
 	if err != nil {
 		return nil, err
 	}
 	ids := enc.Encode(d.Text, false)
-	if eod >= 0 {
-		ids = append(ids, eod)
+	if o.EOD >= 0 {
+		ids = append(ids, o.EOD)
 	}
 	return ids, nil
 }

@@ -1,0 +1,125 @@
+package format
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"os"
+	"slices"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
+)
+
+// TokenNames finds special tokens by their text; *token.Tokenizer is one.
+type TokenNames interface {
+	TokenID(text string) (int32, bool)
+	Fingerprint() string
+}
+
+// ProcessorExpander is the dataset.MediaExpander of a model's own processor: as many of the model's image or video
+// tokens as the processor says, between its frame tokens where the processor, and not the chat template, writes them.
+type ProcessorExpander struct {
+	processor *media.Processor
+	marks     map[dataset.MediaKind]int32
+	open, end int32 // around the tokens of a picture; -1 for none
+	print     string
+}
+
+// markNames are the tokens that chat templates write for media, the first that a tokenizer has.
+var markNames = map[dataset.MediaKind][]string{
+	dataset.Image: {"<|image_pad|>", "<IMG_CONTEXT>", "<image>", "<|media_content|>", "<|image|>"},
+	dataset.Video: {"<|video_pad|>", "<video>", "<|video|>"},
+}
+
+// NewProcessorExpander returns the expander of a processor that was loaded from a checkpoint's folder, settings of which
+// enter the fingerprint.
+func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any) (*ProcessorExpander, error) {
+	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1, print: hashOf(append([]any{"expander 1", p.Class, names.Fingerprint()}, settings...)...)}
+	for kind, list := range markNames {
+		for _, name := range list {
+			if id, ok := names.TokenID(name); ok {
+				x.marks[kind] = id
+				break
+			}
+		}
+	}
+	if _, ok := x.marks[dataset.Image]; !ok {
+		return nil, fmt.Errorf("the tokenizer has none of the image tokens %v: it is that of a model for text", markNames[dataset.Image])
+	}
+	if id, ok := names.TokenID("<IMG_CONTEXT>"); ok && id == x.marks[dataset.Image] {
+		var both bool
+		if x.open, both = names.TokenID("<img>"); both {
+			x.end, both = names.TokenID("</img>")
+		}
+		if !both {
+			return nil, errors.New("the tokenizer has <IMG_CONTEXT> and not <img> and </img>")
+		}
+	}
+	return x, nil
+}
+
+// Mark implements dataset.MediaExpander.
+func (x *ProcessorExpander) Mark(kind dataset.MediaKind) (int32, bool) {
+	id, ok := x.marks[kind]
+	return id, ok
+}
+
+// Fingerprint implements dataset.MediaExpander.
+func (x *ProcessorExpander) Fingerprint() string { return x.print }
+
+// Expand implements dataset.MediaExpander.
+func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.Span, error) {
+	var e media.Extent
+	var err error
+	switch m.Kind {
+	case dataset.Image:
+		var head image.Config
+		if head, _, err = image.DecodeConfig(bytes.NewReader(m.Bytes)); err != nil {
+			return nil, nil, fmt.Errorf("it is no picture: %w", err)
+		}
+		if int64(head.Width)*int64(head.Height) > media.PixelsMax {
+			return nil, nil, fmt.Errorf("it has %d by %d pixels, over the limit of %d", head.Width, head.Height, int64(media.PixelsMax))
+		}
+		e, err = x.processor.Image.ImageExtent(head.Width, head.Height, n)
+	case dataset.Video:
+		e, err = x.video(m)
+	default:
+		err = fmt.Errorf("the model takes no %s", m.Kind)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ids := slices.Repeat([]int32{x.marks[m.Kind]}, e.Tokens)
+	if x.open < 0 {
+		return ids, []dataset.Span{{From: 0, To: int32(e.Tokens)}}, nil
+	}
+	return append(append([]int32{x.open}, ids...), x.end), []dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
+}
+
+// video tells what a video becomes from its container. ffprobe reads files, so that it is put into one.
+func (x *ProcessorExpander) video(m *dataset.Media) (e media.Extent, err error) {
+	if x.processor.Video == nil {
+		return e, errors.New("the model takes no videos")
+	}
+	f, err := os.CreateTemp("", "lfactor-video-*")
+	if err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.Write(m.Bytes)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return e, err
+	}
+	info, err := media.FFmpeg{}.Probe(context.Background(), f.Name())
+	if err != nil {
+		return e, err
+	}
+	frames, err := x.processor.Video.Pick(info)
+	if err != nil {
+		return e, err
+	}
+	return x.processor.Video.VideoExtent(len(frames), info.W, info.H)
+}

@@ -1,0 +1,165 @@
+package format
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// packState is where the writing of packed shards stands after a whole shard.
+type packState struct {
+	Settings string `json:"settings"`
+	Row      int    `json:"row"` // the next of the plan
+	Shards   int    `json:"shards"`
+	Done     bool   `json:"done"`
+}
+
+// write writes the rows of a plan as shards.
+func (p *packing) write(ctx context.Context, rows []packRow) error {
+	if len(rows) == 0 {
+		return fmt.Errorf("%s: %w", p.Source.Name(), dataset.ErrNoTokens)
+	}
+	state := packState{Settings: p.settings}
+	b, err := os.ReadFile(filepath.Join(p.OutputDir, packStateFile))
+	if err == nil {
+		err = json.Unmarshal(b, &state)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w; delete the folder to start again", filepath.Join(p.OutputDir, packStateFile), err)
+	}
+	for !state.Done && state.Row < len(rows) {
+		if err := p.shard(ctx, rows, &state); err != nil {
+			return err
+		}
+	}
+	p.report.Shards = state.Shards
+	if state.Done {
+		return nil
+	}
+	plan := EnergonPlan{Meta: crude(p.PackedType)}
+	for i := range state.Shards {
+		plan.Shards = append(plan.Shards, fmt.Sprintf("pretrain-%d.tar", i))
+	}
+	if _, err := PrepareEnergon(p.OutputDir, plan); err != nil {
+		return err
+	}
+	state.Done = true
+	return p.save(&state)
+}
+
+func (p *packing) save(s *packState) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return writeWhole(filepath.Join(p.OutputDir, packStateFile), append(b, '\n'))
+}
+
+// shard writes the next shard, gives it its name and moves the state behind it.
+func (p *packing) shard(ctx context.Context, rows []packRow, s *packState) error {
+	path := filepath.Join(p.OutputDir, fmt.Sprintf("pretrain-%d.tar", s.Shards))
+	w, err := CreateShard(path + ".partial")
+	if err != nil {
+		return err
+	}
+	size, row := int64(0), s.Row
+	for ; row < len(rows) && int64(row-s.Row) < p.MaxCount && size < p.MaxSize; row++ {
+		var parts []dataset.Part
+		if err = ctx.Err(); err == nil {
+			parts, err = p.row(&rows[row])
+		}
+		if err == nil {
+			err = w.Add(rows[row].ID, parts)
+		}
+		if err != nil {
+			return errors.Join(err, w.Close(), os.Remove(path+".partial"))
+		}
+		for _, part := range parts {
+			size += int64(len(part.Bytes))
+		}
+		if p.Progress != nil {
+			p.Progress("write", int64(row+1), int64(len(rows)))
+		}
+	}
+	if err := w.CloseSynced(); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".partial", path); err != nil {
+		return err
+	}
+	s.Row, s.Shards = row, s.Shards+1
+	return p.save(s)
+}
+
+// row makes the files of a packed sample: those of its samples, named by their place in it, and the JSON that says
+// which belong to which.
+func (p *packing) row(r *packRow) (parts []dataset.Part, err error) {
+	var list []packedPart
+	files := [][]string{}
+	for k, i := range r.Samples {
+		d, err := p.Source.Read(int64(i))
+		if err != nil {
+			return nil, fmt.Errorf("sample %d of %s: %w", i, p.Source.Name(), err)
+		}
+		one, err := packable(&d, p.SampleType)
+		if err != nil {
+			return nil, err
+		}
+		names := []string{}
+		for _, f := range one.files {
+			b, ok := d.Part(f)
+			if !ok {
+				return nil, fmt.Errorf("sample %q: it has no file %q any more", d.Key, clip(f))
+			}
+			name := fmt.Sprintf("s%03d_%s", k, f)
+			names, parts = append(names, name), append(parts, dataset.Part{Name: name, Bytes: b})
+		}
+		list, files = append(list, one), append(files, names)
+	}
+	content := map[string]any{"media_files": files, "media_type": r.Media}
+	if p.PackedType == "packed_chat_mix" {
+		content["messages"] = list
+	} else if content["texts"], err = promptsOf(list); err != nil {
+		return nil, fmt.Errorf("pack %s: %w", r.ID, err)
+	}
+	b, err := json.Marshal(content)
+	return append(parts, dataset.Part{Name: "json", Bytes: b}), err
+}
+
+// promptsOf writes conversations as questions and answers.
+func promptsOf(list []packedPart) (any, error) {
+	prompts, captions := [][]string{}, [][]string{}
+	for i, one := range list {
+		s := &sampleJSON{doc: &dataset.Document{}}
+		var raw []json.RawMessage
+		if err := json.Unmarshal(one.Messages, &raw); err != nil {
+			return nil, err
+		}
+		var q, a []string
+		for k, r := range raw {
+			m, err := s.message(k, r)
+			if err != nil {
+				return nil, err
+			}
+			switch m.Role {
+			case "user":
+				q = append(q, m.Content)
+			case "assistant":
+				a = append(a, m.Content)
+			default:
+				return nil, fmt.Errorf("conversation %d has a turn of %q, which packed_multi_mix_qa cannot hold; use packed_chat_mix", i, m.Role)
+			}
+		}
+		if len(q) != len(a) {
+			return nil, fmt.Errorf("conversation %d has %d questions and %d answers, which packed_multi_mix_qa cannot hold; use packed_chat_mix", i, len(q), len(a))
+		}
+		prompts, captions = append(prompts, q), append(captions, a)
+	}
+	return map[string]any{"prompts": prompts, "captions": captions}, nil
+}

@@ -1,0 +1,54 @@
+package format
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// Shards and JSON lines over HTTP are the same as on disk, compressed ones too; braces name several; the credentials in
+// a URL show nowhere.
+func TestRemoteData(t *testing.T) {
+	t.Setenv("LFACTOR_CACHE", t.TempDir())
+	files := map[string][]byte{"/lines.jsonl": []byte("{\"text\":\"one\"}\n{\"text\":\"two\"}\n")}
+	for _, n := range []string{"python-000000.tar", "python-000001.tar", "pax.tar.gz"} {
+		b, err := os.ReadFile(shardDir + "/" + n)
+		require.NoError(t, err)
+		files["/"+n] = b
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		b, ok := files[r.URL.Path]
+		if !ok || user != "me" || password != "secret" || r.URL.Query().Get("sig") != "secret" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
+	}))
+	defer s.Close()
+	base := strings.Replace(s.URL, "http://", "http://me:secret@", 1)
+	for remote, local := range map[string]string{"/python-{000000..000001}.tar?sig=secret": "python-{000000..000001}.tar", "/pax.tar.gz?sig=secret": "pax.tar.gz"} {
+		src := open(t, base+remote, dataset.Options{})
+		require.Equal(t, samplesOf(t, open(t, shardDir+"/"+local, dataset.Options{})), samplesOf(t, src))
+		require.NotContains(t, src.Name(), "secret")
+		d, err := src.Read(0)
+		require.NoError(t, err)
+		require.NotContains(t, d.Place.File, "secret")
+	}
+	lines := open(t, base+"/lines.jsonl?sig=secret", dataset.Options{})
+	d, err := lines.Read(1)
+	require.NoError(t, err)
+	require.Equal(t, "two", d.Text)
+	_, err = dataset.Open(base+"/missing.tar?sig=wrong-secret", dataset.Options{})
+	require.ErrorContains(t, err, "403 Forbidden; check the credentials")
+	require.NotContains(t, err.Error(), "secret")
+}

@@ -1,0 +1,255 @@
+package store
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+func init() {
+	remotes["s3"] = func(name string) (File, error) {
+		c, err := shared()
+		if err != nil {
+			return nil, err
+		}
+		return c.openS3(name, s3FromEnv())
+	}
+}
+
+// s3Config is where and as whom a store is asked. Without a key requests are not signed, as for public buckets.
+type s3Config struct {
+	endpoint, region   string
+	key, secret, token string
+	now                func() time.Time
+}
+
+// s3FromEnv reads the variables that AWS's own tools read.
+func s3FromEnv() s3Config {
+	first := func(names ...string) string {
+		for _, n := range names {
+			if v := os.Getenv(n); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	c := s3Config{endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), region: first("AWS_REGION", "AWS_DEFAULT_REGION"),
+		key: os.Getenv("AWS_ACCESS_KEY_ID"), secret: os.Getenv("AWS_SECRET_ACCESS_KEY"), token: os.Getenv("AWS_SESSION_TOKEN"), now: time.Now}
+	if c.region == "" {
+		c.region = "us-east-1"
+	}
+	return c
+}
+
+// url returns the address of a key of a bucket: under the endpoint's path where one is named, as most stores want it,
+// or under the bucket's own host at AWS.
+func (c *s3Config) url(bucket, key string) (*url.URL, error) {
+	if c.endpoint == "" {
+		return &url.URL{Scheme: "https", Host: bucket + ".s3." + c.region + ".amazonaws.com", Path: "/" + key, RawPath: "/" + s3Escape(key)}, nil
+	}
+	u, err := url.Parse(c.endpoint)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("AWS_ENDPOINT_URL is no URL")
+	}
+	base := strings.TrimSuffix(u.Path, "/") + "/" + bucket
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/" + key, RawPath: base + "/" + s3Escape(key)}, nil
+}
+
+// s3Escape escapes a key as signatures want it: all but letters, digits, "-_.~" and "/".
+func s3Escape(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~/", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func splitS3(name string) (bucket, key string, err error) {
+	rest := name[len("s3://"):]
+	bucket, key, _ = strings.Cut(rest, "/")
+	if bucket == "" || strings.ContainsAny(bucket, "@?#: ") {
+		return "", "", fmt.Errorf("%s: want s3://BUCKET/KEY", Redact(name))
+	}
+	return bucket, key, nil
+}
+
+func (c *client) openS3(name string, conf s3Config) (File, error) {
+	bucket, key, err := splitS3(name)
+	if err == nil && key == "" {
+		err = fmt.Errorf("%s names no key in the bucket", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	u, err := conf.url(bucket, key)
+	if err != nil {
+		return nil, err
+	}
+	return c.open(name, func(ctx context.Context) (*http.Request, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+		if err != nil {
+			return nil, plain(err)
+		}
+		r.URL = u
+		return r, nil
+	}, conf.sign)
+}
+
+// emptySum is the SHA-256 of a request without a body.
+const emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// sign signs a request with its range by AWS's version 4. Source: "Signature Calculations for the Authorization Header",
+// Amazon S3 API reference.
+func (c s3Config) sign(r *http.Request) {
+	if c.key == "" {
+		return
+	}
+	at := c.now().UTC()
+	day, stamp := at.Format("20060102"), at.Format("20060102T150405Z")
+	r.Header.Set("x-amz-date", stamp)
+	r.Header.Set("x-amz-content-sha256", emptySum)
+	if c.token != "" {
+		r.Header.Set("x-amz-security-token", c.token)
+	}
+	names := []string{"host", "x-amz-content-sha256", "x-amz-date"}
+	for _, n := range []string{"range", "x-amz-security-token"} {
+		if r.Header.Get(n) != "" {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	var headers strings.Builder
+	for _, n := range names {
+		v := r.Header.Get(n)
+		if n == "host" {
+			v = r.URL.Host
+		}
+		fmt.Fprintf(&headers, "%s:%s\n", n, strings.TrimSpace(v))
+	}
+	signed := strings.Join(names, ";")
+	scope := day + "/" + c.region + "/s3/aws4_request"
+	request := sha256.Sum256([]byte(strings.Join([]string{r.Method, r.URL.EscapedPath(), strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"), headers.String(), signed, emptySum}, "\n")))
+	text := strings.Join([]string{"AWS4-HMAC-SHA256", stamp, scope, hex.EncodeToString(request[:])}, "\n")
+	k := []byte("AWS4" + c.secret)
+	for _, part := range []string{day, c.region, "s3", "aws4_request", text} {
+		m := hmac.New(sha256.New, k)
+		m.Write([]byte(part))
+		k = m.Sum(nil)
+	}
+	r.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s", c.key, scope, signed, hex.EncodeToString(k)))
+}
+
+// Glob returns the files that a pattern with wild cards names, sorted. Stores of their own kind can be listed: s3.
+func Glob(pattern string) ([]string, error) {
+	if Scheme(pattern) != "s3" {
+		return nil, fmt.Errorf("%s: %s has no lists of files; name them, as in {000..009}", Redact(pattern), Scheme(pattern))
+	}
+	c, err := shared()
+	if err != nil {
+		return nil, err
+	}
+	return c.globS3(pattern, s3FromEnv())
+}
+
+const (
+	listPagesMax = 1000 // of 1000 keys
+	listBytesMax = 8 << 20
+)
+
+func (c *client) globS3(pattern string, conf s3Config) (out []string, err error) {
+	bucket, key, err := splitS3(pattern)
+	if err != nil {
+		return nil, err
+	}
+	prefix := key[:strings.IndexAny(key+"*", "*?[")]
+	token := ""
+	for range listPagesMax {
+		page, err := c.listS3(conf, bucket, prefix, token)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", pattern, err)
+		}
+		for _, k := range page.Keys {
+			if ok, err := path.Match(key, k.Key); err != nil {
+				return nil, fmt.Errorf("%s: %w", pattern, err)
+			} else if ok {
+				out = append(out, "s3://"+bucket+"/"+k.Key)
+			}
+		}
+		if token = page.Next; token == "" {
+			slices.Sort(out)
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("list %s: over %d keys", pattern, 1000*listPagesMax)
+}
+
+// s3Page is an answer to ListObjectsV2.
+type s3Page struct {
+	Keys []struct {
+		Key string `xml:"Key"`
+	} `xml:"Contents"`
+	Next string `xml:"NextContinuationToken"`
+}
+
+func (c *client) listS3(conf s3Config, bucket, prefix, token string) (page s3Page, err error) {
+	for n := range attemptsMax {
+		if n > 0 {
+			if e := c.sleep(context.Background(), c.backoff<<(n-1)); e != nil {
+				return page, e
+			}
+		}
+		var p permanent
+		if page, err = c.listOnce(conf, bucket, prefix, token); err == nil || errors.As(err, &p) {
+			return page, err
+		}
+	}
+	return page, fmt.Errorf("%w (%d attempts)", err, attemptsMax)
+}
+
+func (c *client) listOnce(conf s3Config, bucket, prefix, token string) (page s3Page, err error) {
+	u, err := conf.url(bucket, "")
+	if err != nil {
+		return page, permanent{err}
+	}
+	q := url.Values{"list-type": {"2"}, "prefix": {prefix}}
+	if token != "" {
+		q.Set("continuation-token", token)
+	}
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return page, permanent{plain(err)}
+	}
+	conf.sign(r)
+	res, err := c.http.Do(r)
+	if err != nil {
+		return page, plain(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the store answers %s%s", res.Status, remedy(res.StatusCode))
+		if res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
+			err = permanent{err}
+		}
+		return page, err
+	}
+	return page, xml.NewDecoder(io.LimitReader(res.Body, listBytesMax)).Decode(&page)
+}
