@@ -232,6 +232,32 @@ func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool
 	return
 }
 
+// cut reports whether a link is cut.
+func (f *faultState) cut(from, to int, now int64) bool {
+	for i := range f.list {
+		if x := &f.list[i]; x.Kind == CutLink && x.on(from, to) && x.active(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// group is what faults of links between neighbours of a ring do to a collective that is one event: how many times longer it takes,
+// and whether it loses a message.
+func (f *faultState) group(ranks []int, now int64) (slow float64, lost bool) {
+	slow = 1
+	for i, from := range ranks {
+		to := ranks[(i+1)%len(ranks)]
+		lost = lost || f.cut(from, to, now)
+		for k := range f.list {
+			if x := &f.list[k]; x.Kind == SlowLink && x.on(from, to) {
+				slow = max(slow, x.Factor)
+			}
+		}
+	}
+	return
+}
+
 // link is a link under the faults of the moment.
 func (f *faultState) link(from, to int, l Link) Link {
 	for i := range f.list {

@@ -56,30 +56,16 @@ func (s *Sim) arrival(from, to int, m *actors.Message) int64 {
 	if m.Payload == nil || from < 0 || to < 0 {
 		return s.now + l.Latency
 	}
-	begin := s.now
-	took := int64(l.PerByte * float64(m.Payload.Bytes()))
-	for _, p := range [2]int32{l.Out, l.In} {
-		if p >= 0 {
-			for int(p) >= len(s.ports) {
-				s.ports = append(s.ports, 0)
-			}
-			begin = max(begin, s.ports[p])
-		}
-	}
-	for _, p := range [2]int32{l.Out, l.In} {
-		if p >= 0 {
-			s.ports[p] = begin + took
-		}
-	}
-	return begin + took + l.Latency
+	_, there, _ := s.transfer(from, to, m.Payload.Bytes())
+	return there
 }
 
 // collectives gives every group of ranks an actor that stands for its collectives: each member sends it one part, and when all
 // have come it sends each one part back after the collective's modelled time. Behaviours see a group of one member.
 func (s *Sim) collectives() []*core.RankLayout {
-	known := map[*actors.Ref]*collective{} // by the list's first element: layouts share lists
-	byContent := map[groupKey][]*collective{}
-	find := func(members []actors.Ref) *collective {
+	known := map[*actors.Ref]*group{} // by the list's first element: layouts share lists
+	byContent := map[groupKey][]*group{}
+	find := func(members []actors.Ref) *group {
 		first := &members[0]
 		if c := known[first]; c != nil {
 			return c
@@ -91,7 +77,7 @@ func (s *Sim) collectives() []*core.RankLayout {
 				return c
 			}
 		}
-		c := &collective{s: s, members: members, alone: [1]actors.Ref{s.add()}}
+		c := &group{s: s, members: members, alone: [1]actors.Ref{s.add()}}
 		s.rankOf[c.alone[0]] = noPlace
 		for _, m := range members {
 			c.ranks = append(c.ranks, int(s.rankOf[m]))
@@ -149,15 +135,17 @@ func (s *Sim) nameOfGroup(ranks []int) string {
 	return text
 }
 
-// collective stands for the collectives of one group. A member is at most one collective ahead of the others.
-type collective struct {
+// group stands for the collectives of a group of ranks. A member is at most one collective ahead of the others.
+type group struct {
 	s       *Sim
 	alone   [1]actors.Ref // its own, the one member that its members see
 	epoch   uint32
 	members []actors.Ref
 	ranks   []int
 	open    []gathering
-	free    int64 // when the group's last collective ends
+	free    int64             // when the group's last collective ends
+	scripts map[int64]*script // by bytes, if collectives go send by send
+	plays   []*play
 }
 
 type gathering struct {
@@ -173,8 +161,11 @@ func (g *gathering) of(m *actors.Message) bool {
 }
 
 // Receive implements actors.Behaviour.
-func (c *collective) Receive(_ actors.Context, m *actors.Message) {
+func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	switch {
+	case m.Kind == actors.Tick:
+		c.tick(m)
+		return
 	case m.Kind != actors.Part:
 		return
 	case m.Epoch < c.epoch:
@@ -182,7 +173,7 @@ func (c *collective) Receive(_ actors.Context, m *actors.Message) {
 		return
 	case m.Epoch > c.epoch: // collectives of the epoch before will never be complete
 		c.epoch = m.Epoch
-		c.open = c.open[:0]
+		c.open, c.plays = c.open[:0], nil
 	}
 	i := 0
 	for i < len(c.open) && !c.open[i].of(m) {
@@ -214,7 +205,7 @@ func (c *collective) Receive(_ actors.Context, m *actors.Message) {
 	}
 }
 
-func (c *collective) place(r actors.Ref) int {
+func (c *group) place(r actors.Ref) int {
 	if d := int(r - c.members[0]); d >= 0 && d < len(c.members) && c.members[d] == r {
 		return d
 	}
@@ -229,14 +220,25 @@ func (c *collective) place(r actors.Ref) int {
 }
 
 // finish ends the i-th open collective and tells its members.
-func (c *collective) finish(i int) {
+func (c *group) finish(i int) {
 	g := &c.open[i]
 	s := c.s
-	c.free = max(s.now, c.free) + s.p.Collective(c.ranks, g.bytes)
-	g.m.From, g.m.Member = s.ctx.self, 0
-	for _, to := range c.members {
-		g.m.Payload = s.blobs.get(g.bytes)
-		s.post(c.free, to, &g.m)
+	if s.p.Sends != nil {
+		c.start(&g.m, g.bytes)
+	} else {
+		slow, lost := 1.0, false
+		if s.faults.any {
+			slow, lost = s.faults.group(c.ranks, s.now)
+		}
+		if lost {
+			return // it stays open, and everyone waits
+		}
+		c.free = max(s.now, c.free) + int64(slow*float64(s.p.Collective(c.ranks, g.bytes)))
+		g.m.From, g.m.Member = s.ctx.self, 0
+		for _, to := range c.members {
+			g.m.Payload = s.blobs.get(g.bytes)
+			s.post(c.free, to, &g.m)
+		}
 	}
 	last := len(c.open) - 1
 	c.open[i], c.open[last] = c.open[last], c.open[i]
@@ -245,10 +247,16 @@ func (c *collective) finish(i int) {
 }
 
 // Waits implements actors.Behaviour.
-func (c *collective) Waits() actors.Wait {
+func (c *group) Waits() actors.Wait {
 	for _, g := range c.open {
 		if i := slices.Index(g.came, false); i >= 0 {
 			return actors.Wait{For: c.members[i], What: "its part of " + g.m.Action.String()}
+		}
+		return actors.Wait{For: actors.None, What: "a message of " + g.m.Action.String() + " that a cut link has lost"}
+	}
+	for _, p := range c.plays {
+		if p != nil {
+			return actors.Wait{For: actors.None, What: "a message of " + p.m.Action.String() + " that a cut link has lost"}
 		}
 	}
 	return actors.Wait{For: actors.None}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/topology/collective"
 )
 
 // Layout is what is simulated: the layouts of the behaviours as the host makes them, and what their work does to memory.
@@ -39,6 +40,8 @@ type Prices struct {
 	Job        func(rank int, j *actors.Job, s *core.Segment) int64
 	Link       func(from, to int) Link
 	Collective func(ranks []int, bytes int64) int64 // of one collective in which each rank sends bytes
+	// Sends lists such a collective's messages; if it is set, and Options.Whole, collectives are carried out send by send.
+	Sends func(ranks []int, bytes int64) []collective.Send
 }
 
 // Link is a connection of two ranks. Messages with data wait for the sender's and the receiver's Port (numbers of shared
@@ -52,7 +55,7 @@ type Link struct {
 // Options choose how a layout is run.
 type Options struct {
 	Seed   uint64  // of the order of simultaneous events, of jitter and of faults
-	Whole  bool    // a collective is one event a member instead of one message a pair of members
+	Whole  bool    // a collective is one event a member, or Prices.Sends, instead of one message a pair of members
 	Jitter float64 // jobs take up to this share longer, at random
 	Faults []Fault
 	Mutate func(to actors.Ref, m *actors.Message) Fate // tests plant protocol bugs here; nil for none

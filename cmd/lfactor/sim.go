@@ -34,7 +34,8 @@ var _ = add(func() *cobra.Command {
   --schedule S      instead of plan.schedule; plan.virtual_stages follows where the schedule fixes it
   --steps N         steps to run, default 2
   --jitter X        jobs take up to this share longer, at random
-  --collective M    op: one event a member (default); send: every message of every member
+  --collective M    op: one event a member (default); send: every message of the ring, tree or hierarchy; direct: every member to every other,
+                    as training itself does
   --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
   --faults K,...    straggler, slow-link, cut-link, late-loader, crash, crash-restart, lost-message, late-message, duplicate-message
   --program F.csv   a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action
@@ -64,6 +65,7 @@ type simRun struct {
 	svg     string
 	html    string
 	whole   bool
+	sends   bool
 	jitter  float64
 	layout  *host.Layout
 }
@@ -110,9 +112,11 @@ func parseSim(args []string) (*simRun, []string, error) {
 	switch m := flagValue(mine, "collective"); m {
 	case "", "op":
 	case "send":
+		s.sends = true
+	case "direct":
 		s.whole = false
 	default:
-		return nil, nil, usage("--collective %s: want op or send", m)
+		return nil, nil, usage("--collective %s: want op, send or direct", m)
 	}
 	if err := s.faults(flagValue(mine, "faults")); err != nil {
 		return nil, nil, err
@@ -214,7 +218,11 @@ func (s *simRun) run(o sim.Options) *sim.Result {
 	}
 	run := core.RunLayout{First: 1, Last: s.steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
 	o.Whole, o.Jitter = s.whole, s.jitter
-	return sim.New(simLayout(s.layout, run), prices(s.cluster), o).Run()
+	p := prices(s.cluster)
+	if !s.sends {
+		p.Sends = nil
+	}
+	return sim.New(simLayout(s.layout, run), p, o).Run()
 }
 
 func simCommand(c *cobra.Command, args []string) error {

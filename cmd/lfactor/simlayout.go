@@ -152,5 +152,9 @@ func prices(m *cost.Machine) sim.Prices {
 			n := int64(len(ranks))
 			return cost.Nanoseconds(m.Collective(collective.AllReduce, ranks, bytes*n/(2*(n-1))))
 		},
+		Sends: func(ranks []int, bytes int64) []collective.Send {
+			n := int64(len(ranks))
+			return m.Sends(collective.AllReduce, ranks, bytes*n/(2*(n-1)))
+		},
 	}
 }

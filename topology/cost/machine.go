@@ -49,23 +49,65 @@ func (m *Machine) Link(a, b int) collective.Link {
 // Collective is the time of a collective among devices (ascending), by the fastest of the algorithms that fit: a ring, a tree,
 // and for all-reduces over several hosts with equally many members each a hierarchy.
 func (m *Machine) Collective(k collective.Kind, devices []int, bytes int64) float64 {
+	t, _, _ := m.fastest(k, devices, bytes)
+	return t
+}
+
+// The algorithms.
+const (
+	ring = iota
+	tree
+	hierarchy
+)
+
+// fastest is the time of a collective, by which algorithm, and how many of the devices share a host.
+func (m *Machine) fastest(k collective.Kind, devices []int, bytes int64) (t float64, by, local int) {
 	n := len(devices)
 	if n < 2 {
-		return 0
+		return
 	}
 	slowest := m.Local
 	if m.Host(devices[0]) != m.Host(devices[n-1]) {
 		slowest = m.Remote
 	}
-	t := collective.RingTime(k, n, bytes, slowest)
+	t = collective.RingTime(k, n, bytes, slowest)
 	if k != collective.AllReduce {
-		return t
+		return
 	}
-	t = min(t, collective.TreeTime(n, bytes, slowest))
-	if local := m.perHost(devices); local > 1 && n > local && n%local == 0 {
-		t = min(t, collective.HierarchicalTime(n, local, bytes, m.Local, m.Remote))
+	if x := treeTime(n, bytes, slowest); x < t {
+		t, by = x, tree
 	}
-	return t
+	if local = m.perHost(devices); local > 1 && n > local && n%local == 0 {
+		if x := collective.HierarchicalTime(n, local, bytes, m.Local, m.Remote); x < t {
+			t, by = x, hierarchy
+		}
+	}
+	return
+}
+
+// treeTime is the time of a tree. If n is no power of two, short branches start early, which the closed form does not see: small
+// ones are played.
+func treeTime(n int, bytes int64, l collective.Link) float64 {
+	const small = 64
+	if n&(n-1) == 0 || n > small {
+		return collective.TreeTime(n, bytes, l)
+	}
+	return collective.Play(n, collective.Tree(n, bytes), func(int, int) collective.Link { return l })
+}
+
+// Sends lists the messages of the algorithm whose time Collective gives.
+func (m *Machine) Sends(k collective.Kind, devices []int, bytes int64) []collective.Send {
+	n := len(devices)
+	if n < 2 {
+		return nil
+	}
+	switch _, by, local := m.fastest(k, devices, bytes); by {
+	case tree:
+		return collective.Tree(n, bytes)
+	case hierarchy:
+		return collective.Hierarchical(n, local, bytes)
+	}
+	return collective.Ring(k, n, bytes)
 }
 
 // perHost is how many of the devices share each host, 0 if not equally many do.
