@@ -34,6 +34,12 @@ func smooth21(dst *byte, near *byte, n int)
 //go:noescape
 func colours(dst *byte, y *byte, cb *byte, cr *byte, n int)
 
+// planar takes the channels of n·16 pixels apart.
+// The pure Go of the same arithmetic defines it.
+//
+//go:noescape
+func planar(red *byte, green *byte, blue *byte, src *byte, n int)
+
 // columnSums weighs pairs of rows, for n·32 bytes. A pair's weights are their upper parts, then their lower parts, of 16 bits each.
 // The pure Go of the same arithmetic defines it.
 //

@@ -1708,6 +1708,356 @@ DATA spread22<>+30(SB)/1, $0x80
 DATA spread22<>+31(SB)/1, $0x80
 GLOBL spread22<>(SB), RODATA|NOPTR, $32
 
+// func planar(red *byte, green *byte, blue *byte, src *byte, n int)
+// Requires: AVX
+TEXT ·planar(SB), NOSPLIT, $0-40
+	MOVQ red+0(FP), AX
+	MOVQ green+8(FP), CX
+	MOVQ blue+16(FP), DX
+	MOVQ src+24(FP), BX
+	MOVQ n+32(FP), SI
+
+nextPlanar:
+	TESTQ   SI, SI
+	JZ      nextPlanar_end
+	VMOVDQU (BX), X0
+	VMOVDQU 16(BX), X1
+	VMOVDQU 32(BX), X2
+	VPSHUFB gather00<>+0(SB), X0, X3
+	VPSHUFB gather10<>+0(SB), X1, X4
+	VPOR    X4, X3, X3
+	VPSHUFB gather20<>+0(SB), X2, X4
+	VPOR    X4, X3, X3
+	VMOVDQU X3, (AX)
+	ADDQ    $0x10, AX
+	VPSHUFB gather01<>+0(SB), X0, X3
+	VPSHUFB gather11<>+0(SB), X1, X4
+	VPOR    X4, X3, X3
+	VPSHUFB gather21<>+0(SB), X2, X4
+	VPOR    X4, X3, X3
+	VMOVDQU X3, (CX)
+	ADDQ    $0x10, CX
+	VPSHUFB gather02<>+0(SB), X0, X0
+	VPSHUFB gather12<>+0(SB), X1, X1
+	VPOR    X1, X0, X0
+	VPSHUFB gather22<>+0(SB), X2, X1
+	VPOR    X1, X0, X0
+	VMOVDQU X0, (DX)
+	ADDQ    $0x10, DX
+	ADDQ    $0x30, BX
+	DECQ    SI
+	JMP     nextPlanar
+
+nextPlanar_end:
+	VZEROUPPER
+	RET
+
+DATA gather00<>+0(SB)/1, $0x00
+DATA gather00<>+1(SB)/1, $0x03
+DATA gather00<>+2(SB)/1, $0x06
+DATA gather00<>+3(SB)/1, $0x09
+DATA gather00<>+4(SB)/1, $0x0c
+DATA gather00<>+5(SB)/1, $0x0f
+DATA gather00<>+6(SB)/1, $0x80
+DATA gather00<>+7(SB)/1, $0x80
+DATA gather00<>+8(SB)/1, $0x80
+DATA gather00<>+9(SB)/1, $0x80
+DATA gather00<>+10(SB)/1, $0x80
+DATA gather00<>+11(SB)/1, $0x80
+DATA gather00<>+12(SB)/1, $0x80
+DATA gather00<>+13(SB)/1, $0x80
+DATA gather00<>+14(SB)/1, $0x80
+DATA gather00<>+15(SB)/1, $0x80
+DATA gather00<>+16(SB)/1, $0x80
+DATA gather00<>+17(SB)/1, $0x80
+DATA gather00<>+18(SB)/1, $0x80
+DATA gather00<>+19(SB)/1, $0x80
+DATA gather00<>+20(SB)/1, $0x80
+DATA gather00<>+21(SB)/1, $0x80
+DATA gather00<>+22(SB)/1, $0x80
+DATA gather00<>+23(SB)/1, $0x80
+DATA gather00<>+24(SB)/1, $0x80
+DATA gather00<>+25(SB)/1, $0x80
+DATA gather00<>+26(SB)/1, $0x80
+DATA gather00<>+27(SB)/1, $0x80
+DATA gather00<>+28(SB)/1, $0x80
+DATA gather00<>+29(SB)/1, $0x80
+DATA gather00<>+30(SB)/1, $0x80
+DATA gather00<>+31(SB)/1, $0x80
+GLOBL gather00<>(SB), RODATA|NOPTR, $32
+
+DATA gather10<>+0(SB)/1, $0x80
+DATA gather10<>+1(SB)/1, $0x80
+DATA gather10<>+2(SB)/1, $0x80
+DATA gather10<>+3(SB)/1, $0x80
+DATA gather10<>+4(SB)/1, $0x80
+DATA gather10<>+5(SB)/1, $0x80
+DATA gather10<>+6(SB)/1, $0x02
+DATA gather10<>+7(SB)/1, $0x05
+DATA gather10<>+8(SB)/1, $0x08
+DATA gather10<>+9(SB)/1, $0x0b
+DATA gather10<>+10(SB)/1, $0x0e
+DATA gather10<>+11(SB)/1, $0x80
+DATA gather10<>+12(SB)/1, $0x80
+DATA gather10<>+13(SB)/1, $0x80
+DATA gather10<>+14(SB)/1, $0x80
+DATA gather10<>+15(SB)/1, $0x80
+DATA gather10<>+16(SB)/1, $0x80
+DATA gather10<>+17(SB)/1, $0x80
+DATA gather10<>+18(SB)/1, $0x80
+DATA gather10<>+19(SB)/1, $0x80
+DATA gather10<>+20(SB)/1, $0x80
+DATA gather10<>+21(SB)/1, $0x80
+DATA gather10<>+22(SB)/1, $0x80
+DATA gather10<>+23(SB)/1, $0x80
+DATA gather10<>+24(SB)/1, $0x80
+DATA gather10<>+25(SB)/1, $0x80
+DATA gather10<>+26(SB)/1, $0x80
+DATA gather10<>+27(SB)/1, $0x80
+DATA gather10<>+28(SB)/1, $0x80
+DATA gather10<>+29(SB)/1, $0x80
+DATA gather10<>+30(SB)/1, $0x80
+DATA gather10<>+31(SB)/1, $0x80
+GLOBL gather10<>(SB), RODATA|NOPTR, $32
+
+DATA gather20<>+0(SB)/1, $0x80
+DATA gather20<>+1(SB)/1, $0x80
+DATA gather20<>+2(SB)/1, $0x80
+DATA gather20<>+3(SB)/1, $0x80
+DATA gather20<>+4(SB)/1, $0x80
+DATA gather20<>+5(SB)/1, $0x80
+DATA gather20<>+6(SB)/1, $0x80
+DATA gather20<>+7(SB)/1, $0x80
+DATA gather20<>+8(SB)/1, $0x80
+DATA gather20<>+9(SB)/1, $0x80
+DATA gather20<>+10(SB)/1, $0x80
+DATA gather20<>+11(SB)/1, $0x01
+DATA gather20<>+12(SB)/1, $0x04
+DATA gather20<>+13(SB)/1, $0x07
+DATA gather20<>+14(SB)/1, $0x0a
+DATA gather20<>+15(SB)/1, $0x0d
+DATA gather20<>+16(SB)/1, $0x80
+DATA gather20<>+17(SB)/1, $0x80
+DATA gather20<>+18(SB)/1, $0x80
+DATA gather20<>+19(SB)/1, $0x80
+DATA gather20<>+20(SB)/1, $0x80
+DATA gather20<>+21(SB)/1, $0x80
+DATA gather20<>+22(SB)/1, $0x80
+DATA gather20<>+23(SB)/1, $0x80
+DATA gather20<>+24(SB)/1, $0x80
+DATA gather20<>+25(SB)/1, $0x80
+DATA gather20<>+26(SB)/1, $0x80
+DATA gather20<>+27(SB)/1, $0x80
+DATA gather20<>+28(SB)/1, $0x80
+DATA gather20<>+29(SB)/1, $0x80
+DATA gather20<>+30(SB)/1, $0x80
+DATA gather20<>+31(SB)/1, $0x80
+GLOBL gather20<>(SB), RODATA|NOPTR, $32
+
+DATA gather01<>+0(SB)/1, $0x01
+DATA gather01<>+1(SB)/1, $0x04
+DATA gather01<>+2(SB)/1, $0x07
+DATA gather01<>+3(SB)/1, $0x0a
+DATA gather01<>+4(SB)/1, $0x0d
+DATA gather01<>+5(SB)/1, $0x80
+DATA gather01<>+6(SB)/1, $0x80
+DATA gather01<>+7(SB)/1, $0x80
+DATA gather01<>+8(SB)/1, $0x80
+DATA gather01<>+9(SB)/1, $0x80
+DATA gather01<>+10(SB)/1, $0x80
+DATA gather01<>+11(SB)/1, $0x80
+DATA gather01<>+12(SB)/1, $0x80
+DATA gather01<>+13(SB)/1, $0x80
+DATA gather01<>+14(SB)/1, $0x80
+DATA gather01<>+15(SB)/1, $0x80
+DATA gather01<>+16(SB)/1, $0x80
+DATA gather01<>+17(SB)/1, $0x80
+DATA gather01<>+18(SB)/1, $0x80
+DATA gather01<>+19(SB)/1, $0x80
+DATA gather01<>+20(SB)/1, $0x80
+DATA gather01<>+21(SB)/1, $0x80
+DATA gather01<>+22(SB)/1, $0x80
+DATA gather01<>+23(SB)/1, $0x80
+DATA gather01<>+24(SB)/1, $0x80
+DATA gather01<>+25(SB)/1, $0x80
+DATA gather01<>+26(SB)/1, $0x80
+DATA gather01<>+27(SB)/1, $0x80
+DATA gather01<>+28(SB)/1, $0x80
+DATA gather01<>+29(SB)/1, $0x80
+DATA gather01<>+30(SB)/1, $0x80
+DATA gather01<>+31(SB)/1, $0x80
+GLOBL gather01<>(SB), RODATA|NOPTR, $32
+
+DATA gather11<>+0(SB)/1, $0x80
+DATA gather11<>+1(SB)/1, $0x80
+DATA gather11<>+2(SB)/1, $0x80
+DATA gather11<>+3(SB)/1, $0x80
+DATA gather11<>+4(SB)/1, $0x80
+DATA gather11<>+5(SB)/1, $0x00
+DATA gather11<>+6(SB)/1, $0x03
+DATA gather11<>+7(SB)/1, $0x06
+DATA gather11<>+8(SB)/1, $0x09
+DATA gather11<>+9(SB)/1, $0x0c
+DATA gather11<>+10(SB)/1, $0x0f
+DATA gather11<>+11(SB)/1, $0x80
+DATA gather11<>+12(SB)/1, $0x80
+DATA gather11<>+13(SB)/1, $0x80
+DATA gather11<>+14(SB)/1, $0x80
+DATA gather11<>+15(SB)/1, $0x80
+DATA gather11<>+16(SB)/1, $0x80
+DATA gather11<>+17(SB)/1, $0x80
+DATA gather11<>+18(SB)/1, $0x80
+DATA gather11<>+19(SB)/1, $0x80
+DATA gather11<>+20(SB)/1, $0x80
+DATA gather11<>+21(SB)/1, $0x80
+DATA gather11<>+22(SB)/1, $0x80
+DATA gather11<>+23(SB)/1, $0x80
+DATA gather11<>+24(SB)/1, $0x80
+DATA gather11<>+25(SB)/1, $0x80
+DATA gather11<>+26(SB)/1, $0x80
+DATA gather11<>+27(SB)/1, $0x80
+DATA gather11<>+28(SB)/1, $0x80
+DATA gather11<>+29(SB)/1, $0x80
+DATA gather11<>+30(SB)/1, $0x80
+DATA gather11<>+31(SB)/1, $0x80
+GLOBL gather11<>(SB), RODATA|NOPTR, $32
+
+DATA gather21<>+0(SB)/1, $0x80
+DATA gather21<>+1(SB)/1, $0x80
+DATA gather21<>+2(SB)/1, $0x80
+DATA gather21<>+3(SB)/1, $0x80
+DATA gather21<>+4(SB)/1, $0x80
+DATA gather21<>+5(SB)/1, $0x80
+DATA gather21<>+6(SB)/1, $0x80
+DATA gather21<>+7(SB)/1, $0x80
+DATA gather21<>+8(SB)/1, $0x80
+DATA gather21<>+9(SB)/1, $0x80
+DATA gather21<>+10(SB)/1, $0x80
+DATA gather21<>+11(SB)/1, $0x02
+DATA gather21<>+12(SB)/1, $0x05
+DATA gather21<>+13(SB)/1, $0x08
+DATA gather21<>+14(SB)/1, $0x0b
+DATA gather21<>+15(SB)/1, $0x0e
+DATA gather21<>+16(SB)/1, $0x80
+DATA gather21<>+17(SB)/1, $0x80
+DATA gather21<>+18(SB)/1, $0x80
+DATA gather21<>+19(SB)/1, $0x80
+DATA gather21<>+20(SB)/1, $0x80
+DATA gather21<>+21(SB)/1, $0x80
+DATA gather21<>+22(SB)/1, $0x80
+DATA gather21<>+23(SB)/1, $0x80
+DATA gather21<>+24(SB)/1, $0x80
+DATA gather21<>+25(SB)/1, $0x80
+DATA gather21<>+26(SB)/1, $0x80
+DATA gather21<>+27(SB)/1, $0x80
+DATA gather21<>+28(SB)/1, $0x80
+DATA gather21<>+29(SB)/1, $0x80
+DATA gather21<>+30(SB)/1, $0x80
+DATA gather21<>+31(SB)/1, $0x80
+GLOBL gather21<>(SB), RODATA|NOPTR, $32
+
+DATA gather02<>+0(SB)/1, $0x02
+DATA gather02<>+1(SB)/1, $0x05
+DATA gather02<>+2(SB)/1, $0x08
+DATA gather02<>+3(SB)/1, $0x0b
+DATA gather02<>+4(SB)/1, $0x0e
+DATA gather02<>+5(SB)/1, $0x80
+DATA gather02<>+6(SB)/1, $0x80
+DATA gather02<>+7(SB)/1, $0x80
+DATA gather02<>+8(SB)/1, $0x80
+DATA gather02<>+9(SB)/1, $0x80
+DATA gather02<>+10(SB)/1, $0x80
+DATA gather02<>+11(SB)/1, $0x80
+DATA gather02<>+12(SB)/1, $0x80
+DATA gather02<>+13(SB)/1, $0x80
+DATA gather02<>+14(SB)/1, $0x80
+DATA gather02<>+15(SB)/1, $0x80
+DATA gather02<>+16(SB)/1, $0x80
+DATA gather02<>+17(SB)/1, $0x80
+DATA gather02<>+18(SB)/1, $0x80
+DATA gather02<>+19(SB)/1, $0x80
+DATA gather02<>+20(SB)/1, $0x80
+DATA gather02<>+21(SB)/1, $0x80
+DATA gather02<>+22(SB)/1, $0x80
+DATA gather02<>+23(SB)/1, $0x80
+DATA gather02<>+24(SB)/1, $0x80
+DATA gather02<>+25(SB)/1, $0x80
+DATA gather02<>+26(SB)/1, $0x80
+DATA gather02<>+27(SB)/1, $0x80
+DATA gather02<>+28(SB)/1, $0x80
+DATA gather02<>+29(SB)/1, $0x80
+DATA gather02<>+30(SB)/1, $0x80
+DATA gather02<>+31(SB)/1, $0x80
+GLOBL gather02<>(SB), RODATA|NOPTR, $32
+
+DATA gather12<>+0(SB)/1, $0x80
+DATA gather12<>+1(SB)/1, $0x80
+DATA gather12<>+2(SB)/1, $0x80
+DATA gather12<>+3(SB)/1, $0x80
+DATA gather12<>+4(SB)/1, $0x80
+DATA gather12<>+5(SB)/1, $0x01
+DATA gather12<>+6(SB)/1, $0x04
+DATA gather12<>+7(SB)/1, $0x07
+DATA gather12<>+8(SB)/1, $0x0a
+DATA gather12<>+9(SB)/1, $0x0d
+DATA gather12<>+10(SB)/1, $0x80
+DATA gather12<>+11(SB)/1, $0x80
+DATA gather12<>+12(SB)/1, $0x80
+DATA gather12<>+13(SB)/1, $0x80
+DATA gather12<>+14(SB)/1, $0x80
+DATA gather12<>+15(SB)/1, $0x80
+DATA gather12<>+16(SB)/1, $0x80
+DATA gather12<>+17(SB)/1, $0x80
+DATA gather12<>+18(SB)/1, $0x80
+DATA gather12<>+19(SB)/1, $0x80
+DATA gather12<>+20(SB)/1, $0x80
+DATA gather12<>+21(SB)/1, $0x80
+DATA gather12<>+22(SB)/1, $0x80
+DATA gather12<>+23(SB)/1, $0x80
+DATA gather12<>+24(SB)/1, $0x80
+DATA gather12<>+25(SB)/1, $0x80
+DATA gather12<>+26(SB)/1, $0x80
+DATA gather12<>+27(SB)/1, $0x80
+DATA gather12<>+28(SB)/1, $0x80
+DATA gather12<>+29(SB)/1, $0x80
+DATA gather12<>+30(SB)/1, $0x80
+DATA gather12<>+31(SB)/1, $0x80
+GLOBL gather12<>(SB), RODATA|NOPTR, $32
+
+DATA gather22<>+0(SB)/1, $0x80
+DATA gather22<>+1(SB)/1, $0x80
+DATA gather22<>+2(SB)/1, $0x80
+DATA gather22<>+3(SB)/1, $0x80
+DATA gather22<>+4(SB)/1, $0x80
+DATA gather22<>+5(SB)/1, $0x80
+DATA gather22<>+6(SB)/1, $0x80
+DATA gather22<>+7(SB)/1, $0x80
+DATA gather22<>+8(SB)/1, $0x80
+DATA gather22<>+9(SB)/1, $0x80
+DATA gather22<>+10(SB)/1, $0x00
+DATA gather22<>+11(SB)/1, $0x03
+DATA gather22<>+12(SB)/1, $0x06
+DATA gather22<>+13(SB)/1, $0x09
+DATA gather22<>+14(SB)/1, $0x0c
+DATA gather22<>+15(SB)/1, $0x0f
+DATA gather22<>+16(SB)/1, $0x80
+DATA gather22<>+17(SB)/1, $0x80
+DATA gather22<>+18(SB)/1, $0x80
+DATA gather22<>+19(SB)/1, $0x80
+DATA gather22<>+20(SB)/1, $0x80
+DATA gather22<>+21(SB)/1, $0x80
+DATA gather22<>+22(SB)/1, $0x80
+DATA gather22<>+23(SB)/1, $0x80
+DATA gather22<>+24(SB)/1, $0x80
+DATA gather22<>+25(SB)/1, $0x80
+DATA gather22<>+26(SB)/1, $0x80
+DATA gather22<>+27(SB)/1, $0x80
+DATA gather22<>+28(SB)/1, $0x80
+DATA gather22<>+29(SB)/1, $0x80
+DATA gather22<>+30(SB)/1, $0x80
+DATA gather22<>+31(SB)/1, $0x80
+GLOBL gather22<>(SB), RODATA|NOPTR, $32
+
 // func columnSums(dst *byte, src *byte, stride int, pairs int, w *uint16, n int, bits int)
 // Requires: AVX, AVX2
 TEXT ·columnSums(SB), NOSPLIT, $0-56

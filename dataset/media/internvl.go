@@ -80,8 +80,10 @@ func (v *internVL) Image(p *Picture, _ int) (*Features, error) {
 	rows, columns := e.Grid[1], e.Grid[2]
 	out := make([]byte, 0, e.Rows()*e.Width())
 	whole := p.Resize(columns*v.w, rows*v.h, v.filter)
+	apart := whole.planes()
+	defer apart.release()
 	for n := range rows * columns {
-		out = whole.tile(out, n%columns*v.w, n/columns*v.h, v.w, v.h)
+		out = apart.tile(out, n%columns*v.w, n/columns*v.h, v.w, v.h)
 	}
 	if rows*columns > 1 {
 		out = p.whole(out, p.Resize(v.w, v.h, v.filter))

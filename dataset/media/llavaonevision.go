@@ -145,8 +145,10 @@ func (l *llavaOnevision) Image(p *Picture, n int) (*Features, error) {
 	inner := p.Resize(nw, nh, l.filter)
 	canvas.paste(inner, (bw-nw)/2, (bh-nh)/2)
 	inner.releaseUnless(p)
+	apart := canvas.planes()
+	defer apart.release()
 	for i := range e.Grid[1] * e.Grid[2] {
-		out = canvas.tile(out, i%e.Grid[2]*l.side, i/e.Grid[2]*l.side, l.side, l.side)
+		out = apart.tile(out, i%e.Grid[2]*l.side, i/e.Grid[2]*l.side, l.side, l.side)
 	}
 	f.Pixels = out
 	return f, nil

@@ -24,3 +24,5 @@ func rowSums(dst, src *byte, first *int32, groups int, w *uint16, n, bits int) {
 func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int {
 	panic(notNative)
 }
+
+func planar(red, green, blue, src *byte, n int) { panic(notNative) }

@@ -46,19 +46,18 @@ type Features struct {
 // layout of Shape.
 func (f *Features) Values() []float32 {
 	out := make([]float32, len(f.Pixels))
-	f.AppendTo(out[:0])
+	f.Fill(out)
 	return out
 }
 
-// AppendTo appends Values to a buffer and returns it.
-func (f *Features) AppendTo(out []float32) []float32 {
+// Fill writes Values into out, which has the length of Pixels.
+func (f *Features) Fill(out []float32) {
 	for i, channel := 0, 0; i < len(f.Pixels); i, channel = i+f.run, (channel+1)%3 {
-		table := &f.norm[channel]
-		for _, v := range f.Pixels[i : i+f.run] {
-			out = append(out, table[v])
+		table, to := &f.norm[channel], out[i:i+f.run]
+		for k, v := range f.Pixels[i : i+f.run] {
+			to[k] = table[v]
 		}
 	}
-	return out
 }
 
 // ImageProcessor prepares pictures for a vision tower. It may be used by several goroutines at once.

@@ -1,4 +1,4 @@
-// Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform, smooth chroma and colours, and
+// Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform, smooth chroma, colours and their planes, and
 // resizing. Run "go generate" in dataset/media.
 package main
 
@@ -17,6 +17,7 @@ func main() {
 	smooth22()
 	smooth21()
 	colours()
+	planar()
 	columns()
 	rows()
 	Generate()
