@@ -180,6 +180,9 @@ func Load(dir string) (*Processor, error) {
 	}
 	image.more, image.model = both, model
 	class := image.class()
+	if string(model["model_type"]) == `"internvl_chat"` {
+		class = "InternVLChat"
+	}
 	p := &Processor{Class: class}
 	if p.Image, err = NewImageProcessor(class, image); err != nil {
 		return nil, err
