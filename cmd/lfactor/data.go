@@ -26,8 +26,9 @@ type data struct {
 	sources  []dataset.Source
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
-	pictures *pictures       // of a model with a vision encoder, or nil
-	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
+	pictures *pictures         // of a model with a vision encoder, or nil
+	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
+	work     map[int64]float64 // floating-point operations of recent steps with pictures
 }
 
 // made is one step's data.
@@ -38,7 +39,7 @@ type made struct {
 
 // openData opens what data.* names; a resumed run goes on at its checkpoint's position.
 func openData(r *run) (*data, error) {
-	d := &data{r: r, recent: map[int64]*made{}}
+	d := &data{r: r, recent: map[int64]*made{}, work: map[int64]float64{}}
 	if err := d.open(); err != nil {
 		d.close()
 		return nil, err
@@ -321,6 +322,8 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 			if err := d.pictures.fill(&mb, &b, d.unseen(&b)); err != nil {
 				return nil, err
 			}
+			d.work[step] += d.r.microFlops(d.r.job.Model.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames()))
+			delete(d.work, step-recentMax)
 		}
 		out = append(out, mb)
 	}
@@ -368,6 +371,13 @@ func microbatch(b *dataset.Batch, each float32, seed uint64, keys bool) host.Mic
 		}
 	}
 	return mb
+}
+
+// flops is the work of a step whose microbatches differ, or 0.
+func (d *data) flops(step int64) float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.work[step]
 }
 
 // commit enters a committed step into the ledger.

@@ -141,7 +141,7 @@ func (p *reporter) header() {
 		p.say("! checkpoint: %v", err)
 	}
 	p.say("model   %s, %s parameters, %s", r.job.Model.Family, count(float64(r.job.Model.Count())), r.cfg.Run.Train.Precision)
-	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.PP, m.DP, m.TP, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, m.Size(), r.cfg.Run.Plan.Procs)
+	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.PP, m.DP, m.TP, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
 	p.say("from    %s", r.start.from)
 	p.say("logs    %s", p.dir)
 }
@@ -193,8 +193,12 @@ func (p *reporter) observe(m actors.Message) {
 func (p *reporter) step(m actors.Message) {
 	v := m.Values
 	sec := v[core.StepTime] / 1e9
+	flops := p.flops
+	if f := p.r.data.flops(m.Step); f > 0 {
+		flops = f
+	}
 	line := metricLine{Step: m.Step, Loss: v[core.StepLoss], GradNorm: v[core.StepNorm], LR: v[core.StepLR], TokensSec: p.tokens / sec,
-		MFU: p.flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak], Scale: v[core.StepScale],
+		MFU: flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak], Scale: v[core.StepScale],
 		Skipped: v[core.StepOverflow] > 0, Seconds: sec, Slowest: int(v[core.StepSlowest])}
 	p.losses = append(p.losses, point{float64(m.Step), line.Loss})
 	if p.metrics != nil {

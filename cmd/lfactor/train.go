@@ -48,6 +48,7 @@ type trainIO struct {
 	args  []string // of the command, for worker processes
 	quiet bool
 	step  func(m actors.Message) // sees reports too; nil for none
+	trace func(host.TraceEvent)  // sees jobs too; nil for none
 }
 
 // lockRun holds the directories that a run writes.
@@ -274,6 +275,9 @@ func (r *run) lead(ctx context.Context) error {
 	}
 	defer tr.close()
 	o.Trace = tr.see
+	if see := r.io.trace; see != nil {
+		o.Trace = func(e host.TraceEvent) { tr.see(e); see(e) }
+	}
 	r.plant(&o)
 	if o.Procs > 1 {
 		workers, err := r.spawnWorkers(&o)

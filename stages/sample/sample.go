@@ -21,6 +21,7 @@ type Generator struct {
 	run   *grad.Runner
 	dtype tensor.DType
 	past  int
+	next  int32 // the position after the last token, where pictures take fewer positions than tokens
 	cache map[string]*tensor.Tensor
 }
 
@@ -56,7 +57,7 @@ func (g *Generator) Reset() {
 		t.Release()
 		delete(g.cache, k)
 	}
-	g.past = 0
+	g.past, g.next = 0, 0
 }
 
 // Close gives the parameters and the cache back.
@@ -70,14 +71,27 @@ func (g *Generator) Close() {
 
 // Logits feeds tokens after those fed before and returns the logits of each, [tokens vocabulary] in rows.
 func (g *Generator) Logits(tokens []int32) ([]float32, error) {
+	return g.LogitsWith(tokens, family.Pictures{})
+}
+
+// LogitsWith is Logits for tokens among which pictures have their places.
+func (g *Generator) LogitsWith(tokens []int32, pics family.Pictures) ([]float32, error) {
 	n := len(tokens)
-	tr := g.trace(n)
+	shape := block.Shape{Rows: n}
+	if v := g.m.Vision; v != nil {
+		if err := v.Check(&pics); err != nil {
+			return nil, fmt.Errorf("sample: %w", err)
+		}
+		shape = v.Shape(n, v.Class(pics.Patches(), pics.Frames()))
+	}
+	tr := g.trace(shape)
 	pos := make([]int32, n)
 	for i := range pos {
 		pos[i] = int32(g.past + i)
 	}
 	data := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, tokens, n), "positions": tensor.Of(tensor.I32, pos, n),
 		"cu_seqlens": tensor.Of(tensor.I32, []int32{0, int32(n)}, 2), "cu_seqlens_k": tensor.Of(tensor.I32, []int32{0, int32(g.past + n)}, 2)}
+	g.look(data, tokens, pics, shape)
 	for k, t := range g.cache {
 		data["past."+k] = t
 		delete(g.cache, k)
@@ -101,9 +115,37 @@ func (g *Generator) Logits(tokens []int32) ([]float32, error) {
 	return logits, nil
 }
 
-// trace records the model for n new tokens; only the newest record of each kind is kept.
-func (g *Generator) trace(n int) *grad.Trace {
-	rec := block.Rec{Shape: block.Shape{Rows: n}, Lora: g.lora, Logits: true, Cached: true, Past: g.past}
+// look adds what a composed model reads: positions on three axes, and pictures, whose tokens have no embedding of their own.
+func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics family.Pictures, shape block.Shape) {
+	v, n := g.m.Vision, len(tokens)
+	if v == nil {
+		return
+	}
+	pos := v.Positions(n, []int32{0, int32(n)}, &pics)
+	for i := range pos {
+		pos[i] += g.next
+	}
+	for i := range n {
+		g.next = max(g.next, pos[3*i]+1, pos[3*i+1]+1, pos[3*i+2]+1)
+	}
+	data["positions3"] = tensor.Of(tensor.I32, pos, n, 3)
+	ids := append([]int32(nil), tokens...)
+	for _, p := range pics.Grids {
+		for _, s := range p.Spans {
+			for i := s[0]; i < s[1]; i++ {
+				ids[i] = -1
+			}
+		}
+	}
+	data["ids"] = tensor.Of(tensor.I32, ids, n)
+	for name, t := range v.Data(&pics, shape) {
+		data[name] = t
+	}
+}
+
+// trace records the model for new tokens of a shape.
+func (g *Generator) trace(s block.Shape) *grad.Trace {
+	rec := block.Rec{Shape: s, Lora: g.lora, Logits: true, Cached: true, Past: g.past}
 	return g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
 }
 
@@ -119,6 +161,11 @@ type Params struct {
 
 // Generate continues a prompt. Each new token goes to emit, which may end the generation.
 func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool) error {
+	return g.GenerateWith(prompt, family.Pictures{}, p, emit)
+}
+
+// GenerateWith is Generate for a prompt with pictures.
+func (g *Generator) GenerateWith(prompt []int32, pics family.Pictures, p Params, emit func(id int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("sample: the prompt has no tokens")
 	}
@@ -126,7 +173,7 @@ func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool)
 	g.Reset()
 	feed := prompt
 	for range p.Max {
-		logits, err := g.Logits(feed)
+		logits, err := g.LogitsWith(feed, pics)
 		if err != nil {
 			return err
 		}
@@ -140,7 +187,7 @@ func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool)
 		if !emit(id) {
 			return nil
 		}
-		feed = []int32{id}
+		feed, pics = []int32{id}, family.Pictures{}
 	}
 	return nil
 }

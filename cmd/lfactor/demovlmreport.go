@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// hostTimeline keeps the jobs of one step of a real run.
+type hostTimeline struct {
+	timeline
+	mu sync.Mutex
+}
+
+func (t *hostTimeline) see(e host.TraceEvent) {
+	rank := int(e.Ref - host.RankRef(0))
+	if e.Job.Step != t.last || e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase || rank < 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.spans) < timelineMax {
+		t.spans = append(t.spans, span{rank, fmt.Sprintf("%v.%d", e.Job.Action, e.Job.Segment), e.Job.Action.Kind, int64(e.Start), int64(e.End)})
+	}
+}
+
+// quiz asks a trained model about pictures.
+type quiz struct {
+	m        *trained
+	gen      *sample.Generator
+	chat     dataset.ChatEncoder
+	template *token.Template
+	x        *format.ProcessorExpander
+	p        *pictures
+}
+
+// asked is one question as it went.
+type asked struct {
+	scene       scene
+	png         []byte
+	question    question
+	said, blind string // with the picture, and without
+}
+
+func openQuiz(dir, checkpoints string) (*quiz, func(), error) {
+	m, err := openModel(checkpoints, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	tok, conf, err := token.LoadDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := token.NewTemplate(conf.ChatTemplate, conf)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := media.Load(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := format.NewProcessorExpander(p, tok)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := cpu.New(0)
+	gen, err := sample.New(m.model, nil, tensor.F32, b, tensor.NewPool("quiz", 0), m.fill)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
+	return &quiz{m: m, gen: gen, template: t, x: x, p: &pictures{m.model.Vision, p}}, func() { gen.Close(); b.Close(); m.close() }, nil
+}
+
+// ask is the model's answer to a question about a picture, or about none.
+func (q *quiz) ask(text string, picture []byte) (string, error) {
+	content := []map[string]string{{"type": "text", "text": text}}
+	if picture != nil {
+		content = append([]map[string]string{{"type": "image"}}, content...)
+	}
+	raw, err := json.Marshal(map[string]any{"role": "user", "content": content})
+	if err != nil {
+		return "", err
+	}
+	prompt, err := q.template.Render([]dataset.Message{{Role: "user", Raw: raw}}, nil, true, nil)
+	if err != nil {
+		return "", err
+	}
+	var ids []int32
+	var pics family.Pictures
+	mark, _ := q.x.Mark(dataset.Image)
+	for _, id := range q.m.tok.Encode(prompt, false) {
+		if id != mark || picture == nil {
+			ids = append(ids, id)
+			continue
+		}
+		m := dataset.Media{Kind: dataset.Image, Key: "picture", Bytes: picture}
+		in, fill, err := q.x.Expand(&m, 1)
+		if err != nil {
+			return "", err
+		}
+		g, values, err := q.p.one(&m, 1)
+		if err != nil {
+			return "", err
+		}
+		for _, s := range fill {
+			g.Spans = append(g.Spans, [2]int32{int32(len(ids)) + s.From, int32(len(ids)) + s.To})
+		}
+		pics.Grids, pics.Values = append(pics.Grids, g), append(pics.Values, values...)
+		ids = append(ids, in...)
+	}
+	var out strings.Builder
+	stream := q.m.tok.NewStream(true)
+	err = q.gen.GenerateWith(ids, pics, sample.Params{Max: 12, Stop: q.m.stop}, func(id int32) bool { out.WriteString(stream.Push(id)); return true })
+	out.WriteString(stream.Flush())
+	return strings.Join(strings.Fields(out.String()), " "), err
+}
+
+// vlmVerdict asks the four questions about held-out combinations, with and without their pictures.
+func vlmVerdict(cfg *configs.Config, dir string, began time.Time, line *hostTimeline) error {
+	q, done, err := openQuiz(filepath.Join(dir, "tokenizer"), cfg.Run.Checkpoint.Dir)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r := rand.New(rand.NewPCG(21, 22))
+	var all []asked
+	right, blind := map[string]int{}, 0
+	for _, s := range scenes(true) {
+		picture := s.png(r)
+		for _, k := range sceneQuestions {
+			a := asked{scene: s, png: picture, question: k}
+			if a.said, err = q.ask(k.Text, picture); err != nil {
+				return err
+			}
+			if a.blind, err = q.ask(k.Text, nil); err != nil {
+				return err
+			}
+			if a.said == k.answer(s) {
+				right[k.Kind]++
+			}
+			if a.blind == k.answer(s) {
+				blind++
+			}
+			all = append(all, a)
+		}
+	}
+	n, sum := len(scenes(true)), 0
+	fmt.Printf("%d questions about %d pictures of combinations that were not in training:\n", len(all), n)
+	for _, k := range sceneQuestions {
+		sum += right[k.Kind]
+		fmt.Printf("  %-7s %5.1f %% right\n", k.Kind, 100*float64(right[k.Kind])/float64(n))
+	}
+	with, without := 100*float64(sum)/float64(len(all)), 100*float64(blind)/float64(len(all))
+	fmt.Printf("with the picture %.1f %% · the same model without it %.1f %%\n", with, without)
+	page := filepath.Join(dir, "answers.html")
+	if err := writeAnswers(page, all, with, without, line); err != nil {
+		return err
+	}
+	fmt.Printf("pictures, answers and a step's timeline %s · metrics %s · Hugging Face export %s\n", page, filepath.Join(dir, "run", "metrics.jsonl"), filepath.Join(dir, "checkpoints", "release_hf_weights"))
+	fmt.Printf("done in %v\n", time.Since(began).Round(time.Second))
+	if with <= 90 || without > 40 {
+		return fmt.Errorf("the model should answer more than 90 %% with pictures and at most 40 %% without")
+	}
+	return nil
+}
+
+// writeAnswers writes a page that needs nothing else: pictures, answers, and the timeline of one step.
+func writeAnswers(name string, all []asked, with, without float64, line *hostTimeline) error {
+	err := create(name, func(w *bufio.Writer) {
+		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --vlm</title><style>body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:17em;vertical-align:top;margin:.5em}"+
+			"td{padding:0 .6em 0 0}.no{color:#b00}</style>\n")
+		fmt.Fprintf(w, "<h1>Pictures of unseen combinations</h1><p>%.1f %% of answers are right with the picture, %.1f %% without it.</p>\n", with, without)
+		for i := 0; i < len(all); i += len(sceneQuestions) {
+			fmt.Fprintf(w, "<figure><img width=\"168\" height=\"168\" src=\"data:image/png;base64,%s\"><table>", base64.StdEncoding.EncodeToString(all[i].png))
+			for _, a := range all[i : i+len(sceneQuestions)] {
+				class := ""
+				if a.said != a.question.answer(a.scene) {
+					class = " class=\"no\""
+				}
+				fmt.Fprintf(w, "<tr><td>%s<td%s>%s", a.question.Kind, class, html.EscapeString(a.said))
+			}
+			fmt.Fprint(w, "</table></figure>\n")
+		}
+		fmt.Fprint(w, "<h1>One step</h1><p>Rank 0 is the decoder, rank 1 the encoder on an actor of its own: stage 0 is the encoder, which works ahead on later microbatches.</p>\n")
+		line.picture(w)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = os.Stat(name)
+	return err
+}
