@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ func dataConvert() *cobra.Command {
 	f.StringVar(&conf.Media, "media", "image", "mix, image or video")
 	f.StringVar(&conf.Messages, "columns_messages", "messages", "key of the messages")
 	f.StringVar(&conf.SampleType, "sample_type", "", "type of the samples")
+	f.IntVar(&conf.Workers, "workers", runtime.NumCPU(), "entries read at once")
 	f.Int64Var(&conf.MediaBytesMax, "max-media-bytes", 1<<30, "bytes from which on an image or video is set aside")
 	f.Int64Var(&conf.Budget.Count, "quarantine", 100, "entries that may be set aside before it stops with exit code 4")
 	for _, name := range []string{"output_dir", "json_file", "sample_type"} {
@@ -44,7 +46,7 @@ func dataConvert() *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		p := newProgress(c.ErrOrStderr())
 		conf.Progress = func(r format.ConvertReport) {
-			p.show(r.Read, r.Entries, r.Bytes, fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad))
+			p.show(r.Read, r.Entries, r.Bytes, fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad), r.Stages)
 		}
 		r, err := format.Convert(c.Context(), conf)
 		if err != nil {
@@ -79,15 +81,18 @@ type progress struct {
 	start, last time.Time
 	first       int64 // done at the first look: what an earlier run did does not count for the rate
 	looked      bool
+	bytes       int64
+	stages      map[string]dataset.Stage // at the last time
 }
 
 func newProgress(out io.Writer) *progress {
 	now := time.Now()
-	return &progress{out: out, start: now, last: now}
+	return &progress{out: out, start: now, last: now, stages: map[string]dataset.Stage{}}
 }
 
-// show tells done of all units, bytes of them, and what else is to be said. all is 0 where it is not known.
-func (p *progress) show(done, all, bytes int64, more string) {
+// show tells done of all units, bytes of them (0: not told), what else is to be said, and how busy the stages of the job
+// were since the last time: the busiest is what the others wait for.
+func (p *progress) show(done, all, bytes int64, more string, stages []dataset.Stage) {
 	now := time.Now()
 	if !p.looked {
 		p.looked, p.first = true, done
@@ -95,6 +100,7 @@ func (p *progress) show(done, all, bytes int64, more string) {
 	if now.Sub(p.last) < time.Second {
 		return
 	}
+	wall := now.Sub(p.last)
 	p.last = now
 	seconds := now.Sub(p.start).Seconds()
 	rate := float64(done-p.first) / seconds
@@ -102,9 +108,38 @@ func (p *progress) show(done, all, bytes int64, more string) {
 	if all > 0 {
 		line = fmt.Sprintf("%d of %d (%d %%)", done, all, 100*done/all)
 	}
-	line += fmt.Sprintf("  %.0f/s  %.0f MB/s", rate, float64(bytes)/1e6/seconds)
+	line += fmt.Sprintf("  %.0f/s", rate)
+	if bytes > 0 {
+		line += fmt.Sprintf("  %.0f MB/s", float64(bytes-p.bytes)/1e6/wall.Seconds())
+	}
+	p.bytes = bytes
 	if all > done && rate > 0 {
 		line += fmt.Sprintf("  eta %s", time.Duration(float64(all-done)/rate*float64(time.Second)).Round(time.Second))
 	}
-	fmt.Fprintf(p.out, "%s  %s\n", line, more)
+	fmt.Fprintf(p.out, "%s  %s%s\n", line, more, p.use(stages, wall))
+}
+
+// use tells how busy each stage was.
+func (p *progress) use(stages []dataset.Stage, wall time.Duration) string {
+	var since []dataset.Stage
+	for _, s := range stages {
+		d := s
+		if before, ok := p.stages[s.Name]; ok {
+			d.Busy -= before.Busy
+		}
+		p.stages[s.Name] = s
+		since = append(since, d)
+	}
+	if len(since) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	most := dataset.Bottleneck(since, wall)
+	for _, s := range since {
+		fmt.Fprintf(&b, "  %s %.0f %%", s.Name, 100*s.Use(wall))
+		if s.Name == most.Name {
+			b.WriteString(" (bottleneck)")
+		}
+	}
+	return b.String()
 }

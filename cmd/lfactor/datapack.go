@@ -80,7 +80,7 @@ func (j *packJob) run(c *cobra.Command) error {
 		return err
 	}
 	p := newProgress(c.ErrOrStderr())
-	j.Progress = func(stage string, done, all int64) { p.show(done, all, 0, stage) }
+	j.Progress = func(step string, done, all int64, stages []dataset.Stage) { p.show(done, all, 0, step, stages) }
 	r, err := format.PackShards(c.Context(), j.PackConfig)
 	if err != nil {
 		return dataError(c.Context(), err)
@@ -290,7 +290,7 @@ func dataTokenize() *cobra.Command {
 		p := newProgress(c.ErrOrStderr())
 		out := prefix + "_" + keys + "_document"
 		err = format.Tokenize(src, tok, out, format.TokenizeOptions{Vocab: tok.VocabSize(), EOD: end, Quarantine: q, Workers: workers, Budget: dataset.Budget{Count: budget}, Context: c.Context(),
-			Progress: func(done int64) { p.show(done, src.Len(), 0, fmt.Sprintf("%d set aside", len(q.List()))) }})
+			Progress: func(done int64) { p.show(done, src.Len(), 0, fmt.Sprintf("%d set aside", len(q.List())), nil) }})
 		if err != nil {
 			return dataError(c.Context(), err)
 		}

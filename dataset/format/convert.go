@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lfactor/lfactor/dataset"
 )
@@ -30,6 +31,7 @@ type ConvertConfig struct {
 	SampleType string
 
 	MediaBytesMax int64 // of a picture or video; 0 means 1 GiB
+	Workers       int   // entries read at once; 0 means 1
 	Budget        dataset.Budget
 	Progress      func(ConvertReport) // called after each sample that was done; nil for none
 }
@@ -43,6 +45,8 @@ type ConvertReport struct {
 	Bytes   int64 `json:"bytes"` // of files
 	Shards  int   `json:"shards"`
 	Resumed int64 `json:"resumed"` // samples of an earlier run that was cut off
+
+	Stages []dataset.Stage `json:"stages"`
 }
 
 // Convert writes the entries of annotations, with the pictures and videos that they name, as shards pretrain-0.tar,
@@ -59,17 +63,18 @@ func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
 	if w.state.Done {
 		return w.report(), nil
 	}
-	for w.state.Entry < w.records.Len() {
-		if err := ctx.Err(); err != nil {
-			return w.report(), errors.Join(err, w.abandon())
+	err = dataset.Ordered(ctx, w.state.Entry, w.records.Len(), w.reading, w.read, func(i int64, e converted) (err error) {
+		w.writing.Do(func() { err = w.entry(i, e) })
+		if err == nil {
+			w.state.Entry++
+			if c.Progress != nil {
+				c.Progress(w.report())
+			}
 		}
-		if err := w.entry(w.state.Entry); err != nil {
-			return w.report(), errors.Join(err, w.abandon())
-		}
-		w.state.Entry++
-		if c.Progress != nil {
-			c.Progress(w.report())
-		}
+		return err
+	})
+	if err != nil {
+		return w.report(), errors.Join(err, w.abandon())
 	}
 	return w.finish()
 }
@@ -98,10 +103,21 @@ type conversion struct {
 	shard   *ShardWriter
 	count   int64 // samples of the shard
 	size    int64 // bytes of its files
+
+	reading, writing *dataset.Meter
+	buffers          sync.Pool
+}
+
+// converted is an entry as a sample, or why it is none.
+type converted struct {
+	key   string
+	parts []dataset.Part
+	place dataset.Place
+	err   error
 }
 
 func newConversion(c ConvertConfig) (w *conversion, err error) {
-	w = &conversion{ConvertConfig: c, keys: map[string]bool{}}
+	w = &conversion{ConvertConfig: c, keys: map[string]bool{}, reading: &dataset.Meter{Name: "read", Workers: max(1, c.Workers)}, writing: &dataset.Meter{Name: "write", Workers: 1}}
 	w.Media, w.Messages = or(c.Media, "image"), or(c.Messages, "messages")
 	for field, otherwise := range map[*int64]int64{&w.MaxCount: 10_000, &w.MaxSize: 3e9, &w.MediaBytesMax: 1 << 30} {
 		if *field <= 0 {
@@ -211,19 +227,30 @@ func (w *conversion) path(shard int) string {
 }
 
 func (w *conversion) report() ConvertReport {
-	return ConvertReport{Entries: w.records.Len(), Read: w.state.Entry, Samples: w.state.Samples, Bad: w.state.Bad, Bytes: w.state.Bytes, Shards: w.state.Shards, Resumed: w.resumed}
+	return ConvertReport{Entries: w.records.Len(), Read: w.state.Entry, Samples: w.state.Samples, Bad: w.state.Bad, Bytes: w.state.Bytes, Shards: w.state.Shards, Resumed: w.resumed,
+		Stages: []dataset.Stage{w.reading.Stage(), w.writing.Stage()}}
+}
+
+// read makes a sample of an entry.
+func (w *conversion) read(i int64) (e converted) {
+	raw, place, err := w.records.Record(i)
+	e.place = place
+	if e.err = err; err == nil {
+		e.key, e.parts, e.err = w.sample(i, raw, place)
+	}
+	return e
 }
 
 // entry writes one entry, or quarantines it.
-func (w *conversion) entry(i int64) error {
-	raw, place, err := w.records.Record(i)
-	var key string
-	var parts []dataset.Part
+func (w *conversion) entry(i int64, e converted) error {
+	err := e.err
 	if err == nil {
-		key, parts, err = w.sample(i, raw, place)
+		err = w.add(e.key, e.parts, e.place)
 	}
-	if err == nil {
-		err = w.add(key, parts, place)
+	for _, p := range e.parts {
+		if n := cap(p.Bytes); n <= bufferMax {
+			w.buffers.Put(&p.Bytes)
+		}
 	}
 	var bad *dataset.BadSample
 	if !errors.As(err, &bad) {
@@ -238,6 +265,17 @@ func (w *conversion) entry(i int64) error {
 		return nil
 	}
 	return &dataset.BudgetError{Budget: w.Budget, Bad: w.state.Bad, Read: i + 1, Last: b}
+}
+
+// bufferMax bounds the buffers that are used again.
+const bufferMax = 1 << 20
+
+// buffer returns n bytes to read a file into.
+func (w *conversion) buffer(n int) []byte {
+	if b, ok := w.buffers.Get().(*[]byte); ok && cap(*b) >= n {
+		return (*b)[:n]
+	}
+	return make([]byte, n)
 }
 
 // add writes a sample, into the next shard if this one is full.
@@ -373,7 +411,7 @@ func (w *conversion) readMedia(dir, flag, path string, place dataset.Place) ([]b
 	case info.Size() > w.MediaBytesMax:
 		return nil, bad("it has %d bytes, over the limit of %d", info.Size(), w.MediaBytesMax)
 	}
-	b := make([]byte, info.Size())
+	b := w.buffer(int(info.Size()))
 	if _, err := io.ReadFull(f, b); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	_ "image/gif"  // DecodeConfig reads it
+	_ "image/jpeg" // likewise
+	_ "image/png"  // likewise
 	"os"
 	"slices"
 
@@ -76,14 +79,10 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	var err error
 	switch m.Kind {
 	case dataset.Image:
-		var head image.Config
-		if head, _, err = image.DecodeConfig(bytes.NewReader(m.Bytes)); err != nil {
-			return nil, nil, fmt.Errorf("it is no picture: %w", err)
+		var w, h int
+		if w, h, err = sizeOf(m.Bytes); err == nil {
+			e, err = x.processor.Image.ImageExtent(w, h, n)
 		}
-		if int64(head.Width)*int64(head.Height) > media.PixelsMax {
-			return nil, nil, fmt.Errorf("it has %d by %d pixels, over the limit of %d", head.Width, head.Height, int64(media.PixelsMax))
-		}
-		e, err = x.processor.Image.ImageExtent(head.Width, head.Height, n)
 	case dataset.Video:
 		e, err = x.video(m)
 	default:
@@ -97,6 +96,22 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 		return ids, []dataset.Span{{From: 0, To: int32(e.Tokens)}}, nil
 	}
 	return append(append([]int32{x.open}, ids...), x.end), []dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
+}
+
+// sizeOf returns the size of a picture in pixels, from its header where that is of a common kind.
+func sizeOf(b []byte) (w, h int, err error) {
+	head, _, err := image.DecodeConfig(bytes.NewReader(b))
+	if err != nil { // WebP and what else there is
+		p, err := media.Decode(b, media.Options{})
+		if err != nil {
+			return 0, 0, fmt.Errorf("it is no picture: %w", err)
+		}
+		return p.W, p.H, nil
+	}
+	if head.Width < 1 || head.Height < 1 || int64(head.Width)*int64(head.Height) > media.PixelsMax {
+		return 0, 0, fmt.Errorf("it has %d by %d pixels; 1 to %d are read", head.Width, head.Height, int64(media.PixelsMax))
+	}
+	return head.Width, head.Height, nil
 }
 
 // video tells what a video becomes from its container. ffprobe reads files, so that it is put into one.

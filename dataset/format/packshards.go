@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/pack"
@@ -31,7 +30,7 @@ type PackConfig struct {
 	MaxSize    int64                 // bytes of files of a shard; 0 means 2e9
 	Workers    int                   // samples made tokens of at once; 0 means 1
 	Budget     dataset.Budget
-	Progress   func(stage string, done, all int64) // nil for none
+	Progress   func(step string, done, all int64, stages []dataset.Stage) // nil for none
 }
 
 // PackReport is what PackShards has done.
@@ -45,6 +44,7 @@ type PackReport struct {
 	Left     int64            `json:"left"`     // samples that the algorithm put in no row
 	Bad      int64            `json:"bad"`
 	Media    map[string]int64 `json:"media"` // packs by what they hold
+	Stages   []dataset.Stage  `json:"stages"`
 }
 
 // manifestLine is a sample as counted; the manifest keeps them, so that a run that was cut off need not count again.
@@ -59,7 +59,6 @@ type manifestLine struct {
 const (
 	packStateFile    = ".pack.json"
 	packManifestFile = ".pack-manifest.jsonl"
-	packChunk        = 512 // samples counted between two looks at the manifest
 )
 
 // PackShards packs the samples of shards into samples of up to a number of tokens, each holding several conversations
@@ -78,7 +77,9 @@ func PackShards(ctx context.Context, c PackConfig) (PackReport, error) {
 	if err != nil {
 		return p.report, err
 	}
-	return p.report, p.write(ctx, plan)
+	err = p.write(ctx, plan)
+	p.report.Stages = p.stages()
+	return p.report, err
 }
 
 type packing struct {
@@ -88,6 +89,12 @@ type packing struct {
 	bad       *dataset.Quarantine
 	manifest  []manifestLine
 	report    PackReport
+
+	counting, reading, writing *dataset.Meter
+}
+
+func (p *packing) stages() []dataset.Stage {
+	return []dataset.Stage{p.counting.Stage(), p.reading.Stage(), p.writing.Stage()}
 }
 
 func (p *packing) begin() (err error) {
@@ -102,6 +109,7 @@ func (p *packing) begin() (err error) {
 		p.MaxSize = 2e9
 	}
 	p.Workers = max(1, p.Workers)
+	p.counting, p.reading, p.writing = &dataset.Meter{Name: "count", Workers: p.Workers}, &dataset.Meter{Name: "read", Workers: p.Workers}, &dataset.Meter{Name: "write", Workers: 1}
 	switch {
 	case p.PackedType != "packed_chat_mix" && p.PackedType != "packed_multi_mix_qa":
 		return fmt.Errorf("packed type %q; it must be packed_chat_mix or packed_multi_mix_qa", p.PackedType)
@@ -125,34 +133,19 @@ func (p *packing) count(ctx context.Context) error {
 		return err
 	}
 	all := p.Source.Len()
-	for at := int64(len(p.manifest)); at < all && err == nil; at = int64(len(p.manifest)) {
-		if err = ctx.Err(); err != nil {
-			break
+	out := bufio.NewWriterSize(f, 1<<16)
+	e := json.NewEncoder(out)
+	err = dataset.Ordered(ctx, int64(len(p.manifest)), all, p.counting, p.measure, func(i int64, m measured) error {
+		if m.err != nil {
+			return m.err
 		}
-		lines := make([]manifestLine, min(packChunk, all-at))
-		errs := make([]error, p.Workers)
-		var wg sync.WaitGroup
-		for w := range p.Workers {
-			wg.Go(func() {
-				for k := w; k < len(lines) && errs[w] == nil; k += p.Workers {
-					lines[k], errs[w] = p.measure(at + int64(k))
-				}
-			})
-		}
-		wg.Wait()
-		if err = errors.Join(errs...); err != nil {
-			break
-		}
-		e := json.NewEncoder(f)
-		for _, l := range lines {
-			err = errors.Join(err, e.Encode(l))
-		}
-		p.manifest = append(p.manifest, lines...)
+		p.manifest = append(p.manifest, m.line)
 		if p.Progress != nil {
-			p.Progress("count", at+int64(len(lines)), all)
+			p.Progress("count", i+1, all, p.stages())
 		}
-	}
-	return errors.Join(err, f.Sync(), f.Close())
+		return e.Encode(m.line)
+	})
+	return errors.Join(err, out.Flush(), f.Sync(), f.Close())
 }
 
 // openManifest reads the lines that an earlier run left, but for one that was cut off, and opens the file behind them.
@@ -200,8 +193,19 @@ func (p *packing) openManifest() (*os.File, error) {
 	return f, nil
 }
 
+// measured is a sample as counted, or an error of the moment.
+type measured struct {
+	line manifestLine
+	err  error
+}
+
 // measure counts one sample. What is wrong with it is no error.
-func (p *packing) measure(i int64) (manifestLine, error) {
+func (p *packing) measure(i int64) measured {
+	l, err := p.line(i)
+	return measured{l, err}
+}
+
+func (p *packing) line(i int64) (manifestLine, error) {
 	l := manifestLine{I: i, Media: "text"}
 	d, err := p.Source.Read(i)
 	var samples []dataset.Sample

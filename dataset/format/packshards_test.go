@@ -86,7 +86,7 @@ func TestPackShards(t *testing.T) {
 			again.OutputDir += "-again"
 			for stop := int64(1); ; stop += 3 {
 				ctx, cancel := context.WithCancel(context.Background())
-				again.Progress = func(_ string, done, _ int64) {
+				again.Progress = func(_ string, done, _ int64, _ []dataset.Stage) {
 					if done >= stop {
 						cancel()
 					}

@@ -69,23 +69,25 @@ func (p *packing) shard(ctx context.Context, rows []packRow, s *packState) error
 		return err
 	}
 	size, row := int64(0), s.Row
-	for ; row < len(rows) && int64(row-s.Row) < p.MaxCount && size < p.MaxSize; row++ {
-		var parts []dataset.Part
-		if err = ctx.Err(); err == nil {
-			parts, err = p.row(&rows[row])
+	last := min(len(rows), s.Row+int(min(p.MaxCount, int64(len(rows)))))
+	err = dataset.Ordered(ctx, int64(s.Row), int64(last), p.reading, p.pack(rows), func(i int64, r packed) (err error) {
+		if err = r.err; err == nil {
+			p.writing.Do(func() { err = w.Add(rows[i].ID, r.parts) })
 		}
-		if err == nil {
-			err = w.Add(rows[row].ID, parts)
-		}
-		if err != nil {
-			return errors.Join(err, w.Close(), os.Remove(path+".partial"))
-		}
-		for _, part := range parts {
+		for _, part := range r.parts {
 			size += int64(len(part.Bytes))
 		}
+		row = int(i) + 1
 		if p.Progress != nil {
-			p.Progress("write", int64(row+1), int64(len(rows)))
+			p.Progress("write", int64(row), int64(len(rows)), p.stages())
 		}
+		if err == nil && size >= p.MaxSize {
+			err = errFull
+		}
+		return err
+	})
+	if err != nil && err != errFull {
+		return errors.Join(err, w.Close(), os.Remove(path+".partial"))
 	}
 	if err := w.CloseSynced(); err != nil {
 		return err
@@ -95,6 +97,22 @@ func (p *packing) shard(ctx context.Context, rows []packRow, s *packState) error
 	}
 	s.Row, s.Shards = row, s.Shards+1
 	return p.save(s)
+}
+
+// errFull says that a shard has all that goes into it.
+var errFull = errors.New("the shard is full")
+
+// packed is the files of a packed sample.
+type packed struct {
+	parts []dataset.Part
+	err   error
+}
+
+func (p *packing) pack(rows []packRow) func(i int64) packed {
+	return func(i int64) packed {
+		parts, err := p.row(&rows[i])
+		return packed{parts, err}
+	}
 }
 
 // row makes the files of a packed sample: those of its samples, named by their place in it, and the JSON that says

@@ -274,3 +274,26 @@ func partsOf(m *dataset.Message) (out []listedPart, ok bool) {
 	}
 	return out, true
 }
+
+// MessagePart is a stretch of a message: text, or one of the conversation's media.
+type MessagePart struct {
+	Kind dataset.MediaKind // "" for text
+	Text string
+}
+
+// PartsOf returns the parts of a message of a Conversation, in order.
+func PartsOf(m *dataset.Message) []MessagePart {
+	list, ok := partsOf(m)
+	if !ok {
+		text := m.Content
+		if text == "" && m.Raw != nil {
+			text = string(m.Raw)
+		}
+		return []MessagePart{{Text: text}}
+	}
+	var out []MessagePart
+	for _, p := range list {
+		out = append(out, MessagePart{p.kind, p.text})
+	}
+	return out
+}
