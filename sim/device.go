@@ -71,6 +71,7 @@ type device struct {
 	peak   int64
 	slow   float64
 	last   int64 // end of the last compute job
+	began  int64 // its beginning
 	from   int64 // start of the step's first action
 	step   int64 // of the row's last account
 	Account
@@ -173,8 +174,19 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		j.In[i].Payload.Release()
 	}
 	begin := max(s.now, c.free[j.Engine])
+	if seg.Back > 0 { // it is fetched while the job before runs
+		copied := &c.free[actors.Copy]
+		*copied = max(*copied, c.dev.began) + int64(s.p.Copy*float64(seg.Back))
+		begin = max(begin, *copied)
+	}
 	took := s.duration(self, c, j, seg)
 	c.free[j.Engine] = begin + took
+	if c.dev != nil && j.Engine == actors.Compute {
+		c.dev.began = begin
+	}
+	if seg.Away > 0 {
+		c.free[actors.Copy] = max(c.free[actors.Copy], begin+took) + int64(s.p.Copy*float64(seg.Away))
+	}
 	if c.dev != nil && j.Engine == actors.Compute {
 		c.dev.account(j, begin, took, &m)
 		c.dev.flying = true

@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -90,6 +91,35 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	require.Greater(t, rewound, 150)
+}
+
+// TestOffload: activations that go to host memory and come back cost nothing while the copy engine keeps up with the work, and the
+// difference where it does not; a rank's other engines go on meanwhile.
+func TestOffload(t *testing.T) {
+	step := func(perByte float64, bytes int64) float64 {
+		d := described(t, topology.Mesh{PP: 1, DP: 1, TP: 1}, 8, 1, 0, 1)
+		f, b := []core.Segment{{Flops: 1000, Away: bytes}}, []core.Segment{{Flops: 2000, Back: bytes}}
+		d.Update = []core.Segment{{}}
+		var err error
+		d.Program, err = schedule.Build("gpipe", schedule.Shape{Ranks: 1, Micro: 8})
+		require.NoError(t, err)
+		d.Passes = func(a plan.Action) []core.Segment {
+			if a.Kind == plan.F {
+				return f
+			}
+			return b
+		}
+		p := modelled()
+		p.Copy = perByte
+		r := sim.New(d.Layout(), p, sim.Options{}).Run()
+		require.Len(t, r.Steps, 1)
+		return r.Steps[0].Time
+	}
+	without := step(0, 0)
+	require.InEpsilon(t, without, step(1, 400), 0.05, "hidden behind the passes")
+	slow := step(1, 4000)
+	require.Greater(t, slow, without+8*(2*4000-3000)*0.9, "two copies a microbatch of 4 µs beside 3 µs of work")
+	require.Less(t, slow, without+8*2*4000, "and still at the same time as the work")
 }
 
 // TestNondeterminismIsCaught plants what may never be in a behaviour or a price: the wall clock, map order, another goroutine.

@@ -40,6 +40,7 @@ type Prices struct {
 	Job        func(rank int, j *actors.Job, s *core.Segment) int64
 	Link       func(from, to int) Link
 	Collective func(ranks []int, bytes int64) int64 // of one collective in which each rank sends bytes
+	Copy       float64                              // nanoseconds a byte between a device and host memory, on the copy engine
 	// Sends lists such a collective's messages; if it is set, and Options.Whole, collectives are carried out send by send.
 	Sends func(ranks []int, bytes int64) []collective.Send
 }

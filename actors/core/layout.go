@@ -19,6 +19,8 @@ type Segment struct {
 	Flops int64
 	Bytes int64 // moved by its kernels
 	Calls int
+	Away  int64 // bytes that it offloads to host memory when it has ended
+	Back  int64 // offloaded bytes that must be on the device before it begins
 }
 
 // Port joins two stages: an activation flows along it, and its cotangent back when Grad is set.

@@ -87,6 +87,7 @@ func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Se
 				if l.Job.Zero == 0 {
 					c.Bytes *= 2
 				}
+				out[i+1].Bytes += 4 * own * (members + 1) // the sum of what has come
 			case c.Group == host.GroupWorld:
 				c.Bytes = 8 * int64(len(l.Order))
 			default:
@@ -95,7 +96,8 @@ func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Se
 		}
 	}
 	last := &out[len(out)-1]
-	last.Bytes, last.Calls = 32*own, len(part.Params)
+	last.Bytes += 32 * own
+	last.Calls = len(part.Params)
 	return out
 }
 
@@ -128,7 +130,7 @@ func simMemory(l *host.Layout) sim.Memory {
 
 // prices are those of a described machine, one device a rank in order.
 func prices(m *cost.Machine) sim.Prices {
-	return sim.Prices{
+	return sim.Prices{Copy: 1e9 / m.Copy,
 		Job: func(rank int, j *actors.Job, s *core.Segment) int64 {
 			switch {
 			case rank < 0:
