@@ -2,7 +2,7 @@ package media
 
 // part decodes one block's part in a scan of a progressive picture.
 func (r *jpegReader) part(p *plane, x, y int) error {
-	c := p.coef[(y*p.bw+x)*64:][:64]
+	c := (*[64]int16)(p.coef[(y*p.bw+x)*64:])
 	ss := r.ss
 	if ss == 0 {
 		if r.ah > 0 {
@@ -51,7 +51,7 @@ func (r *jpegReader) part(p *plane, x, y int) error {
 }
 
 // refine adds a bit to the coefficients of a block (T.81, G.1.2.3).
-func (r *jpegReader) refine(c []int16, p *plane) error {
+func (r *jpegReader) refine(c *[64]int16, p *plane) error {
 	k, delta := r.ss, int16(1<<r.al)
 	for k <= r.se && r.eobrun == 0 {
 		s, err := r.bits.symbol(r.huff[1][p.ac])
@@ -84,17 +84,26 @@ func (r *jpegReader) refine(c []int16, p *plane) error {
 }
 
 // correct refines the coefficients from k on until run zeros are passed, and returns where the next zero is.
-func (r *jpegReader) correct(c []int16, k, run int, delta int16) int {
+func (r *jpegReader) correct(c *[64]int16, k, run int, delta int16) int {
+	acc, n := r.bits.acc, r.bits.n
 	for ; k <= r.se; k++ {
-		v := &c[zigzag[k]]
+		v := &c[zigzag[k]&63]
 		if *v == 0 {
 			if run == 0 {
-				return k
+				break
 			}
 			run--
 			continue
 		}
-		if r.bits.bit() == 1 && *v&delta == 0 {
+		if n == 0 {
+			r.bits.acc, r.bits.n = acc, n
+			r.bits.refill()
+			acc, n = r.bits.acc, r.bits.n
+		}
+		bit := int64(acc) < 0
+		acc <<= 1
+		n--
+		if bit && *v&delta == 0 {
 			if *v > 0 {
 				*v += delta
 			} else {
@@ -102,5 +111,6 @@ func (r *jpegReader) correct(c []int16, k, run int, delta int16) int {
 			}
 		}
 	}
+	r.bits.acc, r.bits.n = acc, n
 	return k
 }

@@ -177,3 +177,41 @@ func compare(t *testing.T, p ImageProcessor, m *Picture, n int, want processed) 
 	require.NoError(t, err)
 	require.Equal(t, e, f.Extent)
 }
+
+// Configurations as published checkpoints have them are understood, null keys and all.
+func TestLoadPublished(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "preprocessor_config.json", `{"size": {"longest_edge": 16777216, "shortest_edge": 65536}, "patch_size": 16, "temporal_patch_size": 2,
+		"merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "processor_class": "Qwen3VLProcessor",
+		"image_processor_type": "Qwen2VLImageProcessorFast"}`)
+	write(t, dir, "video_preprocessor_config.json", `{"crop_size": null, "data_format": "channels_first", "default_to_square": true, "device": null,
+		"do_center_crop": null, "do_convert_rgb": true, "do_normalize": true, "do_rescale": true, "do_resize": true, "do_sample_frames": true, "fps": 2,
+		"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "input_data_format": null, "max_frames": 768, "merge_size": 2, "min_frames": 4,
+		"num_frames": null, "pad_size": null, "patch_size": 16, "processor_class": "Qwen3VLProcessor", "resample": 3,
+		"rescale_factor": 0.00392156862745098, "return_metadata": false, "size": {"longest_edge": 25165824, "shortest_edge": 4096},
+		"temporal_patch_size": 2, "video_metadata": null, "video_processor_type": "Qwen3VLVideoProcessor"}`)
+	p, err := Load(dir)
+	require.NoError(t, err)
+	e, err := p.Video.VideoExtent(9, 640, 360)
+	require.NoError(t, err)
+	require.Equal(t, Extent{Shape: []int{5 * 22 * 40, 1536}, Grid: [3]int{5, 22, 40}, Tokens: 1100, Size: [2]int{360, 640}}, e)
+
+	dir = t.TempDir()
+	write(t, dir, "preprocessor_config.json", `{"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2,
+		"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711],
+		"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor"}`)
+	p, err = Load(dir)
+	require.NoError(t, err)
+	require.IsType(t, &qwen2Video{}, p.Video)
+
+	dir = t.TempDir()
+	write(t, dir, "preprocessor_config.json", `{"crop_size": null, "crop_to_patches": false, "do_center_crop": null, "do_convert_rgb": true,
+		"image_mean": [0.485, 0.456, 0.406], "image_processor_type": "GotOcr2ImageProcessorFast", "image_std": [0.229, 0.224, 0.225], "max_patches": 12,
+		"min_patches": 1, "processor_class": "InternVLProcessor", "resample": 3, "size": {"height": 448, "width": 448}}`)
+	p, err = Load(dir)
+	require.NoError(t, err)
+	require.IsType(t, &boxVideo{}, p.Video)
+	e, err = p.Image.ImageExtent(900, 450, 1)
+	require.NoError(t, err)
+	require.Equal(t, 3*256, e.Tokens)
+}

@@ -1,5 +1,8 @@
-// Package media decodes pictures and brings them to size exactly as Pillow does, since models depend on every bit of
-// it. Pixels are 8-bit RGB.
+// Package media decodes pictures and videos and prepares them for vision towers exactly as Pillow, libjpeg-turbo, libwebp,
+// torchvision and Hugging Face's processors do, since models depend on every bit of it. Pixels are 8-bit RGB.
+//
+// Decode reads JPEG, PNG, GIF and WebP; FFmpeg reads videos through child processes. Load reads how a checkpoint wants
+// them prepared; a processor is one file that registers itself by the name of Hugging Face's class.
 package media
 
 import (
