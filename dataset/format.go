@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,8 @@ type Format struct {
 	Match func(path string, head []byte) bool
 	// Open returns the documents at a path.
 	Open func(path string, o Options) (Source, error)
+	// Blend returns the sources that a path blends and their shares, which add up to 1. nil for formats of one source.
+	Blend func(path string, o Options) ([]Weighted, error)
 	// Write puts documents into a directory. Open, given the path and the options it returns, finds the same ones
 	// again: the format's claim, which a test holds it to.
 	Write func(dir string, docs []Document) (path string, o Options, err error)
@@ -108,26 +111,54 @@ func closeAll(sources []Source) (err error) {
 	return err
 }
 
+// OpenBlend opens a path that may be a blend of sources, and returns them with their shares.
+func OpenBlend(path string, o Options) ([]Weighted, error) {
+	if f, err := formatOf(path, o); err == nil && f.Blend != nil {
+		list, err := f.Blend(path, o)
+		if err != nil {
+			return nil, fmt.Errorf("open %s as %s: %w", store.Redact(path), f.Name, err)
+		}
+		return list, nil
+	}
+	s, err := Open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return []Weighted{{s, 1}}, nil
+}
+
 func openOne(path string, o Options) (Source, error) {
+	f, err := formatOf(path, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.Open(path, o)
+	if err != nil {
+		return nil, fmt.Errorf("open %s as %s: %w", store.Redact(path), f.Name, err)
+	}
+	return s, nil
+}
+
+// formatOf finds the format that Options name or that a file looks like.
+func formatOf(path string, o Options) (found Format, err error) {
 	var names []string
 	head, err := headOf(path)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	for _, f := range Formats() {
 		names = append(names, f.Name)
 		if f.Name == o.Format || o.Format == "" && f.Match(store.Redact(path), head) {
-			s, err := f.Open(path, o)
-			if err != nil {
-				return nil, fmt.Errorf("open %s as %s: %w", store.Redact(path), f.Name, err)
-			}
-			return s, nil
+			return f, nil
 		}
 	}
 	if o.Format != "" {
-		return nil, fmt.Errorf("open %s: no data format is named %q; there are %s", store.Redact(path), o.Format, strings.Join(names, ", "))
+		return found, fmt.Errorf("open %s: no data format is named %q; there are %s", store.Redact(path), o.Format, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("open %s: it looks like none of the data formats %s; name one", store.Redact(path), strings.Join(names, ", "))
+	if _, err := os.Stat(path); err != nil && store.Scheme(path) == "" {
+		return found, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
+	}
+	return found, fmt.Errorf("open %s: it looks like none of the data formats %s; name one", store.Redact(path), strings.Join(names, ", "))
 }
 
 // OpenDataPath opens what Megatron-LM's --data-path names: paths, or weights and paths in turn.

@@ -236,18 +236,25 @@ func (d *data) openPaths(key string, paths []configs.WeightPath) (out []dataset.
 		o.Format = c.Messages
 	}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
+	var opened []dataset.Weighted
 	for _, p := range paths {
-		s, err := dataset.Open(p.Path, o)
+		list, err := dataset.OpenBlend(p.Path, o)
 		if err != nil {
 			return nil, d.r.cfg.Fault(key, err.Error(), "")
 		}
-		d.sources = append(d.sources, s)
-		if chat, parts := c.Kind == "chat", c.Kind == "media"; chat != (s.Kind() == dataset.KindChat) || parts != (s.Kind() == dataset.KindParts) {
-			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", p.Path, s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
+		weighted = weighted || len(list) > 1
+		for _, w := range list {
+			d.sources = append(d.sources, w.Source)
+			opened = append(opened, dataset.Weighted{Source: w.Source, Weight: p.Weight * w.Weight})
 		}
-		w := dataset.Weighted{Source: s}
-		if weighted {
-			w.Weight = p.Weight
+	}
+	for _, w := range opened {
+		s := w.Source
+		if chat, parts := c.Kind == "chat", c.Kind == "media"; chat != (s.Kind() == dataset.KindChat) || parts != (s.Kind() == dataset.KindParts) {
+			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", s.Name(), s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
+		}
+		if !weighted {
+			w.Weight = 0
 		}
 		out = append(out, w)
 	}
