@@ -14,6 +14,7 @@ type plane struct {
 	w, rows         int       // samples that count
 	bw, bh          int       // blocks, padded to whole MCUs
 	coef            []int16   // of a progressive picture: 64 a block, in natural order
+	set             []uint64  // the bits of a block's coefficients, in the file's order, that are not zero
 	weights         [64]int16 // of the coefficients, in natural order, as they are at the component's first scan
 	latched         bool
 	dc, ac          int // Huffman tables of the current scan
@@ -174,7 +175,7 @@ func (r *jpegReader) frame(b []byte) error {
 			return fmt.Errorf("%d×%d pixels are more than can be in it", r.w, r.h)
 		}
 		if r.progressive {
-			p.coef = make([]int16, p.bw*p.bh*64)
+			p.coef, p.set = make([]int16, p.bw*p.bh*64), make([]uint64, p.bw*p.bh)
 		}
 		p.stride = p.bw*8 + 2*margin
 		p.pix = buffers.take(p.stride * p.bh * 8)

@@ -1,8 +1,11 @@
 package media
 
+import "math/bits"
+
 // part decodes one block's part in a scan of a progressive picture.
 func (r *jpegReader) part(p *plane, x, y int) error {
-	c := (*[64]int16)(p.coef[(y*p.bw+x)*64:])
+	at := y*p.bw + x
+	c, set := (*[64]int16)(p.coef[at*64:]), &p.set[at]
 	ss := r.ss
 	if ss == 0 {
 		if r.ah > 0 {
@@ -21,7 +24,7 @@ func (r *jpegReader) part(p *plane, x, y int) error {
 	case r.se == 0:
 		return nil
 	case r.ah > 0:
-		return r.refine(c, p)
+		return r.refine(c, set, p)
 	case r.eobrun > 0:
 		r.eobrun--
 		return nil
@@ -46,12 +49,13 @@ func (r *jpegReader) part(p *plane, x, y int) error {
 			return errJPEG
 		}
 		c[zigzag[k]] = int16(r.bits.extend(n) << r.al)
+		*set |= 1 << k
 	}
 	return nil
 }
 
 // refine adds a bit to the coefficients of a block (T.81, G.1.2.3).
-func (r *jpegReader) refine(c *[64]int16, p *plane) error {
+func (r *jpegReader) refine(c *[64]int16, set *uint64, p *plane) error {
 	k, delta := r.ss, int16(1<<r.al)
 	for k <= r.se && r.eobrun == 0 {
 		s, err := r.bits.symbol(r.huff[1][p.ac])
@@ -70,30 +74,33 @@ func (r *jpegReader) refine(c *[64]int16, p *plane) error {
 				value = delta
 			}
 		}
-		k = r.correct(c, k, run, delta)
+		k = r.correct(c, *set, k, run, delta)
 		if value != 0 && k <= r.se {
 			c[zigzag[k]] = value
+			*set |= 1 << k
 		}
 		k++
 	}
 	if r.eobrun > 0 {
-		r.correct(c, k, 64, delta)
+		r.correct(c, *set, k, 64, delta)
 		r.eobrun--
 	}
 	return nil
 }
 
-// correct refines the coefficients from k on until run zeros are passed, and returns where the next zero is.
-func (r *jpegReader) correct(c *[64]int16, k, run int, delta int16) int {
+// correct refines the coefficients from k on until run zeros are passed, and returns where the next zero is. set has a bit
+// for each coefficient, in the file's order, that is not zero.
+func (r *jpegReader) correct(c *[64]int16, set uint64, k, run int, delta int16) int {
 	acc, n := r.bits.acc, r.bits.n
-	for ; k <= r.se; k++ {
-		v := &c[zigzag[k]&63]
-		if *v == 0 {
-			if run == 0 {
-				break
-			}
-			run--
-			continue
+	for k <= r.se {
+		next := min(k+bits.TrailingZeros64(set>>(k&63)), r.se+1)
+		if next-k > run {
+			k += run
+			break
+		}
+		run -= next - k
+		if k = next; k > r.se {
+			break
 		}
 		if n == 0 {
 			r.bits.acc, r.bits.n = acc, n
@@ -103,13 +110,14 @@ func (r *jpegReader) correct(c *[64]int16, k, run int, delta int16) int {
 		bit := int64(acc) < 0
 		acc <<= 1
 		n--
-		if bit && *v&delta == 0 {
+		if v := &c[zigzag[k&63]&63]; bit && *v&delta == 0 {
 			if *v > 0 {
 				*v += delta
 			} else {
 				*v -= delta
 			}
 		}
+		k++
 	}
 	r.bits.acc, r.bits.n = acc, n
 	return k
