@@ -64,6 +64,7 @@ type device struct {
 	w      *wires
 	action plan.Action // whose segments and memory are at hand
 	eval   bool
+	class  int32
 	segs   []core.Segment
 	need   int64 // bytes of the action at its worst
 	leave  int64 // and after it
@@ -120,6 +121,9 @@ func (s *Sim) wiresOf(l *core.RankLayout) *wires {
 	}
 	count := map[int]int{}
 	for stage, row := range l.Program.StageRank {
+		if l.Program.Homes != nil {
+			row = 0 // a rank may have any stage
+		}
 		w.local[stage] = count[row]
 		count[row]++
 		w.stages = max(w.stages, count[row])
@@ -271,7 +275,7 @@ func (s *Sim) portsOf(d *device, j *actors.Job, out []actors.Output) []actors.Ou
 		ports, back = d.w.in[j.Action.Stage], true
 	}
 	for i := range ports {
-		if p := &ports[i]; !back || p.Grad {
+		if p := &ports[i]; (!back || p.Grad) && !(p.Optional && j.Class == 0) {
 			out = append(out, actors.Output{Comm: -1, Port: p.ID, Payload: s.blobs.get(p.Bytes)})
 		}
 	}
@@ -280,8 +284,8 @@ func (s *Sim) portsOf(d *device, j *actors.Job, out []actors.Output) []actors.Ou
 
 // open brings an action's segments and memory to hand.
 func (s *Sim) open(d *device, j *actors.Job) {
-	if eval := j.Step < 0; d.segs == nil || d.action != j.Action || d.eval != eval {
-		d.action, d.eval, d.segs = j.Action, eval, d.l.Lower(j.Action, eval, j.Class)
+	if eval := j.Step < 0; d.segs == nil || d.action != j.Action || d.eval != eval || d.class != j.Class {
+		d.action, d.eval, d.class, d.segs = j.Action, eval, j.Class, d.l.Lower(j.Action, eval, j.Class)
 		if s.l.Memory.Foot != nil {
 			d.need, d.leave = s.l.Memory.Foot(d.l.Rank, j)
 		}
@@ -315,8 +319,12 @@ func (s *Sim) batch(first actors.Ref, m *actors.Message) {
 		m.Out, s.outs = s.outs[n-1], s.outs[:n-1]
 	}
 	for mb := range p.Micro {
+		class := int32(0)
+		if s.l.Class != nil {
+			class = s.l.Class(m.Step, first, mb)
+		}
 		for c := range p.NumChunks(mb) {
-			m.Out = append(m.Out, actors.Output{Comm: int32(mb), Member: int32(c), Payload: s.blobs.get(s.l.BatchBytes)})
+			m.Out = append(m.Out, actors.Output{Comm: int32(mb), Member: int32(c), Port: class, Payload: s.blobs.get(s.l.BatchBytes)})
 		}
 	}
 }

@@ -32,8 +32,8 @@ func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero i
 
 // simLayout hands the host's own layouts of ranks and loaders to the simulator.
 func simLayout(l *host.Layout, run core.RunLayout) *sim.Layout {
-	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: 100, Names: l.Job.Mesh.Name}
-	for r := range l.Job.Mesh.Size() {
+	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: 100, Names: l.Name}
+	for r := range l.World() {
 		out.Ranks, out.RankRefs = append(out.Ranks, l.RankLayout(r, 0)), append(out.RankRefs, host.RankRef(r))
 	}
 	for dp := range l.Job.Mesh.DP {

@@ -24,7 +24,9 @@ type Layout struct {
 	Run         core.RunLayout // Ranks and Observer are set by New
 	Memory      Memory
 	BatchBytes  int64 // data of one microbatch or chunk
-	Names       func(rank int) string
+	// Class is the class of shape of a microbatch of the replica that a rank belongs to; nil is 0 for all.
+	Class func(step int64, rank actors.Ref, micro int) int32
+	Names func(rank int) string
 }
 
 // Memory is what actions do to a rank's memory. Foot gives the bytes of an action's frame at its worst and after it; both are zero
