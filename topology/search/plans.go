@@ -282,7 +282,7 @@ func (s *Space) Estimate(c *Candidate) error {
 	if !p.split {
 		u.I, u.W = busy.I/2, busy.I/2
 	}
-	pipe := p.s.Time(shape, u)
+	pipe := max(p.s.Time(shape, u), st.through())
 	for i := range len(st.Blocks) - 1 {
 		if p.rank[i] != p.rank[i+1] {
 			pipe += 2 * s.Link(c).Of(st.Blocks[i].Port)
@@ -294,6 +294,14 @@ func (s *Space) Estimate(c *Candidate) error {
 		c.Why = "memory"
 	}
 	return nil
+}
+
+// through is how long one microbatch takes there and back: no step is shorter, whatever a schedule claims for full pipelines.
+func (st *Stages) through() (t float64) {
+	for i := range st.Blocks {
+		t += st.Blocks[i].F + st.Blocks[i].I
+	}
+	return t + st.Blocks[0].W
 }
 
 // Base is what a rank holds all the time: weights, gradients, and the optimizer's state.
