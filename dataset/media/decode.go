@@ -28,8 +28,8 @@ type container struct {
 	name   string
 	is     func(b []byte) bool
 	config func(b []byte) (image.Config, error)
-	decode func(b []byte) (image.Image, error) // nil: decodeJPEG
-	most   func(b []byte) int64                // pixels that a file can hold; nil: decodeJPEG tells itself
+	decode func(b []byte, white bool) (*Picture, error)
+	most   func(b []byte) int64 // pixels that a file can hold; nil: decodeJPEG tells itself
 }
 
 // pngMost is what a PNG can hold: its rows are deflated.
@@ -48,21 +48,32 @@ func gifMost(b []byte) int64 { return 2560*int64(len(b)) + 1<<16 }
 func webpMost(b []byte) int64 { return 4096*int64(len(b)) + 1<<22 }
 
 var containers = []container{
-	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig, nil, nil},
-	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, whole(png.DecodeConfig), whole(png.Decode), pngMost},
-	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, whole(gif.DecodeConfig), decodeGIF, gifMost},
+	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig, func(b []byte, _ bool) (*Picture, error) { return decodeJPEG(b) }, nil},
+	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, whole(png.DecodeConfig), decodePNG, pngMost},
+	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, whole(gif.DecodeConfig), through(decodeGIF), gifMost},
 	{"WebP", func(b []byte) bool {
 		return len(b) > 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP"
-	}, webpConfig, decodeWebP, webpMost},
+	}, webpConfig, through(decodeWebP), webpMost},
 }
 
 func whole[T any](decode func(r io.Reader) (T, error)) func(b []byte) (T, error) {
 	return func(b []byte) (T, error) { return decode(bytes.NewReader(b)) }
 }
 
-// Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see Options.White), grey is repeated, 16-bit grey is cut
-// off at 255 (Pillow's "I;16") and 16-bit colours keep their high bytes. The first frame of a GIF counts. The size is
-// checked before anything of it is allocated.
+// through decodes by way of one of Go's pictures.
+func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []byte, white bool) (*Picture, error) {
+	return func(b []byte, white bool) (*Picture, error) {
+		m, size, err := decode(b)
+		if err != nil {
+			return nil, err
+		}
+		return toRGB(m, size.X, size.Y, white), nil
+	}
+}
+
+// Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see Options.White), grey is
+// repeated, 16-bit grey is cut off at 255 (Pillow's "I;16") and 16-bit colours keep their high bytes. The first frame of an
+// animation counts. The size is checked before anything of it is allocated. A picture that is cut off or damaged is an error.
 func Decode(b []byte, o Options) (*Picture, error) {
 	for _, c := range containers {
 		if c.is(b) {
@@ -94,7 +105,7 @@ func (c *container) read(b []byte, o Options) (*Picture, error) {
 	if c.most != nil && int64(size.Width)*int64(size.Height) > c.most(b) {
 		return nil, fmt.Errorf("%d×%d pixels are more than can be in it", size.Width, size.Height)
 	}
-	p, err := c.pixels(b, size, o.White)
+	p, err := c.decode(b, o.White)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +113,6 @@ func (c *container) read(b []byte, o Options) (*Picture, error) {
 		p = p.turn(Orientation(b))
 	}
 	return p, nil
-}
-
-// pixels decodes a picture whose size was checked.
-func (c *container) pixels(b []byte, size image.Config, white bool) (*Picture, error) {
-	if c.decode == nil {
-		return decodeJPEG(b)
-	}
-	m, err := c.decode(b)
-	if err != nil {
-		return nil, err
-	}
-	return toRGB(m, size.Width, size.Height, white), nil
 }
 
 // fromCMYK is Pillow's: white less the ink, 255ths rounded.

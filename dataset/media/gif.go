@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"image"
 	"image/color"
@@ -9,12 +10,13 @@ import (
 )
 
 // decodeGIF decodes the first frame with the colours that its palette has, also of the transparent one, which Go's
-// decoder drops.
-func decodeGIF(b []byte) (image.Image, error) {
+// decoder drops. The size is that of the canvas.
+func decodeGIF(b []byte) (image.Image, image.Point, error) {
 	at, transparent, err := firstFrame(b)
 	if err != nil {
-		return nil, err
+		return nil, image.Point{}, err
 	}
+	size := image.Pt(int(binary.LittleEndian.Uint16(b[6:])), int(binary.LittleEndian.Uint16(b[8:])))
 	if transparent {
 		b = bytes.Clone(b)
 		b[at] &^= 1
@@ -26,7 +28,7 @@ func decodeGIF(b []byte) (image.Image, error) {
 			p.Palette[i] = color.NRGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(b >> 8)}
 		}
 	}
-	return m, err
+	return m, size, err
 }
 
 var errGIF = errors.New("the GIF data is malformed")

@@ -111,35 +111,35 @@ func webpConfig(b []byte) (image.Config, error) {
 }
 
 // decodeWebP decodes as libwebp does: with smooth chroma, and transparent where a frame leaves the canvas free.
-func decodeWebP(b []byte) (image.Image, error) {
+func decodeWebP(b []byte) (image.Image, image.Point, error) {
 	f, err := readWebP(b)
 	if err != nil {
-		return nil, err
+		return nil, image.Point{}, err
 	}
 	if f.vp8l != nil {
 		m, err := vp8l.Decode(bytes.NewReader(f.vp8l))
 		if err != nil {
-			return nil, err
+			return nil, image.Point{}, err
 		}
-		return f.placed(m.(*image.NRGBA)), nil
+		return f.placed(m.(*image.NRGBA)), image.Pt(f.w, f.h), nil
 	}
 	d := vp8.NewDecoder()
 	d.Init(bytes.NewReader(f.vp8), len(f.vp8))
 	if _, err := d.DecodeFrameHeader(); err != nil {
-		return nil, err
+		return nil, image.Point{}, err
 	}
 	m, err := d.DecodeFrame()
 	if err != nil {
-		return nil, err
+		return nil, image.Point{}, err
 	}
 	out := image.NewNRGBA(image.Rect(0, 0, f.fw, f.fh))
 	smoothYUV(out, m)
 	if f.alpha != nil {
 		if err := f.setAlpha(out); err != nil {
-			return nil, err
+			return nil, image.Point{}, err
 		}
 	}
-	return f.placed(out), nil
+	return f.placed(out), image.Pt(f.w, f.h), nil
 }
 
 // placed returns a frame on its canvas.

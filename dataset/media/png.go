@@ -1,0 +1,191 @@
+package media
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"image/png"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zlib"
+)
+
+// pngHeader is what IHDR says.
+type pngHeader struct {
+	w, h         int
+	depth, color byte
+	interlaced   bool
+}
+
+// pngFile is a PNG's header and deflated rows.
+type pngFile struct {
+	pngHeader
+	data []io.Reader
+	key  bool // a colour or a palette has transparency of its own
+}
+
+var (
+	errPNG    = errors.New("the PNG data is malformed")
+	errPNGSum = errors.New("a checksum of the PNG data is wrong")
+)
+
+// readPNG finds the parts of a picture and checks their sums.
+func readPNG(b []byte) (f pngFile, err error) {
+	for b = b[8:]; len(b) >= 12; {
+		n := uint64(binary.BigEndian.Uint32(b))
+		if n+12 > uint64(len(b)) {
+			break
+		}
+		kind, body := string(b[4:8]), b[8:8+n]
+		if crc32.ChecksumIEEE(b[4:8+n]) != binary.BigEndian.Uint32(b[8+n:]) {
+			return f, errPNGSum
+		}
+		switch kind {
+		case "IHDR":
+			if len(body) != 13 || f.w > 0 {
+				return f, errPNG
+			}
+			f.pngHeader = pngHeader{int(binary.BigEndian.Uint32(body)), int(binary.BigEndian.Uint32(body[4:])), body[8], body[9], body[12] != 0}
+		case "tRNS":
+			f.key = true
+		case "IDAT":
+			f.data = append(f.data, bytes.NewReader(body))
+		case "IEND":
+			return f, nil
+		}
+		b = b[12+n:]
+	}
+	return f, io.ErrUnexpectedEOF
+}
+
+// pngChannels are the bytes of a pixel of each kind that is read here.
+var pngChannels = map[byte]int{0: 1, 2: 3, 6: 4}
+
+var inflaters sync.Pool
+
+// decodePNG decodes the frequent kinds, 8 bits of grey, RGB or RGBA in rows, at once. Others go through Go's decoder.
+func decodePNG(b []byte, white bool) (*Picture, error) {
+	f, err := readPNG(b)
+	if err != nil {
+		return nil, err
+	}
+	n := pngChannels[f.color]
+	if f.depth != 8 || f.interlaced || f.key || n == 0 {
+		m, err := png.Decode(bytes.NewReader(b))
+		if err != nil {
+			return nil, err
+		}
+		return toRGB(m, f.w, f.h, white), nil
+	}
+	rows := buffers.take((1 + n*f.w) * f.h)
+	defer buffers.give(rows)
+	if err := f.inflate(rows); err != nil {
+		return nil, err
+	}
+	out := bare(f.w, f.h)
+	above := make([]byte, n*f.w)
+	for y := range f.h {
+		row := rows[y*(1+n*f.w):][:1+n*f.w]
+		if row[0] > 4 {
+			return nil, errPNG
+		}
+		unfilterRow(row[0], row[1:], above, n)
+		above = row[1:]
+		pngRow(out.Pix[y*f.w*3:(y+1)*f.w*3], above, n, white)
+	}
+	return out, nil
+}
+
+// inflate fills rows, behind which nothing may follow.
+func (f *pngFile) inflate(rows []byte) (err error) {
+	in := io.MultiReader(f.data...)
+	z, ok := inflaters.Get().(io.ReadCloser)
+	if ok {
+		err = z.(zlib.Resetter).Reset(in, nil)
+	} else {
+		z, err = zlib.NewReader(in)
+	}
+	if err != nil {
+		return err
+	}
+	defer inflaters.Put(z)
+	if _, err := io.ReadFull(z, rows); err != nil {
+		return err
+	}
+	if n, err := z.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+		return errPNG
+	}
+	return nil
+}
+
+// pngRow turns a row's samples into RGB.
+func pngRow(out, in []byte, n int, white bool) {
+	switch n {
+	case 1:
+		for x, v := range in {
+			out[x*3], out[x*3+1], out[x*3+2] = v, v, v
+		}
+	case 3:
+		copy(out, in)
+	default:
+		for x := 0; x+3 < len(in); x += 4 {
+			c := [4]byte(in[x:])
+			if white && c[3] < 255 {
+				c = onWhite(c)
+			}
+			to := out[x/4*3:][:3]
+			to[0], to[1], to[2] = c[0], c[1], c[2]
+		}
+	}
+}
+
+// unfilterRow adds to each byte of a row what was taken away: that of the pixel before (1), the one above (2), the mean
+// of both (3), or whichever is nearest to what they make likely (4).
+func unfilterRow(kind byte, row, above []byte, n int) {
+	above = above[:len(row)]
+	switch kind {
+	case 1:
+		for i := n; i < len(row); i++ {
+			row[i] += row[i-n]
+		}
+	case 2:
+		for i, v := range above {
+			row[i] += v
+		}
+	case 3:
+		for i, v := range above {
+			left := 0
+			if i >= n {
+				left = int(row[i-n])
+			}
+			row[i] += byte((left + int(v)) / 2)
+		}
+	case 4:
+		for c := range n {
+			paeth(row[c:], above[c:], n)
+		}
+	}
+}
+
+// paeth restores one channel. The nearest of left, above and across counts, in this order.
+func paeth(row, above []byte, n int) {
+	left, across := int32(0), int32(0)
+	for i := 0; i < len(row) && i < len(above); i += n {
+		up := int32(above[i])
+		dl, du := up-across, left-across // distances of left and above from left + above - across
+		d := dl + du
+		dl, du, d = max(dl, -dl), max(du, -du), max(d, -d)
+		nearest := across
+		if du <= d {
+			nearest = up
+		}
+		if dl <= du && dl <= d {
+			nearest = left
+		}
+		left, across = int32(byte(nearest)+row[i]), up
+		row[i] = byte(left)
+		left &= 255
+	}
+}
