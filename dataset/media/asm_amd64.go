@@ -46,8 +46,8 @@ func planar(red *byte, green *byte, blue *byte, src *byte, n int)
 //go:noescape
 func columnSums(dst *byte, src *byte, stride int, pairs int, w *uint16, n int, bits int)
 
-// rowSums weighs groups of four pixels, for n pixels. A group's weights are their upper parts, then their lower parts, of 16 bits each. 4 bytes behind the last group are read, and one behind the last pixel is written.
+// rowSums weighs groups of four pixels, for n pixels of two rows. A group's weights are their upper parts, then their lower parts, of 16 bits each. 4 bytes behind the last group are read, and one behind the last pixel is written.
 // The pure Go of the same arithmetic defines it.
 //
 //go:noescape
-func rowSums(dst *byte, src *byte, first *int32, groups int, w *uint16, n int, bits int)
+func rowSums(dst *byte, src *byte, dstStep int, srcStep int, first *int32, groups int, w *uint16, n int, bits int)

@@ -2193,16 +2193,18 @@ DATA dwords_1<>+30(SB)/1, $0x00
 DATA dwords_1<>+31(SB)/1, $0x00
 GLOBL dwords_1<>(SB), RODATA|NOPTR, $32
 
-// func rowSums(dst *byte, src *byte, first *int32, groups int, w *uint16, n int, bits int)
+// func rowSums(dst *byte, src *byte, dstStep int, srcStep int, first *int32, groups int, w *uint16, n int, bits int)
 // Requires: AVX, AVX2
-TEXT ·rowSums(SB), NOSPLIT, $0-56
+TEXT ·rowSums(SB), NOSPLIT, $0-72
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
-	MOVQ    first+16(FP), DX
-	MOVQ    groups+24(FP), BX
-	MOVQ    w+32(FP), SI
-	MOVQ    n+40(FP), DI
-	MOVQ    bits+48(FP), R8
+	MOVQ    first+32(FP), DX
+	MOVQ    groups+40(FP), BX
+	MOVQ    w+48(FP), SI
+	MOVQ    n+56(FP), DI
+	MOVQ    bits+64(FP), R8
+	MOVQ    dstStep+16(FP), R9
+	MOVQ    srcStep+24(FP), R10
 	VMOVQ   R8, X1
 	VMOVDQU dwords_1<>+0(SB), Y0
 	VPSLLD  X1, Y0, Y0
@@ -2218,37 +2220,50 @@ nextPixel:
 	ADDQ    CX, R8
 	ADDQ    $0x04, DX
 	VPXOR   Y4, Y4, Y4
+	VPXOR   Y6, Y6, Y6
 	VPXOR   Y5, Y5, Y5
-	MOVQ    BX, R9
+	VPXOR   Y7, Y7, Y7
+	MOVQ    BX, R11
 
 nextGroup:
-	TESTQ          R9, R9
+	TESTQ          R11, R11
 	JZ             nextGroup_end
-	VBROADCASTI128 (R8), Y6
-	VPSHUFB        Y2, Y6, Y6
-	VPBROADCASTQ   (SI), Y7
-	VPERMILPS      Y3, Y7, Y7
-	VPMADDWD       Y7, Y6, Y7
-	VPADDD         Y7, Y4, Y4
-	VPBROADCASTQ   8(SI), Y7
-	VPERMILPS      Y3, Y7, Y7
-	VPMADDWD       Y7, Y6, Y7
-	VPADDD         Y7, Y5, Y5
+	VPBROADCASTQ   (SI), Y8
+	VPERMILPS      Y3, Y8, Y8
+	VPBROADCASTQ   8(SI), Y9
+	VPERMILPS      Y3, Y9, Y9
+	VBROADCASTI128 (R8), Y10
+	VPSHUFB        Y2, Y10, Y10
+	VPMADDWD       Y8, Y10, Y11
+	VPADDD         Y11, Y4, Y4
+	VPMADDWD       Y9, Y10, Y10
+	VPADDD         Y10, Y6, Y6
+	VBROADCASTI128 (R8)(R10*1), Y10
+	VPSHUFB        Y2, Y10, Y10
+	VPMADDWD       Y8, Y10, Y11
+	VPADDD         Y11, Y5, Y5
+	VPMADDWD       Y9, Y10, Y10
+	VPADDD         Y10, Y7, Y7
 	ADDQ           $0x0c, R8
 	ADDQ           $0x10, SI
-	DECQ           R9
+	DECQ           R11
 	JMP            nextGroup
 
 nextGroup_end:
 	VPSLLD       $0x0b, Y4, Y4
-	VPADDD       Y5, Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X5
-	VPADDD       X5, X4, X5
-	VPADDD       X0, X5, X5
-	VPSRAD       X1, X5, X5
-	VPACKSSDW    X5, X5, X5
-	VPACKUSWB    X5, X5, X5
-	VMOVD        X5, (AX)
+	VPADDD       Y6, Y4, Y4
+	VPSLLD       $0x0b, Y5, Y5
+	VPADDD       Y7, Y5, Y5
+	VPERM2I128   $0x20, Y5, Y4, Y6
+	VPERM2I128   $0x31, Y5, Y4, Y7
+	VPADDD       Y7, Y6, Y6
+	VPADDD       Y0, Y6, Y6
+	VPSRAD       X1, Y6, Y6
+	VPACKSSDW    Y6, Y6, Y6
+	VPACKUSWB    Y6, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X4
+	VMOVD        X6, (AX)
+	VMOVD        X4, (AX)(R9*1)
 	ADDQ         $0x03, AX
 	DECQ         DI
 	JMP          nextPixel

@@ -19,7 +19,9 @@ func colours(dst, y, cb, cr *byte, n int) { panic(notNative) }
 
 func columnSums(dst, src *byte, stride, pairs int, w *uint16, n, bits int) { panic(notNative) }
 
-func rowSums(dst, src *byte, first *int32, groups int, w *uint16, n, bits int) { panic(notNative) }
+func rowSums(dst, src *byte, dstStep, srcStep int, first *int32, groups int, w *uint16, n, bits int) {
+	panic(notNative)
+}
 
 func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int {
 	panic(notNative)

@@ -85,12 +85,13 @@ func columns() {
 	end()
 }
 
-// rows writes sums along a row.
+// rows writes sums along two rows, which share the weights.
 func rows() {
-	begin("rowSums", "func(dst, src *byte, first *int32, groups int, w *uint16, n, bits int)",
-		"weighs groups of four pixels, for n pixels. A group's weights are their upper parts, then their lower parts, of 16 bits each. "+
-			"4 bytes behind the last group are read, and one behind the last pixel is written.")
+	begin("rowSums", "func(dst, src *byte, dstStep, srcStep int, first *int32, groups int, w *uint16, n, bits int)",
+		"weighs groups of four pixels, for n pixels of two rows. A group's weights are their upper parts, then their lower parts, of 16 bits "+
+			"each. 4 bytes behind the last group are read, and one behind the last pixel is written.")
 	dst, src, first, groups, w, n, bits := arg("dst"), arg("src"), arg("first"), arg("groups"), arg("w"), arg("n"), arg("bits")
+	dstStep, srcStep := arg("dstStep"), arg("srcStep")
 	half, shift := rounding(bits)
 	// two pixels as pairs of their reds, greens and blues, in each half
 	pairs := fill(constant("pairs", func(i int) byte {
@@ -111,35 +112,46 @@ func rows() {
 		LEAQ(Mem{Base: p, Index: p, Scale: 2}, p)
 		ADDQ(src, p)
 		ADDQ(Imm(4), first)
-		high, low := YMM(), YMM()
-		VPXOR(high, high, high)
-		VPXOR(low, low, low)
+		high, low := []reg.VecVirtual{YMM(), YMM()}, []reg.VecVirtual{YMM(), YMM()}
+		for row := range 2 {
+			VPXOR(high[row], high[row], high[row])
+			VPXOR(low[row], low[row], low[row])
+		}
 		MOVQ(groups, k)
 		loop("nextGroup", k, func() {
-			x, y, z := YMM(), YMM(), YMM()
-			VBROADCASTI128(at(p, 0), x)
-			VPSHUFB(pairs, x, x)
-			VPBROADCASTQ(at(w, 0), y)
-			VPERMILPS(spread, y, y)
-			VPMADDWD(y, x, y)
-			VPADDD(y, high, high)
-			VPBROADCASTQ(at(w, 8), z)
-			VPERMILPS(spread, z, z)
-			VPMADDWD(z, x, z)
-			VPADDD(z, low, low)
+			upper, lower, x, y := YMM(), YMM(), YMM(), YMM()
+			VPBROADCASTQ(at(w, 0), upper)
+			VPERMILPS(spread, upper, upper)
+			VPBROADCASTQ(at(w, 8), lower)
+			VPERMILPS(spread, lower, lower)
+			for row, from := range []Mem{at(p, 0), {Base: p, Index: srcStep, Scale: 1}} {
+				VBROADCASTI128(from, x)
+				VPSHUFB(pairs, x, x)
+				VPMADDWD(upper, x, y)
+				VPADDD(y, high[row], high[row])
+				VPMADDWD(lower, x, x)
+				VPADDD(x, low[row], low[row])
+			}
 			ADDQ(Imm(12), p)
 			ADDQ(Imm(16), w)
 		})
-		VPSLLD(Imm(weightLow), high, high)
-		VPADDD(low, high, high)
+		for row := range 2 {
+			VPSLLD(Imm(weightLow), high[row], high[row])
+			VPADDD(low[row], high[row], high[row])
+		}
+		// the halves of a row are added; each half then has a row
+		VPERM2I128(Imm(0x20), high[1], high[0], low[0])
+		VPERM2I128(Imm(0x31), high[1], high[0], low[1])
+		sum := low[0]
+		VPADDD(low[1], sum, sum)
+		VPADDD(half, sum, sum)
+		VPSRAD(shift.AsX(), sum, sum)
+		VPACKSSDW(sum, sum, sum)
+		VPACKUSWB(sum, sum, sum)
 		other := XMM()
-		VEXTRACTI128(Imm(1), high, other)
-		VPADDD(other, high.AsX(), other)
-		VPADDD(half.AsX(), other, other)
-		VPSRAD(shift.AsX(), other, other)
-		VPACKSSDW(other, other, other)
-		VPACKUSWB(other, other, other)
-		VMOVD(other, at(dst, 0))
+		VEXTRACTI128(Imm(1), sum, other)
+		VMOVD(sum.AsX(), at(dst, 0))
+		VMOVD(other, Mem{Base: dst, Index: dstStep, Scale: 1})
 		ADDQ(Imm(3), dst)
 	})
 	end()
