@@ -25,10 +25,11 @@ type Batch struct {
 
 // Origin says that a sample holds tokens of a document.
 type Origin struct {
-	Sample   int64 `json:"sample"`
-	Source   int   `json:"source"` // index of the source
-	Pass     int64 `json:"pass"`
-	Document int64 `json:"document"` // number in the source
+	Sample   int64  `json:"sample"`
+	Source   int    `json:"source"` // index of the source
+	Pass     int64  `json:"pass"`
+	Document int64  `json:"document"`      // number in the source
+	Key      string `json:"key,omitempty"` // of a sample of several files
 	Place
 }
 

@@ -24,6 +24,7 @@ type ChatEncoder interface {
 type tokens struct {
 	pieces
 	place Place
+	key   string
 	bad   *BadSample // the document cannot be used, and has no ids
 }
 
@@ -94,7 +95,7 @@ func asBad(err error) *BadSample {
 }
 
 func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
-	t := tokens{place: d.Place, pieces: pieces{ids: d.Tokens}}
+	t := tokens{place: d.Place, key: d.Key, pieces: pieces{ids: d.Tokens}}
 	switch kind {
 	case KindChat:
 		if f.chat == nil {

@@ -70,7 +70,7 @@ func (m *maker) document(source int) (item, error) {
 		return item{}, err
 	}
 	sample := m.at.Sample
-	o := Origin{Sample: sample, Source: source, Pass: s.Pass, Document: d.doc, Place: d.out.place}
+	o := Origin{Sample: sample, Source: source, Pass: s.Pass, Document: d.doc, Key: d.out.key, Place: d.out.place}
 	m.advance(&s, source)
 	s.Taken++
 	m.at.Sources[source] = s

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -47,22 +46,18 @@ func emit(c *cobra.Command, v any, text func(w io.Writer)) error {
 
 // eachDocument reads all of a source. A bad document goes to bad, and any other error ends it.
 func eachDocument(c *cobra.Command, s dataset.Source, good func(i int64, d *dataset.Document), bad func(i int64, b *dataset.BadSample)) error {
-	for i := range s.Len() {
-		if err := c.Context().Err(); err != nil {
-			return codedError{errors.New("interrupted"), exitInterrupted}
-		}
-		d, err := s.Read(i)
-		var b *dataset.BadSample
-		switch {
-		case errors.As(err, &b):
+	err := dataset.Stream(c.Context(), s, 0, s.Len(), func(i int64, d *dataset.Document, b *dataset.BadSample) error {
+		if b != nil {
 			bad(i, b)
-		case err != nil:
-			return fmt.Errorf("document %d of %s: %w", i, s.Name(), err)
-		default:
-			good(i, &d)
+		} else {
+			good(i, d)
 		}
+		return nil
+	})
+	if c.Context().Err() != nil {
+		return codedError{errors.New("interrupted"), exitInterrupted}
 	}
-	return nil
+	return err
 }
 
 func dataIndex() *cobra.Command {
@@ -130,43 +125,4 @@ func runDir(args []string) string {
 		return args[0]
 	}
 	return "runs/latest"
-}
-
-// blame is what a step saw.
-type blame struct {
-	Step    int64            `json:"step"`
-	Start   dataset.Position `json:"start"`
-	Samples []int64          `json:"samples"` // places in the run's global order
-}
-
-func dataBlame() *cobra.Command {
-	c := &cobra.Command{Use: "blame RUN STEP", Short: "List the samples that a committed step of a run saw", Args: cobra.ExactArgs(2),
-		Long: "Samples are places in the run's global order, which its seed and sources fix. STEP may be \"last\"."}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		l, err := dataset.ReadLedger(filepath.Join(args[0], "samples.ledger"))
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		last, ok := l.Last()
-		if !ok {
-			return fmt.Errorf("%s: no step is recorded", args[0])
-		}
-		b := blame{Step: last}
-		if args[1] != "last" {
-			if b.Step, err = strconv.ParseInt(args[1], 10, 64); err != nil {
-				return usage("step %q: want a number or \"last\"", args[1])
-			}
-		}
-		if b.Samples, b.Start, err = l.Blame(b.Step); err != nil {
-			return fmt.Errorf("%w; the last recorded is %d", err, last)
-		}
-		return emit(c, b, func(w io.Writer) {
-			fmt.Fprintf(w, "step %d began at sample %d of order %s and saw %d samples:\n", b.Step, b.Start.Sample, b.Start.Order, len(b.Samples))
-			for _, s := range b.Samples {
-				fmt.Fprintln(w, s)
-			}
-		})
-	}
-	return c
 }

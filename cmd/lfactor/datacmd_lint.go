@@ -107,6 +107,7 @@ type statReport struct {
 	Histogram []int64             `json:"histogram"` // documents of 2^(i-1) to 2^i-1 units; the first has none
 	Parts     map[string]partStat `json:"parts,omitempty"`
 	Messages  int64               `json:"messages,omitempty"`
+	Modality  map[string]int64    `json:"modality,omitempty"` // documents by what they hold: "text", "1 image", "2 images and 1 video"
 }
 
 // statPartsMax bounds the names that are counted apart.
@@ -121,7 +122,7 @@ func dataStat() *cobra.Command {
 	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts", Args: cobra.MinimumNArgs(1)}
 	o := openFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		r := &statReport{Parts: map[string]partStat{}}
+		r := &statReport{Parts: map[string]partStat{}, Modality: map[string]int64{}}
 		for _, path := range args {
 			s, err := dataset.Open(path, *o)
 			if err != nil {
@@ -146,6 +147,13 @@ func (r *statReport) count(d *dataset.Document) {
 		n += int64(max(len(m.Content), len(m.Raw)))
 	}
 	r.Messages += int64(len(d.Messages))
+	if d.Parts != nil {
+		m := modality(d)
+		if _, ok := r.Modality[m]; !ok && len(r.Modality) >= statPartsMax {
+			m = "(others)"
+		}
+		r.Modality[m]++
+	}
 	for _, p := range d.Parts {
 		n += int64(len(p.Bytes))
 		name := p.Name
@@ -161,6 +169,31 @@ func (r *statReport) count(d *dataset.Document) {
 		r.Histogram = append(r.Histogram, 0)
 	}
 	r.Histogram[b]++
+}
+
+// modality tells what a sample holds by the names of its files.
+func modality(d *dataset.Document) string {
+	counts := map[dataset.MediaKind]int{}
+	for _, p := range d.Parts {
+		switch kind := format.KindOfName(p.Name); {
+		case kind != dataset.Image:
+			counts[kind]++
+		case format.IsPicture(p.Name):
+			counts[dataset.Image]++
+		}
+	}
+	var words []string
+	for _, k := range []dataset.MediaKind{dataset.Image, dataset.Video, dataset.Audio} {
+		if n := counts[k]; n == 1 {
+			words = append(words, "1 "+string(k))
+		} else if n > 1 {
+			words = append(words, fmt.Sprintf("%d %ss", n, k))
+		}
+	}
+	if len(words) == 0 {
+		return "text"
+	}
+	return strings.Join(words, " and ")
 }
 
 // barWidth is the longest bar of a histogram, in characters.
@@ -179,6 +212,14 @@ func (r *statReport) write(w io.Writer) {
 		fmt.Fprintf(w, "part %-12s %10d times %14d bytes\n", n, r.Parts[n].Count, r.Parts[n].Bytes)
 	}
 	most := int64(1)
+	for _, n := range r.Modality {
+		most = max(most, n)
+	}
+	for _, m := range slices.Sorted(maps.Keys(r.Modality)) {
+		n := r.Modality[m]
+		fmt.Fprintf(w, "%-24s %10d %s\n", m, n, strings.Repeat("█", int((n*barWidth+most-1)/most)))
+	}
+	most = 1
 	for _, n := range r.Histogram {
 		most = max(most, n)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,7 +43,7 @@ func TestDataShards(t *testing.T) {
 	all := filepath.Join(dir, "s-{0..1}.tar")
 	out, code := dataCommand(t, "-o", "json", "stat", all)
 	require.Zero(t, code)
-	require.JSONEq(t, `{"kind":"parts","documents":5,"bad":0,"units":11,"histogram":[0,2,2,1],"parts":{"jpg":{"count":5,"bytes":5},"txt":{"count":5,"bytes":6}}}`, out)
+	require.JSONEq(t, `{"kind":"parts","documents":5,"bad":0,"units":11,"histogram":[0,2,2,1],"parts":{"jpg":{"count":5,"bytes":5},"txt":{"count":5,"bytes":6}},"modality":{"1 image":5}}`, out)
 	out, code = dataCommand(t, "lint", all)
 	require.Equal(t, "5 documents, 0 findings\n", out)
 	require.Zero(t, code)
@@ -86,7 +87,7 @@ func TestDataOfRun(t *testing.T) {
 	require.NoError(t, l.Close())
 	out, code := dataCommand(t, "blame", dir, "1")
 	require.Zero(t, code)
-	require.Equal(t, "step 1 began at sample 0 of order o and saw 3 samples:\n0\n5\n3\n", out)
+	require.Contains(t, out, "step 1 began at sample 0 of order o and saw 3 samples:\n0\n5\n3\nwhere they come from is not known: ")
 	out, _ = dataCommand(t, "-o", "json", "blame", dir, "last")
 	require.Contains(t, out, `"samples":[9]`)
 	out, code = dataCommand(t, "blame", dir, "7")
@@ -100,4 +101,27 @@ func TestDataOfRun(t *testing.T) {
 	out, code = dataCommand(t, "quarantine", dir)
 	require.Zero(t, code)
 	require.Equal(t, "s document 3: s.tar at byte 512: it is there twice\n1 bad samples\n", out)
+}
+
+// Blame reads a step of a run again and names the files and places; the samples are those that the ledger has.
+func TestBlameNamesPlaces(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=3")
+	require.Zero(t, code, out)
+	before := treeOf(t, filepath.Join(dir, "run"))
+	code, out = runIn(t, dir, nil, "data", "blame", "run", "2", "-o", "json")
+	require.Zero(t, code, out)
+	var b blame
+	require.NoError(t, json.Unmarshal([]byte(out), &b))
+	require.Empty(t, b.Missing)
+	require.Len(t, b.Samples, 8)
+	seen := map[int64]bool{}
+	for _, o := range b.Origins {
+		require.FileExists(t, filepath.Join(dir, o.File))
+		seen[o.Sample] = true
+	}
+	for _, s := range b.Samples {
+		require.True(t, seen[s], "sample %d has no origin", s)
+	}
+	require.Equal(t, before, treeOf(t, filepath.Join(dir, "run")), "nothing is written")
 }

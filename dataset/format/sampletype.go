@@ -160,6 +160,11 @@ var (
 	audioSuffixes = []string{".wav", ".mp3", ".flac", ".ogg", ".m4a", ".aac"}
 )
 
+// IsPicture says whether a file's name is one of a picture.
+func IsPicture(name string) bool {
+	return hasSuffix("."+name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+}
+
 // KindOfName tells by a file's name what it shows: pictures where nothing else is known.
 func KindOfName(name string) dataset.MediaKind {
 	switch {

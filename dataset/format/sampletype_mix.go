@@ -223,7 +223,7 @@ func (s *sampleJSON) asked(prompts, captions [][]string, media [][]dataset.Media
 func readSingle(s *sampleJSON) ([]Conversation, error) {
 	var names []string
 	for _, p := range s.doc.Parts {
-		if hasSuffix("."+p.Name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp") {
+		if IsPicture(p.Name) {
 			names = append(names, p.Name)
 		}
 	}
