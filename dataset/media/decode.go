@@ -75,44 +75,66 @@ func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []b
 // repeated, 16-bit grey is cut off at 255 (Pillow's "I;16") and 16-bit colours keep their high bytes. The first frame of an
 // animation counts. The size is checked before anything of it is allocated. A picture that is cut off or damaged is an error.
 func Decode(b []byte, o Options) (*Picture, error) {
-	for _, c := range containers {
-		if c.is(b) {
-			p, err := c.read(b, o)
-			if err != nil {
-				return nil, fmt.Errorf("%s picture of %d bytes: %w", c.name, len(b), err)
-			}
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF or WebP picture", len(b), b[:min(len(b), 8)])
-}
-
-func (c *container) read(b []byte, o Options) (*Picture, error) {
-	size, err := c.config(b)
+	c, _, err := header(b, o)
 	if err != nil {
 		return nil, err
-	}
-	limit := o.PixelsMax
-	if limit == 0 {
-		limit = PixelsMax
-	}
-	if size.Width < 1 || size.Height < 1 {
-		return nil, fmt.Errorf("it is %d×%d pixels", size.Width, size.Height)
-	}
-	if int64(size.Width)*int64(size.Height) > limit {
-		return nil, fmt.Errorf("%d×%d pixels are over the limit of %d", size.Width, size.Height, limit)
-	}
-	if c.most != nil && int64(size.Width)*int64(size.Height) > c.most(b) {
-		return nil, fmt.Errorf("%d×%d pixels are more than can be in it", size.Width, size.Height)
 	}
 	p, err := c.decode(b, o.White)
 	if err != nil {
-		return nil, err
+		return nil, c.wrap(b, err)
 	}
 	if o.Turn {
 		p = p.turn(Orientation(b))
 	}
 	return p, nil
+}
+
+// Size returns the width and height of what Decode would return, from the file's header alone.
+func Size(b []byte, o Options) (w, h int, err error) {
+	_, size, err := header(b, o)
+	if err == nil && o.Turn && Orientation(b) >= 5 {
+		return size.Height, size.Width, nil
+	}
+	return size.Width, size.Height, err
+}
+
+func (c *container) wrap(b []byte, err error) error {
+	return fmt.Errorf("%s picture of %d bytes: %w", c.name, len(b), err)
+}
+
+// header tells a picture's format and reads its size, which it checks.
+func header(b []byte, o Options) (*container, image.Config, error) {
+	for i := range containers {
+		if c := &containers[i]; c.is(b) {
+			size, err := c.config(b)
+			if err == nil {
+				err = c.check(b, size, o)
+			}
+			if err != nil {
+				return nil, size, c.wrap(b, err)
+			}
+			return c, size, nil
+		}
+	}
+	return nil, image.Config{}, fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF or WebP picture", len(b), b[:min(len(b), 8)])
+}
+
+// check refuses sizes over the limit, and those that the file's bytes cannot hold.
+func (c *container) check(b []byte, size image.Config, o Options) error {
+	limit := o.PixelsMax
+	if limit == 0 {
+		limit = PixelsMax
+	}
+	pixels := int64(size.Width) * int64(size.Height)
+	switch {
+	case size.Width < 1 || size.Height < 1:
+		return fmt.Errorf("it is %d×%d pixels", size.Width, size.Height)
+	case pixels > limit:
+		return fmt.Errorf("%d×%d pixels are over the limit of %d", size.Width, size.Height, limit)
+	case c.most != nil && pixels > c.most(b):
+		return fmt.Errorf("%d×%d pixels are more than can be in it", size.Width, size.Height)
+	}
+	return nil
 }
 
 // fromCMYK is Pillow's: white less the ink, 255ths rounded.

@@ -44,7 +44,13 @@ func TestDecodeGolden(t *testing.T) {
 		require.Equal(t, want.Size, [2]int{p.W, p.H}, name)
 		n++
 		require.Equal(t, want.RGB, sha(p), name)
-		require.Equal(t, want.Turned, sha(decodeFile(t, name, Options{Turn: true})), name)
+		turned := decodeFile(t, name, Options{Turn: true})
+		require.Equal(t, want.Turned, sha(turned), name)
+		for o, p := range map[Options]*Picture{{}: p, {Turn: true}: turned} {
+			w, h, err := Size(readFile(t, name), o)
+			require.NoError(t, err, name)
+			require.Equal(t, [2]int{p.W, p.H}, [2]int{w, h}, name)
+		}
 	}
 	require.GreaterOrEqual(t, n, 12)
 }

@@ -48,18 +48,35 @@ func (f FFmpeg) Clip(ctx context.Context, file string, p VideoProcessor) (*Clip,
 	return c, nil
 }
 
-// ClipBytes is Clip for a video in memory. It is written to a temporary file, as its index may be at its end.
-func (f FFmpeg) ClipBytes(ctx context.Context, b []byte, p VideoProcessor) (*Clip, error) {
+// ClipBytes is Clip for a video in memory.
+func (f FFmpeg) ClipBytes(ctx context.Context, b []byte, p VideoProcessor) (c *Clip, err error) {
+	err = asFile(b, func(file string) error {
+		c, err = f.Clip(ctx, file, p)
+		return err
+	})
+	return c, err
+}
+
+// ProbeBytes is Probe for a video in memory.
+func (f FFmpeg) ProbeBytes(ctx context.Context, b []byte) (v VideoInfo, err error) {
+	err = asFile(b, func(file string) error {
+		v, err = f.Probe(ctx, file)
+		return err
+	})
+	return v, err
+}
+
+// asFile writes a video to a temporary file for as long as use runs: its index may be at its end, where pipes are no help.
+func asFile(b []byte, use func(file string) error) error {
 	t, err := os.CreateTemp("", "lfactor-video-*")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer os.Remove(t.Name())
 	_, err = t.Write(b)
-	if err = errors.Join(err, t.Close()); err != nil {
-		return nil, err
+	if err = errors.Join(err, t.Close()); err == nil {
+		err = use(t.Name())
 	}
-	return f.Clip(ctx, t.Name(), p)
+	return errors.Join(err, os.Remove(t.Name()))
 }
 
 func (f FFmpeg) clip(ctx context.Context, file string, p VideoProcessor, count string) (*Clip, error) {

@@ -172,6 +172,9 @@ func TestFFmpegReal(t *testing.T) {
 	c, err := FFmpeg{}.ClipBytes(context.Background(), b, every{stride: 3})
 	require.NoError(t, err)
 	require.Equal(t, 12.5, c.FPS)
+	v, err := FFmpeg{}.ProbeBytes(context.Background(), b)
+	require.NoError(t, err)
+	require.Equal(t, VideoInfo{W: 32, H: 24, Frames: 10, FPS: 12.5}, v)
 	all := scroll(10, 32, 24)
 	require.Equal(t, []int{0, 3, 6, 9}, c.At)
 	for i, n := range c.At {
