@@ -5,7 +5,9 @@
 Makes tar shards of 384 by 384 JPEGs of about 43 KB with a JSON text each, and reads them all: as they are, and with
 --decode also decoded and resized to 224 by 224. Peers: webdataset's own iteration, and webdataset behind torch's
 DataLoader with 2 workers, whose processes count. Prints samples a CPU second (median over rounds) and the ratios; then how
-lfactor's memory grows while it reads --memory samples. Needs numpy, pillow, webdataset and torch; lfactor needs none.
+lfactor's memory grows while it reads --memory samples. With --go, from the repository, it also prints Go's own benchmarks:
+the first batch after resuming at sample 10^8, balancing over 512 ranks, and conversion. Needs numpy, pillow, webdataset and
+torch; lfactor needs none.
 """
 
 import argparse
@@ -84,6 +86,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--memory", type=int, default=1_000_000)
     p.add_argument("--decode", action="store_true")
+    p.add_argument("--go", action="store_true")
     p.add_argument("--theirs", nargs=3, help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.theirs:
@@ -109,6 +112,10 @@ def main():
         if a.memory:
             r = run([a.lfactor, "data", "bench", urls, "-o", "json", "--readers", "2", "--samples", str(a.memory)])
             print(f"memory over {r['samples']} samples: {r['rss_bytes'] / 2**20:.0f} MiB, {r['rss_slope_mib_per_100k']:+.3f} MiB for each 100,000 after the first")
+    if a.go:
+        for pattern, package in ("SeekFar|Convert", "./dataset/format"), ("Assign", "./dataset/pack"):
+            out = subprocess.run(["go", "test", "-run", "none", "-bench", pattern, "-benchtime", "5x", package], check=True, capture_output=True, text=True).stdout
+            print("".join(line + "\n" for line in out.splitlines() if line.startswith("Benchmark")), end="")
 
 
 if __name__ == "__main__":

@@ -125,12 +125,18 @@ func BenchmarkFirstBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkSeekFar resumes at a position far into an order of 2^40 documents.
+// BenchmarkSeekFar resumes at sample 10^8 of an order of 2^40 documents, of all and of windows, up to the first batch.
 func BenchmarkSeekFar(b *testing.B) {
+	for _, window := range []int64{0, 100_000} {
+		b.Run(fmt.Sprint("window=", window), func(b *testing.B) { seekFar(b, window) })
+	}
+}
+
+func seekFar(b *testing.B, window int64) {
 	tok := trained(b, goDocs(b, 1<<18), 512)
 	src := &vast{n: 1 << 40}
 	for b.Loop() {
-		l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}}, Mode: dataset.ModePretrain, SeqLen: 512, EOD: 0, Seed: 1, MicroBatch: 8, GlobalBatch: 32}, tok)
+		l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}}, Mode: dataset.ModePretrain, SeqLen: 512, EOD: 0, Seed: 1, MicroBatch: 8, GlobalBatch: 32, OrderWindow: window}, tok)
 		require.NoError(b, err)
 		p := dataset.Position{Order: l.Order(), Step: 3e6, Sample: 1e8, Sources: []dataset.SourcePosition{{Taken: 1e8, Doc: 3e11, Token: 5}}}
 		require.NoError(b, l.Seek(p))
