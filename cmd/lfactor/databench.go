@@ -153,7 +153,8 @@ func (b *streamBench) look(d *dataset.Document) (bytes, pictures int64) {
 			continue
 		}
 		if m, err := media.Decode(p.Bytes, media.Options{}); err == nil {
-			m.Resize(b.side, b.side, media.Bicubic)
+			m.Resize(b.side, b.side, media.Bicubic).Release()
+			m.Release()
 			pictures++
 		}
 	}

@@ -1,15 +1,9 @@
 package format
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"image"
-	_ "image/gif"  // DecodeConfig reads it
-	_ "image/jpeg" // likewise
-	_ "image/png"  // likewise
-	"os"
 	"slices"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -80,7 +74,9 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	switch m.Kind {
 	case dataset.Image:
 		var w, h int
-		if w, h, err = sizeOf(m.Bytes); err == nil {
+		if w, h, err = media.Size(m.Bytes, media.Options{}); err != nil {
+			err = fmt.Errorf("it is no picture: %w", err)
+		} else {
 			e, err = x.processor.Image.ImageExtent(w, h, n)
 		}
 	case dataset.Video:
@@ -98,37 +94,12 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	return append(append([]int32{x.open}, ids...), x.end), []dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
 }
 
-// sizeOf returns the size of a picture in pixels, from its header where that is of a common kind.
-func sizeOf(b []byte) (w, h int, err error) {
-	head, _, err := image.DecodeConfig(bytes.NewReader(b))
-	if err != nil { // WebP and what else there is
-		p, err := media.Decode(b, media.Options{})
-		if err != nil {
-			return 0, 0, fmt.Errorf("it is no picture: %w", err)
-		}
-		return p.W, p.H, nil
-	}
-	if head.Width < 1 || head.Height < 1 || int64(head.Width)*int64(head.Height) > media.PixelsMax {
-		return 0, 0, fmt.Errorf("it has %d by %d pixels; 1 to %d are read", head.Width, head.Height, int64(media.PixelsMax))
-	}
-	return head.Width, head.Height, nil
-}
-
-// video tells what a video becomes from its container. ffprobe reads files, so that it is put into one.
+// video tells what a video becomes from its container.
 func (x *ProcessorExpander) video(m *dataset.Media) (e media.Extent, err error) {
 	if x.processor.Video == nil {
 		return e, errors.New("the model takes no videos")
 	}
-	f, err := os.CreateTemp("", "lfactor-video-*")
-	if err != nil {
-		return e, err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = f.Write(m.Bytes)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return e, err
-	}
-	info, err := media.FFmpeg{}.Probe(context.Background(), f.Name())
+	info, err := media.FFmpeg{}.ProbeBytes(context.Background(), m.Bytes)
 	if err != nil {
 		return e, err
 	}
