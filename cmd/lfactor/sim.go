@@ -45,7 +45,7 @@ var _ = add(func() *cobra.Command {
 	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]", Short: "Run one seed again and say what happened",
 		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier faults) and lists its events.", DisableFlagParsing: true, RunE: simReplay},
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, RunE: simCompare},
-		predictCommand(), fidelityCommand())
+		predictCommand(), fidelityCommand(), encoderCommand())
 	return c
 })
 
@@ -184,7 +184,7 @@ func (s *simRun) plan() error {
 	if s.layout, err = host.Plan(j); err != nil {
 		return codedError{err, exitUsage}
 	}
-	if n := j.Mesh.Size(); n > s.cluster.Devices*s.cluster.Hosts {
+	if n := s.layout.World(); n > s.cluster.Devices*s.cluster.Hosts {
 		return usage("the plan has %d ranks, cluster %s %d devices", n, s.cluster.Name, s.cluster.Devices*s.cluster.Hosts)
 	}
 	if j.Memory == 0 {

@@ -36,6 +36,9 @@ func simLayout(l *host.Layout, run core.RunLayout) *sim.Layout {
 		}
 		out.Loaders, out.LoaderRefs = append(out.Loaders, ll), append(out.LoaderRefs, l.LoaderRef(0, dp))
 	}
+	if l.Class > 0 { // every microbatch is as large as memory is planned for
+		out.Class = func(int64, actors.Ref, int) int32 { return l.Class }
+	}
 	out.Memory = simMemory(l)
 	return out
 }
@@ -65,24 +68,37 @@ func lowered(l *host.Layout) map[host.TraceKey]map[plan.Kind][]core.Segment {
 // updateOf fills in what the optimizer step's segments send and do: gradients are float32, updated weights of the training
 // precision; an update reads and writes gradient, weight and two moments.
 func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Segment {
-	var n int64
+	trained := map[int]int64{} // by the group over which gradients are reduced
+	var all int64
 	for _, p := range part.Params {
-		n += int64(tensor.Len(p.Local))
-	}
-	own := n
-	if l.Job.Zero > 0 {
-		own = n / int64(l.Job.Mesh.DP)
+		group, size, dp := host.GroupDP, int64(tensor.Len(p.Local)), int64(1)
+		if p.Side == host.EncoderSide {
+			group = host.GroupEncoderDP
+		}
+		if l.Job.Zero > 0 {
+			dp = int64(part.Sides[p.Side].DP)
+		}
+		trained[group] += size
+		all += size / dp
 	}
 	out := append([]core.Segment{}, segs...)
 	for i := range out {
 		out[i].Comms = append([]core.Comm{}, out[i].Comms...)
 		for k := range out[i].Comms {
 			c := &out[i].Comms[k]
-			members := int64(l.Job.Mesh.DP)
+			members, n := int64(part.Sides[host.DecoderSide].DP), trained[c.Group]
+			if c.Group == host.GroupEncoderDP {
+				members = int64(part.Sides[host.EncoderSide].DP)
+			}
+			own := n
+			if l.Job.Zero > 0 {
+				own = n / max(1, members)
+			}
+			reduces := c.Group == host.GroupDP || c.Group == host.GroupEncoderDP
 			switch {
-			case c.Group == host.GroupDP && i == len(out)-1:
+			case reduces && i == len(out)-1:
 				c.Bytes = n * int64(l.Job.DType.Size()) * (members - 1) / max(1, members)
-			case c.Group == host.GroupDP:
+			case reduces:
 				c.Bytes = 4 * n * (members - 1) / max(1, members)
 				if l.Job.Zero == 0 {
 					c.Bytes *= 2
@@ -96,7 +112,7 @@ func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Se
 		}
 	}
 	last := &out[len(out)-1]
-	last.Bytes += 32 * own
+	last.Bytes += 32 * all
 	last.Calls = len(part.Params)
 	return out
 }

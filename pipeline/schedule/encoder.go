@@ -26,17 +26,10 @@ func Compose(decoder *plan.Program, e Encoder) (*plan.Program, error) {
 	if len(e.Groups) == 0 || e.Width < 1 {
 		return nil, fmt.Errorf("an encoder without ranks")
 	}
-	tries := []int{e.Ahead}
-	if e.Ahead == 0 {
-		tries = []int{1, 2, 4, 8, decoder.Micro}
-	}
-	if !e.Fill {
-		tries = []int{1}
-	}
 	var best *plan.Program
 	var least float64
-	for _, ahead := range tries {
-		c := newComposer(decoder, e, ahead)
+	for _, way := range e.tries(decoder.Micro) {
+		c := newComposer(decoder, e, way)
 		c.run()
 		if err := c.out.Check(); err != nil {
 			return nil, fmt.Errorf("encoder beside a pipeline: %w", err)
@@ -52,12 +45,37 @@ func Compose(decoder *plan.Program, e Encoder) (*plan.Program, error) {
 	return best, nil
 }
 
+// try is a way to place the encoder's work.
+type try struct {
+	fill  bool // when rows would wait; otherwise round by round, all replicas at one time
+	late  bool // backwards when the decoder's rows have ended
+	ahead int
+}
+
+// tries are the ways among which the fastest is taken. None is best for all shapes: work that fills a short wait delays what the
+// rest of a tensor-parallel group waits for.
+func (e *Encoder) tries(micro int) []try {
+	rounds := try{ahead: 1}
+	if !e.Fill {
+		return []try{rounds}
+	}
+	ahead := []int{e.Ahead}
+	if e.Ahead == 0 {
+		ahead = []int{1, 2, 4, 8, micro}
+	}
+	out := []try{rounds}
+	for _, n := range ahead {
+		out = append(out, try{true, false, n}, try{true, true, n})
+	}
+	return out
+}
+
 // composer places actions in the order of time.
 type composer struct {
-	dec    *plan.Program
-	e      Encoder
-	out    *plan.Program
-	ahead  int
+	dec *plan.Program
+	e   Encoder
+	out *plan.Program
+	try
 	pc     []int     // of the decoder's pipeline ranks
 	free   []float64 // by row
 	ends   map[plan.Action]float64
@@ -67,9 +85,9 @@ type composer struct {
 	seen   []bool
 }
 
-func newComposer(dec *plan.Program, e Encoder, ahead int) *composer {
+func newComposer(dec *plan.Program, e Encoder, way try) *composer {
 	rows := len(dec.Rows)*e.Width + e.Own
-	c := &composer{dec: dec, e: e, ahead: ahead, pc: make([]int, len(dec.Rows)), free: make([]float64, rows), ends: map[plan.Action]float64{},
+	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows), ends: map[plan.Action]float64{},
 		next: make([]int, len(e.Groups)), back: make([]int, len(e.Groups)), seen: make([]bool, dec.Micro)}
 	out := &plan.Program{Rows: make([][]plan.Entry, rows), StageRank: []int{e.Groups[0][0]}, Homes: [][][]int{e.Groups}, Micro: dec.Micro, Chunks: dec.Chunks, Edges: e.Edges}
 	for _, r := range dec.StageRank {
@@ -228,7 +246,7 @@ func (c *composer) forward(g int) (candidate, bool) {
 	if waiting >= c.ahead {
 		return candidate{}, false
 	}
-	if !c.e.Fill && !c.wanted(m) {
+	if !c.fill && !c.wanted(m) {
 		return candidate{}, false
 	}
 	a := plan.Action{Kind: plan.F, Micro: int32(m)}
@@ -260,18 +278,37 @@ func (c *composer) backward(g int) (candidate, bool) {
 	a := plan.Action{Kind: plan.B, Micro: int32(m)}
 	rows := c.e.Groups[g]
 	x := candidate{start: c.freeAt(rows), rank: 1, rows: rows, entry: plan.Entry{Action: a}, took: c.e.Costs.Of(a), pipe: -1, group: g}
-	if !c.e.Fill {
+	if !c.fill {
 		x.rank = -1 // right behind its consumer's backward
+	}
+	if c.late && !c.over(rows) {
+		return x, false
 	}
 	if _, encoded := c.ends[plan.Action{Kind: plan.F, Micro: int32(m)}]; !encoded {
 		return x, false
 	}
-	for _, s := range c.takers {
-		t, done := c.ended(plan.Action{Kind: plan.I, Stage: int16(s), Micro: int32(m)})
-		if !done {
-			return x, false
+	last := m
+	if !c.fill { // the replicas work at one time: when the last microbatch of their round is through
+		last = min(m/len(c.e.Groups)*len(c.e.Groups)+len(c.e.Groups), c.dec.Micro) - 1
+	}
+	for ; m <= last; m++ {
+		for _, s := range c.takers {
+			t, done := c.ended(plan.Action{Kind: plan.I, Stage: int16(s), Micro: int32(m)})
+			if !done {
+				return x, false
+			}
+			x.start = max(x.start, t)
 		}
-		x.start = max(x.start, t)
 	}
 	return x, true
+}
+
+// over reports whether the decoder has nothing left to do on rows.
+func (c *composer) over(rows []int) bool {
+	for _, r := range rows {
+		if p := r / c.e.Width; p < len(c.dec.Rows) && c.pc[p] < len(c.dec.Rows[p]) {
+			return false
+		}
+	}
+	return true
 }
