@@ -66,7 +66,7 @@ var pinnedSet = fidelitySet{name: "2 ranks, each pinned to a core", calib: fidel
 	wrap:  func(_ *host.Layout, rank int, d host.Device) host.Device { return &pinned{Device: d, core: rank} },
 	share: true, fit: func(all []timed) func(*actors.Job, *core.Segment) int64 {
 		m := &cost.Machine{Efficiency: 1, Stream: 1}
-		fitRates(m, all)
+		fitRates(m, quietest(all))
 		return func(j *actors.Job, s *core.Segment) int64 {
 			if j.Kind != actors.RunSegment && j.Kind != actors.UpdatePhase {
 				return 1e5
@@ -178,6 +178,23 @@ func pacedTime(j *actors.Job, s *core.Segment) int64 {
 	return 6e6 + 24*s.Flops
 }
 
+// quietest keeps the quickest run of each segment: other programs only ever make one slower.
+func quietest(all []timed) (out []timed) {
+	at := map[[3]float64]int{}
+	for _, x := range all {
+		key := [3]float64{x.flops, x.bytes, x.calls}
+		i, known := at[key]
+		switch {
+		case !known:
+			at[key] = len(out)
+			out = append(out, x)
+		case x.seconds < out[i].seconds:
+			out[i] = x
+		}
+	}
+	return
+}
+
 // paced is a device whose jobs last their modelled time.
 type paced struct {
 	host.Device
@@ -199,7 +216,7 @@ type compared struct{ step, stepSim, peak, peakSim float64 }
 func (set *fidelitySet) real(l *host.Layout) (out compared, all []timed, err error) {
 	steps := int64(4)
 	if set.share {
-		steps = 12 // a quiet one is among them
+		steps = 16 // a quiet one is among them
 	}
 	run := core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
 	var mu sync.Mutex
