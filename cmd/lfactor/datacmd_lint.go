@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math/bits"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -156,7 +157,7 @@ func (r *statReport) count(d *dataset.Document) {
 	}
 	for _, p := range d.Parts {
 		n += int64(len(p.Bytes))
-		name := p.Name
+		name := partKind(p.Name)
 		if _, ok := r.Parts[name]; !ok && len(r.Parts) >= statPartsMax {
 			name = "(others)"
 		}
@@ -169,6 +170,17 @@ func (r *statReport) count(d *dataset.Document) {
 		r.Histogram = append(r.Histogram, 0)
 	}
 	r.Histogram[b]++
+}
+
+// numbered matches the names that converters give to media, the file's own name behind a number.
+var numbered = regexp.MustCompile(`^s?[0-9]+_.*(\.[^.]*)$`)
+
+// partKind is a part's name, or what the names of numbered media have in common.
+func partKind(name string) string {
+	if m := numbered.FindStringSubmatch(name); m != nil {
+		return "*" + m[1]
+	}
+	return name
 }
 
 // modality tells what a sample holds by the names of its files.

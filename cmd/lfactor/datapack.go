@@ -41,7 +41,7 @@ func dataPack() *cobra.Command {
 	var j packJob
 	f := c.Flags()
 	f.StringVar(&j.Input, "input", "", "shards to pack: a folder of Energon's, a shard or a pattern")
-	f.StringVar(&j.OutputDir, "output", "", "folder to write packed shards into")
+	f.StringVar(&j.OutputDir, "output_dir", "", "folder to write packed shards into")
 	f.StringVar(&j.Model, "model", "", "folder of the model: tokenizer, chat template, processor")
 	f.StringVar(&j.Template, "template", "", "chat template in Jinja; by default the model's own")
 	f.IntVar(&j.Tokens, "max-tokens", 8192, "tokens of a packed sample")
@@ -65,7 +65,7 @@ func dataPack() *cobra.Command {
 }
 
 func (j *packJob) run(c *cobra.Command) error {
-	for name, v := range map[string]string{"--input": j.Input, "--output": j.OutputDir, "--model": j.Model} {
+	for name, v := range map[string]string{"--input": j.Input, "--output_dir": j.OutputDir, "--model": j.Model} {
 		if v == "" {
 			return usage("%s is not given", name)
 		}
@@ -194,7 +194,7 @@ func (j *packJob) load(file string, flagged func(string) bool) error {
 		}
 	}
 	set("input", &j.Input, l.Data.WDSDir)
-	set("output", &j.OutputDir, l.Data.PackedDir)
+	set("output_dir", &j.OutputDir, l.Data.PackedDir)
 	set("model", &j.Model, l.Model.Processor.Path)
 	set("template", &j.Template, l.Model.Template)
 	set("packed_type", &j.PackedType, l.Sample.Type)
