@@ -1,6 +1,9 @@
 package media
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 var (
 	_ = registerVideo("InternVLVideoProcessor", newInternVLVideo, "InternVLProcessor")
@@ -90,12 +93,17 @@ func (b *boxVideo) Pick(v VideoInfo) ([]int, error) {
 	if err := v.enough(n); err != nil {
 		return nil, err
 	}
-	return b.choose(v, n), nil
+	at := b.choose(v, n)
+	if len(at) == 0 {
+		return nil, fmt.Errorf("initial_shift is behind the end of a video of %d frames", v.Frames)
+	}
+	return at, nil
 }
 
 // VideoExtent implements VideoProcessor.
 func (b *boxVideo) VideoExtent(frames, w, h int) (Extent, error) {
-	return Extent{Shape: []int{frames, 3, b.h, b.w}, Grid: [3]int{frames, 1, 1}, Tokens: b.tokens(frames), Size: [2]int{h, w}}, nil
+	e := Extent{Shape: []int{frames, 3, b.h, b.w}, Grid: [3]int{frames, 1, 1}, Tokens: b.tokens(frames), Size: [2]int{h, w}}
+	return e, e.check()
 }
 
 // Video implements VideoProcessor.
@@ -104,10 +112,13 @@ func (b *boxVideo) Video(c *Clip) (*Features, error) {
 		return nil, err
 	}
 	e, err := b.VideoExtent(len(c.Frames), c.Frames[0].W, c.Frames[0].H)
+	if err != nil {
+		return nil, err
+	}
 	f := &Features{Extent: e, Seconds: c.seconds(1), norm: b.norm, run: b.h * b.w}
 	f.Pixels = make([]byte, 0, e.Rows()*e.Width())
 	for _, p := range c.Frames {
 		f.Pixels = p.whole(f.Pixels, p.ResizeTorch(b.w, b.h, b.filter))
 	}
-	return f, err
+	return f, nil
 }

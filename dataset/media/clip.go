@@ -115,7 +115,7 @@ func (v VideoInfo) rate() error {
 // end that arange now and then adds is left out.
 func (v VideoInfo) stride(start float64, n int) []int {
 	step := float64(v.Frames) / float64(n)
-	count := min(int(math.Ceil((float64(v.Frames)-start)/step)), n)
+	count := max(min(int(math.Ceil((float64(v.Frames)-min(start, float64(v.Frames)))/step)), n), 0)
 	out := make([]int, count)
 	for i := range out {
 		out[i] = min(int(float32(start+float64(float64(i)*step))), v.Frames-1)

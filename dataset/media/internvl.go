@@ -71,12 +71,16 @@ func (v *internVL) ImageExtent(w, h, _ int) (Extent, error) {
 	if tiles > 1 {
 		tiles++
 	}
-	return Extent{Shape: []int{tiles, 3, v.h, v.w}, Grid: [3]int{1, rows, columns}, Tokens: tiles * v.tokens, Size: [2]int{h, w}}, nil
+	e := Extent{Shape: []int{tiles, 3, v.h, v.w}, Grid: [3]int{1, rows, columns}, Tokens: tiles * v.tokens, Size: [2]int{h, w}}
+	return e, e.check()
 }
 
 // Image implements ImageProcessor.
 func (v *internVL) Image(p *Picture, _ int) (*Features, error) {
 	e, err := v.ImageExtent(p.W, p.H, 1)
+	if err != nil {
+		return nil, err
+	}
 	rows, columns := e.Grid[1], e.Grid[2]
 	out := make([]byte, 0, e.Rows()*e.Width())
 	whole := p.Resize(columns*v.w, rows*v.h, v.filter)
@@ -89,5 +93,5 @@ func (v *internVL) Image(p *Picture, _ int) (*Features, error) {
 		out = p.whole(out, p.Resize(v.w, v.h, v.filter))
 	}
 	whole.releaseUnless(p)
-	return &Features{Extent: e, Pixels: out, norm: v.norm, run: v.h * v.w}, err
+	return &Features{Extent: e, Pixels: out, norm: v.norm, run: v.h * v.w}, nil
 }

@@ -3,12 +3,12 @@ package media
 // pair transforms blocks two at a time, which is what fits a register.
 type pair struct {
 	blocks [2]block
-	to     [2]place2
+	to     [2]target
 	n      int // blocks that wait
 }
 
-// place2 is where a block's pixels go.
-type place2 struct {
+// target is where a block's pixels go.
+type target struct {
 	p   *plane
 	out []byte
 }
@@ -24,7 +24,7 @@ func (q *pair) put(p *plane, x, y int, whole bool) {
 		q.blocks[q.n][0] = 0
 		return
 	}
-	q.to[q.n] = place2{p, out}
+	q.to[q.n] = target{p, out}
 	if q.n++; q.n == 2 {
 		q.flush()
 	}

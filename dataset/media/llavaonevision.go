@@ -93,7 +93,7 @@ func (l *llavaOnevision) ImageExtent(w, h, n int) (Extent, error) {
 	if l.tokens > 0 {
 		e.Tokens = l.tokens + l.unpadded(w, h, e.Grid[1], e.Grid[2]) - l.drop
 	}
-	return e, nil
+	return e, e.check()
 }
 
 // unpadded counts the tokens of tiles where those of the padding are left out, each line with one more for its end.

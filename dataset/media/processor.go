@@ -32,6 +32,21 @@ func (e *Extent) Width() (n int) {
 	return n
 }
 
+// bytesMax bounds the pixels of one picture or video that a tower takes.
+const bytesMax = 4 << 30
+
+// check refuses what no machine holds, which only settings can ask for.
+func (e *Extent) check() error {
+	n := 1.0
+	for _, d := range e.Shape {
+		n *= float64(d)
+	}
+	if n > bytesMax {
+		return fmt.Errorf("%d×%d pixels become %v, over the limit of %d numbers; lower max_pixels, max_patches or size", e.Size[1], e.Size[0], e.Shape, bytesMax)
+	}
+	return nil
+}
+
 // Features are what a vision tower takes of one picture or video.
 type Features struct {
 	Extent

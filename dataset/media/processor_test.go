@@ -10,6 +10,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,7 +49,15 @@ func TestSettingsRefuse(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		require.ErrorContains(t, err, "preprocessor_config.json")
 	}
-	_, err := NewImageProcessor("SiglipImageProcessorFast", settings(t, `{"size": 224, "do_convert_rgb": null, "crop_size": null, "processor_class": "x"}`))
+	big, err := NewImageProcessor("GotOcr2ImageProcessor", settings(t, `{"size": 16384, "max_patches": 4096, "min_patches": 4096, "crop_to_patches": true}`))
+	require.NoError(t, err)
+	_, err = big.Image(NewPicture(5, 5), 1)
+	require.ErrorContains(t, err, "over the limit of 4294967296 numbers; lower")
+	late, err := NewVideoProcessor("InternVLVideoProcessor", settings(t, `{"num_frames": 3, "initial_shift": 9, "do_sample_frames": true}`))
+	require.NoError(t, err)
+	_, err = late.Pick(VideoInfo{Frames: 9})
+	require.ErrorContains(t, err, "initial_shift is behind the end of a video of 9 frames")
+	_, err = NewImageProcessor("SiglipImageProcessorFast", settings(t, `{"size": 224, "do_convert_rgb": null, "crop_size": null, "processor_class": "x"}`))
 	require.NoError(t, err)
 }
 
@@ -87,6 +97,68 @@ func TestLoad(t *testing.T) {
 	write(t, dir, "processor_config.json", `[`)
 	_, err = Load(dir)
 	require.ErrorContains(t, err, "processor_config.json: ")
+}
+
+// A processor serves several goroutines at once, and memory that is used again is nobody else's.
+func TestProcessorsAtOnce(t *testing.T) {
+	b := readFile(t, "photo.jpg")
+	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor", "LlavaOnevisionImageProcessor", "SiglipImageProcessor"} {
+		p, err := NewImageProcessor(class, settings(t, `{}`))
+		require.NoError(t, err)
+		var want string
+		got := make([]string, 4)
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() {
+				for range 3 {
+					m, err := Decode(b, Options{})
+					if err != nil {
+						return
+					}
+					f, err := p.Image(m, 1)
+					m.Release()
+					if err == nil {
+						got[i] += hashOf(f.Pixels)
+					}
+				}
+			})
+		}
+		all.Wait()
+		f, err := p.Image(opened(t, "photo.jpg"), 1)
+		require.NoError(t, err)
+		want = strings.Repeat(hashOf(f.Pixels), 3)
+		require.Equal(t, []string{want, want, want, want}, got, class)
+	}
+}
+
+// Any configuration gives a processor that tells sizes, or an error.
+func FuzzSettings(f *testing.F) {
+	for _, s := range []string{`{}`, `{"patch_size": 16, "min_pixels": 9, "max_pixels": 999}`, `{"size": {"height": 7, "width": 9}, "resample": 2}`,
+		`{"image_grid_pinpoints": [[384, 768]]}`, `{"size": 5, "image_std": 0.5}`, `{"fps": 1e300, "do_sample_frames": true}`, `{"num_frames": 3, "initial_shift": 1e9}`} {
+		f.Add([]byte(s), 40, 30)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, w, h int) {
+		w, h = 1+w&0xfff, 1+h&0xfff
+		for _, class := range Classes() {
+			s, err := ParseSettings("x", b)
+			if err != nil {
+				return
+			}
+			if imageClasses[class] != nil {
+				if p, err := NewImageProcessor(class, s); err == nil {
+					_, _ = p.ImageExtent(w, h, 1)
+				}
+				continue
+			}
+			if p, err := NewVideoProcessor(class, s); err == nil {
+				if at, err := p.Pick(VideoInfo{Frames: w, FPS: float64(h)}); err == nil {
+					require.NotEmpty(t, at)
+					require.Less(t, at[len(at)-1], w)
+					_, _ = p.VideoExtent(len(at), w, h)
+				}
+			}
+		}
+	})
 }
 
 // processed is what transformers' processor made of a picture.

@@ -18,7 +18,7 @@ type qwen struct {
 }
 
 func newQwenImage(s *Settings) (ImageProcessor, error) {
-	q := &qwen{patch: s.count("patch_size", 14), merge: s.count("merge_size", 2), time: s.count("temporal_patch_size", 2)}
+	q := &qwen{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2), time: s.few("temporal_patch_size", 2)}
 	q.least, q.most = s.pixels(56*56, 28*28*1280)
 	q.filter, q.resize = s.filter(), s.flag("do_resize", true)
 	q.norm = s.affine(clipMean, clipStd).pillow()
@@ -59,17 +59,20 @@ func (q *qwen) sides(w, h int) (nh, nw int, err error) {
 	return fitPatches(h, w, unit, q.least, q.most)
 }
 
-func (q *qwen) extent(steps, nh, nw, h, w int) Extent {
+func (q *qwen) extent(steps, nh, nw, h, w int) (Extent, error) {
 	e := Extent{Grid: [3]int{steps, nh / q.patch, nw / q.patch}, Size: [2]int{h, w}}
 	n := e.Grid[0] * e.Grid[1] * e.Grid[2]
 	e.Shape, e.Tokens = []int{n, 3 * q.time * q.patch * q.patch}, n/(q.merge*q.merge)
-	return e
+	return e, e.check()
 }
 
 // ImageExtent implements ImageProcessor.
 func (q *qwen) ImageExtent(w, h, _ int) (Extent, error) {
 	nh, nw, err := q.sides(w, h)
-	return q.extent(1, nh, nw, h, w), err
+	if err != nil {
+		return Extent{}, err
+	}
+	return q.extent(1, nh, nw, h, w)
 }
 
 // Image implements ImageProcessor: the picture stands for every frame of its patches.

@@ -31,7 +31,7 @@ func newQwenUtils(s *Settings) (VideoProcessor, error) {
 	if u.nframes < 0 || u.frames[0] < 0 || u.frames[1] < 0 || max(u.nframes, u.frames[0], u.frames[1]) > framesMax || !(u.framing > 0) {
 		s.fail("fps is %v, nframes %d, min_frames %d and max_frames %d; they are over 0 and up to %d", u.framing, u.nframes, u.frames[0], u.frames[1], framesMax)
 	}
-	patch := s.count("patch_size", 14)
+	patch := s.few("patch_size", 14)
 	unit := patch * 2
 	mean, std := three(clipMean), three(clipStd)
 	if patch == 16 {

@@ -22,7 +22,7 @@ type qwenVideo struct {
 }
 
 func newQwenVideo(s *Settings, patch, least, most, tokens int, mean, std three) *qwenVideo {
-	q := &qwenVideo{qwen: qwen{patch: s.count("patch_size", patch), merge: s.count("merge_size", 2), time: s.count("temporal_patch_size", 2)}}
+	q := &qwenVideo{qwen: qwen{patch: s.few("patch_size", patch), merge: s.few("merge_size", 2), time: s.few("temporal_patch_size", 2)}}
 	q.least, q.most = s.pixels(least, most)
 	q.framesLeast, q.framesMost = s.count("min_frames", 4), s.count("max_frames", 768)
 	q.capped, q.tokensMost = s.flag("cap_pixels_per_frame", false), s.count("max_video_tokens", tokens)
@@ -66,7 +66,10 @@ func (q *qwenVideo) VideoExtent(frames, w, h int) (Extent, error) {
 		return Extent{}, errNoFrames
 	}
 	nh, nw, err := q.sides(frames, w, h)
-	return q.extent(over(frames, q.time), nh, nw, h, w), err
+	if err != nil {
+		return Extent{}, err
+	}
+	return q.extent(over(frames, q.time), nh, nw, h, w)
 }
 
 // newQwen2Video reads the video processor of Qwen2-VL and Qwen2.5-VL, which takes all frames where nothing else is said.

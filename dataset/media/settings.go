@@ -73,6 +73,18 @@ func (s *Settings) count(key string, def int) int {
 	return v
 }
 
+// few is count for a number that multiplies others: a side of a patch, patches that are merged, frames of one.
+func (s *Settings) few(key string, def int) int {
+	v := s.count(key, def)
+	if v > fewMax {
+		s.fail("%s is %d; it is at most %d", key, v, fewMax)
+		return def
+	}
+	return v
+}
+
+const fewMax = 256
+
 // flag returns a key's truth, or the default.
 func (s *Settings) flag(key string, def bool) bool {
 	s.get(key, &def)
