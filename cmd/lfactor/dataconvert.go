@@ -81,6 +81,7 @@ type progress struct {
 	start, last time.Time
 	first       int64 // done at the first look: what an earlier run did does not count for the rate
 	looked      bool
+	all         int64
 	bytes       int64
 	stages      map[string]dataset.Stage // at the last time
 }
@@ -94,8 +95,8 @@ func newProgress(out io.Writer) *progress {
 // were since the last time: the busiest is what the others wait for.
 func (p *progress) show(done, all, bytes int64, more string, stages []dataset.Stage) {
 	now := time.Now()
-	if !p.looked {
-		p.looked, p.first = true, done
+	if !p.looked || all != p.all { // another step of the job has a rate of its own
+		p.looked, p.first, p.all, p.start = true, done, all, now
 	}
 	if now.Sub(p.last) < time.Second {
 		return
