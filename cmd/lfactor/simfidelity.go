@@ -108,7 +108,7 @@ func (set *fidelitySet) compare(n int) error {
 		if err != nil {
 			return err
 		}
-		x, _, err := set.real(l)
+		x, _, err := set.quiet(l)
 		if err == nil {
 			err = simulated(l, price, &x)
 		}
@@ -128,7 +128,7 @@ func (set *fidelitySet) calibrate() (price func(*actors.Job, *core.Segment) int6
 	if err != nil {
 		return nil, "", err
 	}
-	x, all, err := set.real(l)
+	x, all, err := set.quiet(l)
 	if err != nil {
 		return nil, "", err
 	}
@@ -211,6 +211,25 @@ func (p paced) Run(j actors.Job) (host.Result, error) {
 }
 
 type compared struct{ step, stepSim, peak, peakSim float64 }
+
+// quiet runs a plan for real, several times where ranks compute, and keeps the quickest step of all.
+func (set *fidelitySet) quiet(l *host.Layout) (best compared, all []timed, err error) {
+	runs := 1
+	if set.share {
+		runs = 3
+	}
+	for i := range runs {
+		x, some, err := set.real(l)
+		if err != nil {
+			return best, nil, err
+		}
+		if all = append(all, some...); i == 0 || x.step < best.step {
+			best.step = x.step
+		}
+		best.peak = max(best.peak, x.peak)
+	}
+	return
+}
 
 // real runs a plan for real; of the steps after the first the quickest counts, because other programs only ever make one slower.
 func (set *fidelitySet) real(l *host.Layout) (out compared, all []timed, err error) {
