@@ -68,6 +68,9 @@ const (
 	KindTokens Kind = "tokens" // Document.Tokens
 	KindChat   Kind = "chat"   // Document.Messages
 	KindParts  Kind = "parts"  // Document.Key and Document.Parts
+
+	// KindEpisodes is recordings of robots: Document.Key, and Parts with one "json" of an episode's frames.
+	KindEpisodes Kind = "episodes"
 )
 
 // Source gives documents by number. Reading the same number twice gives the same document. All methods may be called

@@ -28,7 +28,7 @@ type feeder struct {
 func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
 	for _, s := range cfg.Sources {
 		if s.Source.Kind() == KindText && enc == nil || s.Source.Kind() == KindChat && cfg.Chat == nil ||
-			s.Source.Kind() == KindParts && cfg.Samples == nil {
+			(s.Source.Kind() == KindParts || s.Source.Kind() == KindEpisodes) && cfg.Samples == nil {
 			return nil, fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), s.Source.Kind())
 		}
 	}

@@ -105,7 +105,7 @@ func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools); err != nil {
 			return t, &BadSample{d.Place, err.Error()}
 		}
-	case KindParts:
+	case KindParts, KindEpisodes:
 		if f.samples == nil {
 			return t, errors.New("the data holds samples of several files, not text, and nothing is given to make tokens of them")
 		}

@@ -37,6 +37,8 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 			if i%4 == 0 {
 				d.Tools = json.RawMessage(`[{"name":"f"}]`)
 			}
+		case dataset.KindEpisodes:
+			d = episodeOf(i)
 		case dataset.KindParts:
 			d.Key = fmt.Sprintf("dir.v1/%04d", i)
 			for j, name := range []string{"jpg", "cls", "0.json"}[:1+i%3] {
