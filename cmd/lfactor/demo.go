@@ -27,7 +27,7 @@ import (
 var _ = add(func() *cobra.Command {
 	c := &cobra.Command{Use: "demo", Short: "Train a small language model on this machine's Go sources, as actors, in about a minute", Args: cobra.NoArgs}
 	dir := c.Flags().String("dir", "lfactor-demo", "where to work; a finished demo there is started afresh")
-	steps := c.Flags().Int("steps", 0, "training steps; 0 takes 600, and 420 with --vlm")
+	steps := c.Flags().Int("steps", 0, "training steps; 0 takes 600, and 600 with --vlm")
 	vlm := c.Flags().Bool("vlm", false, "train a vision-language model on drawn pictures instead, its encoder on an actor of its own")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		n := *steps
@@ -35,7 +35,7 @@ var _ = add(func() *cobra.Command {
 		case n < 0:
 			return usage("demo: --steps is not negative")
 		case *vlm && n == 0:
-			n = 420
+			n = 600
 		case n == 0:
 			n = 600
 		}
