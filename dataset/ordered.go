@@ -81,6 +81,9 @@ func Ordered[T any](ctx context.Context, from, to int64, stage *Meter, work func
 			break
 		}
 	}
+	if err == nil {
+		err = ctx.Err() // the items may have ended early for it
+	}
 	cancel()
 	for range order { // let the first goroutine go
 	}

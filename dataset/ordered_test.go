@@ -49,6 +49,20 @@ func TestOrdered(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 	}
+	for range 300 { // whoever sees the end of the context first, it is an error
+		ctx, cancel := context.WithCancel(context.Background())
+		used := 0
+		err := Ordered(ctx, 0, 1000, &Meter{Workers: 2}, func(i int64) int64 { return i }, func(int64, int64) error {
+			if used++; used == 3 {
+				go cancel()
+			}
+			return nil
+		})
+		if used < 1000 {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		cancel()
+	}
 	require.NoError(t, Ordered(context.Background(), 5, 5, &Meter{}, func(int64) int { return 0 }, func(int64, int) error { return errors.New("never") }))
 	require.Equal(t, "b", Bottleneck([]Stage{{Name: "a", Workers: 4, Busy: 8}, {Name: "b", Workers: 1, Busy: 3}}, 10).Name)
 }
