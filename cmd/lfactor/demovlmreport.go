@@ -63,9 +63,19 @@ type asked struct {
 }
 
 func openQuiz(dir, checkpoints string) (*quiz, func(), error) {
-	m, err := openModel(checkpoints, "")
+	m, err := openModel(checkpoints, dir)
 	if err != nil {
 		return nil, nil, err
+	}
+	if m.model.Vision == nil {
+		m.close()
+		return nil, nil, usage("%s: a model of family %s does not see", checkpoints, m.model.Family)
+	}
+	if dir == "" && m.cfg != nil {
+		dir = m.cfg.Run.Data.Tokenizer
+	}
+	if dir == "" {
+		dir = checkpoints
 	}
 	tok, conf, err := token.LoadDir(dir)
 	if err != nil {
@@ -94,6 +104,11 @@ func openQuiz(dir, checkpoints string) (*quiz, func(), error) {
 
 // ask is the model's answer to a question about a picture, or about none.
 func (q *quiz) ask(text string, picture []byte) (string, error) {
+	return q.answer(text, picture, sample.Params{Max: 12})
+}
+
+// answer is ask with other parameters of sampling.
+func (q *quiz) answer(text string, picture []byte, p sample.Params) (string, error) {
 	content := []map[string]string{{"type": "text", "text": text}}
 	if picture != nil {
 		content = append([]map[string]string{{"type": "image"}}, content...)
@@ -129,11 +144,34 @@ func (q *quiz) ask(text string, picture []byte) (string, error) {
 		pics.Grids, pics.Values = append(pics.Grids, g), append(pics.Values, values...)
 		ids = append(ids, in...)
 	}
+	p.Stop = append(p.Stop, q.m.stop...)
 	var out strings.Builder
 	stream := q.m.tok.NewStream(true)
-	err = q.gen.GenerateWith(ids, pics, sample.Params{Max: 12, Stop: q.m.stop}, func(id int32) bool { out.WriteString(stream.Push(id)); return true })
+	err = q.gen.GenerateWith(ids, pics, p, func(id int32) bool { out.WriteString(stream.Push(id)); return true })
 	out.WriteString(stream.Flush())
 	return strings.Join(strings.Fields(out.String()), " "), err
+}
+
+// askCommand prints a model's answer to a question about a picture.
+func askCommand(path, tokenizer, picture, prompt string, p sample.Params) error {
+	if prompt == "" {
+		return usage("sample: --image wants a question in --prompt")
+	}
+	b, err := os.ReadFile(picture)
+	if err != nil {
+		return err
+	}
+	q, done, err := openQuiz(tokenizer, path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	text, err := q.answer(prompt, b, p)
+	if err != nil {
+		return fmt.Errorf("%s: %w", picture, err)
+	}
+	fmt.Println(text)
+	return nil
 }
 
 // vlmVerdict asks the four questions about held-out combinations, with and without their pictures.

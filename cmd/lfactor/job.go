@@ -61,16 +61,21 @@ func job(c *configs.Config) (*host.Job, error) {
 		j.Chunks, j.KeepChunks = r.Data.SeqLen/n, r.Plan.KeepChunks
 	}
 	if n := r.Plan.Layers; len(n) > 0 {
-		if j.Cuts, err = cuts(c, n, len(m.Blocks)); err != nil {
+		first := m.Foundation()
+		if j.Cuts, err = cuts(c, n, first, len(m.Blocks)); err != nil {
 			return nil, err
 		}
 	}
 	return j, nil
 }
 
-// cuts turns layers a stage into borders between blocks: the embedding goes with the first stage, norm and head with the last.
-func cuts(c *configs.Config, layers []int, blocks int) ([]int, error) {
-	out, sum := []int{0}, 1
+// cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh of its own, and the
+// embedding go with the first stage, norm and head with the last. First is the decoder's first block.
+func cuts(c *configs.Config, layers []int, first, blocks int) ([]int, error) {
+	out, sum := []int{0}, first+1
+	if c.Run.Plan.Encoder.Over != "none" {
+		out[0] = first
+	}
 	for i, n := range layers {
 		sum += n
 		if i == len(layers)-1 {
@@ -79,7 +84,7 @@ func cuts(c *configs.Config, layers []int, blocks int) ([]int, error) {
 		out = append(out, sum)
 	}
 	if sum != blocks {
-		return nil, c.Fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum-2, blocks-2), "")
+		return nil, c.Fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum-first-2, blocks-first-2), "")
 	}
 	return out, nil
 }

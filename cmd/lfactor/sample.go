@@ -33,13 +33,17 @@ var _ = add(func() *cobra.Command {
 	f.IntVar(&p.TopK, "top-k", 0, "draw from so many of the likeliest tokens; 0 from all")
 	f.Uint64Var(&p.Seed, "seed", 0, "seed of the draws")
 	greedy := f.Bool("greedy", false, "the same as --temperature 0")
-	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, if MODEL has none")
+	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, and with the chat template and preprocessor_config.json for --image, if MODEL has none")
+	picture := f.String("image", "", "picture to ask the prompt about, for models that see")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
 			return usage("sample: --max, --temperature and --top-k are not negative, --top-p lies between 0 and 1")
 		}
 		if *greedy {
 			p.Temperature = 0
+		}
+		if *picture != "" {
+			return askCommand(args[0], *tokenizer, *picture, *prompt, p)
 		}
 		return sampleCommand(args[0], *tokenizer, *prompt, p)
 	}

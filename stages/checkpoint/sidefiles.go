@@ -14,6 +14,7 @@ var sideFiles = []string{
 	"config.json", "generation_config.json",
 	"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
 	"vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json", "*.tiktoken",
+	"preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json",
 	"configuration_*.py", "modeling_*.py", "tokenization_*.py",
 	"LICENSE*", "USE_POLICY.md", "NOTICE*",
 }
