@@ -64,6 +64,9 @@ type previewPart struct {
 // previewMediaMax bounds a picture or video that is put into the page, in bytes.
 const previewMediaMax = 4 << 20
 
+// previewTextMax bounds the text of an episode, in bytes.
+const previewTextMax = 4 << 10
+
 func dataPreview() *cobra.Command {
 	c := &cobra.Command{Use: "preview PATH", Short: "Write an HTML page with samples: pictures, videos and conversations", Args: cobra.ExactArgs(1),
 		Long: "The page is one file that loads nothing. Samples are spread evenly over the data; one that cannot be used shows its reason."}
@@ -125,6 +128,9 @@ func preview(s dataset.Source, i int64, kind string) (previewSample, error) {
 	case dataset.KindParts:
 	case dataset.KindChat:
 		list = []format.Conversation{{Messages: d.Messages}}
+	case dataset.KindEpisodes:
+		b, _ := d.Part("json")
+		p.Turns = []previewTurn{{"episode", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
 	case dataset.KindTokens:
 		p.Turns = []previewTurn{{"tokens", []previewPart{{Text: fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)])}}}}
 	default:

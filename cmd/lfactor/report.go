@@ -249,6 +249,9 @@ func (p *reporter) close() {
 	if q := p.r.data.quarantined(); q != "" {
 		p.say("! %s", q)
 	}
+	if s := p.r.data.stages(); s != "" {
+		p.say("data    %s", s)
+	}
 	if len(p.losses) > 1 {
 		path := filepath.Join(p.dir, "loss.svg")
 		if err := os.WriteFile(path, curve("loss", p.losses, p.evals), 0o600); err == nil {
