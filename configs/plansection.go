@@ -53,11 +53,12 @@ func (p *Plan) Check(at faults) {
 
 // Tower says where the vision encoder of a composed model runs, if not as the first blocks of the pipeline.
 type Tower struct {
-	Over  string `key:"over" default:"none" oneof:"none|first|all|own" class:"replan" flag:"enable-encoder-hetero-dp=first,enable-full-hetero-dp=all" doc:"Ranks of the encoder: none cuts it like any other block, first takes those of the first pipeline rank, all those of the whole replica, own some of its own. Where they are more than plan.encoder.tp, its replicas take microbatches in turn."`
-	TP    int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"encoder-tensor-model-parallel-size" doc:"Ranks that share each layer of the encoder."`
-	Ranks int    `key:"ranks" default:"0" min:"0" max:"4096" class:"replan" doc:"Ranks of its own for each replica of the decoder, with plan.encoder.over: own."`
-	Ahead int    `key:"ahead" default:"0" min:"0" max:"65536" class:"replan" unit:"microbatches" doc:"How far the encoder may run ahead of the decoder; 0 takes what is fastest by the plan's costs."`
-	Fill  bool   `key:"fill" default:"true" class:"replan" doc:"Encode while the decoder's pipeline waits, instead of right before the features are needed."`
+	Over    string `key:"over" default:"none" oneof:"none|first|all|own" class:"replan" flag:"enable-encoder-hetero-dp=first,enable-full-hetero-dp=all" doc:"Ranks of the encoder: none cuts it like any other block, first takes those of the first pipeline rank, all those of the whole replica, own some of its own. Where they are more than plan.encoder.tp, its replicas take microbatches in turn."`
+	TP      int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"encoder-tensor-model-parallel-size" doc:"Ranks that share each layer of the encoder."`
+	Ranks   int    `key:"ranks" default:"0" min:"0" max:"4096" class:"replan" doc:"Ranks of its own for each replica of the decoder, with plan.encoder.over: own."`
+	Ahead   int    `key:"ahead" default:"0" min:"0" max:"65536" class:"replan" unit:"microbatches" doc:"How far the encoder may run ahead of the decoder; 0 takes what is fastest by the plan's costs."`
+	Patches int    `key:"patches" default:"0" min:"0" class:"free" doc:"Patches of pictures in a large microbatch: what memory is planned for and simulated; 0 takes as many as its tokens can stand for."`
+	Fill    bool   `key:"fill" default:"true" class:"replan" doc:"Encode while the decoder's pipeline waits, instead of right before the features are needed."`
 }
 
 // Check implements section.

@@ -40,7 +40,9 @@ func job(c *configs.Config) (*host.Job, error) {
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
 	if v := m.Vision; v != nil {
-		j.Patches = j.Rows * v.Tower.Join
+		if j.Patches = r.Plan.Encoder.Patches; j.Patches == 0 {
+			j.Patches = j.Rows * v.Tower.Join
+		}
 		j.Frames = max(1, j.Patches/v.Unit())
 		if e := r.Plan.Encoder; e.Over != "none" {
 			j.Encoder = &host.EncoderPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill}

@@ -74,6 +74,9 @@ func (p *planSearch) load() (err error) {
 	if p.base, err = job(p.cfg); err != nil {
 		return err
 	}
+	if p.base.Model.Vision != nil {
+		return usage("--hosts searches plans of language models; for one with a vision encoder compare plans with lfactor plan, lfactor sim and lfactor sim encoder")
+	}
 	p.newSpace()
 	return nil
 }
