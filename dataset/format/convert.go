@@ -116,7 +116,19 @@ type converted struct {
 	err   error
 }
 
-func newConversion(c ConvertConfig) (w *conversion, err error) {
+func newConversion(c ConvertConfig) (*conversion, error) {
+	w, err := openConversion(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.begin(); err != nil {
+		return nil, errors.Join(err, w.records.Close())
+	}
+	return w, nil
+}
+
+// openConversion opens the annotations, and writes nothing.
+func openConversion(c ConvertConfig) (w *conversion, err error) {
 	w = &conversion{ConvertConfig: c, keys: map[string]bool{}, reading: &dataset.Meter{Name: "read", Workers: max(1, c.Workers)}, writing: &dataset.Meter{Name: "write", Workers: 1}}
 	w.Media, w.Messages = or(c.Media, "image"), or(c.Messages, "messages")
 	for field, otherwise := range map[*int64]int64{&w.MaxCount: 10_000, &w.MaxSize: 3e9, &w.MediaBytesMax: 1 << 30} {
@@ -137,10 +149,12 @@ func newConversion(c ConvertConfig) (w *conversion, err error) {
 	if w.records, err = open(c.JSONFile, dataset.Options{}); err != nil {
 		return nil, fmt.Errorf("annotations %s: %w", c.JSONFile, err)
 	}
-	if err := w.begin(); err != nil {
-		return nil, errors.Join(err, w.records.Close())
-	}
 	return w, nil
+}
+
+// settings identifies the annotations and what is made of them.
+func (w *conversion) settings() string {
+	return hashOf("convert 1", w.records.Fingerprint(), w.ImageDir, w.VideoDir, w.MaxCount, w.MaxSize, w.Media, w.Messages, w.SampleType, w.MediaBytesMax)
 }
 
 func (w *conversion) checkFolders() error {
@@ -167,7 +181,7 @@ func (w *conversion) begin() error {
 	if err := os.MkdirAll(w.OutputDir, 0o755); err != nil {
 		return err
 	}
-	settings := hashOf("convert 1", w.records.Fingerprint(), w.ImageDir, w.VideoDir, w.MaxCount, w.MaxSize, w.Media, w.Messages, w.SampleType, w.MediaBytesMax)
+	settings := w.settings()
 	b, err := os.ReadFile(filepath.Join(w.OutputDir, conversionFile))
 	if err == nil {
 		err = json.Unmarshal(b, &w.state)
