@@ -31,6 +31,7 @@ type cache struct {
 
 type cached struct {
 	bytes, turn int64
+	verified    bool // by this process: parts of it may be read
 }
 
 // fetching is a block that somebody asks the store for.
@@ -85,7 +86,7 @@ func (c *cache) load() error {
 	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, info := range infos {
 		c.turn++
-		c.known[info.Name()] = &cached{info.Size(), c.turn}
+		c.known[info.Name()] = &cached{bytes: info.Size(), turn: c.turn}
 		c.used += info.Size()
 	}
 	c.shrink()
@@ -94,11 +95,45 @@ func (c *cache) load() error {
 
 const cacheSuffix = ".block"
 
+// blockName names the file of a block.
+func blockName(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:]) + cacheSuffix
+}
+
+// readAt copies what stands at a place of the block of a key, n bytes long, into p: from disk where the block was
+// verified before, or else by get.
+func (c *cache) readAt(key string, n int, p []byte, at int64, fetch func() ([]byte, error)) (int, error) {
+	name := blockName(key)
+	c.mu.Lock()
+	have := c.known[name]
+	verified := have != nil && have.verified
+	if verified {
+		c.turn++
+		have.turn = c.turn
+	}
+	c.mu.Unlock()
+	want := min(len(p), n-int(at))
+	if verified {
+		if f, err := os.Open(filepath.Join(c.dir, name)); err == nil {
+			got, _ := f.ReadAt(p[:want], at+sha256.Size) // what is short is fetched again
+			_ = f.Close()                                // it was only read
+			if got == want {
+				return got, nil
+			}
+		}
+	}
+	b, err := c.get(key, n, fetch)
+	if err != nil {
+		return 0, err
+	}
+	return copy(p, b[at:]), nil
+}
+
 // get returns the block of a key, n bytes, from disk or by fetch, which one caller at a time makes for all. The bytes
 // may not be changed.
 func (c *cache) get(key string, n int, fetch func() ([]byte, error)) ([]byte, error) {
-	sum := sha256.Sum256([]byte(key))
-	name := hex.EncodeToString(sum[:]) + cacheSuffix
+	name := blockName(key)
 	c.mu.Lock()
 	if f := c.busy[name]; f != nil {
 		c.mu.Unlock()
@@ -114,7 +149,11 @@ func (c *cache) get(key string, n int, fetch func() ([]byte, error)) ([]byte, er
 	}
 	c.mu.Unlock()
 	if have != nil {
-		f.b = c.read(name, n)
+		if f.b = c.read(name, n); f.b != nil {
+			c.mu.Lock()
+			have.verified = true
+			c.mu.Unlock()
+		}
 	}
 	if f.b == nil {
 		if f.b, f.err = fetch(); f.err == nil {
@@ -167,7 +206,7 @@ func (c *cache) write(name string, b []byte) {
 		c.used -= old.bytes
 	}
 	c.turn++
-	c.known[name] = &cached{int64(len(b) + sha256.Size), c.turn}
+	c.known[name] = &cached{int64(len(b) + sha256.Size), c.turn, true}
 	c.used += int64(len(b) + sha256.Size)
 	c.shrink()
 }

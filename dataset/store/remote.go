@@ -142,22 +142,17 @@ func (f *remote) ReadAt(b []byte, at int64) (n int, err error) {
 		return 0, fmt.Errorf("%s: a place of %d", f.name, at)
 	}
 	for n < len(b) && at < f.size {
-		block, err := f.block(at / blockBytes)
+		i := at / blockBytes
+		k, err := f.c.cache.readAt(f.key(i), f.length(i), b[n:], at%blockBytes, func() ([]byte, error) { return f.fetch(i) })
 		if err != nil {
 			return n, err
 		}
-		k := copy(b[n:], block[at%blockBytes:])
 		n, at = n+k, at+int64(k)
 	}
 	if n < len(b) {
 		err = io.EOF
 	}
 	return n, err
-}
-
-// block returns a block from the cache or the store.
-func (f *remote) block(i int64) ([]byte, error) {
-	return f.c.cache.get(f.key(i), f.length(i), func() ([]byte, error) { return f.fetch(i) })
 }
 
 // key names a block in the cache.
