@@ -3,6 +3,7 @@ package format
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -126,20 +127,23 @@ type energonPart struct {
 
 // scan walks over a shard and writes its index.
 func (x *energonIndex) scan(path string, tar int64) error {
-	if _, err := WriteIndex(path); err != nil {
-		return err
-	}
 	f, err := store.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	size := f.Size()
-	i := int64(0)
+	if compressed, err := isCompressed(f); err != nil || compressed {
+		return errors.Join(err, errors.New("the shard is compressed: there is no seeking in it; unpack it to .tar first"))
+	}
+	size, i := f.Size(), int64(0)
 	pages := &pageReader{in: f}
-	return scanSamples(&tarReader{in: pages, size: size}, shardSamplesMax, func(s span) error {
+	again := tarReader{in: pages, size: size}
+	var idx []byte
+	end := int64(0)
+	err = scanSamples(&tarReader{in: &pageReader{in: f}, size: size}, shardSamplesMax, func(s span) error {
+		again.at = s.start
 		var g gathered
-		if err := g.read(&tarReader{in: pages, at: s.start, size: size}, s.end); err != nil {
+		if err := g.read(&again, s.end); err != nil {
 			return err
 		}
 		if fault := g.fault(1 << 62); fault != "" {
@@ -149,9 +153,14 @@ func (x *energonIndex) scan(path string, tar int64) error {
 		for _, e := range g.entries {
 			x.parts = append(x.parts, energonPart{tar, i, e.data, e.size, e.name[len(g.key)+1:]})
 		}
+		idx, end = binary.LittleEndian.AppendUint64(idx, uint64(s.start)), s.end
 		i++
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return writeWhole(idxPath(path), binary.LittleEndian.AppendUint64(idx, uint64(end)))
 }
 
 // sortKeys orders the keys and refuses doubles.

@@ -98,8 +98,8 @@ func Converse(d *dataset.Document, sampleType string) ([]Conversation, error) {
 		return nil, err
 	}
 	s.raw = b
-	if err := json.Unmarshal(b, new(any)); err != nil {
-		return nil, notJSON(err, d.Place)
+	if !json.Valid(b) {
+		return nil, notJSON(json.Unmarshal(b, new(any)), d.Place)
 	}
 	if trimmed := bytes.TrimSpace(b); len(trimmed) > 0 && trimmed[0] == '{' {
 		if s.members, err = object(b, d.Place); err != nil {
