@@ -7,7 +7,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Products of bfloat16 on AMX: blocks of 32 by 32 in four tiles, 32 elements of the sum at a time. Both operands are
+// Products of bfloat16 on AMX, or on vectors of pairs (AVX512_BF16): blocks of 32 by 32 in four tiles, 32 elements of the sum at a time. Both operands are
 // packed in panels of 32 rows or columns, each as two halves of 16 and those as tiles of 1 KiB along the sum; the left
 // one is read in place where its layout allows. A task keeps its block of the result, in float32 tiles, in second-level
 // cache while it runs along the sum.
@@ -177,12 +177,12 @@ func (w *worker) amxPanel(g *amxPlan, args *amxArgs, tiles []float32, i0, i1, j 
 	}
 	if whole > 0 {
 		args.n, args.mode, args.dst = whole, g.mode(), g.target(i0, j)
-		amxRun(args)
+		w.k.blocks(args)
 	}
 	if args.n, args.mode = n-whole, amxHold; args.n > 0 && g.ks > 0 {
 		args.a += uintptr(whole * args.aNext)
 		args.c += uintptr(whole * args.cNext)
-		amxRun(args)
+		w.k.blocks(args)
 	}
 	if last && whole < n {
 		w.amxBorder(g, tiles[whole*1024:], i0+whole*amxSide, i1, j)

@@ -10,6 +10,12 @@ func amxBlocks(args *amxArgs)
 //go:noescape
 func amxPeak(cfg *tileConfig, n int)
 
-func amxRun(args *amxArgs) { amxBlocks(args) }
+// dotBlocks does what amxBlocks does with vectors of pairs (AVX512_BF16).
+//
+//go:noescape
+func dotBlocks(args *amxArgs)
 
-func amxSpin(n int) { amxPeak(allTiles, n) }
+// dotPeak multiplies pairs in registers 16n times.
+//
+//go:noescape
+func dotPeak(n int)

@@ -65,7 +65,7 @@ func (w *worker) tileProduct(c []float32, ldc, blocks, panels, ks int, x leftTil
 	for p := range panels {
 		args.n, args.b, args.dst = blocks, address(y.v)+uintptr(p*y.ks*2048), address(c[p*amxSide:])
 		args.next = args.b + uintptr(y.ks*2048)
-		amxRun(&args)
+		w.k.blocks(&args)
 	}
 	runtime.KeepAlive(x.v)
 	runtime.KeepAlive(y.v)

@@ -1,5 +1,5 @@
 // Package cpu runs operations on the processor: blocked loops over a few primitives, shared among worker threads. The
-// primitives are assembly for AVX-512 and AVX2, with AMX for products of bfloat16, and plain Go elsewhere.
+// primitives are assembly for AVX-512 and AVX2, with AMX or AVX512_BF16 for products of bfloat16, and plain Go elsewhere.
 //
 // Results have the same bits on every call and with any number of threads, for a given level of instructions; levels
 // agree with each other within kernels/kernelstest's tolerances. Subnormal float32 numbers may be taken as zero.

@@ -10,7 +10,10 @@ import (
 // first argument unless said otherwise. An output may be an input at the same place. Nothing keeps its arguments.
 type isa struct {
 	name string
-	amx  bool // products of bfloat16 run on tiles, see amx.go
+	amx  bool // products of bfloat16 run on blocks of packed pairs, see amx.go
+	// blocks computes them; pairs multiplies pairs of bfloat16 in registers and gives the number of flops: n times some.
+	blocks func(args *amxArgs)
+	pairs  func(n int) float64
 	// mr and nr are the rows and columns of the tile that tile and tileRows compute.
 	mr, nr int
 	// tile computes n tiles c[mr,nr] (+)= a[mr,k]·b[k,nr]. Element (i,p) of a is a[i+p*aStep], (p,j) of b is b[p*bStep+j]; the
@@ -23,7 +26,7 @@ type isa struct {
 	// past the end of the last panel.
 	spread func(dst []float32, next, width, panels int, src []float32, ld, rows int)
 	// copyRows closes up n rows of 16: dst[i*16:] = src[i*ld:][:16]. vnni interleaves pairs of rows in panels of 32 columns:
-	// columns 0 to 15 to lo and 16 to 31 to hi, 32 elements a pair, panels next apart. Both for amx only.
+	// columns 0 to 15 to lo and 16 to 31 to hi, 32 elements a pair, panels next apart. Both for products of bfloat16 only.
 	copyRows func(dst, src []float32, ld, n int)
 	vnni     func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)
 
@@ -70,7 +73,7 @@ type sgdConst struct{ factor, decay, momentum, lr float32 }
 // levels are what this build and machine offer, the fastest first.
 func levels() []*isa { return append(native(), &portable) }
 
-// Levels lists the levels of instructions that this machine has, the fastest first: of amx, avx512, avx2 and go.
+// Levels lists the levels of instructions that this machine has, the fastest first: of amx, avx512bf16, avx512, avx2 and go.
 func Levels() []string {
 	var l []string
 	for _, k := range levels() {

@@ -33,8 +33,12 @@ func native() []*isa {
 		return nil
 	}
 	if has(b7, leaf7AVX512) && has(xgetbv(), stateAVX512) {
-		if a71, _, _, _ := cpuid(7, 1); has(d7, leaf7AMX) && has(a71, leaf71BF16) && has(xgetbv(), stateTiles) && permitTiles() {
+		a71, _, _, _ := cpuid(7, 1)
+		if has(d7, leaf7AMX) && has(a71, leaf71BF16) && has(xgetbv(), stateTiles) && permitTiles() {
 			l = append(l, &amx)
+		}
+		if has(a71, leaf71BF16) {
+			l = append(l, &avx512bf16)
 		}
 		l = append(l, &avx512)
 	}
@@ -56,6 +60,22 @@ var avx512 = isa{
 var amx = func() isa {
 	k := avx512
 	k.name, k.amx, k.vnni, k.copyRows = "amx", true, vnniZ, copyRowsZ
+	k.blocks = amxBlocks
+	k.pairs = func(n int) float64 {
+		amxPeak(allTiles, n)
+		return float64(n) * 4 * 2 * 16 * 16 * 32
+	}
+	return k
+}()
+
+// avx512bf16 is avx512 with products of bfloat16 on vectors of pairs.
+var avx512bf16 = func() isa {
+	k := amx
+	k.name, k.blocks = "avx512bf16", dotBlocks
+	k.pairs = func(n int) float64 {
+		dotPeak(16 * n)
+		return float64(n) * 16 * 16 * 2 * 32
+	}
 	return k
 }()
 

@@ -10,7 +10,7 @@ import (
 // compared with. They drift by some 10 % with the clock and with neighbours, so measure both in one run.
 type Peaks struct {
 	MultiplyAdd float64 // float32 multiply-adds in registers on one thread, flops a second
-	Tiles       float64 // products of bfloat16 tiles in registers on one thread, flops a second; 0 without AMX
+	Tiles       float64 // products of bfloat16 in registers on one thread, flops a second; 0 without instructions for them
 	Memory      float64 // bytes read and written a second by all threads copying and scaling 32 MiB
 }
 
@@ -23,7 +23,7 @@ func (b *Backend) Peaks() Peaks {
 	const n = 50000
 	p.MultiplyAdd = n * 24 * float64(b.k.lanes) / fastest(20, func() { b.k.peak(n, x) })
 	if b.k.amx {
-		p.Tiles = n / 20 * 4 * 2 * 16 * 16 * 32 / fastest(50, func() { amxSpin(n / 20) })
+		p.Tiles = b.k.pairs(n/20) / fastest(50, func() { b.k.pairs(n / 20) })
 	}
 	const size = 8 << 20
 	src, dst := tensor.Make(tensor.F32, size).F32(), tensor.Make(tensor.F32, size).F32()

@@ -22,6 +22,10 @@ func TestEncodings(t *testing.T) {
 		{"tilerelease", tileRelease, "c4e27849c0"},
 		{"vcvtne2ps2bf16 %zmm2,%zmm3,%zmm17", vcvtne2ps2bf16(17, 3, 2), "62e2674872ca"},
 		{"vcvtne2ps2bf16 %zmm25,%zmm30,%zmm9", vcvtne2ps2bf16(9, 30, 25), "62120f4072c9"},
+		{"vdpbf16ps 0x3c(%r12,%r8,2){1to16},%zmm17,%zmm5", vdpbf16psMem(5, 17, "R12", "R8", 2, 0x3c), "62927650526c440f"},
+		{"vdpbf16ps 0x4(%r13){1to16},%zmm16,%zmm14", vdpbf16psMem(14, 16, "R13", "", 1, 4), "62527e50527501"},
+		{"vdpbf16ps 0x8(%r13,%rax,1){1to16},%zmm16,%zmm15", vdpbf16psMem(15, 16, "R13", "AX", 1, 8), "62527e50527c0502"},
+		{"vdpbf16ps %zmm16,%zmm17,%zmm9", vdpbf16ps(9, 17, 16), "6232764052c8"},
 	} {
 		if have := hex.EncodeToString(c.have); have != c.want {
 			t.Errorf("%s: %s, want %s", c.name, have, c.want)
