@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -109,6 +110,7 @@ type statReport struct {
 	Parts     map[string]partStat `json:"parts,omitempty"`
 	Messages  int64               `json:"messages,omitempty"`
 	Modality  map[string]int64    `json:"modality,omitempty"` // documents by what they hold: "text", "1 image", "2 images and 1 video"
+	tokens    tokenCounter        // nil: lengths are bytes
 }
 
 // statPartsMax bounds the names that are counted apart.
@@ -120,8 +122,12 @@ type partStat struct {
 }
 
 func dataStat() *cobra.Command {
-	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts", Args: cobra.MinimumNArgs(1)}
+	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts", Args: cobra.MinimumNArgs(1),
+		Long: "Lengths are bytes; with --model they are tokens, as training would see them, and documents that give none are bad."}
 	o := openFlags(c)
+	var model, kind string
+	c.Flags().StringVar(&model, "model", "", "folder of a model, to count its tokens")
+	c.Flags().StringVar(&kind, "sample_type", "", "type of the samples; by default each tells")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r := &statReport{Parts: map[string]partStat{}, Modality: map[string]int64{}}
 		for _, path := range args {
@@ -131,6 +137,11 @@ func dataStat() *cobra.Command {
 			}
 			r.Kind = s.Kind()
 			r.Documents += s.Len()
+			if model != "" {
+				if r.tokens, err = newTokenCounter(model, kind, s.Kind()); err != nil {
+					return errors.Join(err, s.Close())
+				}
+			}
 			err = eachDocument(c, s, func(_ int64, d *dataset.Document) { r.count(d) }, func(int64, *dataset.BadSample) { r.Bad++ })
 			_ = s.Close() // read-only files
 			if err != nil {
@@ -143,6 +154,14 @@ func dataStat() *cobra.Command {
 }
 
 func (r *statReport) count(d *dataset.Document) {
+	tokens := int64(0)
+	if r.tokens != nil {
+		var err error
+		if tokens, err = r.tokens(d); err != nil {
+			r.Bad++
+			return
+		}
+	}
 	n := int64(len(d.Text) + len(d.Tokens))
 	for _, m := range d.Messages {
 		n += int64(max(len(m.Content), len(m.Raw)))
@@ -163,6 +182,9 @@ func (r *statReport) count(d *dataset.Document) {
 		}
 		s := r.Parts[name]
 		r.Parts[name] = partStat{s.Count + 1, s.Bytes + int64(len(p.Bytes))}
+	}
+	if r.tokens != nil {
+		n = tokens
 	}
 	r.Units += n
 	b := bits.Len64(uint64(n))
@@ -213,7 +235,7 @@ const barWidth = 50
 
 func (r *statReport) write(w io.Writer) {
 	unit := "bytes"
-	if r.Kind == dataset.KindTokens {
+	if r.Kind == dataset.KindTokens || r.tokens != nil {
 		unit = "tokens"
 	}
 	fmt.Fprintf(w, "%d documents (%s), %d bad, %d %s\n", r.Documents, r.Kind, r.Bad, r.Units, unit)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -170,4 +171,30 @@ func TestPreview(t *testing.T) {
 	require.NotContains(t, page, "<script")
 	require.NotContains(t, page, "svg+xml")
 	require.NotContains(t, page, "src=\"http")
+}
+
+// With a model stat counts the tokens that training sees, pictures among them.
+func TestStatTokens(t *testing.T) {
+	dir := t.TempDir()
+	ingestData(t, dir, 4)
+	out, code := dataCommand(t, "convert", "--output_dir", dir+"/out", "--json_file", dir+"/a.jsonl", "--image_dir", dir+"/img", "--sample_type", "multi_mix_qa")
+	require.Zero(t, code, out)
+	enc, err := visionEncoder(dir+"/model", "", "")
+	require.NoError(t, err)
+	s, err := dataset.Open(dir+"/out", dataset.Options{})
+	require.NoError(t, err)
+	defer s.Close()
+	want, pictures := 0, 0
+	for i := range s.Len() {
+		d, err := s.Read(i)
+		require.NoError(t, err)
+		samples, err := enc.EncodeSample(&d)
+		require.NoError(t, err)
+		want += len(samples[0].Tokens)
+		pictures += int(samples[0].Media[0].Spans[0].To - samples[0].Media[0].Spans[0].From)
+	}
+	require.Positive(t, pictures)
+	out, code = dataCommand(t, "stat", dir+"/out", "--model", dir+"/model")
+	require.Zero(t, code, out)
+	require.Contains(t, out, fmt.Sprintf("4 documents (parts), 0 bad, %d tokens", want))
 }
