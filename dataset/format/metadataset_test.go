@@ -65,3 +65,25 @@ func TestMetadataset(t *testing.T) {
 	require.Len(t, plain, 1)
 	require.EqualValues(t, 10, plain[0].Source.Len())
 }
+
+// FuzzYAMLData holds the readers of metadatasets, jobs and LeRobot's paths to an error or sources, whatever a file says.
+func FuzzYAMLData(f *testing.F) {
+	f.Add("__class__: MetadatasetV2\nsplits: {train: {blend: [{weight: 1, path: a, subset: {range: [0%, 50%]}}]}}", "data/{episode_index:06d}")
+	f.Add("output: o\nsources: [{json: a.jsonl, sample_type: x}]\npack: {model: m, max_tokens: 5}", "{x")
+	f.Add("__class__: Metadataset\nsplits: {train: {datasets: []}}", "../{episode_index}")
+	f.Fuzz(func(t *testing.T, text, pattern string) {
+		path := filepath.Join(t.TempDir(), "x.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		if list, err := blendMetadataset(path, dataset.Options{}); err == nil {
+			for _, w := range list {
+				require.NoError(t, w.Source.Close())
+			}
+		}
+		if j, err := LoadJob(path); err == nil {
+			require.NotEmpty(t, j.Sources)
+		}
+		if p, err := (&LeRobot{}).fill(pattern, map[string]any{"episode_index": int64(7)}); err == nil {
+			require.True(t, filepath.IsLocal(p))
+		}
+	})
+}
