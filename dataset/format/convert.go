@@ -63,8 +63,15 @@ func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
 	if w.state.Done {
 		return w.report(), nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.budget = newByteBudget(mediaBytesHeld, w.state.Entry)
+	defer w.budget.closeWith(ctx)()
 	err = dataset.Ordered(ctx, w.state.Entry, w.records.Len(), w.reading, w.read, func(i int64, e converted) (err error) {
 		w.writing.Do(func() { err = w.entry(i, e) })
+		if w.budget.written(i); err != nil {
+			cancel() // nobody waits for room any more
+		}
 		if err == nil {
 			w.state.Entry++
 			if c.Progress != nil {
@@ -106,7 +113,11 @@ type conversion struct {
 
 	reading, writing *dataset.Meter
 	buffers          sync.Pool
+	budget           *byteBudget // nil where samples are not written
 }
+
+// mediaBytesHeld bounds the media of entries that were read and not yet written, one entry apart.
+const mediaBytesHeld = 1 << 30
 
 // converted is an entry as a sample, or why it is none.
 type converted struct {
@@ -390,7 +401,7 @@ func (w *conversion) finish() (ConvertReport, error) {
 }
 
 // readMedia reads a file under a folder.
-func (w *conversion) readMedia(dir, flag, path string, place dataset.Place) ([]byte, error) {
+func (w *conversion) readMedia(entry int64, dir, flag, path string, place dataset.Place) ([]byte, error) {
 	bad := func(format string, args ...any) error {
 		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("%q: ", clip(path)) + fmt.Sprintf(format, args...)}
 	}
@@ -424,6 +435,9 @@ func (w *conversion) readMedia(dir, flag, path string, place dataset.Place) ([]b
 		return nil, bad("it is empty")
 	case info.Size() > w.MediaBytesMax:
 		return nil, bad("it has %d bytes, over the limit of %d", info.Size(), w.MediaBytesMax)
+	}
+	if w.budget != nil {
+		w.budget.take(entry, info.Size())
 	}
 	b := w.buffer(int(info.Size()))
 	if _, err := io.ReadFull(f, b); err != nil {

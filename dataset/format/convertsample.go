@@ -17,14 +17,14 @@ func (w *conversion) sample(i int64, raw []byte, place dataset.Place) (key strin
 	if err != nil {
 		return "", nil, err
 	}
-	e := &annotation{w: w, members: m, place: place}
+	e := &annotation{w: w, i: i, members: m, place: place}
 	if m[w.Messages] == nil || isNull(m[w.Messages]) {
 		return "", nil, e.bad("it has no key %q; name it with --columns_messages", w.Messages)
 	}
 	if w.named() {
 		key, parts, err = e.single()
 	} else {
-		key, parts, err = e.mixed(i)
+		key, parts, err = e.mixed()
 	}
 	if err != nil {
 		return "", nil, err
@@ -36,6 +36,7 @@ func (w *conversion) sample(i int64, raw []byte, place dataset.Place) (key strin
 // annotation is an entry of the annotations.
 type annotation struct {
 	w       *conversion
+	i       int64 // its number
 	members map[string]json.RawMessage
 	place   dataset.Place
 }
@@ -72,7 +73,7 @@ func (e *annotation) single() (key string, parts []dataset.Part, err error) {
 	if len(paths) == 0 {
 		return "", nil, e.bad("it has no image")
 	}
-	image, err := e.w.readMedia(e.w.ImageDir, "--image_dir", paths[0], e.place)
+	image, err := e.w.readMedia(e.i, e.w.ImageDir, "--image_dir", paths[0], e.place)
 	if err != nil {
 		return "", nil, err
 	}
@@ -90,7 +91,7 @@ func (e *annotation) single() (key string, parts []dataset.Part, err error) {
 }
 
 // mixed makes a sample of any number of pictures and videos, or of text alone.
-func (e *annotation) mixed(i int64) (key string, parts []dataset.Part, err error) {
+func (e *annotation) mixed() (key string, parts []dataset.Part, err error) {
 	videos, hasVideos, err := e.paths("video", "videos")
 	if err != nil {
 		return "", nil, err
@@ -111,7 +112,7 @@ func (e *annotation) mixed(i int64) (key string, parts []dataset.Part, err error
 	names := []string{}
 	take := func(paths []string, dir, flag string) error {
 		for _, p := range paths {
-			b, err := e.w.readMedia(dir, flag, p, e.place)
+			b, err := e.w.readMedia(e.i, dir, flag, p, e.place)
 			if err != nil {
 				return err
 			}
@@ -131,7 +132,7 @@ func (e *annotation) mixed(i int64) (key string, parts []dataset.Part, err error
 	if err != nil {
 		return "", nil, notJSON(err, e.place)
 	}
-	return fmt.Sprintf("%s_%d", media, i), append(parts, dataset.Part{Name: "json", Bytes: text}), nil
+	return fmt.Sprintf("%s_%d", media, e.i), append(parts, dataset.Part{Name: "json", Bytes: text}), nil
 }
 
 // content is the JSON part.
