@@ -82,11 +82,15 @@ type Data struct {
 	ShardMix   int          `key:"shuffle_shards" default:"0" min:"0" class:"fixed" unit:"shards" doc:"Shuffle within windows as large as so many files, read in runs, for data that is slow to read at random; 0 shuffles all."`
 	Readers    int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, and made tokens of, at once. The data does not depend on it."`
 	Balance    bool         `key:"balance" default:"false" class:"fixed" flag:"use-vlm-dp-balance" doc:"Give every data-parallel rank microbatches of the same work, by tokens and their squares, instead of every dp-th."`
+	Cost       []float64    `key:"balance_cost" default:"[]" class:"fixed" doc:"a, b and c of the work a·l² + b·l + c of a sample of l tokens, for data.balance; by default the model's width decides. A run with data.balance says what it measured."`
 	LineMax    Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`
 }
 
 // Check implements section.
 func (d *Data) Check(at faults) {
+	if len(d.Cost) != 0 && (len(d.Cost) != 3 || min(d.Cost[0], d.Cost[1], d.Cost[2]) < 0) {
+		at.fault("data.balance_cost", fmt.Sprintf("%v, want three numbers that are not negative", d.Cost), "leave it out to go by the model's width")
+	}
 	if len(d.Paths) == 0 {
 		at.fault("data.paths", "no data is given", "name files or directories")
 	}

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format" // registers the formats
-	"github.com/lfactor/lfactor/dataset/pack"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -28,6 +28,7 @@ type data struct {
 	ledger   *dataset.Ledger
 	pictures *pictures         // of a model with a vision encoder, or nil
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
+	balance  *balance          // nil without data.balance
 	work     map[int64]float64 // floating-point operations of recent steps with pictures
 }
 
@@ -57,6 +58,9 @@ func (d *data) open() error {
 	train, valid, err := d.openSources()
 	if err != nil {
 		return err
+	}
+	if c.Data.Balance {
+		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
 	}
 	lead := workerProc() == 0
 	if lead {
@@ -314,7 +318,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	var out []host.Microbatch
 	share := dataset.Share(m.batches, dp, c.Plan.DP)
 	if c.Data.Balance {
-		share = dataset.ShareEvenly(m.batches, c.Plan.DP, pack.ModelCost(d.r.cfg.Model.Hidden))[dp]
+		share = d.balance.share(m.batches, dp)
 	}
 	for _, b := range share {
 		each := float32(0)
@@ -394,6 +398,11 @@ func (d *data) commit(step int64) {
 	d.mu.Unlock()
 	if m == nil || d.ledger == nil {
 		return
+	}
+	if d.balance != nil {
+		if s := d.balance.observe(step, m.batches, time.Now()); s != "" {
+			d.r.report.say("balance %s", s)
+		}
 	}
 	var ids []int64
 	for i := range m.batches {
