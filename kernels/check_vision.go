@@ -24,3 +24,11 @@ func checkAct(kind int) error {
 	}
 	return nil
 }
+
+// checkTurn wants an angle for each pair of a head's numbers.
+func checkTurn(x, angle *tensor.Tensor) error {
+	if d, r := x.Shape[2], angle.Shape[0]; d != 2*r {
+		return fmt.Errorf("%d angles for heads of width %d, want %d", r, d, d/2)
+	}
+	return nil
+}

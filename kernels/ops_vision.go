@@ -15,6 +15,8 @@ const (
 	MulCols     Op = "mul_cols"
 	MulColsDW   Op = "mul_cols_dw"
 	RopeAxes    Op = "rope_axes"
+	Turn        Op = "turn"
+	TurnDW      Op = "turn_dw"
 )
 
 // Kinds of activation, Attr.I[0] of act.
@@ -47,6 +49,10 @@ var _ = register(
 		Doc: "dw = Σ over rows of dy·x. I[0] = Accumulate adds into dw."},
 	Spec{Op: RopeAxes, Sig: "pos[t,a]i32 inv[r]f32 axis[r]i32 -> cos[t,r]f32 sin[t,r]f32", Source: "arXiv:2409.12191 (M-RoPE)",
 		Doc: "rope_table with several positions a row: frequency j turns with pos[i, axis[j]]. The angle is taken in float32; cos and sin are multiplied by F[0]."},
+	Spec{Op: Turn, Sig: "x[t,h,d]A angle[r]A mark[t]i32 -> y[t,h,d]A", Source: "arXiv:2507.20025 (the class token's position in RICE-ViT)",
+		Doc: "Rows with mark[i] != 0 turn by one angle: with s = I[0] = 1 or -1 (the gradient), pairs (j, j+r) become x[j]·cos - s·x[j+r]·sin and x[j+r]·cos + s·x[j]·sin of angle[j]; d = 2r. Other rows are copied."},
+	Spec{Op: TurnDW, Sig: "dy[t,h,d]A y[t,h,d]A mark[t]i32 -> dw[r]f32",
+		Doc: "The gradient of turn's angle from its output: dw[j] = Σ over marked rows and heads, in order, of dy[j+r]·y[j] - dy[j]·y[j+r]; d = 2r. I[0] = Accumulate adds into dw."},
 )
 
 func init() {
@@ -62,4 +68,11 @@ func init() {
 	}
 	extra[Act] = func(c *Call) error { return checkAct(c.Attr.I[0]) }
 	extra[ActBwd] = extra[Act]
+	extra[Turn] = func(c *Call) error {
+		if s := c.Attr.I[0]; s != 1 && s != -1 {
+			return fmt.Errorf("direction I[0] is %d, want 1 or -1", s)
+		}
+		return checkTurn(c.In[0], c.In[1])
+	}
+	extra[TurnDW] = func(c *Call) error { return checkTurn(c.In[0], c.Out[0]) }
 }

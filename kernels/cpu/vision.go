@@ -11,6 +11,7 @@ func init() {
 		kernels.LayerNorm: layerNorm, kernels.LayerNormDX: layerNormDX, kernels.LayerNormDW: layerNormDW,
 		kernels.Act: act, kernels.ActBwd: actBwd, kernels.Take: take, kernels.TakeBwd: takeBwd,
 		kernels.ScaleRows: scaleRows, kernels.MulCols: mulCols, kernels.MulColsDW: mulColsDW, kernels.RopeAxes: ropeAxes,
+		kernels.Turn: turn, kernels.TurnDW: turnDW,
 	} {
 		table[op] = f
 	}
@@ -293,6 +294,49 @@ func ropeAxes(b *Backend, c *kernels.Call) {
 				s, q := math.Sincos(float64(float32(pos[i*n+int(axis[j])]) * f))
 				cos[i*r+j], sin[i*r+j] = float32(q*c.Attr.F[0]), float32(s*c.Attr.F[0])
 			}
+		}
+	})
+}
+
+func turn(b *Backend, c *kernels.Call) {
+	x, y, mark := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[2].I32()
+	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.In[1].Len()
+	b.rows(len(mark), h*d, func(w *worker, from, to int) {
+		angle, cos, sin := w.in(viewOf(c.In[1]), 0, r), w.arena.f32(r), w.arena.f32(r)
+		for j, a := range angle {
+			s, q := math.Sincos(float64(a))
+			cos[j], sin[j] = float32(q), float32(s)
+		}
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			in, out := w.in(x, i*h*d, h*d), w.out(y, i*h*d, h*d)
+			if mark[i] != 0 {
+				b.k.rope(out, in, cos, sin, h, d, float32(c.Attr.I[0]))
+			} else {
+				copy(out, in)
+			}
+			w.done(y, i*h*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func turnDW(b *Backend, c *kernels.Call) {
+	dy, y, mark := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].I32()
+	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.Out[0].Len()
+	b.columnSums(c.Out[0].F32(), len(mark), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, row, at int) {
+		if mark[row] == 0 {
+			return
+		}
+		n := len(s)
+		for head := range h {
+			m := w.arena.mark()
+			a := (row*h+head)*d + at
+			g1, g2, y1, y2 := w.in(dy, a, n), w.in(dy, a+r, n), w.in(y, a, n), w.in(y, a+r, n)
+			for j := range s {
+				s[j] += g2[j]*y1[j] - g1[j]*y2[j]
+			}
+			w.arena.release(m)
 		}
 	})
 }

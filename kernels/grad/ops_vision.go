@@ -7,10 +7,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var opLayerNorm, opLayerNormDX, opLayerNormDW, opAct, opActBwd, opTake, opTakeBwd, opScaleRows, opMulCols, opMulColsDW, opRopeAxes, opCast *Op
+var opLayerNorm, opLayerNormDX, opLayerNormDW, opAct, opActBwd, opTake, opTakeBwd, opScaleRows, opMulCols, opMulColsDW, opRopeAxes, opCast, opTurn, opTurnDW *Op
 
 func init() {
-	for _, op := range []kernels.Op{kernels.LayerNormDW, kernels.MulColsDW} {
+	for _, op := range []kernels.Op{kernels.LayerNormDW, kernels.MulColsDW, kernels.TurnDW} {
 		fuses[op] = true
 	}
 	opLayerNormDX = &Op{Name: "layernorm_dx", Kernel: kernels.LayerNormDX}
@@ -54,6 +54,8 @@ func init() {
 	}}
 	opRopeAxes = &Op{Name: "rope_axes", Kernel: kernels.RopeAxes}
 	opCast = &Op{Name: "cast", Kernel: kernels.Cast}
+	opTurnDW = &Op{Name: "turn_dw", Kernel: kernels.TurnDW}
+	opTurn = &Op{Name: "turn", Kernel: kernels.Turn, VJP: turnVJP}
 }
 
 func layerNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
@@ -70,6 +72,27 @@ func layerNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		g[2] = t.rowSum(opColSum, d, b.Shape)
 	}
 	return g
+}
+
+func turnVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, 3)
+	x, angle, mark := n.In[0], n.In[1], n.In[2]
+	d := t.to(dy[0], n.Out[0].Place)
+	if leg(0) {
+		at := n.Attr
+		at.I[0] = -at.I[0]
+		g[0] = t.one(opTurn, at, x.DType, x.Shape, x.Place, d, angle, mark)
+	}
+	if leg(1) {
+		g[1] = t.rowSum(opTurnDW, d, angle.Shape, n.Out[0], mark)
+	}
+	return g
+}
+
+// Turn turns rows of x [t h d] whose mark [t] i32 is not 0 by angle [d/2], which learns; it copies the others. Pairs are (j, j+d/2).
+func (t *Tape) Turn(x, angle, mark *Value) *Value {
+	x, angle = t.only(x, 1), t.to(angle, Place{})
+	return t.one(opTurn, kernels.Attr{I: [4]int{1}}, x.DType, x.Shape, x.Place, x, angle, mark)
 }
 
 // LayerNorm normalises the last axis of x [... d] to mean 0 and variance 1, times w [d] plus b [d]; b may be nil.

@@ -90,6 +90,28 @@ func takeCases() []Case {
 	}})
 }
 
+func turnCases() []Case {
+	var l []Case
+	for _, s := range [][3]int{{1, 1, 1}, {0, 2, 4}, {9, 3, 20}, {40, 2, 65}} {
+		t, h, r := s[0], s[1], s[2]
+		name := fmt.Sprintf("%dx%dx%d", t, h, 2*r)
+		for _, way := range []int{1, -1} {
+			l = append(l, Case{Op: kernels.Turn, Name: fmt.Sprintf("%s%+d", name, way), Tol: 4e-7, Why: "two products", Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(r), g.ids(t, 0, 2)}, Out: tensors{g.raw(g.a, t, h, 2*r)}, Attr: kernels.Attr{I: [4]int{way}}}
+			}})
+		}
+		l = append(l,
+			Case{Op: kernels.TurnDW, Name: name, Tol: 2e-6, Why: "float32 sums over 80 pairs", Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)}, Out: tensors{g.raw(tensor.F32, r)}}
+			}},
+			Case{Op: kernels.TurnDW, Name: name + "acc", Tol: 2e-6, Why: "float32 sums over 80 pairs", Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(t, h, 2*r), g.act(t, h, 2*r), g.ids(t, 0, 2)}, Out: tensors{g.f32(r)}, Attr: accumulate(0)}
+			}})
+	}
+	return l
+}
+
+var _ = add(turnCases()...)
 var _ = add(visionRowCases()...)
 var _ = add(actCases()...)
 var _ = add(takeCases()...)

@@ -51,11 +51,21 @@ func (m maker) mulCols() gradCase {
 	}, x.Shape)
 }
 
+func (m maker) turn() gradCase {
+	x, angle, mark := m.normal(3, 2, 6), m.normal(3), tensor.Of(tensor.I32, []int32{1, 0, 1}, 3)
+	a := kernels.Attr{I: [4]int{1}}
+	in := tensors{x, angle, mark}
+	return m.of("turn", kernels.Turn, a, in, tensors{x, angle}, func(dy *tensor.Tensor) tensors {
+		y := run(kernels.Turn, a, in, x.Shape)[0]
+		return tensors{run(kernels.Turn, kernels.Attr{I: [4]int{-1}}, tensors{dy, angle, mark}, x.Shape)[0], run(kernels.TurnDW, kernels.Attr{}, tensors{dy, y, mark}, angle.Shape)[0]}
+	}, x.Shape)
+}
+
 // TestVisionGradients is TestGradients for the operations of picture encoders.
 func TestVisionGradients(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(3, 4))}
 	for _, c := range []gradCase{m.layerNorm(), m.act(kernels.GELU), m.act(kernels.GELUTanh), m.act(kernels.QuickGELU), m.act(kernels.SiLU),
-		m.act(kernels.ReLU), m.take(), m.scaleRows(), m.mulCols()} {
+		m.act(kernels.ReLU), m.take(), m.scaleRows(), m.mulCols(), m.turn()} {
 		for i, g := range c.gradient() {
 			require.Less(t, distance(g.F32(), differences(c.vary[i].F32(), c.forward)), 1e-3, "%s: gradient of operand %d", c.name, i)
 		}

@@ -11,6 +11,7 @@ func init() {
 		kernels.LayerNorm: layerNorm, kernels.LayerNormDX: layerNormDX, kernels.LayerNormDW: layerNormDW,
 		kernels.Act: act, kernels.ActBwd: actBwd, kernels.Take: take, kernels.TakeBwd: takeBwd,
 		kernels.ScaleRows: scaleRows, kernels.MulCols: mulCols, kernels.MulColsDW: mulColsDW, kernels.RopeAxes: ropeAxes,
+		kernels.Turn: turn, kernels.TurnDW: turnDW,
 	} {
 		table[op] = f
 	}
@@ -179,4 +180,37 @@ func ropeAxes(c *kernels.Call) {
 	}
 	store(c.Out[0], cos)
 	store(c.Out[1], sin)
+}
+
+func turn(c *kernels.Call) {
+	x, angle, mark := load(c.In[0]), load(c.In[1]), c.In[2].I32()
+	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], len(angle)
+	for row := range len(mark) * h {
+		if mark[row/h] == 0 {
+			continue
+		}
+		v := x[row*d : (row+1)*d]
+		for j, a := range angle {
+			s, q := math.Sincos(a)
+			s *= float64(c.Attr.I[0])
+			v[j], v[j+r] = v[j]*q-v[j+r]*s, v[j+r]*q+v[j]*s
+		}
+	}
+	store(c.Out[0], x)
+}
+
+func turnDW(c *kernels.Call) {
+	dy, y, mark := load(c.In[0]), load(c.In[1]), c.In[2].I32()
+	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.Out[0].Len()
+	dw := make([]float64, r)
+	for row := range len(mark) * h {
+		if mark[row/h] == 0 {
+			continue
+		}
+		for j := range dw {
+			a := row*d + j
+			dw[j] += dy[a+r]*y[a] - dy[a]*y[a+r]
+		}
+	}
+	storeOrAdd(c.Out[0], dw, c.Attr.I[0])
 }
