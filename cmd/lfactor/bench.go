@@ -43,7 +43,7 @@ var _ = add(func() *cobra.Command {
 		}
 		return s.run(form)
 	}
-	c.AddCommand(step, simBench(), planBench())
+	c.AddCommand(step, kernelBench(), peakBench(), simBench(), planBench())
 	return c
 })
 

@@ -104,6 +104,26 @@ func swigluZ(y []float32, g []float32, u []float32)
 //go:noescape
 func swigluBwdZ(dg []float32, du []float32, dy []float32, g []float32, u []float32)
 
+// gateZ is y = 1/(1+exp(-(a·x + b·x³))).
+//
+//go:noescape
+func gateZ(y []float32, x []float32, a float32, b float32)
+
+// phiZ is the distribution function of the normal distribution.
+//
+//go:noescape
+func phiZ(y []float32, x []float32)
+
+// gateBwdZ is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
+//
+//go:noescape
+func gateBwdZ(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
+
+// shiftZ is y = x + s.
+//
+//go:noescape
+func shiftZ(y []float32, x []float32, s float32)
+
 // ropeZ rotates pairs (i, i+r), see isa.
 //
 //go:noescape
@@ -243,6 +263,26 @@ func swigluY(y []float32, g []float32, u []float32)
 //
 //go:noescape
 func swigluBwdY(dg []float32, du []float32, dy []float32, g []float32, u []float32)
+
+// gateY is y = 1/(1+exp(-(a·x + b·x³))).
+//
+//go:noescape
+func gateY(y []float32, x []float32, a float32, b float32)
+
+// phiY is the distribution function of the normal distribution.
+//
+//go:noescape
+func phiY(y []float32, x []float32)
+
+// gateBwdY is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
+//
+//go:noescape
+func gateBwdY(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
+
+// shiftY is y = x + s.
+//
+//go:noescape
+func shiftY(y []float32, x []float32, s float32)
 
 // ropeY rotates pairs (i, i+r), see isa.
 //

@@ -2630,6 +2630,632 @@ l3:
 	VZEROUPPER
 	RET
 
+// func gateZ(y []float32, x []float32, a float32, b float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gateZ(SB), NOSPLIT, $8-56
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VMOVUPS      f3fb8aa3b<>+0(SB), Z0
+	VMOVUPS      f3f318000<>+0(SB), Z1
+	VMOVUPS      fb95e8083<>+0(SB), Z2
+	VMOVUPS      f3ab743ce<>+0(SB), Z3
+	VMOVUPS      f3c088908<>+0(SB), Z4
+	VMOVUPS      f3d2aa9c1<>+0(SB), Z5
+	VMOVUPS      f3e2aaaaa<>+0(SB), Z6
+	VMOVUPS      f3f000000<>+0(SB), Z7
+	VMOVUPS      f3f800000<>+0(SB), Z8
+	VMOVUPS      fc2d00000<>+0(SB), Z9
+	VMOVUPS      f42d00000<>+0(SB), Z10
+	VBROADCASTSS a+48(FP), Z11
+	VBROADCASTSS b+52(FP), Z12
+	MOVQ         y_len+8(FP), AX
+	MOVQ         y_base+0(FP), CX
+	MOVQ         x_base+24(FP), DX
+
+l1:
+	CMPQ         AX, $0x00000020
+	JL           l2
+	VMOVUPS      (DX), Z13
+	VMULPS       Z13, Z13, Z14
+	VFMADD213PS  Z11, Z12, Z14
+	VMULPS       Z13, Z14, Z14
+	VPXORD       Z15, Z15, Z15
+	VSUBPS       Z14, Z15, Z15
+	VMAXPS       Z15, Z9, Z15
+	VMINPS       Z15, Z10, Z15
+	VMULPS       Z0, Z15, Z13
+	VRNDSCALEPS  $0x00, Z13, Z13
+	VFNMADD231PS Z1, Z13, Z15
+	VFNMADD231PS Z2, Z13, Z15
+	VMOVUPS      f39506967<>+0(SB), Z14
+	VFMADD213PS  Z3, Z15, Z14
+	VFMADD213PS  Z4, Z15, Z14
+	VFMADD213PS  Z5, Z15, Z14
+	VFMADD213PS  Z6, Z15, Z14
+	VFMADD213PS  Z7, Z15, Z14
+	VMULPS       Z15, Z15, Z19
+	VFMADD213PS  Z15, Z19, Z14
+	VADDPS       Z8, Z14, Z14
+	VSCALEFPS    Z13, Z14, Z15
+	VADDPS       Z8, Z15, Z15
+	VMOVUPS      Z8, Z13
+	VDIVPS       Z15, Z13, Z15
+	VMOVUPS      Z15, (CX)
+	VMOVUPS      64(DX), Z13
+	VMULPS       Z13, Z13, Z14
+	VFMADD213PS  Z11, Z12, Z14
+	VMULPS       Z13, Z14, Z14
+	VPXORD       Z16, Z16, Z16
+	VSUBPS       Z14, Z16, Z16
+	VMAXPS       Z16, Z9, Z16
+	VMINPS       Z16, Z10, Z16
+	VMULPS       Z0, Z16, Z13
+	VRNDSCALEPS  $0x00, Z13, Z13
+	VFNMADD231PS Z1, Z13, Z16
+	VFNMADD231PS Z2, Z13, Z16
+	VMOVUPS      f39506967<>+0(SB), Z14
+	VFMADD213PS  Z3, Z16, Z14
+	VFMADD213PS  Z4, Z16, Z14
+	VFMADD213PS  Z5, Z16, Z14
+	VFMADD213PS  Z6, Z16, Z14
+	VFMADD213PS  Z7, Z16, Z14
+	VMULPS       Z16, Z16, Z19
+	VFMADD213PS  Z16, Z19, Z14
+	VADDPS       Z8, Z14, Z14
+	VSCALEFPS    Z13, Z14, Z16
+	VADDPS       Z8, Z16, Z16
+	VMOVUPS      Z8, Z13
+	VDIVPS       Z16, Z13, Z16
+	VMOVUPS      Z16, 64(CX)
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000080, DX
+	SUBQ         $0x00000020, AX
+	JMP          l1
+
+l2:
+l3:
+	CMPQ         AX, $0x00000010
+	JL           l4
+	VMOVUPS      (DX), Z13
+	VMULPS       Z13, Z13, Z14
+	VFMADD213PS  Z11, Z12, Z14
+	VMULPS       Z13, Z14, Z14
+	VPXORD       Z17, Z17, Z17
+	VSUBPS       Z14, Z17, Z17
+	VMAXPS       Z17, Z9, Z17
+	VMINPS       Z17, Z10, Z17
+	VMULPS       Z0, Z17, Z13
+	VRNDSCALEPS  $0x00, Z13, Z13
+	VFNMADD231PS Z1, Z13, Z17
+	VFNMADD231PS Z2, Z13, Z17
+	VMOVUPS      f39506967<>+0(SB), Z14
+	VFMADD213PS  Z3, Z17, Z14
+	VFMADD213PS  Z4, Z17, Z14
+	VFMADD213PS  Z5, Z17, Z14
+	VFMADD213PS  Z6, Z17, Z14
+	VFMADD213PS  Z7, Z17, Z14
+	VMULPS       Z17, Z17, Z15
+	VFMADD213PS  Z17, Z15, Z14
+	VADDPS       Z8, Z14, Z14
+	VSCALEFPS    Z13, Z14, Z17
+	VADDPS       Z8, Z17, Z17
+	VMOVUPS      Z8, Z13
+	VDIVPS       Z17, Z13, Z17
+	VMOVUPS      Z17, (CX)
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, AX
+	JMP          l3
+
+l4:
+	TESTQ        AX, AX
+	JZ           l5
+	MOVL         $0xffffffff, BX
+	BZHIL        AX, BX, BX
+	KMOVW        BX, K1
+	VMOVUPS.Z    (DX), K1, Z13
+	VMULPS       Z13, Z13, Z14
+	VFMADD213PS  Z11, Z12, Z14
+	VMULPS       Z13, Z14, Z14
+	VPXORD       Z18, Z18, Z18
+	VSUBPS       Z14, Z18, Z18
+	VMAXPS       Z18, Z9, Z18
+	VMINPS       Z18, Z10, Z18
+	VMULPS       Z0, Z18, Z0
+	VRNDSCALEPS  $0x00, Z0, Z0
+	VFNMADD231PS Z1, Z0, Z18
+	VFNMADD231PS Z2, Z0, Z18
+	VMOVUPS      f39506967<>+0(SB), Z1
+	VFMADD213PS  Z3, Z18, Z1
+	VFMADD213PS  Z4, Z18, Z1
+	VFMADD213PS  Z5, Z18, Z1
+	VFMADD213PS  Z6, Z18, Z1
+	VFMADD213PS  Z7, Z18, Z1
+	VMULPS       Z18, Z18, Z2
+	VFMADD213PS  Z18, Z2, Z1
+	VADDPS       Z8, Z1, Z1
+	VSCALEFPS    Z0, Z1, Z18
+	VADDPS       Z8, Z18, Z18
+	VMOVUPS      Z8, Z0
+	VDIVPS       Z18, Z0, Z18
+	VMOVUPS      Z18, K1, (CX)
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func phiZ(y []float32, x []float32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·phiZ(SB), NOSPLIT, $8-48
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	VMOVUPS  f3fb8aa3b<>+0(SB), Z0
+	VMOVUPS  f3f318000<>+0(SB), Z1
+	VMOVUPS  fb95e8083<>+0(SB), Z2
+	VMOVUPS  f3ab743ce<>+0(SB), Z3
+	VMOVUPS  f3c088908<>+0(SB), Z4
+	VMOVUPS  f3d2aa9c1<>+0(SB), Z5
+	VMOVUPS  f3e2aaaaa<>+0(SB), Z6
+	VMOVUPS  f3f000000<>+0(SB), Z7
+	VMOVUPS  f3f800000<>+0(SB), Z8
+	VMOVUPS  fc2d00000<>+0(SB), Z9
+	VMOVUPS  f42d00000<>+0(SB), Z10
+	MOVQ     y_len+8(FP), AX
+	MOVQ     y_base+0(FP), CX
+	MOVQ     x_base+24(FP), DX
+
+l1:
+	CMPQ         AX, $0x00000010
+	JL           l2
+	VMOVUPS      (DX), Z11
+	VPXORD       Z15, Z15, Z15
+	VSUBPS       Z11, Z15, Z12
+	VMAXPS       Z11, Z12, Z12
+	VMULPS       f3f3504f3<>+0(SB), Z12, Z12
+	VMOVUPS      f3f000000<>+0(SB), Z13
+	VFMADD213PS  f3f800000<>+0(SB), Z12, Z13
+	VMOVUPS      f3f800000<>+0(SB), Z14
+	VDIVPS       Z13, Z14, Z13
+	VMOVUPS      f3e2ef945<>+0(SB), Z14
+	VFMADD213PS  fbf527892<>+0(SB), Z13, Z14
+	VFMADD213PS  f3fbe87b0<>+0(SB), Z13, Z14
+	VFMADD213PS  fbf914e5d<>+0(SB), Z13, Z14
+	VFMADD213PS  f3e8ec7cc<>+0(SB), Z13, Z14
+	VFMADD213PS  fbe3ec24c<>+0(SB), Z13, Z14
+	VFMADD213PS  f3dc636c9<>+0(SB), Z13, Z14
+	VFMADD213PS  f3ebf88fb<>+0(SB), Z13, Z14
+	VFMADD213PS  f3f8000c7<>+0(SB), Z13, Z14
+	VFMADD213PS  fbfa1fc4e<>+0(SB), Z13, Z14
+	VFNMADD231PS Z12, Z12, Z14
+	VMAXPS       Z14, Z9, Z14
+	VMINPS       Z14, Z10, Z14
+	VMULPS       Z0, Z14, Z12
+	VRNDSCALEPS  $0x00, Z12, Z12
+	VFNMADD231PS Z1, Z12, Z14
+	VFNMADD231PS Z2, Z12, Z14
+	VMOVUPS      f39506967<>+0(SB), Z17
+	VFMADD213PS  Z3, Z14, Z17
+	VFMADD213PS  Z4, Z14, Z17
+	VFMADD213PS  Z5, Z14, Z17
+	VFMADD213PS  Z6, Z14, Z17
+	VFMADD213PS  Z7, Z14, Z17
+	VMULPS       Z14, Z14, Z18
+	VFMADD213PS  Z14, Z18, Z17
+	VADDPS       Z8, Z17, Z17
+	VSCALEFPS    Z12, Z17, Z14
+	VMULPS       Z13, Z14, Z14
+	VMULPS       f3f000000<>+0(SB), Z14, Z14
+	VMOVUPS      f3f800000<>+0(SB), Z13
+	VSUBPS       Z14, Z13, Z13
+	VPMOVD2M     Z11, K1
+	VBLENDMPS    Z14, Z13, K1, Z13
+	VMOVUPS      Z13, (CX)
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, AX
+	JMP          l1
+
+l2:
+	TESTQ        AX, AX
+	JZ           l3
+	MOVL         $0xffffffff, BX
+	BZHIL        AX, BX, BX
+	KMOVW        BX, K1
+	VMOVUPS.Z    (DX), K1, Z11
+	VPXORD       Z16, Z16, Z16
+	VSUBPS       Z11, Z16, Z12
+	VMAXPS       Z11, Z12, Z12
+	VMULPS       f3f3504f3<>+0(SB), Z12, Z12
+	VMOVUPS      f3f000000<>+0(SB), Z13
+	VFMADD213PS  f3f800000<>+0(SB), Z12, Z13
+	VMOVUPS      f3f800000<>+0(SB), Z14
+	VDIVPS       Z13, Z14, Z13
+	VMOVUPS      f3e2ef945<>+0(SB), Z14
+	VFMADD213PS  fbf527892<>+0(SB), Z13, Z14
+	VFMADD213PS  f3fbe87b0<>+0(SB), Z13, Z14
+	VFMADD213PS  fbf914e5d<>+0(SB), Z13, Z14
+	VFMADD213PS  f3e8ec7cc<>+0(SB), Z13, Z14
+	VFMADD213PS  fbe3ec24c<>+0(SB), Z13, Z14
+	VFMADD213PS  f3dc636c9<>+0(SB), Z13, Z14
+	VFMADD213PS  f3ebf88fb<>+0(SB), Z13, Z14
+	VFMADD213PS  f3f8000c7<>+0(SB), Z13, Z14
+	VFMADD213PS  fbfa1fc4e<>+0(SB), Z13, Z14
+	VFNMADD231PS Z12, Z12, Z14
+	VMAXPS       Z14, Z9, Z14
+	VMINPS       Z14, Z10, Z14
+	VMULPS       Z0, Z14, Z0
+	VRNDSCALEPS  $0x00, Z0, Z0
+	VFNMADD231PS Z1, Z0, Z14
+	VFNMADD231PS Z2, Z0, Z14
+	VMOVUPS      f39506967<>+0(SB), Z1
+	VFMADD213PS  Z3, Z14, Z1
+	VFMADD213PS  Z4, Z14, Z1
+	VFMADD213PS  Z5, Z14, Z1
+	VFMADD213PS  Z6, Z14, Z1
+	VFMADD213PS  Z7, Z14, Z1
+	VMULPS       Z14, Z14, Z2
+	VFMADD213PS  Z14, Z2, Z1
+	VADDPS       Z8, Z1, Z1
+	VSCALEFPS    Z0, Z1, Z14
+	VMULPS       Z13, Z14, Z14
+	VMULPS       f3f000000<>+0(SB), Z14, Z14
+	VMOVUPS      f3f800000<>+0(SB), Z13
+	VSUBPS       Z14, Z13, Z13
+	VPMOVD2M     Z11, K2
+	VBLENDMPS    Z14, Z13, K2, Z13
+	VMOVUPS      Z13, K1, (CX)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+DATA f3f3504f3<>+0(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+4(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+8(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+12(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+16(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+20(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+24(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+28(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+32(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+36(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+40(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+44(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+48(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+52(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+56(SB)/4, $0x3f3504f3
+DATA f3f3504f3<>+60(SB)/4, $0x3f3504f3
+GLOBL f3f3504f3<>(SB), RODATA|NOPTR, $64
+
+DATA f3e2ef945<>+0(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+4(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+8(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+12(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+16(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+20(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+24(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+28(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+32(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+36(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+40(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+44(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+48(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+52(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+56(SB)/4, $0x3e2ef945
+DATA f3e2ef945<>+60(SB)/4, $0x3e2ef945
+GLOBL f3e2ef945<>(SB), RODATA|NOPTR, $64
+
+DATA fbf527892<>+0(SB)/4, $0xbf527892
+DATA fbf527892<>+4(SB)/4, $0xbf527892
+DATA fbf527892<>+8(SB)/4, $0xbf527892
+DATA fbf527892<>+12(SB)/4, $0xbf527892
+DATA fbf527892<>+16(SB)/4, $0xbf527892
+DATA fbf527892<>+20(SB)/4, $0xbf527892
+DATA fbf527892<>+24(SB)/4, $0xbf527892
+DATA fbf527892<>+28(SB)/4, $0xbf527892
+DATA fbf527892<>+32(SB)/4, $0xbf527892
+DATA fbf527892<>+36(SB)/4, $0xbf527892
+DATA fbf527892<>+40(SB)/4, $0xbf527892
+DATA fbf527892<>+44(SB)/4, $0xbf527892
+DATA fbf527892<>+48(SB)/4, $0xbf527892
+DATA fbf527892<>+52(SB)/4, $0xbf527892
+DATA fbf527892<>+56(SB)/4, $0xbf527892
+DATA fbf527892<>+60(SB)/4, $0xbf527892
+GLOBL fbf527892<>(SB), RODATA|NOPTR, $64
+
+DATA f3fbe87b0<>+0(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+4(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+8(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+12(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+16(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+20(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+24(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+28(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+32(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+36(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+40(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+44(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+48(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+52(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+56(SB)/4, $0x3fbe87b0
+DATA f3fbe87b0<>+60(SB)/4, $0x3fbe87b0
+GLOBL f3fbe87b0<>(SB), RODATA|NOPTR, $64
+
+DATA fbf914e5d<>+0(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+4(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+8(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+12(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+16(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+20(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+24(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+28(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+32(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+36(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+40(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+44(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+48(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+52(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+56(SB)/4, $0xbf914e5d
+DATA fbf914e5d<>+60(SB)/4, $0xbf914e5d
+GLOBL fbf914e5d<>(SB), RODATA|NOPTR, $64
+
+DATA f3e8ec7cc<>+0(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+4(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+8(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+12(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+16(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+20(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+24(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+28(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+32(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+36(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+40(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+44(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+48(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+52(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+56(SB)/4, $0x3e8ec7cc
+DATA f3e8ec7cc<>+60(SB)/4, $0x3e8ec7cc
+GLOBL f3e8ec7cc<>(SB), RODATA|NOPTR, $64
+
+DATA fbe3ec24c<>+0(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+4(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+8(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+12(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+16(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+20(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+24(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+28(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+32(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+36(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+40(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+44(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+48(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+52(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+56(SB)/4, $0xbe3ec24c
+DATA fbe3ec24c<>+60(SB)/4, $0xbe3ec24c
+GLOBL fbe3ec24c<>(SB), RODATA|NOPTR, $64
+
+DATA f3dc636c9<>+0(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+4(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+8(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+12(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+16(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+20(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+24(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+28(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+32(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+36(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+40(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+44(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+48(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+52(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+56(SB)/4, $0x3dc636c9
+DATA f3dc636c9<>+60(SB)/4, $0x3dc636c9
+GLOBL f3dc636c9<>(SB), RODATA|NOPTR, $64
+
+DATA f3ebf88fb<>+0(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+4(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+8(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+12(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+16(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+20(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+24(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+28(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+32(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+36(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+40(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+44(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+48(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+52(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+56(SB)/4, $0x3ebf88fb
+DATA f3ebf88fb<>+60(SB)/4, $0x3ebf88fb
+GLOBL f3ebf88fb<>(SB), RODATA|NOPTR, $64
+
+DATA f3f8000c7<>+0(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+4(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+8(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+12(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+16(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+20(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+24(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+28(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+32(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+36(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+40(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+44(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+48(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+52(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+56(SB)/4, $0x3f8000c7
+DATA f3f8000c7<>+60(SB)/4, $0x3f8000c7
+GLOBL f3f8000c7<>(SB), RODATA|NOPTR, $64
+
+DATA fbfa1fc4e<>+0(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+4(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+8(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+12(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+16(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+20(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+24(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+28(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+32(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+36(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+40(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+44(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+48(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+52(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+56(SB)/4, $0xbfa1fc4e
+DATA fbfa1fc4e<>+60(SB)/4, $0xbfa1fc4e
+GLOBL fbfa1fc4e<>(SB), RODATA|NOPTR, $64
+
+// func gateBwdZ(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gateBwdZ(SB), NOSPLIT, $8-104
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VBROADCASTSS a+96(FP), Z0
+	VBROADCASTSS b+100(FP), Z1
+	VMULPS       f40400000<>+0(SB), Z1, Z1
+	MOVQ         dx_len+8(FP), AX
+	MOVQ         dx_base+0(FP), CX
+	MOVQ         dy_base+24(FP), DX
+	MOVQ         x_base+48(FP), BX
+	MOVQ         s_base+72(FP), SI
+
+l1:
+	CMPQ        AX, $0x00000010
+	JL          l2
+	VMOVUPS     (DX), Z2
+	VMOVUPS     (BX), Z3
+	VMOVUPS     (SI), Z4
+	VMULPS      Z3, Z3, Z5
+	VFMADD213PS Z0, Z1, Z5
+	VMULPS      Z3, Z5, Z5
+	VMOVUPS     f3f800000<>+0(SB), Z3
+	VSUBPS      Z4, Z3, Z3
+	VFMADD213PS f3f800000<>+0(SB), Z5, Z3
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z2, Z3, Z3
+	VMOVUPS     Z3, (CX)
+	ADDQ        $0x00000040, CX
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000040, BX
+	ADDQ        $0x00000040, SI
+	SUBQ        $0x00000010, AX
+	JMP         l1
+
+l2:
+	TESTQ       AX, AX
+	JZ          l3
+	MOVL        $0xffffffff, DI
+	BZHIL       AX, DI, DI
+	KMOVW       DI, K1
+	VMOVUPS.Z   (DX), K1, Z2
+	VMOVUPS.Z   (BX), K1, Z3
+	VMOVUPS.Z   (SI), K1, Z4
+	VMULPS      Z3, Z3, Z5
+	VFMADD213PS Z0, Z1, Z5
+	VMULPS      Z3, Z5, Z5
+	VMOVUPS     f3f800000<>+0(SB), Z0
+	VSUBPS      Z4, Z0, Z0
+	VFMADD213PS f3f800000<>+0(SB), Z5, Z0
+	VMULPS      Z4, Z0, Z0
+	VMULPS      Z2, Z0, Z0
+	VMOVUPS     Z0, K1, (CX)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+DATA f40400000<>+0(SB)/4, $0x40400000
+DATA f40400000<>+4(SB)/4, $0x40400000
+DATA f40400000<>+8(SB)/4, $0x40400000
+DATA f40400000<>+12(SB)/4, $0x40400000
+DATA f40400000<>+16(SB)/4, $0x40400000
+DATA f40400000<>+20(SB)/4, $0x40400000
+DATA f40400000<>+24(SB)/4, $0x40400000
+DATA f40400000<>+28(SB)/4, $0x40400000
+DATA f40400000<>+32(SB)/4, $0x40400000
+DATA f40400000<>+36(SB)/4, $0x40400000
+DATA f40400000<>+40(SB)/4, $0x40400000
+DATA f40400000<>+44(SB)/4, $0x40400000
+DATA f40400000<>+48(SB)/4, $0x40400000
+DATA f40400000<>+52(SB)/4, $0x40400000
+DATA f40400000<>+56(SB)/4, $0x40400000
+DATA f40400000<>+60(SB)/4, $0x40400000
+GLOBL f40400000<>(SB), RODATA|NOPTR, $64
+
+// func shiftZ(y []float32, x []float32, s float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·shiftZ(SB), NOSPLIT, $8-52
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VBROADCASTSS s+48(FP), Z0
+	MOVQ         y_len+8(FP), AX
+	MOVQ         y_base+0(FP), CX
+	MOVQ         x_base+24(FP), DX
+
+l1:
+	CMPQ    AX, $0x00000040
+	JL      l2
+	VMOVUPS (DX), Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, (CX)
+	VMOVUPS 64(DX), Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	VMOVUPS 128(DX), Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, 128(CX)
+	VMOVUPS 192(DX), Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, 192(CX)
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000010
+	JL      l4
+	VMOVUPS (DX), Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, (CX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	SUBQ    $0x00000010, AX
+	JMP     l3
+
+l4:
+	TESTQ     AX, AX
+	JZ        l5
+	MOVL      $0xffffffff, BX
+	BZHIL     AX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (DX), K1, Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, K1, (CX)
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
 // func ropeZ(y []float32, x []float32, cos []float32, sin []float32, heads int, width int, sign float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·ropeZ(SB), NOSPLIT, $8-116
@@ -5204,6 +5830,450 @@ l2:
 	VMASKMOVPS   Y4, Y2, (DX)
 
 l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func gateY(y []float32, x []float32, a float32, b float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·gateY(SB), NOSPLIT, $8-56
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VMOVUPS      fc2d00000<>+0(SB), Y0
+	VMOVUPS      f42d00000<>+0(SB), Y1
+	VBROADCASTSS a+48(FP), Y2
+	VBROADCASTSS b+52(FP), Y3
+	MOVQ         y_len+8(FP), AX
+	MOVQ         y_base+0(FP), CX
+	MOVQ         x_base+24(FP), DX
+
+l1:
+	CMPQ         AX, $0x00000010
+	JL           l2
+	VMOVUPS      (DX), Y4
+	VMULPS       Y4, Y4, Y5
+	VFMADD213PS  Y2, Y3, Y5
+	VMULPS       Y4, Y5, Y5
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y5, Y4, Y4
+	VMAXPS       Y4, Y0, Y4
+	VMINPS       Y4, Y1, Y4
+	VMULPS       f3fb8aa3b<>+0(SB), Y4, Y5
+	VROUNDPS     $0x00, Y5, Y5
+	VFNMADD231PS f3f318000<>+0(SB), Y5, Y4
+	VFNMADD231PS fb95e8083<>+0(SB), Y5, Y4
+	VMOVUPS      f39506967<>+0(SB), Y6
+	VFMADD213PS  f3ab743ce<>+0(SB), Y4, Y6
+	VFMADD213PS  f3c088908<>+0(SB), Y4, Y6
+	VFMADD213PS  f3d2aa9c1<>+0(SB), Y4, Y6
+	VFMADD213PS  f3e2aaaaa<>+0(SB), Y4, Y6
+	VFMADD213PS  f3f000000<>+0(SB), Y4, Y6
+	VMULPS       Y4, Y4, Y7
+	VFMADD213PS  Y4, Y7, Y6
+	VADDPS       f3f800000<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y5, Y5
+	VPSRAD       $0x01, Y5, Y4
+	VPSUBD       Y4, Y5, Y5
+	VMOVUPS      f3f800000<>+0(SB), Y7
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y7, Y4, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y7, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y5, Y6, Y4
+	VADDPS       f3f800000<>+0(SB), Y4, Y4
+	VMOVUPS      f3f800000<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      Y4, (CX)
+	VMOVUPS      32(DX), Y4
+	VMULPS       Y4, Y4, Y5
+	VFMADD213PS  Y2, Y3, Y5
+	VMULPS       Y4, Y5, Y5
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y5, Y4, Y4
+	VMAXPS       Y4, Y0, Y4
+	VMINPS       Y4, Y1, Y4
+	VMULPS       f3fb8aa3b<>+0(SB), Y4, Y5
+	VROUNDPS     $0x00, Y5, Y5
+	VFNMADD231PS f3f318000<>+0(SB), Y5, Y4
+	VFNMADD231PS fb95e8083<>+0(SB), Y5, Y4
+	VMOVUPS      f39506967<>+0(SB), Y6
+	VFMADD213PS  f3ab743ce<>+0(SB), Y4, Y6
+	VFMADD213PS  f3c088908<>+0(SB), Y4, Y6
+	VFMADD213PS  f3d2aa9c1<>+0(SB), Y4, Y6
+	VFMADD213PS  f3e2aaaaa<>+0(SB), Y4, Y6
+	VFMADD213PS  f3f000000<>+0(SB), Y4, Y6
+	VMULPS       Y4, Y4, Y7
+	VFMADD213PS  Y4, Y7, Y6
+	VADDPS       f3f800000<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y5, Y5
+	VPSRAD       $0x01, Y5, Y4
+	VPSUBD       Y4, Y5, Y5
+	VMOVUPS      f3f800000<>+0(SB), Y7
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y7, Y4, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y7, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y5, Y6, Y4
+	VADDPS       f3f800000<>+0(SB), Y4, Y4
+	VMOVUPS      f3f800000<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 32(CX)
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, AX
+	JMP          l1
+
+l2:
+l3:
+	CMPQ         AX, $0x00000008
+	JL           l4
+	VMOVUPS      (DX), Y4
+	VMULPS       Y4, Y4, Y5
+	VFMADD213PS  Y2, Y3, Y5
+	VMULPS       Y4, Y5, Y5
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y5, Y4, Y4
+	VMAXPS       Y4, Y0, Y4
+	VMINPS       Y4, Y1, Y4
+	VMULPS       f3fb8aa3b<>+0(SB), Y4, Y5
+	VROUNDPS     $0x00, Y5, Y5
+	VFNMADD231PS f3f318000<>+0(SB), Y5, Y4
+	VFNMADD231PS fb95e8083<>+0(SB), Y5, Y4
+	VMOVUPS      f39506967<>+0(SB), Y6
+	VFMADD213PS  f3ab743ce<>+0(SB), Y4, Y6
+	VFMADD213PS  f3c088908<>+0(SB), Y4, Y6
+	VFMADD213PS  f3d2aa9c1<>+0(SB), Y4, Y6
+	VFMADD213PS  f3e2aaaaa<>+0(SB), Y4, Y6
+	VFMADD213PS  f3f000000<>+0(SB), Y4, Y6
+	VMULPS       Y4, Y4, Y7
+	VFMADD213PS  Y4, Y7, Y6
+	VADDPS       f3f800000<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y5, Y5
+	VPSRAD       $0x01, Y5, Y4
+	VPSUBD       Y4, Y5, Y5
+	VMOVUPS      f3f800000<>+0(SB), Y7
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y7, Y4, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y7, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y5, Y6, Y4
+	VADDPS       f3f800000<>+0(SB), Y4, Y4
+	VMOVUPS      f3f800000<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, AX
+	JMP          l3
+
+l4:
+	TESTQ        AX, AX
+	JZ           l5
+	LEAQ         tailMask<>+0(SB), BX
+	NEGQ         AX
+	VMOVUPS      32(BX)(AX*4), Y4
+	VMASKMOVPS   (DX), Y4, Y5
+	VMULPS       Y5, Y5, Y6
+	VFMADD213PS  Y2, Y3, Y6
+	VMULPS       Y5, Y6, Y6
+	VXORPS       Y2, Y2, Y2
+	VSUBPS       Y6, Y2, Y2
+	VMAXPS       Y2, Y0, Y2
+	VMINPS       Y2, Y1, Y2
+	VMULPS       f3fb8aa3b<>+0(SB), Y2, Y0
+	VROUNDPS     $0x00, Y0, Y0
+	VFNMADD231PS f3f318000<>+0(SB), Y0, Y2
+	VFNMADD231PS fb95e8083<>+0(SB), Y0, Y2
+	VMOVUPS      f39506967<>+0(SB), Y1
+	VFMADD213PS  f3ab743ce<>+0(SB), Y2, Y1
+	VFMADD213PS  f3c088908<>+0(SB), Y2, Y1
+	VFMADD213PS  f3d2aa9c1<>+0(SB), Y2, Y1
+	VFMADD213PS  f3e2aaaaa<>+0(SB), Y2, Y1
+	VFMADD213PS  f3f000000<>+0(SB), Y2, Y1
+	VMULPS       Y2, Y2, Y3
+	VFMADD213PS  Y2, Y3, Y1
+	VADDPS       f3f800000<>+0(SB), Y1, Y1
+	VCVTPS2DQ    Y0, Y0
+	VPSRAD       $0x01, Y0, Y2
+	VPSUBD       Y2, Y0, Y0
+	VMOVUPS      f3f800000<>+0(SB), Y3
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y3, Y2, Y2
+	VPSLLD       $0x17, Y0, Y0
+	VPADDD       Y3, Y0, Y0
+	VMULPS       Y2, Y1, Y1
+	VMULPS       Y0, Y1, Y2
+	VADDPS       f3f800000<>+0(SB), Y2, Y2
+	VMOVUPS      f3f800000<>+0(SB), Y0
+	VDIVPS       Y2, Y0, Y2
+	VMASKMOVPS   Y2, Y4, (CX)
+
+l5:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func phiY(y []float32, x []float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·phiY(SB), NOSPLIT, $8-48
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	VMOVUPS  fc2d00000<>+0(SB), Y0
+	VMOVUPS  f42d00000<>+0(SB), Y1
+	MOVQ     y_len+8(FP), AX
+	MOVQ     y_base+0(FP), CX
+	MOVQ     x_base+24(FP), DX
+
+l1:
+	CMPQ         AX, $0x00000008
+	JL           l2
+	VMOVUPS      (DX), Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMAXPS       Y2, Y3, Y3
+	VMULPS       f3f3504f3<>+0(SB), Y3, Y3
+	VMOVUPS      f3f000000<>+0(SB), Y4
+	VFMADD213PS  f3f800000<>+0(SB), Y3, Y4
+	VMOVUPS      f3f800000<>+0(SB), Y5
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      f3e2ef945<>+0(SB), Y5
+	VFMADD213PS  fbf527892<>+0(SB), Y4, Y5
+	VFMADD213PS  f3fbe87b0<>+0(SB), Y4, Y5
+	VFMADD213PS  fbf914e5d<>+0(SB), Y4, Y5
+	VFMADD213PS  f3e8ec7cc<>+0(SB), Y4, Y5
+	VFMADD213PS  fbe3ec24c<>+0(SB), Y4, Y5
+	VFMADD213PS  f3dc636c9<>+0(SB), Y4, Y5
+	VFMADD213PS  f3ebf88fb<>+0(SB), Y4, Y5
+	VFMADD213PS  f3f8000c7<>+0(SB), Y4, Y5
+	VFMADD213PS  fbfa1fc4e<>+0(SB), Y4, Y5
+	VFNMADD231PS Y3, Y3, Y5
+	VMAXPS       Y5, Y0, Y5
+	VMINPS       Y5, Y1, Y5
+	VMULPS       f3fb8aa3b<>+0(SB), Y5, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS f3f318000<>+0(SB), Y3, Y5
+	VFNMADD231PS fb95e8083<>+0(SB), Y3, Y5
+	VMOVUPS      f39506967<>+0(SB), Y6
+	VFMADD213PS  f3ab743ce<>+0(SB), Y5, Y6
+	VFMADD213PS  f3c088908<>+0(SB), Y5, Y6
+	VFMADD213PS  f3d2aa9c1<>+0(SB), Y5, Y6
+	VFMADD213PS  f3e2aaaaa<>+0(SB), Y5, Y6
+	VFMADD213PS  f3f000000<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       f3f800000<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y3, Y3
+	VPSRAD       $0x01, Y3, Y5
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      f3f800000<>+0(SB), Y7
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y7, Y5, Y5
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y7, Y3, Y3
+	VMULPS       Y5, Y6, Y6
+	VMULPS       Y3, Y6, Y5
+	VMULPS       Y4, Y5, Y5
+	VMULPS       f3f000000<>+0(SB), Y5, Y5
+	VMOVUPS      f3f800000<>+0(SB), Y4
+	VSUBPS       Y5, Y4, Y4
+	VBLENDVPS    Y2, Y5, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, AX
+	JMP          l1
+
+l2:
+	TESTQ        AX, AX
+	JZ           l3
+	LEAQ         tailMask<>+0(SB), BX
+	NEGQ         AX
+	VMOVUPS      32(BX)(AX*4), Y2
+	VMASKMOVPS   (DX), Y2, Y3
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMAXPS       Y3, Y4, Y4
+	VMULPS       f3f3504f3<>+0(SB), Y4, Y4
+	VMOVUPS      f3f000000<>+0(SB), Y5
+	VFMADD213PS  f3f800000<>+0(SB), Y4, Y5
+	VMOVUPS      f3f800000<>+0(SB), Y6
+	VDIVPS       Y5, Y6, Y5
+	VMOVUPS      f3e2ef945<>+0(SB), Y6
+	VFMADD213PS  fbf527892<>+0(SB), Y5, Y6
+	VFMADD213PS  f3fbe87b0<>+0(SB), Y5, Y6
+	VFMADD213PS  fbf914e5d<>+0(SB), Y5, Y6
+	VFMADD213PS  f3e8ec7cc<>+0(SB), Y5, Y6
+	VFMADD213PS  fbe3ec24c<>+0(SB), Y5, Y6
+	VFMADD213PS  f3dc636c9<>+0(SB), Y5, Y6
+	VFMADD213PS  f3ebf88fb<>+0(SB), Y5, Y6
+	VFMADD213PS  f3f8000c7<>+0(SB), Y5, Y6
+	VFMADD213PS  fbfa1fc4e<>+0(SB), Y5, Y6
+	VFNMADD231PS Y4, Y4, Y6
+	VMAXPS       Y6, Y0, Y6
+	VMINPS       Y6, Y1, Y6
+	VMULPS       f3fb8aa3b<>+0(SB), Y6, Y0
+	VROUNDPS     $0x00, Y0, Y0
+	VFNMADD231PS f3f318000<>+0(SB), Y0, Y6
+	VFNMADD231PS fb95e8083<>+0(SB), Y0, Y6
+	VMOVUPS      f39506967<>+0(SB), Y1
+	VFMADD213PS  f3ab743ce<>+0(SB), Y6, Y1
+	VFMADD213PS  f3c088908<>+0(SB), Y6, Y1
+	VFMADD213PS  f3d2aa9c1<>+0(SB), Y6, Y1
+	VFMADD213PS  f3e2aaaaa<>+0(SB), Y6, Y1
+	VFMADD213PS  f3f000000<>+0(SB), Y6, Y1
+	VMULPS       Y6, Y6, Y4
+	VFMADD213PS  Y6, Y4, Y1
+	VADDPS       f3f800000<>+0(SB), Y1, Y1
+	VCVTPS2DQ    Y0, Y0
+	VPSRAD       $0x01, Y0, Y4
+	VPSUBD       Y4, Y0, Y0
+	VMOVUPS      f3f800000<>+0(SB), Y6
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y6, Y4, Y4
+	VPSLLD       $0x17, Y0, Y0
+	VPADDD       Y6, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VMULPS       Y0, Y1, Y6
+	VMULPS       Y5, Y6, Y6
+	VMULPS       f3f000000<>+0(SB), Y6, Y6
+	VMOVUPS      f3f800000<>+0(SB), Y5
+	VSUBPS       Y6, Y5, Y5
+	VBLENDVPS    Y3, Y6, Y5, Y5
+	VMASKMOVPS   Y5, Y2, (CX)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func gateBwdY(dx []float32, dy []float32, x []float32, s []float32, a float32, b float32)
+// Requires: AVX, FMA3
+TEXT ·gateBwdY(SB), NOSPLIT, $8-104
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VBROADCASTSS a+96(FP), Y0
+	VBROADCASTSS b+100(FP), Y1
+	VMULPS       f40400000<>+0(SB), Y1, Y1
+	MOVQ         dx_len+8(FP), AX
+	MOVQ         dx_base+0(FP), CX
+	MOVQ         dy_base+24(FP), DX
+	MOVQ         x_base+48(FP), BX
+	MOVQ         s_base+72(FP), SI
+
+l1:
+	CMPQ        AX, $0x00000008
+	JL          l2
+	VMOVUPS     (DX), Y2
+	VMOVUPS     (BX), Y3
+	VMOVUPS     (SI), Y4
+	VMULPS      Y3, Y3, Y5
+	VFMADD213PS Y0, Y1, Y5
+	VMULPS      Y3, Y5, Y5
+	VMOVUPS     f3f800000<>+0(SB), Y3
+	VSUBPS      Y4, Y3, Y3
+	VFMADD213PS f3f800000<>+0(SB), Y5, Y3
+	VMULPS      Y4, Y3, Y3
+	VMULPS      Y2, Y3, Y3
+	VMOVUPS     Y3, (CX)
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000020, DX
+	ADDQ        $0x00000020, BX
+	ADDQ        $0x00000020, SI
+	SUBQ        $0x00000008, AX
+	JMP         l1
+
+l2:
+	TESTQ       AX, AX
+	JZ          l3
+	LEAQ        tailMask<>+0(SB), DI
+	NEGQ        AX
+	VMOVUPS     32(DI)(AX*4), Y2
+	VMASKMOVPS  (DX), Y2, Y3
+	VMASKMOVPS  (BX), Y2, Y4
+	VMASKMOVPS  (SI), Y2, Y5
+	VMULPS      Y4, Y4, Y6
+	VFMADD213PS Y0, Y1, Y6
+	VMULPS      Y4, Y6, Y6
+	VMOVUPS     f3f800000<>+0(SB), Y0
+	VSUBPS      Y5, Y0, Y0
+	VFMADD213PS f3f800000<>+0(SB), Y6, Y0
+	VMULPS      Y5, Y0, Y0
+	VMULPS      Y3, Y0, Y0
+	VMASKMOVPS  Y0, Y2, (CX)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func shiftY(y []float32, x []float32, s float32)
+// Requires: AVX
+TEXT ·shiftY(SB), NOSPLIT, $8-52
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VBROADCASTSS s+48(FP), Y0
+	MOVQ         y_len+8(FP), AX
+	MOVQ         y_base+0(FP), CX
+	MOVQ         x_base+24(FP), DX
+
+l1:
+	CMPQ    AX, $0x00000020
+	JL      l2
+	VMOVUPS (DX), Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, (CX)
+	VMOVUPS 32(DX), Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	VMOVUPS 64(DX), Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, 64(CX)
+	VMOVUPS 96(DX), Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, 96(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000020, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000008
+	JL      l4
+	VMOVUPS (DX), Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, (CX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, AX
+	JMP     l3
+
+l4:
+	TESTQ      AX, AX
+	JZ         l5
+	LEAQ       tailMask<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y1
+	VMASKMOVPS (DX), Y1, Y2
+	VADDPS     Y0, Y2, Y2
+	VMASKMOVPS Y2, Y1, (CX)
+
+l5:
 	VLDMXCSR (SP)
 	VZEROUPPER
 	RET

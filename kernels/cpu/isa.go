@@ -38,6 +38,11 @@ type isa struct {
 	mul    func(y, a, b []float32)
 	scale  func(y, x []float32, s float32)
 
+	shift   func(y, x []float32, s float32)            // y = x + s
+	gate    func(y, x []float32, a, b float32)         // y = 1/(1+exp(-(a·x + b·x³)))
+	phi     func(y, x []float32)                       // the distribution function of the normal distribution
+	gateBwd func(dx, dy, x, s []float32, a, b float32) // dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), s of gate
+
 	swiglu    func(y, g, u []float32)
 	swigluBwd func(dg, du, dy, g, u []float32)
 	norm      func(y, x, w []float32, r float32)                    // y = x·r·w

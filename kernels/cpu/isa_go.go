@@ -10,7 +10,7 @@ import (
 var portable = isa{
 	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
-	swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, dscore: goDScore,
+	shift: goShift, gate: goGate, phi: goPhi, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, dscore: goDScore,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }
@@ -178,6 +178,45 @@ func exp32(x float32) float32 {
 func pow2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
 func sigmoid(x float32) float32 { return 1 / (1 + exp32(-x)) }
+
+func goShift(y, x []float32, s float32) {
+	for i := range y {
+		y[i] = x[i] + s
+	}
+}
+
+func goGate(y, x []float32, a, b float32) {
+	for i, v := range x[:len(y)] {
+		y[i] = sigmoid(v * (a + b*v*v))
+	}
+}
+
+// erfcPoly is ln(erfc(z)·e^(z²)/t) for t = 1/(1+z/2), z >= 0: the relative error of erfc is below 1.2e-7 (Numerical Recipes §6.2).
+func erfcPoly(t float32) float32 {
+	p := float32(0.17087277)
+	for _, c := range [9]float32{-0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223} {
+		p = p*t + c
+	}
+	return p
+}
+
+func goPhi(y, x []float32) {
+	for i, v := range x[:len(y)] {
+		z := float32(math.Abs(float64(v))) * (1 / math.Sqrt2)
+		t := 1 / (1 + 0.5*z)
+		e := 0.5 * t * exp32(erfcPoly(t)-z*z)
+		if v > 0 {
+			e = 1 - e
+		}
+		y[i] = e
+	}
+}
+
+func goGateBwd(dx, dy, x, s []float32, a, b float32) {
+	for i, v := range x[:len(dx)] {
+		dx[i] = dy[i] * s[i] * (1 + v*(1-s[i])*(a+3*b*v*v))
+	}
+}
 
 func goSwiGLU(y, g, u []float32) {
 	for i := range y {

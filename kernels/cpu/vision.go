@@ -17,13 +17,6 @@ func init() {
 	}
 }
 
-// centre writes x - mean.
-func centre(y, x []float32, mean float32) {
-	for i, v := range x {
-		y[i] = v - mean
-	}
-}
-
 // ones is a vector of ones in scratch: a dot product with it is a sum.
 func (w *worker) ones(n int) []float32 {
 	s := w.arena.f32(n)
@@ -46,7 +39,7 @@ func layerNorm(b *Backend, c *kernels.Call) {
 			m := w.arena.mark()
 			row, out := w.in(x, i*d, d), w.out(y, i*d, d)
 			mean[i] = w.k.dot(row, one) / float32(d)
-			centre(z, row, mean[i])
+			w.k.shift(z, row, -mean[i])
 			rstd[i] = float32(1 / math.Sqrt(float64(w.k.dot(z, z))/float64(d)+c.Attr.F[0]))
 			w.k.norm(out, z, weight, rstd[i])
 			if biased {
@@ -65,11 +58,11 @@ func layerNormDX(b *Backend, c *kernels.Call) {
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
 			g, out := w.in(dy, i*d, d), w.out(dx, i*d, d)
-			centre(z, w.in(x, i*d, d), mean[i])
+			w.k.shift(z, w.in(x, i*d, d), -mean[i])
 			r := rstd[i]
 			m1, m2 := w.k.dot(g, weight)/float32(d), r*r*w.k.dot3(g, weight, z)/float32(d)
 			w.k.normDX(out, g, z, weight, r, m2)
-			centre(out, out, r*m1)
+			w.k.shift(out, out, -r*m1)
 			w.done(dx, i*d, out)
 			w.arena.release(m)
 		}
@@ -80,68 +73,32 @@ func layerNormDW(b *Backend, c *kernels.Call) {
 	dy, x, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), c.In[3].F32(), last(c.In[0])
 	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
 		z := w.arena.f32(len(s))
-		centre(z, w.in(x, r*d+at, len(s)), mean[r])
+		w.k.shift(z, w.in(x, r*d+at, len(s)), -mean[r])
 		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), z, rstd[r])
 	})
 }
 
-const geluTanhK = 1.5957691216057308 // 2·√(2/π)
-
-// erfcPoly is ln(erfc(z)·e^(z²)/t) for t = 1/(1+z/2), z >= 0: the relative error of erfc is below 1.2e-7 (Numerical Recipes §6.2).
-func erfcPoly(t float32) float32 {
-	p := float32(0.17087277)
-	for _, c := range [8]float32{-0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368} {
-		p = p*t + c
-	}
-	return p*t - 1.26551223
-}
-
-// gate writes the factor s of y = x·s: the distribution function of GELU, else a sigmoid. z is scratch.
-func (w *worker) gate(kind int, s, x, z []float32) {
-	switch kind {
-	case kernels.GELU:
-		for i, v := range x {
-			a := float32(math.Abs(float64(v))) * (1 / math.Sqrt2)
-			t := 1 / (1 + 0.5*a)
-			z[i], s[i] = erfcPoly(t)-a*a, t
-		}
-		w.k.exp(z, z, 1, 0, 1)
-		for i, v := range x {
-			s[i] *= 0.5 * z[i]
-			if v > 0 {
-				s[i] = 1 - s[i]
-			}
-		}
-		return
-	case kernels.GELUTanh:
-		for i, v := range x {
-			z[i] = v + 0.044715*v*v*v
-		}
-		w.k.exp(z, z, -geluTanhK, 0, 1)
-	case kernels.QuickGELU:
-		w.k.exp(z, x, -1.702, 0, 1)
-	default:
-		w.k.exp(z, x, -1, 0, 1)
-	}
-	for i, e := range z {
-		s[i] = 1 / (1 + e)
-	}
-}
+// sigmoids are a and b of the activations x/(1+exp(-(a·x + b·x³))), by kind.
+var sigmoids = map[int][2]float32{kernels.GELUTanh: {1.5957691216057308, 1.5957691216057308 * 0.044715}, kernels.QuickGELU: {1.702, 0}, kernels.SiLU: {1, 0}}
 
 func act(b *Backend, c *kernels.Call) {
 	x, y, kind := viewOf(c.In[0]), viewOf(c.Out[0]), c.Attr.I[0]
+	k := sigmoids[kind]
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
 		in, out := w.in(x, at, n), w.out(y, at, n)
-		if kind == kernels.ReLU {
+		switch kind {
+		case kernels.ReLU:
 			for i, v := range in {
 				out[i] = max(v, 0)
 			}
-		} else {
-			s, z := w.arena.f32(n), w.arena.f32(n)
-			w.gate(kind, s, in, z)
-			for i, v := range in {
-				out[i] = v * s[i]
-			}
+		case kernels.GELU:
+			s := w.arena.f32(n)
+			w.k.phi(s, in)
+			w.k.mul(out, in, s)
+		default:
+			s := w.arena.f32(n)
+			w.k.gate(s, in, k[0], k[1])
+			w.k.mul(out, in, s)
 		}
 		w.done(y, at, out)
 	})
@@ -149,48 +106,31 @@ func act(b *Backend, c *kernels.Call) {
 
 func actBwd(b *Backend, c *kernels.Call) {
 	dy, x, dx, kind := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.Attr.I[0]
+	k := sigmoids[kind]
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
 		in, g, out := w.in(x, at, n), w.in(dy, at, n), w.out(dx, at, n)
-		if kind == kernels.ReLU {
+		switch kind {
+		case kernels.ReLU:
 			for i, v := range in {
 				out[i] = 0
 				if v > 0 || v != v {
 					out[i] = g[i]
 				}
 			}
-		} else {
-			w.actSlope(kind, out, g, in, n)
+		case kernels.GELU: // Φ(x) + x·φ(x)
+			s, z := w.arena.f32(n), w.arena.f32(n)
+			w.k.phi(s, in)
+			w.k.mul(z, in, in)
+			w.k.exp(z, z, -0.5, 0, float32(1/math.Sqrt(2*math.Pi)))
+			w.k.mulAcc(s, in, z, 1)
+			w.k.mul(out, g, s)
+		default:
+			s := w.arena.f32(n)
+			w.k.gate(s, in, k[0], k[1])
+			w.k.gateBwd(out, g, in, s, k[0], k[1])
 		}
 		w.done(dx, at, out)
 	})
-}
-
-// actSlope writes g·f'(x).
-func (w *worker) actSlope(kind int, out, g, x []float32, n int) {
-	s, z := w.arena.f32(n), w.arena.f32(n)
-	w.gate(kind, s, x, z)
-	switch kind {
-	case kernels.GELU:
-		for i, v := range x {
-			z[i] = -0.5 * v * v
-		}
-		w.k.exp(z, z, 1, 0, float32(1/math.Sqrt(2*math.Pi)))
-		for i, v := range x {
-			out[i] = g[i] * (s[i] + v*z[i])
-		}
-	case kernels.GELUTanh:
-		for i, v := range x {
-			out[i] = g[i] * s[i] * (1 + v*(1-s[i])*geluTanhK*(1+3*0.044715*v*v))
-		}
-	default:
-		a := float32(1)
-		if kind == kernels.QuickGELU {
-			a = 1.702
-		}
-		for i, v := range x {
-			out[i] = g[i] * s[i] * (1 + a*v*(1-s[i]))
-		}
-	}
 }
 
 func take(b *Backend, c *kernels.Call) {

@@ -21,6 +21,7 @@ func main() {
 		e.spread()
 		e.vectors()
 		e.exponentials()
+		e.activations()
 		e.rotations()
 		e.conversions()
 		e.optimizers()
