@@ -90,7 +90,7 @@ func (l *loader) arity(name, next string) int {
 // isOverride says whether an argument sets a key of ours, rather than being a value with a "=".
 func isOverride(arg string) bool {
 	match := overridePattern.FindStringSubmatch(arg)
-	return match != nil && slices.Contains(table().names(""), strings.SplitN(match[2], ".", 2)[0])
+	return match != nil && (match[1] != "" || slices.Contains(table().names(""), strings.SplitN(match[2], ".", 2)[0]))
 }
 
 // override enters key=value. A leading + or ++ is Hydra's and means nothing here.
@@ -100,15 +100,16 @@ func (l *loader) override(arg string) {
 		o.Layer = layerTop
 	}
 	match := overridePattern.FindStringSubmatch(arg)
+	if l.loong && (hydraDelete.MatchString(arg) || match != nil && table().byName[match[2]] == nil) {
+		l.loongArgs = append(l.loongArgs, arg)
+		return
+	}
 	if match == nil {
 		l.fail(Origin{Layer: LayerOverride, Text: "command line"}, quoted(arg), "is neither a flag nor key=value", "")
 		return
 	}
 	name := match[2]
 	key := table().byName[name]
-	if key == nil && l.loong {
-		key = table().byFlag[strings.ReplaceAll(name, "_", "-")]
-	}
 	if key == nil {
 		prefix := ""
 		if i := strings.LastIndex(name, "."); i > 0 && table().sections[name[:i]] {

@@ -60,6 +60,9 @@ type Config struct {
 	Run     Run
 	Model   Model
 	Notices []string // for the user, each to be said once
+	// VocabUnit is what LoongForge would pad the vocabulary to a multiple of, 0 if its model file does not say. Padding is a
+	// matter of Megatron's kernels: here embeddings have the rows that they have in the published checkpoint.
+	VocabUnit int
 
 	file  string
 	given map[string][]setting // by key, weakest first, all but defaults
@@ -73,17 +76,30 @@ type Request struct {
 	Getenv func(string) string // nil: no environment
 }
 
+// Compose reads a model file of LoongForge's, the request's File or that of --config-file, with overrides and flags; unlike for
+// Load, there need be no data.
+func Compose(req Request) (*Config, error) {
+	if req.File != "" {
+		req.Args, req.File = append([]string{"--config-file=" + req.File}, req.Args...), ""
+	}
+	return load(req, true)
+}
+
 // Load reads a run file, the model it names, overrides and flags, and checks everything. All faults are reported
 // at once: the error is made of *Error values (see Faults).
-func Load(req Request) (*Config, error) {
-	l := &loader{c: &Config{file: req.File, given: map[string][]setting{}}, failed: map[string]bool{}}
+func Load(req Request) (*Config, error) { return load(req, false) }
+
+func load(req Request, modelOnly bool) (*Config, error) {
+	l := &loader{modelOnly: modelOnly, c: &Config{file: req.File, given: map[string][]setting{}}, failed: map[string]bool{}}
 	if l.c.file == "" {
 		l.c.file = "command line"
 	}
 	l.readRunFile(req)
 	l.readEnv(req.Getenv)
 	l.readArgs(req.Args)
+	l.loongRead()
 	l.apply(false)
+	l.componentRates()
 	l.readModel()
 	l.apply(true)
 	l.c.Model.complete()
@@ -105,8 +121,16 @@ type loader struct {
 	broken    bool            // the run file could not be read at all
 	modelRead bool            // the model's file was read without a fault
 
-	loong       bool // --config-file names a LoongForge model file
-	loongFaults int  // what was wrong in it
+	loong       bool     // --config-file names a LoongForge model file
+	loongFaults int      // what was wrong in it
+	loongPath   string   // that file
+	loongArgs   []string // overrides of its keys, in Hydra's form
+	frozen      []string // parameters that its parts freeze
+	frozenAt    Origin
+	rates       []componentRate
+	encoderTP   Origin // where the encoder's tensor parallelism is set
+	modelOnly   bool   // there need be no data: the model is what is asked for
+	getenv      func(string) string
 }
 
 func (l *loader) add(s setting) {
@@ -198,6 +222,7 @@ func (t *keyTable) elsewhere(word string) string {
 }
 
 func (l *loader) readEnv(getenv func(string) string) {
+	l.getenv = getenv
 	if getenv == nil {
 		return
 	}
@@ -260,7 +285,11 @@ func (l *loader) tolerate() {
 // checkAll lets every section check itself.
 func (l *loader) checkAll() {
 	r := &l.c.Run
-	sections := []section{&r.Model, &r.Data, &r.Train, &r.Optimizer, &r.Schedule, &r.Plan, &r.LoRA, &r.Checkpoint}
+	var data section = &r.Data
+	if l.modelOnly && len(r.Data.Paths) == 0 {
+		data = &Data{Paths: []WeightPath{{Path: "none", Weight: 1}}, Split: []float64{1, 0, 0}}
+	}
+	sections := []section{&r.Model, data, &r.Train, &r.Optimizer, &r.Schedule, &r.Plan, &r.LoRA, &r.Checkpoint}
 	if l.modelRead {
 		sections = append(sections, &l.c.Model, fit{l.c})
 	}

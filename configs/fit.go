@@ -23,9 +23,37 @@ func (f fit) Check(at faults) {
 	if p.SequenceParallel {
 		divide("data.seq_len · train.micro_batch", f.c.Run.Data.SeqLen*t.MicroBatch, p.TP, "plan.sequence_parallel")
 	}
+	f.encoder(at)
 	f.layers(at)
 	f.batch(at)
 	f.chunks(at)
+}
+
+// encoder holds the ranks of a vision encoder to its heads and to the decoder's ranks.
+func (f fit) encoder(at faults) {
+	p, v := f.c.Run.Plan, f.c.Model.Vision
+	tp := p.Encoder.TP
+	if v.None() {
+		return
+	}
+	if p.Encoder.Over == "none" {
+		tp = p.TP
+	}
+	key := map[bool]string{true: "plan.tp", false: "plan.encoder.tp"}[p.Encoder.Over == "none"]
+	common := gcd(v.Heads, v.Inter)
+	remedy := fmt.Sprintf("try %d", nearestDivisor(common, tp))
+	if key == "plan.tp" {
+		remedy = fmt.Sprintf("give the encoder its own: plan.encoder.over=first plan.encoder.tp=%d", nearestDivisor(gcd(common, p.TP), tp))
+	}
+	ranks := map[string]int{"first": p.TP, "all": p.TP * p.PP}[p.Encoder.Over]
+	switch {
+	case tp > 1 && v.Heads > 0 && v.Heads%tp != 0:
+		at.fault(key, fmt.Sprintf("the encoder's num_heads = %d is no multiple of %d", v.Heads, tp), remedy)
+	case tp > 1 && v.Inter > 0 && v.Inter%tp != 0:
+		at.fault(key, fmt.Sprintf("the encoder's intermediate_size = %d is no multiple of %d", v.Inter, tp), remedy)
+	case ranks > 0 && ranks%tp != 0:
+		at.fault(key, fmt.Sprintf("%d does not divide the %d ranks that plan.encoder.over: %s gives the encoder", tp, ranks, p.Encoder.Over), fmt.Sprintf("try %d", nearestDivisor(gcd(ranks, common), tp)))
+	}
 }
 
 // chunks holds the chunks of sequences to the batch.

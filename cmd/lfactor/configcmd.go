@@ -23,7 +23,7 @@ var _ = add(func() *cobra.Command {
 			return run(c, args)
 		}})
 	}
-	raw("check FILE.yaml [key=value ...]", "Report every fault of a run file at once", configCheck)
+	raw("check FILE.yaml [key=value ...] [--tokenizer DIR] [-o json]", "Report every fault of a run file or of a LoongForge model file at once, and count the parameters", configCheck)
 	raw("explain KEY [FILE.yaml ...]", "Say what a key means, and where its value comes from", configExplain)
 	raw("schema", "Print the JSON schema of run files", func(*cobra.Command, []string) error {
 		_, err := os.Stdout.Write(append(configs.Schema(), '\n'))
@@ -40,21 +40,6 @@ var _ = add(func() *cobra.Command {
 func loadArgs(args []string) (*configs.Config, error) {
 	file, _, rest := configs.SplitArgs(args, nil)
 	return configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
-}
-
-func configCheck(_ *cobra.Command, args []string) error {
-	cfg, err := loadArgs(args)
-	if err != nil {
-		return err
-	}
-	for _, n := range cfg.Notices {
-		fmt.Fprintln(os.Stderr, "note:", n)
-	}
-	if _, err := job(cfg); err != nil && cfg.Model.Vocab > 0 {
-		return err
-	}
-	fmt.Println("ok")
-	return nil
 }
 
 func configExplain(_ *cobra.Command, args []string) error {

@@ -1,0 +1,218 @@
+package configs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const loongTree = "testdata/loong/configs/models/"
+
+// TestLoongComposed composes files in LoongForge's layout and compares what comes out.
+func TestLoongComposed(t *testing.T) {
+	for _, c := range []struct{ file, family, like, text string }{
+		{"qwen2.5vl/qwen2_5_vl_3b", "qwen2_5_vl", "qwen-vl/2.5-3b", "qwen2"}, {"qwen2.5vl/qwen2_5_vl_7b", "qwen2_5_vl", "qwen-vl/2.5-7b", "qwen2"},
+		{"qwen2.5vl/qwen2_5_vl_32b", "qwen2_5_vl", "qwen-vl/2.5-32b", "qwen2"}, {"qwen2.5vl/qwen2_5_vl_72b", "qwen2_5_vl", "qwen-vl/2.5-72b", "qwen2"},
+		{"qwen3_vl/qwen3_vl_8b", "qwen3_vl", "qwen-vl/3-8b", "qwen3"},
+		{"internvl2.5/internvl2_5_38b", "internvl", "internvl/2.5-38b", "qwen2"}, {"internvl2.5/internvl2_5_78b", "internvl", "internvl/2.5-78b", "qwen2"},
+		{"internvl3.5/internvl3_5_8b", "internvl", "internvl/3.5-8b", "qwen3"}, {"internvl3.5/internvl3_5_14b", "internvl", "internvl/3.5-14b", "qwen3"},
+		{"internvl3.5/internvl3_5_38b", "internvl", "internvl/3.5-38b", "qwen3"},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			cfg, err := Compose(Request{File: loongTree + c.file + ".yaml", Args: []string{"--norm-epsilon", "1e-6"}})
+			require.NoError(t, err)
+			m := cfg.Model
+			require.Equal(t, []string{c.family, c.text}, []string{m.ModelType, m.Text})
+			name, like, ok := m.Like(c.file)
+			require.True(t, ok)
+			require.Equal(t, c.like, name)
+			// What the files leave out, or say of another training than the published one.
+			like.MaxPositions, like.BOS, like.EOS, like.Parameters, like.Names, like.Source = m.MaxPositions, m.BOS, m.EOS, 0, nil, ""
+			like.Vision.Projector = m.Vision.Projector
+			if m.Vision.Kind == "internvl" {
+				like.RopeTheta = m.RopeTheta
+			}
+			require.Equal(t, like, m)
+		})
+	}
+}
+
+// TestLoongOwnPairs composes what is no published model.
+func TestLoongOwnPairs(t *testing.T) {
+	cfg, err := Compose(Request{File: loongTree + "internvl2.5/internvl2_5_26b.yaml"})
+	require.NoError(t, err)
+	m := cfg.Model
+	require.Equal(t, []any{"internvl", "internlm2", RopeScaling{Type: "dynamic", Factor: 2}, 92553, 92546}, []any{m.ModelType, m.Text, m.RopeScaling, m.Vocab, m.Vision.ImageToken})
+	require.Equal(t, []any{"internvl", 45, 3200, 25, true, true, false}, []any{m.Vision.Kind, m.Vision.Depth, m.Vision.Hidden, m.Vision.Heads, m.Vision.RMS, m.Vision.QKNorm, m.Vision.QKVBias})
+	require.Contains(t, strings.Join(cfg.Notices, "\n"), "32 heads, of which 25 carry weights")
+
+	cfg, err = Compose(Request{File: loongTree + "llava_onevision/llava_onevision_1_5_4b.yaml"})
+	require.NoError(t, err)
+	require.Equal(t, []any{"llava_onevision1_5", "rice", "qwen3", 5e6, false, 151655}, []any{cfg.Model.ModelType, cfg.Model.Vision.Kind, cfg.Model.Text, cfg.Model.RopeTheta, cfg.Model.TieEmbeddings, cfg.Model.Vision.ImageToken})
+
+	cfg, err = Compose(Request{File: loongTree + "custom/qwen_vit_llama3_8b.yaml"})
+	require.NoError(t, err)
+	require.Empty(t, cfg.Notices)
+	require.Equal(t, []any{"vlm", "qwen2_5_vl", "merger", "llama", 128002}, []any{cfg.Model.ModelType, cfg.Model.Vision.Kind, cfg.Model.Vision.Projector, cfg.Model.Text, cfg.Model.Vision.ImageToken})
+
+	// one line of the file swaps the backbone
+	text, err := os.ReadFile(loongTree + "qwen2.5vl/qwen2_5_vl_7b.yaml")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/loong")))
+	file := filepath.Join(dir, "configs/models/qwen2.5vl/swapped.yaml")
+	swapped := strings.Replace(string(text), "../../models/qwen2.5@model.foundation: qwen2_5_7b", "../../models/qwen3@model.foundation: qwen3_8b", 1)
+	require.NoError(t, os.WriteFile(file, []byte(swapped), 0o644))
+	cfg, err = Compose(Request{File: file})
+	require.NoError(t, err)
+	require.Equal(t, []any{"vlm", "qwen3", 4096}, []any{cfg.Model.ModelType, cfg.Model.Text, cfg.Model.Hidden})
+	require.Contains(t, strings.Join(cfg.Notices, "\n"), "the parts are qwen2_5_vl, merger and qwen3")
+}
+
+// TestLoongParts gives each part its own parallelism, freezing, learning rate and additions.
+func TestLoongParts(t *testing.T) {
+	cfg, err := Compose(Request{File: loongTree + "qwen2.5vl/qwen2_5_vl_7b.yaml", Args: []string{"--tensor-model-parallel-size", "4", "--lr", "1e-4", "--norm-epsilon", "1e-6",
+		"+model.image_encoder.freeze=True", "++model.foundation.freeze=false", "+model.image-projector.freeze=true", "+model.image_encoder.tensor-model-parallel-size=2", "+model.image_encoder.lr=2e-5",
+		"model.foundation.num-layers=8", "~model.foundation.rotary_emb_func"}})
+	require.NoError(t, err)
+	r := cfg.Run
+	require.Equal(t, []string{"visual.*", "projector.*"}, r.Freeze)
+	require.Equal(t, []any{4, 2, "first"}, []any{r.Plan.TP, r.Plan.Encoder.TP, r.Plan.Encoder.Over})
+	require.InDelta(t, 0.2, r.Optimizer.EncoderLR, 1e-12)
+	require.Equal(t, 8, cfg.Model.Layers)
+	require.Contains(t, cfg.Notices, "model.foundation.num_layers: 8 from model.foundation.num-layers=8 overrules 28 from testdata/loong/configs/models/qwen2.5/qwen2_5_7b.yaml:2")
+
+	cfg, err = Compose(Request{File: loongTree + "qwen2.5vl/qwen2_5_vl_3b_lora.yaml"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"visual.*", "projector.*"}, cfg.Run.Freeze)
+	require.Equal(t, 16, cfg.Run.LoRA.Rank)
+	require.Equal(t, []string{"model.layers.*.q_proj", "model.layers.*.k_proj", "model.layers.*.v_proj", "model.layers.*.gate_proj", "model.layers.*.up_proj"}, cfg.Run.LoRA.Targets)
+}
+
+// TestLoongFaults holds that what does not fit is refused with its place and a remedy.
+func TestLoongFaults(t *testing.T) {
+	at := loongTree
+	for _, c := range []struct {
+		file string
+		args string
+		want string
+	}{
+		{"qwen2.5vl/qwen2_5_vl_7b", "+model.image_encoder.tensor_model_parallel_size=3", "plan.encoder.tp: the encoder's num_heads = 16 is no multiple of 3; try 2"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "--tensor-model-parallel-size 2 +model.image_encoder.tensor_model_parallel_size=4", "plan.encoder.tp: 4 does not divide the 2 ranks that plan.encoder.over: first gives the encoder; try 2"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "+model.image_encoder.freze=True", `+model.image_encoder.freze=True: model.image_encoder.freze: unknown key of an image encoder; did you mean "freeze"?`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "+model.imag_encoder.freeze=True", `model.imag_encoder: unknown key; did you mean "image_encoder"?`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.foundation.num_layer=4", `model.foundation.num_layer: unknown key of a LoongForge model file; did you mean "num_layers"?`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "~model.fundation", `~model.fundation: model.fundation: there is nothing to remove; did you mean "foundation"?`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "plann.tp=2", `plann: unknown key; did you mean "plan"?`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.foundation.num_experts=8", "model.foundation.num_experts: mixture-of-experts layers are not part of dense families"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "~model.image_projector", "model.image_projector: is not given; add to defaults: - ../image_projector@model.image_projector: qwen_mlp_adapter"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_projector.activation_func=${act:gleu}", `${act:gleu}: there is no such function; did you mean "gelu"?`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_encoder.freeze=${oc.env:NOT_SET}", `model.image_encoder.freeze: the environment has no variable "NOT_SET"; export it`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_encoder.freeze=${model.foundation.freeze}", "${model.foundation.freeze} has no value"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_encoder.freeze=maybe", `"maybe", want true or false`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.foundation.hidden_size=${model.foundation.hidden_size}", "the values take each other over in a circle"},
+		{"internvl2.5/internvl2_5_38b", "model.image_projector.hidden_size=4096", "model.image_projector.hidden_size: the projector is 4096 wide, the foundation 5120 (model.foundation.hidden_size); set it to 5120"},
+		{"internvl3.5/internvl3_5_8b", "model.foundation.hidden_size=5120", at + "internvl3.5/internvl3_5_8b.yaml:11: model.image_projector.hidden_size: the projector is 4096 wide, the foundation 5120"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_projector.normalization=LayerNorm", `model.image_projector.normalization: "LayerNorm", but the projector behind qwen2_5_vl's tower has RMSNorm`},
+		{"custom/moon_vit_llama3_8b", "", at + "image_encoder/moon_vit_3d.yaml:1: model.image_encoder._target_: MoonViT"},
+		{"llama3/llama3_8b", "_target_=x.DeepseekConfig num_experts=4", `_target_=x.DeepseekConfig: _target_: class "DeepseekConfig": latent attention and mixtures of experts are not part of dense families`},
+		{"image_encoder/qwen2_5_vit", "", "is a part, an image encoder"},
+		{"lora/lora", "", "is a part, low-rank additions"},
+	} {
+		_, err := Compose(Request{File: at + c.file + ".yaml", Args: strings.Fields(c.args)})
+		require.ErrorContains(t, err, c.want)
+		require.NotEmpty(t, Faults(err))
+		require.NotContains(t, err.Error(), "model.overrides.hidden_size: is not given", "one cause, one fault")
+	}
+}
+
+// TestLoongDefaults goes through what a defaults list may say, in files of its own.
+func TestLoongDefaults(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(files map[string]string) {
+		for name, text := range files {
+			require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+			require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+		}
+	}
+	dense := "_target_: x.LLaMAConfig\nnum_layers: 2\nhidden_size: 64\nffn_hidden_size: 96\nnum_attention_heads: 4\nvocab_size_in_config_file: 512\n"
+	write(map[string]string{
+		"base.yaml": dense, "self-last.yaml": "defaults: [base, _self_]\nnum_layers: 4\n", "self-first.yaml": "defaults: [_self_, base]\nnum_layers: 4\n", "no-self.yaml": "defaults: [base]\nnum_layers: 4\n",
+		"optional.yaml": "defaults:\n  - optional sub@x: none\n  - base\n", "a.yaml": "defaults:\n  - sub/b\n", "sub/b.yaml": "defaults:\n  - ..@_here_: a\n", "self.yaml": "defaults:\n\n  - self\n",
+		"global.yaml": "defaults: [sub/g]\n", "sub/g.yaml": "# @package _global_\n" + dense, "here.yaml": "defaults:\n  - sub@_global_: h\n", "sub/h.yaml": "defaults: [i]\n", "sub/i.yaml": dense,
+		"missing.yaml": "defaults:\n  - base\n  - sub@model: bb\n", "nowhere.yaml": "defaults:\n  - ../sub: b\n", "unchosen.yaml": "defaults:\n  - sub@x: ???\n", "word.yaml": "defaults: base\n",
+		"values.yaml": dense + "moe_layer_freq: ${moe_freq:\"[0]*3+[1]*58\"}\nconvert_file: ${oc.env:LOONGFORGE_PATH}/x\nkv_channels: ${oc.env:WIDTH,${hidden_size}}\nnum_query_groups: ${num_attention_heads}\n",
+	})
+	layers := func(file string, env ...string) (*Config, error) {
+		return Compose(Request{File: file, Getenv: func(name string) string {
+			for _, e := range env {
+				if v, ok := strings.CutPrefix(e, name+"="); ok {
+					return v
+				}
+			}
+			return ""
+		}})
+	}
+	for file, want := range map[string]int{"self-last.yaml": 4, "self-first.yaml": 2, "no-self.yaml": 4, "optional.yaml": 2, "global.yaml": 2, "here.yaml": 2} {
+		c, err := layers(file)
+		require.NoError(t, err, file)
+		require.Equal(t, want, c.Model.Layers, file)
+	}
+	for file, want := range map[string]string{
+		"a.yaml":        "sub/b.yaml:2: defaults: the files include each other: a.yaml → sub/b.yaml → a.yaml; remove one of the includes",
+		"self.yaml":     "self.yaml:3: defaults: the files include each other: self.yaml → self.yaml",
+		"missing.yaml":  "missing.yaml:3: defaults: sub/bb.yaml: no such file; one of b, g, h, i",
+		"nowhere.yaml":  "nowhere.yaml:2: defaults: ../sub: where it goes is not said",
+		"unchosen.yaml": "unchosen.yaml:2: defaults: sub@x: no file is chosen",
+		"word.yaml":     "word.yaml:1: defaults: \"base\", want a list",
+		"values.yaml":   "values.yaml:7: moe_layer_freq: mixture-of-experts",
+	} {
+		_, err := layers(file)
+		require.ErrorContains(t, err, want)
+	}
+	write(map[string]string{"values.yaml": dense + "kv_channels: ${oc.env:WIDTH,${hidden_size}}\nnum_query_groups: ${.num_attention_heads}\n"})
+	c, err := layers("values.yaml")
+	require.NoError(t, err)
+	require.Equal(t, []int{64, 4}, []int{c.Model.HeadDim, c.Model.KVHeads})
+	c, err = layers("values.yaml", "WIDTH=32")
+	require.NoError(t, err)
+	require.Equal(t, 32, c.Model.HeadDim)
+}
+
+func TestEvalList(t *testing.T) {
+	for text, want := range map[string]string{"[0]*3+[1]*2": "0 0 0 1 1", "2*([0]+[1,2])": "0 1 2 0 1 2", " [ 1 , 2 ] ": "1 2", "[]": "", "[1+2*3]": "7", "[1]*0": ""} {
+		n, err := evalList(text)
+		require.NoError(t, err, text)
+		var words []string
+		for _, item := range n.Content {
+			words = append(words, item.Value)
+		}
+		require.Equal(t, want, strings.Join(words, " "), text)
+	}
+	for _, text := range []string{"", "[1", "[1]*[2]", "1+[2]", "[[1]]", "[1]*99999999", "os.system", "[1]]", "(1", strings.Repeat("(", 100)} {
+		_, err := evalList(text)
+		require.Error(t, err, text)
+	}
+}
+
+// FuzzInterpolation holds that any text is resolved or refused with its place.
+func FuzzInterpolation(f *testing.F) {
+	for _, seed := range []string{"${act:silu}", "${oc.env:A,${hidden_size}}", "${moe_freq:\"[0]*3+[1]*58\"}", "${.x}${..y}", "${${${", "${a.b}", "${num_layers}}", "${oc.env:LOONGFORGE_PATH}/x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l := &loader{c: &Config{}, failed: map[string]bool{}}
+		h := &hydra{l: l, root: ".", tree: newMapping(Origin{})}
+		h.tree.put("num_layers", &hydraNode{value: scalarNode("4")})
+		h.tree.put("a", &hydraNode{value: scalarNode(text)})
+		h.tree.put("b", &hydraNode{value: scalarNode("${a}" + text)})
+		h.tree.put("c", &hydraNode{value: listNode([]string{text, "${b}"})})
+		h.resolve(h.tree, nil)
+		for _, err := range l.errs {
+			require.NotEmpty(t, Faults(err))
+		}
+	})
+}
