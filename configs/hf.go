@@ -70,6 +70,11 @@ func (l *loader) decodeHF(path string, text []byte) (unread []string) {
 	}
 	var family string
 	_ = json.Unmarshal(raw["model_type"], &family) // what is no string is no family
+	for name, c := range hfComposedFamilies {
+		if c.alias != "" && c.alias == family {
+			family = name
+		}
+	}
 	if c, ok := hfComposedFamilies[family]; ok {
 		return l.decodeComposed(family, c, raw, o)
 	}

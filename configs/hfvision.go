@@ -9,7 +9,8 @@ import (
 
 // hfComposed says how the config.json of a family with a vision tower maps to Model.
 type hfComposed struct {
-	class  string
+	class  string            // that transformers loads it with, "" for none
+	alias  string            // another model_type of the same family, as its own code has it
 	text   string            // family of the decoder; "" takes text_config's model_type
 	vision map[string]string // keys of vision_config by ours, where names differ
 	preset map[string]string // ours that the family fixes, as JSON
@@ -31,6 +32,10 @@ var hfComposedFamilies = map[string]hfComposed{
 		vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
 		preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
 		only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"}},
+	"llava_onevision1_5": {class: "LlavaOnevision1_5ForConditionalGeneration", text: "qwen3", alias: "llavaonevision1_5",
+		vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "text_hidden_size": "", "embed_dim": "", "num_channels": "in_channels"},
+		preset: map[string]string{"kind": `"rice"`, "hidden_act": `"gelu"`, "layer_norm_eps": "1e-5", "temporal_patch_size": "1"}},
+	"vlm": {}, // a pair of one's own: vision_config has our keys
 }
 
 // composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
@@ -201,6 +206,13 @@ func (m Model) composedConfig(text map[string]any) map[string]any {
 		maps.Copy(vision, map[string]any{"image_size": []int{v.ImageSize, v.ImageSize}, "patch_size": []int{v.Patch, v.Patch}, "layer_norm_eps": v.Eps,
 			"norm_type": map[bool]string{true: "rms_norm", false: "layer_norm"}[v.RMS], "attention_bias": v.QKVBias, "use_qk_norm": v.QKNorm,
 			"layer_scale_init_value": v.Scale, "model_type": "internvl_vision"})
+	case "llava_onevision1_5":
+		put("merge", v.Merge)
+		maps.Copy(vision, map[string]any{"intermediate_size": v.Inter, "out_hidden_size": m.Hidden, "patch_size": v.Patch, "temporal_patch_size": v.Temporal,
+			"layer_norm_eps": v.Eps, "model_type": "llava_onevision1_5_vision"})
+		text["model_type"] = m.ModelType + "_text"
+	case "vlm":
+		vision = v.keys()
 	default:
 		put("merge", v.Merge)
 		put("patch_size", v.Patch)

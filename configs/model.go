@@ -102,10 +102,13 @@ func (m *Model) complete() {
 	if m.HeadDim == 0 && m.Heads > 0 && m.Hidden%m.Heads == 0 {
 		m.HeadDim = m.Hidden / m.Heads
 	}
-	if len(m.Architectures) == 0 && m.ModelType != "" {
-		m.Architectures = []string{hfFamilies[m.ModelType].class}
+	if len(m.Architectures) == 0 {
+		class := hfFamilies[m.ModelType].class
 		if c, ok := hfComposedFamilies[m.ModelType]; ok {
-			m.Architectures[0] = c.class
+			class = c.class
+		}
+		if class != "" {
+			m.Architectures = []string{class}
 		}
 	}
 }

@@ -1,6 +1,12 @@
 package configs
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+)
 
 // Vision is a vision tower with what joins it to the decoder. The keys are those of Hugging Face's vision_config, with one
 // name where families differ: depth is num_hidden_layers, num_heads is num_attention_heads, merge is spatial_merge_size.
@@ -39,7 +45,7 @@ func (v Vision) None() bool { return v.Kind == "" }
 // check reports what no plan can run.
 func (v *Vision) check(at faults, text *Model) {
 	const p = "model.overrides.vision."
-	if v.None() {
+	if !v.checkFamily(at, text) {
 		return
 	}
 	need := func(key string, value int) {
@@ -60,9 +66,15 @@ func (v *Vision) check(at faults, text *Model) {
 	}
 	if v.Kind == "internvl" || v.Kind == "siglip" {
 		need("image_size", v.ImageSize)
-		if v.ImageSize%(v.Patch*v.Merge) != 0 {
+		if v.Kind == "siglip" && v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) { // a convolution drops pixels beyond the last whole patch
+			at.fault(p+"merge", fmt.Sprintf("image_size / patch_size = %d/%d = %d is no multiple of %d", v.ImageSize, v.Patch, v.ImageSize/v.Patch, v.Merge), "")
+		}
+		if v.Kind == "internvl" && v.ImageSize%(v.Patch*v.Merge) != 0 {
 			at.fault(p+"image_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.ImageSize, v.Patch*v.Merge), "")
 		}
+	}
+	if side := int(math.Sqrt(float64(v.Positions))); v.Kind == "qwen3_vl" && (v.Positions == 0 || side*side != v.Positions) {
+		at.fault(p+"num_position_embeddings", fmt.Sprintf("%d is no square of a number above 0", v.Positions), "")
 	}
 	if v.Kind == "qwen2_5_vl" && (v.Window == 0 || v.Window%(v.Patch*v.Merge) != 0) {
 		at.fault(p+"window_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.Window, v.Patch*v.Merge), "")
@@ -75,6 +87,46 @@ func (v *Vision) check(at faults, text *Model) {
 	if len(v.Deepstack) > text.Layers {
 		at.fault(p+"deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers", len(v.Deepstack), text.Layers), "")
 	}
+}
+
+// checkFamily holds the tower to the model's family, and reports whether there is one to check.
+func (v *Vision) checkFamily(at faults, text *Model) bool {
+	const p = "model.overrides."
+	c, composed := hfComposedFamilies[text.ModelType]
+	own := strings.Trim(c.preset["kind"], `"`)
+	switch {
+	case v.None() && composed:
+		at.fault(p+"vision.kind", "is not given", oneOf(towerKinds()))
+		return false
+	case v.None():
+		return false
+	case text.ModelType == "":
+		return false // reported
+	case !composed:
+		at.fault(p+"model_type", fmt.Sprintf("%s has no vision tower, but vision.kind = %s", text.ModelType, v.Kind), "try model_type: vlm with text_model_type: "+text.ModelType)
+	case own != "" && own != v.Kind:
+		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has %s", v.Kind, text.ModelType, own), "try model_type: vlm for a pair of your own")
+	case own != "" && v.Projector != "" && v.Projector != strings.Trim(cmp.Or(c.preset["projector"], "merger"), `"`):
+		at.fault(p+"vision.projector", fmt.Sprintf("%s is not that of %s", v.Projector, text.ModelType), "try model_type: vlm for a pair of your own")
+	case c.text == "" && text.Text == "":
+		at.fault(p+"text_model_type", "is not given", oneOf([]string{"internlm2", "llama", "qwen", "qwen2", "qwen3"}))
+	case c.text != "" && text.Text != "" && text.Text != c.text:
+		at.fault(p+"text_model_type", fmt.Sprintf("%s, but %s has %s", text.Text, text.ModelType, c.text), "try model_type: vlm for a pair of your own")
+	}
+	return true
+}
+
+func towerKinds() []string { return table().byName[overrides+".vision.kind"].OneOf }
+
+// keys is the tower as config.json of a pair of one's own has it: our keys, each with its value.
+func (v *Vision) keys() map[string]any {
+	out, x := map[string]any{}, reflect.ValueOf(*v)
+	for i := range x.NumField() {
+		if field := x.Field(i); !field.IsZero() || field.Kind() == reflect.Int || field.Kind() == reflect.Float64 || field.Kind() == reflect.Bool {
+			out[x.Type().Field(i).Tag.Get("key")] = field.Interface()
+		}
+	}
+	return out
 }
 
 // turns reports whether the tower has a two-axis rotary embedding.

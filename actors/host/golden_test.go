@@ -363,13 +363,13 @@ func rowsIn(all []float64, s family.Source, shape []int) []float64 {
 	return out
 }
 
-// TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head) train under a plan that
+// TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an angle that learns) train under a plan that
 // cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
-	for _, name := range []string{"llama3.2", "qwen3-tied", "internlm2", "mimo", "qwen"} {
+	for _, name := range []string{"llama3.2", "qwen3-tied", "internlm2", "mimo", "qwen", "llava-onevision1.5", "siglip-llama"} {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
-			losses, _ := g.train(topology.Mesh{PP: 2, DP: 1, TP: 2}, goldenBackends["cpu"], 20, nil)
+			losses, _ := g.train(topology.Mesh{PP: 2, DP: 1, TP: 2}, goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)
 			for i, want := range g.AdamW.Losses {
 				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
 			}

@@ -1,11 +1,12 @@
-"""Checks the parameter counts of configs/models/qwen-vl and internvl against transformers, on the meta device: prints each file with the count, and
+"""Checks the parameter counts of configs/models/qwen-vl, internvl and llava-onevision against transformers (the last: vlm_modules.py), on the meta device: prints each file with the count, and
 writes it into the file. Run from the repository root: python bench/golden/vlm_counts.py"""
 import yaml,glob,torch,re,sys,json
 TABLE='configs/testdata/parameters.json'
 table=json.load(open(TABLE))
 from transformers import *
+from vlm_modules import LlavaOnevision
 from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen3VLConfig, Qwen3VLForConditionalGeneration, InternVLConfig, InternVLForConditionalGeneration
-for f in sorted(glob.glob('configs/models/qwen-vl/*.yaml')+glob.glob('configs/models/internvl/*.yaml')):
+for f in sorted(glob.glob('configs/models/qwen-vl/*.yaml')+glob.glob('configs/models/internvl/*.yaml')+glob.glob('configs/models/llava-onevision/*.yaml')):
     d=yaml.safe_load(open(f)); v=d['vision']
     t={k:d[k] for k in ('hidden_size','num_hidden_layers','num_attention_heads','num_key_value_heads','intermediate_size','vocab_size','tie_word_embeddings')}
     if d['text_model_type']=='qwen3': t['head_dim']=d['head_dim']
@@ -15,8 +16,9 @@ for f in sorted(glob.glob('configs/models/qwen-vl/*.yaml')+glob.glob('configs/mo
     if mt=='qwen2_5_vl': c=Qwen2_5_VLConfig(text_config=t,vision_config=dict(depth=v['depth'],hidden_size=v['hidden_size'],out_hidden_size=d['hidden_size'],num_heads=16,intermediate_size=v['intermediate_size'],patch_size=14),**tie); M=Qwen2_5_VLForConditionalGeneration
     if mt=='qwen3_vl': c=Qwen3VLConfig(text_config=t,vision_config=dict(depth=v['depth'],hidden_size=v['hidden_size'],out_hidden_size=d['hidden_size'],num_heads=16,intermediate_size=v['intermediate_size'],patch_size=16,deepstack_visual_indexes=v['deepstack_visual_indexes'],num_position_embeddings=2304),**tie); M=Qwen3VLForConditionalGeneration
     if mt=='internvl': c=InternVLConfig(text_config=t|dict(model_type=d['text_model_type']),vision_config=dict(num_hidden_layers=v['depth'],hidden_size=v['hidden_size'],num_attention_heads=v['num_heads'],intermediate_size=v['intermediate_size'],patch_size=[14,14],image_size=[448,448],norm_type='rms_norm' if v.get('rms_norm') else 'layer_norm',use_qk_norm=v.get('use_qk_norm',False),attention_bias=v['attention_bias']),**tie); M=InternVLForConditionalGeneration
+    if mt=='llava_onevision1_5': c=dict(depth=v['depth'],hidden_size=v['hidden_size'],intermediate_size=v['intermediate_size'],num_heads=v['num_heads'],in_channels=3,patch_size=v['patch_size'],spatial_merge_size=v['merge'],layer_norm_eps=v['layer_norm_eps'],out_hidden_size=d['hidden_size']); M=lambda c: LlavaOnevision(c,Qwen3Model(Qwen3Config(**t)))
     with torch.device('meta'): m=M(c)
-    m.tie_weights()
+    if hasattr(m,'tie_weights'): m.tie_weights()
     n=sum(p.numel() for p in {id(p):p for p in m.parameters()}.values())
     s=open(f).read(); table[f[len("configs/models/"):-5]]=n; open(f,'w').write(re.sub(r'parameters: \d+',f'parameters: {n}',s)); print(f,n)
 open(TABLE,'w').write(json.dumps(table,indent=1)+'\n')

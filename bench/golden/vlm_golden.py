@@ -8,7 +8,9 @@ For each case stages/family/testdata/<case>/ gets
   golden.json                      documents (lengths), pictures (grid, spans of rows, video, seconds a row of the grid), loss; 10 steps of
                                    AdamW on the same batch
 
-Documents: one picture; two pictures; a video; text alone; a picture and a video. transformers computes each by itself. Everything is float32
+The last two are modules of vlm_modules.py.
+
+Documents: one picture; two pictures; a video; text alone; a picture and a video. Each is computed by itself. Everything is float32
 on one thread with plain ("eager") attention.
 
 Run from the repository's root: python bench/golden/vlm_golden.py [case ...]
@@ -21,10 +23,11 @@ import sys
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import (InternVLConfig, InternVLForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
-                          Qwen2VLForConditionalGeneration, Qwen3VLConfig, Qwen3VLForConditionalGeneration)
+from transformers import (InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
+                          Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, SiglipVisionConfig)
 
 from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
+from vlm_modules import Llava, LlavaOnevision
 
 STEPS, VOCAB, IMAGE, VIDEO, START, END = 10, 120, 116, 117, 118, 119
 TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -63,6 +66,29 @@ def internvl(text, norm, qk, bias):
     return InternVLForConditionalGeneration, InternVLConfig(text_config=facts, vision_config=vision, **top, **tied(False))
 
 
+def llava_onevision():
+    """A module of vlm_modules.py, with the config.json of the published one."""
+    vision = dict(model_type="rice_vit", depth=2, embed_dim=16, hidden_size=16, intermediate_size=24, num_heads=2, in_channels=3, patch_size=4, spatial_merge_size=2,
+                  temporal_patch_size=1, hidden_act="gelu", layer_norm_eps=1e-5, initializer_range=0.02, text_hidden_size=32)
+    text = TEXT | dict(head_dim=16)
+    body = Qwen3Model(Qwen3Config(**text, **rope(5e6), attn_implementation="eager"))
+    config = dict(model_type="llavaonevision1_5", architectures=["LLaVAOneVision1_5_ForConditionalGeneration"], vision_config=vision, image_token_id=IMAGE, video_token_id=VIDEO,
+                  vision_start_token_id=START, tie_word_embeddings=False, text_config=text | dict(model_type="LLaVAOneVision1_5_text", rope_theta=5e6, tie_word_embeddings=False))
+    return lambda _: LlavaOnevision(vision | dict(out_hidden_size=32), body), config
+
+
+def siglip():
+    """A custom pair. Pictures of 18 pixels have 4 whole patches a side: the convolution drops the rest."""
+    vision = dict(hidden_size=16, intermediate_size=24, num_attention_heads=2, image_size=18, patch_size=4, hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-6)
+    decoder = LlamaForCausalLM(LlamaConfig(**TEXT, **rope(1e4), tie_word_embeddings=False, attn_implementation="eager"))
+    tower = SiglipVisionConfig(**vision, num_hidden_layers=2, vision_use_head=False, attn_implementation="eager")
+    own = vision | dict(kind="siglip", depth=2, num_heads=2, in_channels=3, merge=1, projector="mlp", projector_hidden_act="gelu")
+    del own["num_attention_heads"]
+    config = dict(model_type="vlm", vision_config=own, image_token_id=IMAGE, tie_word_embeddings=False,
+                  text_config=TEXT | dict(model_type="llama", rope_theta=1e4, tie_word_embeddings=False, mlp_bias=False))
+    return lambda _: Llava(tower, decoder), config
+
+
 CASES = {
     "qwen2-vl": lambda: qwen2_vl(False),
     "qwen2.5-vl": lambda: qwen2_5_vl(False),
@@ -70,6 +96,8 @@ CASES = {
     "qwen3-vl": lambda: qwen3_vl(True),
     "internvl2.5": lambda: internvl("qwen2", "layer_norm", False, True),
     "internvl3.5-6b": lambda: internvl("qwen3", "rms_norm", True, False),
+    "llava-onevision1.5": llava_onevision,
+    "siglip-llama": siglip,
 }
 
 
@@ -77,8 +105,10 @@ class Case:
     def __init__(self, name):
         self.name, self.path = name, OUT / name
         self.gen = torch.Generator().manual_seed(100 + list(CASES).index(name))
+        torch.manual_seed(0)
         cls, self.config = CASES[name]()
         torch.manual_seed(0)
+        self.own, self.join = isinstance(self.config, dict), 1 if name.startswith("siglip") else 4
         self.model = cls(self.config)
         self.model.eval()
         randomize(self.model, self.gen)
@@ -86,7 +116,7 @@ class Case:
             for n, p in self.model.named_parameters():
                 if "lambda" in n:
                     p.copy_(0.3 + 0.1 * torch.randn(p.shape, generator=self.gen))
-        self.tiles, self.frames = name.startswith("internvl"), name.startswith("qwen3")
+        self.tiles, self.frames = name.startswith(("internvl", "siglip")), name.startswith("qwen3")
         self.seconds = 0.7 if name.startswith("qwen2.5") else 0
         self.documents()
 
@@ -109,14 +139,15 @@ class Case:
             if kind == "video" and self.frames:
                 for _ in range(t):
                     ids += self.words(2) + [START]
-                    spans.append([len(ids), len(ids) + h * w // 4])
-                    ids += [token] * (h * w // 4) + [END]
+                    spans.append([len(ids), len(ids) + h * w // self.join])
+                    ids += [token] * (h * w // self.join) + [END]
             else:
                 ids += [START]
-                spans.append([len(ids), len(ids) + t * h * w // 4])
-                ids += [token] * (t * h * w // 4) + [END]
+                spans.append([len(ids), len(ids) + t * h * w // self.join])
+                ids += [token] * (t * h * w // self.join) + [END]
             ids += self.words(3)
-            size = (t, 3, 4 * h, 4 * w) if self.tiles else (t * h * w, 3 * 2 * 4 * 4)
+            more, deep = (2, 1) if self.name.startswith("siglip") else (0, 1 if self.own else 2)
+            size = (t, 3, 4 * h + more, 4 * w + more) if self.tiles else (t * h * w, 3 * deep * 4 * 4)
             values.append(torch.randn(size, generator=self.gen))
             pictures.append(dict(grid=[t, h, w], spans=spans, video=kind == "video", every=self.seconds if kind == "video" else 0))
         return dict(ids=ids, pictures=pictures, values=values)
@@ -125,11 +156,14 @@ class Case:
         kinds = {k: [i for i, p in enumerate(doc["pictures"]) if p["video"] == (k == "video")] for k in ("image", "video")}
         ids = torch.tensor([doc["ids"]])
         out = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
+        if self.own:
+            out |= {k: self.config[k] for k in ("image_token_id", "video_token_id") if k in self.config}
         if self.tiles:
             if doc["values"]:
                 out["pixel_values"] = torch.cat(doc["values"])
             return out
-        out["mm_token_type_ids"] = torch.where(ids == IMAGE, 1, torch.where(ids == VIDEO, 2, 0)).int()
+        if not self.own:
+            out["mm_token_type_ids"] = torch.where(ids == IMAGE, 1, torch.where(ids == VIDEO, 2, 0)).int()
         for kind, names in (("image", ("pixel_values", "image_grid_thw")), ("video", ("pixel_values_videos", "video_grid_thw"))):
             if kinds[kind]:
                 out[names[0]] = torch.cat([doc["values"][i] for i in kinds[kind]])
@@ -149,7 +183,7 @@ class Case:
 
     def curve(self):
         params = dict(self.model.named_parameters())
-        flat = lambda n, p: p.dim() == 1 or any(w in n for w in ("cls_token", "position_embeddings", "pos_embed"))
+        flat = lambda n, p: p.dim() == 1 or any(w in n for w in ("cls_token", "position_embedding", "pos_emb"))
         groups = [dict(params=[p for n, p in params.items() if not flat(n, p)], weight_decay=DECAY),
                   dict(params=[p for n, p in params.items() if flat(n, p)], weight_decay=0.0)]
         optimizer = torch.optim.AdamW(groups, foreach=False, fused=False, **ADAMW)
@@ -169,12 +203,18 @@ class Case:
         if not self.tiles:
             return values
         t, c, h, w = values.shape
+        h, w = h // 4 * 4, w // 4 * 4
+        values = values[:, :, :h, :w].contiguous()
         return values.view(t, c, h // 4, 4, w // 4, 4).permute(0, 2, 4, 1, 3, 5).reshape(-1, c * 16)
 
     def write(self):
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(parents=True)
-        self.model.save_pretrained(self.path)
+        if self.own:
+            save_file({n: p.detach().contiguous() for n, p in self.model.named_parameters()}, self.path / "model.safetensors")
+            (self.path / "config.json").write_text(json.dumps(self.config, indent=1) + "\n")
+        else:
+            self.model.save_pretrained(self.path)
         (self.path / "generation_config.json").unlink(missing_ok=True)
         loss, logits, targets = self.loss()
         loss.backward()
@@ -184,7 +224,7 @@ class Case:
             at += len(d["ids"])
         tensors = dict(ids=torch.tensor(sum((d["ids"] for d in self.docs), [])).int(), targets=targets.int(), logits=logits.detach().contiguous(),
                        pixels=torch.cat([self.patches(v) for d in self.docs for v in d["values"]]).contiguous())
-        if not self.tiles:
+        if not self.tiles and not self.own:
             tensors["positions"] = torch.cat([self.positions(d) for d in self.docs]).int().contiguous()
         saved = self.saved_names()
         for n, p in self.model.named_parameters():

@@ -3,6 +3,7 @@ package block
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -27,6 +28,8 @@ type Tower struct {
 	Taps                         int  // rows of the position table that a patch blends, 0 for no table
 	Positions                    int  // rows of the position table
 	Class                        bool // every frame begins with a learned class token
+	Turned                       bool // class tokens turn by a learned angle, as patches do by their place
+	Shuffled                     bool // patches lie row after row, and are put in the order in which they join after the last layer
 	Scale                        bool // a learned vector scales each branch (LayerScale)
 	PreNorm, PostNorm            bool // a norm before the first layer, after the last
 }
@@ -57,7 +60,7 @@ func (r *Rec) LayerNorm(name string, x *grad.Value, d int, eps float64) *grad.Va
 }
 
 // Embed makes rows of the patches: a projection, the order of windows, positions and class tokens. Data: vis.pixels [p k]
-// float32, and as the tower has them vis.order [p], vis.tap.i [p] with vis.blend.i [p] float32, vis.rows [p+f].
+// float32, and as the tower has them vis.order [p], vis.tap.i [p] with vis.blend.i [p] float32, vis.rows [p+f], vis.class [p+f].
 func (v *Tower) Embed(r *Rec, name string) *grad.Value {
 	t, p := r.T, r.Shape.Patches
 	x := r.Linear(name+".patch_embed.proj", t.Cast(t.Data("vis.pixels", tensor.F32, p, v.PatchDim)), v.Hidden, v.PatchDim, LinearOpts{Bias: v.PatchBias, Rep: true})
@@ -127,12 +130,22 @@ func (v *Tower) attention(r *Rec, name string, h *grad.Value, window bool) *grad
 		cos, sin := v.angles(r)
 		q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
 	}
+	if v.Turned { // their place is 0, 0, which turned nothing
+		angle, mark := t.Param(v.angleName(name), []int{d / 2}, -1, 1, false), t.Data("vis.class", tensor.I32, v.rows(r.Shape))
+		q, k = t.Turn(q, angle, mark), t.Turn(k, angle, mark)
+	}
 	cu := t.Data("vis.cu", tensor.I32, 2)
 	if window {
 		cu = t.Data("vis.cu_window", tensor.I32, 2)
 	}
 	o := t.Attention(q, k, val, cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(d))})
 	return r.Linear(name+".proj", t.Flat(o), v.Hidden, v.Hidden, LinearOpts{Bias: true, Row: true, Unit: d})
+}
+
+// angleName is the parameter that all layers of the tower that attention block name is part of share.
+func (v *Tower) angleName(name string) string {
+	tower, _, _ := strings.Cut(name, ".blocks.")
+	return tower + ".cls_angle"
 }
 
 // angles records the table of the two-axis rotary embedding once a stage: a quarter of a head's width turns with the row of a
@@ -160,12 +173,12 @@ func (v *Tower) mlp(r *Rec, name string, h *grad.Value) *grad.Value {
 }
 
 // Last is what follows the layers: the norm of towers that have one, and patches alone, without class tokens, in the order in
-// which neighbours join. Data: vis.patches [p].
+// which neighbours join. Data: vis.patches [p] for towers with class tokens or of patches row after row.
 func (v *Tower) Last(r *Rec, name string, x *grad.Value) *grad.Value {
 	if v.PostNorm {
 		x = v.norm(r, name+".post_norm", x, v.Hidden)
 	}
-	if v.Class {
+	if v.Class || v.Shuffled {
 		x = r.T.Take(x, r.T.Data("vis.patches", tensor.I32, r.Shape.Patches))
 	}
 	return r.T.Place("residual", x)

@@ -42,6 +42,7 @@ type Source struct {
 	Name string
 	Rows [][2]int // nil is the whole tensor
 	Lead int      // axes of length 1 before the logical ones
+	Flat bool     // the first logical axis, of length 1, is not there
 	Tail []int    // in place of the logical axes after the first, of the same size together: the taps of a convolution
 }
 

@@ -307,7 +307,7 @@ func (d *visionData) table(p *Pictures, n int) {
 		}
 	}
 	d.ints("vis.tap.0", ids, n)
-	if d.v.Tile > 0 {
+	if d.v.Tower.Shuffled {
 		d.shuffle(n, func(i int) int { return i })
 	}
 }
@@ -315,14 +315,15 @@ func (d *visionData) table(p *Pictures, n int) {
 // classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i is row i+1.
 func (d *visionData) classed(p *Pictures, pos []int32) {
 	n, rows := d.s.Patches, d.s.Patches+d.s.Frames
-	from, ids, where, turned := make([]int32, rows), make([]int32, rows), make([]int32, n), make([]int32, 2*rows)
+	from, ids, mark := make([]int32, rows), make([]int32, rows), make([]int32, rows)
+	where, turned := make([]int32, n), make([]int32, 2*rows)
 	for i := range from {
 		from[i] = -1
 	}
 	cu, at, patch := []int32{0}, 0, 0
 	for _, g := range p.Grids {
 		for range g.T {
-			from[at] = 0
+			from[at], mark[at] = 0, 1
 			at++
 			for i := range g.H * g.W {
 				from[at], ids[at], where[patch] = int32(patch+1), int32(i+1), int32(at)
@@ -343,6 +344,9 @@ func (d *visionData) classed(p *Pictures, pos []int32) {
 	}
 	if d.v.Tower.Theta > 0 {
 		d.ints("vis.pos", turned, rows, 2)
+	}
+	if d.v.Tower.Turned {
+		d.ints("vis.class", mark, rows)
 	}
 	d.shuffle(n, func(i int) int { return int(where[i]) })
 }

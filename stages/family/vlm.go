@@ -152,7 +152,9 @@ func (m *Model) portRows(port string, s block.Shape) int {
 func Optional(port string) bool { return port == "v" || features(port) }
 
 // skips reports whether a block does nothing for a microbatch without pictures.
-func (b *Block) skips(s block.Shape) bool { return s.Patches == 0 && (b.Component == Encoder || b.Component == Projector) }
+func (b *Block) skips(s block.Shape) bool {
+	return s.Patches == 0 && (b.Component == Encoder || b.Component == Projector)
+}
 
 // absent reports whether a port carries nothing for a microbatch without pictures.
 func absent(port string, s block.Shape) bool {

@@ -99,6 +99,9 @@ func (s Source) shape(logical []int) []int {
 	for i := range out {
 		out[i] = 1
 	}
+	if s.Flat {
+		return append(out, logical[1:]...)
+	}
 	out = append(out, logical[0])
 	if s.Tail != nil {
 		return append(out, s.Tail...)
@@ -111,6 +114,9 @@ func (s Source) shape(logical []int) []int {
 func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
 	for range s.Lead {
 		out = append(out, [2]int{0, 1})
+	}
+	if s.Flat {
+		return append(out, [2]int{col, col + cols})
 	}
 	out = append(out, [2]int{r.file, r.file + r.n})
 	switch {

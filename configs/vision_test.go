@@ -1,0 +1,52 @@
+package configs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTowerFaults: what a tower cannot stand before, or be, is said with its place and what to do.
+func TestTowerFaults(t *testing.T) {
+	base := `model_type: vlm
+text_model_type: llama
+hidden_size: 32
+num_hidden_layers: 3
+num_attention_heads: 4
+intermediate_size: 48
+vocab_size: 120
+vision: {kind: siglip, depth: 2, hidden_size: 16, intermediate_size: 24, num_heads: 2, patch_size: 4, merge: 2, image_size: 18}
+`
+	for _, c := range []struct{ old, new, want string }{
+		{"", "", ""},
+		{"text_model_type: llama\n", "", "text_model_type: is not given"},
+		{"model_type: vlm\ntext_model_type: llama", "model_type: llama", "llama has no vision tower, but vision.kind = siglip; try model_type: vlm"},
+		{"model_type: vlm\ntext_model_type: llama", "model_type: llava_onevision1_5\ntext_model_type: qwen3\nqk_norm: true", "vision.kind: siglip, but llava_onevision1_5 has rice"},
+		{"model_type: vlm\ntext_model_type: llama", "model_type: internvl\ntext_model_type: llama\n", "vision.kind: siglip, but internvl has internvl"},
+		{"model_type: vlm\ntext_model_type: llama\n", "model_type: qwen2_vl\ntext_model_type: llama\n", "vision.kind: siglip, but qwen2_vl has qwen2_vl"},
+		{"model_type: vlm\ntext_model_type: llama", "model_type: qwen2_vl\nattention_bias: true\ntext_model_type: qwen3\nqk_norm: true", "vision.kind: siglip, but qwen2_vl"},
+		{"kind: siglip,", "kind: rice, projector: mlp,", ""},
+		{"image_size: 18", "image_size: 3", "vision.merge: image_size / patch_size = 3/4 = 0 is no multiple of 2"},
+		{"merge: 2", "merge: 3", "vision.merge: image_size / patch_size = 18/4 = 4 is no multiple of 3"},
+		{", image_size: 18", "", "vision.image_size: is not given"},
+		{"kind: siglip", "kind: qwen3_vl, num_position_embeddings: 24", "vision.num_position_embeddings: 24 is no square"},
+		{"kind: siglip", "kind: clip", "clip"},
+		{"vision: {kind: siglip", "vision: {kind: ''", "vision.kind"},
+	} {
+		file := filepath.Join(t.TempDir(), "model.yaml")
+		require.Contains(t, base, c.old)
+		require.NoError(t, os.WriteFile(file, []byte(strings.Replace(base, c.old, c.new, 1)), 0o644))
+		_, err := ReadModel(file)
+		if c.want == "" {
+			require.NoError(t, err, c.new)
+			continue
+		}
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, "model.yaml")
+	}
+	_, err := ReadModel("../stages/family/testdata/llava-onevision1.5")
+	require.NoError(t, err)
+}

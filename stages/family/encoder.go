@@ -1,0 +1,107 @@
+package family
+
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// encoder is a kind of vision tower.
+type encoder struct {
+	build func(c configs.Model) *Vision
+	// source maps a logical name of the tower to its own checkpoint's, without a prefix.
+	source    func(v *Vision) func(name string) Source
+	projector string // by default
+}
+
+var encoders = map[string]encoder{}
+
+func registerEncoder(kind string, e encoder) struct{} {
+	if _, dup := encoders[kind]; dup {
+		panic("family: vision tower " + kind + " registered twice")
+	}
+	encoders[kind] = e
+	return struct{}{}
+}
+
+// projectors join features to a decoder by the name of configs.Vision.Projector.
+var projectors = map[string]func(c configs.Model, t *block.Tower) block.Merger{
+	"merger": func(c configs.Model, t *block.Tower) block.Merger {
+		eps := 1e-6
+		if c.Vision.Kind == "rice" {
+			eps = c.Vision.Eps
+		}
+		return block.Merger{Tower: t, Out: c.Hidden, RMS: c.Vision.Kind == "qwen2_5_vl", Eps: eps, Act: acts["gelu"]}
+	},
+	"internvl": func(c configs.Model, t *block.Tower) block.Merger {
+		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5, Act: acts[c.Vision.ProjAct]}
+	},
+	"mlp": func(c configs.Model, t *block.Tower) block.Merger {
+		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: acts[c.Vision.ProjAct]}
+	},
+}
+
+// buildVision builds the vision part of a configuration, and the names of its tower's parameters.
+func buildVision(c configs.Model) (*Vision, func(name string) Source) {
+	e := encoders[c.Vision.Kind]
+	v := e.build(c)
+	kind := c.Vision.Projector
+	if kind == "" {
+		kind = e.projector
+	}
+	merger := projectors[kind](c, &v.Tower)
+	v.Project = func(r *block.Rec, x *grad.Value) *grad.Value { return merger.Forward(r, "projector", x) }
+	return v, e.source(v)
+}
+
+// composed builds a family of a tower and a decoder: tower is the prefix of its parameters in a checkpoint, projector gives new
+// beginnings to the names of the projector's, text maps the decoder's.
+func composed(name string, c configs.Model, tower string, projector map[string]string, text func(string) Source) *Model {
+	v, inner := buildVision(c)
+	m := Compose(Decoder(name, spec(c)), v)
+	m.Source = func(name string) Source {
+		if strings.HasPrefix(name, visual+".") {
+			s := inner(name)
+			s.Name = tower + s.Name
+			return s
+		}
+		if strings.HasPrefix(name, "projector.") {
+			for from, to := range projector {
+				if rest, ok := strings.CutPrefix(name, from); ok {
+					return Source{Name: to + rest}
+				}
+			}
+		}
+		return text(name)
+	}
+	return m
+}
+
+// textAt maps the names of a decoder in Llama's naming, whose body lies at a prefix.
+func textAt(prefix string) func(string) Source {
+	return func(name string) Source {
+		if rest, ok := strings.CutPrefix(name, "model."); ok {
+			name = prefix + rest
+		}
+		return Source{Name: name}
+	}
+}
+
+// lnMerger names the parts of the patch merger of Qwen2-VL, Qwen2.5-VL and LLaVA-OneVision-1.5.
+func lnMerger(prefix string) map[string]string {
+	return map[string]string{"projector.norm": prefix + "ln_q", "projector.fc1": prefix + "mlp.0", "projector.fc2": prefix + "mlp.2"}
+}
+
+// fusedSource names the parameters of towers with one projection of query, key and value and a convolution over patches.
+func fusedSource(v *Vision) func(string) Source {
+	return func(name string) Source {
+		joint, rows := fusedQKV(name, v.Tower.Hidden)
+		s := Source{Name: strings.TrimPrefix(joint, visual+"."), Rows: rows}
+		if name == visual+".patch_embed.proj.weight" {
+			s.Tail = []int{v.Channels, v.Temporal, v.Patch, v.Patch}
+		}
+		return s
+	}
+}

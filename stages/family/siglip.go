@@ -1,0 +1,35 @@
+package family
+
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+)
+
+// SigLIP (arXiv:2303.15343): pictures of one size, a table of positions, no class token, a norm after the last layer. Pixels
+// beyond the last whole patch are not read, as by a convolution.
+var _ = registerEncoder("siglip", encoder{projector: "mlp", source: siglipSource,
+	build: func(c configs.Model) *Vision {
+		t := tower(c.Vision)
+		t.PatchBias, t.Taps, t.PostNorm, t.Shuffled = true, 1, true, c.Vision.Merge > 1
+		side := c.Vision.ImageSize / c.Vision.Patch
+		t.Positions = side * side
+		v := vision(c.Vision, t)
+		v.Tile = c.Vision.ImageSize
+		return v
+	}})
+
+// siglipNames maps logical names to transformers' SiglipVisionModel.
+var siglipNames = strings.NewReplacer("visual.blocks.", "encoder.layers.", "visual.pos_embed.", "embeddings.position_embedding.",
+	"visual.patch_embed.proj", "embeddings.patch_embedding", ".attn.proj.", ".self_attn.out_proj.", ".attn.", ".self_attn.",
+	".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.", "visual.post_norm.", "post_layernorm.")
+
+func siglipSource(v *Vision) func(string) Source {
+	return func(name string) Source {
+		s := Source{Name: siglipNames.Replace(name)}
+		if name == "visual.patch_embed.proj.weight" {
+			s.Tail = []int{v.Channels, v.Patch, v.Patch}
+		}
+		return s
+	}
+}
