@@ -30,7 +30,9 @@ func TestRoundTrip(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "hf", f), b, 0o644))
 			}
 			layers := "[1, 1]"
-			if filepath.Base(src) == "llama2" {
+			m, err := configs.ReadModel(src)
+			require.NoError(t, err)
+			if m.Layers == 3 {
 				layers = "[2, 1]"
 			}
 			roundTrip(t, dir, layers)
