@@ -117,6 +117,8 @@ func TestLoongFaults(t *testing.T) {
 		{"internvl2.5/internvl2_5_38b", "model.image_projector.hidden_size=4096", "model.image_projector.hidden_size: the projector is 4096 wide, the foundation 5120 (model.foundation.hidden_size); set it to 5120"},
 		{"internvl3.5/internvl3_5_8b", "model.foundation.hidden_size=5120", at + "internvl3.5/internvl3_5_8b.yaml:11: model.image_projector.hidden_size: the projector is 4096 wide, the foundation 5120"},
 		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_projector.normalization=LayerNorm", `model.image_projector.normalization: "LayerNorm", but the projector behind qwen2_5_vl's tower has RMSNorm`},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_projector.activation_func=silu", "silu, but patch mergers here have gelu; set it to gelu"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "+model.image_projector.in_dim=1024", "the projector takes rows of 1024, the encoder gives 1280"},
 		{"custom/moon_vit_llama3_8b", "", at + "image_encoder/moon_vit_3d.yaml:1: model.image_encoder._target_: MoonViT"},
 		{"llama3/llama3_8b", "_target_=x.DeepseekConfig num_experts=4", `_target_=x.DeepseekConfig: _target_: class "DeepseekConfig": latent attention and mixtures of experts are not part of dense families`},
 		{"image_encoder/qwen2_5_vit", "", "is a part, an image encoder"},

@@ -352,6 +352,8 @@ func (v *loongVLM) projectorKeys() {
 		case name == "activation_func":
 			if act := loongActs[kid.text()]; act == "" {
 				v.l.fail(kid.o, key, fmt.Sprintf("%s is no activation", quoted(kid.text())), oneOf(sortedKeys(loongActs)))
+			} else if v.projector.kind == "merger" && act != "gelu" {
+				v.l.fail(kid.o, key, fmt.Sprintf("%s, but patch mergers here have gelu", kid.text()), "set it to gelu")
 			} else {
 				v.set(visionKey+"projector_hidden_act", scalarNode(act), kid.o)
 			}
@@ -364,13 +366,28 @@ func (v *loongVLM) projectorKeys() {
 			v.hold(key, kid, true, "the linear layers of projectors here have biases")
 		case name == "swiglu" || name == "gated_linear_unit":
 			v.hold(key, kid, false, "projectors here are not gated")
-		case name == "layernorm_epsilon" || name == "norm_epsilon" || name == "in_dim":
+		case name == "layernorm_epsilon" || name == "norm_epsilon":
+			if eps := v.projectorEps(); !sameValue(kid.text(), eps) {
+				v.l.c.Notices = append(v.l.c.Notices, fmt.Sprintf("%s: %s, but the norm of this projector has %s here", key, kid.text(), eps))
+			}
+		case name == "in_dim":
+			if d := v.enc.text("hidden_size"); d != "" && !sameValue(kid.text(), d) {
+				v.l.fail(kid.o, key, fmt.Sprintf("the projector takes rows of %s, the encoder gives %s (model.image_encoder.hidden_size)", kid.text(), d), "set it to "+d)
+			}
 		default:
 			known := slices.Concat(sortedKeys(loongPartIdle), []string{"freeze", "hidden_size", "ffn_hidden_size", "activation_func", "normalization", "add_bias_linear", "layernorm_epsilon", "lr",
 				"recompute_granularity", "tensor_model_parallel_size"})
 			v.l.fail(kid.o, key, "unknown key of an image projector", didYouMean(name, known))
 		}
 	}
+}
+
+// projectorEps is the term under the root of the projector's norm.
+func (v *loongVLM) projectorEps() string {
+	if v.projector.kind == "internvl" || v.encoder.kind == "rice" {
+		return "1e-5"
+	}
+	return "1e-6"
 }
 
 func orOne(tp string) string {
