@@ -16,6 +16,7 @@ type Plan struct {
 	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
 	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
 	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
+	Offload          bool   `key:"offload" default:"false" class:"replan" doc:"Keep the activations that the backward needs in host memory in between, those of 64 KiB and more."`
 	ChunkSize        int    `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
 	KeepChunks       int    `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
 	Encoder          Tower  `key:"encoder"`

@@ -36,6 +36,7 @@ type Job struct {
 	Patches     int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
 	Frames      int // of pictures, tiles and rows in time of videos, likewise
 	Recompute   grad.Recompute
+	Offload     int // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
 	DType       tensor.DType
 	Optim       optim.Config
 	LRScale     func(param string) float64 // factor on the learning rate; nil is 1
@@ -228,6 +229,9 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	m := l.sideOf(stage)
 	o := grad.Options{Mesh: []grad.MeshAxis{{Name: "tp", Size: m.TP}}, DP: m.DP, DType: j.DType, SeqParallel: j.SeqParallel && l.side(stage) == DecoderSide,
 		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
+	if j.Offload > 0 && !eval {
+		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
+	}
 	o.InputGrad = func(port string) bool {
 		for _, f := range l.Stages[stage].In {
 			if f.Port == port {

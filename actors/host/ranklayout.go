@@ -90,6 +90,7 @@ func lower(tr *grad.Trace, ph grad.Phase, groups [2]int) []core.Segment {
 	var out []core.Segment
 	for _, s := range tr.Segments(ph) {
 		seg := core.Segment{Flops: s.Cost.Flops, Bytes: s.Cost.Bytes, Calls: s.Cost.Calls}
+		seg.Away, seg.Back = tr.Copies(&s)
 		for _, n := range s.Comm {
 			g := groups[0]
 			if tr.OverData(n) {

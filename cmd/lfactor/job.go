@@ -39,6 +39,9 @@ func job(c *configs.Config) (*host.Job, error) {
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
+	if r.Plan.Offload {
+		j.Offload = 64 << 10
+	}
 	if v := m.Vision; v != nil {
 		if j.Patches = r.Plan.Encoder.Patches; j.Patches == 0 {
 			j.Patches = j.Rows * v.Tower.Join

@@ -17,6 +17,19 @@ type Segment struct {
 	Cost      Cost
 }
 
+// Copies is what a segment moves to host memory and back, in bytes on one rank.
+func (tr *Trace) Copies(s *Segment) (away, back int64) {
+	for _, n := range s.Ops {
+		switch n.Op.Role {
+		case offload:
+			away += bytesOf(&tr.Options, n.Out[0])
+		case reload:
+			back += bytesOf(&tr.Options, n.Out[0])
+		}
+	}
+	return
+}
+
 // Cost is static: what a segment computes and moves on one rank.
 type Cost struct {
 	Flops int64 // floating-point operations
@@ -150,8 +163,8 @@ func (t *Tape) cost(c *Cost, n *Node) {
 		c.Comm += t.CommBytes(n)
 		return
 	}
-	if n.Op.Kernel == "" {
-		return
+	if n.Op.Kernel == "" || n.Op.Role == offload || n.Op.Role == reload {
+		return // copies run on an engine of their own
 	}
 	var in, out [][]int
 	for _, v := range n.In {
