@@ -73,6 +73,12 @@ func TestLoad(t *testing.T) {
 	e, err := p.Image.ImageExtent(9, 7, 1)
 	require.NoError(t, err)
 	require.Equal(t, Extent{Shape: []int{1, 3, 32, 16}, Grid: [3]int{1, 1, 1}, Tokens: 8, Size: [2]int{7, 9}}, e)
+	write(t, dir, "config.json", `{"model_type": "vlm", "vision_config": {"patch_size": 8, "merge": 2}}`)
+	p, err = Load(dir)
+	require.NoError(t, err)
+	e, err = p.Image.ImageExtent(9, 7, 1)
+	require.NoError(t, err)
+	require.Equal(t, 2, e.Tokens)
 	write(t, dir, "processor_config.json", `{"image_processor": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 28, "width": 28}},
 		"processor_class": "InternVLProcessor", "image_seq_length": 5}`)
 	p, err = Load(dir)

@@ -6,12 +6,13 @@ var _ = registerImage("SiglipImageProcessor", newSiglip)
 type box struct {
 	h, w   int
 	patch  int // of the tower; 0 where unknown
+	merge  int // side of the squares of patches that become one feature
 	filter *Filter
 	norm   *norm
 }
 
 func newSiglip(s *Settings) (ImageProcessor, error) {
-	b := &box{filter: s.filter(), patch: s.modelCount("patch_size")}
+	b := &box{filter: s.filter(), patch: s.modelCount("patch_size"), merge: max(1, s.modelCount("merge"))}
 	b.h, b.w = s.box(224, 224)
 	s.must("do_resize", true)
 	s.must("do_center_crop", false)
@@ -20,11 +21,12 @@ func newSiglip(s *Settings) (ImageProcessor, error) {
 	return b, nil
 }
 
-// ImageExtent implements ImageProcessor. Tokens are the tower's patches, 0 where config.json does not tell their size.
+// ImageExtent implements ImageProcessor. Tokens are the tower's patches, or the squares of them that
+// merge (of a pair of one's own) joins, 0 where config.json does not tell their size.
 func (b *box) ImageExtent(w, h, _ int) (Extent, error) {
 	e := Extent{Shape: []int{1, 3, b.h, b.w}, Grid: [3]int{1, 1, 1}, Size: [2]int{h, w}}
 	if b.patch > 0 {
-		e.Tokens = (b.h / b.patch) * (b.w / b.patch)
+		e.Tokens = (b.h / b.patch / b.merge) * (b.w / b.patch / b.merge)
 	}
 	return e, nil
 }

@@ -1,0 +1,54 @@
+package family
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// TestExportRoundTrip: the weights of every golden model, read parameter by parameter and exported, are its checkpoint again, byte
+// for byte: fused and renamed tensors, convolutions, and those with an axis more or less than here.
+func TestExportRoundTrip(t *testing.T) {
+	dirs, err := filepath.Glob("testdata/*")
+	require.NoError(t, err)
+	require.Greater(t, len(dirs), 20)
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			c, err := configs.ReadModel(dir)
+			require.NoError(t, err)
+			m, err := Build(c, 24)
+			require.NoError(t, err)
+			src, err := checkpoint.OpenFile(filepath.Join(dir, "model.safetensors"))
+			require.NoError(t, err)
+			defer src.Close()
+			w, err := m.OpenWeights(src, dir)
+			require.NoError(t, err)
+			out := filepath.Join(t.TempDir(), "out")
+			f32 := func(string) string { return "f32" }
+			sink, err := checkpoint.NewWriter(out, m.HFTensors(f32), 1<<30)
+			require.NoError(t, err)
+			require.NoError(t, m.Export(sink, f32, func(p *grad.Param, dst []float32) error {
+				have, err := w.Read(p, Region{Of: 1, To: p.Shape[0]}, dst)
+				require.True(t, have, p.Name)
+				return err
+			}))
+			files, err := filepath.Glob(filepath.Join(out, "*.safetensors"))
+			require.NoError(t, err)
+			require.Len(t, files, 1)
+			got, err := checkpoint.OpenFile(files[0])
+			require.NoError(t, err)
+			defer got.Close()
+			for _, info := range got.Tensors() {
+				a, b := make([]byte, info.Bytes), make([]byte, info.Bytes)
+				require.NoError(t, got.ReadInto(info.Name, 0, info.Bytes, a))
+				require.NoError(t, src.ReadInto(info.Name, 0, info.Bytes, b))
+				require.Equal(t, b, a, info.Name)
+			}
+		})
+	}
+}
