@@ -98,6 +98,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.readEnv(req.Getenv)
 	l.readArgs(req.Args)
 	l.loongRead()
+	l.partOverrides()
 	l.apply(false)
 	l.componentRates()
 	l.readModel()

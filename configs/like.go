@@ -13,6 +13,9 @@ import (
 func (m Model) Like(hint string) (name string, like Model, ok bool) {
 	shape := func(m Model) string {
 		v := m.Vision
+		if v.None() {
+			v = Vision{}
+		}
 		return fmt.Sprint(m.ModelType, m.Text, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.Intermediate, m.MTPLayers, v.Kind, v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Merge, v.Deepstack)
 	}
 	letters := strings.NewReplacer("_", "", "-", "", ".", "")

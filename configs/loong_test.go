@@ -85,6 +85,14 @@ func TestLoongParts(t *testing.T) {
 	require.Equal(t, 8, cfg.Model.Layers)
 	require.Contains(t, cfg.Notices, "model.foundation.num_layers: 8 from model.foundation.num-layers=8 overrules 28 from testdata/loong/configs/models/qwen2.5/qwen2_5_7b.yaml:2")
 
+	cfg, err = Load(Request{Args: []string{"--model-name", "qwen2.5-vl-7b", "--data-path", "x", "+model.image_encoder.freeze=True", "model.image_encoder.apply_rope_fusion=False",
+		"+model.image_encoder.tensor_model_parallel_size=2", "--tensor-model-parallel-size", "4", "+model.foundation.num_layers=4"}})
+	require.NoError(t, err)
+	require.Equal(t, []any{4, 2, "first", 4}, []any{cfg.Run.Plan.TP, cfg.Run.Plan.Encoder.TP, cfg.Run.Plan.Encoder.Over, cfg.Model.Layers})
+	require.Equal(t, []string{"visual.*"}, cfg.Run.Freeze)
+	_, err = Load(Request{Args: []string{"--model-name", "qwen2.5-vl-7b", "--data-path", "x", "+model.image_encoder.freez=True"}})
+	require.ErrorContains(t, err, `+model.image_encoder.freez=True: model.image_encoder.freez: unknown key of a published model's part; did you mean "freeze"?`)
+
 	cfg, err = Compose(Request{File: loongTree + "qwen2.5vl/qwen2_5_vl_3b_lora.yaml"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"visual.*", "projector.*"}, cfg.Run.Freeze)

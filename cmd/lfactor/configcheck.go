@@ -101,6 +101,11 @@ func checkModel(cfg *configs.Config, file string) (*checkReport, error) {
 	}
 	if c.Vocab == 0 {
 		name, like, ok := c.Like(file)
+		if !ok { // the decoder's alone
+			alone := c
+			alone.ModelType, alone.Text, alone.Vision = c.Text, "", configs.Vision{}
+			name, like, ok = alone.Like(file)
+		}
 		if !ok {
 			r.Why = []string{"the vocabulary is the tokenizer's: give --tokenizer DIR to count the parameters"}
 			return r, nil
