@@ -20,6 +20,19 @@ type ChatEncoder interface {
 	Fingerprint() string
 }
 
+// EditingEncoder is a ChatEncoder that lets the text of a conversation be changed before it becomes ids, for models whose
+// prompts have text of their own among media. What edit puts in is never learnt.
+type EditingEncoder interface {
+	ChatEncoder
+	EncodeEdited(messages []Message, tools []byte, edit func(text string) ([]Edit, error)) (ids []int32, lossMask []bool, err error)
+}
+
+// Edit puts a text in the place of the bytes From to To-1. Edits are in order and do not overlap.
+type Edit struct {
+	From, To int
+	Text     string
+}
+
 // tokens is a document as ids.
 type tokens struct {
 	pieces

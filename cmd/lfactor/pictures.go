@@ -136,9 +136,7 @@ func (x *pictures) one(m *dataset.Media, n int) (g family.Grid, values []float32
 		return g, nil, err
 	}
 	g.T, g.H, g.W = f.Grid[0], f.Grid[1], f.Grid[2]
-	if len(f.Seconds) > 1 {
-		g.Every = f.Seconds[1] - f.Seconds[0]
-	}
+	g.Every = f.Every
 	values = f.Values()
 	if x.v.Tile > 0 {
 		if len(f.Shape) != 4 || f.Shape[2] != x.v.Tile || f.Shape[3] != x.v.Tile {

@@ -23,18 +23,22 @@ type ProcessorExpander struct {
 	marks     map[dataset.MediaKind]int32
 	open, end int32 // around the tokens of a picture; -1 for none
 	print     string
+	names     TokenNames
+	probe     func(b []byte) (media.VideoInfo, error)
 }
 
 // markNames are the tokens that chat templates write for media, the first that a tokenizer has.
 var markNames = map[dataset.MediaKind][]string{
-	dataset.Image: {"<|image_pad|>", "<IMG_CONTEXT>", "<image>", "<|media_content|>", "<|image|>"},
+	dataset.Image: {"<IMG_CONTEXT>", "<|image_pad|>", "<image>", "<|media_content|>", "<|image|>"},
 	dataset.Video: {"<|video_pad|>", "<video>", "<|video|>"},
 }
 
 // NewProcessorExpander returns the expander of a processor that was loaded from a checkpoint's folder, settings of which
 // enter the fingerprint.
 func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any) (*ProcessorExpander, error) {
-	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1, print: hashOf(append([]any{"expander 1", p.Class, names.Fingerprint()}, settings...)...)}
+	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1, names: names}
+	x.probe = func(b []byte) (media.VideoInfo, error) { return media.FFmpeg{}.ProbeBytes(context.Background(), b) }
+	x.print = hashOf(append([]any{"expander 2", p.Class, fmt.Sprintf("%T", p.Video), names.Fingerprint()}, settings...)...)
 	for kind, list := range markNames {
 		for _, name := range list {
 			if id, ok := names.TokenID(name); ok {
@@ -50,6 +54,9 @@ func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any)
 		var both bool
 		if x.open, both = names.TokenID("<img>"); both {
 			x.end, both = names.TokenID("</img>")
+		}
+		if id, ok := names.TokenID("<video>"); ok { // beside the marks of the language model it was made of
+			x.marks[dataset.Video] = id
 		}
 		if !both {
 			return nil, errors.New("the tokenizer has <IMG_CONTEXT> and not <img> and </img>")
@@ -80,7 +87,10 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 			e, err = x.processor.Image.ImageExtent(w, h, n)
 		}
 	case dataset.Video:
-		e, err = x.video(m)
+		var p media.Prompt
+		if p, e, err = x.video(m); err == nil && p.Mark != "" {
+			err = errors.New("the model's prompts have text between the frames of a video, and only conversations are written so")
+		}
 	default:
 		err = fmt.Errorf("the model takes no %s", m.Kind)
 	}
@@ -95,17 +105,49 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 }
 
 // video tells what a video becomes from its container.
-func (x *ProcessorExpander) video(m *dataset.Media) (e media.Extent, err error) {
+func (x *ProcessorExpander) video(m *dataset.Media) (p media.Prompt, e media.Extent, err error) {
 	if x.processor.Video == nil {
-		return e, errors.New("the model takes no videos")
+		return p, e, errors.New("the model takes no videos")
 	}
-	info, err := media.FFmpeg{}.ProbeBytes(context.Background(), m.Bytes)
+	w, ok := x.processor.Video.(media.VideoWriter)
+	if !ok {
+		return p, e, fmt.Errorf("how the model's prompts show videos is not known (%T)", x.processor.Video)
+	}
+	info, err := x.probe(m.Bytes)
 	if err != nil {
-		return e, err
+		return p, e, err
 	}
 	frames, err := x.processor.Video.Pick(info)
 	if err != nil {
-		return e, err
+		return p, e, err
 	}
-	return x.processor.Video.VideoExtent(len(frames), info.W, info.H)
+	if e, err = x.processor.Video.VideoExtent(len(frames), info.W, info.H); err != nil {
+		return p, e, err
+	}
+	p = w.Prompt(info, frames, e)
+	if p.Frames*p.Each != e.Tokens {
+		return p, e, fmt.Errorf("%d frames of %d tokens are not the %d tokens of its features", p.Frames, p.Each, e.Tokens)
+	}
+	return p, e, nil
+}
+
+// writtenVideo is a video whose prompt has text.
+type writtenVideo struct {
+	media.Prompt
+	token int32 // one stands for each frame in the text
+}
+
+// written tells how a prompt shows a video, nil where only tokens change.
+func (x *ProcessorExpander) written(m *dataset.Media) (*writtenVideo, error) {
+	p, _, err := x.video(m)
+	if err != nil || p.Mark == "" {
+		return nil, err
+	}
+	for _, name := range append([]string{p.Token}, p.Needs...) {
+		if _, ok := x.names.TokenID(name); !ok {
+			return nil, fmt.Errorf("the tokenizer has no token %s, which the model's prompts show videos with", name)
+		}
+	}
+	id, _ := x.names.TokenID(p.Token)
+	return &writtenVideo{p, id}, nil
 }

@@ -1,7 +1,9 @@
 package format
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
 )
@@ -30,11 +32,15 @@ func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample,
 		if v.MediaMax > 0 && len(c.Media) > v.MediaMax {
 			return nil, fmt.Errorf("sample %q has %d media, over the limit of %d", d.Key, len(c.Media), v.MediaMax)
 		}
-		ids, loss, err := v.Chat.EncodeMessages(c.Messages, c.Tools)
+		films, err := v.films(c.Media)
 		if err != nil {
 			return nil, fmt.Errorf("sample %q: %w", d.Key, err)
 		}
-		s, err := v.expand(ids, loss, c.Media)
+		ids, loss, err := v.encode(c, films)
+		if err != nil {
+			return nil, fmt.Errorf("sample %q: %w", d.Key, err)
+		}
+		s, err := v.expand(ids, loss, c.Media, films)
 		if err != nil {
 			return nil, fmt.Errorf("sample %q: %w", d.Key, err)
 		}
@@ -44,7 +50,7 @@ func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample,
 }
 
 // expand puts the tokens of media in the places of their marks. They are never learnt.
-func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media) (s dataset.Sample, err error) {
+func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media, films []*writtenVideo) (s dataset.Sample, err error) {
 	n := len(media)
 	marks := map[int32]dataset.MediaKind{}
 	for _, k := range []dataset.MediaKind{dataset.Image, dataset.Video, dataset.Audio} {
@@ -52,7 +58,15 @@ func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media) 
 			marks[id] = k
 		}
 	}
-	for i, id := range ids {
+	for i := 0; i < len(ids); i++ {
+		id := ids[i]
+		if k := len(s.Media); k < len(films) && films[k] != nil && id == films[k].token {
+			if i, err = v.frames(&s, ids, loss, i, media[0], films[k]); err != nil {
+				return s, err
+			}
+			media = media[1:]
+			continue
+		}
 		kind, marked := marks[id]
 		if !marked {
 			s.Tokens, s.Loss = append(s.Tokens, id), append(s.Loss, loss == nil || loss[i])
@@ -79,4 +93,77 @@ func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media) 
 		return s, fmt.Errorf("the chat template wrote no mark for %s; it may be one for text only", media[0].Key)
 	}
 	return s, nil
+}
+
+// films are, for each medium that is a video, how the model's prompts show it; nil where no text changes.
+func (v *VisionEncoder) films(media []dataset.Media) ([]*writtenVideo, error) {
+	x, ok := v.Expander.(interface {
+		written(m *dataset.Media) (*writtenVideo, error)
+	})
+	if !ok {
+		return nil, nil
+	}
+	out := make([]*writtenVideo, len(media))
+	for i := range media {
+		if media[i].Kind != dataset.Video {
+			continue
+		}
+		var err error
+		if out[i], err = x.written(&media[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", media[i].Key, err)
+		}
+	}
+	return out, nil
+}
+
+// encode makes ids of a conversation in which the films' text stands, with one token a frame.
+func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, []bool, error) {
+	var list []*writtenVideo
+	for _, f := range films {
+		if f != nil {
+			list = append(list, f)
+		}
+	}
+	if list == nil {
+		return v.Chat.EncodeMessages(c.Messages, c.Tools)
+	}
+	chat, ok := v.Chat.(dataset.EditingEncoder)
+	if !ok {
+		return nil, nil, errors.New("the model's prompts have text between the frames of a video, which this encoder of conversations cannot write")
+	}
+	return chat.EncodeEdited(c.Messages, c.Tools, func(text string) (out []dataset.Edit, err error) {
+		at := 0
+		for _, f := range list {
+			from := strings.Index(text[at:], f.Mark)
+			if from < 0 {
+				return nil, fmt.Errorf("the chat template wrote %d marks %s and the conversation has %d videos; it may be one for text only", len(out), f.Mark, len(list))
+			}
+			out = append(out, dataset.Edit{From: at + from, To: at + from + len(f.Mark), Text: f.Text})
+			at += from + len(f.Mark)
+		}
+		return out, nil
+	})
+}
+
+// frames puts a film's tokens in the places of those that stand for its frames, of which the first is ids[i], and returns
+// the place of the last.
+func (v *VisionEncoder) frames(s *dataset.Sample, ids []int32, loss []bool, i int, m dataset.Media, f *writtenVideo) (int, error) {
+	for n := 0; ; i++ {
+		if i == len(ids) {
+			return i, fmt.Errorf("%s: the conversation ends behind frame %d of %d", m.Key, n, f.Frames)
+		}
+		if ids[i] != f.token {
+			s.Tokens, s.Loss = append(s.Tokens, ids[i]), append(s.Loss, loss == nil || loss[i])
+			continue
+		}
+		at := int32(len(s.Tokens))
+		for range f.Each {
+			s.Tokens, s.Loss = append(s.Tokens, f.token), append(s.Loss, false)
+		}
+		m.Spans = append(m.Spans, dataset.Span{From: at, To: at + int32(f.Each)})
+		if n++; n == f.Frames {
+			s.Media = append(s.Media, m)
+			return i, nil
+		}
+	}
 }

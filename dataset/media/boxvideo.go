@@ -16,6 +16,8 @@ type boxVideo struct {
 	asked
 	tokens func(frames int) int
 	choose func(v VideoInfo, n int) []int
+	// numbered says that a prompt numbers the frames, each between its own tokens.
+	numbered bool
 }
 
 func newBoxVideo(s *Settings) *boxVideo {
@@ -31,6 +33,7 @@ func newBoxVideo(s *Settings) *boxVideo {
 func newInternVLVideo(s *Settings) (VideoProcessor, error) {
 	b := newBoxVideo(s)
 	a := s.countBeside("image_seq_length", 256)
+	b.numbered = true
 	b.tokens = func(frames int) int { return a * frames }
 	shift, middle := 0.0, true
 	if raw := string(s.keys["initial_shift"]); raw == "true" || raw == "false" {
@@ -115,7 +118,7 @@ func (b *boxVideo) Video(c *Clip) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Features{Extent: e, Seconds: c.seconds(1), norm: b.norm, run: b.h * b.w}
+	f := &Features{Extent: e, Seconds: c.seconds(1), Every: c.every(1), norm: b.norm, run: b.h * b.w}
 	f.Pixels = make([]byte, 0, e.Rows()*e.Width())
 	for _, p := range c.Frames {
 		f.Pixels = p.whole(f.Pixels, p.ResizeTorch(b.w, b.h, b.filter))

@@ -40,11 +40,24 @@ func (c *Clip) seconds(n int) (out []float64) {
 	if c.FPS <= 0 || c.At == nil {
 		return nil
 	}
-	time := func(i int) float64 { return float64(c.At[min(i, len(c.At)-1)]) / c.FPS }
-	for i := 0; i < len(c.At); i += n {
+	return gridSeconds(c.At, c.FPS, n)
+}
+
+func gridSeconds(at []int, fps float64, n int) (out []float64) {
+	time := func(i int) float64 { return float64(at[min(i, len(at)-1)]) / fps }
+	for i := 0; i < len(at); i += n {
 		out = append(out, (time(i)+time(i+n-1))/2)
 	}
 	return out
+}
+
+// every returns the seconds from one n frames to the next at the rate of the frames taken, 0 where that is unknown: the
+// second_per_grid_ts of Qwen2.5-VL, which does not go by where the frames lie.
+func (c *Clip) every(n int) float64 {
+	if c.FPS <= 0 || c.Of < 1 {
+		return 0
+	}
+	return float64(n) / (float64(len(c.Frames)) / float64(c.Of) * c.FPS)
 }
 
 var errNoFrames = errors.New("the video has no frames")

@@ -89,7 +89,7 @@ func (f FFmpeg) clip(ctx context.Context, file string, p VideoProcessor, count s
 		return nil, err
 	}
 	frames, err := f.Frames(ctx, file, v, at)
-	return &Clip{Frames: frames, At: at, FPS: v.FPS}, err
+	return &Clip{Frames: frames, At: at, FPS: v.FPS, Of: v.Frames}, err
 }
 
 // Probe reads a video's size, rate and number of frames.

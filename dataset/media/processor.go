@@ -52,6 +52,7 @@ type Features struct {
 	Extent
 	Pixels  []byte    // in the layout of Shape, before rescaling and normalisation
 	Seconds []float64 // of a video: the time of each row of the grid; nil where the source's rate is unknown
+	Every   float64   // of a video: seconds from one row of the grid to the next by the rate of the frames taken; 0 where unknown
 
 	norm *norm
 	run  int // bytes of one channel in a row
@@ -105,6 +106,7 @@ type Clip struct {
 	Frames []*Picture
 	At     []int   // each frame's number in the video; nil where unknown
 	FPS    float64 // of the video; 0 where unknown
+	Of     int     // frames of the video; 0 where unknown
 }
 
 // Processor prepares the pictures and videos of a model. Video is nil where the model takes none.

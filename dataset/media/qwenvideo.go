@@ -44,7 +44,7 @@ func (q *qwenVideo) Video(c *Clip) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Features{Extent: e, Seconds: c.seconds(q.time), norm: q.norm, run: q.time * q.patch * q.patch}
+	f := &Features{Extent: e, Seconds: c.seconds(q.time), Every: c.every(q.time), norm: q.norm, run: q.time * q.patch * q.patch}
 	f.Pixels = make([]byte, 0, e.Rows()*e.Width())
 	frames := c.padded(q.time)
 	for i := 0; i < len(frames); i += q.time {

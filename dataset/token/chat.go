@@ -151,6 +151,38 @@ func (c *Chat) EncodeMessages(messages []Message, tools []byte) (ids []int32, lo
 	return EncodeChat(c.tok, c.template, messages, o)
 }
 
+// EncodeEdited implements dataset.EditingEncoder.
+func (c *Chat) EncodeEdited(messages []Message, tools []byte, edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
+	o := c.options
+	if tools != nil {
+		o.Tools = json.RawMessage(tools)
+	}
+	return encodeChat(c.tok, c.template, messages, o, edit)
+}
+
+// edited carries out edits, and moves the ranges with the text around them; what is put in belongs to none.
+func edited(text string, spans [][2]int, edits []dataset.Edit) (string, [][2]int) {
+	var out strings.Builder
+	var moved [][2]int
+	at := 0
+	keep := func(to int) { // text[at:to] stays
+		by := out.Len() - at
+		for _, s := range spans {
+			if from, to := max(s[0], at), min(s[1], to); from < to {
+				moved = append(moved, [2]int{from + by, to + by})
+			}
+		}
+		out.WriteString(text[at:to])
+	}
+	for _, e := range edits {
+		keep(e.From)
+		out.WriteString(e.Text)
+		at = e.To
+	}
+	keep(len(text))
+	return out.String(), moved
+}
+
 // Fingerprint identifies the tokenizer, the template and the options.
 func (c *Chat) Fingerprint() string { return c.print }
 
@@ -159,6 +191,10 @@ func (c *Chat) Fingerprint() string { return c.print }
 // turn begins where the text of the messages before it, with a generation prompt, ends; and it ends where the text up
 // to it ends. A template for which these are no prefixes of the whole text is an error that names the message.
 func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions) (ids []int32, lossMask []bool, err error) {
+	return encodeChat(tok, tmpl, messages, o, nil)
+}
+
+func encodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions, edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
 	r, err := tmpl.prepare(o.Tools, o.Extra)
 	if err != nil {
 		return nil, nil, err
@@ -178,6 +214,13 @@ func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOption
 	}
 	if o.LastTurnOnly && len(spans) > 1 {
 		spans = spans[len(spans)-1:]
+	}
+	if edit != nil {
+		edits, err := edit(whole.Text)
+		if err != nil {
+			return nil, nil, err
+		}
+		whole.Text, spans = edited(whole.Text, spans, edits)
 	}
 	ids, lossMask = tok.encodeSpans(whole.Text, spans)
 	return ids, lossMask, nil
