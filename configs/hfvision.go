@@ -33,7 +33,7 @@ var hfComposedFamilies = map[string]hfComposed{
 		preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
 		only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"}},
 	"llava_onevision1_5": {class: "LlavaOnevision1_5ForConditionalGeneration", text: "qwen3", alias: "llavaonevision1_5",
-		vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "text_hidden_size": "", "embed_dim": "", "num_channels": "in_channels"},
+		vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "text_hidden_size": "", "embed_dim": ""},
 		preset: map[string]string{"kind": `"rice"`, "hidden_act": `"gelu"`, "layer_norm_eps": "1e-5", "temporal_patch_size": "1"}},
 	"vlm": {}, // a pair of one's own: vision_config has our keys
 }
@@ -231,6 +231,7 @@ func (m Model) composedConfig(text map[string]any) map[string]any {
 	if m.ModelType == "qwen3_vl" {
 		maps.Copy(vision, map[string]any{"deepstack_visual_indexes": v.Deepstack, "num_position_embeddings": v.Positions})
 	}
+	delete(text, "architectures") // the whole has one
 	out := map[string]any{"model_type": m.ModelType, "architectures": m.Architectures, "text_config": text, "vision_config": vision, "image_token_id": v.ImageToken,
 		"tie_word_embeddings": m.TieEmbeddings, "torch_dtype": text["torch_dtype"]}
 	if v.VideoToken >= 0 {
@@ -241,6 +242,9 @@ func (m Model) composedConfig(text map[string]any) map[string]any {
 	}
 	if m.ModelType == "internvl" {
 		out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(v.Merge), v.ProjAct
+	}
+	if len(m.Architectures) == 0 {
+		delete(out, "architectures")
 	}
 	return out
 }
