@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
@@ -51,4 +52,56 @@ func TestExportRoundTrip(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOtherLayout: a checkpoint in a family's second layout is read as the first is, and exported as it came.
+func TestOtherLayout(t *testing.T) {
+	const dir = "testdata/llava-onevision1.5"
+	c, err := configs.ReadModel(dir)
+	require.NoError(t, err)
+	open := func(dir, file string) (*Model, *Weights) {
+		m, err := Build(c, 24)
+		require.NoError(t, err)
+		src, err := checkpoint.OpenFile(filepath.Join(dir, file))
+		require.NoError(t, err)
+		t.Cleanup(func() { src.Close() })
+		w, err := m.OpenWeights(src, dir)
+		require.NoError(t, err)
+		return m, w
+	}
+	export := func(m *Model, w *Weights) string {
+		out, f32 := filepath.Join(t.TempDir(), "out"), func(string) string { return "f32" }
+		sink, err := checkpoint.NewWriter(out, m.HFTensors(f32), 1<<30)
+		require.NoError(t, err)
+		require.NoError(t, m.Export(sink, f32, func(p *grad.Param, dst []float32) error {
+			_, err := w.Read(p, Region{Of: 1, To: p.Shape[0]}, dst)
+			return err
+		}))
+		return out
+	}
+	names := func(m *Model) (out []string) {
+		for _, i := range m.hfShapes() {
+			out = append(out, i.Name)
+		}
+		return
+	}
+	m, w := open(dir, "model.safetensors")
+	require.Contains(t, names(m), "model.visual.class_pos_emb")
+	src := *m
+	src.Source = m.Other
+	other := export(&src, w)
+	m2, w2 := open(other, "model.safetensors")
+	require.Subset(t, names(m2), []string{"visual.class_pos_emb", "visual.merger.ln_q.weight", "model.layers.0.mlp.up_proj.weight", "lm_head.weight"})
+	for _, p := range m.Params(nil) {
+		a, b := make([]float32, tensor.Len(p.Shape)), make([]float32, tensor.Len(p.Shape))
+		for _, x := range []struct {
+			w   *Weights
+			dst []float32
+		}{{w, a}, {w2, b}} {
+			_, err := x.w.Read(p, Region{Of: 1, To: p.Shape[0]}, x.dst)
+			require.NoError(t, err)
+		}
+		require.Equal(t, a, b, p.Name)
+	}
+	require.FileExists(t, filepath.Join(export(m2, w2), "model.safetensors"))
 }

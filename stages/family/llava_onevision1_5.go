@@ -2,10 +2,14 @@ package family
 
 import "github.com/lfactor/lfactor/configs"
 
-// LLaVA-OneVision-1.5: RICE-ViT before Qwen3, with plain positions. Names are those of transformers.
+// LLaVA-OneVision-1.5: RICE-ViT before Qwen3, with plain positions. Names are those of transformers; checkpoints that the
+// model's own code wrote have the tower and the decoder at the top.
 var _ = register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
 	Build: func(c configs.Model) *Model {
-		return composed("llava_onevision1_5", c, "model.visual.", lnMerger("model.visual.merger."), textAt("model.language_model."))
+		own := composed("llava_onevision1_5", c, "visual.", lnMerger("visual.merger."), textAt("model."))
+		m := composed("llava_onevision1_5", c, "model.visual.", lnMerger("model.visual.merger."), textAt("model.language_model."))
+		m.Other = own.Source
+		return m
 	}})
 
 // RICE-ViT (arXiv:2507.20025): Qwen2-VL's tower with a norm before the first layer, and a class token a frame whose place is an

@@ -35,6 +35,8 @@ type Model struct {
 	Vision *Vision        // before the decoder, nil for a model of text alone
 	// Source says where a logical parameter lies in a Hugging Face checkpoint of the family.
 	Source func(name string) Source
+	// Other is a second layout in which checkpoints of the family come, nil for none.
+	Other func(name string) Source
 }
 
 // Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in order.

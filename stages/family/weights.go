@@ -45,13 +45,31 @@ func (m *Model) ignorable(name string) bool {
 		m.Spec.Tie && name == m.Source(headName+".weight").Name
 }
 
+// settle takes the other layout for the model if that is what the file has: an export then has it too, as the configuration that
+// comes from the same directory.
+func (m *Model) settle(infos map[string]checkpoint.Info) {
+	const first = embedName + ".weight"
+	if m.Other == nil {
+		return
+	}
+	if _, own := infos[m.Source(first).Name]; own {
+		return
+	}
+	if _, other := infos[m.Other(first).Name]; other {
+		m.Source, m.Other = m.Other, m.Source
+	}
+}
+
 // OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name and shape; each
-// difference is a *checkpoint.Error.
+// difference is a *checkpoint.Error. A model of which checkpoints come in two layouts takes that of src.
 func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error) {
 	w := &Weights{m: m, infos: map[string]checkpoint.Info{}, src: src, path: path}
-	var have []checkpoint.Info
 	for _, t := range src.Tensors() {
 		w.infos[t.Name] = t
+	}
+	m.settle(w.infos)
+	var have []checkpoint.Info
+	for _, t := range src.Tensors() {
 		if !m.ignorable(t.Name) {
 			have = append(have, t)
 		}
