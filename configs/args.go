@@ -138,6 +138,8 @@ func (l *loader) flag(name string, values []string) bool {
 		l.configFile(values, o)
 	case name == "pipeline-model-parallel-layout":
 		l.layoutFlag(values, o)
+	case name == "exit-interval":
+		l.exitFlag(values, o)
 	case idleFlags[name]:
 		return true
 	case onlyFlags[name] != nil:
@@ -157,6 +159,16 @@ func (l *loader) flag(name string, values []string) bool {
 	return false
 }
 
+// exitFlag reads how many steps a run makes at most, whatever it is scheduled for.
+func (l *loader) exitFlag(values []string, o Origin) {
+	n, err := strconv.Atoi(strings.Join(values, " "))
+	if err != nil || n < 1 {
+		l.fail(o, "train.steps", quoted(strings.Join(values, " "))+", want a number of steps", "")
+		return
+	}
+	l.exitAfter, o.Text = n, fmt.Sprintf("%s %d", o.Text, n)
+}
+
 // sameValue compares numbers as numbers.
 func sameValue(a, b string) bool {
 	x, err1 := strconv.ParseFloat(a, 64)
@@ -166,7 +178,7 @@ func sameValue(a, b string) bool {
 
 func knownFlags() []string {
 	known := slices.Concat(sortedKeys(table().byFlag), sortedKeys(idleFlags), sortedKeys(onlyFlags), sortedKeys(refusedFlags))
-	return append(known, "config-file", "pipeline-model-parallel-layout")
+	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval")
 }
 
 // keyFlag enters a flag that means a key.

@@ -129,6 +129,7 @@ type loader struct {
 	frozen      []string // parameters that its parts freeze
 	frozenAt    Origin
 	rates       []componentRate
+	exitAfter   int    // --exit-interval
 	encoderTP   Origin // where the encoder's tensor parallelism is set
 	modelOnly   bool   // there need be no data: the model is what is asked for
 	getenv      func(string) string
@@ -277,10 +278,34 @@ func (l *loader) tolerate() {
 		r.Plan.SequenceParallel = false
 		l.c.Notices = append(l.c.Notices, "no effect with plan.tp = 1: --sequence-parallel")
 	}
+	if n := l.exitAfter; n > 0 && n < r.Train.Steps {
+		if r.Schedule.DecaySteps == 0 {
+			r.Schedule.DecaySteps = r.Train.Steps
+		}
+		r.Train.Steps = n
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --exit-interval", n))
+	}
+	l.tolerateHeads()
+	if !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == LayerDefault && (l.loong || l.c.Origin("model.name").Layer == LayerFlag) {
+		r.Data.Kind = "media" // a launch script has no other data for such a model
+	}
 	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" && l.c.Origin("checkpoint.interval").Layer == LayerFlag {
 		r.Checkpoint.Interval = 0
 		l.c.Notices = append(l.c.Notices, "no effect without --save: --save-interval")
 	}
+}
+
+// tolerateHeads gives an encoder whose heads do not divide by plan.tp ranks of its own kind, where a launch script says nothing of
+// it: LoongForge fills them up with heads of zeros.
+func (l *loader) tolerateHeads() {
+	p, v := &l.c.Run.Plan, l.c.Model.Vision
+	script := l.loong || l.c.Origin("model.name").Layer == LayerFlag
+	given := l.c.Origin("plan.encoder.over").Layer != LayerDefault || l.c.Origin("plan.encoder.tp").Layer != LayerDefault
+	if v.None() || !script || given || v.Heads%p.TP == 0 {
+		return
+	}
+	p.Encoder.Over, p.Encoder.TP = "first", gcd(gcd(v.Heads, v.Inter), p.TP)
+	l.c.Notices = append(l.c.Notices, fmt.Sprintf("plan.encoder.over = first, plan.encoder.tp = %d: the encoder's %d heads do not divide by plan.tp = %d", p.Encoder.TP, v.Heads, p.TP))
 }
 
 // checkAll lets every section check itself.

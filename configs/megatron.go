@@ -25,6 +25,19 @@ var idleFlags = set(
 	"num-workers", "sft-num-preprocess-workers", "dataloader-type", "dataloader-prefetch-factor", "dataloader-save",
 	"no-create-attention-mask-in-dataloader", "use-fast-tokenizer", "packing-buffer-size", "sft-sort-batch",
 	"variable-seq-lengths", "use-fixed-seq-lengths", "no-mmap-bin-files",
+	// pictures: sizes, tiles and frames are those of data.processor's files, conversations those of data.template
+	"min-pixels", "max-pixels", "frame-min-pixels", "frame-max-pixels", "video-max-pixels", "fps", "fps-min-frames", "fps-max-frames",
+	"image-resolution", "min-num-frame", "max-num-frame", "dynamic-image-size", "min-dynamic-patch", "max-dynamic-patch", "use-thumbnail",
+	"normalize-type", "pad2square", "down-sample-ratio", "force-image-size", "patch-size", "conv-style", "task-encoder", "language-model-type",
+	"add-question-in-pretrain", "training-rice-vl-max-answer-length",
+	// packing of pictures: up to data.seq_len and data.images_max, within the documents read ahead
+	"max-packed-tokens", "max-buffer-size", "replacement", "strict-mode", "group-by-length", "use-packed-ds", "save-dataset-state",
+	"data-shuffle-buffer-size", "data-max-samples-per-sequence",
+	// the loss is averaged as train.loss_average says
+	"loss-reduction", "loss-reduction-all-gather",
+	// replicas of an encoder always share out pictures by their work
+	"use-vit-dp-balance", "vlm-dp-balance-warmup-iters", "dp-balance-verbose", "dp-balance-max-len-ratio-vlm", "dp-balance-max-len-ratio-vit",
+	"dp-balance-trigger-threshold-vlm", "dp-balance-trigger-threshold-vit", "full-hetero-dp-cpu-offload",
 	// what every dense family here has anyway
 	"swiglu", "disable-bias-linear", "no-position-embedding", "group-query-attention", "use-rotary-position-embeddings",
 	"make-vocab-size-divisible-by",
@@ -59,6 +72,7 @@ var onlyFlags = map[string]*onlyFlag{
 	"exp-avg-sq-dtype":                    {[]string{"fp32"}, "moments are kept in fp32"},
 	"main-params-dtype":                   {[]string{"fp32"}, "master weights are kept in fp32"},
 	"main-grads-dtype":                    {[]string{"fp32"}, "gradients are kept in fp32"},
+	"trainable-modules":                   {[]string{"all"}, "freeze parts instead: +model.image_encoder.freeze=True, or freeze: [visual.*]"},
 	"padding-side":                        {[]string{"right"}, "samples are padded on the right"},
 	"sft-data-mix-strategy":               {[]string{"concat"}, "give weights in data.paths instead"},
 }
@@ -81,7 +95,6 @@ var refusedFlags = map[string]string{
 	"enable-discard-sample":                 "samples that are too long are cut off, not left out",
 	"sft-data-streaming":                    "data is always read as training goes: remove the flag, the order is that of data.shuffle",
 	"enable-ema":                            "no moving average of weights is kept",
-	"exit-interval":                         "set train.steps instead",
 	"train-samples":                         "set train.steps instead",
 	"lr-warmup-samples":                     "set schedule.warmup_steps instead",
 	"lr-decay-samples":                      "set schedule.decay_steps instead",

@@ -64,7 +64,7 @@ type Data struct {
 	Split      []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
 	Tokenizer  string       `key:"tokenizer" class:"fixed" flag:"hf-tokenizer-path,tokenizer-model" doc:"Directory with tokenizer.json; by default that of model.path."`
 	SeqLen     int          `key:"seq_len" default:"2048" min:"1" max:"16777216" class:"fixed" flag:"seq-length" unit:"tokens" doc:"Length of a sample."`
-	Packing    bool         `key:"packing" default:"true" class:"fixed" flag:"packing-sft-data" doc:"Put several short documents or conversations in one sample; attention does not cross their borders."`
+	Packing    bool         `key:"packing" default:"true" class:"fixed" flag:"packing-sft-data,packing-pretrain-data=true" doc:"Put several short documents or conversations in one sample; attention does not cross their borders."`
 	TextKey    string       `key:"text_key" default:"text" class:"fixed" doc:"Field of a JSON line, or column of a Parquet file, that holds the text."`
 	Messages   string       `key:"messages" default:"auto" oneof:"auto|openai|sharegpt|alpaca" class:"fixed" flag:"sft-dataset" from:"default=auto" doc:"Shape of chat data."`
 	MessageKey string       `key:"message_key" class:"fixed" doc:"Field that holds the list of messages; by default the shape's own."`
@@ -77,7 +77,7 @@ type Data struct {
 	Shuffle    bool         `key:"shuffle" default:"true" class:"fixed" doc:"Read in a seeded order that is a permutation of all samples."`
 	Seed       int          `key:"seed" default:"-1" class:"fixed" doc:"Seed of the order; -1 takes train.seed."`
 	Quarantine int          `key:"quarantine" default:"100" min:"0" class:"free" unit:"samples" doc:"Bad samples that are set aside before the run stops with exit code 4."`
-	Pack       string       `key:"pack" default:"best-fit" oneof:"none|first-fit|best-fit|largest-fit|sequential|max-images" class:"fixed" flag:"packing-algorithm" doc:"How whole documents or conversations are laid into samples, where data.packing is on; pretraining joins texts and needs none."`
+	Pack       string       `key:"pack" default:"best-fit" oneof:"none|first-fit|best-fit|largest-fit|sequential|max-images" class:"fixed" flag:"packing-algorithm,energon-pack-algo" from:"balanced=best-fit,sequential_max_images=max-images" doc:"How whole documents or conversations are laid into samples, where data.packing is on; pretraining joins texts and needs none."`
 	ImagesMax  int          `key:"images_max" default:"0" min:"0" class:"fixed" flag:"num-images-expected" unit:"media" doc:"Pictures and videos of a sample at most; 0 means any number."`
 	ShardMix   int          `key:"shuffle_shards" default:"0" min:"0" class:"fixed" unit:"shards" doc:"Shuffle within windows as large as so many files, read in runs, for data that is slow to read at random; 0 shuffles all."`
 	Readers    int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, and made tokens of, at once. The data does not depend on it."`
