@@ -103,10 +103,10 @@ func TestLoongParts(t *testing.T) {
 // TestLoongLaunch reads what launch scripts of composed models give besides the model.
 func TestLoongLaunch(t *testing.T) {
 	cfg, err := Load(Request{Args: strings.Fields("--config-file " + loongTree + "internvl3.5/internvl3_5_38b.yaml --data-path x --tensor-model-parallel-size 4 --train-iters 50000 --exit-interval 5000 " +
-		"--conv-style internvl2_5 --max-packed-tokens 16384 --energon-pack-algo sequential_max_images --packing-pretrain-data --trainable-modules all --dynamic-image-size")})
+		"--conv-style internvl2_5 --max-packed-tokens 16384 --energon-pack-algo sequential_max_images --packing-pretrain-data --trainable-modules all --dynamic-image-size --enable-discard-sample")})
 	require.NoError(t, err)
 	r := cfg.Run
-	require.Equal(t, []any{5000, 50000, "media", "max-images", true}, []any{r.Train.Steps, r.Schedule.DecaySteps, r.Data.Kind, r.Data.Pack, r.Data.Packing})
+	require.Equal(t, []any{5000, 50000, "media", "max-images", true, true}, []any{r.Train.Steps, r.Schedule.DecaySteps, r.Data.Kind, r.Data.Pack, r.Data.Packing, r.Data.DropLong})
 	require.Equal(t, []any{4, "first", 1}, []any{r.Plan.TP, r.Plan.Encoder.Over, r.Plan.Encoder.TP})
 	require.Contains(t, cfg.Notices, "plan.encoder.over = first, plan.encoder.tp = 1: the encoder's 25 heads do not divide by plan.tp = 4")
 	require.Contains(t, strings.Join(cfg.Notices, "\n"), "accepted, no effect: --conv-style internvl2_5, --max-packed-tokens 16384")

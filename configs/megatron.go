@@ -92,7 +92,6 @@ var refusedFlags = map[string]string{
 	"custom-virtual-pipeline-layers":        "set plan.virtual_stages, and the layers of every stage in plan.layers",
 	"sft-dataset-config":                    "set data.messages and data.message_key instead",
 	"is-tokenized-data":                     "tokenized datasets are not read: use text, or Megatron's .bin/.idx",
-	"enable-discard-sample":                 "samples that are too long are cut off, not left out",
 	"sft-data-streaming":                    "data is always read as training goes: remove the flag, the order is that of data.shuffle",
 	"enable-ema":                            "no moving average of weights is kept",
 	"train-samples":                         "set train.steps instead",

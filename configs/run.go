@@ -83,6 +83,7 @@ type Data struct {
 	Readers    int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, and made tokens of, at once. The data does not depend on it."`
 	Balance    bool         `key:"balance" default:"false" class:"fixed" flag:"use-vlm-dp-balance" doc:"Give every data-parallel rank microbatches of the same work, by tokens and their squares, instead of every dp-th."`
 	Cost       []float64    `key:"balance_cost" default:"[]" class:"fixed" doc:"a, b and c of the work a·l² + b·l + c of a sample of l tokens, for data.balance; by default the model's width decides. A run with data.balance says what it measured."`
+	DropLong   bool         `key:"drop_long" default:"false" class:"fixed" flag:"enable-discard-sample" doc:"Leave out documents and conversations longer than data.seq_len, instead of cutting them."`
 	LineMax    Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`
 }
 

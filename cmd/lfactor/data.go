@@ -132,7 +132,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen, EOD: eod, Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask,
 		Seed: uint64(seed), MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch, CacheBytes: 256 << 20,
 		Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
-	conf.Packing, conf.MediaMax, conf.Readers = dataset.Packing(c.Data.Pack), c.Data.ImagesMax, c.Data.Readers
+	conf.Packing, conf.MediaMax, conf.Readers, conf.DropLong = dataset.Packing(c.Data.Pack), c.Data.ImagesMax, c.Data.Readers, c.Data.DropLong
 	if !c.Data.Packing {
 		conf.Packing = dataset.PackNone
 	}
@@ -150,6 +150,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		if conf.Samples, err = d.samples(); err != nil {
 			return conf, err
 		}
+		conf.Prepare = d.pictures.prepare
 	}
 	return conf, nil
 }
@@ -330,7 +331,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 		}
 		mb := microbatch(&b, each, uint64(c.Train.Seed), c.LoRA.Dropout > 0)
 		if d.pictures != nil {
-			if err := d.pictures.fill(&mb, &b, d.unseen(&b)); err != nil {
+			if err := d.pictures.fill(&mb, &b); err != nil {
 				return nil, err
 			}
 			d.work[step] += d.r.microFlops(d.r.job.Model.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames()))
@@ -339,29 +340,6 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 		out = append(out, mb)
 	}
 	return out, nil
-}
-
-// unseen sets a sample aside whose picture could not be decoded: it stays in the batch and counts for nothing.
-func (d *data) unseen(b *dataset.Batch) func(m *dataset.Media, sample int64, err error) error {
-	return func(m *dataset.Media, sample int64, err error) error {
-		if d.bad == nil {
-			return nil // a worker process: the first keeps the list
-		}
-		q := dataset.Bad{Source: "media", Document: sample, Reason: fmt.Sprintf("%s: %v", m.Key, err)}
-		for _, o := range b.Origins {
-			if o.Sample == sample {
-				q.Source, q.Document, q.Place = d.sources[min(o.Source, len(d.sources)-1)].Name(), o.Document, o.Place
-			}
-		}
-		if err := d.bad.Add(q); err != nil {
-			return err
-		}
-		budget, n := dataset.Budget{Count: int64(d.r.cfg.Run.Data.Quarantine)}, int64(len(d.bad.List()))
-		if !budget.Allows(n, n) {
-			return &dataset.BudgetError{Budget: budget, Bad: n, Read: n, Last: q}
-		}
-		return nil
-	}
 }
 
 // microbatch gives every counted token the same weight, and with keys every token an identity for dropout that depends on
