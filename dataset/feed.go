@@ -37,7 +37,7 @@ func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
 	}
 	f := &feeder{cfg: cfg, began: time.Now()}
 	f.fetch = &fetcher{sources: cfg.Sources, enc: enc, chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
-	f.fetch.begin(cfg.Readers, cfg.Encoders)
+	f.fetch.begin(cfg)
 	for i := range cfg.Sources {
 		f.queues = append(f.queues, newDocQueue(f.fetch, i, cfg.Seed, cfg.OrderWindow))
 	}
@@ -48,6 +48,9 @@ func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
 func (f *feeder) seek(p Position) {
 	if p.Sample != f.start.Sample || !slices.Equal(p.Sources, f.start.Sources) {
 		f.rows = nil
+		if f.fetch.decoding != nil {
+			f.fetch.decoding.clear()
+		}
 	}
 	f.start = p.clone()
 }
@@ -72,6 +75,13 @@ func (f *feeder) step(start Position) (r stepResult) {
 	defer func() { f.laid.Add(int64(time.Since(began))); f.given.Add(int64(len(r.batches))) }()
 	for at := 0; at < len(rows); at += f.cfg.MicroBatch {
 		r.batches = append(r.batches, newBatch(rows[at:at+f.cfg.MicroBatch], f.cfg.SeqLen, f.cfg.Pad))
+	}
+	if h := f.fetch.decoding; h != nil {
+		for i := range r.batches {
+			for k := range r.batches[i].Media {
+				h.ahead(&r.batches[i].Media[k])
+			}
+		}
 	}
 	r.end = f.position(start.Step + 1)
 	return r
@@ -130,6 +140,9 @@ func (f *feeder) fill() error {
 func (f *feeder) close() {
 	f.fetch.reading.close()
 	f.fetch.encoding.close()
+	if h := f.fetch.decoding; h != nil {
+		h.pool.close()
+	}
 }
 
 // maker makes one block; at moves from the block's start to its end.
@@ -189,19 +202,29 @@ func (m *maker) inspect(source int, s SourcePosition, d *pendingDoc) error {
 }
 
 // begin starts the pools of a fetcher. A queue may be ahead by what keeps all workers busy.
-func (f *fetcher) begin(readers, encoders int) {
+func (f *fetcher) begin(c LoaderConfig) {
+	workers, most := c.Readers+c.Encoders, max(c.Readers, c.Encoders)
+	if c.Prepare != nil {
+		workers, most = workers+c.Decoders, max(most, c.Decoders)
+	}
 	f.ahead = 1
-	if readers > 1 || encoders > 1 {
-		f.ahead = 2 * (readers + encoders)
+	if most > 1 {
+		f.ahead = 2 * workers
 	}
 	credits := f.ahead * len(f.sources)
-	f.reading, f.encoding = newPool("read", readers, credits), newPool("encode", encoders, credits)
+	f.reading, f.encoding = newPool("read", c.Readers, credits), newPool("encode", c.Encoders, credits)
+	if c.Prepare != nil {
+		f.decoding = newHold(c.Prepare, c.HoldBytes, c.Decoders, credits)
+	}
 }
 
 // Stages tells what each stage of the pipeline has done, and since when.
 func (l *Loader) Stages() ([]Stage, time.Duration) {
 	f := l.feed
-	return []Stage{f.fetch.reading.stage(), f.fetch.encoding.stage(),
-		{"pack", 1, f.rowsIn.Load(), time.Duration(max(0, f.packed.Load()-f.fetch.waited.Load()))},
-		{"batch", 1, f.given.Load(), time.Duration(f.laid.Load())}}, time.Since(f.began)
+	out := []Stage{f.fetch.reading.stage(), f.fetch.encoding.stage()}
+	if h := f.fetch.decoding; h != nil {
+		out = append(out, h.pool.stage())
+	}
+	return append(out, Stage{"pack", 1, f.rowsIn.Load(), time.Duration(max(0, f.packed.Load()-f.fetch.waited.Load()))},
+		Stage{"batch", 1, f.given.Load(), time.Duration(f.laid.Load())}), time.Since(f.began)
 }

@@ -52,6 +52,7 @@ type fetcher struct {
 	cache      tokenCache
 	reading    *pool
 	encoding   *pool
+	decoding   *hold        // nil: media stay files
 	ahead      int          // documents of a source in the pools at once: its credits
 	waited     atomic.Int64 // nanoseconds that the packer had to wait for documents
 }
@@ -79,9 +80,20 @@ func (f *fetcher) read(source int, p *pendingDoc) {
 		f.finish(source, p, tokens{place: d.Place}, err)
 		return
 	}
-	f.encoding.put(func() {
+	f.reading.hand(f.encoding, func() {
 		t, err := f.encode(d, f.sources[source].Source.Kind())
-		f.finish(source, p, t, err)
+		if err != nil || f.decoding == nil || len(t.media) == 0 {
+			f.finish(source, p, t, err)
+			return
+		}
+		f.encoding.hand(f.decoding.pool, func() {
+			if err := f.decoding.verify(t.media); err != nil {
+				release(t.media)
+				f.finish(source, p, t, &BadSample{t.place, fmt.Sprintf("sample %q: %v", t.key, err)})
+				return
+			}
+			f.finish(source, p, t, nil)
+		})
 	})
 }
 
@@ -125,6 +137,11 @@ func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
 		samples, err := f.samples.EncodeSample(&d)
 		if err != nil {
 			return t, badOr(err, d.Place)
+		}
+		for i := range samples {
+			if f.decoding != nil {
+				f.decoding.attach(&samples[i])
+			}
 		}
 		t.pieces = join(samples)
 	case KindText:

@@ -48,11 +48,17 @@ type LoaderConfig struct {
 	KeepLast    bool  // give what the last pass leaves over, filled up with padding, as for an evaluation
 	Readers     int   // documents read at once; 0 means 1. The data depends on neither this nor Encoders
 	Encoders    int   // documents made tokens of at once; 0 means as many as Readers
-	CacheBytes  int64 // for documents as ids, so that later passes need not encode again
-	Chat        ChatEncoder
-	Samples     SampleEncoder // of sources of samples with several files
-	Budget      Budget
-	Quarantine  *Quarantine // nil: in memory
+	// Prepare makes what a model takes of pictures and videos, before their samples are packed: a sample of which it fails is
+	// bad. Decoders is how many are made at once, 0 for as many as Encoders; HoldBytes bounds the memory of what was made
+	// and not taken, 0 for 256 MiB.
+	Prepare    Prepare
+	Decoders   int
+	HoldBytes  int64
+	CacheBytes int64 // for documents as ids, so that later passes need not encode again
+	Chat       ChatEncoder
+	Samples    SampleEncoder // of sources of samples with several files
+	Budget     Budget
+	Quarantine *Quarantine // nil: in memory
 }
 
 // Loader gives the microbatches of steps. The batch of a step is a function of the position alone: not of ranks,
@@ -63,7 +69,11 @@ type Loader struct {
 	next    Position           // of the step that comes next
 	starts  map[int64]Position // where recent steps began
 	pending chan stepResult    // the step being prepared, if any
+	given   [2][]Batch         // of the last steps returned: what is not taken of their media is released behind the next
 }
+
+// holdBytes bounds prepared media unless it is said.
+const holdBytes = 256 << 20
 
 // startsMax is how many steps back a Loader can go without a Seek.
 const startsMax = 64
@@ -109,6 +119,10 @@ func (c *LoaderConfig) fill() error {
 	set(&c.Window, 256)
 	set(&c.Readers, 1)
 	set(&c.Encoders, c.Readers)
+	set(&c.Decoders, c.Encoders)
+	if c.HoldBytes == 0 {
+		c.HoldBytes = holdBytes
+	}
 	if c.Packing == "" {
 		c.Packing = PackBestFit
 	}
@@ -117,7 +131,7 @@ func (c *LoaderConfig) fill() error {
 	need(c.SeqLen >= 1, "a sequence length of %d", c.SeqLen)
 	need(c.MicroBatch >= 1 && c.GlobalBatch >= 1 && c.GlobalBatch%max(c.MicroBatch, 1) == 0,
 		"a global batch of %d is no multiple of the microbatch of %d", c.GlobalBatch, c.MicroBatch)
-	need(c.Shuffle >= 1 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
+	need(c.Shuffle >= 1 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Decoders >= 1 && c.HoldBytes >= 0 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
 	return errors.Join(append(errs, c.fillSources())...)
 }
 
@@ -155,6 +169,9 @@ func (c *LoaderConfig) fingerprint(enc Encoder) string {
 	parts := []any{"order 1", c.Mode, c.SeqLen, c.EOD, c.Pad, c.Special, c.Separate, c.MaskEOD, c.Shuffle, c.Packing, c.Window, c.DropLong, c.Seed}
 	if c.OrderWindow > 0 || c.MediaMax > 0 {
 		parts = append(parts, "window", c.OrderWindow, "media", c.MediaMax)
+	}
+	if c.Prepare != nil {
+		parts = append(parts, "prepared 1") // samples that cannot be decoded have no place in it
 	}
 	for _, s := range c.Sources {
 		parts = append(parts, s.Source.Fingerprint(), s.Weight)
@@ -195,6 +212,10 @@ func (l *Loader) Step(step int64) ([]Batch, error) {
 		return nil, r.err
 	}
 	l.remember(r)
+	for i := range l.given[0] {
+		release(l.given[0][i].Media)
+	}
+	l.given[0], l.given[1] = l.given[1], r.batches
 	ahead := make(chan stepResult, 1)
 	l.pending = ahead
 	go func(start Position) { ahead <- l.feed.step(start) }(l.next.clone())

@@ -64,6 +64,7 @@ func (m *maker) document(source int) (item, error) {
 		return item{}, err
 	}
 	if fault := m.mediaFault(d.out); fault != "" {
+		release(d.out.media)
 		d = &pendingDoc{doc: d.doc, out: tokens{place: d.out.place, bad: &BadSample{d.out.place, fault}}}
 	}
 	if err := m.inspect(source, s, d); err != nil {
@@ -75,7 +76,11 @@ func (m *maker) document(source int) (item, error) {
 	s.Taken++
 	m.at.Sources[source] = s
 	m.at.Sample++
-	return m.learnt(sample, d.out, o), nil
+	it := m.learnt(sample, d.out, o)
+	if it.tokens == 0 {
+		release(d.out.media)
+	}
+	return it, nil
 }
 
 // mediaFault says why a document with media fits no row, "" where it does: text may be cut, a picture not, and its

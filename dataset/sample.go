@@ -19,6 +19,8 @@ type Media struct {
 	// Spans are the places of the tokens that the encoder's output fills, in order. In a Sample they count from its
 	// first token, in a Batch from its first row's. A picture has one; a video may have one a frame.
 	Spans []Span
+
+	ready *ready // what LoaderConfig.Prepare makes of it, or nil
 }
 
 // Span is the tokens From to To-1.

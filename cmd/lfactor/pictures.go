@@ -58,9 +58,9 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 	return &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x, MediaMax: c.Data.ImagesMax}, nil
 }
 
-// fill puts a batch's pictures into its microbatch: their tokens have no embedding of their own. A picture that cannot be
-// decoded takes its sample out of the loss; bad names it.
-func (x *pictures) fill(mb *host.Microbatch, b *dataset.Batch, bad func(m *dataset.Media, sample int64, err error) error) error {
+// fill puts a batch's pictures, which the loader has prepared, into its microbatch: their tokens have no embedding of their
+// own.
+func (x *pictures) fill(mb *host.Microbatch, b *dataset.Batch) error {
 	if len(b.Media) == 0 {
 		return nil
 	}
@@ -70,80 +70,109 @@ func (x *pictures) fill(mb *host.Microbatch, b *dataset.Batch, bad func(m *datas
 		err    error
 	}
 	out := make([]result, len(b.Media))
-	n := b.MediaOfSegments()
 	gate := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
 	for i := range b.Media {
-		wg.Add(1)
 		gate <- struct{}{}
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			defer func() { <-gate }()
-			out[i].grid, out[i].values, out[i].err = x.one(&b.Media[i], n[i])
-		}()
+			v, err := b.Media[i].Take()
+			if out[i].err = err; err == nil {
+				out[i].grid, out[i].values, out[i].err = x.laid(&b.Media[i], v.(*media.Features))
+			}
+		})
 	}
 	wg.Wait()
 	ids := append([]int32(nil), mb.IDs...)
-	targets := append([]int32(nil), mb.Targets...)
 	for i := range b.Media {
 		m, r := &b.Media[i], &out[i]
+		if r.err != nil {
+			return r.err
+		}
 		for _, s := range m.Spans {
 			for k := s.From; k < s.To; k++ {
 				ids[k] = -1
 			}
 			r.grid.Spans = append(r.grid.Spans, [2]int32{s.From, s.To})
 		}
-		if r.err == nil {
-			mb.Pictures.Grids, mb.Pictures.Values = append(mb.Pictures.Grids, r.grid), append(mb.Pictures.Values, r.values...)
-			continue
-		}
-		sample := int64(-1)
-		for s := range b.SampleIDs {
-			if from, to := b.CuSeqlens[s], b.CuSeqlens[s+1]; len(m.Spans) > 0 && m.Spans[0].From >= from && m.Spans[0].From < to {
-				sample = b.SampleIDs[s]
-				for k := from; k < to; k++ {
-					targets[k], mb.Weights[k] = dataset.IgnoreLabel, 0
-				}
-			}
-		}
-		if err := bad(m, sample, r.err); err != nil {
-			return err
-		}
+		mb.Pictures.Grids, mb.Pictures.Values = append(mb.Pictures.Grids, r.grid), append(mb.Pictures.Values, r.values...)
 	}
-	mb.IDs, mb.Targets = ids, targets
+	mb.IDs = ids
 	return x.v.Check(&mb.Pictures)
+}
+
+// prepare is the dataset.Prepare of the model: *media.Features that fit its tower and their tokens.
+func (x *pictures) prepare(m *dataset.Media, n int) (any, int64, error) {
+	f, err := x.decode(m, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	g, err := x.grid(m, f)
+	if err != nil {
+		return nil, 0, err
+	}
+	tokens := 0
+	for _, s := range m.Spans {
+		tokens += int(s.To - s.From)
+	}
+	if made := g.Patches() / x.v.Tower.Join; made != tokens {
+		return nil, 0, fmt.Errorf("it becomes %d features and stands as %d tokens: its header may lie, or the processor is not the model's", made, tokens)
+	}
+	return f, int64(len(f.Pixels)), nil
 }
 
 // one decodes a medium and prepares it; n is how many its sample has.
 func (x *pictures) one(m *dataset.Media, n int) (g family.Grid, values []float32, err error) {
-	var f *media.Features
-	switch m.Kind {
-	case dataset.Image:
-		var p *media.Picture
-		if p, err = media.Decode(m.Bytes, media.Options{White: true}); err == nil {
-			f, err = x.p.Image.Image(p, n)
-		}
-	case dataset.Video:
-		var clip *media.Clip
-		if clip, err = (media.FFmpeg{}).ClipBytes(context.Background(), m.Bytes, x.p.Video); err == nil {
-			f, err = x.p.Video.Video(clip)
-			g.Video = true
-		}
-	default:
-		err = fmt.Errorf("the model takes no %s", m.Kind)
-	}
+	f, err := x.decode(m, n)
 	if err != nil {
 		return g, nil, err
 	}
-	g.T, g.H, g.W = f.Grid[0], f.Grid[1], f.Grid[2]
-	g.Every = f.Every
+	return x.laid(m, f)
+}
+
+func (x *pictures) decode(m *dataset.Media, n int) (*media.Features, error) {
+	switch m.Kind {
+	case dataset.Image:
+		p, err := media.Decode(m.Bytes, media.Options{White: true})
+		if err != nil {
+			return nil, err
+		}
+		return x.p.Image.Image(p, n)
+	case dataset.Video:
+		clip, err := media.FFmpeg{}.ClipBytes(context.Background(), m.Bytes, x.p.Video)
+		if err != nil {
+			return nil, err
+		}
+		return x.p.Video.Video(clip)
+	}
+	return nil, fmt.Errorf("the model takes no %s", m.Kind)
+}
+
+// grid is what the tower takes features as, without its tokens.
+func (x *pictures) grid(m *dataset.Media, f *media.Features) (family.Grid, error) {
+	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every, Video: m.Kind == dataset.Video}
+	if x.v.Tile == 0 {
+		if len(f.Shape) != 2 || f.Width() != x.v.Tower.PatchDim {
+			return g, fmt.Errorf("the processor makes %v of it, and the model takes patches of %d numbers", f.Shape, x.v.Tower.PatchDim)
+		}
+		return g, nil
+	}
+	if len(f.Shape) != 4 || f.Shape[2] != x.v.Tile || f.Shape[3] != x.v.Tile {
+		return g, fmt.Errorf("the processor makes %v of it, and the model takes tiles of %d pixels", f.Shape, x.v.Tile)
+	}
+	side := x.v.Tile / x.v.Patch
+	g.T, g.H, g.W = f.Shape[0], side, side
+	return g, nil
+}
+
+// laid are features as the tower takes them.
+func (x *pictures) laid(m *dataset.Media, f *media.Features) (g family.Grid, values []float32, err error) {
+	if g, err = x.grid(m, f); err != nil {
+		return g, nil, err
+	}
 	values = f.Values()
 	if x.v.Tile > 0 {
-		if len(f.Shape) != 4 || f.Shape[2] != x.v.Tile || f.Shape[3] != x.v.Tile {
-			return g, nil, fmt.Errorf("the processor makes %v of it, and the model takes tiles of %d pixels", f.Shape, x.v.Tile)
-		}
-		side := x.v.Tile / x.v.Patch
-		g.T, g.H, g.W, values = f.Shape[0], side, side, x.v.Cut(values, f.Shape[0])
+		values = x.v.Cut(values, f.Shape[0])
 	}
 	return g, values, nil
 }
