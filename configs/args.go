@@ -138,6 +138,8 @@ func (l *loader) flag(name string, values []string) bool {
 		l.configFile(values, o)
 	case name == "pipeline-model-parallel-layout":
 		l.layoutFlag(values, o)
+	case name == "rope-scaling-factor" && l.loong && len(values) == 1:
+		l.ropeFactor = values[0]
 	case name == "exit-interval":
 		l.exitFlag(values, o)
 	case idleFlags[name]:

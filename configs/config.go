@@ -129,6 +129,7 @@ type loader struct {
 	frozen      []string // parameters that its parts freeze
 	frozenAt    Origin
 	rates       []componentRate
+	ropeFactor  string // --rope-scaling-factor, until a model takes it
 	exitAfter   int    // --exit-interval
 	encoderTP   Origin // where the encoder's tensor parallelism is set
 	modelOnly   bool   // there need be no data: the model is what is asked for

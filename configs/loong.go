@@ -98,6 +98,9 @@ func (l *loader) loongRead() {
 	if len(l.frozen) > 0 {
 		l.add(setting{table().byName["freeze"], listNode(l.frozen), l.frozenAt})
 	}
+	if l.ropeFactor != "" {
+		l.fail(Origin{Layer: LayerFlag, Text: "--rope-scaling-factor"}, "", refusedFlags["rope-scaling-factor"], "")
+	}
 	l.loongFaults += len(l.errs) - before
 }
 

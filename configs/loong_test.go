@@ -45,9 +45,14 @@ func TestLoongOwnPairs(t *testing.T) {
 	cfg, err := Compose(Request{File: loongTree + "internvl2.5/internvl2_5_26b.yaml"})
 	require.NoError(t, err)
 	m := cfg.Model
-	require.Equal(t, []any{"internvl", "internlm2", RopeScaling{Type: "dynamic", Factor: 2}, 92553, 92546}, []any{m.ModelType, m.Text, m.RopeScaling, m.Vocab, m.Vision.ImageToken})
+	require.Equal(t, []any{"internvl", "internlm2", RopeScaling{Type: "dynamic", Factor: 2.5}, 92553, 92546}, []any{m.ModelType, m.Text, m.RopeScaling, m.Vocab, m.Vision.ImageToken})
 	require.Equal(t, []any{"internvl", 45, 3200, 25, true, true, false}, []any{m.Vision.Kind, m.Vision.Depth, m.Vision.Hidden, m.Vision.Heads, m.Vision.RMS, m.Vision.QKNorm, m.Vision.QKVBias})
 	require.Contains(t, strings.Join(cfg.Notices, "\n"), "32 heads, of which 25 carry weights")
+	cfg, err = Compose(Request{File: loongTree + "internvl2.5/internvl2_5_8b.yaml", Args: []string{"--rope-scaling-factor", "3"}})
+	require.NoError(t, err)
+	require.Equal(t, 3.0, cfg.Model.RopeScaling.Factor)
+	_, err = Compose(Request{File: loongTree + "internvl3.5/internvl3_5_8b.yaml", Args: []string{"--rope-scaling-factor", "3"}})
+	require.ErrorContains(t, err, "--rope-scaling-factor: set model.overrides.rope_scaling")
 
 	cfg, err = Compose(Request{File: loongTree + "llava_onevision/llava_onevision_1_5_4b.yaml"})
 	require.NoError(t, err)

@@ -100,7 +100,21 @@ func (v *loongVLM) positions(c loongComposition) {
 		}
 		v.set(key, node, at.o)
 	case strings.HasPrefix(v.fd.text("rotary_emb_func"), "Dynamic") && v.text == "internlm2":
-		v.preset(key, "{rope_type: dynamic, factor: 2}", v.fd.at("rotary_emb_func"))
+		factor := "2" // InternLM2.5's own: 2 with a base of 1e6, 2.5 with 5e7
+		if sameValue(v.fd.text("rotary_base"), "5e7") {
+			factor = "2.5"
+		}
+		if v.l.ropeFactor != "" {
+			factor, v.l.ropeFactor = v.l.ropeFactor, ""
+		}
+		node, err := parseValue("{rope_type: dynamic, factor: " + factor + "}")
+		if err != nil {
+			v.l.fail(Origin{Layer: LayerFlag, Text: "--rope-scaling-factor"}, key, quoted(factor)+", want a number", "")
+			return
+		}
+		o := v.fd.at("rotary_emb_func").o
+		o.Layer = LayerModel
+		v.set(key, node, o)
 	}
 }
 
