@@ -11,6 +11,7 @@ import (
 type hfComposed struct {
 	class  string            // that transformers loads it with, "" for none
 	alias  string            // another model_type of the same family, as its own code has it
+	older  map[string]string // more spellings of keys of vision_config, which that code has
 	text   string            // family of the decoder; "" takes text_config's model_type
 	vision map[string]string // keys of vision_config by ours, where names differ
 	preset map[string]string // ours that the family fixes, as JSON
@@ -28,7 +29,8 @@ var hfComposedFamilies = map[string]hfComposed{
 	"qwen3_vl": {class: "Qwen3VLForConditionalGeneration", text: "qwen3",
 		vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""},
 		preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`, "temporal_patch_size": "2", "patch_size": "16"}},
-	"internvl": {class: "InternVLForConditionalGeneration",
+	"internvl": {class: "InternVLForConditionalGeneration", alias: "internvl_chat",
+		older:  map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm", "initializer_factor": "layer_scale_init_value"},
 		vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
 		preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
 		only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"}},
@@ -41,7 +43,12 @@ var hfComposedFamilies = map[string]hfComposed{
 // composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
 var composedIdle = set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob", "projection_dropout", "use_mean_pooling", "drop_path_rate",
 	"vision_end_token_id", "vision_token_id", "image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer", "vision_feature_select_strategy",
+	"auto_map", "template", "force_image_size", "dynamic_image_size", "max_dynamic_patch", "min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora", "use_llm_lora",
+	"use_flash_attn", "dropout", "system_message", "_commit_hash",
 	"tokens_per_second", "num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions", "output_hidden_states")
+
+// composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins patches, and of which layer.
+var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1"}
 
 // decodeComposed turns the config.json of a composed family into settings; the names of keys that are not known come back.
 func (l *loader) decodeComposed(family string, c hfComposed, raw map[string]json.RawMessage, o Origin) (unread []string) {
@@ -59,6 +66,9 @@ func (l *loader) decodeComposed(family string, c hfComposed, raw map[string]json
 	}
 	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
 		"projector_hidden_act": "vision.projector_hidden_act"}
+	if chat := sub("llm_config"); text == nil && chat != nil { // InternVL's own code
+		text = chat
+	}
 	flat := text == nil // published files of Qwen2-VL and Qwen2.5-VL keep the decoder's keys at the top
 	if flat {
 		text = map[string]json.RawMessage{}
@@ -76,7 +86,11 @@ func (l *loader) decodeComposed(family string, c hfComposed, raw map[string]json
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		value := compact(raw[key])
 		switch {
-		case key == "text_config" || key == "vision_config" || key == "model_type" || composedIdle[key]:
+		case key == "text_config" || key == "llm_config" || key == "vision_config" || key == "model_type" || composedIdle[key]:
+		case composedOnly[key] != "":
+			if !sameValue(composedOnly[key], value) {
+				l.fail(o, key, fmt.Sprintf("%s, only %s can be trained", value, composedOnly[key]), "")
+			}
 		case top[key] != "":
 			d.set(top[key], value)
 		case key == "downsample_ratio":
@@ -116,6 +130,9 @@ func (d *hfDecoder) visionKeys(c hfComposed, vision map[string]json.RawMessage) 
 	for _, key := range slices.Sorted(maps.Keys(vision)) {
 		value := compact(vision[key])
 		to, renamed := c.vision[key]
+		if old := c.older[key]; old != "" {
+			to, renamed = old, true
+		}
 		if !renamed {
 			to = key
 		}

@@ -68,3 +68,23 @@ func TestOwnConfigs(t *testing.T) {
 		require.NotContains(t, text, `"architectures": null`)
 	}
 }
+
+// TestInternChat reads the config.json that InternVL's own code publishes, and refuses what joins patches otherwise.
+func TestInternChat(t *testing.T) {
+	text := `{"model_type": "internvl_chat", "architectures": ["InternVLChatModel"], "downsample_ratio": 0.5, "force_image_size": 448, "ps_version": "v2", "select_layer": -1,
+ "template": "internvl2_5", "llm_config": {"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+ "num_key_value_heads": 8, "vocab_size": 92553, "rms_norm_eps": 1e-05, "rope_theta": 1000000, "bias": false, "rope_scaling": {"factor": 2.0, "type": "dynamic"}, "max_position_embeddings": 32768},
+ "vision_config": {"model_type": "intern_vit_6b", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096, "image_size": 448, "patch_size": 14,
+ "qkv_bias": true, "qk_normalization": false, "initializer_factor": 1.0, "norm_type": "layer_norm", "layer_norm_eps": 1e-06, "hidden_act": "gelu", "num_channels": 3}}`
+	dir := t.TempDir()
+	read := func(text string) (Model, error) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o644))
+		return ReadModel(dir)
+	}
+	m, err := read(text)
+	require.NoError(t, err)
+	require.Equal(t, []any{"internvl", "internlm2", 32, 24, 16, 448, 2, true, false, 1.0}, []any{m.ModelType, m.Text, m.Layers, m.Vision.Depth, m.Vision.Heads, m.Vision.ImageSize, m.Vision.Merge,
+		m.Vision.QKVBias, m.Vision.QKNorm, m.Vision.Scale})
+	_, err = read(strings.Replace(text, `"v2"`, `"v1"`, 1))
+	require.ErrorContains(t, err, `ps_version: "v1", only "v2" can be trained`)
+}

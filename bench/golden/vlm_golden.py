@@ -8,7 +8,7 @@ For each case stages/family/testdata/<case>/ gets
   golden.json                      documents (lengths), pictures (grid, spans of rows, video, seconds a row of the grid), loss; 10 steps of
                                    AdamW on the same batch
 
-The last two are modules of vlm_modules.py.
+The last three are modules of vlm_modules.py.
 
 Documents: one picture; two pictures; a video; text alone; a picture and a video. Each is computed by itself. Everything is float32
 on one thread with plain ("eager") attention.
@@ -27,7 +27,8 @@ from transformers import (InternVLConfig, InternVLForConditionalGeneration, Llam
                           Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, SiglipVisionConfig)
 
 from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
-from vlm_modules import Llava, LlavaOnevision
+import family_modules
+from vlm_modules import InternLM, Llava, LlavaOnevision
 
 STEPS, VOCAB, IMAGE, VIDEO, START, END = 10, 120, 116, 117, 118, 119
 TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -89,6 +90,15 @@ def siglip():
     return lambda _: Llava(tower, decoder), config
 
 
+def internlm():
+    """InternVL with a decoder that transformers does not have."""
+    _, theirs = internvl("qwen2", "layer_norm", False, True)
+    facts = TEXT | dict(model_type="internlm2", rope_theta=1e6, tie_word_embeddings=False, bias=False)
+    del facts["attention_dropout"]
+    config = theirs.to_diff_dict() | dict(text_config=facts)
+    return lambda _: InternLM(theirs, family_modules.build(facts | dict(head_dim=8))), config
+
+
 CASES = {
     "qwen2-vl": lambda: qwen2_vl(False),
     "qwen2.5-vl": lambda: qwen2_5_vl(False),
@@ -98,6 +108,7 @@ CASES = {
     "internvl3.5-6b": lambda: internvl("qwen3", "rms_norm", True, False),
     "llava-onevision1.5": llava_onevision,
     "siglip-llama": siglip,
+    "internvl2.5-internlm2": internlm,
 }
 
 

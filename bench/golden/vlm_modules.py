@@ -2,6 +2,7 @@
 
 LLaVA-OneVision-1.5 (arXiv:2509.23661): RICE-ViT (arXiv:2507.20025) is written here from the description and the weight names of the
 published model, and stands before transformers' Qwen3. Names are those of the family in later versions of transformers.
+InternLM: transformers' InternViT and projector before InternLM2 of family_modules.py, as in InternVL 2.5 8B and 26B (arXiv:2412.05271).
 Llava: transformers' SiglipVisionModel, a projector of two linear layers, and any decoder of transformers (arXiv:2304.08485).
 
 Forwards take the arguments of transformers' composed models and return an object with logits.
@@ -11,7 +12,8 @@ from types import SimpleNamespace
 
 import torch
 from torch import nn
-from transformers import SiglipVisionModel
+from transformers import InternVLVisionModel, SiglipVisionModel
+from transformers.models.internvl.modeling_internvl import InternVLModel, InternVLMultiModalProjector
 
 
 def turn(x, angle):
@@ -141,3 +143,27 @@ class Llava(nn.Module):
             p, f = self.multi_modal_projector, self.vision_tower(pixel_values).last_hidden_state
             x = x.masked_scatter((input_ids == image_token_id)[..., None], p.linear_2(nn.functional.gelu(p.linear_1(f))))
         return self.language_model(inputs_embeds=x, attention_mask=attention_mask, use_cache=use_cache)
+
+
+class InternLM(nn.Module):
+    """InternVL of a configuration of transformers, whose text_config is not read, with a decoder of family_modules.py."""
+
+    def __init__(self, config, decoder):
+        super().__init__()
+        self.vision_tower, self.language_model = InternVLVisionModel(config.vision_config), decoder
+        self.multi_modal_projector = InternVLMultiModalProjector(config)
+
+    def features(self, pixels):
+        f = self.vision_tower(pixel_values=pixels).last_hidden_state[:, 1:]
+        side = int(f.shape[1] ** 0.5)
+        return self.multi_modal_projector(InternVLModel.pixel_shuffle(self, f.unflatten(1, (side, side))).flatten(1, 2))
+
+    def forward(self, input_ids, attention_mask, image_token_id, pixel_values=None, use_cache=False):
+        embed, layers, norm, head, _ = self.language_model.parts()
+        x, n = embed(input_ids), input_ids.shape[1]
+        if pixel_values is not None:
+            x = x.masked_scatter((input_ids == image_token_id)[..., None], self.features(pixel_values))
+        mask = torch.full((n, n), torch.finfo(torch.float32).min).triu(1)[None, None]
+        for layer in layers:
+            x = layer(x, torch.arange(n)[None], mask)
+        return SimpleNamespace(logits=head(norm(x)))

@@ -10,11 +10,29 @@ import (
 // (pixel shuffle), a two-layer projector, and a decoder of another family.
 var _ = register(Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
 	Build: func(c configs.Model) *Model {
-		return composed("internvl", c, "vision_tower.", linearProjector, decoderSource(c))
+		m := composed("internvl", c, "vision_tower.", linearProjector, decoderSource(c))
+		m.Other = internChatSource(m.Vision, m.Source)
+		return m
 	}})
 
 // linearProjector names the parts of InternVL's and LLaVA's projectors.
 var linearProjector = map[string]string{"projector.norm": "multi_modal_projector.layer_norm", "projector.fc": "multi_modal_projector.linear_"}
+
+// internChatNames maps logical names to those of checkpoints that InternVL's own code wrote (model_type internvl_chat).
+var internChatNames = strings.NewReplacer("visual.blocks.", "vision_model.encoder.layers.", "visual.cls_token", "vision_model.embeddings.class_embedding",
+	"visual.pos_embed.weight", "vision_model.embeddings.position_embedding", "visual.patch_embed.proj", "vision_model.embeddings.patch_embedding",
+	".scale1", ".ls1", ".scale2", ".ls2", "projector.norm", "mlp1.0", "projector.fc1", "mlp1.1", "projector.fc2", "mlp1.3")
+
+func internChatSource(v *Vision, own func(string) Source) func(string) Source {
+	return func(name string) Source {
+		s := own(name)
+		if strings.HasPrefix(name, visual+".") || strings.HasPrefix(name, "projector.") {
+			joint, rows := fusedQKV(name, v.Tower.Hidden)
+			s.Name, s.Rows = internChatNames.Replace(joint), rows
+		}
+		return s
+	}
+}
 
 // decoderSource maps the names of a composed model's decoder to those of its own family, at a prefix.
 func decoderSource(c configs.Model) func(string) Source {

@@ -48,7 +48,7 @@ func (m *Model) ignorable(name string) bool {
 // settle takes the other layout for the model if that is what the file has: an export then has it too, as the configuration that
 // comes from the same directory.
 func (m *Model) settle(infos map[string]checkpoint.Info) {
-	const first = embedName + ".weight"
+	const first = visual + ".patch_embed.proj.weight" // layouts differ in the tower
 	if m.Other == nil {
 		return
 	}
