@@ -76,10 +76,12 @@ type Request struct {
 	Getenv func(string) string // nil: no environment
 }
 
-// Compose reads a model file of LoongForge's, the request's File or that of --config-file, with overrides and flags; unlike for
-// Load, there need be no data.
+// Compose reads a model file, one of LoongForge's or of ours, with overrides and flags; unlike for Load, there need be no data. The
+// file is the request's File or that of --config-file.
 func Compose(req Request) (*Config, error) {
-	if req.File != "" {
+	if req.File != "" && ModelFile(req.File) {
+		req.Args, req.File = append([]string{"model.file=" + req.File}, req.Args...), ""
+	} else if req.File != "" {
 		req.Args, req.File = append([]string{"--config-file=" + req.File}, req.Args...), ""
 	}
 	return load(req, true)
@@ -87,7 +89,12 @@ func Compose(req Request) (*Config, error) {
 
 // Load reads a run file, the model it names, overrides and flags, and checks everything. All faults are reported
 // at once: the error is made of *Error values (see Faults).
-func Load(req Request) (*Config, error) { return load(req, false) }
+func Load(req Request) (*Config, error) {
+	if req.Text == nil && req.File != "" && LoongFile(req.File) {
+		req.Args, req.File = append([]string{"--config-file=" + req.File}, req.Args...), ""
+	}
+	return load(req, false)
+}
 
 func load(req Request, modelOnly bool) (*Config, error) {
 	l := &loader{modelOnly: modelOnly, c: &Config{file: req.File, given: map[string][]setting{}}, failed: map[string]bool{}}

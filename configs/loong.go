@@ -62,6 +62,16 @@ func LoongFile(path string) bool {
 	return m != nil && slices.ContainsFunc([]string{"foundation", "image_encoder", "image_projector", "model_type"}, func(key string) bool { return lookup(m, key) != nil })
 }
 
+// ModelFile says whether a file has the keys of Model at its top level.
+func ModelFile(path string) bool {
+	text, err := readFile(path)
+	if err != nil {
+		return false // whoever reads it reports it
+	}
+	root, err := parseYAML(path, text)
+	return err == nil && lookup(root, "_target_") == nil && lookup(root, "model_type") != nil && lookup(root, "hidden_size") != nil
+}
+
 // lookup returns the value of a key of a mapping, or nil.
 func lookup(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {

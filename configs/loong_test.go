@@ -95,6 +95,9 @@ func TestLoongParts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{4, 2, "first", 4}, []any{cfg.Run.Plan.TP, cfg.Run.Plan.Encoder.TP, cfg.Run.Plan.Encoder.Over, cfg.Model.Layers})
 	require.Equal(t, []string{"visual.*"}, cfg.Run.Freeze)
+	cfg, err = Load(Request{File: loongTree + "qwen3/qwen3_8b.yaml", Args: []string{"--data-path", "x"}})
+	require.NoError(t, err)
+	require.Equal(t, 36, cfg.Model.Layers)
 	_, err = Load(Request{Args: []string{"--model-name", "qwen2.5-vl-7b", "--data-path", "x", "+model.image_encoder.freez=True"}})
 	require.ErrorContains(t, err, `+model.image_encoder.freez=True: model.image_encoder.freez: unknown key of a published model's part; did you mean "freeze"?`)
 

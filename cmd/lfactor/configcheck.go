@@ -46,7 +46,7 @@ func configCheck(_ *cobra.Command, args []string) error {
 		return usage("config check: -o %s: want text, json or jsonl", form)
 	}
 	load := configs.Load
-	if file != "" && configs.LoongFile(file) || file == "" && configs.LoongFile(configFile(rest)) {
+	if file != "" && (configs.LoongFile(file) || configs.ModelFile(file)) || file == "" && configs.LoongFile(configFile(rest)) {
 		load = configs.Compose
 	}
 	cfg, err := load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
