@@ -49,7 +49,7 @@ func (v *loongVLM) family() {
 	switch {
 	case fits:
 	case name == "":
-		v.l.fail(v.m.o, "model.model_type", "is not given", oneOf(append(sortedKeys(loongCompositions), customFamily)))
+		v.l.fail(v.top, "model.model_type", "is not given", oneOf(append(sortedKeys(loongCompositions), customFamily)))
 		return
 	default:
 		if name != customFamily {
@@ -174,6 +174,9 @@ func (l *loader) componentRates() {
 			continue
 		}
 		l.settle("optimizer."+rate.part+"_lr_scale", formatFloat(x/r.Optimizer.LR), rate.origin)
+	}
+	if o := l.c.Origin("plan.encoder.tp"); o.Layer == LayerFlag {
+		l.encoderTP = o
 	}
 	if e := &r.Plan.Encoder; l.encoderTP.Layer != LayerDefault && e.Over == "none" && e.TP != r.Plan.TP {
 		l.settle("plan.encoder.over", "first", l.encoderTP)

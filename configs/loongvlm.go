@@ -67,6 +67,7 @@ var loongActs = map[string]string{"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tan
 // loongVLM is a composed model that is being read.
 type loongVLM struct {
 	l             *loader
+	top           Origin     // the file
 	m             *hydraNode // model
 	enc, proj, fd *hydraNode
 	encoder       *loongPart
@@ -87,7 +88,7 @@ func (l *loader) loongComposed(root, m *hydraNode) {
 		l.fail(m.o, "model", m.kind()+", want a mapping", "")
 		return
 	}
-	v := &loongVLM{l: l, m: m, enc: m.at("image_encoder"), proj: m.at("image_projector"), fd: m.at("foundation")}
+	v := &loongVLM{l: l, top: root.o, m: m, enc: m.at("image_encoder"), proj: m.at("image_projector"), fd: m.at("foundation")}
 	known := append(sortedKeys(loongRegular), "foundation", "image_encoder", "image_projector")
 	for _, name := range m.keys {
 		kid := m.kids[name]
@@ -129,11 +130,15 @@ var loongElse = map[string]string{
 
 // part says whether a part is there.
 func (v *loongVLM) part(name string, n *hydraNode, include string) bool {
-	if n == nil || n.kids == nil {
-		v.l.fail(v.m.o, "model."+name, "is not given", "add to defaults: - "+include)
-		return false
+	switch {
+	case n == nil || n.null():
+		v.l.fail(v.top, "model."+name, "is not given", "add to defaults: - "+include)
+	case n.kids == nil:
+		v.l.fail(n.o, "model."+name, n.kind()+", want a mapping", "")
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
 // class looks up the class of a part, nil if it cannot be trained.
