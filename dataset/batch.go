@@ -83,6 +83,43 @@ func ShareEvenly(batches []Batch, size int, c pack.Cost) [][]Batch {
 	return out
 }
 
+// VisionCosts returns the work of a vision tower on each of a step's microbatches: the sum over pictures and videos of the
+// square of their features, which go as the square of their patches.
+func VisionCosts(batches []Batch) []float64 {
+	out := make([]float64, len(batches))
+	for m, b := range batches {
+		for i := range b.Media {
+			features := 0.0
+			for _, s := range b.Media[i].Spans {
+				features += float64(s.To - s.From)
+			}
+			out[m] += features * features
+		}
+	}
+	return out
+}
+
+// tokensCap is the most tokens of a rank over the mean that ShareBoth allows.
+const tokensCap = 1.05
+
+// ShareBoth is ShareEvenly by two costs at once, that of the decoder and that of the vision tower: neither makes up for the
+// other where each is a stage of its own. Batches without pictures are shared out by the one.
+func ShareBoth(batches []Batch, size int, c pack.Cost) [][]Batch {
+	vision, language := VisionCosts(batches), Costs(batches, c)
+	if !slices.ContainsFunc(vision, func(v float64) bool { return v > 0 }) {
+		return ShareEvenly(batches, size, c)
+	}
+	pairs := make([]pack.Pair, len(batches))
+	for m, b := range batches {
+		pairs[m] = pack.Pair{Vision: vision[m], Language: language[m], Tokens: len(b.Tokens), Bytes: 1, Home: m % size}
+	}
+	out := make([][]Batch, size)
+	for m, rank := range pack.AssignPairs(pairs, size, tokensCap, true).Rank {
+		out[rank] = append(out[rank], batches[m])
+	}
+	return out
+}
+
 // segment is a stretch of one row that belongs to one sample.
 type segment struct {
 	sample int64

@@ -168,3 +168,54 @@ func TestShareEvenly(t *testing.T) {
 	require.Greater(t, spread(plain), .05)
 	require.Less(t, spread(even), .001)
 }
+
+// Sharing by both costs evens out pictures as well as text, keeps counts, samples and order, and is ShareEvenly without pictures.
+func TestShareBoth(t *testing.T) {
+	var batches []Batch
+	for m := range 64 {
+		n, p := int32(16+16*(m*m%61)), int32(4+m*m*7%53)
+		b := Batch{Rows: 1, SeqLen: 1024, Tokens: make([]int32, 1024), CuSeqlens: []int32{0, n, 1024}, SampleIDs: []int64{int64(m), -1}}
+		for range m % 3 {
+			b.Media = append(b.Media, Media{Spans: []Span{{0, p}, {p, 2 * p}}})
+		}
+		batches = append(batches, b)
+	}
+	require.EqualValues(t, 2*64*64, VisionCosts(batches[2:3])[0])
+	cost := pack.ModelCost(1024)
+	of := func(shares [][]Batch) (vision, language float64) {
+		var v, l []float64
+		for _, s := range shares {
+			v, l = append(v, 0), append(l, 0)
+			for i := range s {
+				v[len(v)-1] += VisionCosts(s[i : i+1])[0]
+				l[len(l)-1] += Costs(s[i:i+1], cost)[0]
+			}
+		}
+		return pack.Imbalance(v), pack.Imbalance(l)
+	}
+	var plain [][]Batch
+	for r := range 8 {
+		plain = append(plain, Share(batches, r, 8))
+	}
+	both, seen := ShareBoth(batches, 8, cost), map[int64]bool{}
+	for r, s := range both {
+		require.Len(t, s, len(plain[r]))
+		for i, b := range s {
+			require.True(t, i == 0 || s[i-1].SampleIDs[0] < b.SampleIDs[0], "in the order of the step")
+			seen[b.SampleIDs[0]] = true
+		}
+	}
+	require.Len(t, seen, 64)
+	pv, pl := of(plain)
+	bv, bl := of(both)
+	ev, _ := of(ShareEvenly(batches, 8, cost))
+	t.Logf("vision %.3f, language %.3f at home; %.4f and %.4f shared by both; vision %.3f by one", pv, pl, bv, bl, ev)
+	require.Greater(t, pv, .2)
+	require.Greater(t, ev, .1)
+	require.Less(t, bv, .03)
+	require.Less(t, bl, .03)
+	for i := range batches {
+		batches[i].Media = nil
+	}
+	require.Equal(t, ShareEvenly(batches, 8, cost), ShareBoth(batches, 8, cost))
+}

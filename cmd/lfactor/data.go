@@ -61,6 +61,7 @@ func (d *data) open() error {
 	}
 	if c.Data.Balance {
 		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
+		d.balance.both = d.pictures != nil
 	}
 	lead := workerProc() == 0
 	if lead {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -19,6 +20,12 @@ const (
 type balance struct {
 	cost  pack.Cost
 	size  int
+	both  bool // by the cost of a vision tower as well
+
+	mu     sync.Mutex
+	of     *dataset.Batch // the first of the step that shares are of
+	shares [][]dataset.Batch
+
 	steps []pack.Observed
 	last  time.Time
 }
@@ -33,7 +40,24 @@ func newBalance(given []float64, hidden, size int) *balance {
 }
 
 func (b *balance) share(batches []dataset.Batch, rank int) []dataset.Batch {
-	return dataset.ShareEvenly(batches, b.size, b.cost)[rank]
+	return b.all(batches)[rank]
+}
+
+// all are the shares of a step, worked out once for all who ask.
+func (b *balance) all(batches []dataset.Batch) [][]dataset.Batch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(batches) == 0 || b.of != &batches[0] {
+		by := dataset.ShareEvenly
+		if b.both {
+			by = dataset.ShareBoth
+		}
+		b.shares, b.of = by(batches, b.size, b.cost), nil
+		if len(batches) > 0 {
+			b.of = &batches[0]
+		}
+	}
+	return b.shares
 }
 
 // observe takes the time of a committed step. Behind the last step of the fit it returns what to tell.
@@ -45,7 +69,7 @@ func (b *balance) observe(step int64, batches []dataset.Batch, now time.Time) st
 		return ""
 	}
 	o := pack.Observed{Milliseconds: float64(since.Microseconds()) / 1000}
-	for _, share := range dataset.ShareEvenly(batches, b.size, b.cost) {
+	for _, share := range b.all(batches) {
 		var w pack.RankWork
 		for _, m := range share {
 			for i, id := range m.SampleIDs {

@@ -44,10 +44,15 @@ func TestVisionResume(t *testing.T) {
 	require.NoError(t, vlmRun(t, whole, 6))
 	want := metrics(t, whole)
 	require.Len(t, want, 6)
-	for name, plan := range map[string][]string{"same": nil, "cut": {"plan.encoder.over=none", "plan.encoder.ranks=0", "plan.pp=2", "plan.layers=[1,2]"}, "first": {"plan.encoder.over=first", "plan.encoder.ranks=0", "plan.dp=2"}} {
+	for name, plan := range map[string][]string{"same": nil, "cut": {"plan.encoder.over=none", "plan.encoder.ranks=0", "plan.pp=2", "plan.layers=[1,2]"}, "first": {"plan.encoder.over=first", "plan.encoder.ranks=0", "plan.dp=2"},
+		"balanced": {"plan.encoder.over=first", "plan.encoder.ranks=0", "plan.dp=2", "data.balance=true", "data.readers=3"}} {
 		t.Run(name, func(t *testing.T) {
 			dir := start(name)
-			require.NoError(t, vlmRun(t, dir, 3))
+			if name == "balanced" { // a checkpoint keeps to one way of sharing out
+				require.NoError(t, vlmRun(t, dir, 3, plan...))
+			} else {
+				require.NoError(t, vlmRun(t, dir, 3))
+			}
 			require.NoError(t, vlmRun(t, dir, 6, plan...))
 			got := metrics(t, dir)
 			require.Len(t, got, 6)

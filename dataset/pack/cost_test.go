@@ -65,7 +65,7 @@ func TestAssignPairs(t *testing.T) {
 	for _, c := range []struct{ ranks, each int }{{8, 64}, {64, 64}, {512, 86}} {
 		pairs := pairsOf(rand.New(rand.NewPCG(9, 10)), c.ranks, c.each)
 		start := time.Now()
-		b := AssignPairs(pairs, c.ranks, 1.05)
+		b := AssignPairs(pairs, c.ranks, 1.05, false)
 		var v, l, n = make([]float64, c.ranks), make([]float64, c.ranks), make([]float64, c.ranks)
 		var total int64
 		for i, p := range pairs {
@@ -79,8 +79,35 @@ func TestAssignPairs(t *testing.T) {
 		require.LessOrEqual(t, Imbalance(v), .005)
 		require.LessOrEqual(t, Imbalance(l), .005)
 		require.LessOrEqual(t, Imbalance(n), .05)
-		require.Equal(t, b, AssignPairs(pairs, c.ranks, 1.05))
+		require.Equal(t, b, AssignPairs(pairs, c.ranks, 1.05, false))
 	}
 	text := []Pair{{Language: 1, Tokens: 1}, {Language: 1, Tokens: 1}}
-	require.Equal(t, []int{1, 0}, AssignPairs(text, 2, 1.05).Rank, "without pictures")
+	require.Equal(t, []int{1, 0}, AssignPairs(text, 2, 1.05, false).Rank, "without pictures")
+}
+
+// Swaps alone even out both costs too, and leave every rank as many samples as it had.
+func TestAssignPairsSameCount(t *testing.T) {
+	for _, c := range []struct {
+		ranks, each int
+		most        float64
+	}{{8, 64, .005}, {64, 16, .02}, {4, 4, .25}} {
+		pairs := pairsOf(rand.New(rand.NewPCG(9, 10)), c.ranks, c.each)
+		b := AssignPairs(pairs, c.ranks, 1.5, true)
+		count, v, l := make([]int, c.ranks), make([]float64, c.ranks), make([]float64, c.ranks)
+		homeV, homeL := make([]float64, c.ranks), make([]float64, c.ranks)
+		for i, p := range pairs {
+			count[b.Rank[i]]++
+			v[b.Rank[i]] += p.Vision
+			l[b.Rank[i]] += p.Language
+			homeV[p.Home] += p.Vision
+			homeL[p.Home] += p.Language
+		}
+		t.Logf("%d ranks of %d: vision %.4f from %.4f, language %.4f from %.4f", c.ranks, c.each, Imbalance(v), Imbalance(homeV), Imbalance(l), Imbalance(homeL))
+		for _, n := range count {
+			require.Equal(t, c.each, n)
+		}
+		require.LessOrEqual(t, Imbalance(v), c.most)
+		require.LessOrEqual(t, Imbalance(l), c.most)
+		require.Less(t, Imbalance(v)+Imbalance(l), (Imbalance(homeV)+Imbalance(homeL))/2)
+	}
 }

@@ -26,9 +26,10 @@ const pairTolerance = 0.004
 
 // AssignPairs shares samples out so that all ranks have the same work of both kinds, and no rank more than tokensCap
 // times the mean of the tokens. It starts at the homes and moves or swaps single samples, each time the one that lowers
-// the sum of the squared deviations most, so that few bytes move. Equal arguments give equal results.
-func AssignPairs(pairs []Pair, ranks int, tokensCap float64) PairBalance {
-	p := &pairing{pairs: pairs, scale: make([]point, len(pairs)), rank: make([]int, len(pairs)), held: make([][]int, ranks), sum: make([]point, ranks), limit: tokensCap - 1}
+// the sum of the squared deviations most, so that few bytes move. With sameCount it only swaps, and every rank keeps its
+// number of samples. Equal arguments give equal results.
+func AssignPairs(pairs []Pair, ranks int, tokensCap float64, sameCount bool) PairBalance {
+	p := &pairing{sameCount: sameCount, pairs: pairs, scale: make([]point, len(pairs)), rank: make([]int, len(pairs)), held: make([][]int, ranks), sum: make([]point, ranks), limit: tokensCap - 1}
 	p.normalise(ranks)
 	for range pairRounds * ranks {
 		if !p.improve() {
@@ -59,13 +60,14 @@ type point [3]float64
 
 // pairing is an assignment being improved. sum is a rank's work less the mean, so that 0 is wanted.
 type pairing struct {
-	pairs []Pair
-	scale []point // of each sample
-	rank  []int
-	held  [][]int
-	sum   []point
-	limit float64 // of the tokens
-	turn  int     // varies which samples are tried
+	pairs     []Pair
+	scale     []point // of each sample
+	rank      []int
+	held      [][]int
+	sum       []point
+	limit     float64 // of the tokens
+	sameCount bool
+	turn      int // varies which samples are tried
 }
 
 func (p *pairing) normalise(ranks int) {
@@ -107,8 +109,8 @@ func (p *pairing) badness(s point) float64 {
 	return b
 }
 
-// improve changes the worst rank for the better, and returns false where none is beyond what is tolerated or nothing
-// helps.
+// improve changes the worst rank for the better, or the worst that can be, and returns false where none is beyond what is
+// tolerated or nothing helps.
 func (p *pairing) improve() bool {
 	high, most := 0, math.Inf(-1)
 	for r := range p.sum {
@@ -119,9 +121,26 @@ func (p *pairing) improve() bool {
 	if most <= 0 {
 		return false
 	}
+	if p.relieve(high) {
+		return true
+	}
+	var others []held
+	for r := range p.sum {
+		if e := p.excess(r); r != high && e > 0 {
+			others = append(others, held{-e, int32(r)})
+		}
+	}
+	slices.SortFunc(others, compareHeld)
+	return slices.ContainsFunc(others, func(o held) bool { return p.relieve(int(o.id)) })
+}
+
+// relieve makes the best change of a rank, and returns false where none helps.
+func (p *pairing) relieve(high int) bool {
 	best := pairChange{}
 	for _, low := range p.partners(high) {
-		p.moves(high, low, &best)
+		if !p.sameCount {
+			p.moves(high, low, &best)
+		}
 		p.swaps(high, low, &best)
 	}
 	if best.gain <= 1e-15 {
