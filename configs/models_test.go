@@ -32,12 +32,14 @@ func TestPublishedModels(t *testing.T) {
 	}
 }
 
-// TestLoongForgeNames holds that the dense names of LoongForge's registry are known.
+// TestLoongForgeNames holds that the names of dense decoders, with encoders and without, of LoongForge's registry are known.
 func TestLoongForgeNames(t *testing.T) {
 	for _, name := range []string{"llama2-7b", "llama2-13b", "llama2-70b", "llama3-8b", "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b",
 		"qwen-1.8b", "qwen-7b", "qwen-14b", "qwen-72b", "qwen1.5-0.5b", "qwen1.5-1.8b", "qwen1.5-4b", "qwen1.5-7b", "qwen1.5-14b", "qwen1.5-32b", "qwen1.5-72b",
 		"qwen2-0.5b", "qwen2-1.5b", "qwen2-7b", "qwen2-72b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b", "qwen2.5-14b", "qwen2.5-32b", "qwen2.5-72b",
-		"qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "internlm2.5-8b", "internlm2.5-20b", "mimo"} {
+		"qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "internlm2.5-8b", "internlm2.5-20b", "mimo",
+		"qwen2.5-vl-3b", "qwen2.5-vl-7b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl2.5-8b", "internvl2.5-26b", "internvl2.5-38b", "internvl2.5-78b",
+		"internvl3.5-8b", "internvl3.5-14b", "internvl3.5-38b", "llava-onevision-1.5-4b"} {
 		_, err := Published(name)
 		require.NoError(t, err, name)
 	}
