@@ -18,9 +18,9 @@ const (
 // balance shares the microbatches of steps out among data-parallel ranks by their work, and measures what work costs.
 // The cost in use never changes within a run, so that runs stay alike; what was measured is told, for the next one.
 type balance struct {
-	cost  pack.Cost
-	size  int
-	both  bool // by the cost of a vision tower as well
+	cost pack.Cost
+	size int
+	both bool // by the cost of a vision tower as well
 
 	mu     sync.Mutex
 	of     *dataset.Batch // the first of the step that shares are of

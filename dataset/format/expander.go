@@ -24,6 +24,7 @@ type ProcessorExpander struct {
 	open, end int32 // around the tokens of a picture; -1 for none
 	print     string
 	names     TokenNames
+	image     string // what templates write for a picture
 	probe     func(b []byte) (media.VideoInfo, error)
 }
 
@@ -42,7 +43,9 @@ func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any)
 	for kind, list := range markNames {
 		for _, name := range list {
 			if id, ok := names.TokenID(name); ok {
-				x.marks[kind] = id
+				if x.marks[kind] = id; kind == dataset.Image {
+					x.image = name
+				}
 				break
 			}
 		}
@@ -134,7 +137,8 @@ func (x *ProcessorExpander) video(m *dataset.Media) (p media.Prompt, e media.Ext
 // writtenVideo is a video whose prompt has text.
 type writtenVideo struct {
 	media.Prompt
-	token int32 // one stands for each frame in the text
+	token int32  // one stands for each frame in the text
+	image string // the mark of a picture
 }
 
 // written tells how a prompt shows a video, nil where only tokens change.
@@ -149,5 +153,5 @@ func (x *ProcessorExpander) written(m *dataset.Media) (*writtenVideo, error) {
 		}
 	}
 	id, _ := x.names.TokenID(p.Token)
-	return &writtenVideo{p, id}, nil
+	return &writtenVideo{p, id, x.image}, nil
 }

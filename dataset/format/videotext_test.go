@@ -153,7 +153,45 @@ func TestVideoPromptFaults(t *testing.T) {
 	require.ErrorContains(t, err, "text between the frames")
 	_, err = x.written(&m)
 	require.ErrorContains(t, err, "no token <|vision_start|>")
+	x, err = NewProcessorExpander(p, names{"<|image_pad|>": 1, "<|video_pad|>": 2, "<|vision_start|>": 3, "<|vision_end|>": 4})
+	require.NoError(t, err)
+	x.probe = func([]byte) (media.VideoInfo, error) {
+		return media.VideoInfo{Frames: 20, W: 64, H: 64, FPS: 10}, nil
+	}
+	c := Conversation{Media: []dataset.Media{{Kind: dataset.Image, Key: "a.png"}, m}}
+	for text, says := range map[string]string{
+		"<|image_pad|><|vision_start|><|video_pad|><|vision_end|>": "",
+		"<|vision_start|><|video_pad|><|vision_end|><|image_pad|>": "0 marks <|image_pad|> before that of a.mp4, and the conversation has 1 pictures",
+		"<|image_pad|> and nothing":                                "no mark <|vision_start|><|video_pad|><|vision_end|> for a.mp4",
+	} {
+		v := &VisionEncoder{Chat: rendered(text), Expander: x}
+		films, err := v.films(c.Media)
+		require.NoError(t, err)
+		_, _, err = v.encode(c, films)
+		if says == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, says)
+	}
+	v := &VisionEncoder{Chat: struct{ dataset.ChatEncoder }{rendered("")}, Expander: x}
+	films, err := v.films(c.Media)
+	require.NoError(t, err)
+	_, _, err = v.encode(c, films)
+	require.ErrorContains(t, err, "cannot write")
 	p.Video = struct{ media.VideoProcessor }{p.Video}
 	_, _, err = x.Expand(&m, 1)
 	require.ErrorContains(t, err, "is not known")
+}
+
+// rendered is a chat template's text.
+type rendered string
+
+func (r rendered) Fingerprint() string { return string(r) }
+func (r rendered) EncodeMessages([]dataset.Message, []byte) ([]int32, []bool, error) {
+	return nil, nil, nil
+}
+func (r rendered) EncodeEdited(_ []dataset.Message, _ []byte, edit func(string) ([]dataset.Edit, error)) ([]int32, []bool, error) {
+	_, err := edit(string(r))
+	return nil, nil, err
 }

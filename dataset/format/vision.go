@@ -3,6 +3,7 @@ package format
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -118,13 +119,7 @@ func (v *VisionEncoder) films(media []dataset.Media) ([]*writtenVideo, error) {
 
 // encode makes ids of a conversation in which the films' text stands, with one token a frame.
 func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, []bool, error) {
-	var list []*writtenVideo
-	for _, f := range films {
-		if f != nil {
-			list = append(list, f)
-		}
-	}
-	if list == nil {
+	if !slices.ContainsFunc(films, func(f *writtenVideo) bool { return f != nil }) {
 		return v.Chat.EncodeMessages(c.Messages, c.Tools)
 	}
 	chat, ok := v.Chat.(dataset.EditingEncoder)
@@ -132,12 +127,20 @@ func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, 
 		return nil, nil, errors.New("the model's prompts have text between the frames of a video, which this encoder of conversations cannot write")
 	}
 	return chat.EncodeEdited(c.Messages, c.Tools, func(text string) (out []dataset.Edit, err error) {
-		at := 0
-		for _, f := range list {
+		at, pictures := 0, 0
+		for i, f := range films {
+			if f == nil {
+				pictures++
+				continue
+			}
 			from := strings.Index(text[at:], f.Mark)
 			if from < 0 {
-				return nil, fmt.Errorf("the chat template wrote %d marks %s and the conversation has %d videos; it may be one for text only", len(out), f.Mark, len(list))
+				return nil, fmt.Errorf("the chat template wrote no mark %s for %s; it may be one for text only", f.Mark, c.Media[i].Key)
 			}
+			if n := strings.Count(text[at:at+from], f.image); n != pictures { // a frame could pass for a picture
+				return nil, fmt.Errorf("the chat template wrote %d marks %s before that of %s, and the conversation has %d pictures there", n, f.image, c.Media[i].Key, pictures)
+			}
+			pictures = 0
 			out = append(out, dataset.Edit{From: at + from, To: at + from + len(f.Mark), Text: f.Text})
 			at += from + len(f.Mark)
 		}
