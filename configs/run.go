@@ -33,6 +33,8 @@ type ModelRef struct {
 	Name string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
 	File string `key:"file" class:"fixed" doc:"Model file in YAML with the keys of model.overrides."`
 	Init string `key:"init" default:"auto" oneof:"auto|random|load" class:"fixed" doc:"Initial weights: load takes them from model.path or checkpoint.load, random draws them from train.seed; auto loads if there are any."`
+	Encoder string `key:"encoder_path" class:"fixed" doc:"Hugging Face directory from which the vision tower's initial weights come: its own, or a larger model's that has it."`
+	Decoder string `key:"decoder_path" class:"fixed" doc:"Hugging Face directory from which a composed model's decoder takes its initial weights; rows of tokens that it does not have are drawn."`
 }
 
 // Check implements section. Settings below model.overrides are the fields of Model.
@@ -80,8 +82,8 @@ type Data struct {
 	Pack       string       `key:"pack" default:"best-fit" oneof:"none|first-fit|best-fit|largest-fit|sequential|max-images" class:"fixed" flag:"packing-algorithm,energon-pack-algo" from:"balanced=best-fit,sequential_max_images=max-images" doc:"How whole documents or conversations are laid into samples, where data.packing is on; pretraining joins texts and needs none."`
 	ImagesMax  int          `key:"images_max" default:"0" min:"0" class:"fixed" flag:"num-images-expected" unit:"media" doc:"Pictures and videos of a sample at most; 0 means any number."`
 	ShardMix   int          `key:"shuffle_shards" default:"0" min:"0" class:"fixed" unit:"shards" doc:"Shuffle within windows as large as so many files, read in runs, for data that is slow to read at random; 0 shuffles all."`
-	Readers    int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, and made tokens of, at once. The data does not depend on it."`
-	Balance    bool         `key:"balance" default:"false" class:"fixed" flag:"use-vlm-dp-balance" doc:"Give every data-parallel rank microbatches of the same work, by tokens and their squares, instead of every dp-th."`
+	Readers    int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, made tokens of, and whose pictures are decoded, at once. The data does not depend on it."`
+	Balance    bool         `key:"balance" default:"false" class:"fixed" flag:"use-vlm-dp-balance" doc:"Give every data-parallel rank microbatches of the same work, by tokens and their squares, and with a vision encoder by patches too, instead of every dp-th."`
 	Cost       []float64    `key:"balance_cost" default:"[]" class:"fixed" doc:"a, b and c of the work a·l² + b·l + c of a sample of l tokens, for data.balance; by default the model's width decides. A run with data.balance says what it measured."`
 	DropLong   bool         `key:"drop_long" default:"false" class:"fixed" flag:"enable-discard-sample" doc:"Leave out documents and conversations longer than data.seq_len, instead of cutting them."`
 	LineMax    Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`

@@ -82,7 +82,7 @@ func (d *data) open() error {
 		return d.r.cfg.Fault("data.paths", err.Error(), "")
 	}
 	if len(valid) > 0 {
-		conf.Sources, conf.OrderWindow = valid, 0
+		conf.Sources, conf.OrderWindow, conf.HoldBytes = valid, 0, 32<<20 // it lies idle between evaluations
 		if d.valid, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
 			return d.r.cfg.Fault("data.valid", err.Error(), "")
 		}
