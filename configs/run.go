@@ -29,10 +29,10 @@ type Run struct {
 
 // ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is set.
 type ModelRef struct {
-	Path string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless train.init is random, weights."`
-	Name string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
-	File string `key:"file" class:"fixed" doc:"Model file in YAML with the keys of model.overrides."`
-	Init string `key:"init" default:"auto" oneof:"auto|random|load" class:"fixed" doc:"Initial weights: load takes them from model.path or checkpoint.load, random draws them from train.seed; auto loads if there are any."`
+	Path    string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless train.init is random, weights."`
+	Name    string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
+	File    string `key:"file" class:"fixed" doc:"Model file in YAML with the keys of model.overrides."`
+	Init    string `key:"init" default:"auto" oneof:"auto|random|load" class:"fixed" doc:"Initial weights: load takes them from model.path or checkpoint.load, random draws them from train.seed; auto loads if there are any."`
 	Encoder string `key:"encoder_path" class:"fixed" doc:"Hugging Face directory from which the vision tower's initial weights come: its own, or a larger model's that has it."`
 	Decoder string `key:"decoder_path" class:"fixed" doc:"Hugging Face directory from which a composed model's decoder takes its initial weights; rows of tokens that it does not have are drawn."`
 }

@@ -36,7 +36,7 @@ func (d *data) openPictures() error {
 	if dir == "" {
 		return d.r.cfg.Fault("data.processor", "is not given, and no preprocessor_config.json lies beside the tokenizer or the model", "name the directory that has it")
 	}
-	p, err := media.Load(dir)
+	p, err := media.LoadFor(dir, v.Patch, v.Merge)
 	if err != nil {
 		return d.r.cfg.Fault("data.processor", err.Error(), "")
 	}

@@ -115,7 +115,7 @@ func (r *run) weights() error {
 		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights", dir), "set model.init: random to train from random weights")
 	case c.Model.Init == "random" || !has && c.Model.Init == "auto":
 		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
-		return nil
+		return r.parts()
 	case !has:
 		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights", dir), "set model.init: random, or model.path to a directory with weights")
 	}
@@ -138,6 +138,46 @@ func (r *run) weights() error {
 			return ok, err
 		}
 		return random(kind, p, g, dst)
+	}
+	return r.parts()
+}
+
+// parts lets components of a composed model begin with the weights of checkpoints of their own.
+func (r *run) parts() error {
+	c := &r.cfg.Run.Model
+	for _, part := range []struct{ key, dir, component string }{
+		{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder, family.Foundation}} {
+		if part.dir == "" {
+			continue
+		}
+		if c.Init == "random" {
+			return r.cfg.Fault(part.key, "weights are to be loaded, but model.init is random", "remove one of the two")
+		}
+		if !hasWeights(part.dir) {
+			return r.cfg.Fault(part.key, fmt.Sprintf("%s has no safetensors weights", part.dir), "name a Hugging Face directory that has them")
+		}
+		src, err := checkpoint.OpenDir(part.dir)
+		if err != nil {
+			return err
+		}
+		r.start.closers = append(r.start.closers, src.Close)
+		w, err := r.job.Model.OpenPart(part.component, src, part.dir)
+		if err != nil {
+			return r.cfg.Fault(part.key, err.Error(), "")
+		}
+		before := r.start.fill
+		r.start.fill = func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+			ok, err := before(kind, p, g, dst)
+			if kind != "param" || err != nil {
+				return ok, err
+			}
+			mine, err := w.Read(p, g, dst)
+			if mine {
+				warnNaN(part.dir, p.Name, dst)
+			}
+			return ok || mine, err
+		}
+		r.start.from += fmt.Sprintf("; %s of %s", part.component, part.dir)
 	}
 	return nil
 }

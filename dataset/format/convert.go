@@ -358,7 +358,7 @@ func (w *conversion) save() error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(filepath.Join(w.OutputDir, conversionFile), append(b, '\n'))
+	return writeOwn(filepath.Join(w.OutputDir, conversionFile), append(b, '\n'))
 }
 
 // abandon leaves the folder as a later run can go on with it.

@@ -58,7 +58,7 @@ func (p *packing) save(s *packState) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(filepath.Join(p.OutputDir, packStateFile), append(b, '\n'))
+	return writeOwn(filepath.Join(p.OutputDir, packStateFile), append(b, '\n'))
 }
 
 // shard writes the next shard, gives it its name and moves the state behind it.

@@ -101,7 +101,7 @@ func writeEnergonMeta(meta string, plan EnergonPlan, counts map[string]int64) er
 		{"dataset.yaml", kind}, {".info.json", []byte(info.String())}, {".info.yaml", []byte(info.String())}, // JSON is YAML
 		{"index.uuid", fmt.Appendf(nil, "%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])}, {"split.yaml", split},
 	} {
-		if err := writeWhole(filepath.Join(meta, f.name), f.b); err != nil {
+		if err := writeOwn(filepath.Join(meta, f.name), f.b); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (x *energonIndex) scan(path string, tar int64) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(idxPath(path), binary.LittleEndian.AppendUint64(idx, uint64(end)))
+	return writeOwn(idxPath(path), binary.LittleEndian.AppendUint64(idx, uint64(end)))
 }
 
 // sortKeys orders the keys and refuses doubles.

@@ -258,13 +258,26 @@ func WriteIndex(shard string) (samples int64, err error) {
 	return int64(len(b)/8 - 1), writeWhole(idxPath(shard), b)
 }
 
-// writeWhole writes a file under another name and renames it when it is whole.
+// writeWhole writes a file under another name and renames it when it is whole. Others may write it at the same time.
 func writeWhole(path string, b []byte) error {
 	out, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*.tmp")
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, bytes.NewReader(b))
+	return put(out, path, b)
+}
+
+// writeOwn is writeWhole for a file that nobody else writes: what a kill leaves, the next run takes up.
+func writeOwn(path string, b []byte) error {
+	out, err := os.Create(path + ".tmp")
+	if err != nil {
+		return err
+	}
+	return put(out, path, b)
+}
+
+func put(out *os.File, path string, b []byte) error {
+	_, err := io.Copy(out, bytes.NewReader(b))
 	if err = errors.Join(err, out.Chmod(0o644), out.Close()); err == nil {
 		err = os.Rename(out.Name(), path)
 	}

@@ -179,7 +179,11 @@ const (
 
 // Load reads a checkpoint's processor_config.json, preprocessor_config.json and video_preprocessor_config.json with
 // the precedence that Hugging Face gives them.
-func Load(dir string) (*Processor, error) {
+func Load(dir string) (*Processor, error) { return LoadFor(dir, 0, 1) }
+
+// LoadFor is Load for a model whose tower has square patches of that many pixels a side, merge × merge of which become one feature;
+// 0 leaves both to config.json.
+func LoadFor(dir string, patch, merge int) (*Processor, error) {
 	both, err := readKeys(filepath.Join(dir, processorFile))
 	if err != nil {
 		return nil, err
@@ -194,6 +198,13 @@ func Load(dir string) (*Processor, error) {
 	}
 	if image == nil {
 		return nil, fmt.Errorf("%s has no %s; copy it from the model's repository", dir, imageFile)
+	}
+	if patch > 0 {
+		vision := fmt.Appendf(nil, `{"patch_size":%d,"merge":%d}`, patch, merge)
+		if model == nil {
+			model = map[string]json.RawMessage{}
+		}
+		model["vision_config"] = vision
 	}
 	image.more, image.model = both, model
 	class := image.class()

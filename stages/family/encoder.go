@@ -12,7 +12,9 @@ import (
 type encoder struct {
 	build func(c configs.Model) *Vision
 	// source maps a logical name of the tower to its own checkpoint's, without a prefix.
-	source    func(v *Vision) func(name string) Source
+	source func(v *Vision) func(name string) Source
+	// other is a second layout of the tower's own checkpoints, nil for none.
+	other     func(v *Vision) func(name string) Source
 	projector string // by default
 }
 
@@ -61,6 +63,13 @@ func buildVision(c configs.Model) (*Vision, func(name string) Source) {
 func composed(name string, c configs.Model, tower string, projector map[string]string, text func(string) Source) *Model {
 	v, inner := buildVision(c)
 	m := Compose(Decoder(name, spec(c)), v)
+	m.alone = map[string][]func(string) Source{Encoder: {inner}, Foundation: {func(name string) Source { return Source{Name: name} }}}
+	if other := encoders[c.Vision.Kind].other; other != nil {
+		m.alone[Encoder] = append(m.alone[Encoder], other(v))
+	}
+	if c.Text != "" {
+		m.alone[Foundation] = []func(string) Source{all[c.Text].Build(c).Source}
+	}
 	m.Source = func(name string) Source {
 		if strings.HasPrefix(name, visual+".") {
 			s := inner(name)

@@ -34,6 +34,16 @@ func internChatSource(v *Vision, own func(string) Source) func(string) Source {
 	}
 }
 
+// internChatTower names the tower's parameters as InternViT's own repositories do.
+func internChatTower(v *Vision) func(string) Source {
+	own := internChatSource(v, internTowerSource(v))
+	return func(name string) Source {
+		s := own(name)
+		s.Name = strings.TrimPrefix(s.Name, "vision_model.")
+		return s
+	}
+}
+
 // decoderSource maps the names of a composed model's decoder to those of its own family, at a prefix.
 func decoderSource(c configs.Model) func(string) Source {
 	own := all[c.Text].Build(c).Source
@@ -44,7 +54,7 @@ func decoderSource(c configs.Model) func(string) Source {
 	}
 }
 
-var _ = registerEncoder("internvl", encoder{projector: "internvl", source: internTowerSource,
+var _ = registerEncoder("internvl", encoder{projector: "internvl", source: internTowerSource, other: internChatTower,
 	build: func(c configs.Model) *Vision {
 		t := tower(c.Vision)
 		t.PatchBias, t.Class, t.Scale, t.Taps = true, true, true, 1

@@ -37,6 +37,8 @@ type Model struct {
 	Source func(name string) Source
 	// Other is a second layout in which checkpoints of the family come, nil for none.
 	Other func(name string) Source
+	// alone are the layouts of checkpoints of a component by itself, without a prefix.
+	alone map[string][]func(name string) Source
 }
 
 // Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in order.

@@ -16,14 +16,19 @@ type Weights struct {
 	infos map[string]checkpoint.Info // Hugging Face tensors by name
 	src   checkpoint.Source
 	path  string
+	// source is nil for the model's own; part is the component that the checkpoint has, "" for all.
+	source func(name string) Source
+	part   string
 }
 
 // hfShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no part of them.
-func (m *Model) hfShapes() []checkpoint.Info {
+func (m *Model) hfShapes() []checkpoint.Info { return shapes(m.Params(nil), m.Source) }
+
+func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info {
 	at := map[string]int{}
 	var out []checkpoint.Info
-	for _, p := range m.Params(nil) {
-		s := m.Source(p.Name)
+	for _, p := range params {
+		s := source(p.Name)
 		i, ok := at[s.Name]
 		if !ok {
 			i = len(out)
@@ -92,13 +97,22 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	if strings.Contains(p.Name, ".lora_") {
 		return false, nil
 	}
-	s := w.m.Source(p.Name)
-	info := w.infos[s.Name]
+	if w.part != "" && w.m.Component(p.Name) != w.part {
+		return false, nil
+	}
+	s := w.from(p.Name)
+	info, ok := w.infos[s.Name]
+	if !ok && w.part != "" {
+		return false, nil // a head that predicts further tokens
+	}
 	d, err := tensor.ParseDType(strings.ToLower(string(info.DType)))
 	if err != nil || !d.Float() {
 		return false, &checkpoint.Error{File: w.path, Tensor: s.Name, Fault: checkpoint.Misshapen, Why: fmt.Sprintf("dtype %s is no floating-point type that training starts from", info.DType)}
 	}
 	row, rows, col, cols := g.Box(p)
+	if s.Rows == nil && w.grows(p.Name) {
+		rows = max(0, min(rows, info.Shape[0]-row))
+	}
 	for _, r := range s.cover(row, row+rows) {
 		ranges := s.ranges(r, len(p.Shape) > 1, col, cols)
 		raw := make([]byte, r.n*cols*d.Size())
@@ -109,6 +123,71 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		tensor.Widen(d, raw, dst[at:at+r.n*cols])
 	}
 	return true, nil
+}
+
+func (w *Weights) from(param string) Source {
+	if w.source != nil {
+		return w.source(param)
+	}
+	return w.m.Source(param)
+}
+
+// grows reports whether a part's checkpoint may have fewer rows than the model: tokens were added to its vocabulary.
+func (w *Weights) grows(param string) bool {
+	return w.part == Foundation && (param == embedName+".weight" || param == headName+".weight")
+}
+
+// OpenPart takes a component's parameters alone from src, a checkpoint of that component by itself or of a larger model that has
+// it below a prefix. All of them must be there in name and shape, except that the vocabulary may have fewer rows: Read then
+// leaves those that are missing as they are, and everything that is not of the component. Each difference is a *checkpoint.Error.
+func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (*Weights, error) {
+	var params []*grad.Param
+	for _, p := range m.Params(nil) {
+		if m.Component(p.Name) == component && !strings.Contains(p.Name, "mtp") {
+			params = append(params, p)
+		}
+	}
+	if len(params) == 0 || len(m.alone[component]) == 0 {
+		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Extra, Why: "the model has no " + component}
+	}
+	for _, layout := range m.alone[component] {
+		probe := layout(params[0].Name).Name
+		prefix, found := "", false
+		for _, t := range src.Tensors() {
+			if rest, ok := strings.CutSuffix(t.Name, probe); ok && (rest == "" || strings.HasSuffix(rest, ".")) && (!found || len(rest) < len(prefix)) {
+				prefix, found = rest, true
+			}
+		}
+		if !found {
+			continue
+		}
+		w := &Weights{m: m, infos: map[string]checkpoint.Info{}, src: src, path: path, part: component,
+			source: func(name string) Source {
+				s := layout(name)
+				s.Name = prefix + s.Name
+				return s
+			}}
+		for _, t := range src.Tensors() {
+			w.infos[t.Name] = t
+		}
+		want := shapes(params, w.source)
+		var have []checkpoint.Info
+		for i, t := range want {
+			info, ok := w.infos[t.Name]
+			if !ok {
+				continue
+			}
+			for _, p := range []string{embedName, headName} {
+				if w.grows(p+".weight") && w.source(p+".weight").Name == t.Name && len(info.Shape) == len(t.Shape) {
+					want[i].Shape[0] = min(t.Shape[0], info.Shape[0])
+				}
+			}
+			have = append(have, info)
+		}
+		return w, checkpoint.Match(path, want, have)
+	}
+	return nil, &checkpoint.Error{File: path, Tensor: m.alone[component][0](params[0].Name).Name, Fault: checkpoint.Missing,
+		Why: "the model's " + component + " needs it, here or below a prefix"}
 }
 
 // shape is that of the tensor in the file, for a logical one.
