@@ -81,12 +81,13 @@ func TestLoongOwnPairs(t *testing.T) {
 func TestLoongParts(t *testing.T) {
 	cfg, err := Compose(Request{File: loongTree + "qwen2.5vl/qwen2_5_vl_7b.yaml", Args: []string{"--tensor-model-parallel-size", "4", "--lr", "1e-4", "--norm-epsilon", "1e-6",
 		"+model.image_encoder.freeze=True", "++model.foundation.freeze=false", "+model.image-projector.freeze=true", "+model.image_encoder.tensor-model-parallel-size=2", "+model.image_encoder.lr=2e-5",
-		"model.foundation.num-layers=8", "~model.foundation.rotary_emb_func"}})
+		"+model.image_encoder.recompute_granularity=full", "++model.image_projector.recompute-granularity=selective", "model.foundation.num-layers=8", "~model.foundation.rotary_emb_func"}})
 	require.NoError(t, err)
 	r := cfg.Run
 	require.Equal(t, []string{"visual.*", "projector.*"}, r.Freeze)
 	require.Equal(t, []any{4, 2, "first"}, []any{r.Plan.TP, r.Plan.Encoder.TP, r.Plan.Encoder.Over})
 	require.InDelta(t, 0.2, r.Optimizer.EncoderLR, 1e-12)
+	require.Equal(t, []string{"none", "full", "selective"}, []string{r.Plan.Recompute, r.Plan.Encoder.Recompute, r.Plan.ProjRecompute})
 	require.Equal(t, 8, cfg.Model.Layers)
 	require.Contains(t, cfg.Notices, "model.foundation.num_layers: 8 from model.foundation.num-layers=8 overrules 28 from testdata/loong/configs/models/qwen2.5/qwen2_5_7b.yaml:2")
 

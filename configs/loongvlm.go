@@ -196,8 +196,7 @@ func (v *loongVLM) shared(part, name string, kid *hydraNode, pattern string) boo
 	case name == "lr":
 		v.l.rates = append(v.l.rates, componentRate{map[string]string{"image_encoder": "encoder", "image_projector": "projector"}[part], setting{&Key{Name: key}, kid.value, kid.o}})
 	case name == "recompute_granularity":
-		v.set("plan.recompute", kid.value, kid.o)
-		v.l.c.Notices = append(v.l.c.Notices, key+": plan.recompute is one for all parts: it holds for the decoder too")
+		v.set(map[string]string{"image_encoder": "plan.encoder.recompute", "image_projector": "plan.projector_recompute"}[part], kid.value, kid.o)
 	case strings.HasPrefix(name, "fp8") || name == "selective_fp8":
 		if !strings.EqualFold(kid.text(), "false") && kid.text() != "0" {
 			v.l.fail(kid.o, key, refusedFlags["fp8-format"], "")

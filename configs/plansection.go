@@ -16,6 +16,7 @@ type Plan struct {
 	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
 	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
 	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
+	ProjRecompute    string `key:"projector_recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"The same of the projector of a composed model; same takes plan.recompute."`
 	Offload          bool   `key:"offload" default:"false" class:"replan" doc:"Keep the activations that the backward needs in host memory in between, those of 64 KiB and more."`
 	ChunkSize        int    `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
 	KeepChunks       int    `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
@@ -54,12 +55,13 @@ func (p *Plan) Check(at faults) {
 
 // Tower says where the vision encoder of a composed model runs, if not as the first blocks of the pipeline.
 type Tower struct {
-	Over    string `key:"over" default:"none" oneof:"none|first|all|own" class:"replan" flag:"enable-encoder-hetero-dp=first,enable-full-hetero-dp=all" doc:"Ranks of the encoder: none cuts it like any other block, first takes those of the first pipeline rank, all those of the whole replica, own some of its own. Where they are more than plan.encoder.tp, its replicas take microbatches in turn."`
-	TP      int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"encoder-tensor-model-parallel-size" doc:"Ranks that share each layer of the encoder."`
-	Ranks   int    `key:"ranks" default:"0" min:"0" max:"4096" class:"replan" doc:"Ranks of its own for each replica of the decoder, with plan.encoder.over: own."`
-	Ahead   int    `key:"ahead" default:"0" min:"0" max:"65536" class:"replan" unit:"microbatches" doc:"How far the encoder may run ahead of the decoder; 0 takes what is fastest by the plan's costs."`
-	Patches int    `key:"patches" default:"0" min:"0" class:"free" doc:"Patches of pictures in a large microbatch: what memory is planned for and simulated; 0 takes as many as its tokens can stand for."`
-	Fill    bool   `key:"fill" default:"true" class:"replan" doc:"Encode while the decoder's pipeline waits, instead of right before the features are needed."`
+	Over      string `key:"over" default:"none" oneof:"none|first|all|own" class:"replan" flag:"enable-encoder-hetero-dp=first,enable-full-hetero-dp=all" doc:"Ranks of the encoder: none cuts it like any other block, first takes those of the first pipeline rank, all those of the whole replica, own some of its own. Where they are more than plan.encoder.tp, its replicas take microbatches in turn."`
+	TP        int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"encoder-tensor-model-parallel-size" doc:"Ranks that share each layer of the encoder."`
+	Ranks     int    `key:"ranks" default:"0" min:"0" max:"4096" class:"replan" doc:"Ranks of its own for each replica of the decoder, with plan.encoder.over: own."`
+	Recompute string `key:"recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"Activations of the encoder computed again in its backward, as in plan.recompute; same takes that."`
+	Ahead     int    `key:"ahead" default:"0" min:"0" max:"65536" class:"replan" unit:"microbatches" doc:"How far the encoder may run ahead of the decoder; 0 takes what is fastest by the plan's costs."`
+	Patches   int    `key:"patches" default:"0" min:"0" class:"free" doc:"Patches of pictures in a large microbatch: what memory is planned for and simulated; 0 takes as many as its tokens can stand for."`
+	Fill      bool   `key:"fill" default:"true" class:"replan" doc:"Encode while the decoder's pipeline waits, instead of right before the features are needed."`
 }
 
 // Check implements section.

@@ -8,7 +8,10 @@
 // The architecture of a model is described by Model; published ones are embedded under models/.
 package configs
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Run is everything a run file can say. Tags: key is the YAML key, default a YAML value, class what resuming
 // allows (see Class), oneof the alternatives, min and max bounds, flag the Megatron flags with that meaning
@@ -137,6 +140,8 @@ type Train struct {
 	Seed         int     `key:"seed" default:"1234" min:"0" class:"fixed" flag:"seed" doc:"Seed of initial weights, dropout and, through data.seed, order."`
 	Precision    string  `key:"precision" default:"fp32" oneof:"fp32|bf16|fp16" class:"fixed" flag:"bf16=bf16,fp16=fp16" doc:"Type of weights and activations in the forward and backward; sums, gradients, master weights and optimizer state are fp32."`
 	LossScale    float64 `key:"loss_scale" default:"0" min:"0" class:"fixed" flag:"loss-scale" doc:"fp16 only: constant scale of the loss; 0 adapts it."`
+	EncoderType  string  `key:"encoder_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the vision encoder; same takes train.precision."`
+	Projector    string  `key:"projector_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the projector between encoder and decoder; same takes train.precision."`
 	InitialScale float64 `key:"initial_loss_scale" default:"65536" min:"1" class:"fixed" flag:"initial-loss-scale" doc:"fp16 only: first scale of the loss."`
 	MinScale     float64 `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
 	ScaleWindow  int     `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
@@ -153,9 +158,14 @@ func (t *Train) Check(at faults) {
 	if t.MinScale > t.InitialScale {
 		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale, t.InitialScale), "")
 	}
-	if t.LossScale > 0 && t.Precision != "fp16" {
+	if t.LossScale > 0 && !t.Half() {
 		at.fault("train.loss_scale", fmt.Sprintf("has no meaning with train.precision: %s", t.Precision), "remove it, or set train.precision: fp16")
 	}
+}
+
+// Half reports whether any part of the model computes in fp16, so that the loss is scaled.
+func (t *Train) Half() bool {
+	return slices.Contains([]string{t.Precision, t.EncoderType, t.Projector}, "fp16")
 }
 
 // Optimizer is the update rule.

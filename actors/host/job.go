@@ -38,11 +38,18 @@ type Job struct {
 	Recompute   grad.Recompute
 	Offload     int // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
 	DType       tensor.DType
+	Component   func(name string) ComponentPlan // in place of DType and Recompute, nil for none
 	Optim       optim.Config
 	LRScale     func(param string) float64 // factor on the learning rate; nil is 1
 	Credits     int
 	Memory      int64 // bytes a rank, 0 for no limit
 	Seed        uint64
+}
+
+// ComponentPlan is what a component of a composed model may have of its own.
+type ComponentPlan struct {
+	DType     tensor.DType // of activations and model parameters
+	Recompute grad.Recompute
 }
 
 // Layout is everything that follows from a job before anything is allocated: programs, traces and what each rank owns.
@@ -243,8 +250,18 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if l.split && l.side(stage) == DecoderSide {
 		o.Twice = true
 	}
-	if j.Chunks > 1 && chunk+j.KeepChunks >= j.Chunks {
+	keep := j.Chunks > 1 && chunk+j.KeepChunks >= j.Chunks
+	if keep {
 		o.Recompute = grad.RecomputeNone
+	}
+	if j.Component != nil {
+		o.Each = func(block int) (tensor.DType, grad.Recompute) {
+			c := j.Component(j.Model.Blocks[block].Component)
+			if keep {
+				c.Recompute = grad.RecomputeNone
+			}
+			return c.DType, c.Recompute
+		}
 	}
 	return o
 }

@@ -30,18 +30,18 @@ func (l *Layout) Memory(r int) Memory {
 		if dp := part.Sides[l.SideOf[p.Name]].DP; j.Zero == 3 && dp > 1 {
 			shape = rows(shape, 0, (shape[0]+dp-1)/dp)
 		}
-		m.Params += classOf(j.DType, shape)
+		m.Params += classOf(p.Value.DType, shape)
 	}
 	states := int64(2)
 	if j.Optim.Name == "sgd" {
 		states = 1
 	}
-	if j.DType != tensor.F32 {
-		states++
-	}
 	for _, p := range part.Params {
 		own := classOf(tensor.F32, rows(p.Local, p.From, p.To))
 		m.State += states * own
+		if p.Value.DType != tensor.F32 { // a master copy
+			m.State += own
+		}
 		full := classOf(tensor.F32, p.Local)
 		dp := part.Sides[p.Side].DP
 		if j.Zero >= 2 && dp > 1 {

@@ -68,9 +68,9 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 		return nil, err
 	}
 	model := full.Retain()
-	if r.c.DType != tensor.F32 {
+	if d := p.Value.DType; d != tensor.F32 {
 		model.Release()
-		if model, err = r.c.Pool.New(p.Name, r.c.DType, full.Shape...); err != nil {
+		if model, err = r.c.Pool.New(p.Name, d, full.Shape...); err != nil {
 			full.Release()
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (r *Rank) loadState(q ParamPlan, g family.Region, full *tensor.Tensor, fill
 	st := make([]*tensor.Tensor, 1+len(r.opt.State))
 	kinds := append([]string{"master"}, r.opt.State...)
 	for i, kind := range kinds {
-		if i == 0 && r.c.DType == tensor.F32 {
+		if i == 0 && q.Value.DType == tensor.F32 {
 			continue
 		}
 		t, err := r.c.Pool.New(kind+" of "+q.Name, tensor.F32, regionShape(q.Param, own)...)

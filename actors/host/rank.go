@@ -40,7 +40,6 @@ type RankConfig struct {
 	LRScale   func(param string) float64
 	Params    []ParamPlan // this rank's parameters in the model's order
 	NumParams int         // of the whole model
-	DType     tensor.DType
 	Save      Saver
 }
 

@@ -121,5 +121,5 @@ func (l *Layout) Device(r int, b kernels.Backend, save Saver) (*Rank, error) {
 	}
 	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, SideOf: l.SideOf, StageSide: l.side, World: l.World(), Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
-		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, NumParams: len(l.Order), DType: j.DType, Save: save})
+		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, NumParams: len(l.Order), Save: save})
 }

@@ -111,7 +111,12 @@ func (v visionPlan) job(m *family.Model) *Job {
 		Micro: 8 / v.dp, Rows: visionRows, Patches: 48, Frames: 2, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 }
 
-func (v visionPlan) train(t *testing.T, j *Job, steps int64, pattern func(int64, int) bool) (losses []float64) {
+func (v visionPlan) train(t *testing.T, j *Job, steps int64, pattern func(int64, int) bool) []float64 {
+	losses, _ := v.learn(t, j, steps, pattern)
+	return losses
+}
+
+func (v visionPlan) learn(t *testing.T, j *Job, steps int64, pattern func(int64, int) bool) (losses, norms []float64) {
 	l, err := Plan(j)
 	require.NoError(t, err)
 	backends := make([]*cpu.Backend, l.World())
@@ -129,7 +134,7 @@ func (v visionPlan) train(t *testing.T, j *Job, steps int64, pattern func(int64,
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				losses = append(losses, m.Values[core.StepLoss])
+				losses, norms = append(losses, m.Values[core.StepLoss]), append(norms, m.Values[core.StepNorm])
 			}
 		}}))
 	return

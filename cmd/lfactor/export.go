@@ -59,6 +59,7 @@ type exporter struct {
 	saved *checkpoint.Reader
 	hf    *family.Weights // the weights that training started from: their dtypes are kept; nil for none
 	side  string
+	parts map[string]string // components of Hugging Face tensors, where those have dtypes of their own
 }
 
 func (e *exporter) write(dst string) error {
@@ -113,6 +114,15 @@ func (e *exporter) dtype(hf string) string {
 		if d := e.hf.SourceDType(hf); d != "" {
 			return d
 		}
+	}
+	if own := components(&e.cfg.Run); own != nil && hf != "" {
+		if e.parts == nil {
+			e.parts = map[string]string{}
+			for _, p := range e.model.Params(nil) {
+				e.parts[e.model.Source(p.Name).Name] = e.model.Component(p.Name)
+			}
+		}
+		return own(e.parts[hf]).DType.String()
 	}
 	return precisions[e.cfg.Run.Train.Precision].String()
 }

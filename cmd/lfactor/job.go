@@ -50,6 +50,7 @@ func job(c *configs.Config) (*host.Job, error) {
 		if e := r.Plan.Encoder; e.Over != "none" {
 			j.Encoder = &host.EncoderPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill}
 		}
+		j.Component = components(&r)
 		j.LRScale = func(param string) float64 {
 			switch m.Component(param) {
 			case family.Encoder:
@@ -59,8 +60,8 @@ func job(c *configs.Config) (*host.Job, error) {
 			}
 			return 1
 		}
-	} else if r.Plan.Encoder.Over != "none" {
-		return nil, c.Fault("plan.encoder.over", "the model has no vision encoder", "set it to none")
+	} else if err := textOnly(c); err != nil {
+		return nil, err
 	}
 	if n := r.Plan.ChunkSize; n > 0 {
 		j.Chunks, j.KeepChunks = r.Data.SeqLen/n, r.Plan.KeepChunks
@@ -72,6 +73,43 @@ func job(c *configs.Config) (*host.Job, error) {
 		}
 	}
 	return j, nil
+}
+
+// components is what the parts of a composed model have of their own; nil where all are alike.
+func components(r *configs.Run) func(string) host.ComponentPlan {
+	own := map[string]host.ComponentPlan{}
+	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderType, r.Plan.Encoder.Recompute}, family.Projector: {r.Train.Projector, r.Plan.ProjRecompute}, family.Foundation: {same, same}} {
+		for i, all := range []string{r.Train.Precision, r.Plan.Recompute} {
+			if keys[i] == same {
+				keys[i] = all
+			}
+		}
+		own[name] = host.ComponentPlan{DType: precisions[keys[0]], Recompute: recomputes[keys[1]]}
+	}
+	if own[family.Encoder] == own[family.Foundation] && own[family.Projector] == own[family.Foundation] {
+		return nil
+	}
+	return func(name string) host.ComponentPlan { return own[name] }
+}
+
+const same = "same"
+
+// textOnly holds that nothing is said of parts that a model of text alone does not have.
+func textOnly(c *configs.Config) error {
+	p, t := c.Run.Plan, c.Run.Train
+	switch {
+	case p.Encoder.Over != "none":
+		return c.Fault("plan.encoder.over", "the model has no vision encoder", "set it to none")
+	case p.Encoder.Recompute != same:
+		return c.Fault("plan.encoder.recompute", "the model has no vision encoder", "use plan.recompute")
+	case p.ProjRecompute != same:
+		return c.Fault("plan.projector_recompute", "the model has no projector", "use plan.recompute")
+	case t.EncoderType != same:
+		return c.Fault("train.encoder_precision", "the model has no vision encoder", "use train.precision")
+	case t.Projector != same:
+		return c.Fault("train.projector_precision", "the model has no projector", "use train.precision")
+	}
+	return nil
 }
 
 // cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh of its own, and the
@@ -128,7 +166,7 @@ func coordination(c *configs.Config) core.RunLayout {
 	lr := rate(c)
 	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval), SaveAtEnd: r.Checkpoint.Dir != "",
 		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At, LossScale: core.LossScale{Scale: 1}}
-	if r.Train.Precision == "fp16" {
+	if r.Train.Half() {
 		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale, Min: r.Train.MinScale,
 			Window: r.Train.ScaleWindow, Hysteresis: r.Train.Hysteresis, Left: r.Train.Hysteresis}
 		if r.Train.LossScale > 0 {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // vlmRun trains the demo's model for some steps in dir; more are overrides.
@@ -68,6 +70,47 @@ func TestVisionResume(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, a, b)
 		})
+	}
+}
+
+// TestVisionOwn: a run whose encoder has a precision and a recompute policy of its own goes on where it stopped, and exports each
+// part in its own type. A model of text alone refuses to hear of parts.
+func TestVisionOwn(t *testing.T) {
+	own := []string{"train.encoder_precision=bf16", "plan.encoder.recompute=full", "plan.projector_recompute=selective", "checkpoint.save_hf=true"}
+	dirs := []string{t.TempDir(), t.TempDir()}
+	for i, dir := range dirs {
+		_, err := writeScenes(filepath.Join(dir, "shards"), 160)
+		require.NoError(t, err)
+		if i > 0 {
+			require.NoError(t, vlmRun(t, dir, 3, own...))
+		}
+		require.NoError(t, vlmRun(t, dir, 6, own...))
+	}
+	want, got := metrics(t, dirs[0]), metrics(t, dirs[1])
+	require.Len(t, got, 6)
+	for i := range want {
+		require.Equal(t, want[i].Loss, got[i].Loss, "step %d", i+1)
+	}
+	out, err := checkpoint.OpenDir(filepath.Join(dirs[0], "checkpoints", "release_hf_weights"))
+	require.NoError(t, err)
+	defer out.Close()
+	encoder := 0
+	for _, info := range out.Tensors() {
+		if strings.HasPrefix(info.Name, "visual.") && !strings.HasPrefix(info.Name, "visual.merger") {
+			encoder++
+			require.Equal(t, checkpoint.BF16, info.DType, info.Name)
+		} else {
+			require.Equal(t, checkpoint.F32, info.DType, info.Name)
+		}
+	}
+	require.Positive(t, encoder)
+
+	for _, o := range []string{"train.encoder_precision=bf16", "train.projector_precision=bf16", "plan.encoder.recompute=full", "plan.projector_recompute=full"} {
+		cfg, err := configs.Load(configs.Request{Args: []string{"--model-name", "llama/3.2-1b", "--data-path", "x", o}})
+		require.NoError(t, err)
+		_, err = job(cfg)
+		require.ErrorContains(t, err, strings.Split(o, "=")[0]+": the model has no", "%s", o)
+		require.Equal(t, exitUsage, exitCode(err))
 	}
 }
 

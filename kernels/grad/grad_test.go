@@ -54,7 +54,7 @@ func (c mini) stage(o grad.Options, from, to int) *grad.Trace {
 	if from == 0 {
 		t.Part(0, func() { x = t.Place("residual", t.Embed(t.Data("ids", tensor.I32, rows), emb())) })
 	} else {
-		x = t.Input("x", rows, c.hidden)
+		x = t.Input("x", t.DType, rows, c.hidden)
 	}
 	for l := from; l < to; l++ {
 		t.Block(l+1, func() { x = c.decoder(t, l, x, cos, sin, cu) })

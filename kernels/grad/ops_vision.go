@@ -53,7 +53,13 @@ func init() {
 		return g
 	}}
 	opRopeAxes = &Op{Name: "rope_axes", Kernel: kernels.RopeAxes}
-	opCast = &Op{Name: "cast", Kernel: kernels.Cast}
+	opCast = &Op{Name: "cast", Kernel: kernels.Cast, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		if !leg(0) {
+			return []*Value{nil}
+		}
+		x := n.In[0]
+		return []*Value{t.one(opCast, kernels.Attr{}, x.DType, x.Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place))}
+	}}
 	opTurnDW = &Op{Name: "turn_dw", Kernel: kernels.TurnDW}
 	opTurn = &Op{Name: "turn", Kernel: kernels.Turn, VJP: turnVJP}
 }
@@ -150,11 +156,12 @@ func (t *Tape) Join(x *Value, n int) *Value {
 	return t.one(opAlias, kernels.Attr{}, x.DType, []int{x.Shape[0] / n, x.Shape[1] * n}, x.Place, x)
 }
 
-// Cast brings data of the microbatch to the dtype of activations; no gradient passes.
+// Cast brings data of the microbatch, or an activation of a component of another dtype, to the dtype of the block.
 func (t *Tape) Cast(x *Value) *Value {
 	if x.DType == t.DType {
 		return x
 	}
+	x = t.full(x)
 	return t.one(opCast, kernels.Attr{}, t.DType, x.Shape, x.Place, x)
 }
 

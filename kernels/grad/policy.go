@@ -95,7 +95,7 @@ func (p *policy) again(v *Value, block int) bool {
 	if n.Block < 0 || n.Block != block || p.t.whole[block] {
 		return false
 	}
-	switch p.t.Recompute {
+	switch _, rec := p.t.of(block); rec {
 	case RecomputeFull:
 		return true
 	case RecomputeSelective:

@@ -125,6 +125,7 @@ type Options struct {
 	Chunk, Chunks int
 	Frozen        func(param string) bool
 	Recompute     Recompute
+	Each          func(block int) (tensor.DType, Recompute) // in place of DType and Recompute, where blocks differ; nil for none
 	Offload       func(v *Value) bool
 	NoGrad        bool // forward only
 }
@@ -189,7 +190,24 @@ func NewTape(o Options) *Tape {
 }
 
 // Block records f as recompute unit i; i is the block's index in the model.
-func (t *Tape) Block(i int, f func()) { t.block = i; f(); t.block = -1 }
+func (t *Tape) Block(i int, f func()) {
+	d := t.DType
+	t.DType, _ = t.of(i)
+	t.block = i
+	f()
+	t.block, t.DType = -1, d
+}
+
+// of is the dtype and the policy of block i.
+func (o *Options) of(i int) (tensor.DType, Recompute) {
+	if o.Each == nil {
+		return o.DType, o.Recompute
+	}
+	return o.Each(i)
+}
+
+// DTypeOf is the dtype of what block i computes.
+func (o *Options) DTypeOf(i int) tensor.DType { d, _ := o.of(i); return d }
 
 // Part records f as block i of the model without making it a recompute unit: an embedding or a loss head, whose forward
 // costs more to repeat than to save.
@@ -324,7 +342,7 @@ func (t *Tape) use(p *Param) *Value {
 	if v := t.cache[key]; v != nil {
 		return v
 	}
-	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, t.DType, p.Shape, p.Place, p.Value)
+	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, p.Value.DType, p.Shape, p.Place, p.Value)
 	v.Name, v.Need, v.Weight = p.Name, p.Value.Need, true
 	t.cache[key] = v
 	return v
@@ -349,9 +367,9 @@ func (t *Tape) Const(name string, v []float32) *Value {
 	return c
 }
 
-// Input is an activation received from another stage, placed like the residual stream.
-func (t *Tape) Input(port string, shape ...int) *Value {
-	v := t.one(opRecv, kernels.Attr{Name: port}, t.DType, shape, t.portPlace(port))
+// Input is an activation received from another stage, of the dtype of its giver, placed like the residual stream.
+func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {
+	v := t.one(opRecv, kernels.Attr{Name: port}, d, shape, t.portPlace(port))
 	v.Name, v.Need = port, !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))
 	t.ins = append(t.ins, &Port{Name: port, Value: v, Grad: v.Need})
 	return v

@@ -4,6 +4,7 @@ package family
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 
@@ -187,7 +188,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	env := map[string]*grad.Value{}
 	for _, f := range st.In {
 		if !absent(f.Port, r.Shape) {
-			env[f.Port] = r.T.Input(f.Port, m.portRows(f.Port, r.Shape), m.Widths[f.Port])
+			env[f.Port] = r.T.Input(f.Port, o.DTypeOf(m.giver(f.Port, st.From)), m.portRows(f.Port, r.Shape), m.Widths[f.Port])
 		}
 	}
 	for i := st.From; i < st.To; i++ {
@@ -200,7 +201,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		if b.Recompute {
 			f = r.T.Block
 		}
-		f(i, func() { b.Record(r, env) })
+		f(i, func() { b.record(r, env) })
 	}
 	for _, p := range slices.Sorted(keys(fan)) {
 		if !absent(p, r.Shape) {
@@ -211,6 +212,30 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		r.T.Output("logits", env["logits"])
 	}
 	return r.T.Finish()
+}
+
+// record runs the block on what it takes, in its own dtype; those that come after it take what was given.
+func (b *Block) record(r *block.Rec, env map[string]*grad.Value) {
+	given, cast := map[string]*grad.Value{}, map[string]*grad.Value{}
+	for _, p := range b.Takes {
+		if v := env[p]; v != nil {
+			given[p], cast[p] = v, r.T.Cast(v)
+		}
+	}
+	maps.Copy(env, cast)
+	b.Record(r, env)
+	for p, c := range cast {
+		if env[p] == c {
+			env[p] = given[p]
+		}
+	}
+}
+
+// giver is the block whose value a port has before block i.
+func (m *Model) giver(port string, i int) int {
+	for i--; !slices.Contains(m.Blocks[i].Gives, port); i-- {
+	}
+	return i
 }
 
 func keys(m map[string]int) func(func(string) bool) {

@@ -73,7 +73,7 @@ func Compose(m *Model, v *Vision) *Model {
 		}
 		blocks = append(blocks, b)
 	}
-	blocks = append(blocks, Block{Name: "projector", Component: Projector, Takes: []string{"v"}, Gives: []string{FeaturePort}, Weight: 0.2,
+	blocks = append(blocks, Block{Name: "projector", Component: Projector, Takes: []string{"v"}, Gives: []string{FeaturePort}, Recompute: true, Weight: 0.2,
 		Record: func(r *block.Rec, env map[string]*grad.Value) {
 			env[FeaturePort] = v.Project(r, tower.Last(r, visual, env["v"]))
 		}})
