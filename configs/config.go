@@ -294,8 +294,13 @@ func (l *loader) tolerate() {
 		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --exit-interval", n))
 	}
 	l.tolerateHeads()
-	if !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == LayerDefault && (l.loong || l.c.Origin("model.name").Layer == LayerFlag) {
+	script := l.loong || l.c.Origin("model.name").Layer == LayerFlag
+	if script && !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == LayerDefault {
 		r.Data.Kind = "media" // a launch script has no other data for such a model
+	}
+	if script && l.c.Model.ModelType == "internvl" && r.Train.Phase == "sft" && l.c.Origin("train.loss_weight").Layer == LayerDefault {
+		r.Train.LossWeight = "square"
+		l.c.Notices = append(l.c.Notices, "train.loss_weight = square: LoongForge's --loss-reduction if it is not given")
 	}
 	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" && l.c.Origin("checkpoint.interval").Layer == LayerFlag {
 		r.Checkpoint.Interval = 0

@@ -119,6 +119,16 @@ func TestLoongLaunch(t *testing.T) {
 	require.Equal(t, []any{4, "first", 1}, []any{r.Plan.TP, r.Plan.Encoder.Over, r.Plan.Encoder.TP})
 	require.Contains(t, cfg.Notices, "plan.encoder.over = first, plan.encoder.tp = 1: the encoder's 25 heads do not divide by plan.tp = 4")
 	require.Contains(t, strings.Join(cfg.Notices, "\n"), "accepted, no effect: --conv-style internvl2_5, --max-packed-tokens 16384")
+	require.Equal(t, []string{"token", "microbatch"}, []string{r.Train.LossWeight, r.Train.LossAverage})
+
+	for args, want := range map[string][]string{"": {"square", "microbatch"}, " --loss-reduction sample --loss-reduction-all-gather": {"sample", "round"}} {
+		cfg, err = Load(Request{Args: strings.Fields("--config-file " + loongTree + "internvl3.5/internvl3_5_8b.yaml --data-path x --training-phase sft" + args)})
+		require.NoError(t, err)
+		require.Equal(t, want, []string{cfg.Run.Train.LossWeight, cfg.Run.Train.LossAverage})
+		require.Equal(t, args == "", strings.Contains(strings.Join(cfg.Notices, "\n"), "train.loss_weight = square: LoongForge's"))
+	}
+	_, err = Load(Request{Args: strings.Fields("--config-file " + loongTree + "internvl3.5/internvl3_5_8b.yaml --data-path x --loss-reduction mean")})
+	require.ErrorContains(t, err, `--loss-reduction: train.loss_weight: "mean", want one of token, sample, square`)
 }
 
 // TestLoongFaults holds that what does not fit is refused with its place and a remedy.

@@ -33,8 +33,6 @@ var idleFlags = set(
 	// packing of pictures: up to data.seq_len and data.images_max, within the documents read ahead
 	"max-packed-tokens", "max-buffer-size", "replacement", "strict-mode", "group-by-length", "use-packed-ds", "save-dataset-state",
 	"data-shuffle-buffer-size", "data-max-samples-per-sequence",
-	// the loss is averaged as train.loss_average says
-	"loss-reduction", "loss-reduction-all-gather",
 	// replicas of an encoder always share out pictures by their work
 	"use-vit-dp-balance", "vlm-dp-balance-warmup-iters", "dp-balance-verbose", "dp-balance-max-len-ratio-vlm", "dp-balance-max-len-ratio-vit",
 	"dp-balance-trigger-threshold-vlm", "dp-balance-trigger-threshold-vit", "full-hetero-dp-cpu-offload",

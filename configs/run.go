@@ -146,7 +146,8 @@ type Train struct {
 	MinScale     float64 `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
 	ScaleWindow  int     `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
 	Hysteresis   int     `key:"loss_scale_hysteresis" default:"2" min:"1" class:"fixed" flag:"hysteresis" unit:"steps" doc:"fp16 only: overflows before the scale halves."`
-	LossAverage  string  `key:"loss_average" default:"microbatch" oneof:"token|microbatch" class:"fixed" flag:"calculate-per-token-loss=token" doc:"Loss of an update: over all its tokens, or the mean of its microbatches' means, as in Megatron."`
+	LossAverage  string  `key:"loss_average" default:"microbatch" oneof:"token|microbatch|round" class:"fixed" flag:"calculate-per-token-loss=token,loss-reduction-all-gather=round" doc:"Loss of an update: over all its tokens, the mean of its microbatches' means, as in Megatron, or that of its rounds', a round being the microbatches that all replicas compute at once."`
+	LossWeight   string  `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
 	MTPWeight    float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
 	EvalInterval int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
 	EvalSteps    int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`

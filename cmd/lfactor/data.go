@@ -313,24 +313,11 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 		return nil, err
 	}
 	c := d.r.cfg.Run
-	total := 0
-	for _, b := range m.batches {
-		total += b.LossTokens
-	}
 	var out []host.Microbatch
-	share := dataset.Share(m.batches, dp, c.Plan.DP)
-	if c.Data.Balance {
-		share = d.balance.share(m.batches, dp)
-	}
-	for _, b := range share {
-		each := float32(0)
-		switch {
-		case c.Train.LossAverage == "token" && total > 0:
-			each = 1 / float32(total)
-		case b.LossTokens > 0:
-			each = 1 / float32(b.LossTokens*len(m.batches))
-		}
-		mb := microbatch(&b, each, uint64(c.Train.Seed), c.LoRA.Dropout > 0)
+	shares := d.shares(m.batches)
+	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight), Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
+	for k, b := range shares[dp] {
+		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), c.LoRA.Dropout > 0)
 		if d.pictures != nil {
 			if err := d.pictures.fill(&mb, &b); err != nil {
 				return nil, err
@@ -343,15 +330,22 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	return out, nil
 }
 
-// microbatch gives every counted token the same weight, and with keys every token an identity for dropout that depends on
-// its sample and place alone.
-func microbatch(b *dataset.Batch, each float32, seed uint64, keys bool) host.Microbatch {
-	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens, Weights: make([]float32, len(b.Labels))}
-	for i, l := range b.Labels {
-		if l != dataset.IgnoreLabel {
-			mb.Weights[i] = each
-		}
+// shares is what each replica computes of a step.
+func (d *data) shares(batches []dataset.Batch) [][]dataset.Batch {
+	if d.balance != nil {
+		return d.balance.all(batches)
 	}
+	out := make([][]dataset.Batch, d.r.cfg.Run.Plan.DP)
+	for r := range out {
+		out[r] = dataset.Share(batches, r, len(out))
+	}
+	return out
+}
+
+// microbatch gives every token the weight of its loss, and with keys an identity for dropout that depends on its sample and
+// place alone.
+func microbatch(b *dataset.Batch, weights []float32, seed uint64, keys bool) host.Microbatch {
+	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens, Weights: weights}
 	if keys {
 		mb.Keys = make([]int64, len(b.Tokens))
 		for s, id := range b.SampleIDs {

@@ -39,10 +39,6 @@ func newBalance(given []float64, hidden, size int) *balance {
 	return b
 }
 
-func (b *balance) share(batches []dataset.Batch, rank int) []dataset.Batch {
-	return b.all(batches)[rank]
-}
-
 // all are the shares of a step, worked out once for all who ask.
 func (b *balance) all(batches []dataset.Batch) [][]dataset.Batch {
 	b.mu.Lock()

@@ -24,7 +24,7 @@ func TestBalanceFit(t *testing.T) {
 			batches = append(batches, dataset.Batch{Rows: 1, SeqLen: 1024, CuSeqlens: []int32{0, n, 1024}, SampleIDs: []int64{int64(m), -1}})
 		}
 		for r := range 2 {
-			for _, m := range b.share(batches, r) {
+			for _, m := range b.all(batches)[r] {
 				l := float64(m.CuSeqlens[1])
 				worst[r] += 2e-4*l*l + .1*l
 			}

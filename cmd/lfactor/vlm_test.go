@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -182,4 +183,26 @@ func TestVisionParts(t *testing.T) {
 	last := t.TempDir()
 	start(last)
 	require.ErrorContains(t, vlmRun(t, last, 1, "model.encoder_path="+weights), "model.init is random")
+}
+
+// TestVisionLossWeight: with --loss-reduction square a step's loss is another than with every token alike, the same however its
+// microbatches are shared out, and that of rounds lies with the replicas. Other layouts take other orders of sums.
+func TestVisionLossWeight(t *testing.T) {
+	shards := t.TempDir()
+	_, err := writeScenes(shards, 64)
+	require.NoError(t, err)
+	loss := func(more ...string) float64 {
+		dir := t.TempDir()
+		require.NoError(t, os.Symlink(shards, filepath.Join(dir, "shards")))
+		require.NoError(t, vlmRun(t, dir, 1, more...))
+		return metrics(t, dir)[0].Loss
+	}
+	two := []string{"plan.encoder.over=first", "plan.encoder.ranks=0", "plan.dp=2"}
+	token := loss()
+	square := loss("--loss-reduction", "square")
+	require.Greater(t, math.Abs(token-square), 1e-4)
+	require.InEpsilon(t, square, loss(append(two, "--loss-reduction", "square")...), 1e-5)
+	rounds := loss(append(two, "--loss-reduction", "square", "--loss-reduction-all-gather")...)
+	require.Greater(t, math.Abs(rounds-square), 1e-6)
+	require.InEpsilon(t, square, rounds, 1e-2)
 }
