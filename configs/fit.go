@@ -8,7 +8,7 @@ type fit struct{ c *Config }
 // Check implements section.
 func (f fit) Check(at faults) {
 	p, t, m := f.c.Run.Plan, f.c.Run.Train, f.c.Model
-	common := gcd(gcd(m.Heads, m.Intermediate), m.Vocab) // what a suggested tp must divide
+	common := gcd(m.Heads, m.Intermediate) // what a suggested tp must divide
 	divide := func(what string, n, by int, key string) {
 		if by > 1 && n > 0 && n%by != 0 {
 			at.fault(key, fmt.Sprintf("%s = %d is no multiple of %d", what, n, by), fmt.Sprintf("try %d", nearestDivisor(gcd(n, common), by)))
@@ -16,7 +16,6 @@ func (f fit) Check(at faults) {
 	}
 	divide("num_attention_heads", m.Heads, p.TP, "plan.tp")
 	divide("intermediate_size", m.Intermediate, p.TP, "plan.tp")
-	divide("vocab_size", m.Vocab, p.TP, "plan.tp")
 	if kv := m.KVHeads; p.TP > 1 && kv > 0 && kv%p.TP != 0 && p.TP%kv != 0 {
 		at.fault("plan.tp", fmt.Sprintf("num_key_value_heads = %d and %d: neither divides the other", kv, p.TP), fmt.Sprintf("try %d", nearestDivisor(kv, p.TP)))
 	}
@@ -154,10 +153,6 @@ func (c *Config) Microbatches() int {
 func (c *Config) CheckVocab(tokens int) error {
 	if c.Model.Vocab == 0 {
 		c.Model.Vocab = tokens
-		if tp := c.Run.Plan.TP; tokens%tp != 0 {
-			return c.Fault("plan.tp", fmt.Sprintf("the tokenizer's %d tokens are no multiple of %d", tokens, tp),
-				fmt.Sprintf("set model.overrides.vocab_size=%d, which leaves rows unused", (tokens/tp+1)*tp))
-		}
 		return nil
 	}
 	if tokens > c.Model.Vocab {

@@ -59,7 +59,7 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 	if err != nil {
 		return nil, err
 	}
-	ok, err := fill("param", p, g, full.F32())
+	ok, err := filled("param", p, g, full.F32(), fill)
 	if err == nil && !ok {
 		err = fmt.Errorf("no values for parameter %s", p.Name)
 	}
@@ -83,6 +83,13 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 	return full, nil
 }
 
+// filled fills a region; rows of padding become 0.
+func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill FillFunc) (bool, error) {
+	_, rows, _, cols := g.Box(p)
+	clear(dst[rows*cols:])
+	return fill(kind, p, g, dst[:rows*cols])
+}
+
 // loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this rank updates.
 func (r *Rank) loadState(q ParamPlan, g family.Region, full *tensor.Tensor, fill FillFunc) error {
 	own := family.Region{TP: g.TP, Of: g.Of, From: q.From, To: q.To}
@@ -97,7 +104,7 @@ func (r *Rank) loadState(q ParamPlan, g family.Region, full *tensor.Tensor, fill
 			return err
 		}
 		st[i] = t
-		ok, err := fill(kind, q.Param, own, t.F32())
+		ok, err := filled(kind, q.Param, own, t.F32(), fill)
 		switch {
 		case err != nil:
 			return err

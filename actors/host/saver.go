@@ -35,11 +35,19 @@ type shardPart struct {
 func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 	s.release()
 	for _, p := range r.Parts(s.All) {
-		c, err := r.c.Host.New("copy of "+p.Param.Name, p.Tensor.DType, p.Tensor.Shape...)
+		_, n, _, _ := p.Region.Box(p.Param)
+		if n == 0 { // padding
+			continue
+		}
+		rows := p.Tensor.RowSlice(0, n)
+		c, err := r.c.Host.New("copy of "+p.Param.Name, rows.DType, rows.Shape...)
+		if err == nil {
+			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, c)
+		}
+		rows.Release()
 		if err != nil {
 			return err
 		}
-		r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{p.Tensor}, c)
 		s.copies = append(s.copies, c)
 		s.pieces = append(s.pieces, checkpoint.Piece{Name: p.Param.Name, Kind: p.Kind, DType: checkpoint.DType(strings.ToUpper(c.DType.String())), Shape: p.Param.Shape, Box: box(p.Param, p.Region)})
 	}

@@ -49,6 +49,26 @@ func (r *Runner) section(t *tensor.Tensor, axis, d, n int) *tensor.Tensor {
 	return o
 }
 
+// trim takes the padding off the last parts of a table, so that there are n rows or columns in all.
+func (r *Runner) trim(parts []*tensor.Tensor, axis, n int) {
+	for d, p := range parts {
+		w := min(p.Shape[axis], max(0, n))
+		n -= w
+		if w == p.Shape[axis] {
+			continue
+		}
+		if axis == 0 {
+			parts[d] = p.RowSlice(0, w)
+		} else {
+			shape := append([]int(nil), p.Shape...)
+			shape[axis] = w
+			parts[d] = r.allocShape("part", p.DType, shape)
+			r.run(kernels.Slice, kernels.Attr{I: [4]int{axis}}, []*tensor.Tensor{p}, parts[d])
+		}
+		p.Release()
+	}
+}
+
 // join makes of all members' parts, in member order, the result of a communication, and releases the parts.
 func (r *Runner) join(f *Frame, n *Node, parts []*tensor.Tensor) {
 	switch {
@@ -65,6 +85,7 @@ func (r *Runner) join(f *Frame, n *Node, parts []*tensor.Tensor) {
 	default:
 		t := r.alloc(n.Out[0])
 		if from := n.In[0].Place[n.Mesh]; from.Kind == Sharded {
+			r.trim(parts, int(from.Axis), t.Shape[from.Axis])
 			r.run(kernels.Concat, kernels.Attr{I: [4]int{int(from.Axis)}}, parts, t)
 		} else {
 			r.run(kernels.Sum, kernels.Attr{}, parts, t)

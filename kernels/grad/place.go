@@ -77,12 +77,14 @@ func shardOn(mesh, axis int) Place {
 	return p
 }
 
-// local is the shape on one rank of a value of the given global shape and placement.
+// local is the shape on one rank of a value of the given global shape and placement. Rows of a table that do not divide are shared
+// out in equal numbers rounded up, so that the last ranks have rows of padding, which belong to no token.
 func local(mesh []MeshAxis, shape []int, p Place) []int {
 	out := append([]int(nil), shape...)
 	for m, ax := range mesh {
 		if p[m].Kind == Sharded {
-			out[p[m].Axis] /= ax.Size
+			n := &out[p[m].Axis]
+			*n = (*n + ax.Size - 1) / ax.Size
 		}
 	}
 	return out

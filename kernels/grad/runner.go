@@ -256,7 +256,46 @@ func (r *Runner) compute(f *Frame, n *Node) {
 		c.Out = append(c.Out, t)
 	}
 	r.ranked(n, c)
+	cut := r.unpad(n, c)
 	r.Backend.Run(c)
+	for _, t := range cut {
+		t.Release()
+	}
+}
+
+// unpad leaves rows of padding out of the operands and results of the loss: they are no tokens, so they have no probability and no
+// gradient. It returns the views it took.
+func (r *Runner) unpad(n *Node, c *kernels.Call) (cut []*tensor.Tensor) {
+	dw := -1
+	switch n.Op.Kernel {
+	case kernels.LinearLSE, kernels.LinearCEDX:
+	case kernels.LinearCEDW:
+		dw = 0
+	case kernels.LinearCEBwd:
+		dw = 1
+	default:
+		return nil
+	}
+	if n.Mesh < 0 {
+		return nil
+	}
+	local := n.In[1].Local[0]
+	rows := min(local, max(0, n.In[1].Shape[0]-r.Pos[n.Mesh]*local))
+	if rows == local {
+		return nil
+	}
+	view := func(t *tensor.Tensor, from, to int) *tensor.Tensor {
+		cut = append(cut, t.RowSlice(from, to))
+		return cut[len(cut)-1]
+	}
+	c.In[1] = view(c.In[1], 0, rows)
+	if dw >= 0 {
+		if g := c.Out[dw]; c.Attr.I[1] != kernels.Accumulate {
+			r.Backend.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{view(g, rows, local)}})
+		}
+		c.Out[dw] = view(c.Out[dw], 0, rows)
+	}
+	return cut
 }
 
 // ranked sets what depends on this rank: the first row of a vocabulary shard, and the bias that one member of a partial

@@ -314,11 +314,20 @@ func (t *Tape) only(v *Value, axes ...int) *Value {
 // Param declares a parameter. It is sharded on mesh[0] along axis in units (a head's width), or replicated when axis < 0
 // or the units do not divide; decay says whether weight decay applies. The second call with a name returns the same value.
 func (t *Tape) Param(name string, shape []int, axis, unit int, decay bool) *Value {
+	even := axis >= 0 && shape[axis]/unit%t.Mesh[0].Size == 0
+	return t.param(name, shape, axis, even, decay)
+}
+
+// Table declares the weights of a vocabulary [v d], sharded over its rows on mesh[0]; where they do not divide, the last ranks
+// hold rows of padding, which are zero and belong to no token.
+func (t *Tape) Table(name string, v, d int) *Value { return t.param(name, []int{v, d}, 0, true, true) }
+
+func (t *Tape) param(name string, shape []int, axis int, sharded, decay bool) *Value {
 	if p := t.params[name]; p != nil {
 		return t.use(p)
 	}
 	p := &Param{Name: name, Shape: shape, Frozen: t.NoGrad || t.Frozen != nil && t.Frozen(name), Decay: decay}
-	if n := t.Mesh[0].Size; axis >= 0 && n > 1 && shape[axis]/unit%n == 0 {
+	if sharded && t.Mesh[0].Size > 1 {
 		p.Place = shardOn(0, axis)
 	}
 	p.Grad = p.Place

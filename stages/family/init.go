@@ -15,13 +15,14 @@ type Region struct {
 	From, To int
 }
 
-// Box gives the region's first element and extent in the logical tensor seen as [rows, cols].
+// Box gives the region's first element and extent in the logical tensor seen as [rows, cols]; rows of padding are no part of it.
 func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	cols = tensor.Len(p.Shape[1:])
 	row, rows = g.From, g.To-g.From
 	if p.Place[0].Kind == grad.Sharded {
 		if p.Place[0].Axis == 0 {
-			row += g.TP * p.Local[0]
+			row = min(row+g.TP*p.Local[0], p.Shape[0])
+			rows = min(rows, p.Shape[0]-row)
 		} else {
 			cols = tensor.Len(p.Local[1:])
 			col = g.TP * cols

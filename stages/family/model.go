@@ -112,7 +112,7 @@ func (s Spec) layer(i int) block.Decoder {
 }
 
 func (s Spec) embedding(t *grad.Tape) *grad.Value {
-	return t.Param(embedName+".weight", []int{s.Vocab, s.Hidden}, 0, 1, true)
+	return t.Table(embedName+".weight", s.Vocab, s.Hidden)
 }
 
 func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
@@ -124,7 +124,7 @@ func (s Spec) output(t *grad.Tape) *grad.Value {
 	if s.Tie {
 		return s.embedding(t)
 	}
-	return t.Param(headName+".weight", []int{s.Vocab, s.Hidden}, 0, 1, true)
+	return t.Table(headName+".weight", s.Vocab, s.Hidden)
 }
 
 // head is the final norm and the loss; a forward-only record for sampling gives logits instead.
