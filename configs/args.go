@@ -100,7 +100,7 @@ func (l *loader) override(arg string) {
 		o.Layer = layerTop
 	}
 	match := overridePattern.FindStringSubmatch(arg)
-	if l.loong && (hydraDelete.MatchString(arg) || match != nil && table().byName[match[2]] == nil) || match != nil && isPart(match[2]) {
+	if l.loong && (hydraDelete.MatchString(arg) || groupArg(arg) || match != nil && table().byName[match[2]] == nil) || match != nil && isPart(match[2]) {
 		l.loongArgs = append(l.loongArgs, arg)
 		return
 	}

@@ -111,6 +111,9 @@ type hydra struct {
 	stack  []string
 	files  int
 	broken bool // the files include each other
+
+	choices []*hydraChoice // of files of groups, strongest first
+	groups  []hydraGroup   // that have been included, or could have been
 }
 
 // compose reads a file with all that it includes and applies overrides; interpolations are left. What is wrong is noted;
@@ -119,7 +122,9 @@ func (l *loader) compose(file string, overrides []string) *hydra {
 	o := Origin{Layer: LayerLoong, File: file}
 	h := &hydra{l: l, root: filepath.Dir(file), tree: newMapping(o)}
 	before := len(l.errs)
+	h.choose(overrides)
 	h.include(file, o, nil)
+	overrides = h.finishGroups(overrides)
 	if len(l.errs) > before && (len(h.tree.keys) == 0 || h.broken) {
 		return nil
 	}
@@ -143,7 +148,7 @@ func (h *hydra) include(file string, from Origin, pkg []string) {
 		h.l.fail(from, "defaults", fmt.Sprintf("more than %d files", hydraFilesMax), "")
 		return
 	}
-	if _, err := os.Stat(file); err != nil && len(h.stack) > 0 {
+	if _, err := os.Stat(file); err != nil && h.files > 1 {
 		h.l.fail(from, "defaults", file+": no such file", nearestFile(file))
 		return
 	}
@@ -228,6 +233,10 @@ func (h *hydra) defaults(file string, list *yaml.Node, pkg []string, self func()
 	}
 	for _, item := range list.Content {
 		o.Line = item.Line
+		h.overrideEntry(file, item, pkg, o) // before any entry is included
+	}
+	for _, item := range list.Content {
+		o.Line = item.Line
 		if item.Kind == yaml.ScalarNode && item.Value == "_self_" {
 			self()
 			continue
@@ -236,7 +245,8 @@ func (h *hydra) defaults(file string, list *yaml.Node, pkg []string, self func()
 	}
 }
 
-// entry includes what one entry names: name, group/name, group: name, or group@package: name, also with several names.
+// entry includes what one entry names: name, group/name, group: name, or group@package: name, also with several names. Of a
+// group, another choice may have been made.
 func (h *hydra) entry(file string, item *yaml.Node, pkg []string, o Origin) {
 	if item.Kind == yaml.ScalarNode && item.Tag != "!!null" {
 		name, at, _ := strings.Cut(item.Value, "@")
@@ -244,64 +254,95 @@ func (h *hydra) entry(file string, item *yaml.Node, pkg []string, o Origin) {
 		if i := strings.LastIndex(name, "/"); i >= 0 {
 			group, name = name[:i], name[i+1:]
 		}
-		h.named(file, group, at, name, pkg, o, false)
+		if inner, ok := h.inner(group, at, []string{name}, pkg, o); ok {
+			h.named(h.groupDir(file, group), name, inner, o, false)
+		}
 		return
 	}
-	if item.Kind != yaml.MappingNode || len(item.Content) != 2 {
+	if item.Kind != yaml.MappingNode || len(item.Content) != 2 || strings.TrimSpace(item.Content[0].Value) == "" {
 		h.l.fail(o, "defaults", nodeKind(item)+", want path@package: name", "")
 		return
 	}
-	key, value := item.Content[0].Value, item.Content[1]
-	words := strings.Fields(key)
-	optional := len(words) == 2 && words[0] == "optional"
+	words := strings.Fields(item.Content[0].Value)
 	if len(words) == 2 && words[0] == "override" {
-		h.l.fail(o, "defaults", "an override of another file's choice is not read", "name the file that is wanted where it is included")
+		return // it was read before
+	}
+	optional := len(words) == 2 && words[0] == "optional"
+	group, at, _ := strings.Cut(words[len(words)-1], "@")
+	names, ok := h.options(item.Content[1], words[len(words)-1], o)
+	inner, okPackage := h.inner(group, at, names, pkg, o)
+	if !okPackage {
 		return
 	}
-	if optional {
-		key = words[1]
+	if c := h.chosen(hydraGroup{h.groupDir(file, group), inner}); c != nil {
+		names, ok, optional, o = c.names, true, false, c.o
 	}
-	group, at, _ := strings.Cut(key, "@")
-	names := []*yaml.Node{value}
-	if value.Kind == yaml.SequenceNode {
-		names = value.Content
+	if !ok {
+		return
 	}
-	for _, n := range names {
-		switch {
-		case n.Kind != yaml.ScalarNode:
-			h.l.fail(o, "defaults", nodeKind(n)+", want the name of a file", "")
-		case n.Value == "???":
-			h.l.fail(o, "defaults", key+": no file is chosen", "put the name of a file in place of ???")
-		case n.Tag != "!!null":
-			h.named(file, group, at, n.Value, pkg, o, optional)
+	for _, name := range names {
+		if name == "???" {
+			h.l.fail(o, "defaults", words[len(words)-1]+": no file is chosen", "put the name of a file in place of ???, or choose on the command line: group=name")
+			continue
 		}
+		h.named(h.groupDir(file, group), name, inner, o, optional)
 	}
 }
 
-// named includes one file of a group.
-func (h *hydra) named(file, group, at, name string, pkg []string, o Origin, optional bool) {
-	dir := filepath.Dir(file)
+// options reads the names of files behind a group: one, several, or null for none.
+func (h *hydra) options(value *yaml.Node, key string, o Origin) (names []string, ok bool) {
+	list := []*yaml.Node{value}
+	if value.Kind == yaml.SequenceNode {
+		list = value.Content
+	}
+	for _, n := range list {
+		switch {
+		case n.Kind != yaml.ScalarNode:
+			h.l.fail(o, "defaults", fmt.Sprintf("%s: %s, want the name of a file", key, nodeKind(n)), "")
+			return nil, false
+		case n.Tag != "!!null":
+			names = append(names, n.Value)
+		}
+	}
+	return names, true
+}
+
+// groupDir is the directory of a group that a file names.
+func (h *hydra) groupDir(file, group string) string {
 	if strings.HasPrefix(group, "/") {
-		dir = h.root
+		return filepath.Join(h.root, group)
 	}
-	path := filepath.Join(dir, group, name)
-	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
-		path += ".yaml"
-	}
-	inner := pkg
+	return filepath.Join(filepath.Dir(file), group)
+}
+
+// inner is the package of a group's files.
+func (h *hydra) inner(group, at string, names, pkg []string, o Origin) ([]string, bool) {
 	switch {
 	case at != "":
-		inner = packagePath(at, pkg)
+		return packagePath(at, pkg), true
 	case strings.Contains(group, ".."):
+		name := "name"
+		if len(names) > 0 {
+			name = names[0]
+		}
 		h.l.fail(o, "defaults", fmt.Sprintf("%s: where it goes is not said", group), fmt.Sprintf("write %s@model.foundation: %s, or another package", group, name))
-		return
+		return nil, false
 	case group != "":
-		inner = slices.Concat(pkg, strings.Split(strings.Trim(group, "/"), "/"))
+		return slices.Concat(pkg, strings.Split(strings.Trim(group, "/"), "/")), true
+	}
+	return pkg, true
+}
+
+// named includes one file of a directory at a package.
+func (h *hydra) named(dir, name string, pkg []string, o Origin, optional bool) {
+	path := filepath.Join(dir, name)
+	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
+		path += ".yaml"
 	}
 	if _, err := os.Stat(path); err != nil && optional {
 		return
 	}
-	h.include(path, o, inner)
+	h.include(path, o, pkg)
 }
 
 // hydraOverride matches +a.b=c, ++a.b=c and a.b=c; deletions are ~a.b, with or without a value.

@@ -225,6 +225,109 @@ func TestLoongDefaults(t *testing.T) {
 	require.Equal(t, 32, c.Model.HeadDim)
 }
 
+// groupFiles writes files that choose files of groups into a new directory, and goes there.
+func groupFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dense := "_target_: x.LLaMAConfig\nhidden_size: 64\nffn_hidden_size: 96\nnum_attention_heads: 4\nvocab_size_in_config_file: 512\nnum_layers: 1\n"
+	for name, text := range map[string]string{
+		"size/two.yaml": "num_layers: 2\n", "size/three.yaml": "num_layers: 3\n", "size/five.yaml": "num_layers: 5\n", "size/heads.yaml": "num_attention_heads: 8\n",
+		"base.yaml":    dense,
+		"inner.yaml":   "defaults:\n  - base\n  - size@_here_: two\n",
+		"outer.yaml":   "defaults:\n  - inner\n  - override size@_here_: three\n",
+		"most.yaml":    "defaults:\n  - outer\n  - override size@_here_: five\n  - override hydra/job_logging: disabled\n",
+		"none.yaml":    "defaults:\n  - inner\n  - override size@_here_: null\n",
+		"both.yaml":    "defaults:\n  - inner\n  - override size@_here_: [five, heads]\n",
+		"must.yaml":    "defaults:\n  - base\n  - size@_here_: ???\n",
+		"twice.yaml":   "defaults:\n  - base\n  - size@a: two\n  - size@b: two\n",
+		"astray.yaml":  "defaults:\n  - inner\n  - override sizes@_here_: two\n",
+		"around.yaml":  "defaults:\n  - inner\n  - override size@_here_: ../around\n",
+		"deep/up.yaml": "defaults:\n  - ../inner@_here_: ../inner\n  - override ../size@_here_: five\n",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+}
+
+// TestLoongGroups goes through choices of files of groups: those of entries, of override entries and of the command line.
+func TestLoongGroups(t *testing.T) {
+	groupFiles(t)
+	for _, c := range []struct {
+		args          string
+		layers, heads int
+	}{
+		{"base.yaml", 1, 4},
+		{"inner.yaml", 2, 4},
+		{"outer.yaml", 3, 4},
+		{"most.yaml", 5, 4}, // who includes is stronger than what is included
+		{"none.yaml", 1, 4},
+		{"both.yaml", 5, 8},
+		{"inner.yaml size=five", 5, 4},
+		{"most.yaml size=two", 2, 4}, // the command line is the strongest
+		{"most.yaml size=two size=three", 3, 4},
+		{"inner.yaml ./size=five", 5, 4},
+		{"inner.yaml size=[five,heads]", 5, 8},
+		{"inner.yaml ~size", 1, 4},
+		{"inner.yaml size=null num_layers=7", 7, 4}, // a bare name that is a key sets it
+		{"must.yaml size=three", 3, 4},
+		{"base.yaml +size@_global_=five", 5, 4},
+		{"inner.yaml num_layers=7 size=five", 7, 4},
+	} {
+		args := strings.Fields(c.args)
+		cfg, err := Compose(Request{File: args[0], Args: args[1:]})
+		require.NoError(t, err, c.args)
+		require.Equal(t, []int{c.layers, c.heads}, []int{cfg.Model.Layers, cfg.Model.Heads}, c.args)
+	}
+	cfg, err := Compose(Request{File: "deep/up.yaml"})
+	require.NoError(t, err)
+	require.Equal(t, 5, cfg.Model.Layers)
+}
+
+// TestLoongGroupFaults holds that a choice for nothing, or of nothing, is refused with the nearest that there is.
+func TestLoongGroupFaults(t *testing.T) {
+	groupFiles(t)
+	for args, want := range map[string]string{
+		"inner.yaml size=fiv":              `size=fiv: defaults: size/fiv.yaml: no such file; did you mean "five"?`,
+		"inner.yaml sizee=five":            `sizee=five: sizee: no file includes such a group; did you mean "size"?`,
+		"inner.yaml colour/hue=red":        "colour/hue=red: colour/hue: no file includes such a group; one of size",
+		"inner.yaml size@model=five":       "size@model=five: size: is not included at model; one of size@_global_",
+		"inner.yaml ~sizes/x":              "~sizes/x: sizes/x: no file includes such a group",
+		"base.yaml a/b=c":                  "a/b=c: a/b: no file includes such a group; the file includes none",
+		"base.yaml +./size=five":           "+./size=five: ./size: where it goes is not said; write +./size@",
+		"base.yaml +sizes@_global_=five":   "+sizes@_global_=five: sizes: no file includes such a group",
+		"base.yaml +size@_global_=fiv":     `+size@_global_=fiv: defaults: size/fiv.yaml: no such file; did you mean "five"?`,
+		"inner.yaml ./size={a: b}":         `./size={a: b}: ./size: "{a: b}", want the name of a file`,
+		"inner.yaml size=[[five]]":         "size=[[five]]: defaults: size: a list, want the name of a file",
+		"twice.yaml size=five":             "size=five: size: is included more than once, as size@a and size@b; choose for one of them, by its package",
+		"must.yaml":                        "must.yaml:3: defaults: size@_here_: no file is chosen; put the name of a file in place of ???, or choose on the command line",
+		"must.yaml size=???":               "no file is chosen",
+		"astray.yaml":                      `astray.yaml:3: sizes: no file includes such a group; did you mean "size"?`,
+		"around.yaml":                      "around.yaml:3: defaults: the files include each other: around.yaml → inner.yaml → around.yaml",
+		"inner.yaml size=../inner":         "size=../inner: defaults: the files include each other: inner.yaml → inner.yaml",
+		"base.yaml num_layer=2":            `num_layer=2: num_layer: unknown key of a LoongForge model file; did you mean "num_layers"?`,
+		"inner.yaml size=five num_layer=2": "num_layer: unknown key",
+	} {
+		words := strings.SplitN(args, " ", 3)
+		if strings.Contains(args, "{") {
+			words = strings.SplitN(args, " ", 2)
+		}
+		_, err := Compose(Request{File: words[0], Args: words[1:]})
+		require.ErrorContains(t, err, want, args)
+	}
+}
+
+// TestLoongBackbone exchanges the parts of a composed model on the command line.
+func TestLoongBackbone(t *testing.T) {
+	cfg, err := Compose(Request{File: loongTree + "internvl3.5/internvl3_5_8b.yaml", Args: []string{"qwen3@model.foundation=qwen3_14b", "model.image_projector.hidden_size=5120"}})
+	require.NoError(t, err)
+	require.Equal(t, []any{"internvl", "qwen3", 40, 5120}, []any{cfg.Model.ModelType, cfg.Model.Text, cfg.Model.Layers, cfg.Model.Hidden})
+	cfg, err = Compose(Request{File: loongTree + "internvl3.5/internvl3_5_8b.yaml", Args: []string{"image_encoder=intern_vit_6b"}})
+	require.NoError(t, err)
+	require.Equal(t, 45, cfg.Model.Vision.Depth)
+	_, err = Compose(Request{File: loongTree + "internvl3.5/internvl3_5_8b.yaml", Args: []string{"image_encoder=intern_vit_6"}})
+	require.ErrorContains(t, err, `image_encoder=intern_vit_6: defaults: `)
+	require.ErrorContains(t, err, `did you mean "intern_vit_6b"?`)
+}
+
 func TestEvalList(t *testing.T) {
 	for text, want := range map[string]string{"[0]*3+[1]*2": "0 0 0 1 1", "2*([0]+[1,2])": "0 1 2 0 1 2", " [ 1 , 2 ] ": "1 2", "[]": "", "[1+2*3]": "7", "[1]*0": ""} {
 		n, err := evalList(text)
