@@ -59,6 +59,7 @@ func (l *loader) readArgs(args []string) {
 			idle = append(idle, strings.Join(append([]string{"--" + name}, values...), " "))
 		}
 	}
+	l.recomputeFlag()
 	if len(idle) > 0 {
 		l.c.Notices = append(l.c.Notices, "accepted, no effect: "+strings.Join(idle, ", "))
 	}
@@ -142,6 +143,13 @@ func (l *loader) flag(name string, values []string) bool {
 		l.ropeFactor = values[0]
 	case name == "exit-interval":
 		l.exitFlag(values, o)
+	case name == "recompute-method":
+		l.uniform = slices.Equal(values, []string{"uniform"})
+		if !l.uniform && !slices.Equal(values, []string{"block"}) {
+			l.fail(o, "", quoted(strings.Join(values, " "))+", want block or uniform", "")
+		}
+	case name == "recompute-num-layers":
+		l.recompute = values
 	case idleFlags[name]:
 		return true
 	case onlyFlags[name] != nil:
@@ -159,6 +167,19 @@ func (l *loader) flag(name string, values []string) bool {
 		l.fail(o, "", "unknown flag", didYouMean(name, knownFlags()))
 	}
 	return false
+}
+
+// recomputeFlag enters how many layers of each stage are recomputed. With the method uniform the flag says how many layers share one
+// saved input instead, which is always one here.
+func (l *loader) recomputeFlag() {
+	switch o := (Origin{Layer: LayerFlag, Text: "--recompute-num-layers"}); {
+	case len(l.recompute) == 0:
+	case !l.uniform:
+		k := table().byName["plan.recompute_layers"]
+		l.add(setting{k, flagNode(k, l.recompute), o})
+	case !slices.Equal(l.recompute, []string{"1"}):
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s %s with --recompute-method uniform: the input of every layer is kept here, not of every %[2]s", o.Text, strings.Join(l.recompute, " ")))
+	}
 }
 
 // exitFlag reads how many steps a run makes at most, whatever it is scheduled for.
@@ -180,7 +201,7 @@ func sameValue(a, b string) bool {
 
 func knownFlags() []string {
 	known := slices.Concat(sortedKeys(table().byFlag), sortedKeys(idleFlags), sortedKeys(onlyFlags), sortedKeys(refusedFlags))
-	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval")
+	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval", "recompute-method", "recompute-num-layers")
 }
 
 // keyFlag enters a flag that means a key.

@@ -136,10 +136,12 @@ type loader struct {
 	frozen      []string // parameters that its parts freeze
 	frozenAt    Origin
 	rates       []componentRate
-	ropeFactor  string // --rope-scaling-factor, until a model takes it
-	exitAfter   int    // --exit-interval
-	encoderTP   Origin // where the encoder's tensor parallelism is set
-	modelOnly   bool   // there need be no data: the model is what is asked for
+	ropeFactor  string   // --rope-scaling-factor, until a model takes it
+	exitAfter   int      // --exit-interval
+	recompute   []string // --recompute-num-layers
+	uniform     bool     // --recompute-method uniform
+	encoderTP   Origin   // where the encoder's tensor parallelism is set
+	modelOnly   bool     // there need be no data: the model is what is asked for
 	getenv      func(string) string
 }
 

@@ -131,6 +131,28 @@ func TestCheckVocab(t *testing.T) {
 	require.NoError(t, load("model.file="+file, "plan.tp=2").CheckVocab(101), "a table need not divide")
 }
 
+// TestRecomputeFlags: layers are counted by one method, grouped by the other.
+func TestRecomputeFlags(t *testing.T) {
+	load := func(args ...string) (*Config, error) {
+		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x", "--pipeline-model-parallel-size", "4"}, args...)})
+	}
+	c, err := load("--recompute-granularity", "full", "--recompute-method", "block", "--custom-pipeline-recompute-layers", "8,6,4,2")
+	require.NoError(t, err)
+	require.Equal(t, []int{8, 6, 4, 2}, c.Run.Plan.RecomputeLayers)
+	c, err = load("--recompute-granularity", "full", "--recompute-num-layers", "3", "--recompute-method", "uniform")
+	require.NoError(t, err)
+	require.Empty(t, c.Run.Plan.RecomputeLayers)
+	require.Contains(t, strings.Join(c.Notices, "\n"), "--recompute-num-layers 3 with --recompute-method uniform: the input of every layer is kept here, not of every 3")
+	for args, want := range map[string]string{
+		"--recompute-method blocks": `--recompute-method: "blocks", want block or uniform`,
+		"--recompute-num-layers 3":  "--recompute-num-layers: plan.recompute_layers: nothing is recomputed",
+		"--recompute-granularity full --custom-pipeline-recompute-layers 8,6": "2 entries for plan.pp · plan.virtual_stages = 4 stages",
+	} {
+		_, err := load(strings.Fields(args)...)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestBoundsOnFiles holds that what is too large, too deep or no file is refused at once.
 func TestBoundsOnFiles(t *testing.T) {
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ var idleFlags = set(
 	"no-bias-swiglu-fusion", "no-bias-dropout-fusion", "no-rope-fusion", "apply-rope-fusion", "no-gradient-accumulation-fusion",
 	"cross-entropy-loss-fusion", "cross-entropy-fusion-impl", "transformer-impl", "use-mcore-models", "enable-experimental",
 	"enable-fa-within-mla", "use-fp32-dtype-for-param-pattern",
-	// memory: recompute applies to every layer, moments stay where the rank is
-	"recompute-method", "recompute-num-layers", "custom-pipeline-recompute-layers", "empty-unused-memory-level",
+	// memory: moments stay where the rank is
+	"empty-unused-memory-level",
 	"optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d", "use-precision-aware-optimizer",
 	"no-use-deepspeed-cpu-adam", "offload-optimizer", "offload-optimizer-percent", "manual-gc", "manual-gc-interval",
 	// data loading

@@ -16,6 +16,7 @@ type Plan struct {
 	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
 	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
 	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
+	RecomputeLayers  []int  `key:"recompute_layers" class:"replan" flag:"custom-pipeline-recompute-layers" doc:"How many of the first layers of each stage, or of every stage, plan.recompute is for; by default all."`
 	ProjRecompute    string `key:"projector_recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"The same of the projector of a composed model; same takes plan.recompute."`
 	Offload          bool   `key:"offload" default:"false" class:"replan" doc:"Keep the activations that the backward needs in host memory in between, those of 64 KiB and more."`
 	ChunkSize        int    `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
@@ -42,6 +43,14 @@ func (p *Plan) Check(at faults) {
 	}
 	if slices.ContainsFunc(p.Layers, func(n int) bool { return n < 0 }) {
 		at.fault("plan.layers", "a stage has less than no layer", "")
+	}
+	switch n := len(p.RecomputeLayers); {
+	case n > 0 && p.Recompute == "none":
+		at.fault("plan.recompute_layers", "nothing is recomputed", "set plan.recompute, or remove it")
+	case n > 1 && n != p.PP*p.VirtualStages:
+		at.fault("plan.recompute_layers", fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages), "give every stage its own, or one for all")
+	case slices.ContainsFunc(p.RecomputeLayers, func(n int) bool { return n < 0 }):
+		at.fault("plan.recompute_layers", "a stage has less than no layer", "")
 	}
 	if p.SequenceParallel && p.TP == 1 {
 		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1", "remove it, or raise plan.tp")

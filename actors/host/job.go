@@ -36,6 +36,7 @@ type Job struct {
 	Patches     int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
 	Frames      int // of pictures, tiles and rows in time of videos, likewise
 	Recompute   grad.Recompute
+	First       []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
 	Offload     int // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
 	DType       tensor.DType
 	Component   func(name string) ComponentPlan // in place of DType and Recompute, nil for none
@@ -250,20 +251,47 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if l.split && l.side(stage) == DecoderSide {
 		o.Twice = true
 	}
+	o.Each = l.each(stage, chunk)
+	return o
+}
+
+// each is what the blocks of a stage have of their own, nil where all are alike.
+func (l *Layout) each(stage, chunk int) func(int) (tensor.DType, grad.Recompute) {
+	j := l.Job
 	keep := j.Chunks > 1 && chunk+j.KeepChunks >= j.Chunks
-	if keep {
-		o.Recompute = grad.RecomputeNone
+	spared := l.spared(stage)
+	if j.Component == nil && !keep && spared == nil {
+		return nil
 	}
-	if j.Component != nil {
-		o.Each = func(block int) (tensor.DType, grad.Recompute) {
-			c := j.Component(j.Model.Blocks[block].Component)
-			if keep {
-				c.Recompute = grad.RecomputeNone
-			}
-			return c.DType, c.Recompute
+	return func(block int) (tensor.DType, grad.Recompute) {
+		c := ComponentPlan{j.DType, j.Recompute}
+		if j.Component != nil {
+			c = j.Component(j.Model.Blocks[block].Component)
+		}
+		if keep || spared[block] {
+			c.Recompute = grad.RecomputeNone
+		}
+		return c.DType, c.Recompute
+	}
+}
+
+// spared are the layers of a stage of the decoder that recompute nothing because enough before them do.
+func (l *Layout) spared(stage int) map[int]bool {
+	n := l.Job.First
+	if len(n) == 0 || l.side(stage) != DecoderSide {
+		return nil
+	}
+	left, out := n[0], map[int]bool{}
+	if len(n) > 1 {
+		left = n[stage-l.encoderStages()]
+	}
+	for i := l.Stages[stage].From; i < l.Stages[stage].To; i++ {
+		if b := l.Job.Model.Blocks[i]; b.Recompute && b.Component == family.Foundation {
+			out[i] = left <= 0
+			left--
 		}
 	}
-	return o
+	return out
 }
 
 // sideOf is the size of a stage's mesh.

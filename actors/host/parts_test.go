@@ -104,3 +104,28 @@ func TestPartsPrecision(t *testing.T) {
 		})
 	}
 }
+
+// TestRecomputeFirst: with a number of layers a stage, these recompute and the others keep, to the same bits.
+func TestRecomputeFirst(t *testing.T) {
+	m := tiny(false)
+	v := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}
+	want, _ := v.train(t, m, 3, refBackend)
+	memory := map[string][]int64{}
+	for name, first := range map[string][]int{"full": nil, "one": {1}, "two and none": {2, 0}, "none": {0}} {
+		var losses []float64
+		l, o := v.run(t, m, 3, refBackend, &losses)
+		j := *l.Job
+		j.Recompute, j.First = grad.RecomputeFull, first
+		l, err := Plan(&j)
+		require.NoError(t, err)
+		require.NoError(t, Run(l, o))
+		require.Equal(t, want, losses, name)
+		for r := range l.Ranks {
+			memory[name] = append(memory[name], l.Memory(r).Activations)
+		}
+	}
+	require.Less(t, memory["full"][0], memory["one"][0])
+	require.Less(t, memory["one"][0], memory["none"][0])
+	require.Less(t, memory["full"][1], memory["none"][1])
+	require.Equal(t, []int64{memory["full"][0], memory["none"][1]}, memory["two and none"])
+}

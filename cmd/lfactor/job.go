@@ -35,7 +35,7 @@ func job(c *configs.Config) (*host.Job, error) {
 	}
 	j := &host.Job{Model: m, Lora: lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
-		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: recomputes[r.Plan.Recompute], DType: precisions[r.Train.Precision],
+		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: recomputes[r.Plan.Recompute], First: r.Plan.RecomputeLayers, DType: precisions[r.Train.Precision],
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
