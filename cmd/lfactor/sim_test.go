@@ -216,3 +216,22 @@ func TestOpAndSends(t *testing.T) {
 		require.ErrorContains(t, cut.Stall, "that a cut link has lost")
 	}
 }
+
+// TestSimEncoder: on 32 simulated devices each way of sharing out the encoder's work is faster than the one before it, and with more
+// microbatches than replicas filling the pipeline's waits is faster than encoding round by round.
+func TestSimEncoder(t *testing.T) {
+	dir := t.TempDir()
+	text, err := simOutput(t, "sim", "encoder", "--paced=false", "--timelines", dir, "-o", "json")
+	require.NoError(t, err)
+	var res encoderResult
+	require.NoError(t, json.Unmarshal([]byte(text), &res))
+	require.Len(t, res.Simulated, len(encoderLayouts))
+	for i, s := range res.Simulated[1:] {
+		require.Less(t, s.Step, res.Simulated[i].Step, "%s", s.Layout)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "encoder-*.svg"))
+	require.NoError(t, err)
+	require.Len(t, files, len(encoderLayouts))
+	_, err = simOutput(t, "sim", "encoder", "--microbatches", "0")
+	require.ErrorContains(t, err, "--microbatches 0: want at least 1")
+}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -45,69 +47,122 @@ func encoderCommand() *cobra.Command {
 	cluster := c.Flags().String("cluster", "h800", "machine of the first table")
 	model := c.Flags().String("model", "qwen-vl/3-4b", "model of the first table")
 	real := c.Flags().Bool("paced", true, "run the second table")
-	c.RunE = func(*cobra.Command, []string) error {
-		if err := encoderAtScale(*cluster, *model); err != nil || !*real {
+	micro := c.Flags().Int("microbatches", 16, "microbatches a step and replica in the first table")
+	dir := c.Flags().String("timelines", "", "folder for the timeline of each layout of the first table: SVG, and traces for Perfetto")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *micro < 1 {
+			return usage("--microbatches %d: want at least 1", *micro)
+		}
+		var res encoderResult
+		var err error
+		if res.Simulated, err = encoderAtScale(*cluster, *model, *dir, *micro); err != nil {
 			return err
 		}
-		return encoderPaced()
+		if *real {
+			if res.Paced, err = encoderPaced(); err != nil {
+				return err
+			}
+		}
+		return emit(c, res, func(io.Writer) { res.print(*model, *cluster, *micro) })
 	}
 	return c
 }
 
+// encoderResult is both tables; times in seconds.
+type encoderResult struct {
+	Simulated []encoderStep  `json:"simulated"`
+	Paced     []encoderPaces `json:"paced,omitempty"`
+}
+
+type encoderStep struct {
+	Layout string  `json:"layout"`
+	Step   float64 `json:"step"`
+	Rate   float64 `json:"tokens_per_second_a_device"`
+	Bubble float64 `json:"bubble"`
+	Peak   int64   `json:"peak"`
+}
+
+type encoderPaces struct {
+	Layout    string  `json:"layout"`
+	Step      float64 `json:"step"`
+	Simulated float64 `json:"simulated"`
+}
+
+// encoderRows are tokens, and patches of pictures, of a microbatch of the first table.
+const encoderRows = 32 << 10
+
+func (r *encoderResult) print(model, cluster string, micro int) {
+	gain := func(before, after float64) string { return fmt.Sprintf("%+.1f%%", 100*(before/after-1)) }
+	fmt.Printf("%s on 32 devices of %s: pp2 dp4 tp4, zero 1, full recompute, bf16, %d microbatches of %d tokens with %[4]d patches (simulated)\n", model, cluster, micro, encoderRows)
+	t := textTable("encoder", "step", "tokens/s a device", "gain over the first", "over the second", "bubble of the longest rank", "peak")
+	for i, s := range r.Simulated {
+		second := "" // what tensor parallelism alone gives
+		if i > 0 {
+			second = gain(r.Simulated[1].Step, s.Step)
+		}
+		t.AppendRow(table.Row{s.Layout, seconds(s.Step), fmt.Sprintf("%.0f", s.Rate), gain(r.Simulated[0].Step, s.Step), second, fmt.Sprintf("%.1f%%", 100*s.Bubble), tensor.Bytes(s.Peak)})
+	}
+	t.Render()
+	if len(r.Paced) == 0 {
+		return
+	}
+	fmt.Printf("\na small model on 8 ranks (pp4 tp2), 8 microbatches: jobs last their modelled time, for real and simulated\n")
+	t = textTable("encoder", "step, real", "simulated", "gain, real", "predicted")
+	for _, s := range r.Paced {
+		t.AppendRow(table.Row{s.Layout, seconds(s.Step), seconds(s.Simulated), gain(r.Paced[0].Step, s.Step), gain(r.Paced[0].Simulated, s.Simulated)})
+	}
+	t.Render()
+}
+
 // encoderAtScale simulates the layouts with a published model at tp 4, pp 2, dp 4.
-func encoderAtScale(cluster, model string) error {
+func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, err error) {
 	text, err := configs.ClusterFile(cluster)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m, err := cost.Read(cluster, text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := configs.Published(model)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mesh := topology.Mesh{PP: 2, DP: 4, TP: 4}
 	if n := mesh.Size(); n > m.Devices*m.Hosts {
-		return usage("cluster %s has %d devices, the comparison takes %d", cluster, m.Devices*m.Hosts, n)
+		return nil, usage("cluster %s has %d devices, the comparison takes %d", cluster, m.Devices*m.Hosts, n)
 	}
-	const rows = 32 << 10
-	fmt.Printf("%s on 32 devices of %s: pp2 dp4 tp4, zero 1, full recompute, bf16, 8 microbatches of %d tokens with %d patches (simulated)\n", model, cluster, rows, rows)
-	t := textTable("encoder", "step", "tokens/s a device", "gain", "bubble of the longest rank", "peak")
-	first := 0.0
-	for _, e := range encoderLayouts {
-		fam, err := family.Build(c, rows)
+	for i, e := range encoderLayouts {
+		fam, err := family.Build(c, encoderRows)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		l, err := host.Plan(&host.Job{Model: fam, Mesh: mesh, Encoder: e.plan(mesh.TP), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: 8, Rows: rows, Patches: rows, Frames: 8,
+		l, err := host.Plan(&host.Job{Model: fam, Mesh: mesh, Encoder: e.plan(mesh.TP), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: encoderRows, Patches: encoderRows, Frames: 8,
 			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}})
 		if err != nil {
-			return fmt.Errorf("%s: %w", e.name, err)
+			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
 		run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
 		price := prices(m)
+		price.Sends = nil // collectives as in lfactor sim: what the machine's algorithms take, one event a member
 		if e.alone {
 			price.Job = redundant(price.Job, mesh.TP)
 		}
-		res := sim.New(simLayout(l, run), price, sim.Options{}).Run()
+		lines := timeline{layout: l, last: run.Last}
+		res := sim.New(simLayout(l, run), price, sim.Options{Span: lines.see, Whole: true}).Run()
 		if res.Failed != "" || res.Stall != nil {
-			return fmt.Errorf("%s: the simulated run ended badly: %s", e.name, why(res))
+			return nil, fmt.Errorf("%s: the simulated run ended badly: %s", e.name, why(res))
 		}
-		step := res.Steps[len(res.Steps)-1].Time / 1e9
-		if first == 0 {
-			first = step
+		if dir != "" {
+			if err := lines.files(dir, fmt.Sprintf("encoder-%d", i+1)); err != nil {
+				return nil, err
+			}
 		}
-		var peak int64
-		for _, b := range res.Peak {
-			peak = max(peak, b)
-		}
-		t.AppendRow(table.Row{e.name, seconds(step), fmt.Sprintf("%.0f", float64(rows*8*mesh.DP)/step/32), fmt.Sprintf("%+.1f%%", 100*(first/step-1)),
-			fmt.Sprintf("%.1f%%", 100*longestBubble(res)), tensor.Bytes(peak)})
+		s := encoderStep{Layout: e.name, Step: res.Steps[len(res.Steps)-1].Time / 1e9, Bubble: longestBubble(res), Peak: slices.Max(res.Peak)}
+		s.Rate = float64(encoderRows*micro*mesh.DP) / s.Step / 32
+		out = append(out, s)
 	}
-	t.Render()
-	return nil
+	return out, nil
 }
 
 // redundant lets the encoder's jobs take what they take without tensor parallelism.
@@ -147,15 +202,12 @@ func pacedVision() (*family.Model, error) {
 const pacedRows, pacedPatches = 32, 64
 
 // encoderPaced runs the layouts on 8 ranks of paced devices and in the simulator.
-func encoderPaced() error {
+func encoderPaced() (out []encoderPaces, err error) {
 	m, err := pacedVision()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mesh := topology.Mesh{PP: 4, DP: 1, TP: 2}
-	fmt.Printf("\na small model on 8 ranks (pp4 tp2), 8 microbatches: jobs last their modelled time, for real and simulated\n")
-	t := textTable("encoder", "step, real", "simulated", "gain, real", "predicted")
-	var first compared
 	for _, e := range encoderLayouts {
 		if e.alone {
 			continue
@@ -163,22 +215,18 @@ func encoderPaced() error {
 		l, err := host.Plan(&host.Job{Model: m, Mesh: mesh, Encoder: e.plan(mesh.TP), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Patches: pacedPatches, Frames: 1,
 			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 		if err != nil {
-			return fmt.Errorf("%s: %w", e.name, err)
+			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
 		var x compared
 		if x.step, err = pacedRun(l); err != nil {
-			return fmt.Errorf("%s: %w", e.name, err)
+			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
 		if err := simulated(l, pacedTime, &x); err != nil {
-			return err
+			return nil, err
 		}
-		if first.step == 0 {
-			first = x
-		}
-		t.AppendRow(table.Row{e.name, seconds(x.step), seconds(x.stepSim), fmt.Sprintf("%+.1f%%", 100*(first.step/x.step-1)), fmt.Sprintf("%+.1f%%", 100*(first.stepSim/x.stepSim-1))})
+		out = append(out, encoderPaces{e.name, x.step, x.stepSim})
 	}
-	t.Render()
-	return nil
+	return out, nil
 }
 
 // pacedRun is the quickest step of a real run on paced devices.

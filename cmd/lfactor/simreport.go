@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"os"
+	"path/filepath"
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -34,6 +35,17 @@ func (t *timeline) see(s sim.Span) {
 	}
 	k := s.Job.Action.Kind
 	t.spans = append(t.spans, span{s.Rank, fmt.Sprintf("%v.%d", s.Job.Action, s.Job.Segment), k, int64(s.Start), int64(s.End)})
+}
+
+// files writes picture and trace into a folder.
+func (t *timeline) files(dir, name string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := t.svg(filepath.Join(dir, name+".svg")); err != nil {
+		return err
+	}
+	return t.chrome(filepath.Join(dir, name+".json"))
 }
 
 // create writes a file through f.
