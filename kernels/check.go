@@ -202,6 +202,10 @@ var extra = map[Op]func(*Call) error{
 	},
 	Attention:    func(c *Call) error { return checkAttention(c.In[0], c.In[1], c.In[3], c.In[4]) },
 	AttentionBwd: func(c *Call) error { return checkAttention(c.In[1], c.In[2], c.In[6], c.In[7]) },
+	LinearLSE:    func(c *Call) error { return checkNumerators(c.In[1], c.Out[2:]) },
+	LinearCEDX:   func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
+	LinearCEDW:   func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
+	LinearCEBwd:  func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
 	Slice: func(c *Call) error {
 		return checkAxis(c.Attr.I[0], c.Attr.I[1], c.In[0], c.Out[0])
 	},
@@ -213,6 +217,23 @@ var extra = map[Op]func(*Call) error{
 		}
 		return nil
 	},
+}
+
+// checkNumerators wants e and top of linear_lse together, a maximum for each block of columns.
+func checkNumerators(w *tensor.Tensor, l []*tensor.Tensor) error {
+	have := 0
+	for _, t := range l {
+		if t != nil {
+			have++
+		}
+	}
+	if have == 0 {
+		return nil
+	}
+	if n := (w.Shape[0] + LSEBlock - 1) / LSEBlock; have != 2 || l[1].Shape[1] != n {
+		return fmt.Errorf("operands e and top are %v, want both, and %d maxima a row for %d columns", l, n, w.Shape[0])
+	}
+	return nil
 }
 
 func checkAttention(q, k, cuQ, cuK *tensor.Tensor) error {

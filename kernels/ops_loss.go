@@ -43,23 +43,34 @@ const (
 	ClipLen
 )
 
+// LSEBlock is the columns of the logits that share one maximum in linear_lse.
+const LSEBlock = 2048
+
+// ceFlops is n products of x with w; one less if the numerators are an operand.
 func ceFlops(n int64) func(in, out [][]int) int64 {
-	return func(in, out [][]int) int64 { return n * 2 * prod(in[0]) * int64(in[1][0]) }
+	return func(in, out [][]int) int64 {
+		if len(in) > 6 && in[6] != nil {
+			return (n - 1) * 2 * prod(in[0]) * int64(in[1][0])
+		}
+		return n * 2 * prod(in[0]) * int64(in[1][0])
+	}
 }
 
 var _ = register(
-	Spec{Op: LinearLSE, Sig: "x[t,d]A w[v,d]A target[t]i32 -> lse[t,1]f32 hit[t]f32", Flops: ceFlops(1), Source: "arXiv:2411.09009",
+	Spec{Op: LinearLSE, Sig: "x[t,d]A w[v,d]A target[t]i32 -> lse[t,1]f32 hit[t]f32 e[t,v]A? top[t,b]f32?", Flops: ceFlops(1), Source: "arXiv:2411.09009",
 		Doc: "With logits z = x·wᵀ that are never held whole (blocks of at most 4 Mi logits): lse = log Σ exp z over this shard's rows of w, hit = z[target-I[0]], " +
-			"or 0 where the target lies outside the shard. I[0] is the first id of the shard."},
+			"or 0 where the target lies outside the shard. I[0] is the first id of the shard. e and top, both or none, are numerators for the gradient: e = exp(z - top), " +
+			"where top is the maximum of z over a block of 2048 columns less 8, so that small ones keep their digits in f16; 0 if there is none."},
 	Spec{Op: LSEJoin, Sig: "lse[t,n]f32 -> y[t]f32", Doc: "y = log Σ exp over the n shards, stable."},
 	Spec{Op: NLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 weight[t]f32 -> loss[1]f32",
 		Doc: "loss = Σ weight·(lse-hit) over rows with target >= 0, in float64, in row order."},
-	Spec{Op: LinearCEDX, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dx[t,d]A", Flops: ceFlops(2),
-		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0: dx = dz·w. Logits are recomputed by blocks."},
-	Spec{Op: LinearCEDW, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dw[v,d]f32", Flops: ceFlops(2),
+	Spec{Op: LinearCEDX, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? top[t,b]f32? -> dx[t,d]A", Flops: ceFlops(2),
+		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0: dx = dz·w. exp(z-lse) is e·exp(top-lse) with e and top of linear_lse, " +
+			"which are computed again by blocks where they are absent, with the same result."},
+	Spec{Op: LinearCEDW, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? top[t,b]f32? -> dw[v,d]f32", Flops: ceFlops(2),
 		Doc: "dw = dzᵀ·x with dz as in linear_ce_dx. I[0] is the first id of the shard; I[1] = Accumulate adds into dw."},
-	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 -> dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
-		Doc: "Both gradients from one recomputation of the logits, each bit-identical to the separate operation. I[0], I[1] as in linear_ce_dw."},
+	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? top[t,b]f32? -> dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
+		Doc: "Both gradients from one dz, each bit-identical to the separate operation. I[0], I[1] as in linear_ce_dw."},
 	Spec{Op: Sum, Sig: "x0[...]T ... -> y[...]T", Doc: "y = x0 + x1 + …, in operand order in float32 (float64 for f64), rounded once. y may be x0 (in place). One operand copies."},
 	Spec{Op: Mul, Sig: "a[...]A b[...]A -> y[...]A", Doc: "Elementwise product."},
 	Spec{Op: Scale, Sig: "x[...]A -> y[...]A", Doc: "y = F[0]·x; y may be x (in place)."},

@@ -10,22 +10,32 @@ import (
 // Logits are computed for ceRows rows by ceCols entries of the vocabulary at a time, 16 MiB in float32.
 const (
 	ceRows = 2048
-	ceCols = 2048
+	ceCols = kernels.LSEBlock
+	// cePad lengthens rows of a block: at a power of two all rows of a tile would share few sets of the first-level cache.
+	cePad = 2 * line
+	// ceBelow is how far exponentials lie above 1 at most, in powers of e; see linear_lse.
+	ceBelow = 8
 )
 
-// logits computes z = x[i0:i0+m]·w[j0:j0+n]ᵀ in float32.
+// logits computes z = x[i0:i0+m]·w[j0:j0+n]ᵀ in float32, rows n+cePad apart.
 func (b *Backend) logits(z []float32, x, w *tensor.Tensor, i0, j0, m, n int) {
 	d := last(x)
 	a, v := rowMajor(x), rowMajor(w)
 	a.v, v.v = a.v.from(i0*d), v.v.from(j0*d)
-	b.gemm(result{v: view{f: z}, ld: n}, a, v, m, n, d)
+	b.gemm(result{v: view{f: z}, ld: n + cePad}, a, v, m, n, d)
+}
+
+// logitBlock is scratch for the largest block of logits.
+func (b *Backend) logitBlock(t, v int) []float32 {
+	return b.shared.f32(min(ceRows, t) * (min(ceCols, v) + cePad))
 }
 
 func linearLSE(b *Backend, c *kernels.Call) {
 	x, w, target := c.In[0], c.In[1], c.In[2].I32()
 	lse, hit := c.Out[0].F32(), c.Out[1].F32()
+	kept := numeratorsOf(c.Out[2:])
 	t, v := x.Rows(), w.Shape[0]
-	z := b.shared.f32(min(ceRows, t) * min(ceCols, v))
+	z := b.logitBlock(t, v)
 	top, sum := b.shared.f32(ceRows), b.shared.f32(ceRows)
 	for i0 := 0; i0 < t; i0 += ceRows {
 		m := min(ceRows, t-i0)
@@ -37,10 +47,11 @@ func linearLSE(b *Backend, c *kernels.Call) {
 			b.logits(z, x, w, i0, j0, m, n)
 			b.rows(m, n, func(k *worker, from, to int) {
 				for i := from; i < to; i++ {
+					row := z[i*(n+cePad):][:n]
 					if r := int(target[i0+i]) - c.Attr.I[0] - j0; r >= 0 && r < n {
-						hit[i0+i] = z[i*n+r]
+						hit[i0+i] = row[r]
 					}
-					k.addExp(z[i*n:(i+1)*n], &top[i], &sum[i])
+					k.addExp(kept, row, i0+i, j0, &top[i], &sum[i])
 				}
 			})
 		}
@@ -50,14 +61,47 @@ func linearLSE(b *Backend, c *kernels.Call) {
 	}
 }
 
-// addExp adds Σ exp(z) to a sum of exponentials below the maximum top; z is used up.
-func (w *worker) addExp(z []float32, top, sum *float32) {
-	m := max(*top, w.k.max(z))
-	if math.IsInf(float64(m), -1) {
-		m = 0
+// ceKept is e and top of linear_lse.
+type ceKept struct {
+	e      view
+	v      int // columns of e
+	top    []float32
+	blocks int // columns of top
+}
+
+// numeratorsOf reads the optional operands e and top; nil without them.
+func numeratorsOf(l []*tensor.Tensor) *ceKept {
+	if len(l) == 0 || l[0] == nil {
+		return nil
 	}
-	*sum = *sum*exp32(*top-m) + w.k.exp(z, z, 1, -m, 1)
-	*top = m
+	return &ceKept{viewOf(l[0]), last(l[0]), l[1].F32(), last(l[1])}
+}
+
+// addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top, and keeps the
+// exponentials if kept is not nil; z is used up.
+func (w *worker) addExp(kept *ceKept, z []float32, i, j0 int, top, sum *float32) {
+	e := z
+	if kept != nil && kept.e.d == tensor.F32 {
+		e = kept.e.f[i*kept.v+j0:][:len(z)]
+	}
+	m, s := w.numerators(e, z)
+	if kept != nil {
+		kept.top[i*kept.blocks+j0/ceCols] = m
+		if kept.e.d != tensor.F32 {
+			w.k.write(kept.e, i*kept.v+j0, e)
+		}
+	}
+	most := max(*top, m)
+	*sum = *sum*exp32(*top-most) + s*exp32(m-most)
+	*top = most
+}
+
+// numerators sets e = exp(z - top) and returns top and the sum of e.
+func (w *worker) numerators(e, z []float32) (top, sum float32) {
+	if top = w.k.max(z) - ceBelow; math.IsInf(float64(top), -1) {
+		top = 0
+	}
+	return top, w.k.exp(e, z, 1, -top, 1)
 }
 
 func lseJoin(_ *Backend, c *kernels.Call) {
@@ -96,7 +140,7 @@ func nll(_ *Backend, c *kernels.Call) {
 // linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd. All take the same blocks in the same order, so that a gradient
 // has the same bits alone and with the other.
 func linearCE(b *Backend, c *kernels.Call) {
-	g := &ceGrad{x: c.In[0], w: c.In[1], target: c.In[2].I32(), lse: c.In[3].F32(), weight: c.In[4].F32(), seed: c.In[5].F32()[0],
+	g := &ceGrad{x: c.In[0], w: c.In[1], target: c.In[2].I32(), lse: c.In[3].F32(), weight: c.In[4].F32(), seed: c.In[5].F32()[0], kept: numeratorsOf(c.In[6:]),
 		first: c.Attr.I[0], accDW: c.Attr.I[1] == kernels.Accumulate}
 	switch c.Op {
 	case kernels.LinearCEDX:
@@ -110,7 +154,7 @@ func linearCE(b *Backend, c *kernels.Call) {
 	if g.dw != nil && t == 0 && !g.accDW {
 		clear(g.dw.F32())
 	}
-	z := b.shared.f32(min(ceRows, t) * min(ceCols, v))
+	z := b.logitBlock(t, v)
 	for i0 := 0; i0 < t; i0 += ceRows {
 		m, mark := min(ceRows, t-i0), b.shared.mark()
 		dx := b.dxRows(g, i0, m, d)
@@ -132,6 +176,7 @@ type ceGrad struct {
 	seed         float32
 	first        int
 	accDW        bool
+	kept         *ceKept // nil to compute the logits again
 }
 
 // dxRows is where dx of m rows is summed up over blocks of the vocabulary, set to 0.
@@ -149,18 +194,17 @@ func (b *Backend) dxRows(g *ceGrad, i0, m, d int) []float32 {
 	return dx
 }
 
-// ceBlock recomputes a block of logits, turns it into dz and multiplies it into both gradients.
+// ceBlock turns a block of logits into dz and multiplies it into both gradients.
 func (b *Backend) ceBlock(g *ceGrad, z, dx []float32, i0, j0, m, n, d int) {
-	b.logits(z, g.x, g.w, i0, j0, m, n)
-	dz, release := b.activation(g.x.DType, m*n)
+	if g.kept == nil {
+		b.logits(z, g.x, g.w, i0, j0, m, n)
+	}
+	ld := n + cePad
+	dz, release := b.activation(g.x.DType, m*ld)
 	defer release()
 	b.rows(m, n, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
-			row := z[i*n : (i+1)*n]
-			w.gradLogits(g, row, i0+i, j0)
-			if dz.d != tensor.F32 {
-				w.k.write(dz, i*n, row)
-			}
+			w.gradLogits(g, z[i*ld:][:n], dz.from(i*ld), i0+i, j0)
 		}
 	})
 	if dz.d == tensor.F32 {
@@ -169,13 +213,13 @@ func (b *Backend) ceBlock(g *ceGrad, z, dx []float32, i0, j0, m, n, d int) {
 	if dx != nil {
 		v := columnMajor(g.w)
 		v.v = v.v.from(j0 * d)
-		b.gemm(result{v: view{f: dx}, ld: d, acc: true}, matrix{v: dz, ld: n}, v, m, d, n)
+		b.gemm(result{v: view{f: dx}, ld: d, acc: true}, matrix{v: dz, ld: ld}, v, m, d, n)
 	}
 	if g.dw != nil {
 		x := columnMajor(g.x)
 		x.v = x.v.from(i0 * d)
 		r := result{v: view{f: g.dw.F32()[j0*d:]}, ld: d, acc: g.accDW || i0 > 0}
-		b.gemm(r, matrix{v: dz, ld: n, trans: true}, x, n, d, m)
+		b.gemm(r, matrix{v: dz, ld: ld, trans: true}, x, n, d, m)
 	}
 }
 
@@ -188,15 +232,30 @@ func (b *Backend) activation(d tensor.DType, n int) (view, func()) {
 	return view{h: b.shared.u16(n), d: d}, func() { b.shared.release(m) }
 }
 
-// gradLogits turns row i of logits, from column j0 on, into dz.
-func (w *worker) gradLogits(g *ceGrad, z []float32, i, j0 int) {
+// gradLogits sets z, or dz if that is of half width, to the gradient of row i of the logits, from column j0 on.
+func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, i, j0 int) {
 	s := g.seed * g.weight[i]
-	if g.target[i] < 0 {
+	half := dz.d != tensor.F32
+	switch {
+	case g.target[i] < 0:
 		clear(z)
-		return
+	case g.kept != nil && half:
+		w.k.read(z, g.kept.e, i*g.kept.v+j0)
+		w.k.scale(z, z, s*exp32(g.kept.top[i*g.kept.blocks+j0/ceCols]-g.lse[i]))
+	case g.kept != nil:
+		w.k.scale(z, g.kept.e.f[i*g.kept.v+j0:][:len(z)], s*exp32(g.kept.top[i*g.kept.blocks+j0/ceCols]-g.lse[i]))
+	default:
+		top, _ := w.numerators(z, z)
+		if half { // rounded as the kept ones are
+			w.k.write(dz, 0, z)
+			w.k.read(z, dz, 0)
+		}
+		w.k.scale(z, z, s*exp32(top-g.lse[i]))
 	}
-	w.k.exp(z, z, 1, -g.lse[i], s)
-	if r := int(g.target[i]) - g.first - j0; r >= 0 && r < len(z) {
+	if r := int(g.target[i]) - g.first - j0; g.target[i] >= 0 && r >= 0 && r < len(z) {
 		z[r] -= s
+	}
+	if half {
+		w.k.write(dz, 0, z)
 	}
 }

@@ -163,8 +163,9 @@ func (s *stepRun) forward(l *layerParams, i int) {
 
 func (s *stepRun) loss(head param, ids, x *tensor.Tensor) {
 	lse, hit := s.tensor(tensor.F32, "ce", stepTokens, 1), s.tensor(tensor.F32, "hit", stepTokens)
-	s.do(kernels.LinearLSE, kernels.Attr{}, ts{x, head.q, ids}, ts{lse, hit})
-	s.do(kernels.LinearCEBwd, kernels.Attr{I: [4]int{0, 1}}, ts{x, head.q, ids, lse.Alias(stepTokens), hit, tensor.Of(tensor.F32, []float32{1e-3}, 1)},
+	e, top := s.act("e", stepTokens, stepVocabulary), s.tensor(tensor.F32, "top", stepTokens, ceilDiv(stepVocabulary, kernels.LSEBlock))
+	s.do(kernels.LinearLSE, kernels.Attr{}, ts{x, head.q, ids}, ts{lse, hit, e, top})
+	s.do(kernels.LinearCEBwd, kernels.Attr{I: [4]int{0, 1}}, ts{x, head.q, ids, lse.Alias(stepTokens), hit, tensor.Of(tensor.F32, []float32{1e-3}, 1), e, top},
 		ts{s.act("dx", stepTokens, stepDim), head.g})
 	s.flops += 6 * float64(stepTokens) * float64(head.w.Len())
 }

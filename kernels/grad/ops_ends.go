@@ -90,7 +90,8 @@ func init() {
 	opLogits = &Op{Name: "logits", Kernel: kernels.Linear}
 }
 
-// LinearCrossEntropy is the weighted sum of the token losses -log softmax(x·wᵀ)[target], without ever holding the logits.
+// LinearCrossEntropy is the weighted sum of the token losses -log softmax(x·wᵀ)[target], without ever holding the logits in
+// float32.
 // Shapes: x [t d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 -> [1].
 func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
 	x = t.only(x)
@@ -103,21 +104,39 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
 		}
 	}
 	rows := x.Shape[0]
-	a := t.emit(opLSE, kernels.Attr{}, []*Value{x, w, target}, spec{[]int{rows, n}, tensor.F32, pl}, spec{[]int{rows}, tensor.F32, ph})
+	out := []spec{{[]int{rows, n}, tensor.F32, pl}, {[]int{rows}, tensor.F32, ph}}
+	if t.keepsLogits(x, w, n) {
+		blocks := (w.Shape[0]/n + kernels.LSEBlock - 1) / kernels.LSEBlock
+		out = append(out, spec{[]int{rows, w.Shape[0]}, x.DType, pl}, spec{[]int{rows, blocks * n}, tensor.F32, pl})
+	}
+	a := t.emit(opLSE, kernels.Attr{}, []*Value{x, w, target}, out...)
 	a.Mesh = mesh
-	a.Out[0].Need, a.Out[1].Need = false, false // the gradient goes through nll alone
+	for _, v := range a.Out {
+		v.Need = false // the gradient goes through nll alone
+	}
 	lse := t.one(opLSEJoin, kernels.Attr{}, tensor.F32, []int{rows}, Place{}, t.to(a.Out[0], Place{}))
 	hit := t.to(a.Out[1], Place{})
-	l := t.one(opNLL, kernels.Attr{}, tensor.F32, []int{1}, Place{}, lse, hit, target, weight, x, w)
+	l := t.one(opNLL, kernels.Attr{}, tensor.F32, []int{1}, Place{}, append([]*Value{lse, hit, target, weight, x, w}, a.Out[2:]...)...)
 	l.Node.Mesh = mesh
 	return l
+}
+
+// keptLogits bounds the bytes of numerators that one microbatch's loss keeps for its backward, on one rank.
+const keptLogits = 1 << 30
+
+// keepsLogits tells whether the loss keeps the exponentials of its logits instead of multiplying x with w once more: a tenth
+// of the time of a small model's step. A recompute policy or a large batch of a large vocabulary rather saves the memory.
+func (t *Tape) keepsLogits(x, w *Value, shards int) bool {
+	_, rc := t.of(t.block)
+	size := int64(x.Shape[0]) * int64(w.Shape[0]/shards) * int64(x.DType.Size())
+	return rc == RecomputeNone && !t.NoGrad && (x.Need || w.Need) && size <= keptLogits
 }
 
 // nllVJP sends the loss straight to x and w: nll carries them as operands that only its gradient uses.
 func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	lse, target, weight, x, w := n.In[0], n.In[2], n.In[3], n.In[4], n.In[5]
-	in := []*Value{x, w, target, lse, weight, dy[0]}
+	in := append([]*Value{x, w, target, lse, weight, dy[0]}, n.In[6:]...)
 	if leg(4) {
 		var p Place
 		if n.Mesh >= 0 {

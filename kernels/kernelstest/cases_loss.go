@@ -10,7 +10,7 @@ import (
 // shard is the vocabulary shard of a loss case: rows, width, vocabulary, first id.
 type shard struct{ t, d, v, first int }
 
-var shards = []shard{{1, 3, 5, 0}, {0, 4, 8, 0}, {7, 16, 33, 20}, {300, 24, 70, 0}, {20, 40, 1000, 500}, {270, 8, 17, 3}}
+var shards = []shard{{1, 3, 5, 0}, {0, 4, 8, 0}, {7, 16, 33, 20}, {300, 24, 70, 0}, {20, 40, 1000, 500}, {270, 8, 17, 3}, {9, 5, 2051, 0}}
 
 // ceOperands are x, w, target (some ignored, some outside the shard), lse over the shard, weight and seed.
 func ceOperands(g *gen, s shard) tensors {
@@ -19,6 +19,18 @@ func ceOperands(g *gen, s shard) tensors {
 	lse, hit := g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)
 	do(kernels.LinearLSE, kernels.Attr{I: [4]int{s.first}}, tensors{x, w, target}, tensors{lse, hit})
 	return tensors{x, w, target, wrap(tensor.F32, lse.Bytes(), []int{s.t}), g.positive(s.t), g.normal(tensor.F32, 1, 1)}
+}
+
+// numerators are the outputs e and top of linear_lse.
+func (g *gen) numerators(s shard) tensors {
+	return tensors{g.raw(g.a, s.t, s.v), g.raw(tensor.F32, s.t, (s.v+kernels.LSEBlock-1)/kernels.LSEBlock)}
+}
+
+// keptOperands are ceOperands and the numerators that linear_lse keeps.
+func keptOperands(g *gen, s shard) tensors {
+	in, kept := ceOperands(g, s), g.numerators(s)
+	do(kernels.LinearLSE, kernels.Attr{I: [4]int{s.first}}, in[:3], append(tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)}, kept...))
+	return append(in, kept...)
 }
 
 func ceCases() []Case {
@@ -31,6 +43,13 @@ func ceCases() []Case {
 			Case{Op: kernels.LinearLSE, Name: name, Tol: 2e-6, Why: "float32 logits and one sum of exponentials", Call: func(g *gen) *kernels.Call {
 				in := ceOperands(g, s)
 				return &kernels.Call{In: in[:3], Out: tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)}, Attr: attr}
+			}},
+			Case{Op: kernels.LinearLSE, Name: name + " kept", Tol: 2e-5, Half: 1, Why: "exponentials of float32 logits, at most e^8 each", Call: func(g *gen) *kernels.Call {
+				in := ceOperands(g, s)
+				return &kernels.Call{In: in[:3], Out: append(tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)}, g.numerators(s)...), Attr: attr}
+			}},
+			Case{Op: kernels.LinearCEBwd, Name: name + " kept", Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: keptOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d), g.raw(tensor.F32, s.v, s.d)}, Attr: attr}
 			}},
 			Case{Op: kernels.LinearCEDX, Name: name, Tol: 1e-5, Half: 4, Terms: 0.1, Why: why, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: ceOperands(g, s), Out: tensors{g.raw(g.a, s.t, s.d)}, Attr: attr}

@@ -102,7 +102,8 @@ func inPlace(t *testing.T, b kernels.Backend) {
 	}
 }
 
-// sameGradients holds linear_ce_bwd to its promise: the bits of linear_ce_dx and linear_ce_dw.
+// sameGradients holds linear_ce_bwd to its promises: the bits of linear_ce_dx and linear_ce_dw, and those of numerators that the
+// backend itself kept.
 func sameGradients(t *testing.T, b kernels.Backend) {
 	for _, r := range all() {
 		if r.Op != kernels.LinearCEBwd {
@@ -117,5 +118,24 @@ func sameGradients(t *testing.T, b kernels.Backend) {
 		b.Sync()
 		require.True(t, bytes.Equal(both.Out[0].Bytes(), dx.Out[0].Bytes()), "%s: dx", r.name)
 		require.True(t, bytes.Equal(both.Out[1].Bytes(), dw.Out[0].Bytes()), "%s: dw", r.name)
+		if len(r.call.In) > 6 {
+			sameKept(t, b, r)
+		}
+	}
+}
+
+// sameKept compares gradients from kept numerators with those from numerators that are computed again.
+func sameKept(t *testing.T, b kernels.Backend, r *run) {
+	kept, again := r.copyCall(), r.copyCall()
+	e, top, rows := clone(kept.In[6]), clone(kept.In[7]), kept.In[0].Shape[0]
+	lse := &kernels.Call{Op: kernels.LinearLSE, In: kept.In[:3], Out: tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows), e, top}, Attr: r.call.Attr}
+	kept.In = append(append(tensors(nil), kept.In[:6]...), e, top)
+	again.In = again.In[:6]
+	for _, c := range []*kernels.Call{lse, kept, again} {
+		b.Run(c)
+	}
+	b.Sync()
+	for i, o := range kept.Out {
+		require.True(t, bytes.Equal(o.Bytes(), again.Out[i].Bytes()), "%s: out %d with numerators kept", r.name, i)
 	}
 }

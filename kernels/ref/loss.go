@@ -21,6 +21,42 @@ func linearLSE(c *kernels.Call) {
 	}
 	store(c.Out[0], lse)
 	store(c.Out[1], hit)
+	if len(c.Out) > 2 && c.Out[2] != nil {
+		keepNumerators(x, w, c.Out[2], c.Out[3])
+	}
+}
+
+// keepNumerators computes e and top of linear_lse.
+func keepNumerators(x, w, e, top *tensor.Tensor) {
+	t, v, d := x.Rows(), w.Shape[0], last(x)
+	xs, ws := load(x), load(w)
+	var es, tops []float64
+	for i := range t {
+		z := matNT(xs[i*d:(i+1)*d], ws, 1, v, d)
+		for j := 0; j < v; j += kernels.LSEBlock {
+			m, n := numerators(z[j:min(j+kernels.LSEBlock, v)])
+			es, tops = append(es, n...), append(tops, m)
+		}
+	}
+	store(e, es)
+	store(top, tops)
+}
+
+// numerators gives a maximum of one block of logits, less 8, and the exponentials below it.
+func numerators(z []float64) (top float64, e []float64) {
+	top = math.Inf(-1)
+	for _, x := range z {
+		if x > top {
+			top = x
+		}
+	}
+	if top -= 8; math.IsInf(top, -1) {
+		top = 0
+	}
+	for _, x := range z {
+		e = append(e, math.Exp(x-top))
+	}
+	return top, e
 }
 
 func lseJoin(c *kernels.Call) {
@@ -43,19 +79,19 @@ func nll(c *kernels.Call) {
 	store(c.Out[0], []float64{s})
 }
 
-// gradLogits is row i of dz.
-func gradLogits(x, w []float64, i, v, d int, target int32, base int, lse, scale float64) []float64 {
+// gradLogits is row i of dz from the numerators of linear_lse.
+func gradLogits(e, top []float64, target int32, base int, lse, scale float64) []float64 {
+	dz := make([]float64, len(e))
 	if target < 0 {
-		return make([]float64, v)
+		return dz
 	}
-	z := matNT(x[i*d:(i+1)*d], w, 1, v, d)
-	for j := range z {
-		z[j] = scale * math.Exp(z[j]-lse)
+	for j := range dz {
+		dz[j] = scale * e[j] * math.Exp(top[j/kernels.LSEBlock]-lse)
 	}
-	if r := int(target) - base; r >= 0 && r < v {
-		z[r] -= scale
+	if r := int(target) - base; r >= 0 && r < len(dz) {
+		dz[r] -= scale
 	}
-	return z
+	return dz
 }
 
 // linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd: the outputs tell which gradients are wanted.
@@ -73,8 +109,15 @@ func linearCE(c *kernels.Call) {
 	v, d := c.In[1].Shape[0], c.In[1].Shape[1]
 	target, lse, weight, seed := c.In[2].I32(), load(c.In[3]), load(c.In[4]), load(c.In[5])[0]
 	gx, gw := make([]float64, len(x)), make([]float64, len(w))
+	e, top := tensor.Make(c.In[0].DType, len(target), v), tensor.Make(tensor.F32, len(target), (v+kernels.LSEBlock-1)/kernels.LSEBlock)
+	if len(c.In) > 6 && c.In[6] != nil {
+		e, top = c.In[6], c.In[7]
+	} else {
+		keepNumerators(c.In[0], c.In[1], e, top)
+	}
+	es, tops, n := load(e), load(top), last(top)
 	for i := range target {
-		dz := gradLogits(x, w, i, v, d, target[i], c.Attr.I[0], lse[i], seed*weight[i])
+		dz := gradLogits(es[i*v:(i+1)*v], tops[i*n:(i+1)*n], target[i], c.Attr.I[0], lse[i], seed*weight[i])
 		for j, g := range dz {
 			if dx != nil {
 				axpy(gx[i*d:(i+1)*d], g, w[j*d:])
