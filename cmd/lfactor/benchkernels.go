@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -40,6 +41,7 @@ func kernelBench() *cobra.Command {
 	threads := c.Flags().IntSlice("threads", []int{1}, "kernel threads, several by commas")
 	types := c.Flags().StringSlice("precision", []string{"fp32", "bf16"}, "fp32, bf16, or both by commas")
 	rounds := c.Flags().Int("rounds", 7, "rounds; the median counts")
+	only := c.Flags().String("only", "", "measure only kernels whose name contains this")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := output(c)
 		if err != nil {
@@ -58,7 +60,7 @@ func kernelBench() *cobra.Command {
 					b.Close()
 					return usage("--precision %s: want fp32 or bf16", t)
 				}
-				out = append(out, timeKernels(b, p, d, n, *rounds)...)
+				out = append(out, timeKernels(b, p, d, *only, n, *rounds)...)
 			}
 			b.Close()
 		}
@@ -94,8 +96,8 @@ func peakBench() *cobra.Command {
 }
 
 // timeKernels measures every case; the rounds go over all cases, so that a disturbance does not hit one alone.
-func timeKernels(b *cpu.Backend, p cpu.Peaks, d tensor.DType, threads, rounds int) (out []kernelTime) {
-	cases := kernelCases(d)
+func timeKernels(b *cpu.Backend, p cpu.Peaks, d tensor.DType, only string, threads, rounds int) (out []kernelTime) {
+	cases := slices.DeleteFunc(kernelCases(d), func(c kernelCase) bool { return !strings.Contains(c.name, only) })
 	all := make([][]float64, len(cases))
 	for range rounds {
 		for i, c := range cases {
