@@ -60,6 +60,9 @@ func (l *loader) readArgs(args []string) {
 		}
 	}
 	l.recomputeFlag()
+	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
+		l.add(setting{table().byName["data.template"], flagNode(table().byName["data.template"], l.conversation), Origin{Layer: LayerFlag, Text: "--conv-style"}})
+	}
 	if len(idle) > 0 {
 		l.c.Notices = append(l.c.Notices, "accepted, no effect: "+strings.Join(idle, ", "))
 	}
@@ -150,6 +153,8 @@ func (l *loader) flag(name string, values []string) bool {
 		}
 	case name == "recompute-num-layers":
 		l.recompute = values
+	case name == "conv-style":
+		l.conversation = values
 	case idleFlags[name]:
 		return true
 	case onlyFlags[name] != nil:
@@ -201,7 +206,7 @@ func sameValue(a, b string) bool {
 
 func knownFlags() []string {
 	known := slices.Concat(sortedKeys(table().byFlag), sortedKeys(idleFlags), sortedKeys(onlyFlags), sortedKeys(refusedFlags))
-	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval", "recompute-method", "recompute-num-layers")
+	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval", "recompute-method", "recompute-num-layers", "conv-style")
 }
 
 // keyFlag enters a flag that means a key.

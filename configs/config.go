@@ -129,20 +129,21 @@ type loader struct {
 	broken    bool            // the run file could not be read at all
 	modelRead bool            // the model's file was read without a fault
 
-	loong       bool     // --config-file names a LoongForge model file
-	loongFaults int      // what was wrong in it
-	loongPath   string   // that file
-	loongArgs   []string // overrides of its keys, in Hydra's form
-	frozen      []string // parameters that its parts freeze
-	frozenAt    Origin
-	rates       []componentRate
-	ropeFactor  string   // --rope-scaling-factor, until a model takes it
-	exitAfter   int      // --exit-interval
-	recompute   []string // --recompute-num-layers
-	uniform     bool     // --recompute-method uniform
-	encoderTP   Origin   // where the encoder's tensor parallelism is set
-	modelOnly   bool     // there need be no data: the model is what is asked for
-	getenv      func(string) string
+	loong        bool     // --config-file names a LoongForge model file
+	loongFaults  int      // what was wrong in it
+	loongPath    string   // that file
+	loongArgs    []string // overrides of its keys, in Hydra's form
+	frozen       []string // parameters that its parts freeze
+	frozenAt     Origin
+	rates        []componentRate
+	ropeFactor   string   // --rope-scaling-factor, until a model takes it
+	exitAfter    int      // --exit-interval
+	recompute    []string // --recompute-num-layers
+	uniform      bool     // --recompute-method uniform
+	conversation []string // --conv-style
+	encoderTP    Origin   // where the encoder's tensor parallelism is set
+	modelOnly    bool     // there need be no data: the model is what is asked for
+	getenv       func(string) string
 }
 
 func (l *loader) add(s setting) {

@@ -118,7 +118,7 @@ func TestLoongLaunch(t *testing.T) {
 	require.Equal(t, []any{5000, 50000, "media", "max-images", true, true}, []any{r.Train.Steps, r.Schedule.DecaySteps, r.Data.Kind, r.Data.Pack, r.Data.Packing, r.Data.DropLong})
 	require.Equal(t, []any{4, "first", 1}, []any{r.Plan.TP, r.Plan.Encoder.Over, r.Plan.Encoder.TP})
 	require.Contains(t, cfg.Notices, "plan.encoder.over = first, plan.encoder.tp = 1: the encoder's 25 heads do not divide by plan.tp = 4")
-	require.Contains(t, strings.Join(cfg.Notices, "\n"), "accepted, no effect: --conv-style internvl2_5, --max-packed-tokens 16384")
+	require.Contains(t, strings.Join(cfg.Notices, "\n"), "accepted, no effect: --max-packed-tokens 16384")
 	require.Equal(t, []string{"token", "microbatch"}, []string{r.Train.LossWeight, r.Train.LossAverage})
 
 	for args, want := range map[string][]string{"": {"square", "microbatch"}, " --loss-reduction sample --loss-reduction-all-gather": {"sample", "round"}} {

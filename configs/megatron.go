@@ -28,7 +28,7 @@ var idleFlags = set(
 	// pictures: sizes, tiles and frames are those of data.processor's files, conversations those of data.template
 	"min-pixels", "max-pixels", "frame-min-pixels", "frame-max-pixels", "video-max-pixels", "fps", "fps-min-frames", "fps-max-frames",
 	"image-resolution", "min-num-frame", "max-num-frame", "dynamic-image-size", "min-dynamic-patch", "max-dynamic-patch", "use-thumbnail",
-	"normalize-type", "pad2square", "down-sample-ratio", "force-image-size", "patch-size", "conv-style", "task-encoder", "language-model-type",
+	"normalize-type", "pad2square", "down-sample-ratio", "force-image-size", "patch-size", "task-encoder", "language-model-type",
 	"add-question-in-pretrain", "training-rice-vl-max-answer-length",
 	// packing of pictures: up to data.seq_len and data.images_max, within the documents read ahead
 	"max-packed-tokens", "max-buffer-size", "replacement", "strict-mode", "group-by-length", "use-packed-ds", "save-dataset-state",

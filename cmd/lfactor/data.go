@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -177,12 +178,15 @@ func (d *data) chat() (dataset.ChatEncoder, error) {
 	c := d.r.cfg.Run
 	tc := d.r.conf
 	text := tc.ChatTemplate
-	if c.Data.Template != "" {
-		b, err := os.ReadFile(c.Data.Template)
-		if err != nil {
-			return nil, d.r.cfg.Fault("data.template", err.Error(), "name a file with a Jinja template")
+	if name := c.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") { // those are the tokenizer's own
+		var known bool
+		if text, known = token.NamedTemplate(name, d.r.tok); !known {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return nil, d.r.cfg.Fault("data.template", err.Error(), "name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))
+			}
+			text = string(b)
 		}
-		text = string(b)
 	}
 	if text == "" {
 		return nil, d.r.cfg.Fault("data.template", "the tokenizer has no chat template", "name a file with a Jinja template")

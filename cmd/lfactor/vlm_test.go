@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,4 +206,33 @@ func TestVisionLossWeight(t *testing.T) {
 	rounds := loss(append(two, "--loss-reduction", "square", "--loss-reduction-all-gather")...)
 	require.Greater(t, math.Abs(rounds-square), 1e-6)
 	require.InEpsilon(t, square, rounds, 1e-2)
+}
+
+// TestLoongTrain trains, from a composed model file of LoongForge and the arguments of a launch script, a small model of the same make.
+func TestLoongTrain(t *testing.T) {
+	dir := t.TempDir()
+	_, err := writeScenes(filepath.Join(dir, "shards"), 160)
+	require.NoError(t, err)
+	ids, err := sceneTokenizer(filepath.Join(dir, "tokenizer"))
+	require.NoError(t, err)
+	part := func(part string, more ...string) (out []string) {
+		for _, m := range append([]string{"num_layers=2", "hidden_size=32", "ffn_hidden_size=64", "num_attention_heads=4"}, more...) {
+			out = append(out, "++model."+part+"."+m)
+		}
+		return
+	}
+	args := slices.Concat([]string{"--config-file", "../../configs/testdata/loong/configs/models/qwen2.5vl/qwen2_5_vl_3b.yaml", "--tokenizer-type", "HFTokenizer",
+		"--hf-tokenizer-path", filepath.Join(dir, "tokenizer"), "--data-path", filepath.Join(dir, "shards", "scenes-{00..03}.tar"), "--chat-template", "qwen2-vl", "--training-phase", "sft",
+		"--seq-length", "96", "--micro-batch-size", "2", "--global-batch-size", "8", "--train-iters", "6", "--lr", "1e-2", "--min-lr", "1e-2", "--lr-decay-style", "constant", "--bf16",
+		"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--use-distributed-optimizer", "--sequence-parallel", "--recompute-granularity", "full",
+		"--recompute-method", "block", "--custom-pipeline-recompute-layers", "1,0", "log.dir=" + filepath.Join(dir, "run"), "+model.image_encoder.freeze=True", "+model.image_encoder.recompute_granularity=full"},
+		part("image_encoder", "num_query_groups=4", "kv_channels=8", "fullatt_block_indexes=[1]"),
+		part("foundation", "num_query_groups=2", "mrope_section=[1,1,2]", fmt.Sprintf("vocab_size_in_config_file=%d", ids["vocab"]+1)))
+	cfg, err := configs.Load(configs.Request{Args: args})
+	require.NoError(t, err)
+	require.NoError(t, train(context.Background(), cfg, trainIO{quiet: true}))
+	m := metrics(t, dir)
+	require.Len(t, m, 6)
+	require.InDelta(t, math.Log(float64(ids["vocab"]+1)), m[0].Loss, 0.3, "an untrained model knows nothing")
+	require.Less(t, m[5].Loss, m[0].Loss-0.5)
 }
