@@ -24,12 +24,12 @@ import (
 
 var _ = add(func() *cobra.Command {
 	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--megatron-flags]", Short: "Train a model; the same command in the same directory goes on where it stopped",
-		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.\n--plan takes the settings that lfactor plan --hosts --out has written; key=value still overrides them.",
+		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.\n--plan takes the settings that lfactor plan --hosts --out has written; key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps went: a table, numbers and a picture, profile.txt, .json and .svg in log.dir.",
 		DisableFlagParsing: true, RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
 })
 
 // trainOwn are train's flags that are no settings.
-var trainOwn = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false, "q": false, "plan": true}
+var trainOwn = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false, "q": false, "plan": true, "profile": false}
 
 func trainCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, trainOwn)
@@ -40,15 +40,35 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return train(c.Context(), cfg, trainIO{args: args, quiet: slices.Contains(mine, "--quiet") || slices.Contains(mine, "-q")})
+	return train(c.Context(), cfg, trainIO{args: args, quiet: slices.Contains(mine, "--quiet") || slices.Contains(mine, "-q"), profile: profileBase(mine, cfg.Run.Log.Dir)})
+}
+
+// profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies below dir.
+func profileBase(flags []string, dir string) string {
+	for _, f := range flags {
+		name, file, _ := strings.Cut(f, "=")
+		if name != "--profile" {
+			continue
+		}
+		if file == "" {
+			file = "profile"
+		}
+		if filepath.IsAbs(file) {
+			return file
+		}
+		return filepath.Join(dir, file)
+	}
+	return ""
 }
 
 // trainIO is how a run is watched.
 type trainIO struct {
 	args  []string // of the command, for worker processes
 	quiet bool
-	step  func(m actors.Message) // sees reports too; nil for none
-	trace func(host.TraceEvent)  // sees jobs too; nil for none
+	// profile is where a profile is to be written, without the endings of its files; "" for none.
+	profile string
+	step    func(m actors.Message) // sees reports too; nil for none
+	trace   func(host.TraceEvent)  // sees jobs too; nil for none
 }
 
 // lockRun holds the directories that a run writes.
@@ -286,7 +306,30 @@ func (r *run) lead(ctx context.Context) error {
 		}
 		defer workers.close()
 	}
+	if r.io.profile != "" {
+		p := newProfiler(profiledSteps)
+		p.attach(r.layout, &o)
+		defer func() { r.profiled(p) }()
+	}
 	return host.Run(r.layout, o)
+}
+
+// profiled writes a run's profile; that it cannot be written is no failure of the run.
+func (r *run) profiled(p *profiler) {
+	x, ok := p.report()
+	if !ok {
+		r.report.say("! no profile: it wants two steps, of which the first warms up")
+		return
+	}
+	if err := p.write(r.io.profile, x); err != nil {
+		r.report.say("! no profile: %v", err)
+		return
+	}
+	if !r.io.quiet {
+		x.phases(os.Stderr)
+		x.kernels(os.Stderr, 12)
+	}
+	r.report.say("profile %s.txt, .json and .svg", r.io.profile)
 }
 
 func (r *run) observe(m actors.Message) {

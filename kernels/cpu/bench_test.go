@@ -74,7 +74,7 @@ func BenchmarkPeak(b *testing.B) {
 	var p Peaks
 	for b.Loop() {
 		q := be.Peaks()
-		p = Peaks{max(p.MultiplyAdd, q.MultiplyAdd), max(p.Tiles, q.Tiles), max(p.Memory, q.Memory)}
+		p = Peaks{MultiplyAdd: max(p.MultiplyAdd, q.MultiplyAdd), Tiles: max(p.Tiles, q.Tiles), Memory: max(p.Memory, q.Memory)}
 	}
 	b.ReportMetric(p.MultiplyAdd/1e9, "GF/s")
 	b.ReportMetric(p.Tiles/1e9, "tile-GF/s")

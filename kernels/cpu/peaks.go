@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -12,9 +13,11 @@ type Peaks struct {
 	MultiplyAdd float64 // float32 multiply-adds in registers on one thread, flops a second
 	Tiles       float64 // products of bfloat16 in registers on one thread, flops a second; 0 without instructions for them
 	Memory      float64 // bytes read and written a second by all threads copying and scaling 32 MiB
+	// TeamMultiplyAdd and TeamTiles are all threads at once: less than threads times as much where they share a core or a clock.
+	TeamMultiplyAdd, TeamTiles float64
 }
 
-// Peaks measures for about 50 ms.
+// Peaks measures for about 100 ms.
 func (b *Backend) Peaks() Peaks {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -22,8 +25,11 @@ func (b *Backend) Peaks() Peaks {
 	x := make([]float32, 16)
 	const n = 50000
 	p.MultiplyAdd = n * 24 * float64(b.k.lanes) / fastest(20, func() { b.k.peak(n, x) })
+	team := float64(len(b.team.workers))
+	p.TeamMultiplyAdd = team * n * 24 * float64(b.k.lanes) / b.together(20, func() { b.k.peak(n, make([]float32, 16)) })
 	if b.k.amx {
 		p.Tiles = b.k.pairs(n/20) / fastest(50, func() { b.k.pairs(n / 20) })
+		p.TeamTiles = team * b.k.pairs(n/20) / b.together(50, func() { b.k.pairs(n / 20) })
 	}
 	const size = 8 << 20
 	src, dst := tensor.Make(tensor.F32, size).F32(), tensor.Make(tensor.F32, size).F32()
@@ -31,6 +37,20 @@ func (b *Backend) Peaks() Peaks {
 		b.elements(size, func(w *worker, at, n int) { w.k.scale(dst[at:at+n], src[at:at+n], 1) })
 	})
 	return p
+}
+
+// together is the shortest time in which every thread runs f once, of several runs, in seconds.
+func (b *Backend) together(runs int, f func()) float64 {
+	n := len(b.team.workers)
+	var here sync.WaitGroup
+	return fastest(runs, func() {
+		here.Add(n)
+		b.team.share(n, func(*worker, int) {
+			here.Done()
+			here.Wait() // one task for each thread: none takes two
+			f()
+		})
+	})
 }
 
 // fastest is the shortest of several runs in seconds.

@@ -142,5 +142,7 @@ func TestPeaks(t *testing.T) {
 		require.Greater(t, p.MultiplyAdd, 1e8, k.name)
 		require.Greater(t, p.Memory, 1e8, k.name)
 		require.Equal(t, k.amx, p.Tiles > 0, k.name)
+		require.Greater(t, p.TeamMultiplyAdd, p.MultiplyAdd/4, k.name)
+		require.Equal(t, k.amx, p.TeamTiles > 0, k.name)
 	}
 }

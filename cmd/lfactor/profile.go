@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/profile"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// profiledSteps bounds what --profile looks at: the steps after the first, which warms up.
+const profiledSteps = 10
+
+// profiler records the steps of a run in this process.
+type profiler struct {
+	rec   *profile.Recorder
+	mu    sync.Mutex
+	lanes map[int]*profile.Lane
+	left  int // steps that are still to be recorded
+	// threads is the most that a rank's backend has; alone is whether all ranks are in this process.
+	threads int
+	alone   bool
+}
+
+func newProfiler(steps int) *profiler {
+	return &profiler{rec: profile.New(), lanes: map[int]*profile.Lane{}, left: steps + 1}
+}
+
+// attach puts the recorder between a run's ranks, their backends and whoever watches the run.
+func (p *profiler) attach(l *host.Layout, o *host.RunOptions) {
+	p.alone = o.Procs < 2
+	backend, wrap, trace, observe := o.Backend, o.WrapDevice, o.Trace, o.Observe
+	o.Backend = func(rank int) kernels.Backend {
+		b := backend(rank)
+		threads := 1
+		if t, ok := b.(interface{ Threads() int }); ok {
+			threads = t.Threads()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.threads = max(p.threads, threads)
+		p.lanes[rank] = p.rec.Lane(l.Job.Mesh.Name(rank), threads)
+		return p.lanes[rank].Wrap(b)
+	}
+	o.WrapDevice = func(rank int, d host.Device) host.Device {
+		if wrap != nil {
+			d = wrap(rank, d)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return profiled{d, p.lanes[rank]}
+	}
+	o.Trace = func(e host.TraceEvent) {
+		if e.Job.Kind == actors.LoadBatch {
+			p.rec.Load(e.End - e.Start)
+		}
+		if trace != nil {
+			trace(e)
+		}
+	}
+	o.Observe = func(m actors.Message) {
+		if m.Text == core.TopicStep {
+			p.step()
+		}
+		if observe != nil {
+			observe(m)
+		}
+	}
+}
+
+// step marks the end of a step; after the last one of interest nothing is recorded.
+func (p *profiler) step() {
+	p.rec.Mark()
+	if p.left--; p.left == 0 {
+		p.rec.Stop()
+	}
+}
+
+// profiled notes a rank's jobs.
+type profiled struct {
+	host.Device
+	lane *profile.Lane
+}
+
+// Run implements host.Device.
+func (d profiled) Run(j actors.Job) (res host.Result, err error) {
+	d.lane.Job(jobPhase(j), func() { res, err = d.Device.Run(j) })
+	return
+}
+
+func jobPhase(j actors.Job) profile.Phase {
+	switch {
+	case j.Kind == actors.UpdatePhase:
+		return profile.Optimizer
+	case j.Kind != actors.RunSegment:
+		return profile.Save
+	case j.Action.Kind == plan.F:
+		return profile.Forward
+	}
+	return profile.Backward
+}
+
+// profileReport is a report with the peaks that it is held to.
+type profileReport struct {
+	*profile.Report
+	Peaks cpu.Peaks `json:"-"`
+	alone bool
+}
+
+// report sums up, with peaks measured now by as many threads as a lane has; false if no step was recorded in full.
+func (p *profiler) report() (profileReport, bool) {
+	b := cpu.New(p.threads)
+	defer b.Close()
+	return p.with(b.Peaks())
+}
+
+func (p *profiler) with(k cpu.Peaks) (profileReport, bool) {
+	r, ok := p.rec.Report(profile.Peaks{Flops: k.TeamMultiplyAdd, Pairs: k.TeamTiles, Memory: k.Memory})
+	return profileReport{r, k, p.alone}, ok
+}
+
+// phases prints where the time of each lane went, a step on average.
+func (r profileReport) phases(w io.Writer) {
+	t := textTable("rank", "phase", "a step", "share", "in kernels", "outside")
+	t.SetOutputMirror(w)
+	n := float64(r.Steps)
+	for _, l := range r.Lanes {
+		row := func(name string, s, kernels float64) {
+			t.AppendRow(table.Row{l.Name, name, seconds(s / n), percent(s / l.Wall), seconds(kernels / n), percent((s - kernels) / l.Wall)})
+		}
+		for _, ph := range l.Phases {
+			row(ph.Name, ph.Seconds, ph.Kernels)
+		}
+		handing := "messages"
+		if !r.alone {
+			handing = "messages, other processes"
+		}
+		for _, x := range []struct {
+			name string
+			s    float64
+		}{{"loader", l.Loader}, {"saving", l.Saving}, {handing, l.Messages}} {
+			row(x.name, x.s, 0)
+		}
+		t.AppendRow(table.Row{l.Name, "waiting for ranks", seconds(l.Waiting / n), percent(l.Waiting / l.Wall), "", ""})
+		t.AppendRow(table.Row{l.Name, "step", seconds(l.Wall / n), "100.00%", seconds(l.Kernels / n), percent((l.Wall - l.Waiting - l.Kernels) / l.Wall)})
+		t.AppendSeparator()
+	}
+	t.Render()
+}
+
+// kernels prints the kernels that took longest, at most so many; 0 is all of them.
+func (r profileReport) kernels(w io.Writer, most int) {
+	t := textTable("kernel", "dtype", "calls a step", "a step", "share", "GFLOP/s", "GB/s", "of peak")
+	t.SetOutputMirror(w)
+	n := float64(r.Steps)
+	for i, k := range r.Table {
+		if most > 0 && i == most {
+			t.AppendRow(table.Row{fmt.Sprintf("and %d more", len(r.Table)-i)})
+			break
+		}
+		rate := ""
+		if k.Flops > 0 {
+			rate = fmt.Sprintf("%.1f", k.Flops/k.Seconds/1e9)
+		}
+		t.AppendRow(table.Row{k.Name, k.DType, fmt.Sprintf("%.4g", float64(k.Calls)/n), seconds(k.Seconds / n), percent(k.Share), rate, fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), percent(k.OfPeak)})
+	}
+	t.Render()
+	fmt.Fprintf(w, "outside kernels %s of the time, over %d steps of %s\n", percent(r.Share), r.Steps, seconds(r.Wall/n))
+}
+
+func percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
+
+// write leaves the tables, the numbers and the picture at base.txt, base.json and base.svg.
+func (p *profiler) write(base string, r profileReport) error {
+	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {
+		return err
+	}
+	f, err := os.Create(base + ".txt")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(f, "%s\npeaks: %.1f GFLOP/s of float32 multiply-adds", time.Now().Format(time.RFC3339), r.Peaks.TeamMultiplyAdd/1e9)
+	if r.Peaks.TeamTiles > 0 {
+		fmt.Fprintf(f, ", %.1f of bfloat16 products", r.Peaks.TeamTiles/1e9)
+	}
+	fmt.Fprintf(f, ", %.1f GB/s of memory\n", r.Peaks.Memory/1e9)
+	r.phases(f)
+	r.kernels(f, 0)
+	if err := f.Close(); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r.Report, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(base+".json", append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return create(base+".svg", func(w *bufio.Writer) { p.picture(w, r) })
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/profile"
+)
+
+// briefly is bench step with a model that takes milliseconds.
+func briefly(t *testing.T, pp int) (*stepBench, *host.Layout, *stepResult, *profiler) {
+	t.Helper()
+	s := &stepBench{shape: "llama58m", precision: "fp32", profile: "x", threads: 1, steps: 4, layers: 2, hidden: 128, inter: 256, vocab: 500, seq: 128, batch: 2, pp: pp}
+	require.NoError(t, s.check())
+	m, err := s.model()
+	require.NoError(t, err)
+	l, err := s.layout(m)
+	require.NoError(t, err)
+	var res stepResult
+	prof, err := s.train(m, l, &res)
+	require.NoError(t, err)
+	return s, l, &res, prof
+}
+
+// TestProfileSums: what a profile adds up is the time that the coordinator measured by itself, and every kernel call of the traces
+// is in it, in the right phase.
+func TestProfileSums(t *testing.T) {
+	for _, pp := range []int{1, 2} {
+		_, l, res, prof := briefly(t, pp)
+		r, ok := prof.with(cpu.Peaks{})
+		require.True(t, ok)
+		require.Equal(t, 4, r.Steps)
+		require.Len(t, r.Lanes, pp)
+		steps := 0.
+		for _, s := range res.Seconds {
+			steps += s
+		}
+		// From one step's report to the next lies the step and a few messages, late on a busy machine.
+		require.Greater(t, r.Wall, .95*steps-.005, "pp=%d", pp)
+		require.Less(t, r.Wall, 1.1*steps+.1, "pp=%d", pp)
+		calls := 0
+		for st := range l.Stages {
+			tr := l.Trace(host.TraceKey{Stage: st})
+			for _, segs := range [][]grad.Segment{tr.F, tr.B} {
+				for _, seg := range segs {
+					calls += seg.Cost.Calls
+				}
+			}
+		}
+		got, share := 0, 0.
+		for _, k := range r.Table {
+			share += k.Share
+			if !slices.Contains([]string{"adamw", "sum_squares", "clip_scale"}, k.Name) {
+				got += k.Calls
+			}
+		}
+		norms := 0 // of the ranks, which each adds up
+		if pp > 1 {
+			norms = pp * r.Steps
+		}
+		require.Equal(t, calls*pp*r.Steps+norms, got, "calls in all microbatches of all steps")
+		for _, lane := range r.Lanes {
+			sum := lane.Waiting + lane.Loader + lane.Saving + lane.Messages
+			for _, ph := range lane.Phases {
+				sum += ph.Seconds
+				require.Greater(t, ph.Kernels, 0., "%s of %s", ph.Name, lane.Name)
+				require.LessOrEqual(t, ph.Kernels, ph.Seconds, "%s of %s", ph.Name, lane.Name)
+			}
+			require.InDelta(t, r.Wall, sum, 1e-6, lane.Name)
+		}
+		require.InDelta(t, r.Kernels, share*r.Wall*float64(pp), 1e-6)
+		require.InDelta(t, r.Wall*float64(pp), r.Kernels+r.Outside+waiting(r.Report), 1e-6)
+	}
+}
+
+func waiting(r *profile.Report) (s float64) {
+	for _, l := range r.Lanes {
+		s += l.Waiting
+	}
+	return
+}
+
+// wellFormed parses XML and counts its elements by name.
+func wellFormed(t *testing.T, text string) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		tok, err := d.Token()
+		if err == io.EOF {
+			return n
+		}
+		require.NoError(t, err)
+		if e, ok := tok.(xml.StartElement); ok {
+			n[e.Name.Local]++
+		}
+	}
+}
+
+// TestProfilePicture: each rank has its jobs and kernels in the picture, and the longest kernels a bar.
+func TestProfilePicture(t *testing.T) {
+	_, _, _, prof := briefly(t, 2)
+	r, ok := prof.with(cpu.Peaks{TeamMultiplyAdd: 1e11, Memory: 1e10})
+	require.True(t, ok)
+	var b strings.Builder
+	w := bufio.NewWriter(&b)
+	prof.picture(w, r)
+	require.NoError(t, w.Flush())
+	n := wellFormed(t, b.String())
+	events, _ := prof.rec.LastStep()
+	require.Greater(t, len(events), 100)
+	require.Greater(t, n["rect"], len(events)/2) // some are too thin to draw
+	for _, want := range []string{r.Lanes[0].Name, r.Lanes[1].Name, "loader", "forward: ", "backward: ", "optimizer: ", "of peak"} {
+		require.Contains(t, b.String(), want)
+	}
+	for y := range 2 { // the row of kernels of each rank
+		require.Contains(t, b.String(), fmt.Sprintf("y=\"%d\"", (2*y+2)*profileRow+1))
+	}
+}
+
+// TestTrainProfile: the flag leaves three files in the run's directory or where it says, and training is as without it.
+func TestTrainProfile(t *testing.T) {
+	dir := tinyRun(t)
+	args := []string{"train", "run.yaml", "-q", "train.steps=5", "checkpoint.interval=0"}
+	code, out := runIn(t, dir, nil, append(args, "--profile")...)
+	require.Zero(t, code, out)
+	with := metrics(t, dir)
+	text, err := os.ReadFile(filepath.Join(dir, "run", "profile.json"))
+	require.NoError(t, err)
+	var r profile.Report
+	require.NoError(t, json.Unmarshal(text, &r))
+	require.Equal(t, 4, r.Steps)
+	require.Len(t, r.Lanes, 4)
+	picture, err := os.ReadFile(filepath.Join(dir, "run", "profile.svg"))
+	require.NoError(t, err)
+	require.Greater(t, wellFormed(t, string(picture))["rect"], 20)
+	table, err := os.ReadFile(filepath.Join(dir, "run", "profile.txt"))
+	require.NoError(t, err)
+	for _, want := range []string{"peaks: ", "waiting for ranks", "attention_bwd", "outside kernels"} {
+		require.Contains(t, string(table), want)
+	}
+
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
+	code, out = runIn(t, dir, nil, append(args, "--profile=here/p", "plan.procs=2")...)
+	require.Zero(t, code, out)
+	for i, m := range metrics(t, dir) {
+		require.Equal(t, with[i].Loss, m.Loss, "step %d", i+1)
+	}
+	table, err = os.ReadFile(filepath.Join(dir, "run", "here", "p.txt"))
+	require.NoError(t, err)
+	require.Contains(t, string(table), "messages, other processes")
+
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "train.steps=1", "checkpoint.interval=0", "--profile=none")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "no profile: it wants two steps")
+	require.NoFileExists(t, filepath.Join(dir, "run", "none.txt"))
+}
+
+// TestFloor counts the floor of a small model by hand, in formulas that the traces know nothing of.
+func TestFloor(t *testing.T) {
+	for _, pp := range []int{1, 2} {
+		s, l, _, _ := briefly(t, pp)
+		const h, ff, v, layers, tokens, heads = 128, 256, 500, 2, 256, 2
+		weights := layers*(4*h*h+3*h*ff) + v*h
+		params := weights + v*h + h*(2*layers+1)
+		f := s.floor(l, int64(params), cpu.Peaks{TeamMultiplyAdd: 1e9, Memory: 1e8})
+		require.Equal(t, float64(6*weights*tokens), f.Products, "two flops a weight forward and four backward")
+		require.Equal(t, float64(layers*heads*(2*128*129/2)*64*(4+10)), f.Attention, "two products forward and five backward, of pairs that see each other")
+		state := float64(params) * (28 + 4 + 2*4)
+		acts := f.Bytes - state
+		// A layer keeps at least its input, the normed input, q, k, v, o, the middle, its normed form, gate, up and their product.
+		require.Greater(t, acts, float64(2*4*layers*tokens*(8*h+3*ff)))
+		require.Less(t, acts, 1.5*2*4*float64(layers*tokens*(8*h+3*ff)+4*tokens*h))
+		require.InDelta(t, (f.Products+f.Attention)/1e9+f.Bytes/1e8, f.Seconds, 1e-9)
+	}
+}
