@@ -60,20 +60,20 @@ func (s *stepBench) work(f *floor, tr *grad.Trace, n *grad.Node) {
 		f.Attention += 2 * pairs * float64(n.In[0].Shape[1]) * (width(0) + width(2))
 	case n.Op.Kernel == kernels.AttentionBwd:
 		f.Attention += 2 * pairs * float64(n.In[1].Shape[1]) * (3*width(1) + 2*width(3))
-	case n.Op.Kernel == kernels.LinearCEBwd: // two gradients, and the logits again
-		f.Products += float64(tr.Flops(n)) * 2 / 3
+	case n.Op.Kernel == kernels.LinearCEBwd: // two gradients; what else it computes depends on what the forward keeps
+		f.Products += 4 * float64(tensor.Len(n.In[0].Local)) * float64(n.In[1].Local[0])
 	default:
 		f.Products += float64(tr.Flops(n))
 	}
 }
 
-// savedBytes is what a forward leaves for its backward, written once and read once.
+// savedBytes is what a forward leaves for its backward, written once and read once. Logits are no part of it: they need not be held.
 func savedBytes(tr *grad.Trace) (n float64) {
 	seen := map[*grad.Value]bool{}
 	for _, seg := range tr.Segments(grad.B) {
 		for _, x := range seg.Ops {
 			for _, v := range x.In {
-				if v != nil && v.Const == nil && v.Node.Phase == grad.F && !v.Weight && !seen[v] {
+				if v != nil && v.Const == nil && v.Node.Phase == grad.F && v.Node.Op.Kernel != kernels.LinearLSE && !v.Weight && !seen[v] {
 					seen[v] = true
 					n += 2 * float64(tensor.Len(v.Local)*v.DType.Size())
 				}

@@ -13,7 +13,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/lfactor/lfactor/actors"
-	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -29,20 +28,19 @@ type profiler struct {
 	rec   *profile.Recorder
 	mu    sync.Mutex
 	lanes map[int]*profile.Lane
-	left  int // steps that are still to be recorded
 	// threads is the most that a rank's backend has; alone is whether all ranks are in this process.
 	threads int
 	alone   bool
 }
 
 func newProfiler(steps int) *profiler {
-	return &profiler{rec: profile.New(), lanes: map[int]*profile.Lane{}, left: steps + 1}
+	return &profiler{rec: profile.New(steps), lanes: map[int]*profile.Lane{}}
 }
 
 // attach puts the recorder between a run's ranks, their backends and whoever watches the run.
 func (p *profiler) attach(l *host.Layout, o *host.RunOptions) {
 	p.alone = o.Procs < 2
-	backend, wrap, trace, observe := o.Backend, o.WrapDevice, o.Trace, o.Observe
+	backend, wrap, trace := o.Backend, o.WrapDevice, o.Trace
 	o.Backend = func(rank int) kernels.Backend {
 		b := backend(rank)
 		threads := 1
@@ -71,22 +69,6 @@ func (p *profiler) attach(l *host.Layout, o *host.RunOptions) {
 			trace(e)
 		}
 	}
-	o.Observe = func(m actors.Message) {
-		if m.Text == core.TopicStep {
-			p.step()
-		}
-		if observe != nil {
-			observe(m)
-		}
-	}
-}
-
-// step marks the end of a step; after the last one of interest nothing is recorded.
-func (p *profiler) step() {
-	p.rec.Mark()
-	if p.left--; p.left == 0 {
-		p.rec.Stop()
-	}
 }
 
 // profiled notes a rank's jobs.
@@ -97,7 +79,7 @@ type profiled struct {
 
 // Run implements host.Device.
 func (d profiled) Run(j actors.Job) (res host.Result, err error) {
-	d.lane.Job(jobPhase(j), func() { res, err = d.Device.Run(j) })
+	d.lane.Job(jobPhase(j), j.Step, func() { res, err = d.Device.Run(j) })
 	return
 }
 

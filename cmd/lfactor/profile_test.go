@@ -48,7 +48,7 @@ func TestProfileSums(t *testing.T) {
 		for _, s := range res.Seconds {
 			steps += s
 		}
-		// From one step's report to the next lies the step and a few messages, late on a busy machine.
+		// Between steps lie a few messages, late on a busy machine.
 		require.Greater(t, r.Wall, .95*steps-.005, "pp=%d", pp)
 		require.Less(t, r.Wall, 1.1*steps+.1, "pp=%d", pp)
 		calls := 0

@@ -106,10 +106,12 @@ func heads(t *tensor.Tensor) int { return t.Shape[1] }
 
 func last(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
 
-func shapes(ts []*tensor.Tensor) (s [][]int) {
-	for _, t := range ts {
+// shapes are those of operands in their places, nil for an absent one.
+func shapes(ts []*tensor.Tensor) [][]int {
+	s := make([][]int, len(ts))
+	for i, t := range ts {
 		if t != nil {
-			s = append(s, t.Shape)
+			s[i] = t.Shape
 		}
 	}
 	return s

@@ -3,6 +3,7 @@
 package profile
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +26,7 @@ const (
 // String is the phase's name.
 func (p Phase) String() string { return [...]string{"forward", "backward", "optimizer", "save"}[p] }
 
-// eventsMax bounds what a recorder holds, over all lanes; once it is reached nothing more is recorded and Report ends with the
-// last step that is there in full.
+// eventsMax bounds what a recorder holds, over all lanes; once it is reached nothing more is recorded.
 const eventsMax = 1 << 20
 
 // Recorder gathers the events of one process. Its methods may be called from any goroutine.
@@ -37,11 +37,13 @@ type Recorder struct {
 	mu      sync.Mutex
 	lanes   []*Lane
 	loading spans
-	marks   []int64 // ends of steps
+	most    int     // steps to record after the first, 0 for all
+	step    int64   // the newest that has begun
+	marks   []int64 // when steps began
 }
 
-// New returns a recorder that is on.
-func New() *Recorder { return &Recorder{began: time.Now()} }
+// New returns a recorder that is on until so many steps after the first have ended, 0 for no end.
+func New(steps int) *Recorder { return &Recorder{began: time.Now(), most: steps} }
 
 func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }
 
@@ -60,13 +62,39 @@ func (r *Recorder) room() bool {
 	return true
 }
 
-// Mark notes that a step has ended. What is reported lies between the first mark and the last.
-func (r *Recorder) Mark() {
+// begin notes that a job of a step has begun. A step lasts from its first job on any lane to that of the next.
+func (r *Recorder) begin(step, at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.off.Load() {
-		r.marks = append(r.marks, r.now())
+	if step <= r.step || r.off.Load() {
+		return
 	}
+	r.step, r.marks = step, append(r.marks, at)
+	if r.most > 0 && len(r.marks) == r.most+2 {
+		r.Stop()
+	}
+}
+
+// borders are those of the steps that are there in full, without the first, which warms up.
+func (r *Recorder) borders() []int64 {
+	if len(r.marks) < 2 || len(r.lanes) == 0 {
+		return nil
+	}
+	b := r.marks[1:]
+	if r.off.Load() {
+		return b
+	}
+	var end int64
+	for _, l := range r.lanes {
+		l.mu.Lock()
+		for _, s := range l.jobs[:Save] {
+			if n := len(s); n > 0 {
+				end = max(end, s[n-1].end)
+			}
+		}
+		l.mu.Unlock()
+	}
+	return append(slices.Clone(b), end)
 }
 
 // Load notes that a loader's job has just ended, which took so long.
@@ -107,9 +135,12 @@ func (r *Recorder) Lane(name string, threads int) *Lane {
 	return l
 }
 
-// Job runs f as a job of a phase.
-func (l *Lane) Job(p Phase, f func()) {
+// Job runs f as a job of a phase; steps count from 1, 0 or less is a job of none.
+func (l *Lane) Job(p Phase, step int64, f func()) {
 	start := l.r.now()
+	if p != Save && step > 0 && !l.r.off.Load() {
+		l.r.begin(step, start)
+	}
 	defer func() {
 		if !l.r.room() {
 			return

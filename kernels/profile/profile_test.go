@@ -14,9 +14,10 @@ import (
 // written is a recorder of two lanes with known events, in milliseconds.
 func written() *Recorder {
 	ms := func(a, b int64) span { return span{a * 1e6, b * 1e6} }
-	r := New()
+	r := New(2)
 	l0, l1 := r.Lane("rank 0", 1), r.Lane("rank 1", 1)
-	r.marks = []int64{10e6, 60e6, 110e6}
+	r.marks = []int64{5e6, 10e6, 60e6, 110e6}
+	r.Stop()
 	k := key{op: kernels.Linear, n: 4, first: 2, dims: [dimsMax]int32{2, 3, 5, 3}}
 	l0.kinds, l0.keys = []key{k, {op: kernels.Sum}}, map[key]int32{}
 	l0.jobs[Forward] = spans{ms(0, 5), ms(15, 35)} // the first lies before the window
@@ -82,50 +83,56 @@ func TestLastStep(t *testing.T) {
 	require.Equal(t, map[string]int{"backward": 1, "optimizer": 1, "save": 1, "forward": 1, "sum": 1, "loader": 1}, names)
 }
 
-// TestLive: real calls on a wrapped backend lie within their jobs, and Stop ends recording.
+// TestLive: real calls on a wrapped backend lie within their jobs; the first step and those after the last of interest do not count.
 func TestLive(t *testing.T) {
-	r := New()
-	l := r.Lane("rank 0", 1)
-	b := l.Wrap(ref.Backend{})
-	x, w, y := tensor.Make(tensor.F32, 64, 32), tensor.Make(tensor.F32, 16, 32), tensor.Make(tensor.F32, 64, 16)
-	call := &kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w, nil}, Out: []*tensor.Tensor{y}}
-	for range 3 {
-		r.Mark()
-		l.Job(Forward, func() { b.Run(call); b.Run(call) })
-		l.Job(Backward, func() { b.Run(call) })
-	}
-	r.Load(time.Microsecond)
-	r.Mark()
-	r.Stop()
-	b.Run(call)
-	r.Mark()
-	p, ok := r.Report(Peaks{})
-	require.True(t, ok)
-	require.Equal(t, 3, p.Steps)
-	require.Len(t, p.Table, 1)
-	require.Equal(t, 9, p.Table[0].Calls)
-	require.Equal(t, 9.*2*64*32*16, p.Table[0].Flops)
-	require.Equal(t, 9.*4*(64*32+16*32+64*16), p.Table[0].Bytes)
-	for _, ph := range p.Lanes[0].Phases[:2] {
-		require.Greater(t, ph.Kernels, 0.)
-		require.GreaterOrEqual(t, ph.Seconds, ph.Kernels, ph.Name)
+	for _, most := range []int{0, 2} {
+		r := New(most)
+		l := r.Lane("rank 0", 1)
+		b := l.Wrap(ref.Backend{})
+		x, w, y := tensor.Make(tensor.F32, 64, 32), tensor.Make(tensor.F32, 16, 32), tensor.Make(tensor.F32, 64, 16)
+		call := &kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w, nil}, Out: []*tensor.Tensor{y}}
+		b.Run(call)
+		for step := range int64(5) {
+			l.Job(Forward, step+1, func() { b.Run(call); b.Run(call) })
+			l.Job(Backward, step+1, func() { b.Run(call) })
+			l.Job(Forward, -1, func() {}) // an evaluation
+		}
+		r.Load(time.Microsecond)
+		steps := 4
+		if most > 0 {
+			steps = most
+		}
+		p, ok := r.Report(Peaks{})
+		require.True(t, ok)
+		require.Equal(t, steps, p.Steps)
+		require.Len(t, p.Table, 1)
+		require.Equal(t, 3*steps, p.Table[0].Calls)
+		require.Equal(t, float64(3*steps)*2*64*32*16, p.Table[0].Flops)
+		require.Equal(t, float64(3*steps)*4*(64*32+16*32+64*16), p.Table[0].Bytes)
+		for _, ph := range p.Lanes[0].Phases[:2] {
+			require.Greater(t, ph.Kernels, 0.)
+			require.GreaterOrEqual(t, ph.Seconds, ph.Kernels, ph.Name)
+		}
 	}
 }
 
-// TestBound: a full recorder stops, and the steps before are reported.
+// TestBound: a full recorder stops, and only steps that had ended are reported.
 func TestBound(t *testing.T) {
-	r := New()
+	r := New(0)
 	l := r.Lane("rank 0", 1)
-	r.Mark()
-	l.Job(Forward, func() {})
-	r.Mark()
-	r.events.Store(eventsMax)
-	l.Job(Forward, func() {})
-	r.Mark()
+	for step := range int64(4) {
+		if step == 3 {
+			r.events.Store(eventsMax)
+		}
+		l.Job(Forward, step+1, func() {})
+	}
+	l.Job(Forward, 5, func() {})
 	p, ok := r.Report(Peaks{})
 	require.True(t, ok)
-	require.Equal(t, 1, p.Steps)
-	require.Len(t, l.jobs[Forward], 1)
+	require.Equal(t, 2, p.Steps, "steps 2 and 3; step 4 lacks its job")
+	require.Len(t, l.jobs[Forward], 3)
+	_, ok = New(0).Report(Peaks{})
+	require.False(t, ok)
 }
 
 // TestAttentionFlops counts pairs as the contract of attention defines them, by trying every pair.

@@ -17,7 +17,7 @@ type Peaks struct {
 // Report is where the time of some steps went. Seconds are of all those steps; those of lanes are summed.
 type Report struct {
 	Steps   int         `json:"steps"`
-	Wall    float64     `json:"wall_s"` // from the end of the step before the first to the end of the last
+	Wall    float64     `json:"wall_s"` // from the first job of the first step to that of the one after the last, or to the end of the run
 	Kernels float64     `json:"kernels_s"`
 	Outside float64     `json:"outside_kernels_s"` // on a lane, neither in a kernel nor waiting for another lane
 	Share   float64     `json:"outside_share"`     // Outside of the lanes' wall time
@@ -57,15 +57,16 @@ type KernelSum struct {
 	OfPeak  float64 `json:"of_peak,omitempty"` // of the peak of its kind: products, or memory
 }
 
-// Report sums up the steps between the first mark and the last; false if there are none.
+// Report sums up the steps that were recorded in full, without the first; false if there are none.
 func (r *Recorder) Report(p Peaks) (*Report, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.marks) < 2 || len(r.lanes) == 0 {
+	b := r.borders()
+	if len(b) < 2 {
 		return nil, false
 	}
-	in := r.window()
-	out := &Report{Steps: len(r.marks) - 1, Wall: spans{in}.seconds()}
+	in := span{b[0], b[len(b)-1]}
+	out := &Report{Steps: len(b) - 1, Wall: spans{in}.seconds()}
 	work := make([]spans, len(r.lanes))
 	for i, l := range r.lanes {
 		work[i] = l.work(in)
@@ -95,8 +96,6 @@ func (r *Recorder) Report(p Peaks) (*Report, bool) {
 	})
 	return out, true
 }
-
-func (r *Recorder) window() span { return span{r.marks[0], r.marks[len(r.marks)-1]} }
 
 // work is when the lane ran jobs.
 func (l *Lane) work(in span) spans {

@@ -13,11 +13,12 @@ type Event struct {
 func (r *Recorder) LastStep() (events []Event, length float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := len(r.marks)
+	b := r.borders()
+	n := len(b)
 	if n < 2 {
 		return nil, 0
 	}
-	in := span{r.marks[n-2], r.marks[n-1]}
+	in := span{b[n-2], b[n-1]}
 	put := func(lane int, name string, kernel bool, x span) {
 		if x.start < in.end && x.end > in.start {
 			events = append(events, Event{lane, name, kernel, float64(max(x.start, in.start)-in.start) / 1e9, float64(min(x.end, in.end)-in.start) / 1e9})
