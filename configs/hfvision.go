@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // hfComposed says how the config.json of a family with a vision tower maps to Model.
@@ -16,6 +17,31 @@ type hfComposed struct {
 	vision map[string]string // keys of vision_config by ours, where names differ
 	preset map[string]string // ours that the family fixes, as JSON
 	only   map[string]string // keys of vision_config that must have one value, as JSON
+
+	kinds map[string]map[string]string // of families with several towers: ours by model_type of vision_config, as JSON
+	texts map[string]map[string]string // keys of text_config that it may lack, by its model_type, as JSON
+	top   map[string]string            // further keys of the top level, ours or "" for those that rest reads
+	rest  func(d *hfDecoder, raw, vision map[string]json.RawMessage)
+	write func(m Model, out map[string]any) // in place of what composedConfig writes of the tower
+}
+
+// registerComposed enters a composed family.
+func registerComposed(family string, c hfComposed) struct{} {
+	if _, dup := hfComposedFamilies[family]; dup {
+		panic("configs: " + family + " registered twice")
+	}
+	hfComposedFamilies[family] = c
+	return struct{}{}
+}
+
+// hfTower is the model_type of vision_config that a family has for a kind of tower, "" for none.
+func hfTower(c hfComposed, kind string) string {
+	for _, name := range sortedKeys(c.kinds) {
+		if c.kinds[name]["kind"] == strconv.Quote(kind) {
+			return name
+		}
+	}
+	return ""
 }
 
 // hfComposedFamilies are the composed families by model_type.
@@ -64,8 +90,6 @@ func (l *loader) decodeComposed(family string, c hfComposed, raw map[string]json
 		l.fail(o, "vision_config", "is not given", "")
 		return nil
 	}
-	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
-		"projector_hidden_act": "vision.projector_hidden_act"}
 	if chat := sub("llm_config"); text == nil && chat != nil { // InternVL's own code
 		text = chat
 	}
@@ -83,13 +107,46 @@ func (l *loader) decodeComposed(family string, c hfComposed, raw map[string]json
 		return nil
 	}
 	d := &hfDecoder{l: l, f: f, o: o}
+	for _, key := range sortedKeys(c.texts[name]) {
+		d.set(key, c.texts[name][key])
+	}
+	unread = d.topKeys(c, raw, text, flat)
+	delete(text, "model_type")
+	delete(text, "architectures") // the decoder's by itself
+	for _, key := range slices.Sorted(maps.Keys(text)) {
+		if !d.key(key, compact(text[key])) {
+			unread = append(unread, "text_config."+key)
+		}
+	}
+	d.set("model_type", `"`+family+`"`)
+	d.set("text_model_type", `"`+name+`"`)
+	if f.qkNorm {
+		d.set("qk_norm", "true")
+	}
+	if f.bias != nil && *f.bias {
+		d.set("attention_bias", "true")
+	}
+	if c.rest != nil {
+		c.rest(d, raw, vision)
+	}
+	return append(unread, d.visionKeys(c, vision)...)
+}
+
+// topKeys enters the keys of the top level; where the file is flat, those that it does not know are the decoder's.
+func (d *hfDecoder) topKeys(c hfComposed, raw, text map[string]json.RawMessage, flat bool) (unread []string) {
+	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
+		"projector_hidden_act": "vision.projector_hidden_act"}
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		value := compact(raw[key])
+		ours, further := c.top[key]
 		switch {
+		case further && ours != "":
+			d.set(ours, value)
+		case further:
 		case key == "text_config" || key == "llm_config" || key == "vision_config" || key == "model_type" || composedIdle[key]:
 		case composedOnly[key] != "":
 			if !sameValue(composedOnly[key], value) {
-				l.fail(o, key, fmt.Sprintf("%s, only %s can be trained", value, composedOnly[key]), "")
+				d.l.fail(d.o, key, fmt.Sprintf("%s, only %s can be trained", value, composedOnly[key]), "")
 			}
 		case top[key] != "":
 			d.set(top[key], value)
@@ -105,25 +162,14 @@ func (l *loader) decodeComposed(family string, c hfComposed, raw map[string]json
 			unread = append(unread, key)
 		}
 	}
-	delete(text, "model_type")
-	for _, key := range slices.Sorted(maps.Keys(text)) {
-		if !d.key(key, compact(text[key])) {
-			unread = append(unread, "text_config."+key)
-		}
-	}
-	d.set("model_type", `"`+family+`"`)
-	d.set("text_model_type", `"`+name+`"`)
-	if f.qkNorm {
-		d.set("qk_norm", "true")
-	}
-	if f.bias != nil && *f.bias {
-		d.set("attention_bias", "true")
-	}
-	return append(unread, d.visionKeys(c, vision)...)
+	return unread
 }
 
 // visionKeys enters vision_config.
 func (d *hfDecoder) visionKeys(c hfComposed, vision map[string]json.RawMessage) (unread []string) {
+	if !d.tower(c, vision) {
+		return nil
+	}
 	for _, key := range slices.Sorted(maps.Keys(c.preset)) {
 		d.set("vision."+key, c.preset[key])
 	}
@@ -160,6 +206,20 @@ func (d *hfDecoder) visionKeys(c hfComposed, vision map[string]json.RawMessage) 
 		}
 	}
 	return unread
+}
+
+// tower enters what the model_type of vision_config says, of a family with several towers, and reports whether it may be trained.
+func (d *hfDecoder) tower(c hfComposed, vision map[string]json.RawMessage) bool {
+	var tower string
+	_ = json.Unmarshal(vision["model_type"], &tower) // what is no string is no tower
+	if c.kinds != nil && c.kinds[tower] == nil {
+		d.l.fail(d.o, "vision_config.model_type", fmt.Sprintf("%s is no tower that can be trained", quoted(tower)), oneOf(sortedKeys(c.kinds)))
+		return false
+	}
+	for _, key := range sortedKeys(c.kinds[tower]) {
+		d.set("vision."+key, c.kinds[tower][key])
+	}
+	return true
 }
 
 // ratio is the width of Qwen2-VL's MLP: a multiple of the tower's.
@@ -216,9 +276,13 @@ func (m Model) composedConfig(text map[string]any) map[string]any {
 	put("num_heads", v.Heads)
 	put("in_channels", v.Channels)
 	put("hidden_act", v.Act)
+	delete(text, "architectures") // the whole has one
+	out := map[string]any{"model_type": m.ModelType, "architectures": m.Architectures, "text_config": text, "vision_config": vision, "image_token_id": v.ImageToken,
+		"tie_word_embeddings": m.TieEmbeddings, "torch_dtype": text["torch_dtype"]}
 	text["model_type"] = m.Text
 	switch m.ModelType {
 	case "internvl":
+		out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(v.Merge), v.ProjAct
 		put("intermediate_size", v.Inter)
 		maps.Copy(vision, map[string]any{"image_size": []int{v.ImageSize, v.ImageSize}, "patch_size": []int{v.Patch, v.Patch}, "layer_norm_eps": v.Eps,
 			"norm_type": map[bool]string{true: "rms_norm", false: "layer_norm"}[v.RMS], "attention_bias": v.QKVBias, "use_qk_norm": v.QKNorm,
@@ -229,7 +293,7 @@ func (m Model) composedConfig(text map[string]any) map[string]any {
 			"layer_norm_eps": v.Eps, "model_type": "llava_onevision1_5_vision"})
 		text["model_type"] = m.ModelType + "_text"
 	case "vlm":
-		vision = v.keys()
+		out["vision_config"] = v.keys()
 	default:
 		put("merge", v.Merge)
 		put("patch_size", v.Patch)
@@ -242,23 +306,19 @@ func (m Model) composedConfig(text map[string]any) map[string]any {
 			vision["intermediate_size"], vision["out_hidden_size"] = v.Inter, m.Hidden
 		}
 	}
-	if m.ModelType == "qwen2_5_vl" {
+	switch m.ModelType {
+	case "qwen2_5_vl":
 		maps.Copy(vision, map[string]any{"window_size": v.Window, "fullatt_block_indexes": v.FullLayers, "tokens_per_second": v.PerSecond})
-	}
-	if m.ModelType == "qwen3_vl" {
+	case "qwen3_vl":
 		maps.Copy(vision, map[string]any{"deepstack_visual_indexes": v.Deepstack, "num_position_embeddings": v.Positions})
 	}
-	delete(text, "architectures") // the whole has one
-	out := map[string]any{"model_type": m.ModelType, "architectures": m.Architectures, "text_config": text, "vision_config": vision, "image_token_id": v.ImageToken,
-		"tie_word_embeddings": m.TieEmbeddings, "torch_dtype": text["torch_dtype"]}
-	if v.VideoToken >= 0 {
-		out["video_token_id"] = v.VideoToken
+	for key, token := range map[string]int{"video_token_id": v.VideoToken, "vision_start_token_id": v.StartToken} {
+		if token >= 0 {
+			out[key] = token
+		}
 	}
-	if v.StartToken >= 0 {
-		out["vision_start_token_id"] = v.StartToken
-	}
-	if m.ModelType == "internvl" {
-		out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(v.Merge), v.ProjAct
+	if c.write != nil {
+		c.write(m, out)
 	}
 	if len(m.Architectures) == 0 {
 		delete(out, "architectures")

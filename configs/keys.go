@@ -113,7 +113,13 @@ func newKey(name string, f reflect.StructField) *Key {
 	if k.Doc == "" || k.Class == "" {
 		panic(fmt.Sprintf("configs: %s: %s lacks doc or class", name, f.Name))
 	}
-	if s := f.Tag.Get("oneof"); s != "" {
+	switch s := f.Tag.Get("oneof"); s {
+	case "":
+	case "families": // those that have registered
+		k.OneOf = append(familyNames(), sortedKeys(hfComposedFamilies)...)
+	case "towers":
+		k.OneOf = sortedKeys(towers)
+	default:
 		k.OneOf = strings.Split(s, "|")
 	}
 	k.Min, k.Max = bound(f, "min"), bound(f, "max")

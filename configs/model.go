@@ -9,7 +9,7 @@ import (
 // head. The keys are those of Hugging Face's config.json, with one meaning for all families: intermediate_size is the
 // width of gate and up each, attention_bias is a bias on query, key and value only.
 type Model struct {
-	ModelType     string      `key:"model_type" oneof:"llama|qwen|qwen2|qwen3|internlm2|mimo|qwen2_vl|qwen2_5_vl|qwen3_vl|internvl|llava_onevision1_5|vlm" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
+	ModelType     string      `key:"model_type" oneof:"families" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
 	Architectures []string    `key:"architectures" class:"fixed" doc:"Class that loads an export in transformers."`
 	Hidden        int         `key:"hidden_size" min:"1" max:"1048576" class:"fixed" flag:"hidden-size" doc:"Width of the residual stream."`
 	Layers        int         `key:"num_hidden_layers" min:"1" max:"65536" class:"fixed" flag:"num-layers" doc:"Decoder layers, multi-token-prediction layers apart."`

@@ -11,7 +11,7 @@ import (
 // Vision is a vision tower with what joins it to the decoder. The keys are those of Hugging Face's vision_config, with one
 // name where families differ: depth is num_hidden_layers, num_heads is num_attention_heads, merge is spatial_merge_size.
 type Vision struct {
-	Kind       string  `key:"kind" oneof:"qwen2_vl|qwen2_5_vl|qwen3_vl|internvl|rice|siglip" class:"fixed" doc:"Architecture of the vision tower; empty for a model of text alone."`
+	Kind       string  `key:"kind" oneof:"towers" class:"fixed" doc:"Architecture of the vision tower; empty for a model of text alone."`
 	Depth      int     `key:"depth" default:"0" min:"0" max:"65536" class:"fixed" doc:"Layers of the tower."`
 	Hidden     int     `key:"hidden_size" default:"0" min:"0" max:"1048576" class:"fixed" doc:"Width of the tower."`
 	Inter      int     `key:"intermediate_size" default:"0" min:"0" max:"16777216" class:"fixed" doc:"Width of the tower's MLP."`
@@ -36,7 +36,38 @@ type Vision struct {
 	ImageToken int     `key:"image_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a picture."`
 	VideoToken int     `key:"video_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a video."`
 	StartToken int     `key:"vision_start_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token before a picture or video."`
+	FeatLayer  int     `key:"vision_feature_layer" default:"0" min:"-65536" max:"65536" class:"fixed" doc:"Layer whose output the projector takes, counted from 1, or with -1 from the last; 0 means the last with the tower's closing norm."`
+	Pooling    bool    `key:"vision_use_head" default:"false" class:"fixed" doc:"Checkpoints have a pooling head as well, which features do not pass."`
 	PerSecond  float64 `key:"tokens_per_second" default:"0" min:"0" class:"fixed" doc:"Positions in time a second of video (Qwen2.5-VL); 0 counts rows of the grid."`
+}
+
+// towerKind is what configurations know of an architecture of vision towers.
+type towerKind struct {
+	sized bool // takes pictures or tiles of one size
+	turns bool // has a two-axis rotary embedding
+}
+
+// towers are the architectures by Vision.Kind; stages/family builds them.
+var towers = map[string]towerKind{"qwen2_vl": {turns: true}, "qwen2_5_vl": {turns: true}, "qwen3_vl": {turns: true}, "rice": {turns: true},
+	"internvl": {sized: true}, "siglip": {sized: true}}
+
+func registerTower(kind string, t towerKind) struct{} {
+	if _, dup := towers[kind]; dup {
+		panic("configs: tower " + kind + " registered twice")
+	}
+	towers[kind] = t
+	return struct{}{}
+}
+
+// Layers is how many of the tower's layers features pass.
+func (v Vision) Layers() int {
+	switch {
+	case v.FeatLayer == 0:
+		return v.Depth
+	case v.FeatLayer < 0:
+		return v.Depth + 1 + v.FeatLayer
+	}
+	return v.FeatLayer
 }
 
 // None says whether there is no tower.
@@ -61,12 +92,15 @@ func (v *Vision) check(at faults, text *Model) {
 	case v.Heads == 0 || v.Hidden == 0:
 	case v.Hidden%v.Heads != 0:
 		at.fault(p+"num_heads", fmt.Sprintf("hidden_size = %d is no multiple of %d", v.Hidden, v.Heads), fmt.Sprintf("try %d", nearestDivisor(v.Hidden, v.Heads)))
-	case v.Hidden/v.Heads%4 != 0 && v.turns():
+	case v.Hidden/v.Heads%4 != 0 && towers[v.Kind].turns:
 		at.fault(p+"num_heads", fmt.Sprintf("heads of width %d do not turn with two positions", v.Hidden/v.Heads), "choose a head width that is a multiple of 4")
 	}
-	if v.Kind == "internvl" || v.Kind == "siglip" {
+	if n := v.Layers(); v.Depth > 0 && (n < 1 || n > v.Depth) {
+		at.fault(p+"vision_feature_layer", fmt.Sprintf("%d, but the tower has %d layers", v.FeatLayer, v.Depth), "try -1")
+	}
+	if towers[v.Kind].sized {
 		need("image_size", v.ImageSize)
-		if v.Kind == "siglip" && v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) { // a convolution drops pixels beyond the last whole patch
+		if v.Kind != "internvl" && v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) { // a convolution drops pixels beyond the last whole patch
 			at.fault(p+"merge", fmt.Sprintf("image_size / patch_size = %d/%d = %d is no multiple of %d", v.ImageSize, v.Patch, v.ImageSize/v.Patch, v.Merge), "")
 		}
 		if v.Kind == "internvl" && v.ImageSize%(v.Patch*v.Merge) != 0 {
@@ -104,9 +138,13 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 		return false // reported
 	case !composed:
 		at.fault(p+"model_type", fmt.Sprintf("%s has no vision tower, but vision.kind = %s", text.ModelType, v.Kind), "try model_type: vlm with text_model_type: "+text.ModelType)
+	case len(c.kinds) > 0 && c.kinds[hfTower(c, v.Kind)] == nil:
+		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has another tower", v.Kind, text.ModelType), "try model_type: vlm for a pair of your own")
 	case own != "" && own != v.Kind:
 		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has %s", v.Kind, text.ModelType, own), "try model_type: vlm for a pair of your own")
-	case own != "" && v.Projector != "" && v.Projector != strings.Trim(cmp.Or(c.preset["projector"], "merger"), `"`):
+	case c.preset["merge"] != "" && c.preset["merge"] != fmt.Sprint(v.Merge):
+		at.fault(p+"vision.merge", fmt.Sprintf("%d, but %s has %s", v.Merge, text.ModelType, c.preset["merge"]), "")
+	case (own != "" || len(c.kinds) > 0) && v.Projector != "" && v.Projector != strings.Trim(cmp.Or(c.preset["projector"], "merger"), `"`):
 		at.fault(p+"vision.projector", fmt.Sprintf("%s is not that of %s", v.Projector, text.ModelType), "try model_type: vlm for a pair of your own")
 	case c.text == "" && text.Text == "":
 		at.fault(p+"text_model_type", "is not given", oneOf([]string{"internlm2", "llama", "qwen", "qwen2", "qwen3"}))
@@ -116,7 +154,7 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 	return true
 }
 
-func towerKinds() []string { return table().byName[overrides+".vision.kind"].OneOf }
+func towerKinds() []string { return sortedKeys(towers) }
 
 // keys is the tower as config.json of a pair of one's own has it: our keys, each with its value.
 func (v *Vision) keys() map[string]any {
@@ -128,6 +166,3 @@ func (v *Vision) keys() map[string]any {
 	}
 	return out
 }
-
-// turns reports whether the tower has a two-axis rotary embedding.
-func (v *Vision) turns() bool { return v.Kind != "internvl" && v.Kind != "siglip" }

@@ -33,7 +33,10 @@ vision: {kind: siglip, depth: 2, hidden_size: 16, intermediate_size: 24, num_hea
 		{"merge: 2", "merge: 3", "vision.merge: image_size / patch_size = 18/4 = 4 is no multiple of 3"},
 		{", image_size: 18", "", "vision.image_size: is not given"},
 		{"kind: siglip", "kind: qwen3_vl, num_position_embeddings: 24", "vision.num_position_embeddings: 24 is no square"},
-		{"kind: siglip", "kind: clip", "clip"},
+		{"kind: siglip", "kind: dino", "want one of clip, internvl, qwen2_5_vl, qwen2_vl, qwen3_vl, rice, siglip"},
+		{"kind: siglip", "kind: siglip, vision_feature_layer: -3", "vision.vision_feature_layer: -3, but the tower has 2 layers"},
+		{"kind: siglip", "kind: siglip, vision_feature_layer: 3", "vision.vision_feature_layer: 3, but the tower has 2 layers"},
+		{"model_type: vlm", "model_type: llava", "vision.merge: 2, but llava has 1"},
 		{"vision: {kind: siglip", "vision: {kind: ''", "vision.kind"},
 	} {
 		file := filepath.Join(t.TempDir(), "model.yaml")
@@ -53,7 +56,10 @@ vision: {kind: siglip, depth: 2, hidden_size: 16, intermediate_size: 24, num_hea
 func TestOwnConfigs(t *testing.T) {
 	for dir, want := range map[string][]string{
 		"llava-onevision1.5": {`"model_type": "llava_onevision1_5"`, `"LlavaOnevision1_5ForConditionalGeneration"`, `"in_channels": 3`, `"out_hidden_size": 32`, `"spatial_merge_size": 2`},
-		"siglip-llama":       {`"model_type": "vlm"`, `"kind": "siglip"`, `"merge": 1`, `"projector": "mlp"`, `"model_type": "llama"`},
+		"llava-clip": {`"model_type": "llava"`, `"LlavaForConditionalGeneration"`, `"model_type": "clip_vision_model"`, `"num_hidden_layers": 3`, `"image_token_index": 116`, `"vision_feature_layer": -2`,
+			`"vision_feature_select_strategy": "default"`, `"model_type": "llama"`, `"image_seq_length": 16`},
+		"llava-siglip": {`"model_type": "siglip_vision_model"`, `"vision_use_head": true`, `"vision_feature_select_strategy": "full"`, `"model_type": "qwen2"`},
+		"siglip-llama": {`"model_type": "vlm"`, `"kind": "siglip"`, `"merge": 1`, `"projector": "mlp"`, `"model_type": "llama"`},
 	} {
 		m, err := ReadModel("../stages/family/testdata/" + dir)
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -338,6 +339,11 @@ func TestGoldenTraining(t *testing.T) {
 				s := g.m.Source(p.Name)
 				_, want := g.read("grad." + s.Name)
 				require.NotNil(t, want, s.Name)
+				if len(got[p.Name]) == 0 { // features do not pass it
+					require.Zero(t, slices.Max(want), s.Name)
+					require.Zero(t, slices.Min(want), s.Name)
+					continue
+				}
 				n++
 				if strings.HasPrefix(p.Name, "visual.") && strings.HasSuffix(p.Name, ".k_proj.bias") && g.m.Vision.Tower.Theta == 0 {
 					require.Less(t, length(got[p.Name]), 1e-6*g.AdamW.GradNorms[0], p.Name) // softmax does not see it: zero, and rounding
@@ -366,7 +372,7 @@ func rowsIn(all []float64, s family.Source, shape []int) []float64 {
 // TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an angle that learns) train under a plan that
 // cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
-	for _, name := range []string{"llama3.2", "qwen3-tied", "internlm2", "mimo", "qwen", "llava-onevision1.5", "siglip-llama"} {
+	for _, name := range []string{"llama3.2", "qwen3-tied", "internlm2", "mimo", "qwen", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
 			losses, _ := g.train(topology.Mesh{PP: 2, DP: 1, TP: 2}, goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)

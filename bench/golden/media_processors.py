@@ -20,6 +20,7 @@ import zlib
 import numpy as np
 import transformers
 from PIL import Image
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
@@ -32,6 +33,7 @@ OUT = pathlib.Path(__file__).parents[2] / "dataset/media/testdata"
 assert (transformers.__version__, Image.__version__) == ("5.23.0", "13.0.0")
 
 NOISE = ["1x1", "1x1000", "1000x5", "5x3", "27x29", "28x28", "13x2600", "56x300", "224x224", "448x448", "449x447", "640x480", "300x1200", "1280x720", "767x1023"]
+LONG = {"1x1000", "1000x5", "13x2600"}  # the longer side would have over 16384 pixels
 LARGE = {"1280x720", "767x1023", "640x480", "13x2600", "300x1200"}
 SETTINGS = {
     "qwen2vl": ("Qwen2VLImageProcessor", {}),
@@ -41,10 +43,13 @@ SETTINGS = {
     "internvl": ("GotOcr2ImageProcessor", {"size": {"height": 448, "width": 448}, "crop_to_patches": True, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}),
     "internvl-whole": ("GotOcr2ImageProcessor", {"size": {"height": 112, "width": 140}, "crop_to_patches": True, "min_patches": 2, "max_patches": 6}),
     "llava-onevision": ("LlavaOnevisionImageProcessor", {}),
+    "clip": ("CLIPImageProcessor", {}),
+    "llava-1.5": ("CLIPImageProcessor", {"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 336}, "do_convert_rgb": True, "resample": 3}),
+    "clip-odd": ("CLIPImageProcessor", {"size": 101, "crop_size": {"height": 58, "width": 77}, "resample": 2}),
     "siglip": ("SiglipImageProcessor", {}),
     "siglip384": ("SiglipImageProcessor", {"size": {"height": 384, "width": 384}, "resample": 2, "rescale_factor": 0.003}),
 }
-CLASSES = {c.__name__.removesuffix("Pil"): c for c in [Qwen2VLImageProcessorPil, GotOcr2ImageProcessorPil, LlavaOnevisionImageProcessorPil, SiglipImageProcessorPil]}
+CLASSES = {c.__name__.removesuffix("Pil"): c for c in [CLIPImageProcessorPil, Qwen2VLImageProcessorPil, GotOcr2ImageProcessorPil, LlavaOnevisionImageProcessorPil, SiglipImageProcessorPil]}
 
 
 def sha(a):
@@ -201,7 +206,7 @@ def main():
         options = options | {"image_processor_type": kind}
         processor = CLASSES[kind](**{k: copy.deepcopy(v) for k, v in options.items() if not k.endswith(("_type", "_class"))})
         for picture in files + NOISE:
-            if picture in LARGE and name in ("qwen2vl", "siglip", "internvl-whole"):
+            if picture in LARGE and name in ("qwen2vl", "siglip", "internvl-whole", "clip") or picture in LONG and kind == "CLIPImageProcessor":
                 continue
             for n in (1, 2) if name == "llava-onevision" else (1,):
                 out.append([picture, name, n, run(processor, load(picture), n)])

@@ -23,7 +23,7 @@ import sys
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import (InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
+from transformers import (CLIPVisionConfig, InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, LlavaConfig, LlavaForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, SiglipVisionConfig)
 
 from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
@@ -90,6 +90,17 @@ def siglip():
     return lambda _: Llava(tower, decoder), config
 
 
+def llava(tower):
+    """CLIP's tower without its last layer before Llama, or SigLIP's with a pooling head that features do not pass before Qwen2."""
+    vision = dict(hidden_size=16, intermediate_size=24, num_attention_heads=2, image_size=16, patch_size=4)
+    if tower == "clip":
+        vision, text, of = CLIPVisionConfig(num_hidden_layers=3, **vision), "llama", dict(vision_feature_layer=-2, vision_feature_select_strategy="default")
+    else:
+        vision, text, of = SiglipVisionConfig(num_hidden_layers=2, **vision), "qwen2", dict(vision_feature_layer=-1, vision_feature_select_strategy="full")
+    facts = TEXT | tied(False) | rope(1e4) | dict(model_type=text)
+    return LlavaForConditionalGeneration, LlavaConfig(text_config=facts, vision_config=vision, image_token_id=IMAGE, attn_implementation="eager", **of, **tied(False))
+
+
 def internlm():
     """InternVL with a decoder that transformers does not have."""
     _, theirs = internvl("qwen2", "layer_norm", False, True)
@@ -109,6 +120,8 @@ CASES = {
     "llava-onevision1.5": llava_onevision,
     "siglip-llama": siglip,
     "internvl2.5-internlm2": internlm,
+    "llava-clip": lambda: llava("clip"),
+    "llava-siglip": lambda: llava("siglip"),
 }
 
 
@@ -119,7 +132,7 @@ class Case:
         torch.manual_seed(0)
         cls, self.config = CASES[name]()
         torch.manual_seed(0)
-        self.own, self.join = isinstance(self.config, dict), 1 if name.startswith("siglip") else 4
+        self.own, self.join = isinstance(self.config, dict), 1 if name.startswith(("siglip", "llava-clip", "llava-siglip")) else 4
         self.model = cls(self.config)
         self.model.eval()
         randomize(self.model, self.gen)
@@ -127,7 +140,7 @@ class Case:
             for n, p in self.model.named_parameters():
                 if "lambda" in n:
                     p.copy_(0.3 + 0.1 * torch.randn(p.shape, generator=self.gen))
-        self.tiles, self.frames = name.startswith(("internvl", "siglip")), name.startswith("qwen3")
+        self.tiles, self.frames = name.startswith(("internvl", "siglip", "llava-clip", "llava-siglip")), name.startswith("qwen3")
         self.seconds = 0.7 if name.startswith("qwen2.5") else 0
         self.documents()
 
@@ -239,7 +252,7 @@ class Case:
             tensors["positions"] = torch.cat([self.positions(d) for d in self.docs]).int().contiguous()
         saved = self.saved_names()
         for n, p in self.model.named_parameters():
-            tensors["grad." + saved[n]] = p.grad.detach().clone()
+            tensors["grad." + saved[n]] = torch.zeros_like(p) if p.grad is None else p.grad.detach().clone()  # none: features do not pass it
         facts = dict(documents=[[len(d["ids"]) for d in self.docs]], pictures=pictures, loss=loss.item(), versions=dict(torch=torch.__version__, transformers=__import__("transformers").__version__))
         facts["adamw"] = self.curve()
         save_file(tensors, self.path / "golden.safetensors")

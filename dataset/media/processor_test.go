@@ -37,13 +37,17 @@ func TestSettingsRefuse(t *testing.T) {
 		{"Qwen2VLImageProcessor", `{"size": {"height": 3, "width": 3}}`, "shortest_edge and longest_edge are wanted"},
 		{"Qwen2VLImageProcessor", `{"min_pixels": 9, "max_pixels": 8}`, "at least 9 pixels and at most 8"},
 		{"SiglipImageProcessor", `{"size": {"shortest_edge": 3}}`, "only height and width"},
+		{"CLIPImageProcessor", `{"size": {"height": 3, "width": 3}}`, "only shortest_edge is supported"},
+		{"CLIPImageProcessor", `{"crop_size": 225}`, "crop_size is 225×225, larger than the shorter side of 224"},
+		{"CLIPImageProcessor", `{"size": 0}`, "size is 0"},
+		{"CLIPImageProcessor", `{"do_center_crop": false}`, "do_center_crop is false"},
 		{"SiglipImageProcessor", `{"image_std": [1, 0, 1]}`, "image_std has a 0"},
 		{"SiglipImageProcessor", `{"image_mean": [1, 2]}`, "image_mean has 2 numbers"},
 		{"SiglipImageProcessor", `{"do_center_crop": true}`, "do_center_crop is true; only false"},
 		{"GotOcr2ImageProcessor", `{"min_patches": 13}`, "min_patches is 13 and max_patches 12"},
 		{"LlavaOnevisionImageProcessor", `{"image_grid_pinpoints": [[384, 100]]}`, "384×100, which is no multiple of tiles of 384"},
 		{"LlavaOnevisionImageProcessor", `{"vision_aspect_ratio": "pad"}`, `vision_aspect_ratio is "pad"`},
-		{"ViTImageProcessor", `{}`, "known are GotOcr2ImageProcessor, "},
+		{"ViTImageProcessor", `{}`, "known are CLIPImageProcessor, GotOcr2ImageProcessor, "},
 	} {
 		_, err := NewImageProcessor(c.class, settings(t, c.json))
 		require.ErrorContains(t, err, c.want)
@@ -108,7 +112,7 @@ func TestLoad(t *testing.T) {
 // A processor serves several goroutines at once, and memory that is used again is nobody else's.
 func TestProcessorsAtOnce(t *testing.T) {
 	b := readFile(t, "photo.jpg")
-	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor", "LlavaOnevisionImageProcessor", "SiglipImageProcessor"} {
+	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor", "LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor"} {
 		p, err := NewImageProcessor(class, settings(t, `{}`))
 		require.NoError(t, err)
 		var want string

@@ -57,6 +57,8 @@ func TestExportRoundTrip(t *testing.T) {
 // TestOtherLayout: a checkpoint in a family's second layout is read as the first is, and exported as it came.
 func TestOtherLayout(t *testing.T) {
 	for dir, c := range map[string]struct{ own, other []string }{
+		"testdata/llava-clip": {[]string{"vision_tower.pre_layrnorm.bias", "vision_tower.encoder.layers.2.mlp.fc1.weight"}, []string{"vision_tower.vision_model.embeddings.class_embedding",
+			"vision_tower.vision_model.encoder.layers.2.mlp.fc1.weight", "vision_tower.vision_model.post_layernorm.bias", "language_model.lm_head.weight", "multi_modal_projector.linear_1.bias"}},
 		"testdata/llava-onevision1.5": {[]string{"model.visual.class_pos_emb"}, []string{"visual.class_pos_emb", "visual.merger.ln_q.weight", "model.layers.0.mlp.up_proj.weight", "lm_head.weight"}},
 		"testdata/internvl2.5-internlm2": {[]string{"vision_tower.encoder.layer.0.attention.q_proj.weight"}, []string{"vision_model.embeddings.class_embedding", "vision_model.encoder.layers.1.attn.qkv.weight",
 			"vision_model.encoder.layers.1.ls1", "mlp1.3.bias", "language_model.model.layers.0.attention.wqkv.weight", "language_model.output.weight"}},

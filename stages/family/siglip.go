@@ -11,7 +11,7 @@ import (
 var _ = registerEncoder("siglip", encoder{projector: "mlp", source: siglipSource,
 	build: func(c configs.Model) *Vision {
 		t := tower(c.Vision)
-		t.PatchBias, t.Taps, t.PostNorm, t.Shuffled = true, 1, true, c.Vision.Merge > 1
+		t.PatchBias, t.Taps, t.PostNorm, t.Shuffled = true, 1, c.Vision.FeatLayer == 0, c.Vision.Merge > 1
 		side := c.Vision.ImageSize / c.Vision.Patch
 		t.Positions = side * side
 		v := vision(c.Vision, t)
@@ -22,13 +22,16 @@ var _ = registerEncoder("siglip", encoder{projector: "mlp", source: siglipSource
 // siglipNames maps logical names to transformers' SiglipVisionModel.
 var siglipNames = strings.NewReplacer("visual.blocks.", "encoder.layers.", "visual.pos_embed.", "embeddings.position_embedding.",
 	"visual.patch_embed.proj", "embeddings.patch_embedding", ".attn.proj.", ".self_attn.out_proj.", ".attn.", ".self_attn.",
-	".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.", "visual.post_norm.", "post_layernorm.")
+	".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.", "visual.post_norm.", "post_layernorm.", "visual.head.", "head.")
 
 func siglipSource(v *Vision) func(string) Source {
 	return func(name string) Source {
 		s := Source{Name: siglipNames.Replace(name)}
-		if name == "visual.patch_embed.proj.weight" {
+		switch name {
+		case "visual.patch_embed.proj.weight":
 			s.Tail = []int{v.Channels, v.Patch, v.Patch}
+		case "visual.head.probe":
+			s.Lead = 1
 		}
 		return s
 	}

@@ -166,7 +166,7 @@ var acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GEL
 
 // tower is what all vision towers share.
 func tower(c configs.Vision) block.Tower {
-	return block.Tower{Layers: c.Depth, Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads, PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
+	return block.Tower{Layers: c.Layers(), Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads, PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
 		Join: c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: acts[c.Act], QKVBias: c.QKVBias, QKNorm: c.QKNorm}
 }
 
