@@ -84,11 +84,6 @@ func normZ(y []float32, x []float32, w []float32, r float32)
 //go:noescape
 func normDXZ(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 
-// dscoreZ is dp = (dp - d)·p·scale.
-//
-//go:noescape
-func dscoreZ(dp []float32, p []float32, d float32, scale float32)
-
 // expZ is y = c·exp(x·scale + shift) and returns Σ y.
 //
 //go:noescape
@@ -103,6 +98,26 @@ func swigluZ(y []float32, g []float32, u []float32)
 //
 //go:noescape
 func swigluBwdZ(dg []float32, du []float32, dy []float32, g []float32, u []float32)
+
+// softZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
+//
+//go:noescape
+func softZ(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
+
+// softGradZ is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
+//
+//go:noescape
+func softGradZ(p []float32, ds []float32, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
+
+// softHalfZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
+//
+//go:noescape
+func softHalfZ(y []uint16, x []float32, scale float32, top float32) (most float32, sum float32)
+
+// softGradHalfZ is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
+//
+//go:noescape
+func softGradHalfZ(p []uint16, ds []uint16, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 
 // gateZ is y = 1/(1+exp(-(a·x + b·x³))).
 //
@@ -244,11 +259,6 @@ func normY(y []float32, x []float32, w []float32, r float32)
 //go:noescape
 func normDXY(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 
-// dscoreY is dp = (dp - d)·p·scale.
-//
-//go:noescape
-func dscoreY(dp []float32, p []float32, d float32, scale float32)
-
 // expY is y = c·exp(x·scale + shift) and returns Σ y.
 //
 //go:noescape
@@ -263,6 +273,16 @@ func swigluY(y []float32, g []float32, u []float32)
 //
 //go:noescape
 func swigluBwdY(dg []float32, du []float32, dy []float32, g []float32, u []float32)
+
+// softY is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
+//
+//go:noescape
+func softY(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
+
+// softGradY is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
+//
+//go:noescape
+func softGradY(p []float32, ds []float32, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 
 // gateY is y = 1/(1+exp(-(a·x + b·x³))).
 //

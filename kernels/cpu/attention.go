@@ -131,14 +131,16 @@ func clearBeyond(t *tensor.Tensor, cu []int32) {
 	clear(t.Bytes()[int(cu[len(cu)-1])*row:])
 }
 
-// attnState is the state of one task of the forward pass: a running maximum and sum for each query (online softmax).
+// attnState is the state of one task of the forward pass: a running maximum and sum for each query (online softmax), in powers
+// of two.
 type attnState struct {
 	*attn
 	t             *attnTask
 	eWide         int
 	acc, top, sum []float32 // of all queries and heads
-	begun         []bool    // whether a block of acc has been set
 	scores        []float32
+	half          []uint16 // exponentials as operands on tiles
+	ext           extents
 	k0, keys      int // the block of keys
 	kT, v         columns
 	tiles         keyTiles // instead of kT and v
@@ -148,13 +150,16 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 	n, heads := t.to-t.from, t.h1-t.h0
 	s := &attnState{attn: a, t: t, eWide: roundUp(a.v.Shape[2], max(w.k.nr, amxSide))}
 	blocks := ceilDiv(n, a.block)
-	s.acc = w.arena.f32(heads * blocks * a.block * s.eWide)
+	s.acc = w.arena.zero(heads * blocks * a.block * s.eWide)
 	s.top, s.sum = w.arena.f32(heads*n), w.arena.zero(heads*n)
 	for i := range s.top {
 		s.top[i] = float32(math.Inf(-1))
 	}
-	s.begun = make([]bool, heads*blocks)
 	s.scores = w.arena.zero(a.block * scoreWidth)
+	if a.amx {
+		s.half = w.arena.u16(a.block * scoreWidth)
+		clear(s.half)
+	}
 	lo, hi := a.visible(t, t.from, n)
 	for s.k0 = lo / keyBlock * keyBlock; s.k0 < hi; s.k0 += keyBlock { // blocks begin at the same keys in every task
 		m := w.arena.mark()
@@ -186,56 +191,54 @@ func (a *attn) part(t *attnTask, j int) (head, from, n int) {
 func (w *worker) attendBlock(s *attnState, j int) {
 	t := s.t
 	head, from, n := s.part(t, j)
-	lo, hi := s.visible(t, t.from+from, n)
-	if lo, hi = max(lo-s.k0, 0), min(hi-s.k0, s.keys); lo >= hi {
+	s.ext = s.extents(s.ext[:0], t, w.tileSide(s.attn), t.from+from, n, s.k0, s.keys)
+	if s.ext.empty() {
 		return
 	}
 	defer w.arena.release(w.arena.mark())
 	acc := s.acc[j*s.block*s.eWide:]
 	q := headOf(s.q, t.h0+head).at(t.q0 + t.from + from)
-	end := hi
 	if s.amx {
-		end = roundUp(hi, amxSide)
-		w.tileScores(s.scores, q, n, end, s.tiles.kT)
+		w.tileScores(s.scores, w.tileRows(q, n), s.ext, s.tiles.kT)
 	} else {
-		w.product(s.scores, scoreWidth, roundUp(n, w.k.mr), roundUp(hi, w.k.nr), q.width, w.operandRows(q, n), s.kT, false)
+		w.rowScores(s.scores, w.operandRows(q, n), s.ext, q.width, s.kT)
 	}
+	first := head*(t.to-t.from) + from
 	for i := range n {
-		r := head*(t.to-t.from) + from + i
-		row := s.scores[i*scoreWidth:][:end]
-		w.softmaxRow(s.attn, t, t.from+from+i, s.k0, hi, row, &s.top[r], &s.sum[r], acc[i*s.eWide:][:s.eWide], s.begun[j])
+		w.softmaxRow(s, i, t.from+from+i, &s.top[first+i], &s.sum[first+i], acc[i*s.eWide:][:s.eWide])
 	}
 	if s.amx {
-		w.tileValues(acc, s.eWide, s.scores, n, end, s.tiles.v, s.begun[j])
+		w.tileValues(acc, s.eWide, s.half, s.ext, s.tiles.v)
 	} else {
-		p := operand{v: s.scores, row: scoreWidth, step: 1, next: w.k.mr * scoreWidth}
-		w.product(acc, s.eWide, roundUp(n, w.k.mr), roundUp(s.v.width, w.k.nr), hi, p, s.v, s.begun[j])
+		w.rowValues(acc, s.eWide, s.scores, s.ext, s.v)
 	}
-	s.begun[j] = true
 }
 
-// softmaxRow turns the scores of query i into exponentials below a running maximum; what the query may not see is exactly 0.
-func (w *worker) softmaxRow(a *attn, t *attnTask, i, k0, hi int, row []float32, top, sum *float32, acc []float32, begun bool) {
-	l, h := a.visible(t, i, 1)
-	l, h = max(l-k0, 0), min(h-k0, hi)
+// softmaxRow turns row i of scores, of the given query, into exponentials below a running maximum; what the query may not see
+// is exactly 0 as far as its tile's columns go.
+func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc []float32) {
+	l, h := s.visible(s.t, query, 1)
+	e, row := s.ext.of(i, w.tileSide(s.attn)), s.scores[i*scoreWidth:]
+	l, h = max(l-s.k0, e.lo), min(h-s.k0, s.keys)
 	if l >= h {
-		clear(row)
-		return
+		l, h = e.hi, e.hi
 	}
-	clear(row[:l])
-	clear(row[h:])
-	m := max(*top, w.k.max(row[l:h])*a.scale)
-	if math.IsInf(float64(m), -1) { // all scores so far are -Inf or NaN
-		*sum += w.k.exp(row[l:h], row[l:h], a.scale, 0, 1)
-		return
+	var most, part float32
+	if s.amx {
+		half := s.half[i*scoreWidth:]
+		clearAround(half, e, l, h)
+		most, part = w.k.softHalf(half[l:h], row[l:h], s.scale*log2e, *top)
+	} else {
+		clearAround(row, e, l, h)
+		most, part = w.k.soft(row[l:h], row[l:h], s.scale*log2e, *top)
 	}
-	if begun && m != *top {
-		f := exp32(*top - m)
+	if most != *top && !math.IsInf(float64(*top), -1) {
+		f := exp2(*top - most)
 		*sum *= f
 		w.k.scale(acc, acc, f)
 	}
-	*top = m
-	*sum += w.k.exp(row[l:h], row[l:h], a.scale, -m, 1)
+	*top = most
+	*sum += part
 }
 
 // finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse is -Inf.
@@ -246,13 +249,17 @@ func (w *worker) finishBlock(s *attnState, j int, o rowsOf, lse []float32) {
 		r := head*(t.to-t.from) + from + i
 		at := t.q0 + t.from + from + i
 		row := s.acc[(j*s.block+i)*s.eWide:][:o.width]
-		if lo, hi := s.visible(t, t.from+from+i, 1); lo == hi {
-			clear(row)
-		} else {
-			w.k.scale(row, row, 1/s.sum[r])
+		out := row
+		if o.v.d == tensor.F32 {
+			out = o.v.f[at*o.ld:][:o.width]
 		}
-		lse[at*s.q.Shape[1]+t.h0+head] = s.top[r] + float32(math.Log(float64(s.sum[r])))
-		w.k.write(o.v, at*o.ld, row)
+		if lo, hi := s.visible(t, t.from+from+i, 1); lo == hi {
+			clear(out)
+		} else {
+			w.k.scale(out, row, 1/s.sum[r])
+		}
+		lse[at*s.q.Shape[1]+t.h0+head] = float32((float64(s.top[r]) + log2(s.sum[r])) * math.Ln2)
+		w.done(o.v, at*o.ld, out)
 	}
 }
 
@@ -269,10 +276,10 @@ func (w *worker) packColumns(r rowsOf, rows int) columns {
 // rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width fits.
 func (w *worker) rowColumns(r rowsOf, rows int) columns {
 	if r.v.d == tensor.F32 && r.width%w.k.nr == 0 {
-		return columns{v: r.v.f, step: r.ld, next: w.k.nr, width: r.width}
+		return columns{v: r.v.f, step: r.ld, next: w.k.nr, width: r.width, rows: rows}
 	}
 	wide := roundUp(r.width, w.k.nr)
-	return columns{v: w.copyRows(r, rows, rows, wide), step: wide, next: w.k.nr, width: r.width}
+	return columns{v: w.copyRows(r, rows, rows, wide), step: wide, next: w.k.nr, width: r.width, rows: rows}
 }
 
 // operandRows gives rows of r as the left side of a product: in place if their number fits.

@@ -53,73 +53,72 @@ func (w *worker) tileRows(r rowsOf, rows int) leftTiles {
 	return leftTiles{v, 2 * ld, 32 * ld, 64, 64 * ld}
 }
 
-// tileProduct computes c (+)= x·y for blocks by panels of 32, over the first ks tiles of the sum.
-func (w *worker) tileProduct(c []float32, ldc, blocks, panels, ks int, x leftTiles, y rightTiles, acc bool) {
-	defer w.arena.release(w.arena.mark())
+// tileSpan computes c (+)= x·y for blocks [i0, i1) of 32 rows and panel p of 32 columns, over tiles [k0, k1) of the sum.
+func (w *worker) tileSpan(c []float32, ldc, i0, i1, p, k0, k1 int, x leftTiles, y rightTiles, acc bool) {
+	mark := w.arena.mark()
 	t := w.arena.f32(1024)
-	args := amxArgs{cfg: allTiles, ks: ks, a: address(x.v), aStride: x.stride, aHalf: x.half, aStep: x.step, aNext: x.next,
-		bHalf: y.ks * 1024, c: address(t), mode: amxF32, ldd: ldc * 4}
+	args := amxArgs{cfg: allTiles, n: i1 - i0, ks: k1 - k0, a: address(x.v) + uintptr(i0*x.next+k0*x.step), aStride: x.stride, aHalf: x.half, aStep: x.step, aNext: x.next,
+		b: address(y.v) + uintptr((p*y.ks*2+k0)*1024), bHalf: y.ks * 1024, c: address(t), mode: amxF32,
+		dst: address(c[i0*amxSide*ldc+p*amxSide:]), ldd: ldc * 4}
+	args.next = args.b + uintptr(y.ks*2048)
 	if acc {
 		args.mode = amxAdd
 	}
-	for p := range panels {
-		args.n, args.b, args.dst = blocks, address(y.v)+uintptr(p*y.ks*2048), address(c[p*amxSide:])
-		args.next = args.b + uintptr(y.ks*2048)
-		w.k.blocks(&args)
-	}
+	w.k.blocks(&args)
 	runtime.KeepAlive(x.v)
 	runtime.KeepAlive(y.v)
+	w.arena.release(mark)
 }
 
-// tileScores computes the products of n rows of r with the first end columns of y.
-func (w *worker) tileScores(s []float32, r rowsOf, n, end int, y rightTiles) {
-	defer w.arena.release(w.arena.mark())
-	w.tileProduct(s, scoreWidth, ceilDiv(n, amxSide), end/amxSide, y.ks, w.tileRows(r, n), y, false)
-}
-
-// halfRows rounds n rows of scores to bfloat16, with zero rows up to a multiple of 32.
-func (w *worker) halfRows(s []float32, n, end int) []uint16 {
-	h := w.arena.u16(roundUp(n, amxSide) * scoreWidth)
-	for i := range n {
-		w.k.toBF16(h[i*scoreWidth:][:end], s[i*scoreWidth:])
-	}
-	clear(h[n*scoreWidth:])
-	return h
+// tileScores computes the products of tiles of queries with the columns they have.
+func (w *worker) tileScores(s []float32, q leftTiles, l extents, k rightTiles) {
+	l.byColumns(amxSide, func(c0, c1, i0, i1 int) {
+		for p := c0 / amxSide; p < c1/amxSide; p++ {
+			w.tileSpan(s, scoreWidth, i0, i1, p, 0, k.ks, q, k, false)
+		}
+	})
 }
 
 func scoreRows(h []uint16) leftTiles {
 	return leftTiles{h, 2 * scoreWidth, 32 * scoreWidth, 64, 64 * scoreWidth}
 }
 
-// tileValues adds the values weighted with probabilities.
-func (w *worker) tileValues(acc []float32, ldc int, p []float32, n, end int, v rightTiles, begun bool) {
-	x := scoreRows(w.halfRows(p, n, end))
-	w.tileProduct(acc, ldc, ceilDiv(n, amxSide), len(v.v)/(v.ks*2*tileHalf), end/amxSide, x, v, begun)
+// tileValues adds the products of rows of scores with rows of v, over the columns that the rows have.
+func (w *worker) tileValues(acc []float32, ldc int, s []uint16, l extents, v rightTiles) {
+	l.alike(func(i0, i1 int, e extent) {
+		for p := range len(v.v) / (v.ks * 2 * tileHalf) {
+			w.tileSpan(acc, ldc, i0, i1, p, e.lo/amxSide, e.hi/amxSide, scoreRows(s), v, true)
+		}
+	})
 }
 
 // tileGrads adds the gradients through one block. Those of keys and values are summed transposed, so that probabilities
 // are a right operand: interleaving pairs of rows is cheaper than turning them.
-func (w *worker) tileGrads(g *gradState, q, do rowsOf, dq []float32, n, end int) {
-	p, ds := w.halfRows(g.p, n, end), w.halfRows(g.dp, n, end)
+func (w *worker) tileGrads(g *gradState, q, do rowsOf, dq []float32, n int) {
 	if g.t.queries {
-		w.tileProduct(dq, g.dWide, ceilDiv(n, amxSide), g.dWide/amxSide, end/amxSide, scoreRows(ds), g.tiles.k, true)
+		w.tileValues(dq, g.dWide, g.dsh, g.ext, g.tiles.k)
 	}
 	if !g.t.keys {
 		return
 	}
+	ks, panels := ceilDiv(n, amxSide), g.ext.end()/amxSide
 	for _, x := range []struct {
 		h    []uint16
 		r    rowsOf
 		c    []float32
 		wide int
-	}{{p, do, g.dv, g.eWide}, {ds, q, g.dk, g.dWide}} {
+	}{{g.ph, do, g.dv, g.eWide}, {g.dsh, q, g.dk, g.dWide}} {
 		m := w.arena.mark()
-		ks, panels := ceilDiv(n, amxSide), end/amxSide
+		clear(x.h[n*scoreWidth : ks*amxSide*scoreWidth])
 		y := rightTiles{w.arena.u16(panels * ks * 2 * tileHalf), ks}
 		w.k.vnni(y.v, y.v[ks*tileHalf:], 2*ks*tileHalf, panels, x.h, scoreWidth, ks*16)
 		left := w.arena.u16(x.wide * ks * amxSide)
 		w.amxLeft(left, x.wide/amxSide, matrix{v: x.r.v, ld: x.r.ld, trans: true}, 0, x.r.width, n)
-		w.tileProduct(x.c, keyBlock, x.wide/amxSide, panels, ks, leftTiles{left, 64, ks * 1024, 1024, ks * 2048}, y, true)
+		g.ext.byColumns(amxSide, func(c0, c1, i0, i1 int) {
+			for p := c0 / amxSide; p < c1/amxSide; p++ {
+				w.tileSpan(x.c, keyBlock, 0, x.wide/amxSide, p, i0, i1, leftTiles{left, 64, ks * 1024, 1024, ks * 2048}, y, true)
+			}
+		})
 		w.arena.release(m)
 	}
 }

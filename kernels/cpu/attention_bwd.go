@@ -81,6 +81,8 @@ type gradState struct {
 	dq           []float32 // all queries and heads of the task
 	dk, dv       []float32 // one block of keys; transposed on tiles
 	p, dp        []float32 // one block of probabilities and their gradient
+	ph, dsh      []uint16  // the same as operands on tiles
+	ext          extents
 	k0, keys     int
 	kT, vT       columns
 	keyRows      columns
@@ -92,6 +94,9 @@ func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 	g := &gradState{attnGrad: a, t: t, dWide: roundUp(a.q.Shape[2], side), eWide: roundUp(a.v.Shape[2], side)}
 	g.dq = w.arena.zero((t.j1 - t.j0) * a.block * g.dWide)
 	g.p, g.dp = w.arena.zero(a.block*scoreWidth), w.arena.zero(a.block*scoreWidth)
+	if g.amx {
+		g.ph, g.dsh = w.arena.u16(a.block*scoreWidth), w.arena.u16(a.block*scoreWidth)
+	}
 	tall := roundUp(keyBlock, w.k.mr)
 	g.dk, g.dv = w.arena.f32(tall*g.dWide), w.arena.f32(tall*g.eWide)
 	for k := t.k0; k < t.k1; k++ {
@@ -161,62 +166,64 @@ func (b *Backend) rowDots(do, o *tensor.Tensor) []float32 {
 // gradBlock adds the gradients through block j of queries and the current block of keys.
 func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
 	head, from, n := g.part(g.t.attnTask, j)
-	lo, hi := g.visible(g.t.attnTask, from, n)
-	if lo, hi = max(lo-g.k0, 0), min(hi-g.k0, g.keys); lo >= hi {
+	g.ext = g.extents(g.ext[:0], g.t.attnTask, w.tileSide(&g.attn), from, n, g.k0, g.keys)
+	if g.ext.empty() {
 		return
 	}
 	defer w.arena.release(w.arena.mark())
 	at := g.t.q0 + from
 	q, do := headOf(g.q, g.t.h0+head).at(at), headOf(g.do, g.t.h0+head).at(at)
 	if g.amx {
-		end := roundUp(hi, amxSide)
-		w.tileScores(g.p, q, n, end, g.tiles.kT)
-		w.tileScores(g.dp, do, n, end, g.tiles.vT)
-		w.gradRows(g, head, from, n, hi, end)
-		w.tileGrads(g, q, do, dq, n, end)
+		w.tileScores(g.p, w.tileRows(q, n), g.ext, g.tiles.kT)
+		w.tileScores(g.dp, w.tileRows(do, n), g.ext, g.tiles.vT)
+		w.gradRows(g, head, from, n)
+		w.tileGrads(g, q, do, dq, n)
 		return
 	}
-	mr, nr := w.k.mr, w.k.nr
-	tall, wide, end := roundUp(n, mr), roundUp(hi, nr), roundUp(hi, mr)
-	w.product(g.p, scoreWidth, tall, wide, q.width, w.operandRows(q, n), g.kT, false)
-	w.product(g.dp, scoreWidth, tall, wide, do.width, w.operandRows(do, n), g.vT, false)
-	w.gradRows(g, head, from, n, hi, end)
+	w.rowScores(g.p, w.operandRows(q, n), g.ext, q.width, g.kT)
+	w.rowScores(g.dp, w.operandRows(do, n), g.ext, do.width, g.vT)
+	w.gradRows(g, head, from, n)
 	if g.t.keys {
-		pT := operand{v: g.p, row: 1, step: scoreWidth, next: mr}
-		dsT := operand{v: g.dp, row: 1, step: scoreWidth, next: mr}
-		w.product(g.dv, g.eWide, end, roundUp(do.width, nr), n, pT, w.rowColumns(do, n), true)
-		w.product(g.dk, g.dWide, end, roundUp(q.width, nr), n, dsT, w.rowColumns(q, n), true)
+		w.columnValues(g.dv, g.eWide, g.p, n, g.ext, w.rowColumns(do, n))
+		w.columnValues(g.dk, g.dWide, g.dp, n, g.ext, w.rowColumns(q, n))
 	}
 	if g.t.queries {
-		ds := operand{v: g.dp, row: scoreWidth, step: 1, next: mr * scoreWidth}
-		w.product(dq, g.dWide, tall, roundUp(q.width, nr), hi, ds, g.keyRows, true)
+		w.rowValues(dq, g.dWide, g.dp, g.ext, g.keyRows)
 	}
 }
 
-// gradRows is gradRow for the rows of a block, up to column end.
-func (w *worker) gradRows(g *gradState, head, from, n, hi, end int) {
+// gradRows turns scores into probabilities p, and their gradient dp into that of the scores. What a query may not see is exactly 0
+// in both, as far as its tile's columns go.
+func (w *worker) gradRows(g *gradState, head, from, n int) {
+	side := w.tileSide(&g.attn)
 	for i := range n {
-		w.gradRow(g, head, from+i, hi, g.p[i*scoreWidth:][:end], g.dp[i*scoreWidth:][:end])
+		e := g.ext.of(i, side)
+		l, h := g.visible(g.t.attnTask, from+i, 1)
+		l, h = max(l-g.k0, e.lo), min(h-g.k0, g.keys)
+		at := (g.t.q0+from+i)*g.q.Shape[1] + g.t.h0 + head
+		lse, p := g.lse[at], i*scoreWidth
+		if l >= h || math.IsInf(float64(lse), -1) {
+			l, h = e.hi, e.hi
+		}
+		if g.amx {
+			clearAround(g.ph[p:], e, l, h)
+			clearAround(g.dsh[p:], e, l, h)
+		} else {
+			clearAround(g.p[p:], e, l, h)
+			clearAround(g.dp[p:], e, l, h)
+		}
+		switch x, y := g.p[p+l:p+h], g.dp[p+l:p+h]; {
+		case l == h:
+		case g.amx:
+			w.k.softGradHalf(g.ph[p+l:p+h], g.dsh[p+l:p+h], x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
+		default:
+			w.k.softGrad(x, y, x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
+		}
 	}
 }
 
-// gradRow turns the scores of one query into probabilities p, and their gradient dp into that of the scores. What the query
-// may not see is exactly 0 in both, up to the next multiple of a tile.
-func (w *worker) gradRow(g *gradState, head, i, hi int, p, dp []float32) {
-	l, h := g.visible(g.t.attnTask, i, 1)
-	l, h = max(l-g.k0, 0), min(h-g.k0, hi)
-	at := (g.t.q0+i)*g.q.Shape[1] + g.t.h0 + head
-	lse := g.lse[at]
-	if l >= h || math.IsInf(float64(lse), -1) {
-		l, h = 0, 0
-	}
-	for _, s := range [2][]float32{p, dp} {
-		clear(s[:l])
-		clear(s[h:])
-	}
-	if l == h {
-		return
-	}
-	w.k.exp(p[l:h], p[l:h], g.scale, -lse, 1)
-	w.k.dscore(dp[l:h], p[l:h], g.delta[at], g.scale)
+// clearAround clears what lies inside an extent but outside of [l, h).
+func clearAround[T float32 | uint16](row []T, e extent, l, h int) {
+	clear(row[e.lo:l])
+	clear(row[h:e.hi])
 }

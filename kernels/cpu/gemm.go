@@ -274,6 +274,7 @@ type columns struct {
 	v          []float32
 	step, next int
 	width      int // columns that matter
+	rows       int // of rowColumns
 }
 
 // callMax bounds the multiplications of one call of a primitive, so that it takes less than 100 microseconds and never

@@ -49,7 +49,12 @@ type isa struct {
 	normDX    func(y, dy, x, w []float32, r, k float32)             // y = r·(dy·w - x·k)
 	max       func(x []float32) float32                             // -Inf for none; NaN is ignored
 	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
-	dscore    func(dp, p []float32, d, scale float32)               // dp = (dp - d)·p·scale
+	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale - lse) and
+	// ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.
+	soft         func(y, x []float32, scale, top float32) (most, sum float32)
+	softHalf     func(y []uint16, x []float32, scale, top float32) (most, sum float32)
+	softGrad     func(p, ds, s, dp []float32, scale, lse, delta, factor float32)
+	softGradHalf func(p, ds []uint16, s, dp []float32, scale, lse, delta, factor float32)
 	// rope rotates pairs (i, i+r), ropePairs (2i, 2i+1), of heads of the given width; r is the length of cos.
 	rope, ropePairs func(y, x, cos, sin []float32, heads, width int, sign float32)
 

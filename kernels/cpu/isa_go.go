@@ -10,7 +10,7 @@ import (
 var portable = isa{
 	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
-	shift: goShift, gate: goGate, phi: goPhi, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, dscore: goDScore,
+	shift: goShift, gate: goGate, phi: goPhi, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, soft: goSoft, softGrad: goSoftGrad,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }
@@ -263,9 +263,50 @@ func goExp(y, x []float32, scale, shift, c float32) float32 {
 	return s
 }
 
-func goDScore(dp, p []float32, d, scale float32) {
-	for i := range dp {
-		dp[i] = (dp[i] - d) * p[i] * scale
+// exp2C are the coefficients of 2^r on |r| <= 1/2 (minimax with 2^0 = 1, relative error 9e-8).
+var exp2C = [5]float32{1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2, 2.4022242426872253e-1, 6.931470036506653e-1}
+
+// exp2 is 2^t in float32: 0 below -160, a NaN stays one.
+func exp2(t float32) float32 {
+	if t != t {
+		return t
+	}
+	t = min(max(t, -160), 160)
+	n := float32(math.RoundToEven(float64(t)))
+	r, p := t-n, float32(0)
+	for _, c := range exp2C {
+		p = p*r + c
+	}
+	half := int32(n) >> 1
+	return (p*r + 1) * pow2(half) * pow2(int32(n)-half)
+}
+
+// log2 is the logarithm of a float32 to base 2, -Inf of 0: 2·atanh((m-1)/(m+1)) for a number m near 1, relative error 1e-9.
+func log2(x float32) float64 {
+	if !(x > 0x1p-126 && x <= math.MaxFloat32) {
+		return math.Log2(float64(x))
+	}
+	b := math.Float32bits(x) - 0x3f3504f3 // the root of 1/2
+	m := float64(math.Float32frombits(b&0x7fffff + 0x3f3504f3))
+	s := (m - 1) / (m + 1)
+	q := s * s
+	return float64(int32(b)>>23) + s*(2/math.Ln2)*(1+q*(1./3+q*(1./5+q*(1./7+q*(1./9+q*(1./11))))))
+}
+
+func goSoft(y, x []float32, scale, top float32) (most, sum float32) {
+	most = max(top, goMax(x)*scale)
+	shift := max(most, -math.MaxFloat32)
+	for i, v := range x {
+		y[i] = exp2(v*scale - shift)
+		sum += y[i]
+	}
+	return most, sum
+}
+
+func goSoftGrad(p, ds, s, dp []float32, scale, lse, delta, factor float32) {
+	for i, v := range s {
+		e := exp2(v*scale - lse)
+		p[i], ds[i] = e, (dp[i]-delta)*factor*e
 	}
 }
 

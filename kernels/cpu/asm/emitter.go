@@ -24,6 +24,7 @@ type emitter struct {
 	labels int
 	mask   Op // lanes of the tail: a K register, or a vector of all ones and zeros
 	consts map[float32]Op
+	short  map[string]bool // slices of 16-bit elements
 }
 
 // lanes is the number of float32s in a vector.
@@ -67,7 +68,7 @@ func (e *emitter) begin(name, signature, doc string) {
 
 // beginMove starts a function that only moves or converts, for which the control register does not matter.
 func (e *emitter) beginMove(name, signature, doc string) {
-	e.name, e.labels, e.consts, e.flush = name+e.suffix, 0, map[float32]Op{}, false
+	e.name, e.labels, e.consts, e.flush, e.short = name+e.suffix, 0, map[float32]Op{}, false, map[string]bool{}
 	TEXT(e.name, NOSPLIT, signature)
 	Doc(e.name + " " + doc)
 	Pragma("noescape")
@@ -231,19 +232,36 @@ func (e *emitter) clear(v vec) {
 	}
 }
 
+// pointer is where a loop is in one slice.
+type pointer struct {
+	reg  reg.GPVirtual
+	half bool // 16-bit elements
+}
+
+// at is the vector with the given number from the pointer on.
+func (p pointer) at(e *emitter, u int) Mem { return Mem{Base: p.reg, Disp: p.bytes(e) * u} }
+
+// bytes is how long a vector of elements is.
+func (p pointer) bytes(e *emitter) int {
+	if p.half {
+		return e.bytes() / 2
+	}
+	return e.bytes()
+}
+
 // loop runs body over n elements at the pointers: unroll vectors at a time, then one, then the masked rest. body gets the
-// offset in bytes, the number of the copy and whether to mask.
-func (e *emitter) loop(n reg.GPVirtual, ptrs []reg.GPVirtual, unroll int, body func(off, u int, masked bool)) {
+// number of the vector and whether to mask.
+func (e *emitter) loop(n reg.GPVirtual, ptrs []pointer, unroll int, body func(u int, masked bool)) {
 	for _, u := range []int{unroll, 1} {
 		again, done := e.label(), e.label()
 		Label(again)
 		CMPQ(n, U32(uint32(u*e.lanes())))
 		JL(LabelRef(done))
 		for i := range u {
-			body(i*e.bytes(), i, false)
+			body(i, false)
 		}
 		for _, p := range ptrs {
-			ADDQ(U32(uint32(u*e.bytes())), p)
+			ADDQ(U32(uint32(u*p.bytes(e))), p.reg)
 		}
 		SUBQ(U32(uint32(u*e.lanes())), n)
 		JMP(LabelRef(again))
@@ -256,7 +274,7 @@ func (e *emitter) loop(n reg.GPVirtual, ptrs []reg.GPVirtual, unroll int, body f
 	TESTQ(n, n)
 	JZ(LabelRef(end))
 	e.tail(n)
-	body(0, 0, true)
+	body(0, true)
 	Label(end)
 }
 

@@ -21,6 +21,7 @@ func main() {
 		e.spread()
 		e.vectors()
 		e.exponentials()
+		e.softmaxes()
 		e.activations()
 		e.rotations()
 		e.conversions()
@@ -30,6 +31,11 @@ func main() {
 	peak()
 	system()
 	Generate()
+	if out := flag.Lookup("out").Value.String(); out != "" {
+		if err := encodeFile(out); err != nil {
+			log.Fatal(err)
+		}
+	}
 	if *amx != "" {
 		if err := os.WriteFile(*amx, amxSource(), 0o644); err != nil {
 			log.Fatal(err)

@@ -40,7 +40,7 @@ func (e *emitter) rope() {
 		LEAQ(Mem{Base: x, Index: n, Scale: 4}, b)
 		MOVQ(y, ya)
 		LEAQ(Mem{Base: y, Index: n, Scale: 4}, yb)
-		e.loop(n, []reg.GPVirtual{a, b, ya, yb, cos, sin}, 1, func(_, _ int, masked bool) {
+		e.loop(n, []pointer{{reg: a}, {reg: b}, {reg: ya}, {reg: yb}, {reg: cos}, {reg: sin}}, 1, func(_ int, masked bool) {
 			u, v := e.load(Mem{Base: a}, masked), e.load(Mem{Base: b}, masked)
 			c, s := e.load(Mem{Base: cos}, masked), e.load(Mem{Base: sin}, masked)
 			p, q := e.vec(), e.vec()

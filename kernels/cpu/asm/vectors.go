@@ -5,7 +5,6 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
 )
 
 // vectors writes the primitives without exponentials.
@@ -21,24 +20,26 @@ func (e *emitter) vectors() {
 	e.mulAcc()
 	e.norm()
 	e.normDX()
-	e.dscore()
 }
 
 // each runs body over the elements of the first of the named slices; body gets the operands' addresses.
 func (e *emitter) each(unroll int, names []string, body func(m []Mem, u int, masked bool)) {
 	n := count(names[0])
-	var ptrs []reg.GPVirtual
+	var ptrs []pointer
 	for _, s := range names {
-		ptrs = append(ptrs, base(s))
+		ptrs = append(ptrs, pointer{base(s), e.short[s]})
 	}
-	e.loop(n, ptrs, unroll, func(off, u int, masked bool) {
+	e.loop(n, ptrs, unroll, func(u int, masked bool) {
 		m := make([]Mem, len(ptrs))
 		for i, p := range ptrs {
-			m[i] = Mem{Base: p, Disp: off}
+			m[i] = p.at(e, u)
 		}
 		body(m, u, masked)
 	})
 }
+
+// halves says that the named slice has 16-bit elements.
+func (e *emitter) halves(name string, half bool) { e.short[name] = half }
 
 // sums are accumulators of unrolled reductions.
 func (e *emitter) sums(n int) []vec {
@@ -84,9 +85,17 @@ func (e *emitter) dot3() {
 // max keeps the accumulator where the other operand is a NaN.
 func (e *emitter) max() {
 	e.begin("max", "func(x []float32) float32", "is the largest number, -Inf for none.")
-	low := float32(math.Inf(-1))
-	s := []vec{e.register(low), e.register(low)}
-	e.each(2, []string{"x"}, func(m []Mem, u int, masked bool) {
+	s := make([]vec, 4)
+	for i := range s {
+		s[i] = e.register(float32(math.Inf(-1)))
+	}
+	e.largest(s, "x")
+	e.result(e.reduce(s[0], VMAXPS))
+}
+
+// largest leaves the maxima of the lanes of a slice, and of the accumulators, in the first accumulator.
+func (e *emitter) largest(s []vec, name string) {
+	e.each(len(s), []string{name}, func(m []Mem, u int, masked bool) {
 		x := e.load(m[0], masked)
 		switch {
 		case !masked:
@@ -94,13 +103,16 @@ func (e *emitter) max() {
 		case e.wide:
 			VMAXPS(s[u], x, e.mask, s[u])
 		default:
-			l := e.register(low)
+			l := e.register(float32(math.Inf(-1)))
 			VBLENDVPS(e.mask, x, l, x)
 			VMAXPS(s[u], x, s[u])
 		}
 	})
-	VMAXPS(s[1], s[0], s[0])
-	e.result(e.reduce(s[0], VMAXPS))
+	for n := len(s) / 2; n > 0; n /= 2 {
+		for i := range n {
+			VMAXPS(s[i+n], s[i], s[i])
+		}
+	}
 }
 
 // sumSquares sums in float64.
@@ -210,19 +222,6 @@ func (e *emitter) normDX() {
 		VFMSUB231PS(dy, w, x) // dy·w - x·k
 		VMULPS(r, x, x)
 		e.store(x, m[0], masked)
-	})
-	e.end()
-}
-
-func (e *emitter) dscore() {
-	e.begin("dscore", "func(dp, p []float32, d, scale float32)", "is dp = (dp - d)·p·scale.")
-	d, scale := e.float("d"), e.float("scale")
-	e.each(2, []string{"dp", "p"}, func(m []Mem, _ int, masked bool) {
-		dp, p := e.load(m[0], masked), e.load(m[1], masked)
-		VSUBPS(d, dp, dp)
-		VMULPS(p, dp, dp)
-		VMULPS(scale, dp, dp)
-		e.store(dp, m[0], masked)
 	})
 	e.end()
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// exp2C are the coefficients of 2^r on |r| <= 1/2, the highest power first (minimax with 2^0 = 1, relative error 9e-8).
+var exp2C = []float32{1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2, 2.4022242426872253e-1, 6.931470036506653e-1, 1}
+
+// exp2Min is where 2^t is 0; exp2Max keeps the exponents of AVX2's two factors in range.
+const exp2Min, exp2Max = -160, 160
+
+// exp2Constants puts what exp2 needs into registers.
+func (e *emitter) exp2Constants() expo {
+	if e.wide {
+		for _, c := range exp2C[1:] {
+			e.constant(c)
+		}
+	}
+	return expo{e.register(exp2Min), e.register(exp2Max)}
+}
+
+// exp2 replaces t by 2^t: two thirds of the instructions of exp, for arguments that are multiplied with a factor anyway. A NaN
+// stays one, as in exp.
+func (e *emitter) exp2(k expo, t vec) {
+	n, p := e.vec(), e.vec()
+	VMAXPS(t, k.low, t)
+	if e.wide {
+		VRNDSCALEPS(Imm(0), t, n)
+	} else {
+		VMINPS(t, k.high, t)
+		VROUNDPS(Imm(0), t, n)
+	}
+	VSUBPS(n, t, t)
+	VMOVUPS(e.constant(exp2C[1]), p)
+	VFMADD231PS(broadcast(exp2C[0]), t, p)
+	for _, c := range exp2C[2:] {
+		VFMADD213PS(e.constant(c), t, p)
+	}
+	if e.wide {
+		VSCALEFPS(n, p, t)
+		return
+	}
+	e.scale2(n, p, t)
+}
+
+// softmaxes writes the primitives of attention's rows.
+func (e *emitter) softmaxes() {
+	e.soft("soft", false)
+	e.softGrad("softGrad", false)
+	if e.wide {
+		e.soft("softHalf", true)
+		e.softGrad("softGradHalf", true)
+	}
+}
+
+// outputs names the element type of outputs.
+func outputs(half bool) string {
+	if half {
+		return "uint16"
+	}
+	return "float32"
+}
+
+// soft passes over x twice: for the maximum, and for the exponentials.
+func (e *emitter) soft(name string, half bool) {
+	e.begin(name, "func(y []"+outputs(half)+", x []float32, scale, top float32) (most, sum float32)",
+		"is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.")
+	scale, top := e.float("scale"), e.float("top")
+	m := make([]vec, 4)
+	for i := range m {
+		m[i] = e.register(float32(math.Inf(-1)))
+	}
+	e.largest(m, "x")
+	x := e.reduce(m[0], VMAXPS)
+	VMULSS(scale.AsX(), x, x)
+	VMAXSS(x, top.AsX(), x)
+	most, err := ReturnIndex(0).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VMOVSS(x, most.Addr)
+	// Finite, so that the exponentials of -Inf are 0 where there is nothing else.
+	VMAXSS(broadcast(-math.MaxFloat32), x, x)
+	shift := e.vec()
+	VBROADCASTSS(x, shift)
+	k, s := e.exp2Constants(), e.sums(2)
+	e.halves("y", half)
+	e.each(2, []string{"x", "y"}, func(m []Mem, u int, masked bool) {
+		t := e.load(m[0], masked)
+		VFMSUB213PS(shift, scale, t)
+		e.exp2(k, t)
+		e.keep(t, masked)
+		VADDPS(t, s[u], s[u])
+		e.put(t, m[1], half, masked)
+	})
+	VADDPS(s[1], s[0], s[0])
+	sum, err := ReturnIndex(1).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VMOVSS(e.reduce(s[0], VADDPS), sum.Addr)
+	e.end()
+}
+
+// softGrad turns scores into probabilities, and their gradient into that of the scores.
+func (e *emitter) softGrad(name string, half bool) {
+	e.begin(name, "func(p, ds []"+outputs(half)+", s, dp []float32, scale, lse, delta, factor float32)",
+		"is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.")
+	scale, lse, delta, factor := e.float("scale"), e.float("lse"), e.float("delta"), e.float("factor")
+	k := e.exp2Constants()
+	e.halves("p", half)
+	e.halves("ds", half)
+	e.each(2, []string{"s", "dp", "p", "ds"}, func(m []Mem, _ int, masked bool) {
+		t, d := e.load(m[0], masked), e.load(m[1], masked)
+		VFMSUB213PS(lse, scale, t)
+		e.exp2(k, t)
+		VSUBPS(delta, d, d)
+		VMULPS(factor, d, d)
+		VMULPS(t, d, d)
+		e.put(t, m[2], half, masked)
+		e.put(d, m[3], half, masked)
+	})
+	e.end()
+}
+
+// put stores v, rounded to bfloat16 if half.
+func (e *emitter) put(v vec, m Mem, half, masked bool) {
+	if !half {
+		e.store(v, m, masked)
+		return
+	}
+	h := YMM()
+	roundPairs(v, h)
+	if masked {
+		VMOVDQU16(h, e.mask, m)
+	} else {
+		VMOVDQU(h, m)
+	}
+}
