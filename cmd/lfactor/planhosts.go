@@ -32,6 +32,8 @@ type planSearch struct {
 	out     string
 	hosts   int
 	shown   int
+	batch   int // sequences of a microbatch in the run file's own plan
+	exact   int // ranks up to which a plan is laid out in full
 	cfg     *configs.Config
 	machine *cost.Machine
 	base    *host.Job
@@ -40,7 +42,7 @@ type planSearch struct {
 
 // newPlanSearch reads the flags and files of the command.
 func newPlanSearch(file string, mine, rest []string) (*planSearch, error) {
-	p := &planSearch{file: file, rest: rest, form: form(mine), out: flagValue(mine, "out"), shown: 20}
+	p := &planSearch{file: file, rest: rest, form: form(mine), out: flagValue(mine, "out"), shown: 20, exact: exactRanks}
 	if p.form != "text" && p.form != "json" && p.form != "jsonl" {
 		return nil, usage("-o %s: want text, json or jsonl", p.form)
 	}
@@ -64,7 +66,11 @@ func newPlanSearch(file string, mine, rest []string) (*planSearch, error) {
 // load reads the run file without its plan and makes the space of plans.
 func (p *planSearch) load() (err error) {
 	one := append(append([]string{}, p.rest...), "plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1", "plan.virtual_stages=1", "plan.schedule=1f1b",
-		"plan.zero=0", "plan.sequence_parallel=false", "train.micro_batch=1")
+		"plan.zero=0", "plan.sequence_parallel=false", "train.micro_batch=1", "plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0", "plan.encoder.ahead=0")
+	p.batch = 1
+	if own, err := configs.Load(configs.Request{File: p.file, Text: p.text, Args: p.rest, Getenv: os.Getenv}); err == nil { // its plan need not fit this machine
+		p.batch = own.Run.Train.MicroBatch
+	}
 	if p.cfg, err = configs.Load(configs.Request{File: p.file, Text: p.text, Args: one, Getenv: os.Getenv}); err != nil {
 		return err
 	}
@@ -73,9 +79,6 @@ func (p *planSearch) load() (err error) {
 	}
 	if p.base, err = job(p.cfg); err != nil {
 		return err
-	}
-	if p.base.Model.Vision != nil {
-		return usage("--hosts searches plans of language models; for one with a vision encoder compare plans with lfactor plan, lfactor sim and lfactor sim encoder")
 	}
 	p.newSpace()
 	return nil
@@ -119,7 +122,7 @@ func (p *planSearch) newSpace() {
 	}
 	known := map[search.Variant][]search.BlockCost{}
 	p.space = &search.Space{Machine: p.machine, Devices: p.hosts * p.machine.Devices, Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state, Limit: limit,
-		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Profile: func(v search.Variant) ([]search.BlockCost, error) {
+		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(), Profile: func(v search.Variant) ([]search.BlockCost, error) {
 			if known[v] == nil {
 				b, err := p.profile(v)
 				if err != nil {
@@ -181,6 +184,12 @@ func (p *planSearch) profile(v search.Variant) ([]search.BlockCost, error) {
 		j.Schedule = "zb-h1"
 	}
 	j.Rows, j.Recompute = v.Batch*p.cfg.Run.Data.SeqLen, recomputes[v.Recompute]
+	if vision := m.Vision; vision != nil {
+		if j.Patches = p.patches(v.Batch); j.Patches == 0 {
+			j.Patches = j.Rows * vision.Tower.Join
+		}
+		j.Frames = max(1, j.Patches/vision.Unit())
+	}
 	l, err := host.Plan(&j)
 	if err != nil {
 		return nil, codedError{err, exitUsage}
@@ -208,13 +217,21 @@ func (p *planSearch) search() (all []search.Candidate, err error) {
 	}
 	search.Rank(all)
 	n := min(reranked, len(all))
+	simulate := p.simulate
+	if p.space.Tower != nil {
+		spread(all, n)
+		simulate = p.simulateComposed
+	}
 	for i := range n {
 		if all[i].Why != "" {
 			n = i
 			break
 		}
-		if err := p.simulate(&all[i]); err != nil {
+		if err := simulate(&all[i]); err != nil {
 			return nil, err
+		}
+		if interrupted.Load() != 0 {
+			return nil, codedError{errors.New("interrupted"), exitInterrupted}
 		}
 	}
 	search.Rank(all[:n])
@@ -229,7 +246,7 @@ func (p *planSearch) settings(c *search.Candidate) []string {
 	if len(p.cfg.Run.Plan.Layers) > 0 {
 		out = append(out, "plan.layers=[]")
 	}
-	return out
+	return append(out, p.encoderSettings(c)...)
 }
 
 // exactRanks is up to how many ranks a plan is laid out in full before it is offered.
@@ -237,18 +254,15 @@ const exactRanks = 256
 
 // confirm reads the run file again under a candidate, as training will, and lays it out: why it cannot be used, "" if it can.
 func (p *planSearch) confirm(c *search.Candidate) string {
-	cfg, err := configs.Load(configs.Request{File: p.file, Args: append(append([]string{}, p.rest...), p.settings(c)...), Getenv: os.Getenv})
+	cfg, err := p.under(c)
 	if err != nil {
-		return err.Error()
-	}
-	if err := vocabulary(cfg); err != nil {
 		return err.Error()
 	}
 	j, err := job(cfg)
 	if err != nil {
 		return err.Error()
 	}
-	if j.Mesh.Size() > exactRanks {
+	if j.Mesh.Size()+c.DP*c.Encoder.Ranks > p.exact {
 		return ""
 	}
 	j.Memory = p.space.Limit
@@ -343,7 +357,7 @@ func (p *planSearch) print(all []search.Candidate) error {
 		return nil
 	}
 	fmt.Printf("%d plans of %s for %d hosts with %d devices of %s; the best by closed forms were simulated\n", len(all), p.cfg.Model.Identity(), p.hosts, p.machine.Devices, p.machine.Name)
-	t := textTable("tp", "pp", "dp", "zero", "schedule", "micro-batch", "recompute", "step", "closed form", "bubble", "memory", "")
+	t := textTable(p.columns("encoder", "tp", "pp", "dp", "zero", "schedule", "micro-batch", "recompute", "step", "closed form", "bubble", "memory", "")...)
 	for i := range all[:min(n, p.shown)] {
 		c := &all[i]
 		name, fits, step := c.Schedule, "fits", "–"
@@ -359,10 +373,18 @@ func (p *planSearch) print(all []search.Candidate) error {
 		if c.Simulated > 0 {
 			step = seconds(c.Simulated)
 		}
-		t.AppendRow(table.Row{c.TP, c.PP, c.DP, c.Zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recompute, step, seconds(c.Step), fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits})
+		t.AppendRow(p.columns(c.Encoder.Short(), c.TP, c.PP, c.DP, c.Zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recompute, step, seconds(c.Step), fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
 	}
 	t.Render()
 	return nil
+}
+
+// columns leaves the first cell out for a model without an encoder.
+func (p *planSearch) columns(encoder any, rest ...any) table.Row {
+	if p.space.Tower == nil {
+		return rest
+	}
+	return append(table.Row{encoder}, rest...)
 }
 
 // loadPlanned reads a run file under the plan of --plan, if there is one: its settings stand before the user's own.

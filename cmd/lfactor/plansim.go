@@ -35,7 +35,7 @@ func (p *planSearch) blockCosts(l *host.Layout, v search.Variant) (out []search.
 		}
 		return
 	}
-	first := map[string]bool{}
+	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
 	for s := range l.Stages {
 		key := host.TraceKey{Stage: s}
 		tr, b := l.Traces[key], search.BlockCost{F: of(lower[key][plan.F])}
@@ -58,7 +58,7 @@ func (p *planSearch) blockCosts(l *host.Layout, v search.Variant) (out []search.
 			}
 			n := int64(tensor.Len(x.Local))
 			b.Params, b.Tensors = b.Params+n, b.Tensors+1
-			if s == 0 {
+			if s == embed {
 				first[x.Name] = true
 			} else if first[x.Name] {
 				b.TiedToFirstBlock += n

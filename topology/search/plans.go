@@ -27,7 +27,7 @@ type BlockCost struct {
 	PeakF, PeakB     int64   // the worst of a pass, what it leaves included
 	Params, Tensors  int64   // elements and tensors on a rank
 	Port             int64   // bytes that it gives to the next
-	TiedToFirstBlock int64   // elements that are also the first block's
+	TiedToFirstBlock int64   // elements that are also those of the decoder's first block
 }
 
 // Space is the plans that are looked through.
@@ -44,6 +44,7 @@ type Space struct {
 	// Profile gives the costs of the model's blocks, Cut the borders of so many stages.
 	Profile func(Variant) ([]BlockCost, error)
 	Cut     func(stages int) ([]int, error)
+	Tower   *Tower // of a model with a vision encoder, else nil
 
 	stages   map[stageKey]*Stages
 	places   map[placeKey]*place
@@ -62,6 +63,7 @@ type Candidate struct {
 	Batch     int     `json:"micro_batch"`
 	Micro     int     `json:"microbatches"`
 	Recompute string  `json:"recompute"`
+	Encoder   Encoder `json:"encoder,omitzero"`
 	Step      float64 `json:"closed_form_step_s"`
 	Bubble    float64 `json:"bubble"` // idle share of the busiest rank
 	Memory    int64   `json:"memory_bytes"`
@@ -75,12 +77,13 @@ func (c *Candidate) String() string {
 	if c.Loops > 1 {
 		loops = fmt.Sprintf("×%d", c.Loops)
 	}
-	return fmt.Sprintf("tp%d pp%d dp%d zero%d %s%s, %d×%d sequences, recompute %s", c.TP, c.PP, c.DP, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute)
+	return fmt.Sprintf("tp%d pp%d dp%d zero%d %s%s, %d×%d sequences, recompute %s%s", c.TP, c.PP, c.DP, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute, c.Encoder)
 }
 
 type stageKey struct {
 	v      Variant
 	stages int
+	apart  bool // the encoder has a mesh of its own
 }
 
 type placeKey struct {
@@ -105,25 +108,38 @@ type Stages struct{ Blocks []BlockCost } // summed by stage
 func (s *Space) Enumerate() ([]Candidate, error) {
 	s.stages, s.places, s.groups = map[stageKey]*Stages{}, map[placeKey]*place{}, map[groupKey][]int{}
 	s.programs = map[string]string{}
-	var out []Candidate
-	for _, tp := range s.TP {
-		if s.Devices%tp != 0 || tp > s.Machine.Devices {
-			continue
-		}
-		for _, pp := range divisors(s.Devices / tp) {
-			dp := s.Devices / tp / pp
-			if pp > s.Layers || s.Batch%dp != 0 {
-				continue
-			}
-			for _, batch := range divisors(s.Batch / dp) {
-				out = append(out, s.schedules(Candidate{TP: tp, PP: pp, DP: dp, Batch: batch, Micro: s.Batch / dp / batch})...)
-			}
-		}
+	out := s.meshes(s.Devices, s.Tower.places)
+	if s.Tower != nil {
+		out = append(out, s.owned()...)
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers, s.Batch)
 	}
 	return out, nil
+}
+
+// meshes lists the plans of a decoder on so many devices; each is followed by the places of its encoder.
+func (s *Space) meshes(devices int, places func(*Candidate) []Encoder) (out []Candidate) {
+	for _, tp := range s.TP {
+		if devices%tp != 0 || tp > s.Machine.Devices {
+			continue
+		}
+		for _, pp := range divisors(devices / tp) {
+			dp := devices / tp / pp
+			if pp > s.Layers || s.Batch%dp != 0 {
+				continue
+			}
+			for _, batch := range divisors(s.Batch / dp) {
+				for _, c := range s.schedules(Candidate{TP: tp, PP: pp, DP: dp, Batch: batch, Micro: s.Batch / dp / batch}) {
+					for _, e := range places(&c) {
+						c.Encoder = e
+						out = append(out, c)
+					}
+				}
+			}
+		}
+	}
+	return
 }
 
 // schedules goes through schedules, stages a rank, recomputation and sharding for given degrees.
@@ -133,8 +149,11 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 		names = []string{"1f1b"} // with one stage all are gradient accumulation
 	}
 	zeros := []int{0}
-	if c.DP > 1 {
+	switch {
+	case c.DP > 1 && s.Tower == nil:
 		zeros = []int{0, 1, 2, 3}
+	case c.DP > 1:
+		zeros = []int{0, 1} // pictures differ from replica to replica
 	}
 	for _, name := range names {
 		for _, loops := range s.loops(name, c) {
@@ -210,7 +229,7 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	if p == nil {
 		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
 	}
-	key := stageKey{Variant{c.TP, c.Batch, c.Recompute, p.split}, c.PP * c.Loops}
+	key := stageKey{Variant{c.TP, c.Batch, c.Recompute, p.split}, c.PP * c.Loops, c.Encoder.apart()}
 	if x := s.stages[key]; x != nil {
 		return x, nil
 	}
@@ -218,27 +237,35 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	if err != nil {
 		return nil, err
 	}
-	cuts, err := s.Cut(key.stages)
+	cut, embed := s.Cut, 0
+	if s.Tower != nil {
+		embed = s.Tower.Blocks
+	}
+	if key.apart {
+		cut = s.Tower.Cut
+	}
+	cuts, err := cut(key.stages)
 	if err != nil {
 		return nil, err
 	}
 	x := &Stages{}
 	for i := range key.stages {
-		x.Blocks = append(x.Blocks, sum(blocks[cuts[i]:cuts[i+1]], cuts[i] == 0))
+		x.Blocks = append(x.Blocks, sum(blocks[cuts[i]:cuts[i+1]], embed-cuts[i]))
 	}
 	s.stages[key] = x
 	return x, nil
 }
 
-// sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts.
-func sum(blocks []BlockCost, first bool) (out BlockCost) {
+// sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts. Embed is the block that others may
+// share weights with, if it is one of them.
+func sum(blocks []BlockCost, embed int) (out BlockCost) {
 	var moreF, moreB int64
 	for i, b := range blocks {
 		out.F, out.I, out.W = out.F+b.F, out.I+b.I, out.W+b.W
 		out.Held, out.HeldW = out.Held+b.Held, out.HeldW+b.HeldW
 		moreF, moreB = max(moreF, b.PeakF-b.Held), max(moreB, b.PeakB-b.Held)
 		out.Params, out.Tensors, out.Port = out.Params+b.Params, out.Tensors+b.Tensors, b.Port
-		if first && i > 0 {
+		if embed >= 0 && i > embed {
 			out.Params -= b.TiedToFirstBlock
 		}
 	}
@@ -270,13 +297,16 @@ func (s *Space) Estimate(c *Candidate) error {
 	var busy BlockCost
 	c.Memory = 0
 	most := 0.0
+	ranks, memory := make([]float64, c.PP), make([]int64, c.PP)
 	for r := range c.PP {
 		x := s.rank(c, p, st, r)
+		ranks[r] = float64(c.Micro) * (x.F + x.I + x.W)
 		if t := x.F + x.I + x.W; t > most {
 			busy, most = x, t
 		}
 		live := int64(p.s.Live(shape, r)) * x.Held / 2
-		c.Memory = max(c.Memory, s.Base(c, x.Params)+max(live+x.PeakB, s.extra(c, x.Params)))
+		memory[r] = s.Base(c, x.Params) + max(live+x.PeakB, s.extra(c, x.Params))
+		c.Memory = max(c.Memory, memory[r])
 	}
 	u := schedule.Unit{F: busy.F, I: busy.I, W: busy.W}
 	if !p.split {
@@ -287,6 +317,13 @@ func (s *Space) Estimate(c *Candidate) error {
 		if p.rank[i] != p.rank[i+1] {
 			pipe += 2 * s.Link(c).Of(st.Blocks[i].Port)
 		}
+	}
+	if c.Encoder.apart() {
+		more, err := s.encode(c, pipe, ranks, memory)
+		if err != nil {
+			return err
+		}
+		pipe += more
 	}
 	c.Step = pipe + float64(c.Micro)*s.Shards(c, busy.Params) + s.Update(c, busy.Params, busy.Tensors)
 	c.Bubble = max(0, 1-float64(c.Micro)*most/c.Step)
