@@ -200,12 +200,15 @@ var extra = map[Op]func(*Call) error{
 		}
 		return nil
 	},
-	Attention:    func(c *Call) error { return checkAttention(c.In[0], c.In[1], c.In[3], c.In[4]) },
-	AttentionBwd: func(c *Call) error { return checkAttention(c.In[1], c.In[2], c.In[6], c.In[7]) },
-	LinearLSE:    func(c *Call) error { return checkNumerators(c.In[1], c.Out[2:]) },
-	LinearCEDX:   func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
-	LinearCEDW:   func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
-	LinearCEBwd:  func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
+	Attention:       func(c *Call) error { return checkAttention(c.In[0], c.In[1], c.In[3], c.In[4]) },
+	AttentionBwd:    func(c *Call) error { return checkAttention(c.In[1], c.In[2], c.In[6], c.In[7]) },
+	GroupedLinear:   func(c *Call) error { return checkCu("off", c.In[2].I32(), c.In[0].Shape[0]) },
+	GroupedLinearDX: func(c *Call) error { return checkCu("off", c.In[2].I32(), c.In[0].Shape[0]) },
+	GroupedLinearDW: func(c *Call) error { return checkCu("off", c.In[2].I32(), c.In[0].Shape[0]) },
+	LinearLSE:       func(c *Call) error { return checkNumerators(c.In[1], c.Out[2:]) },
+	LinearCEDX:      func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
+	LinearCEDW:      func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
+	LinearCEBwd:     func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
 	Slice: func(c *Call) error {
 		return checkAxis(c.Attr.I[0], c.Attr.I[1], c.In[0], c.Out[0])
 	},

@@ -235,6 +235,24 @@ def vision():
     case("take", [t, i32(idx)], f32(y), 0, "a copy")
     case("take_bwd", [g, i32(idx)], f32(T.grad), 1e-6, "float32 sums of 3 rows")
 
+def grouped():
+    """Rows 2:16 of 18 in groups of 3, 0, 1 and 10; the others belong to none."""
+    rows, n, k, before = [3, 0, 1, 10], 13, 29, 2
+    t = before + sum(rows) + 2
+    x, w, dy = rand(t, k), rand(len(rows), n, k, scale=0.2), rand(t, n)
+    X, W = leaf(x), leaf(w)
+    out, at = [torch.zeros(before, n, dtype=torch.float64)], before
+    for g, m in enumerate(rows):
+        out.append(F.linear(X[at:at + m], W[g]))
+        at += m
+    y = torch.cat(out + [torch.zeros(t - at, n, dtype=torch.float64)])
+    y.backward(dy.double())
+    off, why = i32([before] + (before + torch.tensor(rows).cumsum(0)).tolist()), "float32 sums of 29 products"
+    case("grouped_linear", [x, w, off], f32(y), 1e-6, why)
+    case("grouped_linear_dx", [dy, w, off], f32(X.grad), 1e-6, why)
+    case("grouped_linear_dw", [dy, x, off], f32(W.grad), 1e-6, why)
+    half = torch.rand(W.shape)
+    case("grouped_linear_dw", [dy, x, off], [(W.grad + half).float()], 1e-6, why, i=[1], before=[half])
 
 
 linear(), rmsnorm(), rope(), swiglu(), embed(), loss(), dropout(), casts(), optimizers()
@@ -243,6 +261,7 @@ attention([3, 4], [8, 4], 2, 1, 8, 12, True, 0)
 attention([12], [12], 2, 2, 8, 8, True, 5)
 attention([6], [10], 3, 3, 8, 8, False, 0)
 vision()
+grouped()
 OUT.parent.mkdir(parents=True, exist_ok=True)
 OUT.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 print(f"{len(cases)} cases, {OUT.stat().st_size} bytes")

@@ -64,6 +64,13 @@ func (m maker) matrices() gradCase {
 	}, []int{3, 4})
 }
 
+func (m maker) grouped() gradCase {
+	x, w, off := m.normal(7, 5), m.normal(3, 4, 5), tensor.Of(tensor.I32, []int32{1, 4, 4, 6}, 4)
+	return m.of("grouped_linear", kernels.GroupedLinear, kernels.Attr{}, tensors{x, w, off}, tensors{x, w}, func(dy *tensor.Tensor) tensors {
+		return tensors{run(kernels.GroupedLinearDX, kernels.Attr{}, tensors{dy, w, off}, x.Shape)[0], run(kernels.GroupedLinearDW, kernels.Attr{}, tensors{dy, x, off}, w.Shape)[0]}
+	}, []int{7, 4})
+}
+
 func (m maker) norm() gradCase {
 	x, w := m.normal(3, 6), m.normal(6)
 	a := kernels.Attr{F: [2]float64{0.01}}
@@ -137,7 +144,7 @@ func (m maker) loss() gradCase {
 func TestGradients(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(1, 2))}
 	for _, c := range []gradCase{
-		m.matrices(), m.norm(), m.rope(0), m.rope(1), m.swiglu(), m.embed(), m.dropout(), m.loss(),
+		m.matrices(), m.grouped(), m.norm(), m.rope(0), m.rope(1), m.swiglu(), m.embed(), m.dropout(), m.loss(),
 		m.attention("full", 0, 0, 2, 2, []int32{0, 3}, []int32{0, 4}),
 		m.attention("causal packed", 1, 0, 2, 1, []int32{0, 3, 3, 7}, []int32{0, 3, 3, 7}),
 		m.attention("causal longer keys", 1, 0, 4, 2, []int32{0, 2, 4}, []int32{0, 5, 7}),
