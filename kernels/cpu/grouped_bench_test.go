@@ -13,7 +13,7 @@ func BenchmarkGrouped(b *testing.B) {
 	const g, n, k = 16, 1408, 512
 	be := New(1)
 	defer be.Close()
-	for _, rows := range []int{1, 4, 16, 32, 64, 128, 256} {
+	for _, rows := range []int{1, 4, 8, 16, 32, 64, 128} {
 		t := g * rows
 		x, dy, w, dw := filled(tensor.F32, t, k), filled(tensor.F32, t, n), filled(tensor.F32, g, n, k), tensor.Make(tensor.F32, g, n, k)
 		off := tensor.Make(tensor.I32, g+1)
