@@ -37,7 +37,7 @@ func dotZ(a []float32, b []float32) float32
 // dot3Z is Σ a·b·c.
 //
 //go:noescape
-func dot3Z(a []float32, b []float32, c []float32) float32
+func dot3Z(a []float32, c []float32, b []float32) float32
 
 // maxZ is the largest number, -Inf for none.
 //
@@ -84,6 +84,21 @@ func normZ(y []float32, x []float32, w []float32, r float32)
 //go:noescape
 func normDXZ(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 
+// sumZ is Σ x.
+//
+//go:noescape
+func sumZ(x []float32) float32
+
+// centredZ is Σ (x - mean)².
+//
+//go:noescape
+func centredZ(x []float32, mean float32) float32
+
+// layerZ is y = (x - mean)·r·w + b.
+//
+//go:noescape
+func layerZ(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
+
 // expZ is y = c·exp(x·scale + shift) and returns Σ y.
 //
 //go:noescape
@@ -124,10 +139,15 @@ func softGradHalfZ(p []uint16, ds []uint16, s []float32, dp []float32, scale flo
 //go:noescape
 func gateZ(y []float32, x []float32, a float32, b float32)
 
-// phiZ is the distribution function of the normal distribution.
+// geluZ is y = x·Φ(x).
 //
 //go:noescape
-func phiZ(y []float32, x []float32)
+func geluZ(y []float32, x []float32)
+
+// geluBwdZ is dx = dy·(Φ(x) + x·φ(x)).
+//
+//go:noescape
+func geluBwdZ(dx []float32, dy []float32, x []float32)
 
 // gateBwdZ is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
 //
@@ -179,6 +199,71 @@ func adamWZ(p []float32, m []float32, v []float32, g []float32, h *float32)
 //go:noescape
 func sgdZ(p []float32, m []float32, g []float32, h *float32)
 
+// addHalfZ is elementwise.
+//
+//go:noescape
+func addHalfZ(y []uint16, a []uint16, b []uint16)
+
+// mulHalfZ is elementwise.
+//
+//go:noescape
+func mulHalfZ(y []uint16, a []uint16, b []uint16)
+
+// swigluHalfZ is y = g·sigmoid(g)·u.
+//
+//go:noescape
+func swigluHalfZ(y []uint16, g []uint16, u []uint16)
+
+// swigluBwdHalfZ is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).
+//
+//go:noescape
+func swigluBwdHalfZ(dg []uint16, du []uint16, dy []uint16, g []uint16, u []uint16)
+
+// geluHalfZ is y = x·Φ(x).
+//
+//go:noescape
+func geluHalfZ(y []uint16, x []uint16)
+
+// geluBwdHalfZ is dx = dy·(Φ(x) + x·φ(x)).
+//
+//go:noescape
+func geluBwdHalfZ(dx []uint16, dy []uint16, x []uint16)
+
+// dotHalfZ is Σ a·b.
+//
+//go:noescape
+func dotHalfZ(a []uint16, b []uint16) float32
+
+// dot3HalfZ is Σ a·b·c.
+//
+//go:noescape
+func dot3HalfZ(a []uint16, c []uint16, b []float32) float32
+
+// mulAccHalfZ is y += a·b·s.
+//
+//go:noescape
+func mulAccHalfZ(y []float32, a []uint16, b []uint16, s float32)
+
+// normHalfZ is y = x·r·w.
+//
+//go:noescape
+func normHalfZ(y []uint16, x []uint16, w []float32, r float32)
+
+// normDXHalfZ is y = r·(dy·w - x·k).
+//
+//go:noescape
+func normDXHalfZ(y []uint16, dy []uint16, x []uint16, w []float32, r float32, k float32)
+
+// ropeHalfZ rotates pairs (i, i+r), see isa.
+//
+//go:noescape
+func ropeHalfZ(y []uint16, x []uint16, cos []float32, sin []float32, heads int, width int, sign float32)
+
+// roundHalfZ rounds to nearest even.
+//
+//go:noescape
+func roundHalfZ(y []uint16, x []float32)
+
 // tileY multiplies a row of tiles, see isa.
 //
 //go:noescape
@@ -212,7 +297,7 @@ func dotY(a []float32, b []float32) float32
 // dot3Y is Σ a·b·c.
 //
 //go:noescape
-func dot3Y(a []float32, b []float32, c []float32) float32
+func dot3Y(a []float32, c []float32, b []float32) float32
 
 // maxY is the largest number, -Inf for none.
 //
@@ -259,6 +344,21 @@ func normY(y []float32, x []float32, w []float32, r float32)
 //go:noescape
 func normDXY(y []float32, dy []float32, x []float32, w []float32, r float32, k float32)
 
+// sumY is Σ x.
+//
+//go:noescape
+func sumY(x []float32) float32
+
+// centredY is Σ (x - mean)².
+//
+//go:noescape
+func centredY(x []float32, mean float32) float32
+
+// layerY is y = (x - mean)·r·w + b.
+//
+//go:noescape
+func layerY(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
+
 // expY is y = c·exp(x·scale + shift) and returns Σ y.
 //
 //go:noescape
@@ -289,10 +389,15 @@ func softGradY(p []float32, ds []float32, s []float32, dp []float32, scale float
 //go:noescape
 func gateY(y []float32, x []float32, a float32, b float32)
 
-// phiY is the distribution function of the normal distribution.
+// geluY is y = x·Φ(x).
 //
 //go:noescape
-func phiY(y []float32, x []float32)
+func geluY(y []float32, x []float32)
+
+// geluBwdY is dx = dy·(Φ(x) + x·φ(x)).
+//
+//go:noescape
+func geluBwdY(dx []float32, dy []float32, x []float32)
 
 // gateBwdY is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.
 //

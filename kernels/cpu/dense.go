@@ -66,8 +66,14 @@ func rmsNorm(b *Backend, c *kernels.Call) {
 		weight := w.in(viewOf(c.In[1]), 0, d)
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
+			if h := w.k.half; h != nil && x.d == tensor.BF16 {
+				row := x.h[i*d : (i+1)*d]
+				rstd[i] = rootInverse(h.dot(row, row), d, c.Attr.F[0])
+				h.norm(y.h[i*d:(i+1)*d], row, weight, rstd[i])
+				continue
+			}
 			row, out := w.in(x, i*d, d), w.out(y, i*d, d)
-			rstd[i] = float32(1 / math.Sqrt(float64(w.k.dot(row, row))/float64(d)+c.Attr.F[0]))
+			rstd[i] = rootInverse(w.k.dot(row, row), d, c.Attr.F[0])
 			w.k.norm(out, row, weight, rstd[i])
 			w.done(y, i*d, out)
 			w.arena.release(m)
@@ -75,14 +81,24 @@ func rmsNorm(b *Backend, c *kernels.Call) {
 	})
 }
 
+// rootInverse is 1/sqrt(squares/n + eps).
+func rootInverse(squares float32, n int, eps float64) float32 {
+	return float32(1 / math.Sqrt(float64(squares)/float64(n)+eps))
+}
+
 func rmsNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), last(c.In[0])
 	b.rows(len(rstd), d, func(w *worker, from, to int) {
 		weight := w.in(viewOf(c.In[2]), 0, d)
 		for i := from; i < to; i++ {
+			if h := w.k.half; h != nil && x.d == tensor.BF16 {
+				g, row := dy.h[i*d:(i+1)*d], x.h[i*d:(i+1)*d]
+				h.normDX(dx.h[i*d:(i+1)*d], g, row, weight, rstd[i], rstd[i]*rstd[i]*h.dot3(g, row, weight)/float32(d))
+				continue
+			}
 			m := w.arena.mark()
 			g, row, out := w.in(dy, i*d, d), w.in(x, i*d, d), w.out(dx, i*d, d)
-			k := rstd[i] * rstd[i] * w.k.dot3(g, weight, row) / float32(d)
+			k := rstd[i] * rstd[i] * w.k.dot3(g, row, weight) / float32(d)
 			w.k.normDX(out, g, row, weight, rstd[i], k)
 			w.done(dx, i*d, out)
 			w.arena.release(m)
@@ -93,6 +109,10 @@ func rmsNormDX(b *Backend, c *kernels.Call) {
 func rmsNormDW(b *Backend, c *kernels.Call) {
 	dy, x, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), last(c.In[0])
 	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
+		if h := w.k.half; h != nil && x.d == tensor.BF16 {
+			h.mulAcc(s, dy.h[r*d+at:][:len(s)], x.h[r*d+at:][:len(s)], rstd[r])
+			return
+		}
 		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), rstd[r])
 	})
 }
@@ -113,12 +133,20 @@ func ropeTable(b *Backend, c *kernels.Call) {
 func rope(b *Backend, c *kernels.Call) {
 	x, y, cos, sin := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), c.In[2].F32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], last(c.In[1])
-	rotate := b.k.rope
+	rotate, half := b.k.rope, b.k.half != nil && x.d == tensor.BF16
 	if c.Attr.I[1] == 1 {
-		rotate = b.k.ropePairs
+		rotate, half = b.k.ropePairs, false
 	}
 	b.rows(c.In[0].Shape[0], h*d, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
+			if half {
+				in, out := x.h[i*h*d:(i+1)*h*d], y.h[i*h*d:(i+1)*h*d]
+				if 2*r < d {
+					copy(out, in)
+				}
+				w.k.half.rope(out, in, cos[i*r:(i+1)*r], sin[i*r:(i+1)*r], h, d, float32(c.Attr.I[0]))
+				continue
+			}
 			m := w.arena.mark()
 			in, out := w.in(x, i*h*d, h*d), w.out(y, i*h*d, h*d)
 			if 2*r < d {

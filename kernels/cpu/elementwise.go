@@ -8,6 +8,10 @@ import (
 func swiglu(b *Backend, c *kernels.Call) {
 	g, u, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		if h := w.k.half; h != nil && y.d == tensor.BF16 {
+			h.swiglu(y.h[at:at+n], g.h[at:at+n], u.h[at:at+n])
+			return
+		}
 		s := w.out(y, at, n)
 		w.k.swiglu(s, w.in(g, at, n), w.in(u, at, n))
 		w.done(y, at, s)
@@ -17,6 +21,10 @@ func swiglu(b *Backend, c *kernels.Call) {
 func swigluBwd(b *Backend, c *kernels.Call) {
 	dy, g, u, dg, du := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2]), viewOf(c.Out[0]), viewOf(c.Out[1])
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		if h := w.k.half; h != nil && g.d == tensor.BF16 {
+			h.swigluBwd(dg.h[at:at+n], du.h[at:at+n], dy.h[at:at+n], g.h[at:at+n], u.h[at:at+n])
+			return
+		}
 		s, t := w.out(dg, at, n), w.out(du, at, n)
 		w.k.swigluBwd(s, t, w.in(dy, at, n), w.in(g, at, n), w.in(u, at, n))
 		w.done(dg, at, s)
@@ -41,6 +49,10 @@ func sum(b *Backend, c *kernels.Call) {
 	default:
 		x, y := views(c.In), viewOf(c.Out[0])
 		b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+			if h := w.k.half; h != nil && y.d == tensor.BF16 && len(x) == 2 {
+				h.add(y.h[at:at+n], x[0].h[at:at+n], x[1].h[at:at+n])
+				return
+			}
 			s := w.out(y, at, n)
 			w.k.add(s, w.in(x[0], at, n), w.in(x[1], at, n))
 			for _, v := range x[2:] {
@@ -66,6 +78,10 @@ func sum64(c *kernels.Call) {
 func mul(b *Backend, c *kernels.Call) {
 	x, z, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		if h := w.k.half; h != nil && y.d == tensor.BF16 {
+			h.mul(y.h[at:at+n], x.h[at:at+n], z.h[at:at+n])
+			return
+		}
 		s := w.out(y, at, n)
 		w.k.mul(s, w.in(x, at, n), w.in(z, at, n))
 		w.done(y, at, s)

@@ -31,7 +31,7 @@ type isa struct {
 	vnni     func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)
 
 	dot    func(a, b []float32) float32
-	dot3   func(a, b, c []float32) float32 // Σ a·b·c
+	dot3   func(a, c, b []float32) float32 // Σ a·b·c
 	axpy   func(y, x []float32, s float32) // y += s·x
 	mulAcc func(y, a, b []float32, s float32)
 	add    func(y, a, b []float32)
@@ -40,13 +40,17 @@ type isa struct {
 
 	shift   func(y, x []float32, s float32)            // y = x + s
 	gate    func(y, x []float32, a, b float32)         // y = 1/(1+exp(-(a·x + b·x³)))
-	phi     func(y, x []float32)                       // the distribution function of the normal distribution
+	gelu    func(y, x []float32)                       // y = x·Φ(x)
+	geluBwd func(dx, dy, x []float32)                  // dx = dy·(Φ(x) + x·φ(x))
 	gateBwd func(dx, dy, x, s []float32, a, b float32) // dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), s of gate
 
 	swiglu    func(y, g, u []float32)
 	swigluBwd func(dg, du, dy, g, u []float32)
 	norm      func(y, x, w []float32, r float32)                    // y = x·r·w
 	normDX    func(y, dy, x, w []float32, r, k float32)             // y = r·(dy·w - x·k)
+	sum       func(x []float32) float32                             // Σ x
+	centred   func(x []float32, mean float32) float32               // Σ (x - mean)²
+	layer     func(y, x, w, b []float32, mean, r float32)           // y = (x - mean)·r·w + b
 	max       func(x []float32) float32                             // -Inf for none; NaN is ignored
 	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
 	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale - lse) and
@@ -61,6 +65,9 @@ type isa struct {
 	fromBF16, fromF16 func(y []float32, x []uint16)
 	toBF16, toF16     func(y []uint16, x []float32)
 
+	// half are primitives that read and write bfloat16; nil at levels that do not round to it in one instruction.
+	half *halves
+
 	adamW      func(p, m, v, g []float32, h *adamConst)
 	sgd        func(p, m, g []float32, h *sgdConst)
 	sumSquares func(x []float32) float64
@@ -68,6 +75,21 @@ type isa struct {
 	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x: the yardstick of benchmarks.
 	peak  func(n int, x []float32)
 	lanes int
+}
+
+// halves are primitives on bfloat16, each computed in float32 and rounded once, as isa has them on float32.
+type halves struct {
+	add, mul  func(y, a, b []uint16)
+	swiglu    func(y, g, u []uint16)
+	swigluBwd func(dg, du, dy, g, u []uint16)
+	gelu      func(y, x []uint16)
+	geluBwd   func(dx, dy, x []uint16)
+	dot       func(a, b []uint16) float32
+	dot3      func(a, c []uint16, b []float32) float32
+	mulAcc    func(y []float32, a, b []uint16, s float32)
+	norm      func(y, x []uint16, w []float32, r float32)
+	normDX    func(y, dy, x []uint16, w []float32, r, k float32)
+	rope      func(y, x []uint16, cos, sin []float32, heads, width int, sign float32)
 }
 
 // adamConst are the constants of one AdamW step.

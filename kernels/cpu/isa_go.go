@@ -10,7 +10,7 @@ import (
 var portable = isa{
 	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
-	shift: goShift, gate: goGate, phi: goPhi, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, max: goMax, exp: goExp, soft: goSoft, softGrad: goSoftGrad,
+	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred, layer: goLayer, max: goMax, exp: goExp, soft: goSoft, softGrad: goSoftGrad,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }
@@ -106,7 +106,7 @@ func goDot(a, b []float32) float32 {
 	return (s[0] + s[1]) + (s[2] + s[3])
 }
 
-func goDot3(a, b, c []float32) float32 {
+func goDot3(a, c, b []float32) float32 {
 	var s float32
 	for i, x := range a {
 		s += x * b[i] * c[i]
@@ -191,24 +191,33 @@ func goGate(y, x []float32, a, b float32) {
 	}
 }
 
-// erfcPoly is ln(erfc(z)·e^(z²)/t) for t = 1/(1+z/2), z >= 0: the relative error of erfc is below 1.2e-7 (Numerical Recipes §6.2).
-func erfcPoly(t float32) float32 {
-	p := float32(0.17087277)
-	for _, c := range [9]float32{-0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223} {
+// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + 0.33·a/√2) for a >= 0, a fit with a relative error of 1e-7.
+var phiC = [8]float32{-0.06767154484987259, 0.23011320829391479, -0.1755657196044922, 0.20424160361289978, 0.02361480332911015, 0.10061056166887283, 0.09147819876670837, 0.0931788831949234}
+
+// normal is Φ(x), the distribution function of the normal distribution, and exp(-x²/2).
+func normal(x float32) (phi, exp float32) {
+	t, p := 1/(1+0.33*math.Sqrt2/2*float32(math.Abs(float64(x)))), float32(0)
+	exp = exp2(x * x * (-math.Log2E / 2))
+	for _, c := range phiC {
 		p = p*t + c
 	}
-	return p
+	if p *= t * exp; x > 0 {
+		p = 1 - p
+	}
+	return p, exp
 }
 
-func goPhi(y, x []float32) {
+func goGELU(y, x []float32) {
 	for i, v := range x[:len(y)] {
-		z := float32(math.Abs(float64(v))) * (1 / math.Sqrt2)
-		t := 1 / (1 + 0.5*z)
-		e := 0.5 * t * exp32(erfcPoly(t)-z*z)
-		if v > 0 {
-			e = 1 - e
-		}
-		y[i] = e
+		p, _ := normal(v)
+		y[i] = v * p
+	}
+}
+
+func goGELUBwd(dx, dy, x []float32) {
+	for i, v := range x[:len(dx)] {
+		p, e := normal(v)
+		dx[i] = dy[i] * (p + v*e*0.3989422804014327)
 	}
 }
 
@@ -241,6 +250,28 @@ func goNorm(y, x, w []float32, r float32) {
 func goNormDX(y, dy, x, w []float32, r, k float32) {
 	for i := range y {
 		y[i] = r * (dy[i]*w[i] - x[i]*k)
+	}
+}
+
+func goSum(x []float32) float32 {
+	var s float32
+	for _, v := range x {
+		s += v
+	}
+	return s
+}
+
+func goCentred(x []float32, mean float32) float32 {
+	var s float32
+	for _, v := range x {
+		s += (v - mean) * (v - mean)
+	}
+	return s
+}
+
+func goLayer(y, x, w, b []float32, mean, r float32) {
+	for i := range y {
+		y[i] = (x[i]-mean)*r*w[i] + b[i]
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 func init() {
@@ -17,34 +18,22 @@ func init() {
 	}
 }
 
-// ones is a vector of ones in scratch: a dot product with it is a sum.
-func (w *worker) ones(n int) []float32 {
-	s := w.arena.f32(n)
-	for i := range s {
-		s[i] = 1
-	}
-	return s
-}
-
 func layerNorm(b *Backend, c *kernels.Call) {
 	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(), last(c.In[0])
-	biased := len(c.In) > 2 && c.In[2] != nil
 	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
-		weight, one, z := w.in(viewOf(c.In[1]), 0, d), w.ones(d), w.arena.f32(d)
+		weight := w.in(viewOf(c.In[1]), 0, d)
 		var bias []float32
-		if biased {
+		if len(c.In) > 2 && c.In[2] != nil {
 			bias = w.in(viewOf(c.In[2]), 0, d)
+		} else {
+			bias = w.arena.zero(d)
 		}
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
 			row, out := w.in(x, i*d, d), w.out(y, i*d, d)
-			mean[i] = w.k.dot(row, one) / float32(d)
-			w.k.shift(z, row, -mean[i])
-			rstd[i] = float32(1 / math.Sqrt(float64(w.k.dot(z, z))/float64(d)+c.Attr.F[0]))
-			w.k.norm(out, z, weight, rstd[i])
-			if biased {
-				w.k.add(out, out, bias)
-			}
+			mean[i] = w.k.sum(row) / float32(d)
+			rstd[i] = rootInverse(w.k.centred(row, mean[i]), d, c.Attr.F[0])
+			w.k.layer(out, row, weight, bias, mean[i], rstd[i])
 			w.done(y, i*d, out)
 			w.arena.release(m)
 		}
@@ -60,7 +49,7 @@ func layerNormDX(b *Backend, c *kernels.Call) {
 			g, out := w.in(dy, i*d, d), w.out(dx, i*d, d)
 			w.k.shift(z, w.in(x, i*d, d), -mean[i])
 			r := rstd[i]
-			m1, m2 := w.k.dot(g, weight)/float32(d), r*r*w.k.dot3(g, weight, z)/float32(d)
+			m1, m2 := w.k.dot(g, weight)/float32(d), r*r*w.k.dot3(g, z, weight)/float32(d)
 			w.k.normDX(out, g, z, weight, r, m2)
 			w.k.shift(out, out, -r*m1)
 			w.done(dx, i*d, out)
@@ -85,6 +74,10 @@ func act(b *Backend, c *kernels.Call) {
 	x, y, kind := viewOf(c.In[0]), viewOf(c.Out[0]), c.Attr.I[0]
 	k := sigmoids[kind]
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		if h := w.k.half; h != nil && kind == kernels.GELU && x.d == tensor.BF16 {
+			h.gelu(y.h[at:at+n], x.h[at:at+n])
+			return
+		}
 		in, out := w.in(x, at, n), w.out(y, at, n)
 		switch kind {
 		case kernels.ReLU:
@@ -92,9 +85,7 @@ func act(b *Backend, c *kernels.Call) {
 				out[i] = max(v, 0)
 			}
 		case kernels.GELU:
-			s := w.arena.f32(n)
-			w.k.phi(s, in)
-			w.k.mul(out, in, s)
+			w.k.gelu(out, in)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])
@@ -108,6 +99,10 @@ func actBwd(b *Backend, c *kernels.Call) {
 	dy, x, dx, kind := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.Attr.I[0]
 	k := sigmoids[kind]
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+		if h := w.k.half; h != nil && kind == kernels.GELU && x.d == tensor.BF16 {
+			h.geluBwd(dx.h[at:at+n], dy.h[at:at+n], x.h[at:at+n])
+			return
+		}
 		in, g, out := w.in(x, at, n), w.in(dy, at, n), w.out(dx, at, n)
 		switch kind {
 		case kernels.ReLU:
@@ -117,13 +112,8 @@ func actBwd(b *Backend, c *kernels.Call) {
 					out[i] = g[i]
 				}
 			}
-		case kernels.GELU: // Φ(x) + x·φ(x)
-			s, z := w.arena.f32(n), w.arena.f32(n)
-			w.k.phi(s, in)
-			w.k.mul(z, in, in)
-			w.k.exp(z, z, -0.5, 0, float32(1/math.Sqrt(2*math.Pi)))
-			w.k.mulAcc(s, in, z, 1)
-			w.k.mul(out, g, s)
+		case kernels.GELU:
+			w.k.geluBwd(out, g, in)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])

@@ -1,18 +1,28 @@
 package main
 
 import (
+	"math"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// erfcC are the coefficients of ln(erfc(z)·e^(z²)/t) for t = 1/(1+z/2), the highest power first: Numerical Recipes §6.2, relative
-// error of erfc 1.2e-7.
-var erfcC = []float32{0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223}
+// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + phiT·a) for a >= 0, the highest power first and none for 1: a fit of
+// half of erfc(a/√2)·e^(a²/2) with a relative error of 1e-7.
+var phiC = []float32{-0.06767154484987259, 0.23011320829391479, -0.1755657196044922, 0.20424160361289978, 0.02361480332911015, 0.10061056166887283, 0.09147819876670837, 0.0931788831949234}
+
+const (
+	phiT     = 0.33 * math.Sqrt2 / 2
+	phiExp   = -math.Log2E / 2
+	density  = 0.3989422804014327 // 1/√(2π)
+	phiLarge = 1e10
+)
 
 // activations writes the primitives of activations with one operand.
 func (e *emitter) activations() {
 	e.gate()
-	e.phi()
+	e.gelu("gelu", false)
+	e.geluBwd("geluBwd", false)
 	e.gateBwd()
 	e.scaled("shift", "y = x + s", func(x, _, s vec) vec { VADDPS(s, x, x); return x })
 }
@@ -30,40 +40,87 @@ func (e *emitter) gate() {
 	e.end()
 }
 
-// phi takes the branch of a negative x by its sign bit, so that small results keep their digits.
-func (e *emitter) phi() {
-	e.begin("phi", "func(y, x []float32)", "is the distribution function of the normal distribution.")
-	k := e.expo()
-	e.each(1, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
-		x := e.load(m[1], masked)
-		a, t, p := e.vec(), e.vec(), e.vec()
-		VSUBPS(x, e.zero(), a)
-		VMAXPS(x, a, a) // |x|
-		VMULPS(broadcast(0.70710678118654752), a, a)
-		VMOVUPS(broadcast(0.5), t)
-		VFMADD213PS(broadcast(1), a, t) // 1 + a/2
-		VMOVUPS(broadcast(1), p)
-		VDIVPS(t, p, t)
-		VMOVUPS(broadcast(erfcC[0]), p)
-		for _, c := range erfcC[1:] {
-			VFMADD213PS(broadcast(c), t, p)
-		}
-		VFNMADD231PS(a, a, p)
-		e.exp(k, p)
-		VMULPS(t, p, p)
-		VMULPS(broadcast(0.5), p, p)
-		VMOVUPS(broadcast(1), t)
-		VSUBPS(p, t, t)
-		if e.wide {
-			neg := K()
-			VPMOVD2M(x, neg)
-			VBLENDMPS(p, t, neg, t)
-		} else {
-			VBLENDVPS(x, p, t, t)
-		}
-		e.store(t, m[0], masked)
+// phi is Φ(x), the distribution function of the normal distribution, and exp(-x²/2). It takes the branch of a negative x by its
+// sign bit, so that small results keep their digits.
+func (e *emitter) phi(k expo, x vec) (phi, exp vec) {
+	a, t, p, g, one := e.vec(), e.vec(), e.vec(), e.vec(), e.constant(1)
+	VSUBPS(x, e.zero(), a)
+	VMAXPS(x, a, a)                    // |x|
+	VMINPS(e.constant(phiLarge), a, a) // whose inverse is not 0
+	VMOVUPS(one, t)
+	VFMADD231PS(e.constant(phiT), a, t)
+	e.inverse(t)
+	VMULPS(x, x, g)
+	VMULPS(e.constant(phiExp), g, g)
+	e.exp2(k, g)
+	VMOVUPS(e.constant(phiC[1]), p)
+	VFMADD231PS(e.constant(phiC[0]), t, p)
+	for _, c := range phiC[2:] {
+		VFMADD213PS(e.constant(c), t, p)
+	}
+	VMULPS(t, p, p)
+	VMULPS(g, p, p) // Φ(-|x|)
+	VMOVUPS(one, t)
+	VSUBPS(p, t, t)
+	if e.wide {
+		neg := K()
+		VPMOVD2M(x, neg)
+		VBLENDMPS(p, t, neg, t)
+	} else {
+		VBLENDVPS(x, p, t, t)
+	}
+	return t, g
+}
+
+// inverse replaces d, from 1 on, by 1/d: an estimate of 14 bits and one step of Newton's, a third of the time of a division.
+func (e *emitter) inverse(d vec) {
+	r := e.vec()
+	if !e.wide { // its estimate has 12 bits only
+		VMOVUPS(e.constant(1), r)
+		VDIVPS(d, r, d)
+		return
+	}
+	VRCP14PS(d, r)
+	VFNMADD213PS(broadcast(2), r, d) // 2 - d·r
+	VMULPS(r, d, d)
+}
+
+func (e *emitter) gelu(name string, half bool) {
+	e.begin(name, "func(y, x []"+elements(half)+")", "is y = x·Φ(x).")
+	k := e.geluConstants()
+	e.halves(half, "y", "x")
+	e.each(2, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
+		x := e.get(m[1], half, masked)
+		phi, _ := e.phi(k, x)
+		VMULPS(x, phi, phi)
+		e.put(phi, m[0], half, masked)
 	})
 	e.end()
+}
+
+func (e *emitter) geluBwd(name string, half bool) {
+	e.begin(name, "func(dx, dy, x []"+elements(half)+")", "is dx = dy·(Φ(x) + x·φ(x)).")
+	k := e.geluConstants()
+	e.halves(half, "dx", "dy", "x")
+	e.each(1, []string{"dx", "dy", "x"}, func(m []Mem, _ int, masked bool) {
+		dy, x := e.get(m[1], half, masked), e.get(m[2], half, masked)
+		phi, g := e.phi(k, x)
+		VMULPS(x, g, g)
+		VFMADD231PS(e.constant(density), g, phi)
+		VMULPS(dy, phi, phi)
+		e.put(phi, m[0], half, masked)
+	})
+	e.end()
+}
+
+// geluConstants puts what phi needs into registers.
+func (e *emitter) geluConstants() expo {
+	if e.wide {
+		for _, c := range append([]float32{1, phiT, phiExp, phiLarge, density}, phiC...) {
+			e.constant(c)
+		}
+	}
+	return e.exp2Constants()
 }
 
 func (e *emitter) gateBwd() {

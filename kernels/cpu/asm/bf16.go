@@ -8,7 +8,57 @@ import (
 	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
 )
+
+// halfPrimitives writes those primitives of the elementwise operations that read and write bfloat16 without a copy in float32,
+// for processors that round in one instruction.
+func (e *emitter) halfPrimitives() {
+	e.pairwise("addHalf", VADDPS, true)
+	e.pairwise("mulHalf", VMULPS, true)
+	e.swiglu("swigluHalf", true)
+	e.swigluBwd("swigluBwdHalf", true)
+	e.gelu("geluHalf", true)
+	e.geluBwd("geluBwdHalf", true)
+	e.dot("dotHalf", true)
+	e.dot3("dot3Half", true)
+	e.mulAcc("mulAccHalf", true)
+	e.norm("normHalf", true)
+	e.normDX("normDXHalf", true)
+	e.rope("ropeHalf", true)
+	e.roundHalf()
+}
+
+// elements names the element type of operands.
+func elements(half bool) string {
+	if half {
+		return "uint16"
+	}
+	return "float32"
+}
+
+// put stores v, rounded to bfloat16 if half.
+func (e *emitter) put(v vec, m Mem, half, masked bool) {
+	if !half {
+		e.store(v, m, masked)
+		return
+	}
+	h := YMM()
+	roundPairs(v, h)
+	if masked {
+		VMOVDQU16(h, e.mask, m)
+	} else {
+		VMOVDQU16(h, m)
+	}
+}
+
+// roundHalf is toBF16 in one instruction a vector; subnormal numbers become 0.
+func (e *emitter) roundHalf() {
+	e.beginMove("roundHalf", "func(y []uint16, x []float32)", "rounds to nearest even.")
+	e.halves(true, "y")
+	e.each(4, []string{"x", "y"}, func(m []Mem, _ int, masked bool) { e.put(e.load(m[0], masked), m[1], true, masked) })
+	e.end()
+}
 
 // roundPairs rounds the float32s of z to bfloat16 in y. avo does not know VCVTNEPS2BF16; another instruction with the same
 // operands, which nothing here needs, holds its place until encodeFile knows the registers.

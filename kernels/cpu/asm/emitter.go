@@ -195,6 +195,21 @@ func (e *emitter) load(m Mem, masked bool) vec {
 	return v
 }
 
+// get reads a vector of float32s, or of bfloat16s if half.
+func (e *emitter) get(m Mem, half, masked bool) vec {
+	if !half {
+		return e.load(m, masked)
+	}
+	v := e.vec()
+	if masked {
+		VPMOVZXWD_Z(m, e.mask, v)
+	} else {
+		VPMOVZXWD(m, v)
+	}
+	VPSLLD(Imm(16), v, v)
+	return v
+}
+
 func (e *emitter) store(v vec, m Mem, masked bool) {
 	switch {
 	case !masked:

@@ -73,8 +73,8 @@ func (e *emitter) scale2(n, p, x vec) {
 // exponentials writes the primitives with exponentials.
 func (e *emitter) exponentials() {
 	e.expSum()
-	e.swiglu()
-	e.swigluBwd()
+	e.swiglu("swiglu", false)
+	e.swigluBwd("swigluBwd", false)
 }
 
 func (e *emitter) expSum() {
@@ -105,24 +105,26 @@ func (e *emitter) sigmoid(k expo, x vec) vec {
 	return s
 }
 
-func (e *emitter) swiglu() {
-	e.begin("swiglu", "func(y, g, u []float32)", "is y = g·sigmoid(g)·u.")
+func (e *emitter) swiglu(name string, half bool) {
+	e.begin(name, "func(y, g, u []"+elements(half)+")", "is y = g·sigmoid(g)·u.")
 	k := e.expo()
+	e.halves(half, "y", "g", "u")
 	e.each(2, []string{"y", "g", "u"}, func(m []Mem, _ int, masked bool) {
-		g, u := e.load(m[1], masked), e.load(m[2], masked)
+		g, u := e.get(m[1], half, masked), e.get(m[2], half, masked)
 		s := e.sigmoid(k, g)
 		VMULPS(g, s, s)
 		VMULPS(u, s, s)
-		e.store(s, m[0], masked)
+		e.put(s, m[0], half, masked)
 	})
 	e.end()
 }
 
-func (e *emitter) swigluBwd() {
-	e.begin("swigluBwd", "func(dg, du, dy, g, u []float32)", "is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).")
+func (e *emitter) swigluBwd(name string, half bool) {
+	e.begin(name, "func(dg, du, dy, g, u []"+elements(half)+")", "is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).")
 	k := e.expo()
+	e.halves(half, "dg", "du", "dy", "g", "u")
 	e.each(1, []string{"dg", "du", "dy", "g", "u"}, func(m []Mem, _ int, masked bool) {
-		dy, g, u := e.load(m[2], masked), e.load(m[3], masked), e.load(m[4], masked)
+		dy, g, u := e.get(m[2], half, masked), e.get(m[3], half, masked), e.get(m[4], half, masked)
 		s, t := e.sigmoid(k, g), e.vec()
 		VMULPS(dy, s, dy) // dy·s
 		VMULPS(dy, u, u)
@@ -131,8 +133,8 @@ func (e *emitter) swigluBwd() {
 		VFMADD213PS(e.constant(1), g, t) // g·(1-s) + 1
 		VMULPS(t, u, u)
 		VMULPS(dy, g, g)
-		e.store(u, m[0], masked)
-		e.store(g, m[1], masked)
+		e.put(u, m[0], half, masked)
+		e.put(g, m[1], half, masked)
 	})
 	e.end()
 }

@@ -26,6 +26,9 @@ func main() {
 		e.rotations()
 		e.conversions()
 		e.optimizers()
+		if e.wide {
+			e.halfPrimitives()
+		}
 	}
 	vnni()
 	peak()

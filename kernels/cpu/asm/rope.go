@@ -8,15 +8,20 @@ import (
 
 const ropeArgs = "(y, x, cos, sin []float32, heads, width int, sign float32)"
 
+const ropeHalfArgs = "(y, x []uint16, cos, sin []float32, heads, width int, sign float32)"
+
 // rotations writes the two conventions of rotary embedding.
 func (e *emitter) rotations() {
-	e.rope()
+	e.rope("rope", false)
 	e.ropePairs()
 }
 
 // heads runs body for every head, with x and y at its beginning.
-func (e *emitter) heads(body func(y, x reg.GPVirtual)) {
+func (e *emitter) heads(half bool, body func(y, x reg.GPVirtual)) {
 	n, y, x, width := count4("heads"), base("y"), base("x"), bytesOf("width")
+	if half {
+		SHRQ(Imm(1), width)
+	}
 	next, finish := e.label(), e.label()
 	Label(next)
 	TESTQ(n, n)
@@ -30,18 +35,22 @@ func (e *emitter) heads(body func(y, x reg.GPVirtual)) {
 	e.end()
 }
 
-func (e *emitter) rope() {
-	e.begin("rope", "func"+ropeArgs, "rotates pairs (i, i+r), see isa.")
+func (e *emitter) rope(name string, half bool) {
+	args, scale := ropeArgs, uint8(4)
+	if half {
+		args, scale = ropeHalfArgs, 2
+	}
+	e.begin(name, "func"+args, "rotates pairs (i, i+r), see isa.")
 	sign := e.float("sign")
-	e.heads(func(y, x reg.GPVirtual) {
+	e.heads(half, func(y, x reg.GPVirtual) {
 		n, cos, sin := count("cos"), base("cos"), base("sin")
 		a, b, ya, yb := GP64(), GP64(), GP64(), GP64()
 		MOVQ(x, a)
-		LEAQ(Mem{Base: x, Index: n, Scale: 4}, b)
+		LEAQ(Mem{Base: x, Index: n, Scale: scale}, b)
 		MOVQ(y, ya)
-		LEAQ(Mem{Base: y, Index: n, Scale: 4}, yb)
-		e.loop(n, []pointer{{reg: a}, {reg: b}, {reg: ya}, {reg: yb}, {reg: cos}, {reg: sin}}, 1, func(_ int, masked bool) {
-			u, v := e.load(Mem{Base: a}, masked), e.load(Mem{Base: b}, masked)
+		LEAQ(Mem{Base: y, Index: n, Scale: scale}, yb)
+		e.loop(n, []pointer{{a, half}, {b, half}, {ya, half}, {yb, half}, {reg: cos}, {reg: sin}}, 1, func(_ int, masked bool) {
+			u, v := e.get(Mem{Base: a}, half, masked), e.get(Mem{Base: b}, half, masked)
 			c, s := e.load(Mem{Base: cos}, masked), e.load(Mem{Base: sin}, masked)
 			p, q := e.vec(), e.vec()
 			VMULPS(sign, s, s)
@@ -49,8 +58,8 @@ func (e *emitter) rope() {
 			VFMSUB231PS(u, c, p) // u·c - v·s
 			VMULPS(u, s, q)
 			VFMADD231PS(v, c, q)
-			e.store(p, Mem{Base: ya}, masked)
-			e.store(q, Mem{Base: yb}, masked)
+			e.put(p, Mem{Base: ya}, half, masked)
+			e.put(q, Mem{Base: yb}, half, masked)
 		})
 	})
 }
@@ -59,7 +68,7 @@ func (e *emitter) rope() {
 func (e *emitter) ropePairs() {
 	e.begin("ropePairs", "func"+ropeArgs, "rotates pairs (2i, 2i+1), see isa.")
 	sign := e.float("sign")
-	e.heads(func(y, x reg.GPVirtual) {
+	e.heads(false, func(y, x reg.GPVirtual) {
 		n, cos, sin, a, b := count("cos"), base("cos"), base("sin"), GP64(), GP64()
 		MOVQ(x, a)
 		MOVQ(y, b)

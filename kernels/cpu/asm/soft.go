@@ -57,17 +57,9 @@ func (e *emitter) softmaxes() {
 	}
 }
 
-// outputs names the element type of outputs.
-func outputs(half bool) string {
-	if half {
-		return "uint16"
-	}
-	return "float32"
-}
-
 // soft passes over x twice: for the maximum, and for the exponentials.
 func (e *emitter) soft(name string, half bool) {
-	e.begin(name, "func(y []"+outputs(half)+", x []float32, scale, top float32) (most, sum float32)",
+	e.begin(name, "func(y []"+elements(half)+", x []float32, scale, top float32) (most, sum float32)",
 		"is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.")
 	scale, top := e.float("scale"), e.float("top")
 	m := make([]vec, 4)
@@ -88,7 +80,7 @@ func (e *emitter) soft(name string, half bool) {
 	shift := e.vec()
 	VBROADCASTSS(x, shift)
 	k, s := e.exp2Constants(), e.sums(2)
-	e.halves("y", half)
+	e.halves(half, "y")
 	e.each(2, []string{"x", "y"}, func(m []Mem, u int, masked bool) {
 		t := e.load(m[0], masked)
 		VFMSUB213PS(shift, scale, t)
@@ -108,12 +100,11 @@ func (e *emitter) soft(name string, half bool) {
 
 // softGrad turns scores into probabilities, and their gradient into that of the scores.
 func (e *emitter) softGrad(name string, half bool) {
-	e.begin(name, "func(p, ds []"+outputs(half)+", s, dp []float32, scale, lse, delta, factor float32)",
+	e.begin(name, "func(p, ds []"+elements(half)+", s, dp []float32, scale, lse, delta, factor float32)",
 		"is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.")
 	scale, lse, delta, factor := e.float("scale"), e.float("lse"), e.float("delta"), e.float("factor")
 	k := e.exp2Constants()
-	e.halves("p", half)
-	e.halves("ds", half)
+	e.halves(half, "p", "ds")
 	e.each(2, []string{"s", "dp", "p", "ds"}, func(m []Mem, _ int, masked bool) {
 		t, d := e.load(m[0], masked), e.load(m[1], masked)
 		VFMSUB213PS(lse, scale, t)
@@ -125,19 +116,4 @@ func (e *emitter) softGrad(name string, half bool) {
 		e.put(d, m[3], half, masked)
 	})
 	e.end()
-}
-
-// put stores v, rounded to bfloat16 if half.
-func (e *emitter) put(v vec, m Mem, half, masked bool) {
-	if !half {
-		e.store(v, m, masked)
-		return
-	}
-	h := YMM()
-	roundPairs(v, h)
-	if masked {
-		VMOVDQU16(h, e.mask, m)
-	} else {
-		VMOVDQU(h, m)
-	}
 }

@@ -9,17 +9,19 @@ import (
 
 // vectors writes the primitives without exponentials.
 func (e *emitter) vectors() {
-	e.dot()
-	e.dot3()
+	e.dot("dot", false)
+	e.dot3("dot3", false)
 	e.max()
 	e.sumSquares()
-	e.pairwise("add", VADDPS)
-	e.pairwise("mul", VMULPS)
+	e.pairwise("add", VADDPS, false)
+	e.pairwise("mul", VMULPS, false)
 	e.scaled("scale", "y = s·x", func(x, _, s vec) vec { VMULPS(s, x, x); return x })
 	e.scaled("axpy", "y += s·x", func(x, y, s vec) vec { VFMADD231PS(s, x, y); return y })
-	e.mulAcc()
-	e.norm()
-	e.normDX()
+	e.mulAcc("mulAcc", false)
+	e.norm("norm", false)
+	e.normDX("normDX", false)
+	e.moments()
+	e.layer()
 }
 
 // each runs body over the elements of the first of the named slices; body gets the operands' addresses.
@@ -38,8 +40,12 @@ func (e *emitter) each(unroll int, names []string, body func(m []Mem, u int, mas
 	})
 }
 
-// halves says that the named slice has 16-bit elements.
-func (e *emitter) halves(name string, half bool) { e.short[name] = half }
+// halves says whether the named slices have 16-bit elements.
+func (e *emitter) halves(half bool, names ...string) {
+	for _, n := range names {
+		e.short[n] = half
+	}
+}
 
 // sums are accumulators of unrolled reductions.
 func (e *emitter) sums(n int) []vec {
@@ -61,21 +67,23 @@ func (e *emitter) total(s []vec) {
 	e.result(e.reduce(s[0], VADDPS))
 }
 
-func (e *emitter) dot() {
-	e.begin("dot", "func(a, b []float32) float32", "is Σ a·b.")
+func (e *emitter) dot(name string, half bool) {
+	e.begin(name, "func(a, b []"+elements(half)+") float32", "is Σ a·b.")
 	s := e.sums(4)
+	e.halves(half, "a", "b")
 	e.each(4, []string{"a", "b"}, func(m []Mem, u int, masked bool) {
-		a, b := e.load(m[0], masked), e.load(m[1], masked)
+		a, b := e.get(m[0], half, masked), e.get(m[1], half, masked)
 		VFMADD231PS(a, b, s[u])
 	})
 	e.total(s)
 }
 
-func (e *emitter) dot3() {
-	e.begin("dot3", "func(a, b, c []float32) float32", "is Σ a·b·c.")
+func (e *emitter) dot3(name string, half bool) {
+	e.begin(name, "func(a, c []"+elements(half)+", b []float32) float32", "is Σ a·b·c.")
 	s := e.sums(4)
+	e.halves(half, "a", "c")
 	e.each(4, []string{"a", "b", "c"}, func(m []Mem, u int, masked bool) {
-		a, b, c := e.load(m[0], masked), e.load(m[1], masked), e.load(m[2], masked)
+		a, b, c := e.get(m[0], half, masked), e.load(m[1], masked), e.get(m[2], half, masked)
 		VMULPS(a, b, b)
 		VFMADD231PS(b, c, s[u])
 	})
@@ -165,12 +173,13 @@ func (e *emitter) upper(v vec) vec {
 	return h
 }
 
-func (e *emitter) pairwise(name string, op func(...Op)) {
-	e.begin(name, "func(y, a, b []float32)", "is elementwise.")
+func (e *emitter) pairwise(name string, op func(...Op), half bool) {
+	e.begin(name, "func(y, a, b []"+elements(half)+")", "is elementwise.")
+	e.halves(half, "y", "a", "b")
 	e.each(4, []string{"y", "a", "b"}, func(m []Mem, _ int, masked bool) {
-		a, b := e.load(m[1], masked), e.load(m[2], masked)
+		a, b := e.get(m[1], half, masked), e.get(m[2], half, masked)
 		op(b, a, a)
-		e.store(a, m[0], masked)
+		e.put(a, m[0], half, masked)
 	})
 	e.end()
 }
@@ -189,11 +198,12 @@ func (e *emitter) scaled(name, doc string, op func(x, y, s vec) vec) {
 	e.end()
 }
 
-func (e *emitter) mulAcc() {
-	e.begin("mulAcc", "func(y, a, b []float32, s float32)", "is y += a·b·s.")
+func (e *emitter) mulAcc(name string, half bool) {
+	e.begin(name, "func(y []float32, a, b []"+elements(half)+", s float32)", "is y += a·b·s.")
 	s := e.float("s")
+	e.halves(half, "a", "b")
 	e.each(2, []string{"y", "a", "b"}, func(m []Mem, _ int, masked bool) {
-		y, a, b := e.load(m[0], masked), e.load(m[1], masked), e.load(m[2], masked)
+		y, a, b := e.load(m[0], masked), e.get(m[1], half, masked), e.get(m[2], half, masked)
 		VMULPS(a, b, b)
 		VFMADD231PS(b, s, y)
 		e.store(y, m[0], masked)
@@ -201,26 +211,60 @@ func (e *emitter) mulAcc() {
 	e.end()
 }
 
-func (e *emitter) norm() {
-	e.begin("norm", "func(y, x, w []float32, r float32)", "is y = x·r·w.")
+func (e *emitter) norm(name string, half bool) {
+	e.begin(name, "func(y, x []"+elements(half)+", w []float32, r float32)", "is y = x·r·w.")
 	r := e.float("r")
+	e.halves(half, "y", "x")
 	e.each(2, []string{"y", "x", "w"}, func(m []Mem, _ int, masked bool) {
-		x, w := e.load(m[1], masked), e.load(m[2], masked)
+		x, w := e.get(m[1], half, masked), e.load(m[2], masked)
 		VMULPS(r, x, x)
 		VMULPS(w, x, x)
-		e.store(x, m[0], masked)
+		e.put(x, m[0], half, masked)
 	})
 	e.end()
 }
 
-func (e *emitter) normDX() {
-	e.begin("normDX", "func(y, dy, x, w []float32, r, k float32)", "is y = r·(dy·w - x·k).")
+func (e *emitter) normDX(name string, half bool) {
+	e.begin(name, "func(y, dy, x []"+elements(half)+", w []float32, r, k float32)", "is y = r·(dy·w - x·k).")
 	r, k := e.float("r"), e.float("k")
+	e.halves(half, "y", "dy", "x")
 	e.each(2, []string{"y", "dy", "x", "w"}, func(m []Mem, _ int, masked bool) {
-		dy, x, w := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)
+		dy, x, w := e.get(m[1], half, masked), e.get(m[2], half, masked), e.load(m[3], masked)
 		VMULPS(k, x, x)
 		VFMSUB231PS(dy, w, x) // dy·w - x·k
 		VMULPS(r, x, x)
+		e.put(x, m[0], half, masked)
+	})
+	e.end()
+}
+
+// moments writes sum and centred, the two sums of a layer norm: its variance is summed after the mean is known, since the
+// difference of two large sums would lose its digits.
+func (e *emitter) moments() {
+	e.begin("sum", "func(x []float32) float32", "is Σ x.")
+	s := e.sums(4)
+	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) { VADDPS(e.load(m[0], masked), s[u], s[u]) })
+	e.total(s)
+	e.begin("centred", "func(x []float32, mean float32) float32", "is Σ (x - mean)².")
+	mean := e.float("mean")
+	s = e.sums(4)
+	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) {
+		x := e.load(m[0], masked)
+		VSUBPS(mean, x, x)
+		e.keep(x, masked)
+		VFMADD231PS(x, x, s[u])
+	})
+	e.total(s)
+}
+
+func (e *emitter) layer() {
+	e.begin("layer", "func(y, x, w, b []float32, mean, r float32)", "is y = (x - mean)·r·w + b.")
+	mean, r := e.float("mean"), e.float("r")
+	e.each(2, []string{"y", "x", "w", "b"}, func(m []Mem, _ int, masked bool) {
+		x, w, b := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)
+		VSUBPS(mean, x, x)
+		VMULPS(r, x, x)
+		VFMADD213PS(b, w, x)
 		e.store(x, m[0], masked)
 	})
 	e.end()
