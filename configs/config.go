@@ -63,6 +63,8 @@ type Config struct {
 	// VocabUnit is what LoongForge would pad the vocabulary to a multiple of, 0 if its model file does not say. Padding is a
 	// matter of Megatron's kernels: here embeddings have the rows that they have in the published checkpoint.
 	VocabUnit int
+	// SFT and SFTValid are the entries that data.dataset and data.valid_dataset name, for each path; nil where the files tell.
+	SFT, SFTValid []SFTFormat
 
 	file  string
 	given map[string][]setting // by key, weakest first, all but defaults
@@ -301,6 +303,10 @@ func (l *loader) tolerate() {
 	if script && !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == LayerDefault {
 		r.Data.Kind = "media" // a launch script has no other data for such a model
 	}
+	conversations := l.c.Origin("data.dataset").Layer == LayerFlag || l.c.Origin("data.dataset_config").Layer == LayerFlag
+	if conversations && l.c.Origin("data.kind").Layer == LayerDefault && r.Data.Kind != "media" {
+		r.Data.Kind = "chat"
+	}
 	if script && l.c.Model.ModelType == "internvl" && r.Train.Phase == "sft" && l.c.Origin("train.loss_weight").Layer == LayerDefault {
 		r.Train.LossWeight = "square"
 		l.c.Notices = append(l.c.Notices, "train.loss_weight = square: LoongForge's --loss-reduction if it is not given")
@@ -338,6 +344,7 @@ func (l *loader) checkAll() {
 	for _, s := range sections {
 		s.Check(l)
 	}
+	l.sftData()
 }
 
 // fault implements faults: it finds the place of the key. What was at fault before is not reported twice.

@@ -88,7 +88,6 @@ var refusedFlags = map[string]string{
 	"rotary-scaling-factor":                 "set model.overrides.rope_scaling={rope_type: yarn, factor: …} instead",
 	"num-layers-per-virtual-pipeline-stage": "say how many stages a rank has: --num-virtual-stages-per-pipeline-rank",
 	"custom-virtual-pipeline-layers":        "set plan.virtual_stages, and the layers of every stage in plan.layers",
-	"sft-dataset-config":                    "set data.messages and data.message_key instead",
 	"is-tokenized-data":                     "tokenized datasets are not read: use text, or Megatron's .bin/.idx",
 	"sft-data-streaming":                    "data is always read as training goes: remove the flag, the order is that of data.shuffle",
 	"enable-ema":                            "no moving average of weights is kept",

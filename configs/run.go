@@ -71,8 +71,11 @@ type Data struct {
 	SeqLen     int          `key:"seq_len" default:"2048" min:"1" max:"16777216" class:"fixed" flag:"seq-length" unit:"tokens" doc:"Length of a sample."`
 	Packing    bool         `key:"packing" default:"true" class:"fixed" flag:"packing-sft-data,packing-pretrain-data=true" doc:"Put several short documents or conversations in one sample; attention does not cross their borders."`
 	TextKey    string       `key:"text_key" default:"text" class:"fixed" doc:"Field of a JSON line, or column of a Parquet file, that holds the text."`
-	Messages   string       `key:"messages" default:"auto" oneof:"auto|openai|sharegpt|alpaca" class:"fixed" flag:"sft-dataset" from:"default=auto" doc:"Shape of chat data."`
+	Messages   string       `key:"messages" default:"auto" oneof:"auto|openai|sharegpt|alpaca" class:"fixed" doc:"Shape of chat data."`
 	MessageKey string       `key:"message_key" class:"fixed" doc:"Field that holds the list of messages; by default the shape's own."`
+	Dataset    []string     `key:"dataset" class:"fixed" flag:"sft-dataset,sft-train-dataset" doc:"Entry of data.dataset_config for each of data.paths, or one for all: under which keys conversations lie and what roles are called. Without it the files tell."`
+	ValidSet   []string     `key:"valid_dataset" class:"fixed" flag:"sft-valid-dataset" doc:"The same for data.valid; by default the first of data.dataset."`
+	Config     string       `key:"dataset_config" class:"fixed" flag:"sft-dataset-config" doc:"File with the entries that data.dataset names, as LoongForge's sft_dataset_config.yaml, whose own entries are taken without it: default, alpaca, extended_alpaca, sharegpt, openai, multimodal, multimodal_sharegpt."`
 	SampleType string       `key:"sample_type" class:"fixed" flag:"sample-type" doc:"Type of media samples, as multi_mix_qa or captioning; by default each sample tells."`
 	Processor  string       `key:"processor" class:"fixed" flag:"hf-processor-path" doc:"Directory with preprocessor_config.json, which says how pictures become patches; by default the tokenizer's."`
 	Template   string       `key:"template" class:"fixed" flag:"chat-template" doc:"Chat template: a Jinja file or a name, such as qwen, llama3 or internvl2_5; by default, and for names that end in -hf, the tokenizer's own."`

@@ -21,6 +21,7 @@ type Options struct {
 	IndexDir  string // where indexes of line offsets are kept for the next run; "" keeps them in memory only
 	Split     string // part of a data set that has named parts, as in Energon's split.yaml; "" means "train"
 	Tags      Tags   // names in chat data that are not the usual ones
+	Media     bool   // conversations in records come with the pictures and videos that they name, as samples of parts
 }
 
 // Tags names the parts of chat data; "" means the format's usual name.
@@ -28,6 +29,27 @@ type Tags struct {
 	Messages, Role, Content                    string // list of turns and what a turn holds
 	User, Assistant, System, Tool              string // values of the role
 	Instruction, Input, Output, History, Tools string
+	SystemKey                                  string // key of the system's text beside the turns
+	Function                                   string // value of the role: a call that the assistant makes
+	Images, Videos                             string // keys of paths
+	Only                                       bool   // parts without a name are not read, and roles without a name are none
+}
+
+// String is for fingerprints: names that older ones did not have show only where they are set.
+func (t Tags) String() string {
+	old := "{" + strings.Join([]string{t.Messages, t.Role, t.Content, t.User, t.Assistant, t.System, t.Tool, t.Instruction, t.Input, t.Output, t.History, t.Tools}, " ") + "}"
+	if more := fmt.Sprint(t.SystemKey, "|", t.Function, "|", t.Images, "|", t.Videos, "|", t.Only); more != "||||false" {
+		old += more
+	}
+	return old
+}
+
+// Name is the key or value that a part of the data has: as given, or the usual one unless only what has a name is read.
+func (t Tags) Name(given, usual string) string {
+	if given == "" && !t.Only {
+		return usual
+	}
+	return given
 }
 
 // bytesMaxDefault bounds a document where Options do not.

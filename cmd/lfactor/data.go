@@ -211,17 +211,17 @@ func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, 
 	return 0, cfg.Fault("data.tokenizer", "the tokenizer has no token that ends a document", "give model.overrides.eos_token_id")
 }
 
-// formatNames maps data.kind to formats; chat data names its shape.
-var formatNames = map[string]string{"text": "text", "jsonl": "jsonl", "parquet": "parquet", "megatron": "megatron", "media": "webdataset"}
+// formatNames maps data.kind to formats; chat data names its shape, and media lie in shards, folders of them, or jobs, which tell.
+var formatNames = map[string]string{"text": "text", "jsonl": "jsonl", "parquet": "parquet", "megatron": "megatron"}
 
 // openSources opens the training and the validation data.
 func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
-	if train, err = d.openPaths("data.paths", c.Paths); err != nil {
+	if train, err = d.openPaths("data.paths", c.Paths, d.r.cfg.SFT); err != nil {
 		return nil, nil, err
 	}
 	if len(c.Valid) > 0 {
-		valid, err = d.openPaths("data.valid", c.Valid)
+		valid, err = d.openPaths("data.valid", c.Valid, d.r.cfg.SFTValid)
 		return train, valid, err
 	}
 	sum := c.Split[0] + c.Split[1] + c.Split[2]
@@ -239,7 +239,8 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	return train, valid, nil
 }
 
-func (d *data) openPaths(key string, paths []configs.WeightPath) (out []dataset.Weighted, err error) {
+// openPaths opens paths, each by its entry of data.dataset_config if there are any.
+func (d *data) openPaths(key string, paths []configs.WeightPath, sft []configs.SFTFormat) (out []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
 	o := dataset.Options{Format: formatNames[c.Kind], TextKey: c.TextKey, BytesMax: int64(c.LineMax), Tags: dataset.Tags{Messages: c.MessageKey}}
 	if c.Kind == "chat" && c.Messages != "auto" {
@@ -247,8 +248,12 @@ func (d *data) openPaths(key string, paths []configs.WeightPath) (out []dataset.
 	}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
 	var opened []dataset.Weighted
-	for _, p := range paths {
-		list, err := dataset.OpenBlend(p.Path, o)
+	for i, p := range paths {
+		var entry *configs.SFTFormat
+		if sft != nil {
+			entry = &sft[i]
+		}
+		list, err := dataset.OpenBlend(p.Path, sftOptions(o, p.Path, entry, c.Kind == "media"))
 		if err != nil {
 			return nil, d.r.cfg.Fault(key, err.Error(), "")
 		}

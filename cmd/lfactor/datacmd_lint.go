@@ -42,11 +42,16 @@ func (r *lintReport) find(format string, args ...any) {
 func dataLint() *cobra.Command {
 	c := &cobra.Command{Use: "lint PATH…", Short: "Read data to the end and list what training would set aside", Args: cobra.MinimumNArgs(1),
 		Long: "Also reported are samples with the key of an earlier one, and shards of an Energon data set that have other counts than it says.\nThe exit code is 4 if anything is found."}
-	o := openFlags(c)
+	o, named := openFlags(c), &sftFlags{}
+	named.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r := &lintReport{keys: map[uint64]bool{}, seed: maphash.MakeSeed()}
 		for _, path := range args {
-			if err := r.lint(c, path, *o); err != nil {
+			o, err := named.options(*o, path)
+			if err != nil {
+				return err
+			}
+			if err := r.lint(c, path, o); err != nil {
 				return err
 			}
 		}
@@ -78,6 +83,11 @@ func (r *lintReport) lint(c *cobra.Command, path string, o dataset.Options) erro
 		}
 		if d.Parts != nil && len(r.keys) < lintKeysMax {
 			r.keys[h] = true
+		}
+		if d.Parts != nil && o.Tags != (dataset.Tags{}) {
+			if _, err := format.ConverseTagged(d, "", o.Tags); err != nil {
+				r.find("%v", err)
+			}
 		}
 	}, func(i int64, b *dataset.BadSample) { r.find("%s", b) })
 	if e, bad := format.ReadEnergon(path); err == nil && bad == nil {
@@ -124,21 +134,26 @@ type partStat struct {
 func dataStat() *cobra.Command {
 	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts", Args: cobra.MinimumNArgs(1),
 		Long: "Lengths are bytes; with --model they are tokens, as training would see them, and documents that give none are bad."}
-	o := openFlags(c)
+	o, named := openFlags(c), &sftFlags{}
+	named.add(c)
 	var model, kind string
 	c.Flags().StringVar(&model, "model", "", "folder of a model, to count its tokens")
 	c.Flags().StringVar(&kind, "sample_type", "", "type of the samples; by default each tells")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r := &statReport{Parts: map[string]partStat{}, Modality: map[string]int64{}}
 		for _, path := range args {
-			s, err := dataset.Open(path, *o)
+			o, err := named.options(*o, path)
+			if err != nil {
+				return err
+			}
+			s, err := dataset.Open(path, o)
 			if err != nil {
 				return err
 			}
 			r.Kind = s.Kind()
 			r.Documents += s.Len()
 			if model != "" {
-				if r.tokens, err = newTokenCounter(model, kind, s.Kind()); err != nil {
+				if r.tokens, err = newTokenCounter(model, kind, s.Kind(), o.Tags); err != nil {
 					return errors.Join(err, s.Close())
 				}
 			}

@@ -70,7 +70,8 @@ const previewTextMax = 4 << 10
 func dataPreview() *cobra.Command {
 	c := &cobra.Command{Use: "preview PATH", Short: "Write an HTML page with samples: pictures, videos and conversations", Args: cobra.ExactArgs(1),
 		Long: "The page is one file that loads nothing. Samples are spread evenly over the data; one that cannot be used shows its reason."}
-	o := openFlags(c)
+	o, named := openFlags(c), &sftFlags{}
+	named.add(c)
 	var out, kind string
 	var n int64
 	c.Flags().StringVar(&out, "html", "preview.html", "file to write; - writes to the standard output")
@@ -80,14 +81,18 @@ func dataPreview() *cobra.Command {
 		if n < 1 {
 			return usage("-n %d: want at least 1", n)
 		}
-		s, err := dataset.Open(args[0], *o)
+		o, err := named.options(*o, args[0])
+		if err != nil {
+			return err
+		}
+		s, err := dataset.Open(args[0], o)
 		if err != nil {
 			return err
 		}
 		defer s.Close()
 		p := previewData{Name: s.Name(), All: s.Len()}
 		for k := range min(n, s.Len()) {
-			one, err := preview(s, k*s.Len()/min(n, s.Len()), kind)
+			one, err := preview(s, k*s.Len()/min(n, s.Len()), kind, o.Tags)
 			if err != nil {
 				return err
 			}
@@ -108,13 +113,13 @@ func dataPreview() *cobra.Command {
 	return c
 }
 
-// preview shows document i.
-func preview(s dataset.Source, i int64, kind string) (previewSample, error) {
+// preview shows document i, whose messages have their parts under the names of tags.
+func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (previewSample, error) {
 	d, err := s.Read(i)
 	p := previewSample{Key: d.Key, Place: d.Place.String()}
 	var list []format.Conversation
 	if err == nil && s.Kind() == dataset.KindParts {
-		list, err = format.Converse(&d, kind)
+		list, err = format.ConverseTagged(&d, kind, tags)
 	}
 	var bad *dataset.BadSample
 	if errors.As(err, &bad) {

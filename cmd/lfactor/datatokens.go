@@ -14,12 +14,13 @@ type tokenCounter func(d *dataset.Document) (int64, error)
 
 // newTokenCounter makes the counter of a kind of documents by a model's folder: its tokenizer, and for conversations
 // its chat template, and for samples with media its processor.
-func newTokenCounter(model, sampleType string, kind dataset.Kind) (tokenCounter, error) {
+func newTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.Tags) (tokenCounter, error) {
 	if kind == dataset.KindParts {
 		enc, err := visionEncoder(model, "", sampleType)
 		if err != nil {
 			return nil, err
 		}
+		enc.Tags = tags
 		return func(d *dataset.Document) (n int64, err error) {
 			samples, err := enc.EncodeSample(d)
 			for _, s := range samples {

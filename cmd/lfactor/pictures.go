@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/lfactor/lfactor/actors/host"
@@ -55,7 +56,15 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 	if err != nil {
 		return nil, d.r.cfg.Fault("data.tokenizer", err.Error(), "")
 	}
-	return &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x, MediaMax: c.Data.ImagesMax}, nil
+	v := &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x, MediaMax: c.Data.ImagesMax}
+	for i, f := range slices.Concat(d.r.cfg.SFT, d.r.cfg.SFTValid) {
+		if tags := tagsOf(&f); i == 0 {
+			v.Tags = tags
+		} else if tags != v.Tags {
+			return nil, d.r.cfg.Fault("data.dataset", "pictures come with conversations of one entry", "name one for all paths")
+		}
+	}
+	return v, nil
 }
 
 // fill puts a batch's pictures, which the loader has prepared, into its microbatch: their tokens have no embedding of their

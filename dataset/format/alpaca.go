@@ -32,7 +32,7 @@ func readAlpaca(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 	say := func(question, answer string) {
 		turns = append(turns, dataset.Message{Role: "user", Content: question}, dataset.Message{Role: "assistant", Content: answer})
 	}
-	if raw, ok := c.members[or(tags.History, "history")]; ok && !isNull(raw) {
+	if raw, ok := c.members[tags.Name(tags.History, "history")]; ok && !isNull(raw) {
 		var history [][2]string
 		if err := json.Unmarshal(raw, &history); err != nil {
 			return nil, c.bad("its history is no list of [question, answer]")
@@ -45,11 +45,14 @@ func readAlpaca(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	input, err := c.text(or(tags.Input, "input"))
+	input, err := c.text(tags.Name(tags.Input, "input"))
 	if err != nil {
 		return nil, err
 	}
-	if input != "" {
+	switch {
+	case question == "":
+		question = input
+	case input != "":
 		question += "\n" + input
 	}
 	answer, err := member(c.members, or(tags.Output, "output"), c.place)
@@ -57,5 +60,5 @@ func readAlpaca(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 		return nil, err
 	}
 	say(question, answer)
-	return c.withSystem(turns, or(tags.System, "system"))
+	return c.withSystem(turns, tags.Name(or(tags.SystemKey, tags.System), "system"))
 }

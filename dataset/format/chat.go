@@ -67,6 +67,9 @@ func registerChat(name, doc string, read shape, write func(dataset.Document) any
 			return isJSON(path) && shapeOf(keysOf(head)) == name
 		},
 		Open: func(path string, o dataset.Options) (dataset.Source, error) {
+			if o.Media {
+				return openIllustrated(path, name, o)
+			}
 			open := openJSON
 			if isParquet(path, nil) {
 				open = openRows
@@ -117,7 +120,7 @@ func (c *chats) Read(i int64) (dataset.Document, error) {
 	if len(d.Messages) == 0 {
 		return d, r.bad("it has no messages")
 	}
-	d.Tools, err = r.tools(or(c.tags.Tools, "tools"))
+	d.Tools, err = r.tools(c.tags.Name(c.tags.Tools, "tools"))
 	return d, err
 }
 
@@ -158,6 +161,11 @@ func role(name string, tags dataset.Tags) string {
 		return "system"
 	case tags.Tool:
 		return "tool"
+	case tags.Function:
+		return "assistant"
+	}
+	if tags.Only && tags.User != "" {
+		return ""
 	}
 	return or(roleNames[name], name)
 }
@@ -184,7 +192,9 @@ func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) (
 		if err != nil || name == "" {
 			return nil, c.bad("%s[%d] has no text %q", list, i, roleKey)
 		}
-		out[i].Role = role(name, tags)
+		if out[i].Role = role(name, tags); out[i].Role == "" {
+			return nil, c.bad("%s[%d] has the role %q, which none is called here", list, i, clip(name))
+		}
 		if out[i].Content, err = turn.text(contentKey); err != nil || len(m) > 2 || isNull(m[contentKey]) {
 			out[i].Raw = turn.raw(out[i], roleKey, contentKey, o)
 		}

@@ -29,6 +29,7 @@ type ConvertConfig struct {
 	Messages  string // key of the messages; "" means "messages"
 	// SampleType names the type written in dataset.yaml; types that are not known are written as raw samples.
 	SampleType string
+	Tags       dataset.Tags // names of keys and roles in the annotations that are not the usual ones
 
 	MediaBytesMax int64 // of a picture or video; 0 means 1 GiB
 	Workers       int   // entries read at once; 0 means 1
@@ -165,7 +166,11 @@ func openConversion(c ConvertConfig) (w *conversion, err error) {
 
 // settings identifies the annotations and what is made of them.
 func (w *conversion) settings() string {
-	return hashOf("convert 1", w.records.Fingerprint(), w.ImageDir, w.VideoDir, w.MaxCount, w.MaxSize, w.Media, w.Messages, w.SampleType, w.MediaBytesMax)
+	print := hashOf("convert 1", w.records.Fingerprint(), w.ImageDir, w.VideoDir, w.MaxCount, w.MaxSize, w.Media, w.Messages, w.SampleType, w.MediaBytesMax)
+	if w.Tags != (dataset.Tags{}) {
+		print = hashOf(print, w.Tags)
+	}
+	return print
 }
 
 func (w *conversion) checkFolders() error {

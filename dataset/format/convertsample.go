@@ -92,11 +92,12 @@ func (e *annotation) single() (key string, parts []dataset.Part, err error) {
 
 // mixed makes a sample of any number of pictures and videos, or of text alone.
 func (e *annotation) mixed() (key string, parts []dataset.Part, err error) {
-	videos, hasVideos, err := e.paths("video", "videos")
+	t := e.w.Tags
+	videos, hasVideos, err := e.paths(t.Name(t.Videos, "video"), t.Name(t.Videos, "videos"))
 	if err != nil {
 		return "", nil, err
 	}
-	images, hasImages, err := e.paths("image", "images")
+	images, hasImages, err := e.paths(t.Name(t.Images, "image"), t.Name(t.Images, "images"))
 	if err != nil {
 		return "", nil, err
 	}
@@ -145,13 +146,17 @@ func (e *annotation) content(media string, names []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	members := []pyMember{{"texts", e.members[e.w.Messages]}, {"media", kind}}
+	messages, err := e.withSystem(e.members[e.w.Messages])
+	if err != nil {
+		return nil, err
+	}
+	members := []pyMember{{"texts", messages}, {"media", kind}}
 	if e.w.SampleType == "chat_mix" {
-		tools := e.members["tools"]
+		tools := e.members[e.w.Tags.Name(e.w.Tags.Tools, "tools")]
 		if tools == nil {
 			tools = json.RawMessage("null")
 		}
-		members = []pyMember{{"messages", e.members[e.w.Messages]}, {"tools", tools}, {"media", kind}}
+		members = []pyMember{{"messages", messages}, {"tools", tools}, {"media", kind}}
 	}
 	if media != "text" {
 		members = append(members, pyMember{"name", list})
@@ -166,6 +171,6 @@ func (e *annotation) converses(key string, parts []dataset.Part) error {
 		return nil
 	}
 	d := dataset.Document{Key: key, Parts: parts, Place: e.place}
-	_, err := Converse(&d, k.Name)
+	_, err := ConverseTagged(&d, k.Name, e.w.Tags)
 	return err
 }

@@ -82,6 +82,11 @@ func GuessSampleType(d *dataset.Document) string {
 // Converse returns the conversations of a sample of a type; "" tells it from the sample. What is wrong with a sample is
 // a *dataset.BadSample.
 func Converse(d *dataset.Document, sampleType string) ([]Conversation, error) {
+	return ConverseTagged(d, sampleType, dataset.Tags{})
+}
+
+// ConverseTagged is Converse for messages whose keys and roles have other names than the usual ones.
+func ConverseTagged(d *dataset.Document, sampleType string, tags dataset.Tags) ([]Conversation, error) {
 	if sampleType == "" {
 		sampleType = GuessSampleType(d)
 	}
@@ -89,7 +94,7 @@ func Converse(d *dataset.Document, sampleType string) ([]Conversation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sampleJSON{doc: d}
+	s := &sampleJSON{doc: d, tags: tags}
 	b, ok := d.Part("json")
 	if !ok {
 		return nil, s.bad("it has no part \"json\"")
@@ -114,6 +119,7 @@ type sampleJSON struct {
 	doc     *dataset.Document
 	raw     json.RawMessage
 	members map[string]json.RawMessage // nil where it is no object
+	tags    dataset.Tags
 }
 
 func (s *sampleJSON) bad(format string, args ...any) error {

@@ -39,6 +39,9 @@ func (s *sampleJSON) message(i int, raw json.RawMessage) (m dataset.Message, err
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return m, s.bad("its message %d is no message: %s", i, strings.TrimPrefix(err.Error(), "json: "))
 	}
+	if s.tags.Role != "" {
+		return s.tagged(i, t, raw)
+	}
 	text := func(key string) (out string) {
 		_ = json.Unmarshal(t[key], &out) // what is no text counts as missing
 		return out

@@ -135,7 +135,7 @@ func readPackedChat(s *sampleJSON) ([]Conversation, error) {
 }
 
 func readPackedMix(s *sampleJSON) ([]Conversation, error) {
-	inner := &sampleJSON{doc: s.doc}
+	inner := &sampleJSON{doc: s.doc, tags: s.tags}
 	if err := s.get("texts", &inner.members); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package format
 
-import "github.com/lfactor/lfactor/dataset"
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/dataset"
+)
 
 // ShareGPT's shape: {"system": …, "conversations": [{"from": "human", "value": …}, {"from": "gpt", "value": …}]}.
 var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "value"}], "system": …}`,
@@ -9,7 +13,10 @@ var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "
 		if err != nil {
 			return nil, err
 		}
-		return c.withSystem(turns, "system")
+		if turns, err = c.inTurns(turns, tags); err != nil {
+			return nil, err
+		}
+		return c.withSystem(turns, tags.Name(tags.SystemKey, "system"))
 	},
 	func(d dataset.Document) any {
 		out := map[string]any{}
@@ -28,8 +35,37 @@ var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "
 		return out
 	})
 
-// withSystem puts the text under a key in front as the system's message, where there is one.
+// inTurns holds a conversation to what LoongForge takes of data whose roles are named: a system's message, which goes in front, and
+// then the user, or a tool, and the assistant in turn.
+func (c chatRecord) inTurns(turns []dataset.Message, tags dataset.Tags) ([]dataset.Message, error) {
+	if !tags.Only || tags.User == "" {
+		return turns, nil
+	}
+	if i := slices.IndexFunc(turns, func(m dataset.Message) bool { return m.Role == "system" }); i > 0 {
+		system := turns[i]
+		copy(turns[1:i+1], turns[:i])
+		turns[0] = system
+	}
+	rest := turns
+	if len(rest) > 0 && rest[0].Role == "system" {
+		rest = rest[1:]
+	}
+	for i, m := range rest {
+		if asks := m.Role == "user" || m.Role == "tool"; asks == (i%2 == 1) || m.Role == "system" {
+			return nil, c.bad("its turn %d is the %s's, and roles do not alternate", i+1, m.Role)
+		}
+	}
+	if len(rest)%2 != 0 {
+		return nil, c.bad("it has %d turns, and the last has no answer", len(rest))
+	}
+	return turns, nil
+}
+
+// withSystem puts the text under a key in front as the system's message, where there is one and no turn is the system's.
 func (c chatRecord) withSystem(turns []dataset.Message, key string) ([]dataset.Message, error) {
+	if key == "" || len(turns) > 0 && turns[0].Role == "system" {
+		return turns, nil
+	}
 	s, err := c.text(key)
 	if err != nil || s == "" {
 		return turns, err

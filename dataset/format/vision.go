@@ -15,17 +15,22 @@ type VisionEncoder struct {
 	SampleType string // "" tells it from each sample
 	Chat       dataset.ChatEncoder
 	Expander   dataset.MediaExpander
-	MediaMax   int // media of a conversation; 0 means no limit
+	MediaMax   int          // media of a conversation; 0 means no limit
+	Tags       dataset.Tags // names of keys and roles of messages that are not the usual ones
 }
 
 // Fingerprint implements dataset.SampleEncoder.
 func (v *VisionEncoder) Fingerprint() string {
-	return hashOf("vision 1", v.SampleType, v.Chat.Fingerprint(), v.Expander.Fingerprint(), v.MediaMax)
+	print := hashOf("vision 1", v.SampleType, v.Chat.Fingerprint(), v.Expander.Fingerprint(), v.MediaMax)
+	if v.Tags != (dataset.Tags{}) {
+		print = hashOf(print, v.Tags)
+	}
+	return print
 }
 
 // EncodeSample implements dataset.SampleEncoder.
 func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample, err error) {
-	list, err := Converse(d, v.SampleType)
+	list, err := ConverseTagged(d, v.SampleType, v.Tags)
 	if err != nil {
 		return nil, err
 	}
