@@ -111,8 +111,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.apply(false)
 	l.componentRates()
 	l.readModel()
-	l.apply(true)
-	l.c.Model.complete()
+	l.applyModel()
 	l.tolerate()
 	if !l.broken {
 		l.checkAll()
@@ -268,6 +267,14 @@ func (l *loader) apply(model bool) {
 			l.set(dst, s)
 		}
 	}
+}
+
+// applyModel sets the keys of Model, and what follows from them. Presets have done their work then.
+func (l *loader) applyModel() {
+	l.presets()
+	l.apply(true)
+	l.c.Model.TextPreset, l.c.Model.Vision.Preset = "", ""
+	l.c.Model.complete()
 }
 
 // set decodes one value; a value that is overruled must be right too.

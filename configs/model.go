@@ -30,6 +30,7 @@ type Model struct {
 	BOS           int         `key:"bos_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that begins a text; -1 if there is none."`
 	EOS           []int       `key:"eos_token_id" class:"fixed" doc:"Tokens that end a text."`
 	Text          string      `key:"text_model_type" oneof:"llama|qwen|qwen2|qwen3|internlm2" class:"fixed" doc:"Family of the decoder of a composed model."`
+	TextPreset    string      `key:"text_preset" class:"fixed" doc:"Published model, as qwen/3-8b, whose decoder a composed model has where it says nothing else."`
 	Vision        Vision      `key:"vision"`
 	Parameters    int         `key:"parameters" min:"1" class:"fixed" doc:"Number of parameters as published: a claim that tests check."`
 	Names         []string    `key:"names" class:"fixed" doc:"What LoongForge calls the model, for --model-name."`

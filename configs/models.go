@@ -67,8 +67,7 @@ func ReadModel(where string) (Model, error) {
 
 // model completes and checks what was read.
 func (l *loader) model() (Model, error) {
-	l.apply(true)
-	l.c.Model.complete()
+	l.applyModel()
 	if len(l.errs) == 0 {
 		l.c.Model.Check(l)
 	}

@@ -12,6 +12,7 @@ import (
 // name where families differ: depth is num_hidden_layers, num_heads is num_attention_heads, merge is spatial_merge_size.
 type Vision struct {
 	Kind       string  `key:"kind" oneof:"towers" class:"fixed" doc:"Architecture of the vision tower; empty for a model of text alone."`
+	Preset     string  `key:"preset" class:"fixed" doc:"Named tower, as siglip-so400m-14-384, that the model has where it says nothing else."`
 	Depth      int     `key:"depth" default:"0" min:"0" max:"65536" class:"fixed" doc:"Layers of the tower."`
 	Hidden     int     `key:"hidden_size" default:"0" min:"0" max:"1048576" class:"fixed" doc:"Width of the tower."`
 	Inter      int     `key:"intermediate_size" default:"0" min:"0" max:"16777216" class:"fixed" doc:"Width of the tower's MLP."`

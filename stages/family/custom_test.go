@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,4 +102,30 @@ func TestShuffledTower(t *testing.T) {
 	data := m.Vision.Data(&p, m.Vision.Shape(8, m.Vision.Class(16, 1)))
 	require.Equal(t, []int32{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}, data["vis.patches"].I32())
 	require.Equal(t, tensor.I32, data["vis.tap.0"].DType)
+}
+
+// TestTowerClaims holds every named tower, and a tower of every kind, to the parameter count that its file claims, which
+// bench/golden/tower_counts.py took from transformers.
+func TestTowerClaims(t *testing.T) {
+	kinds := map[string]bool{}
+	for _, name := range configs.Towers() {
+		file := filepath.Join(t.TempDir(), "pair.yaml")
+		require.NoError(t, os.WriteFile(file, []byte("model_type: vlm\ntext_preset: qwen/3-0.6b\nvision: {preset: "+name+", vision_feature_layer: 0}\n"), 0o644))
+		c, err := configs.ReadModel(file)
+		require.NoError(t, err, name)
+		m, err := Build(c, 16)
+		require.NoError(t, err, name)
+		kinds[c.Vision.Kind] = true
+		n := 0
+		for _, p := range m.Params(nil) {
+			if m.Component(p.Name) == Encoder && !strings.Contains(p.Name, ".deepstack.") {
+				n += tensor.Len(p.Shape)
+			}
+		}
+		if c.Vision.Kind == "clip" {
+			n += 2 * c.Vision.Hidden // the closing norm, which is for the class token alone
+		}
+		require.Equal(t, configs.TowerParameters(name), n, name)
+	}
+	require.Len(t, kinds, len(encoders))
 }
