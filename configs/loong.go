@@ -69,7 +69,7 @@ func ModelFile(path string) bool {
 		return false // whoever reads it reports it
 	}
 	root, err := parseYAML(path, text)
-	return err == nil && lookup(root, "_target_") == nil && lookup(root, "model_type") != nil && lookup(root, "hidden_size") != nil
+	return err == nil && lookup(root, "_target_") == nil && lookup(root, "model_type") != nil && (lookup(root, "hidden_size") != nil || lookup(root, "text_preset") != nil)
 }
 
 // lookup returns the value of a key of a mapping, or nil.

@@ -36,6 +36,10 @@ func TestPresets(t *testing.T) {
 	require.Equal(t, []any{"llama", "llama3", "rice", 24}, []any{c.Model.Text, c.Model.RopeScaling.Type, c.Model.Vision.Kind, c.Model.Vision.Depth})
 	require.Equal(t, "configs/models/llava-onevision/1.5-4b.yaml:24", c.Origin("model.overrides.vision.depth").String())
 
+	c, err = Compose(Request{File: file, Args: []string{"model.overrides.num_hidden_layers=2"}})
+	require.NoError(t, err)
+	require.Equal(t, []any{"siglip", 2}, []any{c.Model.Vision.Kind, c.Model.Layers})
+
 	for text, want := range map[string]string{
 		"model_type: vlm\ntext_preset: qwen/3-8b\nvision: {preset: siglip-so400m-14-38}\n":             `pair.yaml:3: model.overrides.vision.preset: no vision tower is called "siglip-so400m-14-38"; did you mean "siglip-so400m-14-384"?`,
 		"model_type: vlm\ntext_preset: qwen/3-9b\nvision: {preset: siglip-so400m-14-384}\n":            `pair.yaml:2: model.overrides.text_preset: no published decoder is called "qwen/3-9b"; did you mean "qwen/3-`,
