@@ -9,10 +9,12 @@ func init() {
 	table[kernels.GroupedLinear], table[kernels.GroupedLinearDX], table[kernels.GroupedLinearDW] = groupedLinear, groupedLinearDX, groupedLinearDW
 }
 
+// smallGroup is the most rows of a group whose matrix is multiplied where it lies: packing it would cost more than it gains.
+// Reading columns in place, as the input gradient does, is the slower way. Products of pairs of bfloat16 are so fast that packing
+// pays sooner, and for the input gradient always.
+var smallGroup = map[kernels.Op]struct{ floats, pairs int }{kernels.GroupedLinear: {64, 4}, kernels.GroupedLinearDX: {48, 0}, kernels.GroupedLinearDW: {64, 16}}
+
 const (
-	// smallGroup is the most rows of a group whose matrix is multiplied where it lies: packing it would cost more than it gains.
-	// Reading columns in place, as the input gradient does, is the slower way.
-	smallGroup, smallGroupDX = 64, 48
 	// dotRows is the most rows that are multiplied by dot products instead of tiles, which such rows would leave mostly empty.
 	dotRows = 8
 	// groupedWork is the multiplications that one task of small groups should have.
@@ -22,10 +24,14 @@ const (
 // part is a task: columns [from, to) of the result of group g, whose rows begin at at.
 type part struct{ g, at, m, from, to int }
 
-// groups runs groups of more than most rows one after the other on all threads, and then the others as tasks. wide is the dimension of the
+// groups runs large groups one after the other on all threads, and then the small ones as tasks. wide is the dimension of the
 // result that tasks are cut along, in multiples of unit; each of its elements costs depth multiplications a row. Rows before and
 // after all groups are cleared in rows, if it is no nil tensor.
-func (b *Backend) groups(off []int32, most int, rows *tensor.Tensor, wide, depth, unit int, large func(g, at, m int), small func(w *worker, p part)) {
+func (b *Backend) groups(c *kernels.Call, rows *tensor.Tensor, wide, depth, unit int, large func(g, at, m int), small func(w *worker, p part)) {
+	off, most := c.In[2].I32(), smallGroup[c.Op].floats
+	if b.k.amx && c.In[0].DType == tensor.BF16 {
+		most = smallGroup[c.Op].pairs
+	}
 	if rows != nil {
 		b.clearRows(rows, 0, int(off[0]))
 		b.clearRows(rows, int(off[len(off)-1]), rows.Shape[0])
@@ -59,7 +65,7 @@ func (b *Backend) clearRows(t *tensor.Tensor, from, to int) {
 func groupedLinear(b *Backend, c *kernels.Call) {
 	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: last(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
-	b.groups(c.In[2].I32(), smallGroup, c.Out[0], n, k, b.k.mr, func(g, at, m int) {
+	b.groups(c, c.Out[0], n, k, b.k.mr, func(g, at, m int) {
 		b.gemm(y.from(at), x.from(at), w.from(g*n), m, n, k)
 	}, func(wk *worker, p part) {
 		switch {
@@ -75,7 +81,7 @@ func groupedLinear(b *Backend, c *kernels.Call) {
 func groupedLinearDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := rowMajor(c.In[0]), columnMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: last(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
-	b.groups(c.In[2].I32(), smallGroupDX, c.Out[0], k, n, b.k.nr, func(g, at, m int) {
+	b.groups(c, c.Out[0], k, n, b.k.nr, func(g, at, m int) {
 		b.gemm(dx.from(at), dy.from(at), w.from(g*n), m, k, n)
 	}, func(wk *worker, p part) {
 		if p.m > 0 {
@@ -88,7 +94,7 @@ func groupedLinearDW(b *Backend, c *kernels.Call) {
 	dy, x, dw := columnMajor(c.In[0]), columnMajor(c.In[1]), c.Out[0]
 	n, k := dw.Shape[1], dw.Shape[2]
 	r := result{v: viewOf(dw), ld: k, acc: c.Attr.I[0] == kernels.Accumulate}
-	b.groups(c.In[2].I32(), smallGroup, nil, n, k, b.k.mr, func(g, at, m int) {
+	b.groups(c, nil, n, k, b.k.mr, func(g, at, m int) {
 		b.gemm(r.from(g*n), dy.from(at), x.from(at), n, k, m)
 	}, func(wk *worker, p part) {
 		if d := r.from(p.g*n + p.from); p.m > 0 {

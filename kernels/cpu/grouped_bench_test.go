@@ -14,31 +14,36 @@ func BenchmarkGrouped(b *testing.B) {
 	be := New(1)
 	defer be.Close()
 	for _, rows := range []int{1, 4, 8, 16, 32, 64, 128} {
-		t := g * rows
-		x, dy, w, dw := filled(tensor.F32, t, k), filled(tensor.F32, t, n), filled(tensor.F32, g, n, k), tensor.Make(tensor.F32, g, n, k)
-		off := tensor.Make(tensor.I32, g+1)
-		for i := range off.I32() {
-			off.I32()[i] = int32(i * rows)
-		}
-		for _, c := range []*kernels.Call{{Op: kernels.GroupedLinear, In: ts{x, w, off}, Out: ts{tensor.Make(tensor.F32, t, n)}},
-			{Op: kernels.GroupedLinearDX, In: ts{dy, w, off}, Out: ts{tensor.Make(tensor.F32, t, k)}},
-			{Op: kernels.GroupedLinearDW, In: ts{dy, x, off}, Out: ts{dw}, Attr: kernels.Attr{I: [4]int{kernels.Accumulate}}}} {
-			rate := func(b *testing.B, f func()) {
+		benchGrouped(b, be, tensor.F32, g, n, k, rows)
+		benchGrouped(b, be, tensor.BF16, g, n, k, rows)
+	}
+}
+
+func benchGrouped(b *testing.B, be *Backend, d tensor.DType, g, n, k, rows int) {
+	t := g * rows
+	x, dy, w, dw := filled(d, t, k), filled(d, t, n), filled(d, g, n, k), tensor.Make(tensor.F32, g, n, k)
+	off := tensor.Make(tensor.I32, g+1)
+	for i := range off.I32() {
+		off.I32()[i] = int32(i * rows)
+	}
+	for _, c := range []*kernels.Call{{Op: kernels.GroupedLinear, In: ts{x, w, off}, Out: ts{tensor.Make(d, t, n)}},
+		{Op: kernels.GroupedLinearDX, In: ts{dy, w, off}, Out: ts{tensor.Make(d, t, k)}},
+		{Op: kernels.GroupedLinearDW, In: ts{dy, x, off}, Out: ts{dw}, Attr: kernels.Attr{I: [4]int{kernels.Accumulate}}}} {
+		rate := func(b *testing.B, f func()) {
+			f()
+			for b.Loop() {
 				f()
-				for b.Loop() {
-					f()
-				}
-				b.ReportMetric(2*float64(t*n*k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			}
-			b.Run(fmt.Sprintf("%s/%d/one", c.Op, rows), func(b *testing.B) { rate(b, func() { be.Run(c) }) })
-			b.Run(fmt.Sprintf("%s/%d/each", c.Op, rows), func(b *testing.B) {
-				rate(b, func() {
-					for i := range g {
-						be.Run(single(c, i, rows))
-					}
-				})
-			})
+			b.ReportMetric(2*float64(t*n*k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		}
+		b.Run(fmt.Sprintf("%s/%v/%d/one", c.Op, d, rows), func(b *testing.B) { rate(b, func() { be.Run(c) }) })
+		b.Run(fmt.Sprintf("%s/%v/%d/each", c.Op, d, rows), func(b *testing.B) {
+			rate(b, func() {
+				for i := range g {
+					be.Run(single(c, i, rows))
+				}
+			})
+		})
 	}
 }
 
