@@ -55,7 +55,7 @@ func parseOperands(s string) []operand {
 	return l
 }
 
-// Check compares a call with the contract of its operation: the number of operands, dtypes and shapes. Backends panic
+// Check compares a call with the contract of its operation: the number of operands, dtypes, shapes and alignment. Backends panic
 // with the error it returns, because such a call is a bug of the caller.
 func Check(c *Call) error {
 	s, ok := signatures()[c.Op]
@@ -115,6 +115,9 @@ func (b *binding) match(want []operand, have []*tensor.Tensor) error {
 func (b *binding) operand(o operand, t *tensor.Tensor) error {
 	if err := b.dtype(o, t); err != nil {
 		return err
+	}
+	if !t.Aligned() {
+		return fmt.Errorf("operand %s is %v at an address that is no multiple of %d bytes", o.name, t, t.DType.Size())
 	}
 	if o.any {
 		return nil

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,6 +60,28 @@ func TestCheckOfSequenceOffsets(t *testing.T) {
 	require.NoError(t, Check(call(0, 3)))
 	require.ErrorContains(t, Check(call(0, 3, 2)), "cu_q[2] is 2 after 3")
 	require.ErrorContains(t, Check(call(0, 5)), "cu_q[1] is 5 after 0 with 4 rows")
+}
+
+// A view between elements is a bug of the caller: vectors would be torn, and other processors trap.
+func TestCheckRefusesMisalignedViews(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
+		raw := tensor.Make(tensor.U8, 256).Bytes()
+		for off := range d.Size() {
+			x := tensor.Of(tensor.U8, raw[off:off+24*d.Size()], 24*d.Size())
+			x.DType, x.Shape = d, []int{6, 4}
+			good := &Call{Op: Linear, In: list(x, of(d, 5, 4)), Out: list(of(d, 6, 5))}
+			into := &Call{Op: Linear, In: list(of(d, 6, 3), of(d, 4, 3)), Out: list(x)}
+			if off == 0 {
+				require.NoError(t, Check(good))
+				require.NoError(t, Check(into))
+				continue
+			}
+			require.ErrorContains(t, Check(good), fmt.Sprintf("operand x is %v[6 4] at an address that is no multiple of %d bytes", d, d.Size()))
+			require.ErrorContains(t, Check(into), fmt.Sprintf("operand y is %v[6 4] at an address", d))
+		}
+		require.PanicsWithValue(t, fmt.Sprintf("tensor: view of %v[4 4], %d bytes, as %v[2 4] at byte 1", d, 16*d.Size(), d), func() { of(d, 4, 4).View(1, d, 2, 4) })
+		require.Panics(t, func() { of(d, 4, 4).View(12*d.Size(), d, 2, 4) }, "past the end")
+	}
 }
 
 // Signatures are parsed at first use; a spelling mistake in a contract must not wait for a user.

@@ -229,10 +229,9 @@ func dropout(b *Backend, c *kernels.Call) {
 			m := w.arena.mark()
 			in, out := w.in(x, i*width, width), w.out(y, i*width, width)
 			seed := mix(uint64(key[i]) + (uint64(c.Attr.I[0])+1)*golden)
+			w.k.scale(out, in, keep)
 			for e := range out {
-				if mix(seed+uint64(e)*golden)>>40 >= least {
-					out[e] = in[e] * keep
-				} else {
+				if mix(seed+uint64(e)*golden)>>40 < least {
 					out[e] = 0
 				}
 			}

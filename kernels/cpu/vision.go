@@ -48,8 +48,8 @@ func layerNormDX(b *Backend, c *kernels.Call) {
 			m := w.arena.mark()
 			g, out := w.in(dy, i*d, d), w.out(dx, i*d, d)
 			w.k.shift(z, w.in(x, i*d, d), -mean[i])
-			r := rstd[i]
-			m1, m2 := w.k.dot(g, weight)/float32(d), r*r*w.k.dot3(g, z, weight)/float32(d)
+			r := flushed(rstd[i])
+			m1, m2 := w.k.dot(g, weight)/float32(d), flushed(r*r)*w.k.dot3(g, z, weight)/float32(d)
 			w.k.normDX(out, g, z, weight, r, m2)
 			w.k.shift(out, out, -r*m1)
 			w.done(dx, i*d, out)

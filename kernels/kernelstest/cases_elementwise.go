@@ -78,7 +78,11 @@ func castCases() []Case {
 		}
 	}
 	return append(l, Case{Op: kernels.Cast, Name: "i64-i64", Why: "a copy", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{wrap(tensor.I64, g.f32(6).Bytes(), []int{3})}, Out: tensors{g.raw(tensor.I64, 3)}}
+		x := g.raw(tensor.I64, 3)
+		for i := range x.I64() {
+			x.I64()[i] = int64(g.Uint64())
+		}
+		return &kernels.Call{In: tensors{x}, Out: tensors{g.raw(tensor.I64, 3)}}
 	}})
 }
 

@@ -99,6 +99,11 @@ func (t *Tensor) F32() []float32 { return view[float32](t, F32) }
 // F64 is the elements of an F64 tensor.
 func (t *Tensor) F64() []float64 { return view[float64](t, F64) }
 
+// Aligned reports whether the elements lie at multiples of their size, as every instruction may ask for.
+func (t *Tensor) Aligned() bool {
+	return len(t.data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(t.data)))%uintptr(t.DType.Size()) == 0
+}
+
 // I32 is the elements of an I32 tensor.
 func (t *Tensor) I32() []int32 { return view[int32](t, I32) }
 
@@ -111,9 +116,13 @@ func (t *Tensor) U16() []uint16 { return view[uint16](t, BF16, F16) }
 // String is the dtype and shape, for messages.
 func (t *Tensor) String() string { return fmt.Sprintf("%v%v", t.DType, t.Shape) }
 
-// View returns a tensor over part of t's bytes, from byte offset off, with its own reference to the storage.
+// View returns a tensor over part of t's bytes, from byte offset off, with its own reference to the storage. A view past the end or
+// at an offset that is no multiple of its elements' size panics.
 func (t *Tensor) View(off int, d DType, shape ...int) *Tensor {
 	n := Len(shape) * d.Size()
+	if off < 0 || n < 0 || off+n > len(t.data) || off%d.Size() != 0 {
+		panic(fmt.Sprintf("tensor: view of %v, %d bytes, as %v%v at byte %d", t, len(t.data), d, shape, off))
+	}
 	t.Retain()
 	return &Tensor{Shape: slices.Clone(shape), DType: d, Buf: t.Buf, data: t.data[off : off+n]}
 }
