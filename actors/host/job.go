@@ -37,7 +37,7 @@ type Job struct {
 	Frames      int // of pictures, tiles and rows in time of videos, likewise
 	Recompute   grad.Recompute
 	First       []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
-	Offload     int // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
+	Offload     int   // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
 	DType       tensor.DType
 	Component   func(name string) ComponentPlan // in place of DType and Recompute, nil for none
 	Optim       optim.Config
@@ -70,6 +70,7 @@ type Layout struct {
 
 	pipe  []int // pipeline rank of each stage, of the encoder's 0
 	split bool  // the program runs I and W apart
+	held  []int // microbatches that a stage of the decoder has between forward and backward, at most
 	mu    sync.Mutex
 	more  map[TraceKey]*grad.Trace // of other classes, made when first asked for
 	lower map[loweredKey][]core.Segment
@@ -117,7 +118,7 @@ func Plan(j *Job) (*Layout, error) {
 	if n := len(l.Stages) - l.encoderStages(); len(l.Program.StageRank) != n {
 		return nil, fmt.Errorf("schedule %s makes %d stages of %d", j.Schedule, len(l.Program.StageRank), n)
 	}
-	l.split = l.splits()
+	l.split, l.held = l.splits(), held(l.Program)
 	l.pipe = l.Program.StageRank
 	if j.Encoder != nil {
 		l.pipe = append([]int{0}, l.pipe...)
@@ -252,7 +253,27 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 		o.Twice = true
 	}
 	o.Each = l.each(stage, chunk)
+	o.KeepLogits = stage >= l.encoderStages() && l.held[stage-l.encoderStages()] <= 1
 	return o
+}
+
+// held lists the most microbatches or chunks that each stage of a decoder's program has between forward and backward.
+func held(p *plan.Program) []int {
+	most, now := make([]int, len(p.StageRank)), make([]int, len(p.StageRank))
+	for _, row := range p.Rows {
+		for _, e := range row {
+			for _, a := range []plan.Action{e.Action, e.With} {
+				switch a.Kind {
+				case plan.F:
+					now[a.Stage]++
+					most[a.Stage] = max(most[a.Stage], now[a.Stage])
+				case plan.B, plan.W:
+					now[a.Stage]--
+				}
+			}
+		}
+	}
+	return most
 }
 
 // each is what the blocks of a stage have of their own, nil where all are alike.

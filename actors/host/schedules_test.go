@@ -10,7 +10,10 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
@@ -117,4 +120,31 @@ func TestChunkMemory(t *testing.T) {
 	cut.micro = 4
 	_, more := cut.train(t, m, 1)
 	require.Equal(t, after[0], more[0], "peak bytes of 2 and of 4 sequences")
+}
+
+// TestKeptLogits: where one microbatch at a time is between forward and backward, the loss keeps what saves it a product; where there
+// are many it keeps nothing, to the same bits.
+func TestKeptLogits(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
+		s := tiny(false).Spec
+		s.Vocab = 5000 // three blocks
+		m := family.Decoder("llama", s)
+		var all [][]float64
+		for _, name := range []string{"1f1b", "gpipe"} {
+			var losses []float64
+			l, o := variant{pp: 1, dp: 1, tp: 1, schedule: name}.run(t, m, 4, func(int) kernels.Backend {
+				b := cpu.New(1)
+				t.Cleanup(b.Close)
+				return b
+			}, &losses)
+			j := *l.Job
+			j.DType = d
+			l, err := Plan(&j)
+			require.NoError(t, err)
+			require.NoError(t, Run(l, o))
+			require.Equal(t, name == "1f1b", l.Main(0).KeepLogits)
+			all = append(all, losses)
+		}
+		require.Equal(t, all[0], all[1])
+	}
 }

@@ -126,6 +126,7 @@ type Options struct {
 	Frozen        func(param string) bool
 	Recompute     Recompute
 	Each          func(block int) (tensor.DType, Recompute) // in place of DType and Recompute, where blocks differ; nil for none
+	KeepLogits    bool                                      // few microbatches are between forward and backward: the loss may keep what saves it a product
 	Offload       func(v *Value) bool
 	NoGrad        bool // forward only
 }
