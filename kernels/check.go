@@ -203,8 +203,8 @@ var extra = map[Op]func(*Call) error{
 		}
 		return nil
 	},
-	Attention:       func(c *Call) error { return checkAttention(c.In[0], c.In[1], c.In[3], c.In[4]) },
-	AttentionBwd:    func(c *Call) error { return checkAttention(c.In[1], c.In[2], c.In[6], c.In[7]) },
+	Attention:       func(c *Call) error { return checkAttention(c, c.In[0], c.In[1], c.In[3:]) },
+	AttentionBwd:    func(c *Call) error { return checkAttention(c, c.In[1], c.In[2], c.In[6:]) },
 	GroupedLinear:   func(c *Call) error { return checkCu("off", c.In[2].I32(), c.In[0].Shape[0]) },
 	GroupedLinearDX: func(c *Call) error { return checkCu("off", c.In[2].I32(), c.In[0].Shape[0]) },
 	GroupedLinearDW: func(c *Call) error { return checkCu("off", c.In[2].I32(), c.In[0].Shape[0]) },
@@ -242,14 +242,41 @@ func checkNumerators(w *tensor.Tensor, l []*tensor.Tensor) error {
 	return nil
 }
 
-func checkAttention(q, k, cuQ, cuK *tensor.Tensor) error {
+// checkAttention wants heads that divide, offsets in order, and masks of the right size; more are the operands from cu_q on.
+func checkAttention(c *Call, q, k *tensor.Tensor, more []*tensor.Tensor) error {
 	if g, h := k.Shape[1], q.Shape[1]; g == 0 || h%g != 0 {
 		return fmt.Errorf("%d query heads with %d key heads", h, g)
 	}
-	if err := checkCu("cu_q", cuQ.I32(), q.Shape[0]); err != nil {
+	if err := checkCu("cu_q", more[0].I32(), q.Shape[0]); err != nil {
 		return err
 	}
-	return checkCu("cu_k", cuK.I32(), k.Shape[0])
+	if err := checkCu("cu_k", more[1].I32(), k.Shape[0]); err != nil {
+		return err
+	}
+	return checkMask(c.Attr, q.Shape[0], k.Shape[0], more[2:])
+}
+
+// checkMask wants blocks and the size of tiles together, and positions and limits.
+func checkMask(at Attr, t, s int, mask []*tensor.Tensor) error {
+	var m [4]*tensor.Tensor
+	copy(m[:], mask)
+	blocks, tile := m[0], at.I[2]
+	switch have := m[1] != nil; {
+	case (blocks != nil) != (tile > 0) || tile < 0:
+		return fmt.Errorf("blocks are %v with tiles of I[2] = %d rows, want both or none", blocks, tile)
+	case (m[2] != nil) != have || (m[3] != nil) != have:
+		return fmt.Errorf("pos_q, pos_k and near are %v, want all or none", m[1:])
+	case (blocks != nil || have) && !(at.F[0] > 0):
+		return fmt.Errorf("scale F[0] is %g, a mask wants it over 0", at.F[0])
+	}
+	if blocks == nil {
+		return nil
+	}
+	rows, words := (t+tile-1)/tile, ((s+tile-1)/tile+31)/32
+	if blocks.Shape[0] != rows || blocks.Shape[1] != words {
+		return fmt.Errorf("blocks is %v, want [%d %d]: tiles of %d for %d queries, and 32 a word for %d keys", blocks, rows, words, tile, t, s)
+	}
+	return nil
 }
 
 // checkCu wants 0 <= first, no decrease and the last offset within the rows.

@@ -62,6 +62,24 @@ func TestCheckOfSequenceOffsets(t *testing.T) {
 	require.ErrorContains(t, Check(call(0, 5)), "cu_q[1] is 5 after 0 with 4 rows")
 }
 
+func TestCheckOfMasks(t *testing.T) {
+	i32 := func(shape ...int) *tensor.Tensor { return of(tensor.I32, shape...) }
+	call := func(tile int, scale float64, mask ...*tensor.Tensor) error {
+		q, cu := of(tensor.F32, 70, 2, 3), tensor.Of(tensor.I32, []int32{0, 70}, 2)
+		return Check(&Call{Op: Attention, In: append(list(q, q, q, cu, cu), mask...), Out: list(q, of(tensor.F32, 70, 2)), Attr: Attr{I: [4]int{0, 0, tile}, F: [2]float64{scale}}})
+	}
+	require.NoError(t, call(2, 1, i32(35, 2)))
+	require.NoError(t, call(0, 1, nil, i32(70, 3), i32(70, 3), i32(6)))
+	require.NoError(t, call(0, -1), "any scale without a mask")
+	require.ErrorContains(t, call(2, 1), "want both or none")
+	require.ErrorContains(t, call(0, 1, i32(35, 2)), "want both or none")
+	require.ErrorContains(t, call(2, 1, i32(35, 1)), "blocks is i32[35 1], want [35 2]")
+	require.ErrorContains(t, call(3, 1, i32(35, 2)), "want [24 1]")
+	require.ErrorContains(t, call(2, 0, i32(35, 2)), "a mask wants it over 0")
+	require.ErrorContains(t, call(0, 1, nil, i32(70, 3)), "want all or none")
+	require.ErrorContains(t, call(0, 1, nil, i32(70, 3), i32(69, 3), i32(6)), "operand pos_k is i32[69 3]")
+}
+
 // A view between elements is a bug of the caller: vectors would be torn, and other processors trap.
 func TestCheckRefusesMisalignedViews(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {

@@ -55,12 +55,15 @@ var _ = register(
 	Spec{Op: Rope, Sig: "x[t,h,d]A cos[t,r]f32 sin[t,r]f32 -> y[t,h,d]A", Source: "arXiv:2104.09864",
 		Doc: "Rotates the first 2r of d dimensions by +angle (I[0]=1) or -angle (I[0]=-1: the gradient), copies the rest. " +
 			"Pairs are (i, i+r) for I[1]=0 (Hugging Face), (2i, 2i+1) for I[1]=1. y may be x (in place)."},
-	Spec{Op: Attention, Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A cu_q[c+1]i32 cu_k[c+1]i32 -> o[t,h,e]A lse[t,h]f32", Flops: attnFlops, Source: "arXiv:2307.08691",
+	Spec{Op: Attention, Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A cu_q[c+1]i32 cu_k[c+1]i32 blocks[m,n]i32? pos_q[t,3]i32? pos_k[s,3]i32? near[6]i32? -> o[t,h,e]A lse[t,h]f32", Flops: attnFlops, Source: "arXiv:2307.08691",
 		Doc: "Packed attention: sequence i is query rows cu_q[i]:cu_q[i+1] and key rows cu_k[i]:cu_k[i+1]; head j uses key head j·g/h. " +
 			"Scores are F[0]·q·k. With I[0]=1 causal: query a of Lq sees key b iff b <= a + Lk - Lq; with window I[1]>0 also b > a + Lk - Lq - I[1]. " +
+			"With blocks, row i of q sees row j of k only if bit j/I[2]%32 of blocks[i/I[2], j/I[2]/32] is set: tiles of I[2] rows, counted over all sequences. " +
+			"With pos_q, pos_k and near, only if on every axis a the distance x = pos_k[j,a] - pos_q[i,a] has x >= -near[2a] and x <= near[2a+1], where a negative limit is none: " +
+			"windows in frames, rows and columns of a video. A mask wants F[0] > 0. " +
 			"lse is the natural log of the sum of exponentials. A query that sees no key gives o = 0, lse = -Inf. Memory is linear in t and s. Rows outside all sequences are set to 0, of lse too."},
-	Spec{Op: AttentionBwd, Sig: "do[t,h,e]A q[t,h,d]A k[s,g,d]A v[s,g,e]A o[t,h,e]A lse[t,h]f32 cu_q[c+1]i32 cu_k[c+1]i32 -> dq[t,h,d]A dk[s,g,d]A dv[s,g,e]A", Flops: attnBwdFlops, Source: "arXiv:2307.08691",
-		Doc: "The gradients of attention, with probabilities recomputed from lse. Attributes as for attention. Sums over the query heads of a key head in head order."},
+	Spec{Op: AttentionBwd, Sig: "do[t,h,e]A q[t,h,d]A k[s,g,d]A v[s,g,e]A o[t,h,e]A lse[t,h]f32 cu_q[c+1]i32 cu_k[c+1]i32 blocks[m,n]i32? pos_q[t,3]i32? pos_k[s,3]i32? near[6]i32? -> dq[t,h,d]A dk[s,g,d]A dv[s,g,e]A", Flops: attnBwdFlops, Source: "arXiv:2307.08691",
+		Doc: "The gradients of attention, with probabilities recomputed from lse. Attributes and masks as for attention. Sums over the query heads of a key head in head order."},
 	Spec{Op: SwiGLU, Sig: "g[...]A u[...]A -> y[...]A", Source: "arXiv:2002.05202", Doc: "y = g·sigmoid(g)·u."},
 	Spec{Op: SwiGLUBwd, Sig: "dy[...]A g[...]A u[...]A -> dg[...]A du[...]A", Doc: "The gradients of swiglu."},
 	Spec{Op: Embed, Sig: "ids[t]i32 w[v,d]A -> y[t,d]A",

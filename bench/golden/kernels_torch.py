@@ -235,6 +235,41 @@ def vision():
     case("take", [t, i32(idx)], f32(y), 0, "a copy")
     case("take_bwd", [g, i32(idx)], f32(T.grad), 1e-6, "float32 sums of 3 rows")
 
+def masked(blocks, video):
+    """SDPA with a mask of tiles of 5 rows, of a window in three dimensions, or both; two packed sequences, the first query unseen."""
+    lq, h, g, d, tile = [11, 13], 4, 2, 8, 5
+    t = sum(lq)
+    q, k, v, do = rand(t, h, d), rand(t, g, d), rand(t, g, d), rand(t, h, d)
+    mask, extra = torch.ones(t, t, dtype=torch.bool), [None] * 4
+    for a, b in ((0, 11), (11, 24)):
+        mask[a:b, :a] = mask[a:b, b:] = False
+    if blocks:
+        n = -(-t // tile)
+        seen = torch.rand(n, n) < 0.5
+        seen[0, 0:3] = False
+        extra[0] = i32([[sum(1 << j for j in range(n) if seen[i, j])] for i in range(n)])
+        mask &= seen.repeat_interleave(tile, 0).repeat_interleave(tile, 1)[:t, :t]
+    if video:
+        near = [1, 0, 1, 1, 0, 2]
+        pos = torch.stack([torch.arange(t) // 6, torch.arange(t) // 3 % 2, torch.arange(t) % 3], 1)
+        x = pos[None] - pos[:, None]
+        mask &= ((x >= -torch.tensor(near[::2])) & (x <= torch.tensor(near[1::2]))).all(-1)
+        extra[1:] = [pos.int(), pos.int(), i32(near)]
+    Q, K, V = leaf(q), leaf(k), leaf(v)
+    heads = lambda z: z.transpose(0, 1).repeat_interleave(h // z.shape[1], 0)
+    some = mask.any(-1)
+    o = F.scaled_dot_product_attention(heads(Q)[None], heads(K)[None], heads(V)[None], attn_mask=mask)[0].transpose(0, 1)
+    o = torch.where(some[:, None, None], o, 0.0)
+    scores = (heads(Q) @ heads(K).transpose(1, 2) / math.sqrt(d)).masked_fill(~mask, -math.inf)
+    lse = torch.logsumexp(scores, -1).transpose(0, 1)
+    o.backward(do.double())
+    grads = [torch.nan_to_num(z.grad) for z in (Q, K, V)]
+    assert all(torch.equal(z, y.grad) for z, y in zip(grads, (Q, K, V)))
+    cu, i, f = [i32([0, 11, 24])] * 2, [0, 0, tile if blocks else 0], [1 / math.sqrt(d)]
+    case("attention", [q, k, v, *cu, *extra], f32(o, lse), 2e-6, "float32 exponentials and sums", i=i, f=f)
+    case("attention_bwd", [do, q, k, v, o.float(), lse.float(), *cu, *extra], f32(*grads), 5e-6, "float32 differences of products", i=i, f=f)
+
+
 def grouped():
     """Rows 2:16 of 18 in groups of 3, 0, 1 and 10; the others belong to none."""
     rows, n, k, before = [3, 0, 1, 10], 13, 29, 2
@@ -262,6 +297,7 @@ attention([12], [12], 2, 2, 8, 8, True, 5)
 attention([6], [10], 3, 3, 8, 8, False, 0)
 vision()
 grouped()
+masked(True, False), masked(False, True), masked(True, True)
 OUT.parent.mkdir(parents=True, exist_ok=True)
 OUT.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 print(f"{len(cases)} cases, {OUT.stat().st_size} bytes")

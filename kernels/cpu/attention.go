@@ -38,11 +38,17 @@ type attn struct {
 	causal, window int
 	block          int  // queries of a block of scores
 	amx            bool // products on tiles
+	step           int  // keys of a block of scores
+	mask           *attnMask
 	tasks          []attnTask
 }
 
-func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call) attn {
-	a := attn{q: q, k: k, v: v, scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1], block: qBlock}
+// attn of a call whose masks are the operands from mask on.
+func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call, mask int) attn {
+	a := attn{q: q, k: k, v: v, scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1], block: qBlock, step: keyBlock}
+	if a.mask = newMask(c, mask); a.mask != nil {
+		a.step = maskStep
+	}
 	if b.k.amx && q.DType == tensor.BF16 {
 		a.block, a.amx = qBlockAMX, true
 	}
@@ -102,7 +108,7 @@ func (a *attn) total() int {
 func attention(b *Backend, c *kernels.Call) {
 	o, lse := c.Out[0], c.Out[1].F32()
 	cuQ, cuK := c.In[3].I32(), c.In[4].I32()
-	at := b.attn(c.In[0], c.In[1], c.In[2], c)
+	at := b.attn(c.In[0], c.In[1], c.In[2], c, 5)
 	a := &at
 	a.plan(cuQ, cuK, b.queryBlocks(a, cuQ))
 	clearBeyond(o, cuQ)
@@ -141,7 +147,9 @@ type attnState struct {
 	scores        []float32
 	half          []uint16 // exponentials as operands on tiles
 	ext           extents
-	k0, keys      int // the block of keys
+	rows          maskRows
+	seen          []bool // whether a mask lets a query see any key
+	k0, keys      int    // the block of keys
 	kT, v         columns
 	tiles         keyTiles // instead of kT and v
 }
@@ -160,10 +168,16 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 		s.half = w.arena.u16(a.block * scoreWidth)
 		clear(s.half)
 	}
+	if a.mask != nil {
+		s.seen = make([]bool, n)
+	}
 	lo, hi := a.visible(t, t.from, n)
-	for s.k0 = lo / keyBlock * keyBlock; s.k0 < hi; s.k0 += keyBlock { // blocks begin at the same keys in every task
+	for s.k0 = lo / a.step * a.step; s.k0 < hi; s.k0 += a.step { // blocks begin at the same keys in every task
 		m := w.arena.mark()
-		s.keys = min(keyBlock, hi-s.k0)
+		s.keys = min(a.step, hi-s.k0)
+		if a.mask != nil && !s.rows.fill(a, t, t.from, t.to, s.k0, s.keys, s.seen) {
+			continue
+		}
 		k, v := headOf(a.k, t.g).at(t.k0+s.k0), headOf(a.v, t.g).at(t.k0+s.k0)
 		if a.amx {
 			s.tiles = keyTiles{kT: w.tilesT(k, s.keys), v: w.tilesOf(v, s.keys)}
@@ -191,7 +205,7 @@ func (a *attn) part(t *attnTask, j int) (head, from, n int) {
 func (w *worker) attendBlock(s *attnState, j int) {
 	t := s.t
 	head, from, n := s.part(t, j)
-	s.ext = s.extents(s.ext[:0], t, w.tileSide(s.attn), t.from+from, n, s.k0, s.keys)
+	s.ext = s.extents(s.ext[:0], t, w.tileSide(s.attn), t.from+from, n, s.k0, s.keys, &s.rows)
 	if s.ext.empty() {
 		return
 	}
@@ -217,12 +231,8 @@ func (w *worker) attendBlock(s *attnState, j int) {
 // softmaxRow turns row i of scores, of the given query, into exponentials below a running maximum; what the query may not see
 // is exactly 0 as far as its tile's columns go.
 func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc []float32) {
-	l, h := s.visible(s.t, query, 1)
 	e, row := s.ext.of(i, w.tileSide(s.attn)), s.scores[i*scoreWidth:]
-	l, h = max(l-s.k0, e.lo), min(h-s.k0, s.keys)
-	if l >= h {
-		l, h = e.hi, e.hi
-	}
+	l, h := s.seenBy(s.t, query, e, s.k0, s.keys, &s.rows, row)
 	var most, part float32
 	if s.amx {
 		half := s.half[i*scoreWidth:]
@@ -253,7 +263,7 @@ func (w *worker) finishBlock(s *attnState, j int, o rowsOf, lse []float32) {
 		if o.v.d == tensor.F32 {
 			out = o.v.f[at*o.ld:][:o.width]
 		}
-		if lo, hi := s.visible(t, t.from+from+i, 1); lo == hi {
+		if lo, hi := s.visible(t, t.from+from+i, 1); lo == hi || s.seen != nil && !s.seen[from+i] {
 			clear(out)
 		} else {
 			w.k.scale(out, row, 1/s.sum[r])

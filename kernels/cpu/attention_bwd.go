@@ -29,7 +29,7 @@ type gradTask struct {
 func attentionBwd(b *Backend, c *kernels.Call) {
 	cuQ, cuK := c.In[6].I32(), c.In[7].I32()
 	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
-	a.attn = b.attn(c.In[1], c.In[2], c.In[3], c)
+	a.attn = b.attn(c.In[1], c.In[2], c.In[3], c, 8)
 	a.plan(cuQ, cuK, math.MaxInt32/a.block)
 	a.delta = b.rowDots(a.do, a.o)
 	clearBeyond(a.dq, cuQ)
@@ -45,7 +45,7 @@ func (a *attnGrad) gradTasks(split bool) []gradTask {
 	var l []gradTask
 	for i := range a.tasks {
 		t := &a.tasks[i]
-		keys := ceilDiv(t.k1-t.k0, keyBlock)
+		keys := ceilDiv(t.k1-t.k0, a.step)
 		queries := (t.h1 - t.h0) * ceilDiv(t.to-t.from, a.block)
 		if !split {
 			l = append(l, gradTask{t, 0, keys, 0, queries, true, true})
@@ -83,6 +83,7 @@ type gradState struct {
 	p, dp        []float32 // one block of probabilities and their gradient
 	ph, dsh      []uint16  // the same as operands on tiles
 	ext          extents
+	rows         maskRows
 	k0, keys     int
 	kT, vT       columns
 	keyRows      columns
@@ -101,7 +102,7 @@ func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 	g.dk, g.dv = w.arena.f32(tall*g.dWide), w.arena.f32(tall*g.eWide)
 	for k := t.k0; k < t.k1; k++ {
 		m := w.arena.mark()
-		w.gradKeys(g, k*keyBlock)
+		w.gradKeys(g, k*a.step)
 		w.arena.release(m)
 	}
 	for j := t.j0; j < t.j1 && t.queries; j++ {
@@ -113,18 +114,20 @@ func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 // gradKeys adds the gradients through the block of keys that begins at k0.
 func (w *worker) gradKeys(g *gradState, k0 int) {
 	t := g.t
-	g.k0, g.keys = k0, min(keyBlock, t.attnTask.k1-t.attnTask.k0-k0)
+	g.k0, g.keys = k0, min(g.step, t.attnTask.k1-t.attnTask.k0-k0)
 	at := t.attnTask.k0 + k0
 	key, value := headOf(g.k, t.g).at(at), headOf(g.v, t.g).at(at)
-	if g.amx {
-		g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys), k: w.tilesOf(key, g.keys)}
-	} else {
-		g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
-	}
 	clear(g.dk)
 	clear(g.dv)
-	for j := t.j0; j < t.j1; j++ {
-		w.gradBlock(g, j, g.dq[(j-t.j0)*g.block*g.dWide:])
+	if g.mask == nil || g.rows.fill(&g.attn, t.attnTask, 0, t.to, k0, g.keys, nil) {
+		if g.amx {
+			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys), k: w.tilesOf(key, g.keys)}
+		} else {
+			g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
+		}
+		for j := t.j0; j < t.j1; j++ {
+			w.gradBlock(g, j, g.dq[(j-t.j0)*g.block*g.dWide:])
+		}
 	}
 	if t.keys {
 		w.writeKeys(g, headOf(g.attnGrad.dk, t.g).at(at), g.dk, g.dWide)
@@ -166,7 +169,7 @@ func (b *Backend) rowDots(do, o *tensor.Tensor) []float32 {
 // gradBlock adds the gradients through block j of queries and the current block of keys.
 func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
 	head, from, n := g.part(g.t.attnTask, j)
-	g.ext = g.extents(g.ext[:0], g.t.attnTask, w.tileSide(&g.attn), from, n, g.k0, g.keys)
+	g.ext = g.extents(g.ext[:0], g.t.attnTask, w.tileSide(&g.attn), from, n, g.k0, g.keys, &g.rows)
 	if g.ext.empty() {
 		return
 	}
@@ -198,11 +201,10 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 	side := w.tileSide(&g.attn)
 	for i := range n {
 		e := g.ext.of(i, side)
-		l, h := g.visible(g.t.attnTask, from+i, 1)
-		l, h = max(l-g.k0, e.lo), min(h-g.k0, g.keys)
 		at := (g.t.q0+from+i)*g.q.Shape[1] + g.t.h0 + head
 		lse, p := g.lse[at], i*scoreWidth
-		if l >= h || math.IsInf(float64(lse), -1) {
+		l, h := g.seenBy(g.t.attnTask, from+i, e, g.k0, g.keys, &g.rows, g.p[p:])
+		if math.IsInf(float64(lse), -1) {
 			l, h = e.hi, e.hi
 		}
 		if g.amx {

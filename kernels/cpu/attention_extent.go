@@ -17,9 +17,12 @@ func (w *worker) tileSide(a *attn) int {
 }
 
 // extents appends the extents of queries [from, from+n) of a task in the block of keys at k0.
-func (a *attn) extents(l extents, t *attnTask, side, from, n, k0, keys int) extents {
+func (a *attn) extents(l extents, t *attnTask, side, from, n, k0, keys int, rows *maskRows) extents {
 	for i := 0; i < n; i += side {
 		lo, hi := a.visible(t, from+i, min(side, n-i))
+		if a.mask != nil {
+			lo, hi = rows.bounds(from+i, from+min(i+side, n), k0)
+		}
 		if lo, hi = max(lo-k0, 0), min(hi-k0, keys); lo >= hi {
 			l = append(l, extent{})
 		} else {
@@ -27,6 +30,20 @@ func (a *attn) extents(l extents, t *attnTask, side, from, n, k0, keys int) exte
 		}
 	}
 	return l
+}
+
+// seenBy gives the columns [l, h) of a query's row of scores, within the extent of its tile, that it may see. Between them it sets
+// the scores that a mask hides to -Inf, which exponentials make exactly 0.
+func (a *attn) seenBy(t *attnTask, query int, e extent, k0, keys int, rows *maskRows, row []float32) (l, h int) {
+	l, h = a.visible(t, query, 1)
+	l, h = max(l-k0, e.lo), min(h-k0, keys)
+	if a.mask != nil {
+		l, h = rows.hide(query, row)
+	}
+	if l >= h {
+		return e.hi, e.hi
+	}
+	return l, h
 }
 
 // of is the extent of row i.
@@ -97,10 +114,15 @@ func (l extents) byColumns(step int, f func(c0, c1, i0, i1 int)) {
 	}
 }
 
-// rowScores computes the products of tiles of queries with the columns they have.
+// rowScores computes the products of tiles of queries with the columns they have. An extent may reach over the last panel of
+// columns, which ends at no multiple of the tile's side.
 func (w *worker) rowScores(s []float32, q operand, l extents, width int, k columns) {
 	mr, nr := w.k.mr, w.k.nr
+	packed := roundUp(k.width, nr)
 	l.byColumns(nr, func(c0, c1, i0, i1 int) {
+		if c1 = min(c1, packed); c0 >= c1 {
+			return
+		}
 		x, y := q, k
 		x.v, y.v = x.v[i0*x.next:], y.v[c0/nr*y.next:]
 		w.product(s[i0*mr*scoreWidth+c0:], scoreWidth, (i1-i0)*mr, c1-c0, width, x, y, false)

@@ -200,6 +200,11 @@ type AttentionConfig struct {
 	Scale  float64
 	Causal bool
 	Window int // keys a query sees, 0 for all
+	// Blocks are the visible tiles of Tile rows by Tile rows, as bits; PosQ, PosK and Near a window in three dimensions. See
+	// kernels.Attention. Any may be nil.
+	Blocks           *Value
+	Tile             int
+	PosQ, PosK, Near *Value
 }
 
 // Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h e].
@@ -213,11 +218,15 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	if q.Place != k.Place || k.Place != v.Place {
 		k, v = t.to(k, q.Place), t.to(v, q.Place)
 	}
-	at := kernels.Attr{F: [2]float64{c.Scale}, I: [4]int{0, c.Window}}
+	at := kernels.Attr{F: [2]float64{c.Scale}, I: [4]int{0, c.Window, c.Tile}}
 	if c.Causal {
 		at.I[0] = 1
 	}
-	n := t.emit(opAttn, at, []*Value{q, k, v, cuQ, cuK},
+	in := []*Value{q, k, v, cuQ, cuK}
+	if c.Blocks != nil || c.Near != nil {
+		in = append(in, c.Blocks, c.PosQ, c.PosK, c.Near)
+	}
+	n := t.emit(opAttn, at, in,
 		spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place}, spec{q.Shape[:2], tensor.F32, q.Place})
 	return n.Out[0]
 }
@@ -238,13 +247,13 @@ func (t *Tape) pick(k *Value, m int) *Value {
 
 func attentionVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	q, k, v := n.In[0], n.In[1], n.In[2]
-	g := make([]*Value, 5)
+	g := make([]*Value, len(n.In))
 	if !leg(0) && !leg(1) && !leg(2) {
 		return g
 	}
 	t.phase = I
 	d := t.to(dy[0], n.Out[0].Place)
-	b := t.emit(opAttnBwd, n.Attr, []*Value{d, q, k, v, n.Out[0], n.Out[1], n.In[3], n.In[4]},
+	b := t.emit(opAttnBwd, n.Attr, append([]*Value{d, q, k, v, n.Out[0], n.Out[1]}, n.In[3:]...),
 		spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, k.Place}, spec{v.Shape, v.DType, v.Place})
 	copy(g, b.Out)
 	return g

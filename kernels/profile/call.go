@@ -81,7 +81,8 @@ func Flops(c *kernels.Call) float64 {
 	return float64(s.Flops(shapes(c.In), shapes(c.Out)))
 }
 
-// pairs is the number of queries and keys of one head that see each other; the borders are operands at and at+1.
+// pairs is the number of queries and keys of one head that see each other; the borders are operands at and at+1. Masks of blocks or
+// positions are not looked at: with one the number is an upper bound.
 func pairs(c *kernels.Call, at int) float64 {
 	q, k := c.In[at].I32(), c.In[at+1].I32()
 	n, window := 0, c.Attr.I[1]

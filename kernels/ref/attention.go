@@ -47,7 +47,41 @@ func queries(a kernels.Attr, cuQ, cuK []int32) []query {
 	return l
 }
 
+// mask is the optional operands of attention from blocks on.
+type mask struct {
+	tile, words              int
+	blocks, posQ, posK, near []int32
+}
+
+func maskOf(a kernels.Attr, ops []*tensor.Tensor) (m mask) {
+	m.tile = a.I[2]
+	for i, v := range []*[]int32{&m.blocks, &m.posQ, &m.posK, &m.near} {
+		if i < len(ops) && ops[i] != nil {
+			*v = ops[i].I32()
+		}
+	}
+	if m.blocks != nil {
+		m.words = ops[0].Shape[1]
+	}
+	return m
+}
+
+// sees tells whether the mask lets row i of queries see row j of keys.
+func (m mask) sees(i, j int) bool {
+	if m.blocks != nil && uint32(m.blocks[i/m.tile*m.words+j/m.tile/32])>>(j/m.tile%32)&1 == 0 {
+		return false
+	}
+	for a := range len(m.near) / 2 {
+		x := int(m.posK[j*3+a]) - int(m.posQ[i*3+a])
+		if back, ahead := int(m.near[2*a]), int(m.near[2*a+1]); back >= 0 && x < -back || ahead >= 0 && x > ahead {
+			return false
+		}
+	}
+	return true
+}
+
 func attention(c *kernels.Call) {
+	m := maskOf(c.Attr, c.In[5:])
 	q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), zeroHeads(c.Out[0])
 	lse := make([]float64, c.Out[1].Len())
 	for _, r := range queries(c.Attr, c.In[3].I32(), c.In[4].I32()) {
@@ -55,11 +89,16 @@ func attention(c *kernels.Call) {
 			g := j * k.h / q.h
 			s := make([]float64, r.to-r.from)
 			for b := range s {
-				s[b] = c.Attr.F[0] * dot(q.row(r.row, j), k.row(r.from+b, g))
+				if s[b] = math.Inf(-1); m.sees(r.row, r.from+b) {
+					s[b] = c.Attr.F[0] * dot(q.row(r.row, j), k.row(r.from+b, g))
+				}
 			}
 			l := logSumExp(s)
 			lse[r.row*q.h+j] = l
 			for b := range s {
+				if !m.sees(r.row, r.from+b) {
+					continue
+				}
 				axpy(o.row(r.row, j), math.Exp(s[b]-l), v.row(r.from+b, g))
 			}
 		}
@@ -69,6 +108,7 @@ func attention(c *kernels.Call) {
 }
 
 func attentionBwd(c *kernels.Call) {
+	m := maskOf(c.Attr, c.In[8:])
 	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]), loadHeads(c.In[4])
 	lse := load(c.In[5])
 	dq, dk, dv := zeroHeads(c.Out[0]), zeroHeads(c.Out[1]), zeroHeads(c.Out[2])
@@ -77,6 +117,9 @@ func attentionBwd(c *kernels.Call) {
 			g := j * k.h / q.h
 			delta := dot(do.row(r.row, j), o.row(r.row, j))
 			for b := r.from; b < r.to; b++ {
+				if !m.sees(r.row, b) {
+					continue
+				}
 				p := math.Exp(c.Attr.F[0]*dot(q.row(r.row, j), k.row(b, g)) - lse[r.row*q.h+j])
 				ds := c.Attr.F[0] * p * (dot(do.row(r.row, j), v.row(b, g)) - delta)
 				axpy(dq.row(r.row, j), ds, k.row(b, g))

@@ -109,11 +109,14 @@ func (m maker) dropout() gradCase {
 	}, x.Shape)
 }
 
-func (m maker) attention(name string, causal, window, h, g int, cuQ, cuK []int32) gradCase {
+func (m maker) attention(name string, causal, window, h, g int, cuQ, cuK []int32, mask ...*tensor.Tensor) gradCase {
 	t, s := int(cuQ[len(cuQ)-1]), int(cuK[len(cuK)-1])
 	q, k, v := m.normal(t, h, 5), m.normal(s, g, 5), m.normal(s, g, 4)
 	a := kernels.Attr{I: [4]int{causal, window}, F: [2]float64{0.6}}
-	cu := tensors{tensor.Of(tensor.I32, cuQ, len(cuQ)), tensor.Of(tensor.I32, cuK, len(cuK))}
+	cu := append(tensors{tensor.Of(tensor.I32, cuQ, len(cuQ)), tensor.Of(tensor.I32, cuK, len(cuK))}, mask...)
+	if len(mask) > 0 {
+		a.I[2] = 2
+	}
 	in, shapes := append(tensors{q, k, v}, cu...), [][]int{{t, h, 4}, {t, h}}
 	return m.of("attention "+name, kernels.Attention, a, in, tensors{q, k, v}, func(dy *tensor.Tensor) tensors {
 		o := run(kernels.Attention, a, in, shapes...)
@@ -150,6 +153,9 @@ func TestGradients(t *testing.T) {
 		m.attention("causal longer keys", 1, 0, 4, 2, []int32{0, 2, 4}, []int32{0, 5, 7}),
 		m.attention("causal unseen queries", 1, 0, 1, 1, []int32{0, 5}, []int32{0, 3}),
 		m.attention("window", 1, 2, 3, 3, []int32{0, 6}, []int32{0, 6}),
+		m.attention("mask", 0, 0, 2, 1, []int32{0, 4, 6}, []int32{0, 4, 6}, tensor.Of(tensor.I32, []int32{3, 2, 7}, 3, 1),
+			tensor.Of(tensor.I32, []int32{0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1}, 6, 3), tensor.Of(tensor.I32, []int32{0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1}, 6, 3),
+			tensor.Of(tensor.I32, []int32{0, 1, 1, 1, -1, 0}, 6)),
 	} {
 		grads := c.gradient()
 		require.Len(t, grads, len(c.vary), c.name)
