@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,7 +98,8 @@ func checkModel(cfg *configs.Config, file string) (*checkReport, error) {
 	c := cfg.Model
 	r := &checkReport{File: file, Model: c.ModelType, Notices: cfg.Notices}
 	if !c.Vision.None() {
-		r.Parts = fmt.Sprintf("%s + %s + %s", c.Vision.Kind, c.Vision.Projector, c.Text)
+		parts := []string{c.Vision.Kind, c.Vision.Projector, c.Text}
+		r.Parts = strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " + ") // a projector may be the tower's own
 	}
 	if c.Vocab == 0 {
 		name, like, ok := c.Like(file)
