@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -84,12 +85,47 @@ func spread(all []search.Candidate, n int) {
 	copy(all, append(first, rest...))
 }
 
+// simulateBest simulates up to reranked candidates of those that closed forms hold to fit, puts them in front and returns how many they
+// are. Where a simulation needs more memory than a closed form says, others of that kind are passed over by as much.
+func (p *planSearch) simulateBest(all []search.Candidate) (int, error) {
+	spread(all, reranked)
+	var tried, rest []search.Candidate
+	over := map[string]float64{}
+	for _, c := range all {
+		kind := c.Schedule + c.Recompute + c.Encoder.Over
+		if c.Why == "" && p.space.Limit > 0 && float64(c.Memory)*over[kind] > float64(p.space.Limit) {
+			c.Why = "memory"
+		}
+		if c.Why != "" || len(tried) == reranked {
+			rest = append(rest, c)
+			continue
+		}
+		claimed := c.Memory
+		if err := p.simulateComposed(&c); err != nil {
+			return 0, err
+		}
+		if c.Why == "memory" {
+			over[kind] = max(over[kind], float64(c.Memory)/float64(claimed))
+		}
+		tried = append(tried, c)
+		if interrupted.Load() != 0 {
+			return 0, codedError{errors.New("interrupted"), exitInterrupted}
+		}
+	}
+	copy(all[copy(all, tried):], rest)
+	return len(tried), nil
+}
+
+// wholeRanks bounds the ranks of a simulation of which replicas may be left out: their tensor-parallel groups and pipelines do the
+// same.
+const wholeRanks = 64
+
 // simulateComposed lays a candidate out and runs it in virtual time. Of many replicas of the decoder some are left out, as they do the
 // same; what their number means for the exchange of gradients and for shares of the optimizer's state is told by closed forms.
 func (p *planSearch) simulateComposed(c *search.Candidate) error {
 	small := *c
 	for d := 1; d <= c.DP; d++ {
-		if c.DP%d == 0 && (c.TP*c.PP+c.Encoder.Ranks)*d <= p.exact || d == 1 {
+		if c.DP%d == 0 && (c.TP*c.PP+c.Encoder.Ranks)*d <= p.whole || d == 1 {
 			small.DP = d
 		}
 	}

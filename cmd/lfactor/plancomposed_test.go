@@ -54,14 +54,26 @@ func TestPlanComposed(t *testing.T) {
 		if i > 0 {
 			require.LessOrEqual(t, all[i-1].Simulated, c.Simulated)
 		}
-		if c.Micro >= 2*c.PP && c.Encoder.Over != search.OverNone { // a claim on time is about pipelines that fill
-			require.InEpsilon(t, c.Simulated, c.Step, 0.35, "%v: closed form and simulation", c)
+		if c.Micro >= 2*c.PP { // a claim on time is about pipelines that fill
+			require.InEpsilon(t, c.Simulated, c.Step, 0.25, "%v: closed form and simulation", c)
 		}
 	}
 	require.Subset(t, keysOf(over), []string{search.OverNone, search.OverFirst, search.OverAll, search.OverOwn})
 	text, err := simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100")
 	require.NoError(t, err)
 	require.Contains(t, text, "ENCODER")
+	blocks, err := searchOf(t, file, "--hosts", "1x4", "--cluster", "h100").profile(search.Variant{TP: 1, Batch: 1, Recompute: "none"})
+	require.NoError(t, err)
+	for i, b := range blocks {
+		require.Positive(t, b.F, "block %d: the tower works on pictures", i)
+		require.Positive(t, b.Params, "block %d", i)
+	}
+	// Where memory is short, plans are found behind those that need too much.
+	out, err = simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100", "-o", "json", "plan.memory=160MiB")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal([]byte(out), &all))
+	require.Empty(t, all[0].Why)
+	require.LessOrEqual(t, all[0].Memory, int64(160<<20))
 	_, err = simOutput(t, "plan", file, "--hosts", "1x2", "--cluster", "h100", "plan.memory=1MiB")
 	require.ErrorContains(t, err, "it would fit with devices of")
 }
@@ -103,10 +115,10 @@ func TestPlanComposedSimulated(t *testing.T) {
 			}
 			require.Equal(t, peak, whole.Memory)
 			require.Less(t, float64(estimated)/float64(peak), 1.5, "blocks that are traced apart share no temporaries")
-			require.Greater(t, float64(estimated)/float64(peak), 0.4, "the program chose to encode further ahead")
+			require.Greater(t, float64(estimated)/float64(peak), 0.6, "the program chose to encode further ahead")
 
 			folded := c
-			p.exact = 4
+			p.whole = 4
 			require.NoError(t, p.simulateComposed(&folded))
 			require.InEpsilon(t, whole.Simulated, folded.Simulated, 0.06)
 			require.InEpsilon(t, whole.Memory, folded.Memory, 0.02)

@@ -33,7 +33,7 @@ type planSearch struct {
 	hosts   int
 	shown   int
 	batch   int // sequences of a microbatch in the run file's own plan
-	exact   int // ranks up to which a plan is laid out in full
+	whole   int // ranks up to which a plan of a composed model is simulated with all its replicas
 	cfg     *configs.Config
 	machine *cost.Machine
 	base    *host.Job
@@ -42,7 +42,7 @@ type planSearch struct {
 
 // newPlanSearch reads the flags and files of the command.
 func newPlanSearch(file string, mine, rest []string) (*planSearch, error) {
-	p := &planSearch{file: file, rest: rest, form: form(mine), out: flagValue(mine, "out"), shown: 20, exact: exactRanks}
+	p := &planSearch{file: file, rest: rest, form: form(mine), out: flagValue(mine, "out"), shown: 20, whole: wholeRanks}
 	if p.form != "text" && p.form != "json" && p.form != "jsonl" {
 		return nil, usage("-o %s: want text, json or jsonl", p.form)
 	}
@@ -217,21 +217,20 @@ func (p *planSearch) search() (all []search.Candidate, err error) {
 	}
 	search.Rank(all)
 	n := min(reranked, len(all))
-	simulate := p.simulate
 	if p.space.Tower != nil {
-		spread(all, n)
-		simulate = p.simulateComposed
+		if n, err = p.simulateBest(all); err != nil {
+			return nil, err
+		}
+		search.Rank(all[:n])
+		return all, nil
 	}
 	for i := range n {
 		if all[i].Why != "" {
 			n = i
 			break
 		}
-		if err := simulate(&all[i]); err != nil {
+		if err := p.simulate(&all[i]); err != nil {
 			return nil, err
-		}
-		if interrupted.Load() != 0 {
-			return nil, codedError{errors.New("interrupted"), exitInterrupted}
 		}
 	}
 	search.Rank(all[:n])
@@ -262,7 +261,7 @@ func (p *planSearch) confirm(c *search.Candidate) string {
 	if err != nil {
 		return err.Error()
 	}
-	if j.Mesh.Size()+c.DP*c.Encoder.Ranks > p.exact {
+	if j.Mesh.Size()+c.DP*c.Encoder.Ranks > exactRanks {
 		return ""
 	}
 	j.Memory = p.space.Limit

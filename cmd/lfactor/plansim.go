@@ -37,7 +37,7 @@ func (p *planSearch) blockCosts(l *host.Layout, v search.Variant) (out []search.
 	}
 	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
 	for s := range l.Stages {
-		key := host.TraceKey{Stage: s}
+		key := host.TraceKey{Stage: s, Class: l.Class} // a large microbatch, with pictures where the model takes them
 		tr, b := l.Traces[key], search.BlockCost{F: of(lower[key][plan.F])}
 		if v.Split {
 			b.I, b.W = of(lower[key][plan.I]), of(lower[key][plan.W])
