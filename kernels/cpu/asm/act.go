@@ -29,7 +29,7 @@ func (e *emitter) activations() {
 
 func (e *emitter) gate() {
 	e.begin("gate", "func(y, x []float32, a, b float32)", "is y = 1/(1+exp(-(a·x + b·x³))).")
-	k, a, b := e.expo(), e.float("a"), e.float("b")
+	k, a, b := e.sigmoidConstants(), e.float("a"), e.float("b")
 	e.each(2, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
 		x, z := e.load(m[1], masked), e.vec()
 		VMULPS(x, x, z)
@@ -81,7 +81,7 @@ func (e *emitter) inverse(d vec) {
 		return
 	}
 	VRCP14PS(d, r)
-	VFNMADD213PS(broadcast(2), r, d) // 2 - d·r
+	VFNMADD213PS(e.constant(2), r, d) // 2 - d·r
 	VMULPS(r, d, d)
 }
 
@@ -116,7 +116,7 @@ func (e *emitter) geluBwd(name string, half bool) {
 // geluConstants puts what phi needs into registers.
 func (e *emitter) geluConstants() expo {
 	if e.wide {
-		for _, c := range append([]float32{1, phiT, phiExp, phiLarge, density}, phiC...) {
+		for _, c := range append([]float32{1, 2, phiT, phiExp, phiLarge, density}, phiC...) {
 			e.constant(c)
 		}
 	}

@@ -93,21 +93,38 @@ func (e *emitter) expSum() {
 	e.total(s)
 }
 
-// sigmoid is 1/(1+e^-x).
+// sigmoid is 1/(1+e^-x), with e^-x bounded so that its inverse stays finite.
 func (e *emitter) sigmoid(k expo, x vec) vec {
-	s := e.zero()
-	VSUBPS(x, s, s)
-	e.exp(k, s)
+	n, s := e.vec(), e.vec()
+	VMULPS(e.constant(-log2e), x, n)
+	VMAXPS(n, k.low, n)
+	VMINPS(n, k.high, n)
+	e.roundWhole(n, s)
+	VSUBPS(s, n, n)
+	e.power(s, n, s)
 	VADDPS(e.constant(1), s, s)
-	one := e.vec()
-	VMOVUPS(e.constant(1), one)
-	VDIVPS(s, one, s)
+	e.inverse(s)
 	return s
 }
 
+// sigmoidConstants puts what sigmoid needs into registers.
+func (e *emitter) sigmoidConstants() expo {
+	if e.wide {
+		e.constant(-log2e)
+		e.constant(1)
+		e.constant(2)
+	}
+	k := e.exp2Constants()
+	k.high = e.register(sigmoidMax)
+	return k
+}
+
+// sigmoidMax is the largest power of two whose inverse is a normal number.
+const sigmoidMax = 126
+
 func (e *emitter) swiglu(name string, half bool) {
 	e.begin(name, "func(y, g, u []"+elements(half)+")", "is y = g·sigmoid(g)·u.")
-	k := e.expo()
+	k := e.sigmoidConstants()
 	e.halves(half, "y", "g", "u")
 	e.each(2, []string{"y", "g", "u"}, func(m []Mem, _ int, masked bool) {
 		g, u := e.get(m[1], half, masked), e.get(m[2], half, masked)
@@ -121,7 +138,7 @@ func (e *emitter) swiglu(name string, half bool) {
 
 func (e *emitter) swigluBwd(name string, half bool) {
 	e.begin(name, "func(dg, du, dy, g, u []"+elements(half)+")", "is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).")
-	k := e.expo()
+	k := e.sigmoidConstants()
 	e.halves(half, "dg", "du", "dy", "g", "u")
 	e.each(1, []string{"dg", "du", "dy", "g", "u"}, func(m []Mem, _ int, masked bool) {
 		dy, g, u := e.get(m[2], half, masked), e.get(m[3], half, masked), e.get(m[4], half, masked)

@@ -26,25 +26,38 @@ func (e *emitter) exp2Constants() expo {
 // exp2 replaces t by 2^t: two thirds of the instructions of exp, for arguments that are multiplied with a factor anyway. A NaN
 // stays one, as in exp.
 func (e *emitter) exp2(k expo, t vec) {
-	n, p := e.vec(), e.vec()
+	n := e.vec()
 	VMAXPS(t, k.low, t)
+	if !e.wide {
+		VMINPS(t, k.high, t)
+	}
+	e.roundWhole(t, n)
+	VSUBPS(n, t, t)
+	e.power(n, t, t)
+}
+
+// roundWhole sets n to the whole number next to t.
+func (e *emitter) roundWhole(t, n vec) {
 	if e.wide {
 		VRNDSCALEPS(Imm(0), t, n)
 	} else {
-		VMINPS(t, k.high, t)
 		VROUNDPS(Imm(0), t, n)
 	}
-	VSUBPS(n, t, t)
+}
+
+// power is y = 2^(n+r) for a whole number n and |r| <= 1/2; n and r are used up.
+func (e *emitter) power(n, r, y vec) {
+	p := e.vec()
 	VMOVUPS(e.constant(exp2C[1]), p)
-	VFMADD231PS(broadcast(exp2C[0]), t, p)
+	VFMADD231PS(broadcast(exp2C[0]), r, p)
 	for _, c := range exp2C[2:] {
-		VFMADD213PS(e.constant(c), t, p)
+		VFMADD213PS(e.constant(c), r, p)
 	}
 	if e.wide {
-		VSCALEFPS(n, p, t)
+		VSCALEFPS(n, p, y)
 		return
 	}
-	e.scale2(n, p, t)
+	e.scale2(n, p, y)
 }
 
 // softmaxes writes the primitives of attention's rows.
