@@ -97,7 +97,7 @@ func peakBench() *cobra.Command {
 
 // timeKernels measures every case; the rounds go over all cases, so that a disturbance does not hit one alone.
 func timeKernels(b *cpu.Backend, p cpu.Peaks, d tensor.DType, only string, threads, rounds int) (out []kernelTime) {
-	cases := slices.DeleteFunc(kernelCases(d), func(c kernelCase) bool { return !strings.Contains(c.name, only) })
+	cases := kernelCases(d, only)
 	all := make([][]float64, len(cases))
 	for range rounds {
 		for i, c := range cases {
@@ -169,58 +169,120 @@ func drawn(r *rand.Rand, d tensor.DType, shape ...int) *tensor.Tensor {
 	return h
 }
 
-func kernelCases(d tensor.DType) (out []kernelCase) {
-	const t, w, ff, v = 2048, 512, 1408, 32000
-	r := rand.New(rand.NewPCG(5, 6))
-	ts := func(x ...*tensor.Tensor) []*tensor.Tensor { return x }
-	size := func(xs ...*tensor.Tensor) (n float64) {
-		for _, x := range xs {
-			n += float64(len(x.Bytes()))
-		}
-		return
-	}
-	add := func(name string, flops float64, c *kernels.Call) {
-		out = append(out, kernelCase{name, flops, size(c.In...) + size(c.Out...), func(b *cpu.Backend) { b.Run(c) }})
-	}
-	for _, s := range [][2]int{{w, w}, {ff, w}, {w, ff}} {
-		n, k := s[0], s[1]
-		x, m, y := drawn(r, d, t, k), drawn(r, d, n, k), drawn(r, d, t, n)
-		flops := 2 * float64(t) * float64(n) * float64(k)
-		name := fmt.Sprintf(" %d×%d×%d", t, n, k)
-		add("linear"+name, flops, &kernels.Call{Op: kernels.Linear, In: ts(x, m), Out: ts(y)})
-		add("linear dx"+name, flops, &kernels.Call{Op: kernels.LinearDX, In: ts(y, m), Out: ts(drawn(r, d, t, k))})
-		add("linear dw"+name, flops, &kernels.Call{Op: kernels.LinearDW, In: ts(y, x), Out: ts(drawn(r, tensor.F32, n, k)), Attr: kernels.Attr{I: [4]int{kernels.Accumulate}}})
-	}
-	for _, s := range [][2]int{{4, 512}, {1, 4096}} {
-		attentionCases(r, d, s[0], s[1], add)
-	}
-	x, y := drawn(r, d, t, w), drawn(r, d, t, w)
-	g, u, m := drawn(r, d, t, ff), drawn(r, d, t, ff), drawn(r, d, t, ff)
-	add("rmsnorm", 0, &kernels.Call{Op: kernels.RMSNorm, In: ts(x, drawn(r, d, w)), Out: ts(y, drawn(r, tensor.F32, t)), Attr: kernels.Attr{F: [2]float64{1e-5}}})
-	add("layernorm", 0, &kernels.Call{Op: kernels.LayerNorm, In: ts(x, drawn(r, d, w), drawn(r, d, w)), Out: ts(y, drawn(r, tensor.F32, t), drawn(r, tensor.F32, t)), Attr: kernels.Attr{F: [2]float64{1e-5}}})
-	add("swiglu", 0, &kernels.Call{Op: kernels.SwiGLU, In: ts(g, u), Out: ts(m)})
-	add("swiglu backward", 0, &kernels.Call{Op: kernels.SwiGLUBwd, In: ts(m, g, u), Out: ts(drawn(r, d, t, ff), drawn(r, d, t, ff))})
-	add("gelu", 0, &kernels.Call{Op: kernels.Act, In: ts(g), Out: ts(m)})
-	target, head := tensor.Make(tensor.I32, t), drawn(r, d, v, w)
-	for i := range target.I32() {
-		target.I32()[i] = int32(r.IntN(v))
-	}
-	lse, weight, seed := tensor.Make(tensor.F32, t, 1), drawn(r, tensor.F32, t), tensor.Of(tensor.F32, []float32{1}, 1)
-	e, top := tensor.Make(d, t, v), tensor.Make(tensor.F32, t, (v+kernels.LSEBlock-1)/kernels.LSEBlock)
-	flops := 2 * float64(t) * float64(w) * float64(v)
-	add("cross-entropy", flops, &kernels.Call{Op: kernels.LinearLSE, In: ts(x, head, target), Out: ts(lse, tensor.Make(tensor.F32, t), e, top)})
-	add("cross-entropy backward", 2*flops, &kernels.Call{Op: kernels.LinearCEBwd, In: ts(x, head, target, tensor.Of(tensor.F32, lse.F32(), t), weight, seed, e, top), Out: ts(y, drawn(r, tensor.F32, v, w))})
-	rows := cpu.NewLossRows(d, target, v)
-	out = append(out, kernelCase{"cross-entropy of logits", 0, rows.Bytes(), rows.Run})
-	if d == tensor.F32 {
-		const n = 8 << 20
-		hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7), tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
-		add("adamw, 8 Mi", 0, &kernels.Call{Op: kernels.AdamW, In: ts(drawn(r, d, n), hyper, clip), Out: ts(drawn(r, d, n), drawn(r, d, n), tensor.Make(d, n))})
-	}
-	return
+// kernelGroup builds the cases of some kernels; a group of which none is wanted is not built, for it may need much memory.
+type kernelGroup struct {
+	names []string
+	build func(k *kernelSet)
 }
 
-func attentionCases(r *rand.Rand, d tensor.DType, sequences, length int, add func(string, float64, *kernels.Call)) {
+// kernelSet collects cases.
+type kernelSet struct {
+	r   *rand.Rand
+	d   tensor.DType
+	out []kernelCase
+}
+
+func (k *kernelSet) drawn(shape ...int) *tensor.Tensor { return drawn(k.r, k.d, shape...) }
+
+func (k *kernelSet) f32(shape ...int) *tensor.Tensor { return drawn(k.r, tensor.F32, shape...) }
+
+func (k *kernelSet) add(name string, flops float64, c *kernels.Call) {
+	size := 0
+	for _, x := range append(c.In[:len(c.In):len(c.In)], c.Out...) {
+		size += len(x.Bytes())
+	}
+	k.out = append(k.out, kernelCase{name, flops, float64(size), func(b *cpu.Backend) { b.Run(c) }})
+}
+
+// The shape of the timed kernels: tokens, width, inner width and vocabulary.
+const benchT, benchW, benchF, benchV = 2048, 512, 1408, 32000
+
+func kernelGroups() (l []kernelGroup) {
+	for _, s := range [][2]int{{benchW, benchW}, {benchF, benchW}, {benchW, benchF}} {
+		name := fmt.Sprintf(" %d×%d×%d", benchT, s[0], s[1])
+		l = append(l, kernelGroup{[]string{"linear" + name, "linear dx" + name, "linear dw" + name}, func(k *kernelSet) { linearCases(k, name, s[0], s[1]) }})
+	}
+	for _, s := range [][2]int{{4, 512}, {1, 4096}} {
+		name := fmt.Sprintf(" %d×%d", s[0], s[1])
+		l = append(l, kernelGroup{[]string{"attention" + name, "attention backward" + name}, func(k *kernelSet) { attentionCases(k, name, s[0], s[1]) }})
+	}
+	return append(l,
+		kernelGroup{[]string{"rmsnorm", "layernorm"}, normCases},
+		kernelGroup{[]string{"swiglu", "swiglu backward", "gelu"}, activationCases},
+		kernelGroup{[]string{"cross-entropy", "cross-entropy backward"}, lossCases},
+		kernelGroup{[]string{"cross-entropy of logits"}, logitCases},
+		kernelGroup{[]string{"adamw, 8 Mi"}, optimizerCases})
+}
+
+// kernelCases are the cases whose name contains only.
+func kernelCases(d tensor.DType, only string) []kernelCase {
+	k := &kernelSet{r: rand.New(rand.NewPCG(5, 6)), d: d}
+	other := func(name string) bool { return !strings.Contains(name, only) }
+	for _, g := range kernelGroups() {
+		if len(slices.DeleteFunc(g.names, other)) > 0 {
+			g.build(k)
+		}
+	}
+	return slices.DeleteFunc(k.out, func(c kernelCase) bool { return other(c.name) })
+}
+
+func linearCases(k *kernelSet, name string, n, d int) {
+	x, m, y := k.drawn(benchT, d), k.drawn(n, d), k.drawn(benchT, n)
+	flops := 2 * float64(benchT) * float64(n) * float64(d)
+	k.add("linear"+name, flops, &kernels.Call{Op: kernels.Linear, In: operands(x, m), Out: operands(y)})
+	k.add("linear dx"+name, flops, &kernels.Call{Op: kernels.LinearDX, In: operands(y, m), Out: operands(k.drawn(benchT, d))})
+	k.add("linear dw"+name, flops, &kernels.Call{Op: kernels.LinearDW, In: operands(y, x), Out: operands(k.f32(n, d)), Attr: kernels.Attr{I: [4]int{kernels.Accumulate}}})
+}
+
+func operands(x ...*tensor.Tensor) []*tensor.Tensor { return x }
+
+func normCases(k *kernelSet) {
+	x, y, w, b := k.drawn(benchT, benchW), k.drawn(benchT, benchW), k.drawn(benchW), k.drawn(benchW)
+	at := kernels.Attr{F: [2]float64{1e-5}}
+	k.add("rmsnorm", 0, &kernels.Call{Op: kernels.RMSNorm, In: operands(x, w), Out: operands(y, k.f32(benchT)), Attr: at})
+	k.add("layernorm", 0, &kernels.Call{Op: kernels.LayerNorm, In: operands(x, w, b), Out: operands(y, k.f32(benchT), k.f32(benchT)), Attr: at})
+}
+
+func activationCases(k *kernelSet) {
+	act := func() *tensor.Tensor { return k.drawn(benchT, benchF) }
+	g, u, m := act(), act(), act()
+	k.add("swiglu", 0, &kernels.Call{Op: kernels.SwiGLU, In: operands(g, u), Out: operands(m)})
+	k.add("swiglu backward", 0, &kernels.Call{Op: kernels.SwiGLUBwd, In: operands(m, g, u), Out: operands(act(), act())})
+	k.add("gelu", 0, &kernels.Call{Op: kernels.Act, In: operands(g), Out: operands(m)})
+}
+
+func (k *kernelSet) targets() *tensor.Tensor {
+	t := tensor.Make(tensor.I32, benchT)
+	for i := range t.I32() {
+		t.I32()[i] = int32(k.r.IntN(benchV))
+	}
+	return t
+}
+
+func lossCases(k *kernelSet) {
+	x, head, target := k.drawn(benchT, benchW), k.drawn(benchV, benchW), k.targets()
+	lse, e, top := tensor.Make(tensor.F32, benchT, 1), tensor.Make(k.d, benchT, benchV), tensor.Make(tensor.F32, benchT, (benchV+kernels.LSEBlock-1)/kernels.LSEBlock)
+	const flops = 2. * benchT * benchW * benchV
+	k.add("cross-entropy", flops, &kernels.Call{Op: kernels.LinearLSE, In: operands(x, head, target), Out: operands(lse, tensor.Make(tensor.F32, benchT), e, top)})
+	k.add("cross-entropy backward", 2*flops, &kernels.Call{Op: kernels.LinearCEBwd, Out: operands(k.drawn(benchT, benchW), k.f32(benchV, benchW)),
+		In: operands(x, head, target, lse.Alias(benchT), k.f32(benchT), tensor.Of(tensor.F32, []float32{1}, 1), e, top)})
+}
+
+func logitCases(k *kernelSet) {
+	rows := cpu.NewLossRows(k.d, k.targets(), benchV)
+	k.out = append(k.out, kernelCase{"cross-entropy of logits", 0, rows.Bytes(), rows.Run})
+}
+
+func optimizerCases(k *kernelSet) {
+	if k.d != tensor.F32 {
+		return
+	}
+	const n = 8 << 20
+	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7), tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
+	k.add("adamw, 8 Mi", 0, &kernels.Call{Op: kernels.AdamW, In: operands(k.drawn(n), hyper, clip), Out: operands(k.drawn(n), k.drawn(n), tensor.Make(k.d, n))})
+}
+
+func attentionCases(k *kernelSet, name string, sequences, length int) {
 	const h, e = 8, 64
 	t := sequences * length
 	var cu []int32
@@ -228,11 +290,10 @@ func attentionCases(r *rand.Rand, d tensor.DType, sequences, length int, add fun
 		cu = append(cu, int32(i*length))
 	}
 	c := tensor.Of(tensor.I32, cu, len(cu))
-	q, k, v, o, lse := drawn(r, d, t, h, e), drawn(r, d, t, h, e), drawn(r, d, t, h, e), drawn(r, d, t, h, e), tensor.Make(tensor.F32, t, h)
+	act := func() *tensor.Tensor { return k.drawn(t, h, e) }
+	q, keys, v, o, lse := act(), act(), act(), act(), tensor.Make(tensor.F32, t, h)
 	at := kernels.Attr{I: [4]int{1}, F: [2]float64{1 / math.Sqrt(e)}}
 	flops := float64(sequences) * float64(length) * float64(length) / 2 * h * e * 2 * 2
-	name := fmt.Sprintf(" %d×%d", sequences, length)
-	add("attention"+name, flops, &kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, k, v, c, c}, Out: []*tensor.Tensor{o, lse}, Attr: at})
-	add("attention backward"+name, 2.5*flops, &kernels.Call{Op: kernels.AttentionBwd, In: []*tensor.Tensor{o, q, k, v, o, lse, c, c}, Attr: at,
-		Out: []*tensor.Tensor{drawn(r, d, t, h, e), drawn(r, d, t, h, e), drawn(r, d, t, h, e)}})
+	k.add("attention"+name, flops, &kernels.Call{Op: kernels.Attention, In: operands(q, keys, v, c, c), Out: operands(o, lse), Attr: at})
+	k.add("attention backward"+name, 2.5*flops, &kernels.Call{Op: kernels.AttentionBwd, In: operands(o, q, keys, v, o, lse, c, c), Attr: at, Out: operands(act(), act(), act())})
 }

@@ -76,7 +76,11 @@ type amxPlan struct {
 }
 
 // panel is the elements of a packed panel.
-func (g *amxPlan) panel() int { return g.ks * 2 * tileHalf }
+func (g *amxPlan) panel() int { return 2 * halfLen(g.ks) }
+
+// halfLen is the elements of half a packed panel of ks tiles. Lengths of tiles alone are powers of two for most models: the panels
+// that are written in turns would then lie in one set of each cache.
+func halfLen(ks int) int { return ks*tileHalf + amxSide }
 
 // amxGemm is gemm for two operands of bfloat16.
 func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
@@ -128,7 +132,7 @@ func (g *amxPlan) inPlace() bool {
 // left sets the strides of the left operand and gives the address of row i.
 func (g *amxPlan) left(args *amxArgs, i int) uintptr {
 	if g.pa != nil {
-		args.aStride, args.aHalf, args.aStep, args.aNext = 64, g.ks*1024, 1024, g.ks*2048
+		args.aStride, args.aHalf, args.aStep, args.aNext = 64, 2*halfLen(g.ks), 1024, 2*g.panel()
 		return address(g.pa) + uintptr(i/amxSide*g.panel()*2)
 	}
 	ld := g.a.ld * 2
@@ -140,7 +144,7 @@ func (g *amxPlan) left(args *amxArgs, i int) uintptr {
 func (w *worker) amxBlock(g *amxPlan, i0, i1, j0, j1 int) {
 	blocks, panels := ceilDiv(i1-i0, amxSide), ceilDiv(j1-j0, amxSide)
 	c := w.arena.f32(blocks * panels * 1024)
-	args := amxArgs{cfg: allTiles, cNext: 4096, bHalf: g.ks * 1024, ldd: g.r.ld * g.size()}
+	args := amxArgs{cfg: allTiles, cNext: 4096, bHalf: 2 * halfLen(g.ks), ldd: g.r.ld * g.size()}
 	left := g.left(&args, i0)
 	if g.ks == 0 || g.r.bias != nil {
 		w.amxStart(g, c, j0, j1, blocks)

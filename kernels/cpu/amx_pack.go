@@ -11,14 +11,14 @@ func floats(v []uint16) []float32 {
 func (w *worker) amxRight(dst []uint16, panels int, y matrix, j, n, k int) {
 	ks := ceilDiv(k, amxSide)
 	if y.trans {
-		w.pairRows(dst, dst[ks*tileHalf:], 2*ks*tileHalf, panels, y, j, n, 0, k)
+		w.pairRows(dst, dst[halfLen(ks):], 2*halfLen(ks), panels, y, j, n, 0, k)
 		return
 	}
 	for p := range panels {
 		for h := range 2 {
 			m := w.arena.mark()
 			rows := w.wholeRows(y, j+p*amxSide+16*h, n, k)
-			w.k.transpose(floats(dst[(2*p+h)*ks*tileHalf:]), 16, floats(rows.h), rows.ld/2, ks)
+			w.k.transpose(floats(dst[(2*p+h)*halfLen(ks):]), 16, floats(rows.h), rows.ld/2, ks)
 			w.arena.release(m)
 		}
 	}
@@ -78,20 +78,20 @@ func (w *worker) amxLeft(dst []uint16, panels int, x matrix, i, m, k int) {
 			mark := w.arena.mark()
 			rows := w.wholeRows(x, i+16*h, m, k)
 			for t := range ks {
-				w.k.copyRows(floats(dst[(h*ks+t)*tileHalf:]), floats(rows.h[t*amxSide:]), rows.ld/2, 16)
+				w.k.copyRows(floats(dst[h*halfLen(ks)+t*tileHalf:]), floats(rows.h[t*amxSide:]), rows.ld/2, 16)
 			}
 			w.arena.release(mark)
 		}
 		return
 	}
 	const steps = turnRows / amxSide
-	s := w.arena.u16(panels * 2 * steps * tileHalf)
+	s := w.arena.u16(panels * 2 * halfLen(steps))
 	for p := 0; p < k; p += turnRows {
 		end := min(p+turnRows, k)
-		w.pairRows(s, s[steps*tileHalf:], 2*steps*tileHalf, panels, x, i, m, p, end)
+		w.pairRows(s, s[halfLen(steps):], 2*halfLen(steps), panels, x, i, m, p, end)
 		for h := range 2 * panels {
 			for t := range ceilDiv(end-p, amxSide) {
-				w.k.transpose(floats(dst[(h*ks+p/amxSide+t)*tileHalf:]), 16, floats(s[(h*steps+t)*tileHalf:]), 16, 1)
+				w.k.transpose(floats(dst[h*halfLen(ks)+(p/amxSide+t)*tileHalf:]), 16, floats(s[h*halfLen(steps)+t*tileHalf:]), 16, 1)
 			}
 		}
 	}

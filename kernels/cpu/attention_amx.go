@@ -20,7 +20,7 @@ type keyTiles struct {
 // tilesT packs rows of r as columns: the sum runs over their width.
 func (w *worker) tilesT(r rowsOf, rows int) rightTiles {
 	ks, panels := ceilDiv(r.width, amxSide), ceilDiv(rows, amxSide)
-	s := w.arena.u16(panels * ks * 2 * tileHalf)
+	s := w.arena.u16(panels * 2 * halfLen(ks))
 	w.amxRight(s, panels, matrix{v: r.v, ld: r.ld}, 0, rows, r.width)
 	return rightTiles{s, ks}
 }
@@ -28,7 +28,7 @@ func (w *worker) tilesT(r rowsOf, rows int) rightTiles {
 // tilesOf packs rows of r as rows: the sum runs over them.
 func (w *worker) tilesOf(r rowsOf, rows int) rightTiles {
 	ks, panels := ceilDiv(rows, amxSide), ceilDiv(r.width, amxSide)
-	s := w.arena.u16(panels * ks * 2 * tileHalf)
+	s := w.arena.u16(panels * 2 * halfLen(ks))
 	w.amxRight(s, panels, matrix{v: r.v, ld: r.ld, trans: true}, 0, r.width, rows)
 	return rightTiles{s, ks}
 }
@@ -58,9 +58,9 @@ func (w *worker) tileSpan(c []float32, ldc, i0, i1, p, k0, k1 int, x leftTiles, 
 	mark := w.arena.mark()
 	t := w.arena.f32(1024)
 	args := amxArgs{cfg: allTiles, n: i1 - i0, ks: k1 - k0, a: address(x.v) + uintptr(i0*x.next+k0*x.step), aStride: x.stride, aHalf: x.half, aStep: x.step, aNext: x.next,
-		b: address(y.v) + uintptr((p*y.ks*2+k0)*1024), bHalf: y.ks * 1024, c: address(t), mode: amxF32,
+		b: address(y.v) + uintptr(4*p*halfLen(y.ks)+k0*1024), bHalf: 2 * halfLen(y.ks), c: address(t), mode: amxF32,
 		dst: address(c[i0*amxSide*ldc+p*amxSide:]), ldd: ldc * 4}
-	args.next = args.b + uintptr(y.ks*2048)
+	args.next = args.b + uintptr(4*halfLen(y.ks))
 	if acc {
 		args.mode = amxAdd
 	}
@@ -86,7 +86,7 @@ func scoreRows(h []uint16) leftTiles {
 // tileValues adds the products of rows of scores with rows of v, over the columns that the rows have.
 func (w *worker) tileValues(acc []float32, ldc int, s []uint16, l extents, v rightTiles) {
 	l.alike(func(i0, i1 int, e extent) {
-		for p := range len(v.v) / (v.ks * 2 * tileHalf) {
+		for p := range len(v.v) / (2 * halfLen(v.ks)) {
 			w.tileSpan(acc, ldc, i0, i1, p, e.lo/amxSide, e.hi/amxSide, scoreRows(s), v, true)
 		}
 	})
@@ -110,13 +110,13 @@ func (w *worker) tileGrads(g *gradState, q, do rowsOf, dq []float32, n int) {
 	}{{g.ph, do, g.dv, g.eWide}, {g.dsh, q, g.dk, g.dWide}} {
 		m := w.arena.mark()
 		clear(x.h[n*scoreWidth : ks*amxSide*scoreWidth])
-		y := rightTiles{w.arena.u16(panels * ks * 2 * tileHalf), ks}
-		w.k.vnni(y.v, y.v[ks*tileHalf:], 2*ks*tileHalf, panels, x.h, scoreWidth, ks*16)
-		left := w.arena.u16(x.wide * ks * amxSide)
+		y := rightTiles{w.arena.u16(panels * 2 * halfLen(ks)), ks}
+		w.k.vnni(y.v, y.v[halfLen(ks):], 2*halfLen(ks), panels, x.h, scoreWidth, ks*16)
+		left := w.arena.u16(x.wide / amxSide * 2 * halfLen(ks))
 		w.amxLeft(left, x.wide/amxSide, matrix{v: x.r.v, ld: x.r.ld, trans: true}, 0, x.r.width, n)
 		g.ext.byColumns(amxSide, func(c0, c1, i0, i1 int) {
 			for p := c0 / amxSide; p < c1/amxSide; p++ {
-				w.tileSpan(x.c, keyBlock, 0, x.wide/amxSide, p, i0, i1, leftTiles{left, 64, ks * 1024, 1024, ks * 2048}, y, true)
+				w.tileSpan(x.c, keyBlock, 0, x.wide/amxSide, p, i0, i1, leftTiles{left, 64, 2 * halfLen(ks), 1024, 4 * halfLen(ks)}, y, true)
 			}
 		})
 		w.arena.release(m)
