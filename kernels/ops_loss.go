@@ -60,7 +60,7 @@ var _ = register(
 	Spec{Op: LinearLSE, Sig: "x[t,d]A w[v,d]A target[t]i32 -> lse[t,1]f32 hit[t]f32 e[t,v]A? top[t,b]f32?", Flops: ceFlops(1), Source: "arXiv:2411.09009",
 		Doc: "With logits z = x·wᵀ that are never held whole (blocks of at most 4 Mi logits): lse = log Σ exp z over this shard's rows of w, hit = z[target-I[0]], " +
 			"or 0 where the target lies outside the shard. I[0] is the first id of the shard. e and top, both or none, are numerators for the gradient: e = exp(z - top), " +
-			"where top is the maximum of z over a block of 2048 columns less 8, so that small ones keep their digits in f16; 0 if there is none."},
+			"where top is the maximum of z over a block of 2048 columns, in f16 less 8, so that small ones keep their digits; 0 if there is none."},
 	Spec{Op: LSEJoin, Sig: "lse[t,n]f32 -> y[t]f32", Doc: "y = log Σ exp over the n shards, stable."},
 	Spec{Op: NLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 weight[t]f32 -> loss[1]f32",
 		Doc: "loss = Σ weight·(lse-hit) over rows with target >= 0, in float64, in row order."},

@@ -209,6 +209,11 @@ func addHalfZ(y []uint16, a []uint16, b []uint16)
 //go:noescape
 func mulHalfZ(y []uint16, a []uint16, b []uint16)
 
+// scaleHalfZ is y = s·x.
+//
+//go:noescape
+func scaleHalfZ(y []uint16, x []uint16, s float32)
+
 // swigluHalfZ is y = g·sigmoid(g)·u.
 //
 //go:noescape

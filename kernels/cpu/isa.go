@@ -80,6 +80,7 @@ type isa struct {
 // halves are primitives on bfloat16, each computed in float32 and rounded once, as isa has them on float32.
 type halves struct {
 	add, mul  func(y, a, b []uint16)
+	scale     func(y, x []uint16, s float32)
 	swiglu    func(y, g, u []uint16)
 	swigluBwd func(dg, du, dy, g, u []uint16)
 	gelu      func(y, x []uint16)

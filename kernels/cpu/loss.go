@@ -13,7 +13,7 @@ const (
 	ceCols = kernels.LSEBlock
 	// cePad lengthens rows of a block: at a power of two all rows of a tile would share few sets of the first-level cache.
 	cePad = 2 * line
-	// ceBelow is how far exponentials lie above 1 at most, in powers of e; see linear_lse.
+	// ceBelow is how far exponentials in float16 lie above 1 at most, in powers of e; see linear_lse.
 	ceBelow = 8
 )
 
@@ -51,7 +51,7 @@ func linearLSE(b *Backend, c *kernels.Call) {
 					if r := int(target[i0+i]) - c.Attr.I[0] - j0; r >= 0 && r < n {
 						hit[i0+i] = row[r]
 					}
-					k.addExp(kept, row, i0+i, j0, &top[i], &sum[i])
+					k.addExp(kept, x.DType, row, i0+i, j0, &top[i], &sum[i])
 				}
 			})
 		}
@@ -78,30 +78,48 @@ func numeratorsOf(l []*tensor.Tensor) *ceKept {
 }
 
 // addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top, and keeps the
-// exponentials if kept is not nil; z is used up.
-func (w *worker) addExp(kept *ceKept, z []float32, i, j0 int, top, sum *float32) {
-	e := z
-	if kept != nil && kept.e.d == tensor.F32 {
-		e = kept.e.f[i*kept.v+j0:][:len(z)]
+// exponentials, of dtype d, if kept is not nil; z is used up.
+func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32) {
+	defer w.arena.release(w.arena.mark())
+	e := view{d: d}
+	switch {
+	case kept != nil:
+		e = kept.e.from(i*kept.v + j0)
+	case d == tensor.F32:
+		e.f = z
+	default: // the same sum as if they were kept
+		e.h = w.arena.u16(len(z))
 	}
 	m, s := w.numerators(e, z)
 	if kept != nil {
 		kept.top[i*kept.blocks+j0/ceCols] = m
-		if kept.e.d != tensor.F32 {
-			w.k.write(kept.e, i*kept.v+j0, e)
-		}
 	}
 	most := max(*top, m)
 	*sum = *sum*exp32(*top-most) + s*exp32(m-most)
 	*top = most
 }
 
-// numerators sets e = exp(z - top) and returns top and the sum of e.
-func (w *worker) numerators(e, z []float32) (top, sum float32) {
-	if top = w.k.max(z) - ceBelow; math.IsInf(float64(top), -1) {
+// numerators sets e = exp(z - top) and returns top and the sum of e before it is rounded; z is used up.
+func (w *worker) numerators(e view, z []float32) (top, sum float32) {
+	if e.d == tensor.BF16 && w.k.softHalf != nil {
+		top, sum = w.k.softHalf(e.h[:len(z)], z, log2e, float32(math.Inf(-1)))
+		if top *= math.Ln2; math.IsInf(float64(top), -1) {
+			top = 0
+		}
+		return top, sum
+	}
+	if top = w.k.max(z); e.d == tensor.F16 {
+		top -= ceBelow
+	}
+	if math.IsInf(float64(top), -1) {
 		top = 0
 	}
-	return top, w.k.exp(e, z, 1, -top, 1)
+	if e.d == tensor.F32 {
+		return top, w.k.exp(e.f[:len(z)], z, 1, -top, 1)
+	}
+	sum = w.k.exp(z, z, 1, -top, 1)
+	w.k.write(e, 0, z)
+	return top, sum
 }
 
 func lseJoin(_ *Backend, c *kernels.Call) {
@@ -234,28 +252,40 @@ func (b *Backend) activation(d tensor.DType, n int) (view, func()) {
 
 // gradLogits sets z, or dz if that is of half width, to the gradient of row i of the logits, from column j0 on.
 func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, i, j0 int) {
+	if dz.d == tensor.F32 {
+		dz.f = z
+	}
+	if g.target[i] < 0 {
+		clear(dz.f[:min(len(z), len(dz.f))])
+		clear(dz.h[:min(len(z), len(dz.h))])
+		return
+	}
+	var e view
+	var top float32
+	if g.kept != nil {
+		e, top = g.kept.e.from(i*g.kept.v+j0), g.kept.top[i*g.kept.blocks+j0/ceCols]
+	} else {
+		e = dz
+		top, _ = w.numerators(e, z) // rounded as the kept ones are
+	}
 	s := g.seed * g.weight[i]
-	half := dz.d != tensor.F32
+	f, r := s*exp32(top-g.lse[i]), int(g.target[i])-g.first-j0
+	var hit [1]float32
+	if r >= 0 && r < len(z) {
+		w.k.read(hit[:], e, r)
+	}
 	switch {
-	case g.target[i] < 0:
-		clear(z)
-	case g.kept != nil && half:
-		w.k.read(z, g.kept.e, i*g.kept.v+j0)
-		w.k.scale(z, z, s*exp32(g.kept.top[i*g.kept.blocks+j0/ceCols]-g.lse[i]))
-	case g.kept != nil:
-		w.k.scale(z, g.kept.e.f[i*g.kept.v+j0:][:len(z)], s*exp32(g.kept.top[i*g.kept.blocks+j0/ceCols]-g.lse[i]))
+	case dz.d == tensor.F32:
+		w.k.scale(z, e.f[:len(z)], f)
+	case dz.d == tensor.BF16 && w.k.half != nil:
+		w.k.half.scale(dz.h[:len(z)], e.h[:len(z)], f)
 	default:
-		top, _ := w.numerators(z, z)
-		if half { // rounded as the kept ones are
-			w.k.write(dz, 0, z)
-			w.k.read(z, dz, 0)
-		}
-		w.k.scale(z, z, s*exp32(top-g.lse[i]))
-	}
-	if r := int(g.target[i]) - g.first - j0; g.target[i] >= 0 && r >= 0 && r < len(z) {
-		z[r] -= s
-	}
-	if half {
+		w.k.read(z, e, 0)
+		w.k.scale(z, z, f)
 		w.k.write(dz, 0, z)
+	}
+	if r >= 0 && r < len(z) {
+		hit[0] = hit[0]*f - s
+		w.k.write(dz, r, hit[:])
 	}
 }

@@ -49,7 +49,7 @@ func (r *LossRows) Run(b *Backend) {
 	clear(r.sum)
 	for _, f := range []func(w *worker, i, j0, n int){
 		func(w *worker, i, j0, n int) {
-			w.addExp(r.kept, r.z[i*(ceCols+cePad):][:n], i, j0, &r.top[i], &r.sum[i])
+			w.addExp(r.kept, r.d, r.z[i*(ceCols+cePad):][:n], i, j0, &r.top[i], &r.sum[i])
 		},
 		func(w *worker, i, j0, n int) {
 			w.gradLogits(r.g, r.z[i*(ceCols+cePad):][:n], r.gradients.from(i*(ceCols+cePad)), i, j0)

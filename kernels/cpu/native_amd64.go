@@ -61,7 +61,7 @@ var amx = func() isa {
 	k := avx512
 	k.name, k.amx, k.vnni, k.copyRows = "amx", true, vnniZ, copyRowsZ
 	k.softHalf, k.softGradHalf, k.toBF16 = softHalfZ, softGradHalfZ, roundHalfZ
-	k.half = &halves{add: addHalfZ, mul: mulHalfZ, swiglu: swigluHalfZ, swigluBwd: swigluBwdHalfZ, gelu: geluHalfZ, geluBwd: geluBwdHalfZ, dot: dotHalfZ, dot3: dot3HalfZ,
+	k.half = &halves{add: addHalfZ, mul: mulHalfZ, scale: scaleHalfZ, swiglu: swigluHalfZ, swigluBwd: swigluBwdHalfZ, gelu: geluHalfZ, geluBwd: geluBwdHalfZ, dot: dotHalfZ, dot3: dot3HalfZ,
 		mulAcc: mulAccHalfZ, norm: normHalfZ, normDX: normDXHalfZ, rope: ropeHalfZ}
 	k.blocks = amxBlocks
 	k.pairs = func(n int) float64 {

@@ -124,17 +124,20 @@ func sameGradients(t *testing.T, b kernels.Backend) {
 	}
 }
 
-// sameKept compares gradients from kept numerators with those from numerators that are computed again.
+// sameKept compares the loss with and without keeping numerators, and gradients from kept ones with those from numerators that are
+// computed again.
 func sameKept(t *testing.T, b kernels.Backend, r *run) {
 	kept, again := r.copyCall(), r.copyCall()
 	e, top, rows := clone(kept.In[6]), clone(kept.In[7]), kept.In[0].Shape[0]
 	lse := &kernels.Call{Op: kernels.LinearLSE, In: kept.In[:3], Out: tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows), e, top}, Attr: r.call.Attr}
 	kept.In = append(append(tensors(nil), kept.In[:6]...), e, top)
 	again.In = again.In[:6]
-	for _, c := range []*kernels.Call{lse, kept, again} {
+	alone := &kernels.Call{Op: kernels.LinearLSE, In: lse.In, Out: tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows)}, Attr: r.call.Attr}
+	for _, c := range []*kernels.Call{lse, alone, kept, again} {
 		b.Run(c)
 	}
 	b.Sync()
+	require.True(t, bytes.Equal(lse.Out[0].Bytes(), alone.Out[0].Bytes()), "%s: lse without numerators", r.name)
 	for i, o := range kept.Out {
 		require.True(t, bytes.Equal(o.Bytes(), again.Out[i].Bytes()), "%s: out %d with numerators kept", r.name, i)
 	}

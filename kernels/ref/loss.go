@@ -31,10 +31,14 @@ func keepNumerators(x, w, e, top *tensor.Tensor) {
 	t, v, d := x.Rows(), w.Shape[0], last(x)
 	xs, ws := load(x), load(w)
 	var es, tops []float64
+	less := 0.0
+	if e.DType == tensor.F16 {
+		less = 8
+	}
 	for i := range t {
 		z := matNT(xs[i*d:(i+1)*d], ws, 1, v, d)
 		for j := 0; j < v; j += kernels.LSEBlock {
-			m, n := numerators(z[j:min(j+kernels.LSEBlock, v)])
+			m, n := numerators(z[j:min(j+kernels.LSEBlock, v)], less)
 			es, tops = append(es, n...), append(tops, m)
 		}
 	}
@@ -42,15 +46,15 @@ func keepNumerators(x, w, e, top *tensor.Tensor) {
 	store(top, tops)
 }
 
-// numerators gives a maximum of one block of logits, less 8, and the exponentials below it.
-func numerators(z []float64) (top float64, e []float64) {
+// numerators gives a maximum of one block of logits, less some, and the exponentials below it.
+func numerators(z []float64, less float64) (top float64, e []float64) {
 	top = math.Inf(-1)
 	for _, x := range z {
 		if x > top {
 			top = x
 		}
 	}
-	if top -= 8; math.IsInf(top, -1) {
+	if top -= less; math.IsInf(top, -1) {
 		top = 0
 	}
 	for _, x := range z {

@@ -16,6 +16,7 @@ import (
 func (e *emitter) halfPrimitives() {
 	e.pairwise("addHalf", VADDPS, true)
 	e.pairwise("mulHalf", VMULPS, true)
+	e.scaleHalf()
 	e.swiglu("swigluHalf", true)
 	e.swigluBwd("swigluBwdHalf", true)
 	e.gelu("geluHalf", true)
@@ -93,4 +94,16 @@ func encodeFile(name string) error {
 		return fmt.Errorf("%s: an instruction that holds the place of VCVTNEPS2BF16 has other operands", name)
 	}
 	return os.WriteFile(name, []byte(out), 0o644)
+}
+
+func (e *emitter) scaleHalf() {
+	e.begin("scaleHalf", "func(y, x []uint16, s float32)", "is y = s·x.")
+	s := e.float("s")
+	e.halves(true, "y", "x")
+	e.each(4, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
+		x := e.get(m[1], true, masked)
+		VMULPS(s, x, x)
+		e.put(x, m[0], true, masked)
+	})
+	e.end()
 }
