@@ -431,6 +431,10 @@ func TestChatShapes(t *testing.T) {
 	}{
 		{`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`, dataset.Options{}, []dataset.Message{user("a"), assistant("b")}, ""},
 		{`{"messages":[{"role":"assistant","content":null,"tool_calls":[1]}]}`, dataset.Options{}, []dataset.Message{{Role: "assistant", Raw: json.RawMessage(`{"role":"assistant","content":null,"tool_calls":[1]}`)}}, ""},
+		{`{"messages":[{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"r"}]}`, dataset.Options{},
+			[]dataset.Message{{Role: "assistant", Raw: json.RawMessage(`{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"call_0","type":"function"}]}`)},
+				{Role: "tool", Content: "r", Raw: json.RawMessage(`{"content":"r","name":"f","role":"tool","tool_call_id":"f"}`)}}, ""},
+		{`{"messages":[{"role":"assistant","content":null,"function_call":7}]}`, dataset.Options{}, nil, "the function_call of turn 0 is no object"},
 		{`{"messages":[{"role":"user","content":[{"type":"text"}]}]}`, dataset.Options{}, []dataset.Message{{Role: "user", Raw: json.RawMessage(`{"role":"user","content":[{"type":"text"}]}`)}}, ""},
 		{`{"messages":[{"role":"user","content":"a"}],"tools":"[{\"name\":\"f\"}]"}`, dataset.Options{}, []dataset.Message{user("a")}, ""},
 		{`{"messages":[{"who":"Q","what":"a","x":1},{"who":"A","what":"b"}]}`, dataset.Options{Tags: dataset.Tags{Role: "who", Content: "what", User: "Q", Assistant: "A"}},
