@@ -74,6 +74,30 @@ func Check(c *Call) error {
 			return fmt.Errorf("%s: %w", c.Op, err)
 		}
 	}
+	return checkThen(c)
+}
+
+// checkThen holds a call's epilogues to their contracts and to what they are for.
+func checkThen(c *Call) error {
+	if len(c.Then) > 0 && c.Op != Linear && c.Op != LinearDX {
+		return fmt.Errorf("%s takes no epilogue", c.Op)
+	}
+	for _, t := range c.Then {
+		switch {
+		case !Epilogue(t.Op):
+			return fmt.Errorf("%s is no epilogue", t.Op)
+		case len(t.Then) > 0:
+			return fmt.Errorf("%s: an epilogue of an epilogue", t.Op)
+		}
+		if err := Check(t); err != nil {
+			return err
+		}
+		for _, o := range t.Out {
+			if o.Len() != c.Out[0].Len() {
+				return fmt.Errorf("epilogue %s: %d elements of a product with %d", t.Op, o.Len(), c.Out[0].Len())
+			}
+		}
+	}
 	return nil
 }
 

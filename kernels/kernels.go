@@ -30,6 +30,19 @@ type Call struct {
 	In   []*tensor.Tensor
 	Out  []*tensor.Tensor
 	Attr Attr
+	// Then are epilogues of linear and linear_dx: elementwise operations (see Epilogue) that read what the call computes, in order.
+	// A backend may run them on parts of it while those are in a cache; results are those of calls one after another.
+	Then []*Call
+}
+
+// Epilogue reports whether an operation may stand in Call.Then: each element of its results depends on the same one of the product,
+// or, for rope, on the same head's.
+func Epilogue(op Op) bool {
+	switch op {
+	case Sum, Mul, SwiGLU, SwiGLUBwd, Act, ActBwd, Rope:
+		return true
+	}
+	return false
 }
 
 // Backend runs operations on one device. Run returns when the results may be read (a backend with streams orders calls

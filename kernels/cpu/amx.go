@@ -162,6 +162,9 @@ func (w *worker) amxBlock(g *amxPlan, i0, i1, j0, j1 int) {
 			w.amxPanel(g, &args, tiles, i0, i1, j0+p*amxSide, s+step >= g.ks)
 		}
 	}
+	if g.r.then != nil {
+		g.r.then.rows(w, g.r.ld, i0, i1, j0, j1)
+	}
 }
 
 // size is the bytes of an element of the result.
@@ -207,7 +210,7 @@ func (g *amxPlan) mode() int {
 		return amxAdd
 	case g.r.v.d == tensor.F32:
 		return amxF32
-	case g.m*g.n*2 >= pastCaches && g.r.ld%amxSide == 0 && address(g.r.v.h)%tensor.Align == 0:
+	case g.r.then == nil && g.m*g.n*2 >= pastCaches && g.r.ld%amxSide == 0 && address(g.r.v.h)%tensor.Align == 0:
 		return amxPast
 	}
 	return amxBF16

@@ -19,13 +19,13 @@ func linear(b *Backend, c *kernels.Call) {
 		r.bias = b.shared.f32(n)
 		b.k.read(r.bias, viewOf(c.In[2]), 0)
 	}
-	b.gemm(r, rowMajor(x), rowMajor(w), x.Rows(), n, last(x))
+	b.productOf(c, r, rowMajor(x), rowMajor(w), x.Rows(), n, last(x))
 }
 
 func linearDX(b *Backend, c *kernels.Call) {
 	dy, w := c.In[0], c.In[1]
 	k := w.Shape[1]
-	b.gemm(result{v: viewOf(c.Out[0]), ld: k}, rowMajor(dy), columnMajor(w), dy.Rows(), k, w.Shape[0])
+	b.productOf(c, result{v: viewOf(c.Out[0]), ld: k}, rowMajor(dy), columnMajor(w), dy.Rows(), k, w.Shape[0])
 }
 
 func linearDW(b *Backend, c *kernels.Call) {
@@ -132,32 +132,45 @@ func ropeTable(b *Backend, c *kernels.Call) {
 }
 
 func rope(b *Backend, c *kernels.Call) {
+	width, f := c.In[0].Shape[1]*c.In[0].Shape[2], ropePiece(b, c)
+	b.rows(c.In[0].Shape[0], width, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			f(w, i*width, width)
+			w.arena.release(m)
+		}
+	})
+}
+
+// ropePiece rotates whole heads of one row.
+func ropePiece(b *Backend, c *kernels.Call) piece {
 	x, y, cos, sin := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), c.In[2].F32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], last(c.In[1])
 	rotate, half := b.k.rope, b.k.half != nil && x.d == tensor.BF16
 	if c.Attr.I[1] == 1 {
 		rotate, half = b.k.ropePairs, false
 	}
-	b.rows(c.In[0].Shape[0], h*d, func(w *worker, from, to int) {
-		for i := from; i < to; i++ {
-			if half {
-				in, out := x.h[i*h*d:(i+1)*h*d], y.h[i*h*d:(i+1)*h*d]
-				if 2*r < d {
-					copy(out, in)
-				}
-				w.k.half.rope(out, in, cos[i*r:(i+1)*r], sin[i*r:(i+1)*r], h, d, float32(c.Attr.I[0]))
-				continue
-			}
-			m := w.arena.mark()
-			in, out := w.in(x, i*h*d, h*d), w.out(y, i*h*d, h*d)
+	sign := float32(c.Attr.I[0])
+	return func(w *worker, at, n int) {
+		if n == 0 {
+			return
+		}
+		i := at / (h * d)
+		if half {
+			in, out := x.h[at:at+n], y.h[at:at+n]
 			if 2*r < d {
 				copy(out, in)
 			}
-			rotate(out, in, cos[i*r:(i+1)*r], sin[i*r:(i+1)*r], h, d, float32(c.Attr.I[0]))
-			w.done(y, i*h*d, out)
-			w.arena.release(m)
+			w.k.half.rope(out, in, cos[i*r:(i+1)*r], sin[i*r:(i+1)*r], n/d, d, sign)
+			return
 		}
-	})
+		in, out := w.in(x, at, n), w.out(y, at, n)
+		if 2*r < d {
+			copy(out, in)
+		}
+		rotate(out, in, cos[i*r:(i+1)*r], sin[i*r:(i+1)*r], n/d, d, sign)
+		w.done(y, at, out)
+	}
 }
 
 func embed(b *Backend, c *kernels.Call) {

@@ -5,9 +5,11 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-func swiglu(b *Backend, c *kernels.Call) {
+func swiglu(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), swigluPiece(b, c)) }
+
+func swigluPiece(_ *Backend, c *kernels.Call) piece {
 	g, u, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
-	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+	return func(w *worker, at, n int) {
 		if h := w.k.half; h != nil && y.d == tensor.BF16 {
 			h.swiglu(y.h[at:at+n], g.h[at:at+n], u.h[at:at+n])
 			return
@@ -15,12 +17,14 @@ func swiglu(b *Backend, c *kernels.Call) {
 		s := w.out(y, at, n)
 		w.k.swiglu(s, w.in(g, at, n), w.in(u, at, n))
 		w.done(y, at, s)
-	})
+	}
 }
 
-func swigluBwd(b *Backend, c *kernels.Call) {
+func swigluBwd(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), swigluBwdPiece(b, c)) }
+
+func swigluBwdPiece(_ *Backend, c *kernels.Call) piece {
 	dy, g, u, dg, du := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2]), viewOf(c.Out[0]), viewOf(c.Out[1])
-	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+	return func(w *worker, at, n int) {
 		if h := w.k.half; h != nil && g.d == tensor.BF16 {
 			h.swigluBwd(dg.h[at:at+n], du.h[at:at+n], dy.h[at:at+n], g.h[at:at+n], u.h[at:at+n])
 			return
@@ -29,7 +33,7 @@ func swigluBwd(b *Backend, c *kernels.Call) {
 		w.k.swigluBwd(s, t, w.in(dy, at, n), w.in(g, at, n), w.in(u, at, n))
 		w.done(dg, at, s)
 		w.done(du, at, t)
-	})
+	}
 }
 
 // copyBytes copies equal tensors of any dtype.
@@ -47,21 +51,29 @@ func sum(b *Backend, c *kernels.Call) {
 	case c.Out[0].DType == tensor.F64:
 		sum64(c)
 	default:
-		x, y := views(c.In), viewOf(c.Out[0])
-		b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
-			if h := w.k.half; h != nil && y.d == tensor.BF16 && len(x) == 2 {
-				h.add(y.h[at:at+n], x[0].h[at:at+n], x[1].h[at:at+n])
-				return
-			}
-			s := w.out(y, at, n)
+		b.elements(c.Out[0].Len(), sumPiece(b, c))
+	}
+}
+
+func sumPiece(_ *Backend, c *kernels.Call) piece {
+	x, y := views(c.In), viewOf(c.Out[0])
+	return func(w *worker, at, n int) {
+		if h := w.k.half; h != nil && y.d == tensor.BF16 && len(x) == 2 {
+			h.add(y.h[at:at+n], x[0].h[at:at+n], x[1].h[at:at+n])
+			return
+		}
+		s := w.out(y, at, n)
+		if len(x) == 1 {
+			w.k.read(s, x[0], at)
+		} else {
 			w.k.add(s, w.in(x[0], at, n), w.in(x[1], at, n))
-			for _, v := range x[2:] {
-				m := w.arena.mark()
-				w.k.add(s, s, w.in(v, at, n))
-				w.arena.release(m)
-			}
-			w.done(y, at, s)
-		})
+		}
+		for _, v := range x[min(2, len(x)):] {
+			m := w.arena.mark()
+			w.k.add(s, s, w.in(v, at, n))
+			w.arena.release(m)
+		}
+		w.done(y, at, s)
 	}
 }
 
@@ -75,9 +87,11 @@ func sum64(c *kernels.Call) {
 	}
 }
 
-func mul(b *Backend, c *kernels.Call) {
+func mul(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), mulPiece(b, c)) }
+
+func mulPiece(_ *Backend, c *kernels.Call) piece {
 	x, z, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
-	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+	return func(w *worker, at, n int) {
 		if h := w.k.half; h != nil && y.d == tensor.BF16 {
 			h.mul(y.h[at:at+n], x.h[at:at+n], z.h[at:at+n])
 			return
@@ -85,7 +99,7 @@ func mul(b *Backend, c *kernels.Call) {
 		s := w.out(y, at, n)
 		w.k.mul(s, w.in(x, at, n), w.in(z, at, n))
 		w.done(y, at, s)
-	})
+	}
 }
 
 func scale(b *Backend, c *kernels.Call) {

@@ -17,6 +17,7 @@ type result struct {
 	ld   int
 	acc  bool
 	bias []float32
+	then *epilogue // nil for none
 }
 
 // Blocks of the float32 product. The sum over k is cut into equal parts of at most kcMax: the only block size on which
@@ -61,7 +62,8 @@ func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
 	}
 }
 
-func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
+// cut is a plan without storage.
+func (b *Backend) cut(r result, m, n, k int) *gemmPlan {
 	g := &gemmPlan{m: m, n: n, k: k}
 	nMax, mMax := nbMax, mbMax
 	if r.v.d != tensor.F32 { // the block of c is held in float32 until it is rounded
@@ -71,6 +73,11 @@ func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
 	g.nb = roundUp(ceilDiv(n, ceilDiv(n, nMax)), b.k.nr)
 	g.kc = max(1, ceilDiv(k, max(1, ceilDiv(k, kcMax))))
 	g.aNext, g.bNext = panelLen(b.k.mr, g.kc), panelLen(b.k.nr, g.kc)
+	return g
+}
+
+func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
+	g := b.cut(r, m, n, k)
 	g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
 	g.pb = b.shared.f32(g.nb / b.k.nr * g.bNext)
 	return g
@@ -125,7 +132,11 @@ func (b *Backend) block(r result, x, y matrix, g *gemmPlan, i0, j0 int) {
 	for p0 := 0; p0 < g.k; p0 += g.kc {
 		kc := min(g.kc, g.k-p0)
 		b.pack(x, y, g, i0, j0, p0, m, n, kc, j0 == 0 || g.kc < g.k)
-		b.multiply(c, ldc, g, m, n, kc, acc || p0 > 0)
+		var then func(w *worker, i, j, m, n int)
+		if r.then != nil && r.v.d == tensor.F32 && p0+kc == g.k {
+			then = func(w *worker, i, j, m, n int) { r.then.rows(w, r.ld, i0+i, i0+i+m, j0+j, j0+j+n) }
+		}
+		b.multiply(c, ldc, g, m, n, kc, acc || p0 > 0, then)
 	}
 	b.round(r, c, ldc, i0, j0, m, n)
 }
@@ -154,6 +165,9 @@ func (b *Backend) round(r result, c []float32, ldc, i0, j0, m, n int) {
 	b.rows(m, n, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
 			w.k.write(r.v, (i0+i)*r.ld+j0, c[i*ldc:i*ldc+n])
+		}
+		if r.then != nil {
+			r.then.rows(w, r.ld, i0+from, i0+to, j0, j0+n)
 		}
 	})
 }
@@ -235,8 +249,8 @@ func (w *worker) staged(dst []float32, width int, x matrix, i0, rows, p0, kc int
 	w.k.transpose(dst, width, s, ld, ld/16)
 }
 
-// multiply computes a block of c from the packed panels.
-func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc bool) {
+// multiply computes a block of c from the packed panels; then, if not nil, sees each part of it when it is done.
+func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc bool, then func(w *worker, i, j, m, n int)) {
 	mc, nc := b.grid(m, n)
 	ni, nj := ceilDiv(m, mc), ceilDiv(n, nc)
 	b.shareWork(ni*nj, m*n*kc, func(w *worker, t int) {
@@ -244,6 +258,9 @@ func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc 
 		x := operand{v: g.pa[i/b.k.mr*g.aNext:], row: 1, step: b.k.mr, next: g.aNext}
 		y := columns{v: g.pb[j/b.k.nr*g.bNext:], step: b.k.nr, next: g.bNext}
 		w.product(c[i*ldc+j:], ldc, min(mc, m-i), min(nc, n-j), kc, x, y, acc)
+		if then != nil {
+			then(w, i, j, min(mc, m-i), min(nc, n-j))
+		}
 	})
 }
 

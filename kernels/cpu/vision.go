@@ -70,10 +70,12 @@ func layerNormDW(b *Backend, c *kernels.Call) {
 // sigmoids are a and b of the activations x/(1+exp(-(a·x + b·x³))), by kind.
 var sigmoids = map[int][2]float32{kernels.GELUTanh: {1.5957691216057308, 1.5957691216057308 * 0.044715}, kernels.QuickGELU: {1.702, 0}, kernels.SiLU: {1, 0}}
 
-func act(b *Backend, c *kernels.Call) {
+func act(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), actPiece(b, c)) }
+
+func actPiece(_ *Backend, c *kernels.Call) piece {
 	x, y, kind := viewOf(c.In[0]), viewOf(c.Out[0]), c.Attr.I[0]
 	k := sigmoids[kind]
-	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+	return func(w *worker, at, n int) {
 		if h := w.k.half; h != nil && kind == kernels.GELU && x.d == tensor.BF16 {
 			h.gelu(y.h[at:at+n], x.h[at:at+n])
 			return
@@ -92,13 +94,15 @@ func act(b *Backend, c *kernels.Call) {
 			w.k.mul(out, in, s)
 		}
 		w.done(y, at, out)
-	})
+	}
 }
 
-func actBwd(b *Backend, c *kernels.Call) {
+func actBwd(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), actBwdPiece(b, c)) }
+
+func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 	dy, x, dx, kind := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.Attr.I[0]
 	k := sigmoids[kind]
-	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
+	return func(w *worker, at, n int) {
 		if h := w.k.half; h != nil && kind == kernels.GELU && x.d == tensor.BF16 {
 			h.geluBwd(dx.h[at:at+n], dy.h[at:at+n], x.h[at:at+n])
 			return
@@ -120,7 +124,7 @@ func actBwd(b *Backend, c *kernels.Call) {
 			w.k.gateBwd(out, g, in, s, k[0], k[1])
 		}
 		w.done(dx, at, out)
-	})
+	}
 }
 
 func take(b *Backend, c *kernels.Call) {

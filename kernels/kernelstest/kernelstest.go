@@ -100,6 +100,7 @@ func Run(t *testing.T, b kernels.Backend) {
 	t.Run("nonfinite", func(t *testing.T) { nonfinite(t, b) })
 	t.Run("inplace", func(t *testing.T) { inPlace(t, b) })
 	t.Run("cebwd", func(t *testing.T) { sameGradients(t, b) })
+	t.Run("epilogues", func(t *testing.T) { epilogues(t, b) })
 	t.Run("golden", func(t *testing.T) { golden(t, b) })
 }
 

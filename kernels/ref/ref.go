@@ -22,7 +22,7 @@ func (Backend) Name() string { return "ref" }
 func (Backend) Sync() {}
 
 // Run carries out one call; an unknown operation or operands that break the contract panic.
-func (Backend) Run(c *kernels.Call) {
+func (b Backend) Run(c *kernels.Call) {
 	f, ok := table[c.Op]
 	if !ok {
 		panic(fmt.Sprintf("ref: no operation %q", c.Op))
@@ -31,6 +31,9 @@ func (Backend) Run(c *kernels.Call) {
 		panic("ref: " + err.Error())
 	}
 	f(c)
+	for _, t := range c.Then {
+		b.Run(t)
+	}
 }
 
 // Ops lists the operations that this backend has.
