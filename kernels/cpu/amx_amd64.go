@@ -15,6 +15,11 @@ func amxPeak(cfg *tileConfig, n int)
 //go:noescape
 func dotBlocks(args *amxArgs)
 
+// dotInRows is dotBlocks for the modes amxF32 and amxAdd without tiles in between: c and acc are not used.
+//
+//go:noescape
+func dotInRows(args *amxArgs)
+
 // dotPeak multiplies pairs in registers 16n times.
 //
 //go:noescape

@@ -64,7 +64,11 @@ func (w *worker) tileSpan(c []float32, ldc, i0, i1, p, k0, k1 int, x leftTiles, 
 	if acc {
 		args.mode = amxAdd
 	}
-	w.k.blocks(&args)
+	if w.k.rowBlocks != nil {
+		w.k.rowBlocks(&args)
+	} else {
+		w.k.blocks(&args)
+	}
 	runtime.KeepAlive(x.v)
 	runtime.KeepAlive(y.v)
 	w.arena.release(mark)

@@ -155,6 +155,12 @@ func (b *Backend) rowDots(do, o *tensor.Tensor) []float32 {
 	s := b.shared.f32(do.Shape[0] * h)
 	b.rows(do.Shape[0], h*e, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
+			if k := w.k.half; k != nil && x.d == tensor.BF16 {
+				for j := i * h; j < (i+1)*h; j++ {
+					s[j] = k.dot(x.h[j*e:(j+1)*e], y.h[j*e:(j+1)*e])
+				}
+				continue
+			}
 			m := w.arena.mark()
 			p, q := w.in(x, i*h*e, h*e), w.in(y, i*h*e, h*e)
 			for j := range h {

@@ -13,6 +13,8 @@ type isa struct {
 	amx  bool // products of bfloat16 run on blocks of packed pairs, see amx.go
 	// blocks computes them; pairs multiplies pairs of bfloat16 in registers and gives the number of flops: n times some.
 	blocks func(args *amxArgs)
+	// rowBlocks is blocks for sums that begin and end in rows of float32: shorter where the sums are; nil if blocks is as good.
+	rowBlocks func(args *amxArgs)
 	pairs  func(n int) float64
 	// mr and nr are the rows and columns of the tile that tile and tileRows compute.
 	mr, nr int

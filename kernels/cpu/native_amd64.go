@@ -74,7 +74,7 @@ var amx = func() isa {
 // avx512bf16 is avx512 with products of bfloat16 on vectors of pairs.
 var avx512bf16 = func() isa {
 	k := amx
-	k.name, k.blocks = "avx512bf16", dotBlocks
+	k.name, k.blocks, k.rowBlocks = "avx512bf16", dotBlocks, dotInRows
 	k.pairs = func(n int) float64 {
 		dotPeak(16 * n)
 		return float64(n) * 16 * 16 * 2 * 32

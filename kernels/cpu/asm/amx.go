@@ -80,6 +80,7 @@ func amxSource() []byte {
 	t.peak()
 	t.line("")
 	t.dotBlocks()
+	t.dotInRows()
 	t.dotPeak()
 	return t.Bytes()
 }

@@ -55,15 +55,7 @@ func (t *amxText) dotBlocks() {
 		t.line("\tVPXORD Z%d, Z%d, Z%d", i, i, i)
 	}
 	t.line("start:\n\tMOVQ %s, BX\n\tMOVQ BX, R14\n\tADDQ %s, R14\n\tMOVQ %s, DX\nstep:", field("b"), field("bHalf"), field("ks"))
-	for p := range 16 {
-		t.line("\tVMOVUPS %d(BX), Z16\n\tVMOVUPS %d(R14), Z17", 64*p, 64*p)
-		for r := range 8 {
-			base, index, scale := []string{"R12", "R13"}[r/4], []string{"", "R8", "R8", "AX"}[r%4], []int{1, 1, 2, 1}[r%4]
-			for h := range 2 {
-				t.raw(fmt.Sprintf("VDPBF16PS %d(%s)(%s*%d){1to16}, Z%d, Z%d", 4*p, base, index, scale, 16+h, 2*r+h), vdpbf16psMem(2*r+h, 16+h, base, index, scale, 4*p))
-			}
-		}
-	}
+	t.dotStep()
 	t.line("\tPREFETCHT1 (R15)\n\tADDQ $64, R15")
 	t.line("\tADDQ R10, R12\n\tADDQ R10, R13\n\tADDQ $1024, BX\n\tADDQ $1024, R14\n\tDECQ DX\n\tJNZ step")
 	for r := range 8 {
@@ -74,6 +66,53 @@ func (t *amxText) dotBlocks() {
 	t.line("lower:\n\tADDQ $1024, R11\n\tMOVQ SI, R12\n\tADDQ %s, R12\n\tJMP eight\nwhole:", field("aHalf"))
 	t.finish()
 	t.line("\tADDQ %s, SI\n\tADDQ %s, DI\n\tDECQ %s\n\tJNZ block\n\tSFENCE\n\tVZEROUPPER\n\tRET\n", field("aNext"), field("cNext"), field("n"))
+}
+
+// dotInRows writes dotInRows: blocks whose sums begin and end in rows of dst, without tiles in between, for short sums. Mode 4 adds to
+// the rows.
+// Registers as in dotBlocks, but for DI the row of dst, R11 the same in a loop over rows, and R15 ldd.
+func (t *amxText) dotInRows() {
+	t.line("// func dotInRows(args *amxArgs)")
+	t.line("TEXT ·dotInRows(SB), NOSPLIT, $0-8\n\tMOVQ args+0(FP), R9")
+	for _, m := range [][2]string{{"a", "SI"}, {"aStride", "R8"}, {"aStep", "R10"}, {"dst", "DI"}, {"ldd", "R15"}} {
+		t.line("\tMOVQ %s, %s", field(m[0]), m[1])
+	}
+	t.line("block:\n\tMOVQ $4, CX\n\tMOVQ SI, R12\neight:\n\tLEAQ (R8)(R8*2), AX\n\tLEAQ (R12)(R8*4), R13")
+	t.line("\tCMPQ %s, $4\n\tJNE zero\n\tMOVQ DI, R11", field("mode"))
+	for r := range 8 {
+		t.line("\tVMOVUPS (R11), Z%d\n\tVMOVUPS 64(R11), Z%d\n\tADDQ R15, R11", 2*r, 2*r+1)
+	}
+	t.line("\tJMP start\nzero:")
+	for i := range 16 {
+		t.line("\tVPXORD Z%d, Z%d, Z%d", i, i, i)
+	}
+	t.line("start:\n\tMOVQ %s, BX\n\tMOVQ BX, R14\n\tADDQ %s, R14\n\tMOVQ %s, DX\nstep:", field("b"), field("bHalf"), field("ks"))
+	t.dotStep()
+	t.line("\tADDQ R10, R12\n\tADDQ R10, R13\n\tADDQ $1024, BX\n\tADDQ $1024, R14\n\tDECQ DX\n\tJNZ step")
+	for r := range 8 {
+		t.line("\tVMOVUPS Z%d, (DI)\n\tVMOVUPS Z%d, 64(DI)\n\tADDQ R15, DI", 2*r, 2*r+1)
+	}
+	t.line("\tDECQ CX\n\tJZ whole")
+	t.eights()
+	t.line("whole:\n\tADDQ %s, SI\n\tDECQ %s\n\tJNZ block\n\tVZEROUPPER\n\tRET\n", field("aNext"), field("n"))
+}
+
+// dotStep multiplies 32 elements of the sum of eight rows by both halves of the columns.
+func (t *amxText) dotStep() {
+	for p := range 16 {
+		t.line("\tVMOVUPS %d(BX), Z16\n\tVMOVUPS %d(R14), Z17", 64*p, 64*p)
+		for r := range 8 {
+			base, index, scale := []string{"R12", "R13"}[r/4], []string{"", "R8", "R8", "AX"}[r%4], []int{1, 1, 2, 1}[r%4]
+			for h := range 2 {
+				t.raw(fmt.Sprintf("VDPBF16PS %d(%s)(%s*%d){1to16}, Z%d, Z%d", 4*p, base, index, scale, 16+h, 2*r+h), vdpbf16psMem(2*r+h, 16+h, base, index, scale, 4*p))
+			}
+		}
+	}
+}
+
+// eights moves R12 to the next eight rows, of which CX are left: below in the same tiles, or the upper ones of the lower tiles.
+func (t *amxText) eights() {
+	t.line("\tMOVQ SI, R12\n\tCMPQ CX, $3\n\tJEQ upper\n\tADDQ %s, R12\n\tCMPQ CX, $2\n\tJEQ eight\nupper:\n\tLEAQ (R12)(R8*8), R12\n\tJMP eight", field("aHalf"))
 }
 
 // dotPeak writes the yardstick of the benchmarks: sixteen chains of products in registers, n times.
