@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -11,9 +12,10 @@ import (
 // dimsMax is how many dimensions of the first two operands tell products apart.
 const dimsMax = 6
 
-// key is what calls are grouped by: the operation, and of products also their shapes and dtype.
+// key is what calls are grouped by: the operation, and of products also their epilogues, shapes and dtype.
 type key struct {
 	op    kernels.Op
+	then  string // " + swiglu"
 	dtype tensor.DType
 	dims  [dimsMax]int32
 	first uint8 // dimensions of the first operand
@@ -26,6 +28,9 @@ func keyOf(c *kernels.Call) key {
 		return k
 	}
 	k.dtype = dtypeOf(c)
+	for _, t := range c.Then {
+		k.then += " + " + string(t.Op)
+	}
 	for i, t := range c.In[:2] {
 		for _, d := range t.Shape {
 			if k.n < dimsMax {
@@ -56,13 +61,13 @@ func dtypeOf(c *kernels.Call) tensor.DType {
 	return tensor.F32
 }
 
-// String is the operation, and of a product the shapes of its first two operands.
+// String is the operation, and of a product the shapes of its first two operands and its epilogues.
 func (k key) String() string {
 	if k.n == 0 {
 		return string(k.op)
 	}
 	shape := func(d []int32) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "×"), "[]") }
-	return fmt.Sprintf("%s %s, %s", k.op, shape(k.dims[:k.first]), shape(k.dims[k.first:k.n]))
+	return fmt.Sprintf("%s %s, %s%s", k.op, shape(k.dims[:k.first]), shape(k.dims[k.first:k.n]), k.then)
 }
 
 // Flops is the floating-point operations of a call that its contract counts, 0 for one that is bound by memory. Those of
@@ -118,12 +123,18 @@ func shapes(ts []*tensor.Tensor) [][]int {
 	return s
 }
 
-// bytesOf is what a call must read and write at least once.
+// bytesOf is what a call and its epilogues must read and write at least once: what an epilogue has from the call, or passes on to the
+// next, counts once.
 func bytesOf(c *kernels.Call) (n float64) {
-	for _, ts := range [][]*tensor.Tensor{c.In, c.Out} {
-		for _, t := range ts {
-			if t != nil {
+	var seen []*tensor.Tensor
+	for _, x := range append([]*kernels.Call{c}, c.Then...) {
+		for _, ts := range [][]*tensor.Tensor{x.In, x.Out} {
+			for _, t := range ts {
+				if t == nil || len(c.Then) > 0 && slices.Contains(seen, t) {
+					continue
+				}
 				n += float64(len(t.Bytes()))
+				seen = append(seen, t)
 			}
 		}
 	}

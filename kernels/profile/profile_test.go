@@ -116,6 +116,32 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestEpilogues: a product with an epilogue is a row of its own, and what passes between them counts once.
+func TestEpilogues(t *testing.T) {
+	r := New(0)
+	l := r.Lane("rank 0", 1)
+	f := func(shape ...int) *tensor.Tensor { return tensor.Make(tensor.F32, shape...) }
+	x, w, y, z, s := f(8, 4), f(6, 4), f(8, 6), f(8, 6), f(8, 6)
+	alone := kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w, nil}, Out: []*tensor.Tensor{y}}
+	both := alone
+	both.Then = []*kernels.Call{{Op: kernels.Sum, In: []*tensor.Tensor{y, z}, Out: []*tensor.Tensor{s}}}
+	for step := range int64(2) {
+		l.Job(Forward, step+1, func() {
+			b := l.Wrap(ref.Backend{})
+			b.Run(&alone)
+			b.Run(&both)
+		})
+	}
+	p, ok := r.Report(Peaks{})
+	require.True(t, ok)
+	bytes := map[string]float64{}
+	for _, k := range p.Table {
+		bytes[k.Name] = k.Bytes
+	}
+	product := 4. * (8*4 + 6*4 + 8*6)
+	require.Equal(t, map[string]float64{"linear 8×4, 6×4": product, "linear 8×4, 6×4 + sum": product + 4*2*8*6}, bytes)
+}
+
 // TestBound: a full recorder stops, and only steps that had ended are reported.
 func TestBound(t *testing.T) {
 	r := New(0)
