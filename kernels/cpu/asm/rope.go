@@ -35,6 +35,7 @@ func (e *emitter) heads(half bool, body func(y, x reg.GPVirtual)) {
 	e.end()
 }
 
+// rope rounds its products for the reason that mulAcc does.
 func (e *emitter) rope(name string, half bool) {
 	args, scale := ropeArgs, uint8(4)
 	if half {
@@ -54,10 +55,13 @@ func (e *emitter) rope(name string, half bool) {
 			c, s := e.load(Mem{Base: cos}, masked), e.load(Mem{Base: sin}, masked)
 			p, q := e.vec(), e.vec()
 			VMULPS(sign, s, s)
+			t := e.vec()
 			VMULPS(v, s, p)
-			VFMSUB231PS(u, c, p) // u·c - v·s
+			VMULPS(u, c, t)
+			VSUBPS(p, t, p) // u·c - v·s
 			VMULPS(u, s, q)
-			VFMADD231PS(v, c, q)
+			VMULPS(v, c, t)
+			VADDPS(t, q, q)
 			e.put(p, Mem{Base: ya}, half, masked)
 			e.put(q, Mem{Base: yb}, half, masked)
 		})
