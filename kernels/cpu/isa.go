@@ -15,7 +15,7 @@ type isa struct {
 	blocks func(args *amxArgs)
 	// rowBlocks is blocks for sums that begin and end in rows of float32: shorter where the sums are; nil if blocks is as good.
 	rowBlocks func(args *amxArgs)
-	pairs  func(n int) float64
+	pairs     func(n int) float64
 	// mr and nr are the rows and columns of the tile that tile and tileRows compute.
 	mr, nr int
 	// tile computes n tiles c[mr,nr] (+)= a[mr,k]·b[k,nr]. Element (i,p) of a is a[i+p*aStep], (p,j) of b is b[p*bStep+j]; the
