@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -72,7 +74,11 @@ func savedBytes(tr *grad.Trace) (n float64) {
 	seen := map[*grad.Value]bool{}
 	for _, seg := range tr.Segments(grad.B) {
 		for _, x := range seg.Ops {
-			for _, v := range x.In {
+			in := slices.Clone(x.In)
+			for _, e := range x.Then {
+				in = append(in, e.In...)
+			}
+			for _, v := range in {
 				if v != nil && v.Const == nil && v.Node.Phase == grad.F && v.Node.Op.Kernel != kernels.LinearLSE && !v.Weight && !seen[v] {
 					seen[v] = true
 					n += 2 * float64(tensor.Len(v.Local)*v.DType.Size())

@@ -59,5 +59,8 @@ func (tr *Trace) hold(n *Node, live map[int]int64) (sum int64) {
 		live[v.ID] = b
 		sum += b
 	}
+	for _, e := range n.Then {
+		sum += tr.hold(e, live)
+	}
 	return sum
 }

@@ -256,11 +256,37 @@ func (r *Runner) compute(f *Frame, n *Node) {
 		c.Out = append(c.Out, t)
 	}
 	r.ranked(n, c)
-	cut := r.unpad(n, c)
+	views := append(r.unpad(n, c), r.epilogues(f, n, c)...)
 	r.Backend.Run(c)
-	for _, t := range cut {
+	for _, t := range views {
 		t.Release()
 	}
+}
+
+// epilogues puts the node's into the call. It returns the views it took: of the product in shapes that come later.
+func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.Tensor) {
+	c.Then = c.Then[:0]
+	for _, e := range n.Then {
+		t := &kernels.Call{Op: e.Op.Kernel, Attr: e.Attr}
+		for _, v := range e.In {
+			if v.Node.Op.Role == alias && f.slots[v.ID] == nil {
+				whole := v
+				for whole.Node.Op.Role == alias {
+					whole = whole.Node.In[0]
+				}
+				views = append(views, r.operand(f, n, whole).Alias(v.Local...))
+				t.In = append(t.In, views[len(views)-1])
+				continue
+			}
+			t.In = append(t.In, r.operand(f, n, v))
+		}
+		for _, v := range e.Out {
+			f.slots[v.ID] = r.alloc(v)
+			t.Out = append(t.Out, f.slots[v.ID])
+		}
+		c.Then = append(c.Then, t)
+	}
+	return views
 }
 
 // unpad leaves rows of padding out of the operands and results of the loss: they are no tokens, so they have no probability and no

@@ -44,9 +44,10 @@ type Node struct {
 	Attr    kernels.Attr
 	Phase   Phase
 	Block   int
-	Mesh    int  // mesh axis of a collective; of a rank-dependent operation; -1 for none
-	Clone   bool // a forward operation run again in the backward
-	Acc     int  // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
+	Mesh    int     // mesh axis of a collective; of a rank-dependent operation; -1 for none
+	Clone   bool    // a forward operation run again in the backward
+	Then    []*Node // elementwise nodes that run as its epilogues
+	Acc     int     // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
 }
 
 // role says what the runner does with a node.

@@ -71,6 +71,7 @@ func (t *Tape) Finish() *Trace {
 			v.Local = local(t.Mesh, v.Shape, v.Place)
 		}
 	}
+	f, b, i, w = fuse(f), fuse(b), fuse(i), fuse(w)
 	tr.F, tr.B, tr.I, tr.W = t.cut(f), t.cut(b), t.cut(i), t.cut(w)
 	tr.freeB, tr.freeIW = t.frees(f, b), t.frees(f, i, w)
 	return tr
@@ -182,6 +183,9 @@ func (t *Tape) cost(c *Cost, n *Node) {
 	}
 	c.Flops += n1
 	c.Calls++
+	for _, e := range n.Then {
+		t.cost(c, e)
+	}
 }
 
 // CommBytes is what one rank sends to all others of the group for a communication node.
@@ -207,7 +211,14 @@ func (t *Tape) frees(lists ...[]*Node) map[int][]int {
 					last[v.ID] = n.ID
 				}
 			}
-			for _, v := range n.In {
+			in := n.In
+			for _, e := range n.Then {
+				in = append(in[:len(in):len(in)], e.In...)
+				for _, v := range e.Out {
+					last[v.ID] = n.ID
+				}
+			}
+			for _, v := range in {
 				if v != nil && v.Node.Op.Role != param && v.Const == nil {
 					last[v.ID] = n.ID
 				}
