@@ -20,10 +20,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/profile"
 )
 
-// briefly is bench step with a model that takes milliseconds.
+// briefly is bench step with a model that takes a tenth of a second.
 func briefly(t *testing.T, pp int) (*stepBench, *host.Layout, *stepResult, *profiler) {
 	t.Helper()
-	s := &stepBench{shape: "llama58m", precision: "fp32", profile: "x", threads: 1, steps: 4, layers: 2, hidden: 128, inter: 256, vocab: 500, seq: 128, batch: 2, pp: pp}
+	s := &stepBench{shape: "llama58m", precision: "fp32", profile: "x", threads: 1, steps: 4, layers: 2, hidden: 256, inter: 512, vocab: 500, seq: 256, batch: 2, pp: pp}
 	require.NoError(t, s.check())
 	m, err := s.model()
 	require.NoError(t, err)
@@ -48,8 +48,8 @@ func TestProfileSums(t *testing.T) {
 		for _, s := range res.Seconds {
 			steps += s
 		}
-		// Between steps lie a few messages, late on a busy machine.
-		require.Greater(t, r.Wall, .95*steps-.005, "pp=%d", pp)
+		// Between steps, and before and after them, lie a few messages, late on a busy machine.
+		require.Greater(t, r.Wall, .95*steps-.03, "pp=%d", pp)
 		require.Less(t, r.Wall, 1.1*steps+.1, "pp=%d", pp)
 		calls := 0
 		for st := range l.Stages {
@@ -173,12 +173,12 @@ func TestTrainProfile(t *testing.T) {
 func TestFloor(t *testing.T) {
 	for _, pp := range []int{1, 2} {
 		s, l, _, _ := briefly(t, pp)
-		const h, ff, v, layers, tokens, heads = 128, 256, 500, 2, 256, 2
+		const h, ff, v, layers, tokens, heads = 256, 512, 500, 2, 512, 4
 		weights := layers*(4*h*h+3*h*ff) + v*h
 		params := weights + v*h + h*(2*layers+1)
 		f := s.floor(l, int64(params), cpu.Peaks{TeamMultiplyAdd: 1e9, Memory: 1e8})
 		require.Equal(t, float64(6*weights*tokens), f.Products, "two flops a weight forward and four backward")
-		require.Equal(t, float64(layers*heads*(2*128*129/2)*64*(4+10)), f.Attention, "two products forward and five backward, of pairs that see each other")
+		require.Equal(t, float64(layers*heads*(2*256*257/2)*64*(4+10)), f.Attention, "two products forward and five backward, of pairs that see each other")
 		state := float64(params) * (28 + 4 + 2*4)
 		acts := f.Bytes - state
 		// A layer keeps at least its input, the normed input, q, k, v, o, the middle, its normed form, gate, up and their product.
