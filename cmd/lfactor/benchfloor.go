@@ -35,7 +35,7 @@ func (s *stepBench) floor(l *host.Layout, params int64, p cpu.Peaks) floor {
 			for _, seg := range tr.Segments(ph) {
 				for _, n := range seg.Ops {
 					if !n.Clone {
-						s.work(&f, tr, n)
+						s.work(&f, n)
 					}
 				}
 			}
@@ -53,7 +53,7 @@ func (s *stepBench) floor(l *host.Layout, params int64, p cpu.Peaks) floor {
 }
 
 // work adds the arithmetic of a node.
-func (s *stepBench) work(f *floor, tr *grad.Trace, n *grad.Node) {
+func (s *stepBench) work(f *floor, n *grad.Node) {
 	pairs := float64(s.batch/s.pp) * float64(s.seq) * float64(s.seq+1) / 2
 	width := func(i int) float64 { return float64(n.In[i].Shape[len(n.In[i].Shape)-1]) }
 	switch spec, ok := kernels.Lookup(n.Op.Kernel); {
@@ -64,8 +64,14 @@ func (s *stepBench) work(f *floor, tr *grad.Trace, n *grad.Node) {
 		f.Attention += 2 * pairs * float64(n.In[1].Shape[1]) * (3*width(1) + 2*width(3))
 	case n.Op.Kernel == kernels.LinearCEBwd: // two gradients; what else it computes depends on what the forward keeps
 		f.Products += 4 * float64(tensor.Len(n.In[0].Local)) * float64(n.In[1].Local[0])
-	default:
-		f.Products += float64(tr.Flops(n))
+	default: // of the product alone, whatever runs behind it
+		in := make([][]int, len(n.In))
+		for i, v := range n.In {
+			if v != nil {
+				in[i] = v.Local
+			}
+		}
+		f.Products += float64(spec.Flops(in, [][]int{n.Out[0].Local}))
 	}
 }
 
