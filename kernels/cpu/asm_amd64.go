@@ -124,10 +124,20 @@ func softZ(y []float32, x []float32, scale float32, top float32) (most float32, 
 //go:noescape
 func softGradZ(p []float32, ds []float32, s []float32, dp []float32, scale float32, lse float32, delta float32, factor float32)
 
+// softPastZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
+//
+//go:noescape
+func softPastZ(y []float32, x []float32, scale float32, top float32) (most float32, sum float32)
+
 // softHalfZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
 //
 //go:noescape
 func softHalfZ(y []uint16, x []float32, scale float32, top float32) (most float32, sum float32)
+
+// softHalfPastZ is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.
+//
+//go:noescape
+func softHalfPastZ(y []uint16, x []float32, scale float32, top float32) (most float32, sum float32)
 
 // softGradHalfZ is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.
 //

@@ -57,8 +57,11 @@ type isa struct {
 	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
 	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale - lse) and
 	// ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.
-	soft         func(y, x []float32, scale, top float32) (most, sum float32)
-	softHalf     func(y []uint16, x []float32, scale, top float32) (most, sum float32)
+	soft     func(y, x []float32, scale, top float32) (most, sum float32)
+	softHalf func(y []uint16, x []float32, scale, top float32) (most, sum float32)
+	// softPast and softHalfPast write past the caches to a y that is aligned to a cache line.
+	softPast     func(y, x []float32, scale, top float32) (most, sum float32)
+	softHalfPast func(y []uint16, x []float32, scale, top float32) (most, sum float32)
 	softGrad     func(p, ds, s, dp []float32, scale, lse, delta, factor float32)
 	softGradHalf func(p, ds []uint16, s, dp []float32, scale, lse, delta, factor float32)
 	// rope rotates pairs (i, i+r), ropePairs (2i, 2i+1), of heads of the given width; r is the length of cos.

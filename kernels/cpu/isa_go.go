@@ -10,7 +10,7 @@ import (
 var portable = isa{
 	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
-	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred, layer: goLayer, max: goMax, exp: goExp, soft: goSoft, softGrad: goSoftGrad,
+	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred, layer: goLayer, max: goMax, exp: goExp, soft: goSoft, softPast: goSoft, softGrad: goSoftGrad,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }

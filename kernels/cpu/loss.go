@@ -90,7 +90,7 @@ func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, to
 	default: // the same sum as if they were kept
 		e.h = w.arena.u16(len(z))
 	}
-	m, s := w.numerators(e, z)
+	m, s := w.numerators(e, z, kept != nil && len(kept.top)*ceCols >= pastCaches)
 	if kept != nil {
 		kept.top[i*kept.blocks+j0/ceCols] = m
 	}
@@ -99,23 +99,35 @@ func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, to
 	*top = most
 }
 
-// numerators sets e = exp(z - top) and returns top and the sum of e before it is rounded; z is used up.
-func (w *worker) numerators(e view, z []float32) (top, sum float32) {
-	if e.d == tensor.BF16 && w.k.softHalf != nil {
-		top, sum = w.k.softHalf(e.h[:len(z)], z, log2e, float32(math.Inf(-1)))
-		if top *= math.Ln2; math.IsInf(float64(top), -1) {
-			top = 0
-		}
-		return top, sum
+// numerators sets e = exp(z - top) and returns top and the sum of e before it is rounded; z is used up. past tells whether e should
+// go past the caches.
+func (w *worker) numerators(e view, z []float32, past bool) (top, sum float32) {
+	low := float32(math.Inf(-1))
+	switch past = past && e.address()%tensor.Align == 0; {
+	case e.d == tensor.F32 && past:
+		top, sum = w.k.softPast(e.f[:len(z)], z, log2e, low)
+	case e.d == tensor.F32:
+		top, sum = w.k.soft(e.f[:len(z)], z, log2e, low)
+	case e.d == tensor.BF16 && w.k.softHalf != nil && past:
+		top, sum = w.k.softHalfPast(e.h[:len(z)], z, log2e, low)
+	case e.d == tensor.BF16 && w.k.softHalf != nil:
+		top, sum = w.k.softHalf(e.h[:len(z)], z, log2e, low)
+	default:
+		return w.wideNumerators(e, z)
 	}
+	if top *= math.Ln2; math.IsInf(float64(top), -1) {
+		top = 0
+	}
+	return top, sum
+}
+
+// wideNumerators is numerators through float32.
+func (w *worker) wideNumerators(e view, z []float32) (top, sum float32) {
 	if top = w.k.max(z); e.d == tensor.F16 {
 		top -= ceBelow
 	}
 	if math.IsInf(float64(top), -1) {
 		top = 0
-	}
-	if e.d == tensor.F32 {
-		return top, w.k.exp(e.f[:len(z)], z, 1, -top, 1)
 	}
 	sum = w.k.exp(z, z, 1, -top, 1)
 	w.k.write(e, 0, z)
@@ -266,7 +278,7 @@ func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, i, j0 int) {
 		e, top = g.kept.e.from(i*g.kept.v+j0), g.kept.top[i*g.kept.blocks+j0/ceCols]
 	} else {
 		e = dz
-		top, _ = w.numerators(e, z) // rounded as the kept ones are
+		top, _ = w.numerators(e, z, false) // rounded as the kept ones are
 	}
 	s := g.seed * g.weight[i]
 	f, r := s*exp32(top-g.lse[i]), int(g.target[i])-g.first-j0

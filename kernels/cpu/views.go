@@ -41,6 +41,14 @@ func (v view) from(n int) view {
 	return v
 }
 
+// address is where the first element lies.
+func (v view) address() uintptr {
+	if v.d == tensor.F32 {
+		return address(v.f)
+	}
+	return address(v.h)
+}
+
 // read copies the elements at and after i to dst.
 func (k *isa) read(dst []float32, v view, i int) {
 	switch v.d {

@@ -53,6 +53,17 @@ func (e *emitter) put(v vec, m Mem, half, masked bool) {
 	}
 }
 
+// putPast is put past the caches.
+func (e *emitter) putPast(v vec, m Mem, half bool) {
+	if !half {
+		VMOVNTPS(v, m)
+		return
+	}
+	h := YMM()
+	roundPairs(v, h)
+	VMOVNTDQ(h, m)
+}
+
 // roundHalf is toBF16 in one instruction a vector; subnormal numbers become 0.
 func (e *emitter) roundHalf() {
 	e.beginMove("roundHalf", "func(y []uint16, x []float32)", "rounds to nearest even.")

@@ -62,16 +62,19 @@ func (e *emitter) power(n, r, y vec) {
 
 // softmaxes writes the primitives of attention's rows.
 func (e *emitter) softmaxes() {
-	e.soft("soft", false)
+	e.soft("soft", false, false)
 	e.softGrad("softGrad", false)
 	if e.wide {
-		e.soft("softHalf", true)
+		e.soft("softPast", false, true)
+		e.soft("softHalf", true, false)
+		e.soft("softHalfPast", true, true)
 		e.softGrad("softGradHalf", true)
 	}
 }
 
-// soft passes over x twice: for the maximum, and for the exponentials.
-func (e *emitter) soft(name string, half bool) {
+// soft passes over x twice: for the maximum, and for the exponentials; past is for whether those go past the caches, for which y
+// must be aligned to a vector.
+func (e *emitter) soft(name string, half, past bool) {
 	e.begin(name, "func(y []"+elements(half)+", x []float32, scale, top float32) (most, sum float32)",
 		"is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.")
 	scale, top := e.float("scale"), e.float("top")
@@ -100,8 +103,15 @@ func (e *emitter) soft(name string, half bool) {
 		e.exp2(k, t)
 		e.keep(t, masked)
 		VADDPS(t, s[u], s[u])
-		e.put(t, m[1], half, masked)
+		if past && !masked {
+			e.putPast(t, m[1], half)
+		} else {
+			e.put(t, m[1], half, masked)
+		}
 	})
+	if past {
+		SFENCE()
+	}
 	VADDPS(s[1], s[0], s[0])
 	sum, err := ReturnIndex(1).Resolve()
 	if err != nil {
