@@ -131,10 +131,10 @@ func (r profileReport) phases(w io.Writer) {
 			handing = "messages, other processes"
 		}
 		for _, x := range []struct {
-			name string
-			s    float64
-		}{{"loader", l.Loader}, {"saving", l.Saving}, {handing, l.Messages}} {
-			row(x.name, x.s, 0)
+			name       string
+			s, kernels float64
+		}{{"loader", l.Loader, 0}, {"saving", l.Saving, l.Copying}, {handing, l.Messages, 0}} {
+			row(x.name, x.s, x.kernels)
 		}
 		t.AppendRow(table.Row{l.Name, "waiting for ranks", seconds(l.Waiting / n), percent(l.Waiting / l.Wall), "", ""})
 		t.AppendRow(table.Row{l.Name, "step", seconds(l.Wall / n), "100.00%", seconds(l.Kernels / n), percent((l.Wall - l.Waiting - l.Kernels) / l.Wall)})

@@ -34,6 +34,7 @@ type LaneSum struct {
 	Waiting  float64    `json:"waiting_s"`  // no job, while another rank works
 	Loader   float64    `json:"loader_s"`   // no job, while a loader works and no other rank does
 	Saving   float64    `json:"saving_s"`   // no job, while neither works and the rank copies or writes what it saves
+	Copying  float64    `json:"copying_s"`  // of Saving, in kernels
 	Messages float64    `json:"messages_s"` // no job, and nobody else works: handing over between actors
 	Kernels  float64    `json:"kernels_s"`
 }
@@ -113,12 +114,6 @@ func (l *Lane) sum(in span, work, others, loading spans, rows map[key]*KernelSum
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := LaneSum{Name: l.Name, Threads: l.threads, Wall: spans{in}.seconds()}
-	gaps := spans{in}.without(work)
-	s.Waiting = gaps.and(others).seconds()
-	idle := gaps.without(others)
-	s.Loader, idle = idle.and(loading).seconds(), idle.without(loading)
-	saves := l.jobs[Save].merge(in)
-	s.Saving, s.Messages = idle.and(saves).seconds(), idle.without(saves).seconds()
 	var calls spans
 	for _, c := range l.calls {
 		if c.start < in.start || c.end > in.end {
@@ -138,6 +133,13 @@ func (l *Lane) sum(in span, work, others, loading spans, rows map[key]*KernelSum
 	}
 	calls = calls.merge(in)
 	s.Kernels = calls.seconds()
+	gaps := spans{in}.without(work)
+	waiting := gaps.and(others).without(calls) // a copy of what is saved goes on while others work
+	s.Waiting = waiting.seconds()
+	idle := gaps.without(waiting)
+	s.Loader, idle = idle.and(loading).seconds(), idle.without(loading)
+	saves := idle.and(l.jobs[Save].merge(in))
+	s.Saving, s.Copying, s.Messages = saves.seconds(), saves.and(calls).seconds(), idle.without(saves).seconds()
 	for ph := range Save {
 		jobs := l.jobs[ph].merge(in)
 		s.Phases = append(s.Phases, PhaseSum{ph.String(), jobs.seconds(), jobs.and(calls).seconds()})
