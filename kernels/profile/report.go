@@ -133,13 +133,13 @@ func (l *Lane) sum(in span, work, others, loading spans, rows map[key]*KernelSum
 	}
 	calls = calls.merge(in)
 	s.Kernels = calls.seconds()
-	gaps := spans{in}.without(work)
-	waiting := gaps.and(others).without(calls) // a copy of what is saved goes on while others work
-	s.Waiting = waiting.seconds()
-	idle := gaps.without(waiting)
+	gaps, saves := spans{in}.without(work), l.jobs[Save].merge(in)
+	copies := gaps.and(saves).and(calls) // they may go on while others work
+	s.Copying = copies.seconds()
+	idle := gaps.without(copies)
+	s.Waiting, idle = idle.and(others).seconds(), idle.without(others)
 	s.Loader, idle = idle.and(loading).seconds(), idle.without(loading)
-	saves := idle.and(l.jobs[Save].merge(in))
-	s.Saving, s.Copying, s.Messages = saves.seconds(), saves.and(calls).seconds(), idle.without(saves).seconds()
+	s.Saving, s.Messages = s.Copying+idle.and(saves).seconds(), idle.without(saves).seconds()
 	for ph := range Save {
 		jobs := l.jobs[ph].merge(in)
 		s.Phases = append(s.Phases, PhaseSum{ph.String(), jobs.seconds(), jobs.and(calls).seconds()})
