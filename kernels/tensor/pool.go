@@ -17,6 +17,8 @@ type Buffer struct {
 	class int
 	refs  atomic.Int32
 	pool  *Pool
+	in    *region // where a large one lies, from at on
+	at    int
 }
 
 // Retain adds a reference.
@@ -78,7 +80,8 @@ type Pool struct {
 	mu         sync.Mutex
 	live, peak int64
 	kept       int64
-	free       map[int][][]byte
+	free       map[int][][]byte // small buffers by class
+	large      arena
 	count      int
 }
 
@@ -122,8 +125,19 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 	if p.budget > 0 && p.live+c > p.budget {
 		return nil, &BudgetError{p.name, name, n, p.live, p.budget}
 	}
+	b := &Buffer{class: int(c), pool: p}
 	var raw []byte
-	if l := p.free[int(c)]; len(l) > 0 {
+	if p.budget > 0 && c >= arenaLeast && p.live+p.kept+c > p.budget {
+		p.large.forget()
+		p.kept = 0
+	}
+	if c >= arenaLeast {
+		b.in, b.at = p.large.place(int(c))
+	}
+	if b.in != nil {
+		raw = b.in.mem[b.at : b.at+int(c) : b.at+int(c)] // aligned, since regions begin with a page and classes divide by Align
+		p.kept = max(0, p.kept-c)
+	} else if l := p.free[int(c)]; len(l) > 0 {
 		raw, p.free[int(c)] = l[len(l)-1], l[:len(l)-1]
 		p.kept -= c
 	} else {
@@ -136,16 +150,18 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 	p.live += c
 	p.peak = max(p.peak, p.live)
 	p.count++
-	b := &Buffer{data: raw[:n], class: int(c), pool: p}
+	b.data = raw[:n]
 	b.refs.Store(1)
 	return b, nil
 }
 
 func aligned(n int) []byte {
 	raw := make([]byte, n+Align)
-	off := int(-uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (Align - 1))
+	off := int(-addressOf(raw) & (Align - 1))
 	return raw[off : off+n : off+n]
 }
+
+func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 func (p *Pool) put(b *Buffer) {
 	raw := b.data[:b.class]
@@ -160,7 +176,14 @@ func (p *Pool) put(b *Buffer) {
 	p.live -= int64(b.class)
 	p.count--
 	p.kept += int64(b.class)
-	p.free[b.class] = append(p.free[b.class], raw)
+	if b.in == nil {
+		p.free[b.class] = append(p.free[b.class], raw)
+		return
+	}
+	b.in.give(b.at, b.class)
+	if p.live == 0 {
+		p.large.leave()
+	}
 }
 
 // Live, Peak are bytes in use now and at most so far, rounded up to size classes.
