@@ -136,25 +136,25 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 
 // Train says how long and on what scale.
 type Train struct {
-	Phase        string  `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
-	Steps        int     `key:"steps" default:"1000" min:"0" class:"free" flag:"train-iters" doc:"Optimizer updates in all."`
-	GlobalBatch  int     `key:"global_batch" default:"8" min:"1" class:"fixed" flag:"global-batch-size" unit:"samples" doc:"Samples of one update, over all ranks."`
-	MicroBatch   int     `key:"micro_batch" default:"1" min:"1" class:"replan" flag:"micro-batch-size" unit:"samples" doc:"Samples that one rank computes at once."`
-	Seed         int     `key:"seed" default:"1234" min:"0" class:"fixed" flag:"seed" doc:"Seed of initial weights, dropout and, through data.seed, order."`
-	Precision    string  `key:"precision" default:"fp32" oneof:"fp32|bf16|fp16" class:"fixed" flag:"bf16=bf16,fp16=fp16" doc:"Type of weights and activations in the forward and backward; sums, gradients, master weights and optimizer state are fp32."`
-	LossScale    float64 `key:"loss_scale" default:"0" min:"0" class:"fixed" flag:"loss-scale" doc:"fp16 only: constant scale of the loss; 0 adapts it."`
-	EncoderType  string  `key:"encoder_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the vision encoder; same takes train.precision."`
-	Projector    string  `key:"projector_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the projector between encoder and decoder; same takes train.precision."`
-	InitialScale float64 `key:"initial_loss_scale" default:"65536" min:"1" class:"fixed" flag:"initial-loss-scale" doc:"fp16 only: first scale of the loss."`
-	MinScale     float64 `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
-	ScaleWindow  int     `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
-	Hysteresis   int     `key:"loss_scale_hysteresis" default:"2" min:"1" class:"fixed" flag:"hysteresis" unit:"steps" doc:"fp16 only: overflows before the scale halves."`
-	LossAverage  string  `key:"loss_average" default:"microbatch" oneof:"token|microbatch|round" class:"fixed" flag:"calculate-per-token-loss=token,loss-reduction-all-gather=round" doc:"Loss of an update: over all its tokens, the mean of its microbatches' means, as in Megatron, or that of its rounds', a round being the microbatches that all replicas compute at once."`
-	LossWeight   string  `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
-	MTPWeight    float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
-	EvalInterval int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
-	EvalSteps    int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
-	LogInterval  int     `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
+	Phase              string  `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
+	Steps              int     `key:"steps" default:"1000" min:"0" class:"free" flag:"train-iters" doc:"Optimizer updates in all."`
+	GlobalBatch        int     `key:"global_batch" default:"8" min:"1" class:"fixed" flag:"global-batch-size" unit:"samples" doc:"Samples of one update, over all ranks."`
+	MicroBatch         int     `key:"micro_batch" default:"1" min:"1" class:"replan" flag:"micro-batch-size" unit:"samples" doc:"Samples that one rank computes at once."`
+	Seed               int     `key:"seed" default:"1234" min:"0" class:"fixed" flag:"seed" doc:"Seed of initial weights, dropout and, through data.seed, order."`
+	Precision          string  `key:"precision" default:"fp32" oneof:"fp32|bf16|fp16" class:"fixed" flag:"bf16=bf16,fp16=fp16" doc:"Type of weights and activations in the forward and backward; sums, gradients, master weights and optimizer state are fp32."`
+	LossScale          float64 `key:"loss_scale" default:"0" min:"0" class:"fixed" flag:"loss-scale" doc:"fp16 only: constant scale of the loss; 0 adapts it."`
+	EncoderPrecision   string  `key:"encoder_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the vision encoder; same takes train.precision."`
+	ProjectorPrecision string  `key:"projector_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the projector between encoder and decoder; same takes train.precision."`
+	InitialScale       float64 `key:"initial_loss_scale" default:"65536" min:"1" class:"fixed" flag:"initial-loss-scale" doc:"fp16 only: first scale of the loss."`
+	MinScale           float64 `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
+	ScaleWindow        int     `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
+	Hysteresis         int     `key:"loss_scale_hysteresis" default:"2" min:"1" class:"fixed" flag:"hysteresis" unit:"steps" doc:"fp16 only: overflows before the scale halves."`
+	LossAverage        string  `key:"loss_average" default:"microbatch" oneof:"token|microbatch|round" class:"fixed" flag:"calculate-per-token-loss=token,loss-reduction-all-gather=round" doc:"Loss of an update: over all its tokens, the mean of its microbatches' means, as in Megatron, or that of its rounds', a round being the microbatches that all replicas compute at once."`
+	LossWeight         string  `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
+	MTPWeight          float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
+	EvalInterval       int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
+	EvalSteps          int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
+	LogInterval        int     `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
 }
 
 // Check implements section.
@@ -169,7 +169,7 @@ func (t *Train) Check(at faults) {
 
 // Half reports whether any part of the model computes in fp16, so that the loss is scaled.
 func (t *Train) Half() bool {
-	return slices.Contains([]string{t.Precision, t.EncoderType, t.Projector}, "fp16")
+	return slices.Contains([]string{t.Precision, t.EncoderPrecision, t.ProjectorPrecision}, "fp16")
 }
 
 // Optimizer is the update rule.

@@ -18,33 +18,33 @@ import (
 
 // Job is a training job: model, plan and hyper-parameters as plain values.
 type Job struct {
-	Model       *family.Model
-	Lora        *block.Lora
-	Frozen      func(param string) bool
-	Mesh        topology.Mesh // of the decoder, and of all without Encoder
-	Encoder     *EncoderPlan  // the vision tower's own mesh, nil where it is a part of the first pipeline stages
-	Zero        int
-	SeqParallel bool
-	Schedule    string
-	Program     *plan.Program // in place of the one that Schedule builds, nil for none
-	Loops       int           // stages a pipeline rank, 0 is 1
-	Cuts        []int
-	Micro       int // microbatches a step and data-parallel rank
-	Chunks      int // chunks of each microbatch's sequence, 0 is 1
-	KeepChunks  int // newest chunks that keep their activations whatever Recompute says
-	Rows        int // tokens of a microbatch
-	Patches     int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
-	Frames      int // of pictures, tiles and rows in time of videos, likewise
-	Recompute   grad.Recompute
-	First       []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
-	Offload     int   // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
-	DType       tensor.DType
-	Component   func(name string) ComponentPlan // in place of DType and Recompute, nil for none
-	Optim       optim.Config
-	LRScale     func(param string) float64 // factor on the learning rate; nil is 1
-	Credits     int
-	Memory      int64 // bytes a rank, 0 for no limit
-	Seed        uint64
+	Model           *family.Model
+	Lora            *block.Lora
+	Frozen          func(param string) bool
+	Mesh            topology.Mesh // of the decoder, and of all without Encoder
+	Encoder         *EncoderPlan  // the vision tower's own mesh, nil where it is a part of the first pipeline stages
+	Zero            int
+	SeqParallel     bool
+	Schedule        string
+	Program         *plan.Program // in place of the one that Schedule builds, nil for none
+	Loops           int           // stages a pipeline rank, 0 is 1
+	Cuts            []int
+	Micro           int // microbatches a step and data-parallel rank
+	Chunks          int // chunks of each microbatch's sequence, 0 is 1
+	KeepChunks      int // newest chunks that keep their activations whatever Recompute says
+	Rows            int // tokens of a microbatch
+	Patches         int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
+	Frames          int // of pictures, tiles and rows in time of videos, likewise
+	Recompute       grad.Recompute
+	RecomputeLayers []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
+	Offload         int   // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
+	DType           tensor.DType
+	Component       func(name string) ComponentPlan // in place of DType and Recompute, nil for none
+	Optim           optim.Config
+	LRScale         func(param string) float64 // factor on the learning rate; nil is 1
+	Credits         int
+	Memory          int64 // bytes a rank, 0 for no limit
+	Seed            uint64
 }
 
 // ComponentPlan is what a component of a composed model may have of its own.
@@ -298,7 +298,7 @@ func (l *Layout) each(stage, chunk int) func(int) (tensor.DType, grad.Recompute)
 
 // spared are the layers of a stage of the decoder that recompute nothing because enough before them do.
 func (l *Layout) spared(stage int) map[int]bool {
-	n := l.Job.First
+	n := l.Job.RecomputeLayers
 	if len(n) == 0 || l.side(stage) != DecoderSide {
 		return nil
 	}

@@ -115,7 +115,7 @@ func TestRecomputeFirst(t *testing.T) {
 		var losses []float64
 		l, o := v.run(t, m, 3, refBackend, &losses)
 		j := *l.Job
-		j.Recompute, j.First = grad.RecomputeFull, first
+		j.Recompute, j.RecomputeLayers = grad.RecomputeFull, first
 		l, err := Plan(&j)
 		require.NoError(t, err)
 		require.NoError(t, Run(l, o))

@@ -230,7 +230,6 @@ func (s *stepBench) train(m *family.Model, l *host.Layout, res *stepResult) (*pr
 		prof = newProfiler(s.steps)
 		prof.attach(l, &o)
 	}
-	defer tightHeap(l, 0, 1)()
 	err := host.Run(l, o)
 	for _, b := range made {
 		b.Close()

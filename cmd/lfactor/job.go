@@ -35,7 +35,7 @@ func job(c *configs.Config) (*host.Job, error) {
 	}
 	j := &host.Job{Model: m, Lora: lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
-		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: recomputes[r.Plan.Recompute], First: r.Plan.RecomputeLayers, DType: precisions[r.Train.Precision],
+		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: precisions[r.Train.Precision],
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
@@ -78,7 +78,7 @@ func job(c *configs.Config) (*host.Job, error) {
 // components is what the parts of a composed model have of their own; nil where all are alike.
 func components(r *configs.Run) func(string) host.ComponentPlan {
 	own := map[string]host.ComponentPlan{}
-	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderType, r.Plan.Encoder.Recompute}, family.Projector: {r.Train.Projector, r.Plan.ProjRecompute}, family.Foundation: {same, same}} {
+	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision, r.Plan.Encoder.Recompute}, family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute}, family.Foundation: {same, same}} {
 		for i, all := range []string{r.Train.Precision, r.Plan.Recompute} {
 			if keys[i] == same {
 				keys[i] = all
@@ -104,9 +104,9 @@ func textOnly(c *configs.Config) error {
 		return c.Fault("plan.encoder.recompute", "the model has no vision encoder", "use plan.recompute")
 	case p.ProjRecompute != same:
 		return c.Fault("plan.projector_recompute", "the model has no projector", "use plan.recompute")
-	case t.EncoderType != same:
+	case t.EncoderPrecision != same:
 		return c.Fault("train.encoder_precision", "the model has no vision encoder", "use train.precision")
-	case t.Projector != same:
+	case t.ProjectorPrecision != same:
 		return c.Fault("train.projector_precision", "the model has no projector", "use train.precision")
 	}
 	return nil

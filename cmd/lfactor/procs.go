@@ -224,6 +224,5 @@ func (r *run) work(proc int) error {
 			cancel = func() { end(); cancelLater() }
 		}
 	}
-	defer tightHeap(r.layout, proc, o.Procs)()
 	return host.Run(r.layout, o)
 }

@@ -311,7 +311,6 @@ func (r *run) lead(ctx context.Context) error {
 		p.attach(r.layout, &o)
 		defer func() { r.profiled(p) }()
 	}
-	defer tightHeap(r.layout, 0, o.Procs)()
 	return host.Run(r.layout, o)
 }
 

@@ -268,6 +268,14 @@ func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.
 	c.Then = c.Then[:0]
 	for _, e := range n.Then {
 		t := &kernels.Call{Op: e.Op.Kernel, Attr: e.Attr}
+		for _, v := range e.Out { // before any view is taken: a rank may have no memory left
+			f.slots[v.ID] = r.alloc(v)
+			t.Out = append(t.Out, f.slots[v.ID])
+		}
+		c.Then = append(c.Then, t)
+	}
+	for i, e := range n.Then {
+		t := c.Then[i]
 		for _, v := range e.In {
 			if v.Node.Op.Role == alias && f.slots[v.ID] == nil {
 				whole := v
@@ -280,11 +288,6 @@ func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.
 			}
 			t.In = append(t.In, r.operand(f, n, v))
 		}
-		for _, v := range e.Out {
-			f.slots[v.ID] = r.alloc(v)
-			t.Out = append(t.Out, f.slots[v.ID])
-		}
-		c.Then = append(c.Then, t)
 	}
 	return views
 }

@@ -82,6 +82,7 @@ type Pool struct {
 	kept       int64
 	free       map[int][][]byte // small buffers by class
 	large      arena
+	idle       int64 // bytes given back to it that may still be backed by memory
 	count      int
 }
 
@@ -127,16 +128,16 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 	}
 	b := &Buffer{class: int(c), pool: p}
 	var raw []byte
-	if p.budget > 0 && c >= arenaLeast && p.live+p.kept+c > p.budget {
-		p.large.forget()
-		p.kept = 0
-	}
 	if c >= arenaLeast {
+		if p.budget > 0 && p.live+p.kept+p.idle+c > p.budget {
+			p.large.forget()
+			p.idle = 0
+		}
 		b.in, b.at = p.large.place(int(c))
 	}
 	if b.in != nil {
 		raw = b.in.mem[b.at : b.at+int(c) : b.at+int(c)] // aligned, since regions begin with a page and classes divide by Align
-		p.kept = max(0, p.kept-c)
+		p.idle = max(0, p.idle-c)
 	} else if l := p.free[int(c)]; len(l) > 0 {
 		raw, p.free[int(c)] = l[len(l)-1], l[:len(l)-1]
 		p.kept -= c
@@ -175,14 +176,16 @@ func (p *Pool) put(b *Buffer) {
 	defer p.mu.Unlock()
 	p.live -= int64(b.class)
 	p.count--
-	p.kept += int64(b.class)
 	if b.in == nil {
+		p.kept += int64(b.class)
 		p.free[b.class] = append(p.free[b.class], raw)
-		return
+	} else {
+		p.idle += int64(b.class)
+		b.in.give(b.at, b.class)
 	}
-	b.in.give(b.at, b.class)
 	if p.live == 0 {
 		p.large.leave()
+		p.idle = 0
 	}
 }
 
