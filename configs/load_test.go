@@ -144,8 +144,8 @@ func TestRecomputeFlags(t *testing.T) {
 	require.Empty(t, c.Run.Plan.RecomputeLayers)
 	require.Contains(t, strings.Join(c.Notices, "\n"), "--recompute-num-layers 3 with --recompute-method uniform: the input of every layer is kept here, not of every 3")
 	for args, want := range map[string]string{
-		"--recompute-method blocks": `--recompute-method: "blocks", want block or uniform`,
-		"--recompute-num-layers 3":  "--recompute-num-layers: plan.recompute_layers: nothing is recomputed",
+		"--recompute-method blocks":                                           `--recompute-method: "blocks", want block or uniform`,
+		"plan.recompute=none --recompute-num-layers 3":                        "--recompute-num-layers: plan.recompute_layers: nothing is recomputed",
 		"--recompute-granularity full --custom-pipeline-recompute-layers 8,6": "2 entries for plan.pp · plan.virtual_stages = 4 stages",
 	} {
 		_, err := load(strings.Fields(args)...)

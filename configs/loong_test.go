@@ -87,7 +87,7 @@ func TestLoongParts(t *testing.T) {
 	require.Equal(t, []string{"visual.*", "projector.*"}, r.Freeze)
 	require.Equal(t, []any{4, 2, "first"}, []any{r.Plan.TP, r.Plan.Encoder.TP, r.Plan.Encoder.Over})
 	require.InDelta(t, 0.2, r.Optimizer.EncoderLR, 1e-12)
-	require.Equal(t, []string{"none", "full", "selective"}, []string{r.Plan.Recompute, r.Plan.Encoder.Recompute, r.Plan.ProjRecompute})
+	require.Equal(t, []string{"selective", "full", "selective"}, []string{r.Plan.Recompute, r.Plan.Encoder.Recompute, r.Plan.ProjRecompute})
 	require.Equal(t, 8, cfg.Model.Layers)
 	require.Contains(t, cfg.Notices, "model.foundation.num_layers: 8 from model.foundation.num-layers=8 overrules 28 from testdata/loong/configs/models/qwen2.5/qwen2_5_7b.yaml:2")
 

@@ -15,7 +15,7 @@ type Plan struct {
 	Schedule         string `key:"schedule" default:"1f1b" class:"replan" flag:"enable-chunkpipe=chunkpipe" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
 	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
 	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
-	Recompute        string `key:"recompute" default:"none" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those of attention, or all inside a layer."`
+	Recompute        string `key:"recompute" default:"selective" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those that cost no product (norms, gates, activations), or all inside a layer."`
 	RecomputeLayers  []int  `key:"recompute_layers" class:"replan" flag:"custom-pipeline-recompute-layers" doc:"How many of the first layers of each stage, or of every stage, plan.recompute is for; by default all."`
 	ProjRecompute    string `key:"projector_recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"The same of the projector of a composed model; same takes plan.recompute."`
 	Offload          bool   `key:"offload" default:"false" class:"replan" doc:"Keep the activations that the backward needs in host memory in between, those of 64 KiB and more."`

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -236,6 +237,12 @@ var extra = map[Op]func(*Call) error{
 	LinearCEDX:      func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
 	LinearCEDW:      func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
 	LinearCEBwd:     func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
+	LinearCE: func(c *Call) error {
+		if x, v, w := c.In[0], c.In[1].Shape[0], c.Out[1]; !slices.Equal(w.Shape, LossWork(x.DType, x.Rows(), v)) {
+			return fmt.Errorf("work has shape %v, want %v", w.Shape, LossWork(x.DType, x.Rows(), v))
+		}
+		return nil
+	},
 	Slice: func(c *Call) error {
 		return checkAxis(c.Attr.I[0], c.Attr.I[1], c.In[0], c.Out[0])
 	},

@@ -253,6 +253,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 		o.Twice = true
 	}
 	o.Each = l.each(stage, chunk)
+	o.LossInB = !l.split
 	o.KeepLogits = stage >= l.encoderStages() && l.held[stage-l.encoderStages()] <= 1
 	return o
 }

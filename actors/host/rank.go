@@ -238,11 +238,11 @@ func arrivals(in []actors.Input) (out [][]*tensor.Tensor) {
 // end takes the results of an action out of its frame.
 func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eval bool, res *Result) {
 	res.Values = make([]float64, core.ClosedLen)
+	if l := f.Loss(); r.c.Sides[DecoderSide].TPPos == 0 {
+		res.Values[core.ClosedLoss] = l
+	}
 	switch {
 	case ph == grad.F:
-		if l := f.Loss(); r.c.Sides[DecoderSide].TPPos == 0 {
-			res.Values[core.ClosedLoss] = l
-		}
 		r.send(res, key, f.Outputs(), func(p core.Port) int { return p.From })
 		if eval && !chunked(f) {
 			f.Close()

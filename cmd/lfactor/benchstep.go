@@ -35,6 +35,7 @@ func stepBenchCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&s.shape, "shape", "llama58m", "llama58m or qwen3-0.6b")
 	f.StringVar(&s.precision, "precision", "fp32", "fp32, bf16 or fp16")
+	f.StringVar(&s.recompute, "recompute", "selective", "none, selective or full")
 	f.IntVar(&s.threads, "threads", 1, "kernel threads")
 	f.IntVar(&s.steps, "steps", 5, "steps that count; one more warms up")
 	f.IntVar(&s.layers, "layers", 0, "decoder layers, 0 for the shape's")
@@ -58,7 +59,7 @@ func stepBenchCommand() *cobra.Command {
 
 // stepBench is the model and shape that are timed.
 type stepBench struct {
-	shape, precision, profile                                    string
+	shape, precision, recompute, profile                         string
 	threads, steps, layers, hidden, inter, vocab, seq, batch, pp int
 }
 
@@ -84,6 +85,9 @@ func (s *stepBench) check() error {
 	}
 	if _, ok := precisions[s.precision]; !ok {
 		return usage("--precision %s: want fp32, bf16 or fp16", s.precision)
+	}
+	if _, ok := recomputes[s.recompute]; !ok {
+		return usage("--recompute %s: want none, selective or full", s.recompute)
 	}
 	if s.seq == 0 {
 		s.seq = shape.seq
@@ -121,7 +125,7 @@ func (s *stepBench) model() (*family.Model, error) {
 
 // layout is the plan: pipeline stages, and as many microbatches.
 func (s *stepBench) layout(m *family.Model) (*host.Layout, error) {
-	return host.Plan(&host.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: 1, TP: 1}, Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: precisions[s.precision],
+	return host.Plan(&host.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: 1, TP: 1}, Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: precisions[s.precision], Recompute: recomputes[s.recompute],
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }
 

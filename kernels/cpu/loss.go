@@ -7,7 +7,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Logits are computed for ceRows rows by ceCols entries of the vocabulary at a time, 16 MiB in float32.
+// Without gradients, logits are computed for ceRows rows by ceCols entries of the vocabulary at a time, 16 MiB in float32.
 const (
 	ceRows = 2048
 	ceCols = kernels.LSEBlock
@@ -17,56 +17,76 @@ const (
 	ceBelow = 8
 )
 
-// logits computes z = x[i0:i0+m]·w[j0:j0+n]ᵀ in float32, rows n+cePad apart.
-func (b *Backend) logits(z []float32, x, w *tensor.Tensor, i0, j0, m, n int) {
+// logits computes z = x[i0:i0+m]·w[j0:j0+n]ᵀ in float32, rows ld apart.
+func (b *Backend) logits(z []float32, ld int, x, w *tensor.Tensor, i0, j0, m, n int) {
 	d := last(x)
 	a, v := rowMajor(x), rowMajor(w)
 	a.v, v.v = a.v.from(i0*d), v.v.from(j0*d)
-	b.gemm(result{v: view{f: z}, ld: n + cePad}, a, v, m, n, d)
+	b.gemm(result{v: view{f: z}, ld: ld}, a, v, m, n, d)
 }
 
-// logitBlock is scratch for the largest block of logits.
-func (b *Backend) logitBlock(t, v int) []float32 {
-	return b.shared.f32(min(ceRows, t) * (min(ceCols, v) + cePad))
+// logitBlock is scratch for the largest block of logits of m rows.
+func (b *Backend) logitBlock(m, v int) []float32 {
+	return b.shared.f32(m * (min(ceCols, v) + cePad))
+}
+
+// ceLoss is the way from logits to lse and hit of linear_lse.
+type ceLoss struct {
+	x, w     *tensor.Tensor
+	target   []int32
+	first    int
+	lse, hit []float32
+	kept     *ceKept   // nil to keep no numerators
+	z        []float32 // a block of logits; nil to compute them where numerators are kept, in float32
+	top, sum []float32 // of rows
 }
 
 func linearLSE(b *Backend, c *kernels.Call) {
-	x, w, target := c.In[0], c.In[1], c.In[2].I32()
-	lse, hit := c.Out[0].F32(), c.Out[1].F32()
-	kept := numeratorsOf(c.Out[2:])
-	t, v := x.Rows(), w.Shape[0]
-	z := b.logitBlock(t, v)
-	top, sum := b.shared.f32(ceRows), b.shared.f32(ceRows)
+	l := &ceLoss{x: c.In[0], w: c.In[1], target: c.In[2].I32(), first: c.Attr.I[0], lse: c.Out[0].F32(), hit: c.Out[1].F32(), kept: numeratorsOf(c.Out[2:])}
+	t := l.x.Rows()
+	l.z = b.logitBlock(min(ceRows, t), l.w.Shape[0])
+	l.top, l.sum = b.shared.f32(ceRows), b.shared.f32(ceRows)
 	for i0 := 0; i0 < t; i0 += ceRows {
-		m := min(ceRows, t-i0)
-		for i := range m {
-			top[i], sum[i], hit[i0+i] = float32(math.Inf(-1)), 0, 0
-		}
-		for j0 := 0; j0 < v; j0 += ceCols {
-			n := min(ceCols, v-j0)
-			b.logits(z, x, w, i0, j0, m, n)
-			b.rows(m, n, func(k *worker, from, to int) {
-				for i := from; i < to; i++ {
-					row := z[i*(n+cePad):][:n]
-					if r := int(target[i0+i]) - c.Attr.I[0] - j0; r >= 0 && r < n {
-						hit[i0+i] = row[r]
-					}
-					k.addExp(kept, x.DType, row, i0+i, j0, &top[i], &sum[i])
-				}
-			})
-		}
-		for i := range m {
-			lse[i0+i] = top[i] + float32(math.Log(float64(sum[i])))
-		}
+		b.lossRows(l, i0, min(ceRows, t-i0))
 	}
 }
 
-// ceKept is e and top of linear_lse.
+// lossRows is ceLoss of rows i0 to i0+m.
+func (b *Backend) lossRows(l *ceLoss, i0, m int) {
+	for i := range m {
+		l.top[i], l.sum[i], l.hit[i0+i] = float32(math.Inf(-1)), 0, 0
+	}
+	v := l.w.Shape[0]
+	for j0 := 0; j0 < v; j0 += ceCols {
+		n := min(ceCols, v-j0)
+		z, ld := l.z, n+cePad
+		if z == nil {
+			z, ld = l.kept.e.f[j0:], l.kept.v
+		}
+		b.logits(z, ld, l.x, l.w, i0, j0, m, n)
+		b.rows(m, n, func(k *worker, from, to int) {
+			for i := from; i < to; i++ {
+				row := z[i*ld:][:n]
+				if r := int(l.target[i0+i]) - l.first - j0; r >= 0 && r < n {
+					l.hit[i0+i] = row[r]
+				}
+				k.addExp(l.kept, l.x.DType, row, i0+i, j0, &l.top[i], &l.sum[i])
+			}
+		})
+	}
+	for i := range m {
+		l.lse[i0+i] = l.top[i] + float32(math.Log(float64(l.sum[i])))
+	}
+}
+
+// ceKept is e and top of linear_lse, or of the rows that linear_ce has at work.
 type ceKept struct {
 	e      view
 	v      int // columns of e
 	top    []float32
-	blocks int // columns of top
+	blocks int  // columns of top
+	from   int  // the first row
+	reused bool // e becomes the gradient of the logits
 }
 
 // numeratorsOf reads the optional operands e and top; nil without them.
@@ -74,29 +94,33 @@ func numeratorsOf(l []*tensor.Tensor) *ceKept {
 	if len(l) == 0 || l[0] == nil {
 		return nil
 	}
-	return &ceKept{viewOf(l[0]), last(l[0]), l[1].F32(), last(l[1])}
+	return &ceKept{e: viewOf(l[0]), v: last(l[0]), top: l[1].F32(), blocks: last(l[1])}
+}
+
+// at is the numerators of row i from column j0 on, and where their maximum is.
+func (k *ceKept) at(i, j0 int) (e view, top *float32) {
+	i -= k.from
+	return k.e.from(i*k.v + j0), &k.top[i*k.blocks+j0/ceCols]
 }
 
 // addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top, and keeps the
 // exponentials, of dtype d, if kept is not nil; z is used up.
 func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32) {
 	defer w.arena.release(w.arena.mark())
-	e := view{d: d}
+	e, most := view{d: d}, new(float32)
 	switch {
 	case kept != nil:
-		e = kept.e.from(i*kept.v + j0)
+		e, most = kept.at(i, j0)
 	case d == tensor.F32:
 		e.f = z
 	default: // the same sum as if they were kept
 		e.h = w.arena.u16(len(z))
 	}
-	m, s := w.numerators(e, z, kept != nil && len(kept.top)*ceCols >= pastCaches)
-	if kept != nil {
-		kept.top[i*kept.blocks+j0/ceCols] = m
-	}
-	most := max(*top, m)
-	*sum = *sum*exp32(*top-most) + s*exp32(m-most)
-	*top = most
+	m, s := w.numerators(e, z, kept != nil && !kept.reused && len(kept.top)*ceCols >= pastCaches)
+	*most = m
+	all := max(*top, m)
+	*sum = *sum*exp32(*top-all) + s*exp32(m-all)
+	*top = all
 }
 
 // numerators sets e = exp(z - top) and returns top and the sum of e before it is rounded; z is used up. past tells whether e should
@@ -158,13 +182,18 @@ func logSumExp(x []float32) float64 {
 
 func nll(_ *Backend, c *kernels.Call) {
 	lse, hit, target, weight := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.In[3].F32()
+	c.Out[0].F32()[0] = weighted(lse, hit, target, weight)
+}
+
+// weighted is Σ weight·(lse - hit) of rows that have a target.
+func weighted(lse, hit []float32, target []int32, weight []float32) float32 {
 	s := 0.0
 	for i := range lse {
 		if target[i] >= 0 {
 			s += float64(weight[i]) * (float64(lse[i]) - float64(hit[i]))
 		}
 	}
-	c.Out[0].F32()[0] = float32(s)
+	return float32(s)
 }
 
 // linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd. All take the same blocks in the same order, so that a gradient
@@ -180,22 +209,32 @@ func linearCE(b *Backend, c *kernels.Call) {
 	default:
 		g.dx, g.dw = c.Out[0], c.Out[1]
 	}
-	t, v, d := g.x.Rows(), g.w.Shape[0], last(g.x)
-	if g.dw != nil && t == 0 && !g.accDW {
-		clear(g.dw.F32())
+	t, rows := g.x.Rows(), kernels.LossRows(g.x.DType, g.w.Shape[0])
+	g.z = b.logitBlock(min(rows, t), g.w.Shape[0])
+	for i0 := 0; i0 < t; i0 += rows {
+		b.gradRows(g, i0, min(rows, t-i0))
 	}
-	z := b.logitBlock(t, v)
-	for i0 := 0; i0 < t; i0 += ceRows {
-		m, mark := min(ceRows, t-i0), b.shared.mark()
-		dx := b.dxRows(g, i0, m, d)
-		for j0 := 0; j0 < v; j0 += ceCols {
-			b.ceBlock(g, z, dx, i0, j0, m, min(ceCols, v-j0), d)
-		}
-		if g.dx != nil && g.dx.DType != tensor.F32 {
-			b.round(result{v: viewOf(g.dx), ld: d}, dx, d, i0, 0, m, d)
-		}
-		b.shared.release(mark)
+	g.noRows(t)
+}
+
+// lossAndGradients is linear_ce: rows of logits become a loss and gradients before the next ones are computed.
+func lossAndGradients(b *Backend, c *kernels.Call) {
+	x, w, target, weight, work := c.In[0], c.In[1], c.In[2].I32(), c.In[3].F32(), c.Out[1]
+	t, v, blocks := x.Rows(), w.Shape[0], ceilDiv(w.Shape[0], ceCols)
+	rows := work.Shape[0]
+	kept := &ceKept{e: viewOf(work), v: last(work), top: b.shared.f32(rows * blocks), blocks: blocks, reused: true}
+	l := &ceLoss{x: x, w: w, target: target, lse: b.shared.f32(t), hit: b.shared.f32(t), kept: kept, top: b.shared.f32(rows), sum: b.shared.f32(rows)}
+	if x.DType != tensor.F32 {
+		l.z = b.logitBlock(rows, v)
 	}
+	g := &ceGrad{x: x, w: w, dx: c.Out[2], dw: c.Out[3], target: target, lse: l.lse, weight: weight, seed: c.In[4].F32()[0], kept: kept, accDW: c.Attr.I[1] == kernels.Accumulate}
+	for i0 := 0; i0 < t; i0 += rows {
+		kept.from = i0
+		b.lossRows(l, i0, min(rows, t-i0))
+		b.gradRows(g, i0, min(rows, t-i0))
+	}
+	g.noRows(t)
+	c.Out[0].F32()[0] = weighted(l.lse, l.hit, target, weight)
 }
 
 // ceGrad is one call of linear_ce_*; dx or dw is nil if not wanted.
@@ -206,7 +245,28 @@ type ceGrad struct {
 	seed         float32
 	first        int
 	accDW        bool
-	kept         *ceKept // nil to compute the logits again
+	kept         *ceKept   // nil to compute the logits again
+	z            []float32 // a block of logits, if they are not reused
+}
+
+// noRows sets the weights' gradient of none.
+func (g *ceGrad) noRows(t int) {
+	if g.dw != nil && t == 0 && !g.accDW {
+		clear(g.dw.F32())
+	}
+}
+
+// gradRows adds the gradients of rows i0 to i0+m.
+func (b *Backend) gradRows(g *ceGrad, i0, m int) {
+	defer b.shared.release(b.shared.mark())
+	d, v := last(g.x), g.w.Shape[0]
+	dx := b.dxRows(g, i0, m, d)
+	for j0 := 0; j0 < v; j0 += ceCols {
+		b.ceBlock(g, dx, i0, j0, m, min(ceCols, v-j0), d)
+	}
+	if g.dx != nil && g.dx.DType != tensor.F32 {
+		b.round(result{v: viewOf(g.dx), ld: d}, dx, d, i0, 0, m, d)
+	}
 }
 
 // dxRows is where dx of m rows is summed up over blocks of the vocabulary, set to 0.
@@ -218,28 +278,28 @@ func (b *Backend) dxRows(g *ceGrad, i0, m, d int) []float32 {
 	if g.dx.DType == tensor.F32 {
 		dx = g.dx.F32()[i0*d : (i0+m)*d]
 	} else {
-		dx = b.shared.f32(ceRows * d)[:m*d]
+		dx = b.shared.f32(m * d)
 	}
 	clear(dx)
 	return dx
 }
 
 // ceBlock turns a block of logits into dz and multiplies it into both gradients.
-func (b *Backend) ceBlock(g *ceGrad, z, dx []float32, i0, j0, m, n, d int) {
+func (b *Backend) ceBlock(g *ceGrad, dx []float32, i0, j0, m, n, d int) {
+	defer b.shared.release(b.shared.mark())
+	dz, ld := g.gradients(b, i0, j0, m, n)
 	if g.kept == nil {
-		b.logits(z, g.x, g.w, i0, j0, m, n)
+		b.logits(g.z, ld, g.x, g.w, i0, j0, m, n)
 	}
-	ld := n + cePad
-	dz, release := b.activation(g.x.DType, m*ld)
-	defer release()
 	b.rows(m, n, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
-			w.gradLogits(g, z[i*ld:][:n], dz.from(i*ld), i0+i, j0)
+			var z []float32
+			if g.z != nil {
+				z = g.z[i*ld:][:n]
+			}
+			w.gradLogits(g, z, dz.from(i*ld), n, i0+i, j0)
 		}
 	})
-	if dz.d == tensor.F32 {
-		dz = view{f: z}
-	}
 	if dx != nil {
 		v := columnMajor(g.w)
 		v.v = v.v.from(j0 * d)
@@ -253,29 +313,32 @@ func (b *Backend) ceBlock(g *ceGrad, z, dx []float32, i0, j0, m, n, d int) {
 	}
 }
 
-// activation is scratch for n elements of an activation dtype; none for float32.
-func (b *Backend) activation(d tensor.DType, n int) (view, func()) {
-	m := b.shared.mark()
-	if d == tensor.F32 {
-		return view{}, func() {}
+// gradients is where a block of dz goes: into the numerators if they are reused, into the logits in float32, else into scratch.
+func (g *ceGrad) gradients(b *Backend, i0, j0, m, n int) (dz view, ld int) {
+	switch d := g.x.DType; {
+	case g.kept != nil && g.kept.reused:
+		dz, _ = g.kept.at(i0, j0)
+		return dz, g.kept.v
+	case d == tensor.F32:
+		return view{f: g.z}, n + cePad
+	default:
+		return view{h: b.shared.u16(m * (n + cePad)), d: d}, n + cePad
 	}
-	return view{h: b.shared.u16(n), d: d}, func() { b.shared.release(m) }
 }
 
-// gradLogits sets z, or dz if that is of half width, to the gradient of row i of the logits, from column j0 on.
-func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, i, j0 int) {
-	if dz.d == tensor.F32 {
-		dz.f = z
-	}
+// gradLogits sets dz to the gradient of row i of the logits, from column j0 on; z are the logits, used up, unless
+// numerators are kept.
+func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, n, i, j0 int) {
 	if g.target[i] < 0 {
-		clear(dz.f[:min(len(z), len(dz.f))])
-		clear(dz.h[:min(len(z), len(dz.h))])
+		clear(dz.f[:min(n, len(dz.f))])
+		clear(dz.h[:min(n, len(dz.h))])
 		return
 	}
 	var e view
 	var top float32
 	if g.kept != nil {
-		e, top = g.kept.e.from(i*g.kept.v+j0), g.kept.top[i*g.kept.blocks+j0/ceCols]
+		k, m := g.kept.at(i, j0)
+		e, top = k, *m
 	} else {
 		e = dz
 		top, _ = w.numerators(e, z, false) // rounded as the kept ones are
@@ -283,20 +346,22 @@ func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, i, j0 int) {
 	s := g.seed * g.weight[i]
 	f, r := s*exp32(top-g.lse[i]), int(g.target[i])-g.first-j0
 	var hit [1]float32
-	if r >= 0 && r < len(z) {
+	if r >= 0 && r < n {
 		w.k.read(hit[:], e, r)
 	}
 	switch {
 	case dz.d == tensor.F32:
-		w.k.scale(z, e.f[:len(z)], f)
+		w.k.scale(dz.f[:n], e.f[:n], f)
 	case dz.d == tensor.BF16 && w.k.half != nil:
-		w.k.half.scale(dz.h[:len(z)], e.h[:len(z)], f)
+		w.k.half.scale(dz.h[:n], e.h[:n], f)
 	default:
-		w.k.read(z, e, 0)
-		w.k.scale(z, z, f)
-		w.k.write(dz, 0, z)
+		defer w.arena.release(w.arena.mark())
+		wide := w.arena.f32(n)
+		w.k.read(wide, e, 0)
+		w.k.scale(wide, wide, f)
+		w.k.write(dz, 0, wide)
 	}
-	if r >= 0 && r < len(z) {
+	if r >= 0 && r < n {
 		hit[0] = hit[0]*f - s
 		w.k.write(dz, r, hit[:])
 	}

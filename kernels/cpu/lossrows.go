@@ -3,68 +3,79 @@ package cpu
 import (
 	"math"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// LossRows is the part of linear_lse and linear_ce_bwd that is no product, for a benchmark: the loss of given logits and their
-// gradient. One block of logits, where products would leave it, stands for each.
+// LossRows is the part of linear_ce that is no product, for a benchmark: the loss of given logits and their gradient. One block of
+// logits, where the product would leave it, stands for each.
 type LossRows struct {
-	d         tensor.DType
-	t, v      int
-	kept      *ceKept
-	z         []float32
-	g         *ceGrad
-	top, sum  []float32
-	gradients view // of one block
+	v  int
+	l  *ceLoss
+	g  *ceGrad
+	at int // rows at a time
 }
 
 // NewLossRows is for rows of v logits of activation dtype d, one for each target.
 func NewLossRows(d tensor.DType, target *tensor.Tensor, v int) *LossRows {
 	t, n := target.Len(), ceilDiv(v, ceCols)
-	r := &LossRows{d: d, t: t, v: v, z: make([]float32, t*(ceCols+cePad)), kept: &ceKept{viewOf(tensor.Make(d, t, v)), v, make([]float32, t*n), n},
-		top: make([]float32, t), sum: make([]float32, t)}
-	r.g = &ceGrad{target: target.I32(), lse: make([]float32, t), weight: make([]float32, t), seed: 1, kept: r.kept}
+	work := tensor.Make(d, kernels.LossWork(d, t, v)...)
+	r := &LossRows{v: v, at: work.Shape[0]}
+	r.l = &ceLoss{x: work, top: make([]float32, t), sum: make([]float32, t), lse: make([]float32, t),
+		kept: &ceKept{e: viewOf(work), v: last(work), top: make([]float32, r.at*n), blocks: n, reused: true}}
+	r.g = &ceGrad{target: target.I32(), lse: r.l.lse, weight: make([]float32, t), seed: 1, kept: r.l.kept}
 	for i := range r.g.weight {
 		r.g.weight[i] = 1 / float32(t)
 	}
-	for i := range r.z {
-		r.z[i] = float32(i%1999) / 500
-	}
 	if d != tensor.F32 {
-		r.gradients = viewOf(tensor.Make(d, t, ceCols+cePad))
+		r.l.z = make([]float32, r.at*(ceCols+cePad))
+		for i := range r.l.z {
+			r.l.z[i] = float32(i%1999) / 500
+		}
 	}
 	return r
 }
 
-// Bytes is what the rows read and write at least: logits, kept exponentials and gradients.
+// Bytes is what the rows read and write at least: logits, exponentials and gradients.
 func (r *LossRows) Bytes() float64 {
-	return float64(r.t) * float64(r.v) * float64(4+3*r.d.Size())
+	return float64(len(r.l.lse)) * float64(r.v) * float64(4+3*r.l.x.DType.Size())
 }
 
-// Run is one loss and one gradient.
+// Run is one loss and one gradient. In float32 the gradients are then the logits of the next run.
 func (r *LossRows) Run(b *Backend) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	clear(r.top)
-	clear(r.sum)
-	for _, f := range []func(w *worker, i, j0, n int){
-		func(w *worker, i, j0, n int) {
-			w.addExp(r.kept, r.d, r.z[i*(ceCols+cePad):][:n], i, j0, &r.top[i], &r.sum[i])
-		},
-		func(w *worker, i, j0, n int) {
-			w.gradLogits(r.g, r.z[i*(ceCols+cePad):][:n], r.gradients.from(i*(ceCols+cePad)), i, j0)
-		},
-	} {
-		for j0 := 0; j0 < r.v; j0 += ceCols {
-			n := min(ceCols, r.v-j0)
-			b.rows(r.t, n, func(w *worker, from, to int) {
-				for i := from; i < to; i++ {
-					f(w, i, j0, n)
-				}
-			})
+	clear(r.l.top)
+	clear(r.l.sum)
+	for i0 := 0; i0 < len(r.l.lse); i0 += r.at {
+		m := min(r.at, len(r.l.lse)-i0)
+		r.l.kept.from = i0
+		r.blocks(b, m, func(w *worker, i, j0, n int) {
+			z := r.l.z[min(len(r.l.z), i*(ceCols+cePad)):]
+			if r.l.z == nil {
+				e, _ := r.l.kept.at(i0+i, j0)
+				z = e.f
+			}
+			w.addExp(r.l.kept, r.l.x.DType, z[:n], i0+i, j0, &r.l.top[i0+i], &r.l.sum[i0+i])
+		})
+		for i := i0; i < i0+m; i++ {
+			r.l.lse[i] = r.l.top[i] + float32(math.Log(float64(r.l.sum[i])))
 		}
-		for i := range r.g.lse {
-			r.g.lse[i] = r.top[i] + float32(math.Log(float64(r.sum[i])))
-		}
+		r.blocks(b, m, func(w *worker, i, j0, n int) {
+			dz, _ := r.l.kept.at(i0+i, j0)
+			w.gradLogits(r.g, nil, dz, n, i0+i, j0)
+		})
+	}
+}
+
+// blocks runs f on m rows of each block of columns.
+func (r *LossRows) blocks(b *Backend, m int, f func(w *worker, i, j0, n int)) {
+	for j0 := 0; j0 < r.v; j0 += ceCols {
+		n := min(ceCols, r.v-j0)
+		b.rows(m, n, func(w *worker, from, to int) {
+			for i := from; i < to; i++ {
+				f(w, i, j0, n)
+			}
+		})
 	}
 }

@@ -47,7 +47,8 @@ func TestLossKeepsExponentials(t *testing.T) {
 		{"not asked for", grad.Options{}, 4, 5000, 0, 0},
 		{"none", grad.Options{KeepLogits: true}, 4, 5000, 5000, 3},
 		{"two ranks", grad.Options{KeepLogits: true, Mesh: tp}, 4, 10000, 10000, 6},
-		{"selective", grad.Options{KeepLogits: true, Recompute: grad.RecomputeSelective}, 4, 5000, 0, 0},
+		{"selective", grad.Options{KeepLogits: true, Recompute: grad.RecomputeSelective}, 4, 5000, 5000, 3},
+		{"two ranks, which cannot wait", grad.Options{KeepLogits: true, LossInB: true, Mesh: tp}, 4, 10000, 10000, 6},
 		{"full", grad.Options{KeepLogits: true, Recompute: grad.RecomputeFull}, 4, 5000, 0, 0},
 		{"too many", grad.Options{KeepLogits: true}, 1 << 14, 1<<14 + 1, 0, 0},
 		{"as many as may be", grad.Options{KeepLogits: true}, 1 << 14, 1 << 14, 1 << 14, 8},
@@ -65,5 +66,57 @@ func TestLossKeepsExponentials(t *testing.T) {
 		require.Equal(t, []int{c.t, c.kept}, lse.Out[2].Shape, c.name)
 		require.Equal(t, []int{c.t, c.top}, lse.Out[3].Shape, c.name)
 		require.Equal(t, lse.Out[2:], bwd.In[6:], c.name)
+	}
+}
+
+// Where forward and backward are one piece each, the loss is computed with its gradients: the forward has no part of it and nothing is
+// kept. What is made of several losses waits with them; a loss that another node or a port needs does not wait, nor does one without both gradients.
+func TestLossWaits(t *testing.T) {
+	all := []string{"linear_lse", "lse_join", "nll"}
+	record := func(o grad.Options, f func(tape *grad.Tape, loss func(name string) *grad.Value)) (forward, backward []string) {
+		tape := grad.NewTape(o)
+		tape.Part(0, func() {
+			f(tape, func(name string) *grad.Value {
+				x := tape.Param("x "+name, []int{4, 8}, -1, 0, false)
+				return tape.LinearCrossEntropy(x, tape.Param("w", []int{5000, 8}, 0, 1, false), tape.Data("targets", tensor.I32, 4), tape.Data("weights", tensor.F32, 4))
+			})
+		})
+		tr := tape.Finish()
+		names := func(segs []grad.Segment) (l []string) {
+			for _, s := range segs {
+				for _, n := range s.Ops {
+					if n.Op.Kernel != "" && n.Op.Kernel != kernels.AddTo {
+						l = append(l, n.Op.Name)
+					}
+				}
+			}
+			return
+		}
+		return names(tr.F), names(tr.B)
+	}
+	one := func(tape *grad.Tape, loss func(string) *grad.Value) { tape.Loss(loss("a")) }
+	for _, c := range []struct {
+		name              string
+		o                 grad.Options
+		record            func(*grad.Tape, func(string) *grad.Value)
+		forward, backward []string
+	}{
+		{"waits", grad.Options{LossInB: true}, one, nil, []string{"linear_ce"}},
+		{"split", grad.Options{}, one, all, []string{"linear_ce_bwd"}},
+		{"frozen weights", grad.Options{LossInB: true, Frozen: func(p string) bool { return p == "w" }}, one, all, []string{"linear_ce_dx"}},
+		{"no backward", grad.Options{LossInB: true, NoGrad: true}, one, all, nil},
+		{"two", grad.Options{LossInB: true}, func(tape *grad.Tape, loss func(string) *grad.Value) {
+			tape.Loss(loss("a"))
+			tape.Loss(tape.Scale(loss("b"), 0.3))
+		}, nil, []string{"scale", "linear_ce", "linear_ce", "scale", "sum"}},
+		{"needed elsewhere", grad.Options{LossInB: true}, func(tape *grad.Tape, loss func(string) *grad.Value) {
+			l := loss("a")
+			tape.Loss(l)
+			tape.Output("port", l)
+		}, all, []string{"sum", "linear_ce_bwd"}},
+	} {
+		forward, backward := record(c.o, c.record)
+		require.Equal(t, c.forward, forward, c.name)
+		require.Equal(t, c.backward, backward, c.name)
 	}
 }

@@ -125,13 +125,16 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
 const keptLogits = 1 << 30
 
 // keepsLogits tells whether the loss keeps the exponentials of its logits instead of multiplying x with w once more: a tenth
-// of the time of a small model's step. A recompute policy, a schedule
-// that holds many microbatches or a large batch of a large vocabulary rather saves the memory; a table
+// of the time of a small model's step. Full recompute, a schedule that
+// holds many microbatches or a large batch of a large vocabulary rather saves the memory; a table
 // whose rows do not divide would need padding of the exponentials too.
 func (t *Tape) keepsLogits(x, w *Value, shards int) bool {
 	_, rc := t.of(t.block)
 	size := int64(x.Shape[0]) * int64(w.Shape[0]/shards) * int64(x.DType.Size())
-	return t.KeepLogits && rc == RecomputeNone && w.Shape[0]%shards == 0 && !t.NoGrad && (x.Need || w.Need) && size <= keptLogits
+	if t.LossInB && shards == 1 && x.Need && w.Need {
+		return false
+	}
+	return t.KeepLogits && rc != RecomputeFull && w.Shape[0]%shards == 0 && !t.NoGrad && (x.Need || w.Need) && size <= keptLogits
 }
 
 // nllVJP sends the loss straight to x and w: nll carries them as operands that only its gradient uses.

@@ -105,7 +105,7 @@ func (f *Frame) release(slots []int) {
 	}
 }
 
-// Loss takes the loss out of the frame, or 0 for a stage without one.
+// Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with the other.
 func (f *Frame) Loss() float64 {
 	l := f.Trace.LossOut
 	if l == nil || f.slots[l.ID] == nil {
@@ -352,7 +352,7 @@ func (r *Runner) ranked(n *Node, c *kernels.Call) {
 func (r *Runner) gradient(f *Frame, n *Node, at *kernels.Attr) *tensor.Tensor {
 	p := f.Trace.Params[n.Acc-1]
 	slot := 0
-	if n.Op.Kernel == kernels.LinearCEDW || n.Op.Kernel == kernels.LinearCEBwd {
+	if n.Op.Kernel == kernels.LinearCEDW || n.Op.Kernel == kernels.LinearCEBwd || n.Op.Kernel == kernels.LinearCE {
 		slot = 1
 	}
 	g := r.Grads[p.Name]

@@ -127,7 +127,8 @@ type Options struct {
 	Frozen        func(param string) bool
 	Recompute     Recompute
 	Each          func(block int) (tensor.DType, Recompute) // in place of DType and Recompute, where blocks differ; nil for none
-	KeepLogits    bool                                      // few microbatches are between forward and backward: the loss may keep what saves it a product
+	LossInB       bool                                      // forward and backward of a microbatch are one piece each: the loss may wait for the backward, which then holds no logits
+	KeepLogits    bool                                      // few microbatches are between forward and backward: a loss that cannot wait may keep what saves it a product
 	Offload       func(v *Value) bool
 	NoGrad        bool // forward only
 }

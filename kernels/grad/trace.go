@@ -64,7 +64,7 @@ func (t *Tape) Finish() *Trace {
 	t.rewrite()
 	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
-	b := t.fuseLoss(t.nodesOf(I, W))
+	f, b := t.fuseLoss(f, t.nodesOf(I, W))
 	tr.nodes, tr.Values = t.nodes, t.nval
 	for _, n := range t.nodes {
 		for _, v := range n.Out {
@@ -86,23 +86,6 @@ func (t *Tape) nodesOf(phases ...Phase) (ns []*Node) {
 		}
 	}
 	return
-}
-
-var opCEBwd = &Op{Name: "linear_ce_bwd", Kernel: kernels.LinearCEBwd}
-
-// fuseLoss replaces the two gradients of the loss by the kernel that recomputes the logits once for both.
-func (t *Tape) fuseLoss(ns []*Node) (out []*Node) {
-	for k := 0; k < len(ns); k++ {
-		n := ns[k]
-		if k+1 < len(ns) && n.Op == opCEDX && ns[k+1].Op == opCEDW && n.In[0] == ns[k+1].In[0] && n.In[1] == ns[k+1].In[1] {
-			w := ns[k+1]
-			both := &Node{ID: len(t.nodes), Op: opCEBwd, In: n.In, Out: []*Value{n.Out[0], w.Out[0]}, Phase: B, Block: n.Block, Mesh: n.Mesh, Acc: w.Acc}
-			t.nodes = append(t.nodes, both)
-			n, k = both, k+1
-		}
-		out = append(out, n)
-	}
-	return out
 }
 
 // cut splits a node list at its communications; independent neighbours share a cut.

@@ -138,3 +138,13 @@ func linearCE(c *kernels.Call) {
 		storeOrAdd(dw, gw, c.Attr.I[1])
 	}
 }
+
+// lossAndGradients is linear_ce as its parts one after another.
+func lossAndGradients(c *kernels.Call) {
+	x, w, target, weight, seed := c.In[0], c.In[1], c.In[2], c.In[3], c.In[4]
+	lse, hit, all := tensor.Make(tensor.F32, x.Rows(), 1), tensor.Make(tensor.F32, x.Rows()), tensor.Make(tensor.F32, x.Rows())
+	linearLSE(&kernels.Call{In: []*tensor.Tensor{x, w, target}, Out: []*tensor.Tensor{lse, hit}})
+	lseJoin(&kernels.Call{In: []*tensor.Tensor{lse}, Out: []*tensor.Tensor{all}})
+	nll(&kernels.Call{In: []*tensor.Tensor{all, hit, target, weight}, Out: c.Out[:1]})
+	linearCE(&kernels.Call{Op: kernels.LinearCEBwd, In: []*tensor.Tensor{x, w, target, all, weight, seed}, Out: c.Out[2:], Attr: c.Attr})
+}

@@ -54,7 +54,7 @@ var table = map[kernels.Op]func(*kernels.Call){
 	kernels.Attention: attention, kernels.AttentionBwd: attentionBwd,
 	kernels.SwiGLU: swiglu, kernels.SwiGLUBwd: swigluBwd, kernels.Embed: embed, kernels.EmbedDW: embedDW,
 	kernels.LinearLSE: linearLSE, kernels.LSEJoin: lseJoin, kernels.NLL: nll,
-	kernels.LinearCEDX: linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE,
+	kernels.LinearCEDX: linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE, kernels.LinearCE: lossAndGradients,
 	kernels.Sum: sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 	kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
 	kernels.SumSquares: sumSquares, kernels.ClipScale: clipScale, kernels.AdamW: adamW, kernels.SGD: sgd,

@@ -1,0 +1,105 @@
+package grad
+
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels"
+)
+
+var (
+	opCEBwd = &Op{Name: "linear_ce_bwd", Kernel: kernels.LinearCEBwd}
+	opCE    = &Op{Name: "linear_ce", Kernel: kernels.LinearCE}
+)
+
+// fuseLoss replaces the two gradients of a loss by the kernel that computes the logits once for both, and, where the loss may wait
+// for the backward, by the one that computes it too: its nodes then leave the forward f for the backward b.
+func (t *Tape) fuseLoss(f, b []*Node) (forward, backward []*Node) {
+	late := t.lateNodes(f, b)
+	last := -1
+	for k := 0; k < len(b); k++ {
+		n := b[k]
+		if pairOfCE(b, k) {
+			n, k = t.bothGradients(n, b[k+1], late), k+1
+			last = len(backward)
+		}
+		backward = append(backward, n)
+	}
+	var after []*Node // what the forward made of the losses
+	for _, n := range f {
+		if !late[n] {
+			forward = append(forward, n)
+		} else if !lossPart(n.Op) {
+			after = append(after, n)
+		}
+	}
+	return forward, slices.Insert(backward, last+1, after...)
+}
+
+// pairOfCE tells whether node k and the next are the two gradients of one loss.
+func pairOfCE(b []*Node, k int) bool {
+	return k+1 < len(b) && b[k].Op == opCEDX && b[k+1].Op == opCEDW && b[k].In[0] == b[k+1].In[0] && b[k].In[1] == b[k+1].In[1]
+}
+
+// bothGradients is one node in place of two, which also computes the loss if that is late.
+func (t *Tape) bothGradients(dx, dw *Node, late map[*Node]bool) *Node {
+	n := &Node{ID: len(t.nodes), Op: opCEBwd, In: dx.In, Out: []*Value{dx.Out[0], dw.Out[0]}, Phase: B, Block: dx.Block, Mesh: dx.Mesh, Acc: dw.Acc}
+	t.nodes = append(t.nodes, n)
+	join := dx.In[3].Node
+	if !late[join] {
+		return n
+	}
+	x, w := dx.In[0], dx.In[1]
+	work := &Value{ID: t.nval, Name: opCE.Name, Shape: kernels.LossWork(x.DType, x.Shape[0], w.Shape[0]), DType: x.DType, Node: n}
+	t.nval++
+	n.Op, n.In = opCE, []*Value{x, w, dx.In[2], dx.In[4], dx.In[5]}
+	n.Out = append([]*Value{lossOf(join, late).Out[0], work}, n.Out...)
+	return n
+}
+
+// lossOf is the node of the loss whose log-sums join makes.
+func lossOf(join *Node, late map[*Node]bool) *Node {
+	for n := range late {
+		if n.Op == opNLL && n.In[0].Node == join {
+			return n
+		}
+	}
+	panic("grad: a loss without its sum")
+}
+
+// lossPart tells whether linear_ce stands for such nodes.
+func lossPart(o *Op) bool { return o == opLSE || o == opLSEJoin || o == opNLL }
+
+// lateNodes are the nodes of the forward that can wait for the backward: losses whose two gradients are computed together, and what is made of
+// their values; none if anything else needs them.
+func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
+	if !t.LossInB {
+		return nil
+	}
+	late := map[*Node]bool{}
+	own := map[*Node]bool{} // gradients that linear_ce replaces
+	for k, n := range b {
+		if pairOfCE(b, k) && n.Mesh < 0 && len(n.In) == 6 {
+			join := n.In[3].Node
+			late[join], late[join.In[0].Node] = true, true
+			own[n], own[b[k+1]] = true, true
+		}
+	}
+	reads := func(n *Node) bool {
+		return slices.ContainsFunc(n.In, func(v *Value) bool { return v != nil && late[v.Node] })
+	}
+	for _, n := range f {
+		if late[n] || !reads(n) {
+			continue
+		}
+		inner := slices.ContainsFunc(n.In, func(v *Value) bool { return v != nil && late[v.Node] && lossPart(v.Node.Op) && v.Node.Op != opNLL })
+		if n.Op.Role != compute || inner != (n.Op == opNLL) {
+			return nil
+		}
+		late[n] = true
+	}
+	if slices.ContainsFunc(b, func(n *Node) bool { return !own[n] && reads(n) }) ||
+		slices.ContainsFunc(t.outs, func(p *Port) bool { return late[p.Value.Node] }) {
+		return nil
+	}
+	return late
+}
