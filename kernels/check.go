@@ -238,8 +238,9 @@ var extra = map[Op]func(*Call) error{
 	LinearCEDW:      func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
 	LinearCEBwd:     func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
 	LinearCE: func(c *Call) error {
-		if x, v, w := c.In[0], c.In[1].Shape[0], c.Out[1]; !slices.Equal(w.Shape, LossWork(x.DType, x.Rows(), v)) {
-			return fmt.Errorf("work has shape %v, want %v", w.Shape, LossWork(x.DType, x.Rows(), v))
+		blocks, rows, step := LossWork(c.In[0].DType, c.In[0].Rows(), c.In[1].Shape[0])
+		if want := []int{blocks, rows, step}; !slices.Equal(c.Out[1].Shape, want) {
+			return fmt.Errorf("work has shape %v, want %v", c.Out[1].Shape, want)
 		}
 		return nil
 	},

@@ -54,8 +54,8 @@ const (
 	lossWork      = 32 << 20
 	lossRowsLeast = 512
 	lossRowsMost  = 2048
-	// lossPad keeps rows of exponentials from lying a power of two apart, where they would share few sets of a cache.
-	lossPad = 64
+	// lossPad lengthens rows of a block: a power of two apart they would share few sets of a cache.
+	lossPad = 32
 )
 
 // LossRows is the rows of logits whose gradient goes into one product, for activations of dtype d and a vocabulary of v: what the
@@ -68,9 +68,9 @@ func LossRows(d tensor.DType, v int) int {
 	return n
 }
 
-// LossWork is the shape of linear_ce's work for t rows.
-func LossWork(d tensor.DType, t, v int) []int {
-	return []int{min(t, LossRows(d, v)), (v+lossPad-1)/lossPad*lossPad + lossPad}
+// LossWork is the shape of linear_ce's work for t rows: blocks of logits one after another, of rows that are step elements apart.
+func LossWork(d tensor.DType, t, v int) (blocks, rows, step int) {
+	return (v + LSEBlock - 1) / LSEBlock, min(t, LossRows(d, v)), min(v, LSEBlock)/lossPad*lossPad + 2*lossPad
 }
 
 // ceFlops is n products of x with w; one less if the numerators are an operand.
@@ -98,7 +98,7 @@ var _ = register(
 		Doc: "dw = dzᵀ·x with dz as in linear_ce_dx. I[0] is the first id of the shard; I[1] = Accumulate adds into dw."},
 	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? top[t,b]f32? -> dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
 		Doc: "Both gradients from one dz, each bit-identical to the separate operation. I[0], I[1] as in linear_ce_dw."},
-	Spec{Op: LinearCE, Sig: "x[t,d]A w[v,d]A target[t]i32 weight[t]f32 seed[1]f32 -> loss[1]f32 work[n,c]A dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
+	Spec{Op: LinearCE, Sig: "x[t,d]A w[v,d]A target[t]i32 weight[t]f32 seed[1]f32 -> loss[1]f32 work[b,r,s]A dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
 		Doc: "linear_lse, lse_join, nll and linear_ce_bwd of an unsharded vocabulary in one: loss, dx and dw have their bits, and no logits outlive the call. " +
 			"work is of the shape LossWork; what is left in it has no meaning. I[1] = Accumulate adds into dw."},
 	Spec{Op: Sum, Sig: "x0[...]T ... -> y[...]T", Doc: "y = x0 + x1 + …, in operand order in float32 (float64 for f64), rounded once. y may be x0 (in place). One operand copies."},

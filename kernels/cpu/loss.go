@@ -61,7 +61,8 @@ func (b *Backend) lossRows(l *ceLoss, i0, m int) {
 		n := min(ceCols, v-j0)
 		z, ld := l.z, n+cePad
 		if z == nil {
-			z, ld = l.kept.e.f[j0:], l.kept.v
+			e, _ := l.kept.at(i0, j0)
+			z, ld = e.f, l.kept.ld
 		}
 		b.logits(z, ld, l.x, l.w, i0, j0, m, n)
 		b.rows(m, n, func(k *worker, from, to int) {
@@ -81,12 +82,12 @@ func (b *Backend) lossRows(l *ceLoss, i0, m int) {
 
 // ceKept is e and top of linear_lse, or of the rows that linear_ce has at work.
 type ceKept struct {
-	e      view
-	v      int // columns of e
-	top    []float32
-	blocks int  // columns of top
-	from   int  // the first row
-	reused bool // e becomes the gradient of the logits
+	e        view
+	ld, next int // elements from one row to the next, from one block of columns to the next
+	top      []float32
+	blocks   int  // columns of top
+	from     int  // the first row
+	reused   bool // e becomes the gradient of the logits
 }
 
 // numeratorsOf reads the optional operands e and top; nil without them.
@@ -94,13 +95,18 @@ func numeratorsOf(l []*tensor.Tensor) *ceKept {
 	if len(l) == 0 || l[0] == nil {
 		return nil
 	}
-	return &ceKept{e: viewOf(l[0]), v: last(l[0]), top: l[1].F32(), blocks: last(l[1])}
+	return &ceKept{e: viewOf(l[0]), ld: last(l[0]), next: ceCols, top: l[1].F32(), blocks: last(l[1])}
 }
 
-// at is the numerators of row i from column j0 on, and where their maximum is.
+// reusedNumerators are those that linear_ce has in work, with room for their maxima.
+func reusedNumerators(work *tensor.Tensor, top []float32) *ceKept {
+	return &ceKept{e: viewOf(work), ld: work.Shape[2], next: work.Shape[1] * work.Shape[2], top: top, blocks: work.Shape[0], reused: true}
+}
+
+// at is the numerators of row i from column j0 on, the first of a block, and where their maximum is.
 func (k *ceKept) at(i, j0 int) (e view, top *float32) {
-	i -= k.from
-	return k.e.from(i*k.v + j0), &k.top[i*k.blocks+j0/ceCols]
+	i, j := i-k.from, j0/ceCols
+	return k.e.from(i*k.ld + j*k.next), &k.top[i*k.blocks+j]
 }
 
 // addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top, and keeps the
@@ -220,9 +226,8 @@ func linearCE(b *Backend, c *kernels.Call) {
 // lossAndGradients is linear_ce: rows of logits become a loss and gradients before the next ones are computed.
 func lossAndGradients(b *Backend, c *kernels.Call) {
 	x, w, target, weight, work := c.In[0], c.In[1], c.In[2].I32(), c.In[3].F32(), c.Out[1]
-	t, v, blocks := x.Rows(), w.Shape[0], ceilDiv(w.Shape[0], ceCols)
-	rows := work.Shape[0]
-	kept := &ceKept{e: viewOf(work), v: last(work), top: b.shared.f32(rows * blocks), blocks: blocks, reused: true}
+	t, v, rows := x.Rows(), w.Shape[0], work.Shape[1]
+	kept := reusedNumerators(work, b.shared.f32(rows*work.Shape[0]))
 	l := &ceLoss{x: x, w: w, target: target, lse: b.shared.f32(t), hit: b.shared.f32(t), kept: kept, top: b.shared.f32(rows), sum: b.shared.f32(rows)}
 	if x.DType != tensor.F32 {
 		l.z = b.logitBlock(rows, v)
@@ -318,7 +323,7 @@ func (g *ceGrad) gradients(b *Backend, i0, j0, m, n int) (dz view, ld int) {
 	switch d := g.x.DType; {
 	case g.kept != nil && g.kept.reused:
 		dz, _ = g.kept.at(i0, j0)
-		return dz, g.kept.v
+		return dz, g.kept.ld
 	case d == tensor.F32:
 		return view{f: g.z}, n + cePad
 	default:

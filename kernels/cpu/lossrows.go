@@ -18,11 +18,12 @@ type LossRows struct {
 
 // NewLossRows is for rows of v logits of activation dtype d, one for each target.
 func NewLossRows(d tensor.DType, target *tensor.Tensor, v int) *LossRows {
-	t, n := target.Len(), ceilDiv(v, ceCols)
-	work := tensor.Make(d, kernels.LossWork(d, t, v)...)
-	r := &LossRows{v: v, at: work.Shape[0]}
+	t := target.Len()
+	blocks, rows, step := kernels.LossWork(d, t, v)
+	work := tensor.Make(d, blocks, rows, step)
+	r := &LossRows{v: v, at: rows}
 	r.l = &ceLoss{x: work, top: make([]float32, t), sum: make([]float32, t), lse: make([]float32, t),
-		kept: &ceKept{e: viewOf(work), v: last(work), top: make([]float32, r.at*n), blocks: n, reused: true}}
+		kept: reusedNumerators(work, make([]float32, rows*blocks))}
 	r.g = &ceGrad{target: target.I32(), lse: r.l.lse, weight: make([]float32, t), seed: 1, kept: r.l.kept}
 	for i := range r.g.weight {
 		r.g.weight[i] = 1 / float32(t)

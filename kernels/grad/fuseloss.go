@@ -49,7 +49,8 @@ func (t *Tape) bothGradients(dx, dw *Node, late map[*Node]bool) *Node {
 		return n
 	}
 	x, w := dx.In[0], dx.In[1]
-	work := &Value{ID: t.nval, Name: opCE.Name, Shape: kernels.LossWork(x.DType, x.Shape[0], w.Shape[0]), DType: x.DType, Node: n}
+	blocks, rows, step := kernels.LossWork(x.DType, x.Shape[0], w.Shape[0])
+	work := &Value{ID: t.nval, Name: opCE.Name, Shape: []int{blocks, rows, step}, DType: x.DType, Node: n}
 	t.nval++
 	n.Op, n.In = opCE, []*Value{x, w, dx.In[2], dx.In[4], dx.In[5]}
 	n.Out = append([]*Value{lossOf(join, late).Out[0], work}, n.Out...)

@@ -65,8 +65,9 @@ func ceCases() []Case {
 	for _, s := range []shard{{1, 3, 5, 0}, {0, 4, 8, 0}, {300, 24, 70, 0}, {9, 5, 2051, 0}, {2100, 8, 40, 0}} {
 		l = append(l, Case{Op: kernels.LinearCE, Name: fmt.Sprintf("%dx%dx%d", s.t, s.d, s.v), Tol: 1e-5, Half: 4, Terms: 0.1, Work: 1, Why: why, Call: func(g *gen) *kernels.Call {
 			in := ceOperands(g, s)
+			blocks, rows, step := kernels.LossWork(g.a, s.t, s.v)
 			return &kernels.Call{In: append(append(tensors(nil), in[:3]...), in[4:]...), Attr: kernels.Attr{I: [4]int{0, kernels.Accumulate}},
-				Out: tensors{g.raw(tensor.F32, 1), g.raw(g.a, kernels.LossWork(g.a, s.t, s.v)...), g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)}}
+				Out: tensors{g.raw(tensor.F32, 1), g.raw(g.a, blocks, rows, step), g.raw(g.a, s.t, s.d), g.f32(s.v, s.d)}}
 		}})
 	}
 	return l
