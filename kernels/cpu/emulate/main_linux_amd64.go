@@ -6,7 +6,8 @@
 // It traces the program (ptrace(2)), its threads and its children. AMX instructions, which raise SIGILL, are computed here as the
 // Intel SDM defines them; a use that breaks a rule of the SDM ends the program. The program also sees that the processor and
 // the kernel offer AMX: kernels/cpu's CPUID and XGETBV are replaced by breakpoints, and the system call that asks for the state of
-// tiles is answered here. Everything else, signals among it, is left alone. The exit status is the program's.
+// tiles is answered here. Everything else, signals among it, is left alone. The exit status is the program's, whose
+// end is that of its children too.
 package main
 
 import (

@@ -54,6 +54,9 @@ func start(args []string) (pid int, err error) {
 		_ = p.Kill()
 		return 0, fmt.Errorf("ptrace is not permitted: %w", err)
 	}
+	if _, err := space(p.Pid).move(readVM, make([]byte, 1), 0, 0, 1, 1); err != nil {
+		return 0, fmt.Errorf("process_vm_readv is not permitted: %w", err)
+	}
 	return p.Pid, nil
 }
 

@@ -94,10 +94,7 @@ func (t *tracer) stopped(th *thread, signal syscall.Signal, event int) error {
 		if err != nil {
 			return err
 		}
-		child := &thread{id: int(id), image: th.image}
-		if event != eventClone {
-			child.unit = th.unit // a thread begins without tiles, a process with a copy
-		}
+		child := &thread{id: int(id), image: th.image} // without tiles
 		t.threads[child.id] = child
 		if t.early[child.id] {
 			delete(t.early, child.id)

@@ -32,6 +32,13 @@ func check(ok bool, format string, a ...any) {
 	}
 }
 
+// checkNone expects no tiles.
+func checkNone() {
+	now := [64]byte{5: 1}
+	storeConfig(&now)
+	check(now == [64]byte{}, "a thread begins with configuration %v", now)
+}
+
 // threads gives each thread tiles of its own, all at once, and looks whether they are still there when all have theirs.
 func threads() {
 	const n = 6
@@ -41,11 +48,8 @@ func threads() {
 	for i := range n {
 		done.Go(func() {
 			runtime.LockOSThread() // without unlocking: the thread ends with the goroutine
-			var none, now [64]byte
-			now[5] = 1
-			storeConfig(&now)
-			check(now == none, "thread %d begins with configuration %v", i, now)
-			c := config(i + 1)
+			checkNone()
+			c, now := config(i+1), [64]byte{}
 			loadConfig(&c)
 			var v, w [1024]byte
 			for j := range v {
@@ -87,7 +91,11 @@ func signals() {
 	fmt.Println(*p)
 }
 
+// The first thread has tiles of its own too.
+func init() { runtime.LockOSThread() }
+
 func main() {
+	checkNone()
 	switch os.Args[1] {
 	case "threads":
 		threads()
@@ -96,6 +104,10 @@ func main() {
 		check(err == nil, "%v", err)
 		out, err := exec.Command(self, "threads").CombinedOutput()
 		check(err == nil && len(bytes.TrimSpace(out)) == 0, "%v: %s", err, out)
+	case "exec":
+		c := config(16)
+		loadConfig(&c)
+		check(syscall.Exec("/proc/self/exe", []string{"tiles", "threads"}, nil) == nil, "exec")
 	case "signals":
 		signals()
 	case "undefined":
