@@ -102,7 +102,7 @@ func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
 			w.amxRight(g.pb[p*g.panel():], min(amxPanels, nb-p), y, p*amxSide, n, k)
 		}
 	})
-	rows, cols := b.amxGrid(m, n)
+	rows, cols := b.amxGrid(m, n, g.r.then != nil)
 	b.shareWork(ceilDiv(m, rows)*ceilDiv(n, cols), m*n*k/8, func(w *worker, i int) {
 		i0, j0 := i/ceilDiv(n, cols)*rows, i%ceilDiv(n, cols)*cols
 		w.amxBlock(g, i0, min(i0+rows, m), j0, min(j0+cols, n))
@@ -111,7 +111,11 @@ func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
 }
 
 // amxGrid cuts the result into tasks, at least a few for each thread.
-func (b *Backend) amxGrid(m, n int) (rows, cols int) {
+func (b *Backend) amxGrid(m, n int, then bool) (rows, cols int) {
+	if then {
+		rows, cols = max(amxSide, min(ceilDiv(m, 3*len(b.team.workers)), wholeRows/n)), n
+		return min(roundUp(rows, amxSide), roundUp(m, amxSide)), roundUp(cols, amxSide)
+	}
 	rows, cols = min(amxRows, roundUp(m, amxSide)), min(amxCols, roundUp(n, amxSide))
 	for t := len(b.team.workers); t > 1 && ceilDiv(m, rows)*ceilDiv(n, cols) < 3*t && (rows > 64 || cols > 64); {
 		if rows >= cols {

@@ -72,7 +72,7 @@ func (b *Backend) parts(r *result, x, y matrix, m, n, k int) bool {
 	}
 	whole := func(cols, of int) bool { return cols >= of || cols%r.then.unit == 0 }
 	if b.k.amx && x.v.d == tensor.BF16 && y.v.d == tensor.BF16 {
-		_, cols := b.amxGrid(m, n)
+		_, cols := b.amxGrid(m, n, true)
 		return whole(cols, n)
 	}
 	g := b.cut(*r, m, n, k)
@@ -84,7 +84,7 @@ func (b *Backend) parts(r *result, x, y matrix, m, n, k int) bool {
 			if r.v.d != tensor.F32 || rows == 0 || of == 0 {
 				continue // rounded by whole rows of the block
 			}
-			if _, cols := b.grid(min(rows, m), of); !whole(cols, of) {
+			if _, cols := b.grid(min(rows, m), of, true); !whole(cols, of) {
 				return false
 			}
 		}

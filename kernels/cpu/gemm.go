@@ -251,7 +251,7 @@ func (w *worker) staged(dst []float32, width int, x matrix, i0, rows, p0, kc int
 
 // multiply computes a block of c from the packed panels; then, if not nil, sees each part of it when it is done.
 func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc bool, then func(w *worker, i, j, m, n int)) {
-	mc, nc := b.grid(m, n)
+	mc, nc := b.grid(m, n, then != nil)
 	ni, nj := ceilDiv(m, mc), ceilDiv(n, nc)
 	b.shareWork(ni*nj, m*n*kc, func(w *worker, t int) {
 		i, j := t%ni*mc, t/ni*nc
@@ -264,11 +264,18 @@ func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc 
 	})
 }
 
-// grid cuts a block into tasks: a few for each thread, so that none waits long for another.
-func (b *Backend) grid(m, n int) (mc, nc int) {
+// wholeRows is the elements of a task's part of the result if an epilogue follows: they stay in second-level cache.
+const wholeRows = 64 << 10
+
+// grid cuts a block into tasks: a few for each thread, so that none waits long for another. Tasks with an epilogue have whole rows, so that
+// it reads and writes long pieces of its operands: short ones cost twice the time of a pass of its own.
+func (b *Backend) grid(m, n int, then bool) (mc, nc int) {
 	mr, nr := b.k.mr, b.k.nr
 	mc, nc = roundUp(ceilDiv(m, ceilDiv(m, mcMax)), mr), min(8*nr, roundUp(n, nr))
 	want := 4 * len(b.team.workers)
+	if then {
+		return min(mc, roundUp(max(4*mr, min(ceilDiv(m, want), wholeRows/n)), mr)), roundUp(n, nr)
+	}
 	for ceilDiv(m, mc)*ceilDiv(n, nc) < want && (mc > 4*mr || nc > nr) {
 		if mc > 4*mr && mc >= nc {
 			mc = roundUp(mc/2, mr)
