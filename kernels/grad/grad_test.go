@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/ref"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -434,4 +435,32 @@ func TestHash(t *testing.T) {
 	a := small.stage(grad.Options{}, 0, 2).Hash()
 	require.Equal(t, a, small.stage(grad.Options{}, 0, 2).Hash())
 	require.NotEqual(t, a, small.stage(grad.Options{Recompute: grad.RecomputeFull}, 0, 2).Hash())
+}
+
+// TestClonedOnce: a forward operation with two results that the backward needs in different places is computed again once, unless the
+// gradients of inputs and weights run apart.
+func TestClonedOnce(t *testing.T) {
+	for _, twice := range []bool{false, true} {
+		tape := grad.NewTape(grad.Options{Recompute: grad.RecomputeSelective, Twice: twice})
+		tape.Block(0, func() {
+			x := tape.Input("x", tensor.F32, 4, 8)
+			y := tape.Linear(tape.RMSNorm(x, tape.Param("norm", []int{8}, -1, 0, false), 1e-5), tape.Param("w", []int{6, 8}, 0, 1, true), nil)
+			tape.Output("y", y)
+		})
+		tr := tape.Finish()
+		clones := map[bool]int{}
+		for split, lists := range map[bool][][]grad.Segment{false: {tr.B}, true: {tr.I, tr.W}} {
+			for _, segs := range lists {
+				for _, s := range segs {
+					for _, n := range s.Ops {
+						if n.Clone && n.Op.Kernel == kernels.RMSNorm {
+							clones[split]++
+						}
+					}
+				}
+			}
+		}
+		require.Equal(t, !twice, clones[false] == 1, clones)
+		require.Equal(t, twice, clones[true] == 2, clones)
+	}
 }

@@ -1,6 +1,10 @@
 package grad
 
-import "github.com/lfactor/lfactor/kernels"
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels"
+)
 
 // policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or of reloads.
 type policy struct {
@@ -132,9 +136,9 @@ func (p *policy) mark(v *Value, block int) {
 
 // get is what a backward node of the given block and phase uses in place of v.
 func (p *policy) get(v *Value, block int, ph Phase) *Value {
-	if !p.t.Twice && v.Node.Op.Role != unshard {
+	if !p.t.Twice && v.Node.Op.Role != unshard { // one clone for I and W, of all that a node gives
 		ph = W
-		if p.early[v] {
+		if slices.ContainsFunc(v.Node.Out, func(o *Value) bool { return p.early[o] }) {
 			ph = I
 		}
 	}
