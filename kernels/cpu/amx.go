@@ -110,21 +110,31 @@ func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
 	runtime.KeepAlive(g)
 }
 
-// amxGrid cuts the result into tasks, at least a few for each thread.
+// amxGrid cuts the result into tasks of like size, at least a few for each thread and as many for one as for another.
 func (b *Backend) amxGrid(m, n int, then bool) (rows, cols int) {
+	t := len(b.team.workers)
 	if then {
-		rows, cols = max(amxSide, min(ceilDiv(m, 3*len(b.team.workers)), wholeRows/n)), n
-		return min(roundUp(rows, amxSide), roundUp(m, amxSide)), roundUp(cols, amxSide)
+		cols = partCols(n, amxSide)
+		return b.even(m, min(partSize/cols, roundUp(ceilDiv(m, 3*t), amxSide)), ceilDiv(n, cols)), cols
 	}
 	rows, cols = min(amxRows, roundUp(m, amxSide)), min(amxCols, roundUp(n, amxSide))
-	for t := len(b.team.workers); t > 1 && ceilDiv(m, rows)*ceilDiv(n, cols) < 3*t && (rows > 64 || cols > 64); {
+	for t > 1 && ceilDiv(m, rows)*ceilDiv(n, cols) < 3*t && (rows > 64 || cols > 64) {
 		if rows >= cols {
 			rows = max(64, roundUp(rows/2, amxSide))
 		} else {
 			cols = max(64, roundUp(cols/2, amxSide))
 		}
 	}
-	return rows, cols
+	return b.even(m, rows, ceilDiv(n, cols)), roundUp(ceilDiv(n, ceilDiv(n, cols)), amxSide)
+}
+
+// even is at most rows of m for a task, so that the tasks, beside others on each row, can be shared evenly among the threads.
+func (b *Backend) even(m, rows, beside int) int {
+	blocks := ceilDiv(m, rows)
+	for t := len(b.team.workers); blocks*beside%t != 0 && blocks*amxSide < m; {
+		blocks++
+	}
+	return roundUp(ceilDiv(m, blocks), amxSide)
 }
 
 // inPlace tells whether tiles can be loaded from the left operand's own rows.

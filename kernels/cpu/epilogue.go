@@ -72,6 +72,9 @@ func (b *Backend) parts(r *result, x, y matrix, m, n, k int) bool {
 	}
 	whole := func(cols, of int) bool { return cols >= of || cols%r.then.unit == 0 }
 	if b.k.amx && x.v.d == tensor.BF16 && y.v.d == tensor.BF16 {
+		if r.v.d != tensor.F32 && m*n*2 >= pastCaches { // what is written past the caches is read again in one long pass
+			return false
+		}
 		_, cols := b.amxGrid(m, n, true)
 		return whole(cols, n)
 	}

@@ -264,17 +264,29 @@ func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc 
 	})
 }
 
-// wholeRows is the elements of a task's part of the result if an epilogue follows: they stay in second-level cache.
-const wholeRows = 64 << 10
+// A task's part of the result that an epilogue follows has rows as long as can be, so that the epilogue reads and writes long pieces of its
+// operands (pieces of 1 KiB cost it twice the time of a pass of its own), and as many as stay in second-level cache.
+const (
+	partSize = 192 << 10 // elements
+	partMost = 1536      // columns
+)
 
-// grid cuts a block into tasks: a few for each thread, so that none waits long for another. Tasks with an epilogue have whole rows, so that
-// it reads and writes long pieces of its operands: short ones cost twice the time of a pass of its own.
+// partCols is the columns of such a part: multiples of tiles and of most heads.
+func partCols(n, tile int) int {
+	if n <= partMost {
+		return roundUp(n, tile)
+	}
+	return roundUp(ceilDiv(n, ceilDiv(n, partMost)), max(tile, 128))
+}
+
+// grid cuts a block into tasks: a few for each thread, so that none waits long for another.
 func (b *Backend) grid(m, n int, then bool) (mc, nc int) {
 	mr, nr := b.k.mr, b.k.nr
 	mc, nc = roundUp(ceilDiv(m, ceilDiv(m, mcMax)), mr), min(8*nr, roundUp(n, nr))
 	want := 4 * len(b.team.workers)
 	if then {
-		return min(mc, roundUp(max(4*mr, min(ceilDiv(m, want), wholeRows/n)), mr)), roundUp(n, nr)
+		nc = partCols(n, nr)
+		return min(mc, roundUp(max(4*mr, min(ceilDiv(m, want), partSize/nc)), mr)), nc
 	}
 	for ceilDiv(m, mc)*ceilDiv(n, nc) < want && (mc > 4*mr || nc > nr) {
 		if mc > 4*mr && mc >= nc {
