@@ -49,7 +49,8 @@ const (
 // LSEBlock is the columns of the logits that share one maximum in linear_lse.
 const LSEBlock = 2048
 
-// lossWork is the bytes that linear_ce's rows of exponentials take, and least the rows that its products need to be long.
+// linear_ce has as many rows of exponentials at work as take lossWork bytes, but never fewer than its products need to be long, nor more than
+// gain anything.
 const (
 	lossWork      = 32 << 20
 	lossRowsLeast = 512
@@ -68,7 +69,7 @@ func LossRows(d tensor.DType, v int) int {
 	return n
 }
 
-// LossWork is the shape of linear_ce's work for t rows: blocks of logits one after another, of rows that are step elements apart.
+// LossWork is the shape of linear_ce's work for t rows of activations of dtype d and a vocabulary of v: blocks of logits one after another, of rows that are step elements apart.
 func LossWork(d tensor.DType, t, v int) (blocks, rows, step int) {
 	return (v + LSEBlock - 1) / LSEBlock, min(t, LossRows(d, v)), min(v, LSEBlock)/lossPad*lossPad + 2*lossPad
 }

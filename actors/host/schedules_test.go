@@ -122,17 +122,20 @@ func TestChunkMemory(t *testing.T) {
 	require.Equal(t, after[0], more[0], "peak bytes of 2 and of 4 sequences")
 }
 
-// TestKeptLogits: where one microbatch at a time is between forward and backward, the loss keeps what saves it a product; where there
-// are many it keeps nothing, to the same bits.
+// TestKeptLogits: where the backward is one piece, the loss waits for it; where it is two, the loss keeps what saves it a product if one
+// microbatch at a time is between forward and backward, and nothing if there are many; all to the same bits.
 func TestKeptLogits(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
 		s := tiny(false).Spec
 		s.Vocab = 5000 // three blocks
 		m := family.Decoder("llama", s)
 		var all [][]float64
-		for _, name := range []string{"1f1b", "gpipe"} {
+		for _, c := range []struct {
+			schedule    string
+			waits, keep bool
+		}{{"1f1b", true, true}, {"gpipe", true, false}, {"zb-1p", false, true}, {"zb-2p", false, false}} {
 			var losses []float64
-			l, o := variant{pp: 1, dp: 1, tp: 1, schedule: name}.run(t, m, 4, func(int) kernels.Backend {
+			l, o := variant{pp: 1, dp: 1, tp: 1, schedule: c.schedule}.run(t, m, 4, func(int) kernels.Backend {
 				b := cpu.New(1)
 				t.Cleanup(b.Close)
 				return b
@@ -142,9 +145,11 @@ func TestKeptLogits(t *testing.T) {
 			l, err := Plan(&j)
 			require.NoError(t, err)
 			require.NoError(t, Run(l, o))
-			require.Equal(t, name == "1f1b", l.Main(0).KeepLogits)
+			require.Equal(t, []bool{c.waits, c.keep}, []bool{l.Main(0).LossInB, l.Main(0).KeepLogits}, c.schedule)
 			all = append(all, losses)
 		}
-		require.Equal(t, all[0], all[1])
+		for _, losses := range all[1:] {
+			require.Equal(t, all[0], losses)
+		}
 	}
 }

@@ -128,7 +128,7 @@ func (b *Backend) amxGrid(m, n int, then bool) (rows, cols int) {
 	return b.even(m, rows, ceilDiv(n, cols)), roundUp(ceilDiv(n, ceilDiv(n, cols)), amxSide)
 }
 
-// even is at most rows of m for a task, so that the tasks, beside others on each row, can be shared evenly among the threads.
+// even is about the given rows of m for a task, so that the tasks, beside others on each row, can be shared evenly among the threads.
 func (b *Backend) even(m, rows, beside int) int {
 	blocks := ceilDiv(m, rows)
 	for t := len(b.team.workers); blocks*beside%t != 0 && blocks*amxSide < m; {

@@ -127,7 +127,7 @@ const keptLogits = 1 << 30
 // keepsLogits tells whether the loss keeps the exponentials of its logits instead of multiplying x with w once more: a tenth
 // of the time of a small model's step. Full recompute, a schedule that
 // holds many microbatches or a large batch of a large vocabulary rather saves the memory; a table
-// whose rows do not divide would need padding of the exponentials too.
+// whose rows do not divide would need padding of the exponentials too. A loss that waits for the backward has none to keep.
 func (t *Tape) keepsLogits(x, w *Value, shards int) bool {
 	_, rc := t.of(t.block)
 	size := int64(x.Shape[0]) * int64(w.Shape[0]/shards) * int64(x.DType.Size())
