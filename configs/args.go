@@ -7,6 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/hydra"
+	"github.com/lfactor/lfactor/configs/loong"
+	"github.com/lfactor/lfactor/configs/megatron"
+	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -37,7 +41,7 @@ var overridePattern = regexp.MustCompile(`^(\+{0,2})([A-Za-z_][A-Za-z0-9_-]*(?:\
 
 // readArgs enters overrides and flags.
 func (l *loader) readArgs(args []string) {
-	l.loong = l.isLoong(args)
+	l.script = isLoong(args)
 	var idle []string
 	for i := 0; i < len(args); {
 		arg := args[i]
@@ -61,7 +65,7 @@ func (l *loader) readArgs(args []string) {
 	}
 	l.recomputeFlag()
 	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
-		l.add(setting{table().byName["data.template"], flagNode(table().byName["data.template"], l.conversation), Origin{Layer: LayerFlag, Text: "--conv-style"}})
+		l.add(setting{table().byName["data.template"], flagNode(table().byName["data.template"], l.conversation), Origin{Layer: source.LayerFlag, Text: "--conv-style"}})
 	}
 	if len(idle) > 0 {
 		l.c.Notices = append(l.c.Notices, "accepted, no effect: "+strings.Join(idle, ", "))
@@ -99,17 +103,17 @@ func isOverride(arg string) bool {
 
 // override enters key=value. A leading + or ++ is Hydra's and means nothing here.
 func (l *loader) override(arg string) {
-	o := Origin{Layer: LayerOverride, Text: arg}
-	if l.loong {
-		o.Layer = layerTop
+	o := Origin{Layer: source.LayerOverride, Text: arg}
+	if l.script {
+		o.Layer = source.LayerTop
 	}
 	match := overridePattern.FindStringSubmatch(arg)
-	if l.loong && (hydraDelete.MatchString(arg) || groupArg(arg) || match != nil && table().byName[match[2]] == nil) || match != nil && isPart(match[2]) {
-		l.loongArgs = append(l.loongArgs, arg)
+	if l.script && (hydra.Deletes(arg) || hydra.GroupArg(arg) || match != nil && table().byName[match[2]] == nil) || match != nil && loong.IsPart(match[2]) {
+		l.loong.Args = append(l.loong.Args, arg)
 		return
 	}
 	if match == nil {
-		l.fail(Origin{Layer: LayerOverride, Text: "command line"}, quoted(arg), "is neither a flag nor key=value", "")
+		l.fail(Origin{Layer: source.LayerOverride, Text: "command line"}, source.Quoted(arg), "is neither a flag nor key=value", "")
 		return
 	}
 	name := match[2]
@@ -119,10 +123,10 @@ func (l *loader) override(arg string) {
 		if i := strings.LastIndex(name, "."); i > 0 && table().sections[name[:i]] {
 			prefix = name[:i]
 		}
-		l.unknown(Origin{Layer: LayerOverride, Text: "command line"}, prefix, name)
+		l.unknown(Origin{Layer: source.LayerOverride, Text: "command line"}, prefix, name)
 		return
 	}
-	node, err := parseValue(arg[len(match[0]):])
+	node, err := source.ParseValue(arg[len(match[0]):])
 	if err != nil {
 		l.fail(o, name, "the value is no YAML", "quote it")
 		return
@@ -132,7 +136,7 @@ func (l *loader) override(arg string) {
 
 // flag enters one flag and says whether it is one that has no effect.
 func (l *loader) flag(name string, values []string) bool {
-	o := Origin{Layer: LayerFlag, Text: "--" + name}
+	o := Origin{Layer: source.LayerFlag, Text: "--" + name}
 	if k := table().byFlag[name]; k != nil {
 		l.keyFlag(k, name, values, o)
 		return false
@@ -142,34 +146,34 @@ func (l *loader) flag(name string, values []string) bool {
 		l.configFile(values, o)
 	case name == "pipeline-model-parallel-layout":
 		l.layoutFlag(values, o)
-	case name == "rope-scaling-factor" && l.loong && len(values) == 1:
-		l.ropeFactor = values[0]
+	case name == "rope-scaling-factor" && l.script && len(values) == 1:
+		l.loong.RopeFactor = values[0]
 	case name == "exit-interval":
 		l.exitFlag(values, o)
 	case name == "recompute-method":
 		l.uniform = slices.Equal(values, []string{"uniform"})
 		if !l.uniform && !slices.Equal(values, []string{"block"}) {
-			l.fail(o, "", quoted(strings.Join(values, " "))+", want block or uniform", "")
+			l.fail(o, "", source.Quoted(strings.Join(values, " "))+", want block or uniform", "")
 		}
 	case name == "recompute-num-layers":
 		l.recompute = values
 	case name == "conv-style":
 		l.conversation = values
-	case idleFlags[name]:
+	case megatron.IdleFlags[name]:
 		return true
-	case onlyFlags[name] != nil:
-		if slices.ContainsFunc(onlyFlags[name].values, func(v string) bool { return sameValue(v, strings.Join(values, " ")) }) {
+	case megatron.OnlyFlags[name] != nil:
+		if slices.ContainsFunc(megatron.OnlyFlags[name].Values, func(v string) bool { return source.SameValue(v, strings.Join(values, " ")) }) {
 			return true
 		}
-		l.fail(o, "", fmt.Sprintf("%s: %s", quoted(strings.Join(values, " ")), onlyFlags[name].why), "")
-	case refusedFlags[name] != "":
-		l.fail(o, "", refusedFlags[name], "")
+		l.fail(o, "", fmt.Sprintf("%s: %s", source.Quoted(strings.Join(values, " ")), megatron.OnlyFlags[name].Why), "")
+	case megatron.RefusedFlags[name] != "":
+		l.fail(o, "", megatron.RefusedFlags[name], "")
 	case strings.HasPrefix(name, "wandb-"):
 		return true
 	case strings.HasPrefix(name, "moe-"):
 		l.fail(o, "", "mixture-of-experts layers are not part of dense families", "")
 	default:
-		l.fail(o, "", "unknown flag", didYouMean(name, knownFlags()))
+		l.fail(o, "", "unknown flag", source.DidYouMean(name, knownFlags()))
 	}
 	return false
 }
@@ -177,7 +181,7 @@ func (l *loader) flag(name string, values []string) bool {
 // recomputeFlag enters how many layers of each stage are recomputed. With the method uniform the flag says how many layers share one
 // saved input instead, which is always one here.
 func (l *loader) recomputeFlag() {
-	switch o := (Origin{Layer: LayerFlag, Text: "--recompute-num-layers"}); {
+	switch o := (Origin{Layer: source.LayerFlag, Text: "--recompute-num-layers"}); {
 	case len(l.recompute) == 0:
 	case !l.uniform:
 		k := table().byName["plan.recompute_layers"]
@@ -191,21 +195,14 @@ func (l *loader) recomputeFlag() {
 func (l *loader) exitFlag(values []string, o Origin) {
 	n, err := strconv.Atoi(strings.Join(values, " "))
 	if err != nil || n < 1 {
-		l.fail(o, "train.steps", quoted(strings.Join(values, " "))+", want a number of steps", "")
+		l.fail(o, "train.steps", source.Quoted(strings.Join(values, " "))+", want a number of steps", "")
 		return
 	}
 	l.exitAfter, o.Text = n, fmt.Sprintf("%s %d", o.Text, n)
 }
 
-// sameValue compares numbers as numbers.
-func sameValue(a, b string) bool {
-	x, err1 := strconv.ParseFloat(a, 64)
-	y, err2 := strconv.ParseFloat(b, 64)
-	return a == b || err1 == nil && err2 == nil && x == y
-}
-
 func knownFlags() []string {
-	known := slices.Concat(sortedKeys(table().byFlag), sortedKeys(idleFlags), sortedKeys(onlyFlags), sortedKeys(refusedFlags))
+	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags), source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags))
 	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval", "recompute-method", "recompute-num-layers", "conv-style")
 }
 
@@ -233,75 +230,21 @@ func (l *loader) keyFlag(k *Key, name string, values []string, o Origin) {
 func flagNode(k *Key, values []string) *yaml.Node {
 	switch k.Type {
 	case "list of path or {path, weight}":
-		return weightedNode(values)
+		return megatron.Weighted(values)
 	case "list of integer", "list of number":
-		return listNode(strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool { return r == ',' || r == ' ' }))
+		return source.ListNode(strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool { return r == ',' || r == ' ' }))
 	case "list of string":
-		return listNode(values)
+		return source.ListNode(values)
 	}
-	return scalarNode(strings.Join(values, " "))
+	return source.ScalarNode(strings.Join(values, " "))
 }
 
-// weightedNode reads Megatron's --data-path: prefixes, or weights and prefixes in turn.
-func weightedNode(values []string) *yaml.Node {
-	if len(values) == 1 {
-		values = strings.Fields(values[0])
-	}
-	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
-	weighted := len(values)%2 == 0
-	for i := 0; i < len(values) && weighted; i += 2 {
-		_, err := strconv.ParseFloat(values[i], 64)
-		weighted = err == nil
-	}
-	if !weighted {
-		return listNode(values)
-	}
-	for i := 0; i < len(values); i += 2 {
-		n.Content = append(n.Content, &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{
-			scalarNode("weight"), scalarNode(values[i]), scalarNode("path"), scalarNode(values[i+1])}})
-	}
-	return n
-}
-
-// layoutFlag reads Megatron's pipeline layout: stages separated by |, each a row of E (embedding), t (layer), m
-// (multi-token prediction) and L (loss), a symbol repeated by *N. The embedding opens the first stage; what
-// comes after the layers closes the last.
+// layoutFlag enters Megatron's pipeline layout.
 func (l *loader) layoutFlag(values []string, o Origin) {
-	stages := strings.Split(strings.Join(values, ""), "|")
-	var layers []string
-	for i, s := range stages {
-		n, err := layoutLayers(s, i == 0, i == len(stages)-1)
-		if err != nil {
-			l.fail(o, "plan.layers", fmt.Sprintf("stage %d, %s: %v", i+1, quoted(s), err), "set plan.layers")
-			return
-		}
-		layers = append(layers, strconv.Itoa(n))
+	layers, err := megatron.Layout(strings.Join(values, ""))
+	if err != nil {
+		l.fail(o, "plan.layers", err.Error(), "set plan.layers")
+		return
 	}
-	l.add(setting{table().byName["plan.layers"], listNode(layers), o})
-}
-
-var layoutPattern = regexp.MustCompile(`^(E?)((?:t(?:\*\d+)?)*)((?:m(?:\*\d+)?)*)(L?)$`)
-var layoutRepeat = regexp.MustCompile(`t(?:\*(\d+))?`)
-
-// layoutLayers counts the layers of one stage of a layout.
-func layoutLayers(stage string, first, last bool) (int, error) {
-	match := layoutPattern.FindStringSubmatch(stage)
-	if match == nil {
-		return 0, fmt.Errorf("want E, t, m and L in this order")
-	}
-	if (match[1] != "") != first || (match[4] != "") != last || match[3] != "" && !last {
-		return 0, fmt.Errorf("the embedding stands in the first stage, and m and L in the last")
-	}
-	n := 0
-	for _, t := range layoutRepeat.FindAllStringSubmatch(match[2], -1) {
-		times := 1
-		if t[1] != "" {
-			var err error
-			if times, err = strconv.Atoi(t[1]); err != nil {
-				return 0, err
-			}
-		}
-		n += times
-	}
-	return n, nil
+	l.add(setting{table().byName["plan.layers"], source.ListNode(layers), o})
 }

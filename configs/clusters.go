@@ -3,6 +3,8 @@ package configs
 import (
 	"embed"
 	"strings"
+
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 //go:embed clusters/*.yaml
@@ -26,7 +28,7 @@ func ClusterFile(nameOrPath string) ([]byte, error) {
 		return text, nil
 	}
 	if !strings.ContainsAny(nameOrPath, "./") {
-		return nil, &Error{File: nameOrPath, Why: "is no machine that comes with lfactor, and no file", Try: oneOf(Clusters())}
+		return nil, &Error{File: nameOrPath, Why: "is no machine that comes with lfactor, and no file", Try: source.OneOf(Clusters())}
 	}
-	return readFile(nameOrPath)
+	return source.ReadFile(nameOrPath)
 }

@@ -3,50 +3,14 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/loong"
+	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
-
-// Layer says where a value comes from. Of two, the greater wins.
-type Layer int
-
-// The layers. A model file in LoongForge's style stands above flags, as it does there.
-const (
-	LayerDefault Layer = iota
-	LayerModel         // the model's own file
-	LayerFile          // the run file
-	LayerEnv           // an environment variable
-	LayerOverride
-	LayerFlag
-	LayerLoong // a LoongForge model file given by --config-file
-	layerTop   // an override over that
-)
-
-// Origin is the place of a value.
-type Origin struct {
-	Layer Layer
-	File  string // of the run or model file
-	Line  int
-	Text  string // the flag, override or variable as it was given
-}
-
-// String is the place as messages name it.
-func (o Origin) String() string {
-	switch o.Layer {
-	case LayerDefault:
-		return "default"
-	case LayerModel, LayerFile, LayerLoong:
-		if o.Line > 0 {
-			return fmt.Sprintf("%s:%d", o.File, o.Line)
-		}
-		return o.File
-	}
-	return o.Text
-}
 
 // setting is one value for one key.
 type setting struct {
@@ -99,15 +63,17 @@ func Load(req Request) (*Config, error) {
 }
 
 func load(req Request, modelOnly bool) (*Config, error) {
-	l := &loader{modelOnly: modelOnly, c: &Config{file: req.File, given: map[string][]setting{}}, failed: map[string]bool{}}
+	l := newLoader(req.File)
+	l.modelOnly = modelOnly
 	if l.c.file == "" {
 		l.c.file = "command line"
 	}
 	l.readRunFile(req)
 	l.readEnv(req.Getenv)
 	l.readArgs(req.Args)
-	l.loongRead()
-	l.partOverrides()
+	l.loong.Read()
+	l.loong.Overrides()
+	l.c.VocabUnit = l.loong.VocabUnit
 	l.apply(false)
 	l.componentRates()
 	l.readModel()
@@ -130,21 +96,13 @@ type loader struct {
 	broken    bool            // the run file could not be read at all
 	modelRead bool            // the model's file was read without a fault
 
-	loong        bool     // --config-file names a LoongForge model file
-	loongFaults  int      // what was wrong in it
-	loongPath    string   // that file
-	loongArgs    []string // overrides of its keys, in Hydra's form
-	frozen       []string // parameters that its parts freeze
-	frozenAt     Origin
-	rates        []componentRate
-	ropeFactor   string   // --rope-scaling-factor, until a model takes it
-	exitAfter    int      // --exit-interval
-	recompute    []string // --recompute-num-layers
-	uniform      bool     // --recompute-method uniform
-	conversation []string // --conv-style
-	encoderTP    Origin   // where the encoder's tensor parallelism is set
-	modelOnly    bool     // there need be no data: the model is what is asked for
-	getenv       func(string) string
+	script       bool          // --config-file names a LoongForge model file
+	loong        *loong.Reader // of that file, and of overrides of parts of a model
+	exitAfter    int           // --exit-interval
+	recompute    []string      // --recompute-num-layers
+	uniform      bool          // --recompute-method uniform
+	conversation []string      // --conv-style
+	modelOnly    bool          // there need be no data: the model is what is asked for
 }
 
 func (l *loader) add(s setting) {
@@ -167,17 +125,17 @@ func (l *loader) readRunFile(req Request) {
 			return
 		}
 		var err error
-		if text, err = readFile(req.File); err != nil {
+		if text, err = source.ReadFile(req.File); err != nil {
 			l.errs, l.broken = append(l.errs, err), true
 			return
 		}
 	}
-	root, err := parseYAML(req.File, text)
+	root, err := source.ParseYAML(req.File, text)
 	if err != nil {
 		l.errs, l.broken = append(l.errs, err), true
 		return
 	}
-	l.section(root, "", Origin{Layer: LayerFile, File: req.File})
+	l.section(root, "", Origin{Layer: source.LayerFile, File: req.File})
 }
 
 // section enters the keys of a mapping that stands at prefix.
@@ -196,7 +154,7 @@ func (l *loader) section(n *yaml.Node, prefix string, o Origin) {
 		case t.sections[name] && value.Kind == yaml.MappingNode:
 			l.section(value, name, o)
 		case t.sections[name]:
-			l.fail(o, name, nodeKind(value)+", want a mapping", "")
+			l.fail(o, name, source.NodeKind(value)+", want a mapping", "")
 		default:
 			l.unknown(o, prefix, name)
 		}
@@ -207,12 +165,12 @@ func (l *loader) section(n *yaml.Node, prefix string, o Origin) {
 // another.
 func (l *loader) unknown(o Origin, prefix, name string) {
 	last := name[strings.LastIndex(name, ".")+1:]
-	try := didYouMean(last, table().names(prefix))
+	try := source.DidYouMean(last, table().names(prefix))
 	if try == "" {
 		try = table().elsewhere(last)
 	}
 	if try == "" {
-		try = oneOf(table().names(prefix))
+		try = source.OneOf(table().names(prefix))
 	}
 	l.fail(o, name, "unknown key", try)
 }
@@ -224,8 +182,8 @@ func (t *keyTable) elsewhere(word string) string {
 		full[k.Name[strings.LastIndex(k.Name, ".")+1:]] = k.Name
 	}
 	best, dist := "", len(word)/3+1
-	for _, last := range sortedKeys(full) {
-		if d := editDistance(word, last); d < dist {
+	for _, last := range source.SortedKeys(full) {
+		if d := source.EditDistance(word, last); d < dist {
 			best, dist = full[last], d
 		}
 	}
@@ -236,12 +194,12 @@ func (t *keyTable) elsewhere(word string) string {
 }
 
 func (l *loader) readEnv(getenv func(string) string) {
-	l.getenv = getenv
+	l.loong.Getenv = getenv
 	if getenv == nil {
 		return
 	}
 	if v := getenv("LFACTOR_DEVICE"); v != "" {
-		l.add(setting{table().byName["device"], scalarNode(v), Origin{Layer: LayerEnv, Text: "LFACTOR_DEVICE=" + v}})
+		l.add(setting{table().byName["device"], source.ScalarNode(v), Origin{Layer: source.LayerEnv, Text: "LFACTOR_DEVICE=" + v}})
 	}
 }
 
@@ -253,7 +211,7 @@ func (l *loader) apply(model bool) {
 		}
 		dst := k.field(&l.c.Run, &l.c.Model)
 		if k.Default != "" {
-			node, err := parseValue(k.Default)
+			node, err := source.ParseValue(k.Default)
 			if err != nil {
 				panic(fmt.Sprintf("configs: %s: default %s: %v", k.Name, k.Default, err))
 			}
@@ -294,7 +252,7 @@ func (l *loader) set(dst reflect.Value, s setting) {
 // tolerate switches off what launch scripts ask for in vain and Megatron passes over. In a run file it is a fault.
 func (l *loader) tolerate() {
 	r := &l.c.Run
-	if r.Plan.SequenceParallel && r.Plan.TP == 1 && l.c.Origin("plan.sequence_parallel").Layer == LayerFlag {
+	if r.Plan.SequenceParallel && r.Plan.TP == 1 && l.c.Origin("plan.sequence_parallel").Layer == source.LayerFlag {
 		r.Plan.SequenceParallel = false
 		l.c.Notices = append(l.c.Notices, "no effect with plan.tp = 1: --sequence-parallel")
 	}
@@ -306,19 +264,19 @@ func (l *loader) tolerate() {
 		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --exit-interval", n))
 	}
 	l.tolerateHeads()
-	script := l.loong || l.c.Origin("model.name").Layer == LayerFlag
-	if script && !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == LayerDefault {
+	script := l.script || l.c.Origin("model.name").Layer == source.LayerFlag
+	if script && !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == source.LayerDefault {
 		r.Data.Kind = "media" // a launch script has no other data for such a model
 	}
-	conversations := l.c.Origin("data.dataset").Layer == LayerFlag || l.c.Origin("data.dataset_config").Layer == LayerFlag
-	if conversations && l.c.Origin("data.kind").Layer == LayerDefault && r.Data.Kind != "media" {
+	conversations := l.c.Origin("data.dataset").Layer == source.LayerFlag || l.c.Origin("data.dataset_config").Layer == source.LayerFlag
+	if conversations && l.c.Origin("data.kind").Layer == source.LayerDefault && r.Data.Kind != "media" {
 		r.Data.Kind = "chat"
 	}
-	if script && l.c.Model.ModelType == "internvl" && r.Train.Phase == "sft" && l.c.Origin("train.loss_weight").Layer == LayerDefault {
+	if script && l.c.Model.ModelType == "internvl" && r.Train.Phase == "sft" && l.c.Origin("train.loss_weight").Layer == source.LayerDefault {
 		r.Train.LossWeight = "square"
 		l.c.Notices = append(l.c.Notices, "train.loss_weight = square: LoongForge's --loss-reduction if it is not given")
 	}
-	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" && l.c.Origin("checkpoint.interval").Layer == LayerFlag {
+	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" && l.c.Origin("checkpoint.interval").Layer == source.LayerFlag {
 		r.Checkpoint.Interval = 0
 		l.c.Notices = append(l.c.Notices, "no effect without --save: --save-interval")
 	}
@@ -328,8 +286,8 @@ func (l *loader) tolerate() {
 // it: LoongForge fills them up with heads of zeros.
 func (l *loader) tolerateHeads() {
 	p, v := &l.c.Run.Plan, l.c.Model.Vision
-	script := l.loong || l.c.Origin("model.name").Layer == LayerFlag
-	given := l.c.Origin("plan.encoder.over").Layer != LayerDefault || l.c.Origin("plan.encoder.tp").Layer != LayerDefault
+	script := l.script || l.c.Origin("model.name").Layer == source.LayerFlag
+	given := l.c.Origin("plan.encoder.over").Layer != source.LayerDefault || l.c.Origin("plan.encoder.tp").Layer != source.LayerDefault
 	if v.None() || !script || given || v.Heads%p.TP == 0 {
 		return
 	}
@@ -363,10 +321,10 @@ func (l *loader) fault(key, why, try string) {
 
 // place is where a key was set, or the file as a whole if it was not.
 func (c *Config) place(key string) Origin {
-	if o := c.Origin(key); o.Layer != LayerDefault {
+	if o := c.Origin(key); o.Layer != source.LayerDefault {
 		return o
 	}
-	return Origin{Layer: LayerFile, File: c.file}
+	return Origin{Layer: source.LayerFile, File: c.file}
 }
 
 // Origin says where the value of a key comes from.
@@ -416,7 +374,7 @@ func (l *loader) noticeOverruled() {
 		top, below := given[len(given)-1], given[:len(given)-1]
 		for _, s := range slices.Backward(below) {
 			a, b := l.text(k, top), l.text(k, s)
-			overrules := s.origin.Layer == LayerModel && top.origin.Layer >= LayerOverride || top.origin.Layer >= LayerLoong
+			overrules := s.origin.Layer == source.LayerModel && top.origin.Layer >= source.LayerOverride || top.origin.Layer >= source.LayerLoong
 			if overrules && a != b {
 				l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s from %s overrules %s from %s", k.Name, a, top.origin, b, s.origin))
 				break
@@ -433,5 +391,3 @@ func (l *loader) text(k *Key, s setting) string {
 	}
 	return formatValue(v)
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -35,9 +36,9 @@ func Find(name string) (Key, error) {
 	case 1:
 		return *t.byName[found[0]], nil
 	case 0:
-		return Key{}, &Error{File: "command line", Key: name, Why: "unknown key", Try: didYouMean(name, sortedKeys(t.byName))}
+		return Key{}, &Error{File: "command line", Key: name, Why: "unknown key", Try: source.DidYouMean(name, source.SortedKeys(t.byName))}
 	}
-	return Key{}, &Error{File: "command line", Key: name, Why: "more than one key has this name", Try: oneOf(found)}
+	return Key{}, &Error{File: "command line", Key: name, Why: "more than one key has this name", Try: source.OneOf(found)}
 }
 
 // Explain describes a key in a few lines.
@@ -48,7 +49,7 @@ func (k Key) Explain() string {
 		fmt.Fprintf(&s, "  unit: %s\n", k.Unit)
 	}
 	if len(k.OneOf) > 0 {
-		fmt.Fprintf(&s, "  %s\n", oneOf(k.OneOf))
+		fmt.Fprintf(&s, "  %s\n", source.OneOf(k.OneOf))
 	}
 	if k.Default != "" {
 		fmt.Fprintf(&s, "  default: %s\n", k.Default)
@@ -126,7 +127,7 @@ func (k Key) schema() map[string]any {
 		s["maximum"] = *k.Max
 	}
 	if k.Default != "" {
-		node, err := parseValue(k.Default)
+		node, err := source.ParseValue(k.Default)
 		var v any
 		if err == nil {
 			err = node.Decode(&v)
@@ -172,7 +173,7 @@ func Diff(a, b map[string]string) []Change {
 			out = append(out, Change{k.Name, a[k.Name], b[k.Name], k.Class})
 		}
 	}
-	for _, name := range sortedKeys(a) { // of another version
+	for _, name := range source.SortedKeys(a) { // of another version
 		if table().byName[name] == nil {
 			out = append(out, Change{name, a[name], "", Free})
 		}
@@ -208,11 +209,11 @@ func (c *Config) YAML() []byte {
 		if len(c.given[k.Name]) == 0 {
 			continue
 		}
-		if k.model && c.Origin(k.Name).Layer == LayerModel {
+		if k.model && c.Origin(k.Name).Layer == source.LayerModel {
 			continue // the model's file says so
 		}
 		value, _ := c.Value(k.Name)
-		node, err := parseValue(value)
+		node, err := source.ParseValue(value)
 		if err != nil {
 			panic(fmt.Sprintf("configs: %s: %s: %v", k.Name, value, err))
 		}
@@ -228,13 +229,13 @@ func (c *Config) YAML() []byte {
 // place puts a value at a path of nested mappings.
 func place(n *yaml.Node, path []string, value *yaml.Node) {
 	if len(path) == 1 {
-		n.Content = append(n.Content, scalarNode(path[0]), value)
+		n.Content = append(n.Content, source.ScalarNode(path[0]), value)
 		return
 	}
-	child := lookup(n, path[0])
+	child := source.Lookup(n, path[0])
 	if child == nil {
 		child = &yaml.Node{Kind: yaml.MappingNode}
-		n.Content = append(n.Content, scalarNode(path[0]), child)
+		n.Content = append(n.Content, source.ScalarNode(path[0]), child)
 	}
 	place(child, path[1:], value)
 }

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Class says what a resumed run may do with a setting.
@@ -39,10 +42,7 @@ type Key struct {
 }
 
 // Flag is a Megatron or LoongForge flag that means a key.
-type Flag struct {
-	Name  string // without dashes
-	Value string // the value it stands for; "" if it takes one
-}
+type Flag = source.Flag
 
 // section is a struct of settings that checks them against each other.
 type section interface{ Check(at faults) }
@@ -53,7 +53,7 @@ type faults interface {
 }
 
 // overrides begins the keys of Model.
-const overrides = "model.overrides"
+const overrides = source.ModelKeys
 
 // table is built once: every key by name, and in the order of the structs.
 var table = sync.OnceValue(func() *keyTable {
@@ -116,16 +116,16 @@ func newKey(name string, f reflect.StructField) *Key {
 	switch s := f.Tag.Get("oneof"); s {
 	case "":
 	case "families": // those that have registered
-		k.OneOf = append(familyNames(), sortedKeys(hfComposedFamilies)...)
+		k.OneOf = append(source.SortedKeys(hf.Families), source.SortedKeys(hf.ComposedFamilies)...)
 	case "towers":
-		k.OneOf = sortedKeys(towers)
+		k.OneOf = source.SortedKeys(towers)
 	default:
 		k.OneOf = strings.Split(s, "|")
 	}
 	k.Min, k.Max = bound(f, "min"), bound(f, "max")
 	for _, s := range splitTag(f.Tag.Get("flag")) {
 		flag, value, _ := strings.Cut(s, "=")
-		k.Flags = append(k.Flags, Flag{flag, value})
+		k.Flags = append(k.Flags, Flag{Name: flag, Value: value})
 	}
 	for _, s := range splitTag(f.Tag.Get("from")) {
 		flag, value, _ := strings.Cut(s, "=")
@@ -201,4 +201,11 @@ func (k *Key) field(run *Run, m *Model) reflect.Value {
 		root = reflect.ValueOf(m).Elem()
 	}
 	return root.FieldByIndex(k.index)
+}
+
+// uniqueSorted removes duplicates.
+func uniqueSorted(words []string) []string {
+	out := slices.Clone(words)
+	slices.Sort(out)
+	return slices.Compact(out)
 }

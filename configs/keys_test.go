@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lfactor/lfactor/configs/megatron"
+	"github.com/lfactor/lfactor/configs/source"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,14 +20,14 @@ func TestTableIsComplete(t *testing.T) {
 		require.Contains(t, []Class{Free, Replan, Fixed}, k.Class, k.Name)
 		require.True(t, strings.HasSuffix(k.Doc, "."), "%s: %s", k.Name, k.Doc)
 		for _, f := range k.Flags {
-			require.False(t, idleFlags[f.Name], f.Name)
-			require.Nil(t, onlyFlags[f.Name], f.Name)
-			require.Empty(t, refusedFlags[f.Name], f.Name)
+			require.False(t, megatron.IdleFlags[f.Name], f.Name)
+			require.Nil(t, megatron.OnlyFlags[f.Name], f.Name)
+			require.Empty(t, megatron.RefusedFlags[f.Name], f.Name)
 		}
 		if k.Default == "" {
 			continue
 		}
-		node, err := parseValue(k.Default)
+		node, err := source.ParseValue(k.Default)
 		require.NoError(t, err, k.Name)
 		v := reflect.New(k.typ).Elem()
 		why, _ := setValue(v, node)
@@ -33,9 +35,9 @@ func TestTableIsComplete(t *testing.T) {
 		why, _ = k.check(v)
 		require.Empty(t, why, k.Name)
 	}
-	for name := range idleFlags {
-		require.Nil(t, onlyFlags[name], name)
-		require.Empty(t, refusedFlags[name], name)
+	for name := range megatron.IdleFlags {
+		require.Nil(t, megatron.OnlyFlags[name], name)
+		require.Empty(t, megatron.RefusedFlags[name], name)
 	}
 }
 
@@ -46,14 +48,14 @@ func TestEveryFlagValueIsAllowed(t *testing.T) {
 				continue
 			}
 			v := reflect.New(k.typ).Elem()
-			why, _ := setValue(v, scalarNode(f.Value))
+			why, _ := setValue(v, source.ScalarNode(f.Value))
 			require.Empty(t, why, f.Name)
 			why, _ = k.check(v)
 			require.Empty(t, why, f.Name)
 		}
 		for from, to := range k.from {
 			v := reflect.New(k.typ).Elem()
-			why, _ := setValue(v, scalarNode(to))
+			why, _ := setValue(v, source.ScalarNode(to))
 			require.Empty(t, why, from)
 			why, _ = k.check(v)
 			require.Empty(t, why, from)
@@ -169,21 +171,21 @@ func TestBytes(t *testing.T) {
 
 func TestEditDistance(t *testing.T) {
 	for pair, want := range map[[2]string]int{{"", ""}: 0, {"abc", "abc"}: 0, {"abc", "acb"}: 1, {"abc", "ab"}: 1, {"kitten", "sitting"}: 3, {"ca", "abc"}: 3} {
-		require.Equal(t, want, editDistance(pair[0], pair[1]), pair)
-		require.Equal(t, want, editDistance(pair[1], pair[0]), pair)
+		require.Equal(t, want, source.EditDistance(pair[0], pair[1]), pair)
+		require.Equal(t, want, source.EditDistance(pair[1], pair[0]), pair)
 	}
 }
 
 // TestValuesSurviveWriting holds formatValue to being read back the same, for strings that YAML reads as something else.
 func TestValuesSurviveWriting(t *testing.T) {
 	for _, s := range []string{"", "a b", "true", "1", "1e5", "null", "~", "*x", "&x", "a: b", "a #b", "# b", "[x]", "{x}", "é\n\t\"'", "\x1b[2J", "- a", "yes", "2024-01-01", ",", "a,b", "!x", "|", ">"} {
-		node, err := parseValue(formatString(s))
+		node, err := source.ParseValue(formatString(s))
 		require.NoError(t, err, "%q", s)
 		var got string
 		why, _ := setValue(reflect.ValueOf(&got).Elem(), node)
 		require.Empty(t, why, "%q", s)
 		require.Equal(t, s, got)
-		list, err := parseValue(formatValue(reflect.ValueOf([]string{s, "x"})))
+		list, err := source.ParseValue(formatValue(reflect.ValueOf([]string{s, "x"})))
 		require.NoError(t, err, "%q", s)
 		require.Len(t, list.Content, 2, "%q", s)
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 )
@@ -85,7 +86,7 @@ func runCase(t *testing.T, ar *txtar.Archive) string {
 	var out strings.Builder
 	if err != nil {
 		require.Nil(t, c)
-		require.Len(t, Faults(err), strings.Count(err.Error(), "\n")+1, "every fault is an *Error of one line")
+		require.Len(t, Faults(err), strings.Count(err.Error(), "\n")+1, "every fault is an *source.Error of one line")
 		fmt.Fprintln(&out, err)
 		return out.String()
 	}
@@ -103,9 +104,9 @@ func runCase(t *testing.T, ar *txtar.Archive) string {
 func TestFaultNamesThePlace(t *testing.T) {
 	c, err := Load(Request{File: "r.yaml", Text: []byte("model:\n  name: llama/2-7b\ndata:\n  paths: [x]\n"), Args: []string{"plan.tp=2"}})
 	require.NoError(t, err)
-	var e *Error
+	var e *source.Error
 	require.ErrorAs(t, c.Fault("data.paths", "does not exist", "check the spelling"), &e)
-	require.Equal(t, Error{File: "r.yaml", Line: 4, Key: "data.paths", Why: "does not exist", Try: "check the spelling"}, *e)
+	require.Equal(t, source.Error{File: "r.yaml", Line: 4, Key: "data.paths", Why: "does not exist", Try: "check the spelling"}, *e)
 	require.EqualError(t, c.Fault("plan.tp", "too much", ""), "plan.tp=2: plan.tp: too much")
 	require.EqualError(t, c.Fault("train.steps", "too few", ""), "r.yaml: train.steps: too few")
 }
@@ -219,5 +220,5 @@ func FuzzArgs(f *testing.F) {
 func TestFaultsOfOtherErrors(t *testing.T) {
 	require.Nil(t, Faults(nil))
 	require.Nil(t, Faults(errors.New("x")))
-	require.Len(t, Faults(fmt.Errorf("reading: %w", &Error{File: "f"})), 1)
+	require.Len(t, Faults(fmt.Errorf("reading: %w", &source.Error{File: "f"})), 1)
 }

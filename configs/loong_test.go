@@ -327,38 +327,3 @@ func TestLoongBackbone(t *testing.T) {
 	require.ErrorContains(t, err, `image_encoder=intern_vit_6: defaults: `)
 	require.ErrorContains(t, err, `did you mean "intern_vit_6b"?`)
 }
-
-func TestEvalList(t *testing.T) {
-	for text, want := range map[string]string{"[0]*3+[1]*2": "0 0 0 1 1", "2*([0]+[1,2])": "0 1 2 0 1 2", " [ 1 , 2 ] ": "1 2", "[]": "", "[1+2*3]": "7", "[1]*0": ""} {
-		n, err := evalList(text)
-		require.NoError(t, err, text)
-		var words []string
-		for _, item := range n.Content {
-			words = append(words, item.Value)
-		}
-		require.Equal(t, want, strings.Join(words, " "), text)
-	}
-	for _, text := range []string{"", "[1", "[1]*[2]", "1+[2]", "[[1]]", "[1]*99999999", "os.system", "[1]]", "(1", strings.Repeat("(", 100)} {
-		_, err := evalList(text)
-		require.Error(t, err, text)
-	}
-}
-
-// FuzzInterpolation holds that any text is resolved or refused with its place.
-func FuzzInterpolation(f *testing.F) {
-	for _, seed := range []string{"${act:silu}", "${oc.env:A,${hidden_size}}", "${moe_freq:\"[0]*3+[1]*58\"}", "${.x}${..y}", "${${${", "${a.b}", "${num_layers}}", "${oc.env:LOONGFORGE_PATH}/x"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		l := &loader{c: &Config{}, failed: map[string]bool{}}
-		h := &hydra{l: l, root: ".", tree: newMapping(Origin{})}
-		h.tree.put("num_layers", &hydraNode{value: scalarNode("4")})
-		h.tree.put("a", &hydraNode{value: scalarNode(text)})
-		h.tree.put("b", &hydraNode{value: scalarNode("${a}" + text)})
-		h.tree.put("c", &hydraNode{value: listNode([]string{text, "${b}"})})
-		h.resolve(h.tree, nil)
-		for _, err := range l.errs {
-			require.NotEmpty(t, Faults(err))
-		}
-	})
-}

@@ -3,6 +3,9 @@ package configs
 import (
 	"fmt"
 	"strings"
+
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Model is the architecture of a dense decoder: embeddings, layers of pre-norm attention and SwiGLU, a norm, a
@@ -84,7 +87,7 @@ func (r RopeScaling) check() string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("rope_type %s is not known: %s", quoted(r.Type), oneOf([]string{"default", "linear", "dynamic", "yarn", "llama3"}))
+	return fmt.Sprintf("rope_type %s is not known: %s", source.Quoted(r.Type), source.OneOf([]string{"default", "linear", "dynamic", "yarn", "llama3"}))
 }
 
 // decoder is the family of the decoder.
@@ -104,9 +107,9 @@ func (m *Model) complete() {
 		m.HeadDim = m.Hidden / m.Heads
 	}
 	if len(m.Architectures) == 0 {
-		class := hfFamilies[m.ModelType].class
-		if c, ok := hfComposedFamilies[m.ModelType]; ok {
-			class = c.class
+		class := hf.Families[m.ModelType].Class
+		if c, ok := hf.ComposedFamilies[m.ModelType]; ok {
+			class = c.Class
 		}
 		if class != "" {
 			m.Architectures = []string{class}
@@ -123,7 +126,7 @@ func (m *Model) Check(at faults) {
 		}
 	}
 	if m.ModelType == "" {
-		at.fault(p+"model_type", "is not given", oneOf(familyNames()))
+		at.fault(p+"model_type", "is not given", source.OneOf(source.SortedKeys(hf.Families)))
 	}
 	need("hidden_size", m.Hidden)
 	need("num_hidden_layers", m.Layers)
@@ -149,20 +152,20 @@ func (m *Model) Check(at faults) {
 // checkFamily holds keys to what the family's weights can express.
 func (m *Model) checkFamily(at faults) {
 	const p = "model.overrides."
-	f, ok := hfFamilies[m.decoder()]
+	f, ok := hf.Families[m.decoder()]
 	if !ok {
 		return
 	}
-	if m.QKNorm != f.qkNorm {
-		at.fault(p+"qk_norm", fmt.Sprintf("%t, but %s has %t", m.QKNorm, m.ModelType, f.qkNorm), "change model_type or qk_norm")
+	if m.QKNorm != f.QKNorm {
+		at.fault(p+"qk_norm", fmt.Sprintf("%t, but %s has %t", m.QKNorm, m.ModelType, f.QKNorm), "change model_type or qk_norm")
 	}
-	if f.bias != nil && m.AttentionBias != *f.bias {
-		at.fault(p+"attention_bias", fmt.Sprintf("%t, but %s has %t", m.AttentionBias, m.ModelType, *f.bias), "change model_type or attention_bias")
+	if f.Bias != nil && m.AttentionBias != *f.Bias {
+		at.fault(p+"attention_bias", fmt.Sprintf("%t, but %s has %t", m.AttentionBias, m.ModelType, *f.Bias), "change model_type or attention_bias")
 	}
-	if m.MTPLayers > 0 && !f.mtp {
+	if m.MTPLayers > 0 && !f.MTP {
 		at.fault(p+"num_nextn_predict_layers", fmt.Sprintf("%s has no multi-token-prediction layers", m.ModelType), "try 0")
 	}
-	if f.plainHeads && m.KVHeads > 0 && m.KVHeads != m.Heads {
+	if f.PlainHeads && m.KVHeads > 0 && m.KVHeads != m.Heads {
 		at.fault(p+"num_key_value_heads", fmt.Sprintf("%s has as many as query heads, %d", m.ModelType, m.Heads), fmt.Sprintf("try %d", m.Heads))
 	}
 }

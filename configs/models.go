@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 //go:embed models
@@ -34,11 +37,11 @@ var loongNames = sync.OnceValue(func() map[string]string {
 		if err != nil {
 			panic(err) // it was just listed
 		}
-		root, err := parseYAML(file, text)
+		root, err := source.ParseYAML(file, text)
 		if err != nil {
 			panic(err) // a test loads them all
 		}
-		if names := lookup(root, "names"); names != nil {
+		if names := source.Lookup(root, "names"); names != nil {
 			for _, other := range names.Content {
 				out[other.Value] = name
 			}
@@ -49,14 +52,14 @@ var loongNames = sync.OnceValue(func() map[string]string {
 
 // Published returns the model of a name from Models, or by LoongForge's name for it.
 func Published(name string) (Model, error) {
-	l := &loader{c: &Config{file: name, given: map[string][]setting{}}, failed: map[string]bool{}}
-	l.publishedModel(name, Origin{Layer: LayerModel, File: name})
+	l := newLoader(name)
+	l.publishedModel(name, Origin{Layer: source.LayerModel, File: name})
 	return l.model()
 }
 
 // ReadModel returns the model of a Hugging Face directory, or of a model file.
 func ReadModel(where string) (Model, error) {
-	l := &loader{c: &Config{file: where, given: map[string][]setting{}}, failed: map[string]bool{}}
+	l := newLoader(where)
 	if ext := filepath.Ext(where); ext == ".yaml" || ext == ".yml" {
 		l.modelFile(where)
 	} else {
@@ -85,8 +88,8 @@ func (l *loader) readModel() {
 		l.hfDir(m.Path)
 	case m.Name != "":
 		l.publishedModel(m.Name, l.c.place("model.name"))
-	case l.loong:
-		before -= l.loongFaults
+	case l.script:
+		before -= l.loong.Faults
 	default:
 		l.modelFile(m.File)
 	}
@@ -103,18 +106,18 @@ func (l *loader) publishedModel(name string, from Origin) {
 		}
 	}
 	if err != nil {
-		try := didYouMean(strings.ToLower(name), append(Models(), sortedKeys(loongNames())...))
+		try := source.DidYouMean(strings.ToLower(name), append(Models(), source.SortedKeys(loongNames())...))
 		if try == "" {
 			try = "lfactor config models lists them"
 		}
-		l.fail(from, "model.name", "no published model "+quoted(name), try)
+		l.fail(from, "model.name", "no published model "+source.Quoted(name), try)
 		return
 	}
 	l.modelText("configs/"+file, text)
 }
 
 func (l *loader) modelFile(file string) {
-	text, err := readFile(file)
+	text, err := source.ReadFile(file)
 	if err != nil {
 		l.errs = append(l.errs, err)
 		return
@@ -124,22 +127,22 @@ func (l *loader) modelFile(file string) {
 
 // modelText enters a model file: the keys of Model at the top level.
 func (l *loader) modelText(file string, text []byte) {
-	root, err := parseYAML(file, text)
+	root, err := source.ParseYAML(file, text)
 	if err != nil {
 		l.errs = append(l.errs, err)
 		return
 	}
-	l.section(root, overrides, Origin{Layer: LayerModel, File: file})
+	l.section(root, overrides, Origin{Layer: source.LayerModel, File: file})
 }
 
 func (l *loader) hfDir(dir string) {
 	file := filepath.Join(dir, "config.json")
-	text, err := readFile(file)
+	text, err := source.ReadFile(file)
 	if err != nil {
 		l.errs = append(l.errs, err)
 		return
 	}
-	if unread := l.decodeHF(file, text); len(unread) > 0 {
+	if unread := hf.Decode(l, file, text); len(unread) > 0 {
 		l.c.Notices = append(l.c.Notices, file+": not read: "+strings.Join(unread, ", "))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -47,7 +48,7 @@ func (p *PlanFile) Text(comments ...string) []byte {
 
 // OpenPlan reads a plan file.
 func OpenPlan(file string) (*PlanFile, error) {
-	text, err := readFile(file)
+	text, err := source.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func OpenPlan(file string) (*PlanFile, error) {
 
 // ReadPlan reads a plan file's content. Errors are *Error values.
 func ReadPlan(file string, text []byte) (*PlanFile, error) {
-	root, err := parseYAML(file, text)
+	root, err := source.ParseYAML(file, text)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func ReadPlan(file string, text []byte) (*PlanFile, error) {
 				return nil, err
 			}
 		default:
-			return nil, &Error{File: file, Line: key.Line, Key: key.Value, Why: "is no part of a plan", Try: didYouMean(key.Value, []string{"model", "settings"})}
+			return nil, &Error{File: file, Line: key.Line, Key: key.Value, Why: "is no part of a plan", Try: source.DidYouMean(key.Value, []string{"model", "settings"})}
 		}
 	}
 	if p.Model == "" || p.Settings == nil {
@@ -91,7 +92,7 @@ func (p *PlanFile) settings(n *yaml.Node) error {
 			known = known || k == key.Value
 		}
 		if !known {
-			return &Error{File: p.File, Line: key.Line, Key: "settings." + key.Value, Why: "is no setting of a plan", Try: didYouMean(key.Value, planSettings)}
+			return &Error{File: p.File, Line: key.Line, Key: "settings." + key.Value, Why: "is no setting of a plan", Try: source.DidYouMean(key.Value, planSettings)}
 		}
 		text := value.Value
 		if value.Kind == yaml.SequenceNode {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -28,7 +29,7 @@ func Towers() (names []string) {
 func TowerParameters(name string) int {
 	root := embedded(towerFiles, path.Join("towers", name+".yaml"))
 	n := 0
-	if err := lookup(root, "parameters").Decode(&n); err != nil {
+	if err := source.Lookup(root, "parameters").Decode(&n); err != nil {
 		panic("configs: " + name + ": " + err.Error()) // a test reads them all
 	}
 	return n
@@ -40,7 +41,7 @@ func embedded(files embed.FS, file string) *yaml.Node {
 	if err != nil {
 		panic(err) // it was listed
 	}
-	root, err := parseYAML(file, text)
+	root, err := source.ParseYAML(file, text)
 	if err != nil {
 		panic(err) // a test loads them all
 	}
@@ -71,15 +72,15 @@ func (l *loader) preset(key string) (string, Origin) {
 
 func (l *loader) towerPreset(name string, o Origin) {
 	if !slices.Contains(Towers(), name) {
-		l.fail(o, overrides+".vision.preset", "no vision tower is called "+quoted(name), nearest(name, Towers()))
+		l.fail(o, overrides+".vision.preset", "no vision tower is called "+source.Quoted(name), source.Nearest(name, Towers()))
 		return
 	}
 	file := path.Join("towers", name+".yaml")
 	root := embedded(towerFiles, file)
 	skip := []string{"source", "parameters", "of"}
-	if of := lookup(root, "of"); of != nil { // that of a published model, without what the model makes of it
+	if of := source.Lookup(root, "of"); of != nil { // that of a published model, without what the model makes of it
 		file = path.Join("models", of.Value+".yaml")
-		root = lookup(embedded(modelFiles, file), "vision")
+		root = source.Lookup(embedded(modelFiles, file), "vision")
 		skip = []string{"projector", "projector_hidden_act", "image_token_id", "video_token_id", "vision_start_token_id", "tokens_per_second"}
 	}
 	l.below(root, "vision.", "configs/"+file, skip)
@@ -90,7 +91,7 @@ func (l *loader) textPreset(name string, o Origin) {
 	key := overrides + ".text_preset"
 	var dense []string
 	for _, n := range Models() {
-		if lookup(embedded(modelFiles, path.Join("models", n+".yaml")), "vision") == nil {
+		if source.Lookup(embedded(modelFiles, path.Join("models", n+".yaml")), "vision") == nil {
 			dense = append(dense, n)
 		}
 	}
@@ -98,18 +99,18 @@ func (l *loader) textPreset(name string, o Origin) {
 		name = ours
 	}
 	if !slices.Contains(dense, name) {
-		try := didYouMean(name, dense)
+		try := source.DidYouMean(name, dense)
 		if try == "" {
 			try = "lfactor config models lists them"
 		}
-		l.fail(o, key, "no published decoder is called "+quoted(name), try)
+		l.fail(o, key, "no published decoder is called "+source.Quoted(name), try)
 		return
 	}
 	file := path.Join("models", name+".yaml")
 	root := embedded(modelFiles, file)
 	l.below(root, "", "configs/"+file, []string{"source", "names", "parameters", "architectures", "model_type"})
-	if kind := lookup(root, "model_type"); kind != nil {
-		l.under("text_model_type", setting{node: kind, origin: Origin{Layer: LayerModel, File: "configs/" + file, Line: kind.Line}})
+	if kind := source.Lookup(root, "model_type"); kind != nil {
+		l.under("text_model_type", setting{node: kind, origin: Origin{Layer: source.LayerModel, File: "configs/" + file, Line: kind.Line}})
 	}
 }
 
@@ -117,7 +118,7 @@ func (l *loader) textPreset(name string, o Origin) {
 func (l *loader) below(n *yaml.Node, prefix, file string, skip []string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if key := n.Content[i]; !slices.Contains(skip, key.Value) {
-			l.under(prefix+key.Value, setting{node: n.Content[i+1], origin: Origin{Layer: LayerModel, File: file, Line: key.Line}})
+			l.under(prefix+key.Value, setting{node: n.Content[i+1], origin: Origin{Layer: source.LayerModel, File: file, Line: key.Line}})
 		}
 	}
 }

@@ -11,6 +11,8 @@ package configs
 import (
 	"fmt"
 	"slices"
+
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Run is everything a run file can say. Tags: key is the YAML key, default a YAML value, class what resuming
@@ -129,7 +131,7 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 			at.fault(key, "an entry has no path", "")
 		}
 		if p.Weight <= 0 {
-			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", quoted(p.Path), p.Weight), "remove the entry to leave it out")
+			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", source.Quoted(p.Path), p.Weight), "remove the entry to leave it out")
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -37,7 +38,7 @@ func ParseBytes(s string) (Bytes, error) {
 		}
 		return Bytes(v * u.factor), nil
 	}
-	return 0, fmt.Errorf("%s is no size", quoted(s))
+	return 0, fmt.Errorf("%s is no size", source.Quoted(s))
 }
 
 // String writes the size in the largest binary unit that divides it.
@@ -64,7 +65,7 @@ func setValue(dst reflect.Value, node *yaml.Node) (why, try string) {
 		return setSlice(dst, node)
 	}
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
-		return fmt.Sprintf("%s, want %s", nodeKind(node), article(typeName(dst.Type()))), ""
+		return fmt.Sprintf("%s, want %s", source.NodeKind(node), article(typeName(dst.Type()))), ""
 	}
 	switch dst.Kind() {
 	case reflect.String:
@@ -86,18 +87,6 @@ func article(typ string) string {
 	return "a " + typ
 }
 
-func nodeKind(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Tag == "!!null":
-		return "no value"
-	}
-	return quoted(n.Value)
-}
-
 func setBool(dst reflect.Value, node *yaml.Node) (why, try string) {
 	switch strings.ToLower(node.Value) {
 	case "true":
@@ -105,11 +94,11 @@ func setBool(dst reflect.Value, node *yaml.Node) (why, try string) {
 	case "false":
 		dst.SetBool(false)
 	case "yes", "on", "1":
-		return quoted(node.Value) + ", want a boolean", "write true"
+		return source.Quoted(node.Value) + ", want a boolean", "write true"
 	case "no", "off", "0":
-		return quoted(node.Value) + ", want a boolean", "write false"
+		return source.Quoted(node.Value) + ", want a boolean", "write false"
 	default:
-		return quoted(node.Value) + ", want a boolean", "write true or false"
+		return source.Quoted(node.Value) + ", want a boolean", "write true or false"
 	}
 	return "", ""
 }
@@ -123,13 +112,13 @@ func setInt(dst reflect.Value, node *yaml.Node) (why, try string) {
 	if f, err := strconv.ParseFloat(node.Value, 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1e15 {
 		try = fmt.Sprintf("write %d", int64(f))
 	}
-	return quoted(node.Value) + ", want an integer", try
+	return source.Quoted(node.Value) + ", want an integer", try
 }
 
 func setFloat(dst reflect.Value, node *yaml.Node) (why, try string) {
 	v, err := strconv.ParseFloat(node.Value, 64)
 	if err != nil || math.IsInf(v, 0) || v != v {
-		return quoted(node.Value) + ", want a finite number", ""
+		return source.Quoted(node.Value) + ", want a finite number", ""
 	}
 	dst.SetFloat(v)
 	return "", ""
@@ -138,7 +127,7 @@ func setFloat(dst reflect.Value, node *yaml.Node) (why, try string) {
 func setBytes(dst *Bytes, node *yaml.Node) (why, try string) {
 	v, err := ParseBytes(node.Value)
 	if node.Kind != yaml.ScalarNode || err != nil {
-		return nodeKind(node) + ", want a size", "write it like 16GiB"
+		return source.NodeKind(node) + ", want a size", "write it like 16GiB"
 	}
 	*dst = v
 	return "", ""
@@ -190,13 +179,13 @@ func setRopeScaling(dst *RopeScaling, node *yaml.Node) (why, try string) {
 // setFields decodes a mapping into pointers by key.
 func setFields(node *yaml.Node, fields map[string]any) (why, try string) {
 	if node.Kind != yaml.MappingNode {
-		return nodeKind(node) + ", want a mapping", ""
+		return source.NodeKind(node) + ", want a mapping", ""
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key := node.Content[i].Value
 		dst, ok := fields[key]
 		if !ok {
-			return fmt.Sprintf("unknown key %s", quoted(key)), didYouMean(key, sortedKeys(fields))
+			return fmt.Sprintf("unknown key %s", source.Quoted(key)), source.DidYouMean(key, source.SortedKeys(fields))
 		}
 		if why, try := setValue(reflect.ValueOf(dst).Elem(), node.Content[i+1]); why != "" {
 			return key + ": " + why, try
@@ -213,10 +202,10 @@ func (k *Key) check(v reflect.Value) (why, try string) {
 				return "", ""
 			}
 		}
-		if try := didYouMean(v.String(), k.OneOf); try != "" {
-			return fmt.Sprintf("%s, want %s", quoted(v.String()), oneOf(k.OneOf)), try
+		if try := source.DidYouMean(v.String(), k.OneOf); try != "" {
+			return fmt.Sprintf("%s, want %s", source.Quoted(v.String()), source.OneOf(k.OneOf)), try
 		}
-		return fmt.Sprintf("%s, want %s", quoted(v.String()), oneOf(k.OneOf)), ""
+		return fmt.Sprintf("%s, want %s", source.Quoted(v.String()), source.OneOf(k.OneOf)), ""
 	}
 	var x float64
 	switch v.Kind() {

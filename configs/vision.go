@@ -6,6 +6,9 @@ import (
 	"math"
 	"reflect"
 	"strings"
+
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Vision is a vision tower with what joins it to the decoder. The keys are those of Hugging Face's vision_config, with one
@@ -59,6 +62,9 @@ func registerTower(kind string, t towerKind) struct{} {
 	towers[kind] = t
 	return struct{}{}
 }
+
+// CLIP's tower (arXiv:2103.00020): pictures of one size, a class token, a table of positions and a norm before the first layer.
+var _ = registerTower("clip", towerKind{sized: true})
 
 // Layers is how many of the tower's layers features pass.
 func (v Vision) Layers() int {
@@ -127,11 +133,11 @@ func (v *Vision) check(at faults, text *Model) {
 // checkFamily holds the tower to the model's family, and reports whether there is one to check.
 func (v *Vision) checkFamily(at faults, text *Model) bool {
 	const p = "model.overrides."
-	c, composed := hfComposedFamilies[text.ModelType]
-	own := strings.Trim(c.preset["kind"], `"`)
+	c, composed := hf.ComposedFamilies[text.ModelType]
+	own := strings.Trim(c.Preset["kind"], `"`)
 	switch {
 	case v.None() && composed:
-		at.fault(p+"vision.kind", "is not given", oneOf(towerKinds()))
+		at.fault(p+"vision.kind", "is not given", source.OneOf(towerKinds()))
 		return false
 	case v.None():
 		return false
@@ -139,23 +145,23 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 		return false // reported
 	case !composed:
 		at.fault(p+"model_type", fmt.Sprintf("%s has no vision tower, but vision.kind = %s", text.ModelType, v.Kind), "try model_type: vlm with text_model_type: "+text.ModelType)
-	case len(c.kinds) > 0 && c.kinds[hfTower(c, v.Kind)] == nil:
+	case len(c.Kinds) > 0 && c.Kinds[hf.Tower(c, v.Kind)] == nil:
 		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has another tower", v.Kind, text.ModelType), "try model_type: vlm for a pair of your own")
 	case own != "" && own != v.Kind:
 		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has %s", v.Kind, text.ModelType, own), "try model_type: vlm for a pair of your own")
-	case c.preset["merge"] != "" && c.preset["merge"] != fmt.Sprint(v.Merge):
-		at.fault(p+"vision.merge", fmt.Sprintf("%d, but %s has %s", v.Merge, text.ModelType, c.preset["merge"]), "")
-	case (own != "" || len(c.kinds) > 0) && v.Projector != "" && v.Projector != strings.Trim(cmp.Or(c.preset["projector"], "merger"), `"`):
+	case c.Preset["merge"] != "" && c.Preset["merge"] != fmt.Sprint(v.Merge):
+		at.fault(p+"vision.merge", fmt.Sprintf("%d, but %s has %s", v.Merge, text.ModelType, c.Preset["merge"]), "")
+	case (own != "" || len(c.Kinds) > 0) && v.Projector != "" && v.Projector != strings.Trim(cmp.Or(c.Preset["projector"], "merger"), `"`):
 		at.fault(p+"vision.projector", fmt.Sprintf("%s is not that of %s", v.Projector, text.ModelType), "try model_type: vlm for a pair of your own")
-	case c.text == "" && text.Text == "":
-		at.fault(p+"text_model_type", "is not given", oneOf([]string{"internlm2", "llama", "qwen", "qwen2", "qwen3"}))
-	case c.text != "" && text.Text != "" && text.Text != c.text:
-		at.fault(p+"text_model_type", fmt.Sprintf("%s, but %s has %s", text.Text, text.ModelType, c.text), "try model_type: vlm for a pair of your own")
+	case c.Text == "" && text.Text == "":
+		at.fault(p+"text_model_type", "is not given", source.OneOf([]string{"internlm2", "llama", "qwen", "qwen2", "qwen3"}))
+	case c.Text != "" && text.Text != "" && text.Text != c.Text:
+		at.fault(p+"text_model_type", fmt.Sprintf("%s, but %s has %s", text.Text, text.ModelType, c.Text), "try model_type: vlm for a pair of your own")
 	}
 	return true
 }
 
-func towerKinds() []string { return sortedKeys(towers) }
+func towerKinds() []string { return source.SortedKeys(towers) }
 
 // keys is the tower as config.json of a pair of one's own has it: our keys, each with its value.
 func (v *Vision) keys() map[string]any {

@@ -1,10 +1,13 @@
-package configs
+// Package megatron knows the arguments of Megatron-LM, and those that LoongForge adds: which have no effect here, which must have one
+// value, which are refused, and the forms of those whose value is more than a word. Arguments that mean a key of ours stand in the tags of
+// configs.Run and configs.Model.
+package megatron
 
-// The flags of Megatron and LoongForge that mean no key. Those that mean one stand in the tags of Run and Model.
+import "github.com/lfactor/lfactor/configs/source"
 
-// idleFlags change nothing here: they choose among implementations, tune what this runtime does not have, or ask for
+// IdleFlags change nothing here: they choose among implementations, tune what this runtime does not have, or ask for
 // what it always does. They are accepted so that a launch script works as it is.
-var idleFlags = set(
+var IdleFlags = source.Set(
 	// torchrun's
 	"nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port",
 	// communication
@@ -48,13 +51,14 @@ var idleFlags = set(
 	"no-save-optim", "no-save-rng", "exit-on-missing-checkpoint", "no-strict-fsdp-dtensor-load", "allow-missing-adapter-checkpoint",
 )
 
-// onlyFlag is a flag that may stand in a script with values that ask for nothing special.
-type onlyFlag struct {
-	values []string
-	why    string // what is wrong with any other value
+// OnlyFlag is a flag that may stand in a script with values that ask for nothing special.
+type OnlyFlag struct {
+	Values []string
+	Why    string // what is wrong with any other value
 }
 
-var onlyFlags = map[string]*onlyFlag{
+// OnlyFlags are those that must have one of a few values.
+var OnlyFlags = map[string]*OnlyFlag{
 	"tokenizer-type":                      {[]string{"HFTokenizer", "HuggingFaceTokenizer"}, "only HFTokenizer is read: set data.tokenizer to a directory with tokenizer.json"},
 	"position-embedding-type":             {[]string{"rope"}, "dense families here have rotary embeddings"},
 	"normalization":                       {[]string{"RMSNorm"}, "dense families here have RMSNorm"},
@@ -75,8 +79,8 @@ var onlyFlags = map[string]*onlyFlag{
 	"sft-data-mix-strategy":               {[]string{"concat"}, "give weights in data.paths instead"},
 }
 
-// refusedFlags ask for something that would be silently missing.
-var refusedFlags = map[string]string{
+// RefusedFlags ask for something that would be silently missing.
+var RefusedFlags = map[string]string{
 	"num-experts":                           "mixture-of-experts layers are not part of dense families",
 	"multi-latent-attention":                "latent attention is not part of dense families",
 	"use-dsa-fused":                         "sparse attention is not part of dense families",
@@ -98,12 +102,4 @@ var refusedFlags = map[string]string{
 	"freeze-parameters-regex":               "freeze takes patterns with *: --freeze-parameters",
 	"additional-special-tokens":             "add them to the tokenizer's own files",
 	"chat-template-kwargs":                  "templates get no arguments",
-}
-
-func set(words ...string) map[string]bool {
-	m := make(map[string]bool, len(words))
-	for _, w := range words {
-		m[w] = true
-	}
-	return m
 }

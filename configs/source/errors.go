@@ -1,9 +1,8 @@
-package configs
+package source
 
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -49,11 +48,11 @@ func Faults(err error) []*Error {
 	return nil
 }
 
-// didYouMean returns `did you mean "x"?` for the nearest of known within a third of the word's length, else "".
-func didYouMean(word string, known []string) string {
+// DidYouMean returns `did you mean "x"?` for the nearest of known within a third of the word's length, else "".
+func DidYouMean(word string, known []string) string {
 	best, dist := "", len(word)/3+1
 	for _, k := range known {
-		if d := editDistance(word, k); d < dist {
+		if d := EditDistance(word, k); d < dist {
 			best, dist = k, d
 		}
 	}
@@ -63,9 +62,9 @@ func didYouMean(word string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// editDistance is the number of letters to insert, delete, replace or swap with their neighbour (optimal string
+// EditDistance is the number of letters to insert, delete, replace or swap with their neighbour (optimal string
 // alignment). Words longer than 100 bytes are far from everything.
-func editDistance(a, b string) int {
+func EditDistance(a, b string) int {
 	if len(a) > 100 || len(b) > 100 {
 		return max(len(a), len(b))
 	}
@@ -90,13 +89,13 @@ func editDistance(a, b string) int {
 	return prev[len(b)]
 }
 
-// oneOf lists alternatives for people.
-func oneOf(words []string) string {
+// OneOf lists alternatives for people.
+func OneOf(words []string) string {
 	return "one of " + strings.Join(words, ", ")
 }
 
-// quoted shows at most the beginning of a value, without control characters.
-func quoted(s string) string {
+// Quoted shows at most the beginning of a value, without control characters.
+func Quoted(s string) string {
 	const shown = 60
 	if r := []rune(s); len(r) > shown {
 		s = string(r[:shown]) + "…"
@@ -104,9 +103,10 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// uniqueSorted removes duplicates.
-func uniqueSorted(words []string) []string {
-	out := slices.Clone(words)
-	slices.Sort(out)
-	return slices.Compact(out)
+// Nearest suggests a word, or all where none is like it.
+func Nearest(word string, known []string) string {
+	if try := DidYouMean(word, known); try != "" {
+		return try
+	}
+	return OneOf(known)
 }

@@ -1,4 +1,4 @@
-package configs
+package hydra
 
 import (
 	"fmt"
@@ -8,14 +8,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
 
 // Interpolations: ${a.b} takes over another value, ${.b} one beside it, ${name:argument} asks a resolver. The names of
 // functions stand for themselves: ${act:gelu} is gelu.
 
-// hydraNames are the functions that LoongForge's resolvers know.
-var hydraNames = map[string][]string{
+// functions are the functions that LoongForge's resolvers know.
+var functions = map[string][]string{
 	"act":           {"relu", "gelu", "silu", "gelu_tanh", "quick_gelu"},
 	"position_func": {"position_ids", "mrope_ids", "rope_ids_internvl", "rope_ids_qwen3vl"},
 	"loss_func":     {"default", "loss_func_internvl"},
@@ -26,67 +27,70 @@ const (
 	interpolationMax   = 1 << 16 // bytes of a value, entries of a list
 )
 
-// resolve replaces the interpolations in a tree. What has no value is a fault, and left as it was.
-func (h *hydra) resolve(n *hydraNode, path []string) {
-	for _, name := range n.keys {
-		h.resolve(n.kids[name], append(path[:len(path):len(path)], name))
+// Resolve replaces the interpolations in the tree. What has no value is a fault, and left as it was.
+func (h *Composition) Resolve() { h.resolve(h.Tree, nil) }
+
+// resolve does that below n, which stands at path.
+func (h *Composition) resolve(n *Node, path []string) {
+	for _, name := range n.Keys {
+		h.resolve(n.Kids[name], append(path[:len(path):len(path)], name))
 	}
-	if n.value == nil {
+	if n.Value == nil {
 		return
 	}
 	if why, try := h.settle(n, path, 0); why != "" {
-		h.l.fail(n.o, strings.Join(path, "."), why, try)
+		h.sink.Fail(n.O, strings.Join(path, "."), why, try)
 	}
 }
 
 // settle resolves one value in place.
-func (h *hydra) settle(n *hydraNode, path []string, depth int) (why, try string) {
+func (h *Composition) settle(n *Node, path []string, depth int) (why, try string) {
 	if n.busy || depth > interpolationDepth {
 		return "the values take each other over in a circle", "write the value in one of them"
 	}
 	n.busy = true
 	defer func() { n.busy = false }()
-	if n.value.Kind == yaml.SequenceNode {
-		return h.settleList(n.value, path, depth)
+	if n.Value.Kind == yaml.SequenceNode {
+		return h.settleList(n.Value, path, depth)
 	}
-	if !strings.Contains(n.value.Value, "${") {
+	if !strings.Contains(n.Value.Value, "${") {
 		return "", ""
 	}
-	got, why, try := h.expand(n.value.Value, path, depth)
+	got, why, try := h.expand(n.Value.Value, path, depth)
 	if why == "" {
-		n.value, n.keys, n.kids = got.value, got.keys, got.kids
+		n.Value, n.Keys, n.Kids = got.Value, got.Keys, got.Kids
 	}
 	return why, try
 }
 
-func (h *hydra) settleList(list *yaml.Node, path []string, depth int) (why, try string) {
+func (h *Composition) settleList(list *yaml.Node, path []string, depth int) (why, try string) {
 	for i, item := range list.Content {
-		kid := &hydraNode{value: item}
+		kid := &Node{Value: item}
 		if item.Kind != yaml.ScalarNode && item.Kind != yaml.SequenceNode {
 			continue
 		}
 		if why, try := h.settle(kid, path, depth+1); why != "" {
 			return fmt.Sprintf("entry %d: %s", i+1, why), try
 		}
-		if kid.value != nil {
-			list.Content[i] = kid.value
+		if kid.Value != nil {
+			list.Content[i] = kid.Value
 		}
 	}
 	return "", ""
 }
 
 // expand resolves the interpolations in a text. A text that is one interpolation becomes whatever that is.
-func (h *hydra) expand(text string, path []string, depth int) (out *hydraNode, why, try string) {
+func (h *Composition) expand(text string, path []string, depth int) (out *Node, why, try string) {
 	var b strings.Builder
 	for rest := text; ; {
 		i := strings.Index(rest, "${")
 		if i < 0 {
 			b.WriteString(rest)
-			return &hydraNode{value: scalarNode(b.String())}, "", ""
+			return &Node{Value: source.ScalarNode(b.String())}, "", ""
 		}
 		end := closing(rest[i:])
 		if end < 0 {
-			return nil, quoted(text) + " has a ${ that does not end", "close it with }"
+			return nil, source.Quoted(text) + " has a ${ that does not end", "close it with }"
 		}
 		got, why, try := h.interpolate(rest[i+2:i+end], path, depth+1)
 		if why != "" {
@@ -95,11 +99,11 @@ func (h *hydra) expand(text string, path []string, depth int) (out *hydraNode, w
 		if i == 0 && end+1 == len(rest) && b.Len() == 0 {
 			return got, "", ""
 		}
-		if !got.scalar() {
-			return nil, quoted(text) + ": a list or mapping does not fit into a text", ""
+		if !got.Scalar() {
+			return nil, source.Quoted(text) + ": a list or mapping does not fit into a text", ""
 		}
 		b.WriteString(rest[:i])
-		b.WriteString(got.value.Value)
+		b.WriteString(got.Value.Value)
 		if b.Len() > interpolationMax {
 			return nil, fmt.Sprintf("more than %d bytes", interpolationMax), ""
 		}
@@ -126,7 +130,7 @@ func closing(s string) int {
 var resolverPattern = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_.]*)\s*:(?s:(.*))$`)
 
 // interpolate gives the value of what stands between ${ and }.
-func (h *hydra) interpolate(inner string, path []string, depth int) (out *hydraNode, why, try string) {
+func (h *Composition) interpolate(inner string, path []string, depth int) (out *Node, why, try string) {
 	if depth > interpolationDepth {
 		return nil, "the values take each other over in a circle", "write the value in one of them"
 	}
@@ -135,10 +139,10 @@ func (h *hydra) interpolate(inner string, path []string, depth int) (out *hydraN
 		if why != "" {
 			return nil, why, try
 		}
-		if !got.scalar() {
-			return nil, quoted(inner) + ": a list or mapping does not fit into a name", ""
+		if !got.Scalar() {
+			return nil, source.Quoted(inner) + ": a list or mapping does not fit into a name", ""
 		}
-		inner = got.value.Value
+		inner = got.Value.Value
 	}
 	m := resolverPattern.FindStringSubmatch(inner)
 	if m == nil {
@@ -146,14 +150,14 @@ func (h *hydra) interpolate(inner string, path []string, depth int) (out *hydraN
 	}
 	name, arg := m[1], strings.TrimSpace(m[2])
 	switch {
-	case hydraNames[name] != nil:
-		for _, known := range hydraNames[name] {
+	case functions[name] != nil:
+		for _, known := range functions[name] {
 			if arg == known {
-				return &hydraNode{value: scalarNode(arg)}, "", ""
+				return &Node{Value: source.ScalarNode(arg)}, "", ""
 			}
 		}
-		if try = didYouMean(arg, hydraNames[name]); try == "" {
-			try = oneOf(hydraNames[name])
+		if try = source.DidYouMean(arg, functions[name]); try == "" {
+			try = source.OneOf(functions[name])
 		}
 		return nil, fmt.Sprintf("${%s:%s}: there is no such function", name, arg), try
 	case name == "oc.env":
@@ -163,11 +167,11 @@ func (h *hydra) interpolate(inner string, path []string, depth int) (out *hydraN
 		if err != nil {
 			return nil, fmt.Sprintf("${moe_freq:%s}: %v", arg, err), `write it like "[0]*3+[1]*58"`
 		}
-		return &hydraNode{value: list}, "", ""
+		return &Node{Value: list}, "", ""
 	}
-	known := append(sortedKeys(hydraNames), "oc.env", "moe_freq")
-	if try = didYouMean(name, known); try == "" {
-		try = oneOf(known)
+	known := append(source.SortedKeys(functions), "oc.env", "moe_freq")
+	if try = source.DidYouMean(name, known); try == "" {
+		try = source.OneOf(known)
 	}
 	return nil, fmt.Sprintf("${%s:…}: there is no such resolver", name), try
 }
@@ -181,12 +185,12 @@ func unquote(s string) string {
 
 // environment is the value of a variable, else the default behind a comma. LOONGFORGE_PATH is known without being set: the
 // directory above configs/models.
-func (h *hydra) environment(arg string) (out *hydraNode, why, try string) {
+func (h *Composition) environment(arg string) (out *Node, why, try string) {
 	name, def, hasDefault := strings.Cut(arg, ",")
 	name = strings.TrimSpace(name)
 	value := ""
-	if h.l.getenv != nil {
-		value = h.l.getenv(name)
+	if h.getenv != nil {
+		value = h.getenv(name)
 	}
 	switch {
 	case value != "":
@@ -198,13 +202,13 @@ func (h *hydra) environment(arg string) (out *hydraNode, why, try string) {
 			value = before
 		}
 	default:
-		return nil, fmt.Sprintf("the environment has no variable %s", quoted(name)), fmt.Sprintf("export it, or give a default: ${oc.env:%s,…}", name)
+		return nil, fmt.Sprintf("the environment has no variable %s", source.Quoted(name)), fmt.Sprintf("export it, or give a default: ${oc.env:%s,…}", name)
 	}
-	return &hydraNode{value: scalarNode(value)}, "", ""
+	return &Node{Value: source.ScalarNode(value)}, "", ""
 }
 
 // reference is the value that a path names: from the root, or with leading dots from the mapping around.
-func (h *hydra) reference(name string, path []string, depth int) (out *hydraNode, why, try string) {
+func (h *Composition) reference(name string, path []string, depth int) (out *Node, why, try string) {
 	rest := strings.TrimLeft(name, ".")
 	dots := len(name) - len(rest)
 	var from []string
@@ -217,22 +221,22 @@ func (h *hydra) reference(name string, path []string, depth int) (out *hydraNode
 		return nil, "${} names nothing", ""
 	}
 	words := append(from[:len(from):len(from)], strings.Split(rest, ".")...)
-	n := h.tree.at(words...)
-	if n == nil || n.null() || n.scalar() && n.value.Value == "???" {
-		if around := h.tree.at(words[:len(words)-1]...); around != nil {
-			try = didYouMean(words[len(words)-1], around.keys)
+	n := h.Tree.At(words...)
+	if n == nil || n.Null() || n.Scalar() && n.Value.Value == "???" {
+		if around := h.Tree.At(words[:len(words)-1]...); around != nil {
+			try = source.DidYouMean(words[len(words)-1], around.Keys)
 		}
 		return nil, fmt.Sprintf("${%s} has no value", name), try
 	}
-	if n.kids != nil && len(words) <= len(path) && slices.Equal(words, path[:len(words)]) {
+	if n.Kids != nil && len(words) <= len(path) && slices.Equal(words, path[:len(words)]) {
 		return nil, fmt.Sprintf("${%s} contains itself", name), ""
 	}
-	if n.value != nil {
+	if n.Value != nil {
 		if why, try := h.settle(n, words, depth); why != "" {
 			return nil, why, try
 		}
 	}
-	return &hydraNode{value: n.value, keys: n.keys, kids: n.kids}, "", ""
+	return &Node{Value: n.Value, Keys: n.Keys, Kids: n.Kids}, "", ""
 }
 
 // evalList evaluates what moe_freq takes: whole numbers, lists of them in brackets, + and *, parentheses.
@@ -241,20 +245,20 @@ func evalList(text string) (*yaml.Node, error) {
 	v, err := p.sum(0)
 	if err == nil {
 		if p.space(); p.rest != "" {
-			err = fmt.Errorf("%s is not understood", quoted(p.rest))
+			err = fmt.Errorf("%s is not understood", source.Quoted(p.rest))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !v.list {
-		return scalarNode(strconv.Itoa(v.items[0])), nil
+		return source.ScalarNode(strconv.Itoa(v.items[0])), nil
 	}
 	words := make([]string, len(v.items))
 	for i, n := range v.items {
 		words[i] = strconv.Itoa(n)
 	}
-	return listNode(words), nil
+	return source.ListNode(words), nil
 }
 
 // listValue is a number, or a list of them.
@@ -367,7 +371,7 @@ func (p *listParser) term(depth int) (listValue, error) {
 	}
 	n, err := strconv.ParseInt(p.rest[:end], 10, 32)
 	if err != nil {
-		return listValue{}, fmt.Errorf("%s is no number", quoted(p.rest))
+		return listValue{}, fmt.Errorf("%s is no number", source.Quoted(p.rest))
 	}
 	p.rest = p.rest[end:]
 	return listValue{items: []int{int(n)}}, nil

@@ -1,4 +1,4 @@
-package configs
+package source
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ const (
 	depthMax     = 64
 )
 
-// readFile reads a text file of bounded size.
-func readFile(path string) ([]byte, error) {
+// ReadFile reads a text file of bounded size.
+func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // before opening: a pipe would block
 	if err == nil && !info.Mode().IsRegular() {
 		return nil, &Error{File: path, Why: "is no regular file"}
@@ -42,18 +42,18 @@ func readFile(path string) ([]byte, error) {
 		return nil, &Error{File: path, Why: "reading: " + err.Error()}
 	}
 	if len(text) > fileBytesMax {
-		return nil, &Error{File: path, Why: fmt.Sprintf("more than %s", Bytes(fileBytesMax))}
+		return nil, &Error{File: path, Why: fmt.Sprintf("more than %dMiB", fileBytesMax>>20)}
 	}
 	return text, nil
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// parseYAML parses one document whose root is a mapping. What could blow up or run code is refused: aliases, explicit
+// ParseYAML parses one document whose root is a mapping. What could blow up or run code is refused: aliases, explicit
 // tags, further documents, duplicate keys, and more than the bounds above.
-func parseYAML(file string, text []byte) (*yaml.Node, error) {
+func ParseYAML(file string, text []byte) (*yaml.Node, error) {
 	if len(text) > fileBytesMax {
-		return nil, &Error{File: file, Why: fmt.Sprintf("more than %s", Bytes(fileBytesMax))}
+		return nil, &Error{File: file, Why: fmt.Sprintf("more than %dMiB", fileBytesMax>>20)}
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, second yaml.Node
@@ -113,7 +113,7 @@ func (w *yamlWalk) walk(n *yaml.Node, depth int) {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		w.fail(n, "anchors and aliases are not read", "write the value where it is used")
 	case n.Style&yaml.TaggedStyle != 0 || n.Tag == "!!merge" || n.Tag == "!!binary":
-		w.fail(n, fmt.Sprintf("tag %s is not read", quoted(n.Tag)), "write a plain value")
+		w.fail(n, fmt.Sprintf("tag %s is not read", Quoted(n.Tag)), "write a plain value")
 	case n.Kind == yaml.MappingNode:
 		w.mapping(n)
 	}
@@ -134,29 +134,30 @@ func (w *yamlWalk) mapping(n *yaml.Node) {
 			return
 		}
 		if first := seen[key.Value]; first > 0 {
-			w.fail(key, fmt.Sprintf("key %s is there twice, first in line %d", quoted(key.Value), first), "keep one of them")
+			w.fail(key, fmt.Sprintf("key %s is there twice, first in line %d", Quoted(key.Value), first), "keep one of them")
 			return
 		}
 		seen[key.Value] = key.Line
 	}
 }
 
-// scalarNode is a value that did not come from a file.
-func scalarNode(value string) *yaml.Node {
+// ScalarNode is a value that did not come from a file.
+func ScalarNode(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 }
 
-func listNode(values []string) *yaml.Node {
+// ListNode is a list of such values.
+func ListNode(values []string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 	for _, v := range values {
-		n.Content = append(n.Content, scalarNode(v))
+		n.Content = append(n.Content, ScalarNode(v))
 	}
 	return n
 }
 
-// parseValue reads the value of an override or a default, in YAML's flow form.
-func parseValue(text string) (*yaml.Node, error) {
-	root, err := parseYAML("", []byte("v: "+text))
+// ParseValue reads the value of an override or a default, in YAML's flow form.
+func ParseValue(text string) (*yaml.Node, error) {
+	root, err := ParseYAML("", []byte("v: "+text))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,258 @@
+package hf
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/lfactor/lfactor/configs/source"
+)
+
+// Composed says how the config.json of a family with a vision tower maps to Model.
+type Composed struct {
+	Class  string            // that transformers loads it with, "" for none
+	Alias  string            // another model_type of the same family, as its own code has it
+	Older  map[string]string // more spellings of keys of vision_config, which that code has
+	Text   string            // family of the decoder; "" takes text_config's model_type
+	Vision map[string]string // keys of vision_config by ours, where names differ
+	Preset map[string]string // ours that the family fixes, as JSON
+	Only   map[string]string // keys of vision_config that must have one value, as JSON
+
+	Kinds map[string]map[string]string // of families with several towers: ours by model_type of vision_config, as JSON
+	Texts map[string]map[string]string // keys of text_config that it may lack, by its model_type, as JSON
+	Top   map[string]string            // further keys of the top level, ours or "" for those that rest reads
+	Rest  func(d *Decoder, raw, vision map[string]json.RawMessage)
+	Write func(m Values, out map[string]any) // in place of what composedConfig writes of the tower
+}
+
+// RegisterComposed enters a composed family.
+func RegisterComposed(family string, c Composed) struct{} {
+	if _, dup := ComposedFamilies[family]; dup {
+		panic("hf: " + family + " registered twice")
+	}
+	ComposedFamilies[family] = c
+	return struct{}{}
+}
+
+// Tower is the model_type of vision_config that a family has for a kind of tower, "" for none.
+func Tower(c Composed, kind string) string {
+	for _, name := range source.SortedKeys(c.Kinds) {
+		if c.Kinds[name]["kind"] == strconv.Quote(kind) {
+			return name
+		}
+	}
+	return ""
+}
+
+// ComposedFamilies are the composed families by model_type.
+var ComposedFamilies = map[string]Composed{
+	"qwen2_vl": {Class: "Qwen2VLForConditionalGeneration", Text: "qwen2",
+		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
+		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"}},
+	"qwen2_5_vl": {Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2",
+		Vision: map[string]string{"spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "out_hidden_size": ""},
+		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`, "temporal_patch_size": "2"}},
+	"qwen3_vl": {Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",
+		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""},
+		Preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`, "temporal_patch_size": "2", "patch_size": "16"}},
+	"internvl": {Class: "InternVLForConditionalGeneration", Alias: "internvl_chat",
+		Older:  map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm", "initializer_factor": "layer_scale_init_value"},
+		Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
+		Preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
+		Only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"}},
+	"llava_onevision1_5": {Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3", Alias: "llavaonevision1_5",
+		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "text_hidden_size": "", "embed_dim": ""},
+		Preset: map[string]string{"kind": `"rice"`, "hidden_act": `"gelu"`, "layer_norm_eps": "1e-5", "temporal_patch_size": "1"}},
+	"vlm": {}, // a pair of one's own: vision_config has our keys
+}
+
+// composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
+var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob", "projection_dropout", "use_mean_pooling", "drop_path_rate",
+	"vision_end_token_id", "vision_token_id", "image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer", "vision_feature_select_strategy",
+	"auto_map", "template", "force_image_size", "dynamic_image_size", "max_dynamic_patch", "min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora", "use_llm_lora",
+	"use_flash_attn", "dropout", "system_message", "_commit_hash",
+	"tokens_per_second", "num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions", "output_hidden_states")
+
+// composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins patches, and of which layer.
+var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1"}
+
+// decodeComposed turns the config.json of a composed family into settings; the names of keys that are not known come back.
+func decodeComposed(sink source.Sink, family string, c Composed, raw map[string]json.RawMessage, o source.Origin) (unread []string) {
+	sub := func(key string) map[string]json.RawMessage {
+		var m map[string]json.RawMessage
+		if raw[key] != nil && json.Unmarshal(raw[key], &m) != nil {
+			sink.Fail(o, key, "is no JSON object", "")
+		}
+		return m
+	}
+	vision, text := sub("vision_config"), sub("text_config")
+	if vision == nil {
+		sink.Fail(o, "vision_config", "is not given", "")
+		return nil
+	}
+	if chat := sub("llm_config"); text == nil && chat != nil { // InternVL's own code
+		text = chat
+	}
+	flat := text == nil // published files of Qwen2-VL and Qwen2.5-VL keep the decoder's keys at the top
+	if flat {
+		text = map[string]json.RawMessage{}
+	}
+	name := c.Text
+	if name == "" {
+		_ = json.Unmarshal(text["model_type"], &name)
+	}
+	f, ok := Families[name]
+	if !ok {
+		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is no decoder that can be trained", source.Quoted(name)), source.OneOf(familyNames()))
+		return nil
+	}
+	d := &Decoder{Sink: sink, O: o, f: f}
+	for _, key := range source.SortedKeys(c.Texts[name]) {
+		d.Set(key, c.Texts[name][key])
+	}
+	unread = d.topKeys(c, raw, text, flat)
+	delete(text, "model_type")
+	delete(text, "architectures") // the decoder's by itself
+	for _, key := range slices.Sorted(maps.Keys(text)) {
+		if !d.key(key, compact(text[key])) {
+			unread = append(unread, "text_config."+key)
+		}
+	}
+	d.Set("model_type", `"`+family+`"`)
+	d.Set("text_model_type", `"`+name+`"`)
+	if f.QKNorm {
+		d.Set("qk_norm", "true")
+	}
+	if f.Bias != nil && *f.Bias {
+		d.Set("attention_bias", "true")
+	}
+	if c.Rest != nil {
+		c.Rest(d, raw, vision)
+	}
+	return append(unread, d.visionKeys(c, vision)...)
+}
+
+// topKeys enters the keys of the top level; where the file is flat, those that it does not know are the decoder's.
+func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat bool) (unread []string) {
+	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
+		"projector_hidden_act": "vision.projector_hidden_act"}
+	for _, key := range slices.Sorted(maps.Keys(raw)) {
+		value := compact(raw[key])
+		ours, further := c.Top[key]
+		switch {
+		case further && ours != "":
+			d.Set(ours, value)
+		case further:
+		case key == "text_config" || key == "llm_config" || key == "vision_config" || key == "model_type" || composedIdle[key]:
+		case composedOnly[key] != "":
+			if !source.SameValue(composedOnly[key], value) {
+				d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, composedOnly[key]), "")
+			}
+		case top[key] != "":
+			d.Set(top[key], value)
+		case key == "downsample_ratio":
+			var r float64
+			if json.Unmarshal(raw[key], &r) == nil && r > 0 {
+				d.Set("vision.merge", fmt.Sprint(int(1/r)))
+			}
+		case key == "tie_word_embeddings" && text[key] != nil: // the decoder's own says which
+		case flat || key == "tie_word_embeddings":
+			text[key] = raw[key]
+		default:
+			unread = append(unread, key)
+		}
+	}
+	return unread
+}
+
+// visionKeys enters vision_config.
+func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unread []string) {
+	if !d.tower(c, vision) {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Preset)) {
+		d.Set("vision."+key, c.Preset[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(vision)) {
+		value := compact(vision[key])
+		to, renamed := c.Vision[key]
+		if old := c.Older[key]; old != "" {
+			to, renamed = old, true
+		}
+		if !renamed {
+			to = key
+		}
+		switch only := c.Only[key]; {
+		case key == "tokens_per_second":
+			d.Set("vision."+key, value)
+		case key == "norm_type":
+			d.Set("vision.rms_norm", fmt.Sprint(value == `"rms_norm"`))
+		case key == "mlp_ratio":
+			d.ratio(vision)
+		case key == "rope_parameters":
+			d.axial(value)
+		case key == "image_size" || key == "patch_size":
+			d.square("vision."+key, value)
+		case only != "":
+			if !source.SameValue(only, value) {
+				d.Sink.Fail(d.O, "vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
+			}
+		case renamed && to == "" || value == "null":
+		case d.Sink.Has(source.ModelKeys + ".vision." + to):
+			d.Set("vision."+to, value)
+		case composedIdle[key]:
+		default:
+			unread = append(unread, "vision_config."+key)
+		}
+	}
+	return unread
+}
+
+// tower enters what the model_type of vision_config says, of a family with several towers, and reports whether it may be trained.
+func (d *Decoder) tower(c Composed, vision map[string]json.RawMessage) bool {
+	var tower string
+	_ = json.Unmarshal(vision["model_type"], &tower) // what is no string is no tower
+	if c.Kinds != nil && c.Kinds[tower] == nil {
+		d.Sink.Fail(d.O, "vision_config.model_type", fmt.Sprintf("%s is no tower that can be trained", source.Quoted(tower)), source.OneOf(source.SortedKeys(c.Kinds)))
+		return false
+	}
+	for _, key := range source.SortedKeys(c.Kinds[tower]) {
+		d.Set("vision."+key, c.Kinds[tower][key])
+	}
+	return true
+}
+
+// ratio is the width of Qwen2-VL's MLP: a multiple of the tower's.
+func (d *Decoder) ratio(vision map[string]json.RawMessage) {
+	var width, ratio float64
+	if json.Unmarshal(vision["embed_dim"], &width) == nil && json.Unmarshal(vision["mlp_ratio"], &ratio) == nil {
+		d.Set("vision.intermediate_size", fmt.Sprint(int(width*ratio)))
+	}
+}
+
+// axial holds the tower's rotary embedding to the one that is built.
+func (d *Decoder) axial(value string) {
+	var r struct {
+		Theta float64 `json:"rope_theta"`
+		Type  string  `json:"rope_type"`
+	}
+	if json.Unmarshal([]byte(value), &r) != nil || r.Theta != 10000 || r.Type != "axial" {
+		d.Sink.Fail(d.O, "vision_config.rope_parameters", value+`, only {"rope_theta":10000.0,"rope_type":"axial"} can be trained`, "")
+	}
+}
+
+// square takes one side of a size that is a number or a pair of equal ones.
+func (d *Decoder) square(key, value string) {
+	var pair []int
+	if json.Unmarshal([]byte(value), &pair) != nil {
+		d.Set(key, value)
+		return
+	}
+	if len(pair) != 2 || pair[0] != pair[1] {
+		d.Sink.Fail(d.O, key, value+", want two equal sides", "")
+		return
+	}
+	d.Set(key, fmt.Sprint(pair[0]))
+}

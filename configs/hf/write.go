@@ -1,0 +1,138 @@
+package hf
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// Values is a model by our names of its keys below model.overrides, such as hidden_size and vision.depth; rope_scaling is the mapping of
+// config.json or nil, and vision the tower by our keys.
+type Values map[string]any
+
+// Int is a whole number.
+func (m Values) Int(key string) int { return m[key].(int) }
+
+// Text is a word.
+func (m Values) Text(key string) string { return m[key].(string) }
+
+// Encode writes the model as the config.json of its family, for an export that has no source directory to copy it
+// from. dtype is the weights' type by torch's name, such as bfloat16.
+func Encode(m Values, dtype string) []byte {
+	decoder := m.Text("model_type")
+	if text := m.Text("text_model_type"); text != "" {
+		decoder = text
+	}
+	f := Families[decoder]
+	out := map[string]any{"hidden_act": "silu", "torch_dtype": dtype, "use_cache": true, "bos_token_id": nil, "eos_token_id": nil}
+	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+		"head_dim", "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "tie_word_embeddings",
+		"attention_bias", "initializer_range"} {
+		out[key] = m[key]
+	}
+	if bos := m.Int("bos_token_id"); bos >= 0 {
+		out["bos_token_id"] = bos
+	}
+	switch eos := m["eos_token_id"].([]int); len(eos) {
+	case 0:
+	case 1:
+		out["eos_token_id"] = eos[0]
+	default:
+		out["eos_token_id"] = eos
+	}
+	if f.MTP {
+		out["num_nextn_predict_layers"] = m["num_nextn_predict_layers"]
+	}
+	if f.Doubled {
+		out["intermediate_size"] = 2 * m.Int("intermediate_size")
+	}
+	for _, key := range f.Omit {
+		delete(out, key)
+	}
+	for from, to := range f.Alias {
+		out[from] = out[to]
+		delete(out, to)
+	}
+	for key, value := range f.Only {
+		out[key] = json.RawMessage(value)
+	}
+	if _, composed := ComposedFamilies[m.Text("model_type")]; composed {
+		out = m.composed(out)
+	}
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("hf: a model cannot be JSON: %v", err))
+	}
+	return append(text, '\n')
+}
+
+// composed writes a composed model as config.json has it; text is the decoder's part.
+func (m Values) composed(text map[string]any) map[string]any {
+	c := ComposedFamilies[m.Text("model_type")]
+	names := map[string]string{}
+	for from, to := range c.Vision {
+		if to != "" {
+			names[to] = from
+		}
+	}
+	vision := map[string]any{"initializer_range": m["initializer_range"]}
+	put := func(key string, value any) {
+		if n, ok := names[key]; ok {
+			key = n
+		}
+		vision[key] = value
+	}
+	put("depth", m["vision.depth"])
+	put("hidden_size", m["vision.hidden_size"])
+	put("num_heads", m["vision.num_heads"])
+	put("in_channels", m["vision.in_channels"])
+	put("hidden_act", m["vision.hidden_act"])
+	delete(text, "architectures") // the whole has one
+	out := map[string]any{"model_type": m.Text("model_type"), "architectures": m["architectures"], "text_config": text, "vision_config": vision, "image_token_id": m["vision.image_token_id"],
+		"tie_word_embeddings": m["tie_word_embeddings"], "torch_dtype": text["torch_dtype"]}
+	text["model_type"] = m["text_model_type"]
+	switch m.Text("model_type") {
+	case "internvl":
+		out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(m.Int("vision.merge")), m["vision.projector_hidden_act"]
+		put("intermediate_size", m["vision.intermediate_size"])
+		maps.Copy(vision, map[string]any{"image_size": []any{m["vision.image_size"], m["vision.image_size"]}, "patch_size": []any{m["vision.patch_size"], m["vision.patch_size"]}, "layer_norm_eps": m["vision.layer_norm_eps"],
+			"norm_type": map[bool]string{true: "rms_norm", false: "layer_norm"}[m["vision.rms_norm"] == true], "attention_bias": m["vision.attention_bias"], "use_qk_norm": m["vision.use_qk_norm"],
+			"layer_scale_init_value": m["vision.layer_scale_init_value"], "model_type": "internvl_vision"})
+	case "llava_onevision1_5":
+		put("merge", m["vision.merge"])
+		maps.Copy(vision, map[string]any{"intermediate_size": m["vision.intermediate_size"], "out_hidden_size": m["hidden_size"], "patch_size": m["vision.patch_size"], "temporal_patch_size": m["vision.temporal_patch_size"],
+			"layer_norm_eps": m["vision.layer_norm_eps"], "model_type": "llava_onevision1_5_vision"})
+		text["model_type"] = m.Text("model_type") + "_text"
+	case "vlm":
+		out["vision_config"] = m["vision"]
+	default:
+		put("merge", m["vision.merge"])
+		put("patch_size", m["vision.patch_size"])
+		put("temporal_patch_size", m["vision.temporal_patch_size"])
+		vision["model_type"] = map[string]string{"qwen2_vl": "qwen2_vl_vision", "qwen2_5_vl": "qwen2_5_vl_vision", "qwen3_vl": "qwen3_vl_vision"}[m.Text("model_type")]
+		text["model_type"] = m.Text("model_type") + "_text"
+		if m.Text("model_type") == "qwen2_vl" {
+			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"], float64(m.Int("vision.intermediate_size"))/float64(m.Int("vision.hidden_size"))
+		} else {
+			vision["intermediate_size"], vision["out_hidden_size"] = m["vision.intermediate_size"], m["hidden_size"]
+		}
+	}
+	switch m.Text("model_type") {
+	case "qwen2_5_vl":
+		maps.Copy(vision, map[string]any{"window_size": m["vision.window_size"], "fullatt_block_indexes": m["vision.fullatt_block_indexes"], "tokens_per_second": m["vision.tokens_per_second"]})
+	case "qwen3_vl":
+		maps.Copy(vision, map[string]any{"deepstack_visual_indexes": m["vision.deepstack_visual_indexes"], "num_position_embeddings": m["vision.num_position_embeddings"]})
+	}
+	for key, token := range map[string]int{"video_token_id": m.Int("vision.video_token_id"), "vision_start_token_id": m.Int("vision.vision_start_token_id")} {
+		if token >= 0 {
+			out[key] = token
+		}
+	}
+	if c.Write != nil {
+		c.Write(m, out)
+	}
+	if len(m["architectures"].([]string)) == 0 {
+		delete(out, "architectures")
+	}
+	return out
+}

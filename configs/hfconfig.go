@@ -1,0 +1,47 @@
+package configs
+
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/configs/hf"
+)
+
+// HFConfig writes the model as the config.json of its family, for an export that has no source directory to copy it
+// from. dtype is the weights' type by torch's name, such as bfloat16.
+func (m Model) HFConfig(dtype string) []byte {
+	values := hf.Values{}
+	for _, k := range table().keys {
+		if name, ok := strings.CutPrefix(k.Name, overrides+"."); ok && k.model {
+			values[name] = k.field(&Run{}, &m).Interface()
+		}
+	}
+	values["rope_scaling"], values["vision"] = m.RopeScaling.hf(), m.Vision.keys()
+	return hf.Encode(values, dtype)
+}
+
+// hf is the scaling as config.json has it, nil for none.
+func (r RopeScaling) hf() any {
+	if r.None() {
+		return nil
+	}
+	out := map[string]any{"rope_type": r.Type}
+	for key, v := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor, "high_freq_factor": r.HighFreqFactor,
+		"beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "attention_factor": r.AttentionFactor, "mscale": r.MScale, "mscale_all_dim": r.MScaleAllDim} {
+		if v != 0 {
+			out[key] = v
+		}
+	}
+	if len(r.Sections) > 0 {
+		out["mrope_section"] = r.Sections
+		if r.Interleaved {
+			out["mrope_interleaved"] = true
+		}
+		if r.Type == "" {
+			out["rope_type"] = "default"
+		}
+	}
+	if r.OriginalMax != 0 {
+		out["original_max_position_embeddings"] = r.OriginalMax
+	}
+	return out
+}
