@@ -54,8 +54,8 @@ const (
 	Halt                   // coordinator → everyone: end
 	Failed                 // anyone → coordinator: an error that ends the run; Err
 	Report                 // coordinator → observer: something a user sees; Text is the topic
-	Ask                    // why → anyone: what do you wait for
-	Answer                 // anyone → why: Text
+	Ready                  // rank → coordinator: gradients of Step are reduced and kept; Values: squared norms by parameter
+	Commit                 // coordinator → rank: apply the update of Step; Values carry its scalars
 	Join                   // rank → coordinator: it is back after it had ended
 	Rewind                 // coordinator → rank: a new Epoch begins from the saved state of Step
 	Rewound                // rank → coordinator: it has the state of Step

@@ -20,7 +20,6 @@ const (
 	Slice       Op = "slice"
 	Concat      Op = "concat"
 	SumSquares  Op = "sum_squares"
-	ClipScale   Op = "clip_scale"
 	AdamW       Op = "adamw"
 	SGD         Op = "sgd"
 	AddTo       Op = "add_to"
@@ -38,7 +37,7 @@ const (
 	HyperLen
 )
 
-// Clip is the layout of clip_scale's output (f64).
+// Clip is the layout of the clip operand (f64) of the optimizer operations.
 const (
 	ClipNorm     = iota // global gradient norm, after unscaling
 	ClipFactor          // what every gradient is multiplied with; 0 if the step is skipped
@@ -114,8 +113,6 @@ var _ = register(
 	Spec{Op: Slice, Sig: "x[*]T -> y[*]T", Doc: "y = x[..., I[1]:I[1]+len, ...] along axis I[0]; len is y's."},
 	Spec{Op: Concat, Sig: "x0[*]T ... -> y[*]T", Doc: "Concatenates along axis I[0]."},
 	Spec{Op: SumSquares, Sig: "x[...]f32 -> y[1]f64", Doc: "y = Σ x², float64 sums of fixed blocks of 4096 elements added in order. I[0] = Accumulate adds into y."},
-	Spec{Op: ClipScale, Sig: "parts[n]f64 ctl[2]f64 -> y[3]f64",
-		Doc: "ctl = (max norm or 0 for no clipping, loss scale). norm = sqrt(Σ parts)/scale; factor = 1/scale, times max/(norm+1e-6) when norm > max; not finite: factor 0, overflow 1."},
 	Spec{Op: AdamW, Sig: "g[...]f32 hyper[7]f64 clip[3]f64 -> p[...]f32 m[...]f32 v[...]f32 q[...]A?", Source: "arXiv:1711.05101, as torch.optim.AdamW",
 		Doc: "In place on p, m, v: g *= clip factor; p -= lr·decay·p; m = m + (1-β1)(g-m); v = β2·v + (1-β2)g²; p -= (lr/c1)·m/(sqrt(v)/sqrt(c2)+ε); q = p in the model's dtype. " +
 			"I[0]=1: no weight decay for this tensor. With overflow = 1 nothing changes."},

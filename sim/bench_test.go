@@ -36,7 +36,7 @@ func described(tb testing.TB, mesh topology.Mesh, micro, loops, layers int, step
 			}
 			return b
 		},
-		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Comms: []core.Comm{{Group: sim.GroupWorld, Bytes: 64}}}, {Flops: 100}}}
+		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true}, {Flops: 100}}}
 }
 
 func modelled() sim.Prices {

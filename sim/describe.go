@@ -11,7 +11,6 @@ import (
 const (
 	GroupTP = iota
 	GroupDP
-	GroupWorld
 )
 
 // Description is a run without a model: what each pass does, on every rank of a mesh.
@@ -36,17 +35,12 @@ func (d *Description) Layout() *Layout {
 		}
 		return
 	}
-	var world []int
-	for r := range m.Size() {
-		world = append(world, r)
-	}
 	ports := make([]core.Port, 0, len(d.Program.StageRank))
 	for s := range d.Program.StageRank {
 		for _, to := range d.Program.After(s) {
 			ports = append(ports, core.Port{ID: int32(len(ports)), From: s, To: to, Grad: true, Bytes: d.PortBytes})
 		}
 	}
-	everyone := members(world)
 	tps, dps := map[int][]actors.Ref{}, map[int][]actors.Ref{} // by the group's first rank
 	shared := func(known map[int][]actors.Ref, ranks []int) []actors.Ref {
 		if known[ranks[0]] == nil {
@@ -59,7 +53,7 @@ func (d *Description) Layout() *Layout {
 		c := m.Coord(r)
 		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: c.PP, Lower: lower, Update: d.Update, Ports: ports, Credits: 2, Coordinator: 0,
 			Loader: ref(m.Size() + c.DP),
-			Groups: []core.Group{{Members: shared(tps, m.TPGroup(r)), Pos: c.TP}, {Members: shared(dps, m.DPGroup(r)), Pos: c.DP}, {Members: everyone, Pos: r}},
+			Groups: []core.Group{{Members: shared(tps, m.TPGroup(r)), Pos: c.TP}, {Members: shared(dps, m.DPGroup(r)), Pos: c.DP}},
 			Peer: func(stage int) actors.Ref {
 				return ref(m.Rank(topology.Coord{PP: d.Program.StageRank[stage], DP: c.DP, TP: c.TP}))
 			}}

@@ -144,7 +144,7 @@ type Account struct {
 
 // touch reads a word of every line of the device.
 func (d *device) touch() int64 {
-	return int64(d.action.Micro) + d.peak + d.Busy + int64(len(d.held)) + int64(d.values[4])
+	return int64(d.action.Micro) + d.peak + d.Busy + int64(len(d.held)) + int64(d.values[3])
 }
 
 func (d *device) init(s *Sim, l *core.RankLayout) {
@@ -248,7 +248,7 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 			out = append(out, actors.Output{Comm: int32(i), Member: int32(k), Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
 		}
 	}
-	last := pc >= len(segs) || pc == len(segs)-1 && len(seg.Comms) == 0
+	last := core.LastJob(segs, pc)
 	if j.Kind == actors.RunSegment {
 		if err := s.frame(d, j, last); err != nil {
 			m.Out, m.Err = out, err

@@ -22,6 +22,7 @@ type Monitor struct {
 	epoch  uint32
 	awake  []uint32 // epoch in which each rank's last step was opened
 	came   map[cameKey]bool
+	holds  []int64 // the step whose update each rank's parameters hold
 	fault  string
 }
 
@@ -54,6 +55,7 @@ func NewMonitor(l *Layout) *Monitor {
 	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{}, open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
+		m.holds = append(m.holds, l.Run.First-1)
 	}
 	m.awake = make([]uint32, len(l.Ranks))
 	return m
@@ -123,6 +125,9 @@ func (m *Monitor) see(e Event) {
 		if e.M.Step > 0 && e.M.Step != m.step+1 {
 			m.broken("step %d was opened after step %d", e.M.Step, m.step)
 		}
+		if held := m.holds[m.rank(e.To)]; e.M.Step > 0 && held != e.M.Step-1 {
+			m.broken("step %d was opened on rank %d, whose parameters are those of step %d", e.M.Step, m.rank(e.To), held)
+		}
 		if e.M.Step > 0 && m.open[e.To] == e.M.Step {
 			m.broken("step %d was opened twice on rank %d", e.M.Step, m.rank(e.To))
 		}
@@ -164,6 +169,9 @@ func (m *Monitor) report(r actors.Message) {
 
 // span checks a job against the program.
 func (m *Monitor) span(s Span) {
+	if s.Rank >= 0 && s.Job.Kind == actors.RestoreJob {
+		m.holds[s.Rank] = s.Job.Step
+	}
 	if s.Rank < 0 || s.Job.Step < 0 || s.Job.Engine != actors.Compute {
 		return
 	}
@@ -183,6 +191,7 @@ func (m *Monitor) span(s Span) {
 			m.broken("rank %d runs segment %d of the optimizer step of step %d, it should be %d", s.Rank, s.Job.Segment, w.step, w.updates)
 		}
 		w.updates++
+		m.applies(s, l)
 		return
 	}
 	if w.pc >= len(row) {
@@ -191,6 +200,18 @@ func (m *Monitor) span(s Span) {
 	}
 	m.inputs(s.Rank, s.Job)
 	m.advance(w, l, row[w.pc], s)
+}
+
+// applies notes the job that changes a rank's parameters: the first after the segment in which it was ready.
+func (m *Monitor) applies(s Span, l *core.RankLayout) {
+	n := int(s.Job.Segment)
+	if n == 0 || !l.Update[n-1].Ready {
+		return
+	}
+	if v := s.Job.Values; len(v) != core.CommitLen || v[core.CommitLR] != m.l.Run.LR(s.Job.Step) {
+		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank, s.Job.Step, v)
+	}
+	m.holds[s.Rank] = s.Job.Step
 }
 
 func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span) {
@@ -207,7 +228,7 @@ func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span)
 	segs := l.Lower(s.Job.Action, false, s.Job.Class)
 	pc := w.seg[part]
 	w.seg[part]++
-	w.over[part] = pc >= len(segs) || pc == len(segs)-1 && len(segs[pc].Comms) == 0
+	w.over[part] = core.LastJob(segs, pc)
 	if w.over[0] && (w.over[1] || e.With.Kind == plan.None) {
 		w.pc++
 		w.seg, w.over = [2]int{}, [2]bool{}

@@ -48,6 +48,8 @@ type RunLayout struct {
 	LR         func(step int64) float64 // of the group with multiplier 1
 	EvalOnly   bool                     // one evaluation and no step
 	OptimSteps int64                    // updates applied before First: skipped steps do not count
+	Clip       float64                  // largest global gradient norm, 0 for none
+	Norms      [][]int32                // by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
 	Recover    bool                     // a rank that ends will come back: the run goes on from the newest saved state
 }
 
@@ -79,7 +81,8 @@ func (s *LossScale) Update(overflow bool) {
 	}
 }
 
-// Coordinator opens each step, commits it when every rank has closed it, and orders saves and evaluations.
+// Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It alone decides that a step
+// counts: no rank changes its parameters before Commit.
 type Coordinator struct {
 	l       *RunLayout
 	place   map[actors.Ref]int // of a rank in l.Ranks
@@ -89,6 +92,10 @@ type Coordinator struct {
 	opened  actors.Time
 	closed  []([]float64)
 	left    int
+	norms   []float64 // squared, by parameter, of the step under way
+	ready   [][]float64
+	unready int       // ranks whose norms have not come
+	verdict []float64 // of the step under way, nil before it is committed
 	queued  int
 	saving  int64 // the step whose state is being written, if writing
 	writing bool
@@ -124,10 +131,18 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 
 // Layout of Open.Values: the scalars of a step.
 const (
-	OpenScale  = iota // loss scale
-	OpenLR            // learning rate
-	OpenUpdate        // number of this update, from 1: Adam's bias correction
+	OpenScale = iota // loss scale
 	OpenLen
+)
+
+// Layout of Commit.Values: the scalars of an update.
+const (
+	CommitNorm     = iota // global gradient norm, after unscaling
+	CommitFactor          // what every gradient is multiplied with; 0 if the step is skipped
+	CommitOverflow        // 1 if the norm is not finite: nothing changes
+	CommitLR              // learning rate
+	CommitUpdate          // number of this update, from 1: Adam's bias correction
+	CommitLen
 )
 
 // Receive implements actors.Behaviour.
@@ -137,7 +152,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	switch m.Kind {
-	case actors.Closed, actors.Queued, actors.Durable, actors.Rewound, actors.Failed:
+	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Failed:
 		if m.Epoch < c.epoch {
 			drop(m)
 			return
@@ -152,6 +167,8 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 			c.eval, c.stopping = 1, true
 		}
 		c.advance(ctx)
+	case actors.Ready:
+		c.count(ctx, m)
 	case actors.Closed:
 		c.close(ctx, m)
 	case actors.Queued:
@@ -196,7 +213,7 @@ func (c *Coordinator) advance(ctx actors.Context) {
 	default:
 		c.step++
 		v := make([]float64, OpenLen)
-		v[OpenScale], v[OpenLR], v[OpenUpdate] = c.l.LossScale.Scale, c.l.LR(c.step), float64(c.updates+1)
+		v[OpenScale] = c.l.LossScale.Scale
 		c.open(ctx, c.step, v)
 	}
 }
@@ -204,6 +221,7 @@ func (c *Coordinator) advance(ctx actors.Context) {
 func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
 	c.opened, c.since = ctx.Now(), ctx.Now()
 	c.closed, c.left = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks)
+	c.ready, c.unready, c.verdict = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks), nil
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Open, Epoch: c.epoch, Step: step, Values: v})
 	}
@@ -215,6 +233,9 @@ func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 			panic(fmt.Sprintf("core: rank %d closed step %d twice", i, m.Step))
 		}
 		c.closed[i] = m.Values
+		if m.Step > 0 && c.verdict == nil {
+			panic(fmt.Sprintf("core: rank %d closed step %d before it was committed", i, m.Step))
+		}
 	}
 	if c.left--; c.left > 0 {
 		return
@@ -222,13 +243,13 @@ func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 	if m.Step < 0 {
 		c.evaluated(ctx)
 	} else {
-		c.commit(ctx)
+		c.conclude(ctx)
 	}
 	c.advance(ctx)
 }
 
-// commit ends a step: every rank has applied the same update, or skipped it.
-func (c *Coordinator) commit(ctx actors.Context) {
+// conclude ends a step: every rank has applied the same update, or skipped it.
+func (c *Coordinator) conclude(ctx actors.Context) {
 	v := c.report(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
 	if v[StepOverflow] > 0 && c.hopeless() {
@@ -257,12 +278,11 @@ func (c *Coordinator) hopeless() bool {
 // report sums up the ranks' values, in rank order.
 func (c *Coordinator) report(ctx actors.Context) []float64 {
 	v := make([]float64, StepLen)
-	v[StepLR], v[StepScale], v[StepTime] = c.l.LR(c.step), c.l.LossScale.Scale, float64(ctx.Now()-c.opened)
+	v[StepLR], v[StepScale], v[StepTime] = c.verdict[CommitLR], c.l.LossScale.Scale, float64(ctx.Now()-c.opened)
+	v[StepNorm], v[StepOverflow] = c.verdict[CommitNorm], c.verdict[CommitOverflow]
 	busy, most := 0.0, 0.0
 	for i, x := range c.closed {
 		v[StepLoss] += x[ClosedLoss]
-		v[StepNorm] = x[ClosedNorm]
-		v[StepOverflow] = max(v[StepOverflow], x[ClosedOverflow])
 		v[StepWait] = max(v[StepWait], x[ClosedWait])
 		v[StepPeak] = max(v[StepPeak], x[ClosedPeak])
 		busy += x[ClosedBusy]
@@ -398,6 +418,11 @@ func (c *Coordinator) fail(ctx actors.Context, m *actors.Message) {
 func (c *Coordinator) Waits() actors.Wait {
 	if w, yes := c.recovering(); yes {
 		return w
+	}
+	for i, v := range c.ready {
+		if c.eval == 0 && c.left > 0 && c.unready > 0 && v == nil {
+			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the gradients of step %d", c.step), Since: c.since}
+		}
 	}
 	for i, v := range c.closed {
 		if c.left > 0 && v == nil {

@@ -14,7 +14,7 @@ import (
 // tape is a Context that writes down what a behaviour does.
 type tape struct{ log []string }
 
-var kinds = map[actors.Kind]string{actors.Open: "open", actors.Save: "save", actors.Halt: "halt", actors.Report: "report"}
+var kinds = map[actors.Kind]string{actors.Open: "open", actors.Commit: "commit", actors.Save: "save", actors.Halt: "halt", actors.Report: "report"}
 
 func (c *tape) Self() actors.Ref                                   { return 0 }
 func (c *tape) Now() actors.Time                                   { return 0 }
@@ -31,6 +31,12 @@ func (c *tape) Do(j actors.Job) {
 	c.log = append(c.log, fmt.Sprintf("job %s %d", map[actors.JobKind]string{actors.BeginJob: "begin", actors.CommitJob: "commit"}[j.Kind], j.Step))
 }
 
+// commits lets rank 5 be ready for a step, so that the coordinator commits it.
+func commits(ctx *tape, c *Coordinator, step int64) {
+	c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 5, Step: step})
+	ctx.log = ctx.log[:len(ctx.log)-1]
+}
+
 func (c *tape) take() (out []string) { out, c.log = c.log, nil; return }
 
 // TestSaveBetweenSteps: a save that falls due while the one before is still being written waits for the end of a step, and what
@@ -39,6 +45,7 @@ func TestSaveBetweenSteps(t *testing.T) {
 	ctx := &tape{}
 	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 4, SaveEvery: 1, SaveAtEnd: true, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
 	closed := func(step int64) []string {
+		commits(ctx, c, step)
 		c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: step, Values: make([]float64, ClosedLen)})
 		return ctx.take()
 	}
@@ -67,10 +74,12 @@ func TestSaveLost(t *testing.T) {
 	ctx := &tape{}
 	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 3, SaveEvery: 1, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
 	c.Receive(ctx, &actors.Message{Kind: actors.Started})
+	commits(ctx, c, 1)
 	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
 	ctx.take()
 	c.Receive(ctx, &actors.Message{Kind: actors.Done, Job: c.job, Err: fmt.Errorf("no space left on device")})
 	require.Equal(t, []string{"report 1 savelost", "open 2"}, ctx.take())
+	commits(ctx, c, 2)
 	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: make([]float64, ClosedLen)})
 	require.Equal(t, []string{"report 2 step", "job begin 2"}, ctx.take())
 }

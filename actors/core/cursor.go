@@ -43,9 +43,12 @@ func (r *Rank) other(w *wire, a plan.Action, back bool) actors.Ref {
 
 // last reports whether the segment now at pc is the action's last job. Parts that arrive after the last segment's
 // communications are taken in by a job of their own.
-func (c *cursor) last() bool {
-	n := int(c.pc)
-	return n >= len(c.segs) || n == len(c.segs)-1 && len(c.segs[n].Comms) == 0
+func (c *cursor) last() bool { return LastJob(c.segs, int(c.pc)) }
+
+// LastJob reports whether the job of segment pc is the last of an action with these segments: parts that arrive after the last
+// segment's communications, and a commit, are taken in by a job of their own.
+func LastJob(segs []Segment, pc int) bool {
+	return pc >= len(segs) || pc == len(segs)-1 && len(segs[pc].Comms) == 0 && !segs[pc].Ready
 }
 
 // Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for what they lack at
@@ -66,6 +69,8 @@ func (r *Rank) from(w Wait) actors.Ref {
 		return r.groups[w.group].Members[w.part]
 	case lackData:
 		return r.l.Loader
+	case lackCommit:
+		return r.l.Coordinator
 	}
 	return w.peer
 }
@@ -78,6 +83,7 @@ const (
 	lackData
 	lackActivation
 	lackGradient
+	lackCommit
 )
 
 // what is the wait in words.
@@ -91,6 +97,8 @@ func (w Wait) what() string {
 		return fmt.Sprintf("activation %v", w.a)
 	case lackGradient:
 		return fmt.Sprintf("gradient %v", w.a)
+	case lackCommit:
+		return "the commit of the step"
 	}
 	return ""
 }
@@ -104,6 +112,9 @@ func (r *Rank) missing(c *cursor) Wait {
 		c.shape(r)
 	}
 	if c.pc > 0 {
+		if c.segs[c.pc-1].Ready && r.verdict == nil {
+			return Wait{lack: lackCommit, a: c.a}
+		}
 		comms := c.segs[c.pc-1].Comms
 		for i := range comms {
 			g := comms[i].Group
@@ -139,6 +150,9 @@ func (r *Rank) start(ctx actors.Context, c *cursor) {
 	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a, Segment: c.pc, Class: c.class, Values: r.scalars, In: r.ins[:0]}
 	if c.a.Kind == plan.Step {
 		j.Kind = actors.UpdatePhase
+		if r.verdict != nil {
+			j.Values = r.verdict
+		}
 	}
 	if c.pc > 0 {
 		for i, comm := range c.segs[c.pc-1].Comms {
@@ -199,6 +213,9 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 		} else {
 			r.sendPort(ctx, c, o)
 		}
+	}
+	if n := int(c.pc); n < len(c.segs) && c.segs[n].Ready {
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch, Values: m.Values[min(len(m.Values), ClosedLen):]})
 	}
 	c.pc++
 	if !ended {

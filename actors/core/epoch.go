@@ -70,7 +70,8 @@ type kept struct {
 func (c *Coordinator) lose(rank actors.Ref) {
 	c.epoch++
 	c.gone[rank] = true
-	c.left, c.queued, c.eval, c.rewinding = 0, 0, 0, 0
+	c.left, c.unready, c.queued, c.eval, c.rewinding = 0, 0, 0, 0, 0
+	c.verdict = nil
 	c.writing, c.waitSave, c.job = false, false, 0
 }
 

@@ -21,6 +21,9 @@ type Segment struct {
 	Calls int
 	Away  int64 // bytes that it offloads to host memory when it has ended
 	Back  int64 // offloaded bytes that must be on the device before it begins
+	// Ready ends the part of the optimizer step that may still be given up: the rank reports its gradients' norms to the
+	// coordinator, keeps the gradients, and runs the next segment when the coordinator has committed the step.
+	Ready bool
 }
 
 // Port joins two stages: an activation flows along it, and its cotangent back when Grad is set.

@@ -10,13 +10,11 @@ import (
 
 // Layout of Closed.Values.
 const (
-	ClosedLoss     = iota // this rank's share of the weighted loss
-	ClosedNorm            // global gradient norm; the same on every rank
-	ClosedOverflow        // 1 if the step was skipped
-	ClosedBusy            // nanoseconds in jobs
-	ClosedWait            // nanoseconds waiting for data
-	ClosedPeak            // peak bytes
-	ClosedLen
+	ClosedLoss = iota // this rank's share of the weighted loss
+	ClosedBusy        // nanoseconds in jobs
+	ClosedWait        // nanoseconds waiting for data
+	ClosedPeak        // peak bytes
+	ClosedLen         // a job that ends the part before a commit appends the squared norms that its rank counts
 )
 
 // Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what they need. What
@@ -46,6 +44,7 @@ type Rank struct {
 	values  [ClosedLen]float64 // of the step so far
 	wires   []wiring
 	scalars []float64 // from Open
+	verdict []float64 // from Commit, nil until it has come
 	prog    *plan.Program
 	io      []ioJob // in flight on other engines
 	target  int64   // the step whose state it wants after a loss
@@ -91,7 +90,7 @@ func (r *Rank) Init(l *RankLayout) {
 // into the cache ahead. The sum means nothing.
 func (r *Rank) Touch() int64 {
 	x := &r.short
-	sum := r.step + int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) + int64(len(r.edges)) + int64(r.values[4])
+	sum := r.step + int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) + int64(len(r.edges)) + int64(r.values[3])
 	sum += int64(x.ins[1].Port) + int64(x.boxes[0].n) + int64(x.groups[0].Pos) + int64(x.groups[1].Pos) + int64(x.ports[1].key.port)
 	return sum + int64(x.edges[1].id) + int64(x.edges[3].id) + int64(x.wires[1].stage) + int64(x.ends[3].id)
 }
@@ -125,6 +124,11 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 		r.inbox.put(m)
 	case actors.Credit:
 		r.edge(m.Comm, m.From).grant(ctx, int(m.Values[0]))
+	case actors.Commit:
+		if !r.open || m.Step != r.step || r.verdict != nil {
+			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step, r.step))
+		}
+		r.verdict = m.Values
 	case actors.Done:
 		r.done(ctx, m)
 	case actors.Save:
@@ -155,6 +159,7 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 		panic(fmt.Sprintf("core: rank %d: step %d opened while step %d runs", r.l.Rank, m.Step, r.step))
 	}
 	r.epoch, r.step, r.open, r.pc, r.scalars = m.Epoch, m.Step, true, 0, m.Values
+	r.verdict = nil
 	r.values = [ClosedLen]float64{}
 	r.prog = r.l.Program
 	if m.Step < 0 {
@@ -251,13 +256,10 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	}
 	r.running = 0
 	r.since = ctx.Now()
-	for i, v := range m.Values {
-		switch i {
-		case ClosedNorm, ClosedOverflow:
+	for i, v := range m.Values[:min(len(m.Values), ClosedLen)] {
+		if i == ClosedPeak {
 			r.values[i] = max(r.values[i], v)
-		case ClosedPeak:
-			r.values[i] = max(r.values[i], v)
-		default:
+		} else {
 			r.values[i] += v
 		}
 	}

@@ -29,7 +29,6 @@ type RankConfig struct {
 	Sides     [numSides]Side
 	SideOf    map[string]int      // of a parameter
 	StageSide func(stage int) int // of a stage
-	World     int                 // ranks of the run
 	Ties      []int               // size of each of this rank's tie groups
 	Elsewhere map[string]bool     // parameters of this rank that an earlier stage's rank saves
 	Zero      int
@@ -39,7 +38,6 @@ type RankConfig struct {
 	Optim     optim.Config
 	LRScale   func(param string) float64
 	Params    []ParamPlan // this rank's parameters in the model's order
-	NumParams int         // of the whole model
 	Save      Saver
 }
 
@@ -73,11 +71,7 @@ type Rank struct {
 	state  map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
 	owned  map[string]*tensor.Tensor   // reduced gradients of this rank's rows
 	hyper  *tensor.Tensor
-	ctl    *tensor.Tensor
 	clip   *tensor.Tensor
-	parts  *tensor.Tensor // squared norms by parameter
-	norm   float64
-	over   float64
 }
 
 type frameKey struct {
@@ -92,7 +86,7 @@ func NewRank(c RankConfig) (*Rank, error) {
 		return nil, err
 	}
 	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{}, owned: map[string]*tensor.Tensor{},
-		hyper: tensor.Make(tensor.F64, kernels.HyperLen), ctl: tensor.Make(tensor.F64, 2), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
+		hyper: tensor.Make(tensor.F64, kernels.HyperLen), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
 	for s, m := range c.Sides {
 		r.runs[s] = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{m.TPPos}, DPRank: m.DPPos, Params: params, Grads: grads, Seed: 1}

@@ -39,12 +39,7 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 		}
 		return g
 	}
-	world := make([]int, l.World())
-	for i := range world {
-		world[i] = i
-	}
 	groups := make([]core.Group, GroupTie)
-	groups[GroupWorld] = group(world)
 	for side, at := range sideGroups {
 		tp, dp := l.sideGroups(r, side)
 		groups[at[0]], groups[at[1]] = group(tp), group(dp)
@@ -53,7 +48,7 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 		groups = append(groups, group(t))
 	}
 	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports, Lower: l.Lower, Shaped: l.Class > 0,
-		Update: UpdateSegments(part.Params, part.Sides, j.Zero, len(part.Ties), l.World()),
+		Update: UpdateSegments(part.Params, part.Sides, j.Zero, len(part.Ties)),
 		Routes: l.routes(r),
 		Peer: func(stage int) actors.Ref {
 			return RankRef(m.Rank(topology.Coord{PP: l.pipe[stage], DP: part.Coord.DP, TP: part.Coord.TP}))
@@ -120,6 +115,6 @@ func (l *Layout) Device(r int, b kernels.Backend, save Saver) (*Rank, error) {
 		scale = func(string) float64 { return 1 }
 	}
 	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
-		Sides: part.Sides, SideOf: l.SideOf, StageSide: l.side, World: l.World(), Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
-		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, NumParams: len(l.Order), Save: save})
+		Sides: part.Sides, SideOf: l.SideOf, StageSide: l.side, Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
+		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, Save: save})
 }

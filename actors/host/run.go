@@ -150,7 +150,9 @@ func Run(l *Layout, o RunOptions) error {
 func (l *Layout) lead(sys *System, o RunOptions, obs *observer) error {
 	for r := range l.World() {
 		o.Coord.Ranks = append(o.Coord.Ranks, RankRef(r))
+		o.Coord.Norms = append(o.Coord.Norms, Norms(l.Ranks[r].Params))
 	}
+	o.Coord.Clip = l.Job.Optim.Clip
 	o.Coord.Observer = ObserverRef
 	sys.Spawn(CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})
 	stop := o.Stop

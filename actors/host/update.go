@@ -13,8 +13,8 @@ const (
 	sumTP     = iota // send gradients that are partial over tensor parallelism
 	sumDP            // take them in; send gradients to the ranks that update them
 	sumTies          // take them in; exchange gradients of tied parameters
-	sumNorm          // take them in; exchange squared norms with every rank
-	apply            // take them in: every rank is ready; update; send updated rows
+	sumNorm          // take them in; report squared norms to the coordinator and keep the gradients
+	apply            // the step is committed: update; send updated rows
 	gather           // take them in
 	numUpdate        // gather has a job only if apply communicated
 )
@@ -23,7 +23,6 @@ const (
 const (
 	GroupTP = iota
 	GroupDP
-	GroupWorld
 	GroupEncoderTP
 	GroupEncoderDP
 	GroupTie
@@ -57,7 +56,7 @@ func exchanges(ps []ParamPlan, sides [numSides]Side, zero, segment int) (out []i
 }
 
 // UpdateSegments lists the optimizer step's segments with their communications; ties is the number of tie groups.
-func UpdateSegments(ps []ParamPlan, sides [numSides]Side, zero, ties, world int) []core.Segment {
+func UpdateSegments(ps []ParamPlan, sides [numSides]Side, zero, ties int) []core.Segment {
 	segs := make([]core.Segment, numUpdate-1)
 	at := func(s, group int) { segs[s].Comms = append(segs[s].Comms, core.Comm{Group: group}) }
 	for _, s := range exchanges(ps, sides, zero, sumTP) {
@@ -69,9 +68,7 @@ func UpdateSegments(ps []ParamPlan, sides [numSides]Side, zero, ties, world int)
 	for i := range ties {
 		at(sumTies, GroupTie+i)
 	}
-	if world > 1 {
-		at(sumNorm, GroupWorld)
-	}
+	segs[sumNorm].Ready = true
 	for _, s := range exchanges(ps, sides, zero, apply) {
 		at(apply, sideGroups[s][1])
 	}
@@ -106,12 +103,10 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		res.Out = r.ties()
 	case sumNorm:
 		r.takeTies(in)
-		res.Out = r.norms()
+		res.Values = r.norms()
 	case apply:
-		r.apply(in, j)
+		r.apply(j)
 		res.Out = r.updated()
-		res.Values = make([]float64, core.ClosedLen)
-		res.Values[core.ClosedNorm], res.Values[core.ClosedOverflow] = r.norm, r.over
 	case gather:
 		r.takeUpdated(in)
 	}
@@ -282,40 +277,37 @@ func (r *Rank) takeTies(in [][]*Pack) {
 	}
 }
 
-// norms sends every rank the squared norm of each parameter that this rank counts; zeros elsewhere, so that the sum over
-// ranks, then over parameters, has one order on any cut of the model.
-func (r *Rank) norms() []actors.Output {
-	v := tensor.Make(tensor.F64, r.c.NumParams)
+// norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms, behind the values of a
+// job.
+func (r *Rank) norms() []float64 {
+	v := make([]float64, core.ClosedLen)
 	one := tensor.Make(tensor.F64, 1)
 	for _, p := range r.c.Params {
 		if p.Counts {
 			r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{r.owned[p.Name]}, one)
-			v.F64()[p.Index] = one.F64()[0]
+			v = append(v, one.F64()[0])
 		}
 	}
-	r.parts = v
-	if r.c.World == 1 {
-		return nil
-	}
-	return toAll(0, r.c.World, func(int) []*tensor.Tensor { return []*tensor.Tensor{v} })
+	return v
 }
 
-// apply updates this rank's rows. It runs when every rank's norms have come: each is then ready to commit.
-func (r *Rank) apply(in [][]*Pack, j actors.Job) {
-	if len(in) > 0 {
-		var vs []*tensor.Tensor
-		for _, p := range in[0] {
-			vs = append(vs, p.Tensors[0])
+// Norms lists the parameters whose squared norms a rank reports.
+func Norms(ps []ParamPlan) []int32 {
+	out := []int32{}
+	for _, p := range ps {
+		if p.Counts {
+			out = append(out, int32(p.Index))
 		}
-		total := tensor.Make(tensor.F64, r.c.NumParams)
-		r.kernel(kernels.Sum, kernels.Attr{}, vs, total)
-		r.parts = total
 	}
-	r.ctl.F64()[0], r.ctl.F64()[1] = r.c.Optim.Clip, j.Values[core.OpenScale]
-	r.kernel(kernels.ClipScale, kernels.Attr{}, []*tensor.Tensor{r.parts, r.ctl}, r.clip)
-	r.norm, r.over = r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipOverflow]
+	return out
+}
+
+// apply updates this rank's rows with the scalars that the coordinator has committed.
+func (r *Rank) apply(j actors.Job) {
+	v := j.Values
+	r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipFactor], r.clip.F64()[kernels.ClipOverflow] = v[core.CommitNorm], v[core.CommitFactor], v[core.CommitOverflow]
 	for _, p := range r.c.Params {
-		r.opt.Hyper(r.c.Optim, j.Values[core.OpenLR]*r.c.LRScale(p.Name), int64(j.Values[core.OpenUpdate]), r.hyper.F64())
+		r.opt.Hyper(r.c.Optim, v[core.CommitLR]*r.c.LRScale(p.Name), int64(v[core.CommitUpdate]), r.hyper.F64())
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)

@@ -204,7 +204,7 @@ def optimizers():
     parts = (grads[0].double() ** 2).sum()[None]
     factor = 1.5 / (grads[0].double().norm() + 1e-6)
     assert abs(factor - (p.grad / grads[0])[0]) < 1e-6 and norm > 1.5
-    case("clip_scale", [parts, torch.tensor([1.5, 1.0], dtype=torch.float64)], [torch.tensor([parts.sqrt(), factor, 0.0], dtype=torch.float64)], 1e-12, "float64")
+    print("actors/core/commit_test.go:", parts.item(), parts.sqrt().item(), factor.item())
     case("sum_squares", [grads[0]], [parts], 1e-12, "float64")
 
 

@@ -216,7 +216,7 @@ func describedStep(mesh topology.Mesh) (*sim.Description, error) {
 			}
 			return b
 		},
-		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Comms: []core.Comm{{Group: sim.GroupWorld, Bytes: 64}}}, {Flops: 100}}}, nil
+		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true}, {Flops: 100}}}, nil
 }
 
 func describedPrices() sim.Prices {

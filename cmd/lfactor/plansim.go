@@ -101,14 +101,14 @@ func (p *planSearch) simulate(c *search.Candidate) error {
 		port = max(port, st.Blocks[s].Port)
 		stages[prog.StageRank[s]]++
 	}
-	d := &sim.Description{Mesh: topology.Mesh{PP: c.PP, DP: 1, TP: 1}, Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{}},
+	d := &sim.Description{Mesh: topology.Mesh{PP: c.PP, DP: 1, TP: 1}, Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{Ready: true}},
 		Passes: func(plan.Action) []core.Segment { return onePass }}
 	l := d.Layout()
 	l.Memory = stageMemory(st, func(r int) int64 { return p.space.Base(c, own[r].Params) })
 	link := p.space.Link(c)
 	pr := sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {
 		switch {
-		case rank < 0:
+		case rank < 0, j.Kind == actors.UpdatePhase && j.Segment > 0:
 			return 0
 		case j.Kind == actors.UpdatePhase:
 			return update[rank]

@@ -104,8 +104,6 @@ func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Se
 					c.Bytes *= 2
 				}
 				out[i+1].Bytes += 4 * own * (members + 1) // the sum of what has come
-			case c.Group == host.GroupWorld:
-				c.Bytes = 8 * int64(len(l.Order))
 			default:
 				c.Bytes = 8 * int64(l.Job.Model.Spec.Hidden)
 			}

@@ -94,10 +94,10 @@ func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 	if err != nil {
 		return 0, codedError{err, exitUsage}
 	}
-	d := &sim.Description{Mesh: topology.Mesh{PP: r.PP, DP: 1, TP: 1}, Program: prog, Steps: 1, Update: []core.Segment{{}}, Passes: func(plan.Action) []core.Segment { return onePass }}
+	d := &sim.Description{Mesh: topology.Mesh{PP: r.PP, DP: 1, TP: 1}, Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return onePass }}
 	res := sim.New(d.Layout(), sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {
 		switch {
-		case rank < 0:
+		case rank < 0, j.Kind == actors.UpdatePhase && j.Segment > 0:
 			return 0
 		case j.Kind == actors.UpdatePhase:
 			return int64(math.Round(1e9 * (p.DP + p.Step)))

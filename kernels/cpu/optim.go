@@ -28,22 +28,6 @@ func sumSquares(b *Backend, c *kernels.Call) {
 	y[0] = s
 }
 
-func clipScale(_ *Backend, c *kernels.Call) {
-	s := 0.0
-	for _, p := range c.In[0].F64() {
-		s += p
-	}
-	limit, scale, y := c.In[1].F64()[0], c.In[1].F64()[1], c.Out[0].F64()
-	norm := math.Sqrt(s) / scale
-	y[kernels.ClipNorm], y[kernels.ClipFactor], y[kernels.ClipOverflow] = norm, 1/scale, 0
-	switch {
-	case math.IsNaN(norm) || math.IsInf(norm, 0):
-		y[kernels.ClipFactor], y[kernels.ClipOverflow] = 0, 1
-	case limit > 0 && norm > limit:
-		y[kernels.ClipFactor] *= limit / (norm + 1e-6)
-	}
-}
-
 func adamW(b *Backend, c *kernels.Call) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {

@@ -107,12 +107,6 @@ func axisCases() []Case {
 	}})
 }
 
-func clipCase(name string, max, scale float64, parts ...float64) Case {
-	return Case{Op: kernels.ClipScale, Name: name, Tol: 1e-15, Why: "float64", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.f64(parts...), g.f64(max, scale)}, Out: tensors{g.raw(tensor.F64, 3)}}
-	}}
-}
-
 func dropoutCase(p float64, draw int, shape ...int) Case {
 	return Case{Op: kernels.Dropout, Name: fmt.Sprintf("%v_%v", shape, p), Tol: 1e-7, Why: "the same elements kept; one product", Call: func(g *gen) *kernels.Call {
 		key := g.raw(tensor.I64, shape[0])
@@ -128,7 +122,6 @@ var _ = add(castCases()...)
 var _ = add(axisCases()...)
 var _ = add(
 	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9), dropoutCase(0.1, 0, 0, 9),
-	clipCase("off", 0, 1, 4, 5), clipCase("within", 10, 8, 4, 5), clipCase("over", 1, 2, 400, 500), clipCase("overflow", 1, 2, 400, inf),
 	optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
 	optimVariant(kernels.SGD, "nodecay", 2, 0, 1), optimVariant(kernels.SGD, "overflow", 2, 1, 0),
 	Case{Op: kernels.Sum, Name: "one", Why: "a copy", Call: func(g *gen) *kernels.Call {

@@ -15,23 +15,6 @@ func sumSquares(c *kernels.Call) {
 	storeOrAdd(c.Out[0], []float64{s}, c.Attr.I[0])
 }
 
-func clipScale(c *kernels.Call) {
-	s := 0.0
-	for _, p := range c.In[0].F64() {
-		s += p
-	}
-	limit, scale := c.In[1].F64()[0], c.In[1].F64()[1]
-	norm := math.Sqrt(s) / scale
-	y := []float64{norm, 1 / scale, 0}
-	switch {
-	case math.IsNaN(norm) || math.IsInf(norm, 0):
-		y[kernels.ClipFactor], y[kernels.ClipOverflow] = 0, 1
-	case limit > 0 && norm > limit:
-		y[kernels.ClipFactor] *= limit / (norm + 1e-6)
-	}
-	store(c.Out[0], y)
-}
-
 func adamW(c *kernels.Call) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {

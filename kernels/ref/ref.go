@@ -57,7 +57,7 @@ var table = map[kernels.Op]func(*kernels.Call){
 	kernels.LinearCEDX: linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE, kernels.LinearCE: lossAndGradients,
 	kernels.Sum: sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 	kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
-	kernels.SumSquares: sumSquares, kernels.ClipScale: clipScale, kernels.AdamW: adamW, kernels.SGD: sgd,
+	kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd,
 }
 
 // load copies the elements of a floating-point tensor to float64, which is exact.
