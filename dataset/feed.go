@@ -212,9 +212,10 @@ func (f *fetcher) begin(c LoaderConfig) {
 		f.ahead = 2 * workers
 	}
 	credits := f.ahead * len(f.sources)
-	f.reading, f.encoding = newPool("read", c.Readers, credits), newPool("encode", c.Encoders, credits)
+	f.reading = newPool("read", c.Readers, credits, true) // who packs gives its tasks
+	f.encoding = newPool("encode", c.Encoders, credits, f.reading.tasks == nil)
 	if c.Prepare != nil {
-		f.decoding = newHold(c.Prepare, c.HoldBytes, c.Decoders, credits)
+		f.decoding = newHold(c.Prepare, c.HoldBytes, newPool("decode", c.Decoders, credits, f.encoding.tasks == nil))
 	}
 }
 

@@ -22,8 +22,8 @@ func (s Stage) Use(wall time.Duration) float64 {
 	return s.Busy.Seconds() / wall.Seconds() / float64(max(1, s.Workers))
 }
 
-// pool is a stage: workers that carry out tasks in the order given. Its senders hold credits, so that a task never
-// waits for room.
+// pool is a stage: workers that carry out tasks in the order given, or without workers of its own the one goroutine that
+// gives tasks. Its senders hold credits, so that a task never waits for room.
 type pool struct {
 	name    string
 	workers int
@@ -33,10 +33,11 @@ type pool struct {
 	busy    atomic.Int64 // nanoseconds
 }
 
-// newPool starts a stage that takes up to so many tasks at once. One worker means none: tasks run where they are given.
-func newPool(name string, workers, credits int) *pool {
+// newPool starts a stage that takes up to so many tasks at once. inline says that one goroutine alone gives tasks: a single
+// worker is then that goroutine itself. Were there several, each would work at once and the stage have more than one.
+func newPool(name string, workers, credits int, inline bool) *pool {
 	p := &pool{name: name, workers: workers}
-	if workers == 1 {
+	if workers == 1 && inline {
 		return p
 	}
 	p.tasks = make(chan func(), credits)

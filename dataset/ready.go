@@ -32,8 +32,8 @@ type hold struct {
 	held map[*ready]bool
 }
 
-func newHold(prepare Prepare, bytes int64, workers, credits int) *hold {
-	return &hold{prepare: prepare, pool: newPool("decode", workers, credits), room: bytes, held: map[*ready]bool{}}
+func newHold(prepare Prepare, bytes int64, p *pool) *hold {
+	return &hold{prepare: prepare, pool: p, room: bytes, held: map[*ready]bool{}}
 }
 
 // attach promises the media of a sample.
