@@ -12,7 +12,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-var _ = add(func() *cobra.Command {
+// ckptVerb is lfactor ckpt: work on checkpoints.
+func ckptVerb() *cobra.Command {
 	c := &cobra.Command{Use: "ckpt", Short: "List, verify, convert, compare and prune checkpoints"}
 	c.AddCommand(
 		&cobra.Command{Use: "ls DIR", Short: "List the checkpoints of a directory, newest first", Args: cobra.ExactArgs(1), RunE: ckptList},
@@ -20,7 +21,7 @@ var _ = add(func() *cobra.Command {
 		&cobra.Command{Use: "diff A B", Short: "Compare the tensors of two checkpoints or Hugging Face directories", Args: cobra.ExactArgs(2), RunE: ckptDiff},
 		ckptConvertCommand(), ckptPruneCommand())
 	return c
-})
+}
 
 func ckptList(c *cobra.Command, args []string) error {
 	form, err := output(c)
@@ -166,6 +167,28 @@ func ckptPruneCommand() *cobra.Command {
 			fmt.Println("removed", p)
 		}
 		return err
+	}
+	return c
+}
+
+func ckptConvertCommand() *cobra.Command {
+	c := &cobra.Command{Use: "convert CKPT DST", Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)", Args: cobra.ExactArgs(2)}
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		t, err := openModel(args[0], "")
+		if err != nil {
+			return err
+		}
+		defer t.close()
+		if t.saved == nil {
+			return usage("%s is a Hugging Face directory already; `lfactor train` with train.steps=0 makes a checkpoint of one", args[0])
+		}
+		t.model.Spec.MTP = t.cfg.Model.MTPLayers
+		e := exporter{cfg: t.cfg, model: t.model, lora: t.lora, saved: t.saved, side: sideDir(t.cfg)}
+		if err := e.write(args[1]); err != nil {
+			return fmt.Errorf("export to %s: %w", args[1], err)
+		}
+		fmt.Fprintln(os.Stderr, "wrote", args[1])
+		return nil
 	}
 	return c
 }

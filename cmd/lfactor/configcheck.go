@@ -120,7 +120,7 @@ func checkModel(cfg *configs.Config, file string) (*checkReport, error) {
 	}
 	m, err := family.Build(c, cfg.Run.Data.SeqLen)
 	if err != nil {
-		return nil, codedError{err, exitUsage}
+		return nil, coded(err, exitUsage)
 	}
 	r.Parameters, r.Components = m.Count(), map[string]int64{}
 	for _, p := range m.Params(nil) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -11,7 +10,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-var _ = add(func() *cobra.Command {
+// configVerb is lfactor config: work on configurations.
+func configVerb() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Check, explain and compare configurations"}
 	raw := func(use, short string, run func(c *cobra.Command, args []string) error) {
 		c.AddCommand(&cobra.Command{Use: use, Short: short, DisableFlagParsing: true, RunE: func(c *cobra.Command, args []string) error {
@@ -35,7 +35,7 @@ var _ = add(func() *cobra.Command {
 		return nil
 	})
 	return c
-})
+}
 
 func loadArgs(args []string) (*configs.Config, error) {
 	file, _, rest := configs.SplitArgs(args, nil)
@@ -48,7 +48,7 @@ func configExplain(_ *cobra.Command, args []string) error {
 	}
 	k, err := configs.Find(args[0])
 	if err != nil {
-		return codedError{err, exitUsage}
+		return coded(err, exitUsage)
 	}
 	if len(args) == 1 {
 		fmt.Println(k.Explain())
@@ -86,6 +86,3 @@ func orNone(s string) string {
 	}
 	return s
 }
-
-// printJSON writes one value to stdout.
-func printJSON(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }

@@ -131,7 +131,7 @@ func (b *streamBench) run(ctx context.Context, sources []dataset.Source) (*bench
 		}
 	}
 	if r.Samples == 0 {
-		return nil, codedError{dataset.ErrNoTokens, exitData}
+		return nil, coded(dataset.ErrNoTokens, exitData)
 	}
 	return r, nil
 }

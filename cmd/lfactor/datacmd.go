@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +13,13 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-var _ = add(func() *cobra.Command {
+// dataVerb is lfactor data: a look into data sets, and into what a run read of them.
+func dataVerb() *cobra.Command {
 	c := &cobra.Command{Use: "data", Short: "Look into data sets, and into what a run read of them",
 		Long: "PATH is a file, a folder or a pattern (\"shards/*.jsonl\", \"s-{000..010}.tar\") in any format that training reads."}
 	c.AddCommand(dataBench(), dataConvert(), dataPack(), dataTokenize(), dataIngest(), dataPreview(), dataLint(), dataStat(), dataIndex(), dataQuarantine(), dataBlame())
 	return c
-})
+}
 
 // openFlags adds the flags that say how data is opened.
 func openFlags(c *cobra.Command) *dataset.Options {
@@ -29,19 +29,6 @@ func openFlags(c *cobra.Command) *dataset.Options {
 	c.Flags().StringVar(&o.Split, "split", "", "part of a data set with named parts (default \"train\")")
 	c.Flags().Int64Var(&o.BytesMax, "max-bytes", 0, "bytes from which on a sample is bad (default 64 MiB)")
 	return o
-}
-
-// emit writes a result: as text by the function, else as JSON on one line.
-func emit(c *cobra.Command, v any, text func(w io.Writer)) error {
-	form, err := output(c)
-	if err != nil {
-		return err
-	}
-	if form != "text" {
-		return json.NewEncoder(c.OutOrStdout()).Encode(v)
-	}
-	text(c.OutOrStdout())
-	return nil
 }
 
 // eachDocument reads all of a source. A bad document goes to bad, and any other error ends it.
@@ -55,7 +42,7 @@ func eachDocument(c *cobra.Command, s dataset.Source, good func(i int64, d *data
 		return nil
 	})
 	if c.Context().Err() != nil {
-		return codedError{errors.New("interrupted"), exitInterrupted}
+		return coded(errors.New("interrupted"), exitInterrupted)
 	}
 	return err
 }

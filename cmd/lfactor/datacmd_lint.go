@@ -62,7 +62,7 @@ func dataLint() *cobra.Command {
 			fmt.Fprintf(w, "%d documents, %d findings\n", r.Documents, r.Bad)
 		})
 		if err == nil && r.Bad > 0 {
-			err = codedError{fmt.Errorf("%d findings in %d documents", r.Bad, r.Documents), exitData}
+			err = coded(fmt.Errorf("%d findings in %d documents", r.Bad, r.Documents), exitData)
 		}
 		return err
 	}

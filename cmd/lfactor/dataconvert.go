@@ -66,11 +66,11 @@ func dataConvert() *cobra.Command {
 // dataError gives an error of a data job its exit code.
 func dataError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return codedError{errors.New("interrupted; start it again to go on"), exitInterrupted}
+		return coded(errors.New("interrupted; start it again to go on"), exitInterrupted)
 	}
 	var spent *dataset.BudgetError
 	if errors.As(err, &spent) || errors.Is(err, dataset.ErrNoTokens) {
-		return codedError{err, exitData}
+		return coded(err, exitData)
 	}
 	return err
 }

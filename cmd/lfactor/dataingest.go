@@ -33,7 +33,7 @@ func dataIngest() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		job, err := format.LoadJob(args[0])
 		if err != nil {
-			return codedError{err, exitUsage}
+			return coded(err, exitUsage)
 		}
 		release, err := lockDir(args[0]+": output", job.Output)
 		if err != nil {

@@ -56,7 +56,7 @@ func dataPack() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if err := j.load(args[0], func(flag string) bool { return c.Flags().Changed(flag) }); err != nil {
-				return codedError{err, exitUsage}
+				return coded(err, exitUsage)
 			}
 		}
 		return j.run(c)

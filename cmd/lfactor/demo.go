@@ -24,7 +24,8 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-var _ = add(func() *cobra.Command {
+// demoVerb is lfactor demo: training shown on this machine.
+func demoVerb() *cobra.Command {
 	c := &cobra.Command{Use: "demo", Short: "Train a small language model on this machine's Go sources, as actors, in about a minute", Args: cobra.NoArgs}
 	dir := c.Flags().String("dir", "lfactor-demo", "where to work; a finished demo there is started afresh")
 	steps := c.Flags().Int("steps", 0, "training steps; 0 takes 600, and 600 with --vlm")
@@ -45,7 +46,7 @@ var _ = add(func() *cobra.Command {
 		return demo(c.Context(), *dir, n)
 	}
 	return c
-})
+}
 
 // demoConfig is a run file like any other.
 const demoConfig = `

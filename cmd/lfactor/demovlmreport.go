@@ -3,27 +3,17 @@ package main
 import (
 	"bufio"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
-	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/kernels/cpu"
-	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/stages/family"
-	"github.com/lfactor/lfactor/stages/sample"
 )
 
 // hostTimeline keeps the jobs of one step of a real run.
@@ -44,134 +34,12 @@ func (t *hostTimeline) see(e host.TraceEvent) {
 	}
 }
 
-// quiz asks a trained model about pictures.
-type quiz struct {
-	m        *trained
-	gen      *sample.Generator
-	chat     dataset.ChatEncoder
-	template *token.Template
-	x        *format.ProcessorExpander
-	p        *pictures
-}
-
 // asked is one question as it went.
 type asked struct {
 	scene       scene
 	png         []byte
 	question    question
 	said, blind string // with the picture, and without
-}
-
-func openQuiz(dir, checkpoints string) (*quiz, func(), error) {
-	m, err := openModel(checkpoints, dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	if m.model.Vision == nil {
-		m.close()
-		return nil, nil, usage("%s: a model of family %s does not see", checkpoints, m.model.Family)
-	}
-	if dir == "" && m.cfg != nil {
-		dir = m.cfg.Run.Data.Tokenizer
-	}
-	if dir == "" {
-		dir = checkpoints
-	}
-	tok, conf, err := token.LoadDir(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := token.NewTemplate(conf.ChatTemplate, conf)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := media.Load(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	x, err := format.NewProcessorExpander(p, tok)
-	if err != nil {
-		return nil, nil, err
-	}
-	b := cpu.New(0)
-	gen, err := sample.New(m.model, nil, tensor.F32, b, tensor.NewPool("quiz", 0), m.fill)
-	if err != nil {
-		b.Close()
-		return nil, nil, err
-	}
-	return &quiz{m: m, gen: gen, template: t, x: x, p: &pictures{m.model.Vision, p}}, func() { gen.Close(); b.Close(); m.close() }, nil
-}
-
-// ask is the model's answer to a question about a picture, or about none.
-func (q *quiz) ask(text string, picture []byte) (string, error) {
-	return q.answer(text, picture, sample.Params{Max: 12})
-}
-
-// answer is ask with other parameters of sampling.
-func (q *quiz) answer(text string, picture []byte, p sample.Params) (string, error) {
-	content := []map[string]string{{"type": "text", "text": text}}
-	if picture != nil {
-		content = append([]map[string]string{{"type": "image"}}, content...)
-	}
-	raw, err := json.Marshal(map[string]any{"role": "user", "content": content})
-	if err != nil {
-		return "", err
-	}
-	prompt, err := q.template.Render([]dataset.Message{{Role: "user", Raw: raw}}, nil, true, nil)
-	if err != nil {
-		return "", err
-	}
-	var ids []int32
-	var pics family.Pictures
-	mark, _ := q.x.Mark(dataset.Image)
-	for _, id := range q.m.tok.Encode(prompt, false) {
-		if id != mark || picture == nil {
-			ids = append(ids, id)
-			continue
-		}
-		m := dataset.Media{Kind: dataset.Image, Key: "picture", Bytes: picture}
-		in, fill, err := q.x.Expand(&m, 1)
-		if err != nil {
-			return "", err
-		}
-		g, values, err := q.p.one(&m, 1)
-		if err != nil {
-			return "", err
-		}
-		for _, s := range fill {
-			g.Spans = append(g.Spans, [2]int32{int32(len(ids)) + s.From, int32(len(ids)) + s.To})
-		}
-		pics.Grids, pics.Values = append(pics.Grids, g), append(pics.Values, values...)
-		ids = append(ids, in...)
-	}
-	p.Stop = append(p.Stop, q.m.stop...)
-	var out strings.Builder
-	stream := q.m.tok.NewStream(true)
-	err = q.gen.GenerateWith(ids, pics, p, func(id int32) bool { out.WriteString(stream.Push(id)); return true })
-	out.WriteString(stream.Flush())
-	return strings.Join(strings.Fields(out.String()), " "), err
-}
-
-// askCommand prints a model's answer to a question about a picture.
-func askCommand(path, tokenizer, picture, prompt string, p sample.Params) error {
-	if prompt == "" {
-		return usage("sample: --image wants a question in --prompt")
-	}
-	b, err := os.ReadFile(picture)
-	if err != nil {
-		return err
-	}
-	q, done, err := openQuiz(tokenizer, path)
-	if err != nil {
-		return err
-	}
-	defer done()
-	text, err := q.answer(prompt, b, p)
-	if err != nil {
-		return fmt.Errorf("%s: %w", picture, err)
-	}
-	fmt.Println(text)
-	return nil
 }
 
 // vlmVerdict asks the four questions about held-out combinations, with and without their pictures.

@@ -13,9 +13,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var _ = add(func() *cobra.Command {
+// doctorVerb is lfactor doctor: a check of this machine.
+func doctorVerb() *cobra.Command {
 	return &cobra.Command{Use: "doctor", Short: "Check this machine: processor, speed, memory, disk, sockets", Args: cobra.NoArgs, RunE: doctor}
-})
+}
 
 func doctor(*cobra.Command, []string) error {
 	ok := true
@@ -42,7 +43,7 @@ func doctor(*cobra.Command, []string) error {
 		line(err == nil, "disk     %.0f MB/s durable writes", rate)
 	}
 	if !ok {
-		return codedError{fmt.Errorf("this machine cannot train as it is; see the lines marked ✗"), exitFailed}
+		return coded(fmt.Errorf("this machine cannot train as it is; see the lines marked ✗"), exitFailed)
 	}
 	return nil
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-var _ = add(func() *cobra.Command {
+// evalVerb is lfactor eval: the loss of a checkpoint.
+func evalVerb() *cobra.Command {
 	return &cobra.Command{Use: "eval FILE.yaml [key=value ...]", Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on its validation data",
 		DisableFlagParsing: true, RunE: evalCommand}
-})
+}
 
 func evalCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, trainOwn)

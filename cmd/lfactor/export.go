@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,32 +15,6 @@ import (
 )
 
 const hfShardBytes = 5 << 30
-
-// export writes what checkpoint.save_hf asks for from the newest durable checkpoint: a Hugging Face directory, or adapters.
-func (r *run) export() error {
-	c := r.cfg.Run
-	if !c.Checkpoint.SaveHF {
-		return nil
-	}
-	dst := c.Checkpoint.SaveHFPath
-	if dst == "" {
-		dst = filepath.Join(c.Checkpoint.Dir, "release_hf_weights")
-	}
-	if c.Checkpoint.Dir == "" {
-		return r.cfg.Fault("checkpoint.dir", "exporting needs a checkpoint to export", "set checkpoint.dir")
-	}
-	saved, _, err := checkpoint.Recover(c.Checkpoint.Dir)
-	if err != nil {
-		return err
-	}
-	defer saved.Close()
-	e := exporter{cfg: r.cfg, model: r.job.Model, lora: r.job.Lora, saved: saved, hf: r.start.hf, side: sideDir(r.cfg)}
-	if err := e.write(dst); err != nil {
-		return fmt.Errorf("export to %s: %w", dst, err)
-	}
-	r.report.say("export  %s", dst)
-	return nil
-}
 
 // sideDir is where tokenizer and configuration files of an export come from.
 func sideDir(c *configs.Config) string {

@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var _ = add(func() *cobra.Command {
+// initVerb is lfactor init: a new run file.
+func initVerb() *cobra.Command {
 	c := &cobra.Command{Use: "init [DIR]", Short: "Write a run file to start from", Args: cobra.MaximumNArgs(1)}
 	template := c.Flags().String("template", "pretrain", "pretrain or sft")
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -36,7 +37,7 @@ var _ = add(func() *cobra.Command {
 		return nil
 	}
 	return c
-})
+}
 
 const pretrainTemplate = `# A run of lfactor train. Every key: lfactor config explain KEY
 model:

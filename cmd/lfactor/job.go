@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -27,7 +26,7 @@ func job(c *configs.Config) (*host.Job, error) {
 	r := c.Run
 	m, err := family.Build(c.Model, r.Data.SeqLen)
 	if err != nil {
-		return nil, codedError{err, exitUsage}
+		return nil, coded(err, exitUsage)
 	}
 	m.Spec.MTPWeight = r.Train.MTPWeight
 	if m.Spec.MTPWeight == 0 {
@@ -211,4 +210,27 @@ func backends(c *configs.Config) (func(rank int) kernels.Backend, func(), error)
 		}, nil
 }
 
-func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }
+// fits compares every rank's predicted peak with its budget before anything is allocated.
+func fits(l *host.Layout) error {
+	for rank := range l.Ranks {
+		m := l.Memory(rank)
+		if b := l.Job.Memory; b > 0 && m.Total() > b {
+			return coded(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exitFit)
+		}
+	}
+	return nil
+}
+
+// remedy is the setting that saves most of what a rank lacks.
+func remedy(l *host.Layout, m host.Memory) string {
+	j := l.Job
+	switch {
+	case m.Activations > m.State && j.Recompute == 0:
+		return "try plan.recompute=full"
+	case m.Activations > m.State && j.Rows > 1:
+		return "try a smaller train.micro_batch or data.seq_len, or a larger plan.tp"
+	case j.Mesh.DP > 1 && j.Zero < 3:
+		return fmt.Sprintf("try plan.zero=%d", j.Zero+1)
+	}
+	return fmt.Sprintf("try plan.pp=%d, or a larger plan.tp", j.Mesh.PP*2)
+}

@@ -16,7 +16,8 @@ import (
 	"github.com/lfactor/lfactor/pipeline/schedule"
 )
 
-var _ = add(func() *cobra.Command {
+// planVerb is lfactor plan: what each rank holds, or the best plan for a machine.
+func planVerb() *cobra.Command {
 	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] [--out plan.yaml] [--schedules] [--program]",
 		Short: "Show what each rank holds and whether it fits, or find the fastest plan for a machine",
 		Long: `Without --hosts: what each rank of the run file's own plan holds, before anything is allocated.
@@ -29,7 +30,7 @@ var _ = add(func() *cobra.Command {
   --schedules       list the schedules
   --program         print the run file's program as a table`,
 		DisableFlagParsing: true, RunE: planCommand}
-})
+}
 
 // planRow is one rank of a plan.
 type planRow struct {
@@ -76,7 +77,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	}
 	l, err := host.Plan(j)
 	if err != nil {
-		return codedError{err, exitUsage}
+		return coded(err, exitUsage)
 	}
 	if slices.Contains(mine, "--program") {
 		fmt.Print(l.Program)
@@ -87,33 +88,6 @@ func planCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	return fits(l)
-}
-
-// form is the value of -o among a command's own flags.
-func form(mine []string) string {
-	for i, m := range mine {
-		name, value, inline := strings.Cut(strings.TrimLeft(m, "-"), "=")
-		if name != "o" && name != "output" {
-			continue
-		}
-		if !inline && i+1 < len(mine) {
-			value = mine[i+1]
-		}
-		return value
-	}
-	return "text"
-}
-
-// vocabulary takes the tokenizer's size where the model's file gives none; a published model needs no tokenizer to plan.
-func vocabulary(cfg *configs.Config) error {
-	if cfg.Model.Vocab > 0 {
-		return nil
-	}
-	t, _, err := openTokenizer(cfg)
-	if err != nil {
-		return err
-	}
-	return cfg.CheckVocab(t.VocabSize())
 }
 
 func planRows(l *host.Layout) (rows []planRow) {

@@ -109,7 +109,7 @@ func (p *planSearch) simulateBest(all []search.Candidate) (int, error) {
 		}
 		tried = append(tried, c)
 		if interrupted.Load() != 0 {
-			return 0, codedError{errors.New("interrupted"), exitInterrupted}
+			return 0, coded(errors.New("interrupted"), exitInterrupted)
 		}
 	}
 	copy(all[copy(all, tried):], rest)

@@ -192,7 +192,7 @@ func (p *planSearch) profile(v search.Variant) ([]search.BlockCost, error) {
 	}
 	l, err := host.Plan(&j)
 	if err != nil {
-		return nil, codedError{err, exitUsage}
+		return nil, coded(err, exitUsage)
 	}
 	each := p.blockCosts(l, v)
 	out := make([]search.BlockCost, len(of))
@@ -205,14 +205,14 @@ func (p *planSearch) profile(v search.Variant) ([]search.BlockCost, error) {
 // search finds and ranks plans: all by closed forms, the best of them by simulation.
 func (p *planSearch) search() (all []search.Candidate, err error) {
 	if all, err = p.space.Enumerate(); err != nil {
-		return nil, codedError{err, exitUsage}
+		return nil, coded(err, exitUsage)
 	}
 	for i := range all {
 		if err := p.space.Estimate(&all[i]); err != nil {
 			return nil, err
 		}
 		if interrupted.Load() != 0 {
-			return nil, codedError{errors.New("interrupted"), exitInterrupted}
+			return nil, coded(errors.New("interrupted"), exitInterrupted)
 		}
 	}
 	search.Rank(all)
@@ -304,7 +304,7 @@ func (p *planSearch) run() error {
 		return err
 	}
 	if best < 0 {
-		return codedError{p.nothingFits(all), exitFit}
+		return coded(p.nothingFits(all), exitFit)
 	}
 	if p.out == "" {
 		return nil
@@ -384,30 +384,4 @@ func (p *planSearch) columns(encoder any, rest ...any) table.Row {
 		return rest
 	}
 	return append(table.Row{encoder}, rest...)
-}
-
-// loadPlanned reads a run file under the plan of --plan, if there is one: its settings stand before the user's own.
-func loadPlanned(file string, mine, rest []string) (*configs.Config, error) {
-	name := flagValue(mine, "plan")
-	if name == "" {
-		return configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
-	}
-	p, err := configs.OpenPlan(name)
-	if err != nil {
-		return nil, err
-	}
-	// The model first: settings for another model would be faults of their own.
-	if plain, err := configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv}); err == nil && plain.Model.Vocab > 0 {
-		if err := p.Fits(plain); err != nil {
-			return nil, err
-		}
-	}
-	cfg, err := configs.Load(configs.Request{File: file, Args: append(append([]string{}, p.Settings...), rest...), Getenv: os.Getenv})
-	if err != nil {
-		return nil, err
-	}
-	if err := vocabulary(cfg); err != nil {
-		return nil, err
-	}
-	return cfg, p.Fits(cfg)
 }

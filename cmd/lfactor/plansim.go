@@ -137,8 +137,6 @@ func (p *planSearch) simulate(c *search.Candidate) error {
 	return nil
 }
 
-var onePass = []core.Segment{{}}
-
 // take notes what a simulation showed about a candidate.
 func (p *planSearch) take(c *search.Candidate, res *sim.Result) {
 	c.Simulated, c.Memory = res.Steps[0].Time/1e9, 0

@@ -208,7 +208,7 @@ func (r *run) work(proc int) error {
 	defer cancel()
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the leader
-		orphaned <- codedError{errors.New(""), exitFailed}
+		orphaned <- coded(errors.New(""), exitFailed)
 		select {
 		case <-ctx.Done():
 		case <-time.After(2 * time.Second): // a rank stuck in a job must not keep the process

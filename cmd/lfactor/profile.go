@@ -163,8 +163,6 @@ func (r profileReport) kernels(w io.Writer, most int) {
 	fmt.Fprintf(w, "outside kernels %s of the time, over %d steps of %s\n", percent(r.Share), r.Steps, seconds(r.Wall/n))
 }
 
-func percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
-
 // write leaves the tables, the numbers and the picture at base.txt, base.json and base.svg.
 func (p *profiler) write(base string, r profileReport) error {
 	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {

@@ -146,19 +146,6 @@ func (p *reporter) header() {
 	p.say("logs    %s", p.dir)
 }
 
-// count prints a number with a metric suffix.
-func count(n float64) string {
-	for _, u := range []struct {
-		v float64
-		s string
-	}{{1e12, " T"}, {1e9, " B"}, {1e6, " M"}, {1e3, " k"}} {
-		if n >= u.v {
-			return fmt.Sprintf("%.3g%s", n/u.v, u.s)
-		}
-	}
-	return fmt.Sprintf("%.0f", n)
-}
-
 func (p *reporter) observe(m actors.Message) {
 	switch m.Text {
 	case core.TopicStep:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -25,7 +26,8 @@ import (
 var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true, "schedule": true, "steps": true, "seed": true, "seeds": true,
 	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true, "plan": true, "shrink": false, "program": true}
 
-var _ = add(func() *cobra.Command {
+// simVerb is lfactor sim: a run in virtual time.
+func simVerb() *cobra.Command {
 	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] [--steps N] [--seeds N --faults KIND,...]",
 		Short: "Run the training's actors in virtual time: step time, bubbles, memory, faults, before any device is used",
 		Long: `The simulator runs the same behaviours from the same program as training does; jobs become durations of a described machine.
@@ -47,7 +49,7 @@ var _ = add(func() *cobra.Command {
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, RunE: simCompare},
 		predictCommand(), fidelityCommand(), encoderCommand())
 	return c
-})
+}
 
 // simRun is what the flags of a simulation mean.
 type simRun struct {
@@ -68,20 +70,6 @@ type simRun struct {
 	sends   bool
 	jitter  float64
 	layout  *host.Layout
-}
-
-// flagValue is the value of --name among a command's own flags, "" if it was not given.
-func flagValue(mine []string, name string) string {
-	for i, m := range mine {
-		n, value, inline := strings.Cut(strings.TrimLeft(m, "-"), "=")
-		if n == name && inline {
-			return value
-		}
-		if n == name && i+1 < len(mine) {
-			return mine[i+1]
-		}
-	}
-	return ""
 }
 
 // parseSim reads flags and the machine; the run file is not opened yet.
@@ -182,7 +170,7 @@ func (s *simRun) plan() error {
 		j.Schedule = s.program
 	}
 	if s.layout, err = host.Plan(j); err != nil {
-		return codedError{err, exitUsage}
+		return coded(err, exitUsage)
 	}
 	if n := s.layout.World(); n > s.cluster.Devices*s.cluster.Hosts {
 		return usage("the plan has %d ranks, cluster %s %d devices", n, s.cluster.Name, s.cluster.Devices*s.cluster.Hosts)
@@ -206,7 +194,7 @@ func openProgram(name string) (*plan.Program, error) {
 		err = p.Check()
 	}
 	if err != nil {
-		return nil, codedError{fmt.Errorf("%s: %w", name, err), exitUsage}
+		return nil, coded(fmt.Errorf("%s: %w", name, err), exitUsage)
 	}
 	return p, nil
 }
@@ -256,7 +244,7 @@ func (s *simRun) once(seed uint64, faults []sim.Fault) error {
 	if err := s.print(res); err != nil {
 		return err
 	}
-	for name, write := range map[string]func(string) error{s.trace: t.chrome, s.svg: t.svg, s.html: func(f string) error { return t.html(f, s, res) }} {
+	for name, write := range map[string]func(string) error{s.trace: t.chrome, s.svg: t.svg, s.html: func(f string) error { return s.page(&t, f, res) }} {
 		if name != "" {
 			if err := write(name); err != nil {
 				return err
@@ -265,11 +253,11 @@ func (s *simRun) once(seed uint64, faults []sim.Fault) error {
 	}
 	switch {
 	case res.Stall != nil:
-		return codedError{res.Stall, exitFailed}
+		return coded(res.Stall, exitFailed)
 	case strings.Contains(res.Failed, "out of memory"):
-		return codedError{fmt.Errorf("the simulated run failed: %s", res.Failed), exitFit}
+		return coded(fmt.Errorf("the simulated run failed: %s", res.Failed), exitFit)
 	case res.Failed != "":
-		return codedError{fmt.Errorf("the simulated run failed: %s", res.Failed), exitFailed}
+		return coded(fmt.Errorf("the simulated run failed: %s", res.Failed), exitFailed)
 	}
 	return nil
 }
@@ -317,8 +305,6 @@ func (s *simRun) sum(res *sim.Result) simSum {
 	return out
 }
 
-func sec(ns int64) float64 { return float64(ns) / 1e9 }
-
 func (s *simRun) print(res *sim.Result) error {
 	sum := s.sum(res)
 	if s.form != "text" {
@@ -347,25 +333,6 @@ func (s *simRun) print(res *sim.Result) error {
 	}
 	t.Render()
 	return nil
-}
-
-// textTable is a table for a terminal.
-func textTable(columns ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(os.Stdout)
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(columns)
-	return t
-}
-
-func seconds(s float64) string {
-	switch {
-	case s >= 1:
-		return fmt.Sprintf("%.3f s", s)
-	case s >= 1e-3:
-		return fmt.Sprintf("%.3f ms", s*1e3)
-	}
-	return fmt.Sprintf("%.1f µs", s*1e6)
 }
 
 // script draws a seed's faults for a run of the given length.
@@ -409,13 +376,6 @@ func (s *simRun) tryFaults() error {
 	}
 	fmt.Printf("%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle of waits\n", ended+stalled+failed, ended, failed, stalled)
 	return nil
-}
-
-func why(r *sim.Result) string {
-	if r.Stall != nil {
-		return r.Stall.Error()
-	}
-	return r.Failed
 }
 
 func simReplay(c *cobra.Command, args []string) error {
@@ -481,4 +441,19 @@ func simCompare(c *cobra.Command, args []string) error {
 	}
 	t.Render()
 	return nil
+}
+
+// page writes a report with the picture and the table.
+func (s *simRun) page(t *timeline, name string, res *sim.Result) error {
+	return create(name, func(w *bufio.Writer) {
+		x := s.sum(res)
+		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule, x.Cluster)
+		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan.</p>\n<table border=\"1\" cellpadding=\"4\" style=\"border-collapse:collapse\"><tr><th>rank<th>busy<th>bubble<th>exposed comm<th>sync<th>update<th>peak</tr>\n",
+			seconds(x.Step), 100*x.BubbleLongest, 100*x.BubbleMakespan)
+		for _, r := range x.Ranks {
+			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank, seconds(r.Busy), seconds(r.Bubble), seconds(r.Comm), seconds(r.Sync), seconds(r.Update), r.Peak)
+		}
+		fmt.Fprint(w, "</table>\n<p>Forward blue, backward green, input gradients teal, weight gradients yellow, optimizer step red.</p>\n")
+		t.picture(w)
+	})
 }

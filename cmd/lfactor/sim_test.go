@@ -9,14 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/pipeline/plan"
-	"github.com/lfactor/lfactor/pipeline/schedule"
-	"github.com/lfactor/lfactor/sim"
-	"github.com/lfactor/lfactor/topology"
-	"github.com/lfactor/lfactor/topology/cost"
 )
 
 // simOutput runs a command line in this process and returns what it printed.
@@ -106,13 +98,6 @@ func TestSimBadInput(t *testing.T) {
 	}
 }
 
-func TestCalibrate(t *testing.T) {
-	m, err := calibrate(1)
-	require.NoError(t, err)
-	require.Greater(t, m.Flops, 1e8)
-	require.Greater(t, m.Bandwidth, 1e7)
-}
-
 // TestSimShrink: a seed that fails is brought down to at most 30 events that fail in the same way, and they are listed; a rank that
 // dies and comes back is no failure.
 func TestSimShrink(t *testing.T) {
@@ -126,25 +111,6 @@ func TestSimShrink(t *testing.T) {
 	out, err := simOutput(t, "sim", "replay", "9", shippedRun, "plan.dp=2", "--shrink", "--faults", "crash-restart,duplicate-message")
 	require.NoError(t, err)
 	require.Contains(t, out, "ends well")
-}
-
-// TestPredictIsSimulated: the terms that are printed for a row add up to what its simulated program takes.
-func TestPredictIsSimulated(t *testing.T) {
-	k := cost.Constants{1 / 200e12, 100, 1 / 1.2e12, 1 / 2e12, 1e-3, 1 / 150e9, 1 / 100e9, 1 / 20e9, 1 / 100e9, 1 / 15e9, 1e-11, 2e-5}
-	slots := programSlots()
-	for _, r := range []cost.Measured{
-		{GPUs: 64, Batch: 64, Micro: 1, Hidden: 4096, Heads: 32, Layers: 32, Seq: 2048, TP: 8, DP: 2, PP: 4},
-		{GPUs: 1, Batch: 8, Micro: 2, Hidden: 1024, Heads: 16, Layers: 12, Seq: 1024, TP: 1, DP: 1, PP: 1},
-		{GPUs: 32, Batch: 256, Micro: 4, Hidden: 8192, Heads: 64, Layers: 64, Seq: 2048, TP: 2, DP: 1, PP: 16},
-	} {
-		n, err := slots(r.PP, r.Microbatches())
-		require.NoError(t, err)
-		require.InEpsilon(t, float64(r.Microbatches()+r.PP-1), n, 1e-6)
-		p := k.Pieces(&r)
-		got, err := simulateRow(&r, &p)
-		require.NoError(t, err)
-		require.InEpsilon(t, k.Predict(&r, n).Sum(), got, 1e-6)
-	}
 }
 
 // TestSimProgram simulates a table in PyTorch's notation, and names rank and action of what is wrong in one.
@@ -174,46 +140,6 @@ func TestSimProgram(t *testing.T) {
 		_, err := run(text)
 		require.ErrorContains(t, err, want)
 		require.Equal(t, exitUsage, exitCode(err))
-	}
-}
-
-// TestOpAndSends: a step whose collectives are single events takes as long as one in which every message of their algorithm travels,
-// within 1 % up to 64 ranks on one host and on eight; a slow link holds both up, and a cut one stops both.
-func TestOpAndSends(t *testing.T) {
-	text, err := configs.ClusterFile("h100")
-	require.NoError(t, err)
-	m, err := cost.Read("h100", text)
-	require.NoError(t, err)
-	prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: 1, Micro: 2})
-	require.NoError(t, err)
-	run := func(n int, bytes int64, sends bool, faults ...sim.Fault) *sim.Result {
-		segs := []core.Segment{{Flops: 1e9, Comms: []core.Comm{{Group: sim.GroupTP, Bytes: bytes * 2 * int64(n-1) / int64(n)}}}}
-		d := &sim.Description{Mesh: topology.Mesh{PP: 1, DP: 1, TP: n}, Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return segs }}
-		p := prices(m)
-		if !sends {
-			p.Sends = nil
-		}
-		return sim.New(d.Layout(), p, sim.Options{Whole: true, Faults: faults}).Run()
-	}
-	for _, n := range []int{2, 4, 6, 8, 16, 24, 32, 64} {
-		for _, bytes := range []int64{1 << 20, 1 << 25, 1 << 28} {
-			op, sends := run(n, bytes, false), run(n, bytes, true)
-			require.Len(t, op.Steps, 1)
-			require.Len(t, sends.Steps, 1, "%v %s", sends.Stall, sends.Failed)
-			require.Zero(t, sends.Leaked)
-			require.InEpsilon(t, op.Steps[0].Time, sends.Steps[0].Time, 0.01, "%d ranks, %d bytes", n, bytes)
-			if n > 2 {
-				require.Greater(t, sends.Events, op.Events+uint64(n))
-			}
-		}
-	}
-	for _, sends := range []bool{false, true} {
-		plain := run(8, 1<<28, sends)
-		slow := run(8, 1<<28, sends, sim.Fault{Kind: sim.SlowLink, Rank: 3, Peer: 4, Factor: 2})
-		require.InEpsilon(t, 2, slow.Steps[0].Time/plain.Steps[0].Time, 0.15, "sends %v: rounds overlap a little", sends)
-		cut := run(8, 1<<28, sends, sim.Fault{Kind: sim.CutLink, Rank: 3, Peer: 4})
-		require.NotNil(t, cut.Stall)
-		require.ErrorContains(t, cut.Stall, "that a cut link has lost")
 	}
 }
 

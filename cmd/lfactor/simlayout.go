@@ -174,3 +174,12 @@ func prices(m *cost.Machine) sim.Prices {
 		},
 	}
 }
+
+func why(r *sim.Result) string {
+	if r.Stall != nil {
+		return r.Stall.Error()
+	}
+	return r.Failed
+}
+
+var onePass = []core.Segment{{}}

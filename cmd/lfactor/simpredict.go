@@ -92,7 +92,7 @@ func programSlots() cost.Slots {
 func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 	prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: r.PP, Micro: r.Microbatches()})
 	if err != nil {
-		return 0, codedError{err, exitUsage}
+		return 0, coded(err, exitUsage)
 	}
 	d := &sim.Description{Mesh: topology.Mesh{PP: r.PP, DP: 1, TP: 1}, Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return onePass }}
 	res := sim.New(d.Layout(), sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {

@@ -48,21 +48,6 @@ func (t *timeline) files(dir, name string) error {
 	return t.chrome(filepath.Join(dir, name+".json"))
 }
 
-// create writes a file through f.
-func create(name string, f func(w *bufio.Writer)) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(file)
-	f(w)
-	if err := w.Flush(); err != nil {
-		file.Close()
-		return err
-	}
-	return file.Close()
-}
-
 // chrome writes Chrome's trace format, for Perfetto.
 func (t *timeline) chrome(name string) error {
 	return create(name, func(w *bufio.Writer) {
@@ -108,18 +93,3 @@ func (t *timeline) picture(w *bufio.Writer) {
 }
 
 func (t *timeline) svg(name string) error { return create(name, t.picture) }
-
-// html writes a report with the picture and the table.
-func (t *timeline) html(name string, s *simRun, res *sim.Result) error {
-	return create(name, func(w *bufio.Writer) {
-		x := s.sum(res)
-		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule, x.Cluster)
-		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan.</p>\n<table border=\"1\" cellpadding=\"4\" style=\"border-collapse:collapse\"><tr><th>rank<th>busy<th>bubble<th>exposed comm<th>sync<th>update<th>peak</tr>\n",
-			seconds(x.Step), 100*x.BubbleLongest, 100*x.BubbleMakespan)
-		for _, r := range x.Ranks {
-			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank, seconds(r.Busy), seconds(r.Bubble), seconds(r.Comm), seconds(r.Sync), seconds(r.Update), r.Peak)
-		}
-		fmt.Fprint(w, "</table>\n<p>Forward blue, backward green, input gradients teal, weight gradients yellow, optimizer step red.</p>\n")
-		t.picture(w)
-	})
-}

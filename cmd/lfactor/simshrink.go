@@ -171,7 +171,7 @@ func (x *small) list(s *simRun, seed uint64, events uint64) error {
 		}
 	}
 	r := x.try(s, seed, o)
-	return codedError{fmt.Errorf("the simulated run %s: %s", fate(r), why(r)), exitFailed}
+	return coded(fmt.Errorf("the simulated run %s: %s", fate(r), why(r)), exitFailed)
 }
 
 var kindNames = map[actors.Kind]string{actors.Started: "started", actors.Down: "down", actors.Done: "done", actors.Tick: "tick", actors.Open: "open", actors.Batch: "data",

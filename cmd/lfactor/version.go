@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var _ = add(func() *cobra.Command {
+// versionVerb is lfactor version.
+func versionVerb() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		fmt.Println("lfactor", version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil
 	}}
-})
+}
 
 // version is the module's version, or the commit of a build from a checkout.
 func version() string {

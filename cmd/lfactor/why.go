@@ -11,7 +11,8 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 )
 
-var _ = add(func() *cobra.Command {
+// whyVerb is lfactor why: who waits for whom in a running job.
+func whyVerb() *cobra.Command {
 	c := &cobra.Command{Use: "why [RUN]", Short: "Say who waits for whom in a running job, the root first",
 		Long: "RUN is the run directory (log.dir), by default runs/latest. The answer comes from the actors themselves.",
 		Args: cobra.MaximumNArgs(1)}
@@ -40,4 +41,4 @@ var _ = add(func() *cobra.Command {
 		return nil
 	}
 	return c
-})
+}
