@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/config"
 )
 
 // TestConfigCheckLoong counts the models of a tree in LoongForge's layout, and explains what differs from published ones.
@@ -36,7 +39,7 @@ func TestConfigCheckLoong(t *testing.T) {
 	} {
 		code, out := runIn(t, t.TempDir(), nil, "config", "check", filepath.Join(tree, file+".yaml"), "-o", "json")
 		require.Zero(t, code, out)
-		var r checkReport
+		var r config.CheckReport
 		require.NoError(t, json.Unmarshal([]byte(out), &r), out)
 		require.Equal(t, want.n, r.Parameters, file)
 		require.Contains(t, strings.Join(r.Why, "\n"), want.why, file)
@@ -50,6 +53,6 @@ func TestConfigCheckLoong(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "published: the same (qwen-vl/2.5-7b, Qwen/Qwen2.5-VL-7B-Instruct)")
 	code, out = runIn(t, t.TempDir(), nil, "config", "check", filepath.Join(tree, "qwen2.5vl/qwen2_5_vl_7b.yaml"), "model.foundation.hidden_sise=1")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 	require.Contains(t, out, `did you mean "hidden_size"?`)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -20,9 +22,9 @@ import (
 func TestVisionLlava(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	_, err := writeScenes(in("shards"), 160)
+	_, err := demo.WriteScenes(in("shards"), 160)
 	require.NoError(t, err)
-	ids, err := sceneTokenizer(in("tokenizer"))
+	ids, err := demo.SceneTokenizer(in("tokenizer"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(in("tokenizer/preprocessor_config.json"), []byte(`{"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 40}, "crop_size": {"height": 36, "width": 36}}`), 0o644))
 	data := fmt.Sprintf(`data: {kind: media, paths: [%q], tokenizer: %q, seq_len: 256, sample_type: chat_mix}
@@ -40,7 +42,7 @@ checkpoint: {dir: %q, save_hf: true}
 `, ids["vocab"], ids["<|image_pad|>"], in("checkpoints"))
 	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(fresh + data)})
 	require.NoError(t, err)
-	require.NoError(t, train(context.Background(), cfg, trainIO{quiet: true}))
+	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
 	first := metrics(t, dir)
 	require.Len(t, first, 12)
 	require.Less(t, first[11].Loss, first[0].Loss-0.5)
@@ -64,6 +66,6 @@ checkpoint: {dir: %q, save_hf: true}
 	require.NoError(t, os.RemoveAll(in("run")))
 	cfg, err = configs.Load(configs.Request{File: "test", Text: []byte(fmt.Sprintf("model: {path: %q}\n", weights) + data), Args: []string{"train.steps=1", "data.processor=" + in("tokenizer")}})
 	require.NoError(t, err)
-	require.NoError(t, train(context.Background(), cfg, trainIO{quiet: true}))
+	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
 	require.Less(t, metrics(t, dir)[0].Loss, (first[0].Loss+first[11].Loss)/2)
 }

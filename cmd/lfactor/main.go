@@ -1,5 +1,5 @@
 // Command lfactor trains models as graphs of actors, plans and simulates such runs, and looks after their checkpoints and
-// data. Each subcommand has a file of its own; they wire the packages together and decide nothing.
+// data. Each verb has a folder, which parses, calls and prints; main only puts them together.
 package main
 
 import (
@@ -7,28 +7,45 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/bench"
+	"github.com/lfactor/lfactor/cmd/lfactor/calibrate"
+	"github.com/lfactor/lfactor/cmd/lfactor/ckpt"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/config"
+	"github.com/lfactor/lfactor/cmd/lfactor/data"
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/cmd/lfactor/doctor"
+	"github.com/lfactor/lfactor/cmd/lfactor/eval"
+	"github.com/lfactor/lfactor/cmd/lfactor/newrun"
+	"github.com/lfactor/lfactor/cmd/lfactor/plan"
+	"github.com/lfactor/lfactor/cmd/lfactor/sample"
+	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
+	"github.com/lfactor/lfactor/cmd/lfactor/train"
+	"github.com/lfactor/lfactor/cmd/lfactor/version"
+	"github.com/lfactor/lfactor/cmd/lfactor/why"
 )
 
 func root() *cobra.Command {
 	c := &cobra.Command{Use: "lfactor", Short: "Train models as graphs of actors", SilenceErrors: true, SilenceUsage: true,
 		Long: "lfactor trains language models as graphs of actors: every pipeline stage, tensor- and data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it on this machine."}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
-	c.AddCommand(benchVerb(), calibrateVerb(), ckptVerb(), configVerb(), dataVerb(), demoVerb(), doctorVerb(), evalVerb(), initVerb(),
-		planVerb(), sampleVerb(), simVerb(), trainVerb(), versionVerb(), whyVerb())
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded(err, exitUsage) })
+	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), config.Command(), data.Command(), demo.Command(), doctor.Command(), eval.Command(), newrun.Command(),
+		plan.Command(), sample.Command(), simverb.Command(), train.Command(), version.Command(), why.Command())
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Coded(err, cli.ExitUsage) })
 	return c
 }
 
 func main() {
-	ctx, stop := interruptible()
+	ctx, stop := cli.Interruptible()
 	defer stop()
 	c := root()
 	err := c.ExecuteContext(ctx)
 	if err == nil {
 		return
 	}
-	code := exitCode(err)
-	if code != exitInterrupted && err.Error() != "" {
+	code := cli.ExitCode(err)
+	if code != cli.ExitInterrupted && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
 	stop()

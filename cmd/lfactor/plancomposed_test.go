@@ -11,6 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/cmd/lfactor/planner"
+	"github.com/lfactor/lfactor/cmd/lfactor/setup"
+	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
+	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/topology/search"
 )
@@ -42,7 +47,7 @@ func TestPlanComposed(t *testing.T) {
 	require.NoError(t, err)
 	var all []search.Candidate
 	require.NoError(t, json.Unmarshal([]byte(out), &all))
-	require.Len(t, all, reranked)
+	require.Len(t, all, planner.Reranked)
 	over := map[string]bool{}
 	for i := range all {
 		c := &all[i]
@@ -62,7 +67,7 @@ func TestPlanComposed(t *testing.T) {
 	text, err := simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100")
 	require.NoError(t, err)
 	require.Contains(t, text, "ENCODER")
-	blocks, err := searchOf(t, file, "--hosts", "1x4", "--cluster", "h100").profile(search.Variant{TP: 1, Batch: 1, Recompute: "none"})
+	blocks, err := searchOf(t, file, "--hosts", "1x4", "--cluster", "h100").Profile(search.Variant{TP: 1, Batch: 1, Recompute: "none"})
 	require.NoError(t, err)
 	for i, b := range blocks {
 		require.Positive(t, b.F, "block %d: the tower works on pictures", i)
@@ -97,16 +102,16 @@ func TestPlanComposedSimulated(t *testing.T) {
 	} {
 		t.Run(c.Encoder.Over, func(t *testing.T) {
 			p := searchOf(t, file, "--hosts", "1x8", "--cluster", "h100")
-			_, err := p.space.Enumerate()
+			_, err := p.Space.Enumerate()
 			require.NoError(t, err)
-			require.NoError(t, p.space.Estimate(&c))
+			require.NoError(t, p.Space.Estimate(&c))
 			estimated := c.Memory
 			whole := c
-			require.NoError(t, p.simulateComposed(&whole))
+			require.NoError(t, p.SimulateComposed(&whole))
 			require.Empty(t, whole.Why)
-			out, err := simOutput(t, append([]string{"sim", file, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.settings(&c)...)...)
+			out, err := simOutput(t, append([]string{"sim", file, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.Settings(&c)...)...)
 			require.NoError(t, err)
-			var s simSum
+			var s simverb.Sum
 			require.NoError(t, json.Unmarshal([]byte(out), &s))
 			require.Equal(t, s.Step, whole.Simulated)
 			peak := int64(0)
@@ -118,8 +123,8 @@ func TestPlanComposedSimulated(t *testing.T) {
 			require.Greater(t, float64(estimated)/float64(peak), 0.6, "the program chose to encode further ahead")
 
 			folded := c
-			p.whole = 4
-			require.NoError(t, p.simulateComposed(&folded))
+			p.Whole = 4
+			require.NoError(t, p.SimulateComposed(&folded))
 			require.InEpsilon(t, whole.Simulated, folded.Simulated, 0.06)
 			require.InEpsilon(t, whole.Memory, folded.Memory, 0.02)
 		})
@@ -131,11 +136,11 @@ func TestPlanComposedSimulated(t *testing.T) {
 func TestPlanComposedIsCarriedOut(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	_, err := writeScenes(in("shards"), 64)
+	_, err := demo.WriteScenes(in("shards"), 64)
 	require.NoError(t, err)
-	ids, err := sceneTokenizer(in("tokenizer"))
+	ids, err := demo.SceneTokenizer(in("tokenizer"))
 	require.NoError(t, err)
-	text := fmt.Sprintf(demoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"],
+	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"],
 		in("shards/scenes-{00..03}.tar"), in("tokenizer"), 2, 1, in("checkpoints"), 3, in("run"))
 	require.NoError(t, os.WriteFile(in("run.yaml"), []byte(text), 0o644))
 	_, err = simOutput(t, "plan", in("run.yaml"), "--hosts", "1x4", "--out", in("plan.yaml"))
@@ -152,9 +157,9 @@ func TestPlanComposedIsCarriedOut(t *testing.T) {
 			}
 		}
 		require.NoError(t, os.RemoveAll(in("run")))
-		cfg, err := loadPlanned(in("run.yaml"), []string{"--plan", in(name)}, []string{"checkpoint.dir=''", "checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"})
+		cfg, err := setup.Load(in("run.yaml"), []string{"--plan", in(name)}, []string{"checkpoint.dir=''", "checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"})
 		require.NoError(t, err)
-		require.NoError(t, train(context.Background(), cfg, trainIO{quiet: true}))
+		require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
 		require.Len(t, metrics(t, dir), 2)
 		if more != "" {
 			require.Equal(t, "first", cfg.Run.Plan.Encoder.Over)

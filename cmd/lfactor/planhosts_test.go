@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/planner"
+	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
 	"github.com/lfactor/lfactor/topology/search"
 )
 
@@ -18,7 +21,7 @@ func TestPlanHosts(t *testing.T) {
 	require.NoError(t, err)
 	var all []search.Candidate
 	require.NoError(t, json.Unmarshal([]byte(out), &all))
-	require.Len(t, all, reranked)
+	require.Len(t, all, planner.Reranked)
 	for i := range all[1:] {
 		require.LessOrEqual(t, all[i].Simulated, all[i+1].Simulated)
 		require.Equal(t, 4, all[i].TP*all[i].PP*all[i].DP)
@@ -28,7 +31,7 @@ func TestPlanHosts(t *testing.T) {
 		}
 	}
 	p := searchOf(t, shippedRun, "--hosts", "1x4", "--cluster", "h100", "train.global_batch=64")
-	space, err := p.space.Enumerate()
+	space, err := p.Space.Enumerate()
 	require.NoError(t, err)
 	have := map[string]bool{}
 	for _, c := range space {
@@ -44,7 +47,7 @@ func keysOf(m map[string]bool) (out []string) {
 	return
 }
 
-func searchOf(t *testing.T, file string, mine ...string) *planSearch {
+func searchOf(t *testing.T, file string, mine ...string) *planner.Search {
 	t.Helper()
 	var own, rest []string
 	for _, a := range mine {
@@ -54,7 +57,7 @@ func searchOf(t *testing.T, file string, mine ...string) *planSearch {
 			rest = append(rest, a)
 		}
 	}
-	p, err := newPlanSearch(file, own, rest)
+	p, err := planner.New(file, own, rest)
 	require.NoError(t, err)
 	return p
 }
@@ -67,13 +70,13 @@ func TestPlanFolded(t *testing.T) {
 		{TP: 2, PP: 2, DP: 2, Zero: 1, Schedule: "zb-2p", Loops: 1, Batch: 4, Micro: 4, Recompute: "none"},
 		{TP: 2, PP: 2, DP: 1, Schedule: "interleaved", Loops: 2, Batch: 4, Micro: 8, Recompute: "full"},
 	} {
-		_, err := p.space.Enumerate()
+		_, err := p.Space.Enumerate()
 		require.NoError(t, err)
-		require.NoError(t, p.space.Estimate(&c))
-		require.NoError(t, p.simulate(&c))
-		out, err := simOutput(t, append(append([]string{"sim", shippedRun, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.settings(&c)...), "plan.memory=1GiB")...)
+		require.NoError(t, p.Space.Estimate(&c))
+		require.NoError(t, p.Simulate(&c))
+		out, err := simOutput(t, append(append([]string{"sim", shippedRun, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.Settings(&c)...), "plan.memory=1GiB")...)
 		require.NoError(t, err)
-		var s simSum
+		var s simverb.Sum
 		require.NoError(t, json.Unmarshal([]byte(out), &s))
 		require.InEpsilon(t, s.Step, c.Simulated, 0.06, "%v", &c)
 		peak := int64(0)
@@ -96,11 +99,11 @@ func TestPlanIsCarriedOut(t *testing.T) {
 	}
 	require.Contains(t, out, "pp=4 dp=1 tp=1 zero=0 zb-h1, 8 microbatches")
 	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "plan.yaml", "model.overrides.num_hidden_layers=8")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 	require.Contains(t, out, "plan.yaml:4: model: the plan is for another model: llama layers=4")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.yaml"), []byte("model: x\nsettings:\n  train.steps: 3\n"), 0o644))
 	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "bad.yaml")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 	require.Contains(t, out, "bad.yaml:3: settings.train.steps: is no setting of a plan")
 }
 
@@ -121,10 +124,10 @@ func forced(t *testing.T, file string) string {
 func TestPlanNothingFits(t *testing.T) {
 	_, err := simOutput(t, "plan", shippedRun, "--hosts", "1x2", "--cluster", "h100", "plan.memory=1MiB")
 	require.ErrorContains(t, err, "it would fit with devices of")
-	require.Equal(t, exitFit, exitCode(err))
+	require.Equal(t, cli.ExitFit, cli.ExitCode(err))
 	for _, c := range [][2]string{{"9999", "cluster h100 has"}, {"1x99", "has 8 devices"}, {"x", "want hosts"}, {"0", "want hosts"}} {
 		_, err := simOutput(t, "plan", shippedRun, "--cluster", "h100", "--hosts", c[0])
 		require.ErrorContains(t, err, c[1])
-		require.Equal(t, exitUsage, exitCode(err))
+		require.Equal(t, cli.ExitUsage, cli.ExitCode(err))
 	}
 }

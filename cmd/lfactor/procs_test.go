@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/training"
 )
 
 // TestProcsSame: two processes give the same losses to the last bit as one.
 func TestProcsSame(t *testing.T) {
-	var runs [2][]metricLine
+	var runs [2][]training.MetricLine
 	for i := range runs {
 		dir := tinyRun(t)
 		code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprintf("plan.procs=%d", i+1), "train.steps=8")

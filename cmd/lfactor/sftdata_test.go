@@ -12,6 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/cmd/lfactor/setup"
+	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 )
@@ -21,7 +25,7 @@ func said(t *testing.T, f configs.SFTFormat, lines ...string) (out []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "data.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644))
-	s, err := dataset.Open(path, sftOptions(dataset.Options{}, path, &f, false))
+	s, err := dataset.Open(path, setup.SFTOptions(dataset.Options{}, path, &f, false))
 	require.NoError(t, err)
 	defer s.Close()
 	require.Equal(t, dataset.KindChat, s.Kind())
@@ -73,15 +77,15 @@ func TestSFTPictures(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.Mkdir(in("pictures"), 0o755))
-	ids, err := sceneTokenizer(in("tokenizer"))
+	ids, err := demo.SceneTokenizer(in("tokenizer"))
 	require.NoError(t, err)
-	r, all := rand.New(rand.NewPCG(5, 6)), scenes(false)
+	r, all := rand.New(rand.NewPCG(5, 6)), demo.Scenes(false)
 	var lines []string
 	for i := range 48 {
 		s := all[r.IntN(len(all))]
 		name := fmt.Sprintf("pictures/%d.png", i)
-		require.NoError(t, os.WriteFile(in(name), s.png(r), 0o644))
-		turns := []map[string]string{{"from": "human", "value": "<image>" + sceneQuestions[0].Text}, {"from": "gpt", "value": sceneQuestions[0].answer(s)}}
+		require.NoError(t, os.WriteFile(in(name), s.Png(r), 0o644))
+		turns := []map[string]string{{"from": "human", "value": "<image>" + demo.SceneQuestions[0].Text}, {"from": "gpt", "value": demo.SceneQuestions[0].Answer(s)}}
 		switch i {
 		case 7: // no role of the entry's
 			turns[0]["from"] = "user"
@@ -95,7 +99,7 @@ func TestSFTPictures(t *testing.T) {
 	require.NoError(t, os.WriteFile(in("data.jsonl"), []byte(strings.Join(lines, "\n")), 0o644))
 
 	out, err := simOutput(t, "data", "lint", in("data.jsonl"), "--dataset", "multimodal_sharegpt", "--media")
-	require.Equal(t, exitData, exitCode(err))
+	require.Equal(t, cli.ExitData, cli.ExitCode(err))
 	require.Contains(t, out, `its message 0 has the role "user", which none is called here`)
 	require.Contains(t, out, `"pictures/none.png": no such file`)
 	require.Contains(t, out, "48 documents, 2 findings")
@@ -108,11 +112,11 @@ func TestSFTPictures(t *testing.T) {
 	_, err = simOutput(t, "data", "lint", in("data.jsonl"), "--dataset", "multimodal_sharept")
 	require.ErrorContains(t, err, `did you mean "multimodal_sharegpt"?`)
 
-	text := fmt.Sprintf(demoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"], in("data.jsonl"), in("tokenizer"), 3, 1, in("checkpoints"), 3, in("run"))
+	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"], in("data.jsonl"), in("tokenizer"), 3, 1, in("checkpoints"), 3, in("run"))
 	text = strings.Replace(text, ", sample_type: chat_mix", "", 1)
 	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text), Args: []string{"--sft-dataset", "multimodal_sharegpt", "checkpoint.save_hf=false"}})
 	require.NoError(t, err)
-	require.NoError(t, train(context.Background(), cfg, trainIO{quiet: true}))
+	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
 	require.Len(t, metrics(t, dir), 3)
 	reasons := func() (out []string) {
 		bad, err := dataset.ReadQuarantine(filepath.Join(dir, "run", "quarantine.jsonl"))
@@ -133,7 +137,7 @@ func TestSFTPictures(t *testing.T) {
 	require.NoError(t, os.RemoveAll(in("run")))
 	cfg, err = configs.Load(configs.Request{File: "test", Text: []byte(strings.Replace(text, in("data.jsonl"), in("wds"), 1)), Args: []string{"--sft-dataset", "multimodal_sharegpt", "checkpoint.save_hf=false", "train.steps=6", "checkpoint.dir=" + in("other")}})
 	require.NoError(t, err)
-	require.NoError(t, train(context.Background(), cfg, trainIO{quiet: true}))
+	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
 	require.Len(t, metrics(t, dir), 6)
 	require.Len(t, reasons(), 1)
 	require.Contains(t, reasons()[0], `the role "user", which none is called here`)

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
 )
 
 // simOutput runs a command line in this process and returns what it printed.
@@ -37,7 +40,7 @@ func TestSimCommand(t *testing.T) {
 	svg, trace, page := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.json"), filepath.Join(dir, "a.html")
 	out, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--svg", svg, "--trace", trace, "--html", page)
 	require.NoError(t, err)
-	var s simSum
+	var s simverb.Sum
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
 	require.Equal(t, "h100", s.Cluster)
 	require.Len(t, s.Ranks, 2)
@@ -73,7 +76,7 @@ func TestSimSchedulesAndFaults(t *testing.T) {
 	require.ErrorContains(t, err, "has crashed")
 	_, err = simOutput(t, "sim", shippedRun, "plan.memory=3MiB")
 	require.ErrorContains(t, err, "out of memory")
-	require.Equal(t, exitFit, exitCode(err))
+	require.Equal(t, cli.ExitFit, cli.ExitCode(err))
 }
 
 func TestSimBadInput(t *testing.T) {
@@ -94,7 +97,7 @@ func TestSimBadInput(t *testing.T) {
 	} {
 		_, err := simOutput(t, c.args...)
 		require.ErrorContains(t, err, c.want)
-		require.Equal(t, exitUsage, exitCode(err), "%v: %v", c.args, err)
+		require.Equal(t, cli.ExitUsage, cli.ExitCode(err), "%v: %v", c.args, err)
 	}
 }
 
@@ -123,7 +126,7 @@ func TestSimProgram(t *testing.T) {
 	}
 	out, err := run("0F0,0SEND_F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n")
 	require.NoError(t, err)
-	var s, same simSum
+	var s, same simverb.Sum
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
 	require.Equal(t, file, s.Schedule)
 	out, err = simOutput(t, "sim", shippedRun, "--cluster", "h100", "train.global_batch=4", "train.micro_batch=2", "-o", "json")
@@ -139,7 +142,7 @@ func TestSimProgram(t *testing.T) {
 	} {
 		_, err := run(text)
 		require.ErrorContains(t, err, want)
-		require.Equal(t, exitUsage, exitCode(err))
+		require.Equal(t, cli.ExitUsage, cli.ExitCode(err))
 	}
 }
 
@@ -149,15 +152,15 @@ func TestSimEncoder(t *testing.T) {
 	dir := t.TempDir()
 	text, err := simOutput(t, "sim", "encoder", "--paced=false", "--timelines", dir, "-o", "json")
 	require.NoError(t, err)
-	var res encoderResult
+	var res simverb.EncoderResult
 	require.NoError(t, json.Unmarshal([]byte(text), &res))
-	require.Len(t, res.Simulated, len(encoderLayouts))
+	require.Len(t, res.Simulated, len(simverb.EncoderLayouts))
 	for i, s := range res.Simulated[1:] {
 		require.Less(t, s.Step, res.Simulated[i].Step, "%s", s.Layout)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "encoder-*.svg"))
 	require.NoError(t, err)
-	require.Len(t, files, len(encoderLayouts))
+	require.Len(t, files, len(simverb.EncoderLayouts))
 	_, err = simOutput(t, "sim", "encoder", "--microbatches", "0")
 	require.ErrorContains(t, err, "--microbatches 0: want at least 1")
 }

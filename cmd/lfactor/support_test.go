@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/training"
 )
 
 func hashOf(b []byte) string {
@@ -18,13 +20,13 @@ func hashOf(b []byte) string {
 }
 
 // metrics reads a run's metrics.jsonl.
-func metrics(t *testing.T, dir string) (out []metricLine) {
+func metrics(t *testing.T, dir string) (out []training.MetricLine) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, "run", "metrics.jsonl"))
 	require.NoError(t, err)
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		var m metricLine
+		var m training.MetricLine
 		require.NoError(t, json.Unmarshal(s.Bytes(), &m))
 		out = append(out, m)
 	}

@@ -14,6 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/cmd/lfactor/setup"
+	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -22,21 +26,21 @@ import (
 
 // vlmRun trains the demo's model for some steps in dir; more are overrides.
 func vlmRun(t *testing.T, dir string, steps int, more ...string) error {
-	ids, err := sceneTokenizer(filepath.Join(dir, "tokenizer"))
+	ids, err := demo.SceneTokenizer(filepath.Join(dir, "tokenizer"))
 	require.NoError(t, err)
 	in := func(name string) string { return filepath.Join(dir, name) }
-	text := fmt.Sprintf(demoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"],
+	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"],
 		in("shards/scenes-{00..03}.tar"), in("tokenizer"), steps, 1, in("checkpoints"), 3, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text), Args: append([]string{"checkpoint.save_hf=false", "schedule.kind=constant"}, more...)})
 	require.NoError(t, err)
-	return train(context.Background(), cfg, trainIO{quiet: true})
+	return training.Train(context.Background(), cfg, training.IO{Quiet: true})
 }
 
 // TestVisionResume: a composed model goes on where it stopped, also with its encoder elsewhere, to the losses and the samples of
 // the run that did not stop. Other layouts take other orders of sums: 1e-4 after six steps of AdamW.
 func TestVisionResume(t *testing.T) {
 	shards := t.TempDir()
-	_, err := writeScenes(shards, 160)
+	_, err := demo.WriteScenes(shards, 160)
 	require.NoError(t, err)
 	start := func(name string) string {
 		dir := filepath.Join(t.TempDir(), name)
@@ -81,7 +85,7 @@ func TestVisionOwn(t *testing.T) {
 	own := []string{"train.encoder_precision=bf16", "plan.encoder.recompute=full", "plan.projector_recompute=selective", "checkpoint.save_hf=true"}
 	dirs := []string{t.TempDir(), t.TempDir()}
 	for i, dir := range dirs {
-		_, err := writeScenes(filepath.Join(dir, "shards"), 160)
+		_, err := demo.WriteScenes(filepath.Join(dir, "shards"), 160)
 		require.NoError(t, err)
 		if i > 0 {
 			require.NoError(t, vlmRun(t, dir, 3, own...))
@@ -110,9 +114,9 @@ func TestVisionOwn(t *testing.T) {
 	for _, o := range []string{"train.encoder_precision=bf16", "train.projector_precision=bf16", "plan.encoder.recompute=full", "plan.projector_recompute=full"} {
 		cfg, err := configs.Load(configs.Request{Args: []string{"--model-name", "llama/3.2-1b", "--data-path", "x", o}})
 		require.NoError(t, err)
-		_, err = job(cfg)
+		_, err = setup.Job(cfg)
 		require.ErrorContains(t, err, strings.Split(o, "=")[0]+": the model has no", "%s", o)
-		require.Equal(t, exitUsage, exitCode(err))
+		require.Equal(t, cli.ExitUsage, cli.ExitCode(err))
 	}
 }
 
@@ -126,8 +130,8 @@ func TestVisionBadSamples(t *testing.T) {
 		w, err := format.CreateShard(filepath.Join(dir, "shards", fmt.Sprintf("scenes-%02d.tar", shard)))
 		require.NoError(t, err)
 		for i := range 40 {
-			s := scenes(false)[r.IntN(300)]
-			picture, turns, names := s.png(r), sceneTurns(s, r), []string{"0.png"}
+			s := demo.Scenes(false)[r.IntN(300)]
+			picture, turns, names := s.Png(r), demo.SceneTurns(s, r), []string{"0.png"}
 			switch shard*40 + i {
 			case 3:
 				picture = picture[:len(picture)/2]
@@ -167,7 +171,7 @@ func TestVisionBadSamples(t *testing.T) {
 func TestVisionParts(t *testing.T) {
 	dir := t.TempDir()
 	shards := t.TempDir()
-	_, err := writeScenes(shards, 160)
+	_, err := demo.WriteScenes(shards, 160)
 	require.NoError(t, err)
 	start := func(dir string) { require.NoError(t, os.Symlink(shards, filepath.Join(dir, "shards"))) }
 	start(dir)
@@ -190,7 +194,7 @@ func TestVisionParts(t *testing.T) {
 // microbatches are shared out, and that of rounds lies with the replicas. Other layouts take other orders of sums.
 func TestVisionLossWeight(t *testing.T) {
 	shards := t.TempDir()
-	_, err := writeScenes(shards, 64)
+	_, err := demo.WriteScenes(shards, 64)
 	require.NoError(t, err)
 	loss := func(more ...string) float64 {
 		dir := t.TempDir()
@@ -211,9 +215,9 @@ func TestVisionLossWeight(t *testing.T) {
 // TestLoongTrain trains, from a composed model file of LoongForge and the arguments of a launch script, a small model of the same make.
 func TestLoongTrain(t *testing.T) {
 	dir := t.TempDir()
-	_, err := writeScenes(filepath.Join(dir, "shards"), 160)
+	_, err := demo.WriteScenes(filepath.Join(dir, "shards"), 160)
 	require.NoError(t, err)
-	ids, err := sceneTokenizer(filepath.Join(dir, "tokenizer"))
+	ids, err := demo.SceneTokenizer(filepath.Join(dir, "tokenizer"))
 	require.NoError(t, err)
 	part := func(part string, more ...string) (out []string) {
 		for _, m := range append([]string{"num_layers=2", "hidden_size=32", "ffn_hidden_size=64", "num_attention_heads=4"}, more...) {
@@ -230,7 +234,7 @@ func TestLoongTrain(t *testing.T) {
 		part("foundation", "num_query_groups=2", "mrope_section=[1,1,2]", fmt.Sprintf("vocab_size_in_config_file=%d", ids["vocab"]+1)))
 	cfg, err := configs.Load(configs.Request{Args: args})
 	require.NoError(t, err)
-	require.NoError(t, train(context.Background(), cfg, trainIO{quiet: true}))
+	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
 	m := metrics(t, dir)
 	require.Len(t, m, 6)
 	require.InDelta(t, math.Log(float64(ids["vocab"]+1)), m[0].Loss, 0.3, "an untrained model knows nothing")

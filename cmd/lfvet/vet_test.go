@@ -69,7 +69,7 @@ func TestPolicy(t *testing.T) {
 		"sim > actors/host":                                    "same layer",
 		"sim > kernels/grad":                                   "forbidden",
 		"sim > actors/core":                                    "",
-		"stages/loss > stages/checkpoint":                      "same layer",
+		"stages/optim > stages/checkpoint":                     "same layer",
 		"actors/core > github.com/asynkron/protoactor-go":      "not on its line",
 		"actors/host > github.com/asynkron/protoactor-go/cell": "",
 		"cmd/lfactor > github.com/apache/arrow/go/v17/arrow":   "not on its line",

@@ -1,0 +1,34 @@
+// Package calibrate is the verb of that name: it parses, calls and prints.
+package calibrate
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/measure"
+)
+
+// Command is lfactor calibrate: this machine described for the simulator.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "calibrate [FILE.yaml]", Short: "Measure this machine and write its description for lfactor sim --cluster",
+		Long: "Trains small models of several widths for a few steps and fits rate of arithmetic, memory bandwidth and cost of a call to the times of\ntheir segments. Without FILE the description goes to stdout.", Args: cobra.MaximumNArgs(1)}
+	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *threads < 1 {
+			return cli.Usage("--threads %d: want at least 1", *threads)
+		}
+		m, err := measure.Calibrate(*threads)
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			_, err = os.Stdout.Write(m.Write())
+			return err
+		}
+		return os.WriteFile(args[0], m.Write(), 0o644)
+	}
+	return c
+}

@@ -1,0 +1,197 @@
+// Package ckpt is the verb of that name: it parses, calls and prints.
+package ckpt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/model"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Command is lfactor ckpt: work on checkpoints.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "ckpt", Short: "List, verify, convert, compare and prune checkpoints"}
+	c.AddCommand(
+		&cobra.Command{Use: "ls DIR", Short: "List the checkpoints of a directory, newest first", Args: cobra.ExactArgs(1), RunE: ckptList},
+		&cobra.Command{Use: "verify PATH", Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes", Args: cobra.ExactArgs(1), RunE: ckptVerify},
+		&cobra.Command{Use: "diff A B", Short: "Compare the tensors of two checkpoints or Hugging Face directories", Args: cobra.ExactArgs(2), RunE: ckptDiff},
+		ckptConvertCommand(), ckptPruneCommand())
+	return c
+}
+
+func ckptList(c *cobra.Command, args []string) error {
+	form, err := cli.Output(c)
+	if err != nil {
+		return err
+	}
+	entries, err := checkpoint.List(args[0])
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("%s: %w", args[0], checkpoint.ErrNone)
+	}
+	if form != "text" {
+		return cli.PrintJSON(entries)
+	}
+	for _, e := range entries {
+		mark := "  "
+		if e.Latest {
+			mark = "* "
+		}
+		fmt.Printf("%sstep %-10d %s  %s\n", mark, e.Step, e.Saved.Format(time.DateTime), e.Path)
+	}
+	return nil
+}
+
+// openAny opens an own checkpoint, the newest of a directory of them, or a Hugging Face directory.
+func openAny(path string) (checkpoint.Source, error) {
+	if cli.FileExists(filepath.Join(path, "latest")) {
+		latest, err := checkpoint.Latest(path)
+		if err != nil {
+			return nil, err
+		}
+		path = latest
+	}
+	if cli.FileExists(filepath.Join(path, "manifest.json")) {
+		r, err := checkpoint.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return ownParams{r.Kind(checkpoint.Param), r}, nil
+	}
+	return checkpoint.OpenDir(path)
+}
+
+// ownParams is the parameters of an own checkpoint as a source that closes it.
+type ownParams struct {
+	checkpoint.Source
+	r *checkpoint.Reader
+}
+
+// Close closes the checkpoint.
+func (o ownParams) Close() error { return o.r.Close() }
+
+func ckptVerify(_ *cobra.Command, args []string) error {
+	paths := []string{args[0]}
+	if cli.FileExists(filepath.Join(args[0], "latest")) {
+		entries, err := checkpoint.List(args[0])
+		if err != nil {
+			return err
+		}
+		paths = paths[:0]
+		for _, e := range entries {
+			paths = append(paths, e.Path)
+		}
+	}
+	var errs []error
+	for _, p := range paths {
+		err := verifyOne(p)
+		if err != nil {
+			errs = append(errs, err)
+			fmt.Printf("✗ %s\n", p)
+			continue
+		}
+		fmt.Printf("✓ %s\n", p)
+	}
+	return errors.Join(errs...)
+}
+
+// verifyOne reads every byte; what is not finite is a warning.
+func verifyOne(path string) error {
+	if cli.FileExists(filepath.Join(path, "manifest.json")) {
+		r, err := checkpoint.Open(path)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if err := r.Verify(); err != nil {
+			return err
+		}
+	}
+	src, err := openAny(path)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	for _, t := range src.Tensors() {
+		raw := make([]byte, t.Bytes)
+		ranges := make([][2]int, len(t.Shape))
+		for i, n := range t.Shape {
+			ranges[i] = [2]int{0, n}
+		}
+		if err := src.ReadRanges(t.Name, ranges, raw); err != nil {
+			return err
+		}
+		if nan, inf := checkpoint.NonFinite(t.DType, raw); nan+inf > 0 {
+			fmt.Fprintf(os.Stderr, "warning: %s: tensor %s has %d NaN and %d infinite values\n", path, t.Name, nan, inf)
+		}
+	}
+	return nil
+}
+
+func ckptDiff(_ *cobra.Command, args []string) error {
+	a, err := openAny(args[0])
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	b, err := openAny(args[1])
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	ds, err := checkpoint.Diff(a, b)
+	if err != nil {
+		return err
+	}
+	for _, d := range ds {
+		fmt.Println(d)
+	}
+	if len(ds) == 0 {
+		fmt.Println("equal")
+	}
+	return nil
+}
+
+func ckptPruneCommand() *cobra.Command {
+	c := &cobra.Command{Use: "prune DIR --keep N", Short: "Remove all but the newest checkpoints; the latest always stays", Args: cobra.ExactArgs(1)}
+	keep := c.Flags().Int("keep", 2, "checkpoints to keep")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		removed, err := checkpoint.Prune(checkpoint.OS, args[0], *keep)
+		for _, p := range removed {
+			fmt.Println("removed", p)
+		}
+		return err
+	}
+	return c
+}
+
+func ckptConvertCommand() *cobra.Command {
+	c := &cobra.Command{Use: "convert CKPT DST", Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)", Args: cobra.ExactArgs(2)}
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		t, err := model.Open(args[0], "")
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		if t.Saved == nil {
+			return cli.Usage("%s is a Hugging Face directory already; `lfactor train` with train.steps=0 makes a checkpoint of one", args[0])
+		}
+		t.Model.Spec.MTP = t.Cfg.Model.MTPLayers
+		e := model.Exporter{Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved, Side: model.SideDir(t.Cfg)}
+		if err := e.Write(args[1]); err != nil {
+			return fmt.Errorf("export to %s: %w", args[1], err)
+		}
+		fmt.Fprintln(os.Stderr, "wrote", args[1])
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,309 @@
+// Package demo is the verb of that name: it parses, calls and prints.
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/model"
+	"github.com/lfactor/lfactor/cmd/lfactor/training"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Command is lfactor demo: training shown on this machine.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "demo", Short: "Train a small language model on this machine's Go sources, as actors, in about a minute", Args: cobra.NoArgs}
+	dir := c.Flags().String("dir", "lfactor-demo", "where to work; a finished demo there is started afresh")
+	steps := c.Flags().Int("steps", 0, "training steps; 0 takes 600, and 600 with --vlm")
+	vlm := c.Flags().Bool("vlm", false, "train a vision-language model on drawn pictures instead, its encoder on an actor of its own")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		n := *steps
+		switch {
+		case n < 0:
+			return cli.Usage("demo: --steps is not negative")
+		case *vlm && n == 0:
+			n = 600
+		case n == 0:
+			n = 600
+		}
+		if *vlm {
+			return demoVLM(c.Context(), *dir, n)
+		}
+		return demo(c.Context(), *dir, n)
+	}
+	return c
+}
+
+// demoConfig is a run file like any other.
+const demoConfig = `
+model:
+  name: llama/3.2-1b
+  init: random
+  overrides: {hidden_size: 192, num_hidden_layers: 4, num_attention_heads: 6, num_key_value_heads: 2, head_dim: 32, intermediate_size: 512, vocab_size: %d, max_position_embeddings: 512, rope_scaling: none, initializer_range: 0.03}
+data: {kind: text, paths: [%q], valid: [%q], tokenizer: %q, seq_len: 128}
+train: {steps: %d, global_batch: 8, micro_batch: 2, eval_interval: %d, eval_steps: 16, log_interval: %d, seed: 7}
+optimizer: {lr: 3.0e-3, min_lr: 1.0e-4, beta2: 0.98, weight_decay: 0.05}
+schedule: {kind: cosine, warmup_steps: 40}
+plan: {pp: 2, dp: 2, zero: 1, threads: 1}
+checkpoint: {dir: %q, interval: %d, keep: 1, save_hf: true}
+log: {dir: %q}
+`
+
+const demoVocab = 1024
+
+// demo trains a byte-level BPE language model on the Go standard library's sources and shows it learning.
+func demo(ctx context.Context, dir string, steps int) error {
+	began := time.Now()
+	for _, sub := range []string{"checkpoints", "run", "text", "valid", "tokenizer"} {
+		if err := os.RemoveAll(filepath.Join(dir, sub)); err != nil {
+			return err
+		}
+	}
+	files, valid, err := demoCorpus()
+	if err != nil {
+		return err
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for name, files := range map[string][]string{"text": files, "valid": valid} {
+		if err := gatherFiles(in(name), files); err != nil {
+			return err
+		}
+	}
+	if err := TrainTokenizer(in("tokenizer"), files, demoVocab); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on them in %v\n", len(files), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
+	every := max(1, steps/4)
+	text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), steps, steps, max(1, steps/20), in("checkpoints"), every, in("run"))
+	cfg, err := configs.Load(configs.Request{File: "demo", Text: []byte(text)})
+	if err != nil {
+		return err
+	}
+	cfg.Notices = nil
+	d := &demoWatch{dir: in("checkpoints")}
+	if err := training.Train(ctx, cfg, training.IO{Step: d.see}); err != nil {
+		return err
+	}
+	return d.verdict(cfg, began, dir)
+}
+
+// demoWatch shows what the model has learnt at each checkpoint, and remembers its loss on held-out files.
+type demoWatch struct {
+	dir  string
+	loss float64
+}
+
+func (d *demoWatch) see(m actors.Message) {
+	switch m.Text {
+	case core.TopicEval:
+		d.loss = m.Values[0]
+	case core.TopicDurable:
+		if err := d.show(m.Step); err != nil {
+			fmt.Fprintln(os.Stderr, "! sampling:", err)
+		}
+	}
+}
+
+func (d *demoWatch) show(step int64) error {
+	var b strings.Builder
+	if err := model.Continuation(d.dir, "func (r *Reader) Read(p []byte) (n int, err error) {\n", sample.Params{Max: 48, Temperature: 0.7, TopP: 0.9, Seed: uint64(step)}, &b); err != nil {
+		return err
+	}
+	fmt.Printf("── after step %d, the model continues:\n%s\n", step, strings.TrimRight(indent(b.String()), " \n"))
+	return nil
+}
+
+func indent(s string) string { return "   " + strings.ReplaceAll(s, "\n", "\n   ") }
+
+// verdict compares with a bigram model of the same tokens on the same held-out windows.
+func (d *demoWatch) verdict(cfg *configs.Config, began time.Time, dir string) error {
+	r := &training.Run{Cfg: cfg}
+	if err := r.Prepare(); err != nil {
+		return err
+	}
+	defer r.Start.Close()
+	defer r.Data.Close()
+	if err := r.Data.Train.Seek(dataset.Position{}); err != nil {
+		return err
+	}
+	bigram, tokens, err := bigramLoss(r)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("held-out loss: %.3f nats a token; a bigram model of the same %d tokens: %.3f\n", d.loss, tokens, bigram)
+	fmt.Printf("curve %s · metrics %s · trace %s · Hugging Face export %s\n", filepath.Join(dir, "run", "loss.svg"), filepath.Join(dir, "run", "metrics.jsonl"),
+		filepath.Join(dir, "run", "trace.json"), filepath.Join(dir, "checkpoints", "release_hf_weights"))
+	fmt.Printf("done in %v\n", time.Since(began).Round(time.Second))
+	if d.loss >= bigram {
+		return fmt.Errorf("the model did not beat the bigram model")
+	}
+	return nil
+}
+
+// bigramLoss counts pairs in the training batches and scores the held-out ones, with the pair's relative frequency mixed
+// with the token's own and a uniform rest; the mixing weights are the best of a grid on the held-out batches themselves, in
+// the bigram model's favour.
+func bigramLoss(r *training.Run) (loss float64, tokens int, err error) {
+	c := r.Cfg.Run
+	pair, single, from := map[[2]int32]float64{}, map[int32]float64{}, map[int32]float64{}
+	each := func(step int64, f func(a, b int32)) error {
+		for dp := range c.Plan.DP {
+			mbs, err := r.Data.Batches(step, dp)
+			if err != nil {
+				return err
+			}
+			for _, mb := range mbs {
+				for i, t := range mb.Targets {
+					if t >= 0 {
+						f(mb.IDs[i], t)
+					}
+				}
+			}
+		}
+		return nil
+	}
+	for s := int64(1); s <= int64(c.Train.Steps); s++ {
+		if err := each(s, func(a, b int32) { pair[[2]int32{a, b}]++; single[b]++; from[a]++; tokens++ }); err != nil {
+			return 0, 0, err
+		}
+	}
+	best := math.Inf(1)
+	for _, l2 := range []float64{0.5, 0.6, 0.7, 0.8, 0.9} {
+		for _, l0 := range []float64{0.001, 0.01, 0.03} {
+			sum, n := 0.0, 0
+			for s := int64(-1); s >= -int64(c.Train.EvalSteps); s-- {
+				err := each(s, func(a, b int32) {
+					p := l0/float64(r.Tok.VocabSize()) + (1-l0)*(1-l2)*single[b]/float64(tokens)
+					if from[a] > 0 {
+						p += (1 - l0) * l2 * pair[[2]int32{a, b}] / from[a]
+					}
+					sum, n = sum-math.Log(p), n+1
+				})
+				if err != nil {
+					return 0, 0, err
+				}
+			}
+			best = min(best, sum/float64(n))
+		}
+	}
+	return best, tokens, nil
+}
+
+// demoCorpus lists the standard library's sources: training files and held-out ones, every twentieth.
+func demoCorpus() (train, valid []string, err error) {
+	root := goRoot()
+	var all []string
+	err = filepath.WalkDir(filepath.Join(root, "src"), func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (e.Name() == "testdata" || e.Name() == "cmd" || e.Name() == "vendor"):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.Contains(filepath.Base(path), "tables") && !strings.HasPrefix(filepath.Base(path), "z"):
+			if info, err := e.Info(); err == nil && info.Size() < 200<<10 {
+				all = append(all, path)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(all) < 100 {
+		return nil, nil, fmt.Errorf("the demo reads the Go standard library's sources, but %s/src has %d of them (%v); install Go with its sources", root, len(all), err)
+	}
+	slices.Sort(all)
+	for i, p := range all {
+		if i%20 == 7 {
+			valid = append(valid, p)
+		} else {
+			train = append(train, p)
+		}
+	}
+	return train, valid, nil
+}
+
+// goRoot is the Go installation whose sources the demo reads: the environment's, the one that built this program, or the one
+// on the path.
+func goRoot() string {
+	for _, root := range []string{os.Getenv("GOROOT"), runtime.GOROOT()} {
+		if root != "" && cli.FileExists(filepath.Join(root, "src", "fmt")) {
+			return root
+		}
+	}
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "no Go installation"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// gatherFiles copies sources into one folder under flat names, so that the data is files like anybody's.
+func gatherFiles(dir string, files []string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for i, p := range files {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.txt", i)), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GoSources copies the first n training files of the standard library to dir.
+func GoSources(dir string, n int) (int, error) {
+	train, _, err := demoCorpus()
+	if err != nil {
+		return 0, err
+	}
+	n = min(n, len(train))
+	return n, gatherFiles(dir, train[:n])
+}
+
+// TrainTokenizer trains a byte-level BPE tokenizer of vocab tokens on about 4 MB of the files.
+func TrainTokenizer(dir string, files []string, vocab int) error {
+	texts := iter.Seq[string](func(yield func(string) bool) {
+		size := 0
+		for i := 0; i < len(files) && size < 4<<20; i += 3 {
+			b, err := os.ReadFile(files[i])
+			if err != nil {
+				continue // it was listed a moment ago; one file less does no harm
+			}
+			size += len(b)
+			if !yield(string(b)) {
+				return
+			}
+		}
+	})
+	text, err := token.Train(token.TrainConfig{VocabSize: vocab, Special: []string{"<|endoftext|>"}}, texts)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), text, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte("{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<|endoftext|>\"}\n"), 0o644)
+}

@@ -1,0 +1,85 @@
+// Package doctor is the verb of that name: it parses, calls and prints.
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/measure"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Command is lfactor doctor: a check of this machine.
+func Command() *cobra.Command {
+	return &cobra.Command{Use: "doctor", Short: "Check this machine: processor, speed, memory, disk, sockets", Args: cobra.NoArgs, RunE: doctor}
+}
+
+func doctor(*cobra.Command, []string) error {
+	ok := true
+	line := func(good bool, format string, a ...any) {
+		mark := "✓"
+		if !good {
+			mark, ok = "✗", false
+		}
+		fmt.Printf("%s %s\n", mark, fmt.Sprintf(format, a...))
+	}
+	b := cpu.New(1)
+	line(true, "kernels  %s on %s/%s, %d cores", b.Name(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	b.Close()
+	f32, bf16 := measure.PeakOnce()
+	line(f32 > 1e9, "speed    %.0f GFLOP/s fp32, %.0f bf16 (products of 1024×1024 matrices)", f32/1e9, bf16/1e9)
+	if total := memoryTotal(); total > 0 {
+		line(total > 1<<30, "memory   %s", tensor.Bytes(total))
+	}
+	dir, err := os.MkdirTemp(".", ".lfactor-doctor-")
+	line(err == nil, "disk     the current directory can be written")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		rate, err := diskRate(filepath.Join(dir, "probe"))
+		line(err == nil, "disk     %.0f MB/s durable writes", rate)
+	}
+	if !ok {
+		return cli.Coded(fmt.Errorf("this machine cannot train as it is; see the lines marked ✗"), cli.ExitFailed)
+	}
+	return nil
+}
+
+// diskRate writes and syncs 64 MiB.
+func diskRate(path string) (float64, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	began := time.Now()
+	block := make([]byte, 1<<20)
+	for range 64 {
+		if _, err := f.Write(block); err != nil {
+			return 0, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	return 64 * 1.048576 / time.Since(began).Seconds(), nil
+}
+
+// memoryTotal is the machine's memory in bytes, 0 where the system does not say.
+func memoryTotal() int64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	var kb int64
+	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kb); err != nil {
+		return 0
+	}
+	return kb << 10
+}

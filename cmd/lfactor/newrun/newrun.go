@@ -1,0 +1,102 @@
+// Package newrun is the verb init, which writes a new run file.
+package newrun
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+)
+
+// Command is lfactor init: a new run file.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "init [DIR]", Short: "Write a run file to start from", Args: cobra.MaximumNArgs(1)}
+	template := c.Flags().String("template", "pretrain", "pretrain or sft")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		dir := "."
+		if len(args) == 1 {
+			dir = args[0]
+		}
+		text, ok := map[string]string{"pretrain": pretrainTemplate, "sft": sftTemplate}[*template]
+		if !ok {
+			return cli.Usage("--template %s: want pretrain or sft", *template)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		path := filepath.Join(dir, "run.yaml")
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return fmt.Errorf("%s: %w; an existing run file is not overwritten", path, err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "wrote %s; edit it, then: lfactor config check %s && lfactor plan %s && lfactor train %s\n", path, path, path, path)
+		return nil
+	}
+	return c
+}
+
+const pretrainTemplate = `# A run of lfactor train. Every key: lfactor config explain KEY
+model:
+  path: path/to/hf-model        # Hugging Face directory: config.json, tokenizer.json, weights
+data:
+  kind: text                    # text, jsonl, parquet, megatron
+  paths: [path/to/corpus]
+  split: [98, 2, 0]
+  seq_len: 1024
+train:
+  steps: 1000
+  global_batch: 8
+  micro_batch: 1
+  precision: bf16
+  eval_interval: 100
+optimizer:
+  lr: 1e-4
+schedule:
+  kind: cosine
+  warmup_steps: 50
+plan:
+  pp: 1
+  dp: 1
+  tp: 1
+checkpoint:
+  dir: checkpoints
+  interval: 200
+  save_hf: true
+`
+
+const sftTemplate = `# A run of lfactor train: supervised fine-tuning with adapters. Every key: lfactor config explain KEY
+model:
+  path: path/to/hf-model        # with a chat template in tokenizer_config.json
+data:
+  kind: chat
+  paths: [path/to/conversations.jsonl]   # OpenAI messages, sharegpt or alpaca
+  split: [98, 2, 0]
+  seq_len: 2048
+  packing: true
+train:
+  phase: sft
+  steps: 500
+  global_batch: 16
+  micro_batch: 1
+  precision: bf16
+  eval_interval: 50
+lora:
+  rank: 16
+  alpha: 32
+optimizer:
+  lr: 2e-4
+schedule:
+  kind: cosine
+  warmup_fraction: 0.03
+checkpoint:
+  dir: checkpoints
+  interval: 100
+  save_hf: true
+`

@@ -1,0 +1,188 @@
+// Package virtual is the simulator's view of a run that was laid out for training: its segments, memory and prices, and pictures of its steps.
+package virtual
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology/collective"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
+
+// Layout hands a training layout to the simulator: the very programs, segments and protocols that training would use, with the
+// bytes of collectives as a ring moves them.
+func Layout(l *host.Layout, run core.RunLayout) *sim.Layout {
+	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
+	lower := Lowered(l)
+	for r, part := range l.Ranks {
+		rl := l.RankLayout(r, 0)
+		rl.Lower = func(a plan.Action, eval bool, class int32) []core.Segment {
+			return lower[host.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval, Class: class}][a.Kind]
+		}
+		rl.Update = updateOf(rl.Update, l, part)
+		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, host.RankRef(r))
+	}
+	for dp := range l.Job.Mesh.DP {
+		ll := &core.LoaderLayout{Coordinator: host.CoordinatorRef, Ahead: 1, Last: run.Last}
+		for r, part := range l.Ranks {
+			if part.Coord.DP == dp {
+				ll.Ranks = append(ll.Ranks, host.RankRef(r))
+			}
+		}
+		out.Loaders, out.LoaderRefs = append(out.Loaders, ll), append(out.LoaderRefs, l.LoaderRef(0, dp))
+	}
+	if l.Class > 0 { // every microbatch is as large as memory is planned for
+		out.Class = func(int64, actors.Ref, int) int32 { return l.Class }
+	}
+	out.Memory = simMemory(l)
+	return out
+}
+
+// Lowered lists the segments of every trace; an all-reduce's bytes are those of a ring, not those of exchanging everything.
+func Lowered(l *host.Layout) map[host.TraceKey]map[plan.Kind][]core.Segment {
+	out := map[host.TraceKey]map[plan.Kind][]core.Segment{}
+	rl := l.RankLayout(0, 0)
+	for key, tr := range l.Traces {
+		out[key] = map[plan.Kind][]core.Segment{}
+		for kind, ph := range phaseOf {
+			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage), Chunk: int16(key.Chunk)}, key.Eval, key.Class)...)
+			for i, s := range tr.Segments(ph) {
+				segs[i].Comms = append([]core.Comm{}, segs[i].Comms...)
+				for k, n := range s.Comm {
+					if n.In[0].Place[n.Mesh].Kind == grad.Partial && n.Out[0].Place[n.Mesh].Kind == grad.Replicated {
+						segs[i].Comms[k].Bytes = 2 * segs[i].Comms[k].Bytes / int64(max(1, tr.GroupSize(n)))
+					}
+				}
+			}
+			out[key][kind] = segs
+		}
+	}
+	return out
+}
+
+// updateOf fills in what the optimizer step's segments send and do: gradients are float32, updated weights of the training
+// precision; an update reads and writes gradient, weight and two moments.
+func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Segment {
+	trained := map[int]int64{} // by the group over which gradients are reduced
+	var all int64
+	for _, p := range part.Params {
+		group, size, dp := host.GroupDP, int64(tensor.Len(p.Local)), int64(1)
+		if p.Side == host.EncoderSide {
+			group = host.GroupEncoderDP
+		}
+		if l.Job.Zero > 0 {
+			dp = int64(part.Sides[p.Side].DP)
+		}
+		trained[group] += size
+		all += size / dp
+	}
+	out := append([]core.Segment{}, segs...)
+	for i := range out {
+		out[i].Comms = append([]core.Comm{}, out[i].Comms...)
+		for k := range out[i].Comms {
+			c := &out[i].Comms[k]
+			members, n := int64(part.Sides[host.DecoderSide].DP), trained[c.Group]
+			if c.Group == host.GroupEncoderDP {
+				members = int64(part.Sides[host.EncoderSide].DP)
+			}
+			own := n
+			if l.Job.Zero > 0 {
+				own = n / max(1, members)
+			}
+			reduces := c.Group == host.GroupDP || c.Group == host.GroupEncoderDP
+			switch {
+			case reduces && i == len(out)-1:
+				c.Bytes = n * int64(l.Job.DType.Size()) * (members - 1) / max(1, members)
+			case reduces:
+				c.Bytes = 4 * n * (members - 1) / max(1, members)
+				if l.Job.Zero == 0 {
+					c.Bytes *= 2
+				}
+				out[i+1].Bytes += 4 * own * (members + 1) // the sum of what has come
+			default:
+				c.Bytes = 8 * int64(l.Job.Model.Spec.Hidden)
+			}
+		}
+	}
+	last := &out[len(out)-1]
+	last.Bytes += 32 * all
+	last.Calls = len(part.Params)
+	return out
+}
+
+// simMemory accounts frames by the traces' footprints, as lfactor plan does.
+func simMemory(l *host.Layout) sim.Memory {
+	type foot struct{ peak, after int64 }
+	known := map[host.TraceKey]map[plan.Kind]foot{}
+	base := make([]int64, len(l.Ranks))
+	for r := range l.Ranks {
+		m := l.Memory(r)
+		base[r] = m.Params + m.State + m.Grads
+	}
+	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
+		Foot: func(_ int, j *actors.Job) (peak, after int64) {
+			k := host.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0, Class: j.Class}
+			if known[k] == nil {
+				known[k] = map[plan.Kind]foot{}
+			}
+			f, ok := known[k][j.Action.Kind]
+			if !ok {
+				f.peak, f.after = l.Trace(k).Footprint(phaseOf[j.Action.Kind])
+				known[k][j.Action.Kind] = f
+			}
+			if k.Eval {
+				f.after = 0
+			}
+			return f.peak, f.after
+		}}
+}
+
+// Prices are those of a described machine, one device a rank in order.
+func Prices(m *cost.Machine) sim.Prices {
+	return sim.Prices{Copy: 1e9 / m.Copy,
+		Job: func(rank int, j *actors.Job, s *core.Segment) int64 {
+			switch {
+			case rank < 0:
+				return 1e6 // reading or committing: off the path unless it is late
+			case j.Kind == actors.SnapshotJob || j.Kind == actors.WriteJob || j.Kind == actors.RestoreJob:
+				return 1e6
+			}
+			return cost.Nanoseconds(m.Segment(s.Flops, s.Bytes, s.Calls))
+		},
+		Link: func(from, to int) sim.Link {
+			if from < 0 || to < 0 {
+				return sim.Link{Latency: cost.Nanoseconds(m.Remote.Latency), Out: -1, In: -1}
+			}
+			l, at := m.Link(from, to), int32(0)
+			if m.Host(from) != m.Host(to) {
+				at = 2
+			}
+			return sim.Link{Latency: cost.Nanoseconds(l.Latency), PerByte: 1e9 * l.PerByte, Out: int32(4*from) + at, In: int32(4*to) + at + 1}
+		},
+		Collective: func(ranks []int, bytes int64) int64 {
+			n := int64(len(ranks))
+			return cost.Nanoseconds(m.Collective(collective.AllReduce, ranks, bytes*n/(2*(n-1))))
+		},
+		Sends: func(ranks []int, bytes int64) []collective.Send {
+			n := int64(len(ranks))
+			return m.Sends(collective.AllReduce, ranks, bytes*n/(2*(n-1)))
+		},
+	}
+}
+
+// Why says how a simulated run ended badly.
+func Why(r *sim.Result) string {
+	if r.Stall != nil {
+		return r.Stall.Error()
+	}
+	return r.Failed
+}
+
+// OnePass is a pass of one segment without communication.
+var OnePass = []core.Segment{{}}

@@ -1,0 +1,46 @@
+// Package why is the verb of that name: it parses, calls and prints.
+package why
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+)
+
+// Command is lfactor why: who waits for whom in a running job.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "why [RUN]", Short: "Say who waits for whom in a running job, the root first",
+		Long: "RUN is the run directory (log.dir), by default runs/latest. The answer comes from the actors themselves.",
+		Args: cobra.MaximumNArgs(1)}
+	timeout := c.Flags().Duration("timeout", 5*time.Second, "how long to wait for the run's answer")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		dir := "runs/latest"
+		if len(args) == 1 {
+			dir = args[0]
+		}
+		form, err := cli.Output(c)
+		if err != nil {
+			return err
+		}
+		all, err := host.AskWhy(dir, *timeout)
+		if err != nil {
+			return err
+		}
+		d := host.Diagnose(all)
+		if form != "text" {
+			return json.NewEncoder(os.Stdout).Encode(d)
+		}
+		fmt.Println("root:", d.Root)
+		for i, s := range d.Chain {
+			fmt.Printf("%*s%s\n", 2*i+2, "", s)
+		}
+		return nil
+	}
+	return c
+}
