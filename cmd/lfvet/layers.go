@@ -10,13 +10,15 @@ import (
 
 // layerRule is one line of layers.txt.
 type layerRule struct {
+	line   int      // in layers.txt
 	layer  int
 	allow  []string // packages of the same layer, and other modules
 	forbid []string
 }
 
-// layerPolicy is layers.txt: rules by package or pattern, and what tests may import besides.
+// layerPolicy is layers.txt: what lies at the root, rules by package or pattern, and what tests may import besides.
 type layerPolicy struct {
+	root     []string // what lies at the root; none of it is checked if the line is absent
 	rules    map[string]layerRule
 	patterns []string // in the order of the file
 	test     layerRule
@@ -36,19 +38,23 @@ func parseLayers(text string) (*layerPolicy, error) {
 		if !ok || len(words) == 0 {
 			return nil, fmt.Errorf("layers.txt:%d: want \"package: layer words…\"", n)
 		}
+		if name == "root" {
+			p.root = words
+			continue
+		}
 		layer, err := strconv.Atoi(words[0])
 		if err != nil {
 			return nil, fmt.Errorf("layers.txt:%d: %s: layer %q is no number", n, name, words[0])
 		}
-		if err := p.set(strings.TrimSpace(name), newLayerRule(layer, words[1:])); err != nil {
+		if err := p.set(strings.TrimSpace(name), newLayerRule(n, layer, words[1:])); err != nil {
 			return nil, fmt.Errorf("layers.txt:%d: %w", n, err)
 		}
 	}
 	return p, nil
 }
 
-func newLayerRule(layer int, words []string) layerRule {
-	r := layerRule{layer: layer}
+func newLayerRule(line, layer int, words []string) layerRule {
+	r := layerRule{line: line, layer: layer}
 	for _, w := range words {
 		if not, ok := strings.CutPrefix(w, "!"); ok {
 			r.forbid = append(r.forbid, not)

@@ -1,5 +1,5 @@
 // Command lfvet holds the project to its own rules: import layers and who owns which module
-// (layers.txt), no I/O and no chance in protocols, limits on size, and a comment on every exported name.
+// (layers.txt), what lies at the root and under which names, no I/O and no chance in protocols, limits on size, and a comment on every exported name.
 //
 //	go run ./cmd/lfvet [folder]
 //
@@ -39,7 +39,12 @@ type report struct {
 }
 
 func (r *report) add(f *source, pos token.Pos, rule, format string, args ...any) {
-	r.found = append(r.found, finding{f.path, r.fset.Position(pos).Line, rule, fmt.Sprintf(format, args...)})
+	r.at(f.path, r.fset.Position(pos).Line, rule, format, args...)
+}
+
+// at reports a finding by path and line.
+func (r *report) at(path string, line int, rule, format string, args ...any) {
+	r.found = append(r.found, finding{path, line, rule, fmt.Sprintf(format, args...)})
 }
 
 // vet applies every rule to the module at root; layers is the text of the import policy.
@@ -59,6 +64,10 @@ func vet(root, layers string) ([]finding, error) {
 		checkMarks(f, r)
 		checkSleep(f, r)
 	}
+	if err := checkTree(root, policy, r); err != nil {
+		return nil, err
+	}
+	checkStale(m, policy, r)
 	checkDocs(m, r)
 	checkProtocols(m, r)
 	slices.SortFunc(r.found, func(a, b finding) int {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,11 +26,28 @@ func TestRepository(t *testing.T) {
 	}
 }
 
+// planted copies testdata/bad to a new folder and adds the files that odd.txt names: the module zip of this project could not hold them.
+func planted(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	require.NoError(t, os.CopyFS(root, os.DirFS("testdata/bad")))
+	names, err := os.ReadFile("testdata/bad/odd.txt")
+	require.NoError(t, err)
+	for name := range strings.Lines(string(names)) {
+		name, err := strconv.Unquote(strings.TrimSpace(name))
+		require.NoError(t, err)
+		file := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte("x"), 0o644))
+	}
+	return root
+}
+
 // TestPlanted finds every planted violation in testdata/bad and nothing else.
 func TestPlanted(t *testing.T) {
 	layers, err := os.ReadFile("testdata/bad/layers.txt")
 	require.NoError(t, err)
-	found, err := vet("testdata/bad", string(layers))
+	found, err := vet(planted(t), string(layers))
 	require.NoError(t, err)
 	var got strings.Builder
 	for _, f := range found {
@@ -73,7 +91,7 @@ func TestPolicy(t *testing.T) {
 		"actors/core > github.com/asynkron/protoactor-go":      "not on its line",
 		"actors/host > github.com/asynkron/protoactor-go/cell": "",
 		"cmd/lfactor > github.com/apache/arrow/go/v17/arrow":   "not on its line",
-		"dataset > github.com/apache/arrow/go/v17/arrow":       "",
+		"actors/wire > github.com/apache/arrow/go/v17/arrow":   "",
 		"pipeline/plan > nowhere":                              "no line",
 		"topology > fmt":                                       "",
 	} {
