@@ -272,9 +272,10 @@ func (l *loader) tolerate() {
 	if conversations && l.c.Origin("data.kind").Layer == source.LayerDefault && r.Data.Kind != "media" {
 		r.Data.Kind = "chat"
 	}
-	if script && l.c.Model.ModelType == "internvl" && r.Train.Phase == "sft" && l.c.Origin("train.loss_weight").Layer == source.LayerDefault {
-		r.Train.LossWeight = "square"
-		l.c.Notices = append(l.c.Notices, "train.loss_weight = square: LoongForge's --loss-reduction if it is not given")
+	weight := loong.LossWeight(l.c.Model.ModelType)
+	if script && weight != "" && r.Train.Phase == "sft" && l.c.Origin("train.loss_weight").Layer == source.LayerDefault {
+		r.Train.LossWeight = weight
+		l.c.Notices = append(l.c.Notices, "train.loss_weight = "+weight+": LoongForge's --loss-reduction if it is not given")
 	}
 	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" && l.c.Origin("checkpoint.interval").Layer == source.LayerFlag {
 		r.Checkpoint.Interval = 0

@@ -37,6 +37,7 @@ type Key struct {
 
 	from  map[string]string // translates values of flags
 	model bool              // a field of Model, not of Run
+	some  bool              // only some families have it
 	index []int             // of the field
 	typ   reflect.Type
 }
@@ -109,14 +110,18 @@ func (t *keyTable) add(typ reflect.Type, prefix string, index []int, model bool)
 
 func newKey(name string, f reflect.StructField) *Key {
 	k := &Key{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
-		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type}
+		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type, some: f.Tag.Get("families") == "some"}
 	if k.Doc == "" || k.Class == "" {
 		panic(fmt.Sprintf("configs: %s: %s lacks doc or class", name, f.Name))
 	}
 	switch s := f.Tag.Get("oneof"); s {
 	case "":
 	case "families": // those that have registered
-		k.OneOf = append(source.SortedKeys(hf.Families), source.SortedKeys(hf.ComposedFamilies)...)
+		k.OneOf = hf.Names()
+	case "decoders": // those of them that stand behind an encoder
+		k.OneOf = hf.Behind()
+	case "projectors":
+		k.OneOf = uniqueSorted(projectors)
 	case "towers":
 		k.OneOf = source.SortedKeys(towers)
 	default:

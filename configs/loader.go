@@ -57,3 +57,12 @@ func (l *loader) Note(text string) { l.c.Notices = append(l.c.Notices, text) }
 
 // Faults implements source.Sink.
 func (l *loader) Faults() int { return len(l.errs) }
+
+// Optional implements hf.Sink.
+func (l *loader) Optional(key string) (value string, some bool) {
+	k := table().byName[overrides+"."+key]
+	if k == nil || !k.some {
+		return "", false
+	}
+	return k.Default, true
+}

@@ -1,7 +1,9 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/hf"
@@ -26,13 +28,13 @@ type Model struct {
 	RopeTheta     float64     `key:"rope_theta" default:"10000" min:"1" class:"fixed" flag:"rotary-base" doc:"Base of the rotary frequencies (arXiv:2104.09864)."`
 	RopeScaling   RopeScaling `key:"rope_scaling" class:"fixed" doc:"How frequencies are changed for longer sequences: rope_type, factor and the type's own numbers."`
 	TieEmbeddings bool        `key:"tie_word_embeddings" default:"false" class:"fixed" flag:"untie-embeddings-and-output-weights=false" doc:"The head uses the embedding's weight."`
-	AttentionBias bool        `key:"attention_bias" default:"false" class:"fixed" flag:"add-qkv-bias=true" doc:"Query, key and value have biases."`
-	QKNorm        bool        `key:"qk_norm" default:"false" class:"fixed" flag:"qk-layernorm=true" doc:"RMSNorm over head_dim on queries and keys, before rotation."`
-	MTPLayers     int         `key:"num_nextn_predict_layers" default:"0" min:"0" max:"64" class:"fixed" flag:"mtp-num-layers" doc:"Multi-token-prediction layers (arXiv:2412.19437, section 2.2)."`
+	AttentionBias bool        `key:"attention_bias" default:"false" families:"some" class:"fixed" flag:"add-qkv-bias=true" doc:"Query, key and value have biases."`
+	QKNorm        bool        `key:"qk_norm" default:"false" families:"some" class:"fixed" flag:"qk-layernorm=true" doc:"RMSNorm over head_dim on queries and keys, before rotation."`
+	MTPLayers     int         `key:"num_nextn_predict_layers" default:"0" families:"some" min:"0" max:"64" class:"fixed" flag:"mtp-num-layers" doc:"Multi-token-prediction layers (arXiv:2412.19437, section 2.2)."`
 	InitRange     float64     `key:"initializer_range" default:"0.02" min:"0" class:"fixed" flag:"init-method-std" doc:"Standard deviation of random initial weights."`
 	BOS           int         `key:"bos_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that begins a text; -1 if there is none."`
 	EOS           []int       `key:"eos_token_id" class:"fixed" doc:"Tokens that end a text."`
-	Text          string      `key:"text_model_type" oneof:"llama|qwen|qwen2|qwen3|internlm2" class:"fixed" doc:"Family of the decoder of a composed model."`
+	Text          string      `key:"text_model_type" oneof:"decoders" class:"fixed" doc:"Family of the decoder of a composed model."`
 	TextPreset    string      `key:"text_preset" class:"fixed" doc:"Published model, as qwen/3-8b, whose decoder a composed model has where it says nothing else."`
 	Vision        Vision      `key:"vision"`
 	Parameters    int         `key:"parameters" min:"1" class:"fixed" doc:"Number of parameters as published: a claim that tests check."`
@@ -156,14 +158,18 @@ func (m *Model) checkFamily(at faults) {
 	if !ok {
 		return
 	}
-	if m.QKNorm != f.QKNorm {
-		at.fault(p+"qk_norm", fmt.Sprintf("%t, but %s has %t", m.QKNorm, m.ModelType, f.QKNorm), "change model_type or qk_norm")
-	}
-	if f.Bias != nil && m.AttentionBias != *f.Bias {
-		at.fault(p+"attention_bias", fmt.Sprintf("%t, but %s has %t", m.AttentionBias, m.ModelType, *f.Bias), "change model_type or attention_bias")
-	}
-	if m.MTPLayers > 0 && !f.MTP {
-		at.fault(p+"num_nextn_predict_layers", fmt.Sprintf("%s has no multi-token-prediction layers", m.ModelType), "try 0")
+	for _, k := range table().keys {
+		if !k.some {
+			continue
+		}
+		key := strings.TrimPrefix(k.Name, p)
+		if slices.Contains(f.Has, key) {
+			continue
+		}
+		want := k.format(cmp.Or(f.Fixed[key], k.Default))
+		if have := formatValue(k.field(nil, m)); have != want {
+			at.fault(k.Name, fmt.Sprintf("%s, but %s has %s", have, m.ModelType, want), "change model_type or "+key)
+		}
 	}
 	if f.PlainHeads && m.KVHeads > 0 && m.KVHeads != m.Heads {
 		at.fault(p+"num_key_value_heads", fmt.Sprintf("%s has as many as query heads, %d", m.ModelType, m.Heads), fmt.Sprintf("try %d", m.Heads))

@@ -289,3 +289,19 @@ func (r RopeScaling) String() string {
 	}
 	return "{" + strings.Join(items, ", ") + "}"
 }
+
+// format is a value of the key as it would be written, from another way of writing it; "" is the empty value.
+func (k *Key) format(text string) string {
+	v := reflect.New(k.typ).Elem()
+	if text == "" {
+		return formatValue(v)
+	}
+	node, err := source.ParseValue(text)
+	if err != nil {
+		panic(fmt.Sprintf("configs: %s: %s: %v", k.Name, text, err))
+	}
+	if why, _ := setValue(v, node); why != "" {
+		panic(fmt.Sprintf("configs: %s: %s: %s", k.Name, text, why))
+	}
+	return formatValue(v)
+}

@@ -3,7 +3,6 @@ package configs
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"reflect"
 	"strings"
 
@@ -35,7 +34,7 @@ type Vision struct {
 	QKVBias    bool    `key:"attention_bias" default:"true" class:"fixed" doc:"Query, key and value have biases."`
 	QKNorm     bool    `key:"use_qk_norm" default:"false" class:"fixed" doc:"RMS norm over the whole width of queries and keys."`
 	Scale      float64 `key:"layer_scale_init_value" default:"0.1" min:"0" class:"fixed" doc:"First value of the vectors that scale each branch, in towers that have them."`
-	Projector  string  `key:"projector" default:"" oneof:"merger|internvl|mlp" class:"fixed" doc:"What joins features to the decoder; by default the family's own."`
+	Projector  string  `key:"projector" default:"" oneof:"projectors" class:"fixed" doc:"What joins features to the decoder; by default the family's own."`
 	ProjAct    string  `key:"projector_hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the projector."`
 	ImageToken int     `key:"image_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a picture."`
 	VideoToken int     `key:"video_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a video."`
@@ -45,26 +44,30 @@ type Vision struct {
 	PerSecond  float64 `key:"tokens_per_second" default:"0" min:"0" class:"fixed" doc:"Positions in time a second of video (Qwen2.5-VL); 0 counts rows of the grid."`
 }
 
-// towerKind is what configurations know of an architecture of vision towers.
-type towerKind struct {
-	sized bool // takes pictures or tiles of one size
-	turns bool // has a two-axis rotary embedding
+// TowerKind is what configurations know of an architecture of vision towers.
+type TowerKind struct {
+	Sized bool // takes images or tiles of one size
+	Turns bool // has a two-axis rotary embedding
+	// Check reports what no tower of the kind can be; key is one of Vision's. It may be nil.
+	Check func(v Vision, fault func(key, why, try string))
 }
 
 // towers are the architectures by Vision.Kind; stages/family builds them.
-var towers = map[string]towerKind{"qwen2_vl": {turns: true}, "qwen2_5_vl": {turns: true}, "qwen3_vl": {turns: true}, "rice": {turns: true},
-	"internvl": {sized: true}, "siglip": {sized: true}}
+var towers = map[string]TowerKind{}
 
-func registerTower(kind string, t towerKind) struct{} {
+// RegisterTower enters an architecture of vision towers.
+func RegisterTower(kind string, t TowerKind) {
 	if _, dup := towers[kind]; dup {
 		panic("configs: tower " + kind + " registered twice")
 	}
 	towers[kind] = t
-	return struct{}{}
 }
 
-// CLIP's tower (arXiv:2103.00020): pictures of one size, a class token, a table of positions and a norm before the first layer.
-var _ = registerTower("clip", towerKind{sized: true})
+// projectors are the kinds by name, for Vision.Projector.
+var projectors []string
+
+// RegisterProjector enters a kind of projector.
+func RegisterProjector(kind string) { projectors = append(projectors, kind) }
 
 // Layers is how many of the tower's layers features pass.
 func (v Vision) Layers() int {
@@ -99,26 +102,17 @@ func (v *Vision) check(at faults, text *Model) {
 	case v.Heads == 0 || v.Hidden == 0:
 	case v.Hidden%v.Heads != 0:
 		at.fault(p+"num_heads", fmt.Sprintf("hidden_size = %d is no multiple of %d", v.Hidden, v.Heads), fmt.Sprintf("try %d", nearestDivisor(v.Hidden, v.Heads)))
-	case v.Hidden/v.Heads%4 != 0 && towers[v.Kind].turns:
+	case v.Hidden/v.Heads%4 != 0 && towers[v.Kind].Turns:
 		at.fault(p+"num_heads", fmt.Sprintf("heads of width %d do not turn with two positions", v.Hidden/v.Heads), "choose a head width that is a multiple of 4")
 	}
 	if n := v.Layers(); v.Depth > 0 && (n < 1 || n > v.Depth) {
 		at.fault(p+"vision_feature_layer", fmt.Sprintf("%d, but the tower has %d layers", v.FeatLayer, v.Depth), "try -1")
 	}
-	if towers[v.Kind].sized {
+	if towers[v.Kind].Sized {
 		need("image_size", v.ImageSize)
-		if v.Kind != "internvl" && v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) { // a convolution drops pixels beyond the last whole patch
-			at.fault(p+"merge", fmt.Sprintf("image_size / patch_size = %d/%d = %d is no multiple of %d", v.ImageSize, v.Patch, v.ImageSize/v.Patch, v.Merge), "")
-		}
-		if v.Kind == "internvl" && v.ImageSize%(v.Patch*v.Merge) != 0 {
-			at.fault(p+"image_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.ImageSize, v.Patch*v.Merge), "")
-		}
 	}
-	if side := int(math.Sqrt(float64(v.Positions))); v.Kind == "qwen3_vl" && (v.Positions == 0 || side*side != v.Positions) {
-		at.fault(p+"num_position_embeddings", fmt.Sprintf("%d is no square of a number above 0", v.Positions), "")
-	}
-	if v.Kind == "qwen2_5_vl" && (v.Window == 0 || v.Window%(v.Patch*v.Merge) != 0) {
-		at.fault(p+"window_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.Window, v.Patch*v.Merge), "")
+	if check := towers[v.Kind].Check; check != nil {
+		check(*v, func(key, why, try string) { at.fault(p+key, why, try) })
 	}
 	for _, l := range append(append([]int{}, v.FullLayers...), v.Deepstack...) {
 		if l < 0 || l >= v.Depth {
@@ -154,7 +148,7 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 	case (own != "" || len(c.Kinds) > 0) && v.Projector != "" && v.Projector != strings.Trim(cmp.Or(c.Preset["projector"], "merger"), `"`):
 		at.fault(p+"vision.projector", fmt.Sprintf("%s is not that of %s", v.Projector, text.ModelType), "try model_type: vlm for a pair of your own")
 	case c.Text == "" && text.Text == "":
-		at.fault(p+"text_model_type", "is not given", source.OneOf([]string{"internlm2", "llama", "qwen", "qwen2", "qwen3"}))
+		at.fault(p+"text_model_type", "is not given", source.OneOf(hf.Behind()))
 	case c.Text != "" && text.Text != "" && text.Text != c.Text:
 		at.fault(p+"text_model_type", fmt.Sprintf("%s, but %s has %s", text.Text, text.ModelType, c.Text), "try model_type: vlm for a pair of your own")
 	}

@@ -52,7 +52,7 @@ func checkStale(m *module, p *layerPolicy, r *report) {
 func (p *layerPolicy) staleWords(name string, rule layerRule, imports map[string][]string, used []string, r *report) {
 	for _, w := range rule.allow {
 		if !strings.Contains(w, ".") {
-			if _, ok := imports[w]; !ok {
+			if _, ok := imports[strings.TrimPrefix(w, "test:")]; !ok {
 				r.at(layersPath, rule.line, "stale", "%s: there is no package %s", name, w)
 			}
 		} else if !slices.ContainsFunc(used, func(imp string) bool { return under(imp, w) }) {

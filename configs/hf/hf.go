@@ -11,39 +11,62 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// Family says how a family's config.json maps to Model.
+// Family says how a decoder's config.json maps to Model.
 type Family struct {
 	Class      string            // that transformers loads it with
-	QKNorm     bool              // queries and keys are normed
-	Bias       *bool             // whether query, key and value have biases; nil if the file says so
-	MTP        bool              // may have multi-token-prediction layers
-	PlainHeads bool              // as many key as query heads
+	Fixed      map[string]string // ours that every model of the family has, as JSON, whether its file says so or not
+	Has        []string          // optional keys of ours that its models may set (those of configs.Model that are tagged "some")
+	Absent     map[string]string // ours, as JSON, where the file does not say: transformers' defaults
 	Alias      map[string]string // the family's own names of our keys
 	Only       map[string]string // keys that must have one value, as JSON
+	PlainHeads bool              // as many key as query heads
 	Doubled    bool              // intermediate_size counts gate and up together
 	Omit       []string          // our keys that its file does not have
+	Idle       []string          // keys of its own that say nothing about the arithmetic of training
+
+	Read  func(d *Decoder, raw map[string]json.RawMessage) // what the tables do not say, after all keys; may be nil
+	Write func(m Values, out map[string]any)               // the same of writing; may be nil
 }
 
-var yes, no = true, false
+// Behind reports whether a decoder of the family can stand behind a vision encoder.
+func (f Family) Behind() bool { return !slices.Contains(f.Has, "num_nextn_predict_layers") }
 
-// Families are the families by model_type.
-var Families = map[string]Family{
-	"llama":     {Class: "LlamaForCausalLM", Bias: &no, Only: map[string]string{"mlp_bias": "false"}},
-	"qwen2":     {Class: "Qwen2ForCausalLM", Bias: &yes, Omit: []string{"attention_bias"}},
-	"qwen3":     {Class: "Qwen3ForCausalLM", Bias: &no, QKNorm: true},
-	"internlm2": {Class: "InternLM2ForCausalLM", Bias: &no, Alias: map[string]string{"bias": "attention_bias"}},
-	"mimo":      {Class: "MiMoForCausalLM", Bias: &yes, MTP: true},
-	"qwen": {Class: "QWenLMHeadModel", Bias: &yes, PlainHeads: true, Doubled: true,
-		Alias: map[string]string{"layer_norm_epsilon": "rms_norm_eps", "rotary_emb_base": "rope_theta", "kv_channels": "head_dim"},
-		Only:  map[string]string{"rotary_pct": "1.0", "no_bias": "true", "scale_attn_weights": "true", "emb_dropout_prob": "0.0", "attn_dropout_prob": "0.0"},
-		Omit:  []string{"attention_bias", "num_key_value_heads", "rope_scaling", "eos_token_id"}},
+// Families are the decoders by model_type.
+var Families = map[string]Family{}
+
+// Register enters a decoder family.
+func Register(modelType string, f Family) {
+	if _, dup := Families[modelType]; dup {
+		panic("hf: " + modelType + " registered twice")
+	}
+	Families[modelType] = f
 }
 
-func familyNames() []string { return source.SortedKeys(Families) }
+// Names are all families by model_type, decoders first.
+func Names() []string {
+	return append(source.SortedKeys(Families), source.SortedKeys(ComposedFamilies)...)
+}
+
+// Behind are the decoders that can stand behind a vision encoder.
+func Behind() (names []string) {
+	for _, name := range source.SortedKeys(Families) {
+		if Families[name].Behind() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Sink is a source.Sink that knows which keys only some families have.
+type Sink interface {
+	source.Sink
+	// Optional says whether a key below model.overrides is one that only some families have, and the value of the others.
+	Optional(key string) (value string, some bool)
+}
 
 // everywhere are keys that must have one value in every family: others would compute something else.
 var everywhere = map[string]string{
-	"hidden_act": `"silu"`, "use_sliding_window": "false", "attention_dropout": "0.0", "partial_rotary_factor": "1.0",
+	"hidden_act": `"silu"`, "use_sliding_window": "false", "attention_dropout": "0.0", "partial_rotary_factor": "1.0", "mlp_bias": "false",
 }
 
 // refused are keys that must not be there at all, or be null.
@@ -57,14 +80,11 @@ var refused = map[string]string{
 // idle are keys that say nothing about the arithmetic of training.
 var idle = source.Set("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "pad_token_id", "auto_map", "pretraining_tp",
 	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation", "chunk_size_feed_forward", "output_attentions",
-	"output_hidden_states", "return_dict", "is_encoder_decoder", "id2label", "label2id", "problem_type", "unk_token_id",
-	// Qwen 1: used when generating beyond seq_length, or to choose kernels
-	"seq_length", "use_dynamic_ntk", "use_logn_attn", "use_flash_attn", "bf16", "fp16", "fp32", "onnx_safe", "softmax_in_fp32",
-	"use_cache_quantization", "use_cache_kernel", "params_dtype", "attn_implementation_internal")
+	"output_hidden_states", "return_dict", "is_encoder_decoder", "id2label", "label2id", "problem_type", "unk_token_id")
 
 // Decode turns a config.json into settings. Keys that would change the arithmetic and that Model does not have are
 // faults; the names of others that are not known come back for a notice.
-func Decode(sink source.Sink, path string, text []byte) (unread []string) {
+func Decode(sink Sink, path string, text []byte) (unread []string) {
 	o := source.Origin{Layer: source.LayerModel, File: path}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
@@ -83,32 +103,40 @@ func Decode(sink source.Sink, path string, text []byte) (unread []string) {
 	}
 	f, ok := Families[family]
 	if !ok {
-		sink.Fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained", source.Quoted(family)), source.OneOf(append(familyNames(), source.SortedKeys(ComposedFamilies)...)))
+		sink.Fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained", source.Quoted(family)), source.OneOf(Names()))
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f}
+	d.constants()
 	for _, key := range source.SortedKeys(raw) {
-		if !d.key(key, compact(raw[key])) {
+		if !d.key(key, Compact(raw[key])) {
 			unread = append(unread, key)
 		}
 	}
-	if f.QKNorm {
-		d.Set("qk_norm", "true")
-	}
-	if f.Bias != nil && *f.Bias {
-		d.Set("attention_bias", "true")
+	if f.Read != nil {
+		f.Read(d, raw)
 	}
 	return unread
 }
 
 // Decoder enters the keys of one config.json.
 type Decoder struct {
-	Sink source.Sink
+	Sink Sink
 	O    source.Origin
 	f    Family
 }
 
-func compact(raw json.RawMessage) string {
+// constants enters what the family has anyway, and what its files may leave out.
+func (d *Decoder) constants() {
+	for _, all := range []map[string]string{d.f.Absent, d.f.Fixed} {
+		for _, key := range source.SortedKeys(all) {
+			d.Set(key, all[key])
+		}
+	}
+}
+
+// Compact is a value without white space.
+func Compact(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
 		panic(fmt.Sprintf("hf: JSON that was decoded is none: %v", err))
@@ -118,8 +146,12 @@ func compact(raw json.RawMessage) string {
 
 // key enters one key of the file and says whether it was known.
 func (d *Decoder) key(key, value string) bool {
-	if to, ok := d.f.Alias[key]; ok {
+	if to, ok := d.f.Alias[key]; ok && value != "null" {
 		d.Set(to, value)
+		return true
+	}
+	if slices.Contains(d.f.Has, key) && value != "null" {
+		d.Set(key, value)
 		return true
 	}
 	only, ok := d.f.Only[key]
@@ -127,7 +159,7 @@ func (d *Decoder) key(key, value string) bool {
 		only, ok = everywhere[key]
 	}
 	switch {
-	case value == "null" || idle[key]:
+	case value == "null" || idle[key] || slices.Contains(d.f.Idle, key):
 	case ok:
 		if !source.SameValue(only, value) {
 			d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
@@ -142,12 +174,25 @@ func (d *Decoder) key(key, value string) bool {
 		d.ropeParameters(value)
 	case key == "intermediate_size" && d.f.Doubled:
 		d.half(key, value)
-	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"qk_norm", "parameters", "names", "source"}, key):
+	case d.lacks(key, value):
+	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "names", "source"}, key):
 		d.Set(key, value)
 	default:
 		return false
 	}
 	return true
+}
+
+// lacks reports a key that other families have and this one has not, and says whether it is one.
+func (d *Decoder) lacks(key, value string) bool {
+	want, some := d.Sink.Optional(key)
+	if some && d.f.Fixed[key] != "" {
+		return false // the check of the model compares
+	}
+	if some && !source.SameValue(want, value) {
+		d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, want), "")
+	}
+	return some
 }
 
 // Set enters a value, as JSON, of a key of ours.

@@ -24,16 +24,17 @@ type Composed struct {
 	Texts map[string]map[string]string // keys of text_config that it may lack, by its model_type, as JSON
 	Top   map[string]string            // further keys of the top level, ours or "" for those that rest reads
 	Rest  func(d *Decoder, raw, vision map[string]json.RawMessage)
-	Write func(m Values, out map[string]any) // in place of what composedConfig writes of the tower
+	// Write enters what is not the same in all: keys of vision_config and text_config, and of the top level; put enters one of ours into
+	// vision_config by the family's name of it.
+	Write func(m Values, out map[string]any, put func(key string, value any))
 }
 
 // RegisterComposed enters a composed family.
-func RegisterComposed(family string, c Composed) struct{} {
-	if _, dup := ComposedFamilies[family]; dup {
-		panic("hf: " + family + " registered twice")
+func RegisterComposed(modelType string, c Composed) {
+	if _, dup := ComposedFamilies[modelType]; dup {
+		panic("hf: " + modelType + " registered twice")
 	}
-	ComposedFamilies[family] = c
-	return struct{}{}
+	ComposedFamilies[modelType] = c
 }
 
 // Tower is the model_type of vision_config that a family has for a kind of tower, "" for none.
@@ -47,26 +48,7 @@ func Tower(c Composed, kind string) string {
 }
 
 // ComposedFamilies are the composed families by model_type.
-var ComposedFamilies = map[string]Composed{
-	"qwen2_vl": {Class: "Qwen2VLForConditionalGeneration", Text: "qwen2",
-		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
-		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"}},
-	"qwen2_5_vl": {Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2",
-		Vision: map[string]string{"spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "out_hidden_size": ""},
-		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`, "temporal_patch_size": "2"}},
-	"qwen3_vl": {Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",
-		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""},
-		Preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`, "temporal_patch_size": "2", "patch_size": "16"}},
-	"internvl": {Class: "InternVLForConditionalGeneration", Alias: "internvl_chat",
-		Older:  map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm", "initializer_factor": "layer_scale_init_value"},
-		Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
-		Preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
-		Only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"}},
-	"llava_onevision1_5": {Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3", Alias: "llavaonevision1_5",
-		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "text_hidden_size": "", "embed_dim": ""},
-		Preset: map[string]string{"kind": `"rice"`, "hidden_act": `"gelu"`, "layer_norm_eps": "1e-5", "temporal_patch_size": "1"}},
-	"vlm": {}, // a pair of one's own: vision_config has our keys
-}
+var ComposedFamilies = map[string]Composed{}
 
 // composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
 var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob", "projection_dropout", "use_mean_pooling", "drop_path_rate",
@@ -79,7 +61,7 @@ var composedIdle = source.Set("model_type", "initializer_range", "attention_drop
 var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1"}
 
 // decodeComposed turns the config.json of a composed family into settings; the names of keys that are not known come back.
-func decodeComposed(sink source.Sink, family string, c Composed, raw map[string]json.RawMessage, o source.Origin) (unread []string) {
+func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.RawMessage, o source.Origin) (unread []string) {
 	sub := func(key string) map[string]json.RawMessage {
 		var m map[string]json.RawMessage
 		if raw[key] != nil && json.Unmarshal(raw[key], &m) != nil {
@@ -105,10 +87,11 @@ func decodeComposed(sink source.Sink, family string, c Composed, raw map[string]
 	}
 	f, ok := Families[name]
 	if !ok {
-		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is no decoder that can be trained", source.Quoted(name)), source.OneOf(familyNames()))
+		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is no decoder that can be trained", source.Quoted(name)), source.OneOf(source.SortedKeys(Families)))
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f}
+	d.constants()
 	for _, key := range source.SortedKeys(c.Texts[name]) {
 		d.Set(key, c.Texts[name][key])
 	}
@@ -116,17 +99,14 @@ func decodeComposed(sink source.Sink, family string, c Composed, raw map[string]
 	delete(text, "model_type")
 	delete(text, "architectures") // the decoder's by itself
 	for _, key := range slices.Sorted(maps.Keys(text)) {
-		if !d.key(key, compact(text[key])) {
+		if !d.key(key, Compact(text[key])) {
 			unread = append(unread, "text_config."+key)
 		}
 	}
 	d.Set("model_type", `"`+family+`"`)
 	d.Set("text_model_type", `"`+name+`"`)
-	if f.QKNorm {
-		d.Set("qk_norm", "true")
-	}
-	if f.Bias != nil && *f.Bias {
-		d.Set("attention_bias", "true")
+	if f.Read != nil {
+		f.Read(d, text)
 	}
 	if c.Rest != nil {
 		c.Rest(d, raw, vision)
@@ -139,7 +119,7 @@ func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat
 	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
 		"projector_hidden_act": "vision.projector_hidden_act"}
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
-		value := compact(raw[key])
+		value := Compact(raw[key])
 		ours, further := c.Top[key]
 		switch {
 		case further && ours != "":
@@ -176,7 +156,7 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 		d.Set("vision."+key, c.Preset[key])
 	}
 	for _, key := range slices.Sorted(maps.Keys(vision)) {
-		value := compact(vision[key])
+		value := Compact(vision[key])
 		to, renamed := c.Vision[key]
 		if old := c.Older[key]; old != "" {
 			to, renamed = old, true

@@ -3,7 +3,6 @@ package hf
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 )
 
 // Values is a model by our names of its keys below model.overrides, such as hidden_size and vision.depth; rope_scaling is the mapping of
@@ -40,8 +39,8 @@ func Encode(m Values, dtype string) []byte {
 	default:
 		out["eos_token_id"] = eos
 	}
-	if f.MTP {
-		out["num_nextn_predict_layers"] = m["num_nextn_predict_layers"]
+	for _, key := range f.Has {
+		out[key] = m[key]
 	}
 	if f.Doubled {
 		out["intermediate_size"] = 2 * m.Int("intermediate_size")
@@ -55,6 +54,9 @@ func Encode(m Values, dtype string) []byte {
 	}
 	for key, value := range f.Only {
 		out[key] = json.RawMessage(value)
+	}
+	if f.Write != nil {
+		f.Write(m, out)
 	}
 	if _, composed := ComposedFamilies[m.Text("model_type")]; composed {
 		out = m.composed(out)
@@ -91,45 +93,13 @@ func (m Values) composed(text map[string]any) map[string]any {
 	out := map[string]any{"model_type": m.Text("model_type"), "architectures": m["architectures"], "text_config": text, "vision_config": vision, "image_token_id": m["vision.image_token_id"],
 		"tie_word_embeddings": m["tie_word_embeddings"], "torch_dtype": text["torch_dtype"]}
 	text["model_type"] = m["text_model_type"]
-	switch m.Text("model_type") {
-	case "internvl":
-		out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(m.Int("vision.merge")), m["vision.projector_hidden_act"]
-		put("intermediate_size", m["vision.intermediate_size"])
-		maps.Copy(vision, map[string]any{"image_size": []any{m["vision.image_size"], m["vision.image_size"]}, "patch_size": []any{m["vision.patch_size"], m["vision.patch_size"]}, "layer_norm_eps": m["vision.layer_norm_eps"],
-			"norm_type": map[bool]string{true: "rms_norm", false: "layer_norm"}[m["vision.rms_norm"] == true], "attention_bias": m["vision.attention_bias"], "use_qk_norm": m["vision.use_qk_norm"],
-			"layer_scale_init_value": m["vision.layer_scale_init_value"], "model_type": "internvl_vision"})
-	case "llava_onevision1_5":
-		put("merge", m["vision.merge"])
-		maps.Copy(vision, map[string]any{"intermediate_size": m["vision.intermediate_size"], "out_hidden_size": m["hidden_size"], "patch_size": m["vision.patch_size"], "temporal_patch_size": m["vision.temporal_patch_size"],
-			"layer_norm_eps": m["vision.layer_norm_eps"], "model_type": "llava_onevision1_5_vision"})
-		text["model_type"] = m.Text("model_type") + "_text"
-	case "vlm":
-		out["vision_config"] = m["vision"]
-	default:
-		put("merge", m["vision.merge"])
-		put("patch_size", m["vision.patch_size"])
-		put("temporal_patch_size", m["vision.temporal_patch_size"])
-		vision["model_type"] = map[string]string{"qwen2_vl": "qwen2_vl_vision", "qwen2_5_vl": "qwen2_5_vl_vision", "qwen3_vl": "qwen3_vl_vision"}[m.Text("model_type")]
-		text["model_type"] = m.Text("model_type") + "_text"
-		if m.Text("model_type") == "qwen2_vl" {
-			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"], float64(m.Int("vision.intermediate_size"))/float64(m.Int("vision.hidden_size"))
-		} else {
-			vision["intermediate_size"], vision["out_hidden_size"] = m["vision.intermediate_size"], m["hidden_size"]
-		}
-	}
-	switch m.Text("model_type") {
-	case "qwen2_5_vl":
-		maps.Copy(vision, map[string]any{"window_size": m["vision.window_size"], "fullatt_block_indexes": m["vision.fullatt_block_indexes"], "tokens_per_second": m["vision.tokens_per_second"]})
-	case "qwen3_vl":
-		maps.Copy(vision, map[string]any{"deepstack_visual_indexes": m["vision.deepstack_visual_indexes"], "num_position_embeddings": m["vision.num_position_embeddings"]})
-	}
 	for key, token := range map[string]int{"video_token_id": m.Int("vision.video_token_id"), "vision_start_token_id": m.Int("vision.vision_start_token_id")} {
 		if token >= 0 {
 			out[key] = token
 		}
 	}
 	if c.Write != nil {
-		c.Write(m, out)
+		c.Write(m, out, put)
 	}
 	if len(m["architectures"].([]string)) == 0 {
 		delete(out, "architectures")

@@ -9,29 +9,6 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// composition is a family of composed models: what LoongForge calls it, and what it is made of.
-type composition struct {
-	family    string
-	encoder   string
-	projector string
-	decoders  []string
-	tokens    map[string]map[string]string // by decoder, "" for any: our keys of token ids
-	sections  string                       // of M-RoPE, "" for plain positions
-	weave     bool                         // the sections are dealt out in turns
-}
-
-var qwenVLTokens = map[string]map[string]string{"": {"image_token_id": "151655", "video_token_id": "151656", "vision_start_token_id": "151652"}}
-
-// compositions are the families by LoongForge's model_type.
-var compositions = map[string]composition{
-	"qwen2_vl":     {family: "qwen2_vl", encoder: "qwen2_vl", projector: "merger", decoders: []string{"qwen2"}, tokens: qwenVLTokens, sections: "[16, 24, 24]"},
-	"qwen2_5_vl":   {family: "qwen2_5_vl", encoder: "qwen2_5_vl", projector: "merger", decoders: []string{"qwen2"}, tokens: qwenVLTokens, sections: "[16, 24, 24]"},
-	"qwen3_vl":     {family: "qwen3_vl", encoder: "qwen3_vl", projector: "merger", decoders: []string{"qwen3"}, tokens: qwenVLTokens, sections: "[24, 20, 20]", weave: true},
-	"llava_ov_1_5": {family: "llava_onevision1_5", encoder: "rice", projector: "merger", decoders: []string{"qwen3"}, tokens: qwenVLTokens},
-	"intern_vl": {family: "internvl", encoder: "internvl", projector: "internvl", decoders: []string{"internlm2", "llama", "qwen2", "qwen3"},
-		tokens: map[string]map[string]string{"internlm2": {"image_token_id": "92546"}, "qwen2": {"image_token_id": "151667"}, "qwen3": {"image_token_id": "151671"}}},
-}
-
 // customFamily is the pair of any encoder with any dense decoder.
 const customFamily = "vlm"
 
@@ -47,7 +24,7 @@ func (v *vlm) family() {
 		return
 	}
 	c, known := compositions[name]
-	fits := known && c.encoder == v.encoder.kind && c.projector == v.projector.kind && slices.Contains(c.decoders, v.text)
+	fits := known && c.Encoder == v.encoder.Kind && c.Projector == v.projector.Kind && slices.Contains(c.Decoders, v.text)
 	switch {
 	case fits:
 	case name == "":
@@ -56,17 +33,17 @@ func (v *vlm) family() {
 	default:
 		if name != customFamily {
 			v.l.Sink.Note(fmt.Sprintf("%s: model.model_type: %s, but the parts are %s, %s and %s: a pair of your own (%s), with plain positions",
-				o, name, v.encoder.kind, v.projector.kind, v.text, customFamily))
+				o, name, v.encoder.Kind, v.projector.Kind, v.text, customFamily))
 		}
-		c = composition{family: customFamily}
-		if tokens := qwenVLTokens[""]; v.text == "qwen2" || v.text == "qwen3" {
-			c.tokens = map[string]map[string]string{"": tokens}
+		c = Composition{Family: customFamily}
+		if v.foundation.Tokens != nil {
+			c.Tokens = map[string]map[string]string{"": v.foundation.Tokens}
 		}
 	}
-	v.set(source.ModelKeys+".model_type", source.ScalarNode(c.family), o)
+	v.set(source.ModelKeys+".model_type", source.ScalarNode(c.Family), o)
 	for _, decoder := range []string{"", v.text} {
-		for _, key := range source.SortedKeys(c.tokens[decoder]) {
-			v.preset(visionKey+key, c.tokens[decoder][key], v.m)
+		for _, key := range source.SortedKeys(c.Tokens[decoder]) {
+			v.preset(visionKey+key, c.Tokens[decoder][key], v.m)
 		}
 	}
 	if id := v.m.At("vision_token_id"); id != nil && id.Scalar() {
@@ -83,16 +60,16 @@ var unbuilt = map[string]string{
 }
 
 // positions enters how the decoder's rotary embedding turns: M-RoPE's sections, or InternLM's dynamic base.
-func (v *vlm) positions(c composition) {
+func (v *vlm) positions(c Composition) {
 	const key = source.ModelKeys + ".rope_scaling"
 	switch sections := v.fd.At("mrope_section"); {
-	case c.sections != "":
-		text, at := c.sections, v.m
+	case c.Sections != "":
+		text, at := c.Sections, v.m
 		if sections != nil && sections.Value != nil && !sections.Null() {
 			text, at = formatNode(sections), sections
 		}
 		kind := "rope_type: mrope, "
-		if c.weave {
+		if c.Weave {
 			kind = "rope_type: default, mrope_interleaved: true, "
 		}
 		node, err := source.ParseValue("{" + kind + "mrope_section: " + text + "}")
@@ -101,11 +78,8 @@ func (v *vlm) positions(c composition) {
 			return
 		}
 		v.set(key, node, at.O)
-	case strings.HasPrefix(v.fd.Text("rotary_emb_func"), "Dynamic") && v.text == "internlm2":
-		factor := "2" // InternLM2.5's own: 2 with a base of 1e6, 2.5 with 5e7
-		if source.SameValue(v.fd.Text("rotary_base"), "5e7") {
-			factor = "2.5"
-		}
+	case strings.HasPrefix(v.fd.Text("rotary_emb_func"), "Dynamic") && v.foundation.Dynamic != nil:
+		factor := v.foundation.Dynamic(v.fd.Text("rotary_base"))
 		if v.l.RopeFactor != "" {
 			factor, v.l.RopeFactor = v.l.RopeFactor, ""
 		}
@@ -144,7 +118,7 @@ func (v *vlm) lora() {
 	}
 	if peft.On("apply_to_image_encoder") {
 		parts := map[string][]string{"linear_qkv": {"q_proj", "k_proj", "v_proj"}, "linear_proj": {"attn.proj"}, "linear_fc1": {"fc1"}, "linear_fc2": {"fc2"}}
-		if v.encoder.gated {
+		if v.encoder.Gated {
 			parts["linear_fc1"], parts["linear_fc2"] = []string{"gate_proj", "up_proj"}, []string{"down_proj"}
 		}
 		sorts = append(sorts, linears{"visual.blocks.*.", parts})

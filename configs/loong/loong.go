@@ -15,13 +15,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoders maps the last word of _target_ to a family. QwenConfig serves Qwen 1 and 1.5, whose weights differ in
-// names: convert_file tells them apart.
-var decoders = map[string]string{
-	"LLaMAConfig": "llama", "QwenConfig": "qwen2", "Qwen2Config": "qwen2", "Qwen3Config": "qwen3",
-	"InternLMConfig": "internlm2", "MimoConfig": "mimo",
-}
-
 // decoderOnly are keys that must have the value dense families here have anyway.
 var decoderOnly = map[string]string{
 	"swiglu": "true", "gated_linear_unit": "true", "activation_func": "silu", "add_bias_linear": "false",
@@ -247,20 +240,17 @@ func switchValue(typ string, f source.Flag, value *yaml.Node) *yaml.Node {
 func (l *Reader) family(n *hydra.Node, prefix string) bool {
 	target, o := n.Text("_target_"), n.At("_target_").O
 	class := target[strings.LastIndex(target, ".")+1:]
-	family, ok := decoders[class]
+	d, ok := decoderOf(class, n.Text("convert_file"))
 	if !ok {
 		why := refusedClasses[class]
 		if why == "" {
 			why = "is no dense family"
 		}
-		l.Sink.Fail(o, prefix+"_target_", fmt.Sprintf("class %s: %s", source.Quoted(class), why), source.OneOf(source.SortedKeys(decoders)))
+		l.Sink.Fail(o, prefix+"_target_", fmt.Sprintf("class %s: %s", source.Quoted(class), why), source.OneOf(classNames()))
 		return false
 	}
-	if class == "QwenConfig" && filepath.Base(n.Text("convert_file")) == "qwen_convert.yaml" {
-		family = "qwen"
-	}
 	if prefix == "" {
-		l.Sink.Add(source.ModelKeys+".model_type", source.ScalarNode(family), o)
+		l.Sink.Add(source.ModelKeys+".model_type", source.ScalarNode(d.Family), o)
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package loong
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,39 +15,6 @@ import (
 
 // LoongForge's composed models: an image encoder, a projector and a foundation below model, each with a class. Classes and
 // specs are names in tables here; nothing of them is run.
-
-// partClass is a class of encoders or projectors.
-type partClass struct {
-	kind   string            // of vision tower, or of projector
-	gated  bool              // its MLP is gated
-	rms    bool              // RMS norms
-	norms  bool              // either norm
-	preset map[string]string // our keys that its files do not say
-	why    string            // the reason why it is refused
-}
-
-// encoders are classes of image encoders.
-var encoders = map[string]*partClass{
-	"Qwen2VisionModelConfig":   {kind: "qwen2_vl", preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "quick_gelu"}},
-	"Qwen2VisionRMSNormConfig": {kind: "qwen2_5_vl", gated: true, rms: true, preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu", "rms_norm": "true", "window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]", "tokens_per_second": "2"}},
-	"Qwen3VisionModelConfig":   {kind: "qwen3_vl", preset: map[string]string{"temporal_patch_size": "2", "patch_size": "16", "hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": "2304"}},
-	"Qwen35VisionConfig":       {kind: "qwen3_vl", preset: map[string]string{"temporal_patch_size": "2", "patch_size": "16", "hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": "2304"}},
-	"InternVisionConfig":       {kind: "internvl", norms: true, preset: map[string]string{"image_size": "448", "projector": "internvl"}},
-	"RiceVisionConfig":         {kind: "rice", preset: map[string]string{"hidden_act": "gelu"}},
-	"SiglipVisionConfig":       {kind: "siglip", preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}},
-	"MoonVisionModelConfig":    {why: "MoonViT's sizes in time and its interpolation of positions are not built; Kimi's and GLM's decoders are none that can be trained either"},
-	"MiniCPMV46VisionConfig":   {why: "MiniCPM-V's merger inside the tower is not built"},
-	"ErnieVisionConfig":        {why: "Ernie's tower belongs to a mixture of experts for pictures and texts, which is not part of dense families"},
-}
-
-// projectors are classes of projectors.
-var projectors = map[string]*partClass{
-	"MLPAdapterConfig":            {kind: "merger"},
-	"PatchMergerMLPAdapterConfig": {kind: "merger"},
-	"InternMLPAdapterConfig":      {kind: "internvl"},
-	"MiniCPMV46MergerConfig":      {why: "MiniCPM-V's merger is not built"},
-	"ErnieAdapterConfig":          {why: "Ernie's projector joins patches in time, which is not built"},
-}
 
 // visionKeys are keys of image encoders with ours.
 var visionKeys = map[string]string{
@@ -73,8 +41,9 @@ type vlm struct {
 	top           source.Origin // the file
 	m             *hydra.Node   // model
 	enc, proj, fd *hydra.Node
-	encoder       *partClass
-	projector     *partClass
+	encoder       *Part
+	projector     *Part
+	foundation    Decoder
 	text          string // family of the decoder
 }
 
@@ -145,7 +114,7 @@ func (v *vlm) part(name string, n *hydra.Node, include string) bool {
 }
 
 // class looks up the class of a part, nil if it cannot be trained.
-func (v *vlm) class(name string, n *hydra.Node, classes map[string]*partClass) *partClass {
+func (v *vlm) class(name string, n *hydra.Node, classes map[string]*Part) *Part {
 	target := n.Text("_target_")
 	class := target[strings.LastIndex(target, ".")+1:]
 	p := classes[class]
@@ -155,7 +124,7 @@ func (v *vlm) class(name string, n *hydra.Node, classes map[string]*partClass) *
 	}
 	var able []string
 	for _, c := range source.SortedKeys(classes) {
-		if classes[c].why == "" {
+		if classes[c].Why == "" {
 			able = append(able, c)
 		}
 	}
@@ -164,8 +133,8 @@ func (v *vlm) class(name string, n *hydra.Node, classes map[string]*partClass) *
 		v.l.Sink.Fail(o, "model."+name+"._target_", "is not given", source.OneOf(able))
 	case p == nil:
 		v.l.Sink.Fail(o, "model."+name+"._target_", fmt.Sprintf("class %s is no %s", source.Quoted(class), strings.ReplaceAll(name, "_", " ")), source.OneOf(able))
-	case p.why != "":
-		v.l.Sink.Fail(o, "model."+name+"._target_", p.why, source.OneOf(able))
+	case p.Why != "":
+		v.l.Sink.Fail(o, "model."+name+"._target_", p.Why, source.OneOf(able))
 		return nil
 	}
 	return p
@@ -223,10 +192,10 @@ func (v *vlm) hold(key string, kid *hydra.Node, want bool, why string) {
 
 func (v *vlm) encoderKeys() {
 	e := v.encoder
-	for _, key := range source.SortedKeys(e.preset) {
-		v.preset(visionKey+key, e.preset[key], v.enc)
+	for _, key := range source.SortedKeys(e.Preset) {
+		v.preset(visionKey+key, e.Preset[key], v.enc)
 	}
-	v.set(visionKey+"kind", source.ScalarNode(e.kind), v.enc.At("_target_").O)
+	v.set(visionKey+"kind", source.ScalarNode(e.Kind), v.enc.At("_target_").O)
 	for _, name := range v.enc.Keys {
 		kid, key := v.enc.Kids[name], "model.image_encoder."+name
 		if v.shared("image_encoder", name, kid, "visual.*") {
@@ -242,7 +211,7 @@ func (v *vlm) encoderKeys() {
 		case visionKeys[name] != "":
 			v.set(visionKey+visionKeys[name], kid.Value, kid.O)
 		case name == "image_size":
-			if e.kind == "internvl" || e.kind == "siglip" {
+			if e.Sized {
 				v.size(key, kid)
 			}
 		case name == "activation_func":
@@ -250,17 +219,17 @@ func (v *vlm) encoderKeys() {
 		case name == "normalization":
 			v.norm(key, kid, e)
 		case name == "swiglu" || name == "gated_linear_unit":
-			v.hold(key, kid, e.gated, "not so in "+e.kind+"'s tower")
+			v.hold(key, kid, e.Gated, "not so in "+e.Kind+"'s tower")
 		case name == "add_bias_linear":
 			v.hold(key, kid, true, "the linear layers of towers here have biases, as in published checkpoints")
-		case name == "add_qkv_bias" && e.kind == "internvl":
+		case name == "add_qkv_bias" && e.Free:
 			v.set(visionKey+"attention_bias", kid.Value, kid.O)
 		case name == "add_qkv_bias":
-			v.hold(key, kid, true, "query, key and value have biases in "+e.kind+"'s tower")
-		case name == "qk_layernorm" && e.kind == "internvl":
+			v.hold(key, kid, true, "query, key and value have biases in "+e.Kind+"'s tower")
+		case name == "qk_layernorm" && e.Free:
 			v.set(visionKey+"use_qk_norm", kid.Value, kid.O)
 		case name == "qk_layernorm":
-			v.hold(key, kid, false, "queries and keys have no norm in "+e.kind+"'s tower")
+			v.hold(key, kid, false, "queries and keys have no norm in "+e.Kind+"'s tower")
 		default:
 			known := slices.Concat(source.SortedKeys(visionKeys), source.SortedKeys(partIdle), []string{"freeze", "tensor_model_parallel_size", "recompute_granularity", "activation_func", "normalization",
 				"add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit", "image_size", "lr"})
@@ -308,27 +277,27 @@ func (v *vlm) size(key string, kid *hydra.Node) {
 	v.set(visionKey+"image_size", value, kid.O)
 }
 
-func (v *vlm) act(key string, kid *hydra.Node, e *partClass) {
+func (v *vlm) act(key string, kid *hydra.Node, e *Part) {
 	act := activations[kid.Text()]
 	switch {
 	case act == "":
 		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())), source.OneOf(source.SortedKeys(activations)))
-	case e.gated && act != "silu":
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the gate of %s's tower has silu", kid.Text(), e.kind), "set it to silu")
+	case e.Gated && act != "silu":
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the gate of %s's tower has silu", kid.Text(), e.Kind), "set it to silu")
 	default:
 		v.set(visionKey+"hidden_act", source.ScalarNode(act), kid.O)
 	}
 }
 
-func (v *vlm) norm(key string, kid *hydra.Node, e *partClass) {
+func (v *vlm) norm(key string, kid *hydra.Node, e *Part) {
 	rms := kid.Text() == "RMSNorm"
 	switch {
 	case !rms && kid.Text() != "LayerNorm":
 		v.l.Sink.Fail(kid.O, key, source.Quoted(kid.Text())+", want RMSNorm or LayerNorm", "")
-	case e.norms:
+	case e.Norms:
 		v.set(visionKey+"rms_norm", source.ScalarNode(strconv.FormatBool(rms)), kid.O)
-	case rms != e.rms:
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but %s's tower has %s", kid.Text(), e.kind, normName(e.rms)), "set it to "+normName(e.rms))
+	case rms != e.RMS:
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but %s's tower has %s", kid.Text(), e.Kind, normName(e.RMS)), "set it to "+normName(e.RMS))
 	}
 }
 
@@ -341,7 +310,7 @@ func normName(rms bool) string {
 
 func (v *vlm) projectorKeys() {
 	hidden := v.fd.Text("hidden_size")
-	v.set(visionKey+"projector", source.ScalarNode(v.projector.kind), v.proj.At("_target_").O)
+	v.set(visionKey+"projector", source.ScalarNode(v.projector.Kind), v.proj.At("_target_").O)
 	for _, name := range v.proj.Keys {
 		kid, key := v.proj.Kids[name], "model.image_projector."+name
 		switch {
@@ -350,7 +319,7 @@ func (v *vlm) projectorKeys() {
 			if tp := v.enc.Text("tensor_model_parallel_size"); kid.Text() != tp && !(tp == "" && kid.Text() == "1") {
 				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the projector runs on the encoder's ranks, with tp %s", kid.Text(), orOne(tp)), "set model.image_encoder.tensor_model_parallel_size instead")
 			}
-		case name == "hidden_size", name == "ffn_hidden_size" && v.projector.kind == "internvl":
+		case name == "hidden_size", name == "ffn_hidden_size" && v.projector.Square:
 			if hidden != "" && !source.SameValue(kid.Text(), hidden) {
 				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("the projector is %s wide, the foundation %s (model.foundation.hidden_size)", kid.Text(), hidden), "set it to "+hidden)
 			}
@@ -359,15 +328,15 @@ func (v *vlm) projectorKeys() {
 		case name == "activation_func":
 			if act := activations[kid.Text()]; act == "" {
 				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())), source.OneOf(source.SortedKeys(activations)))
-			} else if v.projector.kind == "merger" && act != "gelu" {
+			} else if v.projector.Joins && act != "gelu" {
 				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but patch mergers here have gelu", kid.Text()), "set it to gelu")
 			} else {
 				v.set(visionKey+"projector_hidden_act", source.ScalarNode(act), kid.O)
 			}
 		case name == "normalization":
-			want := v.projector.kind == "merger" && v.encoder.rms
+			want := v.projector.Joins && v.encoder.RMS
 			if kid.Text() != normName(want) {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the projector behind %s's tower has %s", source.Quoted(kid.Text()), v.encoder.kind, normName(want)), "set it to "+normName(want))
+				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the projector behind %s's tower has %s", source.Quoted(kid.Text()), v.encoder.Kind, normName(want)), "set it to "+normName(want))
 			}
 		case name == "add_bias_linear":
 			v.hold(key, kid, true, "the linear layers of projectors here have biases")
@@ -391,10 +360,10 @@ func (v *vlm) projectorKeys() {
 
 // projectorEps is the term under the root of the projector's norm.
 func (v *vlm) projectorEps() string {
-	if v.projector.kind == "internvl" || v.encoder.kind == "rice" {
-		return "1e-5"
+	if v.projector.Eps != "" {
+		return v.projector.Eps
 	}
-	return "1e-6"
+	return cmp.Or(v.encoder.MergerEps, "1e-6")
 }
 
 func orOne(tp string) string {
@@ -419,16 +388,17 @@ func (v *vlm) joined(key string, kid *hydra.Node) {
 // decoder enters the foundation.
 func (v *vlm) decoder() {
 	target := v.fd.Text("_target_")
-	v.text = decoders[target[strings.LastIndex(target, ".")+1:]]
+	v.foundation, _ = decoderOf(target[strings.LastIndex(target, ".")+1:], "")
+	v.text = v.foundation.Family
 	if target == "" {
-		v.l.Sink.Fail(v.fd.O, "model.foundation._target_", "is not given", source.OneOf(source.SortedKeys(decoders)))
+		v.l.Sink.Fail(v.fd.O, "model.foundation._target_", "is not given", source.OneOf(classNames()))
 		return
 	}
 	before := v.l.Sink.Faults()
 	v.l.decoder(v.fd, "model.foundation.", "model.*", "lm_head.*")
 	o := v.fd.At("_target_").O
-	switch v.text {
-	case "", "mimo":
+	switch {
+	case v.text == "" || v.foundation.Alone:
 		if v.l.Sink.Faults() == before {
 			v.l.Sink.Fail(o, "model.foundation._target_", "layers that predict several tokens do not stand behind a vision encoder", "choose another foundation")
 		}

@@ -4,18 +4,22 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/block"
 )
 
 // encoder is a kind of vision tower.
 type encoder struct {
+	facts configs.TowerKind
+	loong map[string]loong.Part // LoongForge's classes of the tower
 	build func(c configs.Model) *Vision
 	// source maps a logical name of the tower to its own checkpoint's, without a prefix.
 	source func(v *Vision) func(name string) Source
 	// other is a second layout of the tower's own checkpoints, nil for none.
 	other     func(v *Vision) func(name string) Source
-	projector string // by default
+	projector string                                 // by default
+	merger    func(c configs.Model, m *block.Merger) // what is different in a patch merger behind the tower; nil for nothing
 }
 
 var encoders = map[string]encoder{}
@@ -25,25 +29,56 @@ func registerEncoder(kind string, e encoder) struct{} {
 		panic("family: vision tower " + kind + " registered twice")
 	}
 	encoders[kind] = e
+	configs.RegisterTower(kind, e.facts)
+	for class, p := range e.loong {
+		p.Kind = kind
+		loong.RegisterEncoder(class, p)
+	}
 	return struct{}{}
 }
 
-// projectors join features to a decoder by the name of configs.Vision.Projector.
-var projectors = map[string]func(c configs.Model, t *block.Tower) block.Merger{
-	"merger": func(c configs.Model, t *block.Tower) block.Merger {
-		eps := 1e-6
-		if c.Vision.Kind == "rice" {
-			eps = c.Vision.Eps
-		}
-		return block.Merger{Tower: t, Out: c.Hidden, RMS: c.Vision.Kind == "qwen2_5_vl", Eps: eps, Act: acts["gelu"]}
-	},
-	"internvl": func(c configs.Model, t *block.Tower) block.Merger {
-		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5, Act: acts[c.Vision.ProjAct]}
-	},
-	"mlp": func(c configs.Model, t *block.Tower) block.Merger {
-		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: acts[c.Vision.ProjAct]}
-	},
+// projector joins features to a decoder.
+type projector struct {
+	build func(c configs.Model, t *block.Tower) block.Merger
+	loong map[string]loong.Part // LoongForge's classes of it
 }
+
+// projectors are known by the name of configs.Vision.Projector.
+var projectors = map[string]projector{}
+
+func registerProjector(kind string, p projector) struct{} {
+	if _, dup := projectors[kind]; dup {
+		panic("family: projector " + kind + " registered twice")
+	}
+	projectors[kind] = p
+	configs.RegisterProjector(kind)
+	for class, part := range p.loong {
+		part.Kind = kind
+		loong.RegisterProjector(class, part)
+	}
+	return struct{}{}
+}
+
+var _ = registerProjector("merger", projector{
+	loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true}, "PatchMergerMLPAdapterConfig": {Joins: true}},
+	build: func(c configs.Model, t *block.Tower) block.Merger {
+		m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: acts["gelu"]}
+		if change := encoders[c.Vision.Kind].merger; change != nil {
+			change(c, &m)
+		}
+		return m
+	}})
+
+var _ = registerProjector("internvl", projector{
+	loong: map[string]loong.Part{"InternMLPAdapterConfig": {Square: true, Eps: "1e-5"}},
+	build: func(c configs.Model, t *block.Tower) block.Merger {
+		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5, Act: acts[c.Vision.ProjAct]}
+	}})
+
+var _ = registerProjector("mlp", projector{
+	build: func(c configs.Model, t *block.Tower) block.Merger {
+		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: acts[c.Vision.ProjAct]}
+	}})
 
 // buildVision builds the vision part of a configuration, and the names of its tower's parameters.
 func buildVision(c configs.Model) (*Vision, func(name string) Source) {
@@ -53,7 +88,7 @@ func buildVision(c configs.Model) (*Vision, func(name string) Source) {
 	if kind == "" {
 		kind = e.projector
 	}
-	merger := projectors[kind](c, &v.Tower)
+	merger := projectors[kind].build(c, &v.Tower)
 	v.Project = func(r *block.Rec, x *grad.Value) *grad.Value { return merger.Forward(r, "projector", x) }
 	return v, e.source(v)
 }

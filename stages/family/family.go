@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/stages/block"
 )
 
@@ -14,6 +16,12 @@ import (
 type Family struct {
 	ModelType string // Hugging Face's model_type
 	Paper     string
+	// HF says how config.json maps to configs.Model; Composed does for a family with a vision tower, and is nil for the others.
+	HF       hf.Family
+	Composed *hf.Composed
+	// Loong are LoongForge's classes of the decoder, Composition its name of a composed family; empty if it has none.
+	Loong       []loong.Decoder
+	Composition loong.Composition
 	// Build makes the model of a checked configuration.
 	Build func(c configs.Model) *Model
 }
@@ -25,6 +33,19 @@ func register(f Family) struct{} {
 		panic("family: " + f.ModelType + " registered twice")
 	}
 	all[f.ModelType] = f
+	if f.Composed != nil {
+		hf.RegisterComposed(f.ModelType, *f.Composed)
+	} else {
+		hf.Register(f.ModelType, f.HF)
+	}
+	for _, d := range f.Loong {
+		d.Family = f.ModelType
+		loong.RegisterDecoder(d)
+	}
+	if c := f.Composition; c.Name != "" {
+		c.Family = f.ModelType
+		loong.RegisterComposition(c)
+	}
 	return struct{}{}
 }
 

@@ -4,10 +4,20 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // InternLM2.5: a Llama whose checkpoints keep, for each key head, its query heads, key and value next to each other.
 var _ = register(Family{ModelType: "internlm2", Paper: "2403.17297",
+	HF: hf.Family{Class: "InternLM2ForCausalLM", Alias: map[string]string{"bias": "attention_bias"}},
+	Loong: []loong.Decoder{{Class: "InternLMConfig", Dynamic: func(base string) string {
+		if source.SameValue(base, "5e7") {
+			return "2.5" // InternLM2.5's own factor is 2 with a base of 1e6, 2.5 with 5e7
+		}
+		return "2"
+	}}},
 	Build: func(c configs.Model) *Model {
 		m := Decoder("internlm2", spec(c))
 		m.Source = internSource(c)

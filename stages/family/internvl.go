@@ -1,19 +1,41 @@
 package family
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 )
 
 // InternVL 2.5, 3 and 3.5: tiles of one size, a class token and absolute positions, scaled branches, 2×2 patches a feature
 // (pixel shuffle), a two-layer projector, and a decoder of another family.
 var _ = register(Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
+	Composed: &hf.Composed{Class: "InternVLForConditionalGeneration", Alias: "internvl_chat",
+		Older:  map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm", "initializer_factor": "layer_scale_init_value"},
+		Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
+		Preset: map[string]string{"kind": `"internvl"`, "attention_bias": "false", "projector": `"internvl"`},
+		Only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"},
+		Write:  writeInternVL},
+	Composition: loong.Composition{Name: "intern_vl", Encoder: "internvl", Projector: "internvl", Decoders: []string{"internlm2", "llama", "qwen2", "qwen3"}, LossWeight: "square",
+		Tokens: map[string]map[string]string{"internlm2": {"image_token_id": "92546"}, "qwen2": {"image_token_id": "151667"}, "qwen3": {"image_token_id": "151671"}}},
 	Build: func(c configs.Model) *Model {
 		m := composed("internvl", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = internChatSource(m.Vision, m.Source)
 		return m
 	}})
+
+func writeInternVL(m hf.Values, out map[string]any, put func(string, any)) {
+	out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(m.Int("vision.merge")), m["vision.projector_hidden_act"]
+	put("intermediate_size", m["vision.intermediate_size"])
+	norm := map[bool]string{true: "rms_norm", false: "layer_norm"}[m["vision.rms_norm"] == true]
+	maps.Copy(out["vision_config"].(map[string]any), map[string]any{"image_size": []any{m["vision.image_size"], m["vision.image_size"]},
+		"patch_size": []any{m["vision.patch_size"], m["vision.patch_size"]}, "layer_norm_eps": m["vision.layer_norm_eps"], "norm_type": norm,
+		"attention_bias": m["vision.attention_bias"], "use_qk_norm": m["vision.use_qk_norm"],
+		"layer_scale_init_value": m["vision.layer_scale_init_value"], "model_type": "internvl_vision"})
+}
 
 // linearProjector names the parts of InternVL's and LLaVA's projectors.
 var linearProjector = map[string]string{"projector.norm": "multi_modal_projector.layer_norm", "projector.fc": "multi_modal_projector.linear_"}
@@ -54,7 +76,14 @@ func decoderSource(c configs.Model) func(string) Source {
 	}
 }
 
-var _ = registerEncoder("internvl", encoder{projector: "internvl", source: internTowerSource, other: internChatTower,
+var _ = registerEncoder("internvl", encoder{
+	facts: configs.TowerKind{Sized: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
+		if v.ImageSize%(v.Patch*v.Merge) != 0 {
+			fault("image_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.ImageSize, v.Patch*v.Merge), "")
+		}
+	}},
+	loong:     map[string]loong.Part{"InternVisionConfig": {Norms: true, Sized: true, Free: true, Preset: map[string]string{"image_size": "448", "projector": "internvl"}}},
+	projector: "internvl", source: internTowerSource, other: internChatTower,
 	build: func(c configs.Model) *Vision {
 		t := tower(c.Vision)
 		t.PatchBias, t.Class, t.Scale, t.Taps = true, true, true, 1

@@ -1,10 +1,28 @@
 package family
 
-import "github.com/lfactor/lfactor/configs"
+import (
+	"maps"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
+	"github.com/lfactor/lfactor/stages/block"
+)
 
 // LLaVA-OneVision-1.5: RICE-ViT before Qwen3, with plain positions. Names are those of transformers; checkpoints that the
 // model's own code wrote have the tower and the decoder at the top.
 var _ = register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
+	Composed: &hf.Composed{Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3", Alias: "llavaonevision1_5",
+		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "text_hidden_size": "", "embed_dim": ""},
+		Preset: map[string]string{"kind": `"rice"`, "hidden_act": `"gelu"`, "layer_norm_eps": "1e-5", "temporal_patch_size": "1"},
+		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
+			put("merge", m["vision.merge"])
+			maps.Copy(out["vision_config"].(map[string]any), map[string]any{"intermediate_size": m["vision.intermediate_size"], "out_hidden_size": m["hidden_size"],
+				"patch_size": m["vision.patch_size"], "temporal_patch_size": m["vision.temporal_patch_size"],
+				"layer_norm_eps": m["vision.layer_norm_eps"], "model_type": "llava_onevision1_5_vision"})
+			out["text_config"].(map[string]any)["model_type"] = m.Text("model_type") + "_text"
+		}},
+	Composition: loong.Composition{Name: "llava_ov_1_5", Encoder: "rice", Projector: "merger", Decoders: []string{"qwen3"}, Tokens: qwenVLTokens},
 	Build: func(c configs.Model) *Model {
 		own := composed("llava_onevision1_5", c, "visual.", lnMerger("visual.merger."), textAt("model."))
 		m := composed("llava_onevision1_5", c, "model.visual.", lnMerger("model.visual.merger."), textAt("model.language_model."))
@@ -14,7 +32,9 @@ var _ = register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
 
 // RICE-ViT (arXiv:2507.20025): Qwen2-VL's tower with a norm before the first layer, and a class token a frame whose place is an
 // angle that learns.
-var _ = registerEncoder("rice", encoder{projector: "merger", source: riceSource,
+var _ = registerEncoder("rice", encoder{facts: configs.TowerKind{Turns: true},
+	loong:     map[string]loong.Part{"RiceVisionConfig": {MergerEps: "1e-5", Preset: map[string]string{"hidden_act": "gelu"}}},
+	projector: "merger", merger: func(c configs.Model, m *block.Merger) { m.Eps = c.Vision.Eps }, source: riceSource,
 	build: func(c configs.Model) *Vision {
 		t := tower(c.Vision)
 		t.Theta, t.PreNorm, t.Class, t.Turned = 10000, true, true, true

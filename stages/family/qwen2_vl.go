@@ -1,16 +1,47 @@
 package family
 
-import "github.com/lfactor/lfactor/configs"
+import (
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
+)
 
 // Qwen2-VL: pictures of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
 var _ = register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
+	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2",
+		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
+		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"},
+		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
+			vision := writeQwenVL(m, out, put)
+			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"], float64(m.Int("vision.intermediate_size"))/float64(m.Int("vision.hidden_size"))
+		}},
+	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]"},
 	Build: func(c configs.Model) *Model {
 		return composed("qwen2_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
 	}})
 
-var _ = registerEncoder("qwen2_vl", encoder{projector: "merger", source: fusedSource,
+var _ = registerEncoder("qwen2_vl", encoder{facts: configs.TowerKind{Turns: true},
+	loong:     map[string]loong.Part{"Qwen2VisionModelConfig": {Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "quick_gelu"}}},
+	projector: "merger", source: fusedSource,
 	build: func(c configs.Model) *Vision {
 		t := tower(c.Vision)
 		t.Theta = 10000
 		return vision(c.Vision, t)
 	}})
+
+// qwenTokens are the ids of image tokens in the vocabulary of Qwen 2 and 3, and qwenVLTokens those of all of its composed models.
+var (
+	qwenTokens   = map[string]string{"image_token_id": "151655", "video_token_id": "151656", "vision_start_token_id": "151652"}
+	qwenVLTokens = map[string]map[string]string{"": qwenTokens}
+)
+
+// writeQwenVL writes what the config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL have in common, and returns the tower's part.
+func writeQwenVL(m hf.Values, out map[string]any, put func(string, any)) (vision map[string]any) {
+	vision = out["vision_config"].(map[string]any)
+	put("merge", m["vision.merge"])
+	put("patch_size", m["vision.patch_size"])
+	put("temporal_patch_size", m["vision.temporal_patch_size"])
+	vision["model_type"] = m.Text("model_type") + "_vision"
+	out["text_config"].(map[string]any)["model_type"] = m.Text("model_type") + "_text"
+	return vision
+}

@@ -1,14 +1,18 @@
 package family
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/loong"
 )
 
 // SigLIP (arXiv:2303.15343): pictures of one size, a table of positions, no class token, a norm after the last layer. Pixels
 // beyond the last whole patch are not read, as by a convolution.
-var _ = registerEncoder("siglip", encoder{projector: "mlp", source: siglipSource,
+var _ = registerEncoder("siglip", encoder{facts: configs.TowerKind{Sized: true, Check: wholePatches},
+	loong:     map[string]loong.Part{"SiglipVisionConfig": {Sized: true, Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
+	projector: "mlp", source: siglipSource,
 	build: func(c configs.Model) *Vision {
 		t := tower(c.Vision)
 		t.PatchBias, t.Taps, t.PostNorm, t.Shuffled = true, 1, c.Vision.FeatLayer == 0, c.Vision.Merge > 1
@@ -18,6 +22,14 @@ var _ = registerEncoder("siglip", encoder{projector: "mlp", source: siglipSource
 		v.Tile = c.Vision.ImageSize
 		return v
 	}})
+
+// wholePatches holds the side of an image, in patches, to the squares that become one feature. A convolution drops pixels beyond the
+// last whole patch.
+func wholePatches(v configs.Vision, fault func(key, why, try string)) {
+	if v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) {
+		fault("merge", fmt.Sprintf("image_size / patch_size = %d/%d = %d is no multiple of %d", v.ImageSize, v.Patch, v.ImageSize/v.Patch, v.Merge), "")
+	}
+}
 
 // siglipNames maps logical names to transformers' SiglipVisionModel.
 var siglipNames = strings.NewReplacer("visual.blocks.", "encoder.layers.", "visual.pos_embed.", "embeddings.position_embedding.",

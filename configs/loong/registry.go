@@ -1,0 +1,125 @@
+package loong
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/lfactor/lfactor/configs/source"
+)
+
+// Decoder is a class of language models: the last word of _target_.
+type Decoder struct {
+	Class   string
+	Convert string // name of the convert_file of models whose weights have other names than the class's usual ones, "" for any other
+	Family  string // our model_type
+	Alone   bool   // it does not stand behind an encoder
+	// Tokens are our keys of token ids of images in the vocabulary, for a pair of one's own; nil if there are none.
+	Tokens map[string]string
+	// Dynamic is the factor of the dynamic rotary embedding by the base, where the class has one; nil for none.
+	Dynamic func(base string) string
+}
+
+// decoders are the registered ones by class.
+var decoders = map[string][]Decoder{}
+
+// RegisterDecoder enters a class of language models.
+func RegisterDecoder(d Decoder) {
+	for _, other := range decoders[d.Class] {
+		if other.Convert == d.Convert {
+			panic("loong: class " + d.Class + " registered twice")
+		}
+	}
+	decoders[d.Class] = append(decoders[d.Class], d)
+}
+
+// decoderOf is a class's decoder for a convert_file.
+func decoderOf(class, convert string) (d Decoder, ok bool) {
+	for _, d := range decoders[class] {
+		if d.Convert != "" && d.Convert == filepath.Base(convert) {
+			return d, true
+		}
+	}
+	i := slices.IndexFunc(decoders[class], func(d Decoder) bool { return d.Convert == "" })
+	if i < 0 {
+		return Decoder{}, false
+	}
+	return decoders[class][i], true
+}
+
+func classNames() []string { return source.SortedKeys(decoders) }
+
+// Composition is a family of composed models: what LoongForge calls it, and what it is made of.
+type Composition struct {
+	Name       string // model.model_type
+	Family     string // our model_type
+	Encoder    string // kinds of our vision towers and projectors
+	Projector  string
+	Decoders   []string                     // families
+	Tokens     map[string]map[string]string // by decoder, "" for any: our keys of token ids
+	Sections   string                       // of M-RoPE, "" for plain positions
+	Weave      bool                         // the sections are dealt out in turns
+	LossWeight string                       // train.loss_weight of fine-tuning where a script does not say, "" for the usual one
+}
+
+// compositions are the registered ones by name.
+var compositions = map[string]Composition{}
+
+// RegisterComposition enters a family of composed models.
+func RegisterComposition(c Composition) {
+	if _, dup := compositions[c.Name]; dup {
+		panic("loong: " + c.Name + " registered twice")
+	}
+	compositions[c.Name] = c
+}
+
+// LossWeight is the train.loss_weight with which LoongForge fine-tunes models of a family, "" for the usual one.
+func LossWeight(family string) string {
+	for _, name := range source.SortedKeys(compositions) {
+		if compositions[name].Family == family {
+			return compositions[name].LossWeight
+		}
+	}
+	return ""
+}
+
+// Part is a class of image encoders or projectors.
+type Part struct {
+	Kind      string            // of our vision tower, or of our projector
+	Preset    map[string]string // our keys of the tower that the files do not say
+	Gated     bool              // the encoder's MLP is gated
+	RMS       bool              // RMS norms
+	Norms     bool              // either norm
+	Sized     bool              // images or tiles have one size, image_size
+	Free      bool              // files say whether query, key and value have biases and norms
+	MergerEps string            // term under the root of a patch merger's norm behind the encoder, "" for 1e-6
+	Joins     bool              // the projector joins patches: its inner width is theirs
+	Square    bool              // the projector's inner width is its outer one
+	Eps       string            // of the projector's norm, "" for the encoder's MergerEps
+	Why       string            // the reason why the class is refused
+}
+
+// RegisterEncoder enters a class of image encoders.
+func RegisterEncoder(class string, p Part) { registerPart(encoders, class, p) }
+
+// RegisterProjector enters a class of image projectors.
+func RegisterProjector(class string, p Part) { registerPart(projectors, class, p) }
+
+func registerPart(all map[string]*Part, class string, p Part) {
+	if all[class] != nil {
+		panic("loong: class " + class + " registered twice")
+	}
+	all[class] = &p
+}
+
+// encoders are the classes of image encoders; those that are here are refused.
+var encoders = map[string]*Part{
+	"MoonVisionModelConfig":  {Why: "MoonViT's sizes in time and its interpolation of positions are not built; Kimi's and GLM's decoders are none that can be trained either"},
+	"MiniCPMV46VisionConfig": {Why: "MiniCPM-V's merger inside the tower is not built"},
+	"ErnieVisionConfig":      {Why: "Ernie's tower belongs to a mixture of experts for pictures and texts, which is not part of dense families"},
+}
+
+// projectors are the classes of image projectors; those that are here are refused.
+var projectors = map[string]*Part{
+	"MiniCPMV46MergerConfig": {Why: "MiniCPM-V's merger is not built"},
+	"ErnieAdapterConfig":     {Why: "Ernie's projector joins patches in time, which is not built"},
+}
