@@ -236,7 +236,7 @@ func (l *Layout) forwardOnly() *plan.Program {
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	j := l.Job
 	m := l.sideOf(stage)
-	o := grad.Options{Mesh: []grad.MeshAxis{{Name: "tp", Size: m.TP}}, DP: m.DP, DType: j.DType, SeqParallel: j.SeqParallel && l.side(stage) == DecoderSide,
+	o := grad.Options{Mesh: meshOf(m, j.SeqParallel && l.side(stage) == DecoderSide), DType: j.DType,
 		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
 	if j.Offload > 0 && !eval {
 		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
@@ -470,12 +470,12 @@ func (l *Layout) rank(r int) RankPart {
 
 func (l *Layout) param(part *RankPart, p *grad.Param, tieOf map[string]int) ParamPlan {
 	j, c := l.Job, part.Coord
-	out := ParamPlan{Param: p, Index: l.Index[p.Name], Side: l.SideOf[p.Name], TPSum: p.Grad[0].Kind == grad.Partial, To: p.Local[0]}
+	out := ParamPlan{Param: p, Index: l.Index[p.Name], Side: l.SideOf[p.Name], TPSum: p.Grad.On(axisTP).Kind == grad.Partial, To: p.Local[0]}
 	m := part.Sides[out.Side]
 	if j.Zero > 0 && m.DP > 1 {
 		out.From, out.To = grad.ShardRows(p.Local[0], m.DPPos, m.DP)
 	}
-	out.Counts = (p.Place[0].Kind == grad.Sharded || m.TPPos == 0) && (j.Zero > 0 || m.DPPos == 0)
+	out.Counts = (p.Place.On(axisTP).Kind == grad.Sharded || m.TPPos == 0) && (j.Zero > 0 || m.DPPos == 0)
 	if own := l.owners(p.Name); len(own) > 1 {
 		key := fmt.Sprint(own)
 		if tieOf[key] == 0 {

@@ -139,7 +139,7 @@ func (r *Rank) Parts(all []*grad.Param) (out []Part) {
 	for _, p := range all {
 		side := r.c.SideOf[p.Name]
 		m := r.c.Sides[side]
-		replicated := p.Place[0].Kind == grad.Replicated && m.TPPos > 0
+		replicated := p.Place.On(axisTP).Kind == grad.Replicated && m.TPPos > 0
 		g := r.region(p)
 		q, trained := plans[p.Name]
 		firstTie := !r.c.Elsewhere[p.Name]

@@ -89,7 +89,7 @@ func NewRank(c RankConfig) (*Rank, error) {
 		hyper: tensor.Make(tensor.F64, kernels.HyperLen), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
 	for s, m := range c.Sides {
-		r.runs[s] = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{m.TPPos}, DPRank: m.DPPos, Params: params, Grads: grads, Seed: 1}
+		r.runs[s] = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{m.DPPos, m.TPPos}, Params: params, Grads: grads, Seed: 1}
 	}
 	r.run = r.runs[DecoderSide]
 	return r, nil

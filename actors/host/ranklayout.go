@@ -88,7 +88,7 @@ func lower(tr *grad.Trace, ph grad.Phase, groups [2]int) []core.Segment {
 		seg.Away, seg.Back = tr.Copies(&s)
 		for _, n := range s.Comm {
 			g := groups[0]
-			if tr.OverData(n) {
+			if n.Axes[0] == axisDP {
 				g = groups[1]
 			}
 			seg.Comms = append(seg.Comms, core.Comm{Group: g, Bytes: tr.CommBytes(n)})

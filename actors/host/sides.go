@@ -5,6 +5,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/topology"
 )
 
@@ -57,6 +58,17 @@ func (e *EncoderPlan) slots(m topology.Mesh) int {
 // Side is a rank's place on the mesh of a component: the decoder's (0) or the encoder's (1). A rank that has no part in it is
 // alone there.
 type Side struct{ TPPos, TP, DPPos, DP int }
+
+// Axes of a side's mesh, as its traces list them.
+const (
+	axisDP = iota
+	axisTP
+)
+
+// meshOf is a side's mesh as the tape sees it.
+func meshOf(m Side, rows bool) []grad.MeshAxis {
+	return []grad.MeshAxis{{Name: "dp", Size: m.DP, Data: true, Zero: true}, {Name: grad.TP, Size: m.TP, Rows: rows}}
+}
 
 // Sides of a rank.
 const (

@@ -126,12 +126,24 @@ func (t *Tape) gradient(p *Param, d *Value) {
 		}
 	}
 	switch {
-	case t.ShardGrads && t.DP > 1:
-		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name}, Phase: W, Block: t.block, Mesh: -1, Acc: t.index(p) + 1})
+	case t.ShardGrads && len(t.ZeroAxes(p.Fold)) > 0:
+		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name}, Phase: W, Block: t.block, Axes: t.ZeroAxes(p.Fold), Acc: t.index(p) + 1})
 	case d.Node.Op.Role == compute && fuses[d.Node.Op.Kernel]:
 		d.Node.Acc = t.index(p) + 1
 	default:
 		t.emit(opAcc, kernels.Attr{Name: p.Name}, []*Value{d}).Acc = t.index(p) + 1
+	}
+}
+
+// overData marks what the optimizer step still has to sum: gradients over the data axes of their parameter's mesh, but for those over
+// which each microbatch's gradients are reduced already.
+func (t *Tape) overData() {
+	for _, p := range t.order {
+		for m, a := range t.Mesh {
+			if !p.Frozen && a.Data && a.Size > 1 && a.Fold == p.Fold && !(t.ShardGrads && a.Zero) {
+				p.Grad[m] = Part{Kind: Partial}
+			}
+		}
 	}
 }
 

@@ -27,8 +27,8 @@ func (r *Runner) split(f *Frame, n *Node) []*tensor.Tensor {
 		case n.Op.Role == reduce:
 			from, to := ShardRows(rowsOf(in.Shape), d, size)
 			parts[d] = in.RowSlice(from, to)
-		case n.Op.Role == convert && n.Out[0].Place[n.Mesh].Kind == Sharded:
-			parts[d] = r.section(in, int(n.Out[0].Place[n.Mesh].Axis), d, size)
+		case n.Op.Role == convert && n.Out[0].Place[n.Axes[0]].Kind == Sharded:
+			parts[d] = r.section(in, int(n.Out[0].Place[n.Axes[0]].Axis), d, size)
 		default:
 			parts[d] = in.Retain()
 		}
@@ -84,7 +84,7 @@ func (r *Runner) join(f *Frame, n *Node, parts []*tensor.Tensor) {
 		f.slots[n.Out[0].ID] = t
 	default:
 		t := r.alloc(n.Out[0])
-		if from := n.In[0].Place[n.Mesh]; from.Kind == Sharded {
+		if from := n.In[0].Place[n.Axes[0]]; from.Kind == Sharded {
 			r.trim(parts, int(from.Axis), t.Shape[from.Axis])
 			r.run(kernels.Concat, kernels.Attr{I: [4]int{int(from.Axis)}}, parts, t)
 		} else {

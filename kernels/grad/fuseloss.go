@@ -42,7 +42,7 @@ func pairOfCE(b []*Node, k int) bool {
 
 // bothGradients is one node in place of two, which also computes the loss if that is late.
 func (t *Tape) bothGradients(dx, dw *Node, late map[*Node]bool) *Node {
-	n := &Node{ID: len(t.nodes), Op: opCEBwd, In: dx.In, Out: []*Value{dx.Out[0], dw.Out[0]}, Phase: B, Block: dx.Block, Mesh: dx.Mesh, Acc: dw.Acc}
+	n := &Node{ID: len(t.nodes), Op: opCEBwd, In: dx.In, Out: []*Value{dx.Out[0], dw.Out[0]}, Phase: B, Block: dx.Block, Axes: dx.Axes, Acc: dw.Acc}
 	t.nodes = append(t.nodes, n)
 	join := dx.In[3].Node
 	if !late[join] {
@@ -79,7 +79,7 @@ func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
 	late := map[*Node]bool{}
 	own := map[*Node]bool{} // gradients that linear_ce replaces
 	for k, n := range b {
-		if pairOfCE(b, k) && n.Mesh < 0 && len(n.In) == 6 {
+		if pairOfCE(b, k) && n.Axes == nil && len(n.In) == 6 {
 			join := n.In[3].Node
 			late[join], late[join.In[0].Node] = true, true
 			own[n], own[b[k+1]] = true, true

@@ -80,14 +80,14 @@ func randT(r *rand.Rand, scale float64, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// world runs one stage on every rank of a tp × dp grid; the dp ranks hold shards of one microbatch's gradients.
+// world runs one stage on every rank of a mesh; the members of a data axis share the tokens out: each counts the loss of some.
 type world struct {
-	t      *testing.T
-	c      mini
-	tp, dp int
-	full   map[string]*tensor.Tensor
-	ranks  []*grad.Runner
-	split  bool // I then W instead of B
+	t     *testing.T
+	c     mini
+	o     grad.Options
+	full  map[string]*tensor.Tensor
+	ranks []*grad.Runner
+	split bool // I then W instead of B
 }
 
 func (c mini) params() map[string]*tensor.Tensor {
@@ -99,31 +99,54 @@ func (c mini) params() map[string]*tensor.Tensor {
 	return full
 }
 
-func sectionOf(x *tensor.Tensor, p grad.Place, pos, n int) *tensor.Tensor {
-	if p[0].Kind != grad.Sharded {
-		return x
+// at is the first index and the number of elements along a tensor axis of what a rank holds.
+func at(o *grad.Options, p grad.Place, axis, size int, pos []int) (from, n int) {
+	n = size
+	for _, m := range p.Cuts(axis) {
+		n /= o.Mesh[m].Size
+		from += pos[m] * n
 	}
-	axis := int(p[0].Axis)
-	outer, w := tensor.Len(x.Shape[:axis]), tensor.Len(x.Shape[axis:])/n
-	shape := append([]int(nil), x.Shape...)
-	shape[axis] /= n
-	o := tensor.Make(x.DType, shape...)
-	for k := range outer {
-		copy(o.F32()[k*w:(k+1)*w], x.F32()[k*w*n+pos*w:])
-	}
-	return o
+	return
 }
 
-func newWorld(t *testing.T, c mini, tp, dp int, tr *grad.Trace) *world {
-	w := &world{t: t, c: c, tp: tp, dp: dp, full: c.params()}
-	for r := range tp * dp {
+// sectionOf is what the rank at pos holds of a logical tensor placed p.
+func sectionOf(o *grad.Options, x *tensor.Tensor, p grad.Place, pos []int) *tensor.Tensor {
+	for axis := range x.Shape {
+		from, n := at(o, p, axis, x.Shape[axis], pos)
+		shape := append([]int(nil), x.Shape...)
+		shape[axis] = n
+		y := tensor.Make(x.DType, shape...)
+		ref.New().Run(&kernels.Call{Op: kernels.Slice, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{y}, Attr: kernels.Attr{I: [4]int{axis, from}}})
+		x = y
+	}
+	return x
+}
+
+// coordinates lists the places of all ranks of a mesh, the last axis varying fastest.
+func coordinates(mesh []grad.MeshAxis) (out [][]int) {
+	out = [][]int{{}}
+	for _, a := range mesh {
+		var next [][]int
+		for _, pos := range out {
+			for i := range a.Size {
+				next = append(next, append(append([]int{}, pos...), i))
+			}
+		}
+		out = next
+	}
+	return
+}
+
+func newWorld(t *testing.T, c mini, tr *grad.Trace) *world {
+	w := &world{t: t, c: c, o: tr.Options, full: c.params()}
+	for r, pos := range coordinates(tr.Mesh) {
 		pool := tensor.NewPool(fmt.Sprint("rank", r), 0).Poison()
-		run := &grad.Runner{Backend: ref.New(), Pool: pool, Host: tensor.NewPool("host", 0).Poison(), Pos: []int{r % tp}, DPRank: r / tp,
+		run := &grad.Runner{Backend: ref.New(), Pool: pool, Host: tensor.NewPool("host", 0).Poison(), Pos: pos,
 			Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
 		for _, p := range tr.Params {
-			v := sectionOf(w.full[p.Name], p.Place, r%tp, tp)
-			if tr.ShardParams {
-				v = v.RowSlice(grad.ShardRows(v.Shape[0], r/tp, dp))
+			v := sectionOf(&w.o, w.full[p.Name], p.Place, pos)
+			if axes := w.o.ZeroAxes(p.Fold); tr.ShardParams {
+				v = v.RowSlice(grad.ShardRows(v.Shape[0], w.o.Member(pos, axes), w.o.Members(axes)))
 			}
 			run.Params[p.Name] = v
 		}
@@ -132,20 +155,34 @@ func newWorld(t *testing.T, c mini, tp, dp int, tr *grad.Trace) *world {
 	return w
 }
 
+// share is whether the rank at pos counts a token's loss: each member of the data axes counts its part of them.
+func (w *world) share(pos []int, token int) bool {
+	var axes []int
+	for m, a := range w.o.Mesh {
+		if a.Data {
+			axes = append(axes, m)
+		}
+	}
+	return token%w.o.Members(axes) == w.o.Member(pos, axes)
+}
+
 // data is the microbatch: two packed sequences, or one sequence in chunks.
-func (w *world) data(chunk, chunks int) map[string]*tensor.Tensor {
+func (w *world) data(pos []int, chunk, chunks int) map[string]*tensor.Tensor {
 	c, r := w.c, rand.New(rand.NewPCG(3, 4))
-	ids, tgt, pos := make([]int32, c.tokens), make([]int32, c.tokens), make([]int32, c.tokens)
+	ids, tgt, place := make([]int32, c.tokens), make([]int32, c.tokens), make([]int32, c.tokens)
 	wt := make([]float32, c.tokens)
 	for i := range ids {
-		ids[i], tgt[i], wt[i], pos[i] = int32(r.IntN(c.vocab)), int32(r.IntN(c.vocab)), 1/float32(c.tokens), int32(i)
+		ids[i], tgt[i], place[i] = int32(r.IntN(c.vocab)), int32(r.IntN(c.vocab)), int32(i)
+		if w.share(pos, i) {
+			wt[i] = 1 / float32(c.tokens)
+		}
 	}
 	tgt[3] = -100
 	rows := c.tokens / chunks
 	lo, hi := chunk*rows, (chunk+1)*rows
 	d := map[string]*tensor.Tensor{
 		"ids": tensor.Of(tensor.I32, ids[lo:hi], rows), "target": tensor.Of(tensor.I32, tgt[lo:hi], rows), "weight": tensor.Of(tensor.F32, wt[lo:hi], rows),
-		"pos": tensor.Of(tensor.I32, pos[lo:hi], rows), "inv": tensor.Of(tensor.F32, []float32{1, 0.1}, 2), "cu": tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2),
+		"pos": tensor.Of(tensor.I32, place[lo:hi], rows), "inv": tensor.Of(tensor.F32, []float32{1, 0.1}, 2), "cu": tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2),
 		"cu_k": tensor.Of(tensor.I32, []int32{0, int32(hi)}, 2)}
 	if chunks == 1 && !c.one {
 		d["cu"] = tensor.Of(tensor.I32, []int32{0, 5, int32(rows)}, 3)
@@ -154,16 +191,17 @@ func (w *world) data(chunk, chunks int) map[string]*tensor.Tensor {
 }
 
 func (w *world) group(r int, n *grad.Node) (members []int, self int) {
-	if n.Op.Name == "convert" {
-		for i := range w.tp {
-			members = append(members, r/w.tp*w.tp+i)
+	all := coordinates(w.o.Mesh)
+	for k, pos := range all {
+		same := true
+		for m := range pos {
+			same = same && (pos[m] == all[r][m] || slices.Contains(n.Axes, m))
 		}
-		return members, r % w.tp
+		if same {
+			members = append(members, k)
+		}
 	}
-	for i := range w.dp {
-		members = append(members, i*w.tp+r%w.tp)
-	}
-	return members, r / w.tp
+	return members, slices.Index(members, r)
 }
 
 // phase runs one phase of all ranks' frames in lock step.
@@ -179,7 +217,10 @@ func (w *world) phase(fs []*grad.Frame, p grad.Phase) {
 				members, self := w.group(r, segs[pc].Comm[i])
 				for d, m := range members {
 					for len(next[m]) <= i {
-						next[m] = append(next[m], make([]*tensor.Tensor, len(members)))
+						next[m] = append(next[m], nil)
+					}
+					if next[m][i] == nil {
+						next[m][i] = make([]*tensor.Tensor, len(members))
 					}
 					next[m][i][self] = ps[d]
 				}
@@ -206,7 +247,7 @@ func (w *world) step(cuts []int, o grad.Options) (float64, map[string][]float64)
 				for k := range ch {
 					prev = append(prev, frames[[2]int{s, k}][r])
 				}
-				all := w.data(ch, chunks)
+				all := w.data(run.Pos, ch, chunks)
 				need := map[string]*tensor.Tensor{}
 				for _, k := range []string{"pos", "inv", "cu", "cu_k", "ids", "target", "weight"} {
 					need[k] = all[k]
@@ -220,8 +261,7 @@ func (w *world) step(cuts []int, o grad.Options) (float64, map[string][]float64)
 			}
 			if s == len(cuts)-2 {
 				for r := range fs {
-					l := fs[r].Loss()
-					if r == 0 {
+					if l := fs[r].Loss(); w.first(w.ranks[r].Pos) {
 						loss += l
 					}
 				}
@@ -254,24 +294,28 @@ func (w *world) step(cuts []int, o grad.Options) (float64, map[string][]float64)
 	return loss, w.gradients(cuts, o)
 }
 
+// first reports whether a rank is the first on every axis but those of data.
+func (w *world) first(pos []int) bool {
+	for m, a := range w.o.Mesh {
+		if pos[m] > 0 && !a.Data {
+			return false
+		}
+	}
+	return true
+}
+
 // gradients assembles the logical gradients from all ranks.
 func (w *world) gradients(cuts []int, o grad.Options) map[string][]float64 {
 	out := map[string][]float64{}
-	seen := map[string]bool{}
 	for s := range len(cuts) - 1 {
 		for _, p := range w.c.stage(o, cuts[s], cuts[s+1]).Params {
-			if seen[p.Name] || p.Frozen {
+			if out[p.Name] != nil || p.Frozen {
 				continue
 			}
-			seen[p.Name] = true
 			g := make([]float64, tensor.Len(p.Shape))
-			for r, run := range w.ranks {
-				got := run.Grads[p.Name]
-				require.NotNil(w.t, got, p.Name)
-				if !o.ShardGrads && r >= w.tp {
-					continue // dp ranks hold the same microbatch here
-				}
-				w.add(g, p, got, r, o)
+			for _, run := range w.ranks {
+				require.NotNil(w.t, run.Grads[p.Name], p.Name)
+				w.add(g, p, run.Grads[p.Name], run.Pos)
 			}
 			out[p.Name] = g
 		}
@@ -286,31 +330,26 @@ func (w *world) gradients(cuts []int, o grad.Options) map[string][]float64 {
 	return out
 }
 
-// add puts rank r's share of the gradient of p into g.
-func (w *world) add(g []float64, p *grad.Param, got *tensor.Tensor, r int, o grad.Options) {
-	pos, lo := r%w.tp, 0
-	if o.ShardGrads {
-		lo, _ = grad.ShardRows(p.Local[0], r/w.tp, w.dp)
-	}
-	if p.Grad[0].Kind == grad.Replicated && pos > 0 {
-		return
-	}
-	scale := 1.0
-	if o.ShardGrads {
-		scale = 1 / float64(w.dp) // every dp rank ran the same microbatch
-	}
-	cols := tensor.Len(p.Local[1:])
-	for i, x := range got.F32() {
-		row, col := lo+i/cols, i%cols
-		at := row*cols + col
-		if p.Place[0].Kind == grad.Sharded {
-			if p.Place[0].Axis == 0 {
-				at = (pos*p.Local[0]+row)*cols + col
-			} else {
-				at = row*p.Shape[1] + pos*cols + col
-			}
+// add puts a rank's share of the gradient of p into g. Copies on axes over which it is replicated count once.
+func (w *world) add(g []float64, p *grad.Param, got *tensor.Tensor, pos []int) {
+	zero := w.o.ZeroAxes(p.Fold)
+	for m := range pos {
+		if pos[m] > 0 && p.Grad.On(m).Kind == grad.Replicated && !(w.o.ShardGrads && slices.Contains(zero, m)) {
+			return
 		}
-		g[at] += float64(x) * scale
+	}
+	lo := 0
+	if w.o.ShardGrads {
+		lo, _ = grad.ShardRows(p.Local[0], w.o.Member(pos, zero), w.o.Members(zero))
+	}
+	row, _ := at(&w.o, p.Place, 0, p.Shape[0], pos)
+	cols, col, width := 1, 0, 1
+	if len(p.Shape) > 1 {
+		col, cols = at(&w.o, p.Place, 1, p.Shape[1], pos)
+		width = p.Shape[1]
+	}
+	for i, x := range got.F32() {
+		g[(row+lo+i/cols)*width+col+i%cols] += float64(x)
 	}
 }
 
@@ -333,16 +372,14 @@ func compare(t *testing.T, name string, got, want map[string][]float64) {
 // TestPolicies holds every placement and policy to one device: the tape's collectives, recompute, offload, split backward,
 // stages, sharded parameters and gradients must not change the gradient.
 func TestPolicies(t *testing.T) {
-	base := newWorld(t, small, 1, 1, small.stage(grad.Options{}, 0, 2))
+	base := newWorld(t, small, small.stage(grad.Options{}, 0, 2))
 	loss, want := base.step([]int{0, 2}, grad.Options{})
 	for name, v := range policies() {
 		t.Run(name, func(t *testing.T) {
-			v.o.Mesh = []grad.MeshAxis{{Name: "tp", Size: v.tp}}
-			v.o.DP = v.dp
-			w := newWorld(t, small, v.tp, max(1, v.dp), small.stage(v.o, 0, 2))
+			w := newWorld(t, small, small.stage(v.o, 0, 2))
 			w.split = v.split
 			got, g := w.step(v.cuts, v.o)
-			require.InDelta(t, loss*v.lossOf, got, 2e-6)
+			require.InDelta(t, loss, got, 2e-6)
 			compare(t, name, g, want)
 		})
 	}
@@ -352,13 +389,13 @@ func TestPolicies(t *testing.T) {
 func TestChunks(t *testing.T) {
 	c := small
 	c.one = true
-	base := newWorld(t, c, 1, 1, c.stage(grad.Options{}, 0, 2))
+	base := newWorld(t, c, c.stage(grad.Options{}, 0, 2))
 	loss, want := base.step([]int{0, 2}, grad.Options{})
 	for _, chunks := range []int{2, 3, 4} {
 		for _, tp := range []int{1, 2} {
 			for _, rc := range []grad.Recompute{grad.RecomputeNone, grad.RecomputeFull} {
-				o := grad.Options{Chunks: chunks, Recompute: rc, Mesh: []grad.MeshAxis{{Name: "tp", Size: tp}}, SeqParallel: tp > 1 && c.tokens/chunks%tp == 0}
-				w := newWorld(t, c, tp, 1, c.stage(o, 0, 2))
+				o := grad.Options{Chunks: chunks, Recompute: rc, Mesh: []grad.MeshAxis{{Name: "tp", Size: tp, Rows: c.tokens/chunks%tp == 0}}}
+				w := newWorld(t, c, c.stage(o, 0, 2))
 				w.split = chunks == 3
 				got, g := w.step([]int{0, 1, 2}, o)
 				require.InDelta(t, loss, got, 2e-6)
@@ -369,40 +406,39 @@ func TestChunks(t *testing.T) {
 }
 
 type policyCase struct {
-	tp, dp int
-	cuts   []int
-	split  bool
-	lossOf float64
-	o      grad.Options
+	cuts  []int
+	split bool
+	o     grad.Options
 }
 
 func policies() map[string]policyCase {
 	out := map[string]policyCase{}
-	add := func(name string, tp, dp int, cuts []int, o grad.Options) {
+	add := func(name string, dp, tp int, rows bool, cuts []int, o grad.Options) {
+		o.Mesh = []grad.MeshAxis{{Name: "dp", Size: dp, Data: true, Zero: true}, {Name: "tp", Size: tp, Rows: rows}}
 		for _, split := range []bool{false, true} {
-			out[fmt.Sprintf("%s split=%v", name, split)] = policyCase{tp, dp, cuts, split, 1, o}
+			out[fmt.Sprintf("%s split=%v", name, split)] = policyCase{cuts, split, o}
 		}
 	}
 	whole, two := []int{0, 2}, []int{0, 1, 2}
 	off := func(v *grad.Value) bool { return len(v.Shape) == 2 }
-	add("one device", 1, 1, whole, grad.Options{})
-	add("two stages", 1, 1, two, grad.Options{})
+	add("one device", 1, 1, false, whole, grad.Options{})
+	add("two stages", 1, 1, false, two, grad.Options{})
 	for _, rc := range []grad.Recompute{grad.RecomputeSelective, grad.RecomputeFull} {
-		add(fmt.Sprint("recompute ", rc), 1, 1, two, grad.Options{Recompute: rc})
-		add(fmt.Sprint("twice ", rc), 1, 1, two, grad.Options{Recompute: rc, Twice: true})
+		add(fmt.Sprint("recompute ", rc), 1, 1, false, two, grad.Options{Recompute: rc})
+		add(fmt.Sprint("twice ", rc), 1, 1, false, two, grad.Options{Recompute: rc, Twice: true})
 	}
-	add("offload", 1, 1, two, grad.Options{Offload: off})
+	add("offload", 1, 1, false, two, grad.Options{Offload: off})
 	for _, tp := range []int{2, 4} {
 		for _, sp := range []bool{false, true} {
 			n := fmt.Sprintf("tp=%d sp=%v", tp, sp)
-			add(n, tp, 1, two, grad.Options{SeqParallel: sp})
-			add(n+" recompute", tp, 1, two, grad.Options{SeqParallel: sp, Recompute: grad.RecomputeFull})
-			add(n+" selective offload", tp, 1, whole, grad.Options{SeqParallel: sp, Recompute: grad.RecomputeSelective, Offload: off})
+			add(n, 1, tp, sp, two, grad.Options{})
+			add(n+" recompute", 1, tp, sp, two, grad.Options{Recompute: grad.RecomputeFull})
+			add(n+" selective offload", 1, tp, sp, whole, grad.Options{Recompute: grad.RecomputeSelective, Offload: off})
 		}
 	}
-	add("zero 2", 1, 2, two, grad.Options{ShardGrads: true})
-	add("zero 3", 1, 3, two, grad.Options{ShardGrads: true, ShardParams: true})
-	add("zero 3 recompute", 2, 2, whole, grad.Options{ShardGrads: true, ShardParams: true, SeqParallel: true, Recompute: grad.RecomputeFull})
+	add("zero 2", 2, 1, false, two, grad.Options{ShardGrads: true})
+	add("zero 3", 3, 1, false, two, grad.Options{ShardGrads: true, ShardParams: true})
+	add("zero 3 recompute", 2, 2, true, whole, grad.Options{ShardGrads: true, ShardParams: true, Recompute: grad.RecomputeFull})
 	return out
 }
 

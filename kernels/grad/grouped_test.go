@@ -39,13 +39,13 @@ func expertData() map[string]*tensor.Tensor {
 
 // runExperts gives the loss and each rank's gradients.
 func runExperts(t *testing.T, tr *grad.Trace, tp int, full map[string]*tensor.Tensor) (float64, []map[string]*tensor.Tensor) {
-	w := &world{t: t, tp: tp, dp: 1}
+	w := &world{t: t, o: tr.Options}
 	var fs []*grad.Frame
 	for r := range tp {
-		run := &grad.Runner{Backend: ref.New(), Pool: tensor.NewPool(fmt.Sprint("rank", r), 0).Poison(), Host: tensor.NewPool("host", 0), Pos: []int{r},
+		run := &grad.Runner{Backend: ref.New(), Pool: tensor.NewPool(fmt.Sprint("rank", r), 0).Poison(), Host: tensor.NewPool("host", 0), Pos: []int{r}[:len(tr.Mesh)],
 			Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
 		for _, p := range tr.Params {
-			run.Params[p.Name] = sectionOf(full[p.Name], p.Place, r, tp)
+			run.Params[p.Name] = sectionOf(&tr.Options, full[p.Name], p.Place, run.Pos)
 		}
 		w.ranks = append(w.ranks, run)
 		fs = append(fs, run.NewFrame(tr, expertData(), nil, nil))
@@ -96,7 +96,7 @@ func TestExperts(t *testing.T) {
 	require.InDelta(t, loss, shared, 1e-6)
 	for _, p := range two.Params {
 		for rank, have := range parts {
-			want, got := sectionOf(grads[0][p.Name], p.Place, rank, 2).F32(), append([]float32(nil), have[p.Name].F32()...)
+			want, got := sectionOf(&two.Options, grads[0][p.Name], p.Place, []int{rank}).F32(), append([]float32(nil), have[p.Name].F32()...)
 			if p.Grad[0].Kind == grad.Partial {
 				for i, x := range parts[1-rank][p.Name].F32() {
 					got[i] += x

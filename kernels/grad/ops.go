@@ -187,10 +187,12 @@ func init() {
 		if !leg(0) {
 			return []*Value{nil}
 		}
-		var p Place
-		p[n.Mesh] = Part{Kind: Partial}
+		p := n.In[0].Place
+		for _, m := range n.Axes {
+			p[m] = Part{Kind: Partial}
+		}
 		v := t.one(opPickGrad, kernels.Attr{}, dy[0].DType, n.In[0].Shape, p, t.to(dy[0], n.Out[0].Place))
-		v.Node.Mesh = n.Mesh
+		v.Node.Axes = n.Axes
 		return []*Value{v}
 	}}
 }
@@ -210,13 +212,10 @@ type AttentionConfig struct {
 // Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h e].
 func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	q, k, v = t.only(q, 1), t.only(k, 1), t.only(v, 1)
-	for m := range t.Mesh {
-		if q.Place[m].Kind == Sharded && k.Place[m].Kind == Replicated {
-			k, v = t.pick(k, m), t.pick(v, m)
-		}
-	}
-	if q.Place != k.Place || k.Place != v.Place {
+	if axes := q.Place.Cuts(1); k.Shape[1]%t.Members(axes) == 0 {
 		k, v = t.to(k, q.Place), t.to(v, q.Place)
+	} else {
+		k, v = t.pick(k, axes), t.pick(v, axes)
 	}
 	at := kernels.Attr{F: [2]float64{c.Scale}, I: [4]int{0, c.Window, c.Tile}}
 	if c.Causal {
@@ -231,17 +230,20 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	return n.Out[0]
 }
 
-// pick takes, of key heads that are fewer than the members of a mesh axis, the one that this member's query heads use. The
+// pick takes, of key heads that are fewer than the members along some mesh axes, the one that this member's query heads use. The
 // logical result repeats each head, so it is sharded like the queries.
-func (t *Tape) pick(k *Value, m int) *Value {
-	n, g := t.Mesh[m].Size, k.Shape[1]
+func (t *Tape) pick(k *Value, axes []int) *Value {
+	n, g := t.Members(axes), k.Shape[1]
 	if n%g != 0 {
-		panic(fmt.Sprintf("grad: %d key heads over %s=%d", g, t.Mesh[m].Name, n))
+		panic(fmt.Sprintf("grad: %d key heads over the %d ranks of %v", g, n, t.Mesh))
 	}
+	k = t.only(k)
 	p := k.Place
-	p[m] = Part{Sharded, 1}
+	for _, m := range axes {
+		p[m] = Part{Sharded, 1}
+	}
 	v := t.one(opPick, kernels.Attr{}, k.DType, []int{k.Shape[0], n, k.Shape[2]}, p, k)
-	v.Node.Mesh = m
+	v.Node.Axes = axes
 	return v
 }
 

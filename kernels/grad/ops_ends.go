@@ -16,9 +16,11 @@ func init() {
 		}
 		ids, w := n.In[0], n.In[1]
 		p := w.Place
-		d := t.only(dy[0])
-		g[1] = t.one(opEmbedDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, ids)
-		g[1].Node.Mesh = n.Mesh
+		for _, m := range ids.Place.Cuts(0) {
+			p[m] = Part{Kind: Partial}
+		}
+		g[1] = t.one(opEmbedDW, kernels.Attr{}, tensor.F32, w.Shape, p, t.to(dy[0], ids.Place), ids)
+		g[1].Node.Axes = n.Axes
 		return g
 	}}
 	opDropout = &Op{Name: "dropout", Kernel: kernels.Dropout, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
@@ -44,15 +46,14 @@ func init() {
 
 // Embed looks up ids [t] in w [v d]; with w sharded over the vocabulary the result is partial.
 func (t *Tape) Embed(ids, w *Value) *Value {
-	var p Place
-	mesh := -1
-	for m := range t.Mesh {
-		if w.Place[m] == (Part{Sharded, 0}) {
-			p[m], mesh = Part{Kind: Partial}, m
-		}
+	axes := w.Place.Cuts(0)
+	ids = t.to(ids, t.rows(axes))
+	p := ids.Place
+	for _, m := range axes {
+		p[m] = Part{Kind: Partial}
 	}
 	v := t.one(opEmbed, kernels.Attr{}, w.DType, []int{ids.Shape[0], w.Shape[1]}, p, ids, w)
-	v.Node.Mesh = mesh
+	v.Node.Axes = axes
 	return v
 }
 
@@ -94,14 +95,15 @@ func init() {
 // float32.
 // Shapes: x [t d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 -> [1].
 func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
-	x = t.only(x)
-	n, mesh := 1, -1
-	pl, ph := Place{}, Place{}
-	for m := range t.Mesh {
-		if w.Place[m] == (Part{Sharded, 0}) {
-			n, mesh = t.Mesh[m].Size, m
-			pl[m], ph[m] = Part{Sharded, 1}, Part{Kind: Partial}
-		}
+	axes := w.Place.Cuts(0)
+	at := t.rows(axes) // of tokens
+	x, target, weight = t.to(x, at), t.to(target, at), t.to(weight, at)
+	n, pl, ph, sum := t.Members(axes), at, at, Place{}
+	for _, m := range axes {
+		pl[m], ph[m] = Part{Sharded, 1}, Part{Kind: Partial}
+	}
+	for _, m := range at.Cuts(0) {
+		sum[m] = Part{Kind: Partial}
 	}
 	rows := x.Shape[0]
 	out := []spec{{[]int{rows, n}, tensor.F32, pl}, {[]int{rows}, tensor.F32, ph}}
@@ -110,14 +112,14 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
 		out = append(out, spec{[]int{rows, w.Shape[0]}, x.DType, pl}, spec{[]int{rows, blocks * n}, tensor.F32, pl})
 	}
 	a := t.emit(opLSE, kernels.Attr{}, []*Value{x, w, target}, out...)
-	a.Mesh = mesh
+	a.Axes = axes
 	for _, v := range a.Out {
 		v.Need = false // the gradient goes through nll alone
 	}
-	lse := t.one(opLSEJoin, kernels.Attr{}, tensor.F32, []int{rows}, Place{}, t.to(a.Out[0], Place{}))
-	hit := t.to(a.Out[1], Place{})
-	l := t.one(opNLL, kernels.Attr{}, tensor.F32, []int{1}, Place{}, append([]*Value{lse, hit, target, weight, x, w}, a.Out[2:]...)...)
-	l.Node.Mesh = mesh
+	lse := t.one(opLSEJoin, kernels.Attr{}, tensor.F32, []int{rows}, at, t.to(a.Out[0], at))
+	hit := t.to(a.Out[1], at)
+	l := t.one(opNLL, kernels.Attr{}, tensor.F32, []int{1}, sum, append([]*Value{lse, hit, target, weight, x, w}, a.Out[2:]...)...)
+	l.Node.Axes = axes
 	return l
 }
 
@@ -143,16 +145,20 @@ func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	lse, target, weight, x, w := n.In[0], n.In[2], n.In[3], n.In[4], n.In[5]
 	in := append([]*Value{x, w, target, lse, weight, dy[0]}, n.In[6:]...)
 	if leg(4) {
-		var p Place
-		if n.Mesh >= 0 {
-			p[n.Mesh] = Part{Kind: Partial}
+		p := x.Place
+		for _, m := range n.Axes {
+			p[m] = Part{Kind: Partial}
 		}
 		g[4] = t.one(opCEDX, kernels.Attr{}, x.DType, x.Shape, p, in...)
-		g[4].Node.Mesh = n.Mesh
+		g[4].Node.Axes = n.Axes
 	}
 	if leg(5) {
-		g[5] = t.one(opCEDW, kernels.Attr{}, tensor.F32, w.Shape, w.Place, in...)
-		g[5].Node.Mesh = n.Mesh
+		p := w.Place
+		for _, m := range x.Place.Cuts(0) {
+			p[m] = Part{Kind: Partial}
+		}
+		g[5] = t.one(opCEDW, kernels.Attr{}, tensor.F32, w.Shape, p, in...)
+		g[5].Node.Axes = n.Axes
 	}
 	return g
 }

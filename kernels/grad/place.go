@@ -5,6 +5,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,10 +25,11 @@ type Part struct {
 	Axis int8
 }
 
-// MaxAxes bounds the mesh axes that one tape may see.
-const MaxAxes = 3
+// MaxAxes bounds the mesh axes that one tape may see: those of all meshes folded over its ranks.
+const MaxAxes = 8
 
-// Place is a placement on every mesh axis of the tape; it is comparable.
+// Place is a placement on every mesh axis of the tape; it is comparable. Where several mesh axes shard one tensor axis, the tensor
+// is cut by the outermost of them first.
 type Place [MaxAxes]Part
 
 // dual is the placement a cotangent must have to be used with a value placed p: a partial value takes a replicated one.
@@ -49,6 +51,29 @@ func (p Place) partial() bool {
 	return false
 }
 
+// On is the placement on one mesh axis.
+func (p Place) On(m int) Part { return p[m] }
+
+// Sums lists the mesh axes over which the value is partial, outermost first.
+func (p Place) Sums() (out []int) {
+	for m, x := range p {
+		if x.Kind == Partial {
+			out = append(out, m)
+		}
+	}
+	return
+}
+
+// Cuts lists the mesh axes that shard a tensor axis, outermost first.
+func (p Place) Cuts(axis int) (out []int) {
+	for m, x := range p {
+		if x == (Part{Sharded, int8(axis)}) {
+			out = append(out, m)
+		}
+	}
+	return
+}
+
 // String prints R, S(axis) or P for each mesh axis.
 func (p Place) String() string {
 	var s []string
@@ -65,16 +90,81 @@ func (p Place) String() string {
 	return strings.Join(s, ",")
 }
 
-// MeshAxis is one axis of the mesh as the tape sees it.
+// MeshAxis is one axis of the mesh as the tape sees it. Axes are listed from the outermost on: where two of them shard one tensor
+// axis, the earlier one cuts first.
 type MeshAxis struct {
-	Name string // "tp"
+	Name string // "dp", "cp", "tp", "ep" …
 	Size int    // ranks along it
+	// Fold numbers the meshes that are folded over the same ranks. A parameter lies on the axes of one fold and is replicated over
+	// them unless it is sharded; an activation may use those of every fold.
+	Fold int
+	// Data marks an axis whose members hold samples of their own: the tape never moves an activation along it, and the gradient of each
+	// parameter of the same fold is a sum over it.
+	Data bool
+	// Zero marks a data axis over which parameters or gradients may be sharded by rows (Options.ShardParams, ShardGrads).
+	Zero bool
+	// Rows marks an axis over which the residual stream is sharded by tokens.
+	Rows bool
 }
 
-func shardOn(mesh, axis int) Place {
-	var p Place
-	p[mesh] = Part{Sharded, int8(axis)}
-	return p
+// TP is the name of the axis of tensor parallelism, on which Tape.Param and Tape.Table shard.
+const TP = "tp"
+
+// Axis is the index of a mesh axis, -1 where the tape has none of that name.
+func (o *Options) Axis(name string) int {
+	for m, a := range o.Mesh {
+		if a.Name == name {
+			return m
+		}
+	}
+	return -1
+}
+
+// Size is the number of ranks along a mesh axis, 1 where the tape has none of that name.
+func (o *Options) Size(name string) int {
+	if m := o.Axis(name); m >= 0 {
+		return o.Mesh[m].Size
+	}
+	return 1
+}
+
+// ZeroAxes lists the axes of a fold over which parameters' rows may be sharded, outermost first.
+func (o *Options) ZeroAxes(fold int) (out []int) {
+	for m, a := range o.Mesh {
+		if a.Zero && a.Size > 1 && a.Fold == fold {
+			out = append(out, m)
+		}
+	}
+	return
+}
+
+// Members is the number of ranks along several mesh axes.
+func (o *Options) Members(axes []int) int {
+	n := 1
+	for _, m := range axes {
+		n *= o.Mesh[m].Size
+	}
+	return n
+}
+
+// Member is the place of a rank with coordinates pos among the ranks along several mesh axes, the last axis varying fastest.
+func (o *Options) Member(pos, axes []int) int {
+	at := 0
+	for _, m := range axes {
+		at = at*o.Mesh[m].Size + pos[m]
+	}
+	return at
+}
+
+// rows is the placement of values that hold rows of the residual stream: sharded over tokens on the axes marked Rows, but for those
+// listed.
+func (o *Options) rows(but []int) (p Place) {
+	for m, a := range o.Mesh {
+		if a.Rows && a.Size > 1 && !slices.Contains(but, m) {
+			p[m] = Part{Sharded, 0}
+		}
+	}
+	return
 }
 
 // local is the shape on one rank of a value of the given global shape and placement. Rows of a table that do not divide are shared
@@ -88,4 +178,30 @@ func local(mesh []MeshAxis, shape []int, p Place) []int {
 		}
 	}
 	return out
+}
+
+// next is the first change on the way from placement v to p: a mesh axis and what it becomes there; ok is false if none is left. Outer
+// axes change first. One that would change how a tensor axis is cut while an inner one still shards it waits until that one
+// has gathered it, the innermost first: otherwise the rows would come out in another order.
+func (o *Options) next(v, p Place) (m int, to Part, ok bool) {
+	for m := range o.Mesh {
+		if o.Mesh[m].Size == 1 || v[m] == p[m] {
+			continue
+		}
+		if in := o.inner(v, m, p[m]); in >= 0 {
+			return in, Part{}, true
+		}
+		return m, p[m], true
+	}
+	return 0, Part{}, false
+}
+
+// inner is the innermost axis within mesh axis m that shards a tensor axis which the change of m to the given part cuts anew, or -1.
+func (o *Options) inner(v Place, m int, to Part) int {
+	for in := len(o.Mesh) - 1; in > m; in-- {
+		if x := v[in]; x.Kind == Sharded && (x == v[m] || x == to) {
+			return in
+		}
+	}
+	return -1
 }

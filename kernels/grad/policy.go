@@ -2,8 +2,6 @@ package grad
 
 import (
 	"slices"
-
-	"github.com/lfactor/lfactor/kernels"
 )
 
 // policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or of reloads.
@@ -159,7 +157,7 @@ func (p *policy) get(v *Value, block int, ph Phase) *Value {
 }
 
 func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
-	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Mesh: v.Node.Mesh, Clone: true}
+	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Axes: v.Node.Axes, Clone: true}
 	for _, u := range v.Node.In {
 		if u != nil {
 			u = p.get(u, block, ph)
@@ -178,13 +176,13 @@ func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
 func (p *policy) reload(v *Value, block int, ph Phase, key use) *Value {
 	host := p.hosts[v]
 	if host == nil {
-		n := &Node{Op: opOff, In: []*Value{v}, Phase: F, Block: -1, Mesh: -1, Attr: kernels.Attr{}}
+		n := &Node{Op: opOff, In: []*Value{v}, Phase: F, Block: -1}
 		host = p.t.fresh(v, n)
 		n.Out = []*Value{host}
 		p.hosts[v] = host
 		p.after[p.last[v]] = append(p.after[p.last[v]], n)
 	}
-	n := &Node{Op: opReload, In: []*Value{host}, Phase: ph, Block: block, Mesh: -1}
+	n := &Node{Op: opReload, In: []*Value{host}, Phase: ph, Block: block}
 	dev := p.t.fresh(v, n)
 	n.Out = []*Value{dev}
 	p.tail = append(p.tail, n)

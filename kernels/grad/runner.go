@@ -14,7 +14,6 @@ type Runner struct {
 	Pool    *tensor.Pool // device memory
 	Host    *tensor.Pool // offloaded activations
 	Pos     []int        // this rank's coordinate on each mesh axis
-	DPRank  int          // its place among the ranks that shard parameters or gradients
 	Params  map[string]*tensor.Tensor
 	Grads   map[string]*tensor.Tensor // float32; a parameter without one had no gradient this step
 	Seed    float64                   // cotangent of the loss: the loss scale
@@ -219,10 +218,10 @@ func (r *Runner) exec(f *Frame, n *Node) {
 	case alias:
 		f.slots[n.Out[0].ID] = r.operand(f, n, n.In[0]).Alias(n.Out[0].Local...)
 	case cutOut:
-		at := n.Out[0].Place[n.Mesh].Axis
-		r.slice(f, n, int(at), r.Pos[n.Mesh]*n.Out[0].Local[at])
+		at := n.Out[0].Place[n.Axes[0]].Axis
+		r.slice(f, n, int(at), r.Pos[n.Axes[0]]*n.Out[0].Local[at])
 	case pick:
-		r.slice(f, n, 1, r.Pos[n.Mesh]*n.In[0].Shape[1]/f.Trace.Mesh[n.Mesh].Size)
+		r.slice(f, n, 1, r.picked(f, n, n.In[0].Shape[1]))
 	case pickGrad:
 		r.pickGrad(f, n)
 	case seed:
@@ -255,8 +254,8 @@ func (r *Runner) compute(f *Frame, n *Node) {
 		f.slots[v.ID] = t
 		c.Out = append(c.Out, t)
 	}
-	r.ranked(n, c)
-	views := append(r.unpad(n, c), r.epilogues(f, n, c)...)
+	r.ranked(f, n, c)
+	views := append(r.unpad(f, n, c), r.epilogues(f, n, c)...)
 	r.Backend.Run(c)
 	for _, t := range views {
 		t.Release()
@@ -294,7 +293,7 @@ func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.
 
 // unpad leaves rows of padding out of the operands and results of the loss: they are no tokens, so they have no probability and no
 // gradient. It returns the views it took.
-func (r *Runner) unpad(n *Node, c *kernels.Call) (cut []*tensor.Tensor) {
+func (r *Runner) unpad(f *Frame, n *Node, c *kernels.Call) (cut []*tensor.Tensor) {
 	dw := -1
 	switch n.Op.Kernel {
 	case kernels.LinearLSE, kernels.LinearCEDX:
@@ -305,11 +304,11 @@ func (r *Runner) unpad(n *Node, c *kernels.Call) (cut []*tensor.Tensor) {
 	default:
 		return nil
 	}
-	if n.Mesh < 0 {
+	if n.Axes == nil {
 		return nil
 	}
 	local := n.In[1].Local[0]
-	rows := min(local, max(0, n.In[1].Shape[0]-r.Pos[n.Mesh]*local))
+	rows := min(local, max(0, n.In[1].Shape[0]-f.Trace.Member(r.Pos, n.Axes)*local))
 	if rows == local {
 		return nil
 	}
@@ -329,15 +328,15 @@ func (r *Runner) unpad(n *Node, c *kernels.Call) (cut []*tensor.Tensor) {
 
 // ranked sets what depends on this rank: the first row of a vocabulary shard, and the bias that one member of a partial
 // sum adds.
-func (r *Runner) ranked(n *Node, c *kernels.Call) {
+func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 	switch n.Op.Kernel {
 	case kernels.Embed, kernels.LinearLSE, kernels.LinearCEDX, kernels.LinearCEDW, kernels.LinearCEBwd:
-		if n.Mesh >= 0 {
-			c.Attr.I[0] = r.Pos[n.Mesh] * c.In[1].Shape[0]
+		if n.Axes != nil {
+			c.Attr.I[0] = f.Trace.Member(r.Pos, n.Axes) * c.In[1].Shape[0]
 		}
 	case kernels.EmbedDW:
-		if n.Mesh >= 0 {
-			c.Attr.I[1] = r.Pos[n.Mesh] * c.Out[0].Shape[0]
+		if n.Axes != nil {
+			c.Attr.I[1] = f.Trace.Member(r.Pos, n.Axes) * c.Out[0].Shape[0]
 		}
 	case kernels.Linear:
 		for m := range r.Pos {
@@ -387,10 +386,15 @@ func (r *Runner) slice(f *Frame, n *Node, axis, from int) {
 	f.slots[n.Out[0].ID] = t
 }
 
+// picked is the head, of g, that this rank's query heads use.
+func (r *Runner) picked(f *Frame, n *Node, g int) int {
+	return f.Trace.Member(r.Pos, n.Axes) * g / f.Trace.Members(n.Axes)
+}
+
 func (r *Runner) pickGrad(f *Frame, n *Node) {
 	out, dy := r.alloc(n.Out[0]), r.operand(f, n, n.In[0])
 	g := n.Out[0].Shape[1]
-	at := r.Pos[n.Mesh] * g / f.Trace.Mesh[n.Mesh].Size
+	at := r.picked(f, n, g)
 	var parts []*tensor.Tensor
 	for _, heads := range []int{at, -1, g - at - 1} {
 		switch {

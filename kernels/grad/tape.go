@@ -44,7 +44,7 @@ type Node struct {
 	Attr    kernels.Attr
 	Phase   Phase
 	Block   int
-	Mesh    int     // mesh axis of a collective; of a rank-dependent operation; -1 for none
+	Axes    []int   // mesh axes of a communication or of a rank-dependent operation, outermost first; nil for none
 	Clone   bool    // a forward operation run again in the backward
 	Then    []*Node // elementwise nodes that run as its epilogues
 	Acc     int     // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
@@ -113,12 +113,10 @@ const (
 
 // Options are what the plan decides; blocks know none of it.
 type Options struct {
-	Mesh          []MeshAxis   // mesh[0] is tensor parallelism
-	DP            int          // data-parallel ranks that shard parameters or gradients, 1 for none
+	Mesh          []MeshAxis   // from the outermost axis on; nil is one rank
 	DType         tensor.DType // of activations and model parameters
-	SeqParallel   bool         // named activation "residual" is sharded over tokens on mesh[0]
 	Twice         bool         // I and W recompute each for themselves, so clones do not live from I to W
-	ShardParams   bool         // ZeRO-3: parameters live sharded over data parallelism, gathered block by block
+	ShardParams   bool         // ZeRO-3: parameters live sharded over the axes marked Zero, gathered block by block
 	ShardGrads    bool         // ZeRO-2: each microbatch's gradients are reduced to their shard
 	InputGrad     func(port string) bool
 	Consumers     func(port string) int  // stages that take an output port; nil is one each
@@ -137,11 +135,12 @@ type Options struct {
 type Param struct {
 	Name        string
 	Shape       []int // global
-	Place, Grad Place
+	Place, Grad Place // Grad is partial on every axis over which the optimizer step still has to sum it
+	Fold        int   // the mesh, of those folded over the ranks, that it lies on
 	Frozen      bool
 	Decay       bool // weight decay applies
 	Value       *Value
-	Local       []int // shape on one rank of the mesh, before any data-parallel sharding
+	Local       []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
 }
 
 // Port is an activation that enters or leaves a stage.
@@ -181,10 +180,7 @@ type convKey struct {
 
 // NewTape returns an empty tape.
 func NewTape(o Options) *Tape {
-	o.Chunks, o.DP = max(1, o.Chunks), max(1, o.DP)
-	if len(o.Mesh) == 0 {
-		o.Mesh = []MeshAxis{{"tp", 1}}
-	}
+	o.Chunks = max(1, o.Chunks)
 	if len(o.Mesh) > MaxAxes {
 		panic(fmt.Sprintf("grad: %d mesh axes, at most %d", len(o.Mesh), MaxAxes))
 	}
@@ -223,7 +219,7 @@ type spec struct {
 }
 
 func (t *Tape) emit(op *Op, at kernels.Attr, in []*Value, outs ...spec) *Node {
-	n := &Node{ID: len(t.nodes), Op: op, In: in, Attr: at, Phase: t.phase, Block: t.block, Mesh: -1}
+	n := &Node{ID: len(t.nodes), Op: op, In: in, Attr: at, Phase: t.phase, Block: t.block}
 	need, weight := false, len(in) > 0
 	for _, v := range in {
 		if v != nil {
@@ -264,12 +260,13 @@ var (
 
 // to inserts the collectives (or free local slices) that bring v to placement p, one mesh axis at a time.
 func (t *Tape) to(v *Value, p Place) *Value {
-	for m := range t.Mesh {
-		if t.Mesh[m].Size > 1 && v.Place[m] != p[m] {
-			v = t.toAxis(v, m, p[m])
+	for {
+		m, part, more := t.next(v.Place, p)
+		if !more {
+			return v
 		}
+		v = t.toAxis(v, m, part)
 	}
-	return v
 }
 
 func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
@@ -283,7 +280,10 @@ func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
 			return c
 		}
 	}
-	if want.Kind == Sharded && v.Shape[want.Axis]%t.Mesh[m].Size != 0 {
+	if in := t.inner(v.Place, m, want); in >= 0 {
+		panic(fmt.Sprintf("grad: %s %v changes to %v on %s while %s still shards the same axis within it", v.Name, v.Place, p, t.Mesh[m].Name, t.Mesh[in].Name))
+	}
+	if want.Kind == Sharded && local(t.Mesh, v.Shape, v.Place)[want.Axis]%t.Mesh[m].Size != 0 {
 		panic(fmt.Sprintf("grad: axis %d of %s %v does not divide by %s=%d", want.Axis, v.Name, v.Shape, t.Mesh[m].Name, t.Mesh[m].Size))
 	}
 	op := opConv
@@ -291,7 +291,7 @@ func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
 		op = opCut
 	}
 	c := t.one(op, kernels.Attr{}, v.DType, v.Shape, p, v)
-	c.Name, c.Node.Mesh = v.Name, m
+	c.Name, c.Node.Axes = v.Name, []int{m}
 	t.cache[convKey{v, p, t.phase}] = c
 	return c
 }
@@ -314,26 +314,53 @@ func (t *Tape) only(v *Value, axes ...int) *Value {
 	return t.to(v, p)
 }
 
-// Param declares a parameter. It is sharded on mesh[0] along axis in units (a head's width), or replicated when axis < 0
+// Param declares a parameter. It is sharded on the axis TP along a tensor axis in units (a head's width), or replicated when axis < 0
 // or the units do not divide; decay says whether weight decay applies. The second call with a name returns the same value.
 func (t *Tape) Param(name string, shape []int, axis, unit int, decay bool) *Value {
-	even := axis >= 0 && shape[axis]/unit%t.Mesh[0].Size == 0
-	return t.param(name, shape, axis, even, decay)
+	return t.ParamOn(name, shape, decay, Cut{Mesh: TP, Axis: axis, Unit: unit})
 }
 
-// Table declares the weights of a vocabulary [v d], sharded over its rows on mesh[0]; where they do not divide, the last ranks
-// hold rows of padding, which are zero and belong to no token.
-func (t *Tape) Table(name string, v, d int) *Value { return t.param(name, []int{v, d}, 0, true, true) }
+// Cut says that a mesh axis shards a parameter along a tensor axis, in units that stay whole; Axis < 0 is none. Where the units do
+// not divide, the parameter is replicated over the mesh axis.
+type Cut struct {
+	Mesh string
+	Axis int
+	Unit int
+}
 
-func (t *Tape) param(name string, shape []int, axis int, sharded, decay bool) *Value {
+// ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the fold's others.
+func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value {
+	var p Place
+	fold, size := 0, append([]int(nil), shape...)
+	for _, c := range cuts {
+		m := t.Axis(c.Mesh)
+		if m < 0 || t.Mesh[m].Size == 1 {
+			continue
+		}
+		fold = t.Mesh[m].Fold
+		if c.Axis >= 0 && size[c.Axis]/c.Unit%t.Mesh[m].Size == 0 {
+			p[m] = Part{Sharded, int8(c.Axis)}
+			size[c.Axis] /= t.Mesh[m].Size
+		}
+	}
+	return t.param(name, shape, p, fold, decay)
+}
+
+// Table declares the weights of a vocabulary [v d], sharded over its rows on the axis TP; where they do not divide, the last ranks
+// hold rows of padding, which are zero and belong to no token.
+func (t *Tape) Table(name string, v, d int) *Value {
+	var p Place
+	if m := t.Axis(TP); m >= 0 && t.Mesh[m].Size > 1 {
+		p[m] = Part{Sharded, 0}
+	}
+	return t.param(name, []int{v, d}, p, 0, true)
+}
+
+func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool) *Value {
 	if p := t.params[name]; p != nil {
 		return t.use(p)
 	}
-	p := &Param{Name: name, Shape: shape, Frozen: t.NoGrad || t.Frozen != nil && t.Frozen(name), Decay: decay}
-	if sharded && t.Mesh[0].Size > 1 {
-		p.Place = shardOn(0, axis)
-	}
-	p.Grad = p.Place
+	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad || t.Frozen != nil && t.Frozen(name), Decay: decay}
 	block := t.block
 	t.block = -1
 	p.Value = t.one(opParam, kernels.Attr{Name: name}, t.DType, shape, p.Place)
@@ -345,9 +372,10 @@ func (t *Tape) param(name string, shape []int, axis int, sharded, decay bool) *V
 	return t.use(p)
 }
 
-// use returns the value to compute with: gathered over data parallelism when parameters are sharded there.
+// use returns the value to compute with: gathered over the axes marked Zero when parameters are sharded there.
 func (t *Tape) use(p *Param) *Value {
-	if !t.ShardParams || t.DP == 1 {
+	axes := t.ZeroAxes(p.Fold)
+	if !t.ShardParams || len(axes) == 0 {
 		return p.Value
 	}
 	key := convKey{p.Value, p.Value.Place, Phase(16 + t.block)} // one gather a block
@@ -356,6 +384,7 @@ func (t *Tape) use(p *Param) *Value {
 	}
 	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, p.Value.DType, p.Shape, p.Place, p.Value)
 	v.Name, v.Need, v.Weight = p.Name, p.Value.Need, true
+	v.Node.Axes = axes
 	t.cache[key] = v
 	return v
 }
@@ -410,20 +439,13 @@ func (t *Tape) portPlace(port string) Place {
 	if t.Whole != nil && t.Whole(port) {
 		return Place{}
 	}
-	return t.residual()
-}
-
-func (t *Tape) residual() Place {
-	if t.SeqParallel && t.Mesh[0].Size > 1 {
-		return shardOn(0, 0)
-	}
-	return Place{}
+	return t.rows(nil)
 }
 
 // Place gives a named activation the placement the plan chose for it; "residual" is the stream between blocks.
 func (t *Tape) Place(name string, v *Value) *Value {
 	if name == "residual" {
-		return t.to(v, t.residual())
+		return t.to(v, t.rows(nil))
 	}
 	return t.to(v, Place{})
 }

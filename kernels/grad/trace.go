@@ -60,6 +60,7 @@ func (t *Tape) Finish() *Trace {
 	}
 	if !t.NoGrad {
 		t.backward()
+		t.overData()
 	}
 	t.rewrite()
 	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss, Data: t.names}
@@ -128,15 +129,7 @@ func (tr *Trace) Flops(n *Node) int64 {
 }
 
 // GroupSize is the number of ranks that a communication node joins.
-func (t *Options) GroupSize(n *Node) int {
-	if n.Op.Role == unshard || n.Op.Role == reduce {
-		return t.DP
-	}
-	return t.Mesh[n.Mesh].Size
-}
-
-// OverData reports whether a communication joins data-parallel ranks rather than a mesh axis.
-func (t *Options) OverData(n *Node) bool { return n.Op.Role == unshard || n.Op.Role == reduce }
+func (t *Options) GroupSize(n *Node) int { return t.Members(n.Axes) }
 
 func bytesOf(t *Options, v *Value) int64 {
 	return int64(tensor.Len(local(t.Mesh, v.Shape, v.Place)) * v.DType.Size())
@@ -178,7 +171,7 @@ func (t *Options) CommBytes(n *Node) int64 {
 	switch {
 	case n.Op.Role == unshard:
 		return in / size * (size - 1)
-	case n.Op.Role == reduce, n.Out[0].Place[n.Mesh].Kind == Sharded:
+	case n.Op.Role == reduce, n.Out[0].Place[n.Axes[0]].Kind == Sharded:
 		return in / size * (size - 1)
 	}
 	return in * (size - 1)
@@ -230,9 +223,9 @@ func (t *Tape) frees(lists ...[]*Node) map[int][]int {
 // Hash identifies the trace; ranks of a group agree on it before anything runs.
 func (tr *Trace) Hash() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v %d %v %v\n", tr.Mesh, tr.DP, tr.DType, tr.Values)
+	fmt.Fprintf(&b, "%v %v %v\n", tr.Mesh, tr.DType, tr.Values)
 	for _, n := range tr.nodes {
-		fmt.Fprintf(&b, "%d %s %v %d %d %v", n.ID, n.Op.Name, n.Phase, n.Mesh, n.Acc, n.Attr)
+		fmt.Fprintf(&b, "%d %s %v %v %d %v", n.ID, n.Op.Name, n.Phase, n.Axes, n.Acc, n.Attr)
 		for _, v := range n.In {
 			if v != nil {
 				fmt.Fprintf(&b, " %d", v.ID)

@@ -19,14 +19,13 @@ type Region struct {
 func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	cols = tensor.Len(p.Shape[1:])
 	row, rows = g.From, g.To-g.From
-	if p.Place[0].Kind == grad.Sharded {
-		if p.Place[0].Axis == 0 {
-			row = min(row+g.TP*p.Local[0], p.Shape[0])
-			rows = min(rows, p.Shape[0]-row)
-		} else {
-			cols = tensor.Len(p.Local[1:])
-			col = g.TP * cols
-		}
+	if len(p.Place.Cuts(0)) > 0 {
+		row = min(row+g.TP*p.Local[0], p.Shape[0])
+		rows = min(rows, p.Shape[0]-row)
+	}
+	if len(p.Place.Cuts(1)) > 0 {
+		cols = tensor.Len(p.Local[1:])
+		col = g.TP * cols
 	}
 	return
 }

@@ -28,7 +28,7 @@ type Generator struct {
 // New loads the parameters through fill, which gives them as float32.
 func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, pool *tensor.Pool, fill func(p *grad.Param, g family.Region, dst []float32) error) (*Generator, error) {
 	g := &Generator{m: m, lora: lora, dtype: d, cache: map[string]*tensor.Tensor{}}
-	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Pos: []int{0}, Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}
+	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}
 	for _, p := range m.Params(lora) {
 		full, err := pool.New(p.Name, tensor.F32, p.Shape...)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 func (r *Run) microFlops(class int32) (sum float64) {
 	for s := range r.Layout.Stages {
 		tr := r.Layout.Trace(host.TraceKey{Stage: s, Class: class})
-		tp := float64(tr.Mesh[0].Size)
+		tp := float64(tr.Size(grad.TP))
 		for _, p := range []grad.Phase{grad.F, grad.B} {
 			for _, seg := range tr.Segments(p) {
 				for _, n := range seg.Ops {

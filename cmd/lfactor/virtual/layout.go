@@ -55,7 +55,7 @@ func Lowered(l *host.Layout) map[host.TraceKey]map[plan.Kind][]core.Segment {
 			for i, s := range tr.Segments(ph) {
 				segs[i].Comms = append([]core.Comm{}, segs[i].Comms...)
 				for k, n := range s.Comm {
-					if n.In[0].Place[n.Mesh].Kind == grad.Partial && n.Out[0].Place[n.Mesh].Kind == grad.Replicated {
+					if n.In[0].Place.On(n.Axes[0]).Kind == grad.Partial && n.Out[0].Place.On(n.Axes[0]).Kind == grad.Replicated {
 						segs[i].Comms[k].Bytes = 2 * segs[i].Comms[k].Bytes / int64(max(1, tr.GroupSize(n)))
 					}
 				}

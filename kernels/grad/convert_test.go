@@ -1,0 +1,194 @@
+package grad
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// places lists every placement of a matrix on n mesh axes.
+func places(n int, partial bool) []Place {
+	out := []Place{{}}
+	kinds := []Part{{}, {Sharded, 0}, {Sharded, 1}}
+	if partial {
+		kinds = append(kinds, Part{Kind: Partial})
+	}
+	for m := range n {
+		var next []Place
+		for _, p := range out {
+			for _, k := range kinds {
+				p[m] = k
+				next = append(next, p)
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// member is one rank of the test's mesh.
+type member struct {
+	pos  []int
+	run  *Runner
+	have *tensor.Tensor
+}
+
+// part is what a rank holds of the logical matrix [rows cols], whose element (i, j) is i·cols+j, placed p. The terms of a partial
+// value are random and sum to it.
+func part(o *Options, p Place, rows, cols int, pos []int, terms map[string][]float32) *tensor.Tensor {
+	r0, rn, c0, cn := 0, rows, 0, cols
+	for m, a := range o.Mesh {
+		switch p[m] {
+		case Part{Sharded, 0}:
+			rn /= a.Size
+			r0 += pos[m] * rn
+		case Part{Sharded, 1}:
+			cn /= a.Size
+			c0 += pos[m] * cn
+		}
+	}
+	key := ""
+	for m := range o.Mesh {
+		if p[m].Kind == Partial {
+			key += fmt.Sprint(pos[m])
+		}
+	}
+	t := tensor.Make(tensor.F32, rn, cn)
+	for i := range t.F32() {
+		at := (r0+i/cn)*cols + c0 + i%cn
+		t.F32()[i] = float32(at)
+		if key != "" {
+			t.F32()[i] = terms[key][at]
+		}
+	}
+	return t
+}
+
+// TestConversions brings a matrix from every placement to every other on two and three mesh axes: each rank ends with exactly the
+// elements that the placement says. Two axes may shard one tensor axis on either side.
+func TestConversions(t *testing.T) {
+	for _, sizes := range [][]int{{2, 2}, {2, 3}, {2, 2, 2}, {3, 2, 2}} {
+		o := Options{}
+		for m, n := range sizes {
+			o.Mesh = append(o.Mesh, MeshAxis{Name: fmt.Sprint("axis", m), Size: n})
+		}
+		for _, from := range places(len(sizes), true) {
+			for _, to := range places(len(sizes), false) {
+				convertOne(t, o, from, to)
+			}
+		}
+	}
+}
+
+func convertOne(t *testing.T, o Options, from, to Place) {
+	const rows, cols = 24, 24
+	tape := NewTape(o)
+	x := tape.one(opData, kernels.Attr{}, tensor.F32, []int{rows, cols}, from)
+	x.Node.Attr.Name = "x"
+	y := tape.to(x, to)
+	tape.outs = append(tape.outs, &Port{Name: "y", Value: y})
+	tape.NoGrad = true
+	tr := tape.Finish()
+	var all []*member
+	n := o.Members([]int{0, 1, 2}[:len(o.Mesh)])
+	for r := range n {
+		pos := make([]int, len(o.Mesh))
+		for m, left := len(pos)-1, r; m >= 0; m-- {
+			pos[m], left = left%o.Mesh[m].Size, left/o.Mesh[m].Size
+		}
+		all = append(all, &member{pos: pos, run: &Runner{Backend: ref.New(), Pool: tensor.NewPool("rank", 0), Pos: pos}})
+	}
+	terms := partialTerms(&o, from, rows*cols)
+	var fs []*Frame
+	for _, m := range all {
+		fs = append(fs, m.run.NewFrame(tr, map[string]*tensor.Tensor{"x": part(&o, from, rows, cols, m.pos, terms)}, nil, nil))
+	}
+	exchange(t, tr, all, fs)
+	for r, m := range all {
+		got := fs[r].Outputs()["y"]
+		want := part(&o, to, rows, cols, m.pos, nil)
+		require.Equal(t, want.Shape, got.Shape, "%v from %v to %v", o.Mesh, from, to)
+		require.Equal(t, want.F32(), got.F32(), "rank %v of %v from %v to %v", m.pos, o.Mesh, from, to)
+	}
+}
+
+// partialTerms are small integers, so that their sums are exact in any order.
+func partialTerms(o *Options, p Place, n int) map[string][]float32 {
+	keys := []string{""}
+	for m, a := range o.Mesh {
+		if p[m].Kind == Partial {
+			var next []string
+			for _, k := range keys {
+				for i := range a.Size {
+					next = append(next, k+fmt.Sprint(i))
+				}
+			}
+			keys = next
+		}
+	}
+	rnd, out := rand.New(rand.NewPCG(1, 2)), map[string][]float32{}
+	left := make([]float32, n)
+	for i := range left {
+		left[i] = float32(i)
+	}
+	for i, k := range keys {
+		v := make([]float32, n)
+		for j := range v {
+			v[j] = float32(rnd.IntN(100))
+			if i == len(keys)-1 {
+				v[j] = left[j]
+			}
+			left[j] -= v[j]
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// exchange runs the forward of all ranks in lock step.
+func exchange(t *testing.T, tr *Trace, all []*member, fs []*Frame) {
+	arrived := make([][][]*tensor.Tensor, len(all))
+	for pc := 0; pc <= len(tr.F); pc++ {
+		next := make([][][]*tensor.Tensor, len(all))
+		for r, m := range all {
+			parts, err := m.run.Step(fs[r], F, pc, arrived[r])
+			require.NoError(t, err)
+			for i, ps := range parts {
+				axis := tr.F[pc].Comm[i].Axes[0]
+				for d, p := range ps {
+					to := r
+					stride := 1
+					for k := len(tr.Mesh) - 1; k > axis; k-- {
+						stride *= tr.Mesh[k].Size
+					}
+					to += (d - m.pos[axis]) * stride
+					for len(next[to]) <= i {
+						next[to] = append(next[to], nil)
+					}
+					if next[to][i] == nil {
+						next[to][i] = make([]*tensor.Tensor, tr.Mesh[axis].Size)
+					}
+					next[to][i][m.pos[axis]] = p
+				}
+			}
+		}
+		arrived = next
+	}
+}
+
+// TestOuterAxisWaits: an axis may not change how a tensor axis is cut while one within it shards the same.
+func TestOuterAxisWaits(t *testing.T) {
+	tape := NewTape(Options{Mesh: []MeshAxis{{Name: "cp", Size: 2}, {Name: "tp", Size: 2}}})
+	both := Place{{Sharded, 0}, {Sharded, 0}}
+	x := tape.one(opData, kernels.Attr{}, tensor.F32, []int{8, 4}, both)
+	require.Panics(t, func() { tape.toAxis(x, 0, Part{}) })
+	y := tape.to(x, Place{})
+	require.Equal(t, []int{0}, y.Node.Axes, "the outer axis gathers last")
+	require.Equal(t, []int{1}, y.Node.In[0].Node.Axes)
+}
