@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/ref"
@@ -21,26 +22,26 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero int) *host.Layout {
+func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero int) *layout.Layout {
 	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6,
 		Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2, Tie: true})
-	l, err := host.Plan(&host.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops, Micro: 8 / mesh.DP, Rows: 8,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops, Micro: 8 / mesh.DP, Rows: 8,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	return l
 }
 
 // simLayout hands the host's own layouts of ranks and loaders to the simulator.
-func simLayout(l *host.Layout, run core.RunLayout) *sim.Layout {
-	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: 100, Names: l.Name}
+func simLayout(l *layout.Layout, run core.RunLayout) *sim.Layout {
+	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run, BatchBytes: 100, Names: l.Name}
 	for r := range l.World() {
-		out.Ranks, out.RankRefs = append(out.Ranks, l.RankLayout(r, 0)), append(out.RankRefs, host.RankRef(r))
+		out.Ranks, out.RankRefs = append(out.Ranks, l.RankLayout(r, 0)), append(out.RankRefs, layout.RankRef(r))
 	}
 	for dp := range l.Job.Mesh.DP {
-		ll := &core.LoaderLayout{Coordinator: host.CoordinatorRef, Ahead: 1, Last: run.Last}
+		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
 		for r, part := range l.Ranks {
 			if part.Coord.DP == dp {
-				ll.Ranks = append(ll.Ranks, host.RankRef(r))
+				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
 		out.Loaders, out.LoaderRefs = append(out.Loaders, ll), append(out.LoaderRefs, l.LoaderRef(0, dp))

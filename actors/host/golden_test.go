@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -204,9 +205,9 @@ func goldenNames(t *testing.T) (out []string) {
 
 // forward gives the loss, or with logits the logits, on one device.
 func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float64, []float32) {
-	l, err := Plan(&Job{Model: g.m, Mesh: topology.Mesh{PP: 1, DP: 1, TP: 1}, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Patches: g.batch().Pictures.Patches(), Frames: g.batch().Pictures.Frames(), DType: d, Optim: optim.Config{Name: "adamw"}})
+	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Mesh{PP: 1, DP: 1, TP: 1}, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Patches: g.batch().Pictures.Patches(), Frames: g.batch().Pictures.Frames(), DType: d, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(g.t, err)
-	dev, err := l.Device(0, b, nil)
+	dev, err := NewDevice(l, 0, b, nil)
 	require.NoError(g.t, err)
 	require.NoError(g.t, dev.Load(l.Ranks[0].All, g.fill))
 	defer dev.Free()
@@ -280,10 +281,10 @@ func TestGoldenBF16(t *testing.T) {
 }
 
 // train runs steps of AdamW with the golden settings; the first Down of gradients goes to see.
-func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64, see func(l *Layout, rank int, r *Rank)) (losses, norms []float64) {
+func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64, see func(l *layout.Layout, rank int, r *Rank)) (losses, norms []float64) {
 	a := g.AdamW
 	mb := g.batch()
-	l, err := Plan(&Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs), Patches: mb.Pictures.Patches(), Frames: mb.Pictures.Frames(),
+	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs), Patches: mb.Pictures.Patches(), Frames: mb.Pictures.Frames(),
 		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, Decay: a.Decay, Clip: a.Clip}})
 	require.NoError(g.t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return a.LR }},
@@ -308,7 +309,7 @@ type spy struct {
 }
 
 func (s spy) Run(j actors.Job) (Result, error) {
-	if j.Kind == actors.UpdatePhase && j.Segment == apply && j.Step == 1 {
+	if j.Kind == actors.UpdatePhase && j.Segment == layout.Apply && j.Step == 1 {
 		s.see(s.Rank)
 	}
 	return s.Rank.Run(j)
@@ -325,7 +326,7 @@ func TestGoldenTraining(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g.t = t
 			got := map[string][]float32{}
-			losses, norms := g.train(topology.Mesh{PP: 1, DP: 1, TP: 1}, goldenBackends["cpu"], int64(len(g.AdamW.Losses)), func(l *Layout, _ int, r *Rank) {
+			losses, norms := g.train(topology.Mesh{PP: 1, DP: 1, TP: 1}, goldenBackends["cpu"], int64(len(g.AdamW.Losses)), func(l *layout.Layout, _ int, r *Rank) {
 				for _, p := range r.c.Params {
 					got[p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/ref"
@@ -59,15 +60,15 @@ func (v variant) String() string {
 	return fmt.Sprintf("pp%d dp%d tp%d zero%d sp=%v recompute%d %s", v.pp, v.dp, v.tp, v.zero, v.sp, v.rc, v.schedule)
 }
 
-func (v variant) layout(t *testing.T, m *family.Model) *Layout {
-	l, err := Plan(&Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule,
+func (v variant) layout(t *testing.T, m *family.Model) *layout.Layout {
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule,
 		Micro: 4 / v.dp, Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 	require.NoError(t, err)
 	return l
 }
 
 // run makes a layout and the options to train it; losses is nil where nobody looks.
-func (v variant) run(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend, losses *[]float64) (*Layout, RunOptions) {
+func (v variant) run(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend, losses *[]float64) (*layout.Layout, RunOptions) {
 	return v.layout(t, m), RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
 		Backend: backend, Batches: testBatches(v.dp, 8),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {

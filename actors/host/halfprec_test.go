@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -20,7 +21,7 @@ import (
 // trainHalf trains 30 steps in a precision and returns losses and the loss scale of each step.
 func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology.Mesh, zero int) (losses, scales, skipped []float64) {
 	m := tiny(true)
-	l, err := Plan(&Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 4 / mesh.DP, Rows: 8, DType: d,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 4 / mesh.DP, Rows: 8, DType: d,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: 30, LossScale: scale, LR: func(int64) float64 { return 0.003 }},

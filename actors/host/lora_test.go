@@ -10,6 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -48,7 +49,7 @@ func TestLoraGolden(t *testing.T) {
 		return true, err
 	}
 	for _, mesh := range []topology.Mesh{{PP: 1, DP: 1, TP: 1}, {PP: 2, DP: 1, TP: 2}} {
-		l, err := Plan(&Job{Model: g.m, Lora: lora, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Optim: optim.Config{Name: "adamw"},
+		l, err := layout.Plan(&layout.Job{Model: g.m, Lora: lora, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Optim: optim.Config{Name: "adamw"},
 			Frozen: func(name string) bool { return !strings.Contains(name, ".lora_") }})
 		require.NoError(t, err)
 		loss, seen := 0.0, 0

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -20,7 +21,7 @@ func TestOffload(t *testing.T) {
 	plain := l.Memory(0).Activations
 	j := *l.Job
 	j.Offload, j.Mesh = 1, topology.Mesh{PP: 2, DP: 1, TP: 1}
-	l, err := Plan(&j)
+	l, err := layout.Plan(&j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l, o))
 	require.Equal(t, want, losses)

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -15,7 +16,7 @@ type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (
 
 // Load allocates the rank's parameters and optimizer state and fills them.
 func (r *Rank) Load(all []*grad.Param, fill FillFunc) error {
-	plans := map[string]ParamPlan{}
+	plans := map[string]layout.ParamPlan{}
 	for _, p := range r.c.Params {
 		plans[p.Name] = p
 	}
@@ -91,7 +92,7 @@ func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill Fil
 }
 
 // loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this rank updates.
-func (r *Rank) loadState(q ParamPlan, g family.Region, full *tensor.Tensor, fill FillFunc) error {
+func (r *Rank) loadState(q layout.ParamPlan, g family.Region, full *tensor.Tensor, fill FillFunc) error {
 	own := family.Region{TP: g.TP, Of: g.Of, From: q.From, To: q.To}
 	st := make([]*tensor.Tensor, 1+len(r.opt.State))
 	kinds := append([]string{"master"}, r.opt.State...)
@@ -132,14 +133,14 @@ type Part struct {
 // Parts lists what this rank contributes to a checkpoint: each region of each logical tensor is held by exactly one
 // rank's list.
 func (r *Rank) Parts(all []*grad.Param) (out []Part) {
-	plans := map[string]ParamPlan{}
+	plans := map[string]layout.ParamPlan{}
 	for _, p := range r.c.Params {
 		plans[p.Name] = p
 	}
 	for _, p := range all {
 		side := r.c.SideOf[p.Name]
 		m := r.c.Sides[side]
-		replicated := p.Place.On(axisTP).Kind == grad.Replicated && m.TPPos > 0
+		replicated := p.Place.On(layout.AxisTP).Kind == grad.Replicated && m.TPPos > 0
 		g := r.region(p)
 		q, trained := plans[p.Name]
 		firstTie := !r.c.Elsewhere[p.Name]

@@ -7,34 +7,35 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
 // parts makes a Component of what encoder, projector and decoder have.
-func parts(encoder, projector, decoder ComponentPlan) func(string) ComponentPlan {
-	return func(name string) ComponentPlan {
-		return map[string]ComponentPlan{family.Encoder: encoder, family.Projector: projector, family.Foundation: decoder}[name]
+func parts(encoder, projector, decoder layout.ComponentPlan) func(string) layout.ComponentPlan {
+	return func(name string) layout.ComponentPlan {
+		return map[string]layout.ComponentPlan{family.Encoder: encoder, family.Projector: projector, family.Foundation: decoder}[name]
 	}
 }
 
 // TestPartsRecompute: what a part computes again changes no bit of any loss, and only where the part lies is there less to keep.
 func TestPartsRecompute(t *testing.T) {
 	m := visionModel(t, "qwen3-vl")
-	none, full := ComponentPlan{DType: tensor.F32}, ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeFull}
-	selective := ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeSelective}
+	none, full := layout.ComponentPlan{DType: tensor.F32}, layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeFull}
+	selective := layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeSelective}
 	layouts := []visionPlan{
 		{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}, // one stage has all parts
-		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverAll, Fill: true}},
-		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &EncoderPlan{TP: 1, Over: OverOwn, Ranks: 1, Fill: true}},
+		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverAll, Fill: true}},
+		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}},
 	}
 	for _, v := range layouts {
 		want := v.train(t, v.job(m), 3, nil)
-		memory := func(c func(string) ComponentPlan) (out []int64) {
+		memory := func(c func(string) layout.ComponentPlan) (out []int64) {
 			j := v.job(m)
 			j.Component = c
-			l, err := Plan(j)
+			l, err := layout.Plan(j)
 			require.NoError(t, err)
 			for r := range l.Ranks {
 				out = append(out, l.Memory(r).Activations)
@@ -42,7 +43,7 @@ func TestPartsRecompute(t *testing.T) {
 			return
 		}
 		plain := memory(nil)
-		for i, c := range []func(string) ComponentPlan{parts(full, none, none), parts(none, full, none), parts(none, none, full), parts(selective, none, full), parts(full, full, full)} {
+		for i, c := range []func(string) layout.ComponentPlan{parts(full, none, none), parts(none, full, none), parts(none, none, full), parts(selective, none, full), parts(full, full, full)} {
 			t.Run(fmt.Sprintf("%v %d", v, i), func(t *testing.T) {
 				j := v.job(m)
 				j.Component = c
@@ -55,10 +56,10 @@ func TestPartsRecompute(t *testing.T) {
 			case v.e == nil:
 				require.Less(t, encoder[r], plain[r])
 				require.Less(t, decoder[r], plain[r])
-			case v.e.Over == OverOwn && r == len(plain)-1: // the encoder's own
+			case v.e.Over == layout.OverOwn && r == len(plain)-1: // the encoder's own
 				require.Less(t, encoder[r], plain[r])
 				require.Equal(t, plain[r], decoder[r])
-			case v.e.Over == OverOwn:
+			case v.e.Over == layout.OverOwn:
 				require.Equal(t, plain[r], encoder[r])
 				require.Less(t, decoder[r], plain[r])
 			}
@@ -74,8 +75,8 @@ func TestPartsPrecision(t *testing.T) {
 	ahead := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b", frozen: "decoder"} // only encoder and projector learn
 	want := whole.train(t, whole.job(m), 4, nil)
 	_, norms := ahead.learn(t, ahead.job(m), 1, nil)
-	f32, bf16 := ComponentPlan{DType: tensor.F32}, ComponentPlan{DType: tensor.BF16}
-	for name, c := range map[string]func(string) ComponentPlan{"encoder": parts(bf16, f32, f32), "projector": parts(f32, bf16, f32), "decoder": parts(f32, f32, bf16)} {
+	f32, bf16 := layout.ComponentPlan{DType: tensor.F32}, layout.ComponentPlan{DType: tensor.BF16}
+	for name, c := range map[string]func(string) layout.ComponentPlan{"encoder": parts(bf16, f32, f32), "projector": parts(f32, bf16, f32), "decoder": parts(f32, f32, bf16)} {
 		t.Run(name, func(t *testing.T) {
 			j := whole.job(m)
 			j.Component = c
@@ -85,7 +86,7 @@ func TestPartsPrecision(t *testing.T) {
 			for i := range want {
 				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 0.03, "step %d: %v, want %v", i+1, got, want)
 			}
-			l, err := Plan(j)
+			l, err := layout.Plan(j)
 			require.NoError(t, err)
 			for _, p := range l.Ranks[0].All {
 				require.Equal(t, c(m.Component(p.Name)).DType, p.Value.DType, p.Name)
@@ -94,7 +95,7 @@ func TestPartsPrecision(t *testing.T) {
 			j.Component = c
 			_, n := ahead.learn(t, j, 1, nil)
 			require.InEpsilon(t, norms[0], n[0], 0.03, "norm of the gradients of encoder and projector")
-			for _, v := range []visionPlan{{pp: 3, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &EncoderPlan{TP: 1, Over: OverOwn, Ranks: 1, Fill: true}}} {
+			for _, v := range []visionPlan{{pp: 3, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}} {
 				j := v.job(m)
 				j.Component = c
 				for i, x := range v.train(t, j, 4, nil) {
@@ -116,7 +117,7 @@ func TestRecomputeFirst(t *testing.T) {
 		l, o := v.run(t, m, 3, refBackend, &losses)
 		j := *l.Job
 		j.Recompute, j.RecomputeLayers = grad.RecomputeFull, first
-		l, err := Plan(&j)
+		l, err := layout.Plan(&j)
 		require.NoError(t, err)
 		require.NoError(t, Run(l, o))
 		require.Equal(t, want, losses, name)

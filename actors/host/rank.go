@@ -6,19 +6,12 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/stages/optim"
 )
-
-// TraceKey names a trace of a rank.
-type TraceKey struct {
-	Stage, Chunk int
-	Eval         bool
-	Class        int32 // of the microbatch's shape
-}
 
 // RankConfig is what one rank's device is made of.
 type RankConfig struct {
@@ -26,18 +19,18 @@ type RankConfig struct {
 	Backend   kernels.Backend
 	Pool      *tensor.Pool
 	Host      *tensor.Pool
-	Sides     [numSides]Side
+	Sides     [layout.NumSides]layout.Side
 	SideOf    map[string]int      // of a parameter
 	StageSide func(stage int) int // of a stage
 	Ties      []int               // size of each of this rank's tie groups
 	Elsewhere map[string]bool     // parameters of this rank that an earlier stage's rank saves
 	Zero      int
-	Trace     func(TraceKey) *grad.Trace
+	Trace     func(layout.TraceKey) *grad.Trace
 	Ports     []core.Port
 	PortNames []string // by port id
 	Optim     optim.Config
 	LRScale   func(param string) float64
-	Params    []ParamPlan // this rank's parameters in the model's order
+	Params    []layout.ParamPlan // this rank's parameters in the model's order
 	Save      Saver
 }
 
@@ -49,23 +42,11 @@ type Saver interface {
 	Write(step int64) (string, error)
 }
 
-// ParamPlan is one parameter of a rank with what the optimizer step does with it.
-type ParamPlan struct {
-	*grad.Param
-	Index  int  // in the whole model
-	Side   int  // the mesh that it lies on
-	TPSum  bool // its gradient is partial over tensor parallelism
-	Tie    int  // 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
-	Counts bool // this rank counts it in the gradient norm
-	From   int  // first row, of the local tensor, that this rank updates
-	To     int
-}
-
 // Rank is the device of one pipeline rank: frames, parameters, gradients and optimizer state.
 type Rank struct {
 	c      RankConfig
 	run    *grad.Runner // of the decoder's side
-	runs   [numSides]*grad.Runner
+	runs   [layout.NumSides]*grad.Runner
 	opt    optim.Optimizer
 	frames map[frameKey]*grad.Frame
 	state  map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
@@ -91,7 +72,7 @@ func NewRank(c RankConfig) (*Rank, error) {
 	for s, m := range c.Sides {
 		r.runs[s] = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{m.DPPos, m.TPPos}, Params: params, Grads: grads, Seed: 1}
 	}
-	r.run = r.runs[DecoderSide]
+	r.run = r.runs[layout.DecoderSide]
 	return r, nil
 }
 
@@ -124,10 +105,8 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	return res, nil
 }
 
-var phases = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
-
 func (r *Rank) segment(j actors.Job) (Result, error) {
-	ph := phases[j.Action.Kind]
+	ph := layout.PhaseOf[j.Action.Kind]
 	key := frameKey{j.Action.Stage, j.Action.Chunk, j.Action.Micro}
 	eval := j.Step < 0
 	f := r.frames[key]
@@ -170,7 +149,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 
 // open starts the frame of a forward with the data and activations that came for it.
 func (r *Rank) open(j actors.Job, key frameKey, eval bool) *grad.Frame {
-	tr := r.c.Trace(TraceKey{int(key.stage), int(key.chunk), eval, j.Class})
+	tr := r.c.Trace(layout.TraceKey{Stage: int(key.stage), Chunk: int(key.chunk), Eval: eval, Class: j.Class})
 	data := map[string]*tensor.Tensor{}
 	for _, in := range j.In {
 		if in.Port >= 0 {
@@ -232,7 +211,7 @@ func arrivals(in []actors.Input) (out [][]*tensor.Tensor) {
 // end takes the results of an action out of its frame.
 func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eval bool, res *Result) {
 	res.Values = make([]float64, core.ClosedLen)
-	if l := f.Loss(); r.c.Sides[DecoderSide].TPPos == 0 {
+	if l := f.Loss(); r.c.Sides[layout.DecoderSide].TPPos == 0 {
 		res.Values[core.ClosedLoss] = l
 	}
 	switch {
@@ -281,4 +260,25 @@ func (r *Rank) write(j actors.Job) (Result, error) {
 		return Result{Text: "error: " + err.Error()}, nil
 	}
 	return Result{Text: text}, nil
+}
+
+// NewDevice makes the device of rank r of a layout; its parameters are still to be set.
+func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver) (*Rank, error) {
+	j, part := l.Job, l.Ranks[r]
+	var ties []int
+	for _, t := range part.Ties {
+		ties = append(ties, len(t))
+	}
+	elsewhere := map[string]bool{}
+	for _, p := range part.All {
+		elsewhere[p.Name] = l.SideOf[p.Name] == layout.DecoderSide && l.Owners(p.Name)[0] != part.Coord.PP
+	}
+	name := l.Name(r)
+	scale := j.LRScale
+	if scale == nil {
+		scale = func(string) float64 { return 1 }
+	}
+	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
+		Sides: part.Sides, SideOf: l.SideOf, StageSide: l.Side, Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
+		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, Save: save})
 }

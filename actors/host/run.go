@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 )
 
@@ -34,22 +35,6 @@ type RunOptions struct {
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
-}
-
-// Owner is the process that runs a rank: pipeline stages are dealt to processes in contiguous runs of ranks.
-func (l *Layout) Owner(rank, procs int) int { return rank * max(1, procs) / l.World() }
-
-// OwnerOf is the process of any actor of the run: the coordinator and the observer live in process 0.
-func (l *Layout) OwnerOf(r actors.Ref, procs int) int {
-	size := l.World()
-	switch k := int(r - firstRank); {
-	case k < 0:
-		return 0
-	case k < size:
-		return l.Owner(k, procs)
-	default:
-		return (k - size) / l.Job.Mesh.DP
-	}
 }
 
 // observer hands reports to the caller and signals the end.
@@ -93,13 +78,13 @@ func (c committer) Run(j actors.Job) (Result, error) {
 }
 
 // Run trains to the end of the run, or until Stop. It returns the run's one error.
-func Run(l *Layout, o RunOptions) error {
+func Run(l *layout.Layout, o RunOptions) error {
 	size := l.World()
 	var remote Remote
 	if o.Links != nil {
 		remote = o.Links
 	}
-	sys := NewSystem(l.Job.Seed, firstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.DP), remote)
+	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.DP), remote)
 	sys.Trace, sys.filter = o.Trace, o.Filter
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
@@ -118,7 +103,7 @@ func Run(l *Layout, o RunOptions) error {
 		if l.Owner(r, o.Procs) != o.Proc {
 			continue
 		}
-		d, err := l.Device(r, o.Backend(r), saver(o, r))
+		d, err := NewDevice(l, r, o.Backend(r), saver(o, r))
 		if err != nil {
 			return err
 		}
@@ -128,7 +113,7 @@ func Run(l *Layout, o RunOptions) error {
 		}
 		dps[l.Ranks[r].Coord.DP] = true
 	}
-	l.spawn(sys, o, obs, devices, ranks, dps)
+	spawn(l, sys, o, obs, devices, ranks, dps)
 	if o.OnSystem != nil {
 		o.OnSystem(sys)
 	}
@@ -143,18 +128,18 @@ func Run(l *Layout, o RunOptions) error {
 	if o.Proc > 0 {
 		return sys.serve(ranks, o.Orphaned)
 	}
-	return l.lead(sys, o, obs)
+	return lead(l, sys, o, obs)
 }
 
 // lead starts the coordinator and waits for the end of the run.
-func (l *Layout) lead(sys *System, o RunOptions, obs *observer) error {
+func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 	for r := range l.World() {
-		o.Coord.Ranks = append(o.Coord.Ranks, RankRef(r))
-		o.Coord.Norms = append(o.Coord.Norms, Norms(l.Ranks[r].Params))
+		o.Coord.Ranks = append(o.Coord.Ranks, layout.RankRef(r))
+		o.Coord.Norms = append(o.Coord.Norms, layout.Norms(l.Ranks[r].Params))
 	}
 	o.Coord.Clip = l.Job.Optim.Clip
-	o.Coord.Observer = ObserverRef
-	sys.Spawn(CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})
+	o.Coord.Observer = layout.ObserverRef
+	sys.Spawn(layout.CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})
 	stop := o.Stop
 	for {
 		select {
@@ -163,7 +148,7 @@ func (l *Layout) lead(sys *System, o RunOptions, obs *observer) error {
 		case err := <-o.Orphaned:
 			return err
 		case <-stop:
-			sys.Send(CoordinatorRef, actors.Message{Kind: actors.Halt})
+			sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Halt})
 			stop = nil
 		}
 	}
@@ -173,7 +158,7 @@ func (l *Layout) lead(sys *System, o RunOptions, obs *observer) error {
 func (s *System) serve(ranks []int, orphaned <-chan error) error {
 	for _, r := range ranks {
 		select {
-		case <-s.ended(RankRef(r)):
+		case <-s.ended(layout.RankRef(r)):
 		case err := <-orphaned:
 			return err
 		}
@@ -189,18 +174,18 @@ func saver(o RunOptions, rank int) Saver {
 }
 
 // spawn starts this process's observer, loaders and ranks; the coordinator comes last, when all can answer.
-func (l *Layout) spawn(sys *System, o RunOptions, obs *observer, devices []*Rank, ranks []int, dps map[int]bool) {
+func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices []*Rank, ranks []int, dps map[int]bool) {
 	if o.Proc == 0 {
-		sys.Spawn(ObserverRef, "observer", obs, nil)
+		sys.Spawn(layout.ObserverRef, "observer", obs, nil)
 	}
 	for dp := range l.Job.Mesh.DP {
 		if !dps[dp] {
 			continue
 		}
-		ll := &core.LoaderLayout{Coordinator: CoordinatorRef, Ahead: max(1, o.Ahead), Last: o.Coord.Last}
+		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: max(1, o.Ahead), Last: o.Coord.Last}
 		for _, r := range ranks {
 			if l.Ranks[r].Coord.DP == dp {
-				ll.Ranks = append(ll.Ranks, RankRef(r))
+				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
 		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Vision: l.Job.Model.Vision, Read: o.Batches}
@@ -211,6 +196,6 @@ func (l *Layout) spawn(sys *System, o RunOptions, obs *observer, devices []*Rank
 		if o.WrapDevice != nil {
 			dev = o.WrapDevice(r, dev)
 		}
-		sys.Spawn(RankRef(r), l.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), dev)
+		sys.Spawn(layout.RankRef(r), l.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), dev)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -30,7 +31,7 @@ type scheduled struct {
 }
 
 func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, peaks []float64) {
-	l, err := Plan(&Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: s.dp, TP: s.tp}, Schedule: s.name, Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: s.dp, TP: s.tp}, Schedule: s.name, Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
 		Micro: s.micro / s.dp, Rows: s.rows, Recompute: s.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 	require.NoError(t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
@@ -142,7 +143,7 @@ func TestKeptLogits(t *testing.T) {
 			}, &losses)
 			j := *l.Job
 			j.DType = d
-			l, err := Plan(&j)
+			l, err := layout.Plan(&j)
 			require.NoError(t, err)
 			require.NoError(t, Run(l, o))
 			require.Equal(t, []bool{c.waits, c.keep}, []bool{l.Main(0).LossInB, l.Main(0).KeepLogits}, c.schedule)

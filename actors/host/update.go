@@ -3,77 +3,11 @@ package host
 import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
-
-// The segments of the optimizer step. Each ends with a communication among one group, or none.
-const (
-	sumTP     = iota // send gradients that are partial over tensor parallelism
-	sumDP            // take them in; send gradients to the ranks that update them
-	sumTies          // take them in; exchange gradients of tied parameters
-	sumNorm          // take them in; report squared norms to the coordinator and keep the gradients
-	apply            // the step is committed: update; send updated rows
-	gather           // take them in
-	numUpdate        // gather has a job only if apply communicated
-)
-
-// Groups of a rank, indices into core.RankLayout.Groups; tie groups follow.
-const (
-	GroupTP = iota
-	GroupDP
-	GroupEncoderTP
-	GroupEncoderDP
-	GroupTie
-)
-
-// sideGroups are the groups of tensor and data parallelism of each side.
-var sideGroups = [numSides][2]int{{GroupTP, GroupDP}, {GroupEncoderTP, GroupEncoderDP}}
-
-// has says what a rank trains on a side: anything at all, and anything whose gradient is partial over tensor parallelism.
-func has(ps []ParamPlan, side int) (any, partial bool) {
-	for _, p := range ps {
-		if p.Side == side {
-			any, partial = true, partial || p.TPSum
-		}
-	}
-	return
-}
-
-// exchanges lists the sides with which segments sumTP, sumDP and apply communicate, in order.
-func exchanges(ps []ParamPlan, sides [numSides]Side, zero, segment int) (out []int) {
-	for s, m := range sides {
-		any, partial := has(ps, s)
-		switch {
-		case segment == sumTP && partial && m.TP > 1,
-			segment == sumDP && any && m.DP > 1 && zero < 2,
-			segment == apply && any && m.DP > 1 && (zero == 1 || zero == 2):
-			out = append(out, s)
-		}
-	}
-	return
-}
-
-// UpdateSegments lists the optimizer step's segments with their communications; ties is the number of tie groups.
-func UpdateSegments(ps []ParamPlan, sides [numSides]Side, zero, ties int) []core.Segment {
-	segs := make([]core.Segment, numUpdate-1)
-	at := func(s, group int) { segs[s].Comms = append(segs[s].Comms, core.Comm{Group: group}) }
-	for _, s := range exchanges(ps, sides, zero, sumTP) {
-		at(sumTP, sideGroups[s][0])
-	}
-	for _, s := range exchanges(ps, sides, zero, sumDP) {
-		at(sumDP, sideGroups[s][1])
-	}
-	for i := range ties {
-		at(sumTies, GroupTie+i)
-	}
-	segs[sumNorm].Ready = true
-	for _, s := range exchanges(ps, sides, zero, apply) {
-		at(apply, sideGroups[s][1])
-	}
-	return segs
-}
 
 // update runs one segment of the optimizer step.
 func (r *Rank) update(j actors.Job) (res Result, err error) {
@@ -93,21 +27,21 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		}
 	}()
 	switch j.Segment {
-	case sumTP:
+	case layout.SumTP:
 		res.Out = r.partials()
-	case sumDP:
+	case layout.SumDP:
 		r.takePartials(in)
 		res.Out = r.shards()
-	case sumTies:
+	case layout.SumTies:
 		r.takeShards(in)
 		res.Out = r.ties()
-	case sumNorm:
+	case layout.SumNorm:
 		r.takeTies(in)
 		res.Values = r.norms()
-	case apply:
+	case layout.Apply:
 		r.apply(j)
 		res.Out = r.updated()
-	case gather:
+	case layout.Gather:
 		r.takeUpdated(in)
 	}
 	return res, nil
@@ -155,7 +89,7 @@ func (r *Rank) sum(name string, ps []*Pack, i int) *tensor.Tensor {
 }
 
 // gradient is the accumulated gradient of p; a parameter that no microbatch reached has a zero one.
-func (r *Rank) gradient(p ParamPlan) *tensor.Tensor {
+func (r *Rank) gradient(p layout.ParamPlan) *tensor.Tensor {
 	if g := r.run.Grads[p.Name]; g != nil {
 		return g
 	}
@@ -170,7 +104,7 @@ func (r *Rank) gradient(p ParamPlan) *tensor.Tensor {
 }
 
 func (r *Rank) partials() (out []actors.Output) {
-	for comm, s := range r.exchanges(sumTP) {
+	for comm, s := range r.exchanges(layout.SumTP) {
 		var ts []*tensor.Tensor
 		for _, p := range r.c.Params {
 			if p.TPSum && p.Side == s {
@@ -183,7 +117,7 @@ func (r *Rank) partials() (out []actors.Output) {
 }
 
 func (r *Rank) exchanges(segment int) []int {
-	return exchanges(r.c.Params, r.c.Sides, r.c.Zero, segment)
+	return layout.Exchanges(r.c.Params, r.c.Sides, r.c.Zero, segment)
 }
 
 func retained(ts []*tensor.Tensor) []*tensor.Tensor {
@@ -195,7 +129,7 @@ func retained(ts []*tensor.Tensor) []*tensor.Tensor {
 }
 
 func (r *Rank) takePartials(in [][]*Pack) {
-	for comm, s := range r.exchanges(sumTP) {
+	for comm, s := range r.exchanges(layout.SumTP) {
 		i := 0
 		for _, p := range r.c.Params {
 			if p.TPSum && p.Side == s {
@@ -210,7 +144,7 @@ func (r *Rank) takePartials(in [][]*Pack) {
 
 // shards sends each data-parallel rank the rows that it updates: all of them without ZeRO.
 func (r *Rank) shards() (out []actors.Output) {
-	for comm, s := range r.exchanges(sumDP) {
+	for comm, s := range r.exchanges(layout.SumDP) {
 		dp := r.c.Sides[s].DP
 		out = append(out, toAll(int32(comm), dp, func(m int) (ts []*tensor.Tensor) {
 			for _, p := range r.c.Params {
@@ -233,8 +167,8 @@ func (r *Rank) shards() (out []actors.Output) {
 
 // takeShards leaves in owned the reduced gradient of this rank's rows and gives the unreduced ones back.
 func (r *Rank) takeShards(in [][]*Pack) {
-	comm, at := [numSides]int{-1, -1}, [numSides]int{}
-	for c, s := range r.exchanges(sumDP) {
+	comm, at := [layout.NumSides]int{-1, -1}, [layout.NumSides]int{}
+	for c, s := range r.exchanges(layout.SumDP) {
 		comm[s] = c
 	}
 	for _, p := range r.c.Params {
@@ -291,17 +225,6 @@ func (r *Rank) norms() []float64 {
 	return v
 }
 
-// Norms lists the parameters whose squared norms a rank reports.
-func Norms(ps []ParamPlan) []int32 {
-	out := []int32{}
-	for _, p := range ps {
-		if p.Counts {
-			out = append(out, int32(p.Index))
-		}
-	}
-	return out
-}
-
 // apply updates this rank's rows with the scalars that the coordinator has committed.
 func (r *Rank) apply(j actors.Job) {
 	v := j.Values
@@ -323,7 +246,7 @@ func (r *Rank) apply(j actors.Job) {
 }
 
 // rows is the part of the model's parameter that this rank updates, with a reference of its own.
-func (r *Rank) rows(p ParamPlan) *tensor.Tensor {
+func (r *Rank) rows(p layout.ParamPlan) *tensor.Tensor {
 	t := r.run.Params[p.Name]
 	if r.sharded(p.Side) {
 		return t.Retain()
@@ -335,7 +258,7 @@ func (r *Rank) rows(p ParamPlan) *tensor.Tensor {
 func (r *Rank) sharded(side int) bool { return r.c.Zero == 3 && r.c.Sides[side].DP > 1 }
 
 func (r *Rank) updated() (out []actors.Output) {
-	for comm, s := range r.exchanges(apply) {
+	for comm, s := range r.exchanges(layout.Apply) {
 		out = append(out, toAll(int32(comm), r.c.Sides[s].DP, func(int) (ts []*tensor.Tensor) {
 			for _, p := range r.c.Params {
 				if p.Side == s {
@@ -350,7 +273,7 @@ func (r *Rank) updated() (out []actors.Output) {
 
 // takeUpdated copies the other ranks' rows into this rank's parameters.
 func (r *Rank) takeUpdated(in [][]*Pack) {
-	for comm, s := range r.exchanges(apply) {
+	for comm, s := range r.exchanges(layout.Apply) {
 		i, side := 0, r.c.Sides[s]
 		for _, p := range r.c.Params {
 			if p.Side != s {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -88,7 +89,7 @@ type visionPlan struct {
 	pp, dp, tp, zero int
 	sp               bool
 	schedule         string
-	e                *EncoderPlan
+	e                *layout.EncoderPlan
 	loops            int
 	frozen           string // components that do not learn
 }
@@ -106,18 +107,18 @@ func (v visionPlan) freezes(param string) bool {
 		strings.Contains(v.frozen, "decoder") && !strings.HasPrefix(param, "visual.") && !strings.HasPrefix(param, "projector.")
 }
 
-func (v visionPlan) job(m *family.Model) *Job {
-	return &Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Encoder: v.e, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Loops: v.loops, Frozen: v.freezes,
+func (v visionPlan) job(m *family.Model) *layout.Job {
+	return &layout.Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Encoder: v.e, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Loops: v.loops, Frozen: v.freezes,
 		Micro: 8 / v.dp, Rows: visionRows, Patches: 48, Frames: 2, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 }
 
-func (v visionPlan) train(t *testing.T, j *Job, steps int64, pattern func(int64, int) bool) []float64 {
+func (v visionPlan) train(t *testing.T, j *layout.Job, steps int64, pattern func(int64, int) bool) []float64 {
 	losses, _ := v.learn(t, j, steps, pattern)
 	return losses
 }
 
-func (v visionPlan) learn(t *testing.T, j *Job, steps int64, pattern func(int64, int) bool) (losses, norms []float64) {
-	l, err := Plan(j)
+func (v visionPlan) learn(t *testing.T, j *layout.Job, steps int64, pattern func(int64, int) bool) (losses, norms []float64) {
+	l, err := layout.Plan(j)
 	require.NoError(t, err)
 	backends := make([]*cpu.Backend, l.World())
 	for i := range backends {
@@ -141,10 +142,14 @@ func (v visionPlan) learn(t *testing.T, j *Job, steps int64, pattern func(int64,
 }
 
 func visionPlans() []visionPlan {
-	first := func(tp int, fill bool) *EncoderPlan { return &EncoderPlan{TP: tp, Over: OverFirst, Fill: fill} }
-	all := func(tp int, fill bool) *EncoderPlan { return &EncoderPlan{TP: tp, Over: OverAll, Fill: fill} }
-	own := func(ranks, tp int, fill bool) *EncoderPlan {
-		return &EncoderPlan{TP: tp, Over: OverOwn, Ranks: ranks, Fill: fill}
+	first := func(tp int, fill bool) *layout.EncoderPlan {
+		return &layout.EncoderPlan{TP: tp, Over: layout.OverFirst, Fill: fill}
+	}
+	all := func(tp int, fill bool) *layout.EncoderPlan {
+		return &layout.EncoderPlan{TP: tp, Over: layout.OverAll, Fill: fill}
+	}
+	own := func(ranks, tp int, fill bool) *layout.EncoderPlan {
+		return &layout.EncoderPlan{TP: tp, Over: layout.OverOwn, Ranks: ranks, Fill: fill}
 	}
 	return []visionPlan{
 		{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, // the tower is cut like any other block
@@ -202,7 +207,7 @@ func TestVisionFreezing(t *testing.T) {
 			v.frozen = frozen
 			t.Run(v.String(), func(t *testing.T) {
 				j := v.job(m)
-				l, err := Plan(j)
+				l, err := layout.Plan(j)
 				require.NoError(t, err)
 				if v.e != nil {
 					back := 0
@@ -228,8 +233,8 @@ func TestVisionFreezing(t *testing.T) {
 // forward of the encoder for a microbatch that has nothing to encode.
 func TestVisionPatterns(t *testing.T) {
 	m := visionModel(t, "qwen2.5-vl-tied")
-	for _, v := range []visionPlan{{pp: 2, dp: 2, tp: 1, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverFirst, Fill: true}}, {pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverAll, Fill: true}},
-		{pp: 3, dp: 1, tp: 1, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverOwn, Ranks: 1, Fill: true}}, {pp: 4, dp: 1, tp: 1, schedule: "1f1b"}} {
+	for _, v := range []visionPlan{{pp: 2, dp: 2, tp: 1, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverFirst, Fill: true}}, {pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverAll, Fill: true}},
+		{pp: 3, dp: 1, tp: 1, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}, {pp: 4, dp: 1, tp: 1, schedule: "1f1b"}} {
 		for bits := range 16 {
 			t.Run(fmt.Sprintf("%v %04b", v, bits), func(t *testing.T) {
 				t.Parallel()
@@ -244,12 +249,12 @@ func TestVisionPatterns(t *testing.T) {
 func TestVisionRefuses(t *testing.T) {
 	m := visionModel(t, "qwen2.5-vl-tied")
 	for want, v := range map[string]visionPlan{
-		"does not divide the tower's 2 heads": {pp: 1, dp: 1, tp: 4, schedule: "1f1b", e: &EncoderPlan{TP: 4, Over: OverFirst}},
-		"set plan.encoder.tp to a divisor":    {pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: &EncoderPlan{TP: 3, Over: OverFirst}},
-		"set plan.encoder.ranks":              {pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: &EncoderPlan{TP: 1, Over: OverOwn}},
+		"does not divide the tower's 2 heads": {pp: 1, dp: 1, tp: 4, schedule: "1f1b", e: &layout.EncoderPlan{TP: 4, Over: layout.OverFirst}},
+		"set plan.encoder.tp to a divisor":    {pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: &layout.EncoderPlan{TP: 3, Over: layout.OverFirst}},
+		"set plan.encoder.ranks":              {pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn}},
 		"set plan.zero=1":                     {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b"},
 	} {
-		_, err := Plan(v.job(m))
+		_, err := layout.Plan(v.job(m))
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/layout"
 )
 
 // Diagnosis is the answer of `lfactor why`: the root first, then who waits on it.
@@ -31,7 +32,7 @@ func Diagnose(all []Status) Diagnosis {
 	var d Diagnosis
 	seen := map[actors.Ref]int{}
 	var path []Status
-	s, ok := at[CoordinatorRef]
+	s, ok := at[layout.CoordinatorRef]
 	for ok {
 		if from, loop := seen[s.Ref]; loop {
 			return d.loop(path[from:], at)

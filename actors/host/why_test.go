@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
 // planted is a fault that stops a run for good, and what `why` must say of it.
 type planted struct {
 	kind, says string
-	plant      func(l *Layout, o *RunOptions, r *rand.Rand)
+	plant      func(l *layout.Layout, o *RunOptions, r *rand.Rand)
 }
 
 // stuckDevice blocks in one job until the test is over.
@@ -36,7 +37,7 @@ func (d stuckDevice) Run(j actors.Job) (Result, error) {
 
 func plantedFaults(hold chan struct{}) []planted {
 	return []planted{
-		{"credit", "edge activation 0→1", func(l *Layout, o *RunOptions, r *rand.Rand) {
+		{"credit", "edge activation 0→1", func(l *layout.Layout, o *RunOptions, r *rand.Rand) {
 			left := 2 + r.IntN(3) // the edge has two credits: both leak, from some message on
 			o.Filter = func(to actors.Ref, m actors.Message) bool {
 				if m.Kind == actors.Credit && m.Comm == 0 {
@@ -45,12 +46,12 @@ func plantedFaults(hold chan struct{}) []planted {
 				return m.Kind != actors.Credit || m.Comm != 0 || left > 0
 			}
 		}},
-		{"cycle", "waits for gradient 0B0", func(l *Layout, o *RunOptions, r *rand.Rand) {
+		{"cycle", "waits for gradient 0B0", func(l *layout.Layout, o *RunOptions, r *rand.Rand) {
 			rows := l.Program.Rows // stage 1 wants microbatch 1 first, which stage 0 sends only after the gradient of microbatch 0
 			rows[1][0], rows[1][2] = rows[1][2], rows[1][0]
 			rows[0] = []plan.Entry{rows[0][0], rows[0][2], rows[0][1], rows[0][3]}
 		}},
-		{"busy", "1B", func(l *Layout, o *RunOptions, r *rand.Rand) {
+		{"busy", "1B", func(l *layout.Layout, o *RunOptions, r *rand.Rand) {
 			at := int64(1 + r.IntN(3))
 			o.WrapDevice = func(rank int, d Device) Device {
 				if rank == 1 {

@@ -10,7 +10,7 @@ import (
 
 // layerRule is one line of layers.txt.
 type layerRule struct {
-	line   int      // in layers.txt
+	line   int // in layers.txt
 	layer  int
 	allow  []string // packages of the same layer, and other modules
 	forbid []string

@@ -85,6 +85,7 @@ func TestPolicy(t *testing.T) {
 		"kernels > kernels/grad":                               "upwards",
 		"actors/core > actors/host":                            "upwards",
 		"sim > actors/host":                                    "same layer",
+		"actors/layout > actors/host":                          "upwards",
 		"sim > kernels/grad":                                   "forbidden",
 		"sim > actors/core":                                    "",
 		"stages/optim > stages/checkpoint":                     "same layer",

@@ -31,6 +31,9 @@ type Optimizer struct {
 	Paper string
 }
 
+// Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state tensor, all of them float32.
+func (o Optimizer) Traffic() int64 { return 16 + 8*int64(len(o.State)) }
+
 var all = map[string]Optimizer{}
 
 func register(o Optimizer) struct{} {

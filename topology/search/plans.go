@@ -38,6 +38,7 @@ type Space struct {
 	Layers    int
 	Param     int64 // bytes of a weight
 	State     int64 // bytes of optimizer state for a weight
+	Traffic   int64 // bytes that the update of a weight reads and writes
 	Limit     int64 // bytes of a device
 	Schedules []string
 	TP        []int // allowed degrees
@@ -416,7 +417,7 @@ func (s *Space) Update(c *Candidate, params, tensors int64) float64 {
 		}
 	}
 	t += 2 * math.Ceil(math.Log2(float64(s.Devices))) * s.Machine.Link(0, s.Devices-1).Latency
-	return t + s.Machine.Segment(0, 32*own, int(tensors))
+	return t + s.Machine.Segment(0, s.Traffic*own, int(tensors))
 }
 
 // Rank sorts candidates: those that can be used first, the fastest first, and of equally fast ones the one with least memory.

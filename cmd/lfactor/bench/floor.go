@@ -3,7 +3,7 @@ package bench
 import (
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -24,14 +24,14 @@ type floor struct {
 }
 
 // floor of the run that l lays out.
-func (s *stepBench) floor(l *host.Layout, params int64, p cpu.Peaks) floor {
+func (s *stepBench) floor(l *layout.Layout, params int64, p cpu.Peaks) floor {
 	d := setup.Precisions[s.precision]
 	f := floor{Peak: p.TeamMultiplyAdd, Memory: p.Memory}
 	if d == tensor.BF16 && p.TeamTiles > 0 {
 		f.Peak = p.TeamTiles
 	}
 	for st := range l.Stages {
-		tr := l.Trace(host.TraceKey{Stage: st})
+		tr := l.Trace(layout.TraceKey{Stage: st})
 		for _, ph := range []grad.Phase{grad.F, grad.B} {
 			for _, seg := range tr.Segments(ph) {
 				for _, n := range seg.Ops {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/measure"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -19,7 +19,7 @@ import (
 )
 
 // briefly is bench step with a model that takes a tenth of a second.
-func briefly(t *testing.T, pp int) (*stepBench, *host.Layout, *stepResult, *measure.Profiler) {
+func briefly(t *testing.T, pp int) (*stepBench, *layout.Layout, *stepResult, *measure.Profiler) {
 	t.Helper()
 	s := &stepBench{shape: "llama58m", precision: "fp32", recompute: "selective", profile: "x", threads: 1, steps: 4, layers: 2, hidden: 256, inter: 512, vocab: 500, seq: 256, batch: 2, pp: pp}
 	require.NoError(t, s.check())
@@ -51,7 +51,7 @@ func TestProfileSums(t *testing.T) {
 		require.Less(t, r.Wall, 1.1*steps+.1, "pp=%d", pp)
 		calls := 0
 		for st := range l.Stages {
-			tr := l.Trace(host.TraceKey{Stage: st})
+			tr := l.Trace(layout.TraceKey{Stage: st})
 			for _, segs := range [][]grad.Segment{tr.F, tr.B} {
 				for _, seg := range segs {
 					calls += seg.Cost.Calls

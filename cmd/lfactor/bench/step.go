@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/measure"
 	"github.com/lfactor/lfactor/cmd/lfactor/process"
@@ -128,8 +129,8 @@ func (s *stepBench) model() (*family.Model, error) {
 }
 
 // layout is the plan: pipeline stages, and as many microbatches.
-func (s *stepBench) layout(m *family.Model) (*host.Layout, error) {
-	return host.Plan(&host.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: 1, TP: 1}, Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: setup.Precisions[s.precision], Recompute: setup.Recomputes[s.recompute],
+func (s *stepBench) layout(m *family.Model) (*layout.Layout, error) {
+	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: 1, TP: 1}, Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: setup.Precisions[s.precision], Recompute: setup.Recomputes[s.recompute],
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }
 
@@ -209,7 +210,7 @@ func (s *stepBench) print(res stepResult, median float64) {
 }
 
 // train runs the steps and fills in what they took; the profiler is nil unless a profile is wanted.
-func (s *stepBench) train(m *family.Model, l *host.Layout, res *stepResult) (*measure.Profiler, error) {
+func (s *stepBench) train(m *family.Model, l *layout.Layout, res *stepResult) (*measure.Profiler, error) {
 	o := host.RunOptions{Coord: core.RunLayout{First: 1, Last: int64(s.steps + 1), LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-4 }},
 		Batches: s.batches, Ahead: 1,
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/model"
 	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
@@ -26,7 +27,7 @@ type hostTimeline struct {
 }
 
 func (t *hostTimeline) see(e host.TraceEvent) {
-	rank := int(e.Ref - host.RankRef(0))
+	rank := int(e.Ref - layout.RankRef(0))
 	if e.Job.Step != t.Last || e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase || rank < 0 {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -40,7 +41,7 @@ func NewProfiler(steps int) *Profiler {
 }
 
 // Attach puts the recorder between a run's ranks, their backends and whoever watches the run.
-func (p *Profiler) Attach(l *host.Layout, o *host.RunOptions) {
+func (p *Profiler) Attach(l *layout.Layout, o *host.RunOptions) {
 	p.alone = o.Procs < 2
 	backend, wrap, trace := o.Backend, o.WrapDevice, o.Trace
 	o.Backend = func(rank int) kernels.Backend {

@@ -11,7 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/planner"
 	"github.com/lfactor/lfactor/cmd/lfactor/setup"
@@ -79,7 +79,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	l, err := host.Plan(j)
+	l, err := layout.Plan(j)
 	if err != nil {
 		return cli.Coded(err, cli.ExitUsage)
 	}
@@ -94,7 +94,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	return setup.Fits(l)
 }
 
-func planRows(l *host.Layout) (rows []planRow) {
+func planRows(l *layout.Layout) (rows []planRow) {
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
 		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, TP: part.Coord.TP, Stages: part.Stages, ParamBytes: m.Params,
@@ -108,7 +108,7 @@ func planRows(l *host.Layout) (rows []planRow) {
 	return
 }
 
-func printPlan(form string, l *host.Layout, rows []planRow) error {
+func printPlan(form string, l *layout.Layout, rows []planRow) error {
 	if form != "text" && form != "json" && form != "jsonl" {
 		return cli.Usage("-o %s: want text, json or jsonl", form)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
@@ -142,7 +142,7 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 		return err
 	}
 	j.Memory = 0
-	l, err := host.Plan(j)
+	l, err := layout.Plan(j)
 	if err != nil {
 		c.Why = err.Error()
 		return nil
@@ -181,7 +181,7 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 type share struct{ params, tensors int64 }
 
 // shares are what a rank trains of the decoder and of the encoder.
-func (p *Search) shares(l *host.Layout, rank int) (out [2]share) {
+func (p *Search) shares(l *layout.Layout, rank int) (out [2]share) {
 	for _, x := range l.Ranks[rank].Params {
 		out[x.Side].params += int64(tensor.Len(x.Local))
 		out[x.Side].tensors++
@@ -201,7 +201,7 @@ func (p *Search) shared(c *search.Candidate, own [2]share) (out sharing) {
 			continue
 		}
 		m := *c
-		if side == host.EncoderSide {
+		if side == layout.EncoderSide {
 			m.DP, m.TP = c.DP*c.Encoder.Replicas(c), c.Encoder.TP
 		}
 		out.bytes += p.Space.Base(&m, x.params)

@@ -12,12 +12,13 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/cost"
 	"github.com/lfactor/lfactor/topology/search"
@@ -39,7 +40,7 @@ type Search struct {
 	Whole   int // ranks up to which a plan of a composed model is simulated with all its replicas
 	cfg     *configs.Config
 	Machine *cost.Machine
-	base    *host.Job
+	base    *layout.Job
 	Space   *search.Space
 }
 
@@ -83,8 +84,7 @@ func (p *Search) Load() (err error) {
 	if p.base, err = setup.Job(p.cfg); err != nil {
 		return err
 	}
-	p.newSpace()
-	return nil
+	return p.newSpace()
 }
 
 // size reads --hosts N or NxG: hosts, and devices of each.
@@ -109,13 +109,14 @@ func (p *Search) size(text string) error {
 	return nil
 }
 
-func (p *Search) newSpace() {
+func (p *Search) newSpace() error {
 	c := p.cfg.Run
 	param := int64(p.base.DType.Size())
-	state := int64(8)
-	if p.base.Optim.Name == "sgd" {
-		state = 4
+	opt, err := optim.Get(p.base.Optim.Name)
+	if err != nil {
+		return cli.Coded(err, cli.ExitUsage)
 	}
+	state := 4 * int64(len(opt.State))
 	if p.base.DType != tensor.F32 {
 		state += 4
 	}
@@ -124,7 +125,7 @@ func (p *Search) newSpace() {
 		limit = p.base.Memory
 	}
 	known := map[search.Variant][]search.BlockCost{}
-	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices, Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state, Limit: limit,
+	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices, Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state, Traffic: opt.Traffic(), Limit: limit,
 		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(), Profile: func(v search.Variant) ([]search.BlockCost, error) {
 			if known[v] == nil {
 				b, err := p.Profile(v)
@@ -140,6 +141,7 @@ func (p *Search) newSpace() {
 			p.Space.TP = append(p.Space.TP, tp)
 		}
 	}
+	return nil
 }
 
 // divides reports whether the model can be shared among tp ranks.
@@ -193,7 +195,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		}
 		j.Frames = max(1, j.Patches/vision.Unit())
 	}
-	l, err := host.Plan(&j)
+	l, err := layout.Plan(&j)
 	if err != nil {
 		return nil, cli.Coded(err, cli.ExitUsage)
 	}
@@ -268,7 +270,7 @@ func (p *Search) confirm(c *search.Candidate) string {
 		return ""
 	}
 	j.Memory = p.Space.Limit
-	l, err := host.Plan(j)
+	l, err := layout.Plan(j)
 	if err != nil {
 		return err.Error()
 	}

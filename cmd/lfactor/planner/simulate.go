@@ -5,7 +5,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -19,7 +19,7 @@ import (
 )
 
 // blockCosts prices each stage of a layout, which is one block, with the segments and prices that lfactor sim uses.
-func (p *Search) blockCosts(l *host.Layout, v search.Variant) (out []search.BlockCost) {
+func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {
 	lower := virtual.Lowered(l)
 	price := virtual.Prices(p.Machine)
 	group := make([]int, v.TP)
@@ -30,7 +30,7 @@ func (p *Search) blockCosts(l *host.Layout, v search.Variant) (out []search.Bloc
 		for i := range segs {
 			t += p.Machine.Segment(segs[i].Flops, segs[i].Bytes, segs[i].Calls)
 			for _, c := range segs[i].Comms {
-				if c.Group == host.GroupTP && v.TP > 1 {
+				if c.Group == layout.GroupTP && v.TP > 1 {
 					t += float64(price.Collective(group, c.Bytes)) / 1e9
 				}
 			}
@@ -39,7 +39,7 @@ func (p *Search) blockCosts(l *host.Layout, v search.Variant) (out []search.Bloc
 	}
 	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
 	for s := range l.Stages {
-		key := host.TraceKey{Stage: s, Class: l.Class} // a large microbatch, with pictures where the model takes them
+		key := layout.TraceKey{Stage: s, Class: l.Class} // a large microbatch, with pictures where the model takes them
 		tr, b := l.Traces[key], search.BlockCost{F: of(lower[key][plan.F])}
 		if v.Split {
 			b.I, b.W = of(lower[key][plan.I]), of(lower[key][plan.W])

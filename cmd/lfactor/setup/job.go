@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
@@ -26,7 +26,7 @@ var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16
 var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective, "full": grad.RecomputeFull}
 
 // Job is what a configuration means to the host: a model and a plan.
-func Job(c *configs.Config) (*host.Job, error) {
+func Job(c *configs.Config) (*layout.Job, error) {
 	r := c.Run
 	m, err := family.Build(c.Model, r.Data.SeqLen)
 	if err != nil {
@@ -36,7 +36,7 @@ func Job(c *configs.Config) (*host.Job, error) {
 	if m.Spec.MTPWeight == 0 {
 		m.Spec.MTP = 0
 	}
-	j := &host.Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
+	j := &layout.Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
@@ -51,7 +51,7 @@ func Job(c *configs.Config) (*host.Job, error) {
 		}
 		j.Frames = max(1, j.Patches/v.Unit())
 		if e := r.Plan.Encoder; e.Over != "none" {
-			j.Encoder = &host.EncoderPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill}
+			j.Encoder = &layout.EncoderPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill}
 		}
 		j.Component = Components(&r)
 		j.LRScale = func(param string) float64 {
@@ -79,20 +79,20 @@ func Job(c *configs.Config) (*host.Job, error) {
 }
 
 // Components is what the parts of a composed model have of their own; nil where all are alike.
-func Components(r *configs.Run) func(string) host.ComponentPlan {
-	own := map[string]host.ComponentPlan{}
+func Components(r *configs.Run) func(string) layout.ComponentPlan {
+	own := map[string]layout.ComponentPlan{}
 	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision, r.Plan.Encoder.Recompute}, family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute}, family.Foundation: {same, same}} {
 		for i, all := range []string{r.Train.Precision, r.Plan.Recompute} {
 			if keys[i] == same {
 				keys[i] = all
 			}
 		}
-		own[name] = host.ComponentPlan{DType: Precisions[keys[0]], Recompute: Recomputes[keys[1]]}
+		own[name] = layout.ComponentPlan{DType: Precisions[keys[0]], Recompute: Recomputes[keys[1]]}
 	}
 	if own[family.Encoder] == own[family.Foundation] && own[family.Projector] == own[family.Foundation] {
 		return nil
 	}
-	return func(name string) host.ComponentPlan { return own[name] }
+	return func(name string) layout.ComponentPlan { return own[name] }
 }
 
 const same = "same"
@@ -216,7 +216,7 @@ func Backends(c *configs.Config) (func(rank int) kernels.Backend, func(), error)
 }
 
 // Fits compares every rank's predicted peak with its budget before anything is allocated.
-func Fits(l *host.Layout) error {
+func Fits(l *layout.Layout) error {
 	for rank := range l.Ranks {
 		m := l.Memory(rank)
 		if b := l.Job.Memory; b > 0 && m.Total() > b {
@@ -227,7 +227,7 @@ func Fits(l *host.Layout) error {
 }
 
 // remedy is the setting that saves most of what a rank lacks.
-func remedy(l *host.Layout, m host.Memory) string {
+func remedy(l *layout.Layout, m layout.Memory) string {
 	j := l.Job
 	switch {
 	case m.Activations > m.State && j.Recompute == 0:

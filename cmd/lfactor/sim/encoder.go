@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
 	"github.com/lfactor/lfactor/configs"
@@ -30,17 +31,17 @@ import (
 // encoderLayout is one way to place a vision encoder beside a decoder's pipeline.
 type encoderLayout struct {
 	name  string
-	plan  func(tp int) *host.EncoderPlan
+	plan  func(tp int) *layout.EncoderPlan
 	alone bool // every tensor-parallel rank encodes the whole, as frameworks do that cannot send features: simulated only
 }
 
 // EncoderLayouts go from what every framework does to what message routing allows.
 var EncoderLayouts = []encoderLayout{
-	{"colocated, every tp rank encodes the same", func(tp int) *host.EncoderPlan { return &host.EncoderPlan{TP: tp, Over: host.OverFirst} }, true},
-	{"colocated, encoder tp = decoder tp", func(tp int) *host.EncoderPlan { return &host.EncoderPlan{TP: tp, Over: host.OverFirst} }, false},
-	{"hetero-DP over the first stage's tp group", func(int) *host.EncoderPlan { return &host.EncoderPlan{TP: 1, Over: host.OverFirst} }, false},
-	{"full hetero-DP over tp × pp", func(int) *host.EncoderPlan { return &host.EncoderPlan{TP: 1, Over: host.OverAll} }, false},
-	{"full hetero-DP, decoupled: in the bubbles", func(int) *host.EncoderPlan { return &host.EncoderPlan{TP: 1, Over: host.OverAll, Fill: true} }, false},
+	{"colocated, every tp rank encodes the same", func(tp int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: tp, Over: layout.OverFirst} }, true},
+	{"colocated, encoder tp = decoder tp", func(tp int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: tp, Over: layout.OverFirst} }, false},
+	{"hetero-DP over the first stage's tp group", func(int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: 1, Over: layout.OverFirst} }, false},
+	{"full hetero-DP over tp × pp", func(int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: 1, Over: layout.OverAll} }, false},
+	{"full hetero-DP, decoupled: in the bubbles", func(int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: 1, Over: layout.OverAll, Fill: true} }, false},
 }
 
 func encoderCommand() *cobra.Command {
@@ -139,7 +140,7 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 		if err != nil {
 			return nil, err
 		}
-		l, err := host.Plan(&host.Job{Model: fam, Mesh: mesh, Encoder: e.plan(mesh.TP), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: encoderRows, Patches: encoderRows, Frames: 8,
+		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh, Encoder: e.plan(mesh.TP), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: encoderRows, Patches: encoderRows, Frames: 8,
 			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
@@ -214,7 +215,7 @@ func encoderPaced() (out []encoderPaces, err error) {
 		if e.alone {
 			continue
 		}
-		l, err := host.Plan(&host.Job{Model: m, Mesh: mesh, Encoder: e.plan(mesh.TP), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Patches: pacedPatches, Frames: 1,
+		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Encoder: e.plan(mesh.TP), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Patches: pacedPatches, Frames: 1,
 			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
@@ -232,7 +233,7 @@ func encoderPaced() (out []encoderPaces, err error) {
 }
 
 // pacedRun is the quickest step of a real run on paced devices.
-func pacedRun(l *host.Layout) (best float64, err error) {
+func pacedRun(l *layout.Layout) (best float64, err error) {
 	run := core.RunLayout{First: 1, Last: 4, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
 	var backends []*cpu.Backend
 	for range l.Ranks {

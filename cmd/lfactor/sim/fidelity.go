@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/measure"
 	"github.com/lfactor/lfactor/cmd/lfactor/process"
@@ -46,8 +47,8 @@ type fidelitySet struct {
 	name  string
 	calib fidelityPlan // on which the set is calibrated, once
 	plans []fidelityPlan
-	job   func(p fidelityPlan) *host.Job
-	wrap  func(l *host.Layout, rank int, d host.Device) host.Device
+	job   func(p fidelityPlan) *layout.Job
+	wrap  func(l *layout.Layout, rank int, d host.Device) host.Device
 	// fit makes the prices of jobs from the segments of the calibration run. What that run took besides is a share of every job's
 	// time where jobs compute, because cores and memory are shared, and the same for every job where they wait.
 	fit   func(all []measure.Timed) func(j *actors.Job, s *core.Segment) int64
@@ -57,8 +58,8 @@ type fidelitySet struct {
 var pacedSet = fidelitySet{name: "8 ranks, jobs last their modelled time", calib: fidelityPlan{"1f1b", 1, topology.Mesh{PP: 4, DP: 2, TP: 1}},
 	plans: []fidelityPlan{{"1f1b", 1, topology.Mesh{PP: 8, DP: 1, TP: 1}}, {"gpipe", 1, topology.Mesh{PP: 8, DP: 1, TP: 1}}, {"zb-1p", 1, topology.Mesh{PP: 8, DP: 1, TP: 1}},
 		{"interleaved", 2, topology.Mesh{PP: 4, DP: 2, TP: 1}}, {"zb-v", 2, topology.Mesh{PP: 4, DP: 2, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 4, DP: 1, TP: 2}}},
-	job: func(p fidelityPlan) *host.Job { return fidelityJob(p, fidelityModel(32, 64), 16) },
-	wrap: func(l *host.Layout, rank int, d host.Device) host.Device {
+	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(32, 64), 16) },
+	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
 	},
 	fit: func([]measure.Timed) func(*actors.Job, *core.Segment) int64 { return pacedTime }}
@@ -66,8 +67,8 @@ var pacedSet = fidelitySet{name: "8 ranks, jobs last their modelled time", calib
 var pinnedSet = fidelitySet{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}},
 	plans: []fidelityPlan{{"gpipe", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"zb-1p", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"interleaved", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}},
 		{"zb-v", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 1, DP: 2, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 1, DP: 1, TP: 2}}},
-	job:   func(p fidelityPlan) *host.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
-	wrap:  func(_ *host.Layout, rank int, d host.Device) host.Device { return &pinned{Device: d, core: rank} },
+	job:   func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
+	wrap:  func(_ *layout.Layout, rank int, d host.Device) host.Device { return &pinned{Device: d, core: rank} },
 	share: true, fit: func(all []measure.Timed) func(*actors.Job, *core.Segment) int64 {
 		m := &cost.Machine{Efficiency: 1, Stream: 1}
 		measure.FitRates(m, quietest(all))
@@ -79,8 +80,8 @@ var pinnedSet = fidelitySet{name: "2 ranks, each pinned to a core", calib: fidel
 		}
 	}}
 
-func fidelityJob(p fidelityPlan, m *family.Model, rows int) *host.Job {
-	return &host.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops, Micro: 8, Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
+func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Job {
+	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops, Micro: 8, Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
 }
 
 func fidelityCommand() *cobra.Command {
@@ -108,7 +109,7 @@ func (set *fidelitySet) compare(n int) error {
 	t := cli.TextTable("plan", "step, real", "simulated", "error", "peak, real", "simulated", "error")
 	for _, p := range set.plans[:n] {
 		j := set.job(p)
-		l, err := host.Plan(j)
+		l, err := layout.Plan(j)
 		if err != nil {
 			return err
 		}
@@ -128,7 +129,7 @@ func (set *fidelitySet) compare(n int) error {
 
 // calibrate finds the prices of jobs: with them the calibration plan takes in the simulator what it took for real.
 func (set *fidelitySet) calibrate() (price func(*actors.Job, *core.Segment) int64, what string, err error) {
-	l, err := host.Plan(set.job(set.calib))
+	l, err := layout.Plan(set.job(set.calib))
 	if err != nil {
 		return nil, "", err
 	}
@@ -217,7 +218,7 @@ func (p paced) Run(j actors.Job) (host.Result, error) {
 type compared struct{ step, stepSim, peak, peakSim float64 }
 
 // quiet runs a plan for real, several times where ranks compute, and keeps the quickest step of all.
-func (set *fidelitySet) quiet(l *host.Layout) (best compared, all []measure.Timed, err error) {
+func (set *fidelitySet) quiet(l *layout.Layout) (best compared, all []measure.Timed, err error) {
 	runs := 1
 	if set.share {
 		runs = 3
@@ -236,7 +237,7 @@ func (set *fidelitySet) quiet(l *host.Layout) (best compared, all []measure.Time
 }
 
 // real runs a plan for real; of the steps after the first the quickest counts, because other programs only ever make one slower.
-func (set *fidelitySet) real(l *host.Layout) (out compared, all []measure.Timed, err error) {
+func (set *fidelitySet) real(l *layout.Layout) (out compared, all []measure.Timed, err error) {
 	steps := int64(4)
 	if set.share {
 		steps = 16 // a quiet one is among them
@@ -262,7 +263,7 @@ func (set *fidelitySet) real(l *host.Layout) (out compared, all []measure.Timed,
 		},
 		WrapDevice: func(rank int, d host.Device) host.Device { return set.wrap(l, rank, d) },
 		Trace: func(e host.TraceEvent) {
-			r := int(e.Ref - host.RankRef(0))
+			r := int(e.Ref - layout.RankRef(0))
 			if e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase || e.Job.Step == 1 || r < 0 || r >= len(find) {
 				return
 			}
@@ -288,7 +289,7 @@ func (set *fidelitySet) real(l *host.Layout) (out compared, all []measure.Timed,
 }
 
 // simulated runs a plan in the simulator.
-func simulated(l *host.Layout, price func(*actors.Job, *core.Segment) int64, out *compared) error {
+func simulated(l *layout.Layout, price func(*actors.Job, *core.Segment) int64, out *compared) error {
 	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
 	p := sim.Prices{Job: func(rank int, j *actors.Job, s *core.Segment) int64 {
 		if rank < 0 {

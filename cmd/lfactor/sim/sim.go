@@ -15,7 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
@@ -73,7 +73,7 @@ type simRun struct {
 	whole   bool
 	sends   bool
 	jitter  float64
-	layout  *host.Layout
+	layout  *layout.Layout
 }
 
 // parseSim reads flags and the machine; the run file is not opened yet.
@@ -173,7 +173,7 @@ func (s *simRun) plan() error {
 		}
 		j.Schedule = s.program
 	}
-	if s.layout, err = host.Plan(j); err != nil {
+	if s.layout, err = layout.Plan(j); err != nil {
 		return cli.Coded(err, cli.ExitUsage)
 	}
 	if n := s.layout.World(); n > s.cluster.Devices*s.cluster.Hosts {

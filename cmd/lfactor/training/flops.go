@@ -1,14 +1,14 @@
 package training
 
 import (
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
 )
 
 // microFlops is the work of one microbatch of a class of shape.
 func (r *Run) microFlops(class int32) (sum float64) {
 	for s := range r.Layout.Stages {
-		tr := r.Layout.Trace(host.TraceKey{Stage: s, Class: class})
+		tr := r.Layout.Trace(layout.TraceKey{Stage: s, Class: class})
 		tp := float64(tr.Size(grad.TP))
 		for _, p := range []grad.Phase{grad.F, grad.B} {
 			for _, seg := range tr.Segments(p) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/model"
 	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/configs"
@@ -62,7 +63,7 @@ func roundTrip(t *testing.T, dir, layers string) {
 	r.Data = &Data{R: r}
 	r.Job, err = setup.Job(cfg)
 	require.NoError(t, err)
-	r.Layout, err = host.Plan(r.Job)
+	r.Layout, err = layout.Plan(r.Job)
 	require.NoError(t, err)
 	require.NoError(t, r.begin())
 	defer r.Start.Close()

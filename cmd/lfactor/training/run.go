@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/measure"
 	"github.com/lfactor/lfactor/cmd/lfactor/model"
@@ -63,8 +64,8 @@ type Run struct {
 	io     IO
 	Tok    *token.Tokenizer
 	Conf   *token.Config // tokenizer_config.json
-	Job    *host.Job
-	Layout *host.Layout
+	Job    *layout.Job
+	Layout *layout.Layout
 	Start  start
 	Data   *Data
 	report *reporter
@@ -124,7 +125,7 @@ func (r *Run) Prepare() error {
 	if r.Job, err = setup.Job(r.Cfg); err != nil {
 		return err
 	}
-	if r.Layout, err = host.Plan(r.Job); err != nil {
+	if r.Layout, err = layout.Plan(r.Job); err != nil {
 		return cli.Coded(err, cli.ExitUsage)
 	}
 	if err = setup.Fits(r.Layout); err != nil {

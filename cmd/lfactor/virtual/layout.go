@@ -4,9 +4,8 @@ package virtual
 import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
-	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology/collective"
@@ -17,22 +16,21 @@ var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: g
 
 // Layout hands a training layout to the simulator: the very programs, segments and protocols that training would use, with the
 // bytes of collectives as a ring moves them.
-func Layout(l *host.Layout, run core.RunLayout) *sim.Layout {
-	out := &sim.Layout{Coordinator: host.CoordinatorRef, Observer: host.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
+func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
+	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
 	lower := Lowered(l)
-	for r, part := range l.Ranks {
+	for r := range l.Ranks {
 		rl := l.RankLayout(r, 0)
 		rl.Lower = func(a plan.Action, eval bool, class int32) []core.Segment {
-			return lower[host.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval, Class: class}][a.Kind]
+			return lower[layout.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval, Class: class}][a.Kind]
 		}
-		rl.Update = updateOf(rl.Update, l, part)
-		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, host.RankRef(r))
+		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, layout.RankRef(r))
 	}
 	for dp := range l.Job.Mesh.DP {
-		ll := &core.LoaderLayout{Coordinator: host.CoordinatorRef, Ahead: 1, Last: run.Last}
+		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
 		for r, part := range l.Ranks {
 			if part.Coord.DP == dp {
-				ll.Ranks = append(ll.Ranks, host.RankRef(r))
+				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
 		out.Loaders, out.LoaderRefs = append(out.Loaders, ll), append(out.LoaderRefs, l.LoaderRef(0, dp))
@@ -45,8 +43,8 @@ func Layout(l *host.Layout, run core.RunLayout) *sim.Layout {
 }
 
 // Lowered lists the segments of every trace; an all-reduce's bytes are those of a ring, not those of exchanging everything.
-func Lowered(l *host.Layout) map[host.TraceKey]map[plan.Kind][]core.Segment {
-	out := map[host.TraceKey]map[plan.Kind][]core.Segment{}
+func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment {
+	out := map[layout.TraceKey]map[plan.Kind][]core.Segment{}
 	rl := l.RankLayout(0, 0)
 	for key, tr := range l.Traces {
 		out[key] = map[plan.Kind][]core.Segment{}
@@ -66,60 +64,10 @@ func Lowered(l *host.Layout) map[host.TraceKey]map[plan.Kind][]core.Segment {
 	return out
 }
 
-// updateOf fills in what the optimizer step's segments send and do: gradients are float32, updated weights of the training
-// precision; an update reads and writes gradient, weight and two moments.
-func updateOf(segs []core.Segment, l *host.Layout, part host.RankPart) []core.Segment {
-	trained := map[int]int64{} // by the group over which gradients are reduced
-	var all int64
-	for _, p := range part.Params {
-		group, size, dp := host.GroupDP, int64(tensor.Len(p.Local)), int64(1)
-		if p.Side == host.EncoderSide {
-			group = host.GroupEncoderDP
-		}
-		if l.Job.Zero > 0 {
-			dp = int64(part.Sides[p.Side].DP)
-		}
-		trained[group] += size
-		all += size / dp
-	}
-	out := append([]core.Segment{}, segs...)
-	for i := range out {
-		out[i].Comms = append([]core.Comm{}, out[i].Comms...)
-		for k := range out[i].Comms {
-			c := &out[i].Comms[k]
-			members, n := int64(part.Sides[host.DecoderSide].DP), trained[c.Group]
-			if c.Group == host.GroupEncoderDP {
-				members = int64(part.Sides[host.EncoderSide].DP)
-			}
-			own := n
-			if l.Job.Zero > 0 {
-				own = n / max(1, members)
-			}
-			reduces := c.Group == host.GroupDP || c.Group == host.GroupEncoderDP
-			switch {
-			case reduces && i == len(out)-1:
-				c.Bytes = n * int64(l.Job.DType.Size()) * (members - 1) / max(1, members)
-			case reduces:
-				c.Bytes = 4 * n * (members - 1) / max(1, members)
-				if l.Job.Zero == 0 {
-					c.Bytes *= 2
-				}
-				out[i+1].Bytes += 4 * own * (members + 1) // the sum of what has come
-			default:
-				c.Bytes = 8 * int64(l.Job.Model.Spec.Hidden)
-			}
-		}
-	}
-	last := &out[len(out)-1]
-	last.Bytes += 32 * all
-	last.Calls = len(part.Params)
-	return out
-}
-
 // simMemory accounts frames by the traces' footprints, as lfactor plan does.
-func simMemory(l *host.Layout) sim.Memory {
+func simMemory(l *layout.Layout) sim.Memory {
 	type foot struct{ peak, after int64 }
-	known := map[host.TraceKey]map[plan.Kind]foot{}
+	known := map[layout.TraceKey]map[plan.Kind]foot{}
 	base := make([]int64, len(l.Ranks))
 	for r := range l.Ranks {
 		m := l.Memory(r)
@@ -127,7 +75,7 @@ func simMemory(l *host.Layout) sim.Memory {
 	}
 	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
 		Foot: func(_ int, j *actors.Job) (peak, after int64) {
-			k := host.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0, Class: j.Class}
+			k := layout.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0, Class: j.Class}
 			if known[k] == nil {
 				known[k] = map[plan.Kind]foot{}
 			}

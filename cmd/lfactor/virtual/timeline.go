@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/actors"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/sim"
@@ -19,7 +19,7 @@ const timelineMax = 200_000
 
 // Timeline keeps the spans of a run's last step.
 type Timeline struct {
-	Layout *host.Layout
+	Layout *layout.Layout
 	Last   int64
 	spans  []span
 }

@@ -1,4 +1,4 @@
-package host
+package layout
 
 import (
 	"fmt"
@@ -61,8 +61,8 @@ type Side struct{ TPPos, TP, DPPos, DP int }
 
 // Axes of a side's mesh, as its traces list them.
 const (
-	axisDP = iota
-	axisTP
+	AxisDP = iota
+	AxisTP
 )
 
 // meshOf is a side's mesh as the tape sees it.
@@ -74,7 +74,7 @@ func meshOf(m Side, rows bool) []grad.MeshAxis {
 const (
 	DecoderSide = iota
 	EncoderSide
-	numSides
+	NumSides
 )
 
 // own is the number of ranks of a replica that run the encoder alone.
@@ -153,8 +153,8 @@ func (l *Layout) encoderPos(local int) (group, pos int) {
 	return -1, -1
 }
 
-// side is the mesh of a stage: the encoder's is the first stage where it has a mesh of its own.
-func (l *Layout) side(stage int) int {
+// Side is the mesh of a stage: the encoder's is the first stage where it has a mesh of its own.
+func (l *Layout) Side(stage int) int {
 	if l.Job.Encoder != nil && stage == 0 {
 		return EncoderSide
 	}
@@ -162,9 +162,9 @@ func (l *Layout) side(stage int) int {
 }
 
 // sides are rank's places.
-func (l *Layout) sides(rank int) (out [numSides]Side) {
+func (l *Layout) sides(rank int) (out [NumSides]Side) {
 	m := l.Job.Mesh
-	out = [numSides]Side{{TP: 1, DP: 1}, {TP: 1, DP: 1}}
+	out = [NumSides]Side{{TP: 1, DP: 1}, {TP: 1, DP: 1}}
 	dp, local := l.Local(rank)
 	if rank < m.Size() {
 		c := m.Coord(rank)
@@ -213,7 +213,7 @@ func (l *Layout) routes(rank int) func(port int32, back bool) *core.Route {
 	type ends [2]*core.Route
 	table := make([]ends, len(l.Ports))
 	for i, p := range l.Ports {
-		if l.side(p.From) == EncoderSide {
+		if l.Side(p.From) == EncoderSide {
 			table[i] = ends{l.route(rank, p, false), l.route(rank, p, true)}
 		}
 	}

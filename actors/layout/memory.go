@@ -1,4 +1,4 @@
-package host
+package layout
 
 import (
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -32,10 +32,7 @@ func (l *Layout) Memory(r int) Memory {
 		}
 		m.Params += classOf(p.Value.DType, shape)
 	}
-	states := int64(2)
-	if j.Optim.Name == "sgd" {
-		states = 1
-	}
+	states := int64(len(l.Optimizer.State))
 	for _, p := range part.Params {
 		own := classOf(tensor.F32, rows(p.Local, p.From, p.To))
 		m.State += states * own
@@ -71,7 +68,7 @@ func (l *Layout) activations(part RankPart) (most int64) {
 		if known[k] == nil {
 			known[k] = map[grad.Phase]foot{}
 		}
-		ph := phases[a.Kind]
+		ph := PhaseOf[a.Kind]
 		f, ok := known[k][ph]
 		if !ok {
 			f.peak, f.after = l.Traces[k].Footprint(ph)
@@ -82,7 +79,7 @@ func (l *Layout) activations(part RankPart) (most int64) {
 	var now int64
 	for _, e := range l.Program.Rows[part.Row] {
 		for _, a := range []plan.Action{e.Action, e.With} {
-			if _, ok := phases[a.Kind]; !ok {
+			if _, ok := PhaseOf[a.Kind]; !ok {
 				continue
 			}
 			k, f := key{a.Stage, a.Chunk, a.Micro}, of(a)

@@ -1,0 +1,60 @@
+// Package layout turns a job, a model with a plan, into everything that drivers need before anything is allocated: programs, traces, what each rank
+// owns and sends, the segments of its optimizer step with their costs, and what memory it takes. The host carries a layout out, the simulator
+// prices it; neither derives any of it.
+package layout
+
+import (
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// Job is a training job: model, plan and hyper-parameters as plain values.
+type Job struct {
+	Model           *family.Model
+	Lora            *block.Lora
+	Frozen          func(param string) bool
+	Mesh            topology.Mesh // of the decoder, and of all without Encoder
+	Encoder         *EncoderPlan  // the vision tower's own mesh, nil where it is a part of the first pipeline stages
+	Zero            int
+	SeqParallel     bool
+	Schedule        string
+	Program         *plan.Program // in place of the one that Schedule builds, nil for none
+	Loops           int           // stages a pipeline rank, 0 is 1
+	Cuts            []int
+	Micro           int // microbatches a step and data-parallel rank
+	Chunks          int // chunks of each microbatch's sequence, 0 is 1
+	KeepChunks      int // newest chunks that keep their activations whatever Recompute says
+	Rows            int // tokens of a microbatch
+	Patches         int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
+	Frames          int // of pictures, tiles and rows in time of videos, likewise
+	Recompute       grad.Recompute
+	RecomputeLayers []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
+	Offload         int   // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
+	DType           tensor.DType
+	Component       func(name string) ComponentPlan // in place of DType and Recompute, nil for none
+	Optim           optim.Config
+	LRScale         func(param string) float64 // factor on the learning rate; nil is 1
+	Credits         int
+	Memory          int64 // bytes a rank, 0 for no limit
+	Seed            uint64
+}
+
+// ComponentPlan is what a component of a composed model may have of its own.
+type ComponentPlan struct {
+	DType     tensor.DType // of activations and model parameters
+	Recompute grad.Recompute
+}
+
+// sideOf is the size of a stage's mesh.
+func (l *Layout) sideOf(stage int) Side {
+	m := l.Job.Mesh
+	if l.Side(stage) == DecoderSide {
+		return Side{TP: m.TP, DP: m.DP}
+	}
+	return Side{TP: l.Job.Encoder.TP, DP: m.DP * len(l.encoderGroups())}
+}

@@ -1,0 +1,231 @@
+package layout
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// Layout is everything that follows from a job before anything is allocated: programs, traces and what each rank owns.
+type Layout struct {
+	Job     *Job
+	Stages  []family.Stage
+	Program *plan.Program
+	Eval    *plan.Program
+	Ports   []core.Port
+	Names   []string                 // of ports
+	Traces  map[TraceKey]*grad.Trace // of microbatches without pictures, and of Class
+	Class   int32                    // the class of shape that memory is planned for
+	Index   map[string]int           // parameters of the whole model, in order of first use
+	Order   []string
+	Ranks   []RankPart
+	SideOf  map[string]int // the side of a parameter's mesh
+
+	Optimizer optim.Optimizer
+
+	pipe  []int // pipeline rank of each stage, of the encoder's 0
+	split bool  // the program runs I and W apart
+	held  []int // microbatches that a stage of the decoder has between forward and backward, at most
+	mu    sync.Mutex
+	more  map[TraceKey]*grad.Trace // of other classes, made when first asked for
+	lower map[loweredKey][]core.Segment
+}
+
+// RankPart is one rank's share of a layout.
+type RankPart struct {
+	Rank   int
+	Coord  topology.Coord // on the decoder's mesh; PP is -1 for a rank of the encoder's own
+	Row    int            // in the program
+	Sides  [NumSides]Side
+	Stages []int
+	Params []ParamPlan // trainable
+	All    []*grad.Param
+	Ties   [][]int // ranks of each tie group, in stage order
+}
+
+// Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
+func Plan(j *Job) (*Layout, error) {
+	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}}
+	var err error
+	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
+		return nil, err
+	}
+	loops := max(1, j.Loops)
+	if l.Job.Credits == 0 {
+		l.Job.Credits = 2
+	}
+	if err := l.shapes(); err != nil {
+		return nil, err
+	}
+	cuts, err := l.cuts(j.Mesh.PP * loops)
+	if err != nil {
+		return nil, err
+	}
+	l.Stages = j.Model.Cut(cuts)
+	shape := schedule.Shape{Ranks: j.Mesh.PP, Micro: j.Micro, Loops: loops}
+	if j.Chunks > 1 {
+		for range j.Micro {
+			shape.Split = append(shape.Split, j.Chunks)
+		}
+	}
+	if l.Program, err = j.program(shape); err != nil {
+		return nil, err
+	}
+	if s, _ := schedule.Get(j.Schedule); j.Program == nil && !s.Runs {
+		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which training cannot do; dualpipev is its form with one", j.Schedule)
+	}
+	if n := len(l.Stages) - l.encoderStages(); len(l.Program.StageRank) != n {
+		return nil, fmt.Errorf("schedule %s makes %d stages of %d", j.Schedule, len(l.Program.StageRank), n)
+	}
+	l.split, l.held = l.splits(), held(l.Program)
+	l.pipe = l.Program.StageRank
+	if j.Encoder != nil {
+		l.pipe = append([]int{0}, l.pipe...)
+	}
+	l.ports()
+	l.traces()
+	if j.Encoder != nil {
+		if l.Program, err = l.compose(); err != nil {
+			return nil, err
+		}
+	}
+	l.Eval = l.forwardOnly()
+	l.ranks()
+	return l, nil
+}
+
+// shapes refuses what goes wrong when microbatches differ in shape: with ZeRO 2 and 3 replicas communicate within a microbatch's
+// forward and backward, and one of them may have no pictures where another has some.
+func (l *Layout) shapes() error {
+	j := l.Job
+	if j.Model.Vision == nil || j.Zero < 2 {
+		return nil
+	}
+	if j.Mesh.DP > 1 || j.Encoder != nil && len(l.encoderGroups()) > 1 {
+		return fmt.Errorf("zero=%d communicates in the middle of microbatches, and those of a model with pictures differ from replica to replica; set plan.zero=1", j.Zero)
+	}
+	return nil
+}
+
+// encoderStages is the number of stages before the decoder's that the decoder's schedule does not know.
+func (l *Layout) encoderStages() int {
+	if l.Job.Encoder != nil {
+		return 1
+	}
+	return 0
+}
+
+// cuts are the borders of the stages: an encoder with a mesh of its own is one stage, before n of the decoder.
+func (l *Layout) cuts(n int) ([]int, error) {
+	j := l.Job
+	if j.Encoder == nil {
+		if j.Cuts != nil {
+			return j.Cuts, nil
+		}
+		return j.Model.Balanced(n)
+	}
+	v := j.Model.Vision
+	if v == nil {
+		return nil, fmt.Errorf("an encoder plan for a model without an encoder")
+	}
+	if err := j.Encoder.Check(j.Mesh, v.Tower.Heads, v.Tower.Inter); err != nil {
+		return nil, err
+	}
+	if j.Chunks > 1 {
+		return nil, fmt.Errorf("chunks of a sequence and an encoder with a mesh of its own exclude each other")
+	}
+	rest, err := j.Model.BalancedFrom(j.Model.Foundation(), n)
+	if j.Cuts != nil {
+		rest, err = j.Cuts, nil
+	}
+	return append([]int{0}, rest...), err
+}
+
+// compose puts the encoder's actions into the decoder's program, by the costs of the traces.
+func (l *Layout) compose() (*plan.Program, error) {
+	costs := plan.Costs{}
+	for s := range l.Stages {
+		tr := l.Main(s)
+		flops := func(ph grad.Phase) (n float64) {
+			for _, seg := range tr.Segments(ph) {
+				n += float64(seg.Cost.Flops)
+			}
+			return
+		}
+		costs.F = append(costs.F, flops(grad.F))
+		if l.split {
+			costs.I, costs.W = append(costs.I, flops(grad.I)), append(costs.W, flops(grad.W))
+		} else {
+			costs.I, costs.W = append(costs.I, flops(grad.B)), append(costs.W, 0)
+		}
+	}
+	var edges []plan.Edge
+	for _, p := range l.Ports {
+		edges = append(edges, plan.Edge{From: p.From, To: p.To})
+	}
+	return schedule.Compose(l.Program, schedule.Encoder{Width: l.Job.Mesh.TP, Own: l.own(), Groups: l.encoderGroups(), Edges: edges,
+		Frozen: !l.learns(0), Ahead: l.Job.Encoder.Ahead, Fill: l.Job.Encoder.Fill, Costs: costs})
+}
+
+func (l *Layout) ports() {
+	for s, st := range l.Stages {
+		for _, f := range st.Out {
+			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true, Optional: family.Optional(f.Port)})
+			l.Names = append(l.Names, f.Port)
+		}
+	}
+}
+
+// forwardOnly is the program of an evaluation step: every stage's forwards in the training program's order.
+func (l *Layout) forwardOnly() *plan.Program {
+	p := *l.Program
+	p.Rows = make([][]plan.Entry, len(l.Program.Rows))
+	for r, row := range l.Program.Rows {
+		for _, e := range row {
+			for _, a := range []plan.Action{e.Action, e.With} {
+				if a.Kind == plan.F {
+					p.Rows[r] = append(p.Rows[r], plan.Entry{Action: a})
+				}
+			}
+		}
+	}
+	return &p
+}
+
+// held lists the most microbatches or chunks that each stage of a decoder's program has between forward and backward.
+func held(p *plan.Program) []int {
+	most, now := make([]int, len(p.StageRank)), make([]int, len(p.StageRank))
+	for _, row := range p.Rows {
+		for _, e := range row {
+			for _, a := range []plan.Action{e.Action, e.With} {
+				switch a.Kind {
+				case plan.F:
+					now[a.Stage]++
+					most[a.Stage] = max(most[a.Stage], now[a.Stage])
+				case plan.B, plan.W:
+					now[a.Stage]--
+				}
+			}
+		}
+	}
+	return most
+}
+
+// splits reports whether the program runs I and W apart.
+func (l *Layout) splits() bool {
+	for _, row := range l.Program.Rows {
+		for _, e := range row {
+			if e.Kind == plan.W {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,69 @@
+package layout
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// Refs of a run, dense and the same in every process.
+const (
+	CoordinatorRef actors.Ref = 0
+	ObserverRef    actors.Ref = 1
+	FirstRank      actors.Ref = 2
+)
+
+// RankRef is the ref of a rank.
+func RankRef(rank int) actors.Ref { return FirstRank + actors.Ref(rank) }
+
+// LoaderRef is the ref of the loader that serves replica dp in process proc.
+func (l *Layout) LoaderRef(proc, dp int) actors.Ref {
+	return FirstRank + actors.Ref(l.World()+proc*l.Job.Mesh.DP+dp)
+}
+
+// RankLayout is what the behaviour of rank r in process proc knows.
+func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
+	j, part := l.Job, l.Ranks[r]
+	m := j.Mesh
+	group := func(ranks []int) core.Group {
+		g := core.Group{}
+		for i, x := range ranks {
+			g.Members = append(g.Members, RankRef(x))
+			if x == r {
+				g.Pos = i
+			}
+		}
+		return g
+	}
+	groups := make([]core.Group, GroupTie)
+	for side, at := range sideGroups {
+		tp, dp := l.sideGroups(r, side)
+		groups[at[0]], groups[at[1]] = group(tp), group(dp)
+	}
+	for _, t := range part.Ties {
+		groups = append(groups, group(t))
+	}
+	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports, Lower: l.Lower, Shaped: l.Class > 0,
+		Update: l.updateSegments(&part),
+		Routes: l.routes(r),
+		Peer: func(stage int) actors.Ref {
+			return RankRef(m.Rank(topology.Coord{PP: l.pipe[stage], DP: part.Coord.DP, TP: part.Coord.TP}))
+		},
+		Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
+}
+
+// Owner is the process that runs a rank: pipeline stages are dealt to processes in contiguous runs of ranks.
+func (l *Layout) Owner(rank, procs int) int { return rank * max(1, procs) / l.World() }
+
+// OwnerOf is the process of any actor of the run: the coordinator and the observer live in process 0.
+func (l *Layout) OwnerOf(r actors.Ref, procs int) int {
+	size := l.World()
+	switch k := int(r - FirstRank); {
+	case k < 0:
+		return 0
+	case k < size:
+		return l.Owner(k, procs)
+	default:
+		return (k - size) / l.Job.Mesh.DP
+	}
+}

@@ -1,0 +1,207 @@
+package layout
+
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// TraceKey names a trace of a rank.
+type TraceKey struct {
+	Stage, Chunk int
+	Eval         bool
+	Class        int32 // of the microbatch's shape
+}
+
+// PhaseOf is the phase of a trace that an action runs.
+var PhaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
+
+func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
+	j := l.Job
+	m := l.sideOf(stage)
+	o := grad.Options{Mesh: meshOf(m, j.SeqParallel && l.Side(stage) == DecoderSide), DType: j.DType,
+		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
+	if j.Offload > 0 && !eval {
+		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
+	}
+	o.InputGrad = func(port string) bool {
+		for _, f := range l.Stages[stage].In {
+			if f.Port == port {
+				return l.wants(f.Peer, port)
+			}
+		}
+		return false
+	}
+	if l.split && l.Side(stage) == DecoderSide {
+		o.Twice = true
+	}
+	o.Each = l.each(stage, chunk)
+	o.LossInB = !l.split
+	o.KeepLogits = stage >= l.encoderStages() && l.held[stage-l.encoderStages()] <= 1
+	return o
+}
+
+// each is what the blocks of a stage have of their own, nil where all are alike.
+func (l *Layout) each(stage, chunk int) func(int) (tensor.DType, grad.Recompute) {
+	j := l.Job
+	keep := j.Chunks > 1 && chunk+j.KeepChunks >= j.Chunks
+	spared := l.spared(stage)
+	if j.Component == nil && !keep && spared == nil {
+		return nil
+	}
+	return func(block int) (tensor.DType, grad.Recompute) {
+		c := ComponentPlan{j.DType, j.Recompute}
+		if j.Component != nil {
+			c = j.Component(j.Model.Blocks[block].Component)
+		}
+		if keep || spared[block] {
+			c.Recompute = grad.RecomputeNone
+		}
+		return c.DType, c.Recompute
+	}
+}
+
+// spared are the layers of a stage of the decoder that recompute nothing because enough before them do.
+func (l *Layout) spared(stage int) map[int]bool {
+	n := l.Job.RecomputeLayers
+	if len(n) == 0 || l.Side(stage) != DecoderSide {
+		return nil
+	}
+	left, out := n[0], map[int]bool{}
+	if len(n) > 1 {
+		left = n[stage-l.encoderStages()]
+	}
+	for i := l.Stages[stage].From; i < l.Stages[stage].To; i++ {
+		if b := l.Job.Model.Blocks[i]; b.Recompute && b.Component == family.Foundation {
+			out[i] = left <= 0
+			left--
+		}
+	}
+	return out
+}
+
+// wants reports whether a stage takes a gradient for a port that it gives: something behind it learns.
+func (l *Layout) wants(stage int, port string) bool {
+	for _, p := range l.Main(stage).Out {
+		if p.Name == port {
+			return p.Grad
+		}
+	}
+	return false
+}
+
+// learns reports whether a stage takes any gradient.
+func (l *Layout) learns(stage int) bool {
+	return slices.ContainsFunc(l.Main(stage).Out, func(p *grad.Port) bool { return p.Grad })
+}
+
+// Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with pictures.
+func (l *Layout) Main(stage int) *grad.Trace { return l.Traces[TraceKey{Stage: stage, Class: l.Class}] }
+
+// Trace is that of a key, made when a class of shape is met for the first time.
+func (l *Layout) Trace(k TraceKey) *grad.Trace {
+	if tr := l.Traces[k]; tr != nil {
+		return tr
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tr := l.more[k]
+	if tr == nil {
+		tr = l.record(k)
+		l.more[k] = tr
+	}
+	return tr
+}
+
+func (l *Layout) record(k TraceKey) *grad.Trace {
+	j := l.Job
+	rows := j.Rows / max(1, j.Chunks)
+	return j.Model.Record(l.options(k.Eval, k.Stage, k.Chunk), block.Rec{Shape: j.Model.Vision.Shape(rows, k.Class), Lora: j.Lora}, l.Stages[k.Stage])
+}
+
+func (l *Layout) traces() {
+	j := l.Job
+	if v := j.Model.Vision; v != nil {
+		least := j.Model.Smallest(j.Rows)
+		l.Class = v.Class(max(j.Patches, least.Patches), max(j.Frames, least.Frames))
+	}
+	classes := []int32{l.Class}
+	if l.Class > 0 {
+		classes = append(classes, 0)
+	}
+	for s := range l.Stages {
+		for _, class := range classes {
+			for c := range max(1, j.Chunks) {
+				for _, eval := range []bool{false, true} {
+					k := TraceKey{s, c, eval, class}
+					l.Traces[k] = l.record(k)
+				}
+			}
+		}
+		tr := l.Main(s)
+		for i := range l.Ports {
+			if p := &l.Ports[i]; p.From == s {
+				for _, o := range tr.Out {
+					if o.Name == l.Names[i] {
+						p.Grad = o.Grad
+						p.Bytes = int64(tensor.Len(o.Value.Local) * o.Value.DType.Size())
+					}
+				}
+			}
+		}
+		for _, p := range tr.Params {
+			l.SideOf[p.Name] = l.Side(s)
+			if _, ok := l.Index[p.Name]; !ok {
+				l.Index[p.Name] = len(l.Order)
+				l.Order = append(l.Order, p.Name)
+			}
+		}
+	}
+}
+
+type loweredKey struct {
+	t TraceKey
+	k plan.Kind
+}
+
+// Lower lists the segments of an action for microbatches of a class. It may be called from several goroutines.
+func (l *Layout) Lower(a plan.Action, eval bool, class int32) []core.Segment {
+	if a.Chunk < 0 || int(a.Stage) >= len(l.Stages) {
+		return nil
+	}
+	k := loweredKey{TraceKey{int(a.Stage), int(a.Chunk), eval, class}, a.Kind}
+	tr := l.Trace(k.t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	segs, ok := l.lower[k]
+	if !ok {
+		if ph, works := PhaseOf[a.Kind]; works {
+			segs = lower(tr, ph, sideGroups[l.Side(k.t.Stage)])
+		}
+		l.lower[k] = segs
+	}
+	return segs
+}
+
+// lower is what a behaviour knows of a trace's phase; groups are those of tensor and data parallelism.
+func lower(tr *grad.Trace, ph grad.Phase, groups [2]int) []core.Segment {
+	var out []core.Segment
+	for _, s := range tr.Segments(ph) {
+		seg := core.Segment{Flops: s.Cost.Flops, Bytes: s.Cost.Bytes, Calls: s.Cost.Calls}
+		seg.Away, seg.Back = tr.Copies(&s)
+		for _, n := range s.Comm {
+			g := groups[0]
+			if n.Axes[0] == AxisDP {
+				g = groups[1]
+			}
+			seg.Comms = append(seg.Comms, core.Comm{Group: g, Bytes: tr.CommBytes(n)})
+		}
+		out = append(out, seg)
+	}
+	return out
+}
