@@ -19,8 +19,8 @@ func checkTake(table, rows, idx *tensor.Tensor) error {
 }
 
 func checkAct(kind int) error {
-	if kind < GELU || kind > ReLU {
-		return fmt.Errorf("activation I[0] is %d, want %d to %d", kind, GELU, ReLU)
+	if kind < GELU || kind > Tanh {
+		return fmt.Errorf("activation I[0] is %d, want %d to %d", kind, GELU, Tanh)
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ var _ = register(
 	Spec{Op: ColSum, Sig: "dy[...,n]A -> db[n]f32",
 		Doc: "db = Σ over rows of dy: the bias gradient. I[0] = Accumulate adds into db."},
 	Spec{Op: RMSNorm, Sig: "x[...,d]A w[d]A -> y[...,d]A rstd[...]f32", Source: "arXiv:1910.07467",
-		Doc: "rstd = 1/sqrt(mean(x²) + F[0]); y = x·rstd·w. All in float32, rounded once."},
+		Doc: "rstd = 1/sqrt(mean(x²) + F[0]); y = x·rstd·(w + F[1]). All in float32, rounded once. F[1] is 1 in Gemma's norms, else 0."},
 	Spec{Op: RMSNormDX, Sig: "dy[...,d]A x[...,d]A w[d]A rstd[...]f32 -> dx[...,d]A",
-		Doc: "dx = rstd·(dy·w - x·rstd²·mean(dy·w·x))."},
+		Doc: "With g = dy·(w + F[1]): dx = rstd·(g - x·rstd²·mean(g·x))."},
 	Spec{Op: RMSNormDW, Sig: "dy[...,d]A x[...,d]A rstd[...]f32 -> dw[d]f32",
 		Doc: "dw = Σ over rows of dy·x·rstd. I[0] = Accumulate adds into dw."},
 	Spec{Op: RopeTable, Sig: "pos[t]i32 inv[r]f32 -> cos[t,r]f32 sin[t,r]f32", Source: "arXiv:2104.09864",
@@ -57,7 +57,7 @@ var _ = register(
 			"Pairs are (i, i+r) for I[1]=0 (Hugging Face), (2i, 2i+1) for I[1]=1. y may be x (in place)."},
 	Spec{Op: Attention, Sig: "q[t,h,d]A k[s,g,d]A v[s,g,e]A cu_q[c+1]i32 cu_k[c+1]i32 blocks[m,n]i32? pos_q[t,3]i32? pos_k[s,3]i32? near[6]i32? -> o[t,h,e]A lse[t,h]f32", Flops: attnFlops, Source: "arXiv:2307.08691",
 		Doc: "Packed attention: sequence i is query rows cu_q[i]:cu_q[i+1] and key rows cu_k[i]:cu_k[i+1]; head j uses key head j·g/h. " +
-			"Scores are F[0]·q·k. With I[0]=1 causal: query a of Lq sees key b iff b <= a + Lk - Lq; with window I[1]>0 also b > a + Lk - Lq - I[1]. " +
+			"Scores are F[0]·q·k, and with a soft cap F[1] > 0 they are F[1]·tanh(F[0]·q·k/F[1]) (arXiv:2408.00118 §2). With I[0]=1 causal: query a of Lq sees key b iff b <= a + Lk - Lq; with window I[1]>0 also b > a + Lk - Lq - I[1]. " +
 			"With blocks, row i of q sees row j of k only if bit j/I[2]%32 of blocks[i/I[2], j/I[2]/32] is set: tiles of I[2] rows, counted over all sequences. " +
 			"With pos_q, pos_k and near, only if on every axis a the distance x = pos_k[j,a] - pos_q[i,a] has x >= -near[2a] and x <= near[2a+1], where a negative limit is none: " +
 			"windows in frames, rows and columns of a video. A mask wants F[0] > 0. " +

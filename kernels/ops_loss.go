@@ -62,19 +62,19 @@ func ceFlops(n int64) func(in, out [][]int) int64 {
 
 var _ = register(
 	Spec{Op: LinearLSE, Sig: "x[t,d]A w[v,d]A target[t]i32 -> lse[t,1]f32 hit[t]f32 e[t,v]A? top[t,b]f32?", Flops: ceFlops(1), Source: "arXiv:2411.09009",
-		Doc: "With logits z = x·wᵀ that are never held whole (blocks of at most 4 Mi logits): lse = log Σ exp z over this shard's rows of w, hit = z[target-I[0]], " +
-			"or 0 where the target lies outside the shard. I[0] is the first id of the shard. e and top, both or none, are numerators for the gradient: e = exp(z - top), " +
+		Doc: "With logits z = x·wᵀ, or F[0]·tanh(x·wᵀ/F[0]) with a soft cap F[0] > 0 (arXiv:2408.00118 §2), that are never held whole (blocks of at most 4 Mi logits): lse = log Σ exp z over this shard's rows of w, hit = z[target-I[0]], " +
+			"or 0 where the target lies outside the shard. I[0] is the first id of the shard. e and top, both or none, are numerators for the gradient: e = exp(z - top), with a cap times 1 - (z/F[0])², " +
 			"where top is the maximum of z over a block of 2048 columns, in f16 less 8, so that small ones keep their digits; 0 if there is none."},
 	Spec{Op: LSEJoin, Sig: "lse[t,n]f32 -> y[t]f32", Doc: "y = log Σ exp over the n shards, stable."},
 	Spec{Op: NLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 weight[t]f32 -> loss[1]f32",
 		Doc: "loss = Σ weight·(lse-hit) over rows with target >= 0, in float64, in row order."},
 	Spec{Op: LinearCEDX, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? top[t,b]f32? -> dx[t,d]A", Flops: ceFlops(2),
-		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0: dx = dz·w. exp(z-lse) is e·exp(top-lse) with e and top of linear_lse, " +
+		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0, with a soft cap F[0] times 1 - (z/F[0])²: dx = dz·w. exp(z-lse) is e·exp(top-lse) with e and top of linear_lse, " +
 			"which are computed again by blocks where they are absent, with the same result."},
 	Spec{Op: LinearCEDW, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? top[t,b]f32? -> dw[v,d]f32", Flops: ceFlops(2),
-		Doc: "dw = dzᵀ·x with dz as in linear_ce_dx. I[0] is the first id of the shard; I[1] = Accumulate adds into dw."},
+		Doc: "dw = dzᵀ·x with dz and F[0] as in linear_ce_dx. I[0] is the first id of the shard; I[1] = Accumulate adds into dw."},
 	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? top[t,b]f32? -> dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
-		Doc: "Both gradients from one dz, each bit-identical to the separate operation. I[0], I[1] as in linear_ce_dw."},
+		Doc: "Both gradients from one dz, each bit-identical to the separate operation. I[0], I[1] and F[0] as in linear_ce_dw."},
 	Spec{Op: LinearCE, Sig: "x[t,d]A w[v,d]A target[t]i32 weight[t]f32 seed[1]f32 -> loss[1]f32 work[b,r,s]A dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
 		Doc: "linear_lse, lse_join, nll and linear_ce_bwd of an unsharded vocabulary in one: loss, dx and dw have their bits, and no logits outlive the call. " +
 			"work is of the shape LossWork; what is left in it has no meaning. I[1] = Accumulate adds into dw."},

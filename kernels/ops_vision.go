@@ -26,6 +26,7 @@ const (
 	QuickGELU        // x·sigmoid(1.702·x)
 	SiLU             // x·sigmoid(x)
 	ReLU             // max(x, 0)
+	Tanh             // tanh(x)
 )
 
 var _ = register(
@@ -36,7 +37,7 @@ var _ = register(
 	Spec{Op: LayerNormDW, Sig: "dy[...,d]A x[...,d]A mean[...]f32 rstd[...]f32 -> dw[d]f32",
 		Doc: "dw = Σ over rows of dy·(x-mean)·rstd. I[0] = Accumulate adds into dw. The gradient of b is col_sum."},
 	Spec{Op: Act, Sig: "x[...]A -> y[...]A", Source: "arXiv:1606.08415",
-		Doc: "y = f(x), elementwise; I[0] is the kind: GELU, GELUTanh, QuickGELU, SiLU, ReLU."},
+		Doc: "y = f(x), elementwise; I[0] is the kind: GELU, GELUTanh, QuickGELU, SiLU, ReLU, Tanh."},
 	Spec{Op: ActBwd, Sig: "dy[...]A x[...]A -> dx[...]A", Doc: "dx = dy·f'(x), with the kind of act."},
 	Spec{Op: Take, Sig: "x[*]A idx[t]i32 -> y[*]A",
 		Doc: "y[i] = x[idx[i]], rows along the first axis; a row of zeros where idx[i] lies outside x."},

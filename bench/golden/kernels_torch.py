@@ -298,6 +298,51 @@ attention([6], [10], 3, 3, 8, 8, False, 0)
 vision()
 grouped()
 masked(True, False), masked(False, True), masked(True, True)
+
+
+def caps():
+    """Soft caps of scores and of logits (transformers' Gemma2Attention and Gemma2ForCausalLM), and Gemma2RMSNorm."""
+    from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+    t, h, g, d, scale, most = 14, 4, 2, 16, 0.4, 2.0
+    q, k, v, do = rand(t, h, d), rand(t, g, d), rand(t, g, d), rand(t, h, d)
+    Q, K, V = leaf(q), leaf(k), leaf(v)
+    heads = lambda x: x.transpose(0, 1).repeat_interleave(h // x.shape[1], 0)
+    row, col = torch.arange(t)[:, None], torch.arange(t)[None]
+    seen = (col <= row) & (col > row - 5)
+    scores = torch.tanh(heads(Q) @ heads(K).transpose(1, 2) * scale / most) * most
+    scores = scores.masked_fill(~seen, -math.inf)
+    o, lse = (scores.softmax(-1) @ heads(V)).transpose(0, 1), torch.logsumexp(scores, -1).transpose(0, 1)
+    o.backward(do.double())
+    cu, i, f, why = [i32([0, t])] * 2, [1, 5], [scale, most], "float32 exponentials and sums; an ulp of the cap"
+    case("attention", [q, k, v, *cu], f32(o, lse), 2e-6, why, i=i, f=f)
+    case("attention_bwd", [do, q, k, v, o.float(), lse.float(), *cu], f32(Q.grad, K.grad, V.grad), 5e-6, why, i=i, f=f)
+
+    t, d, v, most = 11, 24, 50, 1.5
+    x, w = rand(t, d), rand(v, d, scale=0.3)
+    target, weight, seed = torch.randint(0, v, (t,)), torch.rand(t), torch.tensor([0.37])
+    target[3] = -100
+    X, W = leaf(x), leaf(w)
+    logits = torch.tanh(X @ W.T / most) * most
+    total = (F.cross_entropy(logits, target, reduction="none", ignore_index=-100) * weight.double()).sum()
+    (total * seed.double()).backward()
+    lse = torch.logsumexp(logits, -1)
+    hit = torch.where(target >= 0, logits.gather(1, target.clamp(min=0)[:, None])[:, 0], 0.0)
+    case("linear_lse", [x, w, target.int()], [lse[:, None].float(), hit.float()], 1e-6, why, f=[most])
+    case("linear_ce_bwd", [x, w, target.int(), lse.float(), weight, seed], f32(X.grad, W.grad), 3e-6, why, f=[most])
+
+    norm, x, dy = Gemma2RMSNorm(48, 1e-6).double(), rand(6, 48), rand(6, 48)
+    w = rand(48)
+    with torch.no_grad():
+        norm.weight.copy_(w)
+    X = x.float().requires_grad_()  # the module computes in float32
+    y = norm(X)
+    y.backward(dy)
+    rstd, why = torch.rsqrt(x.double().pow(2).mean(-1) + 1e-6).float(), "both sides in float32"
+    case("rmsnorm", [x, w], [y.float(), rstd], 1e-6, why, f=[1e-6, 1])
+    case("rmsnorm_dx", [dy, x, w, rstd], [X.grad.float()], 3e-6, why, f=[0, 1])
+
+
+caps()
 OUT.parent.mkdir(parents=True, exist_ok=True)
 OUT.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 print(f"{len(cases)} cases, {OUT.stat().st_size} bytes")

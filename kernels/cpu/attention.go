@@ -34,7 +34,7 @@ func (r rowsOf) at(i int) rowsOf { r.v = r.v.from(i * r.ld); return r }
 // attn is what the tasks of one call share.
 type attn struct {
 	q, k, v        *tensor.Tensor
-	scale          float32
+	scale, cap     float32 // cap is 0 for none
 	causal, window int
 	block          int  // queries of a block of scores
 	amx            bool // products on tiles
@@ -45,7 +45,7 @@ type attn struct {
 
 // attn of a call whose masks are the operands from mask on.
 func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call, mask int) attn {
-	a := attn{q: q, k: k, v: v, scale: float32(c.Attr.F[0]), causal: c.Attr.I[0], window: c.Attr.I[1], block: qBlock, step: keyBlock}
+	a := attn{q: q, k: k, v: v, scale: float32(c.Attr.F[0]), cap: float32(c.Attr.F[1]), causal: c.Attr.I[0], window: c.Attr.I[1], block: qBlock, step: keyBlock}
 	if a.mask = newMask(c, mask); a.mask != nil {
 		a.step = maskStep
 	}
@@ -232,15 +232,20 @@ func (w *worker) attendBlock(s *attnState, j int) {
 // is exactly 0 as far as its tile's columns go.
 func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc []float32) {
 	e, row := s.ext.of(i, w.tileSide(s.attn)), s.scores[i*scoreWidth:]
+	scale := s.scale * log2e
+	if s.cap > 0 {
+		w.softCap(row[e.lo:e.hi], nil, s.scale, s.cap)
+		scale = log2e
+	}
 	l, h := s.seenBy(s.t, query, e, s.k0, s.keys, &s.rows, row)
 	var most, part float32
 	if s.amx {
 		half := s.half[i*scoreWidth:]
 		clearAround(half, e, l, h)
-		most, part = w.k.softHalf(half[l:h], row[l:h], s.scale*log2e, *top)
+		most, part = w.k.softHalf(half[l:h], row[l:h], scale, *top)
 	} else {
 		clearAround(row, e, l, h)
-		most, part = w.k.soft(row[l:h], row[l:h], s.scale*log2e, *top)
+		most, part = w.k.soft(row[l:h], row[l:h], scale, *top)
 	}
 	if most != *top && !math.IsInf(float64(*top), -1) {
 		f := exp2(*top - most)
@@ -249,6 +254,19 @@ func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc [
 	}
 	*top = most
 	*sum += part
+}
+
+// softCap sets x = most·tanh(scale·x/most), and slope, unless it is nil, to the derivative by x without the scale: 1 - tanh².
+func (w *worker) softCap(x, slope []float32, scale, most float32) {
+	w.k.gate(x, x, 2*scale/most, 0) // tanh u = 2·sigmoid(2u) - 1
+	w.k.scale(x, x, 2)
+	w.k.shift(x, x, -1)
+	if slope != nil {
+		w.k.mul(slope, x, x)
+		w.k.scale(slope, slope, -1)
+		w.k.shift(slope, slope, 1)
+	}
+	w.k.scale(x, x, most)
 }
 
 // finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse is -Inf.

@@ -209,6 +209,12 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 		e := g.ext.of(i, side)
 		at := (g.t.q0+from+i)*g.q.Shape[1] + g.t.h0 + head
 		lse, p := g.lse[at], i*scoreWidth
+		mark := w.arena.mark()
+		var slope []float32
+		if g.cap > 0 {
+			slope = w.arena.f32(scoreWidth)
+			w.softCap(g.p[p+e.lo:p+e.hi], slope[e.lo:e.hi], g.scale, g.cap)
+		}
 		l, h := g.seenBy(g.t.attnTask, from+i, e, g.k0, g.keys, &g.rows, g.p[p:])
 		if math.IsInf(float64(lse), -1) {
 			l, h = e.hi, e.hi
@@ -222,11 +228,25 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 		}
 		switch x, y := g.p[p+l:p+h], g.dp[p+l:p+h]; {
 		case l == h:
+		case g.cap > 0:
+			w.cappedGrad(g, p, l, h, lse, g.delta[at], slope)
 		case g.amx:
 			w.k.softGradHalf(g.ph[p+l:p+h], g.dsh[p+l:p+h], x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
 		default:
 			w.k.softGrad(x, y, x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
 		}
+		w.arena.release(mark)
+	}
+}
+
+// cappedGrad is the same for one row, at p, of scores under a soft cap: their gradient goes through its slope.
+func (w *worker) cappedGrad(g *gradState, p, l, h int, lse, delta float32, slope []float32) {
+	x, y := g.p[p+l:p+h], g.dp[p+l:p+h]
+	w.k.softGrad(x, y, x, y, log2e, lse*log2e, delta, g.scale)
+	w.k.mul(y, y, slope[l:h])
+	if g.amx {
+		w.k.toBF16(g.ph[p+l:p+h], x)
+		w.k.toBF16(g.dsh[p+l:p+h], y)
 	}
 }
 

@@ -63,7 +63,7 @@ func colSum(b *Backend, c *kernels.Call) {
 func rmsNorm(b *Backend, c *kernels.Call) {
 	x, y, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), last(c.In[0])
 	b.rows(len(rstd), d, func(w *worker, from, to int) {
-		weight := w.in(viewOf(c.In[1]), 0, d)
+		weight := w.weightOf(c, 1)
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
 			if h := w.k.half; h != nil && x.d == tensor.BF16 {
@@ -81,6 +81,18 @@ func rmsNorm(b *Backend, c *kernels.Call) {
 	})
 }
 
+// weightOf is operand i of an RMS norm with the constant that is added to it.
+func (w *worker) weightOf(c *kernels.Call, i int) []float32 {
+	d := c.In[i].Len()
+	x := w.in(viewOf(c.In[i]), 0, d)
+	if c.Attr.F[1] == 0 {
+		return x
+	}
+	y := w.arena.f32(d)
+	w.k.shift(y, x, float32(c.Attr.F[1]))
+	return y
+}
+
 // rootInverse is 1/sqrt(squares/n + eps).
 func rootInverse(squares float32, n int, eps float64) float32 {
 	return float32(1 / math.Sqrt(float64(squares)/float64(n)+eps))
@@ -89,7 +101,7 @@ func rootInverse(squares float32, n int, eps float64) float32 {
 func rmsNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), last(c.In[0])
 	b.rows(len(rstd), d, func(w *worker, from, to int) {
-		weight := w.in(viewOf(c.In[2]), 0, d)
+		weight := w.weightOf(c, 2)
 		for i := from; i < to; i++ {
 			r := flushed(rstd[i])
 			square := flushed(r * r)

@@ -39,10 +39,11 @@ type ceLoss struct {
 	kept     *ceKept   // nil to keep no numerators
 	z        []float32 // a block of logits; nil to compute them where numerators are kept, in float32
 	top, sum []float32 // of rows
+	cap      float32   // soft cap of the logits, 0 for none
 }
 
 func linearLSE(b *Backend, c *kernels.Call) {
-	l := &ceLoss{x: c.In[0], w: c.In[1], target: c.In[2].I32(), first: c.Attr.I[0], lse: c.Out[0].F32(), hit: c.Out[1].F32(), kept: numeratorsOf(c.Out[2:])}
+	l := &ceLoss{x: c.In[0], w: c.In[1], target: c.In[2].I32(), first: c.Attr.I[0], lse: c.Out[0].F32(), hit: c.Out[1].F32(), kept: numeratorsOf(c.Out[2:]), cap: float32(c.Attr.F[0])}
 	t := l.x.Rows()
 	l.z = b.logitBlock(min(ceRows, t), l.w.Shape[0])
 	l.top, l.sum = b.shared.f32(ceRows), b.shared.f32(ceRows)
@@ -69,9 +70,9 @@ func (b *Backend) lossRows(l *ceLoss, i0, m int) {
 			for i := from; i < to; i++ {
 				row := z[i*ld:][:n]
 				if r := int(l.target[i0+i]) - l.first - j0; r >= 0 && r < n {
-					l.hit[i0+i] = row[r]
+					l.hit[i0+i] = cappedBy(row[r], l.cap)
 				}
-				k.addExp(l.kept, l.x.DType, row, i0+i, j0, &l.top[i], &l.sum[i])
+				k.addExp(l.kept, l.x.DType, row, i0+i, j0, &l.top[i], &l.sum[i], l.cap)
 			}
 		})
 	}
@@ -111,27 +112,30 @@ func (k *ceKept) at(i, j0 int) (e view, top *float32) {
 
 // addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top, and keeps the
 // exponentials, of dtype d, if kept is not nil; z is used up.
-func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32) {
+func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32, most float32) {
 	defer w.arena.release(w.arena.mark())
-	e, most := view{d: d}, new(float32)
+	e, below := view{d: d}, new(float32)
 	switch {
 	case kept != nil:
-		e, most = kept.at(i, j0)
+		e, below = kept.at(i, j0)
 	case d == tensor.F32:
 		e.f = z
 	default: // the same sum as if they were kept
 		e.h = w.arena.u16(len(z))
 	}
-	m, s := w.numerators(e, z, kept != nil && !kept.reused && len(kept.top)*ceCols >= pastCaches)
-	*most = m
+	m, s := w.numerators(e, z, kept != nil && !kept.reused && len(kept.top)*ceCols >= pastCaches, most)
+	*below = m
 	all := max(*top, m)
 	*sum = *sum*exp32(*top-all) + s*exp32(m-all)
 	*top = all
 }
 
 // numerators sets e = exp(z - top) and returns top and the sum of e before it is rounded; z is used up. past tells whether e should
-// go past the caches.
-func (w *worker) numerators(e view, z []float32, past bool) (top, sum float32) {
+// go past the caches. With a soft cap of most > 0, z are the logits before it, and e is multiplied with the cap's slope after it was added up.
+func (w *worker) numerators(e view, z []float32, past bool, most float32) (top, sum float32) {
+	if most > 0 {
+		return w.cappedNumerators(e, z, most)
+	}
 	low := float32(math.Inf(-1))
 	switch past = past && e.address()%tensor.Align == 0; {
 	case e.d == tensor.F32 && past:
@@ -153,15 +157,41 @@ func (w *worker) numerators(e view, z []float32, past bool) (top, sum float32) {
 
 // wideNumerators is numerators through float32.
 func (w *worker) wideNumerators(e view, z []float32) (top, sum float32) {
-	if top = w.k.max(z); e.d == tensor.F16 {
+	top, sum = w.exponentials(e.d, z)
+	w.k.write(e, 0, z)
+	return top, sum
+}
+
+// cappedNumerators is numerators of logits under a soft cap.
+func (w *worker) cappedNumerators(e view, z []float32, most float32) (top, sum float32) {
+	defer w.arena.release(w.arena.mark())
+	slope := w.arena.f32(len(z))
+	w.softCap(z, slope, 1, most)
+	top, sum = w.exponentials(e.d, z)
+	w.k.mul(z, z, slope)
+	if e.f != nil || e.h != nil {
+		w.k.write(e, 0, z)
+	}
+	return top, sum
+}
+
+// exponentials sets z = exp(z - top), for a dtype d that they will have, and returns top and their sum.
+func (w *worker) exponentials(d tensor.DType, z []float32) (top, sum float32) {
+	if top = w.k.max(z); d == tensor.F16 {
 		top -= ceBelow
 	}
 	if math.IsInf(float64(top), -1) {
 		top = 0
 	}
-	sum = w.k.exp(z, z, 1, -top, 1)
-	w.k.write(e, 0, z)
-	return top, sum
+	return top, w.k.exp(z, z, 1, -top, 1)
+}
+
+// cappedBy is one logit under a soft cap, 0 for none.
+func cappedBy(z, most float32) float32 {
+	if most == 0 {
+		return z
+	}
+	return most * float32(math.Tanh(float64(z/most)))
 }
 
 func lseJoin(_ *Backend, c *kernels.Call) {
@@ -206,7 +236,7 @@ func weighted(lse, hit []float32, target []int32, weight []float32) float32 {
 // has the same bits alone and with the other.
 func linearCE(b *Backend, c *kernels.Call) {
 	g := &ceGrad{x: c.In[0], w: c.In[1], target: c.In[2].I32(), lse: c.In[3].F32(), weight: c.In[4].F32(), seed: c.In[5].F32()[0], kept: numeratorsOf(c.In[6:]),
-		first: c.Attr.I[0], accDW: c.Attr.I[1] == kernels.Accumulate}
+		cap: float32(c.Attr.F[0]), first: c.Attr.I[0], accDW: c.Attr.I[1] == kernels.Accumulate}
 	switch c.Op {
 	case kernels.LinearCEDX:
 		g.dx = c.Out[0]
@@ -228,11 +258,11 @@ func lossAndGradients(b *Backend, c *kernels.Call) {
 	x, w, target, weight, work := c.In[0], c.In[1], c.In[2].I32(), c.In[3].F32(), c.Out[1]
 	t, v, rows := x.Rows(), w.Shape[0], work.Shape[1]
 	kept := reusedNumerators(work, b.shared.f32(rows*work.Shape[0]))
-	l := &ceLoss{x: x, w: w, target: target, lse: b.shared.f32(t), hit: b.shared.f32(t), kept: kept, top: b.shared.f32(rows), sum: b.shared.f32(rows)}
+	l := &ceLoss{x: x, w: w, target: target, lse: b.shared.f32(t), hit: b.shared.f32(t), kept: kept, top: b.shared.f32(rows), sum: b.shared.f32(rows), cap: float32(c.Attr.F[0])}
 	if x.DType != tensor.F32 {
 		l.z = b.logitBlock(rows, v)
 	}
-	g := &ceGrad{x: x, w: w, dx: c.Out[2], dw: c.Out[3], target: target, lse: l.lse, weight: weight, seed: c.In[4].F32()[0], kept: kept, accDW: c.Attr.I[1] == kernels.Accumulate}
+	g := &ceGrad{x: x, w: w, dx: c.Out[2], dw: c.Out[3], target: target, lse: l.lse, weight: weight, seed: c.In[4].F32()[0], kept: kept, cap: float32(c.Attr.F[0]), accDW: c.Attr.I[1] == kernels.Accumulate}
 	for i0 := 0; i0 < t; i0 += rows {
 		kept.from = i0
 		b.lossRows(l, i0, min(rows, t-i0))
@@ -252,6 +282,7 @@ type ceGrad struct {
 	accDW        bool
 	kept         *ceKept   // nil to compute the logits again
 	z            []float32 // a block of logits, if they are not reused
+	cap          float32   // soft cap of the logits, 0 for none
 }
 
 // noRows sets the weights' gradient of none.
@@ -346,7 +377,7 @@ func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, n, i, j0 int) {
 		e, top = k, *m
 	} else {
 		e = dz
-		top, _ = w.numerators(e, z, false) // rounded as the kept ones are
+		top, _ = w.numerators(e, z, false, g.cap) // rounded as the kept ones are
 	}
 	s := g.seed * g.weight[i]
 	f, r := s*exp32(top-g.lse[i]), int(g.target[i])-g.first-j0
@@ -367,7 +398,18 @@ func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, n, i, j0 int) {
 		w.k.write(dz, 0, wide)
 	}
 	if r >= 0 && r < n {
-		hit[0] = hit[0]*f - s
+		hit[0] = hit[0]*f - s*w.slopeAt(g, i, int(g.target[i])-g.first)
 		w.k.write(dz, r, hit[:])
 	}
+}
+
+// slopeAt is the derivative of logit r of row i by the product that it is a soft cap of.
+func (w *worker) slopeAt(g *ceGrad, i, r int) float32 {
+	if g.cap == 0 {
+		return 1
+	}
+	defer w.arena.release(w.arena.mark())
+	d := last(g.x)
+	z := cappedBy(w.k.dot(w.in(viewOf(g.x), i*d, d), w.in(viewOf(g.w), r*d, d)), g.cap) / g.cap
+	return 1 - z*z
 }

@@ -57,7 +57,7 @@ func (r *LossRows) Run(b *Backend) {
 				e, _ := r.l.kept.at(i0+i, j0)
 				z = e.f
 			}
-			w.addExp(r.l.kept, r.l.x.DType, z[:n], i0+i, j0, &r.l.top[i0+i], &r.l.sum[i0+i])
+			w.addExp(r.l.kept, r.l.x.DType, z[:n], i0+i, j0, &r.l.top[i0+i], &r.l.sum[i0+i], 0)
 		})
 		for i := i0; i < i0+m; i++ {
 			r.l.lse[i] = r.l.top[i] + float32(math.Log(float64(r.l.sum[i])))

@@ -47,7 +47,7 @@ func subnormalCalls(a tensor.DType) (l []*kernels.Call) {
 	call(kernels.AttentionBwd, ts{q(), q(), q(), q(), q(), f32(t, h), cu, cu}, ts{q(), q(), q()}, 1)
 	call(kernels.SwiGLU, ts{act(t, f), act(t, f)}, ts{act(t, f)})
 	call(kernels.SwiGLUBwd, ts{act(t, f), act(t, f), act(t, f)}, ts{act(t, f), act(t, f)})
-	for kind := range kernels.ReLU + 1 {
+	for kind := range kernels.Tanh + 1 {
 		call(kernels.Act, ts{act(t, f)}, ts{act(t, f)}, kind)
 		call(kernels.ActBwd, ts{act(t, f), act(t, f)}, ts{act(t, f)}, kind)
 	}

@@ -88,6 +88,9 @@ func actPiece(_ *Backend, c *kernels.Call) piece {
 			}
 		case kernels.GELU:
 			w.k.gelu(out, in)
+		case kernels.Tanh:
+			copy(out, in)
+			w.softCap(out, nil, 1, 1)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])
@@ -118,6 +121,11 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 			}
 		case kernels.GELU:
 			w.k.geluBwd(out, g, in)
+		case kernels.Tanh:
+			s, slope := w.arena.f32(n), w.arena.f32(n)
+			copy(s, in)
+			w.softCap(s, slope, 1, 1)
+			w.k.mul(out, g, slope)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])

@@ -42,7 +42,7 @@ func pairOfCE(b []*Node, k int) bool {
 
 // bothGradients is one node in place of two, which also computes the loss if that is late.
 func (t *Tape) bothGradients(dx, dw *Node, late map[*Node]bool) *Node {
-	n := &Node{ID: len(t.nodes), Op: opCEBwd, In: dx.In, Out: []*Value{dx.Out[0], dw.Out[0]}, Phase: B, Block: dx.Block, Axes: dx.Axes, Acc: dw.Acc}
+	n := &Node{ID: len(t.nodes), Op: opCEBwd, In: dx.In, Out: []*Value{dx.Out[0], dw.Out[0]}, Phase: B, Block: dx.Block, Axes: dx.Axes, Acc: dw.Acc, Attr: dx.Attr}
 	t.nodes = append(t.nodes, n)
 	join := dx.In[3].Node
 	if !late[join] {

@@ -67,7 +67,7 @@ func (c mini) stage(o grad.Options, from, to int) *grad.Trace {
 	}
 	t.Part(c.layers+1, func() {
 		h := t.RMSNorm(x, t.Param("lnf", []int{c.hidden}, -1, 1, false), 1e-6)
-		t.Loss(t.LinearCrossEntropy(h, emb(), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows)))
+		t.Loss(t.LinearCrossEntropy(h, emb(), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows), 0))
 	})
 	return t.Finish()
 }

@@ -22,7 +22,7 @@ func experts(o grad.Options) *grad.Trace {
 		x := t.Linear(t.Data("x", tensor.F32, rows, d), t.Param("in", []int{d, d}, -1, 1, true), nil)
 		h := t.Act(t.GroupedLinear(x, t.Param("up", []int{g, f, d}, 1, 1, true), off), kernels.SiLU)
 		y := t.Place("residual", t.Add(x, t.GroupedLinear(h, t.Param("down", []int{g, d, f}, 2, 1, true), off)))
-		t.Loss(t.LinearCrossEntropy(y, t.Param("head", []int{v, d}, 0, 1, true), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows)))
+		t.Loss(t.LinearCrossEntropy(y, t.Param("head", []int{v, d}, 0, 1, true), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows), 0))
 	})
 	return t.Finish()
 }

@@ -16,7 +16,7 @@ func lossNodes(o grad.Options, t, d, v int) (lse, bwd *grad.Node) {
 	tape.Part(0, func() {
 		x := tape.Param("x", []int{t, d}, -1, 0, false) // a parameter stands for an activation
 		w := tape.Param("w", []int{v, d}, 0, 1, false)
-		tape.Loss(tape.LinearCrossEntropy(x, w, tape.Data("targets", tensor.I32, t), tape.Data("weights", tensor.F32, t)))
+		tape.Loss(tape.LinearCrossEntropy(x, w, tape.Data("targets", tensor.I32, t), tape.Data("weights", tensor.F32, t), 0))
 	})
 	tr := tape.Finish()
 	for _, segs := range [][]grad.Segment{tr.F, tr.B} {
@@ -78,7 +78,7 @@ func TestLossWaits(t *testing.T) {
 		tape.Part(0, func() {
 			f(tape, func(name string) *grad.Value {
 				x := tape.Param("x "+name, []int{4, 8}, -1, 0, false)
-				return tape.LinearCrossEntropy(x, tape.Param("w", []int{5000, 8}, 0, 1, false), tape.Data("targets", tensor.I32, 4), tape.Data("weights", tensor.F32, 4))
+				return tape.LinearCrossEntropy(x, tape.Param("w", []int{5000, 8}, 0, 1, false), tape.Data("targets", tensor.I32, 4), tape.Data("weights", tensor.F32, 4), 0)
 			})
 		})
 		tr := tape.Finish()

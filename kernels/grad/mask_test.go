@@ -24,7 +24,7 @@ func seeing(o grad.Options) *grad.Trace {
 		a := t.Attention(head("q"), head("k"), head("v"), cu, cu, grad.AttentionConfig{Scale: .5, Blocks: t.Data("blocks", tensor.I32, 3, 1), Tile: 4,
 			PosQ: pos, PosK: pos, Near: t.Data("near", tensor.I32, 6)})
 		y := t.Place("residual", t.Linear(t.Flat(a), t.Param("o", []int{d, d}, 1, 4, true), nil))
-		t.Loss(t.LinearCrossEntropy(y, t.Param("head", []int{v, d}, -1, 1, true), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows)))
+		t.Loss(t.LinearCrossEntropy(y, t.Param("head", []int{v, d}, -1, 1, true), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows), 0))
 	})
 	return t.Finish()
 }

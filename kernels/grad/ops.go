@@ -124,10 +124,13 @@ func init() {
 }
 
 // RMSNorm normalises the last axis of x [... d] with weight w [d].
-func (t *Tape) RMSNorm(x, w *Value, eps float64) *Value {
+func (t *Tape) RMSNorm(x, w *Value, eps float64) *Value { return t.RMSNormPlus(x, w, eps, 0) }
+
+// RMSNormPlus is RMSNorm with weight w + plus.
+func (t *Tape) RMSNormPlus(x, w *Value, eps, plus float64) *Value {
 	axes := []int{0, 1}[:len(x.Shape)-1]
 	x, w = t.only(x, axes...), t.to(w, Place{})
-	at := kernels.Attr{F: [2]float64{eps}}
+	at := kernels.Attr{F: [2]float64{eps, plus}}
 	n := t.emit(opNorm, at, []*Value{x, w}, spec{x.Shape, x.DType, x.Place}, spec{x.Shape[:len(x.Shape)-1], tensor.F32, x.Place})
 	return n.Out[0]
 }
@@ -200,6 +203,7 @@ func init() {
 // AttentionConfig holds the constants of Attention.
 type AttentionConfig struct {
 	Scale  float64
+	Cap    float64 // soft cap of the scores, 0 for none
 	Causal bool
 	Window int // keys a query sees, 0 for all
 	// Blocks are the visible tiles of Tile rows by Tile rows, as bits; PosQ, PosK and Near a window in three dimensions. See
@@ -217,7 +221,7 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	} else {
 		k, v = t.pick(k, axes), t.pick(v, axes)
 	}
-	at := kernels.Attr{F: [2]float64{c.Scale}, I: [4]int{0, c.Window, c.Tile}}
+	at := kernels.Attr{F: [2]float64{c.Scale, c.Cap}, I: [4]int{0, c.Window, c.Tile}}
 	if c.Causal {
 		at.I[0] = 1
 	}

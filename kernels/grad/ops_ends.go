@@ -92,9 +92,10 @@ func init() {
 }
 
 // LinearCrossEntropy is the weighted sum of the token losses -log softmax(x·wᵀ)[target], without ever holding the logits in
-// float32.
+// float32. A soft cap of most > 0 makes each logit z most·tanh(z/most).
 // Shapes: x [t d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 -> [1].
-func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
+func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Value {
+	capped := kernels.Attr{F: [2]float64{most}}
 	axes := w.Place.Cuts(0)
 	at := t.rows(axes) // of tokens
 	x, target, weight = t.to(x, at), t.to(target, at), t.to(weight, at)
@@ -111,14 +112,14 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value) *Value {
 		blocks := (w.Shape[0]/n + kernels.LSEBlock - 1) / kernels.LSEBlock
 		out = append(out, spec{[]int{rows, w.Shape[0]}, x.DType, pl}, spec{[]int{rows, blocks * n}, tensor.F32, pl})
 	}
-	a := t.emit(opLSE, kernels.Attr{}, []*Value{x, w, target}, out...)
+	a := t.emit(opLSE, capped, []*Value{x, w, target}, out...)
 	a.Axes = axes
 	for _, v := range a.Out {
 		v.Need = false // the gradient goes through nll alone
 	}
 	lse := t.one(opLSEJoin, kernels.Attr{}, tensor.F32, []int{rows}, at, t.to(a.Out[0], at))
 	hit := t.to(a.Out[1], at)
-	l := t.one(opNLL, kernels.Attr{}, tensor.F32, []int{1}, sum, append([]*Value{lse, hit, target, weight, x, w}, a.Out[2:]...)...)
+	l := t.one(opNLL, capped, tensor.F32, []int{1}, sum, append([]*Value{lse, hit, target, weight, x, w}, a.Out[2:]...)...)
 	l.Node.Axes = axes
 	return l
 }
@@ -149,7 +150,7 @@ func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		for _, m := range n.Axes {
 			p[m] = Part{Kind: Partial}
 		}
-		g[4] = t.one(opCEDX, kernels.Attr{}, x.DType, x.Shape, p, in...)
+		g[4] = t.one(opCEDX, n.Attr, x.DType, x.Shape, p, in...)
 		g[4].Node.Axes = n.Axes
 	}
 	if leg(5) {
@@ -157,14 +158,18 @@ func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		for _, m := range x.Place.Cuts(0) {
 			p[m] = Part{Kind: Partial}
 		}
-		g[5] = t.one(opCEDW, kernels.Attr{}, tensor.F32, w.Shape, p, in...)
+		g[5] = t.one(opCEDW, n.Attr, tensor.F32, w.Shape, p, in...)
 		g[5].Node.Axes = n.Axes
 	}
 	return g
 }
 
-// Logits is x·wᵀ in float32, gathered; for evaluation and sampling.
-func (t *Tape) Logits(x, w *Value) *Value {
+// Logits is x·wᵀ in float32, gathered, under a soft cap of most if that is not 0; for evaluation and sampling.
+func (t *Tape) Logits(x, w *Value, most float64) *Value {
 	w, x, p := t.product(w, x, "nk", "tk", "tn")
-	return t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil), Place{})
+	z := t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil), Place{})
+	if most == 0 {
+		return z
+	}
+	return t.Scale(t.Act(t.Scale(z, 1/most), kernels.Tanh), most)
 }

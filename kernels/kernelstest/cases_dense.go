@@ -149,23 +149,32 @@ func attnCases() []Case {
 	var l []Case
 	for i, s := range attnShapes {
 		name := fmt.Sprintf("%d_q%vk%vh%dg%dd%de%d", i, s.q, s.k, s.h, s.g, s.d, s.e)
-		l = append(l,
-			Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Terms: 1, Why: "exponentials, and probabilities times values of unit variance rounded to the activation dtype", Leaky: true,
-				Call: func(g *gen) *kernels.Call {
-					q, k, v, cuQ, cuK, a := s.operands(g)
-					return &kernels.Call{In: tensors{q, k, v, cuQ, cuK}, Attr: a,
-						Out: tensors{g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)}}
-				}},
-			Case{Op: kernels.AttentionBwd, Name: name, Tol: 1e-5, Half: 2, Terms: 1, Why: "differences of products of unit variance, rounded to the activation dtype", Leaky: true,
-				Call: func(g *gen) *kernels.Call {
-					q, k, v, cuQ, cuK, a := s.operands(g)
-					o, lse := g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)
-					do(kernels.Attention, a, tensors{q, k, v, cuQ, cuK}, tensors{o, lse})
-					return &kernels.Call{In: tensors{g.act(o.Shape...), q, k, v, o, lse, cuQ, cuK}, Attr: a,
-						Out: tensors{g.raw(g.a, q.Shape...), g.raw(g.a, k.Shape...), g.raw(g.a, v.Shape...)}}
-				}})
+		l = append(l, attnForward(name, s, 0), attnBackward(name, s, 0))
 	}
 	return l
+}
+
+// attnForward and attnBackward are cases with a soft cap of most, 0 for none.
+func attnForward(name string, s attnShape, most float64) Case {
+	return Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Terms: 1, Why: "exponentials, and probabilities times values of unit variance rounded to the activation dtype", Leaky: true,
+		Call: func(g *gen) *kernels.Call {
+			q, k, v, cuQ, cuK, a := s.operands(g)
+			a.F[1] = most
+			return &kernels.Call{In: tensors{q, k, v, cuQ, cuK}, Attr: a,
+				Out: tensors{g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)}}
+		}}
+}
+
+func attnBackward(name string, s attnShape, most float64) Case {
+	return Case{Op: kernels.AttentionBwd, Name: name, Tol: 1e-5, Half: 2, Terms: 1, Why: "differences of products of unit variance, rounded to the activation dtype", Leaky: true,
+		Call: func(g *gen) *kernels.Call {
+			q, k, v, cuQ, cuK, a := s.operands(g)
+			a.F[1] = most
+			o, lse := g.raw(g.a, q.Shape[0], s.h, s.e), g.raw(tensor.F32, q.Shape[0], s.h)
+			do(kernels.Attention, a, tensors{q, k, v, cuQ, cuK}, tensors{o, lse})
+			return &kernels.Call{In: tensors{g.act(o.Shape...), q, k, v, o, lse, cuQ, cuK}, Attr: a,
+				Out: tensors{g.raw(g.a, q.Shape...), g.raw(g.a, k.Shape...), g.raw(g.a, v.Shape...)}}
+		}}
 }
 
 var _ = add(matrixCases()...)

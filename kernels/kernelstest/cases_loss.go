@@ -17,7 +17,7 @@ func ceOperands(g *gen, s shard) tensors {
 	x, w := g.act(s.t, s.d), g.scaled(s.v, s.d)
 	target := g.ids(s.t, s.first-3, s.first+s.v+3)
 	lse, hit := g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)
-	do(kernels.LinearLSE, kernels.Attr{I: [4]int{s.first}}, tensors{x, w, target}, tensors{lse, hit})
+	do(kernels.LinearLSE, kernels.Attr{I: [4]int{s.first}, F: [2]float64{g.cap}}, tensors{x, w, target}, tensors{lse, hit})
 	return tensors{x, w, target, wrap(tensor.F32, lse.Bytes(), []int{s.t}), g.positive(s.t), g.normal(tensor.F32, 1, 1)}
 }
 
@@ -29,7 +29,7 @@ func (g *gen) numerators(s shard) tensors {
 // keptOperands are ceOperands and the numerators that linear_lse keeps.
 func keptOperands(g *gen, s shard) tensors {
 	in, kept := ceOperands(g, s), g.numerators(s)
-	do(kernels.LinearLSE, kernels.Attr{I: [4]int{s.first}}, in[:3], append(tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)}, kept...))
+	do(kernels.LinearLSE, kernels.Attr{I: [4]int{s.first}, F: [2]float64{g.cap}}, in[:3], append(tensors{g.raw(tensor.F32, s.t, 1), g.raw(tensor.F32, s.t)}, kept...))
 	return append(in, kept...)
 }
 

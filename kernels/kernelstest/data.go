@@ -14,6 +14,7 @@ import (
 type gen struct {
 	*rand.Rand
 	a      tensor.DType // the activation dtype of the case
+	cap    float64      // soft cap of a loss's logits, 0 for none
 	guards []guard
 }
 

@@ -110,7 +110,7 @@ func sameInOne(t *testing.T, b kernels.Backend, r *run) {
 	lse, hit, joined, loss := tensor.Make(tensor.F32, n, 1), tensor.Make(tensor.F32, n), tensor.Make(tensor.F32, n), tensor.Make(tensor.F32, 1)
 	bwd.Op, bwd.In, bwd.Out = kernels.LinearCEBwd, tensors{x, w, target, joined, weight, seed}, bwd.Out[2:]
 	for _, c := range []*kernels.Call{one,
-		{Op: kernels.LinearLSE, In: tensors{x, w, target}, Out: tensors{lse, hit}},
+		{Op: kernels.LinearLSE, In: tensors{x, w, target}, Out: tensors{lse, hit}, Attr: kernels.Attr{F: one.Attr.F}},
 		{Op: kernels.LSEJoin, In: tensors{lse}, Out: tensors{joined}},
 		{Op: kernels.NLL, In: tensors{joined, hit, target, weight}, Out: tensors{loss}}, bwd} {
 		b.Run(c)

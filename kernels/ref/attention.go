@@ -90,7 +90,7 @@ func attention(c *kernels.Call) {
 			s := make([]float64, r.to-r.from)
 			for b := range s {
 				if s[b] = math.Inf(-1); m.sees(r.row, r.from+b) {
-					s[b] = c.Attr.F[0] * dot(q.row(r.row, j), k.row(r.from+b, g))
+					s[b], _ = capped(c.Attr.F[0]*dot(q.row(r.row, j), k.row(r.from+b, g)), c.Attr.F[1])
 				}
 			}
 			l := logSumExp(s)
@@ -120,8 +120,9 @@ func attentionBwd(c *kernels.Call) {
 				if !m.sees(r.row, b) {
 					continue
 				}
-				p := math.Exp(c.Attr.F[0]*dot(q.row(r.row, j), k.row(b, g)) - lse[r.row*q.h+j])
-				ds := c.Attr.F[0] * p * (dot(do.row(r.row, j), v.row(b, g)) - delta)
+				s, slope := capped(c.Attr.F[0]*dot(q.row(r.row, j), k.row(b, g)), c.Attr.F[1])
+				p := math.Exp(s - lse[r.row*q.h+j])
+				ds := c.Attr.F[0] * slope * p * (dot(do.row(r.row, j), v.row(b, g)) - delta)
 				axpy(dq.row(r.row, j), ds, k.row(b, g))
 				axpy(dk.row(b, g), ds, q.row(r.row, j))
 				axpy(dv.row(b, g), p, do.row(r.row, j))
@@ -131,6 +132,15 @@ func attentionBwd(c *kernels.Call) {
 	store(c.Out[0], dq.v)
 	store(c.Out[1], dk.v)
 	store(c.Out[2], dv.v)
+}
+
+// capped is x under a soft cap, with its derivative; most = 0 is none.
+func capped(x, most float64) (y, slope float64) {
+	if most == 0 {
+		return x, 1
+	}
+	t := math.Tanh(x / most)
+	return most * t, 1 - t*t
 }
 
 // logSumExp is stable; -Inf for no summands, NaN if one is NaN or +Inf.

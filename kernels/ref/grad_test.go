@@ -71,9 +71,9 @@ func (m maker) grouped() gradCase {
 	}, []int{7, 4})
 }
 
-func (m maker) norm() gradCase {
+func (m maker) norm(plus float64) gradCase {
 	x, w := m.normal(3, 6), m.normal(6)
-	a := kernels.Attr{F: [2]float64{0.01}}
+	a := kernels.Attr{F: [2]float64{0.01, plus}}
 	return m.of("rmsnorm", kernels.RMSNorm, a, tensors{x, w}, tensors{x, w}, func(dy *tensor.Tensor) tensors {
 		rstd := run(kernels.RMSNorm, a, tensors{x, w}, x.Shape, []int{3})[1]
 		return tensors{run(kernels.RMSNormDX, a, tensors{dy, x, w, rstd}, x.Shape)[0], run(kernels.RMSNormDW, a, tensors{dy, x, rstd}, w.Shape)[0]}
@@ -109,10 +109,10 @@ func (m maker) dropout() gradCase {
 	}, x.Shape)
 }
 
-func (m maker) attention(name string, causal, window, h, g int, cuQ, cuK []int32, mask ...*tensor.Tensor) gradCase {
+func (m maker) attention(name string, causal, window, h, g int, most float64, cuQ, cuK []int32, mask ...*tensor.Tensor) gradCase {
 	t, s := int(cuQ[len(cuQ)-1]), int(cuK[len(cuK)-1])
 	q, k, v := m.normal(t, h, 5), m.normal(s, g, 5), m.normal(s, g, 4)
-	a := kernels.Attr{I: [4]int{causal, window}, F: [2]float64{0.6}}
+	a := kernels.Attr{I: [4]int{causal, window}, F: [2]float64{0.6, most}}
 	cu := append(tensors{tensor.Of(tensor.I32, cuQ, len(cuQ)), tensor.Of(tensor.I32, cuK, len(cuK))}, mask...)
 	if len(mask) > 0 {
 		a.I[2] = 2
@@ -124,11 +124,11 @@ func (m maker) attention(name string, causal, window, h, g int, cuQ, cuK []int32
 	}, shapes...)
 }
 
-func (m maker) loss() gradCase {
+func (m maker) loss(most float64) gradCase {
 	x, w := m.normal(4, 5), m.normal(6, 5)
 	target := tensor.Of(tensor.I32, []int32{12, 10, -100, 15}, 4)
 	weight, seed := m.normal(4), tensor.Of(tensor.F32, []float32{0.7}, 1)
-	a := kernels.Attr{I: [4]int{10}}
+	a := kernels.Attr{I: [4]int{10}, F: [2]float64{most}}
 	lse := func() (l, hit *tensor.Tensor) {
 		o := run(kernels.LinearLSE, a, tensors{x, w, target}, []int{4, 1}, []int{4})
 		return run(kernels.LSEJoin, kernels.Attr{}, o[:1], []int{4})[0], o[1]
@@ -147,13 +147,14 @@ func (m maker) loss() gradCase {
 func TestGradients(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(1, 2))}
 	for _, c := range []gradCase{
-		m.matrices(), m.grouped(), m.norm(), m.rope(0), m.rope(1), m.swiglu(), m.embed(), m.dropout(), m.loss(),
-		m.attention("full", 0, 0, 2, 2, []int32{0, 3}, []int32{0, 4}),
-		m.attention("causal packed", 1, 0, 2, 1, []int32{0, 3, 3, 7}, []int32{0, 3, 3, 7}),
-		m.attention("causal longer keys", 1, 0, 4, 2, []int32{0, 2, 4}, []int32{0, 5, 7}),
-		m.attention("causal unseen queries", 1, 0, 1, 1, []int32{0, 5}, []int32{0, 3}),
-		m.attention("window", 1, 2, 3, 3, []int32{0, 6}, []int32{0, 6}),
-		m.attention("mask", 0, 0, 2, 1, []int32{0, 4, 6}, []int32{0, 4, 6}, tensor.Of(tensor.I32, []int32{3, 2, 7}, 3, 1),
+		m.matrices(), m.grouped(), m.norm(0), m.norm(1), m.rope(0), m.rope(1), m.swiglu(), m.embed(), m.dropout(), m.loss(0), m.loss(1.5),
+		m.attention("full", 0, 0, 2, 2, 0, []int32{0, 3}, []int32{0, 4}),
+		m.attention("causal packed", 1, 0, 2, 1, 0, []int32{0, 3, 3, 7}, []int32{0, 3, 3, 7}),
+		m.attention("causal longer keys", 1, 0, 4, 2, 0, []int32{0, 2, 4}, []int32{0, 5, 7}),
+		m.attention("causal unseen queries", 1, 0, 1, 1, 0, []int32{0, 5}, []int32{0, 3}),
+		m.attention("window", 1, 2, 3, 3, 0, []int32{0, 6}, []int32{0, 6}),
+		m.attention("soft cap", 1, 3, 4, 2, 0.8, []int32{0, 6}, []int32{0, 6}),
+		m.attention("mask", 0, 0, 2, 1, 0, []int32{0, 4, 6}, []int32{0, 4, 6}, tensor.Of(tensor.I32, []int32{3, 2, 7}, 3, 1),
 			tensor.Of(tensor.I32, []int32{0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1}, 6, 3), tensor.Of(tensor.I32, []int32{0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1}, 6, 3),
 			tensor.Of(tensor.I32, []int32{0, 1, 1, 1, -1, 0}, 6)),
 	} {

@@ -13,7 +13,7 @@ func linearLSE(c *kernels.Call) {
 	xs, ws, target := load(x), load(w), c.In[2].I32()
 	lse, hit := make([]float64, t), make([]float64, t)
 	for i := range t {
-		z := matNT(xs[i*d:(i+1)*d], ws, 1, v, d)
+		z, _ := cappedLogits(matNT(xs[i*d:(i+1)*d], ws, 1, v, d), c.Attr.F[0])
 		lse[i] = logSumExp(z)
 		if r := int(target[i]) - c.Attr.I[0]; r >= 0 && r < v {
 			hit[i] = z[r]
@@ -22,12 +22,21 @@ func linearLSE(c *kernels.Call) {
 	store(c.Out[0], lse)
 	store(c.Out[1], hit)
 	if len(c.Out) > 2 && c.Out[2] != nil {
-		keepNumerators(x, w, c.Out[2], c.Out[3])
+		keepNumerators(x, w, c.Out[2], c.Out[3], c.Attr.F[0])
 	}
 }
 
+// cappedLogits puts a row of logits under a soft cap, and gives the derivatives.
+func cappedLogits(z []float64, most float64) (y, slope []float64) {
+	slope = make([]float64, len(z))
+	for i, x := range z {
+		z[i], slope[i] = capped(x, most)
+	}
+	return z, slope
+}
+
 // keepNumerators computes e and top of linear_lse.
-func keepNumerators(x, w, e, top *tensor.Tensor) {
+func keepNumerators(x, w, e, top *tensor.Tensor, most float64) {
 	t, v, d := x.Rows(), w.Shape[0], last(x)
 	xs, ws := load(x), load(w)
 	var es, tops []float64
@@ -36,9 +45,12 @@ func keepNumerators(x, w, e, top *tensor.Tensor) {
 		less = 8
 	}
 	for i := range t {
-		z := matNT(xs[i*d:(i+1)*d], ws, 1, v, d)
+		z, slope := cappedLogits(matNT(xs[i*d:(i+1)*d], ws, 1, v, d), most)
 		for j := 0; j < v; j += kernels.LSEBlock {
 			m, n := numerators(z[j:min(j+kernels.LSEBlock, v)], less)
+			for k := range n {
+				n[k] *= slope[j+k]
+			}
 			es, tops = append(es, n...), append(tops, m)
 		}
 	}
@@ -84,7 +96,7 @@ func nll(c *kernels.Call) {
 }
 
 // gradLogits is row i of dz from the numerators of linear_lse.
-func gradLogits(e, top []float64, target int32, base int, lse, scale float64) []float64 {
+func gradLogits(e, top []float64, target int32, base int, lse, scale float64, slope func(j int) float64) []float64 {
 	dz := make([]float64, len(e))
 	if target < 0 {
 		return dz
@@ -93,7 +105,7 @@ func gradLogits(e, top []float64, target int32, base int, lse, scale float64) []
 		dz[j] = scale * e[j] * math.Exp(top[j/kernels.LSEBlock]-lse)
 	}
 	if r := int(target) - base; r >= 0 && r < len(dz) {
-		dz[r] -= scale
+		dz[r] -= scale * slope(r)
 	}
 	return dz
 }
@@ -117,11 +129,14 @@ func linearCE(c *kernels.Call) {
 	if len(c.In) > 6 && c.In[6] != nil {
 		e, top = c.In[6], c.In[7]
 	} else {
-		keepNumerators(c.In[0], c.In[1], e, top)
+		keepNumerators(c.In[0], c.In[1], e, top, c.Attr.F[0])
 	}
 	es, tops, n := load(e), load(top), last(top)
 	for i := range target {
-		dz := gradLogits(es[i*v:(i+1)*v], tops[i*n:(i+1)*n], target[i], c.Attr.I[0], lse[i], seed*weight[i])
+		dz := gradLogits(es[i*v:(i+1)*v], tops[i*n:(i+1)*n], target[i], c.Attr.I[0], lse[i], seed*weight[i], func(j int) float64 {
+			_, slope := capped(dot(x[i*d:(i+1)*d], w[j*d:(j+1)*d]), c.Attr.F[0])
+			return slope
+		})
 		for j, g := range dz {
 			if dx != nil {
 				axpy(gx[i*d:(i+1)*d], g, w[j*d:])
@@ -143,7 +158,7 @@ func linearCE(c *kernels.Call) {
 func lossAndGradients(c *kernels.Call) {
 	x, w, target, weight, seed := c.In[0], c.In[1], c.In[2], c.In[3], c.In[4]
 	lse, hit, all := tensor.Make(tensor.F32, x.Rows(), 1), tensor.Make(tensor.F32, x.Rows()), tensor.Make(tensor.F32, x.Rows())
-	linearLSE(&kernels.Call{In: []*tensor.Tensor{x, w, target}, Out: []*tensor.Tensor{lse, hit}})
+	linearLSE(&kernels.Call{In: []*tensor.Tensor{x, w, target}, Out: []*tensor.Tensor{lse, hit}, Attr: kernels.Attr{F: c.Attr.F}})
 	lseJoin(&kernels.Call{In: []*tensor.Tensor{lse}, Out: []*tensor.Tensor{all}})
 	nll(&kernels.Call{In: []*tensor.Tensor{all, hit, target, weight}, Out: c.Out[:1]})
 	linearCE(&kernels.Call{Op: kernels.LinearCEBwd, In: []*tensor.Tensor{x, w, target, all, weight, seed}, Out: c.Out[2:], Attr: c.Attr})

@@ -13,7 +13,7 @@ func rmsNorm(c *kernels.Call) {
 		row := x[i*d : (i+1)*d]
 		rstd[i] = 1 / math.Sqrt(dot(row, row)/float64(d)+c.Attr.F[0])
 		for j := range row {
-			row[j] *= rstd[i] * w[j]
+			row[j] *= rstd[i] * (w[j] + c.Attr.F[1])
 		}
 	}
 	store(c.Out[0], x)
@@ -26,7 +26,7 @@ func rmsNormDX(c *kernels.Call) {
 	for i, r := range rstd {
 		g, row := dy[i*d:(i+1)*d], x[i*d:(i+1)*d]
 		for j := range g {
-			g[j] *= w[j]
+			g[j] *= w[j] + c.Attr.F[1]
 		}
 		k := r * r * dot(g, row) / float64(d)
 		for j := range g {

@@ -81,6 +81,9 @@ func activation(kind int, x float64) (y, dy float64) {
 		k := math.Sqrt(2 / math.Pi)
 		t := math.Tanh(k * (x + 0.044715*x*x*x))
 		return 0.5 * x * (1 + t), 0.5*(1+t) + 0.5*x*(1-t*t)*k*(1+3*0.044715*x*x)
+	case kernels.Tanh:
+		t := math.Tanh(x)
+		return t, 1 - t*t
 	case kernels.ReLU:
 		if x < 0 {
 			return 0, 0

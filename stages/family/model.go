@@ -132,10 +132,10 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 	h := r.Norm("model.norm", env["x"], s.Hidden, s.Eps)
 	env["final"] = h
 	if r.Logits {
-		env["logits"] = r.T.Logits(h, s.output(r.T))
+		env["logits"] = r.T.Logits(h, s.output(r.T), 0)
 		return
 	}
-	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), r.T.Data("weights", tensor.F32, r.Shape.Rows)))
+	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), r.T.Data("weights", tensor.F32, r.Shape.Rows), 0))
 }
 
 // Stage is a slice of the blocks with what surrounds it.

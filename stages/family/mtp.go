@@ -27,6 +27,6 @@ func (s Spec) mtp(r *block.Rec, env map[string]*grad.Value) {
 		h = r.Norm(name+".final_layernorm", x, s.Hidden, s.Eps)
 		target := t.Data(fmt.Sprintf("mtp_targets.%d", k), tensor.I32, r.Shape.Rows)
 		weight := t.Data(fmt.Sprintf("mtp_weights.%d", k), tensor.F32, r.Shape.Rows)
-		t.Loss(t.Scale(t.LinearCrossEntropy(h, s.output(t), target, weight), s.MTPWeight/float64(s.MTP)))
+		t.Loss(t.Scale(t.LinearCrossEntropy(h, s.output(t), target, weight, 0), s.MTPWeight/float64(s.MTP)))
 	}
 }
