@@ -84,7 +84,7 @@ type Data struct {
 	Prompt     bool         `key:"train_on_prompt" default:"false" class:"fixed" flag:"train-on-prompt" doc:"Count the loss on user and system turns as well."`
 	LastTurn   bool         `key:"last_turn_only" default:"false" class:"fixed" flag:"history-mask-loss" doc:"Count the loss on the last assistant turn only."`
 	EODMask    bool         `key:"eod_mask_loss" default:"false" class:"fixed" flag:"eod-mask-loss" doc:"Do not count the loss on end-of-document tokens."`
-	Shuffle    bool         `key:"shuffle" default:"true" class:"fixed" doc:"Read in a seeded order that is a permutation of all samples."`
+	Shuffle    bool         `key:"shuffle" default:"true" class:"fixed" doc:"Read in a seeded order, a permutation of all samples; false reads files and documents as they come."`
 	Seed       int          `key:"seed" default:"-1" class:"fixed" doc:"Seed of the order; -1 takes train.seed."`
 	Quarantine int          `key:"quarantine" default:"100" min:"0" class:"free" unit:"samples" doc:"Bad samples that are set aside before the run stops with exit code 4."`
 	Pack       string       `key:"pack" default:"best-fit" oneof:"none|first-fit|best-fit|largest-fit|sequential|max-images" class:"fixed" flag:"packing-algorithm,energon-pack-algo" from:"balanced=best-fit,sequential_max_images=max-images" doc:"How whole documents or conversations are laid into samples, where data.packing is on; pretraining joins texts and needs none."`

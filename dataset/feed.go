@@ -25,23 +25,17 @@ type feeder struct {
 	rows  []row    // nil: not made yet
 }
 
-func newFeeder(cfg LoaderConfig, enc Encoder) (*feeder, error) {
-	for _, s := range cfg.Sources {
-		if s.Source.Kind() == KindText && enc == nil || s.Source.Kind() == KindChat && cfg.Chat == nil ||
-			(s.Source.Kind() == KindParts || s.Source.Kind() == KindEpisodes) && cfg.Samples == nil {
-			return nil, fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), s.Source.Kind())
-		}
-	}
+func newFeeder(cfg LoaderConfig, all []*units, enc Encoder) *feeder {
 	if cfg.Quarantine == nil {
 		cfg.Quarantine, _ = OpenQuarantine("")
 	}
 	f := &feeder{cfg: cfg, began: time.Now()}
-	f.fetch = &fetcher{sources: cfg.Sources, enc: enc, chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
+	f.fetch = &fetcher{seqLen: cfg.SeqLen, vocab: int32(cfg.Vocab), sources: cfg.Sources, enc: enc, chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
 	f.fetch.begin(cfg)
 	for i := range cfg.Sources {
-		f.queues = append(f.queues, newDocQueue(f.fetch, i, cfg.Seed, cfg.OrderWindow))
+		f.queues = append(f.queues, newDocQueue(f.fetch, i, all[i], &f.cfg))
 	}
-	return f, nil
+	return f
 }
 
 // seek goes to a position. It reads nothing.
@@ -150,6 +144,7 @@ type maker struct {
 	*feeder
 	at    Position
 	blend blend
+	cuts  []*cutter // of each source, nil where nothing was cut yet
 }
 
 func (m *maker) make() ([]row, error) {
@@ -186,7 +181,7 @@ func (m *maker) inspect(source int, s SourcePosition, d *pendingDoc) error {
 	if err := m.cfg.Quarantine.Add(bad); err != nil {
 		return err
 	}
-	if s.Pass == 0 { // each document is met once a pass
+	if s.Pass == 0 && (d.piece == 0 || !d.out.whole) { // each is met once a pass, and a document that cannot be read with each piece
 		m.at.Bad++
 	}
 	read := s.Pass*m.queues[source].len() + s.Doc + 1

@@ -36,13 +36,24 @@ type Edit struct {
 // tokens is a document as ids.
 type tokens struct {
 	pieces
-	place Place
-	key   string
-	bad   *BadSample // the document cannot be used, and has no ids
+	place        Place
+	key          string
+	begins, ends bool       // the document does with these ids
+	bad          *BadSample // the document cannot be used, and has no ids
+	whole        bool       // the fault is that of the document, not of one piece
+}
+
+// Continuer is an Encoder that can go on within a text.
+type Continuer interface {
+	// EncodeRest returns the ids of a text that stands behind another one, at the start of a line or of a word: without what
+	// comes in front of a whole text.
+	EncodeRest(text string) []int32
 }
 
 // fetcher reads documents and turns them into ids, and remembers as many as it may.
 type fetcher struct {
+	seqLen     int
+	vocab      int32
 	sources    []Weighted
 	enc        Encoder
 	chat       ChatEncoder
@@ -62,7 +73,7 @@ const readsMax = 3
 
 // start reads and encodes a document by the pools, and then closes p.done.
 func (f *fetcher) start(source int, p *pendingDoc) {
-	if t, ok := f.cache.get(source, p.doc); ok {
+	if t, ok := f.cache.get(source, p.unit); ok {
 		p.out = t
 		close(p.done)
 		return
@@ -72,16 +83,16 @@ func (f *fetcher) start(source int, p *pendingDoc) {
 
 // read reads a document and hands it on. A bad one is no error.
 func (f *fetcher) read(source int, p *pendingDoc) {
-	d, err := f.sources[source].Source.Read(p.doc)
+	d, err := f.document(source, p.unit)
 	for n := 1; err != nil && n < readsMax && asBad(err) == nil; n++ {
-		d, err = f.sources[source].Source.Read(p.doc)
+		d, err = f.document(source, p.unit)
 	}
 	if err != nil {
-		f.finish(source, p, tokens{place: d.Place}, err)
+		f.finish(source, p, tokens{place: d.Place, whole: f.sources[source].Source.Kind() != KindTokens}, err)
 		return
 	}
 	f.reading.hand(f.encoding, func() {
-		t, err := f.encode(d, f.sources[source].Source.Kind())
+		t, err := f.encode(d, f.sources[source].Source.Kind(), p.unit)
 		if err != nil || f.decoding == nil || len(t.media) == 0 {
 			f.finish(source, p, t, err)
 			return
@@ -97,12 +108,22 @@ func (f *fetcher) read(source int, p *pendingDoc) {
 	})
 }
 
+// document reads what a unit needs of its document.
+func (f *fetcher) document(source int, u unit) (Document, error) {
+	s := f.sources[source].Source
+	if u.pieces == 1 || s.Kind() != KindTokens {
+		return s.Read(u.doc)
+	}
+	from, to := u.tokens(f.seqLen)
+	return readPart(s, u.doc, from, to)
+}
+
 // finish hands a document to who waits for it.
 func (f *fetcher) finish(source int, p *pendingDoc, t tokens, err error) {
 	if bad := asBad(err); bad != nil {
-		t, err = tokens{place: bad.Place, bad: bad}, nil
+		t, err = tokens{place: bad.Place, bad: bad, whole: t.whole}, nil
 	} else if err == nil {
-		f.cache.put(source, p.doc, t)
+		f.cache.put(source, p.unit, t)
 	} else {
 		err = fmt.Errorf("read document %d of %s (%d times): %w", p.doc, f.sources[source].Source.Name(), readsMax, err)
 	}
@@ -119,14 +140,14 @@ func asBad(err error) *BadSample {
 	return nil
 }
 
-func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
-	t := tokens{place: d.Place, key: d.Key, pieces: pieces{ids: d.Tokens}}
+// encode makes ids of what was read for a unit. All ids come by here, and those that the model has no row for are refused.
+func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
+	t = tokens{place: d.Place, key: d.Key, begins: u.piece == 0, ends: u.last(), pieces: pieces{ids: d.Tokens}}
 	switch kind {
 	case KindChat:
 		if f.chat == nil {
 			return t, errors.New("the data holds conversations, and there is no chat template to write them as text")
 		}
-		var err error
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools); err != nil {
 			return t, &BadSample{d.Place, err.Error()}
 		}
@@ -145,12 +166,39 @@ func (f *fetcher) encode(d Document, kind Kind) (tokens, error) {
 		}
 		t.pieces = join(samples)
 	case KindText:
-		t.ids = f.enc.Encode(d.Text, f.addSpecial)
-		if f.eod >= 0 {
-			t.ids = append(t.ids, f.eod)
+		from := 0
+		t.ids, t.ends = f.text(d.Text, u)
+		t.ids, from = u.of(t.ids, f.seqLen)
+		t.begins, t.ends = t.begins && from == 0, t.ends && u.part != partRows
+	}
+	return t, f.known(&t)
+}
+
+// text makes ids of a text or of a piece of it, and says whether the text ends there.
+func (f *fetcher) text(text string, u unit) (ids []int32, ends bool) {
+	ends = true
+	if u.pieces > 1 {
+		text, ends = u.text(text)
+	}
+	if rest, ok := f.enc.(Continuer); ok && u.piece > 0 {
+		ids = rest.EncodeRest(text)
+	} else {
+		ids = f.enc.Encode(text, f.addSpecial)
+	}
+	if ends && f.eod >= 0 {
+		ids = append(ids, f.eod)
+	}
+	return ids, ends
+}
+
+// known makes a bad sample of ids that are outside the vocabulary: there is nothing that the model could learn of them.
+func (f *fetcher) known(t *tokens) error {
+	for i, id := range t.ids {
+		if id < 0 || f.vocab > 0 && id >= f.vocab {
+			return &BadSample{t.place, fmt.Sprintf("its token %d is id %d, and the model has the ids 0 to %d: the tokenizer may be another model's", i, id, f.vocab-1)}
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // badOr makes a bad sample of an error, which may be one already.
@@ -171,21 +219,22 @@ type tokenCache struct {
 }
 
 type cacheKey struct {
-	source int
-	doc    int64
+	source     int
+	doc, piece int64
+	part       unitPart
 }
 
 // cacheOverhead is about what a document takes in the cache beside its ids.
 const cacheOverhead = 160
 
-func (c *tokenCache) get(source int, doc int64) (tokens, bool) {
+func (c *tokenCache) get(source int, u unit) (tokens, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t, ok := c.docs[cacheKey{source, doc}]
+	t, ok := c.docs[cacheKey{source, u.doc, u.piece, u.part}]
 	return t, ok
 }
 
-func (c *tokenCache) put(source int, doc int64, t tokens) {
+func (c *tokenCache) put(source int, u unit, t tokens) {
 	size := int64(4*len(t.ids)+len(t.loss)+len(t.place.File)) + cacheOverhead
 	for _, m := range t.media {
 		size += int64(len(m.Bytes)) + cacheOverhead
@@ -199,5 +248,5 @@ func (c *tokenCache) put(source int, doc int64, t tokens) {
 		c.docs = map[cacheKey]tokens{}
 	}
 	c.room -= size
-	c.docs[cacheKey{source, doc}] = t
+	c.docs[cacheKey{source, u.doc, u.piece, u.part}] = t
 }

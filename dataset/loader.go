@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 )
@@ -13,8 +14,8 @@ type Mode string
 
 // The modes of a Loader.
 const (
-	// ModePretrain joins the documents of a source to one stream of tokens, in the source's order, and cuts it into
-	// windows of SeqLen. A window's last token is the next one's first.
+	// ModePretrain cuts documents into windows of SeqLen, and joins what is left of each, and documents that are shorter, to
+	// further windows. A window's last token is the next one's first. All windows of a source are in random order.
 	ModePretrain Mode = "pretrain"
 	// ModeSFT keeps documents whole and packs them into rows of SeqLen.
 	ModeSFT Mode = "sft"
@@ -25,17 +26,23 @@ const (
 type LoaderConfig struct {
 	Sources  []Weighted // weights are shares of samples; with all weights 0 the sources are read as one
 	Mode     Mode
-	SeqLen   int     // tokens of a row
-	EOD      int32   // the id that ends a text; -1 for none
-	Pad      int32   // the id that fills rows
-	Special  bool    // have the tokenizer add its special tokens (BOS) to texts
-	Separate bool    // documents of a window do not attend to each other, and positions start again in each
-	MaskEOD  bool    // no loss where EOD is the input
-	Shuffle  int     // windows of a block whose order is shuffled, so that a long document is spread; 0 means 64
-	Packing  Packing // of ModeSFT; "" means PackBestFit
-	Window   int     // documents packed together; 0 means 256
-	DropLong bool    // leave out documents over SeqLen, instead of cutting them
-	MediaMax int     // pictures and videos of a row; 0 means any number
+	SeqLen   int   // tokens of a row
+	EOD      int32 // the id that ends a text; -1 for none
+	Pad      int32 // the id that fills rows
+	Special  bool  // have the tokenizer add its special tokens (BOS) to texts
+	Separate bool  // documents of a window do not attend to each other, and positions start again in each
+	MaskEOD  bool  // no loss where EOD is the input
+	// Shuffle is how many windows are made at once and shuffled. Documents, and pieces of long ones, are in random order before;
+	// where a source does not know how long its documents are, these windows alone spread a long one. 0 means 64, and for such
+	// sources 10,000, but not more than 256 MiB of ids. A resumed run reads the windows under way again.
+	Shuffle int
+	// Sequential takes documents in the order of their sources, and neither windows nor pieces change places.
+	Sequential bool
+	Vocab      int     // ids of the model: a document with others is bad; 0 for no check
+	Packing    Packing // of ModeSFT; "" means PackBestFit
+	Window     int     // documents packed together; 0 means 256
+	DropLong   bool    // leave out documents over SeqLen, instead of cutting them
+	MediaMax   int     // pictures and videos of a row; 0 means any number
 	// OrderWindow is how many documents of a source are shuffled with each other; 0 means all. A window is made of
 	// orderRuns runs of documents that follow each other, from all over the source, so that reading touches few places
 	// at once and yet the order is nearly as mixed as that of all.
@@ -86,16 +93,17 @@ type stepResult struct {
 	err        error
 }
 
-// OpenLoader starts at the first step. Nothing is read before the first call of Step. The sources stay the caller's
-// to close, after the Loader.
+// OpenLoader starts at the first step. Of texts that are to be shuffled, sizes and a few documents are read, to decide how long
+// ones are cut; else nothing is read before the first call of Step. The sources stay the caller's to close, after the Loader.
 func OpenLoader(cfg LoaderConfig, enc Encoder) (*Loader, error) {
-	if err := cfg.fill(); err != nil {
+	if err := errors.Join(cfg.fill(), cfg.checkEncoders(enc)); err != nil {
 		return nil, err
 	}
-	feed, err := newFeeder(cfg, enc)
+	all, err := cfg.fillUnits(enc)
 	if err != nil {
 		return nil, err
 	}
+	feed := newFeeder(cfg, all, enc)
 	l := &Loader{feed: feed, order: cfg.fingerprint(enc), starts: map[int64]Position{}}
 	l.next = Position{Order: l.order, Sources: make([]SourcePosition, len(feed.cfg.Sources))}
 	feed.seek(l.next)
@@ -115,7 +123,6 @@ func (c *LoaderConfig) fill() error {
 			*field = otherwise
 		}
 	}
-	set(&c.Shuffle, 64)
 	set(&c.Window, 256)
 	set(&c.Readers, 1)
 	set(&c.Encoders, c.Readers)
@@ -128,10 +135,12 @@ func (c *LoaderConfig) fill() error {
 	}
 	need(c.Mode == ModePretrain || c.Mode == ModeSFT, "mode %q; it must be %q or %q", c.Mode, ModePretrain, ModeSFT)
 	need(slices.Contains(Packings(), c.Packing), "packing %q; it must be one of %v", c.Packing, Packings())
+	need(c.Vocab >= 0 && c.Vocab <= math.MaxInt32, "a vocabulary of %d ids", c.Vocab)
+	need(c.Vocab == 0 || int(c.EOD) < c.Vocab && int(c.Pad) < c.Vocab, "the end of a document is id %d and padding id %d, outside of the model's %d", c.EOD, c.Pad, c.Vocab)
 	need(c.SeqLen >= 1, "a sequence length of %d", c.SeqLen)
 	need(c.MicroBatch >= 1 && c.GlobalBatch >= 1 && c.GlobalBatch%max(c.MicroBatch, 1) == 0,
 		"a global batch of %d is no multiple of the microbatch of %d", c.GlobalBatch, c.MicroBatch)
-	need(c.Shuffle >= 1 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Decoders >= 1 && c.HoldBytes >= 0 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
+	need(c.Shuffle >= 0 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Decoders >= 1 && c.HoldBytes >= 0 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
 	return errors.Join(append(errs, c.fillSources())...)
 }
 
@@ -164,11 +173,61 @@ func (c *LoaderConfig) fillSources() error {
 	return nil
 }
 
+// checkEncoders says what cannot be made tokens of.
+func (c *LoaderConfig) checkEncoders(enc Encoder) error {
+	for _, s := range c.Sources {
+		k := s.Source.Kind()
+		if k == KindText && enc == nil || k == KindChat && c.Chat == nil || (k == KindParts || k == KindEpisodes) && c.Samples == nil {
+			return fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), k)
+		}
+	}
+	return nil
+}
+
+// shuffleBytes bounds the ids of the windows that are shuffled where documents' sizes are not known, and shuffleUnknown is how
+// many windows that are otherwise; shuffleSized is for sources whose sizes are known.
+const (
+	shuffleBytes   = 256 << 20
+	shuffleUnknown = 10_000
+	shuffleSized   = 64
+)
+
+// fillUnits finds what is permuted of each source, and decides how many windows are made at once.
+func (c *LoaderConfig) fillUnits(enc Encoder) (all []*units, err error) {
+	shuffle := shuffleSized
+	for _, s := range c.Sources {
+		u := wholeDocuments(s.Source)
+		if c.Mode == ModePretrain && !c.Sequential {
+			if !c.Special { // which tokens stand at a text's end is not known before it is made tokens of as a whole
+				u, err = newUnits(s.Source, c.SeqLen, enc)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("loader: %w", err)
+			}
+			if u.before == nil {
+				shuffle = min(shuffleUnknown, max(shuffleSized, shuffleBytes/4/(c.SeqLen+1)))
+			}
+		}
+		all = append(all, u)
+	}
+	if c.Shuffle == 0 {
+		c.Shuffle = shuffle
+	}
+	return all, nil
+}
+
 // fingerprint identifies the order of the data.
 func (c *LoaderConfig) fingerprint(enc Encoder) string {
-	parts := []any{"order 1", c.Mode, c.SeqLen, c.EOD, c.Pad, c.Special, c.Separate, c.MaskEOD, c.Shuffle, c.Packing, c.Window, c.DropLong, c.Seed}
+	version := "order 1"
+	if c.Mode == ModePretrain {
+		version = "order 2"
+	}
+	parts := []any{version, c.Mode, c.SeqLen, c.EOD, c.Pad, c.Special, c.Separate, c.MaskEOD, c.Shuffle, c.Packing, c.Window, c.DropLong, c.Seed}
 	if c.OrderWindow > 0 || c.MediaMax > 0 {
 		parts = append(parts, "window", c.OrderWindow, "media", c.MediaMax)
+	}
+	if c.Sequential {
+		parts = append(parts, "sequential")
 	}
 	if c.Prepare != nil {
 		parts = append(parts, "prepared 1") // samples that cannot be decoded have no place in it
@@ -277,7 +336,8 @@ func (l *Loader) Close() {
 func (f *feeder) check(p Position) error {
 	ok := len(p.Sources) == len(f.cfg.Sources) && p.Step >= 0 && p.Sample >= 0 && p.Used >= 0 && p.Used <= max(f.cfg.Shuffle, f.cfg.Window)
 	for i, s := range p.Sources {
-		ok = ok && s.Taken >= 0 && s.Pass >= 0 && s.Doc >= 0 && s.Token >= 0 && s.Doc < f.cfg.Sources[i].Source.Len()
+		n := f.queues[i].len()
+		ok = ok && min(s.Taken, s.Pass, s.Doc, s.Token, s.Ahead, s.Given) >= 0 && s.Doc < n && s.Ahead/int64(f.cfg.SeqLen+2) <= n
 	}
 	if !ok {
 		return fmt.Errorf("loader: the position %+v cannot be one of this data", p)

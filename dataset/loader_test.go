@@ -39,14 +39,13 @@ func steps(t testing.TB, l *Loader, n int) [][]Batch {
 	return out
 }
 
-// stream is a source's documents in its order, for some passes, each ended by 0: what windows are cut from.
-func stream(m *memory, seed uint64, source int64, passes int) []int32 {
+// stream is a source's documents as they come, for some passes, each ended by 0.
+func stream(m *memory, passes int) []int32 {
 	var out []int32
-	for pass := range passes {
-		order := NewPermutation(m.Len(), seed, int64(pass), blockOrder, source)
+	for range passes {
 		for i := range m.Len() {
-			if d := order.At(i); m.bad[d] == "" {
-				out = append(out, (&byteEncoder{}).Encode(m.docs[d].Text, false)...)
+			if m.bad[i] == "" {
+				out = append(out, (&byteEncoder{}).Encode(m.docs[i].Text, false)...)
 				out = append(out, 0)
 			}
 		}
@@ -54,12 +53,12 @@ func stream(m *memory, seed uint64, source int64, passes int) []int32 {
 	return out
 }
 
-// Windows are cut from the joined documents one after the other; labels are the next tokens.
+// Without shuffling, windows are cut from the joined documents one after the other; labels are the next tokens.
 func TestPretrainWindows(t *testing.T) {
 	src := longSource("s", 50)
 	cfg := pretrain(Weighted{src, 1})
-	cfg.Shuffle = 1
-	want := stream(src, cfg.Seed, 0, 3)
+	cfg.Sequential = true
+	want := stream(src, 3)
 	at, sample := 0, int64(0)
 	for _, step := range steps(t, open(t, cfg), 30) {
 		require.Len(t, step, 2)
@@ -180,6 +179,25 @@ func loaders() map[string]func() LoaderConfig {
 		"cached": func() LoaderConfig {
 			c := pretrain(Weighted{longSource("s", 37), 1})
 			c.CacheBytes = 3000
+			return c
+		},
+		"pieces": func() LoaderConfig { return pretrain(Weighted{sizedSource("s", 37), 1}) },
+		"pieces of tokens": func() LoaderConfig {
+			return pretrain(Weighted{idSource("s", 37, 90), 1}, Weighted{idSource("t", 5, 900), 2})
+		},
+		"sequential": func() LoaderConfig {
+			c := pretrain(Weighted{sizedSource("s", 37), 1})
+			c.Sequential = true
+			return c
+		},
+		"windows of an order": func() LoaderConfig {
+			c := pretrain(Weighted{sizedSource("s", 37), 1})
+			c.OrderWindow = 9
+			return c
+		},
+		"sequential chats": func() LoaderConfig {
+			c := sft(Weighted{chatSource("s", 37), 1})
+			c.Sequential = true
 			return c
 		},
 		"sft": func() LoaderConfig { return sft(Weighted{chatSource("s", 37), 1}) },
@@ -343,7 +361,7 @@ func TestKeepLast(t *testing.T) {
 		src := longSource("s", n)
 		for _, global := range []int{2, 6, 64} {
 			cfg := pretrain(Weighted{src, 1})
-			cfg.Passes, cfg.KeepLast, cfg.GlobalBatch, cfg.Shuffle = 1, true, global, 1
+			cfg.Passes, cfg.KeepLast, cfg.GlobalBatch, cfg.Sequential = 1, true, global, true
 			l := open(t, cfg)
 			var tokens []int32
 			loss := 0
@@ -363,7 +381,7 @@ func TestKeepLast(t *testing.T) {
 					}
 				}
 			}
-			want := stream(src, cfg.Seed, 0, 1)
+			want := stream(src, 1)
 			require.Equal(t, want[:len(want)-1], tokens, "the last token is only predicted")
 			require.Equal(t, len(tokens), loss)
 		}

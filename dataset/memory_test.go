@@ -13,6 +13,7 @@ type memory struct {
 	kind  Kind
 	docs  []Document
 	bad   map[int64]string
+	sized bool  // it knows the sizes of its documents
 	flaky int64 // of each flaky reads, the first 2·readsMax fail; 0: none
 	reads atomic.Int64
 }
@@ -24,6 +25,17 @@ func (m *memory) Kind() Kind          { return m.kind }
 func (m *memory) Len() int64          { return int64(len(m.docs)) }
 func (m *memory) Fingerprint() string { return fingerprintOf(m.name, len(m.docs)) }
 func (m *memory) Close() error        { return nil }
+
+func (m *memory) Sizes(from int64, out []int64) error {
+	if !m.sized {
+		return ErrNoSizes
+	}
+	for k := range out {
+		d := m.docs[from+int64(k)]
+		out[k] = int64(len(d.Text) + len(d.Tokens))
+	}
+	return nil
+}
 
 func (m *memory) Read(i int64) (Document, error) {
 	if n := m.reads.Add(1); m.flaky > 0 && n%m.flaky < 2*readsMax {
@@ -49,6 +61,31 @@ func longSource(name string, n int) *memory {
 	m := textSource(name, n)
 	for i := range m.docs {
 		m.docs[i].Text = strings.Repeat(string(rune('a'+i%26)), int(Draw(1, 0, int64(i), 0, 0)%41))
+	}
+	return m
+}
+
+// sizedSource is longSource with a document of some 500 bytes among ten, which knows its sizes.
+func sizedSource(name string, n int) *memory {
+	m := longSource(name, n)
+	m.sized = true
+	for i := 3; i < n; i += 10 {
+		m.docs[i].Text = strings.Repeat(string(rune('a'+i%26))+"b c\n", 100+i%40)
+	}
+	return m
+}
+
+// idSource has documents of 0 to most tokens, which all differ.
+func idSource(name string, n, most int) *memory {
+	m := &memory{name: name, kind: KindTokens, sized: true}
+	next := int32(1)
+	for i := range n {
+		d := Document{Place: Place{name, int64(i)}}
+		for range Draw(1, 0, int64(i), 0, 0) % uint64(most+1) {
+			d.Tokens = append(d.Tokens, next)
+			next++
+		}
+		m.docs = append(m.docs, d)
 	}
 	return m
 }

@@ -59,6 +59,12 @@ type order interface {
 	At(i int64) int64
 }
 
+// fileOrder is the order of the source itself.
+type fileOrder struct{}
+
+// At implements order.
+func (fileOrder) At(i int64) int64 { return i }
+
 // orderRuns is how many runs of documents a window of an order has: 256 of each of ten shards, which are megabytes where
 // shards are gigabytes.
 const orderRuns = 2560

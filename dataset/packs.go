@@ -65,7 +65,7 @@ func (m *maker) document(source int) (item, error) {
 	}
 	if fault := m.mediaFault(d.out); fault != "" {
 		release(d.out.media)
-		d = &pendingDoc{doc: d.doc, out: tokens{place: d.out.place, bad: &BadSample{d.out.place, fault}}}
+		d = &pendingDoc{unit: d.unit, out: tokens{place: d.out.place, bad: &BadSample{d.out.place, fault}}}
 	}
 	if err := m.inspect(source, s, d); err != nil {
 		return item{}, err

@@ -17,8 +17,10 @@ type Position struct {
 type SourcePosition struct {
 	Taken int64 `json:"taken"` // samples taken, which decides the blending of what follows
 	Pass  int64 `json:"pass"`
-	Doc   int64 `json:"doc"`   // place in the order of this pass
-	Token int64 `json:"token"` // of that document, when windows are cut from a stream of tokens
+	Doc   int64 `json:"doc"`             // place in the order of this pass: of a document, or of a piece of one
+	Token int64 `json:"token"`           // of it, where what is joined with others begins, when windows are cut from tokens
+	Ahead int64 `json:"ahead,omitempty"` // how many, from Doc on, were opened for windows
+	Given int64 `json:"given,omitempty"` // windows that the last of these gave
 }
 
 // OrderError says that a position belongs to another order of the data: other sources, seed, weights or cutting.

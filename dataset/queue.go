@@ -80,35 +80,40 @@ func (p *pool) stage() Stage {
 	return Stage{p.name, p.workers, p.items.Load(), time.Duration(p.busy.Load())}
 }
 
-// docQueue reads documents of one source ahead, in the source's order. It is used by one goroutine; the pools read and
-// encode, and all of the queue's documents hold a credit of them.
+// docQueue reads the units of one source ahead, in the source's order. It is used by one goroutine; the pools read and
+// encode, and all of the queue's units hold a credit of them.
 type docQueue struct {
 	f       *fetcher
 	source  int
-	seed    uint64
-	window  int64 // of the order
+	units   *units
+	order   func(n, pass int64) order
 	items   []*pendingDoc
 	pass    int64 // of items[0]
 	place   int64
-	order   order
-	ordered int64 // pass that order belongs to, -1 for none
+	current order
+	ordered int64 // pass that current belongs to, -1 for none
 }
 
-// pendingDoc is a document that is being read.
+// pendingDoc is a document, or a piece of one, that is being read.
 type pendingDoc struct {
-	doc  int64
+	unit
 	done chan struct{}
 	out  tokens
 	err  error
 }
 
-func newDocQueue(f *fetcher, source int, seed uint64, window int64) *docQueue {
-	return &docQueue{f: f, source: source, seed: seed, window: window, ordered: -1}
+func newDocQueue(f *fetcher, source int, u *units, c *LoaderConfig) *docQueue {
+	q := &docQueue{f: f, source: source, units: u, ordered: -1}
+	q.order = func(n, pass int64) order { return newOrder(n, c.OrderWindow, c.Seed, pass, int64(source)) }
+	if c.Sequential {
+		q.order = func(int64, int64) order { return fileOrder{} }
+	}
+	return q
 }
 
-func (q *docQueue) len() int64 { return q.f.sources[q.source].Source.Len() }
+func (q *docQueue) len() int64 { return q.units.n }
 
-// moveTo makes the document at a place of a pass the first of the queue.
+// moveTo makes the unit at a place of a pass the first of the queue.
 func (q *docQueue) moveTo(pass, place int64) {
 	n := (pass-q.pass)*q.len() + place - q.place
 	if n < 0 || n > int64(len(q.items)) {
@@ -118,12 +123,16 @@ func (q *docQueue) moveTo(pass, place int64) {
 	q.pass, q.place = pass, place
 }
 
-// at returns the document j places behind the first, and has the next ones read meanwhile. After an error that place
+// at returns the unit j places behind the first, and has the next ones read meanwhile. After an error that place
 // is read again when it is asked for again.
 func (q *docQueue) at(j int) (*pendingDoc, error) {
 	wait := time.Now()
 	for len(q.items) < j+q.f.ahead {
-		q.items = append(q.items, q.start(q.place+int64(len(q.items))))
+		p, err := q.start(q.place + int64(len(q.items)))
+		if err != nil {
+			return nil, err
+		}
+		q.items = append(q.items, p)
 	}
 	p := q.items[j]
 	<-p.done
@@ -135,13 +144,17 @@ func (q *docQueue) at(j int) (*pendingDoc, error) {
 	return p, nil
 }
 
-// start begins to read the document at a place, which may lie in a later pass.
-func (q *docQueue) start(place int64) *pendingDoc {
+// start begins to read the unit at a place, which may lie in a later pass.
+func (q *docQueue) start(place int64) (*pendingDoc, error) {
 	pass := q.pass + place/q.len()
 	if pass != q.ordered {
-		q.order, q.ordered = newOrder(q.len(), q.window, q.seed, pass, int64(q.source)), pass
+		q.current, q.ordered = q.order(q.len(), pass), pass
 	}
-	p := &pendingDoc{doc: q.order.At(place % q.len()), done: make(chan struct{})}
+	u, err := q.units.at(q.current.At(place % q.len()))
+	if err != nil {
+		return nil, err
+	}
+	p := &pendingDoc{unit: u, done: make(chan struct{})}
 	q.f.start(q.source, p)
-	return p
+	return p, nil
 }

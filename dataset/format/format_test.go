@@ -91,6 +91,7 @@ func TestRoundTripClaims(t *testing.T) {
 					d.Place = dataset.Place{}
 					require.Equal(t, docs[s.Len()-1-i], d)
 				}
+				requireSizes(t, s, docs)
 				prints = append(prints, s.Fingerprint())
 			}
 		}
@@ -98,6 +99,32 @@ func TestRoundTripClaims(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, prints[0], open(t, other, o).Fingerprint(), f.Name)
 		require.Equal(t, []string{prints[0], prints[0], prints[0], prints[0]}, prints, f.Name)
+	}
+}
+
+// requireSizes checks the sizes that a source of texts or tokens knows of its documents: all do, since long documents are cut by
+// them. Parts of tokens are those of the whole.
+func requireSizes(t *testing.T, s dataset.Source, docs []dataset.Document) {
+	t.Helper()
+	if s.Kind() != dataset.KindText && s.Kind() != dataset.KindTokens {
+		return
+	}
+	for from := range docs {
+		sizes := make([]int64, len(docs)-from)
+		require.NoError(t, s.(dataset.Sized).Sizes(int64(from), sizes), s.Name())
+		for k, size := range sizes {
+			d := docs[from+k]
+			if s.Kind() == dataset.KindText {
+				require.GreaterOrEqual(t, size, int64(len(d.Text)), s.Name())
+				continue
+			}
+			require.Equal(t, int64(len(d.Tokens)), size, s.Name())
+			for a := range size + 1 {
+				part, err := s.(dataset.Parted).ReadPart(int64(from+k), a, max(a, min(size, 2*a)))
+				require.NoError(t, err)
+				require.Equal(t, append([]int32{}, d.Tokens[a:max(a, min(size, 2*a))]...), append([]int32{}, part.Tokens...))
+			}
+		}
 	}
 }
 

@@ -50,6 +50,14 @@ func (t *texts) Name() string        { return t.name }
 func (t *texts) Kind() dataset.Kind  { return dataset.KindText }
 func (t *texts) Fingerprint() string { return hashOf(t.records.Fingerprint(), t.key) }
 
+// Sizes implements dataset.Sized.
+func (t *texts) Sizes(from int64, out []int64) error {
+	if s, ok := t.records.(dataset.Sized); ok {
+		return s.Sizes(from, out)
+	}
+	return dataset.ErrNoSizes
+}
+
 func (t *texts) Read(i int64) (dataset.Document, error) {
 	b, place, err := t.Record(i)
 	d := dataset.Document{Place: place}

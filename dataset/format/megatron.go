@@ -161,53 +161,133 @@ func (x *indexed) Fingerprint() string { return x.print }
 func (x *indexed) Close() error        { return errors.Join(x.idx.Close(), x.bin.Close()) }
 
 // Read joins the sequences of document i.
-func (x *indexed) Read(i int64) (dataset.Document, error) {
+func (x *indexed) Read(i int64) (dataset.Document, error) { return x.ReadPart(i, 0, math.MaxInt64) }
+
+// ReadPart implements dataset.Parted.
+func (x *indexed) ReadPart(i, from, to int64) (dataset.Document, error) {
 	d := dataset.Document{Place: dataset.Place{File: x.prefix + ".bin"}}
-	bounds, err := x.ints(indexedHeader+12*x.header.sequences+8*i, 2, 8)
-	if err != nil {
-		return d, err
+	lengths, offsets, err := x.sequences(i)
+	var bad *dataset.BadSample
+	if errors.As(err, &bad) {
+		bad.Place = d.Place
 	}
-	bad := func(format string, args ...any) error {
-		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("document %d: ", i) + fmt.Sprintf(format, args...)}
-	}
-	from, to := bounds[0], bounds[1]
-	if from < 0 || to < from || to > x.header.sequences {
-		return d, bad("it is said to be sequences %d to %d of %d", from, to, x.header.sequences)
-	}
-	if to == from {
-		return d, nil
-	}
-	lengths, err := x.ints(indexedHeader+4*from, to-from, 4)
-	if err != nil {
-		return d, err
-	}
-	offsets, err := x.ints(indexedHeader+4*x.header.sequences+8*from, to-from, 8)
-	if err != nil {
+	if err != nil || len(lengths) == 0 {
 		return d, err
 	}
 	d.Place.Offset = offsets[0]
-	room := x.limit
 	for k, n := range lengths {
-		size := n * x.header.typ.size
-		if room -= size; room < 0 {
-			return d, bad("its ids have over %d bytes", x.limit)
+		lo, hi := min(max(from, 0), n), min(max(to, 0), n)
+		from, to = from-n, to-n
+		if lo == hi {
+			continue
 		}
-		if n < 0 || offsets[k] < 0 || size > x.binSize-offsets[k] {
-			return d, bad("a sequence of %d ids at byte %d is not within the %d bytes of the file", n, offsets[k], x.binSize)
-		}
+		at, size := offsets[k]+lo*x.header.typ.size, (hi-lo)*x.header.typ.size
 		b := make([]byte, size)
-		if _, err := x.bin.ReadAt(b, offsets[k]); err != nil {
+		if _, err := x.bin.ReadAt(b, at); err != nil {
 			return d, err
 		}
 		for ; len(b) > 0; b = b[x.header.typ.size:] {
 			id := x.header.typ.get(b)
 			if id < 0 || id > math.MaxInt32 {
-				return d, bad("id %d at byte %d is no token id", id, offsets[k]+size-int64(len(b)))
+				return d, &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("document %d: id %d at byte %d is no token id", i, id, at+size-int64(len(b)))}
 			}
 			d.Tokens = append(d.Tokens, int32(id))
 		}
 	}
 	return d, nil
+}
+
+// sequences returns the lengths, in ids, and the places, in bytes, of the sequences of document i. They lie within the file, and
+// are not more than a document may have.
+func (x *indexed) sequences(i int64) (lengths, offsets []int64, err error) {
+	bounds, err := x.ints(indexedHeader+12*x.header.sequences+8*i, 2, 8)
+	if err != nil {
+		return nil, nil, err
+	}
+	bad := func(format string, args ...any) error {
+		return &dataset.BadSample{Reason: fmt.Sprintf("document %d: ", i) + fmt.Sprintf(format, args...)}
+	}
+	from, to := bounds[0], bounds[1]
+	if from < 0 || to < from || to > x.header.sequences {
+		return nil, nil, bad("it is said to be sequences %d to %d of %d", from, to, x.header.sequences)
+	}
+	if to == from {
+		return nil, nil, nil
+	}
+	if lengths, err = x.ints(indexedHeader+4*from, to-from, 4); err != nil {
+		return nil, nil, err
+	}
+	if offsets, err = x.ints(indexedHeader+4*x.header.sequences+8*from, to-from, 8); err != nil {
+		return nil, nil, err
+	}
+	room := x.limit
+	for k, n := range lengths {
+		size := n * x.header.typ.size
+		if room -= size; room < 0 {
+			return nil, nil, bad("its ids have over %d bytes", x.limit)
+		}
+		if n < 0 || offsets[k] < 0 || size > x.binSize-offsets[k] {
+			return nil, nil, bad("a sequence of %d ids at byte %d is not within the %d bytes of the file", n, offsets[k], x.binSize)
+		}
+	}
+	return lengths, offsets, nil
+}
+
+// Sizes implements dataset.Sized. A document whose place in the files is wrong, or that is too large, has none.
+func (x *indexed) Sizes(from int64, out []int64) error {
+	bounds, err := x.ints(indexedHeader+12*x.header.sequences+8*from, int64(len(out))+1, 8)
+	if err != nil {
+		return err
+	}
+	lo, hi := bounds[0], bounds[len(out)]
+	for _, b := range bounds {
+		lo, hi = min(lo, b), max(hi, b)
+	}
+	var lengths, offsets []int64
+	if known := lo >= 0 && hi <= x.header.sequences && hi-lo <= sizesAtOnce; known {
+		if lengths, err = x.ints(indexedHeader+4*lo, hi-lo, 4); err != nil {
+			return err
+		}
+		if offsets, err = x.ints(indexedHeader+4*x.header.sequences+8*lo, hi-lo, 8); err != nil {
+			return err
+		}
+	}
+	for k := range out {
+		out[k] = 0
+		a, b := bounds[k]-lo, bounds[k+1]-lo
+		if lengths == nil { // the index is damaged, or a document has very many sequences
+			if one, _, err := x.sequences(from + int64(k)); err == nil {
+				out[k] = total(one)
+			}
+		} else if a <= b {
+			if room := x.fits(lengths[a:b], offsets[a:b]); room {
+				out[k] = total(lengths[a:b])
+			}
+		}
+	}
+	return nil
+}
+
+// sizesAtOnce bounds the sequences whose lengths are read at once: 1 MiB of the index.
+const sizesAtOnce = 1 << 16
+
+// fits says whether sequences lie within the file, and are not more than a document may have.
+func (x *indexed) fits(lengths, offsets []int64) bool {
+	room := x.limit
+	for k, n := range lengths {
+		size := n * x.header.typ.size
+		if room -= size; n < 0 || room < 0 || offsets[k] < 0 || size > x.binSize-offsets[k] {
+			return false
+		}
+	}
+	return true
+}
+
+func total(lengths []int64) (n int64) {
+	for _, l := range lengths {
+		n += l
+	}
+	return n
 }
 
 // ints reads n integers of the index.

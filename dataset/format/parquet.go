@@ -258,6 +258,30 @@ type parquetTexts struct {
 func (p *parquetTexts) Name() string       { return p.name }
 func (p *parquetTexts) Kind() dataset.Kind { return dataset.KindText }
 
+// Sizes implements dataset.Sized. They are known where the file is small enough that all of it stays in memory once it is read;
+// of larger ones no row group is decoded for its rows' sizes alone.
+func (p *parquetTexts) Sizes(from int64, out []int64) error {
+	sum := int64(0)
+	for i := range p.ends {
+		sum += p.file.Metadata().RowGroups[i].TotalByteSize
+	}
+	if sum > parquetSizedMax {
+		return dataset.ErrNoSizes
+	}
+	for k := range out {
+		b, _, err := p.Record(from + int64(k))
+		var bad *dataset.BadSample
+		if err != nil && !errors.As(err, &bad) {
+			return err
+		}
+		out[k] = int64(len(b))
+	}
+	return nil
+}
+
+// parquetSizedMax is how many bytes of a file are decoded to know its rows' sizes.
+const parquetSizedMax = 64 << 20
+
 func (p *parquetTexts) Read(i int64) (dataset.Document, error) {
 	b, place, err := p.Record(i)
 	if err == nil && b == nil {

@@ -122,6 +122,24 @@ func (r *fileRecords) Record(i int64) ([]byte, dataset.Place, error) {
 	return b, place, checkUTF8(b, place)
 }
 
+// Sizes returns how many bytes records have: implements dataset.Sized for those who hold them.
+func (r *fileRecords) Sizes(from int64, out []int64) error {
+	if r.index.n == 0 {
+		clear(out)
+		return nil
+	}
+	for k := range out {
+		s, err := r.index.at(from + int64(k))
+		if err != nil {
+			return err
+		}
+		if out[k] = s.end - s.start; out[k] > r.limit { // it is bad
+			out[k] = 0
+		}
+	}
+	return nil
+}
+
 // checkUTF8 makes a bad sample of text that is no UTF-8, and says where.
 func checkUTF8(b []byte, place dataset.Place) error {
 	if utf8.Valid(b) {

@@ -105,6 +105,7 @@ func (p *plain) Read(i int64) (dataset.Document, error) {
 type files struct {
 	name  string
 	paths []string
+	sizes []int64
 	limit int64
 	print string
 }
@@ -116,14 +117,16 @@ func Files(name string, paths []string, limit int64) (dataset.Source, error) {
 		return nil, errors.New("no files are given")
 	}
 	parts := []any{"files"}
-	for _, p := range paths {
+	sizes := make([]int64, len(paths))
+	for i, p := range paths {
 		info, err := os.Stat(p)
 		if err != nil {
 			return nil, err
 		}
+		sizes[i] = info.Size()
 		parts = append(parts, filepath.Base(p), info.Size())
 	}
-	return &files{name, slices.Clone(paths), limit, hashOf(parts...)}, nil
+	return &files{name, slices.Clone(paths), sizes, limit, hashOf(parts...)}, nil
 }
 
 func (f *files) Name() string        { return f.name }
@@ -131,6 +134,12 @@ func (f *files) Kind() dataset.Kind  { return dataset.KindText }
 func (f *files) Len() int64          { return int64(len(f.paths)) }
 func (f *files) Fingerprint() string { return f.print }
 func (f *files) Close() error        { return nil }
+
+// Sizes implements dataset.Sized.
+func (f *files) Sizes(from int64, out []int64) error {
+	copy(out, f.sizes[from:])
+	return nil
+}
 
 func (f *files) Read(i int64) (dataset.Document, error) {
 	d := dataset.Document{Place: dataset.Place{File: f.paths[i]}}

@@ -58,18 +58,19 @@ func jsonlOf(t testing.TB, docs []string) string {
 	return path
 }
 
-func loaderOf(t testing.TB, path string, tok *token.Tokenizer, readers int) *dataset.Loader {
+func loaderOf(t testing.TB, path string, tok *token.Tokenizer, readers int, sequential bool) *dataset.Loader {
 	t.Helper()
 	eod, ok := tok.TokenID("<|end|>")
 	require.True(t, ok)
 	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path, dataset.Options{})}}, Mode: dataset.ModePretrain,
-		SeqLen: 512, EOD: eod, Seed: 1, MicroBatch: 8, GlobalBatch: 32, Readers: readers}, tok)
+		SeqLen: 512, EOD: eod, Seed: 1, MicroBatch: 8, GlobalBatch: 32, Readers: readers, Sequential: sequential}, tok)
 	require.NoError(t, err)
 	t.Cleanup(l.Close)
 	return l
 }
 
-// Texts and the ids made of them beforehand are the same windows: only the way there differs.
+// Texts and the ids made of them beforehand are the same windows: only the way there differs. Shuffled they are in different orders, since
+// long texts are cut by bytes.
 func TestTextsEqualTheirIDs(t *testing.T) {
 	docs := goDocs(t, 300_000)
 	tok := trained(t, docs, 600)
@@ -79,7 +80,7 @@ func TestTextsEqualTheirIDs(t *testing.T) {
 	require.NoError(t, err)
 	eod, _ := tok.TokenID("<|end|>")
 	require.NoError(t, Tokenize(open(t, path, dataset.Options{}), tok, prefix, TokenizeOptions{Vocab: tok.VocabSize(), EOD: eod, Quarantine: q}))
-	a, b := loaderOf(t, path, tok, 2), loaderOf(t, prefix, tok, 1)
+	a, b := loaderOf(t, path, tok, 2, true), loaderOf(t, prefix, tok, 1, true)
 	for step := range int64(8) {
 		x, err := a.Step(step)
 		require.NoError(t, err)
@@ -96,7 +97,7 @@ func TestTextsEqualTheirIDs(t *testing.T) {
 func BenchmarkPretrainJSONL(b *testing.B) {
 	docs := goDocs(b, 4<<20)
 	tok := trained(b, docs, 8192)
-	l := loaderOf(b, jsonlOf(b, docs), tok, 1)
+	l := loaderOf(b, jsonlOf(b, docs), tok, 1, false)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	tokens, step := 0, int64(0)
 	b.ResetTimer()
@@ -120,7 +121,7 @@ func BenchmarkFirstBatch(b *testing.B) {
 	tok := trained(b, docs, 8192)
 	path := jsonlOf(b, docs)
 	for b.Loop() {
-		_, err := loaderOf(b, path, tok, 2).Step(0)
+		_, err := loaderOf(b, path, tok, 2, false).Step(0)
 		require.NoError(b, err)
 	}
 }
@@ -136,9 +137,9 @@ func seekFar(b *testing.B, window int64) {
 	tok := trained(b, goDocs(b, 1<<18), 512)
 	src := &vast{n: 1 << 40}
 	for b.Loop() {
-		l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}}, Mode: dataset.ModePretrain, SeqLen: 512, EOD: 0, Seed: 1, MicroBatch: 8, GlobalBatch: 32, OrderWindow: window}, tok)
+		l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}}, Mode: dataset.ModePretrain, SeqLen: 512, EOD: 0, Seed: 1, MicroBatch: 8, GlobalBatch: 32, OrderWindow: window, Shuffle: 64}, tok)
 		require.NoError(b, err)
-		p := dataset.Position{Order: l.Order(), Step: 3e6, Sample: 1e8, Sources: []dataset.SourcePosition{{Taken: 1e8, Doc: 3e11, Token: 5}}}
+		p := dataset.Position{Order: l.Order(), Step: 3e6, Sample: 1e8, Sources: []dataset.SourcePosition{{Taken: 1e8, Doc: 3e11, Token: 5, Ahead: 1}}}
 		require.NoError(b, l.Seek(p))
 		_, err = l.Step(3e6)
 		require.NoError(b, err)

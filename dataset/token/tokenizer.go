@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -88,6 +89,19 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	s.trim()
 	t.scratch.Put(s)
 	return out
+}
+
+// EncodeRest returns the ids of a text that stands behind another, at the start of a line or of a word: without the tokens and
+// the space that come in front of a whole text. It implements dataset.Continuer.
+func (t *Tokenizer) EncodeRest(text string) []int32 {
+	if text == "" {
+		return nil
+	}
+	before, all := t.Encode("\n", false), t.Encode("\n"+text, false)
+	if len(all) >= len(before) && slices.Equal(all[:len(before)], before) {
+		return all[len(before):]
+	}
+	return t.Encode(text, false)
 }
 
 // encodePart appends the ids of one stretch of text, which is either an added token or text for the model.

@@ -142,9 +142,7 @@ func (d *Data) Config() (dataset.LoaderConfig, error) {
 	if !c.Data.Packing {
 		conf.Packing = dataset.PackNone
 	}
-	if !c.Data.Shuffle {
-		conf.Shuffle = 1
-	}
+	conf.Sequential, conf.Vocab = !c.Data.Shuffle, d.R.Cfg.Model.Vocab
 	if c.Data.Kind == "chat" {
 		conf.Mode = dataset.ModeSFT
 		if conf.Chat, err = d.chat(); err != nil {
