@@ -127,7 +127,7 @@ type Job struct {
 
 // Input is an operand that came in a message; the job takes over the reference.
 type Input struct {
-	Comm, Member int32 // a part of a collective, or
+	Comm, Member int32 // a part of a collective, by its place among those that the segment awaits, or
 	Port         int32 // an activation or cotangent port, when Comm < 0
 	Payload      Payload
 }

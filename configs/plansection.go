@@ -19,6 +19,7 @@ type Plan struct {
 	RecomputeLayers  []int  `key:"recompute_layers" class:"replan" flag:"custom-pipeline-recompute-layers" doc:"How many of the first layers of each stage, or of every stage, plan.recompute is for; by default all."`
 	ProjRecompute    string `key:"projector_recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"The same of the projector of a composed model; same takes plan.recompute."`
 	Offload          bool   `key:"offload" default:"false" class:"replan" doc:"Keep the activations that the backward needs in host memory in between, those of 64 KiB and more."`
+	Overlap          bool   `key:"overlap" default:"false" class:"replan" doc:"Await gathers, reductions and sums at their first use, so that they travel behind other work; losses keep their bits."`
 	ChunkSize        int    `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
 	KeepChunks       int    `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
 	Encoder          Tower  `key:"encoder"`

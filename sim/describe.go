@@ -17,8 +17,8 @@ const (
 type Description struct {
 	Mesh      topology.Mesh
 	Program   *plan.Program
-	Passes    func(a plan.Action) []core.Segment // of an action; the same list for the same action
-	Update    []core.Segment                     // the optimizer step
+	Passes    func(a plan.Action) []core.Segment // of an action, each awaiting the one before; the same list for the same action
+	Update    []core.Segment                     // the optimizer step, likewise
 	PortBytes int64                              // of an activation between stages
 	Steps     int64
 }
@@ -48,10 +48,21 @@ func (d *Description) Layout() *Layout {
 		}
 		return known[ranks[0]]
 	}
-	lower := func(a plan.Action, _ bool, _ int32) []core.Segment { return d.Passes(a) }
+	chains := map[*core.Segment][]core.Segment{} // by the pass's first segment
+	lower := func(a plan.Action, _ bool, _ int32) []core.Segment {
+		segs := d.Passes(a)
+		if len(segs) == 0 {
+			return nil
+		}
+		if chains[&segs[0]] == nil {
+			chains[&segs[0]] = core.Chain(segs)
+		}
+		return chains[&segs[0]]
+	}
+	update := core.Chain(d.Update)
 	for r := range m.Size() {
 		c := m.Coord(r)
-		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: c.PP, Lower: lower, Update: d.Update, Ports: ports, Credits: 2, Coordinator: 0,
+		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: c.PP, Lower: lower, Update: update, Ports: ports, Credits: 2, Coordinator: 0,
 			Loader: ref(m.Size() + c.DP),
 			Groups: []core.Group{{Members: shared(tps, m.TPGroup(r)), Pos: c.TP}, {Members: shared(dps, m.DPGroup(r)), Pos: c.DP}},
 			Peer: func(stage int) actors.Ref {

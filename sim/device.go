@@ -248,7 +248,7 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 			out = append(out, actors.Output{Comm: int32(i), Member: int32(k), Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
 		}
 	}
-	last := core.LastJob(segs, pc)
+	last := pc >= len(segs)-1
 	if j.Kind == actors.RunSegment {
 		if err := s.frame(d, j, last); err != nil {
 			m.Out, m.Err = out, err

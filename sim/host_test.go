@@ -22,10 +22,10 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero int) *layout.Layout {
+func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero int, overlap bool) *layout.Layout {
 	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6,
 		Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2, Tie: true})
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops, Micro: 8 / mesh.DP, Rows: 8,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops, Micro: 8 / mesh.DP, Rows: 8, Overlap: overlap,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	return l
@@ -84,15 +84,17 @@ func TestSameAsHost(t *testing.T) {
 		loops int
 		mesh  topology.Mesh
 		zero  int
+		late  bool // communications are awaited at their first use
 	}{
-		{"1f1b", 1, topology.Mesh{PP: 2, DP: 2, TP: 2}, 1},
-		{"interleaved", 2, topology.Mesh{PP: 2, DP: 1, TP: 2}, 0},
-		{"zb-v", 2, topology.Mesh{PP: 2, DP: 2, TP: 1}, 2},
-		{"dualpipev", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}, 0},
-		{"zb-2p", 1, topology.Mesh{PP: 4, DP: 1, TP: 1}, 0},
+		{"1f1b", 1, topology.Mesh{PP: 2, DP: 2, TP: 2}, 1, false},
+		{"1f1b", 1, topology.Mesh{PP: 2, DP: 2, TP: 2}, 3, true},
+		{"interleaved", 2, topology.Mesh{PP: 2, DP: 1, TP: 2}, 0, true},
+		{"zb-v", 2, topology.Mesh{PP: 2, DP: 2, TP: 1}, 2, true},
+		{"dualpipev", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}, 0, false},
+		{"zb-2p", 1, topology.Mesh{PP: 4, DP: 1, TP: 1}, 0, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := tinyLayout(t, c.name, c.loops, c.mesh, c.zero)
+		t.Run(fmt.Sprintf("%s zero%d overlap=%v", c.name, c.zero, c.late), func(t *testing.T) {
+			l := tinyLayout(t, c.name, c.loops, c.mesh, c.zero, c.late)
 			run := core.RunLayout{First: 1, Last: 3, EvalEvery: 2, EvalSteps: 1, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }}
 			real := newRecord()
 			require.NoError(t, host.Run(l, host.RunOptions{Coord: run, Backend: func(int) kernels.Backend { return ref.New() }, Batches: batches(c.mesh.DP),
@@ -124,7 +126,9 @@ func TestSameAsHost(t *testing.T) {
 // flat prices every job with ns and links with a tenth.
 func flat(ns int64) sim.Prices {
 	return sim.Prices{Job: func(int, *actors.Job, *core.Segment) int64 { return ns },
-		Link:       func(from, to int) sim.Link { return sim.Link{Latency: ns / 10, PerByte: 0.01, Out: -1, In: -1} },
+		Link: func(from, to int) sim.Link { // with a port, so that a large message is not overtaken
+			return sim.Link{Latency: ns / 10, PerByte: 0.01, Out: int32(2 * max(0, from)), In: int32(2*max(0, to) + 1)}
+		},
 		Collective: func([]int, int64) int64 { return ns / 5 }}
 }
 

@@ -228,7 +228,7 @@ func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span)
 	segs := l.Lower(s.Job.Action, false, s.Job.Class)
 	pc := w.seg[part]
 	w.seg[part]++
-	w.over[part] = core.LastJob(segs, pc)
+	w.over[part] = pc >= len(segs)-1
 	if w.over[0] && (w.over[1] || e.With.Kind == plan.None) {
 		w.pc++
 		w.seg, w.over = [2]int{}, [2]bool{}
@@ -240,8 +240,9 @@ func (m *Monitor) inputs(rank int, j *actors.Job) {
 	l, want := m.l.Ranks[rank], 0
 	switch {
 	case j.Segment > 0:
-		for _, c := range l.Lower(j.Action, false, j.Class)[j.Segment-1].Comms {
-			want += len(l.Groups[c.Group].Members)
+		segs := l.Lower(j.Action, false, j.Class)
+		for _, at := range segs[j.Segment].Await {
+			want += len(l.Groups[segs[at.Segment].Comms[at.Comm].Group].Members)
 		}
 	case j.Action.Kind == plan.F:
 		want = 1

@@ -41,15 +41,8 @@ func (r *Rank) other(w *wire, a plan.Action, back bool) actors.Ref {
 	return from[int(a.Micro)%len(from)]
 }
 
-// last reports whether the segment now at pc is the action's last job. Parts that arrive after the last segment's
-// communications are taken in by a job of their own.
-func (c *cursor) last() bool { return LastJob(c.segs, int(c.pc)) }
-
-// LastJob reports whether the job of segment pc is the last of an action with these segments: parts that arrive after the last
-// segment's communications, and a commit, are taken in by a job of their own.
-func LastJob(segs []Segment, pc int) bool {
-	return pc >= len(segs) || pc == len(segs)-1 && len(segs[pc].Comms) == 0 && !segs[pc].Ready
-}
+// last reports whether the segment now at pc is the action's last job. An action without segments has one empty job.
+func (c *cursor) last() bool { return int(c.pc) >= len(c.segs)-1 }
 
 // Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for what they lack at
 // every message.
@@ -115,11 +108,10 @@ func (r *Rank) missing(c *cursor) Wait {
 		if c.segs[c.pc-1].Ready && r.verdict == nil {
 			return Wait{lack: lackCommit, a: c.a}
 		}
-		comms := c.segs[c.pc-1].Comms
-		for i := range comms {
-			g := comms[i].Group
-			if m := r.inbox.absent(partKey{c.a, c.pc - 1, int32(i)}, len(r.groups[g].Members)); m >= 0 {
-				return Wait{lack: lackPart, a: c.a, group: int32(g), part: int32(m), seg: c.pc - 1}
+		for _, at := range c.segs[c.pc].Await {
+			g := c.segs[at.Segment].Comms[at.Comm].Group
+			if m := r.inbox.absent(partKey{c.a, at.Segment, at.Comm}, len(r.groups[g].Members)); m >= 0 {
+				return Wait{lack: lackPart, a: c.a, group: int32(g), part: int32(m), seg: at.Segment}
 			}
 		}
 		return Wait{}
@@ -155,9 +147,9 @@ func (r *Rank) start(ctx actors.Context, c *cursor) {
 		}
 	}
 	if c.pc > 0 {
-		for i, comm := range c.segs[c.pc-1].Comms {
-			parts := r.inbox.parts(partKey{c.a, c.pc - 1, int32(i)})
-			for m := range r.groups[comm.Group].Members {
+		for i, at := range c.segs[c.pc].Await {
+			parts := r.inbox.parts(partKey{c.a, at.Segment, at.Comm})
+			for m := range r.groups[c.segs[at.Segment].Comms[at.Comm].Group].Members {
 				j.In = append(j.In, actors.Input{Comm: int32(i), Member: int32(m), Payload: parts[m]})
 			}
 		}

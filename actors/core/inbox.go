@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// partKey names a collective: the communication of a segment of an action. A program runs an action once a step and a
-// member is at most one collective ahead, so the key is unique while it is in use.
+// partKey names a collective: the communication of a segment of an action. A program runs an action once a
+// step, so the key is unique while it is in use.
 type partKey struct {
 	a         plan.Action
 	seg, comm int32

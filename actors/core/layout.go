@@ -13,8 +13,10 @@ type Comm struct {
 	Bytes int64 // that this rank sends in all
 }
 
-// Segment is what a behaviour knows of a piece of work between communications.
+// Segment is what a behaviour knows of a piece of work between communications: it begins when those that it awaits have arrived, and
+// issues its own at its end.
 type Segment struct {
+	Await []Issued // communications of earlier segments of the action, each awaited once
 	Comms []Comm
 	Flops int64
 	Bytes int64 // moved by its kernels
@@ -24,6 +26,25 @@ type Segment struct {
 	// Ready ends the part of the optimizer step that may still be given up: the rank reports its gradients' norms to the
 	// coordinator, keeps the gradients, and runs the next segment when the coordinator has committed the step.
 	Ready bool
+}
+
+// Issued names a communication of an action: the i-th of a segment.
+type Issued struct{ Segment, Comm int32 }
+
+// Chain lets every segment await all that the one before has issued. A last segment behind which something is still to come, a
+// communication or the commit of the step, gets an empty one behind it.
+func Chain(segs []Segment) []Segment {
+	out := append([]Segment{}, segs...)
+	if n := len(out); n > 0 && (len(out[n-1].Comms) > 0 || out[n-1].Ready) {
+		out = append(out, Segment{})
+	}
+	for i := 1; i < len(out); i++ {
+		out[i].Await = nil
+		for k := range out[i-1].Comms {
+			out[i].Await = append(out[i].Await, Issued{int32(i - 1), int32(k)})
+		}
+	}
+	return out
 }
 
 // Port joins two stages: an activation flows along it, and its cotangent back when Grad is set.

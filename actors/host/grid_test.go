@@ -54,14 +54,15 @@ type variant struct {
 	rc               grad.Recompute
 	schedule         string
 	procs            int
+	overlap          bool
 }
 
 func (v variant) String() string {
-	return fmt.Sprintf("pp%d dp%d tp%d zero%d sp=%v recompute%d %s", v.pp, v.dp, v.tp, v.zero, v.sp, v.rc, v.schedule)
+	return fmt.Sprintf("pp%d dp%d tp%d zero%d sp=%v recompute%d %s overlap=%v", v.pp, v.dp, v.tp, v.zero, v.sp, v.rc, v.schedule, v.overlap)
 }
 
 func (v variant) layout(t *testing.T, m *family.Model) *layout.Layout {
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Overlap: v.overlap,
 		Micro: 4 / v.dp, Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 	require.NoError(t, err)
 	return l
@@ -113,6 +114,13 @@ func TestGrid(t *testing.T) {
 				t.Parallel()
 				got, gn := v.train(t, m, 10, refBackend)
 				require.Len(t, got, 10)
+				if v.dp*v.tp > 1 && v.schedule == "1f1b" {
+					w := v
+					w.overlap = true
+					late, ln := w.train(t, m, 10, refBackend)
+					require.Equal(t, got, late, "overlap changes no bit")
+					require.Equal(t, gn, ln)
+				}
 				for i := range want {
 					if v.dp == 1 && v.tp == 1 && !(tie && v.pp > 1) {
 						require.Equal(t, want[i], got[i], "step %d: same sums in the same order", i+1)

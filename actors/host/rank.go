@@ -141,7 +141,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 		}
 	}
 	pc := int(j.Segment)
-	if pc >= len(segs) || pc == len(segs)-1 && len(segs[pc].Comm) == 0 {
+	if pc >= len(segs)-1 {
 		r.end(j, key, f, ph, eval, &res)
 	}
 	return res, nil

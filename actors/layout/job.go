@@ -39,6 +39,7 @@ type Job struct {
 	Component       func(name string) ComponentPlan // in place of DType and Recompute, nil for none
 	Optim           optim.Config
 	LRScale         func(param string) float64 // factor on the learning rate; nil is 1
+	Overlap         bool                       // communications are awaited at their first use, not by the next segment
 	Credits         int
 	Memory          int64 // bytes a rank, 0 for no limit
 	Seed            uint64

@@ -40,7 +40,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if l.split && l.Side(stage) == DecoderSide {
 		o.Twice = true
 	}
-	o.Each = l.each(stage, chunk)
+	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap
 	o.LossInB = !l.split
 	o.KeepLogits = stage >= l.encoderStages() && l.held[stage-l.encoderStages()] <= 1
 	return o
@@ -194,6 +194,9 @@ func lower(tr *grad.Trace, ph grad.Phase, groups [2]int) []core.Segment {
 	for _, s := range tr.Segments(ph) {
 		seg := core.Segment{Flops: s.Cost.Flops, Bytes: s.Cost.Bytes, Calls: s.Cost.Calls}
 		seg.Away, seg.Back = tr.Copies(&s)
+		for _, at := range s.Await {
+			seg.Await = append(seg.Await, core.Issued{Segment: int32(at.Segment), Comm: int32(at.Comm)})
+		}
 		for _, n := range s.Comm {
 			g := groups[0]
 			if n.Axes[0] == AxisDP {

@@ -13,7 +13,7 @@ const (
 	SumNorm          // take them in; report squared norms to the coordinator and keep the gradients
 	Apply            // the step is committed: update; send updated rows
 	Gather           // take them in
-	numUpdate        // Gather has a job only if Apply communicated
+	numUpdate        // Gather has a segment only if Apply communicates
 )
 
 // Groups of a rank, indices into core.RankLayout.Groups; tie groups follow.
@@ -93,7 +93,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 		segs[Apply].Bytes += l.Optimizer.Traffic() * n
 	}
 	segs[Apply].Calls = len(part.Params)
-	return segs
+	return core.Chain(segs)
 }
 
 // trainedOn counts the elements of the parameters that a rank trains, by side.

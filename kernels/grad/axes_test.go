@@ -55,6 +55,12 @@ func TestAxes(t *testing.T) {
 			got, g := w.step(cuts, o)
 			require.InDelta(t, loss, got, 2e-6, name)
 			compare(t, name, g, want)
+			o.Overlap = true
+			w = newWorld(t, small, small.stage(o, 0, 2))
+			w.split = k%2 == 1
+			late, gl := w.step(cuts, o)
+			require.Equal(t, got, late, name)
+			require.Equal(t, g, gl, "%s: overlap changes no bit", name)
 			ran++
 		}
 	}

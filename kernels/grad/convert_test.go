@@ -154,27 +154,24 @@ func partialTerms(o *Options, p Place, n int) map[string][]float32 {
 // exchange runs the forward of all ranks in lock step.
 func exchange(t *testing.T, tr *Trace, all []*member, fs []*Frame) {
 	arrived := make([][][]*tensor.Tensor, len(all))
-	for pc := 0; pc <= len(tr.F); pc++ {
+	for pc := range tr.F {
 		next := make([][][]*tensor.Tensor, len(all))
+		for i, n := range tr.F[pc].Comm {
+			for r := range all {
+				next[r] = append(next[r], make([]*tensor.Tensor, tr.Mesh[n.Axes[0]].Size))
+				require.Contains(t, tr.F[pc+1].Await, Issued{pc, i})
+			}
+		}
 		for r, m := range all {
 			parts, err := m.run.Step(fs[r], F, pc, arrived[r])
 			require.NoError(t, err)
 			for i, ps := range parts {
-				axis := tr.F[pc].Comm[i].Axes[0]
+				axis, stride := tr.F[pc].Comm[i].Axes[0], 1
+				for k := len(tr.Mesh) - 1; k > axis; k-- {
+					stride *= tr.Mesh[k].Size
+				}
 				for d, p := range ps {
-					to := r
-					stride := 1
-					for k := len(tr.Mesh) - 1; k > axis; k-- {
-						stride *= tr.Mesh[k].Size
-					}
-					to += (d - m.pos[axis]) * stride
-					for len(next[to]) <= i {
-						next[to] = append(next[to], nil)
-					}
-					if next[to][i] == nil {
-						next[to][i] = make([]*tensor.Tensor, tr.Mesh[axis].Size)
-					}
-					next[to][i][m.pos[axis]] = p
+					next[r+(d-m.pos[axis])*stride][i][m.pos[axis]] = p
 				}
 			}
 		}

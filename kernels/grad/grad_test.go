@@ -207,26 +207,33 @@ func (w *world) group(r int, n *grad.Node) (members []int, self int) {
 // phase runs one phase of all ranks' frames in lock step.
 func (w *world) phase(fs []*grad.Frame, p grad.Phase) {
 	segs := fs[0].Trace.Segments(p)
-	arrived := make([][][]*tensor.Tensor, len(w.ranks))
-	for pc := 0; pc <= len(segs); pc++ {
-		next := make([][][]*tensor.Tensor, len(w.ranks))
+	boxes := make([]map[grad.Issued][]*tensor.Tensor, len(w.ranks)) // parts that have come, by rank
+	for pc := range max(1, len(segs)) {
 		for r, run := range w.ranks {
-			parts, err := run.Step(fs[r], p, pc, arrived[r])
+			var arrived [][]*tensor.Tensor
+			for k := 0; pc > 0 && k < len(segs[pc].Await); k++ {
+				arrived = append(arrived, boxes[r][segs[pc].Await[k]])
+				delete(boxes[r], segs[pc].Await[k])
+			}
+			parts, err := run.Step(fs[r], p, pc, arrived)
 			require.NoError(w.t, err)
 			for i, ps := range parts {
 				members, self := w.group(r, segs[pc].Comm[i])
 				for d, m := range members {
-					for len(next[m]) <= i {
-						next[m] = append(next[m], nil)
+					key := grad.Issued{Segment: pc, Comm: i}
+					if boxes[m] == nil {
+						boxes[m] = map[grad.Issued][]*tensor.Tensor{}
 					}
-					if next[m][i] == nil {
-						next[m][i] = make([]*tensor.Tensor, len(members))
+					if boxes[m][key] == nil {
+						boxes[m][key] = make([]*tensor.Tensor, len(members))
 					}
-					next[m][i][self] = ps[d]
+					boxes[m][key][self] = ps[d]
 				}
 			}
 		}
-		arrived = next
+	}
+	for _, left := range boxes {
+		require.Empty(w.t, left, "parts that nobody awaits")
 	}
 }
 

@@ -18,16 +18,16 @@ func (tr *Trace) Footprint(p Phase) (peak, after int64) {
 			}
 		}
 		for _, s := range segs {
+			for _, at := range s.Await {
+				now += tr.hold(segs[at.Segment].Comm[at.Comm], live)
+				most = max(most, now)
+			}
+			for _, at := range s.Await {
+				drop(segs[at.Segment].Comm[at.Comm])
+			}
 			for _, n := range s.Ops {
 				now += tr.hold(n, live)
 				most = max(most, now)
-				drop(n)
-			}
-			for _, n := range s.Comm {
-				now += tr.hold(n, live)
-				most = max(most, now)
-			}
-			for _, n := range s.Comm {
 				drop(n)
 			}
 		}

@@ -59,28 +59,46 @@ func (t *Tape) rewrite() {
 			t.place(o)
 		}
 	}
-	for _, n := range hoist(p.tail) {
+	for _, n := range t.hoist(p.tail) {
 		t.place(n)
 	}
 }
 
 func (t *Tape) place(n *Node) { n.ID = len(t.nodes); t.nodes = append(t.nodes, n) }
 
-// hoist moves the gathers of parameters to the start of their block's run, so that one cut serves the block.
-func hoist(ns []*Node) (out []*Node) {
+// hoist moves the gathers of parameters to the start of their block's run, so that one cut serves the block; with overlap, to the
+// start of the run before, so that they travel while that one works.
+func (t *Tape) hoist(all []*Node) (out []*Node) {
+	var ns []*Node
+	for _, n := range all { // parameters belong to no block and take nothing
+		if n.Op.Role == param {
+			out = append(out, n)
+		} else {
+			ns = append(ns, n)
+		}
+	}
+	var gathers, rest [][]*Node // by run
 	for from := 0; from < len(ns); {
 		to := from
-		for to < len(ns) && ns[to].Block == ns[from].Block {
-			to++
-		}
-		for pass := range 2 {
-			for _, n := range ns[from:to] {
-				if (n.Op.Role == unshard) == (pass == 0) {
-					out = append(out, n)
-				}
+		var g, r []*Node
+		for ; to < len(ns) && ns[to].Block == ns[from].Block; to++ {
+			if ns[to].Op.Role == unshard {
+				g = append(g, ns[to])
+			} else {
+				r = append(r, ns[to])
 			}
 		}
+		gathers, rest = append(gathers, g), append(rest, r)
 		from = to
+	}
+	for k := range rest {
+		if !t.Overlap || k == 0 {
+			out = append(out, gathers[k]...)
+		}
+		if t.Overlap && k+1 < len(rest) {
+			out = append(out, gathers[k+1]...)
+		}
+		out = append(out, rest[k]...)
 	}
 	return out
 }

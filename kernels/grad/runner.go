@@ -60,9 +60,8 @@ func (tr *Trace) list(p Phase) ([]Segment, map[int][]int) {
 // Segments is the list of one phase.
 func (tr *Trace) Segments(p Phase) []Segment { s, _ := tr.list(p); return s }
 
-// Step runs segment pc of a phase. arrived holds, for each communication of segment pc-1, the parts of all members in
-// order; pc equal to the number of segments only takes in the last parts. It returns the parts to send for each
-// communication of this segment, by member. An error is a *tensor.BudgetError: the frame is then dead and Drop frees it.
+// Step runs segment pc of a phase. arrived holds, for each communication that the segment awaits, the parts of all members in
+// order. It returns the parts to send for each communication that the segment issues, by member. An error is a *tensor.BudgetError: the frame is then dead and Drop frees it.
 func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]*tensor.Tensor) (parts [][]*tensor.Tensor, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -74,16 +73,14 @@ func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]*tensor.Tensor) (pa
 		}
 	}()
 	segs, free := f.Trace.list(p)
-	if pc > 0 {
-		for i, n := range segs[pc-1].Comm {
-			r.join(f, n, arrived[i])
-		}
-		for _, n := range segs[pc-1].Comm {
-			f.release(free[n.ID])
-		}
+	if len(segs) == 0 {
+		return nil, nil // nothing of the stage learns
 	}
-	if pc == len(segs) {
-		return nil, nil
+	for i, at := range segs[pc].Await {
+		r.join(f, segs[at.Segment].Comm[at.Comm], arrived[i])
+	}
+	for _, at := range segs[pc].Await {
+		f.release(free[segs[at.Segment].Comm[at.Comm].ID])
 	}
 	for _, n := range segs[pc].Ops {
 		r.exec(f, n)

@@ -117,6 +117,7 @@ type Options struct {
 	DType         tensor.DType // of activations and model parameters
 	Twice         bool         // I and W recompute each for themselves, so clones do not live from I to W
 	ShardParams   bool         // ZeRO-3: parameters live sharded over the axes marked Zero, gathered block by block
+	Overlap       bool         // communications are awaited at their first use instead of by the next segment
 	ShardGrads    bool         // ZeRO-2: each microbatch's gradients are reduced to their shard
 	InputGrad     func(port string) bool
 	Consumers     func(port string) int  // stages that take an output port; nil is one each

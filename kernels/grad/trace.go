@@ -10,12 +10,17 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Segment is work between two communications: Ops run, then Comm is emitted; the next segment starts when all of Comm has
-// arrived.
+// Segment is work that waits for nobody: it begins when the communications that it awaits have arrived, runs Ops, and issues
+// Comm at its end. A communication is awaited by one later segment of the same phase.
 type Segment struct {
-	Ops, Comm []*Node
-	Cost      Cost
+	Await []Issued
+	Ops   []*Node
+	Comm  []*Node
+	Cost  Cost
 }
+
+// Issued names a communication of a phase: the i-th of a segment.
+type Issued struct{ Segment, Comm int }
 
 // Copies is what a segment moves to host memory and back, in bytes on one rank.
 func (tr *Trace) Copies(s *Segment) (away, back int64) {
@@ -54,7 +59,7 @@ type Trace struct {
 
 // Finish differentiates, applies the policies and lowers to segments. The tape is dead afterwards.
 func (t *Tape) Finish() *Trace {
-	t.nodes = hoist(t.nodes)
+	t.nodes = t.hoist(t.nodes)
 	for i, n := range t.nodes {
 		n.ID = i
 	}
@@ -65,7 +70,7 @@ func (t *Tape) Finish() *Trace {
 	t.rewrite()
 	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
-	f, b := t.fuseLoss(f, t.nodesOf(I, W))
+	f, b := t.fuseLoss(f, t.delayWeights(t.nodesOf(I, W)))
 	tr.nodes, tr.Values = t.nodes, t.nval
 	for _, n := range t.nodes {
 		for _, v := range n.Out {
@@ -85,37 +90,6 @@ func (t *Tape) nodesOf(phases ...Phase) (ns []*Node) {
 				ns = append(ns, n)
 			}
 		}
-	}
-	return
-}
-
-// cut splits a node list at its communications; independent neighbours share a cut.
-func (t *Tape) cut(ns []*Node) (segs []Segment) {
-	var s Segment
-	pending := map[*Value]bool{}
-	flush := func() { segs = append(segs, s); s = Segment{}; clear(pending) }
-	for _, n := range ns {
-		if !n.Op.comm() {
-			if len(s.Comm) > 0 {
-				flush()
-			}
-			s.Ops = append(s.Ops, n)
-			t.cost(&s.Cost, n)
-			continue
-		}
-		for _, v := range n.In {
-			if pending[v] {
-				flush()
-			}
-		}
-		s.Comm = append(s.Comm, n)
-		t.cost(&s.Cost, n)
-		for _, v := range n.Out {
-			pending[v] = true
-		}
-	}
-	if len(s.Ops)+len(s.Comm) > 0 {
-		flush()
 	}
 	return
 }
@@ -223,7 +197,7 @@ func (t *Tape) frees(lists ...[]*Node) map[int][]int {
 // Hash identifies the trace; ranks of a group agree on it before anything runs.
 func (tr *Trace) Hash() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v %v %v\n", tr.Mesh, tr.DType, tr.Values)
+	fmt.Fprintf(&b, "%v %v %v %v\n", tr.Mesh, tr.DType, tr.Values, tr.Overlap)
 	for _, n := range tr.nodes {
 		fmt.Fprintf(&b, "%d %s %v %v %d %v", n.ID, n.Op.Name, n.Phase, n.Axes, n.Acc, n.Attr)
 		for _, v := range n.In {

@@ -37,7 +37,7 @@ func Job(c *configs.Config) (*layout.Job, error) {
 		m.Spec.MTP = 0
 	}
 	j := &layout.Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
-		SeqParallel: r.Plan.SequenceParallel, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
+		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,

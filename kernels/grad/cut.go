@@ -1,0 +1,166 @@
+package grad
+
+import "slices"
+
+// A phase is cut into segments in two steps that keep the program's order: a communication is issued where its operand is ready, at
+// the end of a segment, and awaited at the beginning of the segment that first uses its result. Without Options.Overlap every
+// segment awaits all that the one before it has issued.
+
+// sinksInFlight bounds the segments whose communications without a result, reductions of gradients, may be under way at a time:
+// what they send stays in memory.
+const sinksInFlight = 2
+
+// cutter makes the segments of one phase.
+type cutter struct {
+	t     *Tape
+	segs  []Segment
+	now   Segment
+	from  map[*Value]Issued // results that have not arrived
+	sinks []Issued          // under way, oldest first
+}
+
+// cut splits a node list at its communications; independent neighbours are issued together.
+func (t *Tape) cut(ns []*Node) []Segment {
+	c := &cutter{t: t, from: map[*Value]Issued{}}
+	for _, n := range ns {
+		if n.Op.comm() {
+			c.comm(n)
+		} else {
+			c.op(n)
+		}
+	}
+	return c.end()
+}
+
+// needs is the first communication in flight that a node's operands come from.
+func (c *cutter) needs(n *Node) (Issued, bool) {
+	for _, v := range n.In {
+		if at, ok := c.from[v]; ok {
+			return at, true
+		}
+	}
+	for _, e := range n.Then {
+		if at, ok := c.needs(e); ok {
+			return at, true
+		}
+	}
+	return Issued{}, false
+}
+
+// await lets the segment that is being made begin with all that was issued together with a communication, but for sinks.
+func (c *cutter) await(n *Node) {
+	at, ok := c.needs(n)
+	if !ok {
+		return
+	}
+	if len(c.now.Ops)+len(c.now.Comm) > 0 {
+		c.flush()
+	}
+	for ok {
+		var together []Issued
+		for v, x := range c.from {
+			if x.Segment == at.Segment {
+				together = append(together, x)
+				delete(c.from, v)
+			}
+		}
+		c.now.Await = append(c.now.Await, together...)
+		at, ok = c.needs(n)
+	}
+	sortIssued(c.now.Await)
+}
+
+func sortIssued(l []Issued) {
+	slices.SortFunc(l, func(a, b Issued) int {
+		if a.Segment != b.Segment {
+			return a.Segment - b.Segment
+		}
+		return a.Comm - b.Comm
+	})
+}
+
+func (c *cutter) op(n *Node) {
+	c.await(n)
+	if len(c.now.Comm) > 0 {
+		c.flush()
+	}
+	c.now.Ops = append(c.now.Ops, n)
+	c.t.cost(&c.now.Cost, n)
+}
+
+func (c *cutter) comm(n *Node) {
+	c.await(n)
+	at := Issued{len(c.segs), len(c.now.Comm)}
+	c.now.Comm = append(c.now.Comm, n)
+	c.t.cost(&c.now.Cost, n)
+	for _, v := range n.Out {
+		c.from[v] = at
+	}
+	if len(n.Out) == 0 {
+		c.sinks = append(c.sinks, at)
+	}
+}
+
+// flush ends a segment. The next one awaits what may not stay in flight any longer.
+func (c *cutter) flush() {
+	c.segs = append(c.segs, c.now)
+	c.now = Segment{}
+	if !c.t.Overlap {
+		for i := range c.segs[len(c.segs)-1].Comm {
+			c.now.Await = append(c.now.Await, Issued{len(c.segs) - 1, i})
+		}
+		clear(c.from)
+		c.sinks = c.sinks[:0]
+		return
+	}
+	var of []int // segments with sinks in flight
+	for _, s := range c.sinks {
+		if !slices.Contains(of, s.Segment) {
+			of = append(of, s.Segment)
+		}
+	}
+	for len(of) > sinksInFlight {
+		for len(c.sinks) > 0 && c.sinks[0].Segment == of[0] {
+			c.now.Await, c.sinks = append(c.now.Await, c.sinks[0]), c.sinks[1:]
+		}
+		of = of[1:]
+	}
+}
+
+// end is all segments; the last one awaits what nobody else did.
+func (c *cutter) end() []Segment {
+	if len(c.now.Ops)+len(c.now.Comm) > 0 || len(c.now.Await) > 0 {
+		c.flush()
+	}
+	rest := append(c.now.Await, c.sinks...)
+	for _, at := range c.from {
+		if !slices.Contains(rest, at) {
+			rest = append(rest, at)
+		}
+	}
+	if len(rest) > 0 {
+		sortIssued(rest)
+		c.segs = append(c.segs, Segment{Await: rest})
+	}
+	return c.segs
+}
+
+// delayWeights lets weight gradients that are due before a communication of input gradients run behind it instead, so that it has
+// something to hide behind. They stay in their order, and input gradients never depend on them.
+func (t *Tape) delayWeights(ns []*Node) (out []*Node) {
+	if !t.Overlap {
+		return ns
+	}
+	var late []*Node
+	for k, n := range ns {
+		if n.Phase == W && (k == 0 || !pairOfCE(ns, k-1)) { // both gradients of a loss are one call
+			late = append(late, n)
+			continue
+		}
+		out = append(out, n)
+		if n.Op.comm() {
+			out, late = append(out, late...), nil
+		}
+	}
+	return append(out, late...)
+}
