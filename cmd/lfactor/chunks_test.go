@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/actors/exit"
 )
 
 // TestTrainInChunks trains with sequences cut into chunks to the losses of whole ones, and refuses chunks that cannot be.
@@ -34,7 +34,7 @@ func TestTrainInChunks(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"plan.chunk_size=5", "run.yaml: plan.chunk_size: data.seq_len = 32 is no multiple of 5"}, {"train.micro_batch=2", "chunks are of one"}, {"plan.schedule=gpipe", "chunks are for chunkpipe and seq1f1b"}} {
 		code, out := runIn(t, dir, nil, "train", "run.yaml", "train.micro_batch=1", "plan.dp=1", "plan.schedule=chunkpipe", "plan.chunk_size=8", c[0])
-		require.Equal(t, cli.ExitUsage, code, out)
+		require.Equal(t, exit.Usage, code, out)
 		require.Contains(t, out, strings.TrimPrefix(c[1], "run.yaml: "))
 	}
 }

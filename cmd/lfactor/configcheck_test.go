@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/config"
 )
 
@@ -53,6 +53,6 @@ func TestConfigCheckLoong(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "published: the same (qwen-vl/2.5-7b, Qwen/Qwen2.5-VL-7B-Instruct)")
 	code, out = runIn(t, t.TempDir(), nil, "config", "check", filepath.Join(tree, "qwen2.5vl/qwen2_5_vl_7b.yaml"), "model.foundation.hidden_sise=1")
-	require.Equal(t, cli.ExitUsage, code)
+	require.Equal(t, exit.Usage, code)
 	require.Contains(t, out, `did you mean "hidden_size"?`)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/data"
 	"github.com/lfactor/lfactor/dataset"
@@ -60,7 +61,7 @@ func TestDataShards(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "s-1.tar"), b[:5*1024], 0o600))
 	require.NoError(t, os.Remove(filepath.Join(dir, "s-1.tar.idx")))
 	out, code = dataCommand(t, "lint", all)
-	require.Equal(t, cli.ExitData, code)
+	require.Equal(t, exit.Data, code)
 	require.Contains(t, out, `s-1.tar at byte 1536: the key "b" is there before`)
 	require.Contains(t, out, `s-1.tar at byte 3584: sample "f": at byte 4608 a member of 1 bytes is announced and 0 bytes are left`)
 	require.Contains(t, out, "7 documents, 2 findings")
@@ -73,7 +74,7 @@ func TestDataLintEnergon(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", "split.yaml"), []byte("split_parts: {train: [s-0.tar]}"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", ".info.json"), []byte(`{"shard_counts": {"s-0.tar": 3}}`), 0o600))
 	out, code := dataCommand(t, "lint", dir)
-	require.Equal(t, cli.ExitData, code)
+	require.Equal(t, exit.Data, code)
 	require.Contains(t, out, "s-0.tar: it holds 2 samples, .info.json says 3")
 	_, code = dataCommand(t, "index", dir)
 	require.Zero(t, code)
@@ -93,7 +94,7 @@ func TestDataOfRun(t *testing.T) {
 	out, _ = dataCommand(t, "-o", "json", "blame", dir, "last")
 	require.Contains(t, out, `"samples":[9]`)
 	out, code = dataCommand(t, "blame", dir, "7")
-	require.Equal(t, cli.ExitFailed, code)
+	require.Equal(t, exit.Failed, code)
 	require.Contains(t, out, "step 7 is not recorded; the last recorded is 2")
 
 	q, err := dataset.OpenQuarantine(filepath.Join(dir, "quarantine.jsonl"))

@@ -20,8 +20,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/data"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -180,7 +180,7 @@ func TestStatTokens(t *testing.T) {
 	ingestData(t, dir, 4)
 	out, code := dataCommand(t, "convert", "--output_dir", dir+"/out", "--json_file", dir+"/a.jsonl", "--image_dir", dir+"/img", "--sample_type", "multi_mix_qa")
 	require.Zero(t, code, out)
-	enc, err := data.VisionEncoder(dir+"/model", "", "")
+	enc, err := setup.VisionEncoder(dir+"/model", "", "")
 	require.NoError(t, err)
 	s, err := dataset.Open(dir+"/out", dataset.Options{})
 	require.NoError(t, err)

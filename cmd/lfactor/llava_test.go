@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -42,7 +42,7 @@ checkpoint: {dir: %q, save_hf: true}
 `, ids["vocab"], ids["<|image_pad|>"], in("checkpoints"))
 	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(fresh + data)})
 	require.NoError(t, err)
-	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
+	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	first := metrics(t, dir)
 	require.Len(t, first, 12)
 	require.Less(t, first[11].Loss, first[0].Loss-0.5)
@@ -66,6 +66,6 @@ checkpoint: {dir: %q, save_hf: true}
 	require.NoError(t, os.RemoveAll(in("run")))
 	cfg, err = configs.Load(configs.Request{File: "test", Text: []byte(fmt.Sprintf("model: {path: %q}\n", weights) + data), Args: []string{"train.steps=1", "data.processor=" + in("tokenizer")}})
 	require.NoError(t, err)
-	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
+	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	require.Less(t, metrics(t, dir)[0].Loss, (first[0].Loss+first[11].Loss)/2)
 }

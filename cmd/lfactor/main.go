@@ -3,11 +3,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/bench"
 	"github.com/lfactor/lfactor/cmd/lfactor/calibrate"
 	"github.com/lfactor/lfactor/cmd/lfactor/ckpt"
@@ -32,7 +35,7 @@ func root() *cobra.Command {
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
 	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), config.Command(), data.Command(), demo.Command(), doctor.Command(), eval.Command(), newrun.Command(),
 		plan.Command(), sample.Command(), simverb.Command(), train.Command(), version.Command(), why.Command())
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Coded(err, cli.ExitUsage) })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })
 	return c
 }
 
@@ -45,7 +48,7 @@ func main() {
 		return
 	}
 	code := cli.ExitCode(err)
-	if code != cli.ExitInterrupted && err.Error() != "" {
+	if code != exit.Interrupted && err.Error() != "" && !errors.Is(err, run.ErrStopped) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 	}
 	stop()

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/rehearsal"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
-	"github.com/lfactor/lfactor/cmd/lfactor/planner"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
-	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/topology/planner"
 	"github.com/lfactor/lfactor/topology/search"
 )
 
@@ -111,7 +111,7 @@ func TestPlanComposedSimulated(t *testing.T) {
 			require.Empty(t, whole.Why)
 			out, err := simOutput(t, append([]string{"sim", file, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.Settings(&c)...)...)
 			require.NoError(t, err)
-			var s simverb.Sum
+			var s rehearsal.Summary
 			require.NoError(t, json.Unmarshal([]byte(out), &s))
 			require.Equal(t, s.Step, whole.Simulated)
 			peak := int64(0)
@@ -157,9 +157,9 @@ func TestPlanComposedIsCarriedOut(t *testing.T) {
 			}
 		}
 		require.NoError(t, os.RemoveAll(in("run")))
-		cfg, err := setup.Load(in("run.yaml"), []string{"--plan", in(name)}, []string{"checkpoint.dir=''", "checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"})
+		cfg, err := setup.Config(in("run.yaml"), in(name), []string{"checkpoint.dir=''", "checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"})
 		require.NoError(t, err)
-		require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
+		require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 		require.Len(t, metrics(t, dir), 2)
 		if more != "" {
 			require.Equal(t, "first", cfg.Run.Plan.Encoder.Over)

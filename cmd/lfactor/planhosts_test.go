@@ -9,9 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/planner"
-	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/topology/planner"
 	"github.com/lfactor/lfactor/topology/search"
 )
 
@@ -57,7 +59,7 @@ func searchOf(t *testing.T, file string, mine ...string) *planner.Search {
 			rest = append(rest, a)
 		}
 	}
-	p, err := planner.New(file, own, rest)
+	p, err := planner.New(planner.Request{Run: configs.Request{File: file, Args: rest}, Cluster: cli.FlagValue(own, "cluster"), Hosts: cli.FlagValue(own, "hosts")})
 	require.NoError(t, err)
 	return p
 }
@@ -76,7 +78,7 @@ func TestPlanFolded(t *testing.T) {
 		require.NoError(t, p.Simulate(&c))
 		out, err := simOutput(t, append(append([]string{"sim", shippedRun, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.Settings(&c)...), "plan.memory=1GiB")...)
 		require.NoError(t, err)
-		var s simverb.Sum
+		var s rehearsal.Summary
 		require.NoError(t, json.Unmarshal([]byte(out), &s))
 		require.InEpsilon(t, s.Step, c.Simulated, 0.06, "%v", &c)
 		peak := int64(0)
@@ -99,11 +101,11 @@ func TestPlanIsCarriedOut(t *testing.T) {
 	}
 	require.Contains(t, out, "pp=4 dp=1 tp=1 zero=0 zb-h1, 8 microbatches")
 	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "plan.yaml", "model.overrides.num_hidden_layers=8")
-	require.Equal(t, cli.ExitUsage, code)
+	require.Equal(t, exit.Usage, code)
 	require.Contains(t, out, "plan.yaml:4: model: the plan is for another model: llama layers=4")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.yaml"), []byte("model: x\nsettings:\n  train.steps: 3\n"), 0o644))
 	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "bad.yaml")
-	require.Equal(t, cli.ExitUsage, code)
+	require.Equal(t, exit.Usage, code)
 	require.Contains(t, out, "bad.yaml:3: settings.train.steps: is no setting of a plan")
 }
 
@@ -124,10 +126,10 @@ func forced(t *testing.T, file string) string {
 func TestPlanNothingFits(t *testing.T) {
 	_, err := simOutput(t, "plan", shippedRun, "--hosts", "1x2", "--cluster", "h100", "plan.memory=1MiB")
 	require.ErrorContains(t, err, "it would fit with devices of")
-	require.Equal(t, cli.ExitFit, cli.ExitCode(err))
+	require.Equal(t, exit.Fit, cli.ExitCode(err))
 	for _, c := range [][2]string{{"9999", "cluster h100 has"}, {"1x99", "has 8 devices"}, {"x", "want hosts"}, {"0", "want hosts"}} {
 		_, err := simOutput(t, "plan", shippedRun, "--cluster", "h100", "--hosts", c[0])
 		require.ErrorContains(t, err, c[1])
-		require.Equal(t, cli.ExitUsage, cli.ExitCode(err))
+		require.Equal(t, exit.Usage, cli.ExitCode(err))
 	}
 }

@@ -13,12 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
+	"github.com/lfactor/lfactor/actors/run"
 )
 
 // TestProcsSame: two processes give the same losses to the last bit as one.
 func TestProcsSame(t *testing.T) {
-	var runs [2][]training.MetricLine
+	var runs [2][]run.Metrics
 	for i := range runs {
 		dir := tinyRun(t)
 		code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprintf("plan.procs=%d", i+1), "train.steps=8")

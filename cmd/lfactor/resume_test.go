@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -26,7 +26,7 @@ var long = flag.Bool("long", false, "run the fault tier in full")
 func built(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-test-%d", os.Getpid()))
-	if !cli.FileExists(path) {
+	if !process.Exists(path) {
 		out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
@@ -159,7 +159,7 @@ func TestKillAndResume(t *testing.T) {
 	}
 	died := 0
 	for _, k := range kills(n, 1) {
-		fault := fmt.Sprintf("%s=kill=%s@%d+%d", training.EnvFault, k.job, k.step, k.micros)
+		fault := fmt.Sprintf("%s=kill=%s@%d+%d", run.EnvFault, k.job, k.step, k.micros)
 		code, out := runIn(t, dir, []string{fault}, "train", "run.yaml", "-q")
 		t.Logf("%s at step %d after %d µs: exit %d", k.job, k.step, k.micros, code)
 		if code != 0 {
@@ -193,7 +193,7 @@ func TestResumeElsewhere(t *testing.T) {
 		for _, sub := range []string{"ckpt", "run"} {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, sub)))
 		}
-		code, out := runIn(t, dir, []string{training.EnvFault + "=kill=update@13+0"}, args(before)...)
+		code, out := runIn(t, dir, []string{run.EnvFault + "=kill=update@13+0"}, args(before)...)
 		require.Equal(t, -1, code, out)
 		code, out = runIn(t, dir, nil, args(plan)...)
 		require.Zero(t, code, out)

@@ -12,12 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/setup"
 )
 
 // said reads conversations as role: text, or why they are none.
@@ -99,7 +100,7 @@ func TestSFTPictures(t *testing.T) {
 	require.NoError(t, os.WriteFile(in("data.jsonl"), []byte(strings.Join(lines, "\n")), 0o644))
 
 	out, err := simOutput(t, "data", "lint", in("data.jsonl"), "--dataset", "multimodal_sharegpt", "--media")
-	require.Equal(t, cli.ExitData, cli.ExitCode(err))
+	require.Equal(t, exit.Data, cli.ExitCode(err))
 	require.Contains(t, out, `its message 0 has the role "user", which none is called here`)
 	require.Contains(t, out, `"pictures/none.png": no such file`)
 	require.Contains(t, out, "48 documents, 2 findings")
@@ -116,7 +117,7 @@ func TestSFTPictures(t *testing.T) {
 	text = strings.Replace(text, ", sample_type: chat_mix", "", 1)
 	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text), Args: []string{"--sft-dataset", "multimodal_sharegpt", "checkpoint.save_hf=false"}})
 	require.NoError(t, err)
-	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
+	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	require.Len(t, metrics(t, dir), 3)
 	reasons := func() (out []string) {
 		bad, err := dataset.ReadQuarantine(filepath.Join(dir, "run", "quarantine.jsonl"))
@@ -137,7 +138,7 @@ func TestSFTPictures(t *testing.T) {
 	require.NoError(t, os.RemoveAll(in("run")))
 	cfg, err = configs.Load(configs.Request{File: "test", Text: []byte(strings.Replace(text, in("data.jsonl"), in("wds"), 1)), Args: []string{"--sft-dataset", "multimodal_sharegpt", "checkpoint.save_hf=false", "train.steps=6", "checkpoint.dir=" + in("other")}})
 	require.NoError(t, err)
-	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
+	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	require.Len(t, metrics(t, dir), 6)
 	require.Len(t, reasons(), 1)
 	require.Contains(t, reasons()[0], `the role "user", which none is called here`)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
 )
@@ -40,7 +42,7 @@ func TestSimCommand(t *testing.T) {
 	svg, trace, page := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.json"), filepath.Join(dir, "a.html")
 	out, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--svg", svg, "--trace", trace, "--html", page)
 	require.NoError(t, err)
-	var s simverb.Sum
+	var s rehearsal.Summary
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
 	require.Equal(t, "h100", s.Cluster)
 	require.Len(t, s.Ranks, 2)
@@ -76,7 +78,7 @@ func TestSimSchedulesAndFaults(t *testing.T) {
 	require.ErrorContains(t, err, "has crashed")
 	_, err = simOutput(t, "sim", shippedRun, "plan.memory=3MiB")
 	require.ErrorContains(t, err, "out of memory")
-	require.Equal(t, cli.ExitFit, cli.ExitCode(err))
+	require.Equal(t, exit.Fit, cli.ExitCode(err))
 }
 
 func TestSimBadInput(t *testing.T) {
@@ -97,7 +99,7 @@ func TestSimBadInput(t *testing.T) {
 	} {
 		_, err := simOutput(t, c.args...)
 		require.ErrorContains(t, err, c.want)
-		require.Equal(t, cli.ExitUsage, cli.ExitCode(err), "%v: %v", c.args, err)
+		require.Equal(t, exit.Usage, cli.ExitCode(err), "%v: %v", c.args, err)
 	}
 }
 
@@ -126,7 +128,7 @@ func TestSimProgram(t *testing.T) {
 	}
 	out, err := run("0F0,0SEND_F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n")
 	require.NoError(t, err)
-	var s, same simverb.Sum
+	var s, same rehearsal.Summary
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
 	require.Equal(t, file, s.Schedule)
 	out, err = simOutput(t, "sim", shippedRun, "--cluster", "h100", "train.global_batch=4", "train.micro_batch=2", "-o", "json")
@@ -142,7 +144,7 @@ func TestSimProgram(t *testing.T) {
 	} {
 		_, err := run(text)
 		require.ErrorContains(t, err, want)
-		require.Equal(t, cli.ExitUsage, cli.ExitCode(err))
+		require.Equal(t, exit.Usage, cli.ExitCode(err))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
+	"github.com/lfactor/lfactor/actors/run"
 )
 
 func hashOf(b []byte) string {
@@ -20,13 +20,13 @@ func hashOf(b []byte) string {
 }
 
 // metrics reads a run's metrics.jsonl.
-func metrics(t *testing.T, dir string) (out []training.MetricLine) {
+func metrics(t *testing.T, dir string) (out []run.Metrics) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, "run", "metrics.jsonl"))
 	require.NoError(t, err)
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		var m training.MetricLine
+		var m run.Metrics
 		require.NoError(t, json.Unmarshal(s.Bytes(), &m))
 		out = append(out, m)
 	}

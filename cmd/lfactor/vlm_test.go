@@ -14,10 +14,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -33,7 +34,7 @@ func vlmRun(t *testing.T, dir string, steps int, more ...string) error {
 		in("shards/scenes-{00..03}.tar"), in("tokenizer"), steps, 1, in("checkpoints"), 3, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text), Args: append([]string{"checkpoint.save_hf=false", "schedule.kind=constant"}, more...)})
 	require.NoError(t, err)
-	return training.Train(context.Background(), cfg, training.IO{Quiet: true})
+	return run.Train(context.Background(), cfg, run.Options{})
 }
 
 // TestVisionResume: a composed model goes on where it stopped, also with its encoder elsewhere, to the losses and the samples of
@@ -114,9 +115,9 @@ func TestVisionOwn(t *testing.T) {
 	for _, o := range []string{"train.encoder_precision=bf16", "train.projector_precision=bf16", "plan.encoder.recompute=full", "plan.projector_recompute=full"} {
 		cfg, err := configs.Load(configs.Request{Args: []string{"--model-name", "llama/3.2-1b", "--data-path", "x", o}})
 		require.NoError(t, err)
-		_, err = setup.Job(cfg)
+		_, err = layout.FromConfig(cfg)
 		require.ErrorContains(t, err, strings.Split(o, "=")[0]+": the model has no", "%s", o)
-		require.Equal(t, cli.ExitUsage, cli.ExitCode(err))
+		require.Equal(t, exit.Usage, cli.ExitCode(err))
 	}
 }
 
@@ -234,7 +235,7 @@ func TestLoongTrain(t *testing.T) {
 		part("foundation", "num_query_groups=2", "mrope_section=[1,1,2]", fmt.Sprintf("vocab_size_in_config_file=%d", ids["vocab"]+1)))
 	cfg, err := configs.Load(configs.Request{Args: args})
 	require.NoError(t, err)
-	require.NoError(t, training.Train(context.Background(), cfg, training.IO{Quiet: true}))
+	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	m := metrics(t, dir)
 	require.Len(t, m, 6)
 	require.InDelta(t, math.Log(float64(ids["vocab"]+1)), m[0].Loss, 0.3, "an untrained model knows nothing")

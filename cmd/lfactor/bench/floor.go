@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -25,7 +24,7 @@ type floor struct {
 
 // floor of the run that l lays out.
 func (s *stepBench) floor(l *layout.Layout, params int64, p cpu.Peaks) floor {
-	d := setup.Precisions[s.precision]
+	d := layout.Precisions[s.precision]
 	f := floor{Peak: p.TeamMultiplyAdd, Memory: p.Memory}
 	if d == tensor.BF16 && p.TeamTiles > 0 {
 		f.Peak = p.TeamTiles

@@ -13,8 +13,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
+	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -52,15 +54,15 @@ func kernelBench() *cobra.Command {
 		var out []kernelTime
 		for _, n := range *threads {
 			if n < 1 || *rounds < 1 {
-				return cli.Usage("--threads and --rounds want numbers from 1")
+				return exit.Usagef("--threads and --rounds want numbers from 1")
 			}
 			b := cpu.New(n)
 			p := b.Peaks()
 			for _, t := range *types {
-				d, ok := setup.Precisions[t]
+				d, ok := layout.Precisions[t]
 				if !ok || d == tensor.F16 {
 					b.Close()
-					return cli.Usage("--precision %s: want fp32 or bf16", t)
+					return exit.Usagef("--precision %s: want fp32 or bf16", t)
 				}
 				out = append(out, timeKernels(b, p, d, *only, n, *rounds)...)
 			}
@@ -151,7 +153,7 @@ func printKernels(out []kernelTime, form string) error {
 		if k.Flops > 0 {
 			rate = fmt.Sprintf("%.1f", k.Flops/k.Seconds/1e9)
 		}
-		t.AppendRow(table.Row{k.Name, k.DType, k.Threads, cli.Seconds(k.Seconds), rate, fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), fmt.Sprintf("%.0f%%", 100*k.Peak)})
+		t.AppendRow(table.Row{k.Name, k.DType, k.Threads, unit.Seconds(k.Seconds), rate, fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), fmt.Sprintf("%.0f%%", 100*k.Peak)})
 	}
 	t.Render()
 	return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/cmd/lfactor/measure"
+	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/profile"
 )
 
 // briefly is bench step with a model that takes a tenth of a second.
-func briefly(t *testing.T, pp int) (*stepBench, *layout.Layout, *stepResult, *measure.Profiler) {
+func briefly(t *testing.T, pp int) (*stepBench, *layout.Layout, *stepResult, *profiler.Profiler) {
 	t.Helper()
 	s := &stepBench{shape: "llama58m", precision: "fp32", recompute: "selective", profile: "x", threads: 1, steps: 4, layers: 2, hidden: 256, inter: 512, vocab: 500, seq: 256, batch: 2, pp: pp}
 	require.NoError(t, s.check())
@@ -104,7 +104,7 @@ func TestProfilePicture(t *testing.T) {
 		require.Contains(t, b.String(), want)
 	}
 	for y := range 2 { // the row of kernels of each rank
-		require.Contains(t, b.String(), fmt.Sprintf("y=\"%d\"", (2*y+2)*measure.ProfileRow+1))
+		require.Contains(t, b.String(), fmt.Sprintf("y=\"%d\"", (2*y+2)*profiler.ProfileRow+1))
 	}
 }
 

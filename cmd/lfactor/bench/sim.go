@@ -11,16 +11,17 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/planner"
-	"github.com/lfactor/lfactor/cmd/lfactor/process"
-	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology"
-	"github.com/lfactor/lfactor/topology/cost"
+	"github.com/lfactor/lfactor/topology/planner"
 	"github.com/lfactor/lfactor/topology/search"
 )
 
@@ -34,7 +35,7 @@ func planBench() *cobra.Command {
 			return err
 		}
 		if *runs < 1 {
-			return cli.Usage("--runs %d: want at least 1", *runs)
+			return exit.Usagef("--runs %d: want at least 1", *runs)
 		}
 		var all []planRate
 		for range *runs {
@@ -58,8 +59,8 @@ func planBench() *cobra.Command {
 		if form != "text" {
 			return cli.PrintJSON(x)
 		}
-		fmt.Printf("%d plans by closed forms in %s (%.0f a second), %d simulated in %s, blocks traced in %s; medians of %d\n", x.Plans, cli.Seconds(x.Closed), float64(x.Plans)/x.Closed,
-			x.Simulated, cli.Seconds(x.Simulate), cli.Seconds(x.Trace), *runs)
+		fmt.Printf("%d plans by closed forms in %s (%.0f a second), %d simulated in %s, blocks traced in %s; medians of %d\n", x.Plans, unit.Seconds(x.Closed), float64(x.Plans)/x.Closed,
+			x.Simulated, unit.Seconds(x.Simulate), unit.Seconds(x.Trace), *runs)
 		return nil
 	}
 	return c
@@ -77,15 +78,8 @@ type planRate struct {
 // plansOf times one search.
 func plansOf() (out planRate, err error) {
 	const text = "model: {name: qwen/2.5-72b, init: random}\ndata: {paths: [none], tokenizer: none, seq_len: 4096}\ntrain: {steps: 1, global_batch: 512, precision: bf16}\n"
-	cluster, err := configs.ClusterFile("h100")
+	p, err := planner.New(planner.Request{Run: configs.Request{File: "bench.yaml", Text: []byte(text)}, Cluster: "h100", Hosts: "64"})
 	if err != nil {
-		return out, err
-	}
-	p := &planner.Search{File: "bench.yaml", Text: []byte(text), Hosts: 64}
-	if p.Machine, err = cost.Read("h100", cluster); err != nil {
-		return out, err
-	}
-	if err = p.Load(); err != nil {
 		return out, err
 	}
 	began := time.Now()
@@ -129,7 +123,7 @@ func simBench() *cobra.Command {
 			return err
 		}
 		if *runs < 1 {
-			return cli.Usage("--runs %d: want at least 1", *runs)
+			return exit.Usagef("--runs %d: want at least 1", *runs)
 		}
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 		var all []eventRate
@@ -145,7 +139,7 @@ func simBench() *cobra.Command {
 		}
 		t := cli.TextTable("ranks", "mesh", "events a step", "median of a step", "events/s", "of processor time", "best", "process")
 		for _, x := range all {
-			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, cli.Seconds(x.Seconds), fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6), fmt.Sprintf("%.2f M", x.Best/1e6),
+			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, unit.Seconds(x.Seconds), fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6), fmt.Sprintf("%.2f M", x.Best/1e6),
 				fmt.Sprintf("%.2f GiB", float64(x.PeakRSS)/(1<<30))})
 		}
 		t.Render()
@@ -186,7 +180,7 @@ func eventsOf(mesh topology.Mesh, runs int) (eventRate, error) {
 		began, spent := time.Now(), process.ProcessorTime()
 		r := sim.New(l, describedPrices(), sim.Options{Seed: 1, Whole: true}).Run()
 		if r.Failed != "" || r.Stall != nil || len(r.Steps) != 1 {
-			return out, fmt.Errorf("the simulated run ended badly: %s", virtual.Why(r))
+			return out, fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(r))
 		}
 		if out.Events = r.Events; i > 0 { // the first run warms up
 			wall, cpu = append(wall, time.Since(began).Seconds()), append(cpu, (process.ProcessorTime()-spent).Seconds())

@@ -12,13 +12,14 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/measure"
-	"github.com/lfactor/lfactor/cmd/lfactor/process"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -86,13 +87,13 @@ type stepResult struct {
 func (s *stepBench) check() error {
 	shape, ok := stepShapes[s.shape]
 	if !ok {
-		return cli.Usage("--shape %s: want llama58m or qwen3-0.6b", s.shape)
+		return exit.Usagef("--shape %s: want llama58m or qwen3-0.6b", s.shape)
 	}
-	if _, ok := setup.Precisions[s.precision]; !ok {
-		return cli.Usage("--precision %s: want fp32, bf16 or fp16", s.precision)
+	if _, ok := layout.Precisions[s.precision]; !ok {
+		return exit.Usagef("--precision %s: want fp32, bf16 or fp16", s.precision)
 	}
-	if _, ok := setup.Recomputes[s.recompute]; !ok {
-		return cli.Usage("--recompute %s: want none, selective or full", s.recompute)
+	if _, ok := layout.Recomputes[s.recompute]; !ok {
+		return exit.Usagef("--recompute %s: want none, selective or full", s.recompute)
 	}
 	if s.seq == 0 {
 		s.seq = shape.seq
@@ -101,7 +102,7 @@ func (s *stepBench) check() error {
 		s.batch = shape.batch
 	}
 	if s.seq < 0 || s.batch < 0 || s.layers < 0 || s.steps < 1 || s.threads < 1 || s.pp < 1 || s.batch%s.pp != 0 {
-		return cli.Usage("--seq, --batch, --layers, --steps, --threads and --pp want positive numbers, and --batch a multiple of --pp")
+		return exit.Usagef("--seq, --batch, --layers, --steps, --threads and --pp want positive numbers, and --batch a multiple of --pp")
 	}
 	return nil
 }
@@ -130,7 +131,7 @@ func (s *stepBench) model() (*family.Model, error) {
 
 // layout is the plan: pipeline stages, and as many microbatches.
 func (s *stepBench) layout(m *family.Model) (*layout.Layout, error) {
-	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: 1, TP: 1}, Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: setup.Precisions[s.precision], Recompute: setup.Recomputes[s.recompute],
+	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: 1, TP: 1}, Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: layout.Precisions[s.precision], Recompute: layout.Recomputes[s.recompute],
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }
 
@@ -162,7 +163,7 @@ func (s *stepBench) run(form string) error {
 	res.TokensPerSecond, res.Best = tokens/median, tokens/sorted[0]
 	res.Floor = s.floor(l, m.Count(), peaks)
 	res.OfFloor = res.Floor.Seconds / median
-	var report measure.ProfileReport
+	var report profiler.ProfileReport
 	if prof != nil {
 		var ok bool
 		if report, ok = prof.With(peaks); ok {
@@ -205,12 +206,12 @@ func (s *stepBench) print(res stepResult, median float64) {
 	fmt.Printf("memory  tensors at most %.0f MiB, process %.0f MiB; above parameters, gradients and moments (%.0f MiB): %.0f and %.0f MiB\n", mib(res.PeakBytes), mib(res.PeakRSS),
 		mib(res.StateBytes), mib(res.PeakBytes-res.StateBytes), mib(res.PeakRSS-res.StateBytes))
 	f := res.Floor
-	fmt.Printf("floor   %s: %.1f GFLOP of products and %.1f of attention at %.1f GFLOP/s, %.2f GB at %.1f GB/s; a step takes %s, the floor is %s of it\n", cli.Seconds(f.Seconds),
-		f.Products/1e9, f.Attention/1e9, f.Peak/1e9, f.Bytes/1e9, f.Memory/1e9, cli.Seconds(median), cli.Percent(res.OfFloor))
+	fmt.Printf("floor   %s: %.1f GFLOP of products and %.1f of attention at %.1f GFLOP/s, %.2f GB at %.1f GB/s; a step takes %s, the floor is %s of it\n", unit.Seconds(f.Seconds),
+		f.Products/1e9, f.Attention/1e9, f.Peak/1e9, f.Bytes/1e9, f.Memory/1e9, unit.Seconds(median), unit.Percent(res.OfFloor))
 }
 
 // train runs the steps and fills in what they took; the profiler is nil unless a profile is wanted.
-func (s *stepBench) train(m *family.Model, l *layout.Layout, res *stepResult) (*measure.Profiler, error) {
+func (s *stepBench) train(m *family.Model, l *layout.Layout, res *stepResult) (*profiler.Profiler, error) {
 	o := host.RunOptions{Coord: core.RunLayout{First: 1, Last: int64(s.steps + 1), LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-4 }},
 		Batches: s.batches, Ahead: 1,
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
@@ -234,9 +235,9 @@ func (s *stepBench) train(m *family.Model, l *layout.Layout, res *stepResult) (*
 		made = append(made, cpu.New(s.threads))
 		return made[len(made)-1]
 	}
-	var prof *measure.Profiler
+	var prof *profiler.Profiler
 	if s.profile != "" {
-		prof = measure.NewProfiler(s.steps)
+		prof = profiler.NewProfiler(s.steps)
 		prof.Attach(l, &o)
 	}
 	err := host.Run(l, o)

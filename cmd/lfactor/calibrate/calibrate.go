@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/measure"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/topology/calibrate"
 )
 
 // Command is lfactor calibrate: this machine described for the simulator.
@@ -18,9 +18,9 @@ func Command() *cobra.Command {
 	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *threads < 1 {
-			return cli.Usage("--threads %d: want at least 1", *threads)
+			return exit.Usagef("--threads %d: want at least 1", *threads)
 		}
-		m, err := measure.Calibrate(*threads)
+		m, err := calibrate.Calibrate(*threads)
 		if err != nil {
 			return err
 		}

@@ -10,9 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/model"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Command is lfactor ckpt: work on checkpoints.
@@ -53,14 +55,14 @@ func ckptList(c *cobra.Command, args []string) error {
 
 // openAny opens an own checkpoint, the newest of a directory of them, or a Hugging Face directory.
 func openAny(path string) (checkpoint.Source, error) {
-	if cli.FileExists(filepath.Join(path, "latest")) {
+	if process.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)
 		if err != nil {
 			return nil, err
 		}
 		path = latest
 	}
-	if cli.FileExists(filepath.Join(path, "manifest.json")) {
+	if process.Exists(filepath.Join(path, "manifest.json")) {
 		r, err := checkpoint.Open(path)
 		if err != nil {
 			return nil, err
@@ -81,7 +83,7 @@ func (o ownParams) Close() error { return o.r.Close() }
 
 func ckptVerify(_ *cobra.Command, args []string) error {
 	paths := []string{args[0]}
-	if cli.FileExists(filepath.Join(args[0], "latest")) {
+	if process.Exists(filepath.Join(args[0], "latest")) {
 		entries, err := checkpoint.List(args[0])
 		if err != nil {
 			return err
@@ -106,7 +108,7 @@ func ckptVerify(_ *cobra.Command, args []string) error {
 
 // verifyOne reads every byte; what is not finite is a warning.
 func verifyOne(path string) error {
-	if cli.FileExists(filepath.Join(path, "manifest.json")) {
+	if process.Exists(filepath.Join(path, "manifest.json")) {
 		r, err := checkpoint.Open(path)
 		if err != nil {
 			return err
@@ -177,16 +179,16 @@ func ckptPruneCommand() *cobra.Command {
 func ckptConvertCommand() *cobra.Command {
 	c := &cobra.Command{Use: "convert CKPT DST", Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)", Args: cobra.ExactArgs(2)}
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		t, err := model.Open(args[0], "")
+		t, err := trained.Open(args[0], "")
 		if err != nil {
 			return err
 		}
 		defer t.Close()
 		if t.Saved == nil {
-			return cli.Usage("%s is a Hugging Face directory already; `lfactor train` with train.steps=0 makes a checkpoint of one", args[0])
+			return exit.Usagef("%s is a Hugging Face directory already; `lfactor train` with train.steps=0 makes a checkpoint of one", args[0])
 		}
 		t.Model.Spec.MTP = t.Cfg.Model.MTPLayers
-		e := model.Exporter{Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved, Side: model.SideDir(t.Cfg)}
+		e := trained.Exporter{Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved, Side: trained.SideDir(t.Cfg)}
 		if err := e.Write(args[1]); err != nil {
 			return fmt.Errorf("export to %s: %w", args[1], err)
 		}

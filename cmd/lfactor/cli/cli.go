@@ -4,7 +4,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -13,38 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
-
-// Exit codes.
-const (
-	ExitFailed      = 1
-	ExitUsage       = 2
-	ExitFit         = 3
-	ExitData        = 4
-	ExitCorrupt     = 6
-	ExitInterrupted = 130
-)
-
-// codedError is an error with its exit code; a silent one was printed already.
-type codedError struct {
-	error
-	code int
-}
-
-func (e codedError) ExitCode() int { return e.code }
-
-func (e codedError) Unwrap() error { return e.error }
-
-// Usage is a fault of the command line or of a configuration.
-func Usage(format string, a ...any) error { return Coded(fmt.Errorf(format, a...), ExitUsage) }
-
-// Coded gives an error its exit code.
-func Coded(err error, code int) error { return codedError{err, code} }
 
 // ExitCode maps an error to the exit code that scripts rely on.
 func ExitCode(err error) int {
@@ -56,22 +31,24 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, run.ErrStopped):
+		return stopCode()
 	case errors.As(err, &coded):
 		return coded.ExitCode()
 	case errors.As(err, &conf):
-		return ExitUsage
+		return exit.Usage
 	case errors.As(err, &damage), errors.Is(err, checkpoint.ErrNone):
-		return ExitCorrupt
+		return exit.Corrupt
 	case errors.As(err, &spent), errors.Is(err, dataset.ErrNoTokens):
-		return ExitData
+		return exit.Data
 	case errors.As(err, &budget):
-		return ExitFit
+		return exit.Fit
 	}
-	return ExitFailed
+	return exit.Failed
 }
 
-// Interrupted is the signal that asked for the end, 0 for none.
-var Interrupted atomic.Int32
+// interrupted is the signal that asked for the end, 0 for none.
+var interrupted atomic.Int32
 
 // Interruptible is a context that ends with the first SIGINT or SIGTERM; the second kills the process as usual.
 func Interruptible() (context.Context, func()) {
@@ -83,17 +60,17 @@ func Interruptible() (context.Context, func()) {
 		if !ok {
 			return
 		}
-		Interrupted.Store(int32(s.(syscall.Signal)))
+		interrupted.Store(int32(s.(syscall.Signal)))
 		signal.Stop(sigs)
 		cancel()
 	}()
 	return ctx, func() { signal.Stop(sigs); cancel() }
 }
 
-// StopCode is the exit code of a run that ended on request after a durable save: 0 for SIGTERM, 130 for SIGINT.
-func StopCode() int {
-	if Interrupted.Load() == int32(syscall.SIGINT) {
-		return ExitInterrupted
+// stopCode is the exit code of a run that ended on request after a durable save: 0 for SIGTERM, 130 for SIGINT.
+func stopCode() int {
+	if interrupted.Load() == int32(syscall.SIGINT) {
+		return exit.Interrupted
 	}
 	return 0
 }
@@ -105,7 +82,7 @@ func Output(c *cobra.Command) (string, error) {
 	case "text", "json", "jsonl":
 		return o, nil
 	}
-	return "", Usage("-o %s: want text, json or jsonl", o)
+	return "", exit.Usagef("-o %s: want text, json or jsonl", o)
 }
 
 // Form is the value of -o among a command's own flags.

@@ -8,9 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
@@ -46,7 +48,7 @@ func configCheck(_ *cobra.Command, args []string) error {
 		}
 	}
 	if form != "text" && form != "json" && form != "jsonl" {
-		return cli.Usage("config check: -o %s: want text, json or jsonl", form)
+		return exit.Usagef("config check: -o %s: want text, json or jsonl", form)
 	}
 	load := configs.Load
 	if file != "" && (configs.LoongFile(file) || configs.ModelFile(file)) || file == "" && configs.LoongFile(configFile(rest)) {
@@ -117,12 +119,12 @@ func checkModel(cfg *configs.Config, file string) (*CheckReport, error) {
 		c.Vocab, cfg.Model.Vocab = like.Vocab, like.Vocab
 		r.Why = []string{fmt.Sprintf("counted with the vocabulary of %s, %d: the file leaves it to the tokenizer; --tokenizer DIR counts with that", name, like.Vocab)}
 	}
-	if _, err := setup.Job(cfg); err != nil {
+	if _, err := layout.FromConfig(cfg); err != nil {
 		return nil, err
 	}
 	m, err := family.Build(c, cfg.Run.Data.SeqLen)
 	if err != nil {
-		return nil, cli.Coded(err, cli.ExitUsage)
+		return nil, exit.With(err, exit.Usage)
 	}
 	r.Parameters, r.Components = m.Count(), map[string]int64{}
 	for _, p := range m.Params(nil) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/configs"
 )
 
@@ -46,11 +46,11 @@ func loadArgs(args []string) (*configs.Config, error) {
 
 func configExplain(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return cli.Usage("config explain: which key? try `lfactor config explain plan.pp`")
+		return exit.Usagef("config explain: which key? try `lfactor config explain plan.pp`")
 	}
 	k, err := configs.Find(args[0])
 	if err != nil {
-		return cli.Coded(err, cli.ExitUsage)
+		return exit.With(err, exit.Usage)
 	}
 	if len(args) == 1 {
 		fmt.Println(k.Explain())
@@ -66,7 +66,7 @@ func configExplain(_ *cobra.Command, args []string) error {
 
 func configDiff(_ *cobra.Command, args []string) error {
 	if len(args) != 2 {
-		return cli.Usage("config diff: want two run files")
+		return exit.Usagef("config diff: want two run files")
 	}
 	var flat [2]map[string]string
 	for i, a := range args {

@@ -12,8 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/process"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
 )
@@ -51,7 +52,7 @@ func dataBench() *cobra.Command {
 	c.Flags().IntVar(&b.side, "decode", 0, "also decode pictures and resize them to a square of so many pixels")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if b.readers < 1 || b.samples < 0 || b.side < 0 {
-			return cli.Usage("--readers %d, --samples %d, --decode %d: want positive numbers", b.readers, b.samples, b.side)
+			return exit.Usagef("--readers %d, --samples %d, --decode %d: want positive numbers", b.readers, b.samples, b.side)
 		}
 		cpu := process.CPUSeconds()
 		var sources []dataset.Source
@@ -133,7 +134,7 @@ func (b *streamBench) run(ctx context.Context, sources []dataset.Source) (*bench
 		}
 	}
 	if r.Samples == 0 {
-		return nil, cli.Coded(dataset.ErrNoTokens, cli.ExitData)
+		return nil, exit.With(dataset.ErrNoTokens, exit.Data)
 	}
 	return r, nil
 }

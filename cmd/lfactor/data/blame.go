@@ -3,16 +3,14 @@ package data
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 )
 
@@ -30,12 +28,12 @@ func dataBlame() *cobra.Command {
 		Long: "Samples are places in the run's global order, which its seed and sources fix. STEP may be \"last\". The step is read again from\n" +
 			"the data that the run's own configuration names, from the folder that the run was started in; nothing is written."}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		run, step := runDir(args[:len(args)-1]), args[len(args)-1]
-		b, err := ledgerStep(run, step)
+		dir, step := runDir(args[:len(args)-1]), args[len(args)-1]
+		b, err := ledgerStep(dir, step)
 		if err != nil {
 			return err
 		}
-		if b.Origins, err = replay(run, b); err != nil {
+		if b.Origins, err = run.Origins(dir, b.Start); err != nil {
 			b.Missing = err.Error()
 		}
 		return cli.Emit(c, b, b.write)
@@ -57,7 +55,7 @@ func ledgerStep(run, step string) (*Blame, error) {
 	b := &Blame{Step: last}
 	if step != "last" {
 		if b.Step, err = strconv.ParseInt(step, 10, 64); err != nil {
-			return nil, cli.Usage("step %q: want a number or \"last\"", step)
+			return nil, exit.Usagef("step %q: want a number or \"last\"", step)
 		}
 	}
 	if b.Samples, b.Start, err = l.Blame(b.Step); err != nil {
@@ -82,50 +80,4 @@ func (b *Blame) write(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-}
-
-// replay reads a step again and returns where its samples come from.
-func replay(dir string, b *Blame) ([]dataset.Origin, error) {
-	cfg, err := configs.Load(configs.Request{File: filepath.Join(dir, "run.yaml"), Getenv: os.Getenv})
-	if err != nil {
-		return nil, err
-	}
-	r := &training.Run{Cfg: cfg}
-	if r.Tok, r.Conf, err = setup.Tokenizer(cfg); err != nil {
-		return nil, err
-	}
-	if r.Job, err = setup.Job(cfg); err != nil {
-		return nil, err
-	}
-	d := &training.Data{R: r, Recent: map[int64]*training.Made{}, Work: map[int64]float64{}}
-	defer d.Close()
-	if cfg.Run.Data.Kind == "media" {
-		if err := d.OpenPictures(); err != nil {
-			return nil, err
-		}
-	}
-	train, _, err := d.OpenSources()
-	if err != nil {
-		return nil, err
-	}
-	conf, err := d.Config()
-	if err != nil {
-		return nil, err
-	}
-	conf.Sources, conf.OrderWindow, conf.Budget = train, training.OrderWindow(train, cfg.Run.Data.ShardMix), dataset.Budget{Fraction: 1}
-	if d.Train, err = dataset.OpenLoader(conf, r.Tok); err != nil {
-		return nil, err
-	}
-	if err := d.Train.Seek(b.Start); err != nil {
-		return nil, err
-	}
-	batches, err := d.Train.Step(b.Start.Step)
-	if err != nil {
-		return nil, err
-	}
-	var out []dataset.Origin
-	for i := range batches {
-		out = append(out, batches[i].Origins...)
-	}
-	return out, nil
 }

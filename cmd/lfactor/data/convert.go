@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -67,11 +68,11 @@ func dataConvert() *cobra.Command {
 // dataError gives an error of a data job its exit code.
 func dataError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return cli.Coded(errors.New("interrupted; start it again to go on"), cli.ExitInterrupted)
+		return exit.With(errors.New("interrupted; start it again to go on"), exit.Interrupted)
 	}
 	var spent *dataset.BudgetError
 	if errors.As(err, &spent) || errors.Is(err, dataset.ErrNoTokens) {
-		return cli.Coded(err, cli.ExitData)
+		return exit.With(err, exit.Data)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -44,7 +45,7 @@ func eachDocument(c *cobra.Command, s dataset.Source, good func(i int64, d *data
 		return nil
 	})
 	if c.Context().Err() != nil {
-		return cli.Coded(errors.New("interrupted"), cli.ExitInterrupted)
+		return exit.With(errors.New("interrupted"), exit.Interrupted)
 	}
 	return err
 }

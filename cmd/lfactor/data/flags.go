@@ -3,9 +3,9 @@ package data
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/setup"
 )
 
 // sftFlags are the flags of commands that look at data, for conversations with other names than the usual ones.

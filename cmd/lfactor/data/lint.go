@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -63,7 +64,7 @@ func dataLint() *cobra.Command {
 			fmt.Fprintf(w, "%d documents, %d findings\n", r.Documents, r.Bad)
 		})
 		if err == nil && r.Bad > 0 {
-			err = cli.Coded(fmt.Errorf("%d findings in %d documents", r.Bad, r.Documents), cli.ExitData)
+			err = exit.With(fmt.Errorf("%d findings in %d documents", r.Bad, r.Documents), exit.Data)
 		}
 		return err
 	}

@@ -2,7 +2,6 @@ package data
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
-	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/pack"
+	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -57,7 +57,7 @@ func dataPack() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if err := j.load(args[0], func(flag string) bool { return c.Flags().Changed(flag) }); err != nil {
-				return cli.Coded(err, cli.ExitUsage)
+				return exit.With(err, exit.Usage)
 			}
 		}
 		return j.run(c)
@@ -68,7 +68,7 @@ func dataPack() *cobra.Command {
 func (j *packJob) run(c *cobra.Command) error {
 	for name, v := range map[string]string{"--input": j.Input, "--output_dir": j.OutputDir, "--model": j.Model} {
 		if v == "" {
-			return cli.Usage("%s is not given", name)
+			return exit.Usagef("%s is not given", name)
 		}
 	}
 	src, err := dataset.Open(j.Input, dataset.Options{})
@@ -77,7 +77,7 @@ func (j *packJob) run(c *cobra.Command) error {
 	}
 	defer src.Close()
 	j.Source = src
-	if j.Encoder, err = VisionEncoder(j.Model, j.Template, j.SampleType); err != nil {
+	if j.Encoder, err = setup.VisionEncoder(j.Model, j.Template, j.SampleType); err != nil {
 		return err
 	}
 	p := newProgress(c.ErrOrStderr())
@@ -90,43 +90,6 @@ func (j *packJob) run(c *cobra.Command) error {
 		fmt.Fprintf(w, "%s: %d samples in %d packs of %d tokens, %.1f %% full, in %d shards\n", j.OutputDir, r.Samples, r.Packs, j.Tokens, 100*r.Fill, r.Shards)
 		fmt.Fprintf(w, "not packed: %d over %d tokens, %d left by the algorithm, %d set aside\n", r.Overlong, j.Tokens, r.Left, r.Bad)
 	})
-}
-
-// VisionEncoder makes the encoder of samples of a model's folder.
-func VisionEncoder(model, template, sampleType string) (*format.VisionEncoder, error) {
-	tok, conf, err := token.LoadDir(model)
-	if err != nil {
-		return nil, err
-	}
-	text := conf.ChatTemplate
-	if template != "" {
-		b, err := os.ReadFile(template)
-		if err != nil {
-			return nil, err
-		}
-		text = string(b)
-	}
-	t, err := token.NewTemplate(text, conf)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", model, err)
-	}
-	proc, err := media.Load(model)
-	if err != nil {
-		return nil, err
-	}
-	var settings []any
-	for _, name := range []string{"processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"} {
-		b, err := os.ReadFile(filepath.Join(model, name))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		settings = append(settings, string(b))
-	}
-	x, err := format.NewProcessorExpander(proc, tok, settings...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", model, err)
-	}
-	return &format.VisionEncoder{SampleType: sampleType, Chat: token.NewChat(tok, t, token.ChatOptions{}), Expander: x}, nil
 }
 
 // loongPack is LoongForge's configuration of offline packing. What is about its processes and files between steps has
@@ -267,7 +230,7 @@ func dataTokenize() *cobra.Command {
 	f.Int64Var(&budget, "quarantine", 100, "documents that may be set aside before it stops with exit code 4")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if input == "" || tokenizer == "" || prefix == "" {
-			return cli.Usage("--input, --hf-tokenizer-path and --output-prefix must be given")
+			return exit.Usagef("--input, --hf-tokenizer-path and --output-prefix must be given")
 		}
 		tok, conf, err := token.LoadDir(tokenizer)
 		if err != nil {

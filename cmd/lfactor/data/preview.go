@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -80,7 +81,7 @@ func dataPreview() *cobra.Command {
 	c.Flags().Int64VarP(&n, "number", "n", 20, "samples to show")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if n < 1 {
-			return cli.Usage("-n %d: want at least 1", n)
+			return exit.Usagef("-n %d: want at least 1", n)
 		}
 		o, err := named.options(*o, args[0])
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -16,7 +17,7 @@ type tokenCounter func(d *dataset.Document) (int64, error)
 // its chat template, and for samples with media its processor.
 func newTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.Tags) (tokenCounter, error) {
 	if kind == dataset.KindParts {
-		enc, err := VisionEncoder(model, "", sampleType)
+		enc, err := setup.VisionEncoder(model, "", sampleType)
 		if err != nil {
 			return nil, err
 		}

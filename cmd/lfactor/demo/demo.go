@@ -19,13 +19,13 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/model"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Command is lfactor demo: training shown on this machine.
@@ -38,7 +38,7 @@ func Command() *cobra.Command {
 		n := *steps
 		switch {
 		case n < 0:
-			return cli.Usage("demo: --steps is not negative")
+			return exit.Usagef("demo: --steps is not negative")
 		case *vlm && n == 0:
 			n = 600
 		case n == 0:
@@ -99,7 +99,7 @@ func demo(ctx context.Context, dir string, steps int) error {
 	}
 	cfg.Notices = nil
 	d := &demoWatch{dir: in("checkpoints")}
-	if err := training.Train(ctx, cfg, training.IO{Step: d.see}); err != nil {
+	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr, Report: d.see}); err != nil {
 		return err
 	}
 	return d.verdict(cfg, began, dir)
@@ -124,7 +124,7 @@ func (d *demoWatch) see(m actors.Message) {
 
 func (d *demoWatch) show(step int64) error {
 	var b strings.Builder
-	if err := model.Continuation(d.dir, "func (r *Reader) Read(p []byte) (n int, err error) {\n", sample.Params{Max: 48, Temperature: 0.7, TopP: 0.9, Seed: uint64(step)}, &b); err != nil {
+	if err := trained.Continuation(d.dir, "func (r *Reader) Read(p []byte) (n int, err error) {\n", sample.Params{Max: 48, Temperature: 0.7, TopP: 0.9, Seed: uint64(step)}, &b); err != nil {
 		return err
 	}
 	fmt.Printf("── after step %d, the model continues:\n%s\n", step, strings.TrimRight(indent(b.String()), " \n"))
@@ -135,16 +135,15 @@ func indent(s string) string { return "   " + strings.ReplaceAll(s, "\n", "\n   
 
 // verdict compares with a bigram model of the same tokens on the same held-out windows.
 func (d *demoWatch) verdict(cfg *configs.Config, began time.Time, dir string) error {
-	r := &training.Run{Cfg: cfg}
-	if err := r.Prepare(); err != nil {
+	r, err := run.Open(cfg)
+	if err != nil {
 		return err
 	}
-	defer r.Start.Close()
-	defer r.Data.Close()
-	if err := r.Data.Train.Seek(dataset.Position{}); err != nil {
+	defer r.Close()
+	if err := r.Rewind(); err != nil {
 		return err
 	}
-	bigram, tokens, err := bigramLoss(r)
+	bigram, tokens, err := bigramLoss(&cfg.Run, r)
 	if err != nil {
 		return err
 	}
@@ -161,12 +160,11 @@ func (d *demoWatch) verdict(cfg *configs.Config, began time.Time, dir string) er
 // bigramLoss counts pairs in the training batches and scores the held-out ones, with the pair's relative frequency mixed
 // with the token's own and a uniform rest; the mixing weights are the best of a grid on the held-out batches themselves, in
 // the bigram model's favour.
-func bigramLoss(r *training.Run) (loss float64, tokens int, err error) {
-	c := r.Cfg.Run
+func bigramLoss(c *configs.Run, r *run.Run) (loss float64, tokens int, err error) {
 	pair, single, from := map[[2]int32]float64{}, map[int32]float64{}, map[int32]float64{}
 	each := func(step int64, f func(a, b int32)) error {
 		for dp := range c.Plan.DP {
-			mbs, err := r.Data.Batches(step, dp)
+			mbs, err := r.Batches(step, dp)
 			if err != nil {
 				return err
 			}
@@ -191,7 +189,7 @@ func bigramLoss(r *training.Run) (loss float64, tokens int, err error) {
 			sum, n := 0.0, 0
 			for s := int64(-1); s >= -int64(c.Train.EvalSteps); s-- {
 				err := each(s, func(a, b int32) {
-					p := l0/float64(r.Tok.VocabSize()) + (1-l0)*(1-l2)*single[b]/float64(tokens)
+					p := l0/float64(r.Tokenizer().VocabSize()) + (1-l0)*(1-l2)*single[b]/float64(tokens)
 					if from[a] > 0 {
 						p += (1 - l0) * l2 * pair[[2]int32{a, b}] / from[a]
 					}
@@ -242,7 +240,7 @@ func demoCorpus() (train, valid []string, err error) {
 // on the path.
 func goRoot() string {
 	for _, root := range []string{os.Getenv("GOROOT"), runtime.GOROOT()} {
-		if root != "" && cli.FileExists(filepath.Join(root, "src", "fmt")) {
+		if root != "" && process.Exists(filepath.Join(root, "src", "fmt")) {
 			return root
 		}
 	}

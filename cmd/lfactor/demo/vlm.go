@@ -16,13 +16,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/model"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
-	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
+	"github.com/lfactor/lfactor/actors/rehearsal"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // scene is a drawn picture: count small shapes of one kind and colour in one corner.
@@ -116,7 +116,7 @@ func (s scene) Png(r *rand.Rand) []byte {
 	return b.Bytes()
 }
 
-// Scenes lists the combinations that are, or are not, in training.
+// Scenes lists the combinations that are, or are not, in run.
 func Scenes(held bool) (out []scene) {
 	for c := range sceneColours {
 		for s := range sceneShapes {
@@ -187,8 +187,8 @@ func demoVLM(ctx context.Context, dir string, steps int) error {
 		return err
 	}
 	cfg.Notices = nil
-	line := &hostTimeline{Timeline: virtual.Timeline{Last: int64(steps) - 1}}
-	if err := training.Train(ctx, cfg, training.IO{Trace: line.see}); err != nil {
+	line := &hostTimeline{Timeline: rehearsal.Timeline{Last: int64(steps) - 1}}
+	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr, Trace: line.see}); err != nil {
 		return err
 	}
 	return vlmVerdict(cfg, dir, began, line)
@@ -279,7 +279,7 @@ func SceneTokenizer(dir string) (map[string]int32, error) {
 			return nil, err
 		}
 	}
-	tok, err := model.TokenizerAt(dir)
+	tok, err := trained.TokenizerAt(dir)
 	if err != nil {
 		return nil, err
 	}

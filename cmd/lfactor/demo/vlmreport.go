@@ -14,15 +14,15 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/model"
-	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // hostTimeline keeps the jobs of one step of a real run.
 type hostTimeline struct {
-	virtual.Timeline
+	rehearsal.Timeline
 	mu sync.Mutex
 }
 
@@ -46,7 +46,7 @@ type asked struct {
 
 // vlmVerdict asks the four questions about held-out combinations, with and without their pictures.
 func vlmVerdict(cfg *configs.Config, dir string, began time.Time, line *hostTimeline) error {
-	q, done, err := model.OpenQuiz(filepath.Join(dir, "tokenizer"), cfg.Run.Checkpoint.Dir)
+	q, done, err := trained.OpenQuiz(filepath.Join(dir, "tokenizer"), cfg.Run.Checkpoint.Dir)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func vlmVerdict(cfg *configs.Config, dir string, began time.Time, line *hostTime
 
 // writeAnswers writes a page that needs nothing else: pictures, answers, and the timeline of one step.
 func writeAnswers(name string, all []asked, with, without float64, line *hostTimeline) error {
-	err := cli.Create(name, func(w *bufio.Writer) {
+	err := process.Create(name, func(w *bufio.Writer) {
 		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --vlm</title><style>body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:17em;vertical-align:top;margin:.5em}"+
 			"td{padding:0 .6em 0 0}.no{color:#b00}</style>\n")
 		fmt.Fprintf(w, "<h1>Pictures of unseen combinations</h1><p>%.1f %% of answers are right with the picture, %.1f %% without it.</p>\n", with, without)

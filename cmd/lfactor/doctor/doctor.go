@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/measure"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -33,7 +33,7 @@ func doctor(*cobra.Command, []string) error {
 	b := cpu.New(1)
 	line(true, "kernels  %s on %s/%s, %d cores", b.Name(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	b.Close()
-	f32, bf16 := measure.PeakOnce()
+	f32, bf16 := profiler.PeakOnce()
 	line(f32 > 1e9, "speed    %.0f GFLOP/s fp32, %.0f bf16 (products of 1024×1024 matrices)", f32/1e9, bf16/1e9)
 	if total := memoryTotal(); total > 0 {
 		line(total > 1<<30, "memory   %s", tensor.Bytes(total))
@@ -46,7 +46,7 @@ func doctor(*cobra.Command, []string) error {
 		line(err == nil, "disk     %.0f MB/s durable writes", rate)
 	}
 	if !ok {
-		return cli.Coded(fmt.Errorf("this machine cannot train as it is; see the lines marked ✗"), cli.ExitFailed)
+		return exit.With(fmt.Errorf("this machine cannot train as it is; see the lines marked ✗"), exit.Failed)
 	}
 	return nil
 }

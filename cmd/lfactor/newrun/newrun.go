@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/actors/exit"
 )
 
 // Command is lfactor init: a new run file.
@@ -22,7 +22,7 @@ func Command() *cobra.Command {
 		}
 		text, ok := map[string]string{"pretrain": pretrainTemplate, "sft": sftTemplate}[*template]
 		if !ok {
-			return cli.Usage("--template %s: want pretrain or sft", *template)
+			return exit.Usagef("--template %s: want pretrain or sft", *template)
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err

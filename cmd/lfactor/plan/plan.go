@@ -11,11 +11,12 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/planner"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/unit"
+	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 )
@@ -62,11 +63,7 @@ func planCommand(c *cobra.Command, args []string) error {
 		return nil
 	}
 	if cli.FlagValue(mine, "hosts") != "" {
-		p, err := planner.New(file, mine, rest)
-		if err != nil {
-			return err
-		}
-		return p.Run()
+		return findPlan(c.Context(), file, mine, rest)
 	}
 	cfg, err := configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
 	if err != nil {
@@ -75,13 +72,13 @@ func planCommand(c *cobra.Command, args []string) error {
 	if err := setup.Vocabulary(cfg); err != nil {
 		return err
 	}
-	j, err := setup.Job(cfg)
+	j, err := layout.FromConfig(cfg)
 	if err != nil {
 		return err
 	}
 	l, err := layout.Plan(j)
 	if err != nil {
-		return cli.Coded(err, cli.ExitUsage)
+		return exit.With(err, exit.Usage)
 	}
 	if slices.Contains(mine, "--program") {
 		fmt.Print(l.Program)
@@ -91,7 +88,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	if err := printPlan(cli.Form(mine), l, rows); err != nil {
 		return err
 	}
-	return setup.Fits(l)
+	return l.Fits()
 }
 
 func planRows(l *layout.Layout) (rows []planRow) {
@@ -110,7 +107,7 @@ func planRows(l *layout.Layout) (rows []planRow) {
 
 func printPlan(form string, l *layout.Layout, rows []planRow) error {
 	if form != "text" && form != "json" && form != "jsonl" {
-		return cli.Usage("-o %s: want text, json or jsonl", form)
+		return exit.Usagef("-o %s: want text, json or jsonl", form)
 	}
 	enc := json.NewEncoder(os.Stdout)
 	switch form {
@@ -137,7 +134,7 @@ func printPlan(form string, l *layout.Layout, rows []planRow) error {
 		for _, s := range r.Stages {
 			blocks = append(blocks, fmt.Sprintf("%d-%d", l.Stages[s].From, l.Stages[s].To-1))
 		}
-		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.TP, strings.Join(blocks, " "), cli.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
+		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.TP, strings.Join(blocks, " "), unit.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
 			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), fits})
 	}
 	t.Render()

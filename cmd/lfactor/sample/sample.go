@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/model"
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Command is lfactor sample: text from a trained model.
@@ -29,7 +29,7 @@ func Command() *cobra.Command {
 	picture := f.String("image", "", "picture to ask the prompt about, for models that see")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
-			return cli.Usage("sample: --max, --temperature and --top-k are not negative, --top-p lies between 0 and 1")
+			return exit.Usagef("sample: --max, --temperature and --top-k are not negative, --top-p lies between 0 and 1")
 		}
 		if *greedy {
 			p.Temperature = 0
@@ -43,7 +43,7 @@ func Command() *cobra.Command {
 }
 
 func sampleCommand(path, tokenizer, prompt string, p sample.Params) error {
-	m, err := model.Open(path, tokenizer)
+	m, err := trained.Open(path, tokenizer)
 	if err != nil {
 		return err
 	}
@@ -59,13 +59,13 @@ func sampleCommand(path, tokenizer, prompt string, p sample.Params) error {
 // askCommand prints a model's answer to a question about a picture.
 func askCommand(path, tokenizer, picture, prompt string, p sample.Params) error {
 	if prompt == "" {
-		return cli.Usage("sample: --image wants a question in --prompt")
+		return exit.Usagef("sample: --image wants a question in --prompt")
 	}
 	b, err := os.ReadFile(picture)
 	if err != nil {
 		return err
 	}
-	q, done, err := model.OpenQuiz(tokenizer, path)
+	q, done, err := trained.OpenQuiz(tokenizer, path)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,13 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -54,7 +56,7 @@ func encoderCommand() *cobra.Command {
 	dir := c.Flags().String("timelines", "", "folder for the timeline of each layout of the first table: SVG, and traces for Perfetto")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *micro < 1 {
-			return cli.Usage("--microbatches %d: want at least 1", *micro)
+			return exit.Usagef("--microbatches %d: want at least 1", *micro)
 		}
 		var res EncoderResult
 		var err error
@@ -103,7 +105,7 @@ func (r *EncoderResult) print(model, cluster string, micro int) {
 		if i > 0 {
 			second = gain(r.Simulated[1].Step, s.Step)
 		}
-		t.AppendRow(table.Row{s.Layout, cli.Seconds(s.Step), fmt.Sprintf("%.0f", s.Rate), gain(r.Simulated[0].Step, s.Step), second, fmt.Sprintf("%.1f%%", 100*s.Bubble), tensor.Bytes(s.Peak)})
+		t.AppendRow(table.Row{s.Layout, unit.Seconds(s.Step), fmt.Sprintf("%.0f", s.Rate), gain(r.Simulated[0].Step, s.Step), second, fmt.Sprintf("%.1f%%", 100*s.Bubble), tensor.Bytes(s.Peak)})
 	}
 	t.Render()
 	if len(r.Paced) == 0 {
@@ -112,7 +114,7 @@ func (r *EncoderResult) print(model, cluster string, micro int) {
 	fmt.Printf("\na small model on 8 ranks (pp4 tp2), 8 microbatches: jobs last their modelled time, for real and simulated\n")
 	t = cli.TextTable("encoder", "step, real", "simulated", "gain, real", "predicted")
 	for _, s := range r.Paced {
-		t.AppendRow(table.Row{s.Layout, cli.Seconds(s.Step), cli.Seconds(s.Simulated), gain(r.Paced[0].Step, s.Step), gain(r.Paced[0].Simulated, s.Simulated)})
+		t.AppendRow(table.Row{s.Layout, unit.Seconds(s.Step), unit.Seconds(s.Simulated), gain(r.Paced[0].Step, s.Step), gain(r.Paced[0].Simulated, s.Simulated)})
 	}
 	t.Render()
 }
@@ -133,7 +135,7 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 	}
 	mesh := topology.Mesh{PP: 2, DP: 4, TP: 4}
 	if n := mesh.Size(); n > m.Devices*m.Hosts {
-		return nil, cli.Usage("cluster %s has %d devices, the comparison takes %d", cluster, m.Devices*m.Hosts, n)
+		return nil, exit.Usagef("cluster %s has %d devices, the comparison takes %d", cluster, m.Devices*m.Hosts, n)
 	}
 	for i, e := range EncoderLayouts {
 		fam, err := family.Build(c, encoderRows)
@@ -146,15 +148,15 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
 		run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
-		price := virtual.Prices(m)
+		price := rehearsal.Prices(m)
 		price.Sends = nil // collectives as in lfactor sim: what the machine's algorithms take, one event a member
 		if e.alone {
 			price.Job = redundant(price.Job, mesh.TP)
 		}
-		lines := virtual.Timeline{Layout: l, Last: run.Last}
-		res := sim.New(virtual.Layout(l, run), price, sim.Options{Span: lines.See, Whole: true}).Run()
+		lines := rehearsal.Timeline{Layout: l, Last: run.Last}
+		res := sim.New(rehearsal.Layout(l, run), price, sim.Options{Span: lines.See, Whole: true}).Run()
 		if res.Failed != "" || res.Stall != nil {
-			return nil, fmt.Errorf("%s: the simulated run ended badly: %s", e.name, virtual.Why(res))
+			return nil, fmt.Errorf("%s: the simulated run ended badly: %s", e.name, rehearsal.Why(res))
 		}
 		if dir != "" {
 			if err := lines.Files(dir, fmt.Sprintf("encoder-%d", i+1)); err != nil {

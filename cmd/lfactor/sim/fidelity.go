@@ -14,10 +14,10 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/measure"
-	"github.com/lfactor/lfactor/cmd/lfactor/process"
-	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
+	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -27,6 +27,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
+	"github.com/lfactor/lfactor/topology/calibrate"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -51,7 +52,7 @@ type fidelitySet struct {
 	wrap  func(l *layout.Layout, rank int, d host.Device) host.Device
 	// fit makes the prices of jobs from the segments of the calibration run. What that run took besides is a share of every job's
 	// time where jobs compute, because cores and memory are shared, and the same for every job where they wait.
-	fit   func(all []measure.Timed) func(j *actors.Job, s *core.Segment) int64
+	fit   func(all []calibrate.Timed) func(j *actors.Job, s *core.Segment) int64
 	share bool
 }
 
@@ -62,16 +63,16 @@ var pacedSet = fidelitySet{name: "8 ranks, jobs last their modelled time", calib
 	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
 	},
-	fit: func([]measure.Timed) func(*actors.Job, *core.Segment) int64 { return pacedTime }}
+	fit: func([]calibrate.Timed) func(*actors.Job, *core.Segment) int64 { return pacedTime }}
 
 var pinnedSet = fidelitySet{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}},
 	plans: []fidelityPlan{{"gpipe", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"zb-1p", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"interleaved", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}},
 		{"zb-v", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 1, DP: 2, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 1, DP: 1, TP: 2}}},
 	job:   func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
 	wrap:  func(_ *layout.Layout, rank int, d host.Device) host.Device { return &pinned{Device: d, core: rank} },
-	share: true, fit: func(all []measure.Timed) func(*actors.Job, *core.Segment) int64 {
+	share: true, fit: func(all []calibrate.Timed) func(*actors.Job, *core.Segment) int64 {
 		m := &cost.Machine{Efficiency: 1, Stream: 1}
-		measure.FitRates(m, quietest(all))
+		calibrate.FitRates(m, quietest(all))
 		return func(j *actors.Job, s *core.Segment) int64 {
 			if j.Kind != actors.RunSegment && j.Kind != actors.UpdatePhase {
 				return 1e5
@@ -120,7 +121,7 @@ func (set *fidelitySet) compare(n int) error {
 		if err != nil {
 			return err
 		}
-		t.AppendRow(table.Row{p, cli.Seconds(x.step), cli.Seconds(x.stepSim), fmt.Sprintf("%+.1f%%", 100*(x.stepSim/x.step-1)),
+		t.AppendRow(table.Row{p, unit.Seconds(x.step), unit.Seconds(x.stepSim), fmt.Sprintf("%+.1f%%", 100*(x.stepSim/x.step-1)),
 			tensor.Bytes(int64(x.peak)), tensor.Bytes(int64(x.peakSim)), fmt.Sprintf("%+.1f%%", 100*(x.peakSim/x.peak-1))})
 	}
 	t.Render()
@@ -167,7 +168,7 @@ func (set *fidelitySet) calibrate() (price func(*actors.Job, *core.Segment) int6
 	if set.share {
 		return with(share, 0), fmt.Sprintf("%.2f times", share), nil
 	}
-	return with(1, int64(late)), cli.Seconds(late/1e9) + " besides", nil
+	return with(1, int64(late)), unit.Seconds(late/1e9) + " besides", nil
 }
 
 func fidelityModel(hidden, vocab int) *family.Model {
@@ -184,7 +185,7 @@ func pacedTime(j *actors.Job, s *core.Segment) int64 {
 }
 
 // quietest keeps the quickest run of each segment: other programs only ever make one slower.
-func quietest(all []measure.Timed) (out []measure.Timed) {
+func quietest(all []calibrate.Timed) (out []calibrate.Timed) {
 	at := map[[3]float64]int{}
 	for _, x := range all {
 		key := [3]float64{x.Flops, x.Bytes, x.Calls}
@@ -218,7 +219,7 @@ func (p paced) Run(j actors.Job) (host.Result, error) {
 type compared struct{ step, stepSim, peak, peakSim float64 }
 
 // quiet runs a plan for real, several times where ranks compute, and keeps the quickest step of all.
-func (set *fidelitySet) quiet(l *layout.Layout) (best compared, all []measure.Timed, err error) {
+func (set *fidelitySet) quiet(l *layout.Layout) (best compared, all []calibrate.Timed, err error) {
 	runs := 1
 	if set.share {
 		runs = 3
@@ -237,7 +238,7 @@ func (set *fidelitySet) quiet(l *layout.Layout) (best compared, all []measure.Ti
 }
 
 // real runs a plan for real; of the steps after the first the quickest counts, because other programs only ever make one slower.
-func (set *fidelitySet) real(l *layout.Layout) (out compared, all []measure.Timed, err error) {
+func (set *fidelitySet) real(l *layout.Layout) (out compared, all []calibrate.Timed, err error) {
 	steps := int64(4)
 	if set.share {
 		steps = 16 // a quiet one is among them
@@ -246,7 +247,7 @@ func (set *fidelitySet) real(l *layout.Layout) (out compared, all []measure.Time
 	var mu sync.Mutex
 	var times []float64
 	var find []func(*actors.Job) *core.Segment
-	for _, rl := range virtual.Layout(l, run).Ranks {
+	for _, rl := range rehearsal.Layout(l, run).Ranks {
 		find = append(find, segmentOf(rl))
 	}
 	backends := make([]*cpu.Backend, len(l.Ranks))
@@ -254,7 +255,7 @@ func (set *fidelitySet) real(l *layout.Layout) (out compared, all []measure.Time
 		backends[i] = cpu.New(1)
 		defer backends[i].Close()
 	}
-	err = host.Run(l, host.RunOptions{Coord: run, Backend: func(r int) kernels.Backend { return backends[r] }, Batches: measure.RandomBatches(l.Job.Micro, l.Job.Rows, l.Job.Model.Spec.Vocab),
+	err = host.Run(l, host.RunOptions{Coord: run, Backend: func(r int) kernels.Backend { return backends[r] }, Batches: calibrate.RandomBatches(l.Job.Micro, l.Job.Rows, l.Job.Model.Spec.Vocab),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				l.Job.Model.Init(7, p, g, dst)
@@ -273,7 +274,7 @@ func (set *fidelitySet) real(l *layout.Layout) (out compared, all []measure.Time
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, measure.Timed{Flops: float64(s.Flops), Bytes: float64(s.Bytes), Calls: float64(s.Calls), Seconds: (e.End - e.Start).Seconds()})
+			all = append(all, calibrate.Timed{Flops: float64(s.Flops), Bytes: float64(s.Bytes), Calls: float64(s.Calls), Seconds: (e.End - e.Start).Seconds()})
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
@@ -297,9 +298,9 @@ func simulated(l *layout.Layout, price func(*actors.Job, *core.Segment) int64, o
 		}
 		return price(j, s)
 	}, Link: func(int, int) sim.Link { return sim.Link{Latency: 30e3, Out: -1, In: -1} }}
-	res := sim.New(virtual.Layout(l, run), p, sim.Options{}).Run()
+	res := sim.New(rehearsal.Layout(l, run), p, sim.Options{}).Run()
 	if res.Failed != "" || res.Stall != nil {
-		return fmt.Errorf("the simulated run ended badly: %s", virtual.Why(res))
+		return fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(res))
 	}
 	out.stepSim = res.Steps[len(res.Steps)-1].Time / 1e9
 	for _, b := range res.Peak {

@@ -11,9 +11,11 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/virtual"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
@@ -33,7 +35,7 @@ func predictCommand() *cobra.Command {
 			return err
 		}
 		if *file == "" || len(args) == 0 && *folds == 0 || *folds < 0 || *folds == 1 {
-			return cli.Usage("want --calibration FILE.csv and rows to predict, or --folds 5")
+			return exit.Usagef("want --calibration FILE.csv and rows to predict, or --folds 5")
 		}
 		known, err := measured(*file, true)
 		if err != nil {
@@ -94,9 +96,9 @@ func programSlots() cost.Slots {
 func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 	prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: r.PP, Micro: r.Microbatches()})
 	if err != nil {
-		return 0, cli.Coded(err, cli.ExitUsage)
+		return 0, exit.With(err, exit.Usage)
 	}
-	d := &sim.Description{Mesh: topology.Mesh{PP: r.PP, DP: 1, TP: 1}, Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return virtual.OnePass }}
+	d := &sim.Description{Mesh: topology.Mesh{PP: r.PP, DP: 1, TP: 1}, Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
 	res := sim.New(d.Layout(), sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {
 		switch {
 		case rank < 0, j.Kind == actors.UpdatePhase && j.Segment > 0:
@@ -114,7 +116,7 @@ func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 		return int64(math.Round(1e9 * (3*t/4 + p.Message)))
 	}}, sim.Options{}).Run()
 	if res.Failed != "" || res.Stall != nil {
-		return 0, fmt.Errorf("the simulated run ended badly: %s", virtual.Why(res))
+		return 0, fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(res))
 	}
 	return res.Steps[0].Time / 1e9, nil
 }
@@ -150,11 +152,11 @@ func printPredictions(form string, k *cost.Constants, rows []cost.Measured, slot
 		if p.Predicted, err = simulateRow(&r, &pieces); err != nil {
 			return err
 		}
-		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, cli.Seconds(p.Terms.Compute), cli.Seconds(p.Terms.TP), cli.Seconds(p.Terms.Bubble), cli.Seconds(p.Terms.PP), cli.Seconds(p.Terms.DP), cli.Seconds(p.Terms.Step), cli.Seconds(p.Predicted)}
+		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, unit.Seconds(p.Terms.Compute), unit.Seconds(p.Terms.TP), unit.Seconds(p.Terms.Bubble), unit.Seconds(p.Terms.PP), unit.Seconds(p.Terms.DP), unit.Seconds(p.Terms.Step), unit.Seconds(p.Predicted)}
 		if r.Seconds > 0 {
 			e := p.Predicted/r.Seconds - 1
 			p.Error, errs = &e, append(errs, math.Abs(e))
-			line = append(line, cli.Seconds(r.Seconds), fmt.Sprintf("%+.1f%%", 100*e))
+			line = append(line, unit.Seconds(r.Seconds), fmt.Sprintf("%+.1f%%", 100*e))
 		}
 		all = append(all, p)
 		t.AppendRow(line)

@@ -2,16 +2,17 @@
 package train
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/cmd/lfactor/setup"
-	"github.com/lfactor/lfactor/cmd/lfactor/training"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/setup"
 )
 
 // Command is lfactor train: a training run.
@@ -26,11 +27,20 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
 	}
-	cfg, err := setup.Load(file, mine, rest)
+	cfg, err := setup.Config(file, cli.FlagValue(mine, "plan"), rest)
 	if err != nil {
 		return err
 	}
-	return training.Train(c.Context(), cfg, training.IO{Args: args, Quiet: slices.Contains(mine, "--quiet") || slices.Contains(mine, "-q"), Profile: profileBase(mine, cfg.Run.Log.Dir)})
+	o := run.Options{Warnings: os.Stderr, Profile: profileBase(mine, cfg.Run.Log.Dir)}
+	if !slices.Contains(mine, "--quiet") && !slices.Contains(mine, "-q") {
+		o.Progress = os.Stderr
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o.Worker = append([]string{self, "train"}, args...)
+	return run.Train(c.Context(), cfg, o)
 }
 
 // profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies below dir.

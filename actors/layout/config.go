@@ -1,0 +1,214 @@
+package layout
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// Precisions are the dtypes by their names in run files.
+var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
+
+// Recomputes are the policies of recomputation by their names in run files.
+var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective, "full": grad.RecomputeFull}
+
+// FromConfig is what a configuration means: a model with a plan.
+func FromConfig(c *configs.Config) (*Job, error) {
+	r := c.Run
+	m, err := family.Build(c.Model, r.Data.SeqLen)
+	if err != nil {
+		return nil, exit.With(err, exit.Usage)
+	}
+	m.Spec.MTPWeight = r.Train.MTPWeight
+	if m.Spec.MTPWeight == 0 {
+		m.Spec.MTP = 0
+	}
+	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
+		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
+		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
+		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
+		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
+			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
+	if r.Plan.Offload {
+		j.Offload = 64 << 10
+	}
+	if v := m.Vision; v != nil {
+		if j.Patches = r.Plan.Encoder.Patches; j.Patches == 0 {
+			j.Patches = j.Rows * v.Tower.Join
+		}
+		j.Frames = max(1, j.Patches/v.Unit())
+		if e := r.Plan.Encoder; e.Over != "none" {
+			j.Encoder = &EncoderPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill}
+		}
+		j.Component = Components(&r)
+		j.LRScale = func(param string) float64 {
+			switch m.Component(param) {
+			case family.Encoder:
+				return r.Optimizer.EncoderLR
+			case family.Projector:
+				return r.Optimizer.ProjectorLR
+			}
+			return 1
+		}
+	} else if err := textOnly(c); err != nil {
+		return nil, err
+	}
+	if n := r.Plan.ChunkSize; n > 0 {
+		j.Chunks, j.KeepChunks = r.Data.SeqLen/n, r.Plan.KeepChunks
+	}
+	if n := r.Plan.Layers; len(n) > 0 {
+		first := m.Foundation()
+		if j.Cuts, err = cuts(c, n, first, len(m.Blocks)); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+// Components is what the parts of a composed model have of their own; nil where all are alike.
+func Components(r *configs.Run) func(string) ComponentPlan {
+	own := map[string]ComponentPlan{}
+	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision, r.Plan.Encoder.Recompute}, family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute}, family.Foundation: {same, same}} {
+		for i, all := range []string{r.Train.Precision, r.Plan.Recompute} {
+			if keys[i] == same {
+				keys[i] = all
+			}
+		}
+		own[name] = ComponentPlan{DType: Precisions[keys[0]], Recompute: Recomputes[keys[1]]}
+	}
+	if own[family.Encoder] == own[family.Foundation] && own[family.Projector] == own[family.Foundation] {
+		return nil
+	}
+	return func(name string) ComponentPlan { return own[name] }
+}
+
+const same = "same"
+
+// textOnly holds that nothing is said of parts that a model of text alone does not have.
+func textOnly(c *configs.Config) error {
+	p, t := c.Run.Plan, c.Run.Train
+	switch {
+	case p.Encoder.Over != "none":
+		return c.Fault("plan.encoder.over", "the model has no vision encoder", "set it to none")
+	case p.Encoder.Recompute != same:
+		return c.Fault("plan.encoder.recompute", "the model has no vision encoder", "use plan.recompute")
+	case p.ProjRecompute != same:
+		return c.Fault("plan.projector_recompute", "the model has no projector", "use plan.recompute")
+	case t.EncoderPrecision != same:
+		return c.Fault("train.encoder_precision", "the model has no vision encoder", "use train.precision")
+	case t.ProjectorPrecision != same:
+		return c.Fault("train.projector_precision", "the model has no projector", "use train.precision")
+	}
+	return nil
+}
+
+// cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh of its own, and the
+// embedding go with the first stage, norm and head with the last. First is the decoder's first block.
+func cuts(c *configs.Config, layers []int, first, blocks int) ([]int, error) {
+	out, sum := []int{0}, first+1
+	if c.Run.Plan.Encoder.Over != "none" {
+		out[0] = first
+	}
+	for i, n := range layers {
+		sum += n
+		if i == len(layers)-1 {
+			sum++
+		}
+		out = append(out, sum)
+	}
+	if sum != blocks {
+		return nil, c.Fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum-first-2, blocks-first-2), "")
+	}
+	return out, nil
+}
+
+// Lora is what the section lora says of adapters; nil for none.
+func Lora(c *configs.Config) *block.Lora {
+	l := c.Run.LoRA
+	if l.Rank == 0 {
+		return nil
+	}
+	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout}
+}
+
+// frozen says which parameters are not trained: with adapters everything else, and what freeze names.
+func frozen(c *configs.Config) func(string) bool {
+	adapters := c.Run.LoRA.Rank > 0
+	return func(name string) bool {
+		if adapters && !isAdapter(name) {
+			return true
+		}
+		for _, p := range c.Run.Freeze {
+			if block.Match(p, name) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func isAdapter(name string) bool {
+	return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name)
+}
+
+// Coordination is what the coordinator needs of a configuration.
+func Coordination(c *configs.Config) core.RunLayout {
+	r := c.Run
+	lr := rate(c)
+	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval), SaveAtEnd: r.Checkpoint.Dir != "",
+		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At, LossScale: core.LossScale{Scale: 1}}
+	if r.Train.Half() {
+		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale, Min: r.Train.MinScale,
+			Window: r.Train.ScaleWindow, Hysteresis: r.Train.Hysteresis, Left: r.Train.Hysteresis}
+		if r.Train.LossScale > 0 {
+			l.LossScale.Scale = r.Train.LossScale
+		}
+	}
+	return l
+}
+
+func rate(c *configs.Config) optim.LR {
+	s, o := c.Run.Schedule, c.Run.Optimizer
+	l := optim.LR{Style: s.Kind, Max: o.LR, Min: o.MinLR, WarmupInit: s.WarmupInit, Warmup: int64(s.WarmupSteps), Decay: int64(s.DecaySteps),
+		WSDDecay: int64(s.WSDDecaySteps), WSDStyle: s.WSDDecay}
+	if l.Decay == 0 {
+		l.Decay = int64(c.Run.Train.Steps)
+	}
+	if s.WarmupShare > 0 {
+		l.Warmup = int64(s.WarmupShare * float64(l.Decay))
+	}
+	return l
+}
+
+// Fits compares every rank's predicted peak with its budget before anything is allocated.
+func (l *Layout) Fits() error {
+	for rank := range l.Ranks {
+		m := l.Memory(rank)
+		if b := l.Job.Memory; b > 0 && m.Total() > b {
+			return exit.With(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exit.Fit)
+		}
+	}
+	return nil
+}
+
+// remedy is the setting that saves most of what a rank lacks.
+func remedy(l *Layout, m Memory) string {
+	j := l.Job
+	switch {
+	case m.Activations > m.State && j.Recompute == 0:
+		return "try plan.recompute=full"
+	case m.Activations > m.State && j.Rows > 1:
+		return "try a smaller train.micro_batch or data.seq_len, or a larger plan.tp"
+	case j.Mesh.DP > 1 && j.Zero < 3:
+		return fmt.Sprintf("try plan.zero=%d", j.Zero+1)
+	}
+	return fmt.Sprintf("try plan.pp=%d, or a larger plan.tp", j.Mesh.PP*2)
+}

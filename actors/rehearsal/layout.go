@@ -1,0 +1,137 @@
+// Package rehearsal runs a configuration's training in virtual time: it hands a layout to the simulator with the segments, memory and prices that
+// training would have, draws faults, looks for the smallest run that fails, and draws pictures of steps.
+package rehearsal
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology/collective"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
+
+// Layout hands a training layout to the simulator: the very programs, segments and protocols that training would use, with the
+// bytes of collectives as a ring moves them.
+func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
+	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
+	lower := Lowered(l)
+	for r := range l.Ranks {
+		rl := l.RankLayout(r, 0)
+		rl.Lower = func(a plan.Action, eval bool, class int32) []core.Segment {
+			return lower[layout.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval, Class: class}][a.Kind]
+		}
+		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, layout.RankRef(r))
+	}
+	for dp := range l.Job.Mesh.DP {
+		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
+		for r, part := range l.Ranks {
+			if part.Coord.DP == dp {
+				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
+			}
+		}
+		out.Loaders, out.LoaderRefs = append(out.Loaders, ll), append(out.LoaderRefs, l.LoaderRef(0, dp))
+	}
+	if l.Class > 0 { // every microbatch is as large as memory is planned for
+		out.Class = func(int64, actors.Ref, int) int32 { return l.Class }
+	}
+	out.Memory = simMemory(l)
+	return out
+}
+
+// Lowered lists the segments of every trace; an all-reduce's bytes are those of a ring, not those of exchanging everything.
+func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment {
+	out := map[layout.TraceKey]map[plan.Kind][]core.Segment{}
+	rl := l.RankLayout(0, 0)
+	for key, tr := range l.Traces {
+		out[key] = map[plan.Kind][]core.Segment{}
+		for kind, ph := range phaseOf {
+			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage), Chunk: int16(key.Chunk)}, key.Eval, key.Class)...)
+			for i, s := range tr.Segments(ph) {
+				segs[i].Comms = append([]core.Comm{}, segs[i].Comms...)
+				for k, n := range s.Comm {
+					if n.In[0].Place.On(n.Axes[0]).Kind == grad.Partial && n.Out[0].Place.On(n.Axes[0]).Kind == grad.Replicated {
+						segs[i].Comms[k].Bytes = 2 * segs[i].Comms[k].Bytes / int64(max(1, tr.GroupSize(n)))
+					}
+				}
+			}
+			out[key][kind] = segs
+		}
+	}
+	return out
+}
+
+// simMemory accounts frames by the traces' footprints, as lfactor plan does.
+func simMemory(l *layout.Layout) sim.Memory {
+	type foot struct{ peak, after int64 }
+	known := map[layout.TraceKey]map[plan.Kind]foot{}
+	base := make([]int64, len(l.Ranks))
+	for r := range l.Ranks {
+		m := l.Memory(r)
+		base[r] = m.Params + m.State + m.Grads
+	}
+	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
+		Foot: func(_ int, j *actors.Job) (peak, after int64) {
+			k := layout.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0, Class: j.Class}
+			if known[k] == nil {
+				known[k] = map[plan.Kind]foot{}
+			}
+			f, ok := known[k][j.Action.Kind]
+			if !ok {
+				f.peak, f.after = l.Trace(k).Footprint(phaseOf[j.Action.Kind])
+				known[k][j.Action.Kind] = f
+			}
+			if k.Eval {
+				f.after = 0
+			}
+			return f.peak, f.after
+		}}
+}
+
+// Prices are those of a described machine, one device a rank in order.
+func Prices(m *cost.Machine) sim.Prices {
+	return sim.Prices{Copy: 1e9 / m.Copy,
+		Job: func(rank int, j *actors.Job, s *core.Segment) int64 {
+			switch {
+			case rank < 0:
+				return 1e6 // reading or committing: off the path unless it is late
+			case j.Kind == actors.SnapshotJob || j.Kind == actors.WriteJob || j.Kind == actors.RestoreJob:
+				return 1e6
+			}
+			return cost.Nanoseconds(m.Segment(s.Flops, s.Bytes, s.Calls))
+		},
+		Link: func(from, to int) sim.Link {
+			if from < 0 || to < 0 {
+				return sim.Link{Latency: cost.Nanoseconds(m.Remote.Latency), Out: -1, In: -1}
+			}
+			l, at := m.Link(from, to), int32(0)
+			if m.Host(from) != m.Host(to) {
+				at = 2
+			}
+			return sim.Link{Latency: cost.Nanoseconds(l.Latency), PerByte: 1e9 * l.PerByte, Out: int32(4*from) + at, In: int32(4*to) + at + 1}
+		},
+		Collective: func(ranks []int, bytes int64) int64 {
+			n := int64(len(ranks))
+			return cost.Nanoseconds(m.Collective(collective.AllReduce, ranks, bytes*n/(2*(n-1))))
+		},
+		Sends: func(ranks []int, bytes int64) []collective.Send {
+			n := int64(len(ranks))
+			return m.Sends(collective.AllReduce, ranks, bytes*n/(2*(n-1)))
+		},
+	}
+}
+
+// Why says how a simulated run ended badly.
+func Why(r *sim.Result) string {
+	if r.Stall != nil {
+		return r.Stall.Error()
+	}
+	return r.Failed
+}
+
+// OnePass is a pass of one segment without communication.
+var OnePass = []core.Segment{{}}

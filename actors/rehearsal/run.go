@@ -1,0 +1,183 @@
+package rehearsal
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/unit"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+// Options say how a configuration is simulated.
+type Options struct {
+	Machine *cost.Machine // nil is the description "cpu" that comes with lfactor
+	Steps   int64         // 0 is 2: the first begins with empty pipelines and full loaders
+	Jitter  float64       // jobs take up to this share longer, at random
+	// Sends makes a collective every message of its ring, tree or hierarchy; Direct makes every member send to every other, as training
+	// itself does. Without them a collective is one event a member.
+	Sends, Direct bool
+	Program       *plan.Program // in place of plan.schedule; nil for none
+	ProgramName   string
+}
+
+// Rehearsal is a run's configuration, laid out for virtual time.
+type Rehearsal struct {
+	Layout  *layout.Layout
+	Machine *cost.Machine
+	Steps   int64
+	o       Options
+}
+
+// Machine reads a description that comes with lfactor, or a file of one.
+func Machine(name string) (*cost.Machine, error) {
+	text, err := configs.ClusterFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return cost.Read(name, text)
+}
+
+// New lays a configuration out for a machine. Without plan.memory the machine's devices are the limit.
+func New(cfg *configs.Config, o Options) (r *Rehearsal, err error) {
+	r = &Rehearsal{Machine: o.Machine, Steps: o.Steps, o: o}
+	if r.Steps == 0 {
+		r.Steps = 2
+	}
+	if r.Machine == nil {
+		if r.Machine, err = Machine("cpu"); err != nil {
+			return nil, err
+		}
+	}
+	if err = setup.Vocabulary(cfg); err != nil {
+		return nil, err
+	}
+	j, err := layout.FromConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if o.Program != nil {
+		j.Program, j.Schedule = o.Program, o.ProgramName
+	}
+	if r.Layout, err = layout.Plan(j); err != nil {
+		return nil, exit.With(err, exit.Usage)
+	}
+	if n := r.Layout.World(); n > r.Machine.Devices*r.Machine.Hosts {
+		return nil, exit.Usagef("the plan has %d ranks, cluster %s %d devices", n, r.Machine.Name, r.Machine.Devices*r.Machine.Hosts)
+	}
+	if j.Memory == 0 {
+		j.Memory = int64(r.Machine.Memory)
+	}
+	return r, nil
+}
+
+// Simulate runs a configuration's training in virtual time and sums its last step up. A run that does not end well is an error: what waits for
+// ever, or with exit.Fit what does not fit into memory; the summary of what ran comes with it.
+func Simulate(ctx context.Context, cfg *configs.Config, o Options) (*Summary, error) {
+	r, err := New(cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	res := r.Run(sim.Options{Stop: func() bool { return ctx.Err() != nil }})
+	sum := r.Summary(res)
+	return &sum, Fault(res)
+}
+
+// Run simulates the run once.
+func (r *Rehearsal) Run(o sim.Options) *sim.Result {
+	every := int64(0)
+	if slices.ContainsFunc(o.Faults, func(f sim.Fault) bool { return f.Kind == sim.Restart }) {
+		every = 1 // what a rank that comes back begins from
+	}
+	run := core.RunLayout{First: 1, Last: r.Steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
+	o.Whole, o.Jitter = !r.o.Direct, r.o.Jitter
+	p := Prices(r.Machine)
+	if !r.o.Sends {
+		p.Sends = nil
+	}
+	return sim.New(Layout(r.Layout, run), p, o).Run()
+}
+
+// Fault is how a simulated run failed, with its exit code; nil if it ended well.
+func Fault(res *sim.Result) error {
+	switch {
+	case res.Stall != nil:
+		return exit.With(res.Stall, exit.Failed)
+	case strings.Contains(res.Failed, "out of memory"):
+		return exit.With(fmt.Errorf("the simulated run failed: %s", res.Failed), exit.Fit)
+	case res.Failed != "":
+		return exit.With(fmt.Errorf("the simulated run failed: %s", res.Failed), exit.Failed)
+	}
+	return nil
+}
+
+// Row is one rank of a result; times are seconds of the last step.
+type Row struct {
+	Rank   int     `json:"rank"`
+	Busy   float64 `json:"busy_s"`
+	Bubble float64 `json:"bubble_s"`
+	Comm   float64 `json:"exposed_comm_s"`
+	Sync   float64 `json:"sync_s"`
+	Update float64 `json:"update_s"`
+	Peak   int64   `json:"peak_bytes"`
+	Fits   bool    `json:"fits"`
+}
+
+// Summary is a result as a whole.
+type Summary struct {
+	Schedule       string  `json:"schedule"`
+	Cluster        string  `json:"cluster"`
+	Step           float64 `json:"step_s"`
+	BubbleLongest  float64 `json:"bubble_longest_stage"`
+	BubbleMakespan float64 `json:"bubble_makespan"`
+	Events         uint64  `json:"events"`
+	Hash           string  `json:"hash"`
+	Ranks          []Row   `json:"ranks"`
+}
+
+// Summary sums a result up.
+func (r *Rehearsal) Summary(res *sim.Result) Summary {
+	out := Summary{Schedule: r.Layout.Job.Schedule, Cluster: r.Machine.Name, Events: res.Events, Hash: fmt.Sprintf("%016x", res.Hash)}
+	if n := len(res.Steps); n > 0 {
+		out.Step = res.Steps[n-1].Time / 1e9
+	}
+	var busy, span, last int64
+	for rank, a := range res.Ranks {
+		busy, span, last = max(busy, a.Busy), max(span, a.Span), max(last, a.Span+a.Bubble)
+		out.Ranks = append(out.Ranks, Row{rank, unit.OfNanoseconds(a.Busy), unit.OfNanoseconds(a.Bubble), unit.OfNanoseconds(a.Comm), unit.OfNanoseconds(a.Sync), unit.OfNanoseconds(a.Update), res.Peak[rank], r.Layout.Job.Memory == 0 || res.Peak[rank] <= r.Layout.Job.Memory})
+	}
+	if span > 0 {
+		out.BubbleLongest = 1 - float64(busy)/float64(span)
+	}
+	if out.Step > 0 {
+		out.BubbleMakespan = 1 - unit.OfNanoseconds(busy)/out.Step
+	}
+	return out
+}
+
+// OpenProgram reads a schedule's table and proves it. Faults name rank and action.
+func OpenProgram(name string) (*plan.Program, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, &configs.Error{File: name, Why: err.Error()}
+	}
+	defer f.Close()
+	p, err := plan.ParseCSV(f)
+	if err == nil {
+		p = p.Work()
+		err = p.Check()
+	}
+	if err != nil {
+		return nil, exit.With(fmt.Errorf("%s: %w", name, err), exit.Usage)
+	}
+	return p, nil
+}

@@ -1,0 +1,32 @@
+package run
+
+import (
+	"runtime"
+
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
+)
+
+// backends makes a backend for each rank; the ranks of a process share its cores.
+func backends(c *configs.Config) (func(rank int) kernels.Backend, func(), error) {
+	device := c.Run.Device
+	if device != "cpu" {
+		return nil, nil, exit.Usagef("device %s: this build has cpu only; build with `go build -tags %s ./cmd/lfactor` on a machine that has it", device, device)
+	}
+	n := c.Run.Plan.Threads
+	if n == 0 {
+		n = max(1, runtime.GOMAXPROCS(0)/max(1, c.Run.Plan.Procs))
+	}
+	var made []*cpu.Backend
+	return func(int) kernels.Backend {
+			b := cpu.New(n)
+			made = append(made, b)
+			return b
+		}, func() {
+			for _, b := range made {
+				b.Close()
+			}
+		}, nil
+}

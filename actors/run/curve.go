@@ -1,0 +1,68 @@
+package run
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+type point struct{ x, y float64 }
+
+// smooth is an exponential moving average over about 20 points.
+func smooth(ps []point) []point {
+	out := make([]point, len(ps))
+	avg := ps[0].y
+	for i, p := range ps {
+		if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
+			avg += (p.y - avg) / float64(min(i+1, 20))
+		}
+		out[i] = point{p.x, avg}
+	}
+	return out
+}
+
+// curve draws training and evaluation losses over the steps as an SVG picture.
+func curve(title string, train, eval []point) []byte {
+	const w, h, left, bottom, top = 900.0, 420.0, 64.0, 40.0, 30.0
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, p := range append(append([]point(nil), train...), eval...) {
+		if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
+			lo, hi = min(lo, p.y), max(hi, p.y)
+		}
+	}
+	if lo >= hi {
+		lo, hi = lo-0.5, lo+0.5
+	}
+	x0, x1 := train[0].x, train[len(train)-1].x
+	px := func(x float64) float64 { return left + (x-x0)/max(1, x1-x0)*(w-left-20) }
+	py := func(y float64) float64 { return h - bottom - (y-lo)/(hi-lo)*(h-bottom-top) }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12"><rect width="100%%" height="100%%" fill="#fff"/>`, w, h)
+	fmt.Fprintf(&b, `<text x="%g" y="18" font-size="14">%s</text>`, left, title)
+	for i := range 6 {
+		y := lo + (hi-lo)*float64(i)/5
+		fmt.Fprintf(&b, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%g" y="%.1f" text-anchor="end">%.3g</text>`, left, w-20, py(y), py(y), left-6, py(y)+4, y)
+		x := x0 + (x1-x0)*float64(i)/5
+		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%.0f</text>`, px(x), h-bottom+18, x)
+	}
+	line := func(ps []point, color string, width float64) {
+		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="%g" points="`, color, width)
+		for _, p := range ps {
+			if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
+				fmt.Fprintf(&b, "%.1f,%.1f ", px(p.x), py(p.y))
+			}
+		}
+		b.WriteString(`"/>`)
+	}
+	line(train, "#b0c8e8", 1)
+	line(smooth(train), "#2060c0", 1.6)
+	if len(eval) > 0 {
+		line(eval, "#d06020", 2)
+		for _, p := range eval {
+			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="#d06020"/>`, px(p.x), py(p.y))
+		}
+		fmt.Fprintf(&b, `<text x="%g" y="18" fill="#d06020">evaluation</text>`, left+120)
+	}
+	fmt.Fprintf(&b, `<text x="%g" y="18" fill="#2060c0">training</text><text x="%g" y="%g" text-anchor="middle">step</text></svg>`, left+50, w/2, h-6)
+	return []byte(b.String())
+}

@@ -1,0 +1,438 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	_ "github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/trained"
+)
+
+// registers the formats
+
+// data is a run's sample log: training and validation loaders, the ledger and the quarantine.
+type data struct {
+	r        *Run
+	mu       sync.Mutex
+	train    *dataset.Loader
+	valid    *dataset.Loader
+	sources  []dataset.Source
+	bad      *dataset.Quarantine
+	ledger   *dataset.Ledger
+	pictures *trained.Pictures // of a model with a vision encoder, or nil
+	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
+	balance  *balance          // nil without data.balance
+	work     map[int64]float64 // floating-point operations of recent steps with pictures
+}
+
+// made is one step's data.
+type made struct {
+	batches    []dataset.Batch
+	start, end dataset.Position
+}
+
+// openData opens what data.* names; a resumed run goes on at its checkpoint's position.
+func openData(r *Run) (*data, error) {
+	d := &data{r: r, recent: map[int64]*made{}, work: map[int64]float64{}}
+	if err := d.open(); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *data) open() error {
+	c := d.r.cfg.Run
+	if c.Data.Kind == "media" {
+		if err := d.openPictures(); err != nil {
+			return err
+		}
+	}
+	train, valid, err := d.openSources()
+	if err != nil {
+		return err
+	}
+	if c.Data.Balance {
+		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
+		d.balance.both = d.pictures != nil
+	}
+	lead := workerProc() == 0
+	if lead {
+		if err := os.MkdirAll(c.Log.Dir, 0o700); err != nil {
+			return err
+		}
+		if d.bad, err = dataset.OpenQuarantine(filepath.Join(c.Log.Dir, "quarantine.jsonl")); err != nil {
+			return err
+		}
+	}
+	conf, err := d.config()
+	if err != nil {
+		return err
+	}
+	conf.Sources = train
+	conf.OrderWindow = orderWindow(train, c.Data.ShardMix)
+	if d.train, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
+		return d.r.cfg.Fault("data.paths", err.Error(), "")
+	}
+	if len(valid) > 0 {
+		conf.Sources, conf.OrderWindow, conf.HoldBytes = valid, 0, 32<<20 // it lies idle between evaluations
+		if d.valid, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
+			return d.r.cfg.Fault("data.valid", err.Error(), "")
+		}
+	}
+	if err := d.resume(); err != nil {
+		return err
+	}
+	if !lead {
+		return nil
+	}
+	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, "samples.ledger"))
+	if err != nil {
+		return err
+	}
+	return d.ledger.Truncate(d.r.start.first)
+}
+
+// resume seeks to the position that the checkpoint kept.
+func (d *data) resume() error {
+	saved := d.r.start.saved
+	if saved == nil {
+		return nil
+	}
+	var p dataset.Position
+	if err := saved.Section("data", &p); err != nil {
+		return err
+	}
+	var other *dataset.OrderError
+	if err := d.train.Seek(p); errors.As(err, &other) {
+		return d.r.cfg.Fault("data.paths", "the data is not that of the checkpoint: "+other.Error(), "")
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// config is what both loaders share.
+func (d *data) config() (dataset.LoaderConfig, error) {
+	c := d.r.cfg.Run
+	seed := c.Data.Seed
+	if seed < 0 {
+		seed = c.Train.Seed
+	}
+	eod, err := endToken(d.r.cfg, d.r.tok, d.r.conf)
+	if err != nil {
+		return dataset.LoaderConfig{}, err
+	}
+	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen, EOD: eod, Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask,
+		Seed: uint64(seed), MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch, CacheBytes: 256 << 20,
+		Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
+	conf.Packing, conf.MediaMax, conf.Readers, conf.DropLong = dataset.Packing(c.Data.Pack), c.Data.ImagesMax, c.Data.Readers, c.Data.DropLong
+	if !c.Data.Packing {
+		conf.Packing = dataset.PackNone
+	}
+	conf.Sequential, conf.Vocab = !c.Data.Shuffle, d.r.cfg.Model.Vocab
+	if c.Data.Kind == "chat" {
+		conf.Mode = dataset.ModeSFT
+		if conf.Chat, err = d.chat(); err != nil {
+			return conf, err
+		}
+	}
+	if c.Data.Kind == "media" {
+		conf.Mode = dataset.ModeSFT
+		if conf.Samples, err = d.samples(); err != nil {
+			return conf, err
+		}
+		conf.Prepare = d.pictures.Prepare
+	}
+	return conf, nil
+}
+
+// orderWindow is how many documents some files of a data set have, on average; 0 means all.
+func orderWindow(sources []dataset.Weighted, files int) int64 {
+	if files == 0 {
+		return 0
+	}
+	all, documents := 0, int64(0)
+	for _, s := range sources {
+		all += len(dataset.Sources(s.Source))
+		documents += s.Source.Len()
+	}
+	if all <= files {
+		return 0
+	}
+	return max(1, documents*int64(files)/int64(all))
+}
+
+// chat is the conversation encoder with the model's own template, or the one that data.template names.
+func (d *data) chat() (dataset.ChatEncoder, error) {
+	c := d.r.cfg.Run
+	tc := d.r.conf
+	text := tc.ChatTemplate
+	if name := c.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") { // those are the tokenizer's own
+		var known bool
+		if text, known = token.NamedTemplate(name, d.r.tok); !known {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return nil, d.r.cfg.Fault("data.template", err.Error(), "name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))
+			}
+			text = string(b)
+		}
+	}
+	if text == "" {
+		return nil, d.r.cfg.Fault("data.template", "the tokenizer has no chat template", "name a file with a Jinja template")
+	}
+	t, err := token.NewTemplate(text, tc)
+	if err != nil {
+		return nil, d.r.cfg.Fault("data.template", err.Error(), "")
+	}
+	return token.NewChat(d.r.tok, t, token.ChatOptions{LastTurnOnly: c.Data.LastTurn, TrainOnPrompt: c.Data.Prompt}), nil
+}
+
+// endToken is the token that ends a document: not the end of a chat turn, where a tokenizer has both.
+func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, error) {
+	for _, name := range []string{"<|endoftext|>", "<|end_of_text|>", "</s>", c.EOS} {
+		if id, ok := t.TokenID(name); ok {
+			return id, nil
+		}
+	}
+	if len(cfg.Model.EOS) > 0 && cfg.Model.EOS[0] < t.VocabSize() {
+		return int32(cfg.Model.EOS[0]), nil
+	}
+	return 0, cfg.Fault("data.tokenizer", "the tokenizer has no token that ends a document", "give model.overrides.eos_token_id")
+}
+
+// formatNames maps data.kind to formats; chat data names its shape, and media lie in shards, folders of them, or jobs, which tell.
+var formatNames = map[string]string{"text": "text", "jsonl": "jsonl", "parquet": "parquet", "megatron": "megatron"}
+
+// openSources opens the training and the validation data.
+func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
+	c := d.r.cfg.Run.Data
+	if train, err = d.openPaths("data.paths", c.Paths, d.r.cfg.SFT); err != nil {
+		return nil, nil, err
+	}
+	if len(c.Valid) > 0 {
+		valid, err = d.openPaths("data.valid", c.Valid, d.r.cfg.SFTValid)
+		return train, valid, err
+	}
+	sum := c.Split[0] + c.Split[1] + c.Split[2]
+	if c.Split[1] == 0 {
+		return train, nil, nil
+	}
+	seed := uint64(d.r.cfg.Run.Train.Seed)
+	for i, s := range train {
+		train[i].Source = dataset.Sampled(s.Source, seed, 0, c.Split[0]/sum)
+		v := dataset.Weighted{Source: dataset.Sampled(s.Source, seed, c.Split[0]/sum, (c.Split[0]+c.Split[1])/sum), Weight: s.Weight}
+		if v.Source.Len() > 0 {
+			valid = append(valid, v)
+		}
+	}
+	return train, valid, nil
+}
+
+// openPaths opens paths, each by its entry of data.dataset_config if there are any.
+func (d *data) openPaths(key string, paths []configs.WeightPath, sft []configs.SFTFormat) (out []dataset.Weighted, err error) {
+	c := d.r.cfg.Run.Data
+	o := dataset.Options{Format: formatNames[c.Kind], TextKey: c.TextKey, BytesMax: int64(c.LineMax), Tags: dataset.Tags{Messages: c.MessageKey}}
+	if c.Kind == "chat" && c.Messages != "auto" {
+		o.Format = c.Messages
+	}
+	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
+	var opened []dataset.Weighted
+	for i, p := range paths {
+		var entry *configs.SFTFormat
+		if sft != nil {
+			entry = &sft[i]
+		}
+		list, err := dataset.OpenBlend(p.Path, setup.SFTOptions(o, p.Path, entry, c.Kind == "media"))
+		if err != nil {
+			return nil, d.r.cfg.Fault(key, err.Error(), "")
+		}
+		weighted = weighted || len(list) > 1
+		for _, w := range list {
+			d.sources = append(d.sources, w.Source)
+			opened = append(opened, dataset.Weighted{Source: w.Source, Weight: p.Weight * w.Weight})
+		}
+	}
+	for _, w := range opened {
+		s := w.Source
+		if chat, parts := c.Kind == "chat", c.Kind == "media"; chat != (s.Kind() == dataset.KindChat) || parts != (s.Kind() == dataset.KindParts) {
+			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", s.Name(), s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
+		}
+		if !weighted {
+			w.Weight = 0
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// validates reports whether there is validation data.
+func (d *data) validates() bool { return d.valid != nil }
+
+// recentMax bounds the steps that are kept for replicas that lag and for checkpoints.
+const recentMax = 32
+
+// step makes a step's data once for all replicas. Training steps count from 1, evaluation batches from -1 down.
+func (d *data) step(step int64) (*made, error) {
+	if m := d.recent[step]; m != nil {
+		return m, nil
+	}
+	l, at := d.train, step-1
+	if step < 0 {
+		l, at = d.valid, -step-1
+		if at == 0 { // every evaluation sees the same batches
+			if err := l.Seek(dataset.Position{}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	start := l.Position()
+	bs, err := l.Step(at)
+	if err == io.EOF {
+		return nil, fmt.Errorf("the data is used up")
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &made{bs, start, l.Position()}
+	d.recent[step] = m
+	delete(d.recent, step-recentMax)
+	if step < 0 {
+		delete(d.recent, step+1)
+	}
+	return m, nil
+}
+
+// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the step.
+func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m, err := d.step(step)
+	if err != nil {
+		return nil, err
+	}
+	c := d.r.cfg.Run
+	var out []host.Microbatch
+	shares := d.shares(m.batches)
+	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight), Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
+	for k, b := range shares[dp] {
+		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), c.LoRA.Dropout > 0)
+		if d.pictures != nil {
+			if err := d.pictures.Fill(&mb, &b); err != nil {
+				return nil, err
+			}
+			d.work[step] += d.r.microFlops(d.r.job.Model.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames()))
+			delete(d.work, step-recentMax)
+		}
+		out = append(out, mb)
+	}
+	return out, nil
+}
+
+// shares is what each replica computes of a step.
+func (d *data) shares(batches []dataset.Batch) [][]dataset.Batch {
+	if d.balance != nil {
+		return d.balance.all(batches)
+	}
+	out := make([][]dataset.Batch, d.r.cfg.Run.Plan.DP)
+	for r := range out {
+		out[r] = dataset.Share(batches, r, len(out))
+	}
+	return out
+}
+
+// microbatch gives every token the weight of its loss, and with keys an identity for dropout that depends on its sample and
+// place alone.
+func microbatch(b *dataset.Batch, weights []float32, seed uint64, keys bool) host.Microbatch {
+	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens, Weights: weights}
+	if keys {
+		mb.Keys = make([]int64, len(b.Tokens))
+		for s, id := range b.SampleIDs {
+			for i := b.CuSeqlens[s]; i < b.CuSeqlens[s+1]; i++ {
+				mb.Keys[i] = int64(dataset.Draw(seed, 0, id, 0, int64(i)%int64(b.SeqLen)))
+			}
+		}
+	}
+	return mb
+}
+
+// flops is the work of a step whose microbatches differ, or 0.
+func (d *data) flops(step int64) float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.work[step]
+}
+
+// commit enters a committed step into the ledger.
+func (d *data) commit(step int64) {
+	d.mu.Lock()
+	m := d.recent[step]
+	d.mu.Unlock()
+	if m == nil || d.ledger == nil {
+		return
+	}
+	if d.balance != nil {
+		if s := d.balance.observe(step, m.batches, time.Now()); s != "" {
+			d.r.report.say("balance %s", s)
+		}
+	}
+	var ids []int64
+	for i := range m.batches {
+		ids = append(ids, m.batches[i].Samples()...)
+	}
+	if err := d.ledger.Append(step, m.start, ids); err != nil {
+		d.r.report.say("! the ledger of samples was not written: %v", err)
+	}
+}
+
+// position is where the data stands after a step.
+func (d *data) position(step int64) dataset.Position {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m := d.recent[step]; m != nil {
+		return m.end
+	}
+	return d.train.Position()
+}
+
+// close closes loaders, sources, quarantine and ledger.
+func (d *data) close() {
+	for _, l := range []*dataset.Loader{d.train, d.valid} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	for _, s := range d.sources {
+		_ = s.Close() // read-only files
+	}
+	if d.bad != nil {
+		_ = d.bad.Close()
+	}
+	if d.ledger != nil {
+		_ = d.ledger.Close() // every step was synced
+	}
+}
+
+// quarantined summarises what was set aside.
+func (d *data) quarantined() string {
+	if d.bad == nil {
+		return ""
+	}
+	n := len(d.bad.List())
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("bad samples set aside in quarantine.jsonl: %d", n)
+}

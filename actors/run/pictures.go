@@ -1,0 +1,59 @@
+package run
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/stages/trained"
+)
+
+// openPictures loads the processor that data.processor names, or that lies beside the tokenizer.
+func (d *data) openPictures() error {
+	c := d.r.cfg.Run
+	v := d.r.job.Model.Vision
+	if v == nil {
+		return d.r.cfg.Fault("data.kind", "media samples need a model with a vision encoder", "take a composed model, such as qwen-vl/2.5-3b")
+	}
+	dir := c.Data.Processor
+	for _, other := range []string{c.Data.Tokenizer, c.Model.Path} {
+		if dir == "" && other != "" && process.Exists(filepath.Join(other, "preprocessor_config.json")) {
+			dir = other
+		}
+	}
+	if dir == "" {
+		return d.r.cfg.Fault("data.processor", "is not given, and no preprocessor_config.json lies beside the tokenizer or the model", "name the directory that has it")
+	}
+	p, err := media.LoadFor(dir, v.Patch, v.Merge)
+	if err != nil {
+		return d.r.cfg.Fault("data.processor", err.Error(), "")
+	}
+	d.pictures = &trained.Pictures{V: v, Processor: p}
+	return nil
+}
+
+// samples is the encoder of media samples: the chat template's text with as many picture tokens as the processor says.
+func (d *data) samples() (dataset.SampleEncoder, error) {
+	c := d.r.cfg.Run
+	chat, err := d.chat()
+	if err != nil {
+		return nil, err
+	}
+	x, err := format.NewProcessorExpander(d.pictures.Processor, d.r.tok)
+	if err != nil {
+		return nil, d.r.cfg.Fault("data.tokenizer", err.Error(), "")
+	}
+	v := &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x, MediaMax: c.Data.ImagesMax}
+	for i, f := range slices.Concat(d.r.cfg.SFT, d.r.cfg.SFTValid) {
+		if tags := setup.TagsOf(&f); i == 0 {
+			v.Tags = tags
+		} else if tags != v.Tags {
+			return nil, d.r.cfg.Fault("data.dataset", "pictures come with conversations of one entry", "name one for all paths")
+		}
+	}
+	return v, nil
+}

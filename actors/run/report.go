@@ -1,0 +1,256 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/profiler"
+	"github.com/lfactor/lfactor/configs/unit"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a curve.
+type reporter struct {
+	r       *Run
+	dir     string
+	log     *zap.Logger
+	logFile io.Closer
+	metrics *os.File
+	board   *tensorBoard
+	began   time.Time
+	tokens  float64 // a step
+	flops   float64 // a step
+	peak    float64 // FLOP/s of the machine, for mfu
+	losses  []point
+	evals   []point
+	closers []func()
+	silent  bool  // the user knows that metrics are not written
+	lost    error // why the newest checkpoint is not on disk
+}
+
+// Metrics is a line of metrics.jsonl.
+type Metrics struct {
+	Step      int64   `json:"step"`
+	Loss      float64 `json:"loss"`
+	GradNorm  float64 `json:"grad_norm"`
+	LR        float64 `json:"lr"`
+	TokensSec float64 `json:"tokens_per_second"`
+	MFU       float64 `json:"mfu"`
+	DataWait  float64 `json:"data_wait_seconds"`
+	PeakBytes float64 `json:"peak_bytes"`
+	Scale     float64 `json:"loss_scale"`
+	Skipped   bool    `json:"skipped,omitempty"`
+	Seconds   float64 `json:"seconds"`
+	Slowest   int     `json:"slowest_rank"`
+}
+
+func newReporter(r *Run) (*reporter, error) {
+	l := r.cfg.Run.Log
+	p := &reporter{r: r, dir: l.Dir, began: time.Now()}
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	if err := p.open(); err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	c := r.cfg.Run
+	p.tokens = float64(c.Train.GlobalBatch * c.Data.SeqLen)
+	p.flops = r.trainFlops()
+	p.peak = profiler.PeakFlops(c.Train.Precision)
+	if err := os.WriteFile(filepath.Join(l.Dir, "run.yaml"), r.cfg.YAML(), 0o600); err != nil {
+		return nil, err
+	}
+	p.header()
+	return p, nil
+}
+
+func (p *reporter) open() error {
+	l := p.r.cfg.Run.Log
+	f, err := os.OpenFile(filepath.Join(l.Dir, "log.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	enc := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
+	p.log, p.logFile = zap.New(zapcore.NewCore(enc, zapcore.AddSync(f), zap.InfoLevel)), f
+	if l.JSONL != "" {
+		if p.metrics, err = openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.start.first); err != nil {
+			return err
+		}
+	}
+	if l.TensorBoard != "" {
+		dir := l.TensorBoard
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(l.Dir, dir)
+		}
+		if p.board, err = newTensorBoard(dir, p.r.start.first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openMetrics keeps the lines of steps before first: a resumed run rewrites those that it takes again.
+func openMetrics(path string, first int64) (*os.File, error) {
+	old, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	keep := 0
+	for at := 0; at < len(old); {
+		end := at
+		for end < len(old) && old[end] != '\n' {
+			end++
+		}
+		var m Metrics
+		if end == len(old) || json.Unmarshal(old[at:end], &m) != nil || m.Step >= first {
+			break
+		}
+		at = end + 1
+		keep = at
+	}
+	if err := os.WriteFile(path, old[:keep], 0o600); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
+// say prints a plain line for the user and logs it.
+func (p *reporter) say(format string, a ...any) {
+	s := fmt.Sprintf(format, a...)
+	p.log.Info(s)
+	fmt.Fprintln(p.r.io.Progress, s)
+}
+
+func (p *reporter) header() {
+	r := p.r
+	m := r.job.Mesh
+	for _, err := range r.start.skipped {
+		p.say("! checkpoint: %v", err)
+	}
+	p.say("model   %s, %s parameters, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())), r.cfg.Run.Train.Precision)
+	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.PP, m.DP, m.TP, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
+	p.say("from    %s", r.start.from)
+	p.say("logs    %s", p.dir)
+}
+
+func (p *reporter) observe(m actors.Message) {
+	switch m.Text {
+	case core.TopicStep:
+		p.step(m)
+	case core.TopicEval:
+		p.evals = append(p.evals, point{float64(m.Step), m.Values[0]})
+		p.say("eval  step %d  loss %.4f  ppl %.2f", m.Step, m.Values[0], math.Exp(m.Values[0]))
+		p.board.scalar("eval/loss", m.Step, m.Values[0])
+		p.log.Info("eval", zap.Int64("step", m.Step), zap.Float64("loss", m.Values[0]))
+	case core.TopicQueued:
+		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
+	case core.TopicDurable:
+		p.lost = nil
+		p.say("saved step %d: durable", m.Step)
+	case core.TopicSaveLost:
+		p.lost = fmt.Errorf("the checkpoint of step %d was not saved: %w", m.Step, m.Err)
+		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid", m.Step, m.Err)
+	case core.TopicFailed:
+		p.log.Error("failed", zap.Int64("step", m.Step), zap.Error(m.Err))
+		var bug *host.InternalError
+		if errors.As(m.Err, &bug) {
+			p.log.Error("stack", zap.ByteString("stack", bug.Stack))
+		}
+	case core.TopicEnd:
+		if m.Values[0] > 0 {
+			p.say("stopped on request after step %d; repeat the command to go on", m.Step)
+		}
+	}
+}
+
+// step is the one line a step.
+func (p *reporter) step(m actors.Message) {
+	v := m.Values
+	sec := v[core.StepTime] / 1e9
+	flops := p.flops
+	if f := p.r.data.flops(m.Step); f > 0 {
+		flops = f
+	}
+	line := Metrics{Step: m.Step, Loss: v[core.StepLoss], GradNorm: v[core.StepNorm], LR: v[core.StepLR], TokensSec: p.tokens / sec,
+		MFU: flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak], Scale: v[core.StepScale],
+		Skipped: v[core.StepOverflow] > 0, Seconds: sec, Slowest: int(v[core.StepSlowest])}
+	p.losses = append(p.losses, point{float64(m.Step), line.Loss})
+	if see := p.r.io.Step; see != nil {
+		see(line)
+	}
+	if p.metrics != nil {
+		if text, err := json.Marshal(finite(line)); err == nil {
+			if _, err := p.metrics.Write(append(text, '\n')); err != nil && !p.silent { // a full disk must not end training
+				p.silent = true
+				p.say("! metrics are not written: %v; training goes on", err)
+			}
+		}
+	}
+	for _, s := range []struct {
+		name string
+		v    float64
+	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR}, {"train/tokens_per_second", line.TokensSec}} {
+		p.board.scalar(s.name, m.Step, s.v)
+	}
+	c := p.r.cfg.Run.Train
+	if m.Step%int64(c.LogInterval) != 0 && m.Step != int64(c.Steps) {
+		return
+	}
+	done := m.Step - p.r.start.first + 1
+	eta := time.Duration(float64(time.Since(p.began)) / float64(done) * float64(int64(c.Steps)-m.Step)).Round(time.Second)
+	note := ""
+	if line.Skipped {
+		note = "  skipped: gradients overflowed"
+	}
+	fmt.Fprintf(p.r.io.Progress, "step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %.1f %%  data-wait %.1f %%  mem %s  eta %v%s\n", m.Step, c.Steps, line.Loss,
+		line.GradNorm, line.LR, line.TokensSec, 100*line.MFU, 100*line.DataWait/sec, tensor.Bytes(int64(line.PeakBytes)), eta, note)
+}
+
+// finite replaces what JSON cannot hold.
+func finite(m Metrics) Metrics {
+	for _, f := range []*float64{&m.Loss, &m.GradNorm, &m.TokensSec, &m.MFU} {
+		if math.IsNaN(*f) || math.IsInf(*f, 0) {
+			*f = -1
+		}
+	}
+	return m
+}
+
+func (p *reporter) onClose(f func()) { p.closers = append(p.closers, f) }
+
+// close ends the files and draws the curve.
+func (p *reporter) close() {
+	for _, f := range p.closers {
+		f()
+	}
+	if q := p.r.data.quarantined(); q != "" {
+		p.say("! %s", q)
+	}
+	if s := p.r.data.stages(); s != "" {
+		p.say("data    %s", s)
+	}
+	if len(p.losses) > 1 {
+		path := filepath.Join(p.dir, "loss.svg")
+		if err := os.WriteFile(path, curve("loss", p.losses, p.evals), 0o600); err == nil {
+			p.say("curve   %s", path)
+		}
+	}
+	p.board.close()
+	if p.metrics != nil {
+		p.metrics.Close()
+	}
+	_ = p.log.Sync()
+	p.logFile.Close()
+}

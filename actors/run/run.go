@@ -1,0 +1,365 @@
+// Package run is a training run from a checked configuration to its end.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/profiler"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/trained"
+)
+
+// Options say how a run is watched.
+type Options struct {
+	Progress io.Writer // takes lines for people; nil for none
+	Warnings io.Writer // takes what is wrong but ends nothing; nil is Progress
+	// Worker is the command line that starts another process of the run, with which the same Train is called again; wanted
+	// where plan.procs > 1.
+	Worker  []string
+	Profile string                // where a profile is to be written, without the endings of its files; "" for none
+	Step    func(Metrics)         // sees each committed step; nil for none
+	Report  func(actors.Message)  // sees all reports of the coordinator; nil for none
+	Trace   func(host.TraceEvent) // sees jobs too; nil for none
+}
+
+// ErrStopped is Train's error when its context ended: the step under way was committed, and what the run file saves is durable.
+var ErrStopped = errors.New("stopped on request")
+
+// lockRun holds the directories that a run writes.
+func lockRun(cfg *configs.Config) (func(), error) {
+	var held []func()
+	release := func() {
+		for _, f := range held {
+			f()
+		}
+	}
+	dirs := map[string]string{"log.dir": cfg.Run.Log.Dir, "checkpoint.dir": cfg.Run.Checkpoint.Dir}
+	for _, key := range []string{"checkpoint.dir", "log.dir"} {
+		if dirs[key] == "" || key == "log.dir" && dirs[key] == dirs["checkpoint.dir"] {
+			continue
+		}
+		f, err := process.LockDir(key, dirs[key])
+		if err != nil {
+			release()
+			return nil, err
+		}
+		held = append(held, f)
+	}
+	return release, nil
+}
+
+// Run is a training run while it is set up and carried out.
+type Run struct {
+	cfg    *configs.Config
+	io     Options
+	tok    *token.Tokenizer
+	conf   *token.Config // tokenizer_config.json
+	job    *layout.Job
+	layout *layout.Layout
+	start  start
+	data   *data
+	report *reporter
+}
+
+// Train carries out a checked configuration to its end. It goes on from the newest durable checkpoint of checkpoint.dir, so that the same
+// call repeats what the same command does. A context that ends stops it after the step under way, with ErrStopped.
+func Train(ctx context.Context, cfg *configs.Config, o Options) error {
+	r := newRun(cfg, o)
+	proc := workerProc()
+	if proc == 0 {
+		for _, n := range cfg.Notices {
+			fmt.Fprintln(r.io.Progress, "note:", n)
+		}
+		if cfg.Run.Plan.Procs > 1 && len(o.Worker) == 0 {
+			return cfg.Fault("plan.procs", "the program that trains does not say how to start other processes", "set plan.procs=1, or run.Options.Worker in the program")
+		}
+	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	defer r.start.close()
+	defer r.data.close()
+	if proc > 0 {
+		return r.work(proc)
+	}
+	unlock, err := lockRun(cfg)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if r.report, err = newReporter(r); err != nil {
+		return err
+	}
+	defer r.report.close()
+	if steps := int64(cfg.Run.Train.Steps); r.start.first > steps && !(steps == 0 && r.start.saved == nil) {
+		r.report.say("nothing to do: step %d of %d is durable in %s", r.start.first-1, cfg.Run.Train.Steps, cfg.Run.Checkpoint.Dir)
+		return r.export()
+	}
+	if err := r.lead(ctx); err != nil {
+		return err
+	}
+	if r.report.lost != nil {
+		return r.report.lost
+	}
+	if ctx.Err() != nil {
+		return ErrStopped
+	}
+	return r.export()
+}
+
+func newRun(cfg *configs.Config, o Options) *Run {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if o.Warnings == nil {
+		o.Warnings = o.Progress
+	}
+	return &Run{cfg: cfg, io: o}
+}
+
+// Open lays a run out and opens its data without training.
+func Open(cfg *configs.Config) (*Run, error) {
+	r := newRun(cfg, Options{})
+	if err := r.prepare(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close gives back what Open has opened.
+func (r *Run) Close() {
+	r.start.close()
+	if r.data != nil {
+		r.data.close()
+	}
+}
+
+// Tokenizer is the run's.
+func (r *Run) Tokenizer() *token.Tokenizer { return r.tok }
+
+// Rewind goes back to the data's first step.
+func (r *Run) Rewind() error { return r.data.train.Seek(dataset.Position{}) }
+
+// Batches gives replica dp its share of a step's microbatches; steps count from 1, batches of evaluations from -1 down.
+func (r *Run) Batches(step int64, dp int) ([]host.Microbatch, error) { return r.data.batches(step, dp) }
+
+// prepare lays the run out: tokenizer, model, plan, where it starts from, and data.
+func (r *Run) prepare() error {
+	var err error
+	if r.tok, r.conf, err = setup.Tokenizer(r.cfg); err != nil {
+		return err
+	}
+	if err = r.cfg.CheckVocab(r.tok.VocabSize()); err != nil {
+		return exit.With(err, exit.Corrupt)
+	}
+	if r.job, err = layout.FromConfig(r.cfg); err != nil {
+		return err
+	}
+	if r.layout, err = layout.Plan(r.job); err != nil {
+		return exit.With(err, exit.Usage)
+	}
+	if err = r.layout.Fits(); err != nil {
+		return err
+	}
+	if err = r.patterns(); err != nil {
+		return err
+	}
+	if err = r.begin(); err != nil {
+		return err
+	}
+	r.data, err = openData(r)
+	return err
+}
+
+// patterns holds the patterns of lora and freeze to the model: one that matches nothing is a mistake.
+func (r *Run) patterns() error {
+	c := r.cfg.Run
+	linear, trained := map[string]bool{}, false
+	all := r.job.Model.Params(r.job.Lora)
+	for _, p := range all {
+		linear[strings.TrimSuffix(p.Name, ".weight")] = true
+		trained = trained || !r.job.Frozen(p.Name)
+	}
+	check := func(key string, patterns []string, names func(yield func(string) bool)) error {
+		for _, pat := range patterns {
+			hit := false
+			names(func(n string) bool { hit = block.Match(pat, n); return !hit })
+			if !hit {
+				return r.cfg.Fault(key, fmt.Sprintf("%q matches nothing in the model", pat), "name its layers as in *.q_proj")
+			}
+		}
+		return nil
+	}
+	if c.LoRA.Rank > 0 {
+		if err := check("lora.targets", c.LoRA.Targets, maps.Keys(linear)); err != nil {
+			return err
+		}
+	}
+	if err := check("freeze", c.Freeze, func(yield func(string) bool) {
+		for _, p := range all {
+			if !yield(p.Name) {
+				return
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if !trained {
+		return r.cfg.Fault("freeze", "nothing is left to train", "")
+	}
+	return nil
+}
+
+// options are the host's options for process proc.
+func (r *Run) options(proc int) (host.RunOptions, func(), error) {
+	c := r.cfg.Run
+	backend, closeAll, err := backends(r.cfg)
+	if err != nil {
+		return host.RunOptions{}, nil, err
+	}
+	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Proc: proc, Procs: c.Plan.Procs}
+	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
+	if r.start.scale != nil {
+		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0], int(r.start.scale[1]), int(r.start.scale[2])
+	}
+	if !r.data.validates() {
+		o.Coord.EvalEvery = 0
+	}
+	if dir := c.Checkpoint.Dir; dir != "" {
+		o.Save = func(rank int) host.Saver {
+			return &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank, All: r.layout.Ranks[rank].All}
+		}
+		o.Begin = func(step int64) error {
+			_, err := checkpoint.Begin(checkpoint.OS, dir, step)
+			return err
+		}
+		o.Commit = r.commit
+	}
+	return o, closeAll, nil
+}
+
+// lead runs process 0: the coordinator and its share of the ranks.
+func (r *Run) lead(ctx context.Context) error {
+	o, closeAll, err := r.options(0)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	o.Stop = ctx.Done()
+	defer context.AfterFunc(ctx, func() {
+		r.report.say("stopping after this step; a second signal stops at once (lfactor why %s says what a stuck run waits for)", r.cfg.Run.Log.Dir)
+	})()
+	o.Observe = r.observe
+	o.OnSystem = func(s *host.System) {
+		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)
+		if err != nil {
+			r.report.say("lfactor why will not answer: %v", err)
+			return
+		}
+		r.report.onClose(end)
+	}
+	tr, err := newTracer(r.cfg.Run.Log.Dir)
+	if err != nil {
+		return err
+	}
+	defer tr.close()
+	o.Trace = tr.see
+	if see := r.io.Trace; see != nil {
+		o.Trace = func(e host.TraceEvent) { tr.see(e); see(e) }
+	}
+	r.plant(&o)
+	if o.Procs > 1 {
+		workers, err := r.spawnWorkers(&o)
+		if err != nil {
+			return err
+		}
+		defer workers.close()
+	}
+	if r.io.Profile != "" {
+		p := profiler.NewProfiler(profiler.ProfiledSteps)
+		p.Attach(r.layout, &o)
+		defer func() { r.profiled(p) }()
+	}
+	return host.Run(r.layout, o)
+}
+
+// profiled writes a run's profile; that it cannot be written is no failure of the run.
+func (r *Run) profiled(p *profiler.Profiler) {
+	x, ok := p.Report()
+	if !ok {
+		r.report.say("! no profile: it wants two steps, of which the first warms up")
+		return
+	}
+	if err := p.Write(r.io.Profile, x); err != nil {
+		r.report.say("! no profile: %v", err)
+		return
+	}
+	x.PrintPhases(r.io.Progress)
+	x.PrintKernels(r.io.Progress, 12)
+	r.report.say("profile %s.txt, .json and .svg", r.io.Profile)
+}
+
+func (r *Run) observe(m actors.Message) {
+	r.report.observe(m)
+	if r.io.Report != nil {
+		r.io.Report(m)
+	}
+	if m.Text == core.TopicStep {
+		r.data.commit(m.Step)
+	}
+}
+
+// commit makes the checkpoint of a step durable, then removes what retention lets go.
+func (r *Run) commit(step int64, parts []string, state []float64) error {
+	c := r.cfg.Run.Checkpoint
+	sections := map[string]any{"config": r.cfg.Flat(), "state": state, "data": r.data.position(step), "params": r.layout.Order}
+	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections); err != nil {
+		return err
+	}
+	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep)
+	return err
+}
+
+// export writes what checkpoint.save_hf asks for from the newest durable checkpoint: a Hugging Face directory, or adapters.
+func (r *Run) export() error {
+	c := r.cfg.Run
+	if !c.Checkpoint.SaveHF {
+		return nil
+	}
+	dst := c.Checkpoint.SaveHFPath
+	if dst == "" {
+		dst = filepath.Join(c.Checkpoint.Dir, "release_hf_weights")
+	}
+	if c.Checkpoint.Dir == "" {
+		return r.cfg.Fault("checkpoint.dir", "exporting needs a checkpoint to export", "set checkpoint.dir")
+	}
+	saved, _, err := checkpoint.Recover(c.Checkpoint.Dir)
+	if err != nil {
+		return err
+	}
+	defer saved.Close()
+	e := trained.Exporter{Cfg: r.cfg, Model: r.job.Model, Lora: r.job.Lora, Saved: saved, Hf: r.start.hf, Side: trained.SideDir(r.cfg)}
+	if err := e.Write(dst); err != nil {
+		return fmt.Errorf("export to %s: %w", dst, err)
+	}
+	r.report.say("export  %s", dst)
+	return nil
+}

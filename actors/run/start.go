@@ -1,0 +1,234 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// start is where a run starts from.
+type start struct {
+	first   int64 // the first step
+	updates int64 // updates applied before it
+	scale   []float64
+	saved   *checkpoint.Reader
+	closers []func() error
+	fill    host.FillFunc
+	hf      *family.Weights // of the model's directory, or nil
+	from    string          // for the user
+	skipped []error         // damaged checkpoints that were passed over
+}
+
+// close closes the files that the run starts from.
+func (s *start) close() {
+	for _, f := range s.closers {
+		_ = f() // read-only files
+	}
+}
+
+// begin finds the run's own newest checkpoint, else the weights to start from, else draws them.
+func (r *Run) begin() error {
+	c := r.cfg.Run
+	r.start.first = 1
+	if err := r.weights(); err != nil {
+		return err
+	}
+	if c.Checkpoint.Dir != "" {
+		saved, skipped, err := checkpoint.Recover(c.Checkpoint.Dir)
+		r.start.skipped = skipped
+		switch {
+		case err == nil:
+			return r.resume(saved, true)
+		case !errors.Is(err, checkpoint.ErrNone):
+			return err
+		case len(skipped) > 0:
+			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir, errors.Join(skipped...))
+		}
+		if saved, err := r.unnamed(); saved != nil || err != nil {
+			if err != nil {
+				return err
+			}
+			return r.resume(saved, true)
+		}
+	}
+	if c.Checkpoint.Load != "" && !process.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
+		saved, _, err := checkpoint.Recover(c.Checkpoint.Load)
+		if errors.Is(err, checkpoint.ErrNone) && c.Checkpoint.Load == c.Checkpoint.Dir {
+			return nil // as in Megatron: --load and --save name one directory, which has nothing yet
+		}
+		if err != nil {
+			return err
+		}
+		return r.resume(saved, c.Checkpoint.LoadRNG && c.Checkpoint.LoadOptimizer)
+	}
+	return nil
+}
+
+// unnamed is the newest whole checkpoint of a directory without latest: its first save was interrupted between the two, or
+// somebody removed the file. The checkpoint is whole all the same.
+func (r *Run) unnamed() (*checkpoint.Reader, error) {
+	dir := r.cfg.Run.Checkpoint.Dir
+	entries, err := checkpoint.List(dir)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	var faults []error
+	for _, e := range entries {
+		saved, err := checkpoint.Open(e.Path)
+		if err == nil {
+			if err = saved.Verify(); err == nil {
+				r.start.skipped = append(faults, fmt.Errorf("%s names no checkpoint; going on from %s, the newest that is whole", filepath.Join(dir, "latest"), e.Path))
+				return saved, nil
+			}
+			_ = saved.Close() // its damage is the error to report
+		}
+		faults = append(faults, err)
+	}
+	return nil, fmt.Errorf("%s has checkpoints, but none is whole: %w", dir, errors.Join(faults...))
+}
+
+// weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are always drawn.
+func (r *Run) weights() error {
+	c, m := r.cfg.Run, r.job.Model
+	seed := uint64(c.Train.Seed)
+	random := func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+		if kind == "param" {
+			m.Init(seed, p, g, dst)
+		}
+		return kind == "param", nil
+	}
+	dir := c.Model.Path
+	if c.Checkpoint.Load != "" && process.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
+		dir = c.Checkpoint.Load
+	}
+	has := dir != "" && hasWeights(dir)
+	switch {
+	case c.Model.Init == "random" && c.Checkpoint.Load != "" && c.Checkpoint.Load != c.Checkpoint.Dir:
+		return r.cfg.Fault("checkpoint.load", "weights are to be loaded, but model.init is random", "set model.init: load, or remove checkpoint.load")
+	case c.Model.Init == "auto" && c.Model.Path != "" && !has:
+		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights", dir), "set model.init: random to train from random weights")
+	case c.Model.Init == "random" || !has && c.Model.Init == "auto":
+		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
+		return r.parts()
+	case !has:
+		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights", dir), "set model.init: random, or model.path to a directory with weights")
+	}
+	src, err := checkpoint.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	r.start.closers = append(r.start.closers, src.Close)
+	w, err := m.OpenWeights(src, dir)
+	if err != nil {
+		return err
+	}
+	r.start.hf, r.start.from = w, dir
+	r.start.fill = func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+		if kind != "param" {
+			return false, nil
+		}
+		if ok, err := w.Read(p, g, dst); ok || err != nil {
+			warnNaN(r.io.Warnings, dir, p.Name, dst)
+			return ok, err
+		}
+		return random(kind, p, g, dst)
+	}
+	return r.parts()
+}
+
+// parts lets components of a composed model begin with the weights of checkpoints of their own.
+func (r *Run) parts() error {
+	c := &r.cfg.Run.Model
+	for _, part := range []struct{ key, dir, component string }{
+		{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder, family.Foundation}} {
+		if part.dir == "" {
+			continue
+		}
+		if c.Init == "random" {
+			return r.cfg.Fault(part.key, "weights are to be loaded, but model.init is random", "remove one of the two")
+		}
+		if !hasWeights(part.dir) {
+			return r.cfg.Fault(part.key, fmt.Sprintf("%s has no safetensors weights", part.dir), "name a Hugging Face directory that has them")
+		}
+		src, err := checkpoint.OpenDir(part.dir)
+		if err != nil {
+			return err
+		}
+		r.start.closers = append(r.start.closers, src.Close)
+		w, err := r.job.Model.OpenPart(part.component, src, part.dir)
+		if err != nil {
+			return r.cfg.Fault(part.key, err.Error(), "")
+		}
+		before := r.start.fill
+		r.start.fill = func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+			ok, err := before(kind, p, g, dst)
+			if kind != "param" || err != nil {
+				return ok, err
+			}
+			mine, err := w.Read(p, g, dst)
+			if mine {
+				warnNaN(r.io.Warnings, part.dir, p.Name, dst)
+			}
+			return ok || mine, err
+		}
+		r.start.from += fmt.Sprintf("; %s of %s", part.component, part.dir)
+	}
+	return nil
+}
+
+// warnNaN says that loaded values are no numbers: training from them gives nothing but NaN.
+func warnNaN(w io.Writer, dir, name string, v []float32) {
+	for _, x := range v {
+		if x != x {
+			fmt.Fprintf(w, "warning: %s: %s has NaN values\n", dir, name)
+			return
+		}
+	}
+}
+
+func hasWeights(dir string) bool {
+	if process.Exists(filepath.Join(dir, "model.safetensors.index.json")) {
+		return true
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".safetensors") && !strings.HasPrefix(e.Name(), "adapter_") {
+			return true
+		}
+	}
+	return false
+}
+
+// resume goes on from an own checkpoint; whole also takes its step and its place in the data.
+func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
+	r.start.closers = append(r.start.closers, saved.Close)
+	var before map[string]string
+	if err := saved.Section("config", &before); err != nil {
+		return err
+	}
+	if whole {
+		if _, err := r.cfg.Resume(before); err != nil {
+			return err
+		}
+		var state []float64
+		if err := saved.Section("state", &state); err != nil {
+			return err
+		}
+		if len(state) != 4 {
+			return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed, Why: fmt.Sprintf("section state has %d values, want 4", len(state))}
+		}
+		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]), state[1:], saved
+	}
+	r.start.fill = host.FromCheckpoint(saved, r.cfg.Run.Checkpoint.LoadOptimizer)
+	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
+	return nil
+}

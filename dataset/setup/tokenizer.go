@@ -1,0 +1,68 @@
+// Package setup is what the section data of a run file means: its tokenizer, the options of its sources, and the file itself under a plan.
+package setup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/token"
+)
+
+// Tokenizer reads the tokenizer of data.tokenizer or of the model's directory.
+func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
+	dir := c.Run.Data.Tokenizer
+	key := "data.tokenizer"
+	if dir == "" {
+		dir, key = c.Run.Model.Path, "model.path"
+	}
+	if dir == "" {
+		return nil, nil, c.Fault("data.tokenizer", "no tokenizer is given", "set it to a directory with tokenizer.json")
+	}
+	if strings.HasSuffix(dir, ".json") {
+		dir = filepath.Dir(dir)
+	}
+	t, conf, err := token.LoadDir(dir)
+	if err != nil {
+		return nil, nil, c.Fault(key, err.Error(), "")
+	}
+	return t, conf, nil
+}
+
+// Vocabulary takes the tokenizer's size where the model's file gives none; a published model needs no tokenizer to plan.
+func Vocabulary(cfg *configs.Config) error {
+	if cfg.Model.Vocab > 0 {
+		return nil
+	}
+	t, _, err := Tokenizer(cfg)
+	if err != nil {
+		return err
+	}
+	return cfg.CheckVocab(t.VocabSize())
+}
+
+// Config reads a run file under the file of a plan, "" for none: its settings stand before the user's own, args.
+func Config(file, plan string, args []string) (*configs.Config, error) {
+	if plan == "" {
+		return configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv})
+	}
+	p, err := configs.OpenPlan(plan)
+	if err != nil {
+		return nil, err
+	}
+	// The model first: settings for another model would be faults of their own.
+	if plain, err := configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv}); err == nil && plain.Model.Vocab > 0 {
+		if err := p.Fits(plain); err != nil {
+			return nil, err
+		}
+	}
+	cfg, err := configs.Load(configs.Request{File: file, Args: append(append([]string{}, p.Settings...), args...), Getenv: os.Getenv})
+	if err != nil {
+		return nil, err
+	}
+	if err := Vocabulary(cfg); err != nil {
+		return nil, err
+	}
+	return cfg, p.Fits(cfg)
+}

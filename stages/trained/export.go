@@ -1,0 +1,190 @@
+package trained
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+const hfShardBytes = 5 << 30
+
+// SideDir is where tokenizer and configuration files of an export come from.
+func SideDir(c *configs.Config) string {
+	if c.Run.Model.Path != "" {
+		return c.Run.Model.Path
+	}
+	return c.Run.Data.Tokenizer
+}
+
+// Exporter turns an own checkpoint into a Hugging Face directory.
+type Exporter struct {
+	Cfg   *configs.Config
+	Model *family.Model
+	Lora  *block.Lora
+	Saved *checkpoint.Reader
+	Hf    *family.Weights // the weights that training started from: their dtypes are kept; nil for none
+	Side  string
+	parts map[string]string // components of Hugging Face tensors, where those have dtypes of their own
+}
+
+// Write makes the directory dst.
+func (e *Exporter) Write(dst string) error {
+	l := e.Cfg.Run.LoRA
+	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
+		return e.adapters(dst)
+	}
+	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
+	if err != nil {
+		return err
+	}
+	if err := e.Model.Export(sink, e.dtype, e.value); err != nil {
+		_ = sink.Abort() // the first error is the one to report
+		return err
+	}
+	if err := e.sideFiles(dst); err != nil {
+		return err
+	}
+	if e.Lora != nil && !l.Merge {
+		return e.adapters(filepath.Join(dst, "adapter"))
+	}
+	return nil
+}
+
+// sideFiles brings tokenizer and configuration: those that the model came with, else ones made from the configuration.
+func (e *Exporter) sideFiles(dst string) error {
+	if e.Side != "" {
+		if _, err := checkpoint.CopySideFiles(e.Side, dst); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(dst, "config.json")
+	if e.Cfg.Run.Model.Path != "" && process.Exists(path) {
+		return nil
+	}
+	m := e.Cfg.Model
+	if m.BOS >= m.Vocab { // another tokenizer than the model's own
+		m.BOS = -1
+	}
+	m.EOS = slices.DeleteFunc(slices.Clone(m.EOS), func(id int) bool { return id >= m.Vocab })
+	return os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644)
+}
+
+// longName is a dtype as config.json writes it.
+func longName(d string) string {
+	return map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16"}[strings.ToUpper(d)]
+}
+
+// dtype of an exported tensor: that of the weights training started from, else of the model as trained.
+func (e *Exporter) dtype(hf string) string {
+	if e.Hf != nil {
+		if d := e.Hf.SourceDType(hf); d != "" {
+			return d
+		}
+	}
+	if own := layout.Components(&e.Cfg.Run); own != nil && hf != "" {
+		if e.parts == nil {
+			e.parts = map[string]string{}
+			for _, p := range e.Model.Params(nil) {
+				e.parts[e.Model.Source(p.Name).Name] = e.Model.Component(p.Name)
+			}
+		}
+		return own(e.parts[hf]).DType.String()
+	}
+	return layout.Precisions[e.Cfg.Run.Train.Precision].String()
+}
+
+// value is a logical parameter of the checkpoint in float32: its master copy where there is one, with adapters merged if
+// asked.
+func (e *Exporter) value(p *grad.Param, dst []float32) error {
+	if err := e.read(p.Name, p.Shape, dst); err != nil {
+		return err
+	}
+	base := strings.TrimSuffix(p.Name, ".weight")
+	if !e.Cfg.Run.LoRA.Merge || !e.Lora.Match(base) {
+		return nil
+	}
+	r := e.Lora.Rank
+	a, b := make([]float32, r*p.Shape[1]), make([]float32, p.Shape[0]*r)
+	if err := e.read(base+".lora_A.weight", []int{r, p.Shape[1]}, a); err != nil {
+		return err
+	}
+	if err := e.read(base+".lora_B.weight", []int{p.Shape[0], r}, b); err != nil {
+		return err
+	}
+	scale := e.Lora.Alpha / float64(r)
+	for i := range p.Shape[0] {
+		for k := range p.Shape[1] {
+			sum := 0.0
+			for j := range r {
+				sum += float64(b[i*r+j]) * float64(a[j*p.Shape[1]+k])
+			}
+			dst[i*p.Shape[1]+k] += float32(scale * sum)
+		}
+	}
+	return nil
+}
+
+func (e *Exporter) read(name string, shape []int, dst []float32) error {
+	for _, kind := range []string{checkpoint.Master, checkpoint.Param} {
+		for _, t := range e.Saved.Kind(kind).Tensors() {
+			if t.Name != name {
+				continue
+			}
+			d, err := tensor.ParseDType(strings.ToLower(string(t.DType)))
+			if err != nil {
+				return err
+			}
+			ranges := make([][2]int, len(shape))
+			for i, n := range shape {
+				ranges[i] = [2]int{0, n}
+			}
+			raw := make([]byte, len(dst)*d.Size())
+			if err := e.Saved.ReadLogical(name, kind, ranges, raw); err != nil {
+				return err
+			}
+			tensor.Widen(d, raw, dst)
+			return nil
+		}
+	}
+	return &checkpoint.Error{File: e.Saved.Path(), Tensor: name, Fault: checkpoint.Missing, Why: "the model needs it"}
+}
+
+// adapters writes the adapters alone, in PEFT's format.
+func (e *Exporter) adapters(dst string) error {
+	var infos []checkpoint.Info
+	ps := e.Model.Adapters(e.Lora)
+	for _, p := range ps {
+		infos = append(infos, checkpoint.Info{Name: family.PEFTName(p.Name), DType: "F32", Shape: p.Shape})
+	}
+	var targets []string
+	for _, t := range e.Lora.Targets {
+		targets = append(targets, strings.TrimPrefix(t, "*."))
+	}
+	conf := checkpoint.AdapterConfig{BaseModel: e.Cfg.Run.Model.Path, R: e.Lora.Rank, Alpha: e.Lora.Alpha, Dropout: e.Lora.Dropout, Targets: checkpoint.Targets{Names: targets}}
+	sink, err := checkpoint.NewAdapterWriter(dst, conf, infos)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		v := make([]float32, tensor.Len(p.Shape))
+		if err := e.read(p.Name, p.Shape, v); err != nil {
+			return err
+		}
+		raw := make([]byte, 4*len(v))
+		tensor.Narrow(tensor.F32, v, raw)
+		if err := sink.WriteRanges(family.PEFTName(p.Name), [][2]int{{0, p.Shape[0]}, {0, p.Shape[1]}}, raw); err != nil {
+			return err
+		}
+	}
+	return sink.Commit()
+}

@@ -1,0 +1,138 @@
+package trained
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// Pictures turns the media of batches into what a vision tower takes.
+type Pictures struct {
+	V         *family.Vision
+	Processor *media.Processor
+}
+
+// Fill puts a batch's pictures, which the loader has prepared, into its microbatch: their tokens have no embedding of their
+// own.
+func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+	if len(b.Media) == 0 {
+		return nil
+	}
+	type result struct {
+		grid   family.Grid
+		values []float32
+		err    error
+	}
+	out := make([]result, len(b.Media))
+	gate := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i := range b.Media {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			v, err := b.Media[i].Take()
+			if out[i].err = err; err == nil {
+				out[i].grid, out[i].values, out[i].err = x.laid(&b.Media[i], v.(*media.Features))
+			}
+		})
+	}
+	wg.Wait()
+	ids := append([]int32(nil), mb.IDs...)
+	for i := range b.Media {
+		m, r := &b.Media[i], &out[i]
+		if r.err != nil {
+			return r.err
+		}
+		for _, s := range m.Spans {
+			for k := s.From; k < s.To; k++ {
+				ids[k] = -1
+			}
+			r.grid.Spans = append(r.grid.Spans, [2]int32{s.From, s.To})
+		}
+		mb.Pictures.Grids, mb.Pictures.Values = append(mb.Pictures.Grids, r.grid), append(mb.Pictures.Values, r.values...)
+	}
+	mb.IDs = ids
+	return x.V.Check(&mb.Pictures)
+}
+
+// Prepare is the dataset.Prepare of the model: *media.Features that fit its tower and their tokens.
+func (x *Pictures) Prepare(m *dataset.Media, n int) (any, int64, error) {
+	f, err := x.decode(m, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	g, err := x.grid(m, f)
+	if err != nil {
+		return nil, 0, err
+	}
+	tokens := 0
+	for _, s := range m.Spans {
+		tokens += int(s.To - s.From)
+	}
+	if made := g.Patches() / x.V.Tower.Join; made != tokens {
+		return nil, 0, fmt.Errorf("it becomes %d features and stands as %d tokens: its header may lie, or the processor is not the model's", made, tokens)
+	}
+	return f, int64(len(f.Pixels)), nil
+}
+
+// one decodes a medium and prepares it; n is how many its sample has.
+func (x *Pictures) one(m *dataset.Media, n int) (g family.Grid, values []float32, err error) {
+	f, err := x.decode(m, n)
+	if err != nil {
+		return g, nil, err
+	}
+	return x.laid(m, f)
+}
+
+func (x *Pictures) decode(m *dataset.Media, n int) (*media.Features, error) {
+	switch m.Kind {
+	case dataset.Image:
+		p, err := media.Decode(m.Bytes, media.Options{White: true})
+		if err != nil {
+			return nil, err
+		}
+		return x.Processor.Image.Image(p, n)
+	case dataset.Video:
+		clip, err := media.FFmpeg{}.ClipBytes(context.Background(), m.Bytes, x.Processor.Video)
+		if err != nil {
+			return nil, err
+		}
+		return x.Processor.Video.Video(clip)
+	}
+	return nil, fmt.Errorf("the model takes no %s", m.Kind)
+}
+
+// grid is what the tower takes features as, without its tokens.
+func (x *Pictures) grid(m *dataset.Media, f *media.Features) (family.Grid, error) {
+	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every, Video: m.Kind == dataset.Video}
+	if x.V.Tile == 0 {
+		if len(f.Shape) != 2 || f.Width() != x.V.Tower.PatchDim {
+			return g, fmt.Errorf("the processor makes %v of it, and the model takes patches of %d numbers", f.Shape, x.V.Tower.PatchDim)
+		}
+		return g, nil
+	}
+	if len(f.Shape) != 4 || f.Shape[2] != x.V.Tile || f.Shape[3] != x.V.Tile {
+		return g, fmt.Errorf("the processor makes %v of it, and the model takes tiles of %d pixels", f.Shape, x.V.Tile)
+	}
+	side := x.V.Tile / x.V.Patch
+	g.T, g.H, g.W = f.Shape[0], side, side
+	return g, nil
+}
+
+// laid are features as the tower takes them.
+func (x *Pictures) laid(m *dataset.Media, f *media.Features) (g family.Grid, values []float32, err error) {
+	if g, err = x.grid(m, f); err != nil {
+		return g, nil, err
+	}
+	values = f.Values()
+	if x.V.Tile > 0 {
+		values = x.V.Cut(values, f.Shape[0])
+	}
+	return g, values, nil
+}

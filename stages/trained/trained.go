@@ -1,0 +1,171 @@
+// Package trained is trained models: opened from checkpoints and Hugging Face directories, asked, and exported.
+package trained
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Trained is a model with weights, from a run's checkpoint or a Hugging Face directory.
+type Trained struct {
+	Cfg   *configs.Config // of the run, nil for a Hugging Face directory
+	Model *family.Model
+	Lora  *block.Lora
+	tok   *token.Tokenizer
+	stop  []int32
+	fill  func(p *grad.Param, g family.Region, dst []float32) error
+	Saved *checkpoint.Reader
+	Close func()
+}
+
+// Open reads the checkpoint directory of a run, or a Hugging Face directory; tokenizer names another directory for the tokenizer, "" for none.
+func Open(path, tokenizer string) (*Trained, error) {
+	if process.Exists(filepath.Join(path, "latest")) {
+		latest, err := checkpoint.Latest(path)
+		if err != nil {
+			return nil, err
+		}
+		path = latest
+	}
+	if process.Exists(filepath.Join(path, "manifest.json")) {
+		return openOwn(path, tokenizer)
+	}
+	return openHF(path, tokenizer)
+}
+
+func openOwn(path, tokenizer string) (*Trained, error) {
+	saved, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trained{Saved: saved, Close: func() { _ = saved.Close() }}
+	if t.Cfg, err = savedConfig(saved); err != nil {
+		return nil, err
+	}
+	if t.tok, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer, t.Cfg.Run.Model.Path); err != nil {
+		return nil, err
+	}
+	if err = t.Cfg.CheckVocab(t.tok.VocabSize()); err != nil {
+		return nil, err
+	}
+	if t.Model, err = family.Build(t.Cfg.Model, t.Cfg.Run.Data.SeqLen); err != nil {
+		return nil, err
+	}
+	t.Lora = layout.Lora(t.Cfg)
+	t.Model.Spec.MTP = 0 // its layers serve training
+	from := host.FromCheckpoint(saved, false)
+	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
+		_, err := from("param", p, g, dst)
+		return err
+	}
+	t.stops(t.Cfg.Model)
+	return t, nil
+}
+
+func openHF(path, tokenizer string) (*Trained, error) {
+	c, err := configs.ReadModel(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trained{}
+	if t.tok, err = TokenizerAt(tokenizer, path); err != nil {
+		return nil, err
+	}
+	if t.Model, err = family.Build(c, 0); err != nil {
+		return nil, err
+	}
+	src, err := checkpoint.OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	t.Close = func() { _ = src.Close() }
+	w, err := t.Model.OpenWeights(src, path)
+	if err != nil {
+		return nil, err
+	}
+	t.fill = func(p *grad.Param, g family.Region, dst []float32) error { _, err := w.Read(p, g, dst); return err }
+	t.Model.Spec.MTP = 0
+	t.stops(c)
+	return t, nil
+}
+
+func (t *Trained) stops(c configs.Model) {
+	for _, id := range c.EOS {
+		t.stop = append(t.stop, int32(id))
+	}
+}
+
+// Generate writes a continuation as it is drawn.
+func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) error {
+	b := cpu.New(0)
+	defer b.Close()
+	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("sample", 0), m.fill)
+	if err != nil {
+		return err
+	}
+	defer gen.Close()
+	p.Stop = append(p.Stop, m.stop...)
+	stream := m.tok.NewStream(true)
+	if err := gen.Generate(m.tok.Encode(prompt, true), p, func(id int32) bool { fmt.Fprint(w, stream.Push(id)); return true }); err != nil {
+		return err
+	}
+	fmt.Fprint(w, stream.Flush())
+	return nil
+}
+
+// Continuation writes what the newest checkpoint of a directory makes of a prompt.
+func Continuation(dir, prompt string, p sample.Params, w io.Writer) error {
+	m, err := Open(dir, "")
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return m.Generate(prompt, p, w)
+}
+
+// TokenizerAt opens the tokenizer of the first directory that is given.
+func TokenizerAt(dirs ...string) (*token.Tokenizer, error) {
+	i := slices.IndexFunc(dirs, func(d string) bool { return d != "" })
+	if i < 0 {
+		return nil, exit.Usagef("no tokenizer: name its directory with --tokenizer")
+	}
+	t, _, err := token.LoadDir(dirs[i])
+	return t, err
+}
+
+// savedConfig is the configuration that a checkpoint was made with.
+func savedConfig(saved *checkpoint.Reader) (*configs.Config, error) {
+	var flat map[string]string
+	if err := saved.Section("config", &flat); err != nil {
+		return nil, err
+	}
+	var args []string
+	for k, v := range flat {
+		if k == "model.overrides.parameters" && v == "0" { // a claim that the model does not make
+			continue
+		}
+		args = append(args, k+"="+v)
+	}
+	slices.Sort(args)
+	cfg, err := configs.Load(configs.Request{Args: args})
+	if err != nil {
+		return nil, fmt.Errorf("%s: its configuration: %w", saved.Path(), err)
+	}
+	return cfg, nil
+}

@@ -1,0 +1,138 @@
+// Package calibrate describes the machine that it runs on for the simulator, from the times of small models' segments.
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+	"github.com/lfactor/lfactor/topology/collective"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+// Timed is a segment as it ran.
+type Timed struct {
+	Flops, Bytes, Calls float64
+	Seconds             float64
+}
+
+// Calibrate measures segments of models of several widths on this machine's backend. The first step of each warms up.
+func Calibrate(threads int) (*cost.Machine, error) {
+	b := cpu.New(threads)
+	defer b.Close()
+	var all []Timed
+	for _, hidden := range []int{64, 192, 384} {
+		got, err := measure(b, hidden, 128)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, got...)
+	}
+	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1, Copy: 4e9,
+		Local: collective.Link{Latency: 20e-6, PerByte: 1 / 4e9}, Remote: collective.Link{Latency: 50e-6, PerByte: 1 / 1e9}}
+	FitRates(m, all)
+	return m, nil
+}
+
+// measure trains a model of four layers for four steps and returns the segments of the last three.
+func measure(b kernels.Backend, hidden, rows int) (out []Timed, err error) {
+	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: hidden, Inter: 3 * hidden, Heads: hidden / 32, KV: hidden / 32, HeadDim: 32, Vocab: 1024, Eps: 1e-6,
+		Rope: block.Rope{Dim: 32, Theta: 10000}, InitStd: 0.02})
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: 1, DP: 1, TP: 1}, Schedule: "1f1b", Micro: 2, Rows: rows, Recompute: grad.RecomputeNone,
+		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
+	if err != nil {
+		return nil, err
+	}
+	rl := l.RankLayout(0, 0)
+	var mu sync.Mutex
+	const steps = 4
+	err = host.Run(l, host.RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }},
+		Backend: func(int) kernels.Backend { return b }, Batches: RandomBatches(2, rows, 1024),
+		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+			if kind == "param" {
+				m.Init(7, p, g, dst)
+			}
+			return kind == "param", nil
+		},
+		Trace: func(e host.TraceEvent) {
+			if e.Job.Kind != actors.RunSegment || e.Job.Step == 1 {
+				return
+			}
+			segs := rl.Lower(e.Job.Action, false, e.Job.Class)
+			if int(e.Job.Segment) >= len(segs) {
+				return
+			}
+			s := segs[e.Job.Segment]
+			mu.Lock()
+			defer mu.Unlock()
+			out = append(out, Timed{float64(s.Flops), float64(s.Bytes), float64(s.Calls), (e.End - e.Start).Seconds()})
+		}})
+	return
+}
+
+// RandomBatches makes microbatches of so many tokens, drawn from a vocabulary.
+func RandomBatches(micro, rows, vocab int) host.BatchFunc {
+	return func(step int64, _ int) (out []host.Microbatch, err error) {
+		for i := range micro {
+			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
+			mb := host.Microbatch{Cu: []int32{0, int32(rows)}}
+			for k := range rows {
+				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(vocab))), append(mb.Targets, int32(r.IntN(vocab)))
+				mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1/float32(micro*rows))
+			}
+			out = append(out, mb)
+		}
+		return
+	}
+}
+
+// FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on the median relative error.
+func FitRates(m *cost.Machine, all []Timed) {
+	rates := [3]*float64{&m.Flops, &m.Bandwidth, &m.Overhead}
+	m.Flops, m.Bandwidth, m.Overhead = 50e9, 10e9, 2e-6
+	loss := func() float64 {
+		errs := make([]float64, len(all))
+		for i, s := range all {
+			errs[i] = math.Abs(m.Segment(int64(s.Flops), int64(s.Bytes), int(s.Calls))/s.Seconds - 1)
+		}
+		slices.Sort(errs)
+		sum := 0.0
+		for _, e := range errs[:len(errs)*9/10] { // without the worst tenth: other programs ran too
+			sum += e
+		}
+		return sum / float64(len(errs))
+	}
+	best := loss()
+	for step := 0.5; step > 1e-3; {
+		moved := false
+		for _, x := range rates {
+			for _, f := range []float64{math.Exp(step), math.Exp(-step)} {
+				old := *x
+				*x *= f
+				if l := loss(); l < best {
+					best, moved = l, true
+				} else {
+					*x = old
+				}
+			}
+		}
+		if !moved {
+			step *= 0.6
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%d segments, mean relative error %.1f%%\n", len(all), 100*best)
+}

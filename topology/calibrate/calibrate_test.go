@@ -1,0 +1,14 @@
+package calibrate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCalibrate(t *testing.T) {
+	m, err := Calibrate(1)
+	require.NoError(t, err)
+	require.Greater(t, m.Flops, 1e8)
+	require.Greater(t, m.Bandwidth, 1e7)
+}

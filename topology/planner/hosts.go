@@ -1,0 +1,358 @@
+// Package planner is the search for the fastest plan of a run file on a described machine.
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/unit"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
+	"github.com/lfactor/lfactor/topology/cost"
+	"github.com/lfactor/lfactor/topology/search"
+)
+
+// Reranked is how many of the best plans by closed forms are simulated.
+const Reranked = 64
+
+// Request says for which run a plan is looked for, and for which machine.
+type Request struct {
+	Run     configs.Request
+	Cluster string // one that comes with lfactor, or a file; "" is cpu
+	Hosts   string // hosts, or hosts x devices of each as in 4x8
+}
+
+// Search looks for the fastest plan of a run on a machine.
+type Search struct {
+	Hosts   int
+	Machine *cost.Machine
+	Space   *search.Space
+	Whole   int // ranks up to which a plan of a composed model is simulated with all its replicas
+	Exact   int // of the best plans, how many are laid out in full as training will
+
+	request configs.Request
+	batch   int // sequences of a microbatch in the run file's own plan
+	cfg     *configs.Config
+	base    *layout.Job
+}
+
+// New reads the run file and the machine's description, and makes the space of plans.
+func New(r Request) (*Search, error) {
+	if r.Cluster == "" {
+		r.Cluster = "cpu"
+	}
+	text, err := configs.ClusterFile(r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	m, err := cost.Read(r.Cluster, text)
+	if err != nil {
+		return nil, err
+	}
+	if r.Run.Getenv == nil {
+		r.Run.Getenv = os.Getenv
+	}
+	p := &Search{request: r.Run, Exact: 20, Whole: wholeRanks, Machine: m}
+	if err := p.size(r.Hosts); err != nil {
+		return nil, err
+	}
+	return p, p.load()
+}
+
+// config reads the run file with more settings behind its own.
+func (p *Search) config(more ...string) (*configs.Config, error) {
+	r := p.request
+	r.Args = slices.Concat(r.Args, more)
+	return configs.Load(r)
+}
+
+// load reads the run file without its plan and makes the space of plans.
+func (p *Search) load() (err error) {
+	p.batch = 1
+	if own, err := p.config(); err == nil { // its plan need not fit this machine
+		p.batch = own.Run.Train.MicroBatch
+	}
+	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1", "plan.virtual_stages=1", "plan.schedule=1f1b",
+		"plan.zero=0", "plan.sequence_parallel=false", "train.micro_batch=1", "plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
+		"plan.encoder.ahead=0"); err != nil {
+		return err
+	}
+	if err = setup.Vocabulary(p.cfg); err != nil {
+		return err
+	}
+	if p.base, err = layout.FromConfig(p.cfg); err != nil {
+		return err
+	}
+	return p.newSpace()
+}
+
+// size reads --hosts N or NxG: hosts, and devices of each.
+func (p *Search) size(text string) error {
+	hosts, devices, both := strings.Cut(text, "x")
+	n, err := strconv.Atoi(hosts)
+	g := p.Machine.Devices
+	if both && err == nil {
+		g, err = strconv.Atoi(devices)
+	}
+	switch {
+	case err != nil || n < 1 || g < 1:
+		return exit.Usagef("--hosts %s: want hosts, or hosts x devices as in 4x8", text)
+	case g > p.Machine.Devices:
+		return exit.Usagef("--hosts %s: a host of cluster %s has %d devices", text, p.Machine.Name, p.Machine.Devices)
+	case n > p.Machine.Hosts:
+		return exit.Usagef("--hosts %s: cluster %s has %d hosts", text, p.Machine.Name, p.Machine.Hosts)
+	case n*g > 1<<16:
+		return exit.Usagef("--hosts %s: more than %d devices", text, 1<<16)
+	}
+	p.Hosts, p.Machine.Devices = n, g
+	return nil
+}
+
+func (p *Search) newSpace() error {
+	c := p.cfg.Run
+	param := int64(p.base.DType.Size())
+	opt, err := optim.Get(p.base.Optim.Name)
+	if err != nil {
+		return exit.With(err, exit.Usage)
+	}
+	state := 4 * int64(len(opt.State))
+	if p.base.DType != tensor.F32 {
+		state += 4
+	}
+	limit := int64(p.Machine.Memory)
+	if p.base.Memory > 0 {
+		limit = p.base.Memory
+	}
+	known := map[search.Variant][]search.BlockCost{}
+	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices, Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state, Traffic: opt.Traffic(), Limit: limit,
+		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(), Profile: func(v search.Variant) ([]search.BlockCost, error) {
+			if known[v] == nil {
+				b, err := p.Profile(v)
+				if err != nil {
+					return nil, err
+				}
+				known[v] = b
+			}
+			return known[v], nil
+		}}
+	for tp := 1; tp <= p.Machine.Devices; tp++ {
+		if p.divides(tp) {
+			p.Space.TP = append(p.Space.TP, tp)
+		}
+	}
+	return nil
+}
+
+// divides reports whether the model can be shared among tp ranks.
+func (p *Search) divides(tp int) bool {
+	m := p.cfg.Model
+	if tp == 1 {
+		return true
+	}
+	for _, n := range []int{m.Heads, m.Intermediate, m.Vocab} {
+		if n > 0 && n%tp != 0 {
+			return false
+		}
+	}
+	return m.KVHeads == 0 || m.KVHeads%tp == 0 || tp%m.KVHeads == 0
+}
+
+// Profile prices the model's blocks from the traces that training would run. Blocks that are alike are traced once.
+func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
+	m := *p.base.Model
+	var kinds []int // first block of each kind
+	of := make([]int, len(m.Blocks))
+	for i := range m.Blocks {
+		at := -1
+		for k, first := range kinds {
+			a, b := &m.Blocks[i], &m.Blocks[first]
+			if a.Component == b.Component && a.Weight == b.Weight && a.Recompute == b.Recompute && reflect.DeepEqual(a.Takes, b.Takes) && reflect.DeepEqual(a.Gives, b.Gives) {
+				at = k
+			}
+		}
+		if at < 0 {
+			at = len(kinds)
+			kinds = append(kinds, i)
+		}
+		of[i] = at
+	}
+	m.Blocks = nil
+	cuts := []int{0}
+	for _, first := range kinds {
+		m.Blocks = append(m.Blocks, p.base.Model.Blocks[first])
+		cuts = append(cuts, len(m.Blocks))
+	}
+	j := *p.base
+	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, topology.Mesh{PP: len(kinds), DP: 1, TP: v.TP}, 2*len(kinds), 1, "gpipe"
+	if v.Split {
+		j.Schedule = "zb-h1"
+	}
+	j.Rows, j.Recompute = v.Batch*p.cfg.Run.Data.SeqLen, layout.Recomputes[v.Recompute]
+	if vision := m.Vision; vision != nil {
+		if j.Patches = p.patches(v.Batch); j.Patches == 0 {
+			j.Patches = j.Rows * vision.Tower.Join
+		}
+		j.Frames = max(1, j.Patches/vision.Unit())
+	}
+	l, err := layout.Plan(&j)
+	if err != nil {
+		return nil, exit.With(err, exit.Usage)
+	}
+	each := p.blockCosts(l, v)
+	out := make([]search.BlockCost, len(of))
+	for i, k := range of {
+		out[i] = each[k]
+	}
+	return out, nil
+}
+
+// rank finds and ranks plans: all by closed forms, the best of them by simulation.
+func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
+	if all, err = p.Space.Enumerate(); err != nil {
+		return nil, exit.With(err, exit.Usage)
+	}
+	for i := range all {
+		if err := p.Space.Estimate(&all[i]); err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, exit.With(errors.New("interrupted"), exit.Interrupted)
+		}
+	}
+	search.Rank(all)
+	n := min(Reranked, len(all))
+	if p.Space.Tower != nil {
+		if n, err = p.simulateBest(ctx, all); err != nil {
+			return nil, err
+		}
+		search.Rank(all[:n])
+		return all, nil
+	}
+	for i := range n {
+		if all[i].Why != "" {
+			n = i
+			break
+		}
+		if err := p.Simulate(&all[i]); err != nil {
+			return nil, err
+		}
+	}
+	search.Rank(all[:n])
+	return all, nil
+}
+
+// Settings are what a candidate changes in a run file.
+func (p *Search) Settings(c *search.Candidate) []string {
+	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP), fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
+		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" + c.Recompute, "plan.sequence_parallel=false", "plan.procs=1",
+		fmt.Sprintf("train.micro_batch=%d", c.Batch), fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
+	if len(p.cfg.Run.Plan.Layers) > 0 {
+		out = append(out, "plan.layers=[]")
+	}
+	return append(out, p.encoderSettings(c)...)
+}
+
+// exactRanks is up to how many ranks a plan is laid out in full before it is offered.
+const exactRanks = 256
+
+// confirm reads the run file again under a candidate, as training will, and lays it out: why it cannot be used, "" if it can.
+func (p *Search) confirm(c *search.Candidate) string {
+	cfg, err := p.under(c)
+	if err != nil {
+		return err.Error()
+	}
+	j, err := layout.FromConfig(cfg)
+	if err != nil {
+		return err.Error()
+	}
+	if j.Mesh.Size()+c.DP*c.Encoder.Ranks > exactRanks {
+		return ""
+	}
+	j.Memory = p.Space.Limit
+	l, err := layout.Plan(j)
+	if err != nil {
+		return err.Error()
+	}
+	c.Memory = 0
+	for r := range l.Ranks {
+		c.Memory = max(c.Memory, l.Memory(r).Total())
+	}
+	if c.Memory > p.Space.Limit {
+		return "memory"
+	}
+	return ""
+}
+
+// Find returns plans with the best first. All are ranked by closed forms, the best Reranked of them again by simulation, and the best Exact of those
+// are laid out as training will. Where none can be used, the error says why and carries exit.Fit; the plans come with it.
+func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
+	all, err := p.rank(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := min(len(all), Reranked)
+	best := -1
+	for i := range all[:n] {
+		if all[i].Why == "" {
+			if all[i].Why = p.confirm(&all[i]); all[i].Why == "" && best < 0 {
+				best = i
+			}
+		}
+		if best >= 0 && i >= p.Exact {
+			break
+		}
+	}
+	if best < 0 {
+		return all, exit.With(p.nothingFits(all), exit.Fit)
+	}
+	search.Rank(all[:n])
+	return all, nil
+}
+
+// PlanFile is what lfactor train --plan takes of a candidate.
+func (p *Search) PlanFile(c *search.Candidate) []byte {
+	f := configs.PlanFile{Model: p.Model(), Settings: p.Settings(c)}
+	return f.Text(c.String(), fmt.Sprintf("for %d hosts of %d devices of %s: step %s, %s a rank", p.Hosts, p.Machine.Devices, p.Machine.Name, unit.Seconds(c.Simulated), tensor.Bytes(c.Memory)),
+		"lfactor train "+p.request.File+" --plan this file")
+}
+
+// Model names the run file's model.
+func (p *Search) Model() string { return p.cfg.Model.Identity() }
+
+// nothingFits says which plan comes closest, and what would make it fit.
+func (p *Search) nothingFits(all []search.Candidate) error {
+	least := &all[0]
+	for i := range all {
+		if all[i].Memory < least.Memory {
+			least = &all[i]
+		}
+	}
+	if least.Memory <= p.Space.Limit {
+		return fmt.Errorf("no plan for %d devices can be used; of the best one: %s", p.Space.Devices, all[0].Why)
+	}
+	try := fmt.Sprintf("devices of %s", tensor.Bytes(least.Memory))
+	for _, more := range []int{2, 4, 8, 16, 32, 64, 128} {
+		bigger := *p.Space
+		bigger.Devices *= more
+		wide := *p.Machine
+		wide.Hosts = max(wide.Hosts, p.Hosts*more)
+		bigger.Machine = &wide
+		if bigger.Fits() {
+			try += fmt.Sprintf(", or %d hosts instead of %d", p.Hosts*more, p.Hosts)
+			break
+		}
+	}
+	return fmt.Errorf("no plan fits: the smallest, %s, needs %s of a device's %s; it would fit with %s", least, tensor.Bytes(least.Memory), tensor.Bytes(p.Space.Limit), try)
+}

@@ -1,0 +1,167 @@
+package planner
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/rehearsal"
+	"github.com/lfactor/lfactor/configs/unit"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology"
+	"github.com/lfactor/lfactor/topology/cost"
+	"github.com/lfactor/lfactor/topology/search"
+)
+
+// blockCosts prices each stage of a layout, which is one block, with the segments and prices that lfactor sim uses.
+func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {
+	lower := rehearsal.Lowered(l)
+	price := rehearsal.Prices(p.Machine)
+	group := make([]int, v.TP)
+	for i := range group {
+		group[i] = i
+	}
+	of := func(segs []core.Segment) (t float64) {
+		for i := range segs {
+			t += p.Machine.Segment(segs[i].Flops, segs[i].Bytes, segs[i].Calls)
+			for _, c := range segs[i].Comms {
+				if c.Group == layout.GroupTP && v.TP > 1 {
+					t += float64(price.Collective(group, c.Bytes)) / 1e9
+				}
+			}
+		}
+		return
+	}
+	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
+	for s := range l.Stages {
+		key := layout.TraceKey{Stage: s, Class: l.Class} // a large microbatch, with pictures where the model takes them
+		tr, b := l.Traces[key], search.BlockCost{F: of(lower[key][plan.F])}
+		if v.Split {
+			b.I, b.W = of(lower[key][plan.I]), of(lower[key][plan.W])
+		} else {
+			b.I = of(lower[key][plan.B])
+		}
+		b.PeakF, b.Held = tr.Footprint(grad.F)
+		b.PeakB, b.HeldW = tr.Footprint(grad.B)
+		if v.Split {
+			var w int64
+			b.PeakB, b.HeldW = tr.Footprint(grad.I)
+			w, _ = tr.Footprint(grad.W)
+			b.PeakB = max(b.PeakB, w)
+		}
+		for _, x := range tr.Params {
+			if x.Frozen {
+				continue
+			}
+			n := int64(tensor.Len(x.Local))
+			b.Params, b.Tensors = b.Params+n, b.Tensors+1
+			if s == embed {
+				first[x.Name] = true
+			} else if first[x.Name] {
+				b.TiedToFirstBlock += n
+			}
+		}
+		for _, x := range l.Ports {
+			if x.From == s {
+				b.Port = max(b.Port, x.Bytes)
+			}
+		}
+		out = append(out, b)
+	}
+	return
+}
+
+// Simulate runs a candidate's own program in virtual time. Ranks of one stage do the same at the same time, so that one of them
+// stands for all: its collectives are in the durations of its passes.
+func (p *Search) Simulate(c *search.Candidate) error {
+	st, err := p.Space.StagesOf(c)
+	if err != nil {
+		return err
+	}
+	prog, err := schedule.Build(c.Schedule, schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: c.Loops})
+	if err != nil {
+		c.Why = err.Error()
+		return nil
+	}
+	own := make([]search.BlockCost, c.PP)
+	for s, r := range prog.StageRank {
+		own[r].Params, own[r].Tensors = own[r].Params+st.Blocks[s].Params, own[r].Tensors+st.Blocks[s].Tensors
+	}
+	shards, update := make([]int64, c.PP), make([]int64, c.PP)
+	var port int64
+	for r, x := range own {
+		update[r] = cost.Nanoseconds(p.Space.Update(c, x.Params, x.Tensors))
+		shards[r] = cost.Nanoseconds(p.Space.Shards(c, x.Params))
+	}
+	stages := make([]int64, c.PP) // of each rank
+	for s := range st.Blocks {
+		port = max(port, st.Blocks[s].Port)
+		stages[prog.StageRank[s]]++
+	}
+	d := &sim.Description{Mesh: topology.Mesh{PP: c.PP, DP: 1, TP: 1}, Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{Ready: true}},
+		Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
+	l := d.Layout()
+	l.Memory = stageMemory(st, func(r int) int64 { return p.Space.Base(c, own[r].Params) })
+	link := p.Space.Link(c)
+	pr := sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {
+		switch {
+		case rank < 0, j.Kind == actors.UpdatePhase && j.Segment > 0:
+			return 0
+		case j.Kind == actors.UpdatePhase:
+			return update[rank]
+		}
+		b, a := &st.Blocks[j.Action.Stage], j.Action
+		switch a.Kind {
+		case plan.F:
+			return cost.Nanoseconds(b.F)
+		case plan.I:
+			return cost.Nanoseconds(b.I)
+		case plan.W:
+			return cost.Nanoseconds(b.W) + shards[rank]/stages[rank]
+		}
+		return cost.Nanoseconds(b.I+b.W) + shards[rank]/stages[rank]
+	}, Link: func(from, to int) sim.Link {
+		if from < 0 || to < 0 {
+			return sim.Link{Out: -1, In: -1}
+		}
+		return sim.Link{Latency: cost.Nanoseconds(link.Latency), PerByte: 1e9 * link.PerByte, Out: int32(2 * from), In: int32(2*to + 1)}
+	}}
+	res := sim.New(l, pr, sim.Options{}).Run()
+	if res.Failed != "" || res.Stall != nil {
+		return fmt.Errorf("plan %v: the simulated run ended badly: %s", c, rehearsal.Why(res))
+	}
+	p.take(c, res)
+	return nil
+}
+
+// take notes what a simulation showed about a candidate.
+func (p *Search) take(c *search.Candidate, res *sim.Result) {
+	c.Simulated, c.Memory = res.Steps[0].Time/1e9, 0
+	var busy int64
+	for r, a := range res.Ranks {
+		busy, c.Memory = max(busy, a.Busy), max(c.Memory, res.Peak[r])
+	}
+	c.Bubble = max(0, 1-unit.OfNanoseconds(busy)/c.Simulated)
+	if p.Space.Limit > 0 && c.Memory > p.Space.Limit {
+		c.Why = "memory"
+	}
+}
+
+// stageMemory accounts a stage's frames.
+func stageMemory(st *search.Stages, base func(int) int64) sim.Memory {
+	return sim.Memory{Base: base, Foot: func(_ int, j *actors.Job) (peak, after int64) {
+		b := &st.Blocks[j.Action.Stage]
+		switch j.Action.Kind {
+		case plan.F:
+			return b.PeakF, b.Held
+		case plan.I:
+			return b.PeakB, b.HeldW
+		}
+		return b.PeakB, 0
+	}}
+}
