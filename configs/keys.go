@@ -120,6 +120,10 @@ func newKey(name string, f reflect.StructField) *Key {
 		k.OneOf = hf.Names()
 	case "decoders": // those of them that stand behind an encoder
 		k.OneOf = hf.Behind()
+	case "mixers":
+		k.OneOf = uniqueSorted(mixers)
+	case "mlps":
+		k.OneOf = uniqueSorted(mlps)
 	case "projectors":
 		k.OneOf = uniqueSorted(projectors)
 	case "towers":

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// Model is the architecture of a dense decoder: embeddings, layers of pre-norm attention and SwiGLU, a norm, a
-// head. The keys are those of Hugging Face's config.json, with one meaning for all families: intermediate_size is the
+// Model is the architecture of a decoder: embeddings, layers of a mixer of tokens and an MLP, a norm, a head. Keys tagged
+// families:"some" are for families that list them (hf.Family); the others have the default. The keys are those of Hugging Face's config.json, with one meaning for all families: intermediate_size is the
 // width of gate and up each, attention_bias is a bias on query, key and value only.
 type Model struct {
 	ModelType     string      `key:"model_type" oneof:"families" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
@@ -30,6 +30,22 @@ type Model struct {
 	TieEmbeddings bool        `key:"tie_word_embeddings" default:"false" class:"fixed" flag:"untie-embeddings-and-output-weights=false" doc:"The head uses the embedding's weight."`
 	AttentionBias bool        `key:"attention_bias" default:"false" families:"some" class:"fixed" flag:"add-qkv-bias=true" doc:"Query, key and value have biases."`
 	QKNorm        bool        `key:"qk_norm" default:"false" families:"some" class:"fixed" flag:"qk-layernorm=true" doc:"RMSNorm over head_dim on queries and keys, before rotation."`
+	OutBias       bool        `key:"attention_out_bias" default:"false" families:"some" class:"fixed" doc:"The projection behind attention has a bias."`
+	MLPBias       bool        `key:"mlp_bias" default:"false" families:"some" class:"fixed" doc:"The linear layers of the MLP have biases."`
+	Act           string      `key:"hidden_act" default:"silu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" families:"some" class:"fixed" doc:"Activation of the MLP, of its gate if it has one."`
+	LayerTypes    []string    `key:"layer_types" families:"some" oneof:"mixers" class:"fixed" doc:"What each layer mixes tokens with, as full_attention and sliding_attention; by default the family's own pattern."`
+	MLPTypes      []string    `key:"mlp_layer_types" families:"some" oneof:"mlps" class:"fixed" doc:"Kind of each layer's MLP; by default the family's own pattern."`
+	SlidingWindow int         `key:"sliding_window" default:"0" min:"0" families:"some" class:"fixed" unit:"tokens" doc:"Keys that a query of a layer with sliding_attention sees, its own among them; 0 means all."`
+	LocalTheta    float64     `key:"rope_local_base_freq" default:"0" min:"0" families:"some" class:"fixed" doc:"Base of the rotary frequencies of layers with sliding_attention; 0 takes rope_theta."`
+	PartialRotary float64     `key:"partial_rotary_factor" default:"1" min:"0" max:"1" families:"some" class:"fixed" doc:"Share of a head's width that turns."`
+	NoRope        []int       `key:"no_rope_layers" families:"some" class:"fixed" doc:"0 for each layer whose queries and keys do not turn, else 1; by default the family's own pattern."`
+	QueryScalar   float64     `key:"query_pre_attn_scalar" default:"0" min:"0" families:"some" class:"fixed" doc:"Scores are divided by its root; 0 means head_dim."`
+	AttnScale     float64     `key:"attention_multiplier" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on scores; 0 means 1/sqrt(head_dim)."`
+	AttnCap       float64     `key:"attn_logit_softcapping" default:"0" min:"0" families:"some" class:"fixed" doc:"Soft cap c of scores s: c·tanh(s/c); 0 means none."`
+	LogitCap      float64     `key:"final_logit_softcapping" default:"0" min:"0" families:"some" class:"fixed" doc:"The same of logits."`
+	EmbedScale    float64     `key:"embedding_multiplier" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on embeddings; 0 means the family's own, else 1."`
+	ResidualScale float64     `key:"residual_multiplier" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on what attention and MLP add to the residual stream; 0 means 1."`
+	LogitDivisor  float64     `key:"logits_scaling" default:"0" min:"0" families:"some" class:"fixed" doc:"Divisor of logits; 0 means 1."`
 	MTPLayers     int         `key:"num_nextn_predict_layers" default:"0" families:"some" min:"0" max:"64" class:"fixed" flag:"mtp-num-layers" doc:"Multi-token-prediction layers (arXiv:2412.19437, section 2.2)."`
 	InitRange     float64     `key:"initializer_range" default:"0.02" min:"0" class:"fixed" flag:"init-method-std" doc:"Standard deviation of random initial weights."`
 	BOS           int         `key:"bos_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that begins a text; -1 if there is none."`
@@ -92,8 +108,8 @@ func (r RopeScaling) check() string {
 	return fmt.Sprintf("rope_type %s is not known: %s", source.Quoted(r.Type), source.OneOf([]string{"default", "linear", "dynamic", "yarn", "llama3"}))
 }
 
-// decoder is the family of the decoder.
-func (m *Model) decoder() string {
+// Decoder is the family of the decoder.
+func (m *Model) Decoder() string {
 	if m.Text != "" {
 		return m.Text
 	}
@@ -144,6 +160,21 @@ func (m *Model) Check(at faults) {
 	if m.KVHeads > 0 && m.Heads%m.KVHeads != 0 {
 		at.fault(p+"num_key_value_heads", fmt.Sprintf("num_attention_heads = %d is no multiple of %d", m.Heads, m.KVHeads), fmt.Sprintf("try %d", nearestDivisor(m.Heads, m.KVHeads)))
 	}
+	if n := len(m.LayerTypes); n > 0 && n != m.Layers {
+		at.fault(p+"layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
+	}
+	if n := len(m.MLPTypes); n > 0 && n != m.Layers {
+		at.fault(p+"mlp_layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
+	}
+	if n := len(m.NoRope); n > 0 && n != m.Layers {
+		at.fault(p+"no_rope_layers", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "give one for each layer")
+	}
+	if slices.Contains(m.LayerTypes, "sliding_attention") && m.SlidingWindow == 0 {
+		at.fault(p+"sliding_window", "is not given, but layer_types has sliding_attention", "")
+	}
+	if d := int(float64(m.HeadDim) * m.PartialRotary); m.HeadDim > 0 && m.PartialRotary > 0 && m.PartialRotary < 1 && (d == 0 || d%2 != 0) {
+		at.fault(p+"partial_rotary_factor", fmt.Sprintf("%g of head_dim = %d is %d: rotary embeddings turn pairs", m.PartialRotary, m.HeadDim, d), "")
+	}
 	if why := m.RopeScaling.check(); why != "" {
 		at.fault(p+"rope_scaling", why, "")
 	}
@@ -154,7 +185,7 @@ func (m *Model) Check(at faults) {
 // checkFamily holds keys to what the family's weights can express.
 func (m *Model) checkFamily(at faults) {
 	const p = "model.overrides."
-	f, ok := hf.Families[m.decoder()]
+	f, ok := hf.Families[m.Decoder()]
 	if !ok {
 		return
 	}
@@ -175,3 +206,12 @@ func (m *Model) checkFamily(at faults) {
 		at.fault(p+"num_key_value_heads", fmt.Sprintf("%s has as many as query heads, %d", m.ModelType, m.Heads), fmt.Sprintf("try %d", m.Heads))
 	}
 }
+
+// mixers and mlps are the kinds of parts of layers that are built.
+var mixers, mlps []string
+
+// RegisterMixer enters a kind of mixer that layer_types may name.
+func RegisterMixer(kind string) { mixers = append(mixers, kind) }
+
+// RegisterMLP enters a kind of MLP.
+func RegisterMLP(kind string) { mlps = append(mlps, kind) }

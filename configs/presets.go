@@ -2,10 +2,12 @@ package configs
 
 import (
 	"embed"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
 )
@@ -56,6 +58,23 @@ func (l *loader) presets() {
 	}
 	if name, o := l.preset(overrides + ".text_preset"); name != "" {
 		l.textPreset(name, o)
+	}
+	l.familyConstants()
+}
+
+// familyConstants enters what the decoder's family has anyway.
+func (l *loader) familyConstants() {
+	family, _ := l.preset(overrides + ".text_model_type")
+	if family == "" {
+		family, _ = l.preset(overrides + ".model_type")
+	}
+	fixed := hf.Families[family].Fixed
+	for _, key := range source.SortedKeys(fixed) {
+		node, err := source.ParseValue(fixed[key])
+		if err != nil {
+			panic(fmt.Sprintf("configs: family %s: %s: %v", family, key, err))
+		}
+		l.under(key, setting{node: node, origin: Origin{Layer: source.LayerModel, File: "family " + family}})
 	}
 }
 

@@ -196,6 +196,13 @@ func setFields(node *yaml.Node, fields map[string]any) (why, try string) {
 
 // check says why a decoded value is not allowed.
 func (k *Key) check(v reflect.Value) (why, try string) {
+	if v.Kind() == reflect.Slice && len(k.OneOf) > 0 {
+		for i := range v.Len() {
+			if why, try = k.check(v.Index(i)); why != "" {
+				return why, try
+			}
+		}
+	}
 	if len(k.OneOf) > 0 && v.Kind() == reflect.String && v.String() != "" {
 		for _, word := range k.OneOf {
 			if v.String() == word {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -17,14 +18,16 @@ import (
 func twoTowers() *family.Model {
 	m := tiny(false)
 	spec := m.Spec
-	layer := block.Decoder{Hidden: spec.Hidden, Attn: block.Attn{Heads: spec.Heads, KV: spec.KV, HeadDim: spec.HeadDim}, MLP: block.MLP{Inter: spec.Inter}, Eps: spec.Eps}
+	layer := block.Layer{Hidden: spec.Hidden, Norm: block.Norm{Eps: spec.Eps}, Branches: []block.Branch{
+		{Name: "self_attn", Before: "input_layernorm", Part: block.Attn{Hidden: spec.Hidden, Heads: spec.Heads, KV: spec.KV, HeadDim: spec.HeadDim}},
+		{Name: "mlp", Before: "post_attention_layernorm", Part: block.Gated{Hidden: spec.Hidden, Inter: spec.Inter, Act: kernels.SiLU}}}}
 	enc := []family.Block{
 		{Name: "encoder.embed", Component: "encoder", Gives: []string{"f"}, Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) {
 			w := r.T.Param("encoder.embed.weight", []int{spec.Vocab, spec.Hidden}, 0, 1, true)
 			env["f"] = r.T.Place("residual", r.T.Embed(r.T.Data("targets", tensor.I32, r.Shape.Rows), w))
 		}},
 		{Name: "encoder.0", Component: "encoder", Takes: []string{"f"}, Gives: []string{"f"}, Recompute: true, Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) {
-			env["f"] = layer.Forward(r, "encoder.0", env["f"])
+			env["f"] = layer.Record(r, "encoder.0", env["f"])
 		}},
 	}
 	fused := append(enc, m.Blocks...)

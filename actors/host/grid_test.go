@@ -26,6 +26,33 @@ func tiny(tie bool) *family.Model {
 		Tie: tie, Eps: 1e-6, Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2})
 }
 
+// unlike is as far from Llama as a decoder of attention and MLPs goes: norms with a constant before and after, windows, soft caps, half
+// of each head turns in pairs, one layer's not at all, another MLP in each other layer, and every scale.
+func unlike(tie bool) *family.Model {
+	return family.Decoder("unlike", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, OBias: true, MLPBias: true, Tie: tie, Eps: 1e-6,
+		Norm: block.Norm{Plus: 1}, Norms: family.Norms{BeforeMixer: "a", AfterMixer: "b", BeforeMLP: "c", AfterMLP: "d"}, QKWhole: true, QKNorm: false,
+		Rope: block.Rope{Dim: 2, Theta: 10000}, LocalRope: block.Rope{Dim: 2, Theta: 100}, RopePairs: true, NoRope: func(i int) bool { return i == 3 },
+		Mixers: []string{"sliding_attention", "full_attention", "sliding_attention", "full_attention"}, MLPs: []string{"gated", "plain", "gated", "plain"}, Window: 2, Act: "gelu_pytorch_tanh",
+		AttnScale: 0.7, AttnCap: 1.5, LogitCap: 2.5, EmbedScale: 3, LogitScale: 0.6, Residual: 0.8, InitStd: 0.2})
+}
+
+// TestGridLayers: kinds of layers that Llama does not have train to the same losses however they are cut.
+func TestGridLayers(t *testing.T) {
+	m := unlike(true)
+	want, norms := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}.train(t, m, 6, refBackend)
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 1, dp: 1, tp: 2, schedule: "gpipe", rc: grad.RecomputeFull}, {pp: 2, dp: 1, tp: 2, schedule: "1f1b", sp: true},
+		{pp: 1, dp: 2, tp: 2, zero: 3, schedule: "1f1b"}, {pp: 1, dp: 1, tp: 4, schedule: "1f1b"}} {
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			t.Parallel()
+			got, gn := v.train(t, m, 6, refBackend)
+			for i := range want {
+				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
+				require.LessOrEqual(t, math.Abs(gn[i]-norms[i])/norms[i], 2e-4, "gradient norm of step %d", i+1)
+			}
+		})
+	}
+}
+
 // testBatches deals 4 microbatches of 8 tokens a step to dp ranks in contiguous runs, from one global order.
 func testBatches(dp, rows int) BatchFunc {
 	return func(step int64, d int) ([]Microbatch, error) {

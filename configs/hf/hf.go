@@ -23,6 +23,7 @@ type Family struct {
 	Doubled    bool              // intermediate_size counts gate and up together
 	Omit       []string          // our keys that its file does not have
 	Idle       []string          // keys of its own that say nothing about the arithmetic of training
+	Null       []string          // ours of Has whose null in the file is our 0, not a default
 
 	Read  func(d *Decoder, raw map[string]json.RawMessage) // what the tables do not say, after all keys; may be nil
 	Write func(m Values, out map[string]any)               // the same of writing; may be nil
@@ -146,12 +147,19 @@ func Compact(raw json.RawMessage) string {
 
 // key enters one key of the file and says whether it was known.
 func (d *Decoder) key(key, value string) bool {
+	if value == "null" && slices.Contains(d.f.Null, key) {
+		value = "0"
+	}
 	if to, ok := d.f.Alias[key]; ok && value != "null" {
 		d.Set(to, value)
 		return true
 	}
 	if slices.Contains(d.f.Has, key) && value != "null" {
 		d.Set(key, value)
+		return true
+	}
+	if d.f.Fixed[key] != "" && value != "null" {
+		d.Set(key, value) // the check of the model compares
 		return true
 	}
 	only, ok := d.f.Only[key]
@@ -186,9 +194,6 @@ func (d *Decoder) key(key, value string) bool {
 // lacks reports a key that other families have and this one has not, and says whether it is one.
 func (d *Decoder) lacks(key, value string) bool {
 	want, some := d.Sink.Optional(key)
-	if some && d.f.Fixed[key] != "" {
-		return false // the check of the model compares
-	}
 	if some && !source.SameValue(want, value) {
 		d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, want), "")
 	}

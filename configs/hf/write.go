@@ -3,6 +3,7 @@ package hf
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 )
 
 // Values is a model by our names of its keys below model.overrides, such as hidden_size and vision.depth; rope_scaling is the mapping of
@@ -23,7 +24,7 @@ func Encode(m Values, dtype string) []byte {
 		decoder = text
 	}
 	f := Families[decoder]
-	out := map[string]any{"hidden_act": "silu", "torch_dtype": dtype, "use_cache": true, "bos_token_id": nil, "eos_token_id": nil}
+	out := map[string]any{"hidden_act": m["hidden_act"], "torch_dtype": dtype, "use_cache": true, "bos_token_id": nil, "eos_token_id": nil}
 	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
 		"head_dim", "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "tie_word_embeddings",
 		"attention_bias", "initializer_range"} {
@@ -40,7 +41,9 @@ func Encode(m Values, dtype string) []byte {
 		out["eos_token_id"] = eos
 	}
 	for _, key := range f.Has {
-		out[key] = m[key]
+		if v := reflect.ValueOf(m[key]); v.Kind() != reflect.Slice || v.Len() > 0 {
+			out[key] = m[key]
+		}
 	}
 	if f.Doubled {
 		out["intermediate_size"] = 2 * m.Int("intermediate_size")

@@ -3,7 +3,6 @@
 package block
 
 import (
-	"math"
 	"path"
 
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -60,12 +59,12 @@ func glob(pattern, name string) bool {
 
 // Rec records the blocks of one stage.
 type Rec struct {
-	T      *grad.Tape
-	Shape  Shape
-	Lora   *Lora
-	Rope   *Rope
-	cos    *grad.Value
-	sin    *grad.Value
+	T     *grad.Tape
+	Shape Shape
+	Lora  *Lora
+	// Ropes are the rotary embeddings of the decoder, which Attn.Rope counts.
+	Ropes  []*Rope
+	tables map[int]table
 	visCos *grad.Value
 	visSin *grad.Value
 	draws  int // dropout calls of the current block
@@ -135,88 +134,3 @@ func (r *Rec) Norm(name string, x *grad.Value, d int, eps float64) *grad.Value {
 
 // Cu is the data that cuts the microbatch into sequences.
 func (r *Rec) Cu() *grad.Value { return r.T.Data("cu_seqlens", tensor.I32, 2) }
-
-// angles records the rotary table once a stage.
-func (r *Rec) angles() (cos, sin *grad.Value) {
-	if r.cos == nil {
-		inv, scale := r.Rope.Inverse()
-		if len(r.Rope.Sections) > 0 {
-			pos := r.T.Data("positions3", tensor.I32, r.Shape.Rows, 3)
-			r.cos, r.sin = r.T.RopeAxes(pos, r.T.Const("inv_freq", inv), r.T.ConstI32("rope_axis", r.Rope.Axes()), scale)
-			return r.cos, r.sin
-		}
-		r.cos, r.sin = r.T.RopeTable(r.T.Data("positions", tensor.I32, r.Shape.Rows), r.T.Const("inv_freq", inv), scale)
-	}
-	return r.cos, r.sin
-}
-
-// Attn is grouped-query attention with rotary embedding.
-type Attn struct {
-	Heads, KV, HeadDim int
-	QKVBias, OBias     bool
-	QKNorm             bool // RMS norm of each head's query and key, as in Qwen3
-	Window             int  // keys a query sees, 0 for all
-}
-
-// MLP is the gated feed-forward.
-type MLP struct {
-	Inter int
-	Bias  bool
-}
-
-// Decoder is a pre-norm transformer layer.
-type Decoder struct {
-	Hidden int
-	Attn   Attn
-	MLP    MLP
-	Eps    float64
-}
-
-// Forward is x + attention(norm(x)), then + mlp(norm(·)); x [t hidden].
-func (d Decoder) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
-	h := r.Norm(name+".input_layernorm", x, d.Hidden, d.Eps)
-	x = r.T.Place("residual", r.T.Add(x, d.attention(r, name+".self_attn", h)))
-	h = r.Norm(name+".post_attention_layernorm", x, d.Hidden, d.Eps)
-	return r.T.Place("residual", r.T.Add(x, d.mlp(r, name+".mlp", h)))
-}
-
-func (d Decoder) attention(r *Rec, name string, h *grad.Value) *grad.Value {
-	a, t := d.Attn, r.T
-	proj := func(p string, heads int) *grad.Value {
-		return t.Heads(r.Linear(name+p, h, heads*a.HeadDim, d.Hidden, LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim}), a.HeadDim)
-	}
-	q, k, v := proj(".q_proj", a.Heads), proj(".k_proj", a.KV), proj(".v_proj", a.KV)
-	if a.QKNorm {
-		q, k = r.Norm(name+".q_norm", q, a.HeadDim, d.Eps), r.Norm(name+".k_norm", k, a.HeadDim, d.Eps)
-	}
-	cos, sin := r.angles()
-	q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
-	k, v = t.Carry(name+".k", k), t.Carry(name+".v", v)
-	k, v = r.cache(name+".k", k), r.cache(name+".v", v)
-	cuK := r.Cu()
-	if t.Chunks > 1 || r.Cached {
-		cuK = t.Data("cu_seqlens_k", tensor.I32, 2)
-	}
-	o := t.Attention(q, k, v, r.Cu(), cuK, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(a.HeadDim)), Causal: true, Window: a.Window})
-	return r.Linear(name+".o_proj", t.Flat(o), d.Hidden, a.Heads*a.HeadDim, LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
-}
-
-// cache puts the cached rows in front of v and gives the whole as an output.
-func (r *Rec) cache(name string, v *grad.Value) *grad.Value {
-	if !r.Cached {
-		return v
-	}
-	if r.Past > 0 {
-		shape := append([]int{r.Past}, v.Shape[1:]...)
-		v = r.T.Concat(0, r.T.Data("past."+name, r.T.DType, shape...), v)
-	}
-	r.T.Output(name, v)
-	return v
-}
-
-func (d Decoder) mlp(r *Rec, name string, h *grad.Value) *grad.Value {
-	in := LinearOpts{Bias: d.MLP.Bias}
-	g := r.Linear(name+".gate_proj", h, d.MLP.Inter, d.Hidden, in)
-	u := r.Linear(name+".up_proj", h, d.MLP.Inter, d.Hidden, in)
-	return r.Linear(name+".down_proj", r.T.SwiGLU(g, u), d.Hidden, d.MLP.Inter, LinearOpts{Bias: d.MLP.Bias, Row: true})
-}

@@ -9,28 +9,29 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// encoder is a kind of vision tower.
-type encoder struct {
-	facts configs.TowerKind
-	loong map[string]loong.Part // LoongForge's classes of the tower
-	build func(c configs.Model) *Vision
-	// source maps a logical name of the tower to its own checkpoint's, without a prefix.
-	source func(v *Vision) func(name string) Source
-	// other is a second layout of the tower's own checkpoints, nil for none.
-	other     func(v *Vision) func(name string) Source
-	projector string                                 // by default
-	merger    func(c configs.Model, m *block.Merger) // what is different in a patch merger behind the tower; nil for nothing
+// Tower is a kind of vision tower.
+type Tower struct {
+	Facts configs.TowerKind
+	Loong map[string]loong.Part // LoongForge's classes of the tower
+	Build func(c configs.Model) *Vision
+	// Source maps a logical name of the tower to its own checkpoint's, without a prefix.
+	Source func(v *Vision) func(name string) Source
+	// Other is a second layout of the tower's own checkpoints, nil for none.
+	Other     func(v *Vision) func(name string) Source
+	Projector string                                 // by default
+	Merger    func(c configs.Model, m *block.Merger) // what is different in a patch merger behind the tower; nil for nothing
 }
 
-var encoders = map[string]encoder{}
+var encoders = map[string]Tower{}
 
-func registerEncoder(kind string, e encoder) struct{} {
+// RegisterTower enters a kind of vision tower, by configs.Vision.Kind.
+func RegisterTower(kind string, t Tower) struct{} {
 	if _, dup := encoders[kind]; dup {
 		panic("family: vision tower " + kind + " registered twice")
 	}
-	encoders[kind] = e
-	configs.RegisterTower(kind, e.facts)
-	for class, p := range e.loong {
+	encoders[kind] = t
+	configs.RegisterTower(kind, t.Facts)
+	for class, p := range t.Loong {
 		p.Kind = kind
 		loong.RegisterEncoder(class, p)
 	}
@@ -63,7 +64,7 @@ var _ = registerProjector("merger", projector{
 	loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true}, "PatchMergerMLPAdapterConfig": {Joins: true}},
 	build: func(c configs.Model, t *block.Tower) block.Merger {
 		m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: acts["gelu"]}
-		if change := encoders[c.Vision.Kind].merger; change != nil {
+		if change := encoders[c.Vision.Kind].Merger; change != nil {
 			change(c, &m)
 		}
 		return m
@@ -83,14 +84,14 @@ var _ = registerProjector("mlp", projector{
 // buildVision builds the vision part of a configuration, and the names of its tower's parameters.
 func buildVision(c configs.Model) (*Vision, func(name string) Source) {
 	e := encoders[c.Vision.Kind]
-	v := e.build(c)
+	v := e.Build(c)
 	kind := c.Vision.Projector
 	if kind == "" {
-		kind = e.projector
+		kind = e.Projector
 	}
 	merger := projectors[kind].build(c, &v.Tower)
 	v.Project = func(r *block.Rec, x *grad.Value) *grad.Value { return merger.Forward(r, "projector", x) }
-	return v, e.source(v)
+	return v, e.Source(v)
 }
 
 // composed builds a family of a tower and a decoder: tower is the prefix of its parameters in a checkpoint, projector gives new
@@ -99,7 +100,7 @@ func composed(name string, c configs.Model, tower string, projector map[string]s
 	v, inner := buildVision(c)
 	m := Compose(Decoder(name, spec(c)), v)
 	m.alone = map[string][]func(string) Source{Encoder: {inner}, Foundation: {func(name string) Source { return Source{Name: name} }}}
-	if other := encoders[c.Vision.Kind].other; other != nil {
+	if other := encoders[c.Vision.Kind].Other; other != nil {
 		m.alone[Encoder] = append(m.alone[Encoder], other(v))
 	}
 	if c.Text != "" {

@@ -8,7 +8,6 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
-	"github.com/lfactor/lfactor/stages/block"
 )
 
 // Family turns a configuration into a model. Its claims are the parameter counts of the published sizes, which are part of
@@ -22,15 +21,23 @@ type Family struct {
 	// Loong are LoongForge's classes of the decoder, Composition its name of a composed family; empty if it has none.
 	Loong       []loong.Decoder
 	Composition loong.Composition
-	// Build makes the model of a checked configuration.
+	// Spec changes what spec makes of a checked configuration into what the family's layers are; nil for nothing.
+	Spec func(c configs.Model, s *Spec)
+	// Source says where a logical parameter lies in a checkpoint of the decoder; nil where the names are the logical ones.
+	Source func(c configs.Model) func(name string) Source
+	// Build makes the model of a checked configuration; nil is a decoder by Spec and Source.
 	Build func(c configs.Model) *Model
 }
 
 var all = map[string]Family{}
 
-func register(f Family) struct{} {
+// Register enters a family. A program may add one of its own before it reads a configuration.
+func Register(f Family) struct{} {
 	if _, dup := all[f.ModelType]; dup {
 		panic("family: " + f.ModelType + " registered twice")
+	}
+	if f.Build == nil {
+		f.Build = f.decoder
 	}
 	all[f.ModelType] = f
 	if f.Composed != nil {
@@ -49,8 +56,19 @@ func register(f Family) struct{} {
 	return struct{}{}
 }
 
+// decoder builds a language model by Spec and Source.
+func (f Family) decoder(c configs.Model) *Model {
+	m := Decoder(f.ModelType, spec(c))
+	if f.Source != nil {
+		m.Source = f.Source(c)
+	}
+	return m
+}
+
+func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
 // Names lists the families in order.
-func Names() []string { return slices.Sorted(maps.Keys(all)) }
+func Names() []string { return names(all) }
 
 // Build makes the model that a configuration describes; seqLen is the length trained on.
 func Build(c configs.Model, seqLen int) (*Model, error) {
@@ -60,23 +78,6 @@ func Build(c configs.Model, seqLen int) (*Model, error) {
 	}
 	m := f.Build(c)
 	m.Config = c
-	m.Spec.Rope.Length = seqLen
+	m.Spec.Rope.Length, m.Spec.LocalRope.Length = seqLen, seqLen
 	return m, m.Spec.Check()
-}
-
-// spec is what all families share.
-func spec(c configs.Model) Spec {
-	return Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab,
-		QKVBias: c.AttentionBias, QKNorm: c.QKNorm, Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange}
-}
-
-func rope(c configs.Model) block.Rope {
-	s := c.RopeScaling
-	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: s.Type, Factor: s.Factor, Low: s.LowFreqFactor, High: s.HighFreqFactor,
-		Original: s.OriginalMax, Max: c.MaxPositions, BetaFast: s.BetaFast, BetaSlow: s.BetaSlow, AttnFactor: s.AttentionFactor, MScale: s.MScale, MScaleAll: s.MScaleAllDim,
-		Sections: s.Sections, Interleaved: s.Interleaved}
-	if r.Original == 0 {
-		r.Original = c.MaxPositions
-	}
-	return r
 }

@@ -30,7 +30,7 @@ func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	return
 }
 
-// Init fills dst, row by row, with the initial values of a region of parameter p: ones for norms, zeros for biases and
+// Init fills dst, row by row, with the initial values of a region of parameter p: ones for norms (less what they add to their weights), zeros for biases and
 // adapters' B, else normal values with InitStd, divided by sqrt(2·layers) for projections into the residual stream, as
 // Megatron-LM does. Values depend on seed, name and logical place only, so every plan starts from the same model.
 func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
@@ -44,7 +44,11 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		fill32(dst, float32(m.Vision.Config.Scale))
 		return
 	case len(p.Shape) == 1 && strings.HasSuffix(p.Name, ".weight"): // norms
-		fill32(dst, 1)
+		plus := 0.0
+		if m.Component(p.Name) == Foundation {
+			plus = s.Norm.Plus
+		}
+		fill32(dst, float32(1-plus))
 		return
 	case strings.HasSuffix(p.Name, ".bias"), strings.HasSuffix(p.Name, "lora_B.weight"):
 		fill32(dst, 0)

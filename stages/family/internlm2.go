@@ -10,7 +10,7 @@ import (
 )
 
 // InternLM2.5: a Llama whose checkpoints keep, for each key head, its query heads, key and value next to each other.
-var _ = register(Family{ModelType: "internlm2", Paper: "2403.17297",
+var _ = Register(Family{ModelType: "internlm2", Paper: "2403.17297",
 	HF: hf.Family{Class: "InternLM2ForCausalLM", Alias: map[string]string{"bias": "attention_bias"}},
 	Loong: []loong.Decoder{{Class: "InternLMConfig", Dynamic: func(base string) string {
 		if source.SameValue(base, "5e7") {
@@ -18,11 +18,7 @@ var _ = register(Family{ModelType: "internlm2", Paper: "2403.17297",
 		}
 		return "2"
 	}}},
-	Build: func(c configs.Model) *Model {
-		m := Decoder("internlm2", spec(c))
-		m.Source = internSource(c)
-		return m
-	}})
+	Source: internSource})
 
 func internSource(c configs.Model) func(string) Source {
 	rename := strings.NewReplacer("model.embed_tokens", "model.tok_embeddings", "lm_head", "output", "input_layernorm", "attention_norm",

@@ -12,7 +12,7 @@ import (
 
 // InternVL 2.5, 3 and 3.5: tiles of one size, a class token and absolute positions, scaled branches, 2×2 patches a feature
 // (pixel shuffle), a two-layer projector, and a decoder of another family.
-var _ = register(Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
+var _ = Register(Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
 	Composed: &hf.Composed{Class: "InternVLForConditionalGeneration", Alias: "internvl_chat",
 		Older:  map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm", "initializer_factor": "layer_scale_init_value"},
 		Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "norm_type": ""},
@@ -76,20 +76,20 @@ func decoderSource(c configs.Model) func(string) Source {
 	}
 }
 
-var _ = registerEncoder("internvl", encoder{
-	facts: configs.TowerKind{Sized: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
+var _ = RegisterTower("internvl", Tower{
+	Facts: configs.TowerKind{Sized: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
 		if v.ImageSize%(v.Patch*v.Merge) != 0 {
 			fault("image_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.ImageSize, v.Patch*v.Merge), "")
 		}
 	}},
-	loong:     map[string]loong.Part{"InternVisionConfig": {Norms: true, Sized: true, Free: true, Preset: map[string]string{"image_size": "448", "projector": "internvl"}}},
-	projector: "internvl", source: internTowerSource, other: internChatTower,
-	build: func(c configs.Model) *Vision {
-		t := tower(c.Vision)
+	Loong:     map[string]loong.Part{"InternVisionConfig": {Norms: true, Sized: true, Free: true, Preset: map[string]string{"image_size": "448", "projector": "internvl"}}},
+	Projector: "internvl", Source: internTowerSource, Other: internChatTower,
+	Build: func(c configs.Model) *Vision {
+		t := BaseTower(c.Vision)
 		t.PatchBias, t.Class, t.Scale, t.Taps = true, true, true, 1
 		side := c.Vision.ImageSize / c.Vision.Patch
 		t.Positions = side*side + 1
-		v := vision(c.Vision, t)
+		v := NewVision(c.Vision, t)
 		v.Tile = c.Vision.ImageSize
 		return v
 	}})

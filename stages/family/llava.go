@@ -14,7 +14,7 @@ import (
 
 // LLaVA: the patches of an inner layer of CLIP's tower or SigLIP's, two linear layers, and a decoder of another family. Names are
 // those of transformers 5; older checkpoints have the tower below vision_model.
-var _ = register(Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Composed: llavaConfig,
+var _ = Register(Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Composed: llavaConfig,
 	Build: func(c configs.Model) *Model {
 		m := composed("llava", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = composed("llava", c, "vision_tower.vision_model.", linearProjector, decoderSource(c)).Source
@@ -97,13 +97,13 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 
 // CLIP (arXiv:2103.00020): pictures of one size, a class token that is no feature, a table of positions, a norm before the first
 // layer; one behind the last is for the class token alone.
-var _ = registerEncoder("clip", encoder{facts: configs.TowerKind{Sized: true, Check: wholePatches}, projector: "mlp", source: clipSource,
-	build: func(c configs.Model) *Vision {
-		t := tower(c.Vision)
+var _ = RegisterTower("clip", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches}, Projector: "mlp", Source: clipSource,
+	Build: func(c configs.Model) *Vision {
+		t := BaseTower(c.Vision)
 		t.Class, t.PreNorm, t.Taps = true, true, 1
 		side := c.Vision.ImageSize / c.Vision.Patch
 		t.Positions = side*side + 1
-		v := vision(c.Vision, t)
+		v := NewVision(c.Vision, t)
 		v.Tile = c.Vision.ImageSize
 		return v
 	}})

@@ -11,7 +11,7 @@ import (
 
 // LLaVA-OneVision-1.5: RICE-ViT before Qwen3, with plain positions. Names are those of transformers; checkpoints that the
 // model's own code wrote have the tower and the decoder at the top.
-var _ = register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
+var _ = Register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
 	Composed: &hf.Composed{Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3", Alias: "llavaonevision1_5",
 		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "", "text_hidden_size": "", "embed_dim": ""},
 		Preset: map[string]string{"kind": `"rice"`, "hidden_act": `"gelu"`, "layer_norm_eps": "1e-5", "temporal_patch_size": "1"},
@@ -32,13 +32,13 @@ var _ = register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
 
 // RICE-ViT (arXiv:2507.20025): Qwen2-VL's tower with a norm before the first layer, and a class token a frame whose place is an
 // angle that learns.
-var _ = registerEncoder("rice", encoder{facts: configs.TowerKind{Turns: true},
-	loong:     map[string]loong.Part{"RiceVisionConfig": {MergerEps: "1e-5", Preset: map[string]string{"hidden_act": "gelu"}}},
-	projector: "merger", merger: func(c configs.Model, m *block.Merger) { m.Eps = c.Vision.Eps }, source: riceSource,
-	build: func(c configs.Model) *Vision {
-		t := tower(c.Vision)
+var _ = RegisterTower("rice", Tower{Facts: configs.TowerKind{Turns: true},
+	Loong:     map[string]loong.Part{"RiceVisionConfig": {MergerEps: "1e-5", Preset: map[string]string{"hidden_act": "gelu"}}},
+	Projector: "merger", Merger: func(c configs.Model, m *block.Merger) { m.Eps = c.Vision.Eps }, Source: riceSource,
+	Build: func(c configs.Model) *Vision {
+		t := BaseTower(c.Vision)
 		t.Theta, t.PreNorm, t.Class, t.Turned = 10000, true, true, true
-		return vision(c.Vision, t)
+		return NewVision(c.Vision, t)
 	}})
 
 func riceSource(v *Vision) func(string) Source {

@@ -1,13 +1,11 @@
 package family
 
 import (
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
 )
 
 // MiMo-7B: Qwen2's layer with one multi-token-prediction layer.
-var _ = register(Family{ModelType: "mimo", Paper: "2505.07608",
+var _ = Register(Family{ModelType: "mimo", Paper: "2505.07608",
 	HF:    hf.Family{Class: "MiMoForCausalLM", Fixed: map[string]string{"attention_bias": "true"}, Has: []string{"num_nextn_predict_layers"}},
-	Loong: []loong.Decoder{{Class: "MimoConfig", Alone: true}},
-	Build: func(c configs.Model) *Model { return Decoder("mimo", spec(c)) }})
+	Loong: []loong.Decoder{{Class: "MimoConfig", Alone: true}}})

@@ -51,93 +51,6 @@ type Source struct {
 	Tail []int    // in place of the logical axes after the first, of the same size together: the taps of a convolution
 }
 
-// Spec is the architecture of a decoder-only language model.
-type Spec struct {
-	Layers, Hidden, Inter, Heads, KV, HeadDim, Vocab int
-	QKVBias, OBias, MLPBias, QKNorm, Tie             bool
-	Eps                                              float64
-	Rope                                             block.Rope
-	Window, FullLayers                               int // sliding window, used from layer FullLayers on
-	MTP                                              int // multi-token-prediction layers
-	MTPWeight                                        float64
-	InitStd                                          float64
-}
-
-// Check reports what no plan can run.
-func (s Spec) Check() error {
-	switch {
-	case s.Layers < 1 || s.Hidden < 1 || s.Inter < 1 || s.Heads < 1 || s.HeadDim < 1 || s.Vocab < 1:
-		return fmt.Errorf("model: layers %d, hidden %d, intermediate %d, heads %d, head_dim %d and vocabulary %d must all be positive", s.Layers, s.Hidden, s.Inter, s.Heads, s.HeadDim, s.Vocab)
-	case s.KV < 1 || s.Heads%s.KV != 0:
-		return fmt.Errorf("model: num_attention_heads %d is no multiple of num_key_value_heads %d", s.Heads, s.KV)
-	case s.HeadDim%2 != 0:
-		return fmt.Errorf("model: head_dim %d is odd; rotary embedding needs pairs", s.HeadDim)
-	}
-	return s.Rope.Check()
-}
-
-const (
-	embedName = "model.embed_tokens"
-	headName  = "lm_head"
-)
-
-// Decoder builds the blocks of a decoder-only model in Hugging Face's Llama naming.
-func Decoder(name string, s Spec) *Model {
-	m := &Model{Family: name, Spec: s, Widths: map[string]int{"x": s.Hidden}, Source: func(n string) Source { return Source{Name: n} }}
-	m.add(Block{Name: embedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
-	for i := range s.Layers {
-		m.add(Block{Name: fmt.Sprintf("model.layers.%d", i), Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true, Weight: 1,
-			Record: func(r *block.Rec, env map[string]*grad.Value) {
-				env["x"] = s.layer(i).Forward(r, fmt.Sprintf("model.layers.%d", i), env["x"])
-			}})
-	}
-	layer := 4*s.Hidden*(s.Heads+s.KV)*s.HeadDim + 6*s.Hidden*s.Inter
-	head := Block{Name: "model.norm", Takes: []string{"x"}, Weight: float64(1+s.MTP) * 2 * float64(s.Vocab*s.Hidden) / float64(layer)}
-	head.Record = func(r *block.Rec, env map[string]*grad.Value) { // the weight of further heads is set after the model is built
-		m.Spec.head(r, env)
-		m.Spec.mtp(r, env)
-	}
-	m.add(head)
-	return m
-}
-
-func (m *Model) add(b Block) { b.Component = Foundation; m.Blocks = append(m.Blocks, b) }
-
-func (s Spec) layer(i int) block.Decoder {
-	a := block.Attn{Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias, OBias: s.OBias, QKNorm: s.QKNorm}
-	if s.Window > 0 && i >= s.FullLayers {
-		a.Window = s.Window
-	}
-	return block.Decoder{Hidden: s.Hidden, Attn: a, MLP: block.MLP{Inter: s.Inter, Bias: s.MLPBias}, Eps: s.Eps}
-}
-
-func (s Spec) embedding(t *grad.Tape) *grad.Value {
-	return t.Table(embedName+".weight", s.Vocab, s.Hidden)
-}
-
-func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
-	ids := r.T.Data("ids", tensor.I32, r.Shape.Rows)
-	env["x"] = r.T.Place("residual", r.T.Embed(ids, s.embedding(r.T)))
-}
-
-func (s Spec) output(t *grad.Tape) *grad.Value {
-	if s.Tie {
-		return s.embedding(t)
-	}
-	return t.Table(headName+".weight", s.Vocab, s.Hidden)
-}
-
-// head is the final norm and the loss; a forward-only record for sampling gives logits instead.
-func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
-	h := r.Norm("model.norm", env["x"], s.Hidden, s.Eps)
-	env["final"] = h
-	if r.Logits {
-		env["logits"] = r.T.Logits(h, s.output(r.T), 0)
-		return
-	}
-	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), r.T.Data("weights", tensor.F32, r.Shape.Rows), 0))
-}
-
 // Stage is a slice of the blocks with what surrounds it.
 type Stage struct {
 	From, To int
@@ -184,7 +97,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	}
 	o.Consumers, o.Whole = func(port string) int { return fan[port] }, features
 	r := &rec
-	r.T, r.Rope = grad.NewTape(o), &m.Spec.Rope
+	r.T, r.Ropes = grad.NewTape(o), []*block.Rope{&m.Spec.Rope, &m.Spec.LocalRope}
 	env := map[string]*grad.Value{}
 	for _, f := range st.In {
 		if !absent(f.Port, r.Shape) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Qwen 1: a Llama whose checkpoints have one biased projection for query, key and value, and whose w2 is the gate.
-var _ = register(Family{ModelType: "qwen", Paper: "2309.16609",
+var _ = Register(Family{ModelType: "qwen", Paper: "2309.16609",
 	HF: hf.Family{Class: "QWenLMHeadModel", Fixed: map[string]string{"attention_bias": "true"}, PlainHeads: true, Doubled: true,
 		Alias: map[string]string{"layer_norm_epsilon": "rms_norm_eps", "rotary_emb_base": "rope_theta", "kv_channels": "head_dim"},
 		Only:  map[string]string{"rotary_pct": "1.0", "no_bias": "true", "scale_attn_weights": "true", "emb_dropout_prob": "0.0", "attn_dropout_prob": "0.0"},
@@ -17,12 +17,8 @@ var _ = register(Family{ModelType: "qwen", Paper: "2309.16609",
 		// used when generating beyond seq_length, or to choose kernels
 		Idle: []string{"seq_length", "use_dynamic_ntk", "use_logn_attn", "use_flash_attn", "bf16", "fp16", "fp32", "onnx_safe", "softmax_in_fp32",
 			"use_cache_quantization", "use_cache_kernel", "params_dtype", "attn_implementation_internal"}},
-	Loong: []loong.Decoder{{Class: "QwenConfig", Convert: "qwen_convert.yaml", Tokens: qwenTokens}},
-	Build: func(c configs.Model) *Model {
-		m := Decoder("qwen", spec(c))
-		m.Source = qwenSource(c)
-		return m
-	}})
+	Loong:  []loong.Decoder{{Class: "QwenConfig", Convert: "qwen_convert.yaml", Tokens: qwenTokens}},
+	Source: qwenSource})
 
 // qwenSource maps a logical name to the published one, and query, key and value to their rows of the joint projection.
 func qwenSource(c configs.Model) func(string) Source {

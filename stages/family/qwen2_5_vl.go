@@ -12,7 +12,7 @@ import (
 )
 
 // Qwen2.5-VL: Qwen2-VL with RMS norms, SwiGLU, and attention within windows in all but a few layers of the tower.
-var _ = register(Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
+var _ = Register(Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
 	Composed: &hf.Composed{Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2",
 		Vision: map[string]string{"spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "out_hidden_size": ""},
 		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`, "temporal_patch_size": "2"},
@@ -25,20 +25,20 @@ var _ = register(Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
 		return composed("qwen2_5_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
 	}})
 
-var _ = registerEncoder("qwen2_5_vl", encoder{
-	facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
+var _ = RegisterTower("qwen2_5_vl", Tower{
+	Facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
 		if v.Window == 0 || v.Window%(v.Patch*v.Merge) != 0 {
 			fault("window_size", fmt.Sprintf("%d is no multiple of patch_size × merge = %d", v.Window, v.Patch*v.Merge), "")
 		}
 	}},
-	loong: map[string]loong.Part{"Qwen2VisionRMSNormConfig": {Gated: true, RMS: true, Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu",
+	Loong: map[string]loong.Part{"Qwen2VisionRMSNormConfig": {Gated: true, RMS: true, Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu",
 		"rms_norm": "true", "window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]", "tokens_per_second": "2"}}},
-	projector: "merger", merger: func(_ configs.Model, m *block.Merger) { m.RMS = true }, source: fusedSource,
-	build: func(c configs.Model) *Vision {
-		t := tower(c.Vision)
+	Projector: "merger", Merger: func(_ configs.Model, m *block.Merger) { m.RMS = true }, Source: fusedSource,
+	Build: func(c configs.Model) *Vision {
+		t := BaseTower(c.Vision)
 		t.Theta, t.RMS, t.Gated, t.Ordered = 10000, true, true, true
 		t.Windowed = func(layer int) bool { return !slices.Contains(c.Vision.FullLayers, layer) }
-		v := vision(c.Vision, t)
+		v := NewVision(c.Vision, t)
 		v.Window = c.Vision.Window / c.Vision.Merge / c.Vision.Patch
 		return v
 	}})

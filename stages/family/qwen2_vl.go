@@ -7,7 +7,7 @@ import (
 )
 
 // Qwen2-VL: pictures of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
-var _ = register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
+var _ = Register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2",
 		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
 		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"},
@@ -20,13 +20,13 @@ var _ = register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 		return composed("qwen2_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
 	}})
 
-var _ = registerEncoder("qwen2_vl", encoder{facts: configs.TowerKind{Turns: true},
-	loong:     map[string]loong.Part{"Qwen2VisionModelConfig": {Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "quick_gelu"}}},
-	projector: "merger", source: fusedSource,
-	build: func(c configs.Model) *Vision {
-		t := tower(c.Vision)
+var _ = RegisterTower("qwen2_vl", Tower{Facts: configs.TowerKind{Turns: true},
+	Loong:     map[string]loong.Part{"Qwen2VisionModelConfig": {Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "quick_gelu"}}},
+	Projector: "merger", Source: fusedSource,
+	Build: func(c configs.Model) *Vision {
+		t := BaseTower(c.Vision)
 		t.Theta = 10000
-		return vision(c.Vision, t)
+		return NewVision(c.Vision, t)
 	}})
 
 // qwenTokens are the ids of image tokens in the vocabulary of Qwen 2 and 3, and qwenVLTokens those of all of its composed models.

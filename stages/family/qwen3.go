@@ -1,13 +1,11 @@
 package family
 
 import (
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
 )
 
 // Qwen3 dense: RMS norms on each head's query and key, no biases.
-var _ = register(Family{ModelType: "qwen3", Paper: "2505.09388",
+var _ = Register(Family{ModelType: "qwen3", Paper: "2505.09388",
 	HF:    hf.Family{Class: "Qwen3ForCausalLM", Fixed: map[string]string{"qk_norm": "true"}, Omit: []string{"qk_norm"}},
-	Loong: []loong.Decoder{{Class: "Qwen3Config", Tokens: qwenTokens}},
-	Build: func(c configs.Model) *Model { return Decoder("qwen3", spec(c)) }})
+	Loong: []loong.Decoder{{Class: "Qwen3Config", Tokens: qwenTokens}}})

@@ -14,7 +14,7 @@ import (
 
 // Qwen3-VL (dense): a tower with a position table that is interpolated to each picture's grid, features of some of its layers
 // added to the decoder's first ones, and a decoder like Qwen3's with interleaved M-RoPE.
-var _ = register(Family{ModelType: "qwen3_vl", Paper: "2511.21631",
+var _ = Register(Family{ModelType: "qwen3_vl", Paper: "2511.21631",
 	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",
 		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""},
 		Preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`, "temporal_patch_size": "2", "patch_size": "16"},
@@ -28,18 +28,18 @@ var _ = register(Family{ModelType: "qwen3_vl", Paper: "2511.21631",
 			textAt("model.language_model."))
 	}})
 
-var _ = registerEncoder("qwen3_vl", encoder{
-	facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
+var _ = RegisterTower("qwen3_vl", Tower{
+	Facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
 		if side := int(math.Sqrt(float64(v.Positions))); v.Positions == 0 || side*side != v.Positions {
 			fault("num_position_embeddings", fmt.Sprintf("%d is no square of a number above 0", v.Positions), "")
 		}
 	}},
-	loong:     map[string]loong.Part{"Qwen3VisionModelConfig": qwen3Tower, "Qwen35VisionConfig": qwen3Tower},
-	projector: "merger", source: qwen3TowerSource,
-	build: func(c configs.Model) *Vision {
-		t := tower(c.Vision)
+	Loong:     map[string]loong.Part{"Qwen3VisionModelConfig": qwen3Tower, "Qwen35VisionConfig": qwen3Tower},
+	Projector: "merger", Source: qwen3TowerSource,
+	Build: func(c configs.Model) *Vision {
+		t := BaseTower(c.Vision)
 		t.Theta, t.PatchBias, t.Taps, t.Positions = 10000, true, 4, c.Vision.Positions
-		v := vision(c.Vision, t)
+		v := NewVision(c.Vision, t)
 		v.Deepstack = map[int]block.Merger{}
 		for _, layer := range c.Vision.Deepstack {
 			v.Deepstack[layer] = block.Merger{Tower: &v.Tower, Out: c.Hidden, After: true, Eps: 1e-6, Act: acts["gelu"]}

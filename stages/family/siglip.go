@@ -10,15 +10,15 @@ import (
 
 // SigLIP (arXiv:2303.15343): pictures of one size, a table of positions, no class token, a norm after the last layer. Pixels
 // beyond the last whole patch are not read, as by a convolution.
-var _ = registerEncoder("siglip", encoder{facts: configs.TowerKind{Sized: true, Check: wholePatches},
-	loong:     map[string]loong.Part{"SiglipVisionConfig": {Sized: true, Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
-	projector: "mlp", source: siglipSource,
-	build: func(c configs.Model) *Vision {
-		t := tower(c.Vision)
+var _ = RegisterTower("siglip", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
+	Loong:     map[string]loong.Part{"SiglipVisionConfig": {Sized: true, Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
+	Projector: "mlp", Source: siglipSource,
+	Build: func(c configs.Model) *Vision {
+		t := BaseTower(c.Vision)
 		t.PatchBias, t.Taps, t.PostNorm, t.Shuffled = true, 1, c.Vision.FeatLayer == 0, c.Vision.Merge > 1
 		side := c.Vision.ImageSize / c.Vision.Patch
 		t.Positions = side * side
-		v := vision(c.Vision, t)
+		v := NewVision(c.Vision, t)
 		v.Tile = c.Vision.ImageSize
 		return v
 	}})

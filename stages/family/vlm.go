@@ -54,7 +54,7 @@ func Compose(m *Model, v *Vision) *Model {
 	blocks = append(blocks, Block{Name: visual + ".patch_embed", Component: Encoder, Gives: []string{"v"}, Weight: 0.1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env["v"] = v.Tower.Embed(r, visual) }})
 	tower := v.Tower
-	share := float64(tower.Hidden*tower.Hidden*4+tower.Hidden*tower.Inter*2) / float64(4*m.Spec.Hidden*(m.Spec.Heads+m.Spec.KV)*m.Spec.HeadDim+6*m.Spec.Hidden*m.Spec.Inter)
+	share := float64(tower.Hidden*tower.Hidden*4+tower.Hidden*tower.Inter*2) / float64(2*m.Spec.layer(0).Size())
 	taps := 0
 	for i := range tower.Layers {
 		b := Block{Name: fmt.Sprintf("%s.blocks.%d", visual, i), Component: Encoder, Takes: []string{"v"}, Gives: []string{"v"}, Recompute: true, Weight: share}
@@ -164,13 +164,14 @@ func absent(port string, s block.Shape) bool {
 // acts are the activations by Hugging Face's names.
 var acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GELUTanh, "quick_gelu": kernels.QuickGELU, "silu": kernels.SiLU, "relu": kernels.ReLU}
 
-// tower is what all vision towers share.
-func tower(c configs.Vision) block.Tower {
+// BaseTower is what all vision towers share.
+func BaseTower(c configs.Vision) block.Tower {
 	return block.Tower{Layers: c.Layers(), Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads, PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
 		Join: c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: acts[c.Act], QKVBias: c.QKVBias, QKNorm: c.QKNorm}
 }
 
-func vision(c configs.Vision, t block.Tower) *Vision {
+// NewVision puts a tower in front of a decoder.
+func NewVision(c configs.Vision, t block.Tower) *Vision {
 	return &Vision{Tower: t, Merge: c.Merge, Patch: c.Patch, Temporal: c.Temporal, Channels: c.Channels, Config: c}
 }
 

@@ -26,7 +26,23 @@ func tiny(t *testing.T, pool *tensor.Pool) *Generator {
 // another order differ by less than 1e-5.
 func TestCache(t *testing.T) {
 	pool := tensor.NewPool("sample", 0).Poison()
-	g := tiny(t, pool)
+	for _, g := range []*Generator{tiny(t, pool), sliding(t, pool)} {
+		pieces(t, g)
+		g.Close()
+	}
+	require.Zero(t, pool.Buffers())
+}
+
+// sliding is a model whose first layer has a window, and which caps scores and logits.
+func sliding(t *testing.T, pool *tensor.Pool) *Generator {
+	m := family.Decoder("sliding", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5, Mixers: []string{"sliding_attention", "full_attention"},
+		Window: 3, AttnCap: 1, LogitCap: 2, Rope: block.Rope{Dim: 2, Theta: 10000}, LocalRope: block.Rope{Dim: 2, Theta: 10}})
+	g, err := New(m, nil, tensor.F32, ref.New(), pool, func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
+	require.NoError(t, err)
+	return g
+}
+
+func pieces(t *testing.T, g *Generator) {
 	ids := []int32{3, 1, 4, 1, 5, 9, 2, 6}
 	want, err := g.Logits(ids)
 	require.NoError(t, err)
@@ -40,8 +56,6 @@ func TestCache(t *testing.T) {
 		}
 		require.InDeltaSlice(t, want, got, 1e-5)
 	}
-	g.Close()
-	require.Zero(t, pool.Buffers())
 }
 
 // TestGenerate: greedy takes the largest logit each time; a stop token ends it; the same seed draws the same text.

@@ -1,0 +1,83 @@
+"""Golden data of the decoders whose layers are not Llama's: stages/family/testdata/<case>/ as family_golden.py writes it,
+with tiny models of transformers. Windows, soft caps and scales are chosen so small that each changes the loss.
+
+Run from the repository's root: python bench/golden/family_layers.py [case ...]. The same versions of torch and
+transformers give the same bytes.
+"""
+
+import sys
+import zlib
+
+import torch
+import transformers
+
+import family_golden as base
+
+SHAPE = {k: v for k, v in base.SHAPE.items() if k != "rope_theta"}
+WINDOW = 5
+
+
+def rope(theta=10000.0, **more):
+    return dict(rope_type="default", rope_theta=theta, **more)
+
+
+# name: (config class, model class, what differs from SHAPE).
+CASES = {
+    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_hidden_layers=3, sliding_window=WINDOW, tie_word_embeddings=True,
+               query_pre_attn_scalar=20, attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
+    "glm": ("GlmConfig", "GlmForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3])),
+    "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
+}
+
+
+def make(name):
+    config_class, model_class, changes = CASES[name]
+    # a row of padding would get no gradient of the embedding
+    facts = SHAPE | dict(bos_token_id=1, eos_token_id=2, pad_token_id=None) | changes
+    drop = facts.pop("drop", ())
+    facts = {k: v for k, v in facts.items() if k not in drop}
+    config = getattr(transformers, config_class)(**facts, attn_implementation="eager")
+    for key, value in facts.items():
+        if key.endswith(("dropout", "pdrop")):
+            assert value == 0
+    model = getattr(transformers, model_class)(config).eval()
+    return config, model
+
+
+class Case(base.Case):
+    def __init__(self, name):
+        self.path, self.family, self.mtp = base.OUT / name, name, False
+        gen = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+        config, self.model = make(name)
+        self.write_config = config.save_pretrained
+        base.randomize(self.model, gen)
+        self.ids, self.positions, self.mask, document = base.batch(gen)
+        self.targets = base.shift(self.ids, document, 1)
+        self.tensors = dict(ids=self.ids.int(), positions=self.positions.int(), targets=self.targets.int())
+        kinds = getattr(config, "layer_types", None)
+        self.window = config.sliding_window if kinds else getattr(config, "sliding_window", None)
+        self.kinds = set(kinds or [])
+
+    def logits(self, dtype=torch.float32):
+        mask = self.mask.to(dtype)
+        if self.window:
+            n = mask.shape[-1]
+            near = torch.arange(n)[None] > torch.arange(n)[:, None] - self.window
+            sliding = mask.masked_fill(~near, torch.finfo(dtype).min)
+            mask = dict(full_attention=mask, sliding_attention=sliding) if self.kinds else sliding
+        return [self.model(input_ids=self.ids, position_ids=self.positions, attention_mask=mask, use_cache=False).logits]
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    for name in sys.argv[1:] or CASES:
+        torch.manual_seed(0)
+        case = Case(name)
+        case.check_packing()
+        case.write(True)
+        print(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+package block
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// NoRope is the value of Attn.Rope of a layer whose queries and keys do not turn.
+const NoRope = -1
+
+// Attn is grouped-query attention (arXiv:2305.13245) with rotary embedding (arXiv:2104.09864).
+type Attn struct {
+	Hidden, Heads, KV, HeadDim int
+	QKVBias, OBias             bool
+	QKNorm                     bool    // a norm of each head's query and key, as in Qwen3
+	QKWhole                    bool    // a norm of the query and the key over all heads together, as in OLMo 2
+	Norm                       Norm    // of queries and keys
+	Window                     int     // keys a query sees, its own among them; 0 for all
+	Rope                       int     // of Rec.Ropes, or NoRope
+	Pairs                      bool    // neighbouring numbers turn together, as in GLM, instead of those half a width apart
+	Scale                      float64 // of scores; 0 is 1/sqrt(HeadDim)
+	Cap                        float64 // soft cap of scores, 0 for none
+}
+
+// Size implements Part.
+func (a Attn) Size() int { return 2 * a.Hidden * (a.Heads + a.KV) * a.HeadDim }
+
+// Record implements Part. Data: positions [t] or positions3 [t 3], cu_seqlens.
+func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
+	t := r.T
+	q, k, v := a.project(r, name, "q", h, a.Heads), a.project(r, name, "k", h, a.KV), a.project(r, name, "v", h, a.KV)
+	if a.Rope != NoRope {
+		cos, sin := r.angles(a.Rope)
+		q, k = t.Rope(q, cos, sin, a.Pairs), t.Rope(k, cos, sin, a.Pairs)
+	}
+	k, v = t.Carry(name+".k", k), t.Carry(name+".v", v)
+	k, v = r.cache(name+".k", k), r.cache(name+".v", v)
+	cuK := r.Cu()
+	if t.Chunks > 1 || r.Cached {
+		cuK = t.Data("cu_seqlens_k", tensor.I32, 2)
+	}
+	scale := a.Scale
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(a.HeadDim))
+	}
+	o := t.Attention(q, k, v, r.Cu(), cuK, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true, Window: a.Window})
+	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.HeadDim, LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
+}
+
+// project gives the query, the key or the value, of so many heads, normed.
+func (a Attn) project(r *Rec, name, which string, h *grad.Value, heads int) *grad.Value {
+	x := r.Linear(name+"."+which+"_proj", h, heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim})
+	if a.QKWhole && which != "v" { // the norm sees all heads: every rank has them
+		x = r.T.Place("", a.Norm.Record(r, name+"."+which+"_norm", x, heads*a.HeadDim))
+	}
+	x = r.T.Heads(x, a.HeadDim)
+	if a.QKNorm && which != "v" {
+		x = a.Norm.Record(r, name+"."+which+"_norm", x, a.HeadDim)
+	}
+	return x
+}
+
+// table is the cosines and sines of one rotary embedding.
+type table struct{ cos, sin *grad.Value }
+
+// angles records the table of rotary embedding i once a stage.
+func (r *Rec) angles(i int) (cos, sin *grad.Value) {
+	if have, ok := r.tables[i]; ok {
+		return have.cos, have.sin
+	}
+	rope, name := r.Ropes[i], "inv_freq"
+	if i > 0 {
+		name = fmt.Sprintf("inv_freq.%d", i)
+	}
+	inv, scale := rope.Inverse()
+	if len(rope.Sections) > 0 {
+		pos := r.T.Data("positions3", tensor.I32, r.Shape.Rows, 3)
+		cos, sin = r.T.RopeAxes(pos, r.T.Const(name, inv), r.T.ConstI32("rope_axis", rope.Axes()), scale)
+	} else {
+		cos, sin = r.T.RopeTable(r.T.Data("positions", tensor.I32, r.Shape.Rows), r.T.Const(name, inv), scale)
+	}
+	if r.tables == nil {
+		r.tables = map[int]table{}
+	}
+	r.tables[i] = table{cos, sin}
+	return cos, sin
+}
+
+// cache puts the cached rows in front of v and gives the whole as an output.
+func (r *Rec) cache(name string, v *grad.Value) *grad.Value {
+	if !r.Cached {
+		return v
+	}
+	if r.Past > 0 {
+		shape := append([]int{r.Past}, v.Shape[1:]...)
+		v = r.T.Concat(0, r.T.Data("past."+name, r.T.DType, shape...), v)
+	}
+	r.T.Output(name, v)
+	return v
+}

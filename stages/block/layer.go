@@ -1,0 +1,69 @@
+package block
+
+import "github.com/lfactor/lfactor/kernels/grad"
+
+// Norm is the kind of a decoder's norms: RMS (arXiv:1910.07467), or with Layer the layer norm with a bias (arXiv:1607.06450).
+type Norm struct {
+	Eps   float64
+	Plus  float64 // added to the weight of an RMS norm: 1 in Gemma
+	Layer bool
+}
+
+// Record is the norm called name over the last axis of x, of width d.
+func (n Norm) Record(r *Rec, name string, x *grad.Value, d int) *grad.Value {
+	if n.Layer {
+		return r.LayerNorm(name, x, d, n.Eps)
+	}
+	return r.T.RMSNormPlus(x, r.T.Param(name+".weight", []int{d}, -1, 1, false), n.Eps, n.Plus)
+}
+
+// Part is what a layer adds to its residual stream: a mixer of tokens, such as attention, or an MLP.
+type Part interface {
+	// Record is the part called name on normed rows h [t hidden]; the result [t hidden] may be partial.
+	Record(r *Rec, name string, h *grad.Value) *grad.Value
+	// Size is the number of weights that a token passes: the measure of work for cutting pipelines.
+	Size() int
+}
+
+// Branch is a part in a layer, with its norms. An empty name is no norm.
+type Branch struct {
+	Name   string // of the part's parameters, below the layer's
+	Part   Part
+	Before string // name of the norm of what the part reads
+	After  string // name of the norm of what the part gives, before it is added
+}
+
+// Layer is one layer of a transformer: branches that are added to the residual stream one after another.
+type Layer struct {
+	Hidden   int
+	Norm     Norm
+	Branches []Branch
+	Residual float64 // factor on what a branch gives; 0 is 1
+}
+
+// Record is the layer called name on x [t hidden].
+func (l Layer) Record(r *Rec, name string, x *grad.Value) *grad.Value {
+	for _, b := range l.Branches {
+		h := x
+		if b.Before != "" {
+			h = l.Norm.Record(r, name+"."+b.Before, h, l.Hidden)
+		}
+		h = b.Part.Record(r, name+"."+b.Name, h)
+		if b.After != "" { // a norm is not linear: its sums over ranks end here
+			h = l.Norm.Record(r, name+"."+b.After, r.T.Place("residual", h), l.Hidden)
+		}
+		if l.Residual != 0 && l.Residual != 1 {
+			h = r.T.Scale(h, l.Residual)
+		}
+		x = r.T.Place("residual", r.T.Add(x, h))
+	}
+	return x
+}
+
+// Size is the work of a token.
+func (l Layer) Size() (n int) {
+	for _, b := range l.Branches {
+		n += b.Part.Size()
+	}
+	return n
+}

@@ -1,0 +1,272 @@
+package family
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// Spec is the architecture of a decoder-only language model. What a field does not say is as in Llama: norms before attention and MLP,
+// RMS, full attention, a gated MLP with SiLU, no biases.
+type Spec struct {
+	Layers, Hidden, Inter, Heads, KV, HeadDim, Vocab int
+	QKVBias, OBias, MLPBias, QKNorm, Tie             bool
+	QKWhole                                          bool       // queries and keys are normed over all heads together
+	Eps                                              float64    // under the roots of norms
+	Norm                                             block.Norm // but for Eps
+	Norms                                            Norms
+	Rope, LocalRope                                  block.Rope           // LocalRope is that of sliding layers, if its Dim is not 0
+	RopePairs                                        bool                 // neighbouring numbers of a head turn together
+	NoRope                                           func(layer int) bool // layers whose queries and keys do not turn; nil for none
+	Positions                                        int                  // rows of a table of learned positions, 0 for none
+	Mixers                                           []string             // kind of each layer's mixer; nil is full_attention in all
+	MLPs                                             []string             // kind of each layer's MLP; nil is gated in all
+	Window                                           int                  // keys that a query of a sliding layer sees
+	Act                                              string               // activation of MLPs by Hugging Face's name; "" is silu
+	AttnScale                                        float64              // of scores; 0 is 1/sqrt(HeadDim)
+	AttnCap, LogitCap                                float64              // soft caps of scores and of logits, 0 for none
+	EmbedScale, LogitScale, Residual                 float64              // factors on embeddings, on logits, and on what a branch adds; 0 is 1
+	MTP                                              int                  // multi-token-prediction layers
+	MTPWeight                                        float64
+	InitStd                                          float64
+}
+
+// Norms are the names of a layer's norms, before and after each branch; "" is none.
+type Norms struct{ BeforeMixer, AfterMixer, BeforeMLP, AfterMLP string }
+
+// preNorms are Llama's.
+var preNorms = Norms{BeforeMixer: "input_layernorm", BeforeMLP: "post_attention_layernorm"}
+
+// Mixer makes the mixer of a layer, and MLP its MLP: kinds that configurations name for each layer.
+type (
+	Mixer func(s Spec, layer int) block.Part
+	MLP   func(s Spec, layer int) block.Part
+)
+
+var (
+	mixers = map[string]Mixer{}
+	mlps   = map[string]MLP{}
+)
+
+// RegisterMixer enters a kind of mixer by the name that layer_types of config.json has for it.
+func RegisterMixer(kind string, m Mixer) struct{} {
+	if mixers[kind] != nil {
+		panic("family: mixer " + kind + " registered twice")
+	}
+	mixers[kind] = m
+	configs.RegisterMixer(kind)
+	return struct{}{}
+}
+
+// RegisterMLP enters a kind of MLP by the name that mlp_layer_types of config.json has for it.
+func RegisterMLP(kind string, m MLP) struct{} {
+	if mlps[kind] != nil {
+		panic("family: MLP " + kind + " registered twice")
+	}
+	mlps[kind] = m
+	configs.RegisterMLP(kind)
+	return struct{}{}
+}
+
+// activation is that of MLPs, of kernels.
+func (s Spec) activation() int { return acts[cmp.Or(s.Act, "silu")] }
+
+// Check reports what no plan can run.
+func (s Spec) Check() error {
+	switch {
+	case s.Layers < 1 || s.Hidden < 1 || s.Inter < 1 || s.Heads < 1 || s.HeadDim < 1 || s.Vocab < 1:
+		return fmt.Errorf("model: layers %d, hidden %d, intermediate %d, heads %d, head_dim %d and vocabulary %d must all be positive", s.Layers, s.Hidden, s.Inter, s.Heads, s.HeadDim, s.Vocab)
+	case s.KV < 1 || s.Heads%s.KV != 0:
+		return fmt.Errorf("model: num_attention_heads %d is no multiple of num_key_value_heads %d", s.Heads, s.KV)
+	case s.HeadDim%2 != 0:
+		return fmt.Errorf("model: head_dim %d is odd; rotary embedding needs pairs", s.HeadDim)
+	case len(s.Mixers) > 0 && len(s.Mixers) != s.Layers || len(s.MLPs) > 0 && len(s.MLPs) != s.Layers:
+		return fmt.Errorf("model: %d mixers and %d MLPs are named for %d layers", len(s.Mixers), len(s.MLPs), s.Layers)
+	}
+	if _, ok := acts[cmp.Or(s.Act, "silu")]; !ok {
+		return fmt.Errorf("model: hidden_act %q is unknown, have %v", s.Act, names(acts))
+	}
+	for _, kind := range s.Mixers {
+		if mixers[kind] == nil {
+			return fmt.Errorf("model: layer_types: %q is no kind of layer; have %v", kind, names(mixers))
+		}
+	}
+	for _, kind := range s.MLPs {
+		if mlps[kind] == nil {
+			return fmt.Errorf("model: mlp_layer_types: %q is no kind of MLP; have %v", kind, names(mlps))
+		}
+	}
+	if s.LocalRope.Dim > 0 {
+		if err := s.LocalRope.Check(); err != nil {
+			return err
+		}
+	}
+	return s.Rope.Check()
+}
+
+const (
+	embedName = "model.embed_tokens"
+	headName  = "lm_head"
+)
+
+// Decoder builds the blocks of a decoder-only model in Hugging Face's Llama naming.
+func Decoder(name string, s Spec) *Model {
+	m := &Model{Family: name, Spec: s, Widths: map[string]int{"x": s.Hidden}, Source: func(n string) Source { return Source{Name: n} }}
+	m.add(Block{Name: embedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
+	total := 0
+	for i := range s.Layers {
+		total += s.layer(i).Size()
+	}
+	mean := float64(total) / float64(max(1, s.Layers))
+	for i := range s.Layers {
+		name := fmt.Sprintf("model.layers.%d", i)
+		m.add(Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true, Weight: float64(s.layer(i).Size()) / mean,
+			Record: func(r *block.Rec, env map[string]*grad.Value) { env["x"] = s.layer(i).Record(r, name, env["x"]) }})
+	}
+	head := Block{Name: "model.norm", Takes: []string{"x"}, Weight: float64(1+s.MTP) * float64(s.Vocab*s.Hidden) / mean}
+	head.Record = func(r *block.Rec, env map[string]*grad.Value) { // the weight of further heads is set after the model is built
+		m.Spec.head(r, env)
+		m.Spec.mtp(r, env)
+	}
+	m.add(head)
+	return m
+}
+
+func (m *Model) add(b Block) { b.Component = Foundation; m.Blocks = append(m.Blocks, b) }
+
+// norm is the kind of all norms of the residual stream.
+func (s Spec) norm() block.Norm {
+	n := s.Norm
+	n.Eps = s.Eps
+	return n
+}
+
+// layer is decoder layer i.
+func (s Spec) layer(i int) block.Layer {
+	mixer, mlp := "full_attention", "gated"
+	if len(s.Mixers) > 0 {
+		mixer = s.Mixers[i]
+	}
+	if len(s.MLPs) > 0 {
+		mlp = s.MLPs[i]
+	}
+	n := s.Norms
+	if n == (Norms{}) {
+		n = preNorms
+	}
+	return block.Layer{Hidden: s.Hidden, Norm: s.norm(), Residual: s.Residual, Branches: []block.Branch{
+		{Name: "self_attn", Part: mixers[mixer](s, i), Before: n.BeforeMixer, After: n.AfterMixer},
+		{Name: "mlp", Part: mlps[mlp](s, i), Before: n.BeforeMLP, After: n.AfterMLP},
+	}}
+}
+
+// attention is the attention of layer i, with a window of so many keys, 0 for all.
+func (s Spec) attention(i, window int) block.Attn {
+	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias, OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
+		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap}
+	if window > 0 && s.LocalRope.Dim > 0 {
+		a.Rope = 1
+	}
+	if s.Positions > 0 || s.NoRope != nil && s.NoRope(i) {
+		a.Rope = block.NoRope
+	}
+	return a
+}
+
+var (
+	_ = RegisterMixer("full_attention", func(s Spec, i int) block.Part { return s.attention(i, 0) })
+	_ = RegisterMixer("sliding_attention", func(s Spec, i int) block.Part { return s.attention(i, s.Window) })
+	_ = RegisterMLP("gated", func(s Spec, _ int) block.Part {
+		return block.Gated{Hidden: s.Hidden, Inter: s.Inter, Bias: s.MLPBias, Act: s.activation()}
+	})
+	_ = RegisterMLP("plain", func(s Spec, _ int) block.Part {
+		return block.Plain{Hidden: s.Hidden, Inter: s.Inter, Bias: s.MLPBias, Act: s.activation()}
+	})
+)
+
+func (s Spec) embedding(t *grad.Tape) *grad.Value {
+	return t.Table(embedName+".weight", s.Vocab, s.Hidden)
+}
+
+// embed looks the tokens up, scaled, and adds learned positions where the model has them.
+func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
+	t := r.T
+	x := t.Embed(t.Data("ids", tensor.I32, r.Shape.Rows), s.embedding(t))
+	if s.EmbedScale != 0 && s.EmbedScale != 1 {
+		x = t.Scale(x, s.EmbedScale)
+	}
+	x = t.Place("residual", x)
+	if s.Positions > 0 {
+		table := t.Param(positionName+".weight", []int{s.Positions, s.Hidden}, -1, 1, true)
+		x = t.Add(x, t.Place("residual", t.Embed(t.Data("positions", tensor.I32, r.Shape.Rows), table)))
+	}
+	env["x"] = x
+}
+
+const positionName = "model.embed_positions"
+
+func (s Spec) output(t *grad.Tape) *grad.Value {
+	if s.Tie {
+		return s.embedding(t)
+	}
+	return t.Table(headName+".weight", s.Vocab, s.Hidden)
+}
+
+// head is the final norm and the loss; a forward-only record for sampling gives logits instead.
+func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
+	h := s.norm().Record(r, "model.norm", env["x"], s.Hidden)
+	env["final"] = h
+	if s.LogitScale != 0 && s.LogitScale != 1 {
+		h = r.T.Scale(h, s.LogitScale)
+	}
+	if r.Logits {
+		env["logits"] = r.T.Logits(h, s.output(r.T), s.LogitCap)
+		return
+	}
+	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), r.T.Data("weights", tensor.F32, r.Shape.Rows), s.LogitCap))
+}
+
+// spec is what a configuration says of a decoder, before its family's differences.
+func spec(c configs.Model) Spec {
+	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab,
+		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm, Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange,
+		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(c.MLPTypes), Window: c.SlidingWindow, AttnScale: c.AttnScale, AttnCap: c.AttnCap, LogitCap: c.LogitCap,
+		EmbedScale: c.EmbedScale, Residual: c.ResidualScale}
+	if c.LogitDivisor != 0 {
+		s.LogitScale = 1 / c.LogitDivisor
+	}
+	if f := all[c.Decoder()]; f.Spec != nil {
+		f.Spec(c, &s)
+	}
+	return s
+}
+
+func rope(c configs.Model) block.Rope {
+	x := c.RopeScaling
+	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor, Low: x.LowFreqFactor, High: x.HighFreqFactor,
+		Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast, BetaSlow: x.BetaSlow, AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
+		Sections: x.Sections, Interleaved: x.Interleaved}
+	if p := c.PartialRotary; p != 0 && p != 1 {
+		r.Dim = int(float64(c.HeadDim) * p)
+	}
+	if r.Original == 0 {
+		r.Original = c.MaxPositions
+	}
+	return r
+}
+
+// alternate gives every n-th layer full attention and the others a window, where the configuration names no kinds.
+func (s *Spec) alternate(n int, given []string) {
+	if len(given) > 0 {
+		return
+	}
+	s.Mixers = nil
+	for i := range s.Layers {
+		s.Mixers = append(s.Mixers, map[bool]string{true: "full_attention", false: "sliding_attention"}[(i+1)%n == 0])
+	}
+}
