@@ -129,7 +129,13 @@ func newKey(name string, f reflect.StructField) *Key {
 	case "towers":
 		k.OneOf = source.SortedKeys(towers)
 	default:
-		k.OneOf = strings.Split(s, "|")
+		for _, v := range strings.Split(s, "|") {
+			if list, offered := strings.CutPrefix(v, "@"); offered { // what other packages have registered
+				k.OneOf = append(k.OneOf, source.Offered(list)...)
+			} else {
+				k.OneOf = append(k.OneOf, v)
+			}
+		}
 	}
 	k.Min, k.Max = bound(f, "min"), bound(f, "max")
 	for _, s := range splitTag(f.Tag.Get("flag")) {

@@ -65,7 +65,7 @@ func (m *ModelRef) given() int {
 
 // Data says what is read and how samples are made of it.
 type Data struct {
-	Kind       string       `key:"kind" default:"text" oneof:"text|jsonl|parquet|megatron|chat|media" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of pictures and videos with conversations in webdataset shards."`
+	Kind       string       `key:"kind" default:"text" oneof:"@formats|chat|media" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of pictures and videos with conversations in webdataset shards."`
 	Paths      []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
 	Valid      []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside."`
 	Split      []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
@@ -73,7 +73,7 @@ type Data struct {
 	SeqLen     int          `key:"seq_len" default:"2048" min:"1" max:"16777216" class:"fixed" flag:"seq-length" unit:"tokens" doc:"Length of a sample."`
 	Packing    bool         `key:"packing" default:"true" class:"fixed" flag:"packing-sft-data,packing-pretrain-data=true" doc:"Put several short documents or conversations in one sample; attention does not cross their borders."`
 	TextKey    string       `key:"text_key" default:"text" class:"fixed" doc:"Field of a JSON line, or column of a Parquet file, that holds the text."`
-	Messages   string       `key:"messages" default:"auto" oneof:"auto|openai|sharegpt|alpaca" class:"fixed" doc:"Shape of chat data."`
+	Messages   string       `key:"messages" default:"auto" oneof:"auto|@chats" class:"fixed" doc:"Shape of chat data."`
 	MessageKey string       `key:"message_key" class:"fixed" doc:"Field that holds the list of messages; by default the shape's own."`
 	Dataset    []string     `key:"dataset" class:"fixed" flag:"sft-dataset,sft-train-dataset" doc:"Entry of data.dataset_config for each of data.paths, or one for all: under which keys conversations lie and what roles are called. Without it the files tell."`
 	ValidSet   []string     `key:"valid_dataset" class:"fixed" flag:"sft-valid-dataset" doc:"The same for data.valid; by default the first of data.dataset."`
@@ -176,7 +176,7 @@ func (t *Train) Half() bool {
 
 // Optimizer is the update rule.
 type Optimizer struct {
-	Kind        string  `key:"kind" default:"adamw" oneof:"adamw|sgd" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101) or SGD with momentum."`
+	Kind        string  `key:"kind" default:"adamw" oneof:"@optimizers" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101) or SGD with momentum."`
 	LR          float64 `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
 	MinLR       float64 `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
 	EncoderLR   float64 `key:"encoder_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the vision encoder."`
@@ -203,12 +203,12 @@ func (o *Optimizer) Check(at faults) {
 
 // Schedule is the learning rate over the steps, as in Megatron's optimizer_param_scheduler.
 type Schedule struct {
-	Kind          string  `key:"kind" default:"cosine" oneof:"constant|linear|cosine|inverse-square-root|wsd" class:"free" flag:"lr-decay-style" from:"WSD=wsd" doc:"Shape of the decay."`
+	Kind          string  `key:"kind" default:"cosine" oneof:"@rates" class:"free" flag:"lr-decay-style" from:"WSD=wsd" doc:"Shape of the decay."`
 	WarmupSteps   int     `key:"warmup_steps" default:"0" min:"0" class:"free" flag:"lr-warmup-iters" unit:"steps" doc:"Steps in which the rate rises linearly."`
 	WarmupShare   float64 `key:"warmup_fraction" default:"0" min:"0" max:"1" class:"free" flag:"lr-warmup-fraction" doc:"The same as a share of the decay's steps."`
 	WarmupInit    float64 `key:"warmup_init" default:"0" min:"0" class:"free" flag:"lr-warmup-init" doc:"Rate before the first step."`
 	DecaySteps    int     `key:"decay_steps" default:"0" min:"0" class:"free" flag:"lr-decay-iters" unit:"steps" doc:"Steps until optimizer.min_lr is reached; 0 means train.steps."`
-	WSDDecay      string  `key:"wsd_decay" default:"exponential" oneof:"linear|cosine|exponential|minus_sqrt" class:"free" flag:"lr-wsd-decay-style" doc:"wsd only: shape of the last part."`
+	WSDDecay      string  `key:"wsd_decay" default:"exponential" oneof:"@tails" class:"free" flag:"lr-wsd-decay-style" doc:"wsd only: shape of the last part."`
 	WSDDecaySteps int     `key:"wsd_decay_steps" default:"0" min:"0" class:"free" flag:"lr-wsd-decay-iters" unit:"steps" doc:"wsd only: steps of the last part."`
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
@@ -93,6 +94,12 @@ func Register(f Format) bool {
 		panic(fmt.Sprintf("dataset: two formats are named %q", f.Name))
 	}
 	formats.list = append(formats.list, f)
+	switch f.Kind {
+	case KindText, KindTokens:
+		source.Offer(source.Formats, f.Name)
+	case KindChat:
+		source.Offer(source.Chats, f.Name)
+	}
 	return true
 }
 

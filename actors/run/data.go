@@ -213,9 +213,6 @@ func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, 
 	return 0, cfg.Fault("data.tokenizer", "the tokenizer has no token that ends a document", "give model.overrides.eos_token_id")
 }
 
-// formatNames maps data.kind to formats; chat data names its shape, and media lie in shards, folders of them, or jobs, which tell.
-var formatNames = map[string]string{"text": "text", "jsonl": "jsonl", "parquet": "parquet", "megatron": "megatron"}
-
 // openSources opens the training and the validation data.
 func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
@@ -241,13 +238,21 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	return train, valid, nil
 }
 
+// formatOf names the format of a run's data, "" where the files tell: chat data has a shape, and media lie in shards, folders of them, or jobs.
+func formatOf(c *configs.Data) string {
+	switch {
+	case c.Kind == "media", c.Kind == "chat" && c.Messages == "auto":
+		return ""
+	case c.Kind == "chat":
+		return c.Messages
+	}
+	return c.Kind
+}
+
 // openPaths opens paths, each by its entry of data.dataset_config if there are any.
 func (d *data) openPaths(key string, paths []configs.WeightPath, sft []configs.SFTFormat) (out []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
-	o := dataset.Options{Format: formatNames[c.Kind], TextKey: c.TextKey, BytesMax: int64(c.LineMax), Tags: dataset.Tags{Messages: c.MessageKey}}
-	if c.Kind == "chat" && c.Messages != "auto" {
-		o.Format = c.Messages
-	}
+	o := dataset.Options{Format: formatOf(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax), Tags: dataset.Tags{Messages: c.MessageKey}}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
 	var opened []dataset.Weighted
 	for i, p := range paths {

@@ -7,13 +7,14 @@ import (
 	"math"
 	"slices"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // Config holds the hyper-parameters of an optimizer.
 type Config struct {
-	Name         string // adamw, sgd
+	Name         string // of a registered Optimizer
 	Beta1, Beta2 float64
 	Eps          float64
 	Decay        float64
@@ -24,11 +25,13 @@ type Config struct {
 // Optimizer updates one tensor, or one rank's rows of it, by a kernel.
 type Optimizer struct {
 	Name  string
-	Op    kernels.Op
-	State []string // names of the state tensors, float32, in operand order
+	Op    kernels.Op // the kernel of an update; "" where Update makes one of others
+	State []string   // names of the state tensors, float32, in operand order
 	// Hyper fills the hyper-parameter operand for an update (counted from 1).
 	Hyper func(c Config, lr float64, update int64, h []float64)
-	Paper string
+	// Update does without a kernel of its own; nil for the call of Op. Its operands are those of Apply.
+	Update func(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor, model *tensor.Tensor, noDecay bool)
+	Paper  string
 }
 
 // Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state tensor, all of them float32.
@@ -36,12 +39,15 @@ func (o Optimizer) Traffic() int64 { return 16 + 8*int64(len(o.State)) }
 
 var all = map[string]Optimizer{}
 
-func register(o Optimizer) struct{} {
+// Register adds an optimizer, which optimizer.kind then takes. It is called when a package is loaded and returns true, so that it can stand in
+// a variable's declaration; two of one name are a bug of the program.
+func Register(o Optimizer) bool {
 	if _, dup := all[o.Name]; dup {
 		panic("optim: " + o.Name + " registered twice")
 	}
 	all[o.Name] = o
-	return struct{}{}
+	source.Offer(source.Optimizers, o.Name)
+	return true
 }
 
 // Names lists the optimizers in order.
@@ -59,6 +65,10 @@ func Get(name string) (Optimizer, error) {
 // Apply updates p in place: grad and p are float32 of one shape, state as State lists it, model the copy in the model's
 // dtype or nil; noDecay leaves weight decay out.
 func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor, model *tensor.Tensor, noDecay bool) {
+	if o.Update != nil {
+		o.Update(b, grad, hyper, clip, p, state, model, noDecay)
+		return
+	}
 	at := kernels.Attr{}
 	if noDecay {
 		at.I[0] = 1
@@ -67,7 +77,7 @@ func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor,
 	b.Run(&kernels.Call{Op: o.Op, In: []*tensor.Tensor{grad, hyper, clip}, Out: out, Attr: at})
 }
 
-var _ = register(Optimizer{Name: "adamw", Op: kernels.AdamW, State: []string{"exp_avg", "exp_avg_sq"}, Paper: "1711.05101",
+var _ = Register(Optimizer{Name: "adamw", Op: kernels.AdamW, State: []string{"exp_avg", "exp_avg_sq"}, Paper: "1711.05101",
 	Hyper: func(c Config, lr float64, update int64, h []float64) {
 		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperBeta2] = lr, c.Beta1, c.Beta2
 		h[kernels.HyperEps], h[kernels.HyperDecay] = c.Eps, c.Decay
