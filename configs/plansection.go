@@ -11,6 +11,7 @@ type Plan struct {
 	TP               int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"tensor-model-parallel-size" doc:"Ranks that share each layer."`
 	DP               int    `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
 	Zero             int    `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
+	ZeroRanks        int    `key:"zero_ranks" default:"0" min:"0" max:"65536" class:"replan" doc:"Data-parallel ranks that plan.zero shares state out over; the groups of that many are replicas of each other (HSDP), as inside hosts and across them. 0 takes all of plan.dp."`
 	SequenceParallel bool   `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
 	Schedule         string `key:"schedule" default:"1f1b" class:"replan" flag:"enable-chunkpipe=chunkpipe" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
 	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
@@ -52,6 +53,12 @@ func (p *Plan) Check(at faults) {
 		at.fault("plan.recompute_layers", fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages), "give every stage its own, or one for all")
 	case slices.ContainsFunc(p.RecomputeLayers, func(n int) bool { return n < 0 }):
 		at.fault("plan.recompute_layers", "a stage has less than no layer", "")
+	}
+	switch n := p.ZeroRanks; {
+	case n > 0 && p.Zero == 0:
+		at.fault("plan.zero_ranks", "nothing is shared out with plan.zero = 0", "set plan.zero, or remove it")
+	case n > 0 && p.DP%n != 0:
+		at.fault("plan.zero_ranks", fmt.Sprintf("plan.dp = %d ranks cannot be spread evenly over groups of %d", p.DP, n), fmt.Sprintf("try %d", nearestDivisor(p.DP, n)))
 	}
 	if p.SequenceParallel && p.TP == 1 {
 		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1", "remove it, or raise plan.tp")

@@ -18,7 +18,7 @@ func described(tb testing.TB, mesh topology.Mesh, micro, loops, layers int, step
 	if loops == 1 {
 		name = "1f1b"
 	}
-	p, err := schedule.Build(name, schedule.Shape{Ranks: mesh.PP, Micro: micro, Loops: loops})
+	p, err := schedule.Build(name, schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: micro, Loops: loops})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func modelled() sim.Prices {
 
 // BenchmarkEvents is the simulator's speed with memory tracking and trace hash: events a second on one core.
 func BenchmarkEvents(b *testing.B) {
-	for _, mesh := range []topology.Mesh{{PP: 8, DP: 16, TP: 8}, {PP: 16, DP: 128, TP: 8}} {
+	for _, mesh := range []topology.Mesh{topology.Grid(8, 16, 8), topology.Grid(16, 128, 8)} {
 		b.Run(fmt.Sprintf("%d ranks", mesh.Size()), func(b *testing.B) {
 			l := described(b, mesh, 16, 2, 1, 1).Layout()
 			l.Memory.Foot = func(_ int, j *actors.Job) (int64, int64) {

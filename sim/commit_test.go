@@ -22,7 +22,7 @@ func TestCommitKilled(t *testing.T) {
 	}
 	killed := map[actors.Kind]int{}
 	for seed := range seeds {
-		l := described(t, topology.Mesh{PP: 2, DP: 2, TP: 2}, 4, 2, 1, 3).Layout()
+		l := described(t, topology.Grid(2, 2, 2), 4, 2, 1, 3).Layout()
 		l.Run.SaveEvery = 1 + int64(seed%2)
 		l.Run.LR = func(step int64) float64 { return float64(step) }
 		o := sim.Options{Seed: seed, Jitter: 0.5}

@@ -61,19 +61,18 @@ func (d *Description) Layout() *Layout {
 	}
 	update := core.Chain(d.Update)
 	for r := range m.Size() {
-		c := m.Coord(r)
-		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: c.PP, Lower: lower, Update: update, Ports: ports, Credits: 2, Coordinator: 0,
-			Loader: ref(m.Size() + c.DP),
-			Groups: []core.Group{{Members: shared(tps, m.TPGroup(r)), Pos: c.TP}, {Members: shared(dps, m.DPGroup(r)), Pos: c.DP}},
+		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: m.At(r, topology.PP), Lower: lower, Update: update, Ports: ports, Credits: 2, Coordinator: 0,
+			Loader: ref(m.Size() + m.Replica(r)),
+			Groups: []core.Group{{Members: shared(tps, m.Group(r, topology.TP)), Pos: m.At(r, topology.TP)}, {Members: shared(dps, m.Group(r, topology.DP)), Pos: m.At(r, topology.DP)}},
 			Peer: func(stage int) actors.Ref {
-				return ref(m.Rank(topology.Coord{PP: d.Program.StageRank[stage], DP: c.DP, TP: c.TP}))
+				return ref(m.Move(r, topology.PP, d.Program.StageRank[stage]))
 			}}
 		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, ref(r))
 	}
-	for dp := range m.DP {
+	for dp := range m.Replicas() {
 		l := &core.LoaderLayout{Ahead: 1, Last: d.Steps}
 		for r := range m.Size() {
-			if m.Coord(r).DP == dp {
+			if m.Replica(r) == dp {
 				l.Ranks = append(l.Ranks, ref(r))
 			}
 		}

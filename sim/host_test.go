@@ -25,7 +25,7 @@ import (
 func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero int, overlap bool) *layout.Layout {
 	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6,
 		Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2, Tie: true})
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops, Micro: 8 / mesh.DP, Rows: 8, Overlap: overlap,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops, Micro: 8 / mesh.Replicas(), Rows: 8, Overlap: overlap,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	return l
@@ -37,7 +37,7 @@ func simLayout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 	for r := range l.World() {
 		out.Ranks, out.RankRefs = append(out.Ranks, l.RankLayout(r, 0)), append(out.RankRefs, layout.RankRef(r))
 	}
-	for dp := range l.Job.Mesh.DP {
+	for dp := range l.Job.Mesh.Replicas() {
 		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
 		for r, part := range l.Ranks {
 			if part.Coord.DP == dp {
@@ -86,18 +86,18 @@ func TestSameAsHost(t *testing.T) {
 		zero  int
 		late  bool // communications are awaited at their first use
 	}{
-		{"1f1b", 1, topology.Mesh{PP: 2, DP: 2, TP: 2}, 1, false},
-		{"1f1b", 1, topology.Mesh{PP: 2, DP: 2, TP: 2}, 3, true},
-		{"interleaved", 2, topology.Mesh{PP: 2, DP: 1, TP: 2}, 0, true},
-		{"zb-v", 2, topology.Mesh{PP: 2, DP: 2, TP: 1}, 2, true},
-		{"dualpipev", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}, 0, false},
-		{"zb-2p", 1, topology.Mesh{PP: 4, DP: 1, TP: 1}, 0, false},
+		{"1f1b", 1, topology.Grid(2, 2, 2), 1, false},
+		{"1f1b", 1, topology.Grid(2, 2, 2), 3, true},
+		{"interleaved", 2, topology.Grid(2, 1, 2), 0, true},
+		{"zb-v", 2, topology.Grid(2, 2, 1), 2, true},
+		{"dualpipev", 2, topology.Grid(2, 1, 1), 0, false},
+		{"zb-2p", 1, topology.Grid(4, 1, 1), 0, false},
 	} {
 		t.Run(fmt.Sprintf("%s zero%d overlap=%v", c.name, c.zero, c.late), func(t *testing.T) {
 			l := tinyLayout(t, c.name, c.loops, c.mesh, c.zero, c.late)
 			run := core.RunLayout{First: 1, Last: 3, EvalEvery: 2, EvalSteps: 1, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }}
 			real := newRecord()
-			require.NoError(t, host.Run(l, host.RunOptions{Coord: run, Backend: func(int) kernels.Backend { return ref.New() }, Batches: batches(c.mesh.DP),
+			require.NoError(t, host.Run(l, host.RunOptions{Coord: run, Backend: func(int) kernels.Backend { return ref.New() }, Batches: batches(c.mesh.Replicas()),
 				Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 					if kind == "param" {
 						l.Job.Model.Init(7, p, g, dst)

@@ -22,7 +22,7 @@ import (
 // TestSeeds runs 200 seeds with faults, each twice and on one and two threads: every event is the same. Faults that a run must
 // survive are survived; the others end in a report or a cycle of waits, never in silence.
 func TestSeeds(t *testing.T) {
-	l := described(t, topology.Mesh{PP: 2, DP: 2, TP: 2}, 4, 2, 1, 2).Layout()
+	l := described(t, topology.Grid(2, 2, 2), 4, 2, 1, 2).Layout()
 	l.Run.SaveEvery = 1
 	length := int64(sim.New(l, modelled(), sim.Options{}).Run().Time)
 	kinds := []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.CutLink, sim.LateLoader, sim.Crash, sim.LostMsg, sim.LateMsg, sim.DupMsg, sim.Restart}
@@ -57,7 +57,7 @@ func TestRestart(t *testing.T) {
 	rewound := 0
 	for _, whole := range []bool{false, true} {
 		for seed := range uint64(150) {
-			l := described(t, topology.Mesh{PP: 2, DP: 2, TP: 2}, 4, 2, 1, 3).Layout()
+			l := described(t, topology.Grid(2, 2, 2), 4, 2, 1, 3).Layout()
 			l.Run.SaveEvery = 1
 			l.Memory.Foot = func(_ int, j *actors.Job) (int64, int64) {
 				if j.Action.Kind == plan.F {
@@ -97,7 +97,7 @@ func TestRestart(t *testing.T) {
 // difference where it does not; a rank's other engines go on meanwhile.
 func TestOffload(t *testing.T) {
 	step := func(perByte float64, bytes int64) float64 {
-		d := described(t, topology.Mesh{PP: 1, DP: 1, TP: 1}, 8, 1, 0, 1)
+		d := described(t, topology.Grid(1, 1, 1), 8, 1, 0, 1)
 		f, b := []core.Segment{{Flops: 1000, Away: bytes}}, []core.Segment{{Flops: 2000, Back: bytes}}
 		d.Update = []core.Segment{{Ready: true}}
 		var err error
@@ -124,7 +124,7 @@ func TestOffload(t *testing.T) {
 
 // TestNondeterminismIsCaught plants what may never be in a behaviour or a price: the wall clock, map order, another goroutine.
 func TestNondeterminismIsCaught(t *testing.T) {
-	l := described(t, topology.Mesh{PP: 2, DP: 1, TP: 2}, 4, 1, 1, 1).Layout()
+	l := described(t, topology.Grid(2, 1, 2), 4, 1, 1, 1).Layout()
 	var ticks atomic.Int64
 	stop := make(chan struct{})
 	defer close(stop)
@@ -263,7 +263,7 @@ func hunt(d *sim.Description, b *bug, seed uint64) (string, uint64) {
 // TestPlantedBugs: the tester finds every planted bug within 1,000 seeds, raises no false alarm in 200, and shrinks each
 // find to a run of at most 30 events, or to the smallest run in which the bug can show.
 func TestPlantedBugs(t *testing.T) {
-	big := described(t, topology.Mesh{PP: 2, DP: 1, TP: 2}, 4, 1, 1, 2)
+	big := described(t, topology.Grid(2, 1, 2), 4, 1, 1, 2)
 	for seed := range uint64(200) {
 		fault, _ := hunt(big, nil, seed)
 		require.Empty(t, fault, "false alarm at seed %d", seed)
@@ -282,10 +282,10 @@ func TestPlantedBugs(t *testing.T) {
 		_, ok := found(big, 1000)
 		require.True(t, ok, "%s is not found", name)
 		least := uint64(0)
-		for _, mesh := range []topology.Mesh{{PP: 1, DP: 1, TP: 1}, {PP: 2, DP: 1, TP: 1}, {PP: 1, DP: 1, TP: 2}} {
+		for _, mesh := range []topology.Mesh{topology.Grid(1, 1, 1), topology.Grid(2, 1, 1), topology.Grid(1, 1, 2)} {
 			small := described(t, mesh, 1, 1, 0, 1)
 			small.Update = []core.Segment{{Ready: true}}
-			if mesh.TP > 1 {
+			if mesh.Len(topology.TP) > 1 {
 				small.Update[0].Comms = []core.Comm{{Group: sim.GroupTP, Bytes: 8}}
 			}
 			for seed := range uint64(60) {

@@ -20,12 +20,12 @@ import (
 var long = flag.Bool("long", false, "run the fault tier in full")
 
 // visionLayout lays a composed model out over four ranks.
-func visionLayout(t *testing.T, mesh topology.Mesh, e *layout.EncoderPlan) *layout.Layout {
+func visionLayout(t *testing.T, mesh topology.Mesh, e *layout.PartPlan) *layout.Layout {
 	c, err := configs.ReadModel("../stages/family/testdata/qwen3-vl")
 	require.NoError(t, err)
 	m, err := family.Build(c, 24)
 	require.NoError(t, err)
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Encoder: e, Schedule: "1f1b", Micro: 8 / mesh.DP, Rows: 32, Patches: 48, Frames: 2, Optim: optim.Config{Name: "adamw"}})
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e), Schedule: "1f1b", Micro: 8 / mesh.Replicas(), Rows: 32, Patches: 48, Frames: 2, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
 	require.Equal(t, 4, l.World())
 	return l
@@ -43,12 +43,12 @@ func TestVisionPatterns(t *testing.T) {
 	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
 	for _, c := range []struct {
 		mesh topology.Mesh
-		e    *layout.EncoderPlan
+		e    *layout.PartPlan
 	}{
-		{topology.Mesh{PP: 2, DP: 1, TP: 2}, &layout.EncoderPlan{TP: 1, Over: layout.OverAll, Fill: true}},
-		{topology.Mesh{PP: 2, DP: 2, TP: 1}, &layout.EncoderPlan{TP: 1, Over: layout.OverFirst, Fill: true}},
-		{topology.Mesh{PP: 3, DP: 1, TP: 1}, &layout.EncoderPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}},
-		{topology.Mesh{PP: 4, DP: 1, TP: 1}, nil},
+		{topology.Grid(2, 1, 2), &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true}},
+		{topology.Grid(2, 2, 1), &layout.PartPlan{TP: 1, Over: layout.OverFirst, Fill: true}},
+		{topology.Grid(3, 1, 1), &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}},
+		{topology.Grid(4, 1, 1), nil},
 	} {
 		l := visionLayout(t, c.mesh, c.e)
 		for bits := range 16 {

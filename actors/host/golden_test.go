@@ -205,11 +205,11 @@ func goldenNames(t *testing.T) (out []string) {
 
 // forward gives the loss, or with logits the logits, on one device.
 func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float64, []float32) {
-	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Mesh{PP: 1, DP: 1, TP: 1}, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Patches: g.batch().Pictures.Patches(), Frames: g.batch().Pictures.Frames(), DType: d, Optim: optim.Config{Name: "adamw"}})
+	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Patches: g.batch().Pictures.Patches(), Frames: g.batch().Pictures.Frames(), DType: d, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(g.t, err)
 	dev, err := NewDevice(l, 0, b, nil)
 	require.NoError(g.t, err)
-	require.NoError(g.t, dev.Load(l.Ranks[0].All, g.fill))
+	require.NoError(g.t, dev.Load(g.fill))
 	defer dev.Free()
 	rec := block.Rec{Shape: g.shape(), Logits: logits}
 	tr := g.m.Record(grad.Options{NoGrad: true, DType: d}, rec, family.Stage{To: len(g.m.Blocks)})
@@ -326,7 +326,7 @@ func TestGoldenTraining(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g.t = t
 			got := map[string][]float32{}
-			losses, norms := g.train(topology.Mesh{PP: 1, DP: 1, TP: 1}, goldenBackends["cpu"], int64(len(g.AdamW.Losses)), func(l *layout.Layout, _ int, r *Rank) {
+			losses, norms := g.train(topology.Grid(1, 1, 1), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), func(l *layout.Layout, _ int, r *Rank) {
 				for _, p := range r.c.Params {
 					got[p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)
 				}
@@ -376,7 +376,7 @@ func TestGoldenPlans(t *testing.T) {
 	for _, name := range []string{"llama3.2", "qwen3-tied", "gemma2", "glm4", "internlm2", "mimo", "qwen", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
-			losses, _ := g.train(topology.Mesh{PP: 2, DP: 1, TP: 2}, goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)
+			losses, _ := g.train(topology.Grid(2, 1, 2), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)
 			for i, want := range g.AdamW.Losses {
 				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
 			}

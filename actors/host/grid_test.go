@@ -82,15 +82,21 @@ type variant struct {
 	schedule         string
 	procs            int
 	overlap          bool
+	replicas, cp     int // data parallelism around dp, and context parallelism; 0 is 1
 }
 
 func (v variant) String() string {
-	return fmt.Sprintf("pp%d dp%d tp%d zero%d sp=%v recompute%d %s overlap=%v", v.pp, v.dp, v.tp, v.zero, v.sp, v.rc, v.schedule, v.overlap)
+	return fmt.Sprintf("pp%d dp%d tp%d zero%d sp=%v recompute%d %s overlap=%v replicas%d cp%d", v.pp, v.dp, v.tp, v.zero, v.sp, v.rc, v.schedule, v.overlap, v.replicas, v.cp)
+}
+
+func (v variant) mesh() topology.Mesh {
+	return topology.New(topology.Dim{Name: topology.PP, Size: v.pp}, topology.Dim{Name: topology.DPReplicate, Size: max(1, v.replicas)}, topology.Dim{Name: topology.DP, Size: v.dp},
+		topology.Dim{Name: topology.CP, Size: max(1, v.cp)}, topology.Dim{Name: topology.TP, Size: v.tp})
 }
 
 func (v variant) layout(t *testing.T, m *family.Model) *layout.Layout {
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Overlap: v.overlap,
-		Micro: 4 / v.dp, Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: v.mesh(), Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Overlap: v.overlap,
+		Micro: 4 / v.mesh().Replicas(), Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 	require.NoError(t, err)
 	return l
 }
@@ -98,7 +104,7 @@ func (v variant) layout(t *testing.T, m *family.Model) *layout.Layout {
 // run makes a layout and the options to train it; losses is nil where nobody looks.
 func (v variant) run(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend, losses *[]float64) (*layout.Layout, RunOptions) {
 	return v.layout(t, m), RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
-		Backend: backend, Batches: testBatches(v.dp, 8),
+		Backend: backend, Batches: testBatches(v.mesh().Replicas(), 8),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				m.Init(7, p, g, dst)
@@ -141,7 +147,7 @@ func TestGrid(t *testing.T) {
 				t.Parallel()
 				got, gn := v.train(t, m, 10, refBackend)
 				require.Len(t, got, 10)
-				if v.dp*v.tp > 1 && v.schedule == "1f1b" {
+				if v.mesh().Size() > v.pp && v.schedule == "1f1b" {
 					w := v
 					w.overlap = true
 					late, ln := w.train(t, m, 10, refBackend)
@@ -149,7 +155,7 @@ func TestGrid(t *testing.T) {
 					require.Equal(t, gn, ln)
 				}
 				for i := range want {
-					if v.dp == 1 && v.tp == 1 && !(tie && v.pp > 1) {
+					if v.mesh().Size() == v.pp && !(tie && v.pp > 1) {
 						require.Equal(t, want[i], got[i], "step %d: same sums in the same order", i+1)
 						continue
 					}
@@ -162,6 +168,11 @@ func TestGrid(t *testing.T) {
 }
 
 func gridVariants() (out []variant) {
+	for z := range 4 { // state shared out inside a host, replicas across hosts
+		out = append(out, variant{pp: 1, replicas: 2, dp: 2, tp: 1, zero: z, schedule: "1f1b"})
+	}
+	out = append(out, variant{pp: 1, dp: 1, cp: 2, tp: 1, schedule: "1f1b"}, variant{pp: 2, dp: 1, cp: 2, tp: 2, sp: true, schedule: "1f1b"},
+		variant{pp: 1, dp: 2, cp: 2, tp: 2, zero: 3, schedule: "1f1b"}, variant{pp: 1, replicas: 2, dp: 2, cp: 2, tp: 1, zero: 2, rc: grad.RecomputeFull, schedule: "1f1b"})
 	for _, s := range []string{"gpipe", "1f1b"} {
 		for _, d := range [][3]int{{1, 1, 1}, {2, 1, 1}, {4, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 2, 1}, {2, 1, 2}, {2, 2, 2}, {1, 1, 4}} {
 			v := variant{pp: d[0], dp: d[1], tp: d[2], schedule: s}

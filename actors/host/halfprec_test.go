@@ -21,11 +21,11 @@ import (
 // trainHalf trains 30 steps in a precision and returns losses and the loss scale of each step.
 func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology.Mesh, zero int) (losses, scales, skipped []float64) {
 	m := tiny(true)
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 4 / mesh.DP, Rows: 8, DType: d,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 4 / mesh.Replicas(), Rows: 8, DType: d,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: 30, LossScale: scale, LR: func(int64) float64 { return 0.003 }},
-		Backend: func(int) kernels.Backend { return cpu.New(1) }, Batches: func(_ int64, dp int) ([]Microbatch, error) { return testBatches(mesh.DP, 8)(1, dp) },
+		Backend: func(int) kernels.Backend { return cpu.New(1) }, Batches: func(_ int64, dp int) ([]Microbatch, error) { return testBatches(mesh.Replicas(), 8)(1, dp) },
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				m.Init(7, p, g, dst)
@@ -45,10 +45,10 @@ func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology
 // (bf16) or 2^-12 (fp16), and each forward has some 40 in a row, so that the first loss agrees within 40^½ of that; after 30
 // steps, each of which amplifies what the one before left, within 3 %.
 func TestHalfPrecision(t *testing.T) {
-	want, _, _ := trainHalf(t, tensor.F32, core.LossScale{Scale: 1}, topology.Mesh{PP: 1, DP: 1, TP: 1}, 0)
+	want, _, _ := trainHalf(t, tensor.F32, core.LossScale{Scale: 1}, topology.Grid(1, 1, 1), 0)
 	require.Less(t, want[29], want[0]-0.5)
 	dynamic := core.LossScale{Dynamic: true, Scale: 65536, Min: 1, Window: 1000, Hysteresis: 2, Left: 2}
-	for _, mesh := range []topology.Mesh{{PP: 1, DP: 1, TP: 1}, {PP: 2, DP: 2, TP: 1}} {
+	for _, mesh := range []topology.Mesh{topology.Grid(1, 1, 1), topology.Grid(2, 2, 1)} {
 		bf16, _, _ := trainHalf(t, tensor.BF16, core.LossScale{Scale: 1}, mesh, 1)
 		fp16, _, skipped := trainHalf(t, tensor.F16, dynamic, mesh, 1)
 		over := 0
@@ -68,7 +68,7 @@ func TestHalfPrecision(t *testing.T) {
 // halves after two overflows, and then training goes on with finite losses.
 func TestOverflow(t *testing.T) {
 	scale := core.LossScale{Dynamic: true, Scale: 1 << 40, Min: 1, Window: 1000, Hysteresis: 2, Left: 2}
-	losses, scales, skipped := trainHalf(t, tensor.F16, scale, topology.Mesh{PP: 2, DP: 2, TP: 1}, 1)
+	losses, scales, skipped := trainHalf(t, tensor.F16, scale, topology.Grid(2, 2, 1), 1)
 	require.Equal(t, 1.0, skipped[0])
 	n := 0
 	for n < len(skipped) && skipped[n] > 0 {

@@ -48,7 +48,7 @@ func TestLoraGolden(t *testing.T) {
 		tensor.Widen(tensor.F32, raw, dst)
 		return true, err
 	}
-	for _, mesh := range []topology.Mesh{{PP: 1, DP: 1, TP: 1}, {PP: 2, DP: 1, TP: 2}} {
+	for _, mesh := range []topology.Mesh{topology.Grid(1, 1, 1), topology.Grid(2, 1, 2)} {
 		l, err := layout.Plan(&layout.Job{Model: g.m, Lora: lora, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Optim: optim.Config{Name: "adamw"},
 			Frozen: func(name string) bool { return !strings.Contains(name, ".lora_") }})
 		require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestLoraGolden(t *testing.T) {
 		for rank, part := range l.Ranks {
 			for _, p := range part.Params {
 				require.Contains(t, p.Name, ".lora_")
-				row, rows, col, cols := (family.Region{TP: part.Coord.TP, Of: mesh.TP, To: p.Local[0]}).Box(p.Param)
+				row, rows, col, cols := p.Region.Box(p.Param)
 				raw := make([]byte, 4*rows*cols)
 				require.NoError(t, want.ReadRanges("grad."+family.PEFTName(p.Name), [][2]int{{row, row + rows}, {col, col + cols}}, raw))
 				golden := make([]float32, rows*cols)

@@ -20,7 +20,7 @@ func TestOffload(t *testing.T) {
 	l, o := v.run(t, m, 5, refBackend, &losses)
 	plain := l.Memory(0).Activations
 	j := *l.Job
-	j.Offload, j.Mesh = 1, topology.Mesh{PP: 2, DP: 1, TP: 1}
+	j.Offload, j.Mesh = 1, topology.Grid(2, 1, 1)
 	l, err := layout.Plan(&j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l, o))

@@ -15,19 +15,15 @@ import (
 type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error)
 
 // Load allocates the rank's parameters and optimizer state and fills them.
-func (r *Rank) Load(all []*grad.Param, fill FillFunc) error {
-	plans := map[string]layout.ParamPlan{}
-	for _, p := range r.c.Params {
-		plans[p.Name] = p
-	}
-	for _, p := range all {
-		g := r.region(p)
-		full, err := r.loadOne(p, g, fill)
+func (r *Rank) Load(fill FillFunc) error {
+	plans := r.plans()
+	for _, h := range r.c.Held {
+		full, err := r.loadOne(h.Param, h.Region, fill)
 		if err != nil {
 			return err
 		}
-		if q, trained := plans[p.Name]; trained {
-			err = r.loadState(q, g, full, fill)
+		if q, trained := plans[h.Name]; trained {
+			err = r.loadState(q, full, fill)
 		}
 		full.Release()
 		if err != nil {
@@ -37,15 +33,13 @@ func (r *Rank) Load(all []*grad.Param, fill FillFunc) error {
 	return nil
 }
 
-// region is what this rank holds of a parameter.
-func (r *Rank) region(p *grad.Param) family.Region {
-	side := r.c.SideOf[p.Name]
-	m := r.c.Sides[side]
-	g := family.Region{TP: m.TPPos, Of: m.TP, To: p.Local[0]}
-	if r.sharded(side) {
-		g.From, g.To = grad.ShardRows(p.Local[0], m.DPPos, m.DP)
+// plans are the rank's trained parameters by name.
+func (r *Rank) plans() map[string]layout.ParamPlan {
+	out := map[string]layout.ParamPlan{}
+	for _, p := range r.c.Params {
+		out[p.Name] = p
 	}
-	return g
+	return out
 }
 
 func regionShape(p *grad.Param, g family.Region) []int {
@@ -92,8 +86,8 @@ func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill Fil
 }
 
 // loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this rank updates.
-func (r *Rank) loadState(q layout.ParamPlan, g family.Region, full *tensor.Tensor, fill FillFunc) error {
-	own := family.Region{TP: g.TP, Of: g.Of, From: q.From, To: q.To}
+func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc) error {
+	own := q.Own
 	st := make([]*tensor.Tensor, 1+len(r.opt.State))
 	kinds := append([]string{"master"}, r.opt.State...)
 	for i, kind := range kinds {
@@ -111,7 +105,7 @@ func (r *Rank) loadState(q layout.ParamPlan, g family.Region, full *tensor.Tenso
 			return err
 		case ok:
 		case i == 0:
-			rows := full.RowSlice(q.From-g.From, q.To-g.From)
+			rows := full.RowSlice(own.From-q.Region.From, own.To-q.Region.From)
 			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, t)
 			rows.Release()
 		default:
@@ -132,28 +126,19 @@ type Part struct {
 
 // Parts lists what this rank contributes to a checkpoint: each region of each logical tensor is held by exactly one
 // rank's list.
-func (r *Rank) Parts(all []*grad.Param) (out []Part) {
-	plans := map[string]layout.ParamPlan{}
-	for _, p := range r.c.Params {
-		plans[p.Name] = p
-	}
-	for _, p := range all {
-		side := r.c.SideOf[p.Name]
-		m := r.c.Sides[side]
-		replicated := p.Place.On(layout.AxisTP).Kind == grad.Replicated && m.TPPos > 0
-		g := r.region(p)
-		q, trained := plans[p.Name]
-		firstTie := !r.c.Elsewhere[p.Name]
-		if !replicated && firstTie && (r.sharded(side) || m.DPPos == 0) {
-			out = append(out, Part{"param", p, g, r.run.Params[p.Name]})
+func (r *Rank) Parts() (out []Part) {
+	plans := r.plans()
+	for _, h := range r.c.Held {
+		if h.Saves {
+			out = append(out, Part{"param", h.Param, h.Region, r.run.Params[h.Name]})
 		}
-		if !trained || replicated || !firstTie || (r.c.Zero == 0 || m.DP == 1) && m.DPPos > 0 {
+		q, trained := plans[h.Name]
+		if !trained || !q.SavesOwn {
 			continue
 		}
-		own := family.Region{TP: g.TP, Of: g.Of, From: q.From, To: q.To}
-		for i, t := range r.state[p.Name] {
+		for i, t := range r.state[h.Name] {
 			if t != nil {
-				out = append(out, Part{append([]string{"master"}, r.opt.State...)[i], p, own, t})
+				out = append(out, Part{append([]string{"master"}, r.opt.State...)[i], h.Param, q.Own, t})
 			}
 		}
 	}

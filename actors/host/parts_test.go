@@ -27,8 +27,8 @@ func TestPartsRecompute(t *testing.T) {
 	selective := layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeSelective}
 	layouts := []visionPlan{
 		{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}, // one stage has all parts
-		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverAll, Fill: true}},
-		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}},
+		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true}},
+		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}},
 	}
 	for _, v := range layouts {
 		want := v.train(t, v.job(m), 3, nil)
@@ -95,7 +95,7 @@ func TestPartsPrecision(t *testing.T) {
 			j.Component = c
 			_, n := ahead.learn(t, j, 1, nil)
 			require.InEpsilon(t, norms[0], n[0], 0.03, "norm of the gradients of encoder and projector")
-			for _, v := range []visionPlan{{pp: 3, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}} {
+			for _, v := range []visionPlan{{pp: 3, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}} {
 				j := v.job(m)
 				j.Component = c
 				for i, x := range v.train(t, j, 4, nil) {

@@ -19,18 +19,19 @@ type RankConfig struct {
 	Backend   kernels.Backend
 	Pool      *tensor.Pool
 	Host      *tensor.Pool
-	Sides     [layout.NumSides]layout.Side
-	SideOf    map[string]int      // of a parameter
+	Sides     []layout.Side
 	StageSide func(stage int) int // of a stage
 	Ties      []int               // size of each of this rank's tie groups
-	Elsewhere map[string]bool     // parameters of this rank that an earlier stage's rank saves
 	Zero      int
+	Exchanges map[int][]layout.Exchange // of the optimizer step, by segment
+	Rows      func(p layout.ParamPlan, member int) (from, to int)
 	Trace     func(layout.TraceKey) *grad.Trace
 	Ports     []core.Port
 	PortNames []string // by port id
 	Optim     optim.Config
 	LRScale   func(param string) float64
-	Params    []layout.ParamPlan // this rank's parameters in the model's order
+	Held      []layout.Held      // this rank's parameters in the model's order
+	Params    []layout.ParamPlan // those that it trains
 	Save      Saver
 }
 
@@ -45,8 +46,8 @@ type Saver interface {
 // Rank is the device of one pipeline rank: frames, parameters, gradients and optimizer state.
 type Rank struct {
 	c      RankConfig
-	run    *grad.Runner // of the decoder's side
-	runs   [layout.NumSides]*grad.Runner
+	run    *grad.Runner   // of the decoder's side
+	runs   []*grad.Runner // by side
 	opt    optim.Optimizer
 	frames map[frameKey]*grad.Frame
 	state  map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
@@ -69,8 +70,8 @@ func NewRank(c RankConfig) (*Rank, error) {
 	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{}, owned: map[string]*tensor.Tensor{},
 		hyper: tensor.Make(tensor.F64, kernels.HyperLen), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
-	for s, m := range c.Sides {
-		r.runs[s] = &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: []int{m.DPPos, m.TPPos}, Params: params, Grads: grads, Seed: 1}
+	for _, s := range c.Sides {
+		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: s.Pos, Params: params, Grads: grads, Seed: 1})
 	}
 	r.run = r.runs[layout.DecoderSide]
 	return r, nil
@@ -211,7 +212,7 @@ func arrivals(in []actors.Input) (out [][]*tensor.Tensor) {
 // end takes the results of an action out of its frame.
 func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eval bool, res *Result) {
 	res.Values = make([]float64, core.ClosedLen)
-	if l := f.Loss(); r.c.Sides[layout.DecoderSide].TPPos == 0 {
+	if l := f.Loss(); r.c.Sides[layout.DecoderSide].First() {
 		res.Values[core.ClosedLoss] = l
 	}
 	switch {
@@ -269,9 +270,9 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver) (*Rank, e
 	for _, t := range part.Ties {
 		ties = append(ties, len(t))
 	}
-	elsewhere := map[string]bool{}
-	for _, p := range part.All {
-		elsewhere[p.Name] = l.SideOf[p.Name] == layout.DecoderSide && l.Owners(p.Name)[0] != part.Coord.PP
+	exchanges := map[int][]layout.Exchange{}
+	for _, segment := range []int{layout.SumTP, layout.SumDP, layout.Apply} {
+		exchanges[segment] = l.Exchanges(&part, segment)
 	}
 	name := l.Name(r)
 	scale := j.LRScale
@@ -279,6 +280,6 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver) (*Rank, e
 		scale = func(string) float64 { return 1 }
 	}
 	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
-		Sides: part.Sides, SideOf: l.SideOf, StageSide: l.Side, Ties: ties, Elsewhere: elsewhere, Zero: j.Zero,
-		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Params: part.Params, Save: save})
+		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Rows: l.Rows,
+		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Held: part.All, Params: part.Params, Save: save})
 }

@@ -84,7 +84,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.Links != nil {
 		remote = o.Links
 	}
-	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.DP), remote)
+	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.Replicas()), remote)
 	sys.Trace, sys.filter = o.Trace, o.Filter
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
@@ -108,7 +108,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 			return err
 		}
 		devices, ranks = append(devices, d), append(ranks, r)
-		if err := d.Load(l.Ranks[r].All, o.Fill); err != nil {
+		if err := d.Load(o.Fill); err != nil {
 			return fmt.Errorf("%s: %w", l.Name(r), err)
 		}
 		dps[l.Ranks[r].Coord.DP] = true
@@ -178,7 +178,7 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 	if o.Proc == 0 {
 		sys.Spawn(layout.ObserverRef, "observer", obs, nil)
 	}
-	for dp := range l.Job.Mesh.DP {
+	for dp := range l.Job.Mesh.Replicas() {
 		if !dps[dp] {
 			continue
 		}

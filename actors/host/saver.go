@@ -17,7 +17,6 @@ type CheckpointSaver struct {
 	FS   checkpoint.FS
 	Root string
 	Rank int
-	All  []*grad.Param
 
 	pieces []checkpoint.Piece
 	copies []*tensor.Tensor
@@ -34,8 +33,9 @@ type shardPart struct {
 // Snapshot copies the rank's state to host memory, so that training goes on while it is written.
 func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 	s.release()
-	for _, p := range r.Parts(s.All) {
-		_, n, _, _ := p.Region.Box(p.Param)
+	for _, p := range r.Parts() {
+		iv := p.Region.Intervals(p.Param)
+		n := iv[0][1] - iv[0][0]
 		if n == 0 { // padding
 			continue
 		}
@@ -49,7 +49,7 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 			return err
 		}
 		s.copies = append(s.copies, c)
-		s.pieces = append(s.pieces, checkpoint.Piece{Name: p.Param.Name, Kind: p.Kind, DType: checkpoint.DType(strings.ToUpper(c.DType.String())), Shape: p.Param.Shape, Box: box(p.Param, p.Region)})
+		s.pieces = append(s.pieces, checkpoint.Piece{Name: p.Param.Name, Kind: p.Kind, DType: checkpoint.DType(strings.ToUpper(c.DType.String())), Shape: p.Param.Shape, Box: p.Region.Intervals(p.Param)})
 	}
 	return nil
 }
@@ -59,16 +59,6 @@ func (s *CheckpointSaver) release() {
 		c.Release()
 	}
 	s.copies, s.pieces = nil, nil
-}
-
-// box is a region as half-open intervals, one an axis of the logical tensor.
-func box(p *grad.Param, g family.Region) [][2]int {
-	row, rows, col, cols := g.Box(p)
-	out := [][2]int{{row, row + rows}}
-	if len(p.Shape) > 1 {
-		out = append(out, [2]int{col, col + cols})
-	}
-	return out
 }
 
 // Write writes the copy as a durable shard.
@@ -137,7 +127,7 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 			return false, err
 		}
 		raw := make([]byte, len(dst)*d.Size())
-		if err := r.ReadLogical(p.Name, kind, box(p, g), raw); err != nil {
+		if err := r.ReadLogical(p.Name, kind, g.Intervals(p), raw); err != nil {
 			return false, err
 		}
 		tensor.Widen(d, raw, dst)

@@ -31,7 +31,7 @@ type scheduled struct {
 }
 
 func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, peaks []float64) {
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: s.dp, TP: s.tp}, Schedule: s.name, Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.pp, s.dp, s.tp), Schedule: s.name, Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
 		Micro: s.micro / s.dp, Rows: s.rows, Recompute: s.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 	require.NoError(t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},

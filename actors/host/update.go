@@ -94,8 +94,8 @@ func (r *Rank) gradient(p layout.ParamPlan) *tensor.Tensor {
 		return g
 	}
 	shape := append([]int(nil), p.Local...)
-	if r.c.Zero >= 2 && r.c.Sides[p.Side].DP > 1 {
-		shape[0] = p.To - p.From
+	if r.c.Zero >= 2 {
+		shape[0] = p.Own.To - p.Own.From
 	}
 	g := r.alloc("gradient of "+p.Name, tensor.F32, shape...)
 	r.kernel(kernels.Fill, kernels.Attr{}, nil, g)
@@ -104,20 +104,14 @@ func (r *Rank) gradient(p layout.ParamPlan) *tensor.Tensor {
 }
 
 func (r *Rank) partials() (out []actors.Output) {
-	for comm, s := range r.exchanges(layout.SumTP) {
+	for comm, x := range r.c.Exchanges[layout.SumTP] {
 		var ts []*tensor.Tensor
-		for _, p := range r.c.Params {
-			if p.TPSum && p.Side == s {
-				ts = append(ts, r.gradient(p))
-			}
+		for _, i := range x.Params {
+			ts = append(ts, r.gradient(r.c.Params[i]))
 		}
-		out = append(out, toAll(int32(comm), r.c.Sides[s].TP, func(int) []*tensor.Tensor { return retained(ts) })...)
+		out = append(out, toAll(int32(comm), x.Members, func(int) []*tensor.Tensor { return retained(ts) })...)
 	}
 	return
-}
-
-func (r *Rank) exchanges(segment int) []int {
-	return layout.Exchanges(r.c.Params, r.c.Sides, r.c.Zero, segment)
 }
 
 func retained(ts []*tensor.Tensor) []*tensor.Tensor {
@@ -129,35 +123,29 @@ func retained(ts []*tensor.Tensor) []*tensor.Tensor {
 }
 
 func (r *Rank) takePartials(in [][]*Pack) {
-	for comm, s := range r.exchanges(layout.SumTP) {
-		i := 0
-		for _, p := range r.c.Params {
-			if p.TPSum && p.Side == s {
-				g := r.sum("gradient of "+p.Name, in[comm], i)
-				r.run.Grads[p.Name].Release()
-				r.run.Grads[p.Name] = g
-				i++
-			}
+	for comm, x := range r.c.Exchanges[layout.SumTP] {
+		for k, i := range x.Params {
+			p := r.c.Params[i]
+			g := r.sum("gradient of "+p.Name, in[comm], k)
+			r.run.Grads[p.Name].Release()
+			r.run.Grads[p.Name] = g
 		}
 	}
 }
 
-// shards sends each data-parallel rank the rows that it updates: all of them without ZeRO.
+// shards sends each data-parallel rank the rows that it updates: all of them without ZeRO, or where each microbatch's gradients are
+// shards already.
 func (r *Rank) shards() (out []actors.Output) {
-	for comm, s := range r.exchanges(layout.SumDP) {
-		dp := r.c.Sides[s].DP
-		out = append(out, toAll(int32(comm), dp, func(m int) (ts []*tensor.Tensor) {
-			for _, p := range r.c.Params {
-				if p.Side != s {
-					continue
-				}
+	for comm, x := range r.c.Exchanges[layout.SumDP] {
+		out = append(out, toAll(int32(comm), x.Members, func(m int) (ts []*tensor.Tensor) {
+			for _, i := range x.Params {
+				p := r.c.Params[i]
 				g := r.gradient(p)
-				if r.c.Zero == 0 {
+				if r.c.Zero != 1 {
 					ts = append(ts, g.Retain())
-					continue
+				} else {
+					ts = append(ts, g.RowSlice(r.c.Rows(p, m)))
 				}
-				from, to := grad.ShardRows(p.Local[0], m, dp)
-				ts = append(ts, g.RowSlice(from, to))
 			}
 			return ts
 		})...)
@@ -167,20 +155,19 @@ func (r *Rank) shards() (out []actors.Output) {
 
 // takeShards leaves in owned the reduced gradient of this rank's rows and gives the unreduced ones back.
 func (r *Rank) takeShards(in [][]*Pack) {
-	comm, at := [layout.NumSides]int{-1, -1}, [layout.NumSides]int{}
-	for c, s := range r.exchanges(layout.SumDP) {
-		comm[s] = c
+	for comm, x := range r.c.Exchanges[layout.SumDP] {
+		for k, i := range x.Params {
+			p := r.c.Params[i]
+			r.run.Grads[p.Name].Release()
+			delete(r.run.Grads, p.Name)
+			r.owned[p.Name] = r.sum("reduced gradient of "+p.Name, in[comm], k)
+		}
 	}
 	for _, p := range r.c.Params {
-		g := r.gradient(p)
-		delete(r.run.Grads, p.Name)
-		if comm[p.Side] < 0 {
-			r.owned[p.Name] = g
-			continue
+		if r.owned[p.Name] == nil {
+			r.owned[p.Name] = r.gradient(p)
+			delete(r.run.Grads, p.Name)
 		}
-		g.Release()
-		r.owned[p.Name] = r.sum("reduced gradient of "+p.Name, in[comm[p.Side]], at[p.Side])
-		at[p.Side]++
 	}
 }
 
@@ -247,23 +234,14 @@ func (r *Rank) apply(j actors.Job) {
 
 // rows is the part of the model's parameter that this rank updates, with a reference of its own.
 func (r *Rank) rows(p layout.ParamPlan) *tensor.Tensor {
-	t := r.run.Params[p.Name]
-	if r.sharded(p.Side) {
-		return t.Retain()
-	}
-	return t.RowSlice(p.From, p.To)
+	return r.run.Params[p.Name].RowSlice(p.Own.From-p.Region.From, p.Own.To-p.Region.From)
 }
 
-// sharded reports whether a side's parameters live in data-parallel shards (ZeRO-3).
-func (r *Rank) sharded(side int) bool { return r.c.Zero == 3 && r.c.Sides[side].DP > 1 }
-
 func (r *Rank) updated() (out []actors.Output) {
-	for comm, s := range r.exchanges(layout.Apply) {
-		out = append(out, toAll(int32(comm), r.c.Sides[s].DP, func(int) (ts []*tensor.Tensor) {
-			for _, p := range r.c.Params {
-				if p.Side == s {
-					ts = append(ts, r.rows(p))
-				}
+	for comm, x := range r.c.Exchanges[layout.Apply] {
+		out = append(out, toAll(int32(comm), x.Members, func(int) (ts []*tensor.Tensor) {
+			for _, i := range x.Params {
+				ts = append(ts, r.rows(r.c.Params[i]))
 			}
 			return ts
 		})...)
@@ -273,22 +251,18 @@ func (r *Rank) updated() (out []actors.Output) {
 
 // takeUpdated copies the other ranks' rows into this rank's parameters.
 func (r *Rank) takeUpdated(in [][]*Pack) {
-	for comm, s := range r.exchanges(layout.Apply) {
-		i, side := 0, r.c.Sides[s]
-		for _, p := range r.c.Params {
-			if p.Side != s {
-				continue
-			}
+	for comm, x := range r.c.Exchanges[layout.Apply] {
+		for k, i := range x.Params {
+			p := r.c.Params[i]
 			for m, pk := range in[comm] {
-				if m == side.DPPos {
+				from, to := grad.ShardRows(p.Local[0], m, x.Members)
+				if from == p.Own.From && to == p.Own.To {
 					continue
 				}
-				from, to := grad.ShardRows(p.Local[0], m, side.DP)
 				dst := r.run.Params[p.Name].RowSlice(from, to)
-				r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[i]}, dst)
+				r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[k]}, dst)
 				dst.Release()
 			}
-			i++
 		}
 	}
 }

@@ -89,7 +89,7 @@ type visionPlan struct {
 	pp, dp, tp, zero int
 	sp               bool
 	schedule         string
-	e                *layout.EncoderPlan
+	e                *layout.PartPlan
 	loops            int
 	frozen           string // components that do not learn
 }
@@ -108,7 +108,7 @@ func (v visionPlan) freezes(param string) bool {
 }
 
 func (v visionPlan) job(m *family.Model) *layout.Job {
-	return &layout.Job{Model: m, Mesh: topology.Mesh{PP: v.pp, DP: v.dp, TP: v.tp}, Encoder: v.e, Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Loops: v.loops, Frozen: v.freezes,
+	return &layout.Job{Model: m, Mesh: topology.Grid(v.pp, v.dp, v.tp), Parts: layout.TowerParts(m, v.e), Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Loops: v.loops, Frozen: v.freezes,
 		Micro: 8 / v.dp, Rows: visionRows, Patches: 48, Frames: 2, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 }
 
@@ -142,14 +142,14 @@ func (v visionPlan) learn(t *testing.T, j *layout.Job, steps int64, pattern func
 }
 
 func visionPlans() []visionPlan {
-	first := func(tp int, fill bool) *layout.EncoderPlan {
-		return &layout.EncoderPlan{TP: tp, Over: layout.OverFirst, Fill: fill}
+	first := func(tp int, fill bool) *layout.PartPlan {
+		return &layout.PartPlan{TP: tp, Over: layout.OverFirst, Fill: fill}
 	}
-	all := func(tp int, fill bool) *layout.EncoderPlan {
-		return &layout.EncoderPlan{TP: tp, Over: layout.OverAll, Fill: fill}
+	all := func(tp int, fill bool) *layout.PartPlan {
+		return &layout.PartPlan{TP: tp, Over: layout.OverAll, Fill: fill}
 	}
-	own := func(ranks, tp int, fill bool) *layout.EncoderPlan {
-		return &layout.EncoderPlan{TP: tp, Over: layout.OverOwn, Ranks: ranks, Fill: fill}
+	own := func(ranks, tp int, fill bool) *layout.PartPlan {
+		return &layout.PartPlan{TP: tp, Over: layout.OverOwn, Ranks: ranks, Fill: fill}
 	}
 	return []visionPlan{
 		{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, // the tower is cut like any other block
@@ -233,8 +233,8 @@ func TestVisionFreezing(t *testing.T) {
 // forward of the encoder for a microbatch that has nothing to encode.
 func TestVisionPatterns(t *testing.T) {
 	m := visionModel(t, "qwen2.5-vl-tied")
-	for _, v := range []visionPlan{{pp: 2, dp: 2, tp: 1, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverFirst, Fill: true}}, {pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverAll, Fill: true}},
-		{pp: 3, dp: 1, tp: 1, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}, {pp: 4, dp: 1, tp: 1, schedule: "1f1b"}} {
+	for _, v := range []visionPlan{{pp: 2, dp: 2, tp: 1, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverFirst, Fill: true}}, {pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true}},
+		{pp: 3, dp: 1, tp: 1, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}, {pp: 4, dp: 1, tp: 1, schedule: "1f1b"}} {
 		for bits := range 16 {
 			t.Run(fmt.Sprintf("%v %04b", v, bits), func(t *testing.T) {
 				t.Parallel()
@@ -249,10 +249,10 @@ func TestVisionPatterns(t *testing.T) {
 func TestVisionRefuses(t *testing.T) {
 	m := visionModel(t, "qwen2.5-vl-tied")
 	for want, v := range map[string]visionPlan{
-		"does not divide the tower's 2 heads": {pp: 1, dp: 1, tp: 4, schedule: "1f1b", e: &layout.EncoderPlan{TP: 4, Over: layout.OverFirst}},
-		"set plan.encoder.tp to a divisor":    {pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: &layout.EncoderPlan{TP: 3, Over: layout.OverFirst}},
-		"set plan.encoder.ranks":              {pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: &layout.EncoderPlan{TP: 1, Over: layout.OverOwn}},
-		"set plan.zero=1":                     {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b"},
+		"does not divide the tower's heads": {pp: 1, dp: 1, tp: 4, schedule: "1f1b", e: &layout.PartPlan{TP: 4, Over: layout.OverFirst}},
+		"set plan.encoder.tp to a divisor":  {pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 3, Over: layout.OverFirst}},
+		"set plan.encoder.ranks":            {pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn}},
+		"set plan.zero=1":                   {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b"},
 	} {
 		_, err := layout.Plan(v.job(m))
 		require.ErrorContains(t, err, want)

@@ -20,6 +20,15 @@ var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16
 // Recomputes are the policies of recomputation by their names in run files.
 var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective, "full": grad.RecomputeFull}
 
+// MeshOf is the mesh of a plan: data parallelism is two axes where state is shared out over groups of it.
+func MeshOf(p *configs.Plan) topology.Mesh {
+	if p.ZeroRanks == 0 || p.ZeroRanks == p.DP {
+		return topology.Grid(p.PP, p.DP, p.TP)
+	}
+	return topology.New(topology.Dim{Name: topology.PP, Size: p.PP}, topology.Dim{Name: topology.DPReplicate, Size: p.DP / p.ZeroRanks},
+		topology.Dim{Name: topology.DP, Size: p.ZeroRanks}, topology.Dim{Name: topology.TP, Size: p.TP})
+}
+
 // FromConfig is what a configuration means: a model with a plan.
 func FromConfig(c *configs.Config) (*Job, error) {
 	r := c.Run
@@ -31,7 +40,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	if m.Spec.MTPWeight == 0 {
 		m.Spec.MTP = 0
 	}
-	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: topology.Mesh{PP: r.Plan.PP, DP: r.Plan.DP, TP: r.Plan.TP}, Zero: r.Plan.Zero,
+	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
@@ -46,7 +55,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		}
 		j.Frames = max(1, j.Patches/v.Unit())
 		if e := r.Plan.Encoder; e.Over != "none" {
-			j.Encoder = &EncoderPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill}
+			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill})
 		}
 		j.Component = Components(&r)
 		j.LRScale = func(param string) float64 {
@@ -207,8 +216,8 @@ func remedy(l *Layout, m Memory) string {
 		return "try plan.recompute=full"
 	case m.Activations > m.State && j.Rows > 1:
 		return "try a smaller train.micro_batch or data.seq_len, or a larger plan.tp"
-	case j.Mesh.DP > 1 && j.Zero < 3:
+	case j.Mesh.Replicas() > 1 && j.Zero < 3:
 		return fmt.Sprintf("try plan.zero=%d", j.Zero+1)
 	}
-	return fmt.Sprintf("try plan.pp=%d, or a larger plan.tp", j.Mesh.PP*2)
+	return fmt.Sprintf("try plan.pp=%d, or a larger plan.tp", j.Mesh.Len(topology.PP)*2)
 }

@@ -18,8 +18,8 @@ type Job struct {
 	Model           *family.Model
 	Lora            *block.Lora
 	Frozen          func(param string) bool
-	Mesh            topology.Mesh // of the decoder, and of all without Encoder
-	Encoder         *EncoderPlan  // the vision tower's own mesh, nil where it is a part of the first pipeline stages
+	Mesh            topology.Mesh // of the decoder, and of every component that is not one of Parts
+	Parts           []*PartPlan   // leading components with meshes of their own, in the order of the model's blocks
 	Zero            int
 	SeqParallel     bool
 	Schedule        string
@@ -49,13 +49,4 @@ type Job struct {
 type ComponentPlan struct {
 	DType     tensor.DType // of activations and model parameters
 	Recompute grad.Recompute
-}
-
-// sideOf is the size of a stage's mesh.
-func (l *Layout) sideOf(stage int) Side {
-	m := l.Job.Mesh
-	if l.Side(stage) == DecoderSide {
-		return Side{TP: m.TP, DP: m.DP}
-	}
-	return Side{TP: l.Job.Encoder.TP, DP: m.DP * len(l.encoderGroups())}
 }

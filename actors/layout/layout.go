@@ -30,7 +30,11 @@ type Layout struct {
 
 	Optimizer optim.Optimizer
 
-	pipe  []int // pipeline rank of each stage, of the encoder's 0
+	meshes [][]grad.MeshAxis // by side
+	axes   []sideAxes        // of every group
+	groups map[groupKey]int  // places in axes
+
+	pipe  []int // pipeline rank of each stage, of a part's 0
 	split bool  // the program runs I and W apart
 	held  []int // microbatches that a stage of the decoder has between forward and backward, at most
 	mu    sync.Mutex
@@ -41,14 +45,17 @@ type Layout struct {
 // RankPart is one rank's share of a layout.
 type RankPart struct {
 	Rank   int
-	Coord  topology.Coord // on the decoder's mesh; PP is -1 for a rank of the encoder's own
-	Row    int            // in the program
-	Sides  [NumSides]Side
+	Coord  Coord // on the decoder's mesh; PP is -1 for a rank of a part's own
+	Row    int   // in the program
+	Sides  []Side
 	Stages []int
 	Params []ParamPlan // trainable
-	All    []*grad.Param
+	All    []Held
 	Ties   [][]int // ranks of each tie group, in stage order
 }
+
+// Coord is a rank's pipeline rank, replica and place in tensor parallelism, for those who print it.
+type Coord struct{ PP, DP, TP int }
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
@@ -64,12 +71,16 @@ func Plan(j *Job) (*Layout, error) {
 	if err := l.shapes(); err != nil {
 		return nil, err
 	}
-	cuts, err := l.cuts(j.Mesh.PP * loops)
+	for side := range l.sidesOf() {
+		l.meshes = append(l.meshes, l.mesh(side))
+	}
+	l.groupAxes()
+	cuts, err := l.cuts(j.Mesh.Len(topology.PP) * loops)
 	if err != nil {
 		return nil, err
 	}
 	l.Stages = j.Model.Cut(cuts)
-	shape := schedule.Shape{Ranks: j.Mesh.PP, Micro: j.Micro, Loops: loops}
+	shape := schedule.Shape{Ranks: j.Mesh.Len(topology.PP), Micro: j.Micro, Loops: loops}
 	if j.Chunks > 1 {
 		for range j.Micro {
 			shape.Split = append(shape.Split, j.Chunks)
@@ -81,17 +92,14 @@ func Plan(j *Job) (*Layout, error) {
 	if s, _ := schedule.Get(j.Schedule); j.Program == nil && !s.Runs {
 		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which training cannot do; dualpipev is its form with one", j.Schedule)
 	}
-	if n := len(l.Stages) - l.encoderStages(); len(l.Program.StageRank) != n {
+	if n := len(l.Stages) - len(j.Parts); len(l.Program.StageRank) != n {
 		return nil, fmt.Errorf("schedule %s makes %d stages of %d", j.Schedule, len(l.Program.StageRank), n)
 	}
 	l.split, l.held = l.splits(), held(l.Program)
-	l.pipe = l.Program.StageRank
-	if j.Encoder != nil {
-		l.pipe = append([]int{0}, l.pipe...)
-	}
+	l.pipe = append(make([]int, len(j.Parts)), l.Program.StageRank...)
 	l.ports()
 	l.traces()
-	if j.Encoder != nil {
+	if len(j.Parts) > 0 {
 		if l.Program, err = l.compose(); err != nil {
 			return nil, err
 		}
@@ -108,47 +116,50 @@ func (l *Layout) shapes() error {
 	if j.Model.Vision == nil || j.Zero < 2 {
 		return nil
 	}
-	if j.Mesh.DP > 1 || j.Encoder != nil && len(l.encoderGroups()) > 1 {
+	several := j.Mesh.Replicas() > 1
+	for i := range j.Parts {
+		several = several || len(l.partGroups(i)) > 1
+	}
+	if several {
 		return fmt.Errorf("zero=%d communicates in the middle of microbatches, and those of a model with pictures differ from replica to replica; set plan.zero=1", j.Zero)
 	}
 	return nil
 }
 
-// encoderStages is the number of stages before the decoder's that the decoder's schedule does not know.
-func (l *Layout) encoderStages() int {
-	if l.Job.Encoder != nil {
-		return 1
-	}
-	return 0
-}
-
-// cuts are the borders of the stages: an encoder with a mesh of its own is one stage, before n of the decoder.
+// cuts are the borders of the stages: each part with a mesh of its own is one stage, before n of the decoder.
 func (l *Layout) cuts(n int) ([]int, error) {
 	j := l.Job
-	if j.Encoder == nil {
+	if len(j.Parts) == 0 {
 		if j.Cuts != nil {
 			return j.Cuts, nil
 		}
 		return j.Model.Balanced(n)
 	}
-	v := j.Model.Vision
-	if v == nil {
+	first := j.Model.Foundation()
+	if first == 0 {
 		return nil, fmt.Errorf("an encoder plan for a model without an encoder")
-	}
-	if err := j.Encoder.Check(j.Mesh, v.Tower.Heads, v.Tower.Inter); err != nil {
-		return nil, err
 	}
 	if j.Chunks > 1 {
 		return nil, fmt.Errorf("chunks of a sequence and an encoder with a mesh of its own exclude each other")
 	}
-	rest, err := j.Model.BalancedFrom(j.Model.Foundation(), n)
-	if j.Cuts != nil {
-		rest, err = j.Cuts, nil
+	var cuts []int
+	for i, e := range j.Parts {
+		if err := e.Check(j.Mesh); err != nil {
+			return nil, err
+		}
+		if e.From >= first || i == 0 && e.From != 0 || i > 0 && e.From <= cuts[i-1] {
+			return nil, fmt.Errorf("part %d begins at block %d; parts begin at 0, rise, and lie before the decoder, which begins at %d", i, e.From, first)
+		}
+		cuts = append(cuts, e.From)
 	}
-	return append([]int{0}, rest...), err
+	if j.Cuts != nil {
+		return append(cuts, j.Cuts...), nil
+	}
+	rest, err := j.Model.BalancedFrom(first, n)
+	return append(cuts, rest...), err
 }
 
-// compose puts the encoder's actions into the decoder's program, by the costs of the traces.
+// compose puts the parts' actions into the decoder's program, by the costs of the traces.
 func (l *Layout) compose() (*plan.Program, error) {
 	costs := plan.Costs{}
 	for s := range l.Stages {
@@ -170,8 +181,11 @@ func (l *Layout) compose() (*plan.Program, error) {
 	for _, p := range l.Ports {
 		edges = append(edges, plan.Edge{From: p.From, To: p.To})
 	}
-	return schedule.Compose(l.Program, schedule.Encoder{Width: l.Job.Mesh.TP, Own: l.own(), Groups: l.encoderGroups(), Edges: edges,
-		Frozen: !l.learns(0), Ahead: l.Job.Encoder.Ahead, Fill: l.Job.Encoder.Fill, Costs: costs})
+	parts := schedule.Parts{Width: widthOf(l.Job.Mesh), Own: l.owned(), Edges: edges, Costs: costs}
+	for i, e := range l.Job.Parts {
+		parts.List = append(parts.List, schedule.Part{Groups: l.partGroups(i), Frozen: !l.learns(i), Ahead: e.Ahead, Fill: e.Fill})
+	}
+	return schedule.Compose(l.Program, parts)
 }
 
 func (l *Layout) ports() {

@@ -27,26 +27,26 @@ func (l *Layout) Memory(r int) Memory {
 	rows := func(shape []int, from, to int) []int { return append([]int{to - from}, shape[1:]...) }
 	for _, p := range part.All {
 		shape := p.Local
-		if dp := part.Sides[l.SideOf[p.Name]].DP; j.Zero == 3 && dp > 1 {
+		o := grad.Options{Mesh: l.meshes[p.Side]}
+		if dp := o.Members(o.ZeroAxes(p.Fold)); j.Zero == 3 && dp > 1 {
 			shape = rows(shape, 0, (shape[0]+dp-1)/dp)
 		}
 		m.Params += classOf(p.Value.DType, shape)
 	}
 	states := int64(len(l.Optimizer.State))
 	for _, p := range part.Params {
-		own := classOf(tensor.F32, rows(p.Local, p.From, p.To))
+		own := classOf(tensor.F32, rows(p.Local, p.Own.From, p.Own.To))
 		m.State += states * own
 		if p.Value.DType != tensor.F32 { // a master copy
 			m.State += own
 		}
 		full := classOf(tensor.F32, p.Local)
-		dp := part.Sides[p.Side].DP
-		if j.Zero >= 2 && dp > 1 {
+		if j.Zero >= 2 && len(p.Zero) > 0 {
 			m.Grads += own
-			continue
+		} else {
+			m.Grads += full
 		}
-		m.Grads += full
-		if dp > 1 {
+		if len(p.Reduce) > 0 {
 			m.Update += own
 		}
 	}

@@ -2,21 +2,36 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/topology"
 )
 
-// ParamPlan is one parameter of a rank with what the optimizer step does with it.
-type ParamPlan struct {
+// Held is a parameter of a rank with what the rank holds of it.
+type Held struct {
 	*grad.Param
-	Index  int  // in the whole model
-	Side   int  // the mesh that it lies on
-	TPSum  bool // its gradient is partial over tensor parallelism
-	Tie    int  // 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
-	Counts bool // this rank counts it in the gradient norm
-	From   int  // first row, of the local tensor, that this rank updates
-	To     int
+	Side   int           // the mesh that it lies on
+	Region family.Region // in the model's dtype; with ZeRO-3 a shard by rows
+	Saves  bool          // this rank puts the region into checkpoints; of its copies one does
+}
+
+// Sharded reports whether the rank holds only some rows of its slice (ZeRO-3).
+func (h Held) Sharded() bool { return h.Region.From > 0 || h.Region.To < h.Local[0] }
+
+// ParamPlan is one trained parameter of a rank with what the optimizer step does with it. Axes are those of its side's mesh.
+type ParamPlan struct {
+	Held
+	Index    int           // in the whole model
+	Sum      []int         // axes without samples of their own over which its gradient is partial: each rank takes the whole sum
+	Reduce   []int         // data axes over which it is summed, for each member the rows that it updates
+	Zero     []int         // axes over which its state is sharded, none without ZeRO
+	Gather   []int         // axes over which updated rows are gathered: Zero where every rank holds all rows
+	Own      family.Region // the rows that this rank updates
+	SavesOwn bool          // this rank puts their state into checkpoints
+	Tie      int           // 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
+	Counts   bool          // this rank counts it in the gradient norm
 }
 
 // Owners lists the pipeline ranks that hold a parameter, in stage order.
@@ -40,9 +55,12 @@ func (l *Layout) ranks() {
 func (l *Layout) rank(r int) RankPart {
 	m := l.Job.Mesh
 	dp, local := l.Local(r)
-	part := RankPart{Rank: r, Coord: topology.Coord{PP: -1, DP: dp}, Row: local, Sides: l.sides(r)}
+	part := RankPart{Rank: r, Coord: Coord{PP: -1, DP: dp}, Row: local}
+	for side := range l.sidesOf() {
+		part.Sides = append(part.Sides, l.place(r, side))
+	}
 	if r < m.Size() {
-		part.Coord = m.Coord(r)
+		part.Coord = Coord{PP: m.At(r, topology.PP), DP: dp, TP: m.At(r, topology.TP)}
 	}
 	if l.Program.Homes == nil {
 		part.Row = part.Coord.PP
@@ -62,35 +80,77 @@ func (l *Layout) rank(r int) RankPart {
 				continue
 			}
 			seen[p.Name] = p
-			part.All = append(part.All, p)
+			h := l.held1(&part, p)
+			part.All = append(part.All, h)
 			if !p.Frozen {
-				part.Params = append(part.Params, l.param(&part, p, tieOf))
+				part.Params = append(part.Params, l.param(&part, h, tieOf))
 			}
 		}
 	}
 	return part
 }
 
-func (l *Layout) param(part *RankPart, p *grad.Param, tieOf map[string]int) ParamPlan {
-	j, c := l.Job, part.Coord
-	out := ParamPlan{Param: p, Index: l.Index[p.Name], Side: l.SideOf[p.Name], TPSum: p.Grad.On(AxisTP).Kind == grad.Partial, To: p.Local[0]}
-	m := part.Sides[out.Side]
-	if j.Zero > 0 && m.DP > 1 {
-		out.From, out.To = grad.ShardRows(p.Local[0], m.DPPos, m.DP)
+// shard is the part of a parameter's slice that the rank at pos has where rows are shared out over some axes.
+func shard(o *grad.Options, h family.Region, rows int, pos, axes []int) family.Region {
+	h.From, h.To = grad.ShardRows(rows, o.Member(pos, axes), o.Members(axes))
+	return h
+}
+
+// held1 is what a rank holds of a parameter.
+func (l *Layout) held1(part *RankPart, p *grad.Param) Held {
+	side := l.SideOf[p.Name]
+	o, pos := &grad.Options{Mesh: l.meshes[side]}, part.Sides[side].Pos
+	h := Held{Param: p, Side: side, Region: family.Region{Cuts: family.CutsOf(o, p, pos), To: p.Local[0]}}
+	var zero []int
+	if l.Job.Zero == 3 {
+		zero = o.ZeroAxes(p.Fold)
+		h.Region = shard(o, h.Region, p.Local[0], pos, zero)
 	}
-	out.Counts = (p.Place.On(AxisTP).Kind == grad.Sharded || m.TPPos == 0) && (j.Zero > 0 || m.DPPos == 0)
-	if own := l.Owners(p.Name); len(own) > 1 {
+	h.Saves = l.alone(part, h, zero)
+	return h
+}
+
+// alone reports whether the rank is the first of those that hold the same region: at the beginning of every axis of the parameter's mesh over
+// which it is neither cut nor shared out by rows, and on the first stage that has it.
+func (l *Layout) alone(part *RankPart, h Held, rows []int) bool {
+	for m, a := range l.meshes[h.Side] {
+		if a.Fold == h.Fold && part.Sides[h.Side].Pos[m] > 0 && h.Place.On(m).Kind == grad.Replicated && !slices.Contains(rows, m) {
+			return false
+		}
+	}
+	return h.Side != DecoderSide || l.Owners(h.Name)[0] == part.Coord.PP
+}
+
+func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
+	o, pos := &grad.Options{Mesh: l.meshes[h.Side]}, part.Sides[h.Side].Pos
+	out := ParamPlan{Held: h, Index: l.Index[h.Name], Own: h.Region}
+	for _, m := range h.Grad.Sums() {
+		if o.Mesh[m].Data {
+			out.Reduce = append(out.Reduce, m)
+		} else {
+			out.Sum = append(out.Sum, m)
+		}
+	}
+	if l.Job.Zero > 0 {
+		out.Zero = o.ZeroAxes(h.Fold)
+		out.Own = shard(o, h.Region, h.Local[0], pos, out.Zero)
+	}
+	if l.Job.Zero == 1 || l.Job.Zero == 2 {
+		out.Gather = out.Zero
+	}
+	out.SavesOwn = l.alone(part, h, out.Zero)
+	out.Counts = out.SavesOwn
+	if own := l.Owners(h.Name); len(own) > 1 {
 		key := fmt.Sprint(own)
 		if tieOf[key] == 0 {
 			var ranks []int
 			for _, pp := range own {
-				ranks = append(ranks, j.Mesh.Rank(topology.Coord{PP: pp, DP: c.DP, TP: c.TP}))
+				ranks = append(ranks, l.Job.Mesh.Move(part.Rank, topology.PP, pp))
 			}
 			part.Ties = append(part.Ties, ranks)
 			tieOf[key] = len(part.Ties)
 		}
 		out.Tie = tieOf[key]
-		out.Counts = out.Counts && own[0] == c.PP
 	}
 	return out
 }

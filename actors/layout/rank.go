@@ -18,7 +18,7 @@ func RankRef(rank int) actors.Ref { return FirstRank + actors.Ref(rank) }
 
 // LoaderRef is the ref of the loader that serves replica dp in process proc.
 func (l *Layout) LoaderRef(proc, dp int) actors.Ref {
-	return FirstRank + actors.Ref(l.World()+proc*l.Job.Mesh.DP+dp)
+	return FirstRank + actors.Ref(l.World()+proc*l.Job.Mesh.Replicas()+dp)
 }
 
 // RankLayout is what the behaviour of rank r in process proc knows.
@@ -35,10 +35,9 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 		}
 		return g
 	}
-	groups := make([]core.Group, GroupTie)
-	for side, at := range sideGroups {
-		tp, dp := l.sideGroups(r, side)
-		groups[at[0]], groups[at[1]] = group(tp), group(dp)
+	var groups []core.Group
+	for _, x := range l.axes {
+		groups = append(groups, group(l.members(r, x.side, x.axes)))
 	}
 	for _, t := range part.Ties {
 		groups = append(groups, group(t))
@@ -47,7 +46,7 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 		Update: l.updateSegments(&part),
 		Routes: l.routes(r),
 		Peer: func(stage int) actors.Ref {
-			return RankRef(m.Rank(topology.Coord{PP: l.pipe[stage], DP: part.Coord.DP, TP: part.Coord.TP}))
+			return RankRef(m.Move(r, topology.PP, l.pipe[stage]))
 		},
 		Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
 }
@@ -64,6 +63,6 @@ func (l *Layout) OwnerOf(r actors.Ref, procs int) int {
 	case k < size:
 		return l.Owner(k, procs)
 	default:
-		return (k - size) / l.Job.Mesh.DP
+		return (k - size) / l.Job.Mesh.Replicas()
 	}
 }

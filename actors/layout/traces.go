@@ -23,8 +23,7 @@ var PhaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: g
 
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	j := l.Job
-	m := l.sideOf(stage)
-	o := grad.Options{Mesh: meshOf(m, j.SeqParallel && l.Side(stage) == DecoderSide), DType: j.DType,
+	o := grad.Options{Mesh: l.meshes[l.Side(stage)], DType: j.DType,
 		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
 	if j.Offload > 0 && !eval {
 		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
@@ -42,7 +41,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	}
 	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap
 	o.LossInB = !l.split
-	o.KeepLogits = stage >= l.encoderStages() && l.held[stage-l.encoderStages()] <= 1
+	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1
 	return o
 }
 
@@ -74,7 +73,7 @@ func (l *Layout) spared(stage int) map[int]bool {
 	}
 	left, out := n[0], map[int]bool{}
 	if len(n) > 1 {
-		left = n[stage-l.encoderStages()]
+		left = n[stage-len(l.Job.Parts)]
 	}
 	for i := l.Stages[stage].From; i < l.Stages[stage].To; i++ {
 		if b := l.Job.Model.Blocks[i]; b.Recompute && b.Component == family.Foundation {
@@ -181,15 +180,15 @@ func (l *Layout) Lower(a plan.Action, eval bool, class int32) []core.Segment {
 	segs, ok := l.lower[k]
 	if !ok {
 		if ph, works := PhaseOf[a.Kind]; works {
-			segs = lower(tr, ph, sideGroups[l.Side(k.t.Stage)])
+			segs = l.lowered(tr, ph, l.Side(k.t.Stage))
 		}
 		l.lower[k] = segs
 	}
 	return segs
 }
 
-// lower is what a behaviour knows of a trace's phase; groups are those of tensor and data parallelism.
-func lower(tr *grad.Trace, ph grad.Phase, groups [2]int) []core.Segment {
+// lowered is what a behaviour knows of a phase of a trace of a side.
+func (l *Layout) lowered(tr *grad.Trace, ph grad.Phase, side int) []core.Segment {
 	var out []core.Segment
 	for _, s := range tr.Segments(ph) {
 		seg := core.Segment{Flops: s.Cost.Flops, Bytes: s.Cost.Bytes, Calls: s.Cost.Calls}
@@ -198,11 +197,7 @@ func lower(tr *grad.Trace, ph grad.Phase, groups [2]int) []core.Segment {
 			seg.Await = append(seg.Await, core.Issued{Segment: int32(at.Segment), Comm: int32(at.Comm)})
 		}
 		for _, n := range s.Comm {
-			g := groups[0]
-			if n.Axes[0] == AxisDP {
-				g = groups[1]
-			}
-			seg.Comms = append(seg.Comms, core.Comm{Group: g, Bytes: tr.CommBytes(n)})
+			seg.Comms = append(seg.Comms, core.Comm{Group: l.Group(side, n.Axes), Bytes: tr.CommBytes(n)})
 		}
 		out = append(out, seg)
 	}

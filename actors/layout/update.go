@@ -1,13 +1,16 @@
 package layout
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // The segments of the optimizer step. Each ends with a communication among one group, or none.
 const (
-	SumTP     = iota // send gradients that are partial over tensor parallelism
+	SumTP     = iota // send gradients that are partial over axes without samples of their own
 	SumDP            // take them in; send gradients to the ranks that update them
 	SumTies          // take them in; exchange gradients of tied parameters
 	SumNorm          // take them in; report squared norms to the coordinator and keep the gradients
@@ -16,90 +19,93 @@ const (
 	numUpdate        // Gather has a segment only if Apply communicates
 )
 
-// Groups of a rank, indices into core.RankLayout.Groups; tie groups follow.
-const (
-	GroupTP = iota
-	GroupDP
-	GroupEncoderTP
-	GroupEncoderDP
-	GroupTie
-)
+// Exchange is a communication of the optimizer step: parameters of one side that are sent along the same axes.
+type Exchange struct {
+	Side    int
+	Axes    []int
+	Group   int // index into core.RankLayout.Groups
+	Members int
+	Params  []int // places in the rank's list
+}
 
-// sideGroups are the groups of tensor and data parallelism of each side.
-var sideGroups = [NumSides][2]int{{GroupTP, GroupDP}, {GroupEncoderTP, GroupEncoderDP}}
-
-// has says what a rank trains on a side: anything at all, and anything whose gradient is partial over tensor parallelism.
-func has(ps []ParamPlan, side int) (any, partial bool) {
-	for _, p := range ps {
-		if p.Side == side {
-			any, partial = true, partial || p.TPSum
+// Exchanges lists what a segment of the optimizer step communicates, in order.
+func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
+	for i, p := range part.Params {
+		var axes []int
+		switch segment {
+		case SumTP:
+			axes = p.Sum
+		case SumDP:
+			axes = p.Reduce
+		case Apply:
+			axes = p.Gather
 		}
+		if len(axes) == 0 {
+			continue
+		}
+		at := slices.IndexFunc(out, func(x Exchange) bool { return x.Side == p.Side && slices.Equal(x.Axes, axes) })
+		if at < 0 {
+			o := grad.Options{Mesh: l.meshes[p.Side]}
+			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes), Members: o.Members(axes)})
+		}
+		out[at].Params = append(out[at].Params, i)
 	}
+	slices.SortStableFunc(out, func(a, b Exchange) int { return a.Group - b.Group })
 	return
 }
 
-// Exchanges lists the sides with which segments SumTP, SumDP and Apply communicate, in order.
-func Exchanges(ps []ParamPlan, sides [NumSides]Side, zero, segment int) (out []int) {
-	for s, m := range sides {
-		any, partial := has(ps, s)
-		switch {
-		case segment == SumTP && partial && m.TP > 1,
-			segment == SumDP && any && m.DP > 1 && zero < 2,
-			segment == Apply && any && m.DP > 1 && (zero == 1 || zero == 2):
-			out = append(out, s)
-		}
+// Rows is the part of a parameter's slice that a member of its reduction updates: all of it without ZeRO.
+func (l *Layout) Rows(p ParamPlan, member int) (from, to int) {
+	o := grad.Options{Mesh: l.meshes[p.Side]}
+	pos := make([]int, len(o.Mesh))
+	for i := len(p.Reduce) - 1; i >= 0; i-- {
+		m := p.Reduce[i]
+		pos[m], member = member%o.Mesh[m].Size, member/o.Mesh[m].Size
 	}
-	return
+	return grad.ShardRows(p.Local[0], o.Member(pos, p.Zero), o.Members(p.Zero))
 }
 
 // updateSegments lists the optimizer step of a rank: its segments with who communicates, what is sent and what is moved. Host and simulator
 // read this one description; the host carries it out, and the simulator prices its bytes.
 func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	segs := make([]core.Segment, numUpdate-1)
-	zero, trained := l.Job.Zero, trainedOn(part)
-	for _, s := range Exchanges(part.Params, part.Sides, zero, SumTP) {
-		segs[SumTP].Comms = append(segs[SumTP].Comms, core.Comm{Group: sideGroups[s][0], Bytes: l.smallBytes()})
+	for _, x := range l.Exchanges(part, SumTP) {
+		segs[SumTP].Comms = append(segs[SumTP].Comms, core.Comm{Group: x.Group, Bytes: l.smallBytes()})
 	}
-	for _, s := range Exchanges(part.Params, part.Sides, zero, SumDP) {
-		members, own := int64(part.Sides[s].DP), trained[s]
-		sent := 4 * trained[s] * (members - 1) / members // gradients are float32, summed in a ring
-		if zero == 0 {
-			sent *= 2
-		} else {
-			own /= members
+	for _, x := range l.Exchanges(part, SumDP) {
+		members, n, own := int64(x.Members), part.elements(x.Params), int64(0)
+		for _, i := range x.Params {
+			o := grad.Options{Mesh: l.meshes[x.Side]}
+			own += int64(tensor.Len(part.Params[i].Local)) / int64(o.Members(part.Params[i].Zero))
 		}
-		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: sideGroups[s][1], Bytes: sent})
+		sent := 4 * n * (members - 1) / members // gradients are float32, summed in a ring
+		if l.Job.Zero == 0 {
+			sent *= 2
+		}
+		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent})
 		segs[SumDP+1].Bytes += 4 * own * (members + 1) // the sum of what has come
 	}
 	for i := range part.Ties {
-		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: GroupTie + i, Bytes: l.smallBytes()})
+		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: len(l.axes) + i, Bytes: l.smallBytes()})
 	}
 	segs[SumNorm].Ready = true
-	for _, s := range Exchanges(part.Params, part.Sides, zero, Apply) {
-		members := int64(part.Sides[s].DP)
-		sent := trained[s] * int64(l.Job.DType.Size()) * (members - 1) / members // updated weights have the training precision
-		segs[Apply].Comms = append(segs[Apply].Comms, core.Comm{Group: sideGroups[s][1], Bytes: sent})
+	for _, x := range l.Exchanges(part, Apply) {
+		members := int64(x.Members)
+		sent := part.elements(x.Params) * int64(l.Job.DType.Size()) * (members - 1) / members // updated weights have the training precision
+		segs[Apply].Comms = append(segs[Apply].Comms, core.Comm{Group: x.Group, Bytes: sent})
 	}
-	for s, m := range part.Sides {
-		n := trained[s]
-		if zero > 0 {
-			n = 0
-			for _, p := range part.Params {
-				if p.Side == s {
-					n += int64(tensor.Len(p.Local)) / int64(m.DP)
-				}
-			}
-		}
-		segs[Apply].Bytes += l.Optimizer.Traffic() * n
+	for _, p := range part.Params {
+		o := grad.Options{Mesh: l.meshes[p.Side]}
+		segs[Apply].Bytes += l.Optimizer.Traffic() * (int64(tensor.Len(p.Local)) / int64(o.Members(p.Zero)))
 	}
 	segs[Apply].Calls = len(part.Params)
 	return core.Chain(segs)
 }
 
-// trainedOn counts the elements of the parameters that a rank trains, by side.
-func trainedOn(part *RankPart) (out [NumSides]int64) {
-	for _, p := range part.Params {
-		out[p.Side] += int64(tensor.Len(p.Local))
+// elements counts those of some of the rank's parameters.
+func (part *RankPart) elements(params []int) (n int64) {
+	for _, i := range params {
+		n += int64(tensor.Len(part.Params[i].Local))
 	}
 	return
 }

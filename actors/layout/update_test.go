@@ -30,7 +30,7 @@ func small(t *testing.T, optimizer string, mesh topology.Mesh, zero int) *Layout
 func TestUpdateCosts(t *testing.T) {
 	for name, states := range map[string]int64{"adamw": 2, "sgd": 1} {
 		for zero := range 2 {
-			l := small(t, name, topology.Mesh{PP: 1, DP: 2, TP: 1}, zero)
+			l := small(t, name, topology.Grid(1, 2, 1), zero)
 			segs := l.RankLayout(0, 0).Update
 			require.Len(t, segs, Gather+zero, "updated rows are taken in where others have them")
 			var n, own int64
@@ -51,7 +51,7 @@ func TestUpdateCosts(t *testing.T) {
 			require.True(t, segs[SumNorm].Ready)
 			var state int64
 			for _, p := range l.Ranks[0].Params {
-				state += states * classOf(tensor.F32, append([]int{p.To - p.From}, p.Local[1:]...))
+				state += states * classOf(tensor.F32, append([]int{p.Own.To - p.Own.From}, p.Local[1:]...))
 			}
 			require.Equal(t, state, l.Memory(0).State, name)
 		}

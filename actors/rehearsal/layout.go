@@ -27,7 +27,7 @@ func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 		}
 		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, layout.RankRef(r))
 	}
-	for dp := range l.Job.Mesh.DP {
+	for dp := range l.Job.Mesh.Replicas() {
 		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
 		for r, part := range l.Ranks {
 			if part.Coord.DP == dp {

@@ -25,7 +25,7 @@ func TestOpAndSends(t *testing.T) {
 	require.NoError(t, err)
 	run := func(n int, bytes int64, sends bool, faults ...sim.Fault) *sim.Result {
 		segs := []core.Segment{{Flops: 1e9, Comms: []core.Comm{{Group: sim.GroupTP, Bytes: bytes * 2 * int64(n-1) / int64(n)}}}}
-		d := &sim.Description{Mesh: topology.Mesh{PP: 1, DP: 1, TP: n}, Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return segs }}
+		d := &sim.Description{Mesh: topology.Grid(1, 1, n), Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return segs }}
 		p := Prices(m)
 		if !sends {
 			p.Sends = nil

@@ -26,5 +26,5 @@ func (r *Run) microFlops(class int32) (sum float64) {
 // trainFlops is the floating-point work of one step over all ranks, from the traces: forward and backward without what is
 // recomputed, the convention of model FLOPs utilisation.
 func (r *Run) trainFlops() float64 {
-	return r.microFlops(r.layout.Class) * float64(r.job.Micro*r.job.Mesh.DP)
+	return r.microFlops(r.layout.Class) * float64(r.job.Micro*r.job.Mesh.Replicas())
 }

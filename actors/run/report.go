@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a curve.
@@ -140,7 +141,7 @@ func (p *reporter) header() {
 		p.say("! checkpoint: %v", err)
 	}
 	p.say("model   %s, %s parameters, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())), r.cfg.Run.Train.Precision)
-	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.PP, m.DP, m.TP, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
+	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.Len(topology.PP), m.Replicas(), m.Len(topology.TP), r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
 	p.say("from    %s", r.start.from)
 	p.say("logs    %s", p.dir)
 }

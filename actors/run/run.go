@@ -245,7 +245,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	}
 	if dir := c.Checkpoint.Dir; dir != "" {
 		o.Save = func(rank int) host.Saver {
-			return &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank, All: r.layout.Ranks[rank].All}
+			return &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank}
 		}
 		o.Begin = func(step int64) error {
 			_, err := checkpoint.Begin(checkpoint.OS, dir, step)

@@ -6,25 +6,37 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Encoder says how a vision encoder goes beside a decoder's pipeline. Rows of the composed program are ranks: Width for each
-// pipeline rank of the decoder, then Own of the encoder alone.
-type Encoder struct {
-	Width  int         // tensor-parallel ranks of a pipeline rank
-	Own    int         // ranks that run the encoder alone
-	Groups [][]int     // replicas of the encoder as rows; microbatch m belongs to group m modulo their number
-	Edges  []plan.Edge // all edges of the composed program: stage 0 is the encoder, stage s+1 the decoder's stage s
-	Frozen bool        // the encoder has no backward
-	Ahead  int         // microbatches that a group encodes before their consumer has run; 0 chooses what is fastest
-	Fill   bool        // the encoder works when its rows would wait; otherwise right before its consumer, and after it in the backward
-	Costs  plan.Costs  // by stage of the composed program
+// Parts says how components with ranks of their own, such as vision encoders, go beside a decoder's pipeline. Rows of the composed program
+// are ranks: Width for each pipeline rank of the decoder, then Own of the parts alone. The parts are its first stages, in order.
+type Parts struct {
+	Width int // ranks of a pipeline rank
+	Own   int // ranks that run parts alone
+	List  []Part
+	Edges []plan.Edge // all edges of the composed program, in which the decoder's stage s has number s + len(List)
+	Costs plan.Costs  // by stage of the composed program
 }
 
-// Compose puts the encoder's forwards and backwards into the decoder's program: every row keeps the decoder's order, so the rows
-// of a tensor-parallel group still take their collectives in one order. With Fill the encoder's work goes where its rows would be
-// idle; it is placed by running both in time, so the result has no cycle of waits.
-func Compose(decoder *plan.Program, e Encoder) (*plan.Program, error) {
-	if len(e.Groups) == 0 || e.Width < 1 {
-		return nil, fmt.Errorf("an encoder without ranks")
+// Part is one component beside the pipeline.
+type Part struct {
+	Groups [][]int // its replicas as rows; microbatch m belongs to group m modulo their number
+	Frozen bool    // it has no backward
+	Ahead  int     // microbatches that a group works on before their consumer has run; 0 chooses what is fastest
+	Fill   bool    // it works when its rows would wait; otherwise right before its consumer, and after it in the backward
+}
+
+// Compose puts the parts' forwards and backwards into the decoder's program: every row keeps the decoder's order, so the rows
+// of a tensor-parallel group still take their collectives in one order. With Fill a part's work goes where its rows would be
+// idle; it is placed by running all in time, so the result has no cycle of waits.
+func Compose(decoder *plan.Program, e Parts) (*plan.Program, error) {
+	for i, p := range e.List {
+		if len(p.Groups) == 0 || e.Width < 1 {
+			return nil, fmt.Errorf("an encoder without ranks")
+		}
+		for _, x := range e.Edges {
+			if x.From == i && x.To < len(e.List) {
+				return nil, fmt.Errorf("part %d gives to part %d: parts with meshes of their own give to the decoder alone", i, x.To)
+			}
+		}
 	}
 	var best *plan.Program
 	var least float64
@@ -52,15 +64,20 @@ type try struct {
 	ahead int
 }
 
-// tries are the ways among which the fastest is taken. None is best for all shapes: work that fills a short wait delays what the
-// rest of a tensor-parallel group waits for.
-func (e *Encoder) tries(micro int) []try {
-	rounds := try{ahead: 1}
-	if !e.Fill {
+// tries are the ways, each for all parts that fill, among which the fastest is taken. None is best for all shapes: work that fills a
+// short wait delays what the rest of a tensor-parallel group waits for.
+func (e *Parts) tries(micro int) []try {
+	rounds, fills, ahead := try{ahead: 1}, false, []int{}
+	for _, p := range e.List {
+		fills = fills || p.Fill
+		if p.Fill && p.Ahead > 0 {
+			ahead = append(ahead, p.Ahead)
+		}
+	}
+	if !fills {
 		return []try{rounds}
 	}
-	ahead := []int{e.Ahead}
-	if e.Ahead == 0 {
+	if len(ahead) == 0 {
 		ahead = []int{1, 2, 4, 8, micro}
 	}
 	out := []try{rounds}
@@ -73,23 +90,33 @@ func (e *Encoder) tries(micro int) []try {
 // composer places actions in the order of time.
 type composer struct {
 	dec *plan.Program
-	e   Encoder
+	e   Parts
 	out *plan.Program
 	try
-	pc     []int     // of the decoder's pipeline ranks
-	free   []float64 // by row
-	ends   map[plan.Action]float64
-	next   []int // by group: the next of its microbatches to encode
-	back   []int // by group: backwards done
-	takers []int // stages that take features
-	seen   []bool
+	pc    []int     // of the decoder's pipeline ranks
+	free  []float64 // by row
+	ends  map[plan.Action]float64
+	parts []placing
 }
 
-func newComposer(dec *plan.Program, e Encoder, way try) *composer {
+// placing is how far a part has come.
+type placing struct {
+	Part
+	stage  int
+	try    try
+	next   []int  // by group: the next of its microbatches to work on
+	back   []int  // by group: backwards done
+	takers []int  // stages that take what it gives
+	seen   []bool // by microbatch: its first taker has run
+}
+
+func newComposer(dec *plan.Program, e Parts, way try) *composer {
 	rows := len(dec.Rows)*e.Width + e.Own
-	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows), ends: map[plan.Action]float64{},
-		next: make([]int, len(e.Groups)), back: make([]int, len(e.Groups)), seen: make([]bool, dec.Micro)}
-	out := &plan.Program{Rows: make([][]plan.Entry, rows), StageRank: []int{e.Groups[0][0]}, Homes: [][][]int{e.Groups}, Micro: dec.Micro, Chunks: dec.Chunks, Edges: e.Edges}
+	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows), ends: map[plan.Action]float64{}}
+	out := &plan.Program{Rows: make([][]plan.Entry, rows), Micro: dec.Micro, Chunks: dec.Chunks, Edges: e.Edges}
+	for _, p := range e.List {
+		out.StageRank, out.Homes = append(out.StageRank, p.Groups[0][0]), append(out.Homes, p.Groups)
+	}
 	for _, r := range dec.StageRank {
 		var home []int
 		for t := range e.Width {
@@ -97,19 +124,31 @@ func newComposer(dec *plan.Program, e Encoder, way try) *composer {
 		}
 		out.StageRank, out.Homes = append(out.StageRank, home[0]), append(out.Homes, [][]int{home})
 	}
-	if e.Frozen {
-		out.NoBack = make([]bool, len(out.StageRank))
-		out.NoBack[0] = true
+	for i, p := range e.List {
+		if p.Frozen {
+			if out.NoBack == nil {
+				out.NoBack = make([]bool, len(out.StageRank))
+			}
+			out.NoBack[i] = true
+		}
 	}
 	c.out = out
-	c.takers = out.After(0)
+	for i, p := range e.List {
+		x := placing{Part: p, stage: i, try: way, next: make([]int, len(p.Groups)), back: make([]int, len(p.Groups)), takers: out.After(i), seen: make([]bool, dec.Micro)}
+		if !p.Fill {
+			x.try = try{ahead: 1}
+		} else if p.Ahead > 0 && way.fill {
+			x.try.ahead = p.Ahead
+		}
+		c.parts = append(c.parts, x)
+	}
 	return c
 }
 
 // shifted is a decoder's action with its stage's number in the composed program.
-func shifted(a plan.Action) plan.Action {
+func (c *composer) shifted(a plan.Action) plan.Action {
 	if a.Kind != plan.None {
-		a.Stage++
+		a.Stage += int16(len(c.parts))
 	}
 	return a
 }
@@ -122,6 +161,7 @@ type candidate struct {
 	entry plan.Entry
 	took  float64
 	pipe  int // pipeline rank of a decoder's, or -1
+	part  *placing
 	group int
 }
 
@@ -138,12 +178,15 @@ func (c *composer) run() {
 				offer(x)
 			}
 		}
-		for g := range c.e.Groups {
-			if x, can := c.backward(g); can {
-				offer(x)
-			}
-			if x, can := c.forward(g); can {
-				offer(x)
+		for i := range c.parts {
+			p := &c.parts[i]
+			for g := range p.Groups {
+				if x, can := c.backward(p, g); can {
+					offer(x)
+				}
+				if x, can := c.forward(p, g); can {
+					offer(x)
+				}
 			}
 		}
 		if !ok {
@@ -163,17 +206,19 @@ func (c *composer) place(x candidate) {
 		if a.Kind != plan.None {
 			c.ends[a] = end
 		}
-		if a.Kind == plan.F && a.Stage > 0 && int(a.Stage) == c.takers[0] {
-			c.seen[a.Micro] = true
+		for i := range c.parts {
+			if p := &c.parts[i]; a.Kind == plan.F && int(a.Stage) == p.takers[0] {
+				p.seen[a.Micro] = true
+			}
 		}
 	}
 	switch {
 	case x.pipe >= 0:
 		c.pc[x.pipe]++
 	case x.entry.Kind == plan.F:
-		c.next[x.group]++
+		x.part.next[x.group]++
 	default:
-		c.back[x.group]++
+		x.part.back[x.group]++
 	}
 }
 
@@ -190,7 +235,7 @@ func (c *composer) decoder(p int) (candidate, bool) {
 		return candidate{}, false
 	}
 	e := c.dec.Rows[p][c.pc[p]]
-	e.Action, e.With = shifted(e.Action), shifted(e.With)
+	e.Action, e.With = c.shifted(e.Action), c.shifted(e.With)
 	rows := c.out.Homes[e.Stage][0]
 	x := candidate{start: c.freeAt(rows), rows: rows, entry: e, pipe: p}
 	for _, a := range [2]plan.Action{e.Action, e.With} {
@@ -222,77 +267,78 @@ func (c *composer) ended(a plan.Action) (float64, bool) {
 	return 0, false
 }
 
-// micro is the k-th microbatch of a group, or -1.
-func (c *composer) micro(g, k int) int {
-	if m := g + k*len(c.e.Groups); m < c.dec.Micro {
+// micro is the k-th microbatch of a part's group, or -1.
+func (c *composer) micro(p *placing, g, k int) int {
+	if m := g + k*len(p.Groups); m < c.dec.Micro {
 		return m
 	}
 	return -1
 }
 
-// forward is a group's next encoding, while it is not too far ahead of the consumer.
-func (c *composer) forward(g int) (candidate, bool) {
-	m := c.micro(g, c.next[g])
+// forward is a group's next microbatch, while it is not too far ahead of the consumer.
+func (c *composer) forward(p *placing, g int) (candidate, bool) {
+	m := c.micro(p, g, p.next[g])
 	if m < 0 {
 		return candidate{}, false
 	}
 	waiting := 0
-	for k := range c.next[g] {
-		if !c.seen[c.micro(g, k)] {
+	for k := range p.next[g] {
+		if !p.seen[c.micro(p, g, k)] {
 			waiting++
 		}
 	}
-	rows := c.e.Groups[g]
-	if waiting >= c.ahead {
+	rows := p.Groups[g]
+	if waiting >= p.try.ahead {
 		return candidate{}, false
 	}
-	if !c.fill && !c.wanted(m) {
+	if !p.try.fill && !c.wanted(p, m) {
 		return candidate{}, false
 	}
-	a := plan.Action{Kind: plan.F, Micro: int32(m)}
-	return candidate{start: c.freeAt(rows), rank: 2, rows: rows, entry: plan.Entry{Action: a}, took: c.e.Costs.Of(a), pipe: -1, group: g}, true
+	a := plan.Action{Kind: plan.F, Stage: int16(p.stage), Micro: int32(m)}
+	return candidate{start: c.freeAt(rows), rank: 2, rows: rows, entry: plan.Entry{Action: a}, took: c.e.Costs.Of(a), pipe: -1, part: p, group: g}, true
 }
 
-// wanted reports whether the consumer's pipeline rank has come to the forward that takes microbatch m's features, or to one of
-// the round that is encoded together.
-func (c *composer) wanted(m int) bool {
-	stage := c.takers[0]
-	p := c.dec.StageRank[stage-1]
-	for _, e := range c.dec.Rows[p][c.pc[p]:] {
-		for _, a := range [2]plan.Action{e.Action, e.With} {
-			if a.Kind == plan.F && int(a.Stage)+1 == stage {
-				return m/len(c.e.Groups) <= int(a.Micro)/len(c.e.Groups) && e == c.dec.Rows[p][c.pc[p]]
-			}
+// wanted reports whether the consumer's pipeline rank has come to the forward that takes what the part makes of microbatch m, or to one
+// of the round that is worked on together.
+func (c *composer) wanted(p *placing, m int) bool {
+	first := p.takers[0] - len(c.parts)
+	row := c.dec.StageRank[first]
+	if c.pc[row] == len(c.dec.Rows[row]) {
+		return false
+	}
+	e := c.dec.Rows[row][c.pc[row]]
+	for _, a := range [2]plan.Action{e.Action, e.With} {
+		if a.Kind == plan.F && int(a.Stage) == first {
+			return m/len(p.Groups) <= int(a.Micro)/len(p.Groups)
 		}
-		break
 	}
 	return false
 }
 
-// backward is a group's next backward, when the cotangents of its features are there.
-func (c *composer) backward(g int) (candidate, bool) {
-	m := c.micro(g, c.back[g])
-	if m < 0 || c.e.Frozen {
+// backward is a group's next backward, when the cotangents of what it gave are there.
+func (c *composer) backward(p *placing, g int) (candidate, bool) {
+	m := c.micro(p, g, p.back[g])
+	if m < 0 || p.Frozen {
 		return candidate{}, false
 	}
-	a := plan.Action{Kind: plan.B, Micro: int32(m)}
-	rows := c.e.Groups[g]
-	x := candidate{start: c.freeAt(rows), rank: 1, rows: rows, entry: plan.Entry{Action: a}, took: c.e.Costs.Of(a), pipe: -1, group: g}
-	if !c.fill {
+	a := plan.Action{Kind: plan.B, Stage: int16(p.stage), Micro: int32(m)}
+	rows := p.Groups[g]
+	x := candidate{start: c.freeAt(rows), rank: 1, rows: rows, entry: plan.Entry{Action: a}, took: c.e.Costs.Of(a), pipe: -1, part: p, group: g}
+	if !p.try.fill {
 		x.rank = -1 // right behind its consumer's backward
 	}
-	if c.late && !c.over(rows) {
+	if p.try.late && !c.over(rows) {
 		return x, false
 	}
-	if _, encoded := c.ends[plan.Action{Kind: plan.F, Micro: int32(m)}]; !encoded {
+	if _, worked := c.ends[plan.Action{Kind: plan.F, Stage: int16(p.stage), Micro: int32(m)}]; !worked {
 		return x, false
 	}
 	last := m
-	if !c.fill { // the replicas work at one time: when the last microbatch of their round is through
-		last = min(m/len(c.e.Groups)*len(c.e.Groups)+len(c.e.Groups), c.dec.Micro) - 1
+	if !p.try.fill { // the replicas work at one time: when the last microbatch of their round is through
+		last = min(m/len(p.Groups)*len(p.Groups)+len(p.Groups), c.dec.Micro) - 1
 	}
 	for ; m <= last; m++ {
-		for _, s := range c.takers {
+		for _, s := range p.takers {
 			t, done := c.ended(plan.Action{Kind: plan.I, Stage: int16(s), Micro: int32(m)})
 			if !done {
 				return x, false

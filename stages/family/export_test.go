@@ -34,7 +34,7 @@ func TestExportRoundTrip(t *testing.T) {
 			sink, err := checkpoint.NewWriter(out, m.HFTensors(f32), 1<<30)
 			require.NoError(t, err)
 			require.NoError(t, m.Export(sink, f32, func(p *grad.Param, dst []float32) error {
-				have, err := w.Read(p, Region{Of: 1, To: p.Shape[0]}, dst)
+				have, err := w.Read(p, Whole(p), dst)
 				require.True(t, have, p.Name)
 				return err
 			}))
@@ -85,7 +85,7 @@ func otherLayout(t *testing.T, dir string, own, others []string) {
 		sink, err := checkpoint.NewWriter(out, m.HFTensors(f32), 1<<30)
 		require.NoError(t, err)
 		require.NoError(t, m.Export(sink, f32, func(p *grad.Param, dst []float32) error {
-			_, err := w.Read(p, Region{Of: 1, To: p.Shape[0]}, dst)
+			_, err := w.Read(p, Whole(p), dst)
 			return err
 		}))
 		return out
@@ -109,7 +109,7 @@ func otherLayout(t *testing.T, dir string, own, others []string) {
 			w   *Weights
 			dst []float32
 		}{{w, a}, {w2, b}} {
-			_, err := x.w.Read(p, Region{Of: 1, To: p.Shape[0]}, x.dst)
+			_, err := x.w.Read(p, Whole(p), x.dst)
 			require.NoError(t, err)
 		}
 		require.Equal(t, a, b, p.Name)

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"strings"
@@ -9,23 +10,62 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Region is the part of a logical parameter that a rank holds: rows [From, To) of its tensor-parallel slice TP of Of.
+// Cut is one cut of a tensor: part At of Of along an axis.
+type Cut struct{ Axis, At, Of int }
+
+// CutsOf lists how a parameter is cut for the rank at pos of a mesh, outermost first.
+func CutsOf(o *grad.Options, p *grad.Param, pos []int) (out []Cut) {
+	for m, a := range o.Mesh {
+		if x := p.Place.On(m); x.Kind == grad.Sharded {
+			out = append(out, Cut{int(x.Axis), pos[m], a.Size})
+		}
+	}
+	return
+}
+
+// Region is the part of a logical parameter that a rank holds: of the slice that its cuts leave, rows [From, To).
 type Region struct {
-	TP, Of   int
+	Cuts     []Cut // outermost first; each slices what the ones before have left
 	From, To int
 }
 
-// Box gives the region's first element and extent in the logical tensor seen as [rows, cols]; rows of padding are no part of it.
-func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
-	cols = tensor.Len(p.Shape[1:])
-	row, rows = g.From, g.To-g.From
-	if len(p.Place.Cuts(0)) > 0 {
-		row = min(row+g.TP*p.Local[0], p.Shape[0])
-		rows = min(rows, p.Shape[0]-row)
+// Whole is a parameter as one rank alone holds it.
+func Whole(p *grad.Param) Region { return Region{To: p.Shape[0]} }
+
+// Intervals is the region as half-open intervals, one an axis of the logical tensor; rows of padding are no part of it.
+func (g Region) Intervals(p *grad.Param) [][2]int {
+	out := make([][2]int, len(p.Shape))
+	for axis, n := range p.Shape {
+		at := 0
+		for _, c := range g.Cuts {
+			if c.Axis == axis {
+				n = (n + c.Of - 1) / c.Of
+				at += c.At * n
+			}
+		}
+		out[axis] = [2]int{min(at, p.Shape[axis]), min(at+n, p.Shape[axis])}
+		if axis == 0 {
+			out[0] = [2]int{min(at+g.From, p.Shape[0]), min(at+g.To, p.Shape[0])}
+		}
 	}
-	if len(p.Place.Cuts(1)) > 0 {
-		cols = tensor.Len(p.Local[1:])
-		col = g.TP * cols
+	return out
+}
+
+// Box gives the region's first element and extent in the logical tensor seen as [rows, cols]; rows of padding are no part of it. A cut
+// behind the second axis has no such view: Intervals serves every region.
+func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
+	iv := g.Intervals(p)
+	row, rows, cols = iv[0][0], iv[0][1]-iv[0][0], 1
+	for axis, x := range iv {
+		switch {
+		case axis == 0:
+		case axis == 1:
+			col, cols = x[0], x[1]-x[0]
+		case x[1]-x[0] < p.Shape[axis]:
+			panic(fmt.Sprintf("family: %s is cut along axis %d", p.Name, axis))
+		default:
+			col, cols = col*p.Shape[axis], cols*p.Shape[axis]
+		}
 	}
 	return
 }

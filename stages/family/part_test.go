@@ -49,7 +49,7 @@ func TestParts(t *testing.T) {
 						require.NoError(t, err)
 						tested++
 						for _, p := range m.Params(nil) {
-							all := Region{Of: 1, To: p.Shape[0]}
+							all := Whole(p)
 							want, got := make([]float32, tensor.Len(p.Shape)), make([]float32, tensor.Len(p.Shape))
 							_, err := whole.Read(p, all, want)
 							require.NoError(t, err)
@@ -77,7 +77,7 @@ func reexport(t *testing.T, m *Model, w *Weights, source func(string) Source) ch
 	sink, err := checkpoint.NewWriter(out, named.HFTensors(f32), 1<<30)
 	require.NoError(t, err)
 	require.NoError(t, named.Export(sink, f32, func(p *grad.Param, dst []float32) error {
-		_, err := w.Read(p, Region{Of: 1, To: p.Shape[0]}, dst)
+		_, err := w.Read(p, Whole(p), dst)
 		return err
 	}))
 	src, err := checkpoint.OpenDir(out)
@@ -106,7 +106,7 @@ func TestPartVocabulary(t *testing.T) {
 			continue
 		}
 		for r := range 2 {
-			g := Region{Of: 1, From: r * p.Shape[0] / 2, To: (r + 1) * p.Shape[0] / 2}
+			g := Region{From: r * p.Shape[0] / 2, To: (r + 1) * p.Shape[0] / 2}
 			row, rows, _, cols := g.Box(p)
 			got := make([]float32, rows*cols)
 			for i := range got {

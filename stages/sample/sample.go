@@ -34,7 +34,7 @@ func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, p
 		if err != nil {
 			return nil, err
 		}
-		if err := fill(p, family.Region{Of: 1, To: p.Shape[0]}, full.F32()); err != nil {
+		if err := fill(p, family.Whole(p), full.F32()); err != nil {
 			return nil, err
 		}
 		if d != tensor.F32 {

@@ -200,7 +200,7 @@ func (p *Search) shared(c *search.Candidate, own [2]share) (out sharing) {
 			continue
 		}
 		m := *c
-		if side == layout.EncoderSide {
+		if side != layout.DecoderSide {
 			m.DP, m.TP = c.DP*c.Encoder.Replicas(c), c.Encoder.TP
 		}
 		out.bytes += p.Space.Base(&m, x.params)

@@ -195,7 +195,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		cuts = append(cuts, len(m.Blocks))
 	}
 	j := *p.base
-	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, topology.Mesh{PP: len(kinds), DP: 1, TP: v.TP}, 2*len(kinds), 1, "gpipe"
+	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, topology.Grid(len(kinds), 1, v.TP), 2*len(kinds), 1, "gpipe"
 	if v.Split {
 		j.Schedule = "zb-h1"
 	}

@@ -26,11 +26,12 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	for i := range group {
 		group[i] = i
 	}
+	tp := l.GroupAlong(layout.DecoderSide, topology.TP)
 	of := func(segs []core.Segment) (t float64) {
 		for i := range segs {
 			t += p.Machine.Segment(segs[i].Flops, segs[i].Bytes, segs[i].Calls)
 			for _, c := range segs[i].Comms {
-				if c.Group == layout.GroupTP && v.TP > 1 {
+				if c.Group == tp && v.TP > 1 {
 					t += float64(price.Collective(group, c.Bytes)) / 1e9
 				}
 			}
@@ -103,7 +104,7 @@ func (p *Search) Simulate(c *search.Candidate) error {
 		port = max(port, st.Blocks[s].Port)
 		stages[prog.StageRank[s]]++
 	}
-	d := &sim.Description{Mesh: topology.Mesh{PP: c.PP, DP: 1, TP: 1}, Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{Ready: true}},
+	d := &sim.Description{Mesh: topology.Grid(c.PP, 1, 1), Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{Ready: true}},
 		Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
 	l := d.Layout()
 	l.Memory = stageMemory(st, func(r int) int64 { return p.Space.Base(c, own[r].Params) })

@@ -127,7 +127,7 @@ func simBench() *cobra.Command {
 		}
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 		var all []eventRate
-		for _, mesh := range []topology.Mesh{{PP: 8, DP: 16, TP: 8}, {PP: 16, DP: 128, TP: 8}} {
+		for _, mesh := range []topology.Mesh{topology.Grid(8, 16, 8), topology.Grid(16, 128, 8)} {
 			x, err := eventsOf(mesh, *runs)
 			if err != nil {
 				return err
@@ -162,7 +162,7 @@ type eventRate struct {
 
 // eventsOf times steps of a described model on a mesh.
 func eventsOf(mesh topology.Mesh, runs int) (eventRate, error) {
-	out := eventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.TP, mesh.PP, mesh.DP)}
+	out := eventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP), mesh.Len(topology.PP), mesh.Replicas())}
 	d, err := describedStep(mesh)
 	if err != nil {
 		return out, err
@@ -198,7 +198,7 @@ func eventsOf(mesh topology.Mesh, runs int) (eventRate, error) {
 
 // describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor parallelism.
 func describedStep(mesh topology.Mesh) (*sim.Description, error) {
-	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.PP, Micro: 16, Loops: 2})
+	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16, Loops: 2})
 	if err != nil {
 		return nil, err
 	}

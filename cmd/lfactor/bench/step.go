@@ -131,7 +131,7 @@ func (s *stepBench) model() (*family.Model, error) {
 
 // layout is the plan: pipeline stages, and as many microbatches.
 func (s *stepBench) layout(m *family.Model) (*layout.Layout, error) {
-	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Mesh{PP: s.pp, DP: 1, TP: 1}, Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: layout.Precisions[s.precision], Recompute: layout.Recomputes[s.recompute],
+	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.pp, 1, 1), Schedule: "1f1b", Micro: s.pp, Rows: s.batch / s.pp * s.seq, DType: layout.Precisions[s.precision], Recompute: layout.Recomputes[s.recompute],
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }
 

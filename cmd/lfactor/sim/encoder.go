@@ -33,17 +33,17 @@ import (
 // encoderLayout is one way to place a vision encoder beside a decoder's pipeline.
 type encoderLayout struct {
 	name  string
-	plan  func(tp int) *layout.EncoderPlan
+	plan  func(tp int) *layout.PartPlan
 	alone bool // every tensor-parallel rank encodes the whole, as frameworks do that cannot send features: simulated only
 }
 
 // EncoderLayouts go from what every framework does to what message routing allows.
 var EncoderLayouts = []encoderLayout{
-	{"colocated, every tp rank encodes the same", func(tp int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: tp, Over: layout.OverFirst} }, true},
-	{"colocated, encoder tp = decoder tp", func(tp int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: tp, Over: layout.OverFirst} }, false},
-	{"hetero-DP over the first stage's tp group", func(int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: 1, Over: layout.OverFirst} }, false},
-	{"full hetero-DP over tp × pp", func(int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: 1, Over: layout.OverAll} }, false},
-	{"full hetero-DP, decoupled: in the bubbles", func(int) *layout.EncoderPlan { return &layout.EncoderPlan{TP: 1, Over: layout.OverAll, Fill: true} }, false},
+	{"colocated, every tp rank encodes the same", func(tp int) *layout.PartPlan { return &layout.PartPlan{TP: tp, Over: layout.OverFirst} }, true},
+	{"colocated, encoder tp = decoder tp", func(tp int) *layout.PartPlan { return &layout.PartPlan{TP: tp, Over: layout.OverFirst} }, false},
+	{"hetero-DP over the first stage's tp group", func(int) *layout.PartPlan { return &layout.PartPlan{TP: 1, Over: layout.OverFirst} }, false},
+	{"full hetero-DP over tp × pp", func(int) *layout.PartPlan { return &layout.PartPlan{TP: 1, Over: layout.OverAll} }, false},
+	{"full hetero-DP, decoupled: in the bubbles", func(int) *layout.PartPlan { return &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true} }, false},
 }
 
 func encoderCommand() *cobra.Command {
@@ -133,7 +133,7 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 	if err != nil {
 		return nil, err
 	}
-	mesh := topology.Mesh{PP: 2, DP: 4, TP: 4}
+	mesh := topology.Grid(2, 4, 4)
 	if n := mesh.Size(); n > m.Devices*m.Hosts {
 		return nil, exit.Usagef("cluster %s has %d devices, the comparison takes %d", cluster, m.Devices*m.Hosts, n)
 	}
@@ -142,7 +142,7 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 		if err != nil {
 			return nil, err
 		}
-		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh, Encoder: e.plan(mesh.TP), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: encoderRows, Patches: encoderRows, Frames: 8,
+		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh, Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: encoderRows, Patches: encoderRows, Frames: 8,
 			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
@@ -151,7 +151,7 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 		price := rehearsal.Prices(m)
 		price.Sends = nil // collectives as in lfactor sim: what the machine's algorithms take, one event a member
 		if e.alone {
-			price.Job = redundant(price.Job, mesh.TP)
+			price.Job = redundant(price.Job, mesh.Len(topology.TP))
 		}
 		lines := rehearsal.Timeline{Layout: l, Last: run.Last}
 		res := sim.New(rehearsal.Layout(l, run), price, sim.Options{Span: lines.See, Whole: true}).Run()
@@ -164,7 +164,7 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 			}
 		}
 		s := encoderStep{Layout: e.name, Step: res.Steps[len(res.Steps)-1].Time / 1e9, Bubble: longestBubble(res), Peak: slices.Max(res.Peak)}
-		s.Rate = float64(encoderRows*micro*mesh.DP) / s.Step / 32
+		s.Rate = float64(encoderRows*micro*mesh.Replicas()) / s.Step / 32
 		out = append(out, s)
 	}
 	return out, nil
@@ -212,12 +212,12 @@ func encoderPaced() (out []encoderPaces, err error) {
 	if err != nil {
 		return nil, err
 	}
-	mesh := topology.Mesh{PP: 4, DP: 1, TP: 2}
+	mesh := topology.Grid(4, 1, 2)
 	for _, e := range EncoderLayouts {
 		if e.alone {
 			continue
 		}
-		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Encoder: e.plan(mesh.TP), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Patches: pacedPatches, Frames: 1,
+		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e.plan(mesh.Len(topology.TP))), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Patches: pacedPatches, Frames: 1,
 			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)

@@ -40,7 +40,7 @@ type fidelityPlan struct {
 
 // String names the plan.
 func (p fidelityPlan) String() string {
-	return fmt.Sprintf("%s pp%d dp%d tp%d", p.schedule, p.mesh.PP, p.mesh.DP, p.mesh.TP)
+	return fmt.Sprintf("%s pp%d dp%d tp%d", p.schedule, p.mesh.Len(topology.PP), p.mesh.Replicas(), p.mesh.Len(topology.TP))
 }
 
 // fidelitySet is a way to run plans for real, with the plans.
@@ -56,18 +56,18 @@ type fidelitySet struct {
 	share bool
 }
 
-var pacedSet = fidelitySet{name: "8 ranks, jobs last their modelled time", calib: fidelityPlan{"1f1b", 1, topology.Mesh{PP: 4, DP: 2, TP: 1}},
-	plans: []fidelityPlan{{"1f1b", 1, topology.Mesh{PP: 8, DP: 1, TP: 1}}, {"gpipe", 1, topology.Mesh{PP: 8, DP: 1, TP: 1}}, {"zb-1p", 1, topology.Mesh{PP: 8, DP: 1, TP: 1}},
-		{"interleaved", 2, topology.Mesh{PP: 4, DP: 2, TP: 1}}, {"zb-v", 2, topology.Mesh{PP: 4, DP: 2, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 4, DP: 1, TP: 2}}},
+var pacedSet = fidelitySet{name: "8 ranks, jobs last their modelled time", calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1)},
+	plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1)}, {"gpipe", 1, topology.Grid(8, 1, 1)}, {"zb-1p", 1, topology.Grid(8, 1, 1)},
+		{"interleaved", 2, topology.Grid(4, 2, 1)}, {"zb-v", 2, topology.Grid(4, 2, 1)}, {"1f1b", 1, topology.Grid(4, 1, 2)}},
 	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(32, 64), 16) },
 	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
 	},
 	fit: func([]calibrate.Timed) func(*actors.Job, *core.Segment) int64 { return pacedTime }}
 
-var pinnedSet = fidelitySet{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}},
-	plans: []fidelityPlan{{"gpipe", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"zb-1p", 1, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"interleaved", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}},
-		{"zb-v", 2, topology.Mesh{PP: 2, DP: 1, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 1, DP: 2, TP: 1}}, {"1f1b", 1, topology.Mesh{PP: 1, DP: 1, TP: 2}}},
+var pinnedSet = fidelitySet{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1)},
+	plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1)}, {"zb-1p", 1, topology.Grid(2, 1, 1)}, {"interleaved", 2, topology.Grid(2, 1, 1)},
+		{"zb-v", 2, topology.Grid(2, 1, 1)}, {"1f1b", 1, topology.Grid(1, 2, 1)}, {"1f1b", 1, topology.Grid(1, 1, 2)}},
 	job:   func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
 	wrap:  func(_ *layout.Layout, rank int, d host.Device) host.Device { return &pinned{Device: d, core: rank} },
 	share: true, fit: func(all []calibrate.Timed) func(*actors.Job, *core.Segment) int64 {
