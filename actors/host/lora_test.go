@@ -44,7 +44,7 @@ func TestLoraGolden(t *testing.T) {
 		}
 		row, rows, col, cols := r.Box(p)
 		raw := make([]byte, 4*len(dst))
-		err := adapters.ReadRanges(family.PEFTName(p.Name), [][2]int{{row, row + rows}, {col, col + cols}}, raw)
+		err := adapters.ReadRanges(checkpoint.AdapterPrefix+p.Name, [][2]int{{row, row + rows}, {col, col + cols}}, raw)
 		tensor.Widen(tensor.F32, raw, dst)
 		return true, err
 	}
@@ -77,7 +77,7 @@ func TestLoraGolden(t *testing.T) {
 				require.Contains(t, p.Name, ".lora_")
 				row, rows, col, cols := p.Region.Box(p.Param)
 				raw := make([]byte, 4*rows*cols)
-				require.NoError(t, want.ReadRanges("grad."+family.PEFTName(p.Name), [][2]int{{row, row + rows}, {col, col + cols}}, raw))
+				require.NoError(t, want.ReadRanges("grad."+checkpoint.AdapterPrefix+p.Name, [][2]int{{row, row + rows}, {col, col + cols}}, raw))
 				golden := make([]float32, rows*cols)
 				tensor.Widen(tensor.F32, raw, golden)
 				exact := make([]float64, len(golden))

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/exit"
@@ -46,6 +47,11 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
+	if j.Lora != nil {
+		if err := adapters(c, j); err != nil {
+			return nil, exit.With(err, exit.Usage)
+		}
+	}
 	if r.Plan.Offload {
 		j.Offload = 64 << 10
 	}
@@ -146,6 +152,14 @@ func Lora(c *configs.Config) *block.Lora {
 		return nil
 	}
 	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout}
+}
+
+// adapters holds lora.targets to what an export can name.
+func adapters(c *configs.Config, j *Job) error {
+	if _, err := j.Model.PEFT(j.Lora); err != nil && !c.Run.LoRA.Merge {
+		return c.Fault("lora.targets", strings.TrimPrefix(err.Error(), "lora.targets: "), "")
+	}
+	return nil
 }
 
 // frozen says which parameters are not trained: with adapters everything else, and what freeze names.

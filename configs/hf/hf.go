@@ -13,7 +13,8 @@ import (
 
 // Family says how a decoder's config.json maps to Model.
 type Family struct {
-	Class      string            // that transformers loads it with
+	Class      string            // that loads it
+	Remote     bool              // the class is not part of transformers
 	Fixed      map[string]string // ours that every model of the family has, as JSON, whether its file says so or not
 	Has        []string          // optional keys of ours that its models may set (those of configs.Model that are tagged "some")
 	Absent     map[string]string // ours, as JSON, where the file does not say: transformers' defaults

@@ -52,6 +52,10 @@ type AdapterConfig struct {
 	Dropout   float64 `json:"lora_dropout"`
 	Targets   Targets `json:"target_modules"`
 	RSLoRA    bool    `json:"use_rslora"` // scales by alpha/√r instead, arXiv:2312.03732
+	// Ranks and Alphas are those of modules, by a regular expression on the name, that differ from R and Alpha. They are written only: a file
+	// that has some is refused.
+	Ranks  map[string]int     `json:"-"`
+	Alphas map[string]float64 `json:"-"`
 
 	Rest map[string]json.RawMessage `json:"-"`
 }
@@ -148,6 +152,9 @@ func (c AdapterConfig) encode() ([]byte, error) {
 	}
 	all["base_model_name_or_path"], all["r"], all["lora_alpha"] = c.BaseModel, c.R, c.Alpha
 	all["lora_dropout"], all["target_modules"], all["use_rslora"] = c.Dropout, c.Targets, c.RSLoRA
+	if len(c.Ranks) > 0 {
+		all["rank_pattern"], all["alpha_pattern"] = c.Ranks, c.Alphas
+	}
 	text, err := json.MarshalIndent(all, "", "  ")
 	return append(text, '\n'), err
 }

@@ -24,6 +24,9 @@ var _ = Register(Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
 	Build: func(c configs.Model) *Model {
 		m := composed("internvl", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = internChatSource(m.Vision, m.Source)
+		if !all[c.Text].HF.Remote {
+			m.Source = inTransformers(m.Source, besideDecoder...)
+		}
 		return m
 	}})
 
@@ -36,6 +39,10 @@ func writeInternVL(m hf.Values, out map[string]any, put func(string, any)) {
 		"attention_bias": m["vision.attention_bias"], "use_qk_norm": m["vision.use_qk_norm"],
 		"layer_scale_init_value": m["vision.layer_scale_init_value"], "model_type": "internvl_vision"})
 }
+
+// besideDecoder are the names of the parts of InternVL and LLaVA in transformers.
+var besideDecoder = [][2]string{{"vision_tower.vision_model.", "model.vision_tower."}, {"vision_tower.", "model.vision_tower."}, {"multi_modal_projector.", "model.multi_modal_projector."},
+	{"language_model.model.", "model.language_model."}, {"language_model.lm_head", "lm_head"}}
 
 // linearProjector names the parts of InternVL's and LLaVA's projectors.
 var linearProjector = map[string]string{"projector.norm": "multi_modal_projector.layer_norm", "projector.fc": "multi_modal_projector.linear_"}

@@ -18,6 +18,7 @@ var _ = Register(Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Com
 	Build: func(c configs.Model) *Model {
 		m := composed("llava", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = composed("llava", c, "vision_tower.vision_model.", linearProjector, decoderSource(c)).Source
+		m.Source, m.Other = inTransformers(m.Source, besideDecoder...), inTransformers(m.Other, besideDecoder...)
 		m.Vision.Tower.PostNorm = false // features are taken before it
 		m.keep()
 		return m

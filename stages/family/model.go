@@ -48,7 +48,9 @@ type Source struct {
 	Rows [][2]int // nil is the whole tensor
 	Lead int      // axes of length 1 before the logical ones
 	Flat bool     // the first logical axis, of length 1, is not there
-	Tail []int    // in place of the logical axes after the first, of the same size together: the taps of a convolution
+	// Module is the layer's name in transformers where that is not Name without .weight: adapters go by it.
+	Module string
+	Tail   []int // in place of the logical axes after the first, of the same size together: the taps of a convolution
 }
 
 // Stage is a slice of the blocks with what surrounds it.

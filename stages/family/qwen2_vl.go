@@ -17,7 +17,9 @@ var _ = Register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 		}},
 	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]"},
 	Build: func(c configs.Model) *Model {
-		return composed("qwen2_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
+		m := composed("qwen2_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
+		m.Source = inTransformers(m.Source, [2]string{"visual.", "model.visual."}, [2]string{"model.", "model.language_model."})
+		return m
 	}})
 
 var _ = RegisterTower("qwen2_vl", Tower{Facts: configs.TowerKind{Turns: true},

@@ -279,9 +279,6 @@ func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string, value 
 	return dst.Commit()
 }
 
-// PEFTName is the name of an adapter's tensor in PEFT's format.
-func PEFTName(name string) string { return checkpoint.AdapterPrefix + name }
-
 // Adapters lists the adapter parameters of the model under lora.
 func (m *Model) Adapters(lora *block.Lora) (out []*grad.Param) {
 	for _, p := range m.Params(lora) {

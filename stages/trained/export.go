@@ -161,29 +161,33 @@ func (e *Exporter) read(name string, shape []int, dst []float32) error {
 
 // adapters writes the adapters alone, in PEFT's format.
 func (e *Exporter) adapters(dst string) error {
+	all, err := e.Model.PEFT(e.Lora)
+	if err != nil {
+		return err
+	}
 	var infos []checkpoint.Info
-	ps := e.Model.Adapters(e.Lora)
-	for _, p := range ps {
-		infos = append(infos, checkpoint.Info{Name: family.PEFTName(p.Name), DType: "F32", Shape: p.Shape})
+	for _, a := range all {
+		down, up := a.Tensors(e.Lora.Rank)
+		infos = append(infos, down, up)
 	}
-	var targets []string
-	for _, t := range e.Lora.Targets {
-		targets = append(targets, strings.TrimPrefix(t, "*."))
-	}
-	conf := checkpoint.AdapterConfig{BaseModel: e.Cfg.Run.Model.Path, R: e.Lora.Rank, Alpha: e.Lora.Alpha, Dropout: e.Lora.Dropout, Targets: checkpoint.Targets{Names: targets}}
+	conf := family.AdapterConfig(all, e.Lora)
+	conf.BaseModel = e.Cfg.Run.Model.Path
 	sink, err := checkpoint.NewAdapterWriter(dst, conf, infos)
 	if err != nil {
 		return err
 	}
-	for _, p := range ps {
-		v := make([]float32, tensor.Len(p.Shape))
-		if err := e.read(p.Name, p.Shape, v); err != nil {
+	for i, a := range all {
+		down, up, err := a.Fill(e.Lora.Rank, e.read)
+		if err != nil {
 			return err
 		}
-		raw := make([]byte, 4*len(v))
-		tensor.Narrow(tensor.F32, v, raw)
-		if err := sink.WriteRanges(family.PEFTName(p.Name), [][2]int{{0, p.Shape[0]}, {0, p.Shape[1]}}, raw); err != nil {
-			return err
+		for k, v := range [][]float32{down, up} {
+			raw := make([]byte, 4*len(v))
+			tensor.Narrow(tensor.F32, v, raw)
+			info := infos[2*i+k]
+			if err := sink.WriteRanges(info.Name, [][2]int{{0, info.Shape[0]}, {0, info.Shape[1]}}, raw); err != nil {
+				return err
+			}
 		}
 	}
 	return sink.Commit()

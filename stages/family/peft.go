@@ -1,0 +1,137 @@
+package family
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Adapter is a low-rank addition to one linear layer of the model as transformers builds it. Such a layer may be several of ours, as
+// query, key and value are: their additions then stand one after another in A [rank in], and each in its own rows of B [out rank].
+type Adapter struct {
+	Module  string // name of the layer in transformers
+	In, Out int
+	Parts   []AdapterPart
+}
+
+// AdapterPart is the addition to one of our linear layers.
+type AdapterPart struct {
+	Name string   // of our layer
+	Out  int      // its output features
+	Rows [][2]int // where they lie in the module's, in order
+}
+
+// PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is no linear one in transformers, such
+// as a convolution over patches, is an error.
+func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
+	whole := map[string]int{} // output features of modules
+	for _, info := range m.hfShapes() {
+		if len(info.Shape) == 2 {
+			whole[info.Name] = info.Shape[0]
+		}
+	}
+	var out []Adapter
+	at := map[string]int{}
+	for _, p := range m.Params(l) {
+		base, ok := strings.CutSuffix(p.Name, ".lora_A.weight")
+		if !ok {
+			continue
+		}
+		s, n := m.Source(base+".weight"), m.linearOut(l, base)
+		if s.Tail != nil || s.Flat || s.Lead > 0 || whole[s.Name] == 0 {
+			return nil, fmt.Errorf("lora.targets: %s is no linear layer of a checkpoint (%s), so that PEFT has no adapter for it: leave it out", base, s.Name)
+		}
+		rows := s.Rows
+		if rows == nil {
+			rows = [][2]int{{0, n}}
+		}
+		name := s.module()
+		if _, ok := at[name]; !ok {
+			at[name] = len(out)
+			out = append(out, Adapter{Module: name, In: p.Shape[1], Out: whole[s.Name]})
+		}
+		a := &out[at[name]]
+		a.Parts = append(a.Parts, AdapterPart{Name: base, Out: n, Rows: rows})
+	}
+	return out, nil
+}
+
+// linearOut is the number of output features of a linear layer that has an adapter.
+func (m *Model) linearOut(l *block.Lora, base string) int {
+	ps := m.Adapters(l)
+	i := slices.IndexFunc(ps, func(p *grad.Param) bool { return p.Name == base+".lora_B.weight" })
+	return ps[i].Shape[0]
+}
+
+// module is the name of the layer that a weight belongs to.
+func (s Source) module() string {
+	if s.Module != "" {
+		return s.Module
+	}
+	return strings.TrimSuffix(s.Name, ".weight")
+}
+
+// Tensors are the adapter's in a PEFT file: A and B for a rank of r each part.
+func (a Adapter) Tensors(r int) (down, up checkpoint.Info) {
+	n := r * len(a.Parts)
+	down = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_A.weight", DType: "F32", Shape: []int{n, a.In}}
+	up = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_B.weight", DType: "F32", Shape: []int{a.Out, n}}
+	return down, up
+}
+
+// Fill puts the parts' matrices together: read gives A [r in] and B [out r] of one of our layers.
+func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) error) (down, up []float32, err error) {
+	n := r * len(a.Parts)
+	down, up = make([]float32, n*a.In), make([]float32, a.Out*n)
+	for i, p := range a.Parts {
+		if err := read(p.Name+".lora_A.weight", []int{r, a.In}, down[i*r*a.In:(i+1)*r*a.In]); err != nil {
+			return nil, nil, err
+		}
+		b := make([]float32, p.Out*r)
+		if err := read(p.Name+".lora_B.weight", []int{p.Out, r}, b); err != nil {
+			return nil, nil, err
+		}
+		at := 0
+		for _, rows := range p.Rows {
+			for row := rows[0]; row < rows[1]; row++ {
+				copy(up[row*n+i*r:row*n+(i+1)*r], b[at*r:(at+1)*r])
+				at++
+			}
+		}
+	}
+	return down, up, nil
+}
+
+// AdapterConfig describes adapters of rank r to PEFT. The layers are named in full: patterns of a run are not PEFT's, and the last part
+// of a name may stand for other layers in transformers. A module of several parts has a rank, and so an alpha, as many times as large.
+func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
+	c := checkpoint.AdapterConfig{R: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Ranks: map[string]int{}, Alphas: map[string]float64{}}
+	for _, a := range as {
+		c.Targets.Names = append(c.Targets.Names, a.Module)
+		if n := len(a.Parts); n > 1 {
+			key := strings.ReplaceAll(a.Module, ".", `\.`) // PEFT reads keys as regular expressions
+			c.Ranks[key], c.Alphas[key] = n*l.Rank, float64(n)*l.Alpha
+		}
+	}
+	slices.Sort(c.Targets.Names)
+	return c
+}
+
+// inTransformers gives layers the names that they have in transformers, where prefixes differ from the checkpoint's: pairs of the
+// checkpoint's and transformers', of which the first that fits is taken.
+func inTransformers(source func(string) Source, prefixes ...[2]string) func(string) Source {
+	return func(name string) Source {
+		s := source(name)
+		for _, p := range prefixes {
+			if rest, ok := strings.CutPrefix(s.Name, p[0]); ok {
+				s.Module = p[1] + strings.TrimSuffix(rest, ".weight")
+				break
+			}
+		}
+		return s
+	}
+}
