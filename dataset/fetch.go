@@ -47,7 +47,21 @@ type tokens struct {
 type Continuer interface {
 	// EncodeRest returns the ids of a text that stands behind another one, at the start of a line or of a word: without what
 	// comes in front of a whole text.
-	EncodeRest(text string) []int32
+	EncodeRest(text string) ([]int32, error)
+}
+
+// ErrStuck is within the error of an encoder that did not come to an end on a text. It is no fault of the data alone, and not certain to
+// come again, so that the document is not quarantined: it ends the step.
+var ErrStuck = errors.New("the encoder came to no end")
+
+// Encode makes ids of a text, by the encoder's TryEncode if it has one, which may fail where Encode cannot say so.
+func Encode(enc Encoder, text string, addSpecial bool) ([]int32, error) {
+	if e, ok := enc.(interface {
+		TryEncode(text string, addSpecial bool) ([]int32, error)
+	}); ok {
+		return e.TryEncode(text, addSpecial)
+	}
+	return enc.Encode(text, addSpecial), nil
 }
 
 // fetcher reads documents and turns them into ids, and remembers as many as it may.
@@ -149,7 +163,7 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 			return t, errors.New("the data holds conversations, and there is no chat template to write them as text")
 		}
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools); err != nil {
-			return t, &BadSample{d.Place, err.Error()}
+			return t, badOr(err, d.Place)
 		}
 	case KindParts, KindEpisodes:
 		if f.samples == nil {
@@ -167,7 +181,9 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 		t.pieces = join(samples)
 	case KindText:
 		from := 0
-		t.ids, t.ends = f.text(d.Text, u)
+		if t.ids, t.ends, err = f.text(d.Text, u); err != nil {
+			return t, badOr(err, d.Place)
+		}
 		t.ids, from = u.of(t.ids, f.seqLen)
 		t.begins, t.ends = t.begins && from == 0, t.ends && u.part != partRows
 	}
@@ -175,20 +191,20 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 }
 
 // text makes ids of a text or of a piece of it, and says whether the text ends there.
-func (f *fetcher) text(text string, u unit) (ids []int32, ends bool) {
+func (f *fetcher) text(text string, u unit) (ids []int32, ends bool, err error) {
 	ends = true
 	if u.pieces > 1 {
 		text, ends = u.text(text)
 	}
 	if rest, ok := f.enc.(Continuer); ok && u.piece > 0 {
-		ids = rest.EncodeRest(text)
+		ids, err = rest.EncodeRest(text)
 	} else {
-		ids = f.enc.Encode(text, f.addSpecial)
+		ids, err = Encode(f.enc, text, f.addSpecial)
 	}
 	if ends && f.eod >= 0 {
 		ids = append(ids, f.eod)
 	}
-	return ids, ends
+	return ids, ends, err
 }
 
 // known makes a bad sample of ids that are outside the vocabulary: there is nothing that the model could learn of them.
@@ -201,8 +217,11 @@ func (f *fetcher) known(t *tokens) error {
 	return nil
 }
 
-// badOr makes a bad sample of an error, which may be one already.
+// badOr makes a bad sample of an error, which may be one already, unless it is no fault of the sample.
 func badOr(err error, at Place) error {
+	if errors.Is(err, ErrStuck) {
+		return fmt.Errorf("%s: %w", at, err)
+	}
 	var bad *BadSample
 	if errors.As(err, &bad) {
 		return err

@@ -96,7 +96,11 @@ func (u *units) measure(enc Encoder) error {
 			return fmt.Errorf("document %d of %s: %w", k*(u.source.Len()/n), u.source.Name(), err)
 		}
 		text := d.Text[:textCut(d.Text, 1, max(1, int64(len(d.Text))/measureBytes))]
-		bytes, ids = bytes+len(text), ids+len(enc.Encode(text, false))
+		some, err := Encode(enc, text, false)
+		if err != nil {
+			return fmt.Errorf("document %d of %s: %s: %w", k*(u.source.Len()/n), u.source.Name(), d.Place, err)
+		}
+		bytes, ids = bytes+len(text), ids+len(some)
 	}
 	each := 4.0 // bytes of a token, usually
 	if ids > 0 {

@@ -96,7 +96,10 @@ func (o *TokenizeOptions) one(src dataset.Source, enc dataset.Encoder, i int64) 
 	if err != nil {
 		return nil, err
 	}
-	ids := enc.Encode(d.Text, false)
+	ids, err := dataset.Encode(enc, d.Text, false)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.Place, err)
+	}
 	if o.EOD >= 0 {
 		ids = append(ids, o.EOD)
 	}

@@ -2,6 +2,7 @@ package token
 
 import (
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -94,10 +95,10 @@ func (v *addedVocab) find(m *matcher, text string, first bool, yield func(part))
 	}
 }
 
-// isWord is \w of Unicode regular expressions: alphabetic, mark, decimal number, connector, joiner.
-func isWord(r rune) bool {
-	return r == '_' || classOf(r)&(letter|mark) != 0 || unicode.In(r, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic) || r == 0x200c || r == 0x200d
-}
+// isWord is what the library takes for a part of a word beside an added token that must be a single word.
+func isWord(r rune) bool { return wordTable()(r) }
+
+var wordTable = sync.OnceValue(func() func(rune) bool { return inClass("single_word") })
 
 func endsInWord(s string) bool {
 	r, size := utf8.DecodeLastRuneInString(s)

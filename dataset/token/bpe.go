@@ -18,6 +18,7 @@ type bpe struct {
 	byteFallback bool
 	unk          int32 // -1: characters outside the vocabulary are dropped
 	fuseUnk      bool
+	dropout      float64
 	wordStart    bool // no token holds a ▁ behind another character
 }
 
@@ -26,8 +27,8 @@ type merged struct{ rank, id int32 }
 // spaceMark is what SentencePiece writes for a space.
 const spaceMark = "\u2581"
 
-func newBPE(f *modelFile, byteLevel bool) (bpe, error) {
-	m := bpe{byteLevel: byteLevel, byteFallback: f.ByteFallback, fuseUnk: f.FuseUnk, unk: -1}
+func newBPE(f *modelFile, byteLevel bool) (*bpe, error) {
+	m := &bpe{byteLevel: byteLevel, byteFallback: f.ByteFallback, fuseUnk: f.FuseUnk, unk: -1}
 	if f.UnkToken != nil {
 		id, ok := f.Vocab[*f.UnkToken]
 		if !ok {
@@ -35,8 +36,39 @@ func newBPE(f *modelFile, byteLevel bool) (bpe, error) {
 		}
 		m.unk = id
 	}
+	if f.Dropout != nil {
+		if m.dropout = *f.Dropout; !(m.dropout >= 0 && m.dropout <= 1) {
+			return m, fmt.Errorf("tokenizer.json: model.dropout %g is no probability", m.dropout)
+		}
+	}
 	m.fillSymbols(f)
+	if f.Ranks != nil {
+		m.fillRanks(f)
+		return m, nil
+	}
 	return m, m.fillMerges(f)
+}
+
+// fillRanks permits every merge whose result is a token, in the order of the results' ranks: the rule of tiktoken, and with scores
+// for ranks that of SentencePiece.
+func (m *bpe) fillRanks(f *modelFile) {
+	m.merges = make(map[uint64]merged, 2*len(f.Ranks))
+	_, m.wordStart = m.symbols[spaceMark]
+	for tok, rank := range f.Ranks {
+		id := f.Vocab[tok]
+		for i := range tok {
+			if i == 0 {
+				continue
+			}
+			a, okA := f.Vocab[tok[:i]]
+			b, okB := f.Vocab[tok[i:]]
+			if okA && okB {
+				m.merges[pairKey(a, b)] = merged{rank, id}
+			}
+		}
+		m.wordStart = m.wordStart && (len(tok) == len(spaceMark) || !strings.Contains(strings.TrimLeft(tok, spaceMark), spaceMark))
+	}
+	m.wordStart = m.wordStart && m.pieces == nil
 }
 
 // fillSymbols finds the tokens that pieces start from.
@@ -116,6 +148,12 @@ func scanWord(text string, from int) int {
 
 // appendIDs appends the ids of one piece, which is not empty.
 func (m *bpe) appendIDs(s *scratch, out []int32, piece string) []int32 {
+	if m.dropout > 0 {
+		if s.word = m.start(s.word[:0], piece); len(s.word) == 0 {
+			return out
+		}
+		return m.joinDropout(s, out)
+	}
 	if m.pieces != nil {
 		if id, ok := m.pieces[piece]; ok {
 			return append(out, id)

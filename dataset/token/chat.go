@@ -144,6 +144,7 @@ func NewChat(tok *Tokenizer, template *Template, o ChatOptions) *Chat {
 
 // EncodeMessages is EncodeChat with the functions that a conversation's file offers, a JSON array or nil.
 func (c *Chat) EncodeMessages(messages []Message, tools []byte) (ids []int32, lossMask []bool, err error) {
+	defer notSlow(&err)
 	o := c.options
 	if tools != nil {
 		o.Tools = json.RawMessage(tools)
@@ -153,6 +154,7 @@ func (c *Chat) EncodeMessages(messages []Message, tools []byte) (ids []int32, lo
 
 // EncodeEdited implements dataset.EditingEncoder.
 func (c *Chat) EncodeEdited(messages []Message, tools []byte, edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
+	defer notSlow(&err)
 	o := c.options
 	if tools != nil {
 		o.Tools = json.RawMessage(tools)

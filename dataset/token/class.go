@@ -1,6 +1,10 @@
 package token
 
 import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"unicode"
 )
@@ -14,49 +18,99 @@ const (
 	newline                   // \r and \n
 )
 
-// Characters of Unicode 15.1 and 16, which the regular expressions of the Python library know and Go's tables
-// (Unicode 15.0) do not. Once Go's tables have them the entries are redundant, never wrong.
-var (
-	laterLetters = &unicode.RangeTable{
-		R16: []unicode.Range16{{0x1c89, 0x1c8a, 1}, {0xa7cb, 0xa7cd, 1}, {0xa7da, 0xa7dc, 1}},
-		R32: []unicode.Range32{
-			{0x105c0, 0x105f3, 1}, {0x10d4a, 0x10d65, 1}, {0x10d6f, 0x10d85, 1}, {0x10ec2, 0x10ec4, 1}, {0x11380, 0x11389, 1},
-			{0x1138b, 0x1138b, 1}, {0x1138e, 0x1138e, 1}, {0x11390, 0x113b5, 1}, {0x113b7, 0x113b7, 1}, {0x113d1, 0x113d1, 1},
-			{0x113d3, 0x113d3, 1}, {0x11bc0, 0x11be0, 1}, {0x13460, 0x143fa, 1}, {0x16100, 0x1611d, 1}, {0x16d40, 0x16d6c, 1},
-			{0x18cff, 0x18cff, 1}, {0x1e5d0, 0x1e5ed, 1}, {0x1e5f0, 0x1e5f0, 1}, {0x2ebf0, 0x2ee5d, 1},
-		},
+// unicodeFile lists classes of characters as the Python library `tokenizers` 0.23.3 sees them: Unicode 16 in regular expressions,
+// 17 where it asks Rust, and an older version for Punctuation. Go's own tables are those of Unicode 15. It is made by
+// bench/golden/token_unicode.py, which says how it is written.
+//
+//go:embed unicode.txt
+var unicodeFile string
+
+// unicodeTables are the classes of unicodeFile by name: general categories, scripts, `\w`, `\s`, `\d`, and the characters that some
+// pre-tokenizers cut at.
+var unicodeTables = sync.OnceValue(func() map[string]*unicode.RangeTable {
+	out := map[string]*unicode.RangeTable{}
+	for line := range strings.Lines(unicodeFile) {
+		words := strings.Fields(line)
+		if words[0] == lowerLine {
+			continue
+		}
+		t, end := &unicode.RangeTable{}, uint64(0)
+		for _, w := range words[1:] {
+			from, more, _ := strings.Cut(w, "+")
+			a, err := strconv.ParseUint(from, 16, 32)
+			n := uint64(0)
+			if more != "" && err == nil {
+				n, err = strconv.ParseUint(more, 16, 32)
+			}
+			if err != nil {
+				panic(fmt.Sprintf("token: unicode.txt: %s: %v", words[0], err))
+			}
+			end += a
+			t.R32 = append(t.R32, unicode.Range32{Lo: uint32(end), Hi: uint32(end + n), Stride: 1})
+			end += n
+		}
+		for len(t.R32) > 0 && t.R32[0].Hi < 1<<16 { // as unicode.Is wants them
+			t.R16 = append(t.R16, unicode.Range16{Lo: uint16(t.R32[0].Lo), Hi: uint16(t.R32[0].Hi), Stride: 1})
+			if t.R32[0].Hi <= unicode.MaxLatin1 {
+				t.LatinOffset++
+			}
+			t.R32 = t.R32[1:]
+		}
+		if len(t.R32) > 0 && t.R32[0].Lo < 1<<16 {
+			t.R16 = append(t.R16, unicode.Range16{Lo: uint16(t.R32[0].Lo), Hi: 0xffff, Stride: 1})
+			t.R32[0].Lo = 1 << 16
+		}
+		out[words[0]] = t
 	}
-	laterNumbers = &unicode.RangeTable{
-		R32: []unicode.Range32{
-			{0x10d40, 0x10d49, 1}, {0x116d0, 0x116e3, 1}, {0x11bf0, 0x11bf9, 1}, {0x16130, 0x16139, 1}, {0x16d70, 0x16d79, 1},
-			{0x1ccf0, 0x1ccf9, 1}, {0x1e5f1, 0x1e5fa, 1},
-		},
+	return out
+})
+
+// lowerLine is the line of unicodeFile with lower cases that Go's tables do not know.
+const lowerLine = "lower"
+
+// laterLower are those lower cases.
+var laterLower = sync.OnceValue(func() map[rune]rune {
+	out := map[rune]rune{}
+	for line := range strings.Lines(unicodeFile) {
+		words := strings.Fields(line)
+		if words[0] != lowerLine {
+			continue
+		}
+		for _, w := range words[1:] {
+			var upper, lower rune
+			if _, err := fmt.Sscanf(w, "%x=%x", &upper, &lower); err != nil {
+				panic(fmt.Sprintf("token: unicode.txt: %s: %v", w, err))
+			}
+			out[upper] = lower
+		}
 	}
-	laterMarks = &unicode.RangeTable{
-		R16: []unicode.Range16{{0x897, 0x897, 1}},
-		R32: []unicode.Range32{
-			{0x10d69, 0x10d6d, 1}, {0x10efc, 0x10efc, 1}, {0x113b8, 0x113c0, 1}, {0x113c2, 0x113c2, 1}, {0x113c5, 0x113c5, 1},
-			{0x113c7, 0x113ca, 1}, {0x113cc, 0x113d0, 1}, {0x113d2, 0x113d2, 1}, {0x113e1, 0x113e2, 1}, {0x11f5a, 0x11f5a, 1},
-			{0x1611e, 0x1612f, 1}, {0x1e5ee, 0x1e5ef, 1},
-		},
+	return out
+})
+
+// inClass returns the test of a class of unicodeFile.
+func inClass(name string) func(r rune) bool {
+	t := unicodeTables()[name]
+	if t == nil {
+		panic("token: no class of characters is named " + name)
 	}
-)
+	return func(r rune) bool { return unicode.Is(t, r) }
+}
 
 // classTables lists which tables give which class.
-var classTables = []struct {
+var classTables = sync.OnceValue(func() []classed {
+	t := unicodeTables()
+	return []classed{{t["L"], letter}, {t["N"], number}, {t["\\s"], space}, {t["M"], mark}}
+})
+
+type classed struct {
 	table *unicode.RangeTable
 	class uint8
-}{
-	{unicode.L, letter}, {laterLetters, letter},
-	{unicode.N, number}, {laterNumbers, number},
-	{unicode.White_Space, space},
-	{unicode.M, mark}, {laterMarks, mark},
 }
 
 // classTable holds the classes of the basic multilingual plane, filled once.
 var classTable = sync.OnceValue(func() *[1 << 16]uint8 {
 	t := &[1 << 16]uint8{}
-	for _, c := range classTables {
+	for _, c := range classTables() {
 		for _, r := range c.table.R16 {
 			for x := uint32(r.Lo); x <= uint32(r.Hi); x += uint32(r.Stride) {
 				t[x] |= c.class
@@ -74,8 +128,8 @@ func classOf(r rune) uint8 {
 		return classTable()[r]
 	}
 	var c uint8
-	for _, e := range classTables {
-		if c&e.class == 0 && unicode.Is(e.table, r) {
+	for _, e := range classTables() {
+		if unicode.Is(e.table, r) {
 			c |= e.class
 		}
 	}

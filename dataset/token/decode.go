@@ -19,6 +19,8 @@ type decoderFile struct {
 	Replacement   string  `json:"replacement"`
 	PrependScheme string  `json:"prepend_scheme"`
 	AddPrefix     *bool   `json:"add_prefix_space"`
+	Prefix        *string `json:"prefix"`
+	Cleanup       *bool   `json:"cleanup"`
 }
 
 // parseDecoders returns nil where the file has no decoder.
@@ -61,6 +63,8 @@ func parseOneDecoder(raw json.RawMessage) (decodeStep, error) {
 		return f.stripStep()
 	case "Metaspace":
 		return f.metaspaceStep(), nil
+	case "WordPiece":
+		return f.wordPieceStep(), nil
 	}
 	return nil, fmt.Errorf("type %q is not supported", typ)
 }
@@ -98,6 +102,28 @@ func (f *decoderFile) metaspaceStep() decodeStep {
 			return strings.ReplaceAll(s, f.Replacement, "")
 		}
 		return strings.ReplaceAll(s, f.Replacement, " ")
+	})
+}
+
+// cleanup takes the spaces away that splitting at punctuation made.
+var cleanup = []string{" .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m", " do not", " don't", " 's", "'s", " 've", "'ve", " 're", "'re"}
+
+// wordPieceStep joins the tokens that go on within a word, and puts spaces between the others.
+func (f *decoderFile) wordPieceStep() decodeStep {
+	prefix := "##"
+	if f.Prefix != nil {
+		prefix = *f.Prefix
+	}
+	return eachPart(func(i int, s string) string {
+		if rest, ok := strings.CutPrefix(s, prefix); ok && i > 0 {
+			s = rest
+		} else if i > 0 {
+			s = " " + s
+		}
+		for k := 0; isOn(f.Cleanup) && k < len(cleanup); k += 2 {
+			s = strings.ReplaceAll(s, cleanup[k], cleanup[k+1])
+		}
+		return s
 	})
 }
 

@@ -17,6 +17,8 @@ type Config struct {
 	ChatTemplate       string            // the default template, "" for a model without one
 	ChatTemplates      map[string]string // templates given by name ("default", "tool_use"), else nil
 	MaxLength          float64           // model_max_length in tokens; some files say 1e30
+
+	added map[string]addedToken // by id, for tokenizers without a tokenizer.json
 }
 
 type configFile struct {
@@ -28,6 +30,8 @@ type configFile struct {
 	AddEOS       *bool           `json:"add_eos_token"`
 	ChatTemplate json.RawMessage `json:"chat_template"`
 	MaxLength    float64         `json:"model_max_length"`
+
+	Added map[string]addedToken `json:"added_tokens_decoder"`
 }
 
 // tokenName is a token given as a string, as {"content": …} or as null.
@@ -46,15 +50,8 @@ func (n *tokenName) UnmarshalJSON(b []byte) error {
 }
 
 // LoadDir reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face model directory. Only
-// the first must exist; a template in its own file wins over the one in the config.
+// the first must exist, or else tekken.json, qwen.tiktoken or tokenizer.model; a template in its own file wins over the one in the config.
 func LoadDir(dir string) (*Tokenizer, *Config, error) {
-	tok, err := Load(filepath.Join(dir, "tokenizer.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w; a model with another kind of tokenizer file can be saved anew by transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", err)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
 	c := &Config{}
 	path := filepath.Join(dir, "tokenizer_config.json")
 	switch b, err := os.ReadFile(path); {
@@ -64,6 +61,13 @@ func LoadDir(dir string) (*Tokenizer, *Config, error) {
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, nil, fmt.Errorf("load tokenizer: %w", err)
+	}
+	tok, err := Load(filepath.Join(dir, "tokenizer.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		tok, err = loadOther(dir, c)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +85,7 @@ func parseConfig(b []byte) (*Config, error) {
 		return nil, err
 	}
 	c := &Config{BOS: string(f.BOS), EOS: string(f.EOS), PAD: string(f.PAD), UNK: string(f.UNK),
-		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength}
+		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength, added: f.Added}
 	raw := bytes.TrimSpace(f.ChatTemplate)
 	if len(raw) == 0 || raw[0] == 'n' {
 		return c, nil

@@ -67,20 +67,7 @@ func (m *bpe) joinLong(s *scratch, out []int32) []int32 {
 	for len(heap) > 0 {
 		var top candidate
 		top, heap = popMin(heap)
-		l := &links[top.at]
-		if l.id < 0 || l.next < 0 {
-			continue
-		}
-		right := &links[l.next]
-		if p, ok := m.merges[pairKey(l.id, right.id)]; !ok || p.id != top.id {
-			continue
-		}
-		l.id, right.id = top.id, -1
-		if l.next = right.next; l.next >= 0 {
-			links[l.next].prev = top.at
-		}
-		heap = m.offer(heap, links, l.prev)
-		heap = m.offer(heap, links, top.at)
+		heap = m.merge(heap, links, top)
 	}
 	for _, l := range links {
 		if l.id >= 0 {
@@ -89,6 +76,24 @@ func (m *bpe) joinLong(s *scratch, out []int32) []int32 {
 	}
 	s.links, s.heap = links, heap
 	return out
+}
+
+// merge carries out a merge, unless it is stale.
+func (m *bpe) merge(heap []candidate, links []link, top candidate) []candidate {
+	l := &links[top.at]
+	if l.id < 0 || l.next < 0 {
+		return heap
+	}
+	right := &links[l.next]
+	if p, ok := m.merges[pairKey(l.id, right.id)]; !ok || p.id != top.id {
+		return heap
+	}
+	l.id, right.id = top.id, -1
+	if l.next = right.next; l.next >= 0 {
+		links[l.next].prev = top.at
+	}
+	heap = m.offer(heap, links, l.prev)
+	return m.offer(heap, links, top.at)
 }
 
 // offer adds the merge of the symbol at i and its successor, if there is one.
@@ -151,6 +156,7 @@ type scratch struct {
 	heap      []candidate
 	cache     map[string][]int32
 	arena     []int32
+	draws     uint64 // state of the draws of dropout
 }
 
 func newScratch() *scratch { return &scratch{cache: map[string][]int32{}} }

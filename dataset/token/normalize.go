@@ -42,6 +42,8 @@ type normalizerFile struct {
 	Content    string  `json:"content"`
 	StripLeft  bool    `json:"strip_left"`
 	StripRight bool    `json:"strip_right"`
+	CharsMap   []byte  `json:"precompiled_charsmap"`
+	bertFile
 }
 
 var unicodeForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
@@ -56,7 +58,7 @@ func parseOneNormalizer(raw json.RawMessage) (normalizer, error) {
 		return nil, err
 	}
 	if form, ok := unicodeForms[typ]; ok {
-		return form.String, nil
+		return unicodeForm(form), nil
 	}
 	switch typ {
 	case "Lowercase":
@@ -67,6 +69,20 @@ func parseOneNormalizer(raw json.RawMessage) (normalizer, error) {
 		return func(s string) string { return prepend(f.Prepend, s) }, nil
 	case "Replace":
 		return newReplacer(f.Pattern, f.Content)
+	case "Precompiled":
+		p, err := newPrecompiled(f.CharsMap)
+		if err != nil {
+			return nil, err
+		}
+		return p.normalize, nil
+	case "BertNormalizer":
+		return f.bertFile.normalizer(), nil
+	case "StripAccents":
+		return func(s string) string { return without(s, "StripAccents") }, nil
+	case "Nmt":
+		return nmt, nil
+	case "ByteLevel":
+		return nil, fmt.Errorf("ByteLevel is supported as a pre-tokenizer only")
 	}
 	return nil, fmt.Errorf("type %q is not supported", typ)
 }
@@ -91,7 +107,14 @@ func strip(s string, left, right bool) string {
 
 // lowercase lowers character by character. U+0130 is the only character whose lower case is two.
 func lowercase(s string) string {
-	return strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(s, "\u0130", "\u0130\x00")), "i\x00", "i\u0307")
+	s = strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(s, "\u0130", "\u0130\x00")), "i\x00", "i\u0307")
+	later := laterLower()
+	return strings.Map(func(r rune) rune {
+		if l, ok := later[r]; ok && r >= utf8.RuneSelf {
+			return l
+		}
+		return r
+	}, s)
 }
 
 // newReplacer replaces every match of p by content, taken literally.

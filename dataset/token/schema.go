@@ -2,8 +2,10 @@ package token
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -17,6 +19,8 @@ type file struct {
 	PostProcessor json.RawMessage `json:"post_processor"`
 	Decoder       json.RawMessage `json:"decoder"`
 	Model         modelFile       `json:"model"`
+
+	normal func() (normalizer, error) // in place of Normalizer, of a SentencePiece model
 }
 
 type addedToken struct {
@@ -38,8 +42,41 @@ type modelFile struct {
 	FuseUnk      bool             `json:"fuse_unk"`
 	ByteFallback bool             `json:"byte_fallback"`
 	IgnoreMerges bool             `json:"ignore_merges"`
-	Vocab        map[string]int32 `json:"vocab"`
+	Vocab        map[string]int32 `json:"-"`
 	Merges       merges           `json:"merges"`
+
+	Pieces   []scored         `json:"-"` // Unigram's vocab, by id
+	UnkID    *int32           `json:"unk_id"`
+	WordMax  *int             `json:"max_input_chars_per_word"`
+	Ranks    map[string]int32 `json:"-"` // in place of Merges: a merge is of the rank of its result
+	Single   bool             `json:"-"` // sums of scores are float32
+	RawVocab json.RawMessage  `json:"vocab"`
+}
+
+// scored is a piece of Unigram and the logarithm of its probability.
+type scored struct {
+	Piece  string
+	Score  float64
+	hidden bool // text is not cut into it: a control piece, a byte, an unused one
+}
+
+// UnmarshalJSON reads ["▁the", -3.2].
+func (s *scored) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &[]any{&s.Piece, &s.Score}) }
+
+// readVocab reads the vocabulary, which is a map from tokens to ids, or Unigram's list.
+func (f *modelFile) readVocab() error {
+	if f.Type != "Unigram" && !(f.Type == "" && bytes.HasPrefix(bytes.TrimSpace(f.RawVocab), []byte("["))) {
+		return json.Unmarshal(f.RawVocab, &f.Vocab)
+	}
+	f.Type = "Unigram"
+	if err := json.Unmarshal(f.RawVocab, &f.Pieces); err != nil {
+		return err
+	}
+	f.Vocab = make(map[string]int32, len(f.Pieces))
+	for i, p := range f.Pieces {
+		f.Vocab[p.Piece] = int32(i)
+	}
+	return nil
 }
 
 // merges accepts both forms in use: "a b" strings and ["a","b"] pairs.
@@ -66,6 +103,19 @@ func (m *merges) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// model makes ids of one piece of text, which is not empty.
+type model interface {
+	appendIDs(s *scratch, out []int32, piece string) []int32
+}
+
+// models makes the models of tokenizer.json by type.
+var models = map[string]func(f *modelFile, byteLevel bool) (model, error){
+	"BPE":       func(f *modelFile, byteLevel bool) (model, error) { return newBPE(f, byteLevel) },
+	"Unigram":   func(f *modelFile, _ bool) (model, error) { return newUnigram(f) },
+	"WordPiece": func(f *modelFile, _ bool) (model, error) { return newWordPiece(f) },
+	"WordLevel": func(f *modelFile, _ bool) (model, error) { return newWordLevel(f) },
+}
+
 // idMax bounds ids so that tables by id stay small: four times the largest published vocabulary.
 const idMax = 1 << 20
 
@@ -74,22 +124,36 @@ func parseFile(b []byte) (*file, error) {
 	if err := json.Unmarshal(b, f); err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	if f.Model.Type != "BPE" && f.Model.Type != "" {
-		return nil, fmt.Errorf("tokenizer.json: model.type %q is not supported; only BPE is", f.Model.Type)
+	if _, known := models[f.Model.Type]; !known && f.Model.Type != "" {
+		return nil, fmt.Errorf("tokenizer.json: model.type %q is not supported; %s are", f.Model.Type, strings.Join(slices.Sorted(maps.Keys(models)), ", "))
 	}
-	if len(f.Model.Vocab) == 0 {
+	if len(f.Model.RawVocab) == 0 {
 		return nil, fmt.Errorf("tokenizer.json: model.vocab is empty")
+	}
+	if err := f.Model.readVocab(); err != nil {
+		return nil, fmt.Errorf("tokenizer.json: model.vocab: %w", err)
+	}
+	return f, f.check()
+}
+
+// check refuses what cannot be a model.
+func (f *file) check() error {
+	if len(f.Model.Vocab) == 0 {
+		return fmt.Errorf("tokenizer.json: model.vocab is empty")
 	}
 	for tok, id := range f.Model.Vocab {
 		if id < 0 || id >= idMax {
-			return nil, fmt.Errorf("tokenizer.json: model.vocab[%q] has id %d, outside 0…%d", tok, id, idMax-1)
+			return fmt.Errorf("tokenizer.json: model.vocab[%q] has id %d, outside 0…%d", tok, id, idMax-1)
 		}
 	}
-	return f, f.checkModel()
+	return f.checkModel()
 }
 
 // checkModel refuses the BPE options that none of the supported families use, rather than ignoring them.
 func (f *file) checkModel() error {
+	if f.Model.Type == "WordPiece" {
+		return nil
+	}
 	for name, v := range map[string]*string{"continuing_subword_prefix": f.Model.Prefix, "end_of_word_suffix": f.Model.Suffix} {
 		if v != nil && *v != "" {
 			return fmt.Errorf("tokenizer.json: model.%s %q is not supported", name, *v)
@@ -101,7 +165,10 @@ func (f *file) checkModel() error {
 // build turns the parsed file into the tables that encoding reads.
 func (t *Tokenizer) build(f *file) error {
 	var err error
-	if t.normalize, err = parseNormalizer(f.Normalizer); err != nil {
+	if f.normal == nil {
+		f.normal = func() (normalizer, error) { return parseNormalizer(f.Normalizer) }
+	}
+	if t.normalize, err = f.normal(); err != nil {
 		return err
 	}
 	splits, byteLevel, err := parseSplits(f.PreTokenizer)
@@ -109,13 +176,16 @@ func (t *Tokenizer) build(f *file) error {
 		return err
 	}
 	t.split = splits
-	if t.model, err = newBPE(&f.Model, byteLevel); err != nil {
+	t.byteLevel, t.byteFallback = byteLevel, f.Model.ByteFallback
+	if t.model, err = models[cmp.Or(f.Model.Type, "BPE")](&f.Model, byteLevel); err != nil {
 		return err
 	}
 	if err := t.buildIDs(f); err != nil {
 		return err
 	}
-	t.split = t.model.addWordSplit(t.split)
+	if m, ok := t.model.(*bpe); ok {
+		t.split = m.addWordSplit(t.split)
+	}
 	if t.post, err = parsePost(f.PostProcessor); err != nil {
 		return err
 	}

@@ -107,10 +107,10 @@ func (c *spanCoder) place(ids []int32, size int) {
 // that was in the text itself counts as one too, which may shift a boundary by a token.
 func (t *Tokenizer) sizeOf(id int32) int {
 	tok := t.tokens[id]
-	if t.model.byteLevel {
+	if t.byteLevel {
 		return len(rawBytes(tok))
 	}
-	if _, ok := fallbackByte(tok); ok && t.model.byteFallback {
+	if _, ok := fallbackByte(tok); ok && t.byteFallback {
 		return 1
 	}
 	for _, s := range t.split {

@@ -2,12 +2,10 @@ package token
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
-
-	"github.com/dlclark/regexp2/v2"
 )
 
 // splitter is one pre-tokenizer: it yields the pieces of text in order. first says that text starts where the whole
@@ -68,23 +66,23 @@ func parseOneSplit(typ string, raw json.RawMessage) ([]splitter, error) {
 	case "Metaspace":
 		return f.metaspaceSplit()
 	case "Digits":
-		return charSplit(isNumeric, map[bool]string{true: "Isolated", false: "Contiguous"}[f.IndividualDigits])
+		return charSplit(inClass("Digits"), map[bool]string{true: "Isolated", false: "Contiguous"}[f.IndividualDigits])
 	case "Punctuation":
 		if f.Behavior == "" {
 			f.Behavior = "Isolated"
 		}
-		return charSplit(isPunctuation, f.Behavior)
+		return charSplit(inClass("Punctuation"), f.Behavior)
 	case "WhitespaceSplit":
-		return charSplit(unicode.IsSpace, "Removed")
+		return charSplit(inClass("\\s"), "Removed")
 	case "Whitespace":
-		find, err := compileRegex(`\w+|[^\w\s]+`)
-		return []splitter{&cutter{find: find, behavior: removed, invert: true}}, err
+		return []splitter{&cutter{find: findWords, behavior: removed, invert: true}}, nil
+	case "BertPreTokenizer":
+		words, err := charSplit(inClass("\\s"), "Removed")
+		marks, err2 := charSplit(inClass("Bert"), "Isolated")
+		return append(words, marks...), errors.Join(err, err2)
 	}
 	return nil, fmt.Errorf("not supported")
 }
-
-func isNumeric(r rune) bool     { return classOf(r)&number != 0 }
-func isPunctuation(r rune) bool { return unicode.IsPunct(r) || r < 0x80 && unicode.IsSymbol(r) }
 
 func byteLevelSplits(f splitFile) (out []splitter) {
 	if f.AddPrefixSpace == nil || *f.AddPrefixSpace {
@@ -142,20 +140,27 @@ func literalFinder(lit string) finder {
 	}
 }
 
-// compileRegex compiles an expression of the library's regular-expression dialect (Oniguruma), look-ahead included.
-// Backtracking runs in a stack of bounded size; a pattern that overruns it on some text stops matching there.
-func compileRegex(expr string) (finder, error) {
-	re, err := regexp2.Compile(expr, regexp2.OptionMaxBacktrackingStackSize(1<<22))
-	if err != nil {
-		return nil, fmt.Errorf("pattern %q: %w", expr, err)
-	}
-	return func(text string, yield func(start, stop int)) {
-		m, err := re.FindStringMatch(text)
-		for ; err == nil && m != nil; m, err = re.FindNextMatch(m) {
-			start, n := m.ByteRange()
-			yield(start, start+n)
+// findWords finds \w+|[^\w\s]+ of Rust's regular expressions.
+func findWords(text string, yield func(start, stop int)) {
+	space := inClass("\\s")
+	start, before := 0, 0
+	for i, r := range text {
+		kind := 2
+		if isWord(r) {
+			kind = 1
+		} else if space(r) {
+			kind = 0
 		}
-	}, nil
+		if kind != before {
+			if before != 0 {
+				yield(start, i)
+			}
+			start, before = i, kind
+		}
+	}
+	if before != 0 {
+		yield(start, len(text))
+	}
 }
 
 func charSplit(is func(rune) bool, behavior string) ([]splitter, error) {

@@ -1,11 +1,16 @@
 package token
 
 import (
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,8 +26,7 @@ func TestScannersEqualRegex(t *testing.T) {
 	for regex, scan := range map[string]scanner{regexLlama3: knownScanners[regexLlama3], regexQwen2: knownScanners[regexQwen2], regexGPT2: scanGPT2} {
 		find, err := compileRegex(regex)
 		require.NoError(t, err)
-		text := goldenText(t)
-		for _, s := range text[:len(text)-1] { // the last line has characters the engine's tables lack
+		for _, s := range goldenText(t) {
 			require.Equal(t, pieces(&cutter{find: find}, s), pieces(scan, s), "%s on %q", regex, s)
 		}
 	}
@@ -37,19 +41,60 @@ func FuzzScannersEqualRegex(f *testing.F) {
 		find[regex], _ = compileRegex(regex)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		s = strings.Map(knownRune, strings.ToValidUTF8(s, ""))
+		s = strings.ToValidUTF8(s, "")
 		require.Equal(t, pieces(&cutter{find: find[regexLlama3]}, s), pieces(knownScanners[regexLlama3], s))
 		require.Equal(t, pieces(&cutter{find: find[regexQwen2]}, s), pieces(knownScanners[regexQwen2], s))
 		require.Equal(t, pieces(&cutter{find: find[regexGPT2]}, s), pieces(scanner(scanGPT2), s))
 	})
 }
 
-// knownRune drops the characters that only this package's tables know.
-func knownRune(r rune) rune {
-	if unicode.In(r, laterLetters, laterNumbers, laterMarks) {
-		return -1
+// TestCutsBesideEveryCharacter: pre-tokenizers cut, and normalizers change, every character of Unicode as the library does.
+func TestCutsBesideEveryCharacter(t *testing.T) {
+	b, err := os.ReadFile("testdata/cuts_all.json")
+	require.NoError(t, err)
+	var want struct {
+		Cuts  map[string][2]json.RawMessage
+		Forms map[string]uint32
 	}
-	return r
+	require.NoError(t, json.Unmarshal(b, &want))
+	require.GreaterOrEqual(t, len(want.Cuts)+len(want.Forms), 20)
+	each := func(use func(text string)) {
+		for r := rune(0); r <= unicode.MaxRune; r++ {
+			if (r < 0xd800 || r > 0xdfff) && (r < 0x20000 || r%61 == 0) {
+				use("x" + string(r) + "'1 ")
+			}
+		}
+	}
+	for name, c := range want.Cuts {
+		splits, _, err := parseSplits(c[0])
+		require.NoError(t, err, name)
+		var crc, sum uint32
+		require.NoError(t, json.Unmarshal(c[1], &crc))
+		each(func(text string) {
+			for _, p := range piecesOf(splits, text) {
+				sum = crc32.Update(sum, crc32.IEEETable, append([]byte(p), 0))
+			}
+		})
+		assert.Equal(t, crc, sum, name)
+	}
+	for name, crc := range want.Forms {
+		n, err := parseNormalizer([]byte(fmt.Sprintf(`{"type":%q,"clean_text":true,"handle_chinese_chars":true,"lowercase":true}`, name)))
+		require.NoError(t, err, name)
+		sum := uint32(0)
+		each(func(text string) { sum = crc32.Update(sum, crc32.IEEETable, append([]byte(n(text)), 0)) })
+		assert.Equal(t, crc, sum, name)
+	}
+}
+
+// piecesOf sends a text through pre-tokenizers one after the other.
+func piecesOf(splits []splitter, text string) (out []string) {
+	if len(splits) == 0 {
+		return []string{text}
+	}
+	for _, p := range pieces(splits[0], text) {
+		out = append(out, piecesOf(splits[1:], p)...)
+	}
+	return out
 }
 
 // What becomes of matches, on the example of the library's documentation.
@@ -70,7 +115,7 @@ func TestBehaviors(t *testing.T) {
 // The row of ranks and the heap join alike, whatever the length.
 func TestJoinShortEqualsLong(t *testing.T) {
 	tok, _ := loadGolden(t, "gpt2")
-	m, s := &tok.model, newScratch()
+	m, s := tok.model.(*bpe), newScratch()
 	for _, line := range goldenText(t) {
 		for piece := range slices.Chunk([]byte(line), scanMax) {
 			start := m.start(nil, string(piece))

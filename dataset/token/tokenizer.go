@@ -1,10 +1,13 @@
 // Package token turns text into token ids and back, as Hugging Face's `tokenizer.json` prescribes, and conversations
 // into text by a model's chat template.
 //
-// Ids are those of the Python library `tokenizers`: the file is read as a chain of added-token matching, normalizers,
-// pre-tokenizers, a BPE model, a post-processor and decoders. The chains that byte-level BPE (GPT-2, Llama 3, Qwen,
-// DeepSeek) and SentencePiece-style BPE (Llama 2, Mistral, InternLM) use are read; anything else is an error that
-// names the part. Truncation and padding sections are ignored: lengths are the packer's business.
+// Ids are those of the Python library `tokenizers` 0.23: the file is read as a chain of added-token matching, normalizers,
+// pre-tokenizers, a model (BPE, Unigram, WordPiece or WordLevel), a post-processor and decoders. A part that is not known is an error
+// that names it. Truncation and padding sections are ignored: lengths are the packer's business. Classes of characters are those of that
+// library too (unicode.txt), not those of Go.
+//
+// Folders without a tokenizer.json are read by the files that models came with: SentencePiece's and tiktoken's tokenizer.model,
+// qwen.tiktoken and tekken.json.
 //
 // Encoding reads only immutable tables, so a Tokenizer serves any number of goroutines at once.
 package token
@@ -13,7 +16,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,17 +24,18 @@ import (
 
 // Tokenizer encodes and decodes text. It is immutable after Parse and safe for concurrent use.
 type Tokenizer struct {
-	added       addedVocab
-	normalize   normalizer // nil: none
-	split       []splitter
-	model       bpe
-	post        postProcessor
-	decode      []decodeStep
-	tokens      []string // by id; "" where the id is unused
-	ids         map[string]int32
-	byteTokens  [][]byte // by id, set when the whole decoder is ByteLevel
-	fingerprint string
-	scratch     sync.Pool // of *scratch
+	added                   addedVocab
+	normalize               normalizer // nil: none
+	split                   []splitter
+	model                   model
+	byteLevel, byteFallback bool
+	post                    postProcessor
+	decode                  []decodeStep
+	tokens                  []string // by id; "" where the id is unused
+	ids                     map[string]int32
+	byteTokens              [][]byte // by id, set when the whole decoder is ByteLevel
+	fingerprint             string
+	scratch                 sync.Pool // of *scratch
 }
 
 // fileBytesMax bounds tokenizer.json: the largest published one is about 35 MB.
@@ -40,16 +43,9 @@ const fileBytesMax = 1 << 28
 
 // Load reads a tokenizer.json file. Errors name the file and the part that is wrong or unsupported.
 func Load(path string) (*Tokenizer, error) {
-	info, err := os.Stat(path)
+	b, err := readBounded(path)
 	if err != nil {
-		return nil, fmt.Errorf("load tokenizer: %w", err)
-	}
-	if info.Size() > fileBytesMax {
-		return nil, fmt.Errorf("load tokenizer %s: %d bytes, over the limit of %d", path, info.Size(), fileBytesMax)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("load tokenizer: %w", err)
+		return nil, err
 	}
 	t, err := Parse(b)
 	if err != nil {
@@ -76,13 +72,15 @@ func Parse(b []byte) (*Tokenizer, error) {
 
 // Encode returns the ids of text. With addSpecial the post-processor's tokens (BOS and the like) are added, as the
 // Python library's encode does by default. Bytes that are not UTF-8 are read as U+FFFD, one for each maximal invalid
-// stretch. Text of any length is taken; work is O(n log n) in the length of the longest piece.
+// stretch. Text of any length is taken; work is O(n log n) in the length of the longest piece. It panics with a *SlowError where a pattern
+// of the tokenizer does not come to an end; see TryEncode.
 func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	if !utf8.ValidString(text) {
 		text = lossyUTF8([]byte(text))
 	}
 	s := t.scratch.Get().(*scratch)
 	s.out = s.out[:0]
+	s.seed(text)
 	t.added.extract(text, t.normalize, func(p part) { t.encodePart(s, p) })
 	out := make([]int32, 0, len(s.out)+t.post.extra(addSpecial))
 	out = t.post.apply(out, s.out, addSpecial)
@@ -91,17 +89,35 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	return out
 }
 
+// TryEncode is Encode, with an error for a text on which a pattern of the tokenizer does not come to an end: a *SlowError.
+func (t *Tokenizer) TryEncode(text string, addSpecial bool) (ids []int32, err error) {
+	defer notSlow(&err)
+	return t.Encode(text, addSpecial), nil
+}
+
+// notSlow makes an error of a panic with a *SlowError.
+func notSlow(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case *SlowError:
+		*err = r
+	default:
+		panic(r)
+	}
+}
+
 // EncodeRest returns the ids of a text that stands behind another, at the start of a line or of a word: without the tokens and
 // the space that come in front of a whole text. It implements dataset.Continuer.
-func (t *Tokenizer) EncodeRest(text string) []int32 {
+func (t *Tokenizer) EncodeRest(text string) (ids []int32, err error) {
+	defer notSlow(&err)
 	if text == "" {
-		return nil
+		return nil, nil
 	}
 	before, all := t.Encode("\n", false), t.Encode("\n"+text, false)
 	if len(all) >= len(before) && slices.Equal(all[:len(before)], before) {
-		return all[len(before):]
+		return all[len(before):], nil
 	}
-	return t.Encode(text, false)
+	return t.Encode(text, false), nil
 }
 
 // encodePart appends the ids of one stretch of text, which is either an added token or text for the model.

@@ -122,7 +122,11 @@ func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) error {
 	defer gen.Close()
 	p.Stop = append(p.Stop, m.stop...)
 	stream := m.tok.NewStream(true)
-	if err := gen.Generate(m.tok.Encode(prompt, true), p, func(id int32) bool { fmt.Fprint(w, stream.Push(id)); return true }); err != nil {
+	ids, err := m.tok.TryEncode(prompt, true)
+	if err != nil {
+		return err
+	}
+	if err := gen.Generate(ids, p, func(id int32) bool { fmt.Fprint(w, stream.Push(id)); return true }); err != nil {
 		return err
 	}
 	fmt.Fprint(w, stream.Flush())

@@ -36,7 +36,10 @@ func newTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 	}
 	switch kind {
 	case dataset.KindText:
-		return func(d *dataset.Document) (int64, error) { return int64(len(tok.Encode(d.Text, false))), nil }, nil
+		return func(d *dataset.Document) (int64, error) {
+			ids, err := tok.TryEncode(d.Text, false)
+			return int64(len(ids)), err
+		}, nil
 	case dataset.KindTokens:
 		return func(d *dataset.Document) (int64, error) { return int64(len(d.Tokens)), nil }, nil
 	case dataset.KindChat:
