@@ -421,6 +421,26 @@ VARS = {"s": "Hello, World", "n": 7, "x": 2.5, "t": True, "no": None, "l": [3, 1
         "users": [{"name": "Bo", "age": 3, "ok": True}, {"name": "al", "age": 1, "ok": False}, {"name": "Cy", "age": 2}], "u": "Ünïcödé 🙂 straße", "ws": " \t a b\n c  ", "q": "it's \"q\" \\ \n é\x00\x7f"}
 
 SNIPPETS = r"""
+{% macro box(t) %}<{{ t }}>{{ caller() }}</{{ t }}>{% endmacro %}{% call box('b') %}in {{ n }}{% endcall %}|{% call box(t='i') %}{% call box('u') %}x{% endcall %}{% endcall %}
+{% macro each(l) %}{% for i in l %}{{ caller(i, loop.index) }};{% endfor %}{% endmacro %}{% call(x, k='d') each([3, 1]) %}{{ x }}={{ k }}{% endcall %}
+{% macro plain() %}p{% endmacro %}{% call plain() %}x{% endcall %}
+{% macro m(a) %}{{ a }} {{ varargs }} {{ kwargs }}{% endmacro %}{{ m(1, 2, 3, z=4) }}{{ m(1) }}
+{% macro m(a) %}{{ caller is defined }} {{ caller }}{% endmacro %}{{ m(1) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}
+{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}
+{% call 5 %}x{% endcall %}
+{% for g in users | groupby('name') %}{{ g.grouper }}:{{ g.list | length }},{{ g[0] }} {% endfor %}{% for k, v in words | map('upper') | groupby(0) %}{{ k }}{{ v }}{% endfor %}
+{% for g, l in [{'k': 'b'}, {'k': 'A'}, {'k': 'a'}, {'q': 1}] | groupby('k', default='zz') %}{{ g }}={{ l | length }};{% endfor %}{{ users | groupby('ok', default=false) | list | length }}
+{% for g, l in [{'k': 'b'}, {'k': 'A'}, {'k': 'a'}] | groupby('k', case_sensitive=true) %}{{ g }}={{ l | length }};{% endfor %}
+{{ range(7) | batch(3) | list }} {{ range(7) | batch(3, 'x') | list }} {{ [] | batch(2) | list }} {{ range(4) | batch(2, 'x') | list }}
+{{ range(7) | slice(3) | list }} {{ range(7) | slice(3, 'x') | list }} {{ range(6) | slice(3, 'x') | list }} {{ [] | slice(2) | list }}
+{% for i in [{'n': 1, 'c': [{'n': 2, 'c': [{'n': 3}]}, {'n': 4}]}, {'n': 5}] recursive %}{{ i.n }}.{{ loop.depth }}.{{ loop.depth0 }}{% if i.c %}({{ loop(i.c) }}){% endif %}{{ loop.index }}{% endfor %}
+{% for i in [1, 2] %}{{ loop([3]) }}{% endfor %}
+{% for i in [[1, []], []] recursive %}<{{ loop(i) if i }}{% else %}none{% endfor %}
+{{ strftime_now('%a %A %b %B %c %d %D %e %F %f %g %G %h %H %I %j %k %l %m %M %n %p %P %r %R') }}|{{ strftime_now('%S %t %T %u %U %V %w %W %x %X %y %Y %% %C %Ey %Od %z%Z') }}
+{{ strftime_now('%-d %-m %-H %-I %-j %_d %_m %0e %^a %^B %#p %5d %3Y %-e %_5H %10A|%-y %q %') }}
+{{ "\N{LATIN SMALL LETTER E WITH ACUTE}\N{Euro Sign} \N{CJK UNIFIED IDEOGRAPH-4E2D} \N{HANGUL SYLLABLE GAG}" }}
+{{ "\N{NO SUCH THING}" }}
 {{ s }}|{{ n }}|{{ x }}|{{ t }}|{{ no }}|{{ l }}|{{ d }}|{{ missing }}|{{ q }}|{{ [q, u, es] }}
 {{ 1 + 2 * 3 - 4 / 2 }} {{ 7 // 2 }} {{ -7 // 2 }} {{ 7 % 3 }} {{ -7 % 3 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ 2 ** 3 ** 2 }} {{ 1e3 }} {{ 1.0 }} {{ 1_000 }} {{ 10 / 4 }} {{ 7.5 // 2 }} {{ -7.5 % 2 }}
 {{ -n }} {{ +n }} {{ -x|abs }} {{ (-x)|abs }} {{ not t }} {{ not es }} {{ n - -1 }}

@@ -141,7 +141,7 @@ func parseTekken(b []byte) (*file, error) {
 	}
 	n := t.Config.Special
 	inner := t.Config.Size - n
-	if n <= 0 || n > idMax || inner <= 0 || inner > len(t.Vocab) || t.Config.Pattern == "" || len(t.Special) > n {
+	if n < 2 || n > idMax || inner <= 0 || inner > len(t.Vocab) || t.Config.Pattern == "" || len(t.Special) > n {
 		return nil, fmt.Errorf("config: %d special tokens, a vocabulary of %d of %d tokens and the pattern %q do not fit", n, t.Config.Size, len(t.Vocab), t.Config.Pattern)
 	}
 	special := make([]addedToken, n)

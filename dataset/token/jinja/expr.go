@@ -291,17 +291,7 @@ func (e *callExpr) eval(s *state, sc *scope) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch f := fn.(type) {
-	case *function:
-		v, err := f.call(s, args)
-		if err != nil {
-			return nil, err
-		}
-		return shallow(v)
-	case Undefined:
-		return nil, undefinedErr(f)
-	}
-	return nil, fmt.Errorf("%s is not callable", quoteType(fn))
+	return callValue(s, fn, args)
 }
 
 func (e *filterExpr) eval(s *state, sc *scope) (any, error) {

@@ -16,7 +16,7 @@ var filters map[string]filter
 
 func init() {
 	filters = map[string]filter{
-		"abs": filterAbs, "attr": filterAttr, "capitalize": onString(capitalize), "count": filterLength, "d": filterDefault, "default": filterDefault,
+		"abs": filterAbs, "attr": filterAttr, "batch": filterBatch, "groupby": filterGroupby, "slice": filterSlice, "capitalize": onString(capitalize), "count": filterLength, "d": filterDefault, "default": filterDefault,
 		"dictsort": filterDictsort, "e": onString(escapeHTML), "escape": onString(escapeHTML), "first": filterEnd(false), "float": filterFloat,
 		"format": filterFormat, "indent": filterIndent, "int": filterInt, "items": filterItems, "join": filterJoin, "last": filterEnd(true),
 		"length": filterLength, "list": filterList, "lower": onString(lower), "map": filterMap, "max": filterExtreme(1), "min": filterExtreme(-1),

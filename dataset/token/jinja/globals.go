@@ -2,8 +2,6 @@ package jinja
 
 import (
 	"fmt"
-	"strings"
-	"time"
 )
 
 // globals are the functions every template has, as Hugging Face sets them up.
@@ -101,37 +99,4 @@ func strftimeNow(s *state, a arguments) (any, error) {
 		return nil, fmt.Errorf("strftime_now takes a format")
 	}
 	return strftime(s.now, str(a.pos[0])), nil
-}
-
-// strftimeLayouts gives Go's layout of C's conversions, in the C locale.
-var strftimeLayouts = map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'd': "02", 'e': "_2", 'm': "01", 'y': "06", 'Y': "2006",
-	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'Z': "", 'z': "", 'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'R': "15:04",
-	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05"}
-
-// strftime formats as C's function does. The time is taken as local without a zone, like Python's datetime.now().
-func strftime(t time.Time, format string) string {
-	var out strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			out.WriteByte(format[i])
-			continue
-		}
-		i++
-		layout, known := strftimeLayouts[format[i]]
-		switch {
-		case known:
-			out.WriteString(t.Format(layout))
-		case format[i] == 'j':
-			fmt.Fprintf(&out, "%03d", t.YearDay())
-		case format[i] == '-' && i+1 < len(format):
-			i++
-			text := t.Format(strftimeLayouts[format[i]])
-			out.WriteString(strings.TrimLeft(text[:max(0, len(text)-1)], "0 ") + text[max(0, len(text)-1):])
-		case format[i] == '%':
-			out.WriteByte('%')
-		default:
-			out.WriteString(format[i-1 : i+1])
-		}
-	}
-	return out.String()
 }

@@ -314,6 +314,17 @@ func unescape(s string) (string, error) {
 		width := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
 		if e, ok := simpleEscapes[c]; ok {
 			out.WriteString(e)
+		} else if c == 'N' {
+			end := strings.IndexByte(s, '}')
+			if end < 0 || s[0] != '{' {
+				return "", fmt.Errorf(`\N in a string is not followed by the name of a character in braces`)
+			}
+			r, ok := runeNamed(s[1:end])
+			if !ok {
+				return "", fmt.Errorf(`\N{%s} names no character`, s[1:end])
+			}
+			out.WriteRune(r)
+			s = s[end+1:]
 		} else if width == 0 {
 			s = writeOctal(&out, c, s)
 		} else {

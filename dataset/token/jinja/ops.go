@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -259,6 +260,13 @@ func attribute(v any, name string) (any, error) {
 		if v, ok := x.Get(name); ok {
 			return v, nil
 		}
+	case *List:
+		if i := slices.Index(x.fields, name); i >= 0 {
+			return x.elems[i], nil
+		}
+		if m := method(v, name); m != nil {
+			return m, nil
+		}
 	default:
 		if m := method(v, name); m != nil {
 			return m, nil
@@ -388,6 +396,8 @@ type loop struct {
 	items   []any
 	index   int // of the current item, from 0
 	changed *List
+	depth   int                                // calls of the loop that it lies in
+	again   func(s *state, v any) (any, error) // runs the loop over other items, if it is recursive
 }
 
 func (l *loop) attribute(name string) any {
@@ -413,10 +423,10 @@ func (l *loop) attribute(name string) any {
 		return l.index == n-1
 	case "length":
 		return int64(n)
-	case "depth": // counts recursive loops only, and there are none
-		return int64(1)
+	case "depth":
+		return int64(l.depth + 1)
 	case "depth0":
-		return int64(0)
+		return int64(l.depth)
 	case "previtem":
 		return at(l.index-1, "there is no previous item")
 	case "nextitem":

@@ -148,6 +148,8 @@ func (p *parser) parseBlock(word string, line int) (stmt, error) {
 		return p.parseSet(line)
 	case "macro":
 		return p.parseMacro(line)
+	case "call":
+		return p.parseCall(line)
 	case "filter":
 		return p.parseFilterBlock(line)
 	case "generation":
@@ -214,9 +216,7 @@ func (p *parser) parseFor(line int) (stmt, error) {
 			return nil, err
 		}
 	}
-	if p.is(name, "recursive") {
-		return nil, fmt.Errorf("recursive loops are not supported")
-	}
+	out.recursive = p.accept(name, "recursive")
 	if err := p.closed(); err != nil {
 		return nil, err
 	}
@@ -302,27 +302,31 @@ func (p *parser) parseMacro(line int) (stmt, error) {
 		return nil, err
 	}
 	out := &macroStmt{name: n, line: line}
-	if err := p.expect(symbol, "("); err != nil {
+	if err := p.parseParams(out); err != nil {
 		return nil, err
-	}
-	for !p.accept(symbol, ")") {
-		if len(out.params) > 0 {
-			if err := p.expect(symbol, ","); err != nil {
-				return nil, err
-			}
-		}
-		if err := p.parseParam(out); err != nil {
-			return nil, err
-		}
 	}
 	if err := p.closed(); err != nil {
 		return nil, err
 	}
-	loops := p.loops
-	p.loops = 0
-	out.body, err = p.block("endmacro")
-	p.loops = loops
-	return out, err
+	return out, p.parseMacroBody(out, "endmacro")
+}
+
+// parseParams reads a macro's parameters in their parentheses.
+func (p *parser) parseParams(m *macroStmt) error {
+	if err := p.expect(symbol, "("); err != nil {
+		return err
+	}
+	for !p.accept(symbol, ")") {
+		if len(m.params) > 0 {
+			if err := p.expect(symbol, ","); err != nil {
+				return err
+			}
+		}
+		if err := p.parseParam(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *parser) parseParam(m *macroStmt) error {

@@ -3,8 +3,6 @@ package jinja
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 )
 
 // flow says how a body ended.
@@ -39,6 +37,7 @@ type (
 		target      target
 		over, cond  expr
 		body, other []stmt
+		recursive   bool
 		line        int
 	}
 	setStmt struct {
@@ -53,6 +52,7 @@ type (
 		params   []string
 		defaults []expr
 		body     []stmt
+		uses     []string // of macroNames
 		line     int
 	}
 	filterStmt struct {
@@ -169,6 +169,11 @@ func (n *forStmt) exec(s *state, sc *scope) (flow, error) {
 	if err != nil {
 		return onward, err
 	}
+	return n.each(s, sc, v, 0)
+}
+
+// each runs the loop over the items of a value. depth is how many calls of the loop it lies in.
+func (n *forStmt) each(s *state, sc *scope, v any, depth int) (flow, error) {
 	all, err := items(v)
 	if err != nil {
 		return onward, err
@@ -179,7 +184,17 @@ func (n *forStmt) exec(s *state, sc *scope) (flow, error) {
 	if len(all) == 0 {
 		return s.run(n.other, sc)
 	}
-	l := &loop{items: all}
+	l := &loop{items: all, depth: depth}
+	if n.recursive {
+		l.again = func(s *state, v any) (any, error) {
+			leave, err := s.enter()
+			if err != nil {
+				return nil, err
+			}
+			defer leave()
+			return s.capture(func() error { _, err := n.each(s, sc, v, depth+1); return err })
+		}
+	}
 	for l.index = range all {
 		inner := sc.child()
 		inner.set("loop", l)
@@ -285,14 +300,6 @@ func (n *macroStmt) call(s *state, defined *scope, args arguments) (any, error) 
 		return nil, err
 	}
 	defer leave()
-	if len(args.pos) > len(n.params) {
-		return nil, fmt.Errorf("macro '%s' takes (%s); it was given %d arguments", n.name, strings.Join(n.params, ", "), len(args.pos))
-	}
-	for _, k := range args.named.Keys() {
-		if !slices.Contains(n.params, str(k)) {
-			return nil, fmt.Errorf("macro '%s' takes (%s); it was given '%s'", n.name, strings.Join(n.params, ", "), k)
-		}
-	}
 	sc := defined.child()
 	for i, p := range n.params {
 		v, err := n.param(s, sc, i, args)
@@ -300,6 +307,9 @@ func (n *macroStmt) call(s *state, defined *scope, args arguments) (any, error) 
 			return nil, err
 		}
 		sc.set(p, v)
+	}
+	if err := n.extras(sc, args); err != nil {
+		return nil, err
 	}
 	return s.capture(func() error { _, err := s.run(n.body, sc); return err })
 }
@@ -309,8 +319,10 @@ func (n *macroStmt) param(s *state, sc *scope, i int, args arguments) (any, erro
 	if i < len(args.pos) {
 		return args.pos[i], nil
 	}
-	if v, ok := args.named.Get(n.params[i]); ok {
-		return v, nil
+	if args.named != nil {
+		if v, ok := args.named.Get(n.params[i]); ok {
+			return v, nil
+		}
 	}
 	if n.defaults[i] != nil {
 		return n.defaults[i].eval(s, sc)
@@ -333,6 +345,8 @@ func hasGeneration(body []stmt) bool {
 			inner = [][]stmt{x.block}
 		case *macroStmt:
 			inner = [][]stmt{x.body}
+		case *callStmt:
+			inner = [][]stmt{x.caller.body}
 		case *filterStmt:
 			inner = [][]stmt{x.body}
 		case *withStmt:

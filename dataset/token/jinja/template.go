@@ -2,8 +2,8 @@
 // sets it up: trim_blocks and lstrip_blocks, loop controls, {% generation %}, tojson without escapes, raise_exception,
 // strftime_now, and no changes to lists or dicts.
 //
-// A template cannot read files, import, or run for ever: steps, output and nesting are bounded. Inheritance, include,
-// import and call blocks are refused when a template is parsed.
+// A template cannot read files, import, or run for ever: steps, output and nesting are bounded. Inheritance, include
+// and import are refused when a template is parsed.
 //
 // Language reference: https://jinja.palletsprojects.com/en/stable/templates/
 package jinja

@@ -19,6 +19,8 @@ type List struct {
 	elems []any
 	tuple bool
 	depth int // of nested lists and maps, 1 for a flat list
+
+	fields []string // names of the elements of a tuple, if they have some
 }
 
 // Map is a Python dict: it keeps the order in which keys were set.
