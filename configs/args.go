@@ -138,6 +138,9 @@ func (l *loader) override(arg string) {
 func (l *loader) flag(name string, values []string) bool {
 	o := Origin{Layer: source.LayerFlag, Text: "--" + name}
 	if k := table().byFlag[name]; k != nil {
+		if name == "custom-pipeline-recompute-layers" {
+			l.custom = slices.Clone(values)
+		}
 		l.keyFlag(k, name, values, o)
 		return false
 	}
@@ -183,6 +186,8 @@ func (l *loader) flag(name string, values []string) bool {
 func (l *loader) recomputeFlag() {
 	switch o := (Origin{Layer: source.LayerFlag, Text: "--recompute-num-layers"}); {
 	case len(l.recompute) == 0:
+	case l.custom != nil: // as LoongForge: layers by stage, where they are given
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s %s: --custom-pipeline-recompute-layers %s says how many layers of each stage", o.Text, strings.Join(l.recompute, " "), strings.Join(l.custom, " ")))
 	case !l.uniform:
 		k := table().byName["plan.recompute_layers"]
 		l.add(setting{k, flagNode(k, l.recompute), o})

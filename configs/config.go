@@ -74,6 +74,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.loong.Read()
 	l.loong.Overrides()
 	l.c.VocabUnit = l.loong.VocabUnit
+	l.adaptedName()
 	l.apply(false)
 	l.componentRates()
 	l.readModel()
@@ -99,6 +100,7 @@ type loader struct {
 	script       bool          // --config-file names a LoongForge model file
 	loong        *loong.Reader // of that file, and of overrides of parts of a model
 	exitAfter    int           // --exit-interval
+	custom       []string      // --custom-pipeline-recompute-layers
 	recompute    []string      // --recompute-num-layers
 	uniform      bool          // --recompute-method uniform
 	conversation []string      // --conv-style

@@ -62,6 +62,8 @@ func (f fit) chunks(at faults) {
 	case n == 0 && p.KeepChunks > 0:
 		at.fault("plan.keep_chunks", "sequences have no chunks", "set plan.chunk_size")
 	case n == 0:
+	case !f.c.Model.Vision.None():
+		at.fault("plan.chunk_size", "sequences with images have no chunks", "remove it: a microbatch's features belong to its whole sequences")
 	case seq%n != 0:
 		at.fault("plan.chunk_size", fmt.Sprintf("data.seq_len = %d is no multiple of %d", seq, n), fmt.Sprintf("try %d", nearestDivisor(seq, n)))
 	case f.c.Run.Train.MicroBatch > 1:

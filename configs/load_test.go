@@ -146,6 +146,12 @@ func TestRecomputeFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, c.Run.Plan.RecomputeLayers)
 	require.Contains(t, strings.Join(c.Notices, "\n"), "--recompute-num-layers 3 with --recompute-method uniform: the input of every layer is kept here, not of every 3")
+	for _, order := range []string{"--custom-pipeline-recompute-layers 8,6,4,2 --recompute-num-layers 3", "--recompute-num-layers 3 --custom-pipeline-recompute-layers 8,6,4,2"} {
+		c, err = load(strings.Fields("--recompute-granularity full --recompute-method block " + order)...)
+		require.NoError(t, err)
+		require.Equal(t, []int{8, 6, 4, 2}, c.Run.Plan.RecomputeLayers)
+		require.Contains(t, strings.Join(c.Notices, "\n"), "--recompute-num-layers 3: --custom-pipeline-recompute-layers 8,6,4,2 says how many layers")
+	}
 	for args, want := range map[string]string{
 		"--recompute-method blocks":                                           `--recompute-method: "blocks", want block or uniform`,
 		"plan.recompute=none --recompute-num-layers 3":                        "--recompute-num-layers: plan.recompute_layers: nothing is recomputed",

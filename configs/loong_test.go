@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,7 +61,7 @@ func TestLoongOwnPairs(t *testing.T) {
 
 	cfg, err = Compose(Request{File: loongTree + "custom/qwen_vit_llama3_8b.yaml"})
 	require.NoError(t, err)
-	require.Empty(t, cfg.Notices)
+	require.Equal(t, []string{"accepted, no effect: model.image_encoder.image_size"}, cfg.Notices)
 	require.Equal(t, []any{"vlm", "qwen2_5_vl", "merger", "llama", 128002}, []any{cfg.Model.ModelType, cfg.Model.Vision.Kind, cfg.Model.Vision.Projector, cfg.Model.Text, cfg.Model.Vision.ImageToken})
 
 	// one line of the file swaps the backbone
@@ -326,4 +327,57 @@ func TestLoongBackbone(t *testing.T) {
 	_, err = Compose(Request{File: loongTree + "internvl3.5/internvl3_5_8b.yaml", Args: []string{"image_encoder=intern_vit_6"}})
 	require.ErrorContains(t, err, `image_encoder=intern_vit_6: defaults: `)
 	require.ErrorContains(t, err, `did you mean "intern_vit_6b"?`)
+}
+
+// TestLoongPartsCount: keys of parts that were swallowed once count, or are faults, or are named in a note.
+func TestLoongPartsCount(t *testing.T) {
+	vl, intern := loongTree+"qwen2.5vl/qwen2_5_vl_3b.yaml", loongTree+"internvl3.5/internvl3_5_8b.yaml"
+	cfg, err := Compose(Request{File: vl, Args: []string{"model.image_encoder.patch_size=16", "model.image_encoder.window_size=128"}})
+	require.NoError(t, err)
+	require.Equal(t, 16, cfg.Model.Vision.Patch)
+	for _, c := range []struct{ file, arg, want string }{
+		{vl, "model.image_encoder.swiglu=false", "model.image_encoder.swiglu: false: not so in qwen2_5_vl's tower"},
+		{vl, "+model.image_encoder.class_token_len=8", `model.image_encoder.class_token_len: "8": class tokens are qwen2_5_vl's own; set it to 0`},
+		{vl, "model.image_encoder.position_embedding_type=learned_absolute", `position_embedding_type: "learned_absolute": positions are those of qwen2_5_vl's tower; set it to none`},
+		{vl, "model.position_idx_func=position_ids", `model.position_idx_func: "position_ids", but this model has mrope_ids`},
+		{vl, "model.position_idx_func=nonsense", `model.position_idx_func: "nonsense", but this model has mrope_ids`},
+		{vl, "model.loss_func=loss_func_internvl", `model.loss_func: "loss_func_internvl", but this model has default`},
+		{intern, "model.loss_func=default", `model.loss_func: "default", but this model has loss_func_internvl`},
+		{intern, "model.loss_func=nonsense", `model.loss_func: "nonsense", but this model has loss_func_internvl`},
+		{vl, "+model.mix_used_vision_encoder=perhaps", `model.mix_used_vision_encoder: "perhaps", want true or false`},
+		{loongTree + "qwen3_vl/qwen3_vl_8b.yaml", "model.image_encoder.deepstack_visual_indexes=[8,16,8]", "deepstack_visual_indexes: layer 8 is named twice"},
+	} {
+		_, err := Compose(Request{File: c.file, Args: []string{c.arg, "--norm-epsilon", "1e-6"}})
+		require.ErrorContains(t, err, c.want, c.arg)
+	}
+	cfg, err = Compose(Request{File: vl, Args: []string{"+model.mix_used_vision_encoder=false"}})
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(cfg.Notices, "\n"), "model.mix_used_vision_encoder")
+}
+
+// TestChunksOfImages: sequences with images have no chunks, and config check says so.
+func TestChunksOfImages(t *testing.T) {
+	_, err := Load(Request{Args: strings.Fields("model.name=qwen-vl/2.5-3b data.kind=media data.paths=x data.seq_len=4096 plan.chunk_size=1024")})
+	require.ErrorContains(t, err, "plan.chunk_size: sequences with images have no chunks")
+}
+
+// TestLoongNames: a name that means adapters gives them, and a note says where LoongForge's file of a name is not the published model.
+func TestLoongNames(t *testing.T) {
+	named, err := Load(Request{Args: strings.Fields("--model-name qwen2.5-vl-3b-lora --data-path x data.kind=media data.tokenizer=y")})
+	require.NoError(t, err)
+	file, err := Compose(Request{File: loongTree + "qwen2.5vl/qwen2_5_vl_3b_lora.yaml"})
+	require.NoError(t, err)
+	require.Equal(t, file.Run.Freeze, named.Run.Freeze)
+	require.Equal(t, []any{16, 32.0, 0.1}, []any{named.Run.LoRA.Rank, named.Run.LoRA.Alpha, named.Run.LoRA.Dropout})
+	require.Subset(t, named.Run.LoRA.Targets, file.Run.LoRA.Targets)
+	require.Equal(t, "qwen2_5_vl", named.Model.ModelType)
+	for name, want := range map[string]string{"qwen3-0.6b": "LoongForge's own file has false: set model.overrides.tie_word_embeddings=false to follow it", "qwen1.5-4b": "rope_theta is that of the published model; LoongForge's own file has 1000000"} {
+		c, err := Load(Request{Args: []string{"--model-name", name, "--data-path", "x"}})
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(c.Notices, "\n"), want)
+	}
+	for name := range loong.Differs {
+		_, err := Published(name)
+		require.NoError(t, err)
+	}
 }

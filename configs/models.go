@@ -3,13 +3,16 @@ package configs
 import (
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/configs/source"
 )
 
@@ -96,7 +99,36 @@ func (l *loader) readModel() {
 	l.modelRead = len(l.errs) == before
 }
 
+// adaptedName enters the settings of a name of LoongForge's that means low-rank additions to a model.
+func (l *loader) adaptedName() {
+	name, _ := l.preset("model.name")
+	a, ok := loong.Adapted[strings.ToLower(name)]
+	if !ok {
+		return
+	}
+	for _, key := range source.SortedKeys(a.Settings) {
+		node, err := source.ParseValue(a.Settings[key])
+		if err != nil {
+			panic(fmt.Sprintf("configs: %s: %s: %v", name, key, err))
+		}
+		k := table().byName[key]
+		l.c.given[key] = append([]setting{{k, node, Origin{Layer: source.LayerModel, File: name}}}, l.c.given[key]...)
+	}
+}
+
+// differs says what LoongForge's own file of a name has otherwise.
+func (l *loader) differs(name string, from Origin) {
+	all := loong.Differs[strings.ToLower(name)]
+	for _, key := range source.SortedKeys(all) {
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s is that of the published model; LoongForge's own file has %s: set %s.%[2]s=%[3]s to follow it", from, key, all[key], overrides))
+	}
+}
+
 func (l *loader) publishedModel(name string, from Origin) {
+	if a, ok := loong.Adapted[strings.ToLower(name)]; ok {
+		name = a.Model
+	}
+	l.differs(name, from)
 	file := path.Join("models", strings.ToLower(name)+".yaml")
 	text, err := modelFiles.ReadFile(file)
 	if err != nil {
@@ -106,7 +138,7 @@ func (l *loader) publishedModel(name string, from Origin) {
 		}
 	}
 	if err != nil {
-		try := source.DidYouMean(strings.ToLower(name), append(Models(), source.SortedKeys(loongNames())...))
+		try := source.DidYouMean(strings.ToLower(name), slices.Concat(Models(), source.SortedKeys(loongNames()), source.SortedKeys(loong.Adapted)))
 		if try == "" {
 			try = "lfactor config models lists them"
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/hf"
@@ -117,6 +118,11 @@ func (v *Vision) check(at faults, text *Model) {
 	for _, l := range append(append([]int{}, v.FullLayers...), v.Deepstack...) {
 		if l < 0 || l >= v.Depth {
 			at.fault(p+"depth", fmt.Sprintf("layer %d is named, but there are %d", l, v.Depth), "")
+		}
+	}
+	for i, l := range v.Deepstack {
+		if slices.Contains(v.Deepstack[:i], l) {
+			at.fault(p+"deepstack_visual_indexes", fmt.Sprintf("layer %d is named twice", l), "")
 		}
 	}
 	if len(v.Deepstack) > text.Layers {

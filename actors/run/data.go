@@ -182,7 +182,7 @@ func (d *data) chat() (dataset.ChatEncoder, error) {
 	text := tc.ChatTemplate
 	if name := c.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") { // those are the tokenizer's own
 		var known bool
-		if text, known = token.NamedTemplate(name, d.r.tok); !known {
+		if text, known = token.NamedTemplate(name, d.marked()); !known {
 			b, err := os.ReadFile(name)
 			if err != nil {
 				return nil, d.r.cfg.Fault("data.template", err.Error(), "name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))

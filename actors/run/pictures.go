@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -43,7 +45,7 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := format.NewProcessorExpander(d.pictures.Processor, d.r.tok)
+	x, err := format.NewProcessorExpander(d.pictures.Processor, d.marked())
 	if err != nil {
 		return nil, d.r.cfg.Fault("data.tokenizer", err.Error(), "")
 	}
@@ -56,4 +58,26 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 		}
 	}
 	return v, nil
+}
+
+// marked is the tokenizer with the tokens that the model's configuration names for images and videos. A tokenizer that has no such
+// token is another model's, whose own marks are taken: features go where the marks stand, whatever their ids.
+func (d *data) marked() token.Marked {
+	m := token.Marked{Tokenizer: d.r.tok}
+	v := d.r.cfg.Model.Vision
+	for _, k := range []struct {
+		key  string
+		id   int
+		mark *string
+	}{{"image_token_id", v.ImageToken, &m.Image}, {"video_token_id", v.VideoToken, &m.Video}} {
+		if k.id < 0 {
+			continue
+		}
+		text, ok := m.Token(int32(k.id))
+		if !ok && workerProc() == 0 {
+			fmt.Fprintf(d.r.io.Progress, "note: model.overrides.vision.%s = %d is no token of the tokenizer: the marks that it is known for are taken\n", k.key, k.id)
+		}
+		*k.mark = text
+	}
+	return m
 }

@@ -54,8 +54,8 @@ def qwen2_5_vl(tie):
     return Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLConfig(text_config=TEXT | tied(tie) | rope(1e6, mrope_section=[1, 1, 2]), vision_config=vision, **TOP, **tied(tie))
 
 
-def qwen3_vl(tie):
-    vision = dict(depth=3, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, deepstack_visual_indexes=[0, 1], num_position_embeddings=25)
+def qwen3_vl(tie, taps=(0, 1)):
+    vision = dict(depth=3, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, deepstack_visual_indexes=list(taps), num_position_embeddings=25)
     text = TEXT | tied(tie) | dict(head_dim=16) | rope(5e6, mrope_section=[4, 2, 2], mrope_interleaved=True)
     return Qwen3VLForConditionalGeneration, Qwen3VLConfig(text_config=text, vision_config=vision, **TOP, **tied(tie))
 
@@ -122,6 +122,7 @@ CASES = {
     "internvl2.5-internlm2": internlm,
     "llava-clip": lambda: llava("clip"),
     "llava-siglip": lambda: llava("siglip"),
+    "qwen3-vl-unsorted": lambda: qwen3_vl(True, (2, 0)),
 }
 
 

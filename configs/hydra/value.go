@@ -27,6 +27,9 @@ const (
 	interpolationMax   = 1 << 16 // bytes of a value, entries of a list
 )
 
+// Functions are the names of functions that a resolver knows, such as act.
+func Functions(resolver string) []string { return functions[resolver] }
+
 // Resolve replaces the interpolations in the tree. What has no value is a fault, and left as it was.
 func (h *Composition) Resolve() { h.resolve(h.Tree, nil) }
 

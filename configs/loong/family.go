@@ -1,6 +1,7 @@
 package loong
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +50,43 @@ func (v *vlm) family() {
 	if id := v.m.At("vision_token_id"); id != nil && id.Scalar() {
 		v.set(visionKey+"image_token_id", id.Value, id.O)
 	}
+	v.functions(c, fits || name == customFamily)
 	v.positions(c)
+}
+
+// functions holds the functions that a file names to those that the family has.
+func (v *vlm) functions(c Composition, known bool) {
+	positions, loss := c.PositionFunc, c.LossFunc
+	if positions == nil {
+		positions = []string{"position_ids"}
+	}
+	if !known { // it has plain positions whatever the file says, and the note says so
+		positions = hydra.Functions("position_func")
+	}
+	for _, name := range []string{"mix_used_vision_encoder", "mix_used_vision_projector"} {
+		kid := v.m.At(name)
+		switch {
+		case kid == nil || kid.Null():
+		case !source.SameValue(strings.ToLower(kid.Text()), "true") && strings.ToLower(kid.Text()) != "false":
+			v.l.Sink.Fail(kid.O, "model."+name, kid.Kind()+", want true or false", "")
+		default:
+			v.l.without("model." + name) // a microbatch without images never passes the encoder, and needs no stand-in
+		}
+	}
+	v.one("position_idx_func", positions)
+	v.one("loss_func", []string{cmp.Or(loss, "default")})
+}
+
+// one holds a function of model to those that the family has.
+func (v *vlm) one(name string, want []string) {
+	kid := v.m.At(name)
+	switch {
+	case kid == nil || kid.Null():
+	case !slices.Contains(want, kid.Text()):
+		v.l.Sink.Fail(kid.O, "model."+name, fmt.Sprintf("%s, but this model has %s", source.Quoted(kid.Text()), want[0]), "remove it, or set it to "+want[0])
+	case len(want) > 1:
+		v.l.without("model." + name)
+	}
 }
 
 // unbuilt are kinds of composed models that cannot be trained, with the reason.

@@ -23,7 +23,7 @@ var decoderOnly = map[string]string{
 
 // decoderIdle are keys with no meaning here besides those of megatron.IdleFlags.
 var decoderIdle = source.Set("model_type", "model_spec", "rotary_emb_func", "word_embeddings_for_head", "max_sequence_length",
-	"mtp_loss_scaling_factor_decay_ratio", "fp8_dynamic_num_tokens", "fp8_dynamic_policy_path", "bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm", "group_query_attention")
+	"mtp_loss_scaling_factor_decay_ratio", "fp8_dynamic_num_tokens", "fp8_dynamic_policy_path", "bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm")
 
 // Reader reads one model file, or overrides of the parts of a model.
 type Reader struct {
@@ -46,6 +46,7 @@ type Reader struct {
 	EncoderTP source.Origin // where the encoder's tensor parallelism is set, if it is
 	Faults    int           // what was wrong in the file
 
+	idle     []string // keys without effect
 	frozen   []string // parameters that its parts freeze
 	frozenAt source.Origin
 }
@@ -90,10 +91,21 @@ func (l *Reader) Read() {
 	if len(l.frozen) > 0 {
 		l.Sink.Add("freeze", source.ListNode(l.frozen), l.frozenAt)
 	}
+	l.noteIdle()
 	if l.RopeFactor != "" {
 		l.Sink.Fail(source.Origin{Layer: source.LayerFlag, Text: "--rope-scaling-factor"}, "", megatron.RefusedFlags["rope-scaling-factor"], "")
 	}
 	l.Faults += l.Sink.Faults() - before
+}
+
+// without remembers a key that has no effect, for one note of all.
+func (l *Reader) without(key string) { l.idle = append(l.idle, key) }
+
+func (l *Reader) noteIdle() {
+	if len(l.idle) > 0 {
+		l.Sink.Note("accepted, no effect: " + strings.Join(l.idle, ", "))
+	}
+	l.idle = nil
 }
 
 // file enters a composed file: a dense model's keys, or the parts of a model with a vision encoder.
@@ -166,7 +178,14 @@ func (l *Reader) decoder(n *hydra.Node, prefix string, all ...string) {
 				l.Sink.Fail(o, prefix+name, why, try)
 			}
 		case name == "mrope_section" && prefix != "":
-		case decoderIdle[name] || name == "convert_file":
+		case name == "convert_file": // it may tell classes apart, and names no weights here
+			l.without(prefix + name)
+		case name == "group_query_attention": // it says whether num_query_groups counts
+			if g := n.Text("num_query_groups"); g == "" || source.SameValue(g, n.Text("num_attention_heads")) {
+				l.without(prefix + name)
+			}
+		case decoderIdle[name]:
+			l.without(prefix + name)
 		case decoderOnly[name] != "":
 			if strings.ToLower(value.Value) != decoderOnly[name] {
 				l.Sink.Fail(o, prefix+name, fmt.Sprintf("%s, but dense families here have %s", source.Quoted(value.Value), decoderOnly[name]), "")
@@ -203,6 +222,7 @@ func (l *Reader) key(prefix, name string, value *yaml.Node, o source.Origin) {
 			l.Sink.Add(k, value, o)
 		}
 	case megatron.IdleFlags[flag]:
+		l.without(prefix + name)
 	case megatron.OnlyFlags[flag] != nil:
 		if !slices.ContainsFunc(megatron.OnlyFlags[flag].Values, func(v string) bool { return source.SameValue(v, value.Value) }) {
 			l.Sink.Fail(o, prefix+name, fmt.Sprintf("%s: %s", source.Quoted(value.Value), megatron.OnlyFlags[flag].Why), "")
@@ -281,12 +301,22 @@ var decoderLinears = linears{"*.", map[string][]string{
 // lora enters low-rank additions to the linears of one or more sorts.
 func (l *Reader) lora(n *hydra.Node, prefix string, sorts ...linears) {
 	keys := map[string]string{"dim": "lora.rank", "alpha": "lora.alpha", "dropout": "lora.dropout"}
-	idle := source.Set("_target_", "dropout_position", "lora_A_init_method", "lora_B_init_method", "lora_dtype", "a2a_experimental",
-		"apply_to_foundation", "apply_to_image_encoder", "apply_to_image_projector", "apply_to_video_encoder", "apply_to_video_projector")
+	idle := source.Set("dropout_position", "lora_A_init_method", "lora_B_init_method", "lora_dtype", "a2a_experimental",
+		"apply_to_foundation", "apply_to_image_encoder", "apply_to_image_projector")
 	for _, name := range n.Keys {
 		kid := n.Kids[name]
 		switch {
+		case strings.HasPrefix(name, "apply_to_video_"):
+			if kid.Kids == nil && !strings.EqualFold(kid.Text(), "false") {
+				l.Sink.Fail(kid.O, prefix+name, "images and videos share the image encoder", "set apply_to_image_encoder instead")
+			}
+		case name == "_target_":
+			if class := kid.Text(); !strings.HasSuffix(class, ".LoraConfig") && !strings.HasSuffix(class, ".VLMLoraConfig") {
+				l.Sink.Fail(kid.O, prefix+name, source.Quoted(class)+" is no class of low-rank additions", "take one that ends in LoraConfig")
+			}
+		case strings.HasPrefix(name, "apply_to_"): // read where there are parts
 		case idle[name]:
+			l.without(prefix + name)
 		case kid.Kids == nil && keys[name] != "":
 			l.Sink.Add(keys[name], kid.Value, kid.O)
 		case kid.Kids == nil && name == "target_modules":

@@ -38,6 +38,7 @@ func (l *Reader) Overrides() {
 			v.partKeys(part, n)
 		}
 	}
+	l.noteIdle()
 	if len(l.frozen) > 0 {
 		l.Sink.Add("freeze", source.ListNode(l.frozen), l.frozenAt)
 	}
@@ -55,6 +56,7 @@ func (v *vlm) partKeys(part string, n *hydra.Node) {
 			v.l.EncoderTP = kid.O
 		case part == "image_encoder" && visionKeys[name] != "" && kid.Kids == nil:
 			v.set(visionKey+visionKeys[name], kid.Value, kid.O)
+		case v.idle(part, name):
 		default:
 			known := append(source.SortedKeys(visionKeys), "freeze", "tensor_model_parallel_size", "recompute_granularity", "lr")
 			if part == "image_projector" {

@@ -50,15 +50,17 @@ func classNames() []string { return source.SortedKeys(decoders) }
 
 // Composition is a family of composed models: what LoongForge calls it, and what it is made of.
 type Composition struct {
-	Name       string // model.model_type
-	Family     string // our model_type
-	Encoder    string // kinds of our vision towers and projectors
-	Projector  string
-	Decoders   []string                     // families
-	Tokens     map[string]map[string]string // by decoder, "" for any: our keys of token ids
-	Sections   string                       // of M-RoPE, "" for plain positions
-	Weave      bool                         // the sections are dealt out in turns
-	LossWeight string                       // train.loss_weight of fine-tuning where a script does not say, "" for the usual one
+	Name         string // model.model_type
+	Family       string // our model_type
+	Encoder      string // kinds of our vision towers and projectors
+	Projector    string
+	Decoders     []string                     // families
+	Tokens       map[string]map[string]string // by decoder, "" for any: our keys of token ids
+	Sections     string                       // of M-RoPE, "" for plain positions
+	Weave        bool                         // the sections are dealt out in turns
+	PositionFunc []string                     // values of position_idx_func that stand for its positions; nil is position_ids
+	LossFunc     string                       // value of loss_func, "" for default
+	LossWeight   string                       // train.loss_weight of fine-tuning where a script does not say, "" for the usual one
 }
 
 // compositions are the registered ones by name.
@@ -90,6 +92,7 @@ type Part struct {
 	RMS       bool              // RMS norms
 	Norms     bool              // either norm
 	Sized     bool              // images or tiles have one size, image_size
+	Positions []string          // values of position_embedding_type besides none that stand for the tower's own positions
 	Free      bool              // files say whether query, key and value have biases and norms
 	MergerEps string            // term under the root of a patch merger's norm behind the encoder, "" for 1e-6
 	Joins     bool              // the projector joins patches: its inner width is theirs

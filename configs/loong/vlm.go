@@ -26,9 +26,12 @@ var visionKeys = map[string]string{
 }
 
 // partIdle are keys of encoders and projectors with no meaning here besides those of decoderIdle and megatron.IdleFlags.
-var partIdle = source.Set("convert_file", "position_embedding_type", "num_query_groups", "original_num_query_groups", "kv_channels", "class_token_len", "rotary_interleaved",
+var partIdle = source.Set("convert_file", "rotary_interleaved",
 	"sequence_parallel", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "rotary_base", "rotary_percent", "add_position_embedding",
 	"make_vocab_size_divisible_by", "recompute_method", "recompute_num_layers", "init_method_std", "bf16", "fp16", "rotary_seq_len_interpolation_factor", "max_position_embeddings")
+
+// heads are keys of encoders that the check of their heads looks at.
+var heads = source.Set("num_query_groups", "original_num_query_groups", "kv_channels")
 
 // regular are keys of model besides its parts.
 var regular = source.Set("model_type", "position_idx_func", "loss_func", "mix_used_vision_encoder", "mix_used_vision_projector", "vision_token_id", "peft_config", "_target_")
@@ -160,7 +163,7 @@ func (v *vlm) preset(key, value string, at *hydra.Node) {
 func (v *vlm) shared(part, name string, kid *hydra.Node, pattern string) bool {
 	key := "model." + part + "." + name
 	switch {
-	case kid.Null() || decoderIdle[name] || partIdle[name] || name == "_target_" || kid.Kids != nil && name == "peft_config":
+	case kid.Null() || name == "_target_" || kid.Kids != nil && name == "peft_config":
 	case name == "freeze":
 		v.l.freeze(kid, key, pattern)
 	case kid.Kids != nil:
@@ -178,10 +181,24 @@ func (v *vlm) shared(part, name string, kid *hydra.Node, pattern string) bool {
 			v.l.Sink.Fail(kid.O, key, source.Quoted(kid.Text())+": towers here have no dropout", "set it to 0")
 		}
 	default:
-		return megatron.IdleFlags[strings.ReplaceAll(name, "_", "-")]
+		return false
 	}
 	return true
 }
+
+// idle enters a key that has no meaning in a part of a model, and says whether it is one. It comes after all that have one.
+func (v *vlm) idle(part, name string) bool {
+	if heads[name] {
+		return true
+	}
+	if !decoderIdle[name] && !partIdle[name] && !megatron.IdleFlags[strings.ReplaceAll(name, "_", "-")] {
+		return false
+	}
+	v.l.without(v.partKey(part, name))
+	return true
+}
+
+func (v *vlm) partKey(part, name string) string { return "model." + part + "." + name }
 
 // hold reports a switch that has another value than the part always has.
 func (v *vlm) hold(key string, kid *hydra.Node, want bool, why string) {
@@ -213,6 +230,8 @@ func (v *vlm) encoderKeys() {
 		case name == "image_size":
 			if e.Sized {
 				v.size(key, kid)
+			} else { // images of any size
+				v.l.without(key)
 			}
 		case name == "activation_func":
 			v.act(key, kid, e)
@@ -230,6 +249,11 @@ func (v *vlm) encoderKeys() {
 			v.set(visionKey+"use_qk_norm", kid.Value, kid.O)
 		case name == "qk_layernorm":
 			v.hold(key, kid, false, "queries and keys have no norm in "+e.Kind+"'s tower")
+		case name == "class_token_len":
+			v.among(key, kid, "class tokens are "+e.Kind+"'s own", "0")
+		case name == "position_embedding_type":
+			v.among(key, kid, "positions are those of "+e.Kind+"'s tower", append([]string{"none"}, e.Positions...)...)
+		case v.idle("image_encoder", name):
 		default:
 			known := slices.Concat(source.SortedKeys(visionKeys), source.SortedKeys(partIdle), []string{"freeze", "tensor_model_parallel_size", "recompute_granularity", "activation_func", "normalization",
 				"add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit", "image_size", "lr"})
@@ -255,12 +279,27 @@ func (v *vlm) heads() {
 	}
 	for _, name := range []string{"original_num_query_groups", "num_query_groups"} {
 		groups := v.enc.At(name)
-		if groups == nil || !groups.Scalar() || name == "num_query_groups" && v.enc.At("original_num_query_groups") != nil {
+		if groups == nil || !groups.Scalar() {
 			continue
+		}
+		heads := heads
+		if name == "num_query_groups" && v.enc.At("original_num_query_groups") != nil { // with those of zeros
+			heads = v.enc.Text("num_attention_heads")
 		}
 		if !source.SameValue(groups.Text(), heads) {
 			v.l.Sink.Fail(groups.O, "model.image_encoder."+name, fmt.Sprintf("%s for %s heads: towers here have as many keys as queries", groups.Text(), heads), "set it to "+heads)
 		}
+	}
+}
+
+// among reports a value that is none of those that stand for what the part has anyway.
+func (v *vlm) among(key string, kid *hydra.Node, why string, values ...string) {
+	if !slices.ContainsFunc(values, func(x string) bool { return source.SameValue(x, kid.Text()) }) {
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s: %s", source.Quoted(kid.Text()), why), "set it to "+values[0])
+		return
+	}
+	if len(values) > 1 {
+		v.l.without(key)
 	}
 }
 
@@ -350,6 +389,7 @@ func (v *vlm) projectorKeys() {
 			if d := v.enc.Text("hidden_size"); d != "" && !source.SameValue(kid.Text(), d) {
 				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("the projector takes rows of %s, the encoder gives %s (model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
 			}
+		case v.idle("image_projector", name):
 		default:
 			known := slices.Concat(source.SortedKeys(partIdle), []string{"freeze", "hidden_size", "ffn_hidden_size", "activation_func", "normalization", "add_bias_linear", "layernorm_epsilon", "lr",
 				"recompute_granularity", "tensor_model_parallel_size"})

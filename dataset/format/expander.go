@@ -40,7 +40,14 @@ func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any)
 	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1, names: names}
 	x.probe = func(b []byte) (media.VideoInfo, error) { return media.FFmpeg{}.ProbeBytes(context.Background(), b) }
 	x.print = hashOf(append([]any{"expander 2", p.Class, fmt.Sprintf("%T", p.Video), names.Fingerprint()}, settings...)...)
+	own := map[dataset.MediaKind]string{}
+	if m, ok := names.(interface{ MediaMarks() (image, video string) }); ok {
+		own[dataset.Image], own[dataset.Video] = m.MediaMarks()
+	}
 	for kind, list := range markNames {
+		if own[kind] != "" {
+			list = []string{own[kind]}
+		}
 		for _, name := range list {
 			if id, ok := names.TokenID(name); ok {
 				if x.marks[kind] = id; kind == dataset.Image {
@@ -58,7 +65,7 @@ func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any)
 		if x.open, both = names.TokenID("<img>"); both {
 			x.end, both = names.TokenID("</img>")
 		}
-		if id, ok := names.TokenID("<video>"); ok { // beside the marks of the language model it was made of
+		if id, ok := names.TokenID("<video>"); ok && own[dataset.Video] == "" { // beside the marks of the language model it was made of
 			x.marks[dataset.Video] = id
 		}
 		if !both {

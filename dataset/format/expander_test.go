@@ -21,6 +21,11 @@ type names map[string]int32
 func (n names) TokenID(s string) (int32, bool) { id, ok := n[s]; return id, ok }
 func (n names) Fingerprint() string            { return "names" }
 
+// marked is a tokenizer whose model has a mark of its own.
+type marked struct{ names }
+
+func (marked) MediaMarks() (image, video string) { return "<|own|>", "" }
+
 func imageProcessor(t *testing.T, class, settings string) *media.Processor {
 	s, err := media.ParseSettings("preprocessor_config.json", []byte(settings))
 	require.NoError(t, err)
@@ -64,6 +69,12 @@ func TestProcessorExpander(t *testing.T) {
 	require.ErrorContains(t, err, "60000")
 	_, _, err = x.Expand(&dataset.Media{Kind: dataset.Video, Bytes: []byte("x")}, 1)
 	require.ErrorContains(t, err, "takes no videos")
+	// the model says which token it is, whatever else the tokenizer has
+	x, err = NewProcessorExpander(qwen, marked{names{"<|image_pad|>": 9, "<|own|>": 12}})
+	require.NoError(t, err)
+	ids, _, err := x.Expand(&dataset.Media{Kind: dataset.Image, Bytes: jp.Bytes()}, 1)
+	require.NoError(t, err)
+	require.Equal(t, []int32{12, 12, 12, 12, 12, 12}, ids)
 	_, err = NewProcessorExpander(qwen, names{})
 	require.ErrorContains(t, err, "model for text")
 	_, err = NewProcessorExpander(qwen, names{"<IMG_CONTEXT>": 4})

@@ -69,10 +69,14 @@ func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (s
 	if !ok {
 		return "", false
 	}
+	image, video := "", ""
+	if m, ok := t.(Marker); ok {
+		image, video = m.MediaMarks()
+	}
 	var b strings.Builder
 	b.WriteString("{%- macro text(content) -%}{%- if content is string -%}{{ content }}{%- else -%}{%- for part in content -%}")
 	fmt.Fprintf(&b, "{%%- if part.type == 'image' -%%}{{ %s }}{%%- elif part.type == 'video' -%%}{{ %s }}{%%- else -%%}{{ part.text }}{%%- endif -%%}",
-		quoted(mediaMark(t, "<|image_pad|>", "<IMG_CONTEXT>", "<image>")), quoted(mediaMark(t, "<|video_pad|>", "<video>")))
+		quoted(mediaMark(t, image, "<|image_pad|>", "<IMG_CONTEXT>", "<image>")), quoted(mediaMark(t, video, "<|video_pad|>", "<video>")))
 	b.WriteString("{%- endfor -%}{%- endif -%}{%- endmacro -%}\n")
 	fmt.Fprintf(&b, "{%%- set ns = namespace(system=%s, first=true) -%%}\n", quoted(c.standard))
 	b.WriteString("{%- for m in messages -%}{%- if m.role == 'system' -%}{%- set ns.system = text(m.content) -%}{%- endif -%}{%- endfor -%}\n")
@@ -100,8 +104,26 @@ func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (s
 	return b.String(), true
 }
 
-// mediaMark is the first of the names that the tokenizer has, between the tokens that open and end vision where it has those.
-func mediaMark(t interface{ TokenID(string) (int32, bool) }, names ...string) string {
+// Marker is a tokenizer whose model says which tokens stand for images and videos; "" leaves it to the names that tokenizers have for them.
+type Marker interface {
+	MediaMarks() (image, video string)
+}
+
+// Marked is a tokenizer with the tokens that its model's configuration names.
+type Marked struct {
+	*Tokenizer
+	Image, Video string
+}
+
+// MediaMarks implements Marker.
+func (m Marked) MediaMarks() (image, video string) { return m.Image, m.Video }
+
+// mediaMark is the model's own mark or else the first of the names that the tokenizer has, between the tokens that open and end vision
+// where it has those.
+func mediaMark(t interface{ TokenID(string) (int32, bool) }, own string, names ...string) string {
+	if own != "" {
+		names = []string{own}
+	}
 	for _, name := range names {
 		if _, ok := t.TokenID(name); !ok {
 			continue

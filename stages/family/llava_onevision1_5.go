@@ -33,7 +33,7 @@ var _ = Register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
 // RICE-ViT (arXiv:2507.20025): Qwen2-VL's tower with a norm before the first layer, and a class token a frame whose place is an
 // angle that learns.
 var _ = RegisterTower("rice", Tower{Facts: configs.TowerKind{Turns: true},
-	Loong:     map[string]loong.Part{"RiceVisionConfig": {MergerEps: "1e-5", Preset: map[string]string{"hidden_act": "gelu"}}},
+	Loong:     map[string]loong.Part{"RiceVisionConfig": {MergerEps: "1e-5", Positions: []string{"rope"}, Preset: map[string]string{"hidden_act": "gelu"}}},
 	Projector: "merger", Merger: func(c configs.Model, m *block.Merger) { m.Eps = c.Vision.Eps }, Source: riceSource,
 	Build: func(c configs.Model) *Vision {
 		t := BaseTower(c.Vision)

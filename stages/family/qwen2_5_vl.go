@@ -20,7 +20,7 @@ var _ = Register(Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
 			maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"], "out_hidden_size": m["hidden_size"],
 				"window_size": m["vision.window_size"], "fullatt_block_indexes": m["vision.fullatt_block_indexes"], "tokens_per_second": m["vision.tokens_per_second"]})
 		}},
-	Composition: loong.Composition{Name: "qwen2_5_vl", Encoder: "qwen2_5_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]"},
+	Composition: loong.Composition{Name: "qwen2_5_vl", Encoder: "qwen2_5_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]", PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *Model {
 		m := composed("qwen2_5_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
 		m.Source = inTransformers(m.Source, [2]string{"visual.", "model.visual."}, [2]string{"model.", "model.language_model."})

@@ -15,7 +15,7 @@ var _ = Register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 			vision := writeQwenVL(m, out, put)
 			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"], float64(m.Int("vision.intermediate_size"))/float64(m.Int("vision.hidden_size"))
 		}},
-	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]"},
+	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]", PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *Model {
 		m := composed("qwen2_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
 		m.Source = inTransformers(m.Source, [2]string{"visual.", "model.visual."}, [2]string{"model.", "model.language_model."})

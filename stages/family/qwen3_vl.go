@@ -22,7 +22,7 @@ var _ = Register(Family{ModelType: "qwen3_vl", Paper: "2511.21631",
 			maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"], "out_hidden_size": m["hidden_size"],
 				"deepstack_visual_indexes": m["vision.deepstack_visual_indexes"], "num_position_embeddings": m["vision.num_position_embeddings"]})
 		}},
-	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger", Decoders: []string{"qwen3"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true},
+	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger", Decoders: []string{"qwen3"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true, PositionFunc: []string{"rope_ids_qwen3vl"}},
 	Build: func(c configs.Model) *Model {
 		return composed("qwen3_vl", c, "model.visual.", map[string]string{"projector.norm": "model.visual.merger.norm", "projector.fc": "model.visual.merger.linear_fc"},
 			textAt("model.language_model."))

@@ -2,6 +2,7 @@ package family
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -68,7 +69,7 @@ func Compose(m *Model, v *Vision) *Model {
 		b.Record = func(r *block.Rec, env map[string]*grad.Value) {
 			env["v"] = tower.Layer(r, visual, i, env["v"])
 			if tapped {
-				env[DeepstackPort(k)] = merger.Forward(r, fmt.Sprintf("%s.deepstack.%d", visual, k), env["v"])
+				env[DeepstackPort(k)] = merger.Forward(r, fmt.Sprintf("%s.deepstack.%d", visual, v.merger(i, k)), env["v"])
 			}
 		}
 		blocks = append(blocks, b)
@@ -89,6 +90,15 @@ func Compose(m *Model, v *Vision) *Model {
 	}
 	m.Blocks = blocks
 	return m
+}
+
+// merger is the number of the parameters that join the features of layer i, of which k layers come before: its place in the list of the
+// configuration, which need not be in order.
+func (v *Vision) merger(i, k int) int {
+	if at := slices.Index(v.Config.Deepstack, i); at >= 0 {
+		return at
+	}
+	return k
 }
 
 // embed lets features take their places in the embedding: ids there are -1, whose embedding is zero.

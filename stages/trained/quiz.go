@@ -53,7 +53,9 @@ func OpenQuiz(dir, checkpoints string) (*Quiz, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	x, err := format.NewProcessorExpander(p, tok)
+	marks := token.Marked{Tokenizer: tok}
+	marks.Image, _ = tok.Token(int32(m.Model.Config.Vision.ImageToken)) // none: the tokenizer's names
+	x, err := format.NewProcessorExpander(p, marks)
 	if err != nil {
 		return nil, nil, err
 	}
