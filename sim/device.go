@@ -275,7 +275,7 @@ func (s *Sim) portsOf(d *device, j *actors.Job, out []actors.Output) []actors.Ou
 		ports, back = d.w.in[j.Action.Stage], true
 	}
 	for i := range ports {
-		if p := &ports[i]; (!back || p.Grad) && !(p.Optional && j.Class == 0) {
+		if p := &ports[i]; (!back || p.Grad) && !(p.Optional && d.l.Absent(p.ID, j.Class)) {
 			out = append(out, actors.Output{Comm: -1, Port: p.ID, Payload: s.blobs.get(p.Bytes)})
 		}
 	}

@@ -29,8 +29,11 @@ func (c *cursor) begin(r *Rank, a plan.Action) {
 func (c *cursor) shape(r *Rank) {
 	c.class, c.blank = r.inbox.class(c.a), false
 	c.segs = r.l.Lower(c.a, r.eval(), c.class)
-	c.void = c.class == 0 && len(r.l.Lower(at(c.a, plan.F), r.eval(), 0)) == 0
+	c.void = len(r.l.Lower(at(c.a, plan.F), r.eval(), c.class)) == 0
 }
+
+// absent reports whether nothing comes along a wire for microbatches of a class.
+func (r *Rank) absent(w *wire, class int32) bool { return w.optional && r.l.Absent(w.id, class) }
 
 // other is the rank at the other end of a wire that sends what action a takes.
 func (r *Rank) other(w *wire, a plan.Action, back bool) actors.Ref {
@@ -122,13 +125,13 @@ func (r *Rank) missing(c *cursor) Wait {
 			return Wait{lack: lackData, a: c.a}
 		}
 		for i := range c.w.in {
-			if p := &c.w.in[i]; !(p.optional && c.class == 0) && !r.inbox.hasPort(portKey{c.a, p.id}) {
+			if p := &c.w.in[i]; !r.absent(p, c.class) && !r.inbox.hasPort(portKey{c.a, p.id}) {
 				return Wait{peer: r.other(p, c.a, false), lack: lackActivation, a: c.a}
 			}
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad && !(p.optional && c.class == 0) && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.id}) {
+			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.id}) {
 				return Wait{peer: r.other(p, c.a, true), lack: lackGradient, a: c.a}
 			}
 		}
@@ -172,13 +175,13 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 			j.In = append(j.In, actors.Input{Comm: -1, Port: -1, Payload: b})
 		}
 		for i := range c.w.in {
-			if p := &c.w.in[i]; !(p.optional && c.class == 0) {
+			if p := &c.w.in[i]; !r.absent(p, c.class) {
 				r.take(ctx, c, j, plan.F, p, 0)
 			}
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad && !(p.optional && c.class == 0) {
+			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) {
 				r.take(ctx, c, j, plan.B, p, 1)
 			}
 		}

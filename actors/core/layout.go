@@ -53,7 +53,7 @@ type Port struct {
 	From, To int   // stages
 	Grad     bool
 	Bytes    int64
-	Optional bool // microbatches of class 0 send nothing along it: features of pictures
+	Optional bool // microbatches of some classes send nothing along it: features of pictures
 }
 
 // Route says which ranks send and take what runs along a port, where a stage runs on other ranks for other microbatches:
@@ -76,8 +76,10 @@ type RankLayout struct {
 	Row     int           // this rank's row in the programs
 	Eval    *plan.Program // of an evaluation step, or nil
 	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; a stage whose forward has
-	// no segments for class 0 does nothing for such microbatches: an encoder, when there are no pictures.
-	Lower  func(a plan.Action, eval bool, class int32) []Segment
+	// no segments for a class does nothing for such microbatches: an encoder, when there are no pictures.
+	Lower func(a plan.Action, eval bool, class int32) []Segment
+	// Absent reports whether an optional port carries nothing for microbatches of a class; nil where no port is optional.
+	Absent func(port, class int32) bool
 	Update []Segment // of the optimizer step
 	Groups []Group
 	Ports  []Port

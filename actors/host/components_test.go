@@ -44,7 +44,7 @@ func twoTowers() *family.Model {
 		}
 		fused[i] = b
 	}
-	m.Blocks, m.Widths["f"] = fused, spec.Hidden
+	m.Blocks, m.Ports["f"] = fused, family.Port{Width: spec.Hidden}
 	return m
 }
 

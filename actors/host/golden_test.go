@@ -205,7 +205,7 @@ func goldenNames(t *testing.T) (out []string) {
 
 // forward gives the loss, or with logits the logits, on one device.
 func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float64, []float32) {
-	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Patches: g.batch().Pictures.Patches(), Frames: g.batch().Pictures.Frames(), DType: d, Optim: optim.Config{Name: "adamw"}})
+	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Dims: map[string]int{block.Patches: g.batch().Pictures.Patches(), block.Frames: g.batch().Pictures.Frames()}, DType: d, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(g.t, err)
 	dev, err := NewDevice(l, 0, b, nil)
 	require.NoError(g.t, err)
@@ -213,7 +213,7 @@ func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float6
 	defer dev.Free()
 	rec := block.Rec{Shape: g.shape(), Logits: logits}
 	tr := g.m.Record(grad.Options{NoGrad: true, DType: d}, rec, family.Stage{To: len(g.m.Blocks)})
-	p := (&Loader{MTP: g.m.Spec.MTP, Vision: g.m.Vision}).pack(g.batch(), 0)
+	p := (&Loader{MTP: g.m.Spec.MTP, Model: g.m}).pack(g.batch(), 0)
 	data := map[string]*tensor.Tensor{}
 	for i, n := range p.Names {
 		data[n] = p.Tensors[i]
@@ -284,7 +284,7 @@ func TestGoldenBF16(t *testing.T) {
 func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64, see func(l *layout.Layout, rank int, r *Rank)) (losses, norms []float64) {
 	a := g.AdamW
 	mb := g.batch()
-	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs), Patches: mb.Pictures.Patches(), Frames: mb.Pictures.Frames(),
+	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs), Dims: map[string]int{block.Patches: mb.Pictures.Patches(), block.Frames: mb.Pictures.Frames()},
 		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, Decay: a.Decay, Clip: a.Clip}})
 	require.NoError(g.t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return a.LR }},

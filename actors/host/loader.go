@@ -19,6 +19,7 @@ type Microbatch struct {
 	Keys                    []int64   // identify rows for dropout; nil without
 	// Pictures of the microbatch, whose features take the places of tokens with id -1.
 	Pictures family.Pictures
+	More     map[string]any // what other modalities of the model read, by name
 }
 
 // BatchFunc gives the microbatches of a step for one data-parallel replica; negative steps are evaluation batches. An
@@ -30,7 +31,8 @@ type Loader struct {
 	DP     int
 	MTP    int // multi-token-prediction layers that want shifted data
 	Chunks int
-	Vision *family.Vision // of a model with a vision tower
+	Model  *family.Model // whose modalities the batches have; nil for tokens alone
+	Filled bool          // every microbatch runs every block
 	Read   BatchFunc
 }
 
@@ -72,8 +74,11 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 		add("cu_seqlens", tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2))
 		add("cu_seqlens_k", tensor.Of(tensor.I32, []int32{0, int32(hi)}, 2))
 	}
-	if l.Vision != nil {
-		l.pictures(&mb, add)
+	if l.Model != nil {
+		data := l.Model.Tensors(mb.inputs(), l.class(&mb))
+		for _, name := range slices.Sorted(maps.Keys(data)) {
+			add(name, data[name])
+		}
 	}
 	if mb.Keys != nil {
 		add("keys", tensor.Of(tensor.I64, mb.Keys[lo:hi], rows))
@@ -87,22 +92,17 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 	return p
 }
 
-// class is that of the shape that a microbatch's pictures are padded to.
-func (l *Loader) class(mb *Microbatch) int32 {
-	if l.Vision == nil {
-		return 0
-	}
-	return l.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames())
+// inputs are what the microbatch brings beside tokens and labels.
+func (mb *Microbatch) inputs() *family.Inputs {
+	return &family.Inputs{Rows: len(mb.IDs), Cu: mb.Cu, Pictures: mb.Pictures, More: mb.More}
 }
 
-// pictures adds what a tower and its decoder read: a microbatch without pictures has positions alone.
-func (l *Loader) pictures(mb *Microbatch, add func(string, *tensor.Tensor)) {
-	rows := len(mb.IDs)
-	add("positions3", tensor.Of(tensor.I32, l.Vision.Positions(rows, mb.Cu, &mb.Pictures), rows, 3))
-	data := l.Vision.Data(&mb.Pictures, l.Vision.Shape(rows, l.class(mb)))
-	for _, name := range slices.Sorted(maps.Keys(data)) {
-		add(name, data[name])
+// class is that of the shape that a microbatch is padded to.
+func (l *Loader) class(mb *Microbatch) int32 {
+	if l.Model == nil {
+		return 0
 	}
+	return l.Model.Class(mb.inputs(), l.Filled)
 }
 
 // shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its end is ignored, and

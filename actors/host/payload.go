@@ -54,3 +54,11 @@ func one(p actors.Payload) *tensor.Tensor {
 	k.Release()
 	return t
 }
+
+// all takes the tensors of a payload and drops the payload: the caller owns a reference to each.
+func all(p actors.Payload) []*tensor.Tensor {
+	k := p.(*Pack)
+	out := retained(k.Tensors)
+	k.Release()
+	return out
+}

@@ -125,7 +125,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 		}
 	}
 	segs := f.Trace.Segments(ph)
-	var arrived [][]*tensor.Tensor
+	var arrived [][]grad.Bundle
 	if j.Segment > 0 {
 		arrived = arrivals(j.In)
 	}
@@ -138,7 +138,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 	var res Result
 	for i, ps := range parts {
 		for m, t := range ps {
-			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(m), Payload: NewPack(nil, t)})
+			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(m), Payload: NewPack(nil, t...)})
 		}
 	}
 	pc := int(j.Segment)
@@ -199,12 +199,12 @@ func (r *Rank) ports(in []actors.Input) map[string]*tensor.Tensor {
 	return out
 }
 
-func arrivals(in []actors.Input) (out [][]*tensor.Tensor) {
+func arrivals(in []actors.Input) (out [][]grad.Bundle) {
 	for _, x := range in {
 		for len(out) <= int(x.Comm) {
 			out = append(out, nil)
 		}
-		out[x.Comm] = append(out[x.Comm], one(x.Payload))
+		out[x.Comm] = append(out[x.Comm], all(x.Payload))
 	}
 	return
 }

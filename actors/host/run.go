@@ -188,7 +188,7 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
-		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Vision: l.Job.Model.Vision, Read: o.Batches}
+		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Model: l.Job.Model, Filled: l.Filled, Read: o.Batches}
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {

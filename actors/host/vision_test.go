@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
@@ -109,7 +110,7 @@ func (v visionPlan) freezes(param string) bool {
 
 func (v visionPlan) job(m *family.Model) *layout.Job {
 	return &layout.Job{Model: m, Mesh: topology.Grid(v.pp, v.dp, v.tp), Parts: layout.TowerParts(m, v.e), Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Loops: v.loops, Frozen: v.freezes,
-		Micro: 8 / v.dp, Rows: visionRows, Patches: 48, Frames: 2, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
+		Micro: 8 / v.dp, Rows: visionRows, Dims: map[string]int{block.Patches: 48, block.Frames: 2}, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 }
 
 func (v visionPlan) train(t *testing.T, j *layout.Job, steps int64, pattern func(int64, int) bool) []float64 {
@@ -154,6 +155,8 @@ func visionPlans() []visionPlan {
 	return []visionPlan{
 		{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, // the tower is cut like any other block
 		{pp: 1, dp: 2, tp: 2, zero: 1, sp: true, schedule: "1f1b"},
+		{pp: 1, dp: 2, tp: 1, zero: 2, schedule: "1f1b"}, // replicas with pictures beside replicas without
+		{pp: 2, dp: 2, tp: 1, zero: 3, schedule: "1f1b"},
 		{pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: first(1, false)},                  // colocated
 		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: first(2, false)},                  // colocated, one mesh
 		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: first(2, true)},                   // decoupled
@@ -203,7 +206,7 @@ func TestVisionFreezing(t *testing.T) {
 	for _, frozen := range []string{"encoder", "encoder projector", "decoder", "encoder decoder"} {
 		one := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b", frozen: frozen}
 		want := one.train(t, one.job(m), 4, nil)
-		for _, v := range visionPlans()[:10] {
+		for _, v := range visionPlans()[:12] {
 			v.frozen = frozen
 			t.Run(v.String(), func(t *testing.T) {
 				j := v.job(m)
@@ -252,7 +255,7 @@ func TestVisionRefuses(t *testing.T) {
 		"does not divide the tower's heads": {pp: 1, dp: 1, tp: 4, schedule: "1f1b", e: &layout.PartPlan{TP: 4, Over: layout.OverFirst}},
 		"set plan.encoder.tp to a divisor":  {pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 3, Over: layout.OverFirst}},
 		"set plan.encoder.ranks":            {pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn}},
-		"set plan.zero=1":                   {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b"},
+		"set plan.zero=1":                   {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverFirst}},
 	} {
 		_, err := layout.Plan(v.job(m))
 		require.ErrorContains(t, err, want)

@@ -21,6 +21,14 @@ var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16
 // Recomputes are the policies of recomputation by their names in run files.
 var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective, "full": grad.RecomputeFull}
 
+// PictureDims are the dimensions of a microbatch with as many patches of pictures, or for 0 as many as its tokens can stand for.
+func PictureDims(v *family.Vision, patches, rows int) map[string]int {
+	if patches == 0 {
+		patches = rows * v.Tower.Join
+	}
+	return map[string]int{block.Patches: patches, block.Frames: max(1, patches/v.Unit())}
+}
+
 // MeshOf is the mesh of a plan: data parallelism is two axes where state is shared out over groups of it.
 func MeshOf(p *configs.Plan) topology.Mesh {
 	if p.ZeroRanks == 0 || p.ZeroRanks == p.DP {
@@ -56,10 +64,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		j.Offload = 64 << 10
 	}
 	if v := m.Vision; v != nil {
-		if j.Patches = r.Plan.Encoder.Patches; j.Patches == 0 {
-			j.Patches = j.Rows * v.Tower.Join
-		}
-		j.Frames = max(1, j.Patches/v.Unit())
+		j.Dims = PictureDims(v, r.Plan.Encoder.Patches, j.Rows)
 		if e := r.Plan.Encoder; e.Over != "none" {
 			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill})
 		}

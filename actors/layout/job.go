@@ -26,12 +26,11 @@ type Job struct {
 	Program         *plan.Program // in place of the one that Schedule builds, nil for none
 	Loops           int           // stages a pipeline rank, 0 is 1
 	Cuts            []int
-	Micro           int // microbatches a step and data-parallel rank
-	Chunks          int // chunks of each microbatch's sequence, 0 is 1
-	KeepChunks      int // newest chunks that keep their activations whatever Recompute says
-	Rows            int // tokens of a microbatch
-	Patches         int // of pictures in a large microbatch, for models with a vision tower: what memory is planned for
-	Frames          int // of pictures, tiles and rows in time of videos, likewise
+	Micro           int            // microbatches a step and data-parallel rank
+	Chunks          int            // chunks of each microbatch's sequence, 0 is 1
+	KeepChunks      int            // newest chunks that keep their activations whatever Recompute says
+	Rows            int            // tokens of a microbatch
+	Dims            map[string]int // of a large microbatch beside its tokens, as patches of pictures: what memory is planned for
 	Recompute       grad.Recompute
 	RecomputeLayers []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
 	Offload         int   // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none

@@ -27,6 +27,7 @@ type Layout struct {
 	Order   []string
 	Ranks   []RankPart
 	SideOf  map[string]int // the side of a parameter's mesh
+	Filled  bool           // every microbatch runs every block, on padding where it has nothing for it
 
 	Optimizer optim.Optimizer
 
@@ -40,6 +41,7 @@ type Layout struct {
 	mu    sync.Mutex
 	more  map[TraceKey]*grad.Trace // of other classes, made when first asked for
 	lower map[loweredKey][]core.Segment
+	none  map[int32][]bool // by class: the ports that carry nothing
 }
 
 // RankPart is one rank's share of a layout.
@@ -59,7 +61,7 @@ type Coord struct{ PP, DP, TP int }
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
-	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}}
+	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}}
 	var err error
 	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
 		return nil, err
@@ -109,21 +111,36 @@ func Plan(j *Job) (*Layout, error) {
 	return l, nil
 }
 
-// shapes refuses what goes wrong when microbatches differ in shape: with ZeRO 2 and 3 replicas communicate within a microbatch's
-// forward and backward, and one of them may have no pictures where another has some.
+// shapes settles what microbatches of different shapes mean for a plan that communicates within their forward and backward (ZeRO 2 and 3): one
+// replica may have pictures where another has none, and would not take part. So every microbatch runs every block, on padding where it
+// has nothing for it. A part with replicas of its own has no such remedy, since they work on different microbatches at a time.
 func (l *Layout) shapes() error {
 	j := l.Job
-	if j.Model.Vision == nil || j.Zero < 2 {
+	if len(j.Model.Modalities) == 0 || j.Zero < 2 {
 		return nil
 	}
-	several := j.Mesh.Replicas() > 1
 	for i := range j.Parts {
-		several = several || len(l.partGroups(i)) > 1
+		if len(l.partGroups(i)) > 1 || j.Mesh.Replicas() > 1 {
+			return fmt.Errorf("zero=%d communicates in the middle of microbatches, and replicas of an encoder with a mesh of its own work on different ones at a time; set plan.zero=1", j.Zero)
+		}
 	}
-	if several {
-		return fmt.Errorf("zero=%d communicates in the middle of microbatches, and those of a model with pictures differ from replica to replica; set plan.zero=1", j.Zero)
-	}
+	l.Filled = j.Mesh.Replicas() > 1
 	return nil
+}
+
+// Absent reports whether a port carries nothing for microbatches of a class. It may be called from several goroutines.
+func (l *Layout) Absent(port, class int32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	none, known := l.none[class]
+	if !known {
+		s := l.Job.Model.Shape(l.Job.Rows, class)
+		for _, name := range l.Names {
+			none = append(none, l.Job.Model.Absent(name, s))
+		}
+		l.none[class] = none
+	}
+	return none[port]
 }
 
 // cuts are the borders of the stages: each part with a mesh of its own is one stage, before n of the decoder.
@@ -191,7 +208,7 @@ func (l *Layout) compose() (*plan.Program, error) {
 func (l *Layout) ports() {
 	for s, st := range l.Stages {
 		for _, f := range st.Out {
-			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true, Optional: family.Optional(f.Port)})
+			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true, Optional: l.Job.Model.Optional(f.Port)})
 			l.Names = append(l.Names, f.Port)
 		}
 	}

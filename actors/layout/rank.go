@@ -42,7 +42,7 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 	for _, t := range part.Ties {
 		groups = append(groups, group(t))
 	}
-	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports, Lower: l.Lower, Shaped: l.Class > 0,
+	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports, Lower: l.Lower, Absent: l.Absent, Shaped: l.Class > 0,
 		Update: l.updateSegments(&part),
 		Routes: l.routes(r),
 		Peer: func(stage int) actors.Ref {

@@ -120,17 +120,14 @@ func (l *Layout) Trace(k TraceKey) *grad.Trace {
 func (l *Layout) record(k TraceKey) *grad.Trace {
 	j := l.Job
 	rows := j.Rows / max(1, j.Chunks)
-	return j.Model.Record(l.options(k.Eval, k.Stage, k.Chunk), block.Rec{Shape: j.Model.Vision.Shape(rows, k.Class), Lora: j.Lora}, l.Stages[k.Stage])
+	return j.Model.Record(l.options(k.Eval, k.Stage, k.Chunk), block.Rec{Shape: j.Model.Shape(rows, k.Class), Lora: j.Lora}, l.Stages[k.Stage])
 }
 
 func (l *Layout) traces() {
 	j := l.Job
-	if v := j.Model.Vision; v != nil {
-		least := j.Model.Smallest(j.Rows)
-		l.Class = v.Class(max(j.Patches, least.Patches), max(j.Frames, least.Frames))
-	}
+	l.Class = j.Model.Planned(j.Rows, j.Dims)
 	classes := []int32{l.Class}
-	if l.Class > 0 {
+	if l.Class > 0 && !l.Filled {
 		classes = append(classes, 0)
 	}
 	for s := range l.Stages {

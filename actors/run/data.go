@@ -17,6 +17,7 @@ import (
 	_ "github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -338,7 +339,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 			if err := d.pictures.Fill(&mb, &b); err != nil {
 				return nil, err
 			}
-			d.work[step] += d.r.microFlops(d.r.job.Model.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames()))
+			d.work[step] += d.r.microFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs), Pictures: mb.Pictures}, d.r.layout.Filled))
 			delete(d.work, step-recentMax)
 		}
 		out = append(out, mb)

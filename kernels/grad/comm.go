@@ -17,20 +17,38 @@ func rowsOf(shape []int) int {
 	return shape[0]
 }
 
+// Bundle is a member's part of a communication: mostly one tensor; rows whose number data decides travel with their counts.
+type Bundle []*tensor.Tensor
+
+// release drops the references of all parts.
+func release(parts []Bundle) {
+	for _, b := range parts {
+		for _, t := range b {
+			t.Release()
+		}
+	}
+}
+
 // split makes the part of a communication for each member of its group; the caller owns one reference to each.
-func (r *Runner) split(f *Frame, n *Node) []*tensor.Tensor {
+func (r *Runner) split(f *Frame, n *Node) []Bundle {
+	switch n.Op.Role {
+	case dispatch:
+		return r.dispatchParts(f, n)
+	case combine:
+		return r.combineParts(f, n)
+	}
 	in := r.operand(f, n, n.In[0])
 	size := f.Trace.GroupSize(n)
-	parts := make([]*tensor.Tensor, size)
+	parts := make([]Bundle, size)
 	for d := range parts {
 		switch {
 		case n.Op.Role == reduce:
 			from, to := ShardRows(rowsOf(in.Shape), d, size)
-			parts[d] = in.RowSlice(from, to)
+			parts[d] = Bundle{in.RowSlice(from, to)}
 		case n.Op.Role == convert && n.Out[0].Place[n.Axes[0]].Kind == Sharded:
-			parts[d] = r.section(in, int(n.Out[0].Place[n.Axes[0]].Axis), d, size)
+			parts[d] = Bundle{r.section(in, int(n.Out[0].Place[n.Axes[0]].Axis), d, size)}
 		default:
-			parts[d] = in.Retain()
+			parts[d] = Bundle{in.Retain()}
 		}
 	}
 	return parts
@@ -69,8 +87,37 @@ func (r *Runner) trim(parts []*tensor.Tensor, axis, n int) {
 	}
 }
 
+// joined is the shape of what a change of placement gives: the rows of a ragged value are those of the parts.
+func joined(n *Node, parts []*tensor.Tensor) []int {
+	out := n.Out[0]
+	if !out.Ragged {
+		return out.Local
+	}
+	shape := append([]int{parts[0].Shape[0]}, out.Local[1:]...)
+	if n.In[0].Place[n.Axes[0]] == (Part{Sharded, 0}) {
+		for _, p := range parts[1:] {
+			shape[0] += p.Shape[0]
+		}
+	}
+	return shape
+}
+
 // join makes of all members' parts, in member order, the result of a communication, and releases the parts.
-func (r *Runner) join(f *Frame, n *Node, parts []*tensor.Tensor) {
+func (r *Runner) join(f *Frame, n *Node, bundles []Bundle) {
+	switch n.Op.Role {
+	case dispatch:
+		r.takeDispatched(f, n, bundles)
+		release(bundles)
+		return
+	case combine:
+		r.takeCombined(f, n, bundles)
+		release(bundles)
+		return
+	}
+	parts := make([]*tensor.Tensor, len(bundles))
+	for d, b := range bundles {
+		parts[d] = b[0]
+	}
 	switch {
 	case n.Op.Role == reduce:
 		shape := parts[0].Shape
@@ -83,7 +130,7 @@ func (r *Runner) join(f *Frame, n *Node, parts []*tensor.Tensor) {
 		r.run(kernels.Concat, kernels.Attr{}, parts, t)
 		f.slots[n.Out[0].ID] = t
 	default:
-		t := r.alloc(n.Out[0])
+		t := r.allocShape(n.Out[0].Name, n.Out[0].DType, joined(n, parts))
 		if from := n.In[0].Place[n.Axes[0]]; from.Kind == Sharded {
 			r.trim(parts, int(from.Axis), t.Shape[from.Axis])
 			r.run(kernels.Concat, kernels.Attr{I: [4]int{int(from.Axis)}}, parts, t)

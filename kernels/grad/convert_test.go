@@ -153,12 +153,12 @@ func partialTerms(o *Options, p Place, n int) map[string][]float32 {
 
 // exchange runs the forward of all ranks in lock step.
 func exchange(t *testing.T, tr *Trace, all []*member, fs []*Frame) {
-	arrived := make([][][]*tensor.Tensor, len(all))
+	arrived := make([][][]Bundle, len(all))
 	for pc := range tr.F {
-		next := make([][][]*tensor.Tensor, len(all))
+		next := make([][][]Bundle, len(all))
 		for i, n := range tr.F[pc].Comm {
 			for r := range all {
-				next[r] = append(next[r], make([]*tensor.Tensor, tr.Mesh[n.Axes[0]].Size))
+				next[r] = append(next[r], make([]Bundle, tr.Mesh[n.Axes[0]].Size))
 				require.Contains(t, tr.F[pc+1].Await, Issued{pc, i})
 			}
 		}

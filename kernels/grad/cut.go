@@ -60,8 +60,10 @@ func (c *cutter) await(n *Node) {
 		var together []Issued
 		for v, x := range c.from {
 			if x.Segment == at.Segment {
-				together = append(together, x)
 				delete(c.from, v)
+				if !slices.Contains(together, x) { // a communication may have several results
+					together = append(together, x)
+				}
 			}
 		}
 		c.now.Await = append(c.now.Await, together...)

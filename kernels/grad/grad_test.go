@@ -88,6 +88,8 @@ type world struct {
 	full  map[string]*tensor.Tensor
 	ranks []*grad.Runner
 	split bool // I then W instead of B
+	// members are the places of ranks whose meshes are folded, nil where there is one mesh.
+	members [][]int
 }
 
 func (c mini) params() map[string]*tensor.Tensor {
@@ -191,11 +193,15 @@ func (w *world) data(pos []int, chunk, chunks int) map[string]*tensor.Tensor {
 }
 
 func (w *world) group(r int, n *grad.Node) (members []int, self int) {
-	all := coordinates(w.o.Mesh)
+	all := w.members
+	if all == nil {
+		all = coordinates(w.o.Mesh)
+	}
+	fold := w.o.Mesh[n.Axes[0]].Fold
 	for k, pos := range all {
 		same := true
 		for m := range pos {
-			same = same && (pos[m] == all[r][m] || slices.Contains(n.Axes, m))
+			same = same && (pos[m] == all[r][m] || slices.Contains(n.Axes, m) || w.members != nil && w.o.Mesh[m].Fold != fold)
 		}
 		if same {
 			members = append(members, k)
@@ -207,10 +213,10 @@ func (w *world) group(r int, n *grad.Node) (members []int, self int) {
 // phase runs one phase of all ranks' frames in lock step.
 func (w *world) phase(fs []*grad.Frame, p grad.Phase) {
 	segs := fs[0].Trace.Segments(p)
-	boxes := make([]map[grad.Issued][]*tensor.Tensor, len(w.ranks)) // parts that have come, by rank
+	boxes := make([]map[grad.Issued][]grad.Bundle, len(w.ranks)) // parts that have come, by rank
 	for pc := range max(1, len(segs)) {
 		for r, run := range w.ranks {
-			var arrived [][]*tensor.Tensor
+			var arrived [][]grad.Bundle
 			for k := 0; pc > 0 && k < len(segs[pc].Await); k++ {
 				arrived = append(arrived, boxes[r][segs[pc].Await[k]])
 				delete(boxes[r], segs[pc].Await[k])
@@ -222,10 +228,10 @@ func (w *world) phase(fs []*grad.Frame, p grad.Phase) {
 				for d, m := range members {
 					key := grad.Issued{Segment: pc, Comm: i}
 					if boxes[m] == nil {
-						boxes[m] = map[grad.Issued][]*tensor.Tensor{}
+						boxes[m] = map[grad.Issued][]grad.Bundle{}
 					}
 					if boxes[m][key] == nil {
-						boxes[m][key] = make([]*tensor.Tensor, len(members))
+						boxes[m][key] = make([]grad.Bundle, len(members))
 					}
 					boxes[m][key][self] = ps[d]
 				}

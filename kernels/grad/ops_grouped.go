@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -17,25 +18,52 @@ func init() {
 }
 
 // GroupedLinear is x·w[i]ᵀ for the rows off[i]:off[i+1] of each group i, and 0 for rows of no group. Shapes: x [t k], w [g n k],
-// off [g+1] i32 -> [t n]. Offsets count the rows of the whole x, so the sharding of rows is resolved; w may be sharded in its
-// outputs or inputs, not over its groups.
+// off [g+1] i32 -> [t n]. w may be sharded over its groups along an axis along which the rows have been dispatched to them; along others
+// offsets count the rows of the whole x, so the sharding of rows is resolved there, and w may be sharded in its outputs or inputs.
 func (t *Tape) GroupedLinear(x, w, off *Value) *Value {
-	if len(w.Shape) != 3 || off.Shape[0] != w.Shape[0]+1 {
+	if len(w.Shape) != 3 || local(t.Mesh, off.Shape, off.Place)[0] != local(t.Mesh, w.Shape, w.Place)[0]+1 {
 		panic(fmt.Sprintf("grad: %v offsets of groups for matrices %v", off.Shape, w.Shape))
 	}
-	w, x, p := t.product(t.only(w, 1, 2), t.only(x, 1), "gnk", "tk", "tn")
+	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off)
 	return t.one(opGrouped, kernels.Attr{}, x.DType, []int{x.Shape[0], w.Shape[1]}, p, x, w, off)
+}
+
+// groupedProduct is product for operands of which rows (t) and groups (g) are shared out alike along the axes of off.
+func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value) (*Value, *Value, Place) {
+	own := off.Place.Cuts(0)
+	within := func(v *Value, letters string) *Value {
+		p := v.Place.dual()
+		for m := range p {
+			if x := p[m]; x.Kind == Sharded && (letters[x.Axis] == 't' || letters[x.Axis] == 'g') != slices.Contains(own, m) {
+				p[m] = Part{}
+			}
+		}
+		for _, m := range own {
+			p[m] = Part{Sharded, 0}
+		}
+		return t.to(v, p)
+	}
+	lead, oth = within(lead, ll), within(oth, lo)
+	var pl, po, out Place
+	for m := range t.Mesh {
+		if slices.Contains(own, m) {
+			pl[m], po[m], out[m] = Part{Sharded, 0}, Part{Sharded, 0}, Part{Sharded, 0}
+		} else {
+			pl[m], po[m], out[m] = join(lead.Place[m], oth.Place[m], ll, lo, lout)
+		}
+	}
+	return t.to(lead, pl), t.to(oth, po), out
 }
 
 func groupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
-	d, x, w, off := t.only(dy[0], 1), n.In[0], n.In[1], n.In[2]
+	d, x, w, off := dy[0], n.In[0], n.In[1], n.In[2]
 	if leg(0) {
-		w, d, p := t.product(w, d, "gnk", "tn", "tk")
+		w, d, p := t.groupedProduct(w, d, "gnk", "tn", "tk", off)
 		g[0] = t.one(opGroupedDX, kernels.Attr{}, d.DType, x.Shape, p, d, w, off)
 	}
 	if leg(1) {
-		d, x, p := t.product(d, x, "tn", "tk", "gnk")
+		d, x, p := t.groupedProduct(d, x, "tn", "tk", "gnk", off)
 		g[1] = t.one(opGroupedDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x, off)
 	}
 	return g

@@ -106,7 +106,7 @@ func (t *Tape) hoist(all []*Node) (out []*Node) {
 // again reports whether a backward node of the given block takes a clone of v instead of a saved v.
 func (p *policy) again(v *Value, block int) bool {
 	n := v.Node
-	if n.Phase != F || v.Exported || !n.Op.again() {
+	if n.Phase != F || v.Exported || v.Kept || !n.Op.again() {
 		return false
 	}
 	if n.Op.Role == unshard {
@@ -119,7 +119,7 @@ func (p *policy) again(v *Value, block int) bool {
 	case RecomputeFull:
 		return true
 	case RecomputeSelective:
-		return n.Op.Cheap || n.Op.Role == convert && sharded(n.In[0].Place)
+		return n.Op.Cheap || n.Op.Role == offsets || n.Op.Role == convert && sharded(n.In[0].Place)
 	}
 	return false
 }
@@ -175,7 +175,7 @@ func (p *policy) get(v *Value, block int, ph Phase) *Value {
 }
 
 func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
-	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Axes: v.Node.Axes, Clone: true}
+	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Axes: v.Node.Axes, sent: v.Node.sent, Clone: true}
 	for _, u := range v.Node.In {
 		if u != nil {
 			u = p.get(u, block, ph)

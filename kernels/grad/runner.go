@@ -62,7 +62,7 @@ func (tr *Trace) Segments(p Phase) []Segment { s, _ := tr.list(p); return s }
 
 // Step runs segment pc of a phase. arrived holds, for each communication that the segment awaits, the parts of all members in
 // order. It returns the parts to send for each communication that the segment issues, by member. An error is a *tensor.BudgetError: the frame is then dead and Drop frees it.
-func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]*tensor.Tensor) (parts [][]*tensor.Tensor, err error) {
+func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]Bundle) (parts [][]Bundle, err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			b, ok := x.(*tensor.BudgetError)
@@ -174,6 +174,19 @@ func (tr *Trace) where(id int) string {
 
 func (r *Runner) alloc(v *Value) *tensor.Tensor { return r.allocShape(v.Name, v.DType, v.Local) }
 
+// shape is that of a node's result on this rank: the rows of a ragged one are those of the ragged operand.
+func (r *Runner) shape(f *Frame, n *Node, v *Value) []int {
+	if !v.Ragged {
+		return v.Local
+	}
+	for _, in := range n.In {
+		if in != nil && in.Ragged {
+			return append([]int{r.operand(f, n, in).Shape[0]}, v.Local[1:]...)
+		}
+	}
+	panic("grad: " + n.Op.Name + " has ragged results of operands that are not")
+}
+
 func (r *Runner) allocShape(name string, d tensor.DType, shape []int) *tensor.Tensor {
 	t, err := r.Pool.New(name, d, shape...)
 	if err != nil {
@@ -213,7 +226,7 @@ func (r *Runner) exec(f *Frame, n *Node) {
 	case reload:
 		r.copyTo(f, n, r.Pool)
 	case alias:
-		f.slots[n.Out[0].ID] = r.operand(f, n, n.In[0]).Alias(n.Out[0].Local...)
+		f.slots[n.Out[0].ID] = r.operand(f, n, n.In[0]).Alias(r.shape(f, n, n.Out[0])...)
 	case cutOut:
 		at := n.Out[0].Place[n.Axes[0]].Axis
 		r.slice(f, n, int(at), r.Pos[n.Axes[0]]*n.Out[0].Local[at])
@@ -225,6 +238,8 @@ func (r *Runner) exec(f *Frame, n *Node) {
 		t := r.alloc(n.Out[0])
 		t.F32()[0] = float32(r.Seed)
 		f.slots[n.Out[0].ID] = t
+	case offsets:
+		r.offsets(f, n)
 	case accumulate:
 		r.accumulate(f, n, r.operand(f, n, n.In[0]))
 	default:
@@ -247,7 +262,7 @@ func (r *Runner) compute(f *Frame, n *Node) {
 			c.Out = append(c.Out, r.gradient(f, n, &c.Attr))
 			continue
 		}
-		t := r.alloc(v)
+		t := r.allocShape(v.Name, v.DType, r.shape(f, n, v))
 		f.slots[v.ID] = t
 		c.Out = append(c.Out, t)
 	}
@@ -265,7 +280,7 @@ func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.
 	for _, e := range n.Then {
 		t := &kernels.Call{Op: e.Op.Kernel, Attr: e.Attr}
 		for _, v := range e.Out { // before any view is taken: a rank may have no memory left
-			f.slots[v.ID] = r.alloc(v)
+			f.slots[v.ID] = r.allocShape(v.Name, v.DType, r.epilogueShape(f, n, v))
 			t.Out = append(t.Out, f.slots[v.ID])
 		}
 		c.Then = append(c.Then, t)
@@ -278,7 +293,7 @@ func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.
 				for whole.Node.Op.Role == alias {
 					whole = whole.Node.In[0]
 				}
-				views = append(views, r.operand(f, n, whole).Alias(v.Local...))
+				views = append(views, r.operand(f, n, whole).Alias(r.epilogueShape(f, n, v)...))
 				t.In = append(t.In, views[len(views)-1])
 				continue
 			}
@@ -286,6 +301,14 @@ func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.
 		}
 	}
 	return views
+}
+
+// epilogueShape is that of an epilogue's result: its rows are those of the product.
+func (r *Runner) epilogueShape(f *Frame, n *Node, v *Value) []int {
+	if !v.Ragged {
+		return v.Local
+	}
+	return append([]int{f.slots[n.Out[0].ID].Shape[0]}, v.Local[1:]...)
 }
 
 // unpad leaves rows of padding out of the operands and results of the loss: they are no tokens, so they have no probability and no
@@ -378,7 +401,7 @@ func (r *Runner) run(op kernels.Op, at kernels.Attr, in []*tensor.Tensor, out ..
 }
 
 func (r *Runner) slice(f *Frame, n *Node, axis, from int) {
-	t := r.alloc(n.Out[0])
+	t := r.allocShape(n.Out[0].Name, n.Out[0].DType, r.shape(f, n, n.Out[0]))
 	r.run(kernels.Slice, kernels.Attr{I: [4]int{axis, from}}, []*tensor.Tensor{r.operand(f, n, n.In[0])}, t)
 	f.slots[n.Out[0].ID] = t
 }
@@ -412,11 +435,12 @@ func (r *Runner) pickGrad(f *Frame, n *Node) {
 
 func (r *Runner) copyTo(f *Frame, n *Node, pool *tensor.Pool) {
 	v := n.Out[0]
-	t, err := pool.New(v.Name, v.DType, v.Local...)
+	from := r.operand(f, n, n.In[0])
+	t, err := pool.New(v.Name, v.DType, from.Shape...)
 	if err != nil {
 		panic(err)
 	}
-	r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{r.operand(f, n, n.In[0])}, t)
+	r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{from}, t)
 	f.slots[v.ID] = t
 }
 

@@ -31,6 +31,8 @@ type Value struct {
 	Need     bool // a trainable parameter or a wanted input lies behind it
 	Weight   bool // depends on parameters only: its cotangent belongs to W
 	Exported bool
+	Kept     bool // never computed again
+	Ragged   bool // data decides the number of rows: Shape and Local have the number under even sharing
 	Node     *Node
 	Const    *tensor.Tensor // the contents of a constant of the model
 	Local    []int          // shape on one rank, set by Finish
@@ -44,10 +46,11 @@ type Node struct {
 	Attr    kernels.Attr
 	Phase   Phase
 	Block   int
-	Axes    []int   // mesh axes of a communication or of a rank-dependent operation, outermost first; nil for none
-	Clone   bool    // a forward operation run again in the backward
-	Then    []*Node // elementwise nodes that run as its epilogues
-	Acc     int     // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
+	Axes    []int       // mesh axes of a communication or of a rank-dependent operation, outermost first; nil for none
+	Clone   bool        // a forward operation run again in the backward
+	Then    []*Node     // elementwise nodes that run as its epilogues
+	sent    *Dispatched // of a dispatch or combine: where the rows went
+	Acc     int         // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
 }
 
 // role says what the runner does with a node.
@@ -70,6 +73,9 @@ const (
 	accumulate             // adds a cotangent to a parameter's gradient
 	unshard                // gathers a parameter over its data-parallel shards
 	reduce                 // reduces a gradient to its data-parallel shard
+	dispatch               // sends rows to the ranks that own their groups
+	combine                // brings them back
+	offsets                // running sums of counts
 	export
 	importing
 	importGrad
@@ -90,12 +96,18 @@ type Op struct {
 	Args  int  // operands that the kernel takes, 0 for all; the others serve the gradient only
 }
 
-func (o *Op) comm() bool { return o.Role == convert || o.Role == unshard || o.Role == reduce }
+func (o *Op) comm() bool {
+	switch o.Role {
+	case convert, unshard, reduce, dispatch, combine:
+		return true
+	}
+	return false
+}
 
 // again reports whether a node may be cloned to recompute its outputs.
 func (o *Op) again() bool {
 	switch o.Role {
-	case compute, alias, convert, cutOut, pick, unshard:
+	case compute, alias, convert, cutOut, pick, unshard, dispatch, combine, offsets:
 		return true
 	}
 	return false
@@ -229,9 +241,10 @@ func (t *Tape) emit(op *Op, at kernels.Attr, in []*Value, outs ...spec) *Node {
 		}
 	}
 	carries := op.VJP != nil || op.Role == convert || op.Role == cutOut || op.Role == alias || op.Role == unshard
+	ragged := t.ragged(op, in, outs)
 	for _, o := range outs {
 		n.Out = append(n.Out, &Value{ID: t.nval, Name: op.Name, Shape: o.shape, DType: o.dtype, Place: o.place,
-			Need: need && carries, Weight: weight, Node: n})
+			Need: need && carries, Weight: weight, Ragged: ragged, Node: n})
 		t.nval++
 	}
 	t.nodes = append(t.nodes, n)

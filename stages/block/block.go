@@ -11,10 +11,18 @@ import (
 
 // Shape is the shape of a microbatch: Rows tokens in sequences cut by cu_seqlens.
 type Shape struct {
-	Rows    int // tokens of the microbatch, or of one chunk
-	Patches int // rows of pictures, 0 for a microbatch without any
-	Frames  int // pictures or frames of videos, where a tower adds a row to each
+	Rows int            // tokens of the microbatch, or of one chunk
+	Dims map[string]int // named dimensions of what else it brings; one that is not there is 0
 }
+
+// Dim is a named dimension.
+func (s Shape) Dim(name string) int { return s.Dims[name] }
+
+// Dimensions of pictures: their patches, and their number, where a tower adds a row to each picture or frame of a video.
+const (
+	Patches = "patches"
+	Frames  = "frames"
+)
 
 // Lora describes the adapters of a run.
 type Lora struct {

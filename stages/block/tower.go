@@ -37,12 +37,12 @@ type Tower struct {
 // HeadDim is the width of a head.
 func (v *Tower) HeadDim() int { return v.Hidden / v.Heads }
 
-// rows is the length of the packed sequences.
-func (v *Tower) rows(s Shape) int {
+// Rows is the length of the packed sequences.
+func (v *Tower) Rows(s Shape) int {
 	if v.Class {
-		return s.Patches + s.Frames
+		return s.Dim(Patches) + s.Dim(Frames)
 	}
-	return s.Patches
+	return s.Dim(Patches)
 }
 
 // norm is the tower's kind of norm called name over width d.
@@ -62,14 +62,14 @@ func (r *Rec) LayerNorm(name string, x *grad.Value, d int, eps float64) *grad.Va
 // Embed makes rows of the patches: a projection, the order of windows, positions and class tokens. Data: vis.pixels [p k]
 // float32, and as the tower has them vis.order [p], vis.tap.i [p] with vis.blend.i [p] float32, vis.rows [p+f], vis.class [p+f].
 func (v *Tower) Embed(r *Rec, name string) *grad.Value {
-	t, p := r.T, r.Shape.Patches
+	t, p := r.T, r.Shape.Dim(Patches)
 	x := r.Linear(name+".patch_embed.proj", t.Cast(t.Data("vis.pixels", tensor.F32, p, v.PatchDim)), v.Hidden, v.PatchDim, LinearOpts{Bias: v.PatchBias, Rep: true})
 	if v.Ordered {
 		x = t.Take(x, t.Data("vis.order", tensor.I32, p))
 	}
 	if v.Class {
 		cls := t.Param(name+".cls_token", []int{1, v.Hidden}, -1, 1, false)
-		x = t.Take(t.Concat(0, cls, x), t.Data("vis.rows", tensor.I32, v.rows(r.Shape)))
+		x = t.Take(t.Concat(0, cls, x), t.Data("vis.rows", tensor.I32, v.Rows(r.Shape)))
 	}
 	if v.Taps > 0 {
 		x = t.Add(x, v.positions(r, name))
@@ -82,7 +82,7 @@ func (v *Tower) Embed(r *Rec, name string) *grad.Value {
 
 // positions blends rows of the position table: one row taken as it is, or several with weights.
 func (v *Tower) positions(r *Rec, name string) *grad.Value {
-	t, n := r.T, v.rows(r.Shape)
+	t, n := r.T, v.Rows(r.Shape)
 	table := t.Param(name+".pos_embed.weight", []int{v.Positions, v.Hidden}, -1, 1, false)
 	var sum *grad.Value
 	for i := range v.Taps {
@@ -131,7 +131,7 @@ func (v *Tower) attention(r *Rec, name string, h *grad.Value, window bool) *grad
 		q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
 	}
 	if v.Turned { // their place is 0, 0, which turned nothing
-		angle, mark := t.Param(v.angleName(name), []int{d / 2}, -1, 1, false), t.Data("vis.class", tensor.I32, v.rows(r.Shape))
+		angle, mark := t.Param(v.angleName(name), []int{d / 2}, -1, 1, false), t.Data("vis.class", tensor.I32, v.Rows(r.Shape))
 		q, k = t.Turn(q, angle, mark), t.Turn(k, angle, mark)
 	}
 	cu := t.Data("vis.cu", tensor.I32, 2)
@@ -158,7 +158,7 @@ func (v *Tower) angles(r *Rec) (cos, sin *grad.Value) {
 			f := 1 / float32(math.Pow(v.Theta, float64(float32(2*i)/float32(2*n))))
 			inv[i], inv[n+i], axis[n+i] = f, f, 1
 		}
-		r.visCos, r.visSin = r.T.RopeAxes(r.T.Data("vis.pos", tensor.I32, v.rows(r.Shape), 2), r.T.Const("vis.inv_freq", inv), r.T.ConstI32("vis.axis", axis), 1)
+		r.visCos, r.visSin = r.T.RopeAxes(r.T.Data("vis.pos", tensor.I32, v.Rows(r.Shape), 2), r.T.Const("vis.inv_freq", inv), r.T.ConstI32("vis.axis", axis), 1)
 	}
 	return r.visCos, r.visSin
 }
@@ -179,7 +179,7 @@ func (v *Tower) Last(r *Rec, name string, x *grad.Value) *grad.Value {
 		x = v.norm(r, name+".post_norm", x, v.Hidden)
 	}
 	if v.Class || v.Shuffled {
-		x = r.T.Take(x, r.T.Data("vis.patches", tensor.I32, r.Shape.Patches))
+		x = r.T.Take(x, r.T.Data("vis.patches", tensor.I32, r.Shape.Dim(Patches)))
 	}
 	return r.T.Place("residual", x)
 }
@@ -222,7 +222,7 @@ func (m *Merger) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
 	y := r.Linear(name+".fc2", h, m.Out, inner, LinearOpts{Bias: true, Row: true})
 	y = r.T.Place("", y)
 	if m.Tower.Ordered {
-		y = r.T.Take(y, r.T.Data("vis.restore", tensor.I32, r.Shape.Patches/m.Tower.Join))
+		y = r.T.Take(y, r.T.Data("vis.restore", tensor.I32, r.Shape.Dim(Patches)/m.Tower.Join))
 	}
 	return y
 }

@@ -18,6 +18,7 @@ import (
 type Block struct {
 	Name      string // prefix of its parameters
 	Component string
+	Of        string // named dimension without which the block does nothing, "" for one that always works
 	Takes     []string
 	Gives     []string
 	Recompute bool // a recompute unit: a layer, not an embedding or a loss
@@ -28,12 +29,13 @@ type Block struct {
 
 // Model is a family's model: blocks in order.
 type Model struct {
-	Family string
-	Spec   Spec
-	Config configs.Model
-	Blocks []Block
-	Widths map[string]int // width of each port's activation
-	Vision *Vision        // before the decoder, nil for a model of text alone
+	Family     string
+	Spec       Spec
+	Config     configs.Model
+	Blocks     []Block
+	Ports      map[string]Port
+	Modalities []Modality // what it takes beside tokens
+	Vision     *Vision    // before the decoder, nil for a model of text alone
 	// Source says where a logical parameter lies in a Hugging Face checkpoint of the family.
 	Source func(name string) Source
 	// Other is a second layout in which checkpoints of the family come, nil for none.
@@ -97,18 +99,18 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	for _, f := range st.Out {
 		fan[f.Port]++
 	}
-	o.Consumers, o.Whole = func(port string) int { return fan[port] }, features
+	o.Consumers, o.Whole = func(port string) int { return fan[port] }, func(port string) bool { return m.Ports[port].Whole }
 	r := &rec
 	r.T, r.Ropes = grad.NewTape(o), []*block.Rope{&m.Spec.Rope, &m.Spec.LocalRope}
 	env := map[string]*grad.Value{}
 	for _, f := range st.In {
-		if !absent(f.Port, r.Shape) {
-			env[f.Port] = r.T.Input(f.Port, o.DTypeOf(m.giver(f.Port, st.From)), m.portRows(f.Port, r.Shape), m.Widths[f.Port])
+		if !m.Absent(f.Port, r.Shape) {
+			env[f.Port] = r.T.Input(f.Port, o.DTypeOf(m.giver(f.Port, st.From)), m.portRows(f.Port, r.Shape), m.Ports[f.Port].Width)
 		}
 	}
 	for i := st.From; i < st.To; i++ {
 		b := m.Blocks[i]
-		if b.skips(r.Shape) {
+		if b.Of != "" && r.Shape.Dim(b.Of) == 0 {
 			continue
 		}
 		r.Start(i)
@@ -119,7 +121,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		f(i, func() { b.record(r, env) })
 	}
 	for _, p := range slices.Sorted(keys(fan)) {
-		if !absent(p, r.Shape) {
+		if !m.Absent(p, r.Shape) {
 			r.T.Output(p, env[p])
 		}
 	}

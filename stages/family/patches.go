@@ -41,16 +41,6 @@ func (p Pictures) Frames() (n int) {
 	return
 }
 
-// Smallest is the shape of a microbatch of rows tokens with the least picture that the model takes: what a record of all its
-// blocks is made of when only parameters matter.
-func (m *Model) Smallest(rows int) block.Shape {
-	s := block.Shape{Rows: rows}
-	if m.Vision != nil {
-		s.Patches, s.Frames = m.Vision.Unit(), 1
-	}
-	return s
-}
-
 // Unit is what the number of patches of a microbatch is a multiple of: those of a feature, or of a tile.
 func (v *Vision) Unit() int {
 	if v.Tile > 0 {
@@ -79,12 +69,13 @@ func (v *Vision) Shape(rows int, class int32) block.Shape {
 	if class == 0 || v == nil {
 		return s
 	}
-	s.Patches = size(int(class)>>8) * v.Unit()
+	n := size(int(class)>>8) * v.Unit()
+	s.Dims = map[string]int{block.Patches: n}
 	switch {
 	case v.Tower.Class && v.Tile == 0:
-		s.Frames = size(int(class)&255 - 1)
+		s.Dims[block.Frames] = size(int(class)&255 - 1)
 	case v.Tower.Class:
-		s.Frames = s.Patches / v.Unit()
+		s.Dims[block.Frames] = n / v.Unit()
 	}
 	return s
 }
@@ -145,11 +136,11 @@ func (v *Vision) Data(p *Pictures, s block.Shape) map[string]*tensor.Tensor {
 			}
 		}
 	}
-	if s.Patches == 0 {
+	if s.Dim(block.Patches) == 0 {
 		return d.out
 	}
 	d.out["vis.places"] = places
-	pixels := tensor.Make(tensor.F32, s.Patches, v.Tower.PatchDim)
+	pixels := tensor.Make(tensor.F32, s.Dim(block.Patches), v.Tower.PatchDim)
 	copy(pixels.F32(), p.Values)
 	d.out["vis.pixels"] = pixels
 	d.fill(p)
@@ -171,7 +162,7 @@ func (d *visionData) ints(name string, v []int32, shape ...int) {
 // fill makes everything that follows from the grids.
 func (d *visionData) fill(p *Pictures) {
 	v, t := d.v, &d.v.Tower
-	n := d.s.Patches
+	n := d.s.Dim(block.Patches)
 	order, restore := identity(n), identity(n/t.Join)
 	if t.Ordered {
 		cu := d.windows(p, order, restore)
@@ -266,7 +257,7 @@ func (d *visionData) windows(p *Pictures, order, restore []int32) []int32 {
 // blend interpolates the position table to each picture's grid, corners on corners: four rows and weights a patch, as
 // transformers computes them in float32.
 func (d *visionData) blend(p *Pictures) {
-	n, side := d.s.Patches, int32(math.Round(math.Sqrt(float64(d.v.Tower.Positions))))
+	n, side := d.s.Dim(block.Patches), int32(math.Round(math.Sqrt(float64(d.v.Tower.Positions))))
 	var taps [4]*tensor.Tensor
 	var blend [4]*tensor.Tensor
 	for k := range taps {
@@ -314,7 +305,7 @@ func (d *visionData) table(p *Pictures, n int) {
 
 // classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i is row i+1.
 func (d *visionData) classed(p *Pictures, pos []int32) {
-	n, rows := d.s.Patches, d.s.Patches+d.s.Frames
+	n, rows := d.s.Dim(block.Patches), d.s.Dim(block.Patches)+d.s.Dim(block.Frames)
 	from, ids, mark := make([]int32, rows), make([]int32, rows), make([]int32, rows)
 	where, turned := make([]int32, n), make([]int32, 2*rows)
 	for i := range from {

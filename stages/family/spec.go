@@ -116,7 +116,7 @@ const (
 
 // Decoder builds the blocks of a decoder-only model in Hugging Face's Llama naming.
 func Decoder(name string, s Spec) *Model {
-	m := &Model{Family: name, Spec: s, Widths: map[string]int{"x": s.Hidden}, Source: func(n string) Source { return Source{Name: n} }}
+	m := &Model{Family: name, Spec: s, Ports: map[string]Port{"x": {Width: s.Hidden}}, Source: func(n string) Source { return Source{Name: n} }}
 	m.add(Block{Name: embedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
 	total := 0
 	for i := range s.Layers {

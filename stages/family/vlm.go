@@ -40,30 +40,27 @@ const FeaturePort = "features"
 // DeepstackPort is the port of the features that decoder layer i adds.
 func DeepstackPort(i int) string { return fmt.Sprintf("deepstack.%d", i) }
 
-// features reports whether a port carries features of pictures: one row a feature, none without pictures.
-func features(port string) bool {
-	return port == FeaturePort || strings.HasPrefix(port, "deepstack.")
-}
-
 const visual = "visual"
 
 // Compose puts a vision tower before a decoder: the features take the places of the embedding whose index in the microbatch's
 // "vis.places" [rows] is not negative, and deepstack features are added after the decoder's first layers.
 func Compose(m *Model, v *Vision) *Model {
-	m.Vision = v
+	m.Vision, m.Modalities = v, append(m.Modalities, pictures{v})
+	rows := func(s block.Shape) int { return s.Dim(block.Patches) / v.Tower.Join }
+	features := Port{Width: m.Spec.Hidden, Rows: rows, Of: block.Patches, Whole: true}
 	var blocks []Block
-	blocks = append(blocks, Block{Name: visual + ".patch_embed", Component: Encoder, Gives: []string{"v"}, Weight: 0.1,
+	blocks = append(blocks, Block{Name: visual + ".patch_embed", Component: Encoder, Of: block.Patches, Gives: []string{"v"}, Weight: 0.1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env["v"] = v.Tower.Embed(r, visual) }})
 	tower := v.Tower
 	share := float64(tower.Hidden*tower.Hidden*4+tower.Hidden*tower.Inter*2) / float64(2*m.Spec.layer(0).Size())
 	taps := 0
 	for i := range tower.Layers {
-		b := Block{Name: fmt.Sprintf("%s.blocks.%d", visual, i), Component: Encoder, Takes: []string{"v"}, Gives: []string{"v"}, Recompute: true, Weight: share}
+		b := Block{Name: fmt.Sprintf("%s.blocks.%d", visual, i), Component: Encoder, Of: block.Patches, Takes: []string{"v"}, Gives: []string{"v"}, Recompute: true, Weight: share}
 		merger, tapped := v.Deepstack[i]
 		k := taps
 		if tapped {
 			b.Gives = append(b.Gives, DeepstackPort(k))
-			m.Widths[DeepstackPort(k)] = m.Spec.Hidden
+			m.Ports[DeepstackPort(k)] = features
 			taps++
 		}
 		b.Record = func(r *block.Rec, env map[string]*grad.Value) {
@@ -74,11 +71,11 @@ func Compose(m *Model, v *Vision) *Model {
 		}
 		blocks = append(blocks, b)
 	}
-	blocks = append(blocks, Block{Name: "projector", Component: Projector, Takes: []string{"v"}, Gives: []string{FeaturePort}, Recompute: true, Weight: 0.2,
+	blocks = append(blocks, Block{Name: "projector", Component: Projector, Of: block.Patches, Takes: []string{"v"}, Gives: []string{FeaturePort}, Recompute: true, Weight: 0.2,
 		Record: func(r *block.Rec, env map[string]*grad.Value) {
 			env[FeaturePort] = v.Project(r, tower.Last(r, visual, env["v"]))
 		}})
-	m.Widths["v"], m.Widths[FeaturePort] = tower.Hidden, m.Spec.Hidden
+	m.Ports["v"], m.Ports[FeaturePort] = Port{Width: tower.Hidden, Rows: tower.Rows, Of: block.Patches}, features
 	for i, b := range m.Blocks {
 		switch {
 		case b.Name == embedName:
@@ -107,7 +104,7 @@ func (v *Vision) embed(m *Model, b Block) Block {
 	b.Takes = append(b.Takes, FeaturePort)
 	b.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		inner(r, env)
-		if r.Shape.Patches > 0 {
+		if r.Shape.Dim(block.Patches) > 0 {
 			env["x"] = place(r, env["x"], env[FeaturePort])
 		}
 	}
@@ -119,7 +116,7 @@ func addFeatures(b Block, k int) Block {
 	b.Takes = append(b.Takes, DeepstackPort(k))
 	b.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		inner(r, env)
-		if r.Shape.Patches > 0 {
+		if r.Shape.Dim(block.Patches) > 0 {
 			env["x"] = place(r, env["x"], env[DeepstackPort(k)])
 		}
 	}
@@ -142,33 +139,6 @@ func (m *Model) Component(param string) string {
 		return Projector
 	}
 	return Foundation
-}
-
-// portRows is the rows of a port's activation.
-func (m *Model) portRows(port string, s block.Shape) int {
-	switch {
-	case features(port):
-		return s.Patches / m.Vision.Tower.Join
-	case port == "v":
-		if m.Vision.Tower.Class {
-			return s.Patches + s.Frames
-		}
-		return s.Patches
-	}
-	return s.Rows
-}
-
-// Optional reports whether a port carries nothing for microbatches without pictures.
-func Optional(port string) bool { return port == "v" || features(port) }
-
-// skips reports whether a block does nothing for a microbatch without pictures.
-func (b *Block) skips(s block.Shape) bool {
-	return s.Patches == 0 && (b.Component == Encoder || b.Component == Projector)
-}
-
-// absent reports whether a port carries nothing for a microbatch without pictures.
-func absent(port string, s block.Shape) bool {
-	return s.Patches == 0 && Optional(port)
 }
 
 // acts are the activations by Hugging Face's names.

@@ -201,10 +201,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	}
 	j.Rows, j.Recompute = v.Batch*p.cfg.Run.Data.SeqLen, layout.Recomputes[v.Recompute]
 	if vision := m.Vision; vision != nil {
-		if j.Patches = p.patches(v.Batch); j.Patches == 0 {
-			j.Patches = j.Rows * vision.Tower.Join
-		}
-		j.Frames = max(1, j.Patches/vision.Unit())
+		j.Dims = layout.PictureDims(vision, p.patches(v.Batch), j.Rows)
 	}
 	l, err := layout.Plan(&j)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
@@ -142,7 +143,7 @@ func encoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 		if err != nil {
 			return nil, err
 		}
-		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh, Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: encoderRows, Patches: encoderRows, Frames: 8,
+		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh, Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: encoderRows, Dims: map[string]int{block.Patches: encoderRows, block.Frames: 8},
 			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
@@ -217,7 +218,7 @@ func encoderPaced() (out []encoderPaces, err error) {
 		if e.alone {
 			continue
 		}
-		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e.plan(mesh.Len(topology.TP))), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Patches: pacedPatches, Frames: 1,
+		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e.plan(mesh.Len(topology.TP))), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Dims: map[string]int{block.Patches: pacedPatches, block.Frames: 1},
 			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)

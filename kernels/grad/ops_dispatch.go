@@ -1,0 +1,263 @@
+package grad
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Rows whose number is decided by data. Dispatch sends each row to the member of a mesh axis that owns the row's group (an expert);
+// Combine brings rows back. Between the two lie ragged values: their number of rows on a rank is known when all parts have come,
+// because every part carries its counts. The trace stays static: what it says of a ragged value's rows is the number under even
+// sharing, which costs and memory are planned with, and the runner takes the real one from its operands. Nothing between Dispatch and
+// Combine communicates along an axis whose members hold samples of their own or other groups, so ranks with different
+// numbers of rows never wait for each other there.
+
+var opDispatch, opCombine, opOffsets *Op
+
+func init() {
+	opDispatch = &Op{Name: "dispatch", Role: dispatch, VJP: dispatchVJP}
+	opCombine = &Op{Name: "combine", Role: combine, VJP: combineVJP}
+	opOffsets = &Op{Name: "offsets", Role: offsets}
+}
+
+// Dispatched says where rows went, so that they find their way back.
+type Dispatched struct {
+	Off *Value // first row of each of this rank's groups, and the end of the last: [groups/members + 1] i32
+	x   *Value // the rows as they were sent
+	// rows sent to each group, and received of each group from each member; recv is nil where nobody else has groups
+	send, recv *Value
+	axes       []int
+}
+
+// Dispatch sends rows of x [n d], which are in order of their groups, to the ranks along a mesh axis that own those groups: member i owns an
+// equal, consecutive share of them. counts [groups] i32 says how many rows each group has; rows behind the last group's stay
+// behind. The result has the rows of this rank's groups, group by group, within a group in order of the sending members. Ranks
+// that hold copies of a row would send it twice, so the rows have to be sharded over every axis of x's mesh that has no samples
+// of its own: see Tokens.
+func (t *Tape) Dispatch(x, counts *Value, groups int, axis string) (*Value, *Dispatched) {
+	for m, a := range t.Mesh {
+		if a.Fold == 0 && !a.Data && a.Size > 1 && x.Place[m] != (Part{Sharded, 0}) {
+			panic(fmt.Sprintf("grad: rows of %s are copies on the ranks of %s; bring them to Tokens first", x.Name, a.Name))
+		}
+	}
+	m := t.Axis(axis)
+	if m < 0 || t.Mesh[m].Size == 1 {
+		off := t.one(opOffsets, kernels.Attr{}, tensor.I32, []int{groups + 1}, Place{}, counts)
+		return x, &Dispatched{Off: off, x: x, send: counts}
+	}
+	n := t.Mesh[m].Size
+	if groups%n != 0 {
+		panic(fmt.Sprintf("grad: %d groups do not divide by %s=%d", groups, axis, n))
+	}
+	d := &Dispatched{x: x, send: counts, axes: []int{m}}
+	node := t.dispatch(x, d, groups/n)
+	d.Off, d.recv = node.Out[1], node.Out[2]
+	return node.Out[0], d
+}
+
+// dispatch emits the communication for rows that lie as d.x does. own is the number of groups of a rank.
+func (t *Tape) dispatch(x *Value, d *Dispatched, own int) *Node {
+	n := t.Members(d.axes)
+	p := Place{}
+	for _, m := range d.axes {
+		p[m] = Part{Sharded, 0}
+	}
+	rows := local(t.Mesh, x.Shape, x.Place)[0] * n
+	shape := append([]int{rows}, x.Shape[1:]...)
+	node := t.emit(opDispatch, kernels.Attr{I: [4]int{own}}, []*Value{x, d.send}, spec{shape, x.DType, p}, spec{[]int{n * (own + 1)}, tensor.I32, p}, spec{[]int{n * n * own}, tensor.I32, p})
+	node.Axes = d.axes
+	node.Out[0].Ragged = true
+	node.sent = d
+	for _, o := range node.Out[1:] {
+		o.Need, o.Kept = false, true
+	}
+	return node
+}
+
+// Combine brings the rows y, which lie as Dispatch left them, back to where they came from, in the order in which they were sent.
+func (t *Tape) Combine(y *Value, d *Dispatched) *Value {
+	if d.axes == nil {
+		return y
+	}
+	return t.combine(t.to(y, d.recv.Place), d)
+}
+
+func (t *Tape) combine(y *Value, d *Dispatched) *Value {
+	shape := append([]int{d.x.Shape[0]}, y.Shape[1:]...)
+	n := t.emit(opCombine, kernels.Attr{}, []*Value{y, d.send, d.recv}, spec{shape, y.DType, d.x.Place})
+	n.Axes, n.sent = d.axes, d
+	return n.Out[0]
+}
+
+func dispatchVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, 2)
+	if leg(0) && dy[0] != nil {
+		g[0] = t.combine(t.to(dy[0], n.Out[0].Place), n.sent)
+	}
+	return g
+}
+
+func combineVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, 3)
+	if leg(0) {
+		own := local(t.Mesh, n.sent.Off.Shape, n.sent.Off.Place)[0] - 1
+		g[0] = t.dispatch(t.to(dy[0], n.Out[0].Place), n.sent, own).Out[0]
+	}
+	return g
+}
+
+// Tokens shares rows of x out over every axis of its mesh whose ranks would hold copies of them.
+func (t *Tape) Tokens(x *Value) *Value {
+	var p Place
+	for m, a := range t.Mesh {
+		if a.Fold == 0 && !a.Data && a.Size > 1 {
+			p[m] = Part{Sharded, 0}
+		}
+	}
+	return t.to(x, p)
+}
+
+// Keep marks values that are saved for the backward whatever is computed again: where rows go is decided once.
+func (t *Tape) Keep(vs ...*Value) {
+	for _, v := range vs {
+		v.Kept = true
+	}
+}
+
+// ragged reports whether the rows of an operation's results are those of a ragged operand. An operation that could not say so panics.
+func (t *Tape) ragged(op *Op, in []*Value, outs []spec) bool {
+	var of *Value
+	for _, v := range in {
+		if v != nil && v.Ragged {
+			of = v
+		}
+	}
+	if of == nil || op.Role == combine || op.Role == dispatch || t.sumsRows(op) {
+		return false
+	}
+	for _, o := range outs {
+		if len(o.shape) == 0 || o.shape[0] != of.Shape[0] {
+			panic(fmt.Sprintf("grad: %s takes no rows whose number data decides", op.Name))
+		}
+	}
+	return true
+}
+
+// sumsRows reports whether an operation sums its rows away: a gradient of weights.
+func (t *Tape) sumsRows(op *Op) bool {
+	return fuses[op.Kernel] || op.Role == accumulate || op.Role == reduce
+}
+
+// dispatchParts splits rows by the member that owns their group. Each part carries its counts.
+func (r *Runner) dispatchParts(f *Frame, n *Node) []Bundle {
+	x, counts, own := r.operand(f, n, n.In[0]), r.operand(f, n, n.In[1]).I32(), n.Attr.I[0]
+	parts, from := make([]Bundle, f.Trace.GroupSize(n)), 0
+	for d := range parts {
+		c, rows := r.allocShape("rows of groups", tensor.I32, []int{own}), 0
+		for g, k := range counts[d*own : (d+1)*own] {
+			c.I32()[g] = k
+			rows += int(k)
+		}
+		parts[d] = Bundle{x.RowSlice(from, from+rows), c}
+		from += rows
+	}
+	return parts
+}
+
+// takeDispatched puts the rows of all members in order of groups.
+func (r *Runner) takeDispatched(f *Frame, n *Node, parts []Bundle) {
+	own, rows := n.Attr.I[0], 0
+	off, recv := r.alloc(n.Out[1]), r.alloc(n.Out[2])
+	at := make([]int, len(parts))
+	var pieces []*tensor.Tensor
+	for g := range own {
+		off.I32()[g] = int32(rows)
+		for src, p := range parts {
+			k := int(p[1].I32()[g])
+			recv.I32()[src*own+g] = int32(k)
+			if k > 0 {
+				pieces = append(pieces, p[0].RowSlice(at[src], at[src]+k))
+			}
+			at[src] += k
+			rows += k
+		}
+	}
+	off.I32()[own] = int32(rows)
+	shape := append([]int{rows}, n.Out[0].Local[1:]...)
+	y := r.allocShape(n.Out[0].Name, n.Out[0].DType, shape)
+	r.gather(pieces, y)
+	f.slots[n.Out[0].ID], f.slots[n.Out[1].ID], f.slots[n.Out[2].ID] = y, off, recv
+}
+
+// gather concatenates rows and releases them.
+func (r *Runner) gather(pieces []*tensor.Tensor, to *tensor.Tensor) {
+	if len(pieces) > 0 {
+		r.run(kernels.Concat, kernels.Attr{}, pieces, to)
+	}
+	for _, p := range pieces {
+		p.Release()
+	}
+}
+
+// combineParts gives each member the rows that it sent, in the order in which it sent them.
+func (r *Runner) combineParts(f *Frame, n *Node) []Bundle {
+	y, recv := r.operand(f, n, n.In[0]), r.operand(f, n, n.In[2]).I32()
+	members := f.Trace.GroupSize(n)
+	own := len(recv) / members
+	from := make([]int, members*own) // first row of what a member sent to a group
+	row := 0
+	for g := range own {
+		for src := range members {
+			from[src*own+g] = row
+			row += int(recv[src*own+g])
+		}
+	}
+	parts := make([]Bundle, members)
+	for src := range parts {
+		var pieces []*tensor.Tensor
+		rows := 0
+		for g := range own {
+			k := int(recv[src*own+g])
+			if k > 0 {
+				pieces = append(pieces, y.RowSlice(from[src*own+g], from[src*own+g]+k))
+			}
+			rows += k
+		}
+		out := r.allocShape("rows on their way back", y.DType, append([]int{rows}, y.Shape[1:]...))
+		r.gather(pieces, out)
+		parts[src] = Bundle{out}
+	}
+	return parts
+}
+
+// takeCombined puts the rows that have come back where they were; rows that were not sent are 0.
+func (r *Runner) takeCombined(f *Frame, n *Node, parts []Bundle) {
+	x, rows := r.alloc(n.Out[0]), 0
+	var pieces []*tensor.Tensor
+	for _, p := range parts {
+		rows += p[0].Shape[0]
+		if p[0].Shape[0] > 0 {
+			pieces = append(pieces, p[0].Retain())
+		}
+	}
+	if stayed := x.Shape[0] - rows; stayed > 0 {
+		z := r.allocShape("rows that stayed", x.DType, append([]int{stayed}, x.Shape[1:]...))
+		r.run(kernels.Fill, kernels.Attr{}, nil, z)
+		pieces = append(pieces, z)
+	}
+	r.gather(pieces, x)
+	f.slots[n.Out[0].ID] = x
+}
+
+// offsets are the running sums of counts.
+func (r *Runner) offsets(f *Frame, n *Node) {
+	off, sum := r.alloc(n.Out[0]), int32(0)
+	for g, k := range r.operand(f, n, n.In[0]).I32() {
+		off.I32()[g] = sum
+		sum += k
+	}
+	off.I32()[len(off.I32())-1] = sum
+	f.slots[n.Out[0].ID] = off
+}
