@@ -274,43 +274,6 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	}
 }
 
-// epilogues puts the node's into the call. It returns the views it took: of the product in shapes that come later.
-func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.Tensor) {
-	c.Then = c.Then[:0]
-	for _, e := range n.Then {
-		t := &kernels.Call{Op: e.Op.Kernel, Attr: e.Attr}
-		for _, v := range e.Out { // before any view is taken: a rank may have no memory left
-			f.slots[v.ID] = r.allocShape(v.Name, v.DType, r.epilogueShape(f, n, v))
-			t.Out = append(t.Out, f.slots[v.ID])
-		}
-		c.Then = append(c.Then, t)
-	}
-	for i, e := range n.Then {
-		t := c.Then[i]
-		for _, v := range e.In {
-			if v.Node.Op.Role == alias && f.slots[v.ID] == nil {
-				whole := v
-				for whole.Node.Op.Role == alias {
-					whole = whole.Node.In[0]
-				}
-				views = append(views, r.operand(f, n, whole).Alias(r.epilogueShape(f, n, v)...))
-				t.In = append(t.In, views[len(views)-1])
-				continue
-			}
-			t.In = append(t.In, r.operand(f, n, v))
-		}
-	}
-	return views
-}
-
-// epilogueShape is that of an epilogue's result: its rows are those of the product.
-func (r *Runner) epilogueShape(f *Frame, n *Node, v *Value) []int {
-	if !v.Ragged {
-		return v.Local
-	}
-	return append([]int{f.slots[n.Out[0].ID].Shape[0]}, v.Local[1:]...)
-}
-
 // unpad leaves rows of padding out of the operands and results of the loss: they are no tokens, so they have no probability and no
 // gradient. It returns the views it took.
 func (r *Runner) unpad(f *Frame, n *Node, c *kernels.Call) (cut []*tensor.Tensor) {
