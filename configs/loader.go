@@ -58,6 +58,14 @@ func (l *loader) Note(text string) { l.c.Notices = append(l.c.Notices, text) }
 // Faults implements source.Sink.
 func (l *loader) Faults() int { return len(l.errs) }
 
+// Type implements hf.Sink.
+func (l *loader) Type(key string) string {
+	if k := table().byName[overrides+"."+key]; k != nil {
+		return k.Type
+	}
+	return ""
+}
+
 // Optional implements hf.Sink.
 func (l *loader) Optional(key string) (value string, some bool) {
 	k := table().byName[overrides+"."+key]

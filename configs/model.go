@@ -178,6 +178,9 @@ func (m *Model) Check(at faults) {
 	if why := m.RopeScaling.check(); why != "" {
 		at.fault(p+"rope_scaling", why, "")
 	}
+	if m.RopeScaling.Type == "dynamic" && m.MaxPositions == 0 {
+		at.fault(p+"max_position_embeddings", "is not given, but rope_type dynamic stretches it", "")
+	}
 	m.checkFamily(at)
 	m.Vision.check(at, m)
 }

@@ -104,3 +104,41 @@ func TestReadsGoldenConfigs(t *testing.T) {
 		}
 	}
 }
+
+// TestHFDefaults: what a config.json leaves out is transformers' default (CONFIG_MAPPING[family]() of version 5.23), and what it says is
+// null is None; what transformers refuses is refused.
+func TestHFDefaults(t *testing.T) {
+	read := func(text string) (Model, error) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o644))
+		return ReadModel(dir)
+	}
+	for _, c := range []struct {
+		text string
+		want []any // eps, head_dim, key heads, positions, tied
+	}{
+		{`{"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8}`, []any{1e-6, 64, 8, 2048, false}},
+		{`{"model_type": "qwen2", "hidden_size": 2048}`, []any{1e-6, 64, 32, 32768, false}},
+		{`{"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8}`, []any{1e-6, 128, 8, 32768, false}},
+		{`{"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": null}`, []any{1e-6, 128, 16, 32768, false}},
+		{`{"model_type": "gemma2", "hidden_size": 1024, "num_hidden_layers": 2, "intermediate_size": 64, "num_attention_heads": 8, "vocab_size": 100}`, []any{1e-6, 256, 4, 8192, true}},
+		{`{"model_type": "glm4", "hidden_size": 1024, "num_hidden_layers": 2, "intermediate_size": 64, "num_attention_heads": 8, "vocab_size": 100}`, []any{1.5625e-07, 128, 2, 131072, false}},
+	} {
+		m, err := read(c.text)
+		require.NoError(t, err, c.text)
+		require.Equal(t, c.want, []any{m.NormEps, m.HeadDim, m.KVHeads, m.MaxPositions, m.TieEmbeddings}, c.text)
+	}
+	for text, want := range map[string]string{
+		`{"model_type": "llama", "num_hidden_layers": 3, "layer_types": ["full_attention", "full_attention"]}`:                                                    "layer_types: 2 entries for num_hidden_layers = 3",
+		`{"model_type": "gemma2", "num_hidden_layers": 3, "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 4, "layer_types": ["full_attention"]}`: "layer_types: 1 entries for num_hidden_layers = 3",
+		`{"model_type": "llama", "hidden_size": "4096"}`:         `hidden_size: "4096" is text, want a value of type integer`,
+		`{"model_type": "llama", "rms_norm_eps": "1e-5"}`:        `rms_norm_eps: "1e-5" is text, want a value of type number`,
+		`{"model_type": "llama", "tie_word_embeddings": "true"}`: `tie_word_embeddings: "true" is text, want a value of type boolean`,
+	} {
+		_, err := read(text)
+		require.ErrorContains(t, err, want)
+	}
+	m, err := read(`{"model_type": "llama", "rope_scaling": {"type": "dynamic", "factor": 2.0}}`)
+	require.NoError(t, err)
+	require.Equal(t, 2048, m.MaxPositions, "the length that dynamic frequencies begin at")
+}

@@ -64,6 +64,8 @@ type Sink interface {
 	source.Sink
 	// Optional says whether a key below model.overrides is one that only some families have, and the value of the others.
 	Optional(key string) (value string, some bool)
+	// Type is the type of such a key, as integer, number, boolean, string or list of …; "" if there is no such key.
+	Type(key string) string
 }
 
 // everywhere are keys that must have one value in every family: others would compute something else.
@@ -109,7 +111,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f}
-	d.constants()
+	d.constants(raw)
 	for _, key := range source.SortedKeys(raw) {
 		if !d.key(key, Compact(raw[key])) {
 			unread = append(unread, key)
@@ -118,7 +120,16 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	if f.Read != nil {
 		f.Read(d, raw)
 	}
+	d.checkFull(raw)
 	return unread
+}
+
+// checkFull holds the length of a layer_types that is no setting to the number of layers.
+func (d *Decoder) checkFull(raw map[string]json.RawMessage) {
+	var n int
+	if d.full > 0 && json.Unmarshal(raw["num_hidden_layers"], &n) == nil && n != d.full {
+		d.Sink.Fail(d.O, "layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", d.full, n), "")
+	}
 }
 
 // Decoder enters the keys of one config.json.
@@ -126,13 +137,21 @@ type Decoder struct {
 	Sink Sink
 	O    source.Origin
 	f    Family
+	full int // entries of layer_types that are no setting
 }
 
-// constants enters what the family has anyway, and what its files may leave out.
-func (d *Decoder) constants() {
-	for _, all := range []map[string]string{d.f.Absent, d.f.Fixed} {
-		for _, key := range source.SortedKeys(all) {
-			d.Set(key, all[key])
+// constants enters what the family has anyway, and what the file leaves out: not what it says is null, which is transformers' None.
+func (d *Decoder) constants(raw map[string]json.RawMessage) {
+	for _, key := range source.SortedKeys(d.f.Fixed) {
+		d.Set(key, d.f.Fixed[key])
+	}
+	said := map[string]bool{}
+	for key := range raw {
+		said[key], said[d.f.Alias[key]] = true, true
+	}
+	for _, key := range source.SortedKeys(d.f.Absent) {
+		if !said[key] {
+			d.Set(key, d.f.Absent[key])
 		}
 	}
 }
@@ -176,9 +195,7 @@ func (d *Decoder) key(key, value string) bool {
 	case refused[key] != "":
 		d.Sink.Fail(d.O, key, refused[key], "")
 	case key == "layer_types":
-		if strings.Count(value, `"full_attention"`) != strings.Count(value, ",")+1 {
-			d.Sink.Fail(d.O, key, "some layers do not attend to everything before them", "")
-		}
+		d.layerTypes(value)
 	case key == "rope_parameters":
 		d.ropeParameters(value)
 	case key == "intermediate_size" && d.f.Doubled:
@@ -190,6 +207,20 @@ func (d *Decoder) key(key, value string) bool {
 		return false
 	}
 	return true
+}
+
+// layerTypes holds the list of a family whose layers all attend to everything before them.
+func (d *Decoder) layerTypes(value string) {
+	var types []string
+	if err := json.Unmarshal([]byte(value), &types); err != nil {
+		d.Sink.Fail(d.O, "layer_types", "is no list of words", "")
+		return
+	}
+	if slices.ContainsFunc(types, func(kind string) bool { return kind != "full_attention" }) {
+		d.Sink.Fail(d.O, "layer_types", "some layers do not attend to everything before them", "")
+		return
+	}
+	d.full = len(types) // compared with num_hidden_layers when that is known
 }
 
 // lacks reports a key that other families have and this one has not, and says whether it is one.
@@ -206,6 +237,10 @@ func (d *Decoder) Set(key, value string) {
 	node, err := source.ParseValue(value)
 	if err != nil {
 		d.Sink.Fail(d.O, key, "cannot be read: "+err.Error(), "")
+		return
+	}
+	if typ := d.Sink.Type(key); strings.HasPrefix(value, `"`) && (typ == "integer" || typ == "number" || typ == "boolean") {
+		d.Sink.Fail(d.O, key, fmt.Sprintf("%s is text, want a value of type %s", value, typ), "write it without quotes, as transformers wants it")
 		return
 	}
 	d.Sink.Add(source.ModelKeys+"."+key, node, d.O)

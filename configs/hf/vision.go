@@ -21,7 +21,6 @@ type Composed struct {
 	Only   map[string]string // keys of vision_config that must have one value, as JSON
 
 	Kinds map[string]map[string]string // of families with several towers: ours by model_type of vision_config, as JSON
-	Texts map[string]map[string]string // keys of text_config that it may lack, by its model_type, as JSON
 	Top   map[string]string            // further keys of the top level, ours or "" for those that rest reads
 	Rest  func(d *Decoder, raw, vision map[string]json.RawMessage)
 	// Write enters what is not the same in all: keys of vision_config and text_config, and of the top level; put enters one of ours into
@@ -91,10 +90,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f}
-	d.constants()
-	for _, key := range source.SortedKeys(c.Texts[name]) {
-		d.Set(key, c.Texts[name][key])
-	}
+	d.constants(text)
 	unread = d.topKeys(c, raw, text, flat)
 	delete(text, "model_type")
 	delete(text, "architectures") // the decoder's by itself
@@ -108,6 +104,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	if f.Read != nil {
 		f.Read(d, text)
 	}
+	d.checkFull(text)
 	if c.Rest != nil {
 		c.Rest(d, raw, vision)
 	}

@@ -11,7 +11,7 @@ import (
 
 // InternLM2.5: a Llama whose checkpoints keep, for each key head, its query heads, key and value next to each other.
 var _ = Register(Family{ModelType: "internlm2", Paper: "2403.17297",
-	HF: hf.Family{Class: "InternLM2ForCausalLM", Remote: true, Alias: map[string]string{"bias": "attention_bias"}},
+	HF: hf.Family{Class: "InternLM2ForCausalLM", Remote: true, Alias: map[string]string{"bias": "attention_bias"}, Absent: map[string]string{"rms_norm_eps": "1e-6", "max_position_embeddings": "2048"}},
 	Loong: []loong.Decoder{{Class: "InternLMConfig", Dynamic: func(base string) string {
 		if source.SameValue(base, "5e7") {
 			return "2.5" // InternLM2.5's own factor is 2 with a base of 1e6, 2.5 with 5e7

@@ -34,12 +34,6 @@ var llavaConfig = &hf.Composed{Class: "LlavaForConditionalGeneration",
 		"siglip_vision_model": {"kind": `"siglip"`, "hidden_size": "768", "intermediate_size": "3072", "depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "16",
 			"hidden_act": `"gelu_pytorch_tanh"`, "layer_norm_eps": "1e-6", "vision_use_head": "true"},
 	},
-	Texts: map[string]map[string]string{
-		"llama": {"hidden_size": "4096", "num_hidden_layers": "32", "num_attention_heads": "32", "intermediate_size": "11008", "vocab_size": "32000", "max_position_embeddings": "2048",
-			"rms_norm_eps": "1e-6", "bos_token_id": "1", "eos_token_id": "2"},
-		"qwen2": {"hidden_size": "4096", "num_hidden_layers": "32", "num_attention_heads": "32", "num_key_value_heads": "32", "intermediate_size": "22016", "vocab_size": "151936",
-			"max_position_embeddings": "32768", "rms_norm_eps": "1e-6"},
-	},
 	Top: map[string]string{"image_token_index": "vision.image_token_id", "vision_feature_layer": "", "vision_feature_select_strategy": "", "multimodal_projector_bias": "",
 		"ignore_index": "", "pad_token_id": "", "vocab_size": ""},
 	Rest: llavaFeatures, Write: writeLlava}

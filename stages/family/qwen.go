@@ -11,9 +11,10 @@ import (
 // Qwen 1: a Llama whose checkpoints have one biased projection for query, key and value, and whose w2 is the gate.
 var _ = Register(Family{ModelType: "qwen", Paper: "2309.16609",
 	HF: hf.Family{Class: "QWenLMHeadModel", Remote: true, Fixed: map[string]string{"attention_bias": "true"}, PlainHeads: true, Doubled: true,
-		Alias: map[string]string{"layer_norm_epsilon": "rms_norm_eps", "rotary_emb_base": "rope_theta", "kv_channels": "head_dim"},
-		Only:  map[string]string{"rotary_pct": "1.0", "no_bias": "true", "scale_attn_weights": "true", "emb_dropout_prob": "0.0", "attn_dropout_prob": "0.0"},
-		Omit:  []string{"attention_bias", "num_key_value_heads", "rope_scaling", "eos_token_id"},
+		Alias:  map[string]string{"layer_norm_epsilon": "rms_norm_eps", "rotary_emb_base": "rope_theta", "kv_channels": "head_dim"},
+		Only:   map[string]string{"rotary_pct": "1.0", "no_bias": "true", "scale_attn_weights": "true", "emb_dropout_prob": "0.0", "attn_dropout_prob": "0.0"},
+		Absent: map[string]string{"rms_norm_eps": "1e-6", "max_position_embeddings": "8192"},
+		Omit:   []string{"attention_bias", "num_key_value_heads", "rope_scaling", "eos_token_id"},
 		// used when generating beyond seq_length, or to choose kernels
 		Idle: []string{"seq_length", "use_dynamic_ntk", "use_logn_attn", "use_flash_attn", "bf16", "fp16", "fp32", "onnx_safe", "softmax_in_fp32",
 			"use_cache_quantization", "use_cache_kernel", "params_dtype", "attn_implementation_internal"}},
