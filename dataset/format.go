@@ -22,6 +22,7 @@ type Options struct {
 	IndexDir  string // where indexes of line offsets are kept for the next run; "" keeps them in memory only
 	Split     string // part of a data set that has named parts, as in Energon's split.yaml; "" means "train"
 	Tags      Tags   // names in chat data that are not the usual ones
+	Full      bool   // fingerprints cover all bytes of files, which are read to the end when they are opened
 	Media     bool   // conversations in records come with the pictures and videos that they name, as samples of parts
 }
 
@@ -112,8 +113,8 @@ func Formats() []Format {
 	return out
 }
 
-// headBytes is how much of a file the formats may look at to tell whether it is theirs.
-const headBytes = 64 << 10
+// headBytes is how much of a file the formats may look at to tell whether it is theirs: more than one block of zstd.
+const headBytes = 192 << 10
 
 // Open returns the documents at a path, in the format that Options name or that the path and its start look like. A
 // pattern ("shards/*.jsonl", "s-{000..010}.tar") stands for its files, as ExpandPaths gives them, as one source.

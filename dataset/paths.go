@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,8 +19,13 @@ const pathsMax = 1 << 20
 // ExpandPaths returns the files that a path means: braces first ("s-{000..010}.tar", "{train,val}.tar", nested and
 // several, in their own order), then wild cards ("s-*.tar", sorted). A path that exists is taken as it is. An unclosed
 // brace, or one that holds neither a comma nor a range, stands for itself, as in a shell.
+//
+// A folder of Hugging Face's cache ("datasets--ORG--NAME") means the data files of the revision that its refs/main names.
 func ExpandPaths(path string) ([]string, error) {
 	if _, err := os.Lstat(path); err == nil {
+		if files, err := hubFiles(path); files != nil || err != nil {
+			return files, err
+		}
 		return []string{path}, nil
 	}
 	words, err := ExpandBraces(path)
@@ -38,6 +44,37 @@ func ExpandPaths(path string) ([]string, error) {
 		}
 		out = append(out, found...)
 	}
+	return out, nil
+}
+
+// hubSuffixes are what names of data files in a repository of Hugging Face end in.
+var hubSuffixes = []string{".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".tar"}
+
+// hubFiles returns the data files of a folder of Hugging Face's cache, sorted, and nil for any other folder.
+func hubFiles(path string) ([]string, error) {
+	snapshots := filepath.Join(path, "snapshots")
+	if info, err := os.Stat(snapshots); err != nil || !info.IsDir() || !strings.Contains(filepath.Base(filepath.Clean(path)), "--") {
+		return nil, nil
+	}
+	ref, err := os.ReadFile(filepath.Join(path, "refs", "main"))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: it is a folder of Hugging Face's cache without a main revision; name one of %s/*: %w", path, snapshots, err)
+	}
+	root := filepath.Join(snapshots, filepath.Base(strings.TrimSpace(string(ref))))
+	var out []string
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && slices.ContainsFunc(hubSuffixes, func(s string) bool { return strings.HasSuffix(name, s) }) {
+			out = append(out, name)
+		}
+		return err
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("no file ends in %s: it may not have been downloaded, as where a repository asks for a login", strings.Join(hubSuffixes, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %s: %w", path, root, err)
+	}
+	slices.Sort(out)
 	return out, nil
 }
 

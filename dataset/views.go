@@ -84,8 +84,12 @@ type part struct {
 // them: Megatron-LM's split. The view shares the source; close the source, not the view.
 func Range(s Source, from, to float64) Source {
 	n := float64(s.Len())
-	lo, hi := int64(math.RoundToEven(from*n)), int64(math.RoundToEven(to*n))
-	return &part{Source: s, from: lo, n: max(hi-lo, 0), label: fmt.Sprintf("documents %d to %d", lo, hi)}
+	return Slice(s, int64(math.RoundToEven(from*n)), int64(math.RoundToEven(to*n)))
+}
+
+// Slice returns the documents from to to-1 of a source, as Range does.
+func Slice(s Source, from, to int64) Source {
+	return &part{Source: s, from: from, n: max(to-from, 0), label: fmt.Sprintf("documents %d to %d", from, to)}
 }
 
 // Sampled is Range over the documents in an order that depends on the seed: parts with the same seed that do not

@@ -253,7 +253,7 @@ func formatOf(c *configs.Data) string {
 // openPaths opens paths, each by its entry of data.dataset_config if there are any.
 func (d *data) openPaths(key string, paths []configs.WeightPath, sft []configs.SFTFormat) (out []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
-	o := dataset.Options{Format: formatOf(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax), Tags: dataset.Tags{Messages: c.MessageKey}}
+	o := dataset.Options{Format: formatOf(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax), Full: c.Fingerprint == "full", Tags: dataset.Tags{Messages: c.MessageKey}}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
 	var opened []dataset.Weighted
 	for i, p := range paths {

@@ -536,7 +536,7 @@ func FuzzIndexed(f *testing.F) {
 		prefix := filepath.Join(t.TempDir(), "f")
 		require.NoError(t, os.WriteFile(prefix+".idx", idx, 0o600))
 		require.NoError(t, os.WriteFile(prefix+".bin", bin, 0o600))
-		x, err := openIndexed(prefix, 1<<16)
+		x, err := openIndexed(prefix, dataset.Options{BytesMax: 1 << 16})
 		if err != nil {
 			return
 		}

@@ -31,7 +31,7 @@ var _ = dataset.Register(dataset.Format{
 		return err == nil
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		return openIndexed(indexedPrefix(path), o.Limit())
+		return openIndexed(indexedPrefix(path), o)
 	},
 	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
 		path = filepath.Join(dir, "docs")
@@ -91,8 +91,8 @@ type indexedSizes struct {
 	bounds    int64 // documents and one
 }
 
-func openIndexed(prefix string, limit int64) (*indexed, error) {
-	x := &indexed{prefix: prefix, limit: limit}
+func openIndexed(prefix string, o dataset.Options) (*indexed, error) {
+	x := &indexed{prefix: prefix, limit: o.Limit()}
 	var err error
 	if x.idx, err = os.Open(prefix + ".idx"); err != nil {
 		return nil, err
@@ -100,13 +100,13 @@ func openIndexed(prefix string, limit int64) (*indexed, error) {
 	if x.bin, err = os.Open(prefix + ".bin"); err != nil {
 		return nil, errors.Join(err, x.idx.Close())
 	}
-	if err := x.load(); err != nil {
+	if err := x.load(o.Full); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
 }
 
-func (x *indexed) load() error {
+func (x *indexed) load(full bool) error {
 	idx, err := x.idx.Stat()
 	if err != nil {
 		return err
@@ -119,11 +119,11 @@ func (x *indexed) load() error {
 	if x.header, err = readSizes(x.idx, x.idxSize); err != nil {
 		return fmt.Errorf("%s.idx: %w", x.prefix, err)
 	}
-	a, err := fingerprintFile(x.idx, x.idxSize)
+	a, err := fingerprintFile(x.idx, x.idxSize, full)
 	if err != nil {
 		return err
 	}
-	b, err := fingerprintFile(x.bin, x.binSize)
+	b, err := fingerprintFile(x.bin, x.binSize, full)
 	x.print = hashOf("megatron", a, b)
 	return err
 }

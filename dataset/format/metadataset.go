@@ -232,9 +232,10 @@ func (r *metaReader) leaf(n metaNode) ([]dataset.Weighted, error) {
 	return list, nil
 }
 
-// of returns part of a source: from and to as percentages or numbers of samples.
+// of returns part of a source: from and to as percentages or numbers of samples. Percentages give whole samples as Energon counts them,
+// rounded down.
 func (p *metaPart) of(s dataset.Source) (dataset.Source, error) {
-	var at [2]float64
+	var at [2]int64
 	for i, text := range p.Range {
 		number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
 		x, err := strconv.ParseFloat(number, 64)
@@ -242,17 +243,15 @@ func (p *metaPart) of(s dataset.Source) (dataset.Source, error) {
 			x, percent, err = 100, true, nil
 		}
 		if percent {
-			x /= 100
-		} else {
-			x /= float64(max(1, s.Len()))
+			x = x / 100 * float64(s.Len())
 		}
-		if err != nil || !(x >= 0 && x <= 1) {
+		if err != nil || !(x >= 0 && x <= float64(s.Len())) {
 			return nil, fmt.Errorf("subset: the range %q", p.Range)
 		}
-		at[i] = x
+		at[i] = int64(x)
 	}
 	if at[0] >= at[1] {
 		return nil, fmt.Errorf("subset: the range %q is empty", p.Range)
 	}
-	return dataset.Range(s, at[0], at[1]), nil
+	return dataset.Slice(s, at[0], at[1]), nil
 }

@@ -60,6 +60,11 @@ func TestMetadataset(t *testing.T) {
 		_, err := dataset.OpenBlend(write("m.yaml", text), dataset.Options{})
 		require.ErrorContains(t, err, want, text)
 	}
+	for percent, want := range map[string]int64{"[0%, 39%]": 3, "[39%, 58%]": 2, "[5.9%, end]": 10, "[19.9%, 100%]": 9, "['3', 99.9%]": 6} { // of 10
+		part, err := dataset.OpenBlend(write("m.yaml", "MetadatasetV2\nsplits: {train: {path: a, subset: {range: "+percent+"}}}"), dataset.Options{})
+		require.NoError(t, err, percent)
+		require.EqualValues(t, want, part[0].Source.Len(), percent)
+	}
 	plain, err := dataset.OpenBlend(filepath.Join(dir, "a"), dataset.Options{})
 	require.NoError(t, err)
 	require.Len(t, plain, 1)

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sort"
+	"strings"
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/store"
@@ -102,15 +104,15 @@ func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 		return nil, err
 	}
 	p = &parquetFile{os: f, limit: o.Limit(), groups: map[int]*list.Element{}, recent: list.New()}
-	if err = p.load(); err != nil {
+	if err = p.load(o.Full); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return p, nil
 }
 
-func (p *parquetFile) load() error {
+func (p *parquetFile) load(full bool) error {
 	var err error
-	if p.print, err = fingerprintFile(p.os, p.os.Size()); err != nil {
+	if p.print, err = fingerprintFile(p.os, p.os.Size(), full); err != nil {
 		return err
 	}
 	err = guard(func() error {
@@ -121,6 +123,9 @@ func (p *parquetFile) load() error {
 		return fmt.Errorf("it is no Parquet file, or damaged: %w", err)
 	}
 	rows := int64(0)
+	if err := p.checkCodecs(); err != nil {
+		return err
+	}
 	for i, g := range p.file.RowGroups() {
 		if size := p.file.Metadata().RowGroups[i].TotalByteSize; size > rowGroupsBytesMax {
 			return fmt.Errorf("row group %d has %d bytes, over the limit of %d; write the file with smaller row groups", i, size, rowGroupsBytesMax)
@@ -129,6 +134,19 @@ func (p *parquetFile) load() error {
 		p.ends = append(p.ends, rows)
 	}
 	p.print = hashOf(p.print, p.limit)
+	return nil
+}
+
+// checkCodecs refuses what the Parquet library decodes wrongly, or not at all: its LZ4 gives pages without content.
+func (p *parquetFile) checkCodecs() error {
+	for i, g := range p.file.Metadata().RowGroups {
+		for _, c := range g.Columns {
+			switch c.MetaData.Codec {
+			case format.Lz4, format.Lz4Raw, format.LZO:
+				return fmt.Errorf("column %q of row group %d is compressed with %v, which is not read; write the file with zstd, snappy, gzip or brotli", strings.Join(c.MetaData.PathInSchema, "."), i, c.MetaData.Codec)
+			}
+		}
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@
 package format
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,10 +32,18 @@ func hashOf(parts ...any) string {
 // sampleBytes is how much of the start, the middle and the end of a file its fingerprint looks at.
 const sampleBytes = 64 << 10
 
-// fingerprintFile identifies a file by its size and parts of its content, wherever it lies.
-func fingerprintFile(f io.ReaderAt, size int64) (string, error) {
+// fingerprintFile identifies a file by its size and parts of its content, wherever it lies, or by all of it. What is changed elsewhere without
+// a change of the size does not show in parts.
+func fingerprintFile(f io.ReaderAt, size int64, full bool) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d", size)
+	if full {
+		h.Write([]byte(" full"))
+		if _, err := io.Copy(h, bufio.NewReaderSize(io.NewSectionReader(f, 0, size), 1<<20)); err != nil {
+			return "", err
+		}
+		return hex.EncodeToString(h.Sum(nil))[:32], nil
+	}
 	for _, at := range []int64{0, size / 2, max(0, size-sampleBytes)} {
 		if _, err := io.Copy(h, io.NewSectionReader(f, at, sampleBytes)); err != nil {
 			return "", err
@@ -62,12 +71,18 @@ type fileRecords struct {
 
 // openRecords opens a file whose records find tells.
 func openRecords(path, kind string, find scan, o dataset.Options) (*fileRecords, error) {
-	f, err := store.Open(path)
+	f, err := openContent(path)
 	if err != nil {
 		return nil, err
 	}
+	return recordsOf(f, kind, find, o)
+}
+
+// recordsOf finds the records of a file, which is closed with them.
+func recordsOf(f store.File, kind string, find scan, o dataset.Options) (*fileRecords, error) {
 	r := &fileRecords{file: f, limit: o.Limit()}
-	if r.print, err = fingerprintFile(f, f.Size()); err == nil {
+	var err error
+	if r.print, err = fingerprintFile(f, f.Size(), o.Full); err == nil {
 		r.print = hashOf(r.print, kind, r.limit)
 		r.index, err = buildIndex(f, kind, find, o.IndexDir)
 	}
@@ -79,10 +94,18 @@ func openRecords(path, kind string, find scan, o dataset.Options) (*fileRecords,
 
 // openJSON opens JSON lines, or one JSON array of objects.
 func openJSON(path string, o dataset.Options) (records, error) {
-	if bytes.HasPrefix(bytes.TrimLeft(store.Head(path, 4096), " \t\r\n"), []byte("[")) {
-		return openRecords(path, "array", scanArray, o)
+	f, err := openContent(path)
+	if err != nil {
+		return nil, err
 	}
-	return openRecords(path, "lines", scanLines, o)
+	head := make([]byte, min(4096, f.Size()))
+	if n, err := f.ReadAt(head, 0); n < len(head) {
+		return nil, errors.Join(err, f.Close())
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\uFEFF")), " \t\r\n"), []byte("[")) {
+		return recordsOf(f, "array", scanArray, o)
+	}
+	return recordsOf(f, "lines", scanLines, o)
 }
 
 func ignoreEOF(err error) error {
@@ -191,7 +214,7 @@ func member(m map[string]json.RawMessage, key string, place dataset.Place) (stri
 
 // keysOf returns the keys of the first JSON object in the start of a file.
 func keysOf(head []byte) map[string]bool {
-	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(head, []byte("\uFEFF"))))
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(plainHead(head), []byte("\uFEFF"))))
 	keys := map[string]bool{}
 	t, err := d.Token()
 	if err == nil && t == json.Delim('[') {
@@ -247,7 +270,7 @@ func hasSuffix(path string, exts ...string) bool {
 }
 
 // isJSON says whether a path looks like JSON lines or a JSON array.
-func isJSON(path string) bool { return hasSuffix(path, ".jsonl", ".json", ".ndjson") }
+func isJSON(path string) bool { return hasSuffix(plainName(path), ".jsonl", ".json", ".ndjson") }
 
 // writeLines writes one JSON value a line.
 func writeLines[T any](path string, values []T) error {

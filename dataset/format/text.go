@@ -41,7 +41,7 @@ func openText(path string, o dataset.Options) (dataset.Source, error) {
 		if o.Documents != "" && o.Documents != "file" {
 			return nil, fmt.Errorf("documents %q; they are cut by \"file\", \"blank\" or \"line\"", o.Documents)
 		}
-		return Files(path, files, o.Limit())
+		return openFiles(path, files, o)
 	}
 	var all []dataset.Source
 	for _, f := range files {
@@ -74,8 +74,8 @@ func textFiles(path, pattern string) ([]string, error) {
 		return nil, err
 	}
 	var files []string
-	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
-		if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil && (bad != nil || ok && d.Type().IsRegular()) {
+	err = filepath.WalkDir(path+string(filepath.Separator), func(name string, d fs.DirEntry, err error) error { // the folder itself may be a link
+		if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil && (bad != nil || ok && isFile(name, d)) {
 			files, err = append(files, name), bad
 		}
 		return err
@@ -85,6 +85,15 @@ func textFiles(path, pattern string) ([]string, error) {
 	}
 	slices.Sort(files)
 	return files, err
+}
+
+// isFile says whether an entry of a folder is a file, or a link to one.
+func isFile(name string, d fs.DirEntry) bool {
+	if d.Type()&fs.ModeSymlink == 0 {
+		return d.Type().IsRegular()
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // plain are records that are texts as they stand.
@@ -108,6 +117,31 @@ type files struct {
 	sizes []int64
 	limit int64
 	print string
+}
+
+// openFiles is Files with a fingerprint of all bytes where that is wanted.
+func openFiles(name string, paths []string, o dataset.Options) (dataset.Source, error) {
+	s, err := Files(name, paths, o.Limit())
+	if err != nil || !o.Full {
+		return s, err
+	}
+	f := s.(*files)
+	for _, p := range paths {
+		in, err := os.Open(p)
+		if err != nil {
+			return nil, err
+		}
+		info, err := in.Stat()
+		print := ""
+		if err == nil {
+			print, err = fingerprintFile(in, info.Size(), true)
+		}
+		if err = errors.Join(err, in.Close()); err != nil {
+			return nil, err
+		}
+		f.print = hashOf(f.print, print)
+	}
+	return f, nil
 }
 
 // Files returns a source whose documents are the given files, in their order. A file that is empty, is no UTF-8 or

@@ -53,13 +53,13 @@ func openShard(path string, o dataset.Options) (*shard, error) {
 		return nil, err
 	}
 	s := &shard{file: f, limit: o.Limit()}
-	if err := s.load(o.IndexDir); err != nil {
+	if err := s.load(o); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return s, nil
 }
 
-func (s *shard) load(indexDir string) error {
+func (s *shard) load(o dataset.Options) error {
 	s.size = s.file.Size()
 	compressed, err := isCompressed(s.file)
 	if err != nil {
@@ -68,11 +68,11 @@ func (s *shard) load(indexDir string) error {
 	if compressed {
 		s.spill = &spill{}
 	}
-	if s.print, err = fingerprintFile(s.file, s.size); err != nil {
+	if s.print, err = fingerprintFile(s.file, s.size, o.Full); err != nil {
 		return err
 	}
 	s.print = hashOf("webdataset", s.print, s.limit)
-	s.index, err = shardIndex(s.file, s.size, indexDir)
+	s.index, err = shardIndex(s.file, s.size, o.IndexDir)
 	return err
 }
 

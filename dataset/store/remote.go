@@ -106,20 +106,17 @@ type remote struct {
 	request func(ctx context.Context) (*http.Request, error)
 	sign    func(*http.Request) // after the range was set; nil for none
 	size    int64
+	answer  string // what the store says of the version
 	version string
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
 
-// open asks for the first block, which tells the size and the version.
+// open asks for one byte, whose answer tells the size and the version. The content comes from the cache, where that version is.
 func (c *client) open(name string, request func(context.Context) (*http.Request, error), sign func(*http.Request)) (File, error) {
 	f := &remote{c: c, name: name, request: request, sign: sign, size: -1}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	b, err := f.fetch(0)
-	if err == nil && f.size > 0 {
-		_, err = c.cache.get(f.key(0), f.length(0), func() ([]byte, error) { return b, nil })
-	}
-	if err != nil {
+	if _, err := f.fetch(0, 1); err != nil {
 		f.cancel()
 		return nil, err
 	}
@@ -143,7 +140,7 @@ func (f *remote) ReadAt(b []byte, at int64) (n int, err error) {
 	}
 	for n < len(b) && at < f.size {
 		i := at / blockBytes
-		k, err := f.c.cache.readAt(f.key(i), f.length(i), b[n:], at%blockBytes, func() ([]byte, error) { return f.fetch(i) })
+		k, err := f.c.cache.readAt(f.key(i), f.length(i), b[n:], at%blockBytes, func() ([]byte, error) { return f.fetch(i*blockBytes, blockBytes) })
 		if err != nil {
 			return n, err
 		}
@@ -160,11 +157,13 @@ func (f *remote) key(i int64) string { return fmt.Sprintf("%s %s %d %d", f.name,
 
 func (f *remote) length(i int64) int { return int(min(blockBytes, f.size-i*blockBytes)) }
 
-// fetch asks for a block, several times if need be.
-func (f *remote) fetch(i int64) (b []byte, err error) {
-	for n := range attemptsMax {
-		if n > 0 {
-			wait := f.c.backoff << (n - 1)
+// fetch asks for up to n bytes from a place on, several times if need be.
+func (f *remote) fetch(at, n int64) (b []byte, err error) {
+	leave := waits.enter(f.name, at)
+	defer leave()
+	for k := range attemptsMax {
+		if k > 0 {
+			wait := f.c.backoff << (k - 1)
 			var later *retryAfter
 			if errors.As(err, &later) {
 				wait = max(wait, later.wait)
@@ -174,7 +173,7 @@ func (f *remote) fetch(i int64) (b []byte, err error) {
 				return nil, e
 			}
 		}
-		if b, err = f.attempt(i); err == nil {
+		if b, err = f.attempt(at, n); err == nil {
 			return b, nil
 		}
 		var p permanent
@@ -182,18 +181,18 @@ func (f *remote) fetch(i int64) (b []byte, err error) {
 			return nil, fmt.Errorf("read %s: %w", f.name, err)
 		}
 	}
-	return nil, fmt.Errorf("read %s at byte %d: %w (%d attempts); is the store there?", f.name, i*blockBytes, err, attemptsMax)
+	return nil, fmt.Errorf("read %s at byte %d: %w (%d attempts); is the store there?", f.name, at, err, attemptsMax)
 }
 
 // attempt makes one request and checks all that comes back.
-func (f *remote) attempt(i int64) ([]byte, error) {
+func (f *remote) attempt(at, n int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.c.timeout)
 	defer cancel()
 	r, err := f.request(ctx)
 	if err != nil {
 		return nil, permanent{err}
 	}
-	r.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", i*blockBytes, (i+1)*blockBytes-1))
+	r.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", at, at+n-1))
 	if f.sign != nil {
 		f.sign(r)
 	}
@@ -202,18 +201,21 @@ func (f *remote) attempt(i int64) ([]byte, error) {
 		return nil, plain(err)
 	}
 	defer res.Body.Close()
-	size, err := f.check(res, i)
+	size, err := f.check(res, at, n)
 	if err != nil || size == 0 {
 		return nil, err
 	}
-	b := make([]byte, min(blockBytes, size-i*blockBytes))
+	if res.StatusCode == http.StatusOK { // the whole file, which is small
+		n = blockBytes
+	}
+	b := make([]byte, min(n, size-at))
 	if _, err := io.ReadFull(res.Body, b); err != nil {
 		if ctx.Err() != nil && f.ctx.Err() == nil {
 			return nil, fmt.Errorf("%d bytes did not come within %v", len(b), f.c.timeout)
 		}
 		return nil, fmt.Errorf("the body breaks off: %w", plain(err))
 	}
-	if n, _ := res.Body.Read(make([]byte, 1)); n > 0 {
+	if more, _ := res.Body.Read(make([]byte, 1)); more > 0 {
 		return nil, permanent{errors.New("more bytes come than were asked for; the store does not keep to ranges")}
 	}
 	return b, nil
@@ -228,13 +230,13 @@ type retryAfter struct {
 const retryAfterMax = 30 * time.Second
 
 // check looks at an answer's head, and returns the size of the file.
-func (f *remote) check(res *http.Response, i int64) (int64, error) {
-	if res.StatusCode == http.StatusRequestedRangeNotSatisfiable && i == 0 && strings.HasSuffix(res.Header.Get("Content-Range"), "/0") {
+func (f *remote) check(res *http.Response, at, n int64) (int64, error) {
+	if res.StatusCode == http.StatusRequestedRangeNotSatisfiable && at == 0 && strings.HasSuffix(res.Header.Get("Content-Range"), "/0") {
 		return 0, f.is(0, res)
 	}
 	switch code := res.StatusCode; {
 	case code == http.StatusOK:
-		if i > 0 || res.ContentLength < 0 || res.ContentLength > blockBytes {
+		if at > 0 || res.ContentLength < 0 || res.ContentLength > blockBytes {
 			return 0, permanent{errors.New("the store answers no range requests; download the file, and read it from disk")}
 		}
 		return res.ContentLength, f.is(res.ContentLength, res)
@@ -245,7 +247,7 @@ func (f *remote) check(res *http.Response, i int64) (int64, error) {
 		return 0, permanent{fmt.Errorf("the store answers %s%s", res.Status, remedy(code))}
 	}
 	var from, to, size int64
-	if n, err := fmt.Sscanf(res.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size); n != 3 || err != nil || from != i*blockBytes || size <= from || to != min(size, (i+1)*blockBytes)-1 {
+	if k, err := fmt.Sscanf(res.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size); k != 3 || err != nil || from != at || size <= from || to != min(size, at+n)-1 {
 		return 0, permanent{fmt.Errorf("the store answers the range %q", res.Header.Get("Content-Range"))}
 	}
 	return size, f.is(size, res)
@@ -268,10 +270,13 @@ func (f *remote) is(size int64, res *http.Response) error {
 		version = res.Header.Get("Last-Modified")
 	}
 	if f.size < 0 {
-		f.size, f.version = size, version
+		f.size, f.answer, f.version = size, version, version
+		if res.Header.Get("ETag") == "" { // nothing tells an edit, or none within a second: what is cached is for this file alone
+			f.version = fmt.Sprintf("%s unknown %016x", version, rand.Uint64())
+		}
 		return nil
 	}
-	if size != f.size || version != f.version {
+	if size != f.size || version != f.answer {
 		return permanent{errors.New("it was changed while it was in use; start again")}
 	}
 	return nil
