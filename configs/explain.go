@@ -41,6 +41,19 @@ func Find(name string) (Key, error) {
 	return Key{}, &Error{File: "command line", Key: name, Why: "more than one key has this name", Try: source.OneOf(found)}
 }
 
+// Section lists the keys of a section and of those below it; none if there is no such section.
+func Section(name string) (out []Key) {
+	if name == "" || !table().sections[name] {
+		return nil
+	}
+	for _, k := range table().keys {
+		if strings.HasPrefix(k.Name, name+".") {
+			out = append(out, *k)
+		}
+	}
+	return out
+}
+
 // Explain describes a key in a few lines.
 func (k Key) Explain() string {
 	var s strings.Builder
@@ -160,9 +173,10 @@ func schemaType(typ string) map[string]any {
 
 // Change is a setting that differs between two configurations.
 type Change struct {
-	Key   string
-	A, B  string // as YAML; "" if the configuration does not have the key
-	Class Class
+	Key   string `json:"key"`
+	A     string `json:"a"` // as YAML; "" if the configuration does not have the key
+	B     string `json:"b"`
+	Class Class  `json:"on_resume"`
 }
 
 // Diff compares two configurations in the form of Flat, in the order of the keys.

@@ -24,16 +24,16 @@ const (
 
 // Key describes one setting. The table of all keys is made from the tags of Run and Model.
 type Key struct {
-	Name    string // dotted
-	Type    string // string, integer, number, boolean, bytes, list of …, mapping
-	Default string // as YAML; "" if there is none
-	Doc     string
-	Unit    string
-	OneOf   []string
-	Min     *float64
-	Max     *float64
-	Class   Class
-	Flags   []Flag
+	Name    string   `json:"key"`               // dotted
+	Type    string   `json:"type"`              // string, integer, number, boolean, bytes, list of …, mapping
+	Default string   `json:"default,omitempty"` // as YAML; "" if there is none
+	Doc     string   `json:"doc"`
+	Unit    string   `json:"unit,omitempty"`
+	OneOf   []string `json:"one_of,omitempty"`
+	Min     *float64 `json:"min,omitempty"`
+	Max     *float64 `json:"max,omitempty"`
+	Class   Class    `json:"on_resume"`
+	Flags   []Flag   `json:"flags,omitempty"`
 
 	from  map[string]string // translates values of flags
 	model bool              // a field of Model, not of Run

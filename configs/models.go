@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -88,13 +89,13 @@ func (l *loader) readModel() {
 	case m.given() != 1:
 		return // its Check says so
 	case m.Path != "":
-		l.hfDir(m.Path)
+		l.file("model.path", m.Path, filepath.Join(m.Path, "config.json"), l.hfDir)
 	case m.Name != "":
 		l.publishedModel(m.Name, l.c.place("model.name"))
 	case l.script:
 		before -= l.loong.Faults
 	default:
-		l.modelFile(m.File)
+		l.file("model.file", m.File, m.File, l.modelFile)
 	}
 	l.modelRead = len(l.errs) == before
 }
@@ -122,6 +123,15 @@ func (l *loader) differs(name string, from Origin) {
 	for _, key := range source.SortedKeys(all) {
 		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s is that of the published model; LoongForge's own file has %s: set %s.%[2]s=%[3]s to follow it", from, key, all[key], overrides))
 	}
+}
+
+// file reads what a key names, if it is there; otherwise the fault is the key's.
+func (l *loader) file(key, where, needed string, read func(string)) {
+	if _, err := os.Stat(needed); err != nil {
+		l.fail(l.c.place(key), key, strings.TrimPrefix(err.Error(), "stat "), "name a directory or file of a model; lfactor config models lists those that need none")
+		return
+	}
+	read(where)
 }
 
 func (l *loader) publishedModel(name string, from Origin) {

@@ -190,7 +190,7 @@ func isAdapter(name string) bool {
 // Coordination is what the coordinator needs of a configuration.
 func Coordination(c *configs.Config) core.RunLayout {
 	r := c.Run
-	lr := rate(c)
+	lr := Rate(c)
 	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval), SaveAtEnd: r.Checkpoint.Dir != "",
 		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At, LossScale: core.LossScale{Scale: 1}}
 	if r.Train.Half() {
@@ -203,7 +203,8 @@ func Coordination(c *configs.Config) core.RunLayout {
 	return l
 }
 
-func rate(c *configs.Config) optim.LR {
+// Rate is the learning rate of a configuration.
+func Rate(c *configs.Config) optim.LR {
 	s, o := c.Run.Schedule, c.Run.Optimizer
 	l := optim.LR{Style: s.Kind, Max: o.LR, Min: o.MinLR, WarmupInit: s.WarmupInit, Warmup: int64(s.WarmupSteps), Decay: int64(s.DecaySteps),
 		WSDDecay: int64(s.WSDDecaySteps), WSDStyle: s.WSDDecay}

@@ -48,17 +48,8 @@ func Machine(name string) (*cost.Machine, error) {
 }
 
 // New lays a configuration out for a machine. Without plan.memory the machine's devices are the limit.
-func New(cfg *configs.Config, o Options) (r *Rehearsal, err error) {
-	r = &Rehearsal{Machine: o.Machine, Steps: o.Steps, o: o}
-	if r.Steps == 0 {
-		r.Steps = 2
-	}
-	if r.Machine == nil {
-		if r.Machine, err = Machine("cpu"); err != nil {
-			return nil, err
-		}
-	}
-	if err = setup.Vocabulary(cfg); err != nil {
+func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
+	if err := setup.Vocabulary(cfg); err != nil {
 		return nil, err
 	}
 	j, err := layout.FromConfig(cfg)
@@ -68,14 +59,29 @@ func New(cfg *configs.Config, o Options) (r *Rehearsal, err error) {
 	if o.Program != nil {
 		j.Program, j.Schedule = o.Program, o.ProgramName
 	}
-	if r.Layout, err = layout.Plan(j); err != nil {
+	l, err := layout.Plan(j)
+	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
-	if n := r.Layout.World(); n > r.Machine.Devices*r.Machine.Hosts {
+	return Of(l, o)
+}
+
+// Of rehearses what is laid out already. A job without a limit of memory gets that of the machine's devices.
+func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
+	r = &Rehearsal{Layout: l, Machine: o.Machine, Steps: o.Steps, o: o}
+	if r.Steps == 0 {
+		r.Steps = 2
+	}
+	if r.Machine == nil {
+		if r.Machine, err = Machine("cpu"); err != nil {
+			return nil, err
+		}
+	}
+	if n := l.World(); n > r.Machine.Devices*r.Machine.Hosts {
 		return nil, exit.Usagef("the plan has %d ranks, cluster %s %d devices", n, r.Machine.Name, r.Machine.Devices*r.Machine.Hosts)
 	}
-	if j.Memory == 0 {
-		j.Memory = int64(r.Machine.Memory)
+	if l.Job.Memory == 0 {
+		l.Job.Memory = int64(r.Machine.Memory)
 	}
 	return r, nil
 }
@@ -134,9 +140,14 @@ type Row struct {
 
 // Summary is a result as a whole.
 type Summary struct {
-	Schedule       string  `json:"schedule"`
-	Cluster        string  `json:"cluster"`
-	Step           float64 `json:"step_s"`
+	Schedule string  `json:"schedule"`
+	Cluster  string  `json:"cluster"`
+	Step     float64 `json:"step_s"`
+	// Names that scripts may rely on; docs/json.md describes them.
+	StepFlops      float64 `json:"step_flops"`
+	StepSeconds    float64 `json:"step_seconds"`
+	MFU            float64 `json:"mfu"`
+	PeakBytes      int64   `json:"peak_bytes"`
 	BubbleLongest  float64 `json:"bubble_longest_stage"`
 	BubbleMakespan float64 `json:"bubble_makespan"`
 	Events         uint64  `json:"events"`
@@ -154,6 +165,13 @@ func (r *Rehearsal) Summary(res *sim.Result) Summary {
 	for rank, a := range res.Ranks {
 		busy, span, last = max(busy, a.Busy), max(span, a.Span), max(last, a.Span+a.Bubble)
 		out.Ranks = append(out.Ranks, Row{rank, unit.OfNanoseconds(a.Busy), unit.OfNanoseconds(a.Bubble), unit.OfNanoseconds(a.Comm), unit.OfNanoseconds(a.Sync), unit.OfNanoseconds(a.Update), res.Peak[rank], r.Layout.Job.Memory == 0 || res.Peak[rank] <= r.Layout.Job.Memory})
+	}
+	out.StepFlops, out.StepSeconds = r.Layout.StepFlops(), out.Step
+	for _, row := range out.Ranks {
+		out.PeakBytes = max(out.PeakBytes, row.Peak)
+	}
+	if out.Step > 0 {
+		out.MFU = out.StepFlops / out.Step / (float64(len(out.Ranks)) * r.Machine.Flops)
 	}
 	if span > 0 {
 		out.BubbleLongest = 1 - float64(busy)/float64(span)

@@ -1,9 +1,9 @@
 package run
 
 import (
+	"fmt"
 	"runtime"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -13,7 +13,7 @@ import (
 func backends(c *configs.Config) (func(rank int) kernels.Backend, func(), error) {
 	device := c.Run.Device
 	if device != "cpu" {
-		return nil, nil, exit.Usagef("device %s: this build has cpu only; build with `go build -tags %s ./cmd/lfactor` on a machine that has it", device, device)
+		return nil, nil, c.Fault("device", fmt.Sprintf("%q: this version computes on cpu only", device), "set device: cpu")
 	}
 	n := c.Run.Plan.Threads
 	if n == 0 {

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -21,17 +22,41 @@ func smooth(ps []point) []point {
 	return out
 }
 
+// ticks are round numbers (1, 2 or 5 times a power of ten apart) that cover lo to hi with about n steps.
+func ticks(lo, hi float64, n int) []float64 {
+	raw := (hi - lo) / float64(n)
+	unit := math.Pow(10, math.Floor(math.Log10(raw)))
+	step := 10 * unit
+	for _, m := range []float64{1, 2, 5} {
+		if m*unit >= raw*0.999 {
+			step = m * unit
+			break
+		}
+	}
+	var out []float64
+	for k := math.Ceil(lo/step - 1e-9); k*step <= hi+1e-9*step; k++ {
+		out = append(out, k*step)
+	}
+	return out
+}
+
+// number writes a tick without needless digits.
+func number(v float64) string { return strconv.FormatFloat(math.Round(v*1e9)/1e9, 'f', -1, 64) }
+
 // curve draws training and evaluation losses over the steps as an SVG picture.
 func curve(title string, train, eval []point) []byte {
-	const w, h, left, bottom, top = 900.0, 420.0, 64.0, 40.0, 30.0
+	const w, h, left, bottom, top = 900.0, 440.0, 76.0, 56.0, 30.0
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, p := range append(append([]point(nil), train...), eval...) {
 		if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
 			lo, hi = min(lo, p.y), max(hi, p.y)
 		}
 	}
-	if lo >= hi {
+	if !(lo < hi) {
 		lo, hi = lo-0.5, lo+0.5
+	}
+	if math.IsInf(lo, 0) || math.IsNaN(lo) { // no number at all
+		lo, hi = 0, 1
 	}
 	x0, x1 := train[0].x, train[len(train)-1].x
 	px := func(x float64) float64 { return left + (x-x0)/max(1, x1-x0)*(w-left-20) }
@@ -39,11 +64,13 @@ func curve(title string, train, eval []point) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12"><rect width="100%%" height="100%%" fill="#fff"/>`, w, h)
 	fmt.Fprintf(&b, `<text x="%g" y="18" font-size="14">%s</text>`, left, title)
-	for i := range 6 {
-		y := lo + (hi-lo)*float64(i)/5
-		fmt.Fprintf(&b, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%g" y="%.1f" text-anchor="end">%.3g</text>`, left, w-20, py(y), py(y), left-6, py(y)+4, y)
-		x := x0 + (x1-x0)*float64(i)/5
-		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%.0f</text>`, px(x), h-bottom+18, x)
+	for _, y := range ticks(lo, hi, 6) {
+		fmt.Fprintf(&b, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/><text class="y" x="%g" y="%.1f" text-anchor="end">%s</text>`, left, w-20, py(y), py(y), left-6, py(y)+4, number(y))
+	}
+	for _, x := range ticks(x0, max(x1, x0+1), 8) {
+		if x == math.Trunc(x) { // there are no half steps
+			fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke="#ddd"/><text class="x" x="%.1f" y="%g" text-anchor="middle">%s</text>`, px(x), px(x), top, h-bottom, px(x), h-bottom+18, number(x))
+		}
 	}
 	line := func(ps []point, color string, width float64) {
 		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="%g" points="`, color, width)
@@ -63,6 +90,7 @@ func curve(title string, train, eval []point) []byte {
 		}
 		fmt.Fprintf(&b, `<text x="%g" y="18" fill="#d06020">evaluation</text>`, left+120)
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="18" fill="#2060c0">training</text><text x="%g" y="%g" text-anchor="middle">step</text></svg>`, left+50, w/2, h-6)
+	fmt.Fprintf(&b, `<text x="%g" y="18" fill="#2060c0">training</text><text x="%g" y="%g" text-anchor="middle">step</text>`, left+50, w/2, h-10)
+	fmt.Fprintf(&b, `<text transform="translate(18 %g) rotate(-90)" text-anchor="middle">loss, nats a token</text></svg>`, h/2)
 	return []byte(b.String())
 }

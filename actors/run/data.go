@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +34,7 @@ type data struct {
 	pictures *trained.Pictures // of a model with a vision encoder, or nil
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
 	balance  *balance          // nil without data.balance
+	told     bool              // the user knows that the ledger is not written
 	work     map[int64]float64 // floating-point operations of recent steps with pictures
 }
 
@@ -179,24 +179,9 @@ func orderWindow(sources []dataset.Weighted, files int) int64 {
 // chat is the conversation encoder with the model's own template, or the one that data.template names.
 func (d *data) chat() (dataset.ChatEncoder, error) {
 	c := d.r.cfg.Run
-	tc := d.r.conf
-	text := tc.ChatTemplate
-	if name := c.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") { // those are the tokenizer's own
-		var known bool
-		if text, known = token.NamedTemplate(name, d.marked()); !known {
-			b, err := os.ReadFile(name)
-			if err != nil {
-				return nil, d.r.cfg.Fault("data.template", err.Error(), "name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))
-			}
-			text = string(b)
-		}
-	}
-	if text == "" {
-		return nil, d.r.cfg.Fault("data.template", "the tokenizer has no chat template", "name a file with a Jinja template")
-	}
-	t, err := token.NewTemplate(text, tc)
+	t, err := setup.Template(d.r.cfg, d.marked(), d.r.conf)
 	if err != nil {
-		return nil, d.r.cfg.Fault("data.template", err.Error(), "")
+		return nil, err
 	}
 	return token.NewChat(d.r.tok, t, token.ChatOptions{LastTurnOnly: c.Data.LastTurn, TrainOnPrompt: c.Data.Prompt}), nil
 }
@@ -339,7 +324,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 			if err := d.pictures.Fill(&mb, &b); err != nil {
 				return nil, err
 			}
-			d.work[step] += d.r.microFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs), Pictures: mb.Pictures}, d.r.layout.Filled))
+			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs), Pictures: mb.Pictures}, d.r.layout.Filled))
 			delete(d.work, step-recentMax)
 		}
 		out = append(out, mb)
@@ -399,7 +384,10 @@ func (d *data) commit(step int64) {
 		ids = append(ids, m.batches[i].Samples()...)
 	}
 	if err := d.ledger.Append(step, m.start, ids); err != nil {
-		d.r.report.say("! the ledger of samples was not written: %v", err)
+		if !d.told { // a full disk must not fill the terminal too
+			d.r.report.say("! the ledger of samples is not written: %v; training goes on, and lfactor data blame will not know these steps", err)
+		}
+		d.told = true
 	}
 }
 

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func newReporter(r *Run) (*reporter, error) {
 	}
 	c := r.cfg.Run
 	p.tokens = float64(c.Train.GlobalBatch * c.Data.SeqLen)
-	p.flops = r.trainFlops()
+	p.flops = r.layout.StepFlops()
 	p.peak = profiler.PeakFlops(c.Train.Precision)
 	if err := os.WriteFile(filepath.Join(l.Dir, "run.yaml"), r.cfg.YAML(), 0o600); err != nil {
 		return nil, err
@@ -83,10 +84,11 @@ func (p *reporter) open() error {
 	if err != nil {
 		return err
 	}
+	p.evals = evaluations(f.Name(), p.r.start.first)
 	enc := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	p.log, p.logFile = zap.New(zapcore.NewCore(enc, zapcore.AddSync(f), zap.InfoLevel)), f
 	if l.JSONL != "" {
-		if p.metrics, err = openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.start.first); err != nil {
+		if p.metrics, p.losses, err = openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.start.first); err != nil {
 			return err
 		}
 	}
@@ -102,11 +104,11 @@ func (p *reporter) open() error {
 	return nil
 }
 
-// openMetrics keeps the lines of steps before first: a resumed run rewrites those that it takes again.
-func openMetrics(path string, first int64) (*os.File, error) {
+// openMetrics keeps the lines of steps before first, and returns their losses: a resumed run rewrites those that it takes again.
+func openMetrics(path string, first int64) (f *os.File, losses []point, err error) {
 	old, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
-		return nil, err
+		return nil, nil, err
 	}
 	keep := 0
 	for at := 0; at < len(old); {
@@ -118,13 +120,39 @@ func openMetrics(path string, first int64) (*os.File, error) {
 		if end == len(old) || json.Unmarshal(old[at:end], &m) != nil || m.Step >= first {
 			break
 		}
+		losses = append(losses, point{float64(m.Step), m.Loss})
 		at = end + 1
 		keep = at
 	}
 	if err := os.WriteFile(path, old[:keep], 0o600); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+	return f, losses, err
+}
+
+// evaluations reads the losses of evaluations before a step from the log.
+func evaluations(log string, first int64) (out []point) {
+	f, err := os.Open(log)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var e struct {
+			Msg  string   `json:"msg"`
+			Step int64    `json:"step"`
+			Loss *float64 `json:"loss"`
+		}
+		if json.Unmarshal(s.Bytes(), &e) != nil || e.Msg != "eval" || e.Loss == nil || e.Step >= first {
+			continue
+		}
+		for len(out) > 0 && out[len(out)-1].x >= float64(e.Step) { // taken again since
+			out = out[:len(out)-1]
+		}
+		out = append(out, point{float64(e.Step), *e.Loss})
+	}
+	return out
 }
 
 // say prints a plain line for the user and logs it.
@@ -143,6 +171,12 @@ func (p *reporter) header() {
 	p.say("model   %s, %s parameters, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())), r.cfg.Run.Train.Precision)
 	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.Len(topology.PP), m.Replicas(), m.Len(topology.TP), r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
 	p.say("from    %s", r.start.from)
+	for _, c := range r.start.changed {
+		p.say("changed %s: %s → %s", c.Key, c.A, c.B)
+	}
+	if r.start.rate != "" {
+		p.say("rate    %s", r.start.rate)
+	}
 	p.say("logs    %s", p.dir)
 }
 
@@ -161,8 +195,13 @@ func (p *reporter) observe(m actors.Message) {
 		p.lost = nil
 		p.say("saved step %d: durable", m.Step)
 	case core.TopicSaveLost:
+		again := p.lost != nil
 		p.lost = fmt.Errorf("the checkpoint of step %d was not saved: %w", m.Step, m.Err)
-		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid", m.Step, m.Err)
+		if again { // said once; "durable" tells that saving works again
+			p.log.Warn("checkpoint not saved", zap.Int64("step", m.Step), zap.Error(m.Err))
+			return
+		}
+		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid; this is said once, log.jsonl has every attempt", m.Step, m.Err)
 	case core.TopicFailed:
 		p.log.Error("failed", zap.Int64("step", m.Step), zap.Error(m.Err))
 		var bug *host.InternalError

@@ -104,6 +104,11 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 		return err
 	}
 	defer unlock()
+	if saved := r.start.saved; saved != nil && len(r.start.skipped) > 0 {
+		if err := checkpoint.Rewind(checkpoint.OS, cfg.Run.Checkpoint.Dir, saved.Step()); err != nil {
+			return err
+		}
+	}
 	if r.report, err = newReporter(r); err != nil {
 		return err
 	}

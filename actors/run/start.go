@@ -9,10 +9,13 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // start is where a run starts from.
@@ -23,9 +26,11 @@ type start struct {
 	saved   *checkpoint.Reader
 	closers []func() error
 	fill    host.FillFunc
-	hf      *family.Weights // of the model's directory, or nil
-	from    string          // for the user
-	skipped []error         // damaged checkpoints that were passed over
+	hf      *family.Weights  // of the model's directory, or nil
+	from    string           // for the user
+	skipped []error          // damaged checkpoints that were passed over
+	changed []configs.Change // settings that differ from the checkpoint's
+	rate    string           // what that means for the learning rate, "" for nothing
 }
 
 // close closes the files that the run starts from.
@@ -216,9 +221,11 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		return err
 	}
 	if whole {
-		if _, err := r.cfg.Resume(before); err != nil {
+		changed, err := r.cfg.Resume(before)
+		if err != nil {
 			return err
 		}
+		r.start.changed = changed
 		var state []float64
 		if err := saved.Section("state", &state); err != nil {
 			return err
@@ -228,7 +235,26 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		}
 		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]), state[1:], saved
 	}
+	if len(r.start.changed) > 0 {
+		r.start.rate = r.otherRate(saved)
+	}
 	r.start.fill = host.FromCheckpoint(saved, r.cfg.Run.Checkpoint.LoadOptimizer)
 	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
 	return nil
+}
+
+// otherRate says how the learning rate of the next step differs from what the checkpoint's configuration would give; "" if it does not. A run that
+// is extended by train.steps decays over more steps, so that its rate jumps.
+func (r *Run) otherRate(saved *checkpoint.Reader) string {
+	old, err := trained.SavedConfig(saved)
+	if err != nil {
+		return "" // of another version; the run itself does not need it
+	}
+	was, is := layout.Rate(old), layout.Rate(r.cfg)
+	a, b := was.At(r.start.first), is.At(r.start.first)
+	if a == b {
+		return ""
+	}
+	return fmt.Sprintf("step %d takes a learning rate of %.3g; the checkpoint's configuration would take %.3g (%s until step %d, now %s until step %d); schedule.decay_steps fixes it",
+		r.start.first, b, a, was.Style, was.Decay, is.Style, is.Decay)
 }

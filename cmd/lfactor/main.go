@@ -36,6 +36,7 @@ func root() *cobra.Command {
 	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), config.Command(), data.Command(), demo.Command(), doctor.Command(), eval.Command(), newrun.Command(),
 		plan.Command(), sample.Command(), simverb.Command(), train.Command(), version.Command(), why.Command())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })
+	cli.Strict(c)
 	return c
 }
 

@@ -12,6 +12,7 @@ const (
 	Tails      = "tails"      // schedule.wsd_decay
 	Formats    = "formats"    // data.kind, of texts and tokens
 	Chats      = "chats"      // data.messages
+	Schedules  = "schedules"  // plan.schedule
 )
 
 var offers = map[string][]string{}

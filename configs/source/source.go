@@ -53,8 +53,8 @@ const ModelKeys = "model.overrides"
 
 // Flag is a Megatron or LoongForge flag that means a key.
 type Flag struct {
-	Name  string // without dashes
-	Value string // the value it stands for; "" if it takes one
+	Name  string `json:"name"`            // without dashes
+	Value string `json:"value,omitempty"` // the value it stands for; "" if it takes one
 }
 
 // Sink takes what a reader of a file or of a command line finds.

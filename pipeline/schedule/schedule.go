@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
@@ -66,6 +67,7 @@ func register(s Schedule) struct{} {
 		panic("schedule: " + s.Name + " registered twice")
 	}
 	all[s.Name] = s
+	source.Offer(source.Schedules, s.Name)
 	return struct{}{}
 }
 

@@ -28,6 +28,7 @@ type Trained struct {
 	Model *family.Model
 	Lora  *block.Lora
 	tok   *token.Tokenizer
+	conf  *token.Config // tokenizer_config.json
 	stop  []int32
 	fill  func(p *grad.Param, g family.Region, dst []float32) error
 	Saved *checkpoint.Reader
@@ -55,10 +56,10 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 		return nil, err
 	}
 	t := &Trained{Saved: saved, Close: func() { _ = saved.Close() }}
-	if t.Cfg, err = savedConfig(saved); err != nil {
+	if t.Cfg, err = SavedConfig(saved); err != nil {
 		return nil, err
 	}
-	if t.tok, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer, t.Cfg.Run.Model.Path); err != nil {
+	if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer, t.Cfg.Run.Model.Path); err != nil {
 		return nil, err
 	}
 	if err = t.Cfg.CheckVocab(t.tok.VocabSize()); err != nil {
@@ -84,7 +85,7 @@ func openHF(path, tokenizer string) (*Trained, error) {
 		return nil, err
 	}
 	t := &Trained{}
-	if t.tok, err = TokenizerAt(tokenizer, path); err != nil {
+	if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err != nil {
 		return nil, err
 	}
 	if t.Model, err = family.Build(c, 0); err != nil {
@@ -144,17 +145,16 @@ func Continuation(dir, prompt string, p sample.Params, w io.Writer) error {
 }
 
 // TokenizerAt opens the tokenizer of the first directory that is given.
-func TokenizerAt(dirs ...string) (*token.Tokenizer, error) {
+func TokenizerAt(dirs ...string) (*token.Tokenizer, *token.Config, error) {
 	i := slices.IndexFunc(dirs, func(d string) bool { return d != "" })
 	if i < 0 {
-		return nil, exit.Usagef("no tokenizer: name its directory with --tokenizer")
+		return nil, nil, exit.Usagef("no tokenizer: name its directory with --tokenizer")
 	}
-	t, _, err := token.LoadDir(dirs[i])
-	return t, err
+	return token.LoadDir(dirs[i])
 }
 
-// savedConfig is the configuration that a checkpoint was made with.
-func savedConfig(saved *checkpoint.Reader) (*configs.Config, error) {
+// SavedConfig is the configuration that a checkpoint was made with.
+func SavedConfig(saved *checkpoint.Reader) (*configs.Config, error) {
 	var flat map[string]string
 	if err := saved.Section("config", &flat); err != nil {
 		return nil, err

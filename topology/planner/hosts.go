@@ -325,6 +325,17 @@ func (p *Search) PlanFile(c *search.Candidate) []byte {
 		"lfactor train "+p.request.File+" --plan this file")
 }
 
+// StepFlops is the floating-point work of a step with the run file's own microbatches.
+func (p *Search) StepFlops() (float64, error) {
+	j := *p.base
+	j.Micro, j.Rows = 1, p.batch*p.cfg.Run.Data.SeqLen
+	l, err := layout.Plan(&j)
+	if err != nil {
+		return 0, exit.With(err, exit.Usage)
+	}
+	return l.MicroFlops(l.Class) * float64(p.cfg.Run.Train.GlobalBatch) / float64(p.batch), nil
+}
+
 // Model names the run file's model.
 func (p *Search) Model() string { return p.cfg.Model.Identity() }
 

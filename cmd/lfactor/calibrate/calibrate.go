@@ -2,12 +2,14 @@
 package calibrate
 
 import (
+	"io"
 	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/topology/calibrate"
 )
 
@@ -24,11 +26,16 @@ func Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if len(args) == 0 {
-			_, err = os.Stdout.Write(m.Write())
-			return err
+		if len(args) > 0 {
+			if err := os.WriteFile(args[0], m.Write(), 0o644); err != nil {
+				return err
+			}
 		}
-		return os.WriteFile(args[0], m.Write(), 0o644)
+		return cli.Emit(c, m, func(w io.Writer) {
+			if len(args) == 0 {
+				_, err = w.Write(m.Write())
+			}
+		})
 	}
 	return c
 }

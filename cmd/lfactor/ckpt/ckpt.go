@@ -2,8 +2,10 @@
 package ckpt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,16 +25,12 @@ func Command() *cobra.Command {
 	c.AddCommand(
 		&cobra.Command{Use: "ls DIR", Short: "List the checkpoints of a directory, newest first", Args: cobra.ExactArgs(1), RunE: ckptList},
 		&cobra.Command{Use: "verify PATH", Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes", Args: cobra.ExactArgs(1), RunE: ckptVerify},
-		&cobra.Command{Use: "diff A B", Short: "Compare the tensors of two checkpoints or Hugging Face directories", Args: cobra.ExactArgs(2), RunE: ckptDiff},
+		&cobra.Command{Use: "diff A B", Short: "Compare the tensors of two checkpoints or Hugging Face directories; exit code 1 if they differ", Args: cobra.ExactArgs(2), RunE: ckptDiff},
 		ckptConvertCommand(), ckptPruneCommand())
 	return c
 }
 
 func ckptList(c *cobra.Command, args []string) error {
-	form, err := cli.Output(c)
-	if err != nil {
-		return err
-	}
 	entries, err := checkpoint.List(args[0])
 	if err != nil {
 		return err
@@ -40,17 +38,15 @@ func ckptList(c *cobra.Command, args []string) error {
 	if len(entries) == 0 {
 		return fmt.Errorf("%s: %w", args[0], checkpoint.ErrNone)
 	}
-	if form != "text" {
-		return cli.PrintJSON(entries)
-	}
-	for _, e := range entries {
-		mark := "  "
-		if e.Latest {
-			mark = "* "
+	return cli.Emit(c, entries, func(w io.Writer) {
+		for _, e := range entries {
+			mark := "  "
+			if e.Latest {
+				mark = "* "
+			}
+			fmt.Fprintf(w, "%sstep %-10d %s  %s\n", mark, e.Step, e.Saved.Format(time.DateTime), e.Path)
 		}
-		fmt.Printf("%sstep %-10d %s  %s\n", mark, e.Step, e.Saved.Format(time.DateTime), e.Path)
-	}
-	return nil
+	})
 }
 
 // openAny opens an own checkpoint, the newest of a directory of them, or a Hugging Face directory.
@@ -69,6 +65,9 @@ func openAny(path string) (checkpoint.Source, error) {
 		}
 		return ownParams{r.Kind(checkpoint.Param), r}, nil
 	}
+	if !process.Exists(path) {
+		return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
+	}
 	return checkpoint.OpenDir(path)
 }
 
@@ -81,7 +80,15 @@ type ownParams struct {
 // Close closes the checkpoint.
 func (o ownParams) Close() error { return o.r.Close() }
 
-func ckptVerify(_ *cobra.Command, args []string) error {
+// verified is what became of one checkpoint.
+type verified struct {
+	Path     string   `json:"path"`
+	OK       bool     `json:"ok"`
+	Error    string   `json:"error,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+func ckptVerify(c *cobra.Command, args []string) error {
 	paths := []string{args[0]}
 	if process.Exists(filepath.Join(args[0], "latest")) {
 		entries, err := checkpoint.List(args[0])
@@ -94,22 +101,33 @@ func ckptVerify(_ *cobra.Command, args []string) error {
 		}
 	}
 	var errs []error
+	var all []verified
 	for _, p := range paths {
-		err := verifyOne(p)
-		if err != nil {
-			errs = append(errs, err)
-			fmt.Printf("✗ %s\n", p)
-			continue
+		v := verified{Path: p, OK: true}
+		if err := verifyOne(&v); err != nil {
+			errs, v.OK, v.Error = append(errs, err), false, err.Error()
 		}
-		fmt.Printf("✓ %s\n", p)
+		for _, w := range v.Warnings {
+			fmt.Fprintf(os.Stderr, "warning: %s: %s\n", p, w)
+		}
+		all = append(all, v)
 	}
-	return errors.Join(errs...)
+	err := cli.Emit(c, all, func(w io.Writer) {
+		for _, v := range all {
+			mark := "✓"
+			if !v.OK {
+				mark = "✗"
+			}
+			fmt.Fprintf(w, "%s %s\n", mark, v.Path)
+		}
+	})
+	return cmp.Or(err, errors.Join(errs...))
 }
 
 // verifyOne reads every byte; what is not finite is a warning.
-func verifyOne(path string) error {
-	if process.Exists(filepath.Join(path, "manifest.json")) {
-		r, err := checkpoint.Open(path)
+func verifyOne(v *verified) error {
+	if process.Exists(filepath.Join(v.Path, "manifest.json")) {
+		r, err := checkpoint.Open(v.Path)
 		if err != nil {
 			return err
 		}
@@ -118,7 +136,7 @@ func verifyOne(path string) error {
 			return err
 		}
 	}
-	src, err := openAny(path)
+	src, err := openAny(v.Path)
 	if err != nil {
 		return err
 	}
@@ -133,13 +151,13 @@ func verifyOne(path string) error {
 			return err
 		}
 		if nan, inf := checkpoint.NonFinite(t.DType, raw); nan+inf > 0 {
-			fmt.Fprintf(os.Stderr, "warning: %s: tensor %s has %d NaN and %d infinite values\n", path, t.Name, nan, inf)
+			v.Warnings = append(v.Warnings, fmt.Sprintf("tensor %s has %d NaN and %d infinite values", t.Name, nan, inf))
 		}
 	}
 	return nil
 }
 
-func ckptDiff(_ *cobra.Command, args []string) error {
+func ckptDiff(c *cobra.Command, args []string) error {
 	a, err := openAny(args[0])
 	if err != nil {
 		return err
@@ -154,31 +172,41 @@ func ckptDiff(_ *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range ds {
-		fmt.Println(d)
+	err = cli.Emit(c, ds, func(w io.Writer) {
+		for _, d := range ds {
+			fmt.Fprintln(w, d)
+		}
+		if len(ds) == 0 {
+			fmt.Fprintln(w, "equal")
+		}
+	})
+	if err == nil && len(ds) > 0 {
+		err = exit.With(errors.New(""), exit.Failed) // the differences were printed
 	}
-	if len(ds) == 0 {
-		fmt.Println("equal")
-	}
-	return nil
+	return err
 }
 
 func ckptPruneCommand() *cobra.Command {
 	c := &cobra.Command{Use: "prune DIR --keep N", Short: "Remove all but the newest checkpoints; the latest always stays", Args: cobra.ExactArgs(1)}
 	keep := c.Flags().Int("keep", 2, "checkpoints to keep")
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		removed, err := checkpoint.Prune(checkpoint.OS, args[0], *keep)
-		for _, p := range removed {
-			fmt.Println("removed", p)
-		}
-		return err
+		return cmp.Or(cli.Emit(c, removed, func(w io.Writer) {
+			for _, p := range removed {
+				fmt.Fprintln(w, "removed", p)
+			}
+		}), err)
 	}
 	return c
 }
 
 func ckptConvertCommand() *cobra.Command {
 	c := &cobra.Command{Use: "convert CKPT DST", Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)", Args: cobra.ExactArgs(2)}
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	overwrite := c.Flags().Bool("overwrite", false, "replace the files of a DST that has some")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if old, err := os.ReadDir(args[1]); err == nil && len(old) > 0 && !*overwrite {
+			return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite", args[1], old[0].Name())
+		}
 		t, err := trained.Open(args[0], "")
 		if err != nil {
 			return err
@@ -192,8 +220,7 @@ func ckptConvertCommand() *cobra.Command {
 		if err := e.Write(args[1]); err != nil {
 			return fmt.Errorf("export to %s: %w", args[1], err)
 		}
-		fmt.Fprintln(os.Stderr, "wrote", args[1])
-		return nil
+		return cli.Emit(c, map[string]string{"path": args[1]}, func(io.Writer) { fmt.Fprintln(os.Stderr, "wrote", args[1]) })
 	}
 	return c
 }

@@ -35,7 +35,7 @@ func ExitCode(err error) int {
 		return stopCode()
 	case errors.As(err, &coded):
 		return coded.ExitCode()
-	case errors.As(err, &conf):
+	case missing(err), errors.As(err, &conf):
 		return exit.Usage
 	case errors.As(err, &damage), errors.Is(err, checkpoint.ErrNone):
 		return exit.Corrupt
@@ -78,26 +78,41 @@ func stopCode() int {
 // Output is the -o flag; an unknown form is an error.
 func Output(c *cobra.Command) (string, error) {
 	o, _ := c.Flags().GetString("output")
-	switch o {
-	case "text", "json", "jsonl":
-		return o, nil
-	}
-	return "", exit.Usagef("-o %s: want text, json or jsonl", o)
+	return o, checkForm(o)
 }
 
-// Form is the value of -o among a command's own flags.
-func Form(mine []string) string {
-	for i, m := range mine {
-		name, value, inline := strings.Cut(strings.TrimLeft(m, "-"), "=")
-		if name != "o" && name != "output" {
+// Form is the value of -o among a command's own flags; an unknown form is an error.
+func Form(mine []string) (string, error) {
+	form, _, err := TakeForm(mine)
+	return form, err
+}
+
+// TakeForm takes -o out of the arguments of a command that reads its flags itself.
+func TakeForm(args []string) (form string, rest []string, err error) {
+	form = "text"
+	for i := 0; i < len(args); i++ {
+		name, value, inline := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if !strings.HasPrefix(args[i], "-") || name != "o" && name != "output" {
+			rest = append(rest, args[i])
 			continue
 		}
-		if !inline && i+1 < len(mine) {
-			value = mine[i+1]
+		if !inline {
+			if i++; i == len(args) {
+				return "", nil, exit.Usagef("-o wants text, json or jsonl")
+			}
+			value = args[i]
 		}
-		return value
+		form = value
 	}
-	return "text"
+	return form, rest, checkForm(form)
+}
+
+func checkForm(form string) error {
+	switch form {
+	case "text", "json", "jsonl":
+		return nil
+	}
+	return exit.Usagef("-o %s: want text, json or jsonl", form)
 }
 
 // FlagValue is the value of --name among a command's own flags, "" if it was not given.

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"reflect"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -12,16 +14,36 @@ import (
 // PrintJSON writes one value to stdout.
 func PrintJSON(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
 
-// Emit writes a result: as text by the function, else as JSON on one line.
+// Emit writes a result in the form that the flag -o asks for.
 func Emit(c *cobra.Command, v any, text func(w io.Writer)) error {
 	form, err := Output(c)
 	if err != nil {
 		return err
 	}
-	if form != "text" {
-		return json.NewEncoder(c.OutOrStdout()).Encode(v)
+	return EmitAs(c.OutOrStdout(), form, v, text)
+}
+
+// EmitAs writes a result: as text by the function, as json on one line, or as jsonl with an element of a list on each line.
+func EmitAs(w io.Writer, form string, v any, text func(w io.Writer)) error {
+	enc := json.NewEncoder(w)
+	list := reflect.ValueOf(v)
+	switch {
+	case form == "text":
+		text(w)
+		return nil
+	case list.Kind() != reflect.Slice:
+		return enc.Encode(v)
+	case form == "json" && list.IsNil():
+		_, err := fmt.Fprintln(w, "[]")
+		return err
+	case form == "json":
+		return enc.Encode(v)
 	}
-	text(c.OutOrStdout())
+	for i := range list.Len() {
+		if err := enc.Encode(list.Index(i).Interface()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

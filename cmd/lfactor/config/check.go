@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -31,24 +32,13 @@ type CheckReport struct {
 
 // configCheck reports the faults of a run file or of a model file of LoongForge's, or what model they describe.
 func configCheck(_ *cobra.Command, args []string) error {
-	file, mine, rest := configs.SplitArgs(args, map[string]bool{"tokenizer": true, "o": true, "output": true})
-	form := "text"
-	for i, a := range mine {
-		name, value, inline := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if !strings.HasPrefix(a, "-") || !inline && i+1 == len(mine) {
-			continue
-		}
-		if !inline {
-			value = mine[i+1]
-		}
-		if name == "tokenizer" {
-			rest = append(rest, "data.tokenizer="+value)
-		} else {
-			form = value
-		}
+	form, args, err := cli.TakeForm(args)
+	if err != nil {
+		return err
 	}
-	if form != "text" && form != "json" && form != "jsonl" {
-		return exit.Usagef("config check: -o %s: want text, json or jsonl", form)
+	file, mine, rest := configs.SplitArgs(args, map[string]bool{"tokenizer": true})
+	if dir := cli.FlagValue(mine, "tokenizer"); dir != "" {
+		rest = append(rest, "data.tokenizer="+dir)
 	}
 	load := configs.Load
 	if file != "" && (configs.LoongFile(file) || configs.ModelFile(file)) || file == "" && configs.LoongFile(configFile(rest)) {
@@ -65,14 +55,12 @@ func configCheck(_ *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if form != "text" {
-		return cli.PrintJSON(report)
-	}
-	for _, n := range report.Notices {
-		fmt.Fprintln(os.Stderr, "note:", n)
-	}
-	report.print()
-	return nil
+	return cli.EmitAs(os.Stdout, form, report, func(io.Writer) {
+		for _, n := range report.Notices {
+			fmt.Fprintln(os.Stderr, "note:", n)
+		}
+		report.print()
+	})
 }
 
 // configFile is the file of --config-file, "" if there is none.

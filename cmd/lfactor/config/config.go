@@ -3,20 +3,22 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 )
 
 // Command is lfactor config: work on configurations.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Check, explain and compare configurations"}
-	raw := func(use, short string, run func(c *cobra.Command, args []string) error) {
-		c.AddCommand(&cobra.Command{Use: use, Short: short, DisableFlagParsing: true, RunE: func(c *cobra.Command, args []string) error {
+	raw := func(use, short string, complete cobra.CompletionFunc, run func(c *cobra.Command, args []string) error) {
+		c.AddCommand(&cobra.Command{Use: use, Short: short, DisableFlagParsing: true, ValidArgsFunction: complete, RunE: func(c *cobra.Command, args []string) error {
 			for _, a := range args {
 				if a == "--help" || a == "-h" {
 					return c.Help()
@@ -25,16 +27,19 @@ func Command() *cobra.Command {
 			return run(c, args)
 		}})
 	}
-	raw("check FILE.yaml [key=value ...] [--tokenizer DIR] [-o json]", "Report every fault of a run file or of a LoongForge model file at once, and count the parameters", configCheck)
-	raw("explain KEY [FILE.yaml ...]", "Say what a key means, and where its value comes from", configExplain)
-	raw("schema", "Print the JSON schema of run files", func(*cobra.Command, []string) error {
+	raw("check FILE.yaml [key=value ...] [--tokenizer DIR] [-o json]", "Report every fault of a run file or of a LoongForge model file at once, and count the parameters", cli.CompleteKeys, configCheck)
+	raw("explain KEY|SECTION [FILE.yaml ...]", "Say what a key means, and where its value comes from; or list the keys of a section", cli.CompleteNames, configExplain)
+	raw("schema", "Print the JSON schema of run files", nil, func(*cobra.Command, []string) error {
 		_, err := os.Stdout.Write(append(configs.Schema(), '\n'))
 		return err
 	})
-	raw("diff A.yaml B.yaml", "Show the settings that differ", configDiff)
-	raw("models", "List the published models that model.name takes", func(*cobra.Command, []string) error {
-		fmt.Println(strings.Join(configs.Models(), "\n"))
-		return nil
+	raw("diff A.yaml B.yaml", "Show the settings that differ", nil, configDiff)
+	raw("models", "List the published models that model.name takes", nil, func(_ *cobra.Command, args []string) error {
+		form, _, err := cli.TakeForm(args)
+		if err != nil {
+			return err
+		}
+		return cli.EmitAs(os.Stdout, form, configs.Models(), func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
 	})
 	return c
 }
@@ -44,27 +49,48 @@ func loadArgs(args []string) (*configs.Config, error) {
 	return configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
 }
 
+// explained is a key with its value in a configuration.
+type explained struct {
+	configs.Key
+	Value string `json:"value"`
+	From  string `json:"set_by"`
+}
+
 func configExplain(_ *cobra.Command, args []string) error {
+	form, args, err := cli.TakeForm(args)
+	if err != nil {
+		return err
+	}
 	if len(args) == 0 {
-		return exit.Usagef("config explain: which key? try `lfactor config explain plan.pp`")
+		return exit.Usagef("config explain: which key? try `lfactor config explain plan.pp`, or a section, as in `lfactor config explain plan`")
+	}
+	if keys := configs.Section(args[0]); len(keys) > 0 {
+		return cli.EmitAs(os.Stdout, form, keys, func(w io.Writer) {
+			for _, k := range keys {
+				fmt.Fprintf(w, "%-28s %-10s %-12s %s\n", k.Name, k.Type, k.Default, k.Doc)
+			}
+		})
 	}
 	k, err := configs.Find(args[0])
 	if err != nil {
 		return exit.With(err, exit.Usage)
 	}
 	if len(args) == 1 {
-		fmt.Println(k.Explain())
-		return nil
+		return cli.EmitAs(os.Stdout, form, k, func(w io.Writer) { fmt.Fprintln(w, k.Explain()) })
 	}
 	cfg, err := loadArgs(args[1:])
 	if err != nil {
 		return err
 	}
-	fmt.Println(cfg.Explain(k))
-	return nil
+	value, _ := cfg.Value(k.Name)
+	return cli.EmitAs(os.Stdout, form, explained{k, value, cfg.Origin(k.Name).String()}, func(w io.Writer) { fmt.Fprintln(w, cfg.Explain(k)) })
 }
 
 func configDiff(_ *cobra.Command, args []string) error {
+	form, args, err := cli.TakeForm(args)
+	if err != nil {
+		return err
+	}
 	if len(args) != 2 {
 		return exit.Usagef("config diff: want two run files")
 	}
@@ -76,10 +102,12 @@ func configDiff(_ *cobra.Command, args []string) error {
 		}
 		flat[i] = cfg.Flat()
 	}
-	for _, ch := range configs.Diff(flat[0], flat[1]) {
-		fmt.Printf("%s: %s → %s  (%s)\n", ch.Key, orNone(ch.A), orNone(ch.B), ch.Class)
-	}
-	return nil
+	changes := configs.Diff(flat[0], flat[1])
+	return cli.EmitAs(os.Stdout, form, changes, func(w io.Writer) {
+		for _, ch := range changes {
+			fmt.Fprintf(w, "%s: %s → %s  (%s)\n", ch.Key, orNone(ch.A), orNone(ch.B), ch.Class)
+		}
+	})
 }
 
 func orNone(s string) string {

@@ -162,7 +162,7 @@ log: {dir: %q}
 
 // demoVLM draws pictures, trains a small Qwen2.5-VL on them with its encoder on an actor of its own, and asks about pictures whose
 // combinations it has not seen.
-func demoVLM(ctx context.Context, dir string, steps int) error {
+func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, sub := range []string{"checkpoints", "run", "shards", "tokenizer"} {
@@ -191,7 +191,7 @@ func demoVLM(ctx context.Context, dir string, steps int) error {
 	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr, Trace: line.see}); err != nil {
 		return err
 	}
-	return vlmVerdict(cfg, dir, began, line)
+	return vlmVerdict(cfg, dir, began, line, show)
 }
 
 // WriteScenes writes n pictures of the combinations of training, each with a caption or two questions, in four shards.
@@ -279,7 +279,7 @@ func SceneTokenizer(dir string) (map[string]int32, error) {
 			return nil, err
 		}
 	}
-	tok, err := trained.TokenizerAt(dir)
+	tok, _, err := trained.TokenizerAt(dir)
 	if err != nil {
 		return nil, err
 	}

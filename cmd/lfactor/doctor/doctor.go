@@ -3,6 +3,7 @@ package doctor
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/profiler"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -21,34 +23,47 @@ func Command() *cobra.Command {
 	return &cobra.Command{Use: "doctor", Short: "Check this machine: processor, speed, memory, disk, sockets", Args: cobra.NoArgs, RunE: doctor}
 }
 
-func doctor(*cobra.Command, []string) error {
+// check is one line of the doctor's.
+type check struct {
+	What string `json:"what"`
+	OK   bool   `json:"ok"`
+	Text string `json:"text"`
+}
+
+func doctor(c *cobra.Command, _ []string) error {
+	var all []check
 	ok := true
-	line := func(good bool, format string, a ...any) {
-		mark := "✓"
-		if !good {
-			mark, ok = "✗", false
-		}
-		fmt.Printf("%s %s\n", mark, fmt.Sprintf(format, a...))
+	line := func(what string, good bool, format string, a ...any) {
+		all, ok = append(all, check{what, good, fmt.Sprintf(format, a...)}), ok && good
 	}
 	b := cpu.New(1)
-	line(true, "kernels  %s on %s/%s, %d cores", b.Name(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	line("kernels", true, "%s on %s/%s, %d cores", b.Name(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	b.Close()
 	f32, bf16 := profiler.PeakOnce()
-	line(f32 > 1e9, "speed    %.0f GFLOP/s fp32, %.0f bf16 (products of 1024×1024 matrices)", f32/1e9, bf16/1e9)
+	line("speed", f32 > 1e9, "%.0f GFLOP/s fp32, %.0f bf16 (products of 1024×1024 matrices)", f32/1e9, bf16/1e9)
 	if total := memoryTotal(); total > 0 {
-		line(total > 1<<30, "memory   %s", tensor.Bytes(total))
+		line("memory", total > 1<<30, "%s", tensor.Bytes(total))
 	}
 	dir, err := os.MkdirTemp(".", ".lfactor-doctor-")
-	line(err == nil, "disk     the current directory can be written")
+	line("disk", err == nil, "the current directory can be written")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		rate, err := diskRate(filepath.Join(dir, "probe"))
-		line(err == nil, "disk     %.0f MB/s durable writes", rate)
+		line("disk", err == nil, "%.0f MB/s durable writes", rate)
 	}
-	if !ok {
-		return exit.With(fmt.Errorf("this machine cannot train as it is; see the lines marked ✗"), exit.Failed)
+	err = cli.Emit(c, all, func(w io.Writer) {
+		for _, x := range all {
+			mark := "✓"
+			if !x.OK {
+				mark = "✗"
+			}
+			fmt.Fprintf(w, "%s %-8s %s\n", mark, x.What, x.Text)
+		}
+	})
+	if err == nil && !ok {
+		err = exit.With(fmt.Errorf("this machine cannot train as it is; see the lines marked ✗"), exit.Failed)
 	}
-	return nil
+	return err
 }
 
 // diskRate writes and syncs 64 MiB.

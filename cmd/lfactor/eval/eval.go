@@ -3,6 +3,7 @@ package eval
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -16,13 +17,17 @@ import (
 // Command is lfactor eval: the loss of a checkpoint.
 func Command() *cobra.Command {
 	return &cobra.Command{Use: "eval FILE.yaml [key=value ...]", Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on its validation data",
-		DisableFlagParsing: true, RunE: evalCommand}
+		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: evalCommand}
 }
 
 func evalCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, cli.RunFlags)
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
+	}
+	form, err := cli.Form(mine)
+	if err != nil {
+		return err
 	}
 	cfg, err := configs.Load(configs.Request{File: file, Args: append(rest, "plan.procs=1"), Getenv: os.Getenv})
 	if err != nil {
@@ -32,9 +37,7 @@ func evalCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if cli.Form(mine) != "text" {
-		return cli.PrintJSON(e)
-	}
-	fmt.Printf("loss %.6f  perplexity %.3f  (%s, %d batches)\n", e.Loss, e.Perplexity, e.From, e.Batches)
-	return nil
+	return cli.EmitAs(os.Stdout, form, e, func(w io.Writer) {
+		fmt.Fprintf(w, "loss %.6f  perplexity %.3f  (%s, %d batches)\n", e.Loss, e.Perplexity, e.From, e.Batches)
+	})
 }

@@ -3,19 +3,21 @@ package newrun
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 )
 
 // Command is lfactor init: a new run file.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "init [DIR]", Short: "Write a run file to start from", Args: cobra.MaximumNArgs(1)}
 	template := c.Flags().String("template", "pretrain", "pretrain or sft")
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		dir := "."
 		if len(args) == 1 {
 			dir = args[0]
@@ -36,8 +38,9 @@ func Command() *cobra.Command {
 		if _, err := f.WriteString(text); err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "wrote %s; edit it, then: lfactor config check %s && lfactor plan %s && lfactor train %s\n", path, path, path, path)
-		return nil
+		return cli.Emit(c, map[string]string{"path": path}, func(io.Writer) {
+			fmt.Fprintf(os.Stderr, "wrote %s; edit it, then: lfactor config check %s && lfactor plan %s && lfactor train %s\n", path, path, path, path)
+		})
 	}
 	return c
 }

@@ -3,13 +3,11 @@ package plan
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
@@ -20,9 +18,9 @@ import (
 
 // findPlan is lfactor plan with --hosts: it looks for the best plan of a machine, prints what it found, and writes the best one.
 func findPlan(ctx context.Context, file string, mine, rest []string) error {
-	form := cli.Form(mine)
-	if form != "text" && form != "json" && form != "jsonl" {
-		return exit.Usagef("-o %s: want text, json or jsonl", form)
+	form, err := cli.Form(mine)
+	if err != nil {
+		return err
 	}
 	p, err := planner.New(planner.Request{Run: configs.Request{File: file, Args: rest, Getenv: os.Getenv}, Cluster: cli.FlagValue(mine, "cluster"), Hosts: cli.FlagValue(mine, "hosts")})
 	if err != nil {
@@ -41,18 +39,30 @@ func findPlan(ctx context.Context, file string, mine, rest []string) error {
 	return nil
 }
 
+// offered is a plan with the numbers that docs/json.md promises.
+type offered struct {
+	*search.Candidate
+	StepFlops   float64 `json:"step_flops"`
+	StepSeconds float64 `json:"step_seconds"` // simulated where the plan was, else by closed forms
+	MFU         float64 `json:"mfu"`
+	PeakBytes   int64   `json:"peak_bytes"`
+}
+
 func printFound(form string, p *planner.Search, all []search.Candidate) error {
 	n := min(len(all), planner.Reranked)
-	switch form {
-	case "json":
-		return cli.PrintJSON(all[:n])
-	case "jsonl":
-		for i := range all[:n] {
-			if err := json.NewEncoder(os.Stdout).Encode(all[i]); err != nil {
-				return err
-			}
+	if form != "text" {
+		flops, err := p.StepFlops()
+		if err != nil {
+			return err
 		}
-		return nil
+		var found []offered
+		for i := range all[:n] {
+			c := &all[i]
+			o := offered{Candidate: c, StepFlops: flops, StepSeconds: cmp.Or(c.Simulated, c.Step), PeakBytes: c.Memory}
+			o.MFU = flops / o.StepSeconds / (float64(p.Space.Devices) * p.Machine.Flops)
+			found = append(found, o)
+		}
+		return cli.EmitAs(os.Stdout, form, found, nil)
 	}
 	fmt.Printf("%d plans of %s for %d hosts with %d devices of %s; the best by closed forms were simulated\n", len(all), p.Model(), p.Hosts, p.Machine.Devices, p.Machine.Name)
 	t := cli.TextTable(columns(p, "encoder", "tp", "pp", "dp", "zero", "schedule", "micro-batch", "recompute", "step", "closed form", "bubble", "memory", "")...)

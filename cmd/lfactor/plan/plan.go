@@ -2,8 +2,10 @@
 package plan
 
 import (
-	"encoding/json"
+	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,12 +15,14 @@ import (
 
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/sim"
 )
 
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
@@ -30,11 +34,11 @@ func Command() *cobra.Command {
   --hosts N[xG]     find the best plan for N hosts (with G devices each; default: as many as the cluster has): tensor, pipeline and data
                     parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All are ranked by closed forms, the best 64
                     again by simulation of their own programs.
-  --cluster C       machine: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
+  --cluster C       machine, with --hosts or to simulate a step of the run file's own plan: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
   --out FILE        write the best plan; lfactor train FILE.yaml --plan FILE carries it out
   --schedules       list the schedules
   --program         print the run file's program as a table`,
-		DisableFlagParsing: true, RunE: planCommand}
+		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: planCommand}
 }
 
 // planRow is one rank of a plan.
@@ -53,14 +57,29 @@ type planRow struct {
 	Fits        bool  `json:"fits"`
 }
 
+// planned is a plan as a whole; docs/json.md describes the names that scripts may rely on.
+type planned struct {
+	StepFlops   float64   `json:"step_flops"`
+	StepSeconds float64   `json:"step_seconds,omitempty"` // simulated on Cluster; none where the plan does not fit there
+	MFU         float64   `json:"mfu,omitempty"`
+	PeakBytes   int64     `json:"peak_bytes"`
+	Cluster     string    `json:"cluster,omitempty"`
+	Fits        bool      `json:"fits"`
+	Ranks       []planRow `json:"ranks"`
+}
+
 func planCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true, "output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true})
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
-	case slices.Contains(mine, "--schedules"):
-		fmt.Println(strings.Join(schedule.Names(), "\n"))
-		return nil
+	}
+	form, err := cli.Form(mine)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(mine, "--schedules") {
+		return cli.EmitAs(os.Stdout, form, schedule.Names(), func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
 	}
 	if cli.FlagValue(mine, "hosts") != "" {
 		return findPlan(c.Context(), file, mine, rest)
@@ -81,14 +100,42 @@ func planCommand(c *cobra.Command, args []string) error {
 		return exit.With(err, exit.Usage)
 	}
 	if slices.Contains(mine, "--program") {
-		fmt.Print(l.Program)
-		return nil
+		return cli.EmitAs(os.Stdout, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"), func(w io.Writer) { fmt.Fprint(w, l.Program) })
 	}
-	rows := planRows(l)
-	if err := printPlan(cli.Form(mine), l, rows); err != nil {
+	fits := l.Fits()
+	p := planned{StepFlops: l.StepFlops(), Fits: fits == nil, Ranks: planRows(l)}
+	for _, r := range p.Ranks {
+		p.PeakBytes = max(p.PeakBytes, r.Total)
+	}
+	limit := l.Job.Memory
+	if cluster := cli.FlagValue(mine, "cluster"); cluster != "" || form == "json" {
+		if err := p.simulate(c.Context(), l, cmp.Or(cluster, "cpu")); err != nil && cluster != "" {
+			return err
+		}
+	}
+	if err := printPlan(form, l, limit, &p); err != nil {
 		return err
 	}
-	return l.Fits()
+	return fits
+}
+
+// simulate prices a step on a described machine, if the plan fits there.
+func (p *planned) simulate(ctx context.Context, l *layout.Layout, cluster string) error {
+	m, err := rehearsal.Machine(cluster)
+	if err != nil {
+		return err
+	}
+	r, err := rehearsal.Of(l, rehearsal.Options{Machine: m})
+	if err != nil {
+		return err
+	}
+	res := r.Run(sim.Options{Stop: func() bool { return ctx.Err() != nil }})
+	if err := rehearsal.Fault(res); err != nil {
+		return err
+	}
+	sum := r.Summary(res)
+	p.Cluster, p.StepSeconds, p.MFU = sum.Cluster, sum.StepSeconds, sum.MFU
+	return nil
 }
 
 func planRows(l *layout.Layout) (rows []planRow) {
@@ -105,30 +152,21 @@ func planRows(l *layout.Layout) (rows []planRow) {
 	return
 }
 
-func printPlan(form string, l *layout.Layout, rows []planRow) error {
-	if form != "text" && form != "json" && form != "jsonl" {
-		return exit.Usagef("-o %s: want text, json or jsonl", form)
-	}
-	enc := json.NewEncoder(os.Stdout)
+func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	switch form {
 	case "json":
-		return enc.Encode(rows)
+		return cli.PrintJSON(p)
 	case "jsonl":
-		for _, r := range rows {
-			if err := enc.Encode(r); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.EmitAs(os.Stdout, form, p.Ranks, nil)
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
 	t.AppendHeader(table.Row{"rank", "pp", "dp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients", "activations", "peak", ""})
-	for _, r := range rows {
+	for _, r := range p.Ranks {
 		fits := "fits"
 		if !r.Fits {
-			fits = "DOES NOT FIT (" + tensor.Bytes(l.Job.Memory) + ")"
+			fits = "DOES NOT FIT (" + tensor.Bytes(limit) + ")"
 		}
 		var blocks []string
 		for _, s := range r.Stages {
@@ -138,5 +176,8 @@ func printPlan(form string, l *layout.Layout, rows []planRow) error {
 			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), fits})
 	}
 	t.Render()
+	if p.StepSeconds > 0 {
+		fmt.Printf("on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster, unit.Seconds(p.StepSeconds), p.StepFlops, 100*p.MFU)
+	}
 	return nil
 }

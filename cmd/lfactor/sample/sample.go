@@ -2,12 +2,16 @@
 package sample
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
 )
@@ -27,6 +31,7 @@ func Command() *cobra.Command {
 	greedy := f.Bool("greedy", false, "the same as --temperature 0")
 	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, and with the chat template and preprocessor_config.json for --image, if MODEL has none")
 	picture := f.String("image", "", "picture to ask the prompt about, for models that see")
+	chat := f.String("chat", "", "say TEXT to the model in its own chat template; on a terminal the conversation goes on with each line typed. \"-\" takes every turn from standard input, one a line")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
 			return exit.Usagef("sample: --max, --temperature and --top-k are not negative, --top-p lies between 0 and 1")
@@ -34,30 +39,54 @@ func Command() *cobra.Command {
 		if *greedy {
 			p.Temperature = 0
 		}
-		if *picture != "" {
-			return askCommand(args[0], *tokenizer, *picture, *prompt, p)
+		switch {
+		case *picture != "" && *chat != "" || *prompt != "" && *chat != "":
+			return exit.Usagef("sample: --chat excludes --prompt and --image")
+		case *chat != "":
+			return chatCommand(c, args[0], *tokenizer, *chat, p)
+		case *picture != "":
+			return askCommand(c, args[0], *tokenizer, *picture, *prompt, p)
 		}
-		return sampleCommand(args[0], *tokenizer, *prompt, p)
+		return sampleCommand(c, args[0], *tokenizer, *prompt, p)
 	}
 	return c
 }
 
-func sampleCommand(path, tokenizer, prompt string, p sample.Params) error {
+// sampled is a continuation or an answer.
+type sampled struct {
+	Prompt string `json:"prompt"`
+	Text   string `json:"text"`
+}
+
+// live is where text goes while it is drawn: to the terminal, or nowhere if the result is to be JSON.
+func live(c *cobra.Command) (io.Writer, error) {
+	form, err := cli.Output(c)
+	if form != "text" {
+		return io.Discard, err
+	}
+	return c.OutOrStdout(), err
+}
+
+func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Params) error {
+	out, err := live(c)
+	if err != nil {
+		return err
+	}
 	m, err := trained.Open(path, tokenizer)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	fmt.Print(prompt)
-	if err := m.Generate(prompt, p, os.Stdout); err != nil {
+	fmt.Fprint(out, prompt)
+	var text strings.Builder
+	if err := m.Generate(prompt, p, io.MultiWriter(out, &text)); err != nil {
 		return err
 	}
-	fmt.Println()
-	return nil
+	return cli.Emit(c, sampled{prompt, text.String()}, func(w io.Writer) { fmt.Fprintln(w) })
 }
 
 // askCommand prints a model's answer to a question about a picture.
-func askCommand(path, tokenizer, picture, prompt string, p sample.Params) error {
+func askCommand(c *cobra.Command, path, tokenizer, picture, prompt string, p sample.Params) error {
 	if prompt == "" {
 		return exit.Usagef("sample: --image wants a question in --prompt")
 	}
@@ -74,6 +103,57 @@ func askCommand(path, tokenizer, picture, prompt string, p sample.Params) error 
 	if err != nil {
 		return fmt.Errorf("%s: %w", picture, err)
 	}
-	fmt.Println(text)
-	return nil
+	return cli.Emit(c, sampled{prompt, text}, func(w io.Writer) { fmt.Fprintln(w, text) })
+}
+
+// chatCommand holds a conversation: one turn, or more from a terminal or, with "-", from standard input.
+func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Params) error {
+	out, err := live(c)
+	if err != nil {
+		return err
+	}
+	m, err := trained.Open(path, tokenizer)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	chat, err := m.NewChat()
+	if err != nil {
+		return err
+	}
+	defer chat.Close()
+	var all []sampled
+	say := func(text string) error {
+		answer, err := chat.Say(text, p, out)
+		fmt.Fprintln(out)
+		all = append(all, sampled{text, answer})
+		return err
+	}
+	if first != "-" {
+		if err := say(first); err != nil {
+			return err
+		}
+	}
+	if first == "-" || terminal() {
+		mark := func() {
+			if terminal() {
+				fmt.Fprint(os.Stderr, "> ")
+			}
+		}
+		mark()
+		for lines := bufio.NewScanner(c.InOrStdin()); c.Context().Err() == nil && lines.Scan(); mark() {
+			if text := strings.TrimSpace(lines.Text()); text != "" {
+				if err := say(text); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return cli.Emit(c, all, func(io.Writer) {})
+}
+
+// terminal reports whether somebody can type.
+func terminal() bool {
+	info, err := os.Stdin.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -89,43 +91,65 @@ func fidelityCommand() *cobra.Command {
 	c := &cobra.Command{Use: "fidelity", Short: "Compare the simulator with the real host, step time and memory, plan by plan", Args: cobra.NoArgs,
 		Long: "Two sets of plans run for real and in the simulator: 2 ranks that compute, each pinned to a core, and 8 ranks on devices whose jobs last their\nmodelled time, so that bubbles are real on few cores. Each set is calibrated once, on a plan that is not in it. Other programs disturb it."}
 	n := c.Flags().Int("plans", 6, "how many plans of each set to run")
-	c.RunE = func(*cobra.Command, []string) error {
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		form, err := cli.Output(c)
+		if err != nil {
+			return err
+		}
+		var all []fidelityRow
 		for _, set := range []*fidelitySet{&pinnedSet, &pacedSet} {
-			if err := set.compare(max(0, min(*n, len(set.plans)))); err != nil {
+			rows, err := set.compare(max(0, min(*n, len(set.plans))), form == "text")
+			if err != nil {
 				return err
 			}
+			all = append(all, rows...)
 		}
-		return nil
+		return cli.EmitAs(os.Stdout, form, all, func(io.Writer) {}) // text has been shown, set by set
 	}
 	return c
 }
 
-// compare calibrates a set and prints its first n plans.
-func (set *fidelitySet) compare(n int) error {
+// fidelityRow is a plan as it ran and as it was simulated.
+type fidelityRow struct {
+	Set     string  `json:"set"`
+	Plan    string  `json:"plan"`
+	Step    float64 `json:"step_s"`
+	StepSim float64 `json:"simulated_step_s"`
+	Peak    float64 `json:"peak_bytes"`
+	PeakSim float64 `json:"simulated_peak_bytes"`
+}
+
+// compare calibrates a set, runs its first n plans both ways, and shows them if asked.
+func (set *fidelitySet) compare(n int, show bool) (rows []fidelityRow, err error) {
 	price, what, err := set.calibrate()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fmt.Printf("%s; calibrated on %v: each job takes %s its work\n", set.name, set.calib, what)
+	if show {
+		fmt.Printf("%s; calibrated on %v: each job takes %s its work\n", set.name, set.calib, what)
+	}
 	t := cli.TextTable("plan", "step, real", "simulated", "error", "peak, real", "simulated", "error")
 	for _, p := range set.plans[:n] {
 		j := set.job(p)
 		l, err := layout.Plan(j)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		x, _, err := set.quiet(l)
 		if err == nil {
 			err = simulated(l, price, &x)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
+		rows = append(rows, fidelityRow{set.name, p.String(), x.step, x.stepSim, x.peak, x.peakSim})
 		t.AppendRow(table.Row{p, unit.Seconds(x.step), unit.Seconds(x.stepSim), fmt.Sprintf("%+.1f%%", 100*(x.stepSim/x.step-1)),
 			tensor.Bytes(int64(x.peak)), tensor.Bytes(int64(x.peakSim)), fmt.Sprintf("%+.1f%%", 100*(x.peakSim/x.peak-1))})
 	}
-	t.Render()
-	return nil
+	if show {
+		t.Render()
+	}
+	return rows, nil
 }
 
 // calibrate finds the prices of jobs: with them the calibration plan takes in the simulator what it took for real.

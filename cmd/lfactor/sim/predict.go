@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 
@@ -48,14 +49,18 @@ func predictCommand() *cobra.Command {
 				return err
 			}
 			mean, median, worst := cost.Quantiles(errs)
-			fmt.Printf("%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(known), *folds, 100*mean, 100*median, 100*worst)
+			out := os.Stdout
+			if form != "text" {
+				out = os.Stderr
+			}
+			fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(known), *folds, 100*mean, 100*median, 100*worst)
 		}
 		k, err := cost.Calibrate(known, slots)
 		if err != nil {
 			return err
 		}
 		if len(args) == 0 {
-			return printConstants(k)
+			return printConstants(form, k)
 		}
 		rows, err := measured(args[0], false)
 		if err != nil {
@@ -121,11 +126,16 @@ func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 	return res.Steps[0].Time / 1e9, nil
 }
 
-func printConstants(k *cost.Constants) error {
+func printConstants(form string, k *cost.Constants) error {
+	named := map[string]float64{}
 	for i, name := range cost.ConstantNames {
-		fmt.Printf("%-24s %.4g\n", name, k[i])
+		named[name] = k[i]
 	}
-	return nil
+	return cli.EmitAs(os.Stdout, form, named, func(w io.Writer) {
+		for i, name := range cost.ConstantNames {
+			fmt.Fprintf(w, "%-24s %.4g\n", name, k[i])
+		}
+	})
 }
 
 // prediction is one row beside what was measured.

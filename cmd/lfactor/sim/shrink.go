@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/rehearsal"
@@ -24,18 +27,39 @@ func (s *simRun) shrink(ctx context.Context, seed uint64, faults []sim.Fault) er
 	if err != nil {
 		return err
 	}
+	command := fmt.Sprintf("lfactor sim %s %s --steps %d", s.file, strings.Join(append(append([]string{}, s.rest...), x.Settings...), " "), x.Steps)
+	out := shrunk{Seed: seed, How: x.How, First: x.First, Events: x.Events}
 	if x.How == "" {
-		fmt.Printf("seed %d ends well: nothing to shrink\n", seed)
-		return nil
+		return cli.EmitAs(os.Stdout, s.form, out, func(w io.Writer) { fmt.Fprintf(w, "seed %d ends well: nothing to shrink\n", seed) })
 	}
-	fmt.Printf("seed %d %s after %d events; the smallest run that does so takes %d:\n  lfactor sim %s %s --steps %d\n", seed, x.How, x.First, x.Events, s.file,
-		strings.Join(append(append([]string{}, s.rest...), x.Settings...), " "), x.Steps)
+	out.Command = command
 	for _, f := range x.Faults {
-		fmt.Println("  fault:", f)
+		out.Faults = append(out.Faults, f.String())
 	}
-	return x.Replay(func(n int, at int64, what string) {
+	fault := x.Replay(func(n int, at int64, what string) {
 		if x.Events <= listed {
-			fmt.Printf("%4d  %12d ns  %s\n", n, at, what)
+			out.Log = append(out.Log, fmt.Sprintf("%4d  %12d ns  %s", n, at, what))
 		}
 	})
+	err = cli.EmitAs(os.Stdout, s.form, out, func(w io.Writer) {
+		fmt.Fprintf(w, "seed %d %s after %d events; the smallest run that does so takes %d:\n  %s\n", seed, x.How, x.First, x.Events, command)
+		for _, f := range out.Faults {
+			fmt.Fprintln(w, "  fault:", f)
+		}
+		for _, line := range out.Log {
+			fmt.Fprintln(w, line)
+		}
+	})
+	return cmp.Or(err, fault)
+}
+
+// shrunk is the smallest run that fails as a seed's does.
+type shrunk struct {
+	Seed    uint64   `json:"seed"`
+	How     string   `json:"how"` // "" if the run ends well
+	First   uint64   `json:"first_events"`
+	Events  uint64   `json:"events"`
+	Command string   `json:"command,omitempty"`
+	Faults  []string `json:"faults,omitempty"`
+	Log     []string `json:"log,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -48,10 +49,10 @@ func Command() *cobra.Command {
   --program F.csv   a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action
   --plan FILE       the settings that lfactor plan --hosts --out has written
   --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
-		DisableFlagParsing: true, RunE: simCommand}
+		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCommand}
 	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]", Short: "Run one seed again and say what happened",
-		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier faults) and lists its events.", DisableFlagParsing: true, RunE: simReplay},
-		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, RunE: simCompare},
+		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier faults) and lists its events.", DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simReplay},
+		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCompare},
 		predictCommand(), fidelityCommand(), encoderCommand())
 	return c
 }
@@ -76,7 +77,11 @@ type simRun struct {
 // parseSim reads flags and the machine; the run file is not opened yet.
 func parseSim(args []string) (*simRun, []string, error) {
 	file, mine, rest := configs.SplitArgs(args, simFlags)
-	s := &simRun{file: file, rest: rest, mine: mine, program: cli.FlagValue(mine, "program"), form: cli.Form(mine), trace: cli.FlagValue(mine, "trace"), svg: cli.FlagValue(mine, "svg"), html: cli.FlagValue(mine, "html"), o: rehearsal.Options{Steps: 2}}
+	s := &simRun{file: file, rest: rest, mine: mine, program: cli.FlagValue(mine, "program"), trace: cli.FlagValue(mine, "trace"), svg: cli.FlagValue(mine, "svg"), html: cli.FlagValue(mine, "html"), o: rehearsal.Options{Steps: 2}}
+	var err error
+	if s.form, err = cli.Form(mine); err != nil {
+		return nil, nil, err
+	}
 	if name := cli.FlagValue(mine, "schedule"); name != "" {
 		s.schedule(name)
 	}
@@ -114,7 +119,6 @@ func parseSim(args []string) (*simRun, []string, error) {
 	if name == "" {
 		name = "cpu"
 	}
-	var err error
 	s.o.Machine, err = rehearsal.Machine(name)
 	return s, mine, err
 }
@@ -183,8 +187,9 @@ func simCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle of waits\n", t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled)
-	return nil
+	return cli.EmitAs(os.Stdout, s.form, t, func(w io.Writer) {
+		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle of waits\n", t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled)
+	})
 }
 
 // once runs one seed and prints what it showed.
@@ -261,9 +266,21 @@ func simReplay(c *cobra.Command, args []string) error {
 		return s.shrink(c.Context(), seed, faults)
 	}
 	for _, f := range faults {
-		fmt.Println("fault:", f)
+		if s.form == "text" {
+			fmt.Println("fault:", f)
+		} else {
+			fmt.Fprintln(os.Stderr, "fault:", f)
+		}
 	}
 	return s.once(c.Context(), seed, faults)
+}
+
+// comparison is one schedule beside others.
+type comparison struct {
+	rehearsal.Summary
+	Comm  float64 `json:"exposed_comm_s"` // the most of any rank
+	Fits  bool    `json:"fits"`
+	Error string  `json:"error,omitempty"` // why it cannot be simulated
 }
 
 func simCompare(c *cobra.Command, args []string) error {
@@ -274,18 +291,17 @@ func simCompare(c *cobra.Command, args []string) error {
 	if n < 1 || slices.Contains(args, "--help") {
 		return c.Help()
 	}
-	t := table.NewWriter()
-	t.SetOutputMirror(os.Stdout)
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"schedule", "step", "bubble (longest stage)", "bubble (makespan)", "exposed comm, most", "peak, most", ""})
+	var all []comparison
+	form := ""
 	for _, name := range args[:n] {
 		s, _, err := parseSim(args[n:])
 		if err != nil {
 			return err
 		}
+		form = s.form
 		s.schedule(name)
 		if err := s.plan(); err != nil {
-			t.AppendRow(table.Row{name, "", "", "", "", "", err.Error()})
+			all = append(all, comparison{Summary: rehearsal.Summary{Schedule: name}, Error: err.Error()})
 			continue
 		}
 		s.r.Layout.Job.Memory = 0
@@ -293,17 +309,30 @@ func simCompare(c *cobra.Command, args []string) error {
 		if res.Failed != "" || res.Stall != nil {
 			return fmt.Errorf("%s: %s", name, rehearsal.Why(res))
 		}
-		x, comm, peak, fits := s.r.Summary(res), 0.0, int64(0), "fits"
+		x := comparison{Summary: s.r.Summary(res)}
 		for _, r := range x.Ranks {
-			comm, peak = max(comm, r.Comm), max(peak, r.Peak)
+			x.Comm = max(x.Comm, r.Comm)
 		}
-		if float64(peak) > s.o.Machine.Memory {
+		x.Fits = float64(x.PeakBytes) <= s.o.Machine.Memory
+		all = append(all, x)
+	}
+	return cli.EmitAs(os.Stdout, form, all, func(io.Writer) { printComparison(all) })
+}
+
+func printComparison(all []comparison) {
+	t := cli.TextTable("schedule", "step", "bubble (longest stage)", "bubble (makespan)", "exposed comm, most", "peak, most", "")
+	for _, x := range all {
+		fits := "fits"
+		switch {
+		case x.Error != "":
+			t.AppendRow(table.Row{x.Schedule, "", "", "", "", "", x.Error})
+			continue
+		case !x.Fits:
 			fits = "DOES NOT FIT"
 		}
-		t.AppendRow(table.Row{name, unit.Seconds(x.Step), fmt.Sprintf("%.2f%%", 100*x.BubbleLongest), fmt.Sprintf("%.2f%%", 100*x.BubbleMakespan), unit.Seconds(comm), tensor.Bytes(peak), fits})
+		t.AppendRow(table.Row{x.Schedule, unit.Seconds(x.Step), fmt.Sprintf("%.2f%%", 100*x.BubbleLongest), fmt.Sprintf("%.2f%%", 100*x.BubbleMakespan), unit.Seconds(x.Comm), tensor.Bytes(x.PeakBytes), fits})
 	}
 	t.Render()
-	return nil
 }
 
 // page writes a report with the picture and the table.

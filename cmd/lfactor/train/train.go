@@ -18,8 +18,16 @@ import (
 // Command is lfactor train: a training run.
 func Command() *cobra.Command {
 	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--megatron-flags]", Short: "Train a model; the same command in the same directory goes on where it stopped",
-		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.\n--plan takes the settings that lfactor plan --hosts --out has written; key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps went: a table, numbers and a picture, profile.txt, .json and .svg in log.dir.",
-		DisableFlagParsing: true, RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
+		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.\n--plan takes the settings that lfactor plan --hosts --out has written; key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps went: a table, numbers and a picture, profile.txt, .json and .svg in log.dir.\n-o jsonl writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
+		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
+}
+
+// finished is what train -o json says at the end; -o jsonl has the numbers of each step.
+type finished struct {
+	Steps         int64       `json:"steps"` // the last one; 0 if there was nothing to do
+	Last          run.Metrics `json:"last"`
+	LogDir        string      `json:"log_dir"`
+	CheckpointDir string      `json:"checkpoint_dir,omitempty"`
 }
 
 func trainCommand(c *cobra.Command, args []string) error {
@@ -28,6 +36,10 @@ func trainCommand(c *cobra.Command, args []string) error {
 		return c.Help()
 	}
 	cfg, err := setup.Config(file, cli.FlagValue(mine, "plan"), rest)
+	if err != nil {
+		return err
+	}
+	form, err := cli.Form(mine)
 	if err != nil {
 		return err
 	}
@@ -40,7 +52,18 @@ func trainCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	o.Worker = append([]string{self, "train"}, args...)
-	return run.Train(c.Context(), cfg, o)
+	done := finished{}
+	o.Step = func(m run.Metrics) {
+		done.Steps, done.Last = m.Step, m
+		if form == "jsonl" {
+			_ = cli.EmitAs(c.OutOrStdout(), "json", m, nil) // whoever reads may have gone; training goes on
+		}
+	}
+	if err := run.Train(c.Context(), cfg, o); err != nil || form != "json" {
+		return err
+	}
+	done.LogDir, done.CheckpointDir = cfg.Run.Log.Dir, cfg.Run.Checkpoint.Dir
+	return cli.EmitAs(c.OutOrStdout(), form, done, nil)
 }
 
 // profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies below dir.

@@ -3,17 +3,22 @@ package version
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 )
 
 // Command is lfactor version.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-		fmt.Println("lfactor", version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-		return nil
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		v := map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+		return cli.Emit(c, v, func(w io.Writer) {
+			fmt.Fprintln(w, "lfactor", version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+		})
 	}}
 }
 

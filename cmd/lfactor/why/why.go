@@ -2,9 +2,8 @@
 package why
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,23 +23,17 @@ func Command() *cobra.Command {
 		if len(args) == 1 {
 			dir = args[0]
 		}
-		form, err := cli.Output(c)
-		if err != nil {
-			return err
-		}
 		all, err := host.AskWhy(dir, *timeout)
 		if err != nil {
 			return err
 		}
 		d := host.Diagnose(all)
-		if form != "text" {
-			return json.NewEncoder(os.Stdout).Encode(d)
-		}
-		fmt.Println("root:", d.Root)
-		for i, s := range d.Chain {
-			fmt.Printf("%*s%s\n", 2*i+2, "", s)
-		}
-		return nil
+		return cli.Emit(c, d, func(w io.Writer) {
+			fmt.Fprintln(w, "root:", d.Root)
+			for i, s := range d.Chain {
+				fmt.Fprintf(w, "%*s%s\n", 2*i+2, "", s)
+			}
+		})
 	}
 	return c
 }

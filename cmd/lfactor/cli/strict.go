@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/source"
+)
+
+// Strict makes every wrong command line below c exit.Usage: an unknown command at any depth, a wrong number of arguments, a required flag that
+// is missing, an unknown form of output. cobra leaves the first of them at depth two and more without any error.
+func Strict(c *cobra.Command) {
+	if c.HasSubCommands() && c.RunE == nil {
+		c.Args = known
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	} else if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return exit.Usagef("%s: %w", c.CommandPath(), err)
+			}
+			return nil
+		}
+	}
+	if run := c.RunE; run != nil && !c.DisableFlagParsing {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if _, err := Output(c); err != nil { // before anything is done
+				return err
+			}
+			return run(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		Strict(sub)
+	}
+}
+
+// known refuses the name of a command that does not exist.
+func known(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	try := source.DidYouMean(args[0], names)
+	if try == "" {
+		try = "want " + strings.Join(names, ", ")
+	}
+	return exit.Usagef("%s: unknown command %q; %s", c.CommandPath(), args[0], try)
+}
+
+// missing says whether an error is cobra's for a required flag.
+func missing(err error) bool { return strings.HasPrefix(err.Error(), "required flag(s) ") }

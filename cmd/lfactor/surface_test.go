@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// streams runs lfactor in a directory and returns its exit code, stdout and stderr.
+func streams(t *testing.T, dir, stdin string, args ...string) (int, string, string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c := exec.Command(built(t), args...)
+	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, strings.NewReader(stdin), &out, &errs
+	err := c.Run()
+	if x, ok := err.(*exec.ExitError); ok {
+		return x.ExitCode(), out.String(), errs.String()
+	}
+	require.NoError(t, err)
+	return 0, out.String(), errs.String()
+}
+
+// leaves lists the commands without subcommands by their path below lfactor.
+func leaves(c *cobra.Command, path string) (out []string) {
+	for _, sub := range c.Commands() {
+		name := strings.TrimSpace(path + " " + sub.Name())
+		if sub.Runnable() && !sub.HasSubCommands() || sub.Name() == "sim" {
+			out = append(out, name)
+		}
+		out = append(out, leaves(sub, name)...)
+	}
+	return
+}
+
+// jsonArgs has arguments for every command; "-" says why a command is left out, and "long " begins those that take long.
+var jsonArgs = map[string]string{
+	"bench kernels": "--rounds 1 --only silu", "bench peak": "", "bench plan": "long --runs 1", "bench sim": "long --runs 1", "bench step": "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
+	"calibrate":    "long ",
+	"ckpt convert": "ckpt hf2", "ckpt diff": "ckpt hf", "ckpt ls": "ckpt", "ckpt prune": "ckpt --keep 3", "ckpt verify": "ckpt",
+	"config check": "run.yaml", "config diff": "run.yaml other.yaml", "config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
+	"data bench": "text", "data blame": "run last", "data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa", "data index": "s.tar", "data ingest": "job.yaml",
+	"data lint": "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256", "data preview": "text", "data quarantine": "run", "data stat": "text",
+	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",
+	"demo":          "--steps 2 --dir demo",
+	"doctor":        "", "eval": "run.yaml", "init": "new", "plan": "run.yaml", "sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml",
+	"sim encoder": "long --paced=false", "sim fidelity": "long --plans 1", "sim predict": "- it wants a table of measured steps", "sim replay": "3 run.yaml",
+	"train": "run.yaml", "version": "", "why": "- it wants a run that hangs",
+	"completion bash": "- it writes a script", "completion fish": "- it writes a script", "completion powershell": "- it writes a script", "completion zsh": "- it writes a script", "help": "- it prints help",
+}
+
+// TestEveryCommandSpeaksJSON: with -o json stdout is JSON and nothing else, whatever the command.
+func TestEveryCommandSpeaksJSON(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true", "checkpoint.save_hf_path=hf", "data.split=[80,20,0]")
+	require.Zero(t, code, out)
+	yaml, err := os.ReadFile(filepath.Join(dir, "run.yaml"))
+	require.NoError(t, err)
+	for name, text := range map[string]string{"run.yaml": strings.Replace(string(yaml), "steps: 24", "steps: 6", 1), "other.yaml": strings.Replace(string(yaml), "pp: 2", "pp: 1", 1)} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.Replace(text, "split: [90, 10, 0]", "split: [80, 20, 0]", 1)), 0o644))
+	}
+	ingestData(t, dir, 8)
+	writeShard(t, filepath.Join(dir, "s.tar"), "a", "b")
+	c := root()
+	c.InitDefaultCompletionCmd()
+	c.InitDefaultHelpCmd()
+	for _, path := range leaves(c, "") {
+		args, known := jsonArgs[path]
+		require.True(t, known, "%s has no line in jsonArgs", path)
+		args, slow := strings.CutPrefix(args, "long ")
+		if strings.HasPrefix(args, "- ") || slow && !*long {
+			t.Logf("left out: %s %s", path, strings.TrimPrefix(args, "- "))
+			continue
+		}
+		all := append(append(strings.Fields(path), strings.Fields(args)...), "-o", "json")
+		code, out, errs := streams(t, dir, "", all...)
+		if path != "ckpt diff" { // 1 where they differ, of which the dtypes are one
+			require.Zero(t, code, "%s: %s", path, errs)
+		}
+		var v any
+		require.NoError(t, json.Unmarshal([]byte(out), &v), "%s: %q", path, out)
+		code, _, errs = streams(t, dir, "", append(append(strings.Fields(path), strings.Fields(args)...), "-o", "xml")...)
+		if path != "config schema" { // which is JSON always
+			require.Equal(t, 2, code, "%s -o xml: %s", path, errs)
+		}
+	}
+}
+
+// TestStableNames: plan and sim have the names that docs/json.md promises, and they mean what it says.
+func TestStableNames(t *testing.T) {
+	dir := tinyRun(t)
+	read := func(args ...string) map[string]float64 {
+		code, out, errs := streams(t, dir, "", append(args, "-o", "json")...)
+		require.Zero(t, code, errs)
+		var raw any
+		require.NoError(t, json.Unmarshal([]byte(out), &raw))
+		if list, ok := raw.([]any); ok {
+			raw = list[0]
+		}
+		got := map[string]float64{}
+		for _, name := range []string{"step_flops", "step_seconds", "mfu", "peak_bytes"} {
+			v, ok := raw.(map[string]any)[name].(float64)
+			require.True(t, ok, "%v: %s", args, name)
+			require.Positive(t, v, "%v: %s", args, name)
+			got[name] = v
+		}
+		return got
+	}
+	sim := read("sim", "run.yaml", "--cluster", "h100")
+	plan := read("plan", "run.yaml", "--cluster", "h100")
+	require.Equal(t, sim["step_flops"], plan["step_flops"])
+	require.Equal(t, sim["step_seconds"], plan["step_seconds"])
+	require.InEpsilon(t, sim["step_flops"]/sim["step_seconds"]/(4*989.4e12), sim["mfu"], 1e-9, "four ranks of 989.4 TFLOP/s")
+	found := read("plan", "run.yaml", "--hosts", "1x4", "--cluster", "h100")
+	require.InEpsilon(t, sim["step_flops"], found["step_flops"], 1e-4, "the same run, but for sums at borders of stages")
+	doc, err := os.ReadFile("../../docs/json.md")
+	require.NoError(t, err)
+	for name := range sim {
+		require.Contains(t, string(doc), "`"+name+"`")
+	}
+}
+
+// TestExitCodesOfCommands: as the table in docs/json.md has them.
+func TestExitCodesOfCommands(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true", "checkpoint.save_hf_path=hf")
+	require.Zero(t, code, out)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("model:\n  path: nowhere\ndata: {paths: [text]}\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run2.yaml"), []byte(strings.Replace(tinyYAML, "plan: {pp: 2,", "plan: {pp: 2, schedule: zigzag,", 1)), 0o644))
+	for _, c := range []struct {
+		code int
+		says string
+		args string
+	}{
+		{2, "unknown command", "nonsense"}, {2, `did you mean "lint"`, "data lnit"}, {2, "unknown command", "ckpt nonsense"}, {2, "accepts 1 arg", "ckpt ls"}, {2, "required flag", "data convert"},
+		{2, "unknown flag", "ckpt ls ckpt --nonsense"},
+		{6, "nowhere", "ckpt verify nowhere"}, {6, "nowhere", "ckpt ls nowhere"}, {6, "nowhere", "ckpt diff nowhere ckpt"},
+		{0, "equal", "ckpt diff ckpt ckpt"}, {1, "embed_tokens", "ckpt diff ckpt/step-00000002 ckpt/step-00000004"},
+		{2, "hf is not empty", "ckpt convert ckpt hf"}, {0, "wrote hf", "ckpt convert ckpt hf --overwrite"}, {0, "wrote fresh", "ckpt convert ckpt fresh"},
+		{2, "broken.yaml:2: model.path: nowhere/config.json", "train broken.yaml"},
+		{2, "plan.schedule", "config check run.yaml plan.schedule=zigzag"}, {2, "run2.yaml:9: plan.schedule: \"zigzag\"", "config check run2.yaml"},
+		{2, "set device: cpu", "train run.yaml device=cuda checkpoint.dir=c9 log.dir=r9"},
+		{2, "--chat excludes", "sample ckpt --chat hello --prompt there"},
+	} {
+		code, out := runIn(t, dir, nil, strings.Fields(c.args)...)
+		require.Equal(t, c.code, code, "%s: %s", c.args, out)
+		require.Contains(t, out, c.says, c.args)
+		require.NotContains(t, out, "-tags")
+	}
+}
+
+// TestExplainSection lists the keys of a section, and of no other.
+func TestExplainSection(t *testing.T) {
+	code, out, errs := streams(t, t.TempDir(), "", "config", "explain", "log")
+	require.Zero(t, code, errs)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 3)
+	for _, l := range lines {
+		require.True(t, strings.HasPrefix(l, "log."), l)
+	}
+}
+
+// TestCompletion completes keys, their values, and names to explain.
+func TestCompletion(t *testing.T) {
+	for word, want := range map[string]string{
+		"train run.yaml plan.sched": "plan.schedule=\t", "plan run.yaml plan.schedule=zb-h": "plan.schedule=zb-h1\nplan.schedule=zb-h2\n", "sim run.yaml data.packing=": "data.packing=true\ndata.packing=false\n",
+		"config explain checkpoint.int": "checkpoint.interval\t", "config check optimizer.kind=": "optimizer.kind=adamw\n",
+	} {
+		code, out, errs := streams(t, t.TempDir(), "", append([]string{"__complete"}, strings.Fields(word)...)...)
+		require.Zero(t, code, errs)
+		require.Contains(t, out, want, word)
+	}
+}
+
+// TestDemoWithFewSteps is no failure, though the model has not learnt what the demo claims.
+func TestDemoWithFewSteps(t *testing.T) {
+	code, out, errs := streams(t, t.TempDir(), "", "demo", "--steps", "3")
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "after 3 steps the model does not beat the bigram model yet; 600 steps are enough")
+}
+
+// TestResumedRunTells: a run that falls back to an older checkpoint saves the steps again that were damaged; one that is extended says what becomes
+// of its learning rate; and the curve shows the whole run.
+func TestResumedRunTells(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=4")
+	require.Zero(t, code, out)
+	shards, err := filepath.Glob(filepath.Join(dir, "ckpt", "step-00000004", "*.safetensors"))
+	require.NoError(t, err)
+	require.NotEmpty(t, shards)
+	require.NoError(t, os.Truncate(shards[0], 100))
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "train.steps=4")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "! checkpoint:")
+	require.Contains(t, out, "from    step 2 of")
+	require.Contains(t, out, "saved step 4: durable")
+	code, out = runIn(t, dir, nil, "ckpt", "verify", "ckpt")
+	require.Zero(t, code, out)
+
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "train.steps=40")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "changed train.steps: 4 → 40")
+	require.Regexp(t, `rate    step 5 takes a learning rate of 0\.000\d+; the checkpoint's configuration would take 0 \(cosine until step 4, now cosine until step 40\)`, out)
+	svg, err := os.ReadFile(filepath.Join(dir, "run", "loss.svg"))
+	require.NoError(t, err)
+	raw, _, _ := strings.Cut(strings.SplitN(string(svg), `stroke="#b0c8e8"`, 2)[1], `"/>`)
+	require.Len(t, strings.Fields(raw[strings.Index(raw, `points="`)+8:]), 40, "the steps before each resume are in it")
+	for _, tick := range []string{`text-anchor="middle">5<`, `text-anchor="middle">40<`, "loss, nats a token", `text-anchor="middle">step<`} {
+		require.Contains(t, string(svg), tick)
+	}
+}
+
+// TestSampleChat asks a model in its own template: the answer comes back alone, and each turn is told those before it.
+func TestSampleChat(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=2")
+	require.Zero(t, code, out)
+	conf := filepath.Join(dir, "tok", "tokenizer_config.json")
+	code, _, errs := streams(t, dir, "", "sample", "ckpt", "--chat", "hello", "--max", "4")
+	require.Equal(t, 2, code, errs)
+	require.Contains(t, errs, "no chat template")
+	template := `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
+	text, err := json.Marshal(map[string]any{"chat_template": template})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(conf, text, 0o644))
+	ask := func(stdin string, args ...string) (turns []struct{ Prompt, Text string }) {
+		code, out, errs := streams(t, dir, stdin, append([]string{"sample", "ckpt", "--greedy", "--max", "5", "-o", "json"}, args...)...)
+		require.Zero(t, code, errs)
+		require.NoError(t, json.Unmarshal([]byte(out), &turns), out)
+		return
+	}
+	one := ask("", "--chat", "hello")
+	require.Len(t, one, 1)
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--greedy", "--max", "5", "--prompt", "<user>hello<assistant>", "-o", "json")
+	require.Zero(t, code, errs)
+	var plain struct{ Text string }
+	require.NoError(t, json.Unmarshal([]byte(out), &plain))
+	require.Equal(t, plain.Text, one[0].Text, "the template writes what one would type by hand")
+	two := ask("hello\nmore\n", "--chat", "-")
+	require.Len(t, two, 2)
+	require.Equal(t, one[0].Text, two[0].Text)
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--greedy", "--max", "5", "--prompt", fmt.Sprintf("<user>hello<assistant>%s<user>more<assistant>", one[0].Text), "-o", "json")
+	require.Zero(t, code, errs)
+	require.NoError(t, json.Unmarshal([]byte(out), &plain))
+	require.Equal(t, plain.Text, two[1].Text, "the second turn is told the first and its answer")
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--greedy", "--max", "5", "--chat", "hello")
+	require.Zero(t, code, errs)
+	require.Equal(t, one[0].Text+"\n", out)
+}

@@ -1,0 +1,32 @@
+package setup
+
+import (
+	"os"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/token"
+)
+
+// Template is the chat template of a run: the one that data.template names, with the tokens that tok has for pictures, or the tokenizer's own.
+func Template(c *configs.Config, tok interface{ TokenID(string) (int32, bool) }, conf *token.Config) (*token.Template, error) {
+	text := conf.ChatTemplate
+	if name := c.Run.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") { // those are the tokenizer's own
+		var known bool
+		if text, known = token.NamedTemplate(name, tok); !known {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return nil, c.Fault("data.template", err.Error(), "name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))
+			}
+			text = string(b)
+		}
+	}
+	if text == "" {
+		return nil, c.Fault("data.template", "the tokenizer has no chat template", "name a file with a Jinja template")
+	}
+	t, err := token.NewTemplate(text, conf)
+	if err != nil {
+		return nil, c.Fault("data.template", err.Error(), "")
+	}
+	return t, nil
+}

@@ -1,0 +1,71 @@
+package trained
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Chat is a conversation with a trained model, written by its own chat template.
+type Chat struct {
+	m        *Trained
+	template *token.Template
+	backend  *cpu.Backend
+	gen      *sample.Generator
+	turns    []dataset.Message
+}
+
+// NewChat begins a conversation: with the template that the run was trained with, or that of the tokenizer.
+func (m *Trained) NewChat() (c *Chat, err error) {
+	c = &Chat{m: m}
+	if m.Cfg != nil {
+		c.template, err = setup.Template(m.Cfg, m.tok, m.conf)
+	} else {
+		c.template, err = token.NewTemplate(m.conf.ChatTemplate, m.conf)
+		if err == nil && m.conf.ChatTemplate == "" {
+			err = fmt.Errorf("the tokenizer has no chat template; use --prompt, or name one that has with --tokenizer")
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.backend = cpu.New(0)
+	if c.gen, err = sample.New(m.Model, m.Lora, tensor.F32, c.backend, tensor.NewPool("chat", 0), m.fill); err != nil {
+		c.backend.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close gives the model back.
+func (c *Chat) Close() {
+	c.gen.Close()
+	c.backend.Close()
+}
+
+// Say adds a user's turn and writes the model's answer to w as its tokens come; the answer is a turn too.
+func (c *Chat) Say(text string, p sample.Params, w io.Writer) (string, error) {
+	c.turns = append(c.turns, dataset.Message{Role: "user", Content: text})
+	prompt, err := c.template.Render(c.turns, nil, true, nil)
+	if err != nil {
+		return "", err
+	}
+	p.Stop = append(p.Stop, c.m.stop...)
+	if id, ok := c.m.tok.TokenID(c.m.conf.EOS); ok { // what ends a turn, where it is not what ends a document
+		p.Stop = append(p.Stop, id)
+	}
+	var answer strings.Builder
+	out := io.MultiWriter(w, &answer)
+	stream := c.m.tok.NewStream(true)
+	err = c.gen.Generate(c.m.tok.Encode(prompt, false), p, func(id int32) bool { fmt.Fprint(out, stream.Push(id)); return true })
+	fmt.Fprint(out, stream.Flush())
+	c.turns = append(c.turns, dataset.Message{Role: "assistant", Content: answer.String()})
+	return answer.String(), err
+}
