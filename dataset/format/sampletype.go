@@ -168,7 +168,7 @@ var (
 
 // IsPicture says whether a file's name is one of a picture.
 func IsPicture(name string) bool {
-	return hasSuffix("."+name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+	return hasSuffix("."+name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 }
 
 // KindOfName tells by a file's name what it shows: pictures where nothing else is known.

@@ -8,6 +8,9 @@ import (
 	"image/gif"
 	"image/png"
 	"io"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
 )
 
 // PixelsMax is the largest picture that Decode takes where the caller names no limit: Pillow's own, 89,478,485 pixels.
@@ -54,6 +57,56 @@ var containers = []container{
 	{"WebP", func(b []byte) bool {
 		return len(b) > 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP"
 	}, webpConfig, through(decodeWebP), webpMost},
+	{"BMP", func(b []byte) bool { return len(b) > 26 && string(b[:2]) == "BM" }, whole(bmp.DecodeConfig), through(decodeBMP), bmpMost},
+	{"TIFF", func(b []byte) bool {
+		return bytes.HasPrefix(b, []byte("II*\x00")) || bytes.HasPrefix(b, []byte("MM\x00*"))
+	}, tiffConfig, decodeTIFF, tiffMost},
+}
+
+// bmpMost is what a BMP can hold: a bit a pixel at least.
+func bmpMost(b []byte) int64 { return 8 * int64(len(b)) }
+
+// tiffMost is what a TIFF can hold: its strips may be deflated, of a bit a pixel.
+func tiffMost(b []byte) int64 { return deflateRatioMax * 8 * int64(len(b)) }
+
+// decodeBMP takes pictures of 32 bits for opaque, as Pillow does where the file does not name an alpha mask.
+func decodeBMP(b []byte) (image.Image, image.Point, error) {
+	m, err := bmp.Decode(bytes.NewReader(b))
+	if err != nil {
+		return nil, image.Point{}, err
+	}
+	return m, m.Bounds().Size(), nil
+}
+
+// Tags and values of TIFF (revision 6.0).
+const (
+	tiffCompression, tiffPhotometric = 0x0103, 0x0106
+	tiffFax3, tiffFax4               = 3, 4
+)
+
+// tiffConfig reads the size of a TIFF as it stands upright: Pillow turns it as its orientation says.
+func tiffConfig(b []byte) (image.Config, error) {
+	c, err := tiff.DecodeConfig(bytes.NewReader(b))
+	if orientationOf(b) >= 5 {
+		c.Width, c.Height = c.Height, c.Width
+	}
+	return c, err
+}
+
+func decodeTIFF(b []byte, white bool) (*Picture, error) {
+	m, err := tiff.Decode(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	p := toRGB(m, m.Bounds().Dx(), m.Bounds().Dy(), white)
+	if c, _ := tiffTag(b, tiffCompression); c == tiffFax3 || c == tiffFax4 {
+		if inks, _ := tiffTag(b, tiffPhotometric); inks == 1 { // the decoder takes black for white there
+			for i := range p.Pix {
+				p.Pix[i] = ^p.Pix[i]
+			}
+		}
+	}
+	return p.turn(orientationOf(b)), nil
 }
 
 func whole[T any](decode func(r io.Reader) (T, error)) func(b []byte) (T, error) {
@@ -83,7 +136,7 @@ func Decode(b []byte, o Options) (*Picture, error) {
 	if err != nil {
 		return nil, c.wrap(b, err)
 	}
-	if o.Turn {
+	if o.Turn && c.name != "TIFF" {
 		p = p.turn(Orientation(b))
 	}
 	return p, nil
@@ -91,8 +144,8 @@ func Decode(b []byte, o Options) (*Picture, error) {
 
 // Size returns the width and height of what Decode would return, from the file's header alone.
 func Size(b []byte, o Options) (w, h int, err error) {
-	_, size, err := header(b, o)
-	if err == nil && o.Turn && Orientation(b) >= 5 {
+	c, size, err := header(b, o)
+	if err == nil && o.Turn && c.name != "TIFF" && Orientation(b) >= 5 {
 		return size.Height, size.Width, nil
 	}
 	return size.Width, size.Height, err
@@ -116,7 +169,7 @@ func header(b []byte, o Options) (*container, image.Config, error) {
 			return c, size, nil
 		}
 	}
-	return nil, image.Config{}, fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF or WebP picture", len(b), b[:min(len(b), 8)])
+	return nil, image.Config{}, fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF, WebP, BMP or TIFF picture", len(b), b[:min(len(b), 8)])
 }
 
 // check refuses sizes over the limit, and those that the file's bytes cannot hold.

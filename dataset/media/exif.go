@@ -81,8 +81,20 @@ func jpegMetadata(b []byte) (exif, xmp []byte) {
 // orientationOf reads tag 0x0112 of the first directory of a TIFF header; 0 where there is none, and 1 where it makes no
 // sense.
 func orientationOf(t []byte) int {
-	if len(t) < 8 {
+	v, ok := tiffTag(t, 0x0112)
+	switch {
+	case !ok:
 		return 0
+	case v >= 1 && v <= 8:
+		return int(v)
+	}
+	return 1
+}
+
+// tiffTag reads the first number of a tag of a TIFF's first directory.
+func tiffTag(t []byte, tag uint16) (v uint32, ok bool) {
+	if len(t) < 8 {
+		return 0, false
 	}
 	var order binary.ByteOrder = binary.LittleEndian
 	if t[0] == 'M' {
@@ -90,23 +102,19 @@ func orientationOf(t []byte) int {
 	}
 	at := int64(order.Uint32(t[4:]))
 	if at+2 > int64(len(t)) {
-		return 0
+		return 0, false
 	}
 	n := int64(order.Uint16(t[at:]))
 	for e := at + 2; n > 0 && e+12 <= int64(len(t)); e, n = e+12, n-1 {
-		if order.Uint16(t[e:]) != 0x0112 {
+		if order.Uint16(t[e:]) != tag {
 			continue
 		}
-		v := uint32(order.Uint16(t[e+8:]))
 		if order.Uint16(t[e+2:]) == 4 {
-			v = order.Uint32(t[e+8:])
+			return order.Uint32(t[e+8:]), true
 		}
-		if v >= 1 && v <= 8 {
-			return int(v)
-		}
-		return 1
+		return uint32(order.Uint16(t[e+8:])), true
 	}
-	return 0
+	return 0, false
 }
 
 // turn brings a picture with an EXIF orientation upright.

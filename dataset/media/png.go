@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"image"
 	"image/png"
 	"io"
 	"sync"
@@ -23,7 +24,7 @@ type pngHeader struct {
 type pngFile struct {
 	pngHeader
 	data []io.Reader
-	key  bool // a colour or a palette has transparency of its own
+	key  []byte // the transparent colour, or the alpha of a palette, if there is one
 }
 
 var (
@@ -49,7 +50,7 @@ func readPNG(b []byte) (f pngFile, err error) {
 			}
 			f.pngHeader = pngHeader{int(binary.BigEndian.Uint32(body)), int(binary.BigEndian.Uint32(body[4:])), body[8], body[9], body[12] != 0}
 		case "tRNS":
-			f.key = true
+			f.key = body
 		case "IDAT":
 			f.data = append(f.data, bytes.NewReader(body))
 		case "IEND":
@@ -72,7 +73,10 @@ func decodePNG(b []byte, white bool) (*Picture, error) {
 		return nil, err
 	}
 	n := pngChannels[f.color]
-	if f.depth != 8 || f.interlaced || f.key || n == 0 {
+	if f.depth != 8 || f.interlaced || f.key != nil || n == 0 {
+		if f.depth == 16 && f.color == 0 && f.key != nil {
+			return f.greyKey(b, white)
+		}
 		m, err := png.Decode(bytes.NewReader(b))
 		if err != nil {
 			return nil, err
@@ -96,6 +100,36 @@ func decodePNG(b []byte, white bool) (*Picture, error) {
 		pngRow(out.Pix[y*f.w*3:(y+1)*f.w*3], above, n, white)
 	}
 	return out, nil
+}
+
+// greyKey decodes 16 bits of grey of which one is transparent: as Pillow does, by way of the same kind of picture as without it.
+func (f *pngFile) greyKey(b []byte, white bool) (*Picture, error) {
+	plain := append([]byte(nil), b[:8]...)
+	for b = b[8:]; len(b) >= 12; {
+		n := 12 + int(binary.BigEndian.Uint32(b))
+		if string(b[4:8]) != "tRNS" {
+			plain = append(plain, b[:n]...)
+		}
+		if string(b[4:8]) == "IEND" {
+			break
+		}
+		b = b[n:]
+	}
+	m, err := png.Decode(bytes.NewReader(plain))
+	if err != nil {
+		return nil, err
+	}
+	p := toRGB(m, f.w, f.h, white)
+	grey, ok := m.(*image.Gray16)
+	if !ok || len(f.key) != 2 {
+		return nil, errPNG
+	}
+	for i := 0; white && i < f.w*f.h; i++ {
+		if grey.Gray16At(i%f.w, i/f.w).Y == binary.BigEndian.Uint16(f.key) {
+			copy(p.Pix[3*i:], []byte{255, 255, 255})
+		}
+	}
+	return p, nil
 }
 
 // inflate fills rows, behind which nothing may follow.

@@ -5,42 +5,82 @@ var (
 	_ = register(Algorithm{"hashbucket", "rows of a set fill, built from buckets of equal lengths; what makes no such row is left", hashBucket})
 )
 
-// bestFit is best-fit decreasing in O(n·(log n + capacity/64)): the rows are found by their room.
+// bestFit is best-fit decreasing in O(n·(log n + capacity/64 + images)): rows are found by their room, and among rows of one room the one that
+// has had it longest is taken.
 func bestFit(items []Item, l Limits) (rows [][]int, left []int) {
 	order, left := split(items, l)
 	byLength(items, order)
-	rooms := newLengthSet(l.Tokens)
-	byRoom := map[int][]int{} // rows of a room, oldest first
-	images := []int{}
+	b := &bestRows{limits: l, rooms: newLengthSet(l.Tokens), waiting: map[int]map[int]*rowQueue{}}
 	for _, i := range order {
-		n := items[i].Tokens
-		row, room := -1, rooms.atLeast(n)
-		for ; room >= 0 && row < 0; room = next(rooms, room) {
-			for k, r := range byRoom[room] {
-				if l.Images == 0 || images[r]+items[i].Images <= l.Images {
-					row = r
-					byRoom[room] = append(byRoom[room][:k:k], byRoom[room][k+1:]...)
-					break
-				}
-			}
-			if row >= 0 {
-				break
-			}
-		}
+		row, room, images := b.take(items[i])
 		if row < 0 {
-			row, room = len(rows), l.Tokens
-			rows, images = append(rows, nil), append(images, 0)
-		} else if len(byRoom[room]) == 0 {
-			rooms.remove(room)
+			row, room, images = len(rows), l.Tokens, 0
+			rows = append(rows, nil)
 		}
 		rows[row] = append(rows[row], i)
-		images[row] += items[i].Images
-		if room -= n; room > 0 {
-			rooms.add(room)
-			byRoom[room] = append(byRoom[room], row)
+		if room -= items[i].Tokens; room > 0 {
+			b.put(row, room, images+items[i].Images)
 		}
 	}
 	return rows, left
+}
+
+// bestRows are the rows with room, by their room and by their pictures where these are bounded.
+type bestRows struct {
+	limits  Limits
+	rooms   lengthSet
+	waiting map[int]map[int]*rowQueue // by room, and pictures
+	turn    int
+}
+
+// rowQueue is rows in the order in which they came to have a room.
+type rowQueue struct {
+	first int // of rows that is still there
+	rows  []waitingRow
+}
+
+type waitingRow struct{ row, turn int }
+
+func (b *bestRows) put(row, room, images int) {
+	if b.limits.Images == 0 {
+		images = 0
+	}
+	if b.waiting[room] == nil {
+		b.waiting[room] = map[int]*rowQueue{}
+	}
+	q := b.waiting[room][images]
+	if q == nil {
+		q = &rowQueue{}
+		b.waiting[room][images] = q
+	}
+	b.turn++
+	q.rows = append(q.rows, waitingRow{row, b.turn})
+	b.rooms.add(room)
+}
+
+// take removes the row that an item fills best, -1 where there is none.
+func (b *bestRows) take(it Item) (row, room, images int) {
+	for room = b.rooms.atLeast(it.Tokens); room >= 0; room = next(b.rooms, room) {
+		of, first := -1, 0
+		for n, q := range b.waiting[room] { // the smallest turn, whatever the order
+			if w := q.rows[q.first]; (b.limits.Images == 0 || n+it.Images <= b.limits.Images) && (of < 0 || w.turn < first) {
+				of, first = n, w.turn
+			}
+		}
+		if of < 0 {
+			continue
+		}
+		q := b.waiting[room][of]
+		row = q.rows[q.first].row
+		if q.first++; q.first == len(q.rows) {
+			delete(b.waiting[room], of)
+		}
+		if len(b.waiting[room]) == 0 {
+			b.rooms.remove(room)
+		}
+		return row, room, of
+	}
+	return -1, 0, 0
 }
 
 // next returns the next larger room in the set, -1 for none.
