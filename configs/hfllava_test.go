@@ -38,7 +38,7 @@ func TestLlavaConfig(t *testing.T) {
 		{`"default"`, `"full"`, `vision_feature_select_strategy: "full", only default can be trained with clip_vision_model`},
 		{`"clip_vision_model"`, `"siglip_vision_model"`, `vision_feature_select_strategy: "default", only full`},
 		{`"clip_vision_model"`, `"pixtral"`, `vision_config.model_type: "pixtral" is no tower that can be trained; one of clip_vision_model, siglip_vision_model`},
-		{`"llama"`, `"mistral"`, `text_config.model_type: "mistral" is no decoder that can be trained`},
+		{`"llama"`, `"mamba"`, `text_config.model_type: "mamba" is no decoder that can be trained`},
 		{`"ignore_index": -100`, `"multimodal_projector_bias": false`, "multimodal_projector_bias: false, only true"},
 		{`"projection_dim": 768`, `"hidden_act": "swish"`, "hidden_act"},
 	} {

@@ -373,7 +373,7 @@ func rowsIn(all []float64, s family.Source, shape []int) []float64 {
 // TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an angle that learns) train under a plan that
 // cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
-	for _, name := range []string{"llama3.2", "qwen3-tied", "gemma2", "glm4", "internlm2", "mimo", "qwen", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
+	for _, name := range []string{"llama3.2", "qwen3-tied", "gemma2", "glm4", "gemma3", "phi3", "olmo2", "starcoder2", "internlm2", "mimo", "qwen", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
 			losses, _ := g.train(topology.Grid(2, 1, 2), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)

@@ -24,6 +24,7 @@ type Family struct {
 	Doubled    bool              // intermediate_size counts gate and up together
 	Omit       []string          // our keys that its file does not have
 	Idle       []string          // keys of its own that say nothing about the arithmetic of training
+	Dropouts   []string          // keys of dropout, which training does not have here: a note says so where they are not 0
 	Null       []string          // ours of Has whose null in the file is our 0, not a default
 
 	Read  func(d *Decoder, raw map[string]json.RawMessage) // what the tables do not say, after all keys; may be nil
@@ -170,6 +171,12 @@ func (d *Decoder) key(key, value string) bool {
 	if value == "null" && slices.Contains(d.f.Null, key) {
 		value = "0"
 	}
+	if slices.Contains(d.f.Dropouts, key) {
+		if !source.SameValue(value, "0") && value != "null" {
+			d.Sink.Note(fmt.Sprintf("%s: %s = %s: training here has no dropout", d.O, key, value))
+		}
+		return true
+	}
 	if to, ok := d.f.Alias[key]; ok && value != "null" {
 		d.Set(to, value)
 		return true
@@ -255,11 +262,31 @@ func (d *Decoder) half(key, value string) {
 	d.Set(key, fmt.Sprint(n/2))
 }
 
+// ropeByKind reads the parameters of layers with a window and of the others.
+func (d *Decoder) ropeByKind(full string, sliding json.RawMessage) {
+	var local struct {
+		Theta json.RawMessage `json:"rope_theta"`
+		Type  string          `json:"rope_type"`
+	}
+	if err := json.Unmarshal(sliding, &local); err != nil || local.Type != "" && local.Type != "default" {
+		d.Sink.Fail(d.O, "rope_parameters.sliding_attention", Compact(sliding)+", only rope_type default can be trained", "")
+		return
+	}
+	if local.Theta != nil {
+		d.Set("rope_local_base_freq", string(local.Theta))
+	}
+	d.ropeParameters(full)
+}
+
 // ropeParameters splits the form of transformers 5 into rope_theta and rope_scaling.
 func (d *Decoder) ropeParameters(value string) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(value), &all); err != nil {
 		d.Sink.Fail(d.O, "rope_parameters", "is no JSON object", "")
+		return
+	}
+	if full, ok := all["full_attention"]; ok && slices.Contains(d.f.Has, "rope_local_base_freq") {
+		d.ropeByKind(string(full), all["sliding_attention"])
 		return
 	}
 	if theta, ok := all["rope_theta"]; ok {

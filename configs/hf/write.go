@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Values is a model by our names of its keys below model.overrides, such as hidden_size and vision.depth; rope_scaling is the mapping of
@@ -41,7 +42,12 @@ func Encode(m Values, dtype string) []byte {
 		out["eos_token_id"] = eos
 	}
 	for _, key := range f.Has {
-		if v := reflect.ValueOf(m[key]); v.Kind() != reflect.Slice || v.Len() > 0 {
+		switch v := reflect.ValueOf(m[key]); {
+		case v.Kind() == reflect.Slice && v.Len() == 0:
+		case v.CanInterface() && v.IsZero() && slices.Contains(f.Null, key):
+			out[key] = nil
+		case v.IsZero() && v.Kind() != reflect.Bool: // not given: transformers' own default
+		default:
 			out[key] = m[key]
 		}
 	}

@@ -1,0 +1,31 @@
+package family
+
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+)
+
+// Phi-3 and Phi-4: Llama with a window, part of each head turning in the small ones, and query, key and value, and gate and up, as one
+// matrix each in checkpoints.
+var _ = Register(Family{ModelType: "phi3", Paper: "2404.14219, 2412.08905",
+	HF: hf.Family{Class: "Phi3ForCausalLM", Has: []string{"sliding_window", "partial_rotary_factor"}, Null: []string{"sliding_window"},
+		Absent: map[string]string{"hidden_size": "3072", "intermediate_size": "8192", "num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32064",
+			"max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "bos_token_id": "1", "eos_token_id": "32000"},
+		Only: map[string]string{"resid_pdrop": "0.0", "embd_pdrop": "0.0"},
+		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}}, // that of longrope, which is refused by its name
+	Spec: func(_ configs.Model, s *Spec) { s.slideAll() },
+	Source: func(c configs.Model) func(string) Source {
+		gateUp := gateUpSource(c)
+		return func(name string) Source {
+			s := gateUp(name)
+			q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+			for p, rows := range map[string][2]int{".q_proj.": {0, q}, ".k_proj.": {q, q + kv}, ".v_proj.": {q + kv, q + 2*kv}} {
+				if strings.Contains(name, p) {
+					s = Source{Name: strings.Replace(name, p, ".qkv_proj.", 1), Rows: [][2]int{rows}}
+				}
+			}
+			return s
+		}
+	}})
