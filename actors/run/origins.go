@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
@@ -13,34 +14,13 @@ import (
 // Origins reads the step that began at a position again, with the configuration of the run directory dir, and returns where its samples
 // come from. It writes nothing.
 func Origins(dir string, start dataset.Position) ([]dataset.Origin, error) {
-	cfg, err := configs.Load(configs.Request{File: filepath.Join(dir, "run.yaml"), Getenv: os.Getenv})
+	d, conf, err := openAgain(filepath.Join(dir, "run.yaml"), nil)
 	if err != nil {
 		return nil, err
 	}
-	r := newRun(cfg, Options{})
-	if r.tok, r.conf, err = setup.Tokenizer(cfg); err != nil {
-		return nil, err
-	}
-	if r.job, err = layout.FromConfig(cfg); err != nil {
-		return nil, err
-	}
-	d := &data{r: r, recent: map[int64]*made{}, work: map[int64]float64{}}
 	defer d.close()
-	if cfg.Run.Data.Kind == "media" {
-		if err := d.openPictures(); err != nil {
-			return nil, err
-		}
-	}
-	train, _, err := d.openSources()
-	if err != nil {
-		return nil, err
-	}
-	conf, err := d.config()
-	if err != nil {
-		return nil, err
-	}
-	conf.Sources, conf.OrderWindow, conf.Budget = train, orderWindow(train, cfg.Run.Data.ShardMix), dataset.Budget{Fraction: 1}
-	if d.train, err = dataset.OpenLoader(conf, r.tok); err != nil {
+	conf.Budget = dataset.Budget{Fraction: 1}
+	if d.train, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
 		return nil, err
 	}
 	if err := d.train.Seek(start); err != nil {
@@ -55,4 +35,50 @@ func Origins(dir string, start dataset.Position) ([]dataset.Origin, error) {
 		out = append(out, batches[i].Origins...)
 	}
 	return out, nil
+}
+
+// openAgain opens the training data that a configuration names, and writes nothing. The caller closes it.
+func openAgain(file string, args []string) (d *data, conf dataset.LoaderConfig, err error) {
+	cfg, err := configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv})
+	if err != nil {
+		return nil, conf, err
+	}
+	r := newRun(cfg, Options{})
+	if r.tok, r.conf, err = setup.Tokenizer(cfg); err != nil {
+		return nil, conf, err
+	}
+	if err = cfg.CheckVocab(r.tok.VocabSize()); err != nil {
+		return nil, conf, err
+	}
+	if r.job, err = layout.FromConfig(cfg); err != nil {
+		return nil, conf, err
+	}
+	d = &data{r: r, recent: map[int64]*made{}, work: map[int64]float64{}}
+	if cfg.Run.Data.Kind == "media" {
+		err = d.openPictures()
+	}
+	if err == nil {
+		conf.Sources, _, err = d.openSources()
+	}
+	if err == nil {
+		sources := conf.Sources
+		conf, err = d.config()
+		conf.Sources, conf.OrderWindow = sources, orderWindow(sources, cfg.Run.Data.ShardMix)
+	}
+	if err != nil {
+		d.close()
+		return nil, conf, err
+	}
+	return d, conf, nil
+}
+
+// Inspect reads all training data that a configuration names, with its tokenizer, template and processor, and tells of each document that
+// training would quarantine. It writes nothing.
+func Inspect(ctx context.Context, file string, args []string, found func(dataset.Bad)) (in dataset.Inspection, err error) {
+	d, conf, err := openAgain(file, args)
+	if err != nil {
+		return in, err
+	}
+	defer d.close()
+	return dataset.Inspect(ctx, conf, d.r.tok, found)
 }

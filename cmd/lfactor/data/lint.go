@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -24,9 +25,10 @@ const lintKeysMax = 1 << 24
 
 // lintReport is what is wrong with data.
 type lintReport struct {
-	Documents int64    `json:"documents"`
-	Bad       int64    `json:"bad"`
-	Findings  []string `json:"findings"`
+	Documents int64               `json:"documents"`
+	Bad       int64               `json:"bad"`
+	Findings  []string            `json:"findings"`
+	Run       *dataset.Inspection `json:"run,omitempty"` // of --config
 	keys      map[uint64]bool
 	seed      maphash.Seed
 }
@@ -42,43 +44,84 @@ func (r *lintReport) find(format string, args ...any) {
 }
 
 func dataLint() *cobra.Command {
-	c := &cobra.Command{Use: "lint PATH…", Short: "Read data to the end and list what training would set aside", Args: cobra.MinimumNArgs(1),
-		Long: "Also reported are samples with the key of an earlier one, and shards of an Energon data set that have other counts than it says.\nThe exit code is 4 if anything is found."}
+	c := &cobra.Command{Use: "lint [PATH…] [--config RUN.yaml]", Short: "Read data to the end and list what training would set aside",
+		Long: "With --config the training data of that run is read as the run would: with its tokenizer, chat template, processor and lengths; words behind\n" +
+			"are KEY=VALUE. Without, files are read, and with --model also made tokens of. Also reported are samples with the key of an earlier one,\n" +
+			"and shards of an Energon data set that have other counts than it says. The exit code is 4 if anything is found."}
 	o, named := openFlags(c), &sftFlags{}
 	named.add(c)
+	var config, model string
+	c.Flags().StringVar(&config, "config", "", "file of a run whose training data is read as it would read it")
+	c.Flags().StringVar(&model, "model", "", "folder of a model, whose tokenizer has to know all ids and whose template all conversations")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r := &lintReport{keys: map[uint64]bool{}, seed: maphash.MakeSeed()}
+		if config == "" && len(args) == 0 {
+			return exit.Usagef("name a PATH, or a run's file with --config")
+		}
+		if config != "" {
+			if err := r.run(c, config, args); err != nil {
+				return err
+			}
+			return r.report(c)
+		}
 		for _, path := range args {
 			o, err := named.options(*o, path)
 			if err != nil {
 				return err
 			}
-			if err := r.lint(c, path, o); err != nil {
+			if err := r.lint(c, path, model, o); err != nil {
 				return err
 			}
 		}
-		err := cli.Emit(c, r, func(w io.Writer) {
-			for _, f := range r.Findings {
-				fmt.Fprintln(w, f)
-			}
-			fmt.Fprintf(w, "%d documents, %d findings\n", r.Documents, r.Bad)
-		})
-		if err == nil && r.Bad > 0 {
-			err = exit.With(fmt.Errorf("%d findings in %d documents", r.Bad, r.Documents), exit.Data)
-		}
-		return err
+		return r.report(c)
 	}
 	return c
 }
 
-func (r *lintReport) lint(c *cobra.Command, path string, o dataset.Options) error {
+// run lints the training data of a run.
+func (r *lintReport) run(c *cobra.Command, config string, args []string) error {
+	in, err := run.Inspect(c.Context(), config, args, func(b dataset.Bad) { r.find("%s document %d: %s: %s", b.Source, b.Document, b.Place, b.Reason) })
+	if c.Context().Err() != nil {
+		return exit.With(errors.New("interrupted"), exit.Interrupted)
+	}
+	r.Documents, r.Run = in.Documents, &in
+	return err
+}
+
+// report writes what was found.
+func (r *lintReport) report(c *cobra.Command) error {
+	err := cli.Emit(c, r, func(w io.Writer) {
+		for _, f := range r.Findings {
+			fmt.Fprintln(w, f)
+		}
+		if r.Run != nil {
+			fmt.Fprintf(w, "%d tokens; %d documents are longer than a row, of %d nothing would be learnt\n", r.Run.Tokens, r.Run.Long, r.Run.Unlearnt)
+		}
+		fmt.Fprintf(w, "%d documents, %d findings\n", r.Documents, r.Bad)
+	})
+	if err == nil && r.Bad > 0 {
+		err = exit.With(fmt.Errorf("%d findings in %d documents", r.Bad, r.Documents), exit.Data)
+	}
+	return err
+}
+
+func (r *lintReport) lint(c *cobra.Command, path, model string, o dataset.Options) error {
 	s, err := dataset.Open(path, o)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	count := func(*dataset.Document) (int64, error) { return 0, nil }
+	if model != "" {
+		if count, err = newTokenCounter(model, "", s.Kind(), o.Tags); err != nil {
+			return err
+		}
+	}
 	r.Documents += s.Len()
 	err = eachDocument(c, s, func(i int64, d *dataset.Document) {
+		if _, err := count(d); err != nil {
+			r.find("%s: %v", d.Place, err)
+		}
 		h := maphash.String(r.seed, d.Key)
 		if d.Parts != nil && r.keys[h] {
 			r.find("%s: the key %q is there before", d.Place, d.Key)

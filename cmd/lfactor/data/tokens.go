@@ -41,7 +41,14 @@ func newTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 			return int64(len(ids)), err
 		}, nil
 	case dataset.KindTokens:
-		return func(d *dataset.Document) (int64, error) { return int64(len(d.Tokens)), nil }, nil
+		return func(d *dataset.Document) (int64, error) {
+			for i, id := range d.Tokens {
+				if int(id) >= tok.VocabSize() {
+					return 0, fmt.Errorf("its token %d is id %d, and the tokenizer has %d", i, id, tok.VocabSize())
+				}
+			}
+			return int64(len(d.Tokens)), nil
+		}, nil
 	case dataset.KindChat:
 		t, err := token.NewTemplate(conf.ChatTemplate, conf)
 		if err != nil {
