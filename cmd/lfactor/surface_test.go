@@ -231,14 +231,14 @@ func TestSampleChat(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(conf, text, 0o644))
 	ask := func(stdin string, args ...string) (turns []struct{ Prompt, Text string }) {
-		code, out, errs := streams(t, dir, stdin, append([]string{"sample", "ckpt", "--greedy", "--max", "5", "-o", "json"}, args...)...)
+		code, out, errs := streams(t, dir, stdin, append([]string{"sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "-o", "json"}, args...)...)
 		require.Zero(t, code, errs)
 		require.NoError(t, json.Unmarshal([]byte(out), &turns), out)
 		return
 	}
 	one := ask("", "--chat", "hello")
 	require.Len(t, one, 1)
-	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--greedy", "--max", "5", "--prompt", "<user>hello<assistant>", "-o", "json")
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "--prompt", "<user>hello<assistant>", "-o", "json")
 	require.Zero(t, code, errs)
 	var plain struct{ Text string }
 	require.NoError(t, json.Unmarshal([]byte(out), &plain))
@@ -246,11 +246,11 @@ func TestSampleChat(t *testing.T) {
 	two := ask("hello\nmore\n", "--chat", "-")
 	require.Len(t, two, 2)
 	require.Equal(t, one[0].Text, two[0].Text)
-	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--greedy", "--max", "5", "--prompt", fmt.Sprintf("<user>hello<assistant>%s<user>more<assistant>", one[0].Text), "-o", "json")
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "--prompt", fmt.Sprintf("<user>hello<assistant>%s<user>more<assistant>", one[0].Text), "-o", "json")
 	require.Zero(t, code, errs)
 	require.NoError(t, json.Unmarshal([]byte(out), &plain))
 	require.Equal(t, plain.Text, two[1].Text, "the second turn is told the first and its answer")
-	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--greedy", "--max", "5", "--chat", "hello")
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "--chat", "hello")
 	require.Zero(t, code, errs)
 	require.Equal(t, one[0].Text+"\n", out)
 }

@@ -19,6 +19,7 @@ type layerRule struct {
 // layerPolicy is layers.txt: what lies at the root, rules by package or pattern, and what tests may import besides.
 type layerPolicy struct {
 	root     []string // what lies at the root; none of it is checked if the line is absent
+	rootLine int
 	rules    map[string]layerRule
 	patterns []string // in the order of the file
 	test     layerRule
@@ -39,7 +40,7 @@ func parseLayers(text string) (*layerPolicy, error) {
 			return nil, fmt.Errorf("layers.txt:%d: want \"package: layer words…\"", n)
 		}
 		if name == "root" {
-			p.root = words
+			p.root, p.rootLine = words, n
 			continue
 		}
 		layer, err := strconv.Atoi(words[0])

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +38,11 @@ func checkStale(m *module, p *layerPolicy, r *report) {
 			continue
 		}
 		p.staleWords(name, rule, imports, used, r)
+	}
+	for _, name := range p.root {
+		if _, err := os.Lstat(filepath.Join(m.root, name)); err != nil {
+			r.at(layersPath, p.rootLine, "stale", "root: there is no %s", name)
+		}
 	}
 	if p.test.line > 0 {
 		var used []string
