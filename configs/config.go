@@ -361,7 +361,7 @@ func (c *Config) Value(key string) (string, bool) {
 func (c *Config) Flat() map[string]string {
 	out := map[string]string{}
 	for _, k := range table().keys {
-		out[k.Name] = formatValue(k.field(&c.Run, &c.Model))
+		out[k.Name] = Redact(formatValue(k.field(&c.Run, &c.Model)))
 	}
 	return out
 }
@@ -379,7 +379,7 @@ func (l *loader) noticeOverruled() {
 			a, b := l.text(k, top), l.text(k, s)
 			overrules := s.origin.Layer == source.LayerModel && top.origin.Layer >= source.LayerOverride || top.origin.Layer >= source.LayerLoong
 			if overrules && a != b {
-				l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s from %s overrules %s from %s", k.Name, a, top.origin, b, s.origin))
+				l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s from %s overrules %s from %s", k.Name, Redact(a), top.origin, Redact(b), s.origin))
 				break
 			}
 		}

@@ -88,6 +88,7 @@ func (k Key) Explain() string {
 // Explain describes a key with its value here, where that was set, and what it won over.
 func (c *Config) Explain(k Key) string {
 	value, _ := c.Value(k.Name)
+	value = Redact(value)
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s = %s\n  set by: %s\n", k.Name, value, c.Origin(k.Name))
 	given := c.given[k.Name]
@@ -199,6 +200,11 @@ func Diff(a, b map[string]string) []Change {
 // fault; the other changes are returned.
 func (c *Config) Resume(saved map[string]string) ([]Change, error) {
 	var errs []error
+	redacted := map[string]string{} // older ones were saved as they stood
+	for k, v := range saved {
+		redacted[k] = Redact(v)
+	}
+	saved = redacted
 	changes := slices.DeleteFunc(Diff(saved, c.Flat()), func(ch Change) bool {
 		if ch.Class != Fixed || !present(saved, ch.Key) {
 			return !present(saved, ch.Key)
@@ -227,9 +233,9 @@ func (c *Config) YAML() []byte {
 			continue // the model's file says so
 		}
 		value, _ := c.Value(k.Name)
-		node, err := source.ParseValue(value)
+		node, err := source.ParseValue(Redact(value))
 		if err != nil {
-			panic(fmt.Sprintf("configs: %s: %s: %v", k.Name, value, err))
+			panic(fmt.Sprintf("configs: %s: %s: %v", k.Name, Redact(value), err))
 		}
 		place(root, strings.Split(k.Name, "."), node)
 	}

@@ -40,7 +40,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // OpenLedger opens or creates a ledger and drops what a crash left unfinished at its end. A file that is no ledger, or
 // is damaged anywhere but at its end, is an error and is not touched.
 func OpenLedger(path string) (*Ledger, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}

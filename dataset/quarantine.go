@@ -70,7 +70,7 @@ func OpenQuarantine(path string) (*Quarantine, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	q.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	q.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("quarantine: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/profiler"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/topology"
@@ -157,7 +158,7 @@ func evaluations(log string, first int64) (out []point) {
 
 // say prints a plain line for the user and logs it.
 func (p *reporter) say(format string, a ...any) {
-	s := fmt.Sprintf(format, a...)
+	s := configs.Redact(fmt.Sprintf(format, a...))
 	p.log.Info(s)
 	fmt.Fprintln(p.r.io.Progress, s)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/train"
 	"github.com/lfactor/lfactor/cmd/lfactor/version"
 	"github.com/lfactor/lfactor/cmd/lfactor/why"
+	"github.com/lfactor/lfactor/configs"
 )
 
 func root() *cobra.Command {
@@ -50,7 +51,7 @@ func main() {
 	}
 	code := cli.ExitCode(err)
 	if code != exit.Interrupted && err.Error() != "" && !errors.Is(err, run.ErrStopped) {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(os.Stderr, "error:", configs.Redact(err.Error()))
 	}
 	stop()
 	os.Exit(code) // after a request to stop and a durable save the code may be 0

@@ -41,7 +41,7 @@ func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 func (osFS) RemoveAll(path string) error  { return os.RemoveAll(path) }
 
 func (osFS) Create(path string) (WFile, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 func (osFS) SyncDir(path string) error {

@@ -83,6 +83,7 @@ func configExplain(_ *cobra.Command, args []string) error {
 		return err
 	}
 	value, _ := cfg.Value(k.Name)
+	value = configs.Redact(value)
 	return cli.EmitAs(os.Stdout, form, explained{k, value, cfg.Origin(k.Name).String()}, func(w io.Writer) { fmt.Fprintln(w, cfg.Explain(k)) })
 }
 
