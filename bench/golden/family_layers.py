@@ -38,6 +38,8 @@ CASES = {
                 logits_scaling=3.0, drop=("head_dim",))),
     "starcoder2": ("Starcoder2Config", "Starcoder2ForCausalLM", dict(rope_parameters=rope(), sliding_window=WINDOW, norm_epsilon=1e-5, tie_word_embeddings=True, drop=("head_dim", "rms_norm_eps"))),
     "smollm3": ("SmolLM3Config", "SmolLM3ForCausalLM", dict(rope_parameters=rope(2000000.0), num_hidden_layers=3, no_rope_layers=[1, 0, 1], tie_word_embeddings=True, drop=("head_dim",))),
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", dict(n_embd=48, n_layer=2, n_head=4, n_inner=80, n_positions=64, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0, tie_word_embeddings=True,
+             drop=("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps"))),
     "glm": ("GlmConfig", "GlmForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3])),
     "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
 }

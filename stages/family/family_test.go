@@ -1,11 +1,14 @@
 package family
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // TestClaims holds every published size to the parameter count that its file claims.
@@ -49,4 +52,48 @@ func TestBalanced(t *testing.T) {
 	}
 	_, err = m.Balanced(len(m.Blocks) + 1)
 	require.ErrorContains(t, err, "try plan.pp=")
+}
+
+// TestGPT2Layouts: the published checkpoints of GPT-2 lack the prefix that transformers' class writes, and are opened and kept as they are;
+// masks that they carry are no parameters.
+func TestGPT2Layouts(t *testing.T) {
+	c, err := configs.ReadModel("testdata/gpt2")
+	require.NoError(t, err)
+	own, err := checkpoint.OpenFile("testdata/gpt2/model.safetensors")
+	require.NoError(t, err)
+	defer own.Close()
+	read := func(src checkpoint.Source, name string) []float32 {
+		m, err := Build(c, 8)
+		require.NoError(t, err)
+		w, err := m.OpenWeights(src, "gpt2")
+		require.NoError(t, err)
+		for _, p := range m.Params(nil) {
+			if p.Name == name {
+				v := make([]float32, tensor.Len(p.Shape))
+				ok, err := w.Read(p, Region{To: p.Shape[0]}, v)
+				require.True(t, ok)
+				require.NoError(t, err)
+				return v
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{"model.layers.1.self_attn.v_proj.weight", "model.embed_positions.weight"} {
+		require.Equal(t, read(own, name), read(bare{own}, name), name)
+	}
+}
+
+// bare is a checkpoint without the prefix of names, and with a mask.
+type bare struct{ checkpoint.Source }
+
+func (b bare) Tensors() (out []checkpoint.Info) {
+	for _, i := range b.Source.Tensors() {
+		i.Name = strings.TrimPrefix(i.Name, "transformer.")
+		out = append(out, i)
+	}
+	return append(out, checkpoint.Info{Name: "h.0.attn.bias", DType: "F32", Shape: []int{1, 1, 64, 64}})
+}
+
+func (b bare) ReadRanges(name string, ranges [][2]int, dst []byte) error {
+	return b.Source.ReadRanges("transformer."+name, ranges, dst)
 }

@@ -52,6 +52,8 @@ type Source struct {
 	Flat bool     // the first logical axis, of length 1, is not there
 	// Module is the layer's name in transformers where that is not Name without .weight: adapters go by it.
 	Module string
+	// Turned is a matrix that the checkpoint keeps as [in out]: its columns are the logical rows.
+	Turned bool
 	Tail   []int // in place of the logical axes after the first, of the same size together: the taps of a convolution
 }
 

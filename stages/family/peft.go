@@ -1,6 +1,7 @@
 package family
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 type Adapter struct {
 	Module  string // name of the layer in transformers
 	In, Out int
+	Turned  bool // the layer keeps its weight as [in out], as GPT-2's do
 	Parts   []AdapterPart
 }
 
@@ -29,9 +31,18 @@ type AdapterPart struct {
 // as a convolution over patches, is an error.
 func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 	whole := map[string]int{} // output features of modules
+	turned := map[string]bool{}
+	for _, p := range m.Params(nil) {
+		if s := m.Source(p.Name); s.Turned {
+			turned[s.Name] = true
+		}
+	}
 	for _, info := range m.hfShapes() {
 		if len(info.Shape) == 2 {
 			whole[info.Name] = info.Shape[0]
+			if turned[info.Name] {
+				whole[info.Name] = info.Shape[1]
+			}
 		}
 	}
 	var out []Adapter
@@ -52,7 +63,7 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 		name := s.module()
 		if _, ok := at[name]; !ok {
 			at[name] = len(out)
-			out = append(out, Adapter{Module: name, In: p.Shape[1], Out: whole[s.Name]})
+			out = append(out, Adapter{Module: name, In: p.Shape[1], Out: whole[s.Name], Turned: s.Turned})
 		}
 		a := &out[at[name]]
 		a.Parts = append(a.Parts, AdapterPart{Name: base, Out: n, Rows: rows})
@@ -118,6 +129,9 @@ func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
 		}
 	}
 	slices.Sort(c.Targets.Names)
+	if len(as) > 0 && as[0].Turned { // all of a model are, or none
+		c.Rest = map[string]json.RawMessage{"fan_in_fan_out": json.RawMessage("true")}
+	}
 	return c
 }
 

@@ -237,6 +237,9 @@ func spec(c configs.Model) Spec {
 		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm, Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange,
 		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(c.MLPTypes), Window: c.SlidingWindow, AttnScale: c.AttnScale, AttnCap: c.AttnCap, LogitCap: c.LogitCap,
 		EmbedScale: c.EmbedScale, Residual: c.ResidualScale}
+	if c.Positions == "learned" {
+		s.Positions = c.MaxPositions
+	}
 	if c.LocalTheta != 0 {
 		s.LocalRope = block.Rope{Dim: c.HeadDim, Theta: c.LocalTheta}
 	}

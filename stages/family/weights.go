@@ -36,7 +36,11 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 			out = append(out, checkpoint.Info{Name: s.Name, Shape: s.shape(p.Shape)})
 		}
 		for _, r := range s.Rows {
-			out[i].Shape[s.Lead] = max(out[i].Shape[s.Lead], r[1])
+			axis := s.Lead
+			if s.Turned {
+				axis++
+			}
+			out[i].Shape[axis] = max(out[i].Shape[axis], r[1])
 		}
 	}
 	return out
@@ -45,7 +49,7 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 // ignorable reports tensors that published checkpoints carry besides the model's parameters: tables that follow from the
 // configuration, a head that repeats a tied embedding, and further heads of a run that does not use them.
 func (m *Model) ignorable(name string) bool {
-	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
+	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") || strings.HasSuffix(name, ".attn.bias") ||
 		m.Spec.MTP == 0 && strings.HasPrefix(name, "model.mtp_layers.") ||
 		m.Spec.Tie && name == m.Source(headName+".weight").Name
 }
@@ -53,9 +57,12 @@ func (m *Model) ignorable(name string) bool {
 // settle takes the other layout for the model if that is what the file has: an export then has it too, as the configuration that
 // comes from the same directory.
 func (m *Model) settle(infos map[string]checkpoint.Info) {
-	const first = visual + ".patch_embed.proj.weight" // layouts differ in the tower
 	if m.Other == nil {
 		return
+	}
+	first := embedName + ".weight"
+	if m.Vision != nil { // layouts differ in the tower
+		first = visual + ".patch_embed.proj.weight"
 	}
 	if _, own := infos[m.Source(first).Name]; own {
 		return
@@ -120,7 +127,14 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 			return false, err
 		}
 		at := (r.logical - row) * cols
-		tensor.Widen(d, raw, dst[at:at+r.n*cols])
+		part := dst[at : at+r.n*cols]
+		if !s.Turned {
+			tensor.Widen(d, raw, part)
+			continue
+		}
+		turned := make([]float32, len(part))
+		tensor.Widen(d, raw, turned)
+		turn(part, turned, cols, r.n)
 	}
 	return true, nil
 }
@@ -199,6 +213,9 @@ func (s Source) shape(logical []int) []int {
 	if s.Flat {
 		return append(out, logical[1:]...)
 	}
+	if s.Turned {
+		return append(out, logical[1], logical[0])
+	}
 	out = append(out, logical[0])
 	if s.Tail != nil {
 		return append(out, s.Tail...)
@@ -215,6 +232,9 @@ func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
 	if s.Flat {
 		return append(out, [2]int{col, col + cols})
 	}
+	if s.Turned {
+		return append(out, [2]int{col, col + cols}, [2]int{r.file, r.file + r.n})
+	}
 	out = append(out, [2]int{r.file, r.file + r.n})
 	switch {
 	case s.Tail != nil:
@@ -225,6 +245,15 @@ func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
 		out = append(out, [2]int{col, col + cols})
 	}
 	return out
+}
+
+// turn sets dst to the transpose of src, which has so many rows and columns.
+func turn(dst, src []float32, rows, cols int) {
+	for i := range rows {
+		for k := range cols {
+			dst[k*rows+i] = src[i*cols+k]
+		}
+	}
 }
 
 // span is a run of rows that are neighbours in the file and in the logical tensor.
@@ -270,7 +299,13 @@ func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string, value 
 		cols := tensor.Len(p.Shape[1:])
 		for _, r := range s.cover(0, p.Shape[0]) {
 			raw := make([]byte, r.n*cols*d.Size())
-			tensor.Narrow(d, v[r.logical*cols:(r.logical+r.n)*cols], raw)
+			part := v[r.logical*cols : (r.logical+r.n)*cols]
+			if s.Turned {
+				turned := make([]float32, len(part))
+				turn(turned, part, r.n, cols)
+				part = turned
+			}
+			tensor.Narrow(d, part, raw)
 			if err := dst.WriteRanges(s.Name, s.ranges(r, len(p.Shape) > 1, 0, cols), raw); err != nil {
 				return err
 			}
