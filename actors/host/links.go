@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -253,6 +254,9 @@ func (e *outEdge) send(c net.Conn, enc *wire.Encoder, m actors.Message) error {
 	r := &wire.Record{Message: m, To: e.to, Seq: e.written}
 	if p, ok := m.Payload.(*Pack); ok {
 		r.Names, r.Tensors = p.Names, p.Tensors
+		if slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool { return !t.OnHost() }) {
+			r.Tensors = p.Host()
+		}
 	}
 	if m.Err != nil {
 		r.Fault, r.Code = m.Err.Error(), 1

@@ -54,7 +54,8 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 	if err != nil {
 		return nil, err
 	}
-	ok, err := filled("param", p, g, full.F32(), fill)
+	ok := false
+	err = r.fill(full, func(dst []float32) (err error) { ok, err = filled("param", p, g, dst, fill); return })
 	if err == nil && !ok {
 		err = fmt.Errorf("no values for parameter %s", p.Name)
 	}
@@ -99,7 +100,8 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 			return err
 		}
 		st[i] = t
-		ok, err := filled(kind, q.Param, own, t.F32(), fill)
+		ok := false
+		err = r.fill(t, func(dst []float32) (err error) { ok, err = filled(kind, q.Param, own, dst, fill); return })
 		switch {
 		case err != nil:
 			return err
@@ -147,6 +149,9 @@ func (r *Rank) Parts() (out []Part) {
 
 // Free releases parameters and state; a test then finds no live byte.
 func (r *Rank) Free() {
+	for _, run := range r.runs {
+		run.Close()
+	}
 	for _, f := range r.frames {
 		f.Drop()
 	}

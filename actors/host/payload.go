@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -13,6 +14,7 @@ type Pack struct {
 	Names   []string
 	Tensors []*tensor.Tensor
 	refs    atomic.Int32
+	ready   kernels.Event // when a device has finished what it has issued for the tensors, nil where they are ready
 }
 
 var _ actors.Payload = (*Pack)(nil)
@@ -24,10 +26,22 @@ func NewPack(names []string, ts ...*tensor.Tensor) *Pack {
 	return p
 }
 
+// Host gives the tensors with their contents on the host, each with a reference of its own: what leaves the process.
+func (p *Pack) Host() []*tensor.Tensor {
+	if p.ready != nil {
+		p.ready.Wait()
+	}
+	out := make([]*tensor.Tensor, len(p.Tensors))
+	for i, t := range p.Tensors {
+		out[i] = kernels.Host(nil, t)
+	}
+	return out
+}
+
 // Bytes is the size of all tensors.
 func (p *Pack) Bytes() (n int64) {
 	for _, t := range p.Tensors {
-		n += int64(len(t.Bytes()))
+		n += int64(t.Size())
 	}
 	return
 }

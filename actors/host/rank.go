@@ -46,6 +46,7 @@ type Saver interface {
 // Rank is the device of one pipeline rank: frames, parameters, gradients and optimizer state.
 type Rank struct {
 	c      RankConfig
+	device kernels.Device // the backend, where it has memory of its own
 	run    *grad.Runner   // of the decoder's side
 	runs   []*grad.Runner // by side
 	opt    optim.Optimizer
@@ -69,6 +70,10 @@ func NewRank(c RankConfig) (*Rank, error) {
 	}
 	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{}, owned: map[string]*tensor.Tensor{},
 		hyper: tensor.Make(tensor.F64, kernels.HyperLen), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
+	if d, ok := c.Backend.(kernels.Device); ok {
+		r.device = d
+		c.Pool.In(d)
+	}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
 	for _, s := range c.Sides {
 		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: s.Pos, Params: params, Grads: grads, Seed: 1})
@@ -83,6 +88,9 @@ func (r *Rank) Config() *RankConfig { return &r.c }
 // Run implements Device.
 func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	began := time.Now()
+	if err := r.receive(j.In); err != nil {
+		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
+	}
 	switch j.Kind {
 	case actors.RunSegment:
 		res, err = r.segment(j)
@@ -101,6 +109,7 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	if res.Values == nil {
 		res.Values = make([]float64, core.ClosedLen)
 	}
+	r.issued(res.Out)
 	res.Values[core.ClosedBusy] = float64(time.Since(began))
 	res.Values[core.ClosedPeak] = float64(r.c.Pool.Peak())
 	return res, nil

@@ -41,8 +41,12 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 		}
 		rows := p.Tensor.RowSlice(0, n)
 		c, err := r.c.Host.New("copy of "+p.Param.Name, rows.DType, rows.Shape...)
-		if err == nil {
+		switch {
+		case err != nil:
+		case rows.OnHost():
 			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, c)
+		default:
+			kernels.Read(r.c.Backend, c.Bytes(), rows)
 		}
 		rows.Release()
 		if err != nil {

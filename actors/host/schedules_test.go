@@ -138,7 +138,7 @@ func TestKeptLogits(t *testing.T) {
 			var losses []float64
 			l, o := variant{pp: 1, dp: 1, tp: 1, schedule: c.schedule}.run(t, m, 4, func(int) kernels.Backend {
 				b := cpu.New(1)
-				t.Cleanup(b.Close)
+				t.Cleanup(func() { _ = b.Close() })
 				return b
 			}, &losses)
 			j := *l.Job

@@ -139,13 +139,17 @@ func toyBatches(replicas int) BatchFunc {
 	}
 }
 
-// toyRun trains a job of a toy.
-func toyRun(t *testing.T, j *layout.Job, batches BatchFunc, steps int64) (losses []float64) {
+func toyRun(t *testing.T, j *layout.Job, batches BatchFunc, steps int64) []float64 {
+	return toyTrain(t, j, batches, steps, refBackend)
+}
+
+// toyTrain trains a job of a toy.
+func toyTrain(t *testing.T, j *layout.Job, batches BatchFunc, steps int64, backend func(int) kernels.Backend) (losses []float64) {
 	j.Rows, j.Optim = 8, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}
 	l, err := layout.Plan(j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
-		Backend: refBackend, Batches: batches,
+		Backend: backend, Batches: batches,
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				j.Model.Init(7, p, g, dst)
@@ -242,27 +246,29 @@ func raggedModel() *family.Model {
 	return m
 }
 
+// raggedBatches are the toy's batches with a group for each row; in even steps all rows have the same.
+func raggedBatches(replicas int) BatchFunc {
+	plain := toyBatches(replicas)
+	return func(step int64, d int) ([]Microbatch, error) {
+		out, err := plain(step, d)
+		for i := range out {
+			r := rand.New(rand.NewPCG(uint64(step), uint64(d*len(out)+i)))
+			groups := make([]int, 8)
+			for k := range groups {
+				if groups[k] = r.IntN(4); step%2 == 0 {
+					groups[k] = 2
+				}
+			}
+			out[i].More = map[string]any{"groups": groups}
+		}
+		return out, err
+	}
+}
+
 // TestRaggedMiddle trains a model in whose middle data decides how many rows a rank has, on a mesh axis of its own folded over data
 // parallelism, to the losses of one device; also where one group gets all rows, and one none.
 func TestRaggedMiddle(t *testing.T) {
-	batches := func(replicas int) BatchFunc {
-		plain := toyBatches(replicas)
-		return func(step int64, d int) ([]Microbatch, error) {
-			out, err := plain(step, d)
-			for i := range out {
-				r := rand.New(rand.NewPCG(uint64(step), uint64(d*len(out)+i)))
-				groups := make([]int, 8)
-				for k := range groups {
-					if groups[k] = r.IntN(4); step%2 == 0 {
-						groups[k] = 2 // all rows to one
-					}
-				}
-				out[i].More = map[string]any{"groups": groups}
-			}
-			return out, err
-		}
-	}
-	want := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 8}, batches(1), 6)
+	want := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 8}, raggedBatches(1), 6)
 	for _, c := range []struct {
 		pp, dp, ep, zero int
 		schedule         string
@@ -275,7 +281,7 @@ func TestRaggedMiddle(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			mesh, err := topology.Grid(c.pp, c.dp, 1).Fold(topology.Dim{Name: topology.EDP, Size: c.dp / c.ep}, topology.Dim{Name: topology.EP, Size: c.ep})
 			require.NoError(t, err)
-			got := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Zero: c.zero, Schedule: c.schedule, Micro: 8 / c.dp, Recompute: c.rc, Overlap: c.overlap}, batches(c.dp), 6)
+			got := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Zero: c.zero, Schedule: c.schedule, Micro: 8 / c.dp, Recompute: c.rc, Overlap: c.overlap}, raggedBatches(c.dp), 6)
 			for i := range want {
 				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
 			}

@@ -203,10 +203,16 @@ func (r *Rank) takeTies(in [][]*Pack) {
 func (r *Rank) norms() []float64 {
 	v := make([]float64, core.ClosedLen)
 	one := tensor.Make(tensor.F64, 1)
+	if r.device != nil {
+		one = r.alloc("a squared norm", tensor.F64, 1)
+		defer one.Release()
+	}
 	for _, p := range r.c.Params {
 		if p.Counts {
 			r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{r.owned[p.Name]}, one)
-			v = append(v, one.F64()[0])
+			h := kernels.Host(r.c.Backend, one)
+			v = append(v, h.F64()[0])
+			h.Release()
 		}
 	}
 	return v

@@ -44,7 +44,7 @@ func TestPaddedVocabulary(t *testing.T) {
 						if native {
 							backend = func(int) kernels.Backend {
 								b := cpu.New(1)
-								t.Cleanup(b.Close)
+								t.Cleanup(func() { _ = b.Close() })
 								return b
 							}
 						}

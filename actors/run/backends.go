@@ -1,32 +1,35 @@
 package run
 
 import (
-	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
+	_ "github.com/lfactor/lfactor/kernels/cpu" // registers itself
 )
 
-// backends makes a backend for each rank; the ranks of a process share its cores.
-func backends(c *configs.Config) (func(rank int) kernels.Backend, func(), error) {
-	device := c.Run.Device
-	if device != "cpu" {
-		return nil, nil, c.Fault("device", fmt.Sprintf("%q: this version computes on cpu only", device), "set device: cpu")
-	}
+// backends opens a backend for each of this process's ranks, which share its cores; the second result closes them.
+func backends(c *configs.Config, ranks []int) (func(rank int) kernels.Backend, func(), error) {
 	n := c.Run.Plan.Threads
 	if n == 0 {
 		n = max(1, runtime.GOMAXPROCS(0)/max(1, c.Run.Plan.Procs))
 	}
-	var made []*cpu.Backend
-	return func(int) kernels.Backend {
-			b := cpu.New(n)
-			made = append(made, b)
-			return b
-		}, func() {
-			for _, b := range made {
-				b.Close()
+	made := map[int]kernels.Backend{}
+	closeAll := func() {
+		for _, b := range made {
+			if x, ok := b.(io.Closer); ok {
+				_ = x.Close() // the run is over, and its result stands
 			}
-		}, nil
+		}
+	}
+	for _, r := range ranks {
+		b, err := kernels.Open(c.Run.Device, n)
+		if err != nil {
+			closeAll()
+			return nil, nil, c.Fault("device", err.Error(), "set device: cpu")
+		}
+		made[r] = b
+	}
+	return func(rank int) kernels.Backend { return made[rank] }, closeAll, nil
 }

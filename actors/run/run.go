@@ -236,7 +236,13 @@ func (r *Run) patterns() error {
 // options are the host's options for process proc.
 func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	c := r.cfg.Run
-	backend, closeAll, err := backends(r.cfg)
+	var ranks []int
+	for rank := range r.layout.World() {
+		if r.layout.Owner(rank, c.Plan.Procs) == proc {
+			ranks = append(ranks, rank)
+		}
+	}
+	backend, closeAll, err := backends(r.cfg, ranks)
 	if err != nil {
 		return host.RunOptions{}, nil, err
 	}

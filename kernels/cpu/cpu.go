@@ -39,11 +39,14 @@ func newBackend(k *isa, threads int) *Backend {
 }
 
 // Close ends the threads; the backend must not be used afterwards.
-func (b *Backend) Close() {
+func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.team.close()
+	return nil
 }
+
+var _ = kernels.RegisterBackend("cpu", func(threads int) (kernels.Backend, error) { return New(threads), nil })
 
 // Name is "cpu" and the level of instructions in use.
 func (b *Backend) Name() string { return "cpu-" + b.k.name }

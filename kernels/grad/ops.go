@@ -43,9 +43,6 @@ func (t *Tape) product(lead, oth *Value, ll, lo, lout string) (*Value, *Value, P
 	return t.to(lead, pl), t.to(oth, po), out
 }
 
-// letters names the axes of a tensor whose last axis is last; the leading ones are t, then h.
-func letters(rank int, last string) string { return "th"[:rank-1] + last }
-
 var opLinear, opLinearDX, opLinearDW, opColSum *Op
 
 func init() {

@@ -152,15 +152,14 @@ func (t *Tape) sumsRows(op *Op) bool {
 
 // dispatchParts splits rows by the member that owns their group. Each part carries its counts.
 func (r *Runner) dispatchParts(f *Frame, n *Node) []Bundle {
-	x, counts, own := r.operand(f, n, n.In[0]), r.operand(f, n, n.In[1]).I32(), n.Attr.I[0]
+	x, counts, own := r.operand(f, n, n.In[0]), kernels.Ints(r.Backend, r.operand(f, n, n.In[1])), n.Attr.I[0]
 	parts, from := make([]Bundle, f.Trace.GroupSize(n)), 0
 	for d := range parts {
-		c, rows := r.allocShape("rows of groups", tensor.I32, []int{own}), 0
-		for g, k := range counts[d*own : (d+1)*own] {
-			c.I32()[g] = k
+		share, rows := counts[d*own:(d+1)*own], 0
+		for _, k := range share {
 			rows += int(k)
 		}
-		parts[d] = Bundle{x.RowSlice(from, from+rows), c}
+		parts[d] = Bundle{x.RowSlice(from, from+rows), r.ints("rows of groups", share)}
 		from += rows
 	}
 	return parts
@@ -169,14 +168,17 @@ func (r *Runner) dispatchParts(f *Frame, n *Node) []Bundle {
 // takeDispatched puts the rows of all members in order of groups.
 func (r *Runner) takeDispatched(f *Frame, n *Node, parts []Bundle) {
 	own, rows := n.Attr.I[0], 0
-	off, recv := r.alloc(n.Out[1]), r.alloc(n.Out[2])
-	at := make([]int, len(parts))
+	off, recv := make([]int32, own+1), make([]int32, len(parts)*own)
+	at, counts := make([]int, len(parts)), make([][]int32, len(parts))
+	for src, p := range parts {
+		counts[src] = kernels.Ints(r.Backend, p[1])
+	}
 	var pieces []*tensor.Tensor
 	for g := range own {
-		off.I32()[g] = int32(rows)
+		off[g] = int32(rows)
 		for src, p := range parts {
-			k := int(p[1].I32()[g])
-			recv.I32()[src*own+g] = int32(k)
+			k := int(counts[src][g])
+			recv[src*own+g] = int32(k)
 			if k > 0 {
 				pieces = append(pieces, p[0].RowSlice(at[src], at[src]+k))
 			}
@@ -184,11 +186,18 @@ func (r *Runner) takeDispatched(f *Frame, n *Node, parts []Bundle) {
 			rows += k
 		}
 	}
-	off.I32()[own] = int32(rows)
+	off[own] = int32(rows)
 	shape := append([]int{rows}, n.Out[0].Local[1:]...)
 	y := r.allocShape(n.Out[0].Name, n.Out[0].DType, shape)
 	r.gather(pieces, y)
-	f.slots[n.Out[0].ID], f.slots[n.Out[1].ID], f.slots[n.Out[2].ID] = y, off, recv
+	f.slots[n.Out[0].ID], f.slots[n.Out[1].ID], f.slots[n.Out[2].ID] = y, r.ints("offsets of groups", off), r.ints("rows received", recv)
+}
+
+// ints is a tensor of integers that the host has computed.
+func (r *Runner) ints(name string, v []int32) *tensor.Tensor {
+	t := r.allocShape(name, tensor.I32, []int{len(v)})
+	kernels.Write(t, tensor.Of(tensor.I32, v, len(v)).Bytes())
+	return t
 }
 
 // gather concatenates rows and releases them.
@@ -203,7 +212,7 @@ func (r *Runner) gather(pieces []*tensor.Tensor, to *tensor.Tensor) {
 
 // combineParts gives each member the rows that it sent, in the order in which it sent them.
 func (r *Runner) combineParts(f *Frame, n *Node) []Bundle {
-	y, recv := r.operand(f, n, n.In[0]), r.operand(f, n, n.In[2]).I32()
+	y, recv := r.operand(f, n, n.In[0]), kernels.Ints(r.Backend, r.operand(f, n, n.In[2]))
 	members := f.Trace.GroupSize(n)
 	own := len(recv) / members
 	from := make([]int, members*own) // first row of what a member sent to a group
@@ -253,11 +262,9 @@ func (r *Runner) takeCombined(f *Frame, n *Node, parts []Bundle) {
 
 // offsets are the running sums of counts.
 func (r *Runner) offsets(f *Frame, n *Node) {
-	off, sum := r.alloc(n.Out[0]), int32(0)
-	for g, k := range r.operand(f, n, n.In[0]).I32() {
-		off.I32()[g] = sum
-		sum += k
+	off := []int32{0}
+	for _, k := range kernels.Ints(r.Backend, r.operand(f, n, n.In[0])) {
+		off = append(off, off[len(off)-1]+k)
 	}
-	off.I32()[len(off.I32())-1] = sum
-	f.slots[n.Out[0].ID] = off
+	f.slots[n.Out[0].ID] = r.ints("offsets of groups", off)
 }

@@ -18,7 +18,8 @@ type Runner struct {
 	Grads   map[string]*tensor.Tensor // float32; a parameter without one had no gradient this step
 	Seed    float64                   // cotangent of the loss: the loss scale
 
-	call kernels.Call
+	call   kernels.Call
+	consts map[*tensor.Tensor]*tensor.Tensor // constants of the model on a device
 }
 
 // Frame is the record of one microbatch: slots over a trace.
@@ -32,12 +33,13 @@ type Frame struct {
 	Pending int                       // gradients that this frame's exports still wait for
 	exports map[string]*tensor.Tensor
 	grads   map[string]*tensor.Tensor
+	backend kernels.Backend
 	chunks  []*Frame // frames of the sequence's chunks, this one included; nil for one chunk
 }
 
 // NewFrame starts a record. It takes over the references in data and in; chunks are the earlier chunks of the sequence.
 func (r *Runner) NewFrame(tr *Trace, data, in map[string]*tensor.Tensor, chunks []*Frame) *Frame {
-	return &Frame{Trace: tr, slots: make([]*tensor.Tensor, tr.Values), data: data, in: in, chunks: chunks,
+	return &Frame{Trace: tr, slots: make([]*tensor.Tensor, tr.Values), data: data, in: in, chunks: chunks, backend: r.Backend,
 		din: map[string]*tensor.Tensor{}, exports: map[string]*tensor.Tensor{}, grads: map[string]*tensor.Tensor{}}
 }
 
@@ -107,7 +109,9 @@ func (f *Frame) Loss() float64 {
 	if l == nil || f.slots[l.ID] == nil {
 		return 0
 	}
-	v := float64(f.slots[l.ID].F32()[0])
+	h := kernels.Host(f.backend, f.slots[l.ID])
+	v := float64(h.F32()[0])
+	h.Release()
 	f.release([]int{l.ID})
 	return v
 }
@@ -201,7 +205,7 @@ func (r *Runner) operand(f *Frame, n *Node, v *Value) *tensor.Tensor {
 		return nil
 	}
 	if v.Const != nil {
-		return v.Const
+		return r.constant(v.Const)
 	}
 	if v.Node.Op.Role == param {
 		p := r.Params[v.Name]
@@ -236,7 +240,7 @@ func (r *Runner) exec(f *Frame, n *Node) {
 		r.pickGrad(f, n)
 	case seed:
 		t := r.alloc(n.Out[0])
-		t.F32()[0] = float32(r.Seed)
+		r.run(kernels.Fill, kernels.Attr{F: [2]float64{r.Seed}}, nil, t)
 		f.slots[n.Out[0].ID] = t
 	case offsets:
 		r.offsets(f, n)
@@ -403,7 +407,14 @@ func (r *Runner) copyTo(f *Frame, n *Node, pool *tensor.Pool) {
 	if err != nil {
 		panic(err)
 	}
-	r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{from}, t)
+	switch {
+	case from.OnHost() == t.OnHost():
+		r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{from}, t)
+	case t.OnHost():
+		kernels.Read(r.Backend, t.Bytes(), from)
+	default:
+		kernels.Write(t, from.Bytes())
+	}
 	f.slots[v.ID] = t
 }
 

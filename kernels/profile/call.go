@@ -89,8 +89,11 @@ func Flops(c *kernels.Call) float64 {
 // pairs is the number of queries and keys of one head that see each other; the borders are operands at and at+1. Masks of blocks or
 // positions are not looked at: with one the number is an upper bound.
 func pairs(c *kernels.Call, at int) float64 {
-	q, k := c.In[at].I32(), c.In[at+1].I32()
 	n, window := 0, c.Attr.I[1]
+	if !c.In[at].OnHost() {
+		return 0 // the device's own profiler knows
+	}
+	q, k := c.In[at].I32(), c.In[at+1].I32()
 	for i := range len(q) - 1 {
 		lq, lk := int(q[i+1]-q[i]), int(k[i+1]-k[i])
 		if c.Attr.I[0] != 1 {
@@ -133,7 +136,7 @@ func bytesOf(c *kernels.Call) (n float64) {
 				if t == nil || len(c.Then) > 0 && slices.Contains(seen, t) {
 					continue
 				}
-				n += float64(len(t.Bytes()))
+				n += float64(t.Size())
 				seen = append(seen, t)
 			}
 		}

@@ -13,12 +13,13 @@ const Align = 64
 
 // Buffer is counted storage. The owner of the last reference returns it to its pool.
 type Buffer struct {
-	data  []byte // the requested length
-	class int
-	refs  atomic.Int32
-	pool  *Pool
-	in    *region // where a large one lies, from at on
-	at    int
+	data   []byte // the requested length
+	class  int
+	refs   atomic.Int32
+	pool   *Pool
+	handle any     // of storage that is not the host's, as its memory knows it
+	in     *region // where a large one lies, from at on
+	at     int
 }
 
 // Retain adds a reference.
@@ -37,9 +38,6 @@ func (b *Buffer) Release() {
 		panic("tensor: buffer released twice")
 	}
 }
-
-// Bytes is the storage.
-func (b *Buffer) Bytes() []byte { return b.data }
 
 // Unique reports whether there is only one reference, so that its holder may write in place.
 func (b *Buffer) Unique() bool { return b.refs.Load() == 1 }
@@ -84,7 +82,21 @@ type Pool struct {
 	large      arena
 	idle       int64 // bytes given back to it that may still be backed by memory
 	count      int
+	memory     Memory // nil for the host's
 }
+
+// Memory is storage that the host cannot read, owned by a backend.
+type Memory interface {
+	// Space names it in messages.
+	Space() string
+	// Alloc takes n bytes.
+	Alloc(n int) (handle any, err error)
+	// Free gives them back when every call that was issued so far has finished.
+	Free(handle any)
+}
+
+// In lets the pool take its storage from memory that the host cannot read; nil changes nothing. It is called before the first New.
+func (p *Pool) In(m Memory) *Pool { p.memory = m; return p }
 
 // NewPool returns a pool; budget is in bytes, 0 for no limit.
 func NewPool(name string, budget int64) *Pool {
@@ -127,6 +139,9 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 		return nil, &BudgetError{p.name, name, n, p.live, p.budget}
 	}
 	b := &Buffer{class: int(c), pool: p}
+	if p.memory != nil {
+		return b, p.foreign(b, name)
+	}
 	var raw []byte
 	if c >= arenaLeast {
 		if p.budget > 0 && p.live+p.kept+p.idle+c > p.budget {
@@ -156,6 +171,20 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 	return b, nil
 }
 
+// foreign takes a buffer from memory that is not the host's.
+func (p *Pool) foreign(b *Buffer, name string) error {
+	h, err := p.memory.Alloc(b.class)
+	if err != nil {
+		return fmt.Errorf("%s: tensor %s: %w", p.name, name, err)
+	}
+	b.handle = h
+	p.live += int64(b.class)
+	p.peak = max(p.peak, p.live)
+	p.count++
+	b.refs.Store(1)
+	return nil
+}
+
 func aligned(n int) []byte {
 	raw := make([]byte, n+Align)
 	off := int(-addressOf(raw) & (Align - 1))
@@ -165,6 +194,14 @@ func aligned(n int) []byte {
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 func (p *Pool) put(b *Buffer) {
+	if b.handle != nil {
+		p.memory.Free(b.handle)
+		p.mu.Lock()
+		p.live -= int64(b.class)
+		p.count--
+		p.mu.Unlock()
+		return
+	}
 	raw := b.data[:b.class]
 	if p.poison {
 		for i := range raw {

@@ -12,7 +12,8 @@ type Tensor struct {
 	Shape []int
 	DType DType
 	Buf   *Buffer // nil for storage owned by the Go heap
-	data  []byte
+	data  []byte  // nil where the storage is not the host's
+	at    int     // first byte within storage that is not the host's
 }
 
 // Of wraps storage of the Go heap without copying; it has no pool and Release does nothing.
@@ -22,6 +23,14 @@ func Of[T float32 | float64 | int32 | int64 | uint16 | byte](d DType, v []T, sha
 	}
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*d.Size())
 	return &Tensor{Shape: slices.Clone(shape), DType: d, data: data}
+}
+
+// Over wraps raw bytes of the Go heap, which hold elements of dtype d at an address that their size divides.
+func Over(d DType, raw []byte, shape ...int) *Tensor {
+	if len(raw) != Len(shape)*d.Size() {
+		panic(fmt.Sprintf("tensor: %d bytes for %v%v", len(raw), d, shape))
+	}
+	return &Tensor{Shape: slices.Clone(shape), DType: d, data: raw}
 }
 
 // Make returns a zeroed tensor of the Go heap.
@@ -44,8 +53,32 @@ func (t *Tensor) Len() int { return Len(t.Shape) }
 // Rows is the product of all dimensions but the last.
 func (t *Tensor) Rows() int { return Len(t.Shape[:max(0, len(t.Shape)-1)]) }
 
-// Bytes is the storage of the elements.
-func (t *Tensor) Bytes() []byte { return t.data }
+// Size is the bytes of the elements.
+func (t *Tensor) Size() int { return t.Len() * t.DType.Size() }
+
+// OnHost reports whether the elements lie in memory that the host may read.
+func (t *Tensor) OnHost() bool { return t.Buf == nil || t.Buf.handle == nil }
+
+// Memory is the memory that the elements lie in, nil for the host's.
+func (t *Tensor) Memory() Memory {
+	if t.OnHost() {
+		return nil
+	}
+	return t.Buf.pool.memory
+}
+
+// Storage is what the tensor's memory knows its buffer by, and the first byte of the tensor in it.
+func (t *Tensor) Storage() (handle any, at int) { return t.Buf.handle, t.at }
+
+// onHost panics for storage that the host cannot read: who asks has missed a crossing.
+func (t *Tensor) onHost() {
+	if !t.OnHost() {
+		panic(fmt.Sprintf("tensor: the host reads %v, which lies in %s: only the device's Read and Write may", t, t.Memory().Space()))
+	}
+}
+
+// Bytes is the storage of the elements, which must be the host's.
+func (t *Tensor) Bytes() []byte { t.onHost(); return t.data }
 
 // Alias returns a tensor over the same storage with another shape of as many elements; it holds its own reference.
 func (t *Tensor) Alias(shape ...int) *Tensor {
@@ -53,7 +86,7 @@ func (t *Tensor) Alias(shape ...int) *Tensor {
 		panic(fmt.Sprintf("tensor: alias of %v as %v", t.Shape, shape))
 	}
 	t.Retain()
-	return &Tensor{Shape: slices.Clone(shape), DType: t.DType, Buf: t.Buf, data: t.data}
+	return &Tensor{Shape: slices.Clone(shape), DType: t.DType, Buf: t.Buf, data: t.data, at: t.at}
 }
 
 // RowSlice returns rows [from, to) of the first dimension over the same storage, with its own reference.
@@ -65,7 +98,16 @@ func (t *Tensor) RowSlice(from, to int) *Tensor {
 	t.Retain()
 	s := slices.Clone(t.Shape)
 	s[0] = to - from
-	return &Tensor{Shape: s, DType: t.DType, Buf: t.Buf, data: t.data[from*w : to*w]}
+	return t.part(from*w, to*w, t.DType, s)
+}
+
+// part is the tensor over bytes [from, to).
+func (t *Tensor) part(from, to int, d DType, shape []int) *Tensor {
+	out := &Tensor{Shape: shape, DType: d, Buf: t.Buf, at: t.at + from}
+	if t.OnHost() {
+		out.data, out.at = t.data[from:to], 0
+	}
+	return out
 }
 
 // Retain adds a reference to the storage and returns t.
@@ -87,6 +129,7 @@ func view[T any](t *Tensor, want ...DType) []T {
 	if !slices.Contains(want, t.DType) {
 		panic(fmt.Sprintf("tensor: %v read as %v", t.DType, want[0]))
 	}
+	t.onHost()
 	if len(t.data) == 0 {
 		return nil
 	}
@@ -120,9 +163,9 @@ func (t *Tensor) String() string { return fmt.Sprintf("%v%v", t.DType, t.Shape) 
 // at an offset that is no multiple of its elements' size panics.
 func (t *Tensor) View(off int, d DType, shape ...int) *Tensor {
 	n := Len(shape) * d.Size()
-	if off < 0 || n < 0 || off+n > len(t.data) || off%d.Size() != 0 {
-		panic(fmt.Sprintf("tensor: view of %v, %d bytes, as %v%v at byte %d", t, len(t.data), d, shape, off))
+	if off < 0 || n < 0 || off+n > t.Size() || off%d.Size() != 0 {
+		panic(fmt.Sprintf("tensor: view of %v, %d bytes, as %v%v at byte %d", t, t.Size(), d, shape, off))
 	}
 	t.Retain()
-	return &Tensor{Shape: slices.Clone(shape), DType: d, Buf: t.Buf, data: t.data[off : off+n]}
+	return t.part(off, off+n, d, slices.Clone(shape))
 }

@@ -1,0 +1,108 @@
+package host
+
+import (
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// A rank whose backend has memory of its own takes everything that comes for a job into that memory first, behind the events of those who
+// made it, and lets what it sends carry an event. Nothing else in a job crosses between host and device but the backend's Read and Write.
+
+// receive replaces the payloads of a job's inputs by copies in the device's memory, where they do not lie there yet. A backend that works in host
+// memory takes what another device has made to the host.
+func (r *Rank) receive(in []actors.Input) error {
+	for i := range in {
+		p, ok := in[i].Payload.(*Pack)
+		if !ok {
+			continue
+		}
+		q, err := r.near(p)
+		if err != nil {
+			return err
+		}
+		in[i].Payload = q
+	}
+	return nil
+}
+
+// near is a payload within the backend's reach; it takes over the reference to p.
+func (r *Rank) near(p *Pack) (*Pack, error) {
+	if r.device == nil {
+		for _, t := range p.Tensors {
+			if !t.OnHost() {
+				q := NewPack(p.Names, p.Host()...)
+				p.Release()
+				return q, nil
+			}
+		}
+		return p, nil
+	}
+	own := true
+	for _, t := range p.Tensors {
+		own = own && t.Memory() == tensor.Memory(r.device)
+	}
+	if own {
+		return p, nil // its own, in the order of its own calls
+	}
+	if p.ready != nil {
+		r.device.Await(p.ready)
+	}
+	q := NewPack(p.Names)
+	for _, t := range p.Tensors {
+		c, err := r.copied(t)
+		if err != nil {
+			q.Release()
+			p.Release()
+			return nil, err
+		}
+		q.Tensors = append(q.Tensors, c)
+	}
+	r.device.Then(p.Release)
+	return q, nil
+}
+
+// copied is a tensor in the device's memory.
+func (r *Rank) copied(t *tensor.Tensor) (*tensor.Tensor, error) {
+	c, err := r.c.Pool.New("what came from elsewhere", t.DType, t.Shape...)
+	if err != nil {
+		return nil, err
+	}
+	switch m := t.Memory(); {
+	case m == nil:
+		r.device.Write(c, t.Bytes())
+	case m.Space() == r.device.Space():
+		r.device.Copy(c, t)
+	default: // a device of another kind: through the host
+		h := kernels.Host(r.c.Backend, t)
+		r.device.Write(c, h.Bytes())
+		h.Release()
+	}
+	return c, nil
+}
+
+// issued marks what a job sends with the event behind its last call.
+func (r *Rank) issued(out []actors.Output) {
+	if r.device == nil || len(out) == 0 {
+		return
+	}
+	e := r.device.Record()
+	for _, o := range out {
+		if p, ok := o.Payload.(*Pack); ok {
+			p.ready = e
+		}
+	}
+}
+
+// fill writes float32 values that fill gives, made on the host, into a tensor of the rank.
+func (r *Rank) fill(t *tensor.Tensor, fill func(dst []float32) error) error {
+	if t.OnHost() {
+		return fill(t.F32())
+	}
+	h := tensor.Make(tensor.F32, t.Shape...)
+	if err := fill(h.F32()); err != nil {
+		return err
+	}
+	kernels.Write(t, h.Bytes())
+	return nil
+}

@@ -1,0 +1,81 @@
+package kernels
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Device is a backend with memory of its own, whose calls may run after Run has returned, in the order in which they were issued. What
+// Run reads on the host, scalars and operands that lie there, it reads before it returns. Read and Write are the only ways for
+// the host to see or change device memory.
+//
+// A job that has issued its last call is done for the actor that asked for it; results are valid for later calls of the same device. Others
+// wait for the event that was recorded behind them.
+type Device interface {
+	Backend
+	tensor.Memory
+	// Read copies a tensor to the host when every call issued so far has finished.
+	Read(dst []byte, t *tensor.Tensor)
+	// Write copies from the host, behind every call issued so far; src may be used again on return.
+	Write(t *tensor.Tensor, src []byte)
+	// Copy copies a tensor of a device of the same kind, which may be another one, behind every call issued so far here.
+	Copy(dst, src *tensor.Tensor)
+	// Record returns an event that is reached when every call issued so far has finished.
+	Record() Event
+	// Await holds later calls back until an event, of this device or another, is reached.
+	Await(e Event)
+	// Then calls f when every call issued so far has finished.
+	Then(f func())
+}
+
+// Event is a point in a device's sequence of calls.
+type Event interface {
+	// Wait returns when the point is reached.
+	Wait()
+}
+
+// Read copies a tensor's bytes to the host.
+func Read(b Backend, dst []byte, t *tensor.Tensor) {
+	if t.OnHost() {
+		copy(dst, t.Bytes())
+		return
+	}
+	owner, ok := t.Memory().(Device)
+	if !ok {
+		panic(fmt.Sprintf("kernels: %s cannot read %v of %s", b.Name(), t, t.Memory().Space()))
+	}
+	owner.Read(dst, t)
+}
+
+// Write copies bytes of the host to a tensor.
+func Write(t *tensor.Tensor, src []byte) {
+	if t.OnHost() {
+		copy(t.Bytes(), src)
+		return
+	}
+	t.Memory().(Device).Write(t, src)
+}
+
+// Ints are the elements of an i32 tensor, wherever it lies.
+func Ints(b Backend, t *tensor.Tensor) []int32 {
+	if t.OnHost() {
+		return t.I32()
+	}
+	out := make([]int32, t.Len())
+	if len(out) > 0 {
+		Read(b, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out)), t)
+	}
+	return out
+}
+
+// Host is a tensor with the same contents on the host: itself, with a reference of its own, if it lies there.
+func Host(b Backend, t *tensor.Tensor) *tensor.Tensor {
+	if t.OnHost() {
+		return t.Retain()
+	}
+	h := tensor.Make(t.DType, t.Shape...)
+	Read(b, h.Bytes(), t)
+	return h
+}
