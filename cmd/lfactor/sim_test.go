@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/fidelity"
 	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
 )
 
 // simOutput runs a command line in this process and returns what it printed.
@@ -154,15 +154,15 @@ func TestSimEncoder(t *testing.T) {
 	dir := t.TempDir()
 	text, err := simOutput(t, "sim", "encoder", "--paced=false", "--timelines", dir, "-o", "json")
 	require.NoError(t, err)
-	var res simverb.EncoderResult
+	var res fidelity.EncoderResult
 	require.NoError(t, json.Unmarshal([]byte(text), &res))
-	require.Len(t, res.Simulated, len(simverb.EncoderLayouts))
+	require.Len(t, res.Simulated, len(fidelity.EncoderLayouts))
 	for i, s := range res.Simulated[1:] {
 		require.Less(t, s.Step, res.Simulated[i].Step, "%s", s.Layout)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "encoder-*.svg"))
 	require.NoError(t, err)
-	require.Len(t, files, len(simverb.EncoderLayouts))
+	require.Len(t, files, len(fidelity.EncoderLayouts))
 	_, err = simOutput(t, "sim", "encoder", "--microbatches", "0")
 	require.ErrorContains(t, err, "--microbatches 0: want at least 1")
 }
