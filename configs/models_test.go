@@ -2,6 +2,7 @@ package configs
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,12 +46,18 @@ func TestLoongForgeNames(t *testing.T) {
 	}
 }
 
+var writeConfigs = flag.String("hfconfigs", "", "directory to write the config.json of every published model to, for bench/golden/config_read.py")
+
 // TestHFConfigRoundTrip writes every published model as its family's config.json and reads it back.
 func TestHFConfigRoundTrip(t *testing.T) {
 	for _, name := range Models() {
 		want, err := Published(name)
 		require.NoError(t, err)
 		dir := t.TempDir()
+		if *writeConfigs != "" {
+			dir = filepath.Join(*writeConfigs, name)
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), want.HFConfig("bfloat16"), 0o644))
 		got, err := ReadModel(dir)
 		require.NoError(t, err, name)
@@ -141,4 +148,14 @@ func TestHFDefaults(t *testing.T) {
 	m, err := read(`{"model_type": "llama", "rope_scaling": {"type": "dynamic", "factor": 2.0}}`)
 	require.NoError(t, err)
 	require.Equal(t, 2048, m.MaxPositions, "the length that dynamic frequencies begin at")
+}
+
+// TestHFConfigNumbers: transformers refuses 30 for a float and 256.0 for an integer.
+func TestHFConfigNumbers(t *testing.T) {
+	m, err := Published("gemma/2-2b")
+	require.NoError(t, err)
+	text := string(m.HFConfig("bfloat16"))
+	for _, want := range []string{`"final_logit_softcapping": 30.0`, `"query_pre_attn_scalar": 256,`, `"rms_norm_eps": 1e-06`, `"hidden_activation": "gelu_pytorch_tanh"`} {
+		require.Contains(t, text, want)
+	}
 }

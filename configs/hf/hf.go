@@ -24,6 +24,7 @@ type Family struct {
 	Doubled    bool              // intermediate_size counts gate and up together
 	Omit       []string          // our keys that its file does not have
 	Idle       []string          // keys of its own that say nothing about the arithmetic of training
+	Whole      []string          // keys of numbers that transformers wants as integers
 	Dropouts   []string          // keys of dropout, which training does not have here: a note says so where they are not 0
 	Null       []string          // ours of Has whose null in the file is our 0, not a default
 

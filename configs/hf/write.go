@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Values is a model by our names of its keys below model.overrides, such as hidden_size and vision.depth; rope_scaling is the mapping of
@@ -70,11 +72,41 @@ func Encode(m Values, dtype string) []byte {
 	if _, composed := ComposedFamilies[m.Text("model_type")]; composed {
 		out = m.composed(out)
 	}
-	text, err := json.MarshalIndent(out, "", "  ")
+	text, err := json.MarshalIndent(floats(out, f.Whole), "", "  ")
 	if err != nil {
 		panic(fmt.Sprintf("hf: a model cannot be JSON: %v", err))
 	}
 	return append(text, '\n')
+}
+
+// number is a JSON number with a point: transformers refuses 30 where it wants a float.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) {
+	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
+	if !strings.ContainsAny(text, ".e") {
+		text += ".0"
+	}
+	return []byte(text), nil
+}
+
+// floats makes numbers with a point of all floats but those of some keys.
+func floats(m map[string]any, whole []string) map[string]any {
+	out := make(map[string]any, len(m))
+	for key, v := range m {
+		switch x := v.(type) {
+		case map[string]any:
+			out[key] = floats(x, whole)
+		case float64:
+			if out[key] = number(x); slices.Contains(whole, key) {
+				out[key] = int(x)
+			}
+		default:
+			out[key] = v
+		}
+	}
+	return out
 }
 
 // composed writes a composed model as config.json has it; text is the decoder's part.

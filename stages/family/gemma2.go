@@ -18,7 +18,7 @@ var _ = Register(Family{ModelType: "gemma2", Paper: "2408.00118",
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
 		Alias: map[string]string{"hidden_activation": "hidden_act"},
 		Only:  map[string]string{"use_bidirectional_attention": "false"},
-		Omit:  []string{"rope_scaling"}, Idle: []string{"cache_implementation"},
+		Omit:  []string{"rope_scaling"}, Idle: []string{"cache_implementation"}, Whole: []string{"query_pre_attn_scalar"},
 		Null: []string{"attn_logit_softcapping", "final_logit_softcapping"}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.Norm.Plus = 1

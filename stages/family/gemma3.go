@@ -18,7 +18,7 @@ var _ = Register(Family{ModelType: "gemma3_text", Paper: "2503.19786",
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`, "qk_norm": "true"},
 		Alias: map[string]string{"hidden_activation": "hidden_act"},
 		Only:  map[string]string{"use_bidirectional_attention": "false", "sliding_window_pattern": "6", "_sliding_window_pattern": "6"},
-		Omit:  []string{"qk_norm"}, Idle: []string{"cache_implementation"},
+		Omit:  []string{"qk_norm"}, Idle: []string{"cache_implementation"}, Whole: []string{"query_pre_attn_scalar"},
 		Null: []string{"attn_logit_softcapping", "final_logit_softcapping"}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.Norm.Plus = 1

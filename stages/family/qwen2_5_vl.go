@@ -18,7 +18,7 @@ var _ = Register(Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
 		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`, "temporal_patch_size": "2"},
 		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 			maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"], "out_hidden_size": m["hidden_size"],
-				"window_size": m["vision.window_size"], "fullatt_block_indexes": m["vision.fullatt_block_indexes"], "tokens_per_second": m["vision.tokens_per_second"]})
+				"window_size": m["vision.window_size"], "fullatt_block_indexes": m["vision.fullatt_block_indexes"], "tokens_per_second": int(m["vision.tokens_per_second"].(float64))})
 		}},
 	Composition: loong.Composition{Name: "qwen2_5_vl", Encoder: "qwen2_5_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]", PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *Model {

@@ -13,7 +13,7 @@ var _ = Register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"},
 		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 			vision := writeQwenVL(m, out, put)
-			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"], float64(m.Int("vision.intermediate_size"))/float64(m.Int("vision.hidden_size"))
+			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"], m.Int("vision.intermediate_size")/max(1, m.Int("vision.hidden_size")) // transformers wants an integer
 		}},
 	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]", PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *Model {
