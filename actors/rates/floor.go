@@ -1,4 +1,4 @@
-package bench
+package rates
 
 import (
 	"slices"
@@ -23,8 +23,8 @@ type floor struct {
 }
 
 // floor of the run that l lays out.
-func (s *stepBench) floor(l *layout.Layout, params int64, p cpu.Peaks) floor {
-	d := layout.Precisions[s.precision]
+func (s *Step) floor(l *layout.Layout, params int64, p cpu.Peaks) floor {
+	d := layout.Precisions[s.Precision]
 	f := floor{Peak: p.TeamMultiplyAdd, Memory: p.Memory}
 	if d == tensor.BF16 && p.TeamTiles > 0 {
 		f.Peak = p.TeamTiles
@@ -42,7 +42,7 @@ func (s *stepBench) floor(l *layout.Layout, params int64, p cpu.Peaks) floor {
 		}
 		f.Bytes += savedBytes(tr)
 	}
-	f.Products, f.Attention, f.Bytes = f.Products*float64(s.pp), f.Attention*float64(s.pp), f.Bytes*float64(s.pp)
+	f.Products, f.Attention, f.Bytes = f.Products*float64(s.Pp), f.Attention*float64(s.Pp), f.Bytes*float64(s.Pp)
 	state := 28 // AdamW reads gradient, parameter and both moments and writes all but the gradient
 	if d != tensor.F32 {
 		state += d.Size() // the copy to compute with
@@ -53,8 +53,8 @@ func (s *stepBench) floor(l *layout.Layout, params int64, p cpu.Peaks) floor {
 }
 
 // work adds the arithmetic of a node.
-func (s *stepBench) work(f *floor, n *grad.Node) {
-	pairs := float64(s.batch/s.pp) * float64(s.seq) * float64(s.seq+1) / 2
+func (s *Step) work(f *floor, n *grad.Node) {
+	pairs := float64(s.Batch/s.Pp) * float64(s.Seq) * float64(s.Seq+1) / 2
 	width := func(i int) float64 { return float64(n.In[i].Shape[len(n.In[i].Shape)-1]) }
 	switch spec, ok := kernels.Lookup(n.Op.Kernel); {
 	case !ok || spec.Flops == nil:

@@ -1,4 +1,4 @@
-package bench
+package rates
 
 import (
 	"bufio"
@@ -19,15 +19,15 @@ import (
 )
 
 // briefly is bench step with a model that takes a tenth of a second.
-func briefly(t *testing.T, pp int) (*stepBench, *layout.Layout, *stepResult, *profiler.Profiler) {
+func briefly(t *testing.T, pp int) (*Step, *layout.Layout, *StepResult, *profiler.Profiler) {
 	t.Helper()
-	s := &stepBench{shape: "llama58m", precision: "fp32", recompute: "selective", profile: "x", threads: 1, steps: 4, layers: 2, hidden: 256, inter: 512, vocab: 500, seq: 256, batch: 2, pp: pp}
+	s := &Step{Shape: "llama58m", Precision: "fp32", Recompute: "selective", Profile: "x", Threads: 1, Steps: 4, Layers: 2, Hidden: 256, Inter: 512, Vocab: 500, Seq: 256, Batch: 2, Pp: pp}
 	require.NoError(t, s.check())
 	m, err := s.model()
 	require.NoError(t, err)
 	l, err := s.layout(m)
 	require.NoError(t, err)
-	var res stepResult
+	var res StepResult
 	prof, err := s.train(m, l, &res)
 	require.NoError(t, err)
 	return s, l, &res, prof
