@@ -38,7 +38,7 @@ type Model struct {
 	MLPTypes      []string    `key:"mlp_layer_types" families:"some" oneof:"mlps" class:"fixed" doc:"Kind of each layer's MLP; by default the family's own pattern."`
 	SlidingWindow int         `key:"sliding_window" default:"0" min:"0" families:"some" class:"fixed" unit:"tokens" doc:"Keys that a query of a layer with sliding_attention sees, its own among them; 0 means all."`
 	LocalTheta    float64     `key:"rope_local_base_freq" default:"0" min:"0" families:"some" class:"fixed" doc:"Base of the rotary frequencies of layers with sliding_attention; 0 takes rope_theta."`
-	PartialRotary float64     `key:"partial_rotary_factor" default:"1" min:"0" max:"1" families:"some" class:"fixed" doc:"Share of a head's width that turns."`
+	PartialRotary float64     `key:"partial_rotary_factor" default:"1" min:"0" max:"1" families:"some" class:"fixed" flag:"rotary-percent" doc:"Share of a head's width that turns."`
 	NoRope        []int       `key:"no_rope_layers" families:"some" class:"fixed" doc:"0 for each layer whose queries and keys do not turn, else 1; by default the family's own pattern."`
 	QueryScalar   float64     `key:"query_pre_attn_scalar" default:"0" min:"0" families:"some" class:"fixed" doc:"Scores are divided by its root; 0 means head_dim."`
 	AttnScale     float64     `key:"attention_multiplier" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on scores; 0 means 1/sqrt(head_dim)."`

@@ -60,11 +60,10 @@ type OnlyFlag struct {
 // OnlyFlags are those that must have one of a few values.
 var OnlyFlags = map[string]*OnlyFlag{
 	"tokenizer-type":                      {[]string{"HFTokenizer", "HuggingFaceTokenizer"}, "only HFTokenizer is read: set data.tokenizer to a directory with tokenizer.json"},
-	"position-embedding-type":             {[]string{"rope"}, "dense families here have rotary embeddings"},
-	"normalization":                       {[]string{"RMSNorm"}, "dense families here have RMSNorm"},
+	"position-embedding-type":             {[]string{"rope"}, "positions are those of the model's family, rotary embeddings in all that LoongForge has"},
+	"normalization":                       {[]string{"RMSNorm"}, "norms are those of the model's family, RMSNorm in all that LoongForge has"},
 	"attention-dropout":                   {[]string{"0"}, "dense families here have no dropout"},
 	"hidden-dropout":                      {[]string{"0"}, "dense families here have no dropout"},
-	"rotary-percent":                      {[]string{"1"}, "dense families here rotate the whole head"},
 	"rotary-seq-len-interpolation-factor": {[]string{"1"}, "set model.overrides.rope_scaling={rope_type: linear, factor: …} instead"},
 	"context-parallel-size":               {[]string{"1"}, "sequences are not shared out among ranks: use --tensor-model-parallel-size with --sequence-parallel"},
 	"context-parallel-ulysses-degree":     {[]string{"1"}, "sequences are not shared out among ranks: use --tensor-model-parallel-size with --sequence-parallel"},

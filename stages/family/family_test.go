@@ -1,6 +1,7 @@
 package family
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -96,4 +97,15 @@ func (b bare) Tensors() (out []checkpoint.Info) {
 
 func (b bare) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	return b.Source.ReadRanges("transformer."+name, ranges, dst)
+}
+
+// TestGemmaScale: transformers rounds Gemma's factor on embeddings to their dtype: 59.75 in bfloat16 for a width of 3584, whose root is
+// 59.8665.
+func TestGemmaScale(t *testing.T) {
+	c, err := configs.Published("gemma/2-9b")
+	require.NoError(t, err)
+	m, err := Build(c, 8)
+	require.NoError(t, err)
+	require.Equal(t, 59.75, m.Spec.embedScale(tensor.BF16))
+	require.InDelta(t, math.Sqrt(3584), m.Spec.embedScale(tensor.F32), 1e-5)
 }

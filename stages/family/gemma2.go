@@ -23,7 +23,7 @@ var _ = Register(Family{ModelType: "gemma2", Paper: "2408.00118",
 	Spec: func(c configs.Model, s *Spec) {
 		s.Norm.Plus = 1
 		s.Norms = sandwich
-		s.EmbedScale = math.Sqrt(float64(c.Hidden))
+		s.EmbedScale, s.EmbedRounds = math.Sqrt(float64(c.Hidden)), true
 		s.AttnScale = queryScale(c)
 		s.alternate(2, c.LayerTypes)
 	}})

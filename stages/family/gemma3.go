@@ -23,7 +23,7 @@ var _ = Register(Family{ModelType: "gemma3_text", Paper: "2503.19786",
 	Spec: func(c configs.Model, s *Spec) {
 		s.Norm.Plus = 1
 		s.Norms = sandwich
-		s.EmbedScale = math.Sqrt(float64(c.Hidden))
+		s.EmbedScale, s.EmbedRounds = math.Sqrt(float64(c.Hidden)), true
 		s.AttnScale = queryScale(c)
 		s.alternate(6, c.LayerTypes)
 	}})

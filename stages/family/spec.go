@@ -31,6 +31,7 @@ type Spec struct {
 	AttnScale                                        float64              // of scores; 0 is 1/sqrt(HeadDim)
 	AttnCap, LogitCap                                float64              // soft caps of scores and of logits, 0 for none
 	EmbedScale, LogitScale, Residual                 float64              // factors on embeddings, on logits, and on what a branch adds; 0 is 1
+	EmbedRounds                                      bool                 // EmbedScale is rounded to the dtype of the embeddings first
 	MTP                                              int                  // multi-token-prediction layers
 	MTPWeight                                        float64
 	InitStd                                          float64
@@ -198,7 +199,7 @@ func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
 	t := r.T
 	x := t.Embed(t.Data("ids", tensor.I32, r.Shape.Rows), s.embedding(t))
 	if s.EmbedScale != 0 && s.EmbedScale != 1 {
-		x = t.Scale(x, s.EmbedScale)
+		x = t.Scale(x, s.embedScale(x.DType))
 	}
 	x = t.Place("residual", x)
 	if s.Positions > 0 {
@@ -206,6 +207,17 @@ func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
 		x = t.Add(x, t.Place("residual", t.Embed(t.Data("positions", tensor.I32, r.Shape.Rows), table)))
 	}
 	env["x"] = x
+}
+
+// embedScale is the factor on embeddings of dtype d.
+func (s Spec) embedScale(d tensor.DType) float64 {
+	if !s.EmbedRounds {
+		return s.EmbedScale
+	}
+	raw, v := make([]byte, d.Size()), []float32{float32(s.EmbedScale)}
+	tensor.Narrow(d, v, raw)
+	tensor.Widen(d, raw, v)
+	return float64(v[0])
 }
 
 const positionName = "model.embed_positions"
