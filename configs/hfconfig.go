@@ -40,6 +40,9 @@ func (r RopeScaling) hf() any {
 			out["rope_type"] = "default"
 		}
 	}
+	if len(r.LongFactor) > 0 {
+		out["long_factor"], out["short_factor"] = r.LongFactor, r.ShortFactor
+	}
 	if r.OriginalMax != 0 {
 		out["original_max_position_embeddings"] = r.OriginalMax
 	}

@@ -60,20 +60,22 @@ type Model struct {
 }
 
 // RopeScaling changes rotary frequencies. Formulas: transformers, modeling_rope_utils; linear arXiv:2306.15595,
-// yarn arXiv:2309.00071. Type is "" or "default" for none.
+// yarn arXiv:2309.00071, longrope arXiv:2402.13753. Type is "" or "default" for none.
 type RopeScaling struct {
-	Type            string  `key:"rope_type"`
-	Factor          float64 `key:"factor"`
-	LowFreqFactor   float64 `key:"low_freq_factor"`                  // llama3
-	HighFreqFactor  float64 `key:"high_freq_factor"`                 // llama3
-	OriginalMax     int     `key:"original_max_position_embeddings"` // llama3, yarn; 0 takes max_position_embeddings
-	BetaFast        float64 `key:"beta_fast"`                        // yarn; 0 means 32
-	BetaSlow        float64 `key:"beta_slow"`                        // yarn; 0 means 1
-	AttentionFactor float64 `key:"attention_factor"`                 // yarn; 0 computes it from factor
-	MScale          float64 `key:"mscale"`                           // yarn
-	MScaleAllDim    float64 `key:"mscale_all_dim"`                   // yarn
-	Sections        []int   `key:"mrope_section"`                    // frequencies of time, height and width (arXiv:2409.12191)
-	Interleaved     bool    `key:"mrope_interleaved"`                // dealt out in turns
+	Type            string    `key:"rope_type"`
+	Factor          float64   `key:"factor"`
+	LowFreqFactor   float64   `key:"low_freq_factor"`                  // llama3
+	HighFreqFactor  float64   `key:"high_freq_factor"`                 // llama3
+	OriginalMax     int       `key:"original_max_position_embeddings"` // llama3, yarn; 0 takes max_position_embeddings
+	BetaFast        float64   `key:"beta_fast"`                        // yarn; 0 means 32
+	BetaSlow        float64   `key:"beta_slow"`                        // yarn; 0 means 1
+	AttentionFactor float64   `key:"attention_factor"`                 // yarn; 0 computes it from factor
+	MScale          float64   `key:"mscale"`                           // yarn
+	MScaleAllDim    float64   `key:"mscale_all_dim"`                   // yarn
+	Sections        []int     `key:"mrope_section"`                    // frequencies of time, height and width (arXiv:2409.12191)
+	Interleaved     bool      `key:"mrope_interleaved"`                // dealt out in turns
+	LongFactor      []float64 `key:"long_factor"`                      // longrope: divisor of each frequency beyond original_max_position_embeddings
+	ShortFactor     []float64 `key:"short_factor"`                     // longrope: the same up to there
 }
 
 // None says whether frequencies are left alone.
@@ -96,6 +98,16 @@ func (r RopeScaling) check() string {
 		return ""
 	case "linear", "dynamic", "yarn":
 		return positive("factor", r.Factor)
+	case "longrope":
+		if len(r.LongFactor) == 0 || len(r.LongFactor) != len(r.ShortFactor) {
+			return fmt.Sprintf("rope_type longrope: %d long_factor and %d short_factor, want as many of each as pairs of a head turn", len(r.LongFactor), len(r.ShortFactor))
+		}
+		for _, x := range slices.Concat(r.LongFactor, r.ShortFactor) {
+			if x <= 0 {
+				return fmt.Sprintf("rope_type longrope: a factor is %g, want more than 0", x)
+			}
+		}
+		return positive("original_max_position_embeddings", float64(r.OriginalMax))
 	case "llama3":
 		if why := positive("factor low_freq_factor high_freq_factor original_max_position_embeddings",
 			r.Factor, r.LowFreqFactor, r.HighFreqFactor, float64(r.OriginalMax)); why != "" {
@@ -106,7 +118,7 @@ func (r RopeScaling) check() string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("rope_type %s is not known: %s", source.Quoted(r.Type), source.OneOf([]string{"default", "linear", "dynamic", "yarn", "llama3"}))
+	return fmt.Sprintf("rope_type %s is not known: %s", source.Quoted(r.Type), source.OneOf([]string{"default", "linear", "dynamic", "yarn", "llama3", "longrope"}))
 }
 
 // Decoder is the family of the decoder.

@@ -33,6 +33,8 @@ CASES = {
                rope_parameters=dict(sliding_attention=rope(), full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0)))),
     "phi3": ("Phi3Config", "Phi3ForCausalLM", dict(rope_parameters=rope(), sliding_window=WINDOW, drop=("head_dim",))),
     "phi4": ("Phi3Config", "Phi3ForCausalLM", dict(rope_parameters=rope(250000.0, partial_rotary_factor=0.5), sliding_window=None, tie_word_embeddings=True, drop=("head_dim",))),
+    "phi4-long": ("Phi3Config", "Phi3ForCausalLM", dict(sliding_window=None, original_max_position_embeddings=16, rope_parameters=dict(rope_type="longrope", rope_theta=10000.0,
+                  partial_rotary_factor=0.5, long_factor=[1.0, 1.7, 4.0], short_factor=[1.0, 1.1, 1.3]), drop=("head_dim",))),
     "olmo2": ("Olmo2Config", "Olmo2ForCausalLM", dict(rope_parameters=rope(500000.0), drop=("head_dim",))),
     "granite": ("GraniteConfig", "GraniteForCausalLM", dict(rope_parameters=rope(), tie_word_embeddings=True, embedding_multiplier=6.0, attention_multiplier=0.2, residual_multiplier=0.4,
                 logits_scaling=3.0, drop=("head_dim",))),
@@ -89,7 +91,8 @@ def main():
     for name in sys.argv[1:] or CASES:
         torch.manual_seed(0)
         case = Case(name)
-        case.check_packing()
+        if "long" not in name:  # whose frequencies depend on the longest sequence
+            case.check_packing()
         case.write(True)
         print(name)
 

@@ -23,6 +23,8 @@ type Rope struct {
 	// Interleaved deals them out in turns, as Qwen3-VL does, instead of in runs.
 	Sections    []int
 	Interleaved bool
+	// Long and Short divide each frequency (longrope, arXiv:2402.13753): Long where Length exceeds Original.
+	Long, Short []float64
 }
 
 // Axes is the position that each of the Dim/2 frequencies turns with: 0 time, 1 height, 2 width.
@@ -60,13 +62,18 @@ func (r *Rope) Check() error {
 	switch r.Type {
 	case "", "default", "mrope":
 		return nil
+	case "longrope":
+		if len(r.Long) != r.Dim/2 || len(r.Short) != r.Dim/2 {
+			return fmt.Errorf("rope_scaling: %d long_factor and %d short_factor; want %d of each, a number for each pair of a head that turns", len(r.Long), len(r.Short), r.Dim/2)
+		}
+		return nil
 	case "linear", "dynamic", "llama3", "yarn":
 		if r.Factor < 1 {
 			return fmt.Errorf("rope_scaling.factor is %g; want at least 1", r.Factor)
 		}
 		return nil
 	}
-	return fmt.Errorf("rope_scaling.rope_type %q is unknown; have default, linear, dynamic, llama3, yarn", r.Type)
+	return fmt.Errorf("rope_scaling.rope_type %q is unknown; have default, linear, dynamic, llama3, yarn, longrope", r.Type)
 }
 
 // Inverse gives the Dim/2 inverse frequencies and the factor on cos and sin, in float32 as transformers computes them.
@@ -86,11 +93,36 @@ func (r *Rope) Inverse() (inv []float32, scale float64) {
 		}
 	case "llama3":
 		r.llama3(inv)
+	case "longrope":
+		scale = r.long(inv)
 	case "yarn":
 		r.yarn(inv)
 		scale = r.attention()
 	}
 	return inv, scale
+}
+
+// long divides the frequencies by the factors for the length trained on, and gives the factor on cos and sin.
+func (r *Rope) long(inv []float32) float64 {
+	factors := r.Short
+	if r.Length > r.Original {
+		factors = r.Long
+	}
+	for i := range inv {
+		power := float32(math.Pow(r.Theta, float64(float32(2*i)/float32(r.Dim))))
+		inv[i] = 1 / (float32(factors[i]) * power)
+	}
+	factor := r.Factor
+	if factor == 0 {
+		factor = float64(r.Max) / float64(r.Original)
+	}
+	switch {
+	case r.AttnFactor != 0:
+		return r.AttnFactor
+	case factor <= 1:
+		return 1
+	}
+	return math.Sqrt(1 + math.Log(factor)/math.Log(float64(r.Original)))
 }
 
 // attention is YaRN's factor on cos and sin: 0.1·mscale·ln(factor)+1, over the same with mscale_all_dim when both are set.

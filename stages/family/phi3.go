@@ -1,6 +1,8 @@
 package family
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -14,7 +16,11 @@ var _ = Register(Family{ModelType: "phi3", Paper: "2404.14219, 2412.08905",
 		Absent: map[string]string{"hidden_size": "3072", "intermediate_size": "8192", "num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32064",
 			"max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "bos_token_id": "1", "eos_token_id": "32000"},
 		Only: map[string]string{"resid_pdrop": "0.0", "embd_pdrop": "0.0"},
-		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}}, // that of longrope, which is refused by its name
+		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}, Read: phiLong, Write: func(m hf.Values, out map[string]any) {
+			if scaling, ok := m["rope_scaling"].(map[string]any); ok && scaling["original_max_position_embeddings"] != nil {
+				out["original_max_position_embeddings"] = scaling["original_max_position_embeddings"]
+			}
+		}},
 	Spec: func(_ configs.Model, s *Spec) { s.slideAll() },
 	Source: func(c configs.Model) func(string) Source {
 		gateUp := gateUpSource(c)
@@ -29,3 +35,21 @@ var _ = Register(Family{ModelType: "phi3", Paper: "2404.14219, 2412.08905",
 			return s
 		}
 	}})
+
+// phiLong brings the length that longrope begins at to the other numbers of the scaling: Phi has it at the top.
+func phiLong(d *hf.Decoder, raw map[string]json.RawMessage) {
+	var scaling map[string]json.RawMessage
+	for _, key := range []string{"rope_scaling", "rope_parameters"} {
+		if raw[key] != nil && json.Unmarshal(raw[key], &scaling) == nil && scaling["long_factor"] != nil && raw["original_max_position_embeddings"] != nil {
+			scaling["original_max_position_embeddings"] = raw["original_max_position_embeddings"]
+			for _, other := range []string{"rope_theta", "partial_rotary_factor"} { // keys of ours by themselves
+				delete(scaling, other)
+			}
+			text, err := json.Marshal(scaling)
+			if err != nil {
+				panic(fmt.Sprintf("family: JSON that was decoded is none: %v", err))
+			}
+			d.Set("rope_scaling", string(text))
+		}
+	}
+}

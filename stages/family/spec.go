@@ -268,7 +268,7 @@ func rope(c configs.Model) block.Rope {
 	x := c.RopeScaling
 	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor, Low: x.LowFreqFactor, High: x.HighFreqFactor,
 		Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast, BetaSlow: x.BetaSlow, AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
-		Sections: x.Sections, Interleaved: x.Interleaved}
+		Sections: x.Sections, Interleaved: x.Interleaved, Long: x.LongFactor, Short: x.ShortFactor}
 	if p := c.PartialRotary; p != 0 && p != 1 {
 		r.Dim = int(float64(c.HeadDim) * p)
 	}
