@@ -74,8 +74,9 @@ func (quiet) Fail(source.Origin, string, string, string) {}
 func (quiet) Report(error)                               {}
 func (quiet) Note(string)                                {}
 
-// TestAlterEveryKey alters each value of each accepted model file of LoongForge's: it must be refused, or change the configuration, or be
-// named in a note. LFACTOR_LOONGFORGE names a clone whose files are gone through too; of those here, each key of a class is altered once.
+// TestAlterEveryKey alters each value of each accepted model file of LoongForge's: it must be refused, or
+// change the configuration, or be named in a note. LFACTOR_LOONGFORGE names a clone whose files are gone
+// through too; of those here, each key of a class is altered once.
 func TestAlterEveryKey(t *testing.T) {
 	trees := []string{loongTree}
 	if clone := os.Getenv("LFACTOR_LOONGFORGE"); clone != "" {
@@ -95,7 +96,8 @@ func TestAlterEveryKey(t *testing.T) {
 			for _, key := range source.SortedKeys(all) {
 				for _, value := range others(all[key]) {
 					arg := key + "=" + value
-					if class := all[strings.TrimSuffix(key, lastWord(key))+"_target_"]; tree == loongTree && class != nil {
+					if class := all[strings.TrimSuffix(key,
+						lastWord(key))+"_target_"]; tree == loongTree && class != nil {
 						if seen[class.Value+arg] { // the same key of the same class, in another file
 							continue
 						}
@@ -119,11 +121,12 @@ func TestAlterEveryKey(t *testing.T) {
 	}
 }
 
-// TestAlterEveryFlag gives each flag that a launch script may have, and two values of it: they must be told apart by the configuration, or
-// one be refused, or a note must name the flag.
+// TestAlterEveryFlag gives each flag that a launch script may have, and two values of it: they must be told
+// apart by the configuration, or one be refused, or a note must name the flag.
 func TestAlterEveryFlag(t *testing.T) {
 	load := func(args ...string) (*Config, error) {
-		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x", "--train-iters", "20"}, args...)})
+		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x",
+			"--train-iters", "20"}, args...)})
 	}
 	base, err := load()
 	require.NoError(t, err)

@@ -10,10 +10,11 @@ import (
 
 func newLoader(file string) *loader {
 	l := &loader{c: &Config{file: file, given: map[string][]setting{}}, failed: map[string]bool{}}
-	l.loong = &loong.Reader{Sink: l, Flags: knownFlags, Flag: keyOfFlag, Integer: func(value *yaml.Node) (n int, why, try string) {
-		why, try = setValue(reflect.ValueOf(&n).Elem(), value)
-		return n, why, try
-	}}
+	l.loong = &loong.Reader{Sink: l, Flags: knownFlags, Flag: keyOfFlag,
+		Integer: func(value *yaml.Node) (n int, why, try string) {
+			why, try = setValue(reflect.ValueOf(&n).Elem(), value)
+			return n, why, try
+		}}
 	return l
 }
 

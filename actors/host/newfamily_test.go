@@ -17,9 +17,11 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// This file adds a family, a mixer, an MLP and a vision tower, and edits nothing: CONTRIBUTING shows it as the pattern.
+// This file adds a family, a mixer, an MLP and a vision tower, and edits nothing: CONTRIBUTING shows it as
+// the pattern.
 
-// Toy: Llama with a norm behind its MLP, whose first layer mixes no tokens at all and whose second has another MLP.
+// Toy: Llama with a norm behind its MLP, whose first layer mixes no tokens at all and whose second has
+// another MLP.
 var _ = family.Register(family.Family{ModelType: "toy", Paper: "none",
 	HF: hf.Family{Class: "ToyForCausalLM",
 		Has:    []string{"layer_types", "mlp_layer_types", "final_logit_softcapping"},
@@ -45,13 +47,20 @@ func (p linearPart) Record(r *block.Rec, name string, h *grad.Value) *grad.Value
 }
 
 var (
-	_ = family.RegisterMixer("no_mixing", func(s family.Spec, _ int) block.Part { return linearPart{s.Hidden} })
-	_ = family.RegisterMLP("toy_linear", func(s family.Spec, _ int) block.Part { return linearPart{s.Hidden} })
+	_ = family.RegisterMixer("no_mixing", func(s family.Spec,
+		_ int) block.Part {
+		return linearPart{s.Hidden}
+	})
+	_ = family.RegisterMLP("toy_linear", func(s family.Spec,
+		_ int) block.Part {
+		return linearPart{s.Hidden}
+	})
 )
 
 // A tower of patches alone, in front of any decoder.
-var _ = family.RegisterTower("toy_tower", family.Tower{Facts: configs.TowerKind{Sized: true}, Projector: "mlp",
-	Loong: map[string]loong.Part{"ToyVisionConfig": {Sized: true}},
+var _ = family.RegisterTower("toy_tower", family.Tower{Facts: configs.TowerKind{Sized: true},
+	Projector: "mlp",
+	Loong:     map[string]loong.Part{"ToyVisionConfig": {Sized: true}},
 	Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
 		t.PatchBias, t.Gated = true, true
@@ -60,7 +69,10 @@ var _ = family.RegisterTower("toy_tower", family.Tower{Facts: configs.TowerKind{
 		return v
 	},
 	Source: func(*family.Vision) func(string) family.Source {
-		return func(name string) family.Source { return family.Source{Name: strings.TrimPrefix(name, "visual.")} }
+		return func(name string) family.Source {
+			return family.Source{Name: strings.TrimPrefix(name,
+				"visual.")}
+		}
 	}})
 
 func readToy(t *testing.T, text string) (*family.Model, error) {
@@ -95,7 +107,8 @@ func TestFamilyOfOneFile(t *testing.T) {
 	for _, p := range m.Params(nil) {
 		have[m.Source(p.Name).Name] = true
 	}
-	for _, name := range []string{"toy.h.0.self_attn.only.weight", "toy.h.1.mlp.only.weight", "toy.h.2.mlp.up_proj.weight", "toy.h.2.norm_3.weight"} {
+	for _, name := range []string{"toy.h.0.self_attn.only.weight", "toy.h.1.mlp.only.weight",
+		"toy.h.2.mlp.up_proj.weight", "toy.h.2.norm_3.weight"} {
 		require.True(t, have[name], name)
 	}
 	require.False(t, have["toy.h.2.mlp.gate_proj.weight"])
@@ -104,7 +117,8 @@ func TestFamilyOfOneFile(t *testing.T) {
 	require.InEpsilonSlice(t, want, got, 1e-5)
 	var losses []float64
 	l, o := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}.run(t, m, 6, refBackend, &losses)
-	o.Batches = func(_ int64, d int) ([]Microbatch, error) { return testBatches(1, 8)(1, d) } // one batch is learnt by heart
+	// one batch is learnt by heart
+	o.Batches = func(_ int64, d int) ([]Microbatch, error) { return testBatches(1, 8)(1, d) }
 	require.NoError(t, Run(l, o))
 	require.Less(t, losses[5], 0.8*losses[0])
 

@@ -13,10 +13,12 @@ import (
 
 // Family says how a decoder's config.json maps to Model.
 type Family struct {
-	Class      string            // that loads it
-	Remote     bool              // the class is not part of transformers
-	Fixed      map[string]string // ours that every model of the family has, as JSON, whether its file says so or not
-	Has        []string          // optional keys of ours that its models may set (those of configs.Model that are tagged "some")
+	Class  string // that loads it
+	Remote bool   // the class is not part of transformers
+	// ours that every model of the family has, as JSON, whether its file says so or not
+	Fixed map[string]string
+	// optional keys of ours that its models may set (those of configs.Model that are tagged "some")
+	Has        []string
 	Absent     map[string]string // ours, as JSON, where the file does not say: transformers' defaults
 	Alias      map[string]string // the family's own names of our keys
 	Only       map[string]string // keys that must have one value, as JSON
@@ -25,11 +27,13 @@ type Family struct {
 	Omit       []string          // our keys that its file does not have
 	Idle       []string          // keys of its own that say nothing about the arithmetic of training
 	Whole      []string          // keys of numbers that transformers wants as integers
-	Dropouts   []string          // keys of dropout, which training does not have here: a note says so where they are not 0
-	Null       []string          // ours of Has whose null in the file is our 0, not a default
+	// keys of dropout, which training does not have here: a note says so where they are not 0
+	Dropouts []string
+	Null     []string // ours of Has whose null in the file is our 0, not a default
 
-	Read  func(d *Decoder, raw map[string]json.RawMessage) // what the tables do not say, after all keys; may be nil
-	Write func(m Values, out map[string]any)               // the same of writing; may be nil
+	// what the tables do not say, after all keys; may be nil
+	Read  func(d *Decoder, raw map[string]json.RawMessage)
+	Write func(m Values, out map[string]any) // the same of writing; may be nil
 }
 
 // Behind reports whether a decoder of the family can stand behind a vision encoder.
@@ -64,9 +68,11 @@ func Behind() (names []string) {
 // Sink is a source.Sink that knows which keys only some families have.
 type Sink interface {
 	source.Sink
-	// Optional says whether a key below model.overrides is one that only some families have, and the value of the others.
+	// Optional says whether a key below model.overrides is one that only some families have, and the value
+	// of the others.
 	Optional(key string) (value string, some bool)
-	// Type is the type of such a key, as integer, number, boolean, string or list of …; "" if there is no such key.
+	// Type is the type of such a key, as integer, number, boolean, string or list of …; "" if there is no
+	// such key.
 	Type(key string) string
 }
 
@@ -84,12 +90,13 @@ var refused = map[string]string{
 }
 
 // idle are keys that say nothing about the arithmetic of training.
-var idle = source.Set("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "pad_token_id", "auto_map", "pretraining_tp",
+var idle = source.Set("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache",
+	"pad_token_id", "auto_map", "pretraining_tp",
 	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation", "chunk_size_feed_forward", "output_attentions",
 	"output_hidden_states", "return_dict", "is_encoder_decoder", "id2label", "label2id", "problem_type", "unk_token_id")
 
-// Decode turns a config.json into settings. Keys that would change the arithmetic and that Model does not have are
-// faults; the names of others that are not known come back for a notice.
+// Decode turns a config.json into settings. Keys that would change the arithmetic and that Model does not
+// have are faults; the names of others that are not known come back for a notice.
 func Decode(sink Sink, path string, text []byte) (unread []string) {
 	o := source.Origin{Layer: source.LayerModel, File: path}
 	var raw map[string]json.RawMessage
@@ -109,7 +116,8 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	}
 	f, ok := Families[family]
 	if !ok {
-		sink.Fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained", source.Quoted(family)), source.OneOf(Names()))
+		sink.Fail(o, "model_type", fmt.Sprintf("%s is no family that can be trained",
+			source.Quoted(family)), source.OneOf(Names()))
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f}
@@ -142,7 +150,8 @@ type Decoder struct {
 	full int // entries of layer_types that are no setting
 }
 
-// constants enters what the family has anyway, and what the file leaves out: not what it says is null, which is transformers' None.
+// constants enters what the family has anyway, and what the file leaves out: not what it says is null,
+// which is transformers' None.
 func (d *Decoder) constants(raw map[string]json.RawMessage) {
 	for _, key := range source.SortedKeys(d.f.Fixed) {
 		d.Set(key, d.f.Fixed[key])
@@ -209,7 +218,8 @@ func (d *Decoder) key(key, value string) bool {
 	case key == "intermediate_size" && d.f.Doubled:
 		d.half(key, value)
 	case d.lacks(key, value):
-	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "names", "source"}, key):
+	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "names", "source"},
+		key):
 		d.Set(key, value)
 	default:
 		return false
@@ -247,8 +257,10 @@ func (d *Decoder) Set(key, value string) {
 		d.Sink.Fail(d.O, key, "cannot be read: "+err.Error(), "")
 		return
 	}
-	if typ := d.Sink.Type(key); strings.HasPrefix(value, `"`) && (typ == "integer" || typ == "number" || typ == "boolean") {
-		d.Sink.Fail(d.O, key, fmt.Sprintf("%s is text, want a value of type %s", value, typ), "write it without quotes, as transformers wants it")
+	if typ := d.Sink.Type(key); strings.HasPrefix(value, `"`) && (typ == "integer" || typ == "number" ||
+		typ == "boolean") {
+		d.Sink.Fail(d.O, key, fmt.Sprintf("%s is text, want a value of type %s", value, typ),
+			"write it without quotes, as transformers wants it")
 		return
 	}
 	d.Sink.Add(source.ModelKeys+"."+key, node, d.O)
@@ -270,7 +282,8 @@ func (d *Decoder) ropeByKind(full string, sliding json.RawMessage) {
 		Type  string          `json:"rope_type"`
 	}
 	if err := json.Unmarshal(sliding, &local); err != nil || local.Type != "" && local.Type != "default" {
-		d.Sink.Fail(d.O, "rope_parameters.sliding_attention", Compact(sliding)+", only rope_type default can be trained", "")
+		d.Sink.Fail(d.O, "rope_parameters.sliding_attention",
+			Compact(sliding)+", only rope_type default can be trained", "")
 		return
 	}
 	if local.Theta != nil {

@@ -20,11 +20,12 @@ type Composed struct {
 	Preset map[string]string // ours that the family fixes, as JSON
 	Only   map[string]string // keys of vision_config that must have one value, as JSON
 
-	Kinds map[string]map[string]string // of families with several towers: ours by model_type of vision_config, as JSON
-	Top   map[string]string            // further keys of the top level, ours or "" for those that rest reads
+	// of families with several towers: ours by model_type of vision_config, as JSON
+	Kinds map[string]map[string]string
+	Top   map[string]string // further keys of the top level, ours or "" for those that rest reads
 	Rest  func(d *Decoder, raw, vision map[string]json.RawMessage)
-	// Write enters what is not the same in all: keys of vision_config and text_config, and of the top level; put enters one of ours into
-	// vision_config by the family's name of it.
+	// Write enters what is not the same in all: keys of vision_config and text_config, and of the top
+	// level; put enters one of ours into vision_config by the family's name of it.
 	Write func(m Values, out map[string]any, put func(key string, value any))
 }
 
@@ -49,18 +50,23 @@ func Tower(c Composed, kind string) string {
 // ComposedFamilies are the composed families by model_type.
 var ComposedFamilies = map[string]Composed{}
 
-// composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of training.
-var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob", "projection_dropout", "use_mean_pooling", "drop_path_rate",
+// composedIdle are keys of vision_config and of the top level that say nothing about the arithmetic of
+// training.
+var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob",
+	"projection_dropout", "use_mean_pooling", "drop_path_rate",
 	"vision_end_token_id", "vision_token_id", "image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer", "vision_feature_select_strategy",
 	"auto_map", "template", "force_image_size", "dynamic_image_size", "max_dynamic_patch", "min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora", "use_llm_lora",
 	"use_flash_attn", "dropout", "system_message", "_commit_hash",
 	"tokens_per_second", "num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions", "output_hidden_states")
 
-// composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins patches, and of which layer.
+// composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins
+// patches, and of which layer.
 var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1"}
 
-// decodeComposed turns the config.json of a composed family into settings; the names of keys that are not known come back.
-func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.RawMessage, o source.Origin) (unread []string) {
+// decodeComposed turns the config.json of a composed family into settings; the names of keys that are not
+// known come back.
+func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.RawMessage,
+	o source.Origin) (unread []string) {
 	sub := func(key string) map[string]json.RawMessage {
 		var m map[string]json.RawMessage
 		if raw[key] != nil && json.Unmarshal(raw[key], &m) != nil {
@@ -86,7 +92,8 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	}
 	f, ok := Families[name]
 	if !ok {
-		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is no decoder that can be trained", source.Quoted(name)), source.OneOf(source.SortedKeys(Families)))
+		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is no decoder that can be trained",
+			source.Quoted(name)), source.OneOf(source.SortedKeys(Families)))
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f}
@@ -111,9 +118,11 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	return append(unread, d.visionKeys(c, vision)...)
 }
 
-// topKeys enters the keys of the top level; where the file is flat, those that it does not know are the decoder's.
+// topKeys enters the keys of the top level; where the file is flat, those that it does not know are the
+// decoder's.
 func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat bool) (unread []string) {
-	top := map[string]string{"image_token_id": "vision.image_token_id", "video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
+	top := map[string]string{"image_token_id": "vision.image_token_id",
+		"video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
 		"projector_hidden_act": "vision.projector_hidden_act"}
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		value := Compact(raw[key])
@@ -174,7 +183,8 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 			d.square("vision."+key, value)
 		case only != "":
 			if !source.SameValue(only, value) {
-				d.Sink.Fail(d.O, "vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
+				d.Sink.Fail(d.O, "vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value,
+					only), "")
 			}
 		case renamed && to == "" || value == "null":
 		case d.Sink.Has(source.ModelKeys + ".vision." + to):
@@ -187,12 +197,14 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 	return unread
 }
 
-// tower enters what the model_type of vision_config says, of a family with several towers, and reports whether it may be trained.
+// tower enters what the model_type of vision_config says, of a family with several towers, and reports
+// whether it may be trained.
 func (d *Decoder) tower(c Composed, vision map[string]json.RawMessage) bool {
 	var tower string
 	_ = json.Unmarshal(vision["model_type"], &tower) // what is no string is no tower
 	if c.Kinds != nil && c.Kinds[tower] == nil {
-		d.Sink.Fail(d.O, "vision_config.model_type", fmt.Sprintf("%s is no tower that can be trained", source.Quoted(tower)), source.OneOf(source.SortedKeys(c.Kinds)))
+		d.Sink.Fail(d.O, "vision_config.model_type", fmt.Sprintf("%s is no tower that can be trained",
+			source.Quoted(tower)), source.OneOf(source.SortedKeys(c.Kinds)))
 		return false
 	}
 	for _, key := range source.SortedKeys(c.Kinds[tower]) {
@@ -204,7 +216,8 @@ func (d *Decoder) tower(c Composed, vision map[string]json.RawMessage) bool {
 // ratio is the width of Qwen2-VL's MLP: a multiple of the tower's.
 func (d *Decoder) ratio(vision map[string]json.RawMessage) {
 	var width, ratio float64
-	if json.Unmarshal(vision["embed_dim"], &width) == nil && json.Unmarshal(vision["mlp_ratio"], &ratio) == nil {
+	if json.Unmarshal(vision["embed_dim"], &width) == nil && json.Unmarshal(vision["mlp_ratio"],
+		&ratio) == nil {
 		d.Set("vision.intermediate_size", fmt.Sprint(int(width*ratio)))
 	}
 }
@@ -216,7 +229,8 @@ func (d *Decoder) axial(value string) {
 		Type  string  `json:"rope_type"`
 	}
 	if json.Unmarshal([]byte(value), &r) != nil || r.Theta != 10000 || r.Type != "axial" {
-		d.Sink.Fail(d.O, "vision_config.rope_parameters", value+`, only {"rope_theta":10000.0,"rope_type":"axial"} can be trained`, "")
+		d.Sink.Fail(d.O, "vision_config.rope_parameters",
+			value+`, only {"rope_theta":10000.0,"rope_type":"axial"} can be trained`, "")
 	}
 }
 

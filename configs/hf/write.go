@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Values is a model by our names of its keys below model.overrides, such as hidden_size and vision.depth; rope_scaling is the mapping of
-// config.json or nil, and vision the tower by our keys.
+// Values is a model by our names of its keys below model.overrides, such as hidden_size and vision.depth;
+// rope_scaling is the mapping of config.json or nil, and vision the tower by our keys.
 type Values map[string]any
 
 // Int is a whole number.
@@ -19,16 +19,18 @@ func (m Values) Int(key string) int { return m[key].(int) }
 // Text is a word.
 func (m Values) Text(key string) string { return m[key].(string) }
 
-// Encode writes the model as the config.json of its family, for an export that has no source directory to copy it
-// from. dtype is the weights' type by torch's name, such as bfloat16.
+// Encode writes the model as the config.json of its family, for an export that has no source directory to
+// copy it from. dtype is the weights' type by torch's name, such as bfloat16.
 func Encode(m Values, dtype string) []byte {
 	decoder := m.Text("model_type")
 	if text := m.Text("text_model_type"); text != "" {
 		decoder = text
 	}
 	f := Families[decoder]
-	out := map[string]any{"hidden_act": m["hidden_act"], "torch_dtype": dtype, "use_cache": true, "bos_token_id": nil, "eos_token_id": nil}
-	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+	out := map[string]any{"hidden_act": m["hidden_act"], "torch_dtype": dtype, "use_cache": true,
+		"bos_token_id": nil, "eos_token_id": nil}
+	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers",
+		"num_attention_heads", "num_key_value_heads",
 		"head_dim", "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "tie_word_embeddings",
 		"attention_bias", "initializer_range"} {
 		out[key] = m[key]
@@ -131,10 +133,12 @@ func (m Values) composed(text map[string]any) map[string]any {
 	put("in_channels", m["vision.in_channels"])
 	put("hidden_act", m["vision.hidden_act"])
 	delete(text, "architectures") // the whole has one
-	out := map[string]any{"model_type": m.Text("model_type"), "architectures": m["architectures"], "text_config": text, "vision_config": vision, "image_token_id": m["vision.image_token_id"],
+	out := map[string]any{"model_type": m.Text("model_type"), "architectures": m["architectures"],
+		"text_config": text, "vision_config": vision, "image_token_id": m["vision.image_token_id"],
 		"tie_word_embeddings": m["tie_word_embeddings"], "torch_dtype": text["torch_dtype"]}
 	text["model_type"] = m["text_model_type"]
-	for key, token := range map[string]int{"video_token_id": m.Int("vision.video_token_id"), "vision_start_token_id": m.Int("vision.vision_start_token_id")} {
+	for key, token := range map[string]int{"video_token_id": m.Int("vision.video_token_id"),
+		"vision_start_token_id": m.Int("vision.vision_start_token_id")} {
 		if token >= 0 {
 			out[key] = token
 		}

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Config groups: a directory of files of which one is chosen. A file chooses in its defaults list, whoever includes that file can
-// choose otherwise with an override entry, and the command line with group=name.
+// Config groups: a directory of files of which one is chosen. A file chooses in its defaults list, whoever
+// includes that file can choose otherwise with an override entry, and the command line with group=name.
 
 // included is a group at the package where its file goes.
 type included struct {
@@ -58,7 +58,8 @@ func (h *Composition) choose(args []string) {
 		if !GroupArg(arg) && !bare {
 			continue
 		}
-		c := &choice{o: source.Origin{Layer: source.LayerTop, Text: arg}, group: m[2], dir: filepath.Join(h.root, m[2]), add: m[1] == "+", maybe: !GroupArg(arg)}
+		c := &choice{o: source.Origin{Layer: source.LayerTop, Text: arg}, group: m[2],
+			dir: filepath.Join(h.root, m[2]), add: m[1] == "+", maybe: !GroupArg(arg)}
 		if m[3] != "" {
 			c.pkg = packagePath(m[3], nil)
 		}
@@ -77,13 +78,15 @@ func (h *Composition) choose(args []string) {
 	}
 }
 
-// overrideEntry takes up an override entry of a defaults list. It is weaker than those of the files that include this one.
+// overrideEntry takes up an override entry of a defaults list. It is weaker than those of the files that
+// include this one.
 func (h *Composition) overrideEntry(file string, item *yaml.Node, pkg []string, o source.Origin) {
 	if item.Kind != yaml.MappingNode || len(item.Content) != 2 {
 		return
 	}
 	words := strings.Fields(item.Content[0].Value)
-	if len(words) != 2 || words[0] != "override" || strings.HasPrefix(strings.TrimPrefix(words[1], "/"), "hydra/") {
+	if len(words) != 2 || words[0] != "override" || strings.HasPrefix(strings.TrimPrefix(words[1], "/"),
+		"hydra/") {
 		return // what is Hydra's own, as its logging, means nothing here
 	}
 	group, at, _ := strings.Cut(words[1], "@")
@@ -112,27 +115,32 @@ func (h *Composition) chosen(g included) (strongest *choice) {
 	return strongest
 }
 
-// means says whether a choice is for a group: its path is the group's, or the end of it, and so is its package, if given.
+// means says whether a choice is for a group: its path is the group's, or the end of it, and so is its
+// package, if given.
 func (c *choice) means(g included) bool {
 	if c.pkg != nil && !slices.Equal(c.pkg, g.pkg) {
 		return false
 	}
 	end := "/" + strings.TrimPrefix(filepath.ToSlash(filepath.Clean(c.group)), "/")
-	return c.dir == g.dir || !strings.Contains(c.group, "..") && strings.HasSuffix("/"+filepath.ToSlash(g.dir), end)
+	return c.dir == g.dir || !strings.Contains(c.group,
+		"..") && strings.HasSuffix("/"+filepath.ToSlash(g.dir), end)
 }
 
-// finishGroups includes what was to be added, and reports choices for groups that no file includes. It returns the arguments among
-// args that are left: values of keys.
+// finishGroups includes what was to be added, and reports choices for groups that no file includes. It
+// returns the arguments among args that are left: values of keys.
 func (h *Composition) finishGroups(args []string) []string {
 	taken := map[string]bool{}
 	for _, c := range slices.Backward(h.choices) {
-		key := h.Tree.At(strings.ReplaceAll(c.group, "-", "_")) != nil || h.nearGroup(c) == "" || source.DidYouMean(c.group, h.Tree.Keys) != ""
+		key := h.Tree.At(strings.ReplaceAll(c.group, "-",
+			"_")) != nil || h.nearGroup(c) == "" || source.DidYouMean(c.group, h.Tree.Keys) != ""
 		if len(c.hit) == 0 && c.maybe && key {
 			continue
 		}
 		taken[c.o.Text] = true
-		if other := slices.IndexFunc(c.hit, func(g included) bool { return g.String() != c.hit[0].String() }); other > 0 {
-			h.sink.Fail(c.o, c.group, fmt.Sprintf("is included more than once, as %s and %s", c.hit[0], c.hit[other]), "choose for one of them, by its package")
+		if other := slices.IndexFunc(c.hit,
+			func(g included) bool { return g.String() != c.hit[0].String() }); other > 0 {
+			h.sink.Fail(c.o, c.group, fmt.Sprintf("is included more than once, as %s and %s", c.hit[0],
+				c.hit[other]), "choose for one of them, by its package")
 		} else if len(c.hit) == 0 {
 			h.unmatched(c)
 		}
@@ -140,7 +148,8 @@ func (h *Composition) finishGroups(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return taken[arg] })
 }
 
-// unmatched includes the file of a choice that adds a group. Any other is a fault: no file includes its group.
+// unmatched includes the file of a choice that adds a group. Any other is a fault: no file includes its
+// group.
 func (h *Composition) unmatched(c *choice) {
 	info, err := os.Stat(c.dir)
 	switch {
@@ -150,7 +159,8 @@ func (h *Composition) unmatched(c *choice) {
 		}
 		return
 	case c.add && err == nil && info.IsDir():
-		h.sink.Fail(c.o, c.group, "where it goes is not said", fmt.Sprintf("write +%s@model.peft_config=…, or another package", c.group))
+		h.sink.Fail(c.o, c.group, "where it goes is not said",
+			fmt.Sprintf("write +%s@model.peft_config=…, or another package", c.group))
 		return
 	}
 	var at []string

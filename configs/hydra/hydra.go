@@ -1,6 +1,7 @@
-// Package hydra composes files as Hydra does (hydra.cc, version 1.1 and later), in the subset that LoongForge's model files use: a
-// defaults list of other files with packages, _self_, overrides, config groups, and OmegaConf's interpolations. Nothing of a file is
-// run. Faults go to a source.Sink; the tree that comes out names the place of every value.
+// Package hydra composes files as Hydra does (hydra.cc, version 1.1 and later), in the subset that
+// LoongForge's model files use: a defaults list of other files with packages, _self_, overrides, config
+// groups, and OmegaConf's interpolations. Nothing of a file is run. Faults go to a source.Sink; the tree
+// that comes out names the place of every value.
 package hydra
 
 import (
@@ -121,8 +122,9 @@ type Composition struct {
 	groups  []included // that have been included, or could have been
 }
 
-// Compose reads a file with all that it includes and applies overrides; interpolations are left to Resolve. What is wrong goes to the
-// sink; the tree holds what could be read, and nil is returned if the file itself could not. getenv answers ${oc.env:…} and may be nil.
+// Compose reads a file with all that it includes and applies overrides; interpolations are left to Resolve.
+// What is wrong goes to the sink; the tree holds what could be read, and nil is returned if the file itself
+// could not. getenv answers ${oc.env:…} and may be nil.
 func Compose(sink source.Sink, getenv func(string) string, file string, overrides []string) *Composition {
 	o := source.Origin{Layer: source.LayerLoong, File: file}
 	h := &Composition{Tree: NewMapping(o), sink: sink, getenv: getenv, root: filepath.Dir(file)}
@@ -141,7 +143,8 @@ func Compose(sink source.Sink, getenv func(string) string, file string, override
 
 // Overrides makes a tree of overrides alone.
 func Overrides(sink source.Sink, getenv func(string) string, overrides []string) *Composition {
-	h := &Composition{Tree: NewMapping(source.Origin{Layer: source.LayerTop}), sink: sink, getenv: getenv, root: "."}
+	h := &Composition{Tree: NewMapping(source.Origin{Layer: source.LayerTop}), sink: sink, getenv: getenv,
+		root: "."}
 	for _, arg := range overrides {
 		h.override(arg)
 	}
@@ -157,7 +160,8 @@ var packageHeader = regexp.MustCompile(`(?m)^#\s*@package\s+(\S+)\s*$`)
 func (h *Composition) include(file string, from source.Origin, pkg []string) {
 	file = filepath.Clean(file)
 	if i := slices.Index(h.stack, file); i >= 0 {
-		h.sink.Fail(from, "defaults", "the files include each other: "+strings.Join(append(h.stack[i:], file), " → "), "remove one of the includes")
+		h.sink.Fail(from, "defaults", "the files include each other: "+strings.Join(append(h.stack[i:],
+			file), " → "), "remove one of the includes")
 		h.broken = true
 		return
 	}
@@ -207,7 +211,8 @@ func nearestFile(file string) string {
 			names = append(names, name)
 		}
 	}
-	if try := source.DidYouMean(strings.TrimSuffix(filepath.Base(file), ".yaml"), names); try != "" || len(names) == 0 {
+	if try := source.DidYouMean(strings.TrimSuffix(filepath.Base(file), ".yaml"),
+		names); try != "" || len(names) == 0 {
 		return try
 	}
 	return source.OneOf(names)
@@ -262,8 +267,8 @@ func (h *Composition) defaults(file string, list *yaml.Node, pkg []string, self 
 	}
 }
 
-// entry includes what one entry names: name, group/name, group: name, or group@package: name, also with several names. Of a
-// group, another choice may have been made.
+// entry includes what one entry names: name, group/name, group: name, or group@package: name, also with
+// several names. Of a group, another choice may have been made.
 func (h *Composition) entry(file string, item *yaml.Node, pkg []string, o source.Origin) {
 	if item.Kind == yaml.ScalarNode && item.Tag != "!!null" {
 		name, at, _ := strings.Cut(item.Value, "@")
@@ -299,7 +304,8 @@ func (h *Composition) entry(file string, item *yaml.Node, pkg []string, o source
 	}
 	for _, name := range names {
 		if name == "???" {
-			h.sink.Fail(o, "defaults", words[len(words)-1]+": no file is chosen", "put the name of a file in place of ???, or choose on the command line: group=name")
+			h.sink.Fail(o, "defaults", words[len(words)-1]+": no file is chosen",
+				"put the name of a file in place of ???, or choose on the command line: group=name")
 			continue
 		}
 		h.named(h.groupDir(file, group), name, inner, o, optional)
@@ -315,7 +321,8 @@ func (h *Composition) options(value *yaml.Node, key string, o source.Origin) (na
 	for _, n := range list {
 		switch {
 		case n.Kind != yaml.ScalarNode:
-			h.sink.Fail(o, "defaults", fmt.Sprintf("%s: %s, want the name of a file", key, source.NodeKind(n)), "")
+			h.sink.Fail(o, "defaults", fmt.Sprintf("%s: %s, want the name of a file", key,
+				source.NodeKind(n)), "")
 			return nil, false
 		case n.Tag != "!!null":
 			names = append(names, n.Value)
@@ -342,7 +349,8 @@ func (h *Composition) inner(group, at string, names, pkg []string, o source.Orig
 		if len(names) > 0 {
 			name = names[0]
 		}
-		h.sink.Fail(o, "defaults", fmt.Sprintf("%s: where it goes is not said", group), fmt.Sprintf("write %s@model.foundation: %s, or another package", group, name))
+		h.sink.Fail(o, "defaults", fmt.Sprintf("%s: where it goes is not said", group),
+			fmt.Sprintf("write %s@model.foundation: %s, or another package", group, name))
 		return nil, false
 	case group != "":
 		return slices.Concat(pkg, strings.Split(strings.Trim(group, "/"), "/")), true
@@ -368,7 +376,8 @@ var (
 	deletePattern   = regexp.MustCompile(`^~([A-Za-z_][A-Za-z0-9_.-]*)(=.*)?$`)
 )
 
-// override sets or deletes a value. Hyphens in keys are underscores. Whether there is such a key is checked with all others.
+// override sets or deletes a value. Hyphens in keys are underscores. Whether there is such a key is checked
+// with all others.
 func (h *Composition) override(arg string) {
 	o := source.Origin{Layer: source.LayerTop, Text: arg}
 	split := func(key string) []string { return strings.Split(strings.ReplaceAll(key, "-", "_"), ".") }
@@ -395,7 +404,8 @@ func (h *Composition) override(arg string) {
 		return
 	}
 	if have := h.Tree.At(path...); have != nil && have.Scalar() && value.Kind == yaml.ScalarNode && have.Value.Value != value.Value {
-		h.sink.Note(fmt.Sprintf("%s: %s from %s overrules %s from %s", strings.Join(path, "."), value.Value, o, have.Value.Value, have.O))
+		h.sink.Note(fmt.Sprintf("%s: %s from %s overrules %s from %s", strings.Join(path, "."), value.Value,
+			o, have.Value.Value, have.O))
 	}
 	over := NewMapping(o)
 	over.Put(path[len(path)-1], newTree(value, o, false))

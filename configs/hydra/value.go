@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Interpolations: ${a.b} takes over another value, ${.b} one beside it, ${name:argument} asks a resolver. The names of
-// functions stand for themselves: ${act:gelu} is gelu.
+// Interpolations: ${a.b} takes over another value, ${.b} one beside it, ${name:argument} asks a resolver.
+// The names of functions stand for themselves: ${act:gelu} is gelu.
 
 // functions are the functions that LoongForge's resolvers know.
 var functions = map[string][]string{
@@ -186,8 +186,8 @@ func unquote(s string) string {
 	return s
 }
 
-// environment is the value of a variable, else the default behind a comma. LOONGFORGE_PATH is known without being set: the
-// directory above configs/models.
+// environment is the value of a variable, else the default behind a comma. LOONGFORGE_PATH is known without
+// being set: the directory above configs/models.
 func (h *Composition) environment(arg string) (out *Node, why, try string) {
 	name, def, hasDefault := strings.Cut(arg, ",")
 	name = strings.TrimSpace(name)
@@ -205,7 +205,8 @@ func (h *Composition) environment(arg string) (out *Node, why, try string) {
 			value = before
 		}
 	default:
-		return nil, fmt.Sprintf("the environment has no variable %s", source.Quoted(name)), fmt.Sprintf("export it, or give a default: ${oc.env:%s,…}", name)
+		return nil, fmt.Sprintf("the environment has no variable %s",
+			source.Quoted(name)), fmt.Sprintf("export it, or give a default: ${oc.env:%s,…}", name)
 	}
 	return &Node{Value: source.ScalarNode(value)}, "", ""
 }

@@ -29,7 +29,8 @@ func (v *vlm) family() {
 	switch {
 	case fits:
 	case name == "":
-		v.l.Sink.Fail(v.top, "model.model_type", "is not given", source.OneOf(append(source.SortedKeys(compositions), customFamily)))
+		v.l.Sink.Fail(v.top, "model.model_type", "is not given",
+			source.OneOf(append(source.SortedKeys(compositions), customFamily)))
 		return
 	default:
 		if name != customFamily {
@@ -70,7 +71,8 @@ func (v *vlm) functions(c Composition, known bool) {
 		case !source.SameValue(strings.ToLower(kid.Text()), "true") && strings.ToLower(kid.Text()) != "false":
 			v.l.Sink.Fail(kid.O, "model."+name, kid.Kind()+", want true or false", "")
 		default:
-			v.l.without("model." + name) // a microbatch without images never passes the encoder, and needs no stand-in
+			// a microbatch without images never passes the encoder, and needs no stand-in
+			v.l.without("model." + name)
 		}
 	}
 	v.one("position_idx_func", positions)
@@ -83,7 +85,8 @@ func (v *vlm) one(name string, want []string) {
 	switch {
 	case kid == nil || kid.Null():
 	case !slices.Contains(want, kid.Text()):
-		v.l.Sink.Fail(kid.O, "model."+name, fmt.Sprintf("%s, but this model has %s", source.Quoted(kid.Text()), want[0]), "remove it, or set it to "+want[0])
+		v.l.Sink.Fail(kid.O, "model."+name, fmt.Sprintf("%s, but this model has %s",
+			source.Quoted(kid.Text()), want[0]), "remove it, or set it to "+want[0])
 	case len(want) > 1:
 		v.l.without("model." + name)
 	}
@@ -111,7 +114,8 @@ func (v *vlm) positions(c Composition) {
 		}
 		node, err := source.ParseValue("{" + kind + "mrope_section: " + text + "}")
 		if err != nil {
-			v.l.Sink.Fail(at.O, "model.foundation.mrope_section", source.Quoted(text)+", want a list of three numbers", "")
+			v.l.Sink.Fail(at.O, "model.foundation.mrope_section",
+				source.Quoted(text)+", want a list of three numbers", "")
 			return
 		}
 		v.set(key, node, at.O)
@@ -122,7 +126,8 @@ func (v *vlm) positions(c Composition) {
 		}
 		node, err := source.ParseValue("{rope_type: dynamic, factor: " + factor + "}")
 		if err != nil {
-			v.l.Sink.Fail(source.Origin{Layer: source.LayerFlag, Text: "--rope-scaling-factor"}, key, source.Quoted(factor)+", want a number", "")
+			v.l.Sink.Fail(source.Origin{Layer: source.LayerFlag, Text: "--rope-scaling-factor"}, key,
+				source.Quoted(factor)+", want a number", "")
 			return
 		}
 		o := v.fd.At("rotary_emb_func").O
@@ -154,14 +159,16 @@ func (v *vlm) lora() {
 		sorts = append(sorts, linears{"model.layers.*.", decoderLinears.parts})
 	}
 	if peft.On("apply_to_image_encoder") {
-		parts := map[string][]string{"linear_qkv": {"q_proj", "k_proj", "v_proj"}, "linear_proj": {"attn.proj"}, "linear_fc1": {"fc1"}, "linear_fc2": {"fc2"}}
+		parts := map[string][]string{"linear_qkv": {"q_proj", "k_proj", "v_proj"},
+			"linear_proj": {"attn.proj"}, "linear_fc1": {"fc1"}, "linear_fc2": {"fc2"}}
 		if v.encoder.Gated {
 			parts["linear_fc1"], parts["linear_fc2"] = []string{"gate_proj", "up_proj"}, []string{"down_proj"}
 		}
 		sorts = append(sorts, linears{"visual.blocks.*.", parts})
 	}
 	if peft.On("apply_to_image_projector") {
-		sorts = append(sorts, linears{"projector.", map[string][]string{"linear_qkv": {}, "linear_proj": {}, "linear_fc1": {"fc1"}, "linear_fc2": {"fc2"}}})
+		sorts = append(sorts, linears{"projector.", map[string][]string{"linear_qkv": {}, "linear_proj": {},
+			"linear_fc1": {"fc1"}, "linear_fc2": {"fc2"}}})
 	}
 	if len(sorts) == 0 {
 		v.l.Sink.Fail(peft.O, "model.peft_config", "applies to no part", "set apply_to_foundation: true")

@@ -1,6 +1,7 @@
-// Package loong reads what LoongForge's launch scripts name: model files, with a class in _target_, includes in defaults and
-// otherwise Megatron's argument names; low-rank additions; and files that describe data sets of conversations. With --config-file
-// LoongForge's own precedence holds: what such a file says beats the flag. Classes are names in tables; nothing of a file is run.
+// Package loong reads what LoongForge's launch scripts name: model files, with a class in _target_,
+// includes in defaults and otherwise Megatron's argument names; low-rank additions; and files that describe
+// data sets of conversations. With --config-file LoongForge's own precedence holds: what such a file says
+// beats the flag. Classes are names in tables; nothing of a file is run.
 package loong
 
 import (
@@ -22,7 +23,8 @@ var decoderOnly = map[string]string{
 }
 
 // decoderIdle are keys with no meaning here besides those of megatron.IdleFlags.
-var decoderIdle = source.Set("model_type", "model_spec", "rotary_emb_func", "word_embeddings_for_head", "max_sequence_length",
+var decoderIdle = source.Set("model_type", "model_spec", "rotary_emb_func", "word_embeddings_for_head",
+	"max_sequence_length",
 	"mtp_loss_scaling_factor_decay_ratio", "fp8_dynamic_num_tokens", "fp8_dynamic_policy_path", "bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm")
 
 // Reader reads one model file, or overrides of the parts of a model.
@@ -41,7 +43,8 @@ type Reader struct {
 	RopeFactor string   // --rope-scaling-factor, until a model takes it
 
 	// What was read besides settings.
-	VocabUnit int           // what the vocabulary would be padded to a multiple of, 0 if the file does not say
+	// what the vocabulary would be padded to a multiple of, 0 if the file does not say
+	VocabUnit int
 	Rates     []Rate        // learning rates of parts
 	EncoderTP source.Origin // where the encoder's tensor parallelism is set, if it is
 	Faults    int           // what was wrong in the file
@@ -59,8 +62,8 @@ type Rate struct {
 	Origin source.Origin
 }
 
-// IsFile says whether a file is one of LoongForge's: a class in _target_, a defaults list, or the parts of a model below
-// model. A file that cannot be read is none.
+// IsFile says whether a file is one of LoongForge's: a class in _target_, a defaults list, or the parts of
+// a model below model. A file that cannot be read is none.
 func IsFile(path string) bool {
 	text, err := source.ReadFile(path)
 	if err != nil {
@@ -74,7 +77,8 @@ func IsFile(path string) bool {
 		return true
 	}
 	m := source.Lookup(root, "model")
-	return m != nil && slices.ContainsFunc([]string{"foundation", "image_encoder", "image_projector", "model_type"}, func(key string) bool { return source.Lookup(m, key) != nil })
+	return m != nil && slices.ContainsFunc([]string{"foundation", "image_encoder", "image_projector",
+		"model_type"}, func(key string) bool { return source.Lookup(m, key) != nil })
 }
 
 // Read composes and enters the model file, with the overrides that are for it.
@@ -84,7 +88,8 @@ func (l *Reader) Read() {
 	}
 	before := l.Sink.Faults()
 	if filepath.Base(filepath.Dir(l.Path)) == "ckpt_convert" {
-		l.Sink.Fail(source.Origin{Layer: source.LayerLoong, File: l.Path}, "", conversion, "name the model's file")
+		l.Sink.Fail(source.Origin{Layer: source.LayerLoong, File: l.Path}, "", conversion,
+			"name the model's file")
 	} else if h := hydra.Compose(l.Sink, l.Getenv, l.Path, l.Args); h != nil {
 		l.file(h)
 	}
@@ -93,7 +98,8 @@ func (l *Reader) Read() {
 	}
 	l.noteIdle()
 	if l.RopeFactor != "" {
-		l.Sink.Fail(source.Origin{Layer: source.LayerFlag, Text: "--rope-scaling-factor"}, "", megatron.RefusedFlags["rope-scaling-factor"], "")
+		l.Sink.Fail(source.Origin{Layer: source.LayerFlag, Text: "--rope-scaling-factor"}, "",
+			megatron.RefusedFlags["rope-scaling-factor"], "")
 	}
 	l.Faults += l.Sink.Faults() - before
 }
@@ -123,7 +129,8 @@ func (l *Reader) file(h *hydra.Composition) {
 		return
 	}
 	if target == "" {
-		l.Sink.Fail(root.O, "_target_", "is not given: the file has neither a dense model nor the parts of one below model", "")
+		l.Sink.Fail(root.O, "_target_",
+			"is not given: the file has neither a dense model nor the parts of one below model", "")
 		return
 	}
 	l.decoder(root, "", "*")
@@ -152,8 +159,8 @@ func notAModel(root *hydra.Node, class string) string {
 	return ""
 }
 
-// decoder enters the keys of a language model; prefix is what stands before their names, all the parameters that freeze
-// means.
+// decoder enters the keys of a language model; prefix is what stands before their names, all the parameters
+// that freeze means.
 func (l *Reader) decoder(n *hydra.Node, prefix string, all ...string) {
 	if target := n.At("_target_"); target != nil && target.Scalar() && !l.family(n, prefix) {
 		return // its keys would be none of ours
@@ -181,14 +188,16 @@ func (l *Reader) decoder(n *hydra.Node, prefix string, all ...string) {
 		case name == "convert_file": // it may tell classes apart, and names no weights here
 			l.without(prefix + name)
 		case name == "group_query_attention": // it says whether num_query_groups counts
-			if g := n.Text("num_query_groups"); g == "" || source.SameValue(g, n.Text("num_attention_heads")) {
+			if g := n.Text("num_query_groups"); g == "" || source.SameValue(g,
+				n.Text("num_attention_heads")) {
 				l.without(prefix + name)
 			}
 		case decoderIdle[name]:
 			l.without(prefix + name)
 		case decoderOnly[name] != "":
 			if strings.ToLower(value.Value) != decoderOnly[name] {
-				l.Sink.Fail(o, prefix+name, fmt.Sprintf("%s, but dense families here have %s", source.Quoted(value.Value), decoderOnly[name]), "")
+				l.Sink.Fail(o, prefix+name, fmt.Sprintf("%s, but dense families here have %s",
+					source.Quoted(value.Value), decoderOnly[name]), "")
 			}
 		default:
 			l.key(prefix, name, value, o)
@@ -224,10 +233,13 @@ func (l *Reader) key(prefix, name string, value *yaml.Node, o source.Origin) {
 	case megatron.IdleFlags[flag]:
 		l.without(prefix + name)
 	case megatron.OnlyFlags[flag] != nil:
-		if !slices.ContainsFunc(megatron.OnlyFlags[flag].Values, func(v string) bool { return source.SameValue(v, value.Value) }) {
-			l.Sink.Fail(o, prefix+name, fmt.Sprintf("%s: %s", source.Quoted(value.Value), megatron.OnlyFlags[flag].Why), "")
+		if !slices.ContainsFunc(megatron.OnlyFlags[flag].Values,
+			func(v string) bool { return source.SameValue(v, value.Value) }) {
+			l.Sink.Fail(o, prefix+name, fmt.Sprintf("%s: %s", source.Quoted(value.Value),
+				megatron.OnlyFlags[flag].Why), "")
 		}
-	case off && (megatron.RefusedFlags[flag] != "" || name == "fp8" || name == "fp8_param" || name == "selective_fp8"):
+	case off && (megatron.RefusedFlags[flag] != "" || name == "fp8" || name == "fp8_param" ||
+		name == "selective_fp8"):
 	case name == "fp8" || name == "fp8_param" || name == "selective_fp8":
 		l.Sink.Fail(o, prefix+name, megatron.RefusedFlags["fp8-format"], "")
 	case megatron.RefusedFlags[flag] != "" || strings.HasPrefix(name, "moe_"):
@@ -266,7 +278,8 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 		if why == "" {
 			why = "is no dense family"
 		}
-		l.Sink.Fail(o, prefix+"_target_", fmt.Sprintf("class %s: %s", source.Quoted(class), why), source.OneOf(classNames()))
+		l.Sink.Fail(o, prefix+"_target_", fmt.Sprintf("class %s: %s", source.Quoted(class), why),
+			source.OneOf(classNames()))
 		return false
 	}
 	if prefix == "" {
@@ -295,24 +308,29 @@ type linears struct {
 }
 
 var decoderLinears = linears{"*.", map[string][]string{
-	"linear_qkv": {"q_proj", "k_proj", "v_proj"}, "linear_proj": {"o_proj"}, "linear_fc1": {"gate_proj", "up_proj"}, "linear_fc2": {"down_proj"},
+	"linear_qkv": {"q_proj", "k_proj", "v_proj"}, "linear_proj": {"o_proj"}, "linear_fc1": {"gate_proj",
+		"up_proj"}, "linear_fc2": {"down_proj"},
 }}
 
 // lora enters low-rank additions to the linears of one or more sorts.
 func (l *Reader) lora(n *hydra.Node, prefix string, sorts ...linears) {
 	keys := map[string]string{"dim": "lora.rank", "alpha": "lora.alpha", "dropout": "lora.dropout"}
-	idle := source.Set("dropout_position", "lora_A_init_method", "lora_B_init_method", "lora_dtype", "a2a_experimental",
+	idle := source.Set("dropout_position", "lora_A_init_method", "lora_B_init_method", "lora_dtype",
+		"a2a_experimental",
 		"apply_to_foundation", "apply_to_image_encoder", "apply_to_image_projector")
 	for _, name := range n.Keys {
 		kid := n.Kids[name]
 		switch {
 		case strings.HasPrefix(name, "apply_to_video_"):
 			if kid.Kids == nil && !strings.EqualFold(kid.Text(), "false") {
-				l.Sink.Fail(kid.O, prefix+name, "images and videos share the image encoder", "set apply_to_image_encoder instead")
+				l.Sink.Fail(kid.O, prefix+name, "images and videos share the image encoder",
+					"set apply_to_image_encoder instead")
 			}
 		case name == "_target_":
-			if class := kid.Text(); !strings.HasSuffix(class, ".LoraConfig") && !strings.HasSuffix(class, ".VLMLoraConfig") {
-				l.Sink.Fail(kid.O, prefix+name, source.Quoted(class)+" is no class of low-rank additions", "take one that ends in LoraConfig")
+			if class := kid.Text(); !strings.HasSuffix(class, ".LoraConfig") && !strings.HasSuffix(class,
+				".VLMLoraConfig") {
+				l.Sink.Fail(kid.O, prefix+name, source.Quoted(class)+" is no class of low-rank additions",
+					"take one that ends in LoraConfig")
 			}
 		case strings.HasPrefix(name, "apply_to_"): // read where there are parts
 		case idle[name]:
@@ -323,7 +341,8 @@ func (l *Reader) lora(n *hydra.Node, prefix string, sorts ...linears) {
 			l.targets(kid, prefix+name, sorts)
 		default:
 			known := append(slices.Concat(source.SortedKeys(keys), source.SortedKeys(idle)), "target_modules")
-			l.Sink.Fail(kid.O, prefix+name, "unknown key of a LoongForge LoRA file", source.DidYouMean(name, known))
+			l.Sink.Fail(kid.O, prefix+name, "unknown key of a LoongForge LoRA file",
+				source.DidYouMean(name, known))
 		}
 	}
 }
@@ -342,7 +361,8 @@ func (l *Reader) targets(n *hydra.Node, key string, sorts []linears) {
 			}
 			parts := sort.parts[last]
 			if parts == nil {
-				l.Sink.Fail(n.O, key, fmt.Sprintf("%s is no linear layer of the model", source.Quoted(item.Value)), source.OneOf(source.SortedKeys(sort.parts)))
+				l.Sink.Fail(n.O, key, fmt.Sprintf("%s is no linear layer of the model",
+					source.Quoted(item.Value)), source.OneOf(source.SortedKeys(sort.parts)))
 			}
 			for _, p := range parts {
 				targets = append(targets, prefix+p)

@@ -17,7 +17,8 @@ var partNames = []string{"foundation", "image_encoder", "image_projector"}
 // IsPart reports whether a key lies in one of them.
 func IsPart(key string) bool {
 	words := strings.SplitN(key, ".", 3)
-	return len(words) == 3 && words[0] == "model" && slices.Contains(partNames, strings.ReplaceAll(words[1], "-", "_"))
+	return len(words) == 3 && words[0] == "model" && slices.Contains(partNames,
+		strings.ReplaceAll(words[1], "-", "_"))
 }
 
 // Overrides enters source.ModelKeys of parts where the model is not one of LoongForge's files.
@@ -58,7 +59,8 @@ func (v *vlm) partKeys(part string, n *hydra.Node) {
 			v.set(visionKey+visionKeys[name], kid.Value, kid.O)
 		case v.idle(part, name):
 		default:
-			known := append(source.SortedKeys(visionKeys), "freeze", "tensor_model_parallel_size", "recompute_granularity", "lr")
+			known := append(source.SortedKeys(visionKeys), "freeze", "tensor_model_parallel_size",
+				"recompute_granularity", "lr")
 			if part == "image_projector" {
 				known = []string{"freeze", "recompute_granularity", "lr"}
 			}

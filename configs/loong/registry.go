@@ -9,13 +9,17 @@ import (
 
 // Decoder is a class of language models: the last word of _target_.
 type Decoder struct {
-	Class   string
-	Convert string // name of the convert_file of models whose weights have other names than the class's usual ones, "" for any other
+	Class string
+	// name of the convert_file of models whose weights have other names than the class's usual ones, "" for
+	// any other
+	Convert string
 	Family  string // our model_type
 	Alone   bool   // it does not stand behind an encoder
-	// Tokens are our keys of token ids of images in the vocabulary, for a pair of one's own; nil if there are none.
+	// Tokens are our keys of token ids of images in the vocabulary, for a pair of one's own; nil if there
+	// are none.
 	Tokens map[string]string
-	// Dynamic is the factor of the dynamic rotary embedding by the base, where the class has one; nil for none.
+	// Dynamic is the factor of the dynamic rotary embedding by the base, where the class has one; nil for
+	// none.
 	Dynamic func(base string) string
 }
 
@@ -50,17 +54,19 @@ func classNames() []string { return source.SortedKeys(decoders) }
 
 // Composition is a family of composed models: what LoongForge calls it, and what it is made of.
 type Composition struct {
-	Name         string // model.model_type
-	Family       string // our model_type
-	Encoder      string // kinds of our vision towers and projectors
-	Projector    string
-	Decoders     []string                     // families
-	Tokens       map[string]map[string]string // by decoder, "" for any: our keys of token ids
-	Sections     string                       // of M-RoPE, "" for plain positions
-	Weave        bool                         // the sections are dealt out in turns
-	PositionFunc []string                     // values of position_idx_func that stand for its positions; nil is position_ids
-	LossFunc     string                       // value of loss_func, "" for default
-	LossWeight   string                       // train.loss_weight of fine-tuning where a script does not say, "" for the usual one
+	Name      string // model.model_type
+	Family    string // our model_type
+	Encoder   string // kinds of our vision towers and projectors
+	Projector string
+	Decoders  []string                     // families
+	Tokens    map[string]map[string]string // by decoder, "" for any: our keys of token ids
+	Sections  string                       // of M-RoPE, "" for plain positions
+	Weave     bool                         // the sections are dealt out in turns
+	// values of position_idx_func that stand for its positions; nil is position_ids
+	PositionFunc []string
+	LossFunc     string // value of loss_func, "" for default
+	// train.loss_weight of fine-tuning where a script does not say, "" for the usual one
+	LossWeight string
 }
 
 // compositions are the registered ones by name.
@@ -74,7 +80,8 @@ func RegisterComposition(c Composition) {
 	compositions[c.Name] = c
 }
 
-// LossWeight is the train.loss_weight with which LoongForge fine-tunes models of a family, "" for the usual one.
+// LossWeight is the train.loss_weight with which LoongForge fine-tunes models of a family, "" for the usual
+// one.
 func LossWeight(family string) string {
 	for _, name := range source.SortedKeys(compositions) {
 		if compositions[name].Family == family {
@@ -86,19 +93,21 @@ func LossWeight(family string) string {
 
 // Part is a class of image encoders or projectors.
 type Part struct {
-	Kind      string            // of our vision tower, or of our projector
-	Preset    map[string]string // our keys of the tower that the files do not say
-	Gated     bool              // the encoder's MLP is gated
-	RMS       bool              // RMS norms
-	Norms     bool              // either norm
-	Sized     bool              // images or tiles have one size, image_size
-	Positions []string          // values of position_embedding_type besides none that stand for the tower's own positions
-	Free      bool              // files say whether query, key and value have biases and norms
-	MergerEps string            // term under the root of a patch merger's norm behind the encoder, "" for 1e-6
-	Joins     bool              // the projector joins patches: its inner width is theirs
-	Square    bool              // the projector's inner width is its outer one
-	Eps       string            // of the projector's norm, "" for the encoder's MergerEps
-	Why       string            // the reason why the class is refused
+	Kind   string            // of our vision tower, or of our projector
+	Preset map[string]string // our keys of the tower that the files do not say
+	Gated  bool              // the encoder's MLP is gated
+	RMS    bool              // RMS norms
+	Norms  bool              // either norm
+	Sized  bool              // images or tiles have one size, image_size
+	// values of position_embedding_type besides none that stand for the tower's own positions
+	Positions []string
+	Free      bool // files say whether query, key and value have biases and norms
+	// term under the root of a patch merger's norm behind the encoder, "" for 1e-6
+	MergerEps string
+	Joins     bool   // the projector joins patches: its inner width is theirs
+	Square    bool   // the projector's inner width is its outer one
+	Eps       string // of the projector's norm, "" for the encoder's MergerEps
+	Why       string // the reason why the class is refused
 }
 
 // RegisterEncoder enters a class of image encoders.

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LoongForge's composed models: an image encoder, a projector and a foundation below model, each with a class. Classes and
-// specs are names in tables here; nothing of them is run.
+// LoongForge's composed models: an image encoder, a projector and a foundation below model, each with a
+// class. Classes and specs are names in tables here; nothing of them is run.
 
 // visionKeys are keys of image encoders with ours.
 var visionKeys = map[string]string{
@@ -25,7 +25,8 @@ var visionKeys = map[string]string{
 	"original_num_attention_heads": "num_heads",
 }
 
-// partIdle are keys of encoders and projectors with no meaning here besides those of decoderIdle and megatron.IdleFlags.
+// partIdle are keys of encoders and projectors with no meaning here besides those of decoderIdle and
+// megatron.IdleFlags.
 var partIdle = source.Set("convert_file", "rotary_interleaved",
 	"sequence_parallel", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "rotary_base", "rotary_percent", "add_position_embedding",
 	"make_vocab_size_divisible_by", "recompute_method", "recompute_num_layers", "init_method_std", "bf16", "fp16", "rotary_seq_len_interpolation_factor", "max_position_embeddings")
@@ -34,9 +35,11 @@ var partIdle = source.Set("convert_file", "rotary_interleaved",
 var heads = source.Set("num_query_groups", "original_num_query_groups", "kv_channels")
 
 // regular are keys of model besides its parts.
-var regular = source.Set("model_type", "position_idx_func", "loss_func", "mix_used_vision_encoder", "mix_used_vision_projector", "vision_token_id", "peft_config", "_target_")
+var regular = source.Set("model_type", "position_idx_func", "loss_func", "mix_used_vision_encoder",
+	"mix_used_vision_projector", "vision_token_id", "peft_config", "_target_")
 
-var activations = map[string]string{"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "quick_gelu": "quick_gelu", "silu": "silu", "relu": "relu"}
+var activations = map[string]string{"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh",
+	"quick_gelu": "quick_gelu", "silu": "silu", "relu": "relu"}
 
 // vlm is a composed model that is being read.
 type vlm struct {
@@ -63,14 +66,16 @@ func (l *Reader) composed(root, m *hydra.Node) {
 		l.Sink.Fail(m.O, "model", m.Kind()+", want a mapping", "")
 		return
 	}
-	v := &vlm{l: l, top: root.O, m: m, enc: m.At("image_encoder"), proj: m.At("image_projector"), fd: m.At("foundation")}
+	v := &vlm{l: l, top: root.O, m: m, enc: m.At("image_encoder"), proj: m.At("image_projector"),
+		fd: m.At("foundation")}
 	known := append(source.SortedKeys(regular), "foundation", "image_encoder", "image_projector")
 	for _, name := range m.Keys {
 		kid := m.Kids[name]
 		switch {
 		case slices.Contains(known, name) || kid.Null():
 		case strings.HasPrefix(name, "video_") || strings.HasPrefix(name, "audio_"):
-			l.Sink.Fail(kid.O, "model."+name, "pictures and videos share the image encoder, and sound is not read", "remove it")
+			l.Sink.Fail(kid.O, "model."+name,
+				"pictures and videos share the image encoder, and sound is not read", "remove it")
 		default:
 			l.Sink.Fail(kid.O, "model."+name, "unknown key", source.DidYouMean(name, known))
 		}
@@ -135,7 +140,8 @@ func (v *vlm) class(name string, n *hydra.Node, classes map[string]*Part) *Part 
 	case target == "":
 		v.l.Sink.Fail(o, "model."+name+"._target_", "is not given", source.OneOf(able))
 	case p == nil:
-		v.l.Sink.Fail(o, "model."+name+"._target_", fmt.Sprintf("class %s is no %s", source.Quoted(class), strings.ReplaceAll(name, "_", " ")), source.OneOf(able))
+		v.l.Sink.Fail(o, "model."+name+"._target_", fmt.Sprintf("class %s is no %s", source.Quoted(class),
+			strings.ReplaceAll(name, "_", " ")), source.OneOf(able))
 	case p.Why != "":
 		v.l.Sink.Fail(o, "model."+name+"._target_", p.Why, source.OneOf(able))
 		return nil
@@ -169,16 +175,19 @@ func (v *vlm) shared(part, name string, kid *hydra.Node, pattern string) bool {
 	case kid.Kids != nil:
 		v.l.Sink.Fail(kid.O, key, "a mapping, want a value", "")
 	case name == "lr":
-		v.l.Rates = append(v.l.Rates, Rate{map[string]string{"image_encoder": "encoder", "image_projector": "projector"}[part], key, kid.Value, kid.O})
+		v.l.Rates = append(v.l.Rates, Rate{map[string]string{"image_encoder": "encoder",
+			"image_projector": "projector"}[part], key, kid.Value, kid.O})
 	case name == "recompute_granularity":
-		v.set(map[string]string{"image_encoder": "plan.encoder.recompute", "image_projector": "plan.projector_recompute"}[part], kid.Value, kid.O)
+		v.set(map[string]string{"image_encoder": "plan.encoder.recompute",
+			"image_projector": "plan.projector_recompute"}[part], kid.Value, kid.O)
 	case strings.HasPrefix(name, "fp8") || name == "selective_fp8":
 		if !strings.EqualFold(kid.Text(), "false") && kid.Text() != "0" {
 			v.l.Sink.Fail(kid.O, key, megatron.RefusedFlags["fp8-format"], "")
 		}
 	case name == "hidden_dropout" || name == "attention_dropout":
 		if !source.SameValue(kid.Text(), "0") {
-			v.l.Sink.Fail(kid.O, key, source.Quoted(kid.Text())+": towers here have no dropout", "set it to 0")
+			v.l.Sink.Fail(kid.O, key, source.Quoted(kid.Text())+": towers here have no dropout",
+				"set it to 0")
 		}
 	default:
 		return false
@@ -186,7 +195,8 @@ func (v *vlm) shared(part, name string, kid *hydra.Node, pattern string) bool {
 	return true
 }
 
-// idle enters a key that has no meaning in a part of a model, and says whether it is one. It comes after all that have one.
+// idle enters a key that has no meaning in a part of a model, and says whether it is one. It comes after
+// all that have one.
 func (v *vlm) idle(part, name string) bool {
 	if heads[name] {
 		return true
@@ -240,7 +250,8 @@ func (v *vlm) encoderKeys() {
 		case name == "swiglu" || name == "gated_linear_unit":
 			v.hold(key, kid, e.Gated, "not so in "+e.Kind+"'s tower")
 		case name == "add_bias_linear":
-			v.hold(key, kid, true, "the linear layers of towers here have biases, as in published checkpoints")
+			v.hold(key, kid, true,
+				"the linear layers of towers here have biases, as in published checkpoints")
 		case name == "add_qkv_bias" && e.Free:
 			v.set(visionKey+"attention_bias", kid.Value, kid.O)
 		case name == "add_qkv_bias":
@@ -252,11 +263,14 @@ func (v *vlm) encoderKeys() {
 		case name == "class_token_len":
 			v.among(key, kid, "class tokens are "+e.Kind+"'s own", "0")
 		case name == "position_embedding_type":
-			v.among(key, kid, "positions are those of "+e.Kind+"'s tower", append([]string{"none"}, e.Positions...)...)
+			v.among(key, kid, "positions are those of "+e.Kind+"'s tower",
+				append([]string{"none"}, e.Positions...)...)
 		case v.idle("image_encoder", name):
 		default:
-			known := slices.Concat(source.SortedKeys(visionKeys), source.SortedKeys(partIdle), []string{"freeze", "tensor_model_parallel_size", "recompute_granularity", "activation_func", "normalization",
-				"add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit", "image_size", "lr"})
+			known := slices.Concat(source.SortedKeys(visionKeys), source.SortedKeys(partIdle),
+				[]string{"freeze", "tensor_model_parallel_size", "recompute_granularity", "activation_func",
+					"normalization",
+					"add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit", "image_size", "lr"})
 			v.l.Sink.Fail(kid.O, key, "unknown key of an image encoder", source.DidYouMean(name, known))
 		}
 	}
@@ -274,8 +288,11 @@ func (v *vlm) heads() {
 	if err1 != nil || err2 != nil || n < 1 {
 		return // reported as it is decoded
 	}
-	if kv := v.enc.At("kv_channels"); kv != nil && kv.Scalar() && d%n == 0 && !source.SameValue(kv.Text(), strconv.Itoa(d/n)) {
-		v.l.Sink.Fail(kv.O, "model.image_encoder.kv_channels", fmt.Sprintf("%s, but hidden_size / num_attention_heads = %d / %d = %d", kv.Text(), d, n, d/n), fmt.Sprintf("set it to %d", d/n))
+	if kv := v.enc.At("kv_channels"); kv != nil && kv.Scalar() && d%n == 0 && !source.SameValue(kv.Text(),
+		strconv.Itoa(d/n)) {
+		v.l.Sink.Fail(kv.O, "model.image_encoder.kv_channels",
+			fmt.Sprintf("%s, but hidden_size / num_attention_heads = %d / %d = %d", kv.Text(), d, n,
+				d/n), fmt.Sprintf("set it to %d", d/n))
 	}
 	for _, name := range []string{"original_num_query_groups", "num_query_groups"} {
 		groups := v.enc.At(name)
@@ -287,7 +304,9 @@ func (v *vlm) heads() {
 			heads = v.enc.Text("num_attention_heads")
 		}
 		if !source.SameValue(groups.Text(), heads) {
-			v.l.Sink.Fail(groups.O, "model.image_encoder."+name, fmt.Sprintf("%s for %s heads: towers here have as many keys as queries", groups.Text(), heads), "set it to "+heads)
+			v.l.Sink.Fail(groups.O, "model.image_encoder."+name,
+				fmt.Sprintf("%s for %s heads: towers here have as many keys as queries", groups.Text(),
+					heads), "set it to "+heads)
 		}
 	}
 }
@@ -295,7 +314,8 @@ func (v *vlm) heads() {
 // among reports a value that is none of those that stand for what the part has anyway.
 func (v *vlm) among(key string, kid *hydra.Node, why string, values ...string) {
 	if !slices.ContainsFunc(values, func(x string) bool { return source.SameValue(x, kid.Text()) }) {
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s: %s", source.Quoted(kid.Text()), why), "set it to "+values[0])
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s: %s", source.Quoted(kid.Text()), why),
+			"set it to "+values[0])
 		return
 	}
 	if len(values) > 1 {
@@ -320,9 +340,11 @@ func (v *vlm) act(key string, kid *hydra.Node, e *Part) {
 	act := activations[kid.Text()]
 	switch {
 	case act == "":
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())), source.OneOf(source.SortedKeys(activations)))
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())),
+			source.OneOf(source.SortedKeys(activations)))
 	case e.Gated && act != "silu":
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the gate of %s's tower has silu", kid.Text(), e.Kind), "set it to silu")
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the gate of %s's tower has silu", kid.Text(),
+			e.Kind), "set it to silu")
 	default:
 		v.set(visionKey+"hidden_act", source.ScalarNode(act), kid.O)
 	}
@@ -336,7 +358,8 @@ func (v *vlm) norm(key string, kid *hydra.Node, e *Part) {
 	case e.Norms:
 		v.set(visionKey+"rms_norm", source.ScalarNode(strconv.FormatBool(rms)), kid.O)
 	case rms != e.RMS:
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but %s's tower has %s", kid.Text(), e.Kind, normName(e.RMS)), "set it to "+normName(e.RMS))
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but %s's tower has %s", kid.Text(), e.Kind,
+			normName(e.RMS)), "set it to "+normName(e.RMS))
 	}
 }
 
@@ -355,27 +378,34 @@ func (v *vlm) projectorKeys() {
 		switch {
 		case v.shared("image_projector", name, kid, "projector.*"):
 		case name == "tensor_model_parallel_size":
-			if tp := v.enc.Text("tensor_model_parallel_size"); kid.Text() != tp && !(tp == "" && kid.Text() == "1") {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the projector runs on the encoder's ranks, with tp %s", kid.Text(), orOne(tp)), "set model.image_encoder.tensor_model_parallel_size instead")
+			if tp := v.enc.Text("tensor_model_parallel_size"); kid.Text() != tp && !(tp == "" &&
+				kid.Text() == "1") {
+				v.l.Sink.Fail(kid.O, key,
+					fmt.Sprintf("%s, but the projector runs on the encoder's ranks, with tp %s", kid.Text(),
+						orOne(tp)), "set model.image_encoder.tensor_model_parallel_size instead")
 			}
 		case name == "hidden_size", name == "ffn_hidden_size" && v.projector.Square:
 			if hidden != "" && !source.SameValue(kid.Text(), hidden) {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("the projector is %s wide, the foundation %s (model.foundation.hidden_size)", kid.Text(), hidden), "set it to "+hidden)
+				v.l.Sink.Fail(kid.O, key,
+					fmt.Sprintf("the projector is %s wide, the foundation %s (model.foundation.hidden_size)", kid.Text(), hidden), "set it to "+hidden)
 			}
 		case name == "ffn_hidden_size":
 			v.joined(key, kid)
 		case name == "activation_func":
 			if act := activations[kid.Text()]; act == "" {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())), source.OneOf(source.SortedKeys(activations)))
+				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())),
+					source.OneOf(source.SortedKeys(activations)))
 			} else if v.projector.Joins && act != "gelu" {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but patch mergers here have gelu", kid.Text()), "set it to gelu")
+				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but patch mergers here have gelu", kid.Text()),
+					"set it to gelu")
 			} else {
 				v.set(visionKey+"projector_hidden_act", source.ScalarNode(act), kid.O)
 			}
 		case name == "normalization":
 			want := v.projector.Joins && v.encoder.RMS
 			if kid.Text() != normName(want) {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the projector behind %s's tower has %s", source.Quoted(kid.Text()), v.encoder.Kind, normName(want)), "set it to "+normName(want))
+				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the projector behind %s's tower has %s",
+					source.Quoted(kid.Text()), v.encoder.Kind, normName(want)), "set it to "+normName(want))
 			}
 		case name == "add_bias_linear":
 			v.hold(key, kid, true, "the linear layers of projectors here have biases")
@@ -383,16 +413,20 @@ func (v *vlm) projectorKeys() {
 			v.hold(key, kid, false, "projectors here are not gated")
 		case name == "layernorm_epsilon" || name == "norm_epsilon":
 			if eps := v.projectorEps(); !source.SameValue(kid.Text(), eps) {
-				v.l.Sink.Note(fmt.Sprintf("%s: %s, but the norm of this projector has %s here", key, kid.Text(), eps))
+				v.l.Sink.Note(fmt.Sprintf("%s: %s, but the norm of this projector has %s here", key,
+					kid.Text(), eps))
 			}
 		case name == "in_dim":
 			if d := v.enc.Text("hidden_size"); d != "" && !source.SameValue(kid.Text(), d) {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("the projector takes rows of %s, the encoder gives %s (model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
+				v.l.Sink.Fail(kid.O, key,
+					fmt.Sprintf("the projector takes rows of %s, the encoder gives %s (model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
 			}
 		case v.idle("image_projector", name):
 		default:
-			known := slices.Concat(source.SortedKeys(partIdle), []string{"freeze", "hidden_size", "ffn_hidden_size", "activation_func", "normalization", "add_bias_linear", "layernorm_epsilon", "lr",
-				"recompute_granularity", "tensor_model_parallel_size"})
+			known := slices.Concat(source.SortedKeys(partIdle),
+				[]string{"freeze", "hidden_size", "ffn_hidden_size", "activation_func", "normalization",
+					"add_bias_linear", "layernorm_epsilon", "lr",
+					"recompute_granularity", "tensor_model_parallel_size"})
 			v.l.Sink.Fail(kid.O, key, "unknown key of an image projector", source.DidYouMean(name, known))
 		}
 	}
@@ -421,7 +455,8 @@ func (v *vlm) joined(key string, kid *hydra.Node) {
 		merge, _ = strconv.Atoi(m) // reported as it is decoded
 	}
 	if want := d * merge * merge; err == nil && !source.SameValue(kid.Text(), strconv.Itoa(want)) {
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the patches that are joined are %d · %d² = %d wide", kid.Text(), d, merge, want), fmt.Sprintf("remove it, or set it to %d", want))
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the patches that are joined are %d · %d² = %d wide",
+			kid.Text(), d, merge, want), fmt.Sprintf("remove it, or set it to %d", want))
 	}
 }
 
@@ -440,7 +475,8 @@ func (v *vlm) decoder() {
 	switch {
 	case v.text == "" || v.foundation.Alone:
 		if v.l.Sink.Faults() == before {
-			v.l.Sink.Fail(o, "model.foundation._target_", "layers that predict several tokens do not stand behind a vision encoder", "choose another foundation")
+			v.l.Sink.Fail(o, "model.foundation._target_",
+				"layers that predict several tokens do not stand behind a vision encoder", "choose another foundation")
 		}
 		v.text = ""
 	default:

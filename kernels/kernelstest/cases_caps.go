@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// Soft caps and norms with a constant: what Gemma's layers need beyond Llama's. The caps are as large as the numbers under them, so that
-// slopes reach from near 0 to 1.
+// Soft caps and norms with a constant: what Gemma's layers need beyond Llama's. The caps are as large as
+// the numbers under them, so that slopes reach from near 0 to 1.
 
 const capWhy = "as without a cap; tanh from one exponential and a quotient errs by an ulp of the cap"
 
@@ -28,7 +28,8 @@ func cappedAttention() []Case {
 	for i, s := range attnShapes {
 		if i == 1 || i == 4 || i >= 6 {
 			name := fmt.Sprintf("%d_q%vk%vh%dg%dd%de%d", i, s.q, s.k, s.h, s.g, s.d, s.e)
-			l = append(l, capped(attnForward(name, s, 1.5), 1, 1.5), capped(attnBackward(name, s, 1.5), 1, 1.5))
+			l = append(l, capped(attnForward(name, s, 1.5), 1, 1.5),
+				capped(attnBackward(name, s, 1.5), 1, 1.5))
 		}
 	}
 	return l

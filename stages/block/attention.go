@@ -15,14 +15,16 @@ const NoRope = -1
 type Attn struct {
 	Hidden, Heads, KV, HeadDim int
 	QKVBias, OBias             bool
-	QKNorm                     bool    // a norm of each head's query and key, as in Qwen3
-	QKWhole                    bool    // a norm of the query and the key over all heads together, as in OLMo 2
-	Norm                       Norm    // of queries and keys
-	Window                     int     // keys a query sees, its own among them; 0 for all
-	Rope                       int     // of Rec.Ropes, or NoRope
-	Pairs                      bool    // neighbouring numbers turn together, as in GLM, instead of those half a width apart
-	Scale                      float64 // of scores; 0 is 1/sqrt(HeadDim)
-	Cap                        float64 // soft cap of scores, 0 for none
+	QKNorm                     bool // a norm of each head's query and key, as in Qwen3
+	// a norm of the query and the key over all heads together, as in OLMo 2
+	QKWhole bool
+	Norm    Norm // of queries and keys
+	Window  int  // keys a query sees, its own among them; 0 for all
+	Rope    int  // of Rec.Ropes, or NoRope
+	// neighbouring numbers turn together, as in GLM, instead of those half a width apart
+	Pairs bool
+	Scale float64 // of scores; 0 is 1/sqrt(HeadDim)
+	Cap   float64 // soft cap of scores, 0 for none
 }
 
 // Size implements Part.
@@ -31,7 +33,8 @@ func (a Attn) Size() int { return 2 * a.Hidden * (a.Heads + a.KV) * a.HeadDim }
 // Record implements Part. Data: positions [t] or positions3 [t 3], cu_seqlens.
 func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t := r.T
-	q, k, v := a.project(r, name, "q", h, a.Heads), a.project(r, name, "k", h, a.KV), a.project(r, name, "v", h, a.KV)
+	q, k, v := a.project(r, name, "q", h, a.Heads), a.project(r, name, "k", h, a.KV), a.project(r, name,
+		"v", h, a.KV)
 	if a.Rope != NoRope {
 		cos, sin := r.angles(a.Rope)
 		q, k = t.Rope(q, cos, sin, a.Pairs), t.Rope(k, cos, sin, a.Pairs)
@@ -46,13 +49,16 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(a.HeadDim))
 	}
-	o := t.Attention(q, k, v, r.Cu(), cuK, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true, Window: a.Window})
-	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.HeadDim, LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
+	o := t.Attention(q, k, v, r.Cu(), cuK, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true,
+		Window: a.Window})
+	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.HeadDim,
+		LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
 }
 
 // project gives the query, the key or the value, of so many heads, normed.
 func (a Attn) project(r *Rec, name, which string, h *grad.Value, heads int) *grad.Value {
-	x := r.Linear(name+"."+which+"_proj", h, heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim})
+	x := r.Linear(name+"."+which+"_proj", h, heads*a.HeadDim, a.Hidden,
+		LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim})
 	if a.QKWhole && which != "v" { // the norm sees all heads: every rank has them
 		x = r.T.Place("", a.Norm.Record(r, name+"."+which+"_norm", x, heads*a.HeadDim))
 	}

@@ -2,7 +2,8 @@ package block
 
 import "github.com/lfactor/lfactor/kernels/grad"
 
-// Norm is the kind of a decoder's norms: RMS (arXiv:1910.07467), or with Layer the layer norm with a bias (arXiv:1607.06450).
+// Norm is the kind of a decoder's norms: RMS (arXiv:1910.07467), or with Layer the layer norm with a bias
+// (arXiv:1607.06450).
 type Norm struct {
 	Eps   float64
 	Plus  float64 // added to the weight of an RMS norm: 1 in Gemma

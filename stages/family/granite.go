@@ -9,8 +9,10 @@ import (
 
 // Granite 3 (dense): Llama with factors on embeddings, scores, branches and logits.
 var _ = Register(Family{ModelType: "granite", Paper: "2408.13359",
-	HF: hf.Family{Class: "GraniteForCausalLM", Has: []string{"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "attention_bias", "mlp_bias"},
-		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008", "num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32000",
+	HF: hf.Family{Class: "GraniteForCausalLM", Has: []string{"embedding_multiplier", "attention_multiplier",
+		"residual_multiplier", "logits_scaling", "attention_bias", "mlp_bias"},
+		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008",
+			"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32000",
 			"max_position_embeddings": "2048", "rms_norm_eps": "1e-6", "attention_multiplier": "1", "bos_token_id": "1", "eos_token_id": "2"},
 		Omit: []string{"head_dim"},
 		Write: func(m hf.Values, out map[string]any) {

@@ -11,8 +11,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Adapter is a low-rank addition to one linear layer of the model as transformers builds it. Such a layer may be several of ours, as
-// query, key and value are: their additions then stand one after another in A [rank in], and each in its own rows of B [out rank].
+// Adapter is a low-rank addition to one linear layer of the model as transformers builds it. Such a layer
+// may be several of ours, as query, key and value are: their additions then stand one after another in A
+// [rank in], and each in its own rows of B [out rank].
 type Adapter struct {
 	Module  string // name of the layer in transformers
 	In, Out int
@@ -27,8 +28,8 @@ type AdapterPart struct {
 	Rows [][2]int // where they lie in the module's, in order
 }
 
-// PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is no linear one in transformers, such
-// as a convolution over patches, is an error.
+// PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is no linear
+// one in transformers, such as a convolution over patches, is an error.
 func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 	whole := map[string]int{} // output features of modules
 	turned := map[string]bool{}
@@ -89,13 +90,16 @@ func (s Source) module() string {
 // Tensors are the adapter's in a PEFT file: A and B for a rank of r each part.
 func (a Adapter) Tensors(r int) (down, up checkpoint.Info) {
 	n := r * len(a.Parts)
-	down = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_A.weight", DType: "F32", Shape: []int{n, a.In}}
-	up = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_B.weight", DType: "F32", Shape: []int{a.Out, n}}
+	down = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_A.weight", DType: "F32",
+		Shape: []int{n, a.In}}
+	up = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_B.weight", DType: "F32",
+		Shape: []int{a.Out, n}}
 	return down, up
 }
 
 // Fill puts the parts' matrices together: read gives A [r in] and B [out r] of one of our layers.
-func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) error) (down, up []float32, err error) {
+func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) error) (down, up []float32,
+	err error) {
 	n := r * len(a.Parts)
 	down, up = make([]float32, n*a.In), make([]float32, a.Out*n)
 	for i, p := range a.Parts {
@@ -117,10 +121,12 @@ func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) 
 	return down, up, nil
 }
 
-// AdapterConfig describes adapters of rank r to PEFT. The layers are named in full: patterns of a run are not PEFT's, and the last part
-// of a name may stand for other layers in transformers. A module of several parts has a rank, and so an alpha, as many times as large.
+// AdapterConfig describes adapters of rank r to PEFT. The layers are named in full: patterns of a run are
+// not PEFT's, and the last part of a name may stand for other layers in transformers. A module of several
+// parts has a rank, and so an alpha, as many times as large.
 func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
-	c := checkpoint.AdapterConfig{R: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Ranks: map[string]int{}, Alphas: map[string]float64{}}
+	c := checkpoint.AdapterConfig{R: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout, Ranks: map[string]int{},
+		Alphas: map[string]float64{}}
 	for _, a := range as {
 		c.Targets.Names = append(c.Targets.Names, a.Module)
 		if n := len(a.Parts); n > 1 {
@@ -135,8 +141,8 @@ func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
 	return c
 }
 
-// inTransformers gives layers the names that they have in transformers, where prefixes differ from the checkpoint's: pairs of the
-// checkpoint's and transformers', of which the first that fits is taken.
+// inTransformers gives layers the names that they have in transformers, where prefixes differ from the
+// checkpoint's: pairs of the checkpoint's and transformers', of which the first that fits is taken.
 func inTransformers(source func(string) Source, prefixes ...[2]string) func(string) Source {
 	return func(name string) Source {
 		s := source(name)

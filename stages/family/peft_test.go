@@ -16,13 +16,17 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-var writeAdapters = flag.String("adapters", "", "directory to write an adapter of every family to, for bench/golden/peft_load.py")
+var writeAdapters = flag.String("adapters", "",
+	"directory to write an adapter of every family to, for bench/golden/peft_load.py")
 
-// everyLinear are targets that match all linear layers of decoders, towers and projectors but the projection of patches.
-var everyLinear = []string{"*.q_proj", "*.k_proj", "*.v_proj", "*.o_proj", "*.gate_proj", "*.up_proj", "*.down_proj", "*.input_proj", "*.attn.proj", "*.fc1", "*.fc2"}
+// everyLinear are targets that match all linear layers of decoders, towers and projectors but the
+// projection of patches.
+var everyLinear = []string{"*.q_proj", "*.k_proj", "*.v_proj", "*.o_proj", "*.gate_proj", "*.up_proj",
+	"*.down_proj", "*.input_proj", "*.attn.proj", "*.fc1", "*.fc2"}
 
-// TestPEFTNames holds the names and shapes of adapters of every family to what PEFT's own loader took: ../trained/testdata/peft.json has, of each
-// golden model, the tensors that were loaded into layers of the model as transformers builds it (bench/golden/peft_load.py).
+// TestPEFTNames holds the names and shapes of adapters of every family to what PEFT's own loader took:
+// ../trained/testdata/peft.json has, of each golden model, the tensors that were loaded into layers of the
+// model as transformers builds it (bench/golden/peft_load.py).
 func TestPEFTNames(t *testing.T) {
 	text, err := os.ReadFile("../trained/testdata/peft.json")
 	if *writeAdapters == "" {
@@ -53,7 +57,8 @@ func TestPEFTNames(t *testing.T) {
 				down, up := a.Tensors(lora.Rank)
 				got[down.Name], got[up.Name] = down.Shape, up.Shape
 			}
-			require.NotNil(t, want[filepath.Base(dir)], "no result of PEFT's loader: run bench/golden/peft_load.py")
+			require.NotNil(t, want[filepath.Base(dir)],
+				"no result of PEFT's loader: run bench/golden/peft_load.py")
 			require.Equal(t, want[filepath.Base(dir)], got)
 		})
 	}
@@ -70,14 +75,16 @@ func writeAdapter(t *testing.T, m *Model, lora *block.Lora, all []Adapter, dir s
 	require.NoError(t, err)
 	for i, a := range all {
 		down, up, err := a.Fill(lora.Rank, func(name string, shape []int, dst []float32) error {
-			m.Init(7, &grad.Param{Name: name + ".random", Shape: shape, Place: grad.Place{}}, Region{To: shape[0]}, dst)
+			m.Init(7, &grad.Param{Name: name + ".random", Shape: shape, Place: grad.Place{}},
+				Region{To: shape[0]}, dst)
 			return nil
 		})
 		require.NoError(t, err)
 		for k, v := range [][]float32{down, up} {
 			raw := make([]byte, 4*len(v))
 			tensor.Narrow(tensor.F32, v, raw)
-			require.NoError(t, sink.WriteRanges(infos[2*i+k].Name, [][2]int{{0, infos[2*i+k].Shape[0]}, {0, infos[2*i+k].Shape[1]}}, raw))
+			require.NoError(t, sink.WriteRanges(infos[2*i+k].Name,
+				[][2]int{{0, infos[2*i+k].Shape[0]}, {0, infos[2*i+k].Shape[1]}}, raw))
 		}
 	}
 	require.NoError(t, sink.Commit())
@@ -85,9 +92,15 @@ func writeAdapter(t *testing.T, m *Model, lora *block.Lora, all []Adapter, dir s
 
 // TestPEFTFused: the addition to a layer that is several of ours is the sum of theirs, each in its rows.
 func TestPEFTFused(t *testing.T) {
-	a := Adapter{Module: "attn", In: 2, Out: 3, Parts: []AdapterPart{{Name: "q", Out: 2, Rows: [][2]int{{0, 1}, {2, 3}}}, {Name: "v", Out: 1, Rows: [][2]int{{1, 2}}}}}
-	values := map[string][]float32{"q.lora_A.weight": {1, 2}, "q.lora_B.weight": {3, 4}, "v.lora_A.weight": {5, 6}, "v.lora_B.weight": {7}}
-	down, up, err := a.Fill(1, func(name string, _ []int, dst []float32) error { copy(dst, values[name]); return nil })
+	a := Adapter{Module: "attn", In: 2, Out: 3, Parts: []AdapterPart{{Name: "q", Out: 2,
+		Rows: [][2]int{{0, 1}, {2, 3}}}, {Name: "v", Out: 1, Rows: [][2]int{{1, 2}}}}}
+	values := map[string][]float32{"q.lora_A.weight": {1, 2}, "q.lora_B.weight": {3, 4},
+		"v.lora_A.weight": {5, 6}, "v.lora_B.weight": {7}}
+	down, up, err := a.Fill(1, func(name string, _ []int, dst []float32) error {
+		copy(dst,
+			values[name])
+		return nil
+	})
 	require.NoError(t, err)
 	require.Equal(t, []float32{1, 2, 5, 6}, down)
 	require.Equal(t, []float32{3, 0, 0, 7, 4, 0}, up)
@@ -96,7 +109,8 @@ func TestPEFTFused(t *testing.T) {
 	require.Equal(t, 4.0, c.Alphas["attn"])
 }
 
-// TestPEFTConvolution: the projection of patches is a convolution in transformers, which has adapters of another shape.
+// TestPEFTConvolution: the projection of patches is a convolution in transformers, which has adapters of
+// another shape.
 func TestPEFTConvolution(t *testing.T) {
 	c, err := configs.ReadModel("testdata/qwen2-vl")
 	require.NoError(t, err)

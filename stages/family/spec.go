@@ -11,30 +11,42 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// Spec is the architecture of a decoder-only language model. What a field does not say is as in Llama: norms before attention and MLP,
-// RMS, full attention, a gated MLP with SiLU, no biases.
+// Spec is the architecture of a decoder-only language model. What a field does not say is as in Llama:
+// norms before attention and MLP, RMS, full attention, a gated MLP with SiLU, no biases.
 type Spec struct {
 	Layers, Hidden, Inter, Heads, KV, HeadDim, Vocab int
 	QKVBias, OBias, MLPBias, QKNorm, Tie             bool
-	QKWhole                                          bool       // queries and keys are normed over all heads together
-	Eps                                              float64    // under the roots of norms
-	Norm                                             block.Norm // but for Eps
-	Norms                                            Norms
-	Rope, LocalRope                                  block.Rope           // LocalRope is that of sliding layers, if its Dim is not 0
-	RopePairs                                        bool                 // neighbouring numbers of a head turn together
-	NoRope                                           func(layer int) bool // layers whose queries and keys do not turn; nil for none
-	Positions                                        int                  // rows of a table of learned positions, 0 for none
-	Mixers                                           []string             // kind of each layer's mixer; nil is full_attention in all
-	MLPs                                             []string             // kind of each layer's MLP; nil is gated in all
-	Window                                           int                  // keys that a query of a sliding layer sees
-	Act                                              string               // activation of MLPs by Hugging Face's name; "" is silu
-	AttnScale                                        float64              // of scores; 0 is 1/sqrt(HeadDim)
-	AttnCap, LogitCap                                float64              // soft caps of scores and of logits, 0 for none
-	EmbedScale, LogitScale, Residual                 float64              // factors on embeddings, on logits, and on what a branch adds; 0 is 1
-	EmbedRounds                                      bool                 // EmbedScale is rounded to the dtype of the embeddings first
-	MTP                                              int                  // multi-token-prediction layers
-	MTPWeight                                        float64
-	InitStd                                          float64
+	// queries and keys are normed over all heads together
+	QKWhole bool
+	Eps     float64    // under the roots of norms
+	Norm    block.Norm // but for Eps
+	Norms   Norms
+	// LocalRope is that of sliding layers, if its Dim is not 0
+	Rope, LocalRope block.Rope
+	// neighbouring numbers of a head turn together
+	RopePairs bool
+	// layers whose queries and keys do not turn; nil for none
+	NoRope func(layer int) bool
+	// rows of a table of learned positions, 0 for none
+	Positions int
+	// kind of each layer's mixer; nil is full_attention in all
+	Mixers []string
+	// kind of each layer's MLP; nil is gated in all
+	MLPs []string
+	// keys that a query of a sliding layer sees
+	Window int
+	// activation of MLPs by Hugging Face's name; "" is silu
+	Act       string
+	AttnScale float64 // of scores; 0 is 1/sqrt(HeadDim)
+	// soft caps of scores and of logits, 0 for none
+	AttnCap, LogitCap float64
+	// factors on embeddings, on logits, and on what a branch adds; 0 is 1
+	EmbedScale, LogitScale, Residual float64
+	// EmbedScale is rounded to the dtype of the embeddings first
+	EmbedRounds bool
+	MTP         int // multi-token-prediction layers
+	MTPWeight   float64
+	InitStd     float64
 }
 
 // Norms are the names of a layer's norms, before and after each branch; "" is none.
@@ -83,11 +95,13 @@ func (s Spec) Check() error {
 	case s.Layers < 1 || s.Hidden < 1 || s.Inter < 1 || s.Heads < 1 || s.HeadDim < 1 || s.Vocab < 1:
 		return fmt.Errorf("model: layers %d, hidden %d, intermediate %d, heads %d, head_dim %d and vocabulary %d must all be positive", s.Layers, s.Hidden, s.Inter, s.Heads, s.HeadDim, s.Vocab)
 	case s.KV < 1 || s.Heads%s.KV != 0:
-		return fmt.Errorf("model: num_attention_heads %d is no multiple of num_key_value_heads %d", s.Heads, s.KV)
+		return fmt.Errorf("model: num_attention_heads %d is no multiple of num_key_value_heads %d", s.Heads,
+			s.KV)
 	case s.HeadDim%2 != 0:
 		return fmt.Errorf("model: head_dim %d is odd; rotary embedding needs pairs", s.HeadDim)
 	case len(s.Mixers) > 0 && len(s.Mixers) != s.Layers || len(s.MLPs) > 0 && len(s.MLPs) != s.Layers:
-		return fmt.Errorf("model: %d mixers and %d MLPs are named for %d layers", len(s.Mixers), len(s.MLPs), s.Layers)
+		return fmt.Errorf("model: %d mixers and %d MLPs are named for %d layers", len(s.Mixers),
+			len(s.MLPs), s.Layers)
 	}
 	if _, ok := acts[cmp.Or(s.Act, "silu")]; !ok {
 		return fmt.Errorf("model: hidden_act %q is unknown, have %v", s.Act, names(acts))
@@ -117,7 +131,8 @@ const (
 
 // Decoder builds the blocks of a decoder-only model in Hugging Face's Llama naming.
 func Decoder(name string, s Spec) *Model {
-	m := &Model{Family: name, Spec: s, Ports: map[string]Port{"x": {Width: s.Hidden}}, Source: func(n string) Source { return Source{Name: n} }}
+	m := &Model{Family: name, Spec: s, Ports: map[string]Port{"x": {Width: s.Hidden}},
+		Source: func(n string) Source { return Source{Name: n} }}
 	m.add(Block{Name: embedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
 	total := 0
 	for i := range s.Layers {
@@ -126,11 +141,16 @@ func Decoder(name string, s Spec) *Model {
 	mean := float64(total) / float64(max(1, s.Layers))
 	for i := range s.Layers {
 		name := fmt.Sprintf("model.layers.%d", i)
-		m.add(Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true, Weight: float64(s.layer(i).Size()) / mean,
-			Record: func(r *block.Rec, env map[string]*grad.Value) { env["x"] = s.layer(i).Record(r, name, env["x"]) }})
+		m.add(Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true,
+			Weight: float64(s.layer(i).Size()) / mean,
+			Record: func(r *block.Rec, env map[string]*grad.Value) {
+				env["x"] = s.layer(i).Record(r, name, env["x"])
+			}})
 	}
-	head := Block{Name: "model.norm", Takes: []string{"x"}, Weight: float64(1+s.MTP) * float64(s.Vocab*s.Hidden) / mean}
-	head.Record = func(r *block.Rec, env map[string]*grad.Value) { // the weight of further heads is set after the model is built
+	head := Block{Name: "model.norm", Takes: []string{"x"},
+		Weight: float64(1+s.MTP) * float64(s.Vocab*s.Hidden) / mean}
+	// the weight of further heads is set after the model is built
+	head.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		m.Spec.head(r, env)
 		m.Spec.mtp(r, env)
 	}
@@ -168,7 +188,8 @@ func (s Spec) layer(i int) block.Layer {
 
 // attention is the attention of layer i, with a window of so many keys, 0 for all.
 func (s Spec) attention(i, window int) block.Attn {
-	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias, OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
+	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,
+		OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
 		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
@@ -240,12 +261,14 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 		env["logits"] = r.T.Logits(h, s.output(r.T), s.LogitCap)
 		return
 	}
-	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), r.T.Data("weights", tensor.F32, r.Shape.Rows), s.LogitCap))
+	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows),
+		r.T.Data("weights", tensor.F32, r.Shape.Rows), s.LogitCap))
 }
 
 // spec is what a configuration says of a decoder, before its family's differences.
 func spec(c configs.Model) Spec {
-	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab,
+	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads,
+		HeadDim: c.HeadDim, Vocab: c.Vocab,
 		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm, Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange,
 		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(c.MLPTypes), Window: c.SlidingWindow, AttnScale: c.AttnScale, AttnCap: c.AttnCap, LogitCap: c.LogitCap,
 		EmbedScale: c.EmbedScale, Residual: c.ResidualScale}
@@ -266,7 +289,8 @@ func spec(c configs.Model) Spec {
 
 func rope(c configs.Model) block.Rope {
 	x := c.RopeScaling
-	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor, Low: x.LowFreqFactor, High: x.HighFreqFactor,
+	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor,
+		Low: x.LowFreqFactor, High: x.HighFreqFactor,
 		Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast, BetaSlow: x.BetaSlow, AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
 		Sections: x.Sections, Interleaved: x.Interleaved, Long: x.LongFactor, Short: x.ShortFactor}
 	if p := c.PartialRotary; p != 0 && p != 1 {
@@ -278,13 +302,18 @@ func rope(c configs.Model) block.Rope {
 	return r
 }
 
-// alternate gives every n-th layer full attention and the others a window, where the configuration names no kinds.
+// alternate gives every n-th layer full attention and the others a window, where the configuration names no
+// kinds.
 func (s *Spec) alternate(n int, given []string) {
 	if len(given) > 0 {
 		return
 	}
 	s.Mixers = nil
 	for i := range s.Layers {
-		s.Mixers = append(s.Mixers, map[bool]string{true: "full_attention", false: "sliding_attention"}[(i+1)%n == 0])
+		kind := "sliding_attention"
+		if (i+1)%n == 0 {
+			kind = "full_attention"
+		}
+		s.Mixers = append(s.Mixers, kind)
 	}
 }
