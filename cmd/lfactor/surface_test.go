@@ -42,7 +42,7 @@ func leaves(c *cobra.Command, path string) (out []string) {
 
 // jsonArgs has arguments for every command; "-" says why a command is left out, and "long " begins those that take long.
 var jsonArgs = map[string]string{
-	"bench kernels": "--rounds 1 --only silu", "bench peak": "", "bench plan": "long --runs 1", "bench sim": "long --runs 1", "bench step": "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
+	"bench kernels": "--rounds 1 --only swiglu", "bench peak": "", "bench plan": "long --runs 1", "bench sim": "long --runs 1", "bench step": "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
 	"calibrate":    "long ",
 	"ckpt convert": "ckpt hf2", "ckpt diff": "ckpt hf", "ckpt ls": "ckpt", "ckpt prune": "ckpt --keep 3", "ckpt verify": "ckpt",
 	"config check": "run.yaml", "config diff": "run.yaml other.yaml", "config explain": "plan.pp run.yaml", "config models": "", "config schema": "",

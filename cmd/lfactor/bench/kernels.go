@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -77,17 +78,10 @@ func peakBench() *cobra.Command {
 }
 
 func printKernels(out []rates.KernelTime, form string) error {
-	switch form {
-	case "json":
-		return json.NewEncoder(os.Stdout).Encode(out)
-	case "jsonl":
-		for _, k := range out {
-			if err := json.NewEncoder(os.Stdout).Encode(k); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	return cli.EmitAs(os.Stdout, form, out, func(io.Writer) { kernelTable(out) })
+}
+
+func kernelTable(out []rates.KernelTime) {
 	t := cli.TextTable("kernel", "dtype", "threads", "time", "GFLOP/s", "GB/s", "of peak")
 	for _, k := range out {
 		rate := ""
@@ -97,5 +91,4 @@ func printKernels(out []rates.KernelTime, form string) error {
 		t.AppendRow(table.Row{k.Name, k.DType, k.Threads, unit.Seconds(k.Seconds), rate, fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), fmt.Sprintf("%.0f%%", 100*k.Peak)})
 	}
 	t.Render()
-	return nil
 }
