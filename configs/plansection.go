@@ -26,7 +26,7 @@ type Plan struct {
 	Encoder          Tower  `key:"encoder"`
 	Procs            int    `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
 	Threads          int    `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
-	Memory           Bytes  `key:"memory" default:"0" class:"replan" doc:"Budget of each rank; 0 sets none."`
+	Memory           Bytes  `key:"memory" default:"0" class:"replan" doc:"Budget of the tensors of each rank; 0 takes nine tenths of this machine's memory, or of what its control groups permit, shared by the ranks."`
 }
 
 // Ranks is the number of ranks of the run.

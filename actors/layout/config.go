@@ -51,7 +51,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	}
 	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
-		Rows: r.Train.MicroBatch * r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
+		Rows: r.Train.MicroBatch * r.Data.SeqLen, SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}

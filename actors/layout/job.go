@@ -30,6 +30,7 @@ type Job struct {
 	Chunks          int            // chunks of each microbatch's sequence, 0 is 1
 	KeepChunks      int            // newest chunks that keep their activations whatever Recompute says
 	Rows            int            // tokens of a microbatch
+	SeqLen          int            // tokens of each of its sequences, for costs; 0 is one sequence
 	Dims            map[string]int // of a large microbatch beside its tokens, as patches of pictures: what memory is planned for
 	Recompute       grad.Recompute
 	RecomputeLayers []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all

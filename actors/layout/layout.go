@@ -42,6 +42,7 @@ type Layout struct {
 	more  map[TraceKey]*grad.Trace // of other classes, made when first asked for
 	lower map[loweredKey][]core.Segment
 	none  map[int32][]bool // by class: the ports that carry nothing
+	works map[int32]work   // by class
 }
 
 // RankPart is one rank's share of a layout.
@@ -56,12 +57,19 @@ type RankPart struct {
 	Ties   [][]int // ranks of each tie group, in stage order
 }
 
+// Budget gives every rank a budget in bytes, where the job has none of its own.
+func (l *Layout) Budget(bytes int64) {
+	if l.Job.Memory == 0 {
+		l.Job.Memory = bytes
+	}
+}
+
 // Coord is a rank's pipeline rank, replica and place in tensor parallelism, for those who print it.
 type Coord struct{ PP, DP, TP int }
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
-	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}}
+	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}, works: map[int32]work{}}
 	var err error
 	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
 		return nil, err

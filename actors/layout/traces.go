@@ -41,8 +41,20 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	}
 	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap
 	o.LossInB = !l.split
+	o.SeqLen = l.seqLen
 	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1
 	return o
+}
+
+// seqLen is the length of the sequences that a tensor of borders cuts, as far as the plan knows it.
+func (l *Layout) seqLen(data string) int {
+	switch d := l.Job.Dims; data {
+	case "cu_seqlens":
+		return l.Job.SeqLen
+	case "vis.cu":
+		return d[block.Patches] / max(1, d[block.Frames])
+	}
+	return 0
 }
 
 // each is what the blocks of a stage have of their own, nil where all are alike.

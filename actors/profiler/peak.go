@@ -1,19 +1,38 @@
 package profiler
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
-	"time"
 
-	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
-	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// PeakOnce measures the rates of large products on this machine, in FLOP/s, once a process.
-var PeakOnce = sync.OnceValues(func() (f32, bf16 float64) { return probe(tensor.F32), probe(tensor.BF16) })
+// peaks are the rates of one machine, all threads together, in FLOP/s.
+type peaks struct {
+	F32  float64 `json:"f32"`
+	BF16 float64 `json:"bf16"`
+}
 
-// PeakFlops is what the machine reaches in a large product of matrices, measured once: the denominator of mfu.
+// PeakOnce gives what this machine's instructions can do at most, all threads together, in FLOP/s: measured once a process as
+// `lfactor bench peak` does, in registers on one thread, times the threads. Whatever else runs on the machine can only lower a
+// measurement, so the highest that the machine has ever given is kept in the user's cache directory.
+var PeakOnce = sync.OnceValues(func() (f32, bf16 float64) {
+	b := cpu.New(1)
+	defer b.Close()
+	now, threads := b.Peaks(), float64(runtime.GOMAXPROCS(0))
+	p := peaks{now.MultiplyAdd * threads, max(now.Tiles, now.MultiplyAdd) * threads}
+	if dir, err := os.UserCacheDir(); err == nil {
+		p = keep(filepath.Join(dir, "lfactor", "peaks.json"), machine(b.Name()), p)
+	}
+	return p.F32, p.BF16
+})
+
+// PeakFlops is the denominator of mfu for a training precision.
 func PeakFlops(precision string) float64 {
 	f32, bf16 := PeakOnce()
 	if precision == "bf16" {
@@ -22,17 +41,43 @@ func PeakFlops(precision string) float64 {
 	return f32
 }
 
-func probe(d tensor.DType) float64 {
-	const n = 1024
-	b := cpu.New(runtime.GOMAXPROCS(0))
-	defer b.Close()
-	x, w, y := tensor.Make(d, n, n), tensor.Make(d, n, n), tensor.Make(d, n, n)
-	call := &kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w, nil}, Out: []*tensor.Tensor{y}}
-	best := time.Hour
-	for began := time.Now(); time.Since(began) < 150*time.Millisecond; { // the best of many: others may use the machine too
-		t := time.Now()
-		b.Run(call)
-		best = min(best, time.Since(t))
+// machine names this machine: its instructions, its processor's model and how many threads run.
+func machine(level string) string {
+	model := runtime.GOARCH
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
 	}
-	return 2 * n * n * n / best.Seconds()
+	return fmt.Sprintf("%s, %s, %d threads", model, level, runtime.GOMAXPROCS(0))
+}
+
+// keep raises what a file knows of a machine to a new measurement and returns the higher rates. A file that cannot be read or written
+// costs nothing but the memory of earlier measurements.
+func keep(file, machine string, p peaks) peaks {
+	all := map[string]peaks{}
+	if text, err := os.ReadFile(file); err == nil {
+		_ = json.Unmarshal(text, &all) // a damaged file is written anew
+	}
+	old := all[machine]
+	p = peaks{max(p.F32, old.F32), max(p.BF16, old.BF16)}
+	if p == old {
+		return p
+	}
+	if all == nil {
+		all = map[string]peaks{}
+	}
+	all[machine] = p
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil || os.MkdirAll(filepath.Dir(file), 0o700) != nil {
+		return p
+	}
+	part := fmt.Sprintf("%s.%d", file, os.Getpid())
+	if os.WriteFile(part, append(text, '\n'), 0o600) != nil || os.Rename(part, file) != nil {
+		_ = os.Remove(part)
+	}
+	return p
 }

@@ -35,7 +35,7 @@ type data struct {
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
 	balance  *balance          // nil without data.balance
 	told     bool              // the user knows that the ledger is not written
-	work     map[int64]float64 // floating-point operations of recent steps with pictures
+	work     map[int64]float64 // floating-point operations of recent steps
 }
 
 // made is one step's data.
@@ -318,14 +318,21 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	var out []host.Microbatch
 	shares := d.shares(m.batches)
 	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight), Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
+	if _, known := d.work[step]; !known && d.pictures == nil { // this process may not serve every replica
+		for _, share := range shares {
+			for _, b := range share {
+				d.work[step] += d.r.layout.MicroFlops(0, b.CuSeqlens)
+			}
+		}
+	}
+	delete(d.work, step-recentMax)
 	for k, b := range shares[dp] {
 		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), c.LoRA.Dropout > 0)
 		if d.pictures != nil {
 			if err := d.pictures.Fill(&mb, &b); err != nil {
 				return nil, err
 			}
-			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs), Pictures: mb.Pictures}, d.r.layout.Filled))
-			delete(d.work, step-recentMax)
+			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs), Pictures: mb.Pictures}, d.r.layout.Filled), mb.Cu)
 		}
 		out = append(out, mb)
 	}

@@ -255,8 +255,16 @@ func (p *reporter) step(m actors.Message) {
 	if line.Skipped {
 		note = "  skipped: gradients overflowed"
 	}
-	fmt.Fprintf(p.r.io.Progress, "step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %.1f %%  data-wait %.1f %%  mem %s  eta %v%s\n", m.Step, c.Steps, line.Loss,
-		line.GradNorm, line.LR, line.TokensSec, 100*line.MFU, 100*line.DataWait/sec, tensor.Bytes(int64(line.PeakBytes)), eta, note)
+	fmt.Fprintf(p.r.io.Progress, "step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  data-wait %.1f %%  mem %s  eta %v%s\n", m.Step, c.Steps, line.Loss,
+		line.GradNorm, line.LR, line.TokensSec, share(line.MFU), 100*line.DataWait/sec, tensor.Bytes(int64(line.PeakBytes)), eta, note)
+}
+
+// share prints a utilisation; one above all there is says that the machine's peak was measured too low.
+func share(mfu float64) string {
+	if mfu > 1 {
+		return fmt.Sprintf("%.1f %% (peak in doubt)", 100*mfu)
+	}
+	return fmt.Sprintf("%.1f %%", 100*mfu)
 }
 
 // finite replaces what JSON cannot hold.

@@ -181,6 +181,7 @@ func (r *Run) prepare() error {
 	if r.layout, err = layout.Plan(r.job); err != nil {
 		return exit.With(err, exit.Usage)
 	}
+	r.layout.Budget(process.MemoryShare(r.layout.World()))
 	if err = r.layout.Fits(); err != nil {
 		return err
 	}

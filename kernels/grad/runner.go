@@ -240,7 +240,7 @@ func (r *Runner) exec(f *Frame, n *Node) {
 		r.pickGrad(f, n)
 	case seed:
 		t := r.alloc(n.Out[0])
-		r.run(kernels.Fill, kernels.Attr{F: [2]float64{r.Seed}}, nil, t)
+		kernels.Write(t, tensor.Of(tensor.F32, []float32{float32(r.Seed)}, 1).Bytes())
 		f.slots[n.Out[0].ID] = t
 	case offsets:
 		r.offsets(f, n)

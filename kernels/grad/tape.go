@@ -141,7 +141,8 @@ type Options struct {
 	LossInB       bool                                      // forward and backward of a microbatch are one piece each: the loss may wait for the backward, which then holds no logits
 	KeepLogits    bool                                      // few microbatches are between forward and backward: a loss that cannot wait may keep what saves it a product
 	Offload       func(v *Value) bool
-	NoGrad        bool // forward only
+	SeqLen        func(data string) int // tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
+	NoGrad        bool                  // forward only
 }
 
 // Param is a parameter as the trace met it: where it lives and where its gradient lands.

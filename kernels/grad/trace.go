@@ -131,6 +131,9 @@ func (t *Tape) cost(c *Cost, n *Node) {
 	if s, ok := kernels.Lookup(n.Op.Kernel); ok && s.Flops != nil {
 		n1 = s.Flops(in, out)
 	}
+	if n2, ok := t.attention(n); ok {
+		n1 = n2
+	}
 	c.Flops += n1
 	c.Calls++
 	for _, e := range n.Then {

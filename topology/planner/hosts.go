@@ -333,7 +333,7 @@ func (p *Search) StepFlops() (float64, error) {
 	if err != nil {
 		return 0, exit.With(err, exit.Usage)
 	}
-	return l.MicroFlops(l.Class) * float64(p.cfg.Run.Train.GlobalBatch) / float64(p.batch), nil
+	return l.MicroFlops(l.Class, l.Borders()) * float64(p.cfg.Run.Train.GlobalBatch) / float64(p.batch), nil
 }
 
 // Model names the run file's model.

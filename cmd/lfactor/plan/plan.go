@@ -15,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
@@ -101,6 +102,11 @@ func planCommand(c *cobra.Command, args []string) error {
 	}
 	if slices.Contains(mine, "--program") {
 		return cli.EmitAs(os.Stdout, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"), func(w io.Writer) { fmt.Fprint(w, l.Program) })
+	}
+	if cluster := cli.FlagValue(mine, "cluster"); cluster == "" {
+		l.Budget(process.MemoryShare(l.World()))
+	} else if m, err := rehearsal.Machine(cluster); err == nil {
+		l.Budget(int64(m.Memory))
 	}
 	fits := l.Fits()
 	p := planned{StepFlops: l.StepFlops(), Fits: fits == nil, Ranks: planRows(l)}

@@ -1,0 +1,79 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// share is the part of the memory of a machine that ranks' tensors may fill: programs, the Go heap, buffers of files and the system need
+// the rest.
+const share = 0.9
+
+// MemoryShare is the budget of each of ranks that share this machine: nine tenths of its memory, or of what its control groups permit,
+// in equal parts. It is 0 where the system says neither.
+func MemoryShare(ranks int) int64 {
+	return int64(share * float64(MemoryLimit("/")) / float64(max(1, ranks)))
+}
+
+// MemoryLimit is the memory that this process may use, in bytes: the machine's, or less where a control group that it is in has a limit. Files
+// are looked up below root, which is / but in tests. It is 0 where nothing is known.
+func MemoryLimit(root string) int64 {
+	least := meminfo(filepath.Join(root, "proc/meminfo"))
+	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return least
+	}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		switch {
+		case parts[0] == "0": // the second version's one tree
+			for _, mount := range []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"} {
+				least = smaller(least, limitOf(root, mount, parts[2], "memory.max"))
+			}
+		case strings.Contains(","+parts[1]+",", ",memory,"):
+			least = smaller(least, limitOf(root, "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes"))
+		}
+	}
+	return least
+}
+
+// limitOf is the smallest limit of a control group and those around it, 0 for none.
+func limitOf(root, mount, group, file string) (least int64) {
+	for dir := filepath.Clean("/" + group); ; dir = filepath.Dir(dir) {
+		if text, err := os.ReadFile(filepath.Join(root, mount, dir, file)); err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // "max" is no limit
+				least = smaller(least, n)
+			}
+		}
+		if dir == "/" {
+			return least
+		}
+	}
+}
+
+// smaller is the lesser of two limits, of which 0 is none.
+func smaller(a, b int64) int64 {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// meminfo is the machine's memory, 0 where the system does not say.
+func meminfo(file string) int64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	var kb int64
+	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kb); err != nil {
+		return 0
+	}
+	return kb << 10
+}
