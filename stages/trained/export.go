@@ -68,7 +68,7 @@ func (e *Exporter) sideFiles(dst string) error {
 		}
 	}
 	path := filepath.Join(dst, "config.json")
-	if e.Cfg.Run.Model.Path != "" && process.Exists(path) {
+	if e.Cfg.Run.Model.Path != "" && process.Exists(path) && e.unchanged() {
 		return nil
 	}
 	m := e.Cfg.Model
@@ -77,6 +77,16 @@ func (e *Exporter) sideFiles(dst string) error {
 	}
 	m.EOS = slices.DeleteFunc(slices.Clone(m.EOS), func(id int) bool { return id >= m.Vocab })
 	return os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644)
+}
+
+// unchanged reports whether the model is that of the directory it came from: no setting of the run says otherwise.
+func (e *Exporter) unchanged() bool {
+	from, err := configs.ReadModel(e.Cfg.Run.Model.Path)
+	if err != nil {
+		return false // it was read when the run began: what is there now is another's
+	}
+	m := e.Cfg.Model
+	return from.Identity() == m.Identity()
 }
 
 // longName is a dtype as config.json writes it.
