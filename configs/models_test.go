@@ -145,6 +145,15 @@ func TestHFDefaults(t *testing.T) {
 		_, err := read(text)
 		require.ErrorContains(t, err, want)
 	}
+	const windows = `{"model_type": "qwen2", "num_hidden_layers": 3, "sliding_window": 8, "max_window_layers": 1, "use_sliding_window": `
+	slides, err := read(windows + "true}")
+	require.NoError(t, err)
+	require.Equal(t, []string{"full_attention", "sliding_attention", "sliding_attention"}, slides.LayerTypes)
+	require.Equal(t, 8, slides.SlidingWindow)
+	plain, err := read(windows + `false, "layer_types": ["full_attention", "full_attention", "full_attention"]}`)
+	require.NoError(t, err)
+	require.Empty(t, plain.LayerTypes)
+	require.Zero(t, plain.SlidingWindow)
 	m, err := read(`{"model_type": "llama", "rope_scaling": {"type": "dynamic", "factor": 2.0}}`)
 	require.NoError(t, err)
 	require.Equal(t, 2048, m.MaxPositions, "the length that dynamic frequencies begin at")

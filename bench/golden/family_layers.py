@@ -25,6 +25,8 @@ def rope(theta=10000.0, **more):
 CASES = {
     "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_hidden_layers=3, sliding_window=WINDOW, tie_word_embeddings=True,
                query_pre_attn_scalar=20, attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
+    "qwen2-window": ("Qwen2Config", "Qwen2ForCausalLM", dict(rope_parameters=rope(), num_hidden_layers=3, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1,
+                     drop=("head_dim",))),
     "mistral": ("MistralConfig", "MistralForCausalLM", dict(rope_parameters=rope(), sliding_window=WINDOW)),
     "ministral": ("MinistralConfig", "MinistralForCausalLM", dict(rope_parameters=rope(), num_hidden_layers=3, sliding_window=WINDOW,
                   layer_types=["full_attention", "sliding_attention", "sliding_attention"])),

@@ -7,6 +7,6 @@ import (
 
 // Qwen3 dense: RMS norms on each head's query and key, no biases.
 var _ = Register(Family{ModelType: "qwen3", Paper: "2505.09388",
-	HF: hf.Family{Class: "Qwen3ForCausalLM", Fixed: map[string]string{"qk_norm": "true"},
-		Omit: []string{"qk_norm"}, Absent: with(qwenDefaults, "head_dim", "128")},
+	HF: windowed(hf.Family{Class: "Qwen3ForCausalLM", Fixed: map[string]string{"qk_norm": "true"},
+		Omit: []string{"qk_norm"}, Absent: with(qwenDefaults, "head_dim", "128")}),
 	Loong: []loong.Decoder{{Class: "Qwen3Config", Tokens: qwenTokens}}})
