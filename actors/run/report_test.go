@@ -72,3 +72,22 @@ not json
 	require.Equal(t, []point{{2, 5}, {4, 4}}, evaluations(log, 5))
 	require.Nil(t, evaluations(log+"x", 5))
 }
+
+// FuzzEarlierSteps: no log and no metrics, however broken, crash a resumed run or bring steps that it takes again.
+func FuzzEarlierSteps(f *testing.F) {
+	f.Add([]byte("{\"step\":1,\"loss\":2}\n{\"step\":2,\"lo"), int64(2))
+	f.Add([]byte("{\"msg\":\"eval\",\"step\":1,\"loss\":null}\n{\"msg\":\"eval\",\"step\":-1,\"loss\":1e308}\n"), int64(5))
+	f.Fuzz(func(t *testing.T, text []byte, first int64) {
+		name := filepath.Join(t.TempDir(), "f")
+		require.NoError(t, os.WriteFile(name, text, 0o600))
+		for _, p := range evaluations(name, first) {
+			require.Less(t, p.x, float64(first))
+		}
+		file, losses, err := openMetrics(name, first)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		for _, p := range losses {
+			require.LessOrEqual(t, p.x, float64(first))
+		}
+	})
+}

@@ -2,10 +2,8 @@
 package calibrate
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 
@@ -30,22 +28,27 @@ type Timed struct {
 	Seconds             float64
 }
 
+// Fit says how well three rates explain measured segments.
+type Fit struct {
+	Segments int
+	Error    float64 // mean relative error
+}
+
 // Calibrate measures segments of models of several widths on this machine's backend. The first step of each warms up.
-func Calibrate(threads int) (*cost.Machine, error) {
+func Calibrate(threads int) (*cost.Machine, Fit, error) {
 	b := cpu.New(threads)
 	defer b.Close()
 	var all []Timed
 	for _, hidden := range []int{64, 192, 384} {
 		got, err := measure(b, hidden, 128)
 		if err != nil {
-			return nil, err
+			return nil, Fit{}, err
 		}
 		all = append(all, got...)
 	}
 	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1, Copy: 4e9,
 		Local: collective.Link{Latency: 20e-6, PerByte: 1 / 4e9}, Remote: collective.Link{Latency: 50e-6, PerByte: 1 / 1e9}}
-	FitRates(m, all)
-	return m, nil
+	return m, FitRates(m, all), nil
 }
 
 // measure trains a model of four layers for four steps and returns the segments of the last three.
@@ -101,7 +104,7 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 }
 
 // FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on the median relative error.
-func FitRates(m *cost.Machine, all []Timed) {
+func FitRates(m *cost.Machine, all []Timed) Fit {
 	rates := [3]*float64{&m.Flops, &m.Bandwidth, &m.Overhead}
 	m.Flops, m.Bandwidth, m.Overhead = 50e9, 10e9, 2e-6
 	loss := func() float64 {
@@ -134,5 +137,5 @@ func FitRates(m *cost.Machine, all []Timed) {
 			step *= 0.6
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%d segments, mean relative error %.1f%%\n", len(all), 100*best)
+	return Fit{len(all), best}
 }

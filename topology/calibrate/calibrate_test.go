@@ -7,8 +7,9 @@ import (
 )
 
 func TestCalibrate(t *testing.T) {
-	m, err := Calibrate(1)
+	m, fit, err := Calibrate(1)
 	require.NoError(t, err)
+	require.Positive(t, fit.Segments)
 	require.Greater(t, m.Flops, 1e8)
 	require.Greater(t, m.Bandwidth, 1e7)
 }

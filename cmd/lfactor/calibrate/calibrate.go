@@ -2,6 +2,7 @@
 package calibrate
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -22,10 +23,11 @@ func Command() *cobra.Command {
 		if *threads < 1 {
 			return exit.Usagef("--threads %d: want at least 1", *threads)
 		}
-		m, err := calibrate.Calibrate(*threads)
+		m, fit, err := calibrate.Calibrate(*threads)
 		if err != nil {
 			return err
 		}
+		fmt.Fprintf(os.Stderr, "%d segments, mean relative error %.1f%%\n", fit.Segments, 100*fit.Error)
 		if len(args) > 0 {
 			if err := os.WriteFile(args[0], m.Write(), 0o644); err != nil {
 				return err
