@@ -105,6 +105,7 @@ type Coordinator struct {
 	savedScale   LossScale
 	durable      int
 	stopping     bool
+	abandoned    bool // the step that was under way will not be committed
 	waitSave     bool // a save is due but the one before is still being written
 	ended        bool
 	updates      int64
@@ -158,6 +159,10 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 			return
 		}
 	}
+	if c.late(m) {
+		drop(m)
+		return
+	}
 	switch m.Kind {
 	case actors.Started:
 		for _, r := range c.l.Ranks {
@@ -191,7 +196,9 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Rewound:
 		c.rewound(ctx, m)
 	case actors.Halt:
-		c.stopping = true
+		if c.stopping = true; m.Text == HaltNow {
+			c.abandon(ctx)
+		}
 	case actors.Failed, actors.Down:
 		if _, rank := c.place[m.From]; rank && c.l.Recover && m.Kind == actors.Down {
 			c.lose(m.From)

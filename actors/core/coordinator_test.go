@@ -69,6 +69,47 @@ func TestSaveBetweenSteps(t *testing.T) {
 	require.Equal(t, []string{"report 4 durable", "halt 0", "report 4 end"}, say(actors.Message{Kind: actors.Done, Job: c.job}))
 }
 
+// TestAbandon: a request to stop at once saves the step before the one under way, and what comes of that one afterwards counts for nothing; a step that is
+// committed is waited for.
+func TestAbandon(t *testing.T) {
+	begin := func() (*Coordinator, func(m actors.Message) []string) {
+		ctx := &tape{}
+		c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6}, Observer: 1, First: 1, Last: 9, SaveAtEnd: true, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
+		say := func(m actors.Message) []string { c.Receive(ctx, &m); return ctx.take() }
+		say(actors.Message{Kind: actors.Started})
+		for _, r := range []actors.Ref{5, 6} {
+			say(actors.Message{Kind: actors.Ready, From: r, Step: 1})
+		}
+		say(actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
+		require.Equal(t, []string{"report 1 step", "open 2", "open 2"}, say(actors.Message{Kind: actors.Closed, From: 6, Step: 1, Values: make([]float64, ClosedLen)}))
+		return c, say
+	}
+	c, say := begin()
+	say(actors.Message{Kind: actors.Ready, From: 5, Step: 2})
+	require.Empty(t, say(actors.Message{Kind: actors.Halt}), "the step may still end")
+	require.Equal(t, []string{"job begin 1"}, say(actors.Message{Kind: actors.Halt, Text: HaltNow}))
+	require.Empty(t, say(actors.Message{Kind: actors.Ready, From: 6, Step: 2}), "it must not be committed any more")
+	require.Empty(t, say(actors.Message{Kind: actors.Failed, From: 9, Err: fmt.Errorf("the loader gives up")}))
+	require.Equal(t, []string{"save 1", "save 1"}, say(actors.Message{Kind: actors.Done, Job: c.job}))
+	for _, r := range []actors.Ref{5, 6} {
+		say(actors.Message{Kind: actors.Queued, From: r, Step: 1})
+	}
+	say(actors.Message{Kind: actors.Durable, From: 5, Step: 1})
+	require.Equal(t, []string{"job commit 1"}, say(actors.Message{Kind: actors.Durable, From: 6, Step: 1}))
+	require.Equal(t, []string{"report 1 durable", "halt 0", "halt 0", "report 1 end"}, say(actors.Message{Kind: actors.Done, Job: c.job}))
+
+	_, say = begin()
+	say(actors.Message{Kind: actors.Ready, From: 5, Step: 2})
+	require.Len(t, say(actors.Message{Kind: actors.Ready, From: 6, Step: 2}), 2, "committed")
+	require.Empty(t, say(actors.Message{Kind: actors.Halt, Text: HaltNow}))
+	say(actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: make([]float64, ClosedLen)})
+	require.Equal(t, []string{"report 2 step", "job begin 2"}, say(actors.Message{Kind: actors.Closed, From: 6, Step: 2, Values: make([]float64, ClosedLen)}))
+
+	_, say = begin()
+	require.Equal(t, []string{"job begin 1"}, say(actors.Message{Kind: actors.Halt, Text: HaltNow}))
+	require.Equal(t, []string{"halt 0", "halt 0", "report 1 failed"}, say(actors.Message{Kind: actors.Failed, From: 6, Err: fmt.Errorf("a rank's snapshot fails")}))
+}
+
 // TestSaveLost: a save that fails does not end the run, and the next one is tried.
 func TestSaveLost(t *testing.T) {
 	ctx := &tape{}

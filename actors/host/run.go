@@ -24,8 +24,11 @@ type RunOptions struct {
 	Begin  func(step int64) error
 	Commit func(step int64, parts []string, state []float64) error
 	Stop   <-chan struct{} // closed to end after the step under way
-	Trace  func(TraceEvent)
-	Ahead  int64 // steps read ahead
+	// Abandon is closed to end without the step under way, which may never end: the step before is saved. Batches that block have to return then.
+	Abandon <-chan struct{}
+	Leave   func() // called at the end, before devices are waited for: Batches that block have to return; nil for nothing
+	Trace   func(TraceEvent)
+	Ahead   int64 // steps read ahead
 	// Proc is this process of Procs; Procs of 0 is one process.
 	Proc, Procs int
 	Links       *Links       // to the other processes, nil for one process
@@ -89,6 +92,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
 	defer func() {
+		if o.Leave != nil {
+			o.Leave()
+		}
 		sys.Stop()
 		if o.Links != nil {
 			o.Links.Close()
@@ -140,7 +146,7 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 	o.Coord.Clip = l.Job.Optim.Clip
 	o.Coord.Observer = layout.ObserverRef
 	sys.Spawn(layout.CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})
-	stop := o.Stop
+	stop, abandon := o.Stop, o.Abandon
 	for {
 		select {
 		case err := <-obs.done:
@@ -150,6 +156,9 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		case <-stop:
 			sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Halt})
 			stop = nil
+		case <-abandon:
+			sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Halt, Text: core.HaltNow})
+			abandon = nil
 		}
 	}
 }

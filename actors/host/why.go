@@ -2,7 +2,9 @@ package host
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Diagnosis is the answer of `lfactor why`: the root first, then who waits on it.
@@ -24,7 +27,8 @@ type Diagnosis struct {
 
 // Diagnose follows the waits from the coordinator to their root. An edge without credit whose receiver waits for it is a
 // leaked credit; a closed loop is a cycle; an actor on its device is the root while its job lasts.
-func Diagnose(all []Status) Diagnosis {
+// Processes that do not answer are named where they are waited for.
+func Diagnose(all []Status, silent ...Silent) Diagnosis {
 	at := map[actors.Ref]Status{}
 	for _, s := range all {
 		at[s.Ref] = s
@@ -49,13 +53,14 @@ func Diagnose(all []Status) Diagnosis {
 		}
 		next, found := at[s.Wait.For]
 		if !found {
-			d.Kind, d.Actor, d.Root = "silent", s.Name, fmt.Sprintf("%s waits for %s from an actor that does not answer: its process is gone or stuck", s.Name, s.Wait.What)
+			d.Kind, d.Actor = "silent", s.Name
+			d.Root = fmt.Sprintf("%s waits for %s from %s, which does not answer: %s", s.Name, s.Wait.What, nameOf(s.Wait.For, at), silence(silent))
 			return d
 		}
 		s = next
 	}
 	if len(path) == 0 {
-		return Diagnosis{Kind: "silent", Root: "the coordinator does not answer: the run has ended, or its process is stuck"}
+		return Diagnosis{Kind: "silent", Root: "the coordinator does not answer: " + silence(silent)}
 	}
 	d.Kind, d.Actor = "busy", s.Name
 	d.Root = fmt.Sprintf("%s is at work on %s, for %s", s.Name, s.Wait.What, s.Age.Round(time.Millisecond))
@@ -72,7 +77,46 @@ func (s Status) describe(at map[actors.Ref]Status) string {
 	case s.Wait.For == actors.None:
 		return "idle"
 	}
-	return fmt.Sprintf("waits for %s of %s", s.Wait.What, at[s.Wait.For].Name)
+	return fmt.Sprintf("waits for %s of %s", s.Wait.What, nameOf(s.Wait.For, at))
+}
+
+// nameOf names an actor, also one that has not answered.
+func nameOf(r actors.Ref, at map[actors.Ref]Status) string {
+	switch s, ok := at[r]; {
+	case ok:
+		return s.Name
+	case r == layout.CoordinatorRef:
+		return "the coordinator"
+	case r >= layout.FirstRank:
+		return fmt.Sprintf("rank %d", r-layout.FirstRank)
+	}
+	return fmt.Sprintf("actor %d", r)
+}
+
+// Silent is a process of a run that does not answer.
+type Silent struct {
+	Proc  int    `json:"proc"`
+	PID   int    `json:"pid,omitempty"`   // 0 where it is not known
+	State string `json:"state,omitempty"` // what the system says of it
+}
+
+// silence says which processes do not answer.
+func silence(list []Silent) string {
+	if len(list) == 0 {
+		return "its process is gone or stuck"
+	}
+	var words []string
+	for _, s := range list {
+		w := fmt.Sprintf("process %d", s.Proc)
+		if s.PID > 0 {
+			w += fmt.Sprintf(" (pid %d)", s.PID)
+		}
+		if s.State == "" {
+			s.State = "gone or stuck"
+		}
+		words = append(words, w+" is "+s.State)
+	}
+	return strings.Join(words, ", ")
 }
 
 // leaked finds that the actor which s waits for holds a message to s back, while s has nothing of that edge: the credit is
@@ -109,6 +153,19 @@ func whySocket(dir string, proc int) string {
 	return filepath.Join(dir, fmt.Sprintf("why-%d.sock", proc))
 }
 
+// Explain is Ask, with what a loader's reads wait for.
+func (s *System) Explain(timeout time.Duration) []Status {
+	all := s.Ask(timeout)
+	reads := store.Waits()
+	for i := range all {
+		if w := &all[i].Wait; len(reads) > 0 && w.Busy && strings.HasPrefix(all[i].Name, "loader") {
+			r := reads[0]
+			w.What += fmt.Sprintf(", which waits for %s at byte %d since %v", r.Name, r.At, time.Since(r.Since).Round(100*time.Millisecond))
+		}
+	}
+	return all
+}
+
 // ServeWhy answers `lfactor why` for this process's actors until the returned function is called.
 func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 	path := whySocket(dir, proc)
@@ -125,38 +182,53 @@ func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 				return
 			}
 			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-			_ = json.NewEncoder(c).Encode(s.Ask(time.Second))
+			_ = json.NewEncoder(c).Encode(s.Explain(time.Second))
 			c.Close()
 		}
 	}()
 	return func() { ln.Close() }, nil
 }
 
-// AskWhy collects the answers of every process of a run.
-func AskWhy(dir string, timeout time.Duration) ([]Status, error) {
+// AskWhy collects the answers of every process of a run, and names those that do not answer within a time.
+func AskWhy(dir string, timeout time.Duration) (all []Status, silent []Silent, err error) {
+	if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
+		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user", dir)
+	}
 	paths, err := filepath.Glob(filepath.Join(dir, "why-*.sock"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("%s: no run is under way here", dir)
+		return nil, nil, fmt.Errorf("%s: no run is under way here", dir)
 	}
-	var all []Status
 	for _, p := range paths {
-		c, err := net.DialTimeout("unix", p, timeout)
-		if err != nil {
-			continue // the process is gone; whoever waits for it says so
-		}
-		_ = c.SetDeadline(time.Now().Add(timeout))
-		var part []Status
-		err = json.NewDecoder(c).Decode(&part)
-		c.Close()
-		if err == nil {
+		var who Silent
+		_, _ = fmt.Sscanf(filepath.Base(p), "why-%d.sock", &who.Proc) // it stays 0
+		part, pid, err := askProcess(p, timeout)
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user", dir)
+		case err != nil && pid > 0:
+			who.PID, who.State = pid, stateOf(pid)
+			silent = append(silent, who)
+		case err == nil:
 			all = append(all, part...)
-		}
+		} // else nobody listens any more: whoever waits for it says so
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: no process of the run answers", dir)
+	if len(all) == 0 && len(silent) == 0 {
+		return nil, nil, fmt.Errorf("%s: no process of the run is left", dir)
 	}
-	return all, nil
+	return all, silent, nil
+}
+
+// askProcess asks one process. The pid is known as soon as there is a connection, which the system makes also for a process that is stopped.
+func askProcess(path string, timeout time.Duration) (part []Status, pid int, err error) {
+	c, err := net.DialTimeout("unix", path, timeout)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.Close()
+	pid = peerOf(c)
+	_ = c.SetDeadline(time.Now().Add(timeout))
+	return part, pid, json.NewDecoder(c).Decode(&part)
 }

@@ -97,7 +97,7 @@ func (f planted) check(t *testing.T, seed uint64) {
 	<-up
 	began := time.Now()
 	require.Eventually(t, func() bool {
-		all, err := AskWhy(dir, 2*time.Second)
+		all, _, err := AskWhy(dir, 2*time.Second)
 		if err != nil {
 			return false
 		}

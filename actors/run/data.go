@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
@@ -25,7 +26,12 @@ import (
 // data is a run's sample log: training and validation loaders, the ledger and the quarantine.
 type data struct {
 	r        *Run
-	mu       sync.Mutex
+	mu       sync.Mutex // of what was made
+	reading  sync.Mutex // of the loaders
+	left     chan struct{}
+	leaving  sync.Once
+	stuck    atomic.Bool
+	began    dataset.Position // of the first step
 	train    *dataset.Loader
 	valid    *dataset.Loader
 	sources  []dataset.Source
@@ -38,6 +44,10 @@ type data struct {
 	work     map[int64]float64 // floating-point operations of recent steps
 }
 
+func newData(r *Run) *data {
+	return &data{r: r, left: make(chan struct{}), recent: map[int64]*made{}, work: map[int64]float64{}}
+}
+
 // made is one step's data.
 type made struct {
 	batches    []dataset.Batch
@@ -46,7 +56,7 @@ type made struct {
 
 // openData opens what data.* names; a resumed run goes on at its checkpoint's position.
 func openData(r *Run) (*data, error) {
-	d := &data{r: r, recent: map[int64]*made{}, work: map[int64]float64{}}
+	d := newData(r)
 	if err := d.open(); err != nil {
 		d.close()
 		return nil, err
@@ -96,6 +106,7 @@ func (d *data) open() error {
 	if err := d.resume(); err != nil {
 		return err
 	}
+	d.began = d.train.Position()
 	if !lead {
 		return nil
 	}
@@ -275,29 +286,23 @@ func (d *data) validates() bool { return d.valid != nil }
 // recentMax bounds the steps that are kept for replicas that lag and for checkpoints.
 const recentMax = 32
 
-// step makes a step's data once for all replicas. Training steps count from 1, evaluation batches from -1 down.
+// step makes a step's data once for all replicas. Training steps count from 1, evaluation batches from -1 down. The caller holds d.reading.
 func (d *data) step(step int64) (*made, error) {
-	if m := d.recent[step]; m != nil {
-		return m, nil
+	d.mu.Lock()
+	have := d.recent[step]
+	d.mu.Unlock()
+	if have != nil {
+		return have, nil
 	}
-	l, at := d.train, step-1
-	if step < 0 {
-		l, at = d.valid, -step-1
-		if at == 0 { // every evaluation sees the same batches
-			if err := l.Seek(dataset.Position{}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	start := l.Position()
-	bs, err := l.Step(at)
+	m, err := d.read(step)
 	if err == io.EOF {
 		return nil, fmt.Errorf("the data is used up")
 	}
 	if err != nil {
 		return nil, err
 	}
-	m := &made{bs, start, l.Position()}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.recent[step] = m
 	delete(d.recent, step-recentMax)
 	if step < 0 {
@@ -306,10 +311,47 @@ func (d *data) step(step int64) (*made, error) {
 	return m, nil
 }
 
+// errLeft says that nobody waits any more for data that does not come.
+var errLeft = errors.New("the run ends, and its data has not come")
+
+// read has a loader make a step, until leave is called.
+func (d *data) read(step int64) (*made, error) {
+	type result struct {
+		m   *made
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		l, at := d.train, step-1
+		if step < 0 {
+			l, at = d.valid, -step-1
+			if at == 0 { // every evaluation sees the same batches
+				if err := l.Seek(dataset.Position{}); err != nil {
+					done <- result{err: err}
+					return
+				}
+			}
+		}
+		start := l.Position()
+		bs, err := l.Step(at)
+		done <- result{&made{bs, start, l.Position()}, err}
+	}()
+	select {
+	case r := <-done:
+		return r.m, r.err
+	case <-d.left:
+		d.stuck.Store(true)
+		return nil, errLeft
+	}
+}
+
+// leave lets go of whoever waits for data.
+func (d *data) leave() { d.leaving.Do(func() { close(d.left) }) }
+
 // batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the step.
 func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.reading.Lock()
+	defer d.reading.Unlock()
 	m, err := d.step(step)
 	if err != nil {
 		return nil, err
@@ -318,6 +360,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	var out []host.Microbatch
 	shares := d.shares(m.batches)
 	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight), Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
+	d.mu.Lock()
 	if _, known := d.work[step]; !known && d.pictures == nil { // this process may not serve every replica
 		for _, share := range shares {
 			for _, b := range share {
@@ -326,13 +369,16 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 		}
 	}
 	delete(d.work, step-recentMax)
+	d.mu.Unlock()
 	for k, b := range shares[dp] {
 		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), c.LoRA.Dropout > 0)
 		if d.pictures != nil {
 			if err := d.pictures.Fill(&mb, &b); err != nil {
 				return nil, err
 			}
+			d.mu.Lock()
 			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs), Pictures: mb.Pictures}, d.r.layout.Filled), mb.Cu)
+			d.mu.Unlock()
 		}
 		out = append(out, mb)
 	}
@@ -405,11 +451,14 @@ func (d *data) position(step int64) dataset.Position {
 	if m := d.recent[step]; m != nil {
 		return m.end
 	}
-	return d.train.Position()
+	return d.began
 }
 
 // close closes loaders, sources, quarantine and ledger.
 func (d *data) close() {
+	if d.stuck.Load() { // a read has not come back; what it uses stays open until the process ends
+		return
+	}
 	for _, l := range []*dataset.Loader{d.train, d.valid} {
 		if l != nil {
 			l.Close()

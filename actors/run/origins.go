@@ -53,7 +53,7 @@ func openAgain(file string, args []string) (d *data, conf dataset.LoaderConfig, 
 	if r.job, err = layout.FromConfig(cfg); err != nil {
 		return nil, conf, err
 	}
-	d = &data{r: r, recent: map[int64]*made{}, work: map[int64]float64{}}
+	d = newData(r)
 	if cfg.Run.Data.Kind == "media" {
 		err = d.openPictures()
 	}

@@ -59,7 +59,7 @@ func roundTrip(t *testing.T, dir, layers string) {
 	cfg, err := configs.Load(configs.Request{File: "round.yaml", Text: []byte(text)})
 	require.NoError(t, err)
 	r := &Run{cfg: cfg}
-	r.data = &data{r: r}
+	r.data = newData(r)
 	r.job, err = layout.FromConfig(cfg)
 	require.NoError(t, err)
 	r.layout, err = layout.Plan(r.job)

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
@@ -37,6 +39,7 @@ type Options struct {
 	Step    func(Metrics)         // sees each committed step; nil for none
 	Report  func(actors.Message)  // sees all reports of the coordinator; nil for none
 	Trace   func(host.TraceEvent) // sees jobs too; nil for none
+	Stall   time.Duration         // without a step from which on Progress hears why; 0 for 30 s, or five of the longest steps
 }
 
 // ErrStopped is Train's error when its context ended: the step under way was committed, and what the run file saves is durable.
@@ -91,7 +94,12 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 			return cfg.Fault("plan.procs", "the program that trains does not say how to start other processes", "set plan.procs=1, or run.Options.Worker in the program")
 		}
 	}
-	if err := r.prepare(); err != nil {
+	if dir := os.Getenv(envCapture); dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return exit.With(fmt.Errorf("%s=%s: there is no such folder to keep messages in; make it, or unset the variable", envCapture, dir), exit.Usage)
+		}
+	}
+	if err := r.prepareUntil(ctx); err != nil {
 		return err
 	}
 	defer r.start.close()
@@ -247,7 +255,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	if err != nil {
 		return host.RunOptions{}, nil, err
 	}
-	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Proc: proc, Procs: c.Plan.Procs}
+	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Leave: r.data.leave, Proc: proc, Procs: c.Plan.Procs}
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	if r.start.scale != nil {
 		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0], int(r.start.scale[1]), int(r.start.scale[2])
@@ -274,12 +282,17 @@ func (r *Run) lead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeAll()
-	o.Stop = ctx.Done()
+	w := newWatch(r)
+	defer func() {
+		if !w.gaveUp { // else a device may still be at work
+			closeAll()
+		}
+	}()
+	o.Stop, o.Abandon = ctx.Done(), w.abandon
 	defer context.AfterFunc(ctx, func() {
 		r.report.say("stopping after this step; a second signal stops at once (lfactor why %s says what a stuck run waits for)", r.cfg.Run.Log.Dir)
 	})()
-	o.Observe = r.observe
+	o.Observe = func(m actors.Message) { w.seen(m); r.observe(m) }
 	o.OnSystem = func(s *host.System) {
 		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)
 		if err != nil {
@@ -310,7 +323,7 @@ func (r *Run) lead(ctx context.Context) error {
 		p.Attach(r.layout, &o)
 		defer func() { r.profiled(p) }()
 	}
-	return host.Run(r.layout, o)
+	return w.run(ctx, func() error { return host.Run(r.layout, o) })
 }
 
 // profiled writes a run's profile; that it cannot be written is no failure of the run.

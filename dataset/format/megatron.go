@@ -94,6 +94,13 @@ type indexedSizes struct {
 func openIndexed(prefix string, o dataset.Options) (*indexed, error) {
 	x := &indexed{prefix: prefix, limit: o.Limit()}
 	var err error
+	for _, end := range []string{".idx", ".bin"} {
+		if info, err := os.Stat(prefix + end); err != nil {
+			return nil, err
+		} else if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+			return nil, fmt.Errorf("%s%s is no file", prefix, end)
+		}
+	}
 	if x.idx, err = os.Open(prefix + ".idx"); err != nil {
 		return nil, err
 	}

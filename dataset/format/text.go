@@ -157,6 +157,9 @@ func Files(name string, paths []string, limit int64) (dataset.Source, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is no file", p)
+		}
 		sizes[i] = info.Size()
 		parts = append(parts, filepath.Base(p), info.Size())
 	}

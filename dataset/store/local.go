@@ -37,15 +37,18 @@ type local struct {
 func openLocal(path string) (File, error) { return files.add(path) }
 
 func (p *pool) add(path string) (*local, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
+	info, err := os.Stat(path) // opening a pipe would wait for a writer
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is no file but %s", path, kindOf(info.Mode()))
 	}
 	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err = f.Stat(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	l := &local{pool: p, path: path, size: info.Size(), mod: info.ModTime(), f: f}

@@ -54,7 +54,7 @@ var interrupted atomic.Int32
 func Interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	sigs := make(chan os.Signal, 1)
-	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) // a terminal that is closed, a reader that is gone
 	go func() {
 		s, ok := <-sigs
 		if !ok {

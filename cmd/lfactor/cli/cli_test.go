@@ -34,6 +34,8 @@ func FuzzTakeForm(f *testing.F) {
 			return
 		}
 		require.Contains(t, []string{"text", "json", "jsonl"}, form)
-		require.False(t, slices.ContainsFunc(rest, func(a string) bool { return a == "-o" || strings.HasPrefix(a, "-o=") || strings.HasPrefix(a, "--output=") }))
+		require.False(t, slices.ContainsFunc(rest, func(a string) bool {
+			return a == "-o" || strings.HasPrefix(a, "-o=") || strings.HasPrefix(a, "--output=")
+		}))
 	})
 }

@@ -23,11 +23,11 @@ func Command() *cobra.Command {
 		if len(args) == 1 {
 			dir = args[0]
 		}
-		all, err := host.AskWhy(dir, *timeout)
+		all, silent, err := host.AskWhy(dir, *timeout)
 		if err != nil {
 			return err
 		}
-		d := host.Diagnose(all)
+		d := host.Diagnose(all, silent...)
 		return cli.Emit(c, d, func(w io.Writer) {
 			fmt.Fprintln(w, "root:", d.Root)
 			for i, s := range d.Chain {

@@ -1,0 +1,142 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/dataset/store"
+)
+
+const (
+	lookEvery   = 500 * time.Millisecond
+	stallUsual  = 30 * time.Second // without a step from which on a run says what it waits for
+	stallSteps  = 5                // or so many of the longest steps
+	stuckLooks  = 3                // looks in a row that find the same wait, before a run that is to stop leaves its step
+	openingWait = 2 * time.Second  // after a request to stop, for what is being opened
+	savingWait  = 2 * time.Second  // for the state of a step that was left, where nobody is at work on it
+)
+
+// watch looks after a run from beside: it says why no step comes, and lets a run that is to stop leave a step that will not end.
+type watch struct {
+	r       *Run
+	abandon chan struct{}
+	gaveUp  bool
+
+	mu      sync.Mutex
+	last    time.Time // of a step, an evaluation or a save
+	longest time.Duration
+	told    bool
+}
+
+func newWatch(r *Run) *watch { return &watch{r: r, abandon: make(chan struct{}), last: time.Now()} }
+
+// seen hears the coordinator's reports.
+func (w *watch) seen(m actors.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m.Text == core.TopicStep {
+		w.longest = max(w.longest, time.Since(w.last))
+	}
+	w.last, w.told = time.Now(), false
+}
+
+// run carries out what trains, and looks at it meanwhile. It comes back without it when a request to stop leaves no other way.
+func (w *watch) run(ctx context.Context, train func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- train() }()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	root, same := "", 0
+	var left time.Time
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+		}
+		switch {
+		case ctx.Err() == nil:
+			w.stalled()
+		case left.IsZero():
+			if now, stuck := w.root(); !stuck {
+				same = 0
+			} else if same++; same >= stuckLooks {
+				root, left = now, time.Now()
+				w.r.report.say("the step under way is left: %s", root)
+				close(w.abandon)
+			}
+		case time.Since(left) > savingWait && w.quiet() > savingWait:
+			if _, stuck := w.root(); !stuck { // it is being written
+				continue
+			}
+			w.gaveUp = true
+			return exit.With(fmt.Errorf("stopped, and the state of the last step could not be saved: %s; the newest checkpoint is from before", root), exit.Failed)
+		}
+	}
+}
+
+// quiet is how long nothing was reported.
+func (w *watch) quiet() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.last)
+}
+
+// stalled says once why no step comes for long.
+func (w *watch) stalled() {
+	limit := w.r.io.Stall
+	w.mu.Lock()
+	if limit == 0 {
+		limit = max(stallUsual, stallSteps*w.longest)
+	}
+	since := time.Since(w.last)
+	say := since > limit && !w.told
+	w.told = w.told || say
+	w.mu.Unlock()
+	if !say {
+		return
+	}
+	root, _ := w.root()
+	w.r.report.say("! no step for %d s, because %s", int(since.Seconds()), root)
+}
+
+// root is what the run waits for, and whether that will not end by itself: data that does not come, a lost credit, a cycle of waits, a process that does not
+// answer. A rank that computes will.
+func (w *watch) root() (string, bool) {
+	all, silent, err := host.AskWhy(w.r.cfg.Run.Log.Dir, time.Second)
+	if err != nil {
+		return err.Error(), true
+	}
+	d := host.Diagnose(all, silent...)
+	return d.Root, len(silent) > 0 || d.Kind != "busy" && d.Kind != "none" || strings.HasPrefix(d.Actor, "loader")
+}
+
+// prepareUntil is prepare, which a request to stop need not wait for.
+func (r *Run) prepareUntil(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- r.prepare() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(openingWait):
+	}
+	what := "while the run was being opened"
+	if reads := store.Waits(); len(reads) > 0 {
+		what = fmt.Sprintf("while %s was being opened, which has not answered since %v", reads[0].Name, time.Since(reads[0].Since).Round(time.Second))
+	}
+	fmt.Fprintln(r.io.Warnings, "stopped", what)
+	return exit.With(errors.New("stopped "+what), exit.Interrupted)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/host"
+)
+
+// stuckRun is a run under way, whose standard error is read as it comes.
+type stuckRun struct {
+	cmd  *exec.Cmd
+	line chan string
+	all  strings.Builder
+}
+
+func startRun(t *testing.T, dir string, env []string, args ...string) *stuckRun {
+	t.Helper()
+	r := &stuckRun{cmd: exec.Command(built(t), args...), line: make(chan string, 100_000)}
+	r.cmd.Dir, r.cmd.Env = dir, append(os.Environ(), env...)
+	out, err := r.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.cmd.Start())
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() }) // it may have ended
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			r.line <- strings.Join(strings.Fields(s.Text()), " ")
+		}
+		close(r.line)
+	}()
+	return r
+}
+
+// until reads lines up to one with a text in it.
+func (r *stuckRun) until(t *testing.T, text string) {
+	t.Helper()
+	for l := range r.line {
+		r.all.WriteString(l + "\n")
+		if strings.Contains(l, text) {
+			return
+		}
+	}
+	require.Fail(t, "the run ended", r.all.String())
+}
+
+// end waits for the run's end and returns its exit code and last committed step.
+func (r *stuckRun) end(t *testing.T) (code int, last int64) {
+	t.Helper()
+	for l := range r.line {
+		r.all.WriteString(l + "\n")
+	}
+	_ = r.cmd.Wait() // its state tells
+	for _, l := range strings.Split(r.all.String(), "\n") {
+		_, _ = fmt.Sscanf(l, "step %d", &last)
+	}
+	return r.cmd.ProcessState.ExitCode(), last
+}
+
+// hangingStore serves a file, until it is told to answer nobody any more.
+func hangingStore(t *testing.T, content string) (url string, hang *atomic.Bool) {
+	hang, gone := new(atomic.Bool), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hang.Load() {
+			<-gone
+		}
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, r, "a.jsonl", time.Time{}, strings.NewReader(content))
+	}))
+	t.Cleanup(func() { close(gone); s.Close() })
+	return s.URL + "/a.jsonl", hang
+}
+
+// TestStopWhileDataHangs: a store that stops to answer is named by `lfactor why`, and SIGTERM, SIGINT and SIGHUP end the run all the same, with the state of the
+// last committed step saved. While the data is being opened they end it too.
+func TestStopWhileDataHangs(t *testing.T) {
+	dir := tinyRun(t)
+	var lines strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&lines, "{\"text\":\"line %d %s\"}\n", i, strings.Repeat("some words of text ", 12))
+	}
+	for i, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		url, hang := hangingStore(t, lines.String())
+		cache, logs, ckpt := filepath.Join(dir, fmt.Sprint("cache", i)), fmt.Sprint("run", i), fmt.Sprint("ckpt", i)
+		r := startRun(t, dir, []string{"LFACTOR_CACHE=" + cache}, "train", "run.yaml", "data.kind=jsonl", "data.paths=["+url+"]", "data.split=[1,0,0]",
+			"train.steps=1000000", "checkpoint.interval=0", "log.dir="+logs, "checkpoint.dir="+ckpt)
+		r.until(t, "step 5/")
+		hang.Store(true)
+		require.NoError(t, os.RemoveAll(cache))
+		for root := ""; !strings.Contains(root, "which waits for "+url+" at byte ") || !regexp.MustCompile(`since [1-9]`).MatchString(root); { // for a second: steps read ahead are over
+			all, silent, err := host.AskWhy(filepath.Join(dir, logs), time.Second)
+			require.NoError(t, err)
+			root = host.Diagnose(all, silent...).Root
+		}
+		require.NoError(t, r.cmd.Process.Signal(sig))
+		code, last := r.end(t)
+		require.Equal(t, map[syscall.Signal]int{syscall.SIGINT: exit.Interrupted}[sig], code, r.all.String())
+		require.Contains(t, tail(r.all.String()), "the step under way is left")
+		b, err := os.ReadFile(filepath.Join(dir, ckpt, "latest"))
+		require.NoError(t, err)
+		require.Contains(t, string(b), fmt.Sprint(last), "the last committed step is saved")
+
+		r = startRun(t, dir, []string{"LFACTOR_CACHE=" + cache}, "train", "run.yaml", "data.kind=jsonl", "data.paths=["+url+"]", "log.dir=open", "checkpoint.dir=open")
+		for len(children(t, r.cmd.Process.Pid)) == 0 && !hasSockets(r.cmd.Process.Pid) {
+		}
+		require.NoError(t, r.cmd.Process.Signal(sig))
+		code, _ = r.end(t)
+		require.Equal(t, exit.Interrupted, code, r.all.String())
+		require.Contains(t, r.all.String(), "stopped while "+url+" was being opened")
+	}
+}
+
+// hasSockets says whether a process has a connection.
+func hasSockets(pid int) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, f := range fds {
+		if to, err := os.Readlink(f); err == nil && strings.HasPrefix(to, "socket:") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestStoppedWorker: a worker process that is stopped is named with its number and state, by `lfactor why` and by the run itself when it is to end; its ranks' state
+// cannot be saved, and the run says so.
+func TestStoppedWorker(t *testing.T) {
+	dir := tinyRun(t)
+	r := startRun(t, dir, nil, "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0", "plan.procs=2")
+	r.until(t, "step 5/")
+	kids := children(t, r.cmd.Process.Pid)
+	require.Len(t, kids, 1)
+	require.NoError(t, syscall.Kill(kids[0], syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(kids[0], syscall.SIGKILL) })
+	want := fmt.Sprintf("process 1 (pid %d) is stopped", kids[0])
+	for root := ""; !strings.Contains(root, want); {
+		all, silent, err := host.AskWhy(filepath.Join(dir, "run"), time.Second)
+		require.NoError(t, err)
+		d := host.Diagnose(all, silent...)
+		for _, line := range d.Chain {
+			require.NotContains(t, line, " of  ", "a blank name")
+		}
+		root = d.Root
+	}
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	code, _ := r.end(t)
+	require.Equal(t, exit.Failed, code, r.all.String())
+	require.Contains(t, r.all.String(), "could not be saved")
+	require.Contains(t, r.all.String(), want)
+}
+
+// TestPipesAreNoData: a named pipe among the data, which nobody writes to, is refused at once, and so is a folder for captured messages that is not there.
+func TestPipesAreNoData(t *testing.T) {
+	dir := tinyRun(t)
+	for _, name := range []string{"a.jsonl", "b.txt", "c.parquet", "d.bin", "d.idx", "e.tar"} {
+		require.NoError(t, syscall.Mkfifo(filepath.Join(dir, name), 0o600))
+	}
+	for kind, path := range map[string]string{"jsonl": "a.jsonl", "text": "b.txt", "parquet": "c.parquet", "megatron": "d", "media": "e.tar"} {
+		code, out := runIn(t, dir, nil, "train", "run.yaml", "data.kind="+kind, "data.paths=["+path+"]")
+		require.Equal(t, exit.Usage, code, out)
+	}
+	code, out := runIn(t, dir, []string{"LFACTOR_CAPTURE=" + filepath.Join(dir, "nowhere")}, "train", "run.yaml", "plan.procs=2")
+	require.Equal(t, exit.Usage, code, out)
+	require.Contains(t, out, "there is no such folder")
+}
+
+// tail is the end of an output.
+func tail(s string) string { return s[max(0, len(s)-1500):] }
