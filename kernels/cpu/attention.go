@@ -233,9 +233,9 @@ func (w *worker) attendBlock(s *attnState, j int) {
 func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc []float32) {
 	e, row := s.ext.of(i, w.tileSide(s.attn)), s.scores[i*scoreWidth:]
 	scale := s.scale * log2e
-	if s.cap > 0 {
-		w.softCap(row[e.lo:e.hi], nil, s.scale, s.cap)
-		scale = log2e
+	if s.cap > 0 { // sigmoids in place of scores: see cappedScale
+		w.k.gate(row[e.lo:e.hi], row[e.lo:e.hi], 2*s.scale/s.cap, 0)
+		scale = s.cappedScale()
 	}
 	l, h := s.seenBy(s.t, query, e, s.k0, s.keys, &s.rows, row)
 	var most, part float32
@@ -255,6 +255,10 @@ func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc [
 	*top = most
 	*sum += part
 }
+
+// cappedScale is the power of two that a sigmoid counts: scores under a soft cap are cap·tanh(u) = 2·cap·sigmoid(2u) - cap, of which the
+// constant cancels but in lse.
+func (a *attn) cappedScale() float32 { return 2 * a.cap * log2e }
 
 // softCap sets x = most·tanh(scale·x/most), and slope, unless it is nil, to the derivative by x without the scale: 1 - tanh².
 func (w *worker) softCap(x, slope []float32, scale, most float32) {
@@ -286,7 +290,7 @@ func (w *worker) finishBlock(s *attnState, j int, o rowsOf, lse []float32) {
 		} else {
 			w.k.scale(out, row, 1/s.sum[r])
 		}
-		lse[at*s.q.Shape[1]+t.h0+head] = float32((float64(s.top[r]) + log2(s.sum[r])) * math.Ln2)
+		lse[at*s.q.Shape[1]+t.h0+head] = float32((float64(s.top[r])+log2(s.sum[r]))*math.Ln2 - float64(s.cap))
 		w.done(o.v, at*o.ld, out)
 	}
 }

@@ -213,7 +213,7 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 		var slope []float32
 		if g.cap > 0 {
 			slope = w.arena.f32(scoreWidth)
-			w.softCap(g.p[p+e.lo:p+e.hi], slope[e.lo:e.hi], g.scale, g.cap)
+			w.cappedSlope(g.p[p+e.lo:p+e.hi], slope[e.lo:e.hi], &g.attn)
 		}
 		l, h := g.seenBy(g.t.attnTask, from+i, e, g.k0, g.keys, &g.rows, g.p[p:])
 		if math.IsInf(float64(lse), -1) {
@@ -239,10 +239,18 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 	}
 }
 
+// cappedSlope sets x to the sigmoids s of scores under a soft cap, and slope to s - s²: a quarter of 1 - tanh².
+func (w *worker) cappedSlope(x, slope []float32, a *attn) {
+	w.k.gate(x, x, 2*a.scale/a.cap, 0)
+	w.k.mul(slope, x, x)
+	w.k.scale(slope, slope, -1)
+	w.k.add(slope, slope, x)
+}
+
 // cappedGrad is the same for one row, at p, of scores under a soft cap: their gradient goes through its slope.
 func (w *worker) cappedGrad(g *gradState, p, l, h int, lse, delta float32, slope []float32) {
 	x, y := g.p[p+l:p+h], g.dp[p+l:p+h]
-	w.k.softGrad(x, y, x, y, log2e, lse*log2e, delta, g.scale)
+	w.k.softGrad(x, y, x, y, g.cappedScale(), (lse+g.cap)*log2e, delta, 4*g.scale)
 	w.k.mul(y, y, slope[l:h])
 	if g.amx {
 		w.k.toBF16(g.ph[p+l:p+h], x)
