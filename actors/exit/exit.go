@@ -1,5 +1,6 @@
-// Package exit says how a command ends: the codes that scripts rely on, and errors that carry one. Errors of checkpoints, data and
-// configurations have types of their own, which the command line maps; those here have no better home.
+// Package exit says how a command ends: the codes that scripts rely on, and errors that carry one. Errors of
+// checkpoints, data and configurations have types of their own, which the command line maps; those here have
+// no better home.
 package exit
 
 import "fmt"

@@ -1,5 +1,5 @@
-// Package fidelity holds the simulator to what really runs: plans on this machine beside their simulations, places of a vision encoder, and tables
-// of steps that others measured.
+// Package fidelity holds the simulator to what really runs: plans on this machine beside their simulations,
+// places of a vision encoder, and tables of steps that others measured.
 package fidelity
 
 import (
@@ -47,8 +47,9 @@ type Set struct {
 	Plans []fidelityPlan
 	job   func(p fidelityPlan) *layout.Job
 	wrap  func(l *layout.Layout, rank int, d host.Device) host.Device
-	// fit makes the prices of jobs from the segments of the calibration run. What that run took besides is a share of every job's
-	// time where jobs compute, because cores and memory are shared, and the same for every job where they wait.
+	// fit makes the prices of jobs from the segments of the calibration run. What that run took besides is a
+	// share of every job's time where jobs compute, because cores and memory are shared, and the same for
+	// every job where they wait.
 	fit   func(all []calibrate.Timed) func(j *actors.Job, s *core.Segment) int64
 	share bool
 }
@@ -119,7 +120,8 @@ func (set *Set) Compare(n int) (what string, rows []Row, err error) {
 	return what, rows, nil
 }
 
-// calibrate finds the prices of jobs: with them the calibration plan takes in the simulator what it took for real.
+// calibrate finds the prices of jobs: with them the calibration plan takes in the simulator what it took for
+// real.
 func (set *Set) calibrate() (price func(*actors.Job, *core.Segment) int64, what string, err error) {
 	l, err := layout.Plan(set.job(set.calib))
 	if err != nil {
@@ -166,8 +168,9 @@ func fidelityModel(hidden, vocab int) *family.Model {
 	return family.Decoder("llama", family.Spec{Layers: 8, Hidden: hidden, Inter: 2 * hidden, Heads: 4, KV: 4, HeadDim: hidden / 4, Vocab: vocab, Eps: 1e-6, Rope: block.Rope{Dim: hidden / 4, Theta: 10000}, InitStd: 0.02})
 }
 
-// pacedTime is what a job of a paced device lasts: some milliseconds and its arithmetic at a rate at which a stage takes some more.
-// It is far above what the real job takes, so that many ranks share few cores without noticing.
+// pacedTime is what a job of a paced device lasts: some milliseconds and its arithmetic at a rate at which a
+// stage takes some more. It is far above what the real job takes, so that many ranks share few cores without
+// noticing.
 func pacedTime(j *actors.Job, s *core.Segment) int64 {
 	if j.Kind != actors.RunSegment && j.Kind != actors.UpdatePhase {
 		return 1e5
@@ -228,7 +231,8 @@ func (set *Set) quiet(l *layout.Layout) (best compared, all []calibrate.Timed, e
 	return
 }
 
-// real runs a plan for real; of the steps after the first the quickest counts, because other programs only ever make one slower.
+// real runs a plan for real; of the steps after the first the quickest counts, because other programs only
+// ever make one slower.
 func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err error) {
 	steps := int64(4)
 	if set.share {

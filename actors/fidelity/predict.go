@@ -15,7 +15,8 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-// ProgramSlots runs the 1F1B program of a pipeline of equal stages in the simulator, with full recompute: forward 1, backward 3 of 4.
+// ProgramSlots runs the 1F1B program of a pipeline of equal stages in the simulator, with full recompute:
+// forward 1, backward 3 of 4.
 func ProgramSlots() cost.Slots {
 	type key struct{ p, m int }
 	known := map[key]float64{}
@@ -32,8 +33,9 @@ func ProgramSlots() cost.Slots {
 	}
 }
 
-// simulateRow runs a row's program with the behaviours of training: the stages' passes, the messages between them, which a stage
-// sends itself, the logits on the last stage, and the exchange and step at the end. The time is in seconds.
+// simulateRow runs a row's program with the behaviours of training: the stages' passes, the messages between
+// them, which a stage sends itself, the logits on the last stage, and the exchange and step at the end. The
+// time is in seconds.
 func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 	prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: r.PP, Micro: r.Microbatches()})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// LockDir makes dir and holds it for this process: a second run in the same directory would mix its state into the first's. The
-// lock ends with the process, however that ends.
+// LockDir makes dir and holds it for this process: a second run in the same directory would mix its state
+// into the first's. The lock ends with the process, however that ends.
 func LockDir(key, dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)

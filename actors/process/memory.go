@@ -8,18 +8,19 @@ import (
 	"strings"
 )
 
-// share is the part of the memory of a machine that ranks' tensors may fill: programs, the Go heap, buffers of files and the system need
-// the rest.
+// share is the part of the memory of a machine that ranks' tensors may fill: programs, the Go heap, buffers
+// of files and the system need the rest.
 const share = 0.9
 
-// MemoryShare is the budget of each of ranks that share this machine: nine tenths of its memory, or of what its control groups permit,
-// in equal parts. It is 0 where the system says neither.
+// MemoryShare is the budget of each of ranks that share this machine: nine tenths of its memory, or of what
+// its control groups permit, in equal parts. It is 0 where the system says neither.
 func MemoryShare(ranks int) int64 {
 	return int64(share * float64(MemoryLimit("/")) / float64(max(1, ranks)))
 }
 
-// MemoryLimit is the memory that this process may use, in bytes: the machine's, or less where a control group that it is in has a limit. Files
-// are looked up below root, which is / but in tests. It is 0 where nothing is known.
+// MemoryLimit is the memory that this process may use, in bytes: the machine's, or less where a control
+// group that it is in has a limit. Files are looked up below root, which is / but in tests. It is 0 where
+// nothing is known.
 func MemoryLimit(root string) int64 {
 	least := meminfo(filepath.Join(root, "proc/meminfo"))
 	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))

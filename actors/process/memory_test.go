@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMemoryLimit: the least of the machine's memory and the limits of all control groups around the process, of both versions.
+// TestMemoryLimit: the least of the machine's memory and the limits of all control groups around the
+// process, of both versions.
 func TestMemoryLimit(t *testing.T) {
 	root := t.TempDir()
 	put := func(file, text string) {

@@ -1,6 +1,7 @@
 //go:build unix
 
-// Package process is what the operating system tells a process of itself and lends it: memory, processor time, locks on directories, cores.
+// Package process is what the operating system tells a process of itself and lends it: memory, processor
+// time, locks on directories, cores.
 package process
 
 import (

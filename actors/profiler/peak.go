@@ -18,9 +18,10 @@ type peaks struct {
 	BF16 float64 `json:"bf16"`
 }
 
-// PeakOnce gives what this machine's instructions can do at most, all threads together, in FLOP/s: measured once a process as
-// `lfactor bench peak` does, in registers on one thread, times the threads. Whatever else runs on the machine can only lower a
-// measurement, so the highest that the machine has ever given is kept in the user's cache directory.
+// PeakOnce gives what this machine's instructions can do at most, all threads together, in FLOP/s: measured
+// once a process as `lfactor bench peak` does, in registers on one thread, times the threads. Whatever else
+// runs on the machine can only lower a measurement, so the highest that the machine has ever given is kept
+// in the user's cache directory.
 var PeakOnce = sync.OnceValues(func() (f32, bf16 float64) {
 	b := cpu.New(1)
 	defer b.Close()
@@ -55,8 +56,8 @@ func machine(level string) string {
 	return fmt.Sprintf("%s, %s, %d threads", model, level, runtime.GOMAXPROCS(0))
 }
 
-// keep raises what a file knows of a machine to a new measurement and returns the higher rates. A file that cannot be read or written
-// costs nothing but the memory of earlier measurements.
+// keep raises what a file knows of a machine to a new measurement and returns the higher rates. A file that
+// cannot be read or written costs nothing but the memory of earlier measurements.
 func keep(file, machine string, p peaks) peaks {
 	all := map[string]peaks{}
 	if text, err := os.ReadFile(file); err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKeepPeaks: a machine's peak is the highest that was measured on it; another machine's does not count, and a damaged file is
-// written anew.
+// TestKeepPeaks: a machine's peak is the highest that was measured on it; another machine's does not count,
+// and a damaged file is written anew.
 func TestKeepPeaks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "peaks.json")
 	require.Equal(t, peaks{5, 9}, keep(file, "a", peaks{5, 9}))

@@ -107,7 +107,8 @@ type ProfileReport struct {
 	alone bool
 }
 
-// Report sums up, with peaks measured now by as many threads as a lane has; false if no step was recorded in full.
+// Report sums up, with peaks measured now by as many threads as a lane has; false if no step was recorded in
+// full.
 func (p *Profiler) Report() (ProfileReport, bool) {
 	b := cpu.New(p.threads)
 	defer b.Close()

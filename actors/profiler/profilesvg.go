@@ -14,7 +14,8 @@ import (
 // phaseColours are those of the simulator's pictures for the same jobs.
 var phaseColours = map[string]string{"forward": "#4e79a7", "backward": "#59a14f", "optimizer": "#e15759", "save": "#9c755f", "loader": "#bab0ac"}
 
-// kernelColour groups kernels: products, attention, the loss, the optimizer, and everything that memory bounds.
+// kernelColour groups kernels: products, attention, the loss, the optimizer, and everything that memory
+// bounds.
 func kernelColour(name string) string {
 	op, _, _ := strings.Cut(name, " ")
 	switch {
@@ -39,8 +40,8 @@ const (
 	thinnest     = 0.05
 )
 
-// Picture draws the last step that was recorded, two rows a rank: its jobs, and the kernels in them, white where none runs. Below
-// are the kernels of all steps by their share.
+// Picture draws the last step that was recorded, two rows a rank: its jobs, and the kernels in them, white
+// where none runs. Below are the kernels of all steps by their share.
 func (p *Profiler) Picture(w *bufio.Writer, r ProfileReport) {
 	events, length := p.Rec.LastStep()
 	rows := 2*len(r.Lanes) + 1

@@ -10,9 +10,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// floor is the least time that a step could take on this machine: its products and its attention at the peak of the threads'
-// multiply-adds, and then what must move between memory and processor, once. Nothing is hidden behind anything else, and nothing
-// is computed twice: the logits of the loss count once.
+// floor is the least time that a step could take on this machine: its products and its attention at the peak
+// of the threads' multiply-adds, and then what must move between memory and processor, once. Nothing is
+// hidden behind anything else, and nothing is computed twice: the logits of the loss count once.
 type floor struct {
 	Seconds   float64 `json:"seconds"`
 	Products  float64 `json:"products_flops"`
@@ -75,7 +75,8 @@ func (s *Step) work(f *floor, n *grad.Node) {
 	}
 }
 
-// savedBytes is what a forward leaves for its backward, written once and read once. Logits are no part of it: they need not be held.
+// savedBytes is what a forward leaves for its backward, written once and read once. Logits are no part of
+// it: they need not be held.
 func savedBytes(tr *grad.Trace) (n float64) {
 	seen := map[*grad.Value]bool{}
 	for _, seg := range tr.Segments(grad.B) {

@@ -24,7 +24,8 @@ type KernelTime struct {
 	Peak    float64 `json:"of_peak"` // share of the measured peak of its kind: products, or memory
 }
 
-// kernelCase is a kernel of the training step of bench step: batch 4, length 512, 512 wide, 8 heads of 64, 1408 inner, 32000 tokens.
+// kernelCase is a kernel of the training step of bench step: batch 4, length 512, 512 wide, 8 heads of 64,
+// 1408 inner, 32000 tokens.
 type kernelCase struct {
 	name         string
 	flops, bytes float64
@@ -81,7 +82,8 @@ func drawn(r *rand.Rand, d tensor.DType, shape ...int) *tensor.Tensor {
 	return h
 }
 
-// kernelGroup builds the cases of some kernels; a group of which none is wanted is not built, for it may need much memory.
+// kernelGroup builds the cases of some kernels; a group of which none is wanted is not built, for it may
+// need much memory.
 type kernelGroup struct {
 	names []string
 	build func(k *kernelSet)

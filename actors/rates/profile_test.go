@@ -33,8 +33,8 @@ func briefly(t *testing.T, pp int) (*Step, *layout.Layout, *StepResult, *profile
 	return s, l, &res, prof
 }
 
-// TestProfileSums: what a profile adds up is the time that the coordinator measured by itself, and every kernel call of the traces
-// is in it, in the right phase.
+// TestProfileSums: what a profile adds up is the time that the coordinator measured by itself, and every
+// kernel call of the traces is in it, in the right phase.
 func TestProfileSums(t *testing.T) {
 	for _, pp := range []int{1, 2} {
 		_, l, res, prof := briefly(t, pp)
@@ -121,7 +121,8 @@ func TestFloor(t *testing.T) {
 		require.Equal(t, float64(layers*heads*(2*256*257/2)*64*(4+10)), f.Attention, "two products forward and five backward, of pairs that see each other")
 		state := float64(params) * (28 + 4 + 2*4)
 		acts := f.Bytes - state
-		// A layer keeps at least its input, q, k, v, o, the middle, gate and up; norms and the gate's product are computed again.
+		// A layer keeps at least its input, q, k, v, o, the middle, gate and up; norms and the gate's
+		// product are computed again.
 		require.Greater(t, acts, float64(2*4*layers*tokens*(6*h+2*ff)))
 		require.Less(t, acts, 1.5*2*4*float64(layers*tokens*(6*h+2*ff)+4*tokens*h))
 		require.InDelta(t, (f.Products+f.Attention)/1e9+f.Bytes/1e8, f.Seconds, 1e-9)

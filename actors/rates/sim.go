@@ -114,7 +114,8 @@ func Events(mesh topology.Mesh, runs int) (EventRate, error) {
 	return out, nil
 }
 
-// describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor parallelism.
+// describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor
+// parallelism.
 func describedStep(mesh topology.Mesh) (*sim.Description, error) {
 	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16, Loops: 2})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package rates measures what training steps, kernels, the simulator and the search for plans take on this machine, beside the least that the machine
-// could take.
+// Package rates measures what training steps, kernels, the simulator and the search for plans take on this
+// machine, beside the least that the machine could take.
 package rates
 
 import (
@@ -101,7 +101,8 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }
 
-// Measure trains and times the steps. With s.profile the report says where the time went; it lies in files of that name.
+// Measure trains and times the steps. With s.profile the report says where the time went; it lies in files
+// of that name.
 func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err error) {
 	if err := s.check(); err != nil {
 		return res, report, err

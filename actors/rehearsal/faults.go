@@ -8,7 +8,8 @@ import (
 	"github.com/lfactor/lfactor/sim"
 )
 
-// Script draws a seed's faults for a run of so many nanoseconds; kinds are those to draw from, nil for harmless ones.
+// Script draws a seed's faults for a run of so many nanoseconds; kinds are those to draw from, nil for
+// harmless ones.
 func (r *Rehearsal) Script(seed uint64, length int64, kinds []sim.FaultKind) []sim.Fault {
 	if kinds == nil {
 		kinds = []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.LateLoader, sim.LateMsg}
@@ -23,8 +24,8 @@ type Tally struct {
 	Failed  int `json:"failed"`
 }
 
-// TryFaults runs n seeds with faults, each twice: both runs must agree in every event, and a run must end well unless its faults
-// allow otherwise.
+// TryFaults runs n seeds with faults, each twice: both runs must agree in every event, and a run must end
+// well unless its faults allow otherwise.
 func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []sim.FaultKind) (t Tally, err error) {
 	length := int64(r.Run(sim.Options{}).Time)
 	for i := range n {

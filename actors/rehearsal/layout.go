@@ -1,5 +1,6 @@
-// Package rehearsal runs a configuration's training in virtual time: it hands a layout to the simulator with the segments, memory and prices that
-// training would have, draws faults, looks for the smallest run that fails, and draws pictures of steps.
+// Package rehearsal runs a configuration's training in virtual time: it hands a layout to the simulator with
+// the segments, memory and prices that training would have, draws faults, looks for the smallest run that
+// fails, and draws pictures of steps.
 package rehearsal
 
 import (
@@ -15,8 +16,8 @@ import (
 
 var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
 
-// Layout hands a training layout to the simulator: the very programs, segments and protocols that training would use, with the
-// bytes of collectives as a ring moves them.
+// Layout hands a training layout to the simulator: the very programs, segments and protocols that training
+// would use, with the bytes of collectives as a ring moves them.
 func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
 	lower := Lowered(l)
@@ -43,7 +44,8 @@ func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 	return out
 }
 
-// Lowered lists the segments of every trace; an all-reduce's bytes are those of a ring, not those of exchanging everything.
+// Lowered lists the segments of every trace; an all-reduce's bytes are those of a ring, not those of
+// exchanging everything.
 func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment {
 	out := map[layout.TraceKey]map[plan.Kind][]core.Segment{}
 	rl := l.RankLayout(0, 0)

@@ -14,8 +14,9 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-// TestOpAndSends: a step whose collectives are single events takes as long as one in which every message of their algorithm travels,
-// within 1 % up to 64 ranks on one host and on eight; a slow link holds both up, and a cut one stops both.
+// TestOpAndSends: a step whose collectives are single events takes as long as one in which every message of
+// their algorithm travels, within 1 % up to 64 ranks on one host and on eight; a slow link holds both up,
+// and a cut one stops both.
 func TestOpAndSends(t *testing.T) {
 	text, err := configs.ClusterFile("h100")
 	require.NoError(t, err)

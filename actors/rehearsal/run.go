@@ -23,8 +23,8 @@ type Options struct {
 	Machine *cost.Machine // nil is the description "cpu" that comes with lfactor
 	Steps   int64         // 0 is 2: the first begins with empty pipelines and full loaders
 	Jitter  float64       // jobs take up to this share longer, at random
-	// Sends makes a collective every message of its ring, tree or hierarchy; Direct makes every member send to every other, as training
-	// itself does. Without them a collective is one event a member.
+	// Sends makes a collective every message of its ring, tree or hierarchy; Direct makes every member send
+	// to every other, as training itself does. Without them a collective is one event a member.
 	Sends, Direct bool
 	Program       *plan.Program // in place of plan.schedule; nil for none
 	ProgramName   string
@@ -86,8 +86,9 @@ func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 	return r, nil
 }
 
-// Simulate runs a configuration's training in virtual time and sums its last step up. A run that does not end well is an error: what waits for
-// ever, or with exit.Fit what does not fit into memory; the summary of what ran comes with it.
+// Simulate runs a configuration's training in virtual time and sums its last step up. A run that does not
+// end well is an error: what waits for ever, or with exit.Fit what does not fit into memory; the summary of
+// what ran comes with it.
 func Simulate(ctx context.Context, cfg *configs.Config, o Options) (*Summary, error) {
 	r, err := New(cfg, o)
 	if err != nil {

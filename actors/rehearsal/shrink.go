@@ -85,8 +85,8 @@ type Shrunk struct {
 	best small
 }
 
-// Shrink looks for the smallest run that fails as a seed's does: one change at a time is kept if the failure stays and the events do not become
-// more. Read gives the run file's configuration under more settings.
+// Shrink looks for the smallest run that fails as a seed's does: one change at a time is kept if the failure
+// stays and the events do not become more. Read gives the run file's configuration under more settings.
 func Shrink(ctx context.Context, read func(settings ...string) (*configs.Config, error), o Options, seed uint64, faults []sim.Fault) (*Shrunk, error) {
 	cfg, err := read()
 	if err != nil {

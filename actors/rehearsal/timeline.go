@@ -77,8 +77,8 @@ func (t *Timeline) Chrome(name string) error {
 
 var colours = map[plan.Kind]string{plan.F: "#4e79a7", plan.B: "#59a14f", plan.I: "#76b7b2", plan.W: "#edc948", plan.Step: "#e15759"}
 
-// Picture draws the timeline: a row a rank, forwards blue, backwards green, input gradients teal, weight gradients yellow, the
-// optimizer step red; white is idle or communication.
+// Picture draws the timeline: a row a rank, forwards blue, backwards green, input gradients teal, weight
+// gradients yellow, the optimizer step red; white is idle or communication.
 func (t *Timeline) Picture(w *bufio.Writer) {
 	const width, height, left = 1400.0, 22, 90
 	if len(t.spans) == 0 {

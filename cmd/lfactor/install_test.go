@@ -24,8 +24,8 @@ func output(t *testing.T, dir string, env []string, name string, args ...string)
 	return strings.TrimSpace(string(out))
 }
 
-// TestGoInstall serves the checked-out commit as a module from a folder, as a proxy would, and installs lfactor from there with an empty
-// module cache; only other modules come from this machine's cache.
+// TestGoInstall serves the checked-out commit as a module from a folder, as a proxy would, and installs
+// lfactor from there with an empty module cache; only other modules come from this machine's cache.
 func TestGoInstall(t *testing.T) {
 	if !*long {
 		t.Skip("left out without -long: go install of the commit from a module zip, which compiles everything once more")

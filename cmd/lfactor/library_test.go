@@ -14,8 +14,8 @@ import (
 // programLinesMax is what the document promises of its program.
 const programLinesMax = 40
 
-// TestLibraryProgram takes the program out of docs/library.md, vets and builds it, and runs it in a directory with a run file: it trains, goes on
-// where it stopped, and simulates.
+// TestLibraryProgram takes the program out of docs/library.md, vets and builds it, and runs it in a
+// directory with a run file: it trains, goes on where it stopped, and simulates.
 func TestLibraryProgram(t *testing.T) {
 	text, err := os.ReadFile("../../docs/library.md")
 	require.NoError(t, err)

@@ -40,7 +40,8 @@ func leaves(c *cobra.Command, path string) (out []string) {
 	return
 }
 
-// jsonArgs has arguments for every command; "-" says why a command is left out, and "long " begins those that take long.
+// jsonArgs has arguments for every command; "-" says why a command is left out, and "long " begins those
+// that take long.
 var jsonArgs = map[string]string{
 	"bench kernels": "--rounds 1 --only swiglu", "bench peak": "", "bench plan": "long --runs 1", "bench sim": "long --runs 1", "bench step": "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
 	"calibrate":    "long ",
@@ -186,8 +187,8 @@ func TestDemoWithFewSteps(t *testing.T) {
 	require.Contains(t, out, "after 3 steps the model does not beat the bigram model yet; 600 steps are enough")
 }
 
-// TestResumedRunTells: a run that falls back to an older checkpoint saves the steps again that were damaged; one that is extended says what becomes
-// of its learning rate; and the curve shows the whole run.
+// TestResumedRunTells: a run that falls back to an older checkpoint saves the steps again that were damaged;
+// one that is extended says what becomes of its learning rate; and the curve shows the whole run.
 func TestResumedRunTells(t *testing.T) {
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=4")
@@ -217,7 +218,8 @@ func TestResumedRunTells(t *testing.T) {
 	}
 }
 
-// TestSampleChat asks a model in its own template: the answer comes back alone, and each turn is told those before it.
+// TestSampleChat asks a model in its own template: the answer comes back alone, and each turn is told those
+// before it.
 func TestSampleChat(t *testing.T) {
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=2")

@@ -16,7 +16,8 @@ type layerRule struct {
 	forbid []string
 }
 
-// layerPolicy is layers.txt: what lies at the root, rules by package or pattern, and what tests may import besides.
+// layerPolicy is layers.txt: what lies at the root, rules by package or pattern, and what tests may import
+// besides.
 type layerPolicy struct {
 	root     []string // what lies at the root; none of it is checked if the line is absent
 	rootLine int

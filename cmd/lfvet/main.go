@@ -1,5 +1,6 @@
-// Command lfvet holds the project to its own rules: import layers and who owns which module
-// (layers.txt), what lies at the root and under which names, no I/O and no chance in protocols, limits on size, and a comment on every exported name.
+// Command lfvet holds the project to its own rules: import layers and who owns which module (layers.txt),
+// what lies at the root and under which names, no I/O and no chance in protocols, limits on size, and a
+// comment on every exported name.
 //
 //	go run ./cmd/lfvet [folder]
 //

@@ -12,8 +12,8 @@ import (
 // layersPath is where findings about layers.txt itself are reported.
 const layersPath = "cmd/lfvet/layers.txt"
 
-// checkStale reports lines of layers.txt for packages that do not exist, and words for packages that do not exist or for modules that
-// none of the line's packages imports: what nothing needs must not stay permitted.
+// checkStale reports lines of layers.txt for packages that do not exist, and words for packages that do not
+// exist or for modules that none of the line's packages imports: what nothing needs must not stay permitted.
 func checkStale(m *module, p *layerPolicy, r *report) {
 	imports := map[string][]string{} // of each folder with Go files
 	for _, f := range m.files {

@@ -26,7 +26,8 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// planted copies testdata/bad to a new folder and adds the files that odd.txt names: the module zip of this project could not hold them.
+// planted copies testdata/bad to a new folder and adds the files that odd.txt names: the module zip of this
+// project could not hold them.
 func planted(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

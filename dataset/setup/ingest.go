@@ -25,11 +25,13 @@ type ingest struct {
 	see Progress
 }
 
-// Progress sees how far a part of a job is: units done of all (0: not known), bytes of them, what else is to be said, and how busy the stages are.
+// Progress sees how far a part of a job is: units done of all (0: not known), bytes of them, what else is to
+// be said, and how busy the stages are.
 type Progress func(part string, done, all, bytes int64, more string, stages []dataset.Stage)
 
-// Ingest carries out a job: it converts each source and packs all together. What an earlier run finished is not done again, and a job that was cut
-// off ends with the same bytes. It holds the output folder for this process; see may be nil.
+// Ingest carries out a job: it converts each source and packs all together. What an earlier run finished is
+// not done again, and a job that was cut off ends with the same bytes. It holds the output folder for this
+// process; see may be nil.
 func Ingest(ctx context.Context, job *format.Job, see Progress) (*IngestReport, error) {
 	if see == nil {
 		see = func(string, int64, int64, int64, string, []dataset.Stage) {}

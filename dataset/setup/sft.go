@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// TagsOf are an entry's names as the formats take them. In Alpaca's shape and ShareGPT's only what has a name is read, as in
-// LoongForge; OpenAI's has names of its own.
+// TagsOf are an entry's names as the formats take them. In Alpaca's shape and ShareGPT's only what has a
+// name is read, as in LoongForge; OpenAI's has names of its own.
 func TagsOf(f *configs.SFTFormat) dataset.Tags {
 	c, t := f.Columns, f.Tags
 	out := dataset.Tags{Only: f.Format != "openai", Messages: c["messages"], Tools: c["tools"], Images: c["images"], Videos: c["videos"], SystemKey: c["system"],
@@ -28,8 +28,8 @@ func TagsOf(f *configs.SFTFormat) dataset.Tags {
 	return out
 }
 
-// SFTOptions says how a path is opened by an entry. Where media are wanted, records come with the pictures and videos that they name;
-// shards tell their format themselves.
+// SFTOptions says how a path is opened by an entry. Where media are wanted, records come with the pictures
+// and videos that they name; shards tell their format themselves.
 func SFTOptions(o dataset.Options, path string, f *configs.SFTFormat, media bool) dataset.Options {
 	records := format.IsRecords(strings.ToLower(path))
 	if media && records {

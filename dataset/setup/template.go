@@ -8,7 +8,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
-// Template is the chat template of a run: the one that data.template names, with the tokens that tok has for pictures, or the tokenizer's own.
+// Template is the chat template of a run: the one that data.template names, with the tokens that tok has for
+// pictures, or the tokenizer's own.
 func Template(c *configs.Config, tok interface{ TokenID(string) (int32, bool) }, conf *token.Config) (*token.Template, error) {
 	text := conf.ChatTemplate
 	if name := c.Run.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") { // those are the tokenizer's own

@@ -1,4 +1,5 @@
-// Package setup is what the section data of a run file means: its tokenizer, the options of its sources, and the file itself under a plan.
+// Package setup is what the section data of a run file means: its tokenizer, the options of its sources, and
+// the file itself under a plan.
 package setup
 
 import (
@@ -30,7 +31,8 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 	return t, conf, nil
 }
 
-// Vocabulary takes the tokenizer's size where the model's file gives none; a published model needs no tokenizer to plan.
+// Vocabulary takes the tokenizer's size where the model's file gives none; a published model needs no
+// tokenizer to plan.
 func Vocabulary(cfg *configs.Config) error {
 	if cfg.Model.Vocab > 0 {
 		return nil
@@ -42,7 +44,8 @@ func Vocabulary(cfg *configs.Config) error {
 	return cfg.CheckVocab(t.VocabSize())
 }
 
-// Config reads a run file under the file of a plan, "" for none: its settings stand before the user's own, args.
+// Config reads a run file under the file of a plan, "" for none: its settings stand before the user's own,
+// args.
 func Config(file, plan string, args []string) (*configs.Config, error) {
 	if plan == "" {
 		return configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv})

@@ -11,7 +11,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
-// VisionEncoder makes the encoder of samples with media of a model's folder: its tokenizer, processor and chat template, or the one of a file.
+// VisionEncoder makes the encoder of samples with media of a model's folder: its tokenizer, processor and
+// chat template, or the one of a file.
 func VisionEncoder(model, template, sampleType string) (*format.VisionEncoder, error) {
 	tok, conf, err := token.LoadDir(model)
 	if err != nil {

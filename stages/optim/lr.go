@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// LR is a learning-rate schedule with Megatron-LM's rules (OptimizerParamScheduler), counted in steps: step n, from 1, uses
-// the rate after n-1 steps, so that warm-up begins at WarmupInit.
+// LR is a learning-rate schedule with Megatron-LM's rules (OptimizerParamScheduler), counted in steps: step
+// n, from 1, uses the rate after n-1 steps, so that warm-up begins at WarmupInit.
 type LR struct {
 	Style      string // the name of a registered Rate
 	Max, Min   float64
@@ -22,15 +22,15 @@ type LR struct {
 type Rate struct {
 	Name   string
 	Source string // paper or program that it comes from
-	// After is the rate when n steps are done, which are more than those of the warm-up; it ends at l.Min after l.Decay steps
-	// unless the shape has no end.
+	// After is the rate when n steps are done, which are more than those of the warm-up; it ends at l.Min
+	// after l.Decay steps unless the shape has no end.
 	After func(l LR, n float64) float64
 }
 
 var rates = map[string]Rate{}
 
-// RegisterRate adds a shape, which schedule.kind then takes. It is called when a package is loaded and returns true, so that it can stand in
-// a variable's declaration; two of one name are a bug of the program.
+// RegisterRate adds a shape, which schedule.kind then takes. It is called when a package is loaded and
+// returns true, so that it can stand in a variable's declaration; two of one name are a bug of the program.
 func RegisterRate(r Rate) bool {
 	if _, dup := rates[r.Name]; dup {
 		panic("optim: schedule " + r.Name + " registered twice")

@@ -34,13 +34,14 @@ type Optimizer struct {
 	Paper  string
 }
 
-// Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state tensor, all of them float32.
+// Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state
+// tensor, all of them float32.
 func (o Optimizer) Traffic() int64 { return 16 + 8*int64(len(o.State)) }
 
 var all = map[string]Optimizer{}
 
-// Register adds an optimizer, which optimizer.kind then takes. It is called when a package is loaded and returns true, so that it can stand in
-// a variable's declaration; two of one name are a bug of the program.
+// Register adds an optimizer, which optimizer.kind then takes. It is called when a package is loaded and
+// returns true, so that it can stand in a variable's declaration; two of one name are a bug of the program.
 func Register(o Optimizer) bool {
 	if _, dup := all[o.Name]; dup {
 		panic("optim: " + o.Name + " registered twice")
@@ -62,8 +63,8 @@ func Get(name string) (Optimizer, error) {
 	return o, nil
 }
 
-// Apply updates p in place: grad and p are float32 of one shape, state as State lists it, model the copy in the model's
-// dtype or nil; noDecay leaves weight decay out.
+// Apply updates p in place: grad and p are float32 of one shape, state as State lists it, model the copy in
+// the model's dtype or nil; noDecay leaves weight decay out.
 func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor, model *tensor.Tensor, noDecay bool) {
 	if o.Update != nil {
 		o.Update(b, grad, hyper, clip, p, state, model, noDecay)

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLR pins Megatron-LM's OptimizerParamScheduler.get_lr. The numbers come from its formulas evaluated apart, in Python, at the
-// step before the update: step n sees n-1 steps done.
+// TestLR pins Megatron-LM's OptimizerParamScheduler.get_lr. The numbers come from its formulas evaluated
+// apart, in Python, at the step before the update: step n sees n-1 steps done.
 func TestLR(t *testing.T) {
 	base := LR{Max: 1, Min: 0.1, Warmup: 4, Decay: 20, WSDDecay: 5, WSDStyle: "exponential"}
 	for _, c := range []struct {

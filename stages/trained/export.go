@@ -60,7 +60,8 @@ func (e *Exporter) Write(dst string) error {
 	return nil
 }
 
-// sideFiles brings tokenizer and configuration: those that the model came with, else ones made from the configuration.
+// sideFiles brings tokenizer and configuration: those that the model came with, else ones made from the
+// configuration.
 func (e *Exporter) sideFiles(dst string) error {
 	if e.Side != "" {
 		if _, err := checkpoint.CopySideFiles(e.Side, dst); err != nil {
@@ -79,7 +80,8 @@ func (e *Exporter) sideFiles(dst string) error {
 	return os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644)
 }
 
-// unchanged reports whether the model is that of the directory it came from: no setting of the run says otherwise.
+// unchanged reports whether the model is that of the directory it came from: no setting of the run says
+// otherwise.
 func (e *Exporter) unchanged() bool {
 	from, err := configs.ReadModel(e.Cfg.Run.Model.Path)
 	if err != nil {
@@ -113,8 +115,8 @@ func (e *Exporter) dtype(hf string) string {
 	return layout.Precisions[e.Cfg.Run.Train.Precision].String()
 }
 
-// value is a logical parameter of the checkpoint in float32: its master copy where there is one, with adapters merged if
-// asked.
+// value is a logical parameter of the checkpoint in float32: its master copy where there is one, with
+// adapters merged if asked.
 func (e *Exporter) value(p *grad.Param, dst []float32) error {
 	if err := e.read(p.Name, p.Shape, dst); err != nil {
 		return err

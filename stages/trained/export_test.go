@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// TestExportedConfig: an export has the config.json that the model came with, to the byte, and one of its own where settings of the run
-// changed the model.
+// TestExportedConfig: an export has the config.json that the model came with, to the byte, and one of its
+// own where settings of the run changed the model.
 func TestExportedConfig(t *testing.T) {
 	const src = "../family/testdata/gemma2"
 	want, err := os.ReadFile(filepath.Join(src, "config.json"))

@@ -18,8 +18,8 @@ type Pictures struct {
 	Processor *media.Processor
 }
 
-// Fill puts a batch's pictures, which the loader has prepared, into its microbatch: their tokens have no embedding of their
-// own.
+// Fill puts a batch's pictures, which the loader has prepared, into its microbatch: their tokens have no
+// embedding of their own.
 func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 	if len(b.Media) == 0 {
 		return nil

@@ -25,7 +25,8 @@ type Quiz struct {
 	p        *Pictures
 }
 
-// OpenQuiz opens a model that sees, with the tokenizer, template and processor of dir, or of its own directory where dir is "".
+// OpenQuiz opens a model that sees, with the tokenizer, template and processor of dir, or of its own
+// directory where dir is "".
 func OpenQuiz(dir, checkpoints string) (*Quiz, func(), error) {
 	m, err := Open(checkpoints, dir)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package trained is trained models: opened from checkpoints and Hugging Face directories, asked, and exported.
+// Package trained is trained models: opened from checkpoints and Hugging Face directories, asked, and
+// exported.
 package trained
 
 import (
@@ -35,7 +36,8 @@ type Trained struct {
 	Close func()
 }
 
-// Open reads the checkpoint directory of a run, or a Hugging Face directory; tokenizer names another directory for the tokenizer, "" for none.
+// Open reads the checkpoint directory of a run, or a Hugging Face directory; tokenizer names another
+// directory for the tokenizer, "" for none.
 func Open(path, tokenizer string) (*Trained, error) {
 	if process.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)

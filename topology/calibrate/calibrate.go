@@ -1,4 +1,5 @@
-// Package calibrate describes the machine that it runs on for the simulator, from the times of small models' segments.
+// Package calibrate describes the machine that it runs on for the simulator, from the times of small models'
+// segments.
 package calibrate
 
 import (
@@ -34,7 +35,8 @@ type Fit struct {
 	Error    float64 // mean relative error
 }
 
-// Calibrate measures segments of models of several widths on this machine's backend. The first step of each warms up.
+// Calibrate measures segments of models of several widths on this machine's backend. The first step of each
+// warms up.
 func Calibrate(threads int) (*cost.Machine, Fit, error) {
 	b := cpu.New(threads)
 	defer b.Close()
@@ -103,7 +105,8 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 	}
 }
 
-// FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on the median relative error.
+// FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on
+// the median relative error.
 func FitRates(m *cost.Machine, all []Timed) Fit {
 	rates := [3]*float64{&m.Flops, &m.Bandwidth, &m.Overhead}
 	m.Flops, m.Bandwidth, m.Overhead = 50e9, 10e9, 2e-6

@@ -16,8 +16,9 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// Plans of models with a vision encoder: closed forms choose among all of them, and the best are laid out and simulated as lfactor sim
-// does with a plan of one's own, all ranks of them, since those of a stage do not do the same.
+// Plans of models with a vision encoder: closed forms choose among all of them, and the best are laid out
+// and simulated as lfactor sim does with a plan of one's own, all ranks of them, since those of a stage do
+// not do the same.
 
 // newTower makes the encoder's part of the space of plans.
 func (p *Search) newTower() *search.Tower {
@@ -34,8 +35,8 @@ func (p *Search) newTower() *search.Tower {
 	return t
 }
 
-// patches is plan.encoder.patches for a microbatch of so many sequences: what the run file says of its own microbatches, 0 if it
-// leaves them to their tokens.
+// patches is plan.encoder.patches for a microbatch of so many sequences: what the run file says of its own
+// microbatches, 0 if it leaves them to their tokens.
 func (p *Search) patches(batch int) int {
 	return (p.cfg.Run.Plan.Encoder.Patches*batch + p.batch - 1) / p.batch
 }
@@ -59,8 +60,8 @@ func (p *Search) encoderSettings(c *search.Candidate) []string {
 // overMin is how many plans of each place of an encoder are simulated at least.
 const overMin = 8
 
-// spread puts some plans of each place of the encoder among the first n, which are simulated: closed forms know less of encoders than
-// of pipelines.
+// spread puts some plans of each place of the encoder among the first n, which are simulated: closed forms
+// know less of encoders than of pipelines.
 func spread(all []search.Candidate, n int) {
 	have := map[string]int{}
 	rank := func(c *search.Candidate) int {
@@ -87,8 +88,9 @@ func spread(all []search.Candidate, n int) {
 	copy(all, append(first, rest...))
 }
 
-// simulateBest simulates up to reranked candidates of those that closed forms hold to fit, puts them in front and returns how many they
-// are. Where a simulation needs more memory than a closed form says, others of that kind are passed over by as much.
+// simulateBest simulates up to reranked candidates of those that closed forms hold to fit, puts them in
+// front and returns how many they are. Where a simulation needs more memory than a closed form says, others
+// of that kind are passed over by as much.
 func (p *Search) simulateBest(ctx context.Context, all []search.Candidate) (int, error) {
 	spread(all, Reranked)
 	var tried, rest []search.Candidate
@@ -118,12 +120,13 @@ func (p *Search) simulateBest(ctx context.Context, all []search.Candidate) (int,
 	return len(tried), nil
 }
 
-// wholeRanks bounds the ranks of a simulation of which replicas may be left out: their tensor-parallel groups and pipelines do the
-// same.
+// wholeRanks bounds the ranks of a simulation of which replicas may be left out: their tensor-parallel
+// groups and pipelines do the same.
 const wholeRanks = 64
 
-// SimulateComposed lays a candidate out and runs it in virtual time. Of many replicas of the decoder some are left out, as they do the
-// same; what their number means for the exchange of gradients and for shares of the optimizer's state is told by closed forms.
+// SimulateComposed lays a candidate out and runs it in virtual time. Of many replicas of the decoder some
+// are left out, as they do the same; what their number means for the exchange of gradients and for shares of
+// the optimizer's state is told by closed forms.
 func (p *Search) SimulateComposed(c *search.Candidate) error {
 	small := *c
 	for d := 1; d <= c.DP; d++ {

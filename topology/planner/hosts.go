@@ -169,7 +169,8 @@ func (p *Search) divides(tp int) bool {
 	return m.KVHeads == 0 || m.KVHeads%tp == 0 || tp%m.KVHeads == 0
 }
 
-// Profile prices the model's blocks from the traces that training would run. Blocks that are alike are traced once.
+// Profile prices the model's blocks from the traces that training would run. Blocks that are alike are
+// traced once.
 func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	m := *p.base.Model
 	var kinds []int // first block of each kind
@@ -264,7 +265,8 @@ func (p *Search) Settings(c *search.Candidate) []string {
 // exactRanks is up to how many ranks a plan is laid out in full before it is offered.
 const exactRanks = 256
 
-// confirm reads the run file again under a candidate, as training will, and lays it out: why it cannot be used, "" if it can.
+// confirm reads the run file again under a candidate, as training will, and lays it out: why it cannot be
+// used, "" if it can.
 func (p *Search) confirm(c *search.Candidate) string {
 	cfg, err := p.under(c)
 	if err != nil {
@@ -292,8 +294,9 @@ func (p *Search) confirm(c *search.Candidate) string {
 	return ""
 }
 
-// Find returns plans with the best first. All are ranked by closed forms, the best Reranked of them again by simulation, and the best Exact of those
-// are laid out as training will. Where none can be used, the error says why and carries exit.Fit; the plans come with it.
+// Find returns plans with the best first. All are ranked by closed forms, the best Reranked of them again by
+// simulation, and the best Exact of those are laid out as training will. Where none can be used, the error
+// says why and carries exit.Fit; the plans come with it.
 func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 	all, err := p.rank(ctx)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// blockCosts prices each stage of a layout, which is one block, with the segments and prices that lfactor sim uses.
+// blockCosts prices each stage of a layout, which is one block, with the segments and prices that lfactor
+// sim uses.
 func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {
 	lower := rehearsal.Lowered(l)
 	price := rehearsal.Prices(p.Machine)
@@ -77,8 +78,8 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	return
 }
 
-// Simulate runs a candidate's own program in virtual time. Ranks of one stage do the same at the same time, so that one of them
-// stands for all: its collectives are in the durations of its passes.
+// Simulate runs a candidate's own program in virtual time. Ranks of one stage do the same at the same time,
+// so that one of them stands for all: its collectives are in the durations of its passes.
 func (p *Search) Simulate(c *search.Candidate) error {
 	st, err := p.Space.StagesOf(c)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package cli is what all verbs of the command line share: exit codes, forms of output, numbers as people read them, and the signals that end a command.
+// Package cli is what all verbs of the command line share: exit codes, forms of output, numbers as people
+// read them, and the signals that end a command.
 package cli
 
 import (
@@ -50,7 +51,8 @@ func ExitCode(err error) int {
 // interrupted is the signal that asked for the end, 0 for none.
 var interrupted atomic.Int32
 
-// Interruptible is a context that ends with the first SIGINT or SIGTERM; the second kills the process as usual.
+// Interruptible is a context that ends with the first SIGINT or SIGTERM; the second kills the process as
+// usual.
 func Interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	sigs := make(chan os.Signal, 1)
@@ -67,7 +69,8 @@ func Interruptible() (context.Context, func()) {
 	return ctx, func() { signal.Stop(sigs); cancel() }
 }
 
-// stopCode is the exit code of a run that ended on request after a durable save: 0 for SIGTERM, 130 for SIGINT.
+// stopCode is the exit code of a run that ended on request after a durable save: 0 for SIGTERM, 130 for
+// SIGINT.
 func stopCode() int {
 	if interrupted.Load() == int32(syscall.SIGINT) {
 		return exit.Interrupted

@@ -23,7 +23,8 @@ func Emit(c *cobra.Command, v any, text func(w io.Writer)) error {
 	return EmitAs(c.OutOrStdout(), form, v, text)
 }
 
-// EmitAs writes a result: as text by the function, as json on one line, or as jsonl with an element of a list on each line.
+// EmitAs writes a result: as text by the function, as json on one line, or as jsonl with an element of a
+// list on each line.
 func EmitAs(w io.Writer, form string, v any, text func(w io.Writer)) error {
 	enc := json.NewEncoder(w)
 	list := reflect.ValueOf(v)

@@ -9,8 +9,9 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// Strict makes every wrong command line below c exit.Usage: an unknown command at any depth, a wrong number of arguments, a required flag that
-// is missing, an unknown form of output. cobra leaves the first of them at depth two and more without any error.
+// Strict makes every wrong command line below c exit.Usage: an unknown command at any depth, a wrong number
+// of arguments, a required flag that is missing, an unknown form of output. cobra leaves the first of them
+// at depth two and more without any error.
 func Strict(c *cobra.Command) {
 	if c.HasSubCommands() && c.RunE == nil {
 		c.Args = known

@@ -16,7 +16,8 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// findPlan is lfactor plan with --hosts: it looks for the best plan of a machine, prints what it found, and writes the best one.
+// findPlan is lfactor plan with --hosts: it looks for the best plan of a machine, prints what it found, and
+// writes the best one.
 func findPlan(ctx context.Context, file string, mine, rest []string) error {
 	form, err := cli.Form(mine)
 	if err != nil {

@@ -66,7 +66,8 @@ func trainCommand(c *cobra.Command, args []string) error {
 	return cli.EmitAs(c.OutOrStdout(), form, done, nil)
 }
 
-// profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies below dir.
+// profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies
+// below dir.
 func profileBase(flags []string, dir string) string {
 	for _, f := range flags {
 		name, file, _ := strings.Cut(f, "=")
