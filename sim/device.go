@@ -231,6 +231,9 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 	case actors.UpdatePhase:
 	case actors.RestoreJob:
 		d.forget()
+		if s.l.Memory.Forget != nil {
+			s.l.Memory.Forget(d.l.Rank)
+		}
 		return &noSegment
 	default:
 		return &noSegment
@@ -294,6 +297,9 @@ func (s *Sim) open(d *device, j *actors.Job) {
 
 // frame keeps the account of an action's memory: the worst of it from its first job, what it leaves after its last.
 func (s *Sim) frame(d *device, j *actors.Job, last bool) error {
+	if s.l.Memory.Begin != nil {
+		return s.replay(d, j, last)
+	}
 	if s.l.Memory.Foot == nil || j.Segment > 0 && !last {
 		return nil
 	}
@@ -308,6 +314,24 @@ func (s *Sim) frame(d *device, j *actors.Job, last bool) error {
 	if last {
 		d.now += d.leave - *held
 		*held = d.leave
+	}
+	return nil
+}
+
+// replay keeps the account where ranks hand memory to one another. Evaluation holds less than training.
+func (s *Sim) replay(d *device, j *actors.Job, last bool) error {
+	if j.Step < 0 {
+		return nil
+	}
+	if j.Segment == 0 {
+		most := d.base + s.l.Memory.Begin(d.l.Rank, j)
+		d.peak = max(d.peak, most)
+		if limit := s.l.Memory.Limit; limit > 0 && most > limit {
+			return fmt.Errorf("%v needs %d bytes, the limit is %d: out of memory", j.Action, most, limit)
+		}
+	}
+	if last {
+		d.peak = max(d.peak, d.base+s.l.Memory.End(d.l.Rank, j))
 	}
 	return nil
 }

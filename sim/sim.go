@@ -31,10 +31,16 @@ type Layout struct {
 
 // Memory is what actions do to a rank's memory. Foot gives the bytes of an action's frame at its worst and after it; both are zero
 // where nothing is known. Base is what a rank holds all the time; Limit ends the run with an error where it is exceeded, 0 is none.
+//
+// Where ranks hand memory to one another, Begin and End account it instead of Foot: Begin gives what a rank holds at the worst of an action, End
+// the most that it has held so far, both beside Base. Forget is for a rank that goes back to a saved state.
 type Memory struct {
-	Foot  func(rank int, job *actors.Job) (peak, after int64)
-	Base  func(rank int) int64
-	Limit int64
+	Foot   func(rank int, job *actors.Job) (peak, after int64)
+	Begin  func(rank int, job *actors.Job) int64
+	End    func(rank int, job *actors.Job) int64
+	Forget func(rank int)
+	Base   func(rank int) int64
+	Limit  int64
 }
 
 // Prices gives durations in nanoseconds and never a negative one. Ranks are numbers; -1 is an actor without a device of its own.

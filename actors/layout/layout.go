@@ -43,6 +43,8 @@ type Layout struct {
 	lower map[loweredKey][]core.Segment
 	none  map[int32][]bool // by class: the ports that carry nothing
 	works map[int32]work   // by class
+	feet  map[footKey]*grad.Footprint
+	peaks []int64 // of activations, by row of the program
 }
 
 // RankPart is one rank's share of a layout.
@@ -69,7 +71,7 @@ type Coord struct{ PP, DP, TP int }
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
-	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}, works: map[int32]work{}}
+	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{}}
 	var err error
 	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
 		return nil, err
@@ -184,8 +186,8 @@ func (l *Layout) cuts(n int) ([]int, error) {
 	return append(cuts, rest...), err
 }
 
-// compose puts the parts' actions into the decoder's program, by the costs of the traces.
-func (l *Layout) compose() (*plan.Program, error) {
+// costs prices the passes of every stage by the work of its trace.
+func (l *Layout) costs() plan.Costs {
 	costs := plan.Costs{}
 	for s := range l.Stages {
 		tr := l.Main(s)
@@ -202,6 +204,12 @@ func (l *Layout) compose() (*plan.Program, error) {
 			costs.I, costs.W = append(costs.I, flops(grad.B)), append(costs.W, 0)
 		}
 	}
+	return costs
+}
+
+// compose puts the parts' actions into the decoder's program, by the costs of the traces.
+func (l *Layout) compose() (*plan.Program, error) {
+	costs := l.costs()
 	var edges []plan.Edge
 	for _, p := range l.Ports {
 		edges = append(edges, plan.Edge{From: p.From, To: p.To})

@@ -1,6 +1,11 @@
 package layout
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -9,7 +14,7 @@ import (
 // Memory is what a rank needs, in bytes, before anything is allocated.
 type Memory struct {
 	Params, State, Grads int64
-	Activations          int64 // the most at any moment of the program
+	Activations          int64 // the most at any moment of the program, beside gradients that have their accumulators by then
 	Update               int64 // beyond parameters, state and gradients, in the optimizer step
 }
 
@@ -50,43 +55,214 @@ func (l *Layout) Memory(r int) Memory {
 			m.Update += own
 		}
 	}
-	m.Activations = l.activations(part)
+	m.Activations = max(0, l.rowPeaks()[part.Row]-m.Grads) // the replay has the gradients' accumulators as they are made
 	return m
 }
 
-// activations replays the rank's program with each frame's footprint.
-func (l *Layout) activations(part RankPart) (most int64) {
-	type key struct {
-		stage, chunk int16
-		micro        int32
-	}
-	held := map[key]int64{}
-	type foot struct{ peak, after int64 }
-	known := map[TraceKey]map[grad.Phase]foot{}
-	of := func(a plan.Action) foot {
-		k := TraceKey{int(a.Stage), int(a.Chunk), false, l.Class}
-		if known[k] == nil {
-			known[k] = map[grad.Phase]foot{}
+// rowPeaks are the activations of all rows, replayed once.
+func (l *Layout) rowPeaks() []int64 {
+	if l.peaks == nil {
+		peaks, err := l.activations()
+		if err != nil {
+			panic(fmt.Sprintf("layout: a checked program does not run: %v", err))
 		}
-		ph := PhaseOf[a.Kind]
-		f, ok := known[k][ph]
-		if !ok {
-			f.peak, f.after = l.Traces[k].Footprint(ph)
-			known[k][ph] = f
-		}
-		return f
+		l.peaks = peaks
 	}
-	var now int64
-	for _, e := range l.Program.Rows[part.Row] {
-		for _, a := range []plan.Action{e.Action, e.With} {
-			if _, ok := PhaseOf[a.Kind]; !ok {
-				continue
+	return l.peaks
+}
+
+// footKey names a footprint.
+type footKey struct {
+	TraceKey
+	split bool
+}
+
+// foot is what a frame of a stage holds on a rank whose backward is one piece, or split.
+func (l *Layout) foot(k TraceKey, split bool) *grad.Footprint {
+	tr, key := l.Trace(k), footKey{k, split}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.feet[key]
+	if f == nil {
+		f = tr.Memory(split)
+		l.feet[key] = f
+	}
+	return f
+}
+
+// activations are the most that frames and what was handed over take on each row of the program: the program is replayed in the order in
+// which its actions run as soon as they can, by the costs of the traces.
+func (l *Layout) activations() ([]int64, error) {
+	t, err := l.Program.Evaluate(l.costs())
+	if err != nil {
+		return nil, err
+	}
+	type event struct {
+		at         float64
+		begin      bool
+		row, index int
+	}
+	var events []event
+	for r := range t.Start {
+		for i := range t.Start[r] {
+			events = append(events, event{t.Start[r][i], true, r, i}, event{t.End[r][i], false, r, i})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b event) int { // what ends at a moment makes room for what begins then
+		return cmp.Or(cmp.Compare(a.at, b.at), boolOrder(a.begin, b.begin))
+	})
+	x := l.NewReplay()
+	for _, e := range events {
+		entry := l.Program.Rows[e.row][e.index]
+		for _, a := range []plan.Action{entry.Action, entry.With} {
+			if e.begin {
+				x.Begin(e.row, a, l.Class)
+			} else {
+				x.End(e.row, a, l.Class)
 			}
-			k, f := key{a.Stage, a.Chunk, a.Micro}, of(a)
-			most = max(most, now-held[k]+f.peak)
-			now += f.after - held[k]
-			held[k] = f.after
 		}
 	}
+	return x.led.Peak, nil
+}
+
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// Replay accounts the memory of all rows while actions begin and end, in whatever order they do.
+type Replay struct {
+	l     *Layout
+	led   *plan.Ledger
+	grads map[[2]int]bool // rows and stages whose gradients have their accumulators
+}
+
+// NewReplay begins with rows that hold nothing.
+func (l *Layout) NewReplay() *Replay {
+	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[[2]int]bool{}}
+}
+
+// Peak is the most that each row has held so far, beside parameters and state.
+func (x *Replay) Peak() []int64 { return x.led.Peak }
+
+// Begin says that a row begins an action on a microbatch of a class, and gives what it holds at the worst of it.
+func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
+	ph, ok := PhaseOf[a.Kind]
+	if !ok {
+		return 0
+	}
+	f, k := x.foot(a, class), [2]int{row, int(a.Stage)}
+	if ph == grad.F || ph == grad.I || x.grads[k] {
+		return x.led.Begin(row, a, f.Peak[ph])
+	}
+	most := x.led.Begin(row, a, f.First[ph])
+	x.grads[k] = true
+	x.led.Keep(row, f.Grads)
 	return most
+}
+
+func (x *Replay) foot(a plan.Action, class int32) *grad.Footprint {
+	return x.l.foot(TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Class: class}, a.Kind == plan.I || a.Kind == plan.W)
+}
+
+// loan names what a stage hands over: its forward an activation, its backward a cotangent. Rows that run a stage together hand over each its own.
+func loan(row int, a plan.Action, stage int, k plan.Kind, port int32) plan.Loan {
+	a.Stage, a.Kind = int16(stage), k
+	return plan.Loan{Of: a, Port: int(port), Row: row}
+}
+
+// End says that a row has ended an action.
+func (x *Replay) End(row int, a plan.Action, class int32) {
+	ph, ok := PhaseOf[a.Kind]
+	if !ok {
+		return
+	}
+	f, stage := x.foot(a, class), int(a.Stage)
+	x.led.End(row, a, f.After[ph])
+	for i := range x.l.Ports {
+		p := &x.l.Ports[i]
+		name := x.l.Names[i]
+		if p.From == stage {
+			x.gave(row, a, ph, f, p, name)
+		}
+		if p.To == stage {
+			x.took(row, a, ph, f, p, name)
+		}
+	}
+}
+
+// gave hands an activation over when a forward has ended, and lets go what the stage holds of it and of its cotangent.
+func (x *Replay) gave(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, p *core.Port, name string) {
+	h := f.Gives[name]
+	own := x.first(p) == p.ID // of several consumers the first counts the giver's own hold
+	switch {
+	case ph == grad.F:
+		holders := 0
+		if own {
+			for i := range x.l.Ports {
+				if x.l.Ports[i].From == p.From && x.l.Names[i] == name {
+					holders++
+				}
+			}
+			if h.Until != grad.F {
+				holders++
+			}
+			x.led.Lend(row, loan(row, a, p.From, plan.F, p.ID), h.Bytes, holders)
+		}
+	case own && h.Until == ph:
+		x.led.Drop(loan(row, a, p.From, plan.F, p.ID))
+	}
+	if got, ok := f.Gets[name]; ok && got == ph && p.Grad {
+		x.drop(a, p.To, plan.B, p.ID)
+	}
+}
+
+// took hands a cotangent over when a backward has ended, and lets go what the stage holds of it and of the activation.
+func (x *Replay) took(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, p *core.Port, name string) {
+	h := f.Sends[name]
+	switch {
+	case ph == grad.B || ph == grad.I:
+		holders := 1
+		if h.Until == grad.W && ph == grad.I {
+			holders++
+		}
+		x.led.Lend(row, loan(row, a, p.To, plan.B, p.ID), h.Bytes, holders)
+	case h.Until == ph:
+		x.led.Drop(loan(row, a, p.To, plan.B, p.ID))
+	}
+	if took, ok := f.Takes[name]; !ok && ph == grad.F || ok && took == ph {
+		x.drop(a, p.From, plan.F, x.first(p))
+	}
+}
+
+// first is the port with the lowest number that carries the same activation.
+func (x *Replay) first(p *core.Port) int32 {
+	for i := range x.l.Ports {
+		if q := &x.l.Ports[i]; q.From == p.From && x.l.Names[i] == x.l.Names[p.ID] {
+			return q.ID
+		}
+	}
+	return p.ID
+}
+
+// drop lets go what every row of a stage has handed over to the action's.
+func (x *Replay) drop(a plan.Action, stage int, k plan.Kind, port int32) {
+	for _, row := range x.rows(stage, a) {
+		x.led.Drop(loan(row, a, stage, k, port))
+	}
+}
+
+// rows are those that run a stage for an action's microbatch.
+func (x *Replay) rows(stage int, a plan.Action) []int {
+	p := x.l.Program
+	if p.Homes == nil {
+		return p.StageRank[stage : stage+1]
+	}
+	h := p.Homes[stage]
+	return h[int(a.Micro)%len(h)]
 }

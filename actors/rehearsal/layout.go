@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/collective"
 	"github.com/lfactor/lfactor/topology/cost"
 )
@@ -67,31 +68,34 @@ func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment 
 	return out
 }
 
-// simMemory accounts frames by the traces' footprints, as lfactor plan does.
+// simMemory accounts memory as lfactor plan does, in the order of the simulated run: one replay for each set of ranks that hand activations to one
+// another.
 func simMemory(l *layout.Layout) sim.Memory {
-	type foot struct{ peak, after int64 }
-	known := map[layout.TraceKey]map[plan.Kind]foot{}
-	base := make([]int64, len(l.Ranks))
-	for r := range l.Ranks {
+	type lane struct{ dp, place int }
+	replays := map[lane]*layout.Replay{}
+	base, lanes := make([]int64, len(l.Ranks)), make([]lane, len(l.Ranks))
+	for r, part := range l.Ranks {
 		m := l.Memory(r)
-		base[r] = m.Params + m.State + m.Grads
+		base[r], lanes[r] = m.Params+m.State, lane{dp: part.Coord.DP}
+		if l.Program.Homes == nil { // rows are pipeline ranks, each of several ranks side by side
+			lanes[r].place = l.Job.Mesh.Move(r, topology.PP, 0)
+		}
+	}
+	of := func(rank int) *layout.Replay {
+		x := replays[lanes[rank]]
+		if x == nil {
+			x = l.NewReplay()
+			replays[lanes[rank]] = x
+		}
+		return x
 	}
 	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
-		Foot: func(_ int, j *actors.Job) (peak, after int64) {
-			k := layout.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Eval: j.Step < 0, Class: j.Class}
-			if known[k] == nil {
-				known[k] = map[plan.Kind]foot{}
-			}
-			f, ok := known[k][j.Action.Kind]
-			if !ok {
-				f.peak, f.after = l.Trace(k).Footprint(phaseOf[j.Action.Kind])
-				known[k][j.Action.Kind] = f
-			}
-			if k.Eval {
-				f.after = 0
-			}
-			return f.peak, f.after
-		}}
+		Begin: func(rank int, j *actors.Job) int64 { return of(rank).Begin(l.Ranks[rank].Row, j.Action, j.Class) },
+		End: func(rank int, j *actors.Job) int64 {
+			of(rank).End(l.Ranks[rank].Row, j.Action, j.Class)
+			return of(rank).Peak()[l.Ranks[rank].Row]
+		},
+		Forget: func(rank int) { delete(replays, lanes[rank]) }}
 }
 
 // Prices are those of a described machine, one device a rank in order.

@@ -76,7 +76,7 @@ func TestSimSchedulesAndFaults(t *testing.T) {
 	require.Contains(t, out, "10 seeds, each twice, no difference")
 	_, err = simOutput(t, "sim", "replay", "1", shippedRun, "--faults", "crash")
 	require.ErrorContains(t, err, "has crashed")
-	_, err = simOutput(t, "sim", shippedRun, "plan.memory=3MiB")
+	_, err = simOutput(t, "sim", shippedRun, "plan.memory=2MiB")
 	require.ErrorContains(t, err, "out of memory")
 	require.Equal(t, exit.Fit, cli.ExitCode(err))
 }

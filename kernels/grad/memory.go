@@ -2,65 +2,206 @@ package grad
 
 import "github.com/lfactor/lfactor/kernels/tensor"
 
-// Footprint is what one frame holds on one rank, in bytes of the pool's size classes, known before anything is allocated:
-// the most during a phase and what stays after it. B follows F; W follows I follows F. Tensors of the microbatch and what
-// comes from other ranks are counted by whoever allocates them.
-func (tr *Trace) Footprint(p Phase) (peak, after int64) {
-	live := map[int]int64{}
-	var now int64
-	walk := func(ph Phase) (most int64) {
-		segs, free := tr.list(ph)
-		most = now
-		drop := func(n *Node) {
-			for _, s := range free[n.ID] {
-				now -= live[s]
-				delete(live, s)
-			}
-		}
-		for _, s := range segs {
-			for _, at := range s.Await {
-				now += tr.hold(segs[at.Segment].Comm[at.Comm], live)
-				most = max(most, now)
-			}
-			for _, at := range s.Await {
-				drop(segs[at.Segment].Comm[at.Comm])
-			}
-			for _, n := range s.Ops {
-				now += tr.hold(n, live)
-				most = max(most, now)
-				drop(n)
-			}
-		}
-		return most
-	}
-	peak = walk(F)
-	if p == I || p == W {
-		peak = walk(I)
-	}
-	if p == B || p == W {
-		peak = walk(p)
-	}
-	return peak, now
+// Footprint is what one frame holds on one rank, in bytes of the pool's size classes, known before anything is allocated. Tensors of the
+// microbatch are not counted. What a frame hands over to another stage is its rank's memory until both have let it go.
+type Footprint struct {
+	Peak  [B + 1]int64 // by phase: the most during it, without what was handed over before
+	First [B + 1]int64 // the same where the step's gradients have no accumulators yet: with those that the phase makes
+	Grads int64        // of all accumulators that the backward makes
+	After [B + 1]int64 // what the frame still holds then, likewise
+	// Gives are the activations of output ports, handed over when F ends; Sends the cotangents of input ports, when I or B ends.
+	Gives, Sends map[string]Handed
+	// Takes is the last phase that holds the activation of an input port; Gets that of the cotangent of an output port.
+	Takes, Gets map[string]Phase
 }
 
-// hold counts what a node allocates.
-func (tr *Trace) hold(n *Node, live map[int]int64) (sum int64) {
+// Handed is storage that another stage gets.
+type Handed struct {
+	Bytes int64
+	Until Phase // the last phase of the giver's frame that holds it too
+}
+
+// footprint walks the phases of a trace with the frees that the runner carries out.
+type footprint struct {
+	tr    *Trace
+	out   *Footprint
+	ph    Phase
+	at    map[int]int   // storage of a live slot: the slot that allocated it
+	refs  map[int]int   // live slots, and other holders, of a storage
+	size  map[int]int64 // of a storage that counts for this frame
+	now   int64
+	most  int64
+	end   map[int]Phase // when a storage lost its last holder
+	made  map[int]bool  // parameters whose accumulators the phase has made
+	grads int64
+	first int64 // most with accumulators
+	sent  []struct {
+		port string
+		s    int
+	}
+	kept []int // storages that exports hold until the frame is closed
+}
+
+// Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I follows F).
+func (tr *Trace) Memory(split bool) *Footprint {
+	f := &footprint{tr: tr, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{}, end: map[int]Phase{},
+		out: &Footprint{Gives: map[string]Handed{}, Sends: map[string]Handed{}, Takes: map[string]Phase{}, Gets: map[string]Phase{}}}
+	phases := []Phase{F, B}
+	if split {
+		phases = []Phase{F, I, W}
+	}
+	gives, sends := map[string]int{}, map[string]int{}
+	for i, ph := range phases {
+		f.walk(ph, i == len(phases)-1)
+		switch {
+		case ph == F:
+			for _, p := range tr.Out {
+				s := f.at[p.Value.ID]
+				gives[p.Name] = s
+				f.out.Gives[p.Name] = Handed{Bytes: f.hand(s)}
+				if !p.Late {
+					f.drop(p.Value.ID)
+				}
+			}
+		case ph != W:
+			for _, x := range f.sent {
+				sends[x.port] = x.s
+				f.out.Sends[x.port] = Handed{Bytes: f.hand(x.s)}
+				f.release(x.s)
+			}
+		}
+		f.out.After[ph] = f.now
+	}
+	for port, h := range f.out.Gives {
+		h.Until = f.end[gives[port]]
+		f.out.Gives[port] = h
+	}
+	for port, h := range f.out.Sends {
+		h.Until = f.end[sends[port]]
+		f.out.Sends[port] = h
+	}
+	for _, n := range tr.nodes {
+		switch n.Op.Role {
+		case recv:
+			f.out.Takes[n.Attr.Name] = f.end[n.Out[0].ID]
+		case recvGrad:
+			f.out.Gets[n.Attr.Name] = f.end[n.Out[0].ID]
+		}
+	}
+	return f.out
+}
+
+func (f *footprint) walk(ph Phase, last bool) {
+	f.ph, f.most = ph, f.now
+	f.made, f.grads, f.first = map[int]bool{}, 0, f.now
+	segs, free := f.tr.list(ph)
+	done := func(n *Node) {
+		for _, slot := range free[n.ID] {
+			f.drop(slot)
+		}
+	}
+	for _, s := range segs {
+		for _, at := range s.Await {
+			f.hold(segs[at.Segment].Comm[at.Comm])
+		}
+		for _, at := range s.Await {
+			done(segs[at.Segment].Comm[at.Comm])
+		}
+		for _, n := range s.Ops {
+			f.hold(n)
+			done(n)
+		}
+	}
+	if last {
+		for _, s := range f.kept {
+			f.release(s)
+		}
+	}
+	f.out.Peak[ph], f.out.First[ph] = f.most, f.first
+	f.out.Grads = max(f.out.Grads, f.grads)
+}
+
+// hold counts what a node allocates, and who else holds what it reads.
+func (f *footprint) hold(n *Node) {
+	f.accumulator(n)
 	switch n.Op.Role {
-	case data, recv, recvGrad, importing, exportGrad, sendGrad, export, importGrad, accumulate, reduce, offload:
-		return 0
 	case alias:
-		return 0
+		if s, ok := f.at[n.In[0].ID]; ok {
+			f.at[n.Out[0].ID] = s
+			f.refs[s]++
+		}
+		return
+	case sendGrad:
+		if s, ok := f.at[n.In[0].ID]; ok {
+			f.refs[s]++
+			f.sent = append(f.sent, struct {
+				port string
+				s    int
+			}{n.Attr.Name, s})
+		}
+		return
+	case export:
+		if s, ok := f.at[n.In[0].ID]; ok {
+			f.refs[s]++
+			f.kept = append(f.kept, s)
+		}
+		return
+	case importGrad, accumulate, reduce:
+		return
 	}
 	for i, v := range n.Out {
 		if n.Acc > 0 && i == len(n.Out)-1 {
 			continue // the gradient's accumulator
 		}
-		b := tensor.ClassBytes(int64(tensor.Len(v.Local) * v.DType.Size()))
-		live[v.ID] = b
-		sum += b
+		f.at[v.ID], f.refs[v.ID] = v.ID, 1
+		switch n.Op.Role {
+		case data, recv, recvGrad, importing, exportGrad, offload: // somebody else's, or the host's
+		default:
+			b := tensor.ClassBytes(int64(tensor.Len(v.Local) * v.DType.Size()))
+			f.size[v.ID] = b
+			f.now += b
+		}
 	}
 	for _, e := range n.Then {
-		sum += tr.hold(e, live)
+		f.hold(e)
 	}
-	return sum
+	f.most, f.first = max(f.most, f.now), max(f.first, f.now+f.grads)
+}
+
+// accumulator counts the gradient that a node is the first to add to.
+func (f *footprint) accumulator(n *Node) {
+	if n.Acc == 0 || f.made[n.Acc] {
+		return
+	}
+	f.made[n.Acc] = true
+	shape := append([]int(nil), f.tr.Params[n.Acc-1].Local...)
+	if n.Op.Role == reduce {
+		size := f.tr.GroupSize(n)
+		shape[0] = (shape[0] + size - 1) / size
+	}
+	f.grads += tensor.ClassBytes(int64(4 * tensor.Len(shape)))
+}
+
+// drop takes a slot out.
+func (f *footprint) drop(slot int) {
+	if s, ok := f.at[slot]; ok {
+		delete(f.at, slot)
+		f.release(s)
+	}
+}
+
+// release takes one holder of a storage away.
+func (f *footprint) release(s int) {
+	if f.refs[s]--; f.refs[s] == 0 {
+		f.now -= f.size[s]
+		f.size[s], f.end[s] = 0, f.ph
+	}
+}
+
+// hand makes a storage count for who is given it, and gives its size.
+func (f *footprint) hand(s int) int64 {
+	b := f.size[s]
+	f.now -= b
+	f.size[s] = 0
+	return b
 }

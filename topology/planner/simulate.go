@@ -48,13 +48,14 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 		} else {
 			b.I = of(lower[key][plan.B])
 		}
-		b.PeakF, b.Held = tr.Footprint(grad.F)
-		b.PeakB, b.HeldW = tr.Footprint(grad.B)
+		foot, given := tr.Memory(v.Split), int64(0)
+		for _, h := range foot.Gives {
+			given += h.Bytes // the next block holds it until its backward
+		}
+		b.PeakF, b.Held = foot.Peak[grad.F], foot.After[grad.F]+given
+		b.PeakB, b.HeldW = foot.Peak[grad.B]+given, foot.After[grad.B]
 		if v.Split {
-			var w int64
-			b.PeakB, b.HeldW = tr.Footprint(grad.I)
-			w, _ = tr.Footprint(grad.W)
-			b.PeakB = max(b.PeakB, w)
+			b.PeakB, b.HeldW = max(foot.Peak[grad.I], foot.Peak[grad.W])+given, foot.After[grad.I]
 		}
 		for _, x := range tr.Params {
 			if x.Frozen {
