@@ -75,6 +75,7 @@ type fetcher struct {
 	addSpecial bool
 	eod        int32 // appended to texts; -1: nothing
 	cache      tokenCache
+	texts      longTexts
 	reading    *pool
 	encoding   *pool
 	decoding   *hold        // nil: media stay files
@@ -125,8 +126,20 @@ func (f *fetcher) read(source int, p *pendingDoc) {
 // document reads what a unit needs of its document.
 func (f *fetcher) document(source int, u unit) (Document, error) {
 	s := f.sources[source].Source
-	if u.pieces == 1 || s.Kind() != KindTokens {
+	if u.part == partAll && u.pieces == 1 {
 		return s.Read(u.doc)
+	}
+	if s.Kind() != KindTokens {
+		k := docKey{source, u.doc}
+		d, ok := f.texts.get(k)
+		if ok {
+			return d, nil
+		}
+		d, err := s.Read(u.doc)
+		if err == nil {
+			f.texts.put(k, d)
+		}
+		return d, err
 	}
 	from, to := u.tokens(f.seqLen)
 	return readPart(s, u.doc, from, to)

@@ -33,8 +33,8 @@ type LoaderConfig struct {
 	Separate bool  // documents of a window do not attend to each other, and positions start again in each
 	MaskEOD  bool  // no loss where EOD is the input
 	// Shuffle is how many windows are made at once and shuffled. Documents, and pieces of long ones, are in random order before;
-	// where a source does not know how long its documents are, these windows alone spread a long one. 0 means 64, and for such
-	// sources 10,000, but not more than 256 MiB of ids. A resumed run reads the windows under way again.
+	// where a source does not know how long its documents are, these windows alone spread a long one. 0 means 64 to 1024, by their
+	// length, and for such sources 10,000, but not more than 256 MiB of ids. A resumed run reads the windows under way again.
 	Shuffle int
 	// Sequential takes documents in the order of their sources, and neither windows nor pieces change places.
 	Sequential bool
@@ -185,16 +185,22 @@ func (c *LoaderConfig) checkEncoders(enc Encoder) error {
 }
 
 // shuffleBytes bounds the ids of the windows that are shuffled where documents' sizes are not known, and shuffleUnknown is how
-// many windows that are otherwise; shuffleSized is for sources whose sizes are known.
+// many windows that are otherwise. Where sizes are known, pieces of texts may still give two rows, which windows of shuffleTokens tokens
+// part: at least shuffleSized, at most shuffleMost.
 const (
 	shuffleBytes   = 256 << 20
 	shuffleUnknown = 10_000
+	shuffleTokens  = 1 << 17
 	shuffleSized   = 64
+	shuffleMost    = 1024
 )
 
 // fillUnits finds what is permuted of each source, and decides how many windows are made at once.
 func (c *LoaderConfig) fillUnits(enc Encoder) (all []*units, err error) {
 	shuffle := shuffleSized
+	if c.Mode == ModePretrain {
+		shuffle = min(shuffleMost, max(shuffleSized, shuffleTokens/c.SeqLen))
+	}
 	for _, s := range c.Sources {
 		u := wholeDocuments(s.Source)
 		if c.Mode == ModePretrain && !c.Sequential {

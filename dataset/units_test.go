@@ -123,6 +123,27 @@ func TestTextPieces(t *testing.T) {
 	require.Equal(t, int64(piecesMax), u.pieces(1<<40))
 }
 
+// TestLongTextsAreReadOnce: the pieces of a text, far apart in the order, cost reading it once where it fits the memory for such texts, and that memory is
+// bounded.
+func TestLongTextsAreReadOnce(t *testing.T) {
+	src := sizedSource("s", 40)
+	lastPass(t, pretrain(Weighted{src, 1}))
+	require.LessOrEqual(t, src.reads.Load(), int64(40+measureDocuments+12), "40 documents, those measured, and what two readers ask for at once")
+	var l longTexts
+	for i := range int64(100) {
+		l.put(docKey{0, i}, Document{Text: strings.Repeat("x", 1<<20)})
+		require.LessOrEqual(t, l.bytes, int64(longTextsBytes))
+		require.Len(t, l.docs, len(l.order))
+	}
+	_, ok := l.get(docKey{0, 99})
+	require.True(t, ok)
+	_, ok = l.get(docKey{0, 1})
+	require.False(t, ok)
+	l.put(docKey{0, 200}, Document{Text: strings.Repeat("x", longTextsBytes+1)})
+	_, ok = l.get(docKey{0, 200})
+	require.False(t, ok)
+}
+
 // TestUnits: numbers of units and pieces of documents correspond, also behind Concat, Range and Sampled.
 func TestUnits(t *testing.T) {
 	a, b := idSource("a", 700, 90), idSource("b", 50, 2000)
