@@ -97,7 +97,7 @@ func (s *Step) model() (*family.Model, error) {
 
 // layout is the plan: pipeline stages, and as many microbatches.
 func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
-	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.Pp, 1, 1), Schedule: "1f1b", Micro: s.Pp, Rows: s.Batch / s.Pp * s.Seq, DType: layout.Precisions[s.Precision], Recompute: layout.Recomputes[s.Recompute],
+	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.Pp, 1, 1), Schedule: "1f1b", Micro: s.Pp, Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision], Recompute: layout.Recomputes[s.Recompute],
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }
 
