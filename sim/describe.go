@@ -27,7 +27,7 @@ type Description struct {
 func (d *Description) Layout() *Layout {
 	m := d.Mesh
 	out := &Layout{Coordinator: 0, Observer: 1, BatchBytes: 1, Names: m.Name,
-		Run: core.RunLayout{First: 1, Last: d.Steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}}
+		Run: core.RunLayout{First: 1, Last: d.Steps, LossScale: core.LossScale{Scale: 1}, LR: func(step int64) float64 { return float64(step) }}}
 	ref := func(rank int) actors.Ref { return actors.Ref(2 + rank) }
 	members := func(ranks []int) (refs []actors.Ref) {
 		for _, r := range ranks {

@@ -8,11 +8,21 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Blob is the payload of a simulation: a size and a count of references.
+// Blob is the payload of a simulation: a size, a count of references, and in a run that somebody watches what made it.
 type Blob struct {
 	n    int64
 	refs int32
 	pool *blobs
+	of   *Origin
+}
+
+// Origin says which job made a payload: of the data of a step the loader's job, and the action is F of its microbatch and chunk.
+type Origin struct {
+	From    actors.Ref
+	Step    int64
+	Action  plan.Action
+	Segment int32
+	Epoch   uint32 // the watcher's, who knows it
 }
 
 // blobs counts the payloads that are alive and keeps the dead for reuse.
@@ -27,7 +37,7 @@ func (b *blobs) get(n int64) actors.Payload {
 	if k := len(b.idle); k > 0 {
 		x := b.idle[k-1]
 		b.idle = b.idle[:k-1]
-		x.n, x.refs = n, 1
+		x.n, x.refs, x.of = n, 1, nil
 		return x
 	}
 	if len(b.fresh) == 0 {
@@ -174,9 +184,6 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	} else if at := s.extras[self].loader; at >= 0 {
 		s.batch(s.l.Loaders[at].Ranks[0], &m)
 	}
-	for i := range j.In {
-		j.In[i].Payload.Release()
-	}
 	begin := max(s.now, c.free[j.Engine])
 	if seg.Back > 0 { // it is fetched while the job before runs
 		copied := &c.free[actors.Copy]
@@ -196,9 +203,32 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		c.dev.flying = true
 	}
 	if s.o.Span != nil {
-		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took)})
+		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took), mark(self, j, m.Out)})
+	}
+	for i := range j.In {
+		j.In[i].Payload.Release()
 	}
 	s.post(begin+took, self, &m)
+}
+
+// mark writes on every result of a job who made it; the data of a step goes by microbatch and chunk.
+func mark(self actors.Ref, j *actors.Job, out []actors.Output) []*Origin {
+	var list []*Origin
+	for _, o := range out {
+		b, ok := o.Payload.(*Blob)
+		switch {
+		case !ok:
+		case j.Kind == actors.LoadBatch:
+			b.of = &Origin{From: self, Step: j.Step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}}
+			list = append(list, b.of)
+		case len(list) > 0:
+			b.of = list[0]
+		default:
+			b.of = &Origin{From: self, Step: j.Step, Action: j.Action, Segment: j.Segment}
+			list = append(list, b.of)
+		}
+	}
+	return list
 }
 
 func (s *Sim) duration(self actors.Ref, c *cell, j *actors.Job, seg *core.Segment) int64 {

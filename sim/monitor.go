@@ -23,6 +23,10 @@ type Monitor struct {
 	awake  []uint32 // epoch in which each rank's last step was opened
 	came   map[cameKey]bool
 	holds  []int64 // the step whose update each rank's parameters hold
+	whole  bool    // collectives are one event a member
+	books  []*ledger
+	saves  saves
+	loads  map[actors.Ref]uint32 // by loader: the epoch in which it was asked last
 	fault  string
 }
 
@@ -37,6 +41,7 @@ type cameKey struct {
 
 type edgeKey struct {
 	rank int
+	to   actors.Ref
 	edge int32 // port·2 + direction
 }
 
@@ -50,14 +55,15 @@ type rowWatch struct {
 	updates int
 }
 
-// NewMonitor watches runs of a layout in which collectives are messages between members.
+// NewMonitor watches one run of a layout.
 func NewMonitor(l *Layout) *Monitor {
 	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{}, open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)
 	}
-	m.awake = make([]uint32, len(l.Ranks))
+	m.awake, m.loads = make([]uint32, len(l.Ranks)), map[actors.Ref]uint32{}
+	m.startBooks()
 	return m
 }
 
@@ -72,7 +78,7 @@ func (m *Monitor) broken(format string, a ...any) {
 
 // Attach makes options that let the monitor watch.
 func (m *Monitor) Attach(o Options) Options {
-	o.See, o.Span, o.Report = m.see, m.span, m.report
+	o.See, o.Span, o.Report, m.whole = m.see, m.span, m.report, o.Whole
 	return o
 }
 
@@ -86,6 +92,7 @@ func (m *Monitor) rank(r actors.Ref) int {
 }
 
 func (m *Monitor) see(e Event) {
+	m.seeSave(e)
 	switch { // a new epoch begins: what the one before promised is void
 	case e.M.Kind == actors.Rewind && e.M.Epoch > m.epoch:
 		m.epoch, m.owed = e.M.Epoch, 0
@@ -103,6 +110,10 @@ func (m *Monitor) see(e Event) {
 	switch e.M.Kind {
 	case actors.Activation, actors.Cotangent, actors.Part, actors.Batch, actors.Load:
 		m.once(e)
+	case actors.Rewind:
+		if e.M.Step != m.saves.kept {
+			m.broken("rank %d is sent back to step %d, the newest durable state is that of step %d", m.rank(e.To), e.M.Step, m.saves.kept)
+		}
 	}
 	switch e.M.Kind {
 	case actors.Activation, actors.Cotangent:
@@ -110,13 +121,13 @@ func (m *Monitor) see(e Event) {
 		if e.M.Kind == actors.Cotangent {
 			dir = 1
 		}
-		k := edgeKey{m.rank(e.M.From), e.M.Port*2 + dir}
+		k := edgeKey{m.rank(e.M.From), e.To, e.M.Port*2 + dir}
 		m.owed++
 		if m.credit[k]++; k.rank >= 0 && m.credit[k] > m.l.Ranks[k.rank].Credits {
 			m.broken("edge %d of rank %d carries %d messages on %d credits", k.edge, k.rank, m.credit[k], m.l.Ranks[k.rank].Credits)
 		}
 	case actors.Credit:
-		k := edgeKey{m.rank(e.To), e.M.Comm}
+		k := edgeKey{m.rank(e.To), e.M.From, e.M.Comm}
 		m.owed -= int(e.M.Values[0])
 		if m.credit[k] -= int(e.M.Values[0]); m.credit[k] < 0 || e.M.Values[0] < 1 {
 			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank, e.M.Values[0])
@@ -131,12 +142,16 @@ func (m *Monitor) see(e Event) {
 		if e.M.Step > 0 && m.open[e.To] == e.M.Step {
 			m.broken("step %d was opened twice on rank %d", e.M.Step, m.rank(e.To))
 		}
-		m.open[e.To] = e.M.Step
+		if e.M.Step > 0 {
+			m.open[e.To] = e.M.Step
+		}
 	case actors.Closed:
 		if e.M.Step > 0 && m.closed[e.M.From]+1 != e.M.Step && m.closed[e.M.From] != 0 {
 			m.broken("rank %d closed step %d after step %d", m.rank(e.M.From), e.M.Step, m.closed[e.M.From])
 		}
-		m.closed[e.M.From] = e.M.Step
+		if e.M.Step > 0 { // an evaluation is no step
+			m.closed[e.M.From] = e.M.Step
+		}
 	}
 }
 
@@ -146,16 +161,23 @@ func (m *Monitor) once(e Event) {
 	switch e.M.Kind {
 	case actors.Load:
 		k.at = int32(e.M.From)
+		m.loads[e.To] = max(m.loads[e.To], e.M.Epoch)
 	case actors.Activation, actors.Cotangent:
 		k.at = e.M.Port
 	}
-	if m.came[k] {
+	if m.came[k] && e.M.Step > 0 { // evaluations are the same batches every time
 		m.broken("%v came twice in step %d", e.M.Action, e.M.Step)
 	}
 	m.came[k] = true
 }
 
 func (m *Monitor) report(r actors.Message) {
+	switch {
+	case r.Text == core.TopicEnd && m.saves.begun > 0:
+		m.broken("the run ends before the save of step %d is durable", m.saves.begun)
+	case r.Text == core.TopicEnd && m.l.Run.SaveAtEnd && m.saves.kept != m.step:
+		m.broken("the run ends after step %d, the newest durable state is that of step %d", m.step, m.saves.kept)
+	}
 	if r.Text != core.TopicStep {
 		return
 	}
@@ -163,26 +185,32 @@ func (m *Monitor) report(r actors.Message) {
 		if m.closed[ref] != r.Step {
 			m.broken("step %d was committed, rank %d has closed step %d", r.Step, i, m.closed[ref])
 		}
+		m.audit(i, r.Step)
 	}
 	m.step = r.Step
 }
 
 // span checks a job against the program.
 func (m *Monitor) span(s Span) {
-	if s.Rank >= 0 && s.Job.Kind == actors.RestoreJob {
-		m.holds[s.Rank] = s.Job.Step
+	for _, o := range s.Made {
+		if o.Epoch = m.loads[s.Ref]; s.Rank >= 0 {
+			o.Epoch = m.awake[s.Rank]
+		}
 	}
-	if s.Rank < 0 || s.Job.Step < 0 || s.Job.Engine != actors.Compute {
+	m.book(s)
+	if s.Rank < 0 || s.Job.Engine != actors.Compute || m.awake[s.Rank] < m.epoch {
+		return // of no rank, or it has not heard of the epoch yet
+	}
+	m.origins(s.Rank, s.Job)
+	if s.Job.Step < 0 {
 		return
-	}
-	if m.awake[s.Rank] < m.epoch {
-		return // it has not heard of the epoch yet
 	}
 	w, l := m.rows[s.Rank], m.l.Ranks[s.Rank]
 	if w.step != s.Job.Step || w.epoch != m.epoch {
 		*w = rowWatch{step: s.Job.Step, epoch: m.epoch}
 	}
 	row := l.Program.Rows[l.Row]
+	m.pass(s.Rank, w, row)
 	if s.Job.Kind == actors.UpdatePhase {
 		if w.pc != len(row) {
 			m.broken("rank %d updates in step %d after %d of %d actions", s.Rank, w.step, w.pc, len(row))
@@ -200,6 +228,21 @@ func (m *Monitor) span(s Span) {
 	}
 	m.inputs(s.Rank, s.Job)
 	m.advance(w, l, row[w.pc], s)
+	m.adds(s.Rank, s.Job)
+}
+
+// pass goes over the actions that a rank has nothing to do for.
+func (m *Monitor) pass(rank int, w *rowWatch, row []plan.Entry) {
+	for w.pc < len(row) {
+		e := &row[w.pc]
+		w.over[0] = w.over[0] || m.void(rank, w.step, e.Action)
+		w.over[1] = w.over[1] || e.With.Kind != plan.None && m.void(rank, w.step, e.With)
+		if !w.over[0] || e.With.Kind != plan.None && !w.over[1] {
+			return
+		}
+		w.pc++
+		w.seg, w.over = [2]int{}, [2]bool{}
+	}
 }
 
 // applies notes the job that changes a rank's parameters: the first after the segment in which it was ready.
@@ -210,6 +253,12 @@ func (m *Monitor) applies(s Span, l *core.RankLayout) {
 	}
 	if v := s.Job.Values; len(v) != core.CommitLen || v[core.CommitLR] != m.l.Run.LR(s.Job.Step) {
 		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank, s.Job.Step, v)
+	}
+	if v := s.Job.Values; len(v) == core.CommitLen {
+		m.bookUpdate(s.Rank, s.Job)
+	}
+	if at := m.books[s.Rank].copying; s.Start < at {
+		m.broken("rank %d updates in step %d while its state is copied", s.Rank, s.Job.Step)
 	}
 	m.holds[s.Rank] = s.Job.Step
 }
@@ -242,18 +291,22 @@ func (m *Monitor) inputs(rank int, j *actors.Job) {
 	case j.Segment > 0:
 		segs := l.Lower(j.Action, false, j.Class)
 		for _, at := range segs[j.Segment].Await {
-			want += len(l.Groups[segs[at.Segment].Comms[at.Comm].Group].Members)
+			if n := len(l.Groups[segs[at.Segment].Comms[at.Comm].Group].Members); m.whole {
+				want++
+			} else {
+				want += n
+			}
 		}
 	case j.Action.Kind == plan.F:
 		want = 1
 		for _, p := range l.Ports {
-			if p.To == int(j.Action.Stage) {
+			if p.To == int(j.Action.Stage) && !m.absent(l, p, j.Class) {
 				want++
 			}
 		}
 	case j.Action.Kind != plan.W:
 		for _, p := range l.Ports {
-			if p.From == int(j.Action.Stage) && p.Grad {
+			if p.From == int(j.Action.Stage) && p.Grad && !m.absent(l, p, j.Class) {
 				want++
 			}
 		}
@@ -261,6 +314,11 @@ func (m *Monitor) inputs(rank int, j *actors.Job) {
 	if len(j.In) != want {
 		m.broken("rank %d runs %v segment %d with %d inputs of %d", rank, j.Action, j.Segment, len(j.In), want)
 	}
+}
+
+// absent reports whether nothing comes along a port for a class of microbatches.
+func (m *Monitor) absent(l *core.RankLayout, p core.Port, class int32) bool {
+	return p.Optional && l.Absent != nil && l.Absent(p.ID, class)
 }
 
 // End checks what a run left behind; a run without faults must also have ended well.
@@ -277,6 +335,11 @@ func (m *Monitor) End(r *Result, steps int64) string {
 		m.broken("%d credits never came back", m.owed)
 	case r.Leaked != 0 || r.Open != 0:
 		m.broken("%d payloads and %d frames were left over", r.Leaked, r.Open)
+	}
+	for i := range m.books {
+		if m.fault == "" {
+			m.audit(i, m.l.Run.First+steps-1)
+		}
 	}
 	return m.fault
 }

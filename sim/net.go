@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
@@ -21,7 +22,18 @@ func (s *Sim) send(to actors.Ref, m *actors.Message) {
 		s.sendPlanted(to, *m, late)
 		return
 	}
-	s.post(s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), m)+late, to, m)
+	s.post(s.due(s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), m)+late, to, m), to, m)
+}
+
+// due is when a message that would be there at a time is there if messages without data may be late.
+func (s *Sim) due(at int64, to actors.Ref, m *actors.Message) int64 {
+	if s.o.Late <= 0 || m.Payload != nil || to == m.From || to == s.l.Observer {
+		return at
+	}
+	pair := uint64(uint32(m.From))<<32 | uint64(uint32(to))
+	at = max(at+s.rng.Int64N(s.o.Late+1), s.orders[pair])
+	s.orders[pair] = at
+	return at
 }
 
 // sendPlanted sends a message that a test may change, lose or double.
@@ -31,7 +43,7 @@ func (s *Sim) sendPlanted(to actors.Ref, m actors.Message, late int64) {
 		s.drop(&m)
 		return
 	}
-	at := s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), &m) + late
+	at := s.due(s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), &m)+late, to, &m)
 	if fate == Twice {
 		if m.Payload != nil {
 			m.Payload.Retain()
@@ -153,6 +165,7 @@ type gathering struct {
 	n     int
 	bytes int64
 	came  []bool
+	by    *Origin // of the first part, in a run that somebody watches
 }
 
 // of reports whether m belongs to the collective.
@@ -182,7 +195,7 @@ func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	if i == len(c.open) {
 		if cap(c.open) > i { // the list of a collective that is over serves the next
 			c.open = c.open[:i+1]
-			c.open[i].m, c.open[i].n, c.open[i].bytes = *m, 0, 0
+			c.open[i].m, c.open[i].n, c.open[i].bytes, c.open[i].by = *m, 0, 0, nil
 		} else {
 			c.open = append(c.open, gathering{m: *m})
 		}
@@ -199,6 +212,13 @@ func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	}
 	g.came[who] = true
 	g.bytes = max(g.bytes, m.Payload.Bytes())
+	if b, ok := m.Payload.(*Blob); ok && b.of != nil {
+		if g.n == 0 {
+			g.by = b.of
+		} else if g.by == nil || g.by.Step != b.of.Step || g.by.Action != b.of.Action || g.by.Segment != b.of.Segment {
+			panic(fmt.Sprintf("sim: members bring parts of %v and %v to one collective", g.by, b.of))
+		}
+	}
 	m.Payload.Release()
 	if g.n++; g.n == len(c.members) {
 		c.finish(i)
@@ -224,7 +244,7 @@ func (c *group) finish(i int) {
 	g := &c.open[i]
 	s := c.s
 	if s.p.Sends != nil {
-		c.start(&g.m, g.bytes)
+		c.start(&g.m, g.bytes, g.by)
 	} else {
 		slow, lost := 1.0, false
 		if s.faults.any {
@@ -236,7 +256,9 @@ func (c *group) finish(i int) {
 		c.free = max(s.now, c.free) + int64(slow*float64(s.p.Collective(c.ranks, g.bytes)))
 		g.m.From, g.m.Member = s.ctx.self, 0
 		for _, to := range c.members {
-			g.m.Payload = s.blobs.get(g.bytes)
+			p := s.blobs.get(g.bytes)
+			p.(*Blob).of = g.by
+			g.m.Payload = p
 			s.post(c.free, to, &g.m)
 		}
 	}

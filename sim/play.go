@@ -16,6 +16,7 @@ type script struct {
 // ended, so that stragglers, slow links and full connections hold up those that wait for them, and nobody else.
 type play struct {
 	m       actors.Message // what its members get at the end
+	of      *Origin
 	s       *script
 	players []player
 	left    int // members that are not through
@@ -43,7 +44,7 @@ func newScript(n int, sends []collective.Send) *script {
 }
 
 // start begins a collective send by send.
-func (c *group) start(m *actors.Message, bytes int64) {
+func (c *group) start(m *actors.Message, bytes int64, of *Origin) {
 	x := c.scripts[bytes]
 	if x == nil {
 		x = newScript(len(c.members), c.s.p.Sends(c.ranks, bytes))
@@ -52,7 +53,7 @@ func (c *group) start(m *actors.Message, bytes int64) {
 		}
 		c.scripts[bytes] = x
 	}
-	p := &play{m: *m, s: x, players: make([]player, len(c.members)), left: len(c.members)}
+	p := &play{m: *m, of: of, s: x, players: make([]player, len(c.members)), left: len(c.members)}
 	p.m.From, p.m.Member, p.m.Payload = c.alone[0], 0, nil
 	at := len(c.plays)
 	for i, old := range c.plays {
@@ -82,7 +83,9 @@ func (c *group) enter(at, member int) {
 	if who.round == p.s.rounds {
 		who.round++
 		m := p.m
-		m.Payload = s.blobs.get(1)
+		whole := s.blobs.get(1)
+		whole.(*Blob).of = p.of
+		m.Payload = whole
 		s.post(s.now, c.members[member], &m)
 		if p.left--; p.left == 0 {
 			c.plays[at] = nil

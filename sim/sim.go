@@ -66,6 +66,7 @@ type Options struct {
 	Seed   uint64  // of the order of simultaneous events, of jitter and of faults
 	Whole  bool    // a collective is one event a member, or Prices.Sends, instead of one message a pair of members
 	Jitter float64 // jobs take up to this share longer, at random
+	Late   int64   // messages without data take up to this many nanoseconds longer, at random; two of one pair of actors stay in order
 	Faults []Fault
 	Mutate func(to actors.Ref, m *actors.Message) Fate // tests plant protocol bugs here; nil for none
 	See    func(Event)                                 // every delivered message, nil for none
@@ -88,6 +89,7 @@ type Span struct {
 	Ref        actors.Ref
 	Job        *actors.Job // valid during the call
 	Start, End actors.Time
+	Made       []*Origin // of its results; the watcher may fill in their epochs
 }
 
 // cell is one actor: what every event touches, in one line of a cache.
@@ -139,6 +141,7 @@ type Sim struct {
 	blobs       blobs
 	wires       map[wiresKey]*wires
 	timers      map[actors.Timer]bool // pending
+	orders      map[uint64]int64      // when the last message without data between two actors comes, with Options.Late
 	timer       actors.Timer
 	outs        [][]actors.Output
 	faults      faultState
@@ -150,7 +153,7 @@ type Sim struct {
 
 // New prepares a run. The layout may be used by several runs one after the other.
 func New(l *Layout, p Prices, o Options) *Sim {
-	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, wires: map[wiresKey]*wires{}, hash: o.Seed ^ 0x9e3779b97f4a7c15, rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
+	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, orders: map[uint64]int64{}, wires: map[wiresKey]*wires{}, hash: o.Seed ^ 0x9e3779b97f4a7c15, rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
 	s.ctx.s = s
 	most := max(l.Coordinator, l.Observer)
 	for _, r := range append(append([]actors.Ref{}, l.RankRefs...), l.LoaderRefs...) {

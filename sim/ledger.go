@@ -1,0 +1,290 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// update is one change of a rank's parameters: by which step, with which rate, as which update, and on
+// how many samples.
+type update struct {
+	step    int64
+	rate    float64
+	number  int64
+	samples int
+}
+
+// sample is what a gradient was made of: the data of a step, and the backward action that used it.
+type sample struct {
+	step int64
+	a    plan.Action
+}
+
+// ledger is the symbolic state of a rank: its parameters are the updates that were applied, its
+// gradients the samples that have been added since.
+type ledger struct {
+	updates []update
+	grads   []sample
+	saved   map[int64][]update    // by step: what a snapshot copied; it survives the rank's loss once it is durable
+	written map[int64]actors.Time // by step: when its part of the checkpoint was on disk
+	copying actors.Time           // end of the snapshot under way
+	busy    actors.Time           // end of the last compute job
+	lost    bool                  // the rank holds no state
+}
+
+// saves is what the monitor knows of checkpoints: only what was durable may be gone back to, and the run
+// may not end before.
+type saves struct {
+	begun   int64 // the step of the save under way, 0 for none
+	kept    int64 // the newest durable state
+	job     actors.JobID
+	ordered int64 // the step of the last save that was begun
+}
+
+func (m *Monitor) startBooks() {
+	for range m.l.Ranks {
+		first := m.l.Run.First - 1
+		m.books = append(m.books, &ledger{saved: map[int64][]update{first: nil}, written: map[int64]actors.Time{first: 0}})
+	}
+	m.saves = saves{kept: m.l.Run.First - 1, ordered: m.l.Run.First - 1}
+}
+
+// want is the n-th update that the layout says.
+func (m *Monitor) want(rank, n int) update {
+	step := m.l.Run.First + int64(n)
+	number := m.l.Run.OptimSteps + int64(n) + 1
+	return update{step: step, rate: m.l.Run.LR(step), number: number, samples: len(m.samples(rank, step))}
+}
+
+// samples lists what the gradients of a step are made of on a rank: every backward of its program once.
+func (m *Monitor) samples(rank int, step int64) (out []sample) {
+	l := m.l.Ranks[rank]
+	split := map[plan.Action]bool{}
+	each(l.Program.Rows[l.Row], func(a plan.Action) {
+		if a.Kind == plan.W {
+			split[a] = true
+		}
+	})
+	each(l.Program.Rows[l.Row], func(a plan.Action) {
+		full := a.Kind == plan.W || a.Kind == plan.B && !split[asKind(a, plan.W)]
+		if full && !m.void(rank, step, a) {
+			out = append(out, sample{step, a})
+		}
+	})
+	return
+}
+
+func each(row []plan.Entry, f func(a plan.Action)) {
+	for _, e := range row {
+		for _, a := range [2]plan.Action{e.Action, e.With} {
+			if a.Kind != plan.None {
+				f(a)
+			}
+		}
+	}
+}
+
+func asKind(a plan.Action, k plan.Kind) plan.Action { a.Kind = k; return a }
+
+// class is the class of shape of an action's microbatch.
+func (m *Monitor) class(rank int, step int64, a plan.Action) int32 {
+	l := m.l.Ranks[rank]
+	at := slices.Index(m.l.LoaderRefs, l.Loader)
+	if m.l.Class == nil || at < 0 {
+		return 0
+	}
+	return m.l.Class(step, m.l.Loaders[at].Ranks[0], int(a.Micro))
+}
+
+// void reports whether a rank passes over an action, because its stage does nothing for the microbatch.
+func (m *Monitor) void(rank int, step int64, a plan.Action) bool {
+	l := m.l.Ranks[rank]
+	return l.Shaped && len(l.Lower(asKind(a, plan.F), step < 0, m.class(rank, step, a))) == 0
+}
+
+// book enters a job into the books.
+func (m *Monitor) book(s Span) {
+	j := s.Job
+	if s.Rank < 0 {
+		m.bookSave(s)
+		return
+	}
+	b := m.books[s.Rank]
+	switch j.Kind {
+	case actors.SnapshotJob:
+		if held := m.holds[s.Rank]; held != j.Step || b.lost {
+			m.broken("rank %d copies its state for step %d, it holds that of step %d", s.Rank, j.Step, held)
+		}
+		b.saved[j.Step], b.copying = slices.Clone(b.updates), s.End
+		delete(b.written, j.Step)
+	case actors.WriteJob:
+		if _, ok := b.saved[j.Step]; !ok || s.Start < b.copying {
+			m.broken("rank %d writes the state of step %d, which is not copied", s.Rank, j.Step)
+		}
+		b.written[j.Step] = s.End
+	case actors.RestoreJob:
+		was, ok := b.saved[j.Step]
+		if !ok || j.Step != m.saves.kept {
+			m.broken("rank %d goes back to step %d, the newest durable state is that of step %d",
+				s.Rank, j.Step, m.saves.kept)
+		}
+		if s.Start < b.busy {
+			m.broken("rank %d reads the state of step %d while a job runs", s.Rank, j.Step)
+		}
+		b.updates, b.grads, b.lost = slices.Clone(was), nil, false
+		m.holds[s.Rank] = j.Step
+	case actors.RunSegment, actors.UpdatePhase:
+		if b.lost {
+			m.broken("rank %d runs %v without a state", s.Rank, j.Action)
+		}
+		b.busy = s.End
+	}
+}
+
+// bookSave follows the coordinator's part of a save.
+func (m *Monitor) bookSave(s Span) {
+	switch s.Job.Kind {
+	case actors.BeginJob:
+		if m.saves.begun > 0 {
+			m.broken("the save of step %d begins while that of step %d is under way", s.Job.Step, m.saves.begun)
+		}
+		for i, ref := range m.l.RankRefs {
+			if closed := m.closed[ref]; m.holds[i] != s.Job.Step || closed != 0 && closed != s.Job.Step {
+				m.broken("the save of step %d begins while rank %d holds step %d and has closed step %d",
+					s.Job.Step, i, m.holds[i], closed)
+			}
+		}
+		m.saves.begun, m.saves.ordered, m.saves.job = s.Job.Step, s.Job.Step, 0
+	case actors.CommitJob:
+		for i, b := range m.books {
+			if at, ok := b.written[s.Job.Step]; !ok || at > s.Start {
+				m.broken("the checkpoint of step %d is committed before rank %d has written it", s.Job.Step, i)
+			}
+		}
+		n := m.l.Run.OptimSteps + int64(len(m.books[0].saved[s.Job.Step]))
+		if len(s.Job.Values) == 0 || int64(s.Job.Values[0]) != n {
+			m.broken("the checkpoint of step %d is of %d updates, and says %v", s.Job.Step, n, s.Job.Values)
+		}
+		m.saves.job = s.Job.ID
+	}
+}
+
+// seeSave notes what ends a save or makes it void, and a rank's loss of its state.
+func (m *Monitor) seeSave(e Event) {
+	switch {
+	case e.M.Kind == actors.Started && e.M.Step > 0 && m.rank(e.To) >= 0:
+		b := m.books[m.rank(e.To)]
+		b.updates, b.grads, b.busy, b.copying, b.lost = nil, nil, 0, 0, true
+	case e.To != m.l.Coordinator:
+	case e.M.Kind == actors.Down:
+		m.saves.begun, m.saves.job = 0, 0
+	case e.M.Kind == actors.Done && e.M.Job == m.saves.job && m.saves.job != 0:
+		if e.M.Err == nil {
+			m.saves.kept = m.saves.begun
+		}
+		m.saves.begun, m.saves.job = 0, 0
+	}
+}
+
+// adds notes the last job of an action: a backward has then added to the gradients.
+func (m *Monitor) adds(rank int, j *actors.Job) {
+	l := m.l.Ranks[rank]
+	last := int(j.Segment) >= len(l.Lower(j.Action, false, j.Class))-1
+	if !last || j.Action.Kind != plan.B && j.Action.Kind != plan.W {
+		return
+	}
+	b := m.books[rank]
+	b.grads = append(b.grads, sample{j.Step, j.Action})
+}
+
+// bookUpdate books the job that changes a rank's parameters.
+func (m *Monitor) bookUpdate(rank int, j *actors.Job) {
+	b := m.books[rank]
+	want, grads := m.samples(rank, j.Step), b.grads
+	b.grads = nil
+	for _, x := range want {
+		i := slices.Index(grads, x)
+		if i < 0 {
+			m.broken("rank %d updates in step %d without the gradients of %v", rank, j.Step, x.a)
+			return
+		}
+		grads = slices.Delete(grads, i, i+1)
+	}
+	for _, x := range grads {
+		split := func(y sample) bool { return y.step == x.step && x.a == asKind(y.a, plan.B) } // the B of a split backward
+		if !slices.ContainsFunc(want, split) {
+			m.broken("rank %d updates in step %d with gradients of %v of step %d", rank, j.Step, x.a, x.step)
+		}
+	}
+	number := int64(j.Values[core.CommitUpdate])
+	b.updates = append(b.updates, update{step: j.Step, rate: j.Values[core.CommitLR], number: number, samples: len(want)})
+	m.audit(rank, j.Step)
+}
+
+// audit compares a rank's symbolic state with what the layout says it is after a step.
+func (m *Monitor) audit(rank int, step int64) {
+	b := m.books[rank]
+	if n := int(step - m.l.Run.First + 1); len(b.updates) != n {
+		m.broken("rank %d has the parameters of %d updates after step %d, not of %d", rank, len(b.updates), step, n)
+		return
+	}
+	for i, x := range b.updates {
+		if w := m.want(rank, i); x != w {
+			m.broken("rank %d: update %d is %+v, it should be %+v", rank, i, x, w)
+		}
+	}
+}
+
+// origins checks that every input of a job was made by the job that the program says, in the same step
+// and epoch.
+func (m *Monitor) origins(rank int, j *actors.Job) {
+	l := m.l.Ranks[rank]
+	for _, in := range j.In {
+		blob, ok := in.Payload.(*Blob)
+		if !ok || blob.of == nil {
+			m.broken("rank %d runs %v with an input that nobody made", rank, j.Action)
+			continue
+		}
+		o := blob.of
+		want := Origin{From: o.From, Step: j.Step, Action: j.Action, Epoch: m.awake[rank]}
+		switch {
+		case in.Comm >= 0:
+			at := m.segments(rank, j)[j.Segment].Await[in.Comm]
+			want.Segment = at.Segment
+			g := l.Groups[m.segments(rank, j)[at.Segment].Comms[at.Comm].Group].Members
+			if want.From = g[in.Member]; m.whole && len(g) > 1 {
+				want.From = o.From
+			}
+		case in.Port < 0:
+			want.From, want.Action = l.Loader, plan.Action{Kind: plan.F, Micro: j.Action.Micro, Chunk: j.Action.Chunk}
+		default:
+			want.Action.Stage = int16(l.Ports[in.Port].From)
+			if j.Action.Kind != plan.F {
+				want.Action.Stage, want.Action.Kind = int16(l.Ports[in.Port].To), o.Action.Kind
+				if o.Action.Kind != plan.B && o.Action.Kind != plan.I {
+					want.Action.Kind = plan.B
+				}
+			}
+			want.Segment = o.Segment
+			if l.Routes == nil || l.Routes(in.Port, false) == nil {
+				want.From = l.Peer(int(want.Action.Stage))
+			}
+		}
+		if *o != want {
+			m.broken("rank %d runs %v segment %d of step %d with what actor %d made in %v segment %d of step %d, epoch %d",
+				rank, j.Action, j.Segment, j.Step, o.From, o.Action, o.Segment, o.Step, o.Epoch)
+		}
+	}
+}
+
+// segments are those of a job's action.
+func (m *Monitor) segments(rank int, j *actors.Job) []core.Segment {
+	l := m.l.Ranks[rank]
+	if j.Kind == actors.UpdatePhase {
+		return l.Update
+	}
+	return l.Lower(j.Action, j.Step < 0, j.Class)
+}
