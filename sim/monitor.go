@@ -159,6 +159,8 @@ func (m *Monitor) see(e Event) {
 func (m *Monitor) once(e Event) {
 	k := cameKey{e.To, e.M.Kind, e.M.Step, e.M.Action, e.M.Segment, e.M.Comm, e.M.Member}
 	switch e.M.Kind {
+	case actors.Part:
+		k.at = int32(e.M.From)
 	case actors.Load:
 		k.at = int32(e.M.From)
 		m.loads[e.To] = max(m.loads[e.To], e.M.Epoch)

@@ -303,10 +303,11 @@ func (s *Sim) step() {
 		return
 	}
 	s.count(e.at, to, m)
-	if s.o.See != nil {
+	again := s.faults.any && s.faults.again(m) // the transport drops it, and nobody sees it
+	if s.o.See != nil && !again {
 		s.o.See(Event{actors.Time(e.at), to, m})
 	}
-	if c.dead || c.b == nil || s.faults.any && s.faults.again(m) {
+	if c.dead || c.b == nil || again {
 		s.drop(m)
 	} else {
 		s.ctx.self = to

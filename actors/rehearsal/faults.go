@@ -24,19 +24,23 @@ type Tally struct {
 	Failed  int `json:"failed"`
 }
 
-// TryFaults runs n seeds with faults, each twice: both runs must agree in every event, and a run must end
-// well unless its faults allow otherwise.
+// TryFaults runs n seeds with faults, each twice, once under a monitor of the protocols: both runs must
+// agree in every event, no promise may be broken, and a run must end well unless its faults allow
+// otherwise.
 func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []sim.FaultKind) (t Tally, err error) {
 	length := int64(r.Run(sim.Options{}).Time)
 	for i := range n {
 		seed := first + uint64(i)
 		faults := r.Script(seed, length, kinds)
-		a := r.Run(sim.Options{Seed: seed, Faults: faults})
+		harmless := !slices.ContainsFunc(faults, func(f sim.Fault) bool { return !f.Harmless() })
+		a, broken := r.Watch(sim.Options{Seed: seed, Faults: faults}, harmless)
 		b := r.Run(sim.Options{Seed: seed, Faults: faults})
 		if a.Hash != b.Hash {
 			return t, fmt.Errorf("seed %d: two runs differ: %016x and %016x", seed, a.Hash, b.Hash)
 		}
-		harmless := !slices.ContainsFunc(faults, func(f sim.Fault) bool { return !f.Harmless() })
+		if broken != "" {
+			return t, fmt.Errorf("seed %d: the protocol is broken: %s; look at it with lfactor sim replay %d --shrink", seed, broken, seed)
+		}
 		switch {
 		case a.Stall != nil:
 			t.Stalled++

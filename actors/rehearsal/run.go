@@ -2,6 +2,7 @@ package rehearsal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -101,17 +102,34 @@ func Simulate(ctx context.Context, cfg *configs.Config, o Options) (*Summary, er
 
 // Run simulates the run once.
 func (r *Rehearsal) Run(o sim.Options) *sim.Result {
+	l, p, o := r.prepare(o)
+	return sim.New(l, p, o).Run()
+}
+
+// Watch simulates the run once under a monitor of the protocols, and says which promise was broken first, "" if none was. A run that
+// must end well is asked whether it did.
+func (r *Rehearsal) Watch(o sim.Options, well bool) (*sim.Result, string) {
+	l, p, o := r.prepare(o)
+	m := sim.NewMonitor(l)
+	res := sim.New(l, p, m.Attach(o)).Run()
+	if well && res.Stall == nil && res.Failed == "" {
+		return res, m.End(res, r.Steps)
+	}
+	return res, m.Fault()
+}
+
+func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options) {
 	every := int64(0)
 	if slices.ContainsFunc(o.Faults, func(f sim.Fault) bool { return f.Kind == sim.Restart }) {
 		every = 1 // what a rank that comes back begins from
 	}
-	run := core.RunLayout{First: 1, Last: r.Steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
+	run := core.RunLayout{First: 1, Last: r.Steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1}, LR: func(step int64) float64 { return float64(step) }} // rates tell steps apart
 	o.Whole, o.Jitter = !r.o.Direct, r.o.Jitter
 	p := Prices(r.Machine)
 	if !r.o.Sends {
 		p.Sends = nil
 	}
-	return sim.New(Layout(r.Layout, run), p, o).Run()
+	return Layout(r.Layout, run), p, o
 }
 
 // Fault is how a simulated run failed, with its exit code; nil if it ended well.
@@ -183,20 +201,32 @@ func (r *Rehearsal) Summary(res *sim.Result) Summary {
 	return out
 }
 
-// OpenProgram reads a schedule's table and proves it. Faults name rank and action.
-func OpenProgram(name string) (*plan.Program, error) {
+// OpenProgram reads a schedule's table and proves it, with its messages where it has any. Faults name line, rank and action; the note
+// says what of the table has no effect.
+func OpenProgram(name string) (p *plan.Program, note string, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, &configs.Error{File: name, Why: err.Error()}
+		return nil, "", &configs.Error{File: name, Why: err.Error()}
 	}
 	defer f.Close()
-	p, err := plan.ParseCSV(f)
-	if err == nil {
-		p = p.Work()
-		err = p.Check()
-	}
+	whole, err := plan.ParseCSV(f)
 	if err != nil {
-		return nil, exit.With(fmt.Errorf("%s: %w", name, err), exit.Usage)
+		return nil, "", exit.With(fmt.Errorf("%s: %w", name, err), exit.Usage)
 	}
-	return p, nil
+	if p = whole.Work(); p.Check() != nil {
+		err = p.Check()
+	} else {
+		err = whole.CheckMessages()
+	}
+	var wrong *plan.CheckError
+	switch {
+	case errors.As(err, &wrong): // a line is a rank
+		return nil, "", exit.With(fmt.Errorf("%s:%d: %w", name, wrong.Rank+1, err), exit.Usage)
+	case err != nil:
+		return nil, "", exit.With(fmt.Errorf("%s: %w", name, err), exit.Usage)
+	}
+	if n := p.Left(whole); n != "" {
+		note = fmt.Sprintf("%s: %s of the table have no effect: ranks send, gather and update by themselves; the messages were checked", name, n)
+	}
+	return p, note, nil
 }

@@ -126,7 +126,7 @@ func TestSimProgram(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return simOutput(t, append(append([]string{}, args...), more...)...)
 	}
-	out, err := run("0F0,0SEND_F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n")
+	out, err := run("0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1\n")
 	require.NoError(t, err)
 	var s, same rehearsal.Summary
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
@@ -136,11 +136,14 @@ func TestSimProgram(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &same))
 	require.Equal(t, same.Step, s.Step, "the table is that of 1F1B")
 	for text, want := range map[string]string{
-		"0F0,0B0\n1F0,1B0,1F1,1B1\n":             "p.csv: rank 0 action 2: 0F1 is missing",
-		"0F0,0F1,0F0,0B0,0B1\n1F0,1B0,1F1,1B1\n": "p.csv: rank 0 action 2: 0F0 runs twice",
-		"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n":     "waits for ever: rank 0 at 0B0 waits for 1I0 of rank 1",
-		"0F0,0Q1\n":                              "p.csv: rank 0 cell 1",
-		"0F0,0B0\n1F0,1B0\n":                     "the program has 2 ranks, 2 stages and 1 microbatches, the plan 2, 2 and 2",
+		"0F0,0B0\n1F0,1B0,1F1,1B1\n":                                                                                 "p.csv:1: rank 0 action 2: 0F1 is missing",
+		"0F0,0F1,0F0,0B0,0B1\n1F0,1B0,1F1,1B1\n":                                                                     "p.csv:1: rank 0 action 2: 0F0 runs twice",
+		"0F0,0SEND_F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n":                                                                "p.csv:1: rank 0 action 5: 0SEND_F1 is missing",
+		"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_F0,1F1,1B1\n":                   "p.csv:2: rank 1 action 3: 1SEND_F0 is a message that",
+		"0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n": "p.csv:1: rank 0 action 3: 0RECV_B0 waits for ever under blocking sends",
+		"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n":                                                                         "waits for ever: rank 0 at 0B0 waits for 1I0 of rank 1",
+		"0F0,0Q1\n":                                                                                                  "p.csv: rank 0 cell 1",
+		"0F0,0B0\n1F0,1B0\n":                                                                                         "the program has 2 ranks, 2 stages and 1 microbatches, the plan 2, 2 and 2",
 	} {
 		_, err := run(text)
 		require.ErrorContains(t, err, want)

@@ -155,9 +155,12 @@ func (s *simRun) plan() error {
 		return exit.Usagef("want a run file, as in lfactor sim configs/runs/tiny.yaml --cluster h100")
 	}
 	if s.program != "" && s.o.Program == nil {
-		p, err := rehearsal.OpenProgram(s.program)
+		p, note, err := rehearsal.OpenProgram(s.program)
 		if err != nil {
 			return err
+		}
+		if note != "" {
+			fmt.Fprintln(os.Stderr, "note: "+note)
 		}
 		s.o.Program, s.o.ProgramName = p, s.program
 	}

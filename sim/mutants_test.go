@@ -1,0 +1,76 @@
+package sim_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mutant is a fault planted in the code of actors/core.
+// must be found.
+type mutant struct {
+	name, file, old, new string
+	why                  string
+}
+
+// TestMutants plants one fault after the other in the code of actors/core, by an overlay of the file,
+// and runs the tests of the protocols against it: they must fail, unless the table says why they cannot.
+func TestMutants(t *testing.T) {
+	if !*long {
+		t.Skipf("%d faults planted in the code of actors/core, about ten seconds each: add -long", len(mutants))
+	}
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	var survivors []string
+	for _, m := range mutants {
+		source := filepath.Join(root, "actors", "core", m.file)
+		text, err := os.ReadFile(source)
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: %s must have exactly one %q", m.name, m.file, m.old)
+		by := killer(t, root, source, strings.Replace(string(text), m.old, m.new, 1))
+		switch {
+		case by == "" && m.why == "":
+			survivors = append(survivors, m.name)
+			t.Logf("NOT FOUND %s", m.name)
+		case by == "":
+			t.Logf("not found, as expected: %s: %s", m.name, m.why)
+		default:
+			t.Logf("found     %s: %s", m.name, by)
+		}
+	}
+	require.Empty(t, survivors, "faults that no test finds")
+}
+
+// killer runs the tests with a file replaced and names the first that fails, "" if none does.
+func killer(t *testing.T, root, source, text string) string {
+	dir := t.TempDir()
+	planted, overlay := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(planted, []byte(text), 0o600))
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {source: planted}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, list, 0o600))
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer stop()
+	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-failfast", "-count=1", "-timeout", "2m",
+		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|PlantedBugs)$", "./sim")
+	c.Dir = root
+	out, err := c.CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
+			return name[:strings.IndexByte(name+" ", ' ')]
+		}
+	}
+	require.NotContains(t, string(out), "build failed", "the planted fault does not compile")
+	return fmt.Sprintf("%.300s", out)
+}
