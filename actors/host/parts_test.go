@@ -58,9 +58,9 @@ func TestPartsRecompute(t *testing.T) {
 				require.Less(t, decoder[r], plain[r])
 			case v.e.Over == layout.OverOwn && r == len(plain)-1: // the encoder's own
 				require.Less(t, encoder[r], plain[r])
-				require.Equal(t, plain[r], decoder[r])
+				require.InEpsilon(t, plain[r], decoder[r], 0.05, "features are held as long as the decoder takes")
 			case v.e.Over == layout.OverOwn:
-				require.Equal(t, plain[r], encoder[r])
+				require.InEpsilon(t, plain[r], encoder[r], 0.05)
 				require.Less(t, decoder[r], plain[r])
 			}
 		}
