@@ -17,7 +17,7 @@ func slowDisk(p sim.Prices, write, begin int64) sim.Prices {
 	p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
 		switch j.Kind {
 		case actors.SnapshotJob:
-			return 3000 + write / 2
+			return 3000 + write/2
 		case actors.WriteJob:
 			return write
 		case actors.BeginJob, actors.CommitJob:

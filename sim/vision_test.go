@@ -33,7 +33,7 @@ func visionLayout(t *testing.T, mesh topology.Mesh, e *layout.PartPlan) *layout.
 }
 
 // TestVisionPatterns runs all 16 patterns of microbatches with and without pictures over four ranks with many seeds of delays: no
-// deadlock, no message lost, and no more messages on an edge than its credits.
+// deadlock, no message lost, and no more messages on an edge than its credits; one seed a pattern is watched for all promises.
 func TestVisionPatterns(t *testing.T) {
 	seeds := uint64(60)
 	if *long {
@@ -60,6 +60,9 @@ func TestVisionPatterns(t *testing.T) {
 				}
 				return l.Class
 			}
+			watch := sim.NewMonitor(s)
+			res := sim.New(s, flat(50), watch.Attach(sim.Options{Seed: uint64(bits), Jitter: 0.8})).Run()
+			require.Empty(t, watch.End(res, 2), "%+v encoder %+v pattern %04b", c.mesh, c.e, bits)
 			for seed := range seeds {
 				flying := map[string]int{}
 				res := sim.New(s, flat(50), sim.Options{Seed: seed, Jitter: 0.8, See: func(e sim.Event) { crossing(t, flying, e) }}).Run()
