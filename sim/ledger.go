@@ -135,6 +135,7 @@ func (m *Monitor) book(s Span) {
 			m.broken("rank %d reads the state of step %d while a job runs", s.Rank, j.Step)
 		}
 		b.updates, b.grads, b.lost = slices.Clone(was), nil, false
+		b.copying = 0 // the save of the epoch before is void, and nobody writes what it copies
 		m.holds[s.Rank] = j.Step
 	case actors.RunSegment, actors.UpdatePhase:
 		if b.lost {
