@@ -101,7 +101,7 @@ func subnormal(c *kernels.Call, share float64) (*kernels.Call, ts) {
 }
 
 // BenchmarkSubnormals gives, for every operation, the time with 1 % and with all of its inputs subnormal over the time with normal
-// ones: issue 6 accepts 1.10. Rounds are interleaved and the shortest count. Outputs are restored before each run, so that
+// ones: 1.10 at most is wanted. Rounds are interleaved and the shortest count. Outputs are restored before each run, so that
 // what is added to is as subnormal the second time.
 func BenchmarkSubnormals(b *testing.B) {
 	for _, a := range []tensor.DType{tensor.F32, tensor.BF16} {
