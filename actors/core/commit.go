@@ -38,18 +38,12 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 // decide makes the scalars of the update: the global norm is summed over ranks and then over parameters, so that it has one order on
 // any cut of the model.
 func (c *Coordinator) decide() []float64 {
-	params := int32(0)
-	for _, list := range c.l.Norms {
-		for _, p := range list {
-			params = max(params, p+1)
-		}
-	}
-	if c.norms == nil {
-		c.norms = make([]float64, params)
-	}
 	clear(c.norms)
 	for i, list := range c.l.Norms {
 		for k, p := range list {
+			for int(p) >= len(c.norms) {
+				c.norms = append(c.norms, 0)
+			}
 			c.norms[p] += c.ready[i][k]
 		}
 	}

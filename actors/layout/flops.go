@@ -11,7 +11,7 @@ type work struct {
 	attended []grad.Attended
 }
 
-// of is the work of a class, made when it is first met.
+// work is that of a class, made when the class is first met.
 func (l *Layout) work(class int32) work {
 	l.mu.Lock()
 	w, known := l.works[class]
