@@ -17,16 +17,15 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Links joins the processes of one host by unix sockets: a connection of its own for each edge (from actor, to actor), so
-// that a bulky edge never delays another. Each edge is an Arrow stream with sequence numbers and epochs.
+// Links joins the processes of a run: a connection of its own for each edge (from actor, to actor), so that a bulky edge never
+// delays another. Each edge is an Arrow stream with sequence numbers and epochs.
 type Links struct {
-	dir     string
+	t       Transport
 	proc    int
 	hash    [32]byte // of the program: processes that disagree refuse each other
 	owner   func(actors.Ref) int
 	pool    *tensor.Pool
 	capture string
-	ln      net.Listener
 	mu      sync.Mutex
 	sys     *System
 	edges   map[[2]actors.Ref]*outEdge
@@ -49,20 +48,12 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) ExitCode() int { return e.code }
 
-// Listen opens this process's socket in dir, which only its owner may enter.
-func Listen(dir string, proc int, hash [32]byte, owner func(actors.Ref) int, capture string) (*Links, error) {
-	ln, err := net.Listen("unix", socket(dir, proc))
-	if err != nil {
-		return nil, fmt.Errorf("socket of process %d: %w", proc, err)
-	}
-	if err := os.Chmod(socket(dir, proc), 0o600); err != nil {
-		return nil, err
-	}
-	return &Links{dir: dir, proc: proc, hash: hash, owner: owner, pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
-		capture: capture, ln: ln, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{}}, nil
+// NewLinks joins process proc with the others over t. The hash is that of the program; owner tells the process of an actor; capture is
+// a directory that keeps what is sent, "" for none.
+func NewLinks(t Transport, proc int, hash [32]byte, owner func(actors.Ref) int, capture string) *Links {
+	return &Links{t: t, proc: proc, hash: hash, owner: owner, pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
+		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{}}
 }
-
-func socket(dir string, proc int) string { return filepath.Join(dir, fmt.Sprintf("p%d.sock", proc)) }
 
 // Serve takes in edges for sys until Close.
 func (l *Links) Serve(sys *System) {
@@ -73,7 +64,7 @@ func (l *Links) Serve(sys *System) {
 	go func() {
 		defer l.wg.Done()
 		for {
-			c, err := l.ln.Accept()
+			c, err := l.t.Accept()
 			if err != nil {
 				return
 			}
@@ -214,7 +205,7 @@ func (e *outEdge) take() (actors.Message, bool) {
 func (e *outEdge) write() {
 	defer e.l.wg.Done()
 	proc := e.l.owner(e.to)
-	c, err := dial(socket(e.l.dir, proc))
+	c, err := e.l.t.Dial(proc)
 	if err == nil {
 		defer c.Close()
 		_, err = c.Write(e.l.hello(e.from, e.to))
@@ -236,17 +227,6 @@ func (e *outEdge) write() {
 	}
 	b, _, _ := enc.Encode(&wire.Record{Message: actors.Message{From: e.from}, To: actors.None})
 	_, _ = b.WriteTo(c) // nobody is left to tell
-}
-
-// dial waits a little for a process that has not opened its socket yet.
-func dial(path string) (c net.Conn, err error) {
-	for range 200 {
-		if c, err = net.Dial("unix", path); err == nil {
-			return c, nil
-		}
-		<-time.After(25 * time.Millisecond)
-	}
-	return nil, err
 }
 
 func (e *outEdge) send(c net.Conn, enc *wire.Encoder, m actors.Message) error {
@@ -312,7 +292,7 @@ func (l *Links) Close() {
 		e.wake.Signal()
 		e.mu.Unlock()
 	}
-	l.ln.Close()
+	l.t.Close()
 	l.mu.Lock()
 	for c := range l.conns {
 		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))

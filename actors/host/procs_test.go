@@ -23,8 +23,9 @@ func (v variant) trainProcs(t *testing.T, n int, capture string) []float64 {
 	owner := func(r actors.Ref) int { return layout.OwnerOf(r, n) }
 	var links []*Links
 	for p := range n {
-		l, err := Listen(dir, p, [32]byte{1}, owner, capture)
+		sockets, err := Unix(dir, p)
 		require.NoError(t, err)
+		l := NewLinks(sockets, p, [32]byte{1}, owner, capture)
 		l.Lost = func(proc int, cause error) { t.Errorf("process %d lost: %v", proc, cause) }
 		links = append(links, l)
 	}

@@ -1,20 +1,15 @@
 package run
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
@@ -64,28 +59,45 @@ func (r *Run) ranksOf(proc int) string {
 	return strings.Join(names, ", ")
 }
 
-// workers are the other processes of a run on this host.
+// workers are the other processes of a run.
 type workers struct {
-	cmds  []*exec.Cmd
-	pipes []io.Closer
-	dir   string
+	fleet Fleet
+	list  []Process
 	lost  chan error
 	mu    sync.Mutex
 	over  bool
 	wg    sync.WaitGroup
 }
 
-// spawnWorkers starts the other processes with this one's own command line. They end when their standard input does, so
-// that none outlives this process.
-func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
-	sweepSockets()
-	dir, err := os.MkdirTemp("", "lfactor-")
+// fleet is where the run's processes live.
+func (r *Run) fleet() (Fleet, error) {
+	switch {
+	case r.io.Fleet != nil:
+		return r.io.Fleet, nil
+	case workerProc() > 0:
+		return &local{dir: os.Getenv(envSockets)}, nil
+	}
+	return newLocal(r.io.Worker, r.io.Warnings)
+}
+
+// links joins this process with the others of the run.
+func (r *Run) links(f Fleet, proc, procs int) (*host.Links, error) {
+	t, err := f.Transport(proc)
 	if err != nil {
 		return nil, err
 	}
-	w := &workers{dir: dir, lost: make(chan error, o.Procs)}
-	links, err := host.Listen(dir, 0, r.hash(), r.owner(o.Procs), os.Getenv(envCapture))
+	return host.NewLinks(t, proc, r.hash(), r.owner(procs), os.Getenv(envCapture)), nil
+}
+
+// spawnWorkers starts the other processes.
+func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
+	f, err := r.fleet()
 	if err != nil {
+		return nil, err
+	}
+	w := &workers{fleet: f, lost: make(chan error, o.Procs)}
+	if o.Links, err = r.links(f, 0, o.Procs); err != nil {
+		f.Close()
 		return nil, err
 	}
 	ready := make(chan error, o.Procs)
@@ -95,7 +107,7 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 			return nil, err
 		}
 	}
-	o.Links, o.Orphaned = links, w.lost
+	o.Orphaned = w.lost
 	o.Ready = func() error {
 		for p := 1; p < o.Procs; p++ {
 			select {
@@ -112,81 +124,44 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 	return w, nil
 }
 
-// sweepSockets removes the socket folders of runs that were killed: nobody answers there any more.
-func sweepSockets() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "lfactor-*", "p0.sock"))
-	for _, s := range dirs {
-		c, err := net.Dial("unix", s)
-		if err == nil {
-			c.Close()
-		} else if errors.Is(err, syscall.ECONNREFUSED) {
-			os.RemoveAll(filepath.Dir(s))
-		}
-	}
-}
-
 func (w *workers) start(r *Run, proc int, ready chan error) error {
-	c := exec.Command(r.io.Worker[0], r.io.Worker[1:]...)
-	c.Env = append(os.Environ(), fmt.Sprintf("%s=%d", envProc, proc), envSockets+"="+w.dir)
-	c.Stderr = r.io.Warnings
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone, which ends the step first
-	in, err := c.StdinPipe()
+	p, err := w.fleet.Start(proc, []string{fmt.Sprintf("%s=%d", envProc, proc)})
 	if err != nil {
 		return err
 	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
-		return fmt.Errorf("process %d: %w", proc, err)
-	}
-	w.cmds, w.pipes = append(w.cmds, c), append(w.pipes, in)
+	w.list = append(w.list, p)
 	w.wg.Add(1)
 	go func() {
 		defer w.wg.Done()
-		line, _ := bufio.NewReader(out).ReadString('\n')
-		if strings.TrimSpace(line) == "ready" {
+		if p.Ready() == nil {
 			ready <- nil
 		}
-		err := c.Wait()
+		err := p.Wait()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.over {
-			w.lost <- fmt.Errorf("%s lost: process %d (pid %d) %s", r.ranksOf(proc), proc, c.Process.Pid, ending(err))
+			w.lost <- fmt.Errorf("%s lost: process %d (%s) %w", r.ranksOf(proc), proc, p.Name(), err)
 		}
 	}()
 	return nil
 }
 
-// ending says how a process ended.
-func ending(err error) string {
-	var x *exec.ExitError
-	if errors.As(err, &x) {
-		if s, ok := x.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-			return fmt.Sprintf("was killed by signal %d (%v)", int(s.Signal()), s.Signal())
-		}
-		return fmt.Sprintf("ended with exit code %d", x.ExitCode())
-	}
-	return "ended before the run did"
-}
-
-// close ends the workers: their standard input ends, and what has not gone after a while is killed.
+// close ends the workers: they are asked to, and what has not gone after a while is killed.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.over = true
 	w.mu.Unlock()
-	for _, p := range w.pipes {
-		p.Close()
+	for _, p := range w.list {
+		p.Leave()
 	}
 	timer := time.AfterFunc(3*time.Second, func() {
-		for _, c := range w.cmds {
-			_ = c.Process.Kill() // it may have ended meanwhile
+		for _, p := range w.list {
+			p.Kill()
 		}
 	})
 	w.wg.Wait()
 	timer.Stop()
-	os.RemoveAll(w.dir)
+	w.fleet.Close()
 }
 
 // work runs a worker process's ranks until the leader halts them or is gone. Errors reach the user through the leader.
@@ -196,7 +171,11 @@ func (r *Run) work(proc int) error {
 		return err
 	}
 	defer closeAll()
-	links, err := host.Listen(os.Getenv(envSockets), proc, r.hash(), r.owner(o.Procs), os.Getenv(envCapture))
+	f, err := r.fleet()
+	if err != nil {
+		return err
+	}
+	links, err := r.links(f, proc, o.Procs)
 	if err != nil {
 		return err
 	}

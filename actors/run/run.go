@@ -35,6 +35,7 @@ type Options struct {
 	// Worker is the command line that starts another process of the run, with which the same Train is called again; wanted
 	// where plan.procs > 1.
 	Worker  []string
+	Fleet   Fleet                 // where the processes live, if not on this host; nil starts them with Worker
 	Profile string                // where a profile is to be written, without the endings of its files; "" for none
 	Step    func(Metrics)         // sees each committed step; nil for none
 	Report  func(actors.Message)  // sees all reports of the coordinator; nil for none
@@ -90,7 +91,7 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 		for _, n := range cfg.Notices {
 			fmt.Fprintln(r.io.Progress, "note:", n)
 		}
-		if cfg.Run.Plan.Procs > 1 && len(o.Worker) == 0 {
+		if cfg.Run.Plan.Procs > 1 && len(o.Worker) == 0 && o.Fleet == nil {
 			return cfg.Fault("plan.procs", "the program that trains does not say how to start other processes", "set plan.procs=1, or run.Options.Worker in the program")
 		}
 	}

@@ -1,0 +1,128 @@
+package run
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/lfactor/lfactor/actors/host"
+)
+
+// Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads; it has started the others.
+type Fleet interface {
+	// Transport is what the calling process, number proc of the run, reaches the others by.
+	Transport(proc int) (host.Transport, error)
+	// Start starts process proc: the same Train, with the same configuration and with env added to the environment.
+	Start(proc int, env []string) (Process, error)
+	// Close gives back what the fleet holds, when all processes have ended.
+	Close()
+}
+
+// Process is a process that a Fleet has started. It has to end when the leader does.
+type Process interface {
+	Name() string // for people: "pid 4711"
+	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells more.
+	Ready() error
+	// Wait waits until the process has ended. The error says how, and is never nil: "was killed by signal 9 (killed)".
+	Wait() error
+	Leave() // asks it to end
+	Kill()  // ends it
+}
+
+// local is the fleet of one host: processes with this one's own command line, joined by unix sockets.
+type local struct {
+	dir     string // of the sockets
+	command []string
+	stderr  io.Writer
+}
+
+// newLocal makes the directory of the sockets.
+func newLocal(command []string, stderr io.Writer) (*local, error) {
+	sweepSockets()
+	dir, err := os.MkdirTemp("", "lfactor-")
+	return &local{dir, command, stderr}, err
+}
+
+// sweepSockets removes the socket folders of runs that were killed: nobody answers there any more.
+func sweepSockets() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "lfactor-*", "p0.sock"))
+	for _, s := range dirs {
+		c, err := net.Dial("unix", s)
+		if err == nil {
+			c.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			os.RemoveAll(filepath.Dir(s))
+		}
+	}
+}
+
+// Transport implements Fleet.
+func (l *local) Transport(proc int) (host.Transport, error) { return host.Unix(l.dir, proc) }
+
+// Close implements Fleet.
+func (l *local) Close() { os.RemoveAll(l.dir) }
+
+// child is a process of this host. It ends when its standard input does, so that it does not outlive its leader.
+type child struct {
+	cmd *exec.Cmd
+	in  io.Closer
+	out *bufio.Reader
+}
+
+// Start implements Fleet.
+func (l *local) Start(proc int, env []string) (Process, error) {
+	c := exec.Command(l.command[0], l.command[1:]...)
+	c.Env = append(append(os.Environ(), env...), envSockets+"="+l.dir)
+	c.Stderr = l.stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone, which ends the step first
+	in, err := c.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Start(); err != nil {
+		return nil, fmt.Errorf("process %d: %w", proc, err)
+	}
+	return &child{c, in, bufio.NewReader(out)}, nil
+}
+
+// Name implements Process.
+func (c *child) Name() string { return fmt.Sprintf("pid %d", c.cmd.Process.Pid) }
+
+// Ready implements Process.
+func (c *child) Ready() error {
+	line, err := c.out.ReadString('\n')
+	if strings.TrimSpace(line) == "ready" {
+		return nil
+	}
+	return errors.Join(io.EOF, err)
+}
+
+// Wait implements Process.
+func (c *child) Wait() error {
+	err := c.cmd.Wait()
+	var x *exec.ExitError
+	if errors.As(err, &x) {
+		if s, ok := x.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+			return fmt.Errorf("was killed by signal %d (%v)", int(s.Signal()), s.Signal())
+		}
+		return fmt.Errorf("ended with exit code %d", x.ExitCode())
+	}
+	return errors.New("ended before the run did")
+}
+
+// Leave implements Process.
+func (c *child) Leave() { c.in.Close() }
+
+// Kill implements Process.
+func (c *child) Kill() { _ = c.cmd.Process.Kill() } // it may have ended meanwhile
