@@ -14,7 +14,6 @@ import (
 	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/sim"
@@ -182,17 +181,13 @@ func EncoderPaced() (out []encoderPaces, err error) {
 // pacedRun is the quickest step of a real run on paced devices.
 func pacedRun(l *layout.Layout) (best float64, err error) {
 	run := core.RunLayout{First: 1, Last: 4, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
-	var backends []*cpu.Backend
-	for range l.Ranks {
-		backends = append(backends, cpu.New(1))
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), 1)
+	if err != nil {
+		return 0, err
 	}
-	defer func() {
-		for _, b := range backends {
-			b.Close()
-		}
-	}()
+	defer closeAll()
 	best = time.Hour.Seconds()
-	err = host.Run(l, host.RunOptions{Coord: run, Backend: func(r int) kernels.Backend { return backends[r] }, Batches: pictureBatches(l.Job.Model.Vision, l.Job.Micro),
+	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend, Batches: pictureBatches(l.Job.Model.Vision, l.Job.Micro),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				l.Job.Model.Init(7, p, g, dst)

@@ -17,7 +17,6 @@ import (
 	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/stages/block"
@@ -245,12 +244,12 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 	for _, rl := range rehearsal.Layout(l, run).Ranks {
 		find = append(find, segmentOf(rl))
 	}
-	backends := make([]*cpu.Backend, len(l.Ranks))
-	for i := range backends {
-		backends[i] = cpu.New(1)
-		defer backends[i].Close()
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), 1)
+	if err != nil {
+		return out, nil, err
 	}
-	err = host.Run(l, host.RunOptions{Coord: run, Backend: func(r int) kernels.Backend { return backends[r] }, Batches: calibrate.RandomBatches(l.Job.Micro, l.Job.Rows, l.Job.Model.Spec.Vocab),
+	defer closeAll()
+	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend, Batches: calibrate.RandomBatches(l.Job.Micro, l.Job.Rows, l.Job.Model.Spec.Vocab),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				l.Job.Model.Init(7, p, g, dst)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels"
 )
 
 // peaks are the rates of one machine, all threads together, in FLOP/s.
@@ -23,8 +23,8 @@ type peaks struct {
 // runs on the machine can only lower a measurement, so the highest that the machine has ever given is kept
 // in the user's cache directory.
 var PeakOnce = sync.OnceValues(func() (f32, bf16 float64) {
-	b := cpu.New(1)
-	defer b.Close()
+	b := kernels.OpenProber(1)
+	defer kernels.Close(b)
 	now, threads := b.Peaks(), float64(runtime.GOMAXPROCS(0))
 	p := peaks{now.MultiplyAdd * threads, max(now.Tiles, now.MultiplyAdd) * threads}
 	if dir, err := os.UserCacheDir(); err == nil {

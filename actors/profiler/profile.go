@@ -19,7 +19,6 @@ import (
 	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/profile"
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
@@ -103,20 +102,20 @@ func jobPhase(j actors.Job) profile.Phase {
 // ProfileReport is a report with the peaks that it is held to.
 type ProfileReport struct {
 	*profile.Report
-	Peaks cpu.Peaks `json:"-"`
+	Peaks kernels.Peaks `json:"-"`
 	alone bool
 }
 
 // Report sums up, with peaks measured now by as many threads as a lane has; false if no step was recorded in
 // full.
 func (p *Profiler) Report() (ProfileReport, bool) {
-	b := cpu.New(p.threads)
-	defer b.Close()
+	b := kernels.OpenProber(p.threads)
+	defer kernels.Close(b)
 	return p.With(b.Peaks())
 }
 
 // With is the report against the peaks of a machine; false if fewer than two steps ran.
-func (p *Profiler) With(k cpu.Peaks) (ProfileReport, bool) {
+func (p *Profiler) With(k kernels.Peaks) (ProfileReport, bool) {
 	r, ok := p.Rec.Report(profile.Peaks{Flops: k.TeamMultiplyAdd, Pairs: k.TeamTiles, Memory: k.Memory})
 	return ProfileReport{r, k, p.alone}, ok
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -23,7 +22,7 @@ type floor struct {
 }
 
 // floor of the run that l lays out.
-func (s *Step) floor(l *layout.Layout, params int64, p cpu.Peaks) floor {
+func (s *Step) floor(l *layout.Layout, params int64, p kernels.Peaks) floor {
 	d := layout.Precisions[s.Precision]
 	f := floor{Peak: p.TeamMultiplyAdd, Memory: p.Memory}
 	if d == tensor.BF16 && p.TeamTiles > 0 {

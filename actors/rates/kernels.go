@@ -29,11 +29,11 @@ type KernelTime struct {
 type kernelCase struct {
 	name         string
 	flops, bytes float64
-	run          func(*cpu.Backend)
+	run          func(kernels.Backend)
 }
 
 // Kernels measures every case; the rounds go over all cases, so that a disturbance does not hit one alone.
-func Kernels(b *cpu.Backend, p cpu.Peaks, d tensor.DType, only string, threads, rounds int) (out []KernelTime) {
+func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, threads, rounds int) (out []KernelTime) {
 	cases := kernelCases(d, only)
 	all := make([][]float64, len(cases))
 	for range rounds {
@@ -57,7 +57,7 @@ func Kernels(b *cpu.Backend, p cpu.Peaks, d tensor.DType, only string, threads, 
 }
 
 // timeRun repeats a kernel for about 20 ms and gives the shortest time of one run.
-func timeRun(b *cpu.Backend, run func(*cpu.Backend)) float64 {
+func timeRun(b kernels.Backend, run func(kernels.Backend)) float64 {
 	run(b)
 	best := time.Hour
 	for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
@@ -105,7 +105,7 @@ func (k *kernelSet) add(name string, flops float64, c *kernels.Call) {
 	for _, x := range append(c.In[:len(c.In):len(c.In)], c.Out...) {
 		size += len(x.Bytes())
 	}
-	k.out = append(k.out, kernelCase{name, flops, float64(size), func(b *cpu.Backend) { b.Run(c) }})
+	k.out = append(k.out, kernelCase{name, flops, float64(size), func(b kernels.Backend) { b.Run(c) }})
 }
 
 // The shape of the timed kernels: tokens, width, inner width and vocabulary.
@@ -184,7 +184,7 @@ func lossCases(k *kernelSet) {
 
 func logitCases(k *kernelSet) {
 	rows := cpu.NewLossRows(k.d, k.targets(), benchV)
-	k.out = append(k.out, kernelCase{"cross-entropy of logits", 0, rows.Bytes(), rows.Run})
+	k.out = append(k.out, kernelCase{"cross-entropy of logits", 0, rows.Bytes(), func(b kernels.Backend) { rows.Run(b.(*cpu.Backend)) }})
 }
 
 func optimizerCases(k *kernelSet) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/profiler"
-	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/profile"
 )
@@ -38,7 +38,7 @@ func briefly(t *testing.T, pp int) (*Step, *layout.Layout, *StepResult, *profile
 func TestProfileSums(t *testing.T) {
 	for _, pp := range []int{1, 2} {
 		_, l, res, prof := briefly(t, pp)
-		r, ok := prof.With(cpu.Peaks{})
+		r, ok := prof.With(kernels.Peaks{})
 		require.True(t, ok)
 		require.Equal(t, 4, r.Steps)
 		require.Len(t, r.Lanes, pp)
@@ -91,7 +91,7 @@ func waiting(r *profile.Report) (s float64) {
 // TestProfilePicture: each rank has its jobs and kernels in the picture, and the longest kernels a bar.
 func TestProfilePicture(t *testing.T) {
 	_, _, _, prof := briefly(t, 2)
-	r, ok := prof.With(cpu.Peaks{TeamMultiplyAdd: 1e11, Memory: 1e10})
+	r, ok := prof.With(kernels.Peaks{TeamMultiplyAdd: 1e11, Memory: 1e10})
 	require.True(t, ok)
 	var b strings.Builder
 	w := bufio.NewWriter(&b)
@@ -116,7 +116,7 @@ func TestFloor(t *testing.T) {
 		const h, ff, v, layers, tokens, heads = 256, 512, 500, 2, 512, 4
 		weights := layers*(4*h*h+3*h*ff) + v*h
 		params := weights + v*h + h*(2*layers+1)
-		f := s.floor(l, int64(params), cpu.Peaks{TeamMultiplyAdd: 1e9, Memory: 1e8})
+		f := s.floor(l, int64(params), kernels.Peaks{TeamMultiplyAdd: 1e9, Memory: 1e8})
 		require.Equal(t, float64(6*weights*tokens), f.Products, "two flops a weight forward and four backward")
 		require.Equal(t, float64(layers*heads*(2*256*257/2)*64*(4+10)), f.Attention, "two products forward and five backward, of pairs that see each other")
 		state := float64(params) * (28 + 4 + 2*4)

@@ -16,7 +16,6 @@ import (
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/profile"
 	"github.com/lfactor/lfactor/stages/block"
@@ -143,15 +142,15 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 }
 
 // peaks are what the threads of the bench can do, before or after it.
-func (s *Step) peaks() cpu.Peaks {
-	b := cpu.New(s.Threads)
-	defer b.Close()
+func (s *Step) peaks() kernels.Peaks {
+	b := kernels.OpenProber(s.Threads)
+	defer kernels.Close(b)
 	return b.Peaks()
 }
 
 // best is the highest of each rate: a probe that was disturbed must not make steps look good.
-func best(a, b cpu.Peaks) cpu.Peaks {
-	return cpu.Peaks{MultiplyAdd: max(a.MultiplyAdd, b.MultiplyAdd), Tiles: max(a.Tiles, b.Tiles), Memory: max(a.Memory, b.Memory),
+func best(a, b kernels.Peaks) kernels.Peaks {
+	return kernels.Peaks{MultiplyAdd: max(a.MultiplyAdd, b.MultiplyAdd), Tiles: max(a.Tiles, b.Tiles), Memory: max(a.Memory, b.Memory),
 		TeamMultiplyAdd: max(a.TeamMultiplyAdd, b.TeamMultiplyAdd), TeamTiles: max(a.TeamTiles, b.TeamTiles)}
 }
 
@@ -175,21 +174,18 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 				res.PeakBytes = int64(msg.Values[core.StepPeak])
 			}
 		}}
-	var made []*cpu.Backend
-	o.Backend = func(int) kernels.Backend {
-		made = append(made, cpu.New(s.Threads))
-		return made[len(made)-1]
+	of, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(l.World()), s.Threads)
+	if err != nil {
+		return nil, err
 	}
+	defer closeAll()
+	o.Backend = of
 	var prof *profiler.Profiler
 	if s.Profile != "" {
 		prof = profiler.NewProfiler(s.Steps)
 		prof.Attach(l, &o)
 	}
-	err := host.Run(l, o)
-	for _, b := range made {
-		b.Close()
-	}
-	return prof, err
+	return prof, host.Run(l, o)
 }
 
 // batches are random tokens, the same for every step, as in bench/step.py.

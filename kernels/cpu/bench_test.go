@@ -71,10 +71,10 @@ func BenchmarkMatrix(b *testing.B) {
 func BenchmarkPeak(b *testing.B) {
 	be := newBackend(levels()[0], 2)
 	defer be.Close()
-	var p Peaks
+	var p kernels.Peaks
 	for b.Loop() {
 		q := be.Peaks()
-		p = Peaks{MultiplyAdd: max(p.MultiplyAdd, q.MultiplyAdd), Tiles: max(p.Tiles, q.Tiles), Memory: max(p.Memory, q.Memory)}
+		p = kernels.Peaks{MultiplyAdd: max(p.MultiplyAdd, q.MultiplyAdd), Tiles: max(p.Tiles, q.Tiles), Memory: max(p.Memory, q.Memory)}
 	}
 	b.ReportMetric(p.MultiplyAdd/1e9, "GF/s")
 	b.ReportMetric(p.Tiles/1e9, "tile-GF/s")

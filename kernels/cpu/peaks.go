@@ -6,24 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Peaks are rates of this machine measured with nothing but the instructions in question: what the rates of operations are
-// compared with. They drift by some 10 % with the clock and with neighbours, so measure both in one run.
-type Peaks struct {
-	MultiplyAdd float64 // float32 multiply-adds in registers on one thread, flops a second
-	Tiles       float64 // products of bfloat16 in registers on one thread, flops a second; 0 without instructions for them
-	Memory      float64 // bytes read and written a second by all threads copying and scaling 32 MiB
-	// TeamMultiplyAdd and TeamTiles are all threads at once: less than threads times as much where they share a core or a clock.
-	TeamMultiplyAdd, TeamTiles float64
-}
-
 // Peaks measures for about 100 ms.
-func (b *Backend) Peaks() Peaks {
+func (b *Backend) Peaks() kernels.Peaks {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var p Peaks
+	var p kernels.Peaks
 	x := make([]float32, 16)
 	const n = 50000
 	p.MultiplyAdd = n * 24 * float64(b.k.lanes) / fastest(20, func() { b.k.peak(n, x) })

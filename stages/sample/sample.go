@@ -28,13 +28,23 @@ type Generator struct {
 // New loads the parameters through fill, which gives them as float32.
 func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, pool *tensor.Pool, fill func(p *grad.Param, g family.Region, dst []float32) error) (*Generator, error) {
 	g := &Generator{m: m, lora: lora, dtype: d, cache: map[string]*tensor.Tensor{}}
+	if d, ok := b.(kernels.Device); ok {
+		pool.In(d)
+	}
 	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}
 	for _, p := range m.Params(lora) {
 		full, err := pool.New(p.Name, tensor.F32, p.Shape...)
 		if err != nil {
 			return nil, err
 		}
-		if err := fill(p, family.Whole(p), full.F32()); err != nil {
+		if full.OnHost() {
+			err = fill(p, family.Whole(p), full.F32())
+		} else {
+			host := tensor.Make(tensor.F32, p.Shape...)
+			err = fill(p, family.Whole(p), host.F32())
+			kernels.Write(full, host.Bytes())
+		}
+		if err != nil {
 			return nil, err
 		}
 		if d != tensor.F32 {
@@ -92,6 +102,9 @@ func (g *Generator) LogitsWith(tokens []int32, pics family.Pictures) ([]float32,
 	data := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, tokens, n), "positions": tensor.Of(tensor.I32, pos, n),
 		"cu_seqlens": tensor.Of(tensor.I32, []int32{0, int32(n)}, 2), "cu_seqlens_k": tensor.Of(tensor.I32, []int32{0, int32(g.past + n)}, 2)}
 	g.look(data, tokens, pics, shape)
+	if err := g.place(data); err != nil {
+		return nil, err
+	}
 	for k, t := range g.cache {
 		data["past."+k] = t
 		delete(g.cache, k)
@@ -104,15 +117,34 @@ func (g *Generator) LogitsWith(tokens []int32, pics family.Pictures) ([]float32,
 	var logits []float32
 	for k, t := range f.Outputs() {
 		if k == "logits" {
-			logits = append(logits, t.F32()...)
+			host := tensor.Make(tensor.F32, t.Shape...)
+			kernels.Read(g.run.Backend, host.Bytes(), t)
+			logits = append(logits, host.F32()...)
 			t.Release()
 			continue
 		}
 		g.cache[k] = t
 	}
 	f.Close()
+	g.run.Close() // the next trace has constants of its own
 	g.past += n
 	return logits, nil
+}
+
+// place copies what the model reads into the memory of a device that cannot read the host's.
+func (g *Generator) place(data map[string]*tensor.Tensor) error {
+	if _, ok := g.run.Backend.(kernels.Device); !ok {
+		return nil
+	}
+	for name, t := range data {
+		c, err := g.run.Pool.New(name, t.DType, t.Shape...)
+		if err != nil {
+			return err
+		}
+		kernels.Write(c, t.Bytes())
+		data[name] = c
+	}
+	return nil
 }
 
 // look adds what a composed model reads: positions on three axes, and pictures, whose tokens have no embedding of their own.

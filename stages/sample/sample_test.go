@@ -7,17 +7,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/opaque"
 	"github.com/lfactor/lfactor/kernels/ref"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-func tiny(t *testing.T, pool *tensor.Pool) *Generator {
+func tiny(t *testing.T, pool *tensor.Pool) *Generator { return tinyOn(t, pool, ref.New()) }
+
+func tinyOn(t *testing.T, pool *tensor.Pool, b kernels.Backend) *Generator {
 	m := family.Decoder("llama", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5,
 		Rope: block.Rope{Dim: 4, Theta: 10000}})
-	g, err := New(m, nil, tensor.F32, ref.New(), pool, func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
+	g, err := New(m, nil, tensor.F32, b, pool, func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
 	require.NoError(t, err)
 	return g
 }
@@ -30,6 +34,24 @@ func TestCache(t *testing.T) {
 		pieces(t, g)
 		g.Close()
 	}
+	require.Zero(t, pool.Buffers())
+}
+
+// TestDevice: a device whose memory the host cannot read gives the bits of the reference, and gets all its memory back.
+func TestDevice(t *testing.T) {
+	d, pool := opaque.New(5), tensor.NewPool("device", 0)
+	defer kernels.Close(d)
+	host, far := tinyOn(t, tensor.NewPool("host", 0), ref.New()), tinyOn(t, pool, d)
+	defer host.Close()
+	for _, ids := range [][]int32{{3, 1, 4}, {1}, {5, 9}} {
+		want, err := host.Logits(ids)
+		require.NoError(t, err)
+		got, err := far.Logits(ids)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	far.Close()
+	d.Sync() // memory is given back behind the calls that use it
 	require.Zero(t, pool.Buffers())
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -17,7 +17,7 @@ import (
 type Chat struct {
 	m        *Trained
 	template *token.Template
-	backend  *cpu.Backend
+	backend  kernels.Backend
 	gen      *sample.Generator
 	turns    []dataset.Message
 }
@@ -36,9 +36,11 @@ func (m *Trained) NewChat() (c *Chat, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.backend = cpu.New(0)
+	if c.backend, err = m.backend(); err != nil {
+		return nil, err
+	}
 	if c.gen, err = sample.New(m.Model, m.Lora, tensor.F32, c.backend, tensor.NewPool("chat", 0), m.fill); err != nil {
-		c.backend.Close()
+		kernels.Close(c.backend)
 		return nil, err
 	}
 	return c, nil
@@ -47,7 +49,7 @@ func (m *Trained) NewChat() (c *Chat, err error) {
 // Close gives the model back.
 func (c *Chat) Close() {
 	c.gen.Close()
-	c.backend.Close()
+	kernels.Close(c.backend)
 }
 
 // Say adds a user's turn and writes the model's answer to w as its tokens come; the answer is a turn too.

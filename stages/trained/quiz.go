@@ -9,7 +9,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
@@ -60,13 +60,16 @@ func OpenQuiz(dir, checkpoints string) (*Quiz, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b := cpu.New(0)
-	gen, err := sample.New(m.Model, nil, tensor.F32, b, tensor.NewPool("quiz", 0), m.fill)
+	b, err := m.backend()
 	if err != nil {
-		b.Close()
 		return nil, nil, err
 	}
-	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Pictures{m.Model.Vision, p}}, func() { gen.Close(); b.Close(); m.Close() }, nil
+	gen, err := sample.New(m.Model, nil, tensor.F32, b, tensor.NewPool("quiz", 0), m.fill)
+	if err != nil {
+		kernels.Close(b)
+		return nil, nil, err
+	}
+	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Pictures{m.Model.Vision, p}}, func() { gen.Close(); kernels.Close(b); m.Close() }, nil
 }
 
 // Ask is the model's answer to a question about a picture, or about none.

@@ -14,7 +14,7 @@ import (
 	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -114,10 +114,21 @@ func (t *Trained) stops(c configs.Model) {
 	}
 }
 
+// backend opens the device that the run was configured for, or the processor for a model without a run, with all its threads.
+func (m *Trained) backend() (kernels.Backend, error) {
+	if m.Cfg != nil {
+		return kernels.Open(m.Cfg.Run.Device, 0)
+	}
+	return kernels.Open(kernels.CPU, 0)
+}
+
 // Generate writes a continuation as it is drawn.
 func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) error {
-	b := cpu.New(0)
-	defer b.Close()
+	b, err := m.backend()
+	if err != nil {
+		return err
+	}
+	defer kernels.Close(b)
 	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("sample", 0), m.fill)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
@@ -38,8 +37,8 @@ type Fit struct {
 // Calibrate measures segments of models of several widths on this machine's backend. The first step of each
 // warms up.
 func Calibrate(threads int) (*cost.Machine, Fit, error) {
-	b := cpu.New(threads)
-	defer b.Close()
+	b := kernels.OpenProber(threads)
+	defer kernels.Close(b)
 	var all []Timed
 	for _, hidden := range []int{64, 192, 384} {
 		got, err := measure(b, hidden, 128)

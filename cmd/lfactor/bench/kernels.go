@@ -14,7 +14,7 @@ import (
 	"github.com/lfactor/lfactor/actors/rates"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/unit"
-	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -34,17 +34,17 @@ func kernelBench() *cobra.Command {
 			if n < 1 || *rounds < 1 {
 				return exit.Usagef("--threads and --rounds want numbers from 1")
 			}
-			b := cpu.New(n)
+			b := kernels.OpenProber(n)
 			p := b.Peaks()
 			for _, t := range *types {
 				d, ok := layout.Precisions[t]
 				if !ok || d == tensor.F16 {
-					b.Close()
+					kernels.Close(b)
 					return exit.Usagef("--precision %s: want fp32 or bf16", t)
 				}
 				out = append(out, rates.Kernels(b, p, d, *only, n, *rounds)...)
 			}
-			b.Close()
+			kernels.Close(b)
 		}
 		return printKernels(out, form)
 	}
@@ -58,8 +58,8 @@ func peakBench() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		b := cpu.New(0)
-		defer b.Close()
+		b := kernels.OpenProber(0)
+		defer kernels.Close(b)
 		p := b.Peaks()
 		if form != "text" {
 			return json.NewEncoder(os.Stdout).Encode(map[string]any{"level": b.Name(), "multiply_add_flops": p.MultiplyAdd, "bf16_flops": p.Tiles, "memory_bytes_per_second": p.Memory})

@@ -15,7 +15,7 @@ import (
 	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -37,9 +37,9 @@ func doctor(c *cobra.Command, _ []string) error {
 	line := func(what string, good bool, format string, a ...any) {
 		all, ok = append(all, check{what, good, fmt.Sprintf(format, a...)}), ok && good
 	}
-	b := cpu.New(1)
+	b := kernels.OpenProber(1)
 	line("kernels", true, "%s on %s/%s, %d cores", b.Name(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	b.Close()
+	kernels.Close(b)
 	f32, bf16 := profiler.PeakOnce()
 	line("speed", f32 > 1e9, "%.0f GFLOP/s fp32, %.0f bf16 (multiply-adds in registers, all threads; the best of this machine so far)", f32/1e9, bf16/1e9)
 	if total := process.MemoryLimit("/"); total > 0 {
