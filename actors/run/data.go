@@ -320,6 +320,11 @@ func (d *data) read(step int64) (*made, error) {
 		m   *made
 		err error
 	}
+	select {
+	case <-d.left: // a read that nobody waits for any more may still use the loader
+		return nil, errLeft
+	default:
+	}
 	done := make(chan result, 1)
 	go func() {
 		l, at := d.train, step-1

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/cmd/lfactor/config"
+	"github.com/lfactor/lfactor/actors/run"
 )
 
 // TestConfigCheckLoong counts the models of a tree in LoongForge's layout, and explains what differs from published ones.
@@ -39,7 +39,7 @@ func TestConfigCheckLoong(t *testing.T) {
 	} {
 		code, out := runIn(t, t.TempDir(), nil, "config", "check", filepath.Join(tree, file+".yaml"), "-o", "json")
 		require.Zero(t, code, out)
-		var r config.CheckReport
+		var r run.ModelReport
 		require.NoError(t, json.Unmarshal([]byte(out), &r), out)
 		require.Equal(t, want.n, r.Parameters, file)
 		require.Contains(t, strings.Join(r.Why, "\n"), want.why, file)

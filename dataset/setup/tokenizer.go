@@ -3,8 +3,10 @@
 package setup
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -68,4 +70,14 @@ func Config(file, plan string, args []string) (*configs.Config, error) {
 		return nil, err
 	}
 	return cfg, p.Fits(cfg)
+}
+
+// EndOfDocument is the token that ends a document.
+func EndOfDocument(t *token.Tokenizer, c *token.Config) (int32, error) {
+	names := []string{"<|endoftext|>", "<|end_of_text|>", "</s>", c.EOS}
+	if i := slices.IndexFunc(names, func(n string) bool { _, ok := t.TokenID(n); return ok }); i >= 0 {
+		id, _ := t.TokenID(names[i])
+		return id, nil
+	}
+	return 0, fmt.Errorf("the tokenizer has none of the tokens %q that end a document", names)
 }

@@ -2,7 +2,6 @@
 package data
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -32,22 +30,6 @@ func openFlags(c *cobra.Command) *dataset.Options {
 	c.Flags().StringVar(&o.Split, "split", "", "part of a data set with named parts (default \"train\")")
 	c.Flags().Int64Var(&o.BytesMax, "max-bytes", 0, "bytes from which on a sample is bad (default 64 MiB)")
 	return o
-}
-
-// eachDocument reads all of a source. A bad document goes to bad, and any other error ends it.
-func eachDocument(c *cobra.Command, s dataset.Source, good func(i int64, d *dataset.Document), bad func(i int64, b *dataset.BadSample)) error {
-	err := dataset.Stream(c.Context(), s, 0, s.Len(), func(i int64, d *dataset.Document, b *dataset.BadSample) error {
-		if b != nil {
-			bad(i, b)
-		} else {
-			good(i, d)
-		}
-		return nil
-	})
-	if c.Context().Err() != nil {
-		return exit.With(errors.New("interrupted"), exit.Interrupted)
-	}
-	return err
 }
 
 func dataIndex() *cobra.Command {

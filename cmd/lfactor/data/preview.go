@@ -1,73 +1,17 @@
 package data
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
-	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/setup"
 )
-
-// previewPage shows samples. It is one file that loads nothing: pictures are in it.
-var previewPage = template.Must(template.New("preview").Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'">
-<title>{{.Name}}</title>
-<style>
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fafafa}
-article{background:#fff;border:1px solid #ddd;border-radius:8px;padding:1rem;margin:1rem 0}
-h2{font-size:1rem;margin:0}small{color:#777}
-.turn{margin:.5rem 0;padding:.5rem .75rem;border-radius:8px;white-space:pre-wrap;overflow-wrap:anywhere;background:#f0f0f0}
-.assistant{background:#e6f0ff}.system{background:#fff6dd}.bad{background:#ffe3e3}
-img,video{max-width:100%;max-height:22rem;display:block;margin:.25rem 0;border-radius:4px}
-@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}article{background:#222;border-color:#444}.turn{background:#2c2c2c}.assistant{background:#1f3350}.system{background:#4a3f1c}.bad{background:#552525}}
-</style>
-<h1>{{.Name}}</h1><p>{{len .Samples}} of {{.All}} samples</p>
-{{range .Samples}}<article><h2>{{.Key}}</h2><small>{{.Place}}</small>
-{{if .Bad}}<div class="turn bad">{{.Bad}}</div>{{end}}
-{{range .Turns}}<div class="turn {{.Role}}"><small>{{.Role}}</small>
-{{range .Parts}}{{if .Image}}<img src="{{.Image}}" alt="{{.Note}}">{{else if .Video}}<video controls src="{{.Video}}"></video>{{else if .Note}}<small>{{.Note}}</small>
-{{else}}{{.Text}}{{end}}{{end}}</div>
-{{end}}</article>
-{{end}}</html>
-`))
-
-type previewData struct {
-	Name    string
-	All     int64
-	Samples []previewSample
-}
-
-type previewSample struct {
-	Key, Place, Bad string
-	Turns           []previewTurn
-}
-
-type previewTurn struct {
-	Role  string
-	Parts []previewPart
-}
-
-// previewPart is text, a picture, a video, or a note in place of one that is too large.
-type previewPart struct {
-	Text, Note   string
-	Image, Video template.URL
-}
-
-// previewMediaMax bounds a picture or video that is put into the page, in bytes.
-const previewMediaMax = 4 << 20
-
-// previewTextMax bounds the text of an episode, in bytes.
-const previewTextMax = 4 << 10
 
 func dataPreview() *cobra.Command {
 	c := &cobra.Command{Use: "preview PATH", Short: "Write an HTML page with samples: pictures, videos and conversations", Args: cobra.ExactArgs(1),
@@ -87,94 +31,21 @@ func dataPreview() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s, err := dataset.Open(args[0], o)
+		p, err := setup.NewPreview(args[0], o, n, kind)
 		if err != nil {
 			return err
 		}
-		defer s.Close()
-		p := previewData{Name: s.Name(), All: s.Len()}
-		for k := range min(n, s.Len()) {
-			one, err := preview(s, k*s.Len()/min(n, s.Len()), kind, o.Tags)
-			if err != nil {
-				return err
-			}
-			p.Samples = append(p.Samples, one)
-		}
 		if out == "-" {
-			return previewPage.Execute(c.OutOrStdout(), p)
+			return p.Write(c.OutOrStdout())
 		}
 		f, err := os.Create(out)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(previewPage.Execute(f, p), f.Close()); err != nil {
+		if err := errors.Join(p.Write(f), f.Close()); err != nil {
 			return err
 		}
 		return cli.Emit(c, map[string]any{"html": out, "samples": len(p.Samples)}, func(w io.Writer) { fmt.Fprintf(w, "%s: %d of %d samples\n", out, len(p.Samples), p.All) })
 	}
 	return c
-}
-
-// preview shows document i, whose messages have their parts under the names of tags.
-func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (previewSample, error) {
-	d, err := s.Read(i)
-	p := previewSample{Key: d.Key, Place: d.Place.String()}
-	var list []format.Conversation
-	if err == nil && s.Kind() == dataset.KindParts {
-		list, err = format.ConverseTagged(&d, kind, tags)
-	}
-	var bad *dataset.BadSample
-	if errors.As(err, &bad) {
-		p.Bad = bad.Reason
-		return p, nil
-	}
-	if err != nil {
-		return p, fmt.Errorf("document %d of %s: %w", i, s.Name(), err)
-	}
-	switch s.Kind() {
-	case dataset.KindParts:
-	case dataset.KindChat:
-		list = []format.Conversation{{Messages: d.Messages}}
-	case dataset.KindEpisodes:
-		b, _ := d.Part("json")
-		p.Turns = []previewTurn{{"episode", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
-	case dataset.KindTokens:
-		p.Turns = []previewTurn{{"tokens", []previewPart{{Text: fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)])}}}}
-	default:
-		p.Turns = []previewTurn{{"text", []previewPart{{Text: d.Text}}}}
-	}
-	for _, c := range list {
-		media := c.Media
-		for k := range c.Messages {
-			t := previewTurn{Role: c.Messages[k].Role}
-			for _, part := range format.PartsOf(&c.Messages[k]) {
-				if part.Kind == "" || len(media) == 0 {
-					t.Parts = append(t.Parts, previewPart{Text: part.Text})
-					continue
-				}
-				t.Parts = append(t.Parts, previewMedium(&media[0]))
-				media = media[1:]
-			}
-			p.Turns = append(p.Turns, t)
-		}
-	}
-	return p, nil
-}
-
-// previewMedium puts a picture or video into the page as a data URL. What is none by its own bytes is named only: a page
-// must not run what a data set brings.
-func previewMedium(m *dataset.Media) previewPart {
-	kind := http.DetectContentType(m.Bytes)
-	note := fmt.Sprintf("%s %s, %s, %d bytes", m.Kind, m.Key, kind, len(m.Bytes))
-	if len(m.Bytes) > previewMediaMax {
-		return previewPart{Note: note}
-	}
-	url := template.URL("data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(m.Bytes))
-	switch kind {
-	case "image/jpeg", "image/png", "image/gif", "image/webp", "image/bmp":
-		return previewPart{Note: note, Image: url}
-	case "video/mp4", "video/webm":
-		return previewPart{Note: note, Video: url}
-	}
-	return previewPart{Note: note}
 }

@@ -1,23 +1,24 @@
-package data
+package setup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
-// tokenCounter counts a document's tokens as training would see them.
-type tokenCounter func(d *dataset.Document) (int64, error)
+// TokenCounter counts a document's tokens as training would see them.
+type TokenCounter func(d *dataset.Document) (int64, error)
 
-// newTokenCounter makes the counter of a kind of documents by a model's folder: its tokenizer, and for conversations
+// NewTokenCounter makes the counter of a kind of documents by a model's folder: its tokenizer, and for conversations
 // its chat template, and for samples with media its processor.
-func newTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.Tags) (tokenCounter, error) {
+func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.Tags) (TokenCounter, error) {
 	if kind == dataset.KindParts {
-		enc, err := setup.VisionEncoder(model, "", sampleType)
+		enc, err := VisionEncoder(model, "", sampleType)
 		if err != nil {
 			return nil, err
 		}
@@ -61,4 +62,21 @@ func newTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 		}, nil
 	}
 	return nil, errors.New("tokens of " + string(kind) + " cannot be counted")
+}
+
+// EachDocument reads all of a source. A bad document goes to bad, and any other error ends it; one of an interruption has its
+// exit code.
+func EachDocument(ctx context.Context, s dataset.Source, good func(i int64, d *dataset.Document), bad func(i int64, b *dataset.BadSample)) error {
+	err := dataset.Stream(ctx, s, 0, s.Len(), func(i int64, d *dataset.Document, b *dataset.BadSample) error {
+		if b != nil {
+			bad(i, b)
+		} else {
+			good(i, d)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return exit.With(errors.New("interrupted"), exit.Interrupted)
+	}
+	return err
 }
