@@ -14,6 +14,9 @@ type Ref int32
 // None is no actor.
 const None Ref = -1
 
+// AnyEpoch is the epoch of messages that are never out of date: an error of our own ends the run in any.
+const AnyEpoch uint32 = 1<<32 - 1
+
 // Time is nanoseconds since the run began; Duration is a difference of two.
 type (
 	Time     int64
@@ -65,7 +68,7 @@ const (
 type Message struct {
 	Kind    Kind
 	From    Ref
-	Epoch   uint32 // of membership; messages of an older epoch are dropped
+	Epoch   uint32 // of membership; messages of an older epoch are dropped, those of AnyEpoch never
 	Step    int64
 	Action  plan.Action
 	Segment int32

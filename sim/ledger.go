@@ -134,8 +134,10 @@ func (m *Monitor) book(s Span) {
 		if s.Start < b.busy {
 			m.broken("rank %d reads the state of step %d while a job runs", s.Rank, j.Step)
 		}
+		if s.Start < b.copying {
+			m.broken("rank %d reads the state of step %d while its state is copied", s.Rank, j.Step)
+		}
 		b.updates, b.grads, b.lost = slices.Clone(was), nil, false
-		b.copying = 0 // the save of the epoch before is void, and nobody writes what it copies
 		m.holds[s.Rank] = j.Step
 	case actors.RunSegment, actors.UpdatePhase:
 		if b.lost {
@@ -180,8 +182,8 @@ func (m *Monitor) seeSave(e Event) {
 		b := m.books[m.rank(e.To)]
 		b.updates, b.grads, b.busy, b.copying, b.lost = nil, nil, 0, 0, true
 	case e.To != m.l.Coordinator:
-	case e.M.Kind == actors.Down:
-		m.saves.begun, m.saves.job = 0, 0
+	case e.M.Kind == actors.Down && m.saves.job == 0: // else its parts are written, and it is committed all the same
+		m.saves.begun = 0
 	case e.M.Kind == actors.Done && e.M.Job == m.saves.job && m.saves.job != 0:
 		if e.M.Err == nil {
 			m.saves.kept = m.saves.begun

@@ -47,6 +47,17 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// TestMutantsFit: every fault of the list changes exactly one place of the code as it is now.
+func TestMutantsFit(t *testing.T) {
+	for _, m := range mutants {
+		text, err := os.ReadFile(filepath.Join("..", "actors", "core", m.file))
+		require.NoError(t, err)
+		if strings.Count(string(text), m.old) != 1 {
+			t.Errorf("%s: %s must have exactly one %q", m.name, m.file, m.old)
+		}
+	}
+}
+
 // killer runs the tests with a file replaced and names the first that fails, "" if none does.
 func killer(t *testing.T, root, source, text string) string {
 	dir := t.TempDir()

@@ -17,6 +17,7 @@ const (
 	TopicSaveLost = "savelost" // Step: the state could not be written; training goes on
 	TopicEnd      = "end"      // Step: the last step; Values[0] is 1 after a request to stop
 	TopicFailed   = "failed"   // Text says why the run ended
+	TopicBack     = "back"     // Step: the state that all ranks hold again after a loss; Values[0]: nanoseconds since the loss
 )
 
 // Layout of the values of a TopicStep report.
@@ -51,6 +52,8 @@ type RunLayout struct {
 	Clip       float64                  // largest global gradient norm, 0 for none
 	Norms      [][]int32                // by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
 	Recover    bool                     // a rank that ends will come back: the run goes on from the newest saved state
+	Restarts   int                      // how often one may end without a new step in between; 0 is no limit
+	Place      func(step int64) string  // where the data stands after a step, for those that read it again; nil for nothing
 }
 
 // LossScale is dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window good steps.
@@ -116,6 +119,9 @@ type Coordinator struct {
 	epoch        uint32
 	kept         kept
 	gone         map[actors.Ref]bool // ranks that have ended and are not back
+	lost         bool                // from the loss of a rank until all ranks are back at one state
+	deaths       map[actors.Ref]int  // since the newest step
+	newest       int64               // step that ever ended
 	rewinding    int                 // ranks that are not at the state of the new epoch yet
 	back         []bool
 }
@@ -127,6 +133,7 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 		c.place[r] = i
 	}
 	c.kept, c.gone = kept{l.First - 1, l.OptimSteps, l.LossScale}, map[actors.Ref]bool{}
+	c.deaths, c.newest = map[actors.Ref]int{}, l.First-1
 	return c
 }
 
@@ -201,7 +208,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		}
 	case actors.Failed, actors.Down:
 		if _, rank := c.place[m.From]; rank && c.l.Recover && m.Kind == actors.Down {
-			c.lose(m.From)
+			c.lose(ctx, m)
 			return
 		}
 		c.fail(ctx, m)
@@ -211,7 +218,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 // advance opens what is next: an evaluation batch, a step, or the end.
 func (c *Coordinator) advance(ctx actors.Context) {
 	switch {
-	case c.left > 0 || c.queued > 0 || c.ended || len(c.gone) > 0 || c.rewinding > 0:
+	case c.left > 0 || c.queued > 0 || c.ended || c.lost:
 		return
 	case c.eval > 0 && c.eval <= c.l.EvalSteps:
 		c.open(ctx, -c.eval, nil)
@@ -257,6 +264,10 @@ func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 
 // conclude ends a step: every rank has applied the same update, or skipped it.
 func (c *Coordinator) conclude(ctx actors.Context) {
+	if c.step > c.newest {
+		c.newest = c.step
+		clear(c.deaths)
+	}
 	v := c.report(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
 	if v[StepOverflow] > 0 && c.hopeless() {
@@ -370,7 +381,10 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil, Err: m.Err})
 	c.writing = false
-	if c.ended {
+	switch {
+	case c.lost:
+		c.goBack(ctx)
+	case c.ended:
 		c.last(ctx)
 	}
 }
@@ -378,7 +392,8 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 // end saves the last state, waits until it is durable, and halts everyone.
 func (c *Coordinator) end(ctx actors.Context) {
 	c.ended = true
-	c.waitSave = c.l.SaveAtEnd && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) && !(c.writing && c.saving == c.step)
+	saved := c.writing && c.saving == c.step || c.kept.step == c.step && c.step >= c.l.First // by a run that went back to it
+	c.waitSave = (c.waitSave || c.l.SaveAtEnd) && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) && !saved
 	c.last(ctx)
 }
 

@@ -1,7 +1,7 @@
 package core
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 )
@@ -13,15 +13,17 @@ import (
 // the device is free.
 func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
 	r.Release()
-	r.epoch, r.target, r.behind = m.Epoch, m.Step, true
+	r.epoch, r.target, r.behind, r.place = m.Epoch, m.Step, true, m.Text
 	r.open, r.hungry, r.under = false, false, 0
-	r.io, r.settled = r.io[:0], r.jobs
+	r.settled, r.restoring = r.jobs, false
 	r.restore(ctx)
 }
 
-// restore reads the saved state once no job of the epoch before is under way.
+// restore reads the saved state once no job of the epoch before computes with the rank's state or copies it.
 func (r *Rank) restore(ctx actors.Context) {
-	if r.running == 0 {
+	copies := slices.ContainsFunc(r.io, func(j ioJob) bool { return j.kind == actors.SnapshotJob })
+	if r.running == 0 && !copies && !r.restoring {
+		r.restoring = true
 		r.do(ctx, actors.Job{Kind: actors.RestoreJob, Engine: actors.IO, Step: r.target})
 	}
 }
@@ -31,9 +33,10 @@ func (r *Rank) late(ctx actors.Context, m *actors.Message) {
 	drop(m)
 	if m.Job == r.running {
 		r.running = 0
-		if r.behind {
-			r.restore(ctx)
-		}
+	}
+	r.io = slices.DeleteFunc(r.io, func(j ioJob) bool { return j.id == m.Job })
+	if r.behind {
+		r.restore(ctx)
 	}
 }
 
@@ -51,68 +54,11 @@ func (r *Rank) Release() {
 }
 
 // rewind begins a new epoch of a loader: steps that were read or asked for are forgotten.
-func (l *Loader) rewind(epoch uint32) {
+func (l *Loader) rewind(epoch uint32, place string) {
 	l.release()
 	clear(l.ready)
 	clear(l.want)
 	clear(l.served)
 	l.epoch, l.settled, l.busy, l.next, l.eval = epoch, l.jobs, 0, 0, 0
-}
-
-// kept is what the coordinator goes back to.
-type kept struct {
-	step    int64
-	updates int64
-	scale   LossScale
-}
-
-// lose begins a new epoch when a rank has ended that will come back: the step under way and a save that is not durable are void.
-func (c *Coordinator) lose(rank actors.Ref) {
-	c.epoch++
-	c.gone[rank] = true
-	c.left, c.unready, c.queued, c.eval, c.rewinding = 0, 0, 0, 0, 0
-	c.verdict = nil
-	c.writing, c.waitSave, c.job = false, false, 0
-}
-
-// joined takes a rank back; when none is missing all go back to the newest saved state.
-func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
-	delete(c.gone, m.From)
-	if len(c.gone) > 0 {
-		return
-	}
-	c.since, c.rewinding, c.back = ctx.Now(), len(c.l.Ranks), make([]bool, len(c.l.Ranks))
-	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: c.kept.step})
-	}
-}
-
-// rewound counts the ranks that are back; with the last one the run goes on from there.
-func (c *Coordinator) rewound(ctx actors.Context, m *actors.Message) {
-	i, ok := c.place[m.From]
-	if !ok || c.rewinding == 0 {
-		return
-	}
-	if c.back[i] {
-		panic(fmt.Sprintf("core: rank %d went back twice", i))
-	}
-	c.back[i] = true
-	if c.rewinding--; c.rewinding > 0 {
-		return
-	}
-	c.ended, c.step, c.updates, c.l.LossScale = false, c.kept.step, c.kept.updates, c.kept.scale
-	c.advance(ctx)
-}
-
-// recovering says whom the coordinator waits for after a rank was lost.
-func (c *Coordinator) recovering() (w actors.Wait, yes bool) {
-	for i, r := range c.l.Ranks {
-		switch {
-		case c.gone[r]:
-			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i), Since: c.since}, true
-		case c.rewinding > 0 && len(c.gone) == 0 && !c.back[i]:
-			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to go back to step %d", i, c.kept.step), Since: c.since}, true
-		}
-	}
-	return
+	l.place = place
 }

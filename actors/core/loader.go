@@ -29,6 +29,7 @@ type Loader struct {
 	dead    bool
 	epoch   uint32
 	settled actors.JobID // the last job before the epoch
+	place   string       // of the data at the beginning of the epoch, for the next read
 }
 
 // NewLoader returns the behaviour.
@@ -45,7 +46,7 @@ func (l *Loader) Receive(ctx actors.Context, m *actors.Message) {
 	switch m.Kind {
 	case actors.Load:
 		if m.Epoch > l.epoch {
-			l.rewind(m.Epoch)
+			l.rewind(m.Epoch, m.Text)
 		}
 		if m.Epoch < l.epoch {
 			return
@@ -85,7 +86,8 @@ func (l *Loader) read(ctx actors.Context) {
 func (l *Loader) fetch(ctx actors.Context, step int64) {
 	l.busy, l.began = step, ctx.Now()
 	l.jobs++
-	ctx.Do(actors.Job{ID: l.jobs, Kind: actors.LoadBatch, Engine: actors.IO, Step: step})
+	ctx.Do(actors.Job{ID: l.jobs, Kind: actors.LoadBatch, Engine: actors.IO, Step: step, Text: l.place})
+	l.place = ""
 }
 
 func (l *Loader) loaded(ctx actors.Context, m *actors.Message) {

@@ -21,34 +21,36 @@ const (
 // every message touches comes first, and short lists begin in the rank itself: a simulation has many ranks, and few of them in a
 // cache.
 type Rank struct {
-	l       *RankLayout
-	step    int64
-	epoch   uint32
-	pc      int32
-	open    bool
-	dead    bool
-	hungry  bool // the wait under way is for data
-	behind  bool // it has no state of the epoch yet
-	under   int8 // actions under way: 0, 1, or the 2 of an overlapped pair
-	turn    int8
-	running actors.JobID // the compute job in flight, 0 for none
-	jobs    actors.JobID
-	settled actors.JobID // the last job before it went back to a saved state
-	cur     [2]cursor
-	since   actors.Time
-	row     []plan.Entry
-	ins     []actors.Input // of the job in flight
-	groups  []Group
-	inbox   inbox
-	edges   []edge
-	values  [ClosedLen]float64 // of the step so far
-	wires   []wiring
-	scalars []float64 // from Open
-	verdict []float64 // from Commit, nil until it has come
-	prog    *plan.Program
-	io      []ioJob // in flight on other engines
-	target  int64   // the step whose state it wants after a loss
-	short   short
+	l         *RankLayout
+	step      int64
+	epoch     uint32
+	pc        int32
+	open      bool
+	dead      bool
+	hungry    bool // the wait under way is for data
+	behind    bool // it has no state of the epoch yet
+	restoring bool // it has asked its device for that state
+	under     int8 // actions under way: 0, 1, or the 2 of an overlapped pair
+	turn      int8
+	running   actors.JobID // the compute job in flight, 0 for none
+	jobs      actors.JobID
+	settled   actors.JobID // the last job before it went back to a saved state
+	cur       [2]cursor
+	since     actors.Time
+	row       []plan.Entry
+	ins       []actors.Input // of the job in flight
+	groups    []Group
+	inbox     inbox
+	edges     []edge
+	values    [ClosedLen]float64 // of the step so far
+	wires     []wiring
+	scalars   []float64 // from Open
+	verdict   []float64 // from Commit, nil until it has come
+	prog      *plan.Program
+	io        []ioJob // in flight on other engines
+	target    int64   // the step whose state it wants after a loss
+	place     string  // of the data after that step, for the loader
+	short     short
 }
 
 // short is where the lists of a rank begin.
@@ -168,7 +170,8 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	r.row = r.prog.Rows[r.l.Row]
 	r.inbox.begin(r.prog)
 	r.since = ctx.Now()
-	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch})
+	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch, Text: r.place})
+	r.place = ""
 }
 
 func (r *Rank) eval() bool { return r.step < 0 }

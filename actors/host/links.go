@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
@@ -22,6 +20,7 @@ import (
 type Links struct {
 	t       Transport
 	proc    int
+	life    uint32   // how often this process was started before
 	hash    [32]byte // of the program: processes that disagree refuse each other
 	owner   func(actors.Ref) int
 	pool    *tensor.Pool
@@ -30,6 +29,8 @@ type Links struct {
 	sys     *System
 	edges   map[[2]actors.Ref]*outEdge
 	conns   map[net.Conn]struct{}
+	lives   map[int]uint32 // by process: the newest that has said hello
+	fence   fence
 	closing bool
 	wg      sync.WaitGroup
 	// Lost is told once of a process whose connection ended without a farewell.
@@ -48,11 +49,11 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) ExitCode() int { return e.code }
 
-// NewLinks joins process proc with the others over t. The hash is that of the program; owner tells the process of an actor; capture is
-// a directory that keeps what is sent, "" for none.
-func NewLinks(t Transport, proc int, hash [32]byte, owner func(actors.Ref) int, capture string) *Links {
-	return &Links{t: t, proc: proc, hash: hash, owner: owner, pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
-		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{}}
+// NewLinks joins process proc with the others over t. The process was started life times before; the hash is that of the program; owner
+// tells the process of an actor; capture is a directory that keeps what is sent, "" for none.
+func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int, capture string) *Links {
+	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner, pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
+		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{}, lives: map[int]uint32{}}
 }
 
 // Serve takes in edges for sys until Close.
@@ -87,29 +88,51 @@ func (l *Links) keep(c net.Conn) bool {
 	return true
 }
 
-const helloSize = 4 + 4 + 4 + 4 + 32
+const helloSize = 5*4 + 32
 
 func (l *Links) hello(from, to actors.Ref) []byte {
 	b := make([]byte, helloSize)
 	binary.LittleEndian.PutUint32(b, 0x4c464831) // "1HFL"
-	binary.LittleEndian.PutUint32(b[4:], uint32(l.proc))
-	binary.LittleEndian.PutUint32(b[8:], uint32(from))
-	binary.LittleEndian.PutUint32(b[12:], uint32(to))
-	copy(b[16:], l.hash[:])
+	for i, v := range []uint32{uint32(l.proc), l.life, uint32(from), uint32(to)} {
+		binary.LittleEndian.PutUint32(b[4+4*i:], v)
+	}
+	copy(b[helloSize-32:], l.hash[:])
 	return b
+}
+
+// admit reports whether a hello is that of the newest life of its process.
+func (l *Links) admit(proc int, life uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if life < l.lives[proc] {
+		return false
+	}
+	l.lives[proc] = life
+	return true
+}
+
+func (l *Links) forget(c net.Conn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+	c.Close()
 }
 
 // read delivers one edge's messages. A gap in the sequence is our bug; an end without farewell is a lost process.
 func (l *Links) read(c net.Conn) {
 	defer l.wg.Done()
-	defer c.Close()
+	defer l.forget(c)
 	b := make([]byte, helloSize)
 	if _, err := io.ReadFull(c, b); err != nil {
 		return
 	}
 	proc := int(binary.LittleEndian.Uint32(b[4:]))
-	if binary.LittleEndian.Uint32(b) != 0x4c464831 || [32]byte(b[16:]) != l.hash {
+	if binary.LittleEndian.Uint32(b) != 0x4c464831 || [32]byte(b[helloSize-32:]) != l.hash {
 		l.lost(proc, errors.New("it runs another program: start all processes from one configuration"))
+		return
+	}
+	if !l.admit(proc, binary.LittleEndian.Uint32(b[8:])) {
+		l.fence.refused.Add(1)
 		return
 	}
 	d := wire.NewDecoder(c, l.pool)
@@ -130,6 +153,10 @@ func (l *Links) read(c net.Conn) {
 		if r.Tensors != nil {
 			m.Payload = NewPack(r.Names, r.Tensors...)
 		}
+		if !l.fence.pass(&m) {
+			release(m)
+			continue
+		}
 		if r.Fault != "" {
 			m.Err = remoteError{r.Fault, int(r.Code)}
 		}
@@ -146,20 +173,46 @@ func (l *Links) lost(proc int, err error) {
 	}
 }
 
+// fence keeps messages of epochs that are over from this process: those of a process that was lost, or was only thought to be.
+type fence struct {
+	newest  atomic.Uint32 // epoch of any message that was sent or came
+	refused atomic.Int64
+}
+
+// raise takes in the epoch of a message.
+func (f *fence) raise(epoch uint32) {
+	for old := f.newest.Load(); epoch != actors.AnyEpoch && epoch > old && !f.newest.CompareAndSwap(old, epoch); {
+		old = f.newest.Load()
+	}
+}
+
+// pass reports whether a message that came may be delivered. A rank that is back does not know the epoch yet.
+func (f *fence) pass(m *actors.Message) bool {
+	f.raise(m.Epoch)
+	if m.Epoch >= f.newest.Load() || m.Kind == actors.Join {
+		return true
+	}
+	f.refused.Add(1)
+	return false
+}
+
+// Refused counts messages and connections that were refused because their epoch or their process's life was over.
+func (l *Links) Refused() int64 { return l.fence.refused.Load() }
+
 // outEdge is the sending side of an edge: a queue, bounded by the protocol's credits, and its writer.
 type outEdge struct {
-	l       *Links
-	from    actors.Ref
-	to      actors.Ref
-	mu      sync.Mutex
-	wake    *sync.Cond
-	queue   []actors.Message
-	closed  bool
-	written uint64
+	l      *Links
+	from   actors.Ref
+	to     actors.Ref
+	mu     sync.Mutex
+	wake   *sync.Cond
+	queue  []actors.Message
+	closed bool
 }
 
 // Send implements Remote.
 func (l *Links) Send(to actors.Ref, m actors.Message) {
+	l.fence.raise(m.Epoch)
 	key := [2]actors.Ref{m.From, to}
 	l.mu.Lock()
 	e := l.edges[key]
@@ -199,82 +252,6 @@ func (e *outEdge) take() (actors.Message, bool) {
 	m := e.queue[0]
 	e.queue = e.queue[1:]
 	return m, true
-}
-
-// write sends the queue in order; the last record of an edge that closes in order is a farewell.
-func (e *outEdge) write() {
-	defer e.l.wg.Done()
-	proc := e.l.owner(e.to)
-	c, err := e.l.t.Dial(proc)
-	if err == nil {
-		defer c.Close()
-		_, err = c.Write(e.l.hello(e.from, e.to))
-	}
-	enc := wire.NewEncoder()
-	for {
-		m, ok := e.take()
-		if !ok {
-			break
-		}
-		if err == nil {
-			err = e.send(c, enc, m)
-		}
-		release(m)
-	}
-	if err != nil {
-		e.l.lost(proc, err)
-		return
-	}
-	b, _, _ := enc.Encode(&wire.Record{Message: actors.Message{From: e.from}, To: actors.None})
-	_, _ = b.WriteTo(c) // nobody is left to tell
-}
-
-func (e *outEdge) send(c net.Conn, enc *wire.Encoder, m actors.Message) error {
-	e.written++
-	r := &wire.Record{Message: m, To: e.to, Seq: e.written}
-	if p, ok := m.Payload.(*Pack); ok {
-		r.Names, r.Tensors = p.Names, p.Tensors
-		if slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool { return !t.OnHost() }) {
-			r.Tensors = p.Host()
-		}
-	}
-	if m.Err != nil {
-		r.Fault, r.Code = m.Err.Error(), 1
-		var x ExitCoder
-		if errors.As(m.Err, &x) {
-			r.Code = int32(x.ExitCode())
-		}
-	}
-	b, stream, first := enc.Encode(r)
-	if e.l.capture != "" {
-		if err := e.keep(b, stream, first); err != nil {
-			return err
-		}
-	}
-	_, err := b.WriteTo(c)
-	return err
-}
-
-// keep appends a message to the edge's capture: one file a stream, each a standard Arrow IPC stream.
-func (e *outEdge) keep(b net.Buffers, stream uint32, first bool) error {
-	name := fmt.Sprintf("edge-%d-%d-%d.arrows", e.from, e.to, stream)
-	f, err := os.OpenFile(filepath.Join(e.l.capture, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if first {
-		if _, err := f.Write(b[1]); err != nil {
-			return err
-		}
-		b = b[2:]
-	}
-	for _, x := range b[1:] {
-		if _, err := f.Write(x); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Close says farewell on every edge and waits until all connections have ended.

@@ -34,12 +34,18 @@ type Loader struct {
 	Model  *family.Model // whose modalities the batches have; nil for tokens alone
 	Filled bool          // every microbatch runs every block
 	Read   BatchFunc
+	Seek   func(place string) error // makes the next step the one behind a place; nil where nobody goes back
 }
 
 // Run implements Device.
 func (l *Loader) Run(j actors.Job) (Result, error) {
 	if j.Kind != actors.LoadBatch {
 		panic(fmt.Sprintf("host: a loader has no job of kind %d", j.Kind))
+	}
+	if j.Text != "" && l.Seek != nil {
+		if err := l.Seek(j.Text); err != nil {
+			return Result{}, err
+		}
 	}
 	mbs, err := l.Read(j.Step, l.DP)
 	if err != nil {

@@ -90,6 +90,12 @@ func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill Fil
 func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc) error {
 	own := q.Own
 	st := make([]*tensor.Tensor, 1+len(r.opt.State))
+	for _, old := range r.state[q.Name] { // of the state that it leaves
+		if old != nil {
+			old.Release()
+		}
+	}
+	r.state[q.Name] = st // as far as it goes, should an allocation fail
 	kinds := append([]string{"master"}, r.opt.State...)
 	for i, kind := range kinds {
 		if i == 0 && q.Value.DType == tensor.F32 {
@@ -114,7 +120,6 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 			r.kernel(kernels.Fill, kernels.Attr{}, nil, t)
 		}
 	}
-	r.state[q.Name] = st
 	return nil
 }
 
@@ -152,14 +157,10 @@ func (r *Rank) Free() {
 	for _, run := range r.runs {
 		run.Close()
 	}
-	for _, f := range r.frames {
-		f.Drop()
-	}
-	for _, m := range []map[string]*tensor.Tensor{r.run.Params, r.run.Grads, r.owned} {
-		for k, t := range m {
-			t.Release()
-			delete(m, k)
-		}
+	r.abandon()
+	for k, t := range r.run.Params {
+		t.Release()
+		delete(r.run.Params, k)
 	}
 	for k, ts := range r.state {
 		for _, t := range ts {

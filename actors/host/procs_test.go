@@ -25,7 +25,7 @@ func (v variant) trainProcs(t *testing.T, n int, capture string) []float64 {
 	for p := range n {
 		sockets, err := Unix(dir, p)
 		require.NoError(t, err)
-		l := NewLinks(sockets, p, [32]byte{1}, owner, capture)
+		l := NewLinks(sockets, p, 0, [32]byte{1}, owner, capture)
 		l.Lost = func(proc int, cause error) { t.Errorf("process %d lost: %v", proc, cause) }
 		links = append(links, l)
 	}

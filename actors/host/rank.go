@@ -33,6 +33,7 @@ type RankConfig struct {
 	Held      []layout.Held      // this rank's parameters in the model's order
 	Params    []layout.ParamPlan // those that it trains
 	Save      Saver
+	Saved     func(step int64) (FillFunc, func(), error) // the durable state of a step; nil where nobody goes back
 }
 
 // Saver writes a rank's part of a checkpoint.
@@ -100,6 +101,8 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 		return Result{Text: j.Text}, r.snapshot(j)
 	case actors.WriteJob:
 		return r.write(j)
+	case actors.RestoreJob:
+		return Result{}, r.restore(j)
 	default:
 		panic(fmt.Sprintf("host: a rank has no job of kind %d", j.Kind))
 	}

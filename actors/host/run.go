@@ -23,7 +23,11 @@ type RunOptions struct {
 	// state (updates, loss scale, good steps, overflows left). Both are nil for none.
 	Begin  func(step int64) error
 	Commit func(step int64, parts []string, state []float64) error
-	Stop   <-chan struct{} // closed to end after the step under way
+	// Saved gives the state of a step that is durable, and what to call when it was read: ranks go back to it. Seek makes the
+	// next batches those behind a place in the data, as Coord.Place has written it down. Both may be nil where no rank is to come back.
+	Saved func(step int64) (FillFunc, func(), error)
+	Seek  func(place string) error
+	Stop  <-chan struct{} // closed to end after the step under way
 	// Abandon is closed to end without the step under way, which may never end: the step before is saved. Batches that block have to return then.
 	Abandon <-chan struct{}
 	Leave   func() // called at the end, before devices are waited for: Batches that block have to return; nil for nothing
@@ -31,6 +35,8 @@ type RunOptions struct {
 	Ahead   int64 // steps read ahead
 	// Proc is this process of Procs; Procs of 0 is one process.
 	Proc, Procs int
+	Life        int          // how often this process was started before: its ranks have no state, and ask for one
+	Losses      <-chan Loss  // processes that have ended and are started again, for process 0
 	Links       *Links       // to the other processes, nil for one process
 	Ready       func() error // a worker process calls it when its actors exist; process 0, to wait for the others
 	Orphaned    <-chan error // ends this process: its parent, or another process, is lost
@@ -38,6 +44,12 @@ type RunOptions struct {
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
+}
+
+// Loss is the end of a process.
+type Loss struct {
+	Proc int
+	Err  error
 }
 
 // observer hands reports to the caller and signals the end.
@@ -88,7 +100,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 		remote = o.Links
 	}
 	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.Replicas()), remote)
-	sys.Trace, sys.filter = o.Trace, o.Filter
+	sys.Trace, sys.filter, sys.life = o.Trace, o.Filter, o.Life
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
 	defer func() {
@@ -113,9 +125,12 @@ func Run(l *layout.Layout, o RunOptions) error {
 		if err != nil {
 			return err
 		}
+		d.c.Saved = o.Saved
 		devices, ranks = append(devices, d), append(ranks, r)
-		if err := d.Load(o.Fill); err != nil {
-			return fmt.Errorf("%s: %w", l.Name(r), err)
+		if o.Life == 0 {
+			if err := d.Load(o.Fill); err != nil {
+				return fmt.Errorf("%s: %w", l.Name(r), err)
+			}
 		}
 		dps[l.Ranks[r].Coord.DP] = true
 	}
@@ -153,6 +168,12 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 			return err
 		case err := <-o.Orphaned:
 			return err
+		case x := <-o.Losses:
+			for r := range l.World() {
+				if l.Owner(r, o.Procs) == x.Proc {
+					sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Down, From: layout.RankRef(r), Text: x.Err.Error()})
+				}
+			}
 		case <-stop:
 			sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Halt})
 			stop = nil
@@ -197,7 +218,7 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
-		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Model: l.Job.Model, Filled: l.Filled, Read: o.Batches}
+		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Model: l.Job.Model, Filled: l.Filled, Read: o.Batches, Seek: o.Seek}
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {

@@ -46,6 +46,7 @@ type System struct {
 	workers sync.WaitGroup
 	stop    sync.Once
 	filter  func(to actors.Ref, m actors.Message) bool
+	life    int              // how often the process was started before
 	Trace   func(TraceEvent) // observes jobs; nil for none
 }
 
@@ -214,7 +215,7 @@ func (c *cell) Receive(ctx actor.Context) {
 	c.self = ctx
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		c.b.Receive(c, &actors.Message{Kind: actors.Started, From: c.ref})
+		c.b.Receive(c, &actors.Message{Kind: actors.Started, From: c.ref, Step: int64(c.s.life)})
 	case *actors.Message:
 		c.guard(func() { c.b.Receive(c, m) })
 	case ask:
@@ -248,7 +249,7 @@ func (e *InternalError) Error() string {
 
 // fail reports to whoever watches the run: ref 0 is the coordinator.
 func (s *System) fail(c *cell, err error) {
-	s.Send(0, actors.Message{Kind: actors.Failed, From: c.ref, Err: err})
+	s.Send(0, actors.Message{Kind: actors.Failed, From: c.ref, Epoch: actors.AnyEpoch, Err: err})
 }
 
 func (c *cell) close() {

@@ -29,6 +29,7 @@ type unixSockets struct {
 // Unix opens the socket of process proc in dir.
 func Unix(dir string, proc int) (Transport, error) {
 	path := unixSocket(dir, proc)
+	_ = os.Remove(path) // of the process's life before
 	ln, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("socket of process %d: %w", proc, err)

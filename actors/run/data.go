@@ -39,19 +39,24 @@ type data struct {
 	ledger   *dataset.Ledger
 	pictures *trained.Pictures // of a model with a vision encoder, or nil
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
+	marks    marks
+	sought   string            // the place that was gone back to last
+	backs    int               // how often a place was written down to go back to
 	balance  *balance          // nil without data.balance
 	told     bool              // the user knows that the ledger is not written
 	work     map[int64]float64 // floating-point operations of recent steps
 }
 
 func newData(r *Run) *data {
-	return &data{r: r, left: make(chan struct{}), recent: map[int64]*made{}, work: map[int64]float64{}}
+	return &data{r: r, left: make(chan struct{}), recent: map[int64]*made{}, work: map[int64]float64{},
+		marks: marks{recent: map[int64]dataset.Position{}, saved: map[int64]dataset.Position{}}}
 }
 
 // made is one step's data.
 type made struct {
 	batches    []dataset.Batch
 	start, end dataset.Position
+	old        bool // made before the run went back: whoever wants the step reads it again
 }
 
 // openData opens what data.* names; a resumed run goes on at its checkpoint's position.
@@ -291,7 +296,7 @@ func (d *data) step(step int64) (*made, error) {
 	d.mu.Lock()
 	have := d.recent[step]
 	d.mu.Unlock()
-	if have != nil {
+	if have != nil && !have.old {
 		return have, nil
 	}
 	m, err := d.read(step)
@@ -304,6 +309,9 @@ func (d *data) step(step int64) (*made, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.recent[step] = m
+	if step > 0 {
+		d.marks.enter(step, m.end)
+	}
 	delete(d.recent, step-recentMax)
 	if step < 0 {
 		delete(d.recent, step+1)
@@ -339,7 +347,7 @@ func (d *data) read(step int64) (*made, error) {
 		}
 		start := l.Position()
 		bs, err := l.Step(at)
-		done <- result{&made{bs, start, l.Position()}, err}
+		done <- result{&made{batches: bs, start: start, end: l.Position()}, err}
 	}()
 	select {
 	case r := <-done:
@@ -441,22 +449,16 @@ func (d *data) commit(step int64) {
 	for i := range m.batches {
 		ids = append(ids, m.batches[i].Samples()...)
 	}
-	if err := d.ledger.Append(step, m.start, ids); err != nil {
+	err := d.ledger.Truncate(step) // of a step that is committed once more, after the run went back
+	if err == nil {
+		err = d.ledger.Append(step, m.start, ids)
+	}
+	if err != nil {
 		if !d.told { // a full disk must not fill the terminal too
 			d.r.report.say("! the ledger of samples is not written: %v; training goes on, and lfactor data blame will not know these steps", err)
 		}
 		d.told = true
 	}
-}
-
-// position is where the data stands after a step.
-func (d *data) position(step int64) dataset.Position {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m := d.recent[step]; m != nil {
-		return m.end
-	}
-	return d.began
 }
 
 // close closes loaders, sources, quarantine and ledger.

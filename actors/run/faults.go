@@ -84,6 +84,11 @@ func (r *Run) plant(o *host.RunOptions) {
 	switch kind {
 	case "":
 		return
+	case "kill":
+		if r.life > 0 { // it has done so
+			return
+		}
+		plantKill(o, a, b)
 	case "leak":
 		o.Filter = func(_ actors.Ref, m actors.Message) bool { return m.Kind != actors.Credit || int(m.Comm) != 2*n }
 	case "stuck":
@@ -93,8 +98,6 @@ func (r *Run) plant(o *host.RunOptions) {
 			}
 			return d
 		}
-	case "kill":
-		plantKill(o, a, b)
 	default:
 		fmt.Fprintf(r.io.Warnings, "note: %s=%s is no fault: want leak=PORT or stuck=RANK@STEP\n", EnvFault, os.Getenv(EnvFault))
 		return

@@ -30,7 +30,7 @@ type Process interface {
 	Name() string // for people: "pid 4711"
 	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells more.
 	Ready() error
-	// Wait waits until the process has ended. The error says how, and is never nil: "was killed by signal 9 (killed)".
+	// Wait waits until the process has ended. The error says how, "was killed by signal 9 (killed)"; nil says that it ended in order.
 	Wait() error
 	Leave() // asks it to end
 	Kill()  // ends it
@@ -118,7 +118,7 @@ func (c *child) Wait() error {
 		}
 		return fmt.Errorf("ended with exit code %d", x.ExitCode())
 	}
-	return errors.New("ended before the run did")
+	return err
 }
 
 // Leave implements Process.

@@ -21,6 +21,7 @@ import (
 const (
 	envProc    = "LFACTOR_PROC"
 	envSockets = "LFACTOR_SOCKETS"
+	envAgain   = "LFACTOR_AGAIN"   // of a process that is started again: see comeback
 	envCapture = "LFACTOR_CAPTURE" // a folder: every edge between processes is kept there as Arrow streams
 )
 
@@ -61,12 +62,17 @@ func (r *Run) ranksOf(proc int) string {
 
 // workers are the other processes of a run.
 type workers struct {
-	fleet Fleet
-	list  []Process
-	lost  chan error
-	mu    sync.Mutex
-	over  bool
-	wg    sync.WaitGroup
+	r      *Run
+	fleet  Fleet
+	ready  chan error // of the first life of each
+	lost   chan error // ends the run
+	losses chan host.Loss
+	mu     sync.Mutex
+	list   map[int]Process
+	led    bool // all are ready: the coordinator looks after what happens now
+	over   bool
+	done   chan struct{} // closed when over
+	wg     sync.WaitGroup
 }
 
 // fleet is where the run's processes live.
@@ -86,7 +92,7 @@ func (r *Run) links(f Fleet, proc, procs int) (*host.Links, error) {
 	if err != nil {
 		return nil, err
 	}
-	return host.NewLinks(t, proc, r.hash(), r.owner(procs), os.Getenv(envCapture)), nil
+	return host.NewLinks(t, proc, r.life, r.hash(), r.owner(procs), os.Getenv(envCapture)), nil
 }
 
 // spawnWorkers starts the other processes.
@@ -95,65 +101,123 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &workers{fleet: f, lost: make(chan error, o.Procs)}
+	w := &workers{r: r, fleet: f, ready: make(chan error, o.Procs), lost: make(chan error, o.Procs), losses: make(chan host.Loss),
+		list: map[int]Process{}, done: make(chan struct{})}
 	if o.Links, err = r.links(f, 0, o.Procs); err != nil {
 		f.Close()
 		return nil, err
 	}
-	ready := make(chan error, o.Procs)
 	for p := 1; p < o.Procs; p++ {
-		if err := w.start(r, p, ready); err != nil {
+		first, err := w.start(p, 0)
+		if err != nil {
 			w.close()
 			return nil, err
 		}
+		w.wg.Add(1)
+		go w.keep(p, first)
 	}
-	o.Orphaned = w.lost
-	o.Ready = func() error {
-		for p := 1; p < o.Procs; p++ {
-			select {
-			case err := <-ready:
-				if err != nil {
-					return err
-				}
-			case err := <-w.lost:
-				return err
-			}
-		}
-		return nil
-	}
+	o.Orphaned, o.Losses = w.lost, w.losses
+	o.Ready = w.await
 	return w, nil
 }
 
-func (w *workers) start(r *Run, proc int, ready chan error) error {
-	p, err := w.fleet.Start(proc, []string{fmt.Sprintf("%s=%d", envProc, proc)})
-	if err != nil {
-		return err
+// await waits until every process has its actors.
+func (w *workers) await() error {
+	for range w.list {
+		select {
+		case err := <-w.ready:
+			if err != nil {
+				return err
+			}
+		case err := <-w.lost:
+			return err
+		}
 	}
-	w.list = append(w.list, p)
-	w.wg.Add(1)
-	go func() {
-		defer w.wg.Done()
-		if p.Ready() == nil {
-			ready <- nil
-		}
-		err := p.Wait()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !w.over {
-			w.lost <- fmt.Errorf("%s lost: process %d (%s) %w", r.ranksOf(proc), proc, p.Name(), err)
-		}
-	}()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.led = true
 	return nil
+}
+
+// start starts a process for the first time, or again.
+func (w *workers) start(proc, life int) (Process, error) {
+	env := []string{fmt.Sprintf("%s=%d", envProc, proc)}
+	if life > 0 {
+		env = append(env, w.r.again(life))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return nil, errors.New("the run has ended")
+	}
+	p, err := w.fleet.Start(proc, env)
+	if err == nil {
+		w.list[proc] = p
+	}
+	return p, err
+}
+
+// keep looks after a process: when it ends before the run does it is started again, alone. How often, the coordinator decides.
+func (w *workers) keep(proc int, p Process) {
+	defer w.wg.Done()
+	for life := 1; ; life++ {
+		if p.Ready() == nil && life == 1 {
+			w.ready <- nil
+		}
+		how := p.Wait()
+		if how == nil && w.ends(settle) { // in order, with the run
+			return
+		}
+		if how == nil {
+			how = errors.New("ended before the run did")
+		}
+		cause := fmt.Errorf("%s lost: process %d (%s) %w", w.r.ranksOf(proc), proc, p.Name(), how)
+		w.mu.Lock()
+		over, led := w.over, w.led
+		w.mu.Unlock()
+		if over {
+			return
+		}
+		if w.r.cfg.Run.Train.Restarts == 0 || !led {
+			w.lost <- cause
+			return
+		}
+		w.r.report.say("! %v; it is started again", cause)
+		select {
+		case w.losses <- host.Loss{Proc: proc, Err: cause}:
+		case <-w.done:
+			return
+		}
+		var err error
+		if p, err = w.start(proc, life); err != nil {
+			w.lost <- fmt.Errorf("%w, and cannot be started again: %w", cause, err)
+			return
+		}
+	}
+}
+
+// settle is how long the end of the run may take to be known after a process has ended in order.
+const settle = 5 * time.Second
+
+// ends waits for the end of the run.
+func (w *workers) ends(within time.Duration) bool {
+	select {
+	case <-w.done:
+		return true
+	case <-time.After(within):
+		return false
+	}
 }
 
 // close ends the workers: they are asked to, and what has not gone after a while is killed.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.over = true
-	w.mu.Unlock()
+	close(w.done)
 	for _, p := range w.list {
 		p.Leave()
 	}
+	w.mu.Unlock()
 	timer := time.AfterFunc(3*time.Second, func() {
 		for _, p := range w.list {
 			p.Kill()

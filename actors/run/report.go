@@ -39,6 +39,7 @@ type reporter struct {
 	losses  []point
 	evals   []point
 	closers []func()
+	newest  int64 // step
 	silent  bool  // the user knows that metrics are not written
 	lost    error // why the newest checkpoint is not on disk
 }
@@ -203,6 +204,8 @@ func (p *reporter) observe(m actors.Message) {
 			return
 		}
 		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid; this is said once, log.jsonl has every attempt", m.Step, m.Err)
+	case core.TopicBack:
+		p.back(m)
 	case core.TopicFailed:
 		p.log.Error("failed", zap.Int64("step", m.Step), zap.Error(m.Err))
 		var bug *host.InternalError
@@ -216,8 +219,31 @@ func (p *reporter) observe(m actors.Message) {
 	}
 }
 
+// back tells that a run goes on after a loss, and forgets the steps that are taken again.
+func (p *reporter) back(m actors.Message) {
+	again := "no step is taken again"
+	if n := p.newest - m.Step; n > 0 {
+		again = fmt.Sprintf("%d step(s) are taken again", n)
+	}
+	p.say("recovered after %.2f s: all ranks hold step %d; %s", m.Values[0]/1e9, m.Step, again)
+	for len(p.losses) > 0 && p.losses[len(p.losses)-1].x > float64(m.Step) {
+		p.losses = p.losses[:len(p.losses)-1]
+	}
+	if p.metrics == nil {
+		return
+	}
+	name := p.metrics.Name()
+	p.metrics.Close()
+	var err error
+	if p.metrics, _, err = openMetrics(name, m.Step+1); err != nil && !p.silent {
+		p.silent = true
+		p.say("! metrics are not written: %v; training goes on", err)
+	}
+}
+
 // step is the one line a step.
 func (p *reporter) step(m actors.Message) {
+	p.newest = m.Step
 	v := m.Values
 	sec := v[core.StepTime] / 1e9
 	flops := p.flops

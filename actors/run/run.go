@@ -78,6 +78,7 @@ type Run struct {
 	job    *layout.Job
 	layout *layout.Layout
 	start  start
+	life   int // how often this process was started before
 	data   *data
 	report *reporter
 }
@@ -86,6 +87,9 @@ type Run struct {
 // call repeats what the same command does. A context that ends stops it after the step under way, with ErrStopped.
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
+	if err := r.comeBack(); err != nil {
+		return err
+	}
 	proc := workerProc()
 	if proc == 0 {
 		for _, n := range cfg.Notices {
@@ -256,7 +260,9 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	if err != nil {
 		return host.RunOptions{}, nil, err
 	}
-	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Leave: r.data.leave, Proc: proc, Procs: c.Plan.Procs}
+	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Leave: r.data.leave,
+		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek}
+	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0, c.Train.Restarts, r.data.place
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	if r.start.scale != nil {
 		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0], int(r.start.scale[1]), int(r.start.scale[2])
@@ -269,6 +275,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 			return &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank}
 		}
 		o.Begin = func(step int64) error {
+			r.data.hold(step)
 			_, err := checkpoint.Begin(checkpoint.OS, dir, step)
 			return err
 		}
@@ -361,6 +368,9 @@ func (r *Run) commit(step int64, parts []string, state []float64) error {
 		return err
 	}
 	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep)
+	if err == nil {
+		r.data.durable(step)
+	}
 	return err
 }
 

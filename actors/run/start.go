@@ -24,6 +24,7 @@ type start struct {
 	updates int64 // updates applied before it
 	scale   []float64
 	saved   *checkpoint.Reader
+	origin  string // the checkpoint that the run began with, "" for none
 	closers []func() error
 	fill    host.FillFunc
 	hf      *family.Weights  // of the model's directory, or nil
@@ -46,6 +47,9 @@ func (r *Run) begin() error {
 	r.start.first = 1
 	if err := r.weights(); err != nil {
 		return err
+	}
+	if r.life > 0 { // it takes a state that it is told
+		return nil
 	}
 	if c.Checkpoint.Dir != "" {
 		saved, skipped, err := checkpoint.Recover(c.Checkpoint.Dir)
@@ -238,6 +242,7 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 	if len(r.start.changed) > 0 {
 		r.start.rate = r.otherRate(saved)
 	}
+	r.start.origin = saved.Path()
 	r.start.fill = host.FromCheckpoint(saved, r.cfg.Run.Checkpoint.LoadOptimizer)
 	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
 	return nil

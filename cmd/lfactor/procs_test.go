@@ -59,7 +59,7 @@ func TestProcKilled(t *testing.T) {
 		t.Skip("finding the worker needs /proc")
 	}
 	dir := tinyRun(t)
-	c := exec.Command(built(t), "train", "run.yaml", "plan.procs=2", "train.steps=100000", "checkpoint.interval=0")
+	c := exec.Command(built(t), "train", "run.yaml", "plan.procs=2", "train.steps=100000", "checkpoint.interval=0", "train.restarts=0")
 	var out bytes.Buffer
 	c.Dir, c.Stderr, c.Stdout = dir, &out, &out
 	require.NoError(t, c.Start())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -58,9 +59,9 @@ func Interruptible() (context.Context, func()) {
 	sigs := make(chan os.Signal, 1)
 	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) // a terminal that is closed, a reader that is gone
 	go func() {
-		s, ok := <-sigs
-		if !ok {
-			return
+		s := <-sigs
+		for s == syscall.SIGPIPE && !process.Broken(os.Stdout) && !process.Broken(os.Stderr) {
+			s = <-sigs // a socket of a process of the run that has ended: whoever wrote to it knows
 		}
 		interrupted.Store(int32(s.(syscall.Signal)))
 		signal.Stop(sigs)

@@ -1,0 +1,165 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// comeback is what a process that is started again must know of the run: newer checkpoints than the one that the run began with may lie
+// on the disk by now.
+type comeback struct {
+	Life  int    // how often it was started before
+	First int64  // the run's first step
+	From  string // the checkpoint that the run began with, "" for none
+}
+
+// again is the environment of a process that is started again.
+func (r *Run) again(life int) string {
+	text, err := json.Marshal(comeback{Life: life, First: r.start.first, From: r.start.origin})
+	if err != nil {
+		panic(err) // numbers and a string
+	}
+	return envAgain + "=" + string(text)
+}
+
+// comeBack reads what again has written.
+func (r *Run) comeBack() error {
+	text := os.Getenv(envAgain)
+	if text == "" || workerProc() == 0 {
+		return nil
+	}
+	var c comeback
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return fmt.Errorf("%s: %w", envAgain, err)
+	}
+	r.life, r.start.first, r.start.origin = c.Life, c.First, c.From
+	return nil
+}
+
+// saved is the state after a step: of a checkpoint, or what the run began with.
+func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
+	path := r.start.origin
+	if step != r.start.first-1 {
+		entries, err := checkpoint.List(r.cfg.Run.Checkpoint.Dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		path = ""
+		for _, e := range entries {
+			if e.Step == step {
+				path = e.Path
+			}
+		}
+		if path == "" {
+			return nil, nil, fmt.Errorf("%s has no checkpoint of step %d", r.cfg.Run.Checkpoint.Dir, step)
+		}
+	}
+	if path == "" {
+		return r.start.fill, func() {}, nil
+	}
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || step != r.start.first-1), func() { _ = c.Close() }, nil
+}
+
+// marks are the places in the data behind steps that a run may go back to: the last ones, the newest saved one, and the one that is being
+// saved.
+type marks struct {
+	recent  map[int64]dataset.Position
+	saved   map[int64]dataset.Position
+	durable int64
+}
+
+// marksMax bounds the steps that may be gone back to without a checkpoint.
+const marksMax = 64
+
+func (m *marks) enter(step int64, p dataset.Position) {
+	m.recent[step] = p
+	delete(m.recent, step-marksMax)
+}
+
+func (m *marks) find(step int64) (dataset.Position, bool) {
+	p, ok := m.recent[step]
+	if !ok {
+		p, ok = m.saved[step]
+	}
+	return p, ok
+}
+
+// hold remembers the place of a state that is going to be saved, which may take longer than the last steps are remembered.
+func (d *data) hold(step int64) {
+	p := d.position(step)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.marks.saved, func(s int64, _ dataset.Position) bool { return s != d.marks.durable })
+	d.marks.saved[step] = p
+}
+
+// durable says that the state of a step is saved: older ones are not gone back to any more.
+func (d *data) durable(step int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.marks.durable = step
+	maps.DeleteFunc(d.marks.saved, func(s int64, _ dataset.Position) bool { return s < step })
+}
+
+// position is where the data stands after a step: one of the last, or one whose state is or is being saved.
+func (d *data) position(step int64) dataset.Position {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, ok := d.marks.find(step)
+	switch {
+	case ok:
+		return p
+	case step == d.r.start.first-1:
+		return d.began
+	}
+	panic(fmt.Sprintf("run: nobody knows any more where the data stood after step %d", step))
+}
+
+// place writes down where the data stands after a step; every call gives another text, so that those who read it know that they go back
+// once more.
+func (d *data) place(step int64) string {
+	d.backs++
+	text, err := json.Marshal(d.position(step))
+	if err != nil {
+		panic(err) // numbers and strings
+	}
+	return strconv.Itoa(d.backs) + " " + string(text)
+}
+
+// seek makes the step behind a place the next one. All replicas' loaders of a process ask for it.
+func (d *data) seek(place string) error {
+	d.reading.Lock()
+	defer d.reading.Unlock()
+	if d.sought == place {
+		return nil
+	}
+	var n int
+	var p dataset.Position
+	if k, err := fmt.Sscanf(place, "%d", &n); k != 1 || err != nil {
+		return fmt.Errorf("a place in the data that is none: %q", place)
+	}
+	if err := json.Unmarshal([]byte(place[len(strconv.Itoa(n))+1:]), &p); err != nil {
+		return fmt.Errorf("a place in the data: %w", err)
+	}
+	if err := d.train.Seek(p); err != nil {
+		return err
+	}
+	d.sought = place
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.recent {
+		m.old = true
+	}
+	return nil
+}
