@@ -12,8 +12,8 @@ import (
 // Kind is the verb of an Action.
 type Kind uint8
 
-// The verbs. B is the whole backward; I and W are its input and weight halves. Reduce sums gradients over data-parallel
-// ranks and Step updates the parameters; both belong to a rank, not to a microbatch.
+// The verbs. B is the whole backward; I and W are its input and weight halves. Step is the optimizer step of a rank. Unshard,
+// Reshard and Reduce stand in PyTorch's tables only: ranks gather and reduce by themselves, so that Program.Work is without them.
 const (
 	None Kind = iota
 	F
