@@ -53,21 +53,18 @@ func (c *Chat) Close() {
 }
 
 // Say adds a user's turn and writes the model's answer to w as its tokens come; the answer is a turn too.
-func (c *Chat) Say(text string, p sample.Params, w io.Writer) (string, error) {
+func (c *Chat) Say(text string, p sample.Params, w io.Writer) (string, Rate, error) {
 	c.turns = append(c.turns, dataset.Message{Role: "user", Content: text})
 	prompt, err := c.template.Render(c.turns, nil, true, nil)
 	if err != nil {
-		return "", err
+		return "", Rate{}, err
 	}
 	p.Stop = append(p.Stop, c.m.stop...)
 	if id, ok := c.m.tok.TokenID(c.m.conf.EOS); ok { // what ends a turn, where it is not what ends a document
 		p.Stop = append(p.Stop, id)
 	}
 	var answer strings.Builder
-	out := io.MultiWriter(w, &answer)
-	stream := c.m.tok.NewStream(true)
-	err = c.gen.Generate(c.m.tok.Encode(prompt, false), p, func(id int32) bool { fmt.Fprint(out, stream.Push(id)); return true })
-	fmt.Fprint(out, stream.Flush())
+	rate, err := c.m.write(c.gen, c.m.tok.Encode(prompt, false), p, io.MultiWriter(w, &answer))
 	c.turns = append(c.turns, dataset.Message{Role: "assistant", Content: answer.String()})
-	return answer.String(), err
+	return answer.String(), rate, err
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
@@ -123,28 +124,46 @@ func (m *Trained) backend() (kernels.Backend, error) {
 }
 
 // Generate writes a continuation as it is drawn.
-func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) error {
+func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) (Rate, error) {
 	b, err := m.backend()
 	if err != nil {
-		return err
+		return Rate{}, err
 	}
 	defer kernels.Close(b)
 	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("sample", 0), m.fill)
 	if err != nil {
-		return err
+		return Rate{}, err
 	}
 	defer gen.Close()
 	p.Stop = append(p.Stop, m.stop...)
-	stream := m.tok.NewStream(true)
 	ids, err := m.tok.TryEncode(prompt, true)
 	if err != nil {
-		return err
+		return Rate{}, err
 	}
-	if err := gen.Generate(ids, p, func(id int32) bool { fmt.Fprint(w, stream.Push(id)); return true }); err != nil {
-		return err
-	}
+	return m.write(gen, ids, p, w)
+}
+
+// Rate is how long an answer took, without the loading of the model.
+type Rate struct {
+	Prompt  int     `json:"prompt_tokens"`
+	Tokens  int     `json:"tokens"` // drawn
+	First   float64 `json:"first_token_seconds"`
+	Seconds float64 `json:"seconds"` // in all
+}
+
+// write draws tokens behind ids and writes their text as it comes.
+func (m *Trained) write(gen *sample.Generator, ids []int32, p sample.Params, w io.Writer) (Rate, error) {
+	stream, r, began := m.tok.NewStream(true), Rate{Prompt: len(ids)}, time.Now()
+	err := gen.Generate(ids, p, func(id int32) bool {
+		if r.Tokens++; r.Tokens == 1 {
+			r.First = time.Since(began).Seconds()
+		}
+		fmt.Fprint(w, stream.Push(id))
+		return true
+	})
 	fmt.Fprint(w, stream.Flush())
-	return nil
+	r.Seconds = time.Since(began).Seconds()
+	return r, err
 }
 
 // Continuation writes what the newest checkpoint of a directory makes of a prompt.
@@ -154,7 +173,8 @@ func Continuation(dir, prompt string, p sample.Params, w io.Writer) error {
 		return err
 	}
 	defer m.Close()
-	return m.Generate(prompt, p, w)
+	_, err = m.Generate(prompt, p, w)
+	return err
 }
 
 // TokenizerAt opens the tokenizer of the first directory that is given.

@@ -56,6 +56,7 @@ func Command() *cobra.Command {
 type sampled struct {
 	Prompt string `json:"prompt"`
 	Text   string `json:"text"`
+	*trained.Rate
 }
 
 // live is where text goes while it is drawn: to the terminal, or nowhere if the result is to be JSON.
@@ -79,10 +80,11 @@ func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Pa
 	defer m.Close()
 	fmt.Fprint(out, prompt)
 	var text strings.Builder
-	if err := m.Generate(prompt, p, io.MultiWriter(out, &text)); err != nil {
+	rate, err := m.Generate(prompt, p, io.MultiWriter(out, &text))
+	if err != nil {
 		return err
 	}
-	return cli.Emit(c, sampled{prompt, text.String()}, func(w io.Writer) { fmt.Fprintln(w) })
+	return cli.Emit(c, sampled{prompt, text.String(), &rate}, func(w io.Writer) { fmt.Fprintln(w) })
 }
 
 // askCommand prints a model's answer to a question about a picture.
@@ -103,7 +105,7 @@ func askCommand(c *cobra.Command, path, tokenizer, picture, prompt string, p sam
 	if err != nil {
 		return fmt.Errorf("%s: %w", picture, err)
 	}
-	return cli.Emit(c, sampled{prompt, text}, func(w io.Writer) { fmt.Fprintln(w, text) })
+	return cli.Emit(c, sampled{Prompt: prompt, Text: text}, func(w io.Writer) { fmt.Fprintln(w, text) })
 }
 
 // chatCommand holds a conversation: one turn, or more from a terminal or, with "-", from standard input.
@@ -124,9 +126,9 @@ func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Param
 	defer chat.Close()
 	var all []sampled
 	say := func(text string) error {
-		answer, err := chat.Say(text, p, out)
+		answer, rate, err := chat.Say(text, p, out)
 		fmt.Fprintln(out)
-		all = append(all, sampled{text, answer})
+		all = append(all, sampled{text, answer, &rate})
 		return err
 	}
 	if first != "-" {
