@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
@@ -77,6 +78,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.adaptedName()
 	l.apply(false)
 	l.componentRates()
+	l.cached(req.Getenv)
 	l.readModel()
 	l.applyModel()
 	l.tolerate()
@@ -202,6 +204,26 @@ func (l *loader) readEnv(getenv func(string) string) {
 	}
 	if v := getenv("LFACTOR_DEVICE"); v != "" {
 		l.add(setting{table().byName["device"], source.ScalarNode(v), Origin{Layer: source.LayerEnv, Text: "LFACTOR_DEVICE=" + v}})
+	}
+}
+
+// cached takes snapshots of Hugging Face's cache for directories that name them.
+func (l *loader) cached(getenv func(string) string) {
+	r := &l.c.Run
+	for _, k := range []struct {
+		key string
+		dir *string
+	}{{"model.path", &r.Model.Path}, {"data.tokenizer", &r.Data.Tokenizer}, {"data.processor", &r.Data.Processor}, {"checkpoint.load", &r.Checkpoint.Load}} {
+		if *k.dir == "" {
+			continue
+		}
+		found, err := hf.Resolve(*k.dir, getenv)
+		if err != nil {
+			l.fail(l.c.place(k.key), k.key, err.Error(), "")
+		} else if found != *k.dir {
+			l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s = %s: the snapshot of %s in Hugging Face's cache", k.key, found, *k.dir))
+			*k.dir = found
+		}
 	}
 }
 

@@ -88,6 +88,8 @@ func (l *loader) readModel() {
 	switch {
 	case m.given() != 1:
 		return // its Check says so
+	case l.failed["model.path"]:
+		return
 	case m.Path != "":
 		l.file("model.path", m.Path, filepath.Join(m.Path, "config.json"), l.hfDir)
 	case m.Name != "":

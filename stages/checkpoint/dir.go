@@ -50,11 +50,10 @@ type Dir struct {
 // OpenDir opens every shard and checks that index and shards agree: no tensor or shard is missing, in two places, or
 // unaccounted for. Only headers are read.
 func OpenDir(dir string) (*Dir, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
+	root := published(dir)
+	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	defer root.Close()
 	d := &Dir{path: dir, files: map[string]*File{}, tensors: map[string]Info{}}
 	index, err := readIndex(root)
 	switch {
@@ -71,7 +70,7 @@ func OpenDir(dir string) (*Dir, error) {
 }
 
 // readIndex returns the index's map from tensor to file.
-func readIndex(root *os.Root) (map[string]string, error) {
+func readIndex(root folder) (map[string]string, error) {
 	path := filepath.Join(root.Name(), indexName)
 	text, err := readSmall(root, indexName, indexBytesMax)
 	if err != nil {
@@ -108,7 +107,7 @@ func readIndex(root *os.Root) (map[string]string, error) {
 }
 
 // readSmall reads a text file below root, at most limit bytes.
-func readSmall(root *os.Root, name string, limit int64) ([]byte, error) {
+func readSmall(root folder, name string, limit int64) ([]byte, error) {
 	f, size, err := openRegular(root, name)
 	if err != nil {
 		return nil, err
@@ -125,7 +124,7 @@ func readSmall(root *os.Root, name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-func (d *Dir) openSingle(root *os.Root) error {
+func (d *Dir) openSingle(root folder) error {
 	f, err := openIn(root, singleName)
 	if errors.Is(err, os.ErrNotExist) {
 		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", singleName, indexName),
@@ -138,7 +137,7 @@ func (d *Dir) openSingle(root *os.Root) error {
 	return d.refuseStrangers(map[string][]string{singleName: nil})
 }
 
-func (d *Dir) openShards(root *os.Root, index map[string]string) error {
+func (d *Dir) openShards(root folder, index map[string]string) error {
 	byFile := map[string][]string{}
 	for _, tensor := range sortedKeys(index) {
 		file := index[tensor]
@@ -156,7 +155,7 @@ func (d *Dir) openShards(root *os.Root, index map[string]string) error {
 }
 
 // openShard opens one shard and compares it with the tensors the index places in it.
-func (d *Dir) openShard(root *os.Root, file string, tensors []string, index map[string]string) error {
+func (d *Dir) openShard(root folder, file string, tensors []string, index map[string]string) error {
 	slices.Sort(tensors)
 	f, err := openIn(root, file)
 	if errors.Is(err, os.ErrNotExist) {

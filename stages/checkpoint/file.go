@@ -26,16 +26,11 @@ func OpenFile(path string) (*File, error) {
 	if dir == "" {
 		dir = "."
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return openIn(root, base)
+	return openIn(published(dir), base)
 }
 
-// openIn opens a file below root. Links that leave root and everything but regular files are refused.
-func openIn(root *os.Root, name string) (*File, error) {
+// openIn opens a file below root. Links that root does not follow and everything but regular files are refused.
+func openIn(root folder, name string) (*File, error) {
 	f, size, err := openRegular(root, name)
 	if err != nil {
 		return nil, err
@@ -50,7 +45,7 @@ func openIn(root *os.Root, name string) (*File, error) {
 }
 
 // openRegular opens a regular file below root and returns its size.
-func openRegular(root *os.Root, name string) (*os.File, int64, error) {
+func openRegular(root folder, name string) (*os.File, int64, error) {
 	path := filepath.Join(root.Name(), name)
 	info, err := root.Stat(name) // before opening: a FIFO would block
 	switch {

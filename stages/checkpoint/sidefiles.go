@@ -23,13 +23,10 @@ var sideFiles = []string{
 const sideBytesMax = 256 << 20
 
 // CopySideFiles copies configuration, tokenizer and licence files verbatim from one Hugging Face directory to another
-// and returns their names, sorted. Weights are not copied, nor links that leave src.
+// and returns their names, sorted. Weights are not copied, nor links that leave src; those of a snapshot in Hugging Face's cache are
+// followed within its repository.
 func CopySideFiles(src, dst string) ([]string, error) {
-	root, err := os.OpenRoot(src)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
+	root := verbatim(src)
 	entries, err := os.ReadDir(src) // sorted by name
 	if err != nil {
 		return nil, err
@@ -59,7 +56,7 @@ func isSideFile(name string) bool {
 	return false
 }
 
-func copyFile(root *os.Root, name, to string) error {
+func copyFile(root folder, name, to string) error {
 	in, size, err := openRegular(root, name)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -184,6 +185,9 @@ func (e *Exporter) adapters(dst string) error {
 	}
 	conf := family.AdapterConfig(all, e.Lora)
 	conf.BaseModel = e.Cfg.Run.Model.Path
+	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
+		conf.BaseModel = repo
+	}
 	sink, err := checkpoint.NewAdapterWriter(dst, conf, infos)
 	if err != nil {
 		return err

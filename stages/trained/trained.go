@@ -5,6 +5,7 @@ package trained
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -40,6 +42,10 @@ type Trained struct {
 // Open reads the checkpoint directory of a run, or a Hugging Face directory; tokenizer names another
 // directory for the tokenizer, "" for none.
 func Open(path, tokenizer string) (*Trained, error) {
+	path, err := hf.Resolve(path, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
 	if process.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)
 		if err != nil {
