@@ -48,6 +48,14 @@ type Model struct {
 	ResidualScale float64     `key:"residual_multiplier" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on what attention and MLP add to the residual stream; 0 means 1."`
 	LogitDivisor  float64     `key:"logits_scaling" default:"0" min:"0" families:"some" class:"fixed" doc:"Divisor of logits; 0 means 1."`
 	MTPLayers     int         `key:"num_nextn_predict_layers" default:"0" families:"some" min:"0" max:"64" class:"fixed" flag:"mtp-num-layers" doc:"Multi-token-prediction layers (arXiv:2412.19437, section 2.2)."`
+	Experts       int         `key:"num_experts" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts of a layer with a mixture of them."`
+	ExpertsEach   int         `key:"num_experts_per_tok" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts that a token goes to."`
+	ExpertWidth   int         `key:"moe_intermediate_size" default:"0" min:"0" max:"16777216" families:"some" class:"fixed" doc:"Width of gate and up in an expert."`
+	NormTopK      bool        `key:"norm_topk_prob" default:"false" families:"some" class:"fixed" doc:"The weights of a token's experts are divided by their sum."`
+	SparseStep    int         `key:"decoder_sparse_step" default:"1" min:"1" families:"some" class:"fixed" doc:"Every layer of so many, from the last of the first ones on, has experts; the others one MLP."`
+	DenseLayers   []int       `key:"mlp_only_layers" families:"some" class:"fixed" doc:"Layers that have one MLP whatever decoder_sparse_step says."`
+	BalanceCoef   float64     `key:"router_aux_loss_coef" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on the loss of balance of experts, for train.router_loss."`
+	RouterLogits  bool        `key:"output_router_logits" default:"false" families:"some" class:"fixed" doc:"transformers adds the loss of balance to the model's: what train.router_loss: model follows."`
 	InitRange     float64     `key:"initializer_range" default:"0.02" min:"0" class:"fixed" flag:"init-method-std" doc:"Standard deviation of random initial weights."`
 	BOS           int         `key:"bos_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that begins a text; -1 if there is none."`
 	EOS           []int       `key:"eos_token_id" class:"fixed" doc:"Tokens that end a text."`
@@ -55,6 +63,7 @@ type Model struct {
 	TextPreset    string      `key:"text_preset" class:"fixed" doc:"Published model, as qwen/3-8b, whose decoder a composed model has where it says nothing else."`
 	Vision        Vision      `key:"vision"`
 	Parameters    int         `key:"parameters" min:"1" class:"fixed" doc:"Number of parameters as published: a claim that tests check."`
+	Active        int         `key:"active_parameters" default:"0" min:"0" class:"fixed" doc:"Parameters that a token passes, those of experts as far as it goes to them: a claim too."`
 	Names         []string    `key:"names" class:"fixed" doc:"What LoongForge calls the model, for --model-name."`
 	Source        string      `key:"source" class:"fixed" doc:"Hugging Face repository of the weights."`
 }
@@ -176,6 +185,7 @@ func (m *Model) Check(at faults) {
 	if n := len(m.LayerTypes); n > 0 && n != m.Layers {
 		at.fault(p+"layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
 	}
+	m.checkExperts(at)
 	if n := len(m.MLPTypes); n > 0 && n != m.Layers {
 		at.fault(p+"mlp_layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
 	}
@@ -196,6 +206,28 @@ func (m *Model) Check(at faults) {
 	}
 	m.checkFamily(at)
 	m.Vision.check(at, m)
+}
+
+// checkExperts holds the numbers of a mixture to each other.
+func (m *Model) checkExperts(at faults) {
+	const p = "model.overrides."
+	if m.Experts == 0 {
+		return
+	}
+	switch {
+	case m.ExpertsEach == 0:
+		at.fault(p+"num_experts_per_tok", "is not given", "")
+	case m.ExpertsEach > m.Experts:
+		at.fault(p+"num_experts_per_tok", fmt.Sprintf("a token cannot go to %d of num_experts = %d", m.ExpertsEach, m.Experts), fmt.Sprintf("try %d", m.Experts))
+	}
+	if m.ExpertWidth == 0 {
+		at.fault(p+"moe_intermediate_size", "is not given", "")
+	}
+	for _, i := range m.DenseLayers {
+		if i < 0 || i >= m.Layers {
+			at.fault(p+"mlp_only_layers", fmt.Sprintf("there is no layer %d of num_hidden_layers = %d", i, m.Layers), "")
+		}
+	}
 }
 
 // checkFamily holds keys to what the family's weights can express.

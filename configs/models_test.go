@@ -11,18 +11,23 @@ import (
 )
 
 // TestPublishedModels reads every published model and compares it with what PyTorch counts for it (testdata/
-// parameters.json, by bench/golden/family_counts.py).
+// parameters.json and active.json, by bench/golden/family_counts.py).
 func TestPublishedModels(t *testing.T) {
 	text, err := os.ReadFile("testdata/parameters.json")
 	require.NoError(t, err)
 	var counts map[string]int
 	require.NoError(t, json.Unmarshal(text, &counts))
+	text, err = os.ReadFile("testdata/active.json")
+	require.NoError(t, err)
+	var active map[string]int
+	require.NoError(t, json.Unmarshal(text, &active))
 	names := Models()
 	require.Len(t, names, len(counts))
 	for _, name := range names {
 		m, err := Published(name)
 		require.NoError(t, err)
 		require.Equal(t, counts[name], m.Parameters, name)
+		require.Equal(t, active[name], m.Active, name)
 		require.NotEmpty(t, m.Source, name)
 		require.NotZero(t, m.MaxPositions, name)
 		for _, other := range m.Names {
@@ -61,7 +66,7 @@ func TestHFConfigRoundTrip(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), want.HFConfig("bfloat16"), 0o644))
 		got, err := ReadModel(dir)
 		require.NoError(t, err, name)
-		want.Parameters, want.Names, want.Source = 0, nil, ""
+		want.Parameters, want.Active, want.Names, want.Source = 0, 0, nil, ""
 		if want.ModelType == "qwen" {
 			want.EOS = nil // its file does not say
 		}

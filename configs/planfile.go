@@ -27,7 +27,7 @@ var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.zero", "plan.
 func (m *Model) Identity() string {
 	h := fnv.New32a()
 	x := *m
-	x.Parameters, x.Names, x.Source, x.Architectures = 0, nil, "", nil // say nothing about the work
+	x.Parameters, x.Active, x.Names, x.Source, x.Architectures = 0, 0, nil, "", nil // say nothing about the work
 	fmt.Fprintf(h, "%+v", x)
 	return fmt.Sprintf("%s layers=%d hidden=%d intermediate=%d heads=%d vocab=%d #%08x", m.ModelType, m.Layers, m.Hidden, m.Intermediate, m.Heads, m.Vocab, h.Sum32())
 }

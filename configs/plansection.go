@@ -10,6 +10,8 @@ type Plan struct {
 	PP               int    `key:"pp" default:"1" min:"1" max:"4096" class:"replan" flag:"pipeline-model-parallel-size" doc:"Pipeline stages: ranks that hold consecutive layers."`
 	TP               int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"tensor-model-parallel-size" doc:"Ranks that share each layer."`
 	DP               int    `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
+	EP               int    `key:"ep" default:"1" min:"1" max:"65536" class:"replan" doc:"Ranks that a layer's experts are shared out over: some of the dp · tp ranks of a pipeline stage, whose tokens go to where their experts are."`
+	ETP              int    `key:"etp" default:"1" min:"1" max:"4096" class:"replan" doc:"Ranks that share each expert; plan.ep · plan.etp of them divide plan.dp · plan.tp, and the rest are copies (arXiv:2504.14960)."`
 	Zero             int    `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
 	ZeroRanks        int    `key:"zero_ranks" default:"0" min:"0" max:"65536" class:"replan" doc:"Data-parallel ranks that plan.zero shares state out over; the groups of that many are replicas of each other (HSDP), as inside hosts and across them. 0 takes all of plan.dp."`
 	SequenceParallel bool   `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
@@ -60,6 +62,7 @@ func (p *Plan) Check(at faults) {
 	case n > 0 && p.DP%n != 0:
 		at.fault("plan.zero_ranks", fmt.Sprintf("plan.dp = %d ranks cannot be spread evenly over groups of %d", p.DP, n), fmt.Sprintf("try %d", nearestDivisor(p.DP, n)))
 	}
+	p.checkExperts(at)
 	if p.SequenceParallel && p.TP == 1 {
 		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1", "remove it, or raise plan.tp")
 	}
@@ -67,6 +70,20 @@ func (p *Plan) Check(at faults) {
 		at.fault("plan.procs", fmt.Sprintf("%d processes for pp · tp · dp = %d ranks", p.Procs, ranks), fmt.Sprintf("try %d", ranks))
 	} else if ranks%p.Procs != 0 {
 		at.fault("plan.procs", fmt.Sprintf("pp · tp · dp = %d ranks cannot be spread evenly over %d processes", ranks, p.Procs), fmt.Sprintf("try %d", nearestDivisor(ranks, p.Procs)))
+	}
+}
+
+// checkExperts holds the experts' mesh to the ranks that it is folded over.
+func (p *Plan) checkExperts(at faults) {
+	all, each := p.DP*p.TP, p.EP*p.ETP
+	switch {
+	case all%each != 0 && p.ETP > 1 && all%p.ETP != 0:
+		at.fault("plan.etp", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over groups of %d", all, p.ETP), fmt.Sprintf("try %d", nearestDivisor(all, p.ETP)))
+	case all%each != 0:
+		at.fault("plan.ep", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over groups of plan.ep · plan.etp = %d", all, each),
+			fmt.Sprintf("try %d", nearestDivisor(all/p.ETP, p.EP)))
+	case p.ZeroRanks > 0 && each > 1 && p.ZeroRanks*p.TP%each != 0:
+		at.fault("plan.zero_ranks", fmt.Sprintf("groups of %d · plan.tp = %d ranks share out state, and plan.ep · plan.etp = %d do not divide them", p.ZeroRanks, p.ZeroRanks*p.TP, each), "")
 	}
 }
 

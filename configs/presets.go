@@ -127,7 +127,7 @@ func (l *loader) textPreset(name string, o Origin) {
 	}
 	file := path.Join("models", name+".yaml")
 	root := embedded(modelFiles, file)
-	l.below(root, "", "configs/"+file, []string{"source", "names", "parameters", "architectures", "model_type"})
+	l.below(root, "", "configs/"+file, []string{"source", "names", "parameters", "active_parameters", "architectures", "model_type"})
 	if kind := source.Lookup(root, "model_type"); kind != nil {
 		l.under("text_model_type", setting{node: kind, origin: Origin{Layer: source.LayerModel, File: "configs/" + file, Line: kind.Line}})
 	}

@@ -155,10 +155,24 @@ type Train struct {
 	LossAverage        string  `key:"loss_average" default:"microbatch" oneof:"token|microbatch|round" class:"fixed" flag:"calculate-per-token-loss=token,loss-reduction-all-gather=round" doc:"Loss of an update: over all its tokens, the mean of its microbatches' means, as in Megatron, or that of its rounds', a round being the microbatches that all replicas compute at once."`
 	LossWeight         string  `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
 	MTPWeight          float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
+	Router             Router  `key:"router"`
 	EvalInterval       int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
 	EvalSteps          int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
 	Restarts           int     `key:"restarts" default:"3" min:"0" class:"free" doc:"How often in a row, without a step in between, a process of plan.procs that ends too early is started again; 0 ends the run with it."`
 	LogInterval        int     `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
+}
+
+// Router says how the router of a mixture of experts is trained.
+type Router struct {
+	Loss string  `key:"loss" default:"model" oneof:"model|none|pooled|layer" class:"fixed" doc:"Loss that keeps experts evenly used, of each microbatch: pooled takes the tokens of all layers together, as transformers does; layer adds up one a layer, as Megatron-LM's aux_loss does; model is pooled where config.json has output_router_logits, else none (arXiv:2101.03961)."`
+	Coef float64 `key:"loss_coef" default:"0" min:"0" class:"fixed" doc:"Factor on that loss; 0 takes the model's router_aux_loss_coef, or 0.001."`
+}
+
+// Check implements section.
+func (r *Router) Check(at faults) {
+	if r.Loss == "none" && r.Coef > 0 {
+		at.fault("train.router.loss_coef", "has no meaning with train.router.loss: none", "remove it, or name a loss")
+	}
 }
 
 // Check implements section.

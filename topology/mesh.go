@@ -9,14 +9,15 @@ import (
 
 // Names of mesh axes that plans use. Others are as good: nothing but a plan's reader depends on a name.
 const (
-	PP          = "pp"           // pipeline parallelism
-	DPReplicate = "dp_replicate" // data parallelism between groups of replicas that share state (HSDP)
-	DP          = "dp"           // data parallelism; ZeRO shards state over it
-	CP          = "cp"           // context parallelism: tokens of a sequence
-	TP          = "tp"           // tensor parallelism
-	EDP         = "edp"          // data parallelism of experts
-	EP          = "ep"           // expert parallelism
-	ETP         = "etp"          // tensor parallelism inside an expert
+	PP           = "pp"            // pipeline parallelism
+	DPReplicate  = "dp_replicate"  // data parallelism between groups of replicas that share state (HSDP)
+	DP           = "dp"            // data parallelism; ZeRO shards state over it
+	CP           = "cp"            // context parallelism: tokens of a sequence
+	TP           = "tp"            // tensor parallelism
+	EDP          = "edp"           // data parallelism of experts
+	EDPReplicate = "edp_replicate" // the same between groups of replicas that share state
+	EP           = "ep"            // expert parallelism
+	ETP          = "etp"           // tensor parallelism inside an expert
 )
 
 // Dim is a named number of ranks, as a mesh is made from.

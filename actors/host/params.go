@@ -81,9 +81,12 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 
 // filled fills a region; rows of padding become 0.
 func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill FillFunc) (bool, error) {
-	_, rows, _, cols := g.Box(p)
-	clear(dst[rows*cols:])
-	return fill(kind, p, g, dst[:rows*cols])
+	n := 1
+	for _, x := range g.Intervals(p) {
+		n *= x[1] - x[0]
+	}
+	clear(dst[n:])
+	return fill(kind, p, g, dst[:n])
 }
 
 // loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this rank updates.

@@ -238,7 +238,7 @@ func raggedModel() *family.Model {
 			w := func(name string, n, k int) *grad.Value {
 				return t.ParamOn("ragged."+name, []int{groups, n, k}, true, grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1})
 			}
-			y, d := t.Dispatch(t.Take(env["x"], data("order", r.Shape.Rows)), data("counts", groups), groups, topology.EP)
+			y, d := t.Dispatch(t.Take(env["x"], data("order", r.Shape.Rows)), data("counts", groups), groups, topology.EP, "")
 			z := t.GroupedLinear(t.Act(t.GroupedLinear(y, w("up", 12, hidden), d.Off), kernels.SiLU), w("down", hidden, 12), d.Off)
 			env["x"] = t.Add(env["x"], t.Take(t.Combine(z, d), data("back", r.Shape.Rows)))
 		}}

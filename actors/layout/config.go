@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -29,13 +30,54 @@ func PictureDims(v *family.Vision, patches, rows int) map[string]int {
 	return map[string]int{block.Patches: patches, block.Frames: max(1, patches/v.Unit())}
 }
 
-// MeshOf is the mesh of a plan: data parallelism is two axes where state is shared out over groups of it.
+// MeshOf is the mesh of a checked plan: data parallelism is two axes where state is shared out over groups of it, and the experts' mesh is folded
+// over the ranks of data and tensor parallelism.
 func MeshOf(p *configs.Plan) topology.Mesh {
-	if p.ZeroRanks == 0 || p.ZeroRanks == p.DP {
-		return topology.Grid(p.PP, p.DP, p.TP)
+	zero, groups := p.DP, p.ZeroRanks > 0 && p.ZeroRanks < p.DP
+	m := topology.Grid(p.PP, p.DP, p.TP)
+	if groups {
+		zero = p.ZeroRanks
+		m = topology.New(topology.Dim{Name: topology.PP, Size: p.PP}, topology.Dim{Name: topology.DPReplicate, Size: p.DP / zero},
+			topology.Dim{Name: topology.DP, Size: zero}, topology.Dim{Name: topology.TP, Size: p.TP})
 	}
-	return topology.New(topology.Dim{Name: topology.PP, Size: p.PP}, topology.Dim{Name: topology.DPReplicate, Size: p.DP / p.ZeroRanks},
-		topology.Dim{Name: topology.DP, Size: p.ZeroRanks}, topology.Dim{Name: topology.TP, Size: p.TP})
+	if p.EP*p.ETP == 1 {
+		return m
+	}
+	dims := []topology.Dim{{Name: topology.EDP, Size: zero * p.TP / (p.EP * p.ETP)}, {Name: topology.EP, Size: p.EP}, {Name: topology.ETP, Size: p.ETP}}
+	if groups {
+		dims = append([]topology.Dim{{Name: topology.EDPReplicate, Size: p.DP / zero}}, dims...)
+	}
+	m, err := m.Fold(dims...)
+	if err != nil {
+		panic(fmt.Sprintf("layout: a checked plan: %v", err))
+	}
+	return m
+}
+
+// routing adds what a run file says of experts to the model, and holds the plan to it.
+func routing(c *configs.Config, m *family.Model) error {
+	p, r := c.Run.Plan, c.Run.Train.Router
+	if key, why := m.ExpertAxes(p.EP, p.ETP); why != "" {
+		return c.Fault("plan."+key, why, "")
+	}
+	if !m.Spec.Mixes() {
+		if r.Loss != "model" && r.Loss != "none" {
+			return c.Fault("train.router.loss", "the model has no experts", "remove it")
+		}
+		return nil
+	}
+	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%p.TP != 0 {
+		return c.Fault("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly over %d ranks, as layers of experts want them", rows, p.TP), "")
+	}
+	b := block.Balance{Scale: cmp.Or(r.Coef, m.Config.BalanceCoef, 0.001) / float64(c.Microbatches()*p.DP)}
+	switch {
+	case r.Loss == "pooled", r.Loss == "model" && m.Config.RouterLogits:
+		b.Kind = block.PooledBalance
+	case r.Loss == "layer":
+		b.Kind = block.LayerBalance
+	}
+	m.Balance(b)
+	return nil
 }
 
 // FromConfig is what a configuration means: a model with a plan.
@@ -48,6 +90,9 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	m.Spec.MTPWeight = r.Train.MTPWeight
 	if m.Spec.MTPWeight == 0 {
 		m.Spec.MTP = 0
+	}
+	if err := routing(c, m); err != nil {
+		return nil, err
 	}
 	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),

@@ -203,7 +203,7 @@ func (l *Layout) mesh(side int) (out []grad.MeshAxis) {
 		}
 		x := grad.MeshAxis{Name: a.Name, Size: a.Size, Fold: a.Fold}
 		switch a.Name {
-		case topology.DPReplicate:
+		case topology.DPReplicate, topology.EDPReplicate:
 			x.Data = true
 		case topology.DP, topology.EDP:
 			x.Data, x.Zero = true, true

@@ -1,4 +1,5 @@
-"""Counts the parameters of every published model: configs/testdata/parameters.json.
+"""Counts the parameters of every published model: configs/testdata/parameters.json, and those that a token passes of
+models with experts: active.json.
 
 The modules are built on PyTorch's meta device, so nothing is allocated: with transformers where it has the family, else
 with the modules of family_modules.py, written from the published configurations. Models with encoders keep the counts of
@@ -18,7 +19,7 @@ import family_modules
 
 OWN = {"qwen", "internlm2", "mimo"}  # families of family_modules.py
 KEYS = ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
-        "tie_word_embeddings", "attention_bias", "max_position_embeddings"]
+        "tie_word_embeddings", "attention_bias", "max_position_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers", "decoder_sparse_step"]
 NAMES = {"gpt2": dict(hidden_size="n_embd", num_hidden_layers="n_layer", num_attention_heads="n_head", intermediate_size="n_inner", max_position_embeddings="n_positions")}
 
 
@@ -31,16 +32,24 @@ def count(facts):
             names = NAMES.get(family, {})
             config = CONFIG_MAPPING[family](**{names.get(k, k): facts[k] for k in KEYS if k in facts}, pad_token_id=None)
             built = AutoModelForCausalLM.from_config(config)
-    return sum(p.numel() for p in built.parameters())  # a tied weight is one parameter
+    total = sum(p.numel() for p in built.parameters())  # a tied weight is one parameter
+    if "num_experts" not in facts:
+        return total, None
+    own = sum(p.numel() for n, p in built.named_parameters() if ".experts." in n)
+    return total, total - own + own // facts["num_experts"] * facts["num_experts_per_tok"]
 
 
 def main():
     root, table = pathlib.Path("configs/models"), pathlib.Path("configs/testdata/parameters.json")
-    counts = json.loads(table.read_text())
+    counts, active = json.loads(table.read_text()), {}
     for path in sorted(root.glob("*/*.yaml")):
         facts = yaml.safe_load(path.read_text())
         if "vision" not in facts:
-            counts[str(path.relative_to(root).with_suffix(""))] = count(facts)
+            name = str(path.relative_to(root).with_suffix(""))
+            counts[name], per_token = count(facts)
+            if per_token:
+                active[name] = per_token
+    table.with_name("active.json").write_text(json.dumps(dict(sorted(active.items())), indent=1) + "\n")
     table.write_text(json.dumps(dict(sorted(counts.items())), indent=1) + "\n")
 
 

@@ -156,6 +156,10 @@ class Case:
             loss = loss + MTP_WEIGHT * cross_entropy(logits[1], self.mtp_targets)
         return loss, logits
 
+    def facts(self):
+        """What golden.json says besides."""
+        return {}
+
     def curve(self):
         params = dict(self.model.named_parameters())
         groups = [dict(params=[p for p in params.values() if p.dim() > 1], weight_decay=DECAY),
@@ -180,6 +184,7 @@ class Case:
         facts = dict(documents=DOCUMENTS, versions=dict(torch=torch.__version__))
         loss, logits = self.loss()
         facts["loss"] = loss.item()
+        facts |= self.facts()
         self.tensors["logits"] = logits[0].detach().contiguous()
         if self.mtp:
             facts |= dict(main_loss=cross_entropy(logits[0], self.targets).item(), mtp_loss=cross_entropy(logits[1], self.mtp_targets).item(), mtp_weight=MTP_WEIGHT)

@@ -10,6 +10,7 @@ import zlib
 
 import torch
 import transformers
+from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
 import family_golden as base
 
@@ -45,6 +46,10 @@ CASES = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", dict(n_embd=48, n_layer=2, n_head=4, n_inner=80, n_positions=64, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0, tie_word_embeddings=True,
              drop=("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps"))),
     "glm": ("GlmConfig", "GlmForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3])),
+    "qwen3-moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_hidden_layers=3, num_experts=6, num_experts_per_tok=2,
+                  moe_intermediate_size=20, mlp_only_layers=[1], norm_topk_prob=True)),
+    "qwen3-moe-aux": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_experts=5, num_experts_per_tok=3, moe_intermediate_size=12,
+                      norm_topk_prob=False, output_router_logits=True, router_aux_loss_coef=0.5)),
     "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
 }
 
@@ -76,6 +81,10 @@ class Case(base.Case):
         kinds = getattr(config, "layer_types", None)
         self.window = config.sliding_window if kinds else getattr(config, "sliding_window", None)
         self.kinds = set(kinds or [])
+        self.balance = config.router_aux_loss_coef if getattr(config, "output_router_logits", False) else 0
+        for name, module in self.model.named_modules():
+            if self.balance and name.endswith("mlp.gate"):
+                module.register_forward_hook(lambda _, args, out: self.router.append(out[0]))
 
     def logits(self, dtype=torch.float32):
         mask = self.mask.to(dtype)
@@ -84,7 +93,21 @@ class Case(base.Case):
             near = torch.arange(n)[None] > torch.arange(n)[:, None] - self.window
             sliding = mask.masked_fill(~near, torch.finfo(dtype).min)
             mask = dict(full_attention=mask, sliding_attention=sliding) if self.kinds else sliding
-        return [self.model(input_ids=self.ids, position_ids=self.positions, attention_mask=mask, use_cache=False).logits]
+        # the model's own loss of balance takes no mask of packed sequences
+        more = dict(output_router_logits=False) if self.balance else {}
+        self.router = []
+        return [self.model(input_ids=self.ids, position_ids=self.positions, attention_mask=mask, use_cache=False, **more).logits]
+
+    def loss(self):
+        loss, logits = super().loss()
+        if self.balance:
+            config = self.model.config
+            self.lm_loss = loss.item()
+            loss = loss + self.balance * load_balancing_loss_func(tuple(self.router), config.num_experts, config.num_experts_per_tok)
+        return loss, logits
+
+    def facts(self):
+        return dict(balance=self.balance, lm_loss=self.lm_loss) if self.balance else {}
 
 
 def main():

@@ -218,7 +218,7 @@ func (d *Decoder) key(key, value string) bool {
 	case key == "intermediate_size" && d.f.Doubled:
 		d.half(key, value)
 	case d.lacks(key, value):
-	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "names", "source"},
+	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "active_parameters", "names", "source"},
 		key):
 		d.Set(key, value)
 	default:

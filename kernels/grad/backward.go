@@ -186,9 +186,10 @@ next:
 	if len(sums) == 0 {
 		return nil
 	}
-	acc := t.to(sums[0], v.Place.dual())
+	want := t.wanted(v)
+	acc := t.to(sums[0], want)
 	for _, s := range sums[1:] {
-		acc = t.one(opSum, kernels.Attr{}, acc.DType, v.Shape, acc.Place, acc, t.to(s, v.Place.dual()))
+		acc = t.one(opSum, kernels.Attr{}, acc.DType, v.Shape, acc.Place, acc, t.to(s, want))
 	}
 	return acc
 }

@@ -35,7 +35,7 @@ func raggedStage(o grad.Options) *grad.Trace {
 				return t.ParamOn(fmt.Sprintf("%d.%s", l, n), shape, true, grad.Cut{Mesh: "ep", Axis: 0, Unit: 1})
 			}
 			h := t.RMSNorm(x, t.Param(fmt.Sprintf("%d.norm", l), []int{raggedWidth}, -1, 1, false), 1e-6)
-			y, d := t.Dispatch(t.Take(h, data("order", raggedRows)), data("counts", raggedGroups), raggedGroups, "ep")
+			y, d := t.Dispatch(t.Take(h, data("order", raggedRows)), data("counts", raggedGroups), raggedGroups, "ep", "")
 			g := t.GroupedLinear(y, p("gate", raggedGroups, 8, raggedWidth), d.Off)
 			u := t.GroupedLinear(y, p("up", raggedGroups, 8, raggedWidth), d.Off)
 			z := t.Combine(t.GroupedLinear(t.SwiGLU(g, u), p("down", raggedGroups, raggedWidth, 8), d.Off), d)

@@ -29,29 +29,35 @@ type Dispatched struct {
 	// rows sent to each group, and received of each group from each member; recv is nil where nobody else has groups
 	send, recv *Value
 	axes       []int
+	copies     int // ranks that each get all rows of a group
 }
 
 // Dispatch sends rows of x [n d], which are in order of their groups, to the ranks along a mesh axis that own those groups: member i owns an
 // equal, consecutive share of them. counts [groups] i32 says how many rows each group has; rows behind the last group's stay
 // behind. The result has the rows of this rank's groups, group by group, within a group in order of the sending members. Ranks
 // that hold copies of a row would send it twice, so the rows have to be sharded over every axis of x's mesh that has no samples
-// of its own: see Tokens.
-func (t *Tape) Dispatch(x, counts *Value, groups int, axis string) (*Value, *Dispatched) {
+// of its own: see Tokens. An inner axis, or "", is one along which every group's matrices are cut: all its members get the rows.
+func (t *Tape) Dispatch(x, counts *Value, groups int, axis, inner string) (*Value, *Dispatched) {
 	for m, a := range t.Mesh {
 		if a.Fold == 0 && !a.Data && a.Size > 1 && x.Place[m] != (Part{Sharded, 0}) {
 			panic(fmt.Sprintf("grad: rows of %s are copies on the ranks of %s; bring them to Tokens first", x.Name, a.Name))
 		}
 	}
-	m := t.Axis(axis)
-	if m < 0 || t.Mesh[m].Size == 1 {
-		off := t.one(opOffsets, kernels.Attr{}, tensor.I32, []int{groups + 1}, Place{}, counts)
-		return x, &Dispatched{Off: off, x: x, send: counts}
+	d := &Dispatched{x: x, send: counts, copies: t.Size(inner)}
+	for _, name := range []string{axis, inner} {
+		if t.Size(name) > 1 {
+			d.axes = append(d.axes, t.Axis(name))
+		}
 	}
-	n := t.Mesh[m].Size
+	if d.axes == nil {
+		shares := t.Members(x.Place.Cuts(0))
+		d.Off = t.one(opOffsets, kernels.Attr{}, tensor.I32, []int{shares * (groups + 1)}, x.Place, counts)
+		return x, d
+	}
+	n := t.Size(axis)
 	if groups%n != 0 {
 		panic(fmt.Sprintf("grad: %d groups do not divide by %s=%d", groups, axis, n))
 	}
-	d := &Dispatched{x: x, send: counts, axes: []int{m}}
 	node := t.dispatch(x, d, groups/n)
 	d.Off, d.recv = node.Out[1], node.Out[2]
 	return node.Out[0], d
@@ -59,14 +65,15 @@ func (t *Tape) Dispatch(x, counts *Value, groups int, axis string) (*Value, *Dis
 
 // dispatch emits the communication for rows that lie as d.x does. own is the number of groups of a rank.
 func (t *Tape) dispatch(x *Value, d *Dispatched, own int) *Node {
-	n := t.Members(d.axes)
-	p := Place{}
-	for _, m := range d.axes {
-		p[m] = Part{Sharded, 0}
+	members := t.Members(d.axes)
+	n, p := members/d.copies, Place{}
+	if n > 1 {
+		p[d.axes[0]] = Part{Sharded, 0}
 	}
-	rows := local(t.Mesh, x.Shape, x.Place)[0] * n
+	rows := local(t.Mesh, x.Shape, x.Place)[0] * members
 	shape := append([]int{rows}, x.Shape[1:]...)
-	node := t.emit(opDispatch, kernels.Attr{I: [4]int{own}}, []*Value{x, d.send}, spec{shape, x.DType, p}, spec{[]int{n * (own + 1)}, tensor.I32, p}, spec{[]int{n * n * own}, tensor.I32, p})
+	node := t.emit(opDispatch, kernels.Attr{I: [4]int{own, d.copies}}, []*Value{x, d.send},
+		spec{shape, x.DType, p}, spec{[]int{n * (own + 1)}, tensor.I32, p}, spec{[]int{n * members * own}, tensor.I32, p})
 	node.Axes = d.axes
 	node.Out[0].Ragged = true
 	node.sent = d
@@ -76,12 +83,25 @@ func (t *Tape) dispatch(x *Value, d *Dispatched, own int) *Node {
 	return node
 }
 
-// Combine brings the rows y, which lie as Dispatch left them, back to where they came from, in the order in which they were sent.
+// Combine brings the rows y, which lie as Dispatch left them, back to where they came from, in the order in which they were sent. Along an
+// inner axis they are partial: each row is summed where it is at home.
 func (t *Tape) Combine(y *Value, d *Dispatched) *Value {
 	if d.axes == nil {
 		return y
 	}
-	return t.combine(t.to(y, d.recv.Place), d)
+	return t.combine(t.to(y, t.returning(y, d)), d)
+}
+
+// returning is the placement of rows that are brought back: as they were dispatched, but for what is summed at home.
+func (t *Tape) returning(y *Value, d *Dispatched) Place {
+	p := d.recv.Place
+	if d.copies > 1 {
+		m := d.axes[len(d.axes)-1]
+		if p[m] = y.Place[m]; p[m].Kind != Partial {
+			panic(fmt.Sprintf("grad: every rank of %s has the whole rows of %s; their matrices are to be cut along it", t.Mesh[m].Name, y.Name))
+		}
+	}
+	return p
 }
 
 func (t *Tape) combine(y *Value, d *Dispatched) *Value {
@@ -94,7 +114,7 @@ func (t *Tape) combine(y *Value, d *Dispatched) *Value {
 func dispatchVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 2)
 	if leg(0) && dy[0] != nil {
-		g[0] = t.combine(t.to(dy[0], n.Out[0].Place), n.sent)
+		g[0] = t.combine(dy[0], n.sent)
 	}
 	return g
 }
@@ -106,6 +126,15 @@ func combineVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		g[0] = t.dispatch(t.to(dy[0], n.Out[0].Place), n.sent, own).Out[0]
 	}
 	return g
+}
+
+// wanted is the placement that a cotangent of v is brought to: the dual of v's; that of dispatched rows stays partial where combine sums it.
+func (t *Tape) wanted(v *Value) Place {
+	n := v.Node
+	if n.Op.Role == dispatch && n.sent.copies > 1 && n.Out[0] == v && len(t.cts[v]) > 0 {
+		return t.returning(t.cts[v][0], n.sent)
+	}
+	return v.Place.dual()
 }
 
 // Tokens shares rows of x out over every axis of its mesh whose ranks would hold copies of them.
@@ -153,13 +182,16 @@ func (t *Tape) sumsRows(op *Op) bool {
 // dispatchParts splits rows by the member that owns their group. Each part carries its counts.
 func (r *Runner) dispatchParts(f *Frame, n *Node) []Bundle {
 	x, counts, own := r.operand(f, n, n.In[0]), kernels.Ints(r.Backend, r.operand(f, n, n.In[1])), n.Attr.I[0]
-	parts, from := make([]Bundle, f.Trace.GroupSize(n)), 0
-	for d := range parts {
-		share, rows := counts[d*own:(d+1)*own], 0
+	parts, from, copies := make([]Bundle, f.Trace.GroupSize(n)), 0, n.Attr.I[1]
+	for d := 0; d < len(parts); d += copies {
+		at := d / copies * own
+		share, rows := counts[at:at+own], 0
 		for _, k := range share {
 			rows += int(k)
 		}
-		parts[d] = Bundle{x.RowSlice(from, from+rows), r.ints("rows of groups", share)}
+		for c := range copies {
+			parts[d+c] = Bundle{x.RowSlice(from, from+rows), r.ints("rows of groups", share)}
+		}
 		from += rows
 	}
 	return parts
@@ -245,11 +277,12 @@ func (r *Runner) combineParts(f *Frame, n *Node) []Bundle {
 func (r *Runner) takeCombined(f *Frame, n *Node, parts []Bundle) {
 	x, rows := r.alloc(n.Out[0]), 0
 	var pieces []*tensor.Tensor
-	for _, p := range parts {
-		rows += p[0].Shape[0]
-		if p[0].Shape[0] > 0 {
-			pieces = append(pieces, p[0].Retain())
+	copies := n.sent.copies
+	for d := 0; d < len(parts); d += copies {
+		if parts[d][0].Shape[0] > 0 {
+			pieces = append(pieces, r.summed(parts[d:d+copies]))
 		}
+		rows += parts[d][0].Shape[0]
 	}
 	if stayed := x.Shape[0] - rows; stayed > 0 {
 		z := r.allocShape("rows that stayed", x.DType, append([]int{stayed}, x.Shape[1:]...))
@@ -258,6 +291,20 @@ func (r *Runner) takeCombined(f *Frame, n *Node, parts []Bundle) {
 	}
 	r.gather(pieces, x)
 	f.slots[n.Out[0].ID] = x
+}
+
+// summed is the sum of parts that are partial rows of the same tokens.
+func (r *Runner) summed(parts []Bundle) *tensor.Tensor {
+	if len(parts) == 1 {
+		return parts[0][0].Retain()
+	}
+	var in []*tensor.Tensor
+	for _, p := range parts {
+		in = append(in, p[0])
+	}
+	sum := r.allocShape("rows of all members", in[0].DType, in[0].Shape)
+	r.run(kernels.Sum, kernels.Attr{}, in, sum)
+	return sum
 }
 
 // offsets are the running sums of counts.

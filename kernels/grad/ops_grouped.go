@@ -19,18 +19,26 @@ func init() {
 
 // GroupedLinear is x·w[i]ᵀ for the rows off[i]:off[i+1] of each group i, and 0 for rows of no group. Shapes: x [t k], w [g n k],
 // off [g+1] i32 -> [t n]. w may be sharded over its groups along an axis along which the rows have been dispatched to them; along others
-// offsets count the rows of the whole x, so the sharding of rows is resolved there, and w may be sharded in its outputs or inputs.
+// offsets count the rows of the whole x, so the sharding of rows is resolved there, and w may be sharded in its outputs or inputs. Where rows
+// and offsets are shared out and groups are not, each member has some rows of every group.
 func (t *Tape) GroupedLinear(x, w, off *Value) *Value {
 	if len(w.Shape) != 3 || local(t.Mesh, off.Shape, off.Place)[0] != local(t.Mesh, w.Shape, w.Place)[0]+1 {
 		panic(fmt.Sprintf("grad: %v offsets of groups for matrices %v", off.Shape, w.Shape))
 	}
-	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off)
+	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
 	return t.one(opGrouped, kernels.Attr{}, x.DType, []int{x.Shape[0], w.Shape[1]}, p, x, w, off)
 }
 
-// groupedProduct is product for operands of which rows (t) and groups (g) are shared out alike along the axes of off.
-func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value) (*Value, *Value, Place) {
+// groupedProduct is product for operands of which rows (t) are shared out along the axes of off, and groups (g) along some of those.
+func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value, groups []int) (*Value, *Value, Place) {
 	own := off.Place.Cuts(0)
+	// at is the placement of an operand along an axis of off
+	at := func(letters string, m int) Part {
+		if letters[0] == 'g' && !slices.Contains(groups, m) {
+			return Part{}
+		}
+		return Part{Sharded, 0}
+	}
 	within := func(v *Value, letters string) *Value {
 		p := v.Place.dual()
 		for m := range p {
@@ -39,7 +47,7 @@ func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value)
 			}
 		}
 		for _, m := range own {
-			p[m] = Part{Sharded, 0}
+			p[m] = at(letters, m)
 		}
 		return t.to(v, p)
 	}
@@ -47,7 +55,9 @@ func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value)
 	var pl, po, out Place
 	for m := range t.Mesh {
 		if slices.Contains(own, m) {
-			pl[m], po[m], out[m] = Part{Sharded, 0}, Part{Sharded, 0}, Part{Sharded, 0}
+			if pl[m], po[m], out[m] = at(ll, m), at(lo, m), at(lout, m); out[m].Kind == Replicated {
+				out[m] = Part{Kind: Partial} // each member has the rows that it holds
+			}
 		} else {
 			pl[m], po[m], out[m] = join(lead.Place[m], oth.Place[m], ll, lo, lout)
 		}
@@ -58,12 +68,13 @@ func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value)
 func groupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
 	d, x, w, off := dy[0], n.In[0], n.In[1], n.In[2]
+	groups := w.Place.Cuts(0)
 	if leg(0) {
-		w, d, p := t.groupedProduct(w, d, "gnk", "tn", "tk", off)
+		w, d, p := t.groupedProduct(w, d, "gnk", "tn", "tk", off, groups)
 		g[0] = t.one(opGroupedDX, kernels.Attr{}, d.DType, x.Shape, p, d, w, off)
 	}
 	if leg(1) {
-		d, x, p := t.groupedProduct(d, x, "tn", "tk", "gnk", off)
+		d, x, p := t.groupedProduct(d, x, "tn", "tk", "gnk", off, groups)
 		g[1] = t.one(opGroupedDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x, off)
 	}
 	return g

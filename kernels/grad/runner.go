@@ -50,6 +50,9 @@ func (f *Frame) Gradients(dout map[string]*tensor.Tensor) { f.dout = dout }
 func (tr *Trace) list(p Phase) ([]Segment, map[int][]int) {
 	switch p {
 	case F:
+		if tr.LossInB { // what a loss that waits for the backward is added to lives until then
+			return tr.F, tr.freeB
+		}
 		return tr.F, tr.freeIW // forward deaths are the same in both
 	case I:
 		return tr.I, tr.freeIW
@@ -313,8 +316,8 @@ func (r *Runner) unpad(f *Frame, n *Node, c *kernels.Call) (cut []*tensor.Tensor
 	return cut
 }
 
-// ranked sets what depends on this rank: the first row of a vocabulary shard, and the bias that one member of a partial
-// sum adds.
+// ranked sets what depends on this rank: the first row of a vocabulary shard or of its tokens, and the bias that one member of a
+// partial sum adds.
 func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 	switch n.Op.Kernel {
 	case kernels.Embed, kernels.LinearLSE, kernels.LinearCEDX, kernels.LinearCEDW, kernels.LinearCEBwd:
@@ -325,6 +328,10 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		if n.Axes != nil {
 			c.Attr.I[1] = f.Trace.Member(r.Pos, n.Axes) * c.Out[0].Shape[0]
 		}
+	case kernels.BalanceSums:
+		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[0]
+	case kernels.BalanceSumsBwd:
+		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[1].Shape[0]
 	case kernels.Linear:
 		for m := range r.Pos {
 			if c.In[2] != nil && n.Out[0].Place[m].Kind == Partial && r.Pos[m] != 0 {

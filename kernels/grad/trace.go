@@ -146,7 +146,9 @@ func (t *Options) CommBytes(n *Node) int64 {
 	size := int64(t.GroupSize(n))
 	in := bytesOf(t, n.In[0])
 	switch {
-	case n.Op.Role == unshard, n.Op.Role == dispatch, n.Op.Role == combine:
+	case n.Op.Role == dispatch: // all members of an inner axis get the rows of a group
+		return in * int64(n.Attr.I[1]) / size * (size - 1)
+	case n.Op.Role == unshard, n.Op.Role == combine:
 		return in / size * (size - 1)
 	case n.Op.Role == reduce, n.Out[0].Place[n.Axes[0]].Kind == Sharded:
 		return in / size * (size - 1)

@@ -62,6 +62,8 @@ func TestOtherLayout(t *testing.T) {
 		"testdata/llava-onevision1.5": {[]string{"model.visual.class_pos_emb"}, []string{"visual.class_pos_emb", "visual.merger.ln_q.weight", "model.layers.0.mlp.up_proj.weight", "lm_head.weight"}},
 		"testdata/internvl2.5-internlm2": {[]string{"vision_tower.encoder.layer.0.attention.q_proj.weight"}, []string{"vision_model.embeddings.class_embedding", "vision_model.encoder.layers.1.attn.qkv.weight",
 			"vision_model.encoder.layers.1.ls1", "mlp1.3.bias", "language_model.model.layers.0.attention.wqkv.weight", "language_model.output.weight"}},
+		"testdata/qwen3-moe": {[]string{"model.layers.0.mlp.experts.gate_up_proj", "model.layers.2.mlp.experts.down_proj"}, []string{"model.layers.0.mlp.experts.0.gate_proj.weight",
+			"model.layers.0.mlp.experts.5.up_proj.weight", "model.layers.2.mlp.experts.3.down_proj.weight", "model.layers.1.mlp.up_proj.weight", "model.layers.2.mlp.gate.weight"}},
 	} {
 		t.Run(filepath.Base(dir), func(t *testing.T) { otherLayout(t, dir, c.own, c.other) })
 	}

@@ -25,6 +25,8 @@ type Family struct {
 	Spec func(c configs.Model, s *Spec)
 	// Source says where a logical parameter lies in a checkpoint of the decoder; nil where the names are the logical ones.
 	Source func(c configs.Model) func(name string) Source
+	// Other is the same of a second layout in which checkpoints come; nil for none.
+	Other func(c configs.Model) func(name string) Source
 	// Build makes the model of a checked configuration; nil is a decoder by Spec and Source.
 	Build func(c configs.Model) *Model
 }
@@ -61,6 +63,9 @@ func (f Family) decoder(c configs.Model) *Model {
 	m := Decoder(f.ModelType, spec(c))
 	if f.Source != nil {
 		m.Source = f.Source(c)
+	}
+	if f.Other != nil {
+		m.Other = f.Other(c)
 	}
 	return m
 }

@@ -21,6 +21,11 @@ func TestClaims(t *testing.T) {
 		m, err := Build(c, 0)
 		require.NoError(t, err, name)
 		require.Equal(t, int64(c.Parameters), m.Count(), name)
+		if m.Spec.Mixes() {
+			require.Equal(t, int64(c.Active), m.Active(), name)
+		} else {
+			require.Zero(t, c.Active, name)
+		}
 		seen[c.ModelType] = true
 	}
 	seen["vlm"] = true // pairs of one's own, none of them published

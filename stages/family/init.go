@@ -101,12 +101,24 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
 	key := mix(seed ^ h.Sum64())
-	width := tensor.Len(p.Shape[1:])
-	row, rows, col, cols := g.Box(p)
-	for i := range rows {
-		for k := range cols {
-			dst[i*cols+k] = float32(std * normal(key, uint64((row+i)*width+col+k)))
+	iv := g.Intervals(p)
+	at := 0
+	places(iv, p.Shape, 0, func(from, n int) {
+		for i := range n {
+			dst[at+i] = float32(std * normal(key, uint64(from+i)))
 		}
+		at += n
+	})
+}
+
+// places calls f for the runs of neighbours that intervals of a tensor have, in order.
+func places(iv [][2]int, shape []int, base int, f func(from, n int)) {
+	if len(iv) == 1 {
+		f(base+iv[0][0], iv[0][1]-iv[0][0])
+		return
+	}
+	for i := iv[0][0]; i < iv[0][1]; i++ {
+		places(iv[1:], shape[1:], base+i*tensor.Len(shape[1:]), f)
 	}
 }
 

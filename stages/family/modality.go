@@ -15,6 +15,7 @@ type Port struct {
 	Rows  func(s block.Shape) int // nil is one a token
 	Of    string                  // named dimension without which it carries nothing, "" where it always does
 	Whole bool                    // every rank holds it whole, even where tokens are shared out: rows of it are taken by index
+	Wide  bool                    // it is float32, whatever its blocks compute in
 }
 
 // Inputs are what a microbatch brings beside tokens and labels.

@@ -55,6 +55,10 @@ type Source struct {
 	// Turned is a matrix that the checkpoint keeps as [in out]: its columns are the logical rows.
 	Turned bool
 	Tail   []int // in place of the logical axes after the first, of the same size together: the taps of a convolution
+	// Stack is a tensor of three axes of which the checkpoint has each matrix by itself: * in Name is its number.
+	Stack bool
+	// Within are the rows of each matrix in the checkpoint's, where several logical tensors of three axes share one; {0, 0} is all.
+	Within [2]int
 }
 
 // Stage is a slice of the blocks with what surrounds it.
@@ -107,7 +111,11 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	env := map[string]*grad.Value{}
 	for _, f := range st.In {
 		if !m.Absent(f.Port, r.Shape) {
-			env[f.Port] = r.T.Input(f.Port, o.DTypeOf(m.giver(f.Port, st.From)), m.portRows(f.Port, r.Shape), m.Ports[f.Port].Width)
+			d := o.DTypeOf(m.giver(f.Port, st.From))
+			if m.Ports[f.Port].Wide {
+				d = tensor.F32
+			}
+			env[f.Port] = r.T.Input(f.Port, d, m.portRows(f.Port, r.Shape), m.Ports[f.Port].Width)
 		}
 	}
 	for i := st.From; i < st.To; i++ {
@@ -120,7 +128,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		if b.Recompute {
 			f = r.T.Block
 		}
-		f(i, func() { b.record(r, env) })
+		f(i, func() { m.record(&b, r, env) })
 	}
 	for _, p := range slices.Sorted(keys(fan)) {
 		if !m.Absent(p, r.Shape) {
@@ -133,11 +141,11 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	return r.T.Finish()
 }
 
-// record runs the block on what it takes, in its own dtype; those that come after it take what was given.
-func (b *Block) record(r *block.Rec, env map[string]*grad.Value) {
+// record runs block b on what it takes, in its own dtype; those that come after it take what was given.
+func (m *Model) record(b *Block, r *block.Rec, env map[string]*grad.Value) {
 	given, cast := map[string]*grad.Value{}, map[string]*grad.Value{}
 	for _, p := range b.Takes {
-		if v := env[p]; v != nil {
+		if v := env[p]; v != nil && !m.Ports[p].Wide {
 			given[p], cast[p] = v, r.T.Cast(v)
 		}
 	}

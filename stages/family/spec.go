@@ -47,6 +47,9 @@ type Spec struct {
 	MTP         int // multi-token-prediction layers
 	MTPWeight   float64
 	InitStd     float64
+	// of layers whose MLP is of the kind experts
+	Experts block.Experts
+	Balance block.Balance
 }
 
 // Norms are the names of a layer's norms, before and after each branch; "" is none.
@@ -99,6 +102,8 @@ func (s Spec) Check() error {
 			s.KV)
 	case s.HeadDim%2 != 0:
 		return fmt.Errorf("model: head_dim %d is odd; rotary embedding needs pairs", s.HeadDim)
+	case s.Mixes() && (s.Experts.Inter < 1 || s.Experts.Experts < 1):
+		return fmt.Errorf("model: %d experts of width %d", s.Experts.Experts, s.Experts.Inter)
 	case len(s.Mixers) > 0 && len(s.Mixers) != s.Layers || len(s.MLPs) > 0 && len(s.MLPs) != s.Layers:
 		return fmt.Errorf("model: %d mixers and %d MLPs are named for %d layers", len(s.Mixers),
 			len(s.MLPs), s.Layers)
@@ -114,6 +119,11 @@ func (s Spec) Check() error {
 	for _, kind := range s.MLPs {
 		if mlps[kind] == nil {
 			return fmt.Errorf("model: mlp_layer_types: %q is no kind of MLP; have %v", kind, names(mlps))
+		}
+	}
+	if s.Mixes() {
+		if err := s.Experts.Router.Check(s.Experts.Experts, s.Experts.Each); err != nil {
+			return fmt.Errorf("model: %w", err)
 		}
 	}
 	if s.LocalRope.Dim > 0 {
@@ -153,6 +163,7 @@ func Decoder(name string, s Spec) *Model {
 	head.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		m.Spec.head(r, env)
 		m.Spec.mtp(r, env)
+		m.Spec.balanced(r, env)
 	}
 	m.add(head)
 	return m

@@ -1,7 +1,6 @@
 package family
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -29,11 +28,18 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 	var out []checkpoint.Info
 	for _, p := range params {
 		s := source(p.Name)
+		if s.Stack {
+			out = append(out, s.stacked(p)...)
+			continue
+		}
 		i, ok := at[s.Name]
 		if !ok {
 			i = len(out)
 			at[s.Name] = i
 			out = append(out, checkpoint.Info{Name: s.Name, Shape: s.shape(p.Shape)})
+		}
+		if s.Within[1] > 0 {
+			out[i].Shape[1] = max(out[i].Shape[1], s.Within[1])
 		}
 		for _, r := range s.Rows {
 			axis := s.Lead
@@ -60,15 +66,16 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 	if m.Other == nil {
 		return
 	}
-	first := embedName + ".weight"
-	if m.Vision != nil { // layouts differ in the tower
-		first = visual + ".patch_embed.proj.weight"
-	}
-	if _, own := infos[m.Source(first).Name]; own {
+	for _, p := range m.Params(nil) { // layouts differ in the tower, or in the experts
+		own, other := m.Source(p.Name).Names(p)[0], m.Other(p.Name).Names(p)[0]
+		if own == other {
+			continue
+		}
+		_, hasOwn := infos[own]
+		if _, has := infos[other]; has && !hasOwn {
+			m.Source, m.Other = m.Other, m.Source
+		}
 		return
-	}
-	if _, other := infos[m.Other(first).Name]; other {
-		m.Source, m.Other = m.Other, m.Source
 	}
 }
 
@@ -108,13 +115,16 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		return false, nil
 	}
 	s := w.from(p.Name)
+	if len(p.Shape) == 3 {
+		return true, w.readCube(p, g, s, dst)
+	}
 	info, ok := w.infos[s.Name]
 	if !ok && w.part != "" {
 		return false, nil // a head that predicts further tokens
 	}
-	d, err := tensor.ParseDType(strings.ToLower(string(info.DType)))
-	if err != nil || !d.Float() {
-		return false, &checkpoint.Error{File: w.path, Tensor: s.Name, Fault: checkpoint.Misshapen, Why: fmt.Sprintf("dtype %s is no floating-point type that training starts from", info.DType)}
+	d, err := w.float(s.Name)
+	if err != nil {
+		return false, err
 	}
 	row, rows, col, cols := g.Box(p)
 	if s.Rows == nil && w.grows(p.Name) {
@@ -292,6 +302,12 @@ func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string, value 
 			return err
 		}
 		s := m.Source(p.Name)
+		if len(p.Shape) == 3 {
+			if err := s.exportCube(dst, dtype, p, v); err != nil {
+				return err
+			}
+			continue
+		}
 		d, err := tensor.ParseDType(strings.ToLower(dtype(s.Name)))
 		if err != nil {
 			return err

@@ -108,7 +108,9 @@ func (e *Exporter) dtype(hf string) string {
 		if e.parts == nil {
 			e.parts = map[string]string{}
 			for _, p := range e.Model.Params(nil) {
-				e.parts[e.Model.Source(p.Name).Name] = e.Model.Component(p.Name)
+				for _, name := range e.Model.Source(p.Name).Names(p) {
+					e.parts[name] = e.Model.Component(p.Name)
+				}
 			}
 		}
 		return own(e.parts[hf]).DType.String()

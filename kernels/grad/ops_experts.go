@@ -1,0 +1,179 @@
+package grad
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/routing"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+var opLinear32, opRoute, opRouteBwd, opRouteOrder, opSpread, opSpreadGrad, opMix, opMixGrad, opMixDW, opSums, opSumsBwd, opBalance, opBalanceBwd *Op
+
+func init() {
+	opLinear32 = &Op{Name: "linear32", Kernel: kernels.Linear, VJP: linear32VJP}
+	opRouteBwd = &Op{Name: "route_bwd", Kernel: kernels.RouteBwd}
+	opRoute = &Op{Name: "route", Kernel: kernels.Route, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		if leg(0) && dy[0] != nil {
+			x := n.In[0]
+			g[0] = t.one(opRouteBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), x, n.Out[1])
+		}
+		return g
+	}}
+	opRouteOrder = &Op{Name: "route_order", Kernel: kernels.RouteOrder}
+	opSpreadGrad, opMixGrad = &Op{Name: "spread_grad", Kernel: kernels.Mix}, &Op{Name: "mix_grad", Kernel: kernels.Spread}
+	opSpread = &Op{Name: "spread", Kernel: kernels.Spread, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, len(n.In))
+		if leg(0) {
+			x := n.In[0]
+			g[0] = t.one(opSpreadGrad, kernels.Attr{}, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), n.In[2])
+		}
+		return g
+	}, Args: 2}
+	opMixDW = &Op{Name: "mix_dw", Kernel: kernels.MixDW}
+	opMix = &Op{Name: "mix", Kernel: kernels.Mix, VJP: mixVJP, Args: 3}
+	opSumsBwd = &Op{Name: "balance_sums_bwd", Kernel: kernels.BalanceSumsBwd}
+	opSums = &Op{Name: "balance_sums", Kernel: kernels.BalanceSums, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		if leg(0) {
+			x := n.In[0]
+			g[0] = t.one(opSumsBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place.dual()), x, n.In[1])
+			g[0].Node.Axes = n.Axes
+		}
+		return g
+	}}
+	opBalanceBwd = &Op{Name: "balance_loss_bwd", Kernel: kernels.BalanceLossBwd}
+	opBalance = &Op{Name: "balance_loss", Kernel: kernels.BalanceLoss, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		if !leg(0) {
+			return []*Value{nil}
+		}
+		x := n.In[0]
+		return []*Value{t.one(opBalanceBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], Place{}), x)}
+	}}
+}
+
+// Linear32 is x·wᵀ in float32, whatever the dtype of its operands, and so are its gradients' products: logits of a router.
+// Shapes: x [t k], w [n k] -> [t n].
+func (t *Tape) Linear32(x, w *Value) *Value {
+	w, x, p := t.product(w, x, "nk", "tk", "tn")
+	return t.one(opLinear32, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil)
+}
+
+// linear32VJP widens the other operand, so that a gradient is rounded once, as it leaves.
+func linear32VJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, 3)
+	d, x, w := dy[0], n.In[0], n.In[1]
+	wide := func(v *Value) *Value { return t.casted(v, tensor.F32) }
+	if leg(0) {
+		w, d, p := t.product(wide(w), d, "nk", "tn", "tk")
+		g[0] = t.casted(t.one(opLinearDX, kernels.Attr{}, tensor.F32, x.Shape, p, d, w), x.DType)
+	}
+	if leg(1) {
+		d, x, p := t.product(d, wide(x), "tn", "tk", "nk")
+		g[1] = t.one(opLinearDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x)
+	}
+	return g
+}
+
+// casted is v as d.
+func (t *Tape) casted(v *Value, d tensor.DType) *Value {
+	if v.DType == d {
+		return v
+	}
+	return t.one(opCast, kernels.Attr{}, d, v.Shape, v.Place, v)
+}
+
+// Routed says where the tokens of a rank go. All of it is kept: it is never decided again.
+type Routed struct {
+	Weights *Value // of each token's experts, the best first: [t k] f32
+	Experts *Value // [t k] i32
+	Counts  *Value // rows that each expert gets of this rank's tokens: [experts] i32
+	from    *Value // the token and the place of its expert, by row: [t·k] i32
+	slot    *Value // the row, by token and expert: [t k] i32
+}
+
+// Limit bounds the rows that an expert takes of a rank's tokens: at most Factor times the number under even sharing, rounded up; those of the greatest
+// weights, or the first ones. A Factor of 0 is no bound.
+type Limit struct {
+	Factor   float64
+	ByWeight bool
+}
+
+// Route chooses k of the experts that logits [t e] f32 are about, for each token, and puts the rows of all tokens in order of experts. A
+// bias [e] f32, or nil, takes part in the choice only.
+func (t *Tape) Route(logits, bias *Value, k int, r routing.Router, most Limit) *Routed {
+	if err := r.Check(logits.Shape[1], k); err != nil {
+		panic("grad: route: " + err.Error())
+	}
+	logits = t.only(logits, 0)
+	if bias != nil {
+		bias = t.to(bias, Place{})
+	}
+	rows, p := logits.Shape[0], logits.Place
+	n := t.emit(opRoute, kernels.RouterAttr(r), []*Value{logits, bias}, spec{[]int{rows, k}, tensor.F32, p}, spec{[]int{rows, k}, tensor.I32, p})
+	at := kernels.Attr{F: [2]float64{most.Factor}}
+	if most.ByWeight {
+		at.I[0] = 1
+	}
+	o := t.emit(opRouteOrder, at, []*Value{n.Out[1], n.Out[0]}, spec{[]int{rows * k}, tensor.I32, p}, spec{[]int{rows, k}, tensor.I32, p}, spec{[]int{logits.Shape[1]}, tensor.I32, Place{}})
+	n.Out[1].Need = false
+	for _, v := range o.Out {
+		v.Need = false
+	}
+	t.Keep(append(n.Out, o.Out...)...)
+	return &Routed{Weights: n.Out[0], Experts: n.Out[1], Counts: o.Out[2], from: o.Out[0], slot: o.Out[1]}
+}
+
+// Spread gives a row of x [t d] to each expert of each token, in order of experts: [t·k d].
+func (t *Tape) Spread(x *Value, r *Routed) *Value {
+	x = t.to(x, r.slot.Place)
+	k := r.slot.Shape[1]
+	return t.one(opSpread, kernels.Attr{I: [4]int{k}}, x.DType, []int{x.Shape[0] * k, x.Shape[1]}, x.Place, x, r.from, r.slot)
+}
+
+// Mix adds up what the experts of each token made of it, rows y [t·k d] as Spread gave them, by their weights: [t d].
+func (t *Tape) Mix(y *Value, r *Routed) *Value {
+	y = t.to(y, r.slot.Place)
+	return t.one(opMix, kernels.Attr{}, y.DType, []int{r.slot.Shape[0], y.Shape[1]}, y.Place, y, r.slot, r.Weights, r.from)
+}
+
+func mixVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, len(n.In))
+	x, slot, w, from := n.In[0], n.In[1], n.In[2], n.In[3]
+	d := t.to(dy[0], n.Out[0].Place)
+	if leg(0) {
+		g[0] = t.one(opMixGrad, kernels.Attr{I: [4]int{slot.Shape[1]}}, x.DType, x.Shape, x.Place, d, from, w)
+	}
+	if leg(2) {
+		g[2] = t.one(opMixDW, kernels.Attr{}, tensor.F32, w.Shape, w.Place, d, x, slot)
+	}
+	return g
+}
+
+// BalanceSums are, of the rows that sequences cut by cu have, how many would go to each expert and the experts' shares of the scores
+// added up: [2 e], partial where tokens are shared out. Only shares have a gradient.
+func (t *Tape) BalanceSums(logits, cu *Value, k int, score routing.Score) *Value {
+	logits = t.only(logits, 0)
+	axes, p := logits.Place.Cuts(0), Place{}
+	for _, m := range axes {
+		p[m] = Part{Kind: Partial}
+	}
+	v := t.one(opSums, kernels.Attr{I: [4]int{k, int(score)}}, tensor.F32, []int{2, logits.Shape[1]}, p, logits, cu)
+	v.Node.Axes = axes
+	return v
+}
+
+// View is x in another shape of the same size; every rank has the whole.
+func (t *Tape) View(x *Value, shape ...int) *Value {
+	x = t.to(x, Place{})
+	return t.one(opAlias, kernels.Attr{}, x.DType, shape, x.Place, x)
+}
+
+// BalanceLoss is scale·Σ nᵢ·pᵢ/N² of the counts n and the shares p of BalanceSums, where N is the rows that were counted: [1].
+func (t *Tape) BalanceLoss(sums *Value, k int, scale float64) *Value {
+	if len(sums.Shape) != 2 || sums.Shape[0] != 2 {
+		panic(fmt.Sprintf("grad: a loss of balance of %v", sums.Shape))
+	}
+	return t.one(opBalance, kernels.Attr{I: [4]int{k}, F: [2]float64{scale}}, tensor.F32, []int{1}, Place{}, t.to(sums, Place{}))
+}
