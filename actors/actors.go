@@ -40,7 +40,7 @@ type Kind uint8
 // The messages of the protocols in actors/core. Fields that a kind uses are listed behind it.
 const (
 	Started    Kind = iota // from the driver, first; Step is how often the actor has ended before
-	Down                   // from the driver: a watched actor From has ended; Text says why
+	Down                   // from the driver: a watched actor From has ended for the Step-th time; Text says why
 	Done                   // from the driver: a job ended; Job, Out, Values, Err
 	Tick                   // a timer; Step is its tag
 	Open                   // coordinator → rank: begin Step; Values carry the step's scalars
@@ -57,11 +57,16 @@ const (
 	Halt                   // coordinator → everyone: end
 	Failed                 // anyone → coordinator: an error that ends the run; Err
 	Report                 // coordinator → observer: something a user sees; Text is the topic
-	Ready                  // rank → coordinator: gradients of Step are reduced and kept; Values: squared norms by parameter
+	Ready                  // rank → coordinator: gradients of Step are reduced and kept; Values: as Closed, and squared norms by parameter
 	Commit                 // coordinator → rank: apply the update of Step; Values carry its scalars
-	Join                   // rank → coordinator: it is back after it had ended
-	Rewind                 // coordinator → rank: a new Epoch begins from the saved state of Step
+	Join                   // rank → coordinator: it is back after it had ended Step times
+	Rewind                 // coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Member 1 for a rank that has none, Values the commit of Step if there was one, Text the place in the data
 	Rewound                // rank → coordinator: it has the state of Step
+	Keep                   // coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values[0]: the newest step that all have copied
+	Buddy                  // rank → rank: the state after Step, to keep
+	Kept                   // rank → coordinator: it has the copy of Member's state after Step; Values[0]: nanoseconds that it took
+	Give                   // coordinator → rank: send Member the state of Step, Segment is its source
+	State                  // rank → rank: the state of Step, to take
 )
 
 // Message is everything that travels between actors. One flat type: no allocation in a simulation, one codec on the wire.
@@ -109,7 +114,9 @@ const (
 	WriteJob                   // write the copied state: IO
 	BeginJob                   // make room for a checkpoint: IO
 	CommitJob                  // write the manifest and move the pointer: IO
-	RestoreJob                 // give up all frames and read the saved state of Step: IO
+	RestoreJob                 // give up all frames and take the state of Step: Segment is the source, In what another rank gave: IO
+	KeepJob                    // copy the rank's state in memory: Copy; Out is the copy
+	StateJob                   // the same, for another rank
 )
 
 // Job is a plain value: what to run, on which operands, on which engine, after which jobs. It is never a function, so the

@@ -11,6 +11,7 @@ package configs
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/lfactor/lfactor/configs/source"
 )
@@ -159,6 +160,7 @@ type Train struct {
 	EvalInterval       int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
 	EvalSteps          int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
 	Restarts           int     `key:"restarts" default:"3" min:"0" class:"free" doc:"How often in a row, without a step in between, a process of plan.procs that ends too early is started again; 0 ends the run with it."`
+	Buddy              string  `key:"buddy" default:"auto" class:"free" doc:"Steps between copies of every rank's state in memory, one of them in another process, from which a process that is started again takes it: a number, auto for as often as costs a hundredth of the time, or off."`
 	LogInterval        int     `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
 }
 
@@ -177,12 +179,30 @@ func (r *Router) Check(at faults) {
 
 // Check implements section.
 func (t *Train) Check(at faults) {
+	if t.Keep() < -1 {
+		at.fault("train.buddy", fmt.Sprintf("%s, want auto, off or a number of steps from 1 to 1000", source.Quoted(t.Buddy)), "")
+	}
 	if t.MinScale > t.InitialScale {
 		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale, t.InitialScale), "")
 	}
 	if t.LossScale > 0 && !t.Half() {
 		at.fault("train.loss_scale", fmt.Sprintf("has no meaning with train.precision: %s", t.Precision), "remove it, or set train.precision: fp16")
 	}
+}
+
+// Keep is the number of train.buddy: steps between copies in memory, 0 for none and -1 for as often as costs little.
+func (t *Train) Keep() int64 {
+	switch t.Buddy {
+	case "off":
+		return 0
+	case "auto":
+		return -1
+	}
+	n, err := strconv.ParseInt(t.Buddy, 10, 64)
+	if err != nil || n < 1 || n > 1000 {
+		return -2
+	}
+	return n
 }
 
 // Half reports whether any part of the model computes in fp16, so that the loss is scaled.

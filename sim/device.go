@@ -259,6 +259,9 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 		s.open(d, j)
 		segs = d.segs
 	case actors.UpdatePhase:
+	case actors.KeepJob, actors.StateJob:
+		m.Out = []actors.Output{{Comm: -1, Port: -1, Payload: s.blobs.get(max(1, d.base))}}
+		return &noSegment
 	case actors.RestoreJob:
 		d.forget()
 		if s.l.Memory.Forget != nil {

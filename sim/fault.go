@@ -179,7 +179,7 @@ func (s *Sim) crash(ref actors.Ref, forGood bool) {
 		d.flying = false
 	}
 	for _, w := range s.extras[ref].watched {
-		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Text: "has crashed"})
+		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Step: int64(c.life), Text: "has crashed"})
 	}
 }
 

@@ -28,6 +28,7 @@ type sample struct {
 type ledger struct {
 	updates []update
 	grads   []sample
+	copied  map[int64][]update    // by step: what a copy in memory holds, whoever keeps it
 	saved   map[int64][]update    // by step: what a snapshot copied; it survives the rank's loss once it is durable
 	written map[int64]actors.Time // by step: when its part of the checkpoint was on disk
 	copying actors.Time           // end of the snapshot under way
@@ -47,7 +48,7 @@ type saves struct {
 func (m *Monitor) startBooks() {
 	for range m.l.Ranks {
 		first := m.l.Run.First - 1
-		m.books = append(m.books, &ledger{saved: map[int64][]update{first: nil}, written: map[int64]actors.Time{first: 0}})
+		m.books = append(m.books, &ledger{copied: map[int64][]update{}, saved: map[int64][]update{first: nil}, written: map[int64]actors.Time{first: 0}})
 	}
 	m.saves = saves{kept: m.l.Run.First - 1, ordered: m.l.Run.First - 1}
 }
@@ -114,11 +115,16 @@ func (m *Monitor) book(s Span) {
 	}
 	b := m.books[s.Rank]
 	switch j.Kind {
-	case actors.SnapshotJob:
+	case actors.SnapshotJob, actors.KeepJob, actors.StateJob:
 		if held := m.holds[s.Rank]; held != j.Step || b.lost {
 			m.broken("rank %d copies its state for step %d, it holds that of step %d", s.Rank, j.Step, held)
 		}
-		b.saved[j.Step], b.copying = slices.Clone(b.updates), s.End
+		b.copying = max(b.copying, s.End)
+		if j.Kind != actors.SnapshotJob {
+			b.copied[j.Step] = slices.Clone(b.updates)
+			break
+		}
+		b.saved[j.Step] = slices.Clone(b.updates)
 		delete(b.written, j.Step)
 	case actors.WriteJob:
 		if _, ok := b.saved[j.Step]; !ok || s.Start < b.copying {
@@ -126,11 +132,7 @@ func (m *Monitor) book(s Span) {
 		}
 		b.written[j.Step] = s.End
 	case actors.RestoreJob:
-		was, ok := b.saved[j.Step]
-		if !ok || j.Step != m.saves.kept {
-			m.broken("rank %d goes back to step %d, the newest durable state is that of step %d",
-				s.Rank, j.Step, m.saves.kept)
-		}
+		was := m.source(s.Rank, j)
 		if s.Start < b.busy {
 			m.broken("rank %d reads the state of step %d while a job runs", s.Rank, j.Step)
 		}
@@ -139,12 +141,41 @@ func (m *Monitor) book(s Span) {
 		}
 		b.updates, b.grads, b.lost = slices.Clone(was), nil, false
 		m.holds[s.Rank] = j.Step
+		m.audit(s.Rank, j.Step)
 	case actors.RunSegment, actors.UpdatePhase:
 		if b.lost {
 			m.broken("rank %d runs %v without a state", s.Rank, j.Action)
 		}
 		b.busy = s.End
 	}
+}
+
+// source is the state that a rank goes to: what it holds, or what it is given, or what is durable.
+func (m *Monitor) source(rank int, j *actors.Job) []update {
+	b := m.books[rank]
+	switch {
+	case len(j.In) > 0:
+		o := j.In[0].Payload.(*Blob).of
+		if from := m.rank(o.From); o.Step != j.Step || from != rank && !m.same(rank, from) {
+			m.broken("rank %d is given the state of rank %d after step %d, it is to go to step %d", rank, from, o.Step, j.Step)
+		}
+		return m.books[m.rank(o.From)].copied[o.Step]
+	case j.Segment == core.FromMember:
+		if b.lost || m.holds[rank] != j.Step {
+			m.broken("rank %d is to hold step %d and holds step %d", rank, j.Step, m.holds[rank])
+		}
+		return b.updates
+	case j.Segment == core.FromCopy:
+		m.broken("rank %d goes to a copy of step %d that it has not", rank, j.Step)
+	case j.Step != m.saves.kept:
+		m.broken("rank %d goes back to step %d, the newest durable state is that of step %d", rank, j.Step, m.saves.kept)
+	}
+	return b.saved[j.Step]
+}
+
+// same reports whether two ranks hold the same state.
+func (m *Monitor) same(rank, other int) bool {
+	return m.l.Run.Same != nil && slices.Contains(m.l.Run.Same[rank], other)
 }
 
 // bookSave follows the coordinator's part of a save.

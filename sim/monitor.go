@@ -24,6 +24,9 @@ type Monitor struct {
 	came   map[cameKey]bool
 	holds  []int64 // the step whose update each rank's parameters hold
 	whole  bool    // collectives are one event a member
+	lost   bool    // a rank is, since the coordinator was told
+	ready  int     // ranks that are, for the step under way
+	commit int64   // the newest step for which all were
 	books  []*ledger
 	saves  saves
 	loads  map[actors.Ref]uint32 // by loader: the epoch in which it was asked last
@@ -57,7 +60,7 @@ type rowWatch struct {
 
 // NewMonitor watches one run of a layout.
 func NewMonitor(l *Layout) *Monitor {
-	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{}, open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1}
+	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{}, open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1, commit: l.Run.First - 1}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)
@@ -93,6 +96,7 @@ func (m *Monitor) rank(r actors.Ref) int {
 
 func (m *Monitor) see(e Event) {
 	m.seeSave(e)
+	m.seeCommit(e)
 	switch { // a new epoch begins: what the one before promised is void
 	case e.M.Kind == actors.Rewind && e.M.Epoch > m.epoch:
 		m.epoch, m.owed = e.M.Epoch, 0
@@ -110,10 +114,6 @@ func (m *Monitor) see(e Event) {
 	switch e.M.Kind {
 	case actors.Activation, actors.Cotangent, actors.Part, actors.Batch, actors.Load:
 		m.once(e)
-	case actors.Rewind:
-		if e.M.Step != m.saves.kept {
-			m.broken("rank %d is sent back to step %d, the newest durable state is that of step %d", m.rank(e.To), e.M.Step, m.saves.kept)
-		}
 	}
 	switch e.M.Kind {
 	case actors.Activation, actors.Cotangent:
@@ -155,6 +155,29 @@ func (m *Monitor) see(e Event) {
 	}
 }
 
+// seeCommit follows which step is decided, and where everybody is sent after a loss.
+func (m *Monitor) seeCommit(e Event) {
+	switch {
+	case e.M.Kind == actors.Down && e.To == m.l.Coordinator:
+		m.lost = true
+	case e.M.Epoch < m.epoch:
+	case e.M.Kind == actors.Open && e.M.Step > 0 && (m.lost || e.M.Step > m.commit+1 || m.ready == len(m.l.Ranks)):
+		m.lost, m.ready = false, 0
+	case e.M.Kind == actors.Ready && !m.lost:
+		if m.ready++; m.ready == len(m.l.Ranks) {
+			m.commit = e.M.Step
+		}
+	case e.M.Kind == actors.Rewind && e.M.Epoch > m.epoch:
+		switch {
+		case e.M.Segment == core.FromMember && e.M.Step != m.commit:
+			m.broken("all are to hold step %d, the newest that is committed is step %d", e.M.Step, m.commit)
+		case e.M.Segment == core.FromDisk && e.M.Step != m.saves.kept, e.M.Step < m.saves.kept:
+			m.broken("all are sent back to step %d, the newest durable state is that of step %d", e.M.Step, m.saves.kept)
+		}
+		m.commit, m.ready = e.M.Step, 0
+	}
+}
+
 // once notes data that comes a second time.
 func (m *Monitor) once(e Event) {
 	k := cameKey{e.To, e.M.Kind, e.M.Step, e.M.Action, e.M.Segment, e.M.Comm, e.M.Member}
@@ -184,6 +207,9 @@ func (m *Monitor) report(r actors.Message) {
 		return
 	}
 	for i, ref := range m.l.RankRefs {
+		if m.lost { // it was decided, and not all are left to close it
+			break
+		}
 		if m.closed[ref] != r.Step {
 			m.broken("step %d was committed, rank %d has closed step %d", r.Step, i, m.closed[ref])
 		}
@@ -200,8 +226,14 @@ func (m *Monitor) span(s Span) {
 		}
 	}
 	m.book(s)
-	if s.Rank < 0 || s.Job.Engine != actors.Compute || m.awake[s.Rank] < m.epoch {
-		return // of no rank, or it has not heard of the epoch yet
+	if s.Rank < 0 || s.Job.Engine != actors.Compute {
+		return
+	}
+	if m.awake[s.Rank] < m.epoch { // it has not heard of the epoch yet, or catches up with what was decided before
+		if s.Job.Kind == actors.UpdatePhase {
+			m.applies(s, m.l.Ranks[s.Rank])
+		}
+		return
 	}
 	m.origins(s.Rank, s.Job)
 	if s.Job.Step < 0 {

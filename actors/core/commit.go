@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// A step is committed in two rounds. Every rank reduces its gradients, keeps them, and sends Ready with the squared norms of the
-// parameters that it counts. When all are ready the coordinator, alone, decides the step: it sends everyone the same Commit, and
+// A step is committed in two rounds. Every rank reduces its gradients, keeps them, and sends Ready with its values of the step so far, as
+// Closed has them, and the squared norms of the parameters that it counts. When all are ready the coordinator, alone, decides the step: it sends everyone the same Commit, and
 // only then do parameters change. A rank that is lost before Commit leaves every other at the step before; one that is lost
 // afterwards leaves a step that is decided, whoever has heard of it.
 
@@ -20,8 +20,8 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 		panic(fmt.Sprintf("core: actor %d is ready for step %d while step %d runs", m.From, m.Step, c.step))
 	case c.ready[i] != nil:
 		panic(fmt.Sprintf("core: rank %d is ready for step %d twice", i, m.Step))
-	case c.l.Norms != nil && len(m.Values) != len(c.l.Norms[i]):
-		panic(fmt.Sprintf("core: rank %d reports %d norms, it counts %d parameters", i, len(m.Values), len(c.l.Norms[i])))
+	case c.l.Norms != nil && len(m.Values) != ClosedLen+len(c.l.Norms[i]):
+		panic(fmt.Sprintf("core: rank %d reports %d norms, it counts %d parameters", i, len(m.Values)-ClosedLen, len(c.l.Norms[i])))
 	}
 	if c.ready[i] = m.Values; m.Values == nil {
 		c.ready[i] = []float64{}
@@ -44,7 +44,7 @@ func (c *Coordinator) decide() []float64 {
 			for int(p) >= len(c.norms) {
 				c.norms = append(c.norms, 0)
 			}
-			c.norms[p] += c.ready[i][k]
+			c.norms[p] += c.ready[i][ClosedLen+k]
 		}
 	}
 	sum := 0.0

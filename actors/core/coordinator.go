@@ -17,7 +17,7 @@ const (
 	TopicSaveLost = "savelost" // Step: the state could not be written; training goes on
 	TopicEnd      = "end"      // Step: the last step; Values[0] is 1 after a request to stop
 	TopicFailed   = "failed"   // Text says why the run ended
-	TopicBack     = "back"     // Step: the state that all ranks hold again after a loss; Values[0]: nanoseconds since the loss
+	TopicBack     = "back"     // Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
 )
 
 // Layout of the values of a TopicStep report.
@@ -53,6 +53,9 @@ type RunLayout struct {
 	Norms      [][]int32                // by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
 	Recover    bool                     // a rank that ends will come back: the run goes on from the newest saved state
 	Restarts   int                      // how often one may end without a new step in between; 0 is no limit
+	Keep       int64                    // steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
+	Buddy      []int                    // by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all
+	Same       [][]int                  // by rank: the others that hold the same state, and have it after a commit without hearing from each other; may be nil
 	Place      func(step int64) string  // where the data stands after a step, for those that read it again; nil for nothing
 }
 
@@ -118,12 +121,13 @@ type Coordinator struct {
 	jobs         actors.JobID
 	epoch        uint32
 	kept         kept
-	gone         map[actors.Ref]bool // ranks that have ended and are not back
-	lost         bool                // from the loss of a rank until all ranks are back at one state
-	deaths       map[actors.Ref]int  // since the newest step
-	newest       int64               // step that ever ended
-	rewinding    int                 // ranks that are not at the state of the new epoch yet
-	back         []bool
+	lost         bool // from the loss of a rank until all ranks are back at one state
+	back         recovery
+	copies       keeper
+	shortest     float64     // nanoseconds of the shortest step
+	lives        []int64     // by rank: how often it has ended
+	deaths       map[int]int // by rank, since the newest step
+	newest       int64       // step that ever ended
 }
 
 // NewCoordinator returns the behaviour.
@@ -132,8 +136,8 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 	for i, r := range l.Ranks {
 		c.place[r] = i
 	}
-	c.kept, c.gone = kept{l.First - 1, l.OptimSteps, l.LossScale}, map[actors.Ref]bool{}
-	c.deaths, c.newest = map[actors.Ref]int{}, l.First-1
+	c.kept = kept{l.First - 1, l.OptimSteps, l.LossScale}
+	c.deaths, c.lives, c.newest = map[int]int{}, make([]int64, len(l.Ranks)), l.First-1
 	return c
 }
 
@@ -160,7 +164,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	switch m.Kind {
-	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Failed:
+	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Kept, actors.Failed:
 		if m.Epoch < c.epoch {
 			drop(m)
 			return
@@ -202,6 +206,8 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		c.joined(ctx, m)
 	case actors.Rewound:
 		c.rewound(ctx, m)
+	case actors.Kept:
+		c.counted(ctx, m)
 	case actors.Halt:
 		if c.stopping = true; m.Text == HaltNow {
 			c.abandon(ctx)
@@ -282,7 +288,11 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	if c.l.SaveEvery > 0 && c.step%c.l.SaveEvery == 0 && c.step < c.l.Last && !c.stopping {
 		c.waitSave = true
 	}
+	if t := v[StepTime]; c.shortest == 0 || t < c.shortest {
+		c.shortest = t
+	}
 	c.save(ctx)
+	c.keep(ctx)
 	if c.l.EvalEvery > 0 && (c.step%c.l.EvalEvery == 0 || c.step == c.l.Last) && c.l.EvalSteps > 0 {
 		c.eval, c.evalSum = 1, 0
 	}
@@ -330,7 +340,7 @@ func (c *Coordinator) State() (updates int64, scale LossScale) { return c.update
 // save begins the save that is due. It is called between steps only, when no rank changes its state; one save is under way at
 // a time, so that a due one may wait for the end of a later step.
 func (c *Coordinator) save(ctx actors.Context) {
-	if !c.waitSave || c.writing {
+	if !c.waitSave || c.writing || c.lost {
 		return
 	}
 	c.waitSave = false

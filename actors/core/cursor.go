@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -80,6 +81,7 @@ const (
 	lackActivation
 	lackGradient
 	lackCommit
+	lackCopy
 )
 
 // what is the wait in words.
@@ -95,6 +97,8 @@ func (w Wait) what() string {
 		return fmt.Sprintf("gradient %v", w.a)
 	case lackCommit:
 		return "the commit of the step"
+	case lackCopy:
+		return "the copy of its state in memory"
 	}
 	return ""
 }
@@ -108,8 +112,13 @@ func (r *Rank) missing(c *cursor) Wait {
 		c.shape(r)
 	}
 	if c.pc > 0 {
-		if c.segs[c.pc-1].Ready && r.verdict == nil {
-			return Wait{lack: lackCommit, a: c.a}
+		if c.segs[c.pc-1].Ready {
+			if r.verdict == nil {
+				return Wait{lack: lackCommit, a: c.a}
+			}
+			if r.copying() { // of what the update changes
+				return Wait{lack: lackCopy, a: c.a, peer: actors.None}
+			}
 		}
 		for _, at := range c.segs[c.pc].Await {
 			g := c.segs[at.Segment].Comms[at.Comm].Group
@@ -165,6 +174,9 @@ func (r *Rank) start(ctx actors.Context, c *cursor) {
 	}
 	r.since, r.ins = ctx.Now(), j.In
 	r.do(ctx, j)
+	if c.a.Kind == plan.Step && c.pc > 0 && c.segs[c.pc-1].Ready {
+		r.applying = r.running
+	}
 }
 
 // inputs gathers the data, activations or cotangents of an action's first job and returns their credits.
@@ -210,7 +222,7 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 		}
 	}
 	if n := int(c.pc); n < len(c.segs) && c.segs[n].Ready {
-		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch, Values: m.Values[min(len(m.Values), ClosedLen):]})
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch, Values: append(slices.Clone(r.values[:]), m.Values[min(len(m.Values), ClosedLen):]...)})
 	}
 	c.pc++
 	if !ended {

@@ -6,26 +6,89 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// A rank that ends and comes back begins a new epoch of membership: all ranks go back to the state that was saved last, and
-// messages, credits and jobs of the epoch before mean nothing any more.
+// A rank that ends and comes back begins a new epoch of membership: all ranks go to one state, and messages, credits and jobs of the
+// epoch before mean nothing any more.
 
-// rewind leaves the epoch: whatever came or waits to be sent is given back, and the saved state of a step is read again as soon as
-// the device is free.
+// wanted is the state that a rank goes to.
+type wanted struct {
+	step    int64
+	source  int32
+	given   bool           // it comes in a message
+	verdict []float64      // of that step, for a rank that has not applied it yet
+	place   string         // of the data after that step, for the loader
+	state   actors.Payload // what was given
+	asked   bool           // the device is at work on it
+	early   actors.Message // what was given before the rank has heard of the epoch
+}
+
+// rewind leaves the epoch: whatever came or waits to be sent is given back, and the rank goes to the state of a step as soon as the
+// device is free.
 func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
-	r.Release()
-	r.epoch, r.target, r.behind, r.place = m.Epoch, m.Step, true, m.Text
+	r.clear()
+	r.owes = r.owes || r.open && r.step == m.Step && !r.applied && m.Segment == FromMember
+	r.epoch, r.behind = m.Epoch, true
+	early := r.target.early
+	r.target = wanted{step: m.Step, source: m.Segment, given: m.Member == 1 && m.Segment != FromDisk, verdict: m.Values, place: m.Text}
 	r.open, r.hungry, r.under = false, false, 0
-	r.settled, r.restoring = r.jobs, false
+	r.settled = r.jobs
+	r.dropCopies(func(c *copied) bool { return c.step > m.Step })
+	r.restore(ctx)
+	if early.Payload != nil {
+		r.given(ctx, &early)
+	}
+}
+
+// restore goes to the state that is wanted, once no job of the epoch before computes with the rank's state or copies it. An update that
+// is decided and not applied yet is applied before.
+func (r *Rank) restore(ctx actors.Context) {
+	t := &r.target
+	switch {
+	case r.running != 0 || r.copying() || t.asked || t.given && t.state == nil:
+		return
+	case r.owes && t.source == FromMember:
+		n := int32(slices.IndexFunc(r.l.Update, func(s Segment) bool { return s.Ready })) + 1
+		r.do(ctx, actors.Job{Kind: actors.UpdatePhase, Engine: actors.Compute, Step: t.step, Action: stepAction, Segment: n, Values: t.verdict})
+		r.applying = r.running
+		return
+	}
+	r.owes = false
+	j := actors.Job{Kind: actors.RestoreJob, Engine: actors.IO, Step: t.step, Segment: t.source}
+	switch {
+	case t.given:
+		j.In = []actors.Input{{Comm: -1, Port: -1, Payload: t.state}}
+		t.state = nil
+	case t.source == FromCopy:
+		j.In = []actors.Input{{Comm: -1, Port: -1, Payload: r.copyOf(ctx.Self(), t.step)}}
+	}
+	t.asked = true
+	r.do(ctx, j)
+}
+
+// caughtUp takes in that the update is done that was decided in an epoch before.
+func (r *Rank) caughtUp(ctx actors.Context, m *actors.Message) {
+	drop(m)
+	r.running, r.owes = 0, false
 	r.restore(ctx)
 }
 
-// restore reads the saved state once no job of the epoch before computes with the rank's state or copies it.
-func (r *Rank) restore(ctx actors.Context) {
-	copies := slices.ContainsFunc(r.io, func(j ioJob) bool { return j.kind == actors.SnapshotJob })
-	if r.running == 0 && !copies && !r.restoring {
-		r.restoring = true
-		r.do(ctx, actors.Job{Kind: actors.RestoreJob, Engine: actors.IO, Step: r.target})
+// given takes the state of the wanted step from another rank. A copy is kept as the rank's own.
+func (r *Rank) given(ctx actors.Context, m *actors.Message) {
+	t := &r.target
+	switch {
+	case m.Epoch > r.epoch:
+		drop(&t.early)
+		t.early = *m
+		return
+	case m.Epoch < r.epoch || !r.behind || !t.given || t.asked || t.state != nil || t.step != m.Step:
+		drop(m)
+		return
 	}
+	if r.target.source == FromCopy {
+		m.Payload.Retain()
+		r.copies = append(r.copies, copied{ctx.Self(), m.Step, m.Payload})
+	}
+	r.target.state = m.Payload
+	r.restore(ctx)
 }
 
 // late takes in the end of a job that was started before the rank went back: nobody wants its results.
@@ -33,6 +96,9 @@ func (r *Rank) late(ctx actors.Context, m *actors.Message) {
 	drop(m)
 	if m.Job == r.running {
 		r.running = 0
+	}
+	if m.Job == r.applying {
+		r.owes = false
 	}
 	r.io = slices.DeleteFunc(r.io, func(j ioJob) bool { return j.id == m.Job })
 	if r.behind {
@@ -42,6 +108,14 @@ func (r *Rank) late(ctx actors.Context, m *actors.Message) {
 
 // Release gives back everything that the rank holds.
 func (r *Rank) Release() {
+	r.clear()
+	drop(&r.target.early)
+	r.target.early = actors.Message{}
+	r.dropCopies(func(*copied) bool { return true })
+}
+
+// clear gives back what belongs to the step under way.
+func (r *Rank) clear() {
 	r.inbox.release()
 	for i := range r.edges {
 		e := &r.edges[i]
@@ -51,6 +125,10 @@ func (r *Rank) Release() {
 		*e = edge{}
 	}
 	r.edges = r.edges[:0]
+	if r.target.state != nil {
+		r.target.state.Release()
+		r.target.state = nil
+	}
 }
 
 // rewind begins a new epoch of a loader: steps that were read or asked for are forgotten.

@@ -21,36 +21,39 @@ const (
 // every message touches comes first, and short lists begin in the rank itself: a simulation has many ranks, and few of them in a
 // cache.
 type Rank struct {
-	l         *RankLayout
-	step      int64
-	epoch     uint32
-	pc        int32
-	open      bool
-	dead      bool
-	hungry    bool // the wait under way is for data
-	behind    bool // it has no state of the epoch yet
-	restoring bool // it has asked its device for that state
-	under     int8 // actions under way: 0, 1, or the 2 of an overlapped pair
-	turn      int8
-	running   actors.JobID // the compute job in flight, 0 for none
-	jobs      actors.JobID
-	settled   actors.JobID // the last job before it went back to a saved state
-	cur       [2]cursor
-	since     actors.Time
-	row       []plan.Entry
-	ins       []actors.Input // of the job in flight
-	groups    []Group
-	inbox     inbox
-	edges     []edge
-	values    [ClosedLen]float64 // of the step so far
-	wires     []wiring
-	scalars   []float64 // from Open
-	verdict   []float64 // from Commit, nil until it has come
-	prog      *plan.Program
-	io        []ioJob // in flight on other engines
-	target    int64   // the step whose state it wants after a loss
-	place     string  // of the data after that step, for the loader
-	short     short
+	l        *RankLayout
+	step     int64
+	epoch    uint32
+	pc       int32
+	open     bool
+	dead     bool
+	hungry   bool // the wait under way is for data
+	behind   bool // it has no state of the epoch yet
+	applied  bool // the update of the step
+	owes     bool // an update that is decided, from the epoch before
+	under    int8 // actions under way: 0, 1, or the 2 of an overlapped pair
+	turn     int8
+	running  actors.JobID // the compute job in flight, 0 for none
+	jobs     actors.JobID
+	settled  actors.JobID // the last job before it went back to a saved state
+	cur      [2]cursor
+	since    actors.Time
+	row      []plan.Entry
+	ins      []actors.Input // of the job in flight
+	groups   []Group
+	inbox    inbox
+	edges    []edge
+	values   [ClosedLen]float64 // of the step so far
+	wires    []wiring
+	scalars  []float64 // from Open
+	verdict  []float64 // from Commit, nil until it has come
+	prog     *plan.Program
+	io       []ioJob      // in flight on other engines
+	applying actors.JobID // the last job that changes parameters
+	target   wanted       // after a loss
+	copies   []copied     // in memory: of its own state, and of the ranks whose buddy it is
+	buddy    actors.Ref   // who keeps the second copy of its state
+	short    short
 }
 
 // short is where the lists of a rank begin.
@@ -69,6 +72,7 @@ type short struct {
 type ioJob struct {
 	id   actors.JobID
 	kind actors.JobKind
+	to   actors.Ref // who gets its result
 }
 
 // NewRank returns the behaviour of one rank.
@@ -109,14 +113,14 @@ func (r *Rank) wiring(stage int16) *wiring {
 
 // Receive implements actors.Behaviour.
 func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
-	if r.dead || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind && m.Kind != actors.Rewind && m.Kind != actors.Halt) {
+	if r.dead || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind && m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State) {
 		drop(m)
 		return
 	}
 	switch m.Kind {
 	case actors.Started:
 		if r.behind = m.Step > 0; r.behind {
-			ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Join})
+			ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Join, Step: m.Step})
 		}
 	case actors.Rewind:
 		r.rewind(ctx, m)
@@ -133,6 +137,14 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 		r.verdict = m.Values
 	case actors.Done:
 		r.done(ctx, m)
+	case actors.Keep:
+		r.keep(ctx, m)
+	case actors.Buddy:
+		r.store(ctx, m.From, m.Step, m.Payload, 0)
+	case actors.Give:
+		r.give(ctx, m)
+	case actors.State:
+		r.given(ctx, m)
 	case actors.Save:
 		r.do(ctx, actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy, Step: m.Step, Text: m.Text})
 	case actors.Halt:
@@ -161,7 +173,7 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 		panic(fmt.Sprintf("core: rank %d: step %d opened while step %d runs", r.l.Rank, m.Step, r.step))
 	}
 	r.epoch, r.step, r.open, r.pc, r.scalars = m.Epoch, m.Step, true, 0, m.Values
-	r.verdict = nil
+	r.verdict, r.applied = nil, false
 	r.values = [ClosedLen]float64{}
 	r.prog = r.l.Program
 	if m.Step < 0 {
@@ -170,9 +182,12 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	r.row = r.prog.Rows[r.l.Row]
 	r.inbox.begin(r.prog)
 	r.since = ctx.Now()
-	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch, Text: r.place})
-	r.place = ""
+	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch, Text: r.target.place})
+	r.target.place = ""
 }
+
+// stepAction is the optimizer step.
+var stepAction = plan.Action{Kind: plan.Step}
 
 func (r *Rank) eval() bool { return r.step < 0 }
 
@@ -183,7 +198,7 @@ func (r *Rank) do(ctx actors.Context, j actors.Job) {
 	if j.Engine == actors.Compute {
 		r.running = j.ID
 	} else {
-		r.io = append(r.io, ioJob{j.ID, j.Kind})
+		r.io = append(r.io, ioJob{id: j.ID, kind: j.Kind})
 	}
 	ctx.Do(j)
 }
@@ -222,7 +237,7 @@ func (r *Rank) next() bool {
 		}
 	case n == len(r.row) && !r.eval():
 		r.under = 1
-		r.cur[0] = cursor{a: plan.Action{Kind: plan.Step}, segs: r.l.Update}
+		r.cur[0] = cursor{a: stepAction, segs: r.l.Update}
 	default:
 		return false
 	}
@@ -250,14 +265,19 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	}
 	if m.Job != r.running {
 		if i := slices.IndexFunc(r.io, func(j ioJob) bool { return j.id == m.Job }); i >= 0 {
-			kind := r.io[i].kind
+			j := r.io[i]
 			r.io = slices.Delete(r.io, i, i+1)
-			r.saved(ctx, kind, m)
+			r.saved(ctx, j, m)
 			return
 		}
 		panic(fmt.Sprintf("core: rank %d was told of job %d, but %d runs", r.l.Rank, m.Job, r.running))
 	}
+	if r.behind {
+		r.caughtUp(ctx, m)
+		return
+	}
 	r.running = 0
+	r.applied = r.applied || m.Job == r.applying
 	r.since = ctx.Now()
 	for i, v := range m.Values[:min(len(m.Values), ClosedLen)] {
 		if i == ClosedPeak {
@@ -269,9 +289,13 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	r.finish(ctx, &r.cur[r.turn], m)
 }
 
-// saved moves a checkpoint along: copied, then written.
-func (r *Rank) saved(ctx actors.Context, kind actors.JobKind, m *actors.Message) {
-	switch kind {
+// saved takes in the end of a job beside the computation. A checkpoint moves along: copied, then written.
+func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
+	switch j.kind {
+	case actors.KeepJob:
+		r.kept(ctx, m)
+	case actors.StateJob:
+		ctx.Send(j.to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: m.Out[0].Payload})
 	case actors.SnapshotJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Queued, Step: m.Step, Epoch: r.epoch})
 		r.do(ctx, actors.Job{Kind: actors.WriteJob, Engine: actors.IO, Step: m.Step, Text: m.Text})
@@ -279,6 +303,6 @@ func (r *Rank) saved(ctx actors.Context, kind actors.JobKind, m *actors.Message)
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Durable, Step: m.Step, Epoch: r.epoch, Text: m.Text})
 	case actors.RestoreJob:
 		r.behind = false
-		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Rewound, Step: r.target, Epoch: r.epoch})
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Rewound, Step: r.target.step, Epoch: r.epoch})
 	}
 }

@@ -6,84 +6,226 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// kept is what the coordinator goes back to.
+// kept is a state that everybody can go back to, as far as the coordinator has a part in it.
 type kept struct {
 	step    int64
 	updates int64
 	scale   LossScale
 }
 
-// lose begins a new epoch when a rank has ended that will come back: the step under way is void, and so is a save that is not
-// complete. A rank that ends again and again without a step in between ends the run.
+// now is the state of the newest committed step.
+func (c *Coordinator) now() kept { return kept{c.step, c.updates, c.l.LossScale} }
+
+// recovery is what the coordinator knows from the loss of a rank until all are back at one state.
+type recovery struct {
+	gone    map[actors.Ref]bool // ranks that have ended and are not back
+	blank   []bool              // by rank: it holds no state
+	mixed   bool                // some may have left the newest committed step for an older one
+	decided bool                // the step that was under way is committed, and not reported yet
+	eval    int64               // the step whose evaluation was under way, -1 for none
+	left    int                 // ranks that are not at the target yet
+	back    []bool
+	target  kept
+	source  int32
+	since   actors.Time
+}
+
+// lose begins a new epoch when a rank has ended that will come back: the step under way is void unless it is decided, and so is a save that
+// is not complete. A rank that ends again and again without a step in between ends the run.
 func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
-	if c.deaths[m.From]++; c.deaths[m.From] > c.l.Restarts && c.l.Restarts > 0 {
+	i := c.place[m.From]
+	if m.Step <= c.lives[i] { // it is back already
+		return
+	}
+	c.lives[i] = m.Step
+	if c.deaths[i]++; c.deaths[i] > c.l.Restarts && c.l.Restarts > 0 {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("rank %d has ended %d times at step %d and is not started again (train.restarts=%d); the last time: %s",
-			c.place[m.From], c.deaths[m.From], c.step, c.l.Restarts, m.Text)})
+			i, c.deaths[i], c.step, c.l.Restarts, m.Text)})
 		return
 	}
 	if !c.lost {
-		c.lost, c.since = true, ctx.Now()
+		c.begins(ctx)
+	}
+	if c.eval > 0 {
+		c.back.eval = c.step
 	}
 	c.epoch++
-	c.gone[m.From] = true
-	c.left, c.unready, c.queued, c.eval, c.rewinding = 0, 0, 0, 0, 0
-	c.verdict = nil
+	c.back.gone[m.From], c.back.blank[i] = true, true
+	c.left, c.unready, c.queued, c.eval, c.back.left = 0, 0, 0, 0, 0
+	c.copies.without(i, c.l.Buddy)
 	if c.writing && c.durable > 0 {
-		c.writing, c.job = false, 0
+		c.writing, c.waitSave, c.job = false, true, 0
 	}
 }
 
-// joined takes a rank back.
+// begins notes what the first loss finds: the step under way counts if it is decided.
+func (c *Coordinator) begins(ctx actors.Context) {
+	under := c.left > 0 && c.eval == 0
+	c.lost = true
+	c.back = recovery{gone: map[actors.Ref]bool{}, blank: make([]bool, len(c.l.Ranks)), eval: -1, since: ctx.Now(), decided: under && c.verdict != nil}
+	if under && c.verdict == nil {
+		c.step--
+	}
+}
+
+// joined takes a rank back. What it said before it ended once more does not count; that it has ended may be known later than that it is
+// back.
 func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
-	if c.gone[m.From] {
-		delete(c.gone, m.From)
+	i, ok := c.place[m.From]
+	if !ok || m.Step < c.lives[i] {
+		return
+	}
+	if m.Step > c.lives[i] {
+		c.lose(ctx, &actors.Message{Kind: actors.Down, From: m.From, Step: m.Step, Text: "it is back, and nobody knew that it had ended"})
+	}
+	if c.lost && c.back.gone[m.From] {
+		delete(c.back.gone, m.From)
 		c.goBack(ctx)
 	}
 }
 
-// goBack sends everyone to the newest saved state, when no rank is missing and it is settled which state that is: a checkpoint whose
-// parts are written is still committed, for what it replaces may be removed.
+// goBack sends everyone to one state, when no rank is missing and it is settled which states there are: a checkpoint whose parts are
+// written is still committed, for what it replaces may be removed.
 func (c *Coordinator) goBack(ctx actors.Context) {
-	if len(c.gone) > 0 || c.writing || c.rewinding > 0 {
+	b := &c.back
+	if len(b.gone) > 0 || c.writing || b.left > 0 {
 		return
 	}
-	c.rewinding, c.back = len(c.l.Ranks), make([]bool, len(c.l.Ranks))
+	if b.source = c.source(); b.source == FromMember && b.decided {
+		b.decided = false
+		c.concludeLost(ctx)
+		if c.dead {
+			return
+		}
+	}
+	var verdict []float64
+	switch b.source {
+	case FromMember:
+		b.target, verdict = c.now(), c.verdict
+	case FromCopy:
+		b.target, b.mixed = c.copies.whole, true
+	default:
+		b.target, b.mixed = c.kept, true
+		if c.kept.step < c.copies.whole.step {
+			c.copies.own, c.copies.whole = nil, kept{} // nobody keeps copies of steps that are taken again
+		}
+	}
+	b.left, b.back = len(c.l.Ranks), make([]bool, len(c.l.Ranks))
 	place := ""
 	if c.l.Place != nil {
-		place = c.l.Place(c.kept.step)
+		place = c.l.Place(b.target.step)
 	}
-	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: c.kept.step, Text: place})
+	for i, r := range c.l.Ranks {
+		m := actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: b.target.step, Segment: b.source, Values: verdict, Text: place}
+		if b.blank[i] {
+			m.Member = 1
+		}
+		ctx.Send(r, m)
 	}
 }
 
-// rewound counts the ranks that are back; with the last one the run goes on from there.
+// source says where the state of those that have none comes from: from a rank that holds the same, else from copies in memory, else from
+// the newest checkpoint.
+func (c *Coordinator) source() int32 {
+	b := &c.back
+	members := !b.mixed
+	for i, blank := range b.blank {
+		members = members && (!blank || c.member(i) >= 0)
+	}
+	switch {
+	case members:
+		return FromMember
+	case c.copies.serves(b.blank) && c.copies.whole.step >= c.kept.step:
+		return FromCopy
+	}
+	return FromDisk
+}
+
+// member is a rank that holds the same state as rank i and is not lost, -1 for none.
+func (c *Coordinator) member(i int) int {
+	if c.l.Same != nil {
+		for _, j := range c.l.Same[i] {
+			if !c.back.blank[j] {
+				return j
+			}
+		}
+	}
+	return -1
+}
+
+// giver is the rank that gives rank i its state.
+func (c *Coordinator) giver(i int) int {
+	if c.back.source == FromCopy {
+		return c.l.Buddy[i]
+	}
+	return c.member(i)
+}
+
+// concludeLost ends the step that was decided when a rank was lost. What a rank has not said at its end it had said when it was ready.
+func (c *Coordinator) concludeLost(ctx actors.Context) {
+	for i, v := range c.closed {
+		if v == nil {
+			c.closed[i] = append(make([]float64, 0, ClosedLen), c.ready[i][:min(ClosedLen, len(c.ready[i]))]...)
+			c.closed[i] = c.closed[i][:ClosedLen]
+		}
+	}
+	c.conclude(ctx)
+	if c.eval > 0 {
+		c.back.eval, c.eval = c.step, 0
+	}
+}
+
+// rewound counts the ranks that are back, and has those that are give to those that have nothing; with the last one the run goes on.
 func (c *Coordinator) rewound(ctx actors.Context, m *actors.Message) {
+	b := &c.back
 	i, ok := c.place[m.From]
-	if !ok || c.rewinding == 0 {
+	if !ok || !c.lost || b.left == 0 {
 		return
 	}
-	if c.back[i] {
+	if b.back[i] {
 		panic(fmt.Sprintf("core: rank %d went back twice", i))
 	}
-	c.back[i] = true
-	if c.rewinding--; c.rewinding > 0 {
-		return
+	b.back[i] = true
+	for j, blank := range b.blank {
+		if blank && b.source != FromDisk && !b.back[j] && c.giver(j) == i {
+			ctx.Send(m.From, actors.Message{Kind: actors.Give, Epoch: c.epoch, Step: b.target.step, Segment: b.source, Member: int32(c.l.Ranks[j])})
+		}
 	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBack, Step: c.kept.step, Values: []float64{float64(ctx.Now() - c.since)}})
-	c.ended, c.step, c.updates, c.l.LossScale = false, c.kept.step, c.kept.updates, c.kept.scale
-	c.waitSave, c.lost = false, false
+	if b.left--; b.left == 0 {
+		c.resume(ctx)
+	}
+}
+
+// resume goes on from the state that all ranks hold.
+func (c *Coordinator) resume(ctx actors.Context) {
+	b := &c.back
+	t := b.target
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBack, Step: t.step, Values: []float64{float64(ctx.Now() - b.since), float64(b.source)}})
+	c.lost, c.ended, c.step, c.updates, c.l.LossScale = false, false, t.step, t.updates, t.scale
+	for i := range c.copies.own { // a rank that was given a copy keeps it
+		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && b.blank[i]
+	}
+	c.copies.next = 0 // what was lost of the copies is made good soon
+	if b.eval == t.step {
+		c.eval, c.evalSum = 1, 0
+	}
+	c.waitSave = c.waitSave && t.step > c.kept.step
+	c.save(ctx)
+	c.keep(ctx)
 	c.advance(ctx)
 }
 
 // recovering says whom the coordinator waits for after a rank was lost.
 func (c *Coordinator) recovering() (w actors.Wait, yes bool) {
+	if !c.lost {
+		return
+	}
 	for i, r := range c.l.Ranks {
 		switch {
-		case c.gone[r]:
-			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i), Since: c.since}, true
-		case c.rewinding > 0 && len(c.gone) == 0 && !c.back[i]:
-			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to go back to step %d", i, c.kept.step), Since: c.since}, true
+		case c.back.gone[r]:
+			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i), Since: c.back.since}, true
+		case c.back.left > 0 && len(c.back.gone) == 0 && !c.back.back[i]:
+			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to go back to step %d", i, c.back.target.step), Since: c.back.since}, true
 		}
 	}
 	return

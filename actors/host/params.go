@@ -99,8 +99,7 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 		}
 	}
 	r.state[q.Name] = st // as far as it goes, should an allocation fail
-	kinds := append([]string{"master"}, r.opt.State...)
-	for i, kind := range kinds {
+	for i, kind := range r.kinds() {
 		if i == 0 && q.Value.DType == tensor.F32 {
 			continue
 		}
@@ -148,7 +147,7 @@ func (r *Rank) Parts() (out []Part) {
 		}
 		for i, t := range r.state[h.Name] {
 			if t != nil {
-				out = append(out, Part{append([]string{"master"}, r.opt.State...)[i], h.Param, q.Own, t})
+				out = append(out, Part{r.kinds()[i], h.Param, q.Own, t})
 			}
 		}
 	}

@@ -88,6 +88,12 @@ func (r *Rank) Config() *RankConfig { return &r.c }
 
 // Run implements Device.
 func (r *Rank) Run(j actors.Job) (res Result, err error) {
+	switch j.Kind {
+	case actors.RestoreJob:
+		return Result{}, r.restore(j)
+	case actors.KeepJob, actors.StateJob:
+		return r.keep()
+	}
 	began := time.Now()
 	if err := r.receive(j.In); err != nil {
 		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
@@ -101,8 +107,6 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 		return Result{Text: j.Text}, r.snapshot(j)
 	case actors.WriteJob:
 		return r.write(j)
-	case actors.RestoreJob:
-		return Result{}, r.restore(j)
 	default:
 		panic(fmt.Sprintf("host: a rank has no job of kind %d", j.Kind))
 	}

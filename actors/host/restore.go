@@ -3,24 +3,107 @@ package host
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// restore gives up all that belongs to the step under way and takes the state of a step that is durable.
+// paramKind is the kind of the model's own values; the others are master and the optimizer's state.
+const paramKind = "param"
+
+// kinds names a rank's values of a parameter, in the order of its state.
+func (r *Rank) kinds() []string { return append([]string{"master"}, r.opt.State...) }
+
+// restore gives up all that belongs to the step under way and takes the state of a step: what another rank gave or the rank's own
+// copy, what is durable, or what it holds.
 func (r *Rank) restore(j actors.Job) error {
 	r.abandon()
-	if r.c.Saved == nil {
-		return errors.New("a rank is to go back to a saved state, and nothing is saved")
-	}
-	fill, done, err := r.c.Saved(j.Step)
-	if err == nil {
-		err = r.Load(fill)
-		done()
+	var err error
+	switch {
+	case len(j.In) > 0:
+		p := j.In[0].Payload.(*Pack)
+		err = r.take(p)
+		p.Release()
+	case j.Segment == core.FromMember:
+	case r.c.Saved == nil:
+		err = errors.New("nothing is saved")
+	default:
+		fill, done, e := r.c.Saved(j.Step)
+		if err = e; e == nil {
+			err = r.Load(fill)
+			done()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: going back to step %d: %w", r.c.Name, j.Step, err)
+	}
+	return nil
+}
+
+// keep copies the rank's state to host memory. It runs beside the computation, which changes none of it meanwhile.
+func (r *Rank) keep() (Result, error) {
+	began := time.Now()
+	p := NewPack(nil)
+	add := func(name string, t *tensor.Tensor) error {
+		c, err := r.c.Host.New("copy of "+name, t.DType, t.Shape...)
+		if err != nil {
+			return err
+		}
+		kernels.Read(r.c.Backend, c.Bytes(), t)
+		p.Names, p.Tensors = append(p.Names, name), append(p.Tensors, c)
+		return nil
+	}
+	for _, h := range r.c.Held {
+		err := add(paramKind+" "+h.Name, r.run.Params[h.Name])
+		for i, t := range r.state[h.Name] {
+			if err == nil && t != nil {
+				err = add(r.kinds()[i]+" "+h.Name, t)
+			}
+		}
+		if err != nil {
+			p.Release()
+			return Result{}, err
+		}
+	}
+	v := make([]float64, core.ClosedLen)
+	v[core.ClosedBusy] = float64(time.Since(began))
+	return Result{Out: []actors.Output{{Comm: -1, Port: -1, Payload: p}}, Values: v}, nil
+}
+
+// take sets the rank's state to a copy that keep has made, on this rank or on one that holds the same.
+func (r *Rank) take(p *Pack) error {
+	places := map[string]int{}
+	for i, kind := range r.kinds() {
+		places[kind] = i
+	}
+	for i, name := range p.Names {
+		kind, param, _ := strings.Cut(name, " ")
+		at, state := places[kind]
+		if !state && kind != paramKind {
+			return fmt.Errorf("a copy has %q, which this rank has not", name)
+		}
+		t, err := r.c.Pool.New(name, p.Tensors[i].DType, p.Tensors[i].Shape...)
+		if err != nil {
+			return err
+		}
+		kernels.Write(t, p.Tensors[i].Bytes())
+		old := r.run.Params[param] // others may still look at it in the epoch before: it is replaced, not changed
+		if state {
+			if r.state[param] == nil {
+				r.state[param] = make([]*tensor.Tensor, len(places))
+			}
+			old = r.state[param][at]
+			r.state[param][at] = t
+		} else {
+			r.run.Params[param] = t
+		}
+		if old != nil {
+			old.Release()
+		}
 	}
 	return nil
 }

@@ -48,8 +48,9 @@ type RunOptions struct {
 
 // Loss is the end of a process.
 type Loss struct {
-	Proc int
-	Err  error
+	Proc  int
+	Times int // that it has ended by now
+	Err   error
 }
 
 // observer hands reports to the caller and signals the end.
@@ -159,6 +160,9 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		o.Coord.Norms = append(o.Coord.Norms, layout.Norms(l.Ranks[r].Params))
 	}
 	o.Coord.Clip = l.Job.Optim.Clip
+	if o.Coord.Recover {
+		o.Coord.Same, o.Coord.Buddy = l.Same(), l.Buddies(o.Procs)
+	}
 	o.Coord.Observer = layout.ObserverRef
 	sys.Spawn(layout.CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})
 	stop, abandon := o.Stop, o.Abandon
@@ -171,7 +175,7 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		case x := <-o.Losses:
 			for r := range l.World() {
 				if l.Owner(r, o.Procs) == x.Proc {
-					sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Down, From: layout.RankRef(r), Text: x.Err.Error()})
+					sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Down, From: layout.RankRef(r), Step: int64(x.Times), Text: x.Err.Error()})
 				}
 			}
 		case <-stop:

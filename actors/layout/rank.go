@@ -1,6 +1,9 @@
 package layout
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/topology"
@@ -49,6 +52,57 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 			return RankRef(m.Move(r, topology.PP, l.pipe[stage]))
 		},
 		Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
+}
+
+// Buddies are, by rank, the ranks that keep a second copy of their state in memory: in the next process, so that a process that is lost takes
+// no state along. With one process there are none.
+func (l *Layout) Buddies(procs int) (out []int) {
+	if procs < 2 {
+		return nil
+	}
+	by := make([][]int, procs)
+	for r := range l.World() {
+		p := l.Owner(r, procs)
+		by[p] = append(by[p], r)
+	}
+	for _, ranks := range by {
+		for i, r := range ranks {
+			next := by[(l.Owner(r, procs)+1)%procs]
+			out = append(out, next[i%len(next)])
+		}
+	}
+	return out
+}
+
+// Same lists, by rank, the others that hold the same state, and that have the next one after a commit without hearing from any other: replicas
+// without ZeRO.
+func (l *Layout) Same() [][]int {
+	by := map[string][]int{}
+	keys := make([]string, l.World())
+	for r := range keys {
+		part := l.Ranks[r]
+		if len(l.Exchanges(&part, Apply)) > 0 {
+			continue
+		}
+		var key strings.Builder
+		for _, h := range part.All {
+			fmt.Fprintln(&key, h.Name, h.Region.Intervals(h.Param))
+		}
+		for _, p := range part.Params {
+			fmt.Fprintln(&key, p.Name, p.Own.Intervals(p.Param))
+		}
+		keys[r] = key.String()
+		by[keys[r]] = append(by[keys[r]], r)
+	}
+	out := make([][]int, len(keys))
+	for r, key := range keys {
+		for _, o := range by[key] {
+			if key != "" && o != r {
+				out[r] = append(out[r], o)
+			}
+		}
+	}
+	return out
 }
 
 // Owner is the process that runs a rank: pipeline stages are dealt to processes in contiguous runs of ranks.

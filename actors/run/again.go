@@ -80,7 +80,7 @@ type marks struct {
 }
 
 // marksMax bounds the steps that may be gone back to without a checkpoint.
-const marksMax = 64
+const marksMax = 1024
 
 func (m *marks) enter(step int64, p dataset.Position) {
 	m.recent[step] = p

@@ -184,7 +184,7 @@ func (w *workers) keep(proc int, p Process) {
 		}
 		w.r.report.say("! %v; it is started again", cause)
 		select {
-		case w.losses <- host.Loss{Proc: proc, Err: cause}:
+		case w.losses <- host.Loss{Proc: proc, Times: life, Err: cause}:
 		case <-w.done:
 			return
 		}

@@ -225,7 +225,11 @@ func (p *reporter) back(m actors.Message) {
 	if n := p.newest - m.Step; n > 0 {
 		again = fmt.Sprintf("%d step(s) are taken again", n)
 	}
-	p.say("recovered after %.2f s: all ranks hold step %d; %s", m.Values[0]/1e9, m.Step, again)
+	from := map[int32]string{core.FromDisk: "the checkpoint", core.FromCopy: "copies in memory", core.FromMember: "another replica"}[int32(m.Values[1])]
+	if m.Step < p.r.start.first && int32(m.Values[1]) == core.FromDisk {
+		from = "what the run began with"
+	}
+	p.say("recovered after %.2f s: all ranks hold step %d, from %s; %s", m.Values[0]/1e9, m.Step, from, again)
 	for len(p.losses) > 0 && p.losses[len(p.losses)-1].x > float64(m.Step) {
 		p.losses = p.losses[:len(p.losses)-1]
 	}

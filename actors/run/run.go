@@ -263,6 +263,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Leave: r.data.leave,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek}
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0, c.Train.Restarts, r.data.place
+	o.Coord.Keep = c.Train.Keep()
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	if r.start.scale != nil {
 		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0], int(r.start.scale[1]), int(r.start.scale[2])

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -51,29 +52,46 @@ func trainKilled(t *testing.T, dir string, moments []time.Duration, victim func(
 	return recovered{out.String(), stateOf(t, dir, 60), len(regexp.MustCompile(`recovered after`).FindAllString(out.String(), -1))}
 }
 
-// TestWorkerKilled: kill -9 of a worker process at any moment costs steps that are taken again, and nothing else: the leader goes on, and weights,
-// optimizer state, ledger and metrics are those of a run that nobody disturbed.
+// TestWorkerKilled: kill -9 of a worker process at any moment costs steps that are taken again, and nothing else: the other processes stay, and
+// weights, optimizer state, ledger and metrics are those of a run that nobody disturbed. The state comes from where the plan has it.
 func TestWorkerKilled(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
-	n := 6
+	n := 3
 	if *long {
-		n = 200
+		n = 50
+	} else {
+		t.Log("3 moments for each source of the state instead of 50: add -long")
 	}
-	quiet := tinyRun(t)
-	want := trainKilled(t, quiet, nil, nil, "plan.procs=2")
-	back := 0
-	for i := range n {
-		rng := rand.New(rand.NewPCG(uint64(i), 77))
-		dir := tinyRun(t)
-		got := trainKilled(t, dir, []time.Duration{time.Duration(rng.IntN(400)) * time.Millisecond}, func(kids []int) int { return kids[rng.IntN(len(kids))] }, "plan.procs=2")
-		require.Equal(t, want.state, got.state, got.out)
-		require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
-		back += got.back
+	for _, c := range []struct {
+		from string
+		args []string
+	}{
+		{"the checkpoint", []string{"plan.procs=2", "train.buddy=off"}},
+		{"copies in memory", []string{"plan.procs=2", "train.buddy=2", "checkpoint.interval=50"}},
+		{"copies in memory", []string{"plan.procs=4", "plan.zero=1", "train.buddy=1", "checkpoint.interval=50"}},
+		{"another replica", []string{"plan.procs=4", "plan.zero=0"}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			quiet := tinyRun(t)
+			want := trainKilled(t, quiet, nil, nil, c.args...)
+			back, from := 0, 0
+			for i := range n {
+				rng := rand.New(rand.NewPCG(uint64(i), 77))
+				dir := tinyRun(t)
+				moments := []time.Duration{time.Duration(rng.IntN(400)) * time.Millisecond}
+				got := trainKilled(t, dir, moments, func(kids []int) int { return kids[rng.IntN(len(kids))] }, c.args...)
+				require.Equal(t, want.state, got.state, got.out)
+				require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
+				back += got.back
+				from += strings.Count(got.out, "from "+c.from)
+			}
+			t.Logf("%d of %d runs recovered, %d from %s", back, n, from, c.from)
+			require.Greater(t, back, n/3)
+			require.Greater(t, from, 0)
+		})
 	}
-	t.Logf("%d of %d runs recovered", back, n)
-	require.Greater(t, back, n/3)
 }
 
 // losses are those of a run's metrics, a line a step.

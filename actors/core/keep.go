@@ -1,0 +1,195 @@
+package core
+
+import (
+	"math"
+	"slices"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// Every rank keeps a copy of its state in memory from time to time, and a buddy in another process a second one, so that nobody reads a
+// checkpoint when a process is lost: the ranks that are left go back to their own copies, and the one that comes back gets its buddy's.
+// The copy is made behind the forwards of the next step; only that step's update waits for it.
+
+// Sources of the state that a rank goes back to: the Segment of Rewind and of a RestoreJob.
+const (
+	FromDisk   int32 = iota // the durable state
+	FromCopy                // a copy in memory: its own, or for a rank without one the message State
+	FromMember              // what it holds, for a rank that has lost nothing; State is that of a rank that holds the same
+)
+
+// copied is a rank's state after a step, its own or another's.
+type copied struct {
+	of   actors.Ref
+	step int64
+	p    actors.Payload
+}
+
+// keep begins to copy the rank's state. Copies before the newest step that everybody has copied are not needed any more.
+func (r *Rank) keep(ctx actors.Context, m *actors.Message) {
+	r.dropCopies(func(c *copied) bool { return c.step < int64(m.Values[0]) })
+	r.buddy = actors.Ref(m.Member)
+	r.do(ctx, actors.Job{Kind: actors.KeepJob, Engine: actors.Copy, Step: m.Step})
+}
+
+// kept takes in the copy that was made, and lets the buddy have it.
+func (r *Rank) kept(ctx actors.Context, m *actors.Message) {
+	p := m.Out[0].Payload
+	took := 0.0
+	if len(m.Values) > ClosedBusy {
+		took = m.Values[ClosedBusy]
+	}
+	r.store(ctx, ctx.Self(), m.Step, p, took)
+	if r.buddy != actors.None {
+		p.Retain()
+		ctx.Send(r.buddy, actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p})
+	}
+}
+
+// store keeps a copy in place of one of the same step.
+func (r *Rank) store(ctx actors.Context, of actors.Ref, step int64, p actors.Payload, took float64) {
+	r.dropCopies(func(c *copied) bool { return c.of == of && c.step == step })
+	r.copies = append(r.copies, copied{of, step, p})
+	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Kept, Step: step, Epoch: r.epoch, Member: int32(of), Values: []float64{took}})
+}
+
+func (r *Rank) dropCopies(old func(c *copied) bool) {
+	r.copies = slices.DeleteFunc(r.copies, func(c copied) bool {
+		if old(&c) {
+			c.p.Release()
+			return true
+		}
+		return false
+	})
+}
+
+// copyOf gives a reference to a copy, nil if there is none.
+func (r *Rank) copyOf(of actors.Ref, step int64) actors.Payload {
+	for i := range r.copies {
+		if c := &r.copies[i]; c.of == of && c.step == step {
+			c.p.Retain()
+			return c.p
+		}
+	}
+	return nil
+}
+
+// give sends a rank that has no state what it needs: the copy of its own that this rank keeps, or what this rank holds itself.
+func (r *Rank) give(ctx actors.Context, m *actors.Message) {
+	to := actors.Ref(m.Member)
+	if p := r.copyOf(to, m.Step); p != nil && m.Segment == FromCopy {
+		ctx.Send(to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: p})
+		return
+	}
+	r.do(ctx, actors.Job{Kind: actors.StateJob, Engine: actors.Copy, Step: m.Step})
+	r.io[len(r.io)-1].to = to
+}
+
+// copying reports whether a job reads the rank's state beside the computation.
+func (r *Rank) copying() bool {
+	return slices.ContainsFunc(r.io, func(j ioJob) bool {
+		return j.kind == actors.SnapshotJob || j.kind == actors.KeepJob || j.kind == actors.StateJob
+	})
+}
+
+// keeper is what the coordinator knows of copies in memory.
+type keeper struct {
+	under  bool // copies of step are being made
+	step   kept
+	left   int // copies of it that are not reported yet
+	whole  kept
+	own    []bool // by rank: it has its own copy of whole, its buddy has one
+	far    []bool
+	next   int64 // the step after which the next copies are made
+	began  actors.Time
+	mine   actors.Time // when the last rank had its own copy
+	owns   int         // own copies that are not reported yet
+	cost   float64     // nanoseconds that the slowest of them took
+	period int64       // steps from one to the next
+}
+
+// keep begins copies of the state between two steps, when it is time.
+func (c *Coordinator) keep(ctx actors.Context) {
+	k := &c.copies
+	if c.l.Keep == 0 || k.under || c.lost || c.step < k.next || c.step >= c.l.Last || c.stopping {
+		return
+	}
+	n := len(c.l.Ranks)
+	k.under, k.step, k.left, k.owns, k.began = true, c.now(), n, n, ctx.Now()
+	for i, r := range c.l.Ranks {
+		buddy := actors.None
+		if c.l.Buddy != nil && c.l.Buddy[i] >= 0 {
+			buddy = c.l.Ranks[c.l.Buddy[i]]
+			k.left++
+		}
+		ctx.Send(r, actors.Message{Kind: actors.Keep, Epoch: c.epoch, Step: c.step, Member: int32(buddy), Values: []float64{float64(k.whole.step)}})
+	}
+}
+
+// counted takes in a copy; with the last one everybody can go back to that step.
+func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
+	k := &c.copies
+	if !k.under || m.Step != k.step.step {
+		return
+	}
+	if actors.Ref(m.Member) == m.From {
+		if k.owns--; k.owns == 0 {
+			k.mine = ctx.Now()
+		}
+		k.cost = max(k.cost, m.Values[0])
+	}
+	if k.left--; k.left > 0 {
+		return
+	}
+	k.under, k.whole = false, k.step
+	k.own, k.far = make([]bool, len(c.l.Ranks)), make([]bool, len(c.l.Ranks))
+	for i := range k.own {
+		k.own[i], k.far[i] = true, c.l.Buddy != nil && c.l.Buddy[i] >= 0
+	}
+	k.period = c.l.Keep
+	if c.l.Keep == KeepAuto {
+		k.period = c.period(k.cost + float64(ctx.Now()-k.mine))
+	}
+	k.next = k.step.step + k.period
+}
+
+// KeepAuto lets the coordinator choose how often copies are made.
+const KeepAuto = -1
+
+// Copies cost at most one part in keepShare of the run's time, and are made at least every keepMost steps.
+const (
+	keepShare = 100
+	keepMost  = 1000
+)
+
+// period is how many steps lie between copies that cost so many nanoseconds, by the shortest step so far.
+func (c *Coordinator) period(cost float64) int64 {
+	if c.shortest == 0 {
+		return 1
+	}
+	return int64(min(keepMost, max(1, math.Ceil(cost*keepShare/c.shortest))))
+}
+
+// without takes in that a rank is lost with its copies.
+func (k *keeper) without(i int, buddy []int) {
+	k.under = false
+	if k.own == nil {
+		return
+	}
+	k.own[i] = false
+	for j := range buddy {
+		if buddy[j] == i {
+			k.far[j] = false
+		}
+	}
+}
+
+// serves reports whether everybody can go back to the copies: a rank with a state to its own, one without to its buddy's.
+func (k *keeper) serves(blank []bool) bool {
+	for i := range k.own {
+		if blank[i] && !k.far[i] || !blank[i] && !k.own[i] {
+			return false
+		}
+	}
+	return k.own != nil
+}
