@@ -98,6 +98,9 @@ func (s *stream) send(m actors.Message) {
 	if s.err == nil {
 		_, s.err = b.WriteTo(s.c)
 	}
+	if f, ok := s.c.(Flusher); ok && s.err == nil {
+		s.err = f.Flush()
+	}
 	s.failed()
 }
 

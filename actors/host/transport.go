@@ -20,6 +20,9 @@ type Transport interface {
 	Close() error
 }
 
+// Flusher is a connection that gathers what is written to it until it is told that a message is whole.
+type Flusher interface{ Flush() error }
+
 // unixSockets joins the processes of one host: each has a socket in a directory that only their owner may enter.
 type unixSockets struct {
 	dir string

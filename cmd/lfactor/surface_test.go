@@ -46,6 +46,11 @@ var jsonArgs = map[string]string{
 	"bench kernels": "--rounds 1 --only swiglu", "bench peak": "", "bench plan": "long --runs 1", "bench sim": "long --runs 1", "bench step": "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
 	"calibrate":    "long ",
 	"ckpt convert": "ckpt hf2", "ckpt diff": "ckpt hf", "ckpt ls": "ckpt", "ckpt prune": "ckpt --keep 3", "ckpt verify": "ckpt",
+	"cluster agent": "- it runs until its cluster ends", "cluster down": "- it wants a cluster, see " +
+		"TestClusterSame", "cluster head": "- it runs until its cluster ends", "cluster join": "- it runs " +
+		"until its cluster ends",
+	"cluster status": "- it wants a cluster, see TestClusterSame", "cluster token": "- it wants a " +
+		"cluster", "cluster up": "- it makes a cluster, see TestClusterSame",
 	"config check": "run.yaml", "config diff": "run.yaml other.yaml", "config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
 	"data bench": "text", "data blame": "run last", "data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa", "data index": "s.tar", "data ingest": "job.yaml",
 	"data lint": "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256", "data preview": "text", "data quarantine": "run", "data stat": "text",

@@ -2,6 +2,7 @@
 package train
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/cluster/fleet"
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
@@ -17,9 +20,25 @@ import (
 
 // Command is lfactor train: a training run.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--megatron-flags]", Short: "Train a model; the same command in the same directory goes on where it stopped",
-		Long:               "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest durable checkpoint of checkpoint.dir.\n--plan takes the settings that lfactor plan --hosts --out has written; key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps went: a table, numbers and a picture, profile.txt, .json and .svg in log.dir.\n-o jsonl writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
+	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--cluster NAME " +
+		"[--detach]] [--megatron-flags]", Short: "Train a model; the same command in the same directory " +
+		"goes on where it stopped",
+		Long: "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); " +
+			"key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest " +
+			"durable checkpoint of checkpoint.dir.\n--cluster NAME runs it on a cluster (see `lfactor " +
+			"cluster`), `--cluster current` on the one that was made last; with --detach the command ends " +
+			"and the job goes on.\n--plan takes the settings that lfactor plan --hosts --out has written; " +
+			"key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps " +
+			"went: a table, numbers and a picture, profile.txt, .json and .svg in log.dir.\n-o jsonl " +
+			"writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
+}
+
+// flags are train's own: those of every command with a run file, and those for clusters.
+func flags() map[string]bool {
+	own := maps.Clone(cli.RunFlags)
+	own["cluster"], own["detach"] = true, false
+	return own
 }
 
 // finished is what train -o json says at the end; -o jsonl has the numbers of each step.
@@ -31,7 +50,7 @@ type finished struct {
 }
 
 func trainCommand(c *cobra.Command, args []string) error {
-	file, mine, rest := configs.SplitArgs(args, cli.RunFlags)
+	file, mine, rest := configs.SplitArgs(args, flags())
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
 	}
@@ -43,6 +62,15 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(mine, func(m string) bool {
+		return m == "--cluster" ||
+			strings.HasPrefix(m, "--cluster=")
+	}) {
+		return onCluster(c, cfg, file, mine, rest)
+	}
+	if slices.Contains(mine, "--detach") {
+		return exit.Usagef("train: --detach wants --cluster: only a cluster goes on by itself")
+	}
 	o := run.Options{Warnings: os.Stderr, Profile: profileBase(mine, cfg.Run.Log.Dir)}
 	if !slices.Contains(mine, "--quiet") && !slices.Contains(mine, "-q") {
 		o.Progress = os.Stderr
@@ -52,6 +80,13 @@ func trainCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	o.Worker = append([]string{self, "train"}, args...)
+	f, err := fleet.FromEnv()
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		o.Fleet = f
+	}
 	done := finished{}
 	o.Step = func(m run.Metrics) {
 		done.Steps, done.Last = m.Step, m

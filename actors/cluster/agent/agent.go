@@ -1,0 +1,313 @@
+// Package agent looks after one host of a cluster: it starts processes of jobs when the head orders it,
+// carries what they and the head say to each other, and tells how they end. It outlives the head's
+// absence: processes go on.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/actors/process"
+)
+
+// Options are an agent's.
+type Options struct {
+	Dir     string   // of its identity, and of the files of its jobs
+	Head    []string // addresses of the head
+	Addr    string   // of this host, where processes take edges
+	Ports   [2]int   // they take edges at, first and last; 0 for any
+	Command []string // that is lfactor, before a job's arguments
+	Binary  string   // hash of this program
+	Version string
+	Log     io.Writer
+}
+
+// Agent is a running agent.
+type Agent struct {
+	o     Options
+	id    *trust.Identity
+	name  string
+	mu    sync.Mutex
+	head  *control.Conn     // nil while there is none
+	late  []control.Message // for the head, until there is one
+	lost  int               // messages that did not fit into late
+	procs map[key]*proc
+	over  map[key]control.Proc // those that have ended, until their job has or they have a successor
+	spawn chan func()          // runs on one thread that lives as long as the agent
+	quit  chan bool            // true also removes the directory
+}
+
+type key struct {
+	job  string
+	proc int
+}
+
+// keepLate is how many messages wait for a head that is away.
+const keepLate = 1 << 12
+
+// Run looks after this host until the head ends it or ctx does; all processes have ended then.
+func Run(ctx context.Context, o Options) error {
+	id, err := trust.Load(o.Dir, nil)
+	if err != nil {
+		return err
+	}
+	who, err := id.Subject()
+	if err != nil {
+		return err
+	}
+	release, err := process.LockDir("the agent's directory", o.Dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	a := &Agent{o: o, id: id, name: who.Name, procs: map[key]*proc{}, over: map[key]control.Proc{},
+		spawn: make(chan func()), quit: make(chan bool, 1)}
+	go a.spawner()
+	defer close(a.spawn)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { a.follow(ctx) })
+	remove := false
+	select {
+	case <-ctx.Done():
+	case remove = <-a.quit:
+	}
+	cancel()
+	a.endAll()
+	wg.Wait()
+	if remove {
+		return os.RemoveAll(o.Dir)
+	}
+	return nil
+}
+
+// spawner starts processes on a thread of its own: a process ends with the thread that has started it,
+// see start.
+func (a *Agent) spawner() {
+	runtime.LockOSThread()
+	for f := range a.spawn {
+		f()
+	}
+}
+
+func (a *Agent) logf(format string, args ...any) {
+	fmt.Fprintf(a.o.Log, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
+}
+
+// follow keeps a connection with the head.
+func (a *Agent) follow(ctx context.Context) {
+	for n := 0; ctx.Err() == nil; n++ {
+		err := a.attend(ctx, a.o.Head[n%len(a.o.Head)])
+		if ctx.Err() != nil {
+			return
+		}
+		a.logf("head %s: %v", a.o.Head[n%len(a.o.Head)], err)
+		wait := 100 * time.Millisecond
+		if errors.Is(err, errRefused) {
+			wait = 2 * time.Second
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+var errRefused = errors.New("the head refuses this agent")
+
+// attend serves one connection with the head until it ends.
+func (a *Agent) attend(ctx context.Context, addr string) error {
+	c, err := control.Dial(ctx, addr, a.id, "/v1/agent")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	if err := c.Send(control.Message{Kind: control.Hello, Info: a.info(), Procs: a.list()}); err != nil {
+		return err
+	}
+	m, err := c.Receive(10 * time.Second)
+	switch {
+	case err != nil:
+		return err
+	case m.Kind != control.Welcome || m.Text != "":
+		return fmt.Errorf("%w: %s", errRefused, m.Text)
+	}
+	a.hear(m)
+	a.logf("head %s: joined as %s", addr, a.name)
+	if err := a.open(c); err != nil {
+		return err
+	}
+	defer a.shut(c)
+	return a.converse(c)
+}
+
+// open makes c the way to the head and sends what waited for one.
+func (a *Agent) open(c *control.Conn) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.late) > 0 {
+		if err := c.Send(a.late[0]); err != nil {
+			return err
+		}
+		a.late = a.late[1:]
+	}
+	a.head = c
+	return nil
+}
+
+func (a *Agent) shut(c *control.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.head == c {
+		a.head = nil
+	}
+}
+
+// tell sends the head a message, or keeps it for the head that comes.
+func (a *Agent) tell(m control.Message) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.head != nil && a.head.Send(m) == nil {
+		return
+	}
+	a.head = nil
+	if len(a.late) < keepLate {
+		a.late = append(a.late, m)
+	} else {
+		a.lost++
+	}
+}
+
+// converse beats and hears until the head is silent or gone.
+func (a *Agent) converse(c *control.Conn) error {
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		beat := time.NewTicker(control.Beats)
+		defer beat.Stop()
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			case <-beat.C:
+				m := control.Message{Kind: control.Beat}
+				if n%50 == 0 {
+					m.Info = a.info()
+				}
+				if n%600 == 0 && time.Until(a.id.Expiry()) < trust.NodeLife/2 {
+					m.Kind = control.Renew
+				}
+				if c.Send(m) != nil {
+					c.Close()
+					return
+				}
+			}
+		}
+	}()
+	for {
+		m, err := c.Receive(control.HeadSilence)
+		if err != nil {
+			return errors.New(control.Why(err))
+		}
+		a.hear(m)
+	}
+}
+
+// hear does what the head says.
+func (a *Agent) hear(m control.Message) {
+	switch m.Kind {
+	case control.Welcome, control.Revoke:
+		if err := a.id.Revoke(m.Revoked); err != nil {
+			a.logf("the list of revoked certificates: %v", err)
+		}
+	case control.Renewed:
+		if err := a.renewed(m.Text); err != nil {
+			a.logf("the new certificate: %v", err)
+		}
+	case control.Order:
+		a.start(m)
+	case control.Leave, control.Kill, control.Signal:
+		a.end(m)
+	case control.Peers, control.Placed, control.Ready, control.Exited:
+		if p := a.find(m.Job, m.Proc); p != nil {
+			p.pass(m)
+		}
+	case control.Forget:
+		a.mu.Lock()
+		maps.DeleteFunc(a.over, func(k key, _ control.Proc) bool { return k.job == m.Job })
+		a.mu.Unlock()
+		if m.Job != "" && filepath.IsLocal(m.Job) {
+			_ = os.RemoveAll(filepath.Join(a.o.Dir, "jobs", m.Job)) // copies of what the user has
+		}
+	case control.Quit:
+		select {
+		case a.quit <- m.Code == 1:
+		default:
+		}
+	}
+}
+
+func (a *Agent) find(job string, n int) *proc {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.procs[key{job, n}]
+}
+
+// list says which processes there are, in order.
+func (a *Agent) list() (out []control.Proc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.procs {
+		out = append(out, p.Proc)
+	}
+	out = slices.AppendSeq(out, maps.Values(a.over))
+	slices.SortFunc(out, func(x, y control.Proc) int {
+		if x.Job != y.Job {
+			return slices.Compare([]string{x.Job}, []string{y.Job})
+		}
+		return x.Proc - y.Proc
+	})
+	return out
+}
+
+// info is what this host is.
+func (a *Agent) info() *control.Info {
+	return &control.Info{Name: a.name, Addr: a.o.Addr, Binary: a.o.Binary, Version: a.o.Version,
+		Cores:  runtime.NumCPU(),
+		Memory: process.MemoryLimit("/"), Disk: process.FreeDisk(a.o.Dir), Pid: os.Getpid(), Clock: time.Now().UnixNano()}
+}
+
+// endAll kills every process and waits for their ends.
+func (a *Agent) endAll() {
+	a.mu.Lock()
+	all := slices.Collect(maps.Values(a.procs))
+	a.mu.Unlock()
+	for _, p := range all {
+		p.kill()
+	}
+	for _, p := range all {
+		<-p.ended
+	}
+}
+
+// renewed takes a fresh certificate for the key that this agent has.
+func (a *Agent) renewed(text string) error {
+	cert, err := trust.DecodeCert(text)
+	if err != nil {
+		return err
+	}
+	return a.id.Replace(cert)
+}

@@ -1,0 +1,299 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// proc is a process of a job.
+type proc struct {
+	control.Proc
+	cmd   *exec.Cmd
+	in    io.Closer // ends a worker; nil for the process that leads
+	talk  *control.Conn
+	queue chan control.Message // to the process
+	ended chan struct{}
+}
+
+// start starts a process as ordered and tells the head.
+func (a *Agent) start(m control.Message) {
+	answer := control.Message{Kind: control.Started, Job: m.Job, Proc: m.Proc, Gen: m.Gen}
+	if old := a.find(m.Job, m.Proc); old != nil {
+		old.kill() // its successor is ordered: it is out of the job already
+		<-old.ended
+	}
+	p, err := a.launch(m)
+	if err != nil {
+		answer.Err = err.Error()
+		a.logf("job %s process %d: %v", m.Job, m.Proc, err)
+	} else {
+		answer.Pid = p.Pid
+		a.logf("job %s process %d: started as pid %d", m.Job, m.Proc, p.Pid)
+	}
+	a.tell(answer)
+	if p != nil {
+		a.attendProc(p)
+	}
+}
+
+// launch prepares the files and starts the process.
+func (a *Agent) launch(m control.Message) (*proc, error) {
+	args, err := a.place(m)
+	if err != nil {
+		return nil, err
+	}
+	c := exec.Command(a.o.Command[0], append(slices.Clone(a.o.Command[1:]), args...)...)
+	c.Dir = m.Spec.Dir
+	c.Env = append(slices.Concat(os.Environ(), m.Spec.Env, m.Env), control.EnvTalk+"=3")
+	conn, theirs, err := pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	c.ExtraFiles, c.SysProcAttr, c.WaitDelay = []*os.File{theirs}, procAttr(), 2*time.Second
+	p := &proc{Proc: control.Proc{Job: m.Job, Proc: m.Proc, Gen: m.Gen}, cmd: c,
+		talk:  control.NewConn(conn, nil),
+		queue: make(chan control.Message, 1<<10), ended: make(chan struct{})}
+	if m.Proc > 0 {
+		if p.in, err = c.StdinPipe(); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.wire(p); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	p.pass(control.Message{Kind: control.Welcome, Job: m.Job, Proc: m.Proc, Gen: m.Gen, Epoch: m.Epoch,
+		Addr: a.o.Addr, Ports: a.o.Ports,
+		Text: a.id.Dir(), Peers: m.Peers})
+	return p, nil
+}
+
+// pair is a connection with a process that is to be started, and the end that it inherits.
+func pair() (net.Conn, *os.File, error) {
+	syscall.ForkLock.RLock()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "agent"), os.NewFile(uintptr(fds[1]), "process")
+	defer ours.Close() // FileConn has a copy of it
+	c, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+	}
+	return c, theirs, err
+}
+
+// wire joins the output of a process with the head and starts it.
+func (a *Agent) wire(p *proc) error {
+	out := &output{a: a, p: p, stream: "stdout", ready: p.Proc.Proc > 0}
+	p.cmd.Stdout, p.cmd.Stderr = out, &output{a: a, p: p, stream: "stderr"}
+	started := make(chan error)
+	a.spawn <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
+		return err
+	}
+	p.Pid = p.cmd.Process.Pid
+	a.mu.Lock()
+	a.procs[key{p.Job, p.Proc.Proc}] = p
+	delete(a.over, key{p.Job, p.Proc.Proc})
+	a.mu.Unlock()
+	return nil
+}
+
+// place puts a job's files where its arguments name them, if they are not there. Where another file has
+// the place, the job's own copy is used, and the argument names that.
+func (a *Agent) place(m control.Message) ([]string, error) {
+	args := slices.Clone(m.Spec.Args)
+	if err := os.MkdirAll(m.Spec.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("the job's directory: %w", err)
+	}
+	own := filepath.Join(a.o.Dir, "jobs", m.Job)
+	for name, text := range m.Spec.Files {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(m.Spec.Dir, name)
+		}
+		have, err := os.ReadFile(path)
+		switch {
+		case err == nil && bytes.Equal(have, text):
+			continue
+		case err == nil:
+			if err := os.MkdirAll(own, 0o700); err != nil {
+				return nil, err
+			}
+			path = filepath.Join(own, filepath.Base(name))
+			for i := range args {
+				if args[i] == name {
+					args[i] = path
+				} else if flag, v, ok := strings.Cut(args[i], "="); ok && v == name {
+					args[i] = flag + "=" + path
+				}
+			}
+		case !errors.Is(err, os.ErrNotExist):
+			return nil, err
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return args, nil
+}
+
+// attendProc carries messages from and to a process, and tells of its end.
+func (a *Agent) attendProc(p *proc) {
+	go func() {
+		for {
+			select {
+			case m := <-p.queue:
+				if p.talk.Send(m) != nil {
+					p.talk.Close()
+				}
+			case <-p.ended:
+				return
+			}
+		}
+	}()
+	var heard sync.WaitGroup
+	heard.Go(func() {
+		for {
+			m, err := p.talk.Receive(0)
+			if err != nil {
+				return
+			}
+			a.fromProc(p, m)
+		}
+	})
+	go func() {
+		err := p.cmd.Wait()
+		p.talk.Close()
+		heard.Wait()
+		text, code := ending(p.cmd, err)
+		a.logf("job %s process %d (pid %d): %s", p.Job, p.Proc.Proc, p.Pid, text)
+		a.mu.Lock()
+		delete(a.procs, key{p.Job, p.Proc.Proc})
+		p.Over, p.Text, p.Code = true, text, code
+		a.over[key{p.Job, p.Proc.Proc}] = p.Proc
+		a.mu.Unlock()
+		close(p.ended)
+		a.tell(control.Message{Kind: control.Exited, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Text: text,
+			Code: code})
+	}()
+}
+
+// fromProc passes on what a process may say.
+func (a *Agent) fromProc(p *proc, m control.Message) {
+	m.Job, m.Proc, m.Gen = p.Job, p.Proc.Proc, p.Gen
+	switch m.Kind {
+	case control.Listening:
+		a.mu.Lock()
+		p.Addr = m.Addr
+		a.mu.Unlock()
+	case control.Start, control.Leave, control.Kill:
+		if m.Proc != 0 {
+			return // only the process that leads looks after others
+		}
+	default:
+		return
+	}
+	a.tell(m)
+}
+
+// pass hands a message to a process. One that does not read a thousand messages has hung, and is ended.
+func (p *proc) pass(m control.Message) {
+	select {
+	case p.queue <- m:
+	default:
+		p.kill()
+	}
+}
+
+func (p *proc) kill() { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) } // it may have ended
+
+// end does what the head says of a process's end.
+func (a *Agent) end(m control.Message) {
+	p := a.find(m.Job, m.Proc)
+	if p == nil || m.Gen != 0 && m.Gen != p.Gen {
+		return
+	}
+	switch {
+	case m.Kind == control.Kill:
+		p.kill()
+	case m.Kind == control.Signal:
+		_ = p.cmd.Process.Signal(syscall.Signal(m.Code))
+	case p.in != nil:
+		p.in.Close()
+	default:
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	}
+}
+
+// output sends what a process writes to the head, by whole lines where they come so. A worker's line
+// "ready" is a message of its own.
+type output struct {
+	a      *Agent
+	p      *proc
+	stream string
+	ready  bool // wants the worker's word
+	line   []byte
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	n := len(b)
+	if o.ready {
+		o.line = append(o.line, b...)
+		word, rest, ok := bytes.Cut(o.line, []byte("\n"))
+		if !ok && len(o.line) < 1<<10 {
+			return n, nil
+		}
+		o.ready = false
+		b = o.line
+		if ok && string(bytes.TrimSpace(word)) == "ready" {
+			b = rest
+			o.a.mu.Lock()
+			o.p.Ready = true
+			o.a.mu.Unlock()
+			o.a.tell(control.Message{Kind: control.Ready, Job: o.p.Job, Proc: o.p.Proc.Proc, Gen: o.p.Gen})
+		}
+	}
+	if len(b) > 0 {
+		o.a.tell(control.Message{Kind: control.Output, Job: o.p.Job, Proc: o.p.Proc.Proc, Gen: o.p.Gen,
+			Stream: o.stream, Data: bytes.Clone(b)})
+	}
+	return n, nil
+}
+
+// ending says how a process ended, and with which exit code; a signal's is -1.
+func ending(c *exec.Cmd, err error) (string, int) {
+	if s, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return fmt.Sprintf("was killed by signal %d (%v)", int(s.Signal()), s.Signal()), -1
+	}
+	code := c.ProcessState.ExitCode()
+	if code == 0 && err != nil {
+		return err.Error(), 1
+	}
+	return fmt.Sprintf("ended with exit code %d", code), code
+}

@@ -1,0 +1,236 @@
+// Package control is what head, agents and processes of a cluster say to each other.
+package control
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Kind of a message.
+type Kind string
+
+// Between an agent and the head.
+const (
+	Hello   Kind = "hello"   // the agent's first: Info, and Procs that it has
+	Welcome Kind = "welcome" // the head's answer: Revoked; with Text, a refusal
+	Beat    Kind = "beat"    // both ways, each Beats
+	Order   Kind = "order"   // start a process: Spec, Env
+	Started Kind = "started" // it runs: Pid, or Text says why not
+	Output  Kind = "output"  // Data of Stream
+	Signal  Kind = "signal"  // send Code, a signal's number, to a process
+	Forget  Kind = "forget"  // a job is over: its files may go
+	Revoke  Kind = "revoke"  // Revoked replaces what the agent knew
+	Renewed Kind = "renewed" // a fresh certificate of the agent, Text
+	Renew   Kind = "renew"   // asks for one
+	Quit    Kind = "quit"    // the agent ends, with all of its processes; Code 1 also removes its directory
+	Probe   Kind = "probe"   // measure the way to Peers
+	Probed  Kind = "probed"  // what came of it: Links
+)
+
+// Between a process and the head, by way of its agent. Start, Leave and Kill come from the process that
+// leads.
+const (
+	Listening Kind = "listening" // a process takes edges at Addr
+	Peers     Kind = "peers"     // where the processes of the run take edges
+	Start     Kind = "start"     // wants process Peer, with Env
+	Leave     Kind = "leave"     // asks Peer to end
+	Kill      Kind = "kill"      // ends Peer
+	Placed    Kind = "placed"    // process Peer has number Gen and runs as Text, or cannot (Err)
+	Ready     Kind = "ready"     // a process has its actors
+	Exited    Kind = "exited"    // a process has ended: Text says how, Code its exit code
+)
+
+// Message is one word of the conversation. Job, Proc and Gen say which process it is about: Gen counts
+// the processes that had this number in this job, so that a late word about one is not taken for its
+// successor's.
+type Message struct {
+	Kind    Kind         `json:"k"`
+	Job     string       `json:"j,omitempty"`
+	Proc    int          `json:"p,omitempty"`
+	Gen     int          `json:"g,omitempty"`
+	Peer    int          `json:"to,omitempty"`
+	Epoch   int64        `json:"e,omitempty"`
+	Pid     int          `json:"pid,omitempty"`
+	Code    int          `json:"c,omitempty"`
+	Text    string       `json:"t,omitempty"`
+	Err     string       `json:"err,omitempty"`
+	Addr    string       `json:"a,omitempty"`
+	Stream  string       `json:"s,omitempty"`
+	Data    []byte       `json:"d,omitempty"`
+	Env     []string     `json:"env,omitempty"`
+	Spec    *Spec        `json:"spec,omitempty"`
+	Info    *Info        `json:"info,omitempty"`
+	Procs   []Proc       `json:"procs,omitempty"`
+	Peers   map[int]Peer `json:"peers,omitempty"`
+	Links   []Link       `json:"links,omitempty"`
+	Revoked []string     `json:"revoked,omitempty"`
+	Ports   [2]int       `json:"ports,omitzero"` // that a process may take edges at, first and last
+}
+
+// Spec is what a job is: a command line of lfactor, the directory it was given in, and the files it names.
+type Spec struct {
+	Args  []string          `json:"args"`
+	Dir   string            `json:"dir"`
+	Files map[string][]byte `json:"files,omitempty"` // by their path as Args has it
+	Env   []string          `json:"env,omitempty"`
+	Procs int               `json:"procs"` // processes of the run
+	Hosts int               `json:"hosts"` // it wants; 0 for as many as there are, at most one a process
+	User  string            `json:"user,omitempty"`
+	Name  string            `json:"name,omitempty"`
+}
+
+// Info is what an agent says of its host.
+type Info struct {
+	Name    string   `json:"name"`
+	Addr    string   `json:"addr"` // where its processes take edges, without a port
+	Binary  string   `json:"binary"`
+	Version string   `json:"version"`
+	Cores   int      `json:"cores"`
+	Memory  int64    `json:"memory"` // bytes
+	Disk    int64    `json:"disk"`   // bytes free in its directory
+	Pid     int      `json:"pid"`
+	Clock   int64    `json:"clock"` // Unix nanoseconds when it said so
+	Level   string   `json:"level,omitempty"`
+	Devices []string `json:"devices,omitempty"`
+}
+
+// Proc is a process of a job on an agent's host.
+type Proc struct {
+	Job   string `json:"job"`
+	Proc  int    `json:"proc"`
+	Gen   int    `json:"gen"`
+	Pid   int    `json:"pid"`
+	Addr  string `json:"addr,omitempty"`
+	Ready bool   `json:"ready,omitempty"`
+	Over  bool   `json:"over,omitempty"` // it has ended, as Text and Code say
+	Text  string `json:"text,omitempty"`
+	Code  int    `json:"code,omitempty"`
+}
+
+// Peer is where a process takes edges.
+type Peer struct {
+	Node string `json:"node"` // the name in its certificate
+	Addr string `json:"addr"`
+	Gen  int    `json:"gen"`
+}
+
+// Link is a measured way from one host to another.
+type Link struct {
+	From  string        `json:"from"`
+	To    string        `json:"to"`
+	RTT   time.Duration `json:"rtt"`
+	Rate  float64       `json:"rate"` // bytes a second
+	Fault string        `json:"fault,omitempty"`
+}
+
+// Detection of a silent end: both sides of a connection say something each Beats, and a side that heard
+// nothing for Silence takes the other for dead. An end of the connection itself is noticed at once.
+const (
+	Beats   = 100 * time.Millisecond
+	Silence = 400 * time.Millisecond
+	// HeadSilence is what an agent waits for a silent head: nothing depends on that but a new connection.
+	HeadSilence = 2 * time.Second
+)
+
+// EnvTalk is the environment variable with the file descriptor by which a process of a job speaks with
+// its agent.
+const EnvTalk = "LFACTOR_AGENT_FD"
+
+// maxFrame is more than a run file and less than what would hurt.
+const maxFrame = 16 << 20
+
+// Conn carries messages: frames of JSON with their length before them.
+type Conn struct {
+	c  net.Conn
+	r  *bufio.Reader
+	mu sync.Mutex
+}
+
+// NewConn speaks over c; what was read of it already is in r, which may be nil.
+func NewConn(c net.Conn, r *bufio.Reader) *Conn {
+	if r == nil {
+		r = bufio.NewReader(c)
+	}
+	return &Conn{c: c, r: r}
+}
+
+// Send writes a message. A peer that does not read within ten seconds loses the connection.
+func (c *Conn) Send(m Message) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(text) > maxFrame {
+		return fmt.Errorf("a message of %d bytes, more than %d", len(text), maxFrame)
+	}
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(text)), uint32(len(text)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.c.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	_, err = c.c.Write(append(b, text...))
+	return err
+}
+
+// Receive reads the next message; with a limit, an error if nothing comes for so long.
+func (c *Conn) Receive(limit time.Duration) (m Message, err error) {
+	if limit > 0 {
+		err = c.c.SetReadDeadline(time.Now().Add(limit))
+	} else {
+		err = c.c.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return m, err
+	}
+	var h [4]byte
+	if _, err := io.ReadFull(c.r, h[:]); err != nil {
+		return m, err
+	}
+	n := binary.LittleEndian.Uint32(h[:])
+	if n > maxFrame {
+		return m, fmt.Errorf("a frame of %d bytes, more than %d", n, maxFrame)
+	}
+	var text []byte
+	if n <= 1<<16 {
+		text = make([]byte, n)
+		_, err = io.ReadFull(c.r, text)
+	} else if text, err = io.ReadAll(io.LimitReader(c.r, int64(n))); err == nil && len(text) < int(n) {
+		err = io.ErrUnexpectedEOF // memory grew with what came, not with what was announced
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("a frame that is no message: %w", err)
+	}
+	return m, nil
+}
+
+// Close ends the connection.
+func (c *Conn) Close() error { return c.c.Close() }
+
+// Remote is the address of the other end.
+func (c *Conn) Remote() string { return c.c.RemoteAddr().String() }
+
+// ErrSilent says that a peer is not heard any more.
+var ErrSilent = errors.New("silent for " + Silence.String())
+
+// Why is an error of Receive in words.
+func Why(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return ErrSilent.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection ended"
+	}
+	return err.Error()
+}

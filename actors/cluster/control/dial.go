@@ -1,0 +1,179 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/actors/exit"
+)
+
+// Upgrade is the protocol that an agent's connection changes to.
+const Upgrade = "lfactor-agent/1"
+
+const dialLimit = 5 * time.Second
+
+// Dial opens a connection of messages with a path of the head at addr.
+func Dial(ctx context.Context, addr string, id *trust.Identity, path string) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	d := tls.Dialer{Config: id.Client(trust.HeadName, trust.Head)}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(dialLimit)); err != nil {
+		return nil, err
+	}
+	req := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", path,
+		trust.HeadName, Upgrade)
+	if _, err := io.WriteString(c, req); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	r := bufio.NewReader(c)
+	answer, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the head at %s: %w", addr, err), c.Close())
+	}
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 512)) // what came of it is enough
+		return nil, errors.Join(fmt.Errorf("the head at %s: %s", addr, strings.TrimSpace(string(text))),
+			c.Close())
+	}
+	return NewConn(c, r), c.SetDeadline(time.Time{})
+}
+
+// Accept turns a request of an agent into a connection of messages.
+func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
+	if r.Header.Get("Upgrade") != Upgrade {
+		return nil, fmt.Errorf("want the protocol %s: put one binary on all hosts", Upgrade)
+	}
+	h, ok := w.(http.Hijacker)
+	if !ok {
+		return nil, errors.New("the connection cannot change its protocol")
+	}
+	c, rw, err := h.Hijack()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Upgrade + "\r\n\r\n"
+	if _, err := io.WriteString(c, switching); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return NewConn(c, rw.Reader), nil
+}
+
+// Client asks the head.
+type Client struct {
+	addrs []string
+	http  *http.Client
+}
+
+// NewClient asks the head at one of addrs as id; the first that answers is used.
+func NewClient(addrs []string, id *trust.Identity) *Client {
+	return newClient(addrs, id.Client(trust.HeadName, trust.Head))
+}
+
+// NewJoiner asks the head of a token, which may be asked to join and no more.
+func NewJoiner(t trust.Token) *Client { return newClient([]string{t.Addr}, t.Joiner()) }
+
+func newClient(addrs []string, conf *tls.Config) *Client {
+	d := &net.Dialer{Timeout: dialLimit}
+	return &Client{addrs: addrs, http: &http.Client{Transport: &http.Transport{TLSClientConfig: conf,
+		DialContext:         d.DialContext,
+		TLSHandshakeTimeout: dialLimit, TLSNextProto: map[string]func(string,
+			*tls.Conn) http.RoundTripper{}}}}
+}
+
+// Refused is an answer of the head that is no success.
+type Refused struct {
+	Status int
+	Text   string
+}
+
+// Error implements error.
+func (r *Refused) Error() string { return r.Text }
+
+// ExitCode is what a command ends with that the head has refused.
+func (r *Refused) ExitCode() int {
+	switch r.Status {
+	case http.StatusUnprocessableEntity:
+		return exit.Fit
+	case http.StatusBadRequest, http.StatusNotFound:
+		return exit.Usage
+	}
+	return exit.Unreachable
+}
+
+// Open sends a request and returns the body of the answer, which the caller closes.
+func (c *Client) Open(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return nil, err
+		}
+	}
+	var faults []error
+	for _, addr := range c.addrs {
+		req, err := http.NewRequestWithContext(ctx, method, "https://"+addr+path, bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		req.Host = trust.HeadName
+		r, err := c.http.Do(req)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			faults = append(faults, err)
+			continue
+		}
+		if r.StatusCode/100 == 2 {
+			return r.Body, nil
+		}
+		text, _ := io.ReadAll(io.LimitReader(r.Body, 1<<16)) // what came of it is enough
+		r.Body.Close()
+		return nil, &Refused{r.StatusCode, strings.TrimSpace(string(text))}
+	}
+	return nil, exit.With(fmt.Errorf("the cluster's head does not answer: %w",
+		unwrapURL(errors.Join(faults...))), exit.Unreachable)
+}
+
+// unwrapURL takes off the method and the address that net/http puts before what happened.
+func unwrapURL(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op
+	}
+	return err
+}
+
+// Do sends a request and reads the answer into out, nil for none.
+func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	body, err := c.Open(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(body).Decode(out); err != nil {
+		return exit.With(fmt.Errorf("the head's answer to %s: %w", path, err), exit.Unreachable)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/user"
+)
+
+// Down ends a cluster: its jobs, its agents, its head, and all files of it. A head that does not answer
+// is no obstacle on this machine.
+func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any)) error {
+	cl, err := c.Client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := cl.Do(ctx, "POST", "/v1/down", nil, nil); err != nil {
+		say("the head does not answer: ending what is here of it (%v)", err)
+	}
+	for _, dir := range append([]string{c.Head.Dir}, agentDirs(c)...) {
+		if pid := Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds a lock of this cluster
+			if !ends(pid, 3*time.Second) {
+				return fmt.Errorf("process %d, which holds %s, does not end", pid, dir)
+			}
+		}
+	}
+	return c.Forget()
+}
+
+func agentDirs(c *user.Cluster) (out []string) {
+	for _, h := range c.Hosts {
+		if h.SSH == "" {
+			out = append(out, h.Dir)
+		}
+	}
+	return out
+}
+
+// Holder is the process that holds a directory of head or agent, 0 for none.
+func Holder(dir string) int {
+	name := filepath.Join(dir, ".lock")
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		return 0
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// ends waits until a process has ended; one that nobody has reaped has.
+func ends(pid int, limit time.Duration) bool {
+	for until := time.Now().Add(limit); time.Now().Before(until); <-time.After(10 * time.Millisecond) {
+		if syscall.Kill(pid, 0) != nil {
+			return true
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if i := strings.LastIndexByte(string(text), ')'); err == nil && i >= 0 && i+2 < len(text) &&
+			text[i+2] == 'Z' {
+			return true
+		}
+	}
+	return false
+}

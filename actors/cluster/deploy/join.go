@@ -1,0 +1,75 @@
+package deploy
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/actors/cluster/user"
+	"github.com/lfactor/lfactor/actors/exit"
+)
+
+// Join makes this host a member of the cluster of a token and returns what its agent is run with. An
+// empty name is this machine's; an empty addr is the one that this machine reaches the head from.
+func Join(ctx context.Context, t trust.Token, name, addr, binary string) (user.Host, error) {
+	h := user.Host{Name: name, Addr: addr}
+	var err error
+	if h.Name == "" {
+		if h.Name, err = os.Hostname(); err != nil {
+			return h, err
+		}
+	}
+	if h.Addr == "" {
+		if h.Addr, err = towards(ctx, t.Addr); err != nil {
+			return h, exit.With(fmt.Errorf("the head of the token does not answer: %w", err),
+				exit.Unreachable)
+		}
+	}
+	root, err := user.Root()
+	if err != nil {
+		return h, err
+	}
+	h.Dir = filepath.Join(root, "agents", t.CA[:12]+"-"+h.Name)
+	key, err := trust.NewKey()
+	if err != nil {
+		return h, err
+	}
+	pub, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return h, err
+	}
+	q := head.JoinRequest{Secret: t.Secret, Name: h.Name, Addr: h.Addr, Binary: binary,
+		Key: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub}))}
+	var a head.JoinAnswer
+	if err := control.NewJoiner(t).Do(ctx, "POST", "/v1/join", q, &a); err != nil {
+		return h, exit.With(fmt.Errorf("joining the cluster at %s: %w", t.Addr, err), exit.Unreachable)
+	}
+	cert, err := trust.DecodeCert(a.Cert)
+	if err != nil {
+		return h, err
+	}
+	ca, err := trust.DecodeCert(a.CA)
+	if err != nil {
+		return h, err
+	}
+	return h, trust.SaveIdentity(h.Dir, ca, cert, key)
+}
+
+// towards is this machine's address on the way to another.
+func towards(ctx context.Context, addr string) (string, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	host, _, err := net.SplitHostPort(c.LocalAddr().String())
+	return host, err
+}

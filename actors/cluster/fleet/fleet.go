@@ -1,0 +1,310 @@
+// Package fleet is the run.Fleet of a cluster: a process of a job asks its agent to start the others,
+// and reaches them by edges of TLS.
+package fleet
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/edge"
+	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/run"
+)
+
+// Fleet is where the processes of this process's job live.
+type Fleet struct {
+	talk *control.Conn
+	self control.Message // the agent's welcome: job, number, generation, address, ports
+	id   *trust.Identity
+	run  [16]byte
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	peers   map[int]control.Peer
+	procs   map[int]*proc
+	edges   map[*edge.Conn]struct{} // that were accepted
+}
+
+// FromEnv is the fleet of a process that an agent has started, nil for any other process.
+func FromEnv() (*Fleet, error) {
+	fd, err := strconv.Atoi(os.Getenv(control.EnvTalk))
+	if err != nil {
+		return nil, nil
+	}
+	syscall.CloseOnExec(fd)
+	file := os.NewFile(uintptr(fd), "agent")
+	c, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		return nil, fmt.Errorf("%s=%d is no connection with an agent: %w", control.EnvTalk, fd, err)
+	}
+	f := &Fleet{talk: control.NewConn(c, nil), procs: map[int]*proc{}, edges: map[*edge.Conn]struct{}{}}
+	f.changed = sync.NewCond(&f.mu)
+	if f.self, err = f.talk.Receive(10 * time.Second); err != nil {
+		return nil, fmt.Errorf("the agent's welcome: %w", err)
+	}
+	f.peers = f.self.Peers
+	f.run = RunID(f.self.Job)
+	if f.id, err = trust.Load(f.self.Text, nil); err != nil {
+		return nil, err
+	}
+	go f.hear()
+	return f, nil
+}
+
+// RunID names a job on its edges.
+func RunID(job string) [16]byte {
+	sum := sha256.Sum256([]byte("lfactor job " + job))
+	return [16]byte(sum[:16])
+}
+
+// hear takes in what the agent says. Its end is this process's: nobody looks after it any more, and the
+// head starts another in its place.
+func (f *Fleet) hear() {
+	for {
+		m, err := f.talk.Receive(0)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "error: the agent of this host has ended, and this process ends with it")
+			os.Exit(exit.Failed)
+		}
+		f.take(m)
+	}
+}
+
+func (f *Fleet) take(m control.Message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.changed.Broadcast()
+	if m.Kind == control.Peers {
+		f.peers = m.Peers
+		for c := range f.edges {
+			if p, ok := f.peers[int(c.From.Proc)]; ok && uint64(p.Gen) > c.From.Gen {
+				c.Conn.NetConn().Close() // its process has a successor: it is fenced
+				delete(f.edges, c)
+			}
+		}
+		return
+	}
+	p := f.procs[m.Peer]
+	if p == nil || p.gen != 0 && m.Gen != p.gen {
+		return
+	}
+	switch m.Kind {
+	case control.Placed:
+		p.gen, p.name = m.Gen, m.Text
+	case control.Ready:
+		p.ready = true
+	case control.Exited:
+		p.gen, p.over, p.code = m.Gen, m.Text, m.Code
+	}
+}
+
+// proc is a process that this one has asked for.
+type proc struct {
+	f     *Fleet
+	n     int
+	gen   int
+	name  string
+	ready bool
+	over  string // how it ended
+	code  int    // with which exit code
+}
+
+// startLimit is how long the cluster may take to start a process: also one whose host was just lost,
+// and whose head is starting again.
+const startLimit = 60 * time.Second
+
+// Start implements run.Fleet.
+func (f *Fleet) Start(n int, env []string) (run.Process, error) {
+	p := &proc{f: f, n: n}
+	f.mu.Lock()
+	f.procs[n] = p
+	f.mu.Unlock()
+	if err := f.talk.Send(control.Message{Kind: control.Start, Peer: n, Env: env}); err != nil {
+		return nil, fmt.Errorf("process %d: the agent does not take the order: %w", n, err)
+	}
+	if !f.wait(startLimit, func() bool { return p.name != "" || p.over != "" }) {
+		return nil, fmt.Errorf("process %d: the cluster has not started it within %v; `lfactor cluster "+
+			"status` shows the hosts", n, startLimit)
+	}
+	if p.name == "" {
+		return nil, exit.With(fmt.Errorf("process %d: %s", n, p.over), exit.Unreachable)
+	}
+	return p, nil
+}
+
+// wait waits until ok, which is asked with the lock held, or for the limit.
+func (f *Fleet) wait(limit time.Duration, ok func() bool) bool {
+	late := false
+	timer := time.AfterFunc(limit, func() {
+		f.mu.Lock()
+		late = true
+		f.mu.Unlock()
+		f.changed.Broadcast()
+	})
+	defer timer.Stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !ok() && !late {
+		f.changed.Wait()
+	}
+	return ok()
+}
+
+// Close implements run.Fleet.
+func (f *Fleet) Close() {}
+
+// Name implements run.Process.
+func (p *proc) Name() string { return p.name }
+
+// forever is longer than any run.
+const forever = 100 * 365 * 24 * time.Hour
+
+// Ready implements run.Process.
+func (p *proc) Ready() error {
+	p.f.wait(forever, func() bool { return p.ready || p.over != "" })
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	if !p.ready {
+		return io.EOF
+	}
+	return nil
+}
+
+// Wait implements run.Process.
+func (p *proc) Wait() error {
+	p.f.wait(forever, func() bool { return p.over != "" })
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	if p.code == 0 {
+		return nil
+	}
+	return errors.New(p.over)
+}
+
+// Leave implements run.Process.
+func (p *proc) Leave() { p.send(control.Leave) }
+
+// Kill implements run.Process.
+func (p *proc) Kill() { p.send(control.Kill) }
+
+func (p *proc) send(k control.Kind) {
+	_ = p.f.talk.Send(control.Message{Kind: k, Peer: p.n}) // without an agent this process is at its end
+}
+
+// Transport implements run.Fleet.
+func (f *Fleet) Transport(n int) (host.Transport, error) {
+	ln, err := f.listen()
+	if err != nil {
+		return nil, exit.With(fmt.Errorf("no port for edges on %s: %w", f.self.Addr, err), exit.Unreachable)
+	}
+	if err := f.talk.Send(control.Message{Kind: control.Listening, Addr: ln.Addr().String()}); err != nil {
+		ln.Close()
+		return nil, err
+	}
+	return &transport{f: f, n: n, Listener: ln}, nil
+}
+
+// listen takes the first port that is free.
+func (f *Fleet) listen() (ln *edge.Listener, err error) {
+	o := edge.Options{Admit: f.admit, Log: func(text string) {
+		fmt.Fprintln(os.Stderr, "warning: edge:",
+			text)
+	}}
+	for port := f.self.Ports[0]; port <= f.self.Ports[1]; port++ {
+		if ln, err = edge.Listen(net.JoinHostPort(f.self.Addr, strconv.Itoa(port)), f.id, o); err == nil {
+			return ln, nil
+		}
+	}
+	return nil, err
+}
+
+// admit judges who wants to open an edge.
+func (f *Fleet) admit(g edge.Greeting, who trust.Subject) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, known := f.peers[int(g.Proc)]
+	switch {
+	case g.Run != f.run:
+		return errors.New("the process belongs to another job")
+	case int(g.To) != f.self.Proc:
+		return fmt.Errorf("process %d is meant, and this is process %d", g.To, f.self.Proc)
+	case known && g.Gen < uint64(p.Gen):
+		return fmt.Errorf("process %d was replaced: its generation is %d, and %d is of old", g.Proc, p.Gen,
+			g.Gen)
+	case known && g.Gen == uint64(p.Gen) && who.Name != p.Node:
+		return fmt.Errorf("process %d is on host %s, and host %s says it is", g.Proc, p.Node, who.Name)
+	}
+	return nil
+}
+
+// transport is the host.Transport of one process.
+type transport struct {
+	f *Fleet
+	n int
+	*edge.Listener
+}
+
+// dialLimit is how long a process is waited for that does not take edges yet: it loads its weights before.
+const dialLimit = 60 * time.Second
+
+// redial is the pause before a process is dialled again that has not moved meanwhile.
+const redial = 250 * time.Millisecond
+
+// refusedFor is how long it may take to hear of a process's new address: until then its old one may be
+// another's.
+const refusedFor = 5 * time.Second
+
+// Dial implements host.Transport.
+func (t *transport) Dial(n int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+	defer cancel()
+	var last error
+	for ctx.Err() == nil {
+		var p control.Peer
+		deadline, _ := ctx.Deadline()
+		if !t.f.wait(time.Until(deadline), func() bool { p = t.f.peers[n]; return p.Addr != "" }) {
+			break
+		}
+		c, err := edge.Dial(ctx, p.Addr, p.Node, t.f.id,
+			edge.Greeting{Run: t.f.run, Proc: int32(t.n), To: int32(n), Gen: uint64(t.f.self.Gen)})
+		if err == nil {
+			return c, nil
+		}
+		last = err
+		var refused *edge.RefusedError
+		moved := func() bool { return t.f.peers[n] != p }
+		if errors.As(err, &refused) && !t.f.wait(refusedFor, moved) {
+			return nil, err
+		}
+		t.f.wait(redial, moved)
+	}
+	return nil, fmt.Errorf("process %d takes no edge within %v: %w", n, dialLimit,
+		errors.Join(last, ctx.Err()))
+}
+
+// Accept implements host.Transport.
+func (t *transport) Accept() (net.Conn, error) {
+	c, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	if e, ok := c.(*edge.Conn); ok {
+		t.f.edges[e] = struct{}{}
+	}
+	return c, nil
+}

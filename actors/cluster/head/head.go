@@ -1,0 +1,274 @@
+// Package head is the one process of a cluster that decides: who belongs to it, which job runs where,
+// and in which order things have happened. All of that lies in its store, so that a head that was
+// killed comes back as it was; the agents and their processes go on meanwhile.
+package head
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/store"
+	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/actors/process"
+)
+
+// Options are a head's.
+type Options struct {
+	Dir     string // of its identity, the authority's key, the store, and what jobs write
+	Listen  string // address that agents and commands connect to
+	Binary  string // hash of this program, which agents must have too
+	Version string
+	Log     io.Writer
+}
+
+// Head is a running head. One lock guards its state; writes to the store are made under it, so that the
+// store has things in the order in which they happened, and messages to agents are only queued under
+// it.
+type Head struct {
+	o     Options
+	id    *trust.Identity
+	ca    *trust.CA
+	st    *store.Store
+	began time.Time
+	addr  string
+
+	mu      sync.Mutex
+	agents  map[string]*agent
+	jobs    map[string]*job
+	next    int // number of the next job
+	events  []Event
+	heard   *sync.Cond // signals that events or a job's output have grown
+	revoked []string
+	quit    chan struct{}
+	ending  bool
+}
+
+// agent is a host of the cluster, whether it is connected or not.
+type agent struct {
+	Member
+	info  control.Info
+	conn  *control.Conn // nil while it is away
+	since time.Time     // connected or away since
+	lost  *time.Timer   // runs while it is away
+	skew  time.Duration // of its clock against the head's
+	send  chan control.Message
+}
+
+// Member is a host as the store knows it.
+type Member struct {
+	Name    string    `json:"name"`
+	Joined  time.Time `json:"joined"`
+	Serial  string    `json:"serial"` // of its certificate
+	Drained bool      `json:"drained,omitempty"`
+}
+
+// graces: an agent that is back within it was never away for its processes.
+const grace = 1500 * time.Millisecond
+
+// Keys of the store.
+const (
+	keyMembers = "members/"
+	keyJobs    = "jobs/"
+	keyEvents  = "events/"
+	keyTokens  = "tokens/"
+	keyRevoked = "revoked/"
+)
+
+// Run leads a cluster until ctx ends or a user ends the cluster. The address it listens at is told to up.
+func Run(ctx context.Context, o Options, up func(addr string)) error {
+	release, err := process.LockDir("the head's directory", o.Dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	h := &Head{o: o, began: time.Now(), agents: map[string]*agent{}, jobs: map[string]*job{},
+		quit: make(chan struct{})}
+	h.heard = sync.NewCond(&h.mu)
+	if h.id, err = trust.Load(o.Dir, nil); err != nil {
+		return err
+	}
+	if h.ca, err = trust.LoadCA(o.Dir); err != nil {
+		return err
+	}
+	if h.st, err = store.Open(store.Options{Dir: filepath.Join(o.Dir, "store"),
+		Log: filepath.Join(o.Dir, "etcd.log")}); err != nil {
+		return err
+	}
+	defer h.st.Close()
+	if err := h.restore(); err != nil {
+		return fmt.Errorf("the cluster's state: %w", err)
+	}
+	ln, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("the head's port: %w", err)
+	}
+	h.addr = ln.Addr().String()
+	s := h.server()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeTLS(ln, "", "") }()
+	h.event(Event{Kind: "head", Text: fmt.Sprintf("head up at %s as pid %d, its state read in %v", h.addr,
+		os.Getpid(), time.Since(h.began).Round(time.Millisecond))})
+	up(h.addr)
+	h.schedule()
+	select {
+	case <-ctx.Done():
+	case <-h.quit:
+	case err = <-served:
+	case <-h.st.Failed():
+		err = errors.New("the store has ended; it says why in " + filepath.Join(o.Dir, "etcd.log"))
+	}
+	stop, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.Shutdown(stop) // streams of output do not end by themselves
+	s.Close()
+	h.leave()
+	return err
+}
+
+func (h *Head) logf(format string, args ...any) {
+	fmt.Fprintf(h.o.Log, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
+}
+
+// leave drops the connections of the agents.
+func (h *Head) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ending = true
+	h.heard.Broadcast()
+	for _, a := range h.agents {
+		if a.conn != nil {
+			a.conn.Close()
+		}
+	}
+}
+
+// restore reads what the head before this one knew. Agents connect again by themselves; those that do
+// not within the grace are lost, as their processes are.
+func (h *Head) restore() error {
+	err := h.st.List(keyMembers, func(_ string, v []byte) error {
+		a := &agent{since: time.Now()}
+		if err := json.Unmarshal(v, &a.Member); err != nil {
+			return err
+		}
+		h.agents[a.Name] = a
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.st.List(keyRevoked, func(k string, _ []byte) error {
+		h.revoked = append(h.revoked,
+			k)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := h.id.Revoke(h.revoked); err != nil {
+		return err
+	}
+	if err := h.st.List(keyEvents, func(_ string, v []byte) error {
+		var e Event
+		err := json.Unmarshal(v, &e)
+		h.events = append(h.events, e)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := h.restoreJobs(); err != nil {
+		return err
+	}
+	for _, a := range h.agents {
+		a.lost = time.AfterFunc(3*grace, func() { h.gone(a, "it did not come back to the new head") })
+	}
+	return nil
+}
+
+// Event is something that happened in the cluster, in one line with its cause.
+type Event struct {
+	N    int       `json:"n"`
+	Time time.Time `json:"time"`
+	Kind string    `json:"kind"`
+	Host string    `json:"host,omitempty"`
+	Job  string    `json:"job,omitempty"`
+	Text string    `json:"text"`
+}
+
+// keepEvents bounds the log; the oldest are dropped.
+const keepEvents = 10000
+
+// event appends to the log. Its text is a person's; the kind a program's.
+func (h *Head) event(e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.eventLocked(e)
+}
+
+func (h *Head) eventLocked(e Event) {
+	e.Time = time.Now().UTC()
+	if n := len(h.events); n > 0 {
+		e.N = h.events[n-1].N + 1
+	} else {
+		e.N = 1
+	}
+	h.events = append(h.events, e)
+	h.logf("%s %s", e.Kind, e.Text)
+	if _, err := h.st.Put(fmt.Sprintf("%s%012d", keyEvents, e.N), e); err != nil {
+		h.logf("! the event is not in the store: %v", err)
+	}
+	if len(h.events) > keepEvents {
+		// the next event tries the next one
+		_ = h.st.Delete(fmt.Sprintf("%s%012d", keyEvents, h.events[0].N))
+		h.events = h.events[1:]
+	}
+	h.heard.Broadcast()
+}
+
+// server answers agents and commands.
+func (h *Head) server() *http.Server {
+	mux := http.NewServeMux()
+	h.routes(mux)
+	conf := h.id.Open(trust.Agent, trust.Admin, trust.Submit, trust.View)
+	return &http.Server{Handler: mux, TLSConfig: conf, ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes: 16 << 10,
+		TLSNextProto:   nil, ErrorLog: quietLog(h.o.Log)}
+}
+
+// allow lets through whoever's certificate has one of these roles.
+func (h *Head) allow(f http.HandlerFunc, roles ...trust.Role) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) == 0 {
+			http.Error(w, "a certificate of this cluster is wanted", http.StatusUnauthorized)
+			return
+		}
+		who, err := trust.Owner(r.TLS.PeerCertificates[0])
+		if err == nil {
+			err = fmt.Errorf("%s has the role %s; this wants %s", who.Name, who.Role, words(roles))
+			for _, role := range roles {
+				if who.Role == role {
+					f(w, r)
+					return
+				}
+			}
+		}
+		http.Error(w, err.Error(), http.StatusForbidden)
+	}
+}
+
+func words(roles []trust.Role) string {
+	var out []string
+	for _, r := range roles {
+		out = append(out, string(r))
+	}
+	return strings.Join(out, " or ")
+}

@@ -1,0 +1,299 @@
+package head
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// State of a job.
+type State string
+
+// The states.
+const (
+	Queued  State = "queued"
+	Running State = "running"
+	Ended   State = "ended"
+)
+
+// Job is a job as the store knows it.
+type Job struct {
+	ID       string       `json:"id"`
+	Spec     control.Spec `json:"spec"`
+	State    State        `json:"state"`
+	Why      string       `json:"why,omitempty"` // it waits, or how it ended
+	Code     int          `json:"code"`
+	Hosts    []string     `json:"hosts,omitempty"` // that it has
+	Procs    []Proc       `json:"procs,omitempty"`
+	Epoch    int64        `json:"epoch"` // of its placement: it rises with each change
+	Restarts int          `json:"restarts,omitempty"`
+	Stop     bool         `json:"stop,omitempty"` // a user wants its end
+	Queued   time.Time    `json:"queued"`
+	Began    time.Time    `json:"began,omitzero"`
+	Ended    time.Time    `json:"ended,omitzero"`
+}
+
+// Proc is a process of a job.
+type Proc struct {
+	Host  string `json:"host"`
+	Gen   int    `json:"gen"` // counts the processes of this number; 0 before the first
+	Pid   int    `json:"pid,omitempty"`
+	Addr  string `json:"addr,omitempty"`
+	Ready bool   `json:"ready,omitempty"`
+	Over  bool   `json:"over,omitempty"` // it has ended
+}
+
+func (p *Proc) alive() bool { return p.Gen > 0 && !p.Over }
+
+// job is a job with what no store needs.
+type job struct {
+	Job
+	size int64 // of its output
+}
+
+// maxRestarts is how often a job whose leader was killed starts again; more is a fault that comes back.
+const maxRestarts = 5
+
+// save writes a job to the store; each change of its placement is a new epoch.
+func (h *Head) save(j *job) {
+	rev, err := h.st.Put(keyJobs+j.ID, j.Job)
+	if err != nil {
+		h.logf("! job %s is not in the store: %v", j.ID, err)
+		return
+	}
+	j.Epoch = rev
+}
+
+func (h *Head) restoreJobs() error {
+	return h.st.List(keyJobs, func(_ string, v []byte) error {
+		j := &job{}
+		if err := json.Unmarshal(v, &j.Job); err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(j.ID)
+		h.next = max(h.next, n)
+		if info, err := os.Stat(h.outputFile(j.ID)); err == nil {
+			j.size = info.Size()
+		}
+		h.jobs[j.ID] = j
+		return err
+	})
+}
+
+// submit queues a job.
+func (h *Head) submit(s control.Spec) (*Job, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.Procs < 1 || len(s.Args) == 0 || !filepath.IsAbs(s.Dir) {
+		return nil, fmt.Errorf("a job wants arguments, an absolute directory and at least one process")
+	}
+	if n := h.members(); s.Hosts > n {
+		return nil, fitError{fmt.Errorf("the job wants %d hosts and the cluster has %d: ask for fewer, or "+
+			"`lfactor cluster add` some", s.Hosts, n)}
+	}
+	h.next++
+	j := &job{Job: Job{ID: strconv.Itoa(h.next), Spec: s, State: Queued, Queued: time.Now().UTC()}}
+	if err := os.MkdirAll(filepath.Join(h.o.Dir, "jobs"), 0o700); err != nil {
+		return nil, err
+	}
+	h.jobs[j.ID] = j
+	h.save(j)
+	h.eventLocked(Event{Kind: "queued", Job: j.ID, Text: fmt.Sprintf("job %s of %s: %s", j.ID, s.User,
+		s.Name)})
+	go h.schedule()
+	out := j.Job
+	return &out, nil
+}
+
+// fitError is a job that is larger than the cluster.
+type fitError struct{ error }
+
+// members counts the hosts that are not drained.
+func (h *Head) members() (n int) {
+	for _, a := range h.agents {
+		if !a.Drained {
+			n++
+		}
+	}
+	return n
+}
+
+// sorted lists the jobs by their numbers.
+func (h *Head) sorted() []*job {
+	var out []*job
+	for _, j := range h.jobs {
+		out = append(out, j)
+	}
+	sort.Slice(out, func(a, b int) bool {
+		return len(out[a].ID) < len(out[b].ID) || len(out[a].ID) == len(out[b].ID) && out[a].ID < out[b].ID
+	})
+	return out
+}
+
+// free lists the hosts that may take a job and have none, in the order of their names.
+func (h *Head) free() (out []string) {
+	used := map[string]bool{}
+	for _, j := range h.jobs {
+		if j.State == Running {
+			for _, n := range j.Hosts {
+				used[n] = true
+			}
+		}
+	}
+	for n, a := range h.agents {
+		if a.conn != nil && !a.Drained && !used[n] {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, byName)
+	return out
+}
+
+// byName orders h2 before h10.
+func byName(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return slices.Compare([]byte(a), []byte(b))
+}
+
+// schedule starts the jobs that wait, in their order: none overtakes another, so that a large one is
+// not starved.
+func (h *Head) schedule() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ending {
+		return
+	}
+	for _, j := range h.sorted() {
+		if j.State != Queued {
+			continue
+		}
+		free := h.free()
+		want := j.Spec.Hosts
+		if want == 0 {
+			want = min(j.Spec.Procs, h.members())
+		}
+		if len(free) < max(1, want) {
+			j.Why = fmt.Sprintf("waits for %d hosts; %d are free", max(1, want), len(free))
+			return
+		}
+		h.begin(j, free[:min(max(1, want), j.Spec.Procs)])
+	}
+}
+
+// begin places a job's processes, neighbours in their numbers on one host, and starts the one that leads.
+func (h *Head) begin(j *job, hosts []string) {
+	j.State, j.Why, j.Hosts, j.Began = Running, "", hosts, time.Now().UTC()
+	j.Procs = make([]Proc, j.Spec.Procs)
+	for n := range j.Procs {
+		j.Procs[n].Host = hosts[n*len(hosts)/len(j.Procs)]
+	}
+	h.eventLocked(Event{Kind: "start", Job: j.ID, Text: fmt.Sprintf("job %s starts on %v", j.ID, hosts)})
+	h.launch(j, 0, nil)
+}
+
+// launch starts a process of a job: on its host, else on a spare one, else on another of the job's.
+func (h *Head) launch(j *job, n int, env []string) {
+	p := &j.Procs[n]
+	host := h.where(j, p.Host)
+	if host == "" {
+		h.procEnded(j, n, "cannot start: no host of the cluster is connected", -1)
+		return
+	}
+	if host != p.Host {
+		h.eventLocked(Event{Kind: "move", Job: j.ID, Host: host,
+			Text: fmt.Sprintf("process %d of job %s moves from %s to %s", n, j.ID, p.Host, host)})
+		if !slices.Contains(j.Hosts, host) {
+			j.Hosts = append(j.Hosts, host)
+		}
+	}
+	*p = Proc{Host: host, Gen: p.Gen + 1}
+	h.save(j)
+	h.agents[host].order(control.Message{Kind: control.Order, Job: j.ID, Proc: n, Gen: p.Gen,
+		Epoch: j.Epoch, Spec: &j.Spec, Env: env, Peers: j.peers()})
+}
+
+func (h *Head) where(j *job, home string) string {
+	up := func(n string) bool { a := h.agents[n]; return a != nil && a.conn != nil && !a.Drained }
+	if up(home) {
+		return home
+	}
+	if free := h.free(); len(free) > 0 {
+		return free[0]
+	}
+	least, load := "", 0
+	for _, n := range j.Hosts {
+		if !up(n) {
+			continue
+		}
+		k := 0
+		for i := range j.Procs {
+			if j.Procs[i].Host == n && j.Procs[i].alive() {
+				k++
+			}
+		}
+		if least == "" || k < load {
+			least, load = n, k
+		}
+	}
+	return least
+}
+
+// peers is where the processes of a job take edges.
+func (j *job) peers() map[int]control.Peer {
+	out := map[int]control.Peer{}
+	for n, p := range j.Procs {
+		if p.Addr != "" && p.alive() {
+			out[n] = control.Peer{Node: p.Host, Addr: p.Addr, Gen: p.Gen}
+		}
+	}
+	return out
+}
+
+// tellAll sends all processes of a job where the others are.
+func (h *Head) tellAll(j *job) {
+	peers := j.peers()
+	for n, p := range j.Procs {
+		if p.alive() {
+			h.agents[p.Host].order(control.Message{Kind: control.Peers, Job: j.ID, Proc: n, Gen: p.Gen,
+				Epoch: j.Epoch, Peers: peers})
+		}
+	}
+}
+
+// tellLeader tells the process that leads what has become of another.
+func (h *Head) tellLeader(j *job, m control.Message) {
+	if lead := &j.Procs[0]; lead.alive() {
+		m.Job, m.Proc = j.ID, 0
+		h.agents[lead.Host].order(m)
+	}
+}
+
+// end ends a job: whatever still runs of it is killed.
+func (h *Head) end(j *job, code int, why string) {
+	j.State, j.Code, j.Why, j.Ended = Ended, code, why, time.Now().UTC()
+	h.killAll(j)
+	for _, n := range j.Hosts {
+		h.agents[n].order(control.Message{Kind: control.Forget, Job: j.ID})
+	}
+	h.save(j)
+	h.eventLocked(Event{Kind: "end", Job: j.ID, Text: fmt.Sprintf("job %s %s", j.ID, why)})
+	go h.schedule()
+}
+
+func (h *Head) killAll(j *job) {
+	for n := range j.Procs {
+		if p := &j.Procs[n]; p.alive() {
+			h.agents[p.Host].order(control.Message{Kind: control.Kill, Job: j.ID, Proc: n, Gen: p.Gen})
+			p.Over = true
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package head
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// Chunk is a piece of what a job writes, or its end.
+type Chunk struct {
+	At     int64  `json:"at"` // where the next one begins
+	Proc   int    `json:"proc"`
+	Host   string `json:"host,omitempty"`
+	Stream string `json:"stream,omitempty"`
+	Data   []byte `json:"data,omitempty"`
+	End    *Job   `json:"end,omitempty"`
+}
+
+func (h *Head) outputFile(id string) string {
+	return filepath.Join(h.o.Dir, "jobs", id+".jsonl")
+}
+
+// output keeps what a process has written and wakes who follows it.
+func (h *Head) output(m control.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j := h.jobs[m.Job]
+	if j == nil || m.Proc < 0 || m.Proc >= len(j.Procs) {
+		return
+	}
+	line, err := json.Marshal(Chunk{Proc: m.Proc, Host: j.Procs[m.Proc].Host, Stream: m.Stream,
+		Data: m.Data})
+	if err != nil {
+		return
+	}
+	f, err := os.OpenFile(h.outputFile(j.ID), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = f.Write(append(line, '\n'))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		h.logf("! output of job %s is lost: %v", j.ID, err)
+		return
+	}
+	j.size += int64(len(line)) + 1
+	h.heard.Broadcast()
+}
+
+// follow streams what a job has written from an offset on, until its end.
+func (h *Head) follow(w http.ResponseWriter, r *http.Request) {
+	j, ok := h.job(w, r)
+	if !ok {
+		return
+	}
+	h.mu.Unlock()
+	at, _ := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64) // 0 where there is none
+	wait := r.URL.Query().Get("follow") != "0"
+	enc := json.NewEncoder(w)
+	// a reader that is gone ends the request's context
+	flush := func() { _ = http.NewResponseController(w).Flush() }
+	gone := h.wakeAt(r)
+	defer gone()
+	for {
+		h.mu.Lock()
+		for at >= j.size && j.State != Ended && wait && r.Context().Err() == nil && !h.ending {
+			h.heard.Wait()
+		}
+		size, over, end := j.size, j.State == Ended || !wait, j.Job
+		h.mu.Unlock()
+		if r.Context().Err() != nil {
+			return
+		}
+		next, err := h.copyOutput(enc, j.ID, at, size)
+		if err != nil {
+			return
+		}
+		flush()
+		if over && next >= size {
+			_ = enc.Encode(Chunk{At: next, End: &end}) // as above
+			return
+		}
+		if next == at { // the head ends
+			return
+		}
+		at = next
+	}
+}
+
+// copyOutput sends the chunks between two offsets and returns where the next begins.
+func (h *Head) copyOutput(enc *json.Encoder, id string, from, to int64) (int64, error) {
+	if from >= to {
+		return from, nil
+	}
+	f, err := os.Open(h.outputFile(id))
+	if err != nil {
+		return from, err
+	}
+	defer f.Close()
+	dec := json.NewDecoder(io.NewSectionReader(f, from, to-from))
+	at := from
+	for {
+		var c Chunk
+		if err := dec.Decode(&c); err != nil {
+			return at, nil // the end, or a line that a crash has torn: what is whole was sent
+		}
+		at = from + dec.InputOffset() + 1
+		c.At = at
+		if err := enc.Encode(c); err != nil {
+			return at, err
+		}
+	}
+}
+
+// wakeAt wakes a follower when its request ends; the result stops that.
+func (h *Head) wakeAt(r *http.Request) func() {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-r.Context().Done():
+			h.mu.Lock()
+			h.heard.Broadcast()
+			h.mu.Unlock()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
+}
+
+// followEvents streams events after a number, until the request ends; with follow=0 those there are.
+func (h *Head) followEvents(w http.ResponseWriter, r *http.Request) {
+	after, _ := strconv.Atoi(r.URL.Query().Get("after")) // 0 where there is none
+	wait := r.URL.Query().Get("follow") == "1"
+	enc := json.NewEncoder(w)
+	defer h.wakeAt(r)()
+	for {
+		h.mu.Lock()
+		last := func() int {
+			if len(h.events) == 0 {
+				return 0
+			}
+			return h.events[len(h.events)-1].N
+		}
+		for last() <= after && wait && r.Context().Err() == nil && !h.ending {
+			h.heard.Wait()
+		}
+		i, _ := slices.BinarySearchFunc(h.events, after+1, func(e Event, n int) int { return e.N - n })
+		some, ending := slices.Clone(h.events[i:]), h.ending
+		h.mu.Unlock()
+		for _, e := range some {
+			if enc.Encode(e) != nil {
+				return
+			}
+			after = e.N
+		}
+		_ = http.NewResponseController(w).Flush() // a reader that is gone ends the request's context
+		if !wait || ending || r.Context().Err() != nil {
+			return
+		}
+	}
+}

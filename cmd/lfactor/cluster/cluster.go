@@ -1,0 +1,184 @@
+// Package cluster is the verb of that name: it parses, calls and prints.
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/cluster/agent"
+	"github.com/lfactor/lfactor/actors/cluster/deploy"
+	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/actors/cluster/user"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+)
+
+// Command is lfactor cluster: many hosts, or many agents on one.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "cluster", Short: "Make hosts into a cluster that runs training jobs, and " +
+		"look after it",
+		Long: "`lfactor cluster up` makes a cluster; `lfactor train run.yaml --cluster NAME` runs on it. " +
+			"Without a name, commands mean the cluster that was made last."}
+	c.AddCommand(up(), down(), status(), token(), join(), headCommand(), agentCommand())
+	return c
+}
+
+// named is the cluster that the first argument names, or the current one.
+func named(args []string) (*user.Cluster, error) {
+	if len(args) == 0 {
+		return user.Open("")
+	}
+	return user.Open(args[0])
+}
+
+func up() *cobra.Command {
+	c := &cobra.Command{Use: "up", Short: "Bring a cluster up", Args: cobra.NoArgs,
+		Long: "up --local N brings up a head and N agents on this machine, each a process of its own."}
+	name := c.Flags().String("name", "local", "name of the cluster")
+	local := c.Flags().Int("local", 0, "how many agents to start on this machine")
+	addr := c.Flags().String("addr", "127.0.0.1", "address of this machine that hosts reach which join "+
+		"later")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if *local < 1 || *local > 256 {
+			return exit.Usagef("cluster up: --local wants a number of agents from 1 to 256")
+		}
+		began := time.Now()
+		u := &deploy.Up{Name: *name, Say: say}
+		made, err := u.Local(c.Context(), *local, *addr)
+		if err != nil {
+			return err
+		}
+		return cli.Emit(c, made, func(w io.Writer) {
+			fmt.Fprintf(w, "cluster %s is up with %d agents on this machine, in %v\n", made.Name, *local,
+				time.Since(began).Round(10*time.Millisecond))
+			fmt.Fprintf(w, "next:  lfactor train run.yaml --cluster %s\n       lfactor cluster status\n    "+
+				"   lfactor cluster down\n", made.Name)
+		})
+	}
+	return c
+}
+
+func say(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }
+
+func down() *cobra.Command {
+	c := &cobra.Command{Use: "down [CLUSTER]", Short: "End a cluster: its jobs, agents and head, and all " +
+		"files of it", Args: cobra.MaximumNArgs(1)}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cl, err := named(args)
+		if err != nil {
+			return err
+		}
+		if err := deploy.Down(c.Context(), cl, say); err != nil {
+			return err
+		}
+		return cli.Emit(c, map[string]any{"down": cl.Name},
+			func(w io.Writer) { fmt.Fprintf(w, "cluster %s is down; nothing of it is left\n", cl.Name) })
+	}
+	return c
+}
+
+func status() *cobra.Command {
+	c := &cobra.Command{Use: "status [CLUSTER]", Short: "Show the hosts and jobs of a cluster",
+		Args: cobra.MaximumNArgs(1)}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cl, err := named(args)
+		if err != nil {
+			return err
+		}
+		client, err := cl.Client()
+		if err != nil {
+			return err
+		}
+		var s head.Status
+		if err := client.Do(c.Context(), "GET", "/v1/status", nil, &s); err != nil {
+			return err
+		}
+		return cli.Emit(c, s, func(w io.Writer) { printStatus(w, cl.Name, s) })
+	}
+	return c
+}
+
+func printStatus(w io.Writer, name string, s head.Status) {
+	fmt.Fprintf(w, "cluster %s  head %s (pid %d, up %v, lfactor %s)\n", name, s.Head, s.Pid,
+		time.Since(s.Up).Round(time.Second), s.Version)
+	t := cli.TextTable("host", "state", "since", "address", "cores", "memory", "disk free", "clock", "job",
+		"processes")
+	t.SetOutputMirror(w)
+	for _, h := range s.Hosts {
+		t.AppendRow([]any{h.Name, h.State, time.Since(h.Since).Round(time.Second), h.Addr, h.Cores,
+			gib(h.Memory), gib(h.Disk),
+			h.Skew.Round(time.Millisecond), h.Job, strings.Trim(fmt.Sprint(h.Procs), "[]")})
+	}
+	t.Render()
+	for _, j := range s.Jobs {
+		if j.State != head.Ended {
+			fmt.Fprintln(w, jobLine(j))
+		}
+	}
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+
+// jobLine is a job in one line.
+func jobLine(j head.Job) string {
+	line := fmt.Sprintf("job %s  %s  %s", j.ID, j.State, j.Spec.Name)
+	if len(j.Hosts) > 0 {
+		line += "  on " + strings.Join(j.Hosts, ", ")
+	}
+	if j.Epoch > 0 && j.State == head.Running {
+		line += fmt.Sprintf("  epoch %d", j.Epoch)
+	}
+	if j.Restarts > 0 {
+		line += fmt.Sprintf("  started again %d×", j.Restarts)
+	}
+	if j.Why != "" {
+		line += "  " + j.Why
+	}
+	return line
+}
+
+// headCommand is what `up` starts; people do not.
+func headCommand() *cobra.Command {
+	c := &cobra.Command{Use: "head", Short: "Run a cluster's head", Args: cobra.NoArgs, Hidden: true}
+	dir := c.Flags().String("dir", "", "the head's directory")
+	listen := c.Flags().String("listen", "127.0.0.1:0", "address to listen at")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		o, err := agentOptions() // head and agents are one binary
+		if err != nil {
+			return err
+		}
+		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
+		return head.Run(c.Context(), head.Options{Dir: *dir, Listen: *listen, Binary: o.Binary,
+			Version: o.Version, Log: o.Log},
+			func(string) {})
+	}
+	return c
+}
+
+// agentCommand is what `up` and `join` start.
+func agentCommand() *cobra.Command {
+	c := &cobra.Command{Use: "agent", Short: "Run the agent of a host", Args: cobra.NoArgs, Hidden: true}
+	dir := c.Flags().String("dir", "", "the agent's directory")
+	addr := c.Flags().String("addr", "127.0.0.1", "address of this host for edges")
+	heads := c.Flags().StringSlice("head", nil, "addresses of the head")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if len(*heads) == 0 {
+			return exit.Usagef("cluster agent: --head is wanted")
+		}
+		o, err := agentOptions()
+		if err != nil {
+			return err
+		}
+		o.Dir, o.Head, o.Addr = *dir, *heads, *addr
+		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
+		return agent.Run(c.Context(), o)
+	}
+	return c
+}

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/cluster/agent"
+	"github.com/lfactor/lfactor/actors/cluster/deploy"
+	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+)
+
+func token() *cobra.Command {
+	c := &cobra.Command{Use: "token [CLUSTER]", Short: "Print a token with which one host may join within " +
+		"ten minutes", Args: cobra.MaximumNArgs(1)}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cl, err := named(args)
+		if err != nil {
+			return err
+		}
+		client, err := cl.Client()
+		if err != nil {
+			return err
+		}
+		var t struct {
+			Token string    `json:"token"`
+			Until time.Time `json:"until"`
+		}
+		if err := client.Do(c.Context(), "POST", "/v1/tokens", nil, &t); err != nil {
+			return err
+		}
+		return cli.Emit(c, t, func(w io.Writer) { fmt.Fprintln(w, t.Token) })
+	}
+	return c
+}
+
+func join() *cobra.Command {
+	c := &cobra.Command{Use: "join TOKEN", Short: "Let this host take part in a cluster until this command " +
+		"ends", Args: cobra.ExactArgs(1),
+		Long: "join makes this host a member of the cluster that `lfactor cluster token` was asked on, and " +
+			"runs its agent until it gets\nSIGTERM or the cluster ends. The token is \"-\" to be read from " +
+			"stdin, where `ps` does not show it."}
+	name := c.Flags().String("name", "", "name of this host in the cluster; its own by default")
+	addr := c.Flags().String("addr", "", "address that other hosts reach this one by; by default that on "+
+		"the way to the head")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		text := args[0]
+		if text == "-" {
+			in, err := io.ReadAll(io.LimitReader(c.InOrStdin(), 1<<12))
+			if err != nil {
+				return err
+			}
+			text = string(in)
+		}
+		t, err := trust.ParseToken(text)
+		if err != nil {
+			return exit.With(err, exit.Usage)
+		}
+		o, err := agentOptions()
+		if err != nil {
+			return err
+		}
+		h, err := deploy.Join(c.Context(), t, *name, *addr, o.Binary)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "joined as %s, address %s; this host takes part until this command ends\n",
+			h.Name, h.Addr)
+		o.Dir, o.Head, o.Addr = h.Dir, []string{t.Addr}, h.Addr
+		if err := agent.Run(c.Context(), o); err != nil {
+			return err
+		}
+		return cli.Emit(c, h, func(io.Writer) {})
+	}
+	return c
+}
+
+// agentOptions are those of an agent of this binary.
+func agentOptions() (o agent.Options, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return o, err
+	}
+	hash, err := deploy.HashFile(self)
+	return agent.Options{Command: []string{self}, Binary: hash, Version: cli.Version(), Log: os.Stderr}, err
+}
