@@ -2,6 +2,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
@@ -147,6 +149,9 @@ func (p *Search) newSpace() error {
 			}
 			return known[v], nil
 		}}
+	if p.Space.Tower == nil {
+		p.Space.Rows = c.Data.SeqLen
+	}
 	for tp := 1; tp <= p.Machine.Devices; tp++ {
 		if p.divides(tp) {
 			p.Space.TP = append(p.Space.TP, tp)
@@ -196,10 +201,9 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		cuts = append(cuts, len(m.Blocks))
 	}
 	j := *p.base
-	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, topology.Grid(len(kinds), 1, v.TP), 2*len(kinds), 1, "gpipe"
-	if v.Split {
-		j.Schedule = "zb-h1"
-	}
+	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, topology.Grid(len(kinds), min(2, max(1, v.DP)), v.TP), 2, 1, "a profile"
+	j.Program = passes(len(kinds), v)
+	j.SeqParallel, j.Zero = v.SP, v.Zero
 	j.Rows, j.Recompute = v.Batch*p.cfg.Run.Data.SeqLen, layout.Recomputes[v.Recompute]
 	if vision := m.Vision; vision != nil {
 		j.Dims = layout.PictureDims(vision, p.patches(v.Batch), j.Rows)
@@ -214,6 +218,38 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		out[i] = each[k]
 	}
 	return out, nil
+}
+
+// passes is a program in which every stage runs two microbatches as a variant says.
+func passes(stages int, v search.Variant) *plan.Program {
+	p := &plan.Program{Micro: 2}
+	back := []plan.Kind{plan.B}
+	if v.Split {
+		back = []plan.Kind{plan.I, plan.W}
+	}
+	for s := range stages {
+		var row []plan.Entry
+		add := func(k plan.Kind, micro int32) {
+			row = append(row, plan.Entry{Action: plan.Action{Kind: k, Stage: int16(s), Micro: micro}})
+		}
+		for m := range int32(p.Micro) {
+			add(plan.F, m)
+			for _, k := range back {
+				if v.Single {
+					add(k, m)
+				}
+			}
+		}
+		for m := range int32(p.Micro) {
+			for _, k := range back {
+				if !v.Single {
+					add(k, m)
+				}
+			}
+		}
+		p.Rows, p.StageRank = append(p.Rows, row), append(p.StageRank, s)
+	}
+	return p
 }
 
 // rank finds and ranks plans: all by closed forms, the best of them by simulation.
@@ -254,7 +290,7 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 // Settings are what a candidate changes in a run file.
 func (p *Search) Settings(c *search.Candidate) []string {
 	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP), fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
-		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" + c.Recompute, "plan.sequence_parallel=false", "plan.procs=1",
+		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" + c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.procs=1",
 		fmt.Sprintf("train.micro_batch=%d", c.Batch), fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
 	if len(p.cfg.Run.Plan.Layers) > 0 {
 		out = append(out, "plan.layers=[]")
@@ -360,10 +396,39 @@ func (p *Search) nothingFits(all []search.Candidate) error {
 		wide := *p.Machine
 		wide.Hosts = max(wide.Hosts, p.Hosts*more)
 		bigger.Machine = &wide
-		if bigger.Fits() {
+		if q := *p; q.fits(&bigger) {
 			try += fmt.Sprintf(", or %d hosts instead of %d", p.Hosts*more, p.Hosts)
 			break
 		}
 	}
 	return fmt.Errorf("no plan fits: the smallest, %s, needs %s of a device's %s; it would fit with %s", least, tensor.Bytes(least.Memory), tensor.Bytes(p.Space.Limit), try)
+}
+
+// tightest is how many of the plans that need least memory are looked at to see whether any fits.
+const tightest = 4
+
+// fits reports whether a plan of a space fits, by closed forms first, and of those that need least by what a simulation and, where there
+// are few ranks, the layout say.
+func (p *Search) fits(s *search.Space) bool {
+	p.Space, p.Machine = s, s.Machine
+	all, err := s.Enumerate()
+	if err != nil {
+		return false
+	}
+	for i := range all {
+		if s.Estimate(&all[i]) != nil {
+			return false
+		}
+	}
+	slices.SortStableFunc(all, func(a, b search.Candidate) int { return cmp.Compare(a.Memory, b.Memory) })
+	for i := range all[:min(tightest, len(all))] {
+		c := &all[i]
+		if c.Why != "" || p.Simulate(c) != nil || c.Why != "" {
+			continue
+		}
+		if p.confirm(c) == "" {
+			return true
+		}
+	}
+	return false
 }

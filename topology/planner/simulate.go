@@ -23,31 +23,34 @@ import (
 func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {
 	lower := rehearsal.Lowered(l)
 	price := rehearsal.Prices(p.Machine)
-	group := make([]int, v.TP)
-	for i := range group {
-		group[i] = i
-	}
-	tp := l.GroupAlong(layout.DecoderSide, topology.TP)
-	of := func(segs []core.Segment) (t float64) {
-		for i := range segs {
-			t += p.Machine.Segment(segs[i].Flops, segs[i].Bytes, segs[i].Calls)
-			for _, c := range segs[i].Comms {
-				if c.Group == tp && v.TP > 1 {
-					t += float64(price.Collective(group, c.Bytes)) / 1e9
+	tp, dp := l.GroupAlong(layout.DecoderSide, topology.TP), l.GroupAlong(layout.DecoderSide, topology.DP)
+	of := func(segs []core.Segment) (pass search.Pass) {
+		for i, x := range segs {
+			t := 0.0
+			for _, c := range x.Comms {
+				switch {
+				case c.Group == tp && v.TP > 1:
+					t += float64(price.Collective(p.Space.Group(v.TP, 1), c.Bytes)) / 1e9
+				case c.Group == dp && v.DP > 1:
+					// traced with two replicas, of which each sends the other half of a tensor; of n each sends n-1 parts of n
+					t += float64(price.Collective(p.Space.Group(v.DP, v.TP), c.Bytes*2*int64(v.DP-1)/int64(v.DP))) / 1e9
 				}
 			}
+			pass.Append(p.Machine, i == 0, search.Piece{Flops: x.Flops, Bytes: x.Bytes, Calls: x.Calls}, t)
 		}
 		return
 	}
 	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
 	for s := range l.Stages {
 		key := layout.TraceKey{Stage: s, Class: l.Class} // a large microbatch, with pictures where the model takes them
-		tr, b := l.Traces[key], search.BlockCost{F: of(lower[key][plan.F])}
+		tr, b := l.Traces[key], search.BlockCost{}
+		b.Passes[0] = of(lower[key][plan.F])
 		if v.Split {
-			b.I, b.W = of(lower[key][plan.I]), of(lower[key][plan.W])
+			b.Passes[1], b.Passes[2] = of(lower[key][plan.I]), of(lower[key][plan.W])
 		} else {
-			b.I = of(lower[key][plan.B])
+			b.Passes[1] = of(lower[key][plan.B])
 		}
+		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine), b.Passes[2].Seconds(p.Machine)
 		foot, given := tr.Memory(v.Split), int64(0)
 		for _, h := range foot.Gives {
 			given += h.Bytes // the next block holds it until its backward
@@ -92,19 +95,16 @@ func (p *Search) Simulate(c *search.Candidate) error {
 		return nil
 	}
 	own := make([]search.BlockCost, c.PP)
-	for s, r := range prog.StageRank {
-		own[r].Params, own[r].Tensors = own[r].Params+st.Blocks[s].Params, own[r].Tensors+st.Blocks[s].Tensors
+	for r := range own {
+		own[r].Params, own[r].Tensors = st.Own(prog.StageRank, r)
 	}
-	shards, update := make([]int64, c.PP), make([]int64, c.PP)
+	update := make([]int64, c.PP)
 	var port int64
 	for r, x := range own {
 		update[r] = cost.Nanoseconds(p.Space.Update(c, x.Params, x.Tensors))
-		shards[r] = cost.Nanoseconds(p.Space.Shards(c, x.Params))
 	}
-	stages := make([]int64, c.PP) // of each rank
 	for s := range st.Blocks {
 		port = max(port, st.Blocks[s].Port)
-		stages[prog.StageRank[s]]++
 	}
 	d := &sim.Description{Mesh: topology.Grid(c.PP, 1, 1), Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{Ready: true}},
 		Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
@@ -125,9 +125,9 @@ func (p *Search) Simulate(c *search.Candidate) error {
 		case plan.I:
 			return cost.Nanoseconds(b.I)
 		case plan.W:
-			return cost.Nanoseconds(b.W) + shards[rank]/stages[rank]
+			return cost.Nanoseconds(b.W)
 		}
-		return cost.Nanoseconds(b.I+b.W) + shards[rank]/stages[rank]
+		return cost.Nanoseconds(b.I + b.W)
 	}, Link: func(from, to int) sim.Link {
 		if from < 0 || to < 0 {
 			return sim.Link{Out: -1, In: -1}

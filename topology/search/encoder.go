@@ -119,11 +119,11 @@ func (s *Space) owned() (out []Candidate) {
 // and the last one's back. It returns how much longer the step is, and raises the candidate's memory.
 func (s *Space) encode(c *Candidate, pipe float64, busy []float64, memory []int64) (float64, error) {
 	e := c.Encoder
-	blocks, err := s.Profile(Variant{e.TP, c.Batch, c.Recompute, false})
+	blocks, err := s.Profile(Variant{TP: e.TP, Batch: c.Batch, Recompute: c.Recompute})
 	if err != nil {
 		return 0, err
 	}
-	t := sum(blocks[:s.Tower.Blocks], -1)
+	t := s.sum(blocks[:s.Tower.Blocks], -1)
 	n := e.Replicas(c)
 	one := t.F + t.I + t.W
 	load := float64((c.Micro+n-1)/n) * one

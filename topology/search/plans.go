@@ -15,14 +15,18 @@ import (
 // Variant is what the cost of a model's blocks depends on.
 type Variant struct {
 	TP        int
-	Batch     int // sequences of a microbatch
+	SP        bool // sequence parallelism beside it
+	Batch     int  // sequences of a microbatch
 	Recompute string
 	Split     bool // I and W run apart
+	Single    bool // the loss has one microbatch at a time between forward and backward, and may keep what saves it a product
+	Zero, DP  int  // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
 }
 
 // BlockCost is what one block of a model costs a rank for one microbatch: seconds, collectives inside included, and bytes.
 type BlockCost struct {
 	F, I, W          float64 // without Split, I is the whole backward
+	Passes           [3]Pass // what F, I and W are the times of
 	Held, HeldW      int64   // what F leaves, and I for W
 	PeakF, PeakB     int64   // the worst of a pass, what it leaves included
 	Params, Tensors  int64   // elements and tensors on a rank
@@ -42,6 +46,7 @@ type Space struct {
 	Limit     int64 // bytes of a device
 	Schedules []string
 	TP        []int // allowed degrees
+	Rows      int   // of a sequence; 0: sequence parallelism is not looked at
 	// Profile gives the costs of the model's blocks, Cut the borders of so many stages.
 	Profile func(Variant) ([]BlockCost, error)
 	Cut     func(stages int) ([]int, error)
@@ -56,6 +61,7 @@ type Space struct {
 // Candidate is one plan with what is expected of it.
 type Candidate struct {
 	TP        int     `json:"tp"`
+	SP        bool    `json:"sequence_parallel,omitempty"`
 	PP        int     `json:"pp"`
 	DP        int     `json:"dp"`
 	Zero      int     `json:"zero"`
@@ -78,7 +84,15 @@ func (c *Candidate) String() string {
 	if c.Loops > 1 {
 		loops = fmt.Sprintf("×%d", c.Loops)
 	}
-	return fmt.Sprintf("tp%d pp%d dp%d zero%d %s%s, %d×%d sequences, recompute %s%s", c.TP, c.PP, c.DP, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute, c.Encoder)
+	return fmt.Sprintf("tp%s pp%d dp%d zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.PP, c.DP, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute, c.Encoder)
+}
+
+// Tensor is the degree of tensor parallelism, with sequence parallelism beside it where that is used.
+func (c *Candidate) Tensor() string {
+	if c.SP {
+		return fmt.Sprintf("%d+sp", c.TP)
+	}
+	return fmt.Sprint(c.TP)
 }
 
 type stageKey struct {
@@ -99,10 +113,8 @@ type place struct {
 	s     schedule.Schedule
 	rank  []int
 	split bool
+	one   bool // the last stage has one microbatch at a time between F and its backward
 }
-
-// Stages are the costs of a pipeline's stages.
-type Stages struct{ Blocks []BlockCost } // summed by stage
 
 // Enumerate lists every plan that the shape of the model and the machine allows. Work that depends on few of its choices is done
 // once, here.
@@ -167,6 +179,10 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 					x := c
 					x.Schedule, x.Loops, x.Recompute, x.Zero = name, loops, rec, z
 					out = append(out, x)
+					if c.TP > 1 && s.Rows > 0 && c.Batch*s.Rows%c.TP == 0 {
+						x.SP = true
+						out = append(out, x)
+					}
 				}
 			}
 		}
@@ -220,58 +236,9 @@ func (s *Space) place(name string, pp, loops int) *place {
 	for _, e := range prog.Rows[0] {
 		p.split = p.split || e.Kind == plan.W
 	}
+	p.one = single(prog)
 	s.places[key] = p
 	return p
-}
-
-// StagesOf gives the costs of a candidate's stages.
-func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
-	p := s.place(c.Schedule, c.PP, c.Loops)
-	if p == nil {
-		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
-	}
-	key := stageKey{Variant{c.TP, c.Batch, c.Recompute, p.split}, c.PP * c.Loops, c.Encoder.apart()}
-	if x := s.stages[key]; x != nil {
-		return x, nil
-	}
-	blocks, err := s.Profile(key.v)
-	if err != nil {
-		return nil, err
-	}
-	cut, embed := s.Cut, 0
-	if s.Tower != nil {
-		embed = s.Tower.Blocks
-	}
-	if key.apart {
-		cut = s.Tower.Cut
-	}
-	cuts, err := cut(key.stages)
-	if err != nil {
-		return nil, err
-	}
-	x := &Stages{}
-	for i := range key.stages {
-		x.Blocks = append(x.Blocks, sum(blocks[cuts[i]:cuts[i+1]], embed-cuts[i]))
-	}
-	s.stages[key] = x
-	return x, nil
-}
-
-// sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts. Embed is the block that others may
-// share weights with, if it is one of them.
-func sum(blocks []BlockCost, embed int) (out BlockCost) {
-	var moreF, moreB int64
-	for i, b := range blocks {
-		out.F, out.I, out.W = out.F+b.F, out.I+b.I, out.W+b.W
-		out.Held, out.HeldW = out.Held+b.Held, out.HeldW+b.HeldW
-		moreF, moreB = max(moreF, b.PeakF-b.Held), max(moreB, b.PeakB-b.Held)
-		out.Params, out.Tensors, out.Port = out.Params+b.Params, out.Tensors+b.Tensors, b.Port
-		if embed >= 0 && i > embed {
-			out.Params -= b.TiedToFirstBlock
-		}
-	}
-	out.PeakF, out.PeakB = out.Held+moreF, out.Held+moreB
-	return
 }
 
 // Rank is the sum of a rank's stages.
@@ -279,10 +246,11 @@ func (s *Space) rank(c *Candidate, p *place, st *Stages, r int) (out BlockCost) 
 	for i, owner := range p.rank {
 		if owner == r {
 			b := &st.Blocks[i]
-			out.F, out.I, out.W, out.Params, out.Tensors = out.F+b.F, out.I+b.I, out.W+b.W, out.Params+b.Params, out.Tensors+b.Tensors
+			out.F, out.I, out.W = out.F+b.F, out.I+b.I, out.W+b.W
 			out.Held, out.PeakB = max(out.Held, b.Held), max(out.PeakB, b.PeakB-b.Held, b.PeakF-b.Held)
 		}
 	}
+	out.Params, out.Tensors = st.Own(p.rank, r)
 	return
 }
 
@@ -326,7 +294,7 @@ func (s *Space) Estimate(c *Candidate) error {
 		}
 		pipe += more
 	}
-	c.Step = pipe + float64(c.Micro)*s.Shards(c, busy.Params) + s.Update(c, busy.Params, busy.Tensors)
+	c.Step = pipe + s.Update(c, busy.Params, busy.Tensors)
 	c.Bubble = max(0, 1-float64(c.Micro)*most/c.Step)
 	if s.Limit > 0 && c.Memory > s.Limit {
 		c.Why = "memory"
@@ -372,8 +340,8 @@ func (s *Space) extra(c *Candidate, params int64) int64 {
 // Link is the connection of two pipeline neighbours: ranks of a stage are neighbours of each other.
 func (s *Space) Link(c *Candidate) collective.Link { return s.Machine.Link(0, c.TP*c.DP%s.Devices) }
 
-// devices lists n devices at a stride.
-func (s *Space) devices(n, stride int) []int {
+// Group lists n devices at a stride; the caller does not change it.
+func (s *Space) Group(n, stride int) []int {
 	key := groupKey{n, stride}
 	if d := s.groups[key]; d != nil {
 		return d
@@ -386,24 +354,11 @@ func (s *Space) devices(n, stride int) []int {
 	return d
 }
 
-// Shards is what sharded gradients and weights cost every microbatch (ZeRO 2 and 3, arXiv:1910.02054).
-func (s *Space) Shards(c *Candidate, params int64) float64 {
-	if c.DP == 1 || c.Zero < 2 {
-		return 0
-	}
-	d := s.devices(c.DP, c.TP)
-	t := s.Machine.Collective(collective.ReduceScatter, d, 4*params)
-	if c.Zero == 3 {
-		t += 2 * s.Machine.Collective(collective.AllGather, d, s.Param*params)
-	}
-	return t
-}
-
 // Update is the time of the optimizer step: gradients over replicas, norms of all ranks, and the update of a rank's share.
 func (s *Space) Update(c *Candidate, params, tensors int64) float64 {
 	own, t := params, 0.0
 	if c.DP > 1 {
-		d := s.devices(c.DP, c.TP)
+		d := s.Group(c.DP, c.TP)
 		switch c.Zero {
 		case 0:
 			t += s.Machine.Collective(collective.AllReduce, d, 4*params)
@@ -414,6 +369,9 @@ func (s *Space) Update(c *Candidate, params, tensors int64) float64 {
 		}
 		if c.Zero > 0 {
 			own /= int64(c.DP)
+		}
+		if c.Zero <= 1 { // the sum of what has come
+			t += s.Machine.Segment(0, 4*own*int64(c.DP+1), 0)
 		}
 	}
 	t += 2 * math.Ceil(math.Log2(float64(s.Devices))) * s.Machine.Link(0, s.Devices-1).Latency
@@ -437,20 +395,6 @@ func Rank(all []Candidate) {
 		}
 		return cmp.Or(cmp.Compare(time(&a), time(&b)), cmp.Compare(a.Memory, b.Memory))
 	})
-}
-
-// Fits reports whether any plan fits.
-func (s *Space) Fits() bool {
-	all, err := s.Enumerate()
-	if err != nil {
-		return false
-	}
-	for i := range all {
-		if c := &all[i]; s.Estimate(c) == nil && c.Why == "" {
-			return true
-		}
-	}
-	return false
 }
 
 func divisors(n int) (out []int) {

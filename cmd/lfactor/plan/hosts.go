@@ -82,7 +82,7 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.Simulated > 0 {
 			step = unit.Seconds(c.Simulated)
 		}
-		t.AppendRow(columns(p, c.Encoder.Short(), c.TP, c.PP, c.DP, c.Zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recompute, step, unit.Seconds(c.Step), fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
+		t.AppendRow(columns(p, c.Encoder.Short(), c.Tensor(), c.PP, c.DP, c.Zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recompute, step, unit.Seconds(c.Step), fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
 	}
 	t.Render()
 	return nil

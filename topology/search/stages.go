@@ -1,0 +1,110 @@
+package search
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// Stages are the costs of a pipeline's stages.
+type Stages struct {
+	Blocks []BlockCost // summed by stage
+	first  int         // the stage of the decoder's first block
+}
+
+// Own sums the parameters and tensors of the stages that rank r has, of the ranks of all stages; what two stages share lies there once.
+func (st *Stages) Own(ranks []int, r int) (params, tensors int64) {
+	for s, owner := range ranks {
+		if owner != r {
+			continue
+		}
+		b := &st.Blocks[s]
+		params, tensors = params+b.Params, tensors+b.Tensors
+		if s != st.first && ranks[st.first] == r {
+			params -= b.TiedToFirstBlock
+		}
+	}
+	return
+}
+
+// single reports whether the last stage ends a microbatch's backward before it begins the next forward.
+func single(p *plan.Program) bool {
+	last, live := len(p.StageRank)-1, 0
+	for _, e := range p.Rows[p.StageRank[last]] {
+		for _, a := range [2]plan.Action{e.Action, e.With} {
+			switch {
+			case int(a.Stage) != last:
+			case a.Kind == plan.F:
+				if live++; live > 1 {
+					return false
+				}
+			case a.Kind == plan.B || a.Kind == plan.W:
+				live--
+			}
+		}
+	}
+	return true
+}
+
+// StagesOf gives the costs of a candidate's stages.
+func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
+	p := s.place(c.Schedule, c.PP, c.Loops)
+	if p == nil {
+		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
+	}
+	key := stageKey{Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split, Single: p.one}, c.PP * c.Loops, c.Encoder.apart()}
+	if c.Zero >= 2 && c.DP > 1 {
+		key.v.Zero, key.v.DP = c.Zero, c.DP
+	}
+	if x := s.stages[key]; x != nil {
+		return x, nil
+	}
+	blocks, err := s.Profile(key.v)
+	if err != nil {
+		return nil, err
+	}
+	cut, embed := s.Cut, 0
+	if s.Tower != nil {
+		embed = s.Tower.Blocks
+	}
+	if key.apart {
+		cut = s.Tower.Cut
+	}
+	cuts, err := cut(key.stages)
+	if err != nil {
+		return nil, err
+	}
+	x := &Stages{}
+	for i := range key.stages {
+		if cuts[i] <= embed && embed < cuts[i+1] {
+			x.first = i
+		}
+		x.Blocks = append(x.Blocks, s.sum(blocks[cuts[i]:cuts[i+1]], embed-cuts[i]))
+	}
+	s.stages[key] = x
+	return x, nil
+}
+
+// sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts. Embed is the block that others may
+// share weights with, if it is one of them.
+func (s *Space) sum(blocks []BlockCost, embed int) (out BlockCost) {
+	var moreF, moreB int64
+	for i, b := range blocks {
+		back := &blocks[len(blocks)-1-i] // the last block's is the first
+		out.Passes[0] = out.Passes[0].then(s.Machine, b.Passes[0])
+		for k := 1; k < len(out.Passes); k++ {
+			out.Passes[k] = out.Passes[k].then(s.Machine, back.Passes[k])
+		}
+		out.Held, out.HeldW = out.Held+b.Held, out.HeldW+b.HeldW
+		moreF, moreB = max(moreF, b.PeakF-b.Held), max(moreB, b.PeakB-b.Held)
+		out.Params, out.Tensors, out.Port = out.Params+b.Params, out.Tensors+b.Tensors, b.Port
+		if embed >= 0 && i > embed {
+			out.Params -= b.TiedToFirstBlock
+		} else {
+			out.TiedToFirstBlock += b.TiedToFirstBlock
+		}
+	}
+	out.PeakF, out.PeakB = out.Held+moreF, out.Held+moreB
+	out.F, out.I, out.W = out.Passes[0].Seconds(s.Machine), out.Passes[1].Seconds(s.Machine), out.Passes[2].Seconds(s.Machine)
+	return
+}
