@@ -31,6 +31,8 @@ type Links struct {
 	conns   map[net.Conn]struct{}
 	lives   map[int]uint32 // by process: the newest that has said hello
 	fence   fence
+	pulses  map[int]*pulse
+	over    chan struct{} // closed by Close
 	closing bool
 	wg      sync.WaitGroup
 	// Lost is told once of a process whose connection ended without a farewell.
@@ -53,7 +55,7 @@ func (e remoteError) ExitCode() int { return e.code }
 // tells the process of an actor; capture is a directory that keeps what is sent, "" for none.
 func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int, capture string) *Links {
 	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner, pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
-		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{}, lives: map[int]uint32{}}
+		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{}, lives: map[int]uint32{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
 }
 
 // Serve takes in edges for sys until Close.
@@ -126,13 +128,17 @@ func (l *Links) read(c net.Conn) {
 	if _, err := io.ReadFull(c, b); err != nil {
 		return
 	}
-	proc := int(binary.LittleEndian.Uint32(b[4:]))
+	proc, life, from := said(b)
 	if binary.LittleEndian.Uint32(b) != 0x4c464831 || [32]byte(b[helloSize-32:]) != l.hash {
 		l.lost(proc, errors.New("it runs another program: start all processes from one configuration"))
 		return
 	}
-	if !l.admit(proc, binary.LittleEndian.Uint32(b[8:])) {
+	if !l.admit(proc, life) {
 		l.fence.refused.Add(1)
+		return
+	}
+	if from == beating {
+		l.listen(c, proc, life)
 		return
 	}
 	d := wire.NewDecoder(c, l.pool)
@@ -258,6 +264,7 @@ func (e *outEdge) take() (actors.Message, bool) {
 func (l *Links) Close() {
 	l.mu.Lock()
 	l.closing = true
+	close(l.over)
 	edges := make([]*outEdge, 0, len(l.edges))
 	for _, e := range l.edges {
 		edges = append(edges, e)

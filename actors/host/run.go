@@ -142,6 +142,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.Links != nil {
 		o.Links.Serve(sys)
 	}
+	if o.Links != nil && o.Coord.Recover && o.Proc > 0 {
+		o.Links.Beat()
+	}
 	if o.Ready != nil {
 		if err := o.Ready(); err != nil {
 			return err

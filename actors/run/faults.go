@@ -15,7 +15,8 @@ import (
 
 // EnvFault plants a fault for drills and tests of `lfactor why`: leak=EDGE drops the credits of a port's activations,
 // stuck=RANK@STEP blocks a rank's device in its first backward of a step, kill=JOB@STEP+MICROSECONDS kills this process with
-// SIGKILL so long after the first job of a kind (backward, update, snapshot, write, commit) of that step or a later one began.
+// SIGKILL so long after the first job of a kind (backward, update, snapshot, write, commit) of that step or a later one began; kill-always does it
+// to every process but the leader, each time that it is started again.
 const EnvFault = "LFACTOR_FAULT"
 
 // stuck is a device that never comes back from one job.
@@ -84,9 +85,9 @@ func (r *Run) plant(o *host.RunOptions) {
 	switch kind {
 	case "":
 		return
-	case "kill":
-		if r.life > 0 { // it has done so
-			return
+	case "kill", "kill-always":
+		if always := kind == "kill-always"; always && o.Proc == 0 || !always && r.life > 0 {
+			return // the leader lives; it has done so
 		}
 		plantKill(o, a, b)
 	case "leak":

@@ -69,7 +69,9 @@ type workers struct {
 	losses chan host.Loss
 	mu     sync.Mutex
 	list   map[int]Process
-	led    bool // all are ready: the coordinator looks after what happens now
+	lives  map[int]int           // by process: how often it was started before
+	silent map[int]time.Duration // by process: how long it had been silent when it was ended
+	led    bool                  // all are ready: the coordinator looks after what happens now
 	over   bool
 	done   chan struct{} // closed when over
 	wg     sync.WaitGroup
@@ -102,7 +104,7 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 		return nil, err
 	}
 	w := &workers{r: r, fleet: f, ready: make(chan error, o.Procs), lost: make(chan error, o.Procs), losses: make(chan host.Loss),
-		list: map[int]Process{}, done: make(chan struct{})}
+		list: map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{}, done: make(chan struct{})}
 	if o.Links, err = r.links(f, 0, o.Procs); err != nil {
 		f.Close()
 		return nil, err
@@ -115,6 +117,9 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 		}
 		w.wg.Add(1)
 		go w.keep(p, first)
+	}
+	if o.Coord.Recover {
+		o.Links.Watch(w.suspect)
 	}
 	o.Orphaned, o.Losses = w.lost, w.losses
 	o.Ready = w.await
@@ -152,9 +157,31 @@ func (w *workers) start(proc, life int) (Process, error) {
 	}
 	p, err := w.fleet.Start(proc, env)
 	if err == nil {
-		w.list[proc] = p
+		w.list[proc], w.lives[proc] = p, life
 	}
 	return p, err
+}
+
+// suspect ends a process that says nothing any more, so that it cannot come back to a run that goes on without it.
+func (w *workers) suspect(proc, life int, since time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.led && !w.over && w.lives[proc] == life {
+		w.silent[proc] = since
+		w.list[proc].Kill()
+	}
+}
+
+// cause says how a process has ended.
+func (w *workers) cause(proc int, p Process, how error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	words := fmt.Sprintf("%s lost: process %d (%s)", w.r.ranksOf(proc), proc, p.Name())
+	if d := w.silent[proc]; d > 0 {
+		words += fmt.Sprintf(" said nothing for %.2f s and", d.Seconds())
+	}
+	delete(w.silent, proc)
+	return fmt.Errorf("%s %w", words, how)
 }
 
 // keep looks after a process: when it ends before the run does it is started again, alone. How often, the coordinator decides.
@@ -171,7 +198,7 @@ func (w *workers) keep(proc int, p Process) {
 		if how == nil {
 			how = errors.New("ended before the run did")
 		}
-		cause := fmt.Errorf("%s lost: process %d (%s) %w", w.r.ranksOf(proc), proc, p.Name(), how)
+		cause := w.cause(proc, p, how)
 		w.mu.Lock()
 		over, led := w.over, w.led
 		w.mu.Unlock()

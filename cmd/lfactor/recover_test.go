@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/run"
 )
 
 // recovered is a run in several processes of which some were killed.
@@ -23,8 +25,8 @@ type recovered struct {
 	back  int // how often it recovered
 }
 
-// trainKilled trains and kills a process at each of some moments after the first step.
-func trainKilled(t *testing.T, dir string, moments []time.Duration, victim func(kids []int) int, args ...string) recovered {
+// trainKilled trains and sends a process a signal at each of some moments after the first step.
+func trainKilled(t *testing.T, dir string, sig syscall.Signal, moments []time.Duration, victim func(kids []int) int, args ...string) recovered {
 	t.Helper()
 	c := exec.Command(built(t), append([]string{"train", "run.yaml", "train.steps=60"}, args...)...)
 	var out bytes.Buffer
@@ -45,7 +47,7 @@ func trainKilled(t *testing.T, dir string, moments []time.Duration, victim func(
 			ended <- err
 		}
 		if kids := children(t, c.Process.Pid); len(kids) > 0 {
-			_ = syscall.Kill(victim(kids), syscall.SIGKILL) // it may have ended in order
+			_ = syscall.Kill(victim(kids), sig) // it may have ended in order
 		}
 	}
 	require.NoError(t, <-ended, out.String())
@@ -75,13 +77,13 @@ func TestWorkerKilled(t *testing.T) {
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			quiet := tinyRun(t)
-			want := trainKilled(t, quiet, nil, nil, c.args...)
+			want := trainKilled(t, quiet, 0, nil, nil, c.args...)
 			back, from := 0, 0
 			for i := range n {
 				rng := rand.New(rand.NewPCG(uint64(i), 77))
 				dir := tinyRun(t)
 				moments := []time.Duration{time.Duration(rng.IntN(400)) * time.Millisecond}
-				got := trainKilled(t, dir, moments, func(kids []int) int { return kids[rng.IntN(len(kids))] }, c.args...)
+				got := trainKilled(t, dir, syscall.SIGKILL, moments, func(kids []int) int { return kids[rng.IntN(len(kids))] }, c.args...)
 				require.Equal(t, want.state, got.state, got.out)
 				require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
 				back += got.back
@@ -92,6 +94,30 @@ func TestWorkerKilled(t *testing.T) {
 			require.Greater(t, from, 0)
 		})
 	}
+}
+
+// TestWorkerStopped: a process that is stopped says nothing; it is ended and started again, and the run has the bits that it would have had.
+func TestWorkerStopped(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("finding the worker needs /proc")
+	}
+	quiet, dir := tinyRun(t), tinyRun(t)
+	want := trainKilled(t, quiet, 0, nil, nil, "plan.procs=2")
+	got := trainKilled(t, dir, syscall.SIGSTOP, []time.Duration{50 * time.Millisecond}, func(kids []int) int { return kids[0] }, "plan.procs=2")
+	require.Equal(t, want.state, got.state, got.out)
+	require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
+	require.Equal(t, 1, got.back, got.out)
+	require.Regexp(t, `said nothing for [0-9.]+ s and was killed by signal 9`, got.out)
+	t.Log(regexp.MustCompile(`said nothing for [0-9.]+ s|recovered after.*`).FindAllString(got.out, -1))
+}
+
+// TestWorkerKilledAgain: a process that dies in the same step again and again ends the run, with one error that names the cause.
+func TestWorkerKilledAgain(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, []string{run.EnvFault + "=kill-always=update@5+0"}, "train", "run.yaml", "plan.procs=2", "train.restarts=2", "plan.dp=1", "train.steps=20")
+	require.Equal(t, 1, code, out)
+	require.Equal(t, 1, strings.Count(out, "error:"), out)
+	require.Regexp(t, `error: rank 1 has ended 3 times at step 5 and is not started again \(train.restarts=2\); the last time: rank 1 .*killed by signal 9`, out)
 }
 
 // losses are those of a run's metrics, a line a step.
