@@ -171,6 +171,8 @@ func (m *Monitor) seeCommit(e Event) {
 		switch {
 		case e.M.Segment == core.FromMember && e.M.Step != m.commit:
 			m.broken("all are to hold step %d, the newest that is committed is step %d", e.M.Step, m.commit)
+		case e.M.Segment == core.FromDisk && m.saves.job != 0:
+			m.broken("all are sent back to step %d while the checkpoint of step %d is committed, which may remove it", e.M.Step, m.saves.begun)
 		case e.M.Segment == core.FromDisk && e.M.Step != m.saves.kept, e.M.Step < m.saves.kept:
 			m.broken("all are sent back to step %d, the newest durable state is that of step %d", e.M.Step, m.saves.kept)
 		}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // tape is a Context that writes down what a behaviour does.
 type tape struct{ log []string }
 
-var kinds = map[actors.Kind]string{actors.Open: "open", actors.Commit: "commit", actors.Save: "save", actors.Halt: "halt", actors.Report: "report"}
+var kinds = map[actors.Kind]string{actors.Open: "open", actors.Commit: "commit", actors.Save: "save", actors.Halt: "halt", actors.Report: "report", actors.Rewind: "rewind"}
 
 func (c *tape) Self() actors.Ref                                   { return 0 }
 func (c *tape) Now() actors.Time                                   { return 0 }
@@ -29,6 +30,22 @@ func (c *tape) Send(to actors.Ref, m actors.Message) {
 }
 func (c *tape) Do(j actors.Job) {
 	c.log = append(c.log, fmt.Sprintf("job %s %d", map[actors.JobKind]string{actors.BeginJob: "begin", actors.CommitJob: "commit"}[j.Kind], j.Step))
+}
+
+// TestCommitFails: after a checkpoint that could not be committed, everybody goes back to the one before.
+func TestCommitFails(t *testing.T) {
+	ctx := &tape{}
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 4, SaveEvery: 1, Recover: true, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
+	say := func(m actors.Message) []string { ctx.take(); c.Receive(ctx, &m); return ctx.take() }
+	say(actors.Message{Kind: actors.Started})
+	say(actors.Message{Kind: actors.Ready, From: 5, Step: 1})
+	say(actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
+	say(actors.Message{Kind: actors.Done, Job: c.job})
+	say(actors.Message{Kind: actors.Queued, From: 5, Step: 1})
+	require.Equal(t, []string{"job commit 1"}, say(actors.Message{Kind: actors.Durable, From: 5, Step: 1}))
+	require.Empty(t, say(actors.Message{Kind: actors.Down, From: 5, Step: 1}))
+	require.Empty(t, say(actors.Message{Kind: actors.Join, From: 5, Step: 1}), "what there is to go back to is not settled")
+	require.Equal(t, []string{"report 1 savelost", "rewind 0"}, say(actors.Message{Kind: actors.Done, Job: c.job, Err: errors.New("no space")}))
 }
 
 // commits lets rank 5 be ready for a step, so that the coordinator commits it.

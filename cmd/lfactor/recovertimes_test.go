@@ -64,7 +64,12 @@ func timeKills(t *testing.T, n int, args []string) {
 		for {
 			select {
 			case l, ok := <-from:
-				require.True(t, ok, "the run ended")
+				if !ok {
+					for l := range notes {
+						t.Log(l.text)
+					}
+					require.Fail(t, "the run ended")
+				}
 				if is(l) {
 					return l
 				}
