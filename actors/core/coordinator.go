@@ -124,10 +124,11 @@ type Coordinator struct {
 	lost         bool // from the loss of a rank until all ranks are back at one state
 	back         recovery
 	copies       keeper
-	shortest     float64     // nanoseconds of the shortest step
-	lives        []int64     // by rank: how often it has ended
-	deaths       map[int]int // by rank, since the newest step
-	newest       int64       // step that ever ended
+	shortest     float64        // nanoseconds of the shortest step
+	lives        []int64        // by rank: how often it has ended
+	deaths       map[int]deaths // by rank
+	losses       int            // since the newest step
+	newest       int64          // step that ever ended
 }
 
 // NewCoordinator returns the behaviour.
@@ -137,7 +138,7 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 		c.place[r] = i
 	}
 	c.kept = kept{l.First - 1, l.OptimSteps, l.LossScale}
-	c.deaths, c.lives, c.newest = map[int]int{}, make([]int64, len(l.Ranks)), l.First-1
+	c.deaths, c.lives, c.newest = map[int]deaths{}, make([]int64, len(l.Ranks)), l.First-1
 	return c
 }
 
@@ -271,8 +272,7 @@ func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 // conclude ends a step: every rank has applied the same update, or skipped it.
 func (c *Coordinator) conclude(ctx actors.Context) {
 	if c.step > c.newest {
-		c.newest = c.step
-		clear(c.deaths)
+		c.newest, c.losses = c.step, 0
 	}
 	v := c.report(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})

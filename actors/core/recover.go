@@ -38,9 +38,8 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	c.lives[i] = m.Step
-	if c.deaths[i]++; c.deaths[i] > c.l.Restarts && c.l.Restarts > 0 {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("rank %d has ended %d times at step %d and is not started again (train.restarts=%d); the last time: %s",
-			i, c.deaths[i], c.step, c.l.Restarts, m.Text)})
+	if why := c.hopelessly(i); why != "" {
+		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("%s and is not started again (train.restarts=%d); the last time: %s", why, c.l.Restarts, m.Text)})
 		return
 	}
 	if !c.lost {
@@ -57,6 +56,34 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 		c.writing, c.waitSave, c.job = false, true, 0
 	}
 }
+
+// deaths is how often a rank has ended in a row at one step.
+type deaths struct {
+	step  int64
+	times int
+}
+
+// hopelessly counts the end of a rank, and says why it is one too many: it comes at the same step again and again, or the run does not get on.
+func (c *Coordinator) hopelessly(i int) string {
+	d := c.deaths[i]
+	if d.step != c.step {
+		d = deaths{step: c.step}
+	}
+	d.times++
+	c.deaths[i] = d
+	c.losses++
+	switch most := c.l.Restarts; {
+	case most == 0:
+	case d.times > most:
+		return fmt.Sprintf("rank %d has ended %d times at step %d", i, d.times, c.step)
+	case c.losses > lossesMost*most*len(c.l.Ranks):
+		return fmt.Sprintf("rank %d has ended, as ranks have %d times since step %d,", i, c.losses, c.newest)
+	}
+	return ""
+}
+
+// lossesMost times Restarts is how often ranks may end, on average, while no new step ends.
+const lossesMost = 10
 
 // begins notes what the first loss finds: the step under way counts if it is decided.
 func (c *Coordinator) begins(ctx actors.Context) {

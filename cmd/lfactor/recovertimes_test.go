@@ -43,7 +43,7 @@ func TestRecoveryTimes(t *testing.T) {
 	if !*long {
 		t.Skip("50 kills of a process each for three sources of the state: add -long")
 	}
-	for _, args := range [][]string{{"plan.procs=4"}, {"plan.procs=4", "plan.zero=1"}, {"plan.procs=2", "train.buddy=4"}} {
+	for _, args := range [][]string{{"plan.procs=4"}, {"plan.procs=4", "plan.zero=1", "train.buddy=4"}, {"plan.procs=2", "train.buddy=4"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) { timeKills(t, 50, args) })
 	}
 }
@@ -60,15 +60,19 @@ func timeKills(t *testing.T, n int, args []string) {
 	steps, notes := make(chan written, 1<<16), make(chan written, 1<<16)
 	go lines(out, steps)
 	go lines(errs, notes)
+	var tail []string // of what it has said
 	next := func(from chan written, is func(written) bool) written {
 		for {
 			select {
 			case l, ok := <-from:
 				if !ok {
 					for l := range notes {
-						t.Log(l.text)
+						tail = append(tail, l.text)
 					}
-					require.Fail(t, "the run ended")
+					require.Fail(t, "the run ended", "%v: %v", c.Wait(), strings.Join(tail[max(0, len(tail)-20):], "\n"))
+				}
+				if from == notes {
+					tail = append(tail, l.text)
 				}
 				if is(l) {
 					return l
