@@ -60,7 +60,7 @@ const (
 	Ready                  // rank → coordinator: gradients of Step are reduced and kept; Values: as Closed, and squared norms by parameter
 	Commit                 // coordinator → rank: apply the update of Step; Values carry its scalars
 	Join                   // rank → coordinator: it is back after it had ended Step times
-	Rewind                 // coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Member 1 for a rank that has none, Values the commit of Step if there was one, Text the place in the data
+	Rewind                 // coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Port how often the rank has ended, Member 1 for a rank that has none, Values the commit of Step if there was one, Text the place in the data
 	Rewound                // rank → coordinator: it has the state of Step
 	Keep                   // coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values[0]: the newest step that all have copied
 	Buddy                  // rank → rank: the state after Step, to keep

@@ -142,7 +142,7 @@ var mutants = []mutant{
 	{name: "credits are not reset", file: "epoch.go",
 		old: "		*e = edge{}\n	}\n	r.edges = r.edges[:0]\n", new: "		e.queue, e.first = nil, 0\n	}\n"},
 	{name: "what came is kept in the next epoch", file: "epoch.go",
-		old: "func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {\n	r.clear()", new: "func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {"},
+		old: "	r.clear()\n	r.owes", new: "	r.owes"},
 	{name: "jobs of the epoch before count", file: "epoch.go",
 		old: "	r.settled = r.jobs\n", new: ""},
 	{name: "messages of the epoch before count", file: "rank.go",

@@ -1,12 +1,15 @@
 package sim_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -26,13 +29,52 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 			l.Run.Same = append(l.Run.Same, []int{mesh.Move(i, topology.DP, 1-mesh.At(i, topology.DP))})
 		}
 	}
-	if seed%7 != 0 {
+	if seed/6%7 != 0 {
 		l.Run.Keep = []int64{core.KeepAuto, 1, 2, 3}[seed/7%4]
 		for i := range n {
 			l.Run.Buddy = append(l.Run.Buddy, (i+n/2)%n)
 		}
 	}
 	return l
+}
+
+// moments are when the messages of a run are delivered that commits, copies and recoveries are made of.
+func moments(l *sim.Layout, p sim.Prices, o sim.Options) (at []actors.Time, to []int) {
+	o.See = func(e sim.Event) {
+		switch k := e.M.Kind; k {
+		case actors.Ready, actors.Commit, actors.Keep, actors.Kept, actors.Buddy, actors.Join, actors.Rewind, actors.Rewound, actors.Give, actors.State, actors.Done:
+			if i := slices.Index(l.RankRefs, e.To); k != actors.Done || e.M.Action.Kind == plan.Step || e.M.Action.Kind == plan.None && i >= 0 {
+				at, to = append(at, e.At), append(to, i)
+			}
+		}
+	}
+	sim.New(l, p, o).Run()
+	return
+}
+
+// aimed makes faults that each hit a rank at such a moment, mostly the one that the message is for; the second comes during or after the
+// recovery from the first.
+func aimed(l *sim.Layout, p sim.Prices, o sim.Options, n int) sim.Options {
+	rng := rand.New(rand.NewPCG(o.Seed, 0xa13))
+	from := actors.Time(0)
+	for range n {
+		at, to := moments(l, p, o)
+		for len(at) > 1 && at[0] < from {
+			at, to = at[1:], to[1:]
+		}
+		most := len(at)
+		if len(o.Faults) > 0 { // soon after the first
+			most = min(most, 60)
+		}
+		k := rng.IntN(most)
+		rank := to[k]
+		if rank < 0 || rng.IntN(3) == 0 {
+			rank = rng.IntN(len(l.Ranks))
+		}
+		o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: rank, At: max(1, int64(at[k])+rng.Int64N(3)-1), For: 1 + rng.Int64N(50000)})
+		from = at[k]
+	}
+	return o
 }
 
 // TestRecoverySources: ranks die at any moment, one or several, also while others come back, and the state of those that come back is
@@ -49,11 +91,22 @@ func TestRecoverySources(t *testing.T) {
 	for seed := range seeds {
 		l := redundant(t, seed)
 		p := slowDisk(modelled(), 1+int64(seed%4)*50000, 1+int64(seed%5)*40000)
+		write := p.Job
+		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
+			if j.Kind == actors.KeepJob || j.Kind == actors.StateJob {
+				return 1 + int64(seed%3)*60000
+			}
+			return write(rank, j, s)
+		}
 		o := sim.Options{Seed: seed, Jitter: 0.5, Late: 1 + int64(seed%3)*20000}
 		plain := sim.NewMonitor(l)
 		r := sim.New(l, p, plain.Attach(o)).Run()
 		require.Empty(t, plain.End(r, 6), "seed %d", seed)
-		o.Faults = sim.Draw(seed, 1+int(seed%3), len(l.Ranks), int64(r.Time), sim.Restart)
+		if seed/42%3 == 0 {
+			o.Faults = sim.Draw(seed, 1+int(seed%3), len(l.Ranks), int64(r.Time), sim.Restart)
+		} else {
+			o = aimed(l, p, o, 1+int(seed%2))
+		}
 		mon := sim.NewMonitor(l)
 		run := mon.Attach(o)
 		report := run.Report

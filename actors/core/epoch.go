@@ -24,6 +24,9 @@ type wanted struct {
 // rewind leaves the epoch: whatever came or waits to be sent is given back, and the rank goes to the state of a step as soon as the
 // device is free.
 func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
+	if m.Port != r.life { // it is for the one that this rank was before it ended
+		return
+	}
 	r.clear()
 	r.owes = r.owes || r.open && r.step == m.Step && !r.applied && m.Segment == FromMember
 	r.epoch, r.behind = m.Epoch, true

@@ -24,6 +24,7 @@ type Rank struct {
 	l        *RankLayout
 	step     int64
 	epoch    uint32
+	life     int32 // how often it has ended before
 	pc       int32
 	open     bool
 	dead     bool
@@ -119,6 +120,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	}
 	switch m.Kind {
 	case actors.Started:
+		r.life = int32(m.Step)
 		if r.behind = m.Step > 0; r.behind {
 			ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Join, Step: m.Step})
 		}

@@ -143,7 +143,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 		place = c.l.Place(b.target.step)
 	}
 	for i, r := range c.l.Ranks {
-		m := actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: b.target.step, Segment: b.source, Values: verdict, Text: place}
+		m := actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: b.target.step, Segment: b.source, Port: int32(c.lives[i]), Values: verdict, Text: place}
 		if b.blank[i] {
 			m.Member = 1
 		}
