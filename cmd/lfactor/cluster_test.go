@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/rig"
+	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
 )
 
@@ -100,54 +105,336 @@ func same(t *testing.T, want, got []run.Metrics) {
 	}
 }
 
-// TestClusterHosts: two hosts, joined by a token and edges of TLS, give the losses of one host to the
-// last bit.
-func TestClusterHosts(t *testing.T) {
-	dir := tinyRun(t)
-	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=6")
-	require.Zero(t, code, out)
-	alone := metrics(t, dir)
-	require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
-	require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
-	binary := filepath.Join(dir, "lfactor")
+// rigged is a cluster on hosts of namespaces, whose head is on the first of them.
+type rigged struct {
+	*rig.Rig
+	t      *testing.T
+	dir    string // that all hosts see, with a run and the binary
+	binary string
+	joined []*exec.Cmd
+}
+
+// onRig makes n hosts into a cluster: the first by `up`, the others by tokens.
+func onRig(t *testing.T, dir string, n int) *rigged {
+	t.Helper()
+	r := &rigged{Rig: rig.New(t, n, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
 	text, err := os.ReadFile(built(t))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(binary, text, 0o755))
-	r := rig.New(t, 2, dir)
-	a, b := r.Hosts[0], r.Hosts[1]
-	on := func(h *rig.Host, args ...string) string {
-		c := h.In(dir, append([]string{binary}, args...)...)
-		var errs bytes.Buffer
-		c.Stderr = &errs
-		out, err := c.Output()
-		require.NoError(t, err, "%v: %s%s", args, out, errs.String())
-		return string(out) + errs.String()
+	require.NoError(t, os.WriteFile(r.binary, text, 0o755))
+	r.on(0, "cluster", "up", "--local", "1", "--name", "rig", "--addr", r.Hosts[0].Addr)
+	for i := range r.Hosts[1:] {
+		r.join(i + 1)
 	}
-	on(a, "cluster", "up", "--local", "1", "--name", "rig", "--addr", a.Addr)
-	token := strings.TrimSpace(on(a, "cluster", "token"))
-	join := b.Command(binary, "cluster", "join", "-")
-	join.Stdin = strings.NewReader(token)
+	r.waitReady(n)
+	return r
+}
+
+// on runs lfactor on a host and returns what it writes.
+func (r *rigged) on(host int, args ...string) string {
+	r.t.Helper()
+	c := r.Hosts[host].In(r.dir, append([]string{r.binary}, args...)...)
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	out, err := c.Output()
+	require.NoError(r.t, err, "%v: %s%s", args, out, errs.String())
+	return string(out) + errs.String()
+}
+
+// join takes a host in with a token; the result is the token.
+func (r *rigged) join(host int) string {
+	r.t.Helper()
+	token := strings.TrimSpace(r.on(0, "cluster", "token"))
+	c := r.Hosts[host].Command(r.binary, "cluster", "join", "-")
 	var said bytes.Buffer
-	join.Stderr = &said
-	require.NoError(t, join.Start())
-	t.Cleanup(func() {
-		b.Kill()
-		_ = join.Wait()
-		if t.Failed() {
-			t.Log(said.String())
+	c.Stdin, c.Stderr = strings.NewReader(token), &said
+	require.NoError(r.t, c.Start())
+	r.joined = append(r.joined, c)
+	r.t.Cleanup(func() {
+		r.Hosts[host].Kill()
+		_ = c.Wait() // a second time where the test has waited
+		if r.t.Failed() {
+			r.t.Log(said.String())
 		}
 	})
-	require.Eventually(t, func() bool {
-		return strings.Contains(on(a, "cluster", "status"),
-			"│ h2   │ ready")
-	}, 20*time.Second, 50*time.Millisecond)
-	out = on(a, "train", "run.yaml", "--cluster", "rig", "train.steps=6")
-	require.Contains(t, out, "step 6/6")
+	return token
+}
+
+// waitReady waits until so many hosts are ready.
+func (r *rigged) waitReady(n int) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		return strings.Count(r.on(0, "cluster", "status"),
+			"│ ready") == n
+	}, 20*time.Second,
+		50*time.Millisecond)
+}
+
+// TestClusterHosts: hosts that were joined by tokens give the losses of one host to the last bit, also
+// when one of them is killed with everything on it: what it had goes to a spare one.
+func TestClusterHosts(t *testing.T) {
+	const steps = 60
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
+	require.Zero(t, code, out)
+	alone, want := metrics(t, dir), stateOf(t, dir, steps)
+	afresh := func() {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
+	}
+	afresh()
+	r := onRig(t, dir, 3)
+	out = r.on(0, "train", "run.yaml", "--cluster", "rig", "plan.procs=2", fmt.Sprint("train.steps=", steps))
+	require.Contains(t, out, fmt.Sprintf("step %d/%d", steps, steps))
 	same(t, alone, metrics(t, dir))
-	again := b.Command(binary, "cluster", "join", token)
-	text, err = again.CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(text), "was used")
-	require.Contains(t, on(a, "cluster", "down"), "nothing of it is left")
-	require.NoError(t, join.Wait(), "the cluster's end is the agent's")
+	require.Equal(t, want, stateOf(t, dir, steps))
+
+	afresh()
+	r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2",
+		fmt.Sprint("train.steps=", steps))
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+		return err == nil && bytes.Count(text, []byte("\n")) > 2
+	}, 60*time.Second, time.Millisecond, "the run does not start")
+	r.Hosts[1].Kill()
+	out = r.on(0, "attach")
+	require.Equal(t, want, stateOf(t, dir, steps), out)
+	require.Contains(t, out, "recovered after")
+	events := r.on(0, "events")
+	require.Contains(t, events, "process 1 of job 2 moves from h2 to h3")
+	t.Log(events)
+
+	require.Contains(t, r.on(0, "cluster", "down"), "nothing of it is left")
+	require.NoError(t, r.joined[1].Wait(), "the cluster's end is the agent's")
+}
+
+// TestClusterTokens: a token is good for one host; what is wrong with another is said in one line, with
+// exit code 5.
+func TestClusterTokens(t *testing.T) {
+	dir := t.TempDir()
+	env := clusterHome(t, dir, "a", "b")
+	for _, n := range []string{"a", "b"} {
+		code, out := runIn(t, dir, env, "cluster", "up", "--local", "1", "--name", n)
+		require.Zero(t, code, out)
+	}
+	token := func(cluster string) string {
+		code, out, errs := streamsEnv(t, dir, env, "cluster", "token", cluster)
+		require.Zero(t, code, errs)
+		return strings.TrimSpace(out)
+	}
+	join := func(token string, args ...string) (int, string) {
+		code, out := runIn(t, dir, env, append([]string{"cluster", "join", token}, args...)...)
+		require.LessOrEqual(t, strings.Count(out, "\n"), 1, out)
+		return code, out
+	}
+	a, b := token("a"), token("b")
+	mixed := a[:strings.Index(a, "@")] + b[strings.Index(b, "@"):] // the secret of a, sent to b
+	used := token("a")
+	code, out := join(used, "--name", "h1")
+	require.Equal(t, 5, code, out)
+	require.Contains(t, out, "has a host h1 already")
+	for _, c := range []struct {
+		name, token, want string
+		code              int
+	}{
+		{"of another cluster", mixed, "not the cluster of this token", 5},
+		{"used", used, "was used", 5},
+		{"invented", strings.Replace(a, a[70:90], strings.Repeat("0", 20), 1), "is unknown", 5},
+		{"torn", a[:80], "is no join token", 2},
+		{"nobody there", a[:strings.Index(a, "@")] + "@127.0.0.1:1", "does not answer", 5},
+	} {
+		code, out := join(c.token, "--name", "new")
+		require.Equal(t, c.code, code, "%s: %s", c.name, out)
+		require.Contains(t, out, c.want, c.name)
+	}
+	code, out = runIn(t, dir, env, "events", "--cluster", "a")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "may not join", "refusals are events")
+	require.NotContains(t, out, used[70:110], "no secret is written down")
+}
+
+// TestClusterKilled: whatever is killed while a run is on a cluster, a worker, an agent, the head or
+// the process that leads, the run ends with the weights, optimizer state and ledger of one that nobody
+// disturbed.
+func TestClusterKilled(t *testing.T) {
+	quiet := tinyRun(t)
+	const steps = 100
+	code, out := runIn(t, quiet, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
+	require.Zero(t, code, out)
+	want := stateOf(t, quiet, steps)
+	dir := tinyRun(t)
+	env := clusterHome(t, dir, "test")
+	code, out = runIn(t, dir, env, "cluster", "up", "--local", "3", "--name", "test")
+	require.Zero(t, code, out)
+	now := func() (s head.Status) {
+		code, out, errs := streamsEnv(t, dir, env, "cluster", "status", "-o", "json")
+		require.Zero(t, code, errs)
+		require.NoError(t, json.Unmarshal([]byte(out), &s))
+		return s
+	}
+	proc := func(n int) func() int {
+		return func() int {
+			jobs := now().Jobs
+			return jobs[len(jobs)-1].Procs[n].Pid
+		}
+	}
+	held := func(name ...string) func() int {
+		return func() int {
+			return process.Holder(filepath.Join(append([]string{dir, "home", "clusters", "test"},
+				name...)...))
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		victim func() int
+		said   string // event
+	}{
+		{"worker", proc(1), "was killed by signal 9"},
+		{"agent", held("agents", "h2"), "the agent of host h2 has ended; it is started again"},
+		{"head", held("head"), "head up at"},
+		{"leader", proc(0), "starts again (1)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
+			before := len(eventsOf(t, dir, env))
+			cmd := exec.Command(built(t), "train", "run.yaml", "--cluster", "test", "plan.procs=2",
+				fmt.Sprint("train.steps=", steps))
+			var out bytes.Buffer
+			cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &out, &out, append(os.Environ(), env...)
+			require.NoError(t, cmd.Start())
+			require.Eventually(t, func() bool {
+				text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+				return err == nil && bytes.Count(text, []byte("\n")) > 2
+			}, 60*time.Second, time.Millisecond, "the run does not start")
+			require.NoError(t, syscall.Kill(c.victim(), syscall.SIGKILL))
+			require.NoError(t, cmd.Wait(), out.String())
+			require.Equal(t, want, stateOf(t, dir, steps), out.String())
+			var text strings.Builder
+			for _, e := range eventsOf(t, dir, env)[before:] {
+				fmt.Fprintln(&text, e.Time.Format("15:04:05.000"), e.Kind, e.Text)
+			}
+			require.Contains(t, text.String(), c.said)
+			t.Logf("%s%s", text.String(),
+				strings.Join(regexp.MustCompile("(?m)^!.*$|^.*recovered.*$").FindAllString(out.String(),
+					-1), "\n"))
+		})
+	}
+}
+
+// eventsOf are the events of the cluster so far.
+func eventsOf(t *testing.T, dir string, env []string) (all []head.Event) {
+	t.Helper()
+	var code int
+	require.Eventually(t, func() bool {
+		var out string
+		code, out, _ = streamsEnv(t, dir, env, "events", "-o", "json")
+		return code == 0 && json.Unmarshal([]byte(out), &all) == nil
+	}, 20*time.Second, 50*time.Millisecond)
+	return all
+}
+
+// verbs runs lfactor against a cluster of two local agents.
+type verbs struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func newVerbs(t *testing.T) verbs {
+	dir := tinyRun(t)
+	v := verbs{t, dir, clusterHome(t, dir, "test")}
+	v.verb(0, "cluster", "up", "--local", "2", "--name", "test")
+	return v
+}
+
+// verb runs lfactor, which has to end with this code, and returns all it writes.
+func (v verbs) verb(want int, args ...string) string {
+	v.t.Helper()
+	code, out := runIn(v.t, v.dir, v.env, args...)
+	require.Equal(v.t, want, code, "%v: %s", args, out)
+	return out
+}
+
+// json runs lfactor and reads what it writes to stdout.
+func (v verbs) json(to any, args ...string) {
+	v.t.Helper()
+	code, out, errs := streamsEnv(v.t, v.dir, v.env, append(args, "-o", "json")...)
+	require.Zero(v.t, code, errs)
+	require.NoError(v.t, json.Unmarshal([]byte(out), to), out)
+}
+
+// until waits for a line of a job's leading process.
+func (v verbs) until(job, text string) {
+	v.t.Helper()
+	require.Eventually(v.t, func() bool {
+		return strings.Contains(v.verb(0, "logs", job, "--proc", "0"),
+			text)
+	}, 30*time.Second,
+		20*time.Millisecond)
+}
+
+// TestJobVerbs: what is said of jobs, in text and as JSON; a queue with its reasons; stop; drain, which
+// moves a job.
+func TestJobVerbs(t *testing.T) {
+	v := newVerbs(t)
+	v.verb(0, "train", "run.yaml", "--cluster", "test", "--detach", "train.steps=100000",
+		"checkpoint.interval=0")
+	v.verb(0, "train", "run.yaml", "--cluster", "current", "--detach", "train.steps=2", "log.dir=run2",
+		"checkpoint.dir=ckpt2")
+	var jobs []head.Job
+	v.json(&jobs, "ps")
+	require.Len(t, jobs, 2)
+	require.Equal(t, "waits for 2 hosts; 0 are free", jobs[1].Why)
+	require.Contains(t, v.verb(0, "ps"), "waits for 2 hosts; 0 are free")
+	v.verb(2, "attach", "77")
+	require.Eventually(t, func() bool {
+		return strings.Contains(v.verb(0, "logs", "1", "--proc", "0"),
+			"step 2/")
+	}, 30*time.Second,
+		50*time.Millisecond)
+	require.Contains(t, v.verb(0, "stop", "1"), "ends after the step under way")
+	require.Contains(t, v.verb(0, "attach", "1"), "durable", "a stop saves")
+	v.verb(0, "attach", "2")
+	require.Contains(t, v.verb(0, "logs", "2"), "h1 0│ ")
+	v.verb(0, "train", "run.yaml", "--cluster", "test", "--detach", "train.steps=150", "log.dir=run3",
+		"checkpoint.dir=ckpt3")
+	require.Eventually(t, func() bool {
+		return strings.Contains(v.verb(0, "logs", "3", "--proc", "0"),
+			"step 2/")
+	}, 30*time.Second,
+		20*time.Millisecond)
+	v.verb(0, "cluster", "drain", "h2")
+	require.Contains(t, v.verb(0, "attach", "3"), "step 150/150")
+	require.Contains(t, v.verb(0, "events"), "job 3 starts on [h1]")
+	v.verb(0, "cluster", "drain", "h2", "--back")
+	var lines []map[string]any
+	v.json(&lines, "logs", "2", "--host", "h1")
+	require.NotEmpty(t, lines)
+
+	v.verb(2, "train", "run.yaml", "--detach")
+}
+
+// TestClusterVerbs: logs, drain, remove, backup and restore.
+func TestClusterVerbs(t *testing.T) {
+	v := newVerbs(t)
+	require.Contains(t, v.verb(0, "cluster", "logs"), "head up at")
+	require.Contains(t, v.verb(0, "cluster", "logs", "h1"), "joined as h1")
+	v.verb(2, "cluster", "logs", "h9")
+	v.verb(0, "cluster", "backup", "state")
+	require.Contains(t, v.verb(0, "cluster", "drain", "h1"), "takes no new process")
+	require.Contains(t, v.verb(0, "cluster", "status"), "drained")
+	v.verb(0, "cluster", "drain", "h1", "--back")
+	v.verb(2, "cluster", "drain", "h9")
+	v.verb(0, "cluster", "drain", "h1")
+	require.NoError(t, os.WriteFile(filepath.Join(v.dir, "bad"), []byte("no backup"), 0o600))
+	require.Contains(t, v.verb(6, "cluster", "restore", "bad"), "is no backup of a cluster")
+	v.verb(0, "cluster", "restore", "state")
+	eventsOf(t, v.dir, v.env) // waits for the new head
+	require.NotContains(t, v.verb(0, "cluster", "status"), "drained", "the backup is older than that")
+	require.Contains(t, v.verb(0, "cluster", "remove", "h2"), "is removed")
+	require.NotContains(t, v.verb(0, "cluster", "status"), "h2")
+	require.Contains(t, v.verb(3, "train", "run.yaml", "--cluster", "test", "plan.procs=4", "--hosts", "2"),
+		"wants 2 hosts and the cluster has 1")
+	t.Log(v.verb(0, "events"))
+	v.verb(0, "cluster", "down")
 }

@@ -17,9 +17,23 @@ import (
 // streams runs lfactor in a directory and returns its exit code, stdout and stderr.
 func streams(t *testing.T, dir, stdin string, args ...string) (int, string, string) {
 	t.Helper()
-	var out, errs bytes.Buffer
 	c := exec.Command(built(t), args...)
-	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, strings.NewReader(stdin), &out, &errs
+	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
+	return streamsOf(t, c)
+}
+
+// streamsEnv is streams without input and with more environment.
+func streamsEnv(t *testing.T, dir string, env []string, args ...string) (int, string, string) {
+	t.Helper()
+	c := exec.Command(built(t), args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	return streamsOf(t, c)
+}
+
+func streamsOf(t *testing.T, c *exec.Cmd) (int, string, string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
 	if x, ok := err.(*exec.ExitError); ok {
 		return x.ExitCode(), out.String(), errs.String()

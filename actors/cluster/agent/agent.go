@@ -23,8 +23,10 @@ import (
 
 // Options are an agent's.
 type Options struct {
-	Dir     string   // of its identity, and of the files of its jobs
-	Head    []string // addresses of the head
+	Dir  string   // of its identity, and of the files of its jobs
+	Head []string // addresses of the head
+	// of the head, where that is on this machine: it is started again when it has ended; "" elsewhere
+	HeadDir string
 	Addr    string   // of this host, where processes take edges
 	Ports   [2]int   // they take edges at, first and last; 0 for any
 	Command []string // that is lfactor, before a job's arguments
@@ -46,6 +48,8 @@ type Agent struct {
 	over  map[key]control.Proc // those that have ended, until their job has or they have a successor
 	spawn chan func()          // runs on one thread that lives as long as the agent
 	quit  chan bool            // true also removes the directory
+	done  <-chan struct{}
+	met   bool // a head was met before
 }
 
 type key struct {
@@ -75,13 +79,15 @@ func Run(ctx context.Context, o Options) error {
 		spawn: make(chan func()), quit: make(chan bool, 1)}
 	go a.spawner()
 	defer close(a.spawn)
-	ctx, cancel := context.WithCancel(ctx)
+	follow, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	a.done = follow.Done()
 	var wg sync.WaitGroup
-	wg.Go(func() { a.follow(ctx) })
+	wg.Go(func() { a.follow(follow) })
 	remove := false
 	select {
 	case <-ctx.Done():
+		remove = a.leave()
 	case remove = <-a.quit:
 	}
 	cancel()
@@ -91,6 +97,26 @@ func Run(ctx context.Context, o Options) error {
 		return os.RemoveAll(o.Dir)
 	}
 	return nil
+}
+
+// leaveLimit is how long jobs have to make their step durable and to move when this host is asked to leave.
+const leaveLimit = 25 * time.Second
+
+// leave lets the processes of this host move elsewhere before the agent ends.
+func (a *Agent) leave() (remove bool) {
+	a.mu.Lock()
+	idle := len(a.procs) == 0
+	a.mu.Unlock()
+	if idle {
+		return false
+	}
+	a.tell(control.Message{Kind: control.Leaving})
+	select {
+	case remove = <-a.quit:
+	case <-time.After(leaveLimit):
+		a.logf("processes have not moved within %v: they end with this agent", leaveLimit)
+	}
+	return remove
 }
 
 // spawner starts processes on a thread of its own: a process ends with the thread that has started it,
@@ -114,6 +140,9 @@ func (a *Agent) follow(ctx context.Context) {
 			return
 		}
 		a.logf("head %s: %v", a.o.Head[n%len(a.o.Head)], err)
+		if a.met || n > 30 { // else it may still come up
+			a.reviveHead()
+		}
 		wait := 100 * time.Millisecond
 		if errors.Is(err, errRefused) {
 			wait = 2 * time.Second
@@ -122,6 +151,21 @@ func (a *Agent) follow(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		}
+	}
+}
+
+// reviveHead starts the head of this machine again, if it has ended. Of several agents that do so at
+// once, one's lives.
+func (a *Agent) reviveHead() {
+	if a.o.HeadDir == "" || process.Holder(a.o.HeadDir) > 0 || !process.Exists(a.o.HeadDir) {
+		return
+	}
+	command := append(slices.Clone(a.o.Command), control.HeadArgs(a.o.HeadDir, a.o.Head[0])...)
+	pid, err := process.Detached(a.o.HeadDir, command...)
+	a.logf("the head has ended; started again as pid %d: %v", pid, err)
+	select { // it takes as long until it holds its lock
+	case <-a.done:
+	case <-time.After(500 * time.Millisecond):
 	}
 }
 
@@ -150,6 +194,7 @@ func (a *Agent) attend(ctx context.Context, addr string) error {
 	if err := a.open(c); err != nil {
 		return err
 	}
+	a.met = true
 	defer a.shut(c)
 	return a.converse(c)
 }

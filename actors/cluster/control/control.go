@@ -30,6 +30,7 @@ const (
 	Renewed Kind = "renewed" // a fresh certificate of the agent, Text
 	Renew   Kind = "renew"   // asks for one
 	Quit    Kind = "quit"    // the agent ends, with all of its processes; Code 1 also removes its directory
+	Leaving Kind = "leaving" // the agent wants to end: its processes are to move first
 	Probe   Kind = "probe"   // measure the way to Peers
 	Probed  Kind = "probed"  // what came of it: Links
 )

@@ -10,17 +10,18 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/process"
 )
 
 // HashFile is the hexadecimal SHA-256 of a file: binaries are told apart by it.
@@ -72,11 +73,22 @@ func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, er
 	if err := u.certify(c); err != nil {
 		return nil, err
 	}
-	if err := u.startHead(c); err != nil {
+	if err := u.headAddr(c); err != nil {
 		return nil, err
 	}
+	local := head.LocalAgents{}
 	for _, h := range c.Hosts {
-		if err := u.start(h.Dir, AgentArgs(h, c.Heads)...); err != nil {
+		local[h.Name] = head.LocalAgent{Dir: h.Dir, Args: control.AgentArgs(h.Dir, h.Addr, c.Heads,
+			c.Head.Dir)}
+	}
+	if err := local.Save(c.Head.Dir); err != nil {
+		return nil, err
+	}
+	if err := u.start(c.Head.Dir, control.HeadArgs(c.Head.Dir, c.Heads[0])...); err != nil {
+		return nil, err
+	}
+	for _, a := range local {
+		if err := u.start(a.Dir, a.Args...); err != nil {
 			return nil, err
 		}
 	}
@@ -154,28 +166,11 @@ func (u *Up) certify(c *user.Cluster) error {
 	return head.Enter(headDir, members)
 }
 
-// AgentArgs are the arguments of lfactor that run a host's agent.
-func AgentArgs(h user.Host, heads []string) []string {
-	return []string{"cluster", "agent", "--dir", h.Dir, "--addr", h.Addr, "--head", strings.Join(heads, ",")}
-}
-
-// HeadArgs are the arguments of lfactor that run a head.
-func HeadArgs(dir, listen string) []string {
-	return []string{"cluster", "head", "--dir", dir, "--listen", listen}
-}
-
-// startHead starts the head of this machine and reads the address it took, which it keeps for ever.
-func (u *Up) startHead(c *user.Cluster) error {
+// headAddr chooses the address that the head has for ever: agents and users find it there again.
+func (u *Up) headAddr(c *user.Cluster) error {
 	port, err := freePort(c.Head.Addr)
-	if err != nil {
-		return err
-	}
-	addr := net.JoinHostPort(c.Head.Addr, strconv.Itoa(port))
-	if err := u.start(c.Head.Dir, HeadArgs(c.Head.Dir, addr)...); err != nil {
-		return err
-	}
-	c.Heads = []string{addr}
-	return nil
+	c.Heads = []string{net.JoinHostPort(c.Head.Addr, strconv.Itoa(port))}
+	return err
 }
 
 // own checks that this machine has an address.
@@ -199,20 +194,11 @@ func freePort(addr string) (int, error) {
 
 // start runs lfactor as a process that outlives this one, its words in dir/log.
 func (u *Up) start(dir string, args ...string) error {
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
+	pid, err := process.Detached(dir, append([]string{u.self}, args...)...)
+	if err == nil {
+		u.began = append(u.began, pid)
 	}
-	defer log.Close()
-	c := exec.Command(u.self, args...)
-	c.Dir, c.Stdout, c.Stderr = dir, log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := c.Start(); err != nil {
-		return err
-	}
-	u.began = append(u.began, c.Process.Pid)
-	go func() { _ = c.Wait() }() // reaps it, should it end before this process
-	return nil
+	return err
 }
 
 // undo leaves nothing of what did not come up.

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/user"
+	"github.com/lfactor/lfactor/actors/process"
 )
 
 // Down ends a cluster: its jobs, its agents, its head, and all files of it. A head that does not answer
@@ -25,8 +24,9 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 	if err := cl.Do(ctx, "POST", "/v1/down", nil, nil); err != nil {
 		say("the head does not answer: ending what is here of it (%v)", err)
 	}
-	for _, dir := range append([]string{c.Head.Dir}, agentDirs(c)...) {
-		if pid := Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
+	// agents go first, since they start a head that is gone again
+	for _, dir := range append(agentDirs(c), c.Head.Dir) {
+		if pid := process.Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds a lock of this cluster
 			if !ends(pid, 3*time.Second) {
 				return fmt.Errorf("process %d, which holds %s, does not end", pid, dir)
@@ -43,28 +43,6 @@ func agentDirs(c *user.Cluster) (out []string) {
 		}
 	}
 	return out
-}
-
-// Holder is the process that holds a directory of head or agent, 0 for none.
-func Holder(dir string) int {
-	name := filepath.Join(dir, ".lock")
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-		return 0
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0
-	}
-	return pid
 }
 
 // ends waits until a process has ended; one that nobody has reaped has.

@@ -70,6 +70,9 @@ func (h *Head) admit(name, serial string, m control.Message, c *control.Conn) (*
 	back := a.info.Pid == m.Info.Pid && a.info.Pid != 0
 	a.info, a.conn, a.since, a.Serial = *m.Info, c, time.Now(), serial
 	a.skew = time.Since(time.Unix(0, m.Info.Clock))
+	if a.leaving && !back {
+		a.leaving, a.Drained = false, false // it comes back to take part
+	}
 	a.send = make(chan control.Message, 1<<12)
 	a.send <- control.Message{Kind: control.Welcome, Revoked: h.revoked}
 	text := fmt.Sprintf("host %s joined from %s, agent pid %d", name, c.Remote(), m.Info.Pid)
@@ -117,6 +120,13 @@ func (h *Head) listen(a *agent, c *control.Conn, leaf *x509.Certificate) error {
 			}
 		case control.Output:
 			h.output(m)
+		case control.Leaving:
+			h.mu.Lock()
+			a.leaving, a.Drained = true, true
+			h.eventLocked(Event{Kind: "drain", Host: a.Name, Text: "host " + a.Name +
+				" leaves: its agent was asked to end"})
+			h.clear(a)
+			h.mu.Unlock()
 		case control.Renew:
 			h.renew(a, leaf)
 		default:
@@ -139,6 +149,7 @@ func (h *Head) away(a *agent, c *control.Conn, why string) {
 	}
 	h.eventLocked(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %s", a.Name, why)})
 	a.lost = time.AfterFunc(grace, func() { h.gone(a, why) })
+	go h.revive(a.Name)
 }
 
 // gone declares a host lost, and with it its processes.
@@ -149,6 +160,7 @@ func (h *Head) gone(a *agent, why string) {
 		return
 	}
 	h.eventLocked(Event{Kind: "lost", Host: a.Name, Text: fmt.Sprintf("host %s is lost: %s", a.Name, why)})
+	go h.revive(a.Name)
 	for _, j := range h.jobs {
 		for n := range j.Procs {
 			if p := &j.Procs[n]; p.Host == a.Name && p.alive() {

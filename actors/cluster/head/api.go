@@ -102,7 +102,7 @@ func (h *Head) job(w http.ResponseWriter, r *http.Request) (j *job, ok bool) {
 	}
 	if j = h.jobs[id]; j == nil {
 		h.mu.Unlock()
-		http.Error(w, fmt.Sprintf("there is no job %s; `lfactor cluster ps` lists them", id),
+		http.Error(w, fmt.Sprintf("there is no job %s; `lfactor ps` lists them", id),
 			http.StatusNotFound)
 		return nil, false
 	}

@@ -25,9 +25,10 @@ import (
 
 // Options are a head's.
 type Options struct {
-	Dir     string // of its identity, the authority's key, the store, and what jobs write
-	Listen  string // address that agents and commands connect to
-	Binary  string // hash of this program, which agents must have too
+	Dir     string   // of its identity, the authority's key, the store, and what jobs write
+	Command []string // that is lfactor, for agents of this machine that have ended
+	Listen  string   // address that agents and commands connect to
+	Binary  string   // hash of this program, which agents must have too
 	Version string
 	Log     io.Writer
 }
@@ -42,6 +43,7 @@ type Head struct {
 	st    *store.Store
 	began time.Time
 	addr  string
+	local LocalAgents
 
 	mu      sync.Mutex
 	agents  map[string]*agent
@@ -57,12 +59,13 @@ type Head struct {
 // agent is a host of the cluster, whether it is connected or not.
 type agent struct {
 	Member
-	info  control.Info
-	conn  *control.Conn // nil while it is away
-	since time.Time     // connected or away since
-	lost  *time.Timer   // runs while it is away
-	skew  time.Duration // of its clock against the head's
-	send  chan control.Message
+	info    control.Info
+	conn    *control.Conn // nil while it is away
+	since   time.Time     // connected or away since
+	lost    *time.Timer   // runs while it is away
+	skew    time.Duration // of its clock against the head's
+	send    chan control.Message
+	leaving bool // it ends when it has no process any more
 }
 
 // Member is a host as the store knows it.
@@ -73,8 +76,12 @@ type Member struct {
 	Drained bool      `json:"drained,omitempty"`
 }
 
-// graces: an agent that is back within it was never away for its processes.
-const grace = 1500 * time.Millisecond
+// Graces. An agent that is back within grace was never away for its processes; all are, at a new head,
+// within returning.
+const (
+	grace     = 400 * time.Millisecond
+	returning = 3 * time.Second
+)
 
 // Keys of the store.
 const (
@@ -99,6 +106,9 @@ func Run(ctx context.Context, o Options, up func(addr string)) error {
 		return err
 	}
 	if h.ca, err = trust.LoadCA(o.Dir); err != nil {
+		return err
+	}
+	if h.local, err = loadLocal(o.Dir); err != nil {
 		return err
 	}
 	if h.st, err = store.Open(store.Options{Dir: filepath.Join(o.Dir, "store"),
@@ -189,7 +199,8 @@ func (h *Head) restore() error {
 		return err
 	}
 	for _, a := range h.agents {
-		a.lost = time.AfterFunc(3*grace, func() { h.gone(a, "it did not come back to the new head") })
+		a.lost = time.AfterFunc(returning, func() { h.gone(a, "it did not come back to the new head") })
+		go h.revive(a.Name)
 	}
 	return nil
 }

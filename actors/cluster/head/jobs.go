@@ -35,6 +35,7 @@ type Job struct {
 	Epoch    int64        `json:"epoch"` // of its placement: it rises with each change
 	Restarts int          `json:"restarts,omitempty"`
 	Stop     bool         `json:"stop,omitempty"` // a user wants its end
+	Move     bool         `json:"move,omitempty"` // it ends to start again on other hosts
 	Queued   time.Time    `json:"queued"`
 	Began    time.Time    `json:"began,omitzero"`
 	Ended    time.Time    `json:"ended,omitzero"`
@@ -285,6 +286,7 @@ func (h *Head) end(j *job, code int, why string) {
 		h.agents[n].order(control.Message{Kind: control.Forget, Job: j.ID})
 	}
 	h.save(j)
+	h.dismiss()
 	h.eventLocked(Event{Kind: "end", Job: j.ID, Text: fmt.Sprintf("job %s %s", j.ID, why)})
 	go h.schedule()
 }

@@ -179,6 +179,9 @@ func (h *Head) drain(w http.ResponseWriter, r *http.Request) {
 		text = "host " + a.Name + " is drained: it takes no new process"
 	}
 	h.eventLocked(Event{Kind: "drain", Host: a.Name, Text: text})
+	if a.Drained {
+		h.clear(a)
+	}
 	go h.schedule()
 	answer(w, a.Member)
 }

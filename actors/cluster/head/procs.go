@@ -2,6 +2,8 @@ package head
 
 import (
 	"fmt"
+	"slices"
+	"syscall"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
@@ -77,6 +79,8 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 		return
 	}
 	switch {
+	case code == 0 && j.Move && !j.Stop:
+		h.again(j)
 	case code >= 0:
 		h.end(j, code, text)
 	case j.Stop:
@@ -91,6 +95,48 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 			Text: fmt.Sprintf("job %s starts again (%d): its leading process on %s %s", j.ID, j.Restarts,
 				p.Host, text)})
 		h.launch(j, 0, nil)
+	}
+}
+
+// again queues a job once more, which has made its step durable and ended to leave a host. If it was
+// complete, it finds that out by itself.
+func (h *Head) again(j *job) {
+	h.killAll(j)
+	j.State, j.Move, j.Hosts = Queued, false, nil
+	h.save(j)
+	h.eventLocked(Event{Kind: "move", Job: j.ID, Text: "job " + j.ID +
+		" has made its step durable and goes on elsewhere"})
+	h.dismiss()
+	go h.schedule()
+}
+
+// clear asks the jobs that have processes on a host to go on elsewhere.
+func (h *Head) clear(a *agent) {
+	for _, j := range h.sorted() {
+		if j.State != Running || !h.has(a, j) {
+			continue
+		}
+		j.Move = true
+		h.save(j)
+		lead := &j.Procs[0]
+		h.agents[lead.Host].order(control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen,
+			Code: int(syscall.SIGTERM)})
+	}
+	h.dismiss()
+}
+
+// has says whether a job has a process on a host.
+func (h *Head) has(a *agent, j *job) bool {
+	return slices.ContainsFunc(j.Procs, func(p Proc) bool { return p.Host == a.Name && p.alive() })
+}
+
+// dismiss lets go of the agents that want to leave and have no process any more.
+func (h *Head) dismiss() {
+	for _, a := range h.agents {
+		if a.leaving && !slices.ContainsFunc(h.sorted(),
+			func(j *job) bool { return j.State == Running && h.has(a, j) }) {
+			a.order(control.Message{Kind: control.Quit})
+		}
 	}
 }
 

@@ -44,25 +44,34 @@ type Options struct {
 	Log string // file that etcd's own warnings go to
 }
 
-// Open starts the one member of a cluster of one head. Its peer address is a unix socket in Dir that
-// nobody dials.
+// The one member. It advertises a peer address that nobody has, since there are no peers: an address of
+// its own would end with the directory that it lies in.
+const (
+	member  = "head"
+	peerURL = "http://localhost:0"
+)
+
+// Open starts the one member of a cluster of one head.
 func Open(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	peer := url.URL{Scheme: "unix", Path: filepath.Join(o.Dir, "peer.sock")}
-	if len(peer.Path) > 100 { // of the 108 bytes that a socket's address has
-		peer.Path = filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-peer-%d.sock", os.Getpid()))
+	if err := adopt(o.Dir); err != nil {
+		return nil, fmt.Errorf("the restored state: %w", err)
+	}
+	peer, err := url.Parse(peerURL)
+	if err != nil {
+		return nil, err
 	}
 	c := embed.NewConfig()
-	c.Name, c.Dir = "head", filepath.Join(o.Dir, "etcd")
+	c.Name, c.Dir = member, filepath.Join(o.Dir, "etcd")
 	c.TickMs, c.ElectionMs = heartbeatMS, electionMS
 	c.SnapshotCount, c.QuotaBackendBytes = snapshots, quota
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "1h"
 	c.LogLevel, c.LogOutputs = "warn", []string{o.Log}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{peer}
-	c.InitialCluster = c.Name + "=" + peer.String()
+	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
+	c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{*peer}
+	c.InitialCluster, c.InitialClusterToken = member+"="+peerURL, "lfactor"
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's state in %s: %w", o.Dir, err)

@@ -184,7 +184,7 @@ func Follow(ctx context.Context, c *control.Client, job string, see func(Output)
 		}
 		if time.Since(since) > patience {
 			return nil, exit.With(fmt.Errorf("the cluster's head has been away for %v; the job goes on, "+
-				"and `lfactor cluster attach %s` shows it when the head is back: "+
+				"and `lfactor attach %s` shows it when the head is back: "+
 				"%w", patience, job, err), exit.Unreachable)
 		}
 		select {

@@ -26,7 +26,8 @@ func Command() *cobra.Command {
 		"look after it",
 		Long: "`lfactor cluster up` makes a cluster; `lfactor train run.yaml --cluster NAME` runs on it. " +
 			"Without a name, commands mean the cluster that was made last."}
-	c.AddCommand(up(), down(), status(), token(), join(), headCommand(), agentCommand())
+	c.AddCommand(up(), down(), status(), token(), join(), drain(), remove(), logs(), backup(), restore(),
+		headCommand(), agentCommand())
 	return c
 }
 
@@ -155,7 +156,8 @@ func headCommand() *cobra.Command {
 			return err
 		}
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
-		return head.Run(c.Context(), head.Options{Dir: *dir, Listen: *listen, Binary: o.Binary,
+		return head.Run(c.Context(), head.Options{Command: o.Command, Dir: *dir, Listen: *listen,
+			Binary:  o.Binary,
 			Version: o.Version, Log: o.Log},
 			func(string) {})
 	}
@@ -168,6 +170,7 @@ func agentCommand() *cobra.Command {
 	dir := c.Flags().String("dir", "", "the agent's directory")
 	addr := c.Flags().String("addr", "127.0.0.1", "address of this host for edges")
 	heads := c.Flags().StringSlice("head", nil, "addresses of the head")
+	headDir := c.Flags().String("head-dir", "", "directory of the head, where that is on this machine")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if len(*heads) == 0 {
 			return exit.Usagef("cluster agent: --head is wanted")
@@ -176,7 +179,7 @@ func agentCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		o.Dir, o.Head, o.Addr = *dir, *heads, *addr
+		o.Dir, o.Head, o.HeadDir, o.Addr = *dir, *heads, *headDir, *addr
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
 		return agent.Run(c.Context(), o)
 	}

@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,7 @@ func onCluster(c *cobra.Command, cfg *configs.Config, file string, mine, rest []
 		return err
 	}
 	if slices.Contains(mine, "--detach") {
-		fmt.Fprintf(os.Stderr, "job %s runs on cluster %s: `lfactor cluster attach %s` shows it, `lfactor "+
+		fmt.Fprintf(os.Stderr, "job %s runs on cluster %s: `lfactor attach %s` shows it, `lfactor "+
 			"cluster stop %s` ends it\n", j.ID, cl.Name, j.ID, j.ID)
 		form, err := cli.Form(mine)
 		if err != nil {
@@ -74,6 +75,11 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 	for _, e := range os.Environ() {
 		if strings.HasPrefix(e, "LFACTOR_") && !strings.HasPrefix(e, clusters.EnvHome+"=") {
 			s.Env = append(s.Env, e)
+		}
+	}
+	if n := cli.FlagValue(mine, "hosts"); n != "" {
+		if s.Hosts, err = strconv.Atoi(n); err != nil || s.Hosts < 1 {
+			return nil, exit.Usagef("train: --hosts %s: want a number of hosts", n)
 		}
 	}
 	s.Args = []string{"train"}
@@ -118,9 +124,9 @@ func withoutCluster(mine []string) (out []string) {
 	for i := 0; i < len(mine); i++ {
 		name, _, inline := strings.Cut(strings.TrimLeft(mine[i], "-"), "=")
 		switch {
-		case name == "cluster" && !inline:
+		case (name == "cluster" || name == "hosts") && !inline:
 			i++
-		case name == "cluster", name == "detach":
+		case name == "cluster", name == "hosts", name == "detach":
 		default:
 			out = append(out, mine[i])
 		}

@@ -37,7 +37,7 @@ func Command() *cobra.Command {
 // flags are train's own: those of every command with a run file, and those for clusters.
 func flags() map[string]bool {
 	own := maps.Clone(cli.RunFlags)
-	own["cluster"], own["detach"] = true, false
+	own["cluster"], own["hosts"], own["detach"] = true, true, false
 	return own
 }
 
