@@ -438,3 +438,18 @@ func TestClusterVerbs(t *testing.T) {
 	t.Log(v.verb(0, "events"))
 	v.verb(0, "cluster", "down")
 }
+
+// TestDemoCluster: the demo kills an agent and the head of its cluster, ends with the weights of its
+// quiet run, and leaves no process.
+func TestDemoCluster(t *testing.T) {
+	if !*long {
+		t.Skip("left out: a minute of training; add -long")
+	}
+	dir := t.TempDir()
+	code, out := runIn(t, dir, nil, "demo", "--cluster", "--dir", "d")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "recovered after")
+	require.Contains(t, out, "equal those of the quiet run, bit for bit")
+	require.Equal(t, 2, strings.Count(out, " head up at "), out)
+	require.Empty(t, leftovers(t, dir))
+}

@@ -177,3 +177,18 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	}
 	return nil
 }
+
+// Lines reads an answer of many values, each into what next returns.
+func (c *Client) Lines(ctx context.Context, path string, next func() any) error {
+	body, err := c.Open(ctx, "GET", path, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	for dec := json.NewDecoder(body); dec.More(); {
+		if err := dec.Decode(next()); err != nil {
+			return exit.With(fmt.Errorf("the head's answer to %s: %w", path, err), exit.Unreachable)
+		}
+	}
+	return nil
+}

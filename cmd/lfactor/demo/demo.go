@@ -34,15 +34,18 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "demo", Short: "Train a small language model on this machine's Go sources, as actors, in about a minute", Args: cobra.NoArgs}
 	dir := c.Flags().String("dir", "lfactor-demo", "where to work; a finished demo there is started afresh")
-	steps := c.Flags().Int("steps", 0, "training steps; 0 takes 600, and 600 with --vlm")
+	steps := c.Flags().Int("steps", 0, "training steps; 0 takes 600, and 60 with --cluster")
 	vlm := c.Flags().Bool("vlm", false, "train a vision-language model on drawn pictures instead, its encoder on an actor of its own")
+	cluster := c.Flags().Bool("cluster", false, "train on a cluster of four agents instead, of which one "+
+		"is killed, and then the head")
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		n := *steps
 		switch {
 		case n < 0:
 			return exit.Usagef("demo: --steps is not negative")
-		case *vlm && n == 0:
-			n = demoSteps
+		case *cluster && n == 0:
+			n = clusterSteps
 		case n == 0:
 			n = demoSteps
 		}
@@ -54,9 +57,12 @@ func Command() *cobra.Command {
 		if form != "text" {
 			show.out = os.Stderr
 		}
-		if *vlm {
+		switch {
+		case *cluster:
+			err = demoCluster(c.Context(), *dir, n, show)
+		case *vlm:
 			err = demoVLM(c.Context(), *dir, n, show)
-		} else {
+		default:
 			err = demo(c.Context(), *dir, n, show)
 		}
 		if err != nil {
