@@ -400,7 +400,9 @@ func (l *loader) noticeOverruled() {
 		for _, s := range slices.Backward(below) {
 			a, b := l.text(k, top), l.text(k, s)
 			overrules := s.origin.Layer == source.LayerModel && top.origin.Layer >= source.LayerOverride || top.origin.Layer >= source.LayerLoong
-			if overrules && a != b {
+			// a flag given twice; "empty" stands beside --conv-style
+			twice := s.origin.Layer == source.LayerFlag && top.origin.Layer == source.LayerFlag && s.node.Value != "empty"
+			if (overrules || twice) && a != b {
 				l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s from %s overrules %s from %s", k.Name, Redact(a), top.origin, Redact(b), s.origin))
 				break
 			}
