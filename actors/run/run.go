@@ -40,7 +40,7 @@ type Options struct {
 	Step    func(Metrics)         // sees each committed step; nil for none
 	Report  func(actors.Message)  // sees all reports of the coordinator; nil for none
 	Trace   func(host.TraceEvent) // sees jobs too; nil for none
-	Stall   time.Duration         // without a step from which on Progress hears why; 0 for 30 s, or five of the longest steps
+	Stall   time.Duration         // without a step from which on Progress hears why; 0 is what log.stall says
 }
 
 // ErrStopped is Train's error when its context ended: the step under way was committed, and what the run file saves is durable.

@@ -20,6 +20,7 @@ const (
 	stallUsual  = 30 * time.Second // without a step from which on a run says what it waits for
 	stallSteps  = 5                // or so many of the longest steps
 	stuckLooks  = 3                // looks in a row that find the same wait, before a run that is to stop leaves its step
+	workingWait = 4 * time.Second  // for a rank that is at work, after a request to stop, if no step took longer
 	openingWait = 2 * time.Second  // after a request to stop, for what is being opened
 	savingWait  = 2 * time.Second  // for the state of a step that was left, where nobody is at work on it
 )
@@ -34,6 +35,7 @@ type watch struct {
 	last    time.Time // of a step, an evaluation or a save
 	longest time.Duration
 	told    bool
+	ended   bool // the coordinator has said so: what it saves is durable
 }
 
 func newWatch(r *Run) *watch { return &watch{r: r, abandon: make(chan struct{}), last: time.Now()} }
@@ -46,6 +48,7 @@ func (w *watch) seen(m actors.Message) {
 		w.longest = max(w.longest, time.Since(w.last))
 	}
 	w.last, w.told = time.Now(), false
+	w.ended = w.ended || m.Text == core.TopicEnd
 }
 
 // run carries out what trains, and looks at it meanwhile. It comes back without it when a request to stop leaves no other way.
@@ -55,7 +58,7 @@ func (w *watch) run(ctx context.Context, train func() error) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	root, same := "", 0
-	var left time.Time
+	var asked, left time.Time
 	for {
 		select {
 		case err := <-done:
@@ -66,13 +69,19 @@ func (w *watch) run(ctx context.Context, train func() error) error {
 		case ctx.Err() == nil:
 			w.stalled()
 		case left.IsZero():
-			if now, stuck := w.root(); !stuck {
+			if asked.IsZero() {
+				asked = time.Now()
+			}
+			if now, stuck := w.root(); !stuck && time.Since(asked) < w.patience() {
 				same = 0
 			} else if same++; same >= stuckLooks {
 				root, left = now, time.Now()
 				w.r.report.say("the step under way is left: %s", root)
 				close(w.abandon)
 			}
+		case w.over():
+			w.gaveUp = true // a device that is at work for ever has nothing more to give
+			return nil
 		case time.Since(left) > savingWait && w.quiet() > savingWait:
 			if _, stuck := w.root(); !stuck { // it is being written
 				continue
@@ -83,6 +92,13 @@ func (w *watch) run(ctx context.Context, train func() error) error {
 	}
 }
 
+// over reports whether the run ended some time ago, and yet its devices did not.
+func (w *watch) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended && time.Since(w.last) > lookEvery
+}
+
 // quiet is how long nothing was reported.
 func (w *watch) quiet() time.Duration {
 	w.mu.Lock()
@@ -90,10 +106,21 @@ func (w *watch) quiet() time.Duration {
 	return time.Since(w.last)
 }
 
+// patience is how long a rank may be at work after a request to stop, before its step is left: as long as any step took, and at least
+// workingWait.
+func (w *watch) patience() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(workingWait, w.longest)
+}
+
 // stalled says once why no step comes for long.
 func (w *watch) stalled() {
 	limit := w.r.io.Stall
 	w.mu.Lock()
+	if limit == 0 {
+		limit = time.Duration(w.r.cfg.Run.Log.Stall * float64(time.Second))
+	}
 	if limit == 0 {
 		limit = max(stallUsual, stallSteps*w.longest)
 	}

@@ -64,6 +64,7 @@ func Interruptible() (context.Context, func()) {
 			s = <-sigs // a socket of a process of the run that has ended: whoever wrote to it knows
 		}
 		interrupted.Store(int32(s.(syscall.Signal)))
+		signal.Ignore(syscall.SIGPIPE) // what is said while a run saves its state goes nowhere
 		signal.Stop(sigs)
 		cancel()
 	}()
