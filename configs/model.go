@@ -52,6 +52,13 @@ type Model struct {
 	ExpertsEach   int         `key:"num_experts_per_tok" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts that a token goes to."`
 	ExpertWidth   int         `key:"moe_intermediate_size" default:"0" min:"0" max:"16777216" families:"some" class:"fixed" doc:"Width of gate and up in an expert."`
 	NormTopK      bool        `key:"norm_topk_prob" default:"false" families:"some" class:"fixed" doc:"The weights of a token's experts are divided by their sum."`
+	ExpertGroups  int         `key:"n_group" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups of neighbouring experts, of which the best are chosen from first."`
+	GroupsKept    int         `key:"topk_group" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups that a token's experts are chosen from."`
+	RoutedScale   float64     `key:"routed_scaling_factor" default:"1" min:"0" families:"some" class:"fixed" doc:"Factor on the weights of a token's experts."`
+	SharedExperts int         `key:"n_shared_experts" default:"0" min:"0" families:"some" class:"fixed" doc:"Experts that all tokens go to, beside those that are chosen."`
+	SharedWidth   int         `key:"shared_expert_intermediate_size" default:"0" min:"0" families:"some" class:"fixed" doc:"Width of an MLP that all tokens go to, through a gate of its own."`
+	DenseFirst    int         `key:"first_k_dense_replace" default:"0" min:"0" families:"some" class:"fixed" doc:"First layers that have one MLP in place of experts."`
+	RouterJitter  float64     `key:"router_jitter_noise" default:"0" min:"0" max:"1" families:"some" class:"fixed" doc:"How far from 1 what experts and their router read is multiplied at random in training (arXiv:2101.03961, section 2.2)."`
 	SparseStep    int         `key:"decoder_sparse_step" default:"1" min:"1" families:"some" class:"fixed" doc:"Every layer of so many, from the last of the first ones on, has experts; the others one MLP."`
 	DenseLayers   []int       `key:"mlp_only_layers" families:"some" class:"fixed" doc:"Layers that have one MLP whatever decoder_sparse_step says."`
 	BalanceCoef   float64     `key:"router_aux_loss_coef" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on the loss of balance of experts, for train.router_loss."`
@@ -220,8 +227,19 @@ func (m *Model) checkExperts(at faults) {
 	case m.ExpertsEach > m.Experts:
 		at.fault(p+"num_experts_per_tok", fmt.Sprintf("a token cannot go to %d of num_experts = %d", m.ExpertsEach, m.Experts), fmt.Sprintf("try %d", m.Experts))
 	}
-	if m.ExpertWidth == 0 {
+	if m.ExpertWidth == 0 && slices.Contains(hf.Families[m.Decoder()].Has, "moe_intermediate_size") {
 		at.fault(p+"moe_intermediate_size", "is not given", "")
+	}
+	switch n := m.ExpertGroups; {
+	case m.Experts%n != 0:
+		at.fault(p+"n_group", fmt.Sprintf("num_experts = %d cannot be spread evenly over %d groups", m.Experts, n), fmt.Sprintf("try %d", nearestDivisor(m.Experts, n)))
+	case m.GroupsKept > n:
+		at.fault(p+"topk_group", fmt.Sprintf("there are n_group = %d groups, not %d", n, m.GroupsKept), fmt.Sprintf("try %d", n))
+	case m.GroupsKept*(m.Experts/n) < m.ExpertsEach:
+		at.fault(p+"topk_group", fmt.Sprintf("%d groups of %d experts are fewer than num_experts_per_tok = %d", m.GroupsKept, m.Experts/n, m.ExpertsEach), "")
+	}
+	if m.DenseFirst > m.Layers {
+		at.fault(p+"first_k_dense_replace", fmt.Sprintf("there are num_hidden_layers = %d layers, not %d", m.Layers, m.DenseFirst), "")
 	}
 	for _, i := range m.DenseLayers {
 		if i < 0 || i >= m.Layers {

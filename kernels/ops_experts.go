@@ -19,6 +19,15 @@ const (
 	BalanceSumsBwd Op = "balance_sums_bwd"
 	BalanceLoss    Op = "balance_loss"
 	BalanceLossBwd Op = "balance_loss_bwd"
+	BalanceEach    Op = "balance_each"
+	BalanceEachBwd Op = "balance_each_bwd"
+	Surplus        Op = "surplus"
+	SignStep       Op = "sign_step"
+	ZLoss          Op = "z_loss"
+	ZLossBwd       Op = "z_loss_bwd"
+	Jitter         Op = "jitter"
+	GateRows       Op = "gate_rows"
+	GateRowsBwd    Op = "gate_rows_bwd"
 )
 
 // Flags of a router in Attr.I[0], above its score.
@@ -69,6 +78,20 @@ var _ = register(
 	Spec{Op: BalanceLoss, Sig: "sums[2,e]f32 -> loss[1]f32", Source: "arXiv:2101.03961 §2.2",
 		Doc: "F[0]·Σ over i of sums[0,i]·sums[1,i] / n², where n is Σ sums[0]/I[0], the number of rows that were counted, in float64; 0 if there were none."},
 	Spec{Op: BalanceLossBwd, Sig: "dloss[1]f32 sums[2,e]f32 -> dsums[2,e]f32", Doc: "The gradient of balance_loss; counts have none, so dsums[0] = 0."},
+	Spec{Op: BalanceEach, Sig: "logits[t,e]f32 cu[c+1]i32 -> loss[1]f32", Source: "arXiv:2412.19437 §2.1.2",
+		Doc: "F[0] times the mean over the sequences, of those that have rows, of the loss that balance_sums and balance_loss give of each alone with a factor of 1. I[0] and I[1] as for balance_sums."},
+	Spec{Op: BalanceEachBwd, Sig: "dloss[1]f32 logits[t,e]f32 cu[c+1]i32 -> dlogits[t,e]f32", Doc: "The gradient of balance_each; counts have none."},
+	Spec{Op: Surplus, Sig: "idx[t,k]i32 cu[c+1]i32 -> n[e]f32", Source: "arXiv:2408.15664",
+		Doc: "Of the rows that sequences have, as in balance_sums with I[2], how many go to each expert, less the mean of all experts. I[0] = Accumulate adds into n."},
+	Spec{Op: SignStep, Sig: "g[...]f32 clip[3]f64 -> p[...]f32", Source: "arXiv:2408.15664",
+		Doc: "p -= F[0]·sign(g), in place; with overflow = 1 nothing changes. The clip factor plays no part."},
+	Spec{Op: ZLoss, Sig: "logits[t,e]f32 cu[c+1]i32 -> loss[1]f32", Source: "arXiv:2202.08906 §3.3",
+		Doc: "F[0]·Σ (log Σ exp logits)² / n over the rows that sequences have, as in balance_sums with I[2]; n is how many those are on all ranks together. In float64."},
+	Spec{Op: ZLossBwd, Sig: "dloss[1]f32 logits[t,e]f32 cu[c+1]i32 -> dlogits[t,e]f32", Doc: "The gradient of z_loss."},
+	Spec{Op: Jitter, Sig: "x[t,d]A key[t]i64 -> y[t,d]A", Source: "arXiv:2101.03961 §2.2",
+		Doc: "y = x·(1 + F[0]·(2u-1)) with u as in dropout, of key, I[0] and the element: uniform within F[0] of 1. The gradient is the same call on dy."},
+	Spec{Op: GateRows, Sig: "x[t,d]A z[t,1]f32 -> y[t,d]A", Doc: "y[i] = sigmoid(z[i])·x[i]."},
+	Spec{Op: GateRowsBwd, Sig: "dy[t,d]A x[t,d]A z[t,1]f32 -> dx[t,d]A dz[t,1]f32", Doc: "The gradients of gate_rows; sums over d in float32."},
 )
 
 func init() {
@@ -89,6 +112,8 @@ func init() {
 		return nil
 	}
 	extra[BalanceSums] = func(c *Call) error { return checkBalance(c.Attr, c.In[0].Shape[1]) }
+	extra[BalanceEach] = extra[BalanceSums]
+	extra[BalanceEachBwd] = func(c *Call) error { return checkBalance(c.Attr, c.In[1].Shape[1]) }
 	extra[BalanceSumsBwd] = func(c *Call) error { return checkBalance(c.Attr, c.In[1].Shape[1]) }
 }
 

@@ -9,48 +9,88 @@ import (
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	routers "github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// mixture is a model of four layers, of which the second has no experts, with a loss of balance.
-func mixture(t *testing.T, kind block.BalanceKind, replicas int) *family.Model {
+// mixtures are ways to route, each with losses of its own.
+var mixtures = map[string]struct {
+	experts block.Experts
+	losses  block.Balance
+}{
+	"softmax": {block.Experts{Router: routers.Router{Normalize: true}}, block.Balance{Kind: block.PooledBalance, Scale: 0.5 / 8}},
+	"shared": {block.Experts{Shared: block.Gated{Inter: 10, Act: kernels.SiLU}, SharedName: "shared_expert", SharedGate: "shared_expert_gate"},
+		block.Balance{Kind: block.LayerBalance, Scale: 0.5 / 8, Z: 0.01 / 8}},
+	"groups": {block.Experts{Router: routers.Router{Score: routers.Sigmoid, Normalize: true, Eps: 1e-20, Scale: 2.5, Groups: 4, Kept: 2, Best: 2},
+		Bias: "gate.e_score_correction_bias", Step: 0.01, Shared: block.Gated{Inter: 6, Act: kernels.SiLU}, SharedName: "shared_experts"},
+		block.Balance{Kind: block.SequenceBalance, Scale: 0.5 / 8}},
+}
+
+// mixture is a model of four layers, of which the second has no experts.
+func mixture(t *testing.T, name string) *family.Model {
+	x := mixtures[name]
+	x.experts.Inter, x.experts.Experts, x.experts.Each = 6, 8, 3
 	s := family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-5, QKNorm: true,
-		Rope:    block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 8},
-		MLPs:    []string{"experts", "gated", "experts", "experts"},
-		Experts: block.Experts{Inter: 6, Experts: 8, Each: 3, Router: routers.Router{Normalize: true}}, InitStd: 0.3}
+		Rope: block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 8}, InitStd: 0.3,
+		MLPs: []string{"experts", "gated", "experts", "experts"}, Experts: x.experts}
 	require.NoError(t, s.Check())
 	m := family.Decoder("toy", s)
-	m.Balance(block.Balance{Kind: kind, Scale: 0.5 / 8})
+	m.Balance(x.losses)
 	return m
 }
 
-// TestExperts trains a mixture under plans that share experts out over ranks of data and tensor parallelism, and each expert over some, to the
-// losses of one device: within 1e-5, which the order of sums over tokens bounds.
-func TestExperts(t *testing.T) {
-	for _, kind := range []block.BalanceKind{block.NoBalance, block.PooledBalance, block.LayerBalance} {
-		want := toyRun(t, &layout.Job{Model: mixture(t, kind, 1), Mesh: layout.MeshOf(&configs.Plan{PP: 1, DP: 1, TP: 1, EP: 1, ETP: 1}), Schedule: "1f1b", Micro: 8}, toyBatches(1), 4)
-		for _, c := range []struct {
-			configs.Plan
-			rc grad.Recompute
-		}{
-			{configs.Plan{PP: 1, DP: 2, TP: 1, EP: 2, ETP: 1}, grad.RecomputeNone},
-			{configs.Plan{PP: 1, DP: 1, TP: 2, EP: 1, ETP: 1}, grad.RecomputeSelective},
-			{configs.Plan{PP: 1, DP: 1, TP: 2, EP: 2, ETP: 1, SequenceParallel: true}, grad.RecomputeSelective},
-			{configs.Plan{PP: 2, DP: 2, TP: 2, EP: 2, ETP: 2, Zero: 1}, grad.RecomputeFull},
-			{configs.Plan{PP: 2, DP: 4, TP: 1, EP: 2, ETP: 1, Zero: 2, Overlap: true}, grad.RecomputeNone},
-			{configs.Plan{PP: 1, DP: 4, TP: 1, EP: 2, ETP: 1, Zero: 3, ZeroRanks: 2}, grad.RecomputeFull},
-			{configs.Plan{PP: 2, DP: 2, TP: 1, EP: 1, ETP: 2, Schedule: "zb-h1"}, grad.RecomputeSelective},
-			{configs.Plan{PP: 1, DP: 8, TP: 1, EP: 8, ETP: 1}, grad.RecomputeNone},
-		} {
-			t.Run(fmt.Sprintf("%d %+v", kind, c), func(t *testing.T) {
-				if c.Schedule == "" {
-					c.Schedule = "1f1b"
-				}
-				got := toyRun(t, &layout.Job{Model: mixture(t, kind, c.DP), Mesh: layout.MeshOf(&c.Plan), Zero: c.Zero, SeqParallel: c.SequenceParallel,
-					Schedule: c.Schedule, Micro: 8 / c.DP, Recompute: c.rc, Overlap: c.Overlap}, toyBatches(c.DP), 4)
+// expertPlan is a plan of the grid.
+type expertPlan struct {
+	pp, dp, tp, ep, etp, zero, zeroRanks int
+	schedule                             string
+	loops                                int
+	rc                                   grad.Recompute
+	more                                 string // sp, overlap, offload
+}
+
+func (p expertPlan) job(m *family.Model) *layout.Job {
+	c := &configs.Plan{PP: p.pp, DP: p.dp, TP: p.tp, EP: p.ep, ETP: p.etp, ZeroRanks: p.zeroRanks}
+	j := &layout.Job{Model: m, Mesh: layout.MeshOf(c), Zero: p.zero, Schedule: p.schedule, Loops: p.loops, Micro: 8 / p.dp, Recompute: p.rc,
+		SeqParallel: p.more == "sp", Overlap: p.more == "overlap"}
+	if p.more == "offload" {
+		j.Offload = 64
+	}
+	return j
+}
+
+const none, some, full = grad.RecomputeNone, grad.RecomputeSelective, grad.RecomputeFull
+
+// expertPlans have every axis, level of ZeRO, schedule and policy with experts shared out, and experts on the ranks of data, of tensor
+// parallelism and of both.
+var expertPlans = []expertPlan{
+	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""}, {1, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, ""}, {1, 2, 1, 2, 1, 0, 0, "1f1b", 1, full, ""},
+	{1, 4, 1, 4, 1, 1, 0, "gpipe", 1, none, "overlap"}, {1, 8, 1, 8, 1, 0, 0, "1f1b", 1, some, ""}, {1, 4, 1, 2, 1, 2, 0, "1f1b", 1, some, ""},
+	{1, 4, 1, 2, 1, 3, 0, "1f1b", 1, full, "overlap"}, {1, 4, 1, 2, 1, 3, 2, "1f1b", 1, some, ""}, {1, 4, 1, 1, 2, 1, 2, "1f1b", 1, none, ""},
+	{1, 1, 2, 1, 1, 0, 0, "1f1b", 1, none, ""}, {1, 1, 2, 2, 1, 0, 0, "1f1b", 1, some, "sp"}, {1, 1, 2, 1, 2, 0, 0, "1f1b", 1, full, "sp"},
+	{1, 1, 2, 2, 1, 0, 0, "1f1b", 1, none, "overlap"}, {1, 2, 2, 4, 1, 0, 0, "1f1b", 1, some, ""}, {1, 2, 2, 2, 2, 1, 0, "1f1b", 1, none, ""},
+	{1, 2, 2, 2, 1, 2, 0, "1f1b", 1, none, "sp"}, {1, 2, 2, 1, 2, 3, 0, "1f1b", 1, full, ""}, {1, 2, 2, 1, 1, 1, 0, "1f1b", 1, some, ""},
+	{2, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}, {2, 2, 1, 2, 1, 0, 0, "gpipe", 1, some, ""}, {2, 2, 1, 2, 1, 1, 0, "interleaved", 2, none, ""},
+	{2, 2, 1, 2, 1, 0, 0, "zb-h1", 1, none, ""}, {2, 2, 1, 2, 1, 0, 0, "zb-h1", 1, full, "overlap"}, {2, 2, 1, 2, 1, 0, 0, "zb-v", 2, some, ""},
+	{2, 4, 1, 2, 1, 2, 0, "1f1b", 1, some, "overlap"}, {2, 4, 1, 4, 1, 3, 0, "1f1b", 1, full, ""}, {2, 1, 2, 2, 1, 0, 0, "1f1b", 1, some, "sp"},
+	{2, 2, 2, 2, 2, 1, 0, "1f1b", 1, full, ""}, {2, 2, 2, 4, 1, 0, 0, "zb-h1", 1, some, "sp"}, {3, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""},
+	{4, 1, 2, 1, 2, 0, 0, "interleaved", 1, none, ""}, {2, 2, 1, 2, 1, 1, 0, "dualpipev", 2, some, ""}, {1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, "offload"},
+	{2, 2, 1, 1, 2, 0, 0, "1f1b", 1, full, "offload"}, {2, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, "offload"},
+}
+
+// TestExpertPlans trains mixtures under plans that share experts out, to the losses of one device: within 1e-5, which the order of sums over
+// tokens bounds.
+func TestExpertPlans(t *testing.T) {
+	for i, name := range []string{"softmax", "shared", "groups"} {
+		want := toyRun(t, expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}.job(mixture(t, name)), toyBatches(1), 3)
+		for k, p := range expertPlans {
+			if k%3 != i && !*long {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s %+v", name, p), func(t *testing.T) {
+				got := toyRun(t, p.job(mixture(t, name)), toyBatches(p.dp), 3)
 				require.Len(t, got, len(want))
 				for i := range want {
 					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)

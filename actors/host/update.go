@@ -227,6 +227,12 @@ func (r *Rank) apply(j actors.Job) {
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)
+		if p.Step > 0 {
+			r.kernel(kernels.SignStep, kernels.Attr{F: [2]float64{p.Step}}, []*tensor.Tensor{g, r.clip}, rows)
+			rows.Release()
+			g.Release()
+			continue
+		}
 		master, model := rows, (*tensor.Tensor)(nil)
 		st := r.state[p.Name]
 		if st[0] != nil {

@@ -61,22 +61,45 @@ func routing(c *configs.Config, m *family.Model) error {
 		return c.Fault("plan."+key, why, "")
 	}
 	if !m.Spec.Mixes() {
-		if r.Loss != "model" && r.Loss != "none" {
-			return c.Fault("train.router.loss", "the model has no experts", "remove it")
-		}
-		return nil
+		return noRouter(c)
+	}
+	if r.BiasRate > 0 && m.Spec.Experts.Bias == "" {
+		return c.Fault("train.router.bias_rate", m.Family+" has no numbers that experts are chosen by", "use train.router.loss")
 	}
 	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%p.TP != 0 {
 		return c.Fault("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly over %d ranks, as layers of experts want them", rows, p.TP), "")
 	}
-	b := block.Balance{Scale: cmp.Or(r.Coef, m.Config.BalanceCoef, 0.001) / float64(c.Microbatches()*p.DP)}
+	e := &m.Spec.Experts
+	e.Step, e.Limit = r.BiasRate, grad.Limit{Factor: r.Capacity, ByWeight: r.Drop == "weight"}
+	if r.Jitter > 0 {
+		e.Jitter, e.JitterAll = r.Jitter, false
+	}
+	share := 1 / float64(c.Microbatches()*p.DP) // of a microbatch in a step
+	b := block.Balance{Scale: cmp.Or(r.Coef, m.Config.BalanceCoef, 0.001) * share, Z: r.Z * share}
 	switch {
 	case r.Loss == "pooled", r.Loss == "model" && m.Config.RouterLogits:
 		b.Kind = block.PooledBalance
 	case r.Loss == "layer":
 		b.Kind = block.LayerBalance
+	case r.Loss == "sequence":
+		b.Kind = block.SequenceBalance
 	}
 	m.Balance(b)
+	return nil
+}
+
+// noRouter holds that nothing is said of routers that a model does not have.
+func noRouter(c *configs.Config) error {
+	r := c.Run.Train.Router
+	for _, x := range []struct {
+		key string
+		set bool
+	}{{"loss", r.Loss != "model" && r.Loss != "none"}, {"loss_coef", r.Coef > 0}, {"z_loss_coef", r.Z > 0},
+		{"jitter", r.Jitter > 0}, {"bias_rate", r.BiasRate > 0}, {"capacity", r.Capacity > 0}} {
+		if x.set {
+			return c.Fault("train.router."+x.key, "the model has no experts", "remove it")
+		}
+	}
 	return nil
 }
 

@@ -139,7 +139,7 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 		out.Gather = out.Zero
 	}
 	out.SavesOwn = l.alone(part, h, out.Zero)
-	out.Counts = out.SavesOwn
+	out.Counts = out.SavesOwn && !h.Fixed
 	if own := l.Owners(h.Name); len(own) > 1 {
 		key := fmt.Sprint(own)
 		if tieOf[key] == 0 {

@@ -19,8 +19,12 @@ import family_modules
 
 OWN = {"qwen", "internlm2", "mimo"}  # families of family_modules.py
 KEYS = ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
-        "tie_word_embeddings", "attention_bias", "max_position_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers", "decoder_sparse_step"]
-NAMES = {"gpt2": dict(hidden_size="n_embd", num_hidden_layers="n_layer", num_attention_heads="n_head", intermediate_size="n_inner", max_position_embeddings="n_positions")}
+        "tie_word_embeddings", "attention_bias", "max_position_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers", "decoder_sparse_step",
+        "shared_expert_intermediate_size", "n_shared_experts", "first_k_dense_replace", "qk_norm"]
+NAMES = {"gpt2": dict(hidden_size="n_embd", num_hidden_layers="n_layer", num_attention_heads="n_head", intermediate_size="n_inner", max_position_embeddings="n_positions"),
+         "mixtral": dict(num_experts="num_local_experts"), "minimax_m2": dict(num_experts="num_local_experts"),
+         "glm4_moe": dict(num_experts="n_routed_experts", qk_norm="use_qk_norm"),
+         "ernie4_5_moe": dict(num_experts="moe_num_experts", num_experts_per_tok="moe_k", n_shared_experts="moe_num_shared_experts", first_k_dense_replace="moe_layer_start_index")}
 
 
 def count(facts):
@@ -32,7 +36,8 @@ def count(facts):
             names = NAMES.get(family, {})
             config = CONFIG_MAPPING[family](**{names.get(k, k): facts[k] for k in KEYS if k in facts}, pad_token_id=None)
             built = AutoModelForCausalLM.from_config(config)
-    total = sum(p.numel() for p in built.parameters())  # a tied weight is one parameter
+    # a tied weight is one parameter; what experts are chosen by is one, though PyTorch calls it a buffer
+    total = sum(p.numel() for p in built.parameters()) + sum(b.numel() for n, b in built.named_buffers() if "correction_bias" in n)
     if "num_experts" not in facts:
         return total, None
     own = sum(p.numel() for n, p in built.named_parameters() if ".experts." in n)

@@ -161,7 +161,7 @@ class Case:
         return {}
 
     def curve(self):
-        params = dict(self.model.named_parameters())
+        params = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
         groups = [dict(params=[p for p in params.values() if p.dim() > 1], weight_decay=DECAY),
                   dict(params=[p for p in params.values() if p.dim() == 1], weight_decay=0.0)]
         optimizer = torch.optim.AdamW(groups, foreach=False, fused=False, **ADAMW)
@@ -180,7 +180,8 @@ class Case:
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(parents=True)
         self.write_config(self.path)
-        save_file({k: v.detach().clone() for k, v in self.model.named_parameters()}, self.path / "model.safetensors", metadata={"format": "pt"})
+        kept = {k: v for k, v in self.model.state_dict().items() if "correction_bias" in k}  # no parameters of transformers
+        save_file({k: v.detach().clone() for k, v in (dict(self.model.named_parameters()) | kept).items()}, self.path / "model.safetensors", metadata={"format": "pt"})
         facts = dict(documents=DOCUMENTS, versions=dict(torch=torch.__version__))
         loss, logits = self.loss()
         facts["loss"] = loss.item()
@@ -191,7 +192,7 @@ class Case:
             self.tensors["mtp_logits"] = logits[1].detach().contiguous()
         if grads:
             loss.backward()
-            self.tensors |= {f"grad.{k}": p.grad.detach().clone() for k, p in self.model.named_parameters()}
+            self.tensors |= {f"grad.{k}": p.grad.detach().clone() for k, p in self.model.named_parameters() if p.requires_grad}
             if self.path.name == "qwen2":
                 facts["bf16"] = self.bf16()
             facts["adamw"] = self.curve()

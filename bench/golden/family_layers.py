@@ -50,6 +50,15 @@ CASES = {
                   moe_intermediate_size=20, mlp_only_layers=[1], norm_topk_prob=True)),
     "qwen3-moe-aux": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_experts=5, num_experts_per_tok=3, moe_intermediate_size=12,
                       norm_topk_prob=False, output_router_logits=True, router_aux_loss_coef=0.5)),
+    "qwen2-moe": ("Qwen2MoeConfig", "Qwen2MoeForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_hidden_layers=3, num_experts=7, num_experts_per_tok=1,
+                  moe_intermediate_size=16, shared_expert_intermediate_size=28, decoder_sparse_step=2, norm_topk_prob=False, drop=("head_dim",))),
+    "mixtral": ("MixtralConfig", "MixtralForCausalLM", dict(rope_parameters=rope(), num_local_experts=4, num_experts_per_tok=2, sliding_window=WINDOW,
+                output_router_logits=True, router_aux_loss_coef=0.25)),
+    "glm4-moe": ("Glm4MoeConfig", "Glm4MoeForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), num_hidden_layers=3, n_routed_experts=12, num_experts_per_tok=3,
+                 moe_intermediate_size=16, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2, routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True)),
+    "minimax-m2": ("MiniMaxM2Config", "MiniMaxM2ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), rotary_dim=6, num_local_experts=6, num_experts_per_tok=2)),
+    "ernie4.5-moe": ("Ernie4_5_MoeConfig", "Ernie4_5_MoeForCausalLM", dict(rope_parameters=rope(), num_hidden_layers=3, moe_num_experts=5, moe_k=3, moe_intermediate_size=16,
+                     moe_num_shared_experts=2, moe_layer_start_index=1, tie_word_embeddings=True)),
     "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
 }
 
@@ -75,6 +84,9 @@ class Case(base.Case):
         config, self.model = make(name)
         self.write_config = config.save_pretrained
         base.randomize(self.model, gen)
+        for name, t in self.model.state_dict().items():  # what experts are chosen by is no parameter in PyTorch
+            if "correction_bias" in name:
+                t.copy_(torch.randn(t.shape, generator=gen) * 0.05)
         self.ids, self.positions, self.mask, document = base.batch(gen)
         self.targets = base.shift(self.ids, document, 1)
         self.tensors = dict(ids=self.ids.int(), positions=self.positions.int(), targets=self.targets.int())
@@ -103,7 +115,7 @@ class Case(base.Case):
         if self.balance:
             config = self.model.config
             self.lm_loss = loss.item()
-            loss = loss + self.balance * load_balancing_loss_func(tuple(self.router), config.num_experts, config.num_experts_per_tok)
+            loss = loss + self.balance * load_balancing_loss_func(tuple(self.router), config.num_local_experts, config.num_experts_per_tok)
         return loss, logits
 
     def facts(self):

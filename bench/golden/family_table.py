@@ -39,10 +39,10 @@ to the same bytes, and adapters load in PEFT. This page is written by `bench/gol
     for name in sorted(rows):
         text += f"| {name} | {' | '.join(rows[name])} |\n"
     text += "\nPublished sizes (`lfactor config models`), with the parameters that a model of transformers on the meta device has:\n\n| family | sizes |\n|---|---|\n"
-    sizes = collections.defaultdict(list)
+    sizes, active = collections.defaultdict(list), json.loads(pathlib.Path("configs/testdata/active.json").read_text())
     for name, n in json.loads(pathlib.Path("configs/testdata/parameters.json").read_text()).items():
         family, size = name.split("/")
-        sizes[family].append(f"{size} ({human(n)})")
+        sizes[family].append(f"{size} ({human(n)}{f', {human(active[name])} a token' if name in active else ''})")
     for family in sorted(sizes):
         text += f"| {family} | {' · '.join(sizes[family])} |\n"
     pathlib.Path("docs/families.md").write_text(text)

@@ -187,15 +187,8 @@ func balanceSums(b *Backend, c *kernels.Call) {
 	parts := make([][]float64, ceilDiv(to-from, balanceRows))
 	b.shareWork(len(parts), (to-from)*e*routeCost*elementCost, func(_ *worker, p int) {
 		w, s := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e), make([]float64, 2*e)
-		for i := from + p*balanceRows; i < min(to, from+(p+1)*balanceRows); i++ {
-			shares, best := w.Shares(logits[i*e:(i+1)*e], c.Attr.I[0])
-			for _, j := range best {
-				s[j]++
-			}
-			for j, x := range shares {
-				s[e+j] += x
-			}
-		}
+		at := from + p*balanceRows
+		w.Sums(logits[at*e:min(to, at+balanceRows)*e], c.Attr.I[0], s[:e], s[e:])
 		parts[p] = s
 	})
 	for j := range sums {

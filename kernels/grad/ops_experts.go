@@ -8,19 +8,49 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+var opGateRows, opGateRowsBwd, opSurplus, opJitter, opZLoss, opZLossBwd, opEach, opEachBwd *Op
+
 var opLinear32, opRoute, opRouteBwd, opRouteOrder, opSpread, opSpreadGrad, opMix, opMixGrad, opMixDW, opSums, opSumsBwd, opBalance, opBalanceBwd *Op
 
 func init() {
 	opLinear32 = &Op{Name: "linear32", Kernel: kernels.Linear, VJP: linear32VJP}
 	opRouteBwd = &Op{Name: "route_bwd", Kernel: kernels.RouteBwd}
 	opRoute = &Op{Name: "route", Kernel: kernels.Route, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-		g := make([]*Value, 2)
+		g := make([]*Value, 3)
+		x := n.In[0]
 		if leg(0) && dy[0] != nil {
-			x := n.In[0]
 			g[0] = t.one(opRouteBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), x, n.Out[1])
+		}
+		if n.In[1] != nil && leg(1) {
+			g[1] = t.one(opSurplus, kernels.Attr{}, tensor.F32, n.In[1].Shape, x.Place.sumOfRows(), n.Out[1], n.In[2])
+			g[1].Node.Axes = x.Place.Cuts(0)
+		}
+		return g
+	}, Args: 2}
+	fuses[kernels.Surplus] = true
+	opSurplus = &Op{Name: "surplus", Kernel: kernels.Surplus}
+	opJitter = &Op{Name: "jitter", Kernel: kernels.Jitter, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		if leg(0) {
+			x := n.In[0]
+			g[0] = t.one(opJitter, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), n.In[1])
 		}
 		return g
 	}}
+	opGateRowsBwd = &Op{Name: "gate_rows_bwd", Kernel: kernels.GateRowsBwd}
+	opGateRows = &Op{Name: "gate_rows", Kernel: kernels.GateRows, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		x, z := n.In[0], n.In[1]
+		if !leg(0) && !leg(1) {
+			return g
+		}
+		t.phase = I
+		copy(g, t.emit(opGateRowsBwd, kernels.Attr{}, []*Value{t.to(dy[0], x.Place.dual()), x, z},
+			spec{x.Shape, x.DType, x.Place.dual()}, spec{z.Shape, tensor.F32, x.Place}).Out)
+		return g
+	}}
+	opZLossBwd, opEachBwd = &Op{Name: "z_loss_bwd", Kernel: kernels.ZLossBwd}, &Op{Name: "balance_each_bwd", Kernel: kernels.BalanceEachBwd}
+	opZLoss, opEach = lossOfLogits("z_loss", kernels.ZLoss, opZLossBwd), lossOfLogits("balance_each", kernels.BalanceEach, opEachBwd)
 	opRouteOrder = &Op{Name: "route_order", Kernel: kernels.RouteOrder}
 	opSpreadGrad, opMixGrad = &Op{Name: "spread_grad", Kernel: kernels.Mix}, &Op{Name: "mix_grad", Kernel: kernels.Spread}
 	opSpread = &Op{Name: "spread", Kernel: kernels.Spread, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
@@ -101,8 +131,8 @@ type Limit struct {
 }
 
 // Route chooses k of the experts that logits [t e] f32 are about, for each token, and puts the rows of all tokens in order of experts. A
-// bias [e] f32, or nil, takes part in the choice only.
-func (t *Tape) Route(logits, bias *Value, k int, r routing.Router, most Limit) *Routed {
+// bias [e] f32, or nil, takes part in the choice only; if it learns, it does by the rows of the sequences that cu cuts, else cu may be nil.
+func (t *Tape) Route(logits, bias, cu *Value, k int, r routing.Router, most Limit) *Routed {
 	if err := r.Check(logits.Shape[1], k); err != nil {
 		panic("grad: route: " + err.Error())
 	}
@@ -111,7 +141,7 @@ func (t *Tape) Route(logits, bias *Value, k int, r routing.Router, most Limit) *
 		bias = t.to(bias, Place{})
 	}
 	rows, p := logits.Shape[0], logits.Place
-	n := t.emit(opRoute, kernels.RouterAttr(r), []*Value{logits, bias}, spec{[]int{rows, k}, tensor.F32, p}, spec{[]int{rows, k}, tensor.I32, p})
+	n := t.emit(opRoute, kernels.RouterAttr(r), []*Value{logits, bias, cu}, spec{[]int{rows, k}, tensor.F32, p}, spec{[]int{rows, k}, tensor.I32, p})
 	at := kernels.Attr{F: [2]float64{most.Factor}}
 	if most.ByWeight {
 		at.I[0] = 1
@@ -155,13 +185,62 @@ func mixVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 // added up: [2 e], partial where tokens are shared out. Only shares have a gradient.
 func (t *Tape) BalanceSums(logits, cu *Value, k int, score routing.Score) *Value {
 	logits = t.only(logits, 0)
-	axes, p := logits.Place.Cuts(0), Place{}
-	for _, m := range axes {
-		p[m] = Part{Kind: Partial}
-	}
-	v := t.one(opSums, kernels.Attr{I: [4]int{k, int(score)}}, tensor.F32, []int{2, logits.Shape[1]}, p, logits, cu)
-	v.Node.Axes = axes
+	v := t.one(opSums, kernels.Attr{I: [4]int{k, int(score)}}, tensor.F32, []int{2, logits.Shape[1]}, logits.Place.sumOfRows(), logits, cu)
+	v.Node.Axes = logits.Place.Cuts(0)
 	return v
+}
+
+// sumOfRows is the placement of a sum over rows placed p.
+func (p Place) sumOfRows() (out Place) {
+	for _, m := range p.Cuts(0) {
+		out[m] = Part{Kind: Partial}
+	}
+	return
+}
+
+// lossOfLogits is an operation that makes one number of logits and the borders of sequences.
+func lossOfLogits(name string, k kernels.Op, back *Op) *Op {
+	return &Op{Name: name, Kernel: k, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+		g := make([]*Value, 2)
+		if leg(0) {
+			x := n.In[0]
+			g[0] = t.one(back, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place.dual()), x, n.In[1])
+			g[0].Node.Axes = n.Axes
+		}
+		return g
+	}}
+}
+
+// ZLoss is scale times the mean, over the rows that sequences cut by cu have, of (log Σ exp logits)²: [1], partial where tokens are shared
+// out (arXiv:2202.08906).
+func (t *Tape) ZLoss(logits, cu *Value, scale float64) *Value {
+	logits = t.only(logits, 0)
+	v := t.one(opZLoss, kernels.Attr{F: [2]float64{scale}}, tensor.F32, []int{1}, logits.Place.sumOfRows(), logits, cu)
+	v.Node.Axes = logits.Place.Cuts(0)
+	return v
+}
+
+// BalanceEach is scale times the mean over sequences of Σ nᵢ·pᵢ/N² of each: [1]. Sequences have to be whole on every rank.
+func (t *Tape) BalanceEach(logits, cu *Value, k int, score routing.Score, scale float64) *Value {
+	at := kernels.Attr{I: [4]int{k, int(score)}, F: [2]float64{scale}}
+	return t.one(opEach, at, tensor.F32, []int{1}, Place{}, t.to(logits, Place{}), cu)
+}
+
+// GateRows is sigmoid(z[i])·x[i]: x [t d], which may be partial, and z [t 1] f32.
+func (t *Tape) GateRows(x, z *Value) *Value {
+	if len(x.Place.Cuts(1)) > 0 {
+		x = t.only(x, 0)
+	}
+	return t.one(opGateRows, kernels.Attr{}, x.DType, x.Shape, x.Place, x, t.to(z, x.Place.dual()))
+}
+
+// Jitter multiplies each element of x [t d] with a number within most of 1, drawn by key [t] and draw as dropout's.
+func (t *Tape) Jitter(x, key *Value, most float64, draw int) *Value {
+	if most == 0 {
+		return x
+	}
+	x = t.only(x, 0)
+	return t.one(opJitter, kernels.Attr{F: [2]float64{most}, I: [4]int{draw}}, x.DType, x.Shape, x.Place, x, t.to(key, x.Place))
 }
 
 // View is x in another shape of the same size; every rank has the whole.

@@ -328,9 +328,9 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		if n.Axes != nil {
 			c.Attr.I[1] = f.Trace.Member(r.Pos, n.Axes) * c.Out[0].Shape[0]
 		}
-	case kernels.BalanceSums:
+	case kernels.BalanceSums, kernels.Surplus, kernels.ZLoss:
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[0]
-	case kernels.BalanceSumsBwd:
+	case kernels.BalanceSumsBwd, kernels.ZLossBwd:
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[1].Shape[0]
 	case kernels.Linear:
 		for m := range r.Pos {

@@ -152,7 +152,9 @@ type Param struct {
 	Place, Grad Place // Grad is partial on every axis over which the optimizer step still has to sum it
 	Fold        int   // the mesh, of those folded over the ranks, that it lies on
 	Frozen      bool
-	Decay       bool // weight decay applies
+	Decay       bool    // weight decay applies
+	Fixed       bool    // no gradient of the loss reaches it, and it counts in no norm
+	Step        float64 // what the sign of its gradient moves it by, in place of an optimizer; 0 for none
 	Value       *Value
 	Local       []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
 }
@@ -372,13 +374,30 @@ func (t *Tape) Table(name string, v, d int) *Value {
 }
 
 func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool) *Value {
+	return t.paramOf(name, t.DType, shape, place, fold, decay)
+}
+
+// Bias declares numbers [n] that are float32 whatever the block's dtype, and that no gradient of the loss reaches: those that experts are chosen
+// by. A step other than 0 moves them by the sign of what their operation counts (arXiv:2408.15664).
+func (t *Tape) Bias(name string, n int, step float64) *Value {
+	v := t.paramOf(name, tensor.F32, []int{n}, Place{}, 0, false)
+	p := t.params[name]
+	p.Fixed, p.Step = true, step
+	if step == 0 {
+		p.Frozen = true
+		p.Value.Need, v.Need = false, false
+	}
+	return v
+}
+
+func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int, decay bool) *Value {
 	if p := t.params[name]; p != nil {
 		return t.use(p)
 	}
 	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad || t.Frozen != nil && t.Frozen(name), Decay: decay}
 	block := t.block
 	t.block = -1
-	p.Value = t.one(opParam, kernels.Attr{Name: name}, t.DType, shape, p.Place)
+	p.Value = t.one(opParam, kernels.Attr{Name: name}, dtype, shape, p.Place)
 	t.block = block
 	p.Value.Name, p.Value.Need, p.Value.Weight = name, !p.Frozen, true
 	p.Local = local(t.Mesh, shape, p.Place)

@@ -134,6 +134,7 @@ func balanceCases() []Case {
 			}}, Case{Op: kernels.BalanceSumsBwd, Name: name, Types: onlyF32, Why: routeWhy, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.f32(2, c.e), g.f32(c.t, c.e), g.i32(c.cu...)}, Out: tensors{g.raw(tensor.F32, c.t, c.e)}, Attr: at}
 			}})
+			l = append(l, lossCases(name, c.t, c.e, at, c.cu)...)
 		}
 	}
 	for _, e := range []int{1, 8, 131} {
@@ -147,6 +148,57 @@ func balanceCases() []Case {
 		}})
 	}
 	return l
+}
+
+// lossCases are the other losses of logits [t, e], and the step that a surplus asks for.
+func lossCases(name string, t, e int, at kernels.Attr, cu []int32) []Case {
+	at.F[0] = 0.7
+	at.I[0] = min(at.I[0], e)
+	idx := kernels.Attr{I: [4]int{0, 0, at.I[2]}}
+	one := func(op kernels.Op, tol float64, why string, call func(g *gen) *kernels.Call) Case {
+		return Case{Op: op, Name: name, Types: onlyF32, Tol: tol, Why: why, Call: func(g *gen) *kernels.Call {
+			c := call(g)
+			if c.Attr == (kernels.Attr{}) {
+				c.Attr = at
+			}
+			return c
+		}}
+	}
+	l := []Case{
+		one(kernels.ZLoss, 1e-7, "float64 sums", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(t, e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, 1)}}
+		}),
+		one(kernels.ZLossBwd, 1e-7, routeWhy, func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(1), g.f32(t, e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, t, e)}}
+		}),
+		one(kernels.Surplus, 1e-7, "counts", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.routed(t, at.I[0], e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, e)}, Attr: idx}
+		}),
+		one(kernels.SignStep, 1e-7, "one sum", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(t, e), g.f64(1, 1, float64(t%2))}, Out: tensors{g.f32(t, e)}}
+		}),
+		{Op: kernels.GateRows, Name: name, Tol: 2e-7, Why: "one sigmoid and one product", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, e), g.f32(t, 1)}, Out: tensors{g.raw(g.a, t, e)}}
+		}},
+		{Op: kernels.GateRowsBwd, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, e), g.act(t, e), g.f32(t, 1)}, Out: tensors{g.raw(g.a, t, e), g.raw(tensor.F32, t, 1)}}
+		}},
+		{Op: kernels.Jitter, Name: name, Tol: 1e-7, Why: "one product", Call: func(g *gen) *kernels.Call {
+			key := g.raw(tensor.I64, t)
+			for i, v := 0, key.I64(); i < len(v); i++ {
+				v[i] = g.Int64()
+			}
+			return &kernels.Call{In: tensors{g.act(t, e), key}, Out: tensors{g.raw(g.a, t, e)}, Attr: kernels.Attr{F: [2]float64{0.1}, I: [4]int{3}}}
+		}},
+	}
+	if int(cu[len(cu)-1]) > t || at.I[2] > 0 {
+		return l // sequences by themselves are whole
+	}
+	return append(l, one(kernels.BalanceEach, 1e-7, "float64 sums in another order", func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.f32(t, e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, 1)}}
+	}), one(kernels.BalanceEachBwd, 1e-7, routeWhy, func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.f32(1), g.f32(t, e), g.i32(cu...)}, Out: tensors{g.raw(tensor.F32, t, e)}}
+	}))
 }
 
 var (

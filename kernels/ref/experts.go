@@ -15,6 +15,9 @@ func init() {
 		kernels.Spread: spread, kernels.Mix: mixRows, kernels.MixDW: mixDW,
 		kernels.BalanceSums: balanceSums, kernels.BalanceSumsBwd: balanceSumsBwd,
 		kernels.BalanceLoss: balanceLoss, kernels.BalanceLossBwd: balanceLossBwd,
+		kernels.BalanceEach: balanceEach, kernels.BalanceEachBwd: balanceEachBwd, kernels.Surplus: surplus,
+		kernels.SignStep: signStep, kernels.ZLoss: zLoss, kernels.ZLossBwd: zLossBwd, kernels.Jitter: jitter,
+		kernels.GateRows: gateRows, kernels.GateRowsBwd: gateRowsBwd,
 	} {
 		table[op] = f
 	}
@@ -135,15 +138,7 @@ func balanceSums(c *kernels.Call) {
 	logits, e := c.In[0].F32(), last(c.In[0])
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
 	sums, w := make([]float64, 2*e), routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e)
-	for i := from; i < to; i++ {
-		shares, best := w.Shares(logits[i*e:(i+1)*e], c.Attr.I[0])
-		for _, j := range best {
-			sums[j]++
-		}
-		for j, s := range shares {
-			sums[e+j] += s
-		}
-	}
+	w.Sums(logits[from*e:to*e], c.Attr.I[0], sums[:e], sums[e:])
 	store(c.Out[0], sums)
 }
 
@@ -183,4 +178,135 @@ func balanceLossBwd(c *kernels.Call) {
 		out[e+i] = seed * by * sums[i]
 	}
 	store(c.Out[0], out)
+}
+
+// sequences calls f for the rows of each sequence that has some, with their number.
+func sequences(cu []int32, f func(from, to, count int)) {
+	count := 0
+	for i := range len(cu) - 1 {
+		if cu[i+1] > cu[i] {
+			count++
+		}
+	}
+	for i := range len(cu) - 1 {
+		if cu[i+1] > cu[i] {
+			f(int(cu[i]), int(cu[i+1]), count)
+		}
+	}
+}
+
+func balanceEach(c *kernels.Call) {
+	logits, e, k := c.In[0].F32(), last(c.In[0]), float64(c.Attr.I[0])
+	w, loss := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e), 0.0
+	sequences(c.In[1].I32(), func(from, to, count int) {
+		n, p := make([]float64, e), make([]float64, e)
+		w.Sums(logits[from*e:to*e], int(k), n, p)
+		rows := float64(to - from)
+		loss += c.Attr.F[0] * dot(n, p) / (rows * rows * float64(count))
+	})
+	store(c.Out[0], []float64{loss})
+}
+
+func balanceEachBwd(c *kernels.Call) {
+	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), last(c.In[1]), c.Out[0].F32()
+	w := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e)
+	clear(out)
+	sequences(c.In[2].I32(), func(from, to, count int) {
+		n, p := make([]float64, e), make([]float64, e)
+		w.Sums(logits[from*e:to*e], c.Attr.I[0], n, p)
+		rows := float64(to - from)
+		for j := range n {
+			n[j] *= seed * c.Attr.F[0] / (rows * rows * float64(count))
+		}
+		for i := from; i < to; i++ {
+			w.SharesGradient(logits[i*e:(i+1)*e], n, out[i*e:(i+1)*e])
+		}
+	})
+}
+
+func surplus(c *kernels.Call) {
+	idx, k := c.In[0].I32(), last(c.In[0])
+	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
+	n := make([]float64, c.Out[0].Len())
+	for _, e := range idx[from*k : to*k] {
+		n[e]++
+	}
+	for i := range n {
+		n[i] -= float64((to-from)*k) / float64(len(n))
+	}
+	storeOrAdd(c.Out[0], n, c.Attr.I[0])
+}
+
+func signStep(c *kernels.Call) {
+	g, p := load(c.In[0]), load(c.Out[0])
+	if c.In[1].F64()[kernels.ClipOverflow] == 1 {
+		return
+	}
+	for i, x := range g {
+		switch {
+		case x > 0:
+			p[i] -= c.Attr.F[0]
+		case x < 0:
+			p[i] += c.Attr.F[0]
+		case x != x:
+			p[i] = x
+		}
+	}
+	store(c.Out[0], p)
+}
+
+func zLoss(c *kernels.Call) {
+	logits, e, cu, sum := c.In[0].F32(), last(c.In[0]), c.In[1].I32(), 0.0
+	from, to := counted(c, cu, c.In[0].Rows())
+	for i := from; i < to; i++ {
+		z := routing.LogSum(make([]float64, e), logits[i*e:(i+1)*e])
+		sum += z * z
+	}
+	store(c.Out[0], []float64{c.Attr.F[0] * sum / max(1, float64(cu[len(cu)-1]-cu[0]))})
+}
+
+func zLossBwd(c *kernels.Call) {
+	seed, logits, e, cu := float64(c.In[0].F32()[0]), c.In[1].F32(), last(c.In[1]), c.In[2].I32()
+	out, by := make([]float64, len(logits)), seed*c.Attr.F[0]/max(1, float64(cu[len(cu)-1]-cu[0]))
+	from, to := counted(c, cu, c.In[1].Rows())
+	for i := from; i < to; i++ {
+		row := out[i*e : (i+1)*e]
+		z := routing.LogSum(row, logits[i*e:(i+1)*e])
+		for j := range row {
+			row[j] *= 2 * z * by
+		}
+	}
+	store(c.Out[0], out)
+}
+
+func jitter(c *kernels.Call) {
+	x, key, d := load(c.In[0]), c.In[1].I64(), last(c.In[0])
+	for i := range x {
+		seed := mix(uint64(key[i/d]) + (uint64(c.Attr.I[0])+1)*golden)
+		u := float64(mix(seed+uint64(i%d)*golden)>>40) / (1 << 24)
+		x[i] *= 1 + c.Attr.F[0]*(2*u-1)
+	}
+	store(c.Out[0], x)
+}
+
+func gateRows(c *kernels.Call) {
+	x, z, d := load(c.In[0]), load(c.In[1]), last(c.In[0])
+	for i := range x {
+		x[i] *= sigmoid(z[i/d])
+	}
+	store(c.Out[0], x)
+}
+
+func gateRowsBwd(c *kernels.Call) {
+	dy, x, z, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), last(c.In[0])
+	dz := make([]float64, len(z))
+	for i, v := range z {
+		s, g := sigmoid(v), dy[i*d:(i+1)*d]
+		dz[i] = s * (1 - s) * dot(g, x[i*d:(i+1)*d])
+		for j := range g {
+			g[j] *= s
+		}
+	}
+	store(c.Out[0], dy)
+	store(c.Out[1], dz)
 }

@@ -292,3 +292,28 @@ func (w *Worker) SharesGradient(logits []float32, dshares []float64, dlogits []f
 	}
 	w.back(logits, ds, dlogits)
 }
+
+// Sums adds up, over the tokens of logits, how often each expert is among the k best, and the experts' shares.
+func (w *Worker) Sums(logits []float32, k int, counts, shares []float64) {
+	e := len(w.scores)
+	for i := 0; i < len(logits); i += e {
+		s, best := w.Shares(logits[i:i+e], k)
+		for _, j := range best {
+			counts[j]++
+		}
+		for j, x := range s {
+			shares[j] += x
+		}
+	}
+}
+
+// LogSum is log Σ exp of a token's logits; the scores of a softmax are left in scores.
+func LogSum(scores []float64, logits []float32) float64 {
+	sum := exponentials(scores, logits)
+	top := math.Inf(-1)
+	for i, l := range logits {
+		top = max(top, float64(l))
+		scores[i] /= sum
+	}
+	return top + math.Log(sum)
+}

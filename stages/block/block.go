@@ -82,9 +82,9 @@ type Rec struct {
 	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of it.
 	Cached bool
 	Past   int
-	// Balance asks for a loss of balance of experts; Balanced is what layers have added to it so far, nil for nothing.
-	Balance  Balance
-	Balanced *grad.Value
+	// Balance asks for losses of routers of experts; Routing is what layers have made of them so far.
+	Balance Balance
+	Routing Stream
 }
 
 // Start begins block i.

@@ -13,18 +13,43 @@ type Experts struct {
 	Experts, Each int // how many there are, and how many a token goes to
 	Router        routing.Router
 	Limit         grad.Limit
+	// Bias is the name of numbers that are added to scores for choosing, "" for none; Step is what they move by after each update to
+	// even out the experts' rows, 0 for not at all (arXiv:2408.15664).
+	Bias string
+	Step float64
+	// Shared is an MLP that all tokens go to, if it has a width; SharedGate is the name of a layer whose sigmoid it is multiplied with,
+	// "" for none.
+	Shared                 Gated
+	SharedName, SharedGate string
+	// Jitter is how far from 1 what the router reads is multiplied at random in training, and what the experts read with JitterAll.
+	Jitter    float64
+	JitterAll bool
 }
 
 // Size implements Part: the weights that a token passes, not those that there are.
-func (m Experts) Size() int { return m.Hidden * (3*m.Each*m.Inter + m.Experts) }
+func (m Experts) Size() int {
+	return m.Hidden * (3*m.Each*m.Inter + m.Experts + 3*m.Shared.Inter)
+}
 
 // Record implements Part. Data: cu_seqlens for a loss of balance.
 func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t := r.T
+	whole := h
 	h = t.Tokens(h)
-	logits := t.Linear32(h, t.Param(name+".gate.weight", []int{m.Experts, m.Hidden}, -1, 1, true))
+	read := h
+	if m.Jitter > 0 && !t.NoGrad {
+		read = t.Jitter(h, r.keys(m.Jitter), m.Jitter, r.draw())
+		if m.JitterAll {
+			h = read
+		}
+	}
+	logits := t.Linear32(read, t.Param(name+".gate.weight", []int{m.Experts, m.Hidden}, -1, 1, true))
 	r.balance(logits, m)
-	to := t.Route(logits, nil, m.Each, m.Router, m.Limit)
+	var bias *grad.Value
+	if m.Bias != "" {
+		bias = t.Bias(name+"."+m.Bias, m.Experts, m.Step)
+	}
+	to := t.Route(logits, bias, r.Cu(), m.Each, m.Router, m.Limit)
 	x, d := t.Dispatch(t.Spread(h, to), to.Counts, m.Experts, topology.EP, topology.ETP)
 	w := func(which string, out, in, cut int) *grad.Value {
 		return t.ParamOn(name+".experts."+which+".weight", []int{m.Experts, out, in}, true,
@@ -33,65 +58,15 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	g := t.GroupedLinear(x, w("gate_proj", m.Inter, m.Hidden, 1), d.Off)
 	u := t.GroupedLinear(x, w("up_proj", m.Inter, m.Hidden, 1), d.Off)
 	y := t.GroupedLinear(t.SwiGLU(g, u), w("down_proj", m.Hidden, m.Inter, 2), d.Off)
-	return t.Mix(t.Combine(y, d), to)
-}
-
-// BalanceKind is a loss that keeps experts evenly used.
-type BalanceKind int
-
-// Kinds of losses of balance, of counts n and shares p of the router's scores, over N tokens and E experts of which k are chosen.
-const (
-	NoBalance BalanceKind = iota
-	// PooledBalance takes the tokens of all layers together, as transformers does: E·Σ(n/N)·(p/N), which is k for even sharing.
-	PooledBalance
-	// LayerBalance adds up one loss a layer, as Megatron-LM does: E/k·Σ(n/N)·(p/N), which is 1 for even sharing.
-	LayerBalance
-)
-
-// Balance asks for a loss of balance.
-type Balance struct {
-	Kind  BalanceKind
-	Scale float64 // what the loss is multiplied with
-}
-
-// On reports whether there is one to compute.
-func (b Balance) On() bool { return b.Kind != NoBalance && b.Scale != 0 }
-
-// Rows is what one layer hands to the next: the sums of BalanceSums, or the loss so far.
-func (b Balance) Rows() int {
-	if b.Kind == PooledBalance {
-		return 2
+	out := t.Mix(t.Combine(y, d), to)
+	if m.Shared.Inter == 0 {
+		return out
 	}
-	return 1
-}
-
-// balance adds a layer's part to the record's; in an evaluation too, since stages wait for it.
-func (r *Rec) balance(logits *grad.Value, m Experts) {
-	b := r.Balance
-	if !b.On() {
-		return
+	m.Shared.Hidden = m.Hidden
+	s := m.Shared.Record(r, name+"."+m.SharedName, whole)
+	if m.SharedGate != "" {
+		w := t.Param(name+"."+m.SharedGate+".weight", []int{1, m.Hidden}, -1, 1, true)
+		s = t.GateRows(s, t.Linear32(whole, w))
 	}
-	var part *grad.Value
-	if b.Kind == PooledBalance { // of a softmax over all experts, whatever the router is
-		part = r.T.BalanceSums(logits, r.Cu(), m.Each, routing.Softmax)
-	} else {
-		sums := r.T.BalanceSums(logits, r.Cu(), m.Each, m.Router.Score)
-		loss := r.T.BalanceLoss(sums, m.Each, b.Scale*float64(m.Experts)/float64(m.Each))
-		part = r.T.View(loss, 1, 1)
-	}
-	if r.Balanced != nil {
-		part = r.T.Add(r.Balanced, part)
-	}
-	r.Balanced = part
-}
-
-// BalanceLoss adds the loss of balance to the model's, at the end of the model; experts and each are those of its layers.
-func (r *Rec) BalanceLoss(experts, each int) {
-	switch {
-	case r.Balanced == nil:
-	case r.Balance.Kind == PooledBalance:
-		r.T.Loss(r.T.BalanceLoss(r.Balanced, each, r.Balance.Scale*float64(experts)))
-	default:
-		r.T.Loss(r.T.View(r.Balanced, 1))
-	}
+	return t.Add(s, out)
 }

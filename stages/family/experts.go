@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -28,7 +29,10 @@ func (s Spec) Mixes() bool { return slices.Contains(s.MLPs, experts) }
 // mixture is what the keys of a configuration say of experts; the family says how they are routed. Layers for which dense holds have one
 // MLP.
 func (s *Spec) mixture(c configs.Model, dense func(layer int) bool) {
-	s.Experts = block.Experts{Inter: c.ExpertWidth, Experts: c.Experts, Each: c.ExpertsEach}
+	s.Experts = block.Experts{Inter: cmp.Or(c.ExpertWidth, c.Intermediate), Experts: c.Experts, Each: c.ExpertsEach, Jitter: c.RouterJitter, JitterAll: true}
+	if c.SharedExperts > 0 {
+		s.Experts.Shared, s.Experts.SharedName = s.gated(c.SharedExperts*s.Experts.Inter), "shared_experts"
+	}
 	if len(c.MLPTypes) > 0 {
 		return
 	}
@@ -42,35 +46,61 @@ func (s *Spec) mixture(c configs.Model, dense func(layer int) bool) {
 	}
 }
 
+// gated is an MLP of another width than the layers' own.
+func (s *Spec) gated(width int) block.Gated {
+	return block.Gated{Hidden: s.Hidden, Inter: width, Act: s.activation()}
+}
+
 // steps tells the dense layers of a configuration with a step and exceptions.
 func steps(c configs.Model) func(layer int) bool {
 	return func(i int) bool { return (i+1)%c.SparseStep != 0 || slices.Contains(c.DenseLayers, i) }
 }
 
-// eachExpert is where the experts' matrices of Qwen, DeepSeek and others lie: one by one.
-func eachExpert(name string) Source {
-	if before, after, ok := strings.Cut(name, ".experts."); ok {
-		return Source{Name: before + ".experts.*." + after, Stack: true}
-	}
-	return Source{Name: name}
+// first tells the dense layers of a configuration that begins with some.
+func first(c configs.Model) func(layer int) bool {
+	return func(i int) bool { return i < c.DenseFirst }
 }
 
-// fusedExperts is where they lie in a state dict of transformers 5: gate and up in one tensor.
-func fusedExperts(c configs.Model) func(name string) Source {
-	return func(name string) Source {
-		before, after, ok := strings.Cut(name, ".experts.")
-		if !ok {
-			return Source{Name: name}
-		}
-		s := Source{Name: before + ".experts." + strings.TrimSuffix(after, ".weight")}
+// correction is the name of the numbers that are added to scores for choosing.
+const correction = "e_score_correction_bias"
+
+// expertPlaces is where the tensors of layers with experts lie in a checkpoint: logical names with other parts.
+type expertPlaces struct {
+	rename *strings.Replacer // nil for logical names
+	stack  bool              // experts one by one, else as transformers 5 keeps them in memory
+	width  int               // of an expert, where gate and up lie in one tensor
+	lead   bool              // the correction has an axis of length 1 before its own
+}
+
+// source finds tensors.
+func (l expertPlaces) source(name string) Source {
+	s := Source{Name: name}
+	before, after, ok := strings.Cut(name, ".experts.")
+	switch {
+	case strings.HasSuffix(name, correction) && l.lead:
+		s.Lead = 1
+	case ok && l.stack:
+		s.Name, s.Stack = before+".experts.*."+after, true
+	case ok:
+		s.Name = before + ".experts." + strings.TrimSuffix(after, ".weight")
 		for i, p := range []string{"gate_proj", "up_proj"} {
 			if strings.HasPrefix(after, p) {
-				s.Name = before + ".experts.gate_up_proj"
-				s.Within = [2]int{i * c.ExpertWidth, (i + 1) * c.ExpertWidth}
+				s.Name, s.Within = before+".experts.gate_up_proj", [2]int{i * l.width, (i + 1) * l.width}
 			}
 		}
-		return s
 	}
+	if l.rename != nil {
+		s.Name = l.rename.Replace(s.Name)
+	}
+	return s
+}
+
+// eachExpert is where the experts' matrices of Qwen, DeepSeek, GLM and others lie: one by one.
+func eachExpert(configs.Model) func(string) Source { return expertPlaces{stack: true}.source }
+
+// fusedExperts is where they lie in a state dict of transformers 5: gate and up in one tensor.
+func fusedExperts(c configs.Model) func(string) Source {
+	return expertPlaces{width: c.ExpertWidth}.source
 }
 
 // countExperts takes the other name of a key that transformers 5 writes.
@@ -93,56 +123,62 @@ func mixed(f hf.Family) hf.Family {
 	return f
 }
 
-// balancePort joins the layers that have experts where a loss of balance is computed.
-const balancePort = "balance"
+// The ports that join layers with experts where their router has losses.
+const (
+	sumsPort = "router_sums"
+	lossPort = "router_loss"
+)
 
-// Balance adds a loss of balance to the model's. scale is that of one microbatch: the coefficient, over the number of microbatches
+// Balance adds losses of the router to the model's. Factors are those of one microbatch: the coefficients, over the number of microbatches
 // of a step.
 func (m *Model) Balance(b block.Balance) {
 	m.Spec.Balance = b
-	if !b.On() || !m.Spec.Mixes() {
+	if !m.Spec.Mixes() {
 		return
 	}
-	width := 1
-	if b.Kind == block.PooledBalance {
-		width = m.Spec.Experts.Experts
+	port := func(name string, on bool, rows, width int) {
+		if on {
+			m.Ports[name] = Port{Width: width, Rows: func(block.Shape) int { return rows }, Whole: true, Wide: true}
+			m.thread(name)
+		}
 	}
-	m.Ports[balancePort] = Port{Width: width, Rows: func(block.Shape) int { return b.Rows() }, Whole: true, Wide: true}
+	port(sumsPort, b.Pooled(), 2, m.Spec.Experts.Experts)
+	port(lossPort, b.Added(), 1, 1)
+	for i := range m.Blocks {
+		inner := m.Blocks[i].Record
+		m.Blocks[i].Record = func(r *block.Rec, env map[string]*grad.Value) {
+			r.Balance, r.Routing = b, block.Stream{Sums: env[sumsPort], Loss: env[lossPort]}
+			inner(r, env)
+			env[sumsPort], env[lossPort] = r.Routing.Sums, r.Routing.Loss
+		}
+	}
+}
+
+// thread joins the layers that have experts, and the end of the model, by a port.
+func (m *Model) thread(port string) {
 	layer, given := 0, false
 	for i := range m.Blocks {
 		x := &m.Blocks[i]
 		if x.Component != Foundation {
 			continue
 		}
-		last := i == len(m.Blocks)-1
-		has := x.Recompute && len(m.Spec.MLPs) > layer && m.Spec.MLPs[layer] == experts
+		has := x.Recompute && m.Spec.MLPs[layer] == experts
 		if x.Recompute {
 			layer++
 		}
-		if !has && !last {
-			continue
-		}
-		if given {
-			x.Takes = append(slices.Clone(x.Takes), balancePort)
+		if given && (has || i == len(m.Blocks)-1) {
+			x.Takes = append(slices.Clone(x.Takes), port)
 		}
 		if has {
-			x.Gives, given = append(slices.Clone(x.Gives), balancePort), true
-		}
-		inner := x.Record
-		x.Record = func(r *block.Rec, env map[string]*grad.Value) {
-			r.Balance, r.Balanced = b, env[balancePort]
-			inner(r, env)
-			if r.Balanced != nil {
-				env[balancePort] = r.Balanced
-			}
+			x.Gives, given = append(slices.Clone(x.Gives), port), true
 		}
 	}
 }
 
 // balanced adds what the layers have summed to the loss of training; an evaluation is of the language model alone.
-func (s Spec) balanced(r *block.Rec, _ map[string]*grad.Value) {
-	if s.Balance.On() && !r.Logits && !r.T.NoGrad {
-		r.BalanceLoss(s.Experts.Experts, s.Experts.Each)
+func (s Spec) balanced(r *block.Rec) {
+	if !r.Logits && !r.T.NoGrad {
+		r.RouterLosses(s.Experts.Experts, s.Experts.Each)
 	}
 }
 

@@ -90,7 +90,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		}
 		fill32(dst, float32(1-plus))
 		return
-	case strings.HasSuffix(p.Name, ".bias"), strings.HasSuffix(p.Name, "lora_B.weight"):
+	case strings.HasSuffix(p.Name, ".bias"), strings.HasSuffix(p.Name, "correction_bias"), strings.HasSuffix(p.Name, "lora_B.weight"):
 		fill32(dst, 0)
 		return
 	case strings.HasSuffix(p.Name, "lora_A.weight"): // kaiming_uniform(a=sqrt 5) has this standard deviation

@@ -17,8 +17,7 @@ var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
 		s.mixture(c, steps(c))
 		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
 	},
-	Source: func(configs.Model) func(string) Source { return eachExpert },
-	Other:  fusedExperts})
+	Source: eachExpert, Other: fusedExperts})
 
 // qwenExperts are the keys of Qwen's mixtures.
 var qwenExperts = []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers",

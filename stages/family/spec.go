@@ -45,8 +45,10 @@ type Spec struct {
 	// EmbedScale is rounded to the dtype of the embeddings first
 	EmbedRounds bool
 	MTP         int // multi-token-prediction layers
-	MTPWeight   float64
-	InitStd     float64
+	// layers that checkpoints have behind the last, for further tokens, and the model has not
+	Further   int
+	MTPWeight float64
+	InitStd   float64
 	// of layers whose MLP is of the kind experts
 	Experts block.Experts
 	Balance block.Balance
@@ -154,7 +156,9 @@ func Decoder(name string, s Spec) *Model {
 		m.add(Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true,
 			Weight: float64(s.layer(i).Size()) / mean,
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
-				env["x"] = s.layer(i).Record(r, name, env["x"])
+				own := s
+				own.Experts = m.Spec.Experts // how they are trained is set after the model is built
+				env["x"] = own.layer(i).Record(r, name, env["x"])
 			}})
 	}
 	head := Block{Name: "model.norm", Takes: []string{"x"},
@@ -163,7 +167,7 @@ func Decoder(name string, s Spec) *Model {
 	head.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		m.Spec.head(r, env)
 		m.Spec.mtp(r, env)
-		m.Spec.balanced(r, env)
+		m.Spec.balanced(r)
 	}
 	m.add(head)
 	return m

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -57,7 +58,16 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 func (m *Model) ignorable(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") || strings.HasSuffix(name, ".attn.bias") ||
 		m.Spec.MTP == 0 && strings.HasPrefix(name, "model.mtp_layers.") ||
+		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) ||
 		m.Spec.Tie && name == m.Source(headName+".weight").Name
+}
+
+// behind reports whether a tensor is of one of so many layers behind the model's.
+func behind(name string, layers, further int) bool {
+	rest, _ := strings.CutPrefix(name, "model.layers.")
+	number, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	return err == nil && n >= layers && n < layers+further
 }
 
 // settle takes the other layout for the model if that is what the file has: an export then has it too, as the configuration that
