@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	routers "github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/stages/block"
@@ -96,6 +97,23 @@ func TestExpertPlans(t *testing.T) {
 					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
 				}
 			})
+		}
+	}
+}
+
+// TestExpertBits: how many ranks share the experts out changes no bit of the forward.
+func TestExpertBits(t *testing.T) {
+	for _, name := range []string{"softmax", "shared", "groups"} {
+		for _, dp := range []int{2, 8} {
+			var want []float64
+			for _, ep := range []int{1, 2, dp} {
+				p := expertPlan{1, dp, 1, ep, 1, 0, 0, "1f1b", 1, some, ""}
+				got := toyTrain(t, p.job(mixture(t, name)), toyBatches(dp), 1, func(int) kernels.Backend { return cpu.New(1) })
+				if want == nil {
+					want = got
+				}
+				require.Equal(t, want, got, "%s dp=%d ep=%d", name, dp, ep)
+			}
 		}
 	}
 }

@@ -42,11 +42,16 @@ type gemmPlan struct {
 
 // gemm computes r = a·bᵀ over k.
 func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
-	if m == 0 || n == 0 {
+	if m <= fewRows && !x.trans && !y.trans && !r.acc && m*n > 0 {
+		b.fewRows(r, x, y, m, n, k)
 		return
 	}
-	if m <= fewRows && !x.trans && !y.trans && !r.acc {
-		b.fewRows(r, x, y, m, n, k)
+	b.blocked(r, x, y, m, n, k)
+}
+
+// blocked is gemm with an order of sums that does not depend on m.
+func (b *Backend) blocked(r result, x, y matrix, m, n, k int) {
+	if m == 0 || n == 0 {
 		return
 	}
 	if b.k.amx && x.v.d == tensor.BF16 && y.v.d == tensor.BF16 {

@@ -11,15 +11,11 @@ func init() {
 
 // smallGroup is the most rows of a group whose matrix is multiplied where it lies: packing it would cost more than it gains.
 // Reading columns in place, as the input gradient does, is the slower way. Products of pairs of bfloat16 are so fast that packing
-// pays sooner, and for the input gradient always.
-var smallGroup = map[kernels.Op]struct{ floats, pairs int }{kernels.GroupedLinear: {64, 4}, kernels.GroupedLinearDX: {48, 0}, kernels.GroupedLinearDW: {64, 16}}
+// pays always, and their sums have another order than those of float32. A row's sums have one order in groups of any size.
+var smallGroup = map[kernels.Op]struct{ floats, pairs int }{kernels.GroupedLinear: {64, 0}, kernels.GroupedLinearDX: {48, 0}, kernels.GroupedLinearDW: {64, 16}}
 
-const (
-	// dotRows is the most rows that are multiplied by dot products instead of tiles, which such rows would leave mostly empty.
-	dotRows = 8
-	// groupedWork is the multiplications that one task of small groups should have.
-	groupedWork = 1 << 21
-)
+// groupedWork is the multiplications that one task of small groups should have.
+const groupedWork = 1 << 21
 
 // part is a task: columns [from, to) of the result of group g, whose rows begin at at.
 type part struct{ g, at, m, from, to int }
@@ -66,13 +62,9 @@ func groupedLinear(b *Backend, c *kernels.Call) {
 	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: last(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
 	b.groups(c, c.Out[0], n, k, b.k.mr, func(g, at, m int) {
-		b.gemm(y.from(at), x.from(at), w.from(g*n), m, n, k)
+		b.blocked(y.from(at), x.from(at), w.from(g*n), m, n, k)
 	}, func(wk *worker, p part) {
-		switch {
-		case p.m == 0:
-		case p.m <= dotRows:
-			wk.dots(y.from(p.at), x.from(p.at), w.from(p.g*n), p, k)
-		default:
+		if p.m > 0 {
 			wk.turned(y.from(p.at), x.from(p.at), w.from(p.g*n), p, k)
 		}
 	})
@@ -82,7 +74,7 @@ func groupedLinearDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := rowMajor(c.In[0]), columnMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: last(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
 	b.groups(c, c.Out[0], k, n, b.k.nr, func(g, at, m int) {
-		b.gemm(dx.from(at), dy.from(at), w.from(g*n), m, k, n)
+		b.blocked(dx.from(at), dy.from(at), w.from(g*n), m, k, n)
 	}, func(wk *worker, p part) {
 		if p.m > 0 {
 			wk.rowsTimes(dx.from(p.at), dy.from(p.at), w.from(p.g*n), p, n)
@@ -109,25 +101,6 @@ func groupedLinearDW(b *Backend, c *kernels.Call) {
 func (m matrix) from(row int) matrix { m.v = m.v.from(row * m.ld); return m }
 
 func (r result) from(row int) result { r.v = r.v.from(row * r.ld); return r }
-
-// dots computes columns of a few rows by dot products: every row of y is read once.
-func (w *worker) dots(r result, x, y matrix, p part, k int) {
-	xs, out := make([][]float32, p.m), make([][]float32, p.m)
-	for i := range p.m {
-		xs[i], out[i] = w.in(x.v, i*x.ld, k), w.out(r.v, i*r.ld+p.from, p.to-p.from)
-	}
-	for j := p.from; j < p.to; j++ {
-		mark := w.arena.mark()
-		row := w.in(y.v, j*y.ld, k)
-		for i := range p.m {
-			out[i][j-p.from] = w.k.dot(xs[i], row)
-		}
-		w.arena.release(mark)
-	}
-	for i := range p.m {
-		w.done(r.v, i*r.ld+p.from, out[i])
-	}
-}
 
 // turned computes the transpose of columns [from, to): rows of y, where they lie, times the packed rows of x.
 func (w *worker) turned(r result, x, y matrix, p part, k int) {
