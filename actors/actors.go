@@ -67,6 +67,7 @@ const (
 	Kept                   // rank → coordinator: it has the copy of Member's state after Step; Values[0]: nanoseconds that it took
 	Give                   // coordinator → rank: send Member the state of Step, Segment is its source
 	State                  // rank → rank: the state of Step, to take
+	Broken                 // from the driver to the coordinator: messages of Epoch were lost between processes that live; Text says how
 )
 
 // Message is everything that travels between actors. One flat type: no allocation in a simulation, one codec on the wire.

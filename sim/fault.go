@@ -55,7 +55,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%v rank %d peer %d at %dns for %dns factor %.2f delay %dns message %d", f.Kind, f.Rank, f.Peer, f.At, f.For, f.Factor, f.Delay, f.Nth)
 }
 
-// Harmless reports whether a run must end well in spite of the fault.
+// Harmless reports whether a run must end well in spite of the fault, where nobody notices that messages are lost.
 func (f Fault) Harmless() bool { return f.Kind != CutLink && f.Kind != Crash && f.Kind != LostMsg }
 
 // Draw makes n faults from a seed for a run of the given ranks and length, of the kinds that kinds lists.

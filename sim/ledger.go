@@ -34,6 +34,7 @@ type ledger struct {
 	copying actors.Time           // end of the snapshot under way
 	busy    actors.Time           // end of the last compute job
 	lost    bool                  // the rank holds no state
+	half    bool                  // it has applied an update, and what others have applied has not come yet
 }
 
 // saves is what the monitor knows of checkpoints: only what was durable may be gone back to, and the run
@@ -116,7 +117,7 @@ func (m *Monitor) book(s Span) {
 	b := m.books[s.Rank]
 	switch j.Kind {
 	case actors.SnapshotJob, actors.KeepJob, actors.StateJob:
-		if held := m.holds[s.Rank]; held != j.Step || b.lost {
+		if held := m.holds[s.Rank]; held != j.Step || b.lost || b.half {
 			m.broken("rank %d copies its state for step %d, it holds that of step %d", s.Rank, j.Step, held)
 		}
 		b.copying = max(b.copying, s.End)
@@ -140,7 +141,7 @@ func (m *Monitor) book(s Span) {
 			m.broken("rank %d reads the state of step %d while its state is copied", s.Rank, j.Step)
 		}
 		b.updates, b.grads, b.lost = slices.Clone(was), nil, false
-		m.holds[s.Rank] = j.Step
+		m.holds[s.Rank], b.half = j.Step, false
 		m.audit(s.Rank, j.Step)
 	case actors.RunSegment, actors.UpdatePhase:
 		if b.lost {
@@ -161,6 +162,9 @@ func (m *Monitor) source(rank int, j *actors.Job) []update {
 		}
 		return m.books[m.rank(o.From)].copied[o.Step]
 	case j.Segment == core.FromMember:
+		if b.half {
+			m.broken("rank %d is to hold step %d, and has not heard what others made of it", rank, j.Step)
+		}
 		if b.lost || m.holds[rank] != j.Step {
 			m.broken("rank %d is to hold step %d and holds step %d", rank, j.Step, m.holds[rank])
 		}
@@ -211,10 +215,8 @@ func (m *Monitor) seeSave(e Event) {
 	switch {
 	case e.M.Kind == actors.Started && e.M.Step > 0 && m.rank(e.To) >= 0:
 		b := m.books[m.rank(e.To)]
-		b.updates, b.grads, b.busy, b.copying, b.lost = nil, nil, 0, 0, true
+		b.updates, b.grads, b.busy, b.copying, b.lost, b.half = nil, nil, 0, 0, true, false
 	case e.To != m.l.Coordinator:
-	case e.M.Kind == actors.Down && m.saves.job == 0: // else its parts are written, and it is committed all the same
-		m.saves.begun = 0
 	case e.M.Kind == actors.Done && e.M.Job == m.saves.job && m.saves.job != 0:
 		if e.M.Err == nil {
 			m.saves.kept = m.saves.begun

@@ -155,11 +155,19 @@ func (m *Monitor) see(e Event) {
 	}
 }
 
+// left notes that the coordinator has ended an epoch: a save is void, unless its parts are written and it is committed all the same.
+func (m *Monitor) left() {
+	m.lost = true
+	if m.saves.job == 0 {
+		m.saves.begun = 0
+	}
+}
+
 // seeCommit follows which step is decided, and where everybody is sent after a loss.
 func (m *Monitor) seeCommit(e Event) {
 	switch {
 	case e.M.Kind == actors.Down && e.To == m.l.Coordinator:
-		m.lost = true
+		m.left()
 	case e.M.Epoch < m.epoch:
 	case e.M.Kind == actors.Open && e.M.Step > 0 && (m.lost || e.M.Step > m.commit+1 || m.ready == len(m.l.Ranks)):
 		m.lost, m.ready = false, 0
@@ -204,6 +212,9 @@ func (m *Monitor) report(r actors.Message) {
 		m.broken("the run ends before the save of step %d is durable", m.saves.begun)
 	case r.Text == core.TopicEnd && m.l.Run.SaveAtEnd && m.saves.kept != m.step:
 		m.broken("the run ends after step %d, the newest durable state is that of step %d", m.step, m.saves.kept)
+	}
+	if r.Text == core.TopicBroken {
+		m.left()
 	}
 	if r.Text != core.TopicStep {
 		return
@@ -284,6 +295,7 @@ func (m *Monitor) pass(rank int, w *rowWatch, row []plan.Entry) {
 // applies notes the job that changes a rank's parameters: the first after the segment in which it was ready.
 func (m *Monitor) applies(s Span, l *core.RankLayout) {
 	n := int(s.Job.Segment)
+	m.books[s.Rank].half = n > 0 && len(l.Update[n].Comms) > 0
 	if n == 0 || !l.Update[n-1].Ready {
 		return
 	}

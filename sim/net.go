@@ -14,6 +14,9 @@ func (s *Sim) send(to actors.Ref, m *actors.Message) {
 	if s.faults.any {
 		var gone bool
 		if gone, late = s.faults.strike(s, to, m); gone {
+			if s.o.Notice > 0 {
+				s.post(s.now+s.o.Notice, s.l.Coordinator, &actors.Message{Kind: actors.Broken, From: m.From, Epoch: m.Epoch, Text: "a message was lost"})
+			}
 			s.drop(m)
 			return
 		}

@@ -20,7 +20,13 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 	if seed%3 == 0 {
 		mesh = topology.Grid(2, 2, 1)
 	}
-	l := described(t, mesh, 4, 1, 1, 6).Layout()
+	d := described(t, mesh, 4, 1, 1, 6)
+	gather := seed%6 == 3
+	if gather { // updated rows, as with ZeRO
+		d.Update[len(d.Update)-1].Comms = []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 20}}
+	}
+	l := d.Layout()
+	l.Run.Alone = !gather
 	l.Run.SaveEvery, l.Run.SaveAtEnd = int64(seed%4), seed%5 != 0
 	l.Run.OptimSteps = int64(seed % 2 * 7)
 	n := len(l.Ranks)
@@ -123,4 +129,38 @@ func TestRecoverySources(t *testing.T) {
 	for _, source := range []int32{core.FromDisk, core.FromCopy, core.FromMember} {
 		require.Greater(t, sources[int(source)], int(seeds)/20)
 	}
+}
+
+// TestPartitions: links between ranks are cut one way or both for a while, messages are lost, late or slow, and ranks die on top. The transport
+// notices what it loses, and every epoch has connections of its own: all steps are committed once, by everybody.
+func TestPartitions(t *testing.T) {
+	seeds := uint64(400)
+	if *long {
+		seeds = 10000
+	} else {
+		t.Log("400 seeds instead of 10,000: add -long")
+	}
+	kinds := []sim.FaultKind{sim.CutLink, sim.CutLink, sim.LostMsg, sim.LateMsg, sim.SlowLink, sim.Straggler, sim.Restart}
+	again := 0
+	for seed := range seeds {
+		l := redundant(t, seed)
+		l.Run.Grace = 30000
+		p := slowDisk(modelled(), 1+int64(seed%4)*50000, 1+int64(seed%5)*40000)
+		o := sim.Options{Seed: seed, Jitter: 0.5, Late: 1 + int64(seed%3)*20000, Notice: 20000}
+		length := int64(sim.New(l, p, o).Run().Time)
+		o.Faults = sim.Draw(seed, 1+int(seed%4), len(l.Ranks), length, kinds...)
+		mon := sim.NewMonitor(l)
+		run := mon.Attach(o)
+		report := run.Report
+		run.Report = func(m actors.Message) {
+			if m.Text == core.TopicBroken {
+				again++
+			}
+			report(m)
+		}
+		r := sim.New(l, p, run).Run()
+		require.Empty(t, mon.End(r, 6), "seed %d with %v", seed, o.Faults)
+	}
+	t.Logf("connections were made anew %d times", again)
+	require.Greater(t, again, int(seeds)/4)
 }

@@ -68,6 +68,7 @@ type Options struct {
 	Jitter float64 // jobs take up to this share longer, at random
 	Late   int64   // messages without data take up to this many nanoseconds longer, at random; two of one pair of actors stay in order
 	Faults []Fault
+	Notice int64                                       // nanoseconds after which the transport tells the coordinator that a message was lost; 0 if it never does
 	Mutate func(to actors.Ref, m *actors.Message) Fate // tests plant protocol bugs here; nil for none
 	See    func(Event)                                 // every delivered message, nil for none
 	Span   func(Span)                                  // every job, nil for none
@@ -174,7 +175,7 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	run := l.Run
 	run.Ranks, run.Observer = l.RankRefs, l.Observer
 	for _, f := range o.Faults {
-		run.Recover = run.Recover || f.Kind == Restart
+		run.Recover = run.Recover || f.Kind == Restart || o.Notice > 0
 	}
 	s.spawn(l.Observer, "observer", (*observer)(s))
 	for i, ll := range l.Loaders {

@@ -17,6 +17,8 @@ const (
 	TopicSaveLost = "savelost" // Step: the state could not be written; training goes on
 	TopicEnd      = "end"      // Step: the last step; Values[0] is 1 after a request to stop
 	TopicFailed   = "failed"   // Text says why the run ended
+	TopicCopied   = "copied"   // Step: all have copies of its state in memory; Values: steps until the next, nanoseconds that these took
+	TopicBroken   = "broken"   // Err: how messages were lost between processes that live; a new epoch begins
 	TopicBack     = "back"     // Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
 )
 
@@ -53,9 +55,11 @@ type RunLayout struct {
 	Norms      [][]int32                // by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
 	Recover    bool                     // a rank that ends will come back: the run goes on from the newest saved state
 	Restarts   int                      // how often one may end without a new step in between; 0 is no limit
+	Grace      actors.Duration          // from the loss of messages until all connections are made anew, if no process has ended; 0 is usual
 	Keep       int64                    // steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
 	Buddy      []int                    // by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all
-	Same       [][]int                  // by rank: the others that hold the same state, and have it after a commit without hearing from each other; may be nil
+	Same       [][]int                  // by rank: the others that hold the same state; nil for none at all
+	Alone      bool                     // a rank carries out an update that is committed without hearing from others
 	Place      func(step int64) string  // where the data stands after a step, for those that read it again; nil for nothing
 }
 
@@ -128,6 +132,8 @@ type Coordinator struct {
 	lives        []int64        // by rank: how often it has ended
 	deaths       map[int]deaths // by rank
 	losses       int            // since the newest step
+	breaks       int            // likewise: how often connections broke
+	suspect      bool           // messages of the epoch are lost, and it is not known yet why
 	newest       int64          // step that ever ended
 }
 
@@ -165,7 +171,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	switch m.Kind {
-	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Kept, actors.Failed:
+	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Kept, actors.Broken, actors.Failed:
 		if m.Epoch < c.epoch {
 			drop(m)
 			return
@@ -209,6 +215,10 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		c.rewound(ctx, m)
 	case actors.Kept:
 		c.counted(ctx, m)
+	case actors.Broken:
+		c.broken(ctx, m)
+	case actors.Tick:
+		c.reconnect(ctx, m)
 	case actors.Halt:
 		if c.stopping = true; m.Text == HaltNow {
 			c.abandon(ctx)
@@ -272,7 +282,7 @@ func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 // conclude ends a step: every rank has applied the same update, or skipped it.
 func (c *Coordinator) conclude(ctx actors.Context) {
 	if c.step > c.newest {
-		c.newest, c.losses = c.step, 0
+		c.newest, c.losses, c.breaks = c.step, 0, 0
 	}
 	v := c.report(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})

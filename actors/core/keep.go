@@ -100,8 +100,7 @@ type keeper struct {
 	whole  kept
 	own    []bool // by rank: it has its own copy of whole, its buddy has one
 	far    []bool
-	next   int64 // the step after which the next copies are made
-	began  actors.Time
+	next   int64       // the step after which the next copies are made
 	mine   actors.Time // when the last rank had its own copy
 	owns   int         // own copies that are not reported yet
 	cost   float64     // nanoseconds that the slowest of them took
@@ -115,7 +114,7 @@ func (c *Coordinator) keep(ctx actors.Context) {
 		return
 	}
 	n := len(c.l.Ranks)
-	k.under, k.step, k.left, k.owns, k.began = true, c.now(), n, n, ctx.Now()
+	k.under, k.step, k.left, k.owns, k.cost = true, c.now(), n, n, 0
 	for i, r := range c.l.Ranks {
 		buddy := actors.None
 		if c.l.Buddy != nil && c.l.Buddy[i] >= 0 {
@@ -146,11 +145,13 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 	for i := range k.own {
 		k.own[i], k.far[i] = true, c.l.Buddy != nil && c.l.Buddy[i] >= 0
 	}
+	took := k.cost + float64(ctx.Now()-k.mine)
 	k.period = c.l.Keep
 	if c.l.Keep == KeepAuto {
-		k.period = c.period(k.cost + float64(ctx.Now()-k.mine))
+		k.period = c.period(took)
 	}
 	k.next = k.step.step + k.period
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicCopied, Step: k.whole.step, Values: []float64{float64(k.period), took}})
 }
 
 // KeepAuto lets the coordinator choose how often copies are made.
@@ -172,7 +173,6 @@ func (c *Coordinator) period(cost float64) int64 {
 
 // without takes in that a rank is lost with its copies.
 func (k *keeper) without(i int, buddy []int) {
-	k.under = false
 	if k.own == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lfactor/lfactor/actors"
@@ -22,6 +23,7 @@ type recovery struct {
 	blank   []bool              // by rank: it holds no state
 	mixed   bool                // some may have left the newest committed step for an older one
 	decided bool                // the step that was under way is committed, and not reported yet
+	halfway bool                // the same, and stays so: some ranks may have applied it, and others not
 	eval    int64               // the step whose evaluation was under way, -1 for none
 	left    int                 // ranks that are not at the target yet
 	back    []bool
@@ -42,6 +44,13 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("%s and is not started again (train.restarts=%d); the last time: %s", why, c.l.Restarts, m.Text)})
 		return
 	}
+	c.leave(ctx)
+	c.back.gone[m.From], c.back.blank[i] = true, true
+	c.copies.without(i, c.l.Buddy)
+}
+
+// leave ends an epoch.
+func (c *Coordinator) leave(ctx actors.Context) {
 	if !c.lost {
 		c.begins(ctx)
 	}
@@ -49,12 +58,43 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 		c.back.eval = c.step
 	}
 	c.epoch++
-	c.back.gone[m.From], c.back.blank[i] = true, true
 	c.left, c.unready, c.queued, c.eval, c.back.left = 0, 0, 0, 0, 0
-	c.copies.without(i, c.l.Buddy)
+	c.copies.under, c.suspect = false, false
 	if c.writing && c.durable > 0 {
 		c.writing, c.waitSave, c.job = false, true, 0
 	}
+}
+
+// graceUsual is how long the coordinator waits, when connections have broken, to hear that a process has ended.
+const graceUsual = actors.Second / 4
+
+// broken takes in that messages were lost. Mostly a process has ended, which is heard of as well.
+func (c *Coordinator) broken(ctx actors.Context, m *actors.Message) {
+	if c.suspect {
+		return
+	}
+	c.suspect = true
+	grace := c.l.Grace
+	if grace == 0 {
+		grace = graceUsual
+	}
+	ctx.After(grace, actors.Message{Kind: actors.Tick, Epoch: c.epoch, Text: m.Text})
+}
+
+// reconnect begins a new epoch, whose connections are new, when no process has ended and messages are lost all the same. All ranks
+// have what they hold.
+func (c *Coordinator) reconnect(ctx actors.Context, m *actors.Message) {
+	if m.Epoch != c.epoch {
+		return
+	}
+	c.breaks++
+	if !c.l.Recover || c.l.Restarts > 0 && c.breaks > lossesMost*c.l.Restarts {
+		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("connections between processes of the run break (%d times since step %d): %s", c.breaks, c.newest, m.Text)})
+		return
+	}
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBroken, Step: c.step, Err: errors.New(m.Text)})
+	c.leave(ctx)
+	c.goBack(ctx)
 }
 
 // deaths is how often a rank has ended in a row at one step.
@@ -90,6 +130,7 @@ func (c *Coordinator) begins(ctx actors.Context) {
 	under := c.left > 0 && c.eval == 0
 	c.lost = true
 	c.back = recovery{gone: map[actors.Ref]bool{}, blank: make([]bool, len(c.l.Ranks)), eval: -1, since: ctx.Now(), decided: under && c.verdict != nil}
+	c.back.halfway = c.back.decided
 	if under && c.verdict == nil {
 		c.step--
 	}
@@ -155,7 +196,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 // the newest checkpoint.
 func (c *Coordinator) source() int32 {
 	b := &c.back
-	members := !b.mixed
+	members := !b.mixed && (c.l.Alone || !b.halfway)
 	for i, blank := range b.blank {
 		members = members && (!blank || c.member(i) >= 0)
 	}

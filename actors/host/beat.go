@@ -45,7 +45,7 @@ func (l *Links) Beat() {
 	go func() {
 		defer l.wg.Done()
 		defer l.forget(c)
-		_, err := c.Write(l.hello(beating, beating))
+		_, err := c.Write(l.hello(beating, beating, 0))
 		tick := time.NewTicker(beatEvery)
 		defer tick.Stop()
 		for err == nil {
@@ -124,6 +124,7 @@ func (l *Links) quiet(now time.Time, asleep time.Duration) map[int]pulse {
 }
 
 // said is what a hello says of its sender.
-func said(b []byte) (proc int, life uint32, from actors.Ref) {
-	return int(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint32(b[8:]), actors.Ref(binary.LittleEndian.Uint32(b[12:]))
+func said(b []byte) (proc int, life uint32, from actors.Ref, epoch uint32) {
+	u := binary.LittleEndian.Uint32
+	return int(u(b[4:])), u(b[8:]), actors.Ref(u(b[12:])), u(b[20:])
 }

@@ -35,8 +35,8 @@ type Links struct {
 	over    chan struct{} // closed by Close
 	closing bool
 	wg      sync.WaitGroup
-	// Lost is told once of a process whose connection ended without a farewell.
-	Lost func(proc int, cause error)
+	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it was of.
+	Lost func(proc int, epoch uint32, cause error)
 }
 
 // ExitCoder is an error that knows the exit code of the command line; the code crosses processes with it.
@@ -90,12 +90,12 @@ func (l *Links) keep(c net.Conn) bool {
 	return true
 }
 
-const helloSize = 5*4 + 32
+const helloSize = 6*4 + 32
 
-func (l *Links) hello(from, to actors.Ref) []byte {
+func (l *Links) hello(from, to actors.Ref, epoch uint32) []byte {
 	b := make([]byte, helloSize)
 	binary.LittleEndian.PutUint32(b, 0x4c464831) // "1HFL"
-	for i, v := range []uint32{uint32(l.proc), l.life, uint32(from), uint32(to)} {
+	for i, v := range []uint32{uint32(l.proc), l.life, uint32(from), uint32(to), epoch} {
 		binary.LittleEndian.PutUint32(b[4+4*i:], v)
 	}
 	copy(b[helloSize-32:], l.hash[:])
@@ -128,9 +128,9 @@ func (l *Links) read(c net.Conn) {
 	if _, err := io.ReadFull(c, b); err != nil {
 		return
 	}
-	proc, life, from := said(b)
+	proc, life, from, epoch := said(b)
 	if binary.LittleEndian.Uint32(b) != 0x4c464831 || [32]byte(b[helloSize-32:]) != l.hash {
-		l.lost(proc, errors.New("it runs another program: start all processes from one configuration"))
+		l.lost(proc, epoch, errors.New("it runs another program: start all processes from one configuration"))
 		return
 	}
 	if !l.admit(proc, life) {
@@ -145,14 +145,14 @@ func (l *Links) read(c net.Conn) {
 	for seq := uint64(1); ; seq++ {
 		r, err := d.Decode()
 		if err != nil {
-			l.lost(proc, err)
+			l.lost(proc, epoch, err)
 			return
 		}
 		if r.To == actors.None { // the farewell
 			return
 		}
 		if r.Seq != seq {
-			l.lost(proc, fmt.Errorf("message %d came as number %d of its edge", r.Seq, seq))
+			l.lost(proc, epoch, fmt.Errorf("message %d came as number %d of its edge", r.Seq, seq))
 			return
 		}
 		m := r.Message
@@ -170,12 +170,12 @@ func (l *Links) read(c net.Conn) {
 	}
 }
 
-func (l *Links) lost(proc int, err error) {
+func (l *Links) lost(proc int, epoch uint32, err error) {
 	l.mu.Lock()
 	quiet := l.closing
 	l.mu.Unlock()
 	if !quiet && l.Lost != nil {
-		l.Lost(proc, err)
+		l.Lost(proc, epoch, err)
 	}
 }
 

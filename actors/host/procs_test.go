@@ -1,10 +1,13 @@
 package host
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/ipc"
@@ -13,8 +16,9 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// trainProcs runs v over n systems that are joined by unix sockets only, as separate processes are.
-func (v variant) trainProcs(t *testing.T, n int, capture string) []float64 {
+// trainProcs runs v over n systems that are joined by unix sockets only, as separate processes are. A transport that wrap puts around the sockets
+// may break connections; nil breaks none.
+func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Transport) Transport) []float64 {
 	m := tiny(true)
 	dir, err := os.MkdirTemp("", "lf") // a socket's path may be at most 107 bytes
 	require.NoError(t, err)
@@ -25,8 +29,11 @@ func (v variant) trainProcs(t *testing.T, n int, capture string) []float64 {
 	for p := range n {
 		sockets, err := Unix(dir, p)
 		require.NoError(t, err)
+		if wrap != nil {
+			sockets = wrap(sockets)
+		}
 		l := NewLinks(sockets, p, 0, [32]byte{1}, owner, capture)
-		l.Lost = func(proc int, cause error) { t.Errorf("process %d lost: %v", proc, cause) }
+		l.Lost = func(proc int, _ uint32, cause error) { t.Errorf("process %d lost: %v", proc, cause) }
 		links = append(links, l)
 	}
 	var ready, ended sync.WaitGroup
@@ -36,6 +43,7 @@ func (v variant) trainProcs(t *testing.T, n int, capture string) []float64 {
 		go func() {
 			defer ended.Done()
 			l, o := v.run(t, m, 10, refBackend, nil)
+			o.Coord.Recover = wrap != nil
 			o.Proc, o.Procs, o.Links, o.Ready = p, n, links[p], func() error { ready.Done(); return nil }
 			if err := Run(l, o); err != nil {
 				t.Errorf("process %d: %v", p, err)
@@ -44,6 +52,7 @@ func (v variant) trainProcs(t *testing.T, n int, capture string) []float64 {
 	}
 	var losses []float64
 	l, o := v.run(t, m, 10, refBackend, &losses)
+	o.Coord.Recover = wrap != nil
 	o.Procs, o.Links, o.Ready = n, links[0], func() error { ready.Wait(); return nil }
 	require.NoError(t, Run(l, o))
 	ended.Wait()
@@ -59,7 +68,7 @@ func TestProcs(t *testing.T) {
 		t.Run(fmt.Sprint(v), func(t *testing.T) {
 			want, _ := v.train(t, tiny(true), 10, refBackend)
 			capture := t.TempDir()
-			require.Equal(t, want, v.trainProcs(t, 2, capture))
+			require.Equal(t, want, v.trainProcs(t, 2, capture, nil))
 			files, err := filepath.Glob(filepath.Join(capture, "edge-*.arrows"))
 			require.NoError(t, err)
 			require.NotEmpty(t, files)
@@ -79,4 +88,44 @@ func TestProcs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// cutting is a transport that ends a connection in the middle of every so manieth write.
+type cutting struct {
+	Transport
+	every  int64
+	writes *atomic.Int64
+	cuts   *atomic.Int64
+}
+
+func (c cutting) Dial(proc int) (net.Conn, error) {
+	conn, err := c.Transport.Dial(proc)
+	return cutConn{conn, c}, err
+}
+
+type cutConn struct {
+	net.Conn
+	of cutting
+}
+
+// Write implements net.Conn.
+func (c cutConn) Write(b []byte) (int, error) {
+	if c.of.writes.Add(1)%c.of.every == 0 && len(b) > 1 {
+		c.of.cuts.Add(1)
+		_, _ = c.Conn.Write(b[:len(b)/2])
+		c.Conn.Close()
+		return 0, errors.New("the cable is cut")
+	}
+	return c.Conn.Write(b)
+}
+
+// TestLinksBreak: connections that break while all processes live cost the step under way, which is taken again over new ones; no bit of any loss changes.
+func TestLinksBreak(t *testing.T) {
+	v := variant{pp: 2, dp: 2, tp: 2, zero: 1, schedule: "1f1b", sp: true}
+	want, _ := v.train(t, tiny(true), 10, refBackend)
+	var writes, cuts atomic.Int64
+	got := v.trainProcs(t, 2, "", func(s Transport) Transport { return cutting{s, 4001, &writes, &cuts} })
+	require.Equal(t, want, got)
+	t.Logf("%d cuts in %d writes", cuts.Load(), writes.Load())
+	require.Greater(t, cuts.Load(), int64(2))
 }

@@ -140,6 +140,12 @@ func Run(l *layout.Layout, o RunOptions) error {
 		o.OnSystem(sys)
 	}
 	if o.Links != nil {
+		if o.Coord.Recover {
+			o.Links.Lost = func(proc int, epoch uint32, cause error) {
+				sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Broken, From: layout.RankRef(ranks[0]), Epoch: epoch,
+					Text: fmt.Sprintf("between process %d and process %d: %v", o.Proc, proc, cause)})
+			}
+		}
 		o.Links.Serve(sys)
 	}
 	if o.Links != nil && o.Coord.Recover && o.Proc > 0 {
@@ -164,7 +170,7 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 	}
 	o.Coord.Clip = l.Job.Optim.Clip
 	if o.Coord.Recover {
-		o.Coord.Same, o.Coord.Buddy = l.Same(), l.Buddies(o.Procs)
+		o.Coord.Same, o.Coord.Alone, o.Coord.Buddy = l.Same(), l.Alone(), l.Buddies(o.Procs)
 	}
 	o.Coord.Observer = layout.ObserverRef
 	sys.Spawn(layout.CoordinatorRef, "coordinator", core.NewCoordinator(&o.Coord), committer{o})

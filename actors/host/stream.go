@@ -47,7 +47,7 @@ func (e *outEdge) write() {
 func (e *outEdge) open(epoch uint32) *stream {
 	s := &stream{e: e, epoch: epoch, enc: wire.NewEncoder()}
 	if s.c, s.err = e.l.t.Dial(e.l.owner(e.to)); s.err == nil {
-		_, s.err = s.c.Write(e.l.hello(e.from, e.to))
+		_, s.err = s.c.Write(e.l.hello(e.from, e.to, epoch))
 	}
 	s.failed()
 	return s
@@ -56,7 +56,7 @@ func (e *outEdge) open(epoch uint32) *stream {
 // failed tells once that the process at the other end is lost.
 func (s *stream) failed() {
 	if s.err != nil {
-		s.e.l.lost(s.e.l.owner(s.e.to), s.err)
+		s.e.l.lost(s.e.l.owner(s.e.to), s.epoch, s.err)
 	}
 }
 

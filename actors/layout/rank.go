@@ -74,16 +74,22 @@ func (l *Layout) Buddies(procs int) (out []int) {
 	return out
 }
 
-// Same lists, by rank, the others that hold the same state, and that have the next one after a commit without hearing from any other: replicas
-// without ZeRO.
+// Alone reports whether every rank carries out an update that is committed without hearing from others, as without ZeRO.
+func (l *Layout) Alone() bool {
+	for i := range l.Ranks {
+		if len(l.Exchanges(&l.Ranks[i], Apply)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Same lists, by rank, the others that hold the same state: replicas without ZeRO.
 func (l *Layout) Same() [][]int {
 	by := map[string][]int{}
 	keys := make([]string, l.World())
 	for r := range keys {
 		part := l.Ranks[r]
-		if len(l.Exchanges(&part, Apply)) > 0 {
-			continue
-		}
 		var key strings.Builder
 		for _, h := range part.All {
 			fmt.Fprintln(&key, h.Name, h.Region.Intervals(h.Param))
@@ -97,7 +103,7 @@ func (l *Layout) Same() [][]int {
 	out := make([][]int, len(keys))
 	for r, key := range keys {
 		for _, o := range by[key] {
-			if key != "" && o != r {
+			if o != r {
 				out[r] = append(out[r], o)
 			}
 		}

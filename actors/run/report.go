@@ -39,9 +39,10 @@ type reporter struct {
 	losses  []point
 	evals   []point
 	closers []func()
-	newest  int64 // step
-	silent  bool  // the user knows that metrics are not written
-	lost    error // why the newest checkpoint is not on disk
+	newest  int64   // step
+	every   float64 // steps from one copy of the state in memory to the next
+	silent  bool    // the user knows that metrics are not written
+	lost    error   // why the newest checkpoint is not on disk
 }
 
 // Metrics is a line of metrics.jsonl.
@@ -204,6 +205,13 @@ func (p *reporter) observe(m actors.Message) {
 			return
 		}
 		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid; this is said once, log.jsonl has every attempt", m.Step, m.Err)
+	case core.TopicCopied:
+		if every := m.Values[0]; every != p.every {
+			p.every = every
+			p.log.Info("copies in memory", zap.Int64("step", m.Step), zap.Float64("every", every), zap.Float64("seconds", m.Values[1]/1e9))
+		}
+	case core.TopicBroken:
+		p.say("! a connection broke %v; all are made anew", m.Err)
 	case core.TopicBack:
 		p.back(m)
 	case core.TopicFailed:

@@ -48,6 +48,44 @@ func TestRecoveryTimes(t *testing.T) {
 	}
 }
 
+// TestGoodput prints what recovery costs a run that nothing happens to: pairs of runs with and without, in alternating order, by their steps' time and by
+// the processors' time of all processes, which other work on the machine disturbs less.
+func TestGoodput(t *testing.T) {
+	if !*long {
+		t.Skip("eight pairs of runs for two plans: add -long")
+	}
+	for _, plan := range []string{"plan.zero=0", "plan.zero=1"} {
+		train := func(args ...string) (wall, cpu float64) {
+			dir := tinyRun(t)
+			c := exec.Command(built(t), append(append([]string{"train", "run.yaml", "plan.procs=2", plan}, widerArgs...), append(args, "train.steps=200")...)...)
+			c.Dir = dir
+			out, err := c.CombinedOutput()
+			require.NoError(t, err, string(out))
+			for _, m := range metrics(t, dir)[20:] { // the first warm up, and show what copies cost
+				wall += m.Seconds
+			}
+			return wall, (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds() // its children's too
+		}
+		var walls, cpus []float64
+		for i := range 8 {
+			with, without := []string(nil), []string{"train.restarts=0"}
+			if i%2 == 1 {
+				with, without = without, with
+			}
+			w1, c1 := train(with...)
+			w2, c2 := train(without...)
+			if i%2 == 1 {
+				w1, c1, w2, c2 = w2, c2, w1, c1
+			}
+			walls, cpus = append(walls, w2/w1), append(cpus, c2/c1)
+		}
+		for name, v := range map[string][]float64{"time of steps": walls, "processors' time": cpus} {
+			slices.Sort(v)
+			t.Logf("%s: without recovery / with, %s, eight pairs: median %.4f, from %.4f to %.4f", plan, name, (v[3]+v[4])/2, v[0], v[7])
+		}
+	}
+}
+
 func timeKills(t *testing.T, n int, args []string) {
 	c := exec.Command(built(t), append(append([]string{"train", "run.yaml", "-o", "jsonl"}, widerArgs...), args...)...)
 	c.Dir = tinyRun(t)
