@@ -13,10 +13,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/process"
 )
@@ -39,6 +41,7 @@ type Options struct {
 type Agent struct {
 	o     Options
 	id    *trust.Identity
+	ln    *edge.Listener // for probes
 	name  string
 	mu    sync.Mutex
 	head  *control.Conn     // nil while there is none
@@ -77,6 +80,14 @@ func Run(ctx context.Context, o Options) error {
 	defer release()
 	a := &Agent{o: o, id: id, name: who.Name, procs: map[key]*proc{}, over: map[key]control.Proc{},
 		spawn: make(chan func()), quit: make(chan bool, 1)}
+	if err := a.listen(); err != nil {
+		return err
+	}
+	defer a.ln.Close()
+	if err := os.WriteFile(filepath.Join(o.Dir, control.UpFile), []byte(strconv.Itoa(os.Getpid())),
+		0o600); err != nil {
+		return err
+	}
 	go a.spawner()
 	defer close(a.spawn)
 	follow, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -290,6 +301,8 @@ func (a *Agent) hear(m control.Message) {
 		if p := a.find(m.Job, m.Proc); p != nil {
 			p.pass(m)
 		}
+	case control.Probe:
+		go a.probe(m)
 	case control.Forget:
 		a.mu.Lock()
 		maps.DeleteFunc(a.over, func(k key, _ control.Proc) bool { return k.job == m.Job })
@@ -332,7 +345,7 @@ func (a *Agent) list() (out []control.Proc) {
 func (a *Agent) info() *control.Info {
 	return &control.Info{Name: a.name, Addr: a.o.Addr, Binary: a.o.Binary, Version: a.o.Version,
 		Cores:  runtime.NumCPU(),
-		Memory: process.MemoryLimit("/"), Disk: process.FreeDisk(a.o.Dir), Pid: os.Getpid(), Clock: time.Now().UnixNano()}
+		Memory: process.MemoryLimit("/"), Disk: process.FreeDisk(a.o.Dir), Pid: os.Getpid(), Probe: a.ln.Addr().String(), Clock: time.Now().UnixNano()}
 }
 
 // endAll kills every process and waits for their ends.

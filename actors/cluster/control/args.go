@@ -2,6 +2,9 @@ package control
 
 import "strings"
 
+// UpFile is a file that head and agent write into their directories when they serve: their process id.
+const UpFile = "up"
+
 // AgentArgs are the arguments of lfactor that run a host's agent. It starts the head again whose
 // directory is headDir, if that is on its machine; "" for none.
 func AgentArgs(dir, addr string, heads []string, headDir string) []string {

@@ -89,17 +89,16 @@ type Spec struct {
 
 // Info is what an agent says of its host.
 type Info struct {
-	Name    string   `json:"name"`
-	Addr    string   `json:"addr"` // where its processes take edges, without a port
-	Binary  string   `json:"binary"`
-	Version string   `json:"version"`
-	Cores   int      `json:"cores"`
-	Memory  int64    `json:"memory"` // bytes
-	Disk    int64    `json:"disk"`   // bytes free in its directory
-	Pid     int      `json:"pid"`
-	Clock   int64    `json:"clock"` // Unix nanoseconds when it said so
-	Level   string   `json:"level,omitempty"`
-	Devices []string `json:"devices,omitempty"`
+	Name    string `json:"name"`
+	Addr    string `json:"addr"` // where its processes take edges, without a port
+	Binary  string `json:"binary"`
+	Version string `json:"version"`
+	Cores   int    `json:"cores"`
+	Memory  int64  `json:"memory"` // bytes
+	Disk    int64  `json:"disk"`   // bytes free in its directory
+	Pid     int    `json:"pid"`
+	Probe   string `json:"probe"` // where it answers the probes of other agents
+	Clock   int64  `json:"clock"` // Unix nanoseconds when it said so
 }
 
 // Proc is a process of a job on an agent's host.

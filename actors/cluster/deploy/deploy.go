@@ -40,11 +40,14 @@ func HashFile(name string) (string, error) {
 
 // Up is what brings a cluster up.
 type Up struct {
-	Name  string
-	Say   func(format string, a ...any) // hears of each step
-	self  string
-	dir   string
-	began []int // processes that it has started on this machine
+	Name string
+	Say  func(format string, a ...any) // hears of each step
+	// SSHCommand is what is run for ssh, with its arguments; nil for ssh itself.
+	SSHCommand []string
+	self       string
+	hash       string // of this binary
+	dir        string
+	began      []int // processes that it has started on this machine
 }
 
 // Local brings up a head and n agents on this machine. Addr is where other hosts that join reach it.
@@ -163,7 +166,7 @@ func (u *Up) certify(c *user.Cluster) error {
 			return err
 		}
 	}
-	return head.Enter(headDir, members)
+	return head.Enroll(headDir, members)
 }
 
 // headAddr chooses the address that the head has for ever: agents and users find it there again.

@@ -25,13 +25,20 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 		say("the head does not answer: ending what is here of it (%v)", err)
 	}
 	// agents go first, since they start a head that is gone again
-	for _, dir := range append(agentDirs(c), c.Head.Dir) {
+	dirs := agentDirs(c)
+	if c.Head.SSH == "" {
+		dirs = append(dirs, c.Head.Dir)
+	}
+	for _, dir := range dirs {
 		if pid := process.Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds a lock of this cluster
 			if !ends(pid, 3*time.Second) {
 				return fmt.Errorf("process %d, which holds %s, does not end", pid, dir)
 			}
 		}
+	}
+	if err := downRemote(ctx, c, say); err != nil {
+		return err
 	}
 	return c.Forget()
 }

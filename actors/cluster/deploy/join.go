@@ -37,29 +37,34 @@ func Join(ctx context.Context, t trust.Token, name, addr, binary string) (user.H
 		return h, err
 	}
 	h.Dir = filepath.Join(root, "agents", t.CA[:12]+"-"+h.Name)
+	return h, enter(ctx, t, h, binary)
+}
+
+// enter asks the head of a token for a certificate for a host, and saves it in the host's directory.
+func enter(ctx context.Context, t trust.Token, h user.Host, binary string) error {
 	key, err := trust.NewKey()
 	if err != nil {
-		return h, err
+		return err
 	}
 	pub, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
-		return h, err
+		return err
 	}
 	q := head.JoinRequest{Secret: t.Secret, Name: h.Name, Addr: h.Addr, Binary: binary,
 		Key: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub}))}
 	var a head.JoinAnswer
 	if err := control.NewJoiner(t).Do(ctx, "POST", "/v1/join", q, &a); err != nil {
-		return h, exit.With(fmt.Errorf("joining the cluster at %s: %w", t.Addr, err), exit.Unreachable)
+		return exit.With(fmt.Errorf("joining the cluster at %s: %w", t.Addr, err), exit.Unreachable)
 	}
 	cert, err := trust.DecodeCert(a.Cert)
 	if err != nil {
-		return h, err
+		return err
 	}
 	ca, err := trust.DecodeCert(a.CA)
 	if err != nil {
-		return h, err
+		return err
 	}
-	return h, trust.SaveIdentity(h.Dir, ca, cert, key)
+	return trust.SaveIdentity(h.Dir, ca, cert, key)
 }
 
 // towards is this machine's address on the way to another.

@@ -31,6 +31,7 @@ func (h *Head) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/tokens", h.allow(h.newToken, rule...))
 	mux.HandleFunc("POST /v1/hosts/{name}/drain", h.allow(h.drain, rule...))
 	mux.HandleFunc("DELETE /v1/hosts/{name}", h.allow(h.removeHost, rule...))
+	mux.HandleFunc("POST /v1/check", h.allow(h.check, rule...))
 	mux.HandleFunc("GET /v1/backup", h.allow(h.backup, rule...))
 	mux.HandleFunc("POST /v1/down", h.allow(h.down, rule...))
 }
@@ -192,7 +193,7 @@ func (h *Head) now() Status {
 	for _, j := range h.sorted() {
 		s.Jobs = append(s.Jobs, j.Job)
 	}
-	for _, a := range h.members2() {
+	for _, a := range h.inOrder() {
 		x := Host{Info: a.info, State: "away", Since: a.since, Skew: a.skew}
 		x.Name = a.Name
 		for _, j := range s.Jobs {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -45,15 +46,19 @@ type Head struct {
 	addr  string
 	local LocalAgents
 
-	mu      sync.Mutex
-	agents  map[string]*agent
-	jobs    map[string]*job
-	next    int // number of the next job
-	events  []Event
-	heard   *sync.Cond // signals that events or a job's output have grown
-	revoked []string
-	quit    chan struct{}
-	ending  bool
+	mu       sync.Mutex
+	agents   map[string]*agent
+	jobs     map[string]*job
+	next     int // number of the next job
+	events   []Event
+	heard    *sync.Cond // signals that events or a job's output have grown
+	revoked  []string
+	quit     chan struct{}
+	links    []control.Link // as they were measured last
+	round    int            // of measuring
+	probed   chan []control.Link
+	checking sync.Mutex // one check at a time
+	ending   bool
 }
 
 // agent is a host of the cluster, whether it is connected or not.
@@ -92,8 +97,8 @@ const (
 	keyRevoked = "revoked/"
 )
 
-// Run leads a cluster until ctx ends or a user ends the cluster. The address it listens at is told to up.
-func Run(ctx context.Context, o Options, up func(addr string)) error {
+// Run leads a cluster until ctx ends or a user ends the cluster.
+func Run(ctx context.Context, o Options) error {
 	release, err := process.LockDir("the head's directory", o.Dir)
 	if err != nil {
 		return err
@@ -116,7 +121,7 @@ func Run(ctx context.Context, o Options, up func(addr string)) error {
 		return err
 	}
 	defer h.st.Close()
-	if err := h.restore(); err != nil {
+	if err := errors.Join(h.restore(), h.enrolled()); err != nil {
 		return fmt.Errorf("the cluster's state: %w", err)
 	}
 	ln, err := net.Listen("tcp", o.Listen)
@@ -129,7 +134,10 @@ func Run(ctx context.Context, o Options, up func(addr string)) error {
 	go func() { served <- s.ServeTLS(ln, "", "") }()
 	h.event(Event{Kind: "head", Text: fmt.Sprintf("head up at %s as pid %d, its state read in %v", h.addr,
 		os.Getpid(), time.Since(h.began).Round(time.Millisecond))})
-	up(h.addr)
+	if err := os.WriteFile(filepath.Join(o.Dir, control.UpFile), []byte(strconv.Itoa(os.Getpid())),
+		0o600); err != nil {
+		return err
+	}
 	h.schedule()
 	select {
 	case <-ctx.Done():

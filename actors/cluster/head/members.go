@@ -3,24 +3,26 @@ package head
 import (
 	"crypto/ecdsa"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
 func pid() int { return os.Getpid() }
 
-// members2 lists the hosts in the order of their names.
-func (h *Head) members2() (out []*agent) {
+// inOrder lists the hosts in the order of their names.
+func (h *Head) inOrder() (out []*agent) {
 	for _, a := range h.agents {
 		out = append(out, a)
 	}
@@ -133,20 +135,38 @@ func (h *Head) enter(name, serial string) error {
 	return nil
 }
 
-// Enter writes hosts into a store before its head starts: those that `cluster up` has made certificates for.
-func Enter(dir string, hosts map[string]string) error {
-	s, err := store.Open(store.Options{Dir: dir + "/store", Log: dir + "/etcd.log"})
+const enrolFile = "members.json"
+
+// Enroll lets a head begin with members: those that `cluster up` has made certificates for, by their
+// names, with the serial numbers of these.
+func Enroll(dir string, serials map[string]string) error {
+	text, err := json.Marshal(serials)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	for name, serial := range hosts {
-		if _, err := s.Put(keyMembers+name, Member{Name: name, Joined: time.Now().UTC(),
-			Serial: serial}); err != nil {
+	return os.WriteFile(filepath.Join(dir, enrolFile), text, 0o600)
+}
+
+// enrolled takes the members that Enroll has left, once.
+func (h *Head) enrolled() error {
+	name := filepath.Join(h.o.Dir, enrolFile)
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var serials map[string]string
+	if err := json.Unmarshal(text, &serials); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for n, serial := range serials {
+		if err := h.enter(n, serial); err != nil {
 			return err
 		}
 	}
-	return nil
+	return os.Remove(name)
 }
 
 // host finds the host of a request, with the lock held where ok.

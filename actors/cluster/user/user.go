@@ -25,7 +25,10 @@ type Cluster struct {
 	Heads []string `json:"heads"`         // addresses
 	Hosts []Host   `json:"hosts"`         // that `cluster up` has started agents on
 	Head  Host     `json:"head,omitzero"` // where the head is
-	dir   string
+	// SSHCommand is what `cluster up` was told to use for ssh; nil for ssh itself.
+	SSHCommand []string `json:"ssh_command,omitempty"`
+	Binary     string   `json:"binary,omitempty"` // lfactor on the head's host
+	dir        string
 }
 
 // Host is a host that `cluster up` reaches.
@@ -34,6 +37,8 @@ type Host struct {
 	SSH  string `json:"ssh,omitempty"` // what ssh is given; "" is this machine
 	Addr string `json:"addr"`
 	Dir  string `json:"dir"` // of its agent, or of the head
+	// Binary is where lfactor was pushed to, "" for this machine's own.
+	Binary string `json:"binary,omitempty"`
 }
 
 const (

@@ -26,8 +26,8 @@ func Command() *cobra.Command {
 		"look after it",
 		Long: "`lfactor cluster up` makes a cluster; `lfactor train run.yaml --cluster NAME` runs on it. " +
 			"Without a name, commands mean the cluster that was made last."}
-	c.AddCommand(up(), down(), status(), token(), join(), drain(), remove(), logs(), backup(), restore(),
-		headCommand(), agentCommand())
+	c.AddCommand(up(), down(), status(), token(), join(), add(), check(), drain(), remove(), logs(),
+		backup(), restore(), headCommand(), agentCommand(), installCommand(), uninstallCommand())
 	return c
 }
 
@@ -37,33 +37,6 @@ func named(args []string) (*user.Cluster, error) {
 		return user.Open("")
 	}
 	return user.Open(args[0])
-}
-
-func up() *cobra.Command {
-	c := &cobra.Command{Use: "up", Short: "Bring a cluster up", Args: cobra.NoArgs,
-		Long: "up --local N brings up a head and N agents on this machine, each a process of its own."}
-	name := c.Flags().String("name", "local", "name of the cluster")
-	local := c.Flags().Int("local", 0, "how many agents to start on this machine")
-	addr := c.Flags().String("addr", "127.0.0.1", "address of this machine that hosts reach which join "+
-		"later")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if *local < 1 || *local > 256 {
-			return exit.Usagef("cluster up: --local wants a number of agents from 1 to 256")
-		}
-		began := time.Now()
-		u := &deploy.Up{Name: *name, Say: say}
-		made, err := u.Local(c.Context(), *local, *addr)
-		if err != nil {
-			return err
-		}
-		return cli.Emit(c, made, func(w io.Writer) {
-			fmt.Fprintf(w, "cluster %s is up with %d agents on this machine, in %v\n", made.Name, *local,
-				time.Since(began).Round(10*time.Millisecond))
-			fmt.Fprintf(w, "next:  lfactor train run.yaml --cluster %s\n       lfactor cluster status\n    "+
-				"   lfactor cluster down\n", made.Name)
-		})
-	}
-	return c
 }
 
 func say(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }
@@ -158,8 +131,7 @@ func headCommand() *cobra.Command {
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
 		return head.Run(c.Context(), head.Options{Command: o.Command, Dir: *dir, Listen: *listen,
 			Binary:  o.Binary,
-			Version: o.Version, Log: o.Log},
-			func(string) {})
+			Version: o.Version, Log: o.Log})
 	}
 	return c
 }
@@ -170,6 +142,7 @@ func agentCommand() *cobra.Command {
 	dir := c.Flags().String("dir", "", "the agent's directory")
 	addr := c.Flags().String("addr", "127.0.0.1", "address of this host for edges")
 	heads := c.Flags().StringSlice("head", nil, "addresses of the head")
+	ports := c.Flags().String("ports", "", "ports that may be used, as 7400-7499; any by default")
 	headDir := c.Flags().String("head-dir", "", "directory of the head, where that is on this machine")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if len(*heads) == 0 {
@@ -178,6 +151,9 @@ func agentCommand() *cobra.Command {
 		o, err := agentOptions()
 		if err != nil {
 			return err
+		}
+		if o.Ports, err = deploy.ParsePorts(*ports); err != nil {
+			return exit.With(err, exit.Usage)
 		}
 		o.Dir, o.Head, o.HeadDir, o.Addr = *dir, *heads, *headDir, *addr
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from

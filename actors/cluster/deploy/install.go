@@ -1,0 +1,95 @@
+package deploy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/process"
+)
+
+// startLimit is how long head or agent may take until they serve.
+const startLimit = 30 * time.Second
+
+// Receive is the end of Up.install on a host: it makes the directory with its files and starts what
+// works in it. It refuses where an agent of a cluster runs already.
+func Receive(in io.Reader, self string) error {
+	var i Install
+	if err := json.NewDecoder(in).Decode(&i); err != nil {
+		return fmt.Errorf("the order to install: %w", err)
+	}
+	if filepath.Base(filepath.Dir(i.Dir)) == "agents" {
+		others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.Dir), "*"))
+		for _, d := range others {
+			if pid := process.Holder(d); pid > 0 {
+				return fmt.Errorf("an agent of cluster %s runs there already, pid %d: `lfactor cluster down %s` where that was brought up",
+					filepath.Base(d), pid, filepath.Base(d))
+			}
+		}
+	}
+	if err := os.RemoveAll(i.Dir); err != nil { // what a cluster that is gone has left
+		return err
+	}
+	if err := os.MkdirAll(i.Dir, 0o700); err != nil {
+		return err
+	}
+	for name, text := range i.Files {
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("%q is no file of %s", name, i.Dir)
+		}
+		if err := os.WriteFile(filepath.Join(i.Dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return startAndWait(i.Dir, append([]string{self}, i.Args...))
+}
+
+// startAndWait starts head or agent and waits until it serves.
+func startAndWait(dir string, command []string) error {
+	pid, err := process.Detached(dir, command...)
+	if err != nil {
+		return err
+	}
+	for until := time.Now().Add(startLimit); time.Now().Before(until); <-time.After(10 * time.Millisecond) {
+		if text, err := os.ReadFile(filepath.Join(dir, control.UpFile)); err == nil && strings.TrimSpace(string(text)) == strconv.Itoa(pid) {
+			return nil
+		}
+		if ends(pid, time.Millisecond) {
+			return errors.New(lastLine(filepath.Join(dir, "log")))
+		}
+	}
+	return fmt.Errorf("process %d does not serve within %v: %s", pid, startLimit, lastLine(filepath.Join(dir, "log")))
+}
+
+func lastLine(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.TrimPrefix(lines[len(lines)-1], "error: ")
+}
+
+// Uninstall ends what works in directories and removes them.
+func Uninstall(dirs []string) error {
+	var faults []error
+	for _, dir := range dirs {
+		if pid := process.Holder(dir); pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds the lock of a cluster's directory
+			if !ends(pid, 5*time.Second) {
+				faults = append(faults, fmt.Errorf("process %d, which holds %s, does not end", pid, dir))
+				continue
+			}
+		}
+		faults = append(faults, os.RemoveAll(dir))
+	}
+	return errors.Join(faults...)
+}

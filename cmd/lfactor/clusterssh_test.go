@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/cluster/rig"
+)
+
+// lab is hosts with ssh, of which the last is the user's.
+type lab struct {
+	*rig.Rig
+	t      *testing.T
+	dir    string
+	binary string
+	ssh    string
+}
+
+func newLab(t *testing.T, dir string, hosts int) *lab {
+	t.Helper()
+	l := &lab{Rig: rig.New(t, hosts+1, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
+	text, err := os.ReadFile(built(t))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(l.binary, text, 0o755))
+	l.ssh = "ssh -F " + l.SSH()
+	return l
+}
+
+// user runs lfactor where the user is.
+func (l *lab) user(args ...string) (int, string) {
+	l.t.Helper()
+	began := time.Now()
+	defer func() { l.t.Logf("%v %v", args, time.Since(began)) }()
+	c := l.Hosts[len(l.Hosts)-1].In(l.dir, append([]string{l.binary}, args...)...)
+	out, err := c.CombinedOutput()
+	if err == nil {
+		return 0, string(out)
+	}
+	x, ok := err.(*exec.ExitError)
+	require.True(l.t, ok, err)
+	return x.ExitCode(), string(out)
+}
+
+// clean fails if something of lfactor is on a host but the user's.
+func (l *lab) clean() {
+	l.t.Helper()
+	for _, h := range l.Hosts[:len(l.Hosts)-1] {
+		out, err := h.Command("sh", "-c", "ls -a /root/.lfactor 2>/dev/null; ps -eo stat,args | grep -v -e ^Z -e grep -e ' ps ' | grep lfactor; true").CombinedOutput()
+		require.NoError(l.t, err)
+		require.Empty(l.t, strings.TrimSpace(string(out)), "left on %s", h.Name)
+	}
+}
+
+// TestClusterSSH: hosts that have nothing but sshd become a cluster, train with the bits of one host,
+// take another host in, and have nothing left of it afterwards.
+func TestClusterSSH(t *testing.T) {
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4")
+	require.Zero(t, code, out)
+	alone := metrics(t, dir)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
+	l := newLab(t, dir, 3)
+	hosts := "name: lab\nhosts:\n  - {ssh: h1, ports: 7400-7450}\n  - ssh: root@h2\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.yaml"), []byte(hosts), 0o644))
+	code, out = l.user("cluster", "up", "hosts.yaml", "--ssh", l.ssh)
+	require.Zero(t, code, out)
+	for _, line := range []string{"✓ ssh  2/2", "✓ machine  2/2", "✓ disk  2/2", "✓ clock  2/2", "✓ binary  2/2", "✓ agents  2/2", "✓ ports  2/2 ways", "✓ links"} {
+		require.Contains(t, out, line)
+	}
+	t.Log(out)
+	code, out = l.user("train", "run.yaml", "--cluster", "lab", "train.steps=4")
+	require.Zero(t, code, out)
+	same(t, alone, metrics(t, dir))
+	code, out = l.user("cluster", "add", "h3")
+	require.Zero(t, code, out)
+	code, out = l.user("cluster", "check")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "6/6 ways")
+	l.Hosts[0].Cut(l.Hosts[2])
+	code, out = l.user("cluster", "check")
+	require.Equal(t, 5, code, out)
+	require.Contains(t, out, "✗ ports  h1 cannot reach h3")
+	l.Hosts[0].Heal(l.Hosts[2])
+	code, out = l.user("cluster", "down")
+	require.Zero(t, code, out)
+	l.clean()
+}
+
+// TestClusterSSHRefusals: what keeps hosts from becoming a cluster is one line for each with host,
+// cause and remedy, exit code 5, and nothing is left on any host.
+func TestClusterSSHRefusals(t *testing.T) {
+	dir := t.TempDir()
+	l := newLab(t, dir, 2)
+	conf, err := os.ReadFile(filepath.Join(dir, "ssh_config"))
+	require.NoError(t, err)
+	known, err := os.ReadFile(filepath.Join(dir, "known_hosts"))
+	require.NoError(t, err)
+	other := func(name, from, to string) string { // another configuration of ssh
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(conf, []byte(from), []byte(to)), 0o600))
+		return "ssh -F " + file
+	}
+	lines := strings.SplitAfter(string(known), "\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "known1"), []byte(lines[0]), 0o600))
+	changed := lines[0] + strings.Replace(lines[0], "10.77.0.1", "10.77.0.2", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "known2"), []byte(changed), 0o600))
+	require.NoError(t, exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, "wrongkey")).Run())
+	fake := func(name, facts string) string { // a host that says other things of itself
+		file := filepath.Join(dir, name)
+		text := "#!/bin/sh\ncase \"$*\" in *uname*h2*|*h2*uname*) ssh -F " + filepath.Join(dir, "ssh_config") + " \"$@\" | " + facts + ";; *) exec ssh -F " +
+			filepath.Join(dir, "ssh_config") + " \"$@\";; esac\n"
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
+		return file
+	}
+	for _, c := range []struct{ name, ssh, want string }{
+		{"unknown host key", other("c1", "/known_hosts", "/known1"), "✗ ssh  h2: ssh does not know its host key: connect once"},
+		{"changed host key", other("c2", "/known_hosts", "/known2"), "✗ ssh  h2: its host key is not the one that ssh knows"},
+		{"wrong key", other("c3", "/userkey", "/wrongkey"), "✗ ssh  h1: ssh lets none of your keys in: `ssh-copy-id h1`"},
+		{"no ssh", other("c4", "10.77.0.2", "10.77.0.3\n  Port 9"), "✗ ssh  h2: "},
+		{"unknown name", other("c5", "10.77.0.2", "no-such-host.invalid"), "✗ ssh  h2: its name is not known"},
+		{"another architecture", fake("f1", "sed s/x86_64/riscv64/"), "✗ machine  h2: it is linux/riscv64"},
+		{"a clock off by a minute", fake("f2", `awk -F= '/^now/{$0="now=" $2-60e9} {print}' OFMT=%.0f CONVFMT=%.0f`), "✗ clock  h2: its clock is -1m"},
+		{"no space", fake("f3", "sed 's/^disk=.*/disk=20000/'"), "✗ disk  h2: 19 MB are free in /root"},
+	} {
+		code, out := l.user("cluster", "up", "--hosts", "h1,h2", "--name", "bad", "--ssh", c.ssh)
+		require.Equal(t, 5, code, "%s: %s", c.name, out)
+		require.Contains(t, out, c.want, c.name)
+		l.clean()
+	}
+	busy := l.Hosts[0].Command(l.binary, "cluster", "up", "--local", "1", "--name", "old", "--addr", l.Hosts[0].Addr)
+	out, err := busy.CombinedOutput()
+	require.NoError(t, err, string(out))
+	code, text := l.user("cluster", "up", "--hosts", "h1,h2,h9", "--name", "x", "--ssh", l.ssh)
+	require.Equal(t, 5, code, text)
+	for _, args := range [][]string{{}, {"--hosts", "h1", "--local", "2"}, {"nothing.yaml"}, {"--hosts", "h1,h1"}, {"--hosts=-oProxyCommand=x"}} {
+		code, text := l.user(append([]string{"cluster", "up"}, args...)...)
+		require.Equal(t, 2, code, "%v: %s", args, text)
+	}
+}
