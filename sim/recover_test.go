@@ -100,7 +100,7 @@ func TestRecoverySources(t *testing.T) {
 		write := p.Job
 		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
 			if j.Kind == actors.KeepJob || j.Kind == actors.StateJob {
-				return 1 + int64(seed%3)*60000
+				return 1 + int64(seed%3)*400000 // up to longer than a step
 			}
 			return write(rank, j, s)
 		}

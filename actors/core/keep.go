@@ -148,7 +148,7 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 	took := k.cost + float64(ctx.Now()-k.mine)
 	k.period = c.l.Keep
 	if c.l.Keep == KeepAuto {
-		k.period = c.period(took)
+		k.period = KeepPeriod(took, c.shortest)
 	}
 	k.next = k.step.step + k.period
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicCopied, Step: k.whole.step, Values: []float64{float64(k.period), took}})
@@ -163,12 +163,12 @@ const (
 	keepMost  = 1000
 )
 
-// period is how many steps lie between copies that cost so many nanoseconds, by the shortest step so far.
-func (c *Coordinator) period(cost float64) int64 {
-	if c.shortest == 0 {
+// KeepPeriod is how many steps KeepAuto puts between copies that take so long where a step takes so long, in one unit.
+func KeepPeriod(copying, step float64) int64 {
+	if step == 0 {
 		return 1
 	}
-	return int64(min(keepMost, max(1, math.Ceil(cost*keepShare/c.shortest))))
+	return int64(min(keepMost, max(1, math.Ceil(copying*keepShare/step))))
 }
 
 // without takes in that a rank is lost with its copies.

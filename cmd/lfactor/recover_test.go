@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -118,6 +119,30 @@ func TestWorkerKilledAgain(t *testing.T) {
 	require.Equal(t, 1, code, out)
 	require.Equal(t, 1, strings.Count(out, "error:"), out)
 	require.Regexp(t, `error: rank 1 has ended 3 times at step 5 and is not started again \(train.restarts=2\); the last time: rank 1 .*killed by signal 9`, out)
+}
+
+// TestPlanCopies: plan says what recovery keeps in memory, and how often, where there is more than one process.
+func TestPlanCopies(t *testing.T) {
+	dir := tinyRun(t)
+	plan := func(args ...string) (p struct {
+		Bytes int64 `json:"copy_bytes"`
+		Every int64 `json:"copy_every"`
+	}) {
+		code, out := runIn(t, dir, nil, append([]string{"plan", "run.yaml", "-o", "json"}, args...)...)
+		require.Zero(t, code, out)
+		require.NoError(t, json.Unmarshal([]byte(out), &p), out)
+		return p
+	}
+	auto, three := plan("plan.procs=2"), plan("plan.procs=2", "train.buddy=3")
+	require.Greater(t, auto.Bytes, int64(100_000), "float32 weights and two moments of the larger half of the parameters")
+	require.Positive(t, auto.Every)
+	require.Equal(t, auto.Bytes, three.Bytes)
+	require.Equal(t, int64(3), three.Every)
+	require.Zero(t, plan("plan.procs=1"))
+	require.Zero(t, plan("plan.procs=2", "train.buddy=off"))
+	code, out := runIn(t, dir, nil, "plan", "run.yaml", "plan.procs=2", "train.buddy=3")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "made about every 3 step(s)")
 }
 
 // losses are those of a run's metrics, a line a step.

@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/process"
@@ -66,7 +67,31 @@ type planned struct {
 	PeakBytes   int64     `json:"peak_bytes"`
 	Cluster     string    `json:"cluster,omitempty"`
 	Fits        bool      `json:"fits"`
+	CopyBytes   int64     `json:"copy_bytes,omitempty"` // of the largest rank's state, where ranks keep copies in memory for recovery
+	CopyEvery   int64     `json:"copy_every,omitempty"` // steps between copies: train.buddy, or for auto an estimate by StepSeconds
 	Ranks       []planRow `json:"ranks"`
+}
+
+// copyRate is bytes a second that a copy of a rank's state takes of its process's time, with sending it to a buddy: about what memory and TLS allow
+// on one core each. A run measures it.
+const copyRate = 0.8e9
+
+// copies fills in what recovery takes.
+func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
+	t := &cfg.Run.Train
+	if cfg.Run.Plan.Procs < 2 || t.Restarts == 0 || t.Keep() == 0 {
+		return
+	}
+	for r := range l.Ranks {
+		m := l.Memory(r)
+		p.CopyBytes = max(p.CopyBytes, m.Params+m.State)
+	}
+	if p.CopyEvery = t.Keep(); p.CopyEvery < 0 {
+		p.CopyEvery = 0
+		if p.StepSeconds > 0 {
+			p.CopyEvery = core.KeepPeriod(float64(p.CopyBytes)/copyRate, p.StepSeconds)
+		}
+	}
 }
 
 func planCommand(c *cobra.Command, args []string) error {
@@ -119,6 +144,7 @@ func planCommand(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
+	p.copies(l, cfg)
 	if err := printPlan(form, l, limit, &p); err != nil {
 		return err
 	}
@@ -182,6 +208,13 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), fits})
 	}
 	t.Render()
+	if p.CopyBytes > 0 {
+		every := "as often as takes a hundredth of the time"
+		if p.CopyEvery > 0 {
+			every = fmt.Sprintf("about every %d step(s)", p.CopyEvery)
+		}
+		fmt.Printf("recovery: copies of a rank's state are up to %s, made %s; host memory holds up to four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
+	}
 	if p.StepSeconds > 0 {
 		fmt.Printf("on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster, unit.Seconds(p.StepSeconds), p.StepFlops, 100*p.MFU)
 	}
