@@ -157,6 +157,7 @@ type Train struct {
 	LossWeight         string  `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
 	MTPWeight          float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
 	Router             Router  `key:"router"`
+	RoutingBound       float64 `key:"routing_bound" default:"0" min:"0" class:"replan" doc:"Rows of tokens that a rank may receive for its experts, over the number under even routing: what memory is planned for. A run in which more come ends with exit code 3. 0 plans for all tokens going to one rank."`
 	EvalInterval       int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
 	EvalSteps          int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
 	Restarts           int     `key:"restarts" default:"3" min:"0" class:"free" doc:"How often in a row, without a step in between, a process of plan.procs that ends too early is started again; 0 ends the run with it."`
@@ -192,6 +193,9 @@ func (t *Train) Check(at faults) {
 	}
 	if t.MinScale > t.InitialScale {
 		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale, t.InitialScale), "")
+	}
+	if t.RoutingBound > 0 && t.RoutingBound < 1 {
+		at.fault("train.routing_bound", fmt.Sprintf("%g is less than what even routing needs", t.RoutingBound), "try 2")
 	}
 	if t.LossScale > 0 && !t.Half() {
 		at.fault("train.loss_scale", fmt.Sprintf("has no meaning with train.precision: %s", t.Precision), "remove it, or set train.precision: fp16")

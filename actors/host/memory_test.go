@@ -31,6 +31,20 @@ func memoryModel() *family.Model {
 
 // peaks trains two steps and gives each rank's peak beside the predicted one.
 func peaksOf(t *testing.T, j *layout.Job) (real, planned []int64) {
+	l, real := peaksFrom(t, j, func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+		if kind == "param" {
+			j.Model.Init(7, p, g, dst)
+		}
+		return kind == "param", nil
+	})
+	for r := range real {
+		planned = append(planned, l.Memory(r).Total())
+	}
+	return
+}
+
+// peaksFrom trains two steps from given values and gives each rank's peak.
+func peaksFrom(t *testing.T, j *layout.Job, fill FillFunc) (l *layout.Layout, real []int64) {
 	l, err := layout.Plan(j)
 	require.NoError(t, err)
 	backends := make([]*cpu.Backend, l.World())
@@ -42,14 +56,9 @@ func peaksOf(t *testing.T, j *layout.Job) (real, planned []int64) {
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
 		Backend: func(rank int) kernels.Backend { return backends[rank] }, Batches: memoryBatches(j.Micro, j.Rows),
 		WrapDevice: func(rank int, d Device) Device { devices[rank] = d.(*Rank); return d },
-		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
-			if kind == "param" {
-				j.Model.Init(7, p, g, dst)
-			}
-			return kind == "param", nil
-		}}))
-	for r, d := range devices {
-		real, planned = append(real, d.c.Pool.Peak()), append(planned, l.Memory(r).Total())
+		Fill:       fill}))
+	for _, d := range devices {
+		real = append(real, d.c.Pool.Peak())
 	}
 	return
 }

@@ -3,6 +3,7 @@ package layout
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -120,7 +121,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Rows: r.Train.MicroBatch * r.Data.SeqLen, SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
-		Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
+		RoutingBound: r.Train.RoutingBound, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
 	if j.Lora != nil {
@@ -289,11 +290,21 @@ func Rate(c *configs.Config) optim.LR {
 func (l *Layout) Fits() error {
 	for rank := range l.Ranks {
 		m := l.Memory(rank)
-		if b := l.Job.Memory; b > 0 && m.Total() > b {
+		if b := l.Job.Memory; b > 0 && m.Total() <= b && m.WorstTotal() > b {
+			return exit.With(fmt.Errorf("%s needs %s of a budget of %s with experts evenly used, but %s if its experts get %.3g times as many tokens, which routing may do; %s",
+				l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b), tensor.Bytes(m.WorstTotal()), l.WorstShare(), l.boundFor(rank)), exit.Fit)
+		} else if b > 0 && m.Total() > b {
 			return exit.With(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exit.Fit)
 		}
 	}
 	return nil
+}
+
+// boundFor is a bound with which a rank's worst case fits.
+func (l *Layout) boundFor(rank int) string {
+	m, b := l.Memory(rank), l.Job.Memory
+	most := 1 + (l.WorstShare()-1)*float64(b-m.Total())/float64(max(1, m.WorstTotal()-m.Total()))
+	return fmt.Sprintf("set train.routing_bound to %.3g or less, which ends a run that goes beyond, or plan.recompute=full", math.Floor(most*90)/100)
 }
 
 // remedy is the setting that saves most of what a rank lacks.

@@ -43,6 +43,7 @@ type Job struct {
 	Credits         int
 	Memory          int64 // bytes a rank, 0 for no limit
 	Seed            uint64
+	RoutingBound    float64 // rows that a rank may receive for its experts, over the number under even routing; 0 is no bound
 }
 
 // ComponentPlan is what a component of a composed model may have of its own.

@@ -44,7 +44,7 @@ type Layout struct {
 	none  map[int32][]bool // by class: the ports that carry nothing
 	works map[int32]work   // by class
 	feet  map[footKey]*grad.Footprint
-	peaks []int64 // of activations, by row of the program
+	peaks map[float64][]int64 // of activations, by row of the program; by share of the rows of even routing
 }
 
 // RankPart is one rank's share of a layout.
@@ -71,7 +71,7 @@ type Coord struct{ PP, DP, TP int }
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
-	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{}}
+	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{}, peaks: map[float64][]int64{}}
 	var err error
 	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
 		return nil, err

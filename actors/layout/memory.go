@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // Memory is what a rank needs, in bytes, before anything is allocated.
@@ -16,10 +17,25 @@ type Memory struct {
 	Params, State, Grads int64
 	Activations          int64 // the most at any moment of the program, beside gradients that have their accumulators by then
 	Update               int64 // beyond parameters, state and gradients, in the optimizer step
+	// Worst is Activations where all tokens go to this rank's experts, or as many as the job's bound lets; of other models it is the same.
+	Worst int64
 }
 
-// Total is the most that is live at once.
+// Total is the most that is live at once, with experts evenly used.
 func (m Memory) Total() int64 { return m.Params + m.State + m.Grads + max(m.Activations, m.Update) }
+
+// WorstTotal is the same whatever the routing.
+func (m Memory) WorstTotal() int64 { return m.Params + m.State + m.Grads + max(m.Worst, m.Update) }
+
+// WorstShare is how many times the rows of even routing a rank may receive: all that its experts can get of all tokens, or the job's bound.
+func (l *Layout) WorstShare() float64 {
+	j := l.Job
+	most := j.Model.WorstShare(j.Mesh.Len(topology.EP))
+	if j.RoutingBound > 0 {
+		most = min(most, j.RoutingBound)
+	}
+	return most
+}
 
 func classOf(d tensor.DType, shape []int) int64 {
 	return tensor.ClassBytes(int64(tensor.Len(shape) * d.Size()))
@@ -55,36 +71,38 @@ func (l *Layout) Memory(r int) Memory {
 			m.Update += own
 		}
 	}
-	m.Activations = max(0, l.rowPeaks()[part.Row]-m.Grads) // the replay has the gradients' accumulators as they are made
+	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads) // the replay has the gradients' accumulators as they are made
+	m.Worst = max(0, l.rowPeaks(l.WorstShare())[part.Row]-m.Grads)
 	return m
 }
 
-// rowPeaks are the activations of all rows, replayed once.
-func (l *Layout) rowPeaks() []int64 {
-	if l.peaks == nil {
-		peaks, err := l.activations()
+// rowPeaks are the activations of all rows, replayed once, where ranks receive so many times the rows of even routing.
+func (l *Layout) rowPeaks(share float64) []int64 {
+	if l.peaks[share] == nil {
+		peaks, err := l.activations(share)
 		if err != nil {
 			panic(fmt.Sprintf("layout: a checked program does not run: %v", err))
 		}
-		l.peaks = peaks
+		l.peaks[share] = peaks
 	}
-	return l.peaks
+	return l.peaks[share]
 }
 
 // footKey names a footprint.
 type footKey struct {
 	TraceKey
 	split bool
+	share float64
 }
 
 // foot is what a frame of a stage holds on a rank whose backward is one piece, or split.
-func (l *Layout) foot(k TraceKey, split bool) *grad.Footprint {
-	tr, key := l.Trace(k), footKey{k, split}
+func (l *Layout) foot(k TraceKey, split bool, share float64) *grad.Footprint {
+	tr, key := l.Trace(k), footKey{k, split, share}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.feet[key]
 	if f == nil {
-		f = tr.Memory(split)
+		f = tr.Memory(split, share)
 		l.feet[key] = f
 	}
 	return f
@@ -92,7 +110,7 @@ func (l *Layout) foot(k TraceKey, split bool) *grad.Footprint {
 
 // activations are the most that frames and what was handed over take on each row of the program: the program is replayed in the order in
 // which its actions run as soon as they can, by the costs of the traces.
-func (l *Layout) activations() ([]int64, error) {
+func (l *Layout) activations(share float64) ([]int64, error) {
 	t, err := l.Program.Evaluate(l.costs())
 	if err != nil {
 		return nil, err
@@ -112,6 +130,7 @@ func (l *Layout) activations() ([]int64, error) {
 		return cmp.Or(cmp.Compare(a.at, b.at), boolOrder(a.begin, b.begin))
 	})
 	x := l.NewReplay()
+	x.share = share
 	for _, e := range events {
 		entry := l.Program.Rows[e.row][e.index]
 		for _, a := range []plan.Action{entry.Action, entry.With} {
@@ -140,11 +159,12 @@ type Replay struct {
 	l     *Layout
 	led   *plan.Ledger
 	grads map[[2]int]bool // rows and stages whose gradients have their accumulators
+	share float64         // of the rows of even routing
 }
 
 // NewReplay begins with rows that hold nothing.
 func (l *Layout) NewReplay() *Replay {
-	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[[2]int]bool{}}
+	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[[2]int]bool{}, 1}
 }
 
 // Peak is the most that each row has held so far, beside parameters and state.
@@ -167,7 +187,7 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 }
 
 func (x *Replay) foot(a plan.Action, class int32) *grad.Footprint {
-	return x.l.foot(TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Class: class}, a.Kind == plan.I || a.Kind == plan.W)
+	return x.l.foot(TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Class: class}, a.Kind == plan.I || a.Kind == plan.W, x.share)
 }
 
 // loan names what a stage hands over: its forward an activation, its backward a cotangent. Rows that run a stage together hand over each its own.

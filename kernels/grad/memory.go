@@ -1,6 +1,10 @@
 package grad
 
-import "github.com/lfactor/lfactor/kernels/tensor"
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
 
 // Footprint is what one frame holds on one rank, in bytes of the pool's size classes, known before anything is allocated. Tensors of the
 // microbatch are not counted. What a frame hands over to another stage is its rank's memory until both have let it go.
@@ -24,6 +28,7 @@ type Handed struct {
 // footprint walks the phases of a trace with the frees that the runner carries out.
 type footprint struct {
 	tr    *Trace
+	share float64
 	out   *Footprint
 	ph    Phase
 	at    map[int]int   // storage of a live slot: the slot that allocated it
@@ -42,9 +47,10 @@ type footprint struct {
 	kept []int // storages that exports hold until the frame is closed
 }
 
-// Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I follows F).
-func (tr *Trace) Memory(split bool) *Footprint {
-	f := &footprint{tr: tr, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{}, end: map[int]Phase{},
+// Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I follows F). Where data decides the
+// number of rows, it is that under even sharing, times share.
+func (tr *Trace) Memory(split bool, share float64) *Footprint {
+	f := &footprint{tr: tr, share: share, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{}, end: map[int]Phase{},
 		out: &Footprint{Gives: map[string]Handed{}, Sends: map[string]Handed{}, Takes: map[string]Phase{}, Gets: map[string]Phase{}}}
 	phases := []Phase{F, B}
 	if split {
@@ -157,7 +163,7 @@ func (f *footprint) hold(n *Node) {
 		switch n.Op.Role {
 		case data, recv, recvGrad, importing, exportGrad, offload: // somebody else's, or the host's
 		default:
-			b := tensor.ClassBytes(int64(tensor.Len(v.Local) * v.DType.Size()))
+			b := tensor.ClassBytes(f.elements(v) * int64(v.DType.Size()))
 			f.size[v.ID] = b
 			f.now += b
 		}
@@ -167,6 +173,17 @@ func (f *footprint) hold(n *Node) {
 	}
 	f.most, f.first = max(f.most, f.now), max(f.first, f.now+f.grads)
 }
+
+// elements counts those of a value on one rank.
+func (f *footprint) elements(v *Value) int64 {
+	if !v.Ragged {
+		return int64(tensor.Len(v.Local))
+	}
+	return int64(Rows(v.Local[0], f.share)) * int64(tensor.Len(v.Local[1:]))
+}
+
+// Rows is so many rows times share, rounded up.
+func Rows(rows int, share float64) int { return int(math.Ceil(float64(rows)*share - 1e-9)) }
 
 // accumulator counts the gradient that a node is the first to add to.
 func (f *footprint) accumulator(n *Node) {

@@ -219,10 +219,26 @@ func (r *Runner) takeDispatched(f *Frame, n *Node, parts []Bundle) {
 		}
 	}
 	off[own] = int32(rows)
+	if most := f.Trace.MostRows; most > 0 && rows > Rows(n.Out[0].Local[0], most) {
+		panic(&RowsError{Block: n.Block, Rows: rows, Even: n.Out[0].Local[0], Most: most})
+	}
 	shape := append([]int{rows}, n.Out[0].Local[1:]...)
 	y := r.allocShape(n.Out[0].Name, n.Out[0].DType, shape)
 	r.gather(pieces, y)
 	f.slots[n.Out[0].ID], f.slots[n.Out[1].ID], f.slots[n.Out[2].ID] = y, r.ints("offsets of groups", off), r.ints("rows received", recv)
+}
+
+// RowsError says that more rows came to a rank than the plan has memory for.
+type RowsError struct {
+	Block      int // of the model
+	Rows, Even int // that came, and under even sharing
+	Most       float64
+}
+
+// Error names the block and the numbers.
+func (e *RowsError) Error() string {
+	return fmt.Sprintf("%d rows of tokens came to the experts of block %d, %.2f times as many as under even routing (%d), and train.routing_bound is %g; "+
+		"raise it, or keep experts evenly used with train.router.loss", e.Rows, e.Block, float64(e.Rows)/float64(max(1, e.Even)), e.Even, e.Most)
 }
 
 // ints is a tensor of integers that the host has computed.

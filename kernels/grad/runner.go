@@ -66,15 +66,19 @@ func (tr *Trace) list(p Phase) ([]Segment, map[int][]int) {
 func (tr *Trace) Segments(p Phase) []Segment { s, _ := tr.list(p); return s }
 
 // Step runs segment pc of a phase. arrived holds, for each communication that the segment awaits, the parts of all members in
-// order. It returns the parts to send for each communication that the segment issues, by member. An error is a *tensor.BudgetError: the frame is then dead and Drop frees it.
+// order. It returns the parts to send for each communication that the segment issues, by member. An error is a *tensor.BudgetError or a
+// *RowsError: the frame is then dead and Drop frees it.
 func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]Bundle) (parts [][]Bundle, err error) {
 	defer func() {
 		if x := recover(); x != nil {
-			b, ok := x.(*tensor.BudgetError)
-			if !ok {
+			switch e := x.(type) {
+			case *tensor.BudgetError:
+				err = e
+			case *RowsError:
+				err = e
+			default:
 				panic(x)
 			}
-			err = b
 		}
 	}()
 	segs, free := f.Trace.list(p)

@@ -143,6 +143,7 @@ type Options struct {
 	Offload       func(v *Value) bool
 	SeqLen        func(data string) int // tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
 	NoGrad        bool                  // forward only
+	MostRows      float64               // rows that a rank may receive where data decides, over the number under even sharing; 0 is no bound
 }
 
 // Param is a parameter as the trace met it: where it lives and where its gradient lands.

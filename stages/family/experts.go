@@ -195,6 +195,15 @@ func (m *Model) Active() (n int64) {
 	return n
 }
 
+// WorstShare is how many times the rows of even routing a rank gets where all tokens go to its experts, of which ep ranks have an equal share each.
+func (m *Model) WorstShare(ep int) float64 {
+	e := m.Spec.Experts
+	if !m.Spec.Mixes() || ep <= 1 {
+		return 1
+	}
+	return float64(ep*min(e.Each, e.Experts/ep)) / float64(e.Each)
+}
+
 // ExpertAxes says which of two mesh axes, ep and etp, experts cannot be shared out over, and why; "" if they can.
 func (m *Model) ExpertAxes(ep, etp int) (axis, why string) {
 	e := m.Spec.Experts

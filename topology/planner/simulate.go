@@ -51,7 +51,7 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 			b.Passes[1] = of(lower[key][plan.B])
 		}
 		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine), b.Passes[2].Seconds(p.Machine)
-		foot, given := tr.Memory(v.Split), int64(0)
+		foot, given := tr.Memory(v.Split, 1), int64(0)
 		for _, h := range foot.Gives {
 			given += h.Bytes // the next block holds it until its backward
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -30,6 +31,7 @@ func ExitCode(err error) int {
 	var damage *checkpoint.Error
 	var budget *tensor.BudgetError
 	var spent *dataset.BudgetError
+	var rows *grad.RowsError
 	switch {
 	case err == nil:
 		return 0
@@ -43,7 +45,7 @@ func ExitCode(err error) int {
 		return exit.Corrupt
 	case errors.As(err, &spent), errors.Is(err, dataset.ErrNoTokens):
 		return exit.Data
-	case errors.As(err, &budget):
+	case errors.As(err, &budget), errors.As(err, &rows):
 		return exit.Fit
 	}
 	return exit.Failed

@@ -56,6 +56,7 @@ type planRow struct {
 	GradBytes   int64 `json:"gradient_bytes"`
 	Activations int64 `json:"activation_bytes"`
 	Total       int64 `json:"total_bytes"`
+	Worst       int64 `json:"worst_total_bytes"` // whatever the routing of experts
 	Fits        bool  `json:"fits"`
 }
 
@@ -174,11 +175,11 @@ func planRows(l *layout.Layout) (rows []planRow) {
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
 		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, TP: part.Coord.TP, Stages: part.Stages, ParamBytes: m.Params,
-			StateBytes: m.State, GradBytes: m.Grads, Activations: max(m.Activations, m.Update), Total: m.Total()}
+			StateBytes: m.State, GradBytes: m.Grads, Activations: max(m.Activations, m.Update), Total: m.Total(), Worst: m.WorstTotal()}
 		for _, p := range part.All {
 			row.Parameters += int64(tensor.Len(p.Local))
 		}
-		row.Fits = l.Job.Memory == 0 || row.Total <= l.Job.Memory
+		row.Fits = l.Job.Memory == 0 || row.Worst <= l.Job.Memory
 		rows = append(rows, row)
 	}
 	return
@@ -194,7 +195,10 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"rank", "pp", "dp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients", "activations", "peak", ""})
+	t.AppendHeader(table.Row{"rank", "pp", "dp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients", "activations", "peak", "worst routing", ""})
+	if l.WorstShare() == 1 { // routing decides nothing
+		t.SetColumnConfigs([]table.ColumnConfig{{Name: "worst routing", Hidden: true}})
+	}
 	for _, r := range p.Ranks {
 		fits := "fits"
 		if !r.Fits {
@@ -205,7 +209,7 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 			blocks = append(blocks, fmt.Sprintf("%d-%d", l.Stages[s].From, l.Stages[s].To-1))
 		}
 		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.TP, strings.Join(blocks, " "), unit.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
-			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), fits})
+			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), tensor.Bytes(r.Worst), fits})
 	}
 	t.Render()
 	if p.CopyBytes > 0 {
