@@ -384,7 +384,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	delete(d.work, step-recentMax)
 	d.mu.Unlock()
 	for k, b := range shares[dp] {
-		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), c.LoRA.Dropout > 0)
+		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), d.r.draws())
 		if d.pictures != nil {
 			if err := d.pictures.Fill(&mb, &b); err != nil {
 				return nil, err
@@ -492,4 +492,9 @@ func (d *data) quarantined() string {
 		return ""
 	}
 	return fmt.Sprintf("bad samples set aside in quarantine.jsonl: %d", n)
+}
+
+// draws reports whether the model draws numbers by row: for dropout, or to jitter what routers read.
+func (r *Run) draws() bool {
+	return r.cfg.Run.LoRA.Dropout > 0 || r.job.Model.Spec.Experts.Jitter > 0
 }

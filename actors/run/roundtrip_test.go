@@ -37,6 +37,12 @@ func TestRoundTrip(t *testing.T) {
 			if m.Layers == 3 {
 				layers = "[2, 1]"
 			}
+			switch { // experts too go to more ranks than one
+			case m.Experts > 0 && m.Experts%2 == 0:
+				layers += ", ep: 2"
+			case m.Experts > 0:
+				layers += ", etp: 2"
+			}
 			roundTrip(t, dir, layers)
 			a, err := checkpoint.OpenDir(filepath.Join(dir, "hf"))
 			require.NoError(t, err)

@@ -18,10 +18,20 @@ import (
 
 // TestProcsSame: two processes give the same losses to the last bit as one.
 func TestProcsSame(t *testing.T) {
+	t.Run("dense", func(t *testing.T) { procsSame(t) })
+	t.Run("experts", func(t *testing.T) { procsSame(t, tinyExperts...) })
+}
+
+// tinyExperts makes the tiny run's model one of experts that are shared out, with some that choose themselves by numbers of their own.
+var tinyExperts = []string{"model.name=glm/4.5-air", "model.overrides.rope_scaling={}", "model.overrides.num_experts=8", "model.overrides.num_experts_per_tok=3", "model.overrides.moe_intermediate_size=16",
+	"plan.ep=2", "train.router.loss=sequence", "train.router.loss_coef=0.01", "train.router.z_loss_coef=0.001", "train.router.jitter=0.01", "train.router.bias_rate=0.01", "train.router.capacity=1.5"}
+
+func procsSame(t *testing.T, more ...string) {
 	var runs [2][]run.Metrics
 	for i := range runs {
 		dir := tinyRun(t)
-		code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprintf("plan.procs=%d", i+1), "train.steps=8")
+		args := append([]string{"train", "run.yaml", "-q", fmt.Sprintf("plan.procs=%d", i+1), "train.steps=8"}, more...)
+		code, out := runIn(t, dir, nil, args...)
 		require.Zero(t, code, out)
 		runs[i] = metrics(t, dir)
 	}

@@ -1,0 +1,95 @@
+package family
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// listed is a checkpoint of which only the names and shapes are looked at.
+type listed struct {
+	checkpoint.Source
+	infos []checkpoint.Info
+}
+
+func (l listed) Tensors() []checkpoint.Info { return l.infos }
+
+// TestMissingExpert: a checkpoint that lacks one expert's matrix, or has one of another shape or one too many, is refused by the name of that
+// tensor, whatever layout it has; layers behind the last of GLM 4.5, which predict further tokens, are passed over.
+func TestMissingExpert(t *testing.T) {
+	for _, c := range []struct {
+		model, tensor, why string
+		change             func(i []checkpoint.Info, at int) []checkpoint.Info
+	}{
+		{"qwen3-moe", "model.layers.2.mlp.experts.5.up_proj.weight", "model.layers.2.mlp.experts.5.up_proj.weight",
+			func(i []checkpoint.Info, at int) []checkpoint.Info { return append(i[:at:at], i[at+1:]...) }},
+		{"mixtral", "model.layers.0.block_sparse_moe.experts.3.w2.weight", "w2.weight",
+			func(i []checkpoint.Info, at int) []checkpoint.Info { i[at].Shape = []int{48, 79}; return i }},
+		{"glm4-moe", "model.layers.1.mlp.gate.e_score_correction_bias", "e_score_correction_bias",
+			func(i []checkpoint.Info, at int) []checkpoint.Info { i[at].Shape = []int{11}; return i }},
+		{"ernie4.5-moe", "model.layers.1.mlp.moe_statics.e_score_correction_bias", "experts.9.",
+			func(i []checkpoint.Info, at int) []checkpoint.Info {
+				return append(i, checkpoint.Info{Name: "model.layers.1.mlp.experts.9.up_proj.weight", Shape: []int{16, 48}})
+			}},
+		{"glm4-moe", "model.norm.weight", "", func(i []checkpoint.Info, at int) []checkpoint.Info {
+			return append(i, checkpoint.Info{Name: "model.layers.3.eh_proj.weight", Shape: []int{48, 96}})
+		}},
+	} {
+		t.Run(c.model+" "+c.tensor, func(t *testing.T) {
+			conf, err := configs.ReadModel("testdata/" + c.model)
+			require.NoError(t, err)
+			m, err := Build(conf, 24)
+			require.NoError(t, err)
+			infos := m.HFTensors(func(string) string { return "f32" })
+			at := -1
+			for i := range infos {
+				if infos[i].Name == c.tensor {
+					at = i
+				}
+			}
+			require.GreaterOrEqual(t, at, 0, c.tensor)
+			_, err = m.OpenWeights(listed{infos: c.change(infos, at)}, "hf")
+			if c.why == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.why)
+			require.Equal(t, 1, strings.Count(err.Error(), "\n")+1, "%v", err)
+		})
+	}
+}
+
+// TestExpertRegions: the parts that ranks of ep and etp hold are what they read, from experts one by one and from all in one tensor.
+func TestExpertRegions(t *testing.T) {
+	conf, err := configs.ReadModel("testdata/qwen3-moe")
+	require.NoError(t, err)
+	m, err := Build(conf, 24)
+	require.NoError(t, err)
+	src, err := checkpoint.OpenFile("testdata/qwen3-moe/model.safetensors")
+	require.NoError(t, err)
+	defer src.Close()
+	w, err := m.OpenWeights(src, "hf")
+	require.NoError(t, err)
+	for _, p := range m.Params(nil) {
+		if len(p.Shape) != 3 {
+			continue
+		}
+		all := make([]float32, p.Shape[0]*p.Shape[1]*p.Shape[2])
+		_, err := w.Read(p, Whole(p), all)
+		require.NoError(t, err)
+		for _, axis := range []int{1, 2} {
+			g := Region{Cuts: []Cut{{0, 1, 2}, {axis, 1, 2}}, From: 1, To: 3}
+			iv := g.Intervals(p)
+			var want []float32
+			places(iv, p.Shape, 0, func(from, n int) { want = append(want, all[from:from+n]...) })
+			got := make([]float32, len(want))
+			_, err := w.Read(p, g, got)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s %v", p.Name, iv)
+		}
+	}
+}
