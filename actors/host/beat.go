@@ -46,6 +46,9 @@ func (l *Links) Beat() {
 		defer l.wg.Done()
 		defer l.forget(c)
 		_, err := c.Write(l.hello(beating, beating, 0))
+		if err == nil {
+			err = flush(c)
+		}
 		tick := time.NewTicker(beatEvery)
 		defer tick.Stop()
 		for err == nil {
@@ -53,7 +56,9 @@ func (l *Links) Beat() {
 			case <-l.over:
 				return
 			case <-tick.C:
-				_, err = c.Write([]byte{1})
+				if _, err = c.Write([]byte{1}); err == nil {
+					err = flush(c)
+				}
 			}
 		}
 	}()

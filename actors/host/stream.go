@@ -98,8 +98,8 @@ func (s *stream) send(m actors.Message) {
 	if s.err == nil {
 		_, s.err = b.WriteTo(s.c)
 	}
-	if f, ok := s.c.(Flusher); ok && s.err == nil {
-		s.err = f.Flush()
+	if s.err == nil {
+		s.err = flush(s.c)
 	}
 	s.failed()
 }

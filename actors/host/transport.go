@@ -23,6 +23,14 @@ type Transport interface {
 // Flusher is a connection that gathers what is written to it until it is told that a message is whole.
 type Flusher interface{ Flush() error }
 
+// flush sends what was written, where the connection gathers.
+func flush(c net.Conn) error {
+	if f, ok := c.(Flusher); ok {
+		return f.Flush()
+	}
+	return nil
+}
+
 // unixSockets joins the processes of one host: each has a socket in a directory that only their owner may enter.
 type unixSockets struct {
 	dir string

@@ -192,7 +192,8 @@ func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 // AskWhy collects the answers of every process of a run, and names those that do not answer within a time.
 func AskWhy(dir string, timeout time.Duration) (all []Status, silent []Silent, err error) {
 	if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
-		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user", dir)
+		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user",
+			dir)
 	}
 	paths, err := filepath.Glob(filepath.Join(dir, "why-*.sock"))
 	if err != nil {
@@ -202,23 +203,37 @@ func AskWhy(dir string, timeout time.Duration) (all []Status, silent []Silent, e
 		return nil, nil, fmt.Errorf("%s: no run is under way here", dir)
 	}
 	for _, p := range paths {
-		var who Silent
-		_, _ = fmt.Sscanf(filepath.Base(p), "why-%d.sock", &who.Proc) // it stays 0
-		part, pid, err := askProcess(p, timeout)
-		switch {
-		case errors.Is(err, fs.ErrPermission):
-			return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user", dir)
-		case err != nil && pid > 0:
-			who.PID, who.State = pid, stateOf(pid)
-			silent = append(silent, who)
-		case err == nil:
-			all = append(all, part...)
-		} // else nobody listens any more: whoever waits for it says so
+		var n int
+		_, _ = fmt.Sscanf(filepath.Base(p), "why-%d.sock", &n) // it stays 0
+		part, who, err := AskProcess(dir, n, timeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, part...)
+		if who != nil {
+			silent = append(silent, *who)
+		} // else it has answered, or nobody listens any more: whoever waits for it says so
 	}
 	if len(all) == 0 && len(silent) == 0 {
 		return nil, nil, fmt.Errorf("%s: no process of the run is left", dir)
 	}
 	return all, silent, nil
+}
+
+// AskProcess asks process n of a run. One that is there but does not answer within the time is Silent;
+// one that is gone is neither.
+func AskProcess(dir string, n int, timeout time.Duration) ([]Status, *Silent, error) {
+	part, pid, err := askProcess(whySocket(dir, n), timeout)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user",
+			dir)
+	case err != nil && pid > 0:
+		return nil, &Silent{Proc: n, PID: pid, State: stateOf(pid)}, nil
+	case err != nil:
+		return nil, nil, nil
+	}
+	return part, nil, nil
 }
 
 // askProcess asks one process. The pid is known as soon as there is a connection, which the system makes also for a process that is stopped.

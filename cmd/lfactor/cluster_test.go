@@ -17,6 +17,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/rig"
+	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
 )
@@ -252,9 +253,9 @@ func TestClusterTokens(t *testing.T) {
 	require.NotContains(t, out, used[70:110], "no secret is written down")
 }
 
-// TestClusterKilled: whatever is killed while a run is on a cluster, a worker, an agent, the head or
-// the process that leads, the run ends with the weights, optimizer state and ledger of one that nobody
-// disturbed.
+// TestClusterKilled: whatever is killed, or stopped, while a run is on a cluster, a worker, an agent,
+// the head or the process that leads, the run ends with the weights, optimizer state and ledger of one
+// that nobody disturbed.
 func TestClusterKilled(t *testing.T) {
 	quiet := tinyRun(t)
 	const steps = 100
@@ -286,12 +287,15 @@ func TestClusterKilled(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		victim func() int
+		signal syscall.Signal
 		said   string // event
 	}{
-		{"worker", proc(1), "was killed by signal 9"},
-		{"agent", held("agents", "h2"), "the agent of host h2 has ended; it is started again"},
-		{"head", held("head"), "head up at"},
-		{"leader", proc(0), "starts again (1)"},
+		{"worker", proc(1), syscall.SIGKILL, "was killed by signal 9"},
+		{"stopped worker", proc(1), syscall.SIGSTOP, "process 1 of job 2 on h2 is started again by its leader"},
+		{"agent", held("agents", "h2"), syscall.SIGKILL,
+			"the agent of host h2 has ended; it is started again"},
+		{"head", held("head"), syscall.SIGKILL, "head up at"},
+		{"leader", proc(0), syscall.SIGKILL, "starts again (1)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
@@ -306,7 +310,7 @@ func TestClusterKilled(t *testing.T) {
 				text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 				return err == nil && bytes.Count(text, []byte("\n")) > 2
 			}, 60*time.Second, time.Millisecond, "the run does not start")
-			require.NoError(t, syscall.Kill(c.victim(), syscall.SIGKILL))
+			require.NoError(t, syscall.Kill(c.victim(), c.signal))
 			require.NoError(t, cmd.Wait(), out.String())
 			require.Equal(t, want, stateOf(t, dir, steps), out.String())
 			var text strings.Builder
@@ -392,6 +396,9 @@ func TestJobVerbs(t *testing.T) {
 			"step 2/")
 	}, 30*time.Second,
 		50*time.Millisecond)
+	var why host.Diagnosis
+	v.json(&why, "why", "1", "--cluster", "test")
+	require.NotEmpty(t, why.Chain, "the coordinator and whom it waits for")
 	require.Contains(t, v.verb(0, "stop", "1"), "ends after the step under way")
 	require.Contains(t, v.verb(0, "attach", "1"), "durable", "a stop saves")
 	v.verb(0, "attach", "2")

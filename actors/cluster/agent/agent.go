@@ -301,6 +301,8 @@ func (a *Agent) hear(m control.Message) {
 		if p := a.find(m.Job, m.Proc); p != nil {
 			p.pass(m)
 		}
+	case control.AskWhy:
+		go a.because(m)
 	case control.Probe:
 		go a.probe(m)
 	case control.Forget:

@@ -26,6 +26,7 @@ type proc struct {
 	talk  *control.Conn
 	queue chan control.Message // to the process
 	ended chan struct{}
+	log   string // directory in which it answers why
 }
 
 // start starts a process as ordered and tells the head.
@@ -67,6 +68,7 @@ func (a *Agent) launch(m control.Message) (*proc, error) {
 	p := &proc{Proc: control.Proc{Job: m.Job, Proc: m.Proc, Gen: m.Gen}, cmd: c,
 		talk:  control.NewConn(conn, nil),
 		queue: make(chan control.Message, 1<<10), ended: make(chan struct{})}
+	p.log = m.Spec.Log
 	if m.Proc > 0 {
 		if p.in, err = c.StdinPipe(); err != nil {
 			return nil, err

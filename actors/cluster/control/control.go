@@ -30,6 +30,8 @@ const (
 	Renewed Kind = "renewed" // a fresh certificate of the agent, Text
 	Renew   Kind = "renew"   // asks for one
 	Quit    Kind = "quit"    // the agent ends, with all of its processes; Code 1 also removes its directory
+	AskWhy  Kind = "why"     // what a process's actors wait for, asked in round Code
+	Because Kind = "because" // its answer, Data
 	Leaving Kind = "leaving" // the agent wants to end: its processes are to move first
 	Probe   Kind = "probe"   // measure the way to Peers
 	Probed  Kind = "probed"  // what came of it: Links
@@ -81,10 +83,12 @@ type Spec struct {
 	Dir   string            `json:"dir"`
 	Files map[string][]byte `json:"files,omitempty"` // by their path as Args has it
 	Env   []string          `json:"env,omitempty"`
-	Procs int               `json:"procs"` // processes of the run
-	Hosts int               `json:"hosts"` // it wants; 0 for as many as there are, at most one a process
-	User  string            `json:"user,omitempty"`
-	Name  string            `json:"name,omitempty"`
+	Log   string            `json:"log,omitempty"` // directory in which a process answers why
+	Procs int               `json:"procs"`         // processes of the run
+	// it wants; 0 for as many as there are, at most one a process
+	Hosts int    `json:"hosts"`
+	User  string `json:"user,omitempty"`
+	Name  string `json:"name,omitempty"`
 }
 
 // Info is what an agent says of its host.

@@ -127,6 +127,8 @@ func (h *Head) listen(a *agent, c *control.Conn, leaf *x509.Certificate) error {
 				" leaves: its agent was asked to end"})
 			h.clear(a)
 			h.mu.Unlock()
+		case control.Because:
+			h.because(m)
 		case control.Probed:
 			h.measured(m)
 		case control.Renew:

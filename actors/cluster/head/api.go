@@ -26,6 +26,8 @@ func (h *Head) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/jobs", h.allow(h.newJob, use...))
 	mux.HandleFunc("GET /v1/jobs/{id}", h.allow(h.oneJob, look...))
 	mux.HandleFunc("GET /v1/jobs/{id}/output", h.allow(h.follow, look...))
+	mux.HandleFunc("GET /v1/jobs/{id}/why", h.allow(h.why, look...))
+	mux.HandleFunc("GET /metrics", h.allow(h.metrics, look...))
 	mux.HandleFunc("POST /v1/jobs/{id}/stop", h.allow(h.stopJob, use...))
 	mux.HandleFunc("GET /v1/events", h.allow(h.followEvents, look...))
 	mux.HandleFunc("POST /v1/tokens", h.allow(h.newToken, rule...))

@@ -46,19 +46,20 @@ type Head struct {
 	addr  string
 	local LocalAgents
 
-	mu       sync.Mutex
-	agents   map[string]*agent
-	jobs     map[string]*job
-	next     int // number of the next job
-	events   []Event
-	heard    *sync.Cond // signals that events or a job's output have grown
-	revoked  []string
-	quit     chan struct{}
-	links    []control.Link // as they were measured last
-	round    int            // of measuring
-	probed   chan []control.Link
-	checking sync.Mutex // one check at a time
-	ending   bool
+	mu        sync.Mutex
+	agents    map[string]*agent
+	jobs      map[string]*job
+	next      int // number of the next job
+	events    []Event
+	heard     *sync.Cond // signals that events or a job's output have grown
+	revoked   []string
+	quit      chan struct{}
+	links     []control.Link // as they were measured last
+	round     int            // of measuring
+	probed    chan []control.Link
+	questions map[int]*question
+	checking  sync.Mutex // one check at a time
+	ending    bool
 }
 
 // agent is a host of the cluster, whether it is connected or not.
@@ -105,7 +106,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer release()
 	h := &Head{o: o, began: time.Now(), agents: map[string]*agent{}, jobs: map[string]*job{},
-		quit: make(chan struct{})}
+		quit: make(chan struct{}), questions: map[int]*question{}}
 	h.heard = sync.NewCond(&h.mu)
 	if h.id, err = trust.Load(o.Dir, nil); err != nil {
 		return err

@@ -55,6 +55,11 @@ func (h *Head) fromLeader(j *job, m control.Message) {
 		if p.alive() {
 			h.agents[p.Host].order(control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
 		}
+		if p.Gen > 0 {
+			h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
+				Text: fmt.Sprintf("process %d of job %s on %s is started again by its leader",
+					m.Peer, j.ID, p.Host)})
+		}
 		h.launch(j, m.Peer, m.Env)
 	case p.alive():
 		h.agents[p.Host].order(control.Message{Kind: m.Kind, Job: j.ID, Proc: m.Peer, Gen: p.Gen})

@@ -59,7 +59,8 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 	if err != nil {
 		return nil, err
 	}
-	s := &control.Spec{Dir: dir, Name: filepath.Base(file), Procs: cfg.Run.Plan.Procs,
+	s := &control.Spec{Log: absolute(dir, cfg.Run.Log.Dir), Dir: dir, Name: filepath.Base(file),
+		Procs: cfg.Run.Plan.Procs,
 		Files: map[string][]byte{}}
 	if u, err := user.Current(); err == nil {
 		s.User = u.Username
@@ -94,6 +95,14 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 	}
 	s.Args = append(append(s.Args, rest...), withoutCluster(mine)...)
 	return s, nil
+}
+
+// absolute is a path as seen from a directory.
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 // spread is the number of processes for so many ranks: one a host, and as many ranks in each.

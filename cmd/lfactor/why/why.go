@@ -2,12 +2,17 @@
 package why
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/cluster/agent"
+	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 )
@@ -18,7 +23,12 @@ func Command() *cobra.Command {
 		Long: "RUN is the run directory (log.dir), by default runs/latest. The answer comes from the actors themselves.",
 		Args: cobra.MaximumNArgs(1)}
 	timeout := c.Flags().Duration("timeout", 5*time.Second, "how long to wait for the run's answer")
+	name := c.Flags().String("cluster", "", "ask a job of this cluster instead; RUN is its number, by "+
+		"default the newest")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if *name != "" {
+			return onCluster(c, *name, args)
+		}
 		dir := "runs/latest"
 		if len(args) == 1 {
 			dir = args[0]
@@ -27,13 +37,59 @@ func Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		d := host.Diagnose(all, silent...)
-		return cli.Emit(c, d, func(w io.Writer) {
-			fmt.Fprintln(w, "root:", d.Root)
-			for i, s := range d.Chain {
-				fmt.Fprintf(w, "%*s%s\n", 2*i+2, "", s)
-			}
-		})
+		return show(c, host.Diagnose(all, silent...))
 	}
 	return c
+}
+
+// show prints a diagnosis, the root first.
+func show(c *cobra.Command, d host.Diagnosis) error {
+	return cli.Emit(c, d, func(w io.Writer) {
+		fmt.Fprintln(w, "root:", d.Root)
+		for i, s := range d.Chain {
+			fmt.Fprintf(w, "%*s%s\n", 2*i+2, "", s)
+		}
+	})
+}
+
+// onCluster asks the processes of a job, wherever they are.
+func onCluster(c *cobra.Command, name string, args []string) error {
+	cl, err := user.Open(name)
+	if err != nil {
+		return err
+	}
+	client, err := cl.Client()
+	if err != nil {
+		return err
+	}
+	job := "last"
+	if len(args) == 1 {
+		job = url.PathEscape(args[0])
+	}
+	var answers []head.Because
+	if err := client.Do(c.Context(), "GET", "/v1/jobs/"+job+"/why", nil, &answers); err != nil {
+		return err
+	}
+	var all []host.Status
+	var silent []host.Silent
+	for _, a := range answers {
+		var b agent.Because
+		if a.Answer != nil {
+			if err := json.Unmarshal(a.Answer, &b); err != nil {
+				return err
+			}
+		}
+		switch {
+		case a.Away:
+			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "out of reach"}
+		case a.Answer == nil:
+			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "gone or stuck"}
+		}
+		all = append(all, b.Waits...)
+		if b.Silent != nil {
+			b.Silent.State += " on " + a.Host
+			silent = append(silent, *b.Silent)
+		}
+	}
+	return show(c, host.Diagnose(all, silent...))
 }
