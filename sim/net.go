@@ -33,7 +33,7 @@ func (s *Sim) due(at int64, to actors.Ref, m *actors.Message) int64 {
 	if s.o.Late <= 0 || m.Payload != nil || to == m.From || to == s.l.Observer {
 		return at
 	}
-	pair := uint64(uint32(m.From))<<32 | uint64(uint32(to))
+	pair := mix(uint64(m.Epoch), uint64(uint32(m.From))<<32|uint64(uint32(to))) // an epoch has connections of its own
 	at = max(at+s.rng.Int64N(s.o.Late+1), s.orders[pair])
 	s.orders[pair] = at
 	return at

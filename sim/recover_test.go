@@ -77,7 +77,13 @@ func aimed(l *sim.Layout, p sim.Prices, o sim.Options, n int) sim.Options {
 		if rank < 0 || rng.IntN(3) == 0 {
 			rank = rng.IntN(len(l.Ranks))
 		}
-		o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: rank, At: max(1, int64(at[k])+rng.Int64N(3)-1), For: 1 + rng.Int64N(50000)})
+		if same := l.Run.Same; same != nil && len(o.Faults) > 0 && rng.IntN(2) == 0 { // all that hold one state
+			f := &o.Faults[0]
+			f.For = 50000
+			o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: same[f.Rank][0], At: f.At + 1 + rng.Int64N(40000), For: 20000})
+			return o
+		}
+		o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: rank, At: max(1, int64(at[k])+rng.Int64N(3)-1), For: 1 + rng.Int64N(50000>>(6*rng.IntN(3)))})
 		from = at[k]
 	}
 	return o
@@ -104,7 +110,7 @@ func TestRecoverySources(t *testing.T) {
 			}
 			return write(rank, j, s)
 		}
-		o := sim.Options{Seed: seed, Jitter: 0.5, Late: 1 + int64(seed%3)*20000}
+		o := sim.Options{Seed: seed, Jitter: 0.5, Late: []int64{1, 20000, 40000, 150000}[seed/3%4]}
 		plain := sim.NewMonitor(l)
 		r := sim.New(l, p, plain.Attach(o)).Run()
 		require.Empty(t, plain.End(r, 6), "seed %d", seed)
@@ -163,4 +169,50 @@ func TestPartitions(t *testing.T) {
 	}
 	t.Logf("connections were made anew %d times", again)
 	require.Greater(t, again, int(seeds)/4)
+}
+
+// TestOwedUpdate: a rank that hears of an epoch before it hears of the commit that was decided in the one before, which another connection
+// brings, carries out the update first and once.
+func TestOwedUpdate(t *testing.T) {
+	owed := 0
+	for seed := range uint64(500) {
+		l := redundant(t, 6*seed)
+		o := sim.Options{Seed: seed, Jitter: 0.5, Late: 150000}
+		var at []actors.Time
+		look := o
+		look.See = func(e sim.Event) {
+			if e.M.Kind == actors.Commit && (len(at) == 0 || at[len(at)-1] < e.At-100000) {
+				at = append(at, e.At)
+			}
+		}
+		p := modelled()
+		job := p.Job
+		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
+			if j.Kind == actors.UpdatePhase { // so that an epoch may begin in its middle
+				return 50000
+			}
+			return job(rank, j, s)
+		}
+		sim.New(l, p, look).Run()
+		o.Faults = []sim.Fault{{Kind: sim.Restart, Rank: int(seed) % len(l.Ranks), At: int64(at[int(seed/4)%len(at)]) + 1, For: 10}}
+		mon := sim.NewMonitor(l)
+		run := mon.Attach(o)
+		back := map[actors.Ref]bool{}
+		see, span := run.See, run.Span
+		run.See = func(e sim.Event) {
+			if e.M.Kind == actors.Rewind || e.M.Kind == actors.Open {
+				back[e.To] = e.M.Kind == actors.Rewind
+			}
+			see(e)
+		}
+		run.Span = func(s sim.Span) {
+			if s.Job.Kind == actors.UpdatePhase && back[s.Ref] {
+				owed++
+			}
+			span(s)
+		}
+		require.Empty(t, mon.End(sim.New(l, p, run).Run(), 6), "seed %d with %v", seed, o.Faults)
+	}
+	t.Logf("%d updates were owed", owed)
+	require.Greater(t, owed, 20)
 }

@@ -66,7 +66,7 @@ type Options struct {
 	Seed   uint64  // of the order of simultaneous events, of jitter and of faults
 	Whole  bool    // a collective is one event a member, or Prices.Sends, instead of one message a pair of members
 	Jitter float64 // jobs take up to this share longer, at random
-	Late   int64   // messages without data take up to this many nanoseconds longer, at random; two of one pair of actors stay in order
+	Late   int64   // messages without data take up to this many nanoseconds longer, at random; two of one pair of actors and one epoch stay in order
 	Faults []Fault
 	Notice int64                                       // nanoseconds after which the transport tells the coordinator that a message was lost; 0 if it never does
 	Mutate func(to actors.Ref, m *actors.Message) Fate // tests plant protocol bugs here; nil for none

@@ -48,6 +48,26 @@ func TestCommitFails(t *testing.T) {
 	require.Equal(t, []string{"report 1 savelost", "rewind 0"}, say(actors.Message{Kind: actors.Done, Job: c.job, Err: errors.New("no space")}))
 }
 
+// TestEvalAgain: an evaluation that a loss has ended is made again from its first batch.
+func TestEvalAgain(t *testing.T) {
+	ctx := &tape{}
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 1, EvalEvery: 1, EvalSteps: 2, Recover: true, Keep: 1, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
+	say := func(m actors.Message) []string { ctx.take(); c.Receive(ctx, &m); return ctx.take() }
+	closed := func(step int64) []string {
+		return say(actors.Message{Kind: actors.Closed, From: 5, Epoch: c.epoch, Step: step, Values: make([]float64, ClosedLen)})
+	}
+	c.l.Same, c.l.Alone = [][]int{{}}, true
+	say(actors.Message{Kind: actors.Started})
+	say(actors.Message{Kind: actors.Ready, From: 5, Step: 1})
+	require.Equal(t, []string{"report 1 step", "open -1"}, closed(1))
+	require.Equal(t, []string{"open -2"}, closed(-1))
+	say(actors.Message{Kind: actors.Broken, From: 5})
+	require.Equal(t, []string{"report 1 broken", "rewind 1"}, say(actors.Message{Kind: actors.Tick, Epoch: 0}))
+	require.Equal(t, []string{"report 1 back", "open -1"}, say(actors.Message{Kind: actors.Rewound, From: 5, Epoch: 1, Step: 1}))
+	require.Equal(t, []string{"open -2"}, closed(-1))
+	require.Equal(t, []string{"report 1 eval"}, closed(-2)[:1])
+}
+
 // commits lets rank 5 be ready for a step, so that the coordinator commits it.
 func commits(ctx *tape, c *Coordinator, step int64) {
 	c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 5, Step: step})
