@@ -171,8 +171,14 @@ func (p *reporter) header() {
 	for _, err := range r.start.skipped {
 		p.say("! checkpoint: %v", err)
 	}
-	p.say("model   %s, %s parameters, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())), r.cfg.Run.Train.Precision)
-	p.say("plan    pp=%d dp=%d tp=%d zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.Len(topology.PP), m.Replicas(), m.Len(topology.TP), r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
+	active, shares := "", ""
+	if r.job.Model.Spec.Mixes() {
+		active = fmt.Sprintf(" (%s a token)", unit.Count(float64(r.job.Model.Active())))
+		shares = fmt.Sprintf(" ep=%d etp=%d", m.Len(topology.EP), m.Len(topology.ETP))
+	}
+	p.say("model   %s, %s parameters%s, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())), active, r.cfg.Run.Train.Precision)
+	p.say("plan    pp=%d dp=%d tp=%d%s zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.Len(topology.PP), m.Replicas(),
+		m.Len(topology.TP), shares, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
 	p.say("from    %s", r.start.from)
 	for _, c := range r.start.changed {
 		p.say("changed %s: %s → %s", c.Key, c.A, c.B)

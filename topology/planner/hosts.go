@@ -88,7 +88,7 @@ func (p *Search) load() (err error) {
 	}
 	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1", "plan.virtual_stages=1", "plan.schedule=1f1b",
 		"plan.zero=0", "plan.sequence_parallel=false", "train.micro_batch=1", "plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
-		"plan.encoder.ahead=0"); err != nil {
+		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1"); err != nil {
 		return err
 	}
 	if err = setup.Vocabulary(p.cfg); err != nil {
@@ -294,6 +294,9 @@ func (p *Search) Settings(c *search.Candidate) []string {
 		fmt.Sprintf("train.micro_batch=%d", c.Batch), fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
 	if len(p.cfg.Run.Plan.Layers) > 0 {
 		out = append(out, "plan.layers=[]")
+	}
+	if p.base.Model.Spec.Mixes() { // experts lie whole on every rank of a plan that is found
+		out = append(out, "plan.ep=1", "plan.etp=1")
 	}
 	return append(out, p.encoderSettings(c)...)
 }
