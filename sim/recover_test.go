@@ -49,7 +49,11 @@ func moments(l *sim.Layout, p sim.Prices, o sim.Options) (at []actors.Time, to [
 	o.See = func(e sim.Event) {
 		switch k := e.M.Kind; k {
 		case actors.Ready, actors.Commit, actors.Keep, actors.Kept, actors.Buddy, actors.Join, actors.Rewind, actors.Rewound, actors.Give, actors.State, actors.Done:
-			if i := slices.Index(l.RankRefs, e.To); k != actors.Done || e.M.Action.Kind == plan.Step || e.M.Action.Kind == plan.None && i >= 0 {
+			i := slices.Index(l.RankRefs, e.To)
+			if i < 0 {
+				i = slices.Index(l.RankRefs, e.M.From)
+			}
+			if k != actors.Done || e.M.Action.Kind == plan.Step || e.M.Action.Kind == plan.None && i >= 0 {
 				at, to = append(at, e.At), append(to, i)
 			}
 		}
@@ -117,7 +121,7 @@ func TestRecoverySources(t *testing.T) {
 		if seed/42%3 == 0 {
 			o.Faults = sim.Draw(seed, 1+int(seed%3), len(l.Ranks), int64(r.Time), sim.Restart)
 		} else {
-			o = aimed(l, p, o, 1+int(seed%2))
+			o = aimed(l, p, o, 1+int(seed/6%2))
 		}
 		mon := sim.NewMonitor(l)
 		run := mon.Attach(o)

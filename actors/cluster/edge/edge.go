@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/actors/process"
 )
 
 const (
@@ -172,12 +173,19 @@ func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting
 	wire := &batched{Conn: raw, direct: true}
 	t := tls.Client(wire, id.Client(node, trust.Agent))
 	c, err := open(ctx, t, wire, g)
+	if err == nil {
+		err = process.GiveUpAfter(raw, cutAfter)
+	}
 	if err != nil {
 		raw.Close()
 		return nil, err
 	}
 	return c, nil
 }
+
+// cutAfter is how long a peer may leave everything unacknowledged before the edge counts as cut. Beats notice a process that process 0 does
+// not hear; this is for a network that is cut between two others.
+const cutAfter = 2 * time.Second
 
 // open makes the handshake and greets.
 func open(ctx context.Context, t *tls.Conn, wire *batched, g Greeting) (*Conn, error) {
@@ -319,6 +327,9 @@ func (l *Listener) take(raw net.Conn) (*Conn, error) {
 		return nil, err
 	}
 	wire.direct = false
+	if err := process.GiveUpAfter(raw, cutAfter); err != nil {
+		return nil, err
+	}
 	return c, raw.SetDeadline(time.Time{})
 }
 
