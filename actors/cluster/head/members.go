@@ -51,6 +51,15 @@ type Ticket struct {
 	Made  time.Time `json:"made"`
 }
 
+// good says why a token is good no more.
+func (t Ticket) good(now time.Time) error {
+	if now.After(t.Until) {
+		return fmt.Errorf("the token was good for %v and ended at %s: make another", TokenLife,
+			t.Until.Format(time.RFC3339))
+	}
+	return nil
+}
+
 // TokenLife is how long a token may wait for its host.
 const TokenLife = 10 * time.Minute
 
@@ -92,9 +101,8 @@ func (h *Head) admitHost(q JoinRequest) (*x509.Certificate, error) {
 	case !ok:
 		return nil, errors.New("the token is unknown, or was used: `lfactor cluster token` on the head's " +
 			"host makes another, for one host")
-	case time.Now().After(t.Until):
-		return nil, fmt.Errorf("the token was good for %v and ended at %s: make another", TokenLife,
-			t.Until.Format(time.RFC3339))
+	case t.good(time.Now()) != nil:
+		return nil, t.good(time.Now())
 	case !goodName.MatchString(q.Name) || q.Name == trust.HeadName:
 		return nil, fmt.Errorf("%.64q is no name for a host: letters, digits, dots and dashes, and not %q",
 			q.Name, trust.HeadName)
