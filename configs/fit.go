@@ -25,6 +25,7 @@ func (f fit) Check(at faults) {
 	if m.Positions == "learned" && f.c.Run.Data.SeqLen > m.MaxPositions {
 		at.fault("data.seq_len", fmt.Sprintf("%d, but the model has a table of %d positions", f.c.Run.Data.SeqLen, m.MaxPositions), fmt.Sprintf("try %d", m.MaxPositions))
 	}
+	f.context(at)
 	f.encoder(at)
 	f.layers(at)
 	f.batch(at)
@@ -55,6 +56,26 @@ func (f fit) encoder(at faults) {
 		at.fault(key, fmt.Sprintf("the encoder's intermediate_size = %d is no multiple of %d", v.Inter, tp), remedy)
 	case ranks > 0 && ranks%tp != 0:
 		at.fault(key, fmt.Sprintf("%d does not divide the %d ranks that plan.encoder.over: %s gives the encoder", tp, ranks, p.Encoder.Over), fmt.Sprintf("try %d", nearestDivisor(gcd(ranks, common), tp)))
+	}
+}
+
+// context holds the tokens that ranks share to the batch and to what is trained.
+func (f fit) context(at faults) {
+	p := f.c.Run.Plan
+	if p.CP == 1 {
+		return
+	}
+	parts := p.CP
+	if p.SequenceParallel {
+		parts *= p.TP
+	}
+	switch rows := f.c.Run.Data.SeqLen * f.c.Run.Train.MicroBatch; {
+	case !f.c.Model.Vision.None():
+		at.fault("plan.cp", "a vision encoder's patches are not shared out among ranks", "set plan.cp to 1; plan.tp with plan.sequence_parallel shares out tokens too")
+	case p.ChunkSize > 0:
+		at.fault("plan.cp", "a sequence is cut into plan.chunk_size already", "remove one of them")
+	case rows%parts != 0:
+		at.fault("plan.cp", fmt.Sprintf("data.seq_len · train.micro_batch = %d is no multiple of %d", rows, parts), fmt.Sprintf("try %d", nearestDivisor(rows, p.CP)))
 	}
 }
 

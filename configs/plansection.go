@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Plan says how the work is spread over ranks. Their number is pp · tp · dp.
+// Plan says how the work is spread over ranks. Their number is pp · tp · cp · dp.
 type Plan struct {
 	PP               int    `key:"pp" default:"1" min:"1" max:"4096" class:"replan" flag:"pipeline-model-parallel-size" doc:"Pipeline stages: ranks that hold consecutive layers."`
 	TP               int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"tensor-model-parallel-size" doc:"Ranks that share each layer."`
 	DP               int    `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
-	EP               int    `key:"ep" default:"1" min:"1" max:"65536" class:"replan" doc:"Ranks that a layer's experts are shared out over: some of the dp · tp ranks of a pipeline stage, whose tokens go to where their experts are."`
-	ETP              int    `key:"etp" default:"1" min:"1" max:"4096" class:"replan" doc:"Ranks that share each expert; plan.ep · plan.etp of them divide plan.dp · plan.tp, and the rest are copies (arXiv:2504.14960)."`
+	CP               int    `key:"cp" default:"1" min:"1" max:"4096" class:"replan" flag:"context-parallel-size" doc:"Ranks that the tokens of a microbatch are shared out over; in attention each has the queries of its tokens, and the keys and values of all are gathered."`
+	EP               int    `key:"ep" default:"1" min:"1" max:"65536" class:"replan" doc:"Ranks that a layer's experts are shared out over: some of the dp · cp · tp ranks of a pipeline stage, whose tokens go to where their experts are."`
+	ETP              int    `key:"etp" default:"1" min:"1" max:"4096" class:"replan" doc:"Ranks that share each expert; plan.ep · plan.etp of them divide plan.dp · plan.cp · plan.tp, and the rest are copies (arXiv:2504.14960)."`
 	Zero             int    `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
 	ZeroRanks        int    `key:"zero_ranks" default:"0" min:"0" max:"65536" class:"replan" doc:"Data-parallel ranks that plan.zero shares state out over; the groups of that many are replicas of each other (HSDP), as inside hosts and across them. 0 takes all of plan.dp."`
 	SequenceParallel bool   `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
@@ -33,7 +34,7 @@ type Plan struct {
 
 // Ranks is the number of ranks of the run.
 func (p *Plan) Ranks() int {
-	n := p.PP * p.TP * p.DP
+	n := p.PP * p.TP * p.CP * p.DP
 	if p.Encoder.Over == "own" {
 		n += p.DP * p.Encoder.Ranks
 	}
@@ -75,15 +76,15 @@ func (p *Plan) Check(at faults) {
 
 // checkExperts holds the experts' mesh to the ranks that it is folded over.
 func (p *Plan) checkExperts(at faults) {
-	all, each := p.DP*p.TP, p.EP*p.ETP
+	all, each := p.DP*p.CP*p.TP, p.EP*p.ETP
 	switch {
 	case all%each != 0 && p.ETP > 1 && all%p.ETP != 0:
 		at.fault("plan.etp", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over groups of %d", all, p.ETP), fmt.Sprintf("try %d", nearestDivisor(all, p.ETP)))
 	case all%each != 0:
 		at.fault("plan.ep", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over groups of plan.ep · plan.etp = %d", all, each),
 			fmt.Sprintf("try %d", nearestDivisor(all/p.ETP, p.EP)))
-	case p.ZeroRanks > 0 && each > 1 && p.ZeroRanks*p.TP%each != 0:
-		at.fault("plan.zero_ranks", fmt.Sprintf("groups of %d · plan.tp = %d ranks share out state, and plan.ep · plan.etp = %d do not divide them", p.ZeroRanks, p.ZeroRanks*p.TP, each), "")
+	case p.ZeroRanks > 0 && each > 1 && p.ZeroRanks*p.CP*p.TP%each != 0:
+		at.fault("plan.zero_ranks", fmt.Sprintf("groups of %d · plan.cp · plan.tp = %d ranks share out state, and plan.ep · plan.etp = %d do not divide them", p.ZeroRanks, p.ZeroRanks*p.CP*p.TP, each), "")
 	}
 }
 

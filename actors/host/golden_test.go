@@ -413,11 +413,29 @@ func TestGoldenPlans(t *testing.T) {
 			mesh := topology.Grid(2, 1, 2)
 			switch e := g.m.Spec.Experts; {
 			case e.Experts > 0 && e.Experts%2 == 0:
-				mesh = layout.MeshOf(&configs.Plan{PP: 2, DP: 1, TP: 2, EP: 2, ETP: 1})
+				mesh = layout.MeshOf(&configs.Plan{PP: 2, DP: 1, CP: 1, TP: 2, EP: 2, ETP: 1})
 			case e.Experts > 0:
-				mesh = layout.MeshOf(&configs.Plan{PP: 2, DP: 1, TP: 2, EP: 1, ETP: 2})
+				mesh = layout.MeshOf(&configs.Plan{PP: 2, DP: 1, CP: 1, TP: 2, EP: 1, ETP: 2})
 			}
 			losses, _ := g.train(mesh, goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)
+			for i, want := range g.AdamW.Losses {
+				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
+			}
+		})
+	}
+}
+
+// TestGoldenContext: families train as PyTorch does on one device where their tokens are shared out over two ranks: packed sequences of which one is
+// cut, windows, soft caps, learned positions, experts.
+func TestGoldenContext(t *testing.T) {
+	for _, name := range []string{"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe"} {
+		t.Run(name, func(t *testing.T) {
+			g := openGolden(t, name)
+			p := configs.Plan{PP: 2, DP: 1, CP: 2, TP: 1, EP: 1, ETP: 1}
+			if e := g.m.Spec.Experts; e.Experts > 0 {
+				p.PP, p.TP, p.EP = 1, 2, 2
+			}
+			losses, _ := g.train(layout.MeshOf(&p), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)
 			for i, want := range g.AdamW.Losses {
 				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
 			}

@@ -34,17 +34,27 @@ func PictureDims(v *family.Vision, patches, rows int) map[string]int {
 // MeshOf is the mesh of a checked plan: data parallelism is two axes where state is shared out over groups of it, and the experts' mesh is folded
 // over the ranks of data and tensor parallelism.
 func MeshOf(p *configs.Plan) topology.Mesh {
+	cp := max(1, p.CP)
 	zero, groups := p.DP, p.ZeroRanks > 0 && p.ZeroRanks < p.DP
 	m := topology.Grid(p.PP, p.DP, p.TP)
 	if groups {
 		zero = p.ZeroRanks
-		m = topology.New(topology.Dim{Name: topology.PP, Size: p.PP}, topology.Dim{Name: topology.DPReplicate, Size: p.DP / zero},
-			topology.Dim{Name: topology.DP, Size: zero}, topology.Dim{Name: topology.TP, Size: p.TP})
+	}
+	if groups || cp > 1 {
+		own := []topology.Dim{{Name: topology.PP, Size: p.PP}}
+		if groups {
+			own = append(own, topology.Dim{Name: topology.DPReplicate, Size: p.DP / zero})
+		}
+		own = append(own, topology.Dim{Name: topology.DP, Size: zero})
+		if cp > 1 {
+			own = append(own, topology.Dim{Name: topology.CP, Size: cp})
+		}
+		m = topology.New(append(own, topology.Dim{Name: topology.TP, Size: p.TP})...)
 	}
 	if p.EP*p.ETP == 1 {
 		return m
 	}
-	dims := []topology.Dim{{Name: topology.EDP, Size: zero * p.TP / (p.EP * p.ETP)}, {Name: topology.EP, Size: p.EP}, {Name: topology.ETP, Size: p.ETP}}
+	dims := []topology.Dim{{Name: topology.EDP, Size: zero * cp * p.TP / (p.EP * p.ETP)}, {Name: topology.EP, Size: p.EP}, {Name: topology.ETP, Size: p.ETP}}
 	if groups {
 		dims = append([]topology.Dim{{Name: topology.EDPReplicate, Size: p.DP / zero}}, dims...)
 	}
@@ -67,8 +77,8 @@ func routing(c *configs.Config, m *family.Model) error {
 	if r.BiasRate > 0 && m.Spec.Experts.Bias == "" {
 		return c.Fault("train.router.bias_rate", m.Family+" has no numbers that experts are chosen by", "use train.router.loss")
 	}
-	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%p.TP != 0 {
-		return c.Fault("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly over %d ranks, as layers of experts want them", rows, p.TP), "")
+	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%(p.CP*p.TP) != 0 {
+		return c.Fault("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly over %d ranks, as layers of experts want them", rows, p.CP*p.TP), "")
 	}
 	e := &m.Spec.Experts
 	e.Step, e.Limit = r.BiasRate, grad.Limit{Factor: r.Capacity, ByWeight: r.Drop == "weight"}

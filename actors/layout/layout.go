@@ -66,8 +66,8 @@ func (l *Layout) Budget(bytes int64) {
 	}
 }
 
-// Coord is a rank's pipeline rank, replica and place in tensor parallelism, for those who print it.
-type Coord struct{ PP, DP, TP int }
+// Coord is a rank's pipeline rank, replica, and place in context and tensor parallelism, for those who print it.
+type Coord struct{ PP, DP, CP, TP int }
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {

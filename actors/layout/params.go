@@ -60,7 +60,7 @@ func (l *Layout) rank(r int) RankPart {
 		part.Sides = append(part.Sides, l.place(r, side))
 	}
 	if r < m.Size() {
-		part.Coord = Coord{PP: m.At(r, topology.PP), DP: dp, TP: m.At(r, topology.TP)}
+		part.Coord = Coord{PP: m.At(r, topology.PP), DP: dp, CP: m.At(r, topology.CP), TP: m.At(r, topology.TP)}
 	}
 	if l.Program.Homes == nil {
 		part.Row = part.Coord.PP

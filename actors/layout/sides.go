@@ -208,7 +208,7 @@ func (l *Layout) mesh(side int) (out []grad.MeshAxis) {
 		case topology.DP, topology.EDP:
 			x.Data, x.Zero = true, true
 		case topology.CP:
-			x.Rows = true
+			x.Rows, x.Context = true, true
 		case topology.TP:
 			x.Rows = l.Job.SeqParallel
 		}

@@ -14,7 +14,7 @@ import (
 var axes = []grad.MeshAxis{
 	{Name: "dpo", Size: 2, Data: true},
 	{Name: "dp", Size: 3, Data: true, Zero: true},
-	{Name: "cp", Size: 2, Rows: true},
+	{Name: "cp", Size: 2, Rows: true, Context: true},
 	{Name: "tp", Size: 2},
 	{Name: "tp", Size: 2, Rows: true},
 	{Name: "tp", Size: 4},

@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -179,6 +180,8 @@ func (t *Tape) Flat(x *Value) *Value {
 
 var opAttn, opAttnBwd, opPick, opPickGrad *Op
 
+var opCutSequences = &Op{Name: "cut_sequences", Kernel: kernels.CutSequences, Cheap: true}
+
 func init() {
 	opAttnBwd = &Op{Name: "attention_bwd", Kernel: kernels.AttentionBwd}
 	opAttn = &Op{Name: "attention", Kernel: kernels.Attention, VJP: attentionVJP}
@@ -212,9 +215,19 @@ type AttentionConfig struct {
 
 // Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h e].
 func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
-	q, k, v = t.only(q, 1), t.only(k, 1), t.only(v, 1)
+	k, v = t.only(k, 1), t.only(v, 1)
+	if rows := t.context(q, c); rows != nil {
+		cuQ, cuK = t.cutSequences(cuQ, cuK, rows, q.Shape[0])
+		q = t.only(q, 0, 1)
+	} else {
+		q = t.only(q, 1)
+	}
+	heads := q.Place
+	for _, m := range heads.Cuts(0) {
+		heads[m] = Part{}
+	}
 	if axes := q.Place.Cuts(1); k.Shape[1]%t.Members(axes) == 0 {
-		k, v = t.to(k, q.Place), t.to(v, q.Place)
+		k, v = t.to(k, heads), t.to(v, heads)
 	} else {
 		k, v = t.pick(k, axes), t.pick(v, axes)
 	}
@@ -229,6 +242,35 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	n := t.emit(opAttn, at, in,
 		spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place}, spec{q.Shape[:2], tensor.F32, q.Place})
 	return n.Out[0]
+}
+
+// context lists the axes over which the queries of an attention stay sharded by rows, nil for none: all on which they are, if each is for
+// context parallelism and what a query sees is told by borders alone.
+func (t *Tape) context(q *Value, c AttentionConfig) []int {
+	axes := q.Place.Cuts(0)
+	for _, m := range axes {
+		if !t.Mesh[m].Context {
+			return nil
+		}
+	}
+	if !c.Causal || c.Blocks != nil || c.Near != nil || len(axes) == 0 || q.Shape[0]%t.Members(axes) != 0 {
+		return nil
+	}
+	return axes
+}
+
+// cutSequences gives the borders of this member's part of rows queries, and of the keys that they may see.
+func (t *Tape) cutSequences(cuQ, cuK *Value, axes []int, rows int) (q, k *Value) {
+	for _, have := range t.cuts {
+		if have.In[0] == cuQ && have.In[1] == cuK && slices.Equal(have.Axes, axes) && have.Attr.I[1] == rows/t.Members(axes) {
+			return have.Out[0], have.Out[1]
+		}
+	}
+	s := spec{cuQ.Shape, tensor.I32, Place{}}
+	n := t.emit(opCutSequences, kernels.Attr{I: [4]int{0, rows / t.Members(axes)}}, []*Value{cuQ, cuK}, s, s)
+	n.Axes = axes
+	t.cuts = append(t.cuts, n)
+	return n.Out[0], n.Out[1]
 }
 
 // pick takes, of key heads that are fewer than the members along some mesh axes, the one that this member's query heads use. The
@@ -256,8 +298,12 @@ func attentionVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	}
 	t.phase = I
 	d := t.to(dy[0], n.Out[0].Place)
+	sums := k.Place
+	for _, m := range q.Place.Cuts(0) { // each member's queries see some of the keys
+		sums[m] = Part{Kind: Partial}
+	}
 	b := t.emit(opAttnBwd, n.Attr, append([]*Value{d, q, k, v, n.Out[0], n.Out[1]}, n.In[3:]...),
-		spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, k.Place}, spec{v.Shape, v.DType, v.Place})
+		spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, sums}, spec{v.Shape, v.DType, sums})
 	copy(g, b.Out)
 	return g
 }

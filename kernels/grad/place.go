@@ -105,6 +105,8 @@ type MeshAxis struct {
 	Zero bool
 	// Rows marks an axis over which the residual stream is sharded by tokens.
 	Rows bool
+	// Context marks such an axis over which attention leaves its queries sharded and gathers keys and values (context parallelism).
+	Context bool
 }
 
 // TP is the name of the axis of tensor parallelism, on which Tape.Param and Tape.Table shard.

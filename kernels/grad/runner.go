@@ -187,6 +187,9 @@ func (r *Runner) alloc(v *Value) *tensor.Tensor { return r.allocShape(v.Name, v.
 
 // shape is that of a node's result on this rank: the rows of a ragged one are those of the ragged operand.
 func (r *Runner) shape(f *Frame, n *Node, v *Value) []int {
+	if n.Op.Kernel == kernels.CutSequences { // as many as the data has
+		return r.operand(f, n, n.In[0]).Shape
+	}
 	if !v.Ragged {
 		return v.Local
 	}
@@ -332,6 +335,8 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		if n.Axes != nil {
 			c.Attr.I[1] = f.Trace.Member(r.Pos, n.Axes) * c.Out[0].Shape[0]
 		}
+	case kernels.CutSequences:
+		c.Attr.I[0] = f.Trace.Member(r.Pos, n.Axes) * c.Attr.I[1]
 	case kernels.BalanceSums, kernels.Surplus, kernels.ZLoss:
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[0]
 	case kernels.BalanceSumsBwd, kernels.ZLossBwd:

@@ -181,6 +181,7 @@ type Tape struct {
 	params map[string]*Param
 	order  []*Param
 	datas  map[string]*Value
+	cuts   []*Node  // of sequences, each made once
 	names  []string // of datas, in order
 	ins    []*Port
 	outs   []*Port

@@ -61,9 +61,12 @@ func (o *Options) attention(n *Node) (int64, bool) {
 	}
 	t, s := local(o.Mesh, n.In[at].Shape, n.In[at].Place)[0], local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place)[0]
 	count := 1.0
+	if whole := n.In[at].Shape[0]; whole > t { // its share of the pairs of all queries, as if they were evenly spread
+		count, t = float64(t)/float64(whole), whole
+	}
 	if o.SeqLen != nil && t == s {
 		if l := o.SeqLen(a.Data); l > 0 && l < t {
-			count, t, s = float64(t)/float64(l), l, l
+			count, t, s = count*float64(t)/float64(l), l, l
 		}
 	}
 	return int64(a.PerPair * a.Pairs(t, s) * count), true

@@ -87,7 +87,7 @@ func (p *Search) load() (err error) {
 		p.batch = own.Run.Train.MicroBatch
 	}
 	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1", "plan.virtual_stages=1", "plan.schedule=1f1b",
-		"plan.zero=0", "plan.sequence_parallel=false", "train.micro_batch=1", "plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
+		"plan.zero=0", "plan.sequence_parallel=false", "plan.cp=1", "train.micro_batch=1", "plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
 		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1"); err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 // Settings are what a candidate changes in a run file.
 func (p *Search) Settings(c *search.Candidate) []string {
 	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP), fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
-		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" + c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.procs=1",
+		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" + c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.cp=1", "plan.procs=1",
 		fmt.Sprintf("train.micro_batch=%d", c.Batch), fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
 	if len(p.cfg.Run.Plan.Layers) > 0 {
 		out = append(out, "plan.layers=[]")

@@ -48,6 +48,7 @@ type planRow struct {
 	Rank        int   `json:"rank"`
 	PP          int   `json:"pp"`
 	DP          int   `json:"dp"`
+	CP          int   `json:"cp"`
 	TP          int   `json:"tp"`
 	Stages      []int `json:"stages"`
 	Parameters  int64 `json:"parameters"`
@@ -174,7 +175,7 @@ func (p *planned) simulate(ctx context.Context, l *layout.Layout, cluster string
 func planRows(l *layout.Layout) (rows []planRow) {
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
-		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, TP: part.Coord.TP, Stages: part.Stages, ParamBytes: m.Params,
+		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, CP: part.Coord.CP, TP: part.Coord.TP, Stages: part.Stages, ParamBytes: m.Params,
 			StateBytes: m.State, GradBytes: m.Grads, Activations: max(m.Activations, m.Update), Total: m.Total(), Worst: m.WorstTotal()}
 		for _, p := range part.All {
 			row.Parameters += int64(tensor.Len(p.Local))
@@ -195,7 +196,7 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"rank", "pp", "dp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients", "activations", "peak", "worst routing", ""})
+	t.AppendHeader(table.Row{"rank", "pp", "dp", "cp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients", "activations", "peak", "worst routing", ""})
 	if l.WorstShare() == 1 { // routing decides nothing
 		t.SetColumnConfigs([]table.ColumnConfig{{Name: "worst routing", Hidden: true}})
 	}
@@ -208,7 +209,7 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		for _, s := range r.Stages {
 			blocks = append(blocks, fmt.Sprintf("%d-%d", l.Stages[s].From, l.Stages[s].To-1))
 		}
-		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.TP, strings.Join(blocks, " "), unit.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
+		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.CP, r.TP, strings.Join(blocks, " "), unit.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
 			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), tensor.Bytes(r.Worst), fits})
 	}
 	t.Render()
