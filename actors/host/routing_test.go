@@ -110,3 +110,27 @@ func TestIdleExpert(t *testing.T) {
 		}}))
 	require.Equal(t, 100, steps)
 }
+
+// TestExpertAdapters trains adapters of every expert, sharded out as their experts, and nothing else, to the losses of one device.
+func TestExpertAdapters(t *testing.T) {
+	job := func(p expertPlan) *layout.Job {
+		j := p.job(mixture(t, "shared"))
+		j.Lora = &block.Lora{Targets: []string{"*.gate_proj", "*.down_proj", "*.q_proj", "*.gate"}, Rank: 2, Alpha: 4}
+		j.Frozen = func(name string) bool { return !strings.Contains(name, ".lora_") }
+		return j
+	}
+	want := toyRun(t, job(expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}), toyBatches(1), 4)
+	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""}, {2, 2, 2, 4, 1, 0, 0, "1f1b", 1, full, "sp"}, {1, 4, 1, 2, 1, 3, 0, "1f1b", 1, none, ""}} {
+		got := toyRun(t, job(p), toyBatches(p.dp), 4)
+		require.Len(t, got, len(want))
+		for i := range want {
+			require.InEpsilon(t, want[i], got[i], 1e-5, "%+v step %d", p, i+1)
+		}
+	}
+	names := map[string]bool{}
+	for _, p := range mixture(t, "shared").Adapters(job(expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}).Lora) {
+		names[p.Name] = true
+	}
+	require.True(t, names["model.layers.0.mlp.experts.down_proj.lora_B.weight"])
+	require.False(t, names["model.layers.0.mlp.gate.lora_A.weight"], "a router has no adapter")
+}

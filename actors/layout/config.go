@@ -240,6 +240,15 @@ func Lora(c *configs.Config) *block.Lora {
 
 // adapters holds lora.targets to what an export can name.
 func adapters(c *configs.Config, j *Job) error {
+	for _, p := range j.Model.Adapters(j.Lora) {
+		switch {
+		case len(p.Shape) < 3: // not of experts
+		case c.Run.Plan.ETP > 1:
+			return c.Fault("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
+		case j.Lora.Dropout > 0:
+			return c.Fault("lora.dropout", "adapters of experts have none", "set it to 0, or leave experts out of lora.targets")
+		}
+	}
 	if _, err := j.Model.PEFT(j.Lora); err != nil && !c.Run.LoRA.Merge {
 		return c.Fault("lora.targets", strings.TrimPrefix(err.Error(), "lora.targets: "), "")
 	}

@@ -214,7 +214,9 @@ func (r *Run) patterns() error {
 	linear, trained := map[string]bool{}, false
 	all := r.job.Model.Params(r.job.Lora)
 	for _, p := range all {
-		linear[strings.TrimSuffix(p.Name, ".weight")] = true
+		if base, ok := strings.CutSuffix(p.Name, ".lora_A.weight"); ok {
+			linear[base] = true
+		}
 		trained = trained || !r.job.Frozen(p.Name)
 	}
 	check := func(key string, patterns []string, names func(yield func(string) bool)) error {

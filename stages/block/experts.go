@@ -51,13 +51,10 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	}
 	to := t.Route(logits, bias, r.Cu(), m.Each, m.Router, m.Limit)
 	x, d := t.Dispatch(t.Spread(h, to), to.Counts, m.Experts, topology.EP, topology.ETP)
-	w := func(which string, out, in, cut int) *grad.Value {
-		return t.ParamOn(name+".experts."+which+".weight", []int{m.Experts, out, in}, true,
-			grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1}, grad.Cut{Mesh: topology.ETP, Axis: cut, Unit: 1})
-	}
-	g := t.GroupedLinear(x, w("gate_proj", m.Inter, m.Hidden, 1), d.Off)
-	u := t.GroupedLinear(x, w("up_proj", m.Inter, m.Hidden, 1), d.Off)
-	y := t.GroupedLinear(t.SwiGLU(g, u), w("down_proj", m.Hidden, m.Inter, 2), d.Off)
+	e := name + ".experts."
+	g := m.linear(r, e+"gate_proj", x, m.Inter, m.Hidden, 1, d.Off)
+	u := m.linear(r, e+"up_proj", x, m.Inter, m.Hidden, 1, d.Off)
+	y := m.linear(r, e+"down_proj", t.SwiGLU(g, u), m.Hidden, m.Inter, 2, d.Off)
 	out := t.Mix(t.Combine(y, d), to)
 	if m.Shared.Inter == 0 {
 		return out
@@ -69,4 +66,21 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		s = t.GateRows(s, t.Linear32(whole, w))
 	}
 	return t.Add(s, out)
+}
+
+// linear is the projection called name of every expert, on its rows of x, with its adapter if it has one: [experts out in], cut along an axis
+// over etp. Adapters are whole there, which a plan with etp is checked for.
+func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, off *grad.Value) *grad.Value {
+	t := r.T
+	w := func(suffix string, n, k, cut int) *grad.Value {
+		return t.ParamOn(name+suffix, []int{m.Experts, n, k}, true,
+			grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1}, grad.Cut{Mesh: topology.ETP, Axis: cut, Unit: 1})
+	}
+	y := t.GroupedLinear(x, w(".weight", out, in, cut), off)
+	if !r.Lora.Match(name) {
+		return y
+	}
+	l := r.Lora
+	down := t.GroupedLinear(x, w(".lora_A.weight", l.Rank, in, -1), off)
+	return t.Add(y, t.Scale(t.GroupedLinear(down, w(".lora_B.weight", out, l.Rank, -1), off), l.Alpha/float64(l.Rank)))
 }

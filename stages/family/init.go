@@ -94,7 +94,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		fill32(dst, 0)
 		return
 	case strings.HasSuffix(p.Name, "lora_A.weight"): // kaiming_uniform(a=sqrt 5) has this standard deviation
-		std = 1 / math.Sqrt(3*float64(p.Shape[1]))
+		std = 1 / math.Sqrt(3*float64(p.Shape[len(p.Shape)-1]))
 	case strings.HasSuffix(p.Name, "o_proj.weight"), strings.HasSuffix(p.Name, "down_proj.weight"):
 		std /= math.Sqrt(2 * float64(s.Layers))
 	}

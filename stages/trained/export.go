@@ -36,6 +36,7 @@ type Exporter struct {
 	Hf    *family.Weights // the weights that training started from: their dtypes are kept; nil for none
 	Side  string
 	parts map[string]string // components of Hugging Face tensors, where those have dtypes of their own
+	with  map[string]bool   // layers that have one
 }
 
 // Write makes the directory dst.
@@ -125,28 +126,49 @@ func (e *Exporter) value(p *grad.Param, dst []float32) error {
 		return err
 	}
 	base := strings.TrimSuffix(p.Name, ".weight")
-	if !e.Cfg.Run.LoRA.Merge || !e.Lora.Match(base) {
+	if !e.Cfg.Run.LoRA.Merge || !e.adapted(base) {
 		return nil
 	}
-	r := e.Lora.Rank
-	a, b := make([]float32, r*p.Shape[1]), make([]float32, p.Shape[0]*r)
-	if err := e.read(base+".lora_A.weight", []int{r, p.Shape[1]}, a); err != nil {
+	r, lead := e.Lora.Rank, p.Shape[:len(p.Shape)-2] // of experts
+	out, in := p.Shape[len(p.Shape)-2], p.Shape[len(p.Shape)-1]
+	shape := func(n, k int) []int { return append(slices.Clone(lead), n, k) }
+	a, b := make([]float32, tensor.Len(shape(r, in))), make([]float32, tensor.Len(shape(out, r)))
+	if err := e.read(base+".lora_A.weight", shape(r, in), a); err != nil {
 		return err
 	}
-	if err := e.read(base+".lora_B.weight", []int{p.Shape[0], r}, b); err != nil {
+	if err := e.read(base+".lora_B.weight", shape(out, r), b); err != nil {
 		return err
 	}
-	scale := e.Lora.Alpha / float64(r)
-	for i := range p.Shape[0] {
-		for k := range p.Shape[1] {
-			sum := 0.0
-			for j := range r {
-				sum += float64(b[i*r+j]) * float64(a[j*p.Shape[1]+k])
-			}
-			dst[i*p.Shape[1]+k] += float32(scale * sum)
-		}
+	for x := range tensor.Len(lead) {
+		e.merge(dst[x*out*in:(x+1)*out*in], a[x*r*in:], b[x*out*r:], out, in)
 	}
 	return nil
+}
+
+// adapted reports whether a layer has an adapter: of those that the patterns match, a router has none.
+func (e *Exporter) adapted(base string) bool {
+	if e.with == nil {
+		e.with = map[string]bool{}
+		for _, p := range e.Model.Adapters(e.Lora) {
+			e.with[strings.TrimSuffix(p.Name, ".lora_A.weight")] = true
+		}
+	}
+	return e.with[base]
+}
+
+// merge adds the product of b [out r] and a [r in], scaled, to dst [out in].
+func (e *Exporter) merge(dst, a, b []float32, out, in int) {
+	r := e.Lora.Rank
+	scale := e.Lora.Alpha / float64(r)
+	for i := range out {
+		for k := range in {
+			sum := 0.0
+			for j := range r {
+				sum += float64(b[i*r+j]) * float64(a[j*in+k])
+			}
+			dst[i*in+k] += float32(scale * sum)
+		}
+	}
 }
 
 func (e *Exporter) read(name string, shape []int, dst []float32) error {
