@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/trust"
@@ -78,13 +79,16 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 
 // Client asks the head.
 type Client struct {
-	addrs []string
-	http  *http.Client
+	addrs    []string
+	http     *http.Client
+	patience time.Duration // with a head that starts again
 }
 
 // NewClient asks the head at one of addrs as id; the first that answers is used.
 func NewClient(addrs []string, id *trust.Identity) *Client {
-	return newClient(addrs, id.Client(trust.HeadName, trust.Head))
+	c := newClient(addrs, id.Client(trust.HeadName, trust.Head))
+	c.patience = 2 * time.Second
+	return c
 }
 
 // NewJoiner asks the head of a token, which may be asked to join and no more.
@@ -127,6 +131,21 @@ func (c *Client) Open(ctx context.Context, method, path string, in any) (io.Read
 			return nil, err
 		}
 	}
+	for until := time.Now().Add(c.patience); ; {
+		r, err := c.try(ctx, method, path, body)
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(until) {
+			return r, err
+		}
+		select { // a head that was killed is back within a second
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// try sends a request to each address until one answers.
+func (c *Client) try(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
 	var faults []error
 	for _, addr := range c.addrs {
 		req, err := http.NewRequestWithContext(ctx, method, "https://"+addr+path, bytes.NewReader(body))

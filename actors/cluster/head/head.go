@@ -54,8 +54,9 @@ type Head struct {
 	heard     *sync.Cond // signals that events or a job's output have grown
 	revoked   []string
 	quit      chan struct{}
-	links     []control.Link // as they were measured last
-	round     int            // of measuring
+	revived   map[string]time.Time // when an agent of this machine was started again
+	links     []control.Link       // as they were measured last
+	round     int                  // of measuring
 	probed    chan []control.Link
 	questions map[int]*question
 	checking  sync.Mutex // one check at a time
@@ -106,7 +107,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer release()
 	h := &Head{o: o, began: time.Now(), agents: map[string]*agent{}, jobs: map[string]*job{},
-		quit: make(chan struct{}), questions: map[int]*question{}}
+		quit: make(chan struct{}), questions: map[int]*question{}, revived: map[string]time.Time{}}
 	h.heard = sync.NewCond(&h.mu)
 	if h.id, err = trust.Load(o.Dir, nil); err != nil {
 		return err

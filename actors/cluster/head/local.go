@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/lfactor/lfactor/actors/process"
 )
@@ -47,10 +48,21 @@ func loadLocal(dir string) (LocalAgents, error) {
 	return l, nil
 }
 
+// starting is how long an agent may take until it holds its directory: no second one is started meanwhile.
+const starting = 2 * time.Second
+
 // revive starts an agent of this machine again, if it has ended.
 func (h *Head) revive(name string) {
 	l, ok := h.local[name]
 	if !ok || len(h.o.Command) == 0 || process.Holder(l.Dir) > 0 {
+		return
+	}
+	h.mu.Lock()
+	again := time.Since(h.revived[name]) < starting
+	h.revived[name] = time.Now()
+	h.mu.Unlock()
+	if again {
+		time.AfterFunc(starting, func() { h.revive(name) })
 		return
 	}
 	pid, err := process.Detached(l.Dir, append(append([]string(nil), h.o.Command...), l.Args...)...)
