@@ -187,7 +187,7 @@ func (s *Sim) crash(ref actors.Ref, forGood bool) {
 func (s *Sim) revive(rank int) {
 	ref, n := s.l.RankRefs[rank], &s.nodes[rank]
 	c := &s.cells[ref]
-	if !c.dead || c.gone {
+	if !c.dead || c.gone || c.back {
 		return
 	}
 	l, before := n.dev.l, n.dev
@@ -195,7 +195,7 @@ func (s *Sim) revive(rank int) {
 	n.dev.init(s, l)
 	n.dev.forget()
 	n.rank.Init(l)
-	c.dead, c.free = false, [4]int64{}
+	c.back, c.free = true, [4]int64{}
 	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life)})
 }
 

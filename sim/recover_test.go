@@ -45,11 +45,14 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 }
 
 // moments are when the messages of a run are delivered that commits, copies and recoveries are made of.
-func moments(l *sim.Layout, p sim.Prices, o sim.Options) (at []actors.Time, to []int) {
+func moments(l *sim.Layout, p sim.Prices, o sim.Options) (at []actors.Time, to []int, joins []actors.Time) {
 	o.See = func(e sim.Event) {
 		switch k := e.M.Kind; k {
 		case actors.Ready, actors.Commit, actors.Keep, actors.Kept, actors.Buddy, actors.Join, actors.Rewind, actors.Rewound, actors.Give, actors.State, actors.Done:
 			i := slices.Index(l.RankRefs, e.To)
+			if k == actors.Join {
+				joins = append(joins, e.At)
+			}
 			if i < 0 {
 				i = slices.Index(l.RankRefs, e.M.From)
 			}
@@ -68,7 +71,7 @@ func aimed(l *sim.Layout, p sim.Prices, o sim.Options, n int) sim.Options {
 	rng := rand.New(rand.NewPCG(o.Seed, 0xa13))
 	from := actors.Time(0)
 	for range n {
-		at, to := moments(l, p, o)
+		at, to, joins := moments(l, p, o)
 		for len(at) > 1 && at[0] < from {
 			at, to = at[1:], to[1:]
 		}
@@ -77,6 +80,9 @@ func aimed(l *sim.Layout, p sim.Prices, o sim.Options, n int) sim.Options {
 			most = min(most, 60)
 		}
 		k := rng.IntN(most)
+		if len(joins) > 0 && rng.IntN(4) == 0 { // what it says when it is back comes after its next end
+			k = max(0, slices.Index(at, joins[0]))
+		}
 		rank := to[k]
 		if rank < 0 || rng.IntN(3) == 0 {
 			rank = rng.IntN(len(l.Ranks))

@@ -101,6 +101,7 @@ type cell struct {
 	life uint32   // how often the actor has ended before
 	dead bool
 	gone bool // it will not come back
+	back bool // it will as soon as it is told that it has started: before, nothing reaches it
 }
 
 // extra is what few events touch of an actor.
@@ -307,6 +308,9 @@ func (s *Sim) step() {
 	again := s.faults.any && s.faults.again(m) // the transport drops it, and nobody sees it
 	if s.o.See != nil && !again {
 		s.o.See(Event{actors.Time(e.at), to, m})
+	}
+	if m.Kind == actors.Started && c.back {
+		c.dead, c.back = false, false
 	}
 	if c.dead || c.b == nil || again {
 		s.drop(m)

@@ -48,6 +48,25 @@ func TestCommitFails(t *testing.T) {
 	require.Equal(t, []string{"report 1 savelost", "rewind 0"}, say(actors.Message{Kind: actors.Done, Job: c.job, Err: errors.New("no space")}))
 }
 
+// TestJoinLate: what a rank said when it was back counts no more once it has ended again; and one that is back before its end is known has ended.
+func TestJoinLate(t *testing.T) {
+	ctx := &tape{}
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5}, Observer: 1, First: 1, Last: 4, Recover: true, LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
+	say := func(kind actors.Kind, times int64) []string {
+		ctx.take()
+		c.Receive(ctx, &actors.Message{Kind: kind, From: 5, Step: times})
+		return ctx.take()
+	}
+	say(actors.Started, 0)
+	require.Empty(t, say(actors.Down, 1))
+	require.Empty(t, say(actors.Down, 2))
+	require.Empty(t, say(actors.Join, 1))
+	require.Equal(t, []string{"rewind 0"}, say(actors.Join, 2))
+	require.Equal(t, []string{"rewind 0"}, say(actors.Join, 3))
+	require.Empty(t, say(actors.Down, 3))
+	require.Equal(t, uint32(3), c.epoch)
+}
+
 // TestEvalAgain: an evaluation that a loss has ended is made again from its first batch.
 func TestEvalAgain(t *testing.T) {
 	ctx := &tape{}
