@@ -58,9 +58,14 @@ func (h *Head) revive(name string) {
 		return
 	}
 	h.mu.Lock()
-	again := time.Since(h.revived[name]) < starting
-	h.revived[name] = time.Now()
+	again, over := time.Since(h.revived[name]) < starting, h.ending || h.agents[name] == nil
+	if !again {
+		h.revived[name] = time.Now()
+	}
 	h.mu.Unlock()
+	if over { // the cluster ends, or the host was removed
+		return
+	}
 	if again {
 		time.AfterFunc(starting, func() { h.revive(name) })
 		return
