@@ -168,7 +168,8 @@ func (a *Agent) follow(ctx context.Context) {
 // reviveHead starts the head of this machine again, if it has ended. Of several agents that do so at
 // once, one's lives.
 func (a *Agent) reviveHead() {
-	if a.o.HeadDir == "" || process.Holder(a.o.HeadDir) > 0 || !process.Exists(a.o.HeadDir) {
+	if a.o.HeadDir == "" || process.Holder(a.o.HeadDir) > 0 || !process.Exists(a.o.HeadDir) ||
+		process.Exists(filepath.Join(a.o.HeadDir, control.DownFile)) {
 		return
 	}
 	command := append(slices.Clone(a.o.Command), control.HeadArgs(a.o.HeadDir, a.o.Head[0])...)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/actors/process"
 )
@@ -29,7 +31,12 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 	if c.Head.SSH == "" {
 		dirs = append(dirs, c.Head.Dir)
 	}
-	for _, dir := range dirs {
+	if c.Head.SSH == "" && process.Exists(c.Head.Dir) {
+		if err := os.WriteFile(filepath.Join(c.Head.Dir, control.DownFile), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, dir := range append(dirs, dirs...) { // twice: one may have been starting when its turn was
 		if pid := process.Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds a lock of this cluster
 			if !ends(pid, 3*time.Second) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/process"
 )
 
@@ -54,7 +55,8 @@ const starting = 2 * time.Second
 // revive starts an agent of this machine again, if it has ended.
 func (h *Head) revive(name string) {
 	l, ok := h.local[name]
-	if !ok || len(h.o.Command) == 0 || process.Holder(l.Dir) > 0 {
+	if !ok || len(h.o.Command) == 0 || process.Holder(l.Dir) > 0 ||
+		process.Exists(filepath.Join(h.o.Dir, control.DownFile)) {
 		return
 	}
 	h.mu.Lock()
