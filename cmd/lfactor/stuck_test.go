@@ -134,11 +134,11 @@ func hasSockets(pid int) bool {
 	return false
 }
 
-// TestStoppedWorker: a worker process that is stopped is named with its number and state, by `lfactor why` and by the run itself when it is to end; its ranks' state
-// cannot be saved, and the run says so.
+// TestStoppedWorker: a worker process that is stopped, in a run that starts none again, is named with its number and state, by
+// `lfactor why` and by the run itself when it is to end; its ranks' state cannot be saved, and the run says so.
 func TestStoppedWorker(t *testing.T) {
 	dir := tinyRun(t)
-	r := startRun(t, dir, nil, "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0", "plan.procs=2")
+	r := startRun(t, dir, nil, "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0", "plan.procs=2", "train.restarts=0")
 	r.until(t, "step 5/")
 	kids := children(t, r.cmd.Process.Pid)
 	require.Len(t, kids, 1)
