@@ -17,7 +17,8 @@ type plane struct {
 	set             []uint64  // the bits of a block's coefficients, in the file's order, that are not zero
 	weights         [64]int16 // of the coefficients, in natural order, as they are at the component's first scan
 	latched         bool
-	dc, ac          int // Huffman tables of the current scan
+	known           [guessed]int8 // by coefficient in the file's order: low bits that no scan has brought, -1 for nothing at all
+	dc, ac          int           // Huffman tables of the current scan
 	pred            int
 	pix             []byte // rows of stride bytes that begin at margin
 	stride          int
@@ -161,6 +162,9 @@ func (r *jpegReader) frame(b []byte) error {
 	r.h, r.w = int(binary.BigEndian.Uint16(b[1:])), int(binary.BigEndian.Uint16(b[3:]))
 	for c := b[6:]; len(c) > 0; c = c[3:] {
 		p := &plane{id: int(c[0]), h: int(c[1] >> 4), v: int(c[1] & 15), quant: int(c[2])}
+		for k := range p.known {
+			p.known[k] = -1
+		}
 		if p.h < 1 || p.h > 4 || p.v < 1 || p.v > 4 || p.quant > 3 {
 			return errJPEG
 		}
@@ -262,6 +266,9 @@ func (r *jpegReader) latch(in []*plane) error {
 		}
 		if !p.latched {
 			p.weights, p.latched = r.quant[p.quant], true
+		}
+		for k := r.ss; k <= min(r.se, guessed-1); k++ {
+			p.known[k] = int8(r.al)
 		}
 	}
 	return nil

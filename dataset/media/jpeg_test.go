@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"hash/crc32"
 	"math/rand/v2"
 	"testing"
 
@@ -26,6 +27,17 @@ func TestJPEGDamage(t *testing.T) {
 			_, err := Decode(b[:cut], Options{})
 			require.Error(t, err, "%s cut to %d bytes", name, cut)
 		}
+	}
+}
+
+// TestJPEGScans: what lacks scans looks as Pillow has it, whose library guesses the coefficients that are missing.
+func TestJPEGScans(t *testing.T) {
+	want := readKinds(t, "testdata/scans.json.gz")
+	require.GreaterOrEqual(t, len(want), 70)
+	for name, c := range want {
+		p, err := Decode(c.File, Options{})
+		require.NoError(t, err, name)
+		require.Equal(t, c.RGB, crc32.ChecksumIEEE(p.Pix), name)
 	}
 }
 

@@ -10,12 +10,15 @@ func (r *jpegReader) picture() (*Picture, error) {
 	if r.planes == nil {
 		return nil, errJPEG
 	}
-	for i, p := range r.planes {
-		if !p.latched {
+	if r.progressive {
+		r.guess()
+	}
+	for _, p := range r.planes {
+		switch {
+		case p.coef != nil: // a colour without a scan has no weights, and is grey as in libjpeg
+			p.inverseAll()
+		case !p.latched:
 			return nil, errors.New("a colour has no data")
-		}
-		if p.coef != nil {
-			r.planes[i].inverseAll()
 		}
 	}
 	out := bare(r.w, r.h)

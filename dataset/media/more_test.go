@@ -18,9 +18,11 @@ type moreKind struct {
 	White *uint32
 }
 
-func moreKinds(t testing.TB) (want map[string]moreKind) {
+func moreKinds(t testing.TB) map[string]moreKind { return readKinds(t, "testdata/more.json.gz") }
+
+func readKinds(t testing.TB, file string) (want map[string]moreKind) {
 	t.Helper()
-	b, err := os.ReadFile("testdata/more.json.gz")
+	b, err := os.ReadFile(file)
 	require.NoError(t, err)
 	r, err := gzip.NewReader(bytes.NewReader(b))
 	require.NoError(t, err)
