@@ -25,6 +25,7 @@ func TestCommitKilled(t *testing.T) {
 		l := described(t, topology.Grid(2, 2, 2), 4, 2, 1, 3).Layout()
 		l.Run.SaveEvery = 1 + int64(seed%2)
 		l.Run.LR = func(step int64) float64 { return float64(step) }
+		overflows(l, seed)
 		o := sim.Options{Seed: seed, Jitter: 0.5}
 		var at []actors.Time
 		var kinds []actors.Kind

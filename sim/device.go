@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
@@ -200,6 +201,9 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	}
 	if c.dev != nil && j.Engine == actors.Compute {
 		c.dev.account(j, begin, took, &m)
+		if seg.Ready {
+			s.norms(c.dev, j, &m)
+		}
 		c.dev.flying = true
 	}
 	if s.o.Span != nil {
@@ -209,6 +213,23 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		j.In[i].Payload.Release()
 	}
 	s.post(begin+took, self, &m)
+}
+
+// norms appends the squared norms that a rank reports when it is ready: 1 each, or +Inf on one rank where gradients overflow.
+func (s *Sim) norms(d *device, j *actors.Job, m *actors.Message) {
+	if s.l.Run.Norms == nil {
+		return
+	}
+	norm := 1.0
+	here := int(j.Step)%len(s.l.Ranks) == d.l.Rank
+	if here && s.l.Overflow != nil && s.l.Overflow(j.Step, j.Values[core.OpenScale]) {
+		norm = math.Inf(1)
+	}
+	v := append(make([]float64, 0, 2*core.ClosedLen), m.Values...)
+	for range s.l.Run.Norms[d.l.Rank] {
+		v = append(v, norm)
+	}
+	m.Values = v
 }
 
 // mark writes on every result of a job who made it; the data of a step goes by microbatch and chunk.

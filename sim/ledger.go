@@ -8,12 +8,13 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// update is one change of a rank's parameters: by which step, with which rate, as which update, and on
-// how many samples.
+// update is one change of a rank's parameters: by which step, with which rate, as which update, with gradients of which loss scale,
+// and on how many samples.
 type update struct {
 	step    int64
 	rate    float64
 	number  int64
+	scale   float64
 	samples int
 }
 
@@ -54,11 +55,38 @@ func (m *Monitor) startBooks() {
 	m.saves = saves{kept: m.l.Run.First - 1, ordered: m.l.Run.First - 1}
 }
 
-// want is the n-th update that the layout says.
-func (m *Monitor) want(rank, n int) update {
-	step := m.l.Run.First + int64(n)
-	number := m.l.Run.OptimSteps + int64(n) + 1
-	return update{step: step, rate: m.l.Run.LR(step), number: number, samples: len(m.samples(rank, step))}
+// course is what the layout alone says of a run: its updates, how many there are after each step from the first on, and the loss scale
+// then. A step whose gradients overflow makes no update.
+type course struct {
+	updates []update
+	count   []int
+	scale   []core.LossScale
+}
+
+// until works the course out up to a step.
+func (m *Monitor) until(step int64) *course {
+	c, run := &m.course, &m.l.Run
+	if c.count == nil {
+		c.count, c.scale = []int{0}, []core.LossScale{run.LossScale}
+	}
+	for n := run.First + int64(len(c.count)) - 1; n <= step; n++ {
+		s := c.scale[len(c.scale)-1]
+		over := m.l.Overflow != nil && m.l.Overflow(n, s.Scale)
+		if !over {
+			number := run.OptimSteps + int64(len(c.updates)) + 1
+			c.updates = append(c.updates, update{step: n, rate: run.LR(n), number: number, scale: s.Scale})
+		}
+		s.Update(over)
+		c.count, c.scale = append(c.count, len(c.updates)), append(c.scale, s)
+	}
+	return c
+}
+
+// after is the number of updates and the loss scale after a step.
+func (m *Monitor) after(step int64) (updates int, scale core.LossScale) {
+	n := step - m.l.Run.First + 1
+	c := m.until(step)
+	return c.count[n], c.scale[n]
 }
 
 // samples lists what the gradients of a step are made of on a rank: every backward of its program once.
@@ -202,9 +230,10 @@ func (m *Monitor) bookSave(s Span) {
 				m.broken("the checkpoint of step %d is committed before rank %d has written it", s.Job.Step, i)
 			}
 		}
-		n := m.l.Run.OptimSteps + int64(len(m.books[0].saved[s.Job.Step]))
-		if len(s.Job.Values) == 0 || int64(s.Job.Values[0]) != n {
-			m.broken("the checkpoint of step %d is of %d updates, and says %v", s.Job.Step, n, s.Job.Values)
+		n, scale := m.after(s.Job.Step)
+		want := []float64{float64(m.l.Run.OptimSteps + int64(n)), scale.Scale, float64(scale.Good), float64(scale.Left)}
+		if !slices.Equal(s.Job.Values, want) {
+			m.broken("the checkpoint of step %d says %v of updates and loss scale, it should say %v", s.Job.Step, s.Job.Values, want)
 		}
 		m.saves.job = s.Job.ID
 	}
@@ -255,20 +284,25 @@ func (m *Monitor) bookUpdate(rank int, j *actors.Job) {
 			m.broken("rank %d updates in step %d with gradients of %v of step %d", rank, j.Step, x.a, x.step)
 		}
 	}
-	number := int64(j.Values[core.CommitUpdate])
-	b.updates = append(b.updates, update{step: j.Step, rate: j.Values[core.CommitLR], number: number, samples: len(want)})
+	if j.Values[core.CommitOverflow] == 0 {
+		b.updates = append(b.updates, update{step: j.Step, rate: j.Values[core.CommitLR], number: int64(j.Values[core.CommitUpdate]),
+			scale: 1 / j.Values[core.CommitFactor], samples: len(want)})
+	}
 	m.audit(rank, j.Step)
 }
 
 // audit compares a rank's symbolic state with what the layout says it is after a step.
 func (m *Monitor) audit(rank int, step int64) {
 	b := m.books[rank]
-	if n := int(step - m.l.Run.First + 1); len(b.updates) != n {
+	n, _ := m.after(step)
+	if len(b.updates) != n {
 		m.broken("rank %d has the parameters of %d updates after step %d, not of %d", rank, len(b.updates), step, n)
 		return
 	}
 	for i, x := range b.updates {
-		if w := m.want(rank, i); x != w {
+		w := m.course.updates[i]
+		w.samples = len(m.samples(rank, w.step))
+		if x != w {
 			m.broken("rank %d: update %d is %+v, it should be %+v", rank, i, x, w)
 		}
 	}

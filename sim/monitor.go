@@ -28,6 +28,7 @@ type Monitor struct {
 	ready  int     // ranks that are, for the step under way
 	commit int64   // the newest step for which all were
 	books  []*ledger
+	course course
 	saves  saves
 	loads  map[actors.Ref]uint32 // by loader: the epoch in which it was asked last
 	fault  string

@@ -29,6 +29,9 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 	l.Run.Alone = !gather
 	l.Run.SaveEvery, l.Run.SaveAtEnd = int64(seed%4), seed%5 != 0
 	l.Run.OptimSteps = int64(seed % 2 * 7)
+	if seed%4 != 3 {
+		overflows(l, seed)
+	}
 	n := len(l.Ranks)
 	for i := range n {
 		if seed%6 == 0 { // the other replica of its stage
@@ -42,6 +45,18 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 		}
 	}
 	return l
+}
+
+// overflows has the gradients of some steps overflow when their loss scale is above 1, so that the scale goes up and down.
+func overflows(l *sim.Layout, seed uint64) {
+	for i := range l.Ranks {
+		l.Run.Norms = append(l.Run.Norms, []int32{int32(i)})
+	}
+	hysteresis := 1 + int(seed/4%2)
+	l.Run.LossScale = core.LossScale{Dynamic: true, Scale: 4, Min: 0.25, Window: 1 + int(seed/3%2), Hysteresis: hysteresis, Left: hysteresis}
+	l.Overflow = func(step int64, scale float64) bool {
+		return scale > 1 && (uint64(step)*2654435761+seed)%5 < 2
+	}
 }
 
 // moments are when the messages of a run are delivered that commits, copies and recoveries are made of.

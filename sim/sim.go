@@ -26,7 +26,10 @@ type Layout struct {
 	BatchBytes  int64 // data of one microbatch or chunk
 	// Class is the class of shape of a microbatch of the replica that a rank belongs to; nil is 0 for all.
 	Class func(step int64, rank actors.Ref, micro int) int32
-	Names func(rank int) string
+	// Overflow reports whether the gradients of a step, made with a loss scale, are not finite, on one of the ranks; nil is never.
+	// Run.Norms must be there.
+	Overflow func(step int64, scale float64) bool
+	Names    func(rank int) string
 }
 
 // Memory is what actions do to a rank's memory. Foot gives the bytes of an action's frame at its worst and after it; both are zero
