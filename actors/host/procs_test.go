@@ -37,13 +37,16 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 		links = append(links, l)
 	}
 	var ready, ended sync.WaitGroup
+	over := make(chan error) // as the end of a parent that has nothing more to say: connections may break over a last message too
 	ready.Add(n - 1)
 	for p := 1; p < n; p++ {
 		ended.Add(1)
 		go func() {
 			defer ended.Done()
 			l, o := v.run(t, m, 10, refBackend, nil)
-			o.Coord.Recover = wrap != nil
+			if o.Coord.Recover = wrap != nil; wrap != nil {
+				o.Orphaned = over
+			}
 			o.Proc, o.Procs, o.Links, o.Ready = p, n, links[p], func() error { ready.Done(); return nil }
 			if err := Run(l, o); err != nil {
 				t.Errorf("process %d: %v", p, err)
@@ -55,6 +58,7 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 	o.Coord.Recover = wrap != nil
 	o.Procs, o.Links, o.Ready = n, links[0], func() error { ready.Wait(); return nil }
 	require.NoError(t, Run(l, o))
+	close(over)
 	ended.Wait()
 	for _, l := range links {
 		require.Zero(t, l.pool.Buffers(), "storage of received messages")
