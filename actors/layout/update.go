@@ -70,7 +70,7 @@ func (l *Layout) Rows(p ParamPlan, member int) (from, to int) {
 func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	segs := make([]core.Segment, numUpdate-1)
 	for _, x := range l.Exchanges(part, SumTP) {
-		segs[SumTP].Comms = append(segs[SumTP].Comms, core.Comm{Group: x.Group, Bytes: l.smallBytes()})
+		segs[SumTP].Comms = append(segs[SumTP].Comms, core.Comm{Group: x.Group, Bytes: summed(part.elements(x.Params), x.Members)})
 	}
 	for _, x := range l.Exchanges(part, SumDP) {
 		members, n, own := int64(x.Members), part.elements(x.Params), int64(0)
@@ -78,15 +78,22 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 			o := grad.Options{Mesh: l.meshes[x.Side]}
 			own += int64(tensor.Len(part.Params[i].Local)) / int64(o.Members(part.Params[i].Zero))
 		}
-		sent := 4 * n * (members - 1) / members // gradients are float32, summed in a ring
-		if l.Job.Zero == 0 {
-			sent *= 2
+		sent := summed(n, x.Members)
+		if l.Job.Zero > 0 { // each needs its own rows only
+			sent = 4 * n * (members - 1) / members
 		}
 		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent})
 		segs[SumDP+1].Bytes += 4 * own * (members + 1) // the sum of what has come
 	}
-	for i := range part.Ties {
-		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: len(l.axes) + i, Bytes: l.smallBytes()})
+	for i, members := range part.Ties {
+		n := int64(0)
+		for _, p := range part.Params {
+			if p.Tie == i+1 {
+				o := grad.Options{Mesh: l.meshes[p.Side]}
+				n += int64(tensor.Len(p.Local)) / int64(o.Members(p.Zero))
+			}
+		}
+		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: len(l.axes) + i, Bytes: summed(n, len(members))})
 	}
 	segs[SumNorm].Ready = true
 	for _, x := range l.Exchanges(part, Apply) {
@@ -110,8 +117,8 @@ func (part *RankPart) elements(params []int) (n int64) {
 	return
 }
 
-// smallBytes stands for sums of norms' weights and of tied parameters, which are priced alike.
-func (l *Layout) smallBytes() int64 { return 8 * int64(l.Job.Model.Spec.Hidden) }
+// summed is what a member sends of n gradients, which are float32 and summed in a ring.
+func summed(n int64, members int) int64 { return 2 * 4 * n * int64(members-1) / int64(members) }
 
 // Norms lists the parameters whose squared norms a rank reports.
 func Norms(ps []ParamPlan) []int32 {

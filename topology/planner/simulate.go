@@ -101,7 +101,11 @@ func (p *Search) Simulate(c *search.Candidate) error {
 	update := make([]int64, c.PP)
 	var port int64
 	for r, x := range own {
-		update[r] = cost.Nanoseconds(p.Space.Update(c, x.Params, x.Tensors))
+		seconds := p.Space.Update(c, x.Params, x.Tensors)
+		if st.TiedRank(prog.StageRank, r) {
+			seconds += p.Space.Tied(c, st, prog.StageRank)
+		}
+		update[r] = cost.Nanoseconds(seconds)
 	}
 	for s := range st.Blocks {
 		port = max(port, st.Blocks[s].Port)

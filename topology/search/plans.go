@@ -294,7 +294,7 @@ func (s *Space) Estimate(c *Candidate) error {
 		}
 		pipe += more
 	}
-	c.Step = pipe + s.Update(c, busy.Params, busy.Tensors)
+	c.Step = pipe + s.Update(c, busy.Params, busy.Tensors) + s.Tied(c, st, p.rank)
 	c.Bubble = max(0, 1-float64(c.Micro)*most/c.Step)
 	if s.Limit > 0 && c.Memory > s.Limit {
 		c.Why = "memory"

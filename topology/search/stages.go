@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/topology/collective"
 )
 
 // Stages are the costs of a pipeline's stages.
@@ -25,6 +26,33 @@ func (st *Stages) Own(ranks []int, r int) (params, tensors int64) {
 		}
 	}
 	return
+}
+
+// Tied is the time in which ranks exchange the gradients of weights that lie on two of them, as those of an embedding that is the head
+// too; ranks are those of all stages.
+func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
+	for i := range st.Blocks {
+		n := 4 * st.Blocks[i].TiedToFirstBlock
+		if i == st.first || n == 0 || ranks[i] == ranks[st.first] {
+			continue
+		}
+		if c.Zero > 0 {
+			n /= int64(c.DP)
+		}
+		between := c.TP * c.DP // neighbours of the pipeline are so many devices apart
+		t += s.Machine.Collective(collective.AllReduce, []int{ranks[st.first] * between, ranks[i] * between}, n)
+	}
+	return
+}
+
+// TiedRank reports whether a rank takes part in that exchange.
+func (st *Stages) TiedRank(ranks []int, r int) bool {
+	for i := range st.Blocks {
+		if st.Blocks[i].TiedToFirstBlock > 0 && ranks[i] != ranks[st.first] && (ranks[i] == r || ranks[st.first] == r) {
+			return true
+		}
+	}
+	return false
 }
 
 // single reports whether the last stage ends a microbatch's backward before it begins the next forward.
