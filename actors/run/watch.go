@@ -116,11 +116,8 @@ func (w *watch) patience() time.Duration {
 
 // stalled says once why no step comes for long.
 func (w *watch) stalled() {
-	limit := w.r.io.Stall
+	limit := w.r.stallLimit()
 	w.mu.Lock()
-	if limit == 0 {
-		limit = time.Duration(w.r.cfg.Run.Log.Stall * float64(time.Second))
-	}
 	if limit == 0 {
 		limit = max(stallUsual, stallSteps*w.longest)
 	}
@@ -150,10 +147,24 @@ func (w *watch) root() (string, bool) {
 func (r *Run) prepareUntil(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- r.prepare() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	limit := r.stallLimit()
+	if limit == 0 {
+		limit = stallUsual
+	}
+	for began, told := time.Now(), false; ctx.Err() == nil; {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+		if read, late := openingWaits(); !told && time.Since(began) > limit && late > 0 {
+			told = true
+			fmt.Fprintf(r.io.Warnings, "! the run has been opening for %d s, because %s has not answered for %d s\n",
+				int(time.Since(began).Seconds()), read, int(late.Seconds()))
+		}
 	}
 	select {
 	case err := <-done:
@@ -161,9 +172,26 @@ func (r *Run) prepareUntil(ctx context.Context) error {
 	case <-time.After(openingWait):
 	}
 	what := "while the run was being opened"
-	if reads := store.Waits(); len(reads) > 0 {
-		what = fmt.Sprintf("while %s was being opened, which has not answered since %v", reads[0].Name, time.Since(reads[0].Since).Round(time.Second))
+	if read, late := openingWaits(); late > 0 {
+		what = fmt.Sprintf("while %s was being opened, which has not answered for %v", read, late.Round(time.Second))
 	}
 	fmt.Fprintln(r.io.Warnings, "stopped", what)
 	return exit.With(errors.New("stopped "+what), exit.Interrupted)
+}
+
+// openingWaits is what the opening run reads and for how long it has waited for an answer, 0 if it waits for none.
+func openingWaits() (string, time.Duration) {
+	reads := store.Waits()
+	if len(reads) == 0 {
+		return "", 0
+	}
+	return reads[0].Name, time.Since(reads[0].Since)
+}
+
+// stallLimit is the time without a step from which on a run says what it waits for, 0 if the configuration leaves it open.
+func (r *Run) stallLimit() time.Duration {
+	if r.io.Stall > 0 {
+		return r.io.Stall
+	}
+	return time.Duration(r.cfg.Run.Log.Stall * float64(time.Second))
 }
