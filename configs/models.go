@@ -130,6 +130,10 @@ func (l *loader) differs(name string, from Origin) {
 // file reads what a key names, if it is there; otherwise the fault is the key's.
 func (l *loader) file(key, where, needed string, read func(string)) {
 	if _, err := os.Stat(needed); err != nil {
+		if hint := hf.Absent(where, l.loong.Getenv); hint != "" && key == "model.path" {
+			l.fail(l.c.place(key), key, hint, "lfactor config models lists models that need no files")
+			return
+		}
 		l.fail(l.c.place(key), key, strings.TrimPrefix(err.Error(), "stat "), "name a directory or file of a model; lfactor config models lists those that need none")
 		return
 	}

@@ -38,6 +38,25 @@ func Resolve(path string, getenv func(string) string) (string, error) {
 	return snapshot(dir, m[1]+"/"+m[2], m[3])
 }
 
+// Absent says of a path that is not there, and may be the name of a repository, how it could be had; "" for other paths.
+func Absent(path string, getenv func(string) string) string {
+	m := repoName.FindStringSubmatch(path)
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("there is no directory %s, and no repository of this name in Hugging Face's cache %s; `hf download %s/%s` fetches one (where its terms must be accepted: "+
+		"after `hf auth login`)", path, cache(getenv), m[1], m[2])
+}
+
+// Partial says of a directory in the cache, which lacks a file, how the rest of it is fetched; "" for other directories.
+func Partial(dir string) string {
+	repo := RepoOf(dir)
+	if repo == "" {
+		return ""
+	}
+	return fmt.Sprintf("; it is a snapshot of %s in Hugging Face's cache, of which only some files were fetched: `hf download %[1]s` fetches the rest", repo)
+}
+
 // cache is the directory of huggingface_hub's cache.
 func cache(getenv func(string) string) string {
 	if getenv == nil {

@@ -41,6 +41,10 @@ func TestResolve(t *testing.T) {
 		require.Equal(t, path, got)
 		require.Empty(t, RepoOf(got))
 	}
+	require.Contains(t, Absent("other/model", env), "no repository of this name in Hugging Face's cache "+root+"; `hf download other/model` fetches one")
+	require.Empty(t, Absent("../../etc", env))
+	require.Contains(t, Partial(want), "`hf download some/gated-1b` fetches the rest")
+	require.Empty(t, Partial(root))
 	_, err := Resolve("some/gated-1b@v2", env)
 	require.ErrorContains(t, err, `no snapshot of v2 of some/gated-1b, only ["5a51f3a3"]; `+"`hf download some/gated-1b --revision v2`")
 	_, err = Resolve("some/gated-1b@../../../etc", env)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -28,7 +29,7 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 	}
 	t, conf, err := token.LoadDir(dir)
 	if err != nil {
-		return nil, nil, c.Fault(key, err.Error(), "")
+		return nil, nil, c.Fault(key, err.Error()+hf.Partial(dir), "")
 	}
 	return t, conf, nil
 }

@@ -56,3 +56,10 @@ func TextTable(columns ...any) table.Writer {
 	t.AppendHeader(columns)
 	return t
 }
+
+// Notes prints what reading a configuration had to say to stderr.
+func Notes(notes []string) {
+	for _, n := range notes {
+		fmt.Fprintln(os.Stderr, "note: "+n)
+	}
+}

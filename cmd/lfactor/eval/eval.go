@@ -33,6 +33,7 @@ func evalCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	cli.Notes(cfg.Notices)
 	e, err := run.Evaluate(c.Context(), cfg)
 	if err != nil {
 		return err

@@ -116,6 +116,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	cli.Notes(cfg.Notices)
 	if err := setup.Vocabulary(cfg); err != nil {
 		return err
 	}

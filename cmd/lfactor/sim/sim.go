@@ -168,6 +168,7 @@ func (s *simRun) plan() error {
 	if err != nil {
 		return err
 	}
+	cli.Notes(cfg.Notices)
 	s.r, err = rehearsal.New(cfg, s.o)
 	return err
 }
