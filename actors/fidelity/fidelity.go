@@ -3,6 +3,7 @@
 package fidelity
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
@@ -32,11 +34,35 @@ type fidelityPlan struct {
 	schedule string
 	loops    int
 	mesh     topology.Mesh
+	micro    int // microbatches a step, 0 for 8
 }
 
 // String names the plan.
 func (p fidelityPlan) String() string {
-	return fmt.Sprintf("%s pp%d dp%d tp%d", p.schedule, p.mesh.Len(topology.PP), p.mesh.Replicas(), p.mesh.Len(topology.TP))
+	s := fmt.Sprintf("%s pp%d dp%d tp%d", p.schedule, p.mesh.Len(topology.PP), p.mesh.Replicas(), p.mesh.Len(topology.TP))
+	if p.micro > 0 {
+		s += fmt.Sprintf(" %d microbatches", p.micro)
+	}
+	return s
+}
+
+// EverySchedule is the paced set with other plans: each schedule that runs, on 4 stages, with few and with many microbatches.
+func EverySchedule() *Set {
+	set := PacedSet
+	set.name, set.Plans = "4 ranks, jobs last their modelled time", nil
+	for _, name := range schedule.Names() {
+		s, err := schedule.Get(name)
+		if err != nil || !s.Runs {
+			continue
+		}
+		loops := cmp.Or(s.Loops, 2)
+		for _, micro := range []int{4, 16, 64} {
+			if _, err := schedule.Build(name, schedule.Shape{Ranks: 4, Micro: micro, Loops: loops}); err == nil {
+				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro})
+			}
+		}
+	}
+	return &set
 }
 
 // Set is a way to run plans for real, with the plans.
@@ -54,9 +80,9 @@ type Set struct {
 }
 
 // PacedSet runs on devices whose jobs last their modelled time, so that bubbles are real on few cores.
-var PacedSet = Set{name: "8 ranks, jobs last their modelled time", calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1)},
-	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1)}, {"gpipe", 1, topology.Grid(8, 1, 1)}, {"zb-1p", 1, topology.Grid(8, 1, 1)},
-		{"interleaved", 2, topology.Grid(4, 2, 1)}, {"zb-v", 2, topology.Grid(4, 2, 1)}, {"1f1b", 1, topology.Grid(4, 1, 2)}},
+var PacedSet = Set{name: "8 ranks, jobs last their modelled time", calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1), 0},
+	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0}, {"gpipe", 1, topology.Grid(8, 1, 1), 0}, {"zb-1p", 1, topology.Grid(8, 1, 1), 0},
+		{"interleaved", 2, topology.Grid(4, 2, 1), 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0}, {"1f1b", 1, topology.Grid(4, 1, 2), 0}},
 	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(32, 64), 16) },
 	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
@@ -64,9 +90,9 @@ var PacedSet = Set{name: "8 ranks, jobs last their modelled time", calib: fideli
 	fit: func([]calibrate.Timed) func(*actors.Job, *core.Segment) int64 { return pacedTime }}
 
 // PinnedSet runs for real, each rank on a core of its own.
-var PinnedSet = Set{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1)},
-	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1)}, {"zb-1p", 1, topology.Grid(2, 1, 1)}, {"interleaved", 2, topology.Grid(2, 1, 1)},
-		{"zb-v", 2, topology.Grid(2, 1, 1)}, {"1f1b", 1, topology.Grid(1, 2, 1)}, {"1f1b", 1, topology.Grid(1, 1, 2)}},
+var PinnedSet = Set{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1), 0},
+	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0}, {"zb-1p", 1, topology.Grid(2, 1, 1), 0}, {"interleaved", 2, topology.Grid(2, 1, 1), 0},
+		{"zb-v", 2, topology.Grid(2, 1, 1), 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0}, {"1f1b", 1, topology.Grid(1, 1, 2), 0}},
 	job:   func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
 	wrap:  func(_ *layout.Layout, rank int, d host.Device) host.Device { return &pinned{Device: d, core: rank} },
 	share: true, fit: func(all []calibrate.Timed) func(*actors.Job, *core.Segment) int64 {
@@ -81,7 +107,7 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core", calib: fidelityPlan{
 	}}
 
 func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Job {
-	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops, Micro: 8, Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
+	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops, Micro: cmp.Or(p.micro, 8), Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
 }
 
 // Row is a plan as it ran and as it was simulated.

@@ -18,13 +18,21 @@ func fidelityCommand() *cobra.Command {
 	c := &cobra.Command{Use: "fidelity", Short: "Compare the simulator with the real host, step time and memory, plan by plan", Args: cobra.NoArgs,
 		Long: "Two sets of plans run for real and in the simulator: 2 ranks that compute, each pinned to a core, and 8 ranks on devices whose jobs last their\nmodelled time, so that bubbles are real on few cores. Each set is calibrated once, on a plan that is not in it. Other programs disturb it."}
 	n := c.Flags().Int("plans", 6, "how many plans of each set to run")
+	every := c.Flags().Bool("every", false, "instead, every schedule that runs with 4, 16 and 64 microbatches, on 4 ranks whose jobs last their modelled time")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
 		if err != nil {
 			return err
 		}
 		var all []fidelity.Row
-		for _, set := range []*fidelity.Set{&fidelity.PinnedSet, &fidelity.PacedSet} {
+		sets := []*fidelity.Set{&fidelity.PinnedSet, &fidelity.PacedSet}
+		if *every {
+			sets = []*fidelity.Set{fidelity.EverySchedule()}
+			if !c.Flags().Changed("plans") {
+				*n = len(sets[0].Plans)
+			}
+		}
+		for _, set := range sets {
 			what, rows, err := set.Compare(max(0, min(*n, len(set.Plans))))
 			if err != nil {
 				return err
