@@ -69,7 +69,7 @@ func killer(t *testing.T, root, source, text string) string {
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-failfast", "-count=1", "-timeout", "2m",
-		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|RecoverySources|Partitions|OwedUpdate|PlantedBugs|CommitFails|EvalAgain|JoinLate)$", "./actors/core", "./sim")
+		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|RecoverySources|Partitions|OwedUpdate|PlantedBugs|CommitFails|EvalAgain|JoinLate|LossScale|Commit|ClipFactor)$", "./actors/core", "./sim")
 	c.Dir = root
 	out, err := c.CombinedOutput()
 	if err == nil {

@@ -3,8 +3,10 @@ package rehearsal
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 
+	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/sim"
 )
 
@@ -17,11 +19,12 @@ func (r *Rehearsal) Script(seed uint64, length int64, kinds []sim.FaultKind) []s
 	return sim.Draw(seed, 1+int(seed%3), r.Layout.Job.Mesh.Size(), length, kinds...)
 }
 
-// Tally counts how runs with faults ended.
+// Tally counts how runs with faults ended. Hash is that of all events of all runs, so that two machines can compare theirs.
 type Tally struct {
-	Ended   int `json:"ended"`
-	Stalled int `json:"stalled"`
-	Failed  int `json:"failed"`
+	Ended   int    `json:"ended"`
+	Stalled int    `json:"stalled"`
+	Failed  int    `json:"failed"`
+	Hash    string `json:"hash"`
 }
 
 // TryFaults runs n seeds with faults, each twice, once under a monitor of the protocols: both runs must
@@ -29,7 +32,11 @@ type Tally struct {
 // otherwise.
 func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []sim.FaultKind) (t Tally, err error) {
 	length := int64(r.Run(sim.Options{}).Time)
+	sum := fnv.New64a()
 	for i := range n {
+		if ctx.Err() != nil {
+			return t, exit.With(fmt.Errorf("interrupted after %d of %d seeds", i, n), exit.Interrupted)
+		}
 		seed := first + uint64(i)
 		faults := r.Script(seed, length, kinds)
 		harmless := !slices.ContainsFunc(faults, func(f sim.Fault) bool { return !f.Harmless() })
@@ -41,6 +48,7 @@ func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []
 		if broken != "" {
 			return t, fmt.Errorf("seed %d: the protocol is broken: %s; look at it with lfactor sim replay %d --shrink", seed, broken, seed)
 		}
+		fmt.Fprintf(sum, "%016x", a.Hash)
 		switch {
 		case a.Stall != nil:
 			t.Stalled++
@@ -53,9 +61,7 @@ func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []
 		if harmless {
 			return t, fmt.Errorf("seed %d: a run with faults that it must survive did not end: %s; look at it with lfactor sim replay %d --shrink", seed, Why(a), seed)
 		}
-		if ctx.Err() != nil {
-			break
-		}
 	}
+	t.Hash = fmt.Sprintf("%016x", sum.Sum64())
 	return t, nil
 }

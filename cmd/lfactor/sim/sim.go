@@ -192,7 +192,8 @@ func simCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	return cli.EmitAs(os.Stdout, s.form, t, func(w io.Writer) {
-		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle of waits\n", t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled)
+		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle of waits; hash of all events %s\n",
+			t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled, t.Hash)
 	})
 }
 
