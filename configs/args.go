@@ -145,6 +145,7 @@ func (l *loader) flag(name string, values []string) bool {
 		return false
 	}
 	switch {
+	case l.wordFlag(name, values, o):
 	case name == "config-file":
 		l.configFile(values, o)
 	case name == "pipeline-model-parallel-layout":
@@ -173,8 +174,6 @@ func (l *loader) flag(name string, values []string) bool {
 		l.fail(o, "", megatron.RefusedFlags[name], "")
 	case strings.HasPrefix(name, "wandb-"):
 		return true
-	case strings.HasPrefix(name, "moe-"):
-		l.fail(o, "", "mixture-of-experts layers are not part of dense families", "")
 	default:
 		l.fail(o, "", "unknown flag", source.DidYouMean(name, knownFlags()))
 	}
@@ -207,7 +206,7 @@ func (l *loader) exitFlag(values []string, o Origin) {
 }
 
 func knownFlags() []string {
-	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags), source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags))
+	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags), source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags), source.SortedKeys(expertWords))
 	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval", "recompute-method", "recompute-num-layers", "conv-style")
 }
 

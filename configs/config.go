@@ -80,6 +80,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.componentRates()
 	l.cached(req.Getenv)
 	l.readModel()
+	l.experts()
 	l.applyModel()
 	l.tolerate()
 	if !l.broken {
@@ -106,7 +107,8 @@ type loader struct {
 	recompute    []string      // --recompute-num-layers
 	uniform      bool          // --recompute-method uniform
 	conversation []string      // --conv-style
-	modelOnly    bool          // there need be no data: the model is what is asked for
+	words        map[string]word
+	modelOnly    bool // there need be no data: the model is what is asked for
 }
 
 func (l *loader) add(s setting) {
@@ -230,24 +232,28 @@ func (l *loader) cached(getenv func(string) string) {
 // apply sets the values of Run's keys or Model's, weakest first, so that the strongest stays.
 func (l *loader) apply(model bool) {
 	for _, k := range table().keys {
-		if k.model != model {
-			continue
+		if k.model == model {
+			l.applyKey(k)
 		}
-		dst := k.field(&l.c.Run, &l.c.Model)
-		if k.Default != "" {
-			node, err := source.ParseValue(k.Default)
-			if err != nil {
-				panic(fmt.Sprintf("configs: %s: default %s: %v", k.Name, k.Default, err))
-			}
-			if why, _ := setValue(dst, node); why != "" {
-				panic(fmt.Sprintf("configs: %s: default %s: %s", k.Name, k.Default, why))
-			}
+	}
+}
+
+// applyKey sets one key.
+func (l *loader) applyKey(k *Key) {
+	dst := k.field(&l.c.Run, &l.c.Model)
+	if k.Default != "" {
+		node, err := source.ParseValue(k.Default)
+		if err != nil {
+			panic(fmt.Sprintf("configs: %s: default %s: %v", k.Name, k.Default, err))
 		}
-		given := l.c.given[k.Name]
-		slices.SortStableFunc(given, func(a, b setting) int { return int(a.origin.Layer - b.origin.Layer) })
-		for _, s := range given {
-			l.set(dst, s)
+		if why, _ := setValue(dst, node); why != "" {
+			panic(fmt.Sprintf("configs: %s: default %s: %s", k.Name, k.Default, why))
 		}
+	}
+	given := l.c.given[k.Name]
+	slices.SortStableFunc(given, func(a, b setting) int { return int(a.origin.Layer - b.origin.Layer) })
+	for _, s := range given {
+		l.set(dst, s)
 	}
 }
 
@@ -288,6 +294,7 @@ func (l *loader) tolerate() {
 		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --exit-interval", n))
 	}
 	l.tolerateHeads()
+	l.replicas()
 	script := l.script || l.c.Origin("model.name").Layer == source.LayerFlag
 	if script && !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == source.LayerDefault {
 		r.Data.Kind = "media" // a launch script has no other data for such a model

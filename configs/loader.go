@@ -9,8 +9,9 @@ import (
 )
 
 func newLoader(file string) *loader {
-	l := &loader{c: &Config{file: file, given: map[string][]setting{}}, failed: map[string]bool{}}
-	l.loong = &loong.Reader{Sink: l, Flags: knownFlags, Flag: keyOfFlag,
+	l := &loader{c: &Config{file: file, given: map[string][]setting{}}, failed: map[string]bool{},
+		words: map[string]word{}}
+	l.loong = &loong.Reader{Sink: l, Flags: knownFlags, Flag: keyOfFlag, Word: l.word,
 		Integer: func(value *yaml.Node) (n int, why, try string) {
 			why, try = setValue(reflect.ValueOf(&n).Elem(), value)
 			return n, why, try

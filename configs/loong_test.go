@@ -147,7 +147,8 @@ func TestLoongFaults(t *testing.T) {
 		{"qwen2.5vl/qwen2_5_vl_7b", "model.foundation.num_layer=4", `model.foundation.num_layer: unknown key of a LoongForge model file; did you mean "num_layers"?`},
 		{"qwen2.5vl/qwen2_5_vl_7b", "~model.fundation", `~model.fundation: model.fundation: there is nothing to remove; did you mean "foundation"?`},
 		{"qwen2.5vl/qwen2_5_vl_7b", "plann.tp=2", `plann: unknown key; did you mean "plan"?`},
-		{"qwen2.5vl/qwen2_5_vl_7b", "model.foundation.num_experts=8", "model.foundation.num_experts: mixture-of-experts layers are not part of dense families"},
+		{"qwen2.5vl/qwen2_5_vl_7b", "model.foundation.num_experts=8",
+			"model.overrides.num_experts: 8, but qwen2_5_vl has 0"},
 		{"qwen2.5vl/qwen2_5_vl_7b", "model.foundation=5", `model.foundation=5: model.foundation: "5", want a mapping`},
 		{"qwen2.5vl/qwen2_5_vl_7b", "--tensor-model-parallel-size 2 --encoder-tensor-model-parallel-size 4", "--encoder-tensor-model-parallel-size: plan.encoder.tp: 4 does not divide the 2 ranks"},
 		{"qwen2.5vl/qwen2_5_vl_7b", "~model.image_projector", at + "qwen2.5vl/qwen2_5_vl_7b.yaml: model.image_projector: is not given; add to defaults: - ../image_projector@model.image_projector: qwen_mlp_adapter"},
@@ -162,7 +163,8 @@ func TestLoongFaults(t *testing.T) {
 		{"qwen2.5vl/qwen2_5_vl_7b", "model.image_projector.activation_func=silu", "silu, but patch mergers here have gelu; set it to gelu"},
 		{"qwen2.5vl/qwen2_5_vl_7b", "+model.image_projector.in_dim=1024", "the projector takes rows of 1024, the encoder gives 1280"},
 		{"custom/moon_vit_llama3_8b", "", at + "image_encoder/moon_vit_3d.yaml:1: model.image_encoder._target_: MoonViT"},
-		{"llama3/llama3_8b", "_target_=x.DeepseekConfig num_experts=4", `_target_=x.DeepseekConfig: _target_: class "DeepseekConfig": latent attention and mixtures of experts are not part of dense families`},
+		{"llama3/llama3_8b", "_target_=x.DeepseekConfig num_experts=4",
+			"model.overrides.kv_lora_rank: is not given"},
 		{"image_encoder/qwen2_5_vit", "", "is a part, an image encoder"},
 		{"lora/lora", "", "is a part, low-rank additions"},
 	} {
@@ -212,7 +214,7 @@ func TestLoongDefaults(t *testing.T) {
 		"nowhere.yaml":  "nowhere.yaml:2: defaults: ../sub: where it goes is not said",
 		"unchosen.yaml": "unchosen.yaml:2: defaults: sub@x: no file is chosen",
 		"word.yaml":     "word.yaml:1: defaults: \"base\", want a list",
-		"values.yaml":   "values.yaml:7: moe_layer_freq: mixture-of-experts",
+		"values.yaml":   "values.yaml:7: moe_layer_freq: llama has no experts",
 	} {
 		_, err := layers(file)
 		require.ErrorContains(t, err, want)

@@ -48,17 +48,22 @@ type Model struct {
 	ResidualScale float64     `key:"residual_multiplier" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on what attention and MLP add to the residual stream; 0 means 1."`
 	LogitDivisor  float64     `key:"logits_scaling" default:"0" min:"0" families:"some" class:"fixed" doc:"Divisor of logits; 0 means 1."`
 	MTPLayers     int         `key:"num_nextn_predict_layers" default:"0" families:"some" min:"0" max:"64" class:"fixed" flag:"mtp-num-layers" doc:"Multi-token-prediction layers (arXiv:2412.19437, section 2.2)."`
-	Experts       int         `key:"num_experts" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts of a layer with a mixture of them."`
-	ExpertsEach   int         `key:"num_experts_per_tok" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts that a token goes to."`
+	QueryRank     int         `key:"q_lora_rank" flag:"q-lora-rank" default:"0" min:"0" max:"1048576" families:"some" class:"fixed" doc:"Width of the latent row that queries are made from (arXiv:2405.04434, section 2.1); 0 makes them from the residual stream."`
+	KeyRank       int         `key:"kv_lora_rank" flag:"kv-lora-rank" default:"0" min:"0" max:"1048576" families:"some" class:"fixed" doc:"Width of the latent row that keys and values of all heads are made from."`
+	KeyStill      int         `key:"qk_nope_head_dim" flag:"qk-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Numbers of a head's query and key that do not turn, in latent attention."`
+	KeyTurning    int         `key:"qk_rope_head_dim" flag:"qk-pos-emb-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Numbers of a head's query and key that turn, in latent attention; those of the key are the same for all heads."`
+	ValueDim      int         `key:"v_head_dim" flag:"v-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Width of a head's value, in latent attention."`
+	Experts       int         `key:"num_experts" flag:"num-experts" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts of a layer with a mixture of them."`
+	ExpertsEach   int         `key:"num_experts_per_tok" flag:"moe-router-topk" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts that a token goes to."`
 	ExpertWidth   int         `key:"moe_intermediate_size" default:"0" min:"0" max:"16777216" families:"some" class:"fixed" doc:"Width of gate and up in an expert."`
 	NormTopK      bool        `key:"norm_topk_prob" default:"false" families:"some" class:"fixed" doc:"The weights of a token's experts are divided by their sum."`
-	ExpertGroups  int         `key:"n_group" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups of neighbouring experts, of which the best are chosen from first."`
-	GroupsKept    int         `key:"topk_group" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups that a token's experts are chosen from."`
-	RoutedScale   float64     `key:"routed_scaling_factor" default:"1" min:"0" families:"some" class:"fixed" doc:"Factor on the weights of a token's experts."`
+	ExpertGroups  int         `key:"n_group" flag:"moe-router-num-groups" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups of neighbouring experts, of which the best are chosen from first."`
+	GroupsKept    int         `key:"topk_group" flag:"moe-router-group-topk" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups that a token's experts are chosen from."`
+	RoutedScale   float64     `key:"routed_scaling_factor" flag:"moe-router-topk-scaling-factor" default:"1" min:"0" families:"some" class:"fixed" doc:"Factor on the weights of a token's experts."`
 	SharedExperts int         `key:"n_shared_experts" default:"0" min:"0" families:"some" class:"fixed" doc:"Experts that all tokens go to, beside those that are chosen."`
 	SharedWidth   int         `key:"shared_expert_intermediate_size" default:"0" min:"0" families:"some" class:"fixed" doc:"Width of an MLP that all tokens go to, through a gate of its own."`
 	DenseFirst    int         `key:"first_k_dense_replace" default:"0" min:"0" families:"some" class:"fixed" doc:"First layers that have one MLP in place of experts."`
-	RouterJitter  float64     `key:"router_jitter_noise" default:"0" min:"0" max:"1" families:"some" class:"fixed" doc:"How far from 1 what experts and their router read is multiplied at random in training (arXiv:2101.03961, section 2.2)."`
+	RouterJitter  float64     `key:"router_jitter_noise" flag:"moe-input-jitter-eps" default:"0" min:"0" max:"1" families:"some" class:"fixed" doc:"How far from 1 what experts and their router read is multiplied at random in training (arXiv:2101.03961, section 2.2)."`
 	SparseStep    int         `key:"decoder_sparse_step" default:"1" min:"1" families:"some" class:"fixed" doc:"Every layer of so many, from the last of the first ones on, has experts; the others one MLP."`
 	DenseLayers   []int       `key:"mlp_only_layers" families:"some" class:"fixed" doc:"Layers that have one MLP whatever decoder_sparse_step says."`
 	BalanceCoef   float64     `key:"router_aux_loss_coef" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on the loss of balance of experts, for train.router_loss."`
@@ -150,6 +155,9 @@ func (m *Model) complete() {
 	if m.KVHeads == 0 {
 		m.KVHeads = m.Heads
 	}
+	if m.HeadDim == 0 {
+		m.HeadDim = m.KeyTurning
+	}
 	if m.HeadDim == 0 && m.Heads > 0 && m.Hidden%m.Heads == 0 {
 		m.HeadDim = m.Hidden / m.Heads
 	}
@@ -192,6 +200,7 @@ func (m *Model) Check(at faults) {
 	if n := len(m.LayerTypes); n > 0 && n != m.Layers {
 		at.fault(p+"layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
 	}
+	m.checkLatent(at)
 	m.checkExperts(at)
 	if n := len(m.MLPTypes); n > 0 && n != m.Layers {
 		at.fault(p+"mlp_layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
@@ -213,6 +222,22 @@ func (m *Model) Check(at faults) {
 	}
 	m.checkFamily(at)
 	m.Vision.check(at, m)
+}
+
+// checkLatent holds the numbers of latent attention to each other.
+func (m *Model) checkLatent(at faults) {
+	const p = "model.overrides."
+	if !slices.Contains(hf.Families[m.Decoder()].Has, "kv_lora_rank") {
+		return
+	}
+	for key, n := range map[string]int{"kv_lora_rank": m.KeyRank, "qk_nope_head_dim": m.KeyStill, "qk_rope_head_dim": m.KeyTurning, "v_head_dim": m.ValueDim} {
+		if n == 0 {
+			at.fault(p+key, "is not given", "")
+		}
+	}
+	if m.KeyTurning > 0 && m.HeadDim != m.KeyTurning {
+		at.fault(p+"head_dim", fmt.Sprintf("%d, but the part of a head that turns has qk_rope_head_dim = %d", m.HeadDim, m.KeyTurning), "leave it out")
+	}
 }
 
 // checkExperts holds the numbers of a mixture to each other.
@@ -260,7 +285,7 @@ func (m *Model) checkFamily(at faults) {
 			continue
 		}
 		key := strings.TrimPrefix(k.Name, p)
-		if slices.Contains(f.Has, key) {
+		if slices.Contains(f.Has, key) || slices.Contains(f.Offered, key) {
 			continue
 		}
 		want := k.format(cmp.Or(f.Fixed[key], k.Default))

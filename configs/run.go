@@ -169,11 +169,11 @@ type Train struct {
 type Router struct {
 	Loss     string  `key:"loss" default:"model" oneof:"model|none|pooled|layer|sequence" class:"fixed" doc:"Loss that keeps experts evenly used, of each microbatch: pooled takes the tokens of all layers together, as transformers does; layer adds up one a layer, as Megatron-LM's aux_loss does; sequence is layer for each sequence by itself, as its seq_aux_loss, and does not depend on microbatches; model is pooled where config.json has output_router_logits, else none (arXiv:2101.03961)."`
 	Coef     float64 `key:"loss_coef" default:"0" min:"0" class:"fixed" doc:"Factor on that loss; 0 takes the model's router_aux_loss_coef, or 0.001."`
-	Z        float64 `key:"z_loss_coef" default:"0" min:"0" class:"fixed" doc:"Factor on the mean of (log of the sum of exponentials of logits)², one a layer; 0 is none (arXiv:2202.08906)."`
+	Z        float64 `key:"z_loss_coef" flag:"moe-z-loss-coeff" default:"0" min:"0" class:"fixed" doc:"Factor on the mean of (log of the sum of exponentials of logits)², one a layer; 0 is none (arXiv:2202.08906)."`
 	Jitter   float64 `key:"jitter" default:"0" min:"0" max:"1" class:"fixed" doc:"How far from 1 what the router reads is multiplied at random in training; 0 takes the model's router_jitter_noise."`
 	BiasRate float64 `key:"bias_rate" default:"0" min:"0" class:"fixed" doc:"What the numbers that experts are chosen by move after each update towards even use, without a loss; for families that have them (arXiv:2408.15664)."`
-	Capacity float64 `key:"capacity" default:"0" min:"0" class:"fixed" doc:"Rows that an expert takes of a rank's microbatch, over the number under even use; tokens beyond are dropped and pass by the residual stream only. 0 drops none."`
-	Drop     string  `key:"drop" default:"weight" oneof:"weight|position" class:"fixed" doc:"Which rows an expert that is full keeps: those of the greatest weights, or the first ones."`
+	Capacity float64 `key:"capacity" flag:"moe-expert-capacity-factor" default:"0" min:"0" class:"fixed" doc:"Rows that an expert takes of a rank's microbatch, over the number under even use; tokens beyond are dropped and pass by the residual stream only. 0 drops none."`
+	Drop     string  `key:"drop" flag:"moe-token-drop-policy" from:"probs=weight" default:"weight" oneof:"weight|position" class:"fixed" doc:"Which rows an expert that is full keeps: those of the greatest weights, or the first ones."`
 }
 
 // Check implements section.

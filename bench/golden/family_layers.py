@@ -22,6 +22,9 @@ def rope(theta=10000.0, **more):
     return dict(rope_type="default", rope_theta=theta, **more)
 
 
+# of latent attention; no two widths are equal
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=18, qk_nope_head_dim=10, qk_rope_head_dim=12, v_head_dim=14, moe_intermediate_size=16, rms_norm_eps=1e-5, drop=("head_dim",))
+
 # name: (config class, model class, what differs from SHAPE).
 CASES = {
     "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_hidden_layers=3, sliding_window=WINDOW, tie_word_embeddings=True,
@@ -59,6 +62,13 @@ CASES = {
     "minimax-m2": ("MiniMaxM2Config", "MiniMaxM2ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), rotary_dim=6, num_local_experts=6, num_experts_per_tok=2)),
     "ernie4.5-moe": ("Ernie4_5_MoeConfig", "Ernie4_5_MoeForCausalLM", dict(rope_parameters=rope(), num_hidden_layers=3, moe_num_experts=5, moe_k=3, moe_intermediate_size=16,
                      moe_num_shared_experts=2, moe_layer_start_index=1, tie_word_embeddings=True)),
+    "deepseek-v2": ("DeepseekV2Config", "DeepseekV2ForCausalLM", LATENT | dict(rope_parameters=rope(), num_hidden_layers=3, q_lora_rank=20, n_routed_experts=12, num_experts_per_tok=3,
+                    n_shared_experts=2, first_k_dense_replace=1, topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=3.0)),
+    "deepseek-v2-lite": ("DeepseekV2Config", "DeepseekV2ForCausalLM", LATENT | dict(q_lora_rank=None, n_routed_experts=7, num_experts_per_tok=2, n_shared_experts=1,
+                         rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, mscale=0.707, mscale_all_dim=0.707))),
+    "deepseek-v3": ("DeepseekV3Config", "DeepseekV3ForCausalLM", LATENT | dict(num_hidden_layers=3, q_lora_rank=20, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1,
+                    first_k_dense_replace=1, n_group=4, topk_group=2, routed_scaling_factor=2.5, num_mtp_layers=0,
+                    rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=0.6, beta_fast=4.0, beta_slow=1.0))),
     "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
 }
 

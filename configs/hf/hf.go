@@ -27,9 +27,18 @@ type Family struct {
 	Omit       []string          // our keys that its file does not have
 	Idle       []string          // keys of its own that say nothing about the arithmetic of training
 	Whole      []string          // keys of numbers that transformers wants as integers
+	// optional keys of ours that a run may set, while a file's value is passed over with a note
+	Offered []string
 	// keys of dropout, which training does not have here: a note says so where they are not 0
 	Dropouts []string
 	Null     []string // ours of Has whose null in the file is our 0, not a default
+
+	// of families with experts, in Megatron's words: what a router takes of logits, softmax, sigmoid or
+	// sqrtsoftplus; whether numbers of their own help to choose; and whether a softmax is over all experts
+	// and its weights stay as they are
+	Score     string
+	Corrected bool
+	Early     bool
 
 	// what the tables do not say, after all keys; may be nil
 	Read  func(d *Decoder, raw map[string]json.RawMessage)
@@ -184,6 +193,12 @@ func (d *Decoder) key(key, value string) bool {
 	if slices.Contains(d.f.Dropouts, key) {
 		if !source.SameValue(value, "0") && value != "null" {
 			d.Sink.Note(fmt.Sprintf("%s: %s = %s: training here has no dropout", d.O, key, value))
+		}
+		return true
+	}
+	if slices.Contains(d.f.Offered, key) {
+		if !source.SameValue(value, "0") && value != "null" {
+			d.Sink.Note(fmt.Sprintf("%s: %s = %s: those layers are passed over and not trained; to train them, set model.overrides.%s", d.O, key, value, key))
 		}
 		return true
 	}

@@ -55,6 +55,9 @@ func Encode(m Values, dtype string) []byte {
 			out[key] = m[key]
 		}
 	}
+	for _, key := range f.Offered {
+		out[key] = m[key]
+	}
 	if f.Doubled {
 		out["intermediate_size"] = 2 * m.Int("intermediate_size")
 	}

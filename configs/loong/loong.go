@@ -33,6 +33,8 @@ type Reader struct {
 	Getenv func(string) string // may be nil
 	// Flag is the key that a flag of Megatron's means, with the key's type.
 	Flag func(name string) (key, typ string, f source.Flag, ok bool)
+	// Word keeps an argument whose meaning depends on the model, and says whether it is one.
+	Word func(name string, value *yaml.Node, o source.Origin) bool
 	// Flags are all flags that are known, for suggestions.
 	Flags func() []string
 	// Integer decodes a value, or says why it is none.
@@ -223,6 +225,7 @@ func (l *Reader) key(prefix, name string, value *yaml.Node, o source.Origin) {
 	k, typ, f, isKey := l.Flag(flag)
 	off := strings.EqualFold(value.Value, "false")
 	switch {
+	case l.Word(flag, value, o):
 	case isKey:
 		if f.Value != "" {
 			value = switchValue(typ, f, value)
@@ -242,12 +245,8 @@ func (l *Reader) key(prefix, name string, value *yaml.Node, o source.Origin) {
 		name == "selective_fp8"):
 	case name == "fp8" || name == "fp8_param" || name == "selective_fp8":
 		l.Sink.Fail(o, prefix+name, megatron.RefusedFlags["fp8-format"], "")
-	case megatron.RefusedFlags[flag] != "" || strings.HasPrefix(name, "moe_"):
-		why := megatron.RefusedFlags[flag]
-		if why == "" {
-			why = megatron.RefusedFlags["num-experts"]
-		}
-		l.Sink.Fail(o, prefix+name, why, "")
+	case megatron.RefusedFlags[flag] != "":
+		l.Sink.Fail(o, prefix+name, megatron.RefusedFlags[flag], "")
 	default:
 		try := strings.ReplaceAll(source.DidYouMean(flag, l.Flags()), "-", "_")
 		l.Sink.Fail(o, prefix+name, "unknown key of a LoongForge model file", try)
@@ -284,16 +283,18 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 	}
 	if prefix == "" {
 		l.Sink.Add(source.ModelKeys+".model_type", source.ScalarNode(d.Family), o)
+		for _, key := range source.SortedKeys(d.Preset) {
+			l.Sink.Add(source.ModelKeys+"."+key, source.ScalarNode(d.Preset[key]),
+				source.Origin{Layer: source.LayerModel, File: "class " + class})
+		}
 	}
 	return true
 }
 
 // refusedClasses are classes of models that cannot be trained, with the reason.
 var refusedClasses = map[string]string{
-	"DeepseekConfig":   "latent attention and mixtures of experts are not part of dense families",
 	"DeepseekV4Config": "sparse attention and mixtures of experts are not part of dense families",
 	"GlmConfig":        "latent attention and mixtures of experts are not part of dense families",
-	"MinimaxConfig":    "mixtures of experts are not part of dense families",
 	"ErnieMoeConfig":   "mixtures of experts are not part of dense families",
 	"Qwen35Config":     "layers of linear attention are not part of dense families",
 	"Qwen3NextConfig":  "layers of linear attention and mixtures of experts are not part of dense families",

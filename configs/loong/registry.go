@@ -14,7 +14,9 @@ type Decoder struct {
 	// any other
 	Convert string
 	Family  string // our model_type
-	Alone   bool   // it does not stand behind an encoder
+	// Preset are our keys that the class has without saying so
+	Preset map[string]string
+	Alone  bool // it does not stand behind an encoder
 	// Tokens are our keys of token ids of images in the vocabulary, for a pair of one's own; nil if there
 	// are none.
 	Tokens map[string]string

@@ -42,6 +42,14 @@ var IdleFlags = source.Set(
 	// what every dense family here has anyway
 	"swiglu", "disable-bias-linear", "no-position-embedding", "group-query-attention", "use-rotary-position-embeddings",
 	"make-vocab-size-divisible-by",
+	// experts: rows go straight to the ranks that need them, all experts of a rank are one product, and
+	// logits' losses are in the log
+	"moe-grouped-gemm", "moe-permute-fusion", "moe-enable-deepep", "moe-shared-expert-overlap",
+	"moe-router-fusion", "moe-per-layer-logging",
+	"moe-use-legacy-grouped-gemm", "moe-router-padding-for-fp8", "moe-router-padding-for-quantization",
+	"moe-deepep-num-sms", "moe-extended-tp",
+	"should-get-embedding-weights-for-mtp", "moe-token-dispatcher-type", "moe-flex-dispatcher-backend",
+	"moe-pad-expert-input-to-capacity",
 	// checks and logs that are always on, or are not needed
 	"no-check-for-nan-in-loss-and-grad", "check-weight-hash-across-dp-replicas-interval", "log-timers-to-tensorboard",
 	"log-memory-to-tensorboard", "log-validation-ppl-to-tensorboard", "log-throughput", "log-params-norm",
@@ -66,8 +74,7 @@ var OnlyFlags = map[string]*OnlyFlag{
 	"hidden-dropout":                      {[]string{"0"}, "dense families here have no dropout"},
 	"rotary-seq-len-interpolation-factor": {[]string{"1"}, "set model.overrides.rope_scaling={rope_type: linear, factor: …} instead"},
 	"context-parallel-ulysses-degree":     {[]string{"1"}, "heads are not exchanged: --context-parallel-size gathers keys and values"},
-	"expert-model-parallel-size":          {[]string{"1"}, "dense families have no experts"},
-	"expert-tensor-parallel-size":         {[]string{"1"}, "dense families have no experts"},
+	"moe-router-dtype":                    {[]string{"fp32"}, "logits of routers are float32"},
 	"exp-avg-dtype":                       {[]string{"fp32"}, "moments are kept in fp32"},
 	"exp-avg-sq-dtype":                    {[]string{"fp32"}, "moments are kept in fp32"},
 	"main-params-dtype":                   {[]string{"fp32"}, "master weights are kept in fp32"},
@@ -79,15 +86,12 @@ var OnlyFlags = map[string]*OnlyFlag{
 
 // RefusedFlags ask for something that would be silently missing.
 var RefusedFlags = map[string]string{
-	"num-experts":                           "mixture-of-experts layers are not part of dense families",
-	"multi-latent-attention":                "latent attention is not part of dense families",
 	"use-dsa-fused":                         "sparse attention is not part of dense families",
 	"fp8-format":                            "there is no fp8 training: use --bf16",
 	"fp8-recipe":                            "there is no fp8 training: use --bf16",
 	"fp8-param-gather":                      "there is no fp8 training: use --bf16",
 	"use-rope-scaling":                      "set model.overrides.rope_scaling={rope_type: llama3, …} instead",
 	"rope-scaling-factor":                   "set model.overrides.rope_scaling={rope_type: llama3, factor: …} instead",
-	"rotary-scaling-factor":                 "set model.overrides.rope_scaling={rope_type: yarn, factor: …} instead",
 	"num-layers-per-virtual-pipeline-stage": "say how many stages a rank has: --num-virtual-stages-per-pipeline-rank",
 	"custom-virtual-pipeline-layers":        "set plan.virtual_stages, and the layers of every stage in plan.layers",
 	"is-tokenized-data":                     "tokenized datasets are not read: use text, or Megatron's .bin/.idx",

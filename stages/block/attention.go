@@ -39,20 +39,26 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		cos, sin := r.angles(a.Rope)
 		q, k = t.Rope(q, cos, sin, a.Pairs), t.Rope(k, cos, sin, a.Pairs)
 	}
+	scale := a.Scale
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(a.HeadDim))
+	}
+	o := r.attend(name, q, k, v, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true,
+		Window: a.Window})
+	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.HeadDim,
+		LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
+}
+
+// attend is attention over keys and values that earlier chunks and generated tokens are part of.
+func (r *Rec) attend(name string, q, k, v *grad.Value, c grad.AttentionConfig) *grad.Value {
+	t := r.T
 	k, v = t.Carry(name+".k", k), t.Carry(name+".v", v)
 	k, v = r.cache(name+".k", k), r.cache(name+".v", v)
 	cuK := r.Cu()
 	if t.Chunks > 1 || r.Cached {
 		cuK = t.Data("cu_seqlens_k", tensor.I32, 2)
 	}
-	scale := a.Scale
-	if scale == 0 {
-		scale = 1 / math.Sqrt(float64(a.HeadDim))
-	}
-	o := t.Attention(q, k, v, r.Cu(), cuK, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true,
-		Window: a.Window})
-	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.HeadDim,
-		LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
+	return t.Attention(q, k, v, r.Cu(), cuK, c)
 }
 
 // project gives the query, the key or the value, of so many heads, normed.

@@ -127,14 +127,26 @@ func (r *Rope) long(inv []float32) float64 {
 
 // attention is YaRN's factor on cos and sin: 0.1·mscale·ln(factor)+1, over the same with mscale_all_dim when both are set.
 func (r *Rope) attention() float64 {
-	m := func(scale float64) float64 { return 0.1*scale*math.Log(r.Factor) + 1 }
 	switch {
 	case r.AttnFactor != 0:
 		return r.AttnFactor
 	case r.MScale != 0 && r.MScaleAll != 0:
-		return m(r.MScale) / m(r.MScaleAll)
+		return r.magnitude(r.MScale) / r.magnitude(r.MScaleAll)
 	}
-	return m(1)
+	return r.magnitude(1)
+}
+
+// magnitude is YaRN's growth of scores' roots with the factor.
+func (r *Rope) magnitude(scale float64) float64 { return 0.1*scale*math.Log(r.Factor) + 1 }
+
+// ScoreScale is the factor on scores of latent attention: the square of YaRN's magnitude by mscale_all_dim,
+// as DeepSeek's models have it.
+func (r *Rope) ScoreScale() float64 {
+	if r.Type == "" || r.Type == "default" || r.MScaleAll == 0 {
+		return 1
+	}
+	m := r.magnitude(r.MScaleAll)
+	return m * m
 }
 
 // llama3 slows low frequencies by the factor and blends the band between the two wavelengths.

@@ -12,8 +12,9 @@ import (
 // ERNIE 4.5 with experts: neighbouring numbers of a head turn together, the first layers are dense, and a softmax over all experts chooses
 // with the help of numbers of their own.
 var _ = Register(Family{ModelType: "ernie4_5_moe",
-	HF: hf.Family{Class: "Ernie4_5_MoeForCausalLM", Has: []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
-		"first_k_dense_replace", "router_aux_loss_coef", "output_router_logits"},
+	HF: hf.Family{Class: "Ernie4_5_MoeForCausalLM", Score: "softmax", Corrected: true,
+		Has: []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
+			"first_k_dense_replace", "router_aux_loss_coef", "output_router_logits"},
 		Alias: map[string]string{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok", "moe_num_shared_experts": "n_shared_experts",
 			"moe_layer_start_index": "first_k_dense_replace"},
 		Only: map[string]string{"use_bias": "false", "moe_layer_interval": "1", "moe_norm_min": "1e-12"},

@@ -7,14 +7,16 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/kernels/routing"
 )
 
 // MiniMax M2: queries and keys are normed over all heads together, some of each head turns, and experts that a sigmoid scores and numbers of
 // their own help to choose. intermediate_size is an expert's width.
 var _ = Register(Family{ModelType: "minimax_m2",
-	HF: hf.Family{Class: "MiniMaxM2ForCausalLM", Has: []string{"num_experts", "num_experts_per_tok", "router_aux_loss_coef",
-		"output_router_logits", "router_jitter_noise", "partial_rotary_factor"},
+	HF: hf.Family{Class: "MiniMaxM2ForCausalLM", Score: "sigmoid", Corrected: true,
+		Has: []string{"num_experts", "num_experts_per_tok", "router_aux_loss_coef",
+			"output_router_logits", "router_jitter_noise", "partial_rotary_factor"},
 		Fixed: map[string]string{"qk_norm": "true"}, Omit: []string{"qk_norm", "partial_rotary_factor", "attention_bias"},
 		Alias: map[string]string{"num_local_experts": "num_experts"},
 		Only: map[string]string{"use_qk_norm": "true", "qk_norm_type": `"per_layer"`, "scoring_func": `"sigmoid"`,
@@ -40,6 +42,7 @@ var _ = Register(Family{ModelType: "minimax_m2",
 		s.Experts.Bias = "gate." + correction
 		s.Experts.Router = routing.Router{Score: routing.Sigmoid, Normalize: true}
 	},
+	Loong:  []loong.Decoder{{Class: "MinimaxConfig", Alone: true}},
 	Source: sparseBlocks,
 	Other: func(c configs.Model) func(string) Source {
 		return expertPlaces{width: c.Intermediate, rename: strings.NewReplacer(".mlp.gate."+correction, ".mlp."+correction)}.source

@@ -10,7 +10,8 @@ import (
 
 // Mixtral: Mistral with experts, whose weights are a softmax over the chosen ones.
 var _ = Register(Family{ModelType: "mixtral", Paper: "2401.04088",
-	HF: hf.Family{Class: "MixtralForCausalLM", Has: []string{"sliding_window", "num_experts", "num_experts_per_tok", "router_aux_loss_coef",
+	HF: hf.Family{Class: "MixtralForCausalLM", Score: "softmax", Has: []string{"sliding_window",
+		"num_experts", "num_experts_per_tok", "router_aux_loss_coef",
 		"output_router_logits", "router_jitter_noise"}, Null: []string{"sliding_window"},
 		Alias: map[string]string{"num_local_experts": "num_experts"},
 		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "14336", "num_hidden_layers": "32",

@@ -3,13 +3,15 @@ package family
 import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/kernels/routing"
 )
 
 // Qwen 3 with experts: Qwen 3's attention, and a softmax over all experts, of which the best are taken.
 var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
-	HF: mixed(windowed(hf.Family{Class: "Qwen3MoeForCausalLM", Fixed: map[string]string{"qk_norm": "true"},
-		Omit: []string{"qk_norm"}, Has: qwenExperts, Absent: map[string]string{"hidden_size": "2048", "intermediate_size": "6144",
+	HF: mixed(windowed(hf.Family{Class: "Qwen3MoeForCausalLM", Score: "softmax",
+		Fixed: map[string]string{"qk_norm": "true"},
+		Omit:  []string{"qk_norm"}, Has: qwenExperts, Absent: map[string]string{"hidden_size": "2048", "intermediate_size": "6144",
 			"num_hidden_layers": "24", "num_attention_heads": "32", "num_key_value_heads": "4", "vocab_size": "151936",
 			"max_position_embeddings": "32768", "rms_norm_eps": "1e-6", "num_experts": "128", "num_experts_per_tok": "8",
 			"moe_intermediate_size": "768", "router_aux_loss_coef": "0.001"}})),
@@ -17,6 +19,8 @@ var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
 		s.mixture(c, steps(c))
 		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
 	},
+	Loong: []loong.Decoder{{Class: "Qwen3Config", Convert: "qwen3_moe_convert.yaml", Alone: true,
+		Preset: map[string]string{"norm_topk_prob": "true"}}},
 	Source: eachExpert, Other: fusedExperts})
 
 // qwenExperts are the keys of Qwen's mixtures.

@@ -48,9 +48,12 @@ type Spec struct {
 	// layers that checkpoints have behind the last, for further tokens, and the model has not
 	Further   int
 	MTPWeight float64
-	InitStd   float64
+	// such a layer reads the token's embedding before the hidden state
+	TokenFirst bool
+	InitStd    float64
 	// of layers whose MLP is of the kind experts
 	Experts block.Experts
+	Latent  block.Latent // of layers whose mixer is latent_attention
 	Balance block.Balance
 }
 

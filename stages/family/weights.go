@@ -58,8 +58,16 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 func (m *Model) ignorable(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") || strings.HasSuffix(name, ".attn.bias") ||
 		m.Spec.MTP == 0 && strings.HasPrefix(name, "model.mtp_layers.") ||
-		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) ||
+		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
+			repeats(name)) ||
 		m.Spec.Tie && name == m.Source(headName+".weight").Name
+}
+
+// repeats reports whether a tensor of a layer behind the model's is the model's own embedding or head once
+// more.
+func repeats(name string) bool {
+	return strings.HasSuffix(name, ".embed_tokens.weight") || strings.HasSuffix(name,
+		".shared_head.head.weight")
 }
 
 // behind reports whether a tensor is of one of so many layers behind the model's.

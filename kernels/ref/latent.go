@@ -1,0 +1,31 @@
+package ref
+
+import "github.com/lfactor/lfactor/kernels"
+
+func init() {
+	table[kernels.JoinHeads], table[kernels.JoinHeadsBwd] = joinHeads, joinHeadsBwd
+}
+
+func joinHeads(c *kernels.Call) {
+	shared, each := load(c.In[0]), load(c.In[1])
+	r, n := last(c.In[0]), last(c.In[1])
+	heads := c.In[1].Shape[1]
+	var y []float64
+	for i := range c.In[1].Shape[0] * heads {
+		y = append(append(y, shared[i/heads*r:(i/heads+1)*r]...), each[i*n:(i+1)*n]...)
+	}
+	store(c.Out[0], y)
+}
+
+func joinHeadsBwd(c *kernels.Call) {
+	dy, r, n := load(c.In[0]), last(c.Out[0]), last(c.Out[1])
+	heads := c.In[0].Shape[1]
+	shared, each := make([]float64, c.Out[0].Len()), make([]float64, 0, c.Out[1].Len())
+	for i := range c.In[0].Shape[0] * heads {
+		row := dy[i*(r+n) : (i+1)*(r+n)]
+		axpy(shared[i/heads*r:(i/heads+1)*r], 1, row[:r])
+		each = append(each, row[r:]...)
+	}
+	store(c.Out[0], shared)
+	store(c.Out[1], each)
+}

@@ -1,0 +1,54 @@
+package block
+
+import "github.com/lfactor/lfactor/kernels/grad"
+
+// Latent is multi-head latent attention (arXiv:2405.04434 §2.1): keys and values of all heads are made from
+// one narrow row a token, the latent, and each head's key has a part that turns with its place and is the
+// same for all heads. Heads' numbers that turn come first here, in queries and keys alike, which changes no
+// score.
+type Latent struct {
+	Hidden, Heads int
+	QRank         int // width of the latent that queries are made from; 0 makes them from the residual stream
+	KVRank        int // width of the latent of keys and values
+	// numbers of a head's query and key that turn and that do not, and of its value
+	Turning, Still, Value int
+	Norm                  Norm // of latents
+	Pairs                 bool // neighbouring numbers turn together
+	Scale                 float64
+}
+
+// Size implements Part.
+func (a Latent) Size() int {
+	key := a.Turning + a.Still
+	q := a.Hidden * a.Heads * key
+	if a.QRank > 0 {
+		q = a.QRank * (a.Hidden + a.Heads*key)
+	}
+	return q + a.Hidden*(a.KVRank+a.Turning) + a.KVRank*a.Heads*(a.Still+a.Value) + a.Heads*a.Value*a.Hidden
+}
+
+// Record implements Part. Data: positions [t], cu_seqlens.
+func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
+	t, whole := r.T, LinearOpts{Rep: true}
+	heads := func(which string, x *grad.Value, in, width int) *grad.Value {
+		return t.Heads(r.Linear(name+"."+which, x, a.Heads*width, in, LinearOpts{Unit: width}), width)
+	}
+	latent := func(which, norm string, rank int) *grad.Value {
+		return a.Norm.Record(r, name+"."+norm, r.Linear(name+"."+which, h, rank, a.Hidden, whole), rank)
+	}
+	var q *grad.Value
+	if key := a.Turning + a.Still; a.QRank > 0 {
+		q = heads("q_b_proj", latent("q_a_proj", "q_a_layernorm", a.QRank), a.QRank, key)
+	} else {
+		q = heads("q_proj", h, a.Hidden, key)
+	}
+	c := latent("kv_a_proj", "kv_a_layernorm", a.KVRank)
+	turning := t.Heads(r.Linear(name+".k_rope_proj", h, a.Turning, a.Hidden, whole), a.Turning)
+	cos, sin := r.angles(0)
+	q, turning = t.Rope(q, cos, sin, a.Pairs), t.Rope(turning, cos, sin, a.Pairs)
+	k := t.JoinHeads(turning, heads("k_b_proj", c, a.KVRank, a.Still))
+	v := heads("v_b_proj", c, a.KVRank, a.Value)
+	o := r.attend(name, q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true})
+	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.Value, LinearOpts{Row: true,
+		Unit: a.Value})
+}
