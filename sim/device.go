@@ -204,6 +204,7 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		if seg.Ready {
 			s.norms(c.dev, j, &m)
 		}
+		s.wild(c.dev, j, &m)
 		c.dev.flying = true
 	}
 	if s.o.Span != nil {

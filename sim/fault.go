@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
@@ -32,9 +33,11 @@ const (
 	LateMsg                     // the Nth message with data from Rank comes Delay later
 	DupMsg                      // the Nth message with data from Rank comes twice; the transport's numbers drop the second
 	Restart                     // Rank ends and is back after For, without what it held: a new epoch begins
+	Wild                        // the router's logits on Rank are not finite in step Nth, whenever it is taken
 )
 
-var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message", "late-message", "duplicate-message", "crash-restart"}
+var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message",
+	"late-message", "duplicate-message", "crash-restart", "wild-logits"}
 
 // String is the fault's name in scripts.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -155,6 +158,18 @@ func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 			s.crash(s.l.RankRefs[x.Rank], false)
 		default:
 			s.revive(x.Rank)
+		}
+	}
+}
+
+// wild makes a job's results those of a router whose logits are not finite.
+func (s *Sim) wild(d *device, j *actors.Job, m *actors.Message) {
+	d.values[core.ClosedWild] = 0
+	for i := range s.faults.list {
+		if x := &s.faults.list[i]; x.Kind == Wild && x.Rank == d.l.Rank && int64(x.Nth) == j.Step &&
+			j.Kind == actors.RunSegment {
+			d.values[core.ClosedWild], m.Text = 1, fmt.Sprintf("rank %d: %v: logits that are not finite",
+				x.Rank, j.Action)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (m *Monitor) startBooks() {
 }
 
 // course is what the layout alone says of a run: its updates, how many there are after each step from the first on, and the loss scale
-// then. A step whose gradients overflow makes no update.
+// then. A step whose gradients overflow makes no update, nor one that is given up.
 type course struct {
 	updates []update
 	count   []int
@@ -72,11 +72,13 @@ func (m *Monitor) until(step int64) *course {
 	for n := run.First + int64(len(c.count)) - 1; n <= step; n++ {
 		s := c.scale[len(c.scale)-1]
 		over := m.l.Overflow != nil && m.l.Overflow(n, s.Scale)
-		if !over {
+		if !over && !m.wild[n] {
 			number := run.OptimSteps + int64(len(c.updates)) + 1
 			c.updates = append(c.updates, update{step: n, rate: run.LR(n), number: number, scale: s.Scale})
 		}
-		s.Update(over)
+		if !m.wild[n] {
+			s.Update(over)
+		}
 		c.count, c.scale = append(c.count, len(c.updates)), append(c.scale, s)
 	}
 	return c

@@ -31,6 +31,7 @@ type Monitor struct {
 	course course
 	saves  saves
 	loads  map[actors.Ref]uint32 // by loader: the epoch in which it was asked last
+	wild   map[int64]bool        // steps that are to be given up
 	fault  string
 }
 
@@ -82,6 +83,12 @@ func (m *Monitor) broken(format string, a ...any) {
 
 // Attach makes options that let the monitor watch.
 func (m *Monitor) Attach(o Options) Options {
+	m.wild = map[int64]bool{}
+	for _, x := range o.Faults {
+		if x.Kind == Wild {
+			m.wild[int64(x.Nth)] = true
+		}
+	}
 	o.See, o.Span, o.Report, m.whole = m.see, m.span, m.report, o.Whole
 	return o
 }

@@ -26,6 +26,7 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	if c.ready[i] = m.Values; m.Values == nil {
 		c.ready[i] = []float64{}
 	}
+	c.object(i, m)
 	if c.unready--; c.unready > 0 {
 		return
 	}
@@ -53,8 +54,46 @@ func (c *Coordinator) decide() []float64 {
 	}
 	v := make([]float64, CommitLen)
 	v[CommitNorm], v[CommitFactor], v[CommitOverflow] = ClipFactor(sum, c.l.LossScale.Scale, c.l.Clip)
+	if c.void != nil {
+		v[CommitFactor], v[CommitOverflow] = 0, 1
+	}
 	v[CommitLR], v[CommitUpdate] = c.l.LR(c.step), float64(c.updates+1)
 	return v
+}
+
+// VoidError says why the update of a step was not made: the first reason of the lowest rank that had one.
+type VoidError struct {
+	Step int64
+	Rank int
+	Why  string
+	Over bool // more rows of tokens came to a rank than memory is planned for
+}
+
+// Error names the step and the reason.
+func (e *VoidError) Error() string { return fmt.Sprintf("step %d: %s", e.Step, e.Why) }
+
+// voidsMost is how many steps in a row may be given up: what comes once may be the data's fault, what stays
+// is the model's.
+const voidsMost = 3
+
+// object takes in that a rank's gradients are worth nothing.
+func (c *Coordinator) object(rank int, m *actors.Message) {
+	if len(m.Values) < ClosedLen || m.Values[ClosedOver]+m.Values[ClosedWild] == 0 || c.void != nil &&
+		c.void.Rank < rank {
+		return
+	}
+	c.void = &VoidError{Step: c.step, Rank: rank, Why: m.Text, Over: m.Values[ClosedOver] > 0}
+}
+
+// givenUp reports a step without an update, and says whether the run can go on.
+func (c *Coordinator) givenUp(ctx actors.Context) bool {
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicVoid, Step: c.step, Err: c.void})
+	if c.voids++; c.voids < voidsMost {
+		return true
+	}
+	c.fail(ctx, &actors.Message{Kind: actors.Failed,
+		Err: fmt.Errorf("%w; no update was made in %d steps in a row", c.void, c.voids)})
+	return false
 }
 
 // ClipFactor is the global gradient norm of scaled gradients whose squares sum to sum, and the factor that unscales them and keeps the

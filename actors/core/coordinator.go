@@ -19,6 +19,7 @@ const (
 	TopicFailed   = "failed"   // Text says why the run ended
 	TopicCopied   = "copied"   // Step: all have copies of its state in memory; Values: steps until the next, nanoseconds that these took
 	TopicBroken   = "broken"   // Err: how messages were lost between processes that live; a new epoch begins
+	TopicVoid     = "void"     // Step, Err: a *VoidError, why its update was not made
 	TopicBack     = "back"     // Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
 )
 
@@ -135,6 +136,8 @@ type Coordinator struct {
 	breaks       int            // likewise: how often connections broke
 	suspect      bool           // messages of the epoch are lost, and it is not known yet why
 	newest       int64          // step that ever ended
+	void         *VoidError     // why the step under way is given up, nil if it is not
+	voids        int            // steps in a row that were
 }
 
 // NewCoordinator returns the behaviour.
@@ -252,6 +255,7 @@ func (c *Coordinator) advance(ctx actors.Context) {
 func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
 	c.opened, c.since = ctx.Now(), ctx.Now()
 	c.closed, c.left = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks)
+	c.void = nil
 	c.ready, c.unready, c.verdict = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks), nil
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Open, Epoch: c.epoch, Step: step, Values: v})
@@ -286,12 +290,20 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	}
 	v := c.report(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
-	if v[StepOverflow] > 0 && c.hopeless() {
+	switch {
+	case c.void != nil && !c.givenUp(ctx):
+		return
+	case c.void == nil:
+		c.voids = 0
+	}
+	if c.void == nil && v[StepOverflow] > 0 && c.hopeless() {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale can help; "+
 			"the weights or the data hold NaN, or the learning rate is too high. The newest checkpoint is from before", c.step, v[StepLoss], v[StepNorm])})
 		return
 	}
-	c.l.LossScale.Update(v[StepOverflow] > 0)
+	if c.void == nil {
+		c.l.LossScale.Update(v[StepOverflow] > 0)
+	}
 	if v[StepOverflow] == 0 {
 		c.updates++
 	}

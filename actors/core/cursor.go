@@ -222,7 +222,9 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 		}
 	}
 	if n := int(c.pc); n < len(c.segs) && c.segs[n].Ready {
-		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch, Values: append(slices.Clone(r.values[:]), m.Values[min(len(m.Values), ClosedLen):]...)})
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch,
+			Text:   r.why,
+			Values: append(slices.Clone(r.values[:]), m.Values[min(len(m.Values), ClosedLen):]...)})
 	}
 	c.pc++
 	if !ended {

@@ -14,6 +14,8 @@ const (
 	ClosedBusy        // nanoseconds in jobs
 	ClosedWait        // nanoseconds waiting for data
 	ClosedPeak        // peak bytes
+	ClosedOver        // jobs to which more rows of tokens came than memory is planned for
+	ClosedWild        // jobs in which a router's logits were not finite
 	ClosedLen         // a job that ends the part before a commit appends the squared norms that its rank counts
 )
 
@@ -45,6 +47,7 @@ type Rank struct {
 	inbox    inbox
 	edges    []edge
 	values   [ClosedLen]float64 // of the step so far
+	why      string             // the first reason to give the step up, "" for none
 	wires    []wiring
 	scalars  []float64 // from Open
 	verdict  []float64 // from Commit, nil until it has come
@@ -176,7 +179,7 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	}
 	r.epoch, r.step, r.open, r.pc, r.scalars = m.Epoch, m.Step, true, 0, m.Values
 	r.verdict, r.applied = nil, false
-	r.values = [ClosedLen]float64{}
+	r.values, r.why = [ClosedLen]float64{}, ""
 	r.prog = r.l.Program
 	if m.Step < 0 {
 		r.prog = r.l.Eval
@@ -281,6 +284,9 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	r.running = 0
 	r.applied = r.applied || m.Job == r.applying
 	r.since = ctx.Now()
+	if r.why == "" {
+		r.why = m.Text
+	}
 	for i, v := range m.Values[:min(len(m.Values), ClosedLen)] {
 		if i == ClosedPeak {
 			r.values[i] = max(r.values[i], v)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -161,7 +162,29 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 	if pc >= len(segs)-1 {
 		r.end(j, key, f, ph, eval, &res)
 	}
+	r.void(j, &res)
 	return res, nil
+}
+
+// void reports that the step's gradients are worth nothing.
+func (r *Rank) void(j actors.Job, res *Result) {
+	for _, run := range r.runs {
+		for _, err := range run.Void {
+			if res.Values == nil {
+				res.Values = make([]float64, core.ClosedLen)
+			}
+			var over *grad.RowsError
+			if errors.As(err, &over) {
+				res.Values[core.ClosedOver]++
+			} else {
+				res.Values[core.ClosedWild]++
+			}
+			if res.Text == "" {
+				res.Text = fmt.Sprintf("%s: %v: %v", r.c.Name, j.Action, err)
+			}
+		}
+		run.Void = nil
+	}
 }
 
 // open starts the frame of a forward with the data and activations that came for it.

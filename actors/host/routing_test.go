@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -70,8 +71,9 @@ func TestRoutingMemory(t *testing.T) {
 	}
 }
 
-// TestRoutingBound: a plan whose worst case is beyond the budget does not begin, and says what bound would fit; with a bound it begins, and ends
-// when more rows come than that.
+// TestRoutingBound: a plan whose worst case is beyond the budget does not begin, and says what bound would
+// fit. With a bound it begins; steps in which more rows come than that change nothing on any rank, and the
+// third in a row ends the run.
 func TestRoutingBound(t *testing.T) {
 	p := expertPlan{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""}
 	j := steered(p)
@@ -88,8 +90,22 @@ func TestRoutingBound(t *testing.T) {
 	l, err = layout.Plan(j)
 	require.NoError(t, err)
 	require.NoError(t, l.Fits())
-	err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
-		Backend: refBackend, Batches: memoryBatches(j.Micro, j.Rows), Fill: favours(j, 0, 4)})
+	given := 0
+	err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 9, LossScale: core.LossScale{Scale: 1},
+		LR: func(int64) float64 { return 0.01 }},
+		Backend: refBackend, Batches: memoryBatches(j.Micro, j.Rows), Fill: favours(j, 0, 4),
+		Observe: func(m actors.Message) {
+			switch m.Text {
+			case core.TopicVoid:
+				given++
+			case core.TopicStep:
+				require.EqualValues(t, 1, m.Values[core.StepOverflow])
+			}
+		}})
+	require.Equal(t, 3, given)
+	var void *core.VoidError
+	require.ErrorAs(t, err, &void)
+	require.True(t, void.Over)
 	require.ErrorContains(t, err, "384 rows of tokens came to the experts of block 1, 2.00 times as many as under even routing (192)")
 	require.ErrorContains(t, err, "rank 0")
 }
@@ -133,4 +149,56 @@ func TestExpertAdapters(t *testing.T) {
 	}
 	require.True(t, names["model.layers.0.mlp.experts.down_proj.lora_B.weight"])
 	require.False(t, names["model.layers.0.mlp.gate.lora_A.weight"], "a router has no adapter")
+}
+
+// TestWildLogits: a step in which a token's logits are not finite names token, block and expert and changes nothing on any rank: the steps behind
+// it have the bits that they would have had without it. Where all steps are so, the third ends the run.
+func TestWildLogits(t *testing.T) {
+	run := func(poisoned func(step int64) bool, steps int64) (losses []float64, said []string, err error) {
+		j := steered(expertPlan{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""})
+		l, err := layout.Plan(j)
+		require.NoError(t, err)
+		plain := memoryBatches(j.Micro, j.Rows)
+		err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
+			LR: func(int64) float64 { return 0.01 }}, Backend: refBackend,
+			Batches: func(step int64, replica int) ([]Microbatch, error) {
+				mbs, err := plain(step, replica)
+				for _, mb := range mbs {
+					mb.IDs[63] = 1 // the last token of the vocabulary is poison
+				}
+				if poisoned(step) && replica == 1 {
+					mbs[1].IDs[17] = 63
+				}
+				return mbs, err
+			},
+			Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+				if kind == "param" {
+					j.Model.Init(7, p, g, dst)
+				}
+				if rows := g.Intervals(p)[0]; kind == "param" && p.Name == "model.embed_tokens.weight" && rows[1] == 64 {
+					dst[(63-rows[0])*32] = float32(math.NaN())
+				}
+				return kind == "param", nil
+			},
+			Observe: func(m actors.Message) {
+				switch m.Text {
+				case core.TopicVoid:
+					said = append(said, m.Err.Error())
+				case core.TopicStep:
+					losses = append(losses, m.Values[core.StepLoss])
+				}
+			}})
+		return losses, said, err
+	}
+	want, said, err := run(func(int64) bool { return false }, 3)
+	require.NoError(t, err)
+	require.Empty(t, said)
+	got, said, err := run(func(step int64) bool { return step == 2 }, 4)
+	require.NoError(t, err)
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "step 2: rank 1 (pp 0 dp 1 tp 0): 0F1: the router of block 1 gives expert 0 a logit of NaN for token 17 of the microbatch")
+	require.Equal(t, want, []float64{got[0], got[2], got[3]})
+	_, said, err = run(func(int64) bool { return true }, 9)
+	require.ErrorContains(t, err, "no update was made in 3 steps in a row")
+	require.Len(t, said, 3)
 }

@@ -218,6 +218,9 @@ func (p *reporter) observe(m actors.Message) {
 		}
 	case core.TopicBroken:
 		p.say("! a connection broke %v; all are made anew", m.Err)
+	case core.TopicVoid:
+		p.say("! %v; the step's update was not made on any rank", m.Err)
+		p.log.Warn("step given up", zap.Int64("step", m.Step), zap.Error(m.Err))
 	case core.TopicBack:
 		p.back(m)
 	case core.TopicFailed:

@@ -220,7 +220,17 @@ func (r *Runner) takeDispatched(f *Frame, n *Node, parts []Bundle) {
 	}
 	off[own] = int32(rows)
 	if most := f.Trace.MostRows; most > 0 && rows > Rows(n.Out[0].Local[0], most) {
-		panic(&RowsError{Block: n.Block, Rows: rows, Even: n.Out[0].Local[0], Most: most})
+		over := &RowsError{Block: n.Block, Rows: rows, Even: n.Out[0].Local[0], Most: most}
+		if f.Trace.NoGrad {
+			panic(over)
+		}
+		// The step is given up. Others wait for these rows, which come back as zeros.
+		r.Void = append(r.Void, over)
+		for _, p := range pieces {
+			p.Release()
+		}
+		pieces, rows = nil, 0
+		clear(off)
 	}
 	shape := append([]int{rows}, n.Out[0].Local[1:]...)
 	y := r.allocShape(n.Out[0].Name, n.Out[0].DType, shape)
@@ -239,6 +249,50 @@ type RowsError struct {
 func (e *RowsError) Error() string {
 	return fmt.Sprintf("%d rows of tokens came to the experts of block %d, %.2f times as many as under even routing (%d), and train.routing_bound is %g; "+
 		"raise it, or keep experts evenly used with train.router.loss", e.Rows, e.Block, float64(e.Rows)/float64(max(1, e.Even)), e.Even, e.Most)
+}
+
+// LogitsError says that a router's logits are not finite, so that nobody can say where a token goes.
+type LogitsError struct {
+	Block       int // of the model
+	Row, Expert int // of the microbatch's tokens, and of the layer's experts
+	Sequence    int // of those packed into the microbatch
+	Value       float64
+}
+
+// Error names the block, the token and the expert.
+func (e *LogitsError) Error() string {
+	return fmt.Sprintf("the router of block %d gives expert %d a logit of %g for token %d of the microbatch, in its sequence %d", e.Block, e.Expert, e.Value, e.Row, e.Sequence)
+}
+
+// finite notes the first logit of a layer that is not finite.
+func (r *Runner) finite(f *Frame, n *Node, logits *tensor.Tensor) {
+	h := kernels.Host(r.Backend, logits)
+	defer h.Release()
+	experts := h.Shape[1]
+	for i, x := range h.F32() {
+		if x-x == 0 {
+			continue
+		}
+		row := i/experts + f.Trace.Member(r.Pos, n.In[0].Place.Cuts(0))*h.Shape[0]
+		r.Void = append(r.Void, &LogitsError{Block: n.Block, Row: row, Expert: i % experts,
+			Sequence: f.sequence(r.Backend, row), Value: float64(x)})
+		return
+	}
+}
+
+// sequence is which of the microbatch's packed sequences has a row; 0 where the borders are not known.
+func (f *Frame) sequence(b kernels.Backend, row int) (at int) {
+	for _, n := range f.Trace.nodes {
+		if n.Op.Role != data || n.Attr.Name != "cu_seqlens" || f.slots[n.Out[0].ID] == nil {
+			continue
+		}
+		for i, from := range kernels.Ints(b, f.slots[n.Out[0].ID]) {
+			if int(from) <= row {
+				at = i
+			}
+		}
+	}
+	return at
 }
 
 // ints is a tensor of integers that the host has computed.
@@ -272,17 +326,21 @@ func (r *Runner) combineParts(f *Frame, n *Node) []Bundle {
 		}
 	}
 	parts := make([]Bundle, members)
+	void := row != y.Shape[0] // more rows came than there is memory for, and none was kept
 	for src := range parts {
 		var pieces []*tensor.Tensor
 		rows := 0
 		for g := range own {
 			k := int(recv[src*own+g])
-			if k > 0 {
+			if k > 0 && !void {
 				pieces = append(pieces, y.RowSlice(from[src*own+g], from[src*own+g]+k))
 			}
 			rows += k
 		}
 		out := r.allocShape("rows on their way back", y.DType, append([]int{rows}, y.Shape[1:]...))
+		if void {
+			r.run(kernels.Fill, kernels.Attr{}, nil, out)
+		}
 		r.gather(pieces, out)
 		parts[src] = Bundle{out}
 	}

@@ -17,6 +17,9 @@ type Runner struct {
 	Params  map[string]*tensor.Tensor
 	Grads   map[string]*tensor.Tensor // float32; a parameter without one had no gradient this step
 	Seed    float64                   // cotangent of the loss: the loss scale
+	// Void says why gradients are worth nothing, though ranks went on so that nobody waits: a *RowsError or
+	// a *LogitsError each. Whoever runs segments takes them out.
+	Void []error
 
 	call   kernels.Call
 	consts map[*tensor.Tensor]*tensor.Tensor // constants of the model on a device
@@ -285,6 +288,9 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	r.Backend.Run(c)
 	for _, t := range views {
 		t.Release()
+	}
+	if c.Op == kernels.Route && !f.Trace.NoGrad {
+		r.finite(f, n, c.In[0])
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/process"
@@ -32,6 +33,7 @@ func ExitCode(err error) int {
 	var budget *tensor.BudgetError
 	var spent *dataset.BudgetError
 	var rows *grad.RowsError
+	var void *core.VoidError
 	switch {
 	case err == nil:
 		return 0
@@ -45,7 +47,7 @@ func ExitCode(err error) int {
 		return exit.Corrupt
 	case errors.As(err, &spent), errors.Is(err, dataset.ErrNoTokens):
 		return exit.Data
-	case errors.As(err, &budget), errors.As(err, &rows):
+	case errors.As(err, &budget), errors.As(err, &rows), errors.As(err, &void) && void.Over:
 		return exit.Fit
 	}
 	return exit.Failed
