@@ -61,37 +61,49 @@ func (f fit) encoder(at faults) {
 
 // context holds the tokens that ranks share to the batch and to what is trained.
 func (f fit) context(at faults) {
-	p := f.c.Run.Plan
+	p, m := f.c.Run.Plan, f.c.Model
 	if p.CP == 1 {
 		return
 	}
-	parts := p.CP
-	if p.SequenceParallel {
-		parts *= p.TP
+	rows := f.c.Run.Data.SeqLen * f.c.Run.Train.MicroBatch
+	if p.ChunkSize > 0 {
+		rows = p.ChunkSize
 	}
-	switch rows := f.c.Run.Data.SeqLen * f.c.Run.Train.MicroBatch; {
-	case !f.c.Model.Vision.None():
-		at.fault("plan.cp", "a vision encoder's patches are not shared out among ranks", "set plan.cp to 1; plan.tp with plan.sequence_parallel shares out tokens too")
-	case p.ChunkSize > 0:
-		at.fault("plan.cp", "a sequence is cut into plan.chunk_size already", "remove one of them")
-	case rows%parts != 0:
-		at.fault("plan.cp", fmt.Sprintf("data.seq_len · train.micro_batch = %d is no multiple of %d", rows, parts), fmt.Sprintf("try %d", nearestDivisor(rows, p.CP)))
+	u, heads := p.Exchanging(), p.TP*p.Exchanging()
+	if padded := (rows + p.Parts() - 1) / p.Parts() * p.Parts(); padded > rows && p.ChunkSize == 0 {
+		f.c.Notices = append(f.c.Notices, fmt.Sprintf("microbatches of %d tokens are padded to %d, which plan.cp = %d ranks can share", rows, padded, p.CP))
+	}
+	switch {
+	case p.ChunkSize > 0 && (p.CPComm == "ring" || p.CPComm == "hybrid"):
+		at.fault("plan.cp_comm", "keys and values of earlier chunks of plan.chunk_size do not go round",
+			"set it to gather or ulysses")
+	case p.ChunkSize > 0 && rows%p.Parts() != 0:
+		at.fault("plan.chunk_size", fmt.Sprintf("%d tokens cannot be cut into %d parts for plan.cp = %d ranks", rows, p.Parts(), p.CP),
+			fmt.Sprintf("try %d", (rows/p.Parts()+1)*p.Parts()))
+	case rows < p.Parts():
+		at.fault("plan.cp", fmt.Sprintf("data.seq_len · train.micro_batch = %d tokens cannot be cut into %d parts", rows, p.Parts()), fmt.Sprintf("try %d", nearestDivisor(rows, p.CP)))
+	case u > 1 && m.Heads > 0 && m.Heads%heads != 0:
+		at.fault("plan.ulysses", fmt.Sprintf("num_attention_heads = %d is no multiple of plan.tp · %d ranks that exchange heads", m.Heads, u),
+			fmt.Sprintf("try %d with plan.cp_comm: hybrid, or plan.cp_comm: ring",
+				nearestDivisor(gcd(m.Heads/p.TP, p.CP), u)))
+	case u > 1 && m.KVHeads > 0 && m.KVHeads%heads != 0 && heads%m.KVHeads != 0:
+		at.fault("plan.ulysses", fmt.Sprintf("num_key_value_heads = %d and plan.tp · %d ranks that exchange heads: neither divides the other", m.KVHeads, u),
+			"set plan.cp_comm: ring")
 	}
 }
 
 // chunks holds the chunks of sequences to the batch.
 func (f fit) chunks(at faults) {
-	p, n, seq := f.c.Run.Plan, f.c.Run.Plan.ChunkSize, f.c.Run.Data.SeqLen
+	p, n, rows := f.c.Run.Plan, f.c.Run.Plan.ChunkSize, f.c.Run.Data.SeqLen*f.c.Run.Train.MicroBatch
+	if n > 0 && rows%n != 0 {
+		f.c.Notices = append(f.c.Notices, fmt.Sprintf("microbatches of %d tokens are padded to %d, a multiple of plan.chunk_size = %d", rows, (rows+n-1)/n*n, n))
+	}
 	switch {
 	case n == 0 && p.KeepChunks > 0:
 		at.fault("plan.keep_chunks", "sequences have no chunks", "set plan.chunk_size")
 	case n == 0:
 	case !f.c.Model.Vision.None():
 		at.fault("plan.chunk_size", "sequences with images have no chunks", "remove it: a microbatch's features belong to its whole sequences")
-	case seq%n != 0:
-		at.fault("plan.chunk_size", fmt.Sprintf("data.seq_len = %d is no multiple of %d", seq, n), fmt.Sprintf("try %d", nearestDivisor(seq, n)))
-	case f.c.Run.Train.MicroBatch > 1:
-		at.fault("plan.chunk_size", fmt.Sprintf("a microbatch has train.micro_batch = %d sequences; chunks are of one", f.c.Run.Train.MicroBatch), "set train.micro_batch to 1")
 	case p.SequenceParallel && n%p.TP != 0:
 		at.fault("plan.chunk_size", fmt.Sprintf("%d is no multiple of plan.tp = %d, which plan.sequence_parallel needs", n, p.TP), "")
 	case p.KeepChunks > 0 && p.Recompute == "none":

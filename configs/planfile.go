@@ -18,7 +18,8 @@ type PlanFile struct {
 }
 
 // planSettings are the keys that a plan may set.
-var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.ep", "plan.etp", "plan.zero", "plan.zero_ranks", "plan.sequence_parallel", "plan.schedule", "plan.virtual_stages", "plan.layers", "plan.recompute", "plan.recompute_layers", "plan.encoder.recompute", "plan.projector_recompute",
+var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.cp_comm", "plan.cp_layout",
+	"plan.ulysses", "plan.ep", "plan.etp", "plan.zero", "plan.zero_ranks", "plan.sequence_parallel", "plan.schedule", "plan.virtual_stages", "plan.layers", "plan.recompute", "plan.recompute_layers", "plan.encoder.recompute", "plan.projector_recompute",
 	"plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead", "plan.encoder.fill", "plan.encoder.patches",
 	"plan.overlap", "plan.chunk_size", "plan.keep_chunks", "plan.procs", "plan.memory", "train.routing_bound", "train.micro_batch", "train.global_batch"}
 

@@ -10,7 +10,10 @@ type Plan struct {
 	PP               int    `key:"pp" default:"1" min:"1" max:"4096" class:"replan" flag:"pipeline-model-parallel-size" doc:"Pipeline stages: ranks that hold consecutive layers."`
 	TP               int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"tensor-model-parallel-size" doc:"Ranks that share each layer."`
 	DP               int    `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
-	CP               int    `key:"cp" default:"1" min:"1" max:"4096" class:"replan" flag:"context-parallel-size" doc:"Ranks that the tokens of a microbatch are shared out over; in attention each has the queries of its tokens, and the keys and values of all are gathered."`
+	CP               int    `key:"cp" default:"1" min:"1" max:"4096" class:"replan" flag:"context-parallel-size" doc:"Ranks that the tokens of a microbatch are shared out over; plan.cp_comm says how attention gets at what they lack."`
+	CPComm           string `key:"cp_comm" default:"gather" oneof:"gather|ring|ulysses|hybrid" class:"replan" flag:"cp-comm-type" from:"all_gather=gather,p2p=ring,a2a=ulysses,a2a+p2p=hybrid" doc:"Attention over plan.cp ranks: gather keys and values, have them go round a ring (arXiv:2310.01889), exchange tokens for heads (ulysses, arXiv:2309.14509), or both of these (hybrid: rings of plan.ulysses ranks that exchange, arXiv:2405.07719)."`
+	CPLayout         string `key:"cp_layout" default:"auto" oneof:"auto|zigzag|contiguous" class:"replan" doc:"Tokens of each of plan.cp ranks: one run, or with zigzag one from the front of a microbatch and one from its back, so that causal attention is as much work everywhere. auto is zigzag where ranks do not exchange heads alone."`
+	Ulysses          int    `key:"ulysses" default:"0" min:"0" max:"4096" class:"replan" flag:"context-parallel-ulysses-degree" doc:"How many of plan.cp ranks exchange tokens for heads with each other, with plan.cp_comm hybrid or gather; 0 is all with ulysses, else none."`
 	EP               int    `key:"ep" flag:"expert-model-parallel-size" default:"1" min:"1" max:"65536" class:"replan" doc:"Ranks that a layer's experts are shared out over: some of the dp · cp · tp ranks of a pipeline stage, whose tokens go to where their experts are."`
 	ETP              int    `key:"etp" flag:"expert-tensor-parallel-size" default:"1" min:"1" max:"4096" class:"replan" doc:"Ranks that share each expert; plan.ep · plan.etp of them divide plan.dp · plan.cp · plan.tp, and the rest are copies (arXiv:2504.14960)."`
 	Zero             int    `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
@@ -41,8 +44,67 @@ func (p *Plan) Ranks() int {
 	return n
 }
 
+// Exchanging is the number of ranks that exchange tokens for heads with each other; the other plan.cp /
+// Exchanging gather keys and values, or form a ring.
+func (p *Plan) Exchanging() int {
+	switch {
+	case p.Ulysses > 0:
+		return p.Ulysses
+	case p.CPComm == "ulysses":
+		return max(1, p.CP)
+	}
+	return 1
+}
+
+// Zigzag reports whether tokens are dealt out in two runs to each rank.
+func (p *Plan) Zigzag() bool { return p.CP > p.Exchanging() && p.CPLayout != "contiguous" }
+
+// Parts is the number of parts of equal length that the tokens of a microbatch have to be cut into.
+func (p *Plan) Parts() int {
+	n := max(1, p.CP)
+	if p.Zigzag() {
+		n *= 2
+	}
+	if p.SequenceParallel {
+		n *= p.TP
+	}
+	return n
+}
+
+// checkContext holds the ways of context parallelism to its ranks.
+func (p *Plan) checkContext(at faults) {
+	if p.CP == 1 {
+		for _, x := range []struct {
+			key string
+			set bool
+		}{{"cp_comm", p.CPComm != "gather"}, {"cp_layout", p.CPLayout != "auto"}, {"ulysses",
+			p.Ulysses > 1}} {
+			if x.set {
+				at.fault("plan."+x.key, "has nothing to say with plan.cp = 1", "remove it, or raise plan.cp")
+			}
+		}
+		return
+	}
+	switch u := p.Exchanging(); {
+	case p.CP%u != 0:
+		at.fault("plan.ulysses", fmt.Sprintf("%d does not divide plan.cp = %d", u, p.CP),
+			fmt.Sprintf("try %d", nearestDivisor(p.CP, u)))
+	case p.CPComm == "ulysses" && u != p.CP:
+		at.fault("plan.ulysses", fmt.Sprintf("%d of plan.cp = %d ranks, but plan.cp_comm: ulysses has all exchange heads", u, p.CP), "set plan.cp_comm: hybrid, or remove it")
+	case p.CPComm == "ring" && u > 1:
+		at.fault("plan.ulysses", "a ring exchanges no heads", "set plan.cp_comm: hybrid, or remove it")
+	case p.CPComm == "hybrid" && (u == 1 || u == p.CP):
+		at.fault("plan.ulysses", fmt.Sprintf("hybrid wants some of plan.cp = %d ranks to exchange heads, and more than one ring of the others", p.CP),
+			"give a divisor between, or set plan.cp_comm to ring or ulysses")
+	case p.CPLayout == "zigzag" && p.CP == u:
+		at.fault("plan.cp_layout", "ranks that exchange heads have all tokens in attention, in order",
+			"remove it")
+	}
+}
+
 // Check implements section.
 func (p *Plan) Check(at faults) {
+	p.checkContext(at)
 	if n := len(p.Layers); n > 0 && n != p.PP*p.VirtualStages {
 		at.fault("plan.layers", fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages), "give every stage its layers")
 	}

@@ -274,15 +274,20 @@ func checkNumerators(w *tensor.Tensor, l []*tensor.Tensor) error {
 	return nil
 }
 
-// checkAttention wants heads that divide, offsets in order, and masks of the right size; more are the operands from cu_q on.
-func checkAttention(c *Call, q, k *tensor.Tensor, more []*tensor.Tensor) error {
+// checkHeads wants heads that divide, and offsets in order; more are the operands from cu_q on.
+func checkHeads(q, k *tensor.Tensor, more []*tensor.Tensor) error {
 	if g, h := k.Shape[1], q.Shape[1]; g == 0 || h%g != 0 {
 		return fmt.Errorf("%d query heads with %d key heads", h, g)
 	}
 	if err := checkCu("cu_q", more[0], q.Shape[0]); err != nil {
 		return err
 	}
-	if err := checkCu("cu_k", more[1], k.Shape[0]); err != nil {
+	return checkCu("cu_k", more[1], k.Shape[0])
+}
+
+// checkAttention is checkHeads with masks of the right size.
+func checkAttention(c *Call, q, k *tensor.Tensor, more []*tensor.Tensor) error {
+	if err := checkHeads(q, k, more); err != nil {
 		return err
 	}
 	return checkMask(c.Attr, q.Shape[0], k.Shape[0], more[2:])

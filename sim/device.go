@@ -301,7 +301,14 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 	out := d.outs[:0]
 	for i := range seg.Comms {
 		comm := &seg.Comms[i]
-		n := len(d.l.Groups[comm.Group].Members)
+		g := &d.l.Groups[comm.Group]
+		n := len(g.Members)
+		if comm.Shift != 0 {
+			to := ((g.Pos+comm.Shift)%n + n) % n
+			out = append(out, actors.Output{Comm: int32(i), Member: int32(to),
+				Payload: s.blobs.get(comm.Bytes)})
+			continue
+		}
 		for k := range n {
 			out = append(out, actors.Output{Comm: int32(i), Member: int32(k), Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
 		}

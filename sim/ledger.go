@@ -326,8 +326,9 @@ func (m *Monitor) origins(rank int, j *actors.Job) {
 		case in.Comm >= 0:
 			at := m.segments(rank, j)[j.Segment].Await[in.Comm]
 			want.Segment = at.Segment
-			g := l.Groups[m.segments(rank, j)[at.Segment].Comms[at.Comm].Group].Members
-			if want.From = g[in.Member]; m.whole && len(g) > 1 {
+			x := &m.segments(rank, j)[at.Segment].Comms[at.Comm]
+			g := &l.Groups[x.Group]
+			if want.From = g.Members[x.From(g, int(in.Member))]; m.whole && len(g.Members) > 1 {
 				want.From = o.From
 			}
 		case in.Port < 0:

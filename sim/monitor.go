@@ -347,10 +347,10 @@ func (m *Monitor) inputs(rank int, j *actors.Job) {
 	case j.Segment > 0:
 		segs := l.Lower(j.Action, false, j.Class)
 		for _, at := range segs[j.Segment].Await {
-			if n := len(l.Groups[segs[at.Segment].Comms[at.Comm].Group].Members); m.whole {
+			if x := &segs[at.Segment].Comms[at.Comm]; m.whole || x.Shift != 0 {
 				want++
 			} else {
-				want += n
+				want += len(l.Groups[x.Group].Members)
 			}
 		}
 	case j.Action.Kind == plan.F:

@@ -13,6 +13,7 @@ const (
 	DPReplicate  = "dp_replicate"  // data parallelism between groups of replicas that share state (HSDP)
 	DP           = "dp"            // data parallelism; ZeRO shards state over it
 	CP           = "cp"            // context parallelism: tokens of a sequence
+	Ulysses      = "ulysses"       // context parallelism that exchanges tokens for heads in attention
 	TP           = "tp"            // tensor parallelism
 	EDP          = "edp"           // data parallelism of experts
 	EDPReplicate = "edp_replicate" // the same between groups of replicas that share state

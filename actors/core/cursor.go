@@ -121,9 +121,11 @@ func (r *Rank) missing(c *cursor) Wait {
 			}
 		}
 		for _, at := range c.segs[c.pc].Await {
-			g := c.segs[at.Segment].Comms[at.Comm].Group
-			if m := r.inbox.absent(partKey{c.a, at.Segment, at.Comm}, len(r.groups[g].Members)); m >= 0 {
-				return Wait{lack: lackPart, a: c.a, group: int32(g), part: int32(m), seg: at.Segment}
+			x := &c.segs[at.Segment].Comms[at.Comm]
+			g := &r.groups[x.Group]
+			if m := r.inbox.absent(partKey{c.a, at.Segment, at.Comm}, x.parts(g)); m >= 0 {
+				return Wait{lack: lackPart, a: c.a, group: int32(x.Group), part: int32(x.From(g, m)),
+					seg: at.Segment}
 			}
 		}
 		return Wait{}
@@ -161,7 +163,8 @@ func (r *Rank) start(ctx actors.Context, c *cursor) {
 	if c.pc > 0 {
 		for i, at := range c.segs[c.pc].Await {
 			parts := r.inbox.parts(partKey{c.a, at.Segment, at.Comm})
-			for m := range r.groups[c.segs[at.Segment].Comms[at.Comm].Group].Members {
+			x := &c.segs[at.Segment].Comms[at.Comm]
+			for m := range x.parts(&r.groups[x.Group]) {
 				j.In = append(j.In, actors.Input{Comm: int32(i), Member: int32(m), Payload: parts[m]})
 			}
 		}
@@ -246,8 +249,12 @@ func (r *Rank) end() {
 }
 
 func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
-	g := &r.groups[c.segs[c.pc].Comms[o.Comm].Group]
+	x := &c.segs[c.pc].Comms[o.Comm]
+	g := &r.groups[x.Group]
 	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Segment: c.pc, Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
+	if x.Shift != 0 {
+		m.Member = 0 // the only part
+	}
 	if to := g.Members[o.Member]; to != ctx.Self() {
 		ctx.Send(to, m)
 	} else {

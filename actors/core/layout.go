@@ -11,6 +11,26 @@ import (
 type Comm struct {
 	Group int   // index into RankLayout.Groups
 	Bytes int64 // that this rank sends in all
+	// Shift other than 0 is a rotation: each member sends to the one so many places on, and takes from the
+	// one as many places before.
+	Shift int
+}
+
+// parts is the number of parts that a member of the group takes.
+func (c *Comm) parts(g *Group) int {
+	if c.Shift != 0 {
+		return 1
+	}
+	return len(g.Members)
+}
+
+// From is the member that part i comes from.
+func (c *Comm) From(g *Group, i int) int {
+	if c.Shift == 0 {
+		return i
+	}
+	n := len(g.Members)
+	return ((g.Pos-c.Shift)%n + n) % n
 }
 
 // Segment is what a behaviour knows of a piece of work between communications: it begins when those that it awaits have arrived, and

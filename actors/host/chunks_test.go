@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // TestKeepChunks: the newest chunks of a sequence may keep their activations while older ones are computed again. The losses are the
@@ -39,11 +40,32 @@ func TestKeepChunks(t *testing.T) {
 	require.Less(t, least, 0.9*all)
 }
 
-// TestChunkOfPackedSequences: a microbatch of several sequences cannot be cut.
-func TestChunkOfPackedSequences(t *testing.T) {
-	l := &Loader{Chunks: 2, Read: func(int64, int) ([]Microbatch, error) {
-		return []Microbatch{{Cu: []int32{0, 4, 8}, IDs: make([]int32, 8)}}, nil
+// TestChunkBorders: a chunk has the rows of each packed sequence that lie in it, and their keys up to its
+// end; rows beyond the data are padding, of no sequence.
+func TestChunkBorders(t *testing.T) {
+	l := &Loader{Chunks: 3, Rows: 12, Read: func(int64, int) ([]Microbatch, error) {
+		mb := Microbatch{Cu: []int32{0, 3, 9, 10}}
+		mb.IDs, mb.Targets, mb.Positions = make([]int32, 10), make([]int32, 10), make([]int32, 10)
+		mb.Weights = make([]float32, 10)
+		return []Microbatch{mb}, nil
 	}}
-	_, err := l.Run(actors.Job{Kind: actors.LoadBatch})
-	require.ErrorContains(t, err, "has 2 sequences")
+	res, err := l.Run(actors.Job{Kind: actors.LoadBatch})
+	require.NoError(t, err)
+	want := [][2][]int32{{{0, 3, 4, 4}, {0, 3, 4, 4}}, {{0, 0, 4, 4}, {0, 3, 8, 8}}, {{0, 0, 1, 2}, {0, 3,
+		9, 10}}}
+	for c, o := range res.Out {
+		p := o.Payload.(*Pack)
+		have := map[string][]int32{}
+		for i, name := range p.Names {
+			if p.Tensors[i].DType == tensor.I32 {
+				have[name] = p.Tensors[i].I32()
+			}
+		}
+		require.Equal(t, want[c][0], have["cu_seqlens"], "chunk %d", c)
+		require.Equal(t, want[c][1], have["cu_seqlens_k"], "chunk %d", c)
+		require.Len(t, have["ids"], 4)
+		if c == 2 {
+			require.Equal(t, []int32{0, 0, -100, -100}, have["targets"])
+		}
+	}
 }

@@ -33,6 +33,8 @@ type Loader struct {
 	Chunks int
 	Model  *family.Model // whose modalities the batches have; nil for tokens alone
 	Filled bool          // every microbatch runs every block
+	Rows   int           // tokens that a microbatch is padded to, 0 for none
+	Deal   int           // ranks that tokens are dealt out to in two runs each, 0 where they stay in order
 	Read   BatchFunc
 	Seek   func(place string) error // makes the next step the one behind a place; nil where nobody goes back
 }
@@ -53,9 +55,6 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	}
 	var res Result
 	for i, mb := range mbs {
-		if n := len(mb.Cu) - 1; l.Chunks > 1 && n != 1 {
-			return Result{}, fmt.Errorf("microbatch %d has %d sequences, and only one can be cut into plan.chunk_size: pack no sequences together", i, n)
-		}
 		for c := range max(1, l.Chunks) {
 			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Port: l.class(&mb), Payload: l.pack(mb, c)})
 		}
@@ -63,39 +62,84 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	return res, nil
 }
 
-// pack makes the tensors of a microbatch, or of chunk c of one that is a single sequence.
+// pack makes the tensors of chunk c of a microbatch.
 func (l *Loader) pack(mb Microbatch, c int) *Pack {
 	n := max(1, l.Chunks)
-	rows := len(mb.IDs) / n
-	lo, hi := c*rows, (c+1)*rows
+	total := max(l.Rows, len(mb.IDs)) // with padding
+	rows := total / n
 	p := NewPack(nil)
 	add := func(name string, t *tensor.Tensor) { p.Names, p.Tensors = append(p.Names, name), append(p.Tensors, t) }
-	add("ids", tensor.Of(tensor.I32, mb.IDs[lo:hi], rows))
-	add("targets", tensor.Of(tensor.I32, mb.Targets[lo:hi], rows))
-	add("weights", tensor.Of(tensor.F32, mb.Weights[lo:hi], rows))
-	add("positions", tensor.Of(tensor.I32, mb.Positions[lo:hi], rows))
+	part := chunk{from: c * rows, rows: rows, deal: l.Deal}
+	add("ids", tensor.Of(tensor.I32, chunkRows(part, mb.IDs, 1, 0), rows))
+	add("targets", tensor.Of(tensor.I32, chunkRows(part, mb.Targets, 1, -100), rows))
+	add("weights", tensor.Of(tensor.F32, chunkRows(part, mb.Weights, 1, 0), rows))
+	add("positions", tensor.Of(tensor.I32, chunkRows(part, mb.Positions, 1, 0), rows))
 	if n == 1 {
 		add("cu_seqlens", tensor.Of(tensor.I32, mb.Cu, len(mb.Cu)))
 	} else {
-		add("cu_seqlens", tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2))
-		add("cu_seqlens_k", tensor.Of(tensor.I32, []int32{0, int32(hi)}, 2))
+		q, k := part.borders(mb.Cu)
+		add("cu_seqlens", tensor.Of(tensor.I32, q, len(q)))
+		add("cu_seqlens_k", tensor.Of(tensor.I32, k, len(k)))
 	}
 	if l.Model != nil {
 		data := l.Model.Tensors(mb.inputs(), l.class(&mb))
+		for _, name := range l.Model.TokenTensors() {
+			if t := data[name]; t != nil {
+				width := tensor.Len(t.Shape[1:])
+				shape := append([]int{rows}, t.Shape[1:]...)
+				data[name] = tensor.Of(tensor.I32, chunkRows(part, t.I32(), width, -1), shape...)
+			}
+		}
 		for _, name := range slices.Sorted(maps.Keys(data)) {
 			add(name, data[name])
 		}
 	}
 	if mb.Keys != nil {
-		add("keys", tensor.Of(tensor.I64, mb.Keys[lo:hi], rows))
+		add("keys", tensor.Of(tensor.I64, chunkRows(part, mb.Keys, 1, 0), rows))
 	}
 	for k := range l.MTP {
 		ids, targets, weights := mb.shift(k + 1)
-		add(fmt.Sprintf("mtp_ids.%d", k), tensor.Of(tensor.I32, ids[lo:hi], rows))
-		add(fmt.Sprintf("mtp_targets.%d", k), tensor.Of(tensor.I32, targets[lo:hi], rows))
-		add(fmt.Sprintf("mtp_weights.%d", k), tensor.Of(tensor.F32, weights[lo:hi], rows))
+		add(fmt.Sprintf("mtp_ids.%d", k), tensor.Of(tensor.I32, chunkRows(part, ids, 1, 0), rows))
+		add(fmt.Sprintf("mtp_targets.%d", k), tensor.Of(tensor.I32, chunkRows(part, targets, 1, -100), rows))
+		add(fmt.Sprintf("mtp_weights.%d", k), tensor.Of(tensor.F32, chunkRows(part, weights, 1, 0), rows))
 	}
 	return p
+}
+
+// chunk is a run of a microbatch's rows, and the number of ranks that it is dealt out to in two pieces
+// each, 0 for none.
+type chunk struct{ from, rows, deal int }
+
+// borders are those of the sequences' rows in the chunk, and of their rows up to its end, whose keys these
+// see.
+func (c chunk) borders(cu []int32) (queries, keys []int32) {
+	for _, at := range cu {
+		queries = append(queries, int32(min(max(int(at)-c.from, 0), c.rows)))
+		keys = append(keys, int32(min(int(at), c.from+c.rows)))
+	}
+	return
+}
+
+// chunkRows are the rows of v, of so many numbers each, in a chunk, in the order in which ranks have them:
+// of 2n pieces, rank r of n has piece r and piece 2n-1-r. Rows beyond v hold pad.
+func chunkRows[T any](c chunk, v []T, width int, pad T) []T {
+	end := (c.from + c.rows) * width
+	if len(v) < end {
+		v = slices.Clone(v)
+		for len(v) < end {
+			v = append(v, pad)
+		}
+	}
+	v = v[c.from*width : end]
+	if c.deal == 0 {
+		return v
+	}
+	out, n := make([]T, 0, len(v)), len(v)/(2*c.deal)
+	for r := range c.deal {
+		out = append(out, v[r*n:(r+1)*n]...)
+		out = append(out, v[len(v)-(r+1)*n:len(v)-r*n]...)
+	}
+	return out
 }
 
 // inputs are what the microbatch brings beside tokens and labels.

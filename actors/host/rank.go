@@ -155,6 +155,9 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 	var res Result
 	for i, ps := range parts {
 		for m, t := range ps {
+			if t == nil { // a rotation goes to one member
+				continue
+			}
 			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(m), Payload: NewPack(nil, t...)})
 		}
 	}

@@ -231,7 +231,9 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
-		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Model: l.Job.Model, Filled: l.Filled, Read: o.Batches, Seek: o.Seek}
+		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Model: l.Job.Model,
+			Filled: l.Filled,
+			Rows:   l.Job.Rows, Deal: l.Dealt(), Read: o.Batches, Seek: o.Seek}
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {

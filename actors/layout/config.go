@@ -46,8 +46,12 @@ func MeshOf(p *configs.Plan) topology.Mesh {
 			own = append(own, topology.Dim{Name: topology.DPReplicate, Size: p.DP / zero})
 		}
 		own = append(own, topology.Dim{Name: topology.DP, Size: zero})
-		if cp > 1 {
-			own = append(own, topology.Dim{Name: topology.CP, Size: cp})
+		u := p.Exchanging()
+		if cp > u {
+			own = append(own, topology.Dim{Name: topology.CP, Size: cp / u})
+		}
+		if u > 1 {
+			own = append(own, topology.Dim{Name: topology.Ulysses, Size: u})
 		}
 		m = topology.New(append(own, topology.Dim{Name: topology.TP, Size: p.TP})...)
 	}
@@ -77,8 +81,17 @@ func routing(c *configs.Config, m *family.Model) error {
 	if r.BiasRate > 0 && m.Spec.Experts.Bias == "" {
 		return c.Fault("train.router.bias_rate", m.Family+" has no numbers that experts are chosen by", "use train.router.loss")
 	}
-	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%(p.CP*p.TP) != 0 {
-		return c.Fault("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly over %d ranks, as layers of experts want them", rows, p.CP*p.TP), "")
+	parts := p.CP * p.TP
+	if p.Zigzag() {
+		parts *= 2
+	}
+	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%parts != 0 {
+		return c.Fault("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as layers of experts want them", rows, parts), "")
+	}
+	if rowsOf(c) != c.Run.Train.MicroBatch*c.Run.Data.SeqLen {
+		return c.Fault("plan.chunk_size",
+			"the last chunk would be filled up with padding, which experts would get as well",
+			"set a divisor of data.seq_len · train.micro_batch")
 	}
 	e := &m.Spec.Experts
 	e.Step, e.Limit = r.BiasRate, grad.Limit{Factor: r.Capacity, ByWeight: r.Drop == "weight"}
@@ -130,7 +143,8 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	}
 	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
-		Rows: r.Train.MicroBatch * r.Data.SeqLen, SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
+		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
+		Rows: rowsOf(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		RoutingBound: r.Train.RoutingBound, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
@@ -161,7 +175,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		return nil, err
 	}
 	if n := r.Plan.ChunkSize; n > 0 {
-		j.Chunks, j.KeepChunks = r.Data.SeqLen/n, r.Plan.KeepChunks
+		j.Chunks, j.KeepChunks = j.Rows/n, r.Plan.KeepChunks
 	}
 	if n := r.Plan.Layers; len(n) > 0 {
 		first := m.Foundation()
@@ -170,6 +184,18 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		}
 	}
 	return j, nil
+}
+
+// rowsOf is the number of tokens of a microbatch, with padding up to whole chunks, or to what the ranks of
+// context parallelism can share.
+func rowsOf(c *configs.Config) int {
+	n, p, unit := c.Run.Train.MicroBatch*c.Run.Data.SeqLen, &c.Run.Plan, 1
+	if p.ChunkSize > 0 {
+		unit = p.ChunkSize
+	} else if p.CP > 1 {
+		unit = p.Parts()
+	}
+	return (n + unit - 1) / unit * unit
 }
 
 // Components is what the parts of a composed model have of their own; nil where all are alike.

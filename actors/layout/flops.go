@@ -33,7 +33,8 @@ func (l *Layout) work(class int32) work {
 
 // add counts a trace; attention within whole sequences is counted by pair later.
 func (w *work) add(tr *grad.Trace, whole bool) {
-	ranks := float64(tr.Size(topology.TP))
+	heads := float64(tr.Size(topology.TP) * tr.Size(topology.Ulysses))
+	ranks := heads * float64(tr.Size(topology.CP))
 	for _, p := range []grad.Phase{grad.F, grad.B} {
 		for _, seg := range tr.Segments(p) {
 			for _, n := range seg.Ops {
@@ -41,7 +42,7 @@ func (w *work) add(tr *grad.Trace, whole bool) {
 					continue
 				}
 				if a, ok := tr.Attends(n); ok && whole && a.Data == "cu_seqlens" {
-					a.PerPair *= ranks
+					a.PerPair *= heads * a.Share
 					w.attended = append(w.attended, a)
 					continue
 				}

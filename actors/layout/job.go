@@ -22,6 +22,8 @@ type Job struct {
 	Parts           []*PartPlan   // leading components with meshes of their own, in the order of the model's blocks
 	Zero            int
 	SeqParallel     bool
+	Ring            bool // keys and values go round the ranks of context parallelism
+	Zigzag          bool // tokens are dealt out to these in two runs each
 	Schedule        string
 	Program         *plan.Program // in place of the one that Schedule builds, nil for none
 	Loops           int           // stages a pipeline rank, 0 is 1

@@ -69,6 +69,15 @@ func (l *Layout) Budget(bytes int64) {
 // Coord is a rank's pipeline rank, replica, and place in context and tensor parallelism, for those who print it.
 type Coord struct{ PP, DP, CP, TP int }
 
+// Dealt is the number of ranks that the rows of a microbatch, or of a chunk, are dealt out to in two runs
+// each, 0 where they lie in order.
+func (l *Layout) Dealt() int {
+	if n := l.Job.Mesh.Len(topology.CP); l.Job.Zigzag && n > 1 {
+		return n
+	}
+	return 0
+}
+
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
 	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{}, peaks: map[float64][]int64{}}

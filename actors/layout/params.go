@@ -24,8 +24,8 @@ func (h Held) Sharded() bool { return h.Region.From > 0 || h.Region.To < h.Local
 type ParamPlan struct {
 	Held
 	Index    int           // in the whole model
-	Sum      []int         // axes without samples of their own over which its gradient is partial: each rank takes the whole sum
-	Reduce   []int         // data axes over which it is summed, for each member the rows that it updates
+	Sum      []int         // axes of its gradient that share out no state: each rank takes the whole sum
+	Reduce   []int         // axes over which it is summed, for each member the rows that it updates
 	Zero     []int         // axes over which its state is sharded, none without ZeRO
 	Gather   []int         // axes over which updated rows are gathered: Zero where every rank holds all rows
 	Own      family.Region // the rows that this rank updates
@@ -60,7 +60,8 @@ func (l *Layout) rank(r int) RankPart {
 		part.Sides = append(part.Sides, l.place(r, side))
 	}
 	if r < m.Size() {
-		part.Coord = Coord{PP: m.At(r, topology.PP), DP: dp, CP: m.At(r, topology.CP), TP: m.At(r, topology.TP)}
+		cp := m.At(r, topology.CP)*m.Len(topology.Ulysses) + m.At(r, topology.Ulysses)
+		part.Coord = Coord{PP: m.At(r, topology.PP), DP: dp, CP: cp, TP: m.At(r, topology.TP)}
 	}
 	if l.Program.Homes == nil {
 		part.Row = part.Coord.PP
@@ -125,14 +126,17 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	o, pos := &grad.Options{Mesh: l.meshes[h.Side]}, part.Sides[h.Side].Pos
 	out := ParamPlan{Held: h, Index: l.Index[h.Name], Own: h.Region}
 	for _, m := range h.Grad.Sums() {
-		if o.Mesh[m].Data {
+		if o.Mesh[m].Data || l.Job.Zero > 0 && o.Mesh[m].Zero {
 			out.Reduce = append(out.Reduce, m)
 		} else {
 			out.Sum = append(out.Sum, m)
 		}
 	}
 	if l.Job.Zero > 0 {
-		out.Zero = o.ZeroAxes(h.Fold)
+		out.Zero = slices.DeleteFunc(o.ZeroAxes(h.Fold),
+			func(m int) bool { // its members have the whole gradient
+				return l.Job.Zero == 1 && !slices.Contains(out.Reduce, m)
+			})
 		out.Own = shard(o, h.Region, h.Local[0], pos, out.Zero)
 	}
 	if l.Job.Zero == 1 || l.Job.Zero == 2 {

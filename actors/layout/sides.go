@@ -208,7 +208,9 @@ func (l *Layout) mesh(side int) (out []grad.MeshAxis) {
 		case topology.DP, topology.EDP:
 			x.Data, x.Zero = true, true
 		case topology.CP:
-			x.Rows, x.Context = true, true
+			x.Rows, x.Context, x.Zero, x.Ring, x.Zigzag = true, true, true, l.Job.Ring, l.Job.Zigzag
+		case topology.Ulysses:
+			x.Rows, x.Context, x.Zero, x.Exchange = true, true, true, true
 		case topology.TP:
 			x.Rows = l.Job.SeqParallel
 		}
@@ -292,19 +294,25 @@ func (l *Layout) groupAxes() {
 			add(side, []int{m})
 		}
 		for fold := range folds(mesh) {
-			var data, others []int
+			var data, others, reduced, rest []int
 			for m, a := range mesh {
-				switch {
-				case a.Fold != fold || a.Size == 1:
-				case a.Data:
+				if a.Fold != fold || a.Size == 1 {
+					continue
+				}
+				if a.Data {
 					data = append(data, m)
-				default:
+				} else {
 					others = append(others, m)
 				}
+				if a.Data || a.Zero {
+					reduced = append(reduced, m)
+				} else {
+					rest = append(rest, m)
+				}
 			}
-			add(side, data)
-			add(side, others)
-			add(side, o.ZeroAxes(fold))
+			for _, axes := range [][]int{data, others, reduced, rest, o.ZeroAxes(fold)} {
+				add(side, axes)
+			}
 		}
 	}
 }

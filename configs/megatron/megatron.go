@@ -73,7 +73,6 @@ var OnlyFlags = map[string]*OnlyFlag{
 	"attention-dropout":                   {[]string{"0"}, "dense families here have no dropout"},
 	"hidden-dropout":                      {[]string{"0"}, "dense families here have no dropout"},
 	"rotary-seq-len-interpolation-factor": {[]string{"1"}, "set model.overrides.rope_scaling={rope_type: linear, factor: …} instead"},
-	"context-parallel-ulysses-degree":     {[]string{"1"}, "heads are not exchanged: --context-parallel-size gathers keys and values"},
 	"moe-router-dtype":                    {[]string{"fp32"}, "logits of routers are float32"},
 	"exp-avg-dtype":                       {[]string{"fp32"}, "moments are kept in fp32"},
 	"exp-avg-sq-dtype":                    {[]string{"fp32"}, "moments are kept in fp32"},

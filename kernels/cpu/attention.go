@@ -40,7 +40,9 @@ type attn struct {
 	amx            bool // products on tiles
 	step           int  // keys of a block of scores
 	mask           *attnMask
-	tasks          []attnTask
+	// of each sequence's first query among its keys; nil puts the last query at the last key
+	place []int32
+	tasks []attnTask
 }
 
 // attn of a call whose masks are the operands from mask on.
@@ -58,19 +60,19 @@ func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call, mask int) attn {
 // attnTask is a range of queries of one sequence and the heads from h0 to h1, which share the key head g.
 type attnTask struct {
 	q0, q1, k0, k1 int // the sequence: rows of queries and keys
+	place          int // of its first query among its keys
 	from, to       int // queries of the task, counted from q0
 	g, h0, h1      int
 }
 
 // visible gives the keys [lo, hi) that queries [i, i+n) of the task's sequence may see, counted from k0.
 func (a *attn) visible(t *attnTask, i, n int) (lo, hi int) {
-	lq, lk := t.q1-t.q0, t.k1-t.k0
-	hi = lk
+	hi = t.k1 - t.k0
 	if a.causal == 1 {
-		hi = min(lk, max(0, i+n+lk-lq))
+		hi = min(hi, max(0, i+n+t.place))
 	}
 	if a.window > 0 {
-		lo = min(max(0, i+lk-lq-a.window+1), hi)
+		lo = min(max(0, i+t.place-a.window+1), hi)
 	}
 	return lo, hi
 }
@@ -81,6 +83,9 @@ func (a *attn) plan(cuQ, cuK []int32, blocks int) {
 	group := a.q.Shape[1] / g
 	for s := range len(cuQ) - 1 {
 		t := attnTask{q0: int(cuQ[s]), q1: int(cuQ[s+1]), k0: int(cuK[s]), k1: int(cuK[s+1])}
+		if t.place = (t.k1 - t.k0) - (t.q1 - t.q0); a.place != nil {
+			t.place = int(a.place[s])
+		}
 		for from := 0; from < t.q1-t.q0; from += blocks * a.block {
 			t.from, t.to = from, min(from+blocks*a.block, t.q1-t.q0)
 			for t.g = range g {
@@ -106,10 +111,13 @@ func (a *attn) total() int {
 }
 
 func attention(b *Backend, c *kernels.Call) {
+	a := b.attn(c.In[0], c.In[1], c.In[2], c, 5)
+	b.attend(&a, c)
+}
+
+func (b *Backend) attend(a *attn, c *kernels.Call) {
 	o, lse := c.Out[0], c.Out[1].F32()
 	cuQ, cuK := c.In[3].I32(), c.In[4].I32()
-	at := b.attn(c.In[0], c.In[1], c.In[2], c, 5)
-	a := &at
 	a.plan(cuQ, cuK, b.queryBlocks(a, cuQ))
 	clearBeyond(o, cuQ)
 	clearBeyond(c.Out[1], cuQ)

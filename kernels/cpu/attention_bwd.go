@@ -27,9 +27,13 @@ type gradTask struct {
 // is a sequence and key head, or, if there are fewer of those than threads, some of its keys or of its queries: then scores
 // are computed twice, which gives the same bits.
 func attentionBwd(b *Backend, c *kernels.Call) {
+	b.attendBwd(b.attn(c.In[1], c.In[2], c.In[3], c, 8), c)
+}
+
+func (b *Backend) attendBwd(at attn, c *kernels.Call) {
 	cuQ, cuK := c.In[6].I32(), c.In[7].I32()
 	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
-	a.attn = b.attn(c.In[1], c.In[2], c.In[3], c, 8)
+	a.attn = at
 	a.plan(cuQ, cuK, math.MaxInt32/a.block)
 	a.delta = b.rowDots(a.do, a.o)
 	clearBeyond(a.dq, cuQ)

@@ -127,6 +127,11 @@ func (t *Tape) gradient(p *Param, d *Value) {
 	}
 	switch {
 	case t.ShardGrads && len(t.ZeroAxes(p.Fold)) > 0:
+		for _, m := range t.ZeroAxes(p.Fold) { // members that share tokens, if each has the whole gradient
+			if !t.Mesh[m].Data && d.Place[m].Kind != Partial {
+				d = t.Scale(d, 1/float64(t.Mesh[m].Size))
+			}
+		}
 		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name}, Phase: W, Block: t.block, Axes: t.ZeroAxes(p.Fold), Acc: t.index(p) + 1})
 	case d.Node.Op.Role == compute && fuses[d.Node.Op.Kernel]:
 		d.Node.Acc = t.index(p) + 1
@@ -140,7 +145,13 @@ func (t *Tape) gradient(p *Param, d *Value) {
 func (t *Tape) overData() {
 	for _, p := range t.order {
 		for m, a := range t.Mesh {
-			if !p.Frozen && a.Data && a.Size > 1 && a.Fold == p.Fold && !(t.ShardGrads && a.Zero) {
+			switch {
+			case p.Frozen || a.Size == 1 || a.Fold != p.Fold:
+			case t.ShardGrads && a.Zero:
+				if p.Grad[m].Kind == Partial {
+					p.Grad[m] = Part{}
+				}
+			case a.Data:
 				p.Grad[m] = Part{Kind: Partial}
 			}
 		}

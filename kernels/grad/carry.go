@@ -10,12 +10,12 @@ var (
 )
 
 // Carry continues v along axis 0 over the chunks of a sequence: it exports v to later chunks and returns the earlier
-// chunks' values followed by v. With one chunk it is the identity.
+// chunks' values followed by v, all in the order of the sequence. With one chunk it is the identity.
 func (t *Tape) Carry(name string, v *Value) *Value {
 	if t.Chunks == 1 {
 		return v
 	}
-	v = t.only(v, 1) // concatenation mixes axis 0
+	v = t.natural(t.only(t.exchange(v), 1)) // concatenation mixes axis 0
 	var parts []*Value
 	for c := 0; c < t.Chunk; c++ {
 		im := t.one(opImport, kernels.Attr{Name: name, I: [4]int{c}}, v.DType, v.Shape, v.Place)

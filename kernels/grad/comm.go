@@ -40,6 +40,10 @@ func (r *Runner) split(f *Frame, n *Node) []Bundle {
 	in := r.operand(f, n, n.In[0])
 	size := f.Trace.GroupSize(n)
 	parts := make([]Bundle, size)
+	if by := n.Shift(); by != 0 { // to one member alone
+		parts[((f.Trace.Member(r.Pos, n.Axes)+by)%size+size)%size] = Bundle{in.Retain()}
+		return parts
+	}
 	for d := range parts {
 		switch {
 		case n.Op.Role == reduce:

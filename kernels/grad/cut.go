@@ -108,10 +108,15 @@ func (c *cutter) flush() {
 	c.segs = append(c.segs, c.now)
 	c.now = Segment{}
 	if !c.t.Overlap {
-		for i := range c.segs[len(c.segs)-1].Comm {
+		for i, n := range c.segs[len(c.segs)-1].Comm {
+			if n.Op.Role == rotate { // what it is for comes after other work
+				continue
+			}
 			c.now.Await = append(c.now.Await, Issued{len(c.segs) - 1, i})
+			for _, v := range n.Out {
+				delete(c.from, v)
+			}
 		}
-		clear(c.from)
 		c.sinks = c.sinks[:0]
 		return
 	}

@@ -19,6 +19,8 @@ import (
 type mini struct {
 	layers, hidden, heads, kv, d, ffn, vocab, tokens int
 	one                                              bool // one sequence, not two
+	window                                           int  // keys that a query sees, 0 for all
+	mask                                             bool // visible tiles of four rows
 }
 
 var small = mini{layers: 2, hidden: 16, heads: 4, kv: 2, d: 4, ffn: 24, vocab: 32, tokens: 12}
@@ -34,11 +36,17 @@ func (c mini) decoder(t *grad.Tape, l int, x, cos, sin, cu *grad.Value) *grad.Va
 	q = t.RMSNorm(q, p("qn", -1, 1, c.d), 1e-6)
 	q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
 	k, v = t.Carry(fmt.Sprintf("%d.k", l), k), t.Carry(fmt.Sprintf("%d.v", l), v)
-	cuK := cu
+	cuK, rows := cu, c.tokens/t.Chunks
 	if t.Chunks > 1 {
-		cuK = t.Data("cu_k", tensor.I32, 2)
+		cuK = t.Data("cu_k", tensor.I32, cu.Shape...)
 	}
-	a := t.Attention(q, k, v, cu, cuK, grad.AttentionConfig{Scale: 0.5, Causal: true})
+	var blocks *grad.Value
+	tile := 0
+	if c.mask {
+		tile, blocks = 4, t.Data("blocks", tensor.I32, rows/4, 1)
+	}
+	a := t.Attention(q, k, v, cu, cuK, grad.AttentionConfig{Scale: 0.5, Causal: true, Window: c.window,
+		Tokens: true, Blocks: blocks, Tile: tile})
 	x = t.Place("residual", t.Add(x, t.Linear(t.Flat(a), p("wo", 1, c.d, c.hidden, c.heads*c.d), p("bo", -1, 1, c.hidden))))
 	h = t.RMSNorm(x, p("ln2", -1, 1, c.hidden), 1e-6)
 	g := t.SwiGLU(t.Linear(h, p("wg", 0, 1, c.ffn, c.hidden), nil), t.Linear(h, p("wu", 0, 1, c.ffn, c.hidden), nil))
@@ -50,7 +58,7 @@ func (c mini) stage(o grad.Options, from, to int) *grad.Trace {
 	t := grad.NewTape(o)
 	rows := c.tokens / max(1, o.Chunks)
 	cos, sin := t.RopeTable(t.Data("pos", tensor.I32, rows), t.Data("inv", tensor.F32, c.d/2), 1)
-	cu := t.Data("cu", tensor.I32, map[bool]int{true: 3, false: 2}[t.Chunks == 1 && !c.one])
+	cu := t.Data("cu", tensor.I32, map[bool]int{true: 3, false: 2}[!c.one])
 	emb := func() *grad.Value { return t.Param("emb", []int{c.vocab, c.hidden}, 0, 1, true) }
 	var x *grad.Value
 	if from == 0 {
@@ -183,13 +191,37 @@ func (w *world) data(pos []int, chunk, chunks int) map[string]*tensor.Tensor {
 	rows := c.tokens / chunks
 	lo, hi := chunk*rows, (chunk+1)*rows
 	d := map[string]*tensor.Tensor{
-		"ids": tensor.Of(tensor.I32, ids[lo:hi], rows), "target": tensor.Of(tensor.I32, tgt[lo:hi], rows), "weight": tensor.Of(tensor.F32, wt[lo:hi], rows),
-		"pos": tensor.Of(tensor.I32, place[lo:hi], rows), "inv": tensor.Of(tensor.F32, []float32{1, 0.1}, 2), "cu": tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2),
+		"ids": tensor.Of(tensor.I32, deal(w, ids[lo:hi]), rows), "target": tensor.Of(tensor.I32, deal(w,
+			tgt[lo:hi]), rows),
+		"weight": tensor.Of(tensor.F32, deal(w, wt[lo:hi]), rows), "pos": tensor.Of(tensor.I32, deal(w,
+			place[lo:hi]), rows), "inv": tensor.Of(tensor.F32, []float32{1, 0.1}, 2), "cu": tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2),
 		"cu_k": tensor.Of(tensor.I32, []int32{0, int32(hi)}, 2)}
-	if chunks == 1 && !c.one {
-		d["cu"] = tensor.Of(tensor.I32, []int32{0, 5, int32(rows)}, 3)
+	if !c.one { // a border within the first chunk
+		q, k := []int32{0, 5, int32(c.tokens)}, []int32{0, 5, int32(c.tokens)}
+		for i := range q {
+			q[i], k[i] = min(max(q[i]-int32(lo), 0), int32(rows)), min(k[i], int32(hi))
+		}
+		d["cu"], d["cu_k"] = tensor.Of(tensor.I32, q, 3), tensor.Of(tensor.I32, k, 3)
+	}
+	if c.mask { // of 6 by 6 tiles, each row of them sees itself and some before
+		bits := []int32{1, 3, 5, 12, 26, 49}[lo/4 : hi/4]
+		d["blocks"] = tensor.Of(tensor.I32, bits, len(bits), 1)
 	}
 	return d
+}
+
+// deal puts rows into the order in which members of a zigzag axis have them.
+func deal[T any](w *world, v []T) (out []T) {
+	for _, a := range w.o.Mesh {
+		if a.Zigzag {
+			n := len(v) / (2 * a.Size)
+			for r := range a.Size {
+				out = append(append(out, v[r*n:(r+1)*n]...), v[len(v)-(r+1)*n:len(v)-r*n]...)
+			}
+			return out
+		}
+	}
+	return v
 }
 
 func (w *world) group(r int, n *grad.Node) (members []int, self int) {
@@ -225,6 +257,11 @@ func (w *world) phase(fs []*grad.Frame, p grad.Phase) {
 			require.NoError(w.t, err)
 			for i, ps := range parts {
 				members, self := w.group(r, segs[pc].Comm[i])
+				if by := segs[pc].Comm[i].Shift(); by != 0 { // one part, to one member
+					n := len(members)
+					to := ((self+by)%n + n) % n
+					members, ps, self = members[to:to+1], ps[to:to+1], 0
+				}
 				for d, m := range members {
 					key := grad.Issued{Segment: pc, Comm: i}
 					if boxes[m] == nil {
@@ -262,7 +299,7 @@ func (w *world) step(cuts []int, o grad.Options) (float64, map[string][]float64)
 				}
 				all := w.data(run.Pos, ch, chunks)
 				need := map[string]*tensor.Tensor{}
-				for _, k := range []string{"pos", "inv", "cu", "cu_k", "ids", "target", "weight"} {
+				for _, k := range []string{"pos", "inv", "cu", "cu_k", "blocks", "ids", "target", "weight"} {
 					need[k] = all[k]
 				}
 				fs[r] = run.NewFrame(tr, need, in[r], prev)

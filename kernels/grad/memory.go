@@ -131,7 +131,10 @@ func (f *footprint) walk(ph Phase, last bool) {
 func (f *footprint) hold(n *Node) {
 	f.accumulator(n)
 	switch n.Op.Role {
-	case alias:
+	case alias, piece, stack:
+		if n.Op.Role == stack && n.Attr.I[0] > 1 {
+			break
+		}
 		if s, ok := f.at[n.In[0].ID]; ok {
 			f.at[n.Out[0].ID] = s
 			f.refs[s]++

@@ -151,14 +151,16 @@ func init() {
 
 // RopeTable gives cos and sin [t r] of positions pos [t] and inverse frequencies inv [r]; scale multiplies both.
 func (t *Tape) RopeTable(pos, inv *Value, scale float64) (cos, sin *Value) {
-	s := spec{[]int{pos.Shape[0], inv.Shape[0]}, tensor.F32, Place{}}
+	pos = t.OwnTokens(pos)
+	s := spec{[]int{pos.Shape[0], inv.Shape[0]}, tensor.F32, pos.Place}
 	n := t.emit(opRopeTable, kernels.Attr{F: [2]float64{scale}}, []*Value{pos, inv}, s, s)
 	return n.Out[0], n.Out[1]
 }
 
 // Rope rotates x [t h d]; interleaved selects pairs (2i, 2i+1).
 func (t *Tape) Rope(x, cos, sin *Value, interleaved bool) *Value {
-	x = t.only(x, 1)
+	x = t.tokenwise(x)
+	cos, sin = t.alongRows(cos, x), t.alongRows(sin, x)
 	at := kernels.Attr{I: [4]int{1}}
 	if interleaved {
 		at.I[1] = 1
@@ -179,8 +181,6 @@ func (t *Tape) Flat(x *Value) *Value {
 }
 
 var opAttn, opAttnBwd, opPick, opPickGrad *Op
-
-var opCutSequences = &Op{Name: "cut_sequences", Kernel: kernels.CutSequences, Cheap: true}
 
 func init() {
 	opAttnBwd = &Op{Name: "attention_bwd", Kernel: kernels.AttentionBwd}
@@ -211,66 +211,94 @@ type AttentionConfig struct {
 	Blocks           *Value
 	Tile             int
 	PosQ, PosK, Near *Value
+	// Tokens says that rows are the microbatch's tokens, which context parallelism may have dealt out in
+	// pieces. Keys and values of earlier chunks, from Carry, are in order.
+	Tokens bool
+}
+
+// tokenwise keeps heads sharded, and rows on the axes of context parallelism.
+func (t *Tape) tokenwise(x *Value) *Value {
+	p := x.Place
+	for m := range p {
+		if p[m] != (Part{Sharded, 1}) && (m >= len(t.Mesh) || !t.Mesh[m].Context || p[m] != (Part{Sharded,
+			0})) {
+			p[m] = Part{}
+		}
+	}
+	return t.to(x, p)
+}
+
+// alongRows brings v, a row for each of x, to the rows that members have of x.
+func (t *Tape) alongRows(v, x *Value) *Value {
+	var p Place
+	for _, m := range x.Place.Cuts(0) {
+		p[m] = Part{Sharded, 0}
+	}
+	return t.to(v, p)
 }
 
 // Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h e].
 func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
-	k, v = t.only(k, 1), t.only(v, 1)
-	if rows := t.context(q, c); rows != nil {
-		cuQ, cuK = t.cutSequences(cuQ, cuK, rows, q.Shape[0])
+	q, k, v = t.exchange(q), t.exchange(k), t.exchange(v)
+	x := t.sharing(q, c)
+	if x != nil {
 		q = t.only(q, 0, 1)
 	} else {
 		q = t.only(q, 1)
 	}
-	heads := q.Place
-	for _, m := range heads.Cuts(0) {
-		heads[m] = Part{}
-	}
-	if axes := q.Place.Cuts(1); k.Shape[1]%t.Members(axes) == 0 {
-		k, v = t.to(k, heads), t.to(v, heads)
-	} else {
-		k, v = t.pick(k, axes), t.pick(v, axes)
+	ring := x != nil && x.ring
+	k, v = t.keys(k, q, ring), t.keys(v, q, ring)
+	dealt := c.Tokens && t.dealt() > 0 && (x == nil || x.pieces > 1)
+	if dealt && !ring && t.Chunks == 1 {
+		k, v = t.natural(k), t.natural(v)
 	}
 	at := kernels.Attr{F: [2]float64{c.Scale, c.Cap}, I: [4]int{0, c.Window, c.Tile}}
 	if c.Causal {
 		at.I[0] = 1
 	}
+	if x != nil {
+		return t.restore(t.attend(&shared{sharing: x, at: at, q: q, k: k, v: v, cuQ: cuQ, cuK: cuK}))
+	}
+	if dealt {
+		q = t.natural(q)
+	}
 	in := []*Value{q, k, v, cuQ, cuK}
 	if c.Blocks != nil || c.Near != nil {
 		in = append(in, c.Blocks, c.PosQ, c.PosK, c.Near)
 	}
-	n := t.emit(opAttn, at, in,
-		spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place}, spec{q.Shape[:2], tensor.F32, q.Place})
-	return n.Out[0]
+	o := t.emit(opAttn, at, in,
+		spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place}, spec{q.Shape[:2], tensor.F32,
+			q.Place}).Out[0]
+	if dealt {
+		o = t.deal(o)
+	}
+	return t.restore(o)
 }
 
-// context lists the axes over which the queries of an attention stay sharded by rows, nil for none: all on which they are, if each is for
-// context parallelism and what a query sees is told by borders alone.
-func (t *Tape) context(q *Value, c AttentionConfig) []int {
-	axes := q.Place.Cuts(0)
-	for _, m := range axes {
-		if !t.Mesh[m].Context {
-			return nil
+// keys brings keys or values to the heads that members have of q; with a ring their rows stay where they
+// are.
+func (t *Tape) keys(k, q *Value, ring bool) *Value {
+	heads, have := q.Place, k.Place
+	for m := range heads {
+		if heads[m] == (Part{Sharded, 0}) && !ring {
+			heads[m] = Part{}
+		}
+		if have[m] != (Part{Sharded, 1}) && have[m] != heads[m] {
+			have[m] = Part{}
 		}
 	}
-	if !c.Causal || c.Blocks != nil || c.Near != nil || len(axes) == 0 || q.Shape[0]%t.Members(axes) != 0 {
-		return nil
+	k = t.to(k, have)
+	axes := q.Place.Cuts(1)
+	if k.Shape[1]%t.Members(axes) == 0 {
+		return t.to(k, heads)
 	}
-	return axes
-}
-
-// cutSequences gives the borders of this member's part of rows queries, and of the keys that they may see.
-func (t *Tape) cutSequences(cuQ, cuK *Value, axes []int, rows int) (q, k *Value) {
-	for _, have := range t.cuts {
-		if have.In[0] == cuQ && have.In[1] == cuK && slices.Equal(have.Axes, axes) && have.Attr.I[1] == rows/t.Members(axes) {
-			return have.Out[0], have.Out[1]
+	slices.SortStableFunc(axes, func(a, b int) int { // as heads are cut
+		if t.within(a, b, 1) {
+			return 1
 		}
-	}
-	s := spec{cuQ.Shape, tensor.I32, Place{}}
-	n := t.emit(opCutSequences, kernels.Attr{I: [4]int{0, rows / t.Members(axes)}}, []*Value{cuQ, cuK}, s, s)
-	n.Axes = axes
-	t.cuts = append(t.cuts, n)
-	return n.Out[0], n.Out[1]
+		return -1
+	})
+	return t.pick(k, axes)
 }
 
 // pick takes, of key heads that are fewer than the members along some mesh axes, the one that this member's query heads use. The
@@ -280,7 +308,7 @@ func (t *Tape) pick(k *Value, axes []int) *Value {
 	if n%g != 0 {
 		panic(fmt.Sprintf("grad: %d key heads over the %d ranks of %v", g, n, t.Mesh))
 	}
-	k = t.only(k)
+	k = t.WholeWidth(k)
 	p := k.Place
 	for _, m := range axes {
 		p[m] = Part{Sharded, 1}
@@ -298,12 +326,8 @@ func attentionVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	}
 	t.phase = I
 	d := t.to(dy[0], n.Out[0].Place)
-	sums := k.Place
-	for _, m := range q.Place.Cuts(0) { // each member's queries see some of the keys
-		sums[m] = Part{Kind: Partial}
-	}
 	b := t.emit(opAttnBwd, n.Attr, append([]*Value{d, q, k, v, n.Out[0], n.Out[1]}, n.In[3:]...),
-		spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, sums}, spec{v.Shape, v.DType, sums})
+		spec{q.Shape, q.DType, q.Place}, spec{k.Shape, k.DType, k.Place}, spec{v.Shape, v.DType, v.Place})
 	copy(g, b.Out)
 	return g
 }

@@ -47,7 +47,7 @@ func init() {
 // Embed looks up ids [t] in w [v d]; with w sharded over the vocabulary the result is partial.
 func (t *Tape) Embed(ids, w *Value) *Value {
 	axes := w.Place.Cuts(0)
-	ids = t.to(ids, t.rows(axes))
+	ids = t.to(ids, t.rows(ids.Shape[0], axes))
 	p := ids.Place
 	for _, m := range axes {
 		p[m] = Part{Kind: Partial}
@@ -97,7 +97,7 @@ func init() {
 func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Value {
 	capped := kernels.Attr{F: [2]float64{most}}
 	axes := w.Place.Cuts(0)
-	at := t.rows(axes) // of tokens
+	at := t.rows(x.Shape[0], axes) // of tokens
 	x, target, weight = t.to(x, at), t.to(target, at), t.to(weight, at)
 	n, pl, ph, sum := t.Members(axes), at, at, Place{}
 	for _, m := range axes {

@@ -142,7 +142,8 @@ func (t *Tape) MulCols(x, w *Value) *Value {
 
 // RopeAxes gives cos and sin [t r] where frequency j of inv [r] turns with position axis[j] of pos [t a].
 func (t *Tape) RopeAxes(pos, inv, axis *Value, scale float64) (cos, sin *Value) {
-	s := spec{[]int{pos.Shape[0], inv.Shape[0]}, tensor.F32, Place{}}
+	pos = t.OwnTokens(pos)
+	s := spec{[]int{pos.Shape[0], inv.Shape[0]}, tensor.F32, pos.Place}
 	n := t.emit(opRopeAxes, kernels.Attr{F: [2]float64{scale}}, []*Value{pos, inv, axis}, s, s)
 	return n.Out[0], n.Out[1]
 }

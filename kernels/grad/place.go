@@ -26,7 +26,7 @@ type Part struct {
 }
 
 // MaxAxes bounds the mesh axes that one tape may see: those of all meshes folded over its ranks.
-const MaxAxes = 8
+const MaxAxes = 10
 
 // Place is a placement on every mesh axis of the tape; it is comparable. Where several mesh axes shard one tensor axis, the tensor
 // is cut by the outermost of them first.
@@ -101,12 +101,19 @@ type MeshAxis struct {
 	// Data marks an axis whose members hold samples of their own: the tape never moves an activation along it, and the gradient of each
 	// parameter of the same fold is a sum over it.
 	Data bool
-	// Zero marks a data axis over which parameters or gradients may be sharded by rows (Options.ShardParams, ShardGrads).
+	// Zero marks an axis, of data or of tokens, over which parameters or gradients may be sharded by rows
+	// (Options.ShardParams, ShardGrads).
 	Zero bool
 	// Rows marks an axis over which the residual stream is sharded by tokens.
 	Rows bool
-	// Context marks such an axis over which attention leaves its queries sharded and gathers keys and values (context parallelism).
-	Context bool
+	// Context marks such an axis over which attention leaves its queries sharded (context parallelism). It
+	// gathers keys and values, or with Ring has them go round, or with Exchange brings all rows of some
+	// heads together (Ulysses).
+	Context, Ring, Exchange bool
+	// Zigzag marks a context axis over which tokens are dealt out in two runs of rows each, the first from
+	// the front of a sequence and the second from its back, so that causal attention is as much work on
+	// every member.
+	Zigzag bool
 }
 
 // TP is the name of the axis of tensor parallelism, on which Tape.Param and Tape.Table shard.
@@ -158,12 +165,14 @@ func (o *Options) Member(pos, axes []int) int {
 	return at
 }
 
-// rows is the placement of values that hold rows of the residual stream: sharded over tokens on the axes marked Rows, but for those
-// listed.
-func (o *Options) rows(but []int) (p Place) {
+// rows is the placement of values that hold n rows of the residual stream: sharded over tokens on the axes
+// marked Rows, but for those listed, and for axes of context parallelism that do not divide them, as
+// patches of a picture.
+func (o *Options) rows(n int, but []int) (p Place) {
 	for m, a := range o.Mesh {
-		if a.Rows && a.Size > 1 && !slices.Contains(but, m) {
+		if a.Rows && a.Size > 1 && !slices.Contains(but, m) && (!a.Context || n%a.Size == 0) {
 			p[m] = Part{Sharded, 0}
+			n /= a.Size
 		}
 	}
 	return
@@ -200,10 +209,20 @@ func (o *Options) next(v, p Place) (m int, to Part, ok bool) {
 
 // inner is the innermost axis within mesh axis m that shards a tensor axis which the change of m to the given part cuts anew, or -1.
 func (o *Options) inner(v Place, m int, to Part) int {
-	for in := len(o.Mesh) - 1; in > m; in-- {
-		if x := v[in]; x.Kind == Sharded && (x == v[m] || x == to) {
+	for in := len(o.Mesh) - 1; in >= 0; in-- {
+		if x := v[in]; in != m && x.Kind == Sharded && (x == v[m] || x == to) && o.within(in, m,
+			int(x.Axis)) {
 			return in
 		}
 	}
 	return -1
+}
+
+// within reports whether mesh axis in cuts a tensor axis after mesh axis m. Heads and widths are cut by
+// parameters first, and their parts by axes that exchange rows for heads.
+func (o *Options) within(in, m, axis int) bool {
+	if axis > 0 && o.Mesh[in].Exchange != o.Mesh[m].Exchange {
+		return o.Mesh[in].Exchange
+	}
+	return in > m
 }

@@ -8,11 +8,18 @@ import (
 type policy struct {
 	t     *Tape
 	early map[*Value]bool // needed by I, directly or through clones
+	seen  map[inBlock]bool
 	last  map[*Value]*Node
 	made  map[use]*Value
 	hosts map[*Value]*Value
 	after map[*Node][]*Node
 	tail  []*Node
+}
+
+// inBlock is a value as a block's backward uses it.
+type inBlock struct {
+	v     *Value
+	block int
 }
 
 type use struct {
@@ -21,7 +28,8 @@ type use struct {
 }
 
 func (t *Tape) rewrite() {
-	p := &policy{t: t, early: map[*Value]bool{}, last: map[*Value]*Node{}, made: map[use]*Value{}, hosts: map[*Value]*Value{}, after: map[*Node][]*Node{}}
+	p := &policy{t: t, early: map[*Value]bool{}, seen: map[inBlock]bool{}, last: map[*Value]*Node{},
+		made: map[use]*Value{}, hosts: map[*Value]*Value{}, after: map[*Node][]*Node{}}
 	var fwd, bwd []*Node
 	for _, n := range t.nodes {
 		if n.Phase == F {
@@ -139,11 +147,11 @@ func (p *policy) offloads(v *Value) bool {
 }
 
 func (p *policy) mark(v *Value, block int) {
-	if v == nil || p.early[v] {
+	if v == nil || p.seen[inBlock{v, block}] {
 		return
 	}
-	p.early[v] = true
-	if p.again(v, block) {
+	p.early[v], p.seen[inBlock{v, block}] = true, true
+	if p.again(v, block) { // in its own block; others take what was saved
 		for _, u := range v.Node.In {
 			p.mark(u, block)
 		}
@@ -175,7 +183,8 @@ func (p *policy) get(v *Value, block int, ph Phase) *Value {
 }
 
 func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
-	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Axes: v.Node.Axes, sent: v.Node.sent, Clone: true}
+	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Axes: v.Node.Axes,
+		sent: v.Node.sent, cut: v.Node.cut, Clone: true}
 	for _, u := range v.Node.In {
 		if u != nil {
 			u = p.get(u, block, ph)

@@ -190,8 +190,9 @@ func (r *Runner) alloc(v *Value) *tensor.Tensor { return r.allocShape(v.Name, v.
 
 // shape is that of a node's result on this rank: the rows of a ragged one are those of the ragged operand.
 func (r *Runner) shape(f *Frame, n *Node, v *Value) []int {
-	if n.Op.Kernel == kernels.CutSequences { // as many as the data has
-		return r.operand(f, n, n.In[0]).Shape
+	if n.cut != nil && v.DType == tensor.I32 { // as many as the data has
+		count := r.operand(f, n, n.In[0]).Shape[0]
+		return []int{count - (n.Out[0].Shape[0] - v.Shape[0])}
 	}
 	if !v.Ragged {
 		return v.Local
@@ -257,6 +258,8 @@ func (r *Runner) exec(f *Frame, n *Node) {
 		f.slots[n.Out[0].ID] = t
 	case offsets:
 		r.offsets(f, n)
+	case piece, stack, natural:
+		r.pieces(f, n)
 	case accumulate:
 		r.accumulate(f, n, r.operand(f, n, n.In[0]))
 	default:
@@ -341,8 +344,8 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		if n.Axes != nil {
 			c.Attr.I[1] = f.Trace.Member(r.Pos, n.Axes) * c.Out[0].Shape[0]
 		}
-	case kernels.CutSequences:
-		c.Attr.I[0] = f.Trace.Member(r.Pos, n.Axes) * c.Attr.I[1]
+	case kernels.CutSequences, kernels.CutParts:
+		c.Attr.I = n.cut.rows(f.Trace.Member(r.Pos, n.Axes), n.Attr.I[1])
 	case kernels.BalanceSums, kernels.Surplus, kernels.ZLoss:
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[0]
 	case kernels.BalanceSumsBwd, kernels.ZLossBwd:

@@ -50,6 +50,7 @@ type Node struct {
 	Clone   bool        // a forward operation run again in the backward
 	Then    []*Node     // elementwise nodes that run as its epilogues
 	sent    *Dispatched // of a dispatch or combine: where the rows went
+	cut     *cutOf      // of borders and of attention over shared rows: which rows of the sequences
 	Acc     int         // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
 }
 
@@ -76,6 +77,10 @@ const (
 	dispatch               // sends rows to the ranks that own their groups
 	combine                // brings them back
 	offsets                // running sums of counts
+	rotate                 // what a member some places before has
+	piece                  // a run of this rank's rows, as a view
+	stack                  // joins such runs
+	natural                // rows of all members in the order of the sequence, or back
 	export
 	importing
 	importGrad
@@ -98,7 +103,7 @@ type Op struct {
 
 func (o *Op) comm() bool {
 	switch o.Role {
-	case convert, unshard, reduce, dispatch, combine:
+	case convert, unshard, reduce, dispatch, combine, rotate:
 		return true
 	}
 	return false
@@ -107,7 +112,7 @@ func (o *Op) comm() bool {
 // again reports whether a node may be cloned to recompute its outputs.
 func (o *Op) again() bool {
 	switch o.Role {
-	case compute, alias, convert, cutOut, pick, unshard, dispatch, combine, offsets:
+	case compute, alias, convert, cutOut, pick, unshard, dispatch, combine, offsets, rotate, piece, stack, natural:
 		return true
 	}
 	return false
@@ -446,7 +451,7 @@ func (t *Tape) Const(name string, v []float32) *Value {
 
 // Input is an activation received from another stage, of the dtype of its giver, placed like the residual stream.
 func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {
-	v := t.one(opRecv, kernels.Attr{Name: port}, d, shape, t.portPlace(port))
+	v := t.one(opRecv, kernels.Attr{Name: port}, d, shape, t.portPlace(port, shape[0]))
 	v.Name, v.Need = port, !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))
 	t.ins = append(t.ins, &Port{Name: port, Value: v, Grad: v.Need})
 	return v
@@ -454,7 +459,7 @@ func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {
 
 // Output is an activation sent to other stages.
 func (t *Tape) Output(port string, v *Value) {
-	v = t.to(v, t.portPlace(port))
+	v = t.to(v, t.portPlace(port, v.Shape[0]))
 	fan := 1
 	if t.Consumers != nil {
 		fan = t.Consumers(port)
@@ -471,17 +476,17 @@ func (t *Tape) Loss(v *Value) {
 	t.loss = v
 }
 
-func (t *Tape) portPlace(port string) Place {
+func (t *Tape) portPlace(port string, rows int) Place {
 	if t.Whole != nil && t.Whole(port) {
 		return Place{}
 	}
-	return t.rows(nil)
+	return t.rows(rows, nil)
 }
 
 // Place gives a named activation the placement the plan chose for it; "residual" is the stream between blocks.
 func (t *Tape) Place(name string, v *Value) *Value {
 	if name == "residual" {
-		return t.to(v, t.rows(nil))
+		return t.to(v, t.rows(v.Shape[0], nil))
 	}
 	return t.to(v, Place{})
 }

@@ -148,6 +148,8 @@ func (t *Options) CommBytes(n *Node) int64 {
 	switch {
 	case n.Op.Role == dispatch: // all members of an inner axis get the rows of a group
 		return in * int64(n.Attr.I[1]) / size * (size - 1)
+	case n.Op.Role == rotate:
+		return in
 	case n.Op.Role == unshard, n.Op.Role == combine:
 		return in / size * (size - 1)
 	case n.Op.Role == reduce, n.Out[0].Place[n.Axes[0]].Kind == Sharded:

@@ -8,14 +8,17 @@ type Attended struct {
 	PerPair float64
 	Causal  bool
 	Window  int // keys that a query sees at most, 0 for all
+	// Share is that of the pairs which the nodes of the trace for one attention share, where context
+	// parallelism made several of it; else 1.
+	Share float64
 }
 
 // Attends describes a node of attention; ok is false for any other.
 func (o *Options) Attends(n *Node) (a Attended, ok bool) {
 	at := 0
 	switch n.Op.Kernel {
-	case kernels.Attention:
-	case kernels.AttentionBwd:
+	case kernels.Attention, kernels.AttentionPart:
+	case kernels.AttentionBwd, kernels.AttentionPartBwd:
 		at = 1
 	default:
 		return a, false
@@ -29,7 +32,11 @@ func (o *Options) Attends(n *Node) (a Attended, ok bool) {
 	for _, v := range n.In[:at+2] {
 		in = append(in, local(o.Mesh, v.Shape, v.Place))
 	}
-	a = Attended{Data: cu.Node.Attr.Name, Causal: n.Attr.I[0] == 1, Window: n.Attr.I[1]}
+	a = Attended{Share: 1, Causal: n.Attr.I[0] == 1, Window: n.Attr.I[1]}
+	if c := n.cut; c != nil {
+		cu, a.Share = cu.Node.In[0], 1/float64(c.nodes())
+	}
+	a.Data = cu.Node.Attr.Name
 	a.PerPair = float64(s.Flops(in, nil)) / (float64(q[0]) * float64(k[0]) / 2) // the contract counts half of all pairs of the packed rows
 	return a, true
 }
@@ -56,18 +63,69 @@ func (o *Options) attention(n *Node) (int64, bool) {
 		return 0, false
 	}
 	at := 0
-	if n.Op.Kernel == kernels.AttentionBwd {
+	if n.Op.Kernel == kernels.AttentionBwd || n.Op.Kernel == kernels.AttentionPartBwd {
 		at = 1
 	}
-	t, s := local(o.Mesh, n.In[at].Shape, n.In[at].Place)[0], local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place)[0]
-	count := 1.0
-	if whole := n.In[at].Shape[0]; whole > t { // its share of the pairs of all queries, as if they were evenly spread
-		count, t = float64(t)/float64(whole), whole
+	if n.cut != nil {
+		return int64(a.PerPair * a.Share * o.busiest(a, n.cut, n.In[at].Shape[0], n.In[at+1].Shape[0])), true
 	}
+	t, s := local(o.Mesh, n.In[at].Shape, n.In[at].Place)[0], local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place)[0]
+	if o.Chunks > 1 && a.Causal && s >= t {
+		return int64(a.PerPair * a.pairs(s-t, s, o.lengthOf(a, s))), true
+	}
+	count := 1.0
 	if o.SeqLen != nil && t == s {
 		if l := o.SeqLen(a.Data); l > 0 && l < t {
-			count, t, s = count*float64(t)/float64(l), l, l
+			count, t, s = float64(t)/float64(l), l, l
 		}
 	}
 	return int64(a.PerPair * a.Pairs(t, s) * count), true
+}
+
+// nodes is the number of attention's nodes among which a member's pairs are divided.
+func (c *cutOf) nodes() int {
+	if !c.ring {
+		return c.pieces
+	}
+	return c.members*c.pieces*c.pieces - (c.pieces - 1)
+}
+
+// pairs is the number of pairs of queries [from, to) of a microbatch's rows with the keys that they see;
+// length is that of its sequences.
+func (a Attended) pairs(from, to, length int) float64 {
+	until := func(row int) float64 {
+		n := row % length
+		return float64(row/length)*a.Pairs(length, length) + a.Pairs(n, n)
+	}
+	return until(to) - until(from)
+}
+
+// lengthOf is that of the sequences that attention is within, of so many rows in all.
+func (o *Options) lengthOf(a Attended, rows int) int {
+	if o.SeqLen != nil {
+		if l := o.SeqLen(a.Data); l > 0 && l < rows {
+			return l
+		}
+	}
+	return max(1, rows)
+}
+
+// busiest is the number of pairs of the member that has most of them, for which the others wait. Queries
+// and keys are the rows of a node's operands over all members.
+func (o *Options) busiest(a Attended, c *cutOf, queries, keys int) (most float64) {
+	t := queries * c.pieces
+	before := 0 // rows of earlier chunks
+	if c.key < 0 {
+		before = keys - t
+	}
+	length, rows := o.lengthOf(a, before+t), t/(c.members*c.pieces)
+	for m := range c.members {
+		sum := 0.0
+		for j := range c.pieces {
+			at := before + c.piece(m, j)*rows
+			sum += a.pairs(at, at+rows, length)
+		}
+		most = max(most, sum)
+	}
+	return most
 }

@@ -26,14 +26,19 @@ type query struct {
 	row, from, to int // the query's row; the rows of keys
 }
 
-// queries lists the rows of all sequences with the keys each sees under the attributes of attention.
-func queries(a kernels.Attr, cuQ, cuK []int32) []query {
+// queries lists the rows of all sequences with the keys each sees under the attributes of attention. The
+// first query of sequence s is at key place[s]; nil puts the last query at the last key.
+func queries(a kernels.Attr, cuQ, cuK, place []int32) []query {
 	var l []query
 	for s := range len(cuQ) - 1 {
 		q0, q1, k0, k1 := int(cuQ[s]), int(cuQ[s+1]), int(cuK[s]), int(cuK[s+1])
+		first := (k1 - k0) - (q1 - q0)
+		if place != nil {
+			first = int(place[s])
+		}
 		for i := range q1 - q0 {
 			lo, hi := 0, k1-k0
-			at := i + (k1 - k0) - (q1 - q0)
+			at := i + first
 			if a.I[0] == 1 {
 				hi = min(hi, at+1)
 			}
@@ -80,11 +85,15 @@ func (m mask) sees(i, j int) bool {
 	return true
 }
 
-func attention(c *kernels.Call) {
-	m := maskOf(c.Attr, c.In[5:])
+func attention(c *kernels.Call) { attend(c, maskOf(c.Attr, c.In[5:]), nil) }
+
+func attentionBwd(c *kernels.Call) { attendBwd(c, maskOf(c.Attr, c.In[8:]), nil) }
+
+// attend is attention under a mask, with queries at given places among the keys or at their end.
+func attend(c *kernels.Call, m mask, place []int32) {
 	q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), zeroHeads(c.Out[0])
 	lse := make([]float64, c.Out[1].Len())
-	for _, r := range queries(c.Attr, c.In[3].I32(), c.In[4].I32()) {
+	for _, r := range queries(c.Attr, c.In[3].I32(), c.In[4].I32(), place) {
 		for j := range q.h {
 			g := j * k.h / q.h
 			s := make([]float64, r.to-r.from)
@@ -107,12 +116,11 @@ func attention(c *kernels.Call) {
 	store(c.Out[1], lse)
 }
 
-func attentionBwd(c *kernels.Call) {
-	m := maskOf(c.Attr, c.In[8:])
+func attendBwd(c *kernels.Call, m mask, place []int32) {
 	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]), loadHeads(c.In[4])
 	lse := load(c.In[5])
 	dq, dk, dv := zeroHeads(c.Out[0]), zeroHeads(c.Out[1]), zeroHeads(c.Out[2])
-	for _, r := range queries(c.Attr, c.In[6].I32(), c.In[7].I32()) {
+	for _, r := range queries(c.Attr, c.In[6].I32(), c.In[7].I32(), place) {
 		for j := range q.h {
 			g := j * k.h / q.h
 			delta := dot(do.row(r.row, j), o.row(r.row, j))

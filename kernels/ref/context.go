@@ -1,8 +1,50 @@
 package ref
 
-import "github.com/lfactor/lfactor/kernels"
+import (
+	"math"
 
-func init() { table[kernels.CutSequences] = cutSequences }
+	"github.com/lfactor/lfactor/kernels"
+)
+
+func init() {
+	table[kernels.CutSequences] = cutSequences
+	table[kernels.CutParts] = cutParts
+	table[kernels.AttentionPart] = func(c *kernels.Call) { attend(c, mask{}, c.In[5].I32()) }
+	table[kernels.AttentionPartBwd] = func(c *kernels.Call) { attendBwd(c, mask{}, c.In[8].I32()) }
+	table[kernels.AttentionMerge] = attentionMerge
+}
+
+// cutParts brings every border into the rows of the part; what a border was moved by is how many rows a
+// sequence has lost at its start.
+func cutParts(c *kernels.Call) {
+	cuQ, cuK, q, k, place := c.In[0].I32(), c.In[1].I32(), c.Out[0].I32(), c.Out[1].I32(), c.Out[2].I32()
+	fromQ, toQ := int32(c.Attr.I[0]), int32(c.Attr.I[0]+c.Attr.I[1])
+	fromK, toK := int32(c.Attr.I[2]), int32(c.Attr.I[2]+c.Attr.I[3])
+	for s := range cuQ {
+		atQ, atK := min(max(cuQ[s], fromQ), toQ), min(max(cuK[s], fromK), toK)
+		q[s], k[s] = atQ-fromQ, atK-fromK
+		if s < len(place) {
+			ahead := (cuK[s+1] - cuK[s]) - (cuQ[s+1] - cuQ[s])
+			place[s] = ahead + (atQ - cuQ[s]) - (atK - cuK[s])
+		}
+	}
+}
+
+func attentionMerge(c *kernels.Call) {
+	a, la, b, lb := loadHeads(c.In[0]), load(c.In[1]), loadHeads(c.In[2]), load(c.In[3])
+	o, lse := zeroHeads(c.Out[0]), make([]float64, len(la))
+	for i := range lse {
+		lse[i] = logSumExp([]float64{la[i], lb[i]})
+		if row := o.row(i/o.h, i%o.h); !math.IsInf(la[i], -1) {
+			axpy(row, math.Exp(la[i]-lse[i]), a.row(i/o.h, i%o.h))
+		}
+		if row := o.row(i/o.h, i%o.h); !math.IsInf(lb[i], -1) {
+			axpy(row, math.Exp(lb[i]-lse[i]), b.row(i/o.h, i%o.h))
+		}
+	}
+	store(c.Out[0], o.v)
+	store(c.Out[1], lse)
+}
 
 // cutSequences counts the queries of each sequence row by row.
 func cutSequences(c *kernels.Call) {

@@ -58,6 +58,7 @@ func (r *Rec) attend(name string, q, k, v *grad.Value, c grad.AttentionConfig) *
 	if t.Chunks > 1 || r.Cached {
 		cuK = t.Data("cu_seqlens_k", tensor.I32, 2)
 	}
+	c.Tokens = true
 	return t.Attention(q, k, v, r.Cu(), cuK, c)
 }
 
@@ -66,7 +67,7 @@ func (a Attn) project(r *Rec, name, which string, h *grad.Value, heads int) *gra
 	x := r.Linear(name+"."+which+"_proj", h, heads*a.HeadDim, a.Hidden,
 		LinearOpts{Bias: a.QKVBias, Unit: a.HeadDim})
 	if a.QKWhole && which != "v" { // the norm sees all heads: every rank has them
-		x = r.T.Place("", a.Norm.Record(r, name+"."+which+"_norm", x, heads*a.HeadDim))
+		x = r.T.WholeWidth(a.Norm.Record(r, name+"."+which+"_norm", x, heads*a.HeadDim))
 	}
 	x = r.T.Heads(x, a.HeadDim)
 	if a.QKNorm && which != "v" {

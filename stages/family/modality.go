@@ -41,6 +41,30 @@ type Modality interface {
 	Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor
 }
 
+// Rowed is a modality whose tensors have a row for each token only under the names that it lists.
+type Rowed interface{ TokenTensors() []string }
+
+// TokenTensors are the names of the modalities' tensors that have a row for each token.
+func (m *Model) TokenTensors() (names []string) {
+	for _, x := range m.Modalities {
+		if r, ok := x.(Rowed); ok {
+			names = append(names, r.TokenTensors()...)
+		}
+	}
+	return
+}
+
+// Dealable reports whether tokens may lie in another order than in their sequences: every modality says
+// which of its tensors go with them.
+func (m *Model) Dealable() bool {
+	for _, x := range m.Modalities {
+		if _, ok := x.(Rowed); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // classes splits a class of the whole shape into those of the modalities.
 func (m *Model) classes(class int32) []int32 {
 	out := make([]int32, len(m.Modalities))
@@ -136,6 +160,9 @@ type pictures struct{ v *Vision }
 // Classes bounds Vision.Class, which has the number of patches above eight bits for the number of frames: a hundred and more octaves of the former
 // would not fit into a machine.
 func (p pictures) Classes() int32 { return 1 << 16 }
+
+// TokenTensors implements Rowed.
+func (p pictures) TokenTensors() []string { return []string{"positions3", "vis.places"} }
 
 func (p pictures) Class(in *Inputs) int32 {
 	return p.v.Class(in.Pictures.Patches(), in.Pictures.Frames())

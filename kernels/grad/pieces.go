@@ -1,0 +1,51 @@
+package grad
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// slots are, in the order in which the parts of a reordered value lie, the places that they come from.
+func slots(members, back int) []int {
+	dealt := make([]int, 0, 2*members) // the piece in each slot
+	for m := range members {
+		dealt = append(dealt, m, 2*members-1-m)
+	}
+	if back == 1 {
+		return dealt
+	}
+	out := make([]int, len(dealt))
+	for slot, piece := range dealt {
+		out[piece] = slot
+	}
+	return out
+}
+
+// pieces takes a run of this rank's rows, joins such runs, or reorders those of all members.
+func (r *Runner) pieces(f *Frame, n *Node) {
+	in, out := r.operand(f, n, n.In[0]), n.Out[0].ID
+	var parts []*tensor.Tensor
+	switch rows := in.Shape[0] / max(1, 2*n.Attr.I[0]); {
+	case n.Op.Role == piece:
+		at := n.Attr.I[0] * n.Out[0].Local[0]
+		f.slots[out] = in.RowSlice(at, at+n.Out[0].Local[0])
+		return
+	case n.Op.Role == natural:
+		for _, slot := range slots(n.Attr.I[0], n.Attr.I[1]) {
+			parts = append(parts, in.RowSlice(slot*rows, (slot+1)*rows))
+		}
+	case n.Attr.I[0] == 1:
+		f.slots[out] = in.Retain()
+		return
+	default:
+		for _, v := range n.In[:n.Attr.I[0]] {
+			parts = append(parts, r.operand(f, n, v).Retain())
+		}
+	}
+	t := r.alloc(n.Out[0])
+	r.run(kernels.Concat, kernels.Attr{}, parts, t)
+	for _, p := range parts {
+		p.Release()
+	}
+	f.slots[out] = t
+}
