@@ -398,33 +398,6 @@ func (r *Runner) slice(f *Frame, n *Node, axis, from int) {
 	f.slots[n.Out[0].ID] = t
 }
 
-// picked is the head, of g, that this rank's query heads use.
-func (r *Runner) picked(f *Frame, n *Node, g int) int {
-	return f.Trace.Member(r.Pos, n.Axes) * g / f.Trace.Members(n.Axes)
-}
-
-func (r *Runner) pickGrad(f *Frame, n *Node) {
-	out, dy := r.alloc(n.Out[0]), r.operand(f, n, n.In[0])
-	g := n.Out[0].Shape[1]
-	at := r.picked(f, n, g)
-	var parts []*tensor.Tensor
-	for _, heads := range []int{at, -1, g - at - 1} {
-		switch {
-		case heads < 0:
-			parts = append(parts, dy.Retain())
-		case heads > 0:
-			z := r.allocShape("zero heads", dy.DType, []int{dy.Shape[0], heads, dy.Shape[2]})
-			r.run(kernels.Fill, kernels.Attr{}, nil, z)
-			parts = append(parts, z)
-		}
-	}
-	r.run(kernels.Concat, kernels.Attr{I: [4]int{1}}, parts, out)
-	for _, p := range parts {
-		p.Release()
-	}
-	f.slots[n.Out[0].ID] = out
-}
-
 func (r *Runner) copyTo(f *Frame, n *Node, pool *tensor.Pool) {
 	v := n.Out[0]
 	from := r.operand(f, n, n.In[0])
