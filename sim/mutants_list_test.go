@@ -219,5 +219,5 @@ var mutants = []mutant{
 	{name: "a rank's own state of another step is kept as a copy", file: "keep.go",
 		old: "	r.store(ctx, ctx.Self(), m.Step, p, took)\n", new: "	r.store(ctx, ctx.Self(), m.Step+1, p, took)\n"},
 	{name: "no credit is given back", file: "cursor.go",
-		old: "if peer := r.other(p, c.a, dir == 1); peer != ctx.Self() {", new: "if peer := r.other(p, c.a, dir == 1); peer == actors.None {"},
+		old: "if peer := r.peerOf(p, c.a, dir == 1); peer != ctx.Self() {", new: "if peer := r.peerOf(p, c.a, dir == 1); peer == actors.None {"},
 }

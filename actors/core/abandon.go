@@ -18,8 +18,8 @@ func (c *Coordinator) abandon(ctx actors.Context) {
 	c.end(ctx)
 }
 
-// late says whether a message belongs to what was abandoned.
-func (c *Coordinator) late(m *actors.Message) bool {
+// stale reports whether a message belongs to what was abandoned.
+func (c *Coordinator) stale(m *actors.Message) bool {
 	if !c.abandoned {
 		return false
 	}

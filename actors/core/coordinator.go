@@ -180,7 +180,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 			return
 		}
 	}
-	if c.late(m) {
+	if c.stale(m) {
 		drop(m)
 		return
 	}
@@ -210,7 +210,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		case c.durable == 0:
 			c.committed(ctx, m)
 		default:
-			c.begun(ctx, m)
+			c.requestSnapshots(ctx, m)
 		}
 	case actors.Join:
 		c.joined(ctx, m)
@@ -374,8 +374,8 @@ func (c *Coordinator) save(ctx actors.Context) {
 	ctx.Do(actors.Job{ID: c.job, Kind: actors.BeginJob, Engine: actors.IO, Step: c.step})
 }
 
-// begun asks the ranks to copy their state once there is a place to write it.
-func (c *Coordinator) begun(ctx actors.Context, m *actors.Message) {
+// requestSnapshots asks the ranks to copy their state once there is a place to write it.
+func (c *Coordinator) requestSnapshots(ctx actors.Context, m *actors.Message) {
 	if m.Err != nil {
 		c.queued = 0
 		c.committed(ctx, m)

@@ -30,14 +30,14 @@ func (c *cursor) begin(r *Rank, a plan.Action) {
 func (c *cursor) shape(r *Rank) {
 	c.class, c.blank = r.inbox.class(c.a), false
 	c.segs = r.l.Lower(c.a, r.eval(), c.class)
-	c.void = len(r.l.Lower(at(c.a, plan.F), r.eval(), c.class)) == 0
+	c.void = len(r.l.Lower(withKind(c.a, plan.F), r.eval(), c.class)) == 0
 }
 
 // absent reports whether nothing comes along a wire for microbatches of a class.
 func (r *Rank) absent(w *wire, class int32) bool { return w.optional && r.l.Absent(w.id, class) }
 
-// other is the rank at the other end of a wire that sends what action a takes.
-func (r *Rank) other(w *wire, a plan.Action, back bool) actors.Ref {
+// peerOf is the rank at the other end of a wire that sends what action a takes.
+func (r *Rank) peerOf(w *wire, a plan.Action, back bool) actors.Ref {
 	if !w.routed {
 		return w.peer
 	}
@@ -137,13 +137,13 @@ func (r *Rank) missing(c *cursor) Wait {
 		}
 		for i := range c.w.in {
 			if p := &c.w.in[i]; !r.absent(p, c.class) && !r.inbox.hasPort(portKey{c.a, p.id}) {
-				return Wait{peer: r.other(p, c.a, false), lack: lackActivation, a: c.a}
+				return Wait{peer: r.peerOf(p, c.a, false), lack: lackActivation, a: c.a}
 			}
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) && !r.inbox.hasPort(portKey{at(c.a, plan.B), p.id}) {
-				return Wait{peer: r.other(p, c.a, true), lack: lackGradient, a: c.a}
+			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) && !r.inbox.hasPort(portKey{withKind(c.a, plan.B), p.id}) {
+				return Wait{peer: r.peerOf(p, c.a, true), lack: lackGradient, a: c.a}
 			}
 		}
 	}
@@ -205,8 +205,8 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 
 // take moves a port's value into a job and gives its credit back.
 func (r *Rank) take(ctx actors.Context, c *cursor, j *actors.Job, k plan.Kind, p *wire, dir int32) {
-	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id, Payload: r.inbox.port(portKey{at(c.a, k), p.id})})
-	if peer := r.other(p, c.a, dir == 1); peer != ctx.Self() {
+	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id, Payload: r.inbox.port(portKey{withKind(c.a, k), p.id})})
+	if peer := r.peerOf(p, c.a, dir == 1); peer != ctx.Self() {
 		ctx.Send(peer, actors.Message{Kind: actors.Credit, From: ctx.Self(), Epoch: r.epoch, Comm: p.id*2 + dir, Values: one})
 	}
 }

@@ -21,7 +21,7 @@ type portKey struct {
 }
 
 // at is a with another verb.
-func at(a plan.Action, k plan.Kind) plan.Action { a.Kind = k; return a }
+func withKind(a plan.Action, k plan.Kind) plan.Action { a.Kind = k; return a }
 
 // box collects the parts of one collective.
 type box struct {

@@ -1,5 +1,3 @@
-// Package core holds lfactor's protocols as state machines without I/O: messages in, effects only through actors.Context.
-// It reads no clock, no global randomness and no map order; cmd/lfvet checks this.
 package core
 
 import (

@@ -117,7 +117,7 @@ func (r *Rank) wiring(stage int16) *wiring {
 
 // Receive implements actors.Behaviour.
 func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
-	if r.dead || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind && m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State) {
+	if r.dead && m.Kind != actors.Halt || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind && m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State) {
 		drop(m)
 		return
 	}
@@ -161,7 +161,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	r.advance(ctx)
 }
 
-// drop releases what a message owns that nobody will look at.
+// drop releases the payloads of an undelivered message.
 func drop(m *actors.Message) {
 	if m.Payload != nil {
 		m.Payload.Release()
@@ -259,7 +259,7 @@ func (r *Rank) close(ctx actors.Context) {
 
 func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	if m.Job <= r.settled {
-		r.late(ctx, m)
+		r.discardStale(ctx, m)
 		return
 	}
 	if m.Err != nil {

@@ -1,0 +1,162 @@
+package core_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// jobText is a job in words.
+func jobText(j *actors.Job) string {
+	switch j.Kind {
+	case actors.RunSegment:
+		return fmt.Sprintf("runs %v", j.Action)
+	case actors.UpdatePhase:
+		return fmt.Sprintf("runs part %d of the optimizer step", j.Segment)
+	case actors.LoadBatch:
+		return fmt.Sprintf("reads the data of %s", stepText(j.Step))
+	case actors.SnapshotJob:
+		return fmt.Sprintf("copies its state for the checkpoint of step %d", j.Step)
+	case actors.WriteJob:
+		return fmt.Sprintf("writes its part of the checkpoint of step %d", j.Step)
+	case actors.BeginJob:
+		return fmt.Sprintf("makes room for the checkpoint of step %d", j.Step)
+	case actors.CommitJob:
+		return fmt.Sprintf("makes the checkpoint of step %d the newest", j.Step)
+	case actors.RestoreJob:
+		return fmt.Sprintf("goes to the state of step %d %s", j.Step, sources[j.Segment])
+	case actors.KeepJob:
+		return fmt.Sprintf("copies its state of step %d in memory", j.Step)
+	case actors.StateJob:
+		return fmt.Sprintf("copies its state of step %d for another", j.Step)
+	}
+	return "does something unknown"
+}
+
+var sources = map[int32]string{core.FromDisk: "on disk", core.FromCopy: "in a copy in memory", core.FromMember: "that others hold"}
+
+func stepText(step int64) string {
+	if step < 0 {
+		return fmt.Sprintf("evaluation batch %d", -step)
+	}
+	return fmt.Sprintf("step %d", step)
+}
+
+// text is a message in words.
+func (w *world) text(m *actors.Message) string {
+	words := w.words(m)
+	if m.Epoch > 0 && m.Epoch != actors.AnyEpoch {
+		words += fmt.Sprintf(" [epoch %d]", m.Epoch)
+	}
+	return words
+}
+
+func (w *world) words(m *actors.Message) string {
+	switch m.Kind {
+	case actors.Started:
+		return fmt.Sprintf("Started, after %d ends", m.Step)
+	case actors.Down:
+		return "Down: " + m.Text
+	case actors.Open:
+		if m.Step > 0 && m.Values[core.OpenScale] != 1 {
+			return fmt.Sprintf("Open step %d with loss scale %g", m.Step, m.Values[core.OpenScale])
+		}
+		return "Open " + stepText(m.Step)
+	case actors.Load:
+		return "Load " + stepText(m.Step)
+	case actors.Batch:
+		return fmt.Sprintf("Batch %d of %s", m.Action.Micro, stepText(m.Step))
+	case actors.Part:
+		what := fmt.Sprint(m.Action)
+		if m.Action.Kind == plan.Step {
+			what = "the optimizer step"
+		}
+		return fmt.Sprintf("Part of member %d for part %d of %s", m.Member, m.Segment, what)
+	case actors.Activation, actors.Cotangent:
+		return fmt.Sprintf("%s for %v", map[actors.Kind]string{actors.Activation: "Activation", actors.Cotangent: "Cotangent"}[m.Kind], m.Action)
+	case actors.Credit:
+		return fmt.Sprintf("Credit for %s", [2]string{"an activation", "a cotangent"}[m.Comm%2])
+	case actors.Ready:
+		return fmt.Sprintf("Ready for the commit of step %d, squared norms %v", m.Step, m.Values[core.ClosedLen:])
+	case actors.Commit:
+		return fmt.Sprintf("Commit of step %d: norm %.4g, factor %g, rate %g, update %g", m.Step, m.Values[core.CommitNorm], m.Values[core.CommitFactor], m.Values[core.CommitLR], m.Values[core.CommitUpdate])
+	case actors.Closed:
+		return "Closed " + stepText(m.Step)
+	}
+	return w.rarer(m)
+}
+
+// rarer are the messages of saves, recovery and the run's end.
+func (w *world) rarer(m *actors.Message) string {
+	switch m.Kind {
+	case actors.Save:
+		return fmt.Sprintf("Save step %d", m.Step)
+	case actors.Queued:
+		return fmt.Sprintf("Queued: the state of step %d is copied", m.Step)
+	case actors.Durable:
+		return fmt.Sprintf("Durable: the state of step %d is on disk", m.Step)
+	case actors.Halt:
+		return strings.TrimSpace("Halt " + m.Text)
+	case actors.Failed:
+		return fmt.Sprintf("Failed: %v", m.Err)
+	case actors.Report:
+		return w.report(m)
+	case actors.Join:
+		return fmt.Sprintf("Join, after %d ends", m.Step)
+	case actors.Rewind:
+		s := fmt.Sprintf("Rewind to the state of step %d %s", m.Step, sources[m.Segment])
+		if m.Member == 1 {
+			s += ", you have none"
+		}
+		if m.Values != nil {
+			s += ", with its Commit"
+		}
+		return s
+	case actors.Rewound:
+		return fmt.Sprintf("Rewound to step %d", m.Step)
+	case actors.Keep:
+		if actors.Ref(m.Member) == actors.None {
+			return fmt.Sprintf("Keep a copy of step %d", m.Step)
+		}
+		return fmt.Sprintf("Keep a copy of step %d, and one at %s", m.Step, w.names[actors.Ref(m.Member)])
+	case actors.Buddy:
+		return fmt.Sprintf("Buddy, keep my state of step %d", m.Step)
+	case actors.Kept:
+		return fmt.Sprintf("Kept: the state of %s after step %d", w.names[actors.Ref(m.Member)], m.Step)
+	case actors.Give:
+		return fmt.Sprintf("Give %s the state of step %d", w.names[actors.Ref(m.Member)], m.Step)
+	case actors.State:
+		return fmt.Sprintf("State of step %d, to take", m.Step)
+	case actors.Broken:
+		return "Broken: " + m.Text
+	case actors.Tick:
+		return "Tick"
+	}
+	return fmt.Sprintf("message of kind %d", m.Kind)
+}
+
+func (w *world) report(m *actors.Message) string {
+	s := fmt.Sprintf("Report %s, step %d", m.Text, m.Step)
+	switch m.Text {
+	case core.TopicStep:
+		s += fmt.Sprintf(": loss %g", m.Values[core.StepLoss])
+		if m.Values[core.StepOverflow] > 0 {
+			s += ", gradients not finite"
+		}
+	case core.TopicEval:
+		s += fmt.Sprintf(": loss %g", m.Values[0])
+	case core.TopicEnd:
+		if m.Values[0] == 1 {
+			s += ", as requested"
+		}
+	case core.TopicCopied:
+		s += fmt.Sprintf(": again after %g", m.Values[0])
+	}
+	if m.Err != nil {
+		s += fmt.Sprintf(": %v", m.Err)
+	}
+	return s
+}

@@ -1,0 +1,254 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/pipeline/plan"
+)
+
+// blob is a payload whose references are counted.
+type blob struct {
+	w    *world
+	refs int
+}
+
+func (b *blob) Bytes() int64 { return 1 }
+func (b *blob) Retain()      { b.refs++; b.w.held++ }
+func (b *blob) Release() {
+	if b.refs--; b.refs < 0 {
+		panic("a payload is released twice")
+	}
+	b.w.held--
+}
+
+// envelope is a message on its way, or the end of a job. It is for one life of its receiver: who comes back has new connections.
+type envelope struct {
+	to   actors.Ref
+	life int
+	m    actors.Message
+}
+
+// world runs the behaviours of one run, one event after the other in the order in which they were caused, and writes down each.
+type world struct {
+	options
+	run     *core.RunLayout
+	ranks   []*core.RankLayout
+	actors  map[actors.Ref]actors.Behaviour
+	names   map[actors.Ref]string
+	lives   map[actors.Ref]int
+	queue   []envelope
+	stopped []envelope // on links that are cut for the time being
+	timers  []envelope
+	cut     map[[2]actors.Ref]bool
+	faults  map[string]string // by a job's text: the error that it ends with
+	now     actors.Time
+	held    int // references to payloads
+	log     strings.Builder
+}
+
+// self is an actor's Context.
+type self struct {
+	w   *world
+	ref actors.Ref
+}
+
+func (c self) Self() actors.Ref { return c.ref }
+func (c self) Now() actors.Time { return c.w.now }
+func (c self) Rand() *rand.Rand { return rand.New(rand.NewPCG(1, uint64(c.ref))) }
+func (c self) After(_ actors.Duration, m actors.Message) actors.Timer {
+	c.w.timers = append(c.w.timers, envelope{c.ref, c.w.lives[c.ref], m})
+	return actors.Timer(len(c.w.timers))
+}
+func (c self) Cancel(actors.Timer) {}
+func (c self) Spawn(string, actors.Behaviour) actors.Ref {
+	panic("no behaviour of this package spawns")
+}
+func (c self) Watch(actors.Ref)  {}
+func (c self) Stop(r actors.Ref) { delete(c.w.actors, r) }
+
+func (c self) Send(to actors.Ref, m actors.Message) {
+	m.From = c.ref
+	if c.w.cut[[2]actors.Ref{c.ref, to}] {
+		c.w.stopped = append(c.w.stopped, envelope{to, c.w.lives[to], m})
+		return
+	}
+	c.w.post(to, m)
+}
+
+// post has a message delivered behind all that are under way.
+func (w *world) post(to actors.Ref, m actors.Message) {
+	w.queue = append(w.queue, envelope{to, w.lives[to], m})
+}
+
+// Do notes the job at once and ends it behind all that was caused before.
+func (c self) Do(j actors.Job) {
+	text := c.w.names[c.ref] + " " + jobText(&j)
+	fmt.Fprintf(&c.w.log, "    %s\n", text)
+	done := actors.Message{Kind: actors.Done, From: c.ref, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Text: j.Text}
+	for at, fault := range c.w.faults { //lfvet:order at most one matches
+		if strings.HasSuffix(text, at) {
+			done.Err = errors.New(fault)
+			delete(c.w.faults, at)
+		}
+	}
+	if done.Err == nil {
+		c.w.results(c.ref, &j, &done)
+	}
+	for _, in := range j.In {
+		in.Payload.Release()
+	}
+	c.w.post(c.ref, done)
+}
+
+// results makes what a job gives: parts for the members of its collectives, values for its ports, squared norms when it is ready.
+func (w *world) results(ref actors.Ref, j *actors.Job, done *actors.Message) {
+	part := func(o actors.Output) {
+		o.Payload = &blob{w: w, refs: 1}
+		w.held++
+		done.Out = append(done.Out, o)
+	}
+	switch j.Kind {
+	case actors.LoadBatch:
+		for m := range w.micro {
+			part(actors.Output{Comm: int32(m)})
+		}
+		return
+	case actors.KeepJob, actors.StateJob:
+		part(actors.Output{Comm: -1, Port: -1})
+		return
+	case actors.RunSegment, actors.UpdatePhase:
+	default:
+		return
+	}
+	l := w.ranks[ref-firstRank]
+	segs := l.Update
+	if j.Kind == actors.RunSegment {
+		segs = l.Lower(j.Action, j.Step < 0, j.Class)
+	}
+	seg := segs[j.Segment]
+	for i, c := range seg.Comms {
+		for k := range l.Groups[c.Group].Members {
+			part(actors.Output{Comm: int32(i), Member: int32(k)})
+		}
+	}
+	done.Values = make([]float64, core.ClosedLen)
+	if last := int(j.Segment) == len(segs)-1; last && j.Kind == actors.RunSegment {
+		w.ports(l, j.Action, part)
+		if j.Action.Kind == plan.F && int(j.Action.Stage) == w.pp-1 {
+			done.Values[core.ClosedLoss] = 2 / float64(w.micro*w.dp)
+		}
+	}
+	if seg.Ready {
+		norm := 4.0
+		if j.Step == int64(w.overflows) && l.Rank == len(w.ranks)-1 {
+			norm = math.Inf(1)
+		}
+		done.Values = append(done.Values, norm)
+	}
+}
+
+func (w *world) ports(l *core.RankLayout, a plan.Action, part func(actors.Output)) {
+	for _, p := range l.Ports {
+		forward := a.Kind == plan.F && p.From == int(a.Stage)
+		back := (a.Kind == plan.B || a.Kind == plan.I) && p.To == int(a.Stage)
+		if forward || back {
+			part(actors.Output{Comm: -1, Port: p.ID})
+		}
+	}
+}
+
+// step delivers what is next and reports whether there was anything.
+func (w *world) step() (line string, more bool) {
+	if len(w.queue) == 0 {
+		return "", false
+	}
+	e := w.queue[0]
+	w.queue = w.queue[1:]
+	w.now++
+	b := w.actors[e.to]
+	switch {
+	case e.life != w.lives[e.to] || b == nil && e.to != observer: // for a rank that was lost
+		w.release(&e.m)
+		return "", true
+	case e.m.Kind == actors.Done:
+	default:
+		line = fmt.Sprintf("%s → %s: %s", w.names[e.m.From], w.names[e.to], w.text(&e.m))
+		fmt.Fprintln(&w.log, line)
+	}
+	if b != nil {
+		b.Receive(self{w, e.to}, &e.m)
+	}
+	return line, true
+}
+
+func (w *world) release(m *actors.Message) {
+	if m.Payload != nil {
+		m.Payload.Release()
+	}
+	for _, o := range m.Out {
+		o.Payload.Release()
+	}
+}
+
+// kill ends a rank with all that it holds. What it has sent arrives.
+func (w *world) kill(ref actors.Ref) {
+	if r, ok := w.actors[ref].(*core.Rank); ok {
+		r.Release()
+	}
+	delete(w.actors, ref)
+	w.lives[ref]++
+	w.post(coordinator, actors.Message{Kind: actors.Down, From: ref, Step: int64(w.lives[ref]), Text: "it was killed"})
+}
+
+// back starts a rank again, which holds no state.
+func (w *world) back(ref actors.Ref) {
+	w.actors[ref] = core.NewRank(w.ranks[ref-firstRank])
+	w.post(ref, actors.Message{Kind: actors.Started, From: ref, Step: int64(w.lives[ref])})
+}
+
+// mend lets what a cut link held back arrive.
+func (w *world) mend() {
+	w.queue, w.stopped = append(w.queue, w.stopped...), nil
+	clear(w.cut)
+}
+
+// waits says what every actor waits for.
+func (w *world) waits() {
+	refs := []actors.Ref{coordinator}
+	for _, l := range w.ranks {
+		refs = append(refs, firstRank+actors.Ref(l.Rank))
+	}
+	for _, l := range w.ranks {
+		if !slices.Contains(refs, l.Loader) {
+			refs = append(refs, l.Loader)
+		}
+	}
+	for _, r := range refs {
+		b := w.actors[r]
+		if b == nil {
+			fmt.Fprintf(&w.log, "%s is not there\n", w.names[r])
+			continue
+		}
+		x := b.Waits()
+		switch {
+		case x.Busy:
+			fmt.Fprintf(&w.log, "%s is at work: %s\n", w.names[r], x.What)
+		case x.What == "":
+			fmt.Fprintf(&w.log, "%s waits for nothing\n", w.names[r])
+		case x.For == actors.None:
+			fmt.Fprintf(&w.log, "%s waits: %s\n", w.names[r], x.What)
+		default:
+			fmt.Fprintf(&w.log, "%s waits for %s: %s\n", w.names[r], w.names[x.For], x.What)
+		}
+		for _, h := range x.Held {
+			fmt.Fprintf(&w.log, "    %s holds back %d on %s to %s\n", w.names[r], h.Count, h.Edge, w.names[h.To])
+		}
+	}
+}
