@@ -85,9 +85,8 @@ func (c *Coordinator) object(rank int, m *actors.Message) {
 	c.void = &VoidError{Step: c.step, Rank: rank, Why: m.Text, Over: m.Values[ClosedOver] > 0}
 }
 
-// givenUp reports a step without an update, and says whether the run can go on.
+// givenUp counts a step without an update, and says whether the run can go on.
 func (c *Coordinator) givenUp(ctx actors.Context) bool {
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicVoid, Step: c.step, Err: c.void})
 	if c.voids++; c.voids < voidsMost {
 		return true
 	}

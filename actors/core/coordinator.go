@@ -289,6 +289,10 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 		c.newest, c.losses, c.breaks = c.step, 0, 0
 	}
 	v := c.report(ctx)
+	if c.void != nil {
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicVoid, Step: c.step,
+			Err: c.void})
+	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
 	switch {
 	case c.void != nil && !c.givenUp(ctx):

@@ -349,7 +349,7 @@ func (l *Layout) Fits() error {
 func (l *Layout) boundFor(rank int) string {
 	m, b := l.Memory(rank), l.Job.Memory
 	most := 1 + (l.WorstShare()-1)*float64(b-m.Total())/float64(max(1, m.WorstTotal()-m.Total()))
-	return fmt.Sprintf("set train.routing_bound to %.3g or less, which ends a run that goes beyond, or plan.recompute=full", math.Floor(most*90)/100)
+	return fmt.Sprintf("set train.routing_bound to %.3g or less, beyond which steps are given up, or plan.recompute=full", math.Floor(most*90)/100)
 }
 
 // remedy is the setting that saves most of what a rank lacks.

@@ -40,6 +40,7 @@ type reporter struct {
 	evals   []point
 	closers []func()
 	newest  int64   // step
+	given   int64   // the newest step that was given up
 	every   float64 // steps from one copy of the state in memory to the next
 	silent  bool    // the user knows that metrics are not written
 	lost    error   // why the newest checkpoint is not on disk
@@ -219,7 +220,8 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicBroken:
 		p.say("! a connection broke %v; all are made anew", m.Err)
 	case core.TopicVoid:
-		p.say("! %v; the step's update was not made on any rank", m.Err)
+		p.given = m.Step
+		p.say("! %v", m.Err)
 		p.log.Warn("step given up", zap.Int64("step", m.Step), zap.Error(m.Err))
 	case core.TopicBack:
 		p.back(m)
@@ -301,6 +303,9 @@ func (p *reporter) step(m actors.Message) {
 	note := ""
 	if line.Skipped {
 		note = "  skipped: gradients overflowed"
+		if p.given == m.Step {
+			note = "  no update was made"
+		}
 	}
 	fmt.Fprintf(p.r.io.Progress, "step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  data-wait %.1f %%  mem %s  eta %v%s\n", m.Step, c.Steps, line.Loss,
 		line.GradNorm, line.LR, line.TokensSec, share(line.MFU), 100*line.DataWait/sec, tensor.Bytes(int64(line.PeakBytes)), eta, note)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
@@ -86,6 +87,62 @@ func TestPlanFolded(t *testing.T) {
 			peak = max(peak, r.Peak)
 		}
 		require.InEpsilon(t, peak, c.Memory, 0.35, "%v: blocks that are traced apart share no temporaries", &c)
+	}
+}
+
+// TestPlanExperts: plans that share experts out are looked at, and one that is simulated with a rank for
+// each stage takes as long, and as much memory in the worst case of routing, as all its ranks take by its
+// own layout.
+func TestPlanExperts(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("text"), 0o644))
+	run := filepath.Join(dir, "run.yaml")
+	require.NoError(t, os.WriteFile(run,
+		[]byte(`model: {name: qwen/3-30b-a3b, init: random, overrides: {num_hidden_layers: 4}}
+data: {kind: text, paths: [a.txt], seq_len: 1024}
+train: {steps: 2, global_batch: 32, precision: bf16}
+`), 0o644))
+	p := searchOf(t, run, "--hosts", "1x8", "--cluster", "h100")
+	all, err := p.Space.Enumerate()
+	require.NoError(t, err)
+	shares := map[[2]int]bool{}
+	for _, c := range all {
+		shares[[2]int{c.EP, c.ETP}] = true
+		require.Zero(t, c.DP*c.TP%(c.EP*c.ETP), "%v", &c)
+	}
+	for _, want := range [][2]int{{1, 1}, {2, 1}, {8, 1}, {1, 2}, {4, 2}, {1, 8}} {
+		require.True(t, shares[want], "%v", want)
+	}
+	for _, c := range []search.Candidate{
+		{TP: 1, PP: 2, DP: 4, EP: 4, ETP: 1, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 4,
+			Recompute: "none"},
+		{TP: 2, PP: 1, DP: 4, EP: 2, ETP: 2, Zero: 1, SP: true, Schedule: "1f1b", Loops: 1, Batch: 4,
+			Micro: 2, Recompute: "full"},
+		{TP: 2, PP: 2, DP: 2, EP: 2, ETP: 1, Zero: 1, Schedule: "zb-2p", Loops: 1, Batch: 2, Micro: 8,
+			Recompute: "none"},
+	} {
+		require.NoError(t, p.Space.Estimate(&c))
+		require.NoError(t, p.Simulate(&c))
+		args := append([]string{"sim", run, "--cluster", "h100", "--steps", "2", "-o", "json"},
+			p.Settings(&c)...)
+		out, err := simOutput(t, append(args, "plan.memory=500GiB")...)
+		require.NoError(t, err)
+		var s rehearsal.Summary
+		require.NoError(t, json.Unmarshal([]byte(out), &s))
+		t.Logf("%v: %.4f, %.4f s by its layout", &c, c.Simulated, s.Step)
+		require.InEpsilon(t, s.Step, c.Simulated, 0.06, "%v", &c)
+		cfg, err := configs.Load(configs.Request{File: run, Args: p.Settings(&c)})
+		require.NoError(t, err)
+		j, err := layout.FromConfig(cfg)
+		require.NoError(t, err)
+		l, err := layout.Plan(j)
+		require.NoError(t, err)
+		worst := int64(0)
+		for r := range l.Ranks {
+			worst = max(worst, l.Memory(r).WorstTotal())
+		}
+		t.Logf("%v: %d, %d bytes by its layout", &c, c.Memory, worst)
+		require.InEpsilon(t, worst, c.Memory, 0.2, "%v", &c)
 	}
 }
 

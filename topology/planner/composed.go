@@ -179,14 +179,11 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 	return nil
 }
 
-// share is what a rank holds of a component.
-type share struct{ params, tensors int64 }
-
 // shares are what a rank trains of the decoder and of the encoder.
-func (p *Search) shares(l *layout.Layout, rank int) (out [2]share) {
+func (p *Search) shares(l *layout.Layout, rank int) (out [2]search.Weights) {
 	for _, x := range l.Ranks[rank].Params {
-		out[x.Side].params += int64(tensor.Len(x.Local))
-		out[x.Side].tensors++
+		out[x.Side].Params += int64(tensor.Len(x.Local))
+		out[x.Side].Tensors++
 	}
 	return
 }
@@ -197,17 +194,17 @@ type sharing struct {
 	seconds float64
 }
 
-func (p *Search) shared(c *search.Candidate, own [2]share) (out sharing) {
+func (p *Search) shared(c *search.Candidate, own [2]search.Weights) (out sharing) {
 	for side, x := range own {
-		if x.params == 0 {
+		if x.Params == 0 {
 			continue
 		}
 		m := *c
 		if side != layout.DecoderSide {
 			m.DP, m.TP = c.DP*c.Encoder.Replicas(c), c.Encoder.TP
 		}
-		out.bytes += p.Space.Base(&m, x.params)
-		out.seconds += p.Space.Update(&m, x.params, x.tensors)
+		out.bytes += p.Space.Base(&m, x)
+		out.seconds += p.Space.Update(&m, x)
 	}
 	return
 }

@@ -152,12 +152,28 @@ func (p *Search) newSpace() error {
 	if p.Space.Tower == nil {
 		p.Space.Rows = c.Data.SeqLen
 	}
+	if p.base.Model.Spec.Mixes() {
+		p.Space.Shares = p.expertShares
+	}
 	for tp := 1; tp <= p.Machine.Devices; tp++ {
 		if p.divides(tp) {
 			p.Space.TP = append(p.Space.TP, tp)
 		}
 	}
 	return nil
+}
+
+// expertShares lists the ways to share experts out over some of a stage's ranks: whole ones, or each cut
+// over the ranks that share a layer.
+func (p *Search) expertShares(ranks, tp int) (out [][2]int) {
+	for _, etp := range []int{1, tp}[:min(2, tp)] {
+		for ep := 1; ep*etp <= ranks; ep++ {
+			if _, why := p.base.Model.ExpertAxes(ep, etp); why == "" && ranks%(ep*etp) == 0 {
+				out = append(out, [2]int{ep, etp})
+			}
+		}
+	}
+	return out
 }
 
 // divides reports whether the model can be shared among tp ranks.
@@ -201,7 +217,8 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		cuts = append(cuts, len(m.Blocks))
 	}
 	j := *p.base
-	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, topology.Grid(len(kinds), min(2, max(1, v.DP)), v.TP), 2, 1, "a profile"
+	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, meshOf(len(kinds), v), 2, 1,
+		"a profile"
 	j.Program = passes(len(kinds), v)
 	j.SeqParallel, j.Zero = v.SP, v.Zero
 	j.Rows, j.Recompute = v.Batch*p.cfg.Run.Data.SeqLen, layout.Recomputes[v.Recompute]
@@ -218,6 +235,18 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		out[i] = each[k]
 	}
 	return out, nil
+}
+
+// meshOf is the least mesh that a variant's block is traced on.
+func meshOf(stages int, v search.Variant) topology.Mesh {
+	if v.EP*v.ETP <= 1 {
+		return topology.Grid(stages, min(2, max(1, v.DP)), v.TP)
+	}
+	dp := 1
+	for dp*v.TP%(v.EP*v.ETP) != 0 {
+		dp++
+	}
+	return layout.MeshOf(&configs.Plan{PP: stages, DP: dp, TP: v.TP, EP: v.EP, ETP: v.ETP})
 }
 
 // passes is a program in which every stage runs two microbatches as a variant says.
@@ -295,8 +324,8 @@ func (p *Search) Settings(c *search.Candidate) []string {
 	if len(p.cfg.Run.Plan.Layers) > 0 {
 		out = append(out, "plan.layers=[]")
 	}
-	if p.base.Model.Spec.Mixes() { // experts lie whole on every rank of a plan that is found
-		out = append(out, "plan.ep=1", "plan.etp=1")
+	if c.EP > 0 {
+		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}
 	return append(out, p.encoderSettings(c)...)
 }
@@ -325,7 +354,7 @@ func (p *Search) confirm(c *search.Candidate) string {
 	}
 	c.Memory = 0
 	for r := range l.Ranks {
-		c.Memory = max(c.Memory, l.Memory(r).Total())
+		c.Memory = max(c.Memory, l.Memory(r).WorstTotal())
 	}
 	if c.Memory > p.Space.Limit {
 		return "memory"

@@ -24,16 +24,19 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	lower := rehearsal.Lowered(l)
 	price := rehearsal.Prices(p.Machine)
 	tp, dp := l.GroupAlong(layout.DecoderSide, topology.TP), l.GroupAlong(layout.DecoderSide, topology.DP)
+	near := nearby(l)
 	of := func(segs []core.Segment) (pass search.Pass) {
 		for i, x := range segs {
 			t := 0.0
 			for _, c := range x.Comms {
-				switch {
+				switch members := near[c.Group]; {
 				case c.Group == tp && v.TP > 1:
 					t += float64(price.Collective(p.Space.Group(v.TP, 1), c.Bytes)) / 1e9
 				case c.Group == dp && v.DP > 1:
 					// traced with two replicas, of which each sends the other half of a tensor; of n each sends n-1 parts of n
 					t += float64(price.Collective(p.Space.Group(v.DP, v.TP), c.Bytes*2*int64(v.DP-1)/int64(v.DP))) / 1e9
+				case v.EP > 0 && len(members) > 1: // of experts, whose ranks lie as in the plan
+					t += float64(price.Collective(members, c.Bytes)) / 1e9
 				}
 			}
 			pass.Append(p.Machine, i == 0, search.Piece{Flops: x.Flops, Bytes: x.Bytes, Calls: x.Calls}, t)
@@ -51,7 +54,7 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 			b.Passes[1] = of(lower[key][plan.B])
 		}
 		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine), b.Passes[2].Seconds(p.Machine)
-		foot, given := tr.Memory(v.Split, 1), int64(0)
+		foot, given := tr.Memory(v.Split, l.WorstShare()), int64(0)
 		for _, h := range foot.Gives {
 			given += h.Bytes // the next block holds it until its backward
 		}
@@ -66,6 +69,9 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 			}
 			n := int64(tensor.Len(x.Local))
 			b.Params, b.Tensors = b.Params+n, b.Tensors+1
+			if v.EP*v.ETP > 1 && x.Fold > 0 {
+				b.Experts += n
+			}
 			if s == embed {
 				first[x.Name] = true
 			} else if first[x.Name] {
@@ -82,6 +88,18 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	return
 }
 
+// nearby are the devices of each of the first rank's groups, counted from their first.
+func nearby(l *layout.Layout) (out [][]int) {
+	for _, g := range l.RankLayout(0, 0).Groups {
+		d := make([]int, len(g.Members))
+		for i, r := range g.Members {
+			d[i] = int(r - g.Members[0])
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
 // Simulate runs a candidate's own program in virtual time. Ranks of one stage do the same at the same time,
 // so that one of them stands for all: its collectives are in the durations of its passes.
 func (p *Search) Simulate(c *search.Candidate) error {
@@ -94,14 +112,14 @@ func (p *Search) Simulate(c *search.Candidate) error {
 		c.Why = err.Error()
 		return nil
 	}
-	own := make([]search.BlockCost, c.PP)
+	own := make([]search.Weights, c.PP)
 	for r := range own {
-		own[r].Params, own[r].Tensors = st.Own(prog.StageRank, r)
+		own[r] = st.Own(prog.StageRank, r)
 	}
 	update := make([]int64, c.PP)
 	var port int64
 	for r, x := range own {
-		seconds := p.Space.Update(c, x.Params, x.Tensors)
+		seconds := p.Space.Update(c, x)
 		if st.TiedRank(prog.StageRank, r) {
 			seconds += p.Space.Tied(c, st, prog.StageRank)
 		}
@@ -113,7 +131,7 @@ func (p *Search) Simulate(c *search.Candidate) error {
 	d := &sim.Description{Mesh: topology.Grid(c.PP, 1, 1), Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{Ready: true}},
 		Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
 	l := d.Layout()
-	l.Memory = stageMemory(st, func(r int) int64 { return p.Space.Base(c, own[r].Params) })
+	l.Memory = stageMemory(st, func(r int) int64 { return p.Space.Base(c, own[r]) })
 	link := p.Space.Link(c)
 	pr := sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {
 		switch {

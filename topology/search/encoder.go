@@ -130,7 +130,7 @@ func (s *Space) encode(c *Candidate, pipe float64, busy []float64, memory []int6
 	own := *c
 	own.DP, own.TP = c.DP*n, e.TP
 	live := int64(min(c.Micro, max(1, c.PP/n)+1))
-	held := s.Base(&own, t.Params) + live*t.Held + t.PeakB - t.Held
+	held := s.Base(&own, t.Weights) + live*t.Held + t.PeakB - t.Held
 	late := 0.0
 	switch e.Over {
 	case OverOwn:
@@ -144,5 +144,5 @@ func (s *Space) encode(c *Candidate, pipe float64, busy []float64, memory []int6
 			}
 		}
 	}
-	return late + one + 2*s.Link(c).Of(t.Port) + s.Update(&own, t.Params, t.Tensors), nil
+	return late + one + 2*s.Link(c).Of(t.Port) + s.Update(&own, t.Weights), nil
 }

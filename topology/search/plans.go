@@ -3,7 +3,6 @@ package search
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -21,6 +20,8 @@ type Variant struct {
 	Split     bool // I and W run apart
 	Single    bool // the loss has one microbatch at a time between forward and backward, and may keep what saves it a product
 	Zero, DP  int  // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
+	EP,
+	ETP int // ranks that a layer's experts are shared out over, and that share each; 0 for a model without
 }
 
 // BlockCost is what one block of a model costs a rank for one microbatch: seconds, collectives inside included, and bytes.
@@ -29,7 +30,7 @@ type BlockCost struct {
 	Passes           [3]Pass // what F, I and W are the times of
 	Held, HeldW      int64   // what F leaves, and I for W
 	PeakF, PeakB     int64   // the worst of a pass, what it leaves included
-	Params, Tensors  int64   // elements and tensors on a rank
+	Weights                  // on a rank
 	Port             int64   // bytes that it gives to the next
 	TiedToFirstBlock int64   // elements that are also those of the decoder's first block
 }
@@ -51,6 +52,9 @@ type Space struct {
 	Profile func(Variant) ([]BlockCost, error)
 	Cut     func(stages int) ([]int, error)
 	Tower   *Tower // of a model with a vision encoder, else nil
+	// Shares lists the ways to share experts out over some of so many ranks of a stage, as EP and ETP; nil
+	// for a model without.
+	Shares func(ranks, tp int) [][2]int
 
 	stages   map[stageKey]*Stages
 	places   map[placeKey]*place
@@ -64,6 +68,8 @@ type Candidate struct {
 	SP        bool    `json:"sequence_parallel,omitempty"`
 	PP        int     `json:"pp"`
 	DP        int     `json:"dp"`
+	EP        int     `json:"ep,omitempty"`
+	ETP       int     `json:"etp,omitempty"`
 	Zero      int     `json:"zero"`
 	Schedule  string  `json:"schedule"`
 	Loops     int     `json:"virtual_stages"`
@@ -84,7 +90,15 @@ func (c *Candidate) String() string {
 	if c.Loops > 1 {
 		loops = fmt.Sprintf("×%d", c.Loops)
 	}
-	return fmt.Sprintf("tp%s pp%d dp%d zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.PP, c.DP, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute, c.Encoder)
+	experts := ""
+	if c.EP > 0 {
+		experts = fmt.Sprintf(" ep%d", c.EP)
+	}
+	if c.ETP > 1 {
+		experts += fmt.Sprintf(" etp%d", c.ETP)
+	}
+	return fmt.Sprintf("tp%s pp%d dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.PP,
+		c.DP, experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute, c.Encoder)
 }
 
 // Tensor is the degree of tensor parallelism, with sequence parallelism beside it where that is used.
@@ -146,13 +160,28 @@ func (s *Space) meshes(devices int, places func(*Candidate) []Encoder) (out []Ca
 				for _, c := range s.schedules(Candidate{TP: tp, PP: pp, DP: dp, Batch: batch, Micro: s.Batch / dp / batch}) {
 					for _, e := range places(&c) {
 						c.Encoder = e
-						out = append(out, c)
+						out = append(out, s.shared(c)...)
 					}
 				}
 			}
 		}
 	}
 	return
+}
+
+// shared is a plan with its experts shared out in each way. What is sharded inside microbatches is not
+// looked at beside that.
+func (s *Space) shared(c Candidate) []Candidate {
+	if s.Shares == nil {
+		return []Candidate{c}
+	}
+	var out []Candidate
+	for _, x := range s.Shares(c.DP*c.TP, c.TP) {
+		if c.EP, c.ETP = x[0], x[1]; c.EP*c.ETP == 1 || c.Zero < 2 {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // schedules goes through schedules, stages a rank, recomputation and sharding for given degrees.
@@ -250,7 +279,7 @@ func (s *Space) rank(c *Candidate, p *place, st *Stages, r int) (out BlockCost) 
 			out.Held, out.PeakB = max(out.Held, b.Held), max(out.PeakB, b.PeakB-b.Held, b.PeakF-b.Held)
 		}
 	}
-	out.Params, out.Tensors = st.Own(p.rank, r)
+	out.Weights = st.Own(p.rank, r)
 	return
 }
 
@@ -274,7 +303,7 @@ func (s *Space) Estimate(c *Candidate) error {
 			busy, most = x, t
 		}
 		live := int64(p.s.Live(shape, r)) * x.Held / 2
-		memory[r] = s.Base(c, x.Params) + max(live+x.PeakB, s.extra(c, x.Params))
+		memory[r] = s.Base(c, x.Weights) + max(live+x.PeakB, s.extra(c, x.Weights))
 		c.Memory = max(c.Memory, memory[r])
 	}
 	u := schedule.Unit{F: busy.F, I: busy.I, W: busy.W}
@@ -294,7 +323,7 @@ func (s *Space) Estimate(c *Candidate) error {
 		}
 		pipe += more
 	}
-	c.Step = pipe + s.Update(c, busy.Params, busy.Tensors) + s.Tied(c, st, p.rank)
+	c.Step = pipe + s.Update(c, busy.Weights) + s.Tied(c, st, p.rank)
 	c.Bubble = max(0, 1-float64(c.Micro)*most/c.Step)
 	if s.Limit > 0 && c.Memory > s.Limit {
 		c.Why = "memory"
@@ -308,33 +337,6 @@ func (st *Stages) through() (t float64) {
 		t += st.Blocks[i].F + st.Blocks[i].I
 	}
 	return t + st.Blocks[0].W
-}
-
-// Base is what a rank holds all the time: weights, gradients, and the optimizer's state.
-func (s *Space) Base(c *Candidate, params int64) int64 {
-	weights, grads, state := s.Param*params, 4*params, s.State*params
-	n := int64(c.DP)
-	if c.Zero >= 1 {
-		state /= n
-	}
-	if c.Zero >= 2 {
-		grads /= n
-	}
-	if c.Zero >= 3 {
-		weights /= n
-	}
-	return weights + grads + state
-}
-
-// extra is what the optimizer step needs beyond that: the reduced gradients of a rank's share.
-func (s *Space) extra(c *Candidate, params int64) int64 {
-	switch {
-	case c.DP == 1 || c.Zero >= 2:
-		return 0
-	case c.Zero == 1:
-		return 4 * params / int64(c.DP)
-	}
-	return 4 * params
 }
 
 // Link is the connection of two pipeline neighbours: ranks of a stage are neighbours of each other.
@@ -352,30 +354,6 @@ func (s *Space) Group(n, stride int) []int {
 	}
 	s.groups[key] = d
 	return d
-}
-
-// Update is the time of the optimizer step: gradients over replicas, norms of all ranks, and the update of a rank's share.
-func (s *Space) Update(c *Candidate, params, tensors int64) float64 {
-	own, t := params, 0.0
-	if c.DP > 1 {
-		d := s.Group(c.DP, c.TP)
-		switch c.Zero {
-		case 0:
-			t += s.Machine.Collective(collective.AllReduce, d, 4*params)
-		case 1:
-			t += s.Machine.Collective(collective.ReduceScatter, d, 4*params) + s.Machine.Collective(collective.AllGather, d, s.Param*params)
-		case 2:
-			t += s.Machine.Collective(collective.AllGather, d, s.Param*params)
-		}
-		if c.Zero > 0 {
-			own /= int64(c.DP)
-		}
-		if c.Zero <= 1 { // the sum of what has come
-			t += s.Machine.Segment(0, 4*own*int64(c.DP+1), 0)
-		}
-	}
-	t += 2 * math.Ceil(math.Log2(float64(s.Devices))) * s.Machine.Link(0, s.Devices-1).Latency
-	return t + s.Machine.Segment(0, s.Traffic*own, int(tensors))
 }
 
 // Rank sorts candidates: those that can be used first, the fastest first, and of equally fast ones the one with least memory.

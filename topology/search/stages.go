@@ -13,16 +13,17 @@ type Stages struct {
 	first  int         // the stage of the decoder's first block
 }
 
-// Own sums the parameters and tensors of the stages that rank r has, of the ranks of all stages; what two stages share lies there once.
-func (st *Stages) Own(ranks []int, r int) (params, tensors int64) {
+// Own sums what is trained of the stages that rank r has, of the ranks of all stages; what two stages share
+// lies there once.
+func (st *Stages) Own(ranks []int, r int) (w Weights) {
 	for s, owner := range ranks {
 		if owner != r {
 			continue
 		}
 		b := &st.Blocks[s]
-		params, tensors = params+b.Params, tensors+b.Tensors
+		w.Params, w.Experts, w.Tensors = w.Params+b.Params, w.Experts+b.Experts, w.Tensors+b.Tensors
 		if s != st.first && ranks[st.first] == r {
-			params -= b.TiedToFirstBlock
+			w.Params -= b.TiedToFirstBlock
 		}
 	}
 	return
@@ -80,7 +81,8 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	if p == nil {
 		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
 	}
-	key := stageKey{Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split, Single: p.one}, c.PP * c.Loops, c.Encoder.apart()}
+	key := stageKey{Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split,
+		Single: p.one, EP: c.EP, ETP: c.ETP}, c.PP * c.Loops, c.Encoder.apart()}
 	if c.Zero >= 2 && c.DP > 1 {
 		key.v.Zero, key.v.DP = c.Zero, c.DP
 	}
@@ -125,7 +127,8 @@ func (s *Space) sum(blocks []BlockCost, embed int) (out BlockCost) {
 		}
 		out.Held, out.HeldW = out.Held+b.Held, out.HeldW+b.HeldW
 		moreF, moreB = max(moreF, b.PeakF-b.Held), max(moreB, b.PeakB-b.Held)
-		out.Params, out.Tensors, out.Port = out.Params+b.Params, out.Tensors+b.Tensors, b.Port
+		out.Params, out.Experts, out.Tensors, out.Port = out.Params+b.Params, out.Experts+b.Experts,
+			out.Tensors+b.Tensors, b.Port
 		if embed >= 0 && i > embed {
 			out.Params -= b.TiedToFirstBlock
 		} else {

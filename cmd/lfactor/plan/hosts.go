@@ -66,7 +66,8 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		return cli.EmitAs(os.Stdout, form, found, nil)
 	}
 	fmt.Printf("%d plans of %s for %d hosts with %d devices of %s; the best by closed forms were simulated\n", len(all), p.Model(), p.Hosts, p.Machine.Devices, p.Machine.Name)
-	t := cli.TextTable(columns(p, "encoder", "tp", "pp", "dp", "zero", "schedule", "micro-batch", "recompute", "step", "closed form", "bubble", "memory", "")...)
+	t := cli.TextTable(columns(p, "encoder", "ep", "tp", "pp", "dp", "zero", "schedule", "micro-batch",
+		"recompute", "step", "closed form", "bubble", "memory", "")...)
 	for i := range all[:min(n, p.Exact)] {
 		c := &all[i]
 		name, fits, step := c.Schedule, "fits", "–"
@@ -82,16 +83,25 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.Simulated > 0 {
 			step = unit.Seconds(c.Simulated)
 		}
-		t.AppendRow(columns(p, c.Encoder.Short(), c.Tensor(), c.PP, c.DP, c.Zero, name, fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recompute, step, unit.Seconds(c.Step), fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
+		experts := fmt.Sprint(c.EP)
+		if c.ETP > 1 {
+			experts = fmt.Sprintf("%d × etp %d", c.EP, c.ETP)
+		}
+		t.AppendRow(columns(p, c.Encoder.Short(), experts, c.Tensor(), c.PP, c.DP, c.Zero, name,
+			fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recompute, step, unit.Seconds(c.Step),
+			fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
 	}
 	t.Render()
 	return nil
 }
 
-// columns leaves the first cell out for a model without an encoder.
-func columns(p *planner.Search, encoder any, rest ...any) table.Row {
-	if p.Space.Tower == nil {
-		return rest
+// columns leaves out the cells of what the model has not: an encoder, and experts.
+func columns(p *planner.Search, encoder, experts any, rest ...any) (row table.Row) {
+	if p.Space.Tower != nil {
+		row = append(row, encoder)
 	}
-	return append(table.Row{encoder}, rest...)
+	if p.Space.Shares != nil {
+		row = append(row, experts)
+	}
+	return append(row, rest...)
 }

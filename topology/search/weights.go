@@ -1,0 +1,89 @@
+package search
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/topology/collective"
+)
+
+// Weights are what a rank trains: elements, those among them that are experts', and tensors.
+type Weights struct{ Params, Experts, Tensors int64 }
+
+// copies is how many ranks hold copies of some of a rank's elements, and how far those are apart.
+type copies struct {
+	params    int64
+	n, stride int
+}
+
+// parts are a rank's elements by what ranks hold copies of them: replicas, and of experts what those leave.
+func (c *Candidate) parts(w Weights) []copies {
+	all := []copies{{w.Params - w.Experts, c.DP, c.TP}}
+	if each := c.EP * c.ETP; each > 1 {
+		return append(all, copies{w.Experts, c.DP * c.TP / each, each})
+	}
+	all[0].params = w.Params
+	return all
+}
+
+// Base is what a rank holds all the time: weights, gradients, and the optimizer's state.
+func (s *Space) Base(c *Candidate, w Weights) (bytes int64) {
+	for _, p := range c.parts(w) {
+		weights, grads, state, n := s.Param*p.params, 4*p.params, s.State*p.params, int64(p.n)
+		if c.Zero >= 1 {
+			state /= n
+		}
+		if c.Zero >= 2 {
+			grads /= n
+		}
+		if c.Zero >= 3 {
+			weights /= n
+		}
+		bytes += weights + grads + state
+	}
+	return bytes
+}
+
+// extra is what the optimizer step needs beyond that: the reduced gradients of a rank's share.
+func (s *Space) extra(c *Candidate, w Weights) (bytes int64) {
+	for _, p := range c.parts(w) {
+		switch {
+		case p.n == 1 || c.Zero >= 2:
+		case c.Zero == 1:
+			bytes += 4 * p.params / int64(p.n)
+		default:
+			bytes += 4 * p.params
+		}
+	}
+	return bytes
+}
+
+// Update is the time of the optimizer step: gradients over those that hold copies, norms of all ranks, and
+// the update of a rank's share.
+func (s *Space) Update(c *Candidate, w Weights) float64 {
+	own, t := int64(0), 0.0
+	for _, p := range c.parts(w) {
+		if p.n == 1 {
+			own += p.params
+			continue
+		}
+		d, mine := s.Group(p.n, p.stride), p.params
+		switch c.Zero {
+		case 0:
+			t += s.Machine.Collective(collective.AllReduce, d, 4*p.params)
+		case 1:
+			t += s.Machine.Collective(collective.ReduceScatter, d, 4*p.params) +
+				s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
+		case 2:
+			t += s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
+		}
+		if c.Zero > 0 {
+			mine /= int64(p.n)
+		}
+		if c.Zero <= 1 { // the sum of what has come
+			t += s.Machine.Segment(0, 4*mine*int64(p.n+1), 0)
+		}
+		own += mine
+	}
+	t += 2 * math.Ceil(math.Log2(float64(s.Devices))) * s.Machine.Link(0, s.Devices-1).Latency
+	return t + s.Machine.Segment(0, s.Traffic*own, int(w.Tensors))
+}
