@@ -131,9 +131,7 @@ func schemaObject() map[string]any {
 func (k Key) schema() map[string]any {
 	s := schemaType(k.Type)
 	s["description"] = k.Doc
-	if len(k.OneOf) > 0 {
-		s["enum"] = k.OneOf
-	}
+	k.alternatives(s)
 	if k.Min != nil && k.Type != "bytes" {
 		s["minimum"] = *k.Min
 	}

@@ -205,7 +205,7 @@ func (k *Key) check(v reflect.Value) (why, try string) {
 	}
 	if len(k.OneOf) > 0 && v.Kind() == reflect.String && v.String() != "" {
 		for _, word := range k.OneOf {
-			if v.String() == word {
+			if matches(word, v.String()) {
 				return "", ""
 			}
 		}

@@ -5,13 +5,30 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // CPU is the device of every build, and the default.
 const CPU = "cpu"
 
-// Maker opens a backend; threads is how many of the host's it may use, 0 for all.
-type Maker func(threads int) (Backend, error)
+// Auto is an accelerator where this build has one and the machine too, and the processor elsewhere.
+const Auto = "auto"
+
+// Options say how a backend is opened.
+type Options struct {
+	Threads int    // of the host's, 0 for all
+	Rank    int    // among those of this process: devices that were not named are taken in turn
+	Which   string // what stands behind the colon of the device's name, as 1 in cuda:1
+	Strict  bool   // operations that the device does not have are an error, and not run on the processor
+}
+
+// Maker is a kind of backend.
+type Maker struct {
+	// Open opens one.
+	Open func(o Options) (Backend, error)
+	// Absent says why this machine has none; nil for the processor.
+	Absent func() error
+}
 
 var makers = map[string]Maker{}
 
@@ -27,13 +44,35 @@ func RegisterBackend(name string, m Maker) struct{} {
 // Backends lists the names of the backends that this build has.
 func Backends() []string { return slices.Sorted(maps.Keys(makers)) }
 
-// Open makes a backend by name. Those that hold threads or memory implement io.Closer.
-func Open(name string, threads int) (Backend, error) {
-	m, ok := makers[name]
-	if !ok {
-		return nil, fmt.Errorf("device %q: this build has %v", name, Backends())
+// builtWith are the tags of the builds that have a device.
+var builtWith = map[string]string{"cuda": "cuda", "xpu": "xpu"}
+
+// Open makes a backend by the name of its device: cpu, cuda, cuda:1, auto. Those that hold threads or memory implement io.Closer.
+func Open(device string, o Options) (Backend, error) {
+	if device == Auto {
+		device = automatic()
 	}
-	return m(threads)
+	name, which, _ := strings.Cut(device, ":")
+	m, ok := makers[name]
+	switch {
+	case ok:
+		o.Which = which
+		return m.Open(o)
+	case builtWith[name] != "":
+		return nil, fmt.Errorf("device %q: this program was built without it and has %v; one built with go build -tags %s has it",
+			device, Backends(), builtWith[name])
+	}
+	return nil, fmt.Errorf("device %q: this build has %v", device, Backends())
+}
+
+// automatic is the first accelerator that this machine has, or the processor.
+func automatic() string {
+	for _, name := range Backends() {
+		if absent := makers[name].Absent; absent != nil && absent() == nil {
+			return name
+		}
+	}
+	return CPU
 }
 
 // Close gives back the threads and the memory of a backend that holds any. What they computed stays.
@@ -62,7 +101,7 @@ type Prober interface {
 
 // OpenProber opens this machine's processor, to measure it.
 func OpenProber(threads int) Prober {
-	b, err := Open(CPU, threads)
+	b, err := Open(CPU, Options{Threads: threads})
 	if err != nil {
 		panic(err) // every program has it
 	}

@@ -30,6 +30,19 @@ type Device interface {
 	Then(f func())
 }
 
+// DeviceError is a device that failed, or a library that drives it: the world's fault and not a call's. Methods of a Device that can
+// return no error panic with one.
+type DeviceError struct {
+	Device string
+	Err    error
+}
+
+// Error names the device.
+func (e *DeviceError) Error() string { return fmt.Sprintf("device %s: %v", e.Device, e.Err) }
+
+// Unwrap is the cause.
+func (e *DeviceError) Unwrap() error { return e.Err }
+
 // Event is a point in a device's sequence of calls.
 type Event interface {
 	// Wait returns when the point is reached.

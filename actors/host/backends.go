@@ -14,8 +14,8 @@ func OpenBackends(device string, ranks []int, threads int) (of func(rank int) ke
 			kernels.Close(b)
 		}
 	}
-	for _, r := range ranks {
-		if made[r], err = kernels.Open(device, threads); err != nil {
+	for i, r := range ranks {
+		if made[r], err = kernels.Open(device, kernels.Options{Threads: threads, Rank: i}); err != nil {
 			delete(made, r)
 			closeAll()
 			return nil, nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/kernels"
 )
 
 // Device runs an actor's jobs. Run is called from one goroutine an engine; jobs of one engine come in order.
@@ -346,7 +347,10 @@ func (c *cell) work(jobs chan actors.Job) {
 // run turns a panic of a job into an error that names it: the actor is then down.
 func (c *cell) run(j actors.Job) (r Result, err error) {
 	defer func() {
-		if x := recover(); x != nil {
+		x := recover()
+		if lost, ok := x.(*kernels.DeviceError); ok {
+			err = fmt.Errorf("%s: job %v segment %d of step %d: %w", c.name, j.Action, j.Segment, j.Step, lost)
+		} else if x != nil {
 			err = &InternalError{fmt.Sprintf("%s: job %v segment %d of step %d: %v", c.name, j.Action, j.Segment, j.Step, x), debug.Stack()}
 		}
 	}()

@@ -46,7 +46,14 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-var _ = kernels.RegisterBackend("cpu", func(threads int) (kernels.Backend, error) { return New(threads), nil })
+var _ = kernels.RegisterBackend(kernels.CPU, kernels.Maker{Open: open})
+
+func open(o kernels.Options) (kernels.Backend, error) {
+	if o.Which != "" {
+		return nil, fmt.Errorf("device cpu:%s: the processor has no parts to choose", o.Which)
+	}
+	return New(o.Threads), nil
+}
 
 // Name is "cpu" and the level of instructions in use.
 func (b *Backend) Name() string { return "cpu-" + b.k.name }

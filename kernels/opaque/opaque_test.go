@@ -10,76 +10,12 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// carried runs calls on host tensors through a device: operands are written, results read back.
-type carried struct {
-	*Device
-	pool *tensor.Pool
-	t    *testing.T
-}
-
-func (c carried) place(t *tensor.Tensor, at map[*tensor.Tensor]*tensor.Tensor) *tensor.Tensor {
-	if t == nil {
-		return nil
-	}
-	if d := at[t]; d != nil {
-		return d
-	}
-	for u, d := range at { // the same storage in another shape
-		if a, b := t.Bytes(), u.Bytes(); len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] {
-			at[t] = d.View(0, t.DType, t.Shape...)
-			return at[t]
-		}
-	}
-	d, err := c.pool.New("operand", t.DType, t.Shape...)
-	require.NoError(c.t, err)
-	c.Write(d, t.Bytes())
-	at[t] = d
-	return d
-}
-
-func (c carried) call(k *kernels.Call, at map[*tensor.Tensor]*tensor.Tensor) *kernels.Call {
-	out := &kernels.Call{Op: k.Op, Attr: k.Attr}
-	for _, t := range k.In {
-		out.In = append(out.In, c.place(t, at))
-	}
-	for _, t := range k.Out {
-		out.Out = append(out.Out, c.place(t, at))
-	}
-	for _, e := range k.Then {
-		out.Then = append(out.Then, c.call(e, at))
-	}
-	return out
-}
-
-func (c carried) back(k *kernels.Call, at map[*tensor.Tensor]*tensor.Tensor) {
-	for _, t := range k.Out {
-		if t != nil {
-			c.Read(t.Bytes(), at[t])
-		}
-	}
-	for _, e := range k.Then {
-		c.back(e, at)
-	}
-}
-
-func (c carried) Run(k *kernels.Call) {
-	at := map[*tensor.Tensor]*tensor.Tensor{}
-	defer func() {
-		for _, t := range at {
-			t.Release()
-		}
-	}()
-	d := c.call(k, at)
-	c.Device.Run(d)
-	c.back(k, at)
-}
-
 // TestConformance: the device gives the results that the definition gives.
 func TestConformance(t *testing.T) {
 	d := New(1)
 	defer d.Close()
 	pool := tensor.NewPool("device", 0).In(d)
-	kernelstest.Run(t, carried{d, pool, t})
+	kernelstest.Run(t, kernelstest.Carried(t, d, pool))
 	d.Sync()
 	require.Zero(t, pool.Live())
 }

@@ -17,12 +17,9 @@ const (
 
 // region is one mapping.
 type region struct {
-	mem  []byte
-	free []hole // in order, never touching
-	used int    // bytes
+	mem []byte
+	*Holes
 }
-
-type hole struct{ from, to int }
 
 // arena is the regions of a pool.
 type arena struct{ regions []*region }
@@ -43,46 +40,22 @@ func (a *arena) place(n int) (r *region, at int) {
 		a.regions = append(a.regions, r)
 		r, at = a.best(n)
 	}
-	h := r.free[at]
-	from := h.from
-	if h.from += n; h.from == h.to {
-		r.free = slices.Delete(r.free, at, at+1)
-	} else {
-		r.free[at] = h
-	}
-	r.used += n
-	return r, from
+	return r, r.Take(at, n)
 }
 
 // best is the smallest hole of at least n bytes.
 func (a *arena) best(n int) (r *region, at int) {
 	size := 0
 	for _, x := range a.regions {
-		for i, h := range x.free {
-			if s := h.to - h.from; s >= n && (r == nil || s < size) {
-				r, at, size = x, i, s
-			}
+		if i, s := x.Best(n); i >= 0 && (r == nil || s < size) {
+			r, at, size = x, i, s
 		}
 	}
 	return
 }
 
 // give takes n bytes back.
-func (r *region) give(from, n int) {
-	n += stagger
-	r.used -= n
-	i, _ := slices.BinarySearchFunc(r.free, from, func(h hole, from int) int { return h.from - from })
-	h := hole{from, from + n}
-	if i < len(r.free) && r.free[i].from == h.to {
-		h.to = r.free[i].to
-		r.free = slices.Delete(r.free, i, i+1)
-	}
-	if i > 0 && r.free[i-1].to == h.from {
-		r.free[i-1].to = h.to
-		return
-	}
-	r.free = slices.Insert(r.free, i, h)
-}
+func (r *region) give(from, n int) { r.Give(from, n+stagger) }
 
 // leave hands all regions on; nothing of them may be in use.
 func (a *arena) leave() {
@@ -108,7 +81,7 @@ func newRegion(n int) *region {
 	for _, size := range []int{max(regionSize, n), n} {
 		size = (size + 1<<16 - 1) >> 16 << 16
 		if mem := reserve(size); mem != nil {
-			return &region{mem: mem, free: []hole{{0, len(mem)}}}
+			return &region{mem: mem, Holes: NewHoles(len(mem))}
 		}
 	}
 	return nil
