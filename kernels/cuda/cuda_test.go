@@ -1,0 +1,266 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"bytes"
+	"math"
+	"runtime/debug"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/accel"
+	_ "github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/cuda/emulate"
+	"github.com/lfactor/lfactor/kernels/kernelstest"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// emulated opens a device of an emulated driver; what it does not have is an error unless absent says otherwise.
+func emulated(t testing.TB, index int, absent accel.Absent, flags ...string) (*accel.Device, *emulate.Driver) {
+	t.Helper()
+	e := emulate.New(t, flags...)
+	l, err := LoadFrom(e.Path)
+	require.NoError(t, err)
+	d, err := l.New(index, absent)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d, e
+}
+
+var strict = accel.Absent{Strict: true}
+
+// TestConformance: every operation gives on the device what the definition gives, in any order of a block's threads.
+func TestConformance(t *testing.T) {
+	for order, name := range []string{"ascending", "descending", "random"} {
+		t.Run(name, func(t *testing.T) {
+			d, e := emulated(t, 0, strict)
+			e.Set(t, "order", int64(order), 0)
+			pool := tensor.NewPool("device", 0).In(d)
+			kernelstest.Run(t, kernelstest.Carried(t, d, pool))
+			d.Sync()
+			require.Zero(t, pool.Live())
+		})
+	}
+}
+
+// place copies a tensor to a device.
+func place(t testing.TB, d *accel.Device, p *tensor.Pool, h *tensor.Tensor) *tensor.Tensor {
+	x, err := p.New("operand", h.DType, h.Shape...)
+	require.NoError(t, err)
+	d.Write(x, h.Bytes())
+	t.Cleanup(x.Release)
+	return x
+}
+
+// numbers is a float32 tensor of many different values.
+func numbers(shape ...int) *tensor.Tensor {
+	x := tensor.Make(tensor.F32, shape...)
+	for i, v := 0, x.F32(); i < len(v); i++ {
+		v[i] = float32(i*7919%1013)/500 - 1
+	}
+	return x
+}
+
+// norm is a call that depends on barriers, on a device or on the host.
+func norm(x, w, y, rstd *tensor.Tensor) *kernels.Call {
+	return &kernels.Call{Op: kernels.RMSNorm, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y, rstd}, Attr: kernels.Attr{F: [2]float64{1e-5}}}
+}
+
+// TestMissingBarrier: a kernel that lacks a barrier gives wrong results under some order of threads; under all with every barrier in place
+// it gives the same.
+func TestMissingBarrier(t *testing.T) {
+	d, e := emulated(t, 0, strict)
+	p := tensor.NewPool("device", 0).In(d)
+	x, w, want := numbers(3, 512), numbers(512), tensor.Make(tensor.F32, 3, 512)
+	ref.New().Run(norm(x, w, want, tensor.Make(tensor.F32, 3)))
+	in, weight := place(t, d, p, x), place(t, d, p, w)
+	got, rstd := place(t, d, p, tensor.Make(tensor.F32, 3, 512)), place(t, d, p, tensor.Make(tensor.F32, 3))
+	for _, skip := range []int64{0, 2} { // the second barrier of a sum over a block stands before its parts are read
+		wrong := 0
+		for order := range int64(3) {
+			e.Set(t, "order", order, 0)
+			e.Set(t, "skip barrier", skip, 0)
+			d.Run(norm(in, weight, got, rstd))
+			h := kernels.Host(d, got)
+			for i, v := range h.F32() {
+				if math.Abs(float64(v-want.F32()[i])) > 1e-5 {
+					wrong++
+					break
+				}
+			}
+		}
+		require.Equal(t, skip > 0, wrong > 0, "%d of 3 orders are wrong where barrier %d is left out", wrong, skip)
+	}
+}
+
+// TestMissingEvent: a device that does not wait for another's event reads what is not there yet; one that does never does.
+func TestMissingEvent(t *testing.T) {
+	a, e := emulated(t, 0, strict)
+	b, _ := emulated(t, 1, strict)
+	e.Set(t, "jitter", 300, 0)
+	pa, pb := tensor.NewPool("first", 0).In(a), tensor.NewPool("second", 0).In(b)
+	x, y := place(t, a, pa, numbers(64)), place(t, b, pb, tensor.Make(tensor.F32, 64))
+	wrong := map[bool]int{}
+	for _, waits := range []bool{false, true} {
+		for i := range 40 {
+			a.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x}, Attr: kernels.Attr{F: [2]float64{float64(i + 1)}}})
+			if waits {
+				b.Await(a.Record())
+			}
+			b.Copy(y, x)
+			if h := kernels.Host(b, y); h.F32()[63] != float32(i+1) {
+				wrong[waits]++
+			}
+			a.Sync()
+		}
+	}
+	require.NotZero(t, wrong[false], "copies that did not wait")
+	require.Zero(t, wrong[true], "copies that waited")
+}
+
+// TestHostCannotRead: device memory is out of the host's reach, and the emulator sees to it that a pointer to it is no pointer.
+func TestHostCannotRead(t *testing.T) {
+	d, _ := emulated(t, 0, strict)
+	x := place(t, d, tensor.NewPool("device", 0).In(d), numbers(4))
+	require.PanicsWithValue(t, "tensor: the host reads f32[4], which lies in memory of CUDA devices: only the device's Read and Write may", func() { x.F32() })
+	q := &accel.Queue{}
+	at := q.Addr(x)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	require.Panics(t, func() { _ = *(*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&at))) })
+}
+
+// TestLargeCopies: what is larger than all staging memory comes back as it was, also past a call that changes it.
+func TestLargeCopies(t *testing.T) {
+	d, e := emulated(t, 0, strict)
+	e.Set(t, "jitter", 50, 0)
+	h := numbers(3<<20 + 5)
+	x := place(t, d, tensor.NewPool("device", 0).In(d), h)
+	require.Equal(t, h.F32(), kernels.Host(d, x).F32())
+	d.Run(&kernels.Call{Op: kernels.Scale, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{x}, Attr: kernels.Attr{F: [2]float64{2}}})
+	got := kernels.Host(d, x).F32()
+	require.Equal(t, 2*h.F32()[12345], got[12345])
+	require.Equal(t, 2*h.F32()[len(got)-1], got[len(got)-1])
+}
+
+// TestMemory: what is given back is used again, blocks that nothing uses go back to the driver, and a full device is one error.
+func TestMemory(t *testing.T) {
+	d, e := emulated(t, 0, strict)
+	before := e.Blocks()
+	e.Set(t, "memory", 300<<20, 1<<30)
+	p := tensor.NewPool("rank 0", 0).In(d)
+	for range 100 {
+		x, err := p.New("x", tensor.F32, 10<<20)
+		require.NoError(t, err)
+		x.Release()
+	}
+	require.Equal(t, before+1, e.Blocks())
+	x, err := p.New("x", tensor.F32, 65<<20) // more than a block: the first goes back
+	require.NoError(t, err)
+	require.Equal(t, before+1, e.Blocks())
+	_, err = p.New("y", tensor.F32, 12<<20)
+	require.ErrorContains(t, err, "rank 0: tensor y: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2): the device's memory is full; another process may hold it")
+	require.ErrorContains(t, err, "264.0 MiB of the 264.0 MiB that this rank took are in use")
+	x.Release()
+}
+
+// TestLostDevice: a kernel that fails ends in an error that names the device, and nobody waits for ever.
+func TestLostDevice(t *testing.T) {
+	d, err := func() (*accel.Device, error) {
+		e := emulate.New(t).Copy(t)
+		l, err := LoadFrom(e.Path)
+		require.NoError(t, err)
+		d, err := l.New(1, strict)
+		e.Set(t, "lost after", 2, -1)
+		return d, err
+	}()
+	require.NoError(t, err)
+	x := place(t, d, tensor.NewPool("device", 0).In(d), numbers(4))
+	fill := &kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x}}
+	d.Run(fill)
+	d.Run(fill)
+	d.Sync()
+	lost := func() (err error) {
+		defer func() { err, _ = recover().(*kernels.DeviceError) }()
+		d.Run(fill)
+		d.Sync()
+		return nil
+	}()
+	require.ErrorContains(t, lost, "device cuda:1 (emulated device): cuEvent")
+	require.ErrorContains(t, lost, "CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
+	called := make(chan bool)
+	d.Then(func() { close(called) })
+	<-called
+	require.Panics(t, func() { d.Read(make([]byte, 16), x) })
+	require.NoError(t, d.Close())
+}
+
+// TestOnProcessor: an operation that the device does not have for its operands runs on the processor, and is named once; where that is not
+// wanted it is an error.
+func TestOnProcessor(t *testing.T) {
+	var said bytes.Buffer
+	refuses, _ := emulated(t, 0, strict)
+	d, _ := emulated(t, 0, accel.Absent{Tell: &said, Open: func() (kernels.Backend, error) { return ref.New(), nil }})
+	q, o, lse := numbers(3, 1, 300), tensor.Make(tensor.F32, 3, 1, 300), tensor.Make(tensor.F32, 3, 1)
+	cu := tensor.Of(tensor.I32, []int32{0, 3}, 2)
+	call := func(q, cu, o, lse *tensor.Tensor) *kernels.Call {
+		return &kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, q, q, cu, cu}, Out: []*tensor.Tensor{o, lse}, Attr: kernels.Attr{I: [4]int{1}, F: [2]float64{0.1}}}
+	}
+	ref.New().Run(call(q, cu, o, lse))
+	b := kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d))
+	for range 2 {
+		got := tensor.Make(tensor.F32, 3, 1, 300)
+		b.Run(call(q, cu, got, tensor.Make(tensor.F32, 3, 1)))
+		require.Equal(t, o.F32(), got.F32())
+	}
+	require.Equal(t, "cuda:0 (emulated device): operation attention runs on the processor, with copies there and back: the device does not have it\n", said.String())
+	p := tensor.NewPool("device", 0).In(refuses)
+	x := place(t, refuses, p, q)
+	c := call(x, place(t, refuses, p, cu), place(t, refuses, p, o), place(t, refuses, p, lse))
+	require.PanicsWithError(t, "device cuda:0 (emulated device): attention: the device does not have this operation for "+
+		"[f32[3 1 300] f32[3 1 300] f32[3 1 300] i32[2] i32[2]], and operations of the processor are not wanted", func() { refuses.Run(c) })
+}
+
+// TestWrongLibraries: no library, one that is no driver, an old driver, one that cannot load the kernels, and a device that is not there
+// are errors that say what to do.
+func TestWrongLibraries(t *testing.T) {
+	t.Setenv(LibraryVariable, "/nowhere/libcuda.so.1")
+	_, err := kernels.Open("cuda", kernels.Options{})
+	require.ErrorContains(t, err, "no CUDA driver: libcuda.so.1 was looked for as /nowhere/libcuda.so.1; install NVIDIA's driver")
+	_, err = kernels.Open("cuda:x", kernels.Options{})
+	require.Error(t, err)
+	b, err := kernels.Open(kernels.Auto, kernels.Options{Threads: 1})
+	require.NoError(t, err)
+	require.NotContains(t, b.Name(), "cuda")
+	kernels.Close(b)
+	_, err = LoadFrom("libm.so.6")
+	require.ErrorContains(t, err, "it is not a CUDA driver")
+
+	e := emulate.New(t)
+	old := e.Copy(t)
+	old.Set(t, "version", 11040, 13000)
+	_, err = LoadFrom(old.Path)
+	require.ErrorContains(t, err, "speaks CUDA 11.4, and 12.0 is needed: update NVIDIA's driver")
+	none := e.Copy(t)
+	none.Set(t, "devices", 0, 2)
+	_, err = LoadFrom(none.Path)
+	require.ErrorContains(t, err, "CUDA_ERROR_NO_DEVICE (100): the driver sees no device")
+	stale := e.Copy(t)
+	stale.Set(t, "loadable", 0, 1)
+	l, err := LoadFrom(stale.Path)
+	require.NoError(t, err)
+	_, err = l.New(0, strict)
+	require.ErrorContains(t, err, "cuda:0 (emulated device): cuModuleLoadData: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)")
+	_, err = l.New(2, strict)
+	require.EqualError(t, err, "there is no device cuda:2; the driver has 2 (CUDA_VISIBLE_DEVICES hides others)")
+
+	t.Setenv(LibraryVariable, e.Path)
+	b, err = kernels.Open(kernels.Auto, kernels.Options{Rank: 3})
+	require.NoError(t, err)
+	require.Equal(t, "cuda:1 (emulated device)", b.Name())
+	kernels.Close(b)
+}

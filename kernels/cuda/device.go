@@ -1,0 +1,233 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/lfactor/lfactor/kernels/accel"
+	"github.com/lfactor/lfactor/kernels/cuda/source"
+)
+
+// device is one stream of one device: what a rank has of it.
+type device struct {
+	lib    *Library
+	info   Info
+	ctx    uintptr
+	module uintptr
+	stream uintptr
+
+	mu        sync.Mutex
+	functions map[string]uintptr
+}
+
+var _ accel.Driver = (*device)(nil)
+
+// open makes a stream on a device and loads the kernels there.
+func (l *Library) open(index int) (*device, error) {
+	n, err := l.Count()
+	if err != nil {
+		return nil, err
+	}
+	if index < 0 || index >= n {
+		return nil, fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES hides others)", index, n)
+	}
+	d := &device{lib: l, functions: map[string]uintptr{}}
+	if d.info, err = l.Describe(index); err != nil {
+		return nil, err
+	}
+	if d.ctx, d.module, err = l.kernelsOn(index); err != nil {
+		return nil, fmt.Errorf("cuda:%d (%s): %w", index, d.info.Name, err)
+	}
+	return d, d.do(func() error {
+		return l.call("cuStreamCreate", l.newStream, uintptr(unsafe.Pointer(&d.stream)), streamNonBlocking)
+	})
+}
+
+// Flags of streams, events and pinned memory.
+const (
+	streamNonBlocking = 1 // does not wait for the default stream
+	eventBlocking     = 1 // who waits sleeps
+	eventNoTiming     = 2
+	pinnedPortable    = 1 // for all contexts
+)
+
+// kernelsOn is the primary context of a device and our kernels in it, which all ranks on the device share.
+func (l *Library) kernelsOn(index int) (ctx, module uintptr, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx = l.contexts[index]; ctx == 0 {
+		if err := l.call("cuDevicePrimaryCtxRetain", l.retain, uintptr(unsafe.Pointer(&ctx)), uintptr(index)); err != nil {
+			return 0, 0, err
+		}
+		l.contexts[index] = ctx
+	}
+	if module = l.modules[index]; module == 0 {
+		err := l.on(ctx, func() error {
+			return l.call("cuModuleLoadData", l.load, uintptr(unsafe.Pointer(&module)), uintptr(unsafe.Pointer(unsafe.StringData(source.Image))))
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+		l.modules[index] = module
+	}
+	return ctx, module, nil
+}
+
+func (d *device) do(f func() error) error { return d.lib.on(d.ctx, f) }
+
+// Space implements accel.Driver.
+func (d *device) Space() string { return "memory of CUDA devices" }
+
+// Name implements accel.Driver.
+func (d *device) Name() string { return fmt.Sprintf("cuda:%d (%s)", d.info.Index, d.info.Name) }
+
+// Alloc implements accel.Driver.
+func (d *device) Alloc(n int) (addr uint64, err error) {
+	err = d.do(func() error { return d.lib.call("cuMemAlloc", d.lib.alloc, uintptr(unsafe.Pointer(&addr)), uintptr(n)) })
+	return addr, err
+}
+
+// Free implements accel.Driver.
+func (d *device) Free(addr uint64) {
+	_ = d.do(func() error { return d.lib.call("cuMemFree", d.lib.free, uintptr(addr)) }) // fails only where the device is lost
+}
+
+// Pinned implements accel.Driver.
+func (d *device) Pinned(n int) ([]byte, error) {
+	var p unsafe.Pointer
+	err := d.do(func() error {
+		return d.lib.call("cuMemHostAlloc", d.lib.pinned, uintptr(unsafe.Pointer(&p)), uintptr(n), pinnedPortable)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), n), nil
+}
+
+// Unpin implements accel.Driver.
+func (d *device) Unpin(b []byte) {
+	_ = d.do(func() error {
+		return d.lib.call("cuMemFreeHost", d.lib.unpin, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+	})
+}
+
+// Upload implements accel.Driver.
+func (d *device) Upload(to uint64, from []byte) error {
+	return d.do(func() error {
+		return d.lib.call("cuMemcpyHtoDAsync", d.lib.upload, uintptr(to), uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(len(from)), d.stream)
+	})
+}
+
+// Download implements accel.Driver.
+func (d *device) Download(to []byte, from uint64) error {
+	return d.do(func() error {
+		return d.lib.call("cuMemcpyDtoHAsync", d.lib.download, uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(from), uintptr(len(to)), d.stream)
+	})
+}
+
+// Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose each is.
+func (d *device) Copy(to, from uint64, n int) error {
+	return d.do(func() error {
+		return d.lib.call("cuMemcpyAsync", d.lib.move, uintptr(to), uintptr(from), uintptr(n), d.stream)
+	})
+}
+
+// Clear implements accel.Driver.
+func (d *device) Clear(at uint64, v byte, n int) error {
+	return d.do(func() error {
+		return d.lib.call("cuMemsetD8Async", d.lib.clear, uintptr(at), uintptr(v), uintptr(n), d.stream)
+	})
+}
+
+// Mark implements accel.Driver.
+func (d *device) Mark() (accel.Mark, error) {
+	var e uintptr
+	err := d.do(func() error {
+		if err := d.lib.call("cuEventCreate", d.lib.newEvent, uintptr(unsafe.Pointer(&e)), eventBlocking|eventNoTiming); err != nil {
+			return err
+		}
+		return d.lib.call("cuEventRecord", d.lib.record, e, d.stream)
+	})
+	return accel.Mark(e), err
+}
+
+// Await implements accel.Driver.
+func (d *device) Await(m accel.Mark) error {
+	return d.do(func() error { return d.lib.call("cuStreamWaitEvent", d.lib.waitEvent, d.stream, uintptr(m), 0) })
+}
+
+// Wait implements accel.Driver.
+func (d *device) Wait(m accel.Mark) error {
+	return d.do(func() error { return d.lib.call("cuEventSynchronize", d.lib.syncEvent, uintptr(m)) })
+}
+
+// Drop implements accel.Driver.
+func (d *device) Drop(m accel.Mark) {
+	_ = d.do(func() error { return d.lib.call("cuEventDestroy", d.lib.endEvent, uintptr(m)) })
+}
+
+// Close implements accel.Driver. The context and the kernels stay for other ranks.
+func (d *device) Close() {
+	_ = d.do(func() error { return d.lib.call("cuStreamDestroy", d.lib.endStream, d.stream) })
+}
+
+// defaultShared is the shared memory that a block may have without asking for more.
+const defaultShared = 48 << 10
+
+// function finds a kernel whose parameter has so many words.
+func (d *device) function(name string, words int) (f uintptr, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f = d.functions[name]; f != 0 {
+		return f, nil
+	}
+	n := append([]byte(name), 0)
+	if err := d.lib.call("cuModuleGetFunction "+name, d.lib.function, uintptr(unsafe.Pointer(&f)), d.module, uintptr(unsafe.Pointer(&n[0]))); err != nil {
+		return 0, err
+	}
+	if d.lib.parameters != 0 {
+		var at, size uintptr
+		if err := d.lib.call("cuFuncGetParamInfo "+name, d.lib.parameters, f, 0, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))); err != nil {
+			return 0, err
+		}
+		if int(size) != 8*words {
+			panic(fmt.Sprintf("cuda: kernel %s is launched with %d words and has %d", name, words, size/8))
+		}
+	}
+	d.functions[name] = f
+	return f, nil
+}
+
+// funcSharedMemory is the attribute of a kernel that raises defaultShared.
+const funcSharedMemory = 8
+
+// grid is how a kernel is launched: blocks along three axes, threads and bytes of shared memory of each.
+type grid struct {
+	x, y, z         int
+	threads, shared int
+}
+
+// launch starts a kernel whose parameter is a struct of these words.
+func (d *device) launch(name string, g grid, args []uint64) error {
+	return d.do(func() error {
+		f, err := d.function(name, len(args))
+		if err != nil {
+			return err
+		}
+		if g.shared > defaultShared {
+			if err := d.lib.call("cuFuncSetAttribute "+name, d.lib.funcAttribute, f, funcSharedMemory, uintptr(g.shared)); err != nil {
+				return err
+			}
+		}
+		var pin runtime.Pinner // the list of parameters points to the parameter
+		defer pin.Unpin()
+		pin.Pin(&args[0])
+		params := [1]unsafe.Pointer{unsafe.Pointer(&args[0])}
+		return d.lib.call("cuLaunchKernel "+name, d.lib.launch, f, uintptr(g.x), uintptr(max(g.y, 1)), uintptr(max(g.z, 1)),
+			uintptr(g.threads), 1, 1, uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&params[0])), 0)
+	})
+}

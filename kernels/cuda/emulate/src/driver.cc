@@ -1,0 +1,320 @@
+// The part of the CUDA driver's interface that lfactor uses, carried out by the processor. A stream is a thread with a queue; what orders
+// streams among each other is events alone. Device memory begins as 0xff, and the addresses that are given out cannot be read or
+// written by the host: they stand for others, at which kernels and copies find the bytes.
+#include "fibers.h"
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <dlfcn.h>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+typedef int Result;
+typedef uint64_t Address;
+enum { kSuccess = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 101, kBadContext = 201, kNotFound = 500, kNotReady = 600, kFailed = 719 };
+
+namespace {
+
+std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0};
+std::atomic<int64_t> left{-1}, launched{0}; // launches until the device is lost, -1 for never
+std::atomic<uint64_t> size_of_memory{(uint64_t)1 << 30};
+std::string last_error;
+
+// Two ranges of addresses: what the host sees, and where the bytes are.
+enum : uint64_t { kRange = (uint64_t)64 << 30, kGap = 64 << 10 };
+struct Memory {
+  std::mutex m;
+  char *seen, *real;
+  uint64_t next = 0;
+  std::map<Address, size_t> blocks;
+  std::map<Address, int> owner;
+  uint64_t used[16] = {};
+
+  Memory() {
+    seen = (char*)mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    real = (char*)mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (seen == MAP_FAILED || real == MAP_FAILED) abort();
+  }
+  bool mine(uint64_t a) { return a - (uint64_t)seen < kRange; }
+  char* at(Address a) { return real + (a - (uint64_t)seen); }
+};
+Memory& memory() {
+  static Memory* m = new Memory; // threads outlive main
+  return *m;
+}
+
+struct Event {
+  std::mutex m;
+  std::condition_variable c;
+  uint64_t recorded = 0, done = 0;
+  Result error = 0; // of the stream when it came by
+  void reach(uint64_t n, Result e) {
+    std::lock_guard<std::mutex> l(m);
+    done = n;
+    if (e) error = e;
+    c.notify_all();
+  }
+  Result wait(uint64_t n) {
+    std::unique_lock<std::mutex> l(m);
+    c.wait(l, [&] { return done >= n; });
+    return error;
+  }
+  uint64_t last() {
+    std::lock_guard<std::mutex> l(m);
+    return recorded;
+  }
+};
+typedef std::shared_ptr<Event> EventRef;
+
+struct Stream {
+  std::mutex m;
+  std::condition_variable more, idle;
+  std::deque<std::function<Result(Result)>> queue; // each is told of the first error
+  bool busy = false, ends = false;
+  Result error = 0;
+  unsigned seed = 1;
+  std::thread thread;
+
+  Stream() : thread([this] { run(); }) {}
+  void run() {
+    for (;;) {
+      std::function<Result(Result)> f;
+      {
+        std::unique_lock<std::mutex> l(m);
+        busy = false;
+        idle.notify_all();
+        more.wait(l, [this] { return ends || !queue.empty(); });
+        if (queue.empty()) return;
+        f = std::move(queue.front());
+        queue.pop_front();
+        busy = true;
+      }
+      if (int most = jitter) usleep(rand_r(&seed) % most);
+      Result e = f(error);
+      std::lock_guard<std::mutex> l(m);
+      if (e && !error) error = e;
+    }
+  }
+  // As of the driver, an error stays: what comes later is refused or not done.
+  Result push(std::function<Result()> f) {
+    std::lock_guard<std::mutex> l(m);
+    if (error) return error;
+    queue.push_back([f](Result e) { return e ? e : f(); });
+    more.notify_one();
+    return 0;
+  }
+  Result always(std::function<void(Result)> f) {
+    std::lock_guard<std::mutex> l(m);
+    queue.push_back([f](Result e) { f(e); return e; });
+    more.notify_one();
+    return error;
+  }
+  Result sync() {
+    std::unique_lock<std::mutex> l(m);
+    idle.wait(l, [this] { return queue.empty() && !busy; });
+    return error;
+  }
+};
+
+struct Function {
+  lf_kernel f;
+  size_t size;
+};
+
+thread_local int current = -1; // the device whose context this thread has
+
+} // namespace
+
+#define API extern "C" Result
+#define NEED_CONTEXT \
+  if (current < 0) return kBadContext
+
+API cuInit(unsigned) { return devices > 0 ? kSuccess : kNoDevice; }
+API cuDriverGetVersion(int* v) { *v = version; return 0; }
+API cuDeviceGetCount(int* n) { *n = devices; return 0; }
+API cuDeviceGet(int* d, int i) { *d = i; return i >= 0 && i < devices ? kSuccess : kBadDevice; }
+API cuDeviceGetName(char* s, int n, int) { snprintf(s, n, "emulated device"); return 0; }
+API cuDeviceGetAttribute(int* v, int what, int) {
+  *v = what == 75 ? 9 : what == 16 ? 4 : what == 97 ? 232448 : 0; // capability 9.0, multiprocessors, shared memory a block
+  return 0;
+}
+API cuDeviceTotalMem_v2(size_t* n, int) { *n = size_of_memory; return 0; }
+API cuDevicePrimaryCtxRetain(void** c, int d) { *c = (void*)(intptr_t)(d + 1); return d < devices ? kSuccess : kBadDevice; }
+API cuDevicePrimaryCtxRelease_v2(int) { return 0; }
+API cuCtxSetCurrent(void* c) { current = (int)(intptr_t)c - 1; return 0; }
+API cuMemGetInfo_v2(size_t* free, size_t* total) {
+  NEED_CONTEXT;
+  std::lock_guard<std::mutex> l(memory().m);
+  *total = size_of_memory;
+  *free = *total - memory().used[current % 16];
+  return 0;
+}
+API cuMemAlloc_v2(Address* p, size_t n) {
+  NEED_CONTEXT;
+  Memory& m = memory();
+  std::lock_guard<std::mutex> l(m.m);
+  size_t whole = (n + 4095) & ~(size_t)4095;
+  if (n == 0) return kInvalid;
+  if (m.used[current % 16] + whole > size_of_memory || m.next + whole + kGap > kRange) return kNoMemory;
+  char* real = m.real + m.next;
+  if (mprotect(real, whole, PROT_READ | PROT_WRITE)) return kNoMemory;
+  memset(real, 0xff, whole);
+  *p = (Address)m.seen + m.next;
+  m.next += whole + kGap; // addresses are not given out again
+  m.blocks[*p] = whole;
+  m.owner[*p] = current % 16;
+  m.used[current % 16] += whole;
+  return 0;
+}
+API cuMemFree_v2(Address p) {
+  NEED_CONTEXT;
+  Memory& m = memory();
+  std::lock_guard<std::mutex> l(m.m);
+  auto i = m.blocks.find(p);
+  if (i == m.blocks.end()) return kInvalid;
+  mmap(m.at(p), i->second, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  m.used[m.owner[p]] -= i->second;
+  m.blocks.erase(i);
+  return 0;
+}
+API cuMemHostAlloc(void** p, size_t n, unsigned) {
+  NEED_CONTEXT;
+  *p = aligned_alloc(4096, (n + 4095) & ~(size_t)4095);
+  if (!*p) return kNoMemory;
+  memset(*p, 0xff, n);
+  return 0;
+}
+API cuMemFreeHost(void* p) { free(p); return 0; }
+API cuStreamCreate(void** s, unsigned) { NEED_CONTEXT; *s = new Stream; return 0; }
+API cuStreamSynchronize(void* s) { return ((Stream*)s)->sync(); }
+API cuStreamDestroy_v2(void* s_) {
+  Stream* s = (Stream*)s_;
+  s->sync();
+  {
+    std::lock_guard<std::mutex> l(s->m);
+    s->ends = true;
+    s->more.notify_one();
+  }
+  s->thread.join();
+  delete s;
+  return 0;
+}
+API cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t n, void* s) {
+  return ((Stream*)s)->push([=] { memcpy(memory().at(to), from, n); return 0; });
+}
+API cuMemcpyDtoHAsync_v2(void* to, Address from, size_t n, void* s) {
+  return ((Stream*)s)->push([=] { memcpy(to, memory().at(from), n); return 0; });
+}
+API cuMemcpyAsync(Address to, Address from, size_t n, void* s) {
+  return ((Stream*)s)->push([=] { memmove(memory().at(to), memory().at(from), n); return 0; });
+}
+API cuMemsetD8Async(Address to, unsigned char v, size_t n, void* s) {
+  return ((Stream*)s)->push([=] { memset(memory().at(to), v, n); return 0; });
+}
+API cuEventCreate(void** e, unsigned) { NEED_CONTEXT; *e = new EventRef(std::make_shared<Event>()); return 0; }
+API cuEventDestroy_v2(void* e) { delete (EventRef*)e; return 0; }
+API cuEventRecord(void* e_, void* s) {
+  EventRef e = *(EventRef*)e_;
+  uint64_t n;
+  {
+    std::lock_guard<std::mutex> l(e->m);
+    n = ++e->recorded;
+  }
+  return ((Stream*)s)->always([=](Result error) { e->reach(n, error); });
+}
+API cuEventQuery(void* e_) {
+  Event* e = ((EventRef*)e_)->get();
+  std::lock_guard<std::mutex> l(e->m);
+  return e->done >= e->recorded ? kSuccess : kNotReady;
+}
+API cuEventSynchronize(void* e_) {
+  EventRef e = *(EventRef*)e_;
+  return e->wait(e->last());
+}
+API cuStreamWaitEvent(void* s, void* e_, unsigned) {
+  EventRef e = *(EventRef*)e_;
+  uint64_t n = e->last();
+  return ((Stream*)s)->push([=] { e->wait(n); return 0; });
+}
+API cuModuleLoadData(void** m, const void*) { // the kernels lie in this library, whatever the image
+  NEED_CONTEXT;
+  Dl_info info;
+  if (!loadable) return 222; // the image's PTX is newer than the driver
+  if (!dladdr((void*)&order, &info)) return kNotFound;
+  *m = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  return *m ? kSuccess : kNotFound;
+}
+API cuModuleGetFunction(void** f, void* m, const char* name) {
+  std::string s = name;
+  void *k = dlsym(m, ("lf_kernel_" + s).c_str()), *n = dlsym(m, ("lf_size_" + s).c_str());
+  if (!k || !n) return kNotFound;
+  *f = new Function{(lf_kernel)k, ((size_t(*)())n)()}; // as long as the module, which is never unloaded
+  return 0;
+}
+API cuFuncGetParamInfo(void* f, size_t i, size_t* at, size_t* size) {
+  *at = 0;
+  *size = ((Function*)f)->size;
+  return i == 0 ? kSuccess : kInvalid;
+}
+API cuFuncSetAttribute(void*, int, int v) { return v <= 232448 ? kSuccess : kInvalid; }
+API cuLaunchKernel(void* f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* s,
+                   void** params, void**) {
+  NEED_CONTEXT;
+  if (!bx || bx > 1024 || by != 1 || bz != 1 || !gx || !gy || !gz || gx > 0x7fffffff || gy > 65535 || gz > 65535 || shared > 232448) return kInvalid;
+  Function f = *(Function*)f_;
+  auto args = std::make_shared<std::vector<uint64_t>>(f.size / 8);
+  memcpy(args->data(), params[0], f.size);
+  for (uint64_t& w : *args)
+    if (memory().mine(w)) w = (uint64_t)memory().at(w);
+  launched++;
+  return ((Stream*)s)->push([=]() -> Result {
+    if (left >= 0 && left-- == 0) {
+      left = 0;
+      last_error = "the emulated device is lost";
+      return kFailed;
+    }
+    std::string wrong = lf_run(f.f, args->data(), {gx, gy, gz}, bx, shared, order, skip);
+    if (wrong.empty()) return 0;
+    last_error = wrong;
+    fprintf(stderr, "emulated kernel: %s\n", wrong.c_str());
+    return kFailed;
+  });
+}
+API cuGetErrorName(int e, const char** s) {
+  static const std::map<int, const char*> names = {{kInvalid, "CUDA_ERROR_INVALID_VALUE"}, {kNoMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+    {kNoDevice, "CUDA_ERROR_NO_DEVICE"}, {kBadDevice, "CUDA_ERROR_INVALID_DEVICE"}, {kBadContext, "CUDA_ERROR_INVALID_CONTEXT"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}, {kNotFound, "CUDA_ERROR_NOT_FOUND"}, {kFailed, "CUDA_ERROR_LAUNCH_FAILED"}};
+  auto i = names.find(e);
+  *s = i == names.end() ? "an error without a name" : i->second;
+  return 0;
+}
+
+// What tests set: the order of fibers, the longest delay of an operation in microseconds, the number of devices, bytes of each, launches
+// until the device is lost, whether images load, the driver's version, and which barrier of a block is left out.
+extern "C" void lf_emulate(const char* what, int64_t v) {
+  std::string s = what;
+  if (s == "order") order = (int)v;
+  else if (s == "jitter") jitter = (int)v;
+  else if (s == "devices") devices = (int)v;
+  else if (s == "memory") size_of_memory = (uint64_t)v;
+  else if (s == "lost after") left = v;
+  else if (s == "loadable") loadable = (int)v;
+  else if (s == "version") version = (int)v;
+  else if (s == "skip barrier") skip = (int)v;
+  else abort();
+}
+extern "C" int64_t lf_emulated_blocks() {
+  std::lock_guard<std::mutex> l(memory().m);
+  return (int64_t)memory().blocks.size();
+}
+extern "C" int64_t lf_emulated_launches() { return launched; }

@@ -1,0 +1,11 @@
+// All kernels as one unit: what nvcc and the emulator compile.
+#include "elementwise.cu"
+#include "optim.cu"
+#include "rows.cu"
+#include "gather.cu"
+#include "products.cu"
+#include "loss.cu"
+#include "attention.cu"
+#include "attention_bwd.cu"
+#include "experts.cu"
+#include "balance.cu"

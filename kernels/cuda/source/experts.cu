@@ -1,0 +1,140 @@
+#include "routing.cuh"
+
+struct Router {
+  const float *logits, *bias, *dw;
+  const i32* idx_in;
+  float *w, *dlogits;
+  i32* idx;
+  i64 e, k, flags, groups, kept, best;
+  double scale, eps;
+};
+
+// What the scores of the chosen are divided by, and whether it grows with them.
+LF_DEV double divisor(const Router& a, const double* s, const i32* idx, bool* grows) {
+  i64 score = a.flags & kScoreMask;
+  *grows = false;
+  if (!(a.flags & kNormalize) && score != kSoftmaxChosen) return 1;
+  double sum = 0;
+  for (i64 j = 0; j < a.k; j++) sum += s[idx[j]];
+  *grows = true;
+  if (score == kSoftmaxChosen) return sum;
+  if (!(a.flags & kFloor)) return sum + a.eps;
+  *grows = !(sum < a.eps);
+  return sum < a.eps ? a.eps : sum;
+}
+
+// Takes the experts of all but the best groups out of the choice.
+LF_DEV void limit_groups(const Router& a, double* choice, double* group) {
+  i64 size = a.e / a.groups;
+  LF_ROW(g, a.groups) {
+    double sum = 0;
+    for (i64 r = 0; r < a.best; r++)
+      for (i64 i = g * size; i < (g + 1) * size; i++)
+        if (rank_of(choice, g * size, (g + 1) * size, i) == r) sum += choice[i];
+    group[g] = sum;
+  }
+  __syncthreads();
+  LF_ROW(i, a.e) {
+    if (rank_of(group, 0, a.groups, i / size) >= a.kept) choice[i] = -INFINITY;
+  }
+  __syncthreads();
+}
+
+LF_DEV void route_token(const Router& a) {
+  LF_SHARED(double, s);
+  double *choice = s + a.e, *group = choice + a.e;
+  i64 row = blockIdx.x;
+  const float* logits = a.logits + row * a.e;
+  i32* idx = a.idx + row * a.k;
+  scores_of(s, logits, a.e, a.flags & kScoreMask);
+  LF_ROW(i, a.e) {
+    choice[i] = (a.flags & kScoreMask) == kSoftmaxChosen ? logits[i] : s[i];
+    if (a.bias) choice[i] += a.bias[i];
+  }
+  __syncthreads();
+  if (a.groups > 1) limit_groups(a, choice, group);
+  LF_ROW(i, a.e) {
+    i64 r = rank_of(choice, 0, a.e, i);
+    if (r < a.k) idx[r] = (i32)i;
+  }
+  __syncthreads();
+  bool grows;
+  double div = divisor(a, s, idx, &grows), scale = a.scale == 0 ? 1 : a.scale;
+  LF_ROW(j, a.k) a.w[row * a.k + j] = (float)(s[idx[j]] / div * scale);
+}
+LF_ONE(route, route_token, Router)
+
+LF_DEV void route_token_bwd(const Router& a) {
+  LF_SHARED(double, s);
+  double *ds = s + a.e, scale = a.scale == 0 ? 1 : a.scale, mean = 0;
+  i64 row = blockIdx.x;
+  const float *logits = a.logits + row * a.e, *dw = a.dw + row * a.k;
+  const i32* idx = a.idx_in + row * a.k;
+  scores_of(s, logits, a.e, a.flags & kScoreMask);
+  bool grows;
+  double div = divisor(a, s, idx, &grows);
+  for (i64 j = 0; grows && j < a.k; j++) mean += dw[j] * scale * s[idx[j]] / div;
+  LF_ROW(i, a.e) ds[i] = 0;
+  __syncthreads();
+  LF_ROW(j, a.k) ds[idx[j]] = (dw[j] * scale - mean) / div;
+  __syncthreads();
+  scores_bwd(s, ds, logits, a.dlogits + row * a.e, a.e, a.flags & kScoreMask);
+}
+LF_ONE(route_bwd, route_token_bwd, Router)
+
+// Rows in order of (expert, token). A block has one expert; counts come first, then places.
+struct Order {
+  const i32* idx;
+  const float* w;
+  i32 *from, *slot, *counts;
+  i64 n, e, most, by_weight; // n rows
+};
+
+LF_DEV void count_rows(const Order& a) {
+  i64 me = blockIdx.x, n = 0;
+  LF_ROW(i, a.n) n += a.idx[i] == me;
+  n = block_sum(n);
+  if (threadIdx.x == 0) a.counts[me] = (i32)n;
+}
+LF_ONE(route_counts, count_rows, Order)
+
+// Whether row i is among the most rows that its expert takes, where it is asked for too often.
+LF_DEV bool preferred(const Order& a, i64 i) {
+  i64 better = 0;
+  for (i64 j = 0; j < a.n; j++) {
+    if (a.idx[j] != a.idx[i]) continue;
+    int o = order_of(a.w[j], a.w[i]);
+    better += o < 0 || (o == 0 && j < i);
+  }
+  return better < a.most;
+}
+
+LF_DEV void place_rows(const Order& a) {
+  __shared__ i32 hits[256];
+  i64 me = blockIdx.x, at = 0, taken = 0, width = blockDim.x;
+  for (i64 x = 0; x < me; x++) at += a.counts[x] < a.most ? a.counts[x] : a.most;
+  bool weigh = a.by_weight && a.counts[me] > a.most;
+  for (i64 i0 = 0; i0 < a.n; i0 += width) {
+    i64 i = i0 + threadIdx.x, before = 0, all = 0;
+    __syncthreads();
+    hits[threadIdx.x] = i < a.n && a.idx[i] == me && (!weigh || preferred(a, i));
+    __syncthreads();
+    for (i64 j = 0; j < width; j++) {
+      before += j < threadIdx.x ? hits[j] : 0;
+      all += hits[j];
+    }
+    if (hits[threadIdx.x] && taken + before < a.most) {
+      a.slot[i] = (i32)(at + taken + before);
+      a.from[at + taken + before] = (i32)i;
+    }
+    taken += all;
+  }
+}
+LF_ONE(route_places, place_rows, Order)
+
+LF_DEV void limit_counts(const Order& a) {
+  LF_EACH(i, a.e) {
+    if (a.counts[i] > a.most) a.counts[i] = (i32)a.most;
+  }
+}
+LF_ONE(route_limit, limit_counts, Order)

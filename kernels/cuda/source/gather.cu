@@ -1,0 +1,138 @@
+#include "lf.cuh"
+
+// Rows by index: embed, take, spread, mix, and their gradients.
+struct Rows {
+  const void *x, *dy;
+  const i32* idx;
+  const float* w;
+  void* y;
+  i64 n, rows, d, k, first, add; // n indices into rows of width d
+};
+
+// y[i] = x[idx[i] - first], zeros where there is no such row.
+template <class T> LF_DEV void take(const Rows& a) {
+  LF_EACH(e, a.n * a.d) {
+    i64 i = e / a.d, r = (i64)a.idx[i] - a.first;
+    if (r >= 0 && r < a.rows) ((T*)a.y)[e] = ((const T*)a.x)[r * a.d + e % a.d];
+    else st<T>(a.y, e, 0);
+  }
+}
+LF_TYPED(take, Rows)
+
+// y[i] = w[idx[i]]·x[idx[i]/k], zeros for a negative index.
+template <class T> LF_DEV void spread(const Rows& a) {
+  LF_EACH(e, a.n * a.d) {
+    i64 i = e / a.d, p = a.idx[i];
+    if (p < 0) {
+      st<T>(a.y, e, 0);
+      continue;
+    }
+    i64 from = p / a.k * a.d + e % a.d;
+    if (a.w) st<T>(a.y, e, a.w[p] * ld<T>(a.x, from));
+    else ((T*)a.y)[e] = ((const T*)a.x)[from];
+  }
+}
+LF_TYPED(spread, Rows)
+
+// y[i] = Σ over j of w[i,j]·x[idx[i,j]]; n are tokens.
+template <class T> LF_DEV void mix(const Rows& a) {
+  LF_EACH(e, a.n * a.d) {
+    i64 i = e / a.d;
+    float s = 0;
+    for (i64 j = i * a.k; j < (i + 1) * a.k; j++) {
+      i64 r = a.idx[j];
+      if (r >= 0 && r < a.rows) s += (a.w ? a.w[j] : 1) * ld<T>(a.x, r * a.d + e % a.d);
+    }
+    st<T>(a.y, e, s);
+  }
+}
+LF_TYPED(mix, Rows)
+
+// dw[i,j] = dy[i]·x[idx[i,j]], a block each.
+template <class T> LF_DEV void mix_dw(const Rows& a) {
+  i64 at = blockIdx.x, r = a.idx[at], i = at / a.k;
+  float s = 0;
+  if (r >= 0 && r < a.rows) {
+    LF_ROW(c, a.d) s += ld<T>(a.dy, i * a.d + c) * ld<T>(a.x, r * a.d + c);
+  }
+  s = block_sum(s);
+  if (threadIdx.x == 0) ((float*)a.y)[at] = s;
+}
+LF_TYPED(mix_dw, Rows)
+
+// A block for each index: the block of the first index to a row adds up what all of them have, in order. What no index
+// names, the caller has cleared.
+template <class T, class U> LF_DEV void scatter(const Rows& a) {
+  __shared__ i32 hits[256];
+  i64 me = blockIdx.x, r = (i64)a.idx[me] - a.first, width = blockDim.x;
+  if (r < 0 || r >= a.rows) return; // the whole block
+  int earlier = 0;
+  for (i64 i = threadIdx.x; i < me; i += width) earlier |= a.idx[i] == a.idx[me];
+  if (block_max((float)earlier) > 0) return;
+  for (i64 c0 = 0; c0 < a.d; c0 += width) {
+    i64 c = c0 + threadIdx.x;
+    float s = a.add && c < a.d ? ld<U>(a.y, r * a.d + c) : 0;
+    for (i64 i0 = me; i0 < a.n; i0 += width) {
+      i64 i = i0 + threadIdx.x;
+      __syncthreads();
+      hits[threadIdx.x] = i < a.n && a.idx[i] == a.idx[me];
+      __syncthreads();
+      if (c >= a.d) continue;
+      for (i64 j = 0; j < width; j++) {
+        if (hits[j]) s += ld<T>(a.dy, (i0 + j) * a.d + c);
+      }
+    }
+    if (c < a.d) st<U>(a.y, r * a.d + c, s);
+  }
+}
+template <class T> LF_DEV void embed_dw(const Rows& a) { scatter<T, float>(a); }
+LF_TYPED(embed_dw, Rows)
+template <class T> LF_DEV void take_bwd(const Rows& a) { scatter<T, T>(a); }
+LF_TYPED(take_bwd, Rows)
+
+// Zeros in the rows before the first offset and behind the last: those of no group.
+struct Outside {
+  const i32* off;
+  void* y;
+  i64 groups, rows, bytes; // bytes a row, a multiple of 2
+};
+
+LF_DEV void zero_outside(const Outside& a) {
+  i64 from = a.off[0], to = a.off[a.groups], w = a.bytes / 2;
+  LF_EACH(e, a.rows * w) {
+    i64 i = e / w;
+    if (i < from || i >= to) ((u16*)a.y)[e] = 0;
+  }
+}
+LF_ONE(outside, zero_outside, Outside)
+
+// The borders of those queries that lie in rows [from, to), and of the keys that they may see; one thread.
+struct Cut {
+  const i32 *cu_q, *cu_k;
+  i32 *q, *k;
+  i64 c, from, to; // c sequences
+};
+
+LF_DEV i64 clamp(i64 x, i64 lo, i64 hi) { return x < lo ? lo : x > hi ? hi : x; }
+
+LF_DEV void cut_one(const Cut& a) {
+  i64 first = -1, last = -1, behind = 0;
+  i64 q = clamp(a.cu_q[0], a.from, a.to) - a.from;
+  a.q[0] = (i32)q;
+  for (i64 s = 0; s < a.c; s++) {
+    i64 lo = clamp(a.cu_q[s], a.from, a.to), hi = clamp(a.cu_q[s + 1], a.from, a.to);
+    q += hi - lo;
+    a.q[s + 1] = (i32)q;
+    if (hi > lo) {
+      if (first < 0) first = s;
+      last = s;
+      behind = a.cu_q[s + 1] - hi;
+    }
+  }
+  for (i64 s = 0; s <= a.c; s++) {
+    if (first < 0) a.k[s] = a.cu_k[0];
+    else if (s > last) a.k[s] = (i32)(a.cu_k[last + 1] - behind);
+    else a.k[s] = a.cu_k[s > first ? s : first];
+  }
+}
+LF_ONE(cut_sequences, cut_one, Cut)
