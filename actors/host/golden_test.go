@@ -54,6 +54,7 @@ type golden struct {
 	}
 	t    *testing.T
 	m    *family.Model
+	plan func(*layout.Job) // changes the plan to train by; nil for nothing
 	w    *family.Weights
 	file *checkpoint.File
 }
@@ -289,8 +290,12 @@ func TestGoldenBF16(t *testing.T) {
 func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64, see func(l *layout.Layout, rank int, r *Rank)) (losses, norms []float64) {
 	a := g.AdamW
 	mb := g.batch()
-	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs), Dims: map[string]int{block.Patches: mb.Pictures.Patches(), block.Frames: mb.Pictures.Frames()},
-		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, Decay: a.Decay, Clip: a.Clip}})
+	j := &layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs), Dims: map[string]int{block.Patches: mb.Pictures.Patches(), block.Frames: mb.Pictures.Frames()},
+		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, Decay: a.Decay, Clip: a.Clip}}
+	if g.plan != nil {
+		g.plan(j)
+	}
+	l, err := layout.Plan(j)
 	require.NoError(g.t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return a.LR }},
 		Backend: func(int) kernels.Backend { return b() }, Fill: g.fill,
@@ -425,20 +430,51 @@ func TestGoldenPlans(t *testing.T) {
 	}
 }
 
-// TestGoldenContext: families train as PyTorch does on one device where their tokens are shared out over two ranks: packed sequences of which one is
-// cut, windows, soft caps, learned positions, experts.
+// TestGoldenContext: families train as PyTorch does on one device where their tokens are shared out over ranks, in every way:
+// packed sequences of which one is cut, windows, soft caps, learned positions, latent attention, experts. No rank computes
+// attention of other ranks' queries.
 func TestGoldenContext(t *testing.T) {
-	for _, name := range []string{"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe"} {
+	ways := []contextPlan{
+		{cp: 2, u: 1}, {cp: 2, u: 1, zigzag: true}, {cp: 2, u: 1, ring: true, zigzag: true}, {cp: 2, u: 2},
+		{cp: 4, u: 2, ring: true, zigzag: true},
+	}
+	for i, name := range []string{
+		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2", "deepseek-v2", "deepseek-v3",
+	} {
 		t.Run(name, func(t *testing.T) {
-			g := openGolden(t, name)
-			p := configs.Plan{PP: 2, DP: 1, CP: 2, TP: 1, EP: 1, ETP: 1}
+			g, w := openGolden(t, name), ways[i%len(ways)]
+			p := configs.Plan{PP: 2, DP: 1, CP: w.cp, Ulysses: w.u, TP: 1, EP: 1, ETP: 1}
 			if e := g.m.Spec.Experts; e.Experts > 0 {
 				p.PP, p.TP, p.EP = 1, 2, 2
 			}
-			losses, _ := g.train(layout.MeshOf(&p), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), nil)
+			g.plan = func(j *layout.Job) {
+				j.Ring, j.Zigzag = w.ring, w.zigzag
+				j.Rows = (j.Rows + 4*w.cp - 1) / (4 * w.cp) * 4 * w.cp
+			}
+			losses, _ := g.train(layout.MeshOf(&p), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), func(l *layout.Layout, _ int, _ *Rank) {
+				ownQueries(t, l)
+			})
 			for i, want := range g.AdamW.Losses {
 				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
 			}
 		})
+	}
+}
+
+// ownQueries holds that the queries of each attention, or their heads, are shared out over all ranks that share tokens.
+func ownQueries(t *testing.T, l *layout.Layout) {
+	for s := range l.Stages {
+		tr := l.Main(s)
+		for _, seg := range tr.Segments(grad.F) {
+			for _, n := range seg.Ops {
+				if _, ok := tr.Attends(n); ok {
+					q := n.In[0]
+					ranks := tr.Size(topology.CP) * tr.Size(topology.Ulysses)
+					if tensor.Len(q.Local)*ranks > tensor.Len(q.Shape) {
+						t.Errorf("stage %d: %s has queries %v of %v", s, n.Op.Name, q.Local, q.Shape)
+					}
+				}
+			}
+		}
 	}
 }
