@@ -32,9 +32,10 @@ func sharedTokens(t *testing.T, p configs.Plan, change func(j *layout.Job)) *lay
 	return l
 }
 
-// TestContextSeeds runs rings, exchanges and gathers over pipelines, tensor and data parallelism, ZeRO, overlap and chunks
-// with many seeds of delays: no deadlock, nothing lost, steps complete. One seed a plan is watched for all promises, among
-// them that every part of a rotation comes from the one member that sends it.
+// TestContextSeeds runs rings, exchanges and gathers over pipelines, tensor and data parallelism, ZeRO,
+// overlap and chunks with many seeds of delays: no deadlock, nothing lost, steps complete. One seed a plan
+// is watched for all promises, among them that every part of a rotation comes from the one member that
+// sends it.
 func TestContextSeeds(t *testing.T) {
 	seeds := uint64(120)
 	if *long {
@@ -52,13 +53,28 @@ func TestContextSeeds(t *testing.T) {
 	}{
 		{configs.Plan{PP: 1, DP: 1, TP: 1, CP: 4}, ring},
 		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 4, Ulysses: 2}, ring},
-		{configs.Plan{PP: 2, DP: 1, TP: 2, CP: 2}, func(j *layout.Job) { j.Ring, j.SeqParallel, j.Overlap = true, true, true }},
+		{configs.Plan{PP: 2, DP: 1, TP: 2, CP: 2}, func(j *layout.Job) {
+			j.Ring, j.SeqParallel,
+				j.Overlap = true, true, true
+		}},
 		{configs.Plan{PP: 2, DP: 2, TP: 1, CP: 3}, func(j *layout.Job) { j.Ring, j.Zero = true, 2 }},
-		{configs.Plan{PP: 1, DP: 2, TP: 1, CP: 2}, func(j *layout.Job) { j.Zero, j.Ring, j.Overlap = 3, true, true }},
-		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Job) { j.Schedule, j.Ring = "zb-1p", true }},
+		{configs.Plan{PP: 1, DP: 2, TP: 1, CP: 2}, func(j *layout.Job) {
+			j.Zero, j.Ring, j.Overlap = 3,
+				true, true
+		}},
+		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Job) {
+			j.Schedule, j.Ring = "zb-1p",
+				true
+		}},
 		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2, Ulysses: 2}, func(j *layout.Job) { j.Zigzag = false }},
-		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Job) { j.Schedule, j.Chunks = "chunkpipe", 3 }},
-		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 4, Ulysses: 2}, func(j *layout.Job) { j.Schedule, j.Chunks = "seq1f1b", 3 }},
+		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Job) {
+			j.Schedule,
+				j.Chunks = "chunkpipe", 3
+		}},
+		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 4, Ulysses: 2}, func(j *layout.Job) {
+			j.Schedule,
+				j.Chunks = "seq1f1b", 3
+		}},
 	} {
 		l := sharedTokens(t, c.p, c.change)
 		s := simLayout(l, run)

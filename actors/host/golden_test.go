@@ -290,8 +290,10 @@ func TestGoldenBF16(t *testing.T) {
 func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64, see func(l *layout.Layout, rank int, r *Rank)) (losses, norms []float64) {
 	a := g.AdamW
 	mb := g.batch()
-	j := &layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs), Dims: map[string]int{block.Patches: mb.Pictures.Patches(), block.Frames: mb.Pictures.Frames()},
-		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps, Decay: a.Decay, Clip: a.Clip}}
+	j := &layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs),
+		Dims: map[string]int{block.Patches: mb.Pictures.Patches(), block.Frames: mb.Pictures.Frames()},
+		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps,
+			Decay: a.Decay, Clip: a.Clip}}
 	if g.plan != nil {
 		g.plan(j)
 	}
@@ -430,9 +432,9 @@ func TestGoldenPlans(t *testing.T) {
 	}
 }
 
-// TestGoldenContext: families train as PyTorch does on one device where their tokens are shared out over ranks, in every way:
-// packed sequences of which one is cut, windows, soft caps, learned positions, latent attention, experts. No rank computes
-// attention of other ranks' queries.
+// TestGoldenContext: families train as PyTorch does on one device where their tokens are shared out over
+// ranks, in every way: packed sequences of which one is cut, windows, soft caps, learned positions, latent
+// attention, experts. No rank computes attention of other ranks' queries.
 func TestGoldenContext(t *testing.T) {
 	ways := []contextPlan{
 		{cp: 2, u: 1}, {cp: 2, u: 1, zigzag: true}, {cp: 2, u: 1, ring: true, zigzag: true}, {cp: 2, u: 2},
@@ -451,9 +453,10 @@ func TestGoldenContext(t *testing.T) {
 				j.Ring, j.Zigzag = w.ring, w.zigzag
 				j.Rows = (j.Rows + 4*w.cp - 1) / (4 * w.cp) * 4 * w.cp
 			}
-			losses, _ := g.train(layout.MeshOf(&p), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), func(l *layout.Layout, _ int, _ *Rank) {
-				ownQueries(t, l)
-			})
+			losses, _ := g.train(layout.MeshOf(&p), goldenBackends["cpu"], int64(len(g.AdamW.Losses)),
+				func(l *layout.Layout, _ int, _ *Rank) {
+					ownQueries(t, l)
+				})
 			for i, want := range g.AdamW.Losses {
 				require.InEpsilon(t, want, losses[i], 1e-4, "loss of step %d", i+1)
 			}
@@ -461,7 +464,8 @@ func TestGoldenContext(t *testing.T) {
 	}
 }
 
-// ownQueries holds that the queries of each attention, or their heads, are shared out over all ranks that share tokens.
+// ownQueries holds that the queries of each attention, or their heads, are shared out over all ranks that
+// share tokens.
 func ownQueries(t *testing.T, l *layout.Layout) {
 	for s := range l.Stages {
 		tr := l.Main(s)

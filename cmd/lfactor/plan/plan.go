@@ -29,7 +29,7 @@ import (
 
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] [--out plan.yaml] [--schedules] [--program]",
+	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] [--out plan.yaml] [--max-length] [--schedules] [--program]",
 		Short: "Show what each rank holds and whether it fits, or find the fastest plan for a machine",
 		Long: `Without --hosts: what each rank of the run file's own plan holds, before anything is allocated.
 
@@ -37,6 +37,7 @@ func Command() *cobra.Command {
                     parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All are ranked by closed forms, the best 64
                     again by simulation of their own programs.
   --cluster C       machine, with --hosts or to simulate a step of the run file's own plan: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
+  --max-length      the longest sequence that can be trained on the machine (default: one host), and by which plans
   --out FILE        write the best plan; lfactor train FILE.yaml --plan FILE carries it out
   --schedules       list the schedules
   --program         print the run file's program as a table`,
@@ -97,7 +98,8 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 }
 
 func planCommand(c *cobra.Command, args []string) error {
-	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true, "output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true})
+	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true,
+		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true, "max-length": false})
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
@@ -108,6 +110,9 @@ func planCommand(c *cobra.Command, args []string) error {
 	}
 	if slices.Contains(mine, "--schedules") {
 		return cli.EmitAs(os.Stdout, form, schedule.Names(), func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
+	}
+	if slices.Contains(mine, "--max-length") {
+		return maxLength(c.Context(), file, mine, rest)
 	}
 	if cli.FlagValue(mine, "hosts") != "" {
 		return findPlan(c.Context(), file, mine, rest)

@@ -1,0 +1,201 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// Length is the longest sequence that a plan trains within a device's memory; its JSON names are those of
+// docs/json.md.
+type Length struct {
+	SeqLen    int      `json:"seq_len"` // 0 where not even the shortest fits
+	TP        int      `json:"tp"`
+	PP        int      `json:"pp"`
+	CP        int      `json:"cp"`
+	DP        int      `json:"dp"`
+	Zero      int      `json:"zero"`
+	Chunks    int      `json:"chunks"`
+	Comm      string   `json:"cp_comm,omitempty"`
+	Recompute string   `json:"recompute"`
+	Peak      int64    `json:"peak_bytes"`
+	Settings  []string `json:"settings"` // of a run file that trains so
+}
+
+const (
+	// lengthStep is what lengths are multiples of, times the parts that a plan cuts a sequence into.
+	lengthStep = 64
+	// lengthMost bounds the lengths that are tried: positions of float32 angles are exact up to it.
+	lengthMost = 1 << 24
+	// manyChunks is how many chunks a plan with chunks cuts a sequence into.
+	manyChunks = 16
+)
+
+// Longest finds, for every way to spread the devices over tensor, pipeline, context and data parallelism,
+// with and without chunks and full recomputation, the longest sequence whose training fits, one sequence a
+// microbatch. The longest comes first; of equals the one with fewer means.
+func (p *Search) Longest(ctx context.Context) ([]Length, error) {
+	var out []Length
+	for _, c := range p.lengths() {
+		if ctx.Err() != nil {
+			return nil, exit.With(errors.New("interrupted"), exit.Interrupted)
+		}
+		cfg, err := p.config(append(c.settings(lengthStep*c.parts()), "plan.layers=[]")...)
+		if err != nil {
+			continue // heads, layers or experts do not divide
+		}
+		cfg.Model.Vocab = p.cfg.Model.Vocab
+		if err := p.longest(cfg, &c); err != nil {
+			return nil, err
+		}
+		c.Settings = c.settings(c.SeqLen)
+		out = append(out, c)
+	}
+	slices.SortStableFunc(out, func(a, b Length) int {
+		return cmp.Or(b.SeqLen-a.SeqLen, a.Chunks-b.Chunks, a.PP-b.PP, a.TP-b.TP)
+	})
+	if len(out) == 0 {
+		return nil, exit.Usagef("no plan spreads %s over %d devices", p.Model(), p.Space.Devices)
+	}
+	if out[0].SeqLen == 0 {
+		return out, exit.With(
+			fmt.Errorf("no plan of %d devices trains even %d tokens within %s; add hosts", p.Space.Devices,
+				lengthStep*out[0].parts(), tensor.Bytes(p.Space.Limit)),
+			exit.Fit,
+		)
+	}
+	return out, nil
+}
+
+// lengths lists the plans that are tried.
+func (p *Search) lengths() (out []Length) {
+	for _, tp := range p.Space.TP {
+		for pp := 1; tp*pp <= p.Space.Devices; pp *= 2 {
+			rest := p.Space.Devices / (tp * pp)
+			if tp*pp*rest != p.Space.Devices {
+				continue
+			}
+			for _, shared := range []bool{false, true} {
+				c := Length{TP: tp, PP: pp, CP: 1, DP: rest, Chunks: 1}
+				if shared {
+					c.CP, c.DP = rest, 1
+				}
+				if shared && rest == 1 {
+					continue
+				}
+				if rest > 1 {
+					c.Zero = 3
+				}
+				for _, recompute := range []string{"selective", "full"} {
+					for _, chunks := range []int{1, manyChunks} {
+						c.Recompute, c.Chunks, c.Comm = recompute, chunks, ""
+						if c.CP > 1 {
+							c.Comm = map[bool]string{true: "ring", false: "gather"}[chunks == 1]
+						}
+						out = append(out, c)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// parts is what a sequence is cut into by chunks and ranks.
+func (c *Length) parts() int { return 2 * c.CP * c.TP * c.Chunks }
+
+// settings are those of a run file.
+func (c *Length) settings(seq int) []string {
+	out := []string{
+		fmt.Sprintf(
+			"data.seq_len=%d",
+			seq,
+		), "train.micro_batch=1", fmt.Sprintf("train.global_batch=%d", c.DP*c.PP),
+		fmt.Sprintf("plan.tp=%d", c.TP), fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.cp=%d", c.CP),
+		fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero), "plan.zero_ranks=0",
+		fmt.Sprintf(
+			"plan.sequence_parallel=%v",
+			c.TP > 1,
+		), "plan.virtual_stages=1", "plan.ep=1", "plan.etp=1",
+		"plan.recompute=" + c.Recompute, "plan.recompute_layers=[]", "plan.procs=1",
+		"plan.cp_comm=" + cmp.Or(
+			c.Comm,
+			"gather",
+		), "plan.cp_layout=auto", "plan.ulysses=0", "plan.keep_chunks=0",
+	}
+	if c.Chunks == 1 {
+		return append(out, "plan.schedule=1f1b", "plan.chunk_size=0")
+	}
+	return append(out, "plan.schedule=chunkpipe", fmt.Sprintf("plan.chunk_size=%d", seq/c.Chunks))
+}
+
+// PlanSettings are those of the settings that a plan's file may hold: all but the length of the data.
+func (c *Length) PlanSettings() []string {
+	return slices.DeleteFunc(
+		slices.Clone(c.Settings),
+		func(s string) bool { return strings.HasPrefix(s, "data.") },
+	)
+}
+
+// longest sets a plan's length and peak: lengths between one that fits and one that does not are cut by
+// what their peaks say, which grow nearly evenly with the length.
+func (p *Search) longest(cfg *configs.Config, c *Length) error {
+	unit := lengthStep * c.parts()
+	peak := func(units int) (int64, error) { return p.peakOf(cfg, c, units*unit) }
+	low, high := 1, lengthMost/unit
+	first, err := peak(low)
+	if err != nil || first > p.Space.Limit {
+		return err
+	}
+	c.SeqLen, c.Peak = unit, first
+	next, before := min(2, high), first
+	for low < high {
+		at, err := peak(next)
+		if err != nil {
+			return err
+		}
+		if at <= p.Space.Limit {
+			low, c.SeqLen, c.Peak, before = next, next*unit, at, at
+		} else {
+			high = next - 1
+		}
+		slope := float64(max(1, before-first)) / float64(max(1, low-1))
+		guess := low + int(float64(p.Space.Limit-before)/slope)
+		if low == 1 {
+			guess = 2
+		}
+		next = min(max(guess, low+1), high, 8*low)
+	}
+	return nil
+}
+
+// peakOf is the largest predicted peak of any rank at a length.
+func (p *Search) peakOf(cfg *configs.Config, c *Length, seq int) (int64, error) {
+	at := *cfg
+	at.Run.Data.SeqLen = seq
+	if c.Chunks > 1 {
+		at.Run.Plan.ChunkSize = seq / c.Chunks
+	}
+	j, err := layout.FromConfig(&at)
+	if err != nil {
+		return 0, err
+	}
+	l, err := layout.Plan(j)
+	if err != nil {
+		return 0, exit.With(err, exit.Usage)
+	}
+	most := int64(0)
+	for pp := range j.Mesh.Len(topology.PP) { // ranks of a stage hold the same
+		most = max(most, l.Memory(j.Mesh.Move(0, topology.PP, pp)).Total())
+	}
+	return most, nil
+}
