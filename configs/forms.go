@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Alternatives of a key may have a part that the user fills in: what stands behind the colon of cuda:NUMBER and of xpu:PATH.
+// Alternatives of a key may have a part that the user fills in: what stands behind the colon of
+// cuda:NUMBER and of xpu:PATH.
 var forms = map[string]string{":NUMBER": ":[0-9]+", ":PATH": ":.+"}
 
 // form is the regular expression of an alternative, and whether there is a part to fill in.
@@ -24,7 +25,8 @@ func matches(word, value string) bool {
 	return !open && word == value || open && regexp.MustCompile("^"+p+"$").MatchString(value)
 }
 
-// alternatives adds the alternatives of a key to its schema: a list, or a pattern where some are to be filled in.
+// alternatives adds the alternatives of a key to its schema: a list, or a pattern where some are to be
+// filled in.
 func (k Key) alternatives(schema map[string]any) {
 	var all []string
 	some := false

@@ -17,8 +17,10 @@ func TestForms(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(Schema(), &schema))
 	pattern := regexp.MustCompile(schema.Properties["device"].Pattern)
-	for value, good := range map[string]bool{"cpu": true, "auto": true, "cuda": true, "cuda:12": true, "xpu": true, "xpu:/a/b.so": true,
-		"cuda:": false, "cuda:x": false, "cpu:1": false, "xpu:": false, "cuda:NUMBER": false, "acuda:1": false, "tpu": false} {
+	for value, good := range map[string]bool{"cpu": true, "auto": true, "cuda": true, "cuda:12": true,
+		"xpu": true, "xpu:/a/b.so": true,
+		"cuda:": false, "cuda:x": false, "cpu:1": false, "xpu:": false, "cuda:NUMBER": false,
+		"acuda:1": false, "tpu": false} {
 		why, _ := k.check(reflect.ValueOf(value))
 		require.Equal(t, good, why == "", "%s: %s", value, why)
 		require.Equal(t, good, pattern.MatchString(value), value)

@@ -28,6 +28,8 @@ type Maker struct {
 	Open func(o Options) (Backend, error)
 	// Absent says why this machine has none; nil for the processor.
 	Absent func() error
+	// Describe lists what there is of it on this machine, a line each; nil for the processor.
+	Describe func() []string
 }
 
 var makers = map[string]Maker{}
@@ -39,6 +41,21 @@ func RegisterBackend(name string, m Maker) struct{} {
 	}
 	makers[name] = m
 	return struct{}{}
+}
+
+// Describe lists the devices of this machine beside the processor, a line each, and the kinds that other builds have.
+func Describe() (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(builtWith)) {
+		m, ok := makers[name]
+		if !ok {
+			lines = append(lines, fmt.Sprintf("%s: not in this program; go build -tags %s has it", name, builtWith[name]))
+			continue
+		}
+		for _, l := range m.Describe() {
+			lines = append(lines, name+": "+l)
+		}
+	}
+	return lines
 }
 
 // Backends lists the names of the backends that this build has.

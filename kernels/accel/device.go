@@ -9,7 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Device implements kernels.Device. Its methods may be called from any goroutine; calls are in the order in which they take its lock.
+// Device implements kernels.Device. Its methods may be called from any goroutine; calls are in the order
+// in which they take its lock.
 type Device struct {
 	mu     sync.Mutex
 	drv    Driver
@@ -146,7 +147,8 @@ func (q *Queue) Work(n int) uint64 {
 	return s.addr()
 }
 
-// Addr is where the elements of an operand lie; one that lies on the host is copied now. An absent operand is at 0.
+// Addr is where the elements of an operand lie; one that lies on the host is copied now. An absent
+// operand is at 0.
 func (q *Queue) Addr(t *tensor.Tensor) uint64 {
 	if t == nil {
 		return 0

@@ -1,14 +1,16 @@
-// Package accel makes a kernels.Device of an accelerator's driver: it hands out parts of few large blocks of device memory, stages
-// what the host writes and reads in pinned memory, and runs on the processor what the accelerator does not have.
+// Package accel makes a kernels.Device of an accelerator's driver: it hands out parts of few large blocks
+// of device memory, stages what the host writes and reads in pinned memory, and runs on the processor
+// what the accelerator does not have.
 //
-// A device has one sequence of calls. Memory that is given back is free for whatever comes later in that sequence at once; what another device still
-// reads, its rank holds until that is done.
+// A device has one sequence of calls. Memory that is given back is free for whatever comes later in that
+// sequence at once; what another device still reads, its rank holds until that is done.
 package accel
 
 import "github.com/lfactor/lfactor/kernels"
 
-// Driver is a device as its library offers it. Work is put into one sequence; the methods that do so return at once, and fail
-// only where the device or the library does. One goroutine at a time calls it, but for Wait.
+// Driver is a device as its library offers it. Work is put into one sequence; the methods that do so
+// return at once, and fail only where the device or the library does. One goroutine at a time calls it,
+// but for Wait.
 type Driver interface {
 	// Space names the kind of memory: addresses of one kind can be copied from device to device.
 	Space() string
@@ -47,7 +49,8 @@ type Mark uintptr
 
 // Program runs operations on a device.
 type Program interface {
-	// Issue puts the work of a call into the device's sequence. It returns false, and has done nothing, if the device does not have the
-	// operation for these operands. The call has been checked and has no epilogues.
+	// Issue puts the work of a call into the device's sequence. It returns false, and has done nothing,
+	// if the device does not have the operation for these operands. The call has been checked and has no
+	// epilogues.
 	Issue(q *Queue, c *kernels.Call) (bool, error)
 }

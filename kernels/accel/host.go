@@ -85,5 +85,6 @@ func (d *Device) tell(op kernels.Op) {
 		told.ops = map[string]bool{}
 	}
 	told.ops[key] = true
-	fmt.Fprintf(d.absent.Tell, "%s: operation %s runs on the processor, with copies there and back: the device does not have it\n", d.drv.Name(), op)
+	fmt.Fprintf(d.absent.Tell,
+		"%s: operation %s runs on the processor, with copies there and back: the device does not have it\n", d.drv.Name(), op)
 }

@@ -6,8 +6,8 @@ const (
 	pieceBytes = ringBytes / ringPieces
 )
 
-// ring is pinned memory in pieces, through which all goes that the host writes or reads. A piece is used again when the copy that it took
-// part in is done.
+// ring is pinned memory in pieces, through which all goes that the host writes or reads. A piece is used
+// again when the copy that it took part in is done.
 type ring struct {
 	drv  Driver
 	mem  []byte
@@ -82,7 +82,8 @@ func (r *ring) write(to uint64, src []byte) error {
 	return nil
 }
 
-// read copies to the host when all that was issued is done: one piece is under way while the one before is copied out.
+// read copies to the host when all that was issued is done: one piece is under way while the one before
+// is copied out.
 func (r *ring) read(dst []byte, from uint64) error {
 	type part struct {
 		pinned, dst []byte

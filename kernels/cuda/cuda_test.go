@@ -20,8 +20,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// emulated opens a device of an emulated driver; what it does not have is an error unless absent says otherwise.
-func emulated(t testing.TB, index int, absent accel.Absent, flags ...string) (*accel.Device, *emulate.Driver) {
+// emulated opens a device of an emulated driver; what it does not have is an error unless absent says
+// otherwise.
+func emulated(t testing.TB, index int, absent accel.Absent, flags ...string) (*accel.Device,
+	*emulate.Driver) {
 	t.Helper()
 	e := emulate.New(t, flags...)
 	l, err := LoadFrom(e.Path)
@@ -34,7 +36,8 @@ func emulated(t testing.TB, index int, absent accel.Absent, flags ...string) (*a
 
 var strict = accel.Absent{Strict: true}
 
-// TestConformance: every operation gives on the device what the definition gives, in any order of a block's threads.
+// TestConformance: every operation gives on the device what the definition gives, in any order of a
+// block's threads.
 func TestConformance(t *testing.T) {
 	for order, name := range []string{"ascending", "descending", "random"} {
 		t.Run(name, func(t *testing.T) {
@@ -68,11 +71,12 @@ func numbers(shape ...int) *tensor.Tensor {
 
 // norm is a call that depends on barriers, on a device or on the host.
 func norm(x, w, y, rstd *tensor.Tensor) *kernels.Call {
-	return &kernels.Call{Op: kernels.RMSNorm, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y, rstd}, Attr: kernels.Attr{F: [2]float64{1e-5}}}
+	return &kernels.Call{Op: kernels.RMSNorm, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y, rstd},
+		Attr: kernels.Attr{F: [2]float64{1e-5}}}
 }
 
-// TestMissingBarrier: a kernel that lacks a barrier gives wrong results under some order of threads; under all with every barrier in place
-// it gives the same.
+// TestMissingBarrier: a kernel that lacks a barrier gives wrong results under some order of threads;
+// under all with every barrier in place it gives the same.
 func TestMissingBarrier(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	p := tensor.NewPool("device", 0).In(d)
@@ -80,7 +84,8 @@ func TestMissingBarrier(t *testing.T) {
 	ref.New().Run(norm(x, w, want, tensor.Make(tensor.F32, 3)))
 	in, weight := place(t, d, p, x), place(t, d, p, w)
 	got, rstd := place(t, d, p, tensor.Make(tensor.F32, 3, 512)), place(t, d, p, tensor.Make(tensor.F32, 3))
-	for _, skip := range []int64{0, 2} { // the second barrier of a sum over a block stands before its parts are read
+	for _, skip := range []int64{0,
+		2} { // the second barrier of a sum over a block stands before its parts are read
 		wrong := 0
 		for order := range int64(3) {
 			e.Set(t, "order", order, 0)
@@ -94,11 +99,13 @@ func TestMissingBarrier(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, skip > 0, wrong > 0, "%d of 3 orders are wrong where barrier %d is left out", wrong, skip)
+		require.Equal(t, skip > 0, wrong > 0, "%d of 3 orders are wrong where barrier %d is left out",
+			wrong, skip)
 	}
 }
 
-// TestMissingEvent: a device that does not wait for another's event reads what is not there yet; one that does never does.
+// TestMissingEvent: a device that does not wait for another's event reads what is not there yet; one that
+// does never does.
 func TestMissingEvent(t *testing.T) {
 	a, e := emulated(t, 0, strict)
 	b, _ := emulated(t, 1, strict)
@@ -108,7 +115,8 @@ func TestMissingEvent(t *testing.T) {
 	wrong := map[bool]int{}
 	for _, waits := range []bool{false, true} {
 		for i := range 40 {
-			a.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x}, Attr: kernels.Attr{F: [2]float64{float64(i + 1)}}})
+			a.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x},
+				Attr: kernels.Attr{F: [2]float64{float64(i + 1)}}})
 			if waits {
 				b.Await(a.Record())
 			}
@@ -123,31 +131,36 @@ func TestMissingEvent(t *testing.T) {
 	require.Zero(t, wrong[true], "copies that waited")
 }
 
-// TestHostCannotRead: device memory is out of the host's reach, and the emulator sees to it that a pointer to it is no pointer.
+// TestHostCannotRead: device memory is out of the host's reach, and the emulator sees to it that a
+// pointer to it is no pointer.
 func TestHostCannotRead(t *testing.T) {
 	d, _ := emulated(t, 0, strict)
 	x := place(t, d, tensor.NewPool("device", 0).In(d), numbers(4))
-	require.PanicsWithValue(t, "tensor: the host reads f32[4], which lies in memory of CUDA devices: only the device's Read and Write may", func() { x.F32() })
+	require.PanicsWithValue(t,
+		"tensor: the host reads f32[4], which lies in memory of CUDA devices: only the device's Read and Write may", func() { x.F32() })
 	q := &accel.Queue{}
 	at := q.Addr(x)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	require.Panics(t, func() { _ = *(*float32)(*(*unsafe.Pointer)(unsafe.Pointer(&at))) })
 }
 
-// TestLargeCopies: what is larger than all staging memory comes back as it was, also past a call that changes it.
+// TestLargeCopies: what is larger than all staging memory comes back as it was, also past a call that
+// changes it.
 func TestLargeCopies(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	e.Set(t, "jitter", 50, 0)
 	h := numbers(3<<20 + 5)
 	x := place(t, d, tensor.NewPool("device", 0).In(d), h)
 	require.Equal(t, h.F32(), kernels.Host(d, x).F32())
-	d.Run(&kernels.Call{Op: kernels.Scale, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{x}, Attr: kernels.Attr{F: [2]float64{2}}})
+	d.Run(&kernels.Call{Op: kernels.Scale, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{x},
+		Attr: kernels.Attr{F: [2]float64{2}}})
 	got := kernels.Host(d, x).F32()
 	require.Equal(t, 2*h.F32()[12345], got[12345])
 	require.Equal(t, 2*h.F32()[len(got)-1], got[len(got)-1])
 }
 
-// TestMemory: what is given back is used again, blocks that nothing uses go back to the driver, and a full device is one error.
+// TestMemory: what is given back is used again, blocks that nothing uses go back to the driver, and a
+// full device is one error.
 func TestMemory(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	before := e.Blocks()
@@ -163,7 +176,8 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before+1, e.Blocks())
 	_, err = p.New("y", tensor.F32, 12<<20)
-	require.ErrorContains(t, err, "rank 0: tensor y: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2): the device's memory is full; another process may hold it")
+	require.ErrorContains(t, err,
+		"rank 0: tensor y: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2): the device's memory is full; another process may hold it")
 	require.ErrorContains(t, err, "264.0 MiB of the 264.0 MiB that this rank took are in use")
 	x.Release()
 }
@@ -191,7 +205,8 @@ func TestLostDevice(t *testing.T) {
 		return nil
 	}()
 	require.ErrorContains(t, lost, "device cuda:1 (emulated device): cuEvent")
-	require.ErrorContains(t, lost, "CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
+	require.ErrorContains(t, lost,
+		"CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
 	called := make(chan bool)
 	d.Then(func() { close(called) })
 	<-called
@@ -199,16 +214,20 @@ func TestLostDevice(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestOnProcessor: an operation that the device does not have for its operands runs on the processor, and is named once; where that is not
-// wanted it is an error.
+// TestOnProcessor: an operation that the device does not have for its operands runs on the processor, and
+// is named once; where that is not wanted it is an error.
 func TestOnProcessor(t *testing.T) {
 	var said bytes.Buffer
 	refuses, _ := emulated(t, 0, strict)
-	d, _ := emulated(t, 0, accel.Absent{Tell: &said, Open: func() (kernels.Backend, error) { return ref.New(), nil }})
+	d, _ := emulated(t, 0, accel.Absent{Tell: &said, Open: func() (kernels.Backend,
+		error) {
+		return ref.New(), nil
+	}})
 	q, o, lse := numbers(3, 1, 300), tensor.Make(tensor.F32, 3, 1, 300), tensor.Make(tensor.F32, 3, 1)
 	cu := tensor.Of(tensor.I32, []int32{0, 3}, 2)
 	call := func(q, cu, o, lse *tensor.Tensor) *kernels.Call {
-		return &kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, q, q, cu, cu}, Out: []*tensor.Tensor{o, lse}, Attr: kernels.Attr{I: [4]int{1}, F: [2]float64{0.1}}}
+		return &kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, q, q, cu, cu},
+			Out: []*tensor.Tensor{o, lse}, Attr: kernels.Attr{I: [4]int{1}, F: [2]float64{0.1}}}
 	}
 	ref.New().Run(call(q, cu, o, lse))
 	b := kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d))
@@ -217,20 +236,23 @@ func TestOnProcessor(t *testing.T) {
 		b.Run(call(q, cu, got, tensor.Make(tensor.F32, 3, 1)))
 		require.Equal(t, o.F32(), got.F32())
 	}
-	require.Equal(t, "cuda:0 (emulated device): operation attention runs on the processor, with copies there and back: the device does not have it\n", said.String())
+	require.Equal(t,
+		"cuda:0 (emulated device): operation attention runs on the processor, with copies there and back: the device does not have it\n", said.String())
 	p := tensor.NewPool("device", 0).In(refuses)
 	x := place(t, refuses, p, q)
 	c := call(x, place(t, refuses, p, cu), place(t, refuses, p, o), place(t, refuses, p, lse))
-	require.PanicsWithError(t, "device cuda:0 (emulated device): attention: the device does not have this operation for "+
-		"[f32[3 1 300] f32[3 1 300] f32[3 1 300] i32[2] i32[2]], and operations of the processor are not wanted", func() { refuses.Run(c) })
+	require.PanicsWithError(t,
+		"device cuda:0 (emulated device): attention: the device does not have this operation for "+
+			"[f32[3 1 300] f32[3 1 300] f32[3 1 300] i32[2] i32[2]], and operations of the processor are not wanted", func() { refuses.Run(c) })
 }
 
-// TestWrongLibraries: no library, one that is no driver, an old driver, one that cannot load the kernels, and a device that is not there
-// are errors that say what to do.
+// TestWrongLibraries: no library, one that is no driver, an old driver, one that cannot load the kernels,
+// and a device that is not there are errors that say what to do.
 func TestWrongLibraries(t *testing.T) {
 	t.Setenv(LibraryVariable, "/nowhere/libcuda.so.1")
 	_, err := kernels.Open("cuda", kernels.Options{})
-	require.ErrorContains(t, err, "no CUDA driver: libcuda.so.1 was looked for as /nowhere/libcuda.so.1; install NVIDIA's driver")
+	require.ErrorContains(t, err,
+		"no CUDA driver: libcuda.so.1 was looked for as /nowhere/libcuda.so.1; install NVIDIA's driver")
 	_, err = kernels.Open("cuda:x", kernels.Options{})
 	require.Error(t, err)
 	b, err := kernels.Open(kernels.Auto, kernels.Options{Threads: 1})
@@ -254,11 +276,17 @@ func TestWrongLibraries(t *testing.T) {
 	l, err := LoadFrom(stale.Path)
 	require.NoError(t, err)
 	_, err = l.New(0, strict)
-	require.ErrorContains(t, err, "cuda:0 (emulated device): cuModuleLoadData: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)")
+	require.ErrorContains(t, err,
+		"cuda:0 (emulated device): cuModuleLoadData: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)")
 	_, err = l.New(2, strict)
-	require.EqualError(t, err, "there is no device cuda:2; the driver has 2 (CUDA_VISIBLE_DEVICES hides others)")
+	require.EqualError(t, err,
+		"there is no device cuda:2; the driver has 2 (CUDA_VISIBLE_DEVICES hides others)")
 
 	t.Setenv(LibraryVariable, e.Path)
+	lines := kernels.Describe()
+	require.Contains(t, lines, "cuda: driver "+e.Path+" speaks CUDA 13.0 and has 2 devices")
+	require.Contains(t, lines,
+		"cuda: device cuda:1 (emulated device) has 1.00 GiB, 4 multiprocessors, capability 9.0: kernels for sm_90a")
 	b, err = kernels.Open(kernels.Auto, kernels.Options{Rank: 3})
 	require.NoError(t, err)
 	require.Equal(t, "cuda:1 (emulated device)", b.Name())

@@ -33,7 +33,8 @@ func (l *Library) open(index int) (*device, error) {
 		return nil, err
 	}
 	if index < 0 || index >= n {
-		return nil, fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES hides others)", index, n)
+		return nil,
+			fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES hides others)", index, n)
 	}
 	d := &device{lib: l, functions: map[string]uintptr{}}
 	if d.info, err = l.Describe(index); err != nil {
@@ -60,14 +61,16 @@ func (l *Library) kernelsOn(index int) (ctx, module uintptr, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx = l.contexts[index]; ctx == 0 {
-		if err := l.call("cuDevicePrimaryCtxRetain", l.retain, uintptr(unsafe.Pointer(&ctx)), uintptr(index)); err != nil {
+		if err := l.call("cuDevicePrimaryCtxRetain", l.retain, uintptr(unsafe.Pointer(&ctx)),
+			uintptr(index)); err != nil {
 			return 0, 0, err
 		}
 		l.contexts[index] = ctx
 	}
 	if module = l.modules[index]; module == 0 {
 		err := l.on(ctx, func() error {
-			return l.call("cuModuleLoadData", l.load, uintptr(unsafe.Pointer(&module)), uintptr(unsafe.Pointer(unsafe.StringData(source.Image))))
+			return l.call("cuModuleLoadData", l.load, uintptr(unsafe.Pointer(&module)),
+				uintptr(unsafe.Pointer(unsafe.StringData(source.Image))))
 		})
 		if err != nil {
 			return 0, 0, err
@@ -87,20 +90,27 @@ func (d *device) Name() string { return fmt.Sprintf("cuda:%d (%s)", d.info.Index
 
 // Alloc implements accel.Driver.
 func (d *device) Alloc(n int) (addr uint64, err error) {
-	err = d.do(func() error { return d.lib.call("cuMemAlloc", d.lib.alloc, uintptr(unsafe.Pointer(&addr)), uintptr(n)) })
+	err = d.do(func() error {
+		return d.lib.call("cuMemAlloc", d.lib.alloc, uintptr(unsafe.Pointer(&addr)),
+			uintptr(n))
+	})
 	return addr, err
 }
 
 // Free implements accel.Driver.
 func (d *device) Free(addr uint64) {
-	_ = d.do(func() error { return d.lib.call("cuMemFree", d.lib.free, uintptr(addr)) }) // fails only where the device is lost
+	_ = d.do(func() error {
+		return d.lib.call("cuMemFree", d.lib.free,
+			uintptr(addr))
+	}) // fails only where the device is lost
 }
 
 // Pinned implements accel.Driver.
 func (d *device) Pinned(n int) ([]byte, error) {
 	var p unsafe.Pointer
 	err := d.do(func() error {
-		return d.lib.call("cuMemHostAlloc", d.lib.pinned, uintptr(unsafe.Pointer(&p)), uintptr(n), pinnedPortable)
+		return d.lib.call("cuMemHostAlloc", d.lib.pinned, uintptr(unsafe.Pointer(&p)), uintptr(n),
+			pinnedPortable)
 	})
 	if err != nil {
 		return nil, err
@@ -118,18 +128,21 @@ func (d *device) Unpin(b []byte) {
 // Upload implements accel.Driver.
 func (d *device) Upload(to uint64, from []byte) error {
 	return d.do(func() error {
-		return d.lib.call("cuMemcpyHtoDAsync", d.lib.upload, uintptr(to), uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(len(from)), d.stream)
+		return d.lib.call("cuMemcpyHtoDAsync", d.lib.upload, uintptr(to),
+			uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(len(from)), d.stream)
 	})
 }
 
 // Download implements accel.Driver.
 func (d *device) Download(to []byte, from uint64) error {
 	return d.do(func() error {
-		return d.lib.call("cuMemcpyDtoHAsync", d.lib.download, uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(from), uintptr(len(to)), d.stream)
+		return d.lib.call("cuMemcpyDtoHAsync", d.lib.download,
+			uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(from), uintptr(len(to)), d.stream)
 	})
 }
 
-// Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose each is.
+// Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose
+// each is.
 func (d *device) Copy(to, from uint64, n int) error {
 	return d.do(func() error {
 		return d.lib.call("cuMemcpyAsync", d.lib.move, uintptr(to), uintptr(from), uintptr(n), d.stream)
@@ -147,7 +160,8 @@ func (d *device) Clear(at uint64, v byte, n int) error {
 func (d *device) Mark() (accel.Mark, error) {
 	var e uintptr
 	err := d.do(func() error {
-		if err := d.lib.call("cuEventCreate", d.lib.newEvent, uintptr(unsafe.Pointer(&e)), eventBlocking|eventNoTiming); err != nil {
+		if err := d.lib.call("cuEventCreate", d.lib.newEvent, uintptr(unsafe.Pointer(&e)),
+			eventBlocking|eventNoTiming); err != nil {
 			return err
 		}
 		return d.lib.call("cuEventRecord", d.lib.record, e, d.stream)
@@ -157,7 +171,10 @@ func (d *device) Mark() (accel.Mark, error) {
 
 // Await implements accel.Driver.
 func (d *device) Await(m accel.Mark) error {
-	return d.do(func() error { return d.lib.call("cuStreamWaitEvent", d.lib.waitEvent, d.stream, uintptr(m), 0) })
+	return d.do(func() error {
+		return d.lib.call("cuStreamWaitEvent", d.lib.waitEvent, d.stream,
+			uintptr(m), 0)
+	})
 }
 
 // Wait implements accel.Driver.
@@ -186,12 +203,14 @@ func (d *device) function(name string, words int) (f uintptr, err error) {
 		return f, nil
 	}
 	n := append([]byte(name), 0)
-	if err := d.lib.call("cuModuleGetFunction "+name, d.lib.function, uintptr(unsafe.Pointer(&f)), d.module, uintptr(unsafe.Pointer(&n[0]))); err != nil {
+	if err := d.lib.call("cuModuleGetFunction "+name, d.lib.function, uintptr(unsafe.Pointer(&f)),
+		d.module, uintptr(unsafe.Pointer(&n[0]))); err != nil {
 		return 0, err
 	}
 	if d.lib.parameters != 0 {
 		var at, size uintptr
-		if err := d.lib.call("cuFuncGetParamInfo "+name, d.lib.parameters, f, 0, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))); err != nil {
+		if err := d.lib.call("cuFuncGetParamInfo "+name, d.lib.parameters, f, 0,
+			uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))); err != nil {
 			return 0, err
 		}
 		if int(size) != 8*words {
@@ -219,7 +238,8 @@ func (d *device) launch(name string, g grid, args []uint64) error {
 			return err
 		}
 		if g.shared > defaultShared {
-			if err := d.lib.call("cuFuncSetAttribute "+name, d.lib.funcAttribute, f, funcSharedMemory, uintptr(g.shared)); err != nil {
+			if err := d.lib.call("cuFuncSetAttribute "+name, d.lib.funcAttribute, f, funcSharedMemory,
+				uintptr(g.shared)); err != nil {
 				return err
 			}
 		}
@@ -227,7 +247,8 @@ func (d *device) launch(name string, g grid, args []uint64) error {
 		defer pin.Unpin()
 		pin.Pin(&args[0])
 		params := [1]unsafe.Pointer{unsafe.Pointer(&args[0])}
-		return d.lib.call("cuLaunchKernel "+name, d.lib.launch, f, uintptr(g.x), uintptr(max(g.y, 1)), uintptr(max(g.z, 1)),
+		return d.lib.call("cuLaunchKernel "+name, d.lib.launch, f, uintptr(g.x), uintptr(max(g.y, 1)),
+			uintptr(max(g.z, 1)),
 			uintptr(g.threads), 1, 1, uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&params[0])), 0)
 	})
 }

@@ -28,26 +28,36 @@ type Library struct {
 	modules  map[int]uintptr // our kernels, by device
 
 	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, retain, setCurrent,
-	memInfo, alloc, free, pinned, unpin, newStream, endStream, syncStream, newEvent, endEvent, record, syncEvent, waitEvent,
+	memInfo, alloc, free, pinned, unpin, newStream, endStream, syncStream, newEvent, endEvent, record,
+	syncEvent, waitEvent,
 	upload, download, move, clear, load, function, funcAttribute, launch, errorName uintptr
 	parameters uintptr // 0 before CUDA 12.4
 }
 
-// symbols are the driver's functions that Library calls; the endings are of its stable interface since CUDA 11.
+// symbols are the driver's functions that Library calls; the endings are of its stable interface since
+// CUDA 11.
 func (l *Library) symbols() map[string]*uintptr {
 	return map[string]*uintptr{
-		"cuDeviceGetCount": &l.deviceCount, "cuDeviceGet": &l.deviceGet, "cuDeviceGetName": &l.deviceName, "cuDeviceGetAttribute": &l.deviceAttribute,
-		"cuDeviceTotalMem_v2": &l.deviceTotal, "cuDevicePrimaryCtxRetain": &l.retain, "cuCtxSetCurrent": &l.setCurrent, "cuMemGetInfo_v2": &l.memInfo,
-		"cuMemAlloc_v2": &l.alloc, "cuMemFree_v2": &l.free, "cuMemHostAlloc": &l.pinned, "cuMemFreeHost": &l.unpin,
-		"cuStreamCreate": &l.newStream, "cuStreamDestroy_v2": &l.endStream, "cuStreamSynchronize": &l.syncStream,
-		"cuEventCreate": &l.newEvent, "cuEventDestroy_v2": &l.endEvent, "cuEventRecord": &l.record, "cuEventSynchronize": &l.syncEvent,
-		"cuStreamWaitEvent": &l.waitEvent, "cuMemcpyHtoDAsync_v2": &l.upload, "cuMemcpyDtoHAsync_v2": &l.download, "cuMemcpyAsync": &l.move,
-		"cuMemsetD8Async": &l.clear, "cuModuleLoadData": &l.load, "cuModuleGetFunction": &l.function, "cuFuncSetAttribute": &l.funcAttribute,
-		"cuLaunchKernel": &l.launch, "cuGetErrorName": &l.errorName,
+		"cuDeviceGetCount": &l.deviceCount, "cuDeviceGet": &l.deviceGet, "cuDeviceGetName": &l.deviceName,
+		"cuDeviceGetAttribute": &l.deviceAttribute,
+		"cuDeviceTotalMem_v2":  &l.deviceTotal, "cuDevicePrimaryCtxRetain": &l.retain,
+		"cuCtxSetCurrent": &l.setCurrent, "cuMemGetInfo_v2": &l.memInfo,
+		"cuMemAlloc_v2": &l.alloc, "cuMemFree_v2": &l.free, "cuMemHostAlloc": &l.pinned,
+		"cuMemFreeHost":  &l.unpin,
+		"cuStreamCreate": &l.newStream, "cuStreamDestroy_v2": &l.endStream,
+		"cuStreamSynchronize": &l.syncStream,
+		"cuEventCreate":       &l.newEvent, "cuEventDestroy_v2": &l.endEvent, "cuEventRecord": &l.record,
+		"cuEventSynchronize": &l.syncEvent,
+		"cuStreamWaitEvent":  &l.waitEvent, "cuMemcpyHtoDAsync_v2": &l.upload,
+		"cuMemcpyDtoHAsync_v2": &l.download, "cuMemcpyAsync": &l.move,
+		"cuMemsetD8Async": &l.clear, "cuModuleLoadData": &l.load, "cuModuleGetFunction": &l.function,
+		"cuFuncSetAttribute": &l.funcAttribute,
+		"cuLaunchKernel":     &l.launch, "cuGetErrorName": &l.errorName,
 	}
 }
 
-// oldest is the driver of CUDA 12.0: the first that loads what nvcc 13 made for it, within the promise of minor versions of the PTX in it.
+// oldest is the driver of CUDA 12.0: the first that loads what nvcc 13 made for it, within the promise of
+// minor versions of the PTX in it.
 const oldest = 12000
 
 // LibraryVariable names a libcuda in the environment; it goes before all other places.
@@ -59,7 +69,8 @@ func places() []string {
 		return []string{p}
 	}
 	l := []string{"libcuda.so.1"}
-	for _, dir := range []string{"/usr/local/nvidia/lib64", "/usr/local/cuda/compat", "/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib"} {
+	for _, dir := range []string{"/usr/local/nvidia/lib64", "/usr/local/cuda/compat",
+		"/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib"} {
 		l = append(l, filepath.Join(dir, "libcuda.so.1"))
 	}
 	return l
@@ -84,8 +95,9 @@ func Load() (*Library, error) {
 		}
 		tried = append(tried, p)
 	}
-	return nil, fmt.Errorf("no CUDA driver: libcuda.so.1 was looked for as %s; install NVIDIA's driver, or name the library in %s, or set device: cpu",
-		strings.Join(tried, ", "), LibraryVariable)
+	return nil,
+		fmt.Errorf("no CUDA driver: libcuda.so.1 was looked for as %s; install NVIDIA's driver, or name the library in %s, or set device: cpu",
+			strings.Join(tried, ", "), LibraryVariable)
 }
 
 // missingError is a library that cannot be loaded at all.
@@ -107,7 +119,8 @@ func LoadFrom(path string) (*Library, error) {
 	l := &Library{Path: path, handle: h, contexts: map[int]uintptr{}, modules: map[int]uintptr{}}
 	for name, p := range l.symbols() {
 		if *p, err = purego.Dlsym(h, name); err != nil {
-			return nil, fmt.Errorf("%s has no %s: it is not a CUDA driver of version 12 or later; update NVIDIA's driver", path, name)
+			return nil,
+				fmt.Errorf("%s has no %s: it is not a CUDA driver of version 12 or later; update NVIDIA's driver", path, name)
 		}
 	}
 	l.parameters, _ = purego.Dlsym(h, "cuFuncGetParamInfo")
@@ -131,7 +144,8 @@ func (l *Library) start() error {
 		return err
 	}
 	if l.Version = int(v); l.Version < oldest {
-		return fmt.Errorf("%s speaks CUDA %d.%d, and %d.0 is needed: update NVIDIA's driver", l.Path, v/1000, v%1000/10, oldest/1000)
+		return fmt.Errorf("%s speaks CUDA %d.%d, and %d.0 is needed: update NVIDIA's driver", l.Path,
+			v/1000, v%1000/10, oldest/1000)
 	}
 	begin, err := purego.Dlsym(l.handle, "cuInit")
 	if err != nil {
@@ -167,7 +181,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// call calls a function of the driver. What pointers among the arguments point to stays where it is until the call returns.
+// call calls a function of the driver. What pointers among the arguments point to stays where it is until
+// the call returns.
 //
 //go:uintptrescapes
 func (l *Library) call(name string, f uintptr, args ...uintptr) error {
@@ -179,7 +194,8 @@ func (l *Library) call(name string, f uintptr, args ...uintptr) error {
 	e := &Error{Call: name, Code: code, Name: "an error without a name"}
 	var text *byte
 	if l.errorName != 0 {
-		if r, _, _ := purego.SyscallN(l.errorName, uintptr(code), uintptr(unsafe.Pointer(&text))); int32(r) == 0 && text != nil {
+		if r, _, _ := purego.SyscallN(l.errorName, uintptr(code),
+			uintptr(unsafe.Pointer(&text))); int32(r) == 0 && text != nil {
 			e.Name = cString(text)
 		}
 	}
@@ -240,18 +256,22 @@ func (l *Library) Describe(index int) (Info, error) {
 		return i, err
 	}
 	name := make([]byte, 256)
-	if err := l.call("cuDeviceGetName", l.deviceName, uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)), uintptr(dev)); err != nil {
+	if err := l.call("cuDeviceGetName", l.deviceName, uintptr(unsafe.Pointer(&name[0])),
+		uintptr(len(name)), uintptr(dev)); err != nil {
 		return i, err
 	}
 	i.Name = cString(&name[0])
 	var total uint64
-	if err := l.call("cuDeviceTotalMem", l.deviceTotal, uintptr(unsafe.Pointer(&total)), uintptr(dev)); err != nil {
+	if err := l.call("cuDeviceTotalMem", l.deviceTotal, uintptr(unsafe.Pointer(&total)),
+		uintptr(dev)); err != nil {
 		return i, err
 	}
 	i.Memory = int64(total)
-	for what, to := range map[int]*int{attributeMultiprocessors: &i.Multiprocessors, attributeMajor: &i.Major, attributeMinor: &i.Minor, attributeShared: &i.SharedMemory} {
+	for what, to := range map[int]*int{attributeMultiprocessors: &i.Multiprocessors,
+		attributeMajor: &i.Major, attributeMinor: &i.Minor, attributeShared: &i.SharedMemory} {
 		var v int32
-		if err := l.call("cuDeviceGetAttribute", l.deviceAttribute, uintptr(unsafe.Pointer(&v)), uintptr(what), uintptr(dev)); err != nil {
+		if err := l.call("cuDeviceGetAttribute", l.deviceAttribute, uintptr(unsafe.Pointer(&v)),
+			uintptr(what), uintptr(dev)); err != nil {
 			return i, err
 		}
 		*to = int(v)

@@ -10,9 +10,10 @@ import (
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/accel"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var _ = kernels.RegisterBackend("cuda", kernels.Maker{Open: open, Absent: absent})
+var _ = kernels.RegisterBackend("cuda", kernels.Maker{Open: open, Absent: absent, Describe: describe})
 
 // open opens a device for a rank: the named one, or of all devices the one whose turn it is.
 func open(o kernels.Options) (kernels.Backend, error) {
@@ -48,7 +49,46 @@ func absent() error {
 	return nil
 }
 
-// New opens a device of a driver for one rank: a stream of its own, with kernels and context shared by all ranks on the device.
+// describe lists the driver, its devices, and for which of them the kernels lie ready.
+func describe() []string {
+	l, err := Load()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	n, err := l.Count()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	lines := []string{fmt.Sprintf("driver %s speaks CUDA %d.%d and has %d devices", l.Path,
+		l.Version/1000, l.Version%1000/10, n)}
+	for i := range n {
+		d, err := l.Describe(i)
+		if err != nil {
+			lines = append(lines, fmt.Sprintf("device cuda:%d: %v", i, err))
+			continue
+		}
+		lines = append(lines,
+			fmt.Sprintf("device cuda:%d (%s) has %s, %d multiprocessors, capability %d.%d: %s", i, d.Name,
+				tensor.Bytes(d.Memory), d.Multiprocessors, d.Major, d.Minor, d.kernels()))
+	}
+	return lines
+}
+
+// kernels says what of the image a device runs.
+func (i Info) kernels() string {
+	switch {
+	case i.Major < 8:
+		return "too old for the kernels, which want 8.0"
+	case i.Major == 9 && i.Minor == 0:
+		return "kernels for sm_90a"
+	case i.Major == 8:
+		return "kernels for sm_80"
+	}
+	return "the driver compiles the kernels when they are loaded"
+}
+
+// New opens a device of a driver for one rank: a stream of its own, with kernels and context shared by
+// all ranks on the device.
 func (l *Library) New(index int, absent accel.Absent) (*accel.Device, error) {
 	d, err := l.open(index)
 	if err != nil {
@@ -59,5 +99,8 @@ func (l *Library) New(index int, absent accel.Absent) (*accel.Device, error) {
 
 // onProcessor runs on the processor what a device does not have.
 func onProcessor(strict bool) accel.Absent {
-	return accel.Absent{Strict: strict, Tell: os.Stderr, Open: func() (kernels.Backend, error) { return kernels.Open(kernels.CPU, kernels.Options{}) }}
+	return accel.Absent{Strict: strict, Tell: os.Stderr, Open: func() (kernels.Backend,
+		error) {
+		return kernels.Open(kernels.CPU, kernels.Options{})
+	}}
 }

@@ -11,11 +11,13 @@ import (
 var _ = register(map[kernels.Op]func(x *issue){
 	kernels.Route: func(x *issue) {
 		l := x.in(0)
-		x.router("route", router{logits: l, bias: x.in(1), w: x.out(0), idx: x.out(1), t: l.Shape[0], e: last(l), k: last(x.out(0))})
+		x.router("route", router{logits: l, bias: x.in(1), w: x.out(0), idx: x.out(1), t: l.Shape[0],
+			e: last(l), k: last(x.out(0))})
 	},
 	kernels.RouteBwd: func(x *issue) {
 		l := x.in(1)
-		x.router("route_bwd", router{logits: l, dw: x.in(0), idxIn: x.in(2), dlogits: x.out(0), t: l.Shape[0], e: last(l), k: last(x.in(0))})
+		x.router("route_bwd", router{logits: l, dw: x.in(0), idxIn: x.in(2), dlogits: x.out(0),
+			t: l.Shape[0], e: last(l), k: last(x.in(0))})
 	},
 	kernels.RouteOrder: func(x *issue) {
 		idx, counts := x.in(0), x.out(2)
@@ -36,15 +38,18 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.Spread: func(x *issue) {
 		a, from := x.in(0), x.in(1)
-		x.launch(typed("spread", a), each(x.out(0).Len()), a, nil, from, x.in(2), x.out(0), from.Len(), a.Shape[0], last(a), x.c.Attr.I[0], 0, false)
+		x.launch(typed("spread", a), each(x.out(0).Len()), a, nil, from, x.in(2), x.out(0), from.Len(),
+			a.Shape[0], last(a), x.c.Attr.I[0], 0, false)
 	},
 	kernels.Mix: func(x *issue) {
 		a, slot := x.in(0), x.in(1)
-		x.launch(typed("mix", a), each(x.out(0).Len()), a, nil, slot, x.in(2), x.out(0), slot.Shape[0], a.Shape[0], last(a), last(slot), 0, false)
+		x.launch(typed("mix", a), each(x.out(0).Len()), a, nil, slot, x.in(2), x.out(0), slot.Shape[0],
+			a.Shape[0], last(a), last(slot), 0, false)
 	},
 	kernels.MixDW: func(x *issue) {
 		dy, a, slot := x.in(0), x.in(1), x.in(2)
-		x.launch(typed("mix_dw", dy), rowwise(slot.Len(), last(dy)), a, dy, slot, nil, x.out(0), slot.Len(), a.Shape[0], last(dy), last(slot), 0, false)
+		x.launch(typed("mix_dw", dy), rowwise(slot.Len(), last(dy)), a, dy, slot, nil, x.out(0),
+			slot.Len(), a.Shape[0], last(dy), last(slot), 0, false)
 	},
 	kernels.BalanceSums: func(x *issue) {
 		b := x.balance(x.in(0), x.in(1))
@@ -79,7 +84,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.Surplus: func(x *issue) {
 		idx := x.in(0)
-		b := balance{cu: x.in(1), idx: idx, sums: x.out(0), t: idx.Shape[0], e: x.out(0).Len(), k: last(idx), c: x.in(1).Len() - 1, add: x.accumulates(0)}
+		b := balance{cu: x.in(1), idx: idx, sums: x.out(0), t: idx.Shape[0], e: x.out(0).Len(),
+			k: last(idx), c: x.in(1).Len() - 1, add: x.accumulates(0)}
 		x.balanced("surplus", rowwise(b.e, b.t*b.k), b)
 	},
 	kernels.ZLoss: func(x *issue) {
@@ -104,7 +110,8 @@ type router struct {
 func (x *issue) router(name string, r router) {
 	at := x.c.Attr
 	g := grid{x: r.t, threads: 32, shared: 8 * (2*r.e + max(1, at.I[1]))}
-	x.launch(name, g, r.logits, r.bias, r.dw, r.idxIn, r.w, r.dlogits, r.idx, r.e, r.k, at.I[0], at.I[1], at.I[2], at.I[3], at.F[0], at.F[1])
+	x.launch(name, g, r.logits, r.bias, r.dw, r.idxIn, r.w, r.dlogits, r.idx, r.e, r.k, at.I[0], at.I[1],
+		at.I[2], at.I[3], at.F[0], at.F[1])
 }
 
 // balance are the fields of the struct Balance but those that are attributes of the call.
@@ -117,7 +124,8 @@ type balance struct {
 }
 
 func (x *issue) balance(logits, cu *tensor.Tensor) balance {
-	return balance{logits: logits, cu: cu, t: logits.Shape[0], e: last(logits), k: x.c.Attr.I[0], c: cu.Len() - 1}
+	return balance{logits: logits, cu: cu, t: logits.Shape[0], e: last(logits), k: x.c.Attr.I[0],
+		c: cu.Len() - 1}
 }
 
 // tokens is a warp for each token with room for so many float64 an expert.
@@ -125,7 +133,8 @@ func (b balance) tokens(n int) grid { return grid{x: b.t, threads: 32, shared: 8
 
 func (x *issue) balanced(name string, g grid, b balance) {
 	at := x.c.Attr
-	x.launch(name, g, b.logits, b.dsums, b.seed, b.sumsIn, b.cu, b.idx, b.share, b.each, b.top, b.sums, b.loss, b.dlogits,
+	x.launch(name, g, b.logits, b.dsums, b.seed, b.sumsIn, b.cu, b.idx, b.share, b.each, b.top, b.sums,
+		b.loss, b.dlogits,
 		b.t, b.e, b.k, at.I[1], at.I[2], b.c, b.add, at.F[0])
 }
 

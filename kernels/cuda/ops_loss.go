@@ -16,14 +16,16 @@ var _ = register(map[kernels.Op]func(x *issue){
 			rows := min(lseRows, b.t-from)
 			e := numerators{}
 			if x.out(2) != nil {
-				e = numerators{at: x.q.Addr(x.out(2)) + uint64(from*b.v*b.size), row: b.v, top: x.q.Addr(x.out(3)) + uint64(from*b.blocks*4), block: kernels.LSEBlock}
+				e = numerators{at: x.q.Addr(x.out(2)) + uint64(from*b.v*b.size), row: b.v,
+					top: x.q.Addr(x.out(3)) + uint64(from*b.blocks*4), block: kernels.LSEBlock}
 			}
 			x.lse(b, from, rows, e, x.q.Addr(x.out(0)), x.q.Addr(x.out(1)))
 		}
 	},
 	kernels.LSEJoin: func(x *issue) {
 		l, y := x.in(0), x.out(0)
-		x.launch("lse_join", each(y.Len()), l, nil, nil, nil, nil, y, nil, nil, y.Len(), last(l), 0, 0, 0, 0, 0, 0.0, 0.0)
+		x.launch("lse_join", each(y.Len()), l, nil, nil, nil, nil, y, nil, nil, y.Len(), last(l), 0, 0, 0,
+			0, 0, 0.0, 0.0)
 	},
 	kernels.NLL: func(x *issue) { x.nll(x.q.Addr(x.in(0)), x.q.Addr(x.in(1)), x.in(2), x.in(3)) },
 	kernels.LinearCEDX: func(x *issue) {
@@ -64,7 +66,8 @@ func (x *issue) wAt(b losses, block int) uint64 {
 	return x.q.Addr(b.w) + uint64(block*kernels.LSEBlock*b.d*b.size)
 }
 
-// numerators is where exponentials go, or lie: rows are row elements apart and blocks of columns block elements; at = 0 for none.
+// numerators is where exponentials go, or lie: rows are row elements apart and blocks of columns block
+// elements; at = 0 for none.
 type numerators struct {
 	at, top    uint64
 	row, block int
@@ -80,7 +83,8 @@ func (e numerators) of(b losses, block int) any {
 // logits computes a block of them.
 func (x *issue) logits(b losses, from, rows, block int) {
 	cols := b.columns(block)
-	x.product(b.x.DType, product{a: x.xAt(b, from), b: x.wAt(b, block), y: b.z, m: rows, n: cols, k: b.d, aRow: b.d, aCol: 1, bRow: b.d, bCol: 1, yRow: cols, wide: true})
+	x.product(b.x.DType, product{a: x.xAt(b, from), b: x.wAt(b, block), y: b.z, m: rows, n: cols, k: b.d,
+		aRow: b.d, aCol: 1, bRow: b.d, bCol: 1, yRow: cols, wide: true})
 }
 
 // lseBlock reduces a block of logits, and keeps numerators where there is room for them.
@@ -95,11 +99,13 @@ func (x *issue) lseBlock(b losses, from, rows, block int, e numerators, hit uint
 	}
 	cols := b.columns(block)
 	x.logits(b, from, rows, block)
-	x.launch(typed("lse_block", b.x), rowwise(rows, cols), b.z, x.q.Addr(b.target)+uint64(4*from), b.max, b.sum, hit, nil, e.of(b, block), top,
+	x.launch(typed("lse_block", b.x), rowwise(rows, cols), b.z, x.q.Addr(b.target)+uint64(4*from), b.max,
+		b.sum, hit, nil, e.of(b, block), top,
 		rows, cols, e.row, block, b.blocks, x.c.Attr.I[0], b.v, x.c.Attr.F[0], less)
 }
 
-// lse computes the sums of exponentials of rows from on, and the logits of their targets; lse and hit are those of row 0.
+// lse computes the sums of exponentials of rows from on, and the logits of their targets; lse and hit are
+// those of row 0.
 func (x *issue) lse(b losses, from, rows int, e numerators, lse, hit uint64) {
 	at := uint64(4 * from)
 	for block := range b.blocks {
@@ -109,14 +115,16 @@ func (x *issue) lse(b losses, from, rows int, e numerators, lse, hit uint64) {
 		x.absent = true
 		return
 	}
-	x.launch("lse_blocks", each(rows), nil, nil, b.max, b.sum, nil, lse+at, nil, nil, rows, 0, 0, 0, b.blocks, 0, 0, 0.0, 0.0)
+	x.launch("lse_blocks", each(rows), nil, nil, b.max, b.sum, nil, lse+at, nil, nil, rows, 0, 0, 0,
+		b.blocks, 0, 0, 0.0, 0.0)
 }
 
 func (x *issue) nll(lse, hit uint64, target, weight *tensor.Tensor) {
 	x.launch("nll", single(256), lse, hit, weight, target, x.out(0), target.Len())
 }
 
-// backward carries a chunk of rows back: dz of a block at a time from numerators, into sums over blocks and over chunks.
+// backward carries a chunk of rows back: dz of a block at a time from numerators, into sums over blocks
+// and over chunks.
 type backward struct {
 	lse, dz, dx  uint64 // dx is float32 sums of a chunk, 0 if nobody wants them
 	dzRow        int
@@ -130,13 +138,16 @@ type backward struct {
 func (x *issue) backBlock(b losses, from, rows, block int, e numerators, g backward) {
 	cols, at := b.columns(block), uint64(4*from)
 	dz := g.dz + uint64(block*g.dzBlock*b.size)
-	x.launch(typed("logits_bwd", b.x), rowwise(rows, cols), x.xAt(b, from), b.w, e.of(b, block), e.top, g.lse+at, x.q.Addr(g.weight)+at, g.seed,
+	x.launch(typed("logits_bwd", b.x), rowwise(rows, cols), x.xAt(b, from), b.w, e.of(b, block), e.top,
+		g.lse+at, x.q.Addr(g.weight)+at, g.seed,
 		x.q.Addr(b.target)+at, dz, cols, b.d, e.row, g.dzRow, block, b.blocks, x.c.Attr.I[0], x.c.Attr.F[0])
 	if g.dx != 0 {
-		x.product(b.x.DType, product{a: dz, b: x.wAt(b, block), y: g.dx, m: rows, n: b.d, k: cols, aRow: g.dzRow, aCol: 1, bRow: 1, bCol: b.d, yRow: b.d, wide: true, add: block > 0})
+		x.product(b.x.DType, product{a: dz, b: x.wAt(b, block), y: g.dx, m: rows, n: b.d, k: cols,
+			aRow: g.dzRow, aCol: 1, bRow: 1, bCol: b.d, yRow: b.d, wide: true, add: block > 0})
 	}
 	if g.dw != nil {
-		x.product(b.x.DType, product{a: dz, b: x.xAt(b, from), y: x.q.Addr(g.dw) + uint64(4*block*kernels.LSEBlock*b.d), m: cols, n: b.d, k: rows,
+		x.product(b.x.DType, product{a: dz, b: x.xAt(b, from), y: x.q.Addr(g.dw) +
+			uint64(4*block*kernels.LSEBlock*b.d), m: cols, n: b.d, k: rows,
 			aRow: 1, aCol: g.dzRow, bRow: 1, bCol: b.d, yRow: b.d, wide: true, add: g.add || !g.first})
 	}
 }
@@ -144,16 +155,19 @@ func (x *issue) backBlock(b losses, from, rows, block int, e numerators, g backw
 // finish rounds a chunk's sums to the gradient of activations.
 func (x *issue) finish(b losses, from, rows int, g backward) {
 	if g.dx != 0 {
-		x.launch(typed("narrow_all", b.x), each(rows*b.d), g.dx, x.q.Addr(g.dxOut)+uint64(from*b.d*b.size), rows*b.d, 0, 0, 0.0)
+		x.launch(typed("narrow_all", b.x), each(rows*b.d), g.dx,
+			x.q.Addr(g.dxOut)+uint64(from*b.d*b.size), rows*b.d, 0, 0, 0.0)
 	}
 }
 
-// gradients are those of linear_ce_bwd, whichever are wanted. Numerators that were not kept are computed again.
+// gradients are those of linear_ce_bwd, whichever are wanted. Numerators that were not kept are computed
+// again.
 func (x *issue) gradients(dx, dw *tensor.Tensor) {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
 	step := kernels.LossRows(b.x.DType, b.v)
 	rows := min(b.t, step)
-	g := backward{lse: x.q.Addr(x.in(3)), weight: x.in(4), seed: x.in(5), dxOut: dx, dw: dw, add: x.accumulates(1), dzRow: min(b.v, kernels.LSEBlock)}
+	g := backward{lse: x.q.Addr(x.in(3)), weight: x.in(4), seed: x.in(5), dxOut: dx, dw: dw,
+		add: x.accumulates(1), dzRow: min(b.v, kernels.LSEBlock)}
 	g.dz = x.work(rows*g.dzRow, b.size)
 	if dx != nil {
 		g.dx = x.work(rows*b.d, 4)
@@ -171,7 +185,8 @@ func (x *issue) gradients(dx, dw *tensor.Tensor) {
 		g.first = from == 0
 		e := again
 		if x.in(6) != nil {
-			e = numerators{at: x.q.Addr(x.in(6)) + uint64(from*b.v*b.size), row: b.v, top: x.q.Addr(x.in(7)) + uint64(from*b.blocks*4), block: kernels.LSEBlock}
+			e = numerators{at: x.q.Addr(x.in(6)) + uint64(from*b.v*b.size), row: b.v,
+				top: x.q.Addr(x.in(7)) + uint64(from*b.blocks*4), block: kernels.LSEBlock}
 		}
 		for block := range b.blocks {
 			if x.in(6) == nil {
@@ -183,14 +198,17 @@ func (x *issue) gradients(dx, dw *tensor.Tensor) {
 	}
 }
 
-// lossAndGradients is linear_ce: numerators of a chunk of rows stay in the operand work until its gradients have been made of them.
+// lossAndGradients is linear_ce: numerators of a chunk of rows stay in the operand work until its
+// gradients have been made of them.
 func (x *issue) lossAndGradients() {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
 	work, weight := x.out(1), x.in(3)
 	step := kernels.LossRows(b.x.DType, b.v)
 	lse, hit := x.work(b.t, 4), x.work(b.t, 4)
-	e := numerators{at: x.q.Addr(work), row: work.Shape[2], block: work.Shape[1] * work.Shape[2], top: x.work(min(b.t, step)*b.blocks, 4)}
-	g := backward{lse: lse, weight: weight, seed: x.in(4), dxOut: x.out(2), dw: x.out(3), add: x.accumulates(1), dz: e.at, dzRow: e.row, dzBlock: e.block,
+	e := numerators{at: x.q.Addr(work), row: work.Shape[2], block: work.Shape[1] * work.Shape[2],
+		top: x.work(min(b.t, step)*b.blocks, 4)}
+	g := backward{lse: lse, weight: weight, seed: x.in(4), dxOut: x.out(2), dw: x.out(3),
+		add: x.accumulates(1), dz: e.at, dzRow: e.row, dzBlock: e.block,
 		dx: x.work(min(b.t, step)*b.d, 4)}
 	if b.t == 0 && !g.add {
 		x.clear(g.dw, 0)

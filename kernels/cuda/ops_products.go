@@ -14,34 +14,41 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.Linear: func(x *issue) {
 		a, w, y := x.in(0), x.in(1), x.out(0)
 		n, k := w.Shape[0], w.Shape[1]
-		x.product(a.DType, product{a: a, b: w, bias: x.in(2), y: y, m: a.Rows(), n: n, k: k, aRow: k, aCol: 1, bRow: k, bCol: 1, yRow: n, wide: wide(y, a)})
+		x.product(a.DType, product{a: a, b: w, bias: x.in(2), y: y, m: a.Rows(), n: n, k: k, aRow: k,
+			aCol: 1, bRow: k, bCol: 1, yRow: n, wide: wide(y, a)})
 	},
 	kernels.LinearDX: func(x *issue) {
 		dy, w, dx := x.in(0), x.in(1), x.out(0)
 		n, k := w.Shape[0], w.Shape[1]
-		x.product(dy.DType, product{a: dy, b: w, y: dx, m: dy.Rows(), n: k, k: n, aRow: n, aCol: 1, bRow: 1, bCol: k, yRow: k})
+		x.product(dy.DType, product{a: dy, b: w, y: dx, m: dy.Rows(), n: k, k: n, aRow: n, aCol: 1,
+			bRow: 1, bCol: k, yRow: k})
 	},
 	kernels.LinearDW: func(x *issue) {
 		dy, a, dw := x.in(0), x.in(1), x.out(0)
 		n, k := last(dy), last(a)
-		x.product(dy.DType, product{a: dy, b: a, y: dw, m: n, n: k, k: a.Rows(), aRow: 1, aCol: n, bRow: 1, bCol: k, yRow: k, wide: true, add: x.accumulates(0)})
+		x.product(dy.DType, product{a: dy, b: a, y: dw, m: n, n: k, k: a.Rows(), aRow: 1, aCol: n,
+			bRow: 1, bCol: k, yRow: k, wide: true, add: x.accumulates(0)})
 	},
 	kernels.GroupedLinear: func(x *issue) {
 		a, w, y := x.in(0), x.in(1), x.out(0)
 		n, k := w.Shape[1], w.Shape[2]
-		x.grouped(y, n, product{a: a, b: w, y: y, m: a.Shape[0], n: n, k: k, aRow: k, aCol: 1, bRow: k, bCol: 1, yRow: n, groups: w.Shape[0], bGroup: n * k, wide: wide(y, a)})
+		x.grouped(y, n, product{a: a, b: w, y: y, m: a.Shape[0], n: n, k: k, aRow: k, aCol: 1, bRow: k,
+			bCol: 1, yRow: n, groups: w.Shape[0], bGroup: n * k, wide: wide(y, a)})
 	},
 	kernels.GroupedLinearDX: func(x *issue) {
 		dy, w, dx := x.in(0), x.in(1), x.out(0)
 		n, k := w.Shape[1], w.Shape[2]
-		x.grouped(dx, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: n, aCol: 1, bRow: 1, bCol: k, yRow: k, groups: w.Shape[0], bGroup: n * k})
+		x.grouped(dx, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: n, aCol: 1,
+			bRow: 1, bCol: k, yRow: k, groups: w.Shape[0], bGroup: n * k})
 	},
 	kernels.GroupedLinearDW: func(x *issue) {
 		dy, a, dw := x.in(0), x.in(1), x.out(0)
 		n, k := dw.Shape[1], dw.Shape[2]
-		p := product{a: dy, b: a, y: dw, off: x.in(2), m: n, n: k, aRow: 1, aCol: n, bRow: 1, bCol: k, yRow: k, groups: dw.Shape[0], yGroup: n * k, wide: true, add: x.accumulates(0)}
+		p := product{a: dy, b: a, y: dw, off: x.in(2), m: n, n: k, aRow: 1, aCol: n, bRow: 1, bCol: k,
+			yRow: k, groups: dw.Shape[0], yGroup: n * k, wide: true, add: x.accumulates(0)}
 		if p.n > 0 {
-			x.launch("product_terms_"+dy.DType.String(), grid{x: parts(n, tile), y: parts(k, tile), z: p.groups, threads: 256}, p.fields()...)
+			x.launch("product_terms_"+dy.DType.String(), grid{x: parts(n, tile), y: parts(k, tile),
+				z: p.groups, threads: 256}, p.fields()...)
 		}
 	},
 	kernels.Attention:    (*issue).attention,
@@ -62,7 +69,8 @@ type product struct {
 }
 
 func (p product) fields() []any {
-	return []any{p.a, p.b, orNil(p.bias), p.y, p.off, p.m, p.n, p.k, p.aRow, p.aCol, p.bRow, p.bCol, p.yRow, p.groups, p.bGroup, p.yGroup, p.wide, p.add}
+	return []any{p.a, p.b, orNil(p.bias), p.y, p.off, p.m, p.n, p.k, p.aRow, p.aCol, p.bRow, p.bCol,
+		p.yRow, p.groups, p.bGroup, p.yGroup, p.wide, p.add}
 }
 
 // orNil makes an absent tensor an absent argument.
@@ -76,7 +84,8 @@ func orNil(a any) any {
 // product launches y = a·bᵀ for operands of a dtype.
 func (x *issue) product(d tensor.DType, p product) {
 	if p.n > 0 {
-		x.launch("product_"+d.String(), grid{x: parts(p.m, tile), y: parts(p.n, tile), threads: 256}, p.fields()...)
+		x.launch("product_"+d.String(), grid{x: parts(p.m, tile), y: parts(p.n, tile), threads: 256},
+			p.fields()...)
 	}
 }
 
@@ -94,7 +103,8 @@ func (x *issue) grouped(y *tensor.Tensor, width int, p product) {
 	}
 }
 
-// Rows of a block of attention: its own, and those of the other side that it has at once; as attention.cuh has them.
+// Rows of a block of attention: its own, and those of the other side that it has at once; as
+// attention.cuh has them.
 const (
 	attnOwn     = 16
 	attnOther   = 32
@@ -113,7 +123,8 @@ type attention struct {
 
 // attentionOf names the operands that both directions have; more are those from cu_q on.
 func (x *issue) attentionOf(q, k, v *tensor.Tensor, more int) attention {
-	return attention{q: q, k: k, v: v, cuQ: x.in(more), cuK: x.in(more + 1), blocks: x.in(more + 2), posQ: x.in(more + 3), posK: x.in(more + 4), near: x.in(more + 5),
+	return attention{q: q, k: k, v: v, cuQ: x.in(more), cuK: x.in(more + 1), blocks: x.in(more + 2),
+		posQ: x.in(more + 3), posK: x.in(more + 4), near: x.in(more + 5),
 		t: q.Shape[0], s: k.Shape[0], h: q.Shape[1], g: k.Shape[1], d: q.Shape[2], e: v.Shape[2]}
 }
 
@@ -123,7 +134,8 @@ func (x *issue) attend(name string, g grid, a attention) {
 	if a.blocks != nil {
 		words = a.blocks.Shape[1]
 	}
-	x.launch(typed(name, a.q), g, a.q, a.k, a.v, a.o, a.dout, a.lse, a.delta, a.cuQ, a.cuK, a.blocks, a.posQ, a.posK, a.near, a.out, a.dq, a.dk, a.dv, a.lseOut, a.deltaOut,
+	x.launch(typed(name, a.q), g, a.q, a.k, a.v, a.o, a.dout, a.lse, a.delta, a.cuQ, a.cuK, a.blocks,
+		a.posQ, a.posK, a.near, a.out, a.dq, a.dk, a.dv, a.lseOut, a.deltaOut,
 		a.t, a.s, a.h, a.g, a.d, a.e, a.cuQ.Len()-1, at.I[0] == 1, at.I[1], at.I[2], words, at.F[0], at.F[1])
 }
 
@@ -149,7 +161,8 @@ func (x *issue) attention() {
 		return
 	}
 	shared := (attnOwn+attnOther)*(a.d+1) + attnOther*a.e + attnOwn*attnOther
-	x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads, shared: 4 * shared}, a)
+	x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
+		shared: 4 * shared}, a)
 }
 
 func (x *issue) attentionBwd() {
@@ -163,8 +176,10 @@ func (x *issue) attentionBwd() {
 	a.deltaOut = a.delta
 	x.attend("attention_delta", grid{x: parts(a.t*a.h, attnThreads/32), threads: attnThreads}, a)
 	rows := (attnOwn + attnOther) * (a.d + a.e + 2)
-	x.attend("attention_dq"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads, shared: 4 * (rows + attnOwn*attnOther)}, a)
-	x.attend("attention_dkv"+width, grid{x: parts(a.s, attnOwn), y: a.g, threads: attnThreads, shared: 4 * (rows + 2*attnOwn*attnOther)}, a)
+	x.attend("attention_dq"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
+		shared: 4 * (rows + attnOwn*attnOther)}, a)
+	x.attend("attention_dkv"+width, grid{x: parts(a.s, attnOwn), y: a.g, threads: attnThreads,
+		shared: 4 * (rows + 2*attnOwn*attnOther)}, a)
 }
 
 // ceilOf is ⌈f·n/e⌉: the most rows of an expert.

@@ -27,19 +27,22 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.LayerNormDW: func(x *issue) { x.columns("layernorm_dw", x.in(1), x.in(2), x.in(3)) },
 	kernels.GateRowsBwd: func(x *issue) {
 		dy := x.in(0)
-		x.launch(typed("gate_rows_bwd", dy), rowwise(dy.Rows(), last(dy)), dy, x.in(1), x.in(2), x.out(0), x.out(1), last(dy))
+		x.launch(typed("gate_rows_bwd", dy), rowwise(dy.Rows(), last(dy)), dy, x.in(1), x.in(2), x.out(0),
+			x.out(1), last(dy))
 	},
 	kernels.Rope: func(x *issue) {
 		a, r := x.in(0), last(x.in(1))
 		t, h, d := a.Shape[0], a.Shape[1], a.Shape[2]
-		x.turns(typed("rope", a), each(t*h*(d-r)), turns{x: a, cos: x.in(1), sin: x.in(2), y: x.out(0), t: t, h: h, d: d, r: r, way: x.c.Attr.I[0], pairs: x.c.Attr.I[1]})
+		x.turns(typed("rope", a), each(t*h*(d-r)), turns{x: a, cos: x.in(1), sin: x.in(2), y: x.out(0),
+			t: t, h: h, d: d, r: r, way: x.c.Attr.I[0], pairs: x.c.Attr.I[1]})
 	},
 	kernels.RopeTable: func(x *issue) { x.angles(nil, 0) },
 	kernels.RopeAxes:  func(x *issue) { x.angles(x.in(2), x.in(0).Shape[1]) },
 	kernels.Turn: func(x *issue) {
 		a, r := x.in(0), x.in(1).Len()
 		t, h, d := a.Shape[0], a.Shape[1], a.Shape[2]
-		x.turns(typed("turn", a), each(t*h*r), turns{x: a, angle: x.in(1), mark: x.in(2), y: x.out(0), t: t, h: h, d: d, r: r, way: x.c.Attr.I[0]})
+		x.turns(typed("turn", a), each(t*h*r), turns{x: a, angle: x.in(1), mark: x.in(2), y: x.out(0),
+			t: t, h: h, d: d, r: r, way: x.c.Attr.I[0]})
 	},
 	kernels.TurnDW: func(x *issue) {
 		dy, r := x.in(0), x.out(0).Len()
@@ -47,7 +50,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 		n := parts(t, chunk)
 		part := x.work(n*r, 4)
 		g := rowwise(n, r)
-		x.turns(typed("turn_dw", dy), g, turns{x: x.in(1), dy: dy, mark: x.in(2), part: part, t: t, h: dy.Shape[1], d: dy.Shape[2], r: r})
+		x.turns(typed("turn_dw", dy), g, turns{x: x.in(1), dy: dy, mark: x.in(2), part: part, t: t,
+			h: dy.Shape[1], d: dy.Shape[2], r: r})
 		x.join(part, n, r)
 	},
 	kernels.Take: func(x *issue) {
@@ -67,13 +71,15 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.CutSequences: func(x *issue) {
 		from := x.c.Attr.I[0]
-		x.launch("cut_sequences", grid{x: 1, threads: 32}, x.in(0), x.in(1), x.out(0), x.out(1), x.in(0).Len()-1, from, from+x.c.Attr.I[1])
+		x.launch("cut_sequences", grid{x: 1, threads: 32}, x.in(0), x.in(1), x.out(0), x.out(1),
+			x.in(0).Len()-1, from, from+x.c.Attr.I[1])
 	},
 })
 
 // norm launches a kernel of rows; its fields are those of the struct Norm.
 func (x *issue) norm(name string, dy, a, w, b, mean, rstd, meanOut, rstdOut *tensor.Tensor) {
-	x.launch(typed(name, a), rowwise(a.Rows(), last(a)), dy, a, w, b, mean, rstd, x.out(0), meanOut, rstdOut, last(a), x.c.Attr.F[0], x.c.Attr.F[1])
+	x.launch(typed(name, a), rowwise(a.Rows(), last(a)), dy, a, w, b, mean, rstd, x.out(0), meanOut,
+		rstdOut, last(a), x.c.Attr.F[0], x.c.Attr.F[1])
 }
 
 const chunk = 64 // rows whose sums are one number of the first pass, as rows.cu has it
@@ -105,12 +111,14 @@ type turns struct {
 }
 
 func (x *issue) turns(name string, g grid, a turns) {
-	x.launch(name, g, a.x, a.dy, a.angle, a.cos, a.sin, a.mark, a.pos, a.axis, a.y, a.cosOut, a.sinOut, a.part, a.t, a.h, a.d, a.r, a.way, a.pairs, a.axes, a.f)
+	x.launch(name, g, a.x, a.dy, a.angle, a.cos, a.sin, a.mark, a.pos, a.axis, a.y, a.cosOut, a.sinOut,
+		a.part, a.t, a.h, a.d, a.r, a.way, a.pairs, a.axes, a.f)
 }
 
 func (x *issue) angles(axis *tensor.Tensor, axes int) {
 	t, r := x.in(0).Shape[0], x.in(1).Len()
-	x.turns("rope_table", each(t*r), turns{angle: x.in(1), pos: x.in(0), axis: axis, cosOut: x.out(0), sinOut: x.out(1), t: t, r: r, axes: axes, f: x.c.Attr.F[0]})
+	x.turns("rope_table", each(t*r), turns{angle: x.in(1), pos: x.in(0), axis: axis, cosOut: x.out(0),
+		sinOut: x.out(1), t: t, r: r, axes: axes, f: x.c.Attr.F[0]})
 }
 
 // gather copies the rows of a that idx less first names.
@@ -123,5 +131,6 @@ func (x *issue) gather(name string, a, idx *tensor.Tensor, first int) {
 func (x *issue) scatter(name string, first int, add bool) {
 	dy, idx, y := x.in(0), x.in(1), x.out(0)
 	d := tensor.Len(y.Shape[1:])
-	x.launch(typed(name, dy), rowwise(idx.Len(), max(d, 1)), nil, dy, idx, nil, y, idx.Len(), y.Shape[0], d, 1, first, add)
+	x.launch(typed(name, dy), rowwise(idx.Len(), max(d, 1)), nil, dy, idx, nil, y, idx.Len(), y.Shape[0],
+		d, 1, first, add)
 }

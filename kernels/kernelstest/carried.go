@@ -18,8 +18,8 @@ type carried struct {
 	t    testing.TB
 }
 
-// Carried is a backend for Run that has its operands copied to a device, each as far from an aligned address as on the host and among bytes
-// that must not change, and results back.
+// Carried is a backend for Run that has its operands copied to a device, each as far from an aligned
+// address as on the host and among bytes that must not change, and results back.
 func Carried(t testing.TB, d kernels.Device, pool *tensor.Pool) kernels.Backend {
 	return carried{d, pool, t}
 }
@@ -34,7 +34,8 @@ type parcel struct {
 	shape  map[*tensor.Tensor]*tensor.Tensor // views of it
 }
 
-// parcels are a call's operands by where they lie on the host: what shares storage there does so on the device.
+// parcels are a call's operands by where they lie on the host: what shares storage there does so on the
+// device.
 type parcels map[storage]*parcel
 
 type storage struct {
@@ -61,7 +62,9 @@ func (c carried) place(t *tensor.Tensor, at parcels) *tensor.Tensor {
 
 // send copies an operand to the device.
 func (c carried) send(t *tensor.Tensor) *parcel {
-	p := &parcel{from: margin + int(uintptr(unsafe.Pointer(unsafe.SliceData(t.Bytes())))%margin)/t.DType.Size()*t.DType.Size(), shape: map[*tensor.Tensor]*tensor.Tensor{}}
+	p := &parcel{from: margin +
+		int(uintptr(unsafe.Pointer(unsafe.SliceData(t.Bytes())))%margin)/t.DType.Size()*t.DType.Size(),
+		shape: map[*tensor.Tensor]*tensor.Tensor{}}
 	if p.from > margin {
 		p.from -= margin // as far behind a multiple of the alignment as on the host
 	}
@@ -88,7 +91,8 @@ func (c carried) call(k *kernels.Call, at parcels) *kernels.Call {
 	return out
 }
 
-// Run implements kernels.Backend. All operands are compared and copied back, so that a change to an input shows as one.
+// Run implements kernels.Backend. All operands are compared and copied back, so that a change to an input
+// shows as one.
 func (c carried) Run(k *kernels.Call) {
 	if kernels.Check(k) != nil {
 		c.Device.Run(k) // panics
@@ -119,7 +123,8 @@ func (c carried) back(k *kernels.Call, at parcels) {
 			clear(image[p.from : p.from+t.Size()])
 			for i, b := range image {
 				if b != 0xff && (i < p.from || i >= p.from+t.Size()) {
-					c.t.Fatalf("%s changed byte %d of the %d around %v at %d", k.Op, i, len(image), t, p.from)
+					c.t.Fatalf("%s changed byte %d of the %d around %v at %d", k.Op, i, len(image), t,
+						p.from)
 				}
 			}
 		}

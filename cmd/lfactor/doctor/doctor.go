@@ -45,6 +45,9 @@ func doctor(c *cobra.Command, _ []string) error {
 	if total := process.MemoryLimit("/"); total > 0 {
 		line("memory", total > 1<<30, "%s", tensor.Bytes(total))
 	}
+	for _, d := range kernels.Describe() {
+		line("device", true, "%s", d) // to be without is no fault
+	}
 	dir, err := os.MkdirTemp(".", ".lfactor-doctor-")
 	line("disk", err == nil, "the current directory can be written")
 	if err == nil {

@@ -37,8 +37,8 @@ type Driver struct {
 	set, blocks, launches uintptr
 }
 
-// New builds the library with further flags of the compiler, or takes one that was built from the same sources, and loads it. Without g++ the
-// test is skipped, and says so.
+// New builds the library with further flags of the compiler, or takes one that was built from the same
+// sources, and loads it. Without g++ the test is skipped, and says so.
 func New(t testing.TB, flags ...string) *Driver {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -69,9 +69,11 @@ func New(t testing.TB, flags ...string) *Driver {
 	return d
 }
 
-// build compiles the sources in a folder of their hash; libraries of earlier calls, also of other processes, are used again.
+// build compiles the sources in a folder of their hash; libraries of earlier calls, also of other
+// processes, are used again.
 func build(compiler string, flags []string) (string, error) {
-	args := append([]string{"-std=c++17", "-O2", "-mfma", "-ffp-contract=off", "-Wall", "-Wno-unused", "-shared", "-fPIC", "-DLF_HOST"}, flags...)
+	args := append([]string{"-std=c++17", "-O2", "-mfma", "-ffp-contract=off", "-Wall", "-Wno-unused",
+		"-shared", "-fPIC", "-DLF_HOST"}, flags...)
 	h := sha256.New()
 	fmt.Fprintln(h, args, source.Hash(), os.Getuid())
 	own, err := fs.Sub(files, "src")
@@ -95,11 +97,15 @@ func build(compiler string, flags []string) (string, error) {
 	}
 	defer os.RemoveAll(dir)
 	for _, f := range []fs.FS{own, source.Files} {
-		if err := each(f, func(name string, text []byte) error { return os.WriteFile(filepath.Join(dir, name), text, 0o600) }); err != nil {
+		if err := each(f, func(name string, text []byte) error {
+			return os.WriteFile(filepath.Join(dir,
+				name), text, 0o600)
+		}); err != nil {
 			return "", err
 		}
 	}
-	c := exec.Command(compiler, append(args, "-x", "c++", "all.cu", "fibers.cc", "driver.cc", "-o", "libcuda.so", "-lpthread", "-ldl")...)
+	c := exec.Command(compiler, append(args, "-x", "c++", "all.cu", "fibers.cc", "driver.cc", "-o",
+		"libcuda.so", "-lpthread", "-ldl")...)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the emulated driver: %w\n%s", err, out)
@@ -133,7 +139,8 @@ func load(path string) (*Driver, error) {
 		return nil, err
 	}
 	d := &Driver{Path: path}
-	for name, p := range map[string]*uintptr{"lf_emulate": &d.set, "lf_emulated_blocks": &d.blocks, "lf_emulated_launches": &d.launches} {
+	for name, p := range map[string]*uintptr{"lf_emulate": &d.set, "lf_emulated_blocks": &d.blocks,
+		"lf_emulated_launches": &d.launches} {
 		if *p, err = purego.Dlsym(h, name); err != nil {
 			return nil, err
 		}

@@ -11,9 +11,10 @@ import (
 // Compiler is the version of nvcc that makes the image: what it puts out, drivers from CUDA 13.0 on read.
 const Compiler = "13.0.88"
 
-// flags make the image. Sums and products are fused where the source says so only, so that a kernel's bits do not depend on what
-// it is compiled together with.
-var flags = []string{"-std=c++17", "-O3", "-fmad=false", "-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=sm_90a",
+// flags make the image. Sums and products are fused where the source says so only, so that a kernel's
+// bits do not depend on what it is compiled together with.
+var flags = []string{"-std=c++17", "-O3", "-fmad=false", "-gencode=arch=compute_80,code=sm_80",
+	"-gencode=arch=compute_90a,code=sm_90a",
 	"-gencode=arch=compute_80,code=compute_80", "--compress-mode=size", "-fatbin"}
 
 // Sum describes an image: the source and the compiler that it was made of.
@@ -21,7 +22,8 @@ func Sum() string {
 	return fmt.Sprintf("source %s\nnvcc %s %s\n", Hash(), Compiler, strings.Join(flags, " "))
 }
 
-// FindCompiler is the path of an nvcc of the right version, in LFACTOR_NVCC or on the path; why tells what is amiss.
+// FindCompiler is the path of an nvcc of the right version, in LFACTOR_NVCC or on the path; why tells
+// what is amiss.
 func FindCompiler() (path, why string) {
 	path = os.Getenv("LFACTOR_NVCC")
 	if path == "" {
@@ -55,7 +57,8 @@ func Compile(compiler string) ([]byte, error) {
 	}
 	c := exec.Command(compiler, append(flags, "all.cu", "-o", "kernels.fatbin")...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "PATH="+filepath.Dir(compiler)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	c.Env = append(os.Environ(),
+		"PATH="+filepath.Dir(compiler)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if out, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", compiler, err, out)
 	}

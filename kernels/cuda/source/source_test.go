@@ -11,9 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var rewrite = flag.Bool("rewrite", false, "compile the image again (nvcc "+Compiler+" on the path or in LFACTOR_NVCC)")
+var rewrite = flag.Bool("rewrite", false,
+	"compile the image again (nvcc "+Compiler+" on the path or in LFACTOR_NVCC)")
 
-// TestImage: the image that lies here was made of the source that lies here. Where the compiler is found, it makes the same bytes.
+// TestImage: the image that lies here was made of the source that lies here. Where the compiler is found,
+// it makes the same bytes.
 func TestImage(t *testing.T) {
 	compiler, why := FindCompiler()
 	if *rewrite {
@@ -25,7 +27,8 @@ func TestImage(t *testing.T) {
 	}
 	sum, err := os.ReadFile("kernels.sum")
 	require.NoError(t, err)
-	require.Equal(t, Sum(), string(sum), "the image is of other sources: go test ./kernels/cuda/source -run TestImage -rewrite")
+	require.Equal(t, Sum(), string(sum),
+		"the image is of other sources: go test ./kernels/cuda/source -run TestImage -rewrite")
 	if why != "" {
 		t.Logf("not compiled again: %s; the hash of the source was compared", why)
 		return
@@ -34,11 +37,12 @@ func TestImage(t *testing.T) {
 	require.NoError(t, err)
 	have, err := os.ReadFile("kernels.fatbin")
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(want, have), "nvcc makes %d other bytes of this source than the %d that lie here", len(want), len(have))
+	require.True(t, bytes.Equal(want, have),
+		"nvcc makes %d other bytes of this source than the %d that lie here", len(want), len(have))
 }
 
-// TestNoFloatAtomics: sums have an order, so no kernel adds floating-point numbers atomically, and nothing asks for the number of
-// multiprocessors.
+// TestNoFloatAtomics: sums have an order, so no kernel adds floating-point numbers atomically, and
+// nothing asks for the number of multiprocessors.
 func TestNoFloatAtomics(t *testing.T) {
 	refused := regexp.MustCompile(`atomic\w*\s*\(|%nsmid|#include\s*<`)
 	for name, text := range All() {
