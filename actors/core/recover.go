@@ -21,7 +21,6 @@ func (c *Coordinator) now() kept { return kept{c.step, c.updates, c.l.LossScale}
 type recovery struct {
 	gone    map[actors.Ref]bool // ranks that have ended and are not back
 	blank   []bool              // by rank: it holds no state
-	mixed   bool                // some may have left the newest committed step for an older one
 	decided bool                // the step that was under way is committed, and not reported yet
 	halfway bool                // the same, and stays so: some ranks may have applied it, and others not
 	eval    int64               // the step whose evaluation was under way, -1 for none
@@ -171,9 +170,9 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 	case FromMember:
 		b.target, verdict = c.now(), c.verdict
 	case FromCopy:
-		b.target, b.mixed = c.copies.whole, true
+		b.target = c.copies.whole
 	default:
-		b.target, b.mixed = c.kept, true
+		b.target = c.kept
 		if c.kept.step < c.copies.whole.step {
 			c.copies.own, c.copies.whole = nil, kept{} // nobody keeps copies of steps that are taken again
 		}
@@ -193,10 +192,11 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 }
 
 // source says where the state of those that have none comes from: from a rank that holds the same, else from copies in memory, else from
-// the newest checkpoint.
+// the newest checkpoint. Until all are back ranks without a state only become more, and a step that is halfway applied stays so: once
+// everybody was sent to an older step, nobody is taken for one that holds the newest.
 func (c *Coordinator) source() int32 {
 	b := &c.back
-	members := !b.mixed && (c.l.Alone || !b.halfway)
+	members := c.l.Alone || !b.halfway
 	for i, blank := range b.blank {
 		members = members && (!blank || c.member(i) >= 0)
 	}
