@@ -130,8 +130,11 @@ func TestRecoverySources(t *testing.T) {
 		p := slowDisk(modelled(), 1+int64(seed%4)*50000, 1+int64(seed%5)*40000)
 		write := p.Job
 		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
-			if j.Kind == actors.KeepJob || j.Kind == actors.StateJob {
+			switch j.Kind {
+			case actors.KeepJob, actors.StateJob:
 				return 1 + int64(seed%3)*400000 // up to longer than a step
+			case actors.LoadBatch: // so that a rank is lost while its data is read
+				return 1 + int64(seed/8%3)*300000
 			}
 			return write(rank, j, s)
 		}

@@ -185,11 +185,11 @@ func TestSaveLost(t *testing.T) {
 func TestLossScale(t *testing.T) {
 	s := LossScale{Dynamic: true, Scale: 65536, Min: 1, Window: 3, Hysteresis: 2, Left: 2}
 	var got []float64
-	for _, over := range []bool{true, true, true, false, false, false, true, false, true} {
+	for _, over := range []bool{true, true, true, false, false, false, true, false, true, false, false} {
 		s.Update(over)
 		got = append(got, s.Scale)
 	}
-	require.Equal(t, []float64{65536, 32768, 16384, 16384, 16384, 32768, 32768, 32768, 16384}, got)
+	require.Equal(t, []float64{65536, 32768, 16384, 16384, 16384, 32768, 32768, 32768, 16384, 16384, 16384}, got)
 	fixed := LossScale{Scale: 8}
 	fixed.Update(true)
 	require.Equal(t, 8.0, fixed.Scale)

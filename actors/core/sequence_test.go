@@ -68,7 +68,7 @@ func optionsOf(t *testing.T, d *datadriven.TestData) options {
 }
 
 func newWorld(t *testing.T, d *datadriven.TestData) *world {
-	w := &world{options: optionsOf(t, d), actors: map[actors.Ref]actors.Behaviour{}, lives: map[actors.Ref]int{}, cut: map[[2]actors.Ref]bool{}, faults: map[string]string{}}
+	w := &world{options: optionsOf(t, d), actors: map[actors.Ref]actors.Behaviour{}, lives: map[actors.Ref]int{}, cut: map[[2]actors.Ref]string{}, faults: map[string]string{}}
 	w.names = map[actors.Ref]string{coordinator: "coordinator", observer: "observer"}
 	n := w.pp * w.dp
 	w.run = &core.RunLayout{Observer: observer, First: 1, Last: int64(w.steps), SaveEvery: int64(w.save), SaveAtEnd: w.atEnd, EvalSteps: min(1, int64(w.eval)), EvalEvery: int64(w.eval),
@@ -180,9 +180,9 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 	case "time":
 		w.queue, w.timers = append(w.queue, w.timers...), nil
 	case "cut":
-		var to int
-		d.ScanArgs(t, "to", &to)
-		w.cut[[2]actors.Ref{rank(), firstRank + actors.Ref(to)}] = true
+		to := len(w.ranks) // the first loader
+		d.MaybeScanArgs(t, "to", &to)
+		w.cut[[2]actors.Ref{rank(), firstRank + actors.Ref(to)}] = strings.TrimSpace(d.Input)
 	case "mend":
 		w.mend()
 	case "fail":
@@ -197,7 +197,7 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 // goOn delivers messages until there are none, or up to the one whose line the input is.
 func (w *world) goOn(t *testing.T, d *datadriven.TestData) {
 	until := strings.TrimSpace(d.Input)
-	for {
+	for !d.HasArg("paused") {
 		line, more := w.step()
 		switch {
 		case !more && until != "":

@@ -46,7 +46,7 @@ type world struct {
 	queue   []envelope
 	stopped []envelope // on links that are cut for the time being
 	timers  []envelope
-	cut     map[[2]actors.Ref]bool
+	cut     map[[2]actors.Ref]string // links that hold back the messages whose text begins so
 	faults  map[string]string // by a job's text: the error that it ends with
 	now     actors.Time
 	held    int // references to payloads
@@ -75,7 +75,7 @@ func (c self) Stop(r actors.Ref) { delete(c.w.actors, r) }
 
 func (c self) Send(to actors.Ref, m actors.Message) {
 	m.From = c.ref
-	if c.w.cut[[2]actors.Ref{c.ref, to}] {
+	if what, cut := c.w.cut[[2]actors.Ref{c.ref, to}]; cut && strings.HasPrefix(c.w.text(&m), what) {
 		c.w.stopped = append(c.w.stopped, envelope{to, c.w.lives[to], m})
 		return
 	}
@@ -213,9 +213,9 @@ func (w *world) back(ref actors.Ref) {
 	w.post(ref, actors.Message{Kind: actors.Started, From: ref, Step: int64(w.lives[ref])})
 }
 
-// mend lets what a cut link held back arrive.
+// mend lets what a cut link held back arrive, before all else.
 func (w *world) mend() {
-	w.queue, w.stopped = append(w.queue, w.stopped...), nil
+	w.queue, w.stopped = append(w.stopped, w.queue...), nil
 	clear(w.cut)
 }
 
