@@ -221,6 +221,7 @@ type Log struct {
 	Dir         string  `key:"dir" default:"runs/latest" class:"free" doc:"Run directory: log, metrics, loss curve."`
 	JSONL       string  `key:"jsonl" default:"metrics.jsonl" class:"free" doc:"Metrics, one JSON object a step, below log.dir; empty writes none."`
 	TensorBoard string  `key:"tensorboard" default:"tensorboard" class:"free" flag:"tensorboard-dir" doc:"Directory of TensorBoard event files, below log.dir unless absolute; empty writes none."`
+	Experts     int     `key:"experts" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between records of how a mixture's experts are used: rows, drops and the router's entropy, in the metrics, and a picture of them, experts.svg; 0 makes none."`
 	Stall       float64 `key:"stall" default:"0" min:"0" class:"free" doc:"Seconds without a step after which the run says what it waits for; 0 is 30, or five of the longest steps where that is more."`
 }
 

@@ -20,6 +20,7 @@ const (
 	TopicCopied   = "copied"   // Step: all have copies of its state in memory; Values: steps until the next, nanoseconds that these took
 	TopicBroken   = "broken"   // Err: how messages were lost between processes that live; a new epoch begins
 	TopicVoid     = "void"     // Step, Err: a *VoidError, why its update was not made
+	TopicExperts  = "experts"  // Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
 	TopicBack     = "back"     // Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
 )
 
@@ -289,6 +290,10 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 		c.newest, c.losses, c.breaks = c.step, 0, 0
 	}
 	v := c.report(ctx)
+	if v := loadsOf(c.closed); v != nil {
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicExperts, Step: c.step,
+			Values: v})
+	}
 	if c.void != nil {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicVoid, Step: c.step,
 			Err: c.void})

@@ -224,6 +224,9 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 			r.sendPort(ctx, c, o)
 		}
 	}
+	if n := int(c.pc); c.a.Kind == plan.Step && len(m.Values) > ClosedLen && !c.segs[n].Ready {
+		r.loads = slices.Clone(m.Values[ClosedLen:])
+	}
 	if n := int(c.pc); n < len(c.segs) && c.segs[n].Ready {
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch,
 			Text:   r.why,

@@ -48,6 +48,7 @@ type Rank struct {
 	edges    []edge
 	values   [ClosedLen]float64 // of the step so far
 	why      string             // the first reason to give the step up, "" for none
+	loads    []float64          // of experts in the step: what its device appends to the values of the update
 	wires    []wiring
 	scalars  []float64 // from Open
 	verdict  []float64 // from Commit, nil until it has come
@@ -179,7 +180,7 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	}
 	r.epoch, r.step, r.open, r.pc, r.scalars = m.Epoch, m.Step, true, 0, m.Values
 	r.verdict, r.applied = nil, false
-	r.values, r.why = [ClosedLen]float64{}, ""
+	r.values, r.why, r.loads = [ClosedLen]float64{}, "", nil
 	r.prog = r.l.Program
 	if m.Step < 0 {
 		r.prog = r.l.Eval
@@ -254,7 +255,8 @@ func (r *Rank) next() bool {
 func (r *Rank) close(ctx actors.Context) {
 	r.open = false
 	r.inbox.endStep()
-	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Closed, Step: r.step, Epoch: r.epoch, Values: slices.Clone(r.values[:])})
+	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Closed, Step: r.step, Epoch: r.epoch,
+		Values: append(slices.Clone(r.values[:]), r.loads...)})
 }
 
 func (r *Rank) done(ctx actors.Context, m *actors.Message) {

@@ -57,6 +57,7 @@ type Rank struct {
 	owned  map[string]*tensor.Tensor   // reduced gradients of this rank's rows
 	hyper  *tensor.Tensor
 	clip   *tensor.Tensor
+	routed *routed // what is done with the choices of routers, nil for nothing
 }
 
 type frameKey struct {
@@ -142,6 +143,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 		}
 	}
 	segs := f.Trace.Segments(ph)
+	r.routed.begin(j)
 	var arrived [][]grad.Bundle
 	if j.Segment > 0 {
 		arrived = arrivals(j.In)

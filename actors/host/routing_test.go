@@ -29,13 +29,23 @@ func steered(p expertPlan) *layout.Job {
 	return j
 }
 
+// seeded fills a model from a seed.
+func seeded(j *layout.Job, seed uint64) FillFunc {
+	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+		if kind == "param" {
+			j.Model.Init(seed, p, g, dst)
+		}
+		return kind == "param", nil
+	}
+}
+
 // favours fills a model so that experts [from, to) get all tokens.
 func favours(j *layout.Job, from, to int) FillFunc {
+	plain := seeded(j, 7)
 	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
-		if kind != "param" {
-			return false, nil
+		if ok, err := plain(kind, p, g, dst); !ok {
+			return false, err
 		}
-		j.Model.Init(7, p, g, dst)
 		if strings.HasSuffix(p.Name, "gate.bias") {
 			for e := from; e < to; e++ {
 				dst[e] = 100

@@ -44,6 +44,7 @@ type RunOptions struct {
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
+	Routing    *Routing      // what is done with the choices of routers, nil for nothing
 }
 
 // Loss is the end of a process.
@@ -127,6 +128,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 			return err
 		}
 		d.c.Saved = o.Saved
+		if err := d.route(o.Routing, r); err != nil {
+			return fmt.Errorf("%s: %w", l.Name(r), err)
+		}
 		devices, ranks = append(devices, d), append(ranks, r)
 		if o.Life == 0 {
 			if err := d.Load(o.Fill); err != nil {

@@ -204,14 +204,14 @@ func TestThreeComponents(t *testing.T) {
 	}
 }
 
-// routing is a modality that says, from the microbatch's tokens alone, which rows belong to which group.
-type routing struct{ groups int }
+// grouping is a modality that says, from the microbatch's tokens alone, which rows belong to which group.
+type grouping struct{ groups int }
 
-func (m routing) Classes() int32                    { return 1 }
-func (m routing) Class(*family.Inputs) int32        { return 0 }
-func (m routing) Dims(int, int32) map[string]int    { return nil }
-func (m routing) Planned(int, map[string]int) int32 { return 0 }
-func (m routing) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.Tensor {
+func (m grouping) Classes() int32                    { return 1 }
+func (m grouping) Class(*family.Inputs) int32        { return 0 }
+func (m grouping) Dims(int, int32) map[string]int    { return nil }
+func (m grouping) Planned(int, map[string]int) int32 { return 0 }
+func (m grouping) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.Tensor {
 	group, _ := in.More["groups"].([]int)
 	order, back, counts := tensor.Make(tensor.I32, s.Rows), tensor.Make(tensor.I32, s.Rows), tensor.Make(tensor.I32, m.groups)
 	for i := range s.Rows {
@@ -230,7 +230,7 @@ func raggedModel() *family.Model {
 	const groups = 4
 	m := tiny(false)
 	hidden := m.Spec.Hidden
-	m.Modalities = []family.Modality{routing{groups}}
+	m.Modalities = []family.Modality{grouping{groups}}
 	ragged := family.Block{Name: "ragged", Component: family.Foundation, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true, Weight: 1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) {
 			t := r.T

@@ -41,6 +41,7 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 	case layout.Apply:
 		r.apply(j)
 		res.Out = r.updated()
+		res.Values, err = r.routed.end(j.Step)
 	case layout.Gather:
 		r.takeUpdated(in)
 	}

@@ -124,6 +124,12 @@ func noRouter(c *configs.Config) error {
 			return c.Fault("train.router."+x.key, "the model has no experts", "remove it")
 		}
 	}
+	if c.Run.Train.Routing != "own" {
+		return c.Fault("train.routing", "the model has no experts", "remove it")
+	}
+	if c.Run.Log.Experts > 0 {
+		return c.Fault("log.experts", "the model has no experts", "remove it")
+	}
 	return nil
 }
 

@@ -39,11 +39,13 @@ type reporter struct {
 	losses  []point
 	evals   []point
 	closers []func()
-	newest  int64   // step
-	given   int64   // the newest step that was given up
-	every   float64 // steps from one copy of the state in memory to the next
-	silent  bool    // the user knows that metrics are not written
-	lost    error   // why the newest checkpoint is not on disk
+	newest  int64       // step
+	given   int64       // the newest step that was given up
+	loads   []core.Load // of experts, the newest
+	loadsAt int64       // the step that they are of
+	every   float64     // steps from one copy of the state in memory to the next
+	silent  bool        // the user knows that metrics are not written
+	lost    error       // why the newest checkpoint is not on disk
 }
 
 // Metrics is a line of metrics.jsonl.
@@ -60,6 +62,8 @@ type Metrics struct {
 	Skipped   bool    `json:"skipped,omitempty"`
 	Seconds   float64 `json:"seconds"`
 	Slowest   int     `json:"slowest_rank"`
+	// Experts are those of a mixture, every log.experts steps.
+	Experts []ExpertUse `json:"experts,omitempty"`
 }
 
 func newReporter(r *Run) (*reporter, error) {
@@ -219,6 +223,8 @@ func (p *reporter) observe(m actors.Message) {
 		}
 	case core.TopicBroken:
 		p.say("! a connection broke %v; all are made anew", m.Err)
+	case core.TopicExperts:
+		p.loads, p.loadsAt = core.Loads(m.Values), m.Step
 	case core.TopicVoid:
 		p.given = m.Step
 		p.say("! %v", m.Err)
@@ -276,6 +282,9 @@ func (p *reporter) step(m actors.Message) {
 	line := Metrics{Step: m.Step, Loss: v[core.StepLoss], GradNorm: v[core.StepNorm], LR: v[core.StepLR], TokensSec: p.tokens / sec,
 		MFU: flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak], Scale: v[core.StepScale],
 		Skipped: v[core.StepOverflow] > 0, Seconds: sec, Slowest: int(v[core.StepSlowest])}
+	if p.loadsAt == m.Step {
+		line.Experts = used(p.loads)
+	}
 	p.losses = append(p.losses, point{float64(m.Step), line.Loss})
 	if see := p.r.io.Step; see != nil {
 		see(line)
@@ -348,6 +357,7 @@ func (p *reporter) close() {
 			p.say("curve   %s", path)
 		}
 	}
+	p.drawExperts()
 	p.board.close()
 	if p.metrics != nil {
 		p.metrics.Close()

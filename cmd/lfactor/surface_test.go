@@ -197,7 +197,7 @@ func TestExplainSection(t *testing.T) {
 	code, out, errs := streams(t, t.TempDir(), "", "config", "explain", "log")
 	require.Zero(t, code, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Len(t, lines, 4)
+	require.Len(t, lines, 5)
 	for _, l := range lines {
 		require.True(t, strings.HasPrefix(l, "log."), l)
 	}

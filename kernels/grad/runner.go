@@ -20,6 +20,10 @@ type Runner struct {
 	// Void says why gradients are worth nothing, though ranks went on so that nobody waits: a *RowsError or
 	// a *LogitsError each. Whoever runs segments takes them out.
 	Void []error
+	// Routed sees where a layer's router sends tokens, before anything goes there, and may change it: calls
+	// of route and of route_order in training. first is the microbatch's row of the call's first token. An
+	// error ends the run; nil sees nothing.
+	Routed func(f *Frame, block, first int, c *kernels.Call) error
 
 	call   kernels.Call
 	consts map[*tensor.Tensor]*tensor.Tensor // constants of the model on a device
@@ -78,6 +82,8 @@ func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]Bundle) (parts [][]
 			case *tensor.BudgetError:
 				err = e
 			case *RowsError:
+				err = e
+			case *RoutingError:
 				err = e
 			default:
 				panic(x)
@@ -292,8 +298,8 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	for _, t := range views {
 		t.Release()
 	}
-	if c.Op == kernels.Route && !f.Trace.NoGrad {
-		r.finite(f, n, c.In[0])
+	if (c.Op == kernels.Route || c.Op == kernels.RouteOrder) && !f.Trace.NoGrad {
+		r.routed(f, n, c)
 	}
 }
 

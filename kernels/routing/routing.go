@@ -86,6 +86,16 @@ func (w *Worker) Row(logits, bias []float32, idx []int32, weights []float32) {
 	for j, e := range w.best(w.order, w.choice, len(idx)) {
 		idx[j] = int32(e)
 	}
+	w.weigh(idx, weights)
+}
+
+// Weigh writes the weights of experts that were chosen before.
+func (w *Worker) Weigh(logits []float32, idx []int32, weights []float32) {
+	w.Scores(logits)
+	w.weigh(idx, weights)
+}
+
+func (w *Worker) weigh(idx []int32, weights []float32) {
 	div, _ := w.divisor(idx)
 	for j, e := range idx {
 		weights[j] = float32(w.scores[e] / div * w.scale())

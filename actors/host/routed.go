@@ -1,0 +1,250 @@
+package host
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/routing"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Routing is what a run does with the choices of its routers.
+type Routing struct {
+	Every          int64          // steps between reports of how experts are used, 0 for none
+	Record, Replay string         // directories of traces, "" for none
+	GoesOn         bool           // a trace that is there is gone on with
+	Header         routing.Header // of this run, but for the rank
+}
+
+// RoutingFile is a rank's trace in a directory.
+func RoutingFile(dir string, rank int) string {
+	return filepath.Join(dir, fmt.Sprintf("rank-%05d.routing", rank))
+}
+
+// OpenRouting opens a rank's trace, and holds it to a run's header if that says something.
+func OpenRouting(dir string, want routing.Header) (*routing.Trace, error) {
+	name := RoutingFile(dir, want.Rank)
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, exit.With(fmt.Errorf("train.routing: %w: record a run of the same plan first", err),
+			exit.Usage)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	t, err := routing.OpenTrace(f, info.Size()) // the file stays open as long as the process
+	if err != nil {
+		return nil, exit.With(fmt.Errorf("train.routing: %s %w", name, err), exit.Usage)
+	}
+	if why := t.Header.Fits(want); why != "" {
+		return nil, exit.With(fmt.Errorf("train.routing: %s %s; record a run of this model and plan", name,
+			why), exit.Usage)
+	}
+	return t, nil
+}
+
+// routed is a rank's part of that.
+type routed struct {
+	o      Routing
+	place  routing.Place
+	loads  map[int]*core.Load
+	file   *os.File
+	out    *routing.Writer
+	in     *routing.Trace
+	worker *routing.Worker
+	b      kernels.Backend
+}
+
+// route begins what a run does with choices.
+func (r *Rank) route(o *Routing, rank int) (err error) {
+	if o == nil {
+		return nil
+	}
+	x := &routed{o: *o, loads: map[int]*core.Load{}, b: r.c.Backend}
+	x.o.Header.Rank = rank
+	if o.Replay != "" {
+		if x.in, err = OpenRouting(o.Replay, x.o.Header); err != nil {
+			return err
+		}
+	}
+	if o.Record != "" {
+		if err := x.create(); err != nil {
+			return fmt.Errorf("train.routing: %w", err)
+		}
+	}
+	r.routed = x
+	for _, run := range r.runs {
+		run.Routed = x.see
+	}
+	return nil
+}
+
+// create makes the file of a trace, or goes on with the one that is there.
+func (x *routed) create() (err error) {
+	name := RoutingFile(x.o.Record, x.o.Header.Rank)
+	if err := os.MkdirAll(x.o.Record, 0o700); err != nil {
+		return err
+	}
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if _, err := os.Stat(name); err != nil || !x.o.GoesOn {
+		flags, x.o.GoesOn = flags|os.O_TRUNC, false
+	} else if _, err := OpenRouting(x.o.Record, x.o.Header); err != nil {
+		return err
+	}
+	if x.file, err = os.OpenFile(name, flags, 0o600); err != nil {
+		return err
+	}
+	x.out, err = routing.NewWriter(x.file, x.o.Header, x.o.GoesOn)
+	return err
+}
+
+// begin notes which microbatch a job is of.
+func (x *routed) begin(j actors.Job) {
+	if x == nil {
+		return
+	}
+	if j.Step != x.place.Step {
+		clear(x.loads)
+	}
+	x.place = routing.Place{Step: j.Step, Micro: j.Action.Micro, Chunk: int32(j.Action.Chunk)}
+}
+
+// counts reports whether experts' rows of a step are counted.
+func (x *routed) counts(step int64) bool { return x.o.Every > 0 && step%x.o.Every == 0 }
+
+// see takes in the choices of a layer, of its own or of those that are replayed.
+func (x *routed) see(_ *grad.Frame, block, _ int, c *kernels.Call) error {
+	x.place.Block = int32(block)
+	if c.Op == kernels.RouteOrder {
+		if c.Attr.F[0] > 0 && x.counts(x.place.Step) {
+			for _, s := range kernels.Ints(x.b, c.Out[1]) {
+				if s < 0 {
+					x.load(block, 0).Dropped++
+				}
+			}
+		}
+		return nil
+	}
+	if x.in != nil {
+		if err := x.replay(c); err != nil {
+			return err
+		}
+	}
+	if x.out == nil && !x.counts(x.place.Step) {
+		return nil
+	}
+	experts := kernels.Ints(x.b, c.Out[1])
+	if x.out != nil {
+		if err := x.out.Write(x.place, experts); err != nil {
+			return fmt.Errorf("train.routing: %w", err)
+		}
+	}
+	if x.counts(x.place.Step) {
+		x.count(block, c, experts)
+	}
+	return nil
+}
+
+// replay puts recorded choices in place of a router's, which then weighs those.
+func (x *routed) replay(c *kernels.Call) error {
+	p := x.place
+	experts, ok, err := x.in.Read(p)
+	name := RoutingFile(x.o.Replay, x.o.Header.Rank)
+	switch {
+	case err != nil:
+		return fmt.Errorf("train.routing: %s %w", name, err)
+	case !ok:
+		return fmt.Errorf("train.routing: %s has nothing of step %d, microbatch %d, block %d: the run that was recorded was shorter, or had other data",
+			name, p.Step, p.Micro, p.Block)
+	case len(experts) != c.Out[1].Len():
+		return fmt.Errorf("train.routing: %s has %d choices of step %d, microbatch %d, block %d, and %d are made", name, len(experts), p.Step,
+			p.Micro, p.Block, c.Out[1].Len())
+	}
+	logits := kernels.Host(x.b, c.In[0])
+	defer logits.Release()
+	e, k := c.In[0].Shape[1], c.Out[1].Shape[1]
+	if x.worker == nil {
+		x.worker = kernels.RouterOf(c.Attr).Worker(e)
+	}
+	weights := make([]float32, len(experts))
+	for i := range c.In[0].Shape[0] {
+		x.worker.Weigh(logits.F32()[i*e:(i+1)*e], experts[i*k:(i+1)*k], weights[i*k:(i+1)*k])
+	}
+	if len(experts) > 0 {
+		kernels.Write(c.Out[0], tensor.Of(tensor.F32, weights, len(weights)).Bytes())
+		kernels.Write(c.Out[1], tensor.Of(tensor.I32, experts, len(experts)).Bytes())
+	}
+	return nil
+}
+
+// load is that of a block in the step under way.
+func (x *routed) load(block, experts int) *core.Load {
+	l := x.loads[block]
+	if l == nil {
+		l = &core.Load{Block: block}
+		x.loads[block] = l
+	}
+	for len(l.Rows) < experts {
+		l.Rows = append(l.Rows, 0)
+	}
+	return l
+}
+
+// count adds up the choices of a layer and how sure its router was.
+func (x *routed) count(block int, c *kernels.Call, experts []int32) {
+	e := c.In[0].Shape[1]
+	l := x.load(block, e)
+	for _, i := range experts {
+		l.Rows[i]++
+	}
+	logits := kernels.Host(x.b, c.In[0])
+	defer logits.Release()
+	if x.worker == nil {
+		x.worker = kernels.RouterOf(c.Attr).Worker(e)
+	}
+	for i := range c.In[0].Shape[0] {
+		shares, _ := x.worker.Shares(logits.F32()[i*e:(i+1)*e], 1)
+		for _, s := range shares {
+			if s > 0 {
+				l.Entropy -= s * math.Log(s)
+			}
+		}
+		l.Tokens++
+	}
+}
+
+// end gives what was counted in a step, behind the values of its last job, and hands what was recorded to
+// the file.
+func (x *routed) end(step int64) (v []float64, err error) {
+	if x == nil {
+		return nil, nil
+	}
+	if x.out != nil {
+		if err := x.out.Flush(); err != nil {
+			return nil, fmt.Errorf("train.routing: %w", err)
+		}
+	}
+	if len(x.loads) == 0 || !x.counts(step) {
+		return nil, nil
+	}
+	v = make([]float64, core.ClosedLen)
+	blocks := make([]int, 0, len(x.loads))
+	for b := range x.loads {
+		blocks = append(blocks, b)
+	}
+	slices.Sort(blocks)
+	for _, b := range blocks {
+		v = core.AppendLoad(v, *x.loads[b])
+	}
+	clear(x.loads)
+	return v, nil
+}

@@ -1,0 +1,124 @@
+package run
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/kernels/routing"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// ExpertUse is how a layer's experts were used in a step, in metrics.jsonl.
+type ExpertUse struct {
+	Block   int       `json:"block"`
+	Rows    []float64 `json:"rows"` // by expert
+	Dropped float64   `json:"dropped"`
+	Entropy float64   `json:"entropy"` // of the router's shares, nats, the mean of tokens
+}
+
+// used turns what ranks have counted into a line's part.
+func used(loads []core.Load) (out []ExpertUse) {
+	for _, l := range loads {
+		out = append(out, ExpertUse{l.Block, l.Rows, l.Dropped, l.Entropy / math.Max(1, l.Tokens)})
+	}
+	return out
+}
+
+// RoutingHeader is that of traces of this run's routing: choices are made where tokens are, so experts may
+// lie elsewhere in a run that replays them.
+func (r *Run) RoutingHeader() routing.Header {
+	m, e := r.job.Mesh, r.job.Model.Spec.Experts
+	return routing.Header{Version: routing.TraceVersion, Model: r.cfg.Model.Identity(), Experts: e.Experts,
+		Each: e.Each, Rows: r.job.Rows,
+		Plan: fmt.Sprintf("pp=%d dp=%d cp=%d tp=%d, %d microbatches", m.Len(topology.PP), m.Replicas(),
+			m.Len(topology.CP),
+			m.Len(topology.TP), r.job.Micro)}
+}
+
+// RoutingDir is where a run's traces lie.
+func (r *Run) RoutingDir() string {
+	c := r.cfg.Run
+	if c.Train.RoutingDir != "" {
+		return c.Train.RoutingDir
+	}
+	return filepath.Join(c.Log.Dir, "routing")
+}
+
+// routing is what the host does with choices of routers, nil for nothing.
+func (r *Run) routing() *host.Routing {
+	c := r.cfg.Run
+	o := &host.Routing{Every: int64(c.Log.Experts), Header: r.RoutingHeader(), GoesOn: r.start.first > 1 ||
+		r.life > 0}
+	switch c.Train.Routing {
+	case "record":
+		o.Record = r.RoutingDir()
+	case "replay":
+		o.Replay = r.RoutingDir()
+	}
+	if o.Every == 0 && o.Record == "" && o.Replay == "" {
+		return nil
+	}
+	return o
+}
+
+// heat draws how experts were used: a row a layer, a column an expert, white for even use, red for more and
+// blue for less.
+func heat(loads []core.Load, title string) string {
+	const cell, left, top = 14.0, 70.0, 34.0
+	most := 0
+	for _, l := range loads {
+		most = max(most, len(l.Rows))
+	}
+	w, h := left+cell*float64(most)+20, top+cell*float64(len(loads))+30
+	var b strings.Builder
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="11">`, w, h)
+	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#fff"/><text x="%g" y="18">%s</text>`, left,
+		title)
+	for i, l := range loads {
+		sum := 0.0
+		for _, n := range l.Rows {
+			sum += n
+		}
+		y := top + cell*float64(i)
+		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">block %d</text>`, left-6, y+cell-3, l.Block)
+		for e, n := range l.Rows {
+			share := n * float64(len(l.Rows)) / math.Max(1, sum)
+			fmt.Fprintf(&b,
+				`<rect x="%g" y="%g" width="%g" height="%g" fill="%s"><title>block %d, expert %d: %.0f rows, %.2f of even use</title></rect>`,
+				left+cell*float64(e), y, cell-1, cell-1, colour(share), l.Block, e, n, share)
+		}
+	}
+	fmt.Fprintf(&b,
+		`<text x="%g" y="%g">expert 0 to %d · white: even use · red: more, up to 4 times · blue: less</text></svg>`, left, h-10, most-1)
+	return b.String()
+}
+
+// colour is that of so many times even use.
+func colour(share float64) string {
+	x := math.Max(-1, math.Min(1, math.Log2(math.Max(share, 1e-3))/2))
+	fade := int(math.Round(255 * (1 - math.Abs(x))))
+	if x > 0 {
+		return fmt.Sprintf("#ff%02x%02x", fade, fade)
+	}
+	return fmt.Sprintf("#%02x%02xff", fade, fade)
+}
+
+// drawExperts writes the picture of the newest loads.
+func (p *reporter) drawExperts() {
+	if len(p.loads) == 0 {
+		return
+	}
+	path := filepath.Join(p.dir, "experts.svg")
+	title := fmt.Sprintf("rows of tokens by expert, step %d", p.loadsAt)
+	if err := os.WriteFile(path, []byte(heat(p.loads, title)), 0o600); err != nil {
+		p.say("! the picture of experts is not written: %v", err)
+		return
+	}
+	p.say("experts %s", path)
+}
