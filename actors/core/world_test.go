@@ -47,7 +47,7 @@ type world struct {
 	stopped []envelope // on links that are cut for the time being
 	timers  []envelope
 	cut     map[[2]actors.Ref]string // links that hold back the messages whose text begins so
-	faults  map[string]string // by a job's text: the error that it ends with
+	faults  map[string]string        // by a job's text: the error that it ends with
 	now     actors.Time
 	held    int // references to payloads
 	log     strings.Builder
