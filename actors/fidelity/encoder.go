@@ -181,7 +181,7 @@ func EncoderPaced() (out []encoderPaces, err error) {
 // pacedRun is the quickest step of a real run on paced devices.
 func pacedRun(l *layout.Layout) (best float64, err error) {
 	run := core.RunLayout{First: 1, Last: 4, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
-	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), 1)
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), kernels.Options{Threads: 1})
 	if err != nil {
 		return 0, err
 	}

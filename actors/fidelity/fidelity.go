@@ -270,7 +270,7 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 	for _, rl := range rehearsal.Layout(l, run).Ranks {
 		find = append(find, segmentOf(rl))
 	}
-	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), 1)
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), kernels.Options{Threads: 1})
 	if err != nil {
 		return out, nil, err
 	}

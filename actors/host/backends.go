@@ -5,9 +5,9 @@ import (
 	_ "github.com/lfactor/lfactor/kernels/cpu" // registers itself: every program that runs actors has the processor
 )
 
-// OpenBackends opens a backend of the named device for each of this process's ranks, with the same number of threads each; the
-// second result closes them.
-func OpenBackends(device string, ranks []int, threads int) (of func(rank int) kernels.Backend, closeAll func(), err error) {
+// OpenBackends opens a backend of the named device for each of this process's ranks, with the same options but for whose turn it is;
+// the second result closes them.
+func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank int) kernels.Backend, closeAll func(), err error) {
 	made := map[int]kernels.Backend{}
 	closeAll = func() {
 		for _, b := range made {
@@ -15,7 +15,8 @@ func OpenBackends(device string, ranks []int, threads int) (of func(rank int) ke
 		}
 	}
 	for i, r := range ranks {
-		if made[r], err = kernels.Open(device, kernels.Options{Threads: threads, Rank: i}); err != nil {
+		o.Rank = i
+		if made[r], err = kernels.Open(device, o); err != nil {
 			delete(made, r)
 			closeAll()
 			return nil, nil, err

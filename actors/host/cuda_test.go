@@ -3,14 +3,12 @@
 package host
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/cuda"
 	"github.com/lfactor/lfactor/kernels/cuda/emulate"
 	"github.com/lfactor/lfactor/stages/family"
@@ -29,16 +27,6 @@ func emulatedRanks(t *testing.T) func(int) kernels.Backend {
 	}
 }
 
-// small is a model of two layers of a published family.
-func small(t *testing.T, c configs.Model) *family.Model {
-	c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 2, 16, 4, 2, 4, 32
-	c.Intermediate, c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act, c.SparseStep = 24, 64,
-		10000, 1e-6, 0.2, "silu", 1
-	m, err := family.Build(c, 8)
-	require.NoError(t, err)
-	return m
-}
-
 // TestTrainOnEmulatedDevices: a dense model and one with experts train in a pipeline of two devices to
 // the losses that the processor gives, within the bound of float32 sums of up to 32 terms in another
 // order.
@@ -50,15 +38,7 @@ func TestTrainOnEmulatedDevices(t *testing.T) {
 			ExpertWidth: 12, NormTopK: true, BalanceCoef: 0.01}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, norms := v.train(t, m, 5, func(int) kernels.Backend { return cpu.New(1) })
-			got, gn := v.train(t, m, 5, emulatedRanks(t))
-			require.Len(t, got, 5)
-			for i := range want {
-				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v",
-					i+1, got, want)
-				require.LessOrEqual(t, math.Abs(gn[i]-norms[i])/norms[i], 2e-4,
-					"gradient norm of step %d", i+1)
-			}
+			got := trainsAs(t, v, m, emulatedRanks(t))
 			again, _ := v.train(t, m, 5, emulatedRanks(t))
 			require.Equal(t, got, again, "the same bits in a second run")
 		})

@@ -174,7 +174,7 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 				res.PeakBytes = int64(msg.Values[core.StepPeak])
 			}
 		}}
-	of, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(l.World()), s.Threads)
+	of, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(l.World()), kernels.Options{Threads: s.Threads})
 	if err != nil {
 		return nil, err
 	}

@@ -51,8 +51,40 @@ var _ = register(map[kernels.Op]func(x *issue){
 				z: p.groups, threads: 256}, p.fields()...)
 		}
 	},
-	kernels.Attention:    (*issue).attention,
-	kernels.AttentionBwd: (*issue).attentionBwd,
+	kernels.Attention: func(x *issue) {
+		x.attention(x.attentionOf(x.in(0), x.in(1), x.in(2), 3))
+	},
+	kernels.AttentionBwd: func(x *issue) {
+		x.attentionBwd(x.attentionOf(x.in(1), x.in(2), x.in(3), 6))
+	},
+	kernels.AttentionPart: func(x *issue) {
+		x.attention(x.partOf(x.in(0), x.in(1), x.in(2), 3))
+	},
+	kernels.AttentionPartBwd: func(x *issue) {
+		x.attentionBwd(x.partOf(x.in(1), x.in(2), x.in(3), 6))
+	},
+	kernels.AttentionMerge: func(x *issue) {
+		a, b, o := x.in(0), x.in(2), x.out(0)
+		if last(o) == 0 { // no element has a thread
+			x.absent = true
+			return
+		}
+		x.launch("attention_merge", each(o.Len()), a, b, x.in(1), x.in(3), o, x.out(1), o.Rows(), last(o), int(a.DType),
+			int(b.DType), int(o.DType))
+	},
+	kernels.CutParts: func(x *issue) {
+		at, n := x.c.Attr.I, x.in(0).Len()
+		x.launch("cut_parts", each(n), x.in(0), x.in(1), x.out(0), x.out(1), x.out(2), n-1, at[0], at[0]+at[1], at[2], at[2]+at[3])
+	},
+	kernels.JoinHeads: func(x *issue) {
+		y, r := x.out(0), last(x.in(0))
+		x.launch(typed("join_heads", y), each(y.Len()), x.in(0), x.in(1), nil, y, nil, nil, y.Shape[0], y.Shape[1], r, last(y)-r)
+	},
+	kernels.JoinHeadsBwd: func(x *issue) {
+		dy, r := x.in(0), last(x.out(0))
+		t, h, n := dy.Shape[0], dy.Shape[1], last(dy)-r
+		x.launch(typed("join_heads_bwd", dy), each(t*(r+h*n)), nil, nil, dy, nil, x.out(0), x.out(1), t, h, r, n)
+	},
 })
 
 const tile = 64 // rows and columns of a product that a block has, as products.cu has it
@@ -113,12 +145,12 @@ const (
 
 // attention are the fields of the struct Attention.
 type attention struct {
-	q, k, v, o, dout, lse              *tensor.Tensor
-	delta                              uint64
-	cuQ, cuK, blocks, posQ, posK, near *tensor.Tensor
-	out, dq, dk, dv, lseOut            *tensor.Tensor
-	deltaOut                           uint64
-	t, s, h, g, d, e                   int
+	q, k, v, o, dout, lse                     *tensor.Tensor
+	delta                                     uint64
+	cuQ, cuK, blocks, posQ, posK, near, place *tensor.Tensor
+	out, dq, dk, dv, lseOut                   *tensor.Tensor
+	deltaOut                                  uint64
+	t, s, h, g, d, e                          int
 }
 
 // attentionOf names the operands that both directions have; more are those from cu_q on.
@@ -128,6 +160,13 @@ func (x *issue) attentionOf(q, k, v *tensor.Tensor, more int) attention {
 		t: q.Shape[0], s: k.Shape[0], h: q.Shape[1], g: k.Shape[1], d: q.Shape[2], e: v.Shape[2]}
 }
 
+// partOf is attentionOf for a part of the keys: the operand behind the borders is a place and no mask.
+func (x *issue) partOf(q, k, v *tensor.Tensor, more int) attention {
+	a := x.attentionOf(q, k, v, more)
+	a.place, a.blocks = a.blocks, nil
+	return a
+}
+
 // attend launches a kernel of attention.
 func (x *issue) attend(name string, g grid, a attention) {
 	at, words := x.c.Attr, 0
@@ -135,7 +174,7 @@ func (x *issue) attend(name string, g grid, a attention) {
 		words = a.blocks.Shape[1]
 	}
 	x.launch(typed(name, a.q), g, a.q, a.k, a.v, a.o, a.dout, a.lse, a.delta, a.cuQ, a.cuK, a.blocks,
-		a.posQ, a.posK, a.near, a.out, a.dq, a.dk, a.dv, a.lseOut, a.deltaOut,
+		a.posQ, a.posK, a.near, a.place, a.out, a.dq, a.dk, a.dv, a.lseOut, a.deltaOut,
 		a.t, a.s, a.h, a.g, a.d, a.e, a.cuQ.Len()-1, at.I[0] == 1, at.I[1], at.I[2], words, at.F[0], at.F[1])
 }
 
@@ -153,8 +192,7 @@ func (x *issue) attentionWidth(d, e int) string {
 	return ""
 }
 
-func (x *issue) attention() {
-	a := x.attentionOf(x.in(0), x.in(1), x.in(2), 3)
+func (x *issue) attention(a attention) {
 	a.out, a.lseOut = x.out(0), x.out(1)
 	width := x.attentionWidth(a.d, a.e)
 	if x.absent {
@@ -165,8 +203,7 @@ func (x *issue) attention() {
 		shared: 4 * shared}, a)
 }
 
-func (x *issue) attentionBwd() {
-	a := x.attentionOf(x.in(1), x.in(2), x.in(3), 6)
+func (x *issue) attentionBwd(a attention) {
 	a.dout, a.o, a.lse, a.dq, a.dk, a.dv = x.in(0), x.in(4), x.in(5), x.out(0), x.out(1), x.out(2)
 	width := x.attentionWidth(a.d, a.e)
 	if x.absent {

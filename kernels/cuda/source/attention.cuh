@@ -7,6 +7,7 @@ struct Attention {
   const void *q, *k, *v, *o, *dout;
   const float *lse_in, *delta;
   const i32 *cu_q, *cu_k, *blocks, *pos_q, *pos_k, *near;
+  const i32* place; // of each sequence's first query among its keys, or null: the last query is at the last key
   void *out, *dq, *dk, *dv;
   float *lse, *delta_out;
   i64 t, s, h, g, d, e, c, causal, window, tile, words;
@@ -17,13 +18,18 @@ enum { kOwn = 16, kOther = 32, kLanes = 8, kScores = kOther / kLanes };
 
 struct Range { i64 from, to; bool inside; };
 
+// How far queries of a sequence are ahead of keys of the same number.
+LF_DEV i64 ahead(const Attention& a, i64 s) {
+  return a.place ? a.place[s] : (i64)(a.cu_k[s + 1] - a.cu_k[s]) - (a.cu_q[s + 1] - a.cu_q[s]);
+}
+
 // The keys that a row of queries may see, before masks.
 LF_DEV Range keys_of(const Attention& a, i64 row) {
   Range r = {0, 0, false};
   if (row >= a.t || a.c == 0 || row < a.cu_q[0] || row >= a.cu_q[a.c]) return r;
   r.inside = true;
   i64 s = sequence_of(a.cu_q, a.c, row), q0 = a.cu_q[s], k0 = a.cu_k[s], n = a.cu_k[s + 1] - k0;
-  i64 at = row - q0 + n - (a.cu_q[s + 1] - q0), lo = 0, hi = n;
+  i64 at = row - q0 + ahead(a, s), lo = 0, hi = n;
   if (a.causal && at + 1 < hi) hi = at + 1 < 0 ? 0 : at + 1;
   if (a.window > 0 && at - a.window + 1 > lo) lo = at - a.window + 1;
   r.from = k0 + (lo < hi ? lo : hi);
@@ -37,7 +43,7 @@ LF_DEV Range queries_of(const Attention& a, i64 key) {
   if (key >= a.s || a.c == 0 || key < a.cu_k[0] || key >= a.cu_k[a.c]) return r;
   r.inside = true;
   i64 s = sequence_of(a.cu_k, a.c, key), q0 = a.cu_q[s], n = a.cu_q[s + 1] - q0;
-  i64 at = key - a.cu_k[s] - (a.cu_k[s + 1] - a.cu_k[s]) + n, lo = 0, hi = n;
+  i64 at = key - a.cu_k[s] - ahead(a, s), lo = 0, hi = n;
   if (a.causal && at > 0) lo = at < n ? at : n;
   if (a.window > 0 && at + a.window < hi) hi = at + a.window < 0 ? 0 : at + a.window;
   r.from = q0 + (lo < hi ? lo : hi);

@@ -113,8 +113,6 @@ struct Cut {
   i64 c, from, to; // c sequences
 };
 
-LF_DEV i64 clamp(i64 x, i64 lo, i64 hi) { return x < lo ? lo : x > hi ? hi : x; }
-
 LF_DEV void cut_one(const Cut& a) {
   i64 first = -1, last = -1, behind = 0;
   i64 q = clamp(a.cu_q[0], a.from, a.to) - a.from;

@@ -152,6 +152,7 @@ LF_DEV float block_max(float v) {
   return v;
 }
 
+LF_DEV i64 clamp(i64 x, i64 lo, i64 hi) { return x < lo ? lo : x > hi ? hi : x; }
 LF_DEV float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 LF_DEV double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
