@@ -100,6 +100,10 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 // OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name and shape; each
 // difference is a *checkpoint.Error. A model of which checkpoints come in two layouts takes that of src.
 func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error) {
+	src, err := checkpoint.Dequantized(src, path)
+	if err != nil {
+		return nil, err
+	}
 	w := &Weights{m: m, infos: map[string]checkpoint.Info{}, src: src, path: path}
 	for _, t := range src.Tensors() {
 		w.infos[t.Name] = t
@@ -115,10 +119,14 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 }
 
 // SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not have. For ""
-// it is the type of the first parameter.
+// it is the type of the first parameter. One that is quantized there has the type that its publishers
+// convert it to.
 func (w *Weights) SourceDType(hf string) string {
 	if hf == "" {
 		hf = w.m.hfShapes()[0].Name
+	}
+	if checkpoint.QuantizedAt(w.src, hf) {
+		return string(checkpoint.BF16)
 	}
 	return string(w.infos[hf].DType)
 }
@@ -183,6 +191,10 @@ func (w *Weights) grows(param string) bool {
 // it below a prefix. All of them must be there in name and shape, except that the vocabulary may have fewer rows: Read then
 // leaves those that are missing as they are, and everything that is not of the component. Each difference is a *checkpoint.Error.
 func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (*Weights, error) {
+	src, err := checkpoint.Dequantized(src, path)
+	if err != nil {
+		return nil, err
+	}
 	var params []*grad.Param
 	for _, p := range m.Params(nil) {
 		if m.Component(p.Name) == component && !strings.Contains(p.Name, "mtp") {

@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,7 +73,7 @@ func (e *Exporter) sideFiles(dst string) error {
 	}
 	path := filepath.Join(dst, "config.json")
 	if e.Cfg.Run.Model.Path != "" && process.Exists(path) && e.unchanged() {
-		return nil
+		return plain(path)
 	}
 	m := e.Cfg.Model
 	if m.BOS >= m.Vocab { // another tokenizer than the model's own
@@ -80,6 +81,23 @@ func (e *Exporter) sideFiles(dst string) error {
 	}
 	m.EOS = slices.DeleteFunc(slices.Clone(m.EOS), func(id int) bool { return id >= m.Vocab })
 	return os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644)
+}
+
+// plain takes what says that weights are quantized out of a config.json: those of an export are not.
+func plain(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil {
+		return err
+	}
+	delete(keys, "quantization_config")
+	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
 // unchanged reports whether the model is that of the directory it came from: no setting of the run says

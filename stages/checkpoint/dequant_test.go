@@ -1,0 +1,98 @@
+package checkpoint
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDequantized: whole matrices and any part of one have the bits that PyTorch and compressed-tensors make
+// of the same file; what is quantized is shown as matrices of its names, and everything else as it is.
+func TestDequantized(t *testing.T) {
+	f, err := OpenFile("testdata/quantized.safetensors")
+	require.NoError(t, err)
+	defer f.Close()
+	src, err := Dequantized(f, "quantized")
+	require.NoError(t, err)
+	var names []string
+	shapes := map[string][]int{}
+	for _, i := range src.Tensors() {
+		if i.Name[:4] != "want" {
+			names = append(names, i.Name)
+			shapes[i.Name] = i.Shape
+		}
+	}
+	require.Equal(t, []string{"long.weight", "norm.weight", "packed.weight", "short.weight", "whole.weight",
+		"wide.weight"}, names)
+	require.True(t, QuantizedAt(src, "long.weight"))
+	require.False(t, QuantizedAt(src, "norm.weight"))
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, name := range names {
+		if name == "norm.weight" {
+			got, want := make([]byte, 28), make([]byte, 28)
+			require.NoError(t, src.ReadRanges(name, [][2]int{{0, 7}}, got))
+			require.NoError(t, f.ReadRanges(name, [][2]int{{0, 7}}, want))
+			require.Equal(t, want, got)
+			continue
+		}
+		n, k := shapes[name][0], shapes[name][1]
+		for i := range 200 {
+			box := [][2]int{{r.IntN(n), 1 + r.IntN(n)}, {r.IntN(k), 1 + r.IntN(k)}}
+			for a := range box {
+				slices.Sort(box[a][:])
+			}
+			if i == 0 {
+				box = whole(shapes[name])
+			}
+			size := 4 * (box[0][1] - box[0][0]) * (box[1][1] - box[1][0])
+			got, want := make([]byte, size), make([]byte, size)
+			require.NoError(t, src.ReadRanges(name, box, got))
+			require.NoError(t, f.ReadRanges("want."+name, box, want))
+			require.Equal(t, want, got, "%s %v", name, box)
+		}
+	}
+	plain, err := OpenFile("testdata/types.safetensors")
+	require.NoError(t, err)
+	defer plain.Close()
+	same, err := Dequantized(plain, "types")
+	require.NoError(t, err)
+	require.True(t, same == Source(plain), "a source without quantized tensors is given back")
+}
+
+// renamed is a source whose tensors have other shapes or names.
+type renamed struct {
+	Source
+	infos []Info
+}
+
+func (r renamed) Tensors() []Info { return r.infos }
+
+// TestDequantizedRefused: scales that do not fit their matrix, and forms that cannot be read, are said by
+// name.
+func TestDequantizedRefused(t *testing.T) {
+	fp8 := []Info{{Name: "a.weight", DType: F8E4M3, Shape: []int{200, 300}}, {Name: "a.weight_scale_inv",
+		DType: F32, Shape: []int{2, 2}}}
+	int4 := func(more ...Info) []Info {
+		return append([]Info{{Name: "b.weight_packed", DType: I32, Shape: []int{4, 8}}}, more...)
+	}
+	for _, c := range []struct {
+		infos []Info
+		why   string
+	}{
+		{fp8,
+			"a.weight_scale_inv: misshapen: F32 [2 2], want F32 with a number for each block of 128×128 of [200 300]"},
+		{int4(), "b.weight_scale: misshapen"},
+		{int4(Info{Name: "b.weight_scale", DType: BF16, Shape: []int{4, 5}}),
+			"want a floating-point number for each group of columns of [4 64]"},
+		{int4(Info{Name: "b.weight_zero_point", DType: I32, Shape: []int{4}}),
+			"b.weight_zero_point: extra: only symmetric groups"},
+	} {
+		_, err := Dequantized(renamed{infos: c.infos}, "f")
+		require.ErrorContains(t, err, c.why)
+	}
+	require.True(t, math.IsNaN(float64(e4m3[0x7f])) && math.IsNaN(float64(e4m3[0xff])))
+	require.Equal(t, []float32{448, -448, 0x1p-9, 1}, []float32{e4m3[0x7e], e4m3[0xfe], e4m3[1], e4m3[0x38]})
+}
