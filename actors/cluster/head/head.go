@@ -61,6 +61,7 @@ type Head struct {
 	questions map[int]*question
 	checking  sync.Mutex // one check at a time
 	ending    bool
+	halfOpen  halfOpen
 }
 
 // agent is a host of the cluster, whether it is connected or not.
@@ -109,6 +110,7 @@ func Run(ctx context.Context, o Options) error {
 	h := &Head{o: o, began: time.Now(), agents: map[string]*agent{}, jobs: map[string]*job{},
 		quit: make(chan struct{}), questions: map[int]*question{}, revived: map[string]time.Time{}}
 	h.heard = sync.NewCond(&h.mu)
+	h.halfOpen.log = h.logf
 	if h.id, err = trust.Load(o.Dir, nil); err != nil {
 		return err
 	}
@@ -261,14 +263,15 @@ func (h *Head) server() *http.Server {
 	h.routes(mux)
 	conf := h.id.Open(trust.Agent, trust.Admin, trust.Submit, trust.View)
 	return &http.Server{Handler: mux, TLSConfig: conf, ReadHeaderTimeout: 10 * time.Second,
-		MaxHeaderBytes: 16 << 10,
-		TLSNextProto:   nil, ErrorLog: quietLog(h.o.Log)}
+		MaxHeaderBytes: 16 << 10, IdleTimeout: 2 * time.Minute, ConnState: h.halfOpen.state,
+		TLSNextProto: nil, ErrorLog: quietLog(h.o.Log)}
 }
 
 // allow lets through whoever's certificate has one of these roles.
 func (h *Head) allow(f http.HandlerFunc, roles ...trust.Role) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.PeerCertificates) == 0 {
+			w.Header().Set("Connection", "close") // nobody keeps a connection of the head's without one
 			http.Error(w, "a certificate of this cluster is wanted", http.StatusUnauthorized)
 			return
 		}

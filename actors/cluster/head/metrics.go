@@ -56,6 +56,7 @@ func (h *Head) metrics(w http.ResponseWriter, _ *http.Request) {
 	for _, l := range links {
 		m.add(fmt.Sprintf("from=%q,to=%q", l.From, l.To), l.Rate)
 	}
+	h.halfOpen.metrics(&m)
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	_, _ = w.Write([]byte(m.String())) // whoever asked may have gone
 }

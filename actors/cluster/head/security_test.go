@@ -182,13 +182,29 @@ func TestWrongClients(t *testing.T) {
 	admin := control.NewClient([]string{x.addr}, x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
 	big := control.Spec{Args: []string{"train"}, Dir: "/", Procs: 1, Files: map[string][]byte{"x": make([]byte, maxRequest)}}
 	require.Equal(t, http.StatusBadRequest, x.status(admin, "POST", "/v1/jobs", big))
+}
+
+// TestHalfOpen: thousands of connections that say nothing hold up nobody; the oldest are dropped, which is counted, and said once a second.
+func TestHalfOpen(t *testing.T) {
+	x := newHead(t)
+	admin := control.NewClient([]string{x.addr}, x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
+	const flood = 3000
+	began := time.Now()
 	var idle []net.Conn
-	for range 300 {
+	for range flood {
 		c, err := net.Dial("tcp", x.addr)
 		require.NoError(t, err)
 		idle = append(idle, c)
 	}
-	require.Equal(t, http.StatusOK, x.status(admin, "GET", "/v1/status", nil), "half-open handshakes hold up nobody")
+	require.Equal(t, http.StatusOK, x.status(admin, "GET", "/v1/status", nil))
+	for _, c := range idle[:flood-halfOpenMost] { // the head has closed them
+		_, err := c.Read(make([]byte, 1))
+		require.Error(t, err)
+	}
+	require.Equal(t, http.StatusOK, x.status(admin, "GET", "/v1/status", nil))
+	seconds := int(time.Since(began).Seconds())
+	require.LessOrEqual(t, strings.Count(x.log.String(), "half-open"), seconds+1)
+	require.Contains(t, x.log.String(), "half-open")
 	for _, c := range idle {
 		c.Close()
 	}
