@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,4 +145,52 @@ func TestClusterSSHRefusals(t *testing.T) {
 		code, text := l.user(append([]string{"cluster", "up"}, args...)...)
 		require.Equal(t, 2, code, "%v: %s", args, text)
 	}
+}
+
+// TestClusterSSHTaken: hosts that belong to a cluster are not taken for another, whose `up` names it and leaves nothing behind; of two
+// that come at once one gets them; a port that is taken is named.
+func TestClusterSSHTaken(t *testing.T) {
+	dir := t.TempDir()
+	l := newLab(t, dir, 2)
+	up := func(name, ports string) (int, string) {
+		file := filepath.Join(dir, name+".yaml")
+		text := "name: " + name + "\nhosts:\n  - {ssh: h1, ports: " + ports + "}\n  - {ssh: h2, ports: " + ports + "}\n"
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		return l.user("cluster", "up", file, "--ssh", l.ssh)
+	}
+	code, out := up("ssh-port", "22-40")
+	require.Equal(t, 5, code, out)
+	require.Contains(t, out, "✗ head  h1: the head's port: listen tcp 10.77.0.1:22: bind: address already in use; name other ports in hosts.yaml")
+	l.clean()
+
+	var codes [2]int
+	var outs [2]string
+	var both sync.WaitGroup
+	for i := range 2 {
+		both.Go(func() { codes[i], outs[i] = up([]string{"one", "two"}[i], []string{"7400-7450", "7500-7550"}[i]) })
+	}
+	both.Wait()
+	won := 0
+	if codes[0] != 0 {
+		won = 1
+	}
+	names := [2]string{"one", "two"}
+	require.Zero(t, codes[won], outs[won])
+	require.Equal(t, 5, codes[1-won], outs[1-won])
+	require.Contains(t, outs[1-won], "an agent of cluster "+names[won]+" runs there already, pid ")
+	require.Contains(t, outs[1-won], "`lfactor cluster down "+names[won]+"`")
+
+	code, out = up("three", "7600-7650")
+	require.Equal(t, 5, code, out)
+	require.Contains(t, out, "✗ start  h1: an agent of cluster "+names[won]+" runs there already")
+	home := t.TempDir() // of another user, who likes the same name
+	again := l.Hosts[len(l.Hosts)-1].In(l.dir, "env", "HOME="+home, l.binary, "cluster", "up", filepath.Join(dir, names[won]+".yaml"), "--ssh", l.ssh)
+	text, err := again.CombinedOutput()
+	require.Error(t, err, string(text))
+	require.Contains(t, string(text), "the head of a cluster "+names[won]+" runs there already")
+	code, out = l.user("cluster", "check", names[won])
+	require.Zero(t, code, "the first is unharmed: %s", out)
+	code, out = l.user("cluster", "down", names[won])
+	require.Zero(t, code, out)
+	l.clean()
 }

@@ -27,18 +27,31 @@ func Receive(in io.Reader, self string) error {
 		return fmt.Errorf("the order to install: %w", err)
 	}
 	if filepath.Base(filepath.Dir(i.Dir)) == "agents" {
+		unlock, err := alone(filepath.Dir(i.Dir))
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.Dir), "*"))
 		for _, d := range others {
 			if pid := process.Holder(d); pid > 0 {
-				return fmt.Errorf("an agent of cluster %s runs there already, pid %d: `lfactor cluster down %s` where that was brought up",
-					filepath.Base(d), pid, filepath.Base(d))
+				return fmt.Errorf("an agent of cluster %s %s, pid %d: `lfactor cluster down %s` where that was brought up",
+					filepath.Base(d), runsAlready, pid, filepath.Base(d))
 			}
 		}
 	}
-	if err := os.RemoveAll(i.Dir); err != nil { // what a cluster that is gone has left
-		return err
+	if pid := process.Holder(i.Dir); pid > 0 {
+		return fmt.Errorf("the head of a cluster %s %s, pid %d: give this one another name, or `lfactor cluster down %[1]s` where that was brought up",
+			filepath.Base(i.Dir), runsAlready, pid)
 	}
 	if err := os.MkdirAll(i.Dir, 0o700); err != nil {
+		return err
+	}
+	old, err := os.ReadDir(i.Dir) // what a cluster that is gone has left
+	for _, e := range old {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(i.Dir, e.Name())))
+	}
+	if err != nil {
 		return err
 	}
 	for name, text := range i.Files {
@@ -50,6 +63,25 @@ func Receive(in io.Reader, self string) error {
 		}
 	}
 	return startAndWait(i.Dir, append([]string{self}, i.Args...))
+}
+
+// runsAlready marks refusals for the sake of another cluster, of which nothing may be undone.
+const runsAlready = "runs there already"
+
+// alone waits until nobody else starts an agent on this host.
+func alone(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { f.Close() }, nil
 }
 
 // startAndWait starts head or agent and waits until it serves.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,15 +95,14 @@ func remedy(host, all, said string) string {
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // facts is what is asked of a host before anything is put there. It runs in any POSIX shell.
-const facts = `echo os=$(uname -s); echo arch=$(uname -m); echo home=$HOME; echo conn=$SSH_CONNECTION; echo now=$(date +%%s%%N)
+const facts = `echo os=$(uname -s); echo arch=$(uname -m); echo home=$HOME; echo conn=$SSH_CONNECTION; echo now=$(date +%s%N)
 echo cores=$(getconf _NPROCESSORS_ONLN); echo memory=$(awk '/MemTotal/{print $2}' /proc/meminfo)
-echo disk=$(df -Pk "$HOME" | awk 'NR==2{print $4}'); echo gpus=$(ls -d /dev/nvidia[0-9]* 2>/dev/null | wc -l)
-[ -x "$HOME/.lfactor/bin/lfactor-%s" ] && echo have=1 || true`
+echo disk=$(df -Pk "$HOME" | awk 'NR==2{print $4}'); echo gpus=$(ls -d /dev/nvidia[0-9]* 2>/dev/null | wc -l)`
 
 // learn asks a host for its facts.
 func (u *Up) learn(ctx context.Context, r *remote) error {
 	began := time.Now()
-	text, err := u.shell(ctx, r, fmt.Sprintf(facts, u.hash[:16]), nil)
+	text, err := u.shell(ctx, r, facts, nil)
 	if err != nil {
 		return err
 	}
@@ -169,21 +169,30 @@ func (r *remote) binary(u *Up) string {
 	return path.Join(r.home, ".lfactor", "bin", "lfactor-"+u.hash[:16])
 }
 
-// push puts the binary on a host, if it is not there. It has its name only when it is whole.
+// push puts the binary on a host, if it is not there. It has its name only when it is whole. The directory of the agent that is to
+// run there comes first: where one is, nobody else's `down` takes the binary away.
 func (u *Up) push(ctx context.Context, r *remote) error {
-	if r.facts["have"] == "1" {
-		return nil
+	to, part := quote(r.binary(u)), quote(r.part(u))
+	found, err := u.shell(ctx, r, fmt.Sprintf(`umask 077; mkdir -p %s; mkdir %s 2>/dev/null && echo made; if [ -x %s ]; then echo have; fi`,
+		quote(path.Dir(r.Host.Dir)), quote(r.Host.Dir), to), nil)
+	if strings.Contains(found, "made") { // else another user's cluster may have this name
+		r.began = append(r.began, r.Host.Dir)
+	}
+	if err != nil || strings.Contains(found, "have") {
+		return err
 	}
 	f, err := os.Open(u.self)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	to := quote(r.binary(u))
 	r.pushed = true
-	_, err = u.shell(ctx, r, fmt.Sprintf(`umask 077; mkdir -p "$HOME/.lfactor/bin" && cat > %s.part && chmod 700 %s.part && mv %s.part %s`, to, to, to, to), f)
+	_, err = u.shell(ctx, r, fmt.Sprintf(`umask 077; mkdir -p "$HOME/.lfactor/bin" && cat > %s && chmod 700 %s && mv %s %s`, part, part, part, to), f)
 	return err
 }
+
+// part is the binary's name on a host while it comes; another cluster's may come at the same time.
+func (r *remote) part(u *Up) string { return r.binary(u) + "." + u.Name + ".part" }
 
 // Install is what the binary is told on a host that it was pushed to, as JSON on its standard input.
 type Install struct {
@@ -200,21 +209,27 @@ func (u *Up) install(ctx context.Context, r *remote, in Install) error {
 	}
 	r.began = append(r.began, in.Dir)
 	_, err = u.shell(ctx, r, quote(r.binary(u))+" cluster install", bytes.NewReader(text))
+	if err != nil && strings.Contains(err.Error(), u.Name+" "+runsAlready) { // the directory is another user's, who has taken this name
+		r.began = slices.DeleteFunc(r.began, func(d string) bool { return d == in.Dir })
+	}
 	return err
 }
 
 // remove ends what works in directories of a host, and removes them.
 func remove(ctx context.Context, command []string, host, binary string, dirs []string, andBinary bool) error {
-	script := quote(binary) + " cluster uninstall"
+	list := ""
 	for _, d := range dirs {
-		script += " " + quote(d)
+		list += " " + quote(d)
 	}
+	// where the binary has not come yet there is nothing but a directory that says that it is to come
+	script := fmt.Sprintf("if [ -x %s ]; then %s cluster uninstall%s; else rmdir%s 2>/dev/null; true; fi", quote(binary), quote(binary), list, list)
 	if andBinary {
-		script += "; e=$?; rm -f " + quote(binary) + " " + quote(binary+".part")
-		for _, d := range []string{"bin", "agents", "heads", "."} {
-			script += "; rmdir " + quote(path.Join(path.Dir(path.Dir(binary)), d)) + " 2>/dev/null" // if it is empty
-		}
-		script += "; exit $e"
+		root := path.Dir(path.Dir(binary))
+		empty := func(d string) string { return "rmdir " + quote(path.Join(root, d)) + " 2>/dev/null; " } // if it is
+		script += "; e=$?; " + empty("agents") + empty("heads")
+		script += fmt.Sprintf("if [ ! -e %s ] && [ ! -e %s ]; then rm -f %s %s.*.part; fi; ", quote(path.Join(root, "agents")), quote(path.Join(root, "heads")),
+			quote(binary), quote(binary))
+		script += empty("bin") + empty(".") + "exit $e"
 	}
 	_, err := overSSH(ctx, command, host, script, nil)
 	return err

@@ -117,7 +117,7 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts []*remote)
 	if err != nil {
 		return err
 	}
-	err = u.all("start", hosts, func(r *remote) error {
+	start := func(r *remote) error {
 		files, err := readAll(filepath.Join(u.dir, "agents", r.Host.Name))
 		if err != nil {
 			return err
@@ -131,6 +131,16 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts []*remote)
 			args = append(args, "--ports", r.Entry.Ports)
 		}
 		return u.install(ctx, r, Install{r.Host.Dir, files, args})
+	}
+	// the first host goes ahead, so that of two clusters that want the same hosts one gets them all
+	if err := start(hosts[0]); err != nil {
+		return u.all("start", hosts[:1], func(*remote) error { return err })
+	}
+	err = u.all("start", hosts, func(r *remote) error {
+		if r == hosts[0] {
+			return nil
+		}
+		return start(r)
 	})
 	if err != nil {
 		return err

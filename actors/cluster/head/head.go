@@ -130,7 +130,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ln, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return fmt.Errorf("the head's port: %w", err)
+		return fmt.Errorf("the head's port: %w; name other ports in hosts.yaml", err)
 	}
 	h.addr = ln.Addr().String()
 	s := h.server()
