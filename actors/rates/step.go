@@ -3,6 +3,7 @@
 package rates
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -29,7 +30,7 @@ var stepShapes = map[string]struct{ seq, batch int }{"llama58m": {512, 4}, "qwen
 
 // Step is the model and shape that are timed.
 type Step struct {
-	Shape, Precision, Recompute, Profile                         string
+	Shape, Precision, Recompute, Profile, Device                 string
 	Threads, Steps, Layers, Hidden, Inter, Vocab, Seq, Batch, Pp int
 }
 
@@ -59,6 +60,9 @@ func (s *Step) check() error {
 	}
 	if _, ok := layout.Recomputes[s.Recompute]; !ok {
 		return exit.Usagef("--recompute %s: want none, selective or full", s.Recompute)
+	}
+	if s.Profile != "" && !s.onProcessor() {
+		return exit.Usagef("--profile is of the processor's kernels; leave it out with --device %s", s.Device)
 	}
 	if s.Seq == 0 {
 		s.Seq = shape.seq
@@ -115,7 +119,10 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 		return res, report, err
 	}
 	res.StateBytes = 16 * m.Count()
-	before := s.peaks()
+	var before kernels.Peaks
+	if s.onProcessor() {
+		before = s.peaks()
+	}
 	debug.FreeOSMemory() // what the probes took is none of the run's
 	prof, err := s.train(m, l, &res)
 	if err != nil {
@@ -126,8 +133,11 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	tokens := float64(s.Batch * s.Seq)
 	res.Median = sorted[len(sorted)/2]
 	res.PeakRSS = process.PeakRSS() // before the probes take memory
-	peaks := best(before, s.peaks())
 	res.TokensPerSecond, res.Best = tokens/res.Median, tokens/sorted[0]
+	if !s.onProcessor() {
+		return res, report, nil // what the processor could do at most says nothing about another device
+	}
+	peaks := best(before, s.peaks())
 	res.Floor = s.floor(l, m.Count(), peaks)
 	res.OfFloor = res.Floor.Seconds / res.Median
 	if prof == nil {
@@ -140,6 +150,9 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	}
 	return res, report, err
 }
+
+// onProcessor tells whether the peaks that are probed are those of the device that trains.
+func (s *Step) onProcessor() bool { return s.Device == "" || s.Device == kernels.CPU }
 
 // peaks are what the threads of the bench can do, before or after it.
 func (s *Step) peaks() kernels.Peaks {
@@ -174,7 +187,7 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 				res.PeakBytes = int64(msg.Values[core.StepPeak])
 			}
 		}}
-	of, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(l.World()), kernels.Options{Threads: s.Threads})
+	of, closeAll, err := host.OpenBackends(cmp.Or(s.Device, kernels.CPU), host.Ranks(l.World()), kernels.Options{Threads: s.Threads})
 	if err != nil {
 		return nil, err
 	}

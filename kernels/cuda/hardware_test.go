@@ -1,0 +1,91 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/accel"
+	"github.com/lfactor/lfactor/kernels/kernelstest"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// hardware opens the machine's own first device; without one the test is skipped, and says why.
+func hardware(t testing.TB) *accel.Device {
+	t.Helper()
+	l, err := Load()
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	d, err := l.New(0, strict)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// TestHardware: what TestConformance holds of the emulated device, of the machine's own.
+func TestHardware(t *testing.T) {
+	d := hardware(t)
+	pool := tensor.NewPool("device", 0).In(d)
+	kernelstest.Run(t, kernelstest.Carried(t, d, pool))
+	d.Sync()
+	require.Zero(t, pool.Live())
+}
+
+// bench times a call whose operands have these shapes, the outputs last, and says what it moves or computes a second.
+func bench(b *testing.B, name string, c kernels.Call, d tensor.DType, outs int, rate string, work float64, shapes ...[]int) {
+	b.Run(name, func(b *testing.B) {
+		dev := hardware(b)
+		p := tensor.NewPool("device", 0).In(dev)
+		var all []*tensor.Tensor
+		for _, s := range shapes {
+			x, err := p.New("operand", d, s...)
+			require.NoError(b, err)
+			defer x.Release()
+			dev.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x}, Attr: kernels.Attr{F: [2]float64{0.5}}})
+			all = append(all, x)
+		}
+		c.In, c.Out = all[:len(all)-outs], all[len(all)-outs:]
+		dev.Run(&c)
+		dev.Sync()
+		b.ResetTimer()
+		for range b.N {
+			dev.Run(&c)
+		}
+		dev.Sync()
+		b.ReportMetric(work*float64(b.N)/b.Elapsed().Seconds()/1e9, rate)
+	})
+}
+
+// BenchmarkCopy is the ceiling of kernels that move memory: what a copy on the device reads and writes.
+func BenchmarkCopy(b *testing.B) {
+	const n = 256 << 20
+	bench(b, "bf16", kernels.Call{Op: kernels.Cast}, tensor.BF16, 1, "GB/s", 4*n, []int{n}, []int{n})
+}
+
+// BenchmarkMap are kernels that move memory, with the bytes that they must move.
+func BenchmarkMap(b *testing.B) {
+	t, d := 16384, 3072
+	n := float64(t * d)
+	row := []int{t, d}
+	bench(b, "swiglu", kernels.Call{Op: kernels.SwiGLU}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
+	bench(b, "swiglu_bwd", kernels.Call{Op: kernels.SwiGLUBwd}, tensor.BF16, 2, "GB/s", 10*n, row, row, row, row, row)
+	bench(b, "sum", kernels.Call{Op: kernels.Sum}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
+	bench(b, "col_sum", kernels.Call{Op: kernels.ColSum}, tensor.F32, 1, "GB/s", 4*n, row, []int{d})
+}
+
+// BenchmarkProduct are the products of Qwen3-0.6B's layers for 16384 tokens.
+func BenchmarkProduct(b *testing.B) {
+	const t = 16384
+	for _, s := range [][2]int{{2048, 1024}, {1024, 1024}, {1024, 2048}, {3072, 1024}, {1024, 3072}} {
+		n, k := s[0], s[1]
+		flops := 2 * float64(t) * float64(n) * float64(k)
+		for _, d := range []tensor.DType{tensor.BF16, tensor.F32} {
+			bench(b, fmt.Sprintf("%v/%dx%d", d, n, k), kernels.Call{Op: kernels.Linear}, d, 1, "GFLOP/s", flops, []int{t, k}, []int{n, k}, []int{t, n})
+		}
+	}
+}
