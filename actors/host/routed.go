@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/routing"
@@ -22,34 +21,6 @@ type Routing struct {
 	Record, Replay string         // directories of traces, "" for none
 	GoesOn         bool           // a trace that is there is gone on with
 	Header         routing.Header // of this run, but for the rank
-}
-
-// RoutingFile is a rank's trace in a directory.
-func RoutingFile(dir string, rank int) string {
-	return filepath.Join(dir, fmt.Sprintf("rank-%05d.routing", rank))
-}
-
-// OpenRouting opens a rank's trace, and holds it to a run's header if that says something.
-func OpenRouting(dir string, want routing.Header) (*routing.Trace, error) {
-	name := RoutingFile(dir, want.Rank)
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, exit.With(fmt.Errorf("train.routing: %w: record a run of the same plan first", err),
-			exit.Usage)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	t, err := routing.OpenTrace(f, info.Size()) // the file stays open as long as the process
-	if err != nil {
-		return nil, exit.With(fmt.Errorf("train.routing: %s %w", name, err), exit.Usage)
-	}
-	if why := t.Header.Fits(want); why != "" {
-		return nil, exit.With(fmt.Errorf("train.routing: %s %s; record a run of this model and plan", name,
-			why), exit.Usage)
-	}
-	return t, nil
 }
 
 // routed is a rank's part of that.
@@ -72,7 +43,7 @@ func (r *Rank) route(o *Routing, rank int) (err error) {
 	x := &routed{o: *o, loads: map[int]*core.Load{}, b: r.c.Backend}
 	x.o.Header.Rank = rank
 	if o.Replay != "" {
-		if x.in, err = OpenRouting(o.Replay, x.o.Header); err != nil {
+		if x.in, err = layout.OpenRouting(o.Replay, x.o.Header); err != nil {
 			return err
 		}
 	}
@@ -90,14 +61,14 @@ func (r *Rank) route(o *Routing, rank int) (err error) {
 
 // create makes the file of a trace, or goes on with the one that is there.
 func (x *routed) create() (err error) {
-	name := RoutingFile(x.o.Record, x.o.Header.Rank)
+	name := layout.RoutingFile(x.o.Record, x.o.Header.Rank)
 	if err := os.MkdirAll(x.o.Record, 0o700); err != nil {
 		return err
 	}
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if _, err := os.Stat(name); err != nil || !x.o.GoesOn {
 		flags, x.o.GoesOn = flags|os.O_TRUNC, false
-	} else if _, err := OpenRouting(x.o.Record, x.o.Header); err != nil {
+	} else if _, err := layout.OpenRouting(x.o.Record, x.o.Header); err != nil {
 		return err
 	}
 	if x.file, err = os.OpenFile(name, flags, 0o600); err != nil {
@@ -158,7 +129,7 @@ func (x *routed) see(_ *grad.Frame, block, _ int, c *kernels.Call) error {
 func (x *routed) replay(c *kernels.Call) error {
 	p := x.place
 	experts, ok, err := x.in.Read(p)
-	name := RoutingFile(x.o.Replay, x.o.Header.Rank)
+	name := layout.RoutingFile(x.o.Replay, x.o.Header.Rank)
 	switch {
 	case err != nil:
 		return fmt.Errorf("train.routing: %s %w", name, err)

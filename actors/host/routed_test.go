@@ -83,7 +83,7 @@ func TestRoutingReplayed(t *testing.T) {
 	foreign.Model = "another"
 	_, _, err = routedRun(t, p, &Routing{Replay: dir, Header: foreign}, 0, 3)
 	require.ErrorContains(t, err, "is of the model toy, not of another; record a run of this model and plan")
-	require.NoError(t, os.Truncate(RoutingFile(dir, 1), 500))
+	require.NoError(t, os.Truncate(layout.RoutingFile(dir, 1), 500))
 	_, _, err = routedRun(t, p, &Routing{Replay: dir, Header: h}, 0, 3)
 	require.ErrorContains(t, err, "it was cut off")
 	_, _, err = routedRun(t, p, &Routing{Replay: t.TempDir(), Header: h}, 0, 3)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
@@ -37,6 +38,7 @@ type Rehearsal struct {
 	Machine *cost.Machine
 	Steps   int64
 	o       Options
+	routed  *routed // recorded routing that is replayed, nil for even use
 }
 
 // Machine reads a description that comes with lfactor, or a file of one.
@@ -129,6 +131,17 @@ func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options
 	if !r.o.Sends {
 		p.Sends = nil
 	}
+	if x := r.routed; x != nil {
+		even := p.Job
+		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
+			if rank < 0 || s == nil {
+				return even(rank, j, s)
+			}
+			own := *s
+			own.Flops, own.Bytes = x.price(rank, j, s)
+			return even(rank, j, &own)
+		}
+	}
 	return Layout(r.Layout, run), p, o
 }
 
@@ -172,6 +185,7 @@ type Summary struct {
 	Events         uint64  `json:"events"`
 	Hash           string  `json:"hash"`
 	Ranks          []Row   `json:"ranks"`
+	Routing        *Routed `json:"routing,omitempty"` // of lfactor sim --routing
 }
 
 // Summary sums a result up.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/kernels/routing"
-	"github.com/lfactor/lfactor/topology"
 )
 
 // ExpertUse is how a layer's experts were used in a step, in metrics.jsonl.
@@ -29,17 +27,6 @@ func used(loads []core.Load) (out []ExpertUse) {
 	return out
 }
 
-// RoutingHeader is that of traces of this run's routing: choices are made where tokens are, so experts may
-// lie elsewhere in a run that replays them.
-func (r *Run) RoutingHeader() routing.Header {
-	m, e := r.job.Mesh, r.job.Model.Spec.Experts
-	return routing.Header{Version: routing.TraceVersion, Model: r.cfg.Model.Identity(), Experts: e.Experts,
-		Each: e.Each, Rows: r.job.Rows,
-		Plan: fmt.Sprintf("pp=%d dp=%d cp=%d tp=%d, %d microbatches", m.Len(topology.PP), m.Replicas(),
-			m.Len(topology.CP),
-			m.Len(topology.TP), r.job.Micro)}
-}
-
 // RoutingDir is where a run's traces lie.
 func (r *Run) RoutingDir() string {
 	c := r.cfg.Run
@@ -52,8 +39,9 @@ func (r *Run) RoutingDir() string {
 // routing is what the host does with choices of routers, nil for nothing.
 func (r *Run) routing() *host.Routing {
 	c := r.cfg.Run
-	o := &host.Routing{Every: int64(c.Log.Experts), Header: r.RoutingHeader(), GoesOn: r.start.first > 1 ||
-		r.life > 0}
+	o := &host.Routing{Every: int64(c.Log.Experts), Header: r.job.RoutingHeader(r.cfg.Model.Identity()),
+		GoesOn: r.start.first > 1 ||
+			r.life > 0}
 	switch c.Train.Routing {
 	case "record":
 		o.Record = r.RoutingDir()

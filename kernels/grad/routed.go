@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -87,3 +88,24 @@ func (e *RoutingError) Error() string { return e.Err.Error() }
 
 // Unwrap is what went wrong.
 func (e *RoutingError) Unwrap() error { return e.Err }
+
+// RaggedCosts are what of a segment's costs grows with the rows that routing brings, by block.
+func (tr *Trace) RaggedCosts(s *Segment) map[int]Cost {
+	t, out := Tape{Options: tr.Options}, map[int]Cost{}
+	ragged := func(v *Value) bool { return v != nil && v.Ragged }
+	for _, n := range s.Ops {
+		if slices.ContainsFunc(n.In, ragged) || slices.ContainsFunc(n.Out, ragged) {
+			c, own := out[n.Block], Cost{}
+			t.cost(&own, n)
+			c.Flops, c.Calls = c.Flops+own.Flops, c.Calls+own.Calls
+			for _, v := range slices.Concat(n.In,
+				n.Out) { // weights are read once, however many rows there are
+				if ragged(v) {
+					c.Bytes += bytesOf(&t.Options, v)
+				}
+			}
+			out[n.Block] = c
+		}
+	}
+	return out
+}

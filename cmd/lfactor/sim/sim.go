@@ -30,7 +30,8 @@ import (
 )
 
 var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true, "schedule": true, "steps": true, "seed": true, "seeds": true,
-	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true, "plan": true, "shrink": false, "program": true}
+	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true,
+	"plan": true, "shrink": false, "program": true, "routing": true}
 
 // Command is lfactor sim: a run in virtual time.
 func Command() *cobra.Command {
@@ -47,6 +48,8 @@ func Command() *cobra.Command {
   --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
   --faults K,...    straggler, slow-link, cut-link, late-loader, crash, crash-restart, lost-message, late-message, duplicate-message
   --program F.csv   a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action
+  --routing DIR     take as long as routing that was recorded there (train.routing: record) makes it,
+	and say which expert and link bound a step
   --plan FILE       the settings that lfactor plan --hosts --out has written
   --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCommand}
@@ -72,6 +75,7 @@ type simRun struct {
 	svg     string
 	html    string
 	r       *rehearsal.Rehearsal
+	routed  *rehearsal.Routed
 }
 
 // parseSim reads flags and the machine; the run file is not opened yet.
@@ -169,7 +173,12 @@ func (s *simRun) plan() error {
 		return err
 	}
 	cli.Notes(cfg.Notices)
-	s.r, err = rehearsal.New(cfg, s.o)
+	if s.r, err = rehearsal.New(cfg, s.o); err != nil {
+		return err
+	}
+	if dir := cli.FlagValue(s.mine, "routing"); dir != "" {
+		s.routed, err = s.r.Replay(cfg, dir)
+	}
 	return err
 }
 
@@ -223,6 +232,7 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 
 func (s *simRun) print(res *sim.Result) error {
 	sum := s.r.Summary(res)
+	sum.Routing = s.routed
 	if s.form != "text" {
 		return json.NewEncoder(os.Stdout).Encode(sum)
 	}
@@ -248,6 +258,9 @@ func (s *simRun) print(res *sim.Result) error {
 		t.AppendRow(table.Row{r.Rank, unit.Seconds(r.Busy), unit.Seconds(r.Bubble), unit.Seconds(r.Comm), unit.Seconds(r.Sync), unit.Seconds(r.Update), tensor.Bytes(r.Peak), fits})
 	}
 	t.Render()
+	if s.routed != nil {
+		fmt.Println(s.routed)
+	}
 	return nil
 }
 
