@@ -53,6 +53,11 @@ type Model struct {
 	KeyStill      int         `key:"qk_nope_head_dim" flag:"qk-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Numbers of a head's query and key that do not turn, in latent attention."`
 	KeyTurning    int         `key:"qk_rope_head_dim" flag:"qk-pos-emb-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Numbers of a head's query and key that turn, in latent attention; those of the key are the same for all heads."`
 	ValueDim      int         `key:"v_head_dim" flag:"v-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Width of a head's value, in latent attention."`
+	LinearKeys    int         `key:"linear_num_key_heads" flag:"linear-num-key-heads" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Key heads of a layer with linear_attention."`
+	LinearValues  int         `key:"linear_num_value_heads" flag:"linear-num-value-heads" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Value heads of such a layer, a multiple of its key heads."`
+	LinearKeyDim  int         `key:"linear_key_head_dim" flag:"linear-key-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Width of a query and key of such a layer."`
+	LinearDim     int         `key:"linear_value_head_dim" flag:"linear-value-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Width of a value of such a layer."`
+	LinearTaps    int         `key:"linear_conv_kernel_dim" flag:"linear-conv-kernel-dim" default:"0" min:"0" max:"64" families:"some" class:"fixed" unit:"tokens" doc:"Tokens that the convolution before such a layer's rule sees."`
 	Experts       int         `key:"num_experts" flag:"num-experts" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts of a layer with a mixture of them."`
 	ExpertsEach   int         `key:"num_experts_per_tok" flag:"moe-router-topk" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts that a token goes to."`
 	ExpertWidth   int         `key:"moe_intermediate_size" default:"0" min:"0" max:"16777216" families:"some" class:"fixed" doc:"Width of gate and up in an expert."`

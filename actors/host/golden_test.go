@@ -414,7 +414,8 @@ func rowsIn(all []float64, s family.Source, shape []int) []float64 {
 // TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an angle that learns) train under a plan that
 // cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
-	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "llama3.2", "qwen3-tied", "gemma2", "glm4", "gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
+	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "llama3.2", "qwen3-tied", "gemma2", "glm4",
+		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "qwen3-next", "qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
 			mesh := topology.Grid(2, 1, 2)
@@ -441,7 +442,7 @@ func TestGoldenContext(t *testing.T) {
 		{cp: 4, u: 2, ring: true, zigzag: true},
 	}
 	for i, name := range []string{
-		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2", "deepseek-v2", "deepseek-v3",
+		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2", "deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := openGolden(t, name), ways[i%len(ways)]

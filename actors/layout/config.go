@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -181,6 +182,11 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		return nil, err
 	}
 	if n := r.Plan.ChunkSize; n > 0 {
+		if slices.Contains(m.Spec.Mixers, "linear_attention") {
+			return nil, c.Fault("plan.chunk_size",
+				"states of linear attention are not carried from chunk to chunk",
+				"remove it; plan.recompute=full saves memory too")
+		}
 		j.Chunks, j.KeepChunks = j.Rows/n, r.Plan.KeepChunks
 	}
 	if n := r.Plan.Layers; len(n) > 0 {

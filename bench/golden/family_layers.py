@@ -25,6 +25,10 @@ def rope(theta=10000.0, **more):
 # of latent attention; no two widths are equal
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=18, qk_nope_head_dim=10, qk_rope_head_dim=12, v_head_dim=14, moe_intermediate_size=16, rms_norm_eps=1e-5, drop=("head_dim",))
 
+# of layers with the gated delta rule; no two widths are equal
+DELTA = dict(rms_norm_eps=1e-6, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=20, linear_value_head_dim=12,
+             head_dim=16, rope_parameters=rope(partial_rotary_factor=0.25))
+
 # name: (config class, model class, what differs from SHAPE).
 CASES = {
     "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", dict(rms_norm_eps=1e-6, rope_parameters=rope(), num_hidden_layers=3, sliding_window=WINDOW, tie_word_embeddings=True,
@@ -69,6 +73,9 @@ CASES = {
     "deepseek-v3": ("DeepseekV3Config", "DeepseekV3ForCausalLM", LATENT | dict(num_hidden_layers=3, q_lora_rank=20, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1,
                     first_k_dense_replace=1, n_group=4, topk_group=2, routed_scaling_factor=2.5, num_mtp_layers=0,
                     rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=0.6, beta_fast=4.0, beta_slow=1.0))),
+    "qwen3-next": ("Qwen3NextConfig", "Qwen3NextForCausalLM", DELTA | dict(linear_key_head_dim=24, linear_value_head_dim=20, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28,
+                   mlp_only_layers=[1], norm_topk_prob=True, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"])),
+    "qwen3.5": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM", DELTA | dict(linear_num_value_heads=2, tie_word_embeddings=True)),
     "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
 }
 
@@ -87,6 +94,26 @@ def make(name):
     return config, model
 
 
+def tame(model, config):
+    """Float32 shall decide the gradients of layers with the delta rule: rows are not short, states are not forgotten at once, and queries are like
+    keys. Else the norm of what a first token reads, a value times a product near 0, jumps when that changes its sign."""
+    d, all_keys = config.linear_key_head_dim, config.linear_key_head_dim * config.linear_num_key_heads
+    with torch.no_grad():
+        for name, t in model.named_parameters():
+            if "conv1d" in name:
+                t[..., -1] += 1
+                t[:all_keys] = t[all_keys:2 * all_keys] + 0.2 * t[:all_keys]
+            elif "A_log" in name:
+                t.sub_(2.5)
+            elif "in_proj_qkvz" in name:
+                heads = t.view(config.linear_num_key_heads, -1, t.shape[1])
+                heads[:, :d] = heads[:, d:2 * d] + 0.3 * heads[:, :d]
+                t.mul_(3)
+            elif "in_proj_qkv" in name:
+                t[:all_keys] = t[all_keys:2 * all_keys] + 0.3 * t[:all_keys]
+                t.mul_(3)
+
+
 class Case(base.Case):
     def __init__(self, name):
         self.path, self.family, self.mtp = base.OUT / name, name, False
@@ -97,11 +124,13 @@ class Case(base.Case):
         for name, t in self.model.state_dict().items():  # what experts are chosen by is no parameter in PyTorch
             if "correction_bias" in name:
                 t.copy_(torch.randn(t.shape, generator=gen) * 0.05)
+        if "linear_attention" in (getattr(config, "layer_types", None) or []):
+            tame(self.model, config)
         self.ids, self.positions, self.mask, document = base.batch(gen)
         self.targets = base.shift(self.ids, document, 1)
         self.tensors = dict(ids=self.ids.int(), positions=self.positions.int(), targets=self.targets.int())
         kinds = getattr(config, "layer_types", None)
-        self.window = config.sliding_window if kinds else getattr(config, "sliding_window", None)
+        self.window = getattr(config, "sliding_window", None)
         self.kinds = set(kinds or [])
         self.balance = config.router_aux_loss_coef if getattr(config, "output_router_logits", False) else 0
         for name, module in self.model.named_modules():
@@ -118,6 +147,15 @@ class Case(base.Case):
         # the model's own loss of balance takes no mask of packed sequences
         more = dict(output_router_logits=False) if self.balance else {}
         self.router = []
+        if "linear_attention" in self.kinds:  # which knows no borders of packed documents: each goes by itself
+            rows = []
+            for ids, places, lengths in zip(self.ids, self.positions, base.DOCUMENTS):
+                if len(ids) != sum(lengths):  # one of them, for check_packing
+                    lengths = [len(ids)]
+                parts = [self.model(input_ids=i[None], position_ids=p[None], use_cache=False).logits[0]
+                         for i, p in zip(ids.split(lengths), places.split(lengths))]
+                rows.append(torch.cat(parts))
+            return [torch.stack(rows)]
         return [self.model(input_ids=self.ids, position_ids=self.positions, attention_mask=mask, use_cache=False, **more).logits]
 
     def loss(self):

@@ -8,7 +8,9 @@ import (
 )
 
 // fuses lists the weight-gradient kernels that can add straight into a parameter's gradient.
-var fuses = map[kernels.Op]bool{kernels.LinearDW: true, kernels.ColSum: true, kernels.RMSNormDW: true, kernels.EmbedDW: true, kernels.LinearCEDW: true}
+var fuses = map[kernels.Op]bool{kernels.LinearDW: true, kernels.ColSum: true, kernels.RMSNormDW: true,
+	kernels.EmbedDW: true, kernels.LinearCEDW: true,
+	kernels.CausalConvDW: true}
 
 // backward records the gradient of the loss and of the output ports.
 func (t *Tape) backward() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -25,10 +26,17 @@ type Attn struct {
 	Pairs bool
 	Scale float64 // of scores; 0 is 1/sqrt(HeadDim)
 	Cap   float64 // soft cap of scores, 0 for none
+	Gate  bool    // what attention gives is multiplied with the sigmoid of a projection
 }
 
 // Size implements Part.
-func (a Attn) Size() int { return 2 * a.Hidden * (a.Heads + a.KV) * a.HeadDim }
+func (a Attn) Size() int {
+	n := 2 * a.Hidden * (a.Heads + a.KV) * a.HeadDim
+	if a.Gate {
+		n += a.Hidden * a.Heads * a.HeadDim
+	}
+	return n
+}
 
 // Record implements Part. Data: positions [t] or positions3 [t 3], cu_seqlens.
 func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
@@ -45,7 +53,14 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	}
 	o := r.attend(name, q, k, v, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true,
 		Window: a.Window})
-	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.HeadDim,
+	y := t.Flat(o)
+	if a.Gate {
+		g := r.Linear(name+".gate_proj", h, a.Heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias,
+			Unit: a.HeadDim})
+		y = t.Scale(t.Add(y, t.Mul(y, t.Act(t.Scale(g, 0.5), kernels.Tanh))),
+			0.5) // sigmoid is half of 1 + tanh
+	}
+	return r.Linear(name+".o_proj", y, a.Hidden, a.Heads*a.HeadDim,
 		LinearOpts{Bias: a.OBias, Row: true, Unit: a.HeadDim})
 }
 

@@ -85,10 +85,13 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		return
 	case len(p.Shape) == 1 && strings.HasSuffix(p.Name, ".weight"): // norms
 		plus := 0.0
-		if m.Component(p.Name) == Foundation {
+		if m.Component(p.Name) == Foundation && !strings.HasSuffix(p.Name, ".self_attn.norm.weight") { // but of the delta rule
 			plus = s.Norm.Plus
 		}
 		fill32(dst, float32(1-plus))
+		return
+	case strings.HasSuffix(p.Name, ".dt_bias"):
+		fill32(dst, 1)
 		return
 	case strings.HasSuffix(p.Name, ".bias"), strings.HasSuffix(p.Name, "correction_bias"), strings.HasSuffix(p.Name, "lora_B.weight"):
 		fill32(dst, 0)
@@ -98,6 +101,10 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	case strings.HasSuffix(p.Name, "o_proj.weight"), strings.HasSuffix(p.Name, "down_proj.weight"):
 		std /= math.Sqrt(2 * float64(s.Layers))
 	}
+	value := func(z float64) float64 { return std * z }
+	if strings.HasSuffix(p.Name, ".self_attn.decay") { // the logarithm of what is uniform up to 16, as in transformers
+		value = func(z float64) float64 { return math.Log(0.01 + 15.99*0.5*(1+math.Erf(z/math.Sqrt2))) }
+	}
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
 	key := mix(seed ^ h.Sum64())
@@ -105,7 +112,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	at := 0
 	places(iv, p.Shape, 0, func(from, n int) {
 		for i := range n {
-			dst[at+i] = float32(std * normal(key, uint64(from+i)))
+			dst[at+i] = float32(value(normal(key, uint64(from+i))))
 		}
 		at += n
 	})

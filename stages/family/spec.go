@@ -54,7 +54,10 @@ type Spec struct {
 	// of layers whose MLP is of the kind experts
 	Experts block.Experts
 	Latent  block.Latent // of layers whose mixer is latent_attention
-	Balance block.Balance
+	Delta   block.Delta  // of layers whose mixer is linear_attention
+	// attention is multiplied with a sigmoid of the layer's input
+	AttnGate bool
+	Balance  block.Balance
 }
 
 // Norms are the names of a layer's norms, before and after each branch; "" is none.
@@ -208,7 +211,7 @@ func (s Spec) layer(i int) block.Layer {
 func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,
 		OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
-		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap}
+		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap, Gate: s.AttnGate}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
 	}

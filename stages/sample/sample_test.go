@@ -30,7 +30,7 @@ func tinyOn(t *testing.T, pool *tensor.Pool, b kernels.Backend) *Generator {
 // another order differ by less than 1e-5.
 func TestCache(t *testing.T) {
 	pool := tensor.NewPool("sample", 0).Poison()
-	for _, g := range []*Generator{tiny(t, pool), sliding(t, pool)} {
+	for _, g := range []*Generator{tiny(t, pool), sliding(t, pool), hybrid(t, pool)} {
 		pieces(t, g)
 		g.Close()
 	}
@@ -60,6 +60,21 @@ func sliding(t *testing.T, pool *tensor.Pool) *Generator {
 	m := family.Decoder("sliding", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5, Mixers: []string{"sliding_attention", "full_attention"},
 		Window: 3, AttnCap: 1, LogitCap: 2, Rope: block.Rope{Dim: 2, Theta: 10000}, LocalRope: block.Rope{Dim: 2, Theta: 10}})
 	g, err := New(m, nil, tensor.F32, ref.New(), pool, func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
+	require.NoError(t, err)
+	return g
+}
+
+// hybrid is a model of a layer with the gated delta rule and one of gated attention.
+func hybrid(t *testing.T, pool *tensor.Pool) *Generator {
+	m := family.Decoder("hybrid", family.Spec{
+		Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5, AttnGate: true,
+		Mixers: []string{"linear_attention", "full_attention"}, Rope: block.Rope{Dim: 2, Theta: 10000},
+		Delta: block.Delta{Hidden: 16, Keys: 2, Values: 4, KeyDim: 4, ValueDim: 6, Taps: 4, Eps: 1e-6},
+	})
+	g, err := New(m, nil, tensor.F32, ref.New(), pool, func(p *grad.Param, r family.Region, dst []float32) error {
+		m.Init(3, p, r, dst)
+		return nil
+	})
 	require.NoError(t, err)
 	return g
 }

@@ -1,0 +1,118 @@
+package grad
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+var opCausalConv, opCausalConvDX, opCausalConvDW, opGates, opGatesBwd, opDelta, opDeltaBwd *Op
+
+func init() {
+	opCausalConvDX = &Op{Name: "causal_conv_dx", Kernel: kernels.CausalConvDX}
+	opCausalConvDW = &Op{Name: "causal_conv_dw", Kernel: kernels.CausalConvDW}
+	opCausalConv = &Op{Name: "causal_conv", Kernel: kernels.CausalConv, Cheap: true, VJP: convVJP}
+	opGatesBwd = &Op{Name: "delta_gates_bwd", Kernel: kernels.DeltaGatesBwd}
+	opGates = &Op{Name: "delta_gates", Kernel: kernels.DeltaGates, Cheap: true, VJP: gatesVJP}
+	opDeltaBwd = &Op{Name: "delta_rule_bwd", Kernel: kernels.DeltaRuleBwd}
+	opDelta = &Op{Name: "delta_rule", Kernel: kernels.DeltaRule, VJP: deltaVJP}
+}
+
+// Sequence brings rows of tokens together in the order of their sequences on every member, with the last
+// axis sharded as it is: for operations that carry something from each token to the next.
+func (t *Tape) Sequence(x *Value) *Value {
+	return t.natural(t.only(x, 1))
+}
+
+// Residual brings what such operations give back to the order and the members of the residual stream.
+func (t *Tape) Residual(x *Value) *Value { return t.OwnTokens(t.deal(x)) }
+
+// Last is the last rows of x; it has no gradient, and serves generation.
+func (t *Tape) Last(x *Value, rows int) *Value {
+	if !t.NoGrad {
+		panic("grad: the last rows of a value have no gradient")
+	}
+	x = t.only(x, 1)
+	shape := append([]int{rows}, x.Shape[1:]...)
+	return t.one(opSlice, kernels.Attr{I: [4]int{0, x.Shape[0] - rows}}, x.DType, shape, x.Place, x)
+}
+
+// CausalConv is the convolution of each column of x [t c] with its own taps w [c k] along the sequences
+// that cu cuts. Rows are in the order of Sequence.
+func (t *Tape) CausalConv(x, w, cu *Value) *Value {
+	x = t.only(x, 1)
+	var p Place
+	for _, m := range x.Place.Cuts(1) {
+		p[m] = Part{Sharded, 0}
+	}
+	return t.one(opCausalConv, kernels.Attr{}, x.DType, x.Shape, x.Place, x, t.to(w, p), cu)
+}
+
+func convVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, 3)
+	x, w, cu := n.In[0], n.In[1], n.In[2]
+	d := t.to(dy[0], n.Out[0].Place)
+	if leg(0) {
+		g[0] = t.one(opCausalConvDX, kernels.Attr{}, x.DType, x.Shape, x.Place, d, w, cu)
+	}
+	if leg(1) {
+		g[1] = t.one(opCausalConvDW, kernels.Attr{}, tensor.F32, w.Shape, w.Place, d, x, cu)
+	}
+	return g
+}
+
+// DeltaGates gives the logarithm of how much of its state each head keeps, and how much it writes, in
+// float32 [t n]: from a and b [t n], and from decay and bias [n].
+func (t *Tape) DeltaGates(a, b, decay, bias *Value) (g, beta *Value) {
+	a = t.full(a)
+	b = t.to(b, a.Place)
+	var p Place
+	for _, m := range a.Place.Cuts(1) {
+		p[m] = Part{Sharded, 0}
+	}
+	s := spec{a.Shape, tensor.F32, a.Place}
+	n := t.emit(opGates, kernels.Attr{}, []*Value{a, b, t.to(decay, p), t.to(bias, p)}, s, s)
+	return n.Out[0], n.Out[1]
+}
+
+func gatesVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, 4)
+	a, decay, bias := n.In[0], n.In[2], n.In[3]
+	place := n.Out[0].Place
+	t.phase = I
+	dg, dbeta := t.to(dy[0], place), t.to(dy[1], place)
+	s := spec{a.Shape, a.DType, place}
+	b := t.emit(opGatesBwd, kernels.Attr{}, []*Value{dg, dbeta, a, n.In[1], decay, bias}, s, s)
+	copy(g, b.Out)
+	if leg(2) { // g is linear in the factor that decay is the logarithm of
+		g[2] = t.rowSum(
+			opColSum,
+			t.one(opMul, kernels.Attr{}, tensor.F32, a.Shape, place, dg, n.Out[0]),
+			decay.Shape,
+		)
+	}
+	if leg(3) {
+		g[3] = t.rowSum(opColSum, b.Out[0], bias.Shape)
+	}
+	return g
+}
+
+// DeltaRule is the gated delta rule along the sequences that cu cuts: q, k [t h d], v [t n e], g and beta
+// [t n] -> [t n e]. Rows are in the order of Sequence.
+func (t *Tape) DeltaRule(q, k, v, g, beta, cu *Value, eps float64) *Value {
+	q = t.only(q, 1)
+	k, v = t.to(k, q.Place), t.to(v, q.Place)
+	g, beta = t.to(g, q.Place), t.to(beta, q.Place)
+	return t.one(opDelta, kernels.Attr{F: [2]float64{eps}}, v.DType, v.Shape, q.Place, q, k, v, g, beta, cu)
+}
+
+func deltaVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, 6)
+	t.phase = I
+	var out []spec
+	for _, v := range n.In[:5] {
+		out = append(out, spec{v.Shape, v.DType, v.Place})
+	}
+	in := append([]*Value{t.to(dy[0], n.Out[0].Place)}, n.In...)
+	copy(g, t.emit(opDeltaBwd, n.Attr, in, out...).Out)
+	return g
+}

@@ -1,0 +1,234 @@
+package family
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/kernels/routing"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+var _ = RegisterMixer(linear, func(s Spec, _ int) block.Part { return s.Delta })
+
+// linear is the kind of layers with the gated delta rule.
+const linear = "linear_attention"
+
+// Qwen 3 Next: three layers of linear attention to one of gated attention, and experts beside an MLP behind
+// a gate.
+var _ = Register(Family{ModelType: "qwen3_next", Paper: "2412.06464",
+	HF: mixed(hybrid(hf.Family{Class: "Qwen3NextForCausalLM", Score: "softmax",
+		Has: append([]string{"shared_expert_intermediate_size"}, qwenExperts...),
+		Absent: map[string]string{
+			"hidden_size":                     "2048",
+			"intermediate_size":               "5632",
+			"num_hidden_layers":               "48",
+			"num_attention_heads":             "16",
+			"num_key_value_heads":             "2",
+			"vocab_size":                      "151936",
+			"num_experts":                     "512",
+			"num_experts_per_tok":             "10",
+			"moe_intermediate_size":           "512",
+			"shared_expert_intermediate_size": "512",
+			"norm_topk_prob":                  "true",
+			"router_aux_loss_coef":            "0.001",
+		}})),
+	Spec: func(c configs.Model, s *Spec) {
+		s.hybrid(c)
+		s.mixture(c, steps(c))
+		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
+		if c.SharedWidth > 0 {
+			s.Experts.Shared = s.gated(c.SharedWidth)
+			s.Experts.SharedName, s.Experts.SharedGate = "shared_expert", "shared_expert_gate"
+		}
+	},
+	Source: func(c configs.Model) func(string) Source { return grouped(c, eachExpert(c)) },
+	Other:  func(c configs.Model) func(string) Source { return grouped(c, fusedExperts(c)) }})
+
+// Qwen 3.5 as a model of text, dense: the same layers, with the projections of linear attention one after
+// the other.
+var _ = Register(Family{ModelType: "qwen3_5_text", Paper: "2412.06464",
+	HF: hybrid(hf.Family{Class: "Qwen3_5ForCausalLM", Absent: map[string]string{"hidden_size": "4096",
+		"intermediate_size": "12288", "num_hidden_layers": "32", "num_attention_heads": "16", "num_key_value_heads": "4",
+		"vocab_size": "248320"}}),
+	Spec:   func(c configs.Model, s *Spec) { s.hybrid(c) },
+	Source: inOrder})
+
+// hybridKeys are those of linear attention.
+var hybridKeys = []string{
+	"linear_num_key_heads",
+	"linear_num_value_heads",
+	"linear_key_head_dim",
+	"linear_value_head_dim",
+	"linear_conv_kernel_dim",
+}
+
+// hybrid adds what families with layers of linear attention and of gated attention share.
+func hybrid(f hf.Family) hf.Family {
+	f.Has = append(
+		f.Has,
+		append([]string{"layer_types", "partial_rotary_factor", "attention_bias"}, hybridKeys...)...)
+	f.Fixed, f.Omit = map[string]string{"qk_norm": "true"}, []string{"qk_norm"}
+	f.Idle = append(f.Idle, "full_attention_interval")
+	for key, value := range map[string]string{"head_dim": "256", "max_position_embeddings": "32768",
+		"rms_norm_eps":          "1e-6",
+		"partial_rotary_factor": "0.25", "linear_conv_kernel_dim": "4", "linear_key_head_dim": "128",
+		"linear_value_head_dim": "128", "linear_num_key_heads": "16", "linear_num_value_heads": "32"} {
+		f.Absent[key] = value
+	}
+	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
+		every, layers := hybridEvery, 0
+		_, _ = json.Unmarshal(
+			raw["full_attention_interval"],
+			&every,
+		), json.Unmarshal(
+			raw["num_hidden_layers"],
+			&layers,
+		)
+		if raw["layer_types"] == nil && every > 0 && every != hybridEvery &&
+			layers > 0 { // faults are found elsewhere
+			text, _ := json.Marshal(hybridLayers(layers, every))
+			d.Set("layer_types", string(text))
+		}
+	}
+	return f
+}
+
+// hybridEvery is how many layers there are to one of attention, where a configuration does not say.
+const hybridEvery = 4
+
+// hybridLayers are linear but for each one in so many.
+func hybridLayers(n, every int) (kinds []string) {
+	for i := range n {
+		kind := linear
+		if (i+1)%every == 0 {
+			kind = "full_attention"
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}
+
+// hybrid is what the keys of a configuration say of linear and gated attention; weights of norms count from
+// 1.
+func (s *Spec) hybrid(c configs.Model) {
+	s.AttnGate, s.Norm.Plus = true, 1
+	s.Delta = block.Delta{
+		Hidden:   s.Hidden,
+		Keys:     c.LinearKeys,
+		Values:   c.LinearValues,
+		KeyDim:   c.LinearKeyDim,
+		ValueDim: c.LinearDim,
+		Taps:     c.LinearTaps,
+		Eps:      s.Eps,
+	}
+	if len(s.Mixers) == 0 {
+		s.Mixers = hybridLayers(s.Layers, hybridEvery)
+	}
+}
+
+// hybridPlaces finds the tensors of both kinds of layers; rows gives those of a projection of linear
+// attention.
+func hybridPlaces(
+	c configs.Model,
+	source func(string) Source,
+	rows func(part string) (tensor string, rows [][2]int),
+) func(string) Source {
+	d, e := c.LinearKeys*c.LinearKeyDim, c.LinearValues*c.LinearDim
+	kinds := c.LayerTypes
+	if len(kinds) == 0 {
+		kinds = hybridLayers(c.Layers, hybridEvery)
+	}
+	return func(name string) Source {
+		before, part, ok := strings.Cut(name, ".self_attn.")
+		if !ok {
+			return source(name)
+		}
+		if kinds[layerNumber(before)] != linear {
+			return gatedQuery(c, name, part)
+		}
+		s := Source{Name: before + ".linear_attn." + part}
+		place := func(tensor string) { s.Name = before + ".linear_attn." + tensor }
+		switch part {
+		case "q_conv.weight", "k_conv.weight", "v_conv.weight":
+			place("conv1d.weight")
+			from := map[byte]int{'q': 0, 'k': d, 'v': 2 * d}[part[0]]
+			to := from + map[bool]int{true: e, false: d}[part[0] == 'v']
+			s.Rows, s.Tail = [][2]int{{from, to}}, []int{1, c.LinearTaps}
+		case "decay":
+			place("A_log")
+		case "o_proj.weight":
+			place("out_proj.weight")
+		case "q_proj.weight",
+			"k_proj.weight",
+			"v_proj.weight",
+			"z_proj.weight",
+			"a_proj.weight",
+			"b_proj.weight":
+			tensor, at := rows(part[:1])
+			place(tensor + ".weight")
+			s.Rows = at
+		}
+		return s
+	}
+}
+
+// layerNumber is that of model.layers.N.
+func layerNumber(name string) (n int) {
+	n, _ = strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:])
+	return n
+}
+
+// gatedQuery finds attention's query and gate, which lie head by head in one matrix.
+func gatedQuery(c configs.Model, name, part string) Source {
+	s := Source{Name: name}
+	for i, p := range []string{"q_proj.", "gate_proj."} {
+		if !strings.HasPrefix(part, p) {
+			continue
+		}
+		s.Name = strings.Replace(name, p, "q_proj.", 1)
+		for h := range c.Heads {
+			s.Rows = append(s.Rows, [2]int{(2*h + i) * c.HeadDim, (2*h + i + 1) * c.HeadDim})
+		}
+	}
+	return s
+}
+
+// grouped finds the projections of linear attention key head by key head: query, key, values, gates; and
+// what is written and kept of each value head.
+func grouped(c configs.Model, source func(string) Source) func(string) Source {
+	each := c.LinearValues / max(1, c.LinearKeys)
+	k, v := c.LinearKeyDim, each*c.LinearDim
+	return hybridPlaces(c, source, func(part string) (string, [][2]int) {
+		tensor, width := "in_proj_qkvz", 2*k+2*v
+		at, ok := map[string][2]int{"q": {0, k}, "k": {k, 2 * k}, "v": {2 * k, 2*k + v}, "z": {2*k + v,
+			2*k + 2*v}}[part]
+		if !ok {
+			tensor, width = "in_proj_ba", 2*each
+			at = map[string][2]int{"b": {0, each}, "a": {each, 2 * each}}[part]
+		}
+		var rows [][2]int
+		for h := range c.LinearKeys {
+			rows = append(rows, [2]int{h*width + at[0], h*width + at[1]})
+		}
+		return tensor, rows
+	})
+}
+
+// inOrder finds them as query, key and value in one tensor, and the others by themselves.
+func inOrder(c configs.Model) func(string) Source {
+	d, e := c.LinearKeys*c.LinearKeyDim, c.LinearValues*c.LinearDim
+	return hybridPlaces(
+		c,
+		func(name string) Source { return Source{Name: name} },
+		func(part string) (string, [][2]int) {
+			at, ok := map[string][2]int{"q": {0, d}, "k": {d, 2 * d}, "v": {2 * d, 2*d + e}}[part]
+			if !ok {
+				return "in_proj_" + part, nil
+			}
+			return "in_proj_qkv", [][2]int{at}
+		},
+	)
+}
