@@ -19,6 +19,7 @@ func emulatedRanks(t *testing.T) func(int) kernels.Backend {
 	e := emulate.New(t)
 	e.Set(t, "jitter", 20, 0)
 	t.Setenv(cuda.LibraryVariable, e.Path)
+	t.Setenv(cuda.ProductsVariable, e.Path)
 	return func(rank int) kernels.Backend {
 		b, err := kernels.Open("cuda", kernels.Options{Rank: rank, Strict: true})
 		require.NoError(t, err)
@@ -43,4 +44,20 @@ func TestTrainOnEmulatedDevices(t *testing.T) {
 			require.Equal(t, got, again, "the same bits in a second run")
 		})
 	}
+}
+
+// TestDeviceLostInRun: a device that fails in the middle ends the run with an error that names it; nothing waits for ever.
+func TestDeviceLostInRun(t *testing.T) {
+	e := emulate.New(t).Copy(t)
+	t.Setenv(cuda.LibraryVariable, e.Path)
+	t.Setenv(cuda.ProductsVariable, "none")
+	of, closeAll, err := OpenBackends("cuda", Ranks(2), kernels.Options{Threads: 1})
+	require.NoError(t, err)
+	defer closeAll()
+	e.Set(t, "lost after", 1500, -1)
+	l, o := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}.run(t, small(t, configs.Model{ModelType: "llama"}), 50, of, nil)
+	err = Run(l, o)
+	require.ErrorContains(t, err, "device cuda:")
+	require.ErrorContains(t, err, "CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
+	require.NotContains(t, err.Error(), "a bug in lfactor")
 }

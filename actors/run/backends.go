@@ -14,7 +14,7 @@ func backends(c *configs.Config, ranks []int) (func(rank int) kernels.Backend, f
 	if n == 0 {
 		n = max(1, runtime.GOMAXPROCS(0)/max(1, c.Run.Plan.Procs))
 	}
-	of, closeAll, err := host.OpenBackends(c.Run.Device, ranks, kernels.Options{Threads: n, Strict: c.Run.Strict})
+	of, closeAll, err := host.OpenBackends(c.Run.Device, ranks, kernels.Options{Threads: n, Strict: c.Run.Strict, Dir: c.Run.Log.Dir})
 	if err != nil {
 		return nil, nil, c.Fault("device", err.Error(), "set device: cpu")
 	}

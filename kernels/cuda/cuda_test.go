@@ -5,6 +5,8 @@ package cuda
 import (
 	"bytes"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"testing"
 	"unsafe"
@@ -28,7 +30,7 @@ func emulated(t testing.TB, index int, absent accel.Absent, flags ...string) (*a
 	e := emulate.New(t, flags...)
 	l, err := LoadFrom(e.Path)
 	require.NoError(t, err)
-	d, err := l.New(index, absent)
+	d, err := l.New(index, Settings{Absent: absent})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d, e
@@ -49,6 +51,62 @@ func TestConformance(t *testing.T) {
 			require.Zero(t, pool.Live())
 		})
 	}
+}
+
+// TestConformanceOfLibrary: the same with products by the stand-in of cublasLt, which takes aligned
+// operands alone.
+func TestConformanceOfLibrary(t *testing.T) {
+	e := emulate.New(t)
+	l, err := LoadFrom(e.Path)
+	require.NoError(t, err)
+	products, err := LoadProducts(e.Path)
+	require.NoError(t, err)
+	d, err := l.New(0, Settings{Absent: strict, Products: products})
+	require.NoError(t, err)
+	defer d.Close()
+	require.Equal(t, "cuda:0 (emulated device, cublasLt 130100)", d.Name())
+	pool := tensor.NewPool("device", 0).In(d)
+	kernelstest.Run(t, kernelstest.Carried(t, d, pool))
+	d.Sync()
+	require.Zero(t, pool.Live())
+}
+
+// TestChosenAlgorithms: a run that goes on has the algorithms that it began with, and with them the bits,
+// where the library would choose others by now.
+func TestChosenAlgorithms(t *testing.T) {
+	e := emulate.New(t)
+	l, err := LoadFrom(e.Path)
+	require.NoError(t, err)
+	products, err := LoadProducts(e.Path)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	run := func(dir string, algorithm int64) []float32 {
+		e.Set(t, "algorithm", algorithm, 0)
+		d, err := l.New(0, Settings{Absent: strict, Products: products, Dir: dir})
+		require.NoError(t, err)
+		defer d.Close()
+		p := tensor.NewPool("device", 0).In(d)
+		x, w, y := place(t, d, p, numbers(8, 500)), place(t, d, p, numbers(16, 500)), place(t, d, p,
+			tensor.Make(tensor.F32, 8, 16))
+		launches := e.Launches()
+		d.Run(&kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y}})
+		require.Equal(t, launches, e.Launches(), "no kernel of the project's takes part")
+		chosenIn.dirs = nil // as a process that starts
+		return kernels.Host(d, y).F32()
+	}
+	first := run(dir, 0)
+	require.Equal(t, first, run(dir, 1), "the algorithm that was kept")
+	require.NotEqual(t, first, run(t.TempDir(), 1), "another algorithm has other bits")
+
+	text, err := os.ReadFile(filepath.Join(dir, chosenFile))
+	require.NoError(t, err)
+	require.Contains(t, string(text), `{"device":"emulated device","library":130100,"product":"f32 f32 8x16x500 true500 false500 16 add=false",`)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, chosenFile), append(text,
+		"{}\n{\"algorithm\":\"00\"}\n"...), 0o600))
+	_, err = OpenChosen(dir)
+	require.ErrorContains(t, err, chosenFile+":3: is no algorithm of a product")
+	_, err = LoadProducts("libm.so.6")
+	require.ErrorContains(t, err, "it is not cublasLt")
 }
 
 // place copies a tensor to a device.
@@ -188,7 +246,7 @@ func TestLostDevice(t *testing.T) {
 		e := emulate.New(t).Copy(t)
 		l, err := LoadFrom(e.Path)
 		require.NoError(t, err)
-		d, err := l.New(1, strict)
+		d, err := l.New(1, Settings{Absent: strict})
 		e.Set(t, "lost after", 2, -1)
 		return d, err
 	}()
@@ -275,15 +333,17 @@ func TestWrongLibraries(t *testing.T) {
 	stale.Set(t, "loadable", 0, 1)
 	l, err := LoadFrom(stale.Path)
 	require.NoError(t, err)
-	_, err = l.New(0, strict)
+	_, err = l.New(0, Settings{Absent: strict})
 	require.ErrorContains(t, err,
 		"cuda:0 (emulated device): cuModuleLoadData: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)")
-	_, err = l.New(2, strict)
+	_, err = l.New(2, Settings{Absent: strict})
 	require.EqualError(t, err,
 		"there is no device cuda:2; the driver has 2 (CUDA_VISIBLE_DEVICES hides others)")
 
 	t.Setenv(LibraryVariable, e.Path)
+	t.Setenv(ProductsVariable, "none")
 	lines := kernels.Describe()
+	require.Contains(t, lines, "cuda: products by the project's kernel, as LFACTOR_LIBCUBLASLT says")
 	require.Contains(t, lines, "cuda: driver "+e.Path+" speaks CUDA 13.0 and has 2 devices")
 	require.Contains(t, lines,
 		"cuda: device cuda:1 (emulated device) has 1.00 GiB, 4 multiprocessors, capability 9.0: kernels for sm_90a")

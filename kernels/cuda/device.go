@@ -19,6 +19,7 @@ type device struct {
 	ctx    uintptr
 	module uintptr
 	stream uintptr
+	engine *engine // of products; nil where the project's kernel does them
 
 	mu        sync.Mutex
 	functions map[string]uintptr
@@ -86,7 +87,13 @@ func (d *device) do(f func() error) error { return d.lib.on(d.ctx, f) }
 func (d *device) Space() string { return "memory of CUDA devices" }
 
 // Name implements accel.Driver.
-func (d *device) Name() string { return fmt.Sprintf("cuda:%d (%s)", d.info.Index, d.info.Name) }
+func (d *device) Name() string {
+	with := ""
+	if d.engine != nil {
+		with = fmt.Sprintf(", cublasLt %d", d.engine.lib.Version)
+	}
+	return fmt.Sprintf("cuda:%d (%s%s)", d.info.Index, d.info.Name, with)
+}
 
 // Alloc implements accel.Driver.
 func (d *device) Alloc(n int) (addr uint64, err error) {
@@ -189,6 +196,7 @@ func (d *device) Drop(m accel.Mark) {
 
 // Close implements accel.Driver. The context and the kernels stay for other ranks.
 func (d *device) Close() {
+	d.closeEngine()
 	_ = d.do(func() error { return d.lib.call("cuStreamDestroy", d.lib.endStream, d.stream) })
 }
 

@@ -21,7 +21,7 @@ func hardware(t testing.TB) *accel.Device {
 	if err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	d, err := l.New(0, strict)
+	d, err := l.New(0, Settings{Absent: strict})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d

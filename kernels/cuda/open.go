@@ -31,7 +31,11 @@ func open(o kernels.Options) (kernels.Backend, error) {
 			return nil, fmt.Errorf("device cuda:%s: want a number, as in cuda:1", o.Which)
 		}
 	}
-	return l.New(index, onProcessor(o.Strict))
+	products, err := FindProducts()
+	if err != nil {
+		return nil, err
+	}
+	return l.New(index, Settings{Absent: onProcessor(o.Strict), Products: products, Dir: o.Dir})
 }
 
 // absent says why no device can be used here.
@@ -61,6 +65,7 @@ func describe() []string {
 	}
 	lines := []string{fmt.Sprintf("driver %s speaks CUDA %d.%d and has %d devices", l.Path,
 		l.Version/1000, l.Version%1000/10, n)}
+	lines = append(lines, describeProducts())
 	for i := range n {
 		d, err := l.Describe(i)
 		if err != nil {
@@ -87,14 +92,33 @@ func (i Info) kernels() string {
 	return "the driver compiles the kernels when they are loaded"
 }
 
+// Settings are how a device is used.
+type Settings struct {
+	// Absent says what becomes of operations that the device does not have.
+	Absent accel.Absent
+	// Products does them; nil leaves them to the project's kernel.
+	Products *Products
+	// Dir is where the algorithms of products are kept; empty for nowhere.
+	Dir string
+}
+
 // New opens a device of a driver for one rank: a stream of its own, with kernels and context shared by
 // all ranks on the device.
-func (l *Library) New(index int, absent accel.Absent) (*accel.Device, error) {
+func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 	d, err := l.open(index)
 	if err != nil {
 		return nil, err
 	}
-	return accel.New(d, d, absent), nil
+	if s.Products != nil {
+		chosen, err := OpenChosen(s.Dir)
+		if err != nil {
+			return nil, err
+		}
+		if d.engine, err = d.newEngine(s.Products, chosen); err != nil {
+			return nil, fmt.Errorf("%s on cuda:%d (%s): %w", s.Products.Path, index, d.info.Name, err)
+		}
+	}
+	return accel.New(d, d, s.Absent), nil
 }
 
 // onProcessor runs on the processor what a device does not have.

@@ -12,8 +12,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.LinearLSE: func(x *issue) {
 		a, w := x.in(0), x.in(1)
 		b := x.losses(a, w, x.in(2))
-		for from := 0; from < b.t; from += lseRows {
-			rows := min(lseRows, b.t-from)
+		for from := 0; from < b.t; from += b.step {
+			rows := min(b.step, b.t-from)
 			e := numerators{}
 			if x.out(2) != nil {
 				e = numerators{at: x.q.Addr(x.out(2)) + uint64(from*b.v*b.size), row: b.v,
@@ -36,9 +36,6 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.LinearCE:    (*issue).lossAndGradients,
 })
 
-// lseRows is the rows of logits that are there at once: with the columns of a block 4 Mi.
-const lseRows = 2048
-
 // losses is a shard of a vocabulary and the rows that go with it.
 type losses struct {
 	x, w, target    *tensor.Tensor
@@ -47,12 +44,17 @@ type losses struct {
 	z               uint64 // logits of a block, float32
 	max, sum        uint64 // of rows and blocks
 	rows            int    // that these have room for
+	// step is the rows of a chunk, and dzRow the elements from row to row of gradients of logits: the same in all
+	// operations of the loss, so that a library has the same products in all of them.
+	step, dzRow int
 }
 
 func (x *issue) losses(a, w, target *tensor.Tensor) losses {
 	b := losses{x: a, w: w, target: target, t: a.Rows(), d: last(a), v: w.Shape[0], size: a.DType.Size()}
 	b.blocks = parts(b.v, kernels.LSEBlock)
-	b.rows = min(b.t, lseRows)
+	b.step = kernels.LossRows(a.DType, b.v)
+	b.rows = min(b.t, b.step)
+	_, _, b.dzRow = kernels.LossWork(a.DType, b.t, b.v)
 	b.z = x.work(b.rows*min(b.v, kernels.LSEBlock), 4)
 	b.max, b.sum = x.work(b.rows*b.blocks, 4), x.work(b.rows*b.blocks, 4)
 	return b
@@ -164,10 +166,10 @@ func (x *issue) finish(b losses, from, rows int, g backward) {
 // again.
 func (x *issue) gradients(dx, dw *tensor.Tensor) {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
-	step := kernels.LossRows(b.x.DType, b.v)
+	step := b.step
 	rows := min(b.t, step)
 	g := backward{lse: x.q.Addr(x.in(3)), weight: x.in(4), seed: x.in(5), dxOut: dx, dw: dw,
-		add: x.accumulates(1), dzRow: min(b.v, kernels.LSEBlock)}
+		add: x.accumulates(1), dzRow: b.dzRow}
 	g.dz = x.work(rows*g.dzRow, b.size)
 	if dx != nil {
 		g.dx = x.work(rows*b.d, 4)
@@ -203,7 +205,7 @@ func (x *issue) gradients(dx, dw *tensor.Tensor) {
 func (x *issue) lossAndGradients() {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
 	work, weight := x.out(1), x.in(3)
-	step := kernels.LossRows(b.x.DType, b.v)
+	step := b.step
 	lse, hit := x.work(b.t, 4), x.work(b.t, 4)
 	e := numerators{at: x.q.Addr(work), row: work.Shape[2], block: work.Shape[1] * work.Shape[2],
 		top: x.work(min(b.t, step)*b.blocks, 4)}

@@ -115,7 +115,7 @@ func orNil(a any) any {
 
 // product launches y = a·bᵀ for operands of a dtype.
 func (x *issue) product(d tensor.DType, p product) {
-	if p.n > 0 {
+	if p.n > 0 && !x.byLibrary(d, p) {
 		x.launch("product_"+d.String(), grid{x: parts(p.m, tile), y: parts(p.n, tile), threads: 256},
 			p.fields()...)
 	}

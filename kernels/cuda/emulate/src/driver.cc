@@ -1,6 +1,7 @@
 // The part of the CUDA driver's interface that lfactor uses, carried out by the processor. A stream is a thread with a queue; what orders
 // streams among each other is events alone. Device memory begins as 0xff, and the addresses that are given out cannot be read or
 // written by the host: they stand for others, at which kernels and copies find the bytes.
+#include "driver.h"
 #include "fibers.h"
 #include <atomic>
 #include <condition_variable>
@@ -25,7 +26,7 @@ enum { kSuccess = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 
 
 namespace {
 
-std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0};
+std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0}, algorithm{0};
 std::atomic<int64_t> left{-1}, launched{0}; // launches until the device is lost, -1 for never
 std::atomic<uint64_t> size_of_memory{(uint64_t)1 << 30};
 std::string last_error;
@@ -311,8 +312,13 @@ extern "C" void lf_emulate(const char* what, int64_t v) {
   else if (s == "loadable") loadable = (int)v;
   else if (s == "version") version = (int)v;
   else if (s == "skip barrier") skip = (int)v;
+  else if (s == "algorithm") algorithm = (int)v; // that the stand-in of cublasLt chooses
   else abort();
 }
+char* lf_bytes_at(uint64_t a) { return memory().at(a); }
+int lf_push(void* s, std::function<int()> f) { return ((Stream*)s)->push(f); }
+int64_t lf_setting(const char* what) { return std::string(what) == "algorithm" ? algorithm.load() : 0; }
+
 extern "C" int64_t lf_emulated_blocks() {
   std::lock_guard<std::mutex> l(memory().m);
   return (int64_t)memory().blocks.size();

@@ -1,0 +1,356 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// ProductsVariable names a libcublasLt in the environment; "none" leaves all products to the project's
+// own kernel.
+const ProductsVariable = "LFACTOR_LIBCUBLASLT"
+
+// Products is NVIDIA's library of products, cublasLt. It takes those that it has an algorithm for which
+// adds terms up in one order.
+type Products struct {
+	// Path is where it was found.
+	Path string
+	// Version is the library's number of itself: 130100.
+	Version int
+
+	create, destroy, descCreate, descSet, layoutCreate, preferenceCreate, preferenceSet, heuristic,
+	matmul uintptr
+}
+
+func (l *Products) symbols() map[string]*uintptr {
+	return map[string]*uintptr{"cublasLtCreate": &l.create, "cublasLtDestroy": &l.destroy,
+		"cublasLtMatmulDescCreate":       &l.descCreate,
+		"cublasLtMatmulDescSetAttribute": &l.descSet, "cublasLtMatrixLayoutCreate": &l.layoutCreate,
+		"cublasLtMatmulPreferenceCreate":       &l.preferenceCreate,
+		"cublasLtMatmulPreferenceSetAttribute": &l.preferenceSet,
+		"cublasLtMatmulAlgoGetHeuristic":       &l.heuristic, "cublasLtMatmul": &l.matmul}
+}
+
+// FindProducts loads the library that LFACTOR_LIBCUBLASLT names, or the machine's. Without one, or with
+// "none", there is no error unless the one that was named is not there.
+func FindProducts() (*Products, error) {
+	switch p := os.Getenv(ProductsVariable); p {
+	case "none":
+		return nil, nil
+	case "":
+	default:
+		return LoadProducts(p)
+	}
+	for _, dir := range []string{"", "/usr/local/cuda/lib64"} {
+		for _, name := range []string{"libcublasLt.so.13", "libcublasLt.so.12"} {
+			if l, err := LoadProducts(filepath.Join(dir, name)); err == nil {
+				return l, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// LoadProducts loads the library from a path or by its name.
+func LoadProducts(path string) (*Products, error) {
+	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	l := &Products{Path: path}
+	for name, p := range l.symbols() {
+		if *p, err = purego.Dlsym(h, name); err != nil {
+			return nil, fmt.Errorf("%s has no %s: it is not cublasLt", path, name)
+		}
+	}
+	version, err := purego.Dlsym(h, "cublasLtGetVersion")
+	if err != nil {
+		return nil, fmt.Errorf("%s has no cublasLtGetVersion: it is not cublasLt", path)
+	}
+	v, _, _ := purego.SyscallN(version)
+	l.Version = int(v)
+	return l, nil
+}
+
+// Numbers of the library's interface.
+const (
+	ltTransA, ltTransB                  = 3, 4 // attributes of a product
+	ltMaxWorkspace, ltReductions        = 1, 3 // of what is wanted of an algorithm
+	ltAlignment                         = 5    // and three more: of A, B, C and D
+	ltCompute32F, ltReal32F             = 68, 0
+	ltWorkspace                         = 32 << 20
+	ltAlign                             = 16 // bytes, of all operands
+	ltNotSupported                      = 15
+	ltNoReduction                uint32 = 0
+)
+
+// ltTypes are dtypes as the library numbers them.
+var ltTypes = map[tensor.DType]uintptr{tensor.F32: ltReal32F, tensor.F16: 2, tensor.BF16: 14}
+
+// call calls a function of the library.
+//
+//go:uintptrescapes
+func (l *Products) call(name string, f uintptr, args ...uintptr) error {
+	r, _, _ := purego.SyscallN(f, args...)
+	if code := int(int32(r)); code != 0 {
+		return fmt.Errorf("%s: status %d", name, code)
+	}
+	return nil
+}
+
+// matrices are the library's descriptions of one shape of product, in its terms: D = A·B, all by columns.
+type matrices struct{ desc, a, b, d uintptr }
+
+// engine is the library on one device.
+type engine struct {
+	lib    *Products
+	handle uintptr
+	chosen *Chosen
+	mu     sync.Mutex
+	shapes map[string]matrices
+}
+
+func (d *device) newEngine(l *Products, chosen *Chosen) (*engine, error) {
+	e := &engine{lib: l, chosen: chosen, shapes: map[string]matrices{}}
+	return e, d.do(func() error {
+		return l.call("cublasLtCreate", l.create,
+			uintptr(unsafe.Pointer(&e.handle)))
+	})
+}
+
+// close gives the handle back; nothing is under way.
+func (d *device) closeEngine() {
+	if e := d.engine; e != nil {
+		_ = d.do(func() error { return e.lib.call("cublasLtDestroy", e.lib.destroy, e.handle) })
+	}
+}
+
+// side is an operand as the library sees it: a matrix of columns that are ld elements apart, turned or not.
+type side struct {
+	rows, cols, ld int
+	turned         bool
+}
+
+// sideOf is an operand with rows of a product's results, whose terms are colStep apart; ok is false for
+// one that the library cannot take. Seen by columns, what lies by rows is turned: an operand whose terms
+// lie side by side is a matrix of terms by rows.
+func sideOf(n, k, rowStep, colStep int, turnIfTerms bool) (s side, ok bool) {
+	switch {
+	case colStep == 1 && rowStep >= k:
+		return side{k, n, rowStep, turnIfTerms}, true
+	case rowStep == 1 && colStep >= n:
+		return side{n, k, colStep, !turnIfTerms}, true
+	}
+	return side{}, false
+}
+
+// bytes is from the first to behind the last element.
+func (s side) bytes(size int) int { return ((s.cols-1)*s.ld + s.rows) * size }
+
+// byLibrary runs a product by the library and reports whether it has; what decides is the shape, not
+// where operands lie, so that equal operands give equal bits anywhere.
+func (x *issue) byLibrary(d tensor.DType, p product) bool {
+	e := x.d.engine
+	if e == nil || x.err != nil || orNil(p.bias) != nil || p.m == 0 || p.n == 0 || p.k == 0 {
+		return false
+	}
+	out := d
+	if p.wide {
+		out = tensor.F32
+	}
+	a, okA := sideOf(p.n, p.k, p.bRow, p.bCol,
+		true) // the library's first operand is our second: it computes yᵀ
+	b, okB := sideOf(p.m, p.k, p.aRow, p.aCol, false)
+	if !okA || !okB || a.ld*d.Size()%ltAlign != 0 || b.ld*d.Size()%ltAlign != 0 ||
+		p.yRow*out.Size()%ltAlign != 0 {
+		return false
+	}
+	key := fmt.Sprintf("%v %v %dx%dx%d %v%d %v%d %d add=%v", d, out, p.m, p.n, p.k, a.turned, a.ld,
+		b.turned, b.ld, p.yRow, p.add)
+	var algorithm []byte
+	x.err = x.d.do(func() (err error) {
+		m, err := e.describe(key, d, out, a, b, side{p.n, p.m, p.yRow, false})
+		if err == nil {
+			algorithm, err = e.chosen.algorithm(x.d.info.Name, e.lib.Version, key, func() ([]byte,
+				error) {
+				return e.choose(m)
+			})
+		}
+		if err == nil && len(algorithm) > 0 {
+			err = x.multiply(e, m, algorithm, p, d, out, a, b)
+		}
+		return err
+	})
+	return x.err != nil || len(algorithm) > 0
+}
+
+// describe makes the library's descriptions of a shape, once.
+func (e *engine) describe(key string, in, out tensor.DType, a, b, d side) (m matrices, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m, ok := e.shapes[key]; ok {
+		return m, nil
+	}
+	l := e.lib
+	if err = l.call("cublasLtMatmulDescCreate", l.descCreate, uintptr(unsafe.Pointer(&m.desc)),
+		ltCompute32F, ltReal32F); err != nil {
+		return m, err
+	}
+	for attribute, s := range map[uintptr]side{ltTransA: a, ltTransB: b} {
+		var op int32
+		if s.turned {
+			op = 1
+		}
+		if err = l.call("cublasLtMatmulDescSetAttribute", l.descSet, m.desc, attribute,
+			uintptr(unsafe.Pointer(&op)), 4); err != nil {
+			return m, err
+		}
+	}
+	for _, o := range []struct {
+		to *uintptr
+		t  tensor.DType
+		s  side
+	}{{&m.a, in, a}, {&m.b, in, b}, {&m.d, out, d}} {
+		err = l.call("cublasLtMatrixLayoutCreate", l.layoutCreate, uintptr(unsafe.Pointer(o.to)),
+			ltTypes[o.t], uintptr(o.s.rows),
+			uintptr(o.s.cols), uintptr(o.s.ld))
+		if err != nil {
+			return m, err
+		}
+	}
+	e.shapes[key] = m
+	return m, nil
+}
+
+// result is cublasLtMatmulHeuristicResult_t.
+type result struct {
+	algorithm [64]byte
+	workspace uint64
+	state     int32
+	waves     float32
+	reserved  [4]int32
+}
+
+// choose asks the library for its best algorithm that adds terms up in one order; none is no error.
+func (e *engine) choose(m matrices) ([]byte, error) {
+	l := e.lib
+	var wants uintptr
+	if err := l.call("cublasLtMatmulPreferenceCreate", l.preferenceCreate,
+		uintptr(unsafe.Pointer(&wants))); err != nil {
+		return nil, err
+	}
+	set := func(attribute uintptr, v uint64, size uintptr) error {
+		return l.call("cublasLtMatmulPreferenceSetAttribute", l.preferenceSet, wants, attribute,
+			uintptr(unsafe.Pointer(&v)), size)
+	}
+	err := set(ltMaxWorkspace, ltWorkspace, 8)
+	if err == nil {
+		err = set(ltReductions, uint64(ltNoReduction), 4)
+	}
+	for i := range uintptr(4) {
+		if err == nil {
+			err = set(ltAlignment+i, ltAlign, 4)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r result
+	var n int32
+	code, _, _ := purego.SyscallN(l.heuristic, e.handle, m.desc, m.a, m.b, m.d, m.d, wants, 1,
+		uintptr(unsafe.Pointer(&r)),
+		uintptr(unsafe.Pointer(&n)))
+	switch {
+	case int32(code) == ltNotSupported || int32(code) == 0 && (n == 0 || r.state != 0):
+		return nil, nil
+	case int32(code) != 0:
+		return nil, fmt.Errorf("cublasLtMatmulAlgoGetHeuristic: status %d", int32(code))
+	}
+	return r.algorithm[:], nil
+}
+
+// multiply runs a product with an algorithm. Operands that are not aligned are copied, so that the
+// algorithm is the same.
+func (x *issue) multiply(e *engine, m matrices, algorithm []byte, p product, in, out tensor.DType, a,
+	b side) error {
+	d := side{p.n, p.m, p.yRow, false}
+	first, err := x.aligned(p.b, a.bytes(in.Size()))
+	if err != nil {
+		return err
+	}
+	second, err := x.aligned(p.a, b.bytes(in.Size()))
+	if err != nil {
+		return err
+	}
+	y := x.address(p.y)
+	to := y
+	if y%ltAlign != 0 { // what lies between rows stays as it is
+		if to, err = x.aligned(y, d.bytes(out.Size())); err != nil {
+			return err
+		}
+	}
+	work := x.q.Work(ltWorkspace)
+	if err := x.q.Failed(); err != nil {
+		return err
+	}
+	one, beta := float32(1), float32(0)
+	if p.add {
+		beta = 1
+	}
+	l := e.lib
+	err = l.call("cublasLtMatmul", l.matmul, e.handle, m.desc, uintptr(unsafe.Pointer(&one)),
+		uintptr(first), m.a, uintptr(second), m.b,
+		uintptr(unsafe.Pointer(&beta)), uintptr(to), m.d, uintptr(to), m.d,
+		uintptr(unsafe.Pointer(&algorithm[0])), uintptr(work), ltWorkspace,
+		x.d.stream)
+	if err == nil && to != y {
+		err = x.d.Copy(y, to, d.bytes(out.Size()))
+	}
+	return err
+}
+
+// address is where an operand lies, a tensor or an address.
+func (x *issue) address(a any) uint64 {
+	if t, ok := a.(*tensor.Tensor); ok {
+		return x.q.Addr(t)
+	}
+	return a.(uint64)
+}
+
+// aligned is an operand's bytes where the library wants them.
+func (x *issue) aligned(a any, bytes int) (uint64, error) {
+	at := x.address(a)
+	if at%ltAlign == 0 {
+		return at, x.q.Failed()
+	}
+	to := x.q.Work(bytes)
+	if err := x.q.Failed(); err != nil {
+		return 0, err
+	}
+	return to, x.d.Copy(to, at, bytes)
+}
+
+// describeProducts says in a line what does the products.
+func describeProducts() string {
+	l, err := FindProducts()
+	switch {
+	case err != nil:
+		return "products by the project's kernel: " + err.Error()
+	case l != nil:
+		return fmt.Sprintf("products by cublasLt %d.%d.%d, %s", l.Version/10000, l.Version/100%100,
+			l.Version%100, l.Path)
+	case strings.EqualFold(os.Getenv(ProductsVariable), "none"):
+		return "products by the project's kernel, as " + ProductsVariable + " says"
+	}
+	return "products by the project's kernel: no libcublasLt.so.13 or .12 was found; pip install nvidia-cublas, and put its folder nvidia/cu13/lib " +
+		"into LD_LIBRARY_PATH, or name the library in " + ProductsVariable
+}
