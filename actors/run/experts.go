@@ -54,36 +54,41 @@ func (r *Run) routing() *host.Routing {
 	return o
 }
 
-// heat draws how experts were used: a row a layer, a column an expert, white for even use, red for more and
-// blue for less.
-func heat(loads []core.Load, title string) string {
-	const cell, left, top = 14.0, 70.0, 34.0
+// HeatRow is a row of a map of experts: what is counted, and how often it went to each expert.
+type HeatRow struct {
+	Name string
+	Rows []float64
+}
+
+// HeatMap draws how experts were used as SVG: a column an expert, white for even use, red for more and blue
+// for less.
+func HeatMap(rows []HeatRow, title string) string {
+	const cell, left, top = 14.0, 150.0, 34.0
 	most := 0
-	for _, l := range loads {
-		most = max(most, len(l.Rows))
+	for _, r := range rows {
+		most = max(most, len(r.Rows))
 	}
-	w, h := left+cell*float64(most)+20, top+cell*float64(len(loads))+30
+	w, h := left+cell*float64(max(30, most))+20, top+cell*float64(len(rows))+30
 	var b strings.Builder
 	fmt.Fprintf(&b,
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="11">`, w, h)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#fff"/><text x="%g" y="18">%s</text>`, left,
 		title)
-	for i, l := range loads {
+	for i, r := range rows {
 		sum := 0.0
-		for _, n := range l.Rows {
+		for _, n := range r.Rows {
 			sum += n
 		}
 		y := top + cell*float64(i)
-		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">block %d</text>`, left-6, y+cell-3, l.Block)
-		for e, n := range l.Rows {
-			share := n * float64(len(l.Rows)) / math.Max(1, sum)
-			fmt.Fprintf(&b,
-				`<rect x="%g" y="%g" width="%g" height="%g" fill="%s"><title>block %d, expert %d: %.0f rows, %.2f of even use</title></rect>`,
-				left+cell*float64(e), y, cell-1, cell-1, colour(share), l.Block, e, n, share)
+		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%s</text>`, left-6, y+cell-3, r.Name)
+		for e, n := range r.Rows {
+			share := n * float64(len(r.Rows)) / math.Max(1, sum)
+			fmt.Fprintf(&b, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s">`, left+cell*float64(e),
+				y, cell-1, cell-1, colour(share))
+			fmt.Fprintf(&b, `<title>%s, expert %d: %.0f rows, %.2f of even use</title></rect>`, r.Name, e, n, share)
 		}
 	}
-	fmt.Fprintf(&b,
-		`<text x="%g" y="%g">expert 0 to %d · white: even use · red: more, up to 4 times · blue: less</text></svg>`, left, h-10, most-1)
+	fmt.Fprintf(&b, `<text x="%g" y="%g">expert 0 to %d · white: even use · red: more, up to 4 times · blue: less</text></svg>`, left, h-10, most-1)
 	return b.String()
 }
 
@@ -104,7 +109,11 @@ func (p *reporter) drawExperts() {
 	}
 	path := filepath.Join(p.dir, "experts.svg")
 	title := fmt.Sprintf("rows of tokens by expert, step %d", p.loadsAt)
-	if err := os.WriteFile(path, []byte(heat(p.loads, title)), 0o600); err != nil {
+	var rows []HeatRow
+	for _, l := range p.loads {
+		rows = append(rows, HeatRow{fmt.Sprintf("block %d", l.Block), l.Rows})
+	}
+	if err := os.WriteFile(path, []byte(HeatMap(rows, title)), 0o600); err != nil {
 		p.say("! the picture of experts is not written: %v", err)
 		return
 	}

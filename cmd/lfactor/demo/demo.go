@@ -34,11 +34,14 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "demo", Short: "Train a small language model on this machine's Go sources, as actors, in about a minute", Args: cobra.NoArgs}
 	dir := c.Flags().String("dir", "lfactor-demo", "where to work; a finished demo there is started afresh")
-	steps := c.Flags().Int("steps", 0, "training steps; 0 takes 600, and 60 with --cluster")
+	steps := c.Flags().Int("steps", 0,
+		"training steps; 0 takes 600, 60 with --cluster, and 250 of each model with --moe")
 	vlm := c.Flags().Bool("vlm", false, "train a vision-language model on drawn pictures instead, its encoder on an actor of its own")
 	cluster := c.Flags().Bool("cluster", false, "train on a cluster of four agents instead, of which one "+
 		"is killed, and then the head")
-	c.MarkFlagsMutuallyExclusive("vlm", "cluster")
+	moe := c.Flags().Bool("moe", false,
+		"train a mixture of experts, shared out over actors, beside a dense model instead")
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		n := *steps
 		switch {
@@ -46,6 +49,8 @@ func Command() *cobra.Command {
 			return exit.Usagef("demo: --steps is not negative")
 		case *cluster && n == 0:
 			n = clusterSteps
+		case *moe && n == 0:
+			n = moeSteps
 		case n == 0:
 			n = demoSteps
 		}
@@ -60,6 +65,8 @@ func Command() *cobra.Command {
 		switch {
 		case *cluster:
 			err = demoCluster(c.Context(), *dir, n, show)
+		case *moe:
+			err = demoMoE(c.Context(), *dir, n, show)
 		case *vlm:
 			err = demoVLM(c.Context(), *dir, n, show)
 		default:
@@ -108,25 +115,10 @@ const demoVocab = 1024
 // demo trains a byte-level BPE language model on the Go standard library's sources and shows it learning.
 func demo(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
-	for _, sub := range []string{"checkpoints", "run", "text", "valid", "tokenizer"} {
-		if err := os.RemoveAll(filepath.Join(dir, sub)); err != nil {
-			return err
-		}
-	}
-	files, valid, err := demoCorpus()
+	in, err := prepare(dir, began)
 	if err != nil {
 		return err
 	}
-	in := func(name string) string { return filepath.Join(dir, name) }
-	for name, files := range map[string][]string{"text": files, "valid": valid} {
-		if err := gatherFiles(in(name), files); err != nil {
-			return err
-		}
-	}
-	if err := TrainTokenizer(in("tokenizer"), files, demoVocab); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on them in %v\n", len(files), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
 	every := max(1, steps/4)
 	text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), steps, steps, max(1, steps/20), in("checkpoints"), every, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo", Text: []byte(text)})
@@ -139,6 +131,32 @@ func demo(ctx context.Context, dir string, steps int, show *shown) error {
 		return err
 	}
 	return d.verdict(cfg, began, dir, show)
+}
+
+// prepare makes a demo's corpus and tokenizer afresh, and gives the paths of what lies in its directory.
+func prepare(dir string, began time.Time) (in func(name string) string, err error) {
+	for _, sub := range []string{"checkpoints", "run", "dense", "text", "valid", "tokenizer"} {
+		if err := os.RemoveAll(filepath.Join(dir, sub)); err != nil {
+			return nil, err
+		}
+	}
+	files, valid, err := demoCorpus()
+	if err != nil {
+		return nil, err
+	}
+	in = func(name string) string { return filepath.Join(dir, name) }
+	for name, files := range map[string][]string{"text": files, "valid": valid} {
+		if err := gatherFiles(in(name), files); err != nil {
+			return nil, err
+		}
+	}
+	if err := TrainTokenizer(in("tokenizer"), files, demoVocab); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr,
+		"corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on them in %v\n",
+		len(files), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
+	return in, nil
 }
 
 // demoWatch shows what the model has learnt at each checkpoint, and remembers its loss on held-out files.
