@@ -65,34 +65,6 @@ type RunLayout struct {
 	Place      func(step int64) string  // where the data stands after a step, for those that read it again; nil for nothing
 }
 
-// LossScale is dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window good steps.
-type LossScale struct {
-	Dynamic    bool
-	Scale      float64
-	Min        float64
-	Window     int
-	Hysteresis int
-	Good, Left int // state: good steps in a row, overflows left before backing off
-}
-
-// Update takes in whether a step overflowed.
-func (s *LossScale) Update(overflow bool) {
-	if !s.Dynamic {
-		return
-	}
-	if !overflow {
-		if s.Good++; s.Good == s.Window {
-			s.Good, s.Left = 0, s.Hysteresis
-			s.Scale *= 2
-		}
-		return
-	}
-	s.Good = 0
-	if s.Left--; s.Left <= 0 {
-		s.Scale = max(s.Min, s.Scale/2)
-	}
-}
-
 // Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It alone decides that a step
 // counts: no rank changes its parameters before Commit.
 type Coordinator struct {
