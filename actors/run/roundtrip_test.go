@@ -31,12 +31,9 @@ func TestRoundTrip(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Join(dir, "hf"), 0o755))
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "hf", f), b, 0o644))
 			}
-			layers := "[1, 1]"
 			m, err := configs.ReadModel(src)
 			require.NoError(t, err)
-			if m.Layers == 3 {
-				layers = "[2, 1]"
-			}
+			layers := fmt.Sprintf("[%d, %d]", m.Layers-m.Layers/2, m.Layers/2)
 			switch { // experts too go to more ranks than one
 			case m.Experts > 0 && m.Experts%2 == 0:
 				layers += ", ep: 2"
