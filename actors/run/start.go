@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
@@ -124,12 +125,12 @@ func (r *Run) weights() error {
 	case c.Model.Init == "random" && c.Checkpoint.Load != "" && c.Checkpoint.Load != c.Checkpoint.Dir:
 		return r.cfg.Fault("checkpoint.load", "weights are to be loaded, but model.init is random", "set model.init: load, or remove checkpoint.load")
 	case c.Model.Init == "auto" && c.Model.Path != "" && !has:
-		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights", dir), "set model.init: random to train from random weights")
+		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights%s", dir, hf.Partial(dir)), "set model.init: random to train from random weights")
 	case c.Model.Init == "random" || !has && c.Model.Init == "auto":
 		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
 		return r.parts()
 	case !has:
-		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights", dir), "set model.init: random, or model.path to a directory with weights")
+		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights%s", dir, hf.Partial(dir)), "set model.init: random, or model.path to a directory with weights")
 	}
 	src, err := checkpoint.OpenDir(dir)
 	if err != nil {
@@ -166,7 +167,7 @@ func (r *Run) parts() error {
 			return r.cfg.Fault(part.key, "weights are to be loaded, but model.init is random", "remove one of the two")
 		}
 		if !hasWeights(part.dir) {
-			return r.cfg.Fault(part.key, fmt.Sprintf("%s has no safetensors weights", part.dir), "name a Hugging Face directory that has them")
+			return r.cfg.Fault(part.key, fmt.Sprintf("%s has no safetensors weights%s", part.dir, hf.Partial(part.dir)), "name a Hugging Face directory that has them")
 		}
 		src, err := checkpoint.OpenDir(part.dir)
 		if err != nil {

@@ -56,7 +56,14 @@ func Open(path, tokenizer string) (*Trained, error) {
 	if process.Exists(filepath.Join(path, "manifest.json")) {
 		return openOwn(path, tokenizer)
 	}
-	return openHF(path, tokenizer)
+	if hint := hf.Absent(path, os.Getenv); hint != "" && !process.Exists(path) {
+		return nil, exit.Usagef("%s", hint)
+	}
+	t, err := openHF(path, tokenizer)
+	if partial := hf.Partial(path); err != nil && partial != "" {
+		err = fmt.Errorf("%w%s", err, partial)
+	}
+	return t, err
 }
 
 func openOwn(path, tokenizer string) (*Trained, error) {
