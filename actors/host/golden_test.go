@@ -58,6 +58,7 @@ type golden struct {
 	}
 	t    *testing.T
 	m    *family.Model
+	own  FillFunc          // in place of the golden's weights, nil for those
 	plan func(*layout.Job) // changes the plan to train by; nil for nothing
 	w    *family.Weights
 	file *checkpoint.File
@@ -221,7 +222,11 @@ func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float6
 	require.NoError(g.t, err)
 	dev, err := NewDevice(l, 0, b, nil)
 	require.NoError(g.t, err)
-	require.NoError(g.t, dev.Load(g.fill))
+	fill := g.fill
+	if g.own != nil {
+		fill = g.own
+	}
+	require.NoError(g.t, dev.Load(fill))
 	defer dev.Free()
 	rec := block.Rec{Shape: g.shape(), Logits: logits}
 	tr := g.m.Record(grad.Options{NoGrad: true, DType: d}, rec, family.Stage{To: len(g.m.Blocks)})

@@ -203,9 +203,22 @@ func ckptPruneCommand() *cobra.Command {
 func ckptConvertCommand() *cobra.Command {
 	c := &cobra.Command{Use: "convert CKPT DST", Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)", Args: cobra.ExactArgs(2)}
 	overwrite := c.Flags().Bool("overwrite", false, "replace the files of a DST that has some")
+	upcycle := c.Flags().Int("upcycle", 0,
+		"make a mixture of so many experts of CKPT, a Hugging Face directory of a dense model: each is a copy of its layer's MLP")
+	each := c.Flags().Int("experts-per-token", 2, "with --upcycle: experts that a token goes to")
+	seed := c.Flags().Uint64("seed", 1234, "with --upcycle: of the routers, which begin at random")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if old, err := os.ReadDir(args[1]); err == nil && len(old) > 0 && !*overwrite {
 			return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite", args[1], old[0].Name())
+		}
+		if c.Flags().Changed("upcycle") {
+			if err := trained.Upcycle(args[0], args[1], *upcycle, *each, *seed); err != nil {
+				return fmt.Errorf("upcycling %s: %w", args[0], err)
+			}
+			return cli.Emit(c, map[string]string{"path": args[1]}, func(io.Writer) {
+				fmt.Fprintln(os.Stderr,
+					"wrote", args[1])
+			})
 		}
 		t, err := trained.Open(args[0], "")
 		if err != nil {
