@@ -290,8 +290,8 @@ func (l *loader) tolerate() {
 		if r.Schedule.DecaySteps == 0 {
 			r.Schedule.DecaySteps = r.Train.Steps
 		}
+		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --exit-interval, before the end of --train-iters %d", n, r.Train.Steps))
 		r.Train.Steps = n
-		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --exit-interval", n))
 	}
 	l.tolerateHeads()
 	l.replicas()

@@ -23,6 +23,8 @@ var IdleFlags = source.Set(
 	// memory: moments stay where the rank is
 	"empty-unused-memory-level",
 	"optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d", "use-precision-aware-optimizer",
+	// moments are float32 whatever is asked for, which is more exact and takes more memory: a plan says how much
+	"exp-avg-dtype", "exp-avg-sq-dtype", "use-cpu-initialization",
 	"no-use-deepspeed-cpu-adam", "offload-optimizer", "offload-optimizer-percent", "manual-gc", "manual-gc-interval",
 	// data loading
 	"num-workers", "sft-num-preprocess-workers", "dataloader-type", "dataloader-prefetch-factor", "dataloader-save",
@@ -74,8 +76,6 @@ var OnlyFlags = map[string]*OnlyFlag{
 	"hidden-dropout":                      {[]string{"0"}, "dense families here have no dropout"},
 	"rotary-seq-len-interpolation-factor": {[]string{"1"}, "set model.overrides.rope_scaling={rope_type: linear, factor: …} instead"},
 	"moe-router-dtype":                    {[]string{"fp32"}, "logits of routers are float32"},
-	"exp-avg-dtype":                       {[]string{"fp32"}, "moments are kept in fp32"},
-	"exp-avg-sq-dtype":                    {[]string{"fp32"}, "moments are kept in fp32"},
 	"main-params-dtype":                   {[]string{"fp32"}, "master weights are kept in fp32"},
 	"main-grads-dtype":                    {[]string{"fp32"}, "gradients are kept in fp32"},
 	"trainable-modules":                   {[]string{"all"}, "freeze parts instead: +model.image_encoder.freeze=True, or freeze: [visual.*]"},
