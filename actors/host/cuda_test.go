@@ -46,7 +46,8 @@ func TestTrainOnEmulatedDevices(t *testing.T) {
 	}
 }
 
-// TestDeviceLostInRun: a device that fails in the middle ends the run with an error that names it; nothing waits for ever.
+// TestDeviceLostInRun: a device that fails in the middle ends the run with an error that names it;
+// nothing waits for ever.
 func TestDeviceLostInRun(t *testing.T) {
 	e := emulate.New(t).Copy(t)
 	t.Setenv(cuda.LibraryVariable, e.Path)
@@ -55,9 +56,27 @@ func TestDeviceLostInRun(t *testing.T) {
 	require.NoError(t, err)
 	defer closeAll()
 	e.Set(t, "lost after", 1500, -1)
-	l, o := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}.run(t, small(t, configs.Model{ModelType: "llama"}), 50, of, nil)
+	l, o := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}.run(t, small(t,
+		configs.Model{ModelType: "llama"}), 50, of, nil)
 	err = Run(l, o)
 	require.ErrorContains(t, err, "device cuda:")
-	require.ErrorContains(t, err, "CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
+	require.ErrorContains(t, err,
+		"CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
 	require.NotContains(t, err.Error(), "a bug in lfactor")
+}
+
+// TestMixedDevices: ranks of one run on a processor, a GPU and a plug-in's device exchange what they need.
+func TestMixedDevices(t *testing.T) {
+	gpu, plugin := emulatedRanks(t), referencePlugin(t)
+	v, m := variant{pp: 2, dp: 2, tp: 1, schedule: "1f1b"}, small(t, configs.Model{ModelType: "llama"})
+	trainsAs(t, v, m, func(rank int) kernels.Backend {
+		name := []string{kernels.CPU, "cuda", "xpu:" + plugin, "cuda"}[rank]
+		if name == "cuda" {
+			return gpu(rank)
+		}
+		b, err := kernels.Open(name, kernels.Options{Threads: 1})
+		require.NoError(t, err)
+		t.Cleanup(func() { kernels.Close(b) })
+		return b
+	})
 }

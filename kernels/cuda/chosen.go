@@ -64,8 +64,8 @@ func OpenChosen(dir string) (*Chosen, error) {
 		}
 		var l line
 		if err := json.Unmarshal(row, &l); err != nil || len(l.Algorithm) != 0 && len(l.Algorithm) != 128 {
-			return nil,
-				fmt.Errorf("%s:%d: is no algorithm of a product (%v); delete the file to have them chosen anew", c.file, i+1, err)
+			return nil, fmt.Errorf("%s:%d: is no algorithm of a product (%v); "+
+				"delete the file to have them chosen anew", c.file, i+1, err)
 		}
 		c.by[l.choice] = l.Algorithm
 	}

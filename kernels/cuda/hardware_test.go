@@ -36,8 +36,10 @@ func TestHardware(t *testing.T) {
 	require.Zero(t, pool.Live())
 }
 
-// bench times a call whose operands have these shapes, the outputs last, and says what it moves or computes a second.
-func bench(b *testing.B, name string, c kernels.Call, d tensor.DType, outs int, rate string, work float64, shapes ...[]int) {
+// bench times a call whose operands have these shapes, the outputs last, and says what it moves or
+// computes a second.
+func bench(b *testing.B, name string, c kernels.Call, d tensor.DType, outs int, rate string, work float64,
+	shapes ...[]int) {
 	b.Run(name, func(b *testing.B) {
 		dev := hardware(b)
 		p := tensor.NewPool("device", 0).In(dev)
@@ -46,7 +48,8 @@ func bench(b *testing.B, name string, c kernels.Call, d tensor.DType, outs int, 
 			x, err := p.New("operand", d, s...)
 			require.NoError(b, err)
 			defer x.Release()
-			dev.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x}, Attr: kernels.Attr{F: [2]float64{0.5}}})
+			dev.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x},
+				Attr: kernels.Attr{F: [2]float64{0.5}}})
 			all = append(all, x)
 		}
 		c.In, c.Out = all[:len(all)-outs], all[len(all)-outs:]
@@ -73,7 +76,8 @@ func BenchmarkMap(b *testing.B) {
 	n := float64(t * d)
 	row := []int{t, d}
 	bench(b, "swiglu", kernels.Call{Op: kernels.SwiGLU}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
-	bench(b, "swiglu_bwd", kernels.Call{Op: kernels.SwiGLUBwd}, tensor.BF16, 2, "GB/s", 10*n, row, row, row, row, row)
+	bench(b, "swiglu_bwd", kernels.Call{Op: kernels.SwiGLUBwd}, tensor.BF16, 2, "GB/s", 10*n, row, row,
+		row, row, row)
 	bench(b, "sum", kernels.Call{Op: kernels.Sum}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
 	bench(b, "col_sum", kernels.Call{Op: kernels.ColSum}, tensor.F32, 1, "GB/s", 4*n, row, []int{d})
 }
@@ -85,7 +89,8 @@ func BenchmarkProduct(b *testing.B) {
 		n, k := s[0], s[1]
 		flops := 2 * float64(t) * float64(n) * float64(k)
 		for _, d := range []tensor.DType{tensor.BF16, tensor.F32} {
-			bench(b, fmt.Sprintf("%v/%dx%d", d, n, k), kernels.Call{Op: kernels.Linear}, d, 1, "GFLOP/s", flops, []int{t, k}, []int{n, k}, []int{t, n})
+			bench(b, fmt.Sprintf("%v/%dx%d", d, n, k), kernels.Call{Op: kernels.Linear}, d, 1, "GFLOP/s",
+				flops, []int{t, k}, []int{n, k}, []int{t, n})
 		}
 	}
 }

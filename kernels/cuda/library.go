@@ -56,9 +56,8 @@ func (l *Library) symbols() map[string]*uintptr {
 	}
 }
 
-// oldest is the driver of CUDA 12.0: the first that loads what nvcc 13 made for it, within the promise of
-// minor versions of the PTX in it.
-const oldest = 12000
+// oldest is the driver of CUDA 13.0 (580): the first that loads what nvcc 13.0 made.
+const oldest = 13000
 
 // LibraryVariable names a libcuda in the environment; it goes before all other places.
 const LibraryVariable = "LFACTOR_LIBCUDA"
@@ -95,9 +94,8 @@ func Load() (*Library, error) {
 		}
 		tried = append(tried, p)
 	}
-	return nil,
-		fmt.Errorf("no CUDA driver: libcuda.so.1 was looked for as %s; install NVIDIA's driver, or name the library in %s, or set device: cpu",
-			strings.Join(tried, ", "), LibraryVariable)
+	return nil, fmt.Errorf("no CUDA driver: libcuda.so.1 was looked for as %s; "+
+		"install NVIDIA's driver, or name the library in %s, or set device: cpu", strings.Join(tried, ", "), LibraryVariable)
 }
 
 // missingError is a library that cannot be loaded at all.
@@ -119,8 +117,8 @@ func LoadFrom(path string) (*Library, error) {
 	l := &Library{Path: path, handle: h, contexts: map[int]uintptr{}, modules: map[int]uintptr{}}
 	for name, p := range l.symbols() {
 		if *p, err = purego.Dlsym(h, name); err != nil {
-			return nil,
-				fmt.Errorf("%s has no %s: it is not a CUDA driver of version 12 or later; update NVIDIA's driver", path, name)
+			return nil, fmt.Errorf("%s has no %s: it is not a CUDA driver of version 13 or later; "+
+				"update NVIDIA's driver", path, name)
 		}
 	}
 	l.parameters, _ = purego.Dlsym(h, "cuFuncGetParamInfo")

@@ -44,8 +44,8 @@ type losses struct {
 	z               uint64 // logits of a block, float32
 	max, sum        uint64 // of rows and blocks
 	rows            int    // that these have room for
-	// step is the rows of a chunk, and dzRow the elements from row to row of gradients of logits: the same in all
-	// operations of the loss, so that a library has the same products in all of them.
+	// step is the rows of a chunk, and dzRow the elements from row to row of gradients of logits: the
+	// same in all operations of the loss, so that a library has the same products in all of them.
 	step, dzRow int
 }
 

@@ -69,21 +69,25 @@ var _ = register(map[kernels.Op]func(x *issue){
 			x.absent = true
 			return
 		}
-		x.launch("attention_merge", each(o.Len()), a, b, x.in(1), x.in(3), o, x.out(1), o.Rows(), last(o), int(a.DType),
+		x.launch("attention_merge", each(o.Len()), a, b, x.in(1), x.in(3), o, x.out(1), o.Rows(), last(o),
+			int(a.DType),
 			int(b.DType), int(o.DType))
 	},
 	kernels.CutParts: func(x *issue) {
 		at, n := x.c.Attr.I, x.in(0).Len()
-		x.launch("cut_parts", each(n), x.in(0), x.in(1), x.out(0), x.out(1), x.out(2), n-1, at[0], at[0]+at[1], at[2], at[2]+at[3])
+		x.launch("cut_parts", each(n), x.in(0), x.in(1), x.out(0), x.out(1), x.out(2), n-1, at[0],
+			at[0]+at[1], at[2], at[2]+at[3])
 	},
 	kernels.JoinHeads: func(x *issue) {
 		y, r := x.out(0), last(x.in(0))
-		x.launch(typed("join_heads", y), each(y.Len()), x.in(0), x.in(1), nil, y, nil, nil, y.Shape[0], y.Shape[1], r, last(y)-r)
+		x.launch(typed("join_heads", y), each(y.Len()), x.in(0), x.in(1), nil, y, nil, nil, y.Shape[0],
+			y.Shape[1], r, last(y)-r)
 	},
 	kernels.JoinHeadsBwd: func(x *issue) {
 		dy, r := x.in(0), last(x.out(0))
 		t, h, n := dy.Shape[0], dy.Shape[1], last(dy)-r
-		x.launch(typed("join_heads_bwd", dy), each(t*(r+h*n)), nil, nil, dy, nil, x.out(0), x.out(1), t, h, r, n)
+		x.launch(typed("join_heads_bwd", dy), each(t*(r+h*n)), nil, nil, dy, nil, x.out(0), x.out(1), t,
+			h, r, n)
 	},
 })
 

@@ -53,7 +53,8 @@ func (p *Plugin) open(index int) (*device, error) {
 	}
 	if d.ops = p.operations(d.dev); len(d.ops) == 0 {
 		d.Close()
-		return nil, fmt.Errorf("plug-in %s has none of this lfactor's operations: it was written for other contracts", p.Path)
+		return nil,
+			fmt.Errorf("plug-in %s has none of this lfactor's operations: it was written for other contracts", p.Path)
 	}
 	return d, nil
 }
@@ -81,7 +82,8 @@ func (d *device) Free(addr uint64) { _ = d.p.call("free", d.p.table.free, d.dev,
 // Pinned implements accel.Driver.
 func (d *device) Pinned(n int) ([]byte, error) {
 	var p unsafe.Pointer
-	if err := d.p.call("host_alloc", d.p.table.hostAlloc, d.dev, uintptr(n), uintptr(unsafe.Pointer(&p))); err != nil {
+	if err := d.p.call("host_alloc", d.p.table.hostAlloc, d.dev, uintptr(n),
+		uintptr(unsafe.Pointer(&p))); err != nil {
 		return nil, err
 	}
 	if p == nil {
@@ -170,7 +172,8 @@ func (d *device) Issue(q *accel.Queue, c *kernels.Call) (bool, error) {
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	r := &request{size: uint32(unsafe.Sizeof(request{})), op: n, nin: uint32(len(c.In)), nout: uint32(len(c.Out)), f: c.Attr.F}
+	r := &request{size: uint32(unsafe.Sizeof(request{})), op: n, nin: uint32(len(c.In)),
+		nout: uint32(len(c.Out)), f: c.Attr.F}
 	for i, v := range c.Attr.I {
 		r.i[i] = int64(v)
 	}
@@ -183,7 +186,8 @@ func (d *device) Issue(q *accel.Queue, c *kernels.Call) (bool, error) {
 			case len(t.Shape) > 8:
 				return nil, false
 			}
-			o := &operand{size: uint32(unsafe.Sizeof(operand{})), dtype: uint32(t.DType), rank: uint32(len(t.Shape)), mem: q.Addr(t)}
+			o := &operand{size: uint32(unsafe.Sizeof(operand{})), dtype: uint32(t.DType),
+				rank: uint32(len(t.Shape)), mem: q.Addr(t)}
 			for j, s := range t.Shape {
 				o.dim[j] = int64(s)
 			}

@@ -34,9 +34,10 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.New(o.Rank%p.Devices, accel.Absent{Strict: o.Strict, Tell: os.Stderr, Open: func() (kernels.Backend, error) {
-		return kernels.Open(kernels.CPU, kernels.Options{Threads: o.Threads})
-	}})
+	return p.New(o.Rank%p.Devices, accel.Absent{Strict: o.Strict, Tell: os.Stderr,
+		Open: func() (kernels.Backend, error) {
+			return kernels.Open(kernels.CPU, kernels.Options{Threads: o.Threads})
+		}})
 }
 
 // absent says why device: auto has no plug-in here.
@@ -58,8 +59,10 @@ func describe() []string {
 			lines = append(lines, err.Error())
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("device %s has %d of %d operations; the others run on the processor", d.Name(), len(d.ops),
-			len(kernels.Specs())))
+		lines = append(lines,
+			fmt.Sprintf("device %s has %d of %d operations; the others run on the processor", d.Name(),
+				len(d.ops),
+				len(kernels.Specs())))
 		d.Close()
 	}
 	return lines

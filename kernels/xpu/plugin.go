@@ -37,8 +37,10 @@ type table struct {
 
 // functions are the table's functions by name.
 func (t *table) functions() map[string]uintptr {
-	return map[string]uintptr{"info": t.info, "open": t.open, "close": t.close, "error": t.error, "alloc": t.alloc, "free": t.free,
-		"host_alloc": t.hostAlloc, "host_free": t.hostFree, "copy": t.copy, "clear": t.clear, "record": t.record, "await": t.await,
+	return map[string]uintptr{"info": t.info, "open": t.open, "close": t.close, "error": t.error,
+		"alloc": t.alloc, "free": t.free,
+		"host_alloc": t.hostAlloc, "host_free": t.hostFree, "copy": t.copy, "clear": t.clear,
+		"record": t.record, "await": t.await,
 		"wait": t.wait, "drop": t.drop, "op": t.op, "run": t.run}
 }
 
@@ -83,7 +85,8 @@ func Load(path string) (*Plugin, error) {
 	}
 	get, err := purego.Dlsym(h, "lfx_get")
 	if err != nil {
-		return nil, fmt.Errorf("plug-in %s has no function lfx_get: it is not a plug-in of lfactor (kernels/xpu/plugin/lfx.h)", path)
+		return nil,
+			fmt.Errorf("plug-in %s has no function lfx_get: it is not a plug-in of lfactor (kernels/xpu/plugin/lfx.h)", path)
 	}
 	p := &Plugin{Path: path}
 	if err := p.read(get); err != nil {
@@ -147,7 +150,9 @@ func (p *Plugin) describe(index int) (*info, error) {
 	case i.memory == 0 || i.memory > memory:
 		return nil, fmt.Errorf("info says that device %d has %d bytes of memory", index, i.memory)
 	case bits.OnesCount32(i.align) != 1 || i.align < 64:
-		return nil, fmt.Errorf("info says that memory is aligned to %d bytes, want a power of two of at least 64", i.align)
+		return nil,
+			fmt.Errorf("info says that memory is aligned to %d bytes, want a power of two of at least 64",
+				i.align)
 	case !zero:
 		return nil, fmt.Errorf("info gives device %d a name without an end", index)
 	}
@@ -180,7 +185,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// call calls a function of the table that returns a status. What pointers among the arguments point to stays where it is until then.
+// call calls a function of the table that returns a status. What pointers among the arguments point to
+// stays where it is until then.
 //
 //go:uintptrescapes
 func (p *Plugin) call(name string, f uintptr, args ...uintptr) error {
@@ -210,7 +216,8 @@ func (p *Plugin) operations(dev uintptr) map[kernels.Op]uint32 {
 	m := map[kernels.Op]uint32{}
 	for _, s := range kernels.Specs() {
 		name, sig := append([]byte(s.Op), 0), append([]byte(s.Sig), 0)
-		r, _, _ := purego.SyscallN(p.table.op, dev, uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&sig[0])))
+		r, _, _ := purego.SyscallN(p.table.op, dev, uintptr(unsafe.Pointer(&name[0])),
+			uintptr(unsafe.Pointer(&sig[0])))
 		if n := uint32(r); n != 0 {
 			m[s.Op] = n
 		}

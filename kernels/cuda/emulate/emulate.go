@@ -104,7 +104,8 @@ func build(compiler string, flags []string) (string, error) {
 			return "", err
 		}
 	}
-	c := exec.Command(compiler, append(args, "-x", "c++", "all.cu", "fibers.cc", "driver.cc", "cublaslt.cc", "-o",
+	c := exec.Command(compiler, append(args, "-x", "c++", "all.cu", "fibers.cc", "driver.cc",
+		"cublaslt.cc", "-o",
 		"libcuda.so", "-lpthread", "-ldl")...)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {

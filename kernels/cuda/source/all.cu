@@ -4,6 +4,7 @@
 #include "rows.cu"
 #include "gather.cu"
 #include "products.cu"
+#include "delta.cu"
 #include "heads.cu"
 #include "loss.cu"
 #include "attention.cu"

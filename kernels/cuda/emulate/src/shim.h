@@ -40,6 +40,28 @@ template <class T> inline T __shfl_xor_sync(unsigned, T v, int mask) {
   return r;
 }
 
+// mma.m16n8k16 as the PTX manual lays its fragments out: c[16,8] += a[16,16]·b[8,16]ᵀ over the lanes of a warp.
+template <class F> inline void lf_multiply(float* c, const uint32_t* a, const uint32_t* b, F widen) {
+  struct Fragment {
+    uint32_t a[4], b[2];
+  } mine;
+  memcpy(mine.a, a, sizeof mine.a);
+  memcpy(mine.b, b, sizeof mine.b);
+  const char* all = lf_exchange(&mine, sizeof mine);
+  auto half = [&](uint32_t w, int i) { return widen((uint16_t)(i & 1 ? w >> 16 : w)); };
+  int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4 * 2;
+  for (int i = 0; i < 4; i++) {
+    int row = g + i / 2 * 8, col = q + i % 2;
+    double s = c[i];
+    for (int k = 0; k < 16; k++) {
+      const Fragment* u = (const Fragment*)(all + (row % 8 * 4 + k % 8 / 2) * lf_place);
+      const Fragment* v = (const Fragment*)(all + (col * 4 + k % 8 / 2) * lf_place);
+      s += (double)half(u->a[row / 8 + k / 8 * 2], k) * half(v->b[k / 8], k);
+    }
+    c[i] = (float)s;
+  }
+}
+
 #define LF_SHARED(T, name) T* name = (T*)lf_shared_memory()
 #define LF_ONE(name, body, Args)                                              \
   extern "C" void lf_kernel_##name(const void* a) { body(*(const Args*)a); } \
