@@ -29,7 +29,7 @@ void __syncthreads();
 void* lf_shared_memory();
 // Gives a value to the other lanes of the warp and returns the places of all 32, lf_place bytes apart.
 char* lf_exchange(const void* value, size_t bytes);
-enum { lf_place = 32 };
+enum { lf_place = 64 };
 
 inline void __syncwarp() { lf_exchange("", 1); }
 
@@ -42,23 +42,20 @@ template <class T> inline T __shfl_xor_sync(unsigned, T v, int mask) {
 
 // mma.m16n8k16 as the PTX manual lays its fragments out: c[16,8] += a[16,16]·b[8,16]ᵀ over the lanes of a warp.
 template <class F> inline void lf_multiply(float* c, const uint32_t* a, const uint32_t* b, F widen) {
-  struct Fragment {
-    uint32_t a[4], b[2];
-  } mine;
-  memcpy(mine.a, a, sizeof mine.a);
-  memcpy(mine.b, b, sizeof mine.b);
-  const char* all = lf_exchange(&mine, sizeof mine);
-  auto half = [&](uint32_t w, int i) { return widen((uint16_t)(i & 1 ? w >> 16 : w)); };
+  float mine[12]; // a's eight elements and b's four
+  for (int i = 0; i < 8; i++) mine[i] = widen((uint16_t)(a[i / 2] >> i % 2 * 16));
+  for (int i = 0; i < 4; i++) mine[8 + i] = widen((uint16_t)(b[i / 2] >> i % 2 * 16));
+  const char* all = lf_exchange(mine, sizeof mine);
   int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4 * 2;
   for (int i = 0; i < 4; i++) {
-    int row = g + i / 2 * 8, col = q + i % 2;
-    double s = c[i];
+    int low = i / 2, col = q + i % 2; // rows g and g + 8
+    float s = c[i];
     for (int k = 0; k < 16; k++) {
-      const Fragment* u = (const Fragment*)(all + (row % 8 * 4 + k % 8 / 2) * lf_place);
-      const Fragment* v = (const Fragment*)(all + (col * 4 + k % 8 / 2) * lf_place);
-      s += (double)half(u->a[row / 8 + k / 8 * 2], k) * half(v->b[k / 8], k);
+      const float* u = (const float*)(all + (g * 4 + k % 8 / 2) * lf_place);
+      const float* v = (const float*)(all + (col * 4 + k % 8 / 2) * lf_place);
+      s += u[(low + k / 8 * 2) * 2 + k % 2] * v[8 + k / 8 * 2 + k % 2];
     }
-    c[i] = (float)s;
+    c[i] = s;
   }
 }
 
