@@ -30,10 +30,15 @@ type scheduled struct {
 	keep                      int // chunks that are not recomputed
 }
 
-func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, peaks []float64) {
+func (s scheduled) layout(t *testing.T, m *family.Model) *layout.Layout {
 	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.pp, s.dp, s.tp), Schedule: s.name, Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
 		Micro: s.micro / s.dp, Rows: s.rows, Recompute: s.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 	require.NoError(t, err)
+	return l
+}
+
+func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, peaks []float64) {
+	l := s.layout(t, m)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
 		Backend: refBackend, Batches: s.batches,
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {

@@ -181,6 +181,7 @@ func (p *reporter) header() {
 		active = fmt.Sprintf(" (%s a token)", unit.Count(float64(r.job.Model.Active())))
 		shares = fmt.Sprintf(" ep=%d etp=%d", m.Len(topology.EP), m.Len(topology.ETP))
 	}
+	shares += r.shared()
 	p.say("model   %s, %s parameters%s, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())), active, r.cfg.Run.Train.Precision)
 	p.say("plan    pp=%d dp=%d tp=%d%s zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.Len(topology.PP), m.Replicas(),
 		m.Len(topology.TP), shares, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
@@ -192,6 +193,31 @@ func (p *reporter) header() {
 		p.say("rate    %s", r.start.rate)
 	}
 	p.say("logs    %s", p.dir)
+}
+
+// shared says how tokens of a sequence are shared out over ranks and over time, "" where they are not.
+func (r *Run) shared() (text string) {
+	u := r.job.Mesh.Len(topology.Ulysses)
+	if cp := r.job.Mesh.Len(topology.CP) * u; cp > 1 {
+		text = fmt.Sprintf(" cp=%d", cp)
+		if r.layout.Dealt() > 0 {
+			text += " zigzag"
+		}
+		switch {
+		case cp == u:
+		case r.job.Ring:
+			text += " ring"
+		default:
+			text += " gather"
+		}
+		if u > 1 {
+			text += fmt.Sprintf(" ulysses=%d", u)
+		}
+	}
+	if r.job.Chunks > 1 {
+		text += fmt.Sprintf(" chunks=%d", r.job.Chunks)
+	}
+	return text
 }
 
 func (p *reporter) observe(m actors.Message) {

@@ -44,7 +44,8 @@ type footprint struct {
 		port string
 		s    int
 	}
-	kept []int // storages that exports hold until the frame is closed
+	kept    []int // storages that exports hold until the frame is closed
+	carried int64 // gradients of other chunks' keys and values
 }
 
 // Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I follows F). Where data decides the
@@ -101,6 +102,10 @@ func (f *footprint) walk(ph Phase, last bool) {
 	f.ph, f.most = ph, f.now
 	f.made, f.grads, f.first = map[int]bool{}, 0, f.now
 	segs, free := f.tr.list(ph)
+	f.carried = 0
+	if ph == I || ph == B {
+		f.carry()
+	}
 	done := func(n *Node) {
 		for _, slot := range free[n.ID] {
 			f.drop(slot)
@@ -118,6 +123,7 @@ func (f *footprint) walk(ph Phase, last bool) {
 			done(n)
 		}
 	}
+	f.now -= f.carried
 	if last {
 		for _, s := range f.kept {
 			f.release(s)
@@ -155,7 +161,18 @@ func (f *footprint) hold(n *Node) {
 			f.kept = append(f.kept, s)
 		}
 		return
-	case importGrad, accumulate, reduce:
+	case importGrad:
+		if f.newest() && len(n.In) > 0 {
+			f.carried += f.bytesOf(n.In[0])
+			f.now += f.bytesOf(n.In[0])
+			f.most, f.first = max(f.most, f.now), max(f.first, f.now+f.grads)
+		}
+		return
+	case exportGrad:
+		f.at[n.Out[0].ID], f.refs[n.Out[0].ID] = n.Out[0].ID, 1
+		f.size[n.Out[0].ID] = f.bytesOf(n.Out[0])
+		return
+	case accumulate, reduce:
 		return
 	}
 	for i, v := range n.Out {
@@ -164,7 +181,7 @@ func (f *footprint) hold(n *Node) {
 		}
 		f.at[v.ID], f.refs[v.ID] = v.ID, 1
 		switch n.Op.Role {
-		case data, recv, recvGrad, importing, exportGrad, offload: // somebody else's, or the host's
+		case data, recv, recvGrad, importing, offload: // somebody else's, or the host's
 		default:
 			b := tensor.ClassBytes(f.elements(v) * int64(v.DType.Size()))
 			f.size[v.ID] = b
@@ -175,6 +192,28 @@ func (f *footprint) hold(n *Node) {
 		f.hold(e)
 	}
 	f.most, f.first = max(f.most, f.now), max(f.first, f.now+f.grads)
+}
+
+// newest reports whether the frame is of its sequence's last chunk, whose backward is the first.
+func (f *footprint) newest() bool { return f.tr.Chunk == f.tr.Chunks-1 }
+
+func (f *footprint) bytesOf(v *Value) int64 {
+	return tensor.ClassBytes(f.elements(v) * int64(v.DType.Size()))
+}
+
+// carry counts the gradients of keys and values that chunks share, which the newest chunk's backward makes: from then on until
+// its own backward an older chunk's are there.
+func (f *footprint) carry() {
+	for _, n := range f.tr.nodes {
+		switch {
+		case n.Op.Role == exportGrad:
+			f.now += f.bytesOf(n.Out[0])
+		case n.Op.Role == importGrad && len(n.In) > 0 && !f.newest():
+			f.carried += f.bytesOf(n.In[0])
+			f.now += f.bytesOf(n.In[0])
+		}
+	}
+	f.most, f.first = max(f.most, f.now), max(f.first, f.now)
 }
 
 // elements counts those of a value on one rank.

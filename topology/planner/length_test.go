@@ -26,7 +26,7 @@ func lengthSearch(t *testing.T, memory string) *Search {
 // sharing out tokens, or cutting them into chunks with full recompute, trains longer sequences than
 // replicas do.
 func TestLongest(t *testing.T) {
-	p := lengthSearch(t, "8MiB")
+	p := lengthSearch(t, "24MiB")
 	all, err := p.Longest(context.Background())
 	require.NoError(t, err)
 	best := map[string]int{}
