@@ -11,7 +11,38 @@ const (
 	funcLinesMax     = 70
 	fileLinesMax     = 500
 	testFileLinesMax = 800
+	columnsMax       = 110
+	wideMax          = 5 // of a thousand lines, for what cannot be cut: raw strings and tags
 )
+
+// columns is the width of a line whose tabs are four columns wide.
+func columns(line string) int {
+	n := 0
+	for _, c := range line {
+		if n++; c == '\t' {
+			n += 3 - (n-1)%4
+		}
+	}
+	return n
+}
+
+// checkWidth reports that too many lines of the module are wide, by the files with most of them.
+func checkWidth(m *module, r *report) {
+	lines, wide, most := 0, 0, &source{}
+	for _, f := range m.files {
+		if f.generated {
+			continue
+		}
+		lines, wide = lines+f.lines, wide+f.wide
+		if f.wide > most.wide {
+			most = f
+		}
+	}
+	if 1000*wide > wideMax*lines {
+		r.at(most.path, 1, "width", "%d of the module's %d lines end behind column %d, limit %d in 1000; most are here, %d",
+			wide, lines, columnsMax, wideMax, most.wide)
+	}
+}
 
 // checkSizes reports long functions and files. Generated files are exempt; a long function is excused
 // by a line "//lfvet:long reason" right above it.

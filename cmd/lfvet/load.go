@@ -20,6 +20,7 @@ type source struct {
 	generated bool   // carries "// Code generated … DO NOT EDIT."
 	ignored   bool   // "//go:build ignore": a program run by hand, no part of its package
 	lines     int
+	wide      int // lines that end behind columnsMax
 	ast       *ast.File
 }
 
@@ -81,7 +82,14 @@ func (m *module) parse(file string) error {
 	if err != nil {
 		return err
 	}
+	wide := 0
+	for line := range strings.Lines(string(text)) {
+		if columns(strings.TrimRight(line, "\n")) > columnsMax {
+			wide++
+		}
+	}
 	m.files = append(m.files, &source{
+		wide: wide,
 		path: rel, dir: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go"),
 		generated: ast.IsGenerated(tree), ignored: buildIgnored(tree),
 		lines: strings.Count(string(text), "\n"), ast: tree,

@@ -69,6 +69,7 @@ func vet(root, layers string) ([]finding, error) {
 		return nil, err
 	}
 	checkStale(m, policy, r)
+	checkWidth(m, r)
 	checkDocs(m, r)
 	checkProtocols(m, r)
 	slices.SortFunc(r.found, func(a, b finding) int {
