@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -32,9 +33,16 @@ func TestTrainInChunks(t *testing.T) {
 		require.NoError(t, err)
 		require.InEpsilon(t, a, b, 1e-4)
 	}
-	for _, c := range [][2]string{{"plan.chunk_size=5", "run.yaml: plan.chunk_size: data.seq_len = 32 is no multiple of 5"}, {"train.micro_batch=2", "chunks are of one"}, {"plan.schedule=gpipe", "chunks are for chunkpipe and seq1f1b"}} {
-		code, out := runIn(t, dir, nil, "train", "run.yaml", "train.micro_batch=1", "plan.dp=1", "plan.schedule=chunkpipe", "plan.chunk_size=8", c[0])
-		require.Equal(t, exit.Usage, code, out)
-		require.Contains(t, out, strings.TrimPrefix(c[1], "run.yaml: "))
+	for i, c := range []struct {
+		code      int
+		set, says string
+	}{
+		{0, "plan.chunk_size=5", "microbatches of 32 tokens are padded to 35, a multiple of plan.chunk_size = 5"},
+		{exit.Usage, "plan.schedule=gpipe", "chunks are for chunkpipe and seq1f1b"},
+	} {
+		code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=1", "train.micro_batch=1", "plan.dp=1", "plan.schedule=chunkpipe",
+			"plan.chunk_size=8", fmt.Sprint("checkpoint.dir=c", i), fmt.Sprint("log.dir=l", i), c.set)
+		require.Equal(t, c.code, code, out)
+		require.Contains(t, out, c.says)
 	}
 }
