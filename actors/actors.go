@@ -1,5 +1,6 @@
-// Package actors is what a behaviour sees: references, messages, jobs and the Context through which alone it acts. Two
-// drivers implement Context: actors/host (wall clock, real devices) and sim (virtual clock, modelled durations).
+// Package actors is what a behaviour sees: references, messages, jobs and the Context through which alone it
+// acts. Two drivers implement Context: actors/host (wall clock, real devices) and sim (virtual clock,
+// modelled durations).
 package actors
 
 import (
@@ -26,8 +27,8 @@ type (
 // Second is 1e9 nanoseconds.
 const Second Duration = 1e9
 
-// Payload is counted data that behaviours pass on and never look into: a tensor, or its size in a simulation. A message owns
-// one reference; its receiver releases it or forwards it.
+// Payload is counted data that behaviours pass on and never look into: a tensor, or its size in a
+// simulation. A message owns one reference; its receiver releases it or forwards it.
 type Payload interface {
 	Bytes() int64
 	Retain()
@@ -39,38 +40,54 @@ type Kind uint8
 
 // The messages of the protocols in actors/core. Fields that a kind uses are listed behind it.
 const (
-	Started    Kind = iota // from the driver, first; Step is how often the actor has ended before
-	Down                   // from the driver: a watched actor From has ended for the Step-th time; Text says why
-	Done                   // from the driver: a job ended; Job, Out, Values, Err
-	Tick                   // a timer; Step is its tag
-	Open                   // coordinator → rank: begin Step; Values carry the step's scalars
-	Batch                  // loader → rank: the data of one microbatch; Action.Micro, Payload, Port is its class of shape
-	Part                   // rank → rank: a member's part of a collective; Action, Segment, Comm, Member, Payload
-	Activation             // rank → rank: an output port; Action is the consumer's, Port, Payload
-	Cotangent              // rank → rank: the gradient of an input port; Action is the producer's, Port, Payload
-	Credit                 // rank → rank: Values[0] more messages may come on the edge Comm
-	Closed                 // rank → coordinator: Step ended; Values
-	Load                   // rank → loader: send the batches of Step
-	Save                   // coordinator → rank: write Step's state
-	Queued                 // rank → coordinator: the state is copied, training may go on
-	Durable                // rank → coordinator: the state is on disk; Text is the rank's part of the manifest
-	Halt                   // coordinator → everyone: end
-	Failed                 // anyone → coordinator: an error that ends the run; Err
-	Report                 // coordinator → observer: something a user sees; Text is the topic
-	Ready                  // rank → coordinator: gradients of Step are reduced and kept; Values: as Closed, and squared norms by parameter
-	Commit                 // coordinator → rank: apply the update of Step; Values carry its scalars
-	Join                   // rank → coordinator: it is back after it had ended Step times
-	Rewind                 // coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Port how often the rank has ended, Member 1 for a rank that has none, Values the commit of Step if there was one, Text the place in the data
-	Rewound                // rank → coordinator: it has the state of Step
-	Keep                   // coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values[0]: the newest step that all have copied
-	Buddy                  // rank → rank: the state after Step, to keep
-	Kept                   // rank → coordinator: it has the copy of Member's state after Step; Values[0]: nanoseconds that it took
-	Give                   // coordinator → rank: send Member the state of Step, Segment is its source
-	State                  // rank → rank: the state of Step, to take
-	Broken                 // from the driver to the coordinator: messages of Epoch were lost between processes that live; Text says how
+	Started Kind = iota // from the driver, first; Step is how often the actor has ended before
+	// from the driver: a watched actor From has ended for the Step-th time; Text says why
+	Down
+	Done // from the driver: a job ended; Job, Out, Values, Err
+	Tick // a timer; Step is its tag
+	Open // coordinator → rank: begin Step; Values carry the step's scalars
+	// loader → rank: the data of one microbatch; Action.Micro, Payload, Port is its class of shape
+	Batch
+	// rank → rank: a member's part of a collective; Action, Segment, Comm, Member, Payload
+	Part
+	Activation // rank → rank: an output port; Action is the consumer's, Port, Payload
+	// rank → rank: the gradient of an input port; Action is the producer's, Port, Payload
+	Cotangent
+	Credit // rank → rank: Values[0] more messages may come on the edge Comm
+	Closed // rank → coordinator: Step ended; Values
+	Load   // rank → loader: send the batches of Step
+	Save   // coordinator → rank: write Step's state
+	Queued // rank → coordinator: the state is copied, training may go on
+	// rank → coordinator: the state is on disk; Text is the rank's part of the manifest
+	Durable
+	Halt   // coordinator → everyone: end
+	Failed // anyone → coordinator: an error that ends the run; Err
+	Report // coordinator → observer: something a user sees; Text is the topic
+	// rank → coordinator: gradients of Step are reduced and kept; Values: as Closed, and squared norms by
+	// parameter
+	Ready
+	Commit // coordinator → rank: apply the update of Step; Values carry its scalars
+	Join   // rank → coordinator: it is back after it had ended Step times
+	// coordinator → rank: a new Epoch begins from the state of Step; Segment is its source, Port how often
+	// the rank has ended, Member 1 for a rank that has none, Values the commit of Step if there was one,
+	// Text the place in the data
+	Rewind
+	Rewound // rank → coordinator: it has the state of Step
+	// coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values[0]: the
+	// newest step that all have copied
+	Keep
+	Buddy // rank → rank: the state after Step, to keep
+	// rank → coordinator: it has the copy of Member's state after Step; Values[0]: nanoseconds that it took
+	Kept
+	Give  // coordinator → rank: send Member the state of Step, Segment is its source
+	State // rank → rank: the state of Step, to take
+	// from the driver to the coordinator: messages of Epoch were lost between processes that live; Text says
+	// how
+	Broken
 )
 
-// Message is everything that travels between actors. One flat type: no allocation in a simulation, one codec on the wire.
+// Message is everything that travels between actors. One flat type: no allocation in a simulation, one codec
+// on the wire.
 type Message struct {
 	Kind    Kind
 	From    Ref
@@ -115,13 +132,14 @@ const (
 	WriteJob                   // write the copied state: IO
 	BeginJob                   // make room for a checkpoint: IO
 	CommitJob                  // write the manifest and move the pointer: IO
-	RestoreJob                 // give up all frames and take the state of Step: Segment is the source, In what another rank gave: IO
-	KeepJob                    // copy the rank's state in memory: Copy; Out is the copy
-	StateJob                   // the same, for another rank
+	// give up all frames and take the state of Step: Segment is the source, In what another rank gave: IO
+	RestoreJob
+	KeepJob  // copy the rank's state in memory: Copy; Out is the copy
+	StateJob // the same, for another rank
 )
 
-// Job is a plain value: what to run, on which operands, on which engine, after which jobs. It is never a function, so the
-// simulator can price it.
+// Job is a plain value: what to run, on which operands, on which engine, after which jobs. It is never a
+// function, so the simulator can price it.
 type Job struct {
 	ID      JobID
 	Kind    JobKind
@@ -153,8 +171,8 @@ type Output struct {
 // Timer identifies a pending Tick.
 type Timer uint64
 
-// Context is all that a behaviour may touch. Its methods return at once; effects happen after Receive has returned, in
-// the order of the calls.
+// Context is all that a behaviour may touch. Its methods return at once; effects happen after Receive has
+// returned, in the order of the calls.
 type Context interface {
 	Self() Ref
 	Now() Time
@@ -168,8 +186,8 @@ type Context interface {
 	Do(j Job)
 }
 
-// Behaviour is an actor's protocol as a state machine. Receive never blocks, sleeps, locks or opens; m is its own during the
-// call, and what it keeps it copies.
+// Behaviour is an actor's protocol as a state machine. Receive never blocks, sleeps, locks or opens; m is
+// its own during the call, and what it keeps it copies.
 type Behaviour interface {
 	Receive(ctx Context, m *Message)
 	// Waits says what the actor waits for, for `lfactor why`; the zero Wait is nothing.

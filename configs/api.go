@@ -17,7 +17,8 @@ func Faults(err error) []*Error { return source.Faults(err) }
 // SFTFormat is an entry of a file of LoongForge's --sft-dataset-config.
 type SFTFormat = loong.SFTFormat
 
-// SFTFormats returns the entries of a file by name, or those that LoongForge comes with for "". Errors are *Error values.
+// SFTFormats returns the entries of a file by name, or those that LoongForge comes with for "". Errors are
+// *Error values.
 func SFTFormats(file string) (map[string]SFTFormat, error) { return loong.SFTFormats(file) }
 
 // FindSFT returns one of them by name.

@@ -14,9 +14,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// SplitArgs sorts out the arguments of a command that takes a run file: the file, if the first argument is neither a flag
-// nor an override; the command's own flags (own says for each name whether it takes a value); and the rest,
-// for Request.Args.
+// SplitArgs sorts out the arguments of a command that takes a run file: the file, if the first argument is
+// neither a flag nor an override; the command's own flags (own says for each name whether it takes a value);
+// and the rest, for Request.Args.
 func SplitArgs(args []string, own map[string]bool) (file string, mine, rest []string) {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && !strings.Contains(args[0], "=") {
 		file, args = args[0], args[1:]
@@ -56,7 +56,8 @@ func (l *loader) readArgs(args []string) {
 			values = []string{value}
 		}
 		name = strings.ReplaceAll(name, "_", "-")
-		for ; !inline && i < len(args) && len(values) < l.arity(name, args[i]) && !strings.HasPrefix(args[i], "--"); i++ {
+		for ; !inline && i < len(args) && len(values) < l.arity(name, args[i]) &&
+			!strings.HasPrefix(args[i], "--"); i++ {
 			values = append(values, args[i])
 		}
 		if l.flag(name, values) {
@@ -65,7 +66,9 @@ func (l *loader) readArgs(args []string) {
 	}
 	l.recomputeFlag()
 	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
-		l.add(setting{table().byName["data.template"], flagNode(table().byName["data.template"], l.conversation), Origin{Layer: source.LayerFlag, Text: "--conv-style"}})
+		l.add(setting{table().byName["data.template"],
+			flagNode(table().byName["data.template"], l.conversation),
+			Origin{Layer: source.LayerFlag, Text: "--conv-style"}})
 	}
 	if len(idle) > 0 {
 		l.c.Notices = append(l.c.Notices, "accepted, no effect: "+strings.Join(idle, ", "))
@@ -78,7 +81,8 @@ func (l *loader) arity(name, next string) int {
 	if k := table().byFlag[name]; k != nil {
 		flag := k.Flags[slices.IndexFunc(k.Flags, func(f Flag) bool { return f.Name == name })]
 		switch {
-		case k.Type == "boolean" && flag.Value == "" && (strings.EqualFold(next, "true") || strings.EqualFold(next, "false")):
+		case k.Type == "boolean" && flag.Value == "" && (strings.EqualFold(next, "true") ||
+			strings.EqualFold(next, "false")):
 			return 1
 		case k.Type == "boolean" || flag.Value != "":
 			return 0
@@ -98,7 +102,8 @@ func (l *loader) arity(name, next string) int {
 // isOverride says whether an argument sets a key of ours, rather than being a value with a "=".
 func isOverride(arg string) bool {
 	match := overridePattern.FindStringSubmatch(arg)
-	return match != nil && (match[1] != "" || slices.Contains(table().names(""), strings.SplitN(match[2], ".", 2)[0]))
+	return match != nil && (match[1] != "" || slices.Contains(table().names(""),
+		strings.SplitN(match[2], ".", 2)[0]))
 }
 
 // override enters key=value. A leading + or ++ is Hydra's and means nothing here.
@@ -108,12 +113,14 @@ func (l *loader) override(arg string) {
 		o.Layer = source.LayerTop
 	}
 	match := overridePattern.FindStringSubmatch(arg)
-	if l.script && (hydra.Deletes(arg) || hydra.GroupArg(arg) || match != nil && table().byName[match[2]] == nil) || match != nil && loong.IsPart(match[2]) {
+	if l.script && (hydra.Deletes(arg) || hydra.GroupArg(arg) || match != nil &&
+		table().byName[match[2]] == nil) || match != nil && loong.IsPart(match[2]) {
 		l.loong.Args = append(l.loong.Args, arg)
 		return
 	}
 	if match == nil {
-		l.fail(Origin{Layer: source.LayerOverride, Text: "command line"}, source.Quoted(arg), "is neither a flag nor key=value", "")
+		l.fail(Origin{Layer: source.LayerOverride, Text: "command line"}, source.Quoted(arg),
+			"is neither a flag nor key=value", "")
 		return
 	}
 	name := match[2]
@@ -166,10 +173,13 @@ func (l *loader) flag(name string, values []string) bool {
 	case megatron.IdleFlags[name]:
 		return true
 	case megatron.OnlyFlags[name] != nil:
-		if slices.ContainsFunc(megatron.OnlyFlags[name].Values, func(v string) bool { return source.SameValue(v, strings.Join(values, " ")) }) {
+		if slices.ContainsFunc(megatron.OnlyFlags[name].Values, func(v string) bool {
+			return source.SameValue(v, strings.Join(values, " "))
+		}) {
 			return true
 		}
-		l.fail(o, "", fmt.Sprintf("%s: %s", source.Quoted(strings.Join(values, " ")), megatron.OnlyFlags[name].Why), "")
+		l.fail(o, "", fmt.Sprintf("%s: %s", source.Quoted(strings.Join(values, " ")),
+			megatron.OnlyFlags[name].Why), "")
 	case megatron.RefusedFlags[name] != "":
 		l.fail(o, "", megatron.RefusedFlags[name], "")
 	case strings.HasPrefix(name, "wandb-"):
@@ -180,18 +190,22 @@ func (l *loader) flag(name string, values []string) bool {
 	return false
 }
 
-// recomputeFlag enters how many layers of each stage are recomputed. With the method uniform the flag says how many layers share one
-// saved input instead, which is always one here.
+// recomputeFlag enters how many layers of each stage are recomputed. With the method uniform the flag says
+// how many layers share one saved input instead, which is always one here.
 func (l *loader) recomputeFlag() {
 	switch o := (Origin{Layer: source.LayerFlag, Text: "--recompute-num-layers"}); {
 	case len(l.recompute) == 0:
 	case l.custom != nil: // as LoongForge: layers by stage, where they are given
-		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s %s: --custom-pipeline-recompute-layers %s says how many layers of each stage", o.Text, strings.Join(l.recompute, " "), strings.Join(l.custom, " ")))
+		l.c.Notices = append(l.c.Notices,
+			fmt.Sprintf("%s %s: --custom-pipeline-recompute-layers %s says how many layers of each stage",
+				o.Text, strings.Join(l.recompute, " "), strings.Join(l.custom, " ")))
 	case !l.uniform:
 		k := table().byName["plan.recompute_layers"]
 		l.add(setting{k, flagNode(k, l.recompute), o})
 	case !slices.Equal(l.recompute, []string{"1"}):
-		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s %s with --recompute-method uniform: the input of every layer is kept here, not of every %[2]s", o.Text, strings.Join(l.recompute, " ")))
+		l.c.Notices = append(l.c.Notices,
+			fmt.Sprintf("%s %s with --recompute-method uniform: the input of every layer is kept here, "+
+				"not of every %[2]s", o.Text, strings.Join(l.recompute, " ")))
 	}
 }
 
@@ -206,8 +220,11 @@ func (l *loader) exitFlag(values []string, o Origin) {
 }
 
 func knownFlags() []string {
-	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags), source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags), source.SortedKeys(expertWords))
-	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval", "recompute-method", "recompute-num-layers", "conv-style")
+	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags),
+		source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags),
+		source.SortedKeys(expertWords))
+	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval",
+		"recompute-method", "recompute-num-layers", "conv-style")
 }
 
 // keyFlag enters a flag that means a key.
@@ -236,7 +253,9 @@ func flagNode(k *Key, values []string) *yaml.Node {
 	case "list of path or {path, weight}":
 		return megatron.Weighted(values)
 	case "list of integer", "list of number":
-		return source.ListNode(strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool { return r == ',' || r == ' ' }))
+		return source.ListNode(strings.FieldsFunc(strings.Join(values, ","), func(r rune) bool {
+			return r == ',' || r == ' '
+		}))
 	case "list of string":
 		return source.ListNode(values)
 	}

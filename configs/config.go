@@ -25,10 +25,12 @@ type Config struct {
 	Run     Run
 	Model   Model
 	Notices []string // for the user, each to be said once
-	// VocabUnit is what LoongForge would pad the vocabulary to a multiple of, 0 if its model file does not say. Padding is a
-	// matter of Megatron's kernels: here embeddings have the rows that they have in the published checkpoint.
+	// VocabUnit is what LoongForge would pad the vocabulary to a multiple of, 0 if its model file does not
+	// say. Padding is a matter of Megatron's kernels: here embeddings have the rows that they have in the
+	// published checkpoint.
 	VocabUnit int
-	// SFT and SFTValid are the entries that data.dataset and data.valid_dataset name, for each path; nil where the files tell.
+	// SFT and SFTValid are the entries that data.dataset and data.valid_dataset name, for each path; nil
+	// where the files tell.
 	SFT, SFTValid []SFTFormat
 
 	file  string
@@ -43,8 +45,8 @@ type Request struct {
 	Getenv func(string) string // nil: no environment
 }
 
-// Compose reads a model file, one of LoongForge's or of ours, with overrides and flags; unlike for Load, there need be no data. The
-// file is the request's File or that of --config-file.
+// Compose reads a model file, one of LoongForge's or of ours, with overrides and flags; unlike for Load,
+// there need be no data. The file is the request's File or that of --config-file.
 func Compose(req Request) (*Config, error) {
 	if req.File != "" && ModelFile(req.File) {
 		req.Args, req.File = append([]string{"model.file=" + req.File}, req.Args...), ""
@@ -54,8 +56,8 @@ func Compose(req Request) (*Config, error) {
 	return load(req, true)
 }
 
-// Load reads a run file, the model it names, overrides and flags, and checks everything. All faults are reported
-// at once: the error is made of *Error values (see Faults).
+// Load reads a run file, the model it names, overrides and flags, and checks everything. All faults are
+// reported at once: the error is made of *Error values (see Faults).
 func Load(req Request) (*Config, error) {
 	if req.Text == nil && req.File != "" && LoongFile(req.File) {
 		req.Args, req.File = append([]string{"--config-file=" + req.File}, req.Args...), ""
@@ -167,8 +169,8 @@ func (l *loader) section(n *yaml.Node, prefix string, o Origin) {
 	}
 }
 
-// unknown reports a key that there is not, with the nearest one there is: in the same section, else by its last word in
-// another.
+// unknown reports a key that there is not, with the nearest one there is: in the same section, else by its
+// last word in another.
 func (l *loader) unknown(o Origin, prefix, name string) {
 	last := name[strings.LastIndex(name, ".")+1:]
 	try := source.DidYouMean(last, table().names(prefix))
@@ -205,7 +207,8 @@ func (l *loader) readEnv(getenv func(string) string) {
 		return
 	}
 	if v := getenv("LFACTOR_DEVICE"); v != "" {
-		l.add(setting{table().byName["device"], source.ScalarNode(v), Origin{Layer: source.LayerEnv, Text: "LFACTOR_DEVICE=" + v}})
+		l.add(setting{table().byName["device"], source.ScalarNode(v), Origin{Layer: source.LayerEnv,
+			Text: "LFACTOR_DEVICE=" + v}})
 	}
 }
 
@@ -215,7 +218,8 @@ func (l *loader) cached(getenv func(string) string) {
 	for _, k := range []struct {
 		key string
 		dir *string
-	}{{"model.path", &r.Model.Path}, {"data.tokenizer", &r.Data.Tokenizer}, {"data.processor", &r.Data.Processor}, {"checkpoint.load", &r.Checkpoint.Load}} {
+	}{{"model.path", &r.Model.Path}, {"data.tokenizer", &r.Data.Tokenizer},
+		{"data.processor", &r.Data.Processor}, {"checkpoint.load", &r.Checkpoint.Load}} {
 		if *k.dir == "" {
 			continue
 		}
@@ -223,7 +227,8 @@ func (l *loader) cached(getenv func(string) string) {
 		if err != nil {
 			l.fail(l.c.place(k.key), k.key, err.Error(), "")
 		} else if found != *k.dir {
-			l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s = %s: the snapshot of %s in Hugging Face's cache", k.key, found, *k.dir))
+			l.c.Notices = append(l.c.Notices,
+				fmt.Sprintf("%s = %s: the snapshot of %s in Hugging Face's cache", k.key, found, *k.dir))
 			*k.dir = found
 		}
 	}
@@ -279,10 +284,12 @@ func (l *loader) set(dst reflect.Value, s setting) {
 	dst.Set(v)
 }
 
-// tolerate switches off what launch scripts ask for in vain and Megatron passes over. In a run file it is a fault.
+// tolerate switches off what launch scripts ask for in vain and Megatron passes over. In a run file it is a
+// fault.
 func (l *loader) tolerate() {
 	r := &l.c.Run
-	if r.Plan.SequenceParallel && r.Plan.TP == 1 && l.c.Origin("plan.sequence_parallel").Layer == source.LayerFlag {
+	if r.Plan.SequenceParallel && r.Plan.TP == 1 &&
+		l.c.Origin("plan.sequence_parallel").Layer == source.LayerFlag {
 		r.Plan.SequenceParallel = false
 		l.c.Notices = append(l.c.Notices, "no effect with plan.tp = 1: --sequence-parallel")
 	}
@@ -290,7 +297,9 @@ func (l *loader) tolerate() {
 		if r.Schedule.DecaySteps == 0 {
 			r.Schedule.DecaySteps = r.Train.Steps
 		}
-		l.c.Notices = append(l.c.Notices, fmt.Sprintf("train.steps = %d: --exit-interval, before the end of --train-iters %d", n, r.Train.Steps))
+		l.c.Notices = append(l.c.Notices,
+			fmt.Sprintf("train.steps = %d: --exit-interval, before the end of --train-iters %d", n,
+				r.Train.Steps))
 		r.Train.Steps = n
 	}
 	l.tolerateHeads()
@@ -299,32 +308,39 @@ func (l *loader) tolerate() {
 	if script && !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == source.LayerDefault {
 		r.Data.Kind = "media" // a launch script has no other data for such a model
 	}
-	conversations := l.c.Origin("data.dataset").Layer == source.LayerFlag || l.c.Origin("data.dataset_config").Layer == source.LayerFlag
+	conversations := l.c.Origin("data.dataset").Layer == source.LayerFlag ||
+		l.c.Origin("data.dataset_config").Layer == source.LayerFlag
 	if conversations && l.c.Origin("data.kind").Layer == source.LayerDefault && r.Data.Kind != "media" {
 		r.Data.Kind = "chat"
 	}
 	weight := loong.LossWeight(l.c.Model.ModelType)
-	if script && weight != "" && r.Train.Phase == "sft" && l.c.Origin("train.loss_weight").Layer == source.LayerDefault {
+	if script && weight != "" && r.Train.Phase == "sft" &&
+		l.c.Origin("train.loss_weight").Layer == source.LayerDefault {
 		r.Train.LossWeight = weight
-		l.c.Notices = append(l.c.Notices, "train.loss_weight = "+weight+": LoongForge's --loss-reduction if it is not given")
+		l.c.Notices = append(l.c.Notices,
+			"train.loss_weight = "+weight+": LoongForge's --loss-reduction if it is not given")
 	}
-	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" && l.c.Origin("checkpoint.interval").Layer == source.LayerFlag {
+	if r.Checkpoint.Interval > 0 && r.Checkpoint.Dir == "" &&
+		l.c.Origin("checkpoint.interval").Layer == source.LayerFlag {
 		r.Checkpoint.Interval = 0
 		l.c.Notices = append(l.c.Notices, "no effect without --save: --save-interval")
 	}
 }
 
-// tolerateHeads gives an encoder whose heads do not divide by plan.tp ranks of its own kind, where a launch script says nothing of
-// it: LoongForge fills them up with heads of zeros.
+// tolerateHeads gives an encoder whose heads do not divide by plan.tp ranks of its own kind, where a launch
+// script says nothing of it: LoongForge fills them up with heads of zeros.
 func (l *loader) tolerateHeads() {
 	p, v := &l.c.Run.Plan, l.c.Model.Vision
 	script := l.script || l.c.Origin("model.name").Layer == source.LayerFlag
-	given := l.c.Origin("plan.encoder.over").Layer != source.LayerDefault || l.c.Origin("plan.encoder.tp").Layer != source.LayerDefault
+	given := l.c.Origin("plan.encoder.over").Layer != source.LayerDefault ||
+		l.c.Origin("plan.encoder.tp").Layer != source.LayerDefault
 	if v.None() || !script || given || v.Heads%p.TP == 0 {
 		return
 	}
 	p.Encoder.Over, p.Encoder.TP = "first", gcd(gcd(v.Heads, v.Inter), p.TP)
-	l.c.Notices = append(l.c.Notices, fmt.Sprintf("plan.encoder.over = first, plan.encoder.tp = %d: the encoder's %d heads do not divide by plan.tp = %d", p.Encoder.TP, v.Heads, p.TP))
+	l.c.Notices = append(l.c.Notices,
+		fmt.Sprintf("plan.encoder.over = first, plan.encoder.tp = %d: the encoder's %d heads do not "+
+			"divide by plan.tp = %d", p.Encoder.TP, v.Heads, p.TP))
 }
 
 // checkAll lets every section check itself.
@@ -334,7 +350,8 @@ func (l *loader) checkAll() {
 	if l.modelOnly && len(r.Data.Paths) == 0 {
 		data = &Data{Paths: []WeightPath{{Path: "none", Weight: 1}}, Split: []float64{1, 0, 0}}
 	}
-	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Optimizer, &r.Schedule, &r.Plan, &r.Plan.Encoder, &r.LoRA, &r.Checkpoint}
+	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Optimizer, &r.Schedule, &r.Plan,
+		&r.Plan.Encoder, &r.LoRA, &r.Checkpoint}
 	if l.modelRead {
 		sections = append(sections, &l.c.Model, fit{l.c})
 	}
@@ -367,8 +384,8 @@ func (c *Config) Origin(key string) Origin {
 	return Origin{}
 }
 
-// Fault returns an *Error about a key that names the place where it was set, for checks that need more than the
-// configuration: a vocabulary that disagrees with the tokenizer's, a path that does not exist.
+// Fault returns an *Error about a key that names the place where it was set, for checks that need more than
+// the configuration: a vocabulary that disagrees with the tokenizer's, a path that does not exist.
 func (c *Config) Fault(key, why, try string) error {
 	o := c.place(key)
 	if o.File == "" {
@@ -395,8 +412,8 @@ func (c *Config) Flat() map[string]string {
 	return out
 }
 
-// noticeOverruled says once for each key that a flag or an override beat the model's file, or was beaten by one of
-// LoongForge's.
+// noticeOverruled says once for each key that a flag or an override beat the model's file, or was beaten by
+// one of LoongForge's.
 func (l *loader) noticeOverruled() {
 	for _, k := range table().keys {
 		given := l.c.given[k.Name]
@@ -406,11 +423,14 @@ func (l *loader) noticeOverruled() {
 		top, below := given[len(given)-1], given[:len(given)-1]
 		for _, s := range slices.Backward(below) {
 			a, b := l.text(k, top), l.text(k, s)
-			overrules := s.origin.Layer == source.LayerModel && top.origin.Layer >= source.LayerOverride || top.origin.Layer >= source.LayerLoong
+			overrules := s.origin.Layer == source.LayerModel && top.origin.Layer >= source.LayerOverride ||
+				top.origin.Layer >= source.LayerLoong
 			// a flag given twice; "empty" stands beside --conv-style
-			twice := s.origin.Layer == source.LayerFlag && top.origin.Layer == source.LayerFlag && s.node.Value != "empty"
+			twice := s.origin.Layer == source.LayerFlag && top.origin.Layer == source.LayerFlag &&
+				s.node.Value != "empty"
 			if (overrules || twice) && a != b {
-				l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s from %s overrules %s from %s", k.Name, Redact(a), top.origin, Redact(b), s.origin))
+				l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s from %s overrules %s from %s", k.Name,
+					Redact(a), top.origin, Redact(b), s.origin))
 				break
 			}
 		}

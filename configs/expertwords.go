@@ -224,7 +224,7 @@ func (l *loader) widthWords(name string, f hf.Family) {
 	case !slices.Contains(f.Has, "n_shared_experts"):
 		l.wrong(shared, name+" has no expert that all tokens go to", "remove it")
 	case width == 0 || all != width*float64(int(all/width)):
-		l.wrong(shared, fmt.Sprintf("%g is no multiple of an expert's width, %g", all, width), "")
+		l.wrong(shared, fmt.Sprintf("%g is not a multiple of an expert's width, %g", all, width), "")
 	default:
 		l.put(overrides+".n_shared_experts", strconv.Itoa(int(all/width)), shared)
 	}
@@ -256,7 +256,8 @@ func (l *loader) layerWords(f hf.Family) {
 	first := slices.Contains(f.Has, "first_k_dense_replace")
 	if n, _ := strconv.Atoi(layers); len(w.node.Content) != n || dense < 0 || dense > 0 && !first {
 		l.wrong(freq,
-			fmt.Sprintf("want a number for each of %s layers, 0 for the first ones that have one MLP and 1 for the others", layers),
+			fmt.Sprintf("want a number for each of %s layers, 0 for the first ones that have one MLP "+
+				"and 1 for the others", layers),
 			"set model.overrides.first_k_dense_replace")
 		return
 	}
@@ -337,6 +338,7 @@ func (l *loader) replicas() {
 	each := p.EP * p.ETP
 	if n := each / gcd(each, p.CP*p.TP); n > 1 {
 		p.DP = n
-		l.Note(fmt.Sprintf("plan.dp = %d: the fewest replicas for plan.ep = %d, which a launch script leaves to its number of processes", n, p.EP))
+		l.Note(fmt.Sprintf("plan.dp = %d: the fewest replicas for plan.ep = %d, which a launch script "+
+			"leaves to its number of processes", n, p.EP))
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Find returns a key by its name, by its last word if only one key has it, or only one with so few words before it, or by a flag;
-// the error names the nearest.
+// Find returns a key by its name, by its last word if only one key has it, or only one with so few words
+// before it, or by a flag; the error names the nearest.
 func Find(name string) (Key, error) {
 	t := table()
 	if k := t.byName[name]; k != nil {
@@ -36,9 +36,11 @@ func Find(name string) (Key, error) {
 	case 1:
 		return *t.byName[found[0]], nil
 	case 0:
-		return Key{}, &Error{File: "command line", Key: name, Why: "unknown key", Try: source.DidYouMean(name, source.SortedKeys(t.byName))}
+		return Key{}, &Error{File: "command line", Key: name, Why: "unknown key",
+			Try: source.DidYouMean(name, source.SortedKeys(t.byName))}
 	}
-	return Key{}, &Error{File: "command line", Key: name, Why: "more than one key has this name", Try: source.OneOf(found)}
+	return Key{}, &Error{File: "command line", Key: name, Why: "more than one key has this name",
+		Try: source.OneOf(found)}
 }
 
 // Section lists the keys of a section and of those below it; none if there is no such section.
@@ -74,7 +76,8 @@ func (k Key) Explain() string {
 		fmt.Fprintf(&s, "  at most %s\n", trim(*k.Max))
 	}
 	fmt.Fprintf(&s, "  on resume: %s\n", map[Class]string{
-		Free: "free to change", Replan: "may change; the plan is made anew", Fixed: "fixed; another value is another run"}[k.Class])
+		Free: "free to change", Replan: "may change; the plan is made anew",
+		Fixed: "fixed; another value is another run"}[k.Class])
 	for _, f := range k.Flags {
 		if f.Value != "" {
 			fmt.Fprintf(&s, "  Megatron: --%s means %s\n", f.Name, f.Value)
@@ -164,7 +167,8 @@ func schemaType(typ string) map[string]any {
 		return map[string]any{"type": []string{"object", "null"}}
 	case "path or {path, weight}":
 		entry := schemaObject()
-		entry["properties"] = map[string]any{"path": map[string]any{"type": "string"}, "weight": map[string]any{"type": "number"}}
+		entry["properties"] = map[string]any{"path": map[string]any{"type": "string"},
+			"weight": map[string]any{"type": "number"}}
 		return map[string]any{"anyOf": []any{map[string]any{"type": "string"}, entry}}
 	}
 	return map[string]any{"type": typ}
@@ -194,8 +198,8 @@ func Diff(a, b map[string]string) []Change {
 	return out
 }
 
-// Resume compares the configuration with that of the checkpoint to go on from. Every changed fixed setting is a
-// fault; the other changes are returned.
+// Resume compares the configuration with that of the checkpoint to go on from. Every changed fixed setting
+// is a fault; the other changes are returned.
 func (c *Config) Resume(saved map[string]string) ([]Change, error) {
 	var errs []error
 	redacted := map[string]string{} // older ones were saved as they stood

@@ -1,6 +1,7 @@
 package configs_test
 
-// Families, formats, optimizers and schedules register what configurations may name; the tests of this package read models of all of them.
+// Families, formats, optimizers and schedules register what configurations may name; the tests of this
+// package read models of all of them.
 import (
 	_ "github.com/lfactor/lfactor/dataset/format"
 	_ "github.com/lfactor/lfactor/pipeline/schedule"

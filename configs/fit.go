@@ -11,19 +11,23 @@ func (f fit) Check(at faults) {
 	common := gcd(m.Heads, m.Intermediate) // what a suggested tp must divide
 	divide := func(what string, n, by int, key string) {
 		if by > 1 && n > 0 && n%by != 0 {
-			at.fault(key, fmt.Sprintf("%s = %d is no multiple of %d", what, n, by), fmt.Sprintf("try %d", nearestDivisor(gcd(n, common), by)))
+			at.fault(key, fmt.Sprintf("%s = %d is not a multiple of %d", what, n, by),
+				fmt.Sprintf("try %d", nearestDivisor(gcd(n, common), by)))
 		}
 	}
 	divide("num_attention_heads", m.Heads, p.TP, "plan.tp")
 	divide("intermediate_size", m.Intermediate, p.TP, "plan.tp")
 	if kv := m.KVHeads; p.TP > 1 && kv > 0 && kv%p.TP != 0 && p.TP%kv != 0 {
-		at.fault("plan.tp", fmt.Sprintf("num_key_value_heads = %d and %d: neither divides the other", kv, p.TP), fmt.Sprintf("try %d", nearestDivisor(kv, p.TP)))
+		at.fault("plan.tp", fmt.Sprintf("num_key_value_heads = %d and %d: neither divides the other", kv,
+			p.TP), fmt.Sprintf("try %d", nearestDivisor(kv, p.TP)))
 	}
 	if p.SequenceParallel {
-		divide("data.seq_len · train.micro_batch", f.c.Run.Data.SeqLen*t.MicroBatch, p.TP, "plan.sequence_parallel")
+		divide("data.seq_len · train.micro_batch", f.c.Run.Data.SeqLen*t.MicroBatch, p.TP,
+			"plan.sequence_parallel")
 	}
 	if m.Positions == "learned" && f.c.Run.Data.SeqLen > m.MaxPositions {
-		at.fault("data.seq_len", fmt.Sprintf("%d, but the model has a table of %d positions", f.c.Run.Data.SeqLen, m.MaxPositions), fmt.Sprintf("try %d", m.MaxPositions))
+		at.fault("data.seq_len", fmt.Sprintf("%d, but the model has a table of %d positions",
+			f.c.Run.Data.SeqLen, m.MaxPositions), fmt.Sprintf("try %d", m.MaxPositions))
 	}
 	f.context(at)
 	f.encoder(at)
@@ -46,16 +50,21 @@ func (f fit) encoder(at faults) {
 	common := gcd(v.Heads, v.Inter)
 	remedy := fmt.Sprintf("try %d", nearestDivisor(common, tp))
 	if key == "plan.tp" {
-		remedy = fmt.Sprintf("give the encoder its own: plan.encoder.over=first plan.encoder.tp=%d", nearestDivisor(gcd(common, p.TP), tp))
+		remedy = fmt.Sprintf("give the encoder its own: plan.encoder.over=first plan.encoder.tp=%d",
+			nearestDivisor(gcd(common, p.TP), tp))
 	}
 	ranks := map[string]int{"first": p.TP, "all": p.TP * p.PP}[p.Encoder.Over]
 	switch {
 	case tp > 1 && v.Heads > 0 && v.Heads%tp != 0:
-		at.fault(key, fmt.Sprintf("the encoder's num_heads = %d is no multiple of %d", v.Heads, tp), remedy)
+		at.fault(key, fmt.Sprintf("the encoder's num_heads = %d is not a multiple of %d", v.Heads,
+			tp), remedy)
 	case tp > 1 && v.Inter > 0 && v.Inter%tp != 0:
-		at.fault(key, fmt.Sprintf("the encoder's intermediate_size = %d is no multiple of %d", v.Inter, tp), remedy)
+		at.fault(key, fmt.Sprintf("the encoder's intermediate_size = %d is not a multiple of %d", v.Inter,
+			tp), remedy)
 	case ranks > 0 && ranks%tp != 0:
-		at.fault(key, fmt.Sprintf("%d does not divide the %d ranks that plan.encoder.over: %s gives the encoder", tp, ranks, p.Encoder.Over), fmt.Sprintf("try %d", nearestDivisor(gcd(ranks, common), tp)))
+		at.fault(key, fmt.Sprintf("%d does not divide the %d ranks that plan.encoder.over: %s gives the "+
+			"encoder", tp, ranks, p.Encoder.Over),
+			fmt.Sprintf("try %d", nearestDivisor(gcd(ranks, common), tp)))
 	}
 }
 
@@ -71,23 +80,32 @@ func (f fit) context(at faults) {
 	}
 	u, heads := p.Exchanging(), p.TP*p.Exchanging()
 	if padded := (rows + p.Parts() - 1) / p.Parts() * p.Parts(); padded > rows && p.ChunkSize == 0 {
-		f.c.Notices = append(f.c.Notices, fmt.Sprintf("microbatches of %d tokens are padded to %d, which plan.cp = %d ranks can share", rows, padded, p.CP))
+		f.c.Notices = append(f.c.Notices,
+			fmt.Sprintf("microbatches of %d tokens are padded to %d, which plan.cp = %d ranks can share",
+				rows, padded, p.CP))
 	}
 	switch {
 	case p.ChunkSize > 0 && (p.CPComm == "ring" || p.CPComm == "hybrid"):
 		at.fault("plan.cp_comm", "keys and values of earlier chunks of plan.chunk_size do not go round",
 			"set it to gather or ulysses")
 	case p.ChunkSize > 0 && rows%p.Parts() != 0:
-		at.fault("plan.chunk_size", fmt.Sprintf("%d tokens cannot be cut into %d parts for plan.cp = %d ranks", rows, p.Parts(), p.CP),
+		at.fault("plan.chunk_size",
+			fmt.Sprintf("%d tokens cannot be cut into %d parts for plan.cp = %d ranks", rows,
+				p.Parts(), p.CP),
 			fmt.Sprintf("try %d", (rows/p.Parts()+1)*p.Parts()))
 	case rows < p.Parts():
-		at.fault("plan.cp", fmt.Sprintf("data.seq_len · train.micro_batch = %d tokens cannot be cut into %d parts", rows, p.Parts()), fmt.Sprintf("try %d", nearestDivisor(rows, p.CP)))
+		at.fault("plan.cp", fmt.Sprintf("data.seq_len · train.micro_batch = %d tokens cannot be cut "+
+			"into %d parts", rows, p.Parts()), fmt.Sprintf("try %d", nearestDivisor(rows, p.CP)))
 	case u > 1 && m.Heads > 0 && m.Heads%heads != 0:
-		at.fault("plan.ulysses", fmt.Sprintf("num_attention_heads = %d is no multiple of plan.tp · %d ranks that exchange heads", m.Heads, u),
+		at.fault("plan.ulysses",
+			fmt.Sprintf("num_attention_heads = %d is not a multiple of plan.tp · %d ranks that exchange "+
+				"heads", m.Heads, u),
 			fmt.Sprintf("try %d with plan.cp_comm: hybrid, or plan.cp_comm: ring",
 				nearestDivisor(gcd(m.Heads/p.TP, p.CP), u)))
 	case u > 1 && m.KVHeads > 0 && m.KVHeads%heads != 0 && heads%m.KVHeads != 0:
-		at.fault("plan.ulysses", fmt.Sprintf("num_key_value_heads = %d and plan.tp · %d ranks that exchange heads: neither divides the other", m.KVHeads, u),
+		at.fault("plan.ulysses",
+			fmt.Sprintf("num_key_value_heads = %d and plan.tp · %d ranks that exchange heads: neither "+
+				"divides the other", m.KVHeads, u),
 			"set plan.cp_comm: ring")
 	}
 }
@@ -96,16 +114,21 @@ func (f fit) context(at faults) {
 func (f fit) chunks(at faults) {
 	p, n, rows := f.c.Run.Plan, f.c.Run.Plan.ChunkSize, f.c.Run.Data.SeqLen*f.c.Run.Train.MicroBatch
 	if n > 0 && rows%n != 0 {
-		f.c.Notices = append(f.c.Notices, fmt.Sprintf("microbatches of %d tokens are padded to %d, a multiple of plan.chunk_size = %d", rows, (rows+n-1)/n*n, n))
+		f.c.Notices = append(f.c.Notices,
+			fmt.Sprintf("microbatches of %d tokens are padded to %d, a multiple of plan.chunk_size = %d",
+				rows, (rows+n-1)/n*n, n))
 	}
 	switch {
 	case n == 0 && p.KeepChunks > 0:
 		at.fault("plan.keep_chunks", "sequences have no chunks", "set plan.chunk_size")
 	case n == 0:
 	case !f.c.Model.Vision.None():
-		at.fault("plan.chunk_size", "sequences with images have no chunks", "remove it: a microbatch's features belong to its whole sequences")
+		at.fault("plan.chunk_size", "sequences with images have no chunks",
+			"remove it: a microbatch's features belong to its whole sequences")
 	case p.SequenceParallel && n%p.TP != 0:
-		at.fault("plan.chunk_size", fmt.Sprintf("%d is no multiple of plan.tp = %d, which plan.sequence_parallel needs", n, p.TP), "")
+		at.fault("plan.chunk_size",
+			fmt.Sprintf("%d is not a multiple of plan.tp = %d, which plan.sequence_parallel needs", n,
+				p.TP), "")
 	case p.KeepChunks > 0 && p.Recompute == "none":
 		at.fault("plan.keep_chunks", "nothing is recomputed", "set plan.recompute, or remove it")
 	}
@@ -129,14 +152,16 @@ func (f fit) layers(at faults) {
 			sum += k
 		}
 		if sum != n && len(p.Layers) == stages {
-			at.fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum, n), "try "+formatList(even(n, stages)))
+			at.fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum, n),
+				"try "+formatList(even(n, stages)))
 		}
 		return
 	}
 	switch {
 	case n == 0 || n%stages == 0:
 	case stages > n:
-		at.fault("plan.pp", fmt.Sprintf("%d stages for %d layers", stages, n), fmt.Sprintf("try %d", nearestDivisor(n, p.PP)))
+		at.fault("plan.pp", fmt.Sprintf("%d stages for %d layers", stages, n),
+			fmt.Sprintf("try %d", nearestDivisor(n, p.PP)))
 	default:
 		at.fault("plan.pp", fmt.Sprintf("%d layers cannot be cut evenly into %d stages", n, stages),
 			fmt.Sprintf("try %d, or plan.layers: %s", nearestDivisor(n, p.PP), formatList(even(n, stages))))
@@ -171,12 +196,16 @@ func (f fit) batch(at faults) {
 	p, t := f.c.Run.Plan, f.c.Run.Train
 	unit := t.MicroBatch * p.DP
 	if t.GlobalBatch%unit != 0 {
-		at.fault("train.global_batch", fmt.Sprintf("%d is no multiple of train.micro_batch · plan.dp = %d · %d", t.GlobalBatch, t.MicroBatch, p.DP),
+		at.fault("train.global_batch",
+			fmt.Sprintf("%d is not a multiple of train.micro_batch · plan.dp = %d · %d", t.GlobalBatch,
+				t.MicroBatch, p.DP),
 			fmt.Sprintf("try %d", (t.GlobalBatch/unit+1)*unit))
 		return
 	}
 	if micro := t.GlobalBatch / unit; p.VirtualStages > 1 && micro%p.PP != 0 {
-		at.fault("train.global_batch", fmt.Sprintf("%d microbatches are no multiple of plan.pp = %d, which plan.virtual_stages = %d needs", micro, p.PP, p.VirtualStages),
+		at.fault("train.global_batch",
+			fmt.Sprintf("%d microbatches are no multiple of plan.pp = %d, which plan.virtual_stages = "+
+				"%d needs", micro, p.PP, p.VirtualStages),
 			fmt.Sprintf("try %d", (micro/p.PP+1)*p.PP*unit))
 	}
 }
@@ -186,15 +215,16 @@ func (c *Config) Microbatches() int {
 	return c.Run.Train.GlobalBatch / (c.Run.Train.MicroBatch * c.Run.Plan.DP)
 }
 
-// CheckVocab checks the tokenizer's size against the model's, and takes it over where the model's file gives none.
-// Embeddings may have more rows than the tokenizer has tokens, never fewer.
+// CheckVocab checks the tokenizer's size against the model's, and takes it over where the model's file gives
+// none. Embeddings may have more rows than the tokenizer has tokens, never fewer.
 func (c *Config) CheckVocab(tokens int) error {
 	if c.Model.Vocab == 0 {
 		c.Model.Vocab = tokens
 		return nil
 	}
 	if tokens > c.Model.Vocab {
-		return c.Fault("model.overrides.vocab_size", fmt.Sprintf("the tokenizer has %d tokens, the model %d rows", tokens, c.Model.Vocab),
+		return c.Fault("model.overrides.vocab_size",
+			fmt.Sprintf("the tokenizer has %d tokens, the model %d rows", tokens, c.Model.Vocab),
 			"use the model's own tokenizer, or another model.overrides.vocab_size with model.init: random")
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 )
 
-// HFConfig writes the model as the config.json of its family, for an export that has no source directory to copy it
-// from. dtype is the weights' type by torch's name, such as bfloat16.
+// HFConfig writes the model as the config.json of its family, for an export that has no source directory to
+// copy it from. dtype is the weights' type by torch's name, such as bfloat16.
 func (m Model) HFConfig(dtype string) []byte {
 	values := hf.Values{}
 	for _, k := range table().keys {
@@ -25,8 +25,10 @@ func (r RopeScaling) hf() any {
 		return nil
 	}
 	out := map[string]any{"rope_type": r.Type}
-	for key, v := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor, "high_freq_factor": r.HighFreqFactor,
-		"beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "attention_factor": r.AttentionFactor, "mscale": r.MScale, "mscale_all_dim": r.MScaleAllDim} {
+	for key, v := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor,
+		"high_freq_factor": r.HighFreqFactor,
+		"beta_fast":        r.BetaFast, "beta_slow": r.BetaSlow, "attention_factor": r.AttentionFactor,
+		"mscale": r.MScale, "mscale_all_dim": r.MScaleAllDim} {
 		if v != 0 {
 			out[key] = v
 		}

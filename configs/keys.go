@@ -110,7 +110,8 @@ func (t *keyTable) add(typ reflect.Type, prefix string, index []int, model bool)
 
 func newKey(name string, f reflect.StructField) *Key {
 	k := &Key{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
-		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type, some: f.Tag.Get("families") == "some"}
+		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type,
+		some: f.Tag.Get("families") == "some"}
 	if k.Doc == "" || k.Class == "" {
 		panic(fmt.Sprintf("configs: %s: %s lacks doc or class", name, f.Name))
 	}

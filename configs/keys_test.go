@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTableIsComplete holds every key to having a sentence, a class, a default that decodes and is allowed, and
-// flags that no other table claims.
+// TestTableIsComplete holds every key to having a sentence, a class, a default that decodes and is allowed,
+// and flags that no other table claims.
 func TestTableIsComplete(t *testing.T) {
 	keys := Keys()
 	require.Greater(t, len(keys), 90)
@@ -64,19 +64,23 @@ func TestEveryFlagValueIsAllowed(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	for name, want := range map[string]string{"plan.tp": "plan.tp", "tp": "plan.tp", "--seq-length": "data.seq_len", "rotary_base": "model.overrides.rope_theta", "device": "device"} {
+	for name, want := range map[string]string{"plan.tp": "plan.tp", "tp": "plan.tp",
+		"--seq-length": "data.seq_len", "rotary_base": "model.overrides.rope_theta", "device": "device"} {
 		k, err := Find(name)
 		require.NoError(t, err)
 		require.Equal(t, want, k.Name)
 	}
 	_, err := Find("dir")
-	require.EqualError(t, err, "command line: dir: more than one key has this name; one of checkpoint.dir, log.dir")
+	require.EqualError(t, err,
+		"command line: dir: more than one key has this name; one of checkpoint.dir, log.dir")
 	_, err = Find("plan.zeroo")
 	require.EqualError(t, err, `command line: plan.zeroo: unknown key; did you mean "plan.zero"?`)
 }
 
 func TestExplain(t *testing.T) {
-	c, err := Load(Request{File: "r.yaml", Text: []byte("model: {name: llama/2-7b}\ndata: {paths: [x]}\nplan:\n  zero: 2\n"), Args: []string{"--use-distributed-optimizer", "plan.zero=3"}})
+	c, err := Load(Request{File: "r.yaml",
+		Text: []byte("model: {name: llama/2-7b}\ndata: {paths: [x]}\nplan:\n  zero: 2\n"),
+		Args: []string{"--use-distributed-optimizer", "plan.zero=3"}})
 	require.NoError(t, err)
 	k, err := Find("zero")
 	require.NoError(t, err)
@@ -124,13 +128,18 @@ func TestResumeKeepsWhatIsFixed(t *testing.T) {
 
 	changes, err = load("optimizer.lr=1e-5", "plan.tp=2").Resume(saved)
 	require.NoError(t, err)
-	require.Equal(t, []Change{{"optimizer.lr", "0.0003", "1e-05", Free}, {"plan.tp", "1", "2", Replan}}, changes)
+	require.Equal(t, []Change{{"optimizer.lr", "0.0003", "1e-05", Free}, {"plan.tp", "1", "2", Replan}},
+		changes)
 
-	_, err = load("data.seq_len=128", "train.seed=7", "plan.tp=2", "model.overrides.num_hidden_layers=2").Resume(saved)
+	_, err = load("data.seq_len=128", "train.seed=7", "plan.tp=2",
+		"model.overrides.num_hidden_layers=2").Resume(saved)
 	require.EqualError(t, err, strings.Join([]string{
-		"data.seq_len=128: data.seq_len: is 128, the checkpoint was made with 2048; set it back, or start a new run in another checkpoint.dir",
-		"train.seed=7: train.seed: is 7, the checkpoint was made with 1234; set it back, or start a new run in another checkpoint.dir",
-		"model.overrides.num_hidden_layers=2: model.overrides.num_hidden_layers: is 2, the checkpoint was made with 32; set it back, or start a new run in another checkpoint.dir",
+		"data.seq_len=128: data.seq_len: is 128, the checkpoint was made with 2048; set it back, or " +
+			"start a new run in another checkpoint.dir",
+		"train.seed=7: train.seed: is 7, the checkpoint was made with 1234; set it back, or start a new " +
+			"run in another checkpoint.dir",
+		"model.overrides.num_hidden_layers=2: model.overrides.num_hidden_layers: is 2, the checkpoint " +
+			"was made with 32; set it back, or start a new run in another checkpoint.dir",
 	}, "\n"))
 
 	delete(saved, "train.seed") // written by a version that did not have the key
@@ -142,7 +151,8 @@ func TestResumeKeepsWhatIsFixed(t *testing.T) {
 
 func TestSplitArgs(t *testing.T) {
 	own := map[string]bool{"dry-run": false, "o": true, "output": true}
-	file, mine, rest := SplitArgs(strings.Fields("run.yaml --dry-run plan.tp=2 -o json --output=x --seq-length 5"), own)
+	file, mine, rest := SplitArgs(strings.Fields("run.yaml --dry-run plan.tp=2 -o json --output=x "+
+		"--seq-length 5"), own)
 	require.Equal(t, "run.yaml", file)
 	require.Equal(t, []string{"--dry-run", "-o", "json", "--output=x"}, mine)
 	require.Equal(t, []string{"plan.tp=2", "--seq-length", "5"}, rest)
@@ -154,7 +164,8 @@ func TestSplitArgs(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	for text, want := range map[string]Bytes{"0": 0, "7": 7, "1KiB": 1024, "1.5MiB": 1572864, "80GB": 80e9, " 2 TiB ": 2 << 40, "5B": 5} {
+	for text, want := range map[string]Bytes{"0": 0, "7": 7, "1KiB": 1024, "1.5MiB": 1572864, "80GB": 80e9,
+		" 2 TiB ": 2 << 40, "5B": 5} {
 		b, err := ParseBytes(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, b, text)
@@ -170,15 +181,18 @@ func TestBytes(t *testing.T) {
 }
 
 func TestEditDistance(t *testing.T) {
-	for pair, want := range map[[2]string]int{{"", ""}: 0, {"abc", "abc"}: 0, {"abc", "acb"}: 1, {"abc", "ab"}: 1, {"kitten", "sitting"}: 3, {"ca", "abc"}: 3} {
+	for pair, want := range map[[2]string]int{{"", ""}: 0, {"abc", "abc"}: 0, {"abc", "acb"}: 1,
+		{"abc", "ab"}: 1, {"kitten", "sitting"}: 3, {"ca", "abc"}: 3} {
 		require.Equal(t, want, source.EditDistance(pair[0], pair[1]), pair)
 		require.Equal(t, want, source.EditDistance(pair[1], pair[0]), pair)
 	}
 }
 
-// TestValuesSurviveWriting holds formatValue to being read back the same, for strings that YAML reads as something else.
+// TestValuesSurviveWriting holds formatValue to being read back the same, for strings that YAML reads as
+// something else.
 func TestValuesSurviveWriting(t *testing.T) {
-	for _, s := range []string{"", "a b", "true", "1", "1e5", "null", "~", "*x", "&x", "a: b", "a #b", "# b", "[x]", "{x}", "é\n\t\"'", "\x1b[2J", "- a", "yes", "2024-01-01", ",", "a,b", "!x", "|", ">"} {
+	for _, s := range []string{"", "a b", "true", "1", "1e5", "null", "~", "*x", "&x", "a: b", "a #b", "# b",
+		"[x]", "{x}", "é\n\t\"'", "\x1b[2J", "- a", "yes", "2024-01-01", ",", "a,b", "!x", "|", ">"} {
 		node, err := source.ParseValue(formatString(s))
 		require.NoError(t, err, "%q", s)
 		var got string

@@ -8,15 +8,18 @@ import (
 	"strings"
 )
 
-// Like is the published model of the same shape: family, widths and depths of decoder and encoder. The embeddings may differ.
-// Of several the one is taken whose name in LoongForge is hint, which may be a file's. ok is false if there is none.
+// Like is the published model of the same shape: family, widths and depths of decoder and encoder. The
+// embeddings may differ. Of several the one is taken whose name in LoongForge is hint, which may be a
+// file's. ok is false if there is none.
 func (m Model) Like(hint string) (name string, like Model, ok bool) {
 	shape := func(m Model) string {
 		v := m.Vision
 		if v.None() {
 			v = Vision{}
 		}
-		return fmt.Sprint(m.ModelType, m.Text, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.Intermediate, m.MTPLayers, v.Kind, v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Merge, v.Deepstack)
+		return fmt.Sprint(m.ModelType, m.Text, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim,
+			m.Intermediate, m.MTPLayers, v.Kind, v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Merge,
+			v.Deepstack)
 	}
 	letters := strings.NewReplacer("_", "", "-", "", ".", "")
 	hint = letters.Replace(strings.TrimSuffix(filepath.Base(hint), filepath.Ext(hint)))
@@ -30,7 +33,10 @@ func (m Model) Like(hint string) (name string, like Model, ok bool) {
 			continue
 		}
 		score := 0
-		for _, same := range []bool{slices.ContainsFunc(p.Names, func(n string) bool { return letters.Replace(n) == hint }), p.Vocab == m.Vocab, p.RopeTheta == m.RopeTheta, p.MaxPositions == m.MaxPositions} {
+		for _, same := range []bool{slices.ContainsFunc(p.Names, func(n string) bool {
+			return letters.Replace(n) == hint
+		}), p.Vocab == m.Vocab, p.RopeTheta == m.RopeTheta,
+			p.MaxPositions == m.MaxPositions} {
 			score *= 2
 			if same {
 				score++
@@ -43,7 +49,8 @@ func (m Model) Like(hint string) (name string, like Model, ok bool) {
 	return name, like, best >= 0
 }
 
-// Differences says in lines why a model of so many parameters has not as many as the published one of its shape.
+// Differences says in lines why a model of so many parameters has not as many as the published one of its
+// shape.
 func (m Model) Differences(count int64, like Model) []string {
 	var out []string
 	rest := count - int64(like.Parameters)
@@ -52,10 +59,13 @@ func (m Model) Differences(count int64, like Model) []string {
 	switch {
 	case like.TieEmbeddings && !m.TieEmbeddings:
 		rest -= table
-		out = append(out, fmt.Sprintf("%+d: the head has a weight of its own here (untie_embeddings_and_output_weights: true); the published model's is the embedding's, tied: %d × %d", table, like.Vocab, m.Hidden))
+		out = append(out, fmt.Sprintf("%+d: the head has a weight of its own here "+
+			"(untie_embeddings_and_output_weights: true); the published model's is the embedding's, "+
+			"tied: %d × %d", table, like.Vocab, m.Hidden))
 	case !like.TieEmbeddings && m.TieEmbeddings:
 		rest += table
-		out = append(out, fmt.Sprintf("%+d: the head's weight is the embedding's here, tied; the published model's is its own: %d × %d", -table, like.Vocab, m.Hidden))
+		out = append(out, fmt.Sprintf("%+d: the head's weight is the embedding's here, tied; the "+
+			"published model's is its own: %d × %d", -table, like.Vocab, m.Hidden))
 	}
 	if rows := int64(m.Vocab - like.Vocab); rows != 0 {
 		n := rows * int64(m.Hidden) * tables[m.TieEmbeddings]

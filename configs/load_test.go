@@ -18,8 +18,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the cases in testdata/load give as what they want")
 
-// TestLoad runs the cases in testdata/load. Each is a txtar archive: run.yaml and other files, args (one argument a line),
-// env, show (keys whose value and origin to print), and want: the faults, or the notices and the values.
+// TestLoad runs the cases in testdata/load. Each is a txtar archive: run.yaml and other files, args (one
+// argument a line), env, show (keys whose value and origin to print), and want: the faults, or the notices
+// and the values.
 func TestLoad(t *testing.T) {
 	cases, err := filepath.Glob("testdata/load/*.txtar")
 	require.NoError(t, err)
@@ -176,7 +177,7 @@ func TestBoundsOnFiles(t *testing.T) {
 		"more than 4MiB":            file("scalar.yaml", "device: "+strings.Repeat("x", 10<<20)),
 		"more than 100000 values":   file("wide.yaml", "freeze: ["+strings.Repeat("a, ", 100_000)+"]"),
 		"more than 64 levels":       file("deep.yaml", "freeze: "+strings.Repeat("[", 70)+strings.Repeat("]", 70)),
-		"is no regular file":        pipe,
+		"is not a regular file":     pipe,
 		"no such file or directory": filepath.Join(dir, "none"),
 	} {
 		_, err := Load(Request{File: path})

@@ -40,7 +40,7 @@ func (l *loader) Has(key string) bool { return table().byName[key] != nil }
 func (l *loader) Add(key string, value *yaml.Node, o Origin) {
 	k := table().byName[key]
 	if k == nil {
-		panic("configs: " + key + " is no key")
+		panic("configs: " + key + " is not a key")
 	}
 	l.add(setting{k, value, o})
 }

@@ -10,12 +10,14 @@ import (
 // TestLoongExperts composes mixtures of experts in LoongForge's layout, with what its launch scripts say
 // beside the file, to the published models.
 func TestLoongExperts(t *testing.T) {
-	yarn := "--rotary-scaling-factor 40 --mscale %s --mscale-all-dim %s --original-max-position-embeddings 4096"
+	yarn := "--rotary-scaling-factor 40 --mscale %s --mscale-all-dim %s " +
+		"--original-max-position-embeddings 4096"
 	for _, c := range []struct{ file, like, flags string }{
 		{"deepseek2/deepseek_v2_lite", "deepseek/v2-lite", "--moe-router-topk 6 --moe-router-pre-softmax " +
 			strings.ReplaceAll(yarn, "%s", "0.707")},
 		{"deepseek3/deepseek_v3", "deepseek/v3",
-			"--multi-latent-attention --moe-router-topk 8 --moe-router-num-groups 8 --moe-router-group-topk 4 --moe-router-topk-scaling-factor 2.5 " +
+			"--multi-latent-attention --moe-router-topk 8 --moe-router-num-groups 8 " +
+				"--moe-router-group-topk 4 --moe-router-topk-scaling-factor 2.5 " +
 				"--moe-router-score-function sigmoid --moe-router-enable-expert-bias " +
 				strings.ReplaceAll(yarn, "%s", "1")},
 		{"kimi_k2/kimi_k2", "kimi/k2",
@@ -50,7 +52,8 @@ func TestExpertFlags(t *testing.T) {
 	}
 	for _, c := range []struct{ model, flags, loss, coef, rate string }{
 		{"deepseek-v3",
-			"--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4 --moe-router-enable-expert-bias", "sequence", "0.0001", "0.001"},
+			"--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4 " +
+				"--moe-router-enable-expert-bias", "sequence", "0.0001", "0.001"},
 		{"deepseek-v3", "--moe-router-enable-expert-bias --moe-router-bias-update-rate 0.002", "model", "0",
 			"0.002"},
 		{"qwen3-30b-a3b", "--moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 0", "none", "0",
@@ -70,10 +73,12 @@ func TestExpertFlags(t *testing.T) {
 	require.Equal(t, []any{8, 1, 2, false}, []any{cfg.Run.Plan.EP, cfg.Run.Plan.ETP, cfg.Run.Plan.DP,
 		cfg.Model.NormTopK})
 	for flags, why := range map[string]string{
-		"--moe-router-enable-expert-bias":               "qwen3_moe has no numbers that experts are chosen by",
-		"--moe-router-score-function sigmoid":           `--moe-router-score-function: "sigmoid", but the router of qwen3_moe takes a softmax`,
-		"--moe-router-load-balancing-type sinkhorn":     `"sinkhorn" is no loss that is built; one of aux_loss`,
-		"--multi-latent-attention":                      "--multi-latent-attention: true, but qwen3_moe has none",
+		"--moe-router-enable-expert-bias": "qwen3_moe has no numbers that experts are " +
+			"chosen by",
+		"--moe-router-score-function sigmoid":       `--moe-router-score-function: "sigmoid", but the router of qwen3_moe takes a softmax`,
+		"--moe-router-load-balancing-type sinkhorn": `"sinkhorn" is no loss that is built; one of aux_loss`,
+		"--multi-latent-attention": "--multi-latent-attention: true, but qwen3_moe " +
+			"has none",
 		"--moe-shared-expert-intermediate-size 512":     "qwen3_moe has no expert that all tokens go to",
 		"--moe-router-topk 200":                         "num_experts_per_tok",
 		"--mscale 1":                                    "set model.overrides.rope_scaling",

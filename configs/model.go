@@ -10,9 +10,10 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// Model is the architecture of a decoder: embeddings, layers of a mixer of tokens and an MLP, a norm, a head. Keys tagged
-// families:"some" are for families that list them (hf.Family); the others have the default. The keys are those of Hugging Face's config.json, with one meaning for all families: intermediate_size is the
-// width of gate and up each, attention_bias is a bias on query, key and value only.
+// Model is the architecture of a decoder: embeddings, layers of a mixer of tokens and an MLP, a norm, a
+// head. Keys tagged families:"some" are for families that list them (hf.Family); the others have the
+// default. The keys are those of Hugging Face's config.json, with one meaning for all families:
+// intermediate_size is the width of gate and up each, attention_bias is a bias on query, key and value only.
 type Model struct {
 	ModelType     string      `key:"model_type" oneof:"families" class:"fixed" doc:"Family by Hugging Face's name: it decides the names and layout of weights."`
 	Architectures []string    `key:"architectures" class:"fixed" doc:"Class that loads an export in transformers."`
@@ -85,8 +86,8 @@ type Model struct {
 	Source        string      `key:"source" class:"fixed" doc:"Hugging Face repository of the weights."`
 }
 
-// RopeScaling changes rotary frequencies. Formulas: transformers, modeling_rope_utils; linear arXiv:2306.15595,
-// yarn arXiv:2309.00071, longrope arXiv:2402.13753. Type is "" or "default" for none.
+// RopeScaling changes rotary frequencies. Formulas: transformers, modeling_rope_utils; linear
+// arXiv:2306.15595, yarn arXiv:2309.00071, longrope arXiv:2402.13753. Type is "" or "default" for none.
 type RopeScaling struct {
 	Type            string    `key:"rope_type"`
 	Factor          float64   `key:"factor"`
@@ -114,7 +115,8 @@ func (r RopeScaling) check() string {
 	positive := func(names string, values ...float64) string {
 		for i, v := range values {
 			if v <= 0 {
-				return fmt.Sprintf("rope_type %s: %s = %g, want more than 0", r.Type, strings.Split(names, " ")[i], v)
+				return fmt.Sprintf("rope_type %s: %s = %g, want more than 0", r.Type,
+					strings.Split(names, " ")[i], v)
 			}
 		}
 		return ""
@@ -126,7 +128,8 @@ func (r RopeScaling) check() string {
 		return positive("factor", r.Factor)
 	case "longrope":
 		if len(r.LongFactor) == 0 || len(r.LongFactor) != len(r.ShortFactor) {
-			return fmt.Sprintf("rope_type longrope: %d long_factor and %d short_factor, want as many of each as pairs of a head turn", len(r.LongFactor), len(r.ShortFactor))
+			return fmt.Sprintf("rope_type longrope: %d long_factor and %d short_factor, want as many of "+
+				"each as pairs of a head turn", len(r.LongFactor), len(r.ShortFactor))
 		}
 		for _, x := range slices.Concat(r.LongFactor, r.ShortFactor) {
 			if x <= 0 {
@@ -144,7 +147,8 @@ func (r RopeScaling) check() string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("rope_type %s is not known: %s", source.Quoted(r.Type), source.OneOf([]string{"default", "linear", "dynamic", "yarn", "llama3", "longrope"}))
+	return fmt.Sprintf("rope_type %s is not known: %s", source.Quoted(r.Type),
+		source.OneOf([]string{"default", "linear", "dynamic", "yarn", "llama3", "longrope"}))
 }
 
 // Decoder is the family of the decoder.
@@ -195,29 +199,38 @@ func (m *Model) Check(at faults) {
 	switch {
 	case m.Heads == 0 || m.Hidden == 0:
 	case m.HeadDim == 0:
-		at.fault(p+"hidden_size", fmt.Sprintf("%d is no multiple of num_attention_heads = %d", m.Hidden, m.Heads), "set head_dim")
+		at.fault(p+"hidden_size", fmt.Sprintf("%d is not a multiple of num_attention_heads = %d", m.Hidden,
+			m.Heads), "set head_dim")
 	case m.HeadDim%2 != 0:
-		at.fault(p+"head_dim", fmt.Sprintf("%d is odd: rotary embeddings turn pairs", m.HeadDim), fmt.Sprintf("try %d", m.HeadDim+1))
+		at.fault(p+"head_dim", fmt.Sprintf("%d is odd: rotary embeddings turn pairs", m.HeadDim),
+			fmt.Sprintf("try %d", m.HeadDim+1))
 	}
 	if m.KVHeads > 0 && m.Heads%m.KVHeads != 0 {
-		at.fault(p+"num_key_value_heads", fmt.Sprintf("num_attention_heads = %d is no multiple of %d", m.Heads, m.KVHeads), fmt.Sprintf("try %d", nearestDivisor(m.Heads, m.KVHeads)))
+		at.fault(p+"num_key_value_heads", fmt.Sprintf("num_attention_heads = %d is not a multiple of %d",
+			m.Heads, m.KVHeads), fmt.Sprintf("try %d", nearestDivisor(m.Heads, m.KVHeads)))
 	}
 	if n := len(m.LayerTypes); n > 0 && n != m.Layers {
-		at.fault(p+"layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
+		at.fault(p+"layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers),
+			"name one for each layer")
 	}
 	m.checkLatent(at)
 	m.checkExperts(at)
 	if n := len(m.MLPTypes); n > 0 && n != m.Layers {
-		at.fault(p+"mlp_layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "name one for each layer")
+		at.fault(p+"mlp_layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers),
+			"name one for each layer")
 	}
 	if n := len(m.NoRope); n > 0 && n != m.Layers {
-		at.fault(p+"no_rope_layers", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers), "give one for each layer")
+		at.fault(p+"no_rope_layers", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers),
+			"give one for each layer")
 	}
 	if slices.Contains(m.LayerTypes, "sliding_attention") && m.SlidingWindow == 0 {
 		at.fault(p+"sliding_window", "is not given, but layer_types has sliding_attention", "")
 	}
-	if d := int(float64(m.HeadDim) * m.PartialRotary); m.HeadDim > 0 && m.PartialRotary > 0 && m.PartialRotary < 1 && (d == 0 || d%2 != 0) {
-		at.fault(p+"partial_rotary_factor", fmt.Sprintf("%g of head_dim = %d is %d: rotary embeddings turn pairs", m.PartialRotary, m.HeadDim, d), "")
+	if d := int(float64(m.HeadDim) * m.PartialRotary); m.HeadDim > 0 && m.PartialRotary > 0 &&
+		m.PartialRotary < 1 && (d == 0 || d%2 != 0) {
+		at.fault(p+"partial_rotary_factor",
+			fmt.Sprintf("%g of head_dim = %d is %d: rotary embeddings turn pairs", m.PartialRotary,
+				m.HeadDim, d), "")
 	}
 	if why := m.RopeScaling.check(); why != "" {
 		at.fault(p+"rope_scaling", why, "")
@@ -235,13 +248,15 @@ func (m *Model) checkLatent(at faults) {
 	if !slices.Contains(hf.Families[m.Decoder()].Has, "kv_lora_rank") {
 		return
 	}
-	for key, n := range map[string]int{"kv_lora_rank": m.KeyRank, "qk_nope_head_dim": m.KeyStill, "qk_rope_head_dim": m.KeyTurning, "v_head_dim": m.ValueDim} {
+	for key, n := range map[string]int{"kv_lora_rank": m.KeyRank, "qk_nope_head_dim": m.KeyStill,
+		"qk_rope_head_dim": m.KeyTurning, "v_head_dim": m.ValueDim} {
 		if n == 0 {
 			at.fault(p+key, "is not given", "")
 		}
 	}
 	if m.KeyTurning > 0 && m.HeadDim != m.KeyTurning {
-		at.fault(p+"head_dim", fmt.Sprintf("%d, but the part of a head that turns has qk_rope_head_dim = %d", m.HeadDim, m.KeyTurning), "leave it out")
+		at.fault(p+"head_dim", fmt.Sprintf("%d, but the part of a head that turns has qk_rope_head_dim = %d",
+			m.HeadDim, m.KeyTurning), "leave it out")
 	}
 }
 
@@ -255,25 +270,32 @@ func (m *Model) checkExperts(at faults) {
 	case m.ExpertsEach == 0:
 		at.fault(p+"num_experts_per_tok", "is not given", "")
 	case m.ExpertsEach > m.Experts:
-		at.fault(p+"num_experts_per_tok", fmt.Sprintf("a token cannot go to %d of num_experts = %d", m.ExpertsEach, m.Experts), fmt.Sprintf("try %d", m.Experts))
+		at.fault(p+"num_experts_per_tok", fmt.Sprintf("a token cannot go to %d of num_experts = %d",
+			m.ExpertsEach, m.Experts), fmt.Sprintf("try %d", m.Experts))
 	}
 	if m.ExpertWidth == 0 && slices.Contains(hf.Families[m.Decoder()].Has, "moe_intermediate_size") {
 		at.fault(p+"moe_intermediate_size", "is not given", "")
 	}
 	switch n := m.ExpertGroups; {
 	case m.Experts%n != 0:
-		at.fault(p+"n_group", fmt.Sprintf("num_experts = %d cannot be spread evenly over %d groups", m.Experts, n), fmt.Sprintf("try %d", nearestDivisor(m.Experts, n)))
+		at.fault(p+"n_group", fmt.Sprintf("num_experts = %d cannot be spread evenly over %d groups",
+			m.Experts, n), fmt.Sprintf("try %d", nearestDivisor(m.Experts, n)))
 	case m.GroupsKept > n:
-		at.fault(p+"topk_group", fmt.Sprintf("there are n_group = %d groups, not %d", n, m.GroupsKept), fmt.Sprintf("try %d", n))
+		at.fault(p+"topk_group", fmt.Sprintf("there are n_group = %d groups, not %d", n, m.GroupsKept),
+			fmt.Sprintf("try %d", n))
 	case m.GroupsKept*(m.Experts/n) < m.ExpertsEach:
-		at.fault(p+"topk_group", fmt.Sprintf("%d groups of %d experts are fewer than num_experts_per_tok = %d", m.GroupsKept, m.Experts/n, m.ExpertsEach), "")
+		at.fault(p+"topk_group",
+			fmt.Sprintf("%d groups of %d experts are fewer than num_experts_per_tok = %d", m.GroupsKept,
+				m.Experts/n, m.ExpertsEach), "")
 	}
 	if m.DenseFirst > m.Layers {
-		at.fault(p+"first_k_dense_replace", fmt.Sprintf("there are num_hidden_layers = %d layers, not %d", m.Layers, m.DenseFirst), "")
+		at.fault(p+"first_k_dense_replace", fmt.Sprintf("there are num_hidden_layers = %d layers, not %d",
+			m.Layers, m.DenseFirst), "")
 	}
 	for _, i := range m.DenseLayers {
 		if i < 0 || i >= m.Layers {
-			at.fault(p+"mlp_only_layers", fmt.Sprintf("there is no layer %d of num_hidden_layers = %d", i, m.Layers), "")
+			at.fault(p+"mlp_only_layers", fmt.Sprintf("there is no layer %d of num_hidden_layers = %d", i,
+				m.Layers), "")
 		}
 	}
 }
@@ -295,11 +317,13 @@ func (m *Model) checkFamily(at faults) {
 		}
 		want := k.format(cmp.Or(f.Fixed[key], k.Default))
 		if have := formatValue(k.field(nil, m)); have != want {
-			at.fault(k.Name, fmt.Sprintf("%s, but %s has %s", have, m.ModelType, want), "change model_type or "+key)
+			at.fault(k.Name, fmt.Sprintf("%s, but %s has %s", have, m.ModelType, want),
+				"change model_type or "+key)
 		}
 	}
 	if f.PlainHeads && m.KVHeads > 0 && m.KVHeads != m.Heads {
-		at.fault(p+"num_key_value_heads", fmt.Sprintf("%s has as many as query heads, %d", m.ModelType, m.Heads), fmt.Sprintf("try %d", m.Heads))
+		at.fault(p+"num_key_value_heads", fmt.Sprintf("%s has as many as query heads, %d", m.ModelType,
+			m.Heads), fmt.Sprintf("try %d", m.Heads))
 	}
 }
 

@@ -115,7 +115,8 @@ func (l *loader) adaptedName() {
 			panic(fmt.Sprintf("configs: %s: %s: %v", name, key, err))
 		}
 		k := table().byName[key]
-		l.c.given[key] = append([]setting{{k, node, Origin{Layer: source.LayerModel, File: name}}}, l.c.given[key]...)
+		l.c.given[key] = append([]setting{{k, node, Origin{Layer: source.LayerModel, File: name}}},
+			l.c.given[key]...)
 	}
 }
 
@@ -123,7 +124,9 @@ func (l *loader) adaptedName() {
 func (l *loader) differs(name string, from Origin) {
 	all := loong.Differs[strings.ToLower(name)]
 	for _, key := range source.SortedKeys(all) {
-		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%s: %s is that of the published model; LoongForge's own file has %s: set %s.%[2]s=%[3]s to follow it", from, key, all[key], overrides))
+		l.c.Notices = append(l.c.Notices,
+			fmt.Sprintf("%s: %s is that of the published model; LoongForge's own file has %s: set "+
+				"%s.%[2]s=%[3]s to follow it", from, key, all[key], overrides))
 	}
 }
 
@@ -134,7 +137,8 @@ func (l *loader) file(key, where, needed string, read func(string)) {
 			l.fail(l.c.place(key), key, hint, "lfactor config models lists models that need no files")
 			return
 		}
-		l.fail(l.c.place(key), key, strings.TrimPrefix(err.Error(), "stat "), "name a directory or file of a model; lfactor config models lists those that need none")
+		l.fail(l.c.place(key), key, strings.TrimPrefix(err.Error(), "stat "),
+			"name a directory or file of a model; lfactor config models lists those that need none")
 		return
 	}
 	read(where)
@@ -154,7 +158,8 @@ func (l *loader) publishedModel(name string, from Origin) {
 		}
 	}
 	if err != nil {
-		try := source.DidYouMean(strings.ToLower(name), slices.Concat(Models(), source.SortedKeys(loongNames()), source.SortedKeys(loong.Adapted)))
+		try := source.DidYouMean(strings.ToLower(name),
+			slices.Concat(Models(), source.SortedKeys(loongNames()), source.SortedKeys(loong.Adapted)))
 		if try == "" {
 			try = "lfactor config models lists them"
 		}

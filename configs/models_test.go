@@ -38,20 +38,27 @@ func TestPublishedModels(t *testing.T) {
 	}
 }
 
-// TestLoongForgeNames holds that the names of dense decoders, with encoders and without, of LoongForge's registry are known.
+// TestLoongForgeNames holds that the names of dense decoders, with encoders and without, of LoongForge's
+// registry are known.
 func TestLoongForgeNames(t *testing.T) {
-	for _, name := range []string{"llama2-7b", "llama2-13b", "llama2-70b", "llama3-8b", "llama3-70b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b",
-		"qwen-1.8b", "qwen-7b", "qwen-14b", "qwen-72b", "qwen1.5-0.5b", "qwen1.5-1.8b", "qwen1.5-4b", "qwen1.5-7b", "qwen1.5-14b", "qwen1.5-32b", "qwen1.5-72b",
-		"qwen2-0.5b", "qwen2-1.5b", "qwen2-7b", "qwen2-72b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b", "qwen2.5-14b", "qwen2.5-32b", "qwen2.5-72b",
-		"qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "internlm2.5-8b", "internlm2.5-20b", "mimo",
-		"qwen2.5-vl-3b", "qwen2.5-vl-7b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl2.5-8b", "internvl2.5-26b", "internvl2.5-38b", "internvl2.5-78b",
+	for _, name := range []string{"llama2-7b", "llama2-13b", "llama2-70b", "llama3-8b", "llama3-70b",
+		"llama3.1-8b", "llama3.1-70b", "llama3.1-405b",
+		"qwen-1.8b", "qwen-7b", "qwen-14b", "qwen-72b", "qwen1.5-0.5b", "qwen1.5-1.8b", "qwen1.5-4b",
+		"qwen1.5-7b", "qwen1.5-14b", "qwen1.5-32b", "qwen1.5-72b",
+		"qwen2-0.5b", "qwen2-1.5b", "qwen2-7b", "qwen2-72b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b",
+		"qwen2.5-7b", "qwen2.5-14b", "qwen2.5-32b", "qwen2.5-72b",
+		"qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "internlm2.5-8b",
+		"internlm2.5-20b", "mimo",
+		"qwen2.5-vl-3b", "qwen2.5-vl-7b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl2.5-8b",
+		"internvl2.5-26b", "internvl2.5-38b", "internvl2.5-78b",
 		"internvl3.5-8b", "internvl3.5-14b", "internvl3.5-38b", "llava-onevision-1.5-4b"} {
 		_, err := Published(name)
 		require.NoError(t, err, name)
 	}
 }
 
-var writeConfigs = flag.String("hfconfigs", "", "directory to write the config.json of every published model to, for bench/golden/config_read.py")
+var writeConfigs = flag.String("hfconfigs", "",
+	"directory to write the config.json of every published model to, for bench/golden/config_read.py")
 
 // TestHFConfigRoundTrip writes every published model as its family's config.json and reads it back.
 func TestHFConfigRoundTrip(t *testing.T) {
@@ -85,8 +92,8 @@ func TestExampleRuns(t *testing.T) {
 	}
 }
 
-// TestReadsGoldenConfigs reads the config.json of every golden model: as transformers 5 writes them, and as the families
-// that it lacks publish them.
+// TestReadsGoldenConfigs reads the config.json of every golden model: as transformers 5 writes them, and as
+// the families that it lacks publish them.
 func TestReadsGoldenConfigs(t *testing.T) {
 	dirs, err := filepath.Glob("../stages/family/testdata/*/config.json")
 	require.NoError(t, err)
@@ -95,14 +102,16 @@ func TestReadsGoldenConfigs(t *testing.T) {
 		m, err := ReadModel(filepath.Dir(file))
 		require.NoError(t, err)
 		if !m.Vision.None() {
-			require.Equal(t, []int{32, 48, 120, 16, 24}, []int{m.Hidden, m.Intermediate, m.Vocab, m.Vision.Hidden, m.Vision.Inter + map[bool]int{true: -24}[m.ModelType == "qwen2_vl"]}, file)
+			require.Equal(t, []int{32, 48, 120, 16, 24}, []int{m.Hidden, m.Intermediate, m.Vocab,
+				m.Vision.Hidden, m.Vision.Inter + map[bool]int{true: -24}[m.ModelType == "qwen2_vl"]}, file)
 			continue
 		}
 		require.Equal(t, []int{48, 80, 256}, []int{m.Hidden, m.Intermediate, m.Vocab}, file)
 		require.Contains(t, []int{12, 16}, m.HeadDim, file)
 		switch filepath.Base(filepath.Dir(file)) {
 		case "llama3.2":
-			require.Equal(t, RopeScaling{Type: "llama3", Factor: 32, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMax: 16}, m.RopeScaling)
+			require.Equal(t, RopeScaling{Type: "llama3", Factor: 32, LowFreqFactor: 1, HighFreqFactor: 4,
+				OriginalMax: 16}, m.RopeScaling)
 			require.True(t, m.TieEmbeddings)
 			require.Equal(t, 500000.0, m.RopeTheta)
 		case "internlm2":
@@ -117,8 +126,8 @@ func TestReadsGoldenConfigs(t *testing.T) {
 	}
 }
 
-// TestHFDefaults: what a config.json leaves out is transformers' default (CONFIG_MAPPING[family]() of version 5.23), and what it says is
-// null is None; what transformers refuses is refused.
+// TestHFDefaults: what a config.json leaves out is transformers' default (CONFIG_MAPPING[family]() of
+// version 5.23), and what it says is null is None; what transformers refuses is refused.
 func TestHFDefaults(t *testing.T) {
 	read := func(text string) (Model, error) {
 		dir := t.TempDir()
@@ -129,16 +138,19 @@ func TestHFDefaults(t *testing.T) {
 		text string
 		want []any // eps, head_dim, key heads, positions, tied
 	}{
-		{`{"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8}`, []any{1e-6, 64, 8, 2048, false}},
+		{`{"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8}`,
+			[]any{1e-6, 64, 8, 2048, false}},
 		{`{"model_type": "qwen2", "hidden_size": 2048}`, []any{1e-6, 64, 32, 32768, false}},
-		{`{"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8}`, []any{1e-6, 128, 8, 32768, false}},
+		{`{"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8}`,
+			[]any{1e-6, 128, 8, 32768, false}},
 		{`{"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": null}`, []any{1e-6, 128, 16, 32768, false}},
 		{`{"model_type": "gemma2", "hidden_size": 1024, "num_hidden_layers": 2, "intermediate_size": 64, "num_attention_heads": 8, "vocab_size": 100}`, []any{1e-6, 256, 4, 8192, true}},
 		{`{"model_type": "glm4", "hidden_size": 1024, "num_hidden_layers": 2, "intermediate_size": 64, "num_attention_heads": 8, "vocab_size": 100}`, []any{1.5625e-07, 128, 2, 131072, false}},
 	} {
 		m, err := read(c.text)
 		require.NoError(t, err, c.text)
-		require.Equal(t, c.want, []any{m.NormEps, m.HeadDim, m.KVHeads, m.MaxPositions, m.TieEmbeddings}, c.text)
+		require.Equal(t, c.want, []any{m.NormEps, m.HeadDim, m.KVHeads, m.MaxPositions,
+			m.TieEmbeddings}, c.text)
 	}
 	for text, want := range map[string]string{
 		`{"model_type": "llama", "num_hidden_layers": 3, "layer_types": ["full_attention", "full_attention"]}`:                                                    "layer_types: 2 entries for num_hidden_layers = 3",
@@ -155,7 +167,8 @@ func TestHFDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"full_attention", "sliding_attention", "sliding_attention"}, slides.LayerTypes)
 	require.Equal(t, 8, slides.SlidingWindow)
-	plain, err := read(windows + `false, "layer_types": ["full_attention", "full_attention", "full_attention"]}`)
+	plain, err := read(windows +
+		`false, "layer_types": ["full_attention", "full_attention", "full_attention"]}`)
 	require.NoError(t, err)
 	require.Empty(t, plain.LayerTypes)
 	require.Zero(t, plain.SlidingWindow)
@@ -169,7 +182,8 @@ func TestHFConfigNumbers(t *testing.T) {
 	m, err := Published("gemma/2-2b")
 	require.NoError(t, err)
 	text := string(m.HFConfig("bfloat16"))
-	for _, want := range []string{`"final_logit_softcapping": 30.0`, `"query_pre_attn_scalar": 256,`, `"rms_norm_eps": 1e-06`, `"hidden_activation": "gelu_pytorch_tanh"`} {
+	for _, want := range []string{`"final_logit_softcapping": 30.0`, `"query_pre_attn_scalar": 256,`,
+		`"rms_norm_eps": 1e-06`, `"hidden_activation": "gelu_pytorch_tanh"`} {
 		require.Contains(t, text, want)
 	}
 }

@@ -19,18 +19,24 @@ type PlanFile struct {
 
 // planSettings are the keys that a plan may set.
 var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.cp_comm", "plan.cp_layout",
-	"plan.ulysses", "plan.ep", "plan.etp", "plan.zero", "plan.zero_ranks", "plan.sequence_parallel", "plan.schedule", "plan.virtual_stages", "plan.layers", "plan.recompute", "plan.recompute_layers", "plan.encoder.recompute", "plan.projector_recompute",
-	"plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead", "plan.encoder.fill", "plan.encoder.patches",
-	"plan.overlap", "plan.chunk_size", "plan.keep_chunks", "plan.procs", "plan.memory", "train.routing_bound", "train.micro_batch", "train.global_batch"}
+	"plan.ulysses", "plan.ep", "plan.etp", "plan.zero", "plan.zero_ranks", "plan.sequence_parallel",
+	"plan.schedule", "plan.virtual_stages", "plan.layers", "plan.recompute", "plan.recompute_layers",
+	"plan.encoder.recompute", "plan.projector_recompute",
+	"plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead", "plan.encoder.fill",
+	"plan.encoder.patches",
+	"plan.overlap", "plan.chunk_size", "plan.keep_chunks", "plan.procs", "plan.memory",
+	"train.routing_bound", "train.micro_batch", "train.global_batch"}
 
-// Identity names an architecture, so that a plan for one model is not carried out for another: what a reader needs to see the
-// difference, and a hash of everything.
+// Identity names an architecture, so that a plan for one model is not carried out for another: what a reader
+// needs to see the difference, and a hash of everything.
 func (m *Model) Identity() string {
 	h := fnv.New32a()
 	x := *m
-	x.Parameters, x.Active, x.Names, x.Source, x.Architectures = 0, 0, nil, "", nil // say nothing about the work
+	// say nothing about the work
+	x.Parameters, x.Active, x.Names, x.Source, x.Architectures = 0, 0, nil, "", nil
 	fmt.Fprintf(h, "%+v", x)
-	return fmt.Sprintf("%s layers=%d hidden=%d intermediate=%d heads=%d vocab=%d #%08x", m.ModelType, m.Layers, m.Hidden, m.Intermediate, m.Heads, m.Vocab, h.Sum32())
+	return fmt.Sprintf("%s layers=%d hidden=%d intermediate=%d heads=%d vocab=%d #%08x", m.ModelType,
+		m.Layers, m.Hidden, m.Intermediate, m.Heads, m.Vocab, h.Sum32())
 }
 
 // Text is the file's content, with comment lines before it.
@@ -73,18 +79,20 @@ func ReadPlan(file string, text []byte) (*PlanFile, error) {
 				return nil, err
 			}
 		default:
-			return nil, &Error{File: file, Line: key.Line, Key: key.Value, Why: "is no part of a plan", Try: source.DidYouMean(key.Value, []string{"model", "settings"})}
+			return nil, &Error{File: file, Line: key.Line, Key: key.Value, Why: "is not part of a plan",
+				Try: source.DidYouMean(key.Value, []string{"model", "settings"})}
 		}
 	}
 	if p.Model == "" || p.Settings == nil {
-		return nil, &Error{File: file, Why: "is no plan: it names no model or no settings", Try: "write one with lfactor plan FILE --hosts 1 --out " + file}
+		return nil, &Error{File: file, Why: "is not a plan: it names no model or no settings",
+			Try: "write one with lfactor plan FILE --hosts 1 --out " + file}
 	}
 	return p, nil
 }
 
 func (p *PlanFile) settings(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		return &Error{File: p.File, Line: n.Line, Key: "settings", Why: "is no mapping of keys to values"}
+		return &Error{File: p.File, Line: n.Line, Key: "settings", Why: "is not a mapping of keys to values"}
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -93,7 +101,8 @@ func (p *PlanFile) settings(n *yaml.Node) error {
 			known = known || k == key.Value
 		}
 		if !known {
-			return &Error{File: p.File, Line: key.Line, Key: "settings." + key.Value, Why: "is no setting of a plan", Try: source.DidYouMean(key.Value, planSettings)}
+			return &Error{File: p.File, Line: key.Line, Key: "settings." + key.Value,
+				Why: "is not a setting of a plan", Try: source.DidYouMean(key.Value, planSettings)}
 		}
 		text := value.Value
 		if value.Kind == yaml.SequenceNode {
@@ -111,7 +120,8 @@ func (p *PlanFile) settings(n *yaml.Node) error {
 // Fits refuses a configuration whose model is not the plan's.
 func (p *PlanFile) Fits(c *Config) error {
 	if have := c.Model.Identity(); have != p.Model {
-		return &Error{File: p.File, Line: p.line, Key: "model", Why: fmt.Sprintf("the plan is for another model: %s, the run has %s", p.Model, have),
+		return &Error{File: p.File, Line: p.line, Key: "model",
+			Why: fmt.Sprintf("the plan is for another model: %s, the run has %s", p.Model, have),
 			Try: "plan again with lfactor plan " + c.file + " --hosts …"}
 	}
 	return nil

@@ -8,17 +8,18 @@ import (
 )
 
 func TestPlanFile(t *testing.T) {
-	p := PlanFile{Model: "llama layers=4 #1", Settings: []string{"plan.pp=2", "plan.layers=[1, 3]", "plan.schedule=zb-v"}}
+	p := PlanFile{Model: "llama layers=4 #1", Settings: []string{"plan.pp=2", "plan.layers=[1, 3]",
+		"plan.schedule=zb-v"}}
 	again, err := ReadPlan("p.yaml", p.Text("one", "two"))
 	require.NoError(t, err)
 	require.Equal(t, p.Model, again.Model)
 	require.Equal(t, p.Settings, again.Settings)
 	for text, want := range map[string]string{
-		"":                                 "p.yaml: is no plan",
+		"":                                 "p.yaml: is not a plan",
 		"model: x\n":                       "names no model or no settings",
-		"modle: x\n":                       `p.yaml:1: modle: is no part of a plan; did you mean "model"?`,
-		"model: x\nsettings: 3\n":          "p.yaml:2: settings: is no mapping",
-		"model: x\nsettings:\n  plan.p: 3": `p.yaml:3: settings.plan.p: is no setting of a plan; did you mean "plan.pp"?`,
+		"modle: x\n":                       `p.yaml:1: modle: is not part of a plan; did you mean "model"?`,
+		"model: x\nsettings: 3\n":          "p.yaml:2: settings: is not a mapping",
+		"model: x\nsettings:\n  plan.p: 3": `p.yaml:3: settings.plan.p: is not a setting of a plan; did you mean "plan.pp"?`,
 		"model: x\nmodel: y\n":             "is there twice",
 	} {
 		_, err := ReadPlan("p.yaml", []byte(text))
@@ -26,7 +27,8 @@ func TestPlanFile(t *testing.T) {
 		require.NotEmpty(t, Faults(err))
 	}
 	c := &Config{Model: Model{ModelType: "llama", Layers: 8}}
-	require.ErrorContains(t, again.Fits(c), "p.yaml:3: model: the plan is for another model: llama layers=4 #1, the run has llama layers=8")
+	require.ErrorContains(t, again.Fits(c),
+		"p.yaml:3: model: the plan is for another model: llama layers=4 #1, the run has llama layers=8")
 	again.Model = c.Model.Identity()
 	require.NoError(t, again.Fits(c))
 	c.Model.RopeTheta = 7

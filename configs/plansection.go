@@ -90,11 +90,15 @@ func (p *Plan) checkContext(at faults) {
 		at.fault("plan.ulysses", fmt.Sprintf("%d does not divide plan.cp = %d", u, p.CP),
 			fmt.Sprintf("try %d", nearestDivisor(p.CP, u)))
 	case p.CPComm == "ulysses" && u != p.CP:
-		at.fault("plan.ulysses", fmt.Sprintf("%d of plan.cp = %d ranks, but plan.cp_comm: ulysses has all exchange heads", u, p.CP), "set plan.cp_comm: hybrid, or remove it")
+		at.fault("plan.ulysses",
+			fmt.Sprintf("%d of plan.cp = %d ranks, but plan.cp_comm: ulysses has all exchange heads", u,
+				p.CP), "set plan.cp_comm: hybrid, or remove it")
 	case p.CPComm == "ring" && u > 1:
 		at.fault("plan.ulysses", "a ring exchanges no heads", "set plan.cp_comm: hybrid, or remove it")
 	case p.CPComm == "hybrid" && (u == 1 || u == p.CP):
-		at.fault("plan.ulysses", fmt.Sprintf("hybrid wants some of plan.cp = %d ranks to exchange heads, and more than one ring of the others", p.CP),
+		at.fault("plan.ulysses",
+			fmt.Sprintf("hybrid wants some of plan.cp = %d ranks to exchange heads, and more than one "+
+				"ring of the others", p.CP),
 			"give a divisor between, or set plan.cp_comm to ring or ulysses")
 	case p.CPLayout == "zigzag" && p.CP == u:
 		at.fault("plan.cp_layout", "ranks that exchange heads have all tokens in attention, in order",
@@ -106,7 +110,8 @@ func (p *Plan) checkContext(at faults) {
 func (p *Plan) Check(at faults) {
 	p.checkContext(at)
 	if n := len(p.Layers); n > 0 && n != p.PP*p.VirtualStages {
-		at.fault("plan.layers", fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages), "give every stage its layers")
+		at.fault("plan.layers", fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n,
+			p.PP*p.VirtualStages), "give every stage its layers")
 	}
 	if slices.ContainsFunc(p.Layers, func(n int) bool { return n < 0 }) {
 		at.fault("plan.layers", "a stage has less than no layer", "")
@@ -115,7 +120,9 @@ func (p *Plan) Check(at faults) {
 	case n > 0 && p.Recompute == "none":
 		at.fault("plan.recompute_layers", "nothing is recomputed", "set plan.recompute, or remove it")
 	case n > 1 && n != p.PP*p.VirtualStages:
-		at.fault("plan.recompute_layers", fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages), "give every stage its own, or one for all")
+		at.fault("plan.recompute_layers",
+			fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages),
+			"give every stage its own, or one for all")
 	case slices.ContainsFunc(p.RecomputeLayers, func(n int) bool { return n < 0 }):
 		at.fault("plan.recompute_layers", "a stage has less than no layer", "")
 	}
@@ -123,16 +130,21 @@ func (p *Plan) Check(at faults) {
 	case n > 0 && p.Zero == 0:
 		at.fault("plan.zero_ranks", "nothing is shared out with plan.zero = 0", "set plan.zero, or remove it")
 	case n > 0 && p.DP%n != 0:
-		at.fault("plan.zero_ranks", fmt.Sprintf("plan.dp = %d ranks cannot be spread evenly over groups of %d", p.DP, n), fmt.Sprintf("try %d", nearestDivisor(p.DP, n)))
+		at.fault("plan.zero_ranks",
+			fmt.Sprintf("plan.dp = %d ranks cannot be spread evenly over groups of %d", p.DP, n),
+			fmt.Sprintf("try %d", nearestDivisor(p.DP, n)))
 	}
 	p.checkExperts(at)
 	if p.SequenceParallel && p.TP == 1 {
-		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1", "remove it, or raise plan.tp")
+		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1",
+			"remove it, or raise plan.tp")
 	}
 	if ranks := p.Ranks(); p.Procs > ranks {
-		at.fault("plan.procs", fmt.Sprintf("%d processes for pp · tp · dp = %d ranks", p.Procs, ranks), fmt.Sprintf("try %d", ranks))
+		at.fault("plan.procs", fmt.Sprintf("%d processes for pp · tp · dp = %d ranks", p.Procs, ranks),
+			fmt.Sprintf("try %d", ranks))
 	} else if ranks%p.Procs != 0 {
-		at.fault("plan.procs", fmt.Sprintf("pp · tp · dp = %d ranks cannot be spread evenly over %d processes", ranks, p.Procs), fmt.Sprintf("try %d", nearestDivisor(ranks, p.Procs)))
+		at.fault("plan.procs", fmt.Sprintf("pp · tp · dp = %d ranks cannot be spread evenly over %d "+
+			"processes", ranks, p.Procs), fmt.Sprintf("try %d", nearestDivisor(ranks, p.Procs)))
 	}
 }
 
@@ -141,12 +153,16 @@ func (p *Plan) checkExperts(at faults) {
 	all, each := p.DP*p.CP*p.TP, p.EP*p.ETP
 	switch {
 	case all%each != 0 && p.ETP > 1 && all%p.ETP != 0:
-		at.fault("plan.etp", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over groups of %d", all, p.ETP), fmt.Sprintf("try %d", nearestDivisor(all, p.ETP)))
+		at.fault("plan.etp", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over "+
+			"groups of %d", all, p.ETP), fmt.Sprintf("try %d", nearestDivisor(all, p.ETP)))
 	case all%each != 0:
-		at.fault("plan.ep", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over groups of plan.ep · plan.etp = %d", all, each),
+		at.fault("plan.ep", fmt.Sprintf("plan.dp · plan.tp = %d ranks cannot be spread evenly over "+
+			"groups of plan.ep · plan.etp = %d", all, each),
 			fmt.Sprintf("try %d", nearestDivisor(all/p.ETP, p.EP)))
 	case p.ZeroRanks > 0 && each > 1 && p.ZeroRanks*p.CP*p.TP%each != 0:
-		at.fault("plan.zero_ranks", fmt.Sprintf("groups of %d · plan.cp · plan.tp = %d ranks share out state, and plan.ep · plan.etp = %d do not divide them", p.ZeroRanks, p.ZeroRanks*p.CP*p.TP, each), "")
+		at.fault("plan.zero_ranks",
+			fmt.Sprintf("groups of %d · plan.cp · plan.tp = %d ranks share out state, and plan.ep · "+
+				"plan.etp = %d do not divide them", p.ZeroRanks, p.ZeroRanks*p.CP*p.TP, each), "")
 	}
 }
 
@@ -164,13 +180,15 @@ type Tower struct {
 // Check implements section.
 func (t *Tower) Check(at faults) {
 	if t.Over == "none" && t.Ranks > 0 {
-		at.fault("plan.encoder.ranks", "has no meaning with plan.encoder.over: none", "set plan.encoder.over: own")
+		at.fault("plan.encoder.ranks", "has no meaning with plan.encoder.over: none",
+			"set plan.encoder.over: own")
 	}
 	if t.Over == "own" && t.Ranks == 0 {
 		at.fault("plan.encoder.ranks", "is not given", "say how many ranks each replica's encoder has")
 	}
 	if t.Over == "own" && t.Ranks%t.TP != 0 {
-		at.fault("plan.encoder.ranks", fmt.Sprintf("%d is no multiple of plan.encoder.tp = %d", t.Ranks, t.TP), "")
+		at.fault("plan.encoder.ranks", fmt.Sprintf("%d is not a multiple of plan.encoder.tp = %d", t.Ranks,
+			t.TP), "")
 	}
 }
 
@@ -212,7 +230,8 @@ func (c *Checkpoint) Check(at faults) {
 		at.fault("checkpoint.interval", "checkpoint.dir is not set", "set it to a directory")
 	}
 	if c.SaveHF && c.Dir == "" && c.SaveHFPath == "" {
-		at.fault("checkpoint.save_hf", "neither checkpoint.save_hf_path nor checkpoint.dir is set", "set one of them")
+		at.fault("checkpoint.save_hf", "neither checkpoint.save_hf_path nor checkpoint.dir is set",
+			"set one of them")
 	}
 }
 

@@ -27,7 +27,8 @@ func Towers() (names []string) {
 	return
 }
 
-// TowerParameters is the number of parameters that a named tower claims, a closing norm included that features need not pass.
+// TowerParameters is the number of parameters that a named tower claims, a closing norm included that
+// features need not pass.
 func TowerParameters(name string) int {
 	root := embedded(towerFiles, path.Join("towers", name+".yaml"))
 	n := 0
@@ -50,8 +51,8 @@ func embedded(files embed.FS, file string) *yaml.Node {
 	return root
 }
 
-// presets enters what named towers and decoders consist of, below everything else that is given: a pair of one's own needs no
-// numbers then.
+// presets enters what named towers and decoders consist of, below everything else that is given: a pair of
+// one's own needs no numbers then.
 func (l *loader) presets() {
 	if name, o := l.preset(overrides + ".vision.preset"); name != "" {
 		l.towerPreset(name, o)
@@ -145,7 +146,7 @@ func (l *loader) below(n *yaml.Node, prefix, file string, skip []string) {
 func (l *loader) under(name string, s setting) {
 	s.key = table().byName[overrides+"."+name]
 	if s.key == nil {
-		panic("configs: " + s.origin.File + ": " + name + " is no key") // a test loads them all
+		panic("configs: " + s.origin.File + ": " + name + " is not a key") // a test loads them all
 	}
 	l.c.given[s.key.Name] = append([]setting{s}, l.c.given[s.key.Name]...)
 }

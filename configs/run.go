@@ -1,9 +1,9 @@
 // Package configs says what can be set, where it was set, and whether it makes sense.
 //
-// A setting is a dotted key, plan.tp or train.steps. The structs of this package with their tags are the only
-// description of the keys: decoding, explanations, the JSON schema, comparison, Megatron's flags and the
-// rules of resuming all read the one table made from them. A value comes from a default, a model
-// file, the run file, an override (key=value) or a flag, later ones winning, and remembers which.
+// A setting is a dotted key, plan.tp or train.steps. The structs of this package with their tags are the
+// only description of the keys: decoding, explanations, the JSON schema, comparison, Megatron's flags and
+// the rules of resuming all read the one table made from them. A value comes from a default, a model file,
+// the run file, an override (key=value) or a flag, later ones winning, and remembers which.
 //
 // The architecture of a model is described by Model; published ones are embedded under models/.
 package configs
@@ -34,7 +34,8 @@ type Run struct {
 	Log        Log        `key:"log"`
 }
 
-// ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is set.
+// ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is
+// set.
 type ModelRef struct {
 	Path    string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless train.init is random, weights."`
 	Name    string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
@@ -48,7 +49,9 @@ type ModelRef struct {
 func (m *ModelRef) Check(at faults) {
 	switch set := m.given(); {
 	case set == 0:
-		at.fault("model.path", "no model is given", "set model.path to a Hugging Face directory, or model.name to a published one, such as llama/3.2-1b")
+		at.fault("model.path", "no model is given",
+			"set model.path to a Hugging Face directory, or model.name to a published one, such as "+
+				"llama/3.2-1b")
 	case set > 1:
 		at.fault("model.path", "model.path, model.name and model.file exclude each other", "keep one of them")
 	}
@@ -103,13 +106,15 @@ type Data struct {
 // Check implements section.
 func (d *Data) Check(at faults) {
 	if len(d.Cost) != 0 && (len(d.Cost) != 3 || min(d.Cost[0], d.Cost[1], d.Cost[2]) < 0) {
-		at.fault("data.balance_cost", fmt.Sprintf("%v, want three numbers that are not negative", d.Cost), "leave it out to go by the model's width")
+		at.fault("data.balance_cost", fmt.Sprintf("%v, want three numbers that are not negative", d.Cost),
+			"leave it out to go by the model's width")
 	}
 	if len(d.Paths) == 0 {
 		at.fault("data.paths", "no data is given", "name files or directories")
 	}
 	if len(d.Split) != 3 {
-		at.fault("data.split", fmt.Sprintf("%d shares, want those of training, validation and test", len(d.Split)), "try [98, 2, 0]")
+		at.fault("data.split", fmt.Sprintf("%d shares, want those of training, validation and test",
+			len(d.Split)), "try [98, 2, 0]")
 	}
 	sum := 0.0
 	for _, s := range d.Split {
@@ -134,7 +139,8 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 			at.fault(key, "an entry has no path", "")
 		}
 		if p.Weight <= 0 {
-			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", source.Quoted(p.Path), p.Weight), "remove the entry to leave it out")
+			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", source.Quoted(p.Path), p.Weight),
+				"remove the entry to leave it out")
 		}
 	}
 }
@@ -182,33 +188,41 @@ type Router struct {
 // Check implements section.
 func (r *Router) Check(at faults) {
 	if r.Drop != "weight" && r.Capacity == 0 {
-		at.fault("train.router.drop", "no rows are dropped with train.router.capacity = 0", "remove it, or set a capacity")
+		at.fault("train.router.drop", "no rows are dropped with train.router.capacity = 0",
+			"remove it, or set a capacity")
 	}
 	if r.Loss == "none" && r.Coef > 0 {
-		at.fault("train.router.loss_coef", "has no meaning with train.router.loss: none", "remove it, or name a loss")
+		at.fault("train.router.loss_coef", "has no meaning with train.router.loss: none",
+			"remove it, or name a loss")
 	}
 }
 
 // Check implements section.
 func (t *Train) Check(at faults) {
 	if t.Keep() < -1 {
-		at.fault("train.buddy", fmt.Sprintf("%s, want auto, off or a number of steps from 1 to 1000", source.Quoted(t.Buddy)), "")
+		at.fault("train.buddy", fmt.Sprintf("%s, want auto, off or a number of steps from 1 to 1000",
+			source.Quoted(t.Buddy)), "")
 	}
 	if t.MinScale > t.InitialScale {
-		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale, t.InitialScale), "")
+		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale,
+			t.InitialScale), "")
 	}
 	if t.RoutingBound > 0 && t.RoutingBound < 1 {
-		at.fault("train.routing_bound", fmt.Sprintf("%g is less than what even routing needs", t.RoutingBound), "try 2")
+		at.fault("train.routing_bound", fmt.Sprintf("%g is less than what even routing needs",
+			t.RoutingBound), "try 2")
 	}
 	if t.RoutingDir != "" && t.Routing == "own" {
-		at.fault("train.routing_dir", "has no meaning with train.routing: own", "remove it, or record or replay")
+		at.fault("train.routing_dir", "has no meaning with train.routing: own",
+			"remove it, or record or replay")
 	}
 	if t.LossScale > 0 && !t.Half() {
-		at.fault("train.loss_scale", fmt.Sprintf("has no meaning with train.precision: %s", t.Precision), "remove it, or set train.precision: fp16")
+		at.fault("train.loss_scale", fmt.Sprintf("has no meaning with train.precision: %s", t.Precision),
+			"remove it, or set train.precision: fp16")
 	}
 }
 
-// Keep is the number of train.buddy: steps between copies in memory, 0 for none and -1 for as often as costs little.
+// Keep is the number of train.buddy: steps between copies in memory, 0 for none and -1 for as often as costs
+// little.
 func (t *Train) Keep() int64 {
 	switch t.Buddy {
 	case "off":
@@ -250,7 +264,8 @@ func (o *Optimizer) Check(at faults) {
 	}
 	for i, beta := range []float64{o.Beta1, o.Beta2, o.Momentum} {
 		if beta == 1 {
-			at.fault([]string{"optimizer.beta1", "optimizer.beta2", "optimizer.momentum"}[i], "1 never forgets", "try 0.9")
+			at.fault([]string{"optimizer.beta1", "optimizer.beta2", "optimizer.momentum"}[i],
+				"1 never forgets", "try 0.9")
 		}
 	}
 }
@@ -272,9 +287,11 @@ func (s *Schedule) Check(at faults) {
 		at.fault("schedule.warmup_fraction", "schedule.warmup_steps is set too", "keep one of them")
 	}
 	if s.Kind == "wsd" && s.WSDDecaySteps == 0 {
-		at.fault("schedule.wsd_decay_steps", "wsd needs the steps of its last part", "try a tenth of train.steps")
+		at.fault("schedule.wsd_decay_steps", "wsd needs the steps of its last part",
+			"try a tenth of train.steps")
 	}
 	if s.DecaySteps > 0 && s.WarmupSteps >= s.DecaySteps {
-		at.fault("schedule.warmup_steps", fmt.Sprintf("%d leaves nothing of schedule.decay_steps = %d", s.WarmupSteps, s.DecaySteps), "")
+		at.fault("schedule.warmup_steps", fmt.Sprintf("%d leaves nothing of schedule.decay_steps = %d",
+			s.WarmupSteps, s.DecaySteps), "")
 	}
 }

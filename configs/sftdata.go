@@ -16,16 +16,21 @@ func (l *loader) sftData() {
 		return
 	}
 	if d.Kind != "chat" && d.Kind != "media" {
-		l.fault("data.kind", fmt.Sprintf("%s, but data.dataset and data.dataset_config are about conversations", d.Kind), "set it to chat, or to media for pictures")
+		l.fault("data.kind", fmt.Sprintf("%s, but data.dataset and data.dataset_config are about "+
+			"conversations", d.Kind), "set it to chat, or to media for pictures")
 		return
 	}
 	if d.Messages != "auto" || d.MessageKey != "" {
-		l.fault("data.messages", "and data.message_key exclude data.dataset and data.dataset_config, which say the same", "remove them")
+		l.fault("data.messages",
+			"and data.message_key exclude data.dataset and data.dataset_config, which say the same",
+			"remove them")
 	}
 	file := d.Config
 	all, err := SFTFormats(file)
-	if err != nil && filepath.Base(file) == loong.SFTFile && len(l.c.given["data.dataset_config"]) > 0 && l.c.Origin("data.dataset_config").Layer == source.LayerFlag {
-		l.c.Notices = append(l.c.Notices, fmt.Sprintf("%v: the entries that LoongForge comes with are taken", err))
+	if err != nil && filepath.Base(file) == loong.SFTFile && len(l.c.given["data.dataset_config"]) > 0 &&
+		l.c.Origin("data.dataset_config").Layer == source.LayerFlag {
+		l.c.Notices = append(l.c.Notices,
+			fmt.Sprintf("%v: the entries that LoongForge comes with are taken", err))
 		all, err = loong.SFTKnown, nil
 	}
 	if err != nil {
@@ -40,7 +45,8 @@ func (l *loader) sftData() {
 }
 
 // sftOf gives each path its entry: one each, or one for all.
-func (l *loader) sftOf(key string, names []string, paths []WeightPath, all map[string]SFTFormat) (out []SFTFormat) {
+func (l *loader) sftOf(key string, names []string, paths []WeightPath,
+	all map[string]SFTFormat) (out []SFTFormat) {
 	d := &l.c.Run.Data
 	if len(names) == 0 {
 		names = []string{map[string]string{"chat": "default", "media": "multimodal"}[d.Kind]}
@@ -49,7 +55,8 @@ func (l *loader) sftOf(key string, names []string, paths []WeightPath, all map[s
 		}
 	}
 	if len(names) != 1 && len(names) != len(paths) {
-		l.fault(key, fmt.Sprintf("%d entries for %d paths", len(names), len(paths)), "name one for each path, or one for all")
+		l.fault(key, fmt.Sprintf("%d entries for %d paths", len(names), len(paths)),
+			"name one for each path, or one for all")
 		return nil
 	}
 	for i := range paths {
@@ -59,7 +66,8 @@ func (l *loader) sftOf(key string, names []string, paths []WeightPath, all map[s
 		}
 		f, ok := all[name]
 		if !ok {
-			l.fault(key, fmt.Sprintf("there is no entry %s", source.Quoted(name)), source.Nearest(name, source.SortedKeys(all)))
+			l.fault(key, fmt.Sprintf("there is no entry %s", source.Quoted(name)),
+				source.Nearest(name, source.SortedKeys(all)))
 			return nil
 		}
 		out = append(out, f)

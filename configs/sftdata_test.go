@@ -35,24 +35,30 @@ func TestSFTFormats(t *testing.T) {
 	all, err := SFTFormats(file)
 	require.NoError(t, err)
 	require.Len(t, all, 4)
-	require.Equal(t, SFTFormat{Name: "default", Format: "alpaca", Columns: map[string]string{"prompt": "question", "response": "answer"}}, all["default"])
-	require.Equal(t, map[string]string{"prompt": "instruction", "query": "input", "response": "output", "history": "history"}, all["alpaca_history"].Columns)
+	require.Equal(t, SFTFormat{Name: "default", Format: "alpaca",
+		Columns: map[string]string{"prompt": "question", "response": "answer"}}, all["default"])
+	require.Equal(t, map[string]string{"prompt": "instruction", "query": "input", "response": "output",
+		"history": "history"}, all["alpaca_history"].Columns)
 	require.Equal(t, "observation", all["share"].Tags["observation_tag"])
-	require.Equal(t, map[string]string{"messages": "messages", "tools": "tools", "images": "images"}, all["chat"].Columns)
+	require.Equal(t, map[string]string{"messages": "messages", "tools": "tools", "images": "images"},
+		all["chat"].Columns)
 
 	f, err := FindSFT("", "multimodal_sharegpt")
 	require.NoError(t, err)
-	require.Equal(t, SFTFormat{Name: "multimodal_sharegpt", Format: "sharegpt", Columns: map[string]string{"messages": "messages", "images": "images"},
-		Tags: map[string]string{"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}}, f)
+	require.Equal(t, SFTFormat{Name: "multimodal_sharegpt", Format: "sharegpt",
+		Columns: map[string]string{"messages": "messages", "images": "images"},
+		Tags: map[string]string{"role_tag": "from", "content_tag": "value", "user_tag": "human",
+			"assistant_tag": "gpt", "system_tag": "system"}}, f)
 	_, err = FindSFT("", "multimodal_sharegp")
-	require.EqualError(t, err, `LoongForge's data sets: there is no entry "multimodal_sharegp"; did you mean "multimodal_sharegpt"?`)
+	require.EqualError(t, err,
+		`LoongForge's data sets: there is no entry "multimodal_sharegp"; did you mean "multimodal_sharegpt"?`)
 
 	for text, want := range map[string]string{
 		"a:\n  format: sharegbt\n":               `sets.yaml:2: a.format: "sharegbt" is no format of conversations; did you mean "sharegpt"?`,
-		"a:\n  columns:\n    promt: x\n":         `sets.yaml:3: a.columns.promt: is no key of it; did you mean "prompt"?`,
-		"a:\n  format: openai\n  tags: {rol: x}": `sets.yaml:3: a.tags.rol: is no key of it; one of role_tag`,
+		"a:\n  columns:\n    promt: x\n":         `sets.yaml:3: a.columns.promt: is not a key of it; did you mean "prompt"?`,
+		"a:\n  format: openai\n  tags: {rol: x}": `sets.yaml:3: a.tags.rol: is not a key of it; one of role_tag`,
 		"a: b\n":                                 `sets.yaml:1: a: "b", want a mapping`,
-		"a:\n  colums: {}\n":                     `sets.yaml:2: a.colums: is no part of an entry; did you mean "columns"?`,
+		"a:\n  colums: {}\n":                     `sets.yaml:2: a.colums: is not part of an entry; did you mean "columns"?`,
 		"a:\n  columns: [x]\n":                   `sets.yaml:2: a.columns: a list, want a mapping of names`,
 		"a:\n  columns: {prompt: [x]}\n":         `sets.yaml:2: a.columns.prompt: a list, want a name`,
 	} {
@@ -62,12 +68,14 @@ func TestSFTFormats(t *testing.T) {
 	}
 }
 
-// TestSFTFlags: the flags of launch scripts name entries, for each path or for all, and say what the data is.
+// TestSFTFlags: the flags of launch scripts name entries, for each path or for all, and say what the data
+// is.
 func TestSFTFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sets.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(sftText), 0o644))
 	load := func(args string) (*Config, error) {
-		return Load(Request{Args: append(strings.Fields("--model-name qwen3-1.7b --training-phase sft"), strings.Fields(args)...)})
+		return Load(Request{Args: append(strings.Fields("--model-name qwen3-1.7b --training-phase sft"),
+			strings.Fields(args)...)})
 	}
 	names := func(list []SFTFormat) (out []string) {
 		for _, f := range list {
@@ -76,22 +84,27 @@ func TestSFTFlags(t *testing.T) {
 		return
 	}
 	for args, want := range map[string][]string{
-		"--data-path a.json --sft-dataset sharegpt":                                                {"sharegpt"},
-		"--data-path a.json b.json --sft-dataset alpaca":                                           {"alpaca", "alpaca"},
-		"--data-path a.json b.json --sft-dataset share chat --sft-dataset-config " + file:          {"share", "chat"},
-		"--data-path a.json --sft-dataset-config " + file:                                          {"default"},
+		"--data-path a.json --sft-dataset sharegpt":      {"sharegpt"},
+		"--data-path a.json b.json --sft-dataset alpaca": {"alpaca", "alpaca"},
+		"--data-path a.json b.json --sft-dataset share chat --sft-dataset-config " +
+			file: {"share", "chat"},
+		"--data-path a.json --sft-dataset-config " +
+			file: {"default"},
 		"--data-path a.json --sft-dataset openai --sft-dataset-config /no/sft_dataset_config.yaml": {"openai"},
 	} {
 		c, err := load(args)
 		require.NoError(t, err, args)
 		require.Equal(t, want, names(c.SFT), args)
 		require.Equal(t, "chat", c.Run.Data.Kind)
-		require.Equal(t, strings.Contains(args, "/no/"), strings.Contains(strings.Join(c.Notices, "\n"), "the entries that LoongForge comes with are taken"))
+		require.Equal(t, strings.Contains(args, "/no/"), strings.Contains(strings.Join(c.Notices, "\n"),
+			"the entries that LoongForge comes with are taken"))
 	}
-	c, err := load("--data-path a.json --valid-data-path b.json c.json --sft-dataset openai --sft-valid-dataset alpaca")
+	c, err := load("--data-path a.json --valid-data-path b.json c.json --sft-dataset openai " +
+		"--sft-valid-dataset alpaca")
 	require.NoError(t, err)
 	require.Equal(t, []string{"alpaca", "alpaca"}, names(c.SFTValid))
-	c, err = Load(Request{Args: strings.Fields("--config-file " + loongTree + "internvl3.5/internvl3_5_8b.yaml --data-path x --sft-dataset-config " + file)})
+	c, err = Load(Request{Args: strings.Fields("--config-file " + loongTree +
+		"internvl3.5/internvl3_5_8b.yaml --data-path x --sft-dataset-config " + file)})
 	require.NoError(t, err)
 	require.Empty(t, c.SFT, "the file says nothing of multimodal")
 	require.Equal(t, "media", c.Run.Data.Kind)

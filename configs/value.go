@@ -23,7 +23,8 @@ type WeightPath struct {
 var units = []struct {
 	suffix string
 	factor float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6},
+	{"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
 
 // ParseBytes is the inverse of Bytes.String.
 func ParseBytes(s string) (Bytes, error) {
@@ -38,7 +39,7 @@ func ParseBytes(s string) (Bytes, error) {
 		}
 		return Bytes(v * u.factor), nil
 	}
-	return 0, fmt.Errorf("%s is no size", source.Quoted(s))
+	return 0, fmt.Errorf("%s is not a size", source.Quoted(s))
 }
 
 // String writes the size in the largest binary unit that divides it.
@@ -51,7 +52,8 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// setValue decodes a node into a field. The error says what the value should be, and perhaps how to write it.
+// setValue decodes a node into a field. The error says what the value should be, and perhaps how to write
+// it.
 func setValue(dst reflect.Value, node *yaml.Node) (why, try string) {
 	switch v := dst.Addr().Interface().(type) {
 	case *Bytes:
@@ -185,7 +187,8 @@ func setFields(node *yaml.Node, fields map[string]any) (why, try string) {
 		key := node.Content[i].Value
 		dst, ok := fields[key]
 		if !ok {
-			return fmt.Sprintf("unknown key %s", source.Quoted(key)), source.DidYouMean(key, source.SortedKeys(fields))
+			return fmt.Sprintf("unknown key %s", source.Quoted(key)),
+				source.DidYouMean(key, source.SortedKeys(fields))
 		}
 		if why, try := setValue(reflect.ValueOf(dst).Elem(), node.Content[i+1]); why != "" {
 			return key + ": " + why, try
@@ -271,10 +274,12 @@ func formatFloat(f float64) string {
 // formatString quotes only what YAML would otherwise read as something else.
 func formatString(s string) string {
 	var n yaml.Node
-	plain := yaml.Unmarshal([]byte("["+s+"]"), &n) == nil && len(n.Content) == 1 && len(n.Content[0].Content) == 1
+	plain := yaml.Unmarshal([]byte("["+s+"]"), &n) == nil && len(n.Content) == 1 &&
+		len(n.Content[0].Content) == 1
 	if plain {
 		item := n.Content[0].Content[0]
-		plain = item.Kind == yaml.ScalarNode && item.Tag == "!!str" && item.Style == 0 && item.Value == s && item.Anchor == "" && item.LineComment == ""
+		plain = item.Kind == yaml.ScalarNode && item.Tag == "!!str" && item.Style == 0 && item.Value == s &&
+			item.Anchor == "" && item.LineComment == ""
 	}
 	if plain {
 		return s
@@ -297,7 +302,8 @@ func (r RopeScaling) String() string {
 	return "{" + strings.Join(items, ", ") + "}"
 }
 
-// format is a value of the key as it would be written, from another way of writing it; "" is the empty value.
+// format is a value of the key as it would be written, from another way of writing it; "" is the empty
+// value.
 func (k *Key) format(text string) string {
 	v := reflect.New(k.typ).Elem()
 	if text == "" {

@@ -11,8 +11,9 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// Vision is a vision tower with what joins it to the decoder. The keys are those of Hugging Face's vision_config, with one
-// name where families differ: depth is num_hidden_layers, num_heads is num_attention_heads, merge is spatial_merge_size.
+// Vision is a vision tower with what joins it to the decoder. The keys are those of Hugging Face's
+// vision_config, with one name where families differ: depth is num_hidden_layers, num_heads is
+// num_attention_heads, merge is spatial_merge_size.
 type Vision struct {
 	Kind       string  `key:"kind" oneof:"towers" class:"fixed" doc:"Architecture of the vision tower; empty for a model of text alone."`
 	Preset     string  `key:"preset" class:"fixed" doc:"Named tower, as siglip-so400m-14-384, that the model has where it says nothing else."`
@@ -102,12 +103,15 @@ func (v *Vision) check(at faults, text *Model) {
 	switch {
 	case v.Heads == 0 || v.Hidden == 0:
 	case v.Hidden%v.Heads != 0:
-		at.fault(p+"num_heads", fmt.Sprintf("hidden_size = %d is no multiple of %d", v.Hidden, v.Heads), fmt.Sprintf("try %d", nearestDivisor(v.Hidden, v.Heads)))
+		at.fault(p+"num_heads", fmt.Sprintf("hidden_size = %d is not a multiple of %d", v.Hidden, v.Heads),
+			fmt.Sprintf("try %d", nearestDivisor(v.Hidden, v.Heads)))
 	case v.Hidden/v.Heads%4 != 0 && towers[v.Kind].Turns:
-		at.fault(p+"num_heads", fmt.Sprintf("heads of width %d do not turn with two positions", v.Hidden/v.Heads), "choose a head width that is a multiple of 4")
+		at.fault(p+"num_heads", fmt.Sprintf("heads of width %d do not turn with two positions",
+			v.Hidden/v.Heads), "choose a head width that is a multiple of 4")
 	}
 	if n := v.Layers(); v.Depth > 0 && (n < 1 || n > v.Depth) {
-		at.fault(p+"vision_feature_layer", fmt.Sprintf("%d, but the tower has %d layers", v.FeatLayer, v.Depth), "try -1")
+		at.fault(p+"vision_feature_layer", fmt.Sprintf("%d, but the tower has %d layers", v.FeatLayer,
+			v.Depth), "try -1")
 	}
 	if towers[v.Kind].Sized {
 		need("image_size", v.ImageSize)
@@ -126,7 +130,8 @@ func (v *Vision) check(at faults, text *Model) {
 		}
 	}
 	if len(v.Deepstack) > text.Layers {
-		at.fault(p+"deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers", len(v.Deepstack), text.Layers), "")
+		at.fault(p+"deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers",
+			len(v.Deepstack), text.Layers), "")
 	}
 }
 
@@ -144,19 +149,26 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 	case text.ModelType == "":
 		return false // reported
 	case !composed:
-		at.fault(p+"model_type", fmt.Sprintf("%s has no vision tower, but vision.kind = %s", text.ModelType, v.Kind), "try model_type: vlm with text_model_type: "+text.ModelType)
+		at.fault(p+"model_type", fmt.Sprintf("%s has no vision tower, but vision.kind = %s", text.ModelType,
+			v.Kind), "try model_type: vlm with text_model_type: "+text.ModelType)
 	case len(c.Kinds) > 0 && c.Kinds[hf.Tower(c, v.Kind)] == nil:
-		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has another tower", v.Kind, text.ModelType), "try model_type: vlm for a pair of your own")
+		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has another tower", v.Kind, text.ModelType),
+			"try model_type: vlm for a pair of your own")
 	case own != "" && own != v.Kind:
-		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has %s", v.Kind, text.ModelType, own), "try model_type: vlm for a pair of your own")
+		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has %s", v.Kind, text.ModelType, own),
+			"try model_type: vlm for a pair of your own")
 	case c.Preset["merge"] != "" && c.Preset["merge"] != fmt.Sprint(v.Merge):
-		at.fault(p+"vision.merge", fmt.Sprintf("%d, but %s has %s", v.Merge, text.ModelType, c.Preset["merge"]), "")
-	case (own != "" || len(c.Kinds) > 0) && v.Projector != "" && v.Projector != strings.Trim(cmp.Or(c.Preset["projector"], "merger"), `"`):
-		at.fault(p+"vision.projector", fmt.Sprintf("%s is not that of %s", v.Projector, text.ModelType), "try model_type: vlm for a pair of your own")
+		at.fault(p+"vision.merge", fmt.Sprintf("%d, but %s has %s", v.Merge, text.ModelType,
+			c.Preset["merge"]), "")
+	case (own != "" || len(c.Kinds) > 0) && v.Projector != "" &&
+		v.Projector != strings.Trim(cmp.Or(c.Preset["projector"], "merger"), `"`):
+		at.fault(p+"vision.projector", fmt.Sprintf("%s is not that of %s", v.Projector, text.ModelType),
+			"try model_type: vlm for a pair of your own")
 	case c.Text == "" && text.Text == "":
 		at.fault(p+"text_model_type", "is not given", source.OneOf(hf.Behind()))
 	case c.Text != "" && text.Text != "" && text.Text != c.Text:
-		at.fault(p+"text_model_type", fmt.Sprintf("%s, but %s has %s", text.Text, text.ModelType, c.Text), "try model_type: vlm for a pair of your own")
+		at.fault(p+"text_model_type", fmt.Sprintf("%s, but %s has %s", text.Text, text.ModelType, c.Text),
+			"try model_type: vlm for a pair of your own")
 	}
 	return true
 }
@@ -167,7 +179,8 @@ func towerKinds() []string { return source.SortedKeys(towers) }
 func (v *Vision) keys() map[string]any {
 	out, x := map[string]any{}, reflect.ValueOf(*v)
 	for i := range x.NumField() {
-		if field := x.Field(i); !field.IsZero() || field.Kind() == reflect.Int || field.Kind() == reflect.Float64 || field.Kind() == reflect.Bool {
+		if field := x.Field(i); !field.IsZero() || field.Kind() == reflect.Int ||
+			field.Kind() == reflect.Float64 || field.Kind() == reflect.Bool {
 			out[x.Type().Field(i).Tag.Get("key")] = field.Interface()
 		}
 	}

@@ -23,19 +23,30 @@ vision: {kind: siglip, depth: 2, hidden_size: 16, intermediate_size: 24, num_hea
 	for _, c := range []struct{ old, new, want string }{
 		{"", "", ""},
 		{"text_model_type: llama\n", "", "text_model_type: is not given"},
-		{"model_type: vlm\ntext_model_type: llama", "model_type: llama", "llama has no vision tower, but vision.kind = siglip; try model_type: vlm"},
-		{"model_type: vlm\ntext_model_type: llama", "model_type: llava_onevision1_5\ntext_model_type: qwen3\nqk_norm: true", "vision.kind: siglip, but llava_onevision1_5 has rice"},
-		{"model_type: vlm\ntext_model_type: llama", "model_type: internvl\ntext_model_type: llama\n", "vision.kind: siglip, but internvl has internvl"},
-		{"model_type: vlm\ntext_model_type: llama\n", "model_type: qwen2_vl\ntext_model_type: llama\n", "vision.kind: siglip, but qwen2_vl has qwen2_vl"},
-		{"model_type: vlm\ntext_model_type: llama", "model_type: qwen2_vl\nattention_bias: true\ntext_model_type: qwen3\nqk_norm: true", "vision.kind: siglip, but qwen2_vl"},
+		{"model_type: vlm\ntext_model_type: llama", "model_type: llama",
+			"llama has no vision tower, but vision.kind = siglip; try model_type: vlm"},
+		{"model_type: vlm\ntext_model_type: llama",
+			"model_type: llava_onevision1_5\ntext_model_type: qwen3\nqk_norm: true",
+			"vision.kind: siglip, but llava_onevision1_5 has rice"},
+		{"model_type: vlm\ntext_model_type: llama", "model_type: internvl\ntext_model_type: llama\n",
+			"vision.kind: siglip, but internvl has internvl"},
+		{"model_type: vlm\ntext_model_type: llama\n", "model_type: qwen2_vl\ntext_model_type: llama\n",
+			"vision.kind: siglip, but qwen2_vl has qwen2_vl"},
+		{"model_type: vlm\ntext_model_type: llama",
+			"model_type: qwen2_vl\nattention_bias: true\ntext_model_type: qwen3\nqk_norm: true",
+			"vision.kind: siglip, but qwen2_vl"},
 		{"kind: siglip,", "kind: rice, projector: mlp,", ""},
-		{"image_size: 18", "image_size: 3", "vision.merge: image_size / patch_size = 3/4 = 0 is no multiple of 2"},
-		{"merge: 2", "merge: 3", "vision.merge: image_size / patch_size = 18/4 = 4 is no multiple of 3"},
+		{"image_size: 18", "image_size: 3",
+			"vision.merge: image_size / patch_size = 3/4 = 0 is not a multiple of 2"},
+		{"merge: 2", "merge: 3", "vision.merge: image_size / patch_size = 18/4 = 4 is not a multiple of 3"},
 		{", image_size: 18", "", "vision.image_size: is not given"},
-		{"kind: siglip", "kind: qwen3_vl, num_position_embeddings: 24", "vision.num_position_embeddings: 24 is no square"},
+		{"kind: siglip", "kind: qwen3_vl, num_position_embeddings: 24",
+			"vision.num_position_embeddings: 24 is not a square"},
 		{"kind: siglip", "kind: dino", "want one of clip, "},
-		{"kind: siglip", "kind: siglip, vision_feature_layer: -3", "vision.vision_feature_layer: -3, but the tower has 2 layers"},
-		{"kind: siglip", "kind: siglip, vision_feature_layer: 3", "vision.vision_feature_layer: 3, but the tower has 2 layers"},
+		{"kind: siglip", "kind: siglip, vision_feature_layer: -3",
+			"vision.vision_feature_layer: -3, but the tower has 2 layers"},
+		{"kind: siglip", "kind: siglip, vision_feature_layer: 3",
+			"vision.vision_feature_layer: 3, but the tower has 2 layers"},
 		{"model_type: vlm", "model_type: llava", "vision.merge: 2, but llava has 1"},
 		{"vision: {kind: siglip", "vision: {kind: ''", "vision.kind"},
 	} {
@@ -52,14 +63,21 @@ vision: {kind: siglip, depth: 2, hidden_size: 16, intermediate_size: 24, num_hea
 	}
 }
 
-// TestOwnConfigs: a config.json that is written has transformers' keys, or ours for a pair of one's own, and no empty ones.
+// TestOwnConfigs: a config.json that is written has transformers' keys, or ours for a pair of one's own, and
+// no empty ones.
 func TestOwnConfigs(t *testing.T) {
 	for dir, want := range map[string][]string{
-		"llava-onevision1.5": {`"model_type": "llava_onevision1_5"`, `"LlavaOnevision1_5ForConditionalGeneration"`, `"in_channels": 3`, `"out_hidden_size": 32`, `"spatial_merge_size": 2`},
-		"llava-clip": {`"model_type": "llava"`, `"LlavaForConditionalGeneration"`, `"model_type": "clip_vision_model"`, `"num_hidden_layers": 3`, `"image_token_index": 116`, `"vision_feature_layer": -2`,
+		"llava-onevision1.5": {`"model_type": "llava_onevision1_5"`,
+			`"LlavaOnevision1_5ForConditionalGeneration"`, `"in_channels": 3`, `"out_hidden_size": 32`,
+			`"spatial_merge_size": 2`},
+		"llava-clip": {`"model_type": "llava"`, `"LlavaForConditionalGeneration"`,
+			`"model_type": "clip_vision_model"`, `"num_hidden_layers": 3`, `"image_token_index": 116`,
+			`"vision_feature_layer": -2`,
 			`"vision_feature_select_strategy": "default"`, `"model_type": "llama"`, `"image_seq_length": 16`},
-		"llava-siglip": {`"model_type": "siglip_vision_model"`, `"vision_use_head": true`, `"vision_feature_select_strategy": "full"`, `"model_type": "qwen2"`},
-		"siglip-llama": {`"model_type": "vlm"`, `"kind": "siglip"`, `"merge": 1`, `"projector": "mlp"`, `"model_type": "llama"`},
+		"llava-siglip": {`"model_type": "siglip_vision_model"`, `"vision_use_head": true`,
+			`"vision_feature_select_strategy": "full"`, `"model_type": "qwen2"`},
+		"siglip-llama": {`"model_type": "vlm"`, `"kind": "siglip"`, `"merge": 1`, `"projector": "mlp"`,
+			`"model_type": "llama"`},
 	} {
 		m, err := ReadModel("../stages/family/testdata/" + dir)
 		require.NoError(t, err)
@@ -75,7 +93,8 @@ func TestOwnConfigs(t *testing.T) {
 	}
 }
 
-// TestInternChat reads the config.json that InternVL's own code publishes, and refuses what joins patches otherwise.
+// TestInternChat reads the config.json that InternVL's own code publishes, and refuses what joins patches
+// otherwise.
 func TestInternChat(t *testing.T) {
 	text := `{"model_type": "internvl_chat", "architectures": ["InternVLChatModel"], "downsample_ratio": 0.5, "force_image_size": 448, "ps_version": "v2", "select_layer": -1,
  "template": "internvl2_5", "llm_config": {"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -89,8 +108,10 @@ func TestInternChat(t *testing.T) {
 	}
 	m, err := read(text)
 	require.NoError(t, err)
-	require.Equal(t, []any{"internvl", "internlm2", 32, 24, 16, 448, 2, true, false, 1.0}, []any{m.ModelType, m.Text, m.Layers, m.Vision.Depth, m.Vision.Heads, m.Vision.ImageSize, m.Vision.Merge,
-		m.Vision.QKVBias, m.Vision.QKNorm, m.Vision.Scale})
+	require.Equal(t, []any{"internvl", "internlm2", 32, 24, 16, 448, 2, true, false, 1.0},
+		[]any{m.ModelType, m.Text, m.Layers, m.Vision.Depth, m.Vision.Heads, m.Vision.ImageSize,
+			m.Vision.Merge,
+			m.Vision.QKVBias, m.Vision.QKNorm, m.Vision.Scale})
 	_, err = read(strings.Replace(text, `"v2"`, `"v1"`, 1))
 	require.ErrorContains(t, err, `ps_version: "v1", only "v2" can be trained`)
 }

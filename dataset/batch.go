@@ -9,8 +9,8 @@ import (
 // IgnoreLabel marks a place whose prediction does not count.
 const IgnoreLabel = -100
 
-// Batch is one microbatch: Rows sequences of SeqLen tokens, each cut into segments. A segment is one document, or a
-// window of several that attend to each other; no token attends outside its segment.
+// Batch is one microbatch: Rows sequences of SeqLen tokens, each cut into segments. A segment is one
+// document, or a window of several that attend to each other; no token attends outside its segment.
 type Batch struct {
 	Rows, SeqLen int
 	Tokens       []int32  // [Rows · SeqLen]
@@ -33,7 +33,8 @@ type Origin struct {
 	Place
 }
 
-// Samples returns the places in the global order that the batch covers, each once, in the order of its segments.
+// Samples returns the places in the global order that the batch covers, each once, in the order of its
+// segments.
 func (b *Batch) Samples() []int64 {
 	var out []int64
 	for _, id := range b.SampleIDs {
@@ -44,9 +45,9 @@ func (b *Batch) Samples() []int64 {
 	return out
 }
 
-// Share returns which of a step's microbatches a data-parallel rank of size takes: m with m mod size = rank, as in
-// Megatron-LM, so that a rank's k-th is the step's microbatch k·size + rank. Losses and gradients are to be summed
-// in the order of the microbatches, which is the same for every size.
+// Share returns which of a step's microbatches a data-parallel rank of size takes: m with m mod size = rank,
+// as in Megatron-LM, so that a rank's k-th is the step's microbatch k·size + rank. Losses and gradients are
+// to be summed in the order of the microbatches, which is the same for every size.
 func Share(batches []Batch, rank, size int) []Batch {
 	var out []Batch
 	for m := rank; m < len(batches); m += size {
@@ -68,9 +69,9 @@ func Costs(batches []Batch, c pack.Cost) []float64 {
 	return out
 }
 
-// ShareEvenly returns the microbatches of each of size data-parallel ranks, as Share does, but so that all ranks have
-// the same work. Every rank has as many as Share gives it, in ascending order, and as few as possible change hands: a
-// step's samples stay those of the step.
+// ShareEvenly returns the microbatches of each of size data-parallel ranks, as Share does, but so that all
+// ranks have the same work. Every rank has as many as Share gives it, in ascending order, and as few as
+// possible change hands: a step's samples stay those of the step.
 func ShareEvenly(batches []Batch, size int, c pack.Cost) [][]Batch {
 	loads := make([]pack.Load, len(batches))
 	for m, cost := range Costs(batches, c) {
@@ -83,8 +84,8 @@ func ShareEvenly(batches []Batch, size int, c pack.Cost) [][]Batch {
 	return out
 }
 
-// VisionCosts returns the work of a vision tower on each of a step's microbatches: the sum over pictures and videos of the
-// square of their features, which go as the square of their patches.
+// VisionCosts returns the work of a vision tower on each of a step's microbatches: the sum over pictures and
+// videos of the square of their features, which go as the square of their patches.
 func VisionCosts(batches []Batch) []float64 {
 	out := make([]float64, len(batches))
 	for m, b := range batches {
@@ -102,8 +103,9 @@ func VisionCosts(batches []Batch) []float64 {
 // tokensCap is the most tokens of a rank over the mean that ShareBoth allows.
 const tokensCap = 1.05
 
-// ShareBoth is ShareEvenly by two costs at once, that of the decoder and that of the vision tower: neither makes up for the
-// other where each is a stage of its own. Batches without pictures are shared out by the one.
+// ShareBoth is ShareEvenly by two costs at once, that of the decoder and that of the vision tower: neither
+// makes up for the other where each is a stage of its own. Batches without pictures are shared out by the
+// one.
 func ShareBoth(batches []Batch, size int, c pack.Cost) [][]Batch {
 	vision, language := VisionCosts(batches), Costs(batches, c)
 	if !slices.ContainsFunc(vision, func(v float64) bool { return v > 0 }) {
@@ -111,7 +113,8 @@ func ShareBoth(batches []Batch, size int, c pack.Cost) [][]Batch {
 	}
 	pairs := make([]pack.Pair, len(batches))
 	for m, b := range batches {
-		pairs[m] = pack.Pair{Vision: vision[m], Language: language[m], Tokens: len(b.Tokens), Bytes: 1, Home: m % size}
+		pairs[m] = pack.Pair{Vision: vision[m], Language: language[m], Tokens: len(b.Tokens), Bytes: 1,
+			Home: m % size}
 	}
 	out := make([][]Batch, size)
 	for m, rank := range pack.AssignPairs(pairs, size, tokensCap, true).Rank {
@@ -137,7 +140,8 @@ type row struct {
 // newBatch lays rows out, each filled up with pad, a segment of its own.
 func newBatch(rows []row, seqLen int, pad int32) Batch {
 	n := len(rows) * seqLen
-	b := Batch{Rows: len(rows), SeqLen: seqLen, Tokens: make([]int32, n), Labels: make([]int32, n), Positions: make([]int32, n)}
+	b := Batch{Rows: len(rows), SeqLen: seqLen, Tokens: make([]int32, n), Labels: make([]int32, n),
+		Positions: make([]int32, n)}
 	for i, r := range rows {
 		at := i * seqLen
 		for _, s := range r.segments {
@@ -153,7 +157,8 @@ func newBatch(rows []row, seqLen int, pad int32) Batch {
 }
 
 func padding(n int, pad int32) segment {
-	return segment{sample: -1, tokens: slices.Repeat([]int32{pad}, n), labels: slices.Repeat([]int32{IgnoreLabel}, n)}
+	return segment{sample: -1, tokens: slices.Repeat([]int32{pad}, n),
+		labels: slices.Repeat([]int32{IgnoreLabel}, n)}
 }
 
 // put writes a segment at place at and returns the place behind it.

@@ -14,7 +14,8 @@ type Weighted struct {
 }
 
 // blend picks which source gives the next sample: the one that lags most behind its share. It is the rule of
-// Megatron-LM's build_blending_indices, ties to the first, in the same floating-point order, so the picks are the same.
+// Megatron-LM's build_blending_indices, ties to the first, in the same floating-point order, so the picks
+// are the same.
 type blend struct {
 	shares []float64
 	taken  []int64 // samples so far
@@ -53,8 +54,8 @@ type PathWeight struct {
 	Weight float64
 }
 
-// ParseDataPath reads what Megatron-LM's --data-path takes: paths, or weights and paths in turn. Without weights all
-// weights are 0, and the sources are to be read as one (Concat), each document once a pass.
+// ParseDataPath reads what Megatron-LM's --data-path takes: paths, or weights and paths in turn. Without
+// weights all weights are 0, and the sources are to be read as one (Concat), each document once a pass.
 func ParseDataPath(args []string) ([]PathWeight, error) {
 	if len(args) == 0 {
 		return nil, fmt.Errorf("data path: no path is given")
@@ -80,8 +81,8 @@ func ParseDataPath(args []string) ([]PathWeight, error) {
 	return out, nil
 }
 
-// ParseSplit reads what Megatron-LM's --split takes, "969,30,1": shares of training, validation and test. It returns
-// where each part begins and ends, as fractions of the whole.
+// ParseSplit reads what Megatron-LM's --split takes, "969,30,1": shares of training, validation and test. It
+// returns where each part begins and ends, as fractions of the whole.
 func ParseSplit(s string) ([3][2]float64, error) {
 	var out [3][2]float64
 	var shares []float64

@@ -1,12 +1,13 @@
 // Package dataset orders, reads and packs training data.
 //
-// Sources give documents by number. One seeded global order over all sources says which document or window comes at
-// which place; a place in it is a sample's identity, independent of ranks, readers and runs. Windows and packs are cut
-// from that order, so a position in it is all a run must remember to go on exactly where it was, the ledger of places
-// tells which samples a step saw, and quarantine names what could not be read.
+// Sources give documents by number. One seeded global order over all sources says which document or window
+// comes at which place; a place in it is a sample's identity, independent of ranks, readers and runs.
+// Windows and packs are cut from that order, so a position in it is all a run must remember to go on exactly
+// where it was, the ledger of places tells which samples a step saw, and quarantine names what could not be
+// read.
 //
-// The package knows no file format and no tokenizer: formats register themselves (package dataset/format), and a
-// tokenizer comes as an Encoder.
+// The package knows no file format and no tokenizer: formats register themselves (package dataset/format),
+// and a tokenizer comes as an Encoder.
 package dataset
 
 import (
@@ -17,20 +18,22 @@ import (
 // Message is one turn of a conversation.
 type Message struct {
 	Role    string // "system", "user", "assistant", "tool", or what the template knows
-	Content string // the text; "" where Raw has content that is no text
-	// Raw is the message as it stood in the file, a JSON object with all its keys (tool calls, reasoning, parts). A
-	// chat template sees it in place of Role and Content. It is nil for messages that have only these.
+	Content string // the text; "" where Raw has content that is not text
+	// Raw is the message as it stood in the file, a JSON object with all its keys (tool calls, reasoning,
+	// parts). A chat template sees it in place of Role and Content. It is nil for messages that have only
+	// these.
 	Raw json.RawMessage
 }
 
 // Part is one file of a sample: a picture, its caption, a record.
 type Part struct {
-	Name  string // what follows the sample's key and a dot in the file's name, in lower case: "jpg", "0.png", "json"
+	// what follows the sample's key and a dot in the file's name, in lower case: "jpg", "0.png", "json"
+	Name  string
 	Bytes []byte // the file's content; it must not be changed
 }
 
-// Document is one unit of a source: a text, tokens, a conversation, or files of one sample. Exactly one of Text,
-// Tokens, Messages and Parts is used, as the source's Kind says.
+// Document is one unit of a source: a text, tokens, a conversation, or files of one sample. Exactly one of
+// Text, Tokens, Messages and Parts is used, as the source's Kind says.
 type Document struct {
 	Text     string
 	Tokens   []int32
@@ -73,8 +76,8 @@ const (
 	KindEpisodes Kind = "episodes"
 )
 
-// Source gives documents by number. Reading the same number twice gives the same document. All methods may be called
-// by several goroutines at once.
+// Source gives documents by number. Reading the same number twice gives the same document. All methods may
+// be called by several goroutines at once.
 type Source interface {
 	// Name says what it is, for people: usually the path.
 	Name() string
@@ -82,8 +85,8 @@ type Source interface {
 	Kind() Kind
 	// Len is the number of documents.
 	Len() int64
-	// Read returns document i, 0 <= i < Len. A document that is broken, and will be broken next time too, gives a
-	// *BadSample; any other error is one of the moment, and reading again may succeed.
+	// Read returns document i, 0 <= i < Len. A document that is broken, and will be broken next time too,
+	// gives a *BadSample; any other error is one of the moment, and reading again may succeed.
 	Read(i int64) (Document, error)
 	// Fingerprint identifies the content, so that a resumed run can tell whether it reads the same data.
 	Fingerprint() string

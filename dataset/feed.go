@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// feeder makes rows in the global order. A block of rows is made at once: a block of windows whose order is shuffled,
-// or the packs of a window of documents. The position of a row is the block's start and the rows used of it.
+// feeder makes rows in the global order. A block of rows is made at once: a block of windows whose order is
+// shuffled, or the packs of a window of documents. The position of a row is the block's start and the rows
+// used of it.
 type feeder struct {
 	cfg    LoaderConfig
 	queues []*docQueue
@@ -30,7 +31,9 @@ func newFeeder(cfg LoaderConfig, all []*units, enc Encoder) *feeder {
 		cfg.Quarantine, _ = OpenQuarantine("")
 	}
 	f := &feeder{cfg: cfg, began: time.Now()}
-	f.fetch = &fetcher{seqLen: cfg.SeqLen, vocab: int32(cfg.Vocab), sources: cfg.Sources, enc: enc, chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD, cache: tokenCache{room: cfg.CacheBytes}}
+	f.fetch = &fetcher{seqLen: cfg.SeqLen, vocab: int32(cfg.Vocab), sources: cfg.Sources, enc: enc,
+		chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD,
+		cache: tokenCache{room: cfg.CacheBytes}}
 	f.fetch.begin(cfg)
 	for i := range cfg.Sources {
 		f.queues = append(f.queues, newDocQueue(f.fetch, i, all[i], &f.cfg))
@@ -125,7 +128,8 @@ func (f *feeder) fill() error {
 		return io.EOF
 	}
 	if f.start.Used > len(rows) {
-		return fmt.Errorf("the position is at row %d of a block of %d: the data has changed", f.start.Used, len(rows))
+		return fmt.Errorf("the position is at row %d of a block of %d: the data has changed", f.start.Used,
+			len(rows))
 	}
 	f.rows, f.after = rows, m.at
 	return nil
@@ -177,11 +181,13 @@ func (m *maker) inspect(source int, s SourcePosition, d *pendingDoc) error {
 	if d.out.bad == nil {
 		return nil
 	}
-	bad := Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: d.out.bad.Place, Reason: d.out.bad.Reason}
+	bad := Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: d.out.bad.Place,
+		Reason: d.out.bad.Reason}
 	if err := m.cfg.Quarantine.Add(bad); err != nil {
 		return err
 	}
-	if s.Pass == 0 && (d.piece == 0 || !d.out.whole) { // each is met once a pass, and a document that cannot be read with each piece
+	// each is met once a pass, and a document that cannot be read with each piece
+	if s.Pass == 0 && (d.piece == 0 || !d.out.whole) {
 		m.at.Bad++
 	}
 	read := s.Pass*m.queues[source].len() + s.Doc + 1
@@ -210,7 +216,8 @@ func (f *fetcher) begin(c LoaderConfig) {
 	f.reading = newPool("read", c.Readers, credits, true) // who packs gives its tasks
 	f.encoding = newPool("encode", c.Encoders, credits, f.reading.tasks == nil)
 	if c.Prepare != nil {
-		f.decoding = newHold(c.Prepare, c.HoldBytes, newPool("decode", c.Decoders, credits, f.encoding.tasks == nil))
+		f.decoding = newHold(c.Prepare, c.HoldBytes, newPool("decode", c.Decoders, credits,
+			f.encoding.tasks == nil))
 	}
 }
 
@@ -221,6 +228,7 @@ func (l *Loader) Stages() ([]Stage, time.Duration) {
 	if h := f.fetch.decoding; h != nil {
 		out = append(out, h.pool.stage())
 	}
-	return append(out, Stage{"pack", 1, f.rowsIn.Load(), time.Duration(max(0, f.packed.Load()-f.fetch.waited.Load()))},
+	return append(out, Stage{"pack", 1, f.rowsIn.Load(),
+		time.Duration(max(0, f.packed.Load()-f.fetch.waited.Load()))},
 		Stage{"batch", 1, f.given.Load(), time.Duration(f.laid.Load())}), time.Since(f.began)
 }

@@ -13,18 +13,19 @@ type Encoder interface {
 	Fingerprint() string
 }
 
-// ChatEncoder turns conversations into ids, and says which of them the model learns. An error means that this
-// conversation does not fit the template; it is quarantined.
+// ChatEncoder turns conversations into ids, and says which of them the model learns. An error means that
+// this conversation does not fit the template; it is quarantined.
 type ChatEncoder interface {
 	EncodeMessages(messages []Message, tools []byte) (ids []int32, lossMask []bool, err error)
 	Fingerprint() string
 }
 
-// EditingEncoder is a ChatEncoder that lets the text of a conversation be changed before it becomes ids, for models whose
-// prompts have text of their own among media. What edit puts in is never learnt.
+// EditingEncoder is a ChatEncoder that lets the text of a conversation be changed before it becomes ids, for
+// models whose prompts have text of their own among media. What edit puts in is never learnt.
 type EditingEncoder interface {
 	ChatEncoder
-	EncodeEdited(messages []Message, tools []byte, edit func(text string) ([]Edit, error)) (ids []int32, lossMask []bool, err error)
+	EncodeEdited(messages []Message, tools []byte,
+		edit func(text string) ([]Edit, error)) (ids []int32, lossMask []bool, err error)
 }
 
 // Edit puts a text in the place of the bytes From to To-1. Edits are in order and do not overlap.
@@ -45,16 +46,17 @@ type tokens struct {
 
 // Continuer is an Encoder that can go on within a text.
 type Continuer interface {
-	// EncodeRest returns the ids of a text that stands behind another one, at the start of a line or of a word: without what
-	// comes in front of a whole text.
+	// EncodeRest returns the ids of a text that stands behind another one, at the start of a line or of a
+	// word: without what comes in front of a whole text.
 	EncodeRest(text string) ([]int32, error)
 }
 
-// ErrStuck is within the error of an encoder that did not come to an end on a text. It is no fault of the data alone, and not certain to
-// come again, so that the document is not quarantined: it ends the step.
+// ErrStuck is within the error of an encoder that did not come to an end on a text. It is no fault of the
+// data alone, and not certain to come again, so that the document is not quarantined: it ends the step.
 var ErrStuck = errors.New("the encoder came to no end")
 
-// Encode makes ids of a text, by the encoder's TryEncode if it has one, which may fail where Encode cannot say so.
+// Encode makes ids of a text, by the encoder's TryEncode if it has one, which may fail where Encode cannot
+// say so.
 func Encode(enc Encoder, text string, addSpecial bool) ([]int32, error) {
 	if e, ok := enc.(interface {
 		TryEncode(text string, addSpecial bool) ([]int32, error)
@@ -152,7 +154,8 @@ func (f *fetcher) finish(source int, p *pendingDoc, t tokens, err error) {
 	} else if err == nil {
 		f.cache.put(source, p.unit, t)
 	} else {
-		err = fmt.Errorf("read document %d of %s (%d times): %w", p.doc, f.sources[source].Source.Name(), readsMax, err)
+		err = fmt.Errorf("read document %d of %s (%d times): %w", p.doc, f.sources[source].Source.Name(),
+			readsMax, err)
 	}
 	p.out, p.err = t, err
 	close(p.done)
@@ -167,20 +170,24 @@ func asBad(err error) *BadSample {
 	return nil
 }
 
-// encode makes ids of what was read for a unit. All ids come by here, and those that the model has no row for are refused.
+// encode makes ids of what was read for a unit. All ids come by here, and those that the model has no row
+// for are refused.
 func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
-	t = tokens{place: d.Place, key: d.Key, begins: u.piece == 0, ends: u.last(), pieces: pieces{ids: d.Tokens}}
+	t = tokens{place: d.Place, key: d.Key, begins: u.piece == 0, ends: u.last(),
+		pieces: pieces{ids: d.Tokens}}
 	switch kind {
 	case KindChat:
 		if f.chat == nil {
-			return t, errors.New("the data holds conversations, and there is no chat template to write them as text")
+			return t, errors.New("the data holds conversations, and there is no chat template to write " +
+				"them as text")
 		}
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools); err != nil {
 			return t, badOr(err, d.Place)
 		}
 	case KindParts, KindEpisodes:
 		if f.samples == nil {
-			return t, errors.New("the data holds samples of several files, not text, and nothing is given to make tokens of them")
+			return t, errors.New("the data holds samples of several files, not text, and nothing is " +
+				"given to make tokens of them")
 		}
 		samples, err := f.samples.EncodeSample(&d)
 		if err != nil {
@@ -220,11 +227,14 @@ func (f *fetcher) text(text string, u unit) (ids []int32, ends bool, err error) 
 	return ids, ends, err
 }
 
-// known makes a bad sample of ids that are outside the vocabulary: there is nothing that the model could learn of them.
+// known makes a bad sample of ids that are outside the vocabulary: there is nothing that the model could
+// learn of them.
 func (f *fetcher) known(t *tokens) error {
 	for i, id := range t.ids {
 		if id < 0 || f.vocab > 0 && id >= f.vocab {
-			return &BadSample{t.place, fmt.Sprintf("its token %d is id %d, and the model has the ids 0 to %d: the tokenizer may be another model's", i, id, f.vocab-1)}
+			return &BadSample{t.place,
+				fmt.Sprintf("its token %d is id %d, and the model has the ids 0 to %d: the tokenizer "+
+					"may be another model's", i, id, f.vocab-1)}
 		}
 	}
 	return nil
@@ -242,8 +252,8 @@ func badOr(err error, at Place) error {
 	return &BadSample{at, err.Error()}
 }
 
-// tokenCache keeps the first documents it is given, up to its size, for ever. Passes go through all documents in turn,
-// and then no other choice hits more often.
+// tokenCache keeps the first documents it is given, up to its size, for ever. Passes go through all
+// documents in turn, and then no other choice hits more often.
 type tokenCache struct {
 	mu   sync.Mutex
 	room int64 // bytes

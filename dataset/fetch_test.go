@@ -18,8 +18,8 @@ func (e *stuckEncoder) TryEncode(text string, addSpecial bool) ([]int32, error) 
 	return e.Encode(text, addSpecial), nil
 }
 
-// TestStuckEncoder: a text on which the tokenizer comes to no end ends the step with an error that names the document, and is not taken for
-// bad data.
+// TestStuckEncoder: a text on which the tokenizer comes to no end ends the step with an error that names the
+// document, and is not taken for bad data.
 func TestStuckEncoder(t *testing.T) {
 	for _, sized := range []bool{false, true} {
 		src := longSource("s", 12)

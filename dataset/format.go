@@ -18,12 +18,14 @@ type Options struct {
 	TextKey   string // JSON key or column that holds the text; "" means "text"
 	Documents string // how plain text is cut: "file" (the default), "blank" (at blank lines) or "line"
 	Pattern   string // names of files in a directory, as in "*.go"; "" means "*.txt"
-	BytesMax  int64  // of one document; a longer one is a bad sample and is not read into memory; 0 means 64 MiB
-	IndexDir  string // where indexes of line offsets are kept for the next run; "" keeps them in memory only
-	Split     string // part of a data set that has named parts, as in Energon's split.yaml; "" means "train"
-	Tags      Tags   // names in chat data that are not the usual ones
-	Full      bool   // fingerprints cover all bytes of files, which are read to the end when they are opened
-	Media     bool   // conversations in records come with the pictures and videos that they name, as samples of parts
+	// of one document; a longer one is a bad sample and is not read into memory; 0 means 64 MiB
+	BytesMax int64
+	IndexDir string // where indexes of line offsets are kept for the next run; "" keeps them in memory only
+	Split    string // part of a data set that has named parts, as in Energon's split.yaml; "" means "train"
+	Tags     Tags   // names in chat data that are not the usual ones
+	Full     bool   // fingerprints cover all bytes of files, which are read to the end when they are opened
+	// conversations in records come with the pictures and videos that they name, as samples of parts
+	Media bool
 }
 
 // Tags names the parts of chat data; "" means the format's usual name.
@@ -34,19 +36,23 @@ type Tags struct {
 	SystemKey                                  string // key of the system's text beside the turns
 	Function                                   string // value of the role: a call that the assistant makes
 	Images, Videos                             string // keys of paths
-	Only                                       bool   // parts without a name are not read, and roles without a name are none
+	// parts without a name are not read, and roles without a name are none
+	Only bool
 }
 
 // String is for fingerprints: names that older ones did not have show only where they are set.
 func (t Tags) String() string {
-	old := "{" + strings.Join([]string{t.Messages, t.Role, t.Content, t.User, t.Assistant, t.System, t.Tool, t.Instruction, t.Input, t.Output, t.History, t.Tools}, " ") + "}"
-	if more := fmt.Sprint(t.SystemKey, "|", t.Function, "|", t.Images, "|", t.Videos, "|", t.Only); more != "||||false" {
+	old := "{" + strings.Join([]string{t.Messages, t.Role, t.Content, t.User, t.Assistant, t.System, t.Tool,
+		t.Instruction, t.Input, t.Output, t.History, t.Tools}, " ") + "}"
+	if more := fmt.Sprint(t.SystemKey, "|", t.Function, "|", t.Images, "|", t.Videos, "|",
+		t.Only); more != "||||false" {
 		old += more
 	}
 	return old
 }
 
-// Name is the key or value that a part of the data has: as given, or the usual one unless only what has a name is read.
+// Name is the key or value that a part of the data has: as given, or the usual one unless only what has a
+// name is read.
 func (t Tags) Name(given, usual string) string {
 	if given == "" && !t.Only {
 		return usual
@@ -74,10 +80,11 @@ type Format struct {
 	Match func(path string, head []byte) bool
 	// Open returns the documents at a path.
 	Open func(path string, o Options) (Source, error)
-	// Blend returns the sources that a path blends and their shares, which add up to 1. nil for formats of one source.
+	// Blend returns the sources that a path blends and their shares, which add up to 1. nil for formats of
+	// one source.
 	Blend func(path string, o Options) ([]Weighted, error)
-	// Write puts documents into a directory. Open, given the path and the options it returns, finds the same ones
-	// again: the format's claim, which a test holds it to.
+	// Write puts documents into a directory. Open, given the path and the options it returns, finds the same
+	// ones again: the format's claim, which a test holds it to.
 	Write func(dir string, docs []Document) (path string, o Options, err error)
 }
 
@@ -86,8 +93,8 @@ var formats struct {
 	list []Format
 }
 
-// Register adds a format; formats call it when their package is loaded. It returns true so that it can stand in a
-// variable's declaration. Two formats of one name are a bug of the program.
+// Register adds a format; formats call it when their package is loaded. It returns true so that it can stand
+// in a variable's declaration. Two formats of one name are a bug of the program.
 func Register(f Format) bool {
 	formats.Lock()
 	defer formats.Unlock()
@@ -113,11 +120,13 @@ func Formats() []Format {
 	return out
 }
 
-// headBytes is how much of a file the formats may look at to tell whether it is theirs: more than one block of zstd.
+// headBytes is how much of a file the formats may look at to tell whether it is theirs: more than one block
+// of zstd.
 const headBytes = 192 << 10
 
-// Open returns the documents at a path, in the format that Options name or that the path and its start look like. A
-// pattern ("shards/*.jsonl", "s-{000..010}.tar") stands for its files, as ExpandPaths gives them, as one source.
+// Open returns the documents at a path, in the format that Options name or that the path and its start look
+// like. A pattern ("shards/*.jsonl", "s-{000..010}.tar") stands for its files, as ExpandPaths gives them, as
+// one source.
 func Open(path string, o Options) (Source, error) {
 	paths, err := ExpandPaths(path)
 	if err != nil {
@@ -210,8 +219,8 @@ func OpenDataPath(args []string, o Options) ([]Weighted, error) {
 	return out, nil
 }
 
-// headOf returns the start of a file, nil where there is none to read: a folder or a prefix of files. A file in a store
-// that cannot be read is an error at once.
+// headOf returns the start of a file, nil where there is none to read: a folder or a prefix of files. A file
+// in a store that cannot be read is an error at once.
 func headOf(path string) ([]byte, error) {
 	f, err := store.Open(path)
 	if err != nil {

@@ -11,8 +11,8 @@ type Inspection struct {
 	Unlearnt  int64 `json:"unlearnt"` // left out, since nothing of them would be learnt
 }
 
-// Inspect reads all documents of a loader's sources once, in their order, makes tokens and media of them as the loader does, and tells of each that
-// it would quarantine. The budget does not count.
+// Inspect reads all documents of a loader's sources once, in their order, makes tokens and media of them as
+// the loader does, and tells of each that it would quarantine. The budget does not count.
 func Inspect(ctx context.Context, cfg LoaderConfig, enc Encoder, found func(Bad)) (in Inspection, err error) {
 	cfg.Sequential, cfg.CacheBytes = true, 0
 	l, err := OpenLoader(cfg, enc)
@@ -49,7 +49,8 @@ func (m *maker) look(in *Inspection, source int, d *pendingDoc, found func(Bad))
 	}
 	if bad != nil {
 		in.Bad++
-		found(Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: bad.Place, Reason: bad.Reason})
+		found(Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: bad.Place,
+			Reason: bad.Reason})
 		return
 	}
 	in.Tokens += int64(len(d.out.ids))

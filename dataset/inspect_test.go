@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInspectFindsWhatTrainingSetsAside: the documents that Inspect tells of are those that a pass quarantines, with the same reasons, for every
-// kind of fault: of reading, of ids, of templates, and of media.
+// TestInspectFindsWhatTrainingSetsAside: the documents that Inspect tells of are those that a pass
+// quarantines, with the same reasons, for every kind of fault: of reading, of ids, of templates, and of
+// media.
 func TestInspectFindsWhatTrainingSetsAside(t *testing.T) {
 	broken := func(m *memory) *memory { m.bad = map[int64]string{2: "it is broken"}; return m }
 	ids := idSource("ids", 30, 40)
@@ -25,7 +26,8 @@ func TestInspectFindsWhatTrainingSetsAside(t *testing.T) {
 			}
 			return 1, 1, nil
 		}
-		return LoaderConfig{Sources: []Weighted{{Source: &albums{letters{n: 60}}}}, Mode: ModeSFT, SeqLen: 32, EOD: -1, MicroBatch: 1, GlobalBatch: 4, MediaMax: 1,
+		return LoaderConfig{Sources: []Weighted{{Source: &albums{letters{n: 60}}}}, Mode: ModeSFT,
+			SeqLen: 32, EOD: -1, MicroBatch: 1, GlobalBatch: 4, MediaMax: 1,
 			Samples: albumCoder{}, Prepare: prepare, Vocab: 1000}
 	}
 	vocab := func(c LoaderConfig) LoaderConfig { c.Vocab, c.Pad = 100_000, 0; return c }

@@ -12,11 +12,12 @@ import (
 	"sort"
 )
 
-// Ledger records which samples each committed step saw, in a file that only grows: a header, and for each step a
-// record of its length, its CRC-32C and its content. A record that a crash cut off is dropped when the file is opened.
+// Ledger records which samples each committed step saw, in a file that only grows: a header, and for each
+// step a record of its length, its CRC-32C and its content. A record that a crash cut off is dropped when
+// the file is opened.
 //
-// Content: step (varint), the position at its start (length varint, JSON), the number of samples (varint), and the
-// samples' places as differences (zigzag varints).
+// Content: step (varint), the position at its start (length varint, JSON), the number of samples (varint),
+// and the samples' places as differences (zigzag varints).
 //
 // A Ledger is for one goroutine.
 type Ledger struct {
@@ -37,8 +38,8 @@ const ledgerRecordMax = 1 << 26
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// OpenLedger opens or creates a ledger and drops what a crash left unfinished at its end. A file that is no ledger, or
-// is damaged anywhere but at its end, is an error and is not touched.
+// OpenLedger opens or creates a ledger and drops what a crash left unfinished at its end. A file that is not
+// a ledger, or is damaged anywhere but at its end, is an error and is not touched.
 func OpenLedger(path string) (*Ledger, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -91,7 +92,7 @@ func (l *Ledger) begin(size int64) error {
 		return err
 	}
 	if ledgerMagic[:size] != string(have) {
-		return errors.New("it is no ledger")
+		return errors.New("it is not a ledger")
 	}
 	_, err := l.file.WriteAt([]byte(ledgerMagic), 0)
 	l.end = int64(len(ledgerMagic))
@@ -103,7 +104,7 @@ func scanLedger(r io.Reader, size int64) (steps []ledgerEntry, end int64, err er
 	in := bufio.NewReader(r)
 	magic := make([]byte, len(ledgerMagic))
 	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != ledgerMagic {
-		return nil, 0, errors.New("it is no ledger")
+		return nil, 0, errors.New("it is not a ledger")
 	}
 	end = int64(len(ledgerMagic))
 	for {
@@ -124,13 +125,15 @@ func scanLedger(r io.Reader, size int64) (steps []ledgerEntry, end int64, err er
 		}
 		if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
 			if end+8+n < size {
-				return nil, 0, fmt.Errorf("the record at byte %d is damaged and others follow; restore the file or move it away", end)
+				return nil, 0, fmt.Errorf("the record at byte %d is damaged and others follow; restore "+
+					"the file or move it away", end)
 			}
 			return steps, end, nil
 		}
 		step, _ := binary.Varint(body)
 		if len(steps) > 0 && step <= steps[len(steps)-1].step {
-			return nil, 0, fmt.Errorf("the record at byte %d is of step %d, behind step %d", end, step, steps[len(steps)-1].step)
+			return nil, 0, fmt.Errorf("the record at byte %d is of step %d, behind step %d", end, step,
+				steps[len(steps)-1].step)
 		}
 		steps = append(steps, ledgerEntry{step, end + 8, int(n)})
 		end += 8 + n
@@ -145,8 +148,8 @@ func onlyEnd(err error) error {
 	return err
 }
 
-// tornTail takes a record that runs over the end of the file for one cut off, unless its length is absurd and much
-// follows: then the file is damaged.
+// tornTail takes a record that runs over the end of the file for one cut off, unless its length is absurd
+// and much follows: then the file is damaged.
 func tornTail(n, left int64) error {
 	if n > ledgerRecordMax && left > ledgerRecordMax {
 		return fmt.Errorf("a record of %d bytes is over the limit of %d", n, ledgerRecordMax)
@@ -154,8 +157,8 @@ func tornTail(n, left int64) error {
 	return nil
 }
 
-// Append records a step: the position it started from and the places of its samples. Steps must ascend; after a
-// return to an earlier step, Truncate first.
+// Append records a step: the position it started from and the places of its samples. Steps must ascend;
+// after a return to an earlier step, Truncate first.
 func (l *Ledger) Append(step int64, start Position, samples []int64) error {
 	if n := len(l.steps); n > 0 && step <= l.steps[n-1].step {
 		return fmt.Errorf("ledger: step %d comes after step %d; truncate to go back", step, l.steps[n-1].step)
@@ -213,8 +216,8 @@ func (l *Ledger) Last() (int64, bool) {
 	return l.steps[len(l.steps)-1].step, true
 }
 
-// Blame returns the places in the global order of the samples that a step saw, and the position it started from. A
-// Loader of the same order, sent to that position, gives the samples again.
+// Blame returns the places in the global order of the samples that a step saw, and the position it started
+// from. A Loader of the same order, sent to that position, gives the samples again.
 func (l *Ledger) Blame(step int64) (samples []int64, start Position, err error) {
 	i := l.find(step)
 	if i == len(l.steps) || l.steps[i].step != step {

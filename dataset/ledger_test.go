@@ -126,7 +126,7 @@ func TestLedgerDamage(t *testing.T) {
 		{"half a length", append(bytes.Clone(whole), 1, 2), 8},
 		{"a bit of the last record", flip(whole, len(whole)-1), 6},
 		{"a bit of the first record", flip(whole, 30), -1},
-		{"another file", []byte("hello, this is no ledger at all"), -1},
+		{"another file", []byte("hello, this is not a ledger at all"), -1},
 		{"another short file", []byte("hi"), -1},
 		{"steps out of order", append(bytes.Clone(whole), whole[len(ledgerMagic):]...), -1},
 	} {
@@ -155,12 +155,14 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// FuzzLedger: no file makes the reader panic or take memory beyond the file's size, and what it accepts it can blame.
+// FuzzLedger: no file makes the reader panic or take memory beyond the file's size, and what it accepts it
+// can blame.
 func FuzzLedger(f *testing.F) {
 	dir := f.TempDir()
 	path := filepath.Join(dir, "seed")
 	l := openLedger(f, path)
-	require.NoError(f, l.Append(3, Position{Order: "o", Sources: make([]SourcePosition, 2)}, []int64{1, 2, 3}))
+	require.NoError(f, l.Append(3, Position{Order: "o", Sources: make([]SourcePosition, 2)},
+		[]int64{1, 2, 3}))
 	require.NoError(f, l.Append(4, Position{}, []int64{9, 1}))
 	require.NoError(f, l.Close())
 	seed, err := os.ReadFile(path)

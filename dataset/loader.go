@@ -14,15 +14,16 @@ type Mode string
 
 // The modes of a Loader.
 const (
-	// ModePretrain cuts documents into windows of SeqLen, and joins what is left of each, and documents that are shorter, to
-	// further windows. A window's last token is the next one's first. All windows of a source are in random order.
+	// ModePretrain cuts documents into windows of SeqLen, and joins what is left of each, and documents that
+	// are shorter, to further windows. A window's last token is the next one's first. All windows of a
+	// source are in random order.
 	ModePretrain Mode = "pretrain"
 	// ModeSFT keeps documents whole and packs them into rows of SeqLen.
 	ModeSFT Mode = "sft"
 )
 
-// LoaderConfig says what a Loader gives. The fields down to Seed decide the order of the data and may not change
-// when a run is resumed; those below may.
+// LoaderConfig says what a Loader gives. The fields down to Seed decide the order of the data and may not
+// change when a run is resumed; those below may.
 type LoaderConfig struct {
 	Sources  []Weighted // weights are shares of samples; with all weights 0 the sources are read as one
 	Mode     Mode
@@ -32,20 +33,22 @@ type LoaderConfig struct {
 	Special  bool  // have the tokenizer add its special tokens (BOS) to texts
 	Separate bool  // documents of a window do not attend to each other, and positions start again in each
 	MaskEOD  bool  // no loss where EOD is the input
-	// Shuffle is how many windows are made at once and shuffled. Documents, and pieces of long ones, are in random order before;
-	// where a source does not know how long its documents are, these windows alone spread a long one. 0 means 64 to 1024, by their
-	// length, and for such sources 10,000, but not more than 256 MiB of ids. A resumed run reads the windows under way again.
+	// Shuffle is how many windows are made at once and shuffled. Documents, and pieces of long ones, are in
+	// random order before; where a source does not know how long its documents are, these windows alone
+	// spread a long one. 0 means 64 to 1024, by their length, and for such sources 10,000, but not more than
+	// 256 MiB of ids. A resumed run reads the windows under way again.
 	Shuffle int
-	// Sequential takes documents in the order of their sources, and neither windows nor pieces change places.
+	// Sequential takes documents in the order of their sources, and neither windows nor pieces change
+	// places.
 	Sequential bool
 	Vocab      int     // ids of the model: a document with others is bad; 0 for no check
 	Packing    Packing // of ModeSFT; "" means PackBestFit
 	Window     int     // documents packed together; 0 means 256
 	DropLong   bool    // leave out documents over SeqLen, instead of cutting them
 	MediaMax   int     // pictures and videos of a row; 0 means any number
-	// OrderWindow is how many documents of a source are shuffled with each other; 0 means all. A window is made of
-	// orderRuns runs of documents that follow each other, from all over the source, so that reading touches few places
-	// at once and yet the order is nearly as mixed as that of all.
+	// OrderWindow is how many documents of a source are shuffled with each other; 0 means all. A window is
+	// made of orderRuns runs of documents that follow each other, from all over the source, so that reading
+	// touches few places at once and yet the order is nearly as mixed as that of all.
 	OrderWindow int64
 	Seed        uint64
 
@@ -55,9 +58,9 @@ type LoaderConfig struct {
 	KeepLast    bool  // give what the last pass leaves over, filled up with padding, as for an evaluation
 	Readers     int   // documents read at once; 0 means 1. The data depends on neither this nor Encoders
 	Encoders    int   // documents made tokens of at once; 0 means as many as Readers
-	// Prepare makes what a model takes of pictures and videos, before their samples are packed: a sample of which it fails is
-	// bad. Decoders is how many are made at once, 0 for as many as Encoders; HoldBytes bounds the memory of what was made
-	// and not taken, 0 for 256 MiB.
+	// Prepare makes what a model takes of pictures and videos, before their samples are packed: a sample of
+	// which it fails is bad. Decoders is how many are made at once, 0 for as many as Encoders; HoldBytes
+	// bounds the memory of what was made and not taken, 0 for 256 MiB.
 	Prepare    Prepare
 	Decoders   int
 	HoldBytes  int64
@@ -68,15 +71,16 @@ type LoaderConfig struct {
 	Quarantine *Quarantine // nil: in memory
 }
 
-// Loader gives the microbatches of steps. The batch of a step is a function of the position alone: not of ranks,
-// readers, or of where the run was interrupted. Its methods are for one goroutine.
+// Loader gives the microbatches of steps. The batch of a step is a function of the position alone: not of
+// ranks, readers, or of where the run was interrupted. Its methods are for one goroutine.
 type Loader struct {
 	feed    *feeder
 	order   string
 	next    Position           // of the step that comes next
 	starts  map[int64]Position // where recent steps began
 	pending chan stepResult    // the step being prepared, if any
-	given   [2][]Batch         // of the last steps returned: what is not taken of their media is released behind the next
+	// of the last steps returned: what is not taken of their media is released behind the next
+	given [2][]Batch
 }
 
 // holdBytes bounds prepared media unless it is said.
@@ -93,8 +97,9 @@ type stepResult struct {
 	err        error
 }
 
-// OpenLoader starts at the first step. Of texts that are to be shuffled, sizes and a few documents are read, to decide how long
-// ones are cut; else nothing is read before the first call of Step. The sources stay the caller's to close, after the Loader.
+// OpenLoader starts at the first step. Of texts that are to be shuffled, sizes and a few documents are read,
+// to decide how long ones are cut; else nothing is read before the first call of Step. The sources stay the
+// caller's to close, after the Loader.
 func OpenLoader(cfg LoaderConfig, enc Encoder) (*Loader, error) {
 	if err := errors.Join(cfg.fill(), cfg.checkEncoders(enc)); err != nil {
 		return nil, err
@@ -133,14 +138,19 @@ func (c *LoaderConfig) fill() error {
 	if c.Packing == "" {
 		c.Packing = PackBestFit
 	}
-	need(c.Mode == ModePretrain || c.Mode == ModeSFT, "mode %q; it must be %q or %q", c.Mode, ModePretrain, ModeSFT)
+	need(c.Mode == ModePretrain || c.Mode == ModeSFT, "mode %q; it must be %q or %q", c.Mode, ModePretrain,
+		ModeSFT)
 	need(slices.Contains(Packings(), c.Packing), "packing %q; it must be one of %v", c.Packing, Packings())
 	need(c.Vocab >= 0 && c.Vocab <= math.MaxInt32, "a vocabulary of %d ids", c.Vocab)
-	need(c.Vocab == 0 || int(c.EOD) < c.Vocab && int(c.Pad) < c.Vocab, "the end of a document is id %d and padding id %d, outside of the model's %d", c.EOD, c.Pad, c.Vocab)
+	need(c.Vocab == 0 || int(c.EOD) < c.Vocab && int(c.Pad) < c.Vocab,
+		"the end of a document is id %d and padding id %d, outside of the model's %d", c.EOD, c.Pad, c.Vocab)
 	need(c.SeqLen >= 1, "a sequence length of %d", c.SeqLen)
 	need(c.MicroBatch >= 1 && c.GlobalBatch >= 1 && c.GlobalBatch%max(c.MicroBatch, 1) == 0,
-		"a global batch of %d is no multiple of the microbatch of %d", c.GlobalBatch, c.MicroBatch)
-	need(c.Shuffle >= 0 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Decoders >= 1 && c.HoldBytes >= 0 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0, "a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window, c.Readers, c.Passes)
+		"a global batch of %d is not a multiple of the microbatch of %d", c.GlobalBatch, c.MicroBatch)
+	need(c.Shuffle >= 0 && c.Window >= 1 && c.Readers >= 1 && c.Encoders >= 1 && c.Decoders >= 1 &&
+		c.HoldBytes >= 0 && c.Passes >= 0 && c.OrderWindow >= 0 && c.MediaMax >= 0,
+		"a count is negative: shuffle %d, window %d, readers %d, passes %d", c.Shuffle, c.Window,
+		c.Readers, c.Passes)
 	return errors.Join(append(errs, c.fillSources())...)
 }
 
@@ -161,7 +171,8 @@ func (c *LoaderConfig) fillSources() error {
 		}
 	}
 	if weighted > 0 && weighted < len(list) {
-		return fmt.Errorf("loader: %d of %d sources have a weight; give all of them one, or none", weighted, len(list))
+		return fmt.Errorf("loader: %d of %d sources have a weight; give all of them one, or none", weighted,
+			len(list))
 	}
 	if weighted == 0 {
 		all, err := Concat(list...)
@@ -177,16 +188,17 @@ func (c *LoaderConfig) fillSources() error {
 func (c *LoaderConfig) checkEncoders(enc Encoder) error {
 	for _, s := range c.Sources {
 		k := s.Source.Kind()
-		if k == KindText && enc == nil || k == KindChat && c.Chat == nil || (k == KindParts || k == KindEpisodes) && c.Samples == nil {
+		if k == KindText && enc == nil || k == KindChat && c.Chat == nil ||
+			(k == KindParts || k == KindEpisodes) && c.Samples == nil {
 			return fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), k)
 		}
 	}
 	return nil
 }
 
-// shuffleBytes bounds the ids of the windows that are shuffled where documents' sizes are not known, and shuffleUnknown is how
-// many windows that are otherwise. Where sizes are known, pieces of texts may still give two rows, which windows of shuffleTokens tokens
-// part: at least shuffleSized, at most shuffleMost.
+// shuffleBytes bounds the ids of the windows that are shuffled where documents' sizes are not known, and
+// shuffleUnknown is how many windows that are otherwise. Where sizes are known, pieces of texts may still
+// give two rows, which windows of shuffleTokens tokens part: at least shuffleSized, at most shuffleMost.
 const (
 	shuffleBytes   = 256 << 20
 	shuffleUnknown = 10_000
@@ -204,7 +216,8 @@ func (c *LoaderConfig) fillUnits(enc Encoder) (all []*units, err error) {
 	for _, s := range c.Sources {
 		u := wholeDocuments(s.Source)
 		if c.Mode == ModePretrain && !c.Sequential {
-			if !c.Special { // which tokens stand at a text's end is not known before it is made tokens of as a whole
+			// which tokens stand at a text's end is not known before it is made tokens of as a whole
+			if !c.Special {
 				u, err = newUnits(s.Source, c.SeqLen, enc)
 			}
 			if err != nil {
@@ -228,7 +241,8 @@ func (c *LoaderConfig) fingerprint(enc Encoder) string {
 	if c.Mode == ModePretrain {
 		version = "order 2"
 	}
-	parts := []any{version, c.Mode, c.SeqLen, c.EOD, c.Pad, c.Special, c.Separate, c.MaskEOD, c.Shuffle, c.Packing, c.Window, c.DropLong, c.Seed}
+	parts := []any{version, c.Mode, c.SeqLen, c.EOD, c.Pad, c.Special, c.Separate, c.MaskEOD, c.Shuffle,
+		c.Packing, c.Window, c.DropLong, c.Seed}
 	if c.OrderWindow > 0 || c.MediaMax > 0 {
 		parts = append(parts, "window", c.OrderWindow, "media", c.MediaMax)
 	}
@@ -253,12 +267,13 @@ func (c *LoaderConfig) fingerprint(enc Encoder) string {
 	return fingerprintOf(parts...)
 }
 
-// Step returns the microbatches of a step in order, all ranks' (see Share), and begins to prepare the next. Steps are
-// taken one after the other; the last 64 can be taken again, as after a step that was not committed. For any other,
-// Seek first.
+// Step returns the microbatches of a step in order, all ranks' (see Share), and begins to prepare the next.
+// Steps are taken one after the other; the last 64 can be taken again, as after a step that was not
+// committed. For any other, Seek first.
 //
-// io.EOF says that the passes are over: what is left does not fill a step, or nothing is left (KeepLast). A *BudgetError says that too much of the
-// data is bad. After any other error the same step can be asked for again.
+// io.EOF says that the passes are over: what is left does not fill a step, or nothing is left (KeepLast). A
+// *BudgetError says that too much of the data is bad. After any other error the same step can be asked for
+// again.
 func (l *Loader) Step(step int64) ([]Batch, error) {
 	r, ok := l.prepared(step)
 	if !ok {
@@ -267,7 +282,8 @@ func (l *Loader) Step(step int64) ([]Batch, error) {
 			start, known = l.next, true
 		}
 		if !known {
-			return nil, fmt.Errorf("loader: step %d is asked for and step %d comes next; seek to its position first", step, l.next.Step)
+			return nil, fmt.Errorf("loader: step %d is asked for and step %d comes next; seek to its "+
+				"position first", step, l.next.Step)
 		}
 		l.feed.seek(start)
 		r = l.feed.step(start)
@@ -287,8 +303,8 @@ func (l *Loader) Step(step int64) ([]Batch, error) {
 	return r.batches, nil
 }
 
-// prepared waits for the step made ahead, and returns it if it is the one asked for and it succeeded: what failed is
-// tried again.
+// prepared waits for the step made ahead, and returns it if it is the one asked for and it succeeded: what
+// failed is tried again.
 func (l *Loader) prepared(step int64) (stepResult, bool) {
 	if l.pending == nil {
 		return stepResult{}, false
@@ -340,10 +356,12 @@ func (l *Loader) Close() {
 
 // check refuses positions that cannot be of this order, as from a damaged checkpoint.
 func (f *feeder) check(p Position) error {
-	ok := len(p.Sources) == len(f.cfg.Sources) && p.Step >= 0 && p.Sample >= 0 && p.Used >= 0 && p.Used <= max(f.cfg.Shuffle, f.cfg.Window)
+	ok := len(p.Sources) == len(f.cfg.Sources) && p.Step >= 0 && p.Sample >= 0 && p.Used >= 0 &&
+		p.Used <= max(f.cfg.Shuffle, f.cfg.Window)
 	for i, s := range p.Sources {
 		n := f.queues[i].len()
-		ok = ok && min(s.Taken, s.Pass, s.Doc, s.Token, s.Ahead, s.Given) >= 0 && s.Doc < n && s.Ahead/int64(f.cfg.SeqLen+2) <= n
+		ok = ok && min(s.Taken, s.Pass, s.Doc, s.Token, s.Ahead, s.Given) >= 0 && s.Doc < n &&
+			s.Ahead/int64(f.cfg.SeqLen+2) <= n
 	}
 	if !ok {
 		return fmt.Errorf("loader: the position %+v cannot be one of this data", p)

@@ -12,11 +12,13 @@ import (
 )
 
 func pretrain(sources ...Weighted) LoaderConfig {
-	return LoaderConfig{Sources: sources, Mode: ModePretrain, SeqLen: 16, EOD: 0, Seed: 3, MicroBatch: 2, GlobalBatch: 4, Shuffle: 8}
+	return LoaderConfig{Sources: sources, Mode: ModePretrain, SeqLen: 16, EOD: 0, Seed: 3, MicroBatch: 2,
+		GlobalBatch: 4, Shuffle: 8}
 }
 
 func sft(sources ...Weighted) LoaderConfig {
-	return LoaderConfig{Sources: sources, Mode: ModeSFT, SeqLen: 32, EOD: -1, Pad: -7, Seed: 3, MicroBatch: 2, GlobalBatch: 4, Window: 16, Chat: &chatEncoder{}}
+	return LoaderConfig{Sources: sources, Mode: ModeSFT, SeqLen: 32, EOD: -1, Pad: -7, Seed: 3,
+		MicroBatch: 2, GlobalBatch: 4, Window: 16, Chat: &chatEncoder{}}
 }
 
 func open(t testing.TB, cfg LoaderConfig) *Loader {
@@ -53,7 +55,8 @@ func stream(m *memory, passes int) []int32 {
 	return out
 }
 
-// Without shuffling, windows are cut from the joined documents one after the other; labels are the next tokens.
+// Without shuffling, windows are cut from the joined documents one after the other; labels are the next
+// tokens.
 func TestPretrainWindows(t *testing.T) {
 	src := longSource("s", 50)
 	cfg := pretrain(Weighted{src, 1})
@@ -107,7 +110,8 @@ func TestPretrainSeparate(t *testing.T) {
 			loss := 0
 			for i, tok := range b.Tokens {
 				if tok == 0 || i%16 < 15 && b.Tokens[i] == 0 {
-					require.Equal(t, int32(IgnoreLabel), b.Labels[i], "the end of a document predicts nothing")
+					require.Equal(t, int32(IgnoreLabel), b.Labels[i],
+						"the end of a document predicts nothing")
 				}
 				if b.Labels[i] != IgnoreLabel {
 					loss++
@@ -159,7 +163,8 @@ func loaders() map[string]func() LoaderConfig {
 	return map[string]func() LoaderConfig{
 		"pretrain": func() LoaderConfig { return pretrain(Weighted{longSource("s", 37), 1}) },
 		"blended": func() LoaderConfig {
-			return pretrain(Weighted{longSource("a", 11), 0.2}, Weighted{longSource("b", 23), 0.5}, Weighted{longSource("c", 3), 0.3})
+			return pretrain(Weighted{longSource("a", 11), 0.2}, Weighted{longSource("b", 23), 0.5},
+				Weighted{longSource("c", 3), 0.3})
 		},
 		"separate": func() LoaderConfig {
 			c := pretrain(Weighted{longSource("s", 37), 1})
@@ -206,7 +211,12 @@ func loaders() map[string]func() LoaderConfig {
 			c.Packing = PackFirstFit
 			return c
 		},
-		"unpacked": func() LoaderConfig { c := sft(Weighted{chatSource("s", 37), 1}); c.Packing = PackNone; return c },
+		"unpacked": func() LoaderConfig {
+			c := sft(Weighted{chatSource("s", 37), 1})
+			c.Packing =
+				PackNone
+			return c
+		},
 	}
 }
 
@@ -240,8 +250,8 @@ func TestReadersDoNotMatter(t *testing.T) {
 	}
 }
 
-// From any position on, another loader gives what the uninterrupted one gives; and from then on with other batch sizes
-// the same rows.
+// From any position on, another loader gives what the uninterrupted one gives; and from then on with other
+// batch sizes the same rows.
 func TestResume(t *testing.T) {
 	for name, cfg := range loaders() {
 		l := open(t, cfg())
@@ -312,7 +322,8 @@ func TestTransientErrors(t *testing.T) {
 	}
 }
 
-// Bad documents are left out and listed; too many of them stop the run, at the same step wherever it resumed.
+// Bad documents are left out and listed; too many of them stop the run, at the same step wherever it
+// resumed.
 func TestBudget(t *testing.T) {
 	broken := func() *memory {
 		m := longSource("s", 40)
@@ -448,7 +459,7 @@ func TestOpenLoaderRefuses(t *testing.T) {
 		"mode":                func(c *LoaderConfig) { c.Mode = "x" },
 		"packing":             func(c *LoaderConfig) { c.Packing = "x" },
 		"sequence length":     func(c *LoaderConfig) { c.SeqLen = 0 },
-		"no multiple":         func(c *LoaderConfig) { c.GlobalBatch = 3 },
+		"not a multiple":      func(c *LoaderConfig) { c.GlobalBatch = 3 },
 		"no documents":        func(c *LoaderConfig) { c.Sources = []Weighted{{textSource("e", 0), 1}} },
 		"no data source":      func(c *LoaderConfig) { c.Sources = nil },
 		"1 of 2 sources":      func(c *LoaderConfig) { c.Sources = []Weighted{src, {longSource("u", 2), 0}} },
@@ -484,7 +495,8 @@ func TestCache(t *testing.T) {
 	require.Equal(t, int64(37), enc.calls.Load())
 }
 
-// Ranks' shares are disjoint, cover the step, and a rank's k-th microbatch is the step's number k·size + rank.
+// Ranks' shares are disjoint, cover the step, and a rank's k-th microbatch is the step's number k·size +
+// rank.
 func TestShare(t *testing.T) {
 	all := make([]Batch, 12)
 	for i := range all {
@@ -521,7 +533,8 @@ func TestRandomWalk(t *testing.T) {
 					saved = append(saved, l.Position())
 				default:
 					if at := l.Position().Step; at < propertySteps {
-						require.Equal(t, straight[at], steps(t, l, 1)[0], fmt.Sprintf("%s, seed %d, step %d", name, seed, at))
+						require.Equal(t, straight[at], steps(t, l, 1)[0],
+							fmt.Sprintf("%s, seed %d, step %d", name, seed, at))
 					}
 				}
 			}

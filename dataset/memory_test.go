@@ -111,8 +111,9 @@ func chatSource(name string, n int) *memory {
 	m := &memory{name: name, kind: KindChat}
 	for i := range n {
 		long := int(Draw(2, 0, int64(i), 0, 0) % 20)
-		m.docs = append(m.docs, Document{Place: Place{name, int64(i)}, Messages: []Message{{Role: "user", Content: strings.Repeat("q", 1+long/2)},
-			{Role: "assistant", Content: fmt.Sprintf("%s%d", name, i)}}})
+		m.docs = append(m.docs, Document{Place: Place{name, int64(i)},
+			Messages: []Message{{Role: "user", Content: strings.Repeat("q", 1+long/2)},
+				{Role: "assistant", Content: fmt.Sprintf("%s%d", name, i)}}})
 	}
 	return m
 }

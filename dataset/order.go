@@ -2,9 +2,10 @@ package dataset
 
 import "math/bits"
 
-// Permutation is a random order of 0 … n-1 that takes no memory: each place is computed. It is a Feistel network of
-// permutationRounds rounds on the smallest even number of bits that holds n, walked until it lands below n
-// (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), in fewer than four steps on average.
+// Permutation is a random order of 0 … n-1 that takes no memory: each place is computed. It is a Feistel
+// network of permutationRounds rounds on the smallest even number of bits that holds n, walked until it
+// lands below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), in fewer than four steps
+// on average.
 type Permutation struct {
 	n    uint64
 	half int // bits of one half
@@ -13,8 +14,8 @@ type Permutation struct {
 
 const permutationRounds = 6
 
-// NewPermutation returns the order of n elements, n >= 1, that belongs to the key: all orders of a run differ in
-// their keys.
+// NewPermutation returns the order of n elements, n >= 1, that belongs to the key: all orders of a run
+// differ in their keys.
 func NewPermutation(n int64, seed uint64, pass, block, stream int64) Permutation {
 	if n < 1 {
 		panic("dataset: a permutation of no elements")
@@ -65,24 +66,26 @@ type fileOrder struct{}
 // At implements order.
 func (fileOrder) At(i int64) int64 { return i }
 
-// orderRuns is how many runs of documents a window of an order has: 256 of each of ten shards, which are megabytes where
-// shards are gigabytes.
+// orderRuns is how many runs of documents a window of an order has: 256 of each of ten shards, which are
+// megabytes where shards are gigabytes.
 const orderRuns = 2560
 
-// newOrder returns the order of n documents in a pass, within windows of a number of documents; 0 means one of all.
+// newOrder returns the order of n documents in a pass, within windows of a number of documents; 0 means one
+// of all.
 func newOrder(n, window int64, seed uint64, pass, source int64) order {
 	if window <= 0 || window >= n {
 		p := NewPermutation(n, seed, pass, blockOrder, source)
 		return &p
 	}
 	run := max(1, window/orderRuns)
-	w := &windowOrder{n: n, run: run, runs: max(1, window/run), seed: seed, pass: pass, source: source, at: -1}
+	w := &windowOrder{n: n, run: run, runs: max(1, window/run), seed: seed, pass: pass,
+		source: source, at: -1}
 	w.order = NewPermutation(max(1, n/run), seed, pass, blockOrder, source)
 	return w
 }
 
-// windowOrder puts runs of documents in random order, cuts that into windows, and puts the documents of each window in
-// random order. The documents behind the last whole run belong to the last window.
+// windowOrder puts runs of documents in random order, cuts that into windows, and puts the documents of each
+// window in random order. The documents behind the last whole run belong to the last window.
 type windowOrder struct {
 	n, run, runs int64 // documents; documents of a run; runs of a window
 	order        Permutation

@@ -38,7 +38,8 @@ func TestPermutation(t *testing.T) {
 			seen[at] = true
 		}
 	}
-	a, b, c := NewPermutation(1000, 1, 0, 0, 0), NewPermutation(1000, 1, 1, 0, 0), NewPermutation(1000, 1, 0, 0, 0)
+	a, b, c := NewPermutation(1000, 1, 0, 0, 0), NewPermutation(1000, 1, 1, 0, 0),
+		NewPermutation(1000, 1, 0, 0, 0)
 	same := 0
 	for i := range int64(1000) {
 		require.Equal(t, a.At(i), c.At(i))
@@ -62,7 +63,8 @@ func TestPermutationHuge(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// Neighbours in the order come from everywhere: their mean distance is that of random pairs, a third of the size.
+// Neighbours in the order come from everywhere: their mean distance is that of random pairs, a third of the
+// size.
 func TestPermutationSpreads(t *testing.T) {
 	const n = 100_000
 	p := NewPermutation(n, 11, 0, 0, 0)
@@ -107,7 +109,8 @@ func TestParseDataPath(t *testing.T) {
 	got, err = ParseDataPath([]string{"30"}) // a path that looks like a number
 	require.NoError(t, err)
 	require.Equal(t, []PathWeight{{"30", 0}}, got)
-	for _, bad := range [][]string{{}, {"1", "a", "b"}, {"1", "a", "x", "b"}, {"-1", "a"}, {"NaN", "a"}, {"Inf", "a"}} {
+	for _, bad := range [][]string{{}, {"1", "a", "b"}, {"1", "a", "x", "b"}, {"-1", "a"}, {"NaN", "a"},
+		{"Inf", "a"}} {
 		_, err = ParseDataPath(bad)
 		require.ErrorContains(t, err, "data path", "%q", bad)
 	}
@@ -116,7 +119,8 @@ func TestParseDataPath(t *testing.T) {
 func TestParseSplit(t *testing.T) {
 	got, err := ParseSplit("969,30,1")
 	require.NoError(t, err)
-	require.InDeltaSlice(t, []float64{0, 0.969, 0.969, 0.999, 0.999, 1}, []float64{got[0][0], got[0][1], got[1][0], got[1][1], got[2][0], got[2][1]}, 1e-12)
+	require.InDeltaSlice(t, []float64{0, 0.969, 0.969, 0.999, 0.999, 1}, []float64{got[0][0], got[0][1],
+		got[1][0], got[1][1], got[2][0], got[2][1]}, 1e-12)
 	got, err = ParseSplit("1")
 	require.NoError(t, err)
 	require.Equal(t, [3][2]float64{{0, 1}, {1, 1}, {1, 1}}, got)

@@ -41,10 +41,11 @@ func Bottleneck(stages []Stage, wall time.Duration) (at Stage) {
 // orderedAhead is how many items a worker of Ordered may be ahead of the one that uses them.
 const orderedAhead = 4
 
-// Ordered makes something of the items from to to-1 by the stage's workers, and gives it to use in order, one at a time.
-// Workers hold credits: they are at most a few items ahead. An error of use or the end of ctx ends it and is returned,
-// when no worker runs any more.
-func Ordered[T any](ctx context.Context, from, to int64, stage *Meter, work func(i int64) T, use func(i int64, v T) error) (err error) {
+// Ordered makes something of the items from to to-1 by the stage's workers, and gives it to use in order,
+// one at a time. Workers hold credits: they are at most a few items ahead. An error of use or the end of ctx
+// ends it and is returned, when no worker runs any more.
+func Ordered[T any](ctx context.Context, from, to int64, stage *Meter, work func(i int64) T,
+	use func(i int64, v T) error) (err error) {
 	type task struct {
 		i   int64
 		out chan T

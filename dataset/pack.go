@@ -28,8 +28,8 @@ func Packings() []Packing {
 	return []Packing{PackNone, PackFirstFit, PackBestFit, PackLargestFit, PackSequential, PackMaxImages}
 }
 
-// rows lays items into rows within the limits, all of which they keep alone. Rows are in the order of their first
-// items, and items of a row ascend.
+// rows lays items into rows within the limits, all of which they keep alone. Rows are in the order of their
+// first items, and items of a row ascend.
 func (p Packing) rows(items []pack.Item, l pack.Limits) [][]int {
 	var bins [][]int
 	if p == PackLargestFit || p == PackSequential || p == PackMaxImages || l.Images > 0 && p == PackBestFit {
@@ -55,8 +55,8 @@ func (p Packing) rows(items []pack.Item, l pack.Limits) [][]int {
 	return p.pack(lengths, l.Tokens)
 }
 
-// pack lays items of the given lengths, none over capacity, into bins. Items of a bin ascend, and bins are in the
-// order of their first items, so that packing disturbs the global order as little as it can.
+// pack lays items of the given lengths, none over capacity, into bins. Items of a bin ascend, and bins are
+// in the order of their first items, so that packing disturbs the global order as little as it can.
 func (p Packing) pack(lengths []int, capacity int) [][]int {
 	order := make([]int, len(lengths))
 	for i := range order {

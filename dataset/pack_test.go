@@ -55,7 +55,8 @@ func TestPackByHand(t *testing.T) {
 	require.Equal(t, [][]int{{0, 2}, {1}}, PackFirstFit.pack([]int{5, 6, 2}, 8))
 }
 
-// A packed row holds whole conversations, each a segment of its own with the answer to be learnt, and padding.
+// A packed row holds whole conversations, each a segment of its own with the answer to be learnt, and
+// padding.
 func TestSFTRows(t *testing.T) {
 	src := chatSource("s", 37)
 	for _, packing := range []Packing{PackNone, PackFirstFit, PackBestFit} {
@@ -109,7 +110,8 @@ func TestSFTLongAndBad(t *testing.T) {
 	src.docs[5].Messages[1].Role = "fail"
 	for _, drop := range []bool{false, true} {
 		cfg := sft(Weighted{src, 1})
-		cfg.DropLong, cfg.Budget.Count, cfg.Packing, cfg.GlobalBatch, cfg.MicroBatch, cfg.Passes = drop, 1, PackNone, 1, 1, 1
+		cfg.DropLong, cfg.Budget.Count, cfg.Packing, cfg.GlobalBatch, cfg.MicroBatch, cfg.Passes = drop, 1,
+			PackNone, 1, 1, 1
 		l := open(t, cfg)
 		n := 18
 		if !drop {

@@ -37,10 +37,12 @@ func (m *maker) packs() ([]row, error) {
 		}
 	}
 	var rows []row
-	for _, bin := range m.cfg.Packing.rows(sizes, pack.Limits{Tokens: m.cfg.SeqLen, Images: m.cfg.MediaMax, Open: packOpen}) {
+	for _, bin := range m.cfg.Packing.rows(sizes, pack.Limits{Tokens: m.cfg.SeqLen, Images: m.cfg.MediaMax,
+		Open: packOpen}) {
 		var r row
 		for _, i := range bin {
-			r.segments, r.origins = append(r.segments, items[i].segments...), append(r.origins, items[i].origin)
+			r.segments, r.origins = append(r.segments, items[i].segments...),
+				append(r.origins, items[i].origin)
 		}
 		rows = append(rows, r)
 	}
@@ -71,7 +73,8 @@ func (m *maker) document(source int) (item, error) {
 		return item{}, err
 	}
 	sample := m.at.Sample
-	o := Origin{Sample: sample, Source: source, Pass: s.Pass, Document: d.doc, Key: d.out.key, Place: d.out.place}
+	o := Origin{Sample: sample, Source: source, Pass: s.Pass, Document: d.doc, Key: d.out.key,
+		Place: d.out.place}
 	m.advance(&s, source)
 	s.Taken++
 	m.at.Sources[source] = s
@@ -83,21 +86,23 @@ func (m *maker) document(source int) (item, error) {
 	return it, nil
 }
 
-// mediaFault says why a document with media fits no row, "" where it does: text may be cut, a picture not, and its
-// tokens without the picture would mean nothing.
+// mediaFault says why a document with media fits no row, "" where it does: text may be cut, a picture not,
+// and its tokens without the picture would mean nothing.
 func (m *maker) mediaFault(t tokens) string {
 	if n := m.cfg.MediaMax; n > 0 && len(t.media) > n {
 		return fmt.Sprintf("it has %d media, over the limit of %d a row", len(t.media), n)
 	}
 	n := len(t.ids)
-	if n <= m.cfg.SeqLen || m.cfg.DropLong || len(t.media) == 0 || t.media[len(t.media)-1].end() <= m.cfg.SeqLen {
+	if n <= m.cfg.SeqLen || m.cfg.DropLong || len(t.media) == 0 ||
+		t.media[len(t.media)-1].end() <= m.cfg.SeqLen {
 		return ""
 	}
-	return fmt.Sprintf("it has %d tokens, over the sequence length of %d, and cutting it there would cut its media", n, m.cfg.SeqLen)
+	return fmt.Sprintf("it has %d tokens, over the sequence length of %d, and cutting it there would "+
+		"cut its media", n, m.cfg.SeqLen)
 }
 
-// learnt makes segments of a document: token i predicts token i+1 where that is to be learnt. A document that is too
-// long is cut or left out, and one of which nothing is learnt is left out.
+// learnt makes segments of a document: token i predicts token i+1 where that is to be learnt. A document
+// that is too long is cut or left out, and one of which nothing is learnt is left out.
 func (m *maker) learnt(sample int64, t tokens, o Origin) item {
 	n := len(t.ids)
 	if n > m.cfg.SeqLen {
@@ -121,7 +126,8 @@ func (m *maker) learnt(sample int64, t tokens, o Origin) item {
 				any = true
 			}
 		}
-		out.segments = append(out.segments, segment{sample: sample, tokens: t.ids[from:to], labels: labels, media: t.between(from, to)})
+		out.segments = append(out.segments, segment{sample: sample, tokens: t.ids[from:to], labels: labels,
+			media: t.between(from, to)})
 		from = to
 	}
 	if !any {

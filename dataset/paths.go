@@ -16,11 +16,13 @@ import (
 // pathsMax bounds what one pattern stands for.
 const pathsMax = 1 << 20
 
-// ExpandPaths returns the files that a path means: braces first ("s-{000..010}.tar", "{train,val}.tar", nested and
-// several, in their own order), then wild cards ("s-*.tar", sorted). A path that exists is taken as it is. An unclosed
-// brace, or one that holds neither a comma nor a range, stands for itself, as in a shell.
+// ExpandPaths returns the files that a path means: braces first ("s-{000..010}.tar", "{train,val}.tar",
+// nested and several, in their own order), then wild cards ("s-*.tar", sorted). A path that exists is taken
+// as it is. An unclosed brace, or one that holds neither a comma nor a range, stands for itself, as in a
+// shell.
 //
-// A folder of Hugging Face's cache ("datasets--ORG--NAME") means the data files of the revision that its refs/main names.
+// A folder of Hugging Face's cache ("datasets--ORG--NAME") means the data files of the revision that its
+// refs/main names.
 func ExpandPaths(path string) ([]string, error) {
 	if _, err := os.Lstat(path); err == nil {
 		if files, err := hubFiles(path); files != nil || err != nil {
@@ -40,7 +42,8 @@ func ExpandPaths(path string) ([]string, error) {
 		}
 		found, err := glob(w)
 		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("open %s: no file matches (%w)", store.Redact(w), errors.Join(err, fs.ErrNotExist))
+			return nil, fmt.Errorf("open %s: no file matches (%w)", store.Redact(w),
+				errors.Join(err, fs.ErrNotExist))
 		}
 		out = append(out, found...)
 	}
@@ -53,7 +56,8 @@ var hubSuffixes = []string{".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".nd
 // hubFiles returns the data files of a folder of Hugging Face's cache, sorted, and nil for any other folder.
 func hubFiles(path string) ([]string, error) {
 	snapshots := filepath.Join(path, "snapshots")
-	if info, err := os.Stat(snapshots); err != nil || !info.IsDir() || !strings.Contains(filepath.Base(filepath.Clean(path)), "--") {
+	if info, err := os.Stat(snapshots); err != nil || !info.IsDir() ||
+		!strings.Contains(filepath.Base(filepath.Clean(path)), "--") {
 		return nil, nil
 	}
 	ref, err := os.ReadFile(filepath.Join(path, "refs", "main"))
@@ -78,7 +82,8 @@ func hubFiles(path string) ([]string, error) {
 	return out, nil
 }
 
-// hasWildCard says whether a path names files by wild cards. Behind the question mark of a URL comes its query.
+// hasWildCard says whether a path names files by wild cards. Behind the question mark of a URL comes its
+// query.
 func hasWildCard(path string) bool {
 	if s := store.Scheme(path); s == "http" || s == "https" {
 		path, _, _ = strings.Cut(path, "?")
@@ -94,7 +99,8 @@ func glob(pattern string) ([]string, error) {
 	return filepath.Glob(pattern)
 }
 
-// ExpandBraces returns the words that patterns with braces stand for, at most pathsMax of each; no file needs to exist.
+// ExpandBraces returns the words that patterns with braces stand for, at most pathsMax of each; no file
+// needs to exist.
 func ExpandBraces(patterns ...string) (out []string, err error) {
 	for _, p := range patterns {
 		words, err := expandBraces(p)
@@ -197,7 +203,8 @@ func splitTop(s string) (parts []string) {
 	return append(parts, s[from:])
 }
 
-// braceRange returns the numbers of "a..b" or "a..b..step"; they are as wide as the wider end where one begins with 0.
+// braceRange returns the numbers of "a..b" or "a..b..step"; they are as wide as the wider end where one
+// begins with 0.
 func braceRange(s string) ([]string, error) {
 	ends := strings.Split(s, "..")
 	if len(ends) != 2 && len(ends) != 3 {

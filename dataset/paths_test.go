@@ -42,7 +42,8 @@ func TestExpandPaths(t *testing.T) {
 	for _, n := range []string{"b-1", "b-0", "a-1", "{x,y}"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, n), nil, 0o600))
 	}
-	for in, want := range map[string][]string{"{b,a}-*": {"b-0", "b-1", "a-1"}, "{x,y}": {"{x,y}"}, "no{1,2}": {"no1", "no2"}} {
+	for in, want := range map[string][]string{"{b,a}-*": {"b-0", "b-1", "a-1"}, "{x,y}": {"{x,y}"},
+		"no{1,2}": {"no1", "no2"}} {
 		got, err := ExpandPaths(filepath.Join(dir, in))
 		require.NoError(t, err)
 		for i, w := range want {

@@ -2,8 +2,8 @@ package dataset
 
 import "fmt"
 
-// Position is where a run stands in the global order: all that is needed to go on. It is small, and its JSON form
-// belongs in a checkpoint. The zero value is the start.
+// Position is where a run stands in the global order: all that is needed to go on. It is small, and its JSON
+// form belongs in a checkpoint. The zero value is the start.
 type Position struct {
 	Order   string           `json:"order"`   // fingerprint of the order: sources, seed, weights, cutting
 	Step    int64            `json:"step"`    // the step that comes next
@@ -23,11 +23,13 @@ type SourcePosition struct {
 	Given int64 `json:"given,omitempty"` // windows that the last of these gave
 }
 
-// OrderError says that a position belongs to another order of the data: other sources, seed, weights or cutting.
+// OrderError says that a position belongs to another order of the data: other sources, seed, weights or
+// cutting.
 type OrderError struct{ Have, Want string }
 
 func (e *OrderError) Error() string {
-	return fmt.Sprintf("the position belongs to the data order %s, this run has %s: sources, seed, weights, sequence length, packing or tokenizer were changed; "+
+	return fmt.Sprintf("the position belongs to the data order %s, this run has %s: sources, seed, "+
+		"weights, sequence length, packing or tokenizer were changed; "+
 		"resume with those of the run that saved it", e.Want, e.Have)
 }
 

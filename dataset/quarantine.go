@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// Budget is how many documents of a run may be bad before it stops. A run goes on while either allowance holds.
+// Budget is how many documents of a run may be bad before it stops. A run goes on while either allowance
+// holds.
 type Budget struct {
 	Count    int64   // so many bad documents are fine
 	Fraction float64 // so many for each document read are fine
@@ -38,12 +39,13 @@ type BudgetError struct {
 }
 
 func (e *BudgetError) Error() string {
-	return fmt.Sprintf("%d of %d documents are bad, over the budget of %d or a fraction of %g; the last was %s: %s; mend the data or raise the budget",
+	return fmt.Sprintf("%d of %d documents are bad, over the budget of %d or a fraction of %g; the last "+
+		"was %s: %s; mend the data or raise the budget",
 		e.Bad, e.Read, e.Budget.Count, e.Budget.Fraction, e.Last.Place, e.Last.Reason)
 }
 
-// Quarantine remembers bad documents, each once however often it is met, and writes them to a file of JSON lines. It
-// is safe for concurrent use.
+// Quarantine remembers bad documents, each once however often it is met, and writes them to a file of JSON
+// lines. It is safe for concurrent use.
 type Quarantine struct {
 	mu   sync.Mutex
 	file *os.File // nil: memory only
@@ -59,8 +61,8 @@ type badKey struct {
 // quarantineBytesMax bounds the file that is read at the start.
 const quarantineBytesMax = 1 << 30
 
-// OpenQuarantine opens or creates the file at path; "" keeps the quarantine in memory. What an earlier run wrote counts
-// on. A last line that was cut off by a crash is dropped.
+// OpenQuarantine opens or creates the file at path; "" keeps the quarantine in memory. What an earlier run
+// wrote counts on. A last line that was cut off by a crash is dropped.
 func OpenQuarantine(path string) (*Quarantine, error) {
 	q := &Quarantine{seen: map[badKey]bool{}}
 	if path == "" {
@@ -93,7 +95,8 @@ func ReadQuarantine(path string) ([]Bad, error) {
 // load reads a file and returns how many bytes of it are whole lines.
 func (q *Quarantine) load(path string) (size int64, err error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > quarantineBytesMax {
-		return 0, fmt.Errorf("quarantine %s: %d bytes, over the limit of %d", path, info.Size(), quarantineBytesMax)
+		return 0, fmt.Errorf("quarantine %s: %d bytes, over the limit of %d", path, info.Size(),
+			quarantineBytesMax)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

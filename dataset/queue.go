@@ -22,8 +22,8 @@ func (s Stage) Use(wall time.Duration) float64 {
 	return s.Busy.Seconds() / wall.Seconds() / float64(max(1, s.Workers))
 }
 
-// pool is a stage: workers that carry out tasks in the order given, or without workers of its own the one goroutine that
-// gives tasks. Its senders hold credits, so that a task never waits for room.
+// pool is a stage: workers that carry out tasks in the order given, or without workers of its own the one
+// goroutine that gives tasks. Its senders hold credits, so that a task never waits for room.
 type pool struct {
 	name    string
 	workers int
@@ -33,8 +33,9 @@ type pool struct {
 	busy    atomic.Int64 // nanoseconds
 }
 
-// newPool starts a stage that takes up to so many tasks at once. inline says that one goroutine alone gives tasks: a single
-// worker is then that goroutine itself. Were there several, each would work at once and the stage have more than one.
+// newPool starts a stage that takes up to so many tasks at once. inline says that one goroutine alone gives
+// tasks: a single worker is then that goroutine itself. Were there several, each would work at once and the
+// stage have more than one.
 func newPool(name string, workers, credits int, inline bool) *pool {
 	p := &pool{name: name, workers: workers}
 	if workers == 1 && inline {
@@ -80,8 +81,8 @@ func (p *pool) stage() Stage {
 	return Stage{p.name, p.workers, p.items.Load(), time.Duration(p.busy.Load())}
 }
 
-// docQueue reads the units of one source ahead, in the source's order. It is used by one goroutine; the pools read and
-// encode, and all of the queue's units hold a credit of them.
+// docQueue reads the units of one source ahead, in the source's order. It is used by one goroutine; the
+// pools read and encode, and all of the queue's units hold a credit of them.
 type docQueue struct {
 	f       *fetcher
 	source  int
@@ -123,8 +124,8 @@ func (q *docQueue) moveTo(pass, place int64) {
 	q.pass, q.place = pass, place
 }
 
-// at returns the unit j places behind the first, and has the next ones read meanwhile. After an error that place
-// is read again when it is asked for again.
+// at returns the unit j places behind the first, and has the next ones read meanwhile. After an error that
+// place is read again when it is asked for again.
 func (q *docQueue) at(j int) (*pendingDoc, error) {
 	wait := time.Now()
 	for len(q.items) < j+q.f.ahead {

@@ -29,8 +29,8 @@ func (c gaugedCoder) EncodeSample(d *Document) (s []Sample, err error) {
 	return s, err
 }
 
-// TestPoolsAreBounded: no stage works on more documents at once than it has workers, also one of a single worker behind a
-// stage of several.
+// TestPoolsAreBounded: no stage works on more documents at once than it has workers, also one of a single
+// worker behind a stage of several.
 func TestPoolsAreBounded(t *testing.T) {
 	for _, c := range [][3]int{{7, 1, 1}, {1, 1, 1}, {4, 3, 1}, {1, 1, 5}, {1, 4, 1}, {6, 2, 2}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -43,8 +43,10 @@ func TestPoolsAreBounded(t *testing.T) {
 				})
 				return v, 1, nil
 			}
-			cfg := LoaderConfig{Sources: []Weighted{{Source: &albums{letters{n: 240}}}}, Mode: ModeSFT, SeqLen: 32, EOD: -1, MicroBatch: 1, GlobalBatch: 4,
-				Readers: c[0], Encoders: c[1], Decoders: c[2], Samples: gaugedCoder{g: &encode}, Prepare: spin}
+			cfg := LoaderConfig{Sources: []Weighted{{Source: &albums{letters{n: 240}}}}, Mode: ModeSFT,
+				SeqLen: 32, EOD: -1, MicroBatch: 1, GlobalBatch: 4,
+				Readers: c[0], Encoders: c[1], Decoders: c[2], Samples: gaugedCoder{g: &encode},
+				Prepare: spin}
 			l, err := OpenLoader(cfg, nil)
 			require.NoError(t, err)
 			defer l.Close()

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Prepare makes what a model takes of a medium: v, of so many bytes of memory. n is how many media its sample has. An error
-// means that the medium cannot be used. It is called by several goroutines at once.
+// Prepare makes what a model takes of a medium: v, of so many bytes of memory. n is how many media its
+// sample has. An error means that the medium cannot be used. It is called by several goroutines at once.
 type Prepare func(m *Media, n int) (v any, bytes int64, err error)
 
-// ready is a medium's prepared form, or the promise of it: what finds no room in the hold is made again when it is taken.
+// ready is a medium's prepared form, or the promise of it: what finds no room in the hold is made again when
+// it is taken.
 type ready struct {
 	hold *hold
 	n    int // media of the sample
@@ -136,8 +137,9 @@ func (h *hold) ahead(m *Media) {
 	})
 }
 
-// Take returns what Prepare made of the medium, which is the caller's then. It is made anew where memory did not hold it,
-// or where it was taken before. An error is one of the moment: it could be made once, before the sample was packed.
+// Take returns what Prepare made of the medium, which is the caller's then. It is made anew where memory did
+// not hold it, or where it was taken before. An error is one of the moment: it could be made once, before
+// the sample was packed.
 func (m *Media) Take() (v any, err error) {
 	r := m.ready
 	if r == nil {

@@ -16,7 +16,8 @@ func (a *albums) Kind() Kind { return KindParts }
 func (a *albums) Read(i int64) (Document, error) {
 	d := Document{Key: fmt.Sprint(i), Place: Place{File: "albums", Offset: i}}
 	for k := range 1 + i%2 {
-		d.Parts = append(d.Parts, Part{Name: fmt.Sprintf("%d.png", k), Bytes: []byte{byte(i), byte(i >> 8), byte(k)}})
+		d.Parts = append(d.Parts, Part{Name: fmt.Sprintf("%d.png", k),
+			Bytes: []byte{byte(i), byte(i >> 8), byte(k)}})
 	}
 	return d, nil
 }
@@ -29,13 +30,15 @@ func (albumCoder) EncodeSample(d *Document) ([]Sample, error) {
 	for _, p := range d.Parts {
 		at := int32(len(s.Tokens))
 		s.Tokens = append(s.Tokens, 2, 2, 3, int32(len(d.Key)))
-		s.Media = append(s.Media, Media{Kind: Image, Key: d.Key + "." + p.Name, Bytes: p.Bytes, Spans: []Span{{at, at + 2}}})
+		s.Media = append(s.Media, Media{Kind: Image, Key: d.Key + "." + p.Name, Bytes: p.Bytes,
+			Spans: []Span{{at, at + 2}}})
 	}
 	return []Sample{s}, nil
 }
 
-// TestPreparedMedia: samples of which a picture cannot be decoded are set aside before they are packed; what is taken is that
-// of the medium, once decoded where memory holds it; batches depend neither on pools nor on memory, and memory is bounded.
+// TestPreparedMedia: samples of which a picture cannot be decoded are set aside before they are packed; what
+// is taken is that of the medium, once decoded where memory holds it; batches depend neither on pools nor on
+// memory, and memory is bounded.
 func TestPreparedMedia(t *testing.T) {
 	const each = 100
 	var want [][]Origin
@@ -51,8 +54,10 @@ func TestPreparedMedia(t *testing.T) {
 			}
 			return fmt.Sprintf("%s of %d", m.Key, n), each, nil
 		}
-		l, err := OpenLoader(LoaderConfig{Sources: []Weighted{{Source: &albums{letters{n: 240}}}}, Mode: ModeSFT, SeqLen: 32, EOD: -1, MicroBatch: 1, GlobalBatch: 4, Window: 16, Seed: 4,
-			Budget: Budget{Fraction: 1}, Readers: c.workers, Decoders: c.decoders, Samples: albumCoder{}, Prepare: prepare, HoldBytes: c.hold}, nil)
+		l, err := OpenLoader(LoaderConfig{Sources: []Weighted{{Source: &albums{letters{n: 240}}}},
+			Mode: ModeSFT, SeqLen: 32, EOD: -1, MicroBatch: 1, GlobalBatch: 4, Window: 16, Seed: 4,
+			Budget: Budget{Fraction: 1}, Readers: c.workers, Decoders: c.decoders, Samples: albumCoder{},
+			Prepare: prepare, HoldBytes: c.hold}, nil)
 		require.NoError(t, err)
 		h := l.feed.fetch.decoding
 		var got [][]Origin
@@ -70,7 +75,8 @@ func TestPreparedMedia(t *testing.T) {
 					require.Equal(t, fmt.Sprintf("%s of %d", m.Key, n[i]), v)
 					taken++
 					if c.hold > 1<<16 {
-						require.EqualValues(t, 1, made[m.Bytes[2]][m.Bytes[0]].Load(), "a medium in memory is decoded once")
+						require.EqualValues(t, 1, made[m.Bytes[2]][m.Bytes[0]].Load(),
+							"a medium in memory is decoded once")
 					}
 				}
 			}

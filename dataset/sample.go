@@ -10,14 +10,15 @@ const (
 	Audio MediaKind = "audio"
 )
 
-// Media is a picture, video or sound of a sample: the file as it is, and the tokens that stand for it. Which processor
-// makes a model's input of the bytes is the model's matter: Kind and the bytes decide.
+// Media is a picture, video or sound of a sample: the file as it is, and the tokens that stand for it. Which
+// processor makes a model's input of the bytes is the model's matter: Kind and the bytes decide.
 type Media struct {
 	Kind  MediaKind
 	Key   string // the sample's key, a dot and the file's name behind it, for messages
 	Bytes []byte // the file's content; it must not be changed
-	// Spans are the places of the tokens that the encoder's output fills, in order. In a Sample they count from its
-	// first token, in a Batch from its first row's. A picture has one; a video may have one a frame.
+	// Spans are the places of the tokens that the encoder's output fills, in order. In a Sample they count
+	// from its first token, in a Batch from its first row's. A picture has one; a video may have one a
+	// frame.
 	Spans []Span
 
 	ready *ready // what LoaderConfig.Prepare makes of it, or nil
@@ -33,9 +34,9 @@ type Sample struct {
 	Media  []Media
 }
 
-// SampleEncoder turns the files of a sample (Document.Parts) into tokens: one Sample, or the several that were packed
-// into one beforehand, which do not attend to each other. An error means that this sample cannot be used; it is
-// quarantined. It is used by several goroutines at once.
+// SampleEncoder turns the files of a sample (Document.Parts) into tokens: one Sample, or the several that
+// were packed into one beforehand, which do not attend to each other. An error means that this sample cannot
+// be used; it is quarantined. It is used by several goroutines at once.
 type SampleEncoder interface {
 	EncodeSample(d *Document) ([]Sample, error)
 	Fingerprint() string
@@ -43,11 +44,12 @@ type SampleEncoder interface {
 
 // MediaExpander knows a model's tokens for media. It is used by several goroutines at once.
 type MediaExpander interface {
-	// Mark returns the id that a chat template writes for one picture, video or sound, and whether there is one.
+	// Mark returns the id that a chat template writes for one picture, video or sound, and whether there is
+	// one.
 	Mark(kind MediaKind) (id int32, ok bool)
-	// Expand returns the tokens that come in place of the mark, and the stretches of them that the encoder's output
-	// fills. n is how many media the conversation has, which some models go by. It looks at the file's header at most.
-	// An error says what is wrong with the file.
+	// Expand returns the tokens that come in place of the mark, and the stretches of them that the encoder's
+	// output fills. n is how many media the conversation has, which some models go by. It looks at the
+	// file's header at most. An error says what is wrong with the file.
 	Expand(m *Media, n int) (ids []int32, fill []Span, err error)
 	// Fingerprint changes with whatever changes the tokens.
 	Fingerprint() string

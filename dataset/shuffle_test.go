@@ -10,9 +10,11 @@ import (
 	"github.com/lfactor/lfactor/dataset/pack"
 )
 
-// An order within windows is a permutation, whatever the sizes, and computing a place does not depend on those before.
+// An order within windows is a permutation, whatever the sizes, and computing a place does not depend on
+// those before.
 func TestWindowOrderIsAPermutation(t *testing.T) {
-	for _, c := range []struct{ n, window int64 }{{1, 1}, {7, 3}, {1000, 1}, {1000, 999}, {10_007, 640}, {100_003, 10_000}, {5000, 1279}, {641, 640}} {
+	for _, c := range []struct{ n, window int64 }{{1, 1}, {7, 3}, {1000, 1}, {1000, 999}, {10_007, 640},
+		{100_003, 10_000}, {5000, 1279}, {641, 640}} {
 		w := newOrder(c.n, c.window, 1, 2, 3)
 		seen := make([]bool, c.n)
 		for i := range c.n {
@@ -26,8 +28,8 @@ func TestWindowOrderIsAPermutation(t *testing.T) {
 	}
 }
 
-// mixture is how well an order mixes shards: the mean distance in the data of documents that follow each other, and the
-// mean entropy of the shards in batches, in nats.
+// mixture is how well an order mixes shards: the mean distance in the data of documents that follow each
+// other, and the mean entropy of the shards in batches, in nats.
 func mixture(o order, shards, each int64, batch int) (distance, entropy float64) {
 	n, last := shards*each, int64(0)
 	counts := make([]int, shards)
@@ -54,8 +56,9 @@ func mixture(o order, shards, each int64, batch int) (distance, entropy float64)
 	return distance / float64(n-1), entropy / float64(batches)
 }
 
-// A window as large as ten shards mixes like an order of all documents, within 2 %: both the distance of neighbours and
-// the shards in a batch. Whole shards in windows of ten would lose a tenth of the one and half of the other.
+// A window as large as ten shards mixes like an order of all documents, within 2 %: both the distance of
+// neighbours and the shards in a batch. Whole shards in windows of ten would lose a tenth of the one and
+// half of the other.
 func TestShuffleQuality(t *testing.T) {
 	for _, c := range []struct{ shards, each int64 }{{100, 1000}, {30, 10_000}, {12, 500}, {1000, 640}} {
 		for seed := range uint64(3) {
@@ -78,12 +81,15 @@ func TestWindowOrderReadsInRuns(t *testing.T) {
 	require.Len(t, runs, 2560)
 }
 
-// Any number of readers and encoders gives the same sequence, with every way of packing, and the stages tell their work.
+// Any number of readers and encoders gives the same sequence, with every way of packing, and the stages tell
+// their work.
 func TestPoolsGiveOneSequence(t *testing.T) {
 	for _, p := range Packings() {
 		var want []Batch
 		for _, pools := range [][2]int{{1, 1}, {2, 1}, {1, 3}, {7, 4}} {
-			cfg := LoaderConfig{Sources: []Weighted{{Source: &letters{n: 3000}, Weight: 3}, {Source: &letters{n: 50, from: 9000}, Weight: 1}}, Mode: ModeSFT, SeqLen: 64, EOD: -1, Packing: p, OrderWindow: 500,
+			cfg := LoaderConfig{Sources: []Weighted{{Source: &letters{n: 3000}, Weight: 3},
+				{Source: &letters{n: 50, from: 9000}, Weight: 1}}, Mode: ModeSFT, SeqLen: 64, EOD: -1,
+				Packing: p, OrderWindow: 500,
 				MicroBatch: 2, GlobalBatch: 4, Readers: pools[0], Encoders: pools[1], Seed: 4}
 			l, err := OpenLoader(cfg, lengthCoder{})
 			require.NoError(t, err)
@@ -118,7 +124,8 @@ func (v *letters) Len() int64          { return v.n }
 func (v *letters) Fingerprint() string { return fmt.Sprint("letters ", v.n, v.from) }
 func (v *letters) Close() error        { return nil }
 func (v *letters) Read(i int64) (Document, error) {
-	return Document{Text: fmt.Sprintf("%0*d", 4+i*7%40, v.from+i), Place: Place{File: "letters", Offset: i}}, nil
+	return Document{Text: fmt.Sprintf("%0*d", 4+i*7%40, v.from+i), Place: Place{File: "letters", Offset: i}},
+		nil
 }
 
 // lengthCoder makes a token of each byte.
@@ -137,7 +144,8 @@ func TestShareEvenly(t *testing.T) {
 	var batches []Batch
 	for m := range 64 {
 		n := int32(16 + 16*(m*m%61))
-		batches = append(batches, Batch{Rows: 1, SeqLen: 1024, CuSeqlens: []int32{0, n, 1024}, SampleIDs: []int64{int64(m), -1}})
+		batches = append(batches, Batch{Rows: 1, SeqLen: 1024, CuSeqlens: []int32{0, n, 1024},
+			SampleIDs: []int64{int64(m), -1}})
 	}
 	cost := pack.ModelCost(1024)
 	spread := func(shares [][]Batch) float64 {
@@ -169,12 +177,14 @@ func TestShareEvenly(t *testing.T) {
 	require.Less(t, spread(even), .001)
 }
 
-// Sharing by both costs evens out pictures as well as text, keeps counts, samples and order, and is ShareEvenly without pictures.
+// Sharing by both costs evens out pictures as well as text, keeps counts, samples and order, and is
+// ShareEvenly without pictures.
 func TestShareBoth(t *testing.T) {
 	var batches []Batch
 	for m := range 64 {
 		n, p := int32(16+16*(m*m%61)), int32(4+m*m*7%53)
-		b := Batch{Rows: 1, SeqLen: 1024, Tokens: make([]int32, 1024), CuSeqlens: []int32{0, n, 1024}, SampleIDs: []int64{int64(m), -1}}
+		b := Batch{Rows: 1, SeqLen: 1024, Tokens: make([]int32, 1024), CuSeqlens: []int32{0, n, 1024},
+			SampleIDs: []int64{int64(m), -1}}
 		for range m % 3 {
 			b.Media = append(b.Media, Media{Spans: []Span{{0, p}, {p, 2 * p}}})
 		}
@@ -209,7 +219,8 @@ func TestShareBoth(t *testing.T) {
 	pv, pl := of(plain)
 	bv, bl := of(both)
 	ev, _ := of(ShareEvenly(batches, 8, cost))
-	t.Logf("vision %.3f, language %.3f at home; %.4f and %.4f shared by both; vision %.3f by one", pv, pl, bv, bl, ev)
+	t.Logf("vision %.3f, language %.3f at home; %.4f and %.4f shared by both; vision %.3f by one", pv, pl,
+		bv, bl, ev)
 	require.Greater(t, pv, .2)
 	require.Greater(t, ev, .1)
 	require.Less(t, bv, .03)

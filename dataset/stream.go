@@ -6,13 +6,14 @@ import (
 	"fmt"
 )
 
-// Visit takes document i of a source. The document and all its bytes are the source's, and change when Visit returns.
-// bad is why it cannot be used, nil for a good one.
+// Visit takes document i of a source. The document and all its bytes are the source's, and change when Visit
+// returns. bad is why it cannot be used, nil for a good one.
 type Visit func(i int64, d *Document, bad *BadSample) error
 
 // Streamer is a source that reads documents in a row with less work than one by one.
 type Streamer interface {
-	// Stream gives documents from to to-1 in order, 0 <= from <= to <= Len. An error of visit ends it and is returned.
+	// Stream gives documents from to to-1 in order, 0 <= from <= to <= Len. An error of visit ends it and is
+	// returned.
 	Stream(ctx context.Context, from, to int64, visit Visit) error
 }
 
@@ -43,7 +44,9 @@ func (c *concat) Stream(ctx context.Context, from, to int64, visit Visit) error 
 	for k, s := range c.sources {
 		end := c.ends[k]
 		if lo, hi := max(from, begin), min(to, end); lo < hi {
-			err := Stream(ctx, s, lo-begin, hi-begin, func(i int64, d *Document, bad *BadSample) error { return visit(begin+i, d, bad) })
+			err := Stream(ctx, s, lo-begin, hi-begin, func(i int64, d *Document, bad *BadSample) error {
+				return visit(begin+i, d, bad)
+			})
 			if err != nil {
 				return err
 			}
@@ -53,7 +56,8 @@ func (c *concat) Stream(ctx context.Context, from, to int64, visit Visit) error 
 	return nil
 }
 
-// Sources returns the sources that a source is made of, one after the other: itself, unless it is of several.
+// Sources returns the sources that a source is made of, one after the other: itself, unless it is of
+// several.
 func Sources(s Source) []Source {
 	if c, ok := s.(*concat); ok {
 		return c.sources

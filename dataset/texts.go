@@ -5,7 +5,8 @@ import "sync"
 // longTextsBytes bounds the texts that are kept because further pieces of them will be asked for.
 const longTextsBytes = 64 << 20
 
-// longTexts keeps documents of several pieces that were read last, since each piece costs reading its whole record. The oldest go first.
+// longTexts keeps documents of several pieces that were read last, since each piece costs reading its whole
+// record. The oldest go first.
 type longTexts struct {
 	mu    sync.Mutex
 	docs  map[docKey]Document

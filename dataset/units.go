@@ -9,14 +9,16 @@ import (
 
 // Sized is a source that knows how large its documents are without reading them.
 type Sized interface {
-	// Sizes sets out[k] to the size of document from+k: the number of ids where the source holds tokens, else about the
-	// bytes of the text. It may be any number for a document that is bad. ErrNoSizes says that they are not known after all.
+	// Sizes sets out[k] to the size of document from+k: the number of ids where the source holds tokens,
+	// else about the bytes of the text. It may be any number for a document that is bad. ErrNoSizes says
+	// that they are not known after all.
 	Sizes(from int64, out []int64) error
 }
 
 // Parted is a source of tokens that reads a part of a document by itself.
 type Parted interface {
-	// ReadPart returns document i with its tokens from to to-1 alone, 0 <= from <= to <= the document's size.
+	// ReadPart returns document i with its tokens from to to-1 alone, 0 <= from <= to <= the document's
+	// size.
 	ReadPart(i, from, to int64) (Document, error)
 }
 
@@ -32,18 +34,20 @@ func sizesOf(s Source, from int64, out []int64) error {
 }
 
 const (
-	// unitStride is after how many documents the number of units before is remembered: 8 bytes for so many documents.
+	// unitStride is after how many documents the number of units before is remembered: 8 bytes for so many
+	// documents.
 	unitStride = 256
-	// pieceRows is how many rows a piece of a text should have: one for certain, and rarely two. pieceBytesMin is the least that
-	// it has in bytes.
+	// pieceRows is how many rows a piece of a text should have: one for certain, and rarely two.
+	// pieceBytesMin is the least that it has in bytes.
 	pieceRows     = 1.5
 	pieceBytesMin = 64
 	// piecesMax bounds the pieces of a text, each of which costs reading its record.
 	piecesMax = 256
 )
 
-// units are what is permuted in a source: its documents, and where their sizes are known the pieces of long ones, which would
-// otherwise fill many rows one after the other. They are numbered in the order of the source.
+// units are what is permuted in a source: its documents, and where their sizes are known the pieces of long
+// ones, which would otherwise fill many rows one after the other. They are numbered in the order of the
+// source.
 type units struct {
 	source Source
 	n      int64
@@ -83,7 +87,8 @@ const (
 	measureBytes     = 16 << 10
 )
 
-// measure finds how many bytes of a text a piece is to have, from the starts of some documents all over the source.
+// measure finds how many bytes of a text a piece is to have, from the starts of some documents all over the
+// source.
 func (u *units) measure(enc Encoder) error {
 	bytes, ids := 0, 0
 	n := min(measureDocuments, u.source.Len())
@@ -98,7 +103,8 @@ func (u *units) measure(enc Encoder) error {
 		text := d.Text[:textCut(d.Text, 1, max(1, int64(len(d.Text))/measureBytes))]
 		some, err := Encode(enc, text, false)
 		if err != nil {
-			return fmt.Errorf("document %d of %s: %s: %w", k*(u.source.Len()/n), u.source.Name(), d.Place, err)
+			return fmt.Errorf("document %d of %s: %s: %w", k*(u.source.Len()/n), u.source.Name(),
+				d.Place, err)
 		}
 		bytes, ids = bytes+len(text), ids+len(some)
 	}
@@ -118,8 +124,8 @@ func (u *units) pieces(size int64) int64 {
 	return min(piecesMax, max(1, (size+u.bytes-1)/u.bytes))
 }
 
-// count is how many units a document of a size is. A piece of a text that may fill a row is two: what it has beyond full rows would
-// else stand close to them.
+// count is how many units a document of a size is. A piece of a text that may fill a row is two: what it has
+// beyond full rows would else stand close to them.
 func (u *units) count(size int64) int64 {
 	if n := u.pieces(size); u.bytes == 0 || float64(size) <= float64(u.bytes)/pieceRows {
 		return n
@@ -173,14 +179,15 @@ func (u *units) at(i int64) (unit, error) {
 		}
 		return out, nil
 	}
-	return unit{}, fmt.Errorf("the sizes of the documents of %s are not those that they were: the data has changed", u.source.Name())
+	return unit{}, fmt.Errorf("the sizes of the documents of %s are not those that they were: the data "+
+		"has changed", u.source.Name())
 }
 
 // last says whether the unit ends its document.
 func (u unit) last() bool { return u.piece == u.pieces-1 }
 
-// of returns the unit's part of a piece's ids: the full rows with the last one's last label, or what follows them. One id behind
-// full rows was their label, and joined with another document it would teach nothing.
+// of returns the unit's part of a piece's ids: the full rows with the last one's last label, or what follows
+// them. One id behind full rows was their label, and joined with another document it would teach nothing.
 func (u unit) of(ids []int32, seqLen int) (part []int32, from int) {
 	rows := max(0, len(ids)-1) / seqLen * seqLen
 	switch {
@@ -194,8 +201,8 @@ func (u unit) of(ids []int32, seqLen int) (part []int32, from int) {
 	return nil, 0
 }
 
-// tokens is where the unit's ids lie in a document of tokens: a row's, and the first of the row behind it, which is the
-// last one's label.
+// tokens is where the unit's ids lie in a document of tokens: a row's, and the first of the row behind it,
+// which is the last one's label.
 func (u unit) tokens(seqLen int) (from, to int64) {
 	from = u.piece * int64(seqLen)
 	if u.last() {
@@ -204,8 +211,8 @@ func (u unit) tokens(seqLen int) (from, to int64) {
 	return from, from + int64(seqLen) + 1
 }
 
-// text is the unit's part of a text. Parts follow each other without a gap; where the text is shorter than its record, as
-// beside other members of an object, the last parts are empty.
+// text is the unit's part of a text. Parts follow each other without a gap; where the text is shorter than
+// its record, as beside other members of an object, the last parts are empty.
 func (u unit) text(text string) (part string, last bool) {
 	pieces := min(u.pieces, max(1, (int64(len(text))+u.bytes-1)/u.bytes))
 	if u.piece >= pieces {
@@ -217,8 +224,9 @@ func (u unit) text(text string) (part string, last bool) {
 // cutSearch is how far behind the even cut a place is looked for at which tokens end in any case.
 const cutSearch = 4096
 
-// textCut is where piece k of a text begins: behind its even share, at the start of a line that begins with no white space,
-// where the tokenizers in use never join what lies on both sides; else in front of a space; else between two characters.
+// textCut is where piece k of a text begins: behind its even share, at the start of a line that begins with
+// no white space, where the tokenizers in use never join what lies on both sides; else in front of a space;
+// else between two characters.
 func textCut(text string, k, pieces int64) int {
 	n := int64(len(text))
 	at := int(n/pieces*k + n%pieces*k/pieces)
@@ -300,7 +308,8 @@ func readPart(s Source, i, from, to int64) (Document, error) {
 		return d, err
 	}
 	if to > int64(len(d.Tokens)) {
-		return d, &BadSample{d.Place, fmt.Sprintf("it has %d ids, fewer than the %d that its size says", len(d.Tokens), to)}
+		return d, &BadSample{d.Place, fmt.Sprintf("it has %d ids, fewer than the %d that its size says",
+			len(d.Tokens), to)}
 	}
 	d.Tokens = d.Tokens[from:to]
 	return d, nil

@@ -27,10 +27,10 @@ func lastPass(t *testing.T, cfg LoaderConfig) (out []Batch) {
 	}
 }
 
-// TestPiecesCoverEverything: in a pass every token is the input of one place and the label of another; what is missing is what
-// has nothing to follow or to follow on: a document's first token is no label, and behind its last full row one token may be label
-// alone. Tokens that are not neighbours in their document never predict each other, but across the end of one and the start of
-// the next.
+// TestPiecesCoverEverything: in a pass every token is the input of one place and the label of another; what
+// is missing is what has nothing to follow or to follow on: a document's first token is no label, and behind
+// its last full row one token may be label alone. Tokens that are not neighbours in their document never
+// predict each other, but across the end of one and the start of the next.
 func TestPiecesCoverEverything(t *testing.T) {
 	for _, sized := range []bool{true, false} {
 		for _, separate := range []bool{false, true} {
@@ -67,7 +67,8 @@ func TestPiecesCoverEverything(t *testing.T) {
 					require.LessOrEqual(t, inputs[id], 1)
 					require.LessOrEqual(t, labels[id], 1)
 					if inputs[id] == 0 {
-						require.Equal(t, len(d.Tokens)-1, k, "document of %d tokens: token %d is no input", len(d.Tokens), k)
+						require.Equal(t, len(d.Tokens)-1, k, "document of %d tokens: token %d is no input",
+							len(d.Tokens), k)
 					}
 					if inputs[id]+labels[id] == 0 {
 						missing++
@@ -83,12 +84,17 @@ func TestPiecesCoverEverything(t *testing.T) {
 // requireEnds checks that a document ends with one token and another begins with the other.
 func requireEnds(t *testing.T, src *memory, last, first int32) {
 	t.Helper()
-	ends := slices.ContainsFunc(src.docs, func(d Document) bool { return len(d.Tokens) > 0 && d.Tokens[len(d.Tokens)-1] == last })
-	begins := slices.ContainsFunc(src.docs, func(d Document) bool { return len(d.Tokens) > 0 && d.Tokens[0] == first })
+	ends := slices.ContainsFunc(src.docs, func(d Document) bool {
+		return len(d.Tokens) > 0 && d.Tokens[len(d.Tokens)-1] == last
+	})
+	begins := slices.ContainsFunc(src.docs, func(d Document) bool {
+		return len(d.Tokens) > 0 && d.Tokens[0] == first
+	})
 	require.True(t, ends && begins, "%d predicts %d", last, first)
 }
 
-// TestTextPieces: the pieces of a text are that text, cut between characters, and where there are lines, in front of them.
+// TestTextPieces: the pieces of a text are that text, cut between characters, and where there are lines, in
+// front of them.
 func TestTextPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -123,12 +129,13 @@ func TestTextPieces(t *testing.T) {
 	require.Equal(t, int64(piecesMax), u.pieces(1<<40))
 }
 
-// TestLongTextsAreReadOnce: the pieces of a text, far apart in the order, cost reading it once where it fits the memory for such texts, and that memory is
-// bounded.
+// TestLongTextsAreReadOnce: the pieces of a text, far apart in the order, cost reading it once where it fits
+// the memory for such texts, and that memory is bounded.
 func TestLongTextsAreReadOnce(t *testing.T) {
 	src := sizedSource("s", 40)
 	lastPass(t, pretrain(Weighted{src, 1}))
-	require.LessOrEqual(t, src.reads.Load(), int64(40+measureDocuments+12), "40 documents, those measured, and what two readers ask for at once")
+	require.LessOrEqual(t, src.reads.Load(), int64(40+measureDocuments+12),
+		"40 documents, those measured, and what two readers ask for at once")
 	var l longTexts
 	for i := range int64(100) {
 		l.put(docKey{0, i}, Document{Text: strings.Repeat("x", 1<<20)})
@@ -178,11 +185,13 @@ func TestUnits(t *testing.T) {
 	require.Equal(t, wholeDocuments(u.source), u, "sizes are not known")
 }
 
-// TestOrderIsMixed: steps' losses are as little correlated with those of the steps before as in an i.i.d. order, where a document's
-// tokens all have its loss and long documents fill dozens of steps. The standard error of the correlation of n values is 1/√n.
+// TestOrderIsMixed: steps' losses are as little correlated with those of the steps before as in an i.i.d.
+// order, where a document's tokens all have its loss and long documents fill dozens of steps. The standard
+// error of the correlation of n values is 1/√n.
 func TestOrderIsMixed(t *testing.T) {
 	const seqLen, batch, docs = 64, 8, 200
-	text, ids := &memory{name: "text", kind: KindText, sized: true}, &memory{name: "ids", kind: KindTokens, sized: true}
+	text, ids := &memory{name: "text", kind: KindText, sized: true},
+		&memory{name: "ids", kind: KindTokens, sized: true}
 	for i := range docs {
 		n := 20 + int(Draw(5, 0, int64(i), 0, 0)%300)
 		if i%10 == 0 {
@@ -196,7 +205,8 @@ func TestOrderIsMixed(t *testing.T) {
 		sum, n := 0.0, 0
 		for seed := range uint64(seeds) {
 			cfg := pretrain(Weighted{src, 1})
-			cfg.SeqLen, cfg.EOD, cfg.MicroBatch, cfg.GlobalBatch, cfg.Shuffle, cfg.Seed = seqLen, -1, batch, batch, 0, seed
+			cfg.SeqLen, cfg.EOD, cfg.MicroBatch, cfg.GlobalBatch, cfg.Shuffle, cfg.Seed = seqLen, -1, batch,
+				batch, 0, seed
 			var losses []float64
 			for _, b := range lastPass(t, cfg) {
 				sum := 0.0
@@ -208,7 +218,8 @@ func TestOrderIsMixed(t *testing.T) {
 			n = len(losses) - 1
 			sum += lag1(losses[:n])
 		}
-		require.Less(t, math.Abs(sum/seeds), 2/math.Sqrt(float64(seeds*n)), "%s: %d times %d steps", src.name, seeds, n)
+		require.Less(t, math.Abs(sum/seeds), 2/math.Sqrt(float64(seeds*n)), "%s: %d times %d steps",
+			src.name, seeds, n)
 	}
 }
 

@@ -38,7 +38,8 @@ func Concat(sources ...Source) (Source, error) {
 	total := int64(0)
 	for _, s := range sources {
 		if s.Kind() != sources[0].Kind() {
-			return nil, fmt.Errorf("%s holds %s and %s holds %s: they cannot be one data set", sources[0].Name(), sources[0].Kind(), s.Name(), s.Kind())
+			return nil, fmt.Errorf("%s holds %s and %s holds %s: they cannot be one data set",
+				sources[0].Name(), sources[0].Kind(), s.Name(), s.Kind())
 		}
 		total += s.Len()
 		c.ends = append(c.ends, total)
@@ -80,8 +81,8 @@ type part struct {
 	label   string
 }
 
-// Range returns the documents of a source whose place lies in [from, to) of the whole, fractions as ParseSplit gives
-// them: Megatron-LM's split. The view shares the source; close the source, not the view.
+// Range returns the documents of a source whose place lies in [from, to) of the whole, fractions as
+// ParseSplit gives them: Megatron-LM's split. The view shares the source; close the source, not the view.
 func Range(s Source, from, to float64) Source {
 	n := float64(s.Len())
 	return Slice(s, int64(math.RoundToEven(from*n)), int64(math.RoundToEven(to*n)))
@@ -89,11 +90,12 @@ func Range(s Source, from, to float64) Source {
 
 // Slice returns the documents from to to-1 of a source, as Range does.
 func Slice(s Source, from, to int64) Source {
-	return &part{Source: s, from: from, n: max(to-from, 0), label: fmt.Sprintf("documents %d to %d", from, to)}
+	return &part{Source: s, from: from, n: max(to-from, 0),
+		label: fmt.Sprintf("documents %d to %d", from, to)}
 }
 
-// Sampled is Range over the documents in an order that depends on the seed: parts with the same seed that do not
-// overlap have no document in common, and each is an even sample of the whole.
+// Sampled is Range over the documents in an order that depends on the seed: parts with the same seed that do
+// not overlap have no document in common, and each is an even sample of the whole.
 func Sampled(s Source, seed uint64, from, to float64) Source {
 	p := Range(s, from, to).(*part)
 	if s.Len() > 0 {

@@ -2,11 +2,12 @@ package dataset
 
 import "math"
 
-// LossWeight is how much a trained token of a sample of n trained tokens counts: InternVL 2.5's reweighting of losses
-// (arXiv:2412.05271). Samples that are packed into one row are weighed apart.
+// LossWeight is how much a trained token of a sample of n trained tokens counts: InternVL 2.5's reweighting
+// of losses (arXiv:2412.05271). Samples that are packed into one row are weighed apart.
 type LossWeight string
 
-// The weights. WeightSquare lies between the other two: long answers count more than short ones, but less than by their length.
+// The weights. WeightSquare lies between the other two: long answers count more than short ones, but less
+// than by their length.
 const (
 	WeightToken  LossWeight = "token"  // 1: every token counts alike
 	WeightSample LossWeight = "sample" // 1/n: every sample counts alike
@@ -33,7 +34,8 @@ type LossMean string
 const (
 	MeanToken      LossMean = "token"      // all tokens of the step
 	MeanMicrobatch LossMean = "microbatch" // those of each microbatch, and then all microbatches
-	MeanRound      LossMean = "round"      // those of the k-th microbatches of all replicas together, and then all k
+	// those of the k-th microbatches of all replicas together, and then all k
+	MeanRound LossMean = "round"
 )
 
 // Weighting makes the loss of a step out of the losses of its tokens.
@@ -42,9 +44,10 @@ type Weighting struct {
 	Mean   LossMean
 }
 
-// Weigh returns what each token's loss is multiplied with, for the microbatches of one rank, given the shares of all
-// data-parallel ranks: the step's loss is the sum of the products. The factors of a step add up to 1, unless some microbatch
-// or round has nothing to learn; it adds nothing. They are [Rows · SeqLen] each, 0 where the label is IgnoreLabel.
+// Weigh returns what each token's loss is multiplied with, for the microbatches of one rank, given the
+// shares of all data-parallel ranks: the step's loss is the sum of the products. The factors of a step add
+// up to 1, unless some microbatch or round has nothing to learn; it adds nothing. They are [Rows · SeqLen]
+// each, 0 where the label is IgnoreLabel.
 func (w Weighting) Weigh(shares [][]Batch, rank int) [][]float32 {
 	norms := w.norms(shares)
 	out := make([][]float32, len(shares[rank]))

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWeigh compares the factor of every token's loss with the gradient that PyTorch's autograd finds for the loss as LoongForge and
-// Megatron compute it (bench/golden/loss_weights.py): packed samples, padding, a sample and a microbatch with nothing to learn.
-// Factors are rounded to float32.
+// TestWeigh compares the factor of every token's loss with the gradient that PyTorch's autograd finds for
+// the loss as LoongForge and Megatron compute it (bench/golden/loss_weights.py): packed samples, padding, a
+// sample and a microbatch with nothing to learn. Factors are rounded to float32.
 func TestWeigh(t *testing.T) {
 	var golden struct {
 		Shares [][]struct {
@@ -60,7 +60,8 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// TestWeighPacked: conversations that a loader packs into one row are weighed each by its own length, cut ones by what is left.
+// TestWeighPacked: conversations that a loader packs into one row are weighed each by its own length, cut
+// ones by what is left.
 func TestWeighPacked(t *testing.T) {
 	l := open(t, sft(Weighted{Source: chatSource("a", 120), Weight: 1}))
 	packed := 0
@@ -78,7 +79,8 @@ func TestWeighPacked(t *testing.T) {
 					first = s
 				} else if n > 0 {
 					packed++ // n·w² is the same for all of a step
-					require.InEpsilon(t, float64(b.trained(first))*float64(each[first])*float64(each[first]), float64(n)*float64(each[s])*float64(each[s]), 1e-6)
+					require.InEpsilon(t, float64(b.trained(first))*float64(each[first])*float64(each[first]),
+						float64(n)*float64(each[s])*float64(each[s]), 1e-6)
 				}
 			}
 		}

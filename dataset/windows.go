@@ -39,18 +39,20 @@ func (m *maker) windows() ([]row, error) {
 
 // window is SeqLen+1 tokens of a source, or fewer at its end.
 type window struct {
-	tokens  []int32
-	starts  []int  // where stretches of another document begin, but for the first
-	joined  []bool // for each of starts: a document ends in front of it and it begins one, so that a label may reach across
+	tokens []int32
+	starts []int // where stretches of another document begin, but for the first
+	// for each of starts: a document ends in front of it and it begins one, so that a label may reach across
+	joined  []bool
 	origins []Origin
 }
 
-// cutter cuts the windows of one source. A unit that fills rows alone gives those first, from its start on. What it has
-// beyond them is joined with what others have, in the order of the units, so that no token is left out and most rows of a long
-// document are of that alone. In files' order (Sequential) all units are joined.
+// cutter cuts the windows of one source. A unit that fills rows alone gives those first, from its start on.
+// What it has beyond them is joined with what others have, in the order of the units, so that no token is
+// left out and most rows of a long document are of that alone. In files' order (Sequential) all units are
+// joined.
 //
-// Its state is a function of a SourcePosition: the unit and token where what is joined begins, how many units were opened from
-// there, and how many rows the last of them gave.
+// Its state is a function of a SourcePosition: the unit and token where what is joined begins, how many
+// units were opened from there, and how many rows the last of them gave.
 type cutter struct {
 	*maker
 	source int
@@ -90,7 +92,8 @@ func (m *maker) cutterOf(source int) (*cutter, error) {
 	}
 	c.rows = c.rows[given:]
 	if from > 0 {
-		if len(c.rest) == 0 || c.rest[0].place != c.at.Doc || from < int64(c.rest[0].from) || from >= int64(len(c.rest[0].out.ids)) {
+		if len(c.rest) == 0 || c.rest[0].place != c.at.Doc || from < int64(c.rest[0].from) ||
+			from >= int64(len(c.rest[0].out.ids)) {
 			return nil, c.changed("token", from)
 		}
 		c.n -= int(from) - c.rest[0].from
@@ -101,7 +104,8 @@ func (m *maker) cutterOf(source int) (*cutter, error) {
 }
 
 func (c *cutter) changed(what string, at int64) error {
-	return fmt.Errorf("%s: the position is at %s %d of unit %d, which has no such one: the data has changed", c.cfg.Sources[c.source].Source.Name(), what, at, c.at.Doc)
+	return fmt.Errorf("%s: the position is at %s %d of unit %d, which has no such one: the data has changed",
+		c.cfg.Sources[c.source].Source.Name(), what, at, c.at.Doc)
 }
 
 // window cuts the next window of a source.
@@ -135,8 +139,8 @@ func (m *maker) window(source int) (window, error) {
 	return w, nil
 }
 
-// open takes up the unit j places behind the position. first says that it was not opened before an interruption, so that a
-// fault counts.
+// open takes up the unit j places behind the position. first says that it was not opened before an
+// interruption, so that a fault counts.
 func (c *cutter) open(j int, first bool) error {
 	q := c.queues[c.source]
 	s := c.at
@@ -164,7 +168,8 @@ func (c *cutter) open(j int, first bool) error {
 	c.rows = nil
 	ids, from, size := d.out.ids, 0, c.cfg.SeqLen
 	for ; !c.cfg.Sequential && len(ids)-from > size; from += size {
-		w := window{tokens: ids[from : from+size+1], origins: []Origin{c.origin(stretch{d, s.Pass, s.Doc, from})}}
+		w := window{tokens: ids[from : from+size+1],
+			origins: []Origin{c.origin(stretch{d, s.Pass, s.Doc, from})}}
 		c.rows = append(c.rows, w)
 	}
 	// One token behind full rows was their label, and joined with another document it would teach nothing.
@@ -248,7 +253,8 @@ func (m *maker) windowRow(w window, sample int64) row {
 		if i+1 < len(bounds) {
 			to = bounds[i+1]
 		}
-		r.segments = append(r.segments, segment{sample: sample, tokens: w.tokens[from:to], labels: labels[from:to]})
+		r.segments = append(r.segments, segment{sample: sample, tokens: w.tokens[from:to],
+			labels: labels[from:to]})
 	}
 	return r
 }

@@ -44,12 +44,14 @@ func RegisterBackend(name string, m Maker) struct{} {
 	return struct{}{}
 }
 
-// Describe lists the devices of this machine beside the processor, a line each, and the kinds that other builds have.
+// Describe lists the devices of this machine beside the processor, a line each, and the kinds that other
+// builds have.
 func Describe() (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(builtWith)) {
 		m, ok := makers[name]
 		if !ok {
-			lines = append(lines, fmt.Sprintf("%s: not in this program; go build -tags %s has it", name, builtWith[name]))
+			lines = append(lines, fmt.Sprintf("%s: not in this program; go build -tags %s has it", name,
+				builtWith[name]))
 			continue
 		}
 		for _, l := range m.Describe() {
@@ -65,7 +67,8 @@ func Backends() []string { return slices.Sorted(maps.Keys(makers)) }
 // builtWith are the tags of the builds that have a device.
 var builtWith = map[string]string{"cuda": "cuda", "xpu": "xpu"}
 
-// Open makes a backend by the name of its device: cpu, cuda, cuda:1, auto. Those that hold threads or memory implement io.Closer.
+// Open makes a backend by the name of its device: cpu, cuda, cuda:1, auto. Those that hold threads or memory
+// implement io.Closer.
 func Open(device string, o Options) (Backend, error) {
 	if device == Auto {
 		device = automatic()
@@ -77,7 +80,8 @@ func Open(device string, o Options) (Backend, error) {
 		o.Which = which
 		return m.Open(o)
 	case builtWith[name] != "":
-		return nil, fmt.Errorf("device %q: this program was built without it and has %v; one built with go build -tags %s has it",
+		return nil, fmt.Errorf("device %q: this program was built without it and has %v; one built with "+
+			"go build -tags %s has it",
 			device, Backends(), builtWith[name])
 	}
 	return nil, fmt.Errorf("device %q: this build has %v", device, Backends())
@@ -100,13 +104,16 @@ func Close(b Backend) {
 	}
 }
 
-// Peaks are rates of a device measured with nothing but the instructions in question: what the rates of operations are
-// compared with. They drift by some 10 % with the clock and with neighbours, so measure both in one run.
+// Peaks are rates of a device measured with nothing but the instructions in question: what the rates of
+// operations are compared with. They drift by some 10 % with the clock and with neighbours, so measure both
+// in one run.
 type Peaks struct {
 	MultiplyAdd float64 // float32 multiply-adds in registers on one thread, flops a second
-	Tiles       float64 // products of bfloat16 in registers on one thread, flops a second; 0 without instructions for them
-	Memory      float64 // bytes read and written a second by all threads copying and scaling 32 MiB
-	// TeamMultiplyAdd and TeamTiles are all threads at once: less than threads times as much where they share a core or a clock.
+	// products of bfloat16 in registers on one thread, flops a second; 0 without instructions for them
+	Tiles  float64
+	Memory float64 // bytes read and written a second by all threads copying and scaling 32 MiB
+	// TeamMultiplyAdd and TeamTiles are all threads at once: less than threads times as much where they
+	// share a core or a clock.
 	TeamMultiplyAdd, TeamTiles float64
 }
 

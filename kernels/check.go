@@ -12,8 +12,9 @@ import (
 
 // operand is one parsed operand of a signature.
 type operand struct {
-	name     string
-	dims     []string // a letter, "c+1", a number, or "..." for any leading or trailing dimensions; nil with any
+	name string
+	// a letter, "c+1", a number, or "..." for any leading or trailing dimensions; nil with any
+	dims     []string
 	any      bool     // [*]: the shape is the operation's own affair
 	dtypes   []string // f32 …, A, T or U
 	optional bool
@@ -56,8 +57,8 @@ func parseOperands(s string) []operand {
 	return l
 }
 
-// Check compares a call with the contract of its operation: the number of operands, dtypes, shapes and alignment. Backends panic
-// with the error it returns, because such a call is a bug of the caller.
+// Check compares a call with the contract of its operation: the number of operands, dtypes, shapes and
+// alignment. Backends panic with the error it returns, because such a call is a bug of the caller.
 func Check(c *Call) error {
 	s, ok := signatures()[c.Op]
 	if !ok {
@@ -95,7 +96,8 @@ func checkThen(c *Call) error {
 		}
 		for _, o := range t.Out {
 			if o.Len() != c.Out[0].Len() {
-				return fmt.Errorf("epilogue %s: %d elements of a product with %d", t.Op, o.Len(), c.Out[0].Len())
+				return fmt.Errorf("epilogue %s: %d elements of a product with %d", t.Op, o.Len(),
+					c.Out[0].Len())
 			}
 		}
 	}
@@ -142,7 +144,8 @@ func (b *binding) operand(o operand, t *tensor.Tensor) error {
 		return err
 	}
 	if !t.Aligned() {
-		return fmt.Errorf("operand %s is %v at an address that is no multiple of %d bytes", o.name, t, t.DType.Size())
+		return fmt.Errorf("operand %s is %v at an address that is not a multiple of %d bytes", o.name, t,
+			t.DType.Size())
 	}
 	if o.any {
 		return nil
@@ -155,7 +158,8 @@ func (b *binding) operand(o operand, t *tensor.Tensor) error {
 				return fmt.Errorf("operand %s is %v, want %v", o.name, t, o.dims)
 			}
 			if !b.bind("...", tensor.Len(shape[:n])) {
-				return fmt.Errorf("operand %s is %v: %d rows, other operands have %d", o.name, t, tensor.Len(shape[:n]), b.dims["..."])
+				return fmt.Errorf("operand %s is %v: %d rows, other operands have %d", o.name, t,
+					tensor.Len(shape[:n]), b.dims["..."])
 			}
 			shape = shape[n:]
 			continue
@@ -214,7 +218,8 @@ func (b *binding) dtype(o operand, t *tensor.Tensor) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("operand %s is %v, want %s (A is the dtype of all A operands)", o.name, t, strings.Join(o.dtypes, "|"))
+	return fmt.Errorf("operand %s is %v, want %s (A is the dtype of all A operands)", o.name, t,
+		strings.Join(o.dtypes, "|"))
 }
 
 // extra holds what a signature cannot say.
@@ -269,7 +274,8 @@ func checkNumerators(w *tensor.Tensor, l []*tensor.Tensor) error {
 		return nil
 	}
 	if n := (w.Shape[0] + LSEBlock - 1) / LSEBlock; have != 2 || l[1].Shape[1] != n {
-		return fmt.Errorf("operands e and top are %v, want both, and %d maxima a row for %d columns", l, n, w.Shape[0])
+		return fmt.Errorf("operands e and top are %v, want both, and %d maxima a row for %d columns", l, n,
+			w.Shape[0])
 	}
 	return nil
 }

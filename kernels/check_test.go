@@ -23,20 +23,27 @@ func TestCheckNamesTheFault(t *testing.T) {
 		{"any leading dimensions", Linear, list(of(f, 2, 3, 4), of(f, 5, 4)), list(of(f, 6, 5)), Attr{}, ""},
 		{"optional bias", Linear, list(of(b, 3, 4), of(b, 5, 4), of(b, 5)), list(of(b, 3, 5)), Attr{}, ""},
 		{"wide output", Linear, list(of(b, 3, 4), of(b, 5, 4), nil), list(of(f, 3, 5)), Attr{}, ""},
-		{"mixed activations", Linear, list(of(b, 3, 4), of(f, 5, 4)), list(of(b, 3, 5)), Attr{}, "operand w is f32"},
-		{"inner dimension", Linear, list(of(f, 3, 4), of(f, 5, 3)), list(of(f, 3, 5)), Attr{}, "dimension k is 4"},
-		{"rows", Linear, list(of(f, 3, 4), of(f, 5, 4)), list(of(f, 2, 5)), Attr{}, "2 rows, other operands have 3"},
+		{"mixed activations", Linear, list(of(b, 3, 4), of(f, 5, 4)), list(of(b, 3, 5)), Attr{},
+			"operand w is f32"},
+		{"inner dimension", Linear, list(of(f, 3, 4), of(f, 5, 3)), list(of(f, 3, 5)), Attr{},
+			"dimension k is 4"},
+		{"rows", Linear, list(of(f, 3, 4), of(f, 5, 4)), list(of(f, 2, 5)), Attr{},
+			"2 rows, other operands have 3"},
 		{"missing", Linear, list(of(f, 3, 4)), list(of(f, 2, 5)), Attr{}, "operand w is absent"},
 		{"too many", Fill, list(of(f, 1)), list(of(f, 1)), Attr{}, "1 operands, the contract has 0"},
 		{"variadic", Sum, list(of(f, 2), of(f, 2), of(f, 2)), list(of(f, 2)), Attr{}, ""},
-		{"variadic dtype", Sum, list(of(f, 2), of(f, 2), of(b, 2)), list(of(f, 2)), Attr{}, "operand x0 is bf16"},
+		{"variadic dtype", Sum, list(of(f, 2), of(f, 2), of(b, 2)), list(of(f, 2)), Attr{},
+			"operand x0 is bf16"},
 		{"slice", Slice, list(of(f, 2, 5)), list(of(f, 2, 2)), Attr{I: [4]int{1, 3}}, ""},
-		{"slice past the end", Slice, list(of(f, 2, 5)), list(of(f, 2, 2)), Attr{I: [4]int{1, 4}}, "does not fit"},
+		{"slice past the end", Slice, list(of(f, 2, 5)), list(of(f, 2, 2)), Attr{I: [4]int{1, 4}},
+			"does not fit"},
 		{"concat", Concat, list(of(f, 2, 5), of(f, 1, 5)), list(of(f, 3, 5)), Attr{}, ""},
 		{"concat short", Concat, list(of(f, 2, 5)), list(of(f, 3, 5)), Attr{}, "1 operands fill 2 of axis 0"},
 		{"cast of integers", Cast, list(of(tensor.I32, 2)), list(of(f, 2)), Attr{}, "no conversion of i32"},
-		{"rope sign", Rope, list(of(f, 1, 1, 4), of(f, 1, 2), of(f, 1, 2)), list(of(f, 1, 1, 4)), Attr{}, "I[0] is 0"},
-		{"rope pairs", Rope, list(of(f, 1, 1, 4), of(f, 1, 3), of(f, 1, 3)), list(of(f, 1, 1, 4)), Attr{}, "3 pairs"},
+		{"rope sign", Rope, list(of(f, 1, 1, 4), of(f, 1, 2), of(f, 1, 2)), list(of(f, 1, 1, 4)), Attr{},
+			"I[0] is 0"},
+		{"rope pairs", Rope, list(of(f, 1, 1, 4), of(f, 1, 3), of(f, 1, 3)), list(of(f, 1, 1, 4)), Attr{},
+			"3 pairs"},
 		{"unknown", "nonsense", nil, nil, Attr{}, `no operation "nonsense"`},
 	} {
 		err := Check(&Call{Op: c.op, In: c.in, Out: c.out, Attr: c.attr})
@@ -66,7 +73,8 @@ func TestCheckOfMasks(t *testing.T) {
 	i32 := func(shape ...int) *tensor.Tensor { return of(tensor.I32, shape...) }
 	call := func(tile int, scale float64, mask ...*tensor.Tensor) error {
 		q, cu := of(tensor.F32, 70, 2, 3), tensor.Of(tensor.I32, []int32{0, 70}, 2)
-		return Check(&Call{Op: Attention, In: append(list(q, q, q, cu, cu), mask...), Out: list(q, of(tensor.F32, 70, 2)), Attr: Attr{I: [4]int{0, 0, tile}, F: [2]float64{scale}}})
+		return Check(&Call{Op: Attention, In: append(list(q, q, q, cu, cu), mask...),
+			Out: list(q, of(tensor.F32, 70, 2)), Attr: Attr{I: [4]int{0, 0, tile}, F: [2]float64{scale}}})
 	}
 	require.NoError(t, call(2, 1, i32(35, 2)))
 	require.NoError(t, call(0, 1, nil, i32(70, 3), i32(70, 3), i32(6)))
@@ -94,10 +102,13 @@ func TestCheckRefusesMisalignedViews(t *testing.T) {
 				require.NoError(t, Check(into))
 				continue
 			}
-			require.ErrorContains(t, Check(good), fmt.Sprintf("operand x is %v[6 4] at an address that is no multiple of %d bytes", d, d.Size()))
+			require.ErrorContains(t, Check(good),
+				fmt.Sprintf("operand x is %v[6 4] at an address that is not a multiple of %d bytes", d,
+					d.Size()))
 			require.ErrorContains(t, Check(into), fmt.Sprintf("operand y is %v[6 4] at an address", d))
 		}
-		require.PanicsWithValue(t, fmt.Sprintf("tensor: view of %v[4 4], %d bytes, as %v[2 4] at byte 1", d, 16*d.Size(), d), func() { of(d, 4, 4).View(1, d, 2, 4) })
+		require.PanicsWithValue(t, fmt.Sprintf("tensor: view of %v[4 4], %d bytes, as %v[2 4] at byte 1", d,
+			16*d.Size(), d), func() { of(d, 4, 4).View(1, d, 2, 4) })
 		require.Panics(t, func() { of(d, 4, 4).View(12*d.Size(), d, 2, 4) }, "past the end")
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Device is a backend with memory of its own, whose calls may run after Run has returned, in the order in which they were issued. What
-// Run reads on the host, scalars and operands that lie there, it reads before it returns. Read and Write are the only ways for
-// the host to see or change device memory.
+// Device is a backend with memory of its own, whose calls may run after Run has returned, in the order in
+// which they were issued. What Run reads on the host, scalars and operands that lie there, it reads before
+// it returns. Read and Write are the only ways for the host to see or change device memory.
 //
-// A job that has issued its last call is done for the actor that asked for it; results are valid for later calls of the same device. Others
-// wait for the event that was recorded behind them.
+// A job that has issued its last call is done for the actor that asked for it; results are valid for later
+// calls of the same device. Others wait for the event that was recorded behind them.
 type Device interface {
 	Backend
 	tensor.Memory
@@ -20,7 +20,8 @@ type Device interface {
 	Read(dst []byte, t *tensor.Tensor)
 	// Write copies from the host, behind every call issued so far; src may be used again on return.
 	Write(t *tensor.Tensor, src []byte)
-	// Copy copies a tensor of a device of the same kind, which may be another one, behind every call issued so far here.
+	// Copy copies a tensor of a device of the same kind, which may be another one, behind every call issued
+	// so far here.
 	Copy(dst, src *tensor.Tensor)
 	// Record returns an event that is reached when every call issued so far has finished.
 	Record() Event
@@ -30,8 +31,8 @@ type Device interface {
 	Then(f func())
 }
 
-// DeviceError is a device that failed, or a library that drives it: the world's fault and not a call's. Methods of a Device that can
-// return no error panic with one.
+// DeviceError is a device that failed, or a library that drives it: the world's fault and not a call's.
+// Methods of a Device that can return no error panic with one.
 type DeviceError struct {
 	Device string
 	Err    error
@@ -83,7 +84,8 @@ func Ints(b Backend, t *tensor.Tensor) []int32 {
 	return out
 }
 
-// Host is a tensor with the same contents on the host: itself, with a reference of its own, if it lies there.
+// Host is a tensor with the same contents on the host: itself, with a reference of its own, if it lies
+// there.
 func Host(b Backend, t *tensor.Tensor) *tensor.Tensor {
 	if t.OnHost() {
 		return t.Retain()

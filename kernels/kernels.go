@@ -1,15 +1,19 @@
-// Package kernels names the operations that a backend offers and states the contract of each. It holds no arithmetic:
-// kernels/ref defines every operation in plain loops, and each backend passes kernels/kernelstest.
+// Package kernels names the operations that a backend offers and states the contract of each. It holds no
+// arithmetic: kernels/ref defines every operation in plain loops, and each backend passes
+// kernels/kernelstest.
 //
-// Letters of shapes: t tokens (rows of a packed microbatch) · s key tokens · k, d input width · n, f output width ·
-// h query heads · g key/value heads · v vocabulary · r rotary pairs · c sequences. "A" is the activation dtype: f32, bf16
-// or f16, the same for all A operands of a call. "..." is any leading dimensions, taken as rows.
+// Letters of shapes: t tokens (rows of a packed microbatch) · s key tokens · k, d input width · n, f output
+// width · h query heads · g key/value heads · v vocabulary · r rotary pairs · c sequences. "A" is the
+// activation dtype: f32, bf16 or f16, the same for all A operands of a call. "..." is any leading
+// dimensions, taken as rows.
 //
-// Every sum is taken in float32 or wider, in an order that depends on the shape only: never on the number of threads.
-// A call reads all of In and writes all of Out; Out may not alias In unless the contract says "in place".
+// Every sum is taken in float32 or wider, in an order that depends on the shape only: never on the number of
+// threads. A call reads all of In and writes all of Out; Out may not alias In unless the contract says "in
+// place".
 //
-// A NaN or infinity is carried on to every result that depends on it; attention may also spread one within its sequence.
-// Subnormal float32 and bf16 numbers may count as zero in arithmetic; conversions and copies keep them.
+// A NaN or infinity is carried on to every result that depends on it; attention may also spread one within
+// its sequence. Subnormal float32 and bf16 numbers may count as zero in arithmetic; conversions and copies
+// keep them.
 package kernels
 
 import "github.com/lfactor/lfactor/kernels/tensor"
@@ -30,13 +34,14 @@ type Call struct {
 	In   []*tensor.Tensor
 	Out  []*tensor.Tensor
 	Attr Attr
-	// Then are epilogues of linear and linear_dx: elementwise operations (see Epilogue) that read what the call computes, in order.
-	// A backend may run them on parts of it while those are in a cache; results are those of calls one after another.
+	// Then are epilogues of linear and linear_dx: elementwise operations (see Epilogue) that read what the
+	// call computes, in order. A backend may run them on parts of it while those are in a cache; results are
+	// those of calls one after another.
 	Then []*Call
 }
 
-// Epilogue reports whether an operation may stand in Call.Then: each element of its results depends on the same one of the product,
-// or, for rope, on the same head's.
+// Epilogue reports whether an operation may stand in Call.Then: each element of its results depends on the
+// same one of the product, or, for rope, on the same head's.
 func Epilogue(op Op) bool {
 	switch op {
 	case Sum, Mul, SwiGLU, SwiGLUBwd, Act, ActBwd, Rope:
@@ -45,8 +50,9 @@ func Epilogue(op Op) bool {
 	return false
 }
 
-// Backend runs operations on one device. Run returns when the results may be read (a backend with streams orders calls
-// of one Backend value and synchronises in Sync). Operands that break the contract are our bug: Run panics.
+// Backend runs operations on one device. Run returns when the results may be read (a backend with streams
+// orders calls of one Backend value and synchronises in Sync). Operands that break the contract are our bug:
+// Run panics.
 type Backend interface {
 	Name() string
 	Run(c *Call)
@@ -59,7 +65,8 @@ type Spec struct {
 	Op  Op
 	Sig string // operands with shapes and dtypes: "x[t,k]A w[n,k]A bias[n]A? -> y[t,n]A"
 	Doc string // formula, attributes, order of sums
-	// Flops gives the floating-point operations of a call from its operand shapes; nil is one an output element.
+	// Flops gives the floating-point operations of a call from its operand shapes; nil is one an output
+	// element.
 	Flops  func(in, out [][]int) int64
 	Source string // paper, spec or the definition followed
 }

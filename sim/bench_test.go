@@ -24,7 +24,8 @@ func described(tb testing.TB, mesh topology.Mesh, micro, loops, layers int, step
 	}
 	pass := func(flops int64) (out []core.Segment) {
 		for range 2 * layers {
-			out = append(out, core.Segment{Flops: flops, Comms: []core.Comm{{Group: sim.GroupTP, Bytes: 1 << 20}}})
+			out = append(out, core.Segment{Flops: flops,
+				Comms: []core.Comm{{Group: sim.GroupTP, Bytes: 1 << 20}}})
 		}
 		return append(out, core.Segment{Flops: flops})
 	}
@@ -36,13 +37,15 @@ func described(tb testing.TB, mesh topology.Mesh, micro, loops, layers int, step
 			}
 			return b
 		},
-		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true}, {Flops: 100}}}
+		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true},
+			{Flops: 100}}}
 }
 
 func modelled() sim.Prices {
 	return sim.Prices{Job: func(_ int, _ *actors.Job, s *core.Segment) int64 { return s.Flops + 10 },
 		Link: func(from, to int) sim.Link {
-			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)), In: int32(2*max(0, to) + 1)}
+			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)),
+				In: int32(2*max(0, to) + 1)}
 		},
 		Collective: func(ranks []int, bytes int64) int64 { return 2000 + int64(len(ranks))*100 + bytes/100 }}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestCommitKilled kills a rank at, just before and just after every message of the commits of a run: Ready, Commit, and the end of
-// the job that changes parameters. The rank comes back, and from then on the monitor finds every rank at one step.
+// TestCommitKilled kills a rank at, just before and just after every message of the commits of a run: Ready,
+// Commit, and the end of the job that changes parameters. The rank comes back, and from then on the monitor
+// finds every rank at one step.
 func TestCommitKilled(t *testing.T) {
 	seeds := uint64(600)
 	if *long {
@@ -31,14 +32,16 @@ func TestCommitKilled(t *testing.T) {
 		var kinds []actors.Kind
 		look := o
 		look.See = func(e sim.Event) {
-			if e.M.Kind == actors.Ready || e.M.Kind == actors.Commit || e.M.Kind == actors.Done && e.M.Action.Kind == plan.Step {
+			if e.M.Kind == actors.Ready || e.M.Kind == actors.Commit || e.M.Kind == actors.Done &&
+				e.M.Action.Kind == plan.Step {
 				at, kinds = append(at, e.At), append(kinds, e.M.Kind)
 			}
 		}
 		require.Empty(t, sim.New(l, modelled(), look).Run().Failed)
 		k := int(seed*2654435761) % len(at)
 		killed[kinds[k]]++
-		o.Faults = []sim.Fault{{Kind: sim.Restart, Rank: int(seed) % len(l.Ranks), At: max(1, int64(at[k])+int64(seed%3)-1), For: 1 + int64(seed*31%5000)}}
+		o.Faults = []sim.Fault{{Kind: sim.Restart, Rank: int(seed) % len(l.Ranks),
+			At: max(1, int64(at[k])+int64(seed%3)-1), For: 1 + int64(seed*31%5000)}}
 		mon := sim.NewMonitor(l)
 		r := sim.New(l, modelled(), mon.Attach(o)).Run()
 		require.Empty(t, mon.End(r, 3), "seed %d with %v", seed, o.Faults)

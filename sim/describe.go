@@ -15,11 +15,12 @@ const (
 
 // Description is a run without a model: what each pass does, on every rank of a mesh.
 type Description struct {
-	Mesh      topology.Mesh
-	Program   *plan.Program
-	Passes    func(a plan.Action) []core.Segment // of an action, each awaiting the one before; the same list for the same action
-	Update    []core.Segment                     // the optimizer step, likewise
-	PortBytes int64                              // of an activation between stages
+	Mesh    topology.Mesh
+	Program *plan.Program
+	// of an action, each awaiting the one before; the same list for the same action
+	Passes    func(a plan.Action) []core.Segment
+	Update    []core.Segment // the optimizer step, likewise
+	PortBytes int64          // of an activation between stages
 	Steps     int64
 }
 
@@ -27,7 +28,8 @@ type Description struct {
 func (d *Description) Layout() *Layout {
 	m := d.Mesh
 	out := &Layout{Coordinator: 0, Observer: 1, BatchBytes: 1, Names: m.Name,
-		Run: core.RunLayout{First: 1, Last: d.Steps, LossScale: core.LossScale{Scale: 1}, LR: func(step int64) float64 { return float64(step) }}}
+		Run: core.RunLayout{First: 1, Last: d.Steps, LossScale: core.LossScale{Scale: 1},
+			LR: func(step int64) float64 { return float64(step) }}}
 	ref := func(rank int) actors.Ref { return actors.Ref(2 + rank) }
 	members := func(ranks []int) (refs []actors.Ref) {
 		for _, r := range ranks {
@@ -38,7 +40,8 @@ func (d *Description) Layout() *Layout {
 	ports := make([]core.Port, 0, len(d.Program.StageRank))
 	for s := range d.Program.StageRank {
 		for _, to := range d.Program.After(s) {
-			ports = append(ports, core.Port{ID: int32(len(ports)), From: s, To: to, Grad: true, Bytes: d.PortBytes})
+			ports = append(ports, core.Port{ID: int32(len(ports)), From: s, To: to, Grad: true,
+				Bytes: d.PortBytes})
 		}
 	}
 	tps, dps := map[int][]actors.Ref{}, map[int][]actors.Ref{} // by the group's first rank
@@ -61,9 +64,11 @@ func (d *Description) Layout() *Layout {
 	}
 	update := core.Chain(d.Update)
 	for r := range m.Size() {
-		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: m.At(r, topology.PP), Lower: lower, Update: update, Ports: ports, Credits: 2, Coordinator: 0,
+		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: m.At(r, topology.PP), Lower: lower,
+			Update: update, Ports: ports, Credits: 2, Coordinator: 0,
 			Loader: ref(m.Size() + m.Replica(r)),
-			Groups: []core.Group{{Members: shared(tps, m.Group(r, topology.TP)), Pos: m.At(r, topology.TP)}, {Members: shared(dps, m.Group(r, topology.DP)), Pos: m.At(r, topology.DP)}},
+			Groups: []core.Group{{Members: shared(tps, m.Group(r, topology.TP)), Pos: m.At(r, topology.TP)},
+				{Members: shared(dps, m.Group(r, topology.DP)), Pos: m.At(r, topology.DP)}},
 			Peer: func(stage int) actors.Ref {
 				return ref(m.Move(r, topology.PP, d.Program.StageRank[stage]))
 			}}

@@ -9,7 +9,8 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Blob is the payload of a simulation: a size, a count of references, and in a run that somebody watches what made it.
+// Blob is the payload of a simulation: a size, a count of references, and in a run that somebody watches
+// what made it.
 type Blob struct {
 	n    int64
 	refs int32
@@ -17,7 +18,8 @@ type Blob struct {
 	of   *Origin
 }
 
-// Origin says which job made a payload: of the data of a step the loader's job, and the action is F of its microbatch and chunk.
+// Origin says which job made a payload: of the data of a step the loader's job, and the action is F of its
+// microbatch and chunk.
 type Origin struct {
 	From    actors.Ref
 	Step    int64
@@ -68,8 +70,8 @@ func (b *Blob) Release() {
 	b.pool.idle = append(b.pool.idle, b)
 }
 
-// device is what a rank's jobs run on: its accounts of time and memory. One compute job of a rank is under way at a time, and
-// its results lie here.
+// device is what a rank's jobs run on: its accounts of time and memory. One compute job of a rank is under
+// way at a time, and its results lie here.
 type device struct {
 	l      *core.RankLayout
 	w      *wires
@@ -123,7 +125,8 @@ func (s *Sim) wiresOf(l *core.RankLayout) *wires {
 		return w
 	}
 	stages := len(l.Program.StageRank)
-	w := &wires{in: make([][]core.Port, stages), out: make([][]core.Port, stages), local: make([]int, stages), micro: l.Program.Micro, chunks: 1}
+	w := &wires{in: make([][]core.Port, stages), out: make([][]core.Port, stages),
+		local: make([]int, stages), micro: l.Program.Micro, chunks: 1}
 	for _, n := range l.Program.Chunks {
 		w.chunks = max(w.chunks, n)
 	}
@@ -175,10 +178,12 @@ func (d *device) forget() {
 	d.now, d.segs = d.base, nil
 }
 
-// do runs a job on the actor's device: it takes the engine when it is free and tells the actor when it is done.
+// do runs a job on the actor's device: it takes the engine when it is free and tells the actor when it is
+// done.
 func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	c := &s.cells[self]
-	m := actors.Message{Kind: actors.Done, From: self, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Text: j.Text, Epoch: c.life}
+	m := actors.Message{Kind: actors.Done, From: self, Job: j.ID, Step: j.Step, Action: j.Action,
+		Segment: j.Segment, Text: j.Text, Epoch: c.life}
 	seg := &noSegment
 	if d := c.dev; d != nil {
 		seg = s.rankJob(d, j, &m)
@@ -208,7 +213,8 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		c.dev.flying = true
 	}
 	if s.o.Span != nil {
-		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took), mark(self, j, m.Out)})
+		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took),
+			mark(self, j, m.Out)})
 	}
 	for i := range j.In {
 		j.In[i].Payload.Release()
@@ -216,7 +222,8 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	s.post(begin+took, self, &m)
 }
 
-// norms appends the squared norms that a rank reports when it is ready: 1 each, or +Inf on one rank where gradients overflow.
+// norms appends the squared norms that a rank reports when it is ready: 1 each, or +Inf on one rank where
+// gradients overflow.
 func (s *Sim) norms(d *device, j *actors.Job, m *actors.Message) {
 	if s.l.Run.Norms == nil {
 		return
@@ -241,7 +248,8 @@ func mark(self actors.Ref, j *actors.Job, out []actors.Output) []*Origin {
 		switch {
 		case !ok:
 		case j.Kind == actors.LoadBatch:
-			b.of = &Origin{From: self, Step: j.Step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}}
+			b.of = &Origin{From: self, Step: j.Step, Action: plan.Action{Kind: plan.F, Micro: o.Comm,
+				Chunk: int16(o.Member)}}
 			list = append(list, b.of)
 		case len(list) > 0:
 			b.of = list[0]
@@ -272,8 +280,8 @@ func (s *Sim) duration(self actors.Ref, c *cell, j *actors.Job, seg *core.Segmen
 
 var noSegment core.Segment
 
-// rankJob makes the results of a segment: a part for every member of its collectives, and behind the last one the stage's
-// ports.
+// rankJob makes the results of a segment: a part for every member of its collectives, and behind the last
+// one the stage's ports.
 func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment {
 	segs := d.l.Update
 	switch j.Kind {
@@ -310,7 +318,8 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 			continue
 		}
 		for k := range n {
-			out = append(out, actors.Output{Comm: int32(i), Member: int32(k), Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
+			out = append(out, actors.Output{Comm: int32(i), Member: int32(k),
+				Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
 		}
 	}
 	last := pc >= len(segs)-1
@@ -357,7 +366,8 @@ func (s *Sim) open(d *device, j *actors.Job) {
 	}
 }
 
-// frame keeps the account of an action's memory: the worst of it from its first job, what it leaves after its last.
+// frame keeps the account of an action's memory: the worst of it from its first job, what it leaves after
+// its last.
 func (s *Sim) frame(d *device, j *actors.Job, last bool) error {
 	if s.l.Memory.Begin != nil {
 		return s.replay(d, j, last)
@@ -410,7 +420,8 @@ func (s *Sim) batch(first actors.Ref, m *actors.Message) {
 			class = s.l.Class(m.Step, first, mb)
 		}
 		for c := range p.NumChunks(mb) {
-			m.Out = append(m.Out, actors.Output{Comm: int32(mb), Member: int32(c), Port: class, Payload: s.blobs.get(s.l.BatchBytes)})
+			m.Out = append(m.Out, actors.Output{Comm: int32(mb), Member: int32(c), Port: class,
+				Payload: s.blobs.get(s.l.BatchBytes)})
 		}
 	}
 }

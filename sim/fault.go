@@ -31,9 +31,11 @@ const (
 	Crash                       // Rank ends; who watches it is told
 	LostMsg                     // the Nth message with data from Rank is lost
 	LateMsg                     // the Nth message with data from Rank comes Delay later
-	DupMsg                      // the Nth message with data from Rank comes twice; the transport's numbers drop the second
-	Restart                     // Rank ends and is back after For, without what it held: a new epoch begins
-	Wild                        // the router's logits on Rank are not finite in step Nth, whenever it is taken
+	// the Nth message with data from Rank comes twice; the transport's numbers drop the second
+	DupMsg
+	Restart // Rank ends and is back after For, without what it held: a new epoch begins
+	// the router's logits on Rank are not finite in step Nth, whenever it is taken
+	Wild
 )
 
 var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message",
@@ -55,18 +57,22 @@ type Fault struct {
 
 // String names the fault with its place and time.
 func (f Fault) String() string {
-	return fmt.Sprintf("%v rank %d peer %d at %dns for %dns factor %.2f delay %dns message %d", f.Kind, f.Rank, f.Peer, f.At, f.For, f.Factor, f.Delay, f.Nth)
+	return fmt.Sprintf("%v rank %d peer %d at %dns for %dns factor %.2f delay %dns message %d", f.Kind,
+		f.Rank, f.Peer, f.At, f.For, f.Factor, f.Delay, f.Nth)
 }
 
-// Harmless reports whether a run must end well in spite of the fault, where nobody notices that messages are lost.
+// Harmless reports whether a run must end well in spite of the fault, where nobody notices that messages are
+// lost.
 func (f Fault) Harmless() bool { return f.Kind != CutLink && f.Kind != Crash && f.Kind != LostMsg }
 
 // Draw makes n faults from a seed for a run of the given ranks and length, of the kinds that kinds lists.
 func Draw(seed uint64, n, ranks int, length int64, kinds ...FaultKind) (out []Fault) {
 	r := rand.New(rand.NewPCG(seed, 0xfa17))
 	for range n {
-		f := Fault{Kind: kinds[r.IntN(len(kinds))], Rank: r.IntN(ranks), Peer: r.IntN(ranks), Both: r.IntN(2) == 0,
-			At: r.Int64N(max(1, length)), Factor: 1.1 + 2*r.Float64(), Delay: r.Int64N(max(1, length/4)), Nth: 1 + r.IntN(20)}
+		f := Fault{Kind: kinds[r.IntN(len(kinds))], Rank: r.IntN(ranks), Peer: r.IntN(ranks),
+			Both: r.IntN(2) == 0,
+			At:   r.Int64N(max(1, length)), Factor: 1.1 + 2*r.Float64(), Delay: r.Int64N(max(1, length/4)),
+			Nth: 1 + r.IntN(20)}
 		f.For = 1 + r.Int64N(max(1, length/2))
 		out = append(out, f)
 	}
@@ -194,7 +200,8 @@ func (s *Sim) crash(ref actors.Ref, forGood bool) {
 		d.flying = false
 	}
 	for _, w := range s.extras[ref].watched {
-		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Step: int64(c.life), Text: "has crashed"})
+		s.post(s.now, w, &actors.Message{Kind: actors.Down, From: ref, Step: int64(c.life),
+			Text: "has crashed"})
 	}
 }
 
@@ -257,8 +264,8 @@ func (f *faultState) cut(from, to int, now int64) bool {
 	return false
 }
 
-// group is what faults of links between neighbours of a ring do to a collective that is one event: how many times longer it takes,
-// and whether it loses a message.
+// group is what faults of links between neighbours of a ring do to a collective that is one event: how many
+// times longer it takes, and whether it loses a message.
 func (f *faultState) group(ranks []int, now int64) (slow float64, lost bool) {
 	slow = 1
 	for i, from := range ranks {

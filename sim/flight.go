@@ -5,8 +5,8 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// flight is a message on its way, in one line of a cache: a large simulation has tens of thousands under way. What few messages
-// carry lies elsewhere.
+// flight is a message on its way, in one line of a cache: a large simulation has tens of thousands under
+// way. What few messages carry lies elsewhere.
 type flight struct {
 	step    int64
 	blob    *Blob
@@ -56,9 +56,11 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	s.unused = s.unused[:n]
 	f := s.flight(i)
 	a := m.Action
-	*f = flight{step: m.Step, to: to, from: m.From, epoch: m.Epoch, kind: m.Kind, segment: m.Segment, port: m.Port,
-		action: [3]uint32{uint32(a.Kind), uint32(uint16(a.Stage)) | uint32(uint16(a.Chunk))<<16, uint32(a.Micro)},
-		job:    uint64(uint32(m.Comm)) | uint64(uint32(m.Member))<<32}
+	*f = flight{step: m.Step, to: to, from: m.From, epoch: m.Epoch, kind: m.Kind, segment: m.Segment,
+		port: m.Port,
+		action: [3]uint32{uint32(a.Kind), uint32(uint16(a.Stage)) | uint32(uint16(a.Chunk))<<16,
+			uint32(a.Micro)},
+		job: uint64(uint32(m.Comm)) | uint64(uint32(m.Member))<<32}
 	if m.Payload != nil {
 		f.blob = m.Payload.(*Blob)
 	}
@@ -104,8 +106,10 @@ func (s *Sim) flight(i int32) *flight {
 func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
 	f := s.flight(i)
 	s.unused = append(s.unused, i)
-	*m = actors.Message{Kind: f.kind, From: f.from, Epoch: f.epoch, Step: f.step, Segment: f.segment, Port: f.port}
-	m.Action.Kind, m.Action.Stage, m.Action.Chunk, m.Action.Micro = plan.Kind(f.action[0]), int16(f.action[1]), int16(f.action[1]>>16), int32(f.action[2])
+	*m = actors.Message{Kind: f.kind, From: f.from, Epoch: f.epoch, Step: f.step, Segment: f.segment,
+		Port: f.port}
+	m.Action.Kind, m.Action.Stage, m.Action.Chunk, m.Action.Micro = plan.Kind(f.action[0]),
+		int16(f.action[1]), int16(f.action[1]>>16), int32(f.action[2])
 	if f.blob != nil {
 		m.Payload = f.blob
 		f.blob = nil

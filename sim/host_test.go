@@ -22,10 +22,13 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero int, overlap bool) *layout.Layout {
-	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6,
+func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero int,
+	overlap bool) *layout.Layout {
+	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4,
+		Vocab: 32, Eps: 1e-6,
 		Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2, Tie: true})
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops, Micro: 8 / mesh.Replicas(), Rows: 8, Overlap: overlap,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops,
+		Micro: 8 / mesh.Replicas(), Rows: 8, Overlap: overlap,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	return l
@@ -33,9 +36,11 @@ func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero i
 
 // simLayout hands the host's own layouts of ranks and loaders to the simulator.
 func simLayout(l *layout.Layout, run core.RunLayout) *sim.Layout {
-	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run, BatchBytes: 100, Names: l.Name}
+	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run,
+		BatchBytes: 100, Names: l.Name}
 	for r := range l.World() {
-		out.Ranks, out.RankRefs = append(out.Ranks, l.RankLayout(r, 0)), append(out.RankRefs, layout.RankRef(r))
+		out.Ranks, out.RankRefs = append(out.Ranks, l.RankLayout(r, 0)),
+			append(out.RankRefs, layout.RankRef(r))
 	}
 	for dp := range l.Job.Mesh.Replicas() {
 		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
@@ -67,17 +72,19 @@ func (r *record) message(to actors.Ref, m *actors.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := fmt.Sprintf("%d→%d kind %d", m.From, to, m.Kind)
-	r.edges[key] = append(r.edges[key], fmt.Sprintf("step %d %v segment %d comm %d member %d port %d", m.Step, m.Action, m.Segment, m.Comm, m.Member, m.Port))
+	r.edges[key] = append(r.edges[key], fmt.Sprintf("step %d %v segment %d comm %d member %d port %d",
+		m.Step, m.Action, m.Segment, m.Comm, m.Member, m.Port))
 }
 
 func (r *record) job(ref actors.Ref, j *actors.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.jobs[ref] = append(r.jobs[ref], fmt.Sprintf("kind %d step %d %v segment %d inputs %d", j.Kind, j.Step, j.Action, j.Segment, len(j.In)))
+	r.jobs[ref] = append(r.jobs[ref], fmt.Sprintf("kind %d step %d %v segment %d inputs %d", j.Kind, j.Step,
+		j.Action, j.Segment, len(j.In)))
 }
 
-// TestSameAsHost runs one layout with the real host and with the simulator: every edge carries the same messages in the same
-// order, and every actor runs the same jobs in the same order.
+// TestSameAsHost runs one layout with the real host and with the simulator: every edge carries the same
+// messages in the same order, and every actor runs the same jobs in the same order.
 func TestSameAsHost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -95,9 +102,12 @@ func TestSameAsHost(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s zero%d overlap=%v", c.name, c.zero, c.late), func(t *testing.T) {
 			l := tinyLayout(t, c.name, c.loops, c.mesh, c.zero, c.late)
-			run := core.RunLayout{First: 1, Last: 3, EvalEvery: 2, EvalSteps: 1, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }}
+			run := core.RunLayout{First: 1, Last: 3, EvalEvery: 2, EvalSteps: 1,
+				LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }}
 			real := newRecord()
-			require.NoError(t, host.Run(l, host.RunOptions{Coord: run, Backend: func(int) kernels.Backend { return ref.New() }, Batches: batches(c.mesh.Replicas()),
+			require.NoError(t, host.Run(l, host.RunOptions{Coord: run, Backend: func(int) kernels.Backend {
+				return ref.New()
+			}, Batches: batches(c.mesh.Replicas()),
 				Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 					if kind == "param" {
 						l.Job.Model.Init(7, p, g, dst)
@@ -127,7 +137,8 @@ func TestSameAsHost(t *testing.T) {
 func flat(ns int64) sim.Prices {
 	return sim.Prices{Job: func(int, *actors.Job, *core.Segment) int64 { return ns },
 		Link: func(from, to int) sim.Link { // with a port, so that a large message is not overtaken
-			return sim.Link{Latency: ns / 10, PerByte: 0.01, Out: int32(2 * max(0, from)), In: int32(2*max(0, to) + 1)}
+			return sim.Link{Latency: ns / 10, PerByte: 0.01, Out: int32(2 * max(0, from)),
+				In: int32(2*max(0, to) + 1)}
 		},
 		Collective: func([]int, int64) int64 { return ns / 5 }}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// update is one change of a rank's parameters: by which step, with which rate, as which update, with gradients of which loss scale,
-// and on how many samples.
+// update is one change of a rank's parameters: by which step, with which rate, as which update, with
+// gradients of which loss scale, and on how many samples.
 type update struct {
 	step    int64
 	rate    float64
@@ -29,8 +29,9 @@ type sample struct {
 type ledger struct {
 	updates []update
 	grads   []sample
-	copied  map[int64][]update    // by step: what a copy in memory holds, whoever keeps it
-	saved   map[int64][]update    // by step: what a snapshot copied; it survives the rank's loss once it is durable
+	copied  map[int64][]update // by step: what a copy in memory holds, whoever keeps it
+	// by step: what a snapshot copied; it survives the rank's loss once it is durable
+	saved   map[int64][]update
 	written map[int64]actors.Time // by step: when its part of the checkpoint was on disk
 	copying actors.Time           // end of the snapshot under way
 	busy    actors.Time           // end of the last compute job
@@ -50,13 +51,15 @@ type saves struct {
 func (m *Monitor) startBooks() {
 	for range m.l.Ranks {
 		first := m.l.Run.First - 1
-		m.books = append(m.books, &ledger{copied: map[int64][]update{}, saved: map[int64][]update{first: nil}, written: map[int64]actors.Time{first: 0}})
+		m.books = append(m.books, &ledger{copied: map[int64][]update{},
+			saved: map[int64][]update{first: nil}, written: map[int64]actors.Time{first: 0}})
 	}
 	m.saves = saves{kept: m.l.Run.First - 1, ordered: m.l.Run.First - 1}
 }
 
-// course is what the layout alone says of a run: its updates, how many there are after each step from the first on, and the loss scale
-// then. A step whose gradients overflow makes no update, nor one that is given up.
+// course is what the layout alone says of a run: its updates, how many there are after each step from the
+// first on, and the loss scale then. A step whose gradients overflow makes no update, nor one that is given
+// up.
 type course struct {
 	updates []update
 	count   []int
@@ -188,7 +191,8 @@ func (m *Monitor) source(rank int, j *actors.Job) []update {
 	case len(j.In) > 0:
 		o := j.In[0].Payload.(*Blob).of
 		if from := m.rank(o.From); o.Step != j.Step || from != rank && !m.same(rank, from) {
-			m.broken("rank %d is given the state of rank %d after step %d, it is to go to step %d", rank, from, o.Step, j.Step)
+			m.broken("rank %d is given the state of rank %d after step %d, it is to go to step %d", rank,
+				from, o.Step, j.Step)
 		}
 		return m.books[m.rank(o.From)].copied[o.Step]
 	case j.Segment == core.FromMember:
@@ -202,7 +206,8 @@ func (m *Monitor) source(rank int, j *actors.Job) []update {
 	case j.Segment == core.FromCopy:
 		m.broken("rank %d goes to a copy of step %d that it has not", rank, j.Step)
 	case j.Step != m.saves.kept:
-		m.broken("rank %d goes back to step %d, the newest durable state is that of step %d", rank, j.Step, m.saves.kept)
+		m.broken("rank %d goes back to step %d, the newest durable state is that of step %d", rank, j.Step,
+			m.saves.kept)
 	}
 	return b.saved[j.Step]
 }
@@ -217,7 +222,8 @@ func (m *Monitor) bookSave(s Span) {
 	switch s.Job.Kind {
 	case actors.BeginJob:
 		if m.saves.begun > 0 {
-			m.broken("the save of step %d begins while that of step %d is under way", s.Job.Step, m.saves.begun)
+			m.broken("the save of step %d begins while that of step %d is under way", s.Job.Step,
+				m.saves.begun)
 		}
 		for i, ref := range m.l.RankRefs {
 			if closed := m.closed[ref]; m.holds[i] != s.Job.Step || closed != 0 && closed != s.Job.Step {
@@ -229,13 +235,16 @@ func (m *Monitor) bookSave(s Span) {
 	case actors.CommitJob:
 		for i, b := range m.books {
 			if at, ok := b.written[s.Job.Step]; !ok || at > s.Start {
-				m.broken("the checkpoint of step %d is committed before rank %d has written it", s.Job.Step, i)
+				m.broken("the checkpoint of step %d is committed before rank %d has written it",
+					s.Job.Step, i)
 			}
 		}
 		n, scale := m.after(s.Job.Step)
-		want := []float64{float64(m.l.Run.OptimSteps + int64(n)), scale.Scale, float64(scale.Good), float64(scale.Left)}
+		want := []float64{float64(m.l.Run.OptimSteps + int64(n)), scale.Scale, float64(scale.Good),
+			float64(scale.Left)}
 		if !slices.Equal(s.Job.Values, want) {
-			m.broken("the checkpoint of step %d says %v of updates and loss scale, it should say %v", s.Job.Step, s.Job.Values, want)
+			m.broken("the checkpoint of step %d says %v of updates and loss scale, it should say %v",
+				s.Job.Step, s.Job.Values, want)
 		}
 		m.saves.job = s.Job.ID
 	}
@@ -281,14 +290,16 @@ func (m *Monitor) bookUpdate(rank int, j *actors.Job) {
 		grads = slices.Delete(grads, i, i+1)
 	}
 	for _, x := range grads {
-		split := func(y sample) bool { return y.step == x.step && x.a == asKind(y.a, plan.B) } // the B of a split backward
+		// the B of a split backward
+		split := func(y sample) bool { return y.step == x.step && x.a == asKind(y.a, plan.B) }
 		if !slices.ContainsFunc(want, split) {
 			m.broken("rank %d updates in step %d with gradients of %v of step %d", rank, j.Step, x.a, x.step)
 		}
 	}
 	if j.Values[core.CommitOverflow] == 0 {
-		b.updates = append(b.updates, update{step: j.Step, rate: j.Values[core.CommitLR], number: int64(j.Values[core.CommitUpdate]),
-			scale: 1 / j.Values[core.CommitFactor], samples: len(want)})
+		b.updates = append(b.updates, update{step: j.Step, rate: j.Values[core.CommitLR],
+			number: int64(j.Values[core.CommitUpdate]),
+			scale:  1 / j.Values[core.CommitFactor], samples: len(want)})
 	}
 	m.audit(rank, j.Step)
 }
@@ -298,7 +309,8 @@ func (m *Monitor) audit(rank int, step int64) {
 	b := m.books[rank]
 	n, _ := m.after(step)
 	if len(b.updates) != n {
-		m.broken("rank %d has the parameters of %d updates after step %d, not of %d", rank, len(b.updates), step, n)
+		m.broken("rank %d has the parameters of %d updates after step %d, not of %d", rank, len(b.updates),
+			step, n)
 		return
 	}
 	for i, x := range b.updates {
@@ -332,7 +344,8 @@ func (m *Monitor) origins(rank int, j *actors.Job) {
 				want.From = o.From
 			}
 		case in.Port < 0:
-			want.From, want.Action = l.Loader, plan.Action{Kind: plan.F, Micro: j.Action.Micro, Chunk: j.Action.Chunk}
+			want.From, want.Action = l.Loader, plan.Action{Kind: plan.F, Micro: j.Action.Micro,
+				Chunk: j.Action.Chunk}
 		default:
 			want.Action.Stage = int16(l.Ports[in.Port].From)
 			if j.Action.Kind != plan.F {
@@ -347,7 +360,8 @@ func (m *Monitor) origins(rank int, j *actors.Job) {
 			}
 		}
 		if *o != want {
-			m.broken("rank %d runs %v segment %d of step %d with what actor %d made in %v segment %d of step %d, epoch %d",
+			m.broken("rank %d runs %v segment %d of step %d with what actor %d made in %v segment %d of "+
+				"step %d, epoch %d",
 				rank, j.Action, j.Segment, j.Step, o.From, o.Action, o.Segment, o.Step, o.Epoch)
 		}
 	}

@@ -8,9 +8,10 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Monitor watches a run for what the protocols promise: every rank runs its program in order with all inputs, once a step, and updates
-// once; no edge carries more than its credits; a step is opened only when the one before is committed, and committed when
-// every rank has closed it once; nothing is left over at the end.
+// Monitor watches a run for what the protocols promise: every rank runs its program in order with all
+// inputs, once a step, and updates once; no edge carries more than its credits; a step is opened only when
+// the one before is committed, and committed when every rank has closed it once; nothing is left over at the
+// end.
 type Monitor struct {
 	l      *Layout
 	rows   []*rowWatch
@@ -62,7 +63,9 @@ type rowWatch struct {
 
 // NewMonitor watches one run of a layout.
 func NewMonitor(l *Layout) *Monitor {
-	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{}, open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1, commit: l.Run.First - 1}
+	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{},
+		open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1,
+		commit: l.Run.First - 1}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)
@@ -132,20 +135,23 @@ func (m *Monitor) see(e Event) {
 		k := edgeKey{m.rank(e.M.From), e.To, e.M.Port*2 + dir}
 		m.owed++
 		if m.credit[k]++; k.rank >= 0 && m.credit[k] > m.l.Ranks[k.rank].Credits {
-			m.broken("edge %d of rank %d carries %d messages on %d credits", k.edge, k.rank, m.credit[k], m.l.Ranks[k.rank].Credits)
+			m.broken("edge %d of rank %d carries %d messages on %d credits", k.edge, k.rank, m.credit[k],
+				m.l.Ranks[k.rank].Credits)
 		}
 	case actors.Credit:
 		k := edgeKey{m.rank(e.To), e.M.From, e.M.Comm}
 		m.owed -= int(e.M.Values[0])
 		if m.credit[k] -= int(e.M.Values[0]); m.credit[k] < 0 || e.M.Values[0] < 1 {
-			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank, e.M.Values[0])
+			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank,
+				e.M.Values[0])
 		}
 	case actors.Open:
 		if e.M.Step > 0 && e.M.Step != m.step+1 {
 			m.broken("step %d was opened after step %d", e.M.Step, m.step)
 		}
 		if held := m.holds[m.rank(e.To)]; e.M.Step > 0 && held != e.M.Step-1 {
-			m.broken("step %d was opened on rank %d, whose parameters are those of step %d", e.M.Step, m.rank(e.To), held)
+			m.broken("step %d was opened on rank %d, whose parameters are those of step %d", e.M.Step,
+				m.rank(e.To), held)
 		}
 		if e.M.Step > 0 && m.open[e.To] == e.M.Step {
 			m.broken("step %d was opened twice on rank %d", e.M.Step, m.rank(e.To))
@@ -157,13 +163,14 @@ func (m *Monitor) see(e Event) {
 		if e.M.Step > 0 && m.closed[e.M.From]+1 != e.M.Step && m.closed[e.M.From] != 0 {
 			m.broken("rank %d closed step %d after step %d", m.rank(e.M.From), e.M.Step, m.closed[e.M.From])
 		}
-		if e.M.Step > 0 { // an evaluation is no step
+		if e.M.Step > 0 { // an evaluation is not a step
 			m.closed[e.M.From] = e.M.Step
 		}
 	}
 }
 
-// left notes that the coordinator has ended an epoch: a save is void, unless its parts are written and it is committed all the same.
+// left notes that the coordinator has ended an epoch: a save is void, unless its parts are written and it is
+// committed all the same.
 func (m *Monitor) left() {
 	m.lost = true
 	if m.saves.job == 0 {
@@ -177,7 +184,8 @@ func (m *Monitor) seeCommit(e Event) {
 	case e.M.Kind == actors.Down && e.To == m.l.Coordinator:
 		m.left()
 	case e.M.Epoch < m.epoch:
-	case e.M.Kind == actors.Open && e.M.Step > 0 && (m.lost || e.M.Step > m.commit+1 || m.ready == len(m.l.Ranks)):
+	case e.M.Kind == actors.Open && e.M.Step > 0 && (m.lost || e.M.Step > m.commit+1 ||
+		m.ready == len(m.l.Ranks)):
 		m.lost, m.ready = false, 0
 	case e.M.Kind == actors.Ready && !m.lost:
 		if m.ready++; m.ready == len(m.l.Ranks) {
@@ -188,9 +196,11 @@ func (m *Monitor) seeCommit(e Event) {
 		case e.M.Segment == core.FromMember && e.M.Step != m.commit:
 			m.broken("all are to hold step %d, the newest that is committed is step %d", e.M.Step, m.commit)
 		case e.M.Segment == core.FromDisk && m.saves.job != 0:
-			m.broken("all are sent back to step %d while the checkpoint of step %d is committed, which may remove it", e.M.Step, m.saves.begun)
+			m.broken("all are sent back to step %d while the checkpoint of step %d is committed, which "+
+				"may remove it", e.M.Step, m.saves.begun)
 		case e.M.Segment == core.FromDisk && e.M.Step != m.saves.kept, e.M.Step < m.saves.kept:
-			m.broken("all are sent back to step %d, the newest durable state is that of step %d", e.M.Step, m.saves.kept)
+			m.broken("all are sent back to step %d, the newest durable state is that of step %d", e.M.Step,
+				m.saves.kept)
 		}
 		m.commit, m.ready = e.M.Step, 0
 	}
@@ -219,7 +229,8 @@ func (m *Monitor) report(r actors.Message) {
 	case r.Text == core.TopicEnd && m.saves.begun > 0:
 		m.broken("the run ends before the save of step %d is durable", m.saves.begun)
 	case r.Text == core.TopicEnd && m.l.Run.SaveAtEnd && m.saves.kept != m.step:
-		m.broken("the run ends after step %d, the newest durable state is that of step %d", m.step, m.saves.kept)
+		m.broken("the run ends after step %d, the newest durable state is that of step %d", m.step,
+			m.saves.kept)
 	}
 	if r.Text == core.TopicBroken {
 		m.left()
@@ -250,7 +261,8 @@ func (m *Monitor) span(s Span) {
 	if s.Rank < 0 || s.Job.Engine != actors.Compute {
 		return
 	}
-	if m.awake[s.Rank] < m.epoch { // it has not heard of the epoch yet, or catches up with what was decided before
+	// it has not heard of the epoch yet, or catches up with what was decided before
+	if m.awake[s.Rank] < m.epoch {
 		if s.Job.Kind == actors.UpdatePhase {
 			m.applies(s, m.l.Ranks[s.Rank])
 		}
@@ -271,7 +283,8 @@ func (m *Monitor) span(s Span) {
 			m.broken("rank %d updates in step %d after %d of %d actions", s.Rank, w.step, w.pc, len(row))
 		}
 		if int(s.Job.Segment) != w.updates {
-			m.broken("rank %d runs segment %d of the optimizer step of step %d, it should be %d", s.Rank, s.Job.Segment, w.step, w.updates)
+			m.broken("rank %d runs segment %d of the optimizer step of step %d, it should be %d", s.Rank,
+				s.Job.Segment, w.step, w.updates)
 		}
 		w.updates++
 		m.applies(s, l)
@@ -308,7 +321,8 @@ func (m *Monitor) applies(s Span, l *core.RankLayout) {
 		return
 	}
 	if v := s.Job.Values; len(v) != core.CommitLen || v[core.CommitLR] != m.l.Run.LR(s.Job.Step) {
-		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank, s.Job.Step, v)
+		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank,
+			s.Job.Step, v)
 	}
 	if v := s.Job.Values; len(v) == core.CommitLen {
 		m.bookUpdate(s.Rank, s.Job)
@@ -328,7 +342,8 @@ func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span)
 		return
 	}
 	if int(s.Job.Segment) != w.seg[part] || w.over[part] {
-		m.broken("rank %d runs segment %d of %v, it should be %d", s.Rank, s.Job.Segment, s.Job.Action, w.seg[part])
+		m.broken("rank %d runs segment %d of %v, it should be %d", s.Rank, s.Job.Segment, s.Job.Action,
+			w.seg[part])
 	}
 	segs := l.Lower(s.Job.Action, false, s.Job.Class)
 	pc := w.seg[part]
@@ -368,7 +383,8 @@ func (m *Monitor) inputs(rank int, j *actors.Job) {
 		}
 	}
 	if len(j.In) != want {
-		m.broken("rank %d runs %v segment %d with %d inputs of %d", rank, j.Action, j.Segment, len(j.In), want)
+		m.broken("rank %d runs %v segment %d with %d inputs of %d", rank, j.Action, j.Segment,
+			len(j.In), want)
 	}
 }
 

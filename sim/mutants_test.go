@@ -24,7 +24,8 @@ type mutant struct {
 // and runs the tests of the protocols against it: they must fail, unless the table says why they cannot.
 func TestMutants(t *testing.T) {
 	if !*long {
-		t.Skipf("%d faults planted in the code of actors/core, about ten seconds each: add -long", len(mutants))
+		t.Skipf("%d faults planted in the code of actors/core, about ten seconds each: add -long",
+			len(mutants))
 	}
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
@@ -33,7 +34,8 @@ func TestMutants(t *testing.T) {
 			source := filepath.Join(root, "actors", "core", m.file)
 			text, err := os.ReadFile(source)
 			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(text), m.old), "%s must have exactly one %q", m.file, m.old)
+			require.Equal(t, 1, strings.Count(string(text), m.old), "%s must have exactly one %q",
+				m.file, m.old)
 			switch by := killer(t, root, source, strings.Replace(string(text), m.old, m.new, 1)); {
 			case by == "" && m.why == "":
 				t.Error("no test finds it")
@@ -67,7 +69,8 @@ func killer(t *testing.T, root, source, text string) string {
 	require.NoError(t, os.WriteFile(overlay, list, 0o600))
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
-	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-failfast", "-count=1", "-timeout", "2m",
+	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-failfast", "-count=1",
+		"-timeout", "2m",
 		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|RecoverySources|Partitions|OwedUpdate|PlantedBugs|CommitFails|EvalAgain|JoinLate|LossScale|Commit|ClipFactor|Sequences)$", "./actors/core", "./sim")
 	c.Dir = root
 	out, err := c.CombinedOutput()

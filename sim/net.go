@@ -15,7 +15,8 @@ func (s *Sim) send(to actors.Ref, m *actors.Message) {
 		var gone bool
 		if gone, late = s.faults.strike(s, to, m); gone {
 			if s.o.Notice > 0 {
-				s.post(s.now+s.o.Notice, s.l.Coordinator, &actors.Message{Kind: actors.Broken, From: m.From, Epoch: m.Epoch, Text: "a message was lost"})
+				s.post(s.now+s.o.Notice, s.l.Coordinator, &actors.Message{Kind: actors.Broken, From: m.From,
+					Epoch: m.Epoch, Text: "a message was lost"})
 			}
 			s.drop(m)
 			return
@@ -33,7 +34,8 @@ func (s *Sim) due(at int64, to actors.Ref, m *actors.Message) int64 {
 	if s.o.Late <= 0 || m.Payload != nil || to == m.From || to == s.l.Observer {
 		return at
 	}
-	pair := mix(uint64(m.Epoch), uint64(uint32(m.From))<<32|uint64(uint32(to))) // an epoch has connections of its own
+	// an epoch has connections of its own
+	pair := mix(uint64(m.Epoch), uint64(uint32(m.From))<<32|uint64(uint32(to)))
 	at = max(at+s.rng.Int64N(s.o.Late+1), s.orders[pair])
 	s.orders[pair] = at
 	return at
@@ -56,10 +58,12 @@ func (s *Sim) sendPlanted(to actors.Ref, m actors.Message, late int64) {
 	s.post(at, to, &m)
 }
 
-// noPlace is the rank of an actor that is nowhere, as one that stands for a collective: what takes time is the collective.
+// noPlace is the rank of an actor that is nowhere, as one that stands for a collective: what takes time is
+// the collective.
 const noPlace = -2
 
-// arrival is when a message that leaves now is there: data queues for the connections that both ends share with others.
+// arrival is when a message that leaves now is there: data queues for the connections that both ends share
+// with others.
 func (s *Sim) arrival(from, to int, m *actors.Message) int64 {
 	if s.p.Link == nil || from < 0 && to < 0 || to == noPlace {
 		return s.now
@@ -75,8 +79,9 @@ func (s *Sim) arrival(from, to int, m *actors.Message) int64 {
 	return there
 }
 
-// collectives gives every group of ranks an actor that stands for its collectives: each member sends it one part, and when all
-// have come it sends each one part back after the collective's modelled time. Behaviours see a group of one member.
+// collectives gives every group of ranks an actor that stands for its collectives: each member sends it one
+// part, and when all have come it sends each one part back after the collective's modelled time. Behaviours
+// see a group of one member.
 func (s *Sim) collectives() []*core.RankLayout {
 	known := map[*actors.Ref]*group{} // by the list's first element: layouts share lists
 	byContent := map[groupKey][]*group{}
@@ -106,7 +111,8 @@ func (s *Sim) collectives() []*core.RankLayout {
 	for _, l := range s.l.Ranks {
 		n += len(l.Groups)
 	}
-	copies, groups, out := make([]core.RankLayout, len(s.l.Ranks)), make([]core.Group, 0, n), make([]*core.RankLayout, len(s.l.Ranks))
+	copies, groups, out := make([]core.RankLayout, len(s.l.Ranks)), make([]core.Group, 0, n),
+		make([]*core.RankLayout, len(s.l.Ranks))
 	for i, l := range s.l.Ranks {
 		x := &copies[i]
 		*x = *l
@@ -150,7 +156,8 @@ func (s *Sim) nameOfGroup(ranks []int) string {
 	return text
 }
 
-// group stands for the collectives of a group of ranks. A member is at most one collective ahead of the others.
+// group stands for the collectives of a group of ranks. A member is at most one collective ahead of the
+// others.
 type group struct {
 	s       *Sim
 	alone   [1]actors.Ref // its own, the one member that its members see
@@ -218,7 +225,8 @@ func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	if b, ok := m.Payload.(*Blob); ok && b.of != nil {
 		if g.n == 0 {
 			g.by = b.of
-		} else if g.by == nil || g.by.Step != b.of.Step || g.by.Action != b.of.Action || g.by.Segment != b.of.Segment {
+		} else if g.by == nil || g.by.Step != b.of.Step || g.by.Action != b.of.Action ||
+			g.by.Segment != b.of.Segment {
 			panic(fmt.Sprintf("sim: members bring parts of %v and %v to one collective", g.by, b.of))
 		}
 	}
@@ -277,11 +285,13 @@ func (c *group) Waits() actors.Wait {
 		if i := slices.Index(g.came, false); i >= 0 {
 			return actors.Wait{For: c.members[i], What: "its part of " + g.m.Action.String()}
 		}
-		return actors.Wait{For: actors.None, What: "a message of " + g.m.Action.String() + " that a cut link has lost"}
+		return actors.Wait{For: actors.None, What: "a message of " + g.m.Action.String() +
+			" that a cut link has lost"}
 	}
 	for _, p := range c.plays {
 		if p != nil {
-			return actors.Wait{For: actors.None, What: "a message of " + p.m.Action.String() + " that a cut link has lost"}
+			return actors.Wait{For: actors.None, What: "a message of " + p.m.Action.String() +
+				" that a cut link has lost"}
 		}
 	}
 	return actors.Wait{For: actors.None}

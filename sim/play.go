@@ -12,8 +12,9 @@ type script struct {
 	wants  [][]int               // messages that a member gets in a round
 }
 
-// play is one collective under way, send by send: a member begins a round when its own sends and receives of the rounds before have
-// ended, so that stragglers, slow links and full connections hold up those that wait for them, and nobody else.
+// play is one collective under way, send by send: a member begins a round when its own sends and receives of
+// the rounds before have ended, so that stragglers, slow links and full connections hold up those that wait
+// for them, and nobody else.
 type play struct {
 	m       actors.Message // what its members get at the end
 	of      *Origin
@@ -77,7 +78,8 @@ func (c *group) start(m *actors.Message, bytes int64, of *Origin) {
 func (c *group) enter(at, member int) {
 	p, s := c.plays[at], c.s
 	who := &p.players[member]
-	for who.round < p.s.rounds && len(p.s.sends[member][who.round]) == 0 && p.s.wants[member][who.round] == who.got[who.round] {
+	for who.round < p.s.rounds && len(p.s.sends[member][who.round]) == 0 &&
+		p.s.wants[member][who.round] == who.got[who.round] {
 		who.round++
 	}
 	if who.round == p.s.rounds {
@@ -95,7 +97,8 @@ func (c *group) enter(at, member int) {
 	for _, x := range p.s.sends[member][who.round] {
 		who.busy++
 		left, there, lost := s.transfer(c.ranks[x.From], c.ranks[x.To], x.Bytes)
-		m := actors.Message{Kind: actors.Tick, From: c.alone[0], Epoch: c.epoch, Comm: int32(at), Segment: int32(x.Round), Member: int32(x.From)}
+		m := actors.Message{Kind: actors.Tick, From: c.alone[0], Epoch: c.epoch, Comm: int32(at),
+			Segment: int32(x.Round), Member: int32(x.From)}
 		s.post(left, c.alone[0], &m)
 		if m.Member, m.Port = int32(x.To), 1; !lost {
 			s.post(there, c.alone[0], &m)
@@ -122,7 +125,8 @@ func (c *group) tick(m *actors.Message) {
 	}
 }
 
-// transfer sends bytes from one rank to another: when they have left, when they are there, and whether a cut link loses them.
+// transfer sends bytes from one rank to another: when they have left, when they are there, and whether a cut
+// link loses them.
 func (s *Sim) transfer(from, to int, bytes int64) (left, there int64, lost bool) {
 	if s.p.Link == nil {
 		return s.now, s.now, false

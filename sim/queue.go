@@ -9,10 +9,11 @@ type item struct {
 	msg   int32
 }
 
-// queue is a radix heap: bucket b holds the items whose time differs from the current one in bit b-1 and in no higher bit. Times
-// never go back in a simulation, so that an item only ever moves to lower buckets, and it is moved in sequence where a binary heap
-// jumps. Items of one time come out by order, and those of one order as they were put in; an item that is put in for the current
-// time comes behind all that were there before.
+// queue is a radix heap: bucket b holds the items whose time differs from the current one in bit b-1 and in
+// no higher bit. Times never go back in a simulation, so that an item only ever moves to lower buckets, and
+// it is moved in sequence where a binary heap jumps. Items of one time come out by order, and those of one
+// order as they were put in; an item that is put in for the current time comes behind all that were there
+// before.
 type queue struct {
 	buckets [65][]item
 	now     int64
@@ -68,7 +69,8 @@ func (q *queue) advance() {
 
 const few = 24
 
-// sort orders items of one time. Orders are spread evenly, so that many of them are dealt to stacks by their upper bits first.
+// sort orders items of one time. Orders are spread evenly, so that many of them are dealt to stacks by their
+// upper bits first.
 func (q *queue) sort(a []item) []item {
 	if len(a) <= few {
 		insertion(a)

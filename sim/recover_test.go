@@ -47,13 +47,15 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 	return l
 }
 
-// overflows has the gradients of some steps overflow when their loss scale is above 1, so that the scale goes up and down.
+// overflows has the gradients of some steps overflow when their loss scale is above 1, so that the scale
+// goes up and down.
 func overflows(l *sim.Layout, seed uint64) {
 	for i := range l.Ranks {
 		l.Run.Norms = append(l.Run.Norms, []int32{int32(i)})
 	}
 	hysteresis := 1 + int(seed/4%2)
-	l.Run.LossScale = core.LossScale{Dynamic: true, Scale: 4, Min: 0.25, Window: 1 + int(seed/3%2), Hysteresis: hysteresis, Left: hysteresis}
+	l.Run.LossScale = core.LossScale{Dynamic: true, Scale: 4, Min: 0.25, Window: 1 + int(seed/3%2),
+		Hysteresis: hysteresis, Left: hysteresis}
 	l.Overflow = func(step int64, scale float64) bool {
 		return scale > 1 && (uint64(step)*2654435761+seed)%5 < 2
 	}
@@ -63,7 +65,8 @@ func overflows(l *sim.Layout, seed uint64) {
 func moments(l *sim.Layout, p sim.Prices, o sim.Options) (at []actors.Time, to []int, joins []actors.Time) {
 	o.See = func(e sim.Event) {
 		switch k := e.M.Kind; k {
-		case actors.Ready, actors.Commit, actors.Keep, actors.Kept, actors.Buddy, actors.Join, actors.Rewind, actors.Rewound, actors.Give, actors.State, actors.Done:
+		case actors.Ready, actors.Commit, actors.Keep, actors.Kept, actors.Buddy, actors.Join, actors.Rewind,
+			actors.Rewound, actors.Give, actors.State, actors.Done:
 			i := slices.Index(l.RankRefs, e.To)
 			if k == actors.Join {
 				joins = append(joins, e.At)
@@ -80,8 +83,8 @@ func moments(l *sim.Layout, p sim.Prices, o sim.Options) (at []actors.Time, to [
 	return
 }
 
-// aimed makes faults that each hit a rank at such a moment, mostly the one that the message is for; the second comes during or after the
-// recovery from the first.
+// aimed makes faults that each hit a rank at such a moment, mostly the one that the message is for; the
+// second comes during or after the recovery from the first.
 func aimed(l *sim.Layout, p sim.Prices, o sim.Options, n int) sim.Options {
 	rng := rand.New(rand.NewPCG(o.Seed, 0xa13))
 	from := actors.Time(0)
@@ -102,21 +105,24 @@ func aimed(l *sim.Layout, p sim.Prices, o sim.Options, n int) sim.Options {
 		if rank < 0 || rng.IntN(3) == 0 {
 			rank = rng.IntN(len(l.Ranks))
 		}
-		if same := l.Run.Same; same != nil && len(o.Faults) > 0 && rng.IntN(2) == 0 { // all that hold one state
+		// all that hold one state
+		if same := l.Run.Same; same != nil && len(o.Faults) > 0 && rng.IntN(2) == 0 {
 			f := &o.Faults[0]
 			f.For = 50000
-			o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: same[f.Rank][0], At: f.At + 1 + rng.Int64N(40000), For: 20000})
+			o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: same[f.Rank][0], At: f.At + 1 +
+				rng.Int64N(40000), For: 20000})
 			return o
 		}
-		o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: rank, At: max(1, int64(at[k])+rng.Int64N(3)-1), For: 1 + rng.Int64N(50000>>(6*rng.IntN(3)))})
+		o.Faults = append(o.Faults, sim.Fault{Kind: sim.Restart, Rank: rank,
+			At: max(1, int64(at[k])+rng.Int64N(3)-1), For: 1 + rng.Int64N(50000>>(6*rng.IntN(3)))})
 		from = at[k]
 	}
 	return o
 }
 
-// TestRecoverySources: ranks die at any moment, one or several, also while others come back, and the state of those that come back is
-// another rank's, or a copy's that its buddy kept, or the checkpoint's: what the monitor promises holds in all, and nobody reads a
-// checkpoint where there is something newer in memory.
+// TestRecoverySources: ranks die at any moment, one or several, also while others come back, and the state
+// of those that come back is another rank's, or a copy's that its buddy kept, or the checkpoint's: what the
+// monitor promises holds in all, and nobody reads a checkpoint where there is something newer in memory.
 func TestRecoverySources(t *testing.T) {
 	seeds := uint64(600)
 	if *long {
@@ -165,8 +171,9 @@ func TestRecoverySources(t *testing.T) {
 	}
 }
 
-// TestPartitions: links between ranks are cut one way or both for a while, messages are lost, late or slow, and ranks die on top. The transport
-// notices what it loses, and every epoch has connections of its own: all steps are committed once, by everybody.
+// TestPartitions: links between ranks are cut one way or both for a while, messages are lost, late or slow,
+// and ranks die on top. The transport notices what it loses, and every epoch has connections of its own: all
+// steps are committed once, by everybody.
 func TestPartitions(t *testing.T) {
 	seeds := uint64(400)
 	if *long {
@@ -174,7 +181,8 @@ func TestPartitions(t *testing.T) {
 	} else {
 		t.Log("400 seeds instead of 10,000: add -long")
 	}
-	kinds := []sim.FaultKind{sim.CutLink, sim.CutLink, sim.LostMsg, sim.LateMsg, sim.SlowLink, sim.Straggler, sim.Restart}
+	kinds := []sim.FaultKind{sim.CutLink, sim.CutLink, sim.LostMsg, sim.LateMsg, sim.SlowLink, sim.Straggler,
+		sim.Restart}
 	again := 0
 	for seed := range seeds {
 		l := redundant(t, seed)
@@ -199,8 +207,8 @@ func TestPartitions(t *testing.T) {
 	require.Greater(t, again, int(seeds)/4)
 }
 
-// TestOwedUpdate: a rank that hears of an epoch before it hears of the commit that was decided in the one before, which another connection
-// brings, carries out the update first and once.
+// TestOwedUpdate: a rank that hears of an epoch before it hears of the commit that was decided in the one
+// before, which another connection brings, carries out the update first and once.
 func TestOwedUpdate(t *testing.T) {
 	owed := 0
 	for seed := range uint64(500) {
@@ -222,7 +230,8 @@ func TestOwedUpdate(t *testing.T) {
 			return job(rank, j, s)
 		}
 		sim.New(l, p, look).Run()
-		o.Faults = []sim.Fault{{Kind: sim.Restart, Rank: int(seed) % len(l.Ranks), At: int64(at[int(seed/4)%len(at)]) + 1, For: 10}}
+		o.Faults = []sim.Fault{{Kind: sim.Restart, Rank: int(seed) % len(l.Ranks),
+			At: int64(at[int(seed/4)%len(at)]) + 1, For: 10}}
 		mon := sim.NewMonitor(l)
 		run := mon.Attach(o)
 		back := map[actors.Ref]bool{}

@@ -19,17 +19,20 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestSeeds runs 200 seeds with faults, each twice and on one and two threads: every event is the same. Faults that a run must
-// survive are survived; the others end in a report or a cycle of waits, never in silence.
+// TestSeeds runs 200 seeds with faults, each twice and on one and two threads: every event is the same.
+// Faults that a run must survive are survived; the others end in a report or a cycle of waits, never in
+// silence.
 func TestSeeds(t *testing.T) {
 	l := described(t, topology.Grid(2, 2, 2), 4, 2, 1, 2).Layout()
 	l.Run.SaveEvery = 1
 	length := int64(sim.New(l, modelled(), sim.Options{}).Run().Time)
-	kinds := []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.CutLink, sim.LateLoader, sim.Crash, sim.LostMsg, sim.LateMsg, sim.DupMsg, sim.Restart}
+	kinds := []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.CutLink, sim.LateLoader, sim.Crash,
+		sim.LostMsg, sim.LateMsg, sim.DupMsg, sim.Restart}
 	hashes := map[uint64]bool{}
 	ended, reported := 0, 0
 	for seed := range uint64(200) {
-		o := sim.Options{Seed: seed, Jitter: 0.2, Whole: seed%2 == 0, Faults: sim.Draw(seed, 1+int(seed%3), 8, length, kinds...)}
+		o := sim.Options{Seed: seed, Jitter: 0.2, Whole: seed%2 == 0,
+			Faults: sim.Draw(seed, 1+int(seed%3), 8, length, kinds...)}
 		a := sim.New(l, modelled(), o).Run()
 		old := runtime.GOMAXPROCS(1 + int(seed%2))
 		b := sim.New(l, modelled(), o).Run()
@@ -51,8 +54,8 @@ func TestSeeds(t *testing.T) {
 	require.Greater(t, reported, 50)
 }
 
-// TestRestart: a rank that dies at any moment and comes back costs time and nothing else: all steps are committed, what the dead
-// epoch left is given back, and the monitor sees no promise broken.
+// TestRestart: a rank that dies at any moment and comes back costs time and nothing else: all steps are
+// committed, what the dead epoch left is given back, and the monitor sees no promise broken.
 func TestRestart(t *testing.T) {
 	rewound := 0
 	for _, whole := range []bool{false, true} {
@@ -76,7 +79,8 @@ func TestRestart(t *testing.T) {
 			}
 			r := sim.New(l, modelled(), run).Run()
 			if whole {
-				require.True(t, r.Failed == "" && r.Stall == nil, "seed %d with %v: %s %v", seed, o.Faults, r.Failed, r.Stall)
+				require.True(t, r.Failed == "" && r.Stall == nil, "seed %d with %v: %s %v", seed, o.Faults,
+					r.Failed, r.Stall)
 				require.Len(t, r.Steps, 3)
 				require.Zero(t, r.Leaked+int64(r.Open), "seed %d", seed)
 			} else {
@@ -93,8 +97,8 @@ func TestRestart(t *testing.T) {
 	require.Greater(t, rewound, 150)
 }
 
-// TestOffload: activations that go to host memory and come back cost nothing while the copy engine keeps up with the work, and the
-// difference where it does not; a rank's other engines go on meanwhile.
+// TestOffload: activations that go to host memory and come back cost nothing while the copy engine keeps up
+// with the work, and the difference where it does not; a rank's other engines go on meanwhile.
 func TestOffload(t *testing.T) {
 	step := func(perByte float64, bytes int64) float64 {
 		d := described(t, topology.Grid(1, 1, 1), 8, 1, 0, 1)
@@ -118,11 +122,13 @@ func TestOffload(t *testing.T) {
 	without := step(0, 0)
 	require.InEpsilon(t, without, step(1, 400), 0.05, "hidden behind the passes")
 	slow := step(1, 4000)
-	require.Greater(t, slow, without+8*(2*4000-3000)*0.9, "two copies a microbatch of 4 µs beside 3 µs of work")
+	require.Greater(t, slow, without+8*(2*4000-3000)*0.9,
+		"two copies a microbatch of 4 µs beside 3 µs of work")
 	require.Less(t, slow, without+8*2*4000, "and still at the same time as the work")
 }
 
-// TestNondeterminismIsCaught plants what may never be in a behaviour or a price: the wall clock, map order, another goroutine.
+// TestNondeterminismIsCaught plants what may never be in a behaviour or a price: the wall clock, map order,
+// another goroutine.
 func TestNondeterminismIsCaught(t *testing.T) {
 	l := described(t, topology.Grid(2, 1, 2), 4, 1, 1, 1).Layout()
 	var ticks atomic.Int64
@@ -179,43 +185,52 @@ func lose(*actors.Message) sim.Fate  { return sim.Lose }
 func twice(*actors.Message) sim.Fate { return sim.Twice }
 
 var bugs = map[string]bug{
-	"close not acknowledged":         {actors.Closed, lose, false},
-	"closed twice":                   {actors.Closed, twice, false},
-	"closed another step":            {actors.Closed, keep(func(m *actors.Message) { m.Step++ }), false},
-	"credit lost":                    {actors.Credit, lose, false},
-	"credit twice":                   {actors.Credit, twice, false},
-	"one credit too many":            {actors.Credit, keep(func(m *actors.Message) { m.Values = []float64{2} }), false},
-	"no credit in a credit":          {actors.Credit, keep(func(m *actors.Message) { m.Values = []float64{0} }), false},
-	"credit on another edge":         {actors.Credit, keep(func(m *actors.Message) { m.Comm ^= 1 }), false},
-	"activation lost":                {actors.Activation, lose, false},
-	"activation twice":               {actors.Activation, twice, false},
-	"activation of another micro":    {actors.Activation, keep(func(m *actors.Message) { m.Action.Micro++ }), false},
-	"activation for another stage":   {actors.Activation, keep(func(m *actors.Message) { m.Action.Stage++ }), false},
-	"cotangent lost":                 {actors.Cotangent, lose, false},
-	"cotangent twice":                {actors.Cotangent, twice, false},
-	"cotangent of another micro":     {actors.Cotangent, keep(func(m *actors.Message) { m.Action.Micro++ }), false},
-	"part lost":                      {actors.Part, lose, false},
-	"part twice":                     {actors.Part, twice, false},
-	"part of another member":         {actors.Part, keep(func(m *actors.Message) { m.Member ^= 1 }), false},
-	"part of another segment":        {actors.Part, keep(func(m *actors.Message) { m.Segment++ }), false},
-	"open lost":                      {actors.Open, lose, false},
-	"open twice":                     {actors.Open, twice, false},
-	"open of a later step":           {actors.Open, keep(func(m *actors.Message) { m.Step++ }), false},
-	"open of another epoch":          {actors.Open, keep(func(m *actors.Message) { m.Epoch++ }), false},
-	"ready lost":                     {actors.Ready, lose, false},
-	"ready twice":                    {actors.Ready, twice, false},
-	"ready for another step":         {actors.Ready, keep(func(m *actors.Message) { m.Step++ }), false},
-	"commit lost":                    {actors.Commit, lose, false},
-	"commit twice":                   {actors.Commit, twice, false},
-	"commit of another step":         {actors.Commit, keep(func(m *actors.Message) { m.Step-- }), false},
-	"commit with another rate":       {actors.Commit, keep(func(m *actors.Message) { m.Values = slices.Clone(m.Values); m.Values[core.CommitLR]++ }), false},
-	"load lost":                      {actors.Load, lose, false},
-	"load twice":                     {actors.Load, twice, false},
-	"data lost":                      {actors.Batch, lose, false},
-	"data of another micro":          {actors.Batch, keep(func(m *actors.Message) { m.Action.Micro++ }), false},
-	"join lost":                      {actors.Join, lose, true},
-	"rewind lost":                    {actors.Rewind, lose, true},
-	"rewind to a later step":         {actors.Rewind, keep(func(m *actors.Message) { m.Step++; m.Epoch++ }), true},
+	"close not acknowledged": {actors.Closed, lose, false},
+	"closed twice":           {actors.Closed, twice, false},
+	"closed another step":    {actors.Closed, keep(func(m *actors.Message) { m.Step++ }), false},
+	"credit lost":            {actors.Credit, lose, false},
+	"credit twice":           {actors.Credit, twice, false},
+	"one credit too many": {actors.Credit,
+		keep(func(m *actors.Message) { m.Values = []float64{2} }), false},
+	"no credit in a credit": {actors.Credit,
+		keep(func(m *actors.Message) { m.Values = []float64{0} }), false},
+	"credit on another edge": {actors.Credit, keep(func(m *actors.Message) { m.Comm ^= 1 }), false},
+	"activation lost":        {actors.Activation, lose, false},
+	"activation twice":       {actors.Activation, twice, false},
+	"activation of another micro": {actors.Activation,
+		keep(func(m *actors.Message) { m.Action.Micro++ }), false},
+	"activation for another stage": {actors.Activation,
+		keep(func(m *actors.Message) { m.Action.Stage++ }), false},
+	"cotangent lost":  {actors.Cotangent, lose, false},
+	"cotangent twice": {actors.Cotangent, twice, false},
+	"cotangent of another micro": {actors.Cotangent,
+		keep(func(m *actors.Message) { m.Action.Micro++ }), false},
+	"part lost":               {actors.Part, lose, false},
+	"part twice":              {actors.Part, twice, false},
+	"part of another member":  {actors.Part, keep(func(m *actors.Message) { m.Member ^= 1 }), false},
+	"part of another segment": {actors.Part, keep(func(m *actors.Message) { m.Segment++ }), false},
+	"open lost":               {actors.Open, lose, false},
+	"open twice":              {actors.Open, twice, false},
+	"open of a later step":    {actors.Open, keep(func(m *actors.Message) { m.Step++ }), false},
+	"open of another epoch":   {actors.Open, keep(func(m *actors.Message) { m.Epoch++ }), false},
+	"ready lost":              {actors.Ready, lose, false},
+	"ready twice":             {actors.Ready, twice, false},
+	"ready for another step":  {actors.Ready, keep(func(m *actors.Message) { m.Step++ }), false},
+	"commit lost":             {actors.Commit, lose, false},
+	"commit twice":            {actors.Commit, twice, false},
+	"commit of another step":  {actors.Commit, keep(func(m *actors.Message) { m.Step-- }), false},
+	"commit with another rate": {actors.Commit,
+		keep(func(m *actors.Message) { m.Values = slices.Clone(m.Values); m.Values[core.CommitLR]++ }),
+		false},
+	"load lost":  {actors.Load, lose, false},
+	"load twice": {actors.Load, twice, false},
+	"data lost":  {actors.Batch, lose, false},
+	"data of another micro": {actors.Batch,
+		keep(func(m *actors.Message) { m.Action.Micro++ }), false},
+	"join lost":   {actors.Join, lose, true},
+	"rewind lost": {actors.Rewind, lose, true},
+	"rewind to a later step": {actors.Rewind,
+		keep(func(m *actors.Message) { m.Step++; m.Epoch++ }), true},
 	"rewound lost":                   {actors.Rewound, lose, true},
 	"rewound twice":                  {actors.Rewound, twice, true},
 	"open of the epoch before":       {actors.Open, keep(func(m *actors.Message) { m.Epoch-- }), true},
@@ -244,7 +259,8 @@ func hunt(d *sim.Description, b *bug, seed uint64) (string, uint64) {
 		left := 1 + int(seed%7)
 		if b.later {
 			left = 1
-			o.Faults = []sim.Fault{{Kind: sim.Restart, Rank: int(seed) % len(l.Ranks), At: 1 + int64(seed*7919%40000), For: 1 + int64(seed*31%5000)}}
+			o.Faults = []sim.Fault{{Kind: sim.Restart, Rank: int(seed) % len(l.Ranks), At: 1 +
+				int64(seed*7919%40000), For: 1 + int64(seed*31%5000)}}
 		}
 		o.Mutate = func(_ actors.Ref, m *actors.Message) sim.Fate {
 			if m.Kind != b.kind || b.later && m.Epoch == 0 && m.Kind != actors.Join {
@@ -260,8 +276,8 @@ func hunt(d *sim.Description, b *bug, seed uint64) (string, uint64) {
 	return mon.End(r, d.Steps), r.Events
 }
 
-// TestPlantedBugs: the tester finds every planted bug within 1,000 seeds, raises no false alarm in 200, and shrinks each
-// find to a run of at most 30 events, or to the smallest run in which the bug can show.
+// TestPlantedBugs: the tester finds every planted bug within 1,000 seeds, raises no false alarm in 200, and
+// shrinks each find to a run of at most 30 events, or to the smallest run in which the bug can show.
 func TestPlantedBugs(t *testing.T) {
 	big := described(t, topology.Grid(2, 1, 2), 4, 1, 1, 2)
 	for seed := range uint64(200) {
@@ -282,7 +298,8 @@ func TestPlantedBugs(t *testing.T) {
 		_, ok := found(big, 1000)
 		require.True(t, ok, "%s is not found", name)
 		least := uint64(0)
-		for _, mesh := range []topology.Mesh{topology.Grid(1, 1, 1), topology.Grid(2, 1, 1), topology.Grid(1, 1, 2)} {
+		for _, mesh := range []topology.Mesh{topology.Grid(1, 1, 1), topology.Grid(2, 1, 1),
+			topology.Grid(1, 1, 2)} {
 			small := described(t, mesh, 1, 1, 0, 1)
 			small.Update = []core.Segment{{Ready: true}}
 			if mesh.Len(topology.TP) > 1 {

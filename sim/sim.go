@@ -1,6 +1,7 @@
-// Package sim runs the behaviours of actors/core on one event loop under a virtual clock: the same programs, messages and
-// protocols as training, with durations in place of kernels. A run is a function of its layout, prices and seed: no goroutine,
-// wall clock or map order takes part, and the hash over every delivered event shows it.
+// Package sim runs the behaviours of actors/core on one event loop under a virtual clock: the same programs,
+// messages and protocols as training, with durations in place of kernels. A run is a function of its layout,
+// prices and seed: no goroutine, wall clock or map order takes part, and the hash over every delivered event
+// shows it.
 package sim
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/lfactor/lfactor/topology/collective"
 )
 
-// Layout is what is simulated: the layouts of the behaviours as the host makes them, and what their work does to memory.
+// Layout is what is simulated: the layouts of the behaviours as the host makes them, and what their work
+// does to memory.
 type Layout struct {
 	Ranks       []*core.RankLayout
 	RankRefs    []actors.Ref
@@ -26,17 +28,19 @@ type Layout struct {
 	BatchBytes  int64 // data of one microbatch or chunk
 	// Class is the class of shape of a microbatch of the replica that a rank belongs to; nil is 0 for all.
 	Class func(step int64, rank actors.Ref, micro int) int32
-	// Overflow reports whether the gradients of a step, made with a loss scale, are not finite, on one of the ranks; nil is never.
-	// Run.Norms must be there.
+	// Overflow reports whether the gradients of a step, made with a loss scale, are not finite, on one of
+	// the ranks; nil is never. Run.Norms must be there.
 	Overflow func(step int64, scale float64) bool
 	Names    func(rank int) string
 }
 
-// Memory is what actions do to a rank's memory. Foot gives the bytes of an action's frame at its worst and after it; both are zero
-// where nothing is known. Base is what a rank holds all the time; Limit ends the run with an error where it is exceeded, 0 is none.
+// Memory is what actions do to a rank's memory. Foot gives the bytes of an action's frame at its worst and
+// after it; both are zero where nothing is known. Base is what a rank holds all the time; Limit ends the run
+// with an error where it is exceeded, 0 is none.
 //
-// Where ranks hand memory to one another, Begin and End account it instead of Foot: Begin gives what a rank holds at the worst of an action, End
-// the most that it has held so far, both beside Base. Forget is for a rank that goes back to a saved state.
+// Where ranks hand memory to one another, Begin and End account it instead of Foot: Begin gives what a rank
+// holds at the worst of an action, End the most that it has held so far, both beside Base. Forget is for a
+// rank that goes back to a saved state.
 type Memory struct {
 	Foot   func(rank int, job *actors.Job) (peak, after int64)
 	Begin  func(rank int, job *actors.Job) int64
@@ -46,18 +50,21 @@ type Memory struct {
 	Limit  int64
 }
 
-// Prices gives durations in nanoseconds and never a negative one. Ranks are numbers; -1 is an actor without a device of its own.
+// Prices gives durations in nanoseconds and never a negative one. Ranks are numbers; -1 is an actor without
+// a device of its own.
 type Prices struct {
 	Job        func(rank int, j *actors.Job, s *core.Segment) int64
 	Link       func(from, to int) Link
 	Collective func(ranks []int, bytes int64) int64 // of one collective in which each rank sends bytes
-	Copy       float64                              // nanoseconds a byte between a device and host memory, on the copy engine
-	// Sends lists such a collective's messages; if it is set, and Options.Whole, collectives are carried out send by send.
+	// nanoseconds a byte between a device and host memory, on the copy engine
+	Copy float64
+	// Sends lists such a collective's messages; if it is set, and Options.Whole, collectives are carried out
+	// send by send.
 	Sends func(ranks []int, bytes int64) []collective.Send
 }
 
-// Link is a connection of two ranks. Messages with data wait for the sender's and the receiver's Port (numbers of shared
-// connections, -1 for none); small messages only take the latency.
+// Link is a connection of two ranks. Messages with data wait for the sender's and the receiver's Port
+// (numbers of shared connections, -1 for none); small messages only take the latency.
 type Link struct {
 	Latency int64   // nanoseconds
 	PerByte float64 // nanoseconds
@@ -66,18 +73,25 @@ type Link struct {
 
 // Options choose how a layout is run.
 type Options struct {
-	Seed   uint64  // of the order of simultaneous events, of jitter and of faults
-	Whole  bool    // a collective is one event a member, or Prices.Sends, instead of one message a pair of members
+	Seed uint64 // of the order of simultaneous events, of jitter and of faults
+	// a collective is one event a member, or Prices.Sends, instead of one message a pair of members
+	Whole  bool
 	Jitter float64 // jobs take up to this share longer, at random
-	Late   int64   // messages without data take up to this many nanoseconds longer, at random; two of one pair of actors and one epoch stay in order
+	// messages without data take up to this many nanoseconds longer, at random; two of one pair of actors
+	// and one epoch stay in order
+	Late   int64
 	Faults []Fault
-	Notice int64                                       // nanoseconds after which the transport tells the coordinator that a message was lost; 0 if it never does
+	// nanoseconds after which the transport tells the coordinator that a message was lost; 0 if it never
+	// does
+	Notice int64
 	Mutate func(to actors.Ref, m *actors.Message) Fate // tests plant protocol bugs here; nil for none
 	See    func(Event)                                 // every delivered message, nil for none
 	Span   func(Span)                                  // every job, nil for none
 	Report func(actors.Message)                        // what the coordinator tells the observer
-	Events uint64                                      // most events before the run is cut short, 0 for no bound
-	Stop   func() bool                                 // asked now and then; true ends the run with what there is
+	// most events before the run is cut short, 0 for no bound
+	Events uint64
+	// asked now and then; true ends the run with what there is
+	Stop func() bool
 }
 
 // Event is a delivered message.
@@ -146,19 +160,22 @@ type Sim struct {
 	blobs       blobs
 	wires       map[wiresKey]*wires
 	timers      map[actors.Timer]bool // pending
-	orders      map[uint64]int64      // when the last message without data between two actors comes, with Options.Late
-	timer       actors.Timer
-	outs        [][]actors.Output
-	faults      faultState
-	res         Result
-	ended       bool
-	rng         *rand.Rand
-	touched     int64 // keeps touch from being optimized away
+	// when the last message without data between two actors comes, with Options.Late
+	orders  map[uint64]int64
+	timer   actors.Timer
+	outs    [][]actors.Output
+	faults  faultState
+	res     Result
+	ended   bool
+	rng     *rand.Rand
+	touched int64 // keeps touch from being optimized away
 }
 
 // New prepares a run. The layout may be used by several runs one after the other.
 func New(l *Layout, p Prices, o Options) *Sim {
-	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, orders: map[uint64]int64{}, wires: map[wiresKey]*wires{}, hash: o.Seed ^ 0x9e3779b97f4a7c15, rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
+	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, orders: map[uint64]int64{},
+		wires: map[wiresKey]*wires{}, hash: o.Seed ^ 0x9e3779b97f4a7c15,
+		rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
 	s.ctx.s = s
 	most := max(l.Coordinator, l.Observer)
 	for _, r := range append(append([]actors.Ref{}, l.RankRefs...), l.LoaderRefs...) {
@@ -198,7 +215,8 @@ func New(l *Layout, p Prices, o Options) *Sim {
 
 // add makes room for one more actor.
 func (s *Sim) add() actors.Ref {
-	s.cells, s.extras, s.rankOf = append(s.cells, cell{}), append(s.extras, extra{loader: -1}), append(s.rankOf, -1)
+	s.cells, s.extras, s.rankOf = append(s.cells, cell{}), append(s.extras, extra{loader: -1}),
+		append(s.rankOf, -1)
 	return actors.Ref(len(s.cells) - 1)
 }
 
@@ -219,8 +237,8 @@ func (s *Sim) name(r actors.Ref) string {
 	return s.extras[r].name
 }
 
-// post puts a message into the queue. Simultaneous events come in an order drawn from the seed, but two of one pair of actors
-// in the order of sending.
+// post puts a message into the queue. Simultaneous events come in an order drawn from the seed, but two of
+// one pair of actors in the order of sending.
 func (s *Sim) post(at int64, to actors.Ref, m *actors.Message) {
 	i := s.pack(to, m)
 	s.q.push(item{at, uint32(mix(s.o.Seed^uint64(at), uint64(uint32(m.From))<<32|uint64(uint32(to)))), i})
@@ -244,8 +262,9 @@ func (s *Sim) Run() *Result {
 	return s.result()
 }
 
-// burst delivers events until none is left, and reports whether it was cut short by a behaviour's panic: our bug, or a fault that
-// nothing below absorbs. Either ends the run by name, and the other actors go on to their end.
+// burst delivers events until none is left, and reports whether it was cut short by a behaviour's panic: our
+// bug, or a fault that nothing below absorbs. Either ends the run by name, and the other actors go on to
+// their end.
 func (s *Sim) burst() (again bool) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -267,8 +286,8 @@ func (s *Sim) burst() (again bool) {
 // ahead is how many actors are brought into the cache at once.
 const ahead = 16
 
-// touch reads what the next events of the batch will need, one kind of thing after the other, so that the misses of a large
-// simulation overlap instead of following each other.
+// touch reads what the next events of the batch will need, one kind of thing after the other, so that the
+// misses of a large simulation overlap instead of following each other.
 func (s *Sim) touch(batch []item) {
 	var ranks [ahead]int32
 	sum := int64(0)
@@ -345,10 +364,11 @@ func (s *Sim) fail(why string) {
 	}
 }
 
-// count adds an event to the trace hash: the event's own hash, of two halves that do not wait for each other, is chained to that of
-// all before it.
+// count adds an event to the trace hash: the event's own hash, of two halves that do not wait for each
+// other, is chained to that of all before it.
 func (s *Sim) count(at int64, to actors.Ref, m *actors.Message) {
-	const odd1, odd2, odd3, odd4 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93
+	const odd1, odd2, odd3, odd4 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb,
+		0xd6e8feb86659fd93
 	a := uint64(m.Action.Kind) | uint64(uint16(m.Action.Stage))<<8 | uint64(uint16(m.Action.Chunk))<<24 | uint64(uint32(m.Action.Micro))<<40
 	h := (uint64(at)^odd1)*odd2 ^ (uint64(uint32(to))<<32|uint64(uint32(m.From)))*odd3
 	k := (a^uint64(m.Step)<<20)*odd4 ^ (uint64(uint32(m.Segment))|uint64(uint32(m.Comm))<<32^uint64(m.Job)<<8^uint64(m.Epoch)<<48)*odd1
@@ -445,7 +465,8 @@ func (o *observer) Receive(_ actors.Context, m *actors.Message) {
 		for n := len(s.res.Steps); n > 0 && s.res.Steps[n-1].Step >= m.Step; n-- {
 			s.res.Steps = s.res.Steps[:n-1] // it was run before a rank was lost, and again
 		}
-		s.res.Steps = append(s.res.Steps, StepReport{m.Step, m.Values[core.StepTime], m.Values[core.StepPeak]})
+		s.res.Steps = append(s.res.Steps, StepReport{m.Step, m.Values[core.StepTime],
+			m.Values[core.StepPeak]})
 	case core.TopicEnd:
 		s.ended = true
 	case core.TopicFailed:

@@ -26,14 +26,17 @@ func visionLayout(t *testing.T, mesh topology.Mesh, e *layout.PartPlan) *layout.
 	require.NoError(t, err)
 	m, err := family.Build(c, 24)
 	require.NoError(t, err)
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e), Schedule: "1f1b", Micro: 8 / mesh.Replicas(), Rows: 32, Dims: map[string]int{block.Patches: 48, block.Frames: 2}, Optim: optim.Config{Name: "adamw"}})
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e), Schedule: "1f1b",
+		Micro: 8 / mesh.Replicas(), Rows: 32, Dims: map[string]int{block.Patches: 48, block.Frames: 2},
+		Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
 	require.Equal(t, 4, l.World())
 	return l
 }
 
-// TestVisionPatterns runs all 16 patterns of microbatches with and without pictures over four ranks with many seeds of delays: no
-// deadlock, no message lost, and no more messages on an edge than its credits; one seed a pattern is watched for all promises.
+// TestVisionPatterns runs all 16 patterns of microbatches with and without pictures over four ranks with
+// many seeds of delays: no deadlock, no message lost, and no more messages on an edge than its credits; one
+// seed a pattern is watched for all promises.
 func TestVisionPatterns(t *testing.T) {
 	seeds := uint64(60)
 	if *long {
@@ -41,7 +44,9 @@ func TestVisionPatterns(t *testing.T) {
 	} else {
 		t.Logf("%d of 1000 seeds; -long runs all", seeds)
 	}
-	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
+	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
+		return 0
+	}}
 	for _, c := range []struct {
 		mesh topology.Mesh
 		e    *layout.PartPlan
@@ -65,7 +70,8 @@ func TestVisionPatterns(t *testing.T) {
 			require.Empty(t, watch.End(res, 2), "%+v encoder %+v pattern %04b", c.mesh, c.e, bits)
 			for seed := range seeds {
 				flying := map[string]int{}
-				res := sim.New(s, flat(50), sim.Options{Seed: seed, Jitter: 0.8, See: func(e sim.Event) { crossing(t, flying, e) }}).Run()
+				res := sim.New(s, flat(50), sim.Options{Seed: seed, Jitter: 0.8,
+					See: func(e sim.Event) { crossing(t, flying, e) }}).Run()
 				at := fmt.Sprintf("%+v encoder %+v pattern %04b seed %d", c.mesh, c.e, bits, seed)
 				require.Empty(t, res.Failed, at)
 				require.Nil(t, res.Stall, at)
@@ -76,7 +82,8 @@ func TestVisionPatterns(t *testing.T) {
 	}
 }
 
-// crossing counts what has come along an edge and has not been given credit for: never more than its credits, which are two.
+// crossing counts what has come along an edge and has not been given credit for: never more than its
+// credits, which are two.
 func crossing(t *testing.T, flying map[string]int, e sim.Event) {
 	switch m := e.M; m.Kind {
 	case actors.Activation, actors.Cotangent:

@@ -8,7 +8,8 @@ import (
 
 // Replicas says where copies of a layer's experts lie, so that devices get like numbers of tokens.
 type Replicas struct {
-	Expert []int // by place: the expert that lies there; places of one device are neighbours, and devices of one node
+	// by place: the expert that lies there; places of one device are neighbours, and devices of one node
+	Expert []int
 	Copy   []int // by place: which of the expert's copies
 	Count  []int // by expert: how many copies it has
 }

@@ -1,4 +1,5 @@
-// Package topology says which rank owns what: ranks, hosts, devices, links and named mesh axes as plain values.
+// Package topology says which rank owns what: ranks, hosts, devices, links and named mesh axes as plain
+// values.
 package topology
 
 import (
@@ -34,15 +35,16 @@ type Axis struct {
 	Fold         int // the mesh, of those folded over the same ranks, that it belongs to
 }
 
-// Mesh is the grid of ranks of a run, and further grids folded over the same ranks, whose axes have other names. The zero
-// value is one rank.
+// Mesh is the grid of ranks of a run, and further grids folded over the same ranks, whose axes have other
+// names. The zero value is one rank.
 type Mesh struct{ axes []Axis }
 
 // New makes a mesh; the last dimension varies fastest.
 func New(dims ...Dim) Mesh { return Mesh{lay(dims, 0)} }
 
-// Grid is a mesh of pipeline, data and tensor parallelism. Tensor parallelism varies fastest, then data parallelism, then the
-// pipeline: Megatron's order, so that the ranks of one tensor-parallel group are neighbours.
+// Grid is a mesh of pipeline, data and tensor parallelism. Tensor parallelism varies fastest, then data
+// parallelism, then the pipeline: Megatron's order, so that the ranks of one tensor-parallel group are
+// neighbours.
 func Grid(pp, dp, tp int) Mesh { return New(Dim{PP, pp}, Dim{DP, dp}, Dim{TP, tp}) }
 
 // lay gives dimensions their strides.
@@ -55,8 +57,9 @@ func lay(dims []Dim, fold int) []Axis {
 	return out
 }
 
-// Fold lays another mesh over the same ranks, as experts' over attention's: its dimensions share out each run of consecutive ranks that
-// is as long as their product, the last varying fastest. That product has to divide the number of ranks.
+// Fold lays another mesh over the same ranks, as experts' over attention's: its dimensions share out each
+// run of consecutive ranks that is as long as their product, the last varying fastest. That product has to
+// divide the number of ranks.
 func (m Mesh) Fold(dims ...Dim) (Mesh, error) {
 	n, fold := 1, 1
 	for _, d := range dims {
@@ -69,7 +72,8 @@ func (m Mesh) Fold(dims ...Dim) (Mesh, error) {
 		fold = max(fold, a.Fold+1)
 	}
 	if n < 1 || m.Size()%n != 0 {
-		return m, fmt.Errorf("%s has %d ranks, which do not divide the %d of %v", dimsText(dims), n, m.Size(), m)
+		return m, fmt.Errorf("%s has %d ranks, which do not divide the %d of %v", dimsText(dims), n,
+			m.Size(), m)
 	}
 	return Mesh{append(slices.Clone(m.axes), lay(dims, fold)...)}, nil
 }

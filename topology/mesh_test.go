@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMesh: coordinates, groups and names of a mesh with data parallelism in two axes, and the experts' mesh folded over it.
+// TestMesh: coordinates, groups and names of a mesh with data parallelism in two axes, and the experts' mesh
+// folded over it.
 func TestMesh(t *testing.T) {
-	m, err := New(Dim{PP, 2}, Dim{DPReplicate, 2}, Dim{DP, 2}, Dim{CP, 3}, Dim{TP, 2}).Fold(Dim{EDP, 2}, Dim{EP, 4}, Dim{ETP, 3})
+	m, err := New(Dim{PP, 2}, Dim{DPReplicate, 2}, Dim{DP, 2}, Dim{CP, 3},
+		Dim{TP, 2}).Fold(Dim{EDP, 2}, Dim{EP, 4}, Dim{ETP, 3})
 	require.NoError(t, err)
 	require.Equal(t, 48, m.Size())
 	require.Equal(t, "rank 31 (pp 1 dp_replicate 0 dp 1 cp 0 tp 1)", m.Name(31))

@@ -7,10 +7,11 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// A step is committed in two rounds. Every rank reduces its gradients, keeps them, and sends Ready with its values of the step so far, as
-// Closed has them, and the squared norms of the parameters that it counts. When all are ready the coordinator, alone, decides the step: it sends everyone the same Commit, and
-// only then do parameters change. A rank that is lost before Commit leaves every other at the step before; one that is lost
-// afterwards leaves a step that is decided, whoever has heard of it.
+// A step is committed in two rounds. Every rank reduces its gradients, keeps them, and sends Ready with its
+// values of the step so far, as Closed has them, and the squared norms of the parameters that it counts.
+// When all are ready the coordinator, alone, decides the step: it sends everyone the same Commit, and only
+// then do parameters change. A rank that is lost before Commit leaves every other at the step before; one
+// that is lost afterwards leaves a step that is decided, whoever has heard of it.
 
 // count takes in that a rank is ready; with the last one the step is committed.
 func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
@@ -21,7 +22,8 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	case c.ready[i] != nil:
 		panic(fmt.Sprintf("core: rank %d is ready for step %d twice", i, m.Step))
 	case c.l.Norms != nil && len(m.Values) != ClosedLen+len(c.l.Norms[i]):
-		panic(fmt.Sprintf("core: rank %d reports %d norms, it counts %d parameters", i, len(m.Values)-ClosedLen, len(c.l.Norms[i])))
+		panic(fmt.Sprintf("core: rank %d reports %d norms, it counts %d parameters", i,
+			len(m.Values)-ClosedLen, len(c.l.Norms[i])))
 	}
 	if c.ready[i] = m.Values; m.Values == nil {
 		c.ready[i] = []float64{}
@@ -36,8 +38,8 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	}
 }
 
-// decide makes the scalars of the update: the global norm is summed over ranks and then over parameters, so that it has one order on
-// any cut of the model.
+// decide makes the scalars of the update: the global norm is summed over ranks and then over parameters, so
+// that it has one order on any cut of the model.
 func (c *Coordinator) decide() []float64 {
 	clear(c.norms)
 	for i, list := range c.l.Norms {
@@ -95,8 +97,9 @@ func (c *Coordinator) givenUp(ctx actors.Context) bool {
 	return false
 }
 
-// ClipFactor is the global gradient norm of scaled gradients whose squares sum to sum, and the factor that unscales them and keeps the
-// norm within limit (0 for no limit), as torch.nn.utils.clip_grad_norm_ does; a norm that is not finite gives factor 0 and overflow 1.
+// ClipFactor is the global gradient norm of scaled gradients whose squares sum to sum, and the factor that
+// unscales them and keeps the norm within limit (0 for no limit), as torch.nn.utils.clip_grad_norm_ does; a
+// norm that is not finite gives factor 0 and overflow 1.
 func ClipFactor(sum, scale, limit float64) (norm, factor, overflow float64) {
 	norm, factor = math.Sqrt(sum)/scale, 1/scale
 	switch {

@@ -9,11 +9,12 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// TestCommit: no rank hears of a commit before the last is ready, and all hear the same, with the norm summed over ranks and
-// then over parameters.
+// TestCommit: no rank hears of a commit before the last is ready, and all hear the same, with the norm
+// summed over ranks and then over parameters.
 func TestCommit(t *testing.T) {
 	ctx := &tape{}
-	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6}, Observer: 1, First: 3, Last: 4, OptimSteps: 7, Clip: 1, Norms: [][]int32{{0, 2}, {2, 1}},
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6}, Observer: 1, First: 3, Last: 4, OptimSteps: 7,
+		Clip: 1, Norms: [][]int32{{0, 2}, {2, 1}},
 		LR: func(step int64) float64 { return float64(step) / 10 }, LossScale: LossScale{Scale: 2}})
 	c.Receive(ctx, &actors.Message{Kind: actors.Started})
 	require.Equal(t, []string{"open 3", "open 3"}, ctx.take())
@@ -31,8 +32,8 @@ func TestCommit(t *testing.T) {
 // ready are the values of Ready with some norms.
 func ready(norms ...float64) []float64 { return append(make([]float64, ClosedLen), norms...) }
 
-// TestClipFactor: figures of torch.nn.utils.clip_grad_norm_ (bench/golden/kernels_torch.py's first gradient, at a largest norm of 1.5), and gradients that are
-// not finite.
+// TestClipFactor: figures of torch.nn.utils.clip_grad_norm_ (bench/golden/kernels_torch.py's first gradient,
+// at a largest norm of 1.5), and gradients that are not finite.
 func TestClipFactor(t *testing.T) {
 	norm, factor, over := ClipFactor(38.550317443894215, 1, 1.5)
 	require.InDelta(t, 6.208890194221042, norm, 1e-12)

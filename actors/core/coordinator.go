@@ -17,11 +17,15 @@ const (
 	TopicSaveLost = "savelost" // Step: the state could not be written; training goes on
 	TopicEnd      = "end"      // Step: the last step; Values[0] is 1 after a request to stop
 	TopicFailed   = "failed"   // Text says why the run ended
-	TopicCopied   = "copied"   // Step: all have copies of its state in memory; Values: steps until the next, nanoseconds that these took
-	TopicBroken   = "broken"   // Err: how messages were lost between processes that live; a new epoch begins
-	TopicVoid     = "void"     // Step, Err: a *VoidError, why its update was not made
-	TopicExperts  = "experts"  // Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
-	TopicBack     = "back"     // Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
+	// Step: all have copies of its state in memory; Values: steps until the next, nanoseconds that these
+	// took
+	TopicCopied = "copied"
+	TopicBroken = "broken" // Err: how messages were lost between processes that live; a new epoch begins
+	TopicVoid   = "void"   // Step, Err: a *VoidError, why its update was not made
+	// Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
+	TopicExperts = "experts"
+	// Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
+	TopicBack = "back"
 )
 
 // Layout of the values of a TopicStep report.
@@ -54,19 +58,26 @@ type RunLayout struct {
 	EvalOnly   bool                     // one evaluation and no step
 	OptimSteps int64                    // updates applied before First: skipped steps do not count
 	Clip       float64                  // largest global gradient norm, 0 for none
-	Norms      [][]int32                // by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
-	Recover    bool                     // a rank that ends will come back: the run goes on from the newest saved state
-	Restarts   int                      // how often one may end without a new step in between; 0 is no limit
-	Grace      actors.Duration          // from the loss of messages until all connections are made anew, if no process has ended; 0 is usual
-	Keep       int64                    // steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
-	Buddy      []int                    // by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all
-	Same       [][]int                  // by rank: the others that hold the same state; nil for none at all
-	Alone      bool                     // a rank carries out an update that is committed without hearing from others
-	Place      func(step int64) string  // where the data stands after a step, for those that read it again; nil for nothing
+	// by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
+	Norms [][]int32
+	// a rank that ends will come back: the run goes on from the newest saved state
+	Recover  bool
+	Restarts int // how often one may end without a new step in between; 0 is no limit
+	// from the loss of messages until all connections are made anew, if no process has ended; 0 is usual
+	Grace actors.Duration
+	// steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
+	Keep int64
+	// by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all
+	Buddy []int
+	Same  [][]int // by rank: the others that hold the same state; nil for none at all
+	// a rank carries out an update that is committed without hearing from others
+	Alone bool
+	// where the data stands after a step, for those that read it again; nil for nothing
+	Place func(step int64) string
 }
 
-// Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It alone decides that a step
-// counts: no rank changes its parameters before Commit.
+// Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It
+// alone decides that a step counts: no rank changes its parameters before Commit.
 type Coordinator struct {
 	l       *RunLayout
 	place   map[actors.Ref]int // of a rank in l.Ranks
@@ -115,7 +126,8 @@ type Coordinator struct {
 
 // NewCoordinator returns the behaviour.
 func NewCoordinator(l *RunLayout) *Coordinator {
-	c := &Coordinator{l: l, step: l.First - 1, updates: l.OptimSteps, place: make(map[actors.Ref]int, len(l.Ranks))}
+	c := &Coordinator{l: l, step: l.First - 1, updates: l.OptimSteps,
+		place: make(map[actors.Ref]int, len(l.Ranks))}
 	for i, r := range l.Ranks {
 		c.place[r] = i
 	}
@@ -147,7 +159,8 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	switch m.Kind {
-	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Kept, actors.Broken, actors.Failed:
+	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Kept,
+		actors.Broken, actors.Failed:
 		if m.Epoch < c.epoch {
 			drop(m)
 			return
@@ -278,8 +291,11 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 		c.voids = 0
 	}
 	if c.void == nil && v[StepOverflow] > 0 && c.hopeless() {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale can help; "+
-			"the weights or the data hold NaN, or the learning rate is too high. The newest checkpoint is from before", c.step, v[StepLoss], v[StepNorm])})
+		c.fail(ctx, &actors.Message{Kind: actors.Failed,
+			Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale "+
+				"can help; "+
+				"the weights or the data hold NaN, or the learning rate is too high. The newest checkpoint "+
+				"is from before", c.step, v[StepLoss], v[StepNorm])})
 		return
 	}
 	if c.void == nil {
@@ -301,7 +317,8 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	}
 }
 
-// hopeless reports that gradients which are not finite will stay so: there is no loss scale, or it is at its smallest.
+// hopeless reports that gradients which are not finite will stay so: there is no loss scale, or it is at its
+// smallest.
 func (c *Coordinator) hopeless() bool {
 	return !c.l.LossScale.Dynamic || c.l.LossScale.Scale <= c.l.LossScale.Min
 }
@@ -309,7 +326,8 @@ func (c *Coordinator) hopeless() bool {
 // report sums up the ranks' values, in rank order.
 func (c *Coordinator) report(ctx actors.Context) []float64 {
 	v := make([]float64, StepLen)
-	v[StepLR], v[StepScale], v[StepTime] = c.verdict[CommitLR], c.l.LossScale.Scale, float64(ctx.Now()-c.opened)
+	v[StepLR], v[StepScale], v[StepTime] = c.verdict[CommitLR], c.l.LossScale.Scale,
+		float64(ctx.Now()-c.opened)
 	v[StepNorm], v[StepOverflow] = c.verdict[CommitNorm], c.verdict[CommitOverflow]
 	busy, most := 0.0, 0.0
 	for i, x := range c.closed {
@@ -332,7 +350,8 @@ func (c *Coordinator) evaluated(ctx actors.Context) {
 		c.evalSum += x[ClosedLoss]
 	}
 	if c.eval++; c.eval > c.l.EvalSteps {
-		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step, Values: []float64{c.evalSum / float64(c.l.EvalSteps)}})
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step,
+			Values: []float64{c.evalSum / float64(c.l.EvalSteps)}})
 		c.eval = 0
 	}
 }
@@ -340,8 +359,8 @@ func (c *Coordinator) evaluated(ctx actors.Context) {
 // State is what a checkpoint keeps of the coordinator.
 func (c *Coordinator) State() (updates int64, scale LossScale) { return c.updates, c.l.LossScale }
 
-// save begins the save that is due. It is called between steps only, when no rank changes its state; one save is under way at
-// a time, so that a due one may wait for the end of a later step.
+// save begins the save that is due. It is called between steps only, when no rank changes its state; one
+// save is under way at a time, so that a due one may wait for the end of a later step.
 func (c *Coordinator) save(ctx actors.Context) {
 	if !c.waitSave || c.writing || c.lost {
 		return
@@ -379,7 +398,8 @@ func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
 		s := c.savedScale
 		c.jobs++
 		c.job = c.jobs
-		ctx.Do(actors.Job{ID: c.job, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving, Text: strings.Join(c.parts, "\x00"),
+		ctx.Do(actors.Job{ID: c.job, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving,
+			Text:   strings.Join(c.parts, "\x00"),
 			Values: []float64{float64(c.savedUpdates), s.Scale, float64(s.Good), float64(s.Left)}})
 	}
 }
@@ -392,7 +412,8 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 	} else {
 		c.kept = kept{c.saving, c.savedUpdates, c.savedScale}
 	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil, Err: m.Err})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil,
+		Err: m.Err})
 	c.writing = false
 	switch {
 	case c.lost:
@@ -405,8 +426,10 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 // end saves the last state, waits until it is durable, and halts everyone.
 func (c *Coordinator) end(ctx actors.Context) {
 	c.ended = true
-	saved := c.writing && c.saving == c.step || c.kept.step == c.step && c.step >= c.l.First // by a run that went back to it
-	c.waitSave = (c.waitSave || c.l.SaveAtEnd) && !c.l.EvalOnly && (c.step >= c.l.First || c.l.Last == 0) && !saved
+	// by a run that went back to it
+	saved := c.writing && c.saving == c.step || c.kept.step == c.step && c.step >= c.l.First
+	c.waitSave = (c.waitSave || c.l.SaveAtEnd) && !c.l.EvalOnly &&
+		(c.step >= c.l.First || c.l.Last == 0) && !saved
 	c.last(ctx)
 }
 
@@ -427,7 +450,8 @@ func (c *Coordinator) halt(ctx actors.Context) {
 	if c.stopping && !c.l.EvalOnly && c.step < c.l.Last {
 		v = 1
 	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEnd, Step: c.step, Values: []float64{v}})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEnd, Step: c.step,
+		Values: []float64{v}})
 }
 
 // fail ends the run with one error, the first that came.
@@ -456,16 +480,19 @@ func (c *Coordinator) Waits() actors.Wait {
 	}
 	for i, v := range c.ready {
 		if c.eval == 0 && c.left > 0 && c.unready > 0 && v == nil {
-			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the gradients of step %d", c.step), Since: c.since}
+			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the gradients of step %d", c.step),
+				Since: c.since}
 		}
 	}
 	for i, v := range c.closed {
 		if c.left > 0 && v == nil {
-			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step), Since: c.since}
+			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step),
+				Since: c.since}
 		}
 	}
 	if c.writing && c.ended {
-		return actors.Wait{For: actors.None, What: fmt.Sprintf("the checkpoint of step %d to be durable", c.saving), Since: c.since, Busy: true}
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("the checkpoint of step %d to be durable",
+			c.saving), Since: c.since, Busy: true}
 	}
 	return actors.Wait{For: actors.None}
 }

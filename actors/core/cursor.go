@@ -45,11 +45,12 @@ func (r *Rank) peerOf(w *wire, a plan.Action, back bool) actors.Ref {
 	return from[int(a.Micro)%len(from)]
 }
 
-// last reports whether the segment now at pc is the action's last job. An action without segments has one empty job.
+// last reports whether the segment now at pc is the action's last job. An action without segments has one
+// empty job.
 func (c *cursor) last() bool { return int(c.pc) >= len(c.segs)-1 }
 
-// Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for what they lack at
-// every message.
+// Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for
+// what they lack at every message.
 type Wait struct {
 	lack  lack
 	a     plan.Action
@@ -142,7 +143,8 @@ func (r *Rank) missing(c *cursor) Wait {
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) && !r.inbox.hasPort(portKey{withKind(c.a, plan.B), p.id}) {
+			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) &&
+				!r.inbox.hasPort(portKey{withKind(c.a, plan.B), p.id}) {
 				return Wait{peer: r.peerOf(p, c.a, true), lack: lackGradient, a: c.a}
 			}
 		}
@@ -153,7 +155,8 @@ func (r *Rank) missing(c *cursor) Wait {
 // start hands the next job of c to the device, with everything that came for it.
 func (r *Rank) start(ctx actors.Context, c *cursor) {
 	clear(r.ins) // the job before has ended, and with it its use of the list
-	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a, Segment: c.pc, Class: c.class, Values: r.scalars, In: r.ins[:0]}
+	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a,
+		Segment: c.pc, Class: c.class, Values: r.scalars, In: r.ins[:0]}
 	if c.a.Kind == plan.Step {
 		j.Kind = actors.UpdatePhase
 		if r.verdict != nil {
@@ -205,16 +208,18 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 
 // take moves a port's value into a job and gives its credit back.
 func (r *Rank) take(ctx actors.Context, c *cursor, j *actors.Job, k plan.Kind, p *wire, dir int32) {
-	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id, Payload: r.inbox.port(portKey{withKind(c.a, k), p.id})})
+	j.In = append(j.In, actors.Input{Comm: -1, Port: p.id,
+		Payload: r.inbox.port(portKey{withKind(c.a, k), p.id})})
 	if peer := r.peerOf(p, c.a, dir == 1); peer != ctx.Self() {
-		ctx.Send(peer, actors.Message{Kind: actors.Credit, From: ctx.Self(), Epoch: r.epoch, Comm: p.id*2 + dir, Values: one})
+		ctx.Send(peer, actors.Message{Kind: actors.Credit, From: ctx.Self(), Epoch: r.epoch, Comm: p.id*2 +
+			dir, Values: one})
 	}
 }
 
 var one = []float64{1}
 
-// finish routes a job's results and moves the cursor on; overlapped actions alternate by turns, never by readiness, so
-// that every rank of a group issues its collectives in one order.
+// finish routes a job's results and moves the cursor on; overlapped actions alternate by turns, never by
+// readiness, so that every rank of a group issues its collectives in one order.
 func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 	ended := c.last()
 	for i := range m.Out {
@@ -254,7 +259,8 @@ func (r *Rank) end() {
 func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
 	x := &c.segs[c.pc].Comms[o.Comm]
 	g := &r.groups[x.Group]
-	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Segment: c.pc, Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
+	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a,
+		Segment: c.pc, Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
 	if x.Shift != 0 {
 		m.Member = 0 // the only part
 	}
@@ -266,7 +272,8 @@ func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
 }
 
 func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
-	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a, Port: o.Port, Payload: o.Payload}
+	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a,
+		Port: o.Port, Payload: o.Payload}
 	p, ends, dir := &r.l.Ports[o.Port], c.w.out, int32(0)
 	m.Action.Stage = int16(p.To)
 	if c.a.Kind != plan.F {
@@ -285,7 +292,8 @@ func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
 	r.sendTo(ctx, peer, &m, dir)
 }
 
-// fanOut sends a port's value to every rank that its route names for the microbatch; the last takes over the reference.
+// fanOut sends a port's value to every rank that its route names for the microbatch; the last takes over the
+// reference.
 func (r *Rank) fanOut(ctx actors.Context, m *actors.Message, dir int32) {
 	to := r.l.Routes(m.Port, dir == 1).To
 	peers := to[int(m.Action.Micro)%len(to)]
@@ -314,7 +322,9 @@ func (r *Rank) Waits() actors.Wait {
 	switch {
 	case r.running != 0 && r.under > 0:
 		c := &r.cur[r.turn]
-		return actors.Wait{For: actors.None, What: fmt.Sprintf("%v segment %d of step %d", c.a, c.pc, r.step), Since: r.since, Busy: true, Held: r.held()}
+		return actors.Wait{For: actors.None,
+			What: fmt.Sprintf("%v segment %d of step %d", c.a, c.pc, r.step), Since: r.since, Busy: true,
+			Held: r.held()}
 	case !r.open:
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
 	case r.under > 0:
@@ -330,7 +340,8 @@ func (r *Rank) held() (out []actors.Held) {
 		for dir := range int32(2) {
 			for i := range r.edges {
 				if e := &r.edges[i]; e.id == p.ID*2+dir && e.credits == 0 && e.waiting() > 0 {
-					out = append(out, actors.Held{To: e.to, Edge: p.edgeName(dir), Count: e.waiting(), Credits: r.l.Credits})
+					out = append(out, actors.Held{To: e.to, Edge: p.edgeName(dir), Count: e.waiting(),
+						Credits: r.l.Credits})
 				}
 			}
 		}

@@ -2,22 +2,23 @@
 //
 // # What it is
 //
-// Three behaviours: the [Coordinator], one of a run; a [Rank], one for each place of the plan's mesh; and a [Loader], one for each
-// replica of the model in a process. A behaviour is told of a message, and acts only through [actors.Context]: it sends messages and
-// starts jobs, which are plain values that say what a device is to do. Two drivers run the same behaviours: actors/host on a wall
-// clock and real devices, sim in virtual time. This package reads no clock, no global randomness and no map order; cmd/lfvet
-// checks that.
+// Three behaviours: the [Coordinator], one of a run; a [Rank], one for each place of the plan's mesh; and a
+// [Loader], one for each replica of the model in a process. A behaviour is told of a message, and acts only
+// through [actors.Context]: it sends messages and starts jobs, which are plain values that say what a device
+// is to do. Two drivers run the same behaviours: actors/host on a wall clock and real devices, sim in
+// virtual time. This package reads no clock, no global randomness and no map order; cmd/lfvet checks that.
 //
 // # How a step flows
 //
-// The coordinator opens a step on every rank. A rank works through its row of the program (pipeline/plan): an action is a list of
-// segments, each of which begins when the communications that it awaits have come, and issues its own at its end. Activations and
-// cotangents go from rank to rank under credits; parts of collectives need none. After the row comes the optimizer step: a rank
-// reduces its gradients and says Ready, the coordinator decides the update from what all have said, and Commit carries it back. A
-// step counts when all have closed it. Saves, copies in memory and evaluations happen between steps.
+// The coordinator opens a step on every rank. A rank works through its row of the program (pipeline/plan):
+// an action is a list of segments, each of which begins when the communications that it awaits have come,
+// and issues its own at its end. Activations and cotangents go from rank to rank under credits; parts of
+// collectives need none. After the row comes the optimizer step: a rank reduces its gradients and says
+// Ready, the coordinator decides the update from what all have said, and Commit carries it back. A step
+// counts when all have closed it. Saves, copies in memory and evaluations happen between steps.
 //
-// When a rank is lost, or messages are, the coordinator begins a new epoch: everybody goes to one committed step, whose state comes
-// from what ranks hold, from copies in memory or from the newest checkpoint.
+// When a rank is lost, or messages are, the coordinator begins a new epoch: everybody goes to one committed
+// step, whose state comes from what ranks hold, from copies in memory or from the newest checkpoint.
 //
 // # What always holds
 //
@@ -27,11 +28,13 @@
 //   - A message of an older epoch changes nothing.
 //   - At most one save is under way, and it is of a state between steps.
 //
-// The simulator's monitor checks these (sim.Monitor), and sim/mutants_list_test.go lists faults that must not pass its tests.
+// The simulator's monitor checks these (sim.Monitor), and sim/mutants_list_test.go lists faults that must
+// not pass its tests.
 //
 // # Where to begin
 //
-// Read testdata in the order of its numbers: each file tells a protocol as the sequence of its messages, and TestSequences runs it.
-// Then [Coordinator.Receive] and [Rank.Receive]. commit.go is the two-round commit, cursor.go what an action waits for, keep.go the
-// copies in memory, recover.go and epoch.go the coordinator's and the rank's side of a recovery.
+// Read testdata in the order of its numbers: each file tells a protocol as the sequence of its messages, and
+// TestSequences runs it. Then [Coordinator.Receive] and [Rank.Receive]. commit.go is the two-round commit,
+// cursor.go what an action waits for, keep.go the copies in memory, recover.go and epoch.go the
+// coordinator's and the rank's side of a recovery.
 package core

@@ -2,8 +2,8 @@ package core
 
 import "github.com/lfactor/lfactor/actors"
 
-// edge is the sender's side of a stream of messages to one neighbour: at most credits are on the way; the rest waits here,
-// bounded by the step's program.
+// edge is the sender's side of a stream of messages to one neighbour: at most credits are on the way; the
+// rest waits here, bounded by the step's program.
 type edge struct {
 	id      int32 // port·2 + direction
 	to      actors.Ref
@@ -12,8 +12,8 @@ type edge struct {
 	queue   []actors.Message
 }
 
-// edge returns the state of port·2+direction towards one neighbour. A rank has as many as its stages have neighbours: few, so they are looked up by
-// walking the list.
+// edge returns the state of port·2+direction towards one neighbour. A rank has as many as its stages have
+// neighbours: few, so they are looked up by walking the list.
 func (r *Rank) edge(id int32, to actors.Ref) *edge {
 	for i := range r.edges {
 		if r.edges[i].id == id && r.edges[i].to == to {

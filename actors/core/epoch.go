@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// A rank that ends and comes back begins a new epoch of membership: all ranks go to one state, and messages, credits and jobs of the
-// epoch before mean nothing any more.
+// A rank that ends and comes back begins a new epoch of membership: all ranks go to one state, and messages,
+// credits and jobs of the epoch before mean nothing any more.
 
 // wanted is the state that a rank goes to.
 type wanted struct {
@@ -21,8 +21,8 @@ type wanted struct {
 	early   actors.Message // what was given before the rank has heard of the epoch
 }
 
-// rewind leaves the epoch: whatever came or waits to be sent is given back, and the rank goes to the state of a step as soon as the
-// device is free.
+// rewind leaves the epoch: whatever came or waits to be sent is given back, and the rank goes to the state
+// of a step as soon as the device is free.
 func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
 	if m.Port != r.life { // it is for the one that this rank was before it ended
 		return
@@ -31,7 +31,8 @@ func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
 	r.owes = r.owes || r.open && r.step == m.Step && !r.applied && m.Segment == FromMember
 	r.epoch, r.behind = m.Epoch, true
 	early := r.target.early
-	r.target = wanted{step: m.Step, source: m.Segment, given: m.Member == 1 && m.Segment != FromDisk, verdict: m.Values, place: m.Text}
+	r.target = wanted{step: m.Step, source: m.Segment, given: m.Member == 1 && m.Segment != FromDisk,
+		verdict: m.Values, place: m.Text}
 	r.open, r.hungry, r.under = false, false, 0
 	r.settled = r.jobs
 	r.dropCopies(func(c *copied) bool { return c.step > m.Step })
@@ -41,8 +42,8 @@ func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
 	}
 }
 
-// restore goes to the state that is wanted, once no job of the epoch before computes with the rank's state or copies it. An update that
-// is decided and not applied yet is applied before.
+// restore goes to the state that is wanted, once no job of the epoch before computes with the rank's state
+// or copies it. An update that is decided and not applied yet is applied before.
 func (r *Rank) restore(ctx actors.Context) {
 	t := &r.target
 	switch {
@@ -50,7 +51,8 @@ func (r *Rank) restore(ctx actors.Context) {
 		return
 	case r.owes && t.source == FromMember:
 		n := int32(slices.IndexFunc(r.l.Update, func(s Segment) bool { return s.Ready })) + 1
-		r.do(ctx, actors.Job{Kind: actors.UpdatePhase, Engine: actors.Compute, Step: t.step, Action: stepAction, Segment: n, Values: t.verdict})
+		r.do(ctx, actors.Job{Kind: actors.UpdatePhase, Engine: actors.Compute, Step: t.step,
+			Action: stepAction, Segment: n, Values: t.verdict})
 		r.applying = r.running
 		return
 	}
@@ -94,7 +96,8 @@ func (r *Rank) given(ctx actors.Context, m *actors.Message) {
 	r.restore(ctx)
 }
 
-// discardStale takes in the end of a job that was started before the rank went back: nobody wants its results.
+// discardStale takes in the end of a job that was started before the rank went back: nobody wants its
+// results.
 func (r *Rank) discardStale(ctx actors.Context, m *actors.Message) {
 	drop(m)
 	if m.Job == r.running {

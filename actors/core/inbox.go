@@ -36,9 +36,10 @@ type held struct {
 	p   actors.Payload
 }
 
-// inbox keeps what has come before it is wanted. It is bounded by the program: every message in it belongs to an action of
-// the open step, or of the one the coordinator opens next. A rank has few boxes and few ports' values at a time, so both are
-// looked up by walking a list; a place that is empty again serves the next.
+// inbox keeps what has come before it is wanted. It is bounded by the program: every message in it belongs
+// to an action of the open step, or of the one the coordinator opens next. A rank has few boxes and few
+// ports' values at a time, so both are looked up by walking a list; a place that is empty again serves the
+// next.
 type inbox struct {
 	boxes   []box
 	ports   []held
@@ -63,7 +64,8 @@ func (b *inbox) put(m *actors.Message) {
 	case actors.Batch:
 		i := b.place(m.Action)
 		if i >= len(b.batches) || b.batches[i] != nil {
-			panic(fmt.Sprintf("core: data of microbatch %d chunk %d came twice or beyond the step", m.Action.Micro, m.Action.Chunk))
+			panic(fmt.Sprintf("core: data of microbatch %d chunk %d came twice or beyond the step",
+				m.Action.Micro, m.Action.Chunk))
 		}
 		b.batches[i] = m.Payload
 		if m.Port != 0 && b.classes == nil {
@@ -94,7 +96,8 @@ func (b *inbox) part(m *actors.Message) {
 		x.parts = append(x.parts, nil)
 	}
 	if x.parts[m.Member] != nil {
-		panic(fmt.Sprintf("core: member %d sent its part of %v segment %d twice", m.Member, m.Action, m.Segment))
+		panic(fmt.Sprintf("core: member %d sent its part of %v segment %d twice", m.Member, m.Action,
+			m.Segment))
 	}
 	x.parts[m.Member] = m.Payload
 	x.n++

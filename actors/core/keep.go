@@ -7,15 +7,17 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// Every rank keeps a copy of its state in memory from time to time, and a buddy in another process a second one, so that nobody reads a
-// checkpoint when a process is lost: the ranks that are left go back to their own copies, and the one that comes back gets its buddy's.
-// The copy is made behind the forwards of the next step; only that step's update waits for it.
+// Every rank keeps a copy of its state in memory from time to time, and a buddy in another process a second
+// one, so that nobody reads a checkpoint when a process is lost: the ranks that are left go back to their
+// own copies, and the one that comes back gets its buddy's. The copy is made behind the forwards of the next
+// step; only that step's update waits for it.
 
 // Sources of the state that a rank goes back to: the Segment of Rewind and of a RestoreJob.
 const (
-	FromDisk   int32 = iota // the durable state
-	FromCopy                // a copy in memory: its own, or for a rank without one the message State
-	FromMember              // what it holds, for a rank that has lost nothing; State is that of a rank that holds the same
+	FromDisk int32 = iota // the durable state
+	FromCopy              // a copy in memory: its own, or for a rank without one the message State
+	// what it holds, for a rank that has lost nothing; State is that of a rank that holds the same
+	FromMember
 )
 
 // copied is a rank's state after a step, its own or another's.
@@ -25,7 +27,8 @@ type copied struct {
 	p    actors.Payload
 }
 
-// keep begins to copy the rank's state. Copies before the newest step that everybody has copied are not needed any more.
+// keep begins to copy the rank's state. Copies before the newest step that everybody has copied are not
+// needed any more.
 func (r *Rank) keep(ctx actors.Context, m *actors.Message) {
 	r.dropCopies(func(c *copied) bool { return c.step < int64(m.Values[0]) })
 	r.buddy = actors.Ref(m.Member)
@@ -50,7 +53,8 @@ func (r *Rank) kept(ctx actors.Context, m *actors.Message) {
 func (r *Rank) store(ctx actors.Context, of actors.Ref, step int64, p actors.Payload, took float64) {
 	r.dropCopies(func(c *copied) bool { return c.of == of && c.step == step })
 	r.copies = append(r.copies, copied{of, step, p})
-	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Kept, Step: step, Epoch: r.epoch, Member: int32(of), Values: []float64{took}})
+	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Kept, Step: step, Epoch: r.epoch,
+		Member: int32(of), Values: []float64{took}})
 }
 
 func (r *Rank) dropCopies(old func(c *copied) bool) {
@@ -74,7 +78,8 @@ func (r *Rank) copyOf(of actors.Ref, step int64) actors.Payload {
 	return nil
 }
 
-// give sends a rank that has no state what it needs: the copy of its own that this rank keeps, or what this rank holds itself.
+// give sends a rank that has no state what it needs: the copy of its own that this rank keeps, or what this
+// rank holds itself.
 func (r *Rank) give(ctx actors.Context, m *actors.Message) {
 	to := actors.Ref(m.Member)
 	if p := r.copyOf(to, m.Step); p != nil && m.Segment == FromCopy {
@@ -121,7 +126,8 @@ func (c *Coordinator) keep(ctx actors.Context) {
 			buddy = c.l.Ranks[c.l.Buddy[i]]
 			k.left++
 		}
-		ctx.Send(r, actors.Message{Kind: actors.Keep, Epoch: c.epoch, Step: c.step, Member: int32(buddy), Values: []float64{float64(k.whole.step)}})
+		ctx.Send(r, actors.Message{Kind: actors.Keep, Epoch: c.epoch, Step: c.step, Member: int32(buddy),
+			Values: []float64{float64(k.whole.step)}})
 	}
 }
 
@@ -151,7 +157,8 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 		k.period = KeepPeriod(took, c.shortest)
 	}
 	k.next = k.step.step + k.period
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicCopied, Step: k.whole.step, Values: []float64{float64(k.period), took}})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicCopied, Step: k.whole.step,
+		Values: []float64{float64(k.period), took}})
 }
 
 // KeepAuto lets the coordinator choose how often copies are made.
@@ -163,7 +170,8 @@ const (
 	keepMost  = 1000
 )
 
-// KeepPeriod is how many steps KeepAuto puts between copies that take so long where a step takes so long, in one unit.
+// KeepPeriod is how many steps KeepAuto puts between copies that take so long where a step takes so long, in
+// one unit.
 func KeepPeriod(copying, step float64) int64 {
 	if step == 0 {
 		return 1
@@ -184,7 +192,8 @@ func (k *keeper) without(i int, buddy []int) {
 	}
 }
 
-// serves reports whether everybody can go back to the copies: a rank with a state to its own, one without to its buddy's.
+// serves reports whether everybody can go back to the copies: a rank with a state to its own, one without to
+// its buddy's.
 func (k *keeper) serves(blank []bool) bool {
 	for i := range k.own {
 		if blank[i] && !k.far[i] || !blank[i] && !k.own[i] {

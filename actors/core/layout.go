@@ -31,8 +31,8 @@ func (c *Comm) From(g *Group, i int) int {
 	return ((g.Pos-c.Shift)%n + n) % n
 }
 
-// Segment is what a behaviour knows of a piece of work between communications: it begins when those that it awaits have arrived, and
-// issues its own at its end.
+// Segment is what a behaviour knows of a piece of work between communications: it begins when those that it
+// awaits have arrived, and issues its own at its end.
 type Segment struct {
 	Await []Issued // communications of earlier segments of the action, each awaited once
 	Comms []Comm
@@ -41,16 +41,17 @@ type Segment struct {
 	Calls int
 	Away  int64 // bytes that it offloads to host memory when it has ended
 	Back  int64 // offloaded bytes that must be on the device before it begins
-	// Ready ends the part of the optimizer step that may still be given up: the rank reports its gradients' norms to the
-	// coordinator, keeps the gradients, and runs the next segment when the coordinator has committed the step.
+	// Ready ends the part of the optimizer step that may still be given up: the rank reports its gradients'
+	// norms to the coordinator, keeps the gradients, and runs the next segment when the coordinator has
+	// committed the step.
 	Ready bool
 }
 
 // Issued names a communication of an action: the i-th of a segment.
 type Issued struct{ Segment, Comm int32 }
 
-// Chain lets every segment await all that the one before has issued. A last segment behind which something is still to come, a
-// communication or the commit of the step, gets an empty one behind it.
+// Chain lets every segment await all that the one before has issued. A last segment behind which something
+// is still to come, a communication or the commit of the step, gets an empty one behind it.
 func Chain(segs []Segment) []Segment {
 	out := append([]Segment{}, segs...)
 	if n := len(out); n > 0 && (len(out[n-1].Comms) > 0 || out[n-1].Ready) {
@@ -74,14 +75,16 @@ type Port struct {
 	Optional bool // microbatches of some classes send nothing along it: features of pictures
 }
 
-// Route says which ranks send and take what runs along a port, where a stage runs on other ranks for other microbatches:
-// microbatch m goes by entry m modulo the length. A rank that has only one side leaves the other's empty.
+// Route says which ranks send and take what runs along a port, where a stage runs on other ranks for other
+// microbatches: microbatch m goes by entry m modulo the length. A rank that has only one side leaves the
+// other's empty.
 type Route struct {
 	From []actors.Ref   // who sends this rank the port's value
 	To   [][]actors.Ref // to whom this rank sends its own; none drops it
 }
 
-// Group is a set of ranks that communicate, in the order in which sums are taken; Pos is the owner's place in it.
+// Group is a set of ranks that communicate, in the order in which sums are taken; Pos is the owner's place
+// in it.
 type Group struct {
 	Members []actors.Ref
 	Pos     int
@@ -93,16 +96,19 @@ type RankLayout struct {
 	Program *plan.Program // of a training step
 	Row     int           // this rank's row in the programs
 	Eval    *plan.Program // of an evaluation step, or nil
-	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; a stage whose forward has
-	// no segments for a class does nothing for such microbatches: an encoder, when there are no pictures.
+	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; a
+	// stage whose forward has no segments for a class does nothing for such microbatches: an encoder, when
+	// there are no pictures.
 	Lower func(a plan.Action, eval bool, class int32) []Segment
-	// Absent reports whether an optional port carries nothing for microbatches of a class; nil where no port is optional.
+	// Absent reports whether an optional port carries nothing for microbatches of a class; nil where no port
+	// is optional.
 	Absent func(port, class int32) bool
 	Update []Segment // of the optimizer step
 	Groups []Group
 	Ports  []Port
 	Peer   func(stage int) actors.Ref // the rank of this replica that owns a stage
-	// Routes of activations and of cotangents by port, for ports whose ends are not one rank each; nil for none.
+	// Routes of activations and of cotangents by port, for ports whose ends are not one rank each; nil for
+	// none.
 	Routes      func(port int32, back bool) *Route
 	Shaped      bool // segments depend on the microbatch's class: an action waits for its data
 	Loader      actors.Ref
@@ -125,7 +131,8 @@ type wiring struct {
 	in, out []wire
 }
 
-// wires lists the ports of every stage that a rank has, in the two lists that it is given as far as they reach.
+// wires lists the ports of every stage that a rank has, in the two lists that it is given as far as they
+// reach.
 func (l *RankLayout) wires(all []wiring, ends []wire) []wiring {
 	end := func(p *Port, stage int) wire {
 		w := wire{id: p.ID, grad: p.Grad, optional: p.Optional}

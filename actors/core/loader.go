@@ -15,7 +15,8 @@ type LoaderLayout struct {
 	Last        int64
 }
 
-// Loader reads the data of steps ahead of the ranks and hands each rank its microbatches. It holds at most Ahead+1 steps.
+// Loader reads the data of steps ahead of the ranks and hands each rank its microbatches. It holds at most
+// Ahead+1 steps.
 type Loader struct {
 	l       *LoaderLayout
 	jobs    actors.JobID
@@ -34,7 +35,8 @@ type Loader struct {
 
 // NewLoader returns the behaviour.
 func NewLoader(l *LoaderLayout) *Loader {
-	return &Loader{l: l, ready: map[int64][]actors.Output{}, want: map[int64][]actors.Ref{}, served: map[int64]int{}}
+	return &Loader{l: l, ready: map[int64][]actors.Output{}, want: map[int64][]actors.Ref{},
+		served: map[int64]int{}}
 }
 
 // Receive implements actors.Behaviour.
@@ -71,7 +73,8 @@ func (l *Loader) read(ctx actors.Context) {
 	if l.busy != 0 || l.dead {
 		return
 	}
-	if s := l.eval; len(l.want[s]) > 0 && l.ready[s] == nil { // evaluation batches are asked for one after the other
+	// evaluation batches are asked for one after the other
+	if s := l.eval; len(l.want[s]) > 0 && l.ready[s] == nil {
 		l.fetch(ctx, s)
 		return
 	}
@@ -98,14 +101,16 @@ func (l *Loader) loaded(ctx actors.Context, m *actors.Message) {
 	step := l.busy
 	l.busy = 0
 	if m.Err != nil {
-		ctx.Send(l.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: l.epoch, Err: fmt.Errorf("data of step %d: %w", step, m.Err)})
+		ctx.Send(l.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: l.epoch,
+			Err: fmt.Errorf("data of step %d: %w", step, m.Err)})
 		return
 	}
 	l.ready[step] = append([]actors.Output{}, m.Out...)
 	l.serve(ctx, step)
 }
 
-// serve sends a step's microbatches to every rank that has asked; the last one ends the loader's own references.
+// serve sends a step's microbatches to every rank that has asked; the last one ends the loader's own
+// references.
 func (l *Loader) serve(ctx actors.Context, step int64) {
 	batches, ok := l.ready[step]
 	if !ok {
@@ -114,7 +119,9 @@ func (l *Loader) serve(ctx actors.Context, step int64) {
 	for _, to := range l.want[step] {
 		for _, o := range batches {
 			o.Payload.Retain()
-			ctx.Send(to, actors.Message{Kind: actors.Batch, Epoch: l.epoch, Step: step, Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}, Port: o.Port, Payload: o.Payload})
+			ctx.Send(to, actors.Message{Kind: actors.Batch, Epoch: l.epoch, Step: step,
+				Action: plan.Action{Kind: plan.F, Micro: o.Comm, Chunk: int16(o.Member)}, Port: o.Port,
+				Payload: o.Payload})
 		}
 		l.served[step]++
 	}
@@ -152,7 +159,8 @@ func (l *Loader) release() {
 // Waits implements actors.Behaviour.
 func (l *Loader) Waits() actors.Wait {
 	if l.busy != 0 {
-		return actors.Wait{For: actors.None, What: fmt.Sprintf("reading the data of step %d", l.busy), Since: l.began, Busy: true}
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("reading the data of step %d", l.busy),
+			Since: l.began, Busy: true}
 	}
 	return actors.Wait{For: actors.None, What: "nobody has asked for data"}
 }

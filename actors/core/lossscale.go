@@ -1,6 +1,7 @@
 package core
 
-// LossScale is dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window good steps.
+// LossScale is dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window
+// good steps.
 type LossScale struct {
 	Dynamic    bool
 	Scale      float64

@@ -16,12 +16,13 @@ const (
 	ClosedPeak        // peak bytes
 	ClosedOver        // jobs to which more rows of tokens came than memory is planned for
 	ClosedWild        // jobs in which a router's logits were not finite
-	ClosedLen         // a job that ends the part before a commit appends the squared norms that its rank counts
+	// a job that ends the part before a commit appends the squared norms that its rank counts
+	ClosedLen
 )
 
-// Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what they need. What
-// every message touches comes first, and short lists begin in the rank itself: a simulation has many ranks, and few of them in a
-// cache.
+// Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what
+// they need. What every message touches comes first, and short lists begin in the rank itself: a simulation
+// has many ranks, and few of them in a cache.
 type Rank struct {
 	l        *RankLayout
 	step     int64
@@ -87,7 +88,8 @@ func NewRank(l *RankLayout) *Rank {
 	return r
 }
 
-// Init makes r, which has not been used yet, the behaviour of one rank: a driver of very many ranks keeps them in one array.
+// Init makes r, which has not been used yet, the behaviour of one rank: a driver of very many ranks keeps
+// them in one array.
 func (r *Rank) Init(l *RankLayout) {
 	*r = Rank{l: l, step: -1 << 62}
 	x := &r.short
@@ -97,12 +99,14 @@ func (r *Rank) Init(l *RankLayout) {
 	r.wires = l.wires(x.wires[:0], x.ends[:0])
 }
 
-// Touch reads a word of every line of memory that a message may need, so that a driver of very many ranks can have them brought
-// into the cache ahead. The sum means nothing.
+// Touch reads a word of every line of memory that a message may need, so that a driver of very many ranks
+// can have them brought into the cache ahead. The sum means nothing.
 func (r *Rank) Touch() int64 {
 	x := &r.short
-	sum := r.step + int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) + int64(len(r.edges)) + int64(r.values[3])
-	sum += int64(x.ins[1].Port) + int64(x.boxes[0].n) + int64(x.groups[0].Pos) + int64(x.groups[1].Pos) + int64(x.ports[1].key.port)
+	sum := r.step + int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) +
+		int64(len(r.edges)) + int64(r.values[3])
+	sum += int64(x.ins[1].Port) + int64(x.boxes[0].n) + int64(x.groups[0].Pos) + int64(x.groups[1].Pos) +
+		int64(x.ports[1].key.port)
 	return sum + int64(x.edges[1].id) + int64(x.edges[3].id) + int64(x.wires[1].stage) + int64(x.ends[3].id)
 }
 
@@ -118,7 +122,8 @@ func (r *Rank) wiring(stage int16) *wiring {
 
 // Receive implements actors.Behaviour.
 func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
-	if r.dead && m.Kind != actors.Halt || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind && m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State) {
+	if r.dead && m.Kind != actors.Halt || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind &&
+		m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State) {
 		drop(m)
 		return
 	}
@@ -138,7 +143,8 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 		r.edge(m.Comm, m.From).grant(ctx, int(m.Values[0]))
 	case actors.Commit:
 		if !r.open || m.Step != r.step || r.verdict != nil {
-			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step, r.step))
+			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step,
+				r.step))
 		}
 		r.verdict = m.Values
 	case actors.Done:
@@ -188,7 +194,8 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	r.row = r.prog.Rows[r.l.Row]
 	r.inbox.begin(r.prog)
 	r.since = ctx.Now()
-	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch, Text: r.target.place})
+	ctx.Send(r.l.Loader, actors.Message{Kind: actors.Load, Step: m.Step, Epoch: r.epoch,
+		Text: r.target.place})
 	r.target.place = ""
 }
 
@@ -305,12 +312,14 @@ func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
 	case actors.KeepJob:
 		r.kept(ctx, m)
 	case actors.StateJob:
-		ctx.Send(j.to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: m.Out[0].Payload})
+		ctx.Send(j.to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch,
+			Payload: m.Out[0].Payload})
 	case actors.SnapshotJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Queued, Step: m.Step, Epoch: r.epoch})
 		r.do(ctx, actors.Job{Kind: actors.WriteJob, Engine: actors.IO, Step: m.Step, Text: m.Text})
 	case actors.WriteJob:
-		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Durable, Step: m.Step, Epoch: r.epoch, Text: m.Text})
+		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Durable, Step: m.Step, Epoch: r.epoch,
+			Text: m.Text})
 	case actors.RestoreJob:
 		r.behind = false
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Rewound, Step: r.target.step, Epoch: r.epoch})

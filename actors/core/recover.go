@@ -31,8 +31,9 @@ type recovery struct {
 	since   actors.Time
 }
 
-// lose begins a new epoch when a rank has ended that will come back: the step under way is void unless it is decided, and so is a save that
-// is not complete. A rank that ends again and again without a step in between ends the run.
+// lose begins a new epoch when a rank has ended that will come back: the step under way is void unless it is
+// decided, and so is a save that is not complete. A rank that ends again and again without a step in between
+// ends the run.
 func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 	i := c.place[m.From]
 	if m.Step <= c.lives[i] { // it is back already
@@ -40,7 +41,9 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 	}
 	c.lives[i] = m.Step
 	if why := c.hopelessly(i); why != "" {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("%s and is not started again (train.restarts=%d); the last time: %s", why, c.l.Restarts, m.Text)})
+		c.fail(ctx, &actors.Message{Kind: actors.Failed,
+			Err: fmt.Errorf("%s and is not started again (train.restarts=%d); the last time: %s", why,
+				c.l.Restarts, m.Text)})
 		return
 	}
 	c.leave(ctx)
@@ -64,7 +67,8 @@ func (c *Coordinator) leave(ctx actors.Context) {
 	}
 }
 
-// graceUsual is how long the coordinator waits, when connections have broken, to hear that a process has ended.
+// graceUsual is how long the coordinator waits, when connections have broken, to hear that a process has
+// ended.
 const graceUsual = actors.Second / 4
 
 // broken takes in that messages were lost. Mostly a process has ended, which is heard of as well.
@@ -80,18 +84,21 @@ func (c *Coordinator) broken(ctx actors.Context, m *actors.Message) {
 	ctx.After(grace, actors.Message{Kind: actors.Tick, Epoch: c.epoch, Text: m.Text})
 }
 
-// reconnect begins a new epoch, whose connections are new, when no process has ended and messages are lost all the same. All ranks
-// have what they hold.
+// reconnect begins a new epoch, whose connections are new, when no process has ended and messages are lost
+// all the same. All ranks have what they hold.
 func (c *Coordinator) reconnect(ctx actors.Context, m *actors.Message) {
 	if m.Epoch != c.epoch {
 		return
 	}
 	c.breaks++
 	if !c.l.Recover || c.l.Restarts > 0 && c.breaks > lossesMost*c.l.Restarts {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("connections between processes of the run break (%d times since step %d): %s", c.breaks, c.newest, m.Text)})
+		c.fail(ctx, &actors.Message{Kind: actors.Failed,
+			Err: fmt.Errorf("connections between processes of the run break (%d times since step %d): %s",
+				c.breaks, c.newest, m.Text)})
 		return
 	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBroken, Step: c.step, Err: errors.New(m.Text)})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBroken, Step: c.step,
+		Err: errors.New(m.Text)})
 	c.leave(ctx)
 	c.goBack(ctx)
 }
@@ -102,7 +109,8 @@ type deaths struct {
 	times int
 }
 
-// hopelessly counts the end of a rank, and says why it is one too many: it comes at the same step again and again, or the run does not get on.
+// hopelessly counts the end of a rank, and says why it is one too many: it comes at the same step again and
+// again, or the run does not get on.
 func (c *Coordinator) hopelessly(i int) string {
 	d := c.deaths[i]
 	if d.step != c.step {
@@ -128,22 +136,24 @@ const lossesMost = 10
 func (c *Coordinator) begins(ctx actors.Context) {
 	under := c.left > 0 && c.eval == 0
 	c.lost = true
-	c.back = recovery{gone: map[actors.Ref]bool{}, blank: make([]bool, len(c.l.Ranks)), eval: -1, since: ctx.Now(), decided: under && c.verdict != nil}
+	c.back = recovery{gone: map[actors.Ref]bool{}, blank: make([]bool, len(c.l.Ranks)), eval: -1,
+		since: ctx.Now(), decided: under && c.verdict != nil}
 	c.back.halfway = c.back.decided
 	if under && c.verdict == nil {
 		c.step--
 	}
 }
 
-// joined takes a rank back. What it said before it ended once more does not count; that it has ended may be known later than that it is
-// back.
+// joined takes a rank back. What it said before it ended once more does not count; that it has ended may be
+// known later than that it is back.
 func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 	i, ok := c.place[m.From]
 	if !ok || m.Step < c.lives[i] {
 		return
 	}
 	if m.Step > c.lives[i] {
-		c.lose(ctx, &actors.Message{Kind: actors.Down, From: m.From, Step: m.Step, Text: "it is back, and nobody knew that it had ended"})
+		c.lose(ctx, &actors.Message{Kind: actors.Down, From: m.From, Step: m.Step,
+			Text: "it is back, and nobody knew that it had ended"})
 	}
 	if c.lost && c.back.gone[m.From] {
 		delete(c.back.gone, m.From)
@@ -151,8 +161,8 @@ func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 	}
 }
 
-// goBack sends everyone to one state, when no rank is missing and it is settled which states there are: a checkpoint whose parts are
-// written is still committed, for what it replaces may be removed.
+// goBack sends everyone to one state, when no rank is missing and it is settled which states there are: a
+// checkpoint whose parts are written is still committed, for what it replaces may be removed.
 func (c *Coordinator) goBack(ctx actors.Context) {
 	b := &c.back
 	if len(b.gone) > 0 || c.writing || b.left > 0 {
@@ -183,7 +193,8 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 		place = c.l.Place(b.target.step)
 	}
 	for i, r := range c.l.Ranks {
-		m := actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: b.target.step, Segment: b.source, Port: int32(c.lives[i]), Values: verdict, Text: place}
+		m := actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: b.target.step, Segment: b.source,
+			Port: int32(c.lives[i]), Values: verdict, Text: place}
 		if b.blank[i] {
 			m.Member = 1
 		}
@@ -191,9 +202,10 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 	}
 }
 
-// source says where the state of those that have none comes from: from a rank that holds the same, else from copies in memory, else from
-// the newest checkpoint. Until all are back ranks without a state only become more, and a step that is halfway applied stays so: once
-// everybody was sent to an older step, nobody is taken for one that holds the newest.
+// source says where the state of those that have none comes from: from a rank that holds the same, else from
+// copies in memory, else from the newest checkpoint. Until all are back ranks without a state only become
+// more, and a step that is halfway applied stays so: once everybody was sent to an older step, nobody is
+// taken for one that holds the newest.
 func (c *Coordinator) source() int32 {
 	b := &c.back
 	members := c.l.Alone || !b.halfway
@@ -229,11 +241,13 @@ func (c *Coordinator) giver(i int) int {
 	return c.member(i)
 }
 
-// concludeLost ends the step that was decided when a rank was lost. What a rank has not said at its end it had said when it was ready.
+// concludeLost ends the step that was decided when a rank was lost. What a rank has not said at its end it
+// had said when it was ready.
 func (c *Coordinator) concludeLost(ctx actors.Context) {
 	for i, v := range c.closed {
 		if v == nil {
-			c.closed[i] = append(make([]float64, 0, ClosedLen), c.ready[i][:min(ClosedLen, len(c.ready[i]))]...)
+			c.closed[i] = append(make([]float64, 0, ClosedLen),
+				c.ready[i][:min(ClosedLen, len(c.ready[i]))]...)
 			c.closed[i] = c.closed[i][:ClosedLen]
 		}
 	}
@@ -243,7 +257,8 @@ func (c *Coordinator) concludeLost(ctx actors.Context) {
 	}
 }
 
-// rewound counts the ranks that are back, and has those that are give to those that have nothing; with the last one the run goes on.
+// rewound counts the ranks that are back, and has those that are give to those that have nothing; with the
+// last one the run goes on.
 func (c *Coordinator) rewound(ctx actors.Context, m *actors.Message) {
 	b := &c.back
 	i, ok := c.place[m.From]
@@ -256,7 +271,8 @@ func (c *Coordinator) rewound(ctx actors.Context, m *actors.Message) {
 	b.back[i] = true
 	for j, blank := range b.blank {
 		if blank && b.source != FromDisk && !b.back[j] && c.giver(j) == i {
-			ctx.Send(m.From, actors.Message{Kind: actors.Give, Epoch: c.epoch, Step: b.target.step, Segment: b.source, Member: int32(c.l.Ranks[j])})
+			ctx.Send(m.From, actors.Message{Kind: actors.Give, Epoch: c.epoch, Step: b.target.step,
+				Segment: b.source, Member: int32(c.l.Ranks[j])})
 		}
 	}
 	if b.left--; b.left == 0 {
@@ -268,7 +284,8 @@ func (c *Coordinator) rewound(ctx actors.Context, m *actors.Message) {
 func (c *Coordinator) resume(ctx actors.Context) {
 	b := &c.back
 	t := b.target
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBack, Step: t.step, Values: []float64{float64(ctx.Now() - b.since), float64(b.source)}})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBack, Step: t.step,
+		Values: []float64{float64(ctx.Now() - b.since), float64(b.source)}})
 	c.lost, c.ended, c.step, c.updates, c.l.LossScale = false, false, t.step, t.updates, t.scale
 	for i := range c.copies.own { // a rank that was given a copy keeps it
 		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && b.blank[i]
@@ -291,9 +308,11 @@ func (c *Coordinator) recovering() (w actors.Wait, yes bool) {
 	for i, r := range c.l.Ranks {
 		switch {
 		case c.back.gone[r]:
-			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i), Since: c.back.since}, true
+			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i),
+				Since: c.back.since}, true
 		case c.back.left > 0 && len(c.back.gone) == 0 && !c.back.back[i]:
-			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to go back to step %d", i, c.back.target.step), Since: c.back.since}, true
+			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to go back to step %d", i,
+				c.back.target.step), Since: c.back.since}, true
 		}
 	}
 	return

@@ -15,8 +15,9 @@ import (
 	"github.com/lfactor/lfactor/pipeline/schedule"
 )
 
-// TestSequences runs the scripts of testdata: each is a protocol of this package, told as the sequence of its messages. A line is a
-// message when it is delivered; an indented one is a job that its receiver has begun. `go test ./actors/core -rewrite` writes them anew.
+// TestSequences runs the scripts of testdata: each is a protocol of this package, told as the sequence of
+// its messages. A line is a message when it is delivered; an indented one is a job that its receiver has
+// begun. `go test ./actors/core -rewrite` writes them anew.
 func TestSequences(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)

@@ -36,7 +36,8 @@ func jobText(j *actors.Job) string {
 	return "does something unknown"
 }
 
-var sources = map[int32]string{core.FromDisk: "on disk", core.FromCopy: "in a copy in memory", core.FromMember: "that others hold"}
+var sources = map[int32]string{core.FromDisk: "on disk", core.FromCopy: "in a copy in memory",
+	core.FromMember: "that others hold"}
 
 func stepText(step int64) string {
 	if step < 0 {
@@ -76,13 +77,17 @@ func (w *world) words(m *actors.Message) string {
 		}
 		return fmt.Sprintf("Part of member %d for part %d of %s", m.Member, m.Segment, what)
 	case actors.Activation, actors.Cotangent:
-		return fmt.Sprintf("%s for %v", map[actors.Kind]string{actors.Activation: "Activation", actors.Cotangent: "Cotangent"}[m.Kind], m.Action)
+		return fmt.Sprintf("%s for %v", map[actors.Kind]string{actors.Activation: "Activation",
+			actors.Cotangent: "Cotangent"}[m.Kind], m.Action)
 	case actors.Credit:
 		return fmt.Sprintf("Credit for %s", [2]string{"an activation", "a cotangent"}[m.Comm%2])
 	case actors.Ready:
-		return fmt.Sprintf("Ready for the commit of step %d, squared norms %v", m.Step, m.Values[core.ClosedLen:])
+		return fmt.Sprintf("Ready for the commit of step %d, squared norms %v", m.Step,
+			m.Values[core.ClosedLen:])
 	case actors.Commit:
-		return fmt.Sprintf("Commit of step %d: norm %.4g, factor %g, rate %g, update %g", m.Step, m.Values[core.CommitNorm], m.Values[core.CommitFactor], m.Values[core.CommitLR], m.Values[core.CommitUpdate])
+		return fmt.Sprintf("Commit of step %d: norm %.4g, factor %g, rate %g, update %g", m.Step,
+			m.Values[core.CommitNorm], m.Values[core.CommitFactor], m.Values[core.CommitLR],
+			m.Values[core.CommitUpdate])
 	case actors.Closed:
 		return "Closed " + stepText(m.Step)
 	}

@@ -28,14 +28,16 @@ func (b *blob) Release() {
 	b.w.held--
 }
 
-// envelope is a message on its way, or the end of a job. It is for one life of its receiver: who comes back has new connections.
+// envelope is a message on its way, or the end of a job. It is for one life of its receiver: who comes back
+// has new connections.
 type envelope struct {
 	to   actors.Ref
 	life int
 	m    actors.Message
 }
 
-// world runs the behaviours of one run, one event after the other in the order in which they were caused, and writes down each.
+// world runs the behaviours of one run, one event after the other in the order in which they were caused,
+// and writes down each.
 type world struct {
 	options
 	run     *core.RunLayout
@@ -91,7 +93,8 @@ func (w *world) post(to actors.Ref, m actors.Message) {
 func (c self) Do(j actors.Job) {
 	text := c.w.names[c.ref] + " " + jobText(&j)
 	fmt.Fprintf(&c.w.log, "    %s\n", text)
-	done := actors.Message{Kind: actors.Done, From: c.ref, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Text: j.Text}
+	done := actors.Message{Kind: actors.Done, From: c.ref, Job: j.ID, Step: j.Step, Action: j.Action,
+		Segment: j.Segment, Text: j.Text}
 	for at, fault := range c.w.faults { //lfvet:order at most one matches
 		if strings.HasSuffix(text, at) {
 			done.Err = errors.New(fault)
@@ -107,7 +110,8 @@ func (c self) Do(j actors.Job) {
 	c.w.post(c.ref, done)
 }
 
-// results makes what a job gives: parts for the members of its collectives, values for its ports, squared norms when it is ready.
+// results makes what a job gives: parts for the members of its collectives, values for its ports, squared
+// norms when it is ready.
 func (w *world) results(ref actors.Ref, j *actors.Job, done *actors.Message) {
 	part := func(o actors.Output) {
 		o.Payload = &blob{w: w, refs: 1}
@@ -204,7 +208,8 @@ func (w *world) kill(ref actors.Ref) {
 	}
 	delete(w.actors, ref)
 	w.lives[ref]++
-	w.post(coordinator, actors.Message{Kind: actors.Down, From: ref, Step: int64(w.lives[ref]), Text: "it was killed"})
+	w.post(coordinator, actors.Message{Kind: actors.Down, From: ref, Step: int64(w.lives[ref]),
+		Text: "it was killed"})
 }
 
 // back starts a rank again, which holds no state.
@@ -248,7 +253,8 @@ func (w *world) waits() {
 			fmt.Fprintf(&w.log, "%s waits for %s: %s\n", w.names[r], w.names[x.For], x.What)
 		}
 		for _, h := range x.Held {
-			fmt.Fprintf(&w.log, "    %s holds back %d on %s to %s\n", w.names[r], h.Count, h.Edge, w.names[h.To])
+			fmt.Fprintf(&w.log, "    %s holds back %d on %s to %s\n", w.names[r], h.Count, h.Edge,
+				w.names[h.To])
 		}
 	}
 }

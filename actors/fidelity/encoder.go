@@ -26,18 +26,30 @@ import (
 
 // encoderLayout is one way to place a vision encoder beside a decoder's pipeline.
 type encoderLayout struct {
-	name  string
-	plan  func(tp int) *layout.PartPlan
-	alone bool // every tensor-parallel rank encodes the whole, as frameworks do that cannot send features: simulated only
+	name string
+	plan func(tp int) *layout.PartPlan
+	// every tensor-parallel rank encodes the whole, as frameworks do that cannot send features: simulated
+	// only
+	alone bool
 }
 
 // EncoderLayouts go from what every framework does to what message routing allows.
 var EncoderLayouts = []encoderLayout{
-	{"colocated, every tp rank encodes the same", func(tp int) *layout.PartPlan { return &layout.PartPlan{TP: tp, Over: layout.OverFirst} }, true},
-	{"colocated, encoder tp = decoder tp", func(tp int) *layout.PartPlan { return &layout.PartPlan{TP: tp, Over: layout.OverFirst} }, false},
-	{"hetero-DP over the first stage's tp group", func(int) *layout.PartPlan { return &layout.PartPlan{TP: 1, Over: layout.OverFirst} }, false},
-	{"full hetero-DP over tp × pp", func(int) *layout.PartPlan { return &layout.PartPlan{TP: 1, Over: layout.OverAll} }, false},
-	{"full hetero-DP, decoupled: in the bubbles", func(int) *layout.PartPlan { return &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true} }, false},
+	{"colocated, every tp rank encodes the same", func(tp int) *layout.PartPlan {
+		return &layout.PartPlan{TP: tp, Over: layout.OverFirst}
+	}, true},
+	{"colocated, encoder tp = decoder tp", func(tp int) *layout.PartPlan {
+		return &layout.PartPlan{TP: tp, Over: layout.OverFirst}
+	}, false},
+	{"hetero-DP over the first stage's tp group", func(int) *layout.PartPlan {
+		return &layout.PartPlan{TP: 1, Over: layout.OverFirst}
+	}, false},
+	{"full hetero-DP over tp × pp", func(int) *layout.PartPlan {
+		return &layout.PartPlan{TP: 1, Over: layout.OverAll}
+	}, false},
+	{"full hetero-DP, decoupled: in the bubbles", func(int) *layout.PartPlan {
+		return &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true}
+	}, false},
 }
 
 // EncoderResult is both tables; times in seconds.
@@ -79,21 +91,27 @@ func EncoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 	}
 	mesh := topology.Grid(2, 4, 4)
 	if n := mesh.Size(); n > m.Devices*m.Hosts {
-		return nil, exit.Usagef("cluster %s has %d devices, the comparison takes %d", cluster, m.Devices*m.Hosts, n)
+		return nil, exit.Usagef("cluster %s has %d devices, the comparison takes %d", cluster,
+			m.Devices*m.Hosts, n)
 	}
 	for i, e := range EncoderLayouts {
 		fam, err := family.Build(c, EncoderRows)
 		if err != nil {
 			return nil, err
 		}
-		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh, Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true, Schedule: "1f1b", Micro: micro, Rows: EncoderRows, Dims: map[string]int{block.Patches: EncoderRows, block.Frames: 8},
+		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh,
+			Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true,
+			Schedule: "1f1b", Micro: micro, Rows: EncoderRows,
+			Dims:      map[string]int{block.Patches: EncoderRows, block.Frames: 8},
 			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
-		run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
+		run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1},
+			LR: func(int64) float64 { return 0 }}
 		price := rehearsal.Prices(m)
-		price.Sends = nil // collectives as in lfactor sim: what the machine's algorithms take, one event a member
+		// collectives as in lfactor sim: what the machine's algorithms take, one event a member
+		price.Sends = nil
 		if e.alone {
 			price.Job = redundant(price.Job, mesh.Len(topology.TP))
 		}
@@ -107,7 +125,8 @@ func EncoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 				return nil, err
 			}
 		}
-		s := encoderStep{Layout: e.name, Step: res.Steps[len(res.Steps)-1].Time / 1e9, Bubble: longestBubble(res), Peak: slices.Max(res.Peak)}
+		s := encoderStep{Layout: e.name, Step: res.Steps[len(res.Steps)-1].Time / 1e9,
+			Bubble: longestBubble(res), Peak: slices.Max(res.Peak)}
 		s.Rate = float64(EncoderRows*micro*mesh.Replicas()) / s.Step / 32
 		out = append(out, s)
 	}
@@ -115,7 +134,8 @@ func EncoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 }
 
 // redundant lets the encoder's jobs take what they take without tensor parallelism.
-func redundant(job func(int, *actors.Job, *core.Segment) int64, tp int) func(int, *actors.Job, *core.Segment) int64 {
+func redundant(job func(int, *actors.Job, *core.Segment) int64,
+	tp int) func(int, *actors.Job, *core.Segment) int64 {
 	return func(rank int, j *actors.Job, s *core.Segment) int64 {
 		if j.Kind == actors.RunSegment && j.Action.Stage == 0 {
 			whole := *s
@@ -144,7 +164,8 @@ func pacedVision() (*family.Model, error) {
 	c.Hidden, c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab = 32, 6, 4, 4, 8, 64, 64
 	c.RopeScaling.Sections = []int{2, 1, 1}
 	v := &c.Vision
-	v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Temporal, v.Positions, v.Deepstack = 4, 32, 64, 2, 4, 1, 16, []int{1}
+	v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Temporal, v.Positions, v.Deepstack = 4, 32, 64, 2, 4, 1,
+		16, []int{1}
 	return family.Build(c, 32)
 }
 
@@ -161,7 +182,9 @@ func EncoderPaced() (out []encoderPaces, err error) {
 		if e.alone {
 			continue
 		}
-		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e.plan(mesh.Len(topology.TP))), Schedule: "1f1b", Micro: 8, Rows: pacedRows, Dims: map[string]int{block.Patches: pacedPatches, block.Frames: 1},
+		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh,
+			Parts: layout.TowerParts(m, e.plan(mesh.Len(topology.TP))), Schedule: "1f1b", Micro: 8,
+			Rows: pacedRows, Dims: map[string]int{block.Patches: pacedPatches, block.Frames: 1},
 			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
@@ -180,14 +203,18 @@ func EncoderPaced() (out []encoderPaces, err error) {
 
 // pacedRun is the quickest step of a real run on paced devices.
 func pacedRun(l *layout.Layout) (best float64, err error) {
-	run := core.RunLayout{First: 1, Last: 4, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
-	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), kernels.Options{Threads: 1})
+	run := core.RunLayout{First: 1, Last: 4, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
+		return 1e-3
+	}}
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)),
+		kernels.Options{Threads: 1})
 	if err != nil {
 		return 0, err
 	}
 	defer closeAll()
 	best = time.Hour.Seconds()
-	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend, Batches: pictureBatches(l.Job.Model.Vision, l.Job.Micro),
+	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend,
+		Batches: pictureBatches(l.Job.Model.Vision, l.Job.Micro),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				l.Job.Model.Init(7, p, g, dst)
@@ -212,13 +239,15 @@ func pictureBatches(v *family.Vision, micro int) host.BatchFunc {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
 			mb := host.Microbatch{Cu: []int32{0, pacedRows}}
 			for k := range int32(pacedRows) {
-				mb.IDs, mb.Targets, mb.Positions = append(mb.IDs, int32(r.IntN(64))), append(mb.Targets, int32(r.IntN(64))), append(mb.Positions, k)
+				mb.IDs, mb.Targets, mb.Positions = append(mb.IDs, int32(r.IntN(64))),
+					append(mb.Targets, int32(r.IntN(64))), append(mb.Positions, k)
 				mb.Weights = append(mb.Weights, 1/float32(micro*pacedRows))
 			}
 			for k := range pacedPatches / v.Tower.Join {
 				mb.IDs[k+1], mb.Targets[k+1] = -1, -100
 			}
-			mb.Pictures.Grids = []family.Grid{{T: 1, H: 8, W: pacedPatches / 8, Spans: [][2]int32{{1, int32(1 + pacedPatches/v.Tower.Join)}}}}
+			mb.Pictures.Grids = []family.Grid{{T: 1, H: 8, W: pacedPatches / 8,
+				Spans: [][2]int32{{1, int32(1 + pacedPatches/v.Tower.Join)}}}}
 			mb.Pictures.Values = make([]float32, pacedPatches*v.Tower.PatchDim)
 			for k := range mb.Pictures.Values {
 				mb.Pictures.Values[k] = float32(r.NormFloat64())

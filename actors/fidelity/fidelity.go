@@ -39,14 +39,16 @@ type fidelityPlan struct {
 
 // String names the plan.
 func (p fidelityPlan) String() string {
-	s := fmt.Sprintf("%s pp%d dp%d tp%d", p.schedule, p.mesh.Len(topology.PP), p.mesh.Replicas(), p.mesh.Len(topology.TP))
+	s := fmt.Sprintf("%s pp%d dp%d tp%d", p.schedule, p.mesh.Len(topology.PP), p.mesh.Replicas(),
+		p.mesh.Len(topology.TP))
 	if p.micro > 0 {
 		s += fmt.Sprintf(" %d microbatches", p.micro)
 	}
 	return s
 }
 
-// EverySchedule is the paced set with other plans: each schedule that runs, on 4 stages, with few and with many microbatches.
+// EverySchedule is the paced set with other plans: each schedule that runs, on 4 stages, with few and with
+// many microbatches.
 func EverySchedule() *Set {
 	set := PacedSet
 	set.name, set.Plans = "4 ranks, jobs last their modelled time", nil
@@ -57,7 +59,8 @@ func EverySchedule() *Set {
 		}
 		loops := cmp.Or(s.Loops, 2)
 		for _, micro := range []int{4, 16, 64} {
-			if _, err := schedule.Build(name, schedule.Shape{Ranks: 4, Micro: micro, Loops: loops}); err == nil {
+			if _, err := schedule.Build(name,
+				schedule.Shape{Ranks: 4, Micro: micro, Loops: loops}); err == nil {
 				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro})
 			}
 		}
@@ -80,9 +83,12 @@ type Set struct {
 }
 
 // PacedSet runs on devices whose jobs last their modelled time, so that bubbles are real on few cores.
-var PacedSet = Set{name: "8 ranks, jobs last their modelled time", calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1), 0},
-	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0}, {"gpipe", 1, topology.Grid(8, 1, 1), 0}, {"zb-1p", 1, topology.Grid(8, 1, 1), 0},
-		{"interleaved", 2, topology.Grid(4, 2, 1), 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0}, {"1f1b", 1, topology.Grid(4, 1, 2), 0}},
+var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
+	calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1), 0},
+	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0}, {"gpipe", 1, topology.Grid(8, 1, 1), 0},
+		{"zb-1p", 1, topology.Grid(8, 1, 1), 0},
+		{"interleaved", 2, topology.Grid(4, 2, 1), 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0},
+		{"1f1b", 1, topology.Grid(4, 1, 2), 0}},
 	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(32, 64), 16) },
 	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
@@ -90,11 +96,16 @@ var PacedSet = Set{name: "8 ranks, jobs last their modelled time", calib: fideli
 	fit: func([]calibrate.Timed) func(*actors.Job, *core.Segment) int64 { return pacedTime }}
 
 // PinnedSet runs for real, each rank on a core of its own.
-var PinnedSet = Set{name: "2 ranks, each pinned to a core", calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1), 0},
-	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0}, {"zb-1p", 1, topology.Grid(2, 1, 1), 0}, {"interleaved", 2, topology.Grid(2, 1, 1), 0},
-		{"zb-v", 2, topology.Grid(2, 1, 1), 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0}, {"1f1b", 1, topology.Grid(1, 1, 2), 0}},
-	job:   func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
-	wrap:  func(_ *layout.Layout, rank int, d host.Device) host.Device { return &pinned{Device: d, core: rank} },
+var PinnedSet = Set{name: "2 ranks, each pinned to a core",
+	calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1), 0},
+	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0}, {"zb-1p", 1, topology.Grid(2, 1, 1), 0},
+		{"interleaved", 2, topology.Grid(2, 1, 1), 0},
+		{"zb-v", 2, topology.Grid(2, 1, 1), 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0},
+		{"1f1b", 1, topology.Grid(1, 1, 2), 0}},
+	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
+	wrap: func(_ *layout.Layout, rank int, d host.Device) host.Device {
+		return &pinned{Device: d, core: rank}
+	},
 	share: true, fit: func(all []calibrate.Timed) func(*actors.Job, *core.Segment) int64 {
 		m := &cost.Machine{Efficiency: 1, Stream: 1}
 		calibrate.FitRates(m, quietest(all))
@@ -107,7 +118,9 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core", calib: fidelityPlan{
 	}}
 
 func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Job {
-	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops, Micro: cmp.Or(p.micro, 8), Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
+	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops,
+		Micro: cmp.Or(p.micro, 8), Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95,
+			Eps: 1e-8, Clip: 1}}
 }
 
 // Row is a plan as it ran and as it was simulated.
@@ -190,7 +203,9 @@ func (set *Set) calibrate() (price func(*actors.Job, *core.Segment) int64, what 
 }
 
 func fidelityModel(hidden, vocab int) *family.Model {
-	return family.Decoder("llama", family.Spec{Layers: 8, Hidden: hidden, Inter: 2 * hidden, Heads: 4, KV: 4, HeadDim: hidden / 4, Vocab: vocab, Eps: 1e-6, Rope: block.Rope{Dim: hidden / 4, Theta: 10000}, InitStd: 0.02})
+	return family.Decoder("llama", family.Spec{Layers: 8, Hidden: hidden, Inter: 2 * hidden, Heads: 4, KV: 4,
+		HeadDim: hidden / 4, Vocab: vocab, Eps: 1e-6, Rope: block.Rope{Dim: hidden / 4, Theta: 10000},
+		InitStd: 0.02})
 }
 
 // pacedTime is what a job of a paced device lasts: some milliseconds and its arithmetic at a rate at which a
@@ -263,19 +278,22 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 	if set.share {
 		steps = 16 // a quiet one is among them
 	}
-	run := core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
+	run := core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
+		LR: func(int64) float64 { return 1e-3 }}
 	var mu sync.Mutex
 	var times []float64
 	var find []func(*actors.Job) *core.Segment
 	for _, rl := range rehearsal.Layout(l, run).Ranks {
 		find = append(find, segmentOf(rl))
 	}
-	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)), kernels.Options{Threads: 1})
+	backend, closeAll, err := host.OpenBackends(kernels.CPU, host.Ranks(len(l.Ranks)),
+		kernels.Options{Threads: 1})
 	if err != nil {
 		return out, nil, err
 	}
 	defer closeAll()
-	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend, Batches: calibrate.RandomBatches(l.Job.Micro, l.Job.Rows, l.Job.Model.Spec.Vocab),
+	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend,
+		Batches: calibrate.RandomBatches(l.Job.Micro, l.Job.Rows, l.Job.Model.Spec.Vocab),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				l.Job.Model.Init(7, p, g, dst)
@@ -285,7 +303,8 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 		WrapDevice: func(rank int, d host.Device) host.Device { return set.wrap(l, rank, d) },
 		Trace: func(e host.TraceEvent) {
 			r := int(e.Ref - layout.RankRef(0))
-			if e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase || e.Job.Step == 1 || r < 0 || r >= len(find) {
+			if e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase || e.Job.Step == 1 ||
+				r < 0 || r >= len(find) {
 				return
 			}
 			s := find[r](&e.Job)
@@ -294,7 +313,8 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, calibrate.Timed{Flops: float64(s.Flops), Bytes: float64(s.Bytes), Calls: float64(s.Calls), Seconds: (e.End - e.Start).Seconds()})
+			all = append(all, calibrate.Timed{Flops: float64(s.Flops), Bytes: float64(s.Bytes),
+				Calls: float64(s.Calls), Seconds: (e.End - e.Start).Seconds()})
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
@@ -311,7 +331,9 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 
 // simulated runs a plan in the simulator.
 func simulated(l *layout.Layout, price func(*actors.Job, *core.Segment) int64, out *compared) error {
-	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }}
+	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
+		return 1e-3
+	}}
 	p := sim.Prices{Job: func(rank int, j *actors.Job, s *core.Segment) int64 {
 		if rank < 0 {
 			return 1e5

@@ -41,7 +41,10 @@ func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 	if err != nil {
 		return 0, exit.With(err, exit.Usage)
 	}
-	d := &sim.Description{Mesh: topology.Grid(r.PP, 1, 1), Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
+	d := &sim.Description{Mesh: topology.Grid(r.PP, 1, 1), Program: prog, Steps: 1,
+		Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment {
+			return rehearsal.OnePass
+		}}
 	res := sim.New(d.Layout(), sim.Prices{Job: func(rank int, j *actors.Job, _ *core.Segment) int64 {
 		switch {
 		case rank < 0, j.Kind == actors.UpdatePhase && j.Segment > 0:

@@ -5,9 +5,10 @@ import (
 	_ "github.com/lfactor/lfactor/kernels/cpu" // registers itself: every program that runs actors has the processor
 )
 
-// OpenBackends opens a backend of the named device for each of this process's ranks, with the same options but for whose turn it is;
-// the second result closes them.
-func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank int) kernels.Backend, closeAll func(), err error) {
+// OpenBackends opens a backend of the named device for each of this process's ranks, with the same options
+// but for whose turn it is; the second result closes them.
+func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank int) kernels.Backend,
+	closeAll func(), err error) {
 	made := map[int]kernels.Backend{}
 	closeAll = func() {
 		for _, b := range made {

@@ -9,14 +9,15 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// A process that is lost closes its connections, which those who talk to it see at once. One that is stopped or cut off says nothing:
-// so each writes a byte to process 0 every beatEvery, on a connection of its own.
+// A process that is lost closes its connections, which those who talk to it see at once. One that is stopped
+// or cut off says nothing: so each writes a byte to process 0 every beatEvery, on a connection of its own.
 
 const (
 	beatEvery  = 100 * time.Millisecond
 	silentFrom = 400 * time.Millisecond // without a beat a process is suspect
-	silentGaps = 4                      // or so many of the longest gaps between its beats, where a machine has more work than processors,
-	silentMost = 5 * time.Second        // but not longer
+	// or so many of the longest gaps between its beats, where a machine has more work than processors,
+	silentGaps = 4
+	silentMost = 5 * time.Second // but not longer
 )
 
 // beating is the place of an actor in the hello of a connection that carries beats.
@@ -86,8 +87,8 @@ func (l *Links) heard(proc int, life uint32, first bool) {
 	}
 }
 
-// Watch calls silent for each process that has beaten and is not heard any more, once a life of it, until Close. Time in which this process
-// itself did not run does not count.
+// Watch calls silent for each process that has beaten and is not heard any more, once a life of it, until
+// Close. Time in which this process itself did not run does not count.
 func (l *Links) Watch(silent func(proc, life int, since time.Duration)) {
 	l.wg.Add(1)
 	go func() {
@@ -111,7 +112,8 @@ func (l *Links) Watch(silent func(proc, life int, since time.Duration)) {
 	}()
 }
 
-// quiet lists the processes that have been silent for too long, and puts off what they may be by the time that this one slept.
+// quiet lists the processes that have been silent for too long, and puts off what they may be by the time
+// that this one slept.
 func (l *Links) quiet(now time.Time, asleep time.Duration) map[int]pulse {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,18 +10,20 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestKeepChunks: the newest chunks of a sequence may keep their activations while older ones are computed again. The losses are the
-// same to the bit, because recomputing gives what was there; memory lies between recomputing everything and nothing, grows with
-// the chunks that are kept, and does not grow with the number of sequences: keys and values lie in as many slots as chunks are
-// under way.
+// TestKeepChunks: the newest chunks of a sequence may keep their activations while older ones are computed
+// again. The losses are the same to the bit, because recomputing gives what was there; memory lies between
+// recomputing everything and nothing, grows with the chunks that are kept, and does not grow with the number
+// of sequences: keys and values lie in as many slots as chunks are under way.
 func TestKeepChunks(t *testing.T) {
 	const chunks, rows = 8, 128
-	// What the chunks of one sequence send over the border, forward and backward, in bytes: float32 of 16 features each. As much may wait for a
-	// neighbour that has no processor just then, or may not. A chunk that is kept longer takes more than twice that.
+	// What the chunks of one sequence send over the border, forward and backward, in bytes: float32 of 16
+	// features each. As much may wait for a neighbour that has no processor just then, or may not. A chunk
+	// that is kept longer takes more than twice that.
 	const waiting = 2 * rows * 16 * 4
 	m := tiny(false)
 	run := func(keep, micro int, rc grad.Recompute) ([]float64, float64) {
-		s := scheduled{name: "chunkpipe", pp: 2, dp: 1, tp: 1, chunks: chunks, rows: rows, micro: micro, rc: rc, keep: keep}
+		s := scheduled{name: "chunkpipe", pp: 2, dp: 1, tp: 1, chunks: chunks, rows: rows, micro: micro,
+			rc: rc, keep: keep}
 		losses, peaks := s.train(t, m, 1)
 		return losses, peaks[0]
 	}
@@ -40,13 +42,15 @@ func TestKeepChunks(t *testing.T) {
 	require.Less(t, least, 0.9*all)
 }
 
-// TestChunkMemoryPredicted: the peak of a step in chunks is what the plan says, of which gradients of the keys and values of all
-// earlier chunks are a fifth: within 2 %, and 5 % where parts of sums may wait for a rank that has no processor just then.
+// TestChunkMemoryPredicted: the peak of a step in chunks is what the plan says, of which gradients of the
+// keys and values of all earlier chunks are a fifth: within 2 %, and 5 % where parts of sums may wait for a
+// rank that has no processor just then.
 func TestChunkMemoryPredicted(t *testing.T) {
 	m := tiny(false)
 	for _, chunks := range []int{2, 16} {
 		for tp, off := range map[int]float64{1: 0.02, 2: 0.05} {
-			s := scheduled{name: "chunkpipe", pp: 1, dp: 1, tp: tp, chunks: chunks, rows: 512, micro: 1, rc: grad.RecomputeFull}
+			s := scheduled{name: "chunkpipe", pp: 1, dp: 1, tp: tp, chunks: chunks, rows: 512, micro: 1,
+				rc: grad.RecomputeFull}
 			l := s.layout(t, m)
 			_, peaks := s.train(t, m, 1)
 			require.InEpsilon(t, l.Memory(0).Total(), peaks[0], off, "%d chunks, tp %d", chunks, tp)

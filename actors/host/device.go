@@ -6,11 +6,12 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// A rank whose backend has memory of its own takes everything that comes for a job into that memory first, behind the events of those who
-// made it, and lets what it sends carry an event. Nothing else in a job crosses between host and device but the backend's Read and Write.
+// A rank whose backend has memory of its own takes everything that comes for a job into that memory first,
+// behind the events of those who made it, and lets what it sends carry an event. Nothing else in a job
+// crosses between host and device but the backend's Read and Write.
 
-// receive replaces the payloads of a job's inputs by copies in the device's memory, where they do not lie there yet. A backend that works in host
-// memory takes what another device has made to the host.
+// receive replaces the payloads of a job's inputs by copies in the device's memory, where they do not lie
+// there yet. A backend that works in host memory takes what another device has made to the host.
 func (r *Rank) receive(in []actors.Input) error {
 	for i := range in {
 		p, ok := in[i].Payload.(*Pack)

@@ -34,8 +34,8 @@ func opaques(t *testing.T) func(int) kernels.Backend {
 	}
 }
 
-// TestDeviceGrid trains under every plan of the grid on devices whose memory the host cannot read and whose calls run late: the bits
-// are those that the same plan gives under kernels/ref.
+// TestDeviceGrid trains under every plan of the grid on devices whose memory the host cannot read and whose
+// calls run late: the bits are those that the same plan gives under kernels/ref.
 func TestDeviceGrid(t *testing.T) {
 	models := []*family.Model{tiny(false), tiny(true)}
 	for i, v := range gridVariants() {
@@ -51,8 +51,8 @@ func TestDeviceGrid(t *testing.T) {
 	}
 }
 
-// TestDeviceKinds: ranks of one run on devices and on the host exchange what they need; components, rows that data decides, activations in
-// host memory, and chunks do so too.
+// TestDeviceKinds: ranks of one run on devices and on the host exchange what they need; components, rows
+// that data decides, activations in host memory, and chunks do so too.
 func TestDeviceKinds(t *testing.T) {
 	v := variant{pp: 2, dp: 1, tp: 2, schedule: "1f1b"}
 	m := tiny(false)
@@ -67,15 +67,19 @@ func TestDeviceKinds(t *testing.T) {
 	require.Equal(t, want, got, "every other rank on a device")
 
 	three := func(b func(int) kernels.Backend) []float64 {
-		return toyTrain(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 8, Dims: map[string]int{"sound": 3, "state": 1}, Offload: 64,
-			Parts: []*layout.PartPlan{{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}, {From: 2, TP: 1, Over: layout.OverAll}}}, toyBatches(1), 3, b)
+		return toyTrain(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),
+			Schedule: "1f1b", Micro: 8, Dims: map[string]int{"sound": 3, "state": 1}, Offload: 64,
+			Parts: []*layout.PartPlan{{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true},
+				{From: 2, TP: 1, Over: layout.OverAll}}}, toyBatches(1), 3, b)
 	}
 	require.Equal(t, three(refBackend), three(opaques(t)))
 
 	ragged := func(b func(int) kernels.Backend) []float64 {
-		mesh, err := topology.Grid(1, 2, 1).Fold(topology.Dim{Name: topology.EDP, Size: 1}, topology.Dim{Name: topology.EP, Size: 2})
+		mesh, err := topology.Grid(1, 2, 1).Fold(topology.Dim{Name: topology.EDP, Size: 1},
+			topology.Dim{Name: topology.EP, Size: 2})
 		require.NoError(t, err)
-		return toyTrain(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Schedule: "1f1b", Micro: 4, Recompute: grad.RecomputeFull}, raggedBatches(2), 3, b)
+		return toyTrain(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Schedule: "1f1b", Micro: 4,
+			Recompute: grad.RecomputeFull}, raggedBatches(2), 3, b)
 	}
 	require.Equal(t, ragged(refBackend), ragged(opaques(t)))
 }

@@ -22,11 +22,15 @@ var mixtures = map[string]struct {
 	experts block.Experts
 	losses  block.Balance
 }{
-	"softmax": {block.Experts{Router: routers.Router{Normalize: true}}, block.Balance{Kind: block.PooledBalance, Scale: 0.5 / 8}},
-	"shared": {block.Experts{Shared: block.Gated{Inter: 10, Act: kernels.SiLU}, SharedName: "shared_expert", SharedGate: "shared_expert_gate"},
+	"softmax": {block.Experts{Router: routers.Router{Normalize: true}},
+		block.Balance{Kind: block.PooledBalance, Scale: 0.5 / 8}},
+	"shared": {block.Experts{Shared: block.Gated{Inter: 10, Act: kernels.SiLU}, SharedName: "shared_expert",
+		SharedGate: "shared_expert_gate"},
 		block.Balance{Kind: block.LayerBalance, Scale: 0.5 / 8, Z: 0.01 / 8}},
-	"groups": {block.Experts{Router: routers.Router{Score: routers.Sigmoid, Normalize: true, Eps: 1e-20, Scale: 2.5, Groups: 4, Kept: 2, Best: 2},
-		Bias: "gate.e_score_correction_bias", Step: 0.01, Shared: block.Gated{Inter: 6, Act: kernels.SiLU}, SharedName: "shared_experts"},
+	"groups": {block.Experts{Router: routers.Router{Score: routers.Sigmoid, Normalize: true, Eps: 1e-20,
+		Scale: 2.5, Groups: 4, Kept: 2, Best: 2},
+		Bias: "gate.e_score_correction_bias", Step: 0.01, Shared: block.Gated{Inter: 6, Act: kernels.SiLU},
+		SharedName: "shared_experts"},
 		block.Balance{Kind: block.SequenceBalance, Scale: 0.5 / 8}},
 }
 
@@ -34,8 +38,9 @@ var mixtures = map[string]struct {
 func mixture(t *testing.T, name string) *family.Model {
 	x := mixtures[name]
 	x.experts.Inter, x.experts.Experts, x.experts.Each = 6, 8, 3
-	s := family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-5, QKNorm: true,
-		Rope: block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 8}, InitStd: 0.3,
+	s := family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-5,
+		QKNorm: true,
+		Rope:   block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 8}, InitStd: 0.3,
 		MLPs: []string{"experts", "gated", "experts", "experts"}, Experts: x.experts}
 	require.NoError(t, s.Check())
 	m := family.Decoder("toy", s)
@@ -54,7 +59,8 @@ type expertPlan struct {
 
 func (p expertPlan) job(m *family.Model) *layout.Job {
 	c := &configs.Plan{PP: p.pp, DP: p.dp, TP: p.tp, EP: p.ep, ETP: p.etp, ZeroRanks: p.zeroRanks}
-	j := &layout.Job{Model: m, Mesh: layout.MeshOf(c), Zero: p.zero, Schedule: p.schedule, Loops: p.loops, Micro: 8 / p.dp, Recompute: p.rc,
+	j := &layout.Job{Model: m, Mesh: layout.MeshOf(c), Zero: p.zero, Schedule: p.schedule, Loops: p.loops,
+		Micro: 8 / p.dp, Recompute: p.rc,
 		SeqParallel: p.more == "sp", Overlap: p.more == "overlap"}
 	if p.more == "offload" {
 		j.Offload = 64
@@ -64,28 +70,40 @@ func (p expertPlan) job(m *family.Model) *layout.Job {
 
 const none, some, full = grad.RecomputeNone, grad.RecomputeSelective, grad.RecomputeFull
 
-// expertPlans have every axis, level of ZeRO, schedule and policy with experts shared out, and experts on the ranks of data, of tensor
-// parallelism and of both.
+// expertPlans have every axis, level of ZeRO, schedule and policy with experts shared out, and experts on
+// the ranks of data, of tensor parallelism and of both.
 var expertPlans = []expertPlan{
-	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""}, {1, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, ""}, {1, 2, 1, 2, 1, 0, 0, "1f1b", 1, full, ""},
-	{1, 4, 1, 4, 1, 1, 0, "gpipe", 1, none, "overlap"}, {1, 8, 1, 8, 1, 0, 0, "1f1b", 1, some, ""}, {1, 4, 1, 2, 1, 2, 0, "1f1b", 1, some, ""},
-	{1, 4, 1, 2, 1, 3, 0, "1f1b", 1, full, "overlap"}, {1, 4, 1, 2, 1, 3, 2, "1f1b", 1, some, ""}, {1, 4, 1, 1, 2, 1, 2, "1f1b", 1, none, ""},
-	{1, 1, 2, 1, 1, 0, 0, "1f1b", 1, none, ""}, {1, 1, 2, 2, 1, 0, 0, "1f1b", 1, some, "sp"}, {1, 1, 2, 1, 2, 0, 0, "1f1b", 1, full, "sp"},
-	{1, 1, 2, 2, 1, 0, 0, "1f1b", 1, none, "overlap"}, {1, 2, 2, 4, 1, 0, 0, "1f1b", 1, some, ""}, {1, 2, 2, 2, 2, 1, 0, "1f1b", 1, none, ""},
-	{1, 2, 2, 2, 1, 2, 0, "1f1b", 1, none, "sp"}, {1, 2, 2, 1, 2, 3, 0, "1f1b", 1, full, ""}, {1, 2, 2, 1, 1, 1, 0, "1f1b", 1, some, ""},
-	{2, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}, {2, 2, 1, 2, 1, 0, 0, "gpipe", 1, some, ""}, {2, 2, 1, 2, 1, 1, 0, "interleaved", 2, none, ""},
-	{2, 2, 1, 2, 1, 0, 0, "zb-h1", 1, none, ""}, {2, 2, 1, 2, 1, 0, 0, "zb-h1", 1, full, "overlap"}, {2, 2, 1, 2, 1, 0, 0, "zb-v", 2, some, ""},
-	{2, 4, 1, 2, 1, 2, 0, "1f1b", 1, some, "overlap"}, {2, 4, 1, 4, 1, 3, 0, "1f1b", 1, full, ""}, {2, 1, 2, 2, 1, 0, 0, "1f1b", 1, some, "sp"},
-	{2, 2, 2, 2, 2, 1, 0, "1f1b", 1, full, ""}, {2, 2, 2, 4, 1, 0, 0, "zb-h1", 1, some, "sp"}, {3, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""},
-	{4, 1, 2, 1, 2, 0, 0, "interleaved", 1, none, ""}, {2, 2, 1, 2, 1, 1, 0, "dualpipev", 2, some, ""}, {1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, "offload"},
+	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""}, {1, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, ""},
+	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, full, ""},
+	{1, 4, 1, 4, 1, 1, 0, "gpipe", 1, none, "overlap"}, {1, 8, 1, 8, 1, 0, 0, "1f1b", 1, some, ""},
+	{1, 4, 1, 2, 1, 2, 0, "1f1b", 1, some, ""},
+	{1, 4, 1, 2, 1, 3, 0, "1f1b", 1, full, "overlap"}, {1, 4, 1, 2, 1, 3, 2, "1f1b", 1, some, ""},
+	{1, 4, 1, 1, 2, 1, 2, "1f1b", 1, none, ""},
+	{1, 1, 2, 1, 1, 0, 0, "1f1b", 1, none, ""}, {1, 1, 2, 2, 1, 0, 0, "1f1b", 1, some, "sp"},
+	{1, 1, 2, 1, 2, 0, 0, "1f1b", 1, full, "sp"},
+	{1, 1, 2, 2, 1, 0, 0, "1f1b", 1, none, "overlap"}, {1, 2, 2, 4, 1, 0, 0, "1f1b", 1, some, ""},
+	{1, 2, 2, 2, 2, 1, 0, "1f1b", 1, none, ""},
+	{1, 2, 2, 2, 1, 2, 0, "1f1b", 1, none, "sp"}, {1, 2, 2, 1, 2, 3, 0, "1f1b", 1, full, ""},
+	{1, 2, 2, 1, 1, 1, 0, "1f1b", 1, some, ""},
+	{2, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}, {2, 2, 1, 2, 1, 0, 0, "gpipe", 1, some, ""},
+	{2, 2, 1, 2, 1, 1, 0, "interleaved", 2, none, ""},
+	{2, 2, 1, 2, 1, 0, 0, "zb-h1", 1, none, ""}, {2, 2, 1, 2, 1, 0, 0, "zb-h1", 1, full, "overlap"},
+	{2, 2, 1, 2, 1, 0, 0, "zb-v", 2, some, ""},
+	{2, 4, 1, 2, 1, 2, 0, "1f1b", 1, some, "overlap"}, {2, 4, 1, 4, 1, 3, 0, "1f1b", 1, full, ""},
+	{2, 1, 2, 2, 1, 0, 0, "1f1b", 1, some, "sp"},
+	{2, 2, 2, 2, 2, 1, 0, "1f1b", 1, full, ""}, {2, 2, 2, 4, 1, 0, 0, "zb-h1", 1, some, "sp"},
+	{3, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""},
+	{4, 1, 2, 1, 2, 0, 0, "interleaved", 1, none, ""}, {2, 2, 1, 2, 1, 1, 0, "dualpipev", 2, some, ""},
+	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, "offload"},
 	{2, 2, 1, 1, 2, 0, 0, "1f1b", 1, full, "offload"}, {2, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, "offload"},
 }
 
-// TestExpertPlans trains mixtures under plans that share experts out, to the losses of one device: within 1e-5, which the order of sums over
-// tokens bounds.
+// TestExpertPlans trains mixtures under plans that share experts out, to the losses of one device: within
+// 1e-5, which the order of sums over tokens bounds.
 func TestExpertPlans(t *testing.T) {
 	for i, name := range []string{"softmax", "shared", "groups"} {
-		want := toyRun(t, expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}.job(mixture(t, name)), toyBatches(1), 3)
+		want := toyRun(t, expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}.job(mixture(t, name)),
+			toyBatches(1), 3)
 		for k, p := range expertPlans {
 			if k%3 != i && !*long {
 				continue
@@ -94,7 +112,8 @@ func TestExpertPlans(t *testing.T) {
 				got := toyRun(t, p.job(mixture(t, name)), toyBatches(p.dp), 3)
 				require.Len(t, got, len(want))
 				for i := range want {
-					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
+					require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v",
+						i+1, got, want)
 				}
 			})
 		}
@@ -108,7 +127,9 @@ func TestExpertBits(t *testing.T) {
 			var want []float64
 			for _, ep := range []int{1, 2, dp} {
 				p := expertPlan{1, dp, 1, ep, 1, 0, 0, "1f1b", 1, some, ""}
-				got := toyTrain(t, p.job(mixture(t, name)), toyBatches(dp), 1, func(int) kernels.Backend { return cpu.New(1) })
+				got := toyTrain(t, p.job(mixture(t, name)), toyBatches(dp), 1, func(int) kernels.Backend {
+					return cpu.New(1)
+				})
 				if want == nil {
 					want = got
 				}

@@ -169,7 +169,8 @@ func (g *golden) batch() Microbatch {
 // pictures adds those of a composed family: their tokens have no embedding of their own.
 func (g *golden) pictures(mb *Microbatch) {
 	for _, p := range g.Pictures {
-		grid := family.Grid{T: p.Grid[0], H: p.Grid[1], W: p.Grid[2], Spans: p.Spans, Video: p.Video, Every: p.Every}
+		grid := family.Grid{T: p.Grid[0], H: p.Grid[1], W: p.Grid[2], Spans: p.Spans, Video: p.Video,
+			Every: p.Every}
 		for _, s := range p.Spans {
 			for i := s[0]; i < s[1]; i++ {
 				mb.IDs[i] = -1
@@ -218,7 +219,9 @@ func goldenNames(t *testing.T) (out []string) {
 
 // forward gives the loss, or with logits the logits, on one device.
 func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float64, []float32) {
-	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Dims: map[string]int{block.Patches: g.batch().Pictures.Patches(), block.Frames: g.batch().Pictures.Frames()}, DType: d, Optim: optim.Config{Name: "adamw"}})
+	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1,
+		Rows: len(g.batch().IDs), Dims: map[string]int{block.Patches: g.batch().Pictures.Patches(),
+			block.Frames: g.batch().Pictures.Frames()}, DType: d, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(g.t, err)
 	dev, err := NewDevice(l, 0, b, nil)
 	require.NoError(g.t, err)
@@ -267,8 +270,9 @@ var goldenBackends = map[string]func() kernels.Backend{
 	"cpu": func() kernels.Backend { return cpu.New(2) },
 }
 
-// TestGoldenForward holds every family to transformers: logits within 1e-4 relative, loss within 1e-5. Both sides compute in
-// float32, so that the bound is sums of at most 80 products in another order, through 2 or 3 layers.
+// TestGoldenForward holds every family to transformers: logits within 1e-4 relative, loss within 1e-5. Both
+// sides compute in float32, so that the bound is sums of at most 80 products in another order, through 2 or
+// 3 layers.
 func TestGoldenForward(t *testing.T) {
 	for _, name := range append(goldenNames(t), furtherGolden) {
 		for bn, make := range goldenBackends {
@@ -280,15 +284,16 @@ func TestGoldenForward(t *testing.T) {
 				_, want := g.read("logits")
 				require.Len(t, logits, len(want))
 				require.LessOrEqual(t, relative(logits, want), 1e-4)
-				t.Logf("figure %s %s logits %.1e loss %.1e", filepath.Base(name), bn, relative(logits, want), math.Abs(loss/cmp.Or(g.LMLoss, g.Loss)-1))
+				t.Logf("figure %s %s logits %.1e loss %.1e", filepath.Base(name), bn, relative(logits, want),
+					math.Abs(loss/cmp.Or(g.LMLoss, g.Loss)-1))
 			})
 		}
 	}
 }
 
-// TestGoldenBF16: bfloat16 has 8 bits of mantissa, so one rounding errs by at most 2^-9 relative. Each of the two layers rounds a
-// residual stream twice and some ten activations; errors add like a random walk of about 30 roundings: 30^½·2^-9 ≈ 1.1 %, of
-// both sides independently: 1.5 %; doubled for safety.
+// TestGoldenBF16: bfloat16 has 8 bits of mantissa, so one rounding errs by at most 2^-9 relative. Each of
+// the two layers rounds a residual stream twice and some ten activations; errors add like a random walk of
+// about 30 roundings: 30^½·2^-9 ≈ 1.1 %, of both sides independently: 1.5 %; doubled for safety.
 func TestGoldenBF16(t *testing.T) {
 	g := openGolden(t, "qwen2")
 	_, logits := g.forward(cpu.New(2), tensor.BF16, true)
@@ -299,7 +304,8 @@ func TestGoldenBF16(t *testing.T) {
 }
 
 // train runs steps of AdamW with the golden settings; the first Down of gradients goes to see.
-func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64, see func(l *layout.Layout, rank int, r *Rank)) (losses, norms []float64) {
+func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64,
+	see func(l *layout.Layout, rank int, r *Rank)) (losses, norms []float64) {
 	a := g.AdamW
 	mb := g.batch()
 	j := &layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs),
@@ -311,16 +317,20 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 	}
 	l, err := layout.Plan(j)
 	require.NoError(g.t, err)
-	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return a.LR }},
+	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
+		LR: func(int64) float64 { return a.LR }},
 		Backend: func(int) kernels.Backend { return b() }, Fill: g.fill,
 		Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{g.batch()}, nil },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				losses, norms = append(losses, m.Values[core.StepLoss]), append(norms, m.Values[core.StepNorm])
+				losses, norms = append(losses, m.Values[core.StepLoss]),
+					append(norms, m.Values[core.StepNorm])
 			}
 		}}
 	if see != nil {
-		o.WrapDevice = func(rank int, d Device) Device { return spy{d.(*Rank), func(r *Rank) { see(l, rank, r) }} }
+		o.WrapDevice = func(rank int, d Device) Device {
+			return spy{d.(*Rank), func(r *Rank) { see(l, rank, r) }}
+		}
 	}
 	require.NoError(g.t, Run(l, o))
 	return
@@ -339,8 +349,8 @@ func (s spy) Run(j actors.Job) (Result, error) {
 	return s.Rank.Run(j)
 }
 
-// TestGoldenTraining holds every parameter's gradient (relative L2 1e-4) and 20 steps of AdamW (losses 1e-4 relative) to
-// PyTorch, under the cpu backend.
+// TestGoldenTraining holds every parameter's gradient (relative L2 1e-4) and 20 steps of AdamW (losses 1e-4
+// relative) to PyTorch, under the cpu backend.
 func TestGoldenTraining(t *testing.T) {
 	for _, name := range append(goldenNames(t), furtherGolden) {
 		g := openGolden(t, name)
@@ -350,11 +360,12 @@ func TestGoldenTraining(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g.t = t
 			got := map[string][]float32{}
-			losses, norms := g.train(topology.Grid(1, 1, 1), goldenBackends["cpu"], int64(len(g.AdamW.Losses)), func(l *layout.Layout, _ int, r *Rank) {
-				for _, p := range r.c.Params {
-					got[p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)
-				}
-			})
+			losses, norms := g.train(topology.Grid(1, 1, 1), goldenBackends["cpu"],
+				int64(len(g.AdamW.Losses)), func(l *layout.Layout, _ int, r *Rank) {
+					for _, p := range r.c.Params {
+						got[p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)
+					}
+				})
 			curve, worst := 0.0, 0.0
 			for i, want := range g.AdamW.Losses {
 				curve = max(curve, math.Abs(losses[i]/want-1))
@@ -380,7 +391,8 @@ func TestGoldenTraining(t *testing.T) {
 					turns = g.m.Vision.Tower.Theta > 0
 				}
 				if strings.HasSuffix(p.Name, ".k_proj.bias") && !turns {
-					require.Less(t, length(got[p.Name]), 1e-6*g.AdamW.GradNorms[0], p.Name) // softmax does not see it: zero, and rounding
+					// softmax does not see it: zero, and rounding
+					require.Less(t, length(got[p.Name]), 1e-6*g.AdamW.GradNorms[0], p.Name)
 					continue
 				}
 				e := relative(got[p.Name], rowsIn(want, s, p.Shape))
@@ -388,7 +400,8 @@ func TestGoldenTraining(t *testing.T) {
 				require.LessOrEqual(t, e, 1e-4, p.Name)
 			}
 			require.Len(t, got, n)
-			t.Logf("figure %s cpu gradients %.1e of %d curve %.1e of %d", filepath.Base(name), worst, n, curve, len(losses))
+			t.Logf("figure %s cpu gradients %.1e of %d curve %.1e of %d", filepath.Base(name), worst, n,
+				curve, len(losses))
 		})
 	}
 }
@@ -423,11 +436,12 @@ func rowsIn(all []float64, s family.Source, shape []int) []float64 {
 	return out
 }
 
-// TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an angle that learns) train under a plan that
-// cuts every axis as PyTorch does on one device.
+// TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an
+// angle that learns) train under a plan that cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
 	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "llama3.2", "qwen3-tied", "gemma2", "glm4",
-		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "qwen3-next", "qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
+		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "qwen3-next",
+		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
 			mesh := topology.Grid(2, 1, 2)
@@ -454,7 +468,8 @@ func TestGoldenContext(t *testing.T) {
 		{cp: 4, u: 2, ring: true, zigzag: true},
 	}
 	for i, name := range []string{
-		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2", "deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5",
+		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2",
+		"deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := openGolden(t, name), ways[i%len(ways)]
@@ -463,7 +478,8 @@ func TestGoldenContext(t *testing.T) {
 				p.PP, p.TP, p.EP = 1, 2, 2
 			}
 			g.plan = func(j *layout.Job) {
-				j.Ring, j.Zigzag, j.Zero = w.ring, w.zigzag, (i+3)%4 // 2 for qwen3-next, whose convolutions have whole gradients
+				// 2 for qwen3-next, whose convolutions have whole gradients
+				j.Ring, j.Zigzag, j.Zero = w.ring, w.zigzag, (i+3)%4
 				j.Rows = (j.Rows + 4*w.cp - 1) / (4 * w.cp) * 4 * w.cp
 			}
 			losses, _ := g.train(layout.MeshOf(&p), goldenBackends["cpu"], int64(len(g.AdamW.Losses)),

@@ -19,13 +19,20 @@ import (
 )
 
 // trainHalf trains 30 steps in a precision and returns losses and the loss scale of each step.
-func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology.Mesh, zero int) (losses, scales, skipped []float64) {
+func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology.Mesh,
+	zero int) (losses, scales, skipped []float64) {
 	m := tiny(true)
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 4 / mesh.Replicas(), Rows: 8, DType: d,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b",
+		Micro: 4 / mesh.Replicas(), Rows: 8, DType: d,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
-	o := RunOptions{Coord: core.RunLayout{First: 1, Last: 30, LossScale: scale, LR: func(int64) float64 { return 0.003 }},
-		Backend: func(int) kernels.Backend { return cpu.New(1) }, Batches: func(_ int64, dp int) ([]Microbatch, error) { return testBatches(mesh.Replicas(), 8)(1, dp) },
+	o := RunOptions{Coord: core.RunLayout{First: 1, Last: 30, LossScale: scale, LR: func(int64) float64 {
+		return 0.003
+	}},
+		Backend: func(int) kernels.Backend { return cpu.New(1) },
+		Batches: func(_ int64, dp int) ([]Microbatch, error) {
+			return testBatches(mesh.Replicas(), 8)(1, dp)
+		},
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				m.Init(7, p, g, dst)
@@ -34,16 +41,18 @@ func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				losses, scales, skipped = append(losses, m.Values[core.StepLoss]), append(scales, m.Values[core.StepScale]), append(skipped, m.Values[core.StepOverflow])
+				losses, scales, skipped = append(losses, m.Values[core.StepLoss]),
+					append(scales, m.Values[core.StepScale]), append(skipped, m.Values[core.StepOverflow])
 			}
 		}}
 	require.NoError(t, Run(l, o))
 	return
 }
 
-// TestHalfPrecision: bf16 and fp16 with float32 master weights learn the same batch as float32 does. One rounding errs by 2^-9
-// (bf16) or 2^-12 (fp16), and each forward has some 40 in a row, so that the first loss agrees within 40^½ of that; after 30
-// steps, each of which amplifies what the one before left, within 3 %.
+// TestHalfPrecision: bf16 and fp16 with float32 master weights learn the same batch as float32 does. One
+// rounding errs by 2^-9 (bf16) or 2^-12 (fp16), and each forward has some 40 in a row, so that the first
+// loss agrees within 40^½ of that; after 30 steps, each of which amplifies what the one before left, within
+// 3 %.
 func TestHalfPrecision(t *testing.T) {
 	want, _, _ := trainHalf(t, tensor.F32, core.LossScale{Scale: 1}, topology.Grid(1, 1, 1), 0)
 	require.Less(t, want[29], want[0]-0.5)
@@ -64,8 +73,8 @@ func TestHalfPrecision(t *testing.T) {
 	}
 }
 
-// TestOverflow: a scale that overflows fp16 skips the step on every rank: nothing is learnt until the scale has come down, by
-// halves after two overflows, and then training goes on with finite losses.
+// TestOverflow: a scale that overflows fp16 skips the step on every rank: nothing is learnt until the scale
+// has come down, by halves after two overflows, and then training goes on with finite losses.
 func TestOverflow(t *testing.T) {
 	scale := core.LossScale{Dynamic: true, Scale: 1 << 40, Min: 1, Window: 1000, Hysteresis: 2, Left: 2}
 	losses, scales, skipped := trainHalf(t, tensor.F16, scale, topology.Grid(2, 2, 1), 1)

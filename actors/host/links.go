@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Links joins the processes of a run: a connection of its own for each edge (from actor, to actor), so that a bulky edge never
-// delays another. Each edge is an Arrow stream with sequence numbers and epochs.
+// Links joins the processes of a run: a connection of its own for each edge (from actor, to actor), so that
+// a bulky edge never delays another. Each edge is an Arrow stream with sequence numbers and epochs.
 type Links struct {
 	t       Transport
 	proc    int
@@ -35,7 +35,8 @@ type Links struct {
 	over    chan struct{} // closed by Close
 	closing bool
 	wg      sync.WaitGroup
-	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it was of.
+	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it
+	// was of.
 	Lost func(proc int, epoch uint32, cause error)
 }
 
@@ -51,11 +52,14 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) ExitCode() int { return e.code }
 
-// NewLinks joins process proc with the others over t. The process was started life times before; the hash is that of the program; owner
-// tells the process of an actor; capture is a directory that keeps what is sent, "" for none.
+// NewLinks joins process proc with the others over t. The process was started life times before; the hash is
+// that of the program; owner tells the process of an actor; capture is a directory that keeps what is sent,
+// "" for none.
 func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int, capture string) *Links {
-	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner, pool: tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
-		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{}, lives: map[int]uint32{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
+	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner,
+		pool:    tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
+		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{},
+		lives: map[int]uint32{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
 }
 
 // Serve takes in edges for sys until Close.
@@ -120,7 +124,8 @@ func (l *Links) forget(c net.Conn) {
 	c.Close()
 }
 
-// read delivers one edge's messages. A gap in the sequence is our bug; an end without farewell is a lost process.
+// read delivers one edge's messages. A gap in the sequence is our bug; an end without farewell is a lost
+// process.
 func (l *Links) read(c net.Conn) {
 	defer l.wg.Done()
 	defer l.forget(c)
@@ -179,7 +184,8 @@ func (l *Links) lost(proc int, epoch uint32, err error) {
 	}
 }
 
-// fence keeps messages of epochs that are over from this process: those of a process that was lost, or was only thought to be.
+// fence keeps messages of epochs that are over from this process: those of a process that was lost, or was
+// only thought to be.
 type fence struct {
 	newest  atomic.Uint32 // epoch of any message that was sent or came
 	refused atomic.Int64
@@ -187,12 +193,14 @@ type fence struct {
 
 // raise takes in the epoch of a message.
 func (f *fence) raise(epoch uint32) {
-	for old := f.newest.Load(); epoch != actors.AnyEpoch && epoch > old && !f.newest.CompareAndSwap(old, epoch); {
+	for old := f.newest.Load(); epoch != actors.AnyEpoch && epoch > old &&
+		!f.newest.CompareAndSwap(old, epoch); {
 		old = f.newest.Load()
 	}
 }
 
-// pass reports whether a message that came may be delivered. A rank that is back does not know the epoch yet.
+// pass reports whether a message that came may be delivered. A rank that is back does not know the epoch
+// yet.
 func (f *fence) pass(m *actors.Message) bool {
 	f.raise(m.Epoch)
 	if m.Epoch >= f.newest.Load() || m.Kind == actors.Join {
@@ -202,7 +210,8 @@ func (f *fence) pass(m *actors.Message) bool {
 	return false
 }
 
-// Refused counts messages and connections that were refused because their epoch or their process's life was over.
+// Refused counts messages and connections that were refused because their epoch or their process's life was
+// over.
 func (l *Links) Refused() int64 { return l.fence.refused.Load() }
 
 // outEdge is the sending side of an edge: a queue, bounded by the protocol's credits, and its writer.

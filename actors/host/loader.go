@@ -22,8 +22,8 @@ type Microbatch struct {
 	More     map[string]any // what other modalities of the model read, by name
 }
 
-// BatchFunc gives the microbatches of a step for one data-parallel replica; negative steps are evaluation batches. An
-// evaluation batch's weights sum to 1 over all replicas' batches.
+// BatchFunc gives the microbatches of a step for one data-parallel replica; negative steps are evaluation
+// batches. An evaluation batch's weights sum to 1 over all replicas' batches.
 type BatchFunc func(step int64, dp int) ([]Microbatch, error)
 
 // Loader is the device of a loader actor.
@@ -56,7 +56,8 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 	var res Result
 	for i, mb := range mbs {
 		for c := range max(1, l.Chunks) {
-			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Port: l.class(&mb), Payload: l.pack(mb, c)})
+			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(c), Port: l.class(&mb),
+				Payload: l.pack(mb, c)})
 		}
 	}
 	return res, nil
@@ -68,7 +69,10 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 	total := max(l.Rows, len(mb.IDs)) // with padding
 	rows := total / n
 	p := NewPack(nil)
-	add := func(name string, t *tensor.Tensor) { p.Names, p.Tensors = append(p.Names, name), append(p.Tensors, t) }
+	add := func(name string, t *tensor.Tensor) {
+		p.Names, p.Tensors = append(p.Names, name),
+			append(p.Tensors, t)
+	}
 	part := chunk{from: c * rows, rows: rows, deal: l.Deal}
 	add("ids", tensor.Of(tensor.I32, chunkRows(part, mb.IDs, 1, 0), rows))
 	add("targets", tensor.Of(tensor.I32, chunkRows(part, mb.Targets, 1, -100), rows))
@@ -155,8 +159,8 @@ func (l *Loader) class(mb *Microbatch) int32 {
 	return l.Model.Class(mb.inputs(), l.Filled)
 }
 
-// shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its end is ignored, and
-// the weights of the rest are raised so that their sum stays.
+// shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its
+// end is ignored, and the weights of the rest are raised so that their sum stays.
 func (mb Microbatch) shift(k int) (ids, targets []int32, weights []float32) {
 	n, kept, all := len(mb.IDs), 0.0, 0.0
 	ids, targets, weights = make([]int32, n), make([]int32, n), make([]float32, n)

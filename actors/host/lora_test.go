@@ -21,8 +21,10 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestLoraGolden: with PEFT's adapters loaded, loss and every adapter's gradient agree with PEFT, also when the base model is cut
-// over tensor-parallel ranks and stages; the base model has no gradient at all.
+// TestLoraGolden: with PEFT's adapters loaded, loss and every adapter's gradient agree with PEFT, also when
+// the base model is cut over tensor-parallel ranks and stages; the base model has no gradient at all.
+//
+//lfvet:long a table of cases
 func TestLoraGolden(t *testing.T) {
 	g := openGolden(t, "qwen2")
 	conf, err := checkpoint.ReadAdapterConfig("testdata/lora")
@@ -44,16 +46,19 @@ func TestLoraGolden(t *testing.T) {
 		}
 		row, rows, col, cols := r.Box(p)
 		raw := make([]byte, 4*len(dst))
-		err := adapters.ReadRanges(checkpoint.AdapterPrefix+p.Name, [][2]int{{row, row + rows}, {col, col + cols}}, raw)
+		err := adapters.ReadRanges(checkpoint.AdapterPrefix+p.Name,
+			[][2]int{{row, row + rows}, {col, col + cols}}, raw)
 		tensor.Widen(tensor.F32, raw, dst)
 		return true, err
 	}
 	for _, mesh := range []topology.Mesh{topology.Grid(1, 1, 1), topology.Grid(2, 1, 2)} {
-		l, err := layout.Plan(&layout.Job{Model: g.m, Lora: lora, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(g.batch().IDs), Optim: optim.Config{Name: "adamw"},
+		l, err := layout.Plan(&layout.Job{Model: g.m, Lora: lora, Mesh: mesh, Schedule: "1f1b", Micro: 1,
+			Rows: len(g.batch().IDs), Optim: optim.Config{Name: "adamw"},
 			Frozen: func(name string) bool { return !strings.Contains(name, ".lora_") }})
 		require.NoError(t, err)
 		loss, seen := 0.0, 0
-		o := RunOptions{Coord: core.RunLayout{First: 1, Last: 1, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }},
+		o := RunOptions{Coord: core.RunLayout{First: 1, Last: 1, LossScale: core.LossScale{Scale: 1},
+			LR: func(int64) float64 { return 0 }},
 			Backend: func(int) kernels.Backend { return goldenBackends["cpu"]() }, Fill: fill,
 			Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{g.batch()}, nil },
 			Observe: func(m actors.Message) {
@@ -77,7 +82,8 @@ func TestLoraGolden(t *testing.T) {
 				require.Contains(t, p.Name, ".lora_")
 				row, rows, col, cols := p.Region.Box(p.Param)
 				raw := make([]byte, 4*rows*cols)
-				require.NoError(t, want.ReadRanges("grad."+checkpoint.AdapterPrefix+p.Name, [][2]int{{row, row + rows}, {col, col + cols}}, raw))
+				require.NoError(t, want.ReadRanges("grad."+checkpoint.AdapterPrefix+p.Name,
+					[][2]int{{row, row + rows}, {col, col + cols}}, raw))
 				golden := make([]float32, rows*cols)
 				tensor.Widen(tensor.F32, raw, golden)
 				exact := make([]float64, len(golden))

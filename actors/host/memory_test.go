@@ -26,12 +26,14 @@ var long = flag.Bool("long", false, "run the long tier as well")
 
 // memoryModel is large enough that activations count beside the state of its parameters.
 func memoryModel() *family.Model {
-	return family.Decoder("llama", family.Spec{Layers: 8, Hidden: 32, Inter: 88, Heads: 4, KV: 2, HeadDim: 8, Vocab: 64, Eps: 1e-6, Rope: block.Rope{Dim: 8, Theta: 1e4}, InitStd: 0.1})
+	return family.Decoder("llama", family.Spec{Layers: 8, Hidden: 32, Inter: 88, Heads: 4, KV: 2, HeadDim: 8,
+		Vocab: 64, Eps: 1e-6, Rope: block.Rope{Dim: 8, Theta: 1e4}, InitStd: 0.1})
 }
 
 // peaks trains two steps and gives each rank's peak beside the predicted one.
 func peaksOf(t *testing.T, j *layout.Job) (real, planned []int64) {
-	l, real := peaksFrom(t, j, func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+	l, real := peaksFrom(t, j, func(kind string, p *grad.Param, g family.Region,
+		dst []float32) (bool, error) {
 		if kind == "param" {
 			j.Model.Init(7, p, g, dst)
 		}
@@ -53,10 +55,13 @@ func peaksFrom(t *testing.T, j *layout.Job, fill FillFunc) (l *layout.Layout, re
 		backends[i] = cpu.New(1)
 		defer backends[i].Close()
 	}
-	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
-		Backend: func(rank int) kernels.Backend { return backends[rank] }, Batches: memoryBatches(j.Micro, j.Rows),
-		WrapDevice: func(rank int, d Device) Device { devices[rank] = d.(*Rank); return d },
-		Fill:       fill}))
+	require.NoError(t, Run(l,
+		RunOptions{Coord: core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1},
+			LR: func(int64) float64 { return 0.01 }},
+			Backend:    func(rank int) kernels.Backend { return backends[rank] },
+			Batches:    memoryBatches(j.Micro, j.Rows),
+			WrapDevice: func(rank int, d Device) Device { devices[rank] = d.(*Rank); return d },
+			Fill:       fill}))
 	for _, d := range devices {
 		real = append(real, d.c.Pool.Peak())
 	}
@@ -68,7 +73,9 @@ func memoryBatches(micro, rows int) BatchFunc {
 		for range micro {
 			mb := Microbatch{Cu: []int32{0, int32(rows)}}
 			for k := range rows {
-				mb.IDs, mb.Targets, mb.Positions, mb.Weights = append(mb.IDs, int32(k%64)), append(mb.Targets, int32(k%61)), append(mb.Positions, int32(k)), append(mb.Weights, 1/float32(micro*rows))
+				mb.IDs, mb.Targets, mb.Positions, mb.Weights = append(mb.IDs, int32(k%64)),
+					append(mb.Targets, int32(k%61)), append(mb.Positions, int32(k)),
+					append(mb.Weights, 1/float32(micro*rows))
 			}
 			out = append(out, mb)
 		}
@@ -79,7 +86,8 @@ func memoryBatches(micro, rows int) BatchFunc {
 // memoryCases are plans of every runnable schedule, and of what else decides what a rank holds.
 func memoryCases(micros []int) (out []*layout.Job) {
 	add := func(j *layout.Job) {
-		j.Model, j.Rows, j.Optim = memoryModel(), 64, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8}
+		j.Model, j.Rows, j.Optim = memoryModel(), 64, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95,
+			Eps: 1e-8}
 		out = append(out, j)
 	}
 	for _, name := range schedule.Names() {
@@ -98,7 +106,8 @@ func memoryCases(micros []int) (out []*layout.Job) {
 							shape.Split = slices.Repeat([]int{4}, micro)
 						}
 						if _, err := schedule.Build(name, shape); err == nil && s.Runs {
-							add(&layout.Job{Mesh: topology.Grid(pp, 1, 1), Schedule: name, Loops: loops, Micro: micro, Chunks: chunks, Recompute: rc})
+							add(&layout.Job{Mesh: topology.Grid(pp, 1, 1), Schedule: name, Loops: loops,
+								Micro: micro, Chunks: chunks, Recompute: rc})
 						}
 					}
 				}
@@ -109,9 +118,11 @@ func memoryCases(micros []int) (out []*layout.Job) {
 		add(&layout.Job{Mesh: topology.Grid(2, 2, 1), Schedule: "1f1b", Micro: 4, Zero: zero})
 	}
 	add(&layout.Job{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 4})
-	add(&layout.Job{Mesh: topology.Grid(1, 1, 2), Schedule: "gpipe", Micro: 4, SeqParallel: true, Recompute: grad.RecomputeSelective})
+	add(&layout.Job{Mesh: topology.Grid(1, 1, 2), Schedule: "gpipe", Micro: 4, SeqParallel: true,
+		Recompute: grad.RecomputeSelective})
 	add(&layout.Job{Mesh: topology.Grid(2, 2, 2), Schedule: "zb-h1", Micro: 8, Zero: 1, SeqParallel: true})
-	add(&layout.Job{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, DType: tensor.BF16, Offload: 4096})
+	add(&layout.Job{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, DType: tensor.BF16,
+		Offload: 4096})
 	return
 }
 
@@ -128,10 +139,11 @@ func above(planned, real []int64) bool {
 	return false
 }
 
-// TestMemoryPredicted trains under every runnable schedule and compares each rank's real peak with the one that plan and sim predict by
-// replaying the program over the traces' frees. What is left: the order in which ranks that do not wait for each other run, parts of
-// collectives under way, and pairs of actions that overlap. A prediction holds for every such order, of which one run shows one: where it
-// is above a run's peak, the highest of three runs counts.
+// TestMemoryPredicted trains under every runnable schedule and compares each rank's real peak with the one
+// that plan and sim predict by replaying the program over the traces' frees. What is left: the order in
+// which ranks that do not wait for each other run, parts of collectives under way, and pairs of actions that
+// overlap. A prediction holds for every such order, of which one run shows one: where it is above a run's
+// peak, the highest of three runs counts.
 func TestMemoryPredicted(t *testing.T) {
 	micros := []int{4, 16}
 	if *long {
@@ -141,7 +153,8 @@ func TestMemoryPredicted(t *testing.T) {
 	}
 	worst, ranks := 0.0, 0
 	for _, j := range memoryCases(micros) {
-		name := fmt.Sprintf("%s loops%d %v micro%d chunks%d zero%d recompute%d sp=%v", j.Schedule, j.Loops, j.Mesh, j.Micro, j.Chunks, j.Zero, j.Recompute, j.SeqParallel)
+		name := fmt.Sprintf("%s loops%d %v micro%d chunks%d zero%d recompute%d sp=%v", j.Schedule, j.Loops,
+			j.Mesh, j.Micro, j.Chunks, j.Zero, j.Recompute, j.SeqParallel)
 		real, planned := peaksOf(t, j)
 		for again := 0; again < 2 && above(planned, real); again++ {
 			more, _ := peaksOf(t, j)
@@ -152,7 +165,8 @@ func TestMemoryPredicted(t *testing.T) {
 		for r := range real {
 			off := float64(planned[r])/float64(real[r]) - 1
 			if math.Abs(off) > peakBound {
-				t.Errorf("%s rank %d: planned %s, real %s: %+.1f %%", name, r, tensor.Bytes(planned[r]), tensor.Bytes(real[r]), 100*off)
+				t.Errorf("%s rank %d: planned %s, real %s: %+.1f %%", name, r, tensor.Bytes(planned[r]),
+					tensor.Bytes(real[r]), 100*off)
 			}
 			worst, ranks = max(worst, math.Abs(off)), ranks+1
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestOffload: activations that lie in host memory between forward and backward change no bit, leave less on the device, and their
-// copies are what the simulator is told.
+// TestOffload: activations that lie in host memory between forward and backward change no bit, leave less on
+// the device, and their copies are what the simulator is told.
 func TestOffload(t *testing.T) {
 	m := tiny(false)
 	v := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}

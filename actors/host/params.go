@@ -10,8 +10,9 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// FillFunc writes a region of a logical parameter, or of its optimizer state, as float32; kind is "param", "master" or the
-// name of a state tensor. A false result leaves the value at its default: the parameter for master, zero for state.
+// FillFunc writes a region of a logical parameter, or of its optimizer state, as float32; kind is "param",
+// "master" or the name of a state tensor. A false result leaves the value at its default: the parameter for
+// master, zero for state.
 type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error)
 
 // Load allocates the rank's parameters and optimizer state and fills them.
@@ -89,7 +90,8 @@ func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill Fil
 	return fill(kind, p, g, dst[:n])
 }
 
-// loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this rank updates.
+// loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this
+// rank updates.
 func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc) error {
 	own := q.Own
 	st := make([]*tensor.Tensor, 1+len(r.opt.State))
@@ -109,7 +111,11 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 		}
 		st[i] = t
 		ok := false
-		err = r.fill(t, func(dst []float32) (err error) { ok, err = filled(kind, q.Param, own, dst, fill); return })
+		err = r.fill(t, func(dst []float32) (err error) {
+			ok,
+				err = filled(kind, q.Param, own, dst, fill)
+			return
+		})
 		switch {
 		case err != nil:
 			return err
@@ -133,8 +139,8 @@ type Part struct {
 	Tensor *tensor.Tensor
 }
 
-// Parts lists what this rank contributes to a checkpoint: each region of each logical tensor is held by exactly one
-// rank's list.
+// Parts lists what this rank contributes to a checkpoint: each region of each logical tensor is held by
+// exactly one rank's list.
 func (r *Rank) Parts() (out []Part) {
 	plans := r.plans()
 	for _, h := range r.c.Held {

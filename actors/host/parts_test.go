@@ -16,19 +16,23 @@ import (
 // parts makes a Component of what encoder, projector and decoder have.
 func parts(encoder, projector, decoder layout.ComponentPlan) func(string) layout.ComponentPlan {
 	return func(name string) layout.ComponentPlan {
-		return map[string]layout.ComponentPlan{family.Encoder: encoder, family.Projector: projector, family.Foundation: decoder}[name]
+		return map[string]layout.ComponentPlan{family.Encoder: encoder, family.Projector: projector,
+			family.Foundation: decoder}[name]
 	}
 }
 
-// TestPartsRecompute: what a part computes again changes no bit of any loss, and only where the part lies is there less to keep.
+// TestPartsRecompute: what a part computes again changes no bit of any loss, and only where the part lies is
+// there less to keep.
 func TestPartsRecompute(t *testing.T) {
 	m := visionModel(t, "qwen3-vl")
-	none, full := layout.ComponentPlan{DType: tensor.F32}, layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeFull}
+	none, full := layout.ComponentPlan{DType: tensor.F32},
+		layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeFull}
 	selective := layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeSelective}
 	layouts := []visionPlan{
 		{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}, // one stage has all parts
 		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true}},
-		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}},
+		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1,
+			Fill: true}},
 	}
 	for _, v := range layouts {
 		want := v.train(t, v.job(m), 3, nil)
@@ -43,7 +47,9 @@ func TestPartsRecompute(t *testing.T) {
 			return
 		}
 		plain := memory(nil)
-		for i, c := range []func(string) layout.ComponentPlan{parts(full, none, none), parts(none, full, none), parts(none, none, full), parts(selective, none, full), parts(full, full, full)} {
+		for i, c := range []func(string) layout.ComponentPlan{parts(full, none, none),
+			parts(none, full, none), parts(none, none, full), parts(selective, none, full),
+			parts(full, full, full)} {
 			t.Run(fmt.Sprintf("%v %d", v, i), func(t *testing.T) {
 				j := v.job(m)
 				j.Component = c
@@ -58,7 +64,8 @@ func TestPartsRecompute(t *testing.T) {
 				require.Less(t, decoder[r], plain[r])
 			case v.e.Over == layout.OverOwn && r == len(plain)-1: // the encoder's own
 				require.Less(t, encoder[r], plain[r])
-				require.InEpsilon(t, plain[r], decoder[r], 0.05, "features are held as long as the decoder takes")
+				require.InEpsilon(t, plain[r], decoder[r], 0.05,
+					"features are held as long as the decoder takes")
 			case v.e.Over == layout.OverOwn:
 				require.InEpsilon(t, plain[r], encoder[r], 0.05)
 				require.Less(t, decoder[r], plain[r])
@@ -67,16 +74,19 @@ func TestPartsRecompute(t *testing.T) {
 	}
 }
 
-// TestPartsPrecision: parts of different dtypes keep their parameters in theirs and learn what float32 learns within the roundings of
-// the coarser one (as in TestHalfPrecision); gradients cross into the parts before. Other layouts agree as in TestVisionLayouts.
+// TestPartsPrecision: parts of different dtypes keep their parameters in theirs and learn what float32
+// learns within the roundings of the coarser one (as in TestHalfPrecision); gradients cross into the parts
+// before. Other layouts agree as in TestVisionLayouts.
 func TestPartsPrecision(t *testing.T) {
 	m := visionModel(t, "qwen3-vl")
 	whole := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
-	ahead := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b", frozen: "decoder"} // only encoder and projector learn
+	// only encoder and projector learn
+	ahead := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b", frozen: "decoder"}
 	want := whole.train(t, whole.job(m), 4, nil)
 	_, norms := ahead.learn(t, ahead.job(m), 1, nil)
 	f32, bf16 := layout.ComponentPlan{DType: tensor.F32}, layout.ComponentPlan{DType: tensor.BF16}
-	for name, c := range map[string]func(string) layout.ComponentPlan{"encoder": parts(bf16, f32, f32), "projector": parts(f32, bf16, f32), "decoder": parts(f32, f32, bf16)} {
+	for name, c := range map[string]func(string) layout.ComponentPlan{"encoder": parts(bf16, f32, f32),
+		"projector": parts(f32, bf16, f32), "decoder": parts(f32, f32, bf16)} {
 		t.Run(name, func(t *testing.T) {
 			j := whole.job(m)
 			j.Component = c
@@ -84,7 +94,8 @@ func TestPartsPrecision(t *testing.T) {
 			require.NotEqual(t, want, got)
 			require.InEpsilon(t, want[0], got[0], math.Sqrt(40)/512)
 			for i := range want {
-				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 0.03, "step %d: %v, want %v", i+1, got, want)
+				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 0.03, "step %d: %v, want %v", i+1,
+					got, want)
 			}
 			l, err := layout.Plan(j)
 			require.NoError(t, err)
@@ -95,7 +106,9 @@ func TestPartsPrecision(t *testing.T) {
 			j.Component = c
 			_, n := ahead.learn(t, j, 1, nil)
 			require.InEpsilon(t, norms[0], n[0], 0.03, "norm of the gradients of encoder and projector")
-			for _, v := range []visionPlan{{pp: 3, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}} {
+			for _, v := range []visionPlan{{pp: 3, dp: 1, tp: 1, schedule: "1f1b"},
+				{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn,
+					Ranks: 1, Fill: true}}} {
 				j := v.job(m)
 				j.Component = c
 				for i, x := range v.train(t, j, 4, nil) {
@@ -106,7 +119,8 @@ func TestPartsPrecision(t *testing.T) {
 	}
 }
 
-// TestRecomputeFirst: with a number of layers a stage, these recompute and the others keep, to the same bits.
+// TestRecomputeFirst: with a number of layers a stage, these recompute and the others keep, to the same
+// bits.
 func TestRecomputeFirst(t *testing.T) {
 	m := tiny(false)
 	v := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}

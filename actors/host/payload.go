@@ -8,13 +8,14 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Pack is the payload of a message: tensors in order, with names where they have some. The last release of the pack
-// releases its tensors.
+// Pack is the payload of a message: tensors in order, with names where they have some. The last release of
+// the pack releases its tensors.
 type Pack struct {
 	Names   []string
 	Tensors []*tensor.Tensor
 	refs    atomic.Int32
-	ready   kernels.Event // when a device has finished what it has issued for the tensors, nil where they are ready
+	// when a device has finished what it has issued for the tensors, nil where they are ready
+	ready kernels.Event
 }
 
 var _ actors.Payload = (*Pack)(nil)
@@ -26,7 +27,8 @@ func NewPack(names []string, ts ...*tensor.Tensor) *Pack {
 	return p
 }
 
-// Host gives the tensors with their contents on the host, each with a reference of its own: what leaves the process.
+// Host gives the tensors with their contents on the host, each with a reference of its own: what leaves the
+// process.
 func (p *Pack) Host() []*tensor.Tensor {
 	if p.ready != nil {
 		p.ready.Wait()

@@ -19,7 +19,8 @@ func peerOf(c net.Conn) (pid int) {
 		return 0
 	}
 	_ = raw.Control(func(fd uintptr) {
-		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET,
+			syscall.SO_PEERCRED); err == nil {
 			pid = int(cred.Pid)
 		}
 	})
@@ -27,7 +28,9 @@ func peerOf(c net.Conn) (pid int) {
 }
 
 // states are what the letters of /proc/PID/stat stand for.
-var states = map[byte]string{'R': "running but does not answer", 'S': "asleep and does not answer", 'D': "in an uninterruptible wait, as for a disk", 'T': "stopped (by a signal or from the terminal)", 't': "stopped by a debugger", 'Z': "dead"}
+var states = map[byte]string{'R': "running but does not answer", 'S': "asleep and does not answer",
+	'D': "in an uninterruptible wait, as for a disk", 'T': "stopped (by a signal or from the terminal)",
+	't': "stopped by a debugger", 'Z': "dead"}
 
 // stateOf says what the system knows of a process.
 func stateOf(pid int) string {

@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// trainProcs runs v over n systems that are joined by unix sockets only, as separate processes are. A transport that wrap puts around the sockets
-// may break connections; nil breaks none.
+// trainProcs runs v over n systems that are joined by unix sockets only, as separate processes are. A
+// transport that wrap puts around the sockets may break connections; nil breaks none.
 func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Transport) Transport) []float64 {
 	m := tiny(true)
 	dir, err := os.MkdirTemp("", "lf") // a socket's path may be at most 107 bytes
@@ -37,7 +37,8 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 		links = append(links, l)
 	}
 	var ready, ended sync.WaitGroup
-	over := make(chan error) // as the end of a parent that has nothing more to say: connections may break over a last message too
+	// as the end of a parent that has nothing more to say: connections may break over a last message too
+	over := make(chan error)
 	ready.Add(n - 1)
 	for p := 1; p < n; p++ {
 		ended.Add(1)
@@ -66,9 +67,11 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 	return losses
 }
 
-// TestProcs: the number of processes does not change a bit of any loss, and what crosses between them is Arrow.
+// TestProcs: the number of processes does not change a bit of any loss, and what crosses between them is
+// Arrow.
 func TestProcs(t *testing.T) {
-	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 2, tp: 2, zero: 1, schedule: "1f1b", sp: true}, {pp: 1, dp: 2, tp: 2, zero: 3, schedule: "gpipe"}} {
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 2, tp: 2, zero: 1,
+		schedule: "1f1b", sp: true}, {pp: 1, dp: 2, tp: 2, zero: 3, schedule: "gpipe"}} {
 		t.Run(fmt.Sprint(v), func(t *testing.T) {
 			want, _ := v.train(t, tiny(true), 10, refBackend)
 			capture := t.TempDir()
@@ -123,8 +126,9 @@ func (c cutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestLinksBreak: connections that break while all processes live cost the step under way, which is taken again over new ones; no bit of any loss
-// changes. Ranks exchange nothing between the commit and their updates (ZeRO 0), so that they always hold what they go back to.
+// TestLinksBreak: connections that break while all processes live cost the step under way, which is taken
+// again over new ones; no bit of any loss changes. Ranks exchange nothing between the commit and their
+// updates (ZeRO 0), so that they always hold what they go back to.
 func TestLinksBreak(t *testing.T) {
 	v := variant{pp: 2, dp: 2, tp: 2, schedule: "1f1b", sp: true}
 	want, _ := v.train(t, tiny(true), 10, refBackend)

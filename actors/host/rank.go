@@ -34,7 +34,8 @@ type RankConfig struct {
 	Held      []layout.Held      // this rank's parameters in the model's order
 	Params    []layout.ParamPlan // those that it trains
 	Save      Saver
-	Saved     func(step int64) (FillFunc, func(), error) // the durable state of a step; nil where nobody goes back
+	// the durable state of a step; nil where nobody goes back
+	Saved func(step int64) (FillFunc, func(), error)
 }
 
 // Saver writes a rank's part of a checkpoint.
@@ -71,7 +72,8 @@ func NewRank(c RankConfig) (*Rank, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{}, owned: map[string]*tensor.Tensor{},
+	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{},
+		owned: map[string]*tensor.Tensor{},
 		hyper: tensor.Make(tensor.F64, kernels.HyperLen), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
 	if d, ok := c.Backend.(kernels.Device); ok {
 		r.device = d
@@ -79,7 +81,8 @@ func NewRank(c RankConfig) (*Rank, error) {
 	}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
 	for _, s := range c.Sides {
-		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: s.Pos, Params: params, Grads: grads, Seed: 1})
+		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: s.Pos,
+			Params: params, Grads: grads, Seed: 1})
 	}
 	r.run = r.runs[layout.DecoderSide]
 	return r, nil
@@ -160,7 +163,8 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 			if t == nil { // a rotation goes to one member
 				continue
 			}
-			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(m), Payload: NewPack(nil, t...)})
+			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(m),
+				Payload: NewPack(nil, t...)})
 		}
 	}
 	pc := int(j.Segment)
@@ -219,8 +223,8 @@ func (r *Rank) open(j actors.Job, key frameKey, eval bool) *grad.Frame {
 	return f
 }
 
-// ports takes the activations or cotangents out of a job's inputs; several cotangents of one port are summed in order of
-// the consumers.
+// ports takes the activations or cotangents out of a job's inputs; several cotangents of one port are summed
+// in order of the consumers.
 func (r *Rank) ports(in []actors.Input) map[string]*tensor.Tensor {
 	out := map[string]*tensor.Tensor{}
 	for _, x := range in {
@@ -233,7 +237,8 @@ func (r *Rank) ports(in []actors.Input) map[string]*tensor.Tensor {
 			if err != nil {
 				panic(err)
 			}
-			r.c.Backend.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{have, t}, Out: []*tensor.Tensor{sum}})
+			r.c.Backend.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{have, t},
+				Out: []*tensor.Tensor{sum}})
 			have.Release()
 			t.Release()
 			t = sum
@@ -323,7 +328,9 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver) (*Rank, e
 	if scale == nil {
 		scale = func(string) float64 { return 1 }
 	}
-	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory), Host: tensor.NewPool(name+" host", 0),
+	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory),
+		Host:  tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Rows: l.Rows,
-		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Held: part.All, Params: part.Params, Save: save})
+		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Held: part.All,
+		Params: part.Params, Save: save})
 }

@@ -18,8 +18,8 @@ const paramKind = "param"
 // kinds names a rank's values of a parameter, in the order of its state.
 func (r *Rank) kinds() []string { return append([]string{"master"}, r.opt.State...) }
 
-// restore gives up all that belongs to the step under way and takes the state of a step: what another rank gave or the rank's own
-// copy, what is durable, or what it holds.
+// restore gives up all that belongs to the step under way and takes the state of a step: what another rank
+// gave or the rank's own copy, what is durable, or what it holds.
 func (r *Rank) restore(j actors.Job) error {
 	r.abandon()
 	var err error
@@ -44,7 +44,8 @@ func (r *Rank) restore(j actors.Job) error {
 	return nil
 }
 
-// keep copies the rank's state to host memory. It runs beside the computation, which changes none of it meanwhile.
+// keep copies the rank's state to host memory. It runs beside the computation, which changes none of it
+// meanwhile.
 func (r *Rank) keep() (Result, error) {
 	began := time.Now()
 	p := NewPack(nil)
@@ -91,7 +92,8 @@ func (r *Rank) take(p *Pack) error {
 			return err
 		}
 		kernels.Write(t, p.Tensors[i].Bytes())
-		old := r.run.Params[param] // others may still look at it in the epoch before: it is replaced, not changed
+		// others may still look at it in the epoch before: it is replaced, not changed
+		old := r.run.Params[param]
 		if state {
 			if r.state[param] == nil {
 				r.state[param] = make([]*tensor.Tensor, len(places))

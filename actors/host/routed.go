@@ -134,10 +134,12 @@ func (x *routed) replay(c *kernels.Call) error {
 	case err != nil:
 		return fmt.Errorf("train.routing: %s %w", name, err)
 	case !ok:
-		return fmt.Errorf("train.routing: %s has nothing of step %d, microbatch %d, block %d: the run that was recorded was shorter, or had other data",
+		return fmt.Errorf("train.routing: %s has nothing of step %d, microbatch %d, block %d: the run "+
+			"that was recorded was shorter, or had other data",
 			name, p.Step, p.Micro, p.Block)
 	case len(experts) != c.Out[1].Len():
-		return fmt.Errorf("train.routing: %s has %d choices of step %d, microbatch %d, block %d, and %d are made", name, len(experts), p.Step,
+		return fmt.Errorf("train.routing: %s has %d choices of step %d, microbatch %d, block %d, and %d "+
+			"are made", name, len(experts), p.Step,
 			p.Micro, p.Block, c.Out[1].Len())
 	}
 	logits := kernels.Host(x.b, c.In[0])

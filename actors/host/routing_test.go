@@ -19,11 +19,14 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// steered is a model of 8 experts, 3 a token, of which numbers of their own choose: those that favours names get all tokens.
+// steered is a model of 8 experts, 3 a token, of which numbers of their own choose: those that favours names
+// get all tokens.
 func steered(p expertPlan) *layout.Job {
-	s := family.Spec{Layers: 4, Hidden: 32, Inter: 88, Heads: 4, KV: 2, HeadDim: 8, Vocab: 64, Eps: 1e-6, Rope: block.Rope{Dim: 8, Theta: 1e4},
+	s := family.Spec{Layers: 4, Hidden: 32, Inter: 88, Heads: 4, KV: 2, HeadDim: 8, Vocab: 64, Eps: 1e-6,
+		Rope:    block.Rope{Dim: 8, Theta: 1e4},
 		InitStd: 0.1, MLPs: []string{"experts", "experts", "experts", "experts"},
-		Experts: block.Experts{Inter: 40, Experts: 8, Each: 3, Router: routers.Router{Score: routers.Sigmoid, Normalize: true}, Bias: "gate.bias"}}
+		Experts: block.Experts{Inter: 40, Experts: 8, Each: 3,
+			Router: routers.Router{Score: routers.Sigmoid, Normalize: true}, Bias: "gate.bias"}}
 	j := p.job(family.Decoder("toy", s))
 	j.Rows, j.Optim = 64, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8}
 	return j
@@ -55,10 +58,12 @@ func favours(j *layout.Job, from, to int) FillFunc {
 	}
 }
 
-// TestRoutingMemory: where all tokens go to one rank's experts its peak is the worst that was planned for, within 5 %, and ranks whose
-// experts get nothing go on; under even routing peaks are those planned, within 15 %, since random routing is not quite even.
+// TestRoutingMemory: where all tokens go to one rank's experts its peak is the worst that was planned for,
+// within 5 %, and ranks whose experts get nothing go on; under even routing peaks are those planned, within
+// 15 %, since random routing is not quite even.
 func TestRoutingMemory(t *testing.T) {
-	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""}, {2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""}, {1, 4, 1, 4, 1, 0, 0, "1f1b", 1, full, ""}} {
+	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""},
+		{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""}, {1, 4, 1, 4, 1, 0, 0, "1f1b", 1, full, ""}} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			j := steered(p)
 			own := 8 / p.ep
@@ -116,7 +121,8 @@ func TestRoutingBound(t *testing.T) {
 	var void *core.VoidError
 	require.ErrorAs(t, err, &void)
 	require.True(t, void.Over)
-	require.ErrorContains(t, err, "384 rows of tokens came to the experts of block 1, 2.00 times as many as under even routing (192)")
+	require.ErrorContains(t, err,
+		"384 rows of tokens came to the experts of block 1, 2.00 times as many as under even routing (192)")
 	require.ErrorContains(t, err, "rank 0")
 }
 
@@ -127,26 +133,31 @@ func TestIdleExpert(t *testing.T) {
 	l, err := layout.Plan(j)
 	require.NoError(t, err)
 	steps := 0
-	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 100, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
-		Backend: refBackend, Batches: memoryBatches(j.Micro, j.Rows), Fill: favours(j, 0, 3),
-		Observe: func(m actors.Message) {
-			if m.Text == core.TopicStep {
-				steps++
-			}
-		}}))
+	require.NoError(t, Run(l,
+		RunOptions{Coord: core.RunLayout{First: 1, Last: 100, LossScale: core.LossScale{Scale: 1},
+			LR: func(int64) float64 { return 0.01 }},
+			Backend: refBackend, Batches: memoryBatches(j.Micro, j.Rows), Fill: favours(j, 0, 3),
+			Observe: func(m actors.Message) {
+				if m.Text == core.TopicStep {
+					steps++
+				}
+			}}))
 	require.Equal(t, 100, steps)
 }
 
-// TestExpertAdapters trains adapters of every expert, sharded out as their experts, and nothing else, to the losses of one device.
+// TestExpertAdapters trains adapters of every expert, sharded out as their experts, and nothing else, to the
+// losses of one device.
 func TestExpertAdapters(t *testing.T) {
 	job := func(p expertPlan) *layout.Job {
 		j := p.job(mixture(t, "shared"))
-		j.Lora = &block.Lora{Targets: []string{"*.gate_proj", "*.down_proj", "*.q_proj", "*.gate"}, Rank: 2, Alpha: 4}
+		j.Lora = &block.Lora{Targets: []string{"*.gate_proj", "*.down_proj", "*.q_proj", "*.gate"}, Rank: 2,
+			Alpha: 4}
 		j.Frozen = func(name string) bool { return !strings.Contains(name, ".lora_") }
 		return j
 	}
 	want := toyRun(t, job(expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}), toyBatches(1), 4)
-	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""}, {2, 2, 2, 4, 1, 0, 0, "1f1b", 1, full, "sp"}, {1, 4, 1, 2, 1, 3, 0, "1f1b", 1, none, ""}} {
+	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""},
+		{2, 2, 2, 4, 1, 0, 0, "1f1b", 1, full, "sp"}, {1, 4, 1, 2, 1, 3, 0, "1f1b", 1, none, ""}} {
 		got := toyRun(t, job(p), toyBatches(p.dp), 4)
 		require.Len(t, got, len(want))
 		for i := range want {
@@ -154,23 +165,26 @@ func TestExpertAdapters(t *testing.T) {
 		}
 	}
 	names := map[string]bool{}
-	for _, p := range mixture(t, "shared").Adapters(job(expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}).Lora) {
+	for _, p := range mixture(t, "shared").Adapters(job(expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none,
+		""}).Lora) {
 		names[p.Name] = true
 	}
 	require.True(t, names["model.layers.0.mlp.experts.down_proj.lora_B.weight"])
 	require.False(t, names["model.layers.0.mlp.gate.lora_A.weight"], "a router has no adapter")
 }
 
-// TestWildLogits: a step in which a token's logits are not finite names token, block and expert and changes nothing on any rank: the steps behind
-// it have the bits that they would have had without it. Where all steps are so, the third ends the run.
+// TestWildLogits: a step in which a token's logits are not finite names token, block and expert and changes
+// nothing on any rank: the steps behind it have the bits that they would have had without it. Where all
+// steps are so, the third ends the run.
 func TestWildLogits(t *testing.T) {
 	run := func(poisoned func(step int64) bool, steps int64) (losses []float64, said []string, err error) {
 		j := steered(expertPlan{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""})
 		l, err := layout.Plan(j)
 		require.NoError(t, err)
 		plain := memoryBatches(j.Micro, j.Rows)
-		err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
-			LR: func(int64) float64 { return 0.01 }}, Backend: refBackend,
+		err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps,
+			LossScale: core.LossScale{Scale: 1},
+			LR:        func(int64) float64 { return 0.01 }}, Backend: refBackend,
 			Batches: func(step int64, replica int) ([]Microbatch, error) {
 				mbs, err := plain(step, replica)
 				for _, mb := range mbs {
@@ -185,7 +199,8 @@ func TestWildLogits(t *testing.T) {
 				if kind == "param" {
 					j.Model.Init(7, p, g, dst)
 				}
-				if rows := g.Intervals(p)[0]; kind == "param" && p.Name == "model.embed_tokens.weight" && rows[1] == 64 {
+				if rows := g.Intervals(p)[0]; kind == "param" && p.Name == "model.embed_tokens.weight" &&
+					rows[1] == 64 {
 					dst[(63-rows[0])*32] = float32(math.NaN())
 				}
 				return kind == "param", nil
@@ -206,7 +221,9 @@ func TestWildLogits(t *testing.T) {
 	got, said, err := run(func(step int64) bool { return step == 2 }, 4)
 	require.NoError(t, err)
 	require.Len(t, said, 1)
-	require.Contains(t, said[0], "step 2: rank 1 (pp 0 dp 1 tp 0): 0F1: the router of block 1 gives expert 0 a logit of NaN for token 17 of the microbatch")
+	require.Contains(t, said[0],
+		"step 2: rank 1 (pp 0 dp 1 tp 0): 0F1: the router of block 1 gives expert 0 a logit of NaN for "+
+			"token 17 of the microbatch")
 	require.Equal(t, want, []float64{got[0], got[2], got[3]})
 	_, said, err = run(func(int64) bool { return true }, 9)
 	require.ErrorContains(t, err, "no update was made in 3 steps in a row")

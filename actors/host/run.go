@@ -19,28 +19,34 @@ type RunOptions struct {
 	Batches BatchFunc
 	Observe func(actors.Message) // reports, from one goroutine
 	Save    func(rank int) Saver // nil for none
-	// Begin makes room for a checkpoint; Commit makes it durable from the ranks' parts of the manifest and the coordinator's
-	// state (updates, loss scale, good steps, overflows left). Both are nil for none.
+	// Begin makes room for a checkpoint; Commit makes it durable from the ranks' parts of the manifest and
+	// the coordinator's state (updates, loss scale, good steps, overflows left). Both are nil for none.
 	Begin  func(step int64) error
 	Commit func(step int64, parts []string, state []float64) error
-	// Saved gives the state of a step that is durable, and what to call when it was read: ranks go back to it. Seek makes the
-	// next batches those behind a place in the data, as Coord.Place has written it down. Both may be nil where no rank is to come back.
+	// Saved gives the state of a step that is durable, and what to call when it was read: ranks go back to
+	// it. Seek makes the next batches those behind a place in the data, as Coord.Place has written it down.
+	// Both may be nil where no rank is to come back.
 	Saved func(step int64) (FillFunc, func(), error)
 	Seek  func(place string) error
 	Stop  <-chan struct{} // closed to end after the step under way
-	// Abandon is closed to end without the step under way, which may never end: the step before is saved. Batches that block have to return then.
+	// Abandon is closed to end without the step under way, which may never end: the step before is saved.
+	// Batches that block have to return then.
 	Abandon <-chan struct{}
-	Leave   func() // called at the end, before devices are waited for: Batches that block have to return; nil for nothing
-	Trace   func(TraceEvent)
-	Ahead   int64 // steps read ahead
+	// called at the end, before devices are waited for: Batches that block have to return; nil for nothing
+	Leave func()
+	Trace func(TraceEvent)
+	Ahead int64 // steps read ahead
 	// Proc is this process of Procs; Procs of 0 is one process.
 	Proc, Procs int
-	Life        int          // how often this process was started before: its ranks have no state, and ask for one
-	Losses      <-chan Loss  // processes that have ended and are started again, for process 0
-	Links       *Links       // to the other processes, nil for one process
-	Ready       func() error // a worker process calls it when its actors exist; process 0, to wait for the others
-	Orphaned    <-chan error // ends this process: its parent, or another process, is lost
-	// Filter drops a message when it returns false, WrapDevice puts something between a rank and its device: planted faults.
+	// how often this process was started before: its ranks have no state, and ask for one
+	Life   int
+	Losses <-chan Loss // processes that have ended and are started again, for process 0
+	Links  *Links      // to the other processes, nil for one process
+	// a worker process calls it when its actors exist; process 0, to wait for the others
+	Ready    func() error
+	Orphaned <-chan error // ends this process: its parent, or another process, is lost
+	// Filter drops a message when it returns false, WrapDevice puts something between a rank and its device:
+	// planted faults.
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
@@ -95,13 +101,16 @@ func (c committer) Run(j actors.Job) (Result, error) {
 }
 
 // Run trains to the end of the run, or until Stop. It returns the run's one error.
+//
+//lfvet:long few statements, on short lines
 func Run(l *layout.Layout, o RunOptions) error {
 	size := l.World()
 	var remote Remote
 	if o.Links != nil {
 		remote = o.Links
 	}
-	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.Replicas()), remote)
+	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.Replicas()),
+		remote)
 	sys.Trace, sys.filter, sys.life = o.Trace, o.Filter, o.Life
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
@@ -146,7 +155,8 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.Links != nil {
 		if o.Coord.Recover {
 			o.Links.Lost = func(proc int, epoch uint32, cause error) {
-				sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Broken, From: layout.RankRef(ranks[0]), Epoch: epoch,
+				sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Broken,
+					From: layout.RankRef(ranks[0]), Epoch: epoch,
 					Text: fmt.Sprintf("between process %d and process %d: %v", o.Proc, proc, cause)})
 			}
 		}
@@ -188,7 +198,8 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		case x := <-o.Losses:
 			for r := range l.World() {
 				if l.Owner(r, o.Procs) == x.Proc {
-					sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Down, From: layout.RankRef(r), Step: int64(x.Times), Text: x.Err.Error()})
+					sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Down,
+						From: layout.RankRef(r), Step: int64(x.Times), Text: x.Err.Error()})
 				}
 			}
 		case <-stop:
@@ -221,7 +232,8 @@ func saver(o RunOptions, rank int) Saver {
 }
 
 // spawn starts this process's observer, loaders and ranks; the coordinator comes last, when all can answer.
-func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices []*Rank, ranks []int, dps map[int]bool) {
+func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices []*Rank, ranks []int,
+	dps map[int]bool) {
 	if o.Proc == 0 {
 		sys.Spawn(layout.ObserverRef, "observer", obs, nil)
 	}
@@ -229,7 +241,8 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 		if !dps[dp] {
 			continue
 		}
-		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: max(1, o.Ahead), Last: o.Coord.Last}
+		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: max(1, o.Ahead),
+			Last: o.Coord.Last}
 		for _, r := range ranks {
 			if l.Ranks[r].Coord.DP == dp {
 				ll.Ranks = append(ll.Ranks, layout.RankRef(r))

@@ -12,7 +12,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// CheckpointSaver writes a rank's part of lfactor's own checkpoint: one shard of every region that the rank owns.
+// CheckpointSaver writes a rank's part of lfactor's own checkpoint: one shard of every region that the rank
+// owns.
 type CheckpointSaver struct {
 	FS   checkpoint.FS
 	Root string
@@ -53,7 +54,9 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 			return err
 		}
 		s.copies = append(s.copies, c)
-		s.pieces = append(s.pieces, checkpoint.Piece{Name: p.Param.Name, Kind: p.Kind, DType: checkpoint.DType(strings.ToUpper(c.DType.String())), Shape: p.Param.Shape, Box: p.Region.Intervals(p.Param)})
+		s.pieces = append(s.pieces, checkpoint.Piece{Name: p.Param.Name, Kind: p.Kind,
+			DType: checkpoint.DType(strings.ToUpper(c.DType.String())), Shape: p.Param.Shape,
+			Box: p.Region.Intervals(p.Param)})
 	}
 	return nil
 }
@@ -69,7 +72,8 @@ func (s *CheckpointSaver) release() {
 func (s *CheckpointSaver) Write(step int64) (string, error) {
 	defer s.release()
 	save := checkpoint.JoinSave(s.FS, s.Root, step)
-	shard, err := save.WriteShard(fmt.Sprintf("rank-%05d.safetensors", s.Rank), s.pieces, func(i int) ([]byte, error) { return s.copies[i].Bytes(), nil })
+	shard, err := save.WriteShard(fmt.Sprintf("rank-%05d.safetensors", s.Rank), s.pieces,
+		func(i int) ([]byte, error) { return s.copies[i].Bytes(), nil })
 	if err != nil {
 		return "", err
 	}
@@ -117,14 +121,18 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 		info, ok := have[[2]string{kind, p.Name}]
 		switch {
 		case !ok && kind == "param":
-			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing, Why: "the model needs it"}
+			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
+				Why: "the model needs it"}
 		case !ok && kind == "master" || kind != "param" && !optimizer:
 			return false, nil
 		case !ok:
-			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing, Why: "the checkpoint has no " + kind + " of it; set checkpoint.load_optimizer=false to start the optimizer afresh"}
+			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
+				Why: "the checkpoint has no " + kind +
+					" of it; set checkpoint.load_optimizer=false to start the optimizer afresh"}
 		}
 		if fmt.Sprint(info.Shape) != fmt.Sprint(p.Shape) {
-			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Misshapen, Why: fmt.Sprintf("shape %v, the model needs %v", info.Shape, p.Shape)}
+			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Misshapen,
+				Why: fmt.Sprintf("shape %v, the model needs %v", info.Shape, p.Shape)}
 		}
 		d, err := tensor.ParseDType(strings.ToLower(string(info.DType)))
 		if err != nil {

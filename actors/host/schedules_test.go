@@ -31,15 +31,18 @@ type scheduled struct {
 }
 
 func (s scheduled) layout(t *testing.T, m *family.Model) *layout.Layout {
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.pp, s.dp, s.tp), Schedule: s.name, Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
-		Micro: s.micro / s.dp, Rows: s.rows, Recompute: s.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.pp, s.dp, s.tp), Schedule: s.name,
+		Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
+		Micro: s.micro / s.dp, Rows: s.rows, Recompute: s.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9,
+			Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 	require.NoError(t, err)
 	return l
 }
 
 func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, peaks []float64) {
 	l := s.layout(t, m)
-	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
+	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
+		LR: func(int64) float64 { return 0.01 }},
 		Backend: refBackend, Batches: s.batches,
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
@@ -49,7 +52,8 @@ func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, pe
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				losses, peaks = append(losses, m.Values[core.StepLoss]), append(peaks, m.Values[core.StepPeak])
+				losses, peaks = append(losses, m.Values[core.StepLoss]),
+					append(peaks, m.Values[core.StepPeak])
 			}
 		}}
 	require.NoError(t, Run(l, o))
@@ -63,16 +67,17 @@ func (s scheduled) batches(step int64, d int) (out []Microbatch, err error) {
 		mb := Microbatch{Cu: []int32{0, int32(s.rows)}}
 		for k := range s.rows {
 			mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
-			mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1/float32(s.micro*s.rows))
+			mb.Positions, mb.Weights = append(mb.Positions, int32(k)),
+				append(mb.Weights, 1/float32(s.micro*s.rows))
 		}
 		out = append(out, mb)
 	}
 	return
 }
 
-// TestSchedules trains one model by every schedule that the runtime can execute to the losses of 1F1B: bit for bit where
-// each parameter's sums keep the order of the microbatches, else within 1e-5 relative (sums of 8 float32 terms in another
-// order over 4 steps).
+// TestSchedules trains one model by every schedule that the runtime can execute to the losses of 1F1B: bit
+// for bit where each parameter's sums keep the order of the microbatches, else within 1e-5 relative (sums of
+// 8 float32 terms in another order over 4 steps).
 func TestSchedules(t *testing.T) {
 	m := tiny(false)
 	base := scheduled{name: "1f1b", pp: 1, dp: 1, tp: 1, rows: 16, micro: 8}
@@ -96,24 +101,26 @@ func TestSchedules(t *testing.T) {
 			for _, c := range chunks {
 				v := v
 				v.chunks = c
-				t.Run(fmt.Sprintf("%s pp%d dp%d tp%d chunks%d", name, v.pp, v.dp, v.tp, c), func(t *testing.T) {
-					t.Parallel()
-					got, _ := v.train(t, m, 4)
-					require.Len(t, got, 4)
-					for i := range want {
-						if v.dp == 1 && v.tp == 1 && c == 1 {
-							require.Equal(t, want[i], got[i], "step %d: same sums in the same order", i+1)
+				t.Run(fmt.Sprintf("%s pp%d dp%d tp%d chunks%d", name, v.pp, v.dp, v.tp, c),
+					func(t *testing.T) {
+						t.Parallel()
+						got, _ := v.train(t, m, 4)
+						require.Len(t, got, 4)
+						for i := range want {
+							if v.dp == 1 && v.tp == 1 && c == 1 {
+								require.Equal(t, want[i], got[i], "step %d: same sums in the same order", i+1)
+							}
+							require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5,
+								"step %d: %v, want %v", i+1, got, want)
 						}
-						require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
-					}
-				})
+					})
 			}
 		}
 	}
 }
 
-// TestChunkMemory measures that 8 chunks of a long sequence need less than the sequence at once, whose widest layer is then
-// never there as a whole, and that the peak does not grow with the number of sequences.
+// TestChunkMemory measures that 8 chunks of a long sequence need less than the sequence at once, whose
+// widest layer is then never there as a whole, and that the peak does not grow with the number of sequences.
 func TestChunkMemory(t *testing.T) {
 	m := tiny(false)
 	whole := scheduled{name: "1f1b", pp: 1, dp: 1, tp: 1, rows: 512, micro: 2, rc: grad.RecomputeFull}
@@ -128,8 +135,9 @@ func TestChunkMemory(t *testing.T) {
 	require.Equal(t, after[0], more[0], "peak bytes of 2 and of 4 sequences")
 }
 
-// TestKeptLogits: where the backward is one piece, the loss waits for it; where it is two, the loss keeps what saves it a product if one
-// microbatch at a time is between forward and backward, and nothing if there are many; all to the same bits.
+// TestKeptLogits: where the backward is one piece, the loss waits for it; where it is two, the loss keeps
+// what saves it a product if one microbatch at a time is between forward and backward, and nothing if there
+// are many; all to the same bits.
 func TestKeptLogits(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
 		s := tiny(false).Spec
@@ -141,17 +149,19 @@ func TestKeptLogits(t *testing.T) {
 			waits, keep bool
 		}{{"1f1b", true, true}, {"gpipe", true, false}, {"zb-1p", false, true}, {"zb-2p", false, false}} {
 			var losses []float64
-			l, o := variant{pp: 1, dp: 1, tp: 1, schedule: c.schedule}.run(t, m, 4, func(int) kernels.Backend {
-				b := cpu.New(1)
-				t.Cleanup(func() { _ = b.Close() })
-				return b
-			}, &losses)
+			l, o := variant{pp: 1, dp: 1, tp: 1, schedule: c.schedule}.run(t, m, 4,
+				func(int) kernels.Backend {
+					b := cpu.New(1)
+					t.Cleanup(func() { _ = b.Close() })
+					return b
+				}, &losses)
 			j := *l.Job
 			j.DType = d
 			l, err := layout.Plan(&j)
 			require.NoError(t, err)
 			require.NoError(t, Run(l, o))
-			require.Equal(t, []bool{c.waits, c.keep}, []bool{l.Main(0).LossInB, l.Main(0).KeepLogits}, c.schedule)
+			require.Equal(t, []bool{c.waits, c.keep}, []bool{l.Main(0).LossInB, l.Main(0).KeepLogits},
+				c.schedule)
 			all = append(all, losses)
 		}
 		for _, losses := range all[1:] {

@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// stream is the connection of an edge in one epoch. Each epoch has its own: what a process that was lost has left of the one before cannot
-// reach the process that takes its place, and sequence numbers begin again.
+// stream is the connection of an edge in one epoch. Each epoch has its own: what a process that was lost has
+// left of the one before cannot reach the process that takes its place, and sequence numbers begin again.
 type stream struct {
 	e       *outEdge
 	epoch   uint32

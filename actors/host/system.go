@@ -1,5 +1,6 @@
-// Package host runs the behaviours of actors/core for real: protoactor-go schedules them, jobs run on devices, and edges
-// to other processes carry Arrow batches. It decides nothing; what happens next is core's business.
+// Package host runs the behaviours of actors/core for real: protoactor-go schedules them, jobs run on
+// devices, and edges to other processes carry Arrow batches. It decides nothing; what happens next is core's
+// business.
 package host
 
 import (
@@ -65,9 +66,12 @@ func NewSystem(seed uint64, first actors.Ref, remote Remote) *System {
 		pids: map[actors.Ref]*actor.PID{}, cells: map[actors.Ref]*cell{}, next: first}
 }
 
-// quiet is an actor system that keeps its own log to itself: its dead letters at the end of a run are no news.
+// quiet is an actor system that keeps its own log to itself: its dead letters at the end of a run are no
+// news.
 func quiet() *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return slog.New(slog.DiscardHandler)
+	}))
 }
 
 // Since is the time since the run began.
@@ -75,7 +79,8 @@ func (s *System) Since() time.Duration { return time.Since(s.began) }
 
 // Spawn starts behaviour b as ref; dev runs its jobs and may be nil for an actor without any.
 func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Device) {
-	c := &cell{s: s, ref: ref, name: name, b: b, dev: dev, gone: make(chan struct{}), timers: map[actors.Timer]*time.Timer{}, state: "idle"}
+	c := &cell{s: s, ref: ref, name: name, b: b, dev: dev, gone: make(chan struct{}),
+		timers: map[actors.Timer]*time.Timer{}, state: "idle"}
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	c.rand = rand.New(rand.NewPCG(s.seed, h.Sum64()))
@@ -126,8 +131,8 @@ func (s *System) ended(r actors.Ref) <-chan struct{} {
 	return s.cells[r].gone
 }
 
-// Ask returns what each actor of this process waits for; an actor that does not answer within the timeout is stuck in
-// its behaviour, which is our bug, and is reported as such.
+// Ask returns what each actor of this process waits for; an actor that does not answer within the timeout is
+// stuck in its behaviour, which is our bug, and is reported as such.
 func (s *System) Ask(timeout time.Duration) []Status {
 	s.mu.RLock()
 	var cells []*cell
@@ -148,9 +153,11 @@ func (s *System) Ask(timeout time.Duration) []Status {
 			s.sys.Root.Send(pid, ask{reply})
 			select {
 			case w := <-reply:
-				out[i] = Status{Ref: c.ref, Name: c.name, Wait: w, Age: s.Since() - time.Duration(w.Since), Job: c.jobState()}
+				out[i] = Status{Ref: c.ref, Name: c.name, Wait: w, Age: s.Since() - time.Duration(w.Since),
+					Job: c.jobState()}
 			case <-time.After(timeout):
-				out[i] = Status{Ref: c.ref, Name: c.name, Wait: actors.Wait{For: actors.None, What: "does not answer: stuck in its behaviour", Busy: true}, Job: c.jobState()}
+				out[i] = Status{Ref: c.ref, Name: c.name, Wait: actors.Wait{For: actors.None,
+					What: "does not answer: stuck in its behaviour", Busy: true}, Job: c.jobState()}
 			}
 		}()
 	}
@@ -189,7 +196,8 @@ type ask struct{ reply chan actors.Wait }
 // stopAlways is the supervision of every actor: a behaviour that panics is our bug and ends the run.
 type stopAlways struct{}
 
-func (stopAlways) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, _, _ any) {
+func (stopAlways) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID,
+	_ *actor.RestartStatistics, _, _ any) {
 	sup.StopChildren(child)
 }
 
@@ -237,7 +245,8 @@ func (c *cell) guard(f func()) {
 	f()
 }
 
-// InternalError is our bug: a panic of a behaviour or of a job. Its stack belongs in the log, not before the user.
+// InternalError is our bug: a panic of a behaviour or of a job. Its stack belongs in the log, not before the
+// user.
 type InternalError struct {
 	What  string
 	Stack []byte
@@ -318,7 +327,8 @@ func (c *cell) Stop(r actors.Ref) {
 	}
 }
 
-// Do implements actors.Context: each engine of a device is one goroutine with a queue, bounded by what behaviours enqueue.
+// Do implements actors.Context: each engine of a device is one goroutine with a queue, bounded by what
+// behaviours enqueue.
 func (c *cell) Do(j actors.Job) {
 	e := c.engines[j.Engine]
 	if e == nil {
@@ -340,7 +350,8 @@ func (c *cell) work(jobs chan actors.Job) {
 			c.s.Trace(TraceEvent{c.ref, c.name, j, start, c.s.Since()})
 		}
 		c.setState("idle")
-		c.s.Send(c.ref, actors.Message{Kind: actors.Done, From: c.ref, Job: j.ID, Step: j.Step, Action: j.Action, Segment: j.Segment, Out: r.Out, Values: r.Values, Text: r.Text, Err: err})
+		c.s.Send(c.ref, actors.Message{Kind: actors.Done, From: c.ref, Job: j.ID, Step: j.Step,
+			Action: j.Action, Segment: j.Segment, Out: r.Out, Values: r.Values, Text: r.Text, Err: err})
 	}
 }
 
@@ -349,9 +360,11 @@ func (c *cell) run(j actors.Job) (r Result, err error) {
 	defer func() {
 		x := recover()
 		if lost, ok := x.(*kernels.DeviceError); ok {
-			err = fmt.Errorf("%s: job %v segment %d of step %d: %w", c.name, j.Action, j.Segment, j.Step, lost)
+			err = fmt.Errorf("%s: job %v segment %d of step %d: %w", c.name, j.Action, j.Segment,
+				j.Step, lost)
 		} else if x != nil {
-			err = &InternalError{fmt.Sprintf("%s: job %v segment %d of step %d: %v", c.name, j.Action, j.Segment, j.Step, x), debug.Stack()}
+			err = &InternalError{fmt.Sprintf("%s: job %v segment %d of step %d: %v", c.name, j.Action,
+				j.Segment, j.Step, x), debug.Stack()}
 		}
 	}()
 	return c.dev.Run(j)

@@ -21,7 +21,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// rowsOf is a modality of the toys: some rows of numbers whose features take the places of the microbatch's last tokens, or of its first.
+// rowsOf is a modality of the toys: some rows of numbers whose features take the places of the microbatch's
+// last tokens, or of its first.
 type rowsOf struct {
 	name  string
 	width int
@@ -58,35 +59,42 @@ func (m rowsOf) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.Ten
 	return map[string]*tensor.Tensor{m.name + ".x": x, m.name + ".places": places}
 }
 
-// threeComponents is two encoders of different kinds, a decoder that takes the features of both, and a head of its own beside the
-// language model's.
+// threeComponents is two encoders of different kinds, a decoder that takes the features of both, and a head
+// of its own beside the language model's.
 func threeComponents() *family.Model {
 	m := tiny(false)
 	hidden := m.Spec.Hidden
 	sound, state := rowsOf{"sound", 6, false}, rowsOf{"state", 3, true}
 	m.Modalities = []family.Modality{sound, state}
 	port := func(of string) family.Port {
-		return family.Port{Width: hidden, Rows: func(s block.Shape) int { return s.Dim(of) }, Of: of, Whole: true}
+		return family.Port{Width: hidden, Rows: func(s block.Shape) int { return s.Dim(of) }, Of: of,
+			Whole: true}
 	}
 	m.Ports["s"], m.Ports["u"] = port("sound"), port("state")
 	linear := func(r *block.Rec, name string, x *grad.Value, in int) *grad.Value {
 		return r.T.Place("whole", r.Linear(name, x, hidden, in, block.LinearOpts{Bias: true}))
 	}
 	blocks := []family.Block{
-		{Name: "sound.0", Component: "sound", Of: "sound", Gives: []string{"s"}, Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) {
-			env["s"] = r.T.Act(linear(r, "sound.0", r.T.Data("sound.x", tensor.F32, r.Shape.Dim("sound"), 6), 6), kernels.GELU)
-		}},
-		{Name: "sound.1", Component: "sound", Of: "sound", Takes: []string{"s"}, Gives: []string{"s"}, Recompute: true, Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) {
-			env["s"] = linear(r, "sound.1", env["s"], hidden)
-		}},
-		{Name: "state.0", Component: "state", Of: "state", Gives: []string{"u"}, Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) {
-			env["u"] = linear(r, "state.0", r.T.Data("state.x", tensor.F32, r.Shape.Dim("state"), 3), 3)
-		}},
+		{Name: "sound.0", Component: "sound", Of: "sound", Gives: []string{"s"}, Weight: 1,
+			Record: func(r *block.Rec, env map[string]*grad.Value) {
+				env["s"] = r.T.Act(linear(r, "sound.0",
+					r.T.Data("sound.x", tensor.F32, r.Shape.Dim("sound"), 6),
+					6), kernels.GELU)
+			}},
+		{Name: "sound.1", Component: "sound", Of: "sound", Takes: []string{"s"}, Gives: []string{"s"},
+			Recompute: true, Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) {
+				env["s"] = linear(r, "sound.1", env["s"], hidden)
+			}},
+		{Name: "state.0", Component: "state", Of: "state", Gives: []string{"u"}, Weight: 1,
+			Record: func(r *block.Rec, env map[string]*grad.Value) {
+				env["u"] = linear(r, "state.0", r.T.Data("state.x", tensor.F32, r.Shape.Dim("state"), 3), 3)
+			}},
 	}
 	place := func(r *block.Rec, env map[string]*grad.Value, name, port string) {
 		if r.Shape.Dim(name) > 0 {
 			at := r.T.Data(name+".places", tensor.I32, r.Shape.Rows)
-			env["x"] = r.T.Place("residual", r.T.Add(env["x"], r.T.Place("residual", r.T.Take(env[port], at))))
+			env["x"] = r.T.Place("residual",
+				r.T.Add(env["x"], r.T.Place("residual", r.T.Take(env[port], at))))
 		}
 	}
 	embed := m.Blocks[0]
@@ -103,9 +111,11 @@ func threeComponents() *family.Model {
 		x := env["x"]
 		both(r, env)
 		w := r.T.Param("policy.weight", []int{m.Spec.Vocab, hidden}, 0, 1, true)
-		r.T.Loss(r.T.Scale(r.T.LinearCrossEntropy(x, w, r.T.Data("ids", tensor.I32, r.Shape.Rows), r.T.Data("weights", tensor.F32, r.Shape.Rows), 0), 0.5))
+		r.T.Loss(r.T.Scale(r.T.LinearCrossEntropy(x, w, r.T.Data("ids", tensor.I32, r.Shape.Rows),
+			r.T.Data("weights", tensor.F32, r.Shape.Rows), 0), 0.5))
 	}
-	m.Blocks = append(blocks, slices.Concat([]family.Block{embed}, m.Blocks[1:len(m.Blocks)-1], []family.Block{head})...)
+	m.Blocks = append(blocks, slices.Concat([]family.Block{embed}, m.Blocks[1:len(m.Blocks)-1],
+		[]family.Block{head})...)
 	return m
 }
 
@@ -118,7 +128,8 @@ func toyBatches(replicas int) BatchFunc {
 			mb := Microbatch{Cu: []int32{0, 8}, More: map[string]any{}}
 			for k := range 8 {
 				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
-				mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1/float32(total*8))
+				mb.Positions, mb.Weights = append(mb.Positions, int32(k)),
+					append(mb.Weights, 1/float32(total*8))
 			}
 			numbers := func(n int) []float32 {
 				v := make([]float32, n)
@@ -144,31 +155,36 @@ func toyRun(t *testing.T, j *layout.Job, batches BatchFunc, steps int64) []float
 }
 
 // toyTrain trains a job of a toy.
-func toyTrain(t *testing.T, j *layout.Job, batches BatchFunc, steps int64, backend func(int) kernels.Backend) (losses []float64) {
+func toyTrain(t *testing.T, j *layout.Job, batches BatchFunc, steps int64,
+	backend func(int) kernels.Backend) (losses []float64) {
 	j.Rows, j.Optim = 8, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}
 	l, err := layout.Plan(j)
 	require.NoError(t, err)
-	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
-		Backend: backend, Batches: batches,
-		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
-			if kind == "param" {
-				j.Model.Init(7, p, g, dst)
-			}
-			return kind == "param", nil
-		},
-		Observe: func(m actors.Message) {
-			if m.Text == core.TopicStep {
-				losses = append(losses, m.Values[core.StepLoss])
-			}
-		}}))
+	require.NoError(t, Run(l,
+		RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
+			LR: func(int64) float64 { return 0.01 }},
+			Backend: backend, Batches: batches,
+			Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+				if kind == "param" {
+					j.Model.Init(7, p, g, dst)
+				}
+				return kind == "param", nil
+			},
+			Observe: func(m actors.Message) {
+				if m.Text == core.TopicStep {
+					losses = append(losses, m.Values[core.StepLoss])
+				}
+			}}))
 	return
 }
 
-// TestThreeComponents trains the toy under every placement of its encoders: as stages of the decoder's pipeline, on the first pipeline rank,
-// on all ranks, on ranks of their own, each encoder elsewhere than the other; with every level of ZeRO. Nothing in actors knows of it.
+// TestThreeComponents trains the toy under every placement of its encoders: as stages of the decoder's
+// pipeline, on the first pipeline rank, on all ranks, on ranks of their own, each encoder elsewhere than the
+// other; with every level of ZeRO. Nothing in actors knows of it.
 func TestThreeComponents(t *testing.T) {
 	dims := map[string]int{"sound": 3, "state": 1}
-	want := toyRun(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 8, Dims: dims}, toyBatches(1), 5)
+	want := toyRun(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
+		Micro: 8, Dims: dims}, toyBatches(1), 5)
 	require.Len(t, want, 5)
 	part := func(from, tp int, over string, ranks int, fill bool) *layout.PartPlan {
 		return &layout.PartPlan{From: from, TP: tp, Over: over, Ranks: ranks, Fill: fill}
@@ -183,22 +199,31 @@ func TestThreeComponents(t *testing.T) {
 		{2, 2, 1, 1, "1f1b", nil},
 		{1, 2, 1, 2, "1f1b", nil},
 		{2, 2, 1, 3, "1f1b", nil},
-		{2, 1, 1, 0, "1f1b", []*layout.PartPlan{part(0, 1, layout.OverFirst, 0, false), part(2, 1, layout.OverFirst, 0, false)}},
-		{2, 1, 2, 0, "1f1b", []*layout.PartPlan{part(0, 1, layout.OverAll, 0, true), part(2, 2, layout.OverFirst, 0, true)}},
-		{2, 1, 1, 0, "1f1b", []*layout.PartPlan{part(0, 2, layout.OverOwn, 2, true), part(2, 1, layout.OverOwn, 1, true)}},
-		{2, 2, 1, 1, "gpipe", []*layout.PartPlan{part(0, 1, layout.OverOwn, 2, true), part(2, 1, layout.OverAll, 0, false)}},
-		{2, 1, 1, 0, "zb-h1", []*layout.PartPlan{part(0, 1, layout.OverAll, 0, true), part(2, 1, layout.OverOwn, 1, true)}},
-		{2, 1, 1, 0, "1f1b", []*layout.PartPlan{part(0, 1, layout.OverOwn, 1, true)}}, // both encoders are one part
+		{2, 1, 1, 0, "1f1b", []*layout.PartPlan{part(0, 1, layout.OverFirst, 0, false),
+			part(2, 1, layout.OverFirst, 0, false)}},
+		{2, 1, 2, 0, "1f1b", []*layout.PartPlan{part(0, 1, layout.OverAll, 0, true),
+			part(2, 2, layout.OverFirst, 0, true)}},
+		{2, 1, 1, 0, "1f1b", []*layout.PartPlan{part(0, 2, layout.OverOwn, 2, true),
+			part(2, 1, layout.OverOwn, 1, true)}},
+		{2, 2, 1, 1, "gpipe", []*layout.PartPlan{part(0, 1, layout.OverOwn, 2, true),
+			part(2, 1, layout.OverAll, 0, false)}},
+		{2, 1, 1, 0, "zb-h1", []*layout.PartPlan{part(0, 1, layout.OverAll, 0, true),
+			part(2, 1, layout.OverOwn, 1, true)}},
+		// both encoders are one part
+		{2, 1, 1, 0, "1f1b", []*layout.PartPlan{part(0, 1, layout.OverOwn, 1, true)}},
 	} {
 		name := fmt.Sprintf("pp%d dp%d tp%d zero%d %s", c.pp, c.dp, c.tp, c.zero, c.schedule)
 		for _, p := range c.parts {
 			name += fmt.Sprintf(" %+v", *p)
 		}
 		t.Run(name, func(t *testing.T) {
-			got := toyRun(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(c.pp, c.dp, c.tp), Zero: c.zero, Parts: c.parts, Schedule: c.schedule, Micro: 8 / c.dp, Dims: dims}, toyBatches(c.dp), 5)
+			got := toyRun(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(c.pp, c.dp, c.tp),
+				Zero: c.zero, Parts: c.parts, Schedule: c.schedule, Micro: 8 / c.dp, Dims: dims},
+				toyBatches(c.dp), 5)
 			require.Len(t, got, 5)
 			for i := range want {
-				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
+				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1,
+					got, want)
 			}
 		})
 	}
@@ -213,7 +238,8 @@ func (m grouping) Dims(int, int32) map[string]int    { return nil }
 func (m grouping) Planned(int, map[string]int) int32 { return 0 }
 func (m grouping) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.Tensor {
 	group, _ := in.More["groups"].([]int)
-	order, back, counts := tensor.Make(tensor.I32, s.Rows), tensor.Make(tensor.I32, s.Rows), tensor.Make(tensor.I32, m.groups)
+	order, back, counts := tensor.Make(tensor.I32, s.Rows), tensor.Make(tensor.I32, s.Rows),
+		tensor.Make(tensor.I32, m.groups)
 	for i := range s.Rows {
 		order.I32()[i] = int32(i)
 		counts.I32()[group[i]]++
@@ -231,15 +257,24 @@ func raggedModel() *family.Model {
 	m := tiny(false)
 	hidden := m.Spec.Hidden
 	m.Modalities = []family.Modality{grouping{groups}}
-	ragged := family.Block{Name: "ragged", Component: family.Foundation, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true, Weight: 1,
+	ragged := family.Block{Name: "ragged", Component: family.Foundation, Takes: []string{"x"},
+		Gives: []string{"x"}, Recompute: true, Weight: 1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) {
 			t := r.T
-			data := func(name string, n int) *grad.Value { v := t.Data(name, tensor.I32, n); t.Keep(v); return v }
-			w := func(name string, n, k int) *grad.Value {
-				return t.ParamOn("ragged."+name, []int{groups, n, k}, true, grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1})
+			data := func(name string, n int) *grad.Value {
+				v :=
+					t.Data(name, tensor.I32, n)
+				t.Keep(v)
+				return v
 			}
-			y, d := t.Dispatch(t.Take(env["x"], data("order", r.Shape.Rows)), data("counts", groups), groups, topology.EP, "")
-			z := t.GroupedLinear(t.Act(t.GroupedLinear(y, w("up", 12, hidden), d.Off), kernels.SiLU), w("down", hidden, 12), d.Off)
+			w := func(name string, n, k int) *grad.Value {
+				return t.ParamOn("ragged."+name, []int{groups, n, k}, true,
+					grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1})
+			}
+			y, d := t.Dispatch(t.Take(env["x"], data("order", r.Shape.Rows)), data("counts", groups), groups,
+				topology.EP, "")
+			z := t.GroupedLinear(t.Act(t.GroupedLinear(y, w("up", 12, hidden), d.Off), kernels.SiLU),
+				w("down", hidden, 12), d.Off)
 			env["x"] = t.Add(env["x"], t.Take(t.Combine(z, d), data("back", r.Shape.Rows)))
 		}}
 	m.Blocks = slices.Insert(m.Blocks, 3, ragged)
@@ -265,25 +300,33 @@ func raggedBatches(replicas int) BatchFunc {
 	}
 }
 
-// TestRaggedMiddle trains a model in whose middle data decides how many rows a rank has, on a mesh axis of its own folded over data
-// parallelism, to the losses of one device; also where one group gets all rows, and one none.
+// TestRaggedMiddle trains a model in whose middle data decides how many rows a rank has, on a mesh axis of
+// its own folded over data parallelism, to the losses of one device; also where one group gets all rows, and
+// one none.
 func TestRaggedMiddle(t *testing.T) {
-	want := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 8}, raggedBatches(1), 6)
+	want := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
+		Micro: 8}, raggedBatches(1), 6)
 	for _, c := range []struct {
 		pp, dp, ep, zero int
 		schedule         string
 		rc               grad.Recompute
 		overlap          bool
 	}{
-		{1, 2, 2, 0, "1f1b", grad.RecomputeNone, false}, {1, 4, 2, 1, "1f1b", grad.RecomputeFull, false}, {2, 2, 2, 0, "1f1b", grad.RecomputeSelective, true},
-		{1, 4, 4, 0, "gpipe", grad.RecomputeNone, true}, {2, 4, 2, 2, "1f1b", grad.RecomputeNone, false}, {1, 4, 2, 3, "1f1b", grad.RecomputeFull, true}, {2, 2, 2, 0, "zb-h1", grad.RecomputeNone, false},
+		{1, 2, 2, 0, "1f1b", grad.RecomputeNone, false}, {1, 4, 2, 1, "1f1b", grad.RecomputeFull, false},
+		{2, 2, 2, 0, "1f1b", grad.RecomputeSelective, true},
+		{1, 4, 4, 0, "gpipe", grad.RecomputeNone, true}, {2, 4, 2, 2, "1f1b", grad.RecomputeNone, false},
+		{1, 4, 2, 3, "1f1b", grad.RecomputeFull, true}, {2, 2, 2, 0, "zb-h1", grad.RecomputeNone, false},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			mesh, err := topology.Grid(c.pp, c.dp, 1).Fold(topology.Dim{Name: topology.EDP, Size: c.dp / c.ep}, topology.Dim{Name: topology.EP, Size: c.ep})
+			mesh, err := topology.Grid(c.pp, c.dp, 1).Fold(topology.Dim{Name: topology.EDP,
+				Size: c.dp / c.ep}, topology.Dim{Name: topology.EP, Size: c.ep})
 			require.NoError(t, err)
-			got := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Zero: c.zero, Schedule: c.schedule, Micro: 8 / c.dp, Recompute: c.rc, Overlap: c.overlap}, raggedBatches(c.dp), 6)
+			got := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Zero: c.zero,
+				Schedule: c.schedule, Micro: 8 / c.dp, Recompute: c.rc, Overlap: c.overlap},
+				raggedBatches(c.dp), 6)
 			for i := range want {
-				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
+				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5, "step %d: %v, want %v", i+1,
+					got, want)
 			}
 		})
 	}

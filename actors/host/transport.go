@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// Transport makes the connections between the processes of a run. It knows processes by their numbers, and no actors: Links opens one
-// connection an edge, writes a hello on it and then Arrow streams, so that whoever a connection comes from must be known by the
-// transport to belong to the run.
+// Transport makes the connections between the processes of a run. It knows processes by their numbers, and
+// no actors: Links opens one connection an edge, writes a hello on it and then Arrow streams, so that
+// whoever a connection comes from must be known by the transport to belong to the run.
 type Transport interface {
 	// Dial opens a connection to process proc. It waits a while for one that does not listen yet.
 	Dial(proc int) (net.Conn, error)
-	// Accept returns the next connection that another process has opened, and an error once Close was called.
+	// Accept returns the next connection that another process has opened, and an error once Close was
+	// called.
 	Accept() (net.Conn, error)
 	// Close ends Accept and leaves the connections that were made as they are.
 	Close() error
@@ -31,7 +32,8 @@ func flush(c net.Conn) error {
 	return nil
 }
 
-// unixSockets joins the processes of one host: each has a socket in a directory that only their owner may enter.
+// unixSockets joins the processes of one host: each has a socket in a directory that only their owner may
+// enter.
 type unixSockets struct {
 	dir string
 	net.Listener

@@ -33,7 +33,8 @@ func TestUpcycled(t *testing.T) {
 	c := openGolden(t, "gpt2").m.Config
 	_, err := family.Upcycled(c, 4, 2)
 	require.ErrorContains(t, err,
-		"model_type gpt2: there is no family of mixtures with its layers; those of [llama mistral qwen3] have one")
+		"model_type gpt2: there is no family of mixtures with its layers; those of [llama mistral "+
+			"qwen3] have one")
 	c = openGolden(t, "qwen3").m.Config
 	for _, n := range [][2]int{{1, 1}, {4, 5}, {4, 0}} {
 		_, err := family.Upcycled(c, n[0], n[1])

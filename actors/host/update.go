@@ -110,7 +110,9 @@ func (r *Rank) partials() (out []actors.Output) {
 		for _, i := range x.Params {
 			ts = append(ts, r.gradient(r.c.Params[i]))
 		}
-		out = append(out, toAll(int32(comm), x.Members, func(int) []*tensor.Tensor { return retained(ts) })...)
+		out = append(out, toAll(int32(comm), x.Members, func(int) []*tensor.Tensor {
+			return retained(ts)
+		})...)
 	}
 	return
 }
@@ -134,8 +136,8 @@ func (r *Rank) takePartials(in [][]*Pack) {
 	}
 }
 
-// shards sends each data-parallel rank the rows that it updates: all of them without ZeRO, or where each microbatch's gradients are
-// shards already.
+// shards sends each data-parallel rank the rows that it updates: all of them without ZeRO, or where each
+// microbatch's gradients are shards already.
 func (r *Rank) shards() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.SumDP] {
 		out = append(out, toAll(int32(comm), x.Members, func(m int) (ts []*tensor.Tensor) {
@@ -199,8 +201,8 @@ func (r *Rank) takeTies(in [][]*Pack) {
 	}
 }
 
-// norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms, behind the values of a
-// job.
+// norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms,
+// behind the values of a job.
 func (r *Rank) norms() []float64 {
 	v := make([]float64, core.ClosedLen)
 	one := tensor.Make(tensor.F64, 1)
@@ -222,9 +224,11 @@ func (r *Rank) norms() []float64 {
 // apply updates this rank's rows with the scalars that the coordinator has committed.
 func (r *Rank) apply(j actors.Job) {
 	v := j.Values
-	r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipFactor], r.clip.F64()[kernels.ClipOverflow] = v[core.CommitNorm], v[core.CommitFactor], v[core.CommitOverflow]
+	r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipFactor],
+		r.clip.F64()[kernels.ClipOverflow] = v[core.CommitNorm], v[core.CommitFactor], v[core.CommitOverflow]
 	for _, p := range r.c.Params {
-		r.opt.Hyper(r.c.Optim, v[core.CommitLR]*r.c.LRScale(p.Name), int64(v[core.CommitUpdate]), r.hyper.F64())
+		r.opt.Hyper(r.c.Optim, v[core.CommitLR]*r.c.LRScale(p.Name), int64(v[core.CommitUpdate]),
+			r.hyper.F64())
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)

@@ -12,7 +12,8 @@ import (
 )
 
 // TestPaddedVocabulary trains with vocabularies that tensor parallelism does not divide to the losses of one
-// rank: of 33 rows the last of four ranks has 6 and 3 of padding, of 9 it has only padding. Bounds as in TestGrid.
+// rank: of 33 rows the last of four ranks has 6 and 3 of padding, of 9 it has only padding. Bounds as in
+// TestGrid.
 func TestPaddedVocabulary(t *testing.T) {
 	for _, vocab := range []int{33, 9} {
 		for _, tie := range []bool{false, true} {
@@ -26,7 +27,9 @@ func TestPaddedVocabulary(t *testing.T) {
 					mbs, err := deal(step, d)
 					for _, mb := range mbs {
 						for i := range mb.IDs {
-							mb.IDs[i], mb.Targets[i] = mb.IDs[i]%int32(vocab), int32(vocab)-1-mb.Targets[i]%int32(vocab) // the last row is a target
+							// the last row is a target
+							mb.IDs[i], mb.Targets[i] = mb.IDs[i]%int32(vocab),
+								int32(vocab)-1-mb.Targets[i]%int32(vocab)
 						}
 					}
 					return mbs, err
@@ -36,7 +39,9 @@ func TestPaddedVocabulary(t *testing.T) {
 			}
 			want := train(variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}, refBackend)
 			require.Len(t, want, 6)
-			for _, v := range []variant{{pp: 1, dp: 1, tp: 4, sp: true}, {pp: 2, dp: 1, tp: 4}, {pp: 1, dp: 2, tp: 4, zero: 1}, {pp: 1, dp: 2, tp: 4, zero: 2}, {pp: 2, dp: 2, tp: 2, zero: 3}} {
+			for _, v := range []variant{{pp: 1, dp: 1, tp: 4, sp: true}, {pp: 2, dp: 1, tp: 4},
+				{pp: 1, dp: 2, tp: 4, zero: 1}, {pp: 1, dp: 2, tp: 4, zero: 2},
+				{pp: 2, dp: 2, tp: 2, zero: 3}} {
 				v.schedule = "1f1b"
 				for _, native := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%d tie=%v %v cpu=%v", vocab, tie, v, native), func(t *testing.T) {
@@ -51,7 +56,8 @@ func TestPaddedVocabulary(t *testing.T) {
 						got := train(v, backend)
 						require.Len(t, got, 6)
 						for i := range want {
-							require.InEpsilon(t, want[i], got[i], 1e-5, "step %d: %v, want %v", i+1, got, want)
+							require.InEpsilon(t, want[i], got[i], 1e-5, "step %d: %v, want %v", i+1,
+								got, want)
 						}
 					})
 				}

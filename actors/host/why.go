@@ -25,9 +25,9 @@ type Diagnosis struct {
 	Chain []string `json:"chain"`           // from the coordinator to the root
 }
 
-// Diagnose follows the waits from the coordinator to their root. An edge without credit whose receiver waits for it is a
-// leaked credit; a closed loop is a cycle; an actor on its device is the root while its job lasts.
-// Processes that do not answer are named where they are waited for.
+// Diagnose follows the waits from the coordinator to their root. An edge without credit whose receiver waits
+// for it is a leaked credit; a closed loop is a cycle; an actor on its device is the root while its job
+// lasts. Processes that do not answer are named where they are waited for.
 func Diagnose(all []Status, silent ...Silent) Diagnosis {
 	at := map[actors.Ref]Status{}
 	for _, s := range all {
@@ -43,7 +43,8 @@ func Diagnose(all []Status, silent ...Silent) Diagnosis {
 		}
 		seen[s.Ref] = len(path)
 		path = append(path, s)
-		d.Chain = append(d.Chain, fmt.Sprintf("%s: %s (%s)", s.Name, s.describe(at), s.Age.Round(time.Millisecond)))
+		d.Chain = append(d.Chain, fmt.Sprintf("%s: %s (%s)", s.Name, s.describe(at),
+			s.Age.Round(time.Millisecond)))
 		if s.Wait.Busy || s.Wait.For == actors.None {
 			break
 		}
@@ -54,7 +55,8 @@ func Diagnose(all []Status, silent ...Silent) Diagnosis {
 		next, found := at[s.Wait.For]
 		if !found {
 			d.Kind, d.Actor = "silent", s.Name
-			d.Root = fmt.Sprintf("%s waits for %s from %s, which does not answer: %s", s.Name, s.Wait.What, nameOf(s.Wait.For, at), silence(silent))
+			d.Root = fmt.Sprintf("%s waits for %s from %s, which does not answer: %s", s.Name, s.Wait.What,
+				nameOf(s.Wait.For, at), silence(silent))
 			return d
 		}
 		s = next
@@ -119,8 +121,8 @@ func silence(list []Silent) string {
 	return strings.Join(words, ", ")
 }
 
-// leaked finds that the actor which s waits for holds a message to s back, while s has nothing of that edge: the credit is
-// gone.
+// leaked finds that the actor which s waits for holds a message to s back, while s has nothing of that edge:
+// the credit is gone.
 func leaked(at map[actors.Ref]Status, s Status) string {
 	from, ok := at[s.Wait.For]
 	if !ok {
@@ -128,7 +130,9 @@ func leaked(at map[actors.Ref]Status, s Status) string {
 	}
 	for _, h := range from.Wait.Held {
 		if h.To == s.Ref {
-			return fmt.Sprintf("a credit leaked on edge %s: %s holds %d messages for %s and has 0 of %d credits, but %s waits for %s", h.Edge, from.Name, h.Count, s.Name, h.Credits, s.Name, s.Wait.What)
+			return fmt.Sprintf("a credit leaked on edge %s: %s holds %d messages for %s and has 0 of %d "+
+				"credits, but %s waits for %s", h.Edge, from.Name, h.Count, s.Name, h.Credits, s.Name,
+				s.Wait.What)
 		}
 	}
 	return ""
@@ -160,7 +164,8 @@ func (s *System) Explain(timeout time.Duration) []Status {
 	for i := range all {
 		if w := &all[i].Wait; len(reads) > 0 && w.Busy && strings.HasPrefix(all[i].Name, "loader") {
 			r := reads[0]
-			w.What += fmt.Sprintf(", which waits for %s at byte %d since %v", r.Name, r.At, time.Since(r.Since).Round(100*time.Millisecond))
+			w.What += fmt.Sprintf(", which waits for %s at byte %d since %v", r.Name, r.At,
+				time.Since(r.Since).Round(100*time.Millisecond))
 		}
 	}
 	return all
@@ -236,7 +241,8 @@ func AskProcess(dir string, n int, timeout time.Duration) ([]Status, *Silent, er
 	return part, nil, nil
 }
 
-// askProcess asks one process. The pid is known as soon as there is a connection, which the system makes also for a process that is stopped.
+// askProcess asks one process. The pid is known as soon as there is a connection, which the system makes
+// also for a process that is stopped.
 func askProcess(path string, timeout time.Duration) (part []Status, pid int, err error) {
 	c, err := net.DialTimeout("unix", path, timeout)
 	if err != nil {

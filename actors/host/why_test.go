@@ -47,7 +47,8 @@ func plantedFaults(hold chan struct{}) []planted {
 			}
 		}},
 		{"cycle", "waits for gradient 0B0", func(l *layout.Layout, o *RunOptions, r *rand.Rand) {
-			rows := l.Program.Rows // stage 1 wants microbatch 1 first, which stage 0 sends only after the gradient of microbatch 0
+			// stage 1 wants microbatch 1 first, which stage 0 sends only after the gradient of microbatch 0
+			rows := l.Program.Rows
 			rows[1][0], rows[1][2] = rows[1][2], rows[1][0]
 			rows[0] = []plan.Entry{rows[0][0], rows[0][2], rows[0][1], rows[0][3]}
 		}},
@@ -63,7 +64,8 @@ func plantedFaults(hold chan struct{}) []planted {
 	}
 }
 
-// TestWhy plants each kind of culprit 20 times over and asks, through the socket, until the answer is stable.
+// TestWhy plants each kind of culprit 20 times over and asks, through the socket, until the answer is
+// stable.
 func TestWhy(t *testing.T) {
 	for i := range 20 {
 		hold := make(chan struct{})

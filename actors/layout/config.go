@@ -22,9 +22,11 @@ import (
 var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
 
 // Recomputes are the policies of recomputation by their names in run files.
-var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective, "full": grad.RecomputeFull}
+var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective,
+	"full": grad.RecomputeFull}
 
-// PictureDims are the dimensions of a microbatch with as many patches of pictures, or for 0 as many as its tokens can stand for.
+// PictureDims are the dimensions of a microbatch with as many patches of pictures, or for 0 as many as its
+// tokens can stand for.
 func PictureDims(v *family.Vision, patches, rows int) map[string]int {
 	if patches == 0 {
 		patches = rows * v.Tower.Join
@@ -32,8 +34,8 @@ func PictureDims(v *family.Vision, patches, rows int) map[string]int {
 	return map[string]int{block.Patches: patches, block.Frames: max(1, patches/v.Unit())}
 }
 
-// MeshOf is the mesh of a checked plan: data parallelism is two axes where state is shared out over groups of it, and the experts' mesh is folded
-// over the ranks of data and tensor parallelism.
+// MeshOf is the mesh of a checked plan: data parallelism is two axes where state is shared out over groups
+// of it, and the experts' mesh is folded over the ranks of data and tensor parallelism.
 func MeshOf(p *configs.Plan) topology.Mesh {
 	cp := max(1, p.CP)
 	zero, groups := p.DP, p.ZeroRanks > 0 && p.ZeroRanks < p.DP
@@ -59,7 +61,8 @@ func MeshOf(p *configs.Plan) topology.Mesh {
 	if p.EP*p.ETP == 1 {
 		return m
 	}
-	dims := []topology.Dim{{Name: topology.EDP, Size: zero * cp * p.TP / (p.EP * p.ETP)}, {Name: topology.EP, Size: p.EP}, {Name: topology.ETP, Size: p.ETP}}
+	dims := []topology.Dim{{Name: topology.EDP, Size: zero * cp * p.TP / (p.EP * p.ETP)},
+		{Name: topology.EP, Size: p.EP}, {Name: topology.ETP, Size: p.ETP}}
 	if groups {
 		dims = append([]topology.Dim{{Name: topology.EDPReplicate, Size: p.DP / zero}}, dims...)
 	}
@@ -80,14 +83,17 @@ func routing(c *configs.Config, m *family.Model) error {
 		return noRouter(c)
 	}
 	if r.BiasRate > 0 && m.Spec.Experts.Bias == "" {
-		return c.Fault("train.router.bias_rate", m.Family+" has no numbers that experts are chosen by", "use train.router.loss")
+		return c.Fault("train.router.bias_rate", m.Family+" has no numbers that experts are chosen by",
+			"use train.router.loss")
 	}
 	parts := p.CP * p.TP
 	if p.Zigzag() {
 		parts *= 2
 	}
 	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%parts != 0 {
-		return c.Fault("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as layers of experts want them", rows, parts), "")
+		return c.Fault("plan.tp",
+			fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as "+
+				"layers of experts want them", rows, parts), "")
 	}
 	if rowsOf(c) != c.Run.Train.MicroBatch*c.Run.Data.SeqLen {
 		return c.Fault("plan.chunk_size",
@@ -149,11 +155,14 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
-		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule, Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
+		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule,
+		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
-		Rows: rowsOf(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute], RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
+		Rows: rowsOf(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute],
+		RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		RoutingBound: r.Train.RoutingBound, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
-		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2, Eps: r.Optimizer.Eps,
+		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2,
+			Eps:   r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
 	if j.Lora != nil {
 		if err := adapters(c, j); err != nil {
@@ -166,7 +175,8 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	if v := m.Vision; v != nil {
 		j.Dims = PictureDims(v, r.Plan.Encoder.Patches, j.Rows)
 		if e := r.Plan.Encoder; e.Over != "none" {
-			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill})
+			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead,
+				Fill: e.Fill})
 		}
 		j.Component = Components(&r)
 		j.LRScale = func(param string) float64 {
@@ -213,7 +223,9 @@ func rowsOf(c *configs.Config) int {
 // Components is what the parts of a composed model have of their own; nil where all are alike.
 func Components(r *configs.Run) func(string) ComponentPlan {
 	own := map[string]ComponentPlan{}
-	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision, r.Plan.Encoder.Recompute}, family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute}, family.Foundation: {same, same}} {
+	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision,
+		r.Plan.Encoder.Recompute}, family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute},
+		family.Foundation: {same, same}} {
 		for i, all := range []string{r.Train.Precision, r.Plan.Recompute} {
 			if keys[i] == same {
 				keys[i] = all
@@ -247,8 +259,9 @@ func textOnly(c *configs.Config) error {
 	return nil
 }
 
-// cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh of its own, and the
-// embedding go with the first stage, norm and head with the last. First is the decoder's first block.
+// cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh
+// of its own, and the embedding go with the first stage, norm and head with the last. First is the decoder's
+// first block.
 func cuts(c *configs.Config, layers []int, first, blocks int) ([]int, error) {
 	out, sum := []int{0}, first+1
 	if c.Run.Plan.Encoder.Over != "none" {
@@ -262,7 +275,8 @@ func cuts(c *configs.Config, layers []int, first, blocks int) ([]int, error) {
 		out = append(out, sum)
 	}
 	if sum != blocks {
-		return nil, c.Fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum-first-2, blocks-first-2), "")
+		return nil, c.Fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d",
+			sum-first-2, blocks-first-2), "")
 	}
 	return out, nil
 }
@@ -284,7 +298,8 @@ func adapters(c *configs.Config, j *Job) error {
 		case c.Run.Plan.ETP > 1:
 			return c.Fault("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
 		case j.Lora.Dropout > 0:
-			return c.Fault("lora.dropout", "adapters of experts have none", "set it to 0, or leave experts out of lora.targets")
+			return c.Fault("lora.dropout", "adapters of experts have none",
+				"set it to 0, or leave experts out of lora.targets")
 		}
 	}
 	if _, err := j.Model.PEFT(j.Lora); err != nil && !c.Run.LoRA.Merge {
@@ -317,10 +332,13 @@ func isAdapter(name string) bool {
 func Coordination(c *configs.Config) core.RunLayout {
 	r := c.Run
 	lr := Rate(c)
-	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval), SaveAtEnd: r.Checkpoint.Dir != "",
-		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At, LossScale: core.LossScale{Scale: 1}}
+	l := core.RunLayout{First: 1, Last: int64(r.Train.Steps), SaveEvery: int64(r.Checkpoint.Interval),
+		SaveAtEnd: r.Checkpoint.Dir != "",
+		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At,
+		LossScale: core.LossScale{Scale: 1}}
 	if r.Train.Half() {
-		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale, Min: r.Train.MinScale,
+		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale,
+			Min:    r.Train.MinScale,
 			Window: r.Train.ScaleWindow, Hysteresis: r.Train.Hysteresis, Left: r.Train.Hysteresis}
 		if r.Train.LossScale > 0 {
 			l.LossScale.Scale = r.Train.LossScale
@@ -332,7 +350,8 @@ func Coordination(c *configs.Config) core.RunLayout {
 // Rate is the learning rate of a configuration.
 func Rate(c *configs.Config) optim.LR {
 	s, o := c.Run.Schedule, c.Run.Optimizer
-	l := optim.LR{Style: s.Kind, Max: o.LR, Min: o.MinLR, WarmupInit: s.WarmupInit, Warmup: int64(s.WarmupSteps), Decay: int64(s.DecaySteps),
+	l := optim.LR{Style: s.Kind, Max: o.LR, Min: o.MinLR, WarmupInit: s.WarmupInit,
+		Warmup: int64(s.WarmupSteps), Decay: int64(s.DecaySteps),
 		WSDDecay: int64(s.WSDDecaySteps), WSDStyle: s.WSDDecay}
 	if l.Decay == 0 {
 		l.Decay = int64(c.Run.Train.Steps)
@@ -348,10 +367,13 @@ func (l *Layout) Fits() error {
 	for rank := range l.Ranks {
 		m := l.Memory(rank)
 		if b := l.Job.Memory; b > 0 && m.Total() <= b && m.WorstTotal() > b {
-			return exit.With(fmt.Errorf("%s needs %s of a budget of %s with experts evenly used, but %s if its experts get %.3g times as many tokens, which routing may do; %s",
-				l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b), tensor.Bytes(m.WorstTotal()), l.WorstShare(), l.boundFor(rank)), exit.Fit)
+			return exit.With(fmt.Errorf("%s needs %s of a budget of %s with experts evenly used, but %s "+
+				"if its experts get %.3g times as many tokens, which routing may do; %s",
+				l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b),
+				tensor.Bytes(m.WorstTotal()), l.WorstShare(), l.boundFor(rank)), exit.Fit)
 		} else if b > 0 && m.Total() > b {
-			return exit.With(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exit.Fit)
+			return exit.With(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Job.Mesh.Name(rank),
+				tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exit.Fit)
 		}
 	}
 	return nil
@@ -361,7 +383,8 @@ func (l *Layout) Fits() error {
 func (l *Layout) boundFor(rank int) string {
 	m, b := l.Memory(rank), l.Job.Memory
 	most := 1 + (l.WorstShare()-1)*float64(b-m.Total())/float64(max(1, m.WorstTotal()-m.Total()))
-	return fmt.Sprintf("set train.routing_bound to %.3g or less, beyond which steps are given up, or plan.recompute=full", math.Floor(most*90)/100)
+	return fmt.Sprintf("set train.routing_bound to %.3g or less, beyond which steps are given up, or "+
+		"plan.recompute=full", math.Floor(most*90)/100)
 }
 
 // remedy is the setting that saves most of what a rank lacks.

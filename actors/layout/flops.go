@@ -5,7 +5,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// work is what a microbatch of a class of shape costs: all but the attention within its sequences of tokens, and that by pair.
+// work is what a microbatch of a class of shape costs: all but the attention within its sequences of tokens,
+// and that by pair.
 type work struct {
 	base     float64
 	attended []grad.Attended
@@ -52,8 +53,9 @@ func (w *work) add(tr *grad.Trace, whole bool) {
 	}
 }
 
-// MicroFlops is the work of one microbatch of a class of shape whose sequences have the given borders: forward and backward without
-// what is recomputed, the convention of model FLOPs utilisation. Attention is counted by the pairs that see each other.
+// MicroFlops is the work of one microbatch of a class of shape whose sequences have the given borders:
+// forward and backward without what is recomputed, the convention of model FLOPs utilisation. Attention is
+// counted by the pairs that see each other.
 func (l *Layout) MicroFlops(class int32, cu []int32) float64 {
 	w := l.work(class)
 	sum := w.base

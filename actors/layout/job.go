@@ -1,6 +1,7 @@
-// Package layout turns a job, a model with a plan, into everything that drivers need before anything is allocated: programs, traces, what each rank
-// owns and sends, the segments of its optimizer step with their costs, and what memory it takes. The host carries a layout out, the simulator
-// prices it; neither derives any of it.
+// Package layout turns a job, a model with a plan, into everything that drivers need before anything is
+// allocated: programs, traces, what each rank owns and sends, the segments of its optimizer step with their
+// costs, and what memory it takes. The host carries a layout out, the simulator prices it; neither derives
+// any of it.
 package layout
 
 import (
@@ -15,37 +16,43 @@ import (
 
 // Job is a training job: model, plan and hyper-parameters as plain values.
 type Job struct {
-	Model           *family.Model
-	Lora            *block.Lora
-	Frozen          func(param string) bool
-	Mesh            topology.Mesh // of the decoder, and of every component that is not one of Parts
-	Parts           []*PartPlan   // leading components with meshes of their own, in the order of the model's blocks
-	Zero            int
-	SeqParallel     bool
-	Ring            bool // keys and values go round the ranks of context parallelism
-	Zigzag          bool // tokens are dealt out to these in two runs each
-	Schedule        string
-	Program         *plan.Program // in place of the one that Schedule builds, nil for none
-	Loops           int           // stages a pipeline rank, 0 is 1
-	Cuts            []int
-	Micro           int            // microbatches a step and data-parallel rank
-	Chunks          int            // chunks of each microbatch's sequence, 0 is 1
-	KeepChunks      int            // newest chunks that keep their activations whatever Recompute says
-	Rows            int            // tokens of a microbatch
-	SeqLen          int            // tokens of each of its sequences, for costs; 0 is one sequence
-	Dims            map[string]int // of a large microbatch beside its tokens, as patches of pictures: what memory is planned for
-	Recompute       grad.Recompute
-	RecomputeLayers []int // how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
-	Offload         int   // bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
-	DType           tensor.DType
-	Component       func(name string) ComponentPlan // in place of DType and Recompute, nil for none
-	Optim           optim.Config
-	LRScale         func(param string) float64 // factor on the learning rate; nil is 1
-	Overlap         bool                       // communications are awaited at their first use, not by the next segment
-	Credits         int
-	Memory          int64 // bytes a rank, 0 for no limit
-	Seed            uint64
-	RoutingBound    float64 // rows that a rank may receive for its experts, over the number under even routing; 0 is no bound
+	Model  *family.Model
+	Lora   *block.Lora
+	Frozen func(param string) bool
+	Mesh   topology.Mesh // of the decoder, and of every component that is not one of Parts
+	// leading components with meshes of their own, in the order of the model's blocks
+	Parts       []*PartPlan
+	Zero        int
+	SeqParallel bool
+	Ring        bool // keys and values go round the ranks of context parallelism
+	Zigzag      bool // tokens are dealt out to these in two runs each
+	Schedule    string
+	Program     *plan.Program // in place of the one that Schedule builds, nil for none
+	Loops       int           // stages a pipeline rank, 0 is 1
+	Cuts        []int
+	Micro       int // microbatches a step and data-parallel rank
+	Chunks      int // chunks of each microbatch's sequence, 0 is 1
+	KeepChunks  int // newest chunks that keep their activations whatever Recompute says
+	Rows        int // tokens of a microbatch
+	SeqLen      int // tokens of each of its sequences, for costs; 0 is one sequence
+	// of a large microbatch beside its tokens, as patches of pictures: what memory is planned for
+	Dims      map[string]int
+	Recompute grad.Recompute
+	// how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
+	RecomputeLayers []int
+	// bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
+	Offload   int
+	DType     tensor.DType
+	Component func(name string) ComponentPlan // in place of DType and Recompute, nil for none
+	Optim     optim.Config
+	LRScale   func(param string) float64 // factor on the learning rate; nil is 1
+	// communications are awaited at their first use, not by the next segment
+	Overlap bool
+	Credits int
+	Memory  int64 // bytes a rank, 0 for no limit
+	Seed    uint64
+	// rows that a rank may receive for its experts, over the number under even routing; 0 is no bound
+	RoutingBound float64
 }
 
 // ComponentPlan is what a component of a composed model may have of its own.

@@ -13,7 +13,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// Layout is everything that follows from a job before anything is allocated: programs, traces and what each rank owns.
+// Layout is everything that follows from a job before anything is allocated: programs, traces and what each
+// rank owns.
 type Layout struct {
 	Job     *Job
 	Stages  []family.Stage
@@ -66,7 +67,8 @@ func (l *Layout) Budget(bytes int64) {
 	}
 }
 
-// Coord is a rank's pipeline rank, replica, and place in context and tensor parallelism, for those who print it.
+// Coord is a rank's pipeline rank, replica, and place in context and tensor parallelism, for those who print
+// it.
 type Coord struct{ PP, DP, CP, TP int }
 
 // Dealt is the number of ranks that the rows of a microbatch, or of a chunk, are dealt out to in two runs
@@ -80,7 +82,10 @@ func (l *Layout) Dealt() int {
 
 // Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
 func Plan(j *Job) (*Layout, error) {
-	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{}, SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{}, none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{}, peaks: map[float64][]int64{}}
+	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{},
+		SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{},
+		none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{},
+		peaks: map[float64][]int64{}}
 	var err error
 	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
 		return nil, err
@@ -111,7 +116,8 @@ func Plan(j *Job) (*Layout, error) {
 		return nil, err
 	}
 	if s, _ := schedule.Get(j.Schedule); j.Program == nil && !s.Runs {
-		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which training cannot do; dualpipev is its form with one", j.Schedule)
+		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which "+
+			"training cannot do; dualpipev is its form with one", j.Schedule)
 	}
 	if n := len(l.Stages) - len(j.Parts); len(l.Program.StageRank) != n {
 		return nil, fmt.Errorf("schedule %s makes %d stages of %d", j.Schedule, len(l.Program.StageRank), n)
@@ -130,9 +136,10 @@ func Plan(j *Job) (*Layout, error) {
 	return l, nil
 }
 
-// shapes settles what microbatches of different shapes mean for a plan that communicates within their forward and backward (ZeRO 2 and 3): one
-// replica may have pictures where another has none, and would not take part. So every microbatch runs every block, on padding where it
-// has nothing for it. A part with replicas of its own has no such remedy, since they work on different microbatches at a time.
+// shapes settles what microbatches of different shapes mean for a plan that communicates within their
+// forward and backward (ZeRO 2 and 3): one replica may have pictures where another has none, and would not
+// take part. So every microbatch runs every block, on padding where it has nothing for it. A part with
+// replicas of its own has no such remedy, since they work on different microbatches at a time.
 func (l *Layout) shapes() error {
 	j := l.Job
 	if len(j.Model.Modalities) == 0 || j.Zero < 2 {
@@ -140,14 +147,16 @@ func (l *Layout) shapes() error {
 	}
 	for i := range j.Parts {
 		if len(l.partGroups(i)) > 1 || j.Mesh.Replicas() > 1 {
-			return fmt.Errorf("zero=%d communicates in the middle of microbatches, and replicas of an encoder with a mesh of its own work on different ones at a time; set plan.zero=1", j.Zero)
+			return fmt.Errorf("zero=%d communicates in the middle of microbatches, and replicas of an "+
+				"encoder with a mesh of its own work on different ones at a time; set plan.zero=1", j.Zero)
 		}
 	}
 	l.Filled = j.Mesh.Replicas() > 1
 	return nil
 }
 
-// Absent reports whether a port carries nothing for microbatches of a class. It may be called from several goroutines.
+// Absent reports whether a port carries nothing for microbatches of a class. It may be called from several
+// goroutines.
 func (l *Layout) Absent(port, class int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +171,8 @@ func (l *Layout) Absent(port, class int32) bool {
 	return none[port]
 }
 
-// cuts are the borders of the stages: each part with a mesh of its own is one stage, before n of the decoder.
+// cuts are the borders of the stages: each part with a mesh of its own is one stage, before n of the
+// decoder.
 func (l *Layout) cuts(n int) ([]int, error) {
 	j := l.Job
 	if len(j.Parts) == 0 {
@@ -176,7 +186,8 @@ func (l *Layout) cuts(n int) ([]int, error) {
 		return nil, fmt.Errorf("an encoder plan for a model without an encoder")
 	}
 	if j.Chunks > 1 {
-		return nil, fmt.Errorf("chunks of a sequence and an encoder with a mesh of its own exclude each other")
+		return nil, fmt.Errorf("chunks of a sequence and an encoder with a mesh of its own exclude each " +
+			"other")
 	}
 	var cuts []int
 	for i, e := range j.Parts {
@@ -184,7 +195,8 @@ func (l *Layout) cuts(n int) ([]int, error) {
 			return nil, err
 		}
 		if e.From >= first || i == 0 && e.From != 0 || i > 0 && e.From <= cuts[i-1] {
-			return nil, fmt.Errorf("part %d begins at block %d; parts begin at 0, rise, and lie before the decoder, which begins at %d", i, e.From, first)
+			return nil, fmt.Errorf("part %d begins at block %d; parts begin at 0, rise, and lie before "+
+				"the decoder, which begins at %d", i, e.From, first)
 		}
 		cuts = append(cuts, e.From)
 	}
@@ -225,7 +237,8 @@ func (l *Layout) compose() (*plan.Program, error) {
 	}
 	parts := schedule.Parts{Width: widthOf(l.Job.Mesh), Own: l.owned(), Edges: edges, Costs: costs}
 	for i, e := range l.Job.Parts {
-		parts.List = append(parts.List, schedule.Part{Groups: l.partGroups(i), Frozen: !l.learns(i), Ahead: e.Ahead, Fill: e.Fill})
+		parts.List = append(parts.List, schedule.Part{Groups: l.partGroups(i), Frozen: !l.learns(i),
+			Ahead: e.Ahead, Fill: e.Fill})
 	}
 	return schedule.Compose(l.Program, parts)
 }
@@ -233,7 +246,8 @@ func (l *Layout) compose() (*plan.Program, error) {
 func (l *Layout) ports() {
 	for s, st := range l.Stages {
 		for _, f := range st.Out {
-			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true, Optional: l.Job.Model.Optional(f.Port)})
+			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true,
+				Optional: l.Job.Model.Optional(f.Port)})
 			l.Names = append(l.Names, f.Port)
 		}
 	}
@@ -255,7 +269,8 @@ func (l *Layout) forwardOnly() *plan.Program {
 	return &p
 }
 
-// held lists the most microbatches or chunks that each stage of a decoder's program has between forward and backward.
+// held lists the most microbatches or chunks that each stage of a decoder's program has between forward and
+// backward.
 func held(p *plan.Program) []int {
 	most, now := make([]int, len(p.StageRank)), make([]int, len(p.StageRank))
 	for _, row := range p.Rows {

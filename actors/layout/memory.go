@@ -15,9 +15,11 @@ import (
 // Memory is what a rank needs, in bytes, before anything is allocated.
 type Memory struct {
 	Params, State, Grads int64
-	Activations          int64 // the most at any moment of the program, beside gradients that have their accumulators by then
-	Update               int64 // beyond parameters, state and gradients, in the optimizer step
-	// Worst is Activations where all tokens go to this rank's experts, or as many as the job's bound lets; of other models it is the same.
+	// the most at any moment of the program, beside gradients that have their accumulators by then
+	Activations int64
+	Update      int64 // beyond parameters, state and gradients, in the optimizer step
+	// Worst is Activations where all tokens go to this rank's experts, or as many as the job's bound lets;
+	// of other models it is the same.
 	Worst int64
 }
 
@@ -27,7 +29,8 @@ func (m Memory) Total() int64 { return m.Params + m.State + m.Grads + max(m.Acti
 // WorstTotal is the same whatever the routing.
 func (m Memory) WorstTotal() int64 { return m.Params + m.State + m.Grads + max(m.Worst, m.Update) }
 
-// WorstShare is how many times the rows of even routing a rank may receive: all that its experts can get of all tokens, or the job's bound.
+// WorstShare is how many times the rows of even routing a rank may receive: all that its experts can get of
+// all tokens, or the job's bound.
 func (l *Layout) WorstShare() float64 {
 	j := l.Job
 	most := j.Model.WorstShare(j.Mesh.Len(topology.EP))
@@ -71,12 +74,14 @@ func (l *Layout) Memory(r int) Memory {
 			m.Update += own
 		}
 	}
-	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads) // the replay has the gradients' accumulators as they are made
+	// the replay has the gradients' accumulators as they are made
+	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads)
 	m.Worst = max(0, l.rowPeaks(l.WorstShare())[part.Row]-m.Grads)
 	return m
 }
 
-// rowPeaks are the activations of all rows, replayed once, where ranks receive so many times the rows of even routing.
+// rowPeaks are the activations of all rows, replayed once, where ranks receive so many times the rows of
+// even routing.
 func (l *Layout) rowPeaks(share float64) []int64 {
 	if l.peaks[share] == nil {
 		peaks, err := l.activations(share)
@@ -108,8 +113,8 @@ func (l *Layout) foot(k TraceKey, split bool, share float64) *grad.Footprint {
 	return f
 }
 
-// activations are the most that frames and what was handed over take on each row of the program: the program is replayed in the order in
-// which its actions run as soon as they can, by the costs of the traces.
+// activations are the most that frames and what was handed over take on each row of the program: the program
+// is replayed in the order in which its actions run as soon as they can, by the costs of the traces.
 func (l *Layout) activations(share float64) ([]int64, error) {
 	t, err := l.Program.Evaluate(l.costs())
 	if err != nil {
@@ -126,7 +131,8 @@ func (l *Layout) activations(share float64) ([]int64, error) {
 			events = append(events, event{t.Start[r][i], true, r, i}, event{t.End[r][i], false, r, i})
 		}
 	}
-	slices.SortStableFunc(events, func(a, b event) int { // what ends at a moment makes room for what begins then
+	// what ends at a moment makes room for what begins then
+	slices.SortStableFunc(events, func(a, b event) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), boolOrder(a.begin, b.begin))
 	})
 	x := l.NewReplay()
@@ -170,7 +176,8 @@ func (l *Layout) NewReplay() *Replay {
 // Peak is the most that each row has held so far, beside parameters and state.
 func (x *Replay) Peak() []int64 { return x.led.Peak }
 
-// Begin says that a row begins an action on a microbatch of a class, and gives what it holds at the worst of it.
+// Begin says that a row begins an action on a microbatch of a class, and gives what it holds at the worst of
+// it.
 func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 	ph, ok := PhaseOf[a.Kind]
 	if !ok {
@@ -187,10 +194,12 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 }
 
 func (x *Replay) foot(a plan.Action, class int32) *grad.Footprint {
-	return x.l.foot(TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Class: class}, a.Kind == plan.I || a.Kind == plan.W, x.share)
+	return x.l.foot(TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Class: class}, a.Kind == plan.I ||
+		a.Kind == plan.W, x.share)
 }
 
-// loan names what a stage hands over: its forward an activation, its backward a cotangent. Rows that run a stage together hand over each its own.
+// loan names what a stage hands over: its forward an activation, its backward a cotangent. Rows that run a
+// stage together hand over each its own.
 func loan(row int, a plan.Action, stage int, k plan.Kind, port int32) plan.Loan {
 	a.Stage, a.Kind = int16(stage), k
 	return plan.Loan{Of: a, Port: int(port), Row: row}
@@ -216,7 +225,8 @@ func (x *Replay) End(row int, a plan.Action, class int32) {
 	}
 }
 
-// gave hands an activation over when a forward has ended, and lets go what the stage holds of it and of its cotangent.
+// gave hands an activation over when a forward has ended, and lets go what the stage holds of it and of its
+// cotangent.
 func (x *Replay) gave(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, p *core.Port, name string) {
 	h := f.Gives[name]
 	own := x.first(p) == p.ID // of several consumers the first counts the giver's own hold
@@ -242,7 +252,8 @@ func (x *Replay) gave(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, 
 	}
 }
 
-// took hands a cotangent over when a backward has ended, and lets go what the stage holds of it and of the activation.
+// took hands a cotangent over when a backward has ended, and lets go what the stage holds of it and of the
+// activation.
 func (x *Replay) took(row int, a plan.Action, ph grad.Phase, f *grad.Footprint, p *core.Port, name string) {
 	h := f.Sends[name]
 	switch {

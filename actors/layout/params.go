@@ -20,7 +20,8 @@ type Held struct {
 // Sharded reports whether the rank holds only some rows of its slice (ZeRO-3).
 func (h Held) Sharded() bool { return h.Region.From > 0 || h.Region.To < h.Local[0] }
 
-// ParamPlan is one trained parameter of a rank with what the optimizer step does with it. Axes are those of its side's mesh.
+// ParamPlan is one trained parameter of a rank with what the optimizer step does with it. Axes are those of
+// its side's mesh.
 type ParamPlan struct {
 	Held
 	Index    int           // in the whole model
@@ -30,8 +31,9 @@ type ParamPlan struct {
 	Gather   []int         // axes over which updated rows are gathered: Zero where every rank holds all rows
 	Own      family.Region // the rows that this rank updates
 	SavesOwn bool          // this rank puts their state into checkpoints
-	Tie      int           // 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
-	Counts   bool          // this rank counts it in the gradient norm
+	// 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
+	Tie    int
+	Counts bool // this rank counts it in the gradient norm
 }
 
 // Owners lists the pipeline ranks that hold a parameter, in stage order.
@@ -76,7 +78,8 @@ func (l *Layout) rank(r int) RankPart {
 		for _, p := range l.Main(s).Params {
 			if first := seen[p.Name]; first != nil {
 				if first.Grad != p.Grad {
-					panic(fmt.Sprintf("layout: the gradient of %s is placed %v on one stage and %v on another", p.Name, first.Grad, p.Grad))
+					panic(fmt.Sprintf("layout: the gradient of %s is placed %v on one stage and %v on "+
+						"another", p.Name, first.Grad, p.Grad))
 				}
 				continue
 			}
@@ -91,7 +94,8 @@ func (l *Layout) rank(r int) RankPart {
 	return part
 }
 
-// shard is the part of a parameter's slice that the rank at pos has where rows are shared out over some axes.
+// shard is the part of a parameter's slice that the rank at pos has where rows are shared out over some
+// axes.
 func shard(o *grad.Options, h family.Region, rows int, pos, axes []int) family.Region {
 	h.From, h.To = grad.ShardRows(rows, o.Member(pos, axes), o.Members(axes))
 	return h
@@ -111,11 +115,13 @@ func (l *Layout) held1(part *RankPart, p *grad.Param) Held {
 	return h
 }
 
-// alone reports whether the rank is the first of those that hold the same region: at the beginning of every axis of the parameter's mesh over
-// which it is neither cut nor shared out by rows, and on the first stage that has it.
+// alone reports whether the rank is the first of those that hold the same region: at the beginning of every
+// axis of the parameter's mesh over which it is neither cut nor shared out by rows, and on the first stage
+// that has it.
 func (l *Layout) alone(part *RankPart, h Held, rows []int) bool {
 	for m, a := range l.meshes[h.Side] {
-		if a.Fold == h.Fold && part.Sides[h.Side].Pos[m] > 0 && h.Place.On(m).Kind == grad.Replicated && !slices.Contains(rows, m) {
+		if a.Fold == h.Fold && part.Sides[h.Side].Pos[m] > 0 && h.Place.On(m).Kind == grad.Replicated &&
+			!slices.Contains(rows, m) {
 			return false
 		}
 	}

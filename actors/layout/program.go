@@ -14,7 +14,8 @@ func (j *Job) program(shape schedule.Shape) (*plan.Program, error) {
 		return schedule.Build(j.Schedule, shape)
 	}
 	if len(p.Rows) != shape.Ranks || p.Micro != shape.Micro || len(p.StageRank) != shape.Ranks*shape.Loops {
-		return nil, fmt.Errorf("the program has %d ranks, %d stages and %d microbatches, the plan %d, %d and %d: set plan.pp, plan.virtual_stages and train.global_batch",
+		return nil, fmt.Errorf("the program has %d ranks, %d stages and %d microbatches, the plan %d, "+
+			"%d and %d: set plan.pp, plan.virtual_stages and train.global_batch",
 			len(p.Rows), len(p.StageRank), p.Micro, shape.Ranks, shape.Ranks*shape.Loops, shape.Micro)
 	}
 	return p, p.Check()

@@ -45,7 +45,8 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 	for _, t := range part.Ties {
 		groups = append(groups, group(t))
 	}
-	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups, Ports: l.Ports, Lower: l.Lower, Absent: l.Absent, Shaped: l.Class > 0,
+	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups,
+		Ports: l.Ports, Lower: l.Lower, Absent: l.Absent, Shaped: l.Class > 0,
 		Update: l.updateSegments(&part),
 		Routes: l.routes(r),
 		Peer: func(stage int) actors.Ref {
@@ -54,8 +55,8 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 		Loader: l.LoaderRef(proc, part.Coord.DP), Coordinator: CoordinatorRef, Credits: j.Credits}
 }
 
-// Buddies are, by rank, the ranks that keep a second copy of their state in memory: in the next process, so that a process that is lost takes
-// no state along. With one process there are none.
+// Buddies are, by rank, the ranks that keep a second copy of their state in memory: in the next process, so
+// that a process that is lost takes no state along. With one process there are none.
 func (l *Layout) Buddies(procs int) (out []int) {
 	if procs < 2 {
 		return nil
@@ -74,7 +75,8 @@ func (l *Layout) Buddies(procs int) (out []int) {
 	return out
 }
 
-// Alone reports whether every rank carries out an update that is committed without hearing from others, as without ZeRO.
+// Alone reports whether every rank carries out an update that is committed without hearing from others, as
+// without ZeRO.
 func (l *Layout) Alone() bool {
 	for i := range l.Ranks {
 		if len(l.Exchanges(&l.Ranks[i], Apply)) > 0 {

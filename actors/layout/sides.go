@@ -11,7 +11,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// PartPlan gives a leading component of a model, such as a vision tower with its projector, a mesh of its own beside the decoder's.
+// PartPlan gives a leading component of a model, such as a vision tower with its projector, a mesh of its
+// own beside the decoder's.
 type PartPlan struct {
 	From   int // its first block; it ends where the next part, or the decoder, begins
 	TP     int // its tensor parallelism
@@ -22,7 +23,8 @@ type PartPlan struct {
 	Widths []int // heads and widths that TP has to divide
 }
 
-// TowerParts are the parts of a model whose vision tower, with its projector, has the given plan; nil is none.
+// TowerParts are the parts of a model whose vision tower, with its projector, has the given plan; nil is
+// none.
 func TowerParts(m *family.Model, e *PartPlan) []*PartPlan {
 	if e == nil {
 		return nil
@@ -34,8 +36,9 @@ func TowerParts(m *family.Model, e *PartPlan) []*PartPlan {
 	return []*PartPlan{&out}
 }
 
-// Where replicas of a part live: on the ranks of the first pipeline rank, on all ranks of the decoder's replica, or on ranks
-// of their own. With TP smaller than such a set there are several replicas, which take microbatches in turn.
+// Where replicas of a part live: on the ranks of the first pipeline rank, on all ranks of the decoder's
+// replica, or on ranks of their own. With TP smaller than such a set there are several replicas, which take
+// microbatches in turn.
 const (
 	OverFirst = "first"
 	OverAll   = "all"
@@ -51,13 +54,16 @@ func (e *PartPlan) Check(m topology.Mesh) error {
 	case e.Over == OverOwn && e.Ranks < 1:
 		return fmt.Errorf("an encoder on ranks of its own needs at least one; set plan.encoder.ranks")
 	case e.TP < 1 || n%e.TP != 0:
-		return fmt.Errorf("encoder tp=%d does not divide the %d ranks that it runs on; set plan.encoder.tp to a divisor", e.TP, n)
+		return fmt.Errorf("encoder tp=%d does not divide the %d ranks that it runs on; set "+
+			"plan.encoder.tp to a divisor", e.TP, n)
 	case e.Over != OverOwn && width%e.TP != 0:
-		return fmt.Errorf("encoder tp=%d does not divide the decoder's tp=%d; set plan.encoder.tp to a divisor, or give the encoder ranks of its own", e.TP, width)
+		return fmt.Errorf("encoder tp=%d does not divide the decoder's tp=%d; set plan.encoder.tp to a "+
+			"divisor, or give the encoder ranks of its own", e.TP, width)
 	}
 	for _, w := range e.Widths {
 		if w%e.TP != 0 {
-			return fmt.Errorf("encoder tp=%d does not divide the tower's heads and MLP widths %v; set plan.encoder.tp to a divisor", e.TP, e.Widths)
+			return fmt.Errorf("encoder tp=%d does not divide the tower's heads and MLP widths %v; set "+
+				"plan.encoder.tp to a divisor", e.TP, e.Widths)
 		}
 	}
 	return nil
@@ -86,7 +92,8 @@ type Side struct {
 	Pos  []int           // of the rank, by axis; nil for one that has no part in the component
 }
 
-// First reports whether the rank is the first of those that compute the same: a value that all of them have counts once.
+// First reports whether the rank is the first of those that compute the same: a value that all of them have
+// counts once.
 func (s Side) First() bool {
 	for m, a := range s.Mesh {
 		if !a.Data && a.Fold == 0 && s.Pos != nil && s.Pos[m] > 0 {
@@ -99,7 +106,8 @@ func (s Side) First() bool {
 // sidesOf is the number of sides.
 func (l *Layout) sidesOf() int { return 1 + len(l.Job.Parts) }
 
-// own is the number of ranks of a replica that run part i alone, and before how many such ranks of earlier parts lie.
+// own is the number of ranks of a replica that run part i alone, and before how many such ranks of earlier
+// parts lie.
 func (l *Layout) own(i int) (n, before int) {
 	for k, e := range l.Job.Parts[:i+1] {
 		before += n
@@ -128,7 +136,8 @@ func (l *Layout) World() int { return l.Job.Mesh.Size() + l.Job.Mesh.Replicas()*
 // LocalRanks is the number of ranks of one replica of the decoder with those of its parts.
 func (l *Layout) LocalRanks() int { return l.shared() + l.owned() }
 
-// Local is the replica of a rank and its number there: the decoder's by pipeline rank and place in it, then the parts' own.
+// Local is the replica of a rank and its number there: the decoder's by pipeline rank and place in it, then
+// the parts' own.
 func (l *Layout) Local(rank int) (dp, local int) {
 	m := l.Job.Mesh
 	if rank < m.Size() {
@@ -155,7 +164,8 @@ func (l *Layout) Name(rank int) string {
 	return fmt.Sprintf("rank %d (encoder %d dp %d)", rank, local-l.shared(), dp)
 }
 
-// partGroups are the replicas of part i as local ranks; microbatch m belongs to replica m modulo their number.
+// partGroups are the replicas of part i as local ranks; microbatch m belongs to replica m modulo their
+// number.
 func (l *Layout) partGroups(i int) (out [][]int) {
 	e, first := l.Job.Parts[i], 0
 	if e.Over == OverOwn {
@@ -195,7 +205,8 @@ func (l *Layout) mesh(side int) (out []grad.MeshAxis) {
 	m := l.Job.Mesh
 	if side != DecoderSide {
 		e := l.Job.Parts[side-1]
-		return []grad.MeshAxis{{Name: topology.DP, Size: m.Replicas() * e.slots(m) / e.TP, Data: true, Zero: true}, {Name: topology.TP, Size: e.TP}}
+		return []grad.MeshAxis{{Name: topology.DP, Size: m.Replicas() * e.slots(m) / e.TP, Data: true,
+			Zero: true}, {Name: topology.TP, Size: e.TP}}
 	}
 	for _, a := range m.Axes() {
 		if a.Name == topology.PP {
@@ -277,8 +288,9 @@ type groupKey struct {
 	axes string
 }
 
-// groupAxes lists every group that traces and the optimizer step communicate in: each axis by itself, the data axes together, and those
-// over which state is sharded. A group's place in the list is its index in core.RankLayout.Groups; those of tied parameters follow.
+// groupAxes lists every group that traces and the optimizer step communicate in: each axis by itself, the
+// data axes together, and those over which state is sharded. A group's place in the list is its index in
+// core.RankLayout.Groups; those of tied parameters follow.
 func (l *Layout) groupAxes() {
 	l.groups = map[groupKey]int{}
 	add := func(side int, axes []int) {
@@ -349,9 +361,9 @@ func (l *Layout) GroupAlong(side int, names ...string) int {
 	return l.Group(side, axes)
 }
 
-// routes makes the table of who sends and takes what runs between the parts and the decoder, for one rank: what a part gives goes to every
-// rank of the consumer's pipeline rank, and one of those sends the cotangent back to each rank of the part's replica, both being
-// replicated on either side.
+// routes makes the table of who sends and takes what runs between the parts and the decoder, for one rank:
+// what a part gives goes to every rank of the consumer's pipeline rank, and one of those sends the cotangent
+// back to each rank of the part's replica, both being replicated on either side.
 func (l *Layout) routes(rank int) func(port int32, back bool) *core.Route {
 	if len(l.Job.Parts) == 0 {
 		return nil

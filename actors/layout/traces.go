@@ -24,7 +24,8 @@ var PhaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: g
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	j := l.Job
 	o := grad.Options{Mesh: l.meshes[l.Side(stage)], DType: j.DType,
-		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute, NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
+		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute,
+		NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
 	if j.Offload > 0 && !eval {
 		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
 	}
@@ -112,7 +113,8 @@ func (l *Layout) learns(stage int) bool {
 	return slices.ContainsFunc(l.Main(stage).Out, func(p *grad.Port) bool { return p.Grad })
 }
 
-// Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with pictures.
+// Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with
+// pictures.
 func (l *Layout) Main(stage int) *grad.Trace { return l.Traces[TraceKey{Stage: stage, Class: l.Class}] }
 
 // Trace is that of a key, made when a class of shape is met for the first time.
@@ -133,7 +135,8 @@ func (l *Layout) Trace(k TraceKey) *grad.Trace {
 func (l *Layout) record(k TraceKey) *grad.Trace {
 	j := l.Job
 	rows := j.Rows / max(1, j.Chunks)
-	return j.Model.Record(l.options(k.Eval, k.Stage, k.Chunk), block.Rec{Shape: j.Model.Shape(rows, k.Class), Lora: j.Lora}, l.Stages[k.Stage])
+	return j.Model.Record(l.options(k.Eval, k.Stage, k.Chunk), block.Rec{Shape: j.Model.Shape(rows, k.Class),
+		Lora: j.Lora}, l.Stages[k.Stage])
 }
 
 func (l *Layout) traces() {
@@ -178,7 +181,8 @@ type loweredKey struct {
 	k plan.Kind
 }
 
-// Lower lists the segments of an action for microbatches of a class. It may be called from several goroutines.
+// Lower lists the segments of an action for microbatches of a class. It may be called from several
+// goroutines.
 func (l *Layout) Lower(a plan.Action, eval bool, class int32) []core.Segment {
 	if a.Chunk < 0 || int(a.Stage) >= len(l.Stages) {
 		return nil

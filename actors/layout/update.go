@@ -19,7 +19,8 @@ const (
 	numUpdate        // Gather has a segment only if Apply communicates
 )
 
-// Exchange is a communication of the optimizer step: parameters of one side that are sent along the same axes.
+// Exchange is a communication of the optimizer step: parameters of one side that are sent along the same
+// axes.
 type Exchange struct {
 	Side    int
 	Axes    []int
@@ -43,10 +44,13 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 		if len(axes) == 0 {
 			continue
 		}
-		at := slices.IndexFunc(out, func(x Exchange) bool { return x.Side == p.Side && slices.Equal(x.Axes, axes) })
+		at := slices.IndexFunc(out, func(x Exchange) bool {
+			return x.Side == p.Side && slices.Equal(x.Axes, axes)
+		})
 		if at < 0 {
 			o := grad.Options{Mesh: l.meshes[p.Side]}
-			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes), Members: o.Members(axes)})
+			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes),
+				Members: o.Members(axes)})
 		}
 		out[at].Params = append(out[at].Params, i)
 	}
@@ -65,12 +69,14 @@ func (l *Layout) Rows(p ParamPlan, member int) (from, to int) {
 	return grad.ShardRows(p.Local[0], o.Member(pos, p.Zero), o.Members(p.Zero))
 }
 
-// updateSegments lists the optimizer step of a rank: its segments with who communicates, what is sent and what is moved. Host and simulator
-// read this one description; the host carries it out, and the simulator prices its bytes.
+// updateSegments lists the optimizer step of a rank: its segments with who communicates, what is sent and
+// what is moved. Host and simulator read this one description; the host carries it out, and the simulator
+// prices its bytes.
 func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	segs := make([]core.Segment, numUpdate-1)
 	for _, x := range l.Exchanges(part, SumTP) {
-		segs[SumTP].Comms = append(segs[SumTP].Comms, core.Comm{Group: x.Group, Bytes: summed(part.elements(x.Params), x.Members)})
+		segs[SumTP].Comms = append(segs[SumTP].Comms,
+			core.Comm{Group: x.Group, Bytes: summed(part.elements(x.Params), x.Members)})
 	}
 	for _, x := range l.Exchanges(part, SumDP) {
 		members, n, own := int64(x.Members), part.elements(x.Params), int64(0)
@@ -93,12 +99,14 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 				n += int64(tensor.Len(p.Local)) / int64(o.Members(p.Zero))
 			}
 		}
-		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: len(l.axes) + i, Bytes: summed(n, len(members))})
+		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: len(l.axes) + i,
+			Bytes: summed(n, len(members))})
 	}
 	segs[SumNorm].Ready = true
 	for _, x := range l.Exchanges(part, Apply) {
 		members := int64(x.Members)
-		sent := part.elements(x.Params) * int64(l.Job.DType.Size()) * (members - 1) / members // updated weights have the training precision
+		// updated weights have the training precision
+		sent := part.elements(x.Params) * int64(l.Job.DType.Size()) * (members - 1) / members
 		segs[Apply].Comms = append(segs[Apply].Comms, core.Comm{Group: x.Group, Bytes: sent})
 	}
 	for _, p := range part.Params {

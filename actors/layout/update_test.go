@@ -20,13 +20,14 @@ func small(t *testing.T, optimizer string, mesh topology.Mesh, zero int) *Layout
 	c.Hidden, c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab = 16, 2, 4, 2, 4, 32, 50
 	m, err := family.Build(c, 8)
 	require.NoError(t, err)
-	l, err := Plan(&Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8, Optim: optim.Config{Name: optimizer}})
+	l, err := Plan(&Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8,
+		Optim: optim.Config{Name: optimizer}})
 	require.NoError(t, err)
 	return l
 }
 
-// TestUpdateCosts counts by hand what the optimizer step of one rank moves and sends: the optimizer's own state tensors decide, not
-// a fixed number of moments.
+// TestUpdateCosts counts by hand what the optimizer step of one rank moves and sends: the optimizer's own
+// state tensors decide, not a fixed number of moments.
 func TestUpdateCosts(t *testing.T) {
 	for name, states := range map[string]int64{"adamw": 2, "sgd": 1} {
 		for zero := range 2 {
@@ -41,7 +42,8 @@ func TestUpdateCosts(t *testing.T) {
 			if zero == 0 {
 				own = n
 			}
-			require.Equal(t, own*(8+8+8*states), segs[Apply].Bytes, "%s zero=%d: gradient, weight and state are read and written", name, zero)
+			require.Equal(t, own*(8+8+8*states), segs[Apply].Bytes,
+				"%s zero=%d: gradient, weight and state are read and written", name, zero)
 			require.Equal(t, len(l.Ranks[0].Params), segs[Apply].Calls)
 			sent := 4 * n / 2 // to one other rank: a reduce-scatter, and without ZeRO a gather of the sums
 			if zero == 0 {

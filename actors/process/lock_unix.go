@@ -24,7 +24,8 @@ func LockDir(key, dir string) (release func(), err error) {
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		pid, _ := os.ReadFile(path)
 		f.Close()
-		return nil, fmt.Errorf("%s: %s is in use by another run, process %s; wait for it, or choose another directory", key, dir, strings.TrimSpace(string(pid)))
+		return nil, fmt.Errorf("%s: %s is in use by another run, process %s; wait for it, or choose "+
+			"another directory", key, dir, strings.TrimSpace(string(pid)))
 	}
 	_ = f.Truncate(0)
 	_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // for the message above only

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Broken reports whether f is a pipe or a terminal whose other end is gone. A write to any socket that is broken raises SIGPIPE too.
+// Broken reports whether f is a pipe or a terminal whose other end is gone. A write to any socket that is
+// broken raises SIGPIPE too.
 func Broken(f *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLOUT}}
 	for {

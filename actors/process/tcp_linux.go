@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GiveUpAfter lets a connection fail when its peer has acknowledged nothing for a while, whether something was sent or not. By itself TCP
-// tries for a quarter of an hour. Connections of another kind are left as they are.
+// GiveUpAfter lets a connection fail when its peer has acknowledged nothing for a while, whether something
+// was sent or not. By itself TCP tries for a quarter of an hour. Connections of another kind are left as
+// they are.
 func GiveUpAfter(c net.Conn, after time.Duration) error {
 	t, ok := c.(*net.TCPConn)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// GiveUpAfter lets an idle connection fail when its peer has answered nothing for a while; what was sent and is not acknowledged is tried for
-// as long as the system likes.
+// GiveUpAfter lets an idle connection fail when its peer has answered nothing for a while; what was sent and
+// is not acknowledged is tried for as long as the system likes.
 func GiveUpAfter(c net.Conn, after time.Duration) error {
 	if t, ok := c.(*net.TCPConn); ok {
 		return t.SetKeepAliveConfig(keepAlive(after))

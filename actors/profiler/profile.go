@@ -126,7 +126,8 @@ func (r ProfileReport) PrintPhases(w io.Writer) {
 	n := float64(r.Steps)
 	for _, l := range r.Lanes {
 		row := func(name string, s, kernels float64) {
-			t.AppendRow(table.Row{l.Name, name, unit.Seconds(s / n), unit.Percent(s / l.Wall), unit.Seconds(kernels / n), unit.Percent((s - kernels) / l.Wall)})
+			t.AppendRow(table.Row{l.Name, name, unit.Seconds(s / n), unit.Percent(s / l.Wall),
+				unit.Seconds(kernels / n), unit.Percent((s - kernels) / l.Wall)})
 		}
 		for _, ph := range l.Phases {
 			row(ph.Name, ph.Seconds, ph.Kernels)
@@ -141,8 +142,10 @@ func (r ProfileReport) PrintPhases(w io.Writer) {
 		}{{"loader", l.Loader, 0}, {"saving", l.Saving, l.Copying}, {handing, l.Messages, 0}} {
 			row(x.name, x.s, x.kernels)
 		}
-		t.AppendRow(table.Row{l.Name, "waiting for ranks", unit.Seconds(l.Waiting / n), unit.Percent(l.Waiting / l.Wall), "", ""})
-		t.AppendRow(table.Row{l.Name, "step", unit.Seconds(l.Wall / n), "100.00%", unit.Seconds(l.Kernels / n), unit.Percent((l.Wall - l.Waiting - l.Kernels) / l.Wall)})
+		t.AppendRow(table.Row{l.Name, "waiting for ranks", unit.Seconds(l.Waiting / n),
+			unit.Percent(l.Waiting / l.Wall), "", ""})
+		t.AppendRow(table.Row{l.Name, "step", unit.Seconds(l.Wall / n), "100.00%",
+			unit.Seconds(l.Kernels / n), unit.Percent((l.Wall - l.Waiting - l.Kernels) / l.Wall)})
 		t.AppendSeparator()
 	}
 	t.Render()
@@ -161,10 +164,13 @@ func (r ProfileReport) PrintKernels(w io.Writer, most int) {
 		if k.Flops > 0 {
 			rate = fmt.Sprintf("%.1f", k.Flops/k.Seconds/1e9)
 		}
-		t.AppendRow(table.Row{k.Name, k.DType, fmt.Sprintf("%.4g", float64(k.Calls)/n), unit.Seconds(k.Seconds / n), unit.Percent(k.Share), rate, fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), unit.Percent(k.OfPeak)})
+		t.AppendRow(table.Row{k.Name, k.DType, fmt.Sprintf("%.4g", float64(k.Calls)/n),
+			unit.Seconds(k.Seconds / n), unit.Percent(k.Share), rate,
+			fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), unit.Percent(k.OfPeak)})
 	}
 	t.Render()
-	fmt.Fprintf(w, "outside kernels %s of the time, over %d steps of %s\n", unit.Percent(r.Share), r.Steps, unit.Seconds(r.Wall/n))
+	fmt.Fprintf(w, "outside kernels %s of the time, over %d steps of %s\n", unit.Percent(r.Share), r.Steps,
+		unit.Seconds(r.Wall/n))
 }
 
 // Write leaves the tables, the numbers and the picture at base.txt, base.json and base.svg.
@@ -176,7 +182,8 @@ func (p *Profiler) Write(base string, r ProfileReport) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(f, "%s\npeaks: %.1f GFLOP/s of float32 multiply-adds", time.Now().Format(time.RFC3339), r.Peaks.TeamMultiplyAdd/1e9)
+	fmt.Fprintf(f, "%s\npeaks: %.1f GFLOP/s of float32 multiply-adds", time.Now().Format(time.RFC3339),
+		r.Peaks.TeamMultiplyAdd/1e9)
 	if r.Peaks.TeamTiles > 0 {
 		fmt.Fprintf(f, ", %.1f of bfloat16 products", r.Peaks.TeamTiles/1e9)
 	}

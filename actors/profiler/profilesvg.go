@@ -12,7 +12,8 @@ import (
 )
 
 // phaseColours are those of the simulator's pictures for the same jobs.
-var phaseColours = map[string]string{"forward": "#4e79a7", "backward": "#59a14f", "optimizer": "#e15759", "save": "#9c755f", "loader": "#bab0ac"}
+var phaseColours = map[string]string{"forward": "#4e79a7", "backward": "#59a14f", "optimizer": "#e15759",
+	"save": "#9c755f", "loader": "#bab0ac"}
 
 // kernelColour groups kernels: products, attention, the loss, the optimizer, and everything that memory
 // bounds.
@@ -46,7 +47,9 @@ func (p *Profiler) Picture(w *bufio.Writer, r ProfileReport) {
 	events, length := p.Rec.LastStep()
 	rows := 2*len(r.Lanes) + 1
 	bars := min(profileBars, len(r.Table))
-	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" "+
+		"font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" "+
+		"fill=\"#fff\"/>\n",
 		profileLeft+profileWidth+10, (rows+bars+6)*ProfileRow)
 	text := func(x float64, row int, s string) {
 		fmt.Fprintf(w, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", x, row*ProfileRow+13, html.EscapeString(s))
@@ -55,9 +58,12 @@ func (p *Profiler) Picture(w *bufio.Writer, r ProfileReport) {
 		if width < thinnest {
 			return
 		}
-		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>%s</title></rect>\n", x, row*ProfileRow+1, width, ProfileRow-3, colour, html.EscapeString(title))
+		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "+
+			"fill=\"%s\"><title>%s</title></rect>\n", x, row*ProfileRow+1, width, ProfileRow-3, colour,
+			html.EscapeString(title))
 	}
-	text(4, 0, fmt.Sprintf("the last of %d steps, %s; outside kernels %s of the time of all", r.Steps, unit.Seconds(length), unit.Percent(r.Share)))
+	text(4, 0, fmt.Sprintf("the last of %d steps, %s; outside kernels %s of the time of all", r.Steps,
+		unit.Seconds(length), unit.Percent(r.Share)))
 	for i, l := range r.Lanes {
 		text(4, 2*i+1, l.Name)
 		text(14, 2*i+2, "kernels")
@@ -69,20 +75,24 @@ func (p *Profiler) Picture(w *bufio.Writer, r ProfileReport) {
 		if e.Kernel {
 			row, colour = row+1, kernelColour(e.Name)
 		}
-		bar(profileLeft+e.Start*scale, (e.End-e.Start)*scale, row, colour, e.Name+": "+unit.Seconds(e.End-e.Start))
+		bar(profileLeft+e.Start*scale, (e.End-e.Start)*scale, row, colour,
+			e.Name+": "+unit.Seconds(e.End-e.Start))
 	}
 	shares(r.Table[:bars], rows+2, text, bar)
-	text(4, rows+bars+3, "jobs: forward blue, backward green, optimizer red. Kernels: products blue, attention orange, loss violet, optimizer red, the rest teal.")
+	text(4, rows+bars+3, "jobs: forward blue, backward green, optimizer red. Kernels: products blue, "+
+		"attention orange, loss violet, optimizer red, the rest teal.")
 	fmt.Fprint(w, "</svg>\n")
 }
 
 // shares draws a bar a kernel, the longest first.
-func shares(ks []profile.KernelSum, row int, text func(x float64, row int, s string), bar func(x, width float64, row int, colour, title string)) {
+func shares(ks []profile.KernelSum, row int, text func(x float64, row int, s string),
+	bar func(x, width float64, row int, colour, title string)) {
 	for i, k := range ks {
 		text(4, row+i, k.Name)
 		x := 2 * profileLeft
 		width := k.Share / ks[0].Share * (profileWidth - profileLeft - 200)
 		bar(x, max(width, 1), row+i, kernelColour(k.Name), k.Name)
-		text(x+max(width, 1)+4, row+i, fmt.Sprintf("%s, %s of peak", unit.Percent(k.Share), unit.Percent(k.OfPeak)))
+		text(x+max(width, 1)+4, row+i, fmt.Sprintf("%s, %s of peak", unit.Percent(k.Share),
+			unit.Percent(k.OfPeak)))
 	}
 }

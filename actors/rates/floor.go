@@ -41,12 +41,14 @@ func (s *Step) floor(l *layout.Layout, params int64, p kernels.Peaks) floor {
 		}
 		f.Bytes += savedBytes(tr)
 	}
-	f.Products, f.Attention, f.Bytes = f.Products*float64(s.Pp), f.Attention*float64(s.Pp), f.Bytes*float64(s.Pp)
+	f.Products, f.Attention, f.Bytes = f.Products*float64(s.Pp), f.Attention*float64(s.Pp),
+		f.Bytes*float64(s.Pp)
 	state := 28 // AdamW reads gradient, parameter and both moments and writes all but the gradient
 	if d != tensor.F32 {
 		state += d.Size() // the copy to compute with
 	}
-	f.Bytes += float64(params) * float64(state+2*d.Size()+4) // forward and backward read the weights, and gradients are written
+	// forward and backward read the weights, and gradients are written
+	f.Bytes += float64(params) * float64(state+2*d.Size()+4)
 	f.Seconds = (f.Products+f.Attention)/f.Peak + f.Bytes/f.Memory
 	return f
 }
@@ -61,7 +63,8 @@ func (s *Step) work(f *floor, n *grad.Node) {
 		f.Attention += 2 * pairs * float64(n.In[0].Shape[1]) * (width(0) + width(2))
 	case n.Op.Kernel == kernels.AttentionBwd:
 		f.Attention += 2 * pairs * float64(n.In[1].Shape[1]) * (3*width(1) + 2*width(3))
-	case n.Op.Kernel == kernels.LinearCEBwd: // two gradients; what else it computes depends on what the forward keeps
+	// two gradients; what else it computes depends on what the forward keeps
+	case n.Op.Kernel == kernels.LinearCEBwd:
 		f.Products += 4 * float64(tensor.Len(n.In[0].Local)) * float64(n.In[1].Local[0])
 	default: // of the product alone, whatever runs behind it
 		in := make([][]int, len(n.In))
@@ -85,7 +88,8 @@ func savedBytes(tr *grad.Trace) (n float64) {
 				in = append(in, e.In...)
 			}
 			for _, v := range in {
-				if v != nil && v.Const == nil && v.Node.Phase == grad.F && v.Node.Op.Kernel != kernels.LinearLSE && !v.Weight && !seen[v] {
+				if v != nil && v.Const == nil && v.Node.Phase == grad.F &&
+					v.Node.Op.Kernel != kernels.LinearLSE && !v.Weight && !seen[v] {
 					seen[v] = true
 					n += 2 * float64(tensor.Len(v.Local)*v.DType.Size())
 				}

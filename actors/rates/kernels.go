@@ -33,7 +33,8 @@ type kernelCase struct {
 }
 
 // Kernels measures every case; the rounds go over all cases, so that a disturbance does not hit one alone.
-func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, threads, rounds int) (out []KernelTime) {
+func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, threads,
+	rounds int) (out []KernelTime) {
 	cases := kernelCases(d, only)
 	all := make([][]float64, len(cases))
 	for range rounds {
@@ -43,7 +44,8 @@ func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, th
 	}
 	for i, c := range cases {
 		slices.Sort(all[i])
-		k := KernelTime{Name: c.name, DType: d.String(), Threads: threads, Seconds: all[i][rounds/2], Flops: c.flops, Bytes: c.bytes}
+		k := KernelTime{Name: c.name, DType: d.String(), Threads: threads, Seconds: all[i][rounds/2],
+			Flops: c.flops, Bytes: c.bytes}
 		peak := p.MultiplyAdd
 		if d == tensor.BF16 && p.Tiles > 0 {
 			peak = p.Tiles
@@ -114,11 +116,13 @@ const benchT, benchW, benchF, benchV = 2048, 512, 1408, 32000
 func kernelGroups() (l []kernelGroup) {
 	for _, s := range [][2]int{{benchW, benchW}, {benchF, benchW}, {benchW, benchF}} {
 		name := fmt.Sprintf(" %d×%d×%d", benchT, s[0], s[1])
-		l = append(l, kernelGroup{[]string{"linear" + name, "linear dx" + name, "linear dw" + name}, func(k *kernelSet) { linearCases(k, name, s[0], s[1]) }})
+		l = append(l, kernelGroup{[]string{"linear" + name, "linear dx" + name, "linear dw" + name},
+			func(k *kernelSet) { linearCases(k, name, s[0], s[1]) }})
 	}
 	for _, s := range [][2]int{{4, 512}, {1, 4096}} {
 		name := fmt.Sprintf(" %d×%d", s[0], s[1])
-		l = append(l, kernelGroup{[]string{"attention" + name, "attention backward" + name}, func(k *kernelSet) { attentionCases(k, name, s[0], s[1]) }})
+		l = append(l, kernelGroup{[]string{"attention" + name, "attention backward" + name},
+			func(k *kernelSet) { attentionCases(k, name, s[0], s[1]) }})
 	}
 	return append(l,
 		kernelGroup{[]string{"rmsnorm", "layernorm"}, normCases},
@@ -144,8 +148,10 @@ func linearCases(k *kernelSet, name string, n, d int) {
 	x, m, y := k.drawn(benchT, d), k.drawn(n, d), k.drawn(benchT, n)
 	flops := 2 * float64(benchT) * float64(n) * float64(d)
 	k.add("linear"+name, flops, &kernels.Call{Op: kernels.Linear, In: operands(x, m), Out: operands(y)})
-	k.add("linear dx"+name, flops, &kernels.Call{Op: kernels.LinearDX, In: operands(y, m), Out: operands(k.drawn(benchT, d))})
-	k.add("linear dw"+name, flops, &kernels.Call{Op: kernels.LinearDW, In: operands(y, x), Out: operands(k.f32(n, d)), Attr: kernels.Attr{I: [4]int{kernels.Accumulate}}})
+	k.add("linear dx"+name, flops, &kernels.Call{Op: kernels.LinearDX, In: operands(y, m),
+		Out: operands(k.drawn(benchT, d))})
+	k.add("linear dw"+name, flops, &kernels.Call{Op: kernels.LinearDW, In: operands(y, x),
+		Out: operands(k.f32(n, d)), Attr: kernels.Attr{I: [4]int{kernels.Accumulate}}})
 }
 
 func operands(x ...*tensor.Tensor) []*tensor.Tensor { return x }
@@ -153,15 +159,18 @@ func operands(x ...*tensor.Tensor) []*tensor.Tensor { return x }
 func normCases(k *kernelSet) {
 	x, y, w, b := k.drawn(benchT, benchW), k.drawn(benchT, benchW), k.drawn(benchW), k.drawn(benchW)
 	at := kernels.Attr{F: [2]float64{1e-5}}
-	k.add("rmsnorm", 0, &kernels.Call{Op: kernels.RMSNorm, In: operands(x, w), Out: operands(y, k.f32(benchT)), Attr: at})
-	k.add("layernorm", 0, &kernels.Call{Op: kernels.LayerNorm, In: operands(x, w, b), Out: operands(y, k.f32(benchT), k.f32(benchT)), Attr: at})
+	k.add("rmsnorm", 0, &kernels.Call{Op: kernels.RMSNorm, In: operands(x, w),
+		Out: operands(y, k.f32(benchT)), Attr: at})
+	k.add("layernorm", 0, &kernels.Call{Op: kernels.LayerNorm, In: operands(x, w, b),
+		Out: operands(y, k.f32(benchT), k.f32(benchT)), Attr: at})
 }
 
 func activationCases(k *kernelSet) {
 	act := func() *tensor.Tensor { return k.drawn(benchT, benchF) }
 	g, u, m := act(), act(), act()
 	k.add("swiglu", 0, &kernels.Call{Op: kernels.SwiGLU, In: operands(g, u), Out: operands(m)})
-	k.add("swiglu backward", 0, &kernels.Call{Op: kernels.SwiGLUBwd, In: operands(m, g, u), Out: operands(act(), act())})
+	k.add("swiglu backward", 0, &kernels.Call{Op: kernels.SwiGLUBwd, In: operands(m, g, u),
+		Out: operands(act(), act())})
 	k.add("gelu", 0, &kernels.Call{Op: kernels.Act, In: operands(g), Out: operands(m)})
 }
 
@@ -175,16 +184,21 @@ func (k *kernelSet) targets() *tensor.Tensor {
 
 func lossCases(k *kernelSet) {
 	x, head, target := k.drawn(benchT, benchW), k.drawn(benchV, benchW), k.targets()
-	lse, e, top := tensor.Make(tensor.F32, benchT, 1), tensor.Make(k.d, benchT, benchV), tensor.Make(tensor.F32, benchT, (benchV+kernels.LSEBlock-1)/kernels.LSEBlock)
+	lse, e, top := tensor.Make(tensor.F32, benchT, 1), tensor.Make(k.d, benchT, benchV),
+		tensor.Make(tensor.F32, benchT, (benchV+kernels.LSEBlock-1)/kernels.LSEBlock)
 	const flops = 2. * benchT * benchW * benchV
-	k.add("cross-entropy", flops, &kernels.Call{Op: kernels.LinearLSE, In: operands(x, head, target), Out: operands(lse, tensor.Make(tensor.F32, benchT), e, top)})
-	k.add("cross-entropy backward", 2*flops, &kernels.Call{Op: kernels.LinearCEBwd, Out: operands(k.drawn(benchT, benchW), k.f32(benchV, benchW)),
-		In: operands(x, head, target, lse.Alias(benchT), k.f32(benchT), tensor.Of(tensor.F32, []float32{1}, 1), e, top)})
+	k.add("cross-entropy", flops, &kernels.Call{Op: kernels.LinearLSE, In: operands(x, head, target),
+		Out: operands(lse, tensor.Make(tensor.F32, benchT), e, top)})
+	k.add("cross-entropy backward", 2*flops, &kernels.Call{Op: kernels.LinearCEBwd,
+		Out: operands(k.drawn(benchT, benchW), k.f32(benchV, benchW)),
+		In: operands(x, head, target, lse.Alias(benchT), k.f32(benchT),
+			tensor.Of(tensor.F32, []float32{1}, 1), e, top)})
 }
 
 func logitCases(k *kernelSet) {
 	rows := cpu.NewLossRows(k.d, k.targets(), benchV)
-	k.out = append(k.out, kernelCase{"cross-entropy of logits", 0, rows.Bytes(), func(b kernels.Backend) { rows.Run(b.(*cpu.Backend)) }})
+	k.out = append(k.out, kernelCase{"cross-entropy of logits", 0, rows.Bytes(),
+		func(b kernels.Backend) { rows.Run(b.(*cpu.Backend)) }})
 }
 
 func optimizerCases(k *kernelSet) {
@@ -192,8 +206,10 @@ func optimizerCases(k *kernelSet) {
 		return
 	}
 	const n = 8 << 20
-	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7), tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
-	k.add("adamw, 8 Mi", 0, &kernels.Call{Op: kernels.AdamW, In: operands(k.drawn(n), hyper, clip), Out: operands(k.drawn(n), k.drawn(n), tensor.Make(k.d, n))})
+	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7),
+		tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
+	k.add("adamw, 8 Mi", 0, &kernels.Call{Op: kernels.AdamW, In: operands(k.drawn(n), hyper, clip),
+		Out: operands(k.drawn(n), k.drawn(n), tensor.Make(k.d, n))})
 }
 
 func attentionCases(k *kernelSet, name string, sequences, length int) {
@@ -208,6 +224,8 @@ func attentionCases(k *kernelSet, name string, sequences, length int) {
 	q, keys, v, o, lse := act(), act(), act(), act(), tensor.Make(tensor.F32, t, h)
 	at := kernels.Attr{I: [4]int{1}, F: [2]float64{1 / math.Sqrt(e)}}
 	flops := float64(sequences) * float64(length) * float64(length) / 2 * h * e * 2 * 2
-	k.add("attention"+name, flops, &kernels.Call{Op: kernels.Attention, In: operands(q, keys, v, c, c), Out: operands(o, lse), Attr: at})
-	k.add("attention backward"+name, 2.5*flops, &kernels.Call{Op: kernels.AttentionBwd, In: operands(o, q, keys, v, o, lse, c, c), Attr: at, Out: operands(act(), act(), act())})
+	k.add("attention"+name, flops, &kernels.Call{Op: kernels.Attention, In: operands(q, keys, v, c, c),
+		Out: operands(o, lse), Attr: at})
+	k.add("attention backward"+name, 2.5*flops, &kernels.Call{Op: kernels.AttentionBwd,
+		In: operands(o, q, keys, v, o, lse, c, c), Attr: at, Out: operands(act(), act(), act())})
 }

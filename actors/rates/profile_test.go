@@ -21,7 +21,8 @@ import (
 // briefly is bench step with a model that takes a tenth of a second.
 func briefly(t *testing.T, pp int) (*Step, *layout.Layout, *StepResult, *profiler.Profiler) {
 	t.Helper()
-	s := &Step{Shape: "llama58m", Precision: "fp32", Recompute: "selective", Profile: "x", Threads: 1, Steps: 4, Layers: 2, Hidden: 256, Inter: 512, Vocab: 500, Seq: 256, Batch: 2, Pp: pp}
+	s := &Step{Shape: "llama58m", Precision: "fp32", Recompute: "selective", Profile: "x", Threads: 1,
+		Steps: 4, Layers: 2, Hidden: 256, Inter: 512, Vocab: 500, Seq: 256, Batch: 2, Pp: pp}
 	require.NoError(t, s.check())
 	m, err := s.model()
 	require.NoError(t, err)
@@ -61,7 +62,7 @@ func TestProfileSums(t *testing.T) {
 		got, share := 0, 0.
 		for _, k := range r.Table {
 			share += k.Share
-			// The optimizer is no part of the traces, nor is the seed that a backward begins with.
+			// The optimizer is not part of the traces, nor is the seed that a backward begins with.
 			if !slices.Contains([]string{"adamw", "sum_squares", "fill"}, k.Name) {
 				got += k.Calls * (1 + strings.Count(k.Name, " + ")) // an epilogue is a call of the trace
 			}
@@ -101,7 +102,8 @@ func TestProfilePicture(t *testing.T) {
 	events, _ := prof.Rec.LastStep()
 	require.Greater(t, len(events), 100)
 	require.Greater(t, n, len(events)/2) // some are too thin to draw
-	for _, want := range []string{r.Lanes[0].Name, r.Lanes[1].Name, "loader", "forward: ", "backward: ", "optimizer: ", "of peak"} {
+	for _, want := range []string{r.Lanes[0].Name, r.Lanes[1].Name, "loader", "forward: ", "backward: ",
+		"optimizer: ", "of peak"} {
 		require.Contains(t, b.String(), want)
 	}
 	for y := range 2 { // the row of kernels of each rank
@@ -117,8 +119,10 @@ func TestFloor(t *testing.T) {
 		weights := layers*(4*h*h+3*h*ff) + v*h
 		params := weights + v*h + h*(2*layers+1)
 		f := s.floor(l, int64(params), kernels.Peaks{TeamMultiplyAdd: 1e9, Memory: 1e8})
-		require.Equal(t, float64(6*weights*tokens), f.Products, "two flops a weight forward and four backward")
-		require.Equal(t, float64(layers*heads*(2*256*257/2)*64*(4+10)), f.Attention, "two products forward and five backward, of pairs that see each other")
+		require.Equal(t, float64(6*weights*tokens), f.Products,
+			"two flops a weight forward and four backward")
+		require.Equal(t, float64(layers*heads*(2*256*257/2)*64*(4+10)), f.Attention,
+			"two products forward and five backward, of pairs that see each other")
 		state := float64(params) * (28 + 4 + 2*4)
 		acts := f.Bytes - state
 		// A layer keeps at least its input, q, k, v, o, the middle, gate and up; norms and the gate's

@@ -30,8 +30,10 @@ type PlanRate struct {
 
 // Plans times one search.
 func Plans() (out PlanRate, err error) {
-	const text = "model: {name: qwen/2.5-72b, init: random}\ndata: {paths: [none], tokenizer: none, seq_len: 4096}\ntrain: {steps: 1, global_batch: 512, precision: bf16}\n"
-	p, err := planner.New(planner.Request{Run: configs.Request{File: "bench.yaml", Text: []byte(text)}, Cluster: "h100", Hosts: "64"})
+	const text = "model: {name: qwen/2.5-72b, init: random}\ndata: {paths: [none], tokenizer: none, " +
+		"seq_len: 4096}\ntrain: {steps: 1, global_batch: 512, precision: bf16}\n"
+	p, err := planner.New(planner.Request{Run: configs.Request{File: "bench.yaml", Text: []byte(text)},
+		Cluster: "h100", Hosts: "64"})
 	if err != nil {
 		return out, err
 	}
@@ -80,7 +82,8 @@ type EventRate struct {
 
 // Events times steps of a described model on a mesh.
 func Events(mesh topology.Mesh, runs int) (EventRate, error) {
-	out := EventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP), mesh.Len(topology.PP), mesh.Replicas())}
+	out := EventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP),
+		mesh.Len(topology.PP), mesh.Replicas())}
 	d, err := describedStep(mesh)
 	if err != nil {
 		return out, err
@@ -101,7 +104,8 @@ func Events(mesh topology.Mesh, runs int) (EventRate, error) {
 			return out, fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(r))
 		}
 		if out.Events = r.Events; i > 0 { // the first run warms up
-			wall, cpu = append(wall, time.Since(began).Seconds()), append(cpu, (process.ProcessorTime()-spent).Seconds())
+			wall, cpu = append(wall, time.Since(began).Seconds()),
+				append(cpu, (process.ProcessorTime()-spent).Seconds())
 		}
 	}
 	slices.Sort(wall)
@@ -133,13 +137,15 @@ func describedStep(mesh topology.Mesh) (*sim.Description, error) {
 			}
 			return b
 		},
-		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true}, {Flops: 100}}}, nil
+		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true},
+			{Flops: 100}}}, nil
 }
 
 func describedPrices() sim.Prices {
 	return sim.Prices{Job: func(_ int, _ *actors.Job, s *core.Segment) int64 { return s.Flops + 10 },
 		Link: func(from, to int) sim.Link {
-			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)), In: int32(2*max(0, to) + 1)}
+			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)),
+				In: int32(2*max(0, to) + 1)}
 		},
 		Collective: func(ranks []int, bytes int64) int64 { return 2000 + int64(len(ranks))*100 + bytes/100 }}
 }

@@ -70,8 +70,10 @@ func (s *Step) check() error {
 	if s.Batch == 0 {
 		s.Batch = shape.batch
 	}
-	if s.Seq < 0 || s.Batch < 0 || s.Layers < 0 || s.Steps < 1 || s.Threads < 1 || s.Pp < 1 || s.Batch%s.Pp != 0 {
-		return exit.Usagef("--seq, --batch, --layers, --steps, --threads and --pp want positive numbers, and --batch a multiple of --pp")
+	if s.Seq < 0 || s.Batch < 0 || s.Layers < 0 || s.Steps < 1 || s.Threads < 1 || s.Pp < 1 ||
+		s.Batch%s.Pp != 0 {
+		return exit.Usagef("--seq, --batch, --layers, --steps, --threads and --pp want positive " +
+			"numbers, and --batch a multiple of --pp")
 	}
 	return nil
 }
@@ -84,7 +86,8 @@ func (s *Step) model() (*family.Model, error) {
 		if layers == 0 {
 			layers = 8
 		}
-		return family.Decoder("llama", family.Spec{Layers: layers, Hidden: s.Hidden, Inter: s.Inter, Heads: heads, KV: heads, HeadDim: 64, Vocab: s.Vocab, Eps: 1e-5,
+		return family.Decoder("llama", family.Spec{Layers: layers, Hidden: s.Hidden, Inter: s.Inter,
+			Heads: heads, KV: heads, HeadDim: 64, Vocab: s.Vocab, Eps: 1e-5,
 			Rope: block.Rope{Dim: 64, Theta: 10000}}), nil
 	}
 	c, err := configs.Published("qwen/3-0.6b")
@@ -100,8 +103,10 @@ func (s *Step) model() (*family.Model, error) {
 
 // layout is the plan: pipeline stages, and as many microbatches.
 func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
-	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.Pp, 1, 1), Schedule: "1f1b", Micro: s.Pp, Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision], Recompute: layout.Recomputes[s.Recompute],
-		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
+	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.Pp, 1, 1), Schedule: "1f1b", Micro: s.Pp,
+		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
+		Recompute: layout.Recomputes[s.Recompute],
+		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }
 
 // Measure trains and times the steps. With s.profile the report says where the time went; it lies in files
@@ -163,13 +168,15 @@ func (s *Step) peaks() kernels.Peaks {
 
 // best is the highest of each rate: a probe that was disturbed must not make steps look good.
 func best(a, b kernels.Peaks) kernels.Peaks {
-	return kernels.Peaks{MultiplyAdd: max(a.MultiplyAdd, b.MultiplyAdd), Tiles: max(a.Tiles, b.Tiles), Memory: max(a.Memory, b.Memory),
+	return kernels.Peaks{MultiplyAdd: max(a.MultiplyAdd, b.MultiplyAdd), Tiles: max(a.Tiles, b.Tiles),
+		Memory:          max(a.Memory, b.Memory),
 		TeamMultiplyAdd: max(a.TeamMultiplyAdd, b.TeamMultiplyAdd), TeamTiles: max(a.TeamTiles, b.TeamTiles)}
 }
 
 // train runs the steps and fills in what they took; the profiler is nil unless a profile is wanted.
 func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profiler.Profiler, error) {
-	o := host.RunOptions{Coord: core.RunLayout{First: 1, Last: int64(s.Steps + 1), LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-4 }},
+	o := host.RunOptions{Coord: core.RunLayout{First: 1, Last: int64(s.Steps + 1),
+		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-4 }},
 		Batches: s.batches, Ahead: 1,
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
@@ -187,7 +194,8 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 				res.PeakBytes = int64(msg.Values[core.StepPeak])
 			}
 		}}
-	of, closeAll, err := host.OpenBackends(cmp.Or(s.Device, kernels.CPU), host.Ranks(l.World()), kernels.Options{Threads: s.Threads})
+	of, closeAll, err := host.OpenBackends(cmp.Or(s.Device, kernels.CPU), host.Ranks(l.World()),
+		kernels.Options{Threads: s.Threads})
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +216,10 @@ func (s *Step) batches(int64, int) (out []host.Microbatch, _ error) {
 		mb := host.Microbatch{Cu: []int32{0}}
 		for range s.Batch / s.Pp {
 			for p := range s.Seq {
-				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(s.Vocab))), append(mb.Targets, int32(r.IntN(s.Vocab)))
-				mb.Positions, mb.Weights = append(mb.Positions, int32(p)), append(mb.Weights, 1/float32(s.Batch*s.Seq))
+				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(s.Vocab))),
+					append(mb.Targets, int32(r.IntN(s.Vocab)))
+				mb.Positions, mb.Weights = append(mb.Positions, int32(p)),
+					append(mb.Weights, 1/float32(s.Batch*s.Seq))
 			}
 			mb.Cu = append(mb.Cu, int32(len(mb.IDs)))
 		}

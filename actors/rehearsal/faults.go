@@ -19,7 +19,8 @@ func (r *Rehearsal) Script(seed uint64, length int64, kinds []sim.FaultKind) []s
 	return sim.Draw(seed, 1+int(seed%3), r.Layout.Job.Mesh.Size(), length, kinds...)
 }
 
-// Tally counts how runs with faults ended. Hash is that of all events of all runs, so that two machines can compare theirs.
+// Tally counts how runs with faults ended. Hash is that of all events of all runs, so that two machines can
+// compare theirs.
 type Tally struct {
 	Ended   int    `json:"ended"`
 	Stalled int    `json:"stalled"`
@@ -30,7 +31,8 @@ type Tally struct {
 // TryFaults runs n seeds with faults, each twice, once under a monitor of the protocols: both runs must
 // agree in every event, no promise may be broken, and a run must end well unless its faults allow
 // otherwise.
-func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []sim.FaultKind) (t Tally, err error) {
+func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int,
+	kinds []sim.FaultKind) (t Tally, err error) {
 	length := int64(r.Run(sim.Options{}).Time)
 	sum := fnv.New64a()
 	for i := range n {
@@ -46,7 +48,8 @@ func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []
 			return t, fmt.Errorf("seed %d: two runs differ: %016x and %016x", seed, a.Hash, b.Hash)
 		}
 		if broken != "" {
-			return t, fmt.Errorf("seed %d: the protocol is broken: %s; look at it with lfactor sim replay %d --shrink", seed, broken, seed)
+			return t, fmt.Errorf("seed %d: the protocol is broken: %s; look at it with lfactor sim "+
+				"replay %d --shrink", seed, broken, seed)
 		}
 		fmt.Fprintf(sum, "%016x", a.Hash)
 		switch {
@@ -59,7 +62,8 @@ func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int, kinds []
 			continue
 		}
 		if harmless {
-			return t, fmt.Errorf("seed %d: a run with faults that it must survive did not end: %s; look at it with lfactor sim replay %d --shrink", seed, Why(a), seed)
+			return t, fmt.Errorf("seed %d: a run with faults that it must survive did not end: %s; look "+
+				"at it with lfactor sim replay %d --shrink", seed, Why(a), seed)
 		}
 	}
 	t.Hash = fmt.Sprintf("%016x", sum.Sum64())

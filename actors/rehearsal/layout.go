@@ -20,12 +20,14 @@ var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: g
 // Layout hands a training layout to the simulator: the very programs, segments and protocols that training
 // would use, with the bytes of collectives as a ring moves them.
 func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
-	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run, BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
+	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run,
+		BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
 	lower := Lowered(l)
 	for r := range l.Ranks {
 		rl := l.RankLayout(r, 0)
 		rl.Lower = func(a plan.Action, eval bool, class int32) []core.Segment {
-			return lower[layout.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval, Class: class}][a.Kind]
+			return lower[layout.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval,
+				Class: class}][a.Kind]
 		}
 		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, layout.RankRef(r))
 	}
@@ -53,11 +55,13 @@ func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment 
 	for key, tr := range l.Traces {
 		out[key] = map[plan.Kind][]core.Segment{}
 		for kind, ph := range phaseOf {
-			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage), Chunk: int16(key.Chunk)}, key.Eval, key.Class)...)
+			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage),
+				Chunk: int16(key.Chunk)}, key.Eval, key.Class)...)
 			for i, s := range tr.Segments(ph) {
 				segs[i].Comms = append([]core.Comm{}, segs[i].Comms...)
 				for k, n := range s.Comm {
-					if n.In[0].Place.On(n.Axes[0]).Kind == grad.Partial && n.Out[0].Place.On(n.Axes[0]).Kind == grad.Replicated {
+					if n.In[0].Place.On(n.Axes[0]).Kind == grad.Partial &&
+						n.Out[0].Place.On(n.Axes[0]).Kind == grad.Replicated {
 						segs[i].Comms[k].Bytes = 2 * segs[i].Comms[k].Bytes / int64(max(1, tr.GroupSize(n)))
 					}
 				}
@@ -68,8 +72,8 @@ func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment 
 	return out
 }
 
-// simMemory accounts memory as lfactor plan does, in the order of the simulated run: one replay for each set of ranks that hand activations to one
-// another.
+// simMemory accounts memory as lfactor plan does, in the order of the simulated run: one replay for each set
+// of ranks that hand activations to one another.
 func simMemory(l *layout.Layout) sim.Memory {
 	type lane struct{ dp, place int }
 	replays := map[lane]*layout.Replay{}
@@ -90,7 +94,9 @@ func simMemory(l *layout.Layout) sim.Memory {
 		return x
 	}
 	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
-		Begin: func(rank int, j *actors.Job) int64 { return of(rank).Begin(l.Ranks[rank].Row, j.Action, j.Class) },
+		Begin: func(rank int, j *actors.Job) int64 {
+			return of(rank).Begin(l.Ranks[rank].Row, j.Action, j.Class)
+		},
 		End: func(rank int, j *actors.Job) int64 {
 			of(rank).End(l.Ranks[rank].Row, j.Action, j.Class)
 			return of(rank).Peak()[l.Ranks[rank].Row]
@@ -118,7 +124,8 @@ func Prices(m *cost.Machine) sim.Prices {
 			if m.Host(from) != m.Host(to) {
 				at = 2
 			}
-			return sim.Link{Latency: cost.Nanoseconds(l.Latency), PerByte: 1e9 * l.PerByte, Out: int32(4*from) + at, In: int32(4*to) + at + 1}
+			return sim.Link{Latency: cost.Nanoseconds(l.Latency), PerByte: 1e9 * l.PerByte,
+				Out: int32(4*from) + at, In: int32(4*to) + at + 1}
 		},
 		Collective: func(ranks []int, bytes int64) int64 {
 			n := int64(len(ranks))

@@ -25,8 +25,10 @@ func TestOpAndSends(t *testing.T) {
 	prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: 1, Micro: 2})
 	require.NoError(t, err)
 	run := func(n int, bytes int64, sends bool, faults ...sim.Fault) *sim.Result {
-		segs := []core.Segment{{Flops: 1e9, Comms: []core.Comm{{Group: sim.GroupTP, Bytes: bytes * 2 * int64(n-1) / int64(n)}}}}
-		d := &sim.Description{Mesh: topology.Grid(1, 1, n), Program: prog, Steps: 1, Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return segs }}
+		segs := []core.Segment{{Flops: 1e9,
+			Comms: []core.Comm{{Group: sim.GroupTP, Bytes: bytes * 2 * int64(n-1) / int64(n)}}}}
+		d := &sim.Description{Mesh: topology.Grid(1, 1, n), Program: prog, Steps: 1,
+			Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return segs }}
 		p := Prices(m)
 		if !sends {
 			p.Sends = nil
@@ -48,7 +50,8 @@ func TestOpAndSends(t *testing.T) {
 	for _, sends := range []bool{false, true} {
 		plain := run(8, 1<<28, sends)
 		slow := run(8, 1<<28, sends, sim.Fault{Kind: sim.SlowLink, Rank: 3, Peer: 4, Factor: 2})
-		require.InEpsilon(t, 2, slow.Steps[0].Time/plain.Steps[0].Time, 0.15, "sends %v: rounds overlap a little", sends)
+		require.InEpsilon(t, 2, slow.Steps[0].Time/plain.Steps[0].Time, 0.15,
+			"sends %v: rounds overlap a little", sends)
 		cut := run(8, 1<<28, sends, sim.Fault{Kind: sim.CutLink, Rank: 3, Peer: 4})
 		require.NotNil(t, cut.Stall)
 		require.ErrorContains(t, cut.Stall, "that a cut link has lost")

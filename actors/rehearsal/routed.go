@@ -41,16 +41,19 @@ type Routed struct {
 
 // String says what bounds a step.
 func (r *Routed) String() string {
-	text := fmt.Sprintf("routing of %d steps: expert %d of block %d had %d rows of a step, %.2f of even use", r.Steps, r.Expert, r.Block,
+	text := fmt.Sprintf("routing of %d steps: expert %d of block %d had %d rows of a step, %.2f of even use",
+		r.Steps, r.Expert, r.Block,
 		r.Rows, r.Share)
 	if r.From >= 0 {
 		bound := "its experts bound the layer"
 		if r.LinkTime > r.RankTime {
 			bound = "that link bounds the layer"
 		}
-		text += fmt.Sprintf("; rank %d got %.2f of even use for block %d and took %.3g ms for its experts, not %.3g ms", r.Rank, r.RankShare,
+		text += fmt.Sprintf("; rank %d got %.2f of even use for block %d and took %.3g ms for its "+
+			"experts, not %.3g ms", r.Rank, r.RankShare,
 			r.RankBlock, 1e3*r.RankTime, 1e3*r.EvenTime)
-		text += fmt.Sprintf("; most of a dispatch went from rank %d to rank %d, %d bytes in %.3g ms: %s; over all steps the fullest rank has %.2f of even use, "+
+		text += fmt.Sprintf("; most of a dispatch went from rank %d to rank %d, %d bytes in %.3g ms: "+
+			"%s; over all steps the fullest rank has %.2f of even use, "+
 			"%.2f with one copy more on each rank, placed by load", r.From, r.To, r.Bytes, 1e3*r.LinkTime,
 			bound, r.Held, r.Spread)
 	}
@@ -148,7 +151,8 @@ func (x *routed) read() (*Routed, error) {
 				chosen, ok, err := x.traces[m].Read(p)
 				if err != nil || !ok {
 					return nil,
-						fmt.Errorf("rank %d has nothing of step %d, microbatch %d, block %d, or something else (%v)", m, p.Step, p.Micro, p.Block, err)
+						fmt.Errorf("rank %d has nothing of step %d, microbatch %d, block %d, or "+
+							"something else (%v)", m, p.Step, p.Micro, p.Block, err)
 				}
 				n := 0
 				for _, i := range chosen {

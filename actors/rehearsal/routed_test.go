@@ -20,7 +20,8 @@ func TestReplayed(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("text"), 0o644))
 	cfg,
-		err := configs.Load(configs.Request{Text: []byte("model: {name: qwen/3-30b-a3b, init: random, overrides: {num_hidden_layers: 4}}\n" +
+		err := configs.Load(configs.Request{Text: []byte("model: {name: qwen/3-30b-a3b, init: random, " +
+		"overrides: {num_hidden_layers: 4}}\n" +
 		"data: {kind: text, paths: [" + dir +
 		"/a.txt], seq_len: 1024}\ntrain: {steps: 2, global_batch: 32, precision: bf16}\n" +
 		"plan: {dp: 8, ep: 8, memory: 500GiB}\n")})
@@ -56,7 +57,8 @@ func TestReplayed(t *testing.T) {
 		x, err := r.Replay(cfg, at)
 		require.NoError(t, err)
 		other,
-			err := configs.Load(configs.Request{Text: []byte("model: {name: qwen/3-30b-a3b, init: random, overrides: {num_hidden_layers: 5}}\n" +
+			err := configs.Load(configs.Request{Text: []byte("model: {name: qwen/3-30b-a3b, init: " +
+			"random, overrides: {num_hidden_layers: 5}}\n" +
 			"data: {kind: text, paths: [x], seq_len: 1024}\ntrain: {steps: 2}\n")})
 		require.NoError(t, err)
 		_, err = r.Replay(other, at)

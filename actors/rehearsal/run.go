@@ -81,7 +81,8 @@ func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 		}
 	}
 	if n := l.World(); n > r.Machine.Devices*r.Machine.Hosts {
-		return nil, exit.Usagef("the plan has %d ranks, cluster %s %d devices", n, r.Machine.Name, r.Machine.Devices*r.Machine.Hosts)
+		return nil, exit.Usagef("the plan has %d ranks, cluster %s %d devices", n, r.Machine.Name,
+			r.Machine.Devices*r.Machine.Hosts)
 	}
 	if l.Job.Memory == 0 {
 		l.Job.Memory = int64(r.Machine.Memory)
@@ -108,8 +109,8 @@ func (r *Rehearsal) Run(o sim.Options) *sim.Result {
 	return sim.New(l, p, o).Run()
 }
 
-// Watch simulates the run once under a monitor of the protocols, and says which promise was broken first, "" if none was. A run that
-// must end well is asked whether it did.
+// Watch simulates the run once under a monitor of the protocols, and says which promise was broken first, ""
+// if none was. A run that must end well is asked whether it did.
 func (r *Rehearsal) Watch(o sim.Options, well bool) (*sim.Result, string) {
 	l, p, o := r.prepare(o)
 	m := sim.NewMonitor(l)
@@ -125,7 +126,9 @@ func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options
 	if slices.ContainsFunc(o.Faults, func(f sim.Fault) bool { return f.Kind == sim.Restart }) {
 		every = 1 // what a rank that comes back begins from
 	}
-	run := core.RunLayout{First: 1, Last: r.Steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1}, LR: func(step int64) float64 { return float64(step) }} // rates tell steps apart
+	// rates tell steps apart
+	run := core.RunLayout{First: 1, Last: r.Steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1},
+		LR: func(step int64) float64 { return float64(step) }}
 	o.Whole, o.Jitter = !r.o.Direct, r.o.Jitter
 	p := Prices(r.Machine)
 	if !r.o.Sends {
@@ -190,14 +193,17 @@ type Summary struct {
 
 // Summary sums a result up.
 func (r *Rehearsal) Summary(res *sim.Result) Summary {
-	out := Summary{Schedule: r.Layout.Job.Schedule, Cluster: r.Machine.Name, Events: res.Events, Hash: fmt.Sprintf("%016x", res.Hash)}
+	out := Summary{Schedule: r.Layout.Job.Schedule, Cluster: r.Machine.Name, Events: res.Events,
+		Hash: fmt.Sprintf("%016x", res.Hash)}
 	if n := len(res.Steps); n > 0 {
 		out.Step = res.Steps[n-1].Time / 1e9
 	}
 	var busy, span, last int64
 	for rank, a := range res.Ranks {
 		busy, span, last = max(busy, a.Busy), max(span, a.Span), max(last, a.Span+a.Bubble)
-		out.Ranks = append(out.Ranks, Row{rank, unit.OfNanoseconds(a.Busy), unit.OfNanoseconds(a.Bubble), unit.OfNanoseconds(a.Comm), unit.OfNanoseconds(a.Sync), unit.OfNanoseconds(a.Update), res.Peak[rank], r.Layout.Job.Memory == 0 || res.Peak[rank] <= r.Layout.Job.Memory})
+		out.Ranks = append(out.Ranks, Row{rank, unit.OfNanoseconds(a.Busy), unit.OfNanoseconds(a.Bubble),
+			unit.OfNanoseconds(a.Comm), unit.OfNanoseconds(a.Sync), unit.OfNanoseconds(a.Update),
+			res.Peak[rank], r.Layout.Job.Memory == 0 || res.Peak[rank] <= r.Layout.Job.Memory})
 	}
 	out.StepFlops, out.StepSeconds = r.Layout.StepFlops(), out.Step
 	for _, row := range out.Ranks {
@@ -215,8 +221,8 @@ func (r *Rehearsal) Summary(res *sim.Result) Summary {
 	return out
 }
 
-// OpenProgram reads a schedule's table and proves it, with its messages where it has any. Faults name line, rank and action; the note
-// says what of the table has no effect.
+// OpenProgram reads a schedule's table and proves it, with its messages where it has any. Faults name line,
+// rank and action; the note says what of the table has no effect.
 func OpenProgram(name string) (p *plan.Program, note string, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -240,7 +246,8 @@ func OpenProgram(name string) (p *plan.Program, note string, err error) {
 		return nil, "", exit.With(fmt.Errorf("%s: %w", name, err), exit.Usage)
 	}
 	if n := p.Left(whole); n != "" {
-		note = fmt.Sprintf("%s: %s of the table have no effect: ranks send, gather and update by themselves; the messages were checked", name, n)
+		note = fmt.Sprintf("%s: %s of the table have no effect: ranks send, gather and update by "+
+			"themselves; the messages were checked", name, n)
 	}
 	return p, note, nil
 }

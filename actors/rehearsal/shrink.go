@@ -23,7 +23,8 @@ type small struct {
 
 // settings are what the run changes in its file.
 func (x *small) settings() []string {
-	out := []string{fmt.Sprintf("plan.pp=%d", x.pp), fmt.Sprintf("plan.dp=%d", x.dp), fmt.Sprintf("plan.tp=%d", x.tp), "plan.procs=1", fmt.Sprintf("train.global_batch=%d", x.batch)}
+	out := []string{fmt.Sprintf("plan.pp=%d", x.pp), fmt.Sprintf("plan.dp=%d", x.dp),
+		fmt.Sprintf("plan.tp=%d", x.tp), "plan.procs=1", fmt.Sprintf("train.global_batch=%d", x.batch)}
 	if x.tp == 1 {
 		out = append(out, "plan.sequence_parallel=false")
 	}
@@ -87,7 +88,8 @@ type Shrunk struct {
 
 // Shrink looks for the smallest run that fails as a seed's does: one change at a time is kept if the failure
 // stays and the events do not become more. Read gives the run file's configuration under more settings.
-func Shrink(ctx context.Context, read func(settings ...string) (*configs.Config, error), o Options, seed uint64, faults []sim.Fault) (*Shrunk, error) {
+func Shrink(ctx context.Context, read func(settings ...string) (*configs.Config, error), o Options,
+	seed uint64, faults []sim.Fault) (*Shrunk, error) {
 	cfg, err := read()
 	if err != nil {
 		return nil, err
@@ -115,7 +117,8 @@ func Shrink(ctx context.Context, read func(settings ...string) (*configs.Config,
 			}
 		}
 	}
-	return &Shrunk{How: how, First: first.Events, Events: events, Settings: best.settings(), Steps: best.steps, Faults: best.faults, s: s, best: best}, nil
+	return &Shrunk{How: how, First: first.Events, Events: events, Settings: best.settings(),
+		Steps: best.steps, Faults: best.faults, s: s, best: best}, nil
 }
 
 // Replay runs it once more; see takes its events, each with its number and in words.
@@ -139,7 +142,8 @@ func (x *small) least(cfg *configs.Config) (out []small) {
 						f.For = 1
 					}
 					for _, micro := range []int{1, mesh[0]} {
-						out = append(out, small{mesh[0], mesh[1], mesh[2], micro * mesh[1] * cfg.Run.Train.MicroBatch, 1, 0, []sim.Fault{f}})
+						out = append(out, small{mesh[0], mesh[1], mesh[2],
+							micro * mesh[1] * cfg.Run.Train.MicroBatch, 1, 0, []sim.Fault{f}})
 					}
 				}
 			}
@@ -167,7 +171,10 @@ func (x *small) smaller(cfg *configs.Config) (out []small) {
 		add(func(y *small) { y.tp = to(x.tp) })
 		add(func(y *small) { y.pp = to(x.pp) })
 		for _, floor := range []int{1, x.pp, 2 * x.pp} {
-			add(func(y *small) { y.batch = unit * x.dp * min(x.batch/(unit*x.dp), max(floor, to(x.batch/(unit*x.dp)))) })
+			add(func(y *small) {
+				y.batch = unit * x.dp * min(x.batch/(unit*x.dp),
+					max(floor, to(x.batch/(unit*x.dp))))
+			})
 		}
 	}
 	add(func(y *small) { y.jitter = 0 })
@@ -185,12 +192,16 @@ func (x *small) smaller(cfg *configs.Config) (out []small) {
 }
 
 func (x *small) same(y *small) bool {
-	return x.pp == y.pp && x.dp == y.dp && x.tp == y.tp && x.batch == y.batch && x.steps == y.steps && x.jitter == y.jitter && slices.Equal(x.faults, y.faults)
+	return x.pp == y.pp && x.dp == y.dp && x.tp == y.tp && x.batch == y.batch && x.steps == y.steps &&
+		x.jitter == y.jitter && slices.Equal(x.faults, y.faults)
 }
 
-var kindNames = map[actors.Kind]string{actors.Started: "started", actors.Down: "down", actors.Done: "done", actors.Tick: "tick", actors.Open: "open", actors.Batch: "data",
-	actors.Part: "part", actors.Activation: "activation", actors.Cotangent: "cotangent", actors.Credit: "credit", actors.Closed: "closed", actors.Load: "load",
-	actors.Save: "save", actors.Queued: "queued", actors.Durable: "durable", actors.Halt: "halt", actors.Failed: "failed", actors.Report: "report", actors.Join: "join",
+var kindNames = map[actors.Kind]string{actors.Started: "started", actors.Down: "down", actors.Done: "done",
+	actors.Tick: "tick", actors.Open: "open", actors.Batch: "data",
+	actors.Part: "part", actors.Activation: "activation", actors.Cotangent: "cotangent",
+	actors.Credit: "credit", actors.Closed: "closed", actors.Load: "load",
+	actors.Save: "save", actors.Queued: "queued", actors.Durable: "durable", actors.Halt: "halt",
+	actors.Failed: "failed", actors.Report: "report", actors.Join: "join",
 	actors.Rewind: "rewind", actors.Rewound: "rewound"}
 
 // describe is an event on one line.

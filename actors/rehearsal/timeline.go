@@ -42,7 +42,8 @@ func (t *Timeline) See(s sim.Span) {
 // Add keeps a rank's job from start to end, in nanoseconds, if it belongs to the last step.
 func (t *Timeline) Add(rank int, j actors.Job, start, end int64) {
 	if j.Step == t.Last && len(t.spans) < timelineMax {
-		t.spans = append(t.spans, span{rank, fmt.Sprintf("%v.%d", j.Action, j.Segment), j.Action.Kind, start, end})
+		t.spans = append(t.spans, span{rank, fmt.Sprintf("%v.%d", j.Action, j.Segment), j.Action.Kind,
+			start, end})
 	}
 }
 
@@ -75,7 +76,8 @@ func (t *Timeline) Chrome(name string) error {
 	})
 }
 
-var colours = map[plan.Kind]string{plan.F: "#4e79a7", plan.B: "#59a14f", plan.I: "#76b7b2", plan.W: "#edc948", plan.Step: "#e15759"}
+var colours = map[plan.Kind]string{plan.F: "#4e79a7", plan.B: "#59a14f", plan.I: "#76b7b2",
+	plan.W: "#edc948", plan.Step: "#e15759"}
 
 // Picture draws the timeline: a row a rank, forwards blue, backwards green, input gradients teal, weight
 // gradients yellow, the optimizer step red; white is idle or communication.
@@ -90,15 +92,19 @@ func (t *Timeline) Picture(w *bufio.Writer) {
 		first, last, rows = min(first, s.start), max(last, s.end), max(rows, s.rank+1)
 	}
 	scale := width / float64(max(1, last-first))
-	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n", width+left+10, rows*height+24)
+	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%d\" "+
+		"font-family=\"sans-serif\" font-size=\"11\">\n", width+left+10, rows*height+24)
 	for r := range rows {
 		fmt.Fprintf(w, "<text x=\"4\" y=\"%d\">rank %d</text>\n", r*height+15, r)
 	}
 	for _, s := range t.spans {
-		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\" stroke=\"white\" stroke-width=\".3\"><title>%s: %s</title></rect>\n",
-			left+float64(s.start-first)*scale, s.rank*height+2, float64(s.end-s.start)*scale, height-4, colours[s.kind], html.EscapeString(s.name), unit.Seconds(unit.OfNanoseconds(s.end-s.start)))
+		fmt.Fprintf(w, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\" "+
+			"stroke=\"white\" stroke-width=\".3\"><title>%s: %s</title></rect>\n",
+			left+float64(s.start-first)*scale, s.rank*height+2, float64(s.end-s.start)*scale, height-4,
+			colours[s.kind], html.EscapeString(s.name), unit.Seconds(unit.OfNanoseconds(s.end-s.start)))
 	}
-	fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\">0 to %s</text>\n</svg>\n", left, rows*height+16, unit.Seconds(unit.OfNanoseconds(last-first)))
+	fmt.Fprintf(w, "<text x=\"%d\" y=\"%d\">0 to %s</text>\n</svg>\n", left, rows*height+16,
+		unit.Seconds(unit.OfNanoseconds(last-first)))
 }
 
 // SVG writes the picture.

@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// comeback is what a process that is started again must know of the run: newer checkpoints than the one that the run began with may lie
-// on the disk by now.
+// comeback is what a process that is started again must know of the run: newer checkpoints than the one that
+// the run began with may lie on the disk by now.
 type comeback struct {
 	Life  int    // how often it was started before
 	First int64  // the run's first step
@@ -68,11 +68,12 @@ func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || step != r.start.first-1), func() { _ = c.Close() }, nil
+	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || step != r.start.first-1),
+		func() { _ = c.Close() }, nil
 }
 
-// marks are the places in the data behind steps that a run may go back to: the last ones, the newest saved one, and the one that is being
-// saved.
+// marks are the places in the data behind steps that a run may go back to: the last ones, the newest saved
+// one, and the one that is being saved.
 type marks struct {
 	recent  map[int64]dataset.Position
 	saved   map[int64]dataset.Position
@@ -95,7 +96,8 @@ func (m *marks) find(step int64) (dataset.Position, bool) {
 	return p, ok
 }
 
-// hold remembers the place of a state that is going to be saved, which may take longer than the last steps are remembered.
+// hold remembers the place of a state that is going to be saved, which may take longer than the last steps
+// are remembered.
 func (d *data) hold(step int64) {
 	p := d.position(step)
 	d.mu.Lock()
@@ -126,8 +128,8 @@ func (d *data) position(step int64) dataset.Position {
 	panic(fmt.Sprintf("run: nobody knows any more where the data stood after step %d", step))
 }
 
-// place writes down where the data stands after a step; every call gives another text, so that those who read it know that they go back
-// once more.
+// place writes down where the data stands after a step; every call gives another text, so that those who
+// read it know that they go back once more.
 func (d *data) place(step int64) string {
 	d.backs++
 	text, err := json.Marshal(d.position(step))

@@ -15,8 +15,9 @@ const (
 	fitLast  = 12
 )
 
-// balance shares the microbatches of steps out among data-parallel ranks by their work, and measures what work costs.
-// The cost in use never changes within a run, so that runs stay alike; what was measured is told, for the next one.
+// balance shares the microbatches of steps out among data-parallel ranks by their work, and measures what
+// work costs. The cost in use never changes within a run, so that runs stay alike; what was measured is
+// told, for the next one.
 type balance struct {
 	cost pack.Cost
 	size int
@@ -83,6 +84,7 @@ func (b *balance) observe(step int64, batches []dataset.Batch, now time.Time) st
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("steps %d to %d took %.3g·l² + %.3g·l + %.3g ms for samples of l tokens; to balance by that: data.balance_cost: [%.4g, %.4g, %.4g]",
+	return fmt.Sprintf("steps %d to %d took %.3g·l² + %.3g·l + %.3g ms for samples of l tokens; to "+
+		"balance by that: data.balance_cost: [%.4g, %.4g, %.4g]",
 		fitFirst, fitLast, c.A, c.B, c.C, c.A, c.B, c.C)
 }

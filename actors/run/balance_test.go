@@ -11,7 +11,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// The warm-up fit finds the cost that the steps' times follow, and says how to use it; the cost in use stays.
+// The warm-up fit finds the cost that the steps' times follow, and says how to use it; the cost in use
+// stays.
 func TestBalanceFit(t *testing.T) {
 	b := newBalance([]float64{0, 1, 0}, 64, 2)
 	now := time.Unix(1000, 0)
@@ -21,7 +22,8 @@ func TestBalanceFit(t *testing.T) {
 		worst := [2]float64{}
 		for m := range 4 {
 			n := int32(100 + (int(step)*37+m*53)%400)
-			batches = append(batches, dataset.Batch{Rows: 1, SeqLen: 1024, CuSeqlens: []int32{0, n, 1024}, SampleIDs: []int64{int64(m), -1}})
+			batches = append(batches, dataset.Batch{Rows: 1, SeqLen: 1024, CuSeqlens: []int32{0, n, 1024},
+				SampleIDs: []int64{int64(m), -1}})
 		}
 		for r := range 2 {
 			for _, m := range b.all(batches)[r] {

@@ -148,10 +148,13 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	if err != nil {
 		return dataset.LoaderConfig{}, err
 	}
-	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen, EOD: eod, Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask,
-		Seed: uint64(seed), MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch, CacheBytes: 256 << 20,
-		Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
-	conf.Packing, conf.MediaMax, conf.Readers, conf.DropLong = dataset.Packing(c.Data.Pack), c.Data.ImagesMax, c.Data.Readers, c.Data.DropLong
+	conf := dataset.LoaderConfig{Mode: dataset.Mode(c.Train.Phase), SeqLen: c.Data.SeqLen, EOD: eod,
+		Pad: eod, Separate: c.Data.Packing, MaskEOD: c.Data.EODMask,
+		Seed: uint64(seed), MicroBatch: c.Train.MicroBatch, GlobalBatch: c.Train.GlobalBatch,
+		CacheBytes: 256 << 20,
+		Budget:     dataset.Budget{Count: int64(c.Data.Quarantine)}, Quarantine: d.bad}
+	conf.Packing, conf.MediaMax, conf.Readers, conf.DropLong = dataset.Packing(c.Data.Pack),
+		c.Data.ImagesMax, c.Data.Readers, c.Data.DropLong
 	if !c.Data.Packing {
 		conf.Packing = dataset.PackNone
 	}
@@ -194,7 +197,8 @@ func (d *data) validates() bool { return d.valid != nil }
 // recentMax bounds the steps that are kept for replicas that lag and for checkpoints.
 const recentMax = 32
 
-// step makes a step's data once for all replicas. Training steps count from 1, evaluation batches from -1 down. The caller holds d.reading.
+// step makes a step's data once for all replicas. Training steps count from 1, evaluation batches from -1
+// down. The caller holds d.reading.
 func (d *data) step(step int64) (*made, error) {
 	d.mu.Lock()
 	have := d.recent[step]
@@ -264,7 +268,8 @@ func (d *data) read(step int64) (*made, error) {
 // leave lets go of whoever waits for data.
 func (d *data) leave() { d.leaving.Do(func() { close(d.left) }) }
 
-// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the step.
+// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the
+// step.
 func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	d.reading.Lock()
 	defer d.reading.Unlock()
@@ -275,7 +280,8 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	c := d.r.cfg.Run
 	var out []host.Microbatch
 	shares := d.shares(m.batches)
-	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight), Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
+	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight),
+		Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
 	d.mu.Lock()
 	if _, known := d.work[step]; !known && d.pictures == nil { // this process may not serve every replica
 		for _, share := range shares {
@@ -293,7 +299,8 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 				return nil, err
 			}
 			d.mu.Lock()
-			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs), Pictures: mb.Pictures}, d.r.layout.Filled), mb.Cu)
+			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs),
+				Pictures: mb.Pictures}, d.r.layout.Filled), mb.Cu)
 			d.mu.Unlock()
 		}
 		out = append(out, mb)
@@ -313,10 +320,11 @@ func (d *data) shares(batches []dataset.Batch) [][]dataset.Batch {
 	return out
 }
 
-// microbatch gives every token the weight of its loss, and with keys an identity for dropout that depends on its sample and
-// place alone.
+// microbatch gives every token the weight of its loss, and with keys an identity for dropout that depends on
+// its sample and place alone.
 func microbatch(b *dataset.Batch, weights []float32, seed uint64, keys bool) host.Microbatch {
-	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens, Weights: weights}
+	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens,
+		Weights: weights}
 	if keys {
 		mb.Keys = make([]int64, len(b.Tokens))
 		for s, id := range b.SampleIDs {
@@ -358,7 +366,8 @@ func (d *data) commit(step int64) {
 	}
 	if err != nil {
 		if !d.told { // a full disk must not fill the terminal too
-			d.r.report.say("! the ledger of samples is not written: %v; training goes on, and lfactor data blame will not know these steps", err)
+			d.r.report.say("! the ledger of samples is not written: %v; training goes on, and lfactor "+
+				"data blame will not know these steps", err)
 		}
 		d.told = true
 	}

@@ -25,8 +25,8 @@ type ModelReport struct {
 	Notices    []string         `json:"notes,omitempty"`
 }
 
-// Describe builds a configuration's model and counts its parameters beside those of the published model that file, or the model's own
-// shape, names.
+// Describe builds a configuration's model and counts its parameters beside those of the published model that
+// file, or the model's own shape, names.
 func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 	if cfg.Run.Data.Tokenizer != "" {
 		tok, _, err := setup.Tokenizer(cfg)
@@ -41,7 +41,8 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 	r := &ModelReport{File: file, Model: c.ModelType, Notices: cfg.Notices}
 	if !c.Vision.None() {
 		parts := []string{c.Vision.Kind, c.Vision.Projector, c.Text}
-		r.Parts = strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " + ") // a projector may be the tower's own
+		// a projector may be the tower's own
+		r.Parts = strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " + ")
 	}
 	if c.Vocab == 0 {
 		name, like, ok := c.Like(file)
@@ -51,11 +52,13 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 			name, like, ok = alone.Like(file)
 		}
 		if !ok {
-			r.Why = []string{"the vocabulary is the tokenizer's: give --tokenizer DIR to count the parameters"}
+			r.Why = []string{"the vocabulary is the tokenizer's: give --tokenizer DIR to count the " +
+				"parameters"}
 			return r, nil
 		}
 		c.Vocab, cfg.Model.Vocab = like.Vocab, like.Vocab
-		r.Why = []string{fmt.Sprintf("counted with the vocabulary of %s, %d: the file leaves it to the tokenizer; --tokenizer DIR counts with that", name, like.Vocab)}
+		r.Why = []string{fmt.Sprintf("counted with the vocabulary of %s, %d: the file leaves it to the "+
+			"tokenizer; --tokenizer DIR counts with that", name, like.Vocab)}
 	}
 	if _, err := layout.FromConfig(cfg); err != nil {
 		return nil, err
@@ -82,7 +85,8 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 		if !c.TieEmbeddings {
 			n *= 2
 		}
-		r.Why = append(r.Why, fmt.Sprintf("LoongForge pads the vocabulary to %d rows (make_vocab_size_divisible_by %d × tp %d), %+d parameters that are never used; here it has %d",
+		r.Why = append(r.Why, fmt.Sprintf("LoongForge pads the vocabulary to %d rows "+
+			"(make_vocab_size_divisible_by %d × tp %d), %+d parameters that are never used; here it has %d",
 			c.Vocab+pad, cfg.VocabUnit, cfg.Run.Plan.TP, n, c.Vocab))
 	}
 	return r, nil

@@ -18,7 +18,8 @@ type Evaluation struct {
 	Batches    int     `json:"batches"`
 }
 
-// Evaluate computes the loss of a run's newest checkpoint, or of the weights that it starts from, on its validation data, in one process.
+// Evaluate computes the loss of a run's newest checkpoint, or of the weights that it starts from, on its
+// validation data, in one process.
 func Evaluate(ctx context.Context, cfg *configs.Config) (*Evaluation, error) {
 	r, err := Open(cfg)
 	if err != nil {
@@ -26,7 +27,8 @@ func Evaluate(ctx context.Context, cfg *configs.Config) (*Evaluation, error) {
 	}
 	defer r.Close()
 	if !r.data.validates() {
-		return nil, cfg.Fault("data.valid", "there is no validation data", "name files, or give data.split a second share")
+		return nil, cfg.Fault("data.valid", "there is no validation data",
+			"name files, or give data.split a second share")
 	}
 	o, closeAll, err := r.options(0)
 	if err != nil {

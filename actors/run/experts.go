@@ -85,7 +85,8 @@ func HeatMap(rows []HeatRow, title string) string {
 			share := n * float64(len(r.Rows)) / math.Max(1, sum)
 			fmt.Fprintf(&b, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s">`, left+cell*float64(e),
 				y, cell-1, cell-1, colour(share))
-			fmt.Fprintf(&b, `<title>%s, expert %d: %.0f rows, %.2f of even use</title></rect>`, r.Name, e, n, share)
+			fmt.Fprintf(&b, `<title>%s, expert %d: %.0f rows, %.2f of even use</title></rect>`, r.Name, e,
+				n, share)
 		}
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g">expert 0 to %d · white: even use · red: more, up to 4 times · blue: less</text></svg>`, left, h-10, most-1)

@@ -13,10 +13,11 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// EnvFault plants a fault for drills and tests of `lfactor why`: leak=EDGE drops the credits of a port's activations,
-// stuck=RANK@STEP blocks a rank's device in its first backward of a step, kill=JOB@STEP+MICROSECONDS kills this process with
-// SIGKILL so long after the first job of a kind (backward, update, snapshot, write, commit) of that step or a later one began; kill-always does it
-// to every process but the leader, each time that it is started again.
+// EnvFault plants a fault for drills and tests of `lfactor why`: leak=EDGE drops the credits of a port's
+// activations, stuck=RANK@STEP blocks a rank's device in its first backward of a step,
+// kill=JOB@STEP+MICROSECONDS kills this process with SIGKILL so long after the first job of a kind
+// (backward, update, snapshot, write, commit) of that step or a later one began; kill-always does it to
+// every process but the leader, each time that it is started again.
 const EnvFault = "LFACTOR_FAULT"
 
 // stuck is a device that never comes back from one job.
@@ -91,7 +92,10 @@ func (r *Run) plant(o *host.RunOptions) {
 		}
 		plantKill(o, a, b)
 	case "leak":
-		o.Filter = func(_ actors.Ref, m actors.Message) bool { return m.Kind != actors.Credit || int(m.Comm) != 2*n }
+		o.Filter = func(_ actors.Ref, m actors.Message) bool {
+			return m.Kind != actors.Credit ||
+				int(m.Comm) != 2*n
+		}
 	case "stuck":
 		o.WrapDevice = func(rank int, d host.Device) host.Device {
 			if rank == n {
@@ -100,7 +104,8 @@ func (r *Run) plant(o *host.RunOptions) {
 			return d
 		}
 	default:
-		fmt.Fprintf(r.io.Warnings, "note: %s=%s is no fault: want leak=PORT or stuck=RANK@STEP\n", EnvFault, os.Getenv(EnvFault))
+		fmt.Fprintf(r.io.Warnings, "note: %s=%s is no fault: want leak=PORT or stuck=RANK@STEP\n", EnvFault,
+			os.Getenv(EnvFault))
 		return
 	}
 	fmt.Fprintf(r.io.Warnings, "note: planted fault %s\n", os.Getenv(EnvFault))

@@ -15,11 +15,13 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 )
 
-// Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads; it has started the others.
+// Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads; it has started
+// the others.
 type Fleet interface {
 	// Transport is what the calling process, number proc of the run, reaches the others by.
 	Transport(proc int) (host.Transport, error)
-	// Start starts process proc: the same Train, with the same configuration and with env added to the environment.
+	// Start starts process proc: the same Train, with the same configuration and with env added to the
+	// environment.
 	Start(proc int, env []string) (Process, error)
 	// Close gives back what the fleet holds, when all processes have ended.
 	Close()
@@ -28,9 +30,11 @@ type Fleet interface {
 // Process is a process that a Fleet has started. It has to end when the leader does.
 type Process interface {
 	Name() string // for people: "pid 4711"
-	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells more.
+	// Ready waits until the process has its actors, or has ended: it then returns io.EOF, and Wait tells
+	// more.
 	Ready() error
-	// Wait waits until the process has ended. The error says how, "was killed by signal 9 (killed)"; nil says that it ended in order.
+	// Wait waits until the process has ended. The error says how, "was killed by signal 9 (killed)"; nil
+	// says that it ended in order.
 	Wait() error
 	Leave() // asks it to end
 	Kill()  // ends it
@@ -69,7 +73,8 @@ func (l *local) Transport(proc int) (host.Transport, error) { return host.Unix(l
 // Close implements Fleet.
 func (l *local) Close() { os.RemoveAll(l.dir) }
 
-// child is a process of this host. It ends when its standard input does, so that it does not outlive its leader.
+// child is a process of this host. It ends when its standard input does, so that it does not outlive its
+// leader.
 type child struct {
 	cmd *exec.Cmd
 	in  io.Closer
@@ -81,7 +86,8 @@ func (l *local) Start(proc int, env []string) (Process, error) {
 	c := exec.Command(l.command[0], l.command[1:]...)
 	c.Env = append(append(os.Environ(), env...), envSockets+"="+l.dir)
 	c.Stderr = l.stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone, which ends the step first
+	// a terminal's Ctrl-C reaches the leader alone, which ends the step first
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := c.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 )
 
-// Origins reads the step that began at a position again, with the configuration of the run directory dir, and returns where its samples
-// come from. It writes nothing.
+// Origins reads the step that began at a position again, with the configuration of the run directory dir,
+// and returns where its samples come from. It writes nothing.
 func Origins(dir string, start dataset.Position) ([]dataset.Origin, error) {
 	d, conf, err := openAgain(filepath.Join(dir, "run.yaml"), nil)
 	if err != nil {
@@ -72,9 +72,10 @@ func openAgain(file string, args []string) (d *data, conf dataset.LoaderConfig, 
 	return d, conf, nil
 }
 
-// Inspect reads all training data that a configuration names, with its tokenizer, template and processor, and tells of each document that
-// training would quarantine. It writes nothing.
-func Inspect(ctx context.Context, file string, args []string, found func(dataset.Bad)) (in dataset.Inspection, err error) {
+// Inspect reads all training data that a configuration names, with its tokenizer, template and processor,
+// and tells of each document that training would quarantine. It writes nothing.
+func Inspect(ctx context.Context, file string, args []string,
+	found func(dataset.Bad)) (in dataset.Inspection, err error) {
 	d, conf, err := openAgain(file, args)
 	if err != nil {
 		return in, err

@@ -19,7 +19,8 @@ func (d *data) openPictures() error {
 	c := d.r.cfg.Run
 	v := d.r.job.Model.Vision
 	if v == nil {
-		return d.r.cfg.Fault("data.kind", "media samples need a model with a vision encoder", "take a composed model, such as qwen-vl/2.5-3b")
+		return d.r.cfg.Fault("data.kind", "media samples need a model with a vision encoder",
+			"take a composed model, such as qwen-vl/2.5-3b")
 	}
 	dir := c.Data.Processor
 	for _, other := range []string{c.Data.Tokenizer, c.Model.Path} {
@@ -28,7 +29,9 @@ func (d *data) openPictures() error {
 		}
 	}
 	if dir == "" {
-		return d.r.cfg.Fault("data.processor", "is not given, and no preprocessor_config.json lies beside the tokenizer or the model", "name the directory that has it")
+		return d.r.cfg.Fault("data.processor",
+			"is not given, and no preprocessor_config.json lies beside the tokenizer or the model",
+			"name the directory that has it")
 	}
 	p, err := media.LoadFor(dir, v.Patch, v.Merge)
 	if err != nil {
@@ -38,7 +41,8 @@ func (d *data) openPictures() error {
 	return nil
 }
 
-// samples is the encoder of media samples: the chat template's text with as many picture tokens as the processor says.
+// samples is the encoder of media samples: the chat template's text with as many picture tokens as the
+// processor says.
 func (d *data) samples() (dataset.SampleEncoder, error) {
 	c := d.r.cfg.Run
 	chat, err := d.chat()
@@ -49,19 +53,22 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 	if err != nil {
 		return nil, d.r.cfg.Fault("data.tokenizer", err.Error(), "")
 	}
-	v := &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x, MediaMax: c.Data.ImagesMax}
+	v := &format.VisionEncoder{SampleType: c.Data.SampleType, Chat: chat, Expander: x,
+		MediaMax: c.Data.ImagesMax}
 	for i, f := range slices.Concat(d.r.cfg.SFT, d.r.cfg.SFTValid) {
 		if tags := setup.TagsOf(&f); i == 0 {
 			v.Tags = tags
 		} else if tags != v.Tags {
-			return nil, d.r.cfg.Fault("data.dataset", "pictures come with conversations of one entry", "name one for all paths")
+			return nil, d.r.cfg.Fault("data.dataset", "pictures come with conversations of one entry",
+				"name one for all paths")
 		}
 	}
 	return v, nil
 }
 
-// marked is the tokenizer with the tokens that the model's configuration names for images and videos. A tokenizer that has no such
-// token is another model's, whose own marks are taken: features go where the marks stand, whatever their ids.
+// marked is the tokenizer with the tokens that the model's configuration names for images and videos. A
+// tokenizer that has no such token is another model's, whose own marks are taken: features go where the
+// marks stand, whatever their ids.
 func (d *data) marked() token.Marked {
 	m := token.Marked{Tokenizer: d.r.tok}
 	v := d.r.cfg.Model.Vision
@@ -75,7 +82,9 @@ func (d *data) marked() token.Marked {
 		}
 		text, ok := m.Token(int32(k.id))
 		if !ok && workerProc() == 0 {
-			fmt.Fprintf(d.r.io.Progress, "note: model.overrides.vision.%s = %d is no token of the tokenizer: the marks that it is known for are taken\n", k.key, k.id)
+			fmt.Fprintf(d.r.io.Progress,
+				"note: model.overrides.vision.%s = %d is not a token of the tokenizer: the marks that "+
+					"it is known for are taken\n", k.key, k.id)
 		}
 		*k.mark = text
 	}

@@ -103,8 +103,10 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &workers{r: r, fleet: f, ready: make(chan error, o.Procs), lost: make(chan error, o.Procs), losses: make(chan host.Loss),
-		list: map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{}, done: make(chan struct{})}
+	w := &workers{r: r, fleet: f, ready: make(chan error, o.Procs), lost: make(chan error, o.Procs),
+		losses: make(chan host.Loss),
+		list:   map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{},
+		done: make(chan struct{})}
 	if o.Links, err = r.links(f, 0, o.Procs); err != nil {
 		f.Close()
 		return nil, err
@@ -162,7 +164,8 @@ func (w *workers) start(proc, life int) (Process, error) {
 	return p, err
 }
 
-// suspect ends a process that says nothing any more, so that it cannot come back to a run that goes on without it.
+// suspect ends a process that says nothing any more, so that it cannot come back to a run that goes on
+// without it.
 func (w *workers) suspect(proc, life int, since time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,7 +187,8 @@ func (w *workers) cause(proc int, p Process, how error) error {
 	return fmt.Errorf("%s %w", words, how)
 }
 
-// keep looks after a process: when it ends before the run does it is started again, alone. How often, the coordinator decides.
+// keep looks after a process: when it ends before the run does it is started again, alone. How often, the
+// coordinator decides.
 func (w *workers) keep(proc int, p Process) {
 	defer w.wg.Done()
 	for life := 1; ; life++ {
@@ -255,7 +259,8 @@ func (w *workers) close() {
 	w.fleet.Close()
 }
 
-// work runs a worker process's ranks until the leader halts them or is gone. Errors reach the user through the leader.
+// work runs a worker process's ranks until the leader halts them or is gone. Errors reach the user through
+// the leader.
 func (r *Run) work(proc int) error {
 	o, closeAll, err := r.options(proc)
 	if err != nil {

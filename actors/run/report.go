@@ -24,7 +24,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a curve.
+// reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a
+// curve.
 type reporter struct {
 	r       *Run
 	dir     string
@@ -96,7 +97,8 @@ func (p *reporter) open() error {
 	enc := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	p.log, p.logFile = zap.New(zapcore.NewCore(enc, zapcore.AddSync(f), zap.InfoLevel)), f
 	if l.JSONL != "" {
-		if p.metrics, p.losses, err = openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.start.first); err != nil {
+		if p.metrics, p.losses, err =
+			openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.start.first); err != nil {
 			return err
 		}
 	}
@@ -112,7 +114,8 @@ func (p *reporter) open() error {
 	return nil
 }
 
-// openMetrics keeps the lines of steps before first, and returns their losses: a resumed run rewrites those that it takes again.
+// openMetrics keeps the lines of steps before first, and returns their losses: a resumed run rewrites those
+// that it takes again.
 func openMetrics(path string, first int64) (f *os.File, losses []point, err error) {
 	old, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
@@ -182,9 +185,12 @@ func (p *reporter) header() {
 		shares = fmt.Sprintf(" ep=%d etp=%d", m.Len(topology.EP), m.Len(topology.ETP))
 	}
 	shares += r.shared()
-	p.say("model   %s, %s parameters%s, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())), active, r.cfg.Run.Train.Precision)
-	p.say("plan    pp=%d dp=%d tp=%d%s zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)", m.Len(topology.PP), m.Replicas(),
-		m.Len(topology.TP), shares, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(), r.cfg.Run.Plan.Procs)
+	p.say("model   %s, %s parameters%s, %s", r.job.Model.Family, unit.Count(float64(r.job.Model.Count())),
+		active, r.cfg.Run.Train.Precision)
+	p.say("plan    pp=%d dp=%d tp=%d%s zero=%d %s, %d microbatches of %d tokens, %d ranks in %d process(es)",
+		m.Len(topology.PP), m.Replicas(),
+		m.Len(topology.TP), shares, r.job.Zero, r.job.Schedule, r.job.Micro, r.job.Rows, r.layout.World(),
+		r.cfg.Run.Plan.Procs)
 	p.say("from    %s", r.start.from)
 	for _, c := range r.start.changed {
 		p.say("changed %s: %s → %s", c.Key, c.A, c.B)
@@ -241,11 +247,13 @@ func (p *reporter) observe(m actors.Message) {
 			p.log.Warn("checkpoint not saved", zap.Int64("step", m.Step), zap.Error(m.Err))
 			return
 		}
-		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before stays valid; this is said once, log.jsonl has every attempt", m.Step, m.Err)
+		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before "+
+			"stays valid; this is said once, log.jsonl has every attempt", m.Step, m.Err)
 	case core.TopicCopied:
 		if every := m.Values[0]; every != p.every {
 			p.every = every
-			p.log.Info("copies in memory", zap.Int64("step", m.Step), zap.Float64("every", every), zap.Float64("seconds", m.Values[1]/1e9))
+			p.log.Info("copies in memory", zap.Int64("step", m.Step), zap.Float64("every", every),
+				zap.Float64("seconds", m.Values[1]/1e9))
 		}
 	case core.TopicBroken:
 		p.say("! a connection broke %v; all are made anew", m.Err)
@@ -276,7 +284,8 @@ func (p *reporter) back(m actors.Message) {
 	if n := p.newest - m.Step; n > 0 {
 		again = fmt.Sprintf("%d step(s) are taken again", n)
 	}
-	from := map[int32]string{core.FromDisk: "the checkpoint", core.FromCopy: "copies in memory", core.FromMember: "another replica"}[int32(m.Values[1])]
+	from := map[int32]string{core.FromDisk: "the checkpoint", core.FromCopy: "copies in memory",
+		core.FromMember: "another replica"}[int32(m.Values[1])]
 	if m.Step < p.r.start.first && int32(m.Values[1]) == core.FromDisk {
 		from = "what the run began with"
 	}
@@ -305,8 +314,10 @@ func (p *reporter) step(m actors.Message) {
 	if f := p.r.data.flops(m.Step); f > 0 {
 		flops = f
 	}
-	line := Metrics{Step: m.Step, Loss: v[core.StepLoss], GradNorm: v[core.StepNorm], LR: v[core.StepLR], TokensSec: p.tokens / sec,
-		MFU: flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak], Scale: v[core.StepScale],
+	line := Metrics{Step: m.Step, Loss: v[core.StepLoss], GradNorm: v[core.StepNorm], LR: v[core.StepLR],
+		TokensSec: p.tokens / sec,
+		MFU:       flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak],
+		Scale:   v[core.StepScale],
 		Skipped: v[core.StepOverflow] > 0, Seconds: sec, Slowest: int(v[core.StepSlowest])}
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
@@ -317,7 +328,8 @@ func (p *reporter) step(m actors.Message) {
 	}
 	if p.metrics != nil {
 		if text, err := json.Marshal(finite(line)); err == nil {
-			if _, err := p.metrics.Write(append(text, '\n')); err != nil && !p.silent { // a full disk must not end training
+			// a full disk must not end training
+			if _, err := p.metrics.Write(append(text, '\n')); err != nil && !p.silent {
 				p.silent = true
 				p.say("! metrics are not written: %v; training goes on", err)
 			}
@@ -326,7 +338,8 @@ func (p *reporter) step(m actors.Message) {
 	for _, s := range []struct {
 		name string
 		v    float64
-	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR}, {"train/tokens_per_second", line.TokensSec}} {
+	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR},
+		{"train/tokens_per_second", line.TokensSec}} {
 		p.board.scalar(s.name, m.Step, s.v)
 	}
 	c := p.r.cfg.Run.Train
@@ -342,8 +355,11 @@ func (p *reporter) step(m actors.Message) {
 			note = "  no update was made"
 		}
 	}
-	fmt.Fprintf(p.r.io.Progress, "step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  data-wait %.1f %%  mem %s  eta %v%s\n", m.Step, c.Steps, line.Loss,
-		line.GradNorm, line.LR, line.TokensSec, share(line.MFU), 100*line.DataWait/sec, tensor.Bytes(int64(line.PeakBytes)), eta, note)
+	fmt.Fprintf(p.r.io.Progress,
+		"step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  data-wait %.1f %%  mem "+
+			"%s  eta %v%s\n", m.Step, c.Steps, line.Loss,
+		line.GradNorm, line.LR, line.TokensSec, share(line.MFU), 100*line.DataWait/sec,
+		tensor.Bytes(int64(line.PeakBytes)), eta, note)
 }
 
 // share prints a utilisation; one above all there is says that the machine's peak was measured too low.

@@ -22,7 +22,8 @@ func TestAlarmsOnce(t *testing.T) {
 	var text strings.Builder
 	r := newRun(&configs.Config{}, Options{Progress: &text})
 	r.report = &reporter{r: r, log: zap.NewNop()}
-	lost := actors.Message{Kind: actors.Report, Text: core.TopicSaveLost, Step: 1, Err: errors.New("disk full")}
+	lost := actors.Message{Kind: actors.Report, Text: core.TopicSaveLost, Step: 1,
+		Err: errors.New("disk full")}
 	for range 3 {
 		r.report.observe(lost)
 	}
@@ -49,7 +50,8 @@ func TestTicks(t *testing.T) {
 		lo, hi float64
 		want   []float64
 	}{
-		{1, 40, []float64{5, 10, 15, 20, 25, 30, 35, 40}}, {5.31, 6.04, []float64{5.4, 5.6, 5.8, 6}}, {0, 1e6, []float64{0, 200000, 400000, 600000, 800000, 1e6}},
+		{1, 40, []float64{5, 10, 15, 20, 25, 30, 35, 40}}, {5.31, 6.04, []float64{5.4, 5.6, 5.8, 6}},
+		{0, 1e6, []float64{0, 200000, 400000, 600000, 800000, 1e6}},
 		{1, 2, []float64{1, 1.2, 1.4, 1.6, 1.8, 2}}, {-0.3, 0.4, []float64{-0.2, 0, 0.2, 0.4}},
 	} {
 		got := ticks(c.lo, c.hi, map[bool]int{true: 8, false: 6}[c.hi == 40])
@@ -59,7 +61,8 @@ func TestTicks(t *testing.T) {
 	require.NotContains(t, string(curve("loss", nan, nil)), "NaN")
 }
 
-// TestEarlierEvaluations: of a log that several runs wrote, the newest evaluation of each step before a resumed one counts.
+// TestEarlierEvaluations: of a log that several runs wrote, the newest evaluation of each step before a
+// resumed one counts.
 func TestEarlierEvaluations(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log.jsonl")
 	require.NoError(t, os.WriteFile(log, []byte(`{"msg":"eval","step":2,"loss":5}
@@ -73,7 +76,8 @@ not json
 	require.Nil(t, evaluations(log+"x", 5))
 }
 
-// FuzzEarlierSteps: no log and no metrics, however broken, crash a resumed run or bring steps that it takes again.
+// FuzzEarlierSteps: no log and no metrics, however broken, crash a resumed run or bring steps that it takes
+// again.
 func FuzzEarlierSteps(f *testing.F) {
 	f.Add([]byte("{\"step\":1,\"loss\":2}\n{\"step\":2,\"lo"), int64(2))
 	f.Add([]byte("{\"msg\":\"eval\",\"step\":1,\"loss\":null}\n{\"msg\":\"eval\",\"step\":-1,\"loss\":1e308}\n"), int64(5))

@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// TestRoundTrip: a Hugging Face directory of every family, loaded over pp=2 tp=2, saved, and exported again, has the same tensors
-// to the last byte, under the same names.
+// TestRoundTrip: a Hugging Face directory of every family, loaded over pp=2 tp=2, saved, and exported again,
+// has the same tensors to the last byte, under the same names.
 func TestRoundTrip(t *testing.T) {
 	models, err := filepath.Glob("../../stages/family/testdata/*/config.json")
 	require.NoError(t, err)
@@ -25,7 +25,8 @@ func TestRoundTrip(t *testing.T) {
 		src := filepath.Dir(c)
 		t.Run(filepath.Base(src), func(t *testing.T) {
 			dir := t.TempDir()
-			for _, f := range []string{"config.json", "model.safetensors"} { // the golden tensors lie beside them
+			// the golden tensors lie beside them
+			for _, f := range []string{"config.json", "model.safetensors"} {
 				b, err := os.ReadFile(filepath.Join(src, f))
 				require.NoError(t, err)
 				require.NoError(t, os.MkdirAll(filepath.Join(dir, "hf"), 0o755))
@@ -57,7 +58,8 @@ func TestRoundTrip(t *testing.T) {
 
 func roundTrip(t *testing.T, dir, layers string) {
 	t.Helper()
-	text := fmt.Sprintf("model: {path: %q}\ndata: {paths: [none], tokenizer: none, seq_len: 8}\ntrain: {steps: 0, global_batch: 2}\nplan: {pp: 2, tp: 2, layers: %s}\ncheckpoint: {dir: %q}\n",
+	text := fmt.Sprintf("model: {path: %q}\ndata: {paths: [none], tokenizer: none, seq_len: 8}\ntrain: "+
+		"{steps: 0, global_batch: 2}\nplan: {pp: 2, tp: 2, layers: %s}\ncheckpoint: {dir: %q}\n",
 		filepath.Join(dir, "hf"), layers, filepath.Join(dir, "ckpt"))
 	cfg, err := configs.Load(configs.Request{File: "round.yaml", Text: []byte(text)})
 	require.NoError(t, err)
@@ -73,12 +75,14 @@ func roundTrip(t *testing.T, dir, layers string) {
 	require.NoError(t, err)
 	defer closeAll()
 	o.Commit = func(step int64, parts []string, state []float64) error {
-		return host.CommitShards(checkpoint.OS, cfg.Run.Checkpoint.Dir, step, parts, map[string]any{"config": cfg.Flat(), "state": state})
+		return host.CommitShards(checkpoint.OS, cfg.Run.Checkpoint.Dir, step, parts,
+			map[string]any{"config": cfg.Flat(), "state": state})
 	}
 	require.NoError(t, host.Run(r.layout, o))
 	saved, err := checkpoint.Open(cfg.Run.Checkpoint.Dir)
 	require.NoError(t, err)
 	defer saved.Close()
-	e := trained.Exporter{Cfg: cfg, Model: r.job.Model, Saved: saved, Hf: r.start.hf, Side: trained.SideDir(cfg)}
+	e := trained.Exporter{Cfg: cfg, Model: r.job.Model, Saved: saved, Hf: r.start.hf,
+		Side: trained.SideDir(cfg)}
 	require.NoError(t, e.Write(filepath.Join(dir, "out")))
 }

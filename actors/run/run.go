@@ -32,18 +32,21 @@ import (
 type Options struct {
 	Progress io.Writer // takes lines for people; nil for none
 	Warnings io.Writer // takes what is wrong but ends nothing; nil is Progress
-	// Worker is the command line that starts another process of the run, with which the same Train is called again; wanted
-	// where plan.procs > 1.
-	Worker  []string
-	Fleet   Fleet                 // where the processes live, if not on this host; nil starts them with Worker
-	Profile string                // where a profile is to be written, without the endings of its files; "" for none
+	// Worker is the command line that starts another process of the run, with which the same Train is called
+	// again; wanted where plan.procs > 1.
+	Worker []string
+	// where the processes live, if not on this host; nil starts them with Worker
+	Fleet Fleet
+	// where a profile is to be written, without the endings of its files; "" for none
+	Profile string
 	Step    func(Metrics)         // sees each committed step; nil for none
 	Report  func(actors.Message)  // sees all reports of the coordinator; nil for none
 	Trace   func(host.TraceEvent) // sees jobs too; nil for none
 	Stall   time.Duration         // without a step from which on Progress hears why; 0 is what log.stall says
 }
 
-// ErrStopped is Train's error when its context ended: the step under way was committed, and what the run file saves is durable.
+// ErrStopped is Train's error when its context ended: the step under way was committed, and what the run
+// file saves is durable.
 var ErrStopped = errors.New("stopped on request")
 
 // lockRun holds the directories that a run writes.
@@ -83,8 +86,9 @@ type Run struct {
 	report *reporter
 }
 
-// Train carries out a checked configuration to its end. It goes on from the newest durable checkpoint of checkpoint.dir, so that the same
-// call repeats what the same command does. A context that ends stops it after the step under way, with ErrStopped.
+// Train carries out a checked configuration to its end. It goes on from the newest durable checkpoint of
+// checkpoint.dir, so that the same call repeats what the same command does. A context that ends stops it
+// after the step under way, with ErrStopped.
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
 	if err := r.comeBack(); err != nil {
@@ -96,12 +100,15 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 			fmt.Fprintln(r.io.Progress, "note:", n)
 		}
 		if cfg.Run.Plan.Procs > 1 && len(o.Worker) == 0 && o.Fleet == nil {
-			return cfg.Fault("plan.procs", "the program that trains does not say how to start other processes", "set plan.procs=1, or run.Options.Worker in the program")
+			return cfg.Fault("plan.procs",
+				"the program that trains does not say how to start other processes",
+				"set plan.procs=1, or run.Options.Worker in the program")
 		}
 	}
 	if dir := os.Getenv(envCapture); dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return exit.With(fmt.Errorf("%s=%s: there is no such folder to keep messages in; make it, or unset the variable", envCapture, dir), exit.Usage)
+			return exit.With(fmt.Errorf("%s=%s: there is no such folder to keep messages in; make it, "+
+				"or unset the variable", envCapture, dir), exit.Usage)
 		}
 	}
 	if err := r.prepareUntil(ctx); err != nil {
@@ -127,7 +134,8 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	}
 	defer r.report.close()
 	if steps := int64(cfg.Run.Train.Steps); r.start.first > steps && !(steps == 0 && r.start.saved == nil) {
-		r.report.say("nothing to do: step %d of %d is durable in %s", r.start.first-1, cfg.Run.Train.Steps, cfg.Run.Checkpoint.Dir)
+		r.report.say("nothing to do: step %d of %d is durable in %s", r.start.first-1, cfg.Run.Train.Steps,
+			cfg.Run.Checkpoint.Dir)
 		return r.export()
 	}
 	if err := r.lead(ctx); err != nil {
@@ -176,7 +184,8 @@ func (r *Run) Tokenizer() *token.Tokenizer { return r.tok }
 // Rewind goes back to the data's first step.
 func (r *Run) Rewind() error { return r.data.train.Seek(dataset.Position{}) }
 
-// Batches gives replica dp its share of a step's microbatches; steps count from 1, batches of evaluations from -1 down.
+// Batches gives replica dp its share of a step's microbatches; steps count from 1, batches of evaluations
+// from -1 down.
 func (r *Run) Batches(step int64, dp int) ([]host.Microbatch, error) { return r.data.batches(step, dp) }
 
 // prepare lays the run out: tokenizer, model, plan, where it starts from, and data.
@@ -224,7 +233,8 @@ func (r *Run) patterns() error {
 			hit := false
 			names(func(n string) bool { hit = block.Match(pat, n); return !hit })
 			if !hit {
-				return r.cfg.Fault(key, fmt.Sprintf("%q matches nothing in the model", pat), "name its layers as in *.q_proj")
+				return r.cfg.Fault(key, fmt.Sprintf("%q matches nothing in the model", pat),
+					"name its layers as in *.q_proj")
 			}
 		}
 		return nil
@@ -262,14 +272,17 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	if err != nil {
 		return host.RunOptions{}, nil, err
 	}
-	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill, Batches: r.data.batches, Leave: r.data.leave,
+	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill,
+		Batches: r.data.batches, Leave: r.data.leave,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
 		Routing: r.routing()}
-	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0, c.Train.Restarts, r.data.place
+	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
+		c.Train.Restarts, r.data.place
 	o.Coord.Keep = c.Train.Keep()
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	if r.start.scale != nil {
-		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0], int(r.start.scale[1]), int(r.start.scale[2])
+		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0],
+			int(r.start.scale[1]), int(r.start.scale[2])
 	}
 	if !r.data.validates() {
 		o.Coord.EvalEvery = 0
@@ -302,7 +315,8 @@ func (r *Run) lead(ctx context.Context) error {
 	}()
 	o.Stop, o.Abandon = ctx.Done(), w.abandon
 	defer context.AfterFunc(ctx, func() {
-		r.report.say("stopping after this step; a second signal stops at once (lfactor why %s says what a stuck run waits for)", r.cfg.Run.Log.Dir)
+		r.report.say("stopping after this step; a second signal stops at once (lfactor why %s says what "+
+			"a stuck run waits for)", r.cfg.Run.Log.Dir)
 	})()
 	o.Observe = func(m actors.Message) { w.seen(m); r.observe(m) }
 	o.OnSystem = func(s *host.System) {
@@ -367,7 +381,8 @@ func (r *Run) observe(m actors.Message) {
 // commit makes the checkpoint of a step durable, then removes what retention lets go.
 func (r *Run) commit(step int64, parts []string, state []float64) error {
 	c := r.cfg.Run.Checkpoint
-	sections := map[string]any{"config": r.cfg.Flat(), "state": state, "data": r.data.position(step), "params": r.layout.Order}
+	sections := map[string]any{"config": r.cfg.Flat(), "state": state, "data": r.data.position(step),
+		"params": r.layout.Order}
 	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections); err != nil {
 		return err
 	}
@@ -378,7 +393,8 @@ func (r *Run) commit(step int64, parts []string, state []float64) error {
 	return err
 }
 
-// export writes what checkpoint.save_hf asks for from the newest durable checkpoint: a Hugging Face directory, or adapters.
+// export writes what checkpoint.save_hf asks for from the newest durable checkpoint: a Hugging Face
+// directory, or adapters.
 func (r *Run) export() error {
 	c := r.cfg.Run
 	if !c.Checkpoint.SaveHF {
@@ -396,7 +412,8 @@ func (r *Run) export() error {
 		return err
 	}
 	defer saved.Close()
-	e := trained.Exporter{Cfg: r.cfg, Model: r.job.Model, Lora: r.job.Lora, Saved: saved, Hf: r.start.hf, Side: trained.SideDir(r.cfg)}
+	e := trained.Exporter{Cfg: r.cfg, Model: r.job.Model, Lora: r.job.Lora, Saved: saved, Hf: r.start.hf,
+		Side: trained.SideDir(r.cfg)}
 	if err := e.Write(dst); err != nil {
 		return fmt.Errorf("export to %s: %w", dst, err)
 	}

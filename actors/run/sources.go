@@ -17,7 +17,8 @@ func (d *data) chat() (dataset.ChatEncoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return token.NewChat(d.r.tok, t, token.ChatOptions{LastTurnOnly: c.Data.LastTurn, TrainOnPrompt: c.Data.Prompt}), nil
+	return token.NewChat(d.r.tok, t, token.ChatOptions{LastTurnOnly: c.Data.LastTurn,
+		TrainOnPrompt: c.Data.Prompt}), nil
 }
 
 // endToken is the token that ends a document: not the end of a chat turn, where a tokenizer has both.
@@ -30,7 +31,8 @@ func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, 
 	if len(cfg.Model.EOS) > 0 && cfg.Model.EOS[0] < t.VocabSize() {
 		return int32(cfg.Model.EOS[0]), nil
 	}
-	return 0, cfg.Fault("data.tokenizer", "the tokenizer has no token that ends a document", "give model.overrides.eos_token_id")
+	return 0, cfg.Fault("data.tokenizer", "the tokenizer has no token that ends a document",
+		"give model.overrides.eos_token_id")
 }
 
 // openSources opens the training and the validation data.
@@ -50,7 +52,8 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	seed := uint64(d.r.cfg.Run.Train.Seed)
 	for i, s := range train {
 		train[i].Source = dataset.Sampled(s.Source, seed, 0, c.Split[0]/sum)
-		v := dataset.Weighted{Source: dataset.Sampled(s.Source, seed, c.Split[0]/sum, (c.Split[0]+c.Split[1])/sum), Weight: s.Weight}
+		v := dataset.Weighted{Source: dataset.Sampled(s.Source, seed, c.Split[0]/sum,
+			(c.Split[0]+c.Split[1])/sum), Weight: s.Weight}
 		if v.Source.Len() > 0 {
 			valid = append(valid, v)
 		}
@@ -58,7 +61,8 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	return train, valid, nil
 }
 
-// formatOf names the format of a run's data, "" where the files tell: chat data has a shape, and media lie in shards, folders of them, or jobs.
+// formatOf names the format of a run's data, "" where the files tell: chat data has a shape, and media lie
+// in shards, folders of them, or jobs.
 func formatOf(c *configs.Data) string {
 	switch {
 	case c.Kind == "media", c.Kind == "chat" && c.Messages == "auto":
@@ -70,9 +74,11 @@ func formatOf(c *configs.Data) string {
 }
 
 // openPaths opens paths, each by its entry of data.dataset_config if there are any.
-func (d *data) openPaths(key string, paths []configs.WeightPath, sft []configs.SFTFormat) (out []dataset.Weighted, err error) {
+func (d *data) openPaths(key string, paths []configs.WeightPath,
+	sft []configs.SFTFormat) (out []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
-	o := dataset.Options{Format: formatOf(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax), Full: c.Fingerprint == "full", Tags: dataset.Tags{Messages: c.MessageKey}}
+	o := dataset.Options{Format: formatOf(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax),
+		Full: c.Fingerprint == "full", Tags: dataset.Tags{Messages: c.MessageKey}}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
 	var opened []dataset.Weighted
 	for i, p := range paths {
@@ -92,8 +98,10 @@ func (d *data) openPaths(key string, paths []configs.WeightPath, sft []configs.S
 	}
 	for _, w := range opened {
 		s := w.Source
-		if chat, parts := c.Kind == "chat", c.Kind == "media"; chat != (s.Kind() == dataset.KindChat) || parts != (s.Kind() == dataset.KindParts) {
-			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", s.Name(), s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
+		if chat, parts := c.Kind == "chat", c.Kind == "media"; chat != (s.Kind() == dataset.KindChat) ||
+			parts != (s.Kind() == dataset.KindParts) {
+			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", s.Name(),
+				s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
 		}
 		if !weighted {
 			w.Weight = 0

@@ -61,7 +61,8 @@ func (r *Run) begin() error {
 		case !errors.Is(err, checkpoint.ErrNone):
 			return err
 		case len(skipped) > 0:
-			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir, errors.Join(skipped...))
+			return fmt.Errorf("%s has checkpoints, but none is whole: %w", c.Checkpoint.Dir,
+				errors.Join(skipped...))
 		}
 		if saved, err := r.unnamed(); saved != nil || err != nil {
 			if err != nil {
@@ -83,8 +84,8 @@ func (r *Run) begin() error {
 	return nil
 }
 
-// unnamed is the newest whole checkpoint of a directory without latest: its first save was interrupted between the two, or
-// somebody removed the file. The checkpoint is whole all the same.
+// unnamed is the newest whole checkpoint of a directory without latest: its first save was interrupted
+// between the two, or somebody removed the file. The checkpoint is whole all the same.
 func (r *Run) unnamed() (*checkpoint.Reader, error) {
 	dir := r.cfg.Run.Checkpoint.Dir
 	entries, err := checkpoint.List(dir)
@@ -96,7 +97,9 @@ func (r *Run) unnamed() (*checkpoint.Reader, error) {
 		saved, err := checkpoint.Open(e.Path)
 		if err == nil {
 			if err = saved.Verify(); err == nil {
-				r.start.skipped = append(faults, fmt.Errorf("%s names no checkpoint; going on from %s, the newest that is whole", filepath.Join(dir, "latest"), e.Path))
+				r.start.skipped = append(faults,
+					fmt.Errorf("%s names no checkpoint; going on from %s, the newest that is whole",
+						filepath.Join(dir, "latest"), e.Path))
 				return saved, nil
 			}
 			_ = saved.Close() // its damage is the error to report
@@ -106,7 +109,8 @@ func (r *Run) unnamed() (*checkpoint.Reader, error) {
 	return nil, fmt.Errorf("%s has checkpoints, but none is whole: %w", dir, errors.Join(faults...))
 }
 
-// weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are always drawn.
+// weights sets the source of initial parameters: a Hugging Face directory, or random values; adapters are
+// always drawn.
 func (r *Run) weights() error {
 	c, m := r.cfg.Run, r.job.Model
 	seed := uint64(c.Train.Seed)
@@ -123,14 +127,17 @@ func (r *Run) weights() error {
 	has := dir != "" && hasWeights(dir)
 	switch {
 	case c.Model.Init == "random" && c.Checkpoint.Load != "" && c.Checkpoint.Load != c.Checkpoint.Dir:
-		return r.cfg.Fault("checkpoint.load", "weights are to be loaded, but model.init is random", "set model.init: load, or remove checkpoint.load")
+		return r.cfg.Fault("checkpoint.load", "weights are to be loaded, but model.init is random",
+			"set model.init: load, or remove checkpoint.load")
 	case c.Model.Init == "auto" && c.Model.Path != "" && !has:
-		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights%s", dir, hf.Partial(dir)), "set model.init: random to train from random weights")
+		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights%s", dir,
+			hf.Partial(dir)), "set model.init: random to train from random weights")
 	case c.Model.Init == "random" || !has && c.Model.Init == "auto":
 		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
 		return r.parts()
 	case !has:
-		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights%s", dir, hf.Partial(dir)), "set model.init: random, or model.path to a directory with weights")
+		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights%s", dir,
+			hf.Partial(dir)), "set model.init: random, or model.path to a directory with weights")
 	}
 	src, err := checkpoint.OpenDir(dir)
 	if err != nil {
@@ -159,15 +166,18 @@ func (r *Run) weights() error {
 func (r *Run) parts() error {
 	c := &r.cfg.Run.Model
 	for _, part := range []struct{ key, dir, component string }{
-		{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder, family.Foundation}} {
+		{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder,
+			family.Foundation}} {
 		if part.dir == "" {
 			continue
 		}
 		if c.Init == "random" {
-			return r.cfg.Fault(part.key, "weights are to be loaded, but model.init is random", "remove one of the two")
+			return r.cfg.Fault(part.key, "weights are to be loaded, but model.init is random",
+				"remove one of the two")
 		}
 		if !hasWeights(part.dir) {
-			return r.cfg.Fault(part.key, fmt.Sprintf("%s has no safetensors weights%s", part.dir, hf.Partial(part.dir)), "name a Hugging Face directory that has them")
+			return r.cfg.Fault(part.key, fmt.Sprintf("%s has no safetensors weights%s", part.dir,
+				hf.Partial(part.dir)), "name a Hugging Face directory that has them")
 		}
 		src, err := checkpoint.OpenDir(part.dir)
 		if err != nil {
@@ -236,9 +246,11 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 			return err
 		}
 		if len(state) != 4 {
-			return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed, Why: fmt.Sprintf("section state has %d values, want 4", len(state))}
+			return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed,
+				Why: fmt.Sprintf("section state has %d values, want 4", len(state))}
 		}
-		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]), state[1:], saved
+		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]),
+			state[1:], saved
 	}
 	if len(r.start.changed) > 0 {
 		r.start.rate = r.otherRate(saved)
@@ -249,8 +261,9 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 	return nil
 }
 
-// otherRate says how the learning rate of the next step differs from what the checkpoint's configuration would give; "" if it does not. A run that
-// is extended by train.steps decays over more steps, so that its rate jumps.
+// otherRate says how the learning rate of the next step differs from what the checkpoint's configuration
+// would give; "" if it does not. A run that is extended by train.steps decays over more steps, so that its
+// rate jumps.
 func (r *Run) otherRate(saved *checkpoint.Reader) string {
 	old, err := trained.SavedConfig(saved)
 	if err != nil {
@@ -261,6 +274,7 @@ func (r *Run) otherRate(saved *checkpoint.Reader) string {
 	if a == b {
 		return ""
 	}
-	return fmt.Sprintf("step %d takes a learning rate of %.3g; the checkpoint's configuration would take %.3g (%s until step %d, now %s until step %d); schedule.decay_steps fixes it",
+	return fmt.Sprintf("step %d takes a learning rate of %.3g; the checkpoint's configuration would "+
+		"take %.3g (%s until step %d, now %s until step %d); schedule.decay_steps fixes it",
 		r.start.first, b, a, was.Style, was.Decay, is.Style, is.Decay)
 }

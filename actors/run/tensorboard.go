@@ -12,15 +12,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// tensorBoard writes scalars as TensorBoard events: TFRecords (length, masked CRC, data, masked CRC) of Event messages.
-// Source: tensorflow/core/util/event.proto, tensorflow/core/lib/io/record_writer.h.
+// tensorBoard writes scalars as TensorBoard events: TFRecords (length, masked CRC, data, masked CRC) of
+// Event messages. Source: tensorflow/core/util/event.proto, tensorflow/core/lib/io/record_writer.h.
 type tensorBoard struct{ f *os.File }
 
 func newTensorBoard(dir string, first int64) (*tensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.step%d", time.Now().Unix(), first)))
+	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.step%d", time.Now().Unix(),
+		first)))
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,8 @@ func (t *tensorBoard) scalar(tag string, step int64, v float64) {
 		return
 	}
 	val := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), tag)
-	val = protowire.AppendFixed32(protowire.AppendTag(val, 2, protowire.Fixed32Type), math.Float32bits(float32(v)))
+	val = protowire.AppendFixed32(protowire.AppendTag(val, 2, protowire.Fixed32Type),
+		math.Float32bits(float32(v)))
 	sum := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), val)
 	t.record(protowire.AppendBytes(protowire.AppendTag(t.event(step), 5, protowire.BytesType), sum))
 }

@@ -14,7 +14,8 @@ import (
 // traceMax bounds trace.json: the first so many jobs of a run.
 const traceMax = 50_000
 
-// tracer writes what each actor's device did when, in Chrome's trace format: open it in chrome://tracing or Perfetto.
+// tracer writes what each actor's device did when, in Chrome's trace format: open it in chrome://tracing or
+// Perfetto.
 type tracer struct {
 	mu   sync.Mutex
 	f    *os.File
@@ -33,7 +34,8 @@ func newTracer(dir string) (*tracer, error) {
 	return t, err
 }
 
-var jobNames = map[actors.JobKind]string{actors.LoadBatch: "load", actors.SnapshotJob: "snapshot", actors.WriteJob: "write", actors.BeginJob: "begin save", actors.CommitJob: "commit save"}
+var jobNames = map[actors.JobKind]string{actors.LoadBatch: "load", actors.SnapshotJob: "snapshot",
+	actors.WriteJob: "write", actors.BeginJob: "begin save", actors.CommitJob: "commit save"}
 
 // see implements host.System's Trace.
 func (t *tracer) see(e host.TraceEvent) {

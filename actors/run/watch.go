@@ -16,16 +16,19 @@ import (
 )
 
 const (
-	lookEvery   = 500 * time.Millisecond
-	stallUsual  = 30 * time.Second // without a step from which on a run says what it waits for
-	stallSteps  = 5                // or so many of the longest steps
-	stuckLooks  = 3                // looks in a row that find the same wait, before a run that is to stop leaves its step
-	workingWait = 4 * time.Second  // for a rank that is at work, after a request to stop, if no step took longer
-	openingWait = 2 * time.Second  // after a request to stop, for what is being opened
-	savingWait  = 2 * time.Second  // for the state of a step that was left, where nobody is at work on it
+	lookEvery  = 500 * time.Millisecond
+	stallUsual = 30 * time.Second // without a step from which on a run says what it waits for
+	stallSteps = 5                // or so many of the longest steps
+	// looks in a row that find the same wait, before a run that is to stop leaves its step
+	stuckLooks = 3
+	// for a rank that is at work, after a request to stop, if no step took longer
+	workingWait = 4 * time.Second
+	openingWait = 2 * time.Second // after a request to stop, for what is being opened
+	savingWait  = 2 * time.Second // for the state of a step that was left, where nobody is at work on it
 )
 
-// watch looks after a run from beside: it says why no step comes, and lets a run that is to stop leave a step that will not end.
+// watch looks after a run from beside: it says why no step comes, and lets a run that is to stop leave a
+// step that will not end.
 type watch struct {
 	r       *Run
 	abandon chan struct{}
@@ -51,7 +54,8 @@ func (w *watch) seen(m actors.Message) {
 	w.ended = w.ended || m.Text == core.TopicEnd
 }
 
-// run carries out what trains, and looks at it meanwhile. It comes back without it when a request to stop leaves no other way.
+// run carries out what trains, and looks at it meanwhile. It comes back without it when a request to stop
+// leaves no other way.
 func (w *watch) run(ctx context.Context, train func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- train() }()
@@ -87,7 +91,8 @@ func (w *watch) run(ctx context.Context, train func() error) error {
 				continue
 			}
 			w.gaveUp = true
-			return exit.With(fmt.Errorf("stopped, and the state of the last step could not be saved: %s; the newest checkpoint is from before", root), exit.Failed)
+			return exit.With(fmt.Errorf("stopped, and the state of the last step could not be saved: "+
+				"%s; the newest checkpoint is from before", root), exit.Failed)
 		}
 	}
 }
@@ -106,8 +111,8 @@ func (w *watch) quiet() time.Duration {
 	return time.Since(w.last)
 }
 
-// patience is how long a rank may be at work after a request to stop, before its step is left: as long as any step took, and at least
-// workingWait.
+// patience is how long a rank may be at work after a request to stop, before its step is left: as long as
+// any step took, and at least workingWait.
 func (w *watch) patience() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,15 +137,16 @@ func (w *watch) stalled() {
 	w.r.report.say("! no step for %d s, because %s", int(since.Seconds()), root)
 }
 
-// root is what the run waits for, and whether that will not end by itself: data that does not come, a lost credit, a cycle of waits, a process that does not
-// answer. A rank that computes will.
+// root is what the run waits for, and whether that will not end by itself: data that does not come, a lost
+// credit, a cycle of waits, a process that does not answer. A rank that computes will.
 func (w *watch) root() (string, bool) {
 	all, silent, err := host.AskWhy(w.r.cfg.Run.Log.Dir, time.Second)
 	if err != nil {
 		return err.Error(), true
 	}
 	d := host.Diagnose(all, silent...)
-	return d.Root, len(silent) > 0 || d.Kind != "busy" && d.Kind != "none" || strings.HasPrefix(d.Actor, "loader")
+	return d.Root, len(silent) > 0 || d.Kind != "busy" && d.Kind != "none" ||
+		strings.HasPrefix(d.Actor, "loader")
 }
 
 // prepareUntil is prepare, which a request to stop need not wait for.
@@ -162,7 +168,8 @@ func (r *Run) prepareUntil(ctx context.Context) error {
 		}
 		if read, late := openingWaits(); !told && time.Since(began) > limit && late > 0 {
 			told = true
-			fmt.Fprintf(r.io.Warnings, "! the run has been opening for %d s, because %s has not answered for %d s\n",
+			fmt.Fprintf(r.io.Warnings,
+				"! the run has been opening for %d s, because %s has not answered for %d s\n",
 				int(time.Since(began).Seconds()), read, int(late.Seconds()))
 		}
 	}
@@ -173,13 +180,15 @@ func (r *Run) prepareUntil(ctx context.Context) error {
 	}
 	what := "while the run was being opened"
 	if read, late := openingWaits(); late > 0 {
-		what = fmt.Sprintf("while %s was being opened, which has not answered for %v", read, late.Round(time.Second))
+		what = fmt.Sprintf("while %s was being opened, which has not answered for %v", read,
+			late.Round(time.Second))
 	}
 	fmt.Fprintln(r.io.Warnings, "stopped", what)
 	return exit.With(errors.New("stopped "+what), exit.Interrupted)
 }
 
-// openingWaits is what the opening run reads and for how long it has waited for an answer, 0 if it waits for none.
+// openingWaits is what the opening run reads and for how long it has waited for an answer, 0 if it waits for
+// none.
 func openingWaits() (string, time.Duration) {
 	reads := store.Waits()
 	if len(reads) == 0 {
@@ -188,7 +197,8 @@ func openingWaits() (string, time.Duration) {
 	return reads[0].Name, time.Since(reads[0].Since)
 }
 
-// stallLimit is the time without a step from which on a run says what it waits for, 0 if the configuration leaves it open.
+// stallLimit is the time without a step from which on a run says what it waits for, 0 if the configuration
+// leaves it open.
 func (r *Run) stallLimit() time.Duration {
 	if r.io.Stall > 0 {
 		return r.io.Stall

@@ -34,7 +34,8 @@ func malformed(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, a...))
 }
 
-// Decode reads the next record; the caller owns a reference to each tensor. io.EOF ends an edge between two records.
+// Decode reads the next record; the caller owns a reference to each tensor. io.EOF ends an edge between two
+// records.
 func (d *Decoder) Decode() (*Record, error) {
 	for {
 		var h [16]byte
@@ -92,7 +93,8 @@ type message struct {
 
 type span struct{ off, n int64 }
 
-// parseMessage reads the flatbuffer; a table that points outside its bytes makes the library panic, which is an error here.
+// parseMessage reads the flatbuffer; a table that points outside its bytes makes the library panic, which is
+// an error here.
 func parseMessage(meta []byte) (m message, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -134,7 +136,8 @@ func parseMessage(meta []byte) (m message, err error) {
 	return m, nil
 }
 
-// record checks every length and offset against the body before anything is read, then takes the columns apart.
+// record checks every length and offset against the body before anything is read, then takes the columns
+// apart.
 func (d *Decoder) record(m message, fs []field) (*Record, error) {
 	fixed := len(columns) - 3
 	if len(m.nodes) != fixed+4+4*len(fs) || len(m.bufs) != 2*fixed+10+8*len(fs) {
@@ -208,7 +211,8 @@ func (c *cutter) fixed(width int) (v int64) {
 	return int64(binary.LittleEndian.Uint64(b))
 }
 
-// list returns the bytes of a list column's only row, which must hold n elements of width bytes; n < 0 takes any.
+// list returns the bytes of a list column's only row, which must hold n elements of width bytes; n < 0 takes
+// any.
 func (c *cutter) list(width int) []byte {
 	c.buf++
 	off := c.bytes()
@@ -216,7 +220,8 @@ func (c *cutter) list(width int) []byte {
 	c.node += 2
 	c.buf++
 	data := c.bytes()
-	if n < 0 || n > int64(len(data))/int64(width) || len(off) < 8 || binary.LittleEndian.Uint32(off) != 0 || int64(binary.LittleEndian.Uint32(off[4:])) != n {
+	if n < 0 || n > int64(len(data))/int64(width) || len(off) < 8 || binary.LittleEndian.Uint32(off) != 0 ||
+		int64(binary.LittleEndian.Uint32(off[4:])) != n {
 		c.err = malformed("list of %d elements in %d bytes", n, len(data))
 		return nil
 	}
@@ -227,7 +232,8 @@ func (c *cutter) text() string {
 	c.buf++
 	off, data := c.bytes(), c.bytes()
 	c.node++
-	if len(off) < 8 || int(binary.LittleEndian.Uint32(off[4:])) > len(data) || binary.LittleEndian.Uint32(off) != 0 {
+	if len(off) < 8 || int(binary.LittleEndian.Uint32(off[4:])) > len(data) ||
+		binary.LittleEndian.Uint32(off) != 0 {
 		c.err = malformed("text of %d bytes", len(data))
 		return ""
 	}
@@ -240,8 +246,10 @@ func (c *cutter) header(fixed int) *Record {
 		v[i] = c.fixed(columns[i].width)
 	}
 	r := &Record{To: actors.Ref(v[2]), Seq: uint64(v[4]), Code: int32(v[14])}
-	r.Message = actors.Message{Kind: actors.Kind(v[0]), From: actors.Ref(v[1]), Epoch: uint32(v[3]), Step: v[5],
-		Action:  plan.Action{Kind: plan.Kind(v[6]), Stage: int16(v[7]), Chunk: int16(v[8]), Micro: int32(v[9])},
+	r.Message = actors.Message{Kind: actors.Kind(v[0]), From: actors.Ref(v[1]), Epoch: uint32(v[3]),
+		Step: v[5],
+		Action: plan.Action{Kind: plan.Kind(v[6]), Stage: int16(v[7]), Chunk: int16(v[8]),
+			Micro: int32(v[9])},
 		Segment: int32(v[10]), Comm: int32(v[11]), Member: int32(v[12]), Port: int32(v[13])}
 	raw := c.list(8)
 	for i := 0; i+8 <= len(raw); i += 8 {

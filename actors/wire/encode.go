@@ -12,7 +12,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Record is a message as it crosses processes: the message's own fields, where it goes, and the tensors of its payload.
+// Record is a message as it crosses processes: the message's own fields, where it goes, and the tensors of
+// its payload.
 type Record struct {
 	actors.Message
 	To      actors.Ref
@@ -52,8 +53,8 @@ func (r *Record) fields() []field {
 	return fs
 }
 
-// Encode returns the bytes to write, gathered: tensors are not copied, so they must stay retained until the write ends.
-// The second result is the stream number, the third whether a schema message opens the stream.
+// Encode returns the bytes to write, gathered: tensors are not copied, so they must stay retained until the
+// write ends. The second result is the stream number, the third whether a schema message opens the stream.
 func (e *Encoder) Encode(r *Record) (net.Buffers, uint32, bool) {
 	fs := r.fields()
 	sig := signature(fs)
@@ -78,8 +79,10 @@ func frameHeader(id uint32) []byte {
 
 // columns lays the record out as Arrow arrays of one row: lengths of the nodes, and the buffers in order.
 func (r *Record) columns() (nodes []int64, bufs [][]byte) {
-	fixed := []uint64{uint64(r.Kind), uint64(r.From), uint64(r.To), uint64(r.Epoch), r.Seq, uint64(r.Step), uint64(r.Action.Kind), uint64(r.Action.Stage),
-		uint64(r.Action.Chunk), uint64(r.Action.Micro), uint64(r.Segment), uint64(r.Comm), uint64(r.Member), uint64(r.Port), uint64(r.Code)}
+	fixed := []uint64{uint64(r.Kind), uint64(r.From), uint64(r.To), uint64(r.Epoch), r.Seq, uint64(r.Step),
+		uint64(r.Action.Kind), uint64(r.Action.Stage),
+		uint64(r.Action.Chunk), uint64(r.Action.Micro), uint64(r.Segment), uint64(r.Comm), uint64(r.Member),
+		uint64(r.Port), uint64(r.Code)}
 	for i, v := range fixed {
 		b := make([]byte, 8)
 		binary.LittleEndian.PutUint64(b, v)

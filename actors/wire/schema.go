@@ -1,6 +1,6 @@
-// Package wire turns messages between processes into Arrow record batches and back. Every message is one row of a standard
-// Arrow IPC stream whose schema is constant; tensors are list columns that alias their own memory, 64-byte aligned. A stock
-// Arrow reader reads what it writes.
+// Package wire turns messages between processes into Arrow record batches and back. Every message is one row
+// of a standard Arrow IPC stream whose schema is constant; tensors are list columns that alias their own
+// memory, 64-byte aligned. A stock Arrow reader reads what it writes.
 package wire
 
 import (
@@ -26,17 +26,25 @@ type column struct {
 }
 
 var columns = []column{
-	{"kind", arrow.PrimitiveTypes.Uint8, 1}, {"from", arrow.PrimitiveTypes.Int32, 4}, {"to", arrow.PrimitiveTypes.Int32, 4},
-	{"epoch", arrow.PrimitiveTypes.Uint32, 4}, {"seq", arrow.PrimitiveTypes.Uint64, 8}, {"step", arrow.PrimitiveTypes.Int64, 8},
-	{"verb", arrow.PrimitiveTypes.Uint8, 1}, {"stage", arrow.PrimitiveTypes.Int16, 2}, {"chunk", arrow.PrimitiveTypes.Int16, 2},
-	{"micro", arrow.PrimitiveTypes.Int32, 4}, {"segment", arrow.PrimitiveTypes.Int32, 4}, {"comm", arrow.PrimitiveTypes.Int32, 4},
-	{"member", arrow.PrimitiveTypes.Int32, 4}, {"port", arrow.PrimitiveTypes.Int32, 4}, {"code", arrow.PrimitiveTypes.Int32, 4},
-	{"values", arrow.ListOf(arrow.PrimitiveTypes.Float64), 0}, {"text", arrow.BinaryTypes.String, 0}, {"error", arrow.BinaryTypes.String, 0},
+	{"kind", arrow.PrimitiveTypes.Uint8, 1}, {"from", arrow.PrimitiveTypes.Int32, 4},
+	{"to", arrow.PrimitiveTypes.Int32, 4},
+	{"epoch", arrow.PrimitiveTypes.Uint32, 4}, {"seq", arrow.PrimitiveTypes.Uint64, 8},
+	{"step", arrow.PrimitiveTypes.Int64, 8},
+	{"verb", arrow.PrimitiveTypes.Uint8, 1}, {"stage", arrow.PrimitiveTypes.Int16, 2},
+	{"chunk", arrow.PrimitiveTypes.Int16, 2},
+	{"micro", arrow.PrimitiveTypes.Int32, 4}, {"segment", arrow.PrimitiveTypes.Int32, 4},
+	{"comm", arrow.PrimitiveTypes.Int32, 4},
+	{"member", arrow.PrimitiveTypes.Int32, 4}, {"port", arrow.PrimitiveTypes.Int32, 4},
+	{"code", arrow.PrimitiveTypes.Int32, 4},
+	{"values", arrow.ListOf(arrow.PrimitiveTypes.Float64), 0}, {"text", arrow.BinaryTypes.String, 0},
+	{"error", arrow.BinaryTypes.String, 0},
 }
 
 var storage = map[tensor.DType]arrow.DataType{
-	tensor.F32: arrow.PrimitiveTypes.Float32, tensor.F64: arrow.PrimitiveTypes.Float64, tensor.BF16: arrow.PrimitiveTypes.Uint16,
-	tensor.F16: arrow.PrimitiveTypes.Uint16, tensor.I32: arrow.PrimitiveTypes.Int32, tensor.I64: arrow.PrimitiveTypes.Int64, tensor.U8: arrow.PrimitiveTypes.Uint8,
+	tensor.F32: arrow.PrimitiveTypes.Float32, tensor.F64: arrow.PrimitiveTypes.Float64,
+	tensor.BF16: arrow.PrimitiveTypes.Uint16,
+	tensor.F16:  arrow.PrimitiveTypes.Uint16, tensor.I32: arrow.PrimitiveTypes.Int32,
+	tensor.I64: arrow.PrimitiveTypes.Int64, tensor.U8: arrow.PrimitiveTypes.Uint8,
 }
 
 // field describes the column of one tensor.
@@ -61,7 +69,8 @@ func schemaOf(fs []field) *arrow.Schema {
 		out = append(out, arrow.Field{Name: c.name, Type: c.typ})
 	}
 	for _, f := range fs {
-		md := arrow.MetadataFrom(map[string]string{"lf.dtype": f.dtype.String(), "lf.rank": strconv.Itoa(f.rank)})
+		md := arrow.MetadataFrom(map[string]string{"lf.dtype": f.dtype.String(),
+			"lf.rank": strconv.Itoa(f.rank)})
 		out = append(out, arrow.Field{Name: f.name, Type: arrow.ListOf(storage[f.dtype]), Metadata: md},
 			arrow.Field{Name: f.name + ".shape", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)})
 	}
@@ -81,14 +90,16 @@ func schemaMessage(s *arrow.Schema) []byte {
 
 // parseSchema reads an encapsulated schema message.
 func parseSchema(msg []byte) ([]field, error) {
-	r, err := ipc.NewReader(bytes.NewReader(append(append([]byte(nil), msg...), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0)))
+	r, err := ipc.NewReader(bytes.NewReader(append(append([]byte(nil), msg...), 0xff, 0xff, 0xff, 0xff, 0,
+		0, 0, 0)))
 	if err != nil {
 		return nil, fmt.Errorf("wire: schema: %w", err)
 	}
 	defer r.Release()
 	s := r.Schema()
 	if v, _ := s.Metadata().GetValue("lf.schema"); v != Version {
-		return nil, fmt.Errorf("wire: schema version %q, want %q: the processes run different builds", v, Version)
+		return nil, fmt.Errorf("wire: schema version %q, want %q: the processes run different builds", v,
+			Version)
 	}
 	n := len(columns)
 	if s.NumFields() < n || (s.NumFields()-n)%2 != 0 || s.NumFields() > n+2*maxTensors {

@@ -16,10 +16,13 @@ import (
 )
 
 func sample() *Record {
-	return &Record{Message: actors.Message{Kind: actors.Activation, From: 3, Epoch: 2, Step: -7, Action: plan.Action{Kind: plan.F, Stage: 1, Chunk: 2, Micro: 9},
-		Segment: 4, Comm: -1, Member: 5, Port: 6, Values: []float64{1.5, -2}, Text: "grüße"}, To: 8, Seq: 41, Code: 4, Fault: "no space",
-		Names:   []string{"x", "cu", "none"},
-		Tensors: []*tensor.Tensor{tensor.Of(tensor.F32, []float32{1, 2, 3, 4, 5, 6}, 2, 3), tensor.Of(tensor.I32, []int32{0, 2}, 2), tensor.Of(tensor.BF16, []uint16{}, 0, 4)}}
+	return &Record{Message: actors.Message{Kind: actors.Activation, From: 3, Epoch: 2, Step: -7,
+		Action:  plan.Action{Kind: plan.F, Stage: 1, Chunk: 2, Micro: 9},
+		Segment: 4, Comm: -1, Member: 5, Port: 6, Values: []float64{1.5, -2}, Text: "grüße"}, To: 8, Seq: 41,
+		Code: 4, Fault: "no space",
+		Names: []string{"x", "cu", "none"},
+		Tensors: []*tensor.Tensor{tensor.Of(tensor.F32, []float32{1, 2, 3, 4, 5, 6}, 2, 3),
+			tensor.Of(tensor.I32, []int32{0, 2}, 2), tensor.Of(tensor.BF16, []uint16{}, 0, 4)}}
 }
 
 func flat(b net.Buffers) []byte {
@@ -40,16 +43,19 @@ func encode(rs ...*Record) []byte {
 	return out
 }
 
-// TestRoundTrip: every field and tensor comes back, on streams of different schemas that share an edge, and no buffer stays.
+// TestRoundTrip: every field and tensor comes back, on streams of different schemas that share an edge, and
+// no buffer stays.
 func TestRoundTrip(t *testing.T) {
-	plainMsg := &Record{Message: actors.Message{Kind: actors.Credit, From: 1, Values: []float64{1}}, To: 2, Seq: 42}
+	plainMsg := &Record{Message: actors.Message{Kind: actors.Credit, From: 1, Values: []float64{1}}, To: 2,
+		Seq: 42}
 	pool := tensor.NewPool("wire", 0).Poison()
 	d := NewDecoder(bytes.NewReader(encode(sample(), plainMsg, sample())), pool)
 	for _, want := range []*Record{sample(), plainMsg, sample()} {
 		got, err := d.Decode()
 		require.NoError(t, err)
 		require.Equal(t, want.Message, got.Message)
-		require.Equal(t, [4]any{want.To, want.Seq, want.Code, want.Fault}, [4]any{got.To, got.Seq, got.Code, got.Fault})
+		require.Equal(t, [4]any{want.To, want.Seq, want.Code, want.Fault},
+			[4]any{got.To, got.Seq, got.Code, got.Fault})
 		require.Len(t, got.Tensors, len(want.Tensors))
 		for i, x := range want.Tensors {
 			require.Equal(t, want.Names[i], got.Names[i])
@@ -63,7 +69,8 @@ func TestRoundTrip(t *testing.T) {
 	require.Zero(t, pool.Buffers())
 }
 
-// TestStockReader: the Arrow library reads a captured stream; its bytes are the edge's without the frame headers.
+// TestStockReader: the Arrow library reads a captured stream; its bytes are the edge's without the frame
+// headers.
 func TestStockReader(t *testing.T) {
 	e := NewEncoder()
 	var file bytes.Buffer

@@ -9,11 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBadInput: every kind of bad input ends with its exit code and a message that names place and remedy; nothing crashes and
-// nothing is left half-written.
+// TestBadInput: every kind of bad input ends with its exit code and a message that names place and remedy;
+// nothing crashes and nothing is left half-written.
+//
+//lfvet:long a table of cases
 func TestBadInput(t *testing.T) {
 	base := tinyRun(t)
-	code, out := runIn(t, base, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true", "checkpoint.save_hf_path=hf")
+	code, out := runIn(t, base, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true",
+		"checkpoint.save_hf_path=hf")
 	require.Zero(t, code, out)
 	for name, c := range map[string]struct {
 		code int
@@ -21,34 +24,49 @@ func TestBadInput(t *testing.T) {
 		args []string
 		mar  func(t *testing.T, dir string) // breaks something first
 	}{
-		"unknown key":  {2, []string{"plan.ppp", "did you mean"}, []string{"plan.ppp=2"}, nil},
-		"unknown flag": {2, []string{"--tensor-model-paralel-size"}, []string{"--tensor-model-paralel-size", "2"}, nil},
-		"wrong type":   {2, []string{"train.steps", "ten"}, []string{"train.steps=ten"}, nil},
-		"run file":     {2, []string{"run.yaml:", "recomput"}, nil, edit("run.yaml", "threads: 1", "recomput: full")},
+		"unknown key": {2, []string{"plan.ppp", "did you mean"}, []string{"plan.ppp=2"}, nil},
+		"unknown flag": {2, []string{"--tensor-model-paralel-size"},
+			[]string{"--tensor-model-paralel-size", "2"}, nil},
+		"wrong type": {2, []string{"train.steps", "ten"}, []string{"train.steps=ten"}, nil},
+		"run file": {2, []string{"run.yaml:", "recomput"}, nil,
+			edit("run.yaml", "threads: 1", "recomput: full")},
 		"heads":        {2, []string{"plan.tp", "try"}, []string{"plan.tp=3"}, nil},
 		"layers":       {2, []string{"plan.pp", "try"}, []string{"plan.pp=3"}, nil},
 		"batch":        {2, []string{"train.global_batch", "try"}, []string{"train.global_batch=9"}, nil},
 		"vocabulary":   {6, []string{"vocab_size", "rows"}, []string{"model.overrides.vocab_size=300"}, nil},
 		"does not fit": {3, []string{"rank 0", "budget", "try"}, []string{"plan.memory=100KiB"}, nil},
-		"fixed key":    {2, []string{"train.seed", "checkpoint was made with"}, []string{"train.steps=6", "train.seed=9"}, nil},
+		"fixed key": {2, []string{"train.seed", "checkpoint was made with"},
+			[]string{"train.steps=6", "train.seed=9"}, nil},
 		"other data": {2, []string{"data"}, []string{"train.steps=6"}, func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "text", "new.txt"), []byte("x"), 0o644))
 		}},
-		"truncated weights": {6, []string{"model.safetensors"}, []string{"checkpoint.dir=c2"}, all(fromHF, truncateFile("hf/model.safetensors", 1000))},
-		"missing tensor":    {6, []string{"q_norm", "missing"}, []string{"checkpoint.dir=c2"}, all(fromHF, edit("hf/config.json", `"llama"`, `"qwen3"`))},
-		"data budget":       {4, []string{"bad.jsonl at byte", "budget", "not JSON"}, []string{"data.kind=jsonl", "data.paths=[bad.jsonl]", "data.quarantine=3", "checkpoint.dir=c2"}, badJSONL},
-		"schedule":          {2, []string{"zigzag"}, []string{"plan.schedule=zigzag"}, nil},
-		"nothing usable": {4, []string{"no document gives any tokens"}, []string{"data.kind=jsonl", "data.paths=[none.jsonl]", "checkpoint.dir=c2"}, func(t *testing.T, dir string) {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "none.jsonl"), []byte("not json\nnor this\n"), 0o644))
-		}},
-		"pattern":         {2, []string{"lora.targets", "matches nothing"}, []string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
-		"nothing trained": {2, []string{"freeze", "nothing is left"}, []string{"freeze=['*']", "checkpoint.dir=c2"}, nil},
-		"random and load": {2, []string{"checkpoint.load", "random"}, []string{"checkpoint.load=hf", "checkpoint.dir=c2"}, nil},
-		"no weights": {2, []string{"safetensors", "model.init"}, []string{"checkpoint.dir=c2"}, all(fromHF, func(t *testing.T, dir string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, "hf", "model.safetensors")))
-		})},
-		"diverges": {1, []string{"step", "not finite"}, []string{"optimizer.lr=1e30", "optimizer.clip_grad=0", "train.steps=6", "checkpoint.dir=c3"}, nil},
-		"device":   {2, []string{"cuda"}, []string{"device=cuda"}, nil},
+		"truncated weights": {6, []string{"model.safetensors"}, []string{"checkpoint.dir=c2"},
+			all(fromHF, truncateFile("hf/model.safetensors", 1000))},
+		"missing tensor": {6, []string{"q_norm", "missing"}, []string{"checkpoint.dir=c2"},
+			all(fromHF, edit("hf/config.json", `"llama"`, `"qwen3"`))},
+		"data budget": {4, []string{"bad.jsonl at byte", "budget", "not JSON"},
+			[]string{"data.kind=jsonl", "data.paths=[bad.jsonl]", "data.quarantine=3", "checkpoint.dir=c2"},
+			badJSONL},
+		"schedule": {2, []string{"zigzag"}, []string{"plan.schedule=zigzag"}, nil},
+		"nothing usable": {4, []string{"no document gives any tokens"},
+			[]string{"data.kind=jsonl", "data.paths=[none.jsonl]", "checkpoint.dir=c2"},
+			func(t *testing.T, dir string) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "none.jsonl"),
+					[]byte("not json\nnor this\n"), 0o644))
+			}},
+		"pattern": {2, []string{"lora.targets", "matches nothing"},
+			[]string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
+		"nothing trained": {2, []string{"freeze", "nothing is left"},
+			[]string{"freeze=['*']", "checkpoint.dir=c2"}, nil},
+		"random and load": {2, []string{"checkpoint.load", "random"},
+			[]string{"checkpoint.load=hf", "checkpoint.dir=c2"}, nil},
+		"no weights": {2, []string{"safetensors", "model.init"}, []string{"checkpoint.dir=c2"},
+			all(fromHF, func(t *testing.T, dir string) {
+				require.NoError(t, os.Remove(filepath.Join(dir, "hf", "model.safetensors")))
+			})},
+		"diverges": {1, []string{"step", "not finite"}, []string{"optimizer.lr=1e30",
+			"optimizer.clip_grad=0", "train.steps=6", "checkpoint.dir=c3"}, nil},
+		"device": {2, []string{"cuda"}, []string{"device=cuda"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

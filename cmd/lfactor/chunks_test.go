@@ -12,12 +12,17 @@ import (
 	"github.com/lfactor/lfactor/actors/exit"
 )
 
-// TestTrainInChunks trains with sequences cut into chunks to the losses of whole ones, and refuses chunks that cannot be.
+// TestTrainInChunks trains with sequences cut into chunks to the losses of whole ones, and refuses chunks
+// that cannot be.
 func TestTrainInChunks(t *testing.T) {
 	dir := tinyRun(t)
 	losses := map[string][]string{}
-	for name, more := range map[string][]string{"whole": {"plan.recompute=full"}, "chunks": {"--enable-chunkpipe", "--chunksize", "8", "plan.recompute=full", "plan.keep_chunks=1"}} {
-		code, out := runIn(t, dir, nil, append([]string{"train", "run.yaml", "train.steps=3", "train.micro_batch=1", "plan.dp=1", "data.packing=false", "checkpoint.dir=" + filepath.Join("ckpt", name), "log.dir=" + name}, more...)...)
+	for name, more := range map[string][]string{"whole": {"plan.recompute=full"},
+		"chunks": {"--enable-chunkpipe", "--chunksize", "8", "plan.recompute=full", "plan.keep_chunks=1"}} {
+		code, out := runIn(t, dir, nil,
+			append([]string{"train", "run.yaml", "train.steps=3", "train.micro_batch=1", "plan.dp=1",
+				"data.packing=false", "checkpoint.dir=" + filepath.Join("ckpt", name), "log.dir=" + name},
+				more...)...)
 		require.Zero(t, code, out)
 		for _, line := range strings.Split(out, "\n") {
 			if f := strings.Fields(line); len(f) > 3 && f[0] == "step" {
@@ -37,10 +42,12 @@ func TestTrainInChunks(t *testing.T) {
 		code      int
 		set, says string
 	}{
-		{0, "plan.chunk_size=5", "microbatches of 32 tokens are padded to 35, a multiple of plan.chunk_size = 5"},
+		{0, "plan.chunk_size=5",
+			"microbatches of 32 tokens are padded to 35, a multiple of plan.chunk_size = 5"},
 		{exit.Usage, "plan.schedule=gpipe", "chunks are for chunkpipe and seq1f1b"},
 	} {
-		code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=1", "train.micro_batch=1", "plan.dp=1", "plan.schedule=chunkpipe",
+		code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=1", "train.micro_batch=1",
+			"plan.dp=1", "plan.schedule=chunkpipe",
 			"plan.chunk_size=8", fmt.Sprint("checkpoint.dir=c", i), fmt.Sprint("log.dir=l", i), c.set)
 		require.Equal(t, c.code, code, out)
 		require.Contains(t, out, c.says)

@@ -291,7 +291,8 @@ func TestClusterKilled(t *testing.T) {
 		said   string // event
 	}{
 		{"worker", proc(1), syscall.SIGKILL, "was killed by signal 9"},
-		{"stopped worker", proc(1), syscall.SIGSTOP, "process 1 of job 2 on h2 is started again by its leader"},
+		{"stopped worker", proc(1), syscall.SIGSTOP,
+			"process 1 of job 2 on h2 is started again by its leader"},
 		{"agent", held("agents", "h2"), syscall.SIGKILL,
 			"the agent of host h2 has ended; it is started again"},
 		{"head", held("head"), syscall.SIGKILL, "head up at"},
@@ -434,7 +435,7 @@ func TestClusterVerbs(t *testing.T) {
 	v.verb(2, "cluster", "drain", "h9")
 	v.verb(0, "cluster", "drain", "h1")
 	require.NoError(t, os.WriteFile(filepath.Join(v.dir, "bad"), []byte("no backup"), 0o600))
-	require.Contains(t, v.verb(6, "cluster", "restore", "bad"), "is no backup of a cluster")
+	require.Contains(t, v.verb(6, "cluster", "restore", "bad"), "is not a backup of a cluster")
 	v.verb(0, "cluster", "restore", "state")
 	eventsOf(t, v.dir, v.env) // waits for the new head
 	require.NotContains(t, v.verb(0, "cluster", "status"), "drained", "the backup is older than that")

@@ -53,7 +53,9 @@ func (l *lab) user(args ...string) (int, string) {
 func (l *lab) clean() {
 	l.t.Helper()
 	for _, h := range l.Hosts[:len(l.Hosts)-1] {
-		out, err := h.Command("sh", "-c", "ls -a /root/.lfactor 2>/dev/null; ps -eo stat,args | grep -v -e ^Z -e grep -e ' ps ' | grep lfactor; true").CombinedOutput()
+		out, err := h.Command("sh", "-c",
+			"ls -a /root/.lfactor 2>/dev/null; ps -eo stat,args | grep -v -e ^Z -e grep -e ' ps ' | "+
+				"grep lfactor; true").CombinedOutput()
 		require.NoError(l.t, err)
 		require.Empty(l.t, strings.TrimSpace(string(out)), "left on %s", h.Name)
 	}
@@ -73,7 +75,8 @@ func TestClusterSSH(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.yaml"), []byte(hosts), 0o644))
 	code, out = l.user("cluster", "up", "hosts.yaml", "--ssh", l.ssh)
 	require.Zero(t, code, out)
-	for _, line := range []string{"✓ ssh  2/2", "✓ machine  2/2", "✓ disk  2/2", "✓ clock  2/2", "✓ binary  2/2", "✓ agents  2/2", "✓ ports  2/2 ways", "✓ links"} {
+	for _, line := range []string{"✓ ssh  2/2", "✓ machine  2/2", "✓ disk  2/2", "✓ clock  2/2",
+		"✓ binary  2/2", "✓ agents  2/2", "✓ ports  2/2 ways", "✓ links"} {
 		require.Contains(t, out, line)
 	}
 	t.Log(out)
@@ -113,22 +116,30 @@ func TestClusterSSHRefusals(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "known1"), []byte(lines[0]), 0o600))
 	changed := lines[0] + strings.Replace(lines[0], "10.77.0.1", "10.77.0.2", 1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "known2"), []byte(changed), 0o600))
-	require.NoError(t, exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, "wrongkey")).Run())
+	require.NoError(t, exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		filepath.Join(dir, "wrongkey")).Run())
 	fake := func(name, facts string) string { // a host that says other things of itself
 		file := filepath.Join(dir, name)
-		text := "#!/bin/sh\ncase \"$*\" in *uname*h2*|*h2*uname*) ssh -F " + filepath.Join(dir, "ssh_config") + " \"$@\" | " + facts + ";; *) exec ssh -F " +
+		text := "#!/bin/sh\ncase \"$*\" in *uname*h2*|*h2*uname*) ssh -F " +
+			filepath.Join(dir, "ssh_config") + " \"$@\" | " + facts + ";; *) exec ssh -F " +
 			filepath.Join(dir, "ssh_config") + " \"$@\";; esac\n"
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
 		return file
 	}
 	for _, c := range []struct{ name, ssh, want string }{
-		{"unknown host key", other("c1", "/known_hosts", "/known1"), "✗ ssh  h2: ssh does not know its host key: connect once"},
-		{"changed host key", other("c2", "/known_hosts", "/known2"), "✗ ssh  h2: its host key is not the one that ssh knows"},
-		{"wrong key", other("c3", "/userkey", "/wrongkey"), "✗ ssh  h1: ssh lets none of your keys in: `ssh-copy-id h1`"},
+		{"unknown host key", other("c1", "/known_hosts", "/known1"),
+			"✗ ssh  h2: ssh does not know its host key: connect once"},
+		{"changed host key", other("c2", "/known_hosts", "/known2"),
+			"✗ ssh  h2: its host key is not the one that ssh knows"},
+		{"wrong key", other("c3", "/userkey", "/wrongkey"),
+			"✗ ssh  h1: ssh lets none of your keys in: `ssh-copy-id h1`"},
 		{"no ssh", other("c4", "10.77.0.2", "10.77.0.3\n  Port 9"), "✗ ssh  h2: "},
-		{"unknown name", other("c5", "10.77.0.2", "no-such-host.invalid"), "✗ ssh  h2: its name is not known"},
+		{"unknown name", other("c5", "10.77.0.2", "no-such-host.invalid"),
+			"✗ ssh  h2: its name is not known"},
 		{"another architecture", fake("f1", "sed s/x86_64/riscv64/"), "✗ machine  h2: it is linux/riscv64"},
-		{"a clock off by a minute", fake("f2", `awk -F= '/^now/{$0="now=" $2-60e9} {print}' OFMT=%.0f CONVFMT=%.0f`), "✗ clock  h2: its clock is -1m"},
+		{"a clock off by a minute",
+			fake("f2", `awk -F= '/^now/{$0="now=" $2-60e9} {print}' OFMT=%.0f CONVFMT=%.0f`),
+			"✗ clock  h2: its clock is -1m"},
 		{"no space", fake("f3", "sed 's/^disk=.*/disk=20000/'"), "✗ disk  h2: 19 MB are free in /root"},
 	} {
 		code, out := l.user("cluster", "up", "--hosts", "h1,h2", "--name", "bad", "--ssh", c.ssh)
@@ -136,38 +147,46 @@ func TestClusterSSHRefusals(t *testing.T) {
 		require.Contains(t, out, c.want, c.name)
 		l.clean()
 	}
-	busy := l.Hosts[0].Command(l.binary, "cluster", "up", "--local", "1", "--name", "old", "--addr", l.Hosts[0].Addr)
+	busy := l.Hosts[0].Command(l.binary, "cluster", "up", "--local", "1", "--name", "old", "--addr",
+		l.Hosts[0].Addr)
 	out, err := busy.CombinedOutput()
 	require.NoError(t, err, string(out))
 	code, text := l.user("cluster", "up", "--hosts", "h1,h2,h9", "--name", "x", "--ssh", l.ssh)
 	require.Equal(t, 5, code, text)
-	for _, args := range [][]string{{}, {"--hosts", "h1", "--local", "2"}, {"nothing.yaml"}, {"--hosts", "h1,h1"}, {"--hosts=-oProxyCommand=x"}} {
+	for _, args := range [][]string{{}, {"--hosts", "h1", "--local", "2"}, {"nothing.yaml"},
+		{"--hosts", "h1,h1"}, {"--hosts=-oProxyCommand=x"}} {
 		code, text := l.user(append([]string{"cluster", "up"}, args...)...)
 		require.Equal(t, 2, code, "%v: %s", args, text)
 	}
 }
 
-// TestClusterSSHTaken: hosts that belong to a cluster are not taken for another, whose `up` names it and leaves nothing behind; of two
-// that come at once one gets them; a port that is taken is named.
+// TestClusterSSHTaken: hosts that belong to a cluster are not taken for another, whose `up` names it and
+// leaves nothing behind; of two that come at once one gets them; a port that is taken is named.
 func TestClusterSSHTaken(t *testing.T) {
 	dir := t.TempDir()
 	l := newLab(t, dir, 2)
 	up := func(name, ports string) (int, string) {
 		file := filepath.Join(dir, name+".yaml")
-		text := "name: " + name + "\nhosts:\n  - {ssh: h1, ports: " + ports + "}\n  - {ssh: h2, ports: " + ports + "}\n"
+		text := "name: " + name + "\nhosts:\n  - {ssh: h1, ports: " + ports + "}\n  - {ssh: h2, ports: " +
+			ports + "}\n"
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		return l.user("cluster", "up", file, "--ssh", l.ssh)
 	}
 	code, out := up("ssh-port", "22-40")
 	require.Equal(t, 5, code, out)
-	require.Contains(t, out, "✗ head  h1: the head's port: listen tcp 10.77.0.1:22: bind: address already in use; name other ports in hosts.yaml")
+	require.Contains(t, out,
+		"✗ head  h1: the head's port: listen tcp 10.77.0.1:22: bind: address already in use; name other "+
+			"ports in hosts.yaml")
 	l.clean()
 
 	var codes [2]int
 	var outs [2]string
 	var both sync.WaitGroup
 	for i := range 2 {
-		both.Go(func() { codes[i], outs[i] = up([]string{"one", "two"}[i], []string{"7400-7450", "7500-7550"}[i]) })
+		both.Go(func() {
+			codes[i], outs[i] = up([]string{"one", "two"}[i],
+				[]string{"7400-7450", "7500-7550"}[i])
+		})
 	}
 	both.Wait()
 	won := 0
@@ -184,7 +203,8 @@ func TestClusterSSHTaken(t *testing.T) {
 	require.Equal(t, 5, code, out)
 	require.Contains(t, out, "✗ start  h1: an agent of cluster "+names[won]+" runs there already")
 	home := t.TempDir() // of another user, who likes the same name
-	again := l.Hosts[len(l.Hosts)-1].In(l.dir, "env", "HOME="+home, l.binary, "cluster", "up", filepath.Join(dir, names[won]+".yaml"), "--ssh", l.ssh)
+	again := l.Hosts[len(l.Hosts)-1].In(l.dir, "env", "HOME="+home, l.binary, "cluster", "up",
+		filepath.Join(dir, names[won]+".yaml"), "--ssh", l.ssh)
 	text, err := again.CombinedOutput()
 	require.Error(t, err, string(text))
 	require.Contains(t, string(text), "the head of a cluster "+names[won]+" runs there already")

@@ -34,7 +34,8 @@ func writeShard(t *testing.T, path string, keys ...string) {
 	w, err := format.CreateShard(path)
 	require.NoError(t, err)
 	for i, k := range keys {
-		require.NoError(t, w.Add(k, []dataset.Part{{Name: "txt", Bytes: bytes.Repeat([]byte("x"), i)}, {Name: "jpg", Bytes: []byte("j")}}))
+		require.NoError(t, w.Add(k, []dataset.Part{{Name: "txt", Bytes: bytes.Repeat([]byte("x"), i)},
+			{Name: "jpg", Bytes: []byte("j")}}))
 	}
 	require.NoError(t, w.Close())
 }
@@ -63,7 +64,8 @@ func TestDataShards(t *testing.T) {
 	out, code = dataCommand(t, "lint", all)
 	require.Equal(t, exit.Data, code)
 	require.Contains(t, out, `s-1.tar at byte 1536: the key "b" is there before`)
-	require.Contains(t, out, `s-1.tar at byte 3584: sample "f": at byte 4608 a member of 1 bytes is announced and 0 bytes are left`)
+	require.Contains(t, out,
+		`s-1.tar at byte 3584: sample "f": at byte 4608 a member of 1 bytes is announced and 0 bytes are left`)
 	require.Contains(t, out, "7 documents, 2 findings")
 }
 
@@ -71,8 +73,10 @@ func TestDataLintEnergon(t *testing.T) {
 	dir := t.TempDir()
 	writeShard(t, filepath.Join(dir, "s-0.tar"), "a", "b")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, ".nv-meta"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", "split.yaml"), []byte("split_parts: {train: [s-0.tar]}"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", ".info.json"), []byte(`{"shard_counts": {"s-0.tar": 3}}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", "split.yaml"),
+		[]byte("split_parts: {train: [s-0.tar]}"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", ".info.json"),
+		[]byte(`{"shard_counts": {"s-0.tar": 3}}`), 0o600))
 	out, code := dataCommand(t, "lint", dir)
 	require.Equal(t, exit.Data, code)
 	require.Contains(t, out, "s-0.tar: it holds 2 samples, .info.json says 3")
@@ -90,7 +94,9 @@ func TestDataOfRun(t *testing.T) {
 	require.NoError(t, l.Close())
 	out, code := dataCommand(t, "blame", dir, "1")
 	require.Zero(t, code)
-	require.Contains(t, out, "step 1 began at sample 0 of order o and saw 3 samples:\n0\n5\n3\nwhere they come from is not known: ")
+	require.Contains(t, out,
+		"step 1 began at sample 0 of order o and saw 3 samples:\n0\n5\n3\nwhere they come from is not "+
+			"known: ")
 	out, _ = dataCommand(t, "-o", "json", "blame", dir, "last")
 	require.Contains(t, out, `"samples":[9]`)
 	out, code = dataCommand(t, "blame", dir, "7")
@@ -99,14 +105,16 @@ func TestDataOfRun(t *testing.T) {
 
 	q, err := dataset.OpenQuarantine(filepath.Join(dir, "quarantine.jsonl"))
 	require.NoError(t, err)
-	require.NoError(t, q.Add(dataset.Bad{Source: "s", Document: 3, Place: dataset.Place{File: "s.tar", Offset: 512}, Reason: "it is there twice"}))
+	require.NoError(t, q.Add(dataset.Bad{Source: "s", Document: 3,
+		Place: dataset.Place{File: "s.tar", Offset: 512}, Reason: "it is there twice"}))
 	require.NoError(t, q.Close())
 	out, code = dataCommand(t, "quarantine", dir)
 	require.Zero(t, code)
 	require.Equal(t, "s document 3: s.tar at byte 512: it is there twice\n1 bad samples\n", out)
 }
 
-// Blame reads a step of a run again and names the files and places; the samples are those that the ledger has.
+// Blame reads a step of a run again and names the files and places; the samples are those that the ledger
+// has.
 func TestBlameNamesPlaces(t *testing.T) {
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=3")

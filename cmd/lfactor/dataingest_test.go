@@ -29,7 +29,9 @@ import (
 func visionModel(t *testing.T, dir string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	b, err := token.Train(token.TrainConfig{VocabSize: 300, Special: []string{"<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|endoftext|>"}}, slices.Values([]string{"what is shown here it is a picture"}))
+	b, err := token.Train(token.TrainConfig{VocabSize: 300, Special: []string{"<|im_start|>", "<|im_end|>",
+		"<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|endoftext|>"}},
+		slices.Values([]string{"what is shown here it is a picture"}))
 	require.NoError(t, err)
 	template := `{% for m in messages %}<|im_start|>{{ m.role }}
 {% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>
@@ -37,7 +39,8 @@ func visionModel(t *testing.T, dir string) {
 {% endif %}`
 	conf, err := json.Marshal(map[string]any{"chat_template": template, "eos_token": "<|im_end|>"})
 	require.NoError(t, err)
-	for name, b := range map[string][]byte{"tokenizer.json": b, "tokenizer_config.json": conf, "preprocessor_config.json": []byte(`{"image_processor_type": "Qwen2VLImageProcessor", "min_pixels": 3136, "max_pixels": 50176}`)} {
+	for name, b := range map[string][]byte{"tokenizer.json": b, "tokenizer_config.json": conf,
+		"preprocessor_config.json": []byte(`{"image_processor_type": "Qwen2VLImageProcessor", "min_pixels": 3136, "max_pixels": 50176}`)} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o644))
 	}
 }
@@ -132,9 +135,10 @@ func TestIngestRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"sources: [{json: a}]": "output is not given",
 		"output: o":            "no sources",
-		"output: o\nsources: [{json: a, shards: b}]":                        "want either json or shards",
-		"output: o\nsources: [{json: a, iamge_dir: b}]":                     "field iamge_dir not found",
-		"output: o\nsources: [{shards: a}]\npack: {model: m}":               "pack needs a model and max_tokens",
+		"output: o\nsources: [{json: a, shards: b}]":    "want either json or shards",
+		"output: o\nsources: [{json: a, iamge_dir: b}]": "field iamge_dir not found",
+		"output: o\nsources: [{shards: a}]\npack: {model: m}": "pack needs a model and " +
+			"max_tokens",
 		"output: o\nsources: [{shards: a}]\nworkers: -1":                    "negative",
 		"output: " + dir + "/o\nsources: [{json: missing, sample_type: x}]": "no folder of images is given",
 	} {
@@ -158,8 +162,10 @@ func TestPreview(t *testing.T) {
 	fmt.Fprintln(w, `{"messages":[{"role":"user","content":"<script>alert(1)</script> <image>"},{"role":"assistant","content":"<b>no</b>"}],"image":"evil.svg"}`)
 	require.NoError(t, w.Flush())
 	require.NoError(t, f.Close())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "img/evil.svg"), []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(2)</script></svg>`), 0o600))
-	out, code := dataCommand(t, "convert", "--output_dir", dir+"/out", "--json_file", dir+"/a.jsonl", "--image_dir", dir+"/img", "--sample_type", "multi_mix_qa", "--media", "image")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "img/evil.svg"),
+		[]byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(2)</script></svg>`), 0o600))
+	out, code := dataCommand(t, "convert", "--output_dir", dir+"/out", "--json_file", dir+"/a.jsonl",
+		"--image_dir", dir+"/img", "--sample_type", "multi_mix_qa", "--media", "image")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "6 samples in 1 shards")
 	page, code := dataCommand(t, "preview", dir+"/out", "--html", "-", "-n", "100")
@@ -178,7 +184,8 @@ func TestPreview(t *testing.T) {
 func TestStatTokens(t *testing.T) {
 	dir := t.TempDir()
 	ingestData(t, dir, 4)
-	out, code := dataCommand(t, "convert", "--output_dir", dir+"/out", "--json_file", dir+"/a.jsonl", "--image_dir", dir+"/img", "--sample_type", "multi_mix_qa")
+	out, code := dataCommand(t, "convert", "--output_dir", dir+"/out", "--json_file", dir+"/a.jsonl",
+		"--image_dir", dir+"/img", "--sample_type", "multi_mix_qa")
 	require.Zero(t, code, out)
 	enc, err := setup.VisionEncoder(dir+"/model", "", "")
 	require.NoError(t, err)

@@ -15,10 +15,12 @@ import (
 	"github.com/lfactor/lfactor/actors/run"
 )
 
-// TestBrokenPipe: when nobody reads the steps any more, as behind `| head`, the run saves its last committed step and ends.
+// TestBrokenPipe: when nobody reads the steps any more, as behind `| head`, the run saves its last committed
+// step and ends.
 func TestBrokenPipe(t *testing.T) {
 	dir := tinyRun(t)
-	c := exec.Command(built(t), "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0", "-o", "jsonl")
+	c := exec.Command(built(t), "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0", "-o",
+		"jsonl")
 	var errs strings.Builder
 	c.Dir, c.Stderr = dir, &errs
 	out, err := c.StdoutPipe()
@@ -41,7 +43,8 @@ func TestOtherUser(t *testing.T) {
 		t.Skip("skipped: becoming another user needs root")
 	}
 	dir := tinyRun(t)
-	for _, open := range []string{dir, filepath.Dir(dir), built(t)} { // the other user gets as far as the run's own folder
+	// the other user gets as far as the run's own folder
+	for _, open := range []string{dir, filepath.Dir(dir), built(t)} {
 		require.NoError(t, os.Chmod(open, 0o755))
 	}
 	r := startRun(t, dir, nil, "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0")
@@ -57,10 +60,12 @@ func TestOtherUser(t *testing.T) {
 	require.Positive(t, last)
 }
 
-// TestStallIsSaid: a run whose device never comes back says by itself, and once, why no step comes; and a request to stop ends it.
+// TestStallIsSaid: a run whose device never comes back says by itself, and once, why no step comes; and a
+// request to stop ends it.
 func TestStallIsSaid(t *testing.T) {
 	dir := tinyRun(t)
-	r := startRun(t, dir, []string{run.EnvFault + "=stuck=1@4"}, "train", "run.yaml", "log.stall=1", "train.steps=1000000", "checkpoint.interval=0")
+	r := startRun(t, dir, []string{run.EnvFault + "=stuck=1@4"}, "train", "run.yaml", "log.stall=1",
+		"train.steps=1000000", "checkpoint.interval=0")
 	r.until(t, "! no step for ")
 	said := r.all.String()[strings.LastIndex(r.all.String(), "! no step for "):]
 	require.Regexp(t, `^! no step for [1-9]\d* s, because .*rank 1 `, said)

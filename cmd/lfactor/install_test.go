@@ -28,7 +28,8 @@ func output(t *testing.T, dir string, env []string, name string, args ...string)
 // lfactor from there with an empty module cache; only other modules come from this machine's cache.
 func TestGoInstall(t *testing.T) {
 	if !*long {
-		t.Skip("left out without -long: go install of the commit from a module zip, which compiles everything once more")
+		t.Skip("left out without -long: go install of the commit from a module zip, which compiles " +
+			"everything once more")
 	}
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
@@ -36,7 +37,8 @@ func TestGoInstall(t *testing.T) {
 	if dirty := output(t, root, nil, "git", "status", "--porcelain"); dirty != "" {
 		t.Logf("the commit is installed without these changes:\n%s", dirty)
 	}
-	v := module.Version{Path: "github.com/lfactor/lfactor", Version: module.PseudoVersion("", "", time.Unix(0, 0).UTC(), commit[:12])}
+	v := module.Version{Path: "github.com/lfactor/lfactor",
+		Version: module.PseudoVersion("", "", time.Unix(0, 0).UTC(), commit[:12])}
 	proxy, cache, bin := t.TempDir(), t.TempDir(), t.TempDir()
 	at := filepath.Join(proxy, v.Path, "@v")
 	require.NoError(t, os.MkdirAll(at, 0o755))
@@ -46,20 +48,25 @@ func TestGoInstall(t *testing.T) {
 	output(t, root, nil, "git", "clone", "--quiet", root, clone)
 	require.NoError(t, zip.CreateFromVCS(f, v, clone, commit, ""))
 	require.NoError(t, f.Close())
-	for name, text := range map[string]string{"list": v.Version, v.Version + ".info": fmt.Sprintf(`{"Version": %q}`, v.Version), v.Version + ".mod": output(t, root, nil, "git", "show", commit+":go.mod") + "\n"} {
+	for name, text := range map[string]string{"list": v.Version, v.Version +
+		".info": fmt.Sprintf(`{"Version": %q}`, v.Version), v.Version +
+		".mod": output(t, root, nil, "git", "show", commit+":go.mod") + "\n"} {
 		require.NoError(t, os.WriteFile(filepath.Join(at, name), []byte(text), 0o644))
 	}
 	others := filepath.Join(output(t, root, nil, "go", "env", "GOMODCACHE"), "cache", "download")
-	env := []string{"GOPROXY=file://" + proxy + ",file://" + others, "GOSUMDB=off", "GOFLAGS=-modcacherw", "GOMODCACHE=" + cache, "GOBIN=" + bin}
+	env := []string{"GOPROXY=file://" + proxy + ",file://" + others, "GOSUMDB=off", "GOFLAGS=-modcacherw",
+		"GOMODCACHE=" + cache, "GOBIN=" + bin}
 	output(t, t.TempDir(), env, "go", "install", v.Path+"/cmd/lfactor@"+v.Version)
 	require.Contains(t, output(t, t.TempDir(), nil, filepath.Join(bin, "lfactor"), "version"), v.Version)
-	require.Contains(t, output(t, t.TempDir(), nil, filepath.Join(bin, "lfactor"), "config", "models"), "llama/3.2-1b")
+	require.Contains(t, output(t, t.TempDir(), nil, filepath.Join(bin, "lfactor"), "config", "models"),
+		"llama/3.2-1b")
 }
 
 // TestModTidy: go.mod and go.sum list what the code needs.
 func TestModTidy(t *testing.T) {
 	if !*long {
-		t.Skip("left out without -long: go mod tidy -diff, which reads modules that only other modules' tests need")
+		t.Skip("left out without -long: go mod tidy -diff, which reads modules that only other modules' " +
+			"tests need")
 	}
 	require.Empty(t, output(t, "../..", nil, "go", "mod", "tidy", "-diff"))
 }

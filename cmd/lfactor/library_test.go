@@ -26,7 +26,8 @@ func TestLibraryProgram(t *testing.T) {
 	file, bin := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
 	require.NoError(t, os.WriteFile(file, programs[0][1], 0o644))
 	for _, args := range [][]string{{"vet", file}, {"build", "-o", bin, file}} {
-		out, err := exec.Command("go", args...).CombinedOutput() // imports are those of the module that this test lies in
+		// imports are those of the module that this test lies in
+		out, err := exec.Command("go", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
 	c := exec.Command(bin, "run.yaml")

@@ -17,8 +17,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// TestVisionLlava trains a small LLaVA on pictures that CLIP's processor prepares, exports it, and goes on from the export: the layer
-// that features do not pass is there, and as it was drawn.
+// TestVisionLlava trains a small LLaVA on pictures that CLIP's processor prepares, exports it, and goes on
+// from the export: the layer that features do not pass is there, and as it was drawn.
 func TestVisionLlava(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -26,7 +26,8 @@ func TestVisionLlava(t *testing.T) {
 	require.NoError(t, err)
 	ids, err := demo.SceneTokenizer(in("tokenizer"))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(in("tokenizer/preprocessor_config.json"), []byte(`{"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 40}, "crop_size": {"height": 36, "width": 36}}`), 0o644))
+	require.NoError(t, os.WriteFile(in("tokenizer/preprocessor_config.json"),
+		[]byte(`{"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 40}, "crop_size": {"height": 36, "width": 36}}`), 0o644))
 	data := fmt.Sprintf(`data: {kind: media, paths: [%q], tokenizer: %q, seq_len: 256, sample_type: chat_mix}
 train: {steps: 12, global_batch: 8, micro_batch: 2, loss_average: token}
 optimizer: {lr: 2.0e-3}
@@ -51,7 +52,8 @@ checkpoint: {dir: %q, save_hf: true}
 	require.NoError(t, err)
 	defer src.Close()
 	kept := make([]byte, 32*32*4)
-	require.NoError(t, src.ReadInto("vision_tower.encoder.layers.2.self_attn.q_proj.weight", 0, int64(len(kept)), kept))
+	require.NoError(t, src.ReadInto("vision_tower.encoder.layers.2.self_attn.q_proj.weight", 0,
+		int64(len(kept)), kept))
 	m, err := family.Build(cfg.Model, 256)
 	require.NoError(t, err)
 	for _, p := range m.Params(nil) {
@@ -64,7 +66,9 @@ checkpoint: {dir: %q, save_hf: true}
 		}
 	}
 	require.NoError(t, os.RemoveAll(in("run")))
-	cfg, err = configs.Load(configs.Request{File: "test", Text: []byte(fmt.Sprintf("model: {path: %q}\n", weights) + data), Args: []string{"train.steps=1", "data.processor=" + in("tokenizer")}})
+	cfg, err = configs.Load(configs.Request{File: "test",
+		Text: []byte(fmt.Sprintf("model: {path: %q}\n", weights) + data), Args: []string{"train.steps=1",
+			"data.processor=" + in("tokenizer")}})
 	require.NoError(t, err)
 	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	require.Less(t, metrics(t, dir)[0].Loss, (first[0].Loss+first[11].Loss)/2)

@@ -34,12 +34,16 @@ import (
 )
 
 func root() *cobra.Command {
-	c := &cobra.Command{Use: "lfactor", Short: "Train models as graphs of actors", SilenceErrors: true, SilenceUsage: true,
-		Long: "lfactor trains language models as graphs of actors: every pipeline stage, tensor- and data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it on this machine."}
+	c := &cobra.Command{Use: "lfactor", Short: "Train models as graphs of actors", SilenceErrors: true,
+		SilenceUsage: true,
+		Long: "lfactor trains language models as graphs of actors: every pipeline stage, tensor- and " +
+			"data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it " +
+			"on this machine."}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
 	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), config.Command(),
 		data.Command(), demo.Command(), doctor.Command(), eval.Command(), newrun.Command(),
-		plan.Command(), sample.Command(), simverb.Command(), train.Command(), version.Command(), why.Command())
+		plan.Command(), sample.Command(), simverb.Command(), train.Command(), version.Command(),
+		why.Command())
 	c.AddCommand(jobs.Commands()...)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })
 	cli.Strict(c)

@@ -39,8 +39,8 @@ func composedFile(t *testing.T) string {
 	return file
 }
 
-// TestPlanComposed finds plans for a model with a vision encoder: every place of the encoder takes part, and each plan uses the
-// devices and sequences that there are.
+// TestPlanComposed finds plans for a model with a vision encoder: every place of the encoder takes part, and
+// each plan uses the devices and sequences that there are.
 func TestPlanComposed(t *testing.T) {
 	file := composedFile(t)
 	out, err := simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100", "-o", "json")
@@ -63,18 +63,21 @@ func TestPlanComposed(t *testing.T) {
 			require.InEpsilon(t, c.Simulated, c.Step, 0.25, "%v: closed form and simulation", c)
 		}
 	}
-	require.Subset(t, keysOf(over), []string{search.OverNone, search.OverFirst, search.OverAll, search.OverOwn})
+	require.Subset(t, keysOf(over), []string{search.OverNone, search.OverFirst, search.OverAll,
+		search.OverOwn})
 	text, err := simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100")
 	require.NoError(t, err)
 	require.Contains(t, text, "ENCODER")
-	blocks, err := searchOf(t, file, "--hosts", "1x4", "--cluster", "h100").Profile(search.Variant{TP: 1, Batch: 1, Recompute: "none"})
+	blocks, err := searchOf(t, file, "--hosts", "1x4", "--cluster", "h100").Profile(search.Variant{TP: 1,
+		Batch: 1, Recompute: "none"})
 	require.NoError(t, err)
 	for i, b := range blocks {
 		require.Positive(t, b.F, "block %d: the tower works on pictures", i)
 		require.Positive(t, b.Params, "block %d", i)
 	}
 	// Where memory is short, plans are found behind those that need too much.
-	out, err = simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100", "-o", "json", "plan.memory=160MiB")
+	out, err = simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100", "-o", "json",
+		"plan.memory=160MiB")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal([]byte(out), &all))
 	require.Empty(t, all[0].Why)
@@ -90,15 +93,19 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// TestPlanComposedSimulated: a candidate takes as long, and as much memory, as lfactor sim says of its settings, and nearly so where
-// replicas are left out.
+// TestPlanComposedSimulated: a candidate takes as long, and as much memory, as lfactor sim says of its
+// settings, and nearly so where replicas are left out.
 func TestPlanComposedSimulated(t *testing.T) {
 	file := composedFile(t)
 	for _, c := range []search.Candidate{
-		{TP: 2, PP: 2, DP: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none", Encoder: search.Encoder{Over: search.OverNone, TP: 2}},
-		{TP: 2, PP: 2, DP: 2, Zero: 1, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none", Encoder: search.Encoder{Over: search.OverFirst, TP: 1}},
-		{TP: 1, PP: 4, DP: 2, Schedule: "zb-2p", Loops: 1, Batch: 2, Micro: 8, Recompute: "none", Encoder: search.Encoder{Over: search.OverAll, TP: 1}},
-		{TP: 1, PP: 2, DP: 2, Zero: 1, Schedule: "interleaved", Loops: 2, Batch: 2, Micro: 8, Recompute: "full", Encoder: search.Encoder{Over: search.OverOwn, TP: 1, Ranks: 2, Ahead: 2}},
+		{TP: 2, PP: 2, DP: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none",
+			Encoder: search.Encoder{Over: search.OverNone, TP: 2}},
+		{TP: 2, PP: 2, DP: 2, Zero: 1, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none",
+			Encoder: search.Encoder{Over: search.OverFirst, TP: 1}},
+		{TP: 1, PP: 4, DP: 2, Schedule: "zb-2p", Loops: 1, Batch: 2, Micro: 8, Recompute: "none",
+			Encoder: search.Encoder{Over: search.OverAll, TP: 1}},
+		{TP: 1, PP: 2, DP: 2, Zero: 1, Schedule: "interleaved", Loops: 2, Batch: 2, Micro: 8,
+			Recompute: "full", Encoder: search.Encoder{Over: search.OverOwn, TP: 1, Ranks: 2, Ahead: 2}},
 	} {
 		t.Run(c.Encoder.Over, func(t *testing.T) {
 			p := searchOf(t, file, "--hosts", "1x8", "--cluster", "h100")
@@ -109,7 +116,8 @@ func TestPlanComposedSimulated(t *testing.T) {
 			whole := c
 			require.NoError(t, p.SimulateComposed(&whole))
 			require.Empty(t, whole.Why)
-			out, err := simOutput(t, append([]string{"sim", file, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.Settings(&c)...)...)
+			out, err := simOutput(t, append([]string{"sim", file, "--cluster", "h100", "--steps", "2", "-o",
+				"json"}, p.Settings(&c)...)...)
 			require.NoError(t, err)
 			var s rehearsal.Summary
 			require.NoError(t, json.Unmarshal([]byte(out), &s))
@@ -119,8 +127,10 @@ func TestPlanComposedSimulated(t *testing.T) {
 				peak = max(peak, r.Peak)
 			}
 			require.Equal(t, peak, whole.Memory)
-			require.Less(t, float64(estimated)/float64(peak), 1.5, "blocks that are traced apart share no temporaries")
-			require.Greater(t, float64(estimated)/float64(peak), 0.6, "the program chose to encode further ahead")
+			require.Less(t, float64(estimated)/float64(peak), 1.5,
+				"blocks that are traced apart share no temporaries")
+			require.Greater(t, float64(estimated)/float64(peak), 0.6,
+				"the program chose to encode further ahead")
 
 			folded := c
 			p.Whole = 4
@@ -131,8 +141,8 @@ func TestPlanComposedSimulated(t *testing.T) {
 	}
 }
 
-// TestPlanComposedIsCarriedOut plans a small model with its encoder for this machine and trains by the plan; what the plan says of
-// the encoder is what training does.
+// TestPlanComposedIsCarriedOut plans a small model with its encoder for this machine and trains by the plan;
+// what the plan says of the encoder is what training does.
 func TestPlanComposedIsCarriedOut(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -140,7 +150,8 @@ func TestPlanComposedIsCarriedOut(t *testing.T) {
 	require.NoError(t, err)
 	ids, err := demo.SceneTokenizer(in("tokenizer"))
 	require.NoError(t, err)
-	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"],
+	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"],
+		ids["<|video_pad|>"], ids["<|vision_start|>"],
 		in("shards/scenes-{00..03}.tar"), in("tokenizer"), 2, 1, in("checkpoints"), 3, in("run"))
 	require.NoError(t, os.WriteFile(in("run.yaml"), []byte(text), 0o644))
 	_, err = simOutput(t, "plan", in("run.yaml"), "--hosts", "1x4", "--out", in("plan.yaml"))
@@ -148,7 +159,9 @@ func TestPlanComposedIsCarriedOut(t *testing.T) {
 	written, err := os.ReadFile(in("plan.yaml"))
 	require.NoError(t, err)
 	require.Contains(t, string(written), "plan.encoder.over: ")
-	for name, more := range map[string]string{"plan.yaml": "", "first.yaml": "  plan.encoder.over: first\n  plan.encoder.ranks: 0\n  plan.pp: 1\n  plan.dp: 2\n  plan.tp: 1\n"} {
+	for name, more := range map[string]string{"plan.yaml": "",
+		"first.yaml": "  plan.encoder.over: first\n  plan.encoder.ranks: 0\n  plan.pp: 1\n  plan.dp: " +
+			"2\n  plan.tp: 1\n"} {
 		if more != "" {
 			for _, line := range strings.Split(string(written), "\n") {
 				if strings.HasPrefix(line, "model:") {
@@ -157,7 +170,8 @@ func TestPlanComposedIsCarriedOut(t *testing.T) {
 			}
 		}
 		require.NoError(t, os.RemoveAll(in("run")))
-		cfg, err := setup.Config(in("run.yaml"), in(name), []string{"checkpoint.dir=''", "checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"})
+		cfg, err := setup.Config(in("run.yaml"), in(name), []string{"checkpoint.dir=''",
+			"checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"})
 		require.NoError(t, err)
 		require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 		require.Len(t, metrics(t, dir), 2)
@@ -165,7 +179,8 @@ func TestPlanComposedIsCarriedOut(t *testing.T) {
 			require.Equal(t, "first", cfg.Run.Plan.Encoder.Over)
 		}
 	}
-	other, err := configs.Load(configs.Request{File: in("run.yaml"), Args: []string{"model.overrides.vision.depth=2", "model.overrides.vision.fullatt_block_indexes=[1]"}})
+	other, err := configs.Load(configs.Request{File: in("run.yaml"),
+		Args: []string{"model.overrides.vision.depth=2", "model.overrides.vision.fullatt_block_indexes=[1]"}})
 	require.NoError(t, err)
 	p, err := configs.OpenPlan(in("plan.yaml"))
 	require.NoError(t, err)

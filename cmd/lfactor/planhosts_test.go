@@ -18,9 +18,11 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// TestPlanHosts finds plans for a described machine; the list is sorted, and V-shaped and interleaved schedules take part.
+// TestPlanHosts finds plans for a described machine; the list is sorted, and V-shaped and interleaved
+// schedules take part.
 func TestPlanHosts(t *testing.T) {
-	out, err := simOutput(t, "plan", shippedRun, "--hosts", "1x4", "--cluster", "h100", "train.global_batch=64", "-o", "json")
+	out, err := simOutput(t, "plan", shippedRun, "--hosts", "1x4", "--cluster", "h100",
+		"train.global_batch=64", "-o", "json")
 	require.NoError(t, err)
 	var all []search.Candidate
 	require.NoError(t, json.Unmarshal([]byte(out), &all))
@@ -30,7 +32,8 @@ func TestPlanHosts(t *testing.T) {
 		require.Equal(t, 4, all[i].TP*all[i].PP*all[i].DP)
 		require.Equal(t, 64, all[i].Batch*all[i].Micro*all[i].DP)
 		if all[i].Micro >= 2*all[i].PP { // a claim on time is about pipelines that fill
-			require.InEpsilon(t, all[i].Simulated, all[i].Step, 0.2, "%v: closed form and simulation", &all[i])
+			require.InEpsilon(t, all[i].Simulated, all[i].Step, 0.2, "%v: closed form and simulation",
+				&all[i])
 		}
 	}
 	p := searchOf(t, shippedRun, "--hosts", "1x4", "--cluster", "h100", "train.global_batch=64")
@@ -60,12 +63,14 @@ func searchOf(t *testing.T, file string, mine ...string) *planner.Search {
 			rest = append(rest, a)
 		}
 	}
-	p, err := planner.New(planner.Request{Run: configs.Request{File: file, Args: rest}, Cluster: cli.FlagValue(own, "cluster"), Hosts: cli.FlagValue(own, "hosts")})
+	p, err := planner.New(planner.Request{Run: configs.Request{File: file, Args: rest},
+		Cluster: cli.FlagValue(own, "cluster"), Hosts: cli.FlagValue(own, "hosts")})
 	require.NoError(t, err)
 	return p
 }
 
-// TestPlanFolded: a candidate that is simulated with one rank for each stage takes as long as all its ranks take in lfactor sim.
+// TestPlanFolded: a candidate that is simulated with one rank for each stage takes as long as all its ranks
+// take in lfactor sim.
 func TestPlanFolded(t *testing.T) {
 	p := searchOf(t, shippedRun, "--hosts", "1x8", "--cluster", "h100", "train.global_batch=32")
 	for _, c := range []search.Candidate{
@@ -77,7 +82,9 @@ func TestPlanFolded(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Space.Estimate(&c))
 		require.NoError(t, p.Simulate(&c))
-		out, err := simOutput(t, append(append([]string{"sim", shippedRun, "--cluster", "h100", "--steps", "2", "-o", "json"}, p.Settings(&c)...), "plan.memory=1GiB")...)
+		out, err := simOutput(t,
+			append(append([]string{"sim", shippedRun, "--cluster", "h100", "--steps", "2", "-o", "json"},
+				p.Settings(&c)...), "plan.memory=1GiB")...)
 		require.NoError(t, err)
 		var s rehearsal.Summary
 		require.NoError(t, json.Unmarshal([]byte(out), &s))
@@ -86,7 +93,8 @@ func TestPlanFolded(t *testing.T) {
 		for _, r := range s.Ranks {
 			peak = max(peak, r.Peak)
 		}
-		require.InEpsilon(t, peak, c.Memory, 0.35, "%v: blocks that are traced apart share no temporaries", &c)
+		require.InEpsilon(t, peak, c.Memory, 0.35,
+			"%v: blocks that are traced apart share no temporaries", &c)
 	}
 }
 
@@ -146,24 +154,29 @@ train: {steps: 2, global_batch: 32, precision: bf16}
 	}
 }
 
-// TestPlanIsCarriedOut plans for this machine and trains by the plan; a plan for another model is refused by name.
+// TestPlanIsCarriedOut plans for this machine and trains by the plan; a plan for another model is refused by
+// name.
 func TestPlanIsCarriedOut(t *testing.T) {
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "plan", "run.yaml", "--hosts", "1x4", "--out", "plan.yaml")
 	require.Zero(t, code, out)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "forced.yaml"), []byte(forced(t, filepath.Join(dir, "plan.yaml"))), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "forced.yaml"),
+		[]byte(forced(t, filepath.Join(dir, "plan.yaml"))), 0o644))
 	for _, name := range []string{"plan.yaml", "forced.yaml"} {
-		code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", name, "train.steps=2", "checkpoint.dir=ckpt-"+name, "log.dir=run-"+name)
+		code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", name, "train.steps=2",
+			"checkpoint.dir=ckpt-"+name, "log.dir=run-"+name)
 		require.Zero(t, code, out)
 	}
 	require.Contains(t, out, "pp=4 dp=1 tp=1 zero=0 zb-h1, 8 microbatches")
-	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "plan.yaml", "model.overrides.num_hidden_layers=8")
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "plan.yaml",
+		"model.overrides.num_hidden_layers=8")
 	require.Equal(t, exit.Usage, code)
 	require.Contains(t, out, "plan.yaml:4: model: the plan is for another model: llama layers=4")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.yaml"), []byte("model: x\nsettings:\n  train.steps: 3\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.yaml"),
+		[]byte("model: x\nsettings:\n  train.steps: 3\n"), 0o644))
 	code, out = runIn(t, dir, nil, "train", "run.yaml", "--plan", "bad.yaml")
 	require.Equal(t, exit.Usage, code)
-	require.Contains(t, out, "bad.yaml:3: settings.train.steps: is no setting of a plan")
+	require.Contains(t, out, "bad.yaml:3: settings.train.steps: is not a setting of a plan")
 }
 
 // forced is a plan file with another plan for the same model.
@@ -177,14 +190,16 @@ func forced(t *testing.T, file string) string {
 			line = l
 		}
 	}
-	return line + "\nsettings:\n  plan.pp: 4\n  plan.dp: 1\n  plan.tp: 1\n  plan.schedule: zb-h1\n  train.micro_batch: 1\n"
+	return line + "\nsettings:\n  plan.pp: 4\n  plan.dp: 1\n  plan.tp: 1\n  plan.schedule: zb-h1\n  " +
+		"train.micro_batch: 1\n"
 }
 
 func TestPlanNothingFits(t *testing.T) {
 	_, err := simOutput(t, "plan", shippedRun, "--hosts", "1x2", "--cluster", "h100", "plan.memory=1MiB")
 	require.ErrorContains(t, err, "it would fit with devices of")
 	require.Equal(t, exit.Fit, cli.ExitCode(err))
-	for _, c := range [][2]string{{"9999", "cluster h100 has"}, {"1x99", "has 8 devices"}, {"x", "want hosts"}, {"0", "want hosts"}} {
+	for _, c := range [][2]string{{"9999", "cluster h100 has"}, {"1x99", "has 8 devices"},
+		{"x", "want hosts"}, {"0", "want hosts"}} {
 		_, err := simOutput(t, "plan", shippedRun, "--cluster", "h100", "--hosts", c[0])
 		require.ErrorContains(t, err, c[1])
 		require.Equal(t, exit.Usage, cli.ExitCode(err))

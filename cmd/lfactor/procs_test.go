@@ -22,15 +22,21 @@ func TestProcsSame(t *testing.T) {
 	t.Run("experts", func(t *testing.T) { procsSame(t, tinyExperts...) })
 }
 
-// tinyExperts makes the tiny run's model one of experts that are shared out, with some that choose themselves by numbers of their own.
-var tinyExperts = []string{"model.name=glm/4.5-air", "model.overrides.rope_scaling={}", "model.overrides.num_experts=8", "model.overrides.num_experts_per_tok=3", "model.overrides.moe_intermediate_size=16",
-	"plan.ep=2", "train.router.loss=sequence", "train.router.loss_coef=0.01", "train.router.z_loss_coef=0.001", "train.router.jitter=0.01", "train.router.bias_rate=0.01", "train.router.capacity=1.5"}
+// tinyExperts makes the tiny run's model one of experts that are shared out, with some that choose
+// themselves by numbers of their own.
+var tinyExperts = []string{"model.name=glm/4.5-air", "model.overrides.rope_scaling={}",
+	"model.overrides.num_experts=8", "model.overrides.num_experts_per_tok=3",
+	"model.overrides.moe_intermediate_size=16",
+	"plan.ep=2", "train.router.loss=sequence", "train.router.loss_coef=0.01",
+	"train.router.z_loss_coef=0.001", "train.router.jitter=0.01", "train.router.bias_rate=0.01",
+	"train.router.capacity=1.5"}
 
 func procsSame(t *testing.T, more ...string) {
 	var runs [2][]run.Metrics
 	for i := range runs {
 		dir := tinyRun(t)
-		args := append([]string{"train", "run.yaml", "-q", fmt.Sprintf("plan.procs=%d", i+1), "train.steps=8"}, more...)
+		args := append([]string{"train", "run.yaml", "-q", fmt.Sprintf("plan.procs=%d", i+1),
+			"train.steps=8"}, more...)
 		code, out := runIn(t, dir, nil, args...)
 		require.Zero(t, code, out)
 		runs[i] = metrics(t, dir)
@@ -63,13 +69,15 @@ func children(t *testing.T, pid int) (out []int) {
 	return
 }
 
-// TestProcKilled: kill -9 of one process ends the others within 5 s with one error that names rank, actor and cause.
+// TestProcKilled: kill -9 of one process ends the others within 5 s with one error that names rank, actor
+// and cause.
 func TestProcKilled(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
 	dir := tinyRun(t)
-	c := exec.Command(built(t), "train", "run.yaml", "plan.procs=2", "train.steps=100000", "checkpoint.interval=0", "train.restarts=0")
+	c := exec.Command(built(t), "train", "run.yaml", "plan.procs=2", "train.steps=100000",
+		"checkpoint.interval=0", "train.restarts=0")
 	var out bytes.Buffer
 	c.Dir, c.Stderr, c.Stdout = dir, &out, &out
 	require.NoError(t, c.Start())
@@ -102,11 +110,13 @@ func TestProcKilled(t *testing.T) {
 	require.Contains(t, errs[0], "killed by signal 9")
 }
 
-// TestSignals: SIGTERM ends with a durable checkpoint and exit 0, SIGINT with 130, and the same command goes on.
+// TestSignals: SIGTERM ends with a durable checkpoint and exit 0, SIGINT with 130, and the same command goes
+// on.
 func TestSignals(t *testing.T) {
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGINT: 130} {
 		dir := tinyRun(t)
-		c := exec.Command(built(t), "train", "run.yaml", "train.steps=100000", "checkpoint.interval=0", "schedule.decay_steps=100")
+		c := exec.Command(built(t), "train", "run.yaml", "train.steps=100000", "checkpoint.interval=0",
+			"schedule.decay_steps=100")
 		var out bytes.Buffer
 		c.Dir, c.Stderr, c.Stdout = dir, &out, &out
 		require.NoError(t, c.Start())
@@ -123,7 +133,8 @@ func TestSignals(t *testing.T) {
 		require.Equal(t, want, code, out.String())
 		require.Contains(t, out.String(), "durable")
 		last := metrics(t, dir)
-		code, text := runIn(t, dir, nil, "train", "run.yaml", fmt.Sprintf("train.steps=%d", len(last)+2), "schedule.decay_steps=100", "checkpoint.interval=0")
+		code, text := runIn(t, dir, nil, "train", "run.yaml", fmt.Sprintf("train.steps=%d", len(last)+2),
+			"schedule.decay_steps=100", "checkpoint.interval=0")
 		require.Zero(t, code, text)
 		require.Contains(t, text, fmt.Sprintf("step %d/", len(last)+1))
 	}

@@ -30,7 +30,8 @@ func wellFormed(t *testing.T, text string) map[string]int {
 	}
 }
 
-// TestTrainProfile: the flag leaves three files in the run's directory or where it says, and training is as without it.
+// TestTrainProfile: the flag leaves three files in the run's directory or where it says, and training is as
+// without it.
 func TestTrainProfile(t *testing.T) {
 	dir := tinyRun(t)
 	args := []string{"train", "run.yaml", "-q", "train.steps=5", "checkpoint.interval=0"}
@@ -63,7 +64,8 @@ func TestTrainProfile(t *testing.T) {
 	require.Contains(t, string(table), "messages, other processes")
 
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
-	code, out = runIn(t, dir, nil, "train", "run.yaml", "train.steps=1", "checkpoint.interval=0", "--profile=none")
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "train.steps=1", "checkpoint.interval=0",
+		"--profile=none")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "no profile: it wants two steps")
 	require.NoFileExists(t, filepath.Join(dir, "run", "none.txt"))

@@ -27,7 +27,8 @@ type recovered struct {
 }
 
 // trainKilled trains and sends a process a signal at each of some moments after the first step.
-func trainKilled(t *testing.T, dir string, sig syscall.Signal, moments []time.Duration, victim func(kids []int) int, args ...string) recovered {
+func trainKilled(t *testing.T, dir string, sig syscall.Signal, moments []time.Duration,
+	victim func(kids []int) int, args ...string) recovered {
 	t.Helper()
 	c := exec.Command(built(t), append([]string{"train", "run.yaml", "train.steps=60"}, args...)...)
 	var out bytes.Buffer
@@ -52,11 +53,13 @@ func trainKilled(t *testing.T, dir string, sig syscall.Signal, moments []time.Du
 		}
 	}
 	require.NoError(t, <-ended, out.String())
-	return recovered{out.String(), stateOf(t, dir, 60), len(regexp.MustCompile(`recovered after`).FindAllString(out.String(), -1))}
+	return recovered{out.String(), stateOf(t, dir, 60),
+		len(regexp.MustCompile(`recovered after`).FindAllString(out.String(), -1))}
 }
 
-// TestWorkerKilled: kill -9 of a worker process at any moment costs steps that are taken again, and nothing else: the other processes stay, and
-// weights, optimizer state, ledger and metrics are those of a run that nobody disturbed. The state comes from where the plan has it.
+// TestWorkerKilled: kill -9 of a worker process at any moment costs steps that are taken again, and nothing
+// else: the other processes stay, and weights, optimizer state, ledger and metrics are those of a run that
+// nobody disturbed. The state comes from where the plan has it.
 func TestWorkerKilled(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
@@ -73,7 +76,8 @@ func TestWorkerKilled(t *testing.T) {
 	}{
 		{"the checkpoint", []string{"plan.procs=2", "train.buddy=off"}},
 		{"copies in memory", []string{"plan.procs=2", "train.buddy=2", "checkpoint.interval=50"}},
-		{"copies in memory", []string{"plan.procs=4", "plan.zero=1", "train.buddy=1", "checkpoint.interval=50"}},
+		{"copies in memory", []string{"plan.procs=4", "plan.zero=1", "train.buddy=1",
+			"checkpoint.interval=50"}},
 		{"another replica", []string{"plan.procs=4", "plan.zero=0"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
@@ -84,7 +88,9 @@ func TestWorkerKilled(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(i), 77))
 				dir := tinyRun(t)
 				moments := []time.Duration{time.Duration(rng.IntN(400)) * time.Millisecond}
-				got := trainKilled(t, dir, syscall.SIGKILL, moments, func(kids []int) int { return kids[rng.IntN(len(kids))] }, c.args...)
+				got := trainKilled(t, dir, syscall.SIGKILL, moments, func(kids []int) int {
+					return kids[rng.IntN(len(kids))]
+				}, c.args...)
 				require.Equal(t, want.state, got.state, got.out)
 				require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
 				back += got.back
@@ -97,14 +103,16 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestWorkerStopped: a process that is stopped says nothing; it is ended and started again, and the run has the bits that it would have had.
+// TestWorkerStopped: a process that is stopped says nothing; it is ended and started again, and the run has
+// the bits that it would have had.
 func TestWorkerStopped(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
 	quiet, dir := tinyRun(t), tinyRun(t)
 	want := trainKilled(t, quiet, 0, nil, nil, "plan.procs=2")
-	got := trainKilled(t, dir, syscall.SIGSTOP, []time.Duration{50 * time.Millisecond}, func(kids []int) int { return kids[0] }, "plan.procs=2")
+	got := trainKilled(t, dir, syscall.SIGSTOP, []time.Duration{50 * time.Millisecond},
+		func(kids []int) int { return kids[0] }, "plan.procs=2")
 	require.Equal(t, want.state, got.state, got.out)
 	require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
 	require.Equal(t, 1, got.back, got.out)
@@ -112,16 +120,19 @@ func TestWorkerStopped(t *testing.T) {
 	t.Log(regexp.MustCompile(`said nothing for [0-9.]+ s|recovered after.*`).FindAllString(got.out, -1))
 }
 
-// TestWorkerKilledAgain: a process that dies in the same step again and again ends the run, with one error that names the cause.
+// TestWorkerKilledAgain: a process that dies in the same step again and again ends the run, with one error
+// that names the cause.
 func TestWorkerKilledAgain(t *testing.T) {
 	dir := tinyRun(t)
-	code, out := runIn(t, dir, []string{run.EnvFault + "=kill-always=update@5+0"}, "train", "run.yaml", "plan.procs=2", "train.restarts=2", "plan.dp=1", "train.steps=20")
+	code, out := runIn(t, dir, []string{run.EnvFault + "=kill-always=update@5+0"}, "train", "run.yaml",
+		"plan.procs=2", "train.restarts=2", "plan.dp=1", "train.steps=20")
 	require.Equal(t, 1, code, out)
 	require.Equal(t, 1, strings.Count(out, "error:"), out)
 	require.Regexp(t, `error: rank 1 has ended 3 times at step 5 and is not started again \(train.restarts=2\); the last time: rank 1 .*killed by signal 9`, out)
 }
 
-// TestPlanCopies: plan says what recovery keeps in memory, and how often, where there is more than one process.
+// TestPlanCopies: plan says what recovery keeps in memory, and how often, where there is more than one
+// process.
 func TestPlanCopies(t *testing.T) {
 	dir := tinyRun(t)
 	plan := func(args ...string) (p struct {
@@ -134,7 +145,8 @@ func TestPlanCopies(t *testing.T) {
 		return p
 	}
 	auto, three := plan("plan.procs=2"), plan("plan.procs=2", "train.buddy=3")
-	require.Greater(t, auto.Bytes, int64(100_000), "float32 weights and two moments of the larger half of the parameters")
+	require.Greater(t, auto.Bytes, int64(100_000),
+		"float32 weights and two moments of the larger half of the parameters")
 	require.Positive(t, auto.Every)
 	require.Equal(t, auto.Bytes, three.Bytes)
 	require.Equal(t, int64(3), three.Every)

@@ -20,7 +20,8 @@ import (
 )
 
 // widerArgs make the steps of tinyRun take some 50 ms.
-var widerArgs = []string{"model.overrides.hidden_size=96", "model.overrides.intermediate_size=256", "model.overrides.head_dim=24", "train.global_batch=32", "train.micro_batch=4",
+var widerArgs = []string{"model.overrides.hidden_size=96", "model.overrides.intermediate_size=256",
+	"model.overrides.head_dim=24", "train.global_batch=32", "train.micro_batch=4",
 	"train.steps=100000", "checkpoint.interval=0", "schedule.decay_steps=1000"}
 
 // written is a line of a run with its time.
@@ -37,19 +38,21 @@ func lines(r io.Reader, to chan<- written) {
 	close(to)
 }
 
-// TestRecoveryTimes kills a process again and again and prints how long it takes until the loss is known and until the next step is committed: a table
-// for people. It fails where no step comes for a minute.
+// TestRecoveryTimes kills a process again and again and prints how long it takes until the loss is known and
+// until the next step is committed: a table for people. It fails where no step comes for a minute.
 func TestRecoveryTimes(t *testing.T) {
 	if !*long {
 		t.Skip("50 kills of a process each for three sources of the state: add -long")
 	}
-	for _, args := range [][]string{{"plan.procs=4"}, {"plan.procs=4", "plan.zero=1", "train.buddy=4"}, {"plan.procs=2", "train.buddy=4"}} {
+	for _, args := range [][]string{{"plan.procs=4"}, {"plan.procs=4", "plan.zero=1", "train.buddy=4"},
+		{"plan.procs=2", "train.buddy=4"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) { timeKills(t, 50, args) })
 	}
 }
 
-// TestGoodput prints what recovery costs a run that nothing happens to: pairs of runs with and without, in alternating order, by their steps' time and by
-// the processors' time of all processes, which other work on the machine disturbs less.
+// TestGoodput prints what recovery costs a run that nothing happens to: pairs of runs with and without, in
+// alternating order, by their steps' time and by the processors' time of all processes, which other work on
+// the machine disturbs less.
 func TestGoodput(t *testing.T) {
 	if !*long {
 		t.Skip("eight pairs of runs for two plans: add -long")
@@ -57,14 +60,16 @@ func TestGoodput(t *testing.T) {
 	for _, plan := range []string{"plan.zero=0", "plan.zero=1"} {
 		train := func(args ...string) (wall, cpu float64) {
 			dir := tinyRun(t)
-			c := exec.Command(built(t), append(append([]string{"train", "run.yaml", "plan.procs=2", plan}, widerArgs...), append(args, "train.steps=200")...)...)
+			c := exec.Command(built(t), append(append([]string{"train", "run.yaml", "plan.procs=2", plan},
+				widerArgs...), append(args, "train.steps=200")...)...)
 			c.Dir = dir
 			out, err := c.CombinedOutput()
 			require.NoError(t, err, string(out))
 			for _, m := range metrics(t, dir)[20:] { // the first warm up, and show what copies cost
 				wall += m.Seconds
 			}
-			return wall, (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds() // its children's too
+			// its children's too
+			return wall, (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()
 		}
 		var walls, cpus []float64
 		for i := range 8 {
@@ -81,13 +86,16 @@ func TestGoodput(t *testing.T) {
 		}
 		for name, v := range map[string][]float64{"time of steps": walls, "processors' time": cpus} {
 			slices.Sort(v)
-			t.Logf("%s: without recovery / with, %s, eight pairs: median %.4f, from %.4f to %.4f", plan, name, (v[3]+v[4])/2, v[0], v[7])
+			t.Logf("%s: without recovery / with, %s, eight pairs: median %.4f, from %.4f to %.4f", plan,
+				name, (v[3]+v[4])/2, v[0], v[7])
 		}
 	}
 }
 
+//lfvet:long a table of cases
 func timeKills(t *testing.T, n int, args []string) {
-	c := exec.Command(built(t), append(append([]string{"train", "run.yaml", "-o", "jsonl"}, widerArgs...), args...)...)
+	c := exec.Command(built(t), append(append([]string{"train", "run.yaml", "-o", "jsonl"}, widerArgs...),
+		args...)...)
 	c.Dir = tinyRun(t)
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
@@ -107,7 +115,8 @@ func timeKills(t *testing.T, n int, args []string) {
 					for l := range notes {
 						tail = append(tail, l.text)
 					}
-					require.Fail(t, "the run ended", "%v: %v", c.Wait(), strings.Join(tail[max(0, len(tail)-20):], "\n"))
+					require.Fail(t, "the run ended", "%v: %v", c.Wait(),
+						strings.Join(tail[max(0, len(tail)-20):], "\n"))
 				}
 				if from == notes {
 					tail = append(tail, l.text)
@@ -138,10 +147,17 @@ func timeKills(t *testing.T, n int, args []string) {
 		kids := children(t, c.Process.Pid)
 		at := time.Now()
 		require.NoError(t, syscall.Kill(kids[rng.IntN(len(kids))], syscall.SIGKILL))
-		detected = append(detected, next(notes, func(l written) bool { return strings.Contains(l.text, "lost: process") }).at.Sub(at).Seconds())
+		detected = append(detected, next(notes, func(l written) bool {
+			return strings.Contains(l.text, "lost: process")
+		}).at.Sub(at).Seconds())
 		back := next(notes, func(l written) bool { return strings.Contains(l.text, "recovered after") })
-		first := next(steps, func(l written) bool { last = max(last, number(l).Step); return l.at.After(back.at) })
-		stepped, again = append(stepped, first.at.Sub(at).Seconds()), append(again, float64(last+1-number(first).Step))
+		first := next(steps, func(l written) bool {
+			last =
+				max(last, number(l).Step)
+			return l.at.After(back.at)
+		})
+		stepped, again = append(stepped, first.at.Sub(at).Seconds()),
+			append(again, float64(last+1-number(first).Step))
 	}
 	pid, _ := os.FindProcess(c.Process.Pid)
 	require.NoError(t, pid.Signal(syscall.Signal(0)), "the leader is the one that was started")
@@ -152,7 +168,8 @@ func timeKills(t *testing.T, n int, args []string) {
 		name string
 		v    []float64
 	}{{"detected after s", detected}, {"next step after s", stepped}, {"steps taken again", again}} {
-		row += fmt.Sprintf("; %s p50 %.3g p99 %.3g max %.3g", x.name, quantile(x.v, 0.5), quantile(x.v, 0.99), quantile(x.v, 1))
+		row += fmt.Sprintf("; %s p50 %.3g p99 %.3g max %.3g", x.name, quantile(x.v, 0.5),
+			quantile(x.v, 0.99), quantile(x.v, 1))
 	}
 	t.Log(row)
 }

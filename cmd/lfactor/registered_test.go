@@ -20,17 +20,20 @@ import (
 )
 
 // schedule.kind: halving. The rate is halved every ten steps.
-var _ = optim.RegisterRate(optim.Rate{Name: "halving", Source: "an example", After: func(l optim.LR, n float64) float64 {
-	return max(l.Min, l.Max*math.Pow(0.5, n/10))
-}})
+var _ = optim.RegisterRate(optim.Rate{Name: "halving", Source: "an example",
+	After: func(l optim.LR, n float64) float64 {
+		return max(l.Min, l.Max*math.Pow(0.5, n/10))
+	}})
 
 // optimizer.kind: descent. Plain gradient descent, without state and without a kernel of its own.
 var _ = optim.Register(optim.Optimizer{Name: "descent", Paper: "an example",
 	Hyper: func(_ optim.Config, lr float64, _ int64, h []float64) { h[kernels.HyperLR] = lr },
-	Update: func(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor, model *tensor.Tensor, _ bool) {
+	Update: func(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor,
+		model *tensor.Tensor, _ bool) {
 		step := tensor.Make(tensor.F32, grad.Shape...)
 		by := -hyper.F64()[kernels.HyperLR] * clip.F64()[kernels.ClipFactor] // 0 if gradients overflowed
-		b.Run(&kernels.Call{Op: kernels.Scale, In: []*tensor.Tensor{grad}, Out: []*tensor.Tensor{step}, Attr: kernels.Attr{F: [2]float64{by}}})
+		b.Run(&kernels.Call{Op: kernels.Scale, In: []*tensor.Tensor{grad}, Out: []*tensor.Tensor{step},
+			Attr: kernels.Attr{F: [2]float64{by}}})
 		b.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{p, step}, Out: []*tensor.Tensor{p}})
 		if model != nil { // the copy in the precision of training
 			b.Run(&kernels.Call{Op: kernels.Cast, In: []*tensor.Tensor{p}, Out: []*tensor.Tensor{model}})
@@ -61,8 +64,9 @@ func (s shouted) Sizes(_ int64, out []int64) error {
 	return err
 }
 
-// TestRegisteredFromOneFile trains with an optimizer, a learning-rate schedule and a data format that this file registers and that nothing
-// else knows of: one at a time beside what they must agree with, then all of them.
+// TestRegisteredFromOneFile trains with an optimizer, a learning-rate schedule and a data format that this
+// file registers and that nothing else knows of: one at a time beside what they must agree with, then all of
+// them.
 func TestRegisteredFromOneFile(t *testing.T) {
 	dir := tinyRun(t)
 	t.Chdir(dir)

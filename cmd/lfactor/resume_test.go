@@ -128,7 +128,8 @@ type kill struct {
 func kills(n int, seed uint64) (out []kill) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	for i := range n {
-		k := kill{job: []string{"update", "write", "commit", "update", "backward", "snapshot"}[i%6], step: 3 + i*20/n, micros: r.IntN(800)}
+		k := kill{job: []string{"update", "write", "commit", "update", "backward", "snapshot"}[i%6],
+			step: 3 + i*20/n, micros: r.IntN(800)}
 		if k.job == "write" || k.job == "commit" || k.job == "snapshot" {
 			k.step += k.step % 2 // a step that is saved
 		}
@@ -140,8 +141,9 @@ func kills(n int, seed uint64) (out []kill) {
 	return out
 }
 
-// TestKillAndResume: killed with SIGKILL at random moments, among them in saves and in optimizer steps, and started again each
-// time by the same command, a run ends with the same weights, optimizer state and ledger as one that was left alone.
+// TestKillAndResume: killed with SIGKILL at random moments, among them in saves and in optimizer steps, and
+// started again each time by the same command, a run ends with the same weights, optimizer state and ledger
+// as one that was left alone.
 func TestKillAndResume(t *testing.T) {
 	n := 5
 	if *long {
@@ -173,8 +175,8 @@ func TestKillAndResume(t *testing.T) {
 	require.Equal(t, stateOf(t, want, 24), stateOf(t, dir, 24))
 }
 
-// TestResumeElsewhere: stopped in the middle and resumed on another plan, a run sees exactly the same samples, and its losses
-// agree within 1e-4 relative: other orders of float32 sums over 12 steps.
+// TestResumeElsewhere: stopped in the middle and resumed on another plan, a run sees exactly the same
+// samples, and its losses agree within 1e-4 relative: other orders of float32 sums over 12 steps.
 func TestResumeElsewhere(t *testing.T) {
 	want := tinyRun(t)
 	code, out := runIn(t, want, nil, "train", "run.yaml", "-q")
@@ -186,9 +188,13 @@ func TestResumeElsewhere(t *testing.T) {
 		}
 		return out
 	}
-	// The 401 rows of the vocabulary divide neither by 2 nor by 4: the last ranks' padding must not reach a checkpoint.
-	for before, plan := range map[string]string{"": "pp=1 dp=1 tp=2", "zero=1": "pp=1 dp=4 tp=1 zero=3", "pp=1 dp=2 tp=2 zero=1": "pp=4 dp=1 tp=1 schedule=gpipe", "pp=1 dp=1 tp=4": "pp=1 dp=2 tp=2 zero=2", "pp=1 dp=4 tp=1 zero=3 zero_ranks=2": "pp=1 dp=4 tp=1 zero=1 zero_ranks=2",
-		// in the middle of documents longer than a sequence: other ranks share the tokens, or chunks cut them
+	// The 401 rows of the vocabulary divide neither by 2 nor by 4: the last ranks' padding must not reach a
+	// checkpoint.
+	for before, plan := range map[string]string{"": "pp=1 dp=1 tp=2", "zero=1": "pp=1 dp=4 tp=1 zero=3",
+		"pp=1 dp=2 tp=2 zero=1": "pp=4 dp=1 tp=1 schedule=gpipe", "pp=1 dp=1 tp=4": "pp=1 dp=2 tp=2 zero=2",
+		"pp=1 dp=4 tp=1 zero=3 zero_ranks=2": "pp=1 dp=4 tp=1 zero=1 zero_ranks=2",
+		// in the middle of documents longer than a sequence: other ranks share the tokens, or chunks cut
+		// them
 		"pp=1 dp=1 tp=1 cp=2 cp_comm=ring zero=1": "pp=1 dp=1 tp=1 cp=4 cp_comm=hybrid ulysses=2 zero=2",
 		"pp=2 dp=1 tp=1 cp=2":                     "pp=2 dp=1 tp=1 schedule=chunkpipe chunk_size=16"} {
 		dir := t.TempDir()
@@ -209,8 +215,8 @@ func TestResumeElsewhere(t *testing.T) {
 	}
 }
 
-// TestLatestGone: without the file latest a run goes on from the newest whole checkpoint and says so; it never starts afresh
-// over checkpoints that are there.
+// TestLatestGone: without the file latest a run goes on from the newest whole checkpoint and says so; it
+// never starts afresh over checkpoints that are there.
 func TestLatestGone(t *testing.T) {
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "schedule.decay_steps=9")

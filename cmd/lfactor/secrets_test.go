@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSecretsAreWrittenNowhere: the user, password and token of a URL among a run's data are in none of the files that the run leaves, nor in what it prints, and
-// these files are for their owner alone. The run can go on with another password.
+// TestSecretsAreWrittenNowhere: the user, password and token of a URL among a run's data are in none of the
+// files that the run leaves, nor in what it prints, and these files are for their owner alone. The run can
+// go on with another password.
 func TestSecretsAreWrittenNowhere(t *testing.T) {
 	dir := tinyRun(t)
 	var lines strings.Builder
@@ -26,7 +27,8 @@ func TestSecretsAreWrittenNowhere(t *testing.T) {
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
-		if user != "someone" || !strings.HasPrefix(password, "hunter") || r.URL.Query().Get("token") != "t0ken" {
+		if user != "someone" || !strings.HasPrefix(password, "hunter") ||
+			r.URL.Query().Get("token") != "t0ken" {
 			http.Error(w, "no", http.StatusUnauthorized)
 			return
 		}
@@ -35,18 +37,21 @@ func TestSecretsAreWrittenNowhere(t *testing.T) {
 	}))
 	defer s.Close()
 	url := func(password string) string {
-		return "data.paths=['" + strings.Replace(s.URL, "://", "://someone:"+password+"@", 1) + "/a.jsonl?token=t0ken']"
+		return "data.paths=['" + strings.Replace(s.URL, "://", "://someone:"+password+"@", 1) +
+			"/a.jsonl?token=t0ken']"
 	}
 	env := []string{"LFACTOR_CACHE=" + filepath.Join(dir, "cache")}
 	for i, password := range []string{"hunter2", "hunter3"} {
-		code, out := runIn(t, dir, env, "train", "run.yaml", "data.kind=jsonl", url(password), "data.split=[1,0,0]", []string{"train.steps=4", "train.steps=8"}[i])
+		code, out := runIn(t, dir, env, "train", "run.yaml", "data.kind=jsonl", url(password),
+			"data.split=[1,0,0]", []string{"train.steps=4", "train.steps=8"}[i])
 		require.Zero(t, code, out)
 		requireNoSecret(t, "output", out)
 		if i == 1 {
 			require.Contains(t, out, "step 4 of ", "it goes on")
 		}
 	}
-	code, out := runIn(t, dir, env, "train", "run.yaml", "data.kind=jsonl", url("wrong"), "log.dir=refused", "checkpoint.dir=refused")
+	code, out := runIn(t, dir, env, "train", "run.yaml", "data.kind=jsonl", url("wrong"), "log.dir=refused",
+		"checkpoint.dir=refused")
 	require.NotZero(t, code)
 	require.Contains(t, out, "check the credentials")
 	requireNoSecret(t, "refusal", out)

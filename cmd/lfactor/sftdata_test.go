@@ -48,32 +48,46 @@ func said(t *testing.T, f configs.SFTFormat, lines ...string) (out []string) {
 	return
 }
 
-// TestSFTReading reads data by the entries that LoongForge comes with, as its sft_format_utils.py does: what an entry does not name
-// is not read, question and answer alternate, the system's message goes in front.
+// TestSFTReading reads data by the entries that LoongForge comes with, as its sft_format_utils.py does: what
+// an entry does not name is not read, question and answer alternate, the system's message goes in front.
 func TestSFTReading(t *testing.T) {
 	all, err := configs.SFTFormats("")
 	require.NoError(t, err)
-	require.Equal(t, []string{"user: q\ni | assistant: a", "user: i | assistant: a", `! it has no key "output"`},
+	require.Equal(t, []string{"user: q\ni | assistant: a", "user: i | assistant: a",
+		`! it has no key "output"`},
 		said(t, all["default"], `{"instruction":"q","input":"i","output":"a","system":"s","history":[["x","y"]],"tools":[{}]}`, `{"instruction":"","input":"i","output":"a"}`, `{"instruction":"q"}`))
 	require.Equal(t, []string{"system: s | user: x | assistant: y | user: q | assistant: a"},
-		said(t, all["extended_alpaca"], `{"instruction":"q","input":"","output":"a","system":"s","history":[["x","y"]]}`))
-	require.Equal(t, []string{"system: s | user: q | assistant: a", "! its turn 2 is the user's, and roles do not alternate", "! it has 1 turns, and the last has no answer",
-		`! messages[0] has the role "human", which none is called here`, `! it has no key "messages"`, "! its turn 1 is the assistant's, and roles do not alternate"},
-		said(t, all["sharegpt"], `{"messages":[{"role":"user","content":"q"},{"role":"system","content":"s"},{"role":"assistant","content":"a"}],"system":"other"}`,
-			`{"messages":[{"role":"user","content":"q"},{"role":"user","content":"q"}]}`, `{"messages":[{"role":"user","content":"q"}]}`,
-			`{"messages":[{"role":"human","content":"q"},{"role":"assistant","content":"a"}]}`, `{"conversations":[{"from":"human","value":"q"}]}`,
+		said(t, all["extended_alpaca"],
+			`{"instruction":"q","input":"","output":"a","system":"s","history":[["x","y"]]}`))
+	require.Equal(t, []string{"system: s | user: q | assistant: a",
+		"! its turn 2 is the user's, and roles do not alternate",
+		"! it has 1 turns, and the last has no answer",
+		`! messages[0] has the role "human", which none is called here`, `! it has no key "messages"`,
+		"! its turn 1 is the assistant's, and roles do not alternate"},
+		said(t, all["sharegpt"],
+			`{"messages":[{"role":"user","content":"q"},{"role":"system","content":"s"},{"role":"assistant","content":"a"}],"system":"other"}`,
+			`{"messages":[{"role":"user","content":"q"},{"role":"user","content":"q"}]}`,
+			`{"messages":[{"role":"user","content":"q"}]}`,
+			`{"messages":[{"role":"human","content":"q"},{"role":"assistant","content":"a"}]}`,
+			`{"conversations":[{"from":"human","value":"q"}]}`,
 			`{"messages":[{"role":"assistant","content":"q"},{"role":"assistant","content":"a"}]}`))
 	require.Equal(t, []string{"system: s | user: q | assistant: a"}, said(t, all["multimodal_sharegpt"],
 		`{"messages":[{"from":"system","value":"s"},{"from":"human","value":"q"},{"from":"gpt","value":"a"}]}`))
-	require.Equal(t, []string{`user: q | assistant:  | tool: r | assistant: a | tools [{"name":"f"}]`}, said(t, all["openai"],
-		`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{}]},{"role":"tool","content":"r"},{"role":"assistant","content":"a"}],"tools":[{"name":"f"}]}`))
-	own := configs.SFTFormat{Format: "sharegpt", Columns: map[string]string{"messages": "talk", "system": "rules", "tools": "functions"},
-		Tags: map[string]string{"role_tag": "who", "content_tag": "what", "user_tag": "Q", "assistant_tag": "A", "observation_tag": "O", "function_tag": "F"}}
+	require.Equal(t, []string{`user: q | assistant:  | tool: r | assistant: a | tools [{"name":"f"}]`},
+		said(t, all["openai"],
+			`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{}]},{"role":"tool","content":"r"},{"role":"assistant","content":"a"}],"tools":[{"name":"f"}]}`))
+	own := configs.SFTFormat{Format: "sharegpt", Columns: map[string]string{"messages": "talk",
+		"system": "rules", "tools": "functions"},
+		Tags: map[string]string{"role_tag": "who", "content_tag": "what", "user_tag": "Q",
+			"assistant_tag": "A", "observation_tag": "O", "function_tag": "F"}}
 	require.Equal(t, []string{`system: s | user: q | assistant: call | tool: r | assistant: a | tools [{"name":"f"}]`}, said(t, own,
 		`{"rules":"s","functions":[{"name":"f"}],"talk":[{"who":"Q","what":"q"},{"who":"F","what":"call"},{"who":"O","what":"r"},{"who":"A","what":"a"}]}`))
 }
 
-// TestSFTPictures: conversations in multimodal_sharegpt with the pictures that they name are linted, shown and trained on as they are.
+// TestSFTPictures: conversations in multimodal_sharegpt with the pictures that they name are linted, shown
+// and trained on as they are.
+//
+//lfvet:long a table of cases
 func TestSFTPictures(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -86,7 +100,8 @@ func TestSFTPictures(t *testing.T) {
 		s := all[r.IntN(len(all))]
 		name := fmt.Sprintf("pictures/%d.png", i)
 		require.NoError(t, os.WriteFile(in(name), s.Png(r), 0o644))
-		turns := []map[string]string{{"from": "human", "value": "<image>" + demo.SceneQuestions[0].Text}, {"from": "gpt", "value": demo.SceneQuestions[0].Answer(s)}}
+		turns := []map[string]string{{"from": "human", "value": "<image>" + demo.SceneQuestions[0].Text},
+			{"from": "gpt", "value": demo.SceneQuestions[0].Answer(s)}}
 		switch i {
 		case 7: // no role of the entry's
 			turns[0]["from"] = "user"
@@ -104,7 +119,8 @@ func TestSFTPictures(t *testing.T) {
 	require.Contains(t, out, `its message 0 has the role "user", which none is called here`)
 	require.Contains(t, out, `"pictures/none.png": no such file`)
 	require.Contains(t, out, "48 documents, 2 findings")
-	_, err = simOutput(t, "data", "preview", in("data.jsonl"), "--dataset", "multimodal_sharegpt", "--media", "--html", in("page.html"), "-n", "3")
+	_, err = simOutput(t, "data", "preview", in("data.jsonl"), "--dataset", "multimodal_sharegpt", "--media",
+		"--html", in("page.html"), "-n", "3")
 	require.NoError(t, err)
 	page, err := os.ReadFile(in("page.html"))
 	require.NoError(t, err)
@@ -113,9 +129,12 @@ func TestSFTPictures(t *testing.T) {
 	_, err = simOutput(t, "data", "lint", in("data.jsonl"), "--dataset", "multimodal_sharept")
 	require.ErrorContains(t, err, `did you mean "multimodal_sharegpt"?`)
 
-	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"], in("data.jsonl"), in("tokenizer"), 3, 1, in("checkpoints"), 3, in("run"))
+	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"],
+		ids["<|video_pad|>"], ids["<|vision_start|>"], in("data.jsonl"), in("tokenizer"), 3, 1,
+		in("checkpoints"), 3, in("run"))
 	text = strings.Replace(text, ", sample_type: chat_mix", "", 1)
-	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text), Args: []string{"--sft-dataset", "multimodal_sharegpt", "checkpoint.save_hf=false"}})
+	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text),
+		Args: []string{"--sft-dataset", "multimodal_sharegpt", "checkpoint.save_hf=false"}})
 	require.NoError(t, err)
 	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	require.Len(t, metrics(t, dir), 3)
@@ -133,10 +152,14 @@ func TestSFTPictures(t *testing.T) {
 	}
 
 	// Shards of them are a folder for Energon, whose messages have the same names.
-	_, err = simOutput(t, "data", "convert", "--output_dir", in("wds"), "--json_file", in("data.jsonl"), "--image_dir", dir, "--sample_type", "multi_mix_qa", "--media", "image")
+	_, err = simOutput(t, "data", "convert", "--output_dir", in("wds"), "--json_file", in("data.jsonl"),
+		"--image_dir", dir, "--sample_type", "multi_mix_qa", "--media", "image")
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(in("run")))
-	cfg, err = configs.Load(configs.Request{File: "test", Text: []byte(strings.Replace(text, in("data.jsonl"), in("wds"), 1)), Args: []string{"--sft-dataset", "multimodal_sharegpt", "checkpoint.save_hf=false", "train.steps=6", "checkpoint.dir=" + in("other")}})
+	cfg, err = configs.Load(configs.Request{File: "test",
+		Text: []byte(strings.Replace(text, in("data.jsonl"), in("wds"), 1)), Args: []string{"--sft-dataset",
+			"multimodal_sharegpt", "checkpoint.save_hf=false", "train.steps=6", "checkpoint.dir=" +
+				in("other")}})
 	require.NoError(t, err)
 	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 	require.Len(t, metrics(t, dir), 6)

@@ -39,8 +39,10 @@ const shippedRun = "../../configs/runs/tiny.yaml"
 
 func TestSimCommand(t *testing.T) {
 	dir := t.TempDir()
-	svg, trace, page := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.json"), filepath.Join(dir, "a.html")
-	out, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--svg", svg, "--trace", trace, "--html", page)
+	svg, trace, page := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.json"),
+		filepath.Join(dir, "a.html")
+	out, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--svg", svg, "--trace",
+		trace, "--html", page)
 	require.NoError(t, err)
 	var s rehearsal.Summary
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
@@ -71,7 +73,8 @@ func TestSimSchedulesAndFaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(out, "zb-"))
 	require.Contains(t, out, "two copies of the model")
-	out, err = simOutput(t, "sim", shippedRun, "--seeds", "10", "--faults", "straggler,late-loader,crash,lost-message")
+	out, err = simOutput(t, "sim", shippedRun, "--seeds", "10", "--faults",
+		"straggler,late-loader,crash,lost-message")
 	require.NoError(t, err)
 	require.Contains(t, out, "10 seeds, each twice, no difference")
 	_, err = simOutput(t, "sim", "replay", "1", shippedRun, "--faults", "crash")
@@ -90,7 +93,8 @@ func TestSimBadInput(t *testing.T) {
 	}{
 		{[]string{"sim", shippedRun, "--cluster", bad}, bad + ":3: device.flops: -1 must be greater than 0"},
 		{[]string{"sim", shippedRun, "--cluster", "h1000"}, "no machine that comes with lfactor"},
-		{[]string{"sim", shippedRun, "--schedule", "dualpipev", "train.global_batch=2"}, "two microbatches a rank"},
+		{[]string{"sim", shippedRun, "--schedule", "dualpipev", "train.global_batch=2"},
+			"two microbatches a rank"},
 		{[]string{"sim", shippedRun, "--faults", "gremlins"}, "no such fault"},
 		{[]string{"sim", shippedRun, "--steps", "NaN"}, "want a number"},
 		{[]string{"sim", "--cluster", "cpu"}, "want a run file"},
@@ -103,17 +107,19 @@ func TestSimBadInput(t *testing.T) {
 	}
 }
 
-// TestSimShrink: a seed that fails is brought down to at most 30 events that fail in the same way, and they are listed; a rank that
-// dies and comes back is no failure.
+// TestSimShrink: a seed that fails is brought down to at most 30 events that fail in the same way, and they
+// are listed; a rank that dies and comes back is no failure.
 func TestSimShrink(t *testing.T) {
 	for _, seed := range []string{"2", "9"} {
-		out, err := simOutput(t, "sim", "replay", seed, shippedRun, "plan.dp=2", "--shrink", "--faults", "crash,cut-link,lost-message")
+		out, err := simOutput(t, "sim", "replay", seed, shippedRun, "plan.dp=2", "--shrink", "--faults",
+			"crash,cut-link,lost-message")
 		require.ErrorContains(t, err, "waits for ever")
 		require.Contains(t, out, "fault:")
 		require.LessOrEqual(t, strings.Count(out, " ns  "), 30, out)
 		require.Greater(t, strings.Count(out, " ns  "), 5)
 	}
-	out, err := simOutput(t, "sim", "replay", "9", shippedRun, "plan.dp=2", "--shrink", "--faults", "crash-restart,duplicate-message")
+	out, err := simOutput(t, "sim", "replay", "9", shippedRun, "plan.dp=2", "--shrink", "--faults",
+		"crash-restart,duplicate-message")
 	require.NoError(t, err)
 	require.Contains(t, out, "ends well")
 }
@@ -121,7 +127,8 @@ func TestSimShrink(t *testing.T) {
 // TestSimProgram simulates a table in PyTorch's notation, and names rank and action of what is wrong in one.
 func TestSimProgram(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p.csv")
-	args := []string{"sim", shippedRun, "--program", file, "--cluster", "h100", "train.global_batch=4", "train.micro_batch=2", "-o", "json"}
+	args := []string{"sim", shippedRun, "--program", file, "--cluster", "h100", "train.global_batch=4",
+		"train.micro_batch=2", "-o", "json"}
 	run := func(text string, more ...string) (string, error) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return simOutput(t, append(append([]string{}, args...), more...)...)
@@ -131,7 +138,8 @@ func TestSimProgram(t *testing.T) {
 	var s, same rehearsal.Summary
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
 	require.Equal(t, file, s.Schedule)
-	out, err = simOutput(t, "sim", shippedRun, "--cluster", "h100", "train.global_batch=4", "train.micro_batch=2", "-o", "json")
+	out, err = simOutput(t, "sim", shippedRun, "--cluster", "h100", "train.global_batch=4",
+		"train.micro_batch=2", "-o", "json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal([]byte(out), &same))
 	require.Equal(t, same.Step, s.Step, "the table is that of 1F1B")
@@ -151,8 +159,9 @@ func TestSimProgram(t *testing.T) {
 	}
 }
 
-// TestSimEncoder: on 32 simulated devices each way of sharing out the encoder's work is faster than the one before it, and with more
-// microbatches than replicas filling the pipeline's waits is faster than encoding round by round.
+// TestSimEncoder: on 32 simulated devices each way of sharing out the encoder's work is faster than the one
+// before it, and with more microbatches than replicas filling the pipeline's waits is faster than encoding
+// round by round.
 func TestSimEncoder(t *testing.T) {
 	dir := t.TempDir()
 	text, err := simOutput(t, "sim", "encoder", "--paced=false", "--timelines", dir, "-o", "json")

@@ -84,8 +84,9 @@ func hangingStore(t *testing.T, content string) (url string, hang *atomic.Bool) 
 	return s.URL + "/a.jsonl", hang
 }
 
-// TestStopWhileDataHangs: a store that stops to answer is named by `lfactor why`, and SIGTERM, SIGINT and SIGHUP end the run all the same, with the state of the
-// last committed step saved. While the data is being opened they end it too.
+// TestStopWhileDataHangs: a store that stops to answer is named by `lfactor why`, and SIGTERM, SIGINT and
+// SIGHUP end the run all the same, with the state of the last committed step saved. While the data is being
+// opened they end it too.
 func TestStopWhileDataHangs(t *testing.T) {
 	dir := tinyRun(t)
 	var lines strings.Builder
@@ -94,13 +95,17 @@ func TestStopWhileDataHangs(t *testing.T) {
 	}
 	for i, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		url, hang := hangingStore(t, lines.String())
-		cache, logs, ckpt := filepath.Join(dir, fmt.Sprint("cache", i)), fmt.Sprint("run", i), fmt.Sprint("ckpt", i)
-		r := startRun(t, dir, []string{"LFACTOR_CACHE=" + cache}, "train", "run.yaml", "data.kind=jsonl", "data.paths=["+url+"]", "data.split=[1,0,0]",
+		cache, logs, ckpt := filepath.Join(dir, fmt.Sprint("cache", i)), fmt.Sprint("run", i),
+			fmt.Sprint("ckpt", i)
+		r := startRun(t, dir, []string{"LFACTOR_CACHE=" + cache}, "train", "run.yaml", "data.kind=jsonl",
+			"data.paths=["+url+"]", "data.split=[1,0,0]",
 			"train.steps=1000000", "checkpoint.interval=0", "log.dir="+logs, "checkpoint.dir="+ckpt)
 		r.until(t, "step 5/")
 		hang.Store(true)
 		require.NoError(t, os.RemoveAll(cache))
-		for root := ""; !strings.Contains(root, "which waits for "+url+" at byte ") || !regexp.MustCompile(`since [1-9]`).MatchString(root); { // for a second: steps read ahead are over
+		// for a second: steps read ahead are over
+		for root := ""; !strings.Contains(root, "which waits for "+url+" at byte ") ||
+			!regexp.MustCompile(`since [1-9]`).MatchString(root); {
 			all, silent, err := host.AskWhy(filepath.Join(dir, logs), time.Second)
 			require.NoError(t, err)
 			root = host.Diagnose(all, silent...).Root
@@ -113,7 +118,8 @@ func TestStopWhileDataHangs(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(b), fmt.Sprint(last), "the last committed step is saved")
 
-		r = startRun(t, dir, []string{"LFACTOR_CACHE=" + cache}, "train", "run.yaml", "data.kind=jsonl", "data.paths=["+url+"]", "log.dir=open", "checkpoint.dir=open",
+		r = startRun(t, dir, []string{"LFACTOR_CACHE=" + cache}, "train", "run.yaml", "data.kind=jsonl",
+			"data.paths=["+url+"]", "log.dir=open", "checkpoint.dir=open",
 			"log.stall=1")
 		r.until(t, "! the run has been opening for")
 		require.NoError(t, r.cmd.Process.Signal(sig))
@@ -123,11 +129,13 @@ func TestStopWhileDataHangs(t *testing.T) {
 	}
 }
 
-// TestStoppedWorker: a worker process that is stopped, in a run that starts none again, is named with its number and state, by
-// `lfactor why` and by the run itself when it is to end; its ranks' state cannot be saved, and the run says so.
+// TestStoppedWorker: a worker process that is stopped, in a run that starts none again, is named with its
+// number and state, by `lfactor why` and by the run itself when it is to end; its ranks' state cannot be
+// saved, and the run says so.
 func TestStoppedWorker(t *testing.T) {
 	dir := tinyRun(t)
-	r := startRun(t, dir, nil, "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0", "plan.procs=2", "train.restarts=0")
+	r := startRun(t, dir, nil, "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0",
+		"plan.procs=2", "train.restarts=0")
 	r.until(t, "step 5/")
 	kids := children(t, r.cmd.Process.Pid)
 	require.Len(t, kids, 1)
@@ -150,17 +158,20 @@ func TestStoppedWorker(t *testing.T) {
 	require.Contains(t, r.all.String(), want)
 }
 
-// TestPipesAreNoData: a named pipe among the data, which nobody writes to, is refused at once, and so is a folder for captured messages that is not there.
+// TestPipesAreNoData: a named pipe among the data, which nobody writes to, is refused at once, and so is a
+// folder for captured messages that is not there.
 func TestPipesAreNoData(t *testing.T) {
 	dir := tinyRun(t)
 	for _, name := range []string{"a.jsonl", "b.txt", "c.parquet", "d.bin", "d.idx", "e.tar"} {
 		require.NoError(t, syscall.Mkfifo(filepath.Join(dir, name), 0o600))
 	}
-	for kind, path := range map[string]string{"jsonl": "a.jsonl", "text": "b.txt", "parquet": "c.parquet", "megatron": "d", "media": "e.tar"} {
+	for kind, path := range map[string]string{"jsonl": "a.jsonl", "text": "b.txt", "parquet": "c.parquet",
+		"megatron": "d", "media": "e.tar"} {
 		code, out := runIn(t, dir, nil, "train", "run.yaml", "data.kind="+kind, "data.paths=["+path+"]")
 		require.Equal(t, exit.Usage, code, out)
 	}
-	code, out := runIn(t, dir, []string{"LFACTOR_CAPTURE=" + filepath.Join(dir, "nowhere")}, "train", "run.yaml", "plan.procs=2")
+	code, out := runIn(t, dir, []string{"LFACTOR_CAPTURE=" + filepath.Join(dir, "nowhere")}, "train",
+		"run.yaml", "plan.procs=2")
 	require.Equal(t, exit.Usage, code, out)
 	require.Contains(t, out, "there is no such folder")
 }

@@ -57,9 +57,12 @@ func leaves(c *cobra.Command, path string) (out []string) {
 // jsonArgs has arguments for every command; "-" says why a command is left out, and "long " begins those
 // that take long.
 var jsonArgs = map[string]string{
-	"bench kernels": "--rounds 1 --only swiglu", "bench peak": "", "bench plan": "long --runs 1", "bench sim": "long --runs 1", "bench step": "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
+	"bench kernels": "--rounds 1 --only swiglu", "bench peak": "", "bench plan": "long --runs 1",
+	"bench sim":    "long --runs 1",
+	"bench step":   "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
 	"calibrate":    "long ",
-	"ckpt convert": "ckpt hf2", "ckpt diff": "ckpt hf", "ckpt ls": "ckpt", "ckpt prune": "ckpt --keep 3", "ckpt verify": "ckpt",
+	"ckpt convert": "ckpt hf2", "ckpt diff": "ckpt hf", "ckpt ls": "ckpt", "ckpt prune": "ckpt --keep 3",
+	"ckpt verify":       "ckpt",
 	"attach":            "- it wants a cluster, see TestJobVerbs",
 	"events":            "- it wants a cluster, see TestJobVerbs",
 	"logs":              "- it wants a cluster, see TestJobVerbs",
@@ -81,26 +84,37 @@ var jsonArgs = map[string]string{
 	"cluster token":     "- it wants a cluster, see TestClusterTokens",
 	"cluster uninstall": "- it wants a cluster, see TestClusterSSH",
 	"cluster up":        "- it wants a cluster, see TestClusterSame",
-	"config check":      "run.yaml", "config diff": "run.yaml other.yaml", "config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
-	"data bench": "text", "data blame": "run last", "data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa", "data index": "s.tar", "data ingest": "job.yaml",
-	"data lint": "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256", "data preview": "text", "data quarantine": "run", "data stat": "text",
+	"config check":      "run.yaml", "config diff": "run.yaml other.yaml",
+	"config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
+	"data bench": "text", "data blame": "run last",
+	"data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa",
+	"data index":   "s.tar", "data ingest": "job.yaml",
+	"data lint": "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256",
+	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",
 	"demo":          "--steps 2 --dir demo",
-	"doctor":        "", "eval": "run.yaml", "init": "new", "plan": "run.yaml", "sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml",
-	"sim encoder": "long --paced=false", "sim fidelity": "long --plans 1", "sim predict": "- it wants a table of measured steps", "sim replay": "3 run.yaml",
+	"doctor":        "", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
+	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml",
+	"sim encoder": "long --paced=false", "sim fidelity": "long --plans 1",
+	"sim predict": "- it wants a table of measured steps", "sim replay": "3 run.yaml",
 	"train": "run.yaml", "version": "", "why": "- it wants a run that hangs",
-	"completion bash": "- it writes a script", "completion fish": "- it writes a script", "completion powershell": "- it writes a script", "completion zsh": "- it writes a script", "help": "- it prints help",
+	"completion bash": "- it writes a script", "completion fish": "- it writes a script",
+	"completion powershell": "- it writes a script", "completion zsh": "- it writes a script",
+	"help": "- it prints help",
 }
 
 // TestEveryCommandSpeaksJSON: with -o json stdout is JSON and nothing else, whatever the command.
 func TestEveryCommandSpeaksJSON(t *testing.T) {
 	dir := tinyRun(t)
-	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true", "checkpoint.save_hf_path=hf", "data.split=[80,20,0]")
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true",
+		"checkpoint.save_hf_path=hf", "data.split=[80,20,0]")
 	require.Zero(t, code, out)
 	yaml, err := os.ReadFile(filepath.Join(dir, "run.yaml"))
 	require.NoError(t, err)
-	for name, text := range map[string]string{"run.yaml": strings.Replace(string(yaml), "steps: 24", "steps: 6", 1), "other.yaml": strings.Replace(string(yaml), "pp: 2", "pp: 1", 1)} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.Replace(text, "split: [90, 10, 0]", "split: [80, 20, 0]", 1)), 0o644))
+	for name, text := range map[string]string{"run.yaml": strings.Replace(string(yaml), "steps: 24",
+		"steps: 6", 1), "other.yaml": strings.Replace(string(yaml), "pp: 2", "pp: 1", 1)} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name),
+			[]byte(strings.Replace(text, "split: [90, 10, 0]", "split: [80, 20, 0]", 1)), 0o644))
 	}
 	ingestData(t, dir, 8)
 	writeShard(t, filepath.Join(dir, "s.tar"), "a", "b")
@@ -122,7 +136,8 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 		}
 		var v any
 		require.NoError(t, json.Unmarshal([]byte(out), &v), "%s: %q", path, out)
-		code, _, errs = streams(t, dir, "", append(append(strings.Fields(path), strings.Fields(args)...), "-o", "xml")...)
+		code, _, errs = streams(t, dir, "", append(append(strings.Fields(path), strings.Fields(args)...),
+			"-o", "xml")...)
 		if path != "config schema" { // which is JSON always
 			require.Equal(t, 2, code, "%s -o xml: %s", path, errs)
 		}
@@ -153,9 +168,11 @@ func TestStableNames(t *testing.T) {
 	plan := read("plan", "run.yaml", "--cluster", "h100")
 	require.Equal(t, sim["step_flops"], plan["step_flops"])
 	require.Equal(t, sim["step_seconds"], plan["step_seconds"])
-	require.InEpsilon(t, sim["step_flops"]/sim["step_seconds"]/(4*989.4e12), sim["mfu"], 1e-9, "four ranks of 989.4 TFLOP/s")
+	require.InEpsilon(t, sim["step_flops"]/sim["step_seconds"]/(4*989.4e12), sim["mfu"], 1e-9,
+		"four ranks of 989.4 TFLOP/s")
 	found := read("plan", "run.yaml", "--hosts", "1x4", "--cluster", "h100")
-	require.InEpsilon(t, sim["step_flops"], found["step_flops"], 1e-4, "the same run, but for sums at borders of stages")
+	require.InEpsilon(t, sim["step_flops"], found["step_flops"], 1e-4,
+		"the same run, but for sums at borders of stages")
 	doc, err := os.ReadFile("../../docs/json.md")
 	require.NoError(t, err)
 	for name := range sim {
@@ -166,29 +183,39 @@ func TestStableNames(t *testing.T) {
 // TestExitCodesOfCommands: as the table in docs/json.md has them.
 func TestExitCodesOfCommands(t *testing.T) {
 	dir := tinyRun(t)
-	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true", "checkpoint.save_hf_path=hf")
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true",
+		"checkpoint.save_hf_path=hf")
 	require.Zero(t, code, out)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("model:\n  path: nowhere\ndata: {paths: [text]}\n"), 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "run2.yaml"), []byte(strings.Replace(tinyYAML, "plan: {pp: 2,", "plan: {pp: 2, schedule: zigzag,", 1)), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"),
+		[]byte("model:\n  path: nowhere\ndata: {paths: [text]}\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run2.yaml"),
+		[]byte(strings.Replace(tinyYAML, "plan: {pp: 2,", "plan: {pp: 2, schedule: zigzag,", 1)), 0o644))
 	for _, c := range []struct {
 		code int
 		says string
 		args string
 	}{
-		{2, "unknown command", "nonsense"}, {2, `did you mean "lint"`, "data lnit"}, {2, "unknown command", "ckpt nonsense"}, {2, "accepts 1 arg", "ckpt ls"}, {2, "required flag", "data convert"},
+		{2, "unknown command", "nonsense"}, {2, `did you mean "lint"`, "data lnit"},
+		{2, "unknown command", "ckpt nonsense"}, {2, "accepts 1 arg", "ckpt ls"},
+		{2, "required flag", "data convert"},
 		{2, "unknown flag", "ckpt ls ckpt --nonsense"},
-		{6, "nowhere", "ckpt verify nowhere"}, {6, "nowhere", "ckpt ls nowhere"}, {6, "nowhere", "ckpt diff nowhere ckpt"},
-		{0, "equal", "ckpt diff ckpt ckpt"}, {1, "embed_tokens", "ckpt diff ckpt/step-00000002 ckpt/step-00000004"},
-		{2, "hf is not empty", "ckpt convert ckpt hf"}, {0, "wrote hf", "ckpt convert ckpt hf --overwrite"}, {0, "wrote fresh", "ckpt convert ckpt fresh"},
+		{6, "nowhere", "ckpt verify nowhere"}, {6, "nowhere", "ckpt ls nowhere"},
+		{6, "nowhere", "ckpt diff nowhere ckpt"},
+		{0, "equal", "ckpt diff ckpt ckpt"},
+		{1, "embed_tokens", "ckpt diff ckpt/step-00000002 ckpt/step-00000004"},
+		{2, "hf is not empty", "ckpt convert ckpt hf"}, {0, "wrote hf", "ckpt convert ckpt hf --overwrite"},
+		{0, "wrote fresh", "ckpt convert ckpt fresh"},
 		{2, "broken.yaml:2: model.path: nowhere/config.json", "train broken.yaml"},
-		{2, "plan.schedule", "config check run.yaml plan.schedule=zigzag"}, {2, "run2.yaml:9: plan.schedule: \"zigzag\"", "config check run2.yaml"},
+		{2, "plan.schedule", "config check run.yaml plan.schedule=zigzag"},
+		{2, "run2.yaml:9: plan.schedule: \"zigzag\"", "config check run2.yaml"},
 		{2, "set device: cpu", "train run.yaml device=cuda checkpoint.dir=c9 log.dir=r9"},
 		{2, "--chat excludes", "sample ckpt --chat hello --prompt there"},
 	} {
 		code, out := runIn(t, dir, nil, strings.Fields(c.args)...)
 		require.Equal(t, c.code, code, "%s: %s", c.args, out)
 		require.Contains(t, out, c.says, c.args)
-		if !strings.Contains(c.args, "device=") { // builds with devices are advised where one is asked for, and nowhere else
+		// builds with devices are advised where one is asked for, and nowhere else
+		if !strings.Contains(c.args, "device=") {
 			require.NotContains(t, out, "-tags", c.args)
 		}
 	}
@@ -208,10 +235,14 @@ func TestExplainSection(t *testing.T) {
 // TestCompletion completes keys, their values, and names to explain.
 func TestCompletion(t *testing.T) {
 	for word, want := range map[string]string{
-		"train run.yaml plan.sched": "plan.schedule=\t", "plan run.yaml plan.schedule=zb-h": "plan.schedule=zb-h1\nplan.schedule=zb-h2\n", "sim run.yaml data.packing=": "data.packing=true\ndata.packing=false\n",
-		"config explain checkpoint.int": "checkpoint.interval\t", "config check optimizer.kind=": "optimizer.kind=adamw\n",
+		"train run.yaml plan.sched":        "plan.schedule=\t",
+		"plan run.yaml plan.schedule=zb-h": "plan.schedule=zb-h1\nplan.schedule=zb-h2\n",
+		"sim run.yaml data.packing=":       "data.packing=true\ndata.packing=false\n",
+		"config explain checkpoint.int":    "checkpoint.interval\t",
+		"config check optimizer.kind=":     "optimizer.kind=adamw\n",
 	} {
-		code, out, errs := streams(t, t.TempDir(), "", append([]string{"__complete"}, strings.Fields(word)...)...)
+		code, out, errs := streams(t, t.TempDir(), "",
+			append([]string{"__complete"}, strings.Fields(word)...)...)
 		require.Zero(t, code, errs)
 		require.Contains(t, out, want, word)
 	}
@@ -221,7 +252,8 @@ func TestCompletion(t *testing.T) {
 func TestDemoWithFewSteps(t *testing.T) {
 	code, out, errs := streams(t, t.TempDir(), "", "demo", "--steps", "3")
 	require.Zero(t, code, errs)
-	require.Contains(t, out, "after 3 steps the model does not beat the bigram model yet; 600 steps are enough")
+	require.Contains(t, out,
+		"after 3 steps the model does not beat the bigram model yet; 600 steps are enough")
 }
 
 // TestResumedRunTells: a run that falls back to an older checkpoint saves the steps again that were damaged;
@@ -249,8 +281,10 @@ func TestResumedRunTells(t *testing.T) {
 	svg, err := os.ReadFile(filepath.Join(dir, "run", "loss.svg"))
 	require.NoError(t, err)
 	raw, _, _ := strings.Cut(strings.SplitN(string(svg), `stroke="#b0c8e8"`, 2)[1], `"/>`)
-	require.Len(t, strings.Fields(raw[strings.Index(raw, `points="`)+8:]), 40, "the steps before each resume are in it")
-	for _, tick := range []string{`text-anchor="middle">5<`, `text-anchor="middle">40<`, "loss, nats a token", `text-anchor="middle">step<`} {
+	require.Len(t, strings.Fields(raw[strings.Index(raw, `points="`)+8:]), 40,
+		"the steps before each resume are in it")
+	for _, tick := range []string{`text-anchor="middle">5<`, `text-anchor="middle">40<`,
+		"loss, nats a token", `text-anchor="middle">step<`} {
 		require.Contains(t, string(svg), tick)
 	}
 }
@@ -270,14 +304,16 @@ func TestSampleChat(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(conf, text, 0o644))
 	ask := func(stdin string, args ...string) (turns []struct{ Prompt, Text string }) {
-		code, out, errs := streams(t, dir, stdin, append([]string{"sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "-o", "json"}, args...)...)
+		code, out, errs := streams(t, dir, stdin, append([]string{"sample", "ckpt", "--temperature", "1.5",
+			"--top-p", "1", "--seed", "3", "--max", "24", "-o", "json"}, args...)...)
 		require.Zero(t, code, errs)
 		require.NoError(t, json.Unmarshal([]byte(out), &turns), out)
 		return
 	}
 	one := ask("", "--chat", "hello")
 	require.Len(t, one, 1)
-	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "--prompt", "<user>hello<assistant>", "-o", "json")
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed",
+		"3", "--max", "24", "--prompt", "<user>hello<assistant>", "-o", "json")
 	require.Zero(t, code, errs)
 	var plain struct{ Text string }
 	require.NoError(t, json.Unmarshal([]byte(out), &plain))
@@ -285,11 +321,14 @@ func TestSampleChat(t *testing.T) {
 	two := ask("hello\nmore\n", "--chat", "-")
 	require.Len(t, two, 2)
 	require.Equal(t, one[0].Text, two[0].Text)
-	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "--prompt", fmt.Sprintf("<user>hello<assistant>%s<user>more<assistant>", one[0].Text), "-o", "json")
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed",
+		"3", "--max", "24", "--prompt", fmt.Sprintf("<user>hello<assistant>%s<user>more<assistant>",
+			one[0].Text), "-o", "json")
 	require.Zero(t, code, errs)
 	require.NoError(t, json.Unmarshal([]byte(out), &plain))
 	require.Equal(t, plain.Text, two[1].Text, "the second turn is told the first and its answer")
-	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed", "3", "--max", "24", "--chat", "hello")
+	code, out, errs = streams(t, dir, "", "sample", "ckpt", "--temperature", "1.5", "--top-p", "1", "--seed",
+		"3", "--max", "24", "--chat", "hello")
 	require.Zero(t, code, errs)
 	require.Equal(t, one[0].Text+"\n", out)
 }

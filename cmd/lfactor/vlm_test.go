@@ -30,15 +30,18 @@ func vlmRun(t *testing.T, dir string, steps int, more ...string) error {
 	ids, err := demo.SceneTokenizer(filepath.Join(dir, "tokenizer"))
 	require.NoError(t, err)
 	in := func(name string) string { return filepath.Join(dir, name) }
-	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"],
+	text := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"],
+		ids["<|video_pad|>"], ids["<|vision_start|>"],
 		in("shards/scenes-{00..03}.tar"), in("tokenizer"), steps, 1, in("checkpoints"), 3, in("run"))
-	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text), Args: append([]string{"checkpoint.save_hf=false", "schedule.kind=constant"}, more...)})
+	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(text),
+		Args: append([]string{"checkpoint.save_hf=false", "schedule.kind=constant"}, more...)})
 	require.NoError(t, err)
 	return run.Train(context.Background(), cfg, run.Options{})
 }
 
-// TestVisionResume: a composed model goes on where it stopped, also with its encoder elsewhere, to the losses and the samples of
-// the run that did not stop. Other layouts take other orders of sums: 1e-4 after six steps of AdamW.
+// TestVisionResume: a composed model goes on where it stopped, also with its encoder elsewhere, to the
+// losses and the samples of the run that did not stop. Other layouts take other orders of sums: 1e-4 after
+// six steps of AdamW.
 func TestVisionResume(t *testing.T) {
 	shards := t.TempDir()
 	_, err := demo.WriteScenes(shards, 160)
@@ -53,8 +56,11 @@ func TestVisionResume(t *testing.T) {
 	require.NoError(t, vlmRun(t, whole, 6))
 	want := metrics(t, whole)
 	require.Len(t, want, 6)
-	for name, plan := range map[string][]string{"same": nil, "cut": {"plan.encoder.over=none", "plan.encoder.ranks=0", "plan.pp=2", "plan.layers=[1,2]"}, "first": {"plan.encoder.over=first", "plan.encoder.ranks=0", "plan.dp=2"},
-		"balanced": {"plan.encoder.over=first", "plan.encoder.ranks=0", "plan.dp=2", "data.balance=true", "data.readers=3"}} {
+	for name, plan := range map[string][]string{"same": nil, "cut": {"plan.encoder.over=none",
+		"plan.encoder.ranks=0", "plan.pp=2", "plan.layers=[1,2]"}, "first": {"plan.encoder.over=first",
+		"plan.encoder.ranks=0", "plan.dp=2"},
+		"balanced": {"plan.encoder.over=first", "plan.encoder.ranks=0", "plan.dp=2", "data.balance=true",
+			"data.readers=3"}} {
 		t.Run(name, func(t *testing.T) {
 			dir := start(name)
 			if name == "balanced" { // a checkpoint keeps to one way of sharing out
@@ -80,10 +86,11 @@ func TestVisionResume(t *testing.T) {
 	}
 }
 
-// TestVisionOwn: a run whose encoder has a precision and a recompute policy of its own goes on where it stopped, and exports each
-// part in its own type. A model of text alone refuses to hear of parts.
+// TestVisionOwn: a run whose encoder has a precision and a recompute policy of its own goes on where it
+// stopped, and exports each part in its own type. A model of text alone refuses to hear of parts.
 func TestVisionOwn(t *testing.T) {
-	own := []string{"train.encoder_precision=bf16", "plan.encoder.recompute=full", "plan.projector_recompute=selective", "checkpoint.save_hf=true"}
+	own := []string{"train.encoder_precision=bf16", "plan.encoder.recompute=full",
+		"plan.projector_recompute=selective", "checkpoint.save_hf=true"}
 	dirs := []string{t.TempDir(), t.TempDir()}
 	for i, dir := range dirs {
 		_, err := demo.WriteScenes(filepath.Join(dir, "shards"), 160)
@@ -112,8 +119,10 @@ func TestVisionOwn(t *testing.T) {
 	}
 	require.Positive(t, encoder)
 
-	for _, o := range []string{"train.encoder_precision=bf16", "train.projector_precision=bf16", "plan.encoder.recompute=full", "plan.projector_recompute=full"} {
-		cfg, err := configs.Load(configs.Request{Args: []string{"--model-name", "llama/3.2-1b", "--data-path", "x", o}})
+	for _, o := range []string{"train.encoder_precision=bf16", "train.projector_precision=bf16",
+		"plan.encoder.recompute=full", "plan.projector_recompute=full"} {
+		cfg, err := configs.Load(configs.Request{Args: []string{"--model-name", "llama/3.2-1b",
+			"--data-path", "x", o}})
 		require.NoError(t, err)
 		_, err = layout.FromConfig(cfg)
 		require.ErrorContains(t, err, strings.Split(o, "=")[0]+": the model has no", "%s", o)
@@ -121,8 +130,8 @@ func TestVisionOwn(t *testing.T) {
 	}
 }
 
-// TestVisionBadSamples: a picture cut short, one that is none, a mark without a picture and a picture without a mark are set aside
-// with their places, and the run goes on.
+// TestVisionBadSamples: a picture cut short, one that is none, a mark without a picture and a picture
+// without a mark are set aside with their places, and the run goes on.
 func TestVisionBadSamples(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "shards"), 0o755))
@@ -167,8 +176,9 @@ func TestVisionBadSamples(t *testing.T) {
 	}
 }
 
-// TestVisionParts: a composed model begins with the tower and the decoder that directories of their own have, and its projector with
-// random values: after 14 steps the decoder alone has the loss of this data's text.
+// TestVisionParts: a composed model begins with the tower and the decoder that directories of their own
+// have, and its projector with random values: after 14 steps the decoder alone has the loss of this data's
+// text.
 func TestVisionParts(t *testing.T) {
 	dir := t.TempDir()
 	shards := t.TempDir()
@@ -181,7 +191,8 @@ func TestVisionParts(t *testing.T) {
 	weights := filepath.Join(dir, "checkpoints", "release_hf_weights")
 	next := t.TempDir()
 	start(next)
-	require.NoError(t, vlmRun(t, next, 1, "model.init=auto", "model.encoder_path="+weights, "model.decoder_path="+weights))
+	require.NoError(t, vlmRun(t, next, 1, "model.init=auto", "model.encoder_path="+weights,
+		"model.decoder_path="+weights))
 	second := metrics(t, next)
 	require.Len(t, second, 1)
 	require.Greater(t, first[0].Loss, 5.5)
@@ -191,8 +202,9 @@ func TestVisionParts(t *testing.T) {
 	require.ErrorContains(t, vlmRun(t, last, 1, "model.encoder_path="+weights), "model.init is random")
 }
 
-// TestVisionLossWeight: with --loss-reduction square a step's loss is another than with every token alike, the same however its
-// microbatches are shared out, and that of rounds lies with the replicas. Other layouts take other orders of sums.
+// TestVisionLossWeight: with --loss-reduction square a step's loss is another than with every token alike,
+// the same however its microbatches are shared out, and that of rounds lies with the replicas. Other layouts
+// take other orders of sums.
 func TestVisionLossWeight(t *testing.T) {
 	shards := t.TempDir()
 	_, err := demo.WriteScenes(shards, 64)
@@ -213,7 +225,8 @@ func TestVisionLossWeight(t *testing.T) {
 	require.InEpsilon(t, square, rounds, 1e-2)
 }
 
-// TestLoongTrain trains, from a composed model file of LoongForge and the arguments of a launch script, a small model of the same make.
+// TestLoongTrain trains, from a composed model file of LoongForge and the arguments of a launch script, a
+// small model of the same make.
 func TestLoongTrain(t *testing.T) {
 	dir := t.TempDir()
 	_, err := demo.WriteScenes(filepath.Join(dir, "shards"), 160)
@@ -221,18 +234,28 @@ func TestLoongTrain(t *testing.T) {
 	ids, err := demo.SceneTokenizer(filepath.Join(dir, "tokenizer"))
 	require.NoError(t, err)
 	part := func(part string, more ...string) (out []string) {
-		for _, m := range append([]string{"num_layers=2", "hidden_size=32", "ffn_hidden_size=64", "num_attention_heads=4"}, more...) {
+		for _, m := range append([]string{"num_layers=2", "hidden_size=32", "ffn_hidden_size=64",
+			"num_attention_heads=4"}, more...) {
 			out = append(out, "++model."+part+"."+m)
 		}
 		return
 	}
-	args := slices.Concat([]string{"--config-file", "../../configs/testdata/loong/configs/models/qwen2.5vl/qwen2_5_vl_3b.yaml", "--tokenizer-type", "HFTokenizer",
-		"--hf-tokenizer-path", filepath.Join(dir, "tokenizer"), "--data-path", filepath.Join(dir, "shards", "scenes-{00..03}.tar"), "--chat-template", "qwen2-vl", "--training-phase", "sft",
-		"--seq-length", "96", "--micro-batch-size", "2", "--global-batch-size", "8", "--train-iters", "6", "--lr", "1e-2", "--min-lr", "1e-2", "--lr-decay-style", "constant", "--bf16",
-		"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--use-distributed-optimizer", "--sequence-parallel", "--recompute-granularity", "full",
-		"--recompute-method", "block", "--custom-pipeline-recompute-layers", "1,0", "log.dir=" + filepath.Join(dir, "run"), "+model.image_encoder.freeze=True", "+model.image_encoder.recompute_granularity=full"},
+	args := slices.Concat([]string{"--config-file",
+		"../../configs/testdata/loong/configs/models/qwen2.5vl/qwen2_5_vl_3b.yaml", "--tokenizer-type",
+		"HFTokenizer",
+		"--hf-tokenizer-path", filepath.Join(dir, "tokenizer"), "--data-path",
+		filepath.Join(dir, "shards", "scenes-{00..03}.tar"), "--chat-template", "qwen2-vl",
+		"--training-phase", "sft",
+		"--seq-length", "96", "--micro-batch-size", "2", "--global-batch-size", "8", "--train-iters", "6",
+		"--lr", "1e-2", "--min-lr", "1e-2", "--lr-decay-style", "constant", "--bf16",
+		"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2",
+		"--use-distributed-optimizer", "--sequence-parallel", "--recompute-granularity", "full",
+		"--recompute-method", "block", "--custom-pipeline-recompute-layers", "1,0", "log.dir=" +
+			filepath.Join(dir, "run"), "+model.image_encoder.freeze=True",
+		"+model.image_encoder.recompute_granularity=full"},
 		part("image_encoder", "num_query_groups=4", "kv_channels=8", "fullatt_block_indexes=[1]"),
-		part("foundation", "num_query_groups=2", "mrope_section=[1,1,2]", fmt.Sprintf("vocab_size_in_config_file=%d", ids["vocab"]+1)))
+		part("foundation", "num_query_groups=2", "mrope_section=[1,1,2]",
+			fmt.Sprintf("vocab_size_in_config_file=%d", ids["vocab"]+1)))
 	cfg, err := configs.Load(configs.Request{Args: args})
 	require.NoError(t, err)
 	require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))

@@ -46,7 +46,7 @@ func parseLayers(text string) (*layerPolicy, error) {
 		}
 		layer, err := strconv.Atoi(words[0])
 		if err != nil {
-			return nil, fmt.Errorf("layers.txt:%d: %s: layer %q is no number", n, name, words[0])
+			return nil, fmt.Errorf("layers.txt:%d: %s: layer %q is not a number", n, name, words[0])
 		}
 		if err := p.set(strings.TrimSpace(name), newLayerRule(n, layer, words[1:])); err != nil {
 			return nil, fmt.Errorf("layers.txt:%d: %w", n, err)

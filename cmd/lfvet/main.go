@@ -73,7 +73,8 @@ func vet(root, layers string) ([]finding, error) {
 	checkDocs(m, r)
 	checkProtocols(m, r)
 	slices.SortFunc(r.found, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.rule, b.rule), cmp.Compare(a.text, b.text))
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.rule, b.rule),
+			cmp.Compare(a.text, b.text))
 	})
 	return r.found, nil
 }

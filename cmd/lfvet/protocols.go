@@ -12,10 +12,12 @@ import (
 var protocolRoots = []string{"actors/core", "sim"}
 
 // protocolBans are standard packages that bring in time, chance, I/O or threads.
-var protocolBans = []string{"time", "net", "os", "sync", "syscall", "log", "io/ioutil", "io/fs", "runtime", "testing"}
+var protocolBans = []string{"time", "net", "os", "sync", "syscall", "log", "io/ioutil", "io/fs", "runtime",
+	"testing"}
 
 // randAllowed are the names of math/rand that do not draw from the process-wide source.
-var randAllowed = []string{"Rand", "New", "NewSource", "NewPCG", "NewChaCha8", "PCG", "ChaCha8", "Source", "Source64", "Zipf", "NewZipf"}
+var randAllowed = []string{"Rand", "New", "NewSource", "NewPCG", "NewChaCha8", "PCG", "ChaCha8", "Source",
+	"Source64", "Zipf", "NewZipf"}
 
 // checkProtocols holds the files of protocolRoots, tests apart, to determinism: no banned package, no global
 // chance, no goroutine, channel or select, and no range over a map unless its line says
@@ -30,7 +32,8 @@ func checkProtocols(m *module, r *report) {
 			typed = newTypeChecker(m)
 		}
 		checkProtocolImports(f, r)
-		p := &protocolFile{f: f, r: r, info: typed.check(f.dir), excused: directives(r, f, "order"), rand: randName(f)}
+		p := &protocolFile{f: f, r: r, info: typed.check(f.dir), excused: directives(r, f, "order"),
+			rand: randName(f)}
 		ast.Inspect(f.ast, p.visit)
 	}
 }
@@ -39,7 +42,8 @@ func checkProtocolImports(f *source, r *report) {
 	for _, spec := range f.ast.Imports {
 		imp, _ := strconv.Unquote(spec.Path.Value)
 		if underAny(imp, protocolBans) {
-			r.add(f, spec.Pos(), "protocol", "imports %s: behaviours see the world only through actors.Context", imp)
+			r.add(f, spec.Pos(), "protocol",
+				"imports %s: behaviours see the world only through actors.Context", imp)
 		}
 	}
 }
@@ -99,7 +103,8 @@ func (p *protocolFile) rangeOver(n *ast.RangeStmt) {
 	}
 	if call, ok := n.X.(*ast.CallExpr); ok {
 		if sel, ok := call.Fun.(*ast.SelectorExpr); ok && isIdent(sel.X, "maps") {
-			p.ban(n, "range over maps."+sel.Sel.Name+": its order can show; sort, or say //lfvet:order reason")
+			p.ban(n, "range over maps."+sel.Sel.Name+": its order can show; sort, or say //lfvet:order "+
+				"reason")
 			return
 		}
 	}

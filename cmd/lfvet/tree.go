@@ -30,8 +30,8 @@ func (e entry) Lstat() (os.FileInfo, error) { return e.info, nil }
 func (e entry) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(e.root, e.path)) }
 
 // checkTree reports files that the zip of a Go module refuses, so that `go install` of a commit would fail,
-// and entries at the root that the line "root" of layers.txt does not list. What .gitignore names is no part
-// of the tree.
+// and entries at the root that the line "root" of layers.txt does not list. What .gitignore names is not
+// part of the tree.
 func checkTree(root string, p *layerPolicy, r *report) error {
 	ignored, err := ignorePatterns(filepath.Join(root, ".gitignore"))
 	if err != nil {
@@ -54,7 +54,8 @@ func checkTree(root string, p *layerPolicy, r *report) error {
 			return nil
 		}
 		if !strings.Contains(rel, "/") && len(p.root) > 0 && !slices.Contains(p.root, rel) {
-			r.at(rel, 1, "root", "%s is not listed on the line \"root\" of layers.txt: put it into one of the folders there", rel)
+			r.at(rel, 1, "root", "%s is not listed on the line \"root\" of layers.txt: put it into one "+
+				"of the folders there", rel)
 		}
 		if d.IsDir() {
 			return nil

@@ -22,7 +22,8 @@ type typeChecker struct {
 
 func newTypeChecker(m *module) *typeChecker {
 	std := importer.ForCompiler(token.NewFileSet(), "source", nil).(types.ImporterFrom)
-	return &typeChecker{m: m, std: std, cache: map[string]*types.Package{}, infos: map[string]*types.Info{}, busy: map[string]bool{}}
+	return &typeChecker{m: m, std: std, cache: map[string]*types.Package{}, infos: map[string]*types.Info{},
+		busy: map[string]bool{}}
 }
 
 // check returns what is known of the package in dir, function bodies included.
@@ -30,7 +31,8 @@ func (c *typeChecker) check(dir string) *types.Info {
 	if info := c.infos[dir]; info != nil {
 		return info
 	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		Defs: map[*ast.Ident]types.Object{}}
 	c.infos[dir] = info
 	c.typeCheck(dir, info, false)
 	return info

@@ -67,8 +67,8 @@ func TestParseLayersNamesTheLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 0\na: 1\n":       "layers.txt:2: a has two lines",
 		"# note\na\n":        `layers.txt:2: want "package: layer words…"`,
-		"a: high\n":          `layers.txt:1: a: layer "high" is no number`,
-		"\na: 0 b\nb/*: x\n": `layers.txt:3: b/*: layer "x" is no number`,
+		"a: high\n":          `layers.txt:1: a: layer "high" is not a number`,
+		"\na: 0 b\nb/*: x\n": `layers.txt:3: b/*: layer "x" is not a number`,
 	} {
 		_, err := parseLayers(text)
 		require.EqualError(t, err, want)

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Caches of huggingface_hub keep a repository in models--OWNER--NAME: its files in blobs, a directory of links to them a commit in
-// snapshots, and the commit of a branch in refs (https://huggingface.co/docs/huggingface_hub/guides/manage-cache).
+// Caches of huggingface_hub keep a repository in models--OWNER--NAME: its files in blobs, a directory of
+// links to them a commit in snapshots, and the commit of a branch in refs
+// (https://huggingface.co/docs/huggingface_hub/guides/manage-cache).
 
 var repoName = regexp.MustCompile(`^([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*?)(?:@([\w./-]+))?$`)
 
-// Resolve finds the directory of files that a path means: itself; or, where it is a repository in a cache of Hugging Face's, or names
-// one as OWNER/NAME or OWNER/NAME@REVISION, its snapshot there, by default that of main. Nothing is fetched. A path that is neither
-// comes back as it is.
+// Resolve finds the directory of files that a path means: itself; or, where it is a repository in a cache of
+// Hugging Face's, or names one as OWNER/NAME or OWNER/NAME@REVISION, its snapshot there, by default that of
+// main. Nothing is fetched. A path that is neither comes back as it is.
 func Resolve(path string, getenv func(string) string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		if _, err := os.Stat(filepath.Join(path, "snapshots")); err == nil {
@@ -38,23 +39,27 @@ func Resolve(path string, getenv func(string) string) (string, error) {
 	return snapshot(dir, m[1]+"/"+m[2], m[3])
 }
 
-// Absent says of a path that is not there, and may be the name of a repository, how it could be had; "" for other paths.
+// Absent says of a path that is not there, and may be the name of a repository, how it could be had; "" for
+// other paths.
 func Absent(path string, getenv func(string) string) string {
 	m := repoName.FindStringSubmatch(path)
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("there is no directory %s, and no repository of this name in Hugging Face's cache %s; `hf download %s/%s` fetches one (where its terms must be accepted: "+
+	return fmt.Sprintf("there is no directory %s, and no repository of this name in Hugging Face's "+
+		"cache %s; `hf download %s/%s` fetches one (where its terms must be accepted: "+
 		"after `hf auth login`)", path, cache(getenv), m[1], m[2])
 }
 
-// Partial says of a directory in the cache, which lacks a file, how the rest of it is fetched; "" for other directories.
+// Partial says of a directory in the cache, which lacks a file, how the rest of it is fetched; "" for other
+// directories.
 func Partial(dir string) string {
 	repo := RepoOf(dir)
 	if repo == "" {
 		return ""
 	}
-	return fmt.Sprintf("; it is a snapshot of %s in Hugging Face's cache, of which only some files were fetched: `hf download %[1]s` fetches the rest", repo)
+	return fmt.Sprintf("; it is a snapshot of %s in Hugging Face's cache, of which only some files were "+
+		"fetched: `hf download %[1]s` fetches the rest", repo)
 }
 
 // cache is the directory of huggingface_hub's cache.
@@ -99,7 +104,8 @@ func snapshot(dir, repo, revision string) (string, error) {
 	}
 	out := filepath.Join(all, filepath.Base(commit))
 	if _, err := os.Stat(out); err != nil {
-		return "", fmt.Errorf("%s has no snapshot of %s of %s, only %q; `hf download %s --revision %s` fetches it", dir, revision, repo, commits(all), repo, revision)
+		return "", fmt.Errorf("%s has no snapshot of %s of %s, only %q; `hf download %s --revision %s` "+
+			"fetches it", dir, revision, repo, commits(all), repo, revision)
 	}
 	entries, err := os.ReadDir(out)
 	if err != nil {
@@ -107,12 +113,14 @@ func snapshot(dir, repo, revision string) (string, error) {
 	}
 	for _, e := range entries {
 		if _, err := os.Stat(filepath.Join(out, e.Name())); err != nil {
-			return "", fmt.Errorf("%s links to a file that is not in the cache: the download was not finished; `hf download %s` fetches the rest",
+			return "", fmt.Errorf("%s links to a file that is not in the cache: the download was not "+
+				"finished; `hf download %s` fetches the rest",
 				filepath.Join(out, e.Name()), repo)
 		}
 	}
 	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "config.json" }) {
-		return "", fmt.Errorf("%s has no config.json: only some files of %s were fetched, as of a gated repository whose terms were not accepted; "+
+		return "", fmt.Errorf("%s has no config.json: only some files of %s were fetched, as of a gated "+
+			"repository whose terms were not accepted; "+
 			"after `hf auth login` `hf download %s` fetches the rest", out, repo, repo)
 	}
 	return out, nil

@@ -87,22 +87,26 @@ type Sink interface {
 
 // everywhere are keys that must have one value in every family: others would compute something else.
 var everywhere = map[string]string{
-	"hidden_act": `"silu"`, "use_sliding_window": "false", "attention_dropout": "0.0", "partial_rotary_factor": "1.0", "mlp_bias": "false",
+	"hidden_act": `"silu"`, "use_sliding_window": "false", "attention_dropout": "0.0",
+	"partial_rotary_factor": "1.0", "mlp_bias": "false",
 }
 
 // refused are keys that must not be there at all, or be null.
 var refused = map[string]string{
-	"quantization_config": "the weights are quantized in a form that is not read (FP8 in blocks of 128×128 and compressed-tensors' pack-quantized are): take the repository of the original ones",
-	"num_experts":         "mixture-of-experts models are no dense family",
-	"num_local_experts":   "mixture-of-experts models are no dense family",
-	"kv_lora_rank":        "models with latent attention are no dense family",
+	"quantization_config": "the weights are quantized in a form that is not read (FP8 in blocks of " +
+		"128×128 and compressed-tensors' pack-quantized are): take the repository of the original ones",
+	"num_experts":       "mixture-of-experts models are no dense family",
+	"num_local_experts": "mixture-of-experts models are no dense family",
+	"kv_lora_rank":      "models with latent attention are no dense family",
 }
 
 // idle are keys that say nothing about the arithmetic of training.
 var idle = source.Set("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache",
 	"pad_token_id", "auto_map", "pretraining_tp",
-	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation", "chunk_size_feed_forward", "output_attentions",
-	"output_hidden_states", "return_dict", "is_encoder_decoder", "id2label", "label2id", "problem_type", "unk_token_id")
+	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation",
+	"chunk_size_feed_forward", "output_attentions",
+	"output_hidden_states", "return_dict", "is_encoder_decoder", "id2label", "label2id", "problem_type",
+	"unk_token_id")
 
 // Decode turns a config.json into settings. Keys that would change the arithmetic and that Model does not
 // have are faults; the names of others that are not known come back for a notice.
@@ -114,7 +118,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 		return nil
 	}
 	var family string
-	_ = json.Unmarshal(raw["model_type"], &family) // what is no string is no family
+	_ = json.Unmarshal(raw["model_type"], &family) // what is not a string is not a family
 	for name, c := range ComposedFamilies {
 		if c.Alias != "" && c.Alias == family {
 			family = name
@@ -198,7 +202,8 @@ func (d *Decoder) key(key, value string) bool {
 	}
 	if slices.Contains(d.f.Offered, key) {
 		if !source.SameValue(value, "0") && value != "null" {
-			d.Sink.Note(fmt.Sprintf("%s: %s = %s: those layers are passed over and not trained; to train them, set model.overrides.%s", d.O, key, value, key))
+			d.Sink.Note(fmt.Sprintf("%s: %s = %s: those layers are passed over and not trained; to "+
+				"train them, set model.overrides.%s", d.O, key, value, key))
 		}
 		return true
 	}
@@ -225,7 +230,8 @@ func (d *Decoder) key(key, value string) bool {
 			d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
 		}
 	case key == "quantization_config" && dequantized(value):
-		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from FP8 or four-bit integers; they are trained and exported without", d.O))
+		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from FP8 or four-bit "+
+			"integers; they are trained and exported without", d.O))
 	case refused[key] != "":
 		d.Sink.Fail(d.O, key, refused[key], "")
 	case key == "layer_types":
@@ -235,7 +241,8 @@ func (d *Decoder) key(key, value string) bool {
 	case key == "intermediate_size" && d.f.Doubled:
 		d.half(key, value)
 	case d.lacks(key, value):
-	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "active_parameters", "names", "source"},
+	case d.Sink.Has(source.ModelKeys+"."+key) && !slices.Contains([]string{"parameters", "active_parameters",
+		"names", "source"},
 		key):
 		d.Set(key, value)
 	default:
@@ -279,7 +286,7 @@ func dequantized(value string) bool {
 func (d *Decoder) layerTypes(value string) {
 	var types []string
 	if err := json.Unmarshal([]byte(value), &types); err != nil {
-		d.Sink.Fail(d.O, "layer_types", "is no list of words", "")
+		d.Sink.Fail(d.O, "layer_types", "is not a list of words", "")
 		return
 	}
 	if slices.ContainsFunc(types, func(kind string) bool { return kind != "full_attention" }) {

@@ -54,10 +54,13 @@ var ComposedFamilies = map[string]Composed{}
 // training.
 var composedIdle = source.Set("model_type", "initializer_range", "attention_dropout", "hidden_dropout_prob",
 	"projection_dropout", "use_mean_pooling", "drop_path_rate",
-	"vision_end_token_id", "vision_token_id", "image_seq_length", "dtype", "torch_dtype", "transformers_version", "architectures", "vision_feature_layer", "vision_feature_select_strategy",
-	"auto_map", "template", "force_image_size", "dynamic_image_size", "max_dynamic_patch", "min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora", "use_llm_lora",
+	"vision_end_token_id", "vision_token_id", "image_seq_length", "dtype", "torch_dtype",
+	"transformers_version", "architectures", "vision_feature_layer", "vision_feature_select_strategy",
+	"auto_map", "template", "force_image_size", "dynamic_image_size", "max_dynamic_patch",
+	"min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora", "use_llm_lora",
 	"use_flash_attn", "dropout", "system_message", "_commit_hash",
-	"tokens_per_second", "num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions", "output_hidden_states")
+	"tokens_per_second", "num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions",
+	"output_hidden_states")
 
 // composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins
 // patches, and of which layer.
@@ -131,7 +134,8 @@ func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat
 		case further && ours != "":
 			d.Set(ours, value)
 		case further:
-		case key == "text_config" || key == "llm_config" || key == "vision_config" || key == "model_type" || composedIdle[key]:
+		case key == "text_config" || key == "llm_config" || key == "vision_config" || key == "model_type" ||
+			composedIdle[key]:
 		case composedOnly[key] != "":
 			if !source.SameValue(composedOnly[key], value) {
 				d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, composedOnly[key]), "")
@@ -201,7 +205,7 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 // whether it may be trained.
 func (d *Decoder) tower(c Composed, vision map[string]json.RawMessage) bool {
 	var tower string
-	_ = json.Unmarshal(vision["model_type"], &tower) // what is no string is no tower
+	_ = json.Unmarshal(vision["model_type"], &tower) // what is not a string is not a tower
 	if c.Kinds != nil && c.Kinds[tower] == nil {
 		d.Sink.Fail(d.O, "vision_config.model_type", fmt.Sprintf("%s is no tower that can be trained",
 			source.Quoted(tower)), source.OneOf(source.SortedKeys(c.Kinds)))

@@ -281,7 +281,8 @@ func (h *Composition) entry(file string, item *yaml.Node, pkg []string, o source
 		}
 		return
 	}
-	if item.Kind != yaml.MappingNode || len(item.Content) != 2 || strings.TrimSpace(item.Content[0].Value) == "" {
+	if item.Kind != yaml.MappingNode || len(item.Content) != 2 ||
+		strings.TrimSpace(item.Content[0].Value) == "" {
 		h.sink.Fail(o, "defaults", source.NodeKind(item)+", want path@package: name", "")
 		return
 	}
@@ -403,7 +404,8 @@ func (h *Composition) override(arg string) {
 		h.sink.Fail(o, strings.Join(path, "."), "the value is no YAML", "quote it")
 		return
 	}
-	if have := h.Tree.At(path...); have != nil && have.Scalar() && value.Kind == yaml.ScalarNode && have.Value.Value != value.Value {
+	if have := h.Tree.At(path...); have != nil && have.Scalar() && value.Kind == yaml.ScalarNode &&
+		have.Value.Value != value.Value {
 		h.sink.Note(fmt.Sprintf("%s: %s from %s overrules %s from %s", strings.Join(path, "."), value.Value,
 			o, have.Value.Value, have.O))
 	}

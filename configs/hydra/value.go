@@ -375,7 +375,7 @@ func (p *listParser) term(depth int) (listValue, error) {
 	}
 	n, err := strconv.ParseInt(p.rest[:end], 10, 32)
 	if err != nil {
-		return listValue{}, fmt.Errorf("%s is no number", source.Quoted(p.rest))
+		return listValue{}, fmt.Errorf("%s is not a number", source.Quoted(p.rest))
 	}
 	p.rest = p.rest[end:]
 	return listValue{items: []int{int(n)}}, nil

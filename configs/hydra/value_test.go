@@ -19,7 +19,8 @@ func (f *faults) Fail(_ source.Origin, key, why, try string) { f.whys = append(f
 func (f *faults) Faults() int { return len(f.whys) }
 
 func TestEvalList(t *testing.T) {
-	for text, want := range map[string]string{"[0]*3+[1]*2": "0 0 0 1 1", "2*([0]+[1,2])": "0 1 2 0 1 2", " [ 1 , 2 ] ": "1 2", "[]": "", "[1+2*3]": "7", "[1]*0": ""} {
+	for text, want := range map[string]string{"[0]*3+[1]*2": "0 0 0 1 1", "2*([0]+[1,2])": "0 1 2 0 1 2",
+		" [ 1 , 2 ] ": "1 2", "[]": "", "[1+2*3]": "7", "[1]*0": ""} {
 		n, err := evalList(text)
 		require.NoError(t, err, text)
 		var words []string
@@ -28,7 +29,8 @@ func TestEvalList(t *testing.T) {
 		}
 		require.Equal(t, want, strings.Join(words, " "), text)
 	}
-	for _, text := range []string{"", "[1", "[1]*[2]", "1+[2]", "[[1]]", "[1]*99999999", "os.system", "[1]]", "(1", strings.Repeat("(", 100)} {
+	for _, text := range []string{"", "[1", "[1]*[2]", "1+[2]", "[[1]]", "[1]*99999999", "os.system", "[1]]",
+		"(1", strings.Repeat("(", 100)} {
 		_, err := evalList(text)
 		require.Error(t, err, text)
 	}
@@ -36,7 +38,9 @@ func TestEvalList(t *testing.T) {
 
 // FuzzInterpolation holds that any text is resolved or refused with its place.
 func FuzzInterpolation(f *testing.F) {
-	for _, seed := range []string{"${act:silu}", "${oc.env:A,${hidden_size}}", "${moe_freq:\"[0]*3+[1]*58\"}", "${.x}${..y}", "${${${", "${a.b}", "${num_layers}}", "${oc.env:LOONGFORGE_PATH}/x"} {
+	for _, seed := range []string{"${act:silu}", "${oc.env:A,${hidden_size}}",
+		"${moe_freq:\"[0]*3+[1]*58\"}", "${.x}${..y}", "${${${", "${a.b}", "${num_layers}}",
+		"${oc.env:LOONGFORGE_PATH}/x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -25,7 +25,8 @@ func (v *vlm) family() {
 		return
 	}
 	c, known := compositions[name]
-	fits := known && c.Encoder == v.encoder.Kind && c.Projector == v.projector.Kind && slices.Contains(c.Decoders, v.text)
+	fits := known && c.Encoder == v.encoder.Kind && c.Projector == v.projector.Kind &&
+		slices.Contains(c.Decoders, v.text)
 	switch {
 	case fits:
 	case name == "":
@@ -34,7 +35,8 @@ func (v *vlm) family() {
 		return
 	default:
 		if name != customFamily {
-			v.l.Sink.Note(fmt.Sprintf("%s: model.model_type: %s, but the parts are %s, %s and %s: a pair of your own (%s), with plain positions",
+			v.l.Sink.Note(fmt.Sprintf("%s: model.model_type: %s, but the parts are %s, %s and %s: a "+
+				"pair of your own (%s), with plain positions",
 				o, name, v.encoder.Kind, v.projector.Kind, v.text, customFamily))
 		}
 		c = Composition{Family: customFamily}
@@ -94,8 +96,10 @@ func (v *vlm) one(name string, want []string) {
 
 // unbuilt are kinds of composed models that cannot be trained, with the reason.
 var unbuilt = map[string]string{
-	"qwen3_5": "layers of linear attention are not part of dense families", "kimi_k2_5": "Kimi's decoder is a mixture of experts with latent attention, no dense family",
-	"kimi_k2_6": "Kimi's decoder is a mixture of experts with latent attention, no dense family", "ernie4_5_vl": "Ernie's decoder is a mixture of experts, no dense family",
+	"qwen3_5":       "layers of linear attention are not part of dense families",
+	"kimi_k2_5":     "Kimi's decoder is a mixture of experts with latent attention, no dense family",
+	"kimi_k2_6":     "Kimi's decoder is a mixture of experts with latent attention, no dense family",
+	"ernie4_5_vl":   "Ernie's decoder is a mixture of experts, no dense family",
 	"minicpm_v_4_6": "layers of linear attention are not part of dense families",
 }
 

@@ -25,7 +25,8 @@ var decoderOnly = map[string]string{
 // decoderIdle are keys with no meaning here besides those of megatron.IdleFlags.
 var decoderIdle = source.Set("model_type", "model_spec", "rotary_emb_func", "word_embeddings_for_head",
 	"max_sequence_length",
-	"mtp_loss_scaling_factor_decay_ratio", "fp8_dynamic_num_tokens", "fp8_dynamic_policy_path", "bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm")
+	"mtp_loss_scaling_factor_decay_ratio", "fp8_dynamic_num_tokens", "fp8_dynamic_policy_path",
+	"bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm")
 
 // Reader reads one model file, or overrides of the parts of a model.
 type Reader struct {
@@ -141,22 +142,27 @@ func (l *Reader) file(h *hydra.Composition) {
 	}
 }
 
-const conversion = "names weights for a conversion: checkpoints are read and written in Hugging Face's names, none is needed"
+const conversion = "names weights for a conversion: checkpoints are read and written in Hugging Face's " +
+	"names, none is needed"
 
 // notAModel says why a file of LoongForge's is none of a model that can be trained from it.
 func notAModel(root *hydra.Node, class string) string {
 	m := root.At("model")
 	switch {
-	case m != nil && m.Kids != nil && class == "" && m.At("foundation") == nil && m.At("image_encoder") == nil && m.At("image_projector") == nil:
-		return "has neither model.foundation nor model.image_encoder nor model.image_projector: it is no model of language and pictures" + otherKinds[m.Text("model_type")]
+	case m != nil && m.Kids != nil && class == "" && m.At("foundation") == nil &&
+		m.At("image_encoder") == nil && m.At("image_projector") == nil:
+		return "has neither model.foundation nor model.image_encoder nor model.image_projector: it is " +
+			"not a model of language and pictures" + otherKinds[m.Text("model_type")]
 	case root.At("args") != nil && class == "":
 		return conversion
 	case strings.HasSuffix(class, "LoraConfig"):
 		return "is a part, low-rank additions: name it in defaults, as in - ../lora@peft_config: lora"
 	case encoders[class] != nil:
-		return "is a part, an image encoder: compose it with a projector and a foundation in a file with model: and defaults:"
+		return "is a part, an image encoder: compose it with a projector and a foundation in a file " +
+			"with model: and defaults:"
 	case projectors[class] != nil:
-		return "is a part, an image projector: compose it with an encoder and a foundation in a file with model: and defaults:"
+		return "is a part, an image projector: compose it with an encoder and a foundation in a file " +
+			"with model: and defaults:"
 	}
 	return ""
 }

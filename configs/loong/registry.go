@@ -127,9 +127,11 @@ func registerPart(all map[string]*Part, class string, p Part) {
 
 // encoders are the classes of image encoders; those that are here are refused.
 var encoders = map[string]*Part{
-	"MoonVisionModelConfig":  {Why: "MoonViT's sizes in time and its interpolation of positions are not built; Kimi's and GLM's decoders are none that can be trained either"},
+	"MoonVisionModelConfig": {Why: "MoonViT's sizes in time and its interpolation of positions are not " +
+		"built; Kimi's and GLM's decoders are none that can be trained either"},
 	"MiniCPMV46VisionConfig": {Why: "MiniCPM-V's merger inside the tower is not built"},
-	"ErnieVisionConfig":      {Why: "Ernie's tower belongs to a mixture of experts for pictures and texts, which is not part of dense families"},
+	"ErnieVisionConfig": {Why: "Ernie's tower belongs to a mixture of experts for pictures and " +
+		"texts, which is not part of dense families"},
 }
 
 // projectors are the classes of image projectors; those that are here are refused.

@@ -9,13 +9,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// SFTFormat is an entry of a file of LoongForge's --sft-dataset-config: the shape of a data set of conversations, the keys that
-// hold its parts, and what its roles are called.
+// SFTFormat is an entry of a file of LoongForge's --sft-dataset-config: the shape of a data set of
+// conversations, the keys that hold its parts, and what its roles are called.
 type SFTFormat struct {
-	Name    string
-	Format  string            // alpaca, sharegpt or openai
-	Columns map[string]string // keys by what they hold: messages, images, prompt …; what is not here is not read
-	Tags    map[string]string // keys of a turn and names of roles: role_tag, user_tag …; nil for the usual ones
+	Name   string
+	Format string // alpaca, sharegpt or openai
+	// keys by what they hold: messages, images, prompt …; what is not here is not read
+	Columns map[string]string
+	// keys of a turn and names of roles: role_tag, user_tag …; nil for the usual ones
+	Tags map[string]string
 }
 
 // SFTFile is the name of the file that LoongForge takes by default; its entries are known without it.
@@ -28,7 +30,8 @@ var (
 		"sharegpt": {"messages", "images", "videos", "system", "tools"},
 		"openai":   {"messages", "tools", "images", "videos"},
 	}
-	sftTags = []string{"role_tag", "content_tag", "user_tag", "assistant_tag", "system_tag", "tool_tag", "observation_tag", "function_tag"}
+	sftTags = []string{"role_tag", "content_tag", "user_tag", "assistant_tag", "system_tag", "tool_tag",
+		"observation_tag", "function_tag"}
 )
 
 // SFTKnown are the entries of LoongForge's own file.
@@ -36,7 +39,8 @@ var SFTKnown = func() map[string]SFTFormat {
 	alpaca := map[string]string{"prompt": "instruction", "query": "input", "response": "output"}
 	extended := maps.Clone(alpaca)
 	extended["history"], extended["system"] = "history", "system"
-	roles := map[string]string{"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+	roles := map[string]string{"role_tag": "role", "content_tag": "content", "user_tag": "user",
+		"assistant_tag": "assistant"}
 	system := maps.Clone(roles)
 	system["system_tag"] = "system"
 	tool := maps.Clone(system)
@@ -44,18 +48,21 @@ var SFTKnown = func() map[string]SFTFormat {
 	media := map[string]string{"messages": "messages", "images": "images"}
 	out := map[string]SFTFormat{}
 	for _, f := range []SFTFormat{
-		{"default", "alpaca", alpaca, nil}, {"alpaca", "alpaca", alpaca, nil}, {"extended_alpaca", "alpaca", extended, nil},
+		{"default", "alpaca", alpaca, nil}, {"alpaca", "alpaca", alpaca, nil},
+		{"extended_alpaca", "alpaca", extended, nil},
 		{"sharegpt", "sharegpt", map[string]string{"messages": "messages"}, system},
 		{"openai", "openai", map[string]string{"messages": "messages", "tools": "tools"}, tool},
 		{"multimodal", "sharegpt", media, roles},
-		{"multimodal_sharegpt", "sharegpt", media, map[string]string{"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}},
+		{"multimodal_sharegpt", "sharegpt", media, map[string]string{"role_tag": "from",
+			"content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}},
 	} {
 		out[f.Name] = f
 	}
 	return out
 }()
 
-// SFTFormats returns the entries of a file by name, or those that LoongForge comes with for "". Errors are *source.Error values.
+// SFTFormats returns the entries of a file by name, or those that LoongForge comes with for "". Errors are
+// *source.Error values.
 func SFTFormats(file string) (map[string]SFTFormat, error) {
 	if file == "" {
 		return SFTKnown, nil
@@ -88,7 +95,8 @@ func FindSFT(file, name string) (SFTFormat, error) {
 	}
 	f, ok := all[name]
 	if !ok {
-		return f, &source.Error{File: cmp.Or(file, "LoongForge's data sets"), Why: "there is no entry " + source.Quoted(name), Try: source.Nearest(name, source.SortedKeys(all))}
+		return f, &source.Error{File: cmp.Or(file, "LoongForge's data sets"), Why: "there is no entry " +
+			source.Quoted(name), Try: source.Nearest(name, source.SortedKeys(all))}
 	}
 	return f, nil
 }
@@ -112,13 +120,15 @@ func (r *sftReader) entry(name, n *yaml.Node) SFTFormat {
 		return f
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if key := n.Content[i]; (key.Value == "format" || key.Value == "formatting") && n.Content[i+1].Tag != "!!null" {
+		if key := n.Content[i]; (key.Value == "format" || key.Value == "formatting") &&
+			n.Content[i+1].Tag != "!!null" {
 			f.Format = n.Content[i+1].Value
 		}
 	}
 	columns := sftColumns[f.Format]
 	if columns == nil {
-		r.fail(n, name.Value+".format", source.Quoted(f.Format)+" is no format of conversations", source.Nearest(f.Format, source.SortedKeys(sftColumns)))
+		r.fail(n, name.Value+".format", source.Quoted(f.Format)+" is no format of conversations",
+			source.Nearest(f.Format, source.SortedKeys(sftColumns)))
 		return f
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -130,14 +140,15 @@ func (r *sftReader) entry(name, n *yaml.Node) SFTFormat {
 		case "tags":
 			f.Tags = r.names(name.Value+".tags", value, sftTags)
 		default:
-			r.fail(key, name.Value+"."+key.Value, "is no part of an entry", source.DidYouMean(key.Value, []string{"format", "columns", "tags"}))
+			r.fail(key, name.Value+"."+key.Value, "is not part of an entry",
+				source.DidYouMean(key.Value, []string{"format", "columns", "tags"}))
 		}
 	}
 	f.complete()
 	return f
 }
 
-// names reads a mapping of known keys to names; null is no name.
+// names reads a mapping of known keys to names; null is not a name.
 func (r *sftReader) names(at string, n *yaml.Node, known []string) map[string]string {
 	if n.Kind != yaml.MappingNode {
 		if n.Tag != "!!null" {
@@ -150,7 +161,7 @@ func (r *sftReader) names(at string, n *yaml.Node, known []string) map[string]st
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
 		case !slices.Contains(known, key.Value):
-			r.fail(key, at+"."+key.Value, "is no key of it", source.Nearest(key.Value, known))
+			r.fail(key, at+"."+key.Value, "is not a key of it", source.Nearest(key.Value, known))
 		case value.Kind != yaml.ScalarNode:
 			r.fail(value, at+"."+key.Value, source.NodeKind(value)+", want a name", "")
 		case value.Tag != "!!null":

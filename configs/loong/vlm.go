@@ -18,18 +18,24 @@ import (
 
 // visionKeys are keys of image encoders with ours.
 var visionKeys = map[string]string{
-	"num_layers": "depth", "hidden_size": "hidden_size", "ffn_hidden_size": "intermediate_size", "num_attention_heads": "num_heads", "patch_size": "patch_size",
-	"in_channels": "in_channels", "spatial_merge_size": "merge", "temporal_patch_size": "temporal_patch_size", "layernorm_epsilon": "layer_norm_eps",
-	"norm_epsilon": "layer_norm_eps", "deepstack_visual_indexes": "deepstack_visual_indexes", "num_position_embeddings": "num_position_embeddings",
-	"window_size": "window_size", "fullatt_block_indexes": "fullatt_block_indexes", "image_token_id": "image_token_id", "initializer_factor": "layer_scale_init_value",
+	"num_layers": "depth", "hidden_size": "hidden_size", "ffn_hidden_size": "intermediate_size",
+	"num_attention_heads": "num_heads", "patch_size": "patch_size",
+	"in_channels": "in_channels", "spatial_merge_size": "merge",
+	"temporal_patch_size": "temporal_patch_size", "layernorm_epsilon": "layer_norm_eps",
+	"norm_epsilon": "layer_norm_eps", "deepstack_visual_indexes": "deepstack_visual_indexes",
+	"num_position_embeddings": "num_position_embeddings",
+	"window_size":             "window_size", "fullatt_block_indexes": "fullatt_block_indexes",
+	"image_token_id": "image_token_id", "initializer_factor": "layer_scale_init_value",
 	"original_num_attention_heads": "num_heads",
 }
 
 // partIdle are keys of encoders and projectors with no meaning here besides those of decoderIdle and
 // megatron.IdleFlags.
 var partIdle = source.Set("convert_file", "rotary_interleaved",
-	"sequence_parallel", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "rotary_base", "rotary_percent", "add_position_embedding",
-	"make_vocab_size_divisible_by", "recompute_method", "recompute_num_layers", "init_method_std", "bf16", "fp16", "rotary_seq_len_interpolation_factor", "max_position_embeddings")
+	"sequence_parallel", "pipeline_model_parallel_size", "context_parallel_size",
+	"expert_model_parallel_size", "rotary_base", "rotary_percent", "add_position_embedding",
+	"make_vocab_size_divisible_by", "recompute_method", "recompute_num_layers", "init_method_std", "bf16",
+	"fp16", "rotary_seq_len_interpolation_factor", "max_position_embeddings")
 
 // heads are keys of encoders that the check of their heads looks at.
 var heads = source.Set("num_query_groups", "original_num_query_groups", "kv_channels")
@@ -101,10 +107,13 @@ func (l *Reader) composed(root, m *hydra.Node) {
 	}
 }
 
-// otherKinds are kinds of models below model that are no models of language and pictures, with what they are.
+// otherKinds are kinds of models below model that are no models of language and pictures, with what they
+// are.
 var otherKinds = map[string]string{
-	"pi05": ", but a policy for robots (Pi0.5)", "xvla": ", but a policy for robots (X-VLA)", "fastwam": ", but a policy for robots (FastWAM)",
-	"cosmos3": ", but a policy for robots (Cosmos 3)", "dreamzero": ", but a policy for robots (DreamZero)", "lingbot_va": ", but a policy for robots (LingBot-VA)",
+	"pi05": ", but a policy for robots (Pi0.5)", "xvla": ", but a policy for robots (X-VLA)",
+	"fastwam": ", but a policy for robots (FastWAM)",
+	"cosmos3": ", but a policy for robots (Cosmos 3)", "dreamzero": ", but a policy for robots (DreamZero)",
+	"lingbot_va": ", but a policy for robots (LingBot-VA)",
 	"groot_n1_6": ", but a policy for robots (GR00T)", "groot_n1_7": ", but a policy for robots (GR00T)",
 }
 
@@ -233,7 +242,8 @@ func (v *vlm) encoderKeys() {
 			v.set("plan.encoder.tp", kid.Value, kid.O)
 			v.l.EncoderTP = kid.O
 		case name == "num_attention_heads" && v.enc.At("original_num_attention_heads") != nil:
-			v.l.Sink.Note(fmt.Sprintf("%s: %s heads, of which %s carry weights: the others are zeros that LoongForge adds so that they divide, and are not built",
+			v.l.Sink.Note(fmt.Sprintf("%s: %s heads, of which %s carry weights: the others are zeros "+
+				"that LoongForge adds so that they divide, and are not built",
 				key, kid.Text(), v.enc.Text("original_num_attention_heads")))
 		case visionKeys[name] != "":
 			v.set(visionKey+visionKeys[name], kid.Value, kid.O)
@@ -270,7 +280,8 @@ func (v *vlm) encoderKeys() {
 			known := slices.Concat(source.SortedKeys(visionKeys), source.SortedKeys(partIdle),
 				[]string{"freeze", "tensor_model_parallel_size", "recompute_granularity", "activation_func",
 					"normalization",
-					"add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit", "image_size", "lr"})
+					"add_bias_linear", "add_qkv_bias", "qk_layernorm", "swiglu", "gated_linear_unit",
+					"image_size", "lr"})
 			v.l.Sink.Fail(kid.O, key, "unknown key of an image encoder", source.DidYouMean(name, known))
 		}
 	}
@@ -340,7 +351,7 @@ func (v *vlm) act(key string, kid *hydra.Node, e *Part) {
 	act := activations[kid.Text()]
 	switch {
 	case act == "":
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())),
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is not an activation", source.Quoted(kid.Text())),
 			source.OneOf(source.SortedKeys(activations)))
 	case e.Gated && act != "silu":
 		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but the gate of %s's tower has silu", kid.Text(),
@@ -387,13 +398,14 @@ func (v *vlm) projectorKeys() {
 		case name == "hidden_size", name == "ffn_hidden_size" && v.projector.Square:
 			if hidden != "" && !source.SameValue(kid.Text(), hidden) {
 				v.l.Sink.Fail(kid.O, key,
-					fmt.Sprintf("the projector is %s wide, the foundation %s (model.foundation.hidden_size)", kid.Text(), hidden), "set it to "+hidden)
+					fmt.Sprintf("the projector is %s wide, the foundation %s (model.foundation.hidden_size)",
+						kid.Text(), hidden), "set it to "+hidden)
 			}
 		case name == "ffn_hidden_size":
 			v.joined(key, kid)
 		case name == "activation_func":
 			if act := activations[kid.Text()]; act == "" {
-				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is no activation", source.Quoted(kid.Text())),
+				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s is not an activation", source.Quoted(kid.Text())),
 					source.OneOf(source.SortedKeys(activations)))
 			} else if v.projector.Joins && act != "gelu" {
 				v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, but patch mergers here have gelu", kid.Text()),
@@ -419,7 +431,8 @@ func (v *vlm) projectorKeys() {
 		case name == "in_dim":
 			if d := v.enc.Text("hidden_size"); d != "" && !source.SameValue(kid.Text(), d) {
 				v.l.Sink.Fail(kid.O, key,
-					fmt.Sprintf("the projector takes rows of %s, the encoder gives %s (model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
+					fmt.Sprintf("the projector takes rows of %s, the encoder gives %s "+
+						"(model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
 			}
 		case v.idle("image_projector", name):
 		default:
@@ -476,7 +489,8 @@ func (v *vlm) decoder() {
 	case v.text == "" || v.foundation.Alone:
 		if v.l.Sink.Faults() == before {
 			v.l.Sink.Fail(o, "model.foundation._target_",
-				"layers that predict several tokens do not stand behind a vision encoder", "choose another foundation")
+				"layers that predict several tokens do not stand behind a vision encoder",
+				"choose another foundation")
 		}
 		v.text = ""
 	default:

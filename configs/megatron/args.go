@@ -26,14 +26,15 @@ func Weighted(values []string) *yaml.Node {
 	}
 	for i := 0; i < len(values); i += 2 {
 		n.Content = append(n.Content, &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{
-			source.ScalarNode("weight"), source.ScalarNode(values[i]), source.ScalarNode("path"), source.ScalarNode(values[i+1])}})
+			source.ScalarNode("weight"), source.ScalarNode(values[i]), source.ScalarNode("path"),
+			source.ScalarNode(values[i+1])}})
 	}
 	return n
 }
 
-// Layout reads Megatron's pipeline layout, and gives the layers of each stage: stages are separated by |, each a row of E
-// (embedding), t (layer), m (multi-token prediction) and L (loss), a symbol repeated by *N. The embedding opens the first stage; what
-// comes after the layers closes the last.
+// Layout reads Megatron's pipeline layout, and gives the layers of each stage: stages are separated by |,
+// each a row of E (embedding), t (layer), m (multi-token prediction) and L (loss), a symbol repeated by *N.
+// The embedding opens the first stage; what comes after the layers closes the last.
 func Layout(text string) (layers []string, err error) {
 	stages := strings.Split(text, "|")
 	for i, s := range stages {

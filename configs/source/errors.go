@@ -48,7 +48,8 @@ func Faults(err error) []*Error {
 	return nil
 }
 
-// DidYouMean returns `did you mean "x"?` for the nearest of known within a third of the word's length, else "".
+// DidYouMean returns `did you mean "x"?` for the nearest of known within a third of the word's length, else
+// "".
 func DidYouMean(word string, known []string) string {
 	best, dist := "", len(word)/3+1
 	for _, k := range known {
@@ -62,8 +63,8 @@ func DidYouMean(word string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// EditDistance is the number of letters to insert, delete, replace or swap with their neighbour (optimal string
-// alignment). Words longer than 100 bytes are far from everything.
+// EditDistance is the number of letters to insert, delete, replace or swap with their neighbour (optimal
+// string alignment). Words longer than 100 bytes are far from everything.
 func EditDistance(a, b string) int {
 	if len(a) > 100 || len(b) > 100 {
 		return max(len(a), len(b))

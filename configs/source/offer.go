@@ -17,8 +17,9 @@ const (
 
 var offers = map[string][]string{}
 
-// Offer adds a value to a list. What registers an optimizer, a learning-rate schedule or a data format calls it when its package is
-// loaded, before the first configuration is read: configurations lie below all of those, and have no list of them.
+// Offer adds a value to a list. What registers an optimizer, a learning-rate schedule or a data format calls
+// it when its package is loaded, before the first configuration is read: configurations lie below all of
+// those, and have no list of them.
 func Offer(list, name string) {
 	if slices.Contains(offers[list], name) {
 		panic(fmt.Sprintf("configs: %s has two values %q", list, name))

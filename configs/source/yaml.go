@@ -23,7 +23,7 @@ const (
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // before opening: a pipe would block
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, &Error{File: path, Why: "is no regular file"}
+		return nil, &Error{File: path, Why: "is not a regular file"}
 	}
 	var f *os.File
 	if err == nil {
@@ -49,8 +49,8 @@ func ReadFile(path string) ([]byte, error) {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// ParseYAML parses one document whose root is a mapping. What could blow up or run code is refused: aliases, explicit
-// tags, further documents, duplicate keys, and more than the bounds above.
+// ParseYAML parses one document whose root is a mapping. What could blow up or run code is refused: aliases,
+// explicit tags, further documents, duplicate keys, and more than the bounds above.
 func ParseYAML(file string, text []byte) (*yaml.Node, error) {
 	if len(text) > fileBytesMax {
 		return nil, &Error{File: file, Why: fmt.Sprintf("more than %dMiB", fileBytesMax>>20)}
@@ -64,7 +64,8 @@ func ParseYAML(file string, text []byte) (*yaml.Node, error) {
 		return nil, syntaxError(file, err)
 	}
 	if err := d.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, &Error{File: file, Line: second.Line, Why: "a second document begins here", Try: "keep one document a file"}
+		return nil, &Error{File: file, Line: second.Line, Why: "a second document begins here",
+			Try: "keep one document a file"}
 	}
 	w := &yamlWalk{file: file}
 	if w.walk(&doc, 0); w.err != nil {
@@ -75,7 +76,7 @@ func ParseYAML(file string, text []byte) (*yaml.Node, error) {
 		return &yaml.Node{Kind: yaml.MappingNode, Line: 1}, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, &Error{File: file, Line: root.Line, Why: "is no mapping of keys to values"}
+		return nil, &Error{File: file, Line: root.Line, Why: "is not a mapping of keys to values"}
 	}
 	return root, nil
 }
@@ -134,7 +135,8 @@ func (w *yamlWalk) mapping(n *yaml.Node) {
 			return
 		}
 		if first := seen[key.Value]; first > 0 {
-			w.fail(key, fmt.Sprintf("key %s is there twice, first in line %d", Quoted(key.Value), first), "keep one of them")
+			w.fail(key, fmt.Sprintf("key %s is there twice, first in line %d", Quoted(key.Value), first),
+				"keep one of them")
 			return
 		}
 		seen[key.Value] = key.Line

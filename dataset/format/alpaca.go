@@ -6,9 +6,10 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Alpaca's shape: {"instruction": …, "input": …, "output": …, "system": …, "history": [[question, answer], …]}. The
-// input follows the instruction on a line of its own.
-var _ = registerChat("alpaca", `an instruction and its answer as {"instruction", "input", "output", "system", "history"}`, readAlpaca,
+// Alpaca's shape: {"instruction": …, "input": …, "output": …, "system": …, "history": [[question, answer],
+// …]}. The input follows the instruction on a line of its own.
+var _ = registerChat("alpaca",
+	`an instruction and its answer as {"instruction", "input", "output", "system", "history"}`, readAlpaca,
 	func(d dataset.Document) any {
 		m := d.Messages
 		out := map[string]any{}
@@ -20,7 +21,8 @@ var _ = registerChat("alpaca", `an instruction and its answer as {"instruction",
 		for ; len(m) > 2; m = m[2:] {
 			history = append(history, [2]string{m[0].Content, m[1].Content})
 		}
-		out["history"], out["instruction"], out["input"], out["output"] = history, m[0].Content, "", m[1].Content
+		out["history"], out["instruction"], out["input"], out["output"] = history, m[0].Content, "",
+			m[1].Content
 		if d.Tools != nil {
 			out["tools"] = d.Tools
 		}
@@ -30,12 +32,13 @@ var _ = registerChat("alpaca", `an instruction and its answer as {"instruction",
 func readAlpaca(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 	var turns []dataset.Message
 	say := func(question, answer string) {
-		turns = append(turns, dataset.Message{Role: "user", Content: question}, dataset.Message{Role: "assistant", Content: answer})
+		turns = append(turns, dataset.Message{Role: "user", Content: question},
+			dataset.Message{Role: "assistant", Content: answer})
 	}
 	if raw, ok := c.members[tags.Name(tags.History, "history")]; ok && !isNull(raw) {
 		var history [][2]string
 		if err := json.Unmarshal(raw, &history); err != nil {
-			return nil, c.bad("its history is no list of [question, answer]")
+			return nil, c.bad("its history is not a list of [question, answer]")
 		}
 		for _, h := range history {
 			say(h[0], h[1])

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// byteBudget bounds the bytes of entries that were read and not yet written. The entry that is written next never
-// waits, since those behind it give nothing back before it does.
+// byteBudget bounds the bytes of entries that were read and not yet written. The entry that is written next
+// never waits, since those behind it give nothing back before it does.
 type byteBudget struct {
 	mu     sync.Mutex
 	freed  *sync.Cond

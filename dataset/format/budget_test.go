@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Entries of many bytes never hold more than the budget and one entry together, and none waits for ever: neither for
-// those behind it nor when the work ends early.
+// Entries of many bytes never hold more than the budget and one entry together, and none waits for ever:
+// neither for those behind it nor when the work ends early.
 func TestByteBudget(t *testing.T) {
 	for _, stop := range []int64{200, 50} {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -140,13 +140,14 @@ func (c chatRecord) tools(key string) (json.RawMessage, error) {
 		return nil, nil
 	}
 	if raw[0] != '[' {
-		return nil, c.bad("its %q is no list", key)
+		return nil, c.bad("its %q is not a list", key)
 	}
 	return json.RawMessage(raw), nil
 }
 
 // roleNames are what the roles of templates are called in data.
-var roleNames = map[string]string{"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant",
+var roleNames = map[string]string{"human": "user", "gpt": "assistant", "chatgpt": "assistant",
+	"bot": "assistant", "model": "assistant",
 	"observation": "tool", "function": "tool", "function_call": "assistant"}
 
 // role returns the template's name of a role in the data.
@@ -170,8 +171,8 @@ func role(name string, tags dataset.Tags) string {
 	return or(roleNames[name], name)
 }
 
-// turns reads a list of objects with a role and a content under the given keys. Objects that hold more, or content
-// that is no text, are kept whole for the template.
+// turns reads a list of objects with a role and a content under the given keys. Objects that hold more, or
+// content that is not text, are kept whole for the template.
 func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) ([]dataset.Message, error) {
 	raw, ok := c.members[list]
 	if !ok {
@@ -179,13 +180,13 @@ func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) (
 	}
 	var objects []json.RawMessage
 	if err := json.Unmarshal(raw, &objects); err != nil {
-		return nil, c.bad("its %q is no list", list)
+		return nil, c.bad("its %q is not a list", list)
 	}
 	out := make([]dataset.Message, len(objects))
 	for i, o := range objects {
 		m, err := object(o, c.place)
 		if err != nil {
-			return nil, c.bad("%s[%d] is no object", list, i)
+			return nil, c.bad("%s[%d] is not an object", list, i)
 		}
 		turn := chatRecord{m, c.place}
 		name, err := turn.text(roleKey)
@@ -202,9 +203,10 @@ func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) (
 	return out, nil
 }
 
-// raw returns a turn as templates expect it: as it stands where its keys and role are the usual ones, else with role
-// and content under their usual names in front.
-func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string, whole json.RawMessage) json.RawMessage {
+// raw returns a turn as templates expect it: as it stands where its keys and role are the usual ones, else
+// with role and content under their usual names in front.
+func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string,
+	whole json.RawMessage) json.RawMessage {
 	if name, _ := c.text("role"); name == m.Role && contentKey == "content" {
 		return whole
 	}

@@ -39,14 +39,16 @@ func plainHead(head []byte) []byte {
 	return out[:n]
 }
 
-// expandedFile is the content of a compressed file, in a file without a name in the folder for temporary files. Places are bytes of the content.
+// expandedFile is the content of a compressed file, in a file without a name in the folder for temporary
+// files. Places are bytes of the content.
 type expandedFile struct {
 	store.File
 	spill spill
 	size  int64
 }
 
-// openContent opens a file, and its content where it is compressed. Content that is damaged is an error: what follows it is lost.
+// openContent opens a file, and its content where it is compressed. Content that is damaged is an error:
+// what follows it is lost.
 func openContent(path string) (store.File, error) {
 	f, err := store.Open(path)
 	if err != nil {
@@ -61,7 +63,8 @@ func openContent(path string) (store.File, error) {
 		err = x.spill.fill(f)
 	}
 	if err == nil && x.spill.damage != nil {
-		err = fmt.Errorf("%s: behind byte %d of the content the compressed data %w; mend the file, or expand it as far as it goes", f.Name(), x.spill.size, x.spill.damage)
+		err = fmt.Errorf("%s: behind byte %d of the content the compressed data %w; mend the file, or "+
+			"expand it as far as it goes", f.Name(), x.spill.size, x.spill.damage)
 	}
 	if err != nil {
 		return nil, errors.Join(err, x.Close())

@@ -29,7 +29,8 @@ func squeezed(t *testing.T, text string) map[string][]byte {
 	return map[string][]byte{".gz": gz.Bytes(), ".zst": z.EncodeAll([]byte(text), nil)}
 }
 
-// TestCompressedRecords: JSON lines and arrays, of texts and of conversations, read alike whether they are compressed or not; damage is an error.
+// TestCompressedRecords: JSON lines and arrays, of texts and of conversations, read alike whether they are
+// compressed or not; damage is an error.
 func TestCompressedRecords(t *testing.T) {
 	var lines, chats []string
 	for i := range 3000 {
@@ -37,7 +38,8 @@ func TestCompressedRecords(t *testing.T) {
 		chats = append(chats, fmt.Sprintf(`{"messages":[{"role":"user","content":"q%d"},{"role":"assistant","content":"a"}]}`, i))
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"a.jsonl": strings.Join(lines, "\n"), "b.json": "[" + strings.Join(lines, ",\n") + "]", "c.jsonl": strings.Join(chats, "\n")} {
+	for name, text := range map[string]string{"a.jsonl": strings.Join(lines, "\n"), "b.json": "[" +
+		strings.Join(lines, ",\n") + "]", "c.jsonl": strings.Join(chats, "\n")} {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		want := open(t, path, dataset.Options{})
@@ -60,7 +62,8 @@ func TestCompressedRecords(t *testing.T) {
 	}
 }
 
-// TestParquetCodecs: what the library decodes is read, and what it decodes wrongly is refused by name. The files are pyarrow's.
+// TestParquetCodecs: what the library decodes is read, and what it decodes wrongly is refused by name. The
+// files are pyarrow's.
 func TestParquetCodecs(t *testing.T) {
 	for _, codec := range []string{"snappy", "gzip", "brotli", "zstd", "none"} {
 		docs := readAll(t, open(t, filepath.Join("testdata", "codecs", codec+".parquet"), dataset.Options{}))
@@ -72,7 +75,8 @@ func TestParquetCodecs(t *testing.T) {
 	require.ErrorContains(t, err, "write the file with zstd")
 }
 
-// TestLinks: files, folders and whole data sets may be links, as in Hugging Face's cache, whose folder may be named as it is.
+// TestLinks: files, folders and whole data sets may be links, as in Hugging Face's cache, whose folder may
+// be named as it is.
 func TestLinks(t *testing.T) {
 	hub := filepath.Join(t.TempDir(), "datasets--org--name")
 	blobs, snap := filepath.Join(hub, "blobs"), filepath.Join(hub, "snapshots", "0123abc", "data")
@@ -84,7 +88,8 @@ func TestLinks(t *testing.T) {
 		line, err := json.Marshal(map[string]string{"text": name})
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(blob, line, 0o600))
-		require.NoError(t, os.Symlink(filepath.Join("..", "..", "..", "blobs", filepath.Base(blob)), filepath.Join(snap, name)))
+		require.NoError(t, os.Symlink(filepath.Join("..", "..", "..", "blobs", filepath.Base(blob)),
+			filepath.Join(snap, name)))
 	}
 	_, err := dataset.Open(hub, dataset.Options{})
 	require.ErrorContains(t, err, "without a main revision")
@@ -108,8 +113,8 @@ func TestLinks(t *testing.T) {
 	require.ErrorContains(t, err, "it may not have been downloaded")
 }
 
-// TestFullFingerprint: an edit in the middle of a large file without a change of its size shows in full fingerprints, and in others where it
-// lies within the parts that they cover.
+// TestFullFingerprint: an edit in the middle of a large file without a change of its size shows in full
+// fingerprints, and in others where it lies within the parts that they cover.
 func TestFullFingerprint(t *testing.T) {
 	line := `{"text":"` + strings.Repeat("a", 1000) + `"}` + "\n"
 	text := strings.Repeat(line, 1000)

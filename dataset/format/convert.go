@@ -27,7 +27,8 @@ type ConvertConfig struct {
 	MaxSize   int64  // bytes of files of a shard, after which the next begins; 0 means 3e9
 	Media     string // "image", "video" or "mix"; "" means "image"
 	Messages  string // key of the messages; "" means "messages"
-	// SampleType names the type written in dataset.yaml; types that are not known are written as raw samples.
+	// SampleType names the type written in dataset.yaml; types that are not known are written as raw
+	// samples.
 	SampleType string
 	Tags       dataset.Tags // names of keys and roles in the annotations that are not the usual ones
 
@@ -50,11 +51,11 @@ type ConvertReport struct {
 	Stages []dataset.Stage `json:"stages"`
 }
 
-// Convert writes the entries of annotations, with the pictures and videos that they name, as shards pretrain-0.tar,
-// pretrain-1.tar, …, and describes them for Energon (see PrepareEnergon). A shard appears when it is whole. A run that was
-// cut off goes on behind its last whole shard when it is started again with the same settings, and gives the same bytes.
-// Entries that cannot be used go to quarantine.jsonl in the folder; over the budget the run ends with a
-// *dataset.BudgetError.
+// Convert writes the entries of annotations, with the pictures and videos that they name, as shards
+// pretrain-0.tar, pretrain-1.tar, …, and describes them for Energon (see PrepareEnergon). A shard appears
+// when it is whole. A run that was cut off goes on behind its last whole shard when it is started again with
+// the same settings, and gives the same bytes. Entries that cannot be used go to quarantine.jsonl in the
+// folder; over the budget the run ends with a *dataset.BudgetError.
 func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
 	w, err := newConversion(c)
 	if err != nil {
@@ -68,19 +69,20 @@ func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
 	defer cancel()
 	w.budget = newByteBudget(mediaBytesHeld, w.state.Entry)
 	defer w.budget.closeWith(ctx)()
-	err = dataset.Ordered(ctx, w.state.Entry, w.records.Len(), w.reading, w.read, func(i int64, e converted) (err error) {
-		w.writing.Do(func() { err = w.entry(i, e) })
-		if w.budget.written(i); err != nil {
-			cancel() // nobody waits for room any more
-		}
-		if err == nil {
-			w.state.Entry++
-			if c.Progress != nil {
-				c.Progress(w.report())
+	err = dataset.Ordered(ctx, w.state.Entry, w.records.Len(), w.reading, w.read,
+		func(i int64, e converted) (err error) {
+			w.writing.Do(func() { err = w.entry(i, e) })
+			if w.budget.written(i); err != nil {
+				cancel() // nobody waits for room any more
 			}
-		}
-		return err
-	})
+			if err == nil {
+				w.state.Entry++
+				if c.Progress != nil {
+					c.Progress(w.report())
+				}
+			}
+			return err
+		})
 	if err != nil {
 		return w.report(), errors.Join(err, w.abandon())
 	}
@@ -141,9 +143,12 @@ func newConversion(c ConvertConfig) (*conversion, error) {
 
 // openConversion opens the annotations, and writes nothing.
 func openConversion(c ConvertConfig) (w *conversion, err error) {
-	w = &conversion{ConvertConfig: c, keys: map[string]bool{}, reading: &dataset.Meter{Name: "read", Workers: max(1, c.Workers)}, writing: &dataset.Meter{Name: "write", Workers: 1}}
+	w = &conversion{ConvertConfig: c, keys: map[string]bool{},
+		reading: &dataset.Meter{Name: "read", Workers: max(1, c.Workers)},
+		writing: &dataset.Meter{Name: "write", Workers: 1}}
 	w.Media, w.Messages = or(c.Media, "image"), or(c.Messages, "messages")
-	for field, otherwise := range map[*int64]int64{&w.MaxCount: 10_000, &w.MaxSize: 3e9, &w.MediaBytesMax: 1 << 30} {
+	for field, otherwise := range map[*int64]int64{&w.MaxCount: 10_000, &w.MaxSize: 3e9,
+		&w.MediaBytesMax: 1 << 30} {
 		if *field <= 0 {
 			*field = otherwise
 		}
@@ -166,7 +171,8 @@ func openConversion(c ConvertConfig) (w *conversion, err error) {
 
 // settings identifies the annotations and what is made of them.
 func (w *conversion) settings() string {
-	print := hashOf("convert 1", w.records.Fingerprint(), w.ImageDir, w.VideoDir, w.MaxCount, w.MaxSize, w.Media, w.Messages, w.SampleType, w.MediaBytesMax)
+	print := hashOf("convert 1", w.records.Fingerprint(), w.ImageDir, w.VideoDir, w.MaxCount, w.MaxSize,
+		w.Media, w.Messages, w.SampleType, w.MediaBytesMax)
 	if w.Tags != (dataset.Tags{}) {
 		print = hashOf(print, w.Tags)
 	}
@@ -186,7 +192,7 @@ func (w *conversion) checkFolders() error {
 	}
 	for _, dir := range []string{w.ImageDir, w.VideoDir} {
 		if info, err := os.Stat(dir); dir != "" && (err != nil || !info.IsDir()) {
-			return fmt.Errorf("%s is no folder", dir)
+			return fmt.Errorf("%s is not a folder", dir)
 		}
 	}
 	return nil
@@ -208,13 +214,18 @@ func (w *conversion) begin() error {
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(have, func(e fs.DirEntry) bool { return e.Name() == energonDir || strings.HasSuffix(e.Name(), ".tar") }); i >= 0 {
+		if i := slices.IndexFunc(have, func(e fs.DirEntry) bool {
+			return e.Name() == energonDir ||
+				strings.HasSuffix(e.Name(), ".tar")
+		}); i >= 0 {
 			return fmt.Errorf("%s holds %s already; name another folder", w.OutputDir, have[i].Name())
 		}
 	case err != nil:
-		return fmt.Errorf("%s: %w; delete the folder to start again", filepath.Join(w.OutputDir, conversionFile), err)
+		return fmt.Errorf("%s: %w; delete the folder to start again",
+			filepath.Join(w.OutputDir, conversionFile), err)
 	case w.state.Settings != settings:
-		return fmt.Errorf("%s was begun with other annotations or settings; name another folder, or delete it", w.OutputDir)
+		return fmt.Errorf("%s was begun with other annotations or settings; name another folder, or "+
+			"delete it", w.OutputDir)
 	}
 	w.state.Settings, w.resumed = settings, w.state.Samples
 	if w.kind != nil && w.named() {
@@ -257,7 +268,8 @@ func (w *conversion) path(shard int) string {
 }
 
 func (w *conversion) report() ConvertReport {
-	return ConvertReport{Entries: w.records.Len(), Read: w.state.Entry, Samples: w.state.Samples, Bad: w.state.Bad, Bytes: w.state.Bytes, Shards: w.state.Shards, Resumed: w.resumed,
+	return ConvertReport{Entries: w.records.Len(), Read: w.state.Entry, Samples: w.state.Samples,
+		Bad: w.state.Bad, Bytes: w.state.Bytes, Shards: w.state.Shards, Resumed: w.resumed,
 		Stages: []dataset.Stage{w.reading.Stage(), w.writing.Stage()}}
 }
 
@@ -408,7 +420,8 @@ func (w *conversion) finish() (ConvertReport, error) {
 // readMedia reads a file under a folder.
 func (w *conversion) readMedia(entry int64, dir, flag, path string, place dataset.Place) ([]byte, error) {
 	bad := func(format string, args ...any) error {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("%q: ", clip(path)) + fmt.Sprintf(format, args...)}
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("%q: ", clip(path)) +
+			fmt.Sprintf(format, args...)}
 	}
 	if dir == "" {
 		return nil, bad("no %s is given to find it in", flag)
@@ -435,7 +448,7 @@ func (w *conversion) readMedia(entry int64, dir, flag, path string, place datase
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, bad("it is no file")
+		return nil, bad("it is not a file")
 	case info.Size() == 0:
 		return nil, bad("it is empty")
 	case info.Size() > w.MediaBytesMax:

@@ -19,8 +19,9 @@ import (
 
 const convertDir = "testdata/convert"
 
-// What Python's webdataset makes of annotations by LoongForge's rules is what Convert makes of them: the same samples in
-// the same shards, bit for bit. bench/golden/webdataset_convert.py has Energon read ours too.
+// What Python's webdataset makes of annotations by LoongForge's rules is what Convert makes of them: the
+// same samples in the same shards, bit for bit. bench/golden/webdataset_convert.py has Energon read ours
+// too.
 func TestConvertGolden(t *testing.T) {
 	b, err := os.ReadFile(convertDir + "/read.json")
 	require.NoError(t, err)
@@ -40,12 +41,16 @@ func TestConvertGolden(t *testing.T) {
 	for name, g := range golden {
 		o := g.Options
 		out := filepath.Join(t.TempDir(), "out")
-		r, err := Convert(context.Background(), ConvertConfig{OutputDir: out, JSONFile: filepath.Join(convertDir, o.JSONFile), ImageDir: convertDir + "/images", VideoDir: convertDir + "/videos",
-			Media: o.Media, SampleType: o.SampleType, MaxCount: o.MaxCount, MaxSize: o.MaxSize, Messages: o.Messages})
+		r, err := Convert(context.Background(), ConvertConfig{OutputDir: out,
+			JSONFile: filepath.Join(convertDir, o.JSONFile), ImageDir: convertDir + "/images",
+			VideoDir: convertDir + "/videos",
+			Media:    o.Media, SampleType: o.SampleType, MaxCount: o.MaxCount, MaxSize: o.MaxSize,
+			Messages: o.Messages})
 		require.NoError(t, err)
 		require.Equal(t, len(g.Shards), r.Shards, name)
 		for i, want := range g.Shards {
-			require.Equal(t, want, samplesOf(t, open(t, fmt.Sprintf("%s/pretrain-%d.tar", out, i), dataset.Options{})), "%s shard %d", name, i)
+			require.Equal(t, want, samplesOf(t, open(t, fmt.Sprintf("%s/pretrain-%d.tar", out, i),
+				dataset.Options{})), "%s shard %d", name, i)
 		}
 		e, err := ReadEnergon(out)
 		require.NoError(t, err)
@@ -64,11 +69,13 @@ func annotations(t *testing.T, entries ...string) ConvertConfig {
 	require.NoError(t, os.WriteFile(dir+"/img/large.jpg", make([]byte, 2000), 0o600))
 	require.NoError(t, os.WriteFile(dir+"/secret.jpg", []byte("secret"), 0o600))
 	require.NoError(t, os.WriteFile(dir+"/a.jsonl", []byte(strings.Join(entries, "\n")), 0o600))
-	return ConvertConfig{OutputDir: dir + "/out", JSONFile: dir + "/a.jsonl", ImageDir: dir + "/img", SampleType: "multi_mix_qa", MediaBytesMax: 1000, Budget: dataset.Budget{Count: 100}}
+	return ConvertConfig{OutputDir: dir + "/out", JSONFile: dir + "/a.jsonl", ImageDir: dir + "/img",
+		SampleType: "multi_mix_qa", MediaBytesMax: 1000, Budget: dataset.Budget{Count: 100}}
 }
 
 func entryOf(question, rest string) string {
-	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"assistant","content":"yes"}]%s}`, question, rest)
+	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"assistant","content":"yes"}]%s}`,
+		question, rest)
 }
 
 // Every kind of unusable entry is set aside with its place and reason, and the rest is converted.
@@ -80,7 +87,7 @@ func TestConvertBad(t *testing.T) {
 		{entryOf("<image>q", `,"image":"missing.jpg"`), "no such file"},
 		{entryOf("<image>q", `,"image":"empty.jpg"`), "it is empty"},
 		{entryOf("<image>q", `,"image":"large.jpg"`), "over the limit of 1000"},
-		{entryOf("<image>q", `,"image":"."`), "it is no file"},
+		{entryOf("<image>q", `,"image":"."`), "it is not a file"},
 		{entryOf("<image><image>", `,"image":"a.jpg"`), "more marks <image> than the 1 files"},
 		{entryOf("<image>", `,"images":["a.jpg","a.jpg"]`), "2 media and 1 marks"},
 		{entryOf("<image>", ``), "more marks <image> than the 0 files"},
@@ -148,7 +155,8 @@ func TestConvertResume(t *testing.T) {
 			break
 		}
 		require.ErrorIs(t, err, context.Canceled)
-		require.NoError(t, os.WriteFile(conf.OutputDir+"/pretrain-9.tar.partial", []byte("left by a kill"), 0o600))
+		require.NoError(t, os.WriteFile(conf.OutputDir+"/pretrain-9.tar.partial",
+			[]byte("left by a kill"), 0o600))
 	}
 	names, err := filepath.Glob(want.OutputDir + "/*")
 	require.NoError(t, err)
@@ -243,8 +251,8 @@ func sqliteWalk(t *testing.T, b []byte, page uint32) (cells [][]byte) {
 	return cells
 }
 
-// Trees of any size hold all rows and entries in order, and no page is empty. That SQLite itself finds nothing wrong with
-// such files bench/golden/webdataset_convert.py tells.
+// Trees of any size hold all rows and entries in order, and no page is empty. That SQLite itself finds
+// nothing wrong with such files bench/golden/webdataset_convert.py tells.
 func TestSQLiteTrees(t *testing.T) {
 	for _, n := range []int{1, 2, 400, 401, 402, 1500, 1501, 40_000} {
 		path := filepath.Join(t.TempDir(), "x.sqlite")

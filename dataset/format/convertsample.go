@@ -10,9 +10,10 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// sample makes the files of an entry: what convert_to_webdataset.py makes of it, in the order in which webdataset's
-// writer puts them.
-func (w *conversion) sample(i int64, raw []byte, place dataset.Place) (key string, parts []dataset.Part, err error) {
+// sample makes the files of an entry: what convert_to_webdataset.py makes of it, in the order in which
+// webdataset's writer puts them.
+func (w *conversion) sample(i int64, raw []byte, place dataset.Place) (key string, parts []dataset.Part,
+	err error) {
 	m, err := object(raw, place)
 	if err != nil {
 		return "", nil, err
@@ -87,7 +88,8 @@ func (e *annotation) single() (key string, parts []dataset.Part, err error) {
 	if err != nil {
 		return "", nil, notJSON(err, e.place)
 	}
-	return strings.ReplaceAll(key, ".", "_"), []dataset.Part{{Name: "jpg", Bytes: image}, {Name: "json", Bytes: text}}, nil
+	return strings.ReplaceAll(key, ".", "_"), []dataset.Part{{Name: "jpg", Bytes: image},
+		{Name: "json", Bytes: text}}, nil
 }
 
 // mixed makes a sample of any number of pictures and videos, or of text alone.
@@ -118,7 +120,8 @@ func (e *annotation) mixed() (key string, parts []dataset.Part, err error) {
 				return err
 			}
 			// Readers give extensions in lower case, so that a name in any other would not be found again.
-			name := fmt.Sprintf("%d_%s", len(names), strings.ToLower(path.Base(strings.ReplaceAll(p, "\\", "/"))))
+			name := fmt.Sprintf("%d_%s", len(names),
+				strings.ToLower(path.Base(strings.ReplaceAll(p, "\\", "/"))))
 			parts, names = append(parts, dataset.Part{Name: name, Bytes: b}), append(names, name)
 		}
 		return nil

@@ -15,10 +15,10 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Megatron-Energon's data sets: a folder of webdataset shards, described in .nv-meta. split.yaml names the shards of
-// each part (Options.Split, "train" by default) and what to leave out, .info.json (.info.yaml before version 6) the
-// samples of each shard, dataset.yaml the kind of sample. The class it names is never loaded: a sample is its files.
-// Source: megatron-energon 7.4.1, flavors/webdataset.
+// Megatron-Energon's data sets: a folder of webdataset shards, described in .nv-meta. split.yaml names the
+// shards of each part (Options.Split, "train" by default) and what to leave out, .info.json (.info.yaml
+// before version 6) the samples of each shard, dataset.yaml the kind of sample. The class it names is never
+// loaded: a sample is its files. Source: megatron-energon 7.4.1, flavors/webdataset.
 var _ = dataset.Register(dataset.Format{
 	Name: "energon",
 	Doc:  "Megatron-Energon data sets: a folder of tar shards with .nv-meta",
@@ -39,18 +39,20 @@ const (
 // Energon is the description of an Energon data set.
 type Energon struct {
 	Dir     string
-	Version string                // of Energon, "" where it is not said
-	Class   string                // "module:class" of the samples, "" where there is no dataset.yaml
-	Fields  map[string]string     // sample field to part, from field_map
-	Flavors map[string]any        // subflavors
-	Splits  map[string][]string   // shards of each part, relative to Dir, without those excluded, braces expanded
+	Version string            // of Energon, "" where it is not said
+	Class   string            // "module:class" of the samples, "" where there is no dataset.yaml
+	Fields  map[string]string // sample field to part, from field_map
+	Flavors map[string]any    // subflavors
+	// shards of each part, relative to Dir, without those excluded, braces expanded
+	Splits  map[string][]string
 	Exclude map[string]([]string) // keys to leave out of a shard
 	Counts  map[string]int64      // samples of each shard; empty where there is no info file
 }
 
 // ReadEnergon reads the description of the data set in dir.
 func ReadEnergon(dir string) (*Energon, error) {
-	e := &Energon{Dir: dir, Splits: map[string][]string{}, Exclude: map[string][]string{}, Counts: map[string]int64{}}
+	e := &Energon{Dir: dir, Splits: map[string][]string{}, Exclude: map[string][]string{},
+		Counts: map[string]int64{}}
 	if err := errors.Join(e.readSplits(), e.readInfo(), e.readClass()); err != nil {
 		return nil, err
 	}
@@ -80,7 +82,8 @@ func (e *Energon) readMeta(into any, names ...string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s: %w; `energon prepare` makes it", filepath.Join(e.Dir, energonDir, names[0]), fs.ErrNotExist)
+	return fmt.Errorf("%s: %w; `energon prepare` makes it", filepath.Join(e.Dir, energonDir, names[0]),
+		fs.ErrNotExist)
 }
 
 func (e *Energon) readSplits() error {

@@ -16,7 +16,8 @@ func energonSet(t *testing.T, meta map[string]string) string {
 	for i, name := range []string{"s-0.tar", "s-1.tar", "s-2.tar"} {
 		k := string(rune('a' + 2*i))
 		l := string(rune('b' + 2*i))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), tarOf(t, file("x/"+k+".txt", 1), file("x/"+l+".txt", 1)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), tarOf(t, file("x/"+k+".txt", 1),
+			file("x/"+l+".txt", 1)), 0o600))
 	}
 	for name, text := range meta {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, ".nv-meta", name), []byte(text), 0o600))
@@ -35,7 +36,8 @@ func TestEnergon(t *testing.T) {
 		{split, "", []string{"x/a txt", "x/b txt", "x/c txt", "x/d txt", "x/e txt", "x/f txt"}},
 		{split, "val", []string{"x/e txt", "x/f txt"}},
 		{split + "exclude: [s-1.tar, s-0.tar/x/b]\n", "", []string{"x/a txt", "x/e txt", "x/f txt"}},
-		{split + "exclude: ['s-{0..1}.tar/x/{a,d}']\n", "train", []string{"x/b txt", "x/c txt", "x/e txt", "x/f txt"}},
+		{split + "exclude: ['s-{0..1}.tar/x/{a,d}']\n", "train",
+			[]string{"x/b txt", "x/c txt", "x/e txt", "x/f txt"}},
 	} {
 		dir := energonSet(t, map[string]string{"split.yaml": c.split})
 		require.Equal(t, c.want, outcomesOf(t, open(t, dir, dataset.Options{Split: c.part})))
@@ -52,12 +54,16 @@ func outcomesOf(t *testing.T, s dataset.Source) (out []string) {
 }
 
 func TestReadEnergon(t *testing.T) {
-	dir := energonSet(t, map[string]string{"split.yaml": split, ".info.json": `{"energon_version": "7.4.1", "shard_counts": {"s-0.tar": 2, "s-1.tar": 3}}`,
-		"dataset.yaml": "__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: {image: jpg, caption: txt}\nsubflavors: {augment: true}\n"})
+	dir := energonSet(t, map[string]string{"split.yaml": split,
+		".info.json": `{"energon_version": "7.4.1", "shard_counts": {"s-0.tar": 2, "s-1.tar": 3}}`,
+		"dataset.yaml": "__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: " +
+			"{image: jpg, caption: txt}\nsubflavors: {augment: true}\n"})
 	e, err := ReadEnergon(dir)
 	require.NoError(t, err)
-	require.Equal(t, &Energon{Dir: dir, Version: "7.4.1", Class: "megatron.energon:CaptioningWebdataset", Fields: map[string]string{"image": "jpg", "caption": "txt"},
-		Flavors: map[string]any{"augment": true}, Splits: map[string][]string{"train": {"s-0.tar", "s-1.tar", "s-2.tar"}, "val": {"s-2.tar"}},
+	require.Equal(t, &Energon{Dir: dir, Version: "7.4.1", Class: "megatron.energon:CaptioningWebdataset",
+		Fields:  map[string]string{"image": "jpg", "caption": "txt"},
+		Flavors: map[string]any{"augment": true},
+		Splits:  map[string][]string{"train": {"s-0.tar", "s-1.tar", "s-2.tar"}, "val": {"s-2.tar"}},
 		Exclude: map[string][]string{}, Counts: map[string]int64{"s-0.tar": 2, "s-1.tar": 3}}, e)
 }
 

@@ -16,8 +16,9 @@ type TokenNames interface {
 	Fingerprint() string
 }
 
-// ProcessorExpander is the dataset.MediaExpander of a model's own processor: as many of the model's image or video
-// tokens as the processor says, between its frame tokens where the processor, and not the chat template, writes them.
+// ProcessorExpander is the dataset.MediaExpander of a model's own processor: as many of the model's image or
+// video tokens as the processor says, between its frame tokens where the processor, and not the chat
+// template, writes them.
 type ProcessorExpander struct {
 	processor *media.Processor
 	marks     map[dataset.MediaKind]int32
@@ -34,12 +35,16 @@ var markNames = map[dataset.MediaKind][]string{
 	dataset.Video: {"<|video_pad|>", "<video>", "<|video|>"},
 }
 
-// NewProcessorExpander returns the expander of a processor that was loaded from a checkpoint's folder, settings of which
-// enter the fingerprint.
+// NewProcessorExpander returns the expander of a processor that was loaded from a checkpoint's folder,
+// settings of which enter the fingerprint.
 func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any) (*ProcessorExpander, error) {
-	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1, names: names}
-	x.probe = func(b []byte) (media.VideoInfo, error) { return media.FFmpeg{}.ProbeBytes(context.Background(), b) }
-	x.print = hashOf(append([]any{"expander 2", p.Class, fmt.Sprintf("%T", p.Video), names.Fingerprint()}, settings...)...)
+	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1,
+		names: names}
+	x.probe = func(b []byte) (media.VideoInfo, error) {
+		return media.FFmpeg{}.ProbeBytes(context.Background(), b)
+	}
+	x.print = hashOf(append([]any{"expander 2", p.Class, fmt.Sprintf("%T", p.Video), names.Fingerprint()},
+		settings...)...)
 	own := map[dataset.MediaKind]string{}
 	if m, ok := names.(interface{ MediaMarks() (image, video string) }); ok {
 		own[dataset.Image], own[dataset.Video] = m.MediaMarks()
@@ -58,14 +63,16 @@ func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any)
 		}
 	}
 	if _, ok := x.marks[dataset.Image]; !ok {
-		return nil, fmt.Errorf("the tokenizer has none of the image tokens %v: it is that of a model for text", markNames[dataset.Image])
+		return nil, fmt.Errorf("the tokenizer has none of the image tokens %v: it is that of a model "+
+			"for text", markNames[dataset.Image])
 	}
 	if id, ok := names.TokenID("<IMG_CONTEXT>"); ok && id == x.marks[dataset.Image] {
 		var both bool
 		if x.open, both = names.TokenID("<img>"); both {
 			x.end, both = names.TokenID("</img>")
 		}
-		if id, ok := names.TokenID("<video>"); ok && own[dataset.Video] == "" { // beside the marks of the language model it was made of
+		// beside the marks of the language model it was made of
+		if id, ok := names.TokenID("<video>"); ok && own[dataset.Video] == "" {
 			x.marks[dataset.Video] = id
 		}
 		if !both {
@@ -92,14 +99,15 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	case dataset.Image:
 		var w, h int
 		if w, h, err = media.Size(m.Bytes, media.Options{}); err != nil {
-			err = fmt.Errorf("it is no picture: %w", err)
+			err = fmt.Errorf("it is not a picture: %w", err)
 		} else {
 			e, err = x.processor.Image.ImageExtent(w, h, n)
 		}
 	case dataset.Video:
 		var p media.Prompt
 		if p, e, err = x.video(m); err == nil && p.Mark != "" {
-			err = errors.New("the model's prompts have text between the frames of a video, and only conversations are written so")
+			err = errors.New("the model's prompts have text between the frames of a video, and only " +
+				"conversations are written so")
 		}
 	default:
 		err = fmt.Errorf("the model takes no %s", m.Kind)
@@ -111,7 +119,8 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	if x.open < 0 {
 		return ids, []dataset.Span{{From: 0, To: int32(e.Tokens)}}, nil
 	}
-	return append(append([]int32{x.open}, ids...), x.end), []dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
+	return append(append([]int32{x.open}, ids...), x.end),
+		[]dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
 }
 
 // video tells what a video becomes from its container.
@@ -136,7 +145,8 @@ func (x *ProcessorExpander) video(m *dataset.Media) (p media.Prompt, e media.Ext
 	}
 	p = w.Prompt(info, frames, e)
 	if p.Frames*p.Each != e.Tokens {
-		return p, e, fmt.Errorf("%d frames of %d tokens are not the %d tokens of its features", p.Frames, p.Each, e.Tokens)
+		return p, e, fmt.Errorf("%d frames of %d tokens are not the %d tokens of its features", p.Frames,
+			p.Each, e.Tokens)
 	}
 	return p, e, nil
 }
@@ -156,7 +166,8 @@ func (x *ProcessorExpander) written(m *dataset.Media) (*writtenVideo, error) {
 	}
 	for _, name := range append([]string{p.Token}, p.Needs...) {
 		if _, ok := x.names.TokenID(name); !ok {
-			return nil, fmt.Errorf("the tokenizer has no token %s, which the model's prompts show videos with", name)
+			return nil, fmt.Errorf("the tokenizer has no token %s, which the model's prompts show "+
+				"videos with", name)
 		}
 	}
 	id, _ := x.names.TokenID(p.Token)

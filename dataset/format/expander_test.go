@@ -42,8 +42,8 @@ func pngHeader(w, h uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(out, b...), crc32.ChecksumIEEE(b))
 }
 
-// A picture stands as the tokens that the model's processor says, whatever its extension; what is no picture, empty or
-// too large is refused by its header.
+// A picture stands as the tokens that the model's processor says, whatever its extension; what is not a
+// picture, empty or too large is refused by its header.
 func TestProcessorExpander(t *testing.T) {
 	m := image.NewRGBA(image.Rect(0, 0, 56, 84))
 	var jp, pn bytes.Buffer
@@ -63,7 +63,7 @@ func TestProcessorExpander(t *testing.T) {
 	}
 	for _, b := range [][]byte{nil, []byte("text"), jp.Bytes()[:20]} {
 		_, _, err := x.Expand(&dataset.Media{Kind: dataset.Image, Bytes: b}, 1)
-		require.ErrorContains(t, err, "it is no picture")
+		require.ErrorContains(t, err, "it is not a picture")
 	}
 	_, _, err = x.Expand(&dataset.Media{Kind: dataset.Image, Bytes: pngHeader(60000, 60000)}, 1)
 	require.ErrorContains(t, err, "60000")

@@ -23,15 +23,18 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 		var d dataset.Document
 		switch k {
 		case dataset.KindText:
-			d.Text = fmt.Sprintf("text %d\nwith \"quotes\", 日本語, \t tabs \\ and <tags> 🙂%s", i, strings.Repeat(" x", i))
+			d.Text = fmt.Sprintf("text %d\nwith \"quotes\", 日本語, \t tabs \\ and <tags> 🙂%s", i,
+				strings.Repeat(" x", i))
 		case dataset.KindTokens:
 			for j := range i {
 				d.Tokens = append(d.Tokens, int32(j*j*7%65000))
 			}
 		case dataset.KindChat:
-			d.Messages = []dataset.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: fmt.Sprintf("q%d\n", i)}, {Role: "assistant", Content: "ä"}}
+			d.Messages = []dataset.Message{{Role: "system", Content: "Be brief."},
+				{Role: "user", Content: fmt.Sprintf("q%d\n", i)}, {Role: "assistant", Content: "ä"}}
 			for j := range i % 3 {
-				d.Messages = append(d.Messages, dataset.Message{Role: "user", Content: fmt.Sprint(j)}, dataset.Message{Role: "assistant", Content: "ok"})
+				d.Messages = append(d.Messages, dataset.Message{Role: "user", Content: fmt.Sprint(j)},
+					dataset.Message{Role: "assistant", Content: "ok"})
 			}
 			d.Messages = d.Messages[min(1, i%2):]
 			if i%4 == 0 {
@@ -42,7 +45,8 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 		case dataset.KindParts:
 			d.Key = fmt.Sprintf("dir.v1/%04d", i)
 			for j, name := range []string{"jpg", "cls", "0.json"}[:1+i%3] {
-				d.Parts = append(d.Parts, dataset.Part{Name: name, Bytes: bytes.Repeat([]byte{byte(i)}, 511*i%1600+j)})
+				d.Parts = append(d.Parts,
+					dataset.Part{Name: name, Bytes: bytes.Repeat([]byte{byte(i)}, 511*i%1600+j)})
 			}
 		}
 		out = append(out, d)
@@ -70,7 +74,8 @@ func open(t testing.TB, path string, o dataset.Options) dataset.Source {
 	return s
 }
 
-// Every format gives back what it wrote, named or recognised by itself, in any order, and tells changed data apart.
+// Every format gives back what it wrote, named or recognised by itself, in any order, and tells changed data
+// apart.
 func TestRoundTripClaims(t *testing.T) {
 	require.GreaterOrEqual(t, len(dataset.Formats()), 7)
 	for _, f := range dataset.Formats() {
@@ -102,8 +107,8 @@ func TestRoundTripClaims(t *testing.T) {
 	}
 }
 
-// requireSizes checks the sizes that a source of texts or tokens knows of its documents: all do, since long documents are cut by
-// them. Parts of tokens are those of the whole.
+// requireSizes checks the sizes that a source of texts or tokens knows of its documents: all do, since long
+// documents are cut by them. Parts of tokens are those of the whole.
 func requireSizes(t *testing.T, s dataset.Source, docs []dataset.Document) {
 	t.Helper()
 	if s.Kind() != dataset.KindText && s.Kind() != dataset.KindTokens {
@@ -122,13 +127,15 @@ func requireSizes(t *testing.T, s dataset.Source, docs []dataset.Document) {
 			for a := range size + 1 {
 				part, err := s.(dataset.Parted).ReadPart(int64(from+k), a, max(a, min(size, 2*a)))
 				require.NoError(t, err)
-				require.Equal(t, append([]int32{}, d.Tokens[a:max(a, min(size, 2*a))]...), append([]int32{}, part.Tokens...))
+				require.Equal(t, append([]int32{}, d.Tokens[a:max(a, min(size, 2*a))]...),
+					append([]int32{}, part.Tokens...))
 			}
 		}
 	}
 }
 
-// Documents of many files together, each broken in its own way, are quarantined with their places; the rest is read.
+// Documents of many files together, each broken in its own way, are quarantined with their places; the rest
+// is read.
 func TestBadDocuments(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -141,21 +148,31 @@ func TestBadDocuments(t *testing.T) {
 		o             dataset.Options
 		want          []string // texts, or "offset: reason"
 	}{
-		{"lines.jsonl", "{\"text\":\"a\"}\n\n  \nnot json\n{\"text\":\"b\"}\r\n{\"text\":1}\n{\"x\":\"y\"}\n[1]\nnull\n{\"text\":\"\xff\"}\n{\"text\":null}\n{\"text\":\"c\"", dataset.Options{},
-			[]string{"a", "17: it is not JSON: invalid character 'o' in literal null (expecting 'u') at its byte 2", "b", `40: its "text" is no text`, `51: it has no key "text"`,
-				"61: it is no JSON object: cannot unmarshal array into Go value of type map[string]json.RawMessage", "65: it is null, not a JSON object", "70: it is not UTF-8: byte 0xff at its byte 9",
-				`83: its "text" is no text`, "97: it is not JSON: unexpected end of JSON input at its byte 11"}},
+		{"lines.jsonl", "{\"text\":\"a\"}\n\n  \nnot " +
+			"json\n{\"text\":\"b\"}\r\n{\"text\":1}\n{\"x\":\"y\"}\n[1]\nnull\n{\"text\":\"\xff\"}\n{\"text\":null}\n{\"text\":\"c\"", dataset.Options{},
+			[]string{"a", "17: it is not JSON: invalid character 'o' in literal null (expecting 'u') at " +
+				"its byte 2", "b", `40: its "text" is not text`, `51: it has no key "text"`,
+				"61: it is no JSON object: cannot unmarshal array into Go value of type " +
+					"map[string]json.RawMessage", "65: it is null, not a JSON object",
+				"70: it is not UTF-8: byte 0xff at its byte 9",
+				`83: its "text" is not text`,
+				"97: it is not JSON: unexpected end of JSON input at its byte 11"}},
 		{"empty.jsonl", "", dataset.Options{Format: "jsonl"}, []string{"0: the file is empty"}},
 		{"blank.jsonl", " \n\n", dataset.Options{Format: "jsonl"}, []string{"0: the file is empty"}},
 		{"bom.jsonl", "\uFEFF{\"body\":\"a\"}", dataset.Options{TextKey: "body"}, []string{"a"}},
 		{"array.json", " [ {\"text\": \"a,]\\\"\"} ,\n{\"text\":\"b\"}, 7, {\"text\":", dataset.Options{},
-			[]string{`a,]"`, "b", "37: it is no JSON object: cannot unmarshal number into Go value of type map[string]json.RawMessage", "40: it is not JSON: unexpected end of JSON input at its byte 8"}},
+			[]string{`a,]"`, "b", "37: it is no JSON object: cannot unmarshal number into Go value of " +
+				"type map[string]json.RawMessage",
+				"40: it is not JSON: unexpected end of JSON input at its byte 8"}},
 		{"empty.txt", "", dataset.Options{}, []string{"0: the file is empty"}},
 		{"whole.txt", "a\n\nb", dataset.Options{}, []string{"a\n\nb"}},
 		{"bad.txt", "ok\xe4\xbd", dataset.Options{}, []string{"0: it is not UTF-8: byte 0xe4 at its byte 2"}},
-		{"long.txt", "0123456789", dataset.Options{BytesMax: 9}, []string{"0: a file of 10 bytes is over the limit of 9; cut it at blank lines or lines"}},
-		{"paragraphs.txt", "\n\na\nb\n \n\nc\r\n\r\n\xff\n\nd", dataset.Options{Documents: "blank"}, []string{"a\nb", "c", "14: it is not UTF-8: byte 0xff at its byte 0", "d"}},
-		{"lines.txt", "a\n\n  b\r\n0123456789\nc\n", dataset.Options{Documents: "line", BytesMax: 5}, []string{"a", "  b", "8: a record of 10 bytes is over the limit of 5", "c"}},
+		{"long.txt", "0123456789", dataset.Options{BytesMax: 9},
+			[]string{"0: a file of 10 bytes is over the limit of 9; cut it at blank lines or lines"}},
+		{"paragraphs.txt", "\n\na\nb\n \n\nc\r\n\r\n\xff\n\nd", dataset.Options{Documents: "blank"},
+			[]string{"a\nb", "c", "14: it is not UTF-8: byte 0xff at its byte 0", "d"}},
+		{"lines.txt", "a\n\n  b\r\n0123456789\nc\n", dataset.Options{Documents: "line", BytesMax: 5},
+			[]string{"a", "  b", "8: a record of 10 bytes is over the limit of 5", "c"}},
 		{"none.txt", "", dataset.Options{Documents: "line"}, []string{"0: the file is empty"}},
 	} {
 		path := write(c.name, c.content)
@@ -193,7 +210,9 @@ func TestHugeLine(t *testing.T) {
 	require.Equal(t, int64(3), s.Len())
 	_, err = s.Read(1)
 	runtime.ReadMemStats(&after)
-	require.ErrorContains(t, err, fmt.Sprintf("huge.jsonl at byte 13: a record of %d bytes is over the limit of %d", 1<<30-13+2, 64<<20))
+	require.ErrorContains(t, err,
+		fmt.Sprintf("huge.jsonl at byte 13: a record of %d bytes is over the limit of %d", 1<<30-13+2,
+			64<<20))
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 	d, err := s.Read(2)
 	require.NoError(t, err)
@@ -243,8 +262,10 @@ func TestTextDirectory(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"1\n\nz", "4\n\nz", "0\n\nz", "2\n\nz"}, texts(dir, dataset.Options{Pattern: "*.go"}))
-	require.Equal(t, []string{"1", "z", "4", "z", "0", "z", "2", "z"}, texts(dir, dataset.Options{Pattern: "*.go", Documents: "blank"}))
+	require.Equal(t, []string{"1\n\nz", "4\n\nz", "0\n\nz", "2\n\nz"},
+		texts(dir, dataset.Options{Pattern: "*.go"}))
+	require.Equal(t, []string{"1", "z", "4", "z", "0", "z", "2", "z"},
+		texts(dir, dataset.Options{Pattern: "*.go", Documents: "blank"}))
 	require.Equal(t, []string{"2\n\nz"}, texts(filepath.Join(dir, "*.go"), dataset.Options{Format: "text"}))
 }
 
@@ -252,9 +273,11 @@ func TestTextDirectory(t *testing.T) {
 func TestOpenDataPath(t *testing.T) {
 	dir := t.TempDir()
 	for i, name := range []string{"b.jsonl", "a.jsonl", "c.txt"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(fmt.Sprintf("{\"text\":\"%d\"}\n", i)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name),
+			[]byte(fmt.Sprintf("{\"text\":\"%d\"}\n", i)), 0o600))
 	}
-	got, err := dataset.OpenDataPath([]string{"0.25", filepath.Join(dir, "*.jsonl"), "3", "testdata/ids_int8"}, dataset.Options{})
+	got, err := dataset.OpenDataPath([]string{"0.25", filepath.Join(dir, "*.jsonl"), "3",
+		"testdata/ids_int8"}, dataset.Options{})
 	require.NoError(t, err)
 	require.Equal(t, []float64{0.25, 3}, []float64{got[0].Weight, got[1].Weight})
 	docs := readAll(t, got[0].Source)
@@ -262,7 +285,9 @@ func TestOpenDataPath(t *testing.T) {
 	for _, g := range got {
 		require.NoError(t, g.Source.Close())
 	}
-	for want, args := range map[string][]string{"data path": {}, "no file matches": {filepath.Join(dir, "*.zip")}, "no such file": {filepath.Join(dir, "c.txt"), filepath.Join(dir, "no.txt")}} {
+	for want, args := range map[string][]string{"data path": {},
+		"no file matches": {filepath.Join(dir, "*.zip")}, "no such file": {filepath.Join(dir, "c.txt"),
+			filepath.Join(dir, "no.txt")}} {
 		_, err := dataset.OpenDataPath(args, dataset.Options{})
 		require.ErrorContains(t, err, want)
 	}
@@ -292,7 +317,8 @@ func TestIndexFile(t *testing.T) {
 	require.Len(t, first, 1)
 	read("a", "b")
 	require.Equal(t, first, indexes())
-	for _, damage := range [][]byte{nil, []byte("LFINDEX1"), append([]byte("LFINDEX1"), 255, 255, 255, 255, 255, 255, 255, 255), make([]byte, 48)} {
+	for _, damage := range [][]byte{nil, []byte("LFINDEX1"), append([]byte("LFINDEX1"), 255, 255, 255, 255,
+		255, 255, 255, 255), make([]byte, 48)} {
 		require.NoError(t, os.WriteFile(first[0], damage, 0o600))
 		read("a", "b")
 	}
@@ -390,7 +416,8 @@ func TestParquetGolden(t *testing.T) {
 		for _, i := range []int64{499, 0, 250, 119, 120, 121, 7} {
 			d, err := s.Read(i)
 			require.NoError(t, err)
-			require.Equal(t, fmt.Sprintf("Document %d: ", i)+strings.Repeat("wörd ", int(i*7%23))+strings.Repeat("🙂", int(i%3)), d.Text)
+			require.Equal(t, fmt.Sprintf("Document %d: ", i)+strings.Repeat("wörd ",
+				int(i*7%23))+strings.Repeat("🙂", int(i%3)), d.Text)
 			require.Equal(t, i, d.Place.Offset)
 		}
 	}
@@ -404,7 +431,8 @@ func TestParquetGolden(t *testing.T) {
 	chats := open(t, "testdata/chats.parquet", dataset.Options{})
 	require.Equal(t, dataset.KindChat, chats.Kind())
 	for i, d := range readAll(t, chats) {
-		require.Equal(t, []dataset.Message{{Role: "user", Content: fmt.Sprintf("Q%d", i)}, {Role: "assistant", Content: strings.Repeat(fmt.Sprintf("A%d\n", i), i%4+1)}}, d.Messages)
+		require.Equal(t, []dataset.Message{{Role: "user", Content: fmt.Sprintf("Q%d", i)},
+			{Role: "assistant", Content: strings.Repeat(fmt.Sprintf("A%d\n", i), i%4+1)}}, d.Messages)
 		require.Equal(t, i%5 == 0, d.Tools != nil)
 	}
 	rows, err := openRows("testdata/odd.parquet", dataset.Options{})
@@ -447,7 +475,9 @@ func TestParquetDamage(t *testing.T) {
 // The shapes of chat data, with what each may leave out.
 func TestChatShapes(t *testing.T) {
 	dir := t.TempDir()
-	user, assistant, system := func(s string) dataset.Message { return dataset.Message{Role: "user", Content: s} },
+	user, assistant, system := func(s string) dataset.Message {
+		return dataset.Message{Role: "user", Content: s}
+	},
 		func(s string) dataset.Message { return dataset.Message{Role: "assistant", Content: s} },
 		func(s string) dataset.Message { return dataset.Message{Role: "system", Content: s} }
 	for i, c := range []struct {
@@ -456,27 +486,45 @@ func TestChatShapes(t *testing.T) {
 		want []dataset.Message
 		bad  string
 	}{
-		{`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`, dataset.Options{}, []dataset.Message{user("a"), assistant("b")}, ""},
-		{`{"messages":[{"role":"assistant","content":null,"tool_calls":[1]}]}`, dataset.Options{}, []dataset.Message{{Role: "assistant", Raw: json.RawMessage(`{"role":"assistant","content":null,"tool_calls":[1]}`)}}, ""},
+		{`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}`,
+			dataset.Options{}, []dataset.Message{user("a"), assistant("b")}, ""},
+		{`{"messages":[{"role":"assistant","content":null,"tool_calls":[1]}]}`, dataset.Options{},
+			[]dataset.Message{{Role: "assistant",
+				Raw: json.RawMessage(`{"role":"assistant","content":null,"tool_calls":[1]}`)}}, ""},
 		{`{"messages":[{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"r"}]}`, dataset.Options{},
-			[]dataset.Message{{Role: "assistant", Raw: json.RawMessage(`{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"call_0","type":"function"}]}`)},
-				{Role: "tool", Content: "r", Raw: json.RawMessage(`{"content":"r","name":"f","role":"tool","tool_call_id":"f"}`)}}, ""},
-		{`{"messages":[{"role":"assistant","content":null,"function_call":7}]}`, dataset.Options{}, nil, "the function_call of turn 0 is no object"},
-		{`{"messages":[{"role":"user","content":[{"type":"text"}]}]}`, dataset.Options{}, []dataset.Message{{Role: "user", Raw: json.RawMessage(`{"role":"user","content":[{"type":"text"}]}`)}}, ""},
-		{`{"messages":[{"role":"user","content":"a"}],"tools":"[{\"name\":\"f\"}]"}`, dataset.Options{}, []dataset.Message{user("a")}, ""},
-		{`{"messages":[{"who":"Q","what":"a","x":1},{"who":"A","what":"b"}]}`, dataset.Options{Tags: dataset.Tags{Role: "who", Content: "what", User: "Q", Assistant: "A"}},
-			[]dataset.Message{{Role: "user", Content: "a", Raw: json.RawMessage(`{"content":"a","role":"user","x":1}`)}, assistant("b")}, ""},
+			[]dataset.Message{{Role: "assistant",
+				Raw: json.RawMessage(`{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"call_0","type":"function"}]}`)},
+				{Role: "tool", Content: "r",
+					Raw: json.RawMessage(`{"content":"r","name":"f","role":"tool","tool_call_id":"f"}`)}},
+			""},
+		{`{"messages":[{"role":"assistant","content":null,"function_call":7}]}`, dataset.Options{}, nil,
+			"the function_call of turn 0 is not an object"},
+		{`{"messages":[{"role":"user","content":[{"type":"text"}]}]}`, dataset.Options{},
+			[]dataset.Message{{Role: "user",
+				Raw: json.RawMessage(`{"role":"user","content":[{"type":"text"}]}`)}}, ""},
+		{`{"messages":[{"role":"user","content":"a"}],"tools":"[{\"name\":\"f\"}]"}`, dataset.Options{},
+			[]dataset.Message{user("a")}, ""},
+		{`{"messages":[{"who":"Q","what":"a","x":1},{"who":"A","what":"b"}]}`,
+			dataset.Options{Tags: dataset.Tags{Role: "who", Content: "what", User: "Q", Assistant: "A"}},
+			[]dataset.Message{{Role: "user", Content: "a",
+				Raw: json.RawMessage(`{"content":"a","role":"user","x":1}`)}, assistant("b")}, ""},
 		{`{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"},{"from":"observation","value":"c"}],"system":"s"}`, dataset.Options{}, []dataset.Message{system("s"), user("a"), assistant("b"), {Role: "tool", Content: "c"}}, ""},
-		{`{"instruction":"a","input":"i","output":"b","system":"s","history":[["x","y"]]}`, dataset.Options{}, []dataset.Message{system("s"), user("x"), assistant("y"), user("a\ni"), assistant("b")}, ""},
-		{`{"instruction":"a","output":"b","input":null}`, dataset.Options{}, []dataset.Message{user("a"), assistant("b")}, ""},
+		{`{"instruction":"a","input":"i","output":"b","system":"s","history":[["x","y"]]}`,
+			dataset.Options{}, []dataset.Message{system("s"), user("x"), assistant("y"), user("a\ni"),
+				assistant("b")}, ""},
+		{`{"instruction":"a","output":"b","input":null}`, dataset.Options{},
+			[]dataset.Message{user("a"), assistant("b")}, ""},
 		{`{"messages":[]}`, dataset.Options{}, nil, "it has no messages"},
-		{`{"messages":7}`, dataset.Options{}, nil, `"messages" is no list`},
-		{`{"messages":[1]}`, dataset.Options{}, nil, "messages[0] is no object"},
+		{`{"messages":7}`, dataset.Options{}, nil, `"messages" is not a list`},
+		{`{"messages":[1]}`, dataset.Options{}, nil, "messages[0] is not an object"},
 		{`{"messages":[{"content":"a"}]}`, dataset.Options{}, nil, `messages[0] has no text "role"`},
-		{`{"messages":[{"role":"user","content":"a"}],"tools":"nope"}`, dataset.Options{}, nil, `"tools" is a text that is not JSON`},
-		{`{"messages":[{"role":"user","content":"a"}],"tools":{}}`, dataset.Options{}, nil, `"tools" is no list`},
-		{`{"conversations":[{"from":"human","value":"a"}],"system":3}`, dataset.Options{}, nil, `"system" is no text`},
-		{`{"instruction":"a","output":3}`, dataset.Options{}, nil, `"output" is no text`},
+		{`{"messages":[{"role":"user","content":"a"}],"tools":"nope"}`, dataset.Options{}, nil,
+			`"tools" is a text that is not JSON`},
+		{`{"messages":[{"role":"user","content":"a"}],"tools":{}}`, dataset.Options{}, nil,
+			`"tools" is not a list`},
+		{`{"conversations":[{"from":"human","value":"a"}],"system":3}`, dataset.Options{}, nil,
+			`"system" is not text`},
+		{`{"instruction":"a","output":3}`, dataset.Options{}, nil, `"output" is not text`},
 		{`{"instruction":"a","output":"b","history":[1]}`, dataset.Options{}, nil, "its history"},
 		{`{"x":1}`, dataset.Options{Format: "openai"}, nil, `it has no key "messages"`},
 	} {
@@ -509,12 +557,15 @@ func (upperEncoder) Encode(text string, _ bool) (out []int32) {
 func TestTokenize(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.jsonl")
-	require.NoError(t, os.WriteFile(path, []byte("{\"text\":\"ab\"}\nbroken\n{\"text\":\"\"}\n{\"text\":\"c\"}\n"), 0o600))
+	require.NoError(t, os.WriteFile(path,
+		[]byte("{\"text\":\"ab\"}\nbroken\n{\"text\":\"\"}\n{\"text\":\"c\"}\n"), 0o600))
 	src := open(t, path, dataset.Options{})
 	q, err := dataset.OpenQuarantine("")
 	require.NoError(t, err)
 	var done []int64
-	require.NoError(t, Tokenize(src, upperEncoder{}, filepath.Join(dir, "out"), TokenizeOptions{Vocab: 256, Quarantine: q, Workers: 3, Progress: func(n int64) { done = append(done, n) }}))
+	require.NoError(t, Tokenize(src, upperEncoder{}, filepath.Join(dir, "out"),
+		TokenizeOptions{Vocab: 256, Quarantine: q, Workers: 3,
+			Progress: func(n int64) { done = append(done, n) }}))
 	require.Equal(t, []int64{1, 2, 3, 4}, done)
 	require.Len(t, q.List(), 1)
 	var got [][]int32
@@ -522,7 +573,8 @@ func TestTokenize(t *testing.T) {
 		got = append(got, d.Tokens)
 	}
 	require.Equal(t, [][]int32{{'a', 'b', 0}, nil, {0}, {'c', 0}}, got)
-	require.ErrorContains(t, Tokenize(open(t, "testdata/ids_int8", dataset.Options{}), upperEncoder{}, filepath.Join(dir, "x"), TokenizeOptions{Vocab: 9, Quarantine: q}), "not text")
+	require.ErrorContains(t, Tokenize(open(t, "testdata/ids_int8", dataset.Options{}), upperEncoder{},
+		filepath.Join(dir, "x"), TokenizeOptions{Vocab: 9, Quarantine: q}), "not text")
 }
 
 func FuzzIndexed(f *testing.F) {
@@ -552,7 +604,9 @@ func FuzzIndexed(f *testing.F) {
 
 // FuzzJSON: every file of lines or of an array opens or is refused, and every document is read or bad.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{"{\"text\":\"a\"}\n", "[{\"text\":\"a\"}, 1]", "[", "\n\n", "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "[\"\\\"", "{\"conversations\":[{}]}", "]", "[]]"} {
+	for _, s := range []string{"{\"text\":\"a\"}\n", "[{\"text\":\"a\"}, 1]", "[", "\n\n",
+		"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "[\"\\\"", "{\"conversations\":[{}]}", "]",
+		"[]]"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -8,22 +8,25 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// openIllustrated opens conversations in records with the pictures and videos that they name, relative to their own folder: samples
-// of parts, as converting them to chat_mix would write.
+// openIllustrated opens conversations in records with the pictures and videos that they name, relative to
+// their own folder: samples of parts, as converting them to chat_mix would write.
 func openIllustrated(path, shape string, o dataset.Options) (dataset.Source, error) {
 	usual := map[string]string{"openai": "messages", "sharegpt": "conversations"}[shape]
 	if usual == "" {
-		return nil, fmt.Errorf("conversations in the shape %s name no pictures and videos; take data.kind: chat", shape)
+		return nil, fmt.Errorf("conversations in the shape %s name no pictures and videos; take "+
+			"data.kind: chat", shape)
 	}
 	dir := filepath.Dir(path)
-	return openAnnotations(ConvertConfig{JSONFile: path, ImageDir: dir, VideoDir: dir, Media: "mix", Messages: or(o.Tags.Messages, usual), SampleType: "chat_mix",
+	return openAnnotations(ConvertConfig{JSONFile: path, ImageDir: dir, VideoDir: dir, Media: "mix",
+		Messages: or(o.Tags.Messages, usual), SampleType: "chat_mix",
 		MediaBytesMax: o.BytesMax, Tags: o.Tags})
 }
 
 // IsRecords says whether a path names a file of JSON or Parquet records.
 func IsRecords(path string) bool { return isJSON(path) || hasSuffix(path, ".parquet") }
 
-// withSystem puts the text of the system's own key in front of an entry's messages, in the words of its tags.
+// withSystem puts the text of the system's own key in front of an entry's messages, in the words of its
+// tags.
 func (e *annotation) withSystem(messages json.RawMessage) (json.RawMessage, error) {
 	t := e.w.Tags
 	raw := e.members[t.SystemKey]
@@ -35,15 +38,18 @@ func (e *annotation) withSystem(messages json.RawMessage) (json.RawMessage, erro
 	if err := json.Unmarshal(messages, &list); err != nil {
 		return messages, nil // whoever reads it says so
 	}
-	first, err := json.Marshal(map[string]string{or(t.Role, "role"): or(t.System, "system"), or(t.Content, "content"): text})
+	first, err := json.Marshal(map[string]string{or(t.Role, "role"): or(t.System, "system"),
+		or(t.Content, "content"): text})
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(append([]json.RawMessage{first}, list...))
 }
 
-// tagged reads a message whose keys and roles are named by tags, as LoongForge's task encoder does: the role is one of four.
-func (s *sampleJSON) tagged(i int, t map[string]json.RawMessage, raw json.RawMessage) (m dataset.Message, err error) {
+// tagged reads a message whose keys and roles are named by tags, as LoongForge's task encoder does: the role
+// is one of four.
+func (s *sampleJSON) tagged(i int, t map[string]json.RawMessage,
+	raw json.RawMessage) (m dataset.Message, err error) {
 	roleKey, contentKey := or(s.tags.Role, "role"), or(s.tags.Content, "content")
 	content := t[contentKey]
 	var name string

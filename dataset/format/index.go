@@ -19,8 +19,9 @@ type span struct{ start, end int64 }
 
 // index says where the records of a file lie. It is in memory, or in a file that a later run finds again.
 type index struct {
-	spans  []span   // nil where blocks or file are used
-	blocks []uint32 // of records that follow each other: where each begins, in tarBlocks; the last ends at end
+	spans []span // nil where blocks or file are used
+	// of records that follow each other: where each begins, in tarBlocks; the last ends at end
+	blocks []uint32
 	end    int64
 	file   *os.File // records of spanBytes each, behind the header
 	n      int64
@@ -49,7 +50,8 @@ func (x *index) at(i int64) (span, error) {
 	}
 	s := span{int64(binary.LittleEndian.Uint64(b[:])), int64(binary.LittleEndian.Uint64(b[8:]))}
 	if s.start < 0 || s.end < s.start {
-		return span{}, fmt.Errorf("index %s: record %d lies at %d to %d; delete the index", x.file.Name(), i, s.start, s.end)
+		return span{}, fmt.Errorf("index %s: record %d lies at %d to %d; delete the index", x.file.Name(), i,
+			s.start, s.end)
 	}
 	return s, nil
 }
@@ -64,8 +66,8 @@ func (x *index) close() error {
 // scan finds the records of a file and gives each to yield, in order.
 type scan func(r *bufio.Reader, yield func(span) error) error
 
-// buildIndex returns the index of a file, from dir if an earlier run left it there for this very file and kind of scan.
-// With dir "" it is built in memory, 16 bytes a record.
+// buildIndex returns the index of a file, from dir if an earlier run left it there for this very file and
+// kind of scan. With dir "" it is built in memory, 16 bytes a record.
 func buildIndex(f store.File, kind string, find scan, dir string) (*index, error) {
 	if dir == "" {
 		x := &index{spans: []span{}}
@@ -125,7 +127,8 @@ func openIndex(name string) (*index, error) {
 		_, err = f.ReadAt(head, 0)
 	}
 	x := &index{file: f, n: int64(binary.LittleEndian.Uint64(head[len(indexMagic):]))}
-	if err == nil && (!bytes.HasPrefix(head, []byte(indexMagic)) || x.n < 0 || x.n > info.Size() || info.Size() != indexHeader+x.n*spanBytes) {
+	if err == nil && (!bytes.HasPrefix(head, []byte(indexMagic)) || x.n < 0 || x.n > info.Size() ||
+		info.Size() != indexHeader+x.n*spanBytes) {
 		err = fmt.Errorf("index %s is damaged", name)
 	}
 	if err != nil {
@@ -240,8 +243,8 @@ func eachLine(r *bufio.Reader, yield func(s span, blank bool) error) error {
 	}
 }
 
-// scanArray finds the elements of a JSON array that is the whole file, by their brackets and strings alone: whether an
-// element is right shows when it is read.
+// scanArray finds the elements of a JSON array that is the whole file, by their brackets and strings alone:
+// whether an element is right shows when it is read.
 func scanArray(r *bufio.Reader, yield func(span) error) error {
 	s := arrayScan{start: -1}
 	for {

@@ -13,14 +13,15 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// A job of `lfactor data ingest` is a data set too: its annotations are read as the samples that converting them would
-// write, so that training can begin on the first of them. Nothing is written.
+// A job of `lfactor data ingest` is a data set too: its annotations are read as the samples that converting
+// them would write, so that training can begin on the first of them. Nothing is written.
 var _ = dataset.Register(dataset.Format{
 	Name: "job",
 	Doc:  "a job of `lfactor data ingest`, read without converting first",
 	Kind: dataset.KindParts,
 	Match: func(path string, head []byte) bool {
-		return hasSuffix(path, ".yaml", ".yml") && bytes.Contains(head, []byte("sources:")) && !bytes.Contains(head, []byte("Metadataset"))
+		return hasSuffix(path, ".yaml", ".yml") && bytes.Contains(head, []byte("sources:")) &&
+			!bytes.Contains(head, []byte("Metadataset"))
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
 		j, err := LoadJob(path)
@@ -38,7 +39,8 @@ var _ = dataset.Register(dataset.Format{
 		if _, _, err := writeEnergon(set, docs); err != nil {
 			return path, dataset.Options{}, err
 		}
-		return path, dataset.Options{}, os.WriteFile(path, fmt.Appendf(nil, "output: %q\nsources:\n  - {shards: %q}\n", dir, set), 0o644)
+		return path, dataset.Options{},
+			os.WriteFile(path, fmt.Appendf(nil, "output: %q\nsources:\n  - {shards: %q}\n", dir, set), 0o644)
 	},
 })
 
@@ -107,8 +109,10 @@ func LoadJob(file string) (*Job, error) {
 // Convert returns what Convert is to make of source i.
 func (j *Job) Convert(i int, dir string) ConvertConfig {
 	s := j.Sources[i]
-	return ConvertConfig{OutputDir: dir, JSONFile: s.JSON, ImageDir: s.ImageDir, VideoDir: s.VideoDir, Media: s.Media, Messages: s.Messages,
-		SampleType: s.SampleType, MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize), Workers: j.Workers, Budget: dataset.Budget{Count: j.Quarantine}}
+	return ConvertConfig{OutputDir: dir, JSONFile: s.JSON, ImageDir: s.ImageDir, VideoDir: s.VideoDir,
+		Media: s.Media, Messages: s.Messages,
+		SampleType: s.SampleType, MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize), Workers: j.Workers,
+		Budget: dataset.Budget{Count: j.Quarantine}}
 }
 
 // open opens the sources as they are.

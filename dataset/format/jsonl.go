@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// JSON lines: one object a line, whose text stands under a key. A file that is one JSON array of such objects is read
-// too, and both compressed with gzip or zstd (.jsonl.gz, .jsonl.zst).
+// JSON lines: one object a line, whose text stands under a key. A file that is one JSON array of such
+// objects is read too, and both compressed with gzip or zstd (.jsonl.gz, .jsonl.zst).
 var _ = dataset.Register(dataset.Format{
 	Name: "jsonl",
 	Doc:  "JSON objects, one a line or in one array, with a text under a key",

@@ -32,12 +32,14 @@ type killCheckpoint struct {
 	Position dataset.Position
 }
 
-// readShards reads steps of a data set as a training run does: each rank takes its share, what the step saw goes into
-// the ledger, and now and then the position is saved.
+// readShards reads steps of a data set as a training run does: each rank takes its share, what the step saw
+// goes into the ledger, and now and then the position is saved.
 func readShards(t *testing.T, dir string, readers, ranks int, last int64) {
 	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{
-		{Source: open(t, dir+"/a-*.tar", dataset.Options{}), Weight: 2}, {Source: open(t, dir+"/b.tar", dataset.Options{}), Weight: 1}},
-		Mode: dataset.ModeSFT, SeqLen: 96, EOD: -1, Window: 16, OrderWindow: 40, MicroBatch: 1, GlobalBatch: 4, Readers: readers, Seed: 3, Budget: dataset.Budget{Count: 1 << 40},
+		{Source: open(t, dir+"/a-*.tar", dataset.Options{}), Weight: 2},
+		{Source: open(t, dir+"/b.tar", dataset.Options{}), Weight: 1}},
+		Mode: dataset.ModeSFT, SeqLen: 96, EOD: -1, Window: 16, OrderWindow: 40, MicroBatch: 1,
+		GlobalBatch: 4, Readers: readers, Seed: 3, Budget: dataset.Budget{Count: 1 << 40},
 		Packing: dataset.PackLargestFit, Samples: &VisionEncoder{Chat: letters{}, Expander: perByte{}}}, nil)
 	require.NoError(t, err)
 	defer l.Close()
@@ -103,8 +105,8 @@ func killData(t *testing.T, dir string) {
 	}
 }
 
-// A reader that is killed at random moments, and resumed with other numbers of readers and ranks, leaves the ledger of
-// the run that nobody disturbed.
+// A reader that is killed at random moments, and resumed with other numbers of readers and ranks, leaves the
+// ledger of the run that nobody disturbed.
 func TestKilledReader(t *testing.T) {
 	kills := 5
 	if *long {
@@ -134,7 +136,8 @@ func TestKilledReader(t *testing.T) {
 // runAndKill starts the reader in the k-th shape and kills it some time after so many more steps.
 func runAndKill(t *testing.T, dir string, k int, steps int64, more time.Duration) {
 	c := exec.Command(os.Args[0], "-test.run=^TestKillChild$")
-	c.Env = append(os.Environ(), "LFACTOR_KILL_DIR="+dir, fmt.Sprintf("LFACTOR_KILL_SHAPE=%d %d", 1+k%3, 1<<(k/3%3)))
+	c.Env = append(os.Environ(), "LFACTOR_KILL_DIR="+dir,
+		fmt.Sprintf("LFACTOR_KILL_SHAPE=%d %d", 1+k%3, 1<<(k/3%3)))
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, c.Start())

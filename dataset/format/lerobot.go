@@ -18,9 +18,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
-// LeRobot's data sets, versions 2.0, 2.1 and 3.0: tables of frames in Parquet, and videos beside them. A document is an
-// episode: one part "json" with its length, rate, tasks, where its videos lie, and the rows of its frames. Paths come from
-// meta/info.json. Source: huggingface/lerobot, "LeRobotDataset v3.0".
+// LeRobot's data sets, versions 2.0, 2.1 and 3.0: tables of frames in Parquet, and videos beside them. A
+// document is an episode: one part "json" with its length, rate, tasks, where its videos lie, and the rows
+// of its frames. Paths come from meta/info.json. Source: huggingface/lerobot, "LeRobotDataset v3.0".
 var _ = dataset.Register(dataset.Format{
 	Name: "lerobot",
 	Doc:  "LeRobot data sets of versions 2 and 3: a folder with meta/info.json",
@@ -144,7 +144,8 @@ func (l *LeRobot) fill(pattern string, values map[string]any) (string, error) {
 		return fmt.Sprint(v)
 	})
 	if missing != "" {
-		return "", fmt.Errorf("meta/info.json: the path %q has a field %q that is not known", clip(pattern), missing)
+		return "", fmt.Errorf("meta/info.json: the path %q has a field %q that is not known", clip(pattern),
+			missing)
 	}
 	if !filepath.IsLocal(out) {
 		return "", fmt.Errorf("meta/info.json: the path %q leads out of the data set", clip(out))
@@ -235,16 +236,19 @@ func (l *LeRobot) episode3(b []byte, first map[string]int64) error {
 		return out, err
 	}
 	var all []float64
-	for _, key := range []string{"episode_index", "length", "data/chunk_index", "data/file_index", "dataset_from_index"} {
+	for _, key := range []string{"episode_index", "length", "data/chunk_index", "data/file_index",
+		"dataset_from_index"} {
 		x, err := get(key)
 		if err != nil || x < 0 || x > 1<<50 {
 			return errors.Join(fmt.Errorf("%q is %g", key, x), err)
 		}
 		all = append(all, x)
 	}
-	e := lerobotEpisode{Index: int64(all[0]), Length: int64(all[1]), row: int64(all[4]), Videos: map[string]LeRobotVideo{}}
+	e := lerobotEpisode{Index: int64(all[0]), Length: int64(all[1]), row: int64(all[4]),
+		Videos: map[string]LeRobotVideo{}}
 	var err error
-	if e.file, err = l.fill(l.info.Data, map[string]any{"chunk_index": int64(all[2]), "file_index": int64(all[3])}); err != nil {
+	if e.file, err = l.fill(l.info.Data, map[string]any{"chunk_index": int64(all[2]),
+		"file_index": int64(all[3])}); err != nil {
 		return err
 	}
 	if have, ok := first[e.file]; !ok || e.row < have {
@@ -258,7 +262,8 @@ func (l *LeRobot) episode3(b []byte, first map[string]int64) error {
 				return err
 			}
 		}
-		file, err := l.fill(l.info.Video, map[string]any{"video_key": camera, "chunk_index": int64(at[0]), "file_index": int64(at[1])})
+		file, err := l.fill(l.info.Video, map[string]any{"video_key": camera, "chunk_index": int64(at[0]),
+			"file_index": int64(at[1])})
 		if err != nil {
 			return err
 		}
@@ -286,9 +291,11 @@ func (l *LeRobot) Close() error { return l.tables.close() }
 // Read implements dataset.Source.
 func (l *LeRobot) Read(i int64) (dataset.Document, error) {
 	e := l.episodes[i]
-	d := dataset.Document{Key: fmt.Sprintf("episode_%06d", e.Index), Place: dataset.Place{File: filepath.Join(l.dir, e.file), Offset: e.row}}
+	d := dataset.Document{Key: fmt.Sprintf("episode_%06d", e.Index),
+		Place: dataset.Place{File: filepath.Join(l.dir, e.file), Offset: e.row}}
 	bad := func(format string, args ...any) error {
-		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("episode %d: ", e.Index) + fmt.Sprintf(format, args...)}
+		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("episode %d: ", e.Index) +
+			fmt.Sprintf(format, args...)}
 	}
 	t, err := l.tables.get(filepath.Join(l.dir, e.file))
 	if errors.Is(err, os.ErrNotExist) {
@@ -318,11 +325,13 @@ func (l *LeRobot) Read(i int64) (dataset.Document, error) {
 }
 
 // Frames decodes frames of one camera of episode i, by their numbers in the episode.
-func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera string, at []int) ([]*media.Picture, error) {
+func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera string,
+	at []int) ([]*media.Picture, error) {
 	e := l.episodes[i]
 	v, ok := e.Videos[camera]
 	if !ok {
-		return nil, fmt.Errorf("%s has no camera %q; there are %s", l.dir, camera, strings.Join(l.cameras(), ", "))
+		return nil, fmt.Errorf("%s has no camera %q; there are %s", l.dir, camera,
+			strings.Join(l.cameras(), ", "))
 	}
 	file := filepath.Join(l.dir, v.File)
 	info, err := f.Probe(ctx, file)
@@ -333,7 +342,8 @@ func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera st
 	in := make([]int, len(at))
 	for k, n := range at {
 		if n < 0 || int64(n) >= e.Length || first+n >= info.Frames {
-			return nil, fmt.Errorf("%s: frame %d of episode %d, which has %d frames", file, n, e.Index, e.Length)
+			return nil, fmt.Errorf("%s: frame %d of episode %d, which has %d frames", file, n, e.Index,
+				e.Length)
 		}
 		in[k] = first + n
 	}

@@ -18,20 +18,23 @@ import (
 // framesOf makes the rows of an episode.
 func framesOf(episode, n, first int) (out []lerobotFrame) {
 	for k := range n {
-		out = append(out, lerobotFrame{Action: []float64{float64(episode) + .5, -float64(k) - .25}, Timestamp: float64(k) / 8, Frame: int64(k), Episode: int64(episode), Index: int64(first + k)})
+		out = append(out, lerobotFrame{Action: []float64{float64(episode) + .5, -float64(k) - .25},
+			Timestamp: float64(k) / 8, Frame: int64(k), Episode: int64(episode), Index: int64(first + k)})
 	}
 	return out
 }
 
 // episodeOf is what an episode without videos reads as.
 func episodeOf(i int) dataset.Document {
-	e := lerobotEpisode{Index: int64(i), Length: int64(2 + i%5), FPS: 10, Tasks: []string{fmt.Sprintf("pick up %d", i)}, Videos: map[string]LeRobotVideo{}}
+	e := lerobotEpisode{Index: int64(i), Length: int64(2 + i%5), FPS: 10,
+		Tasks: []string{fmt.Sprintf("pick up %d", i)}, Videos: map[string]LeRobotVideo{}}
 	for _, f := range framesOf(i, 2+i%5, 100*i) {
 		b, _ := json.Marshal(f)
 		e.Frames = append(e.Frames, b)
 	}
 	b, _ := json.Marshal(e)
-	return dataset.Document{Key: fmt.Sprintf("episode_%06d", i), Parts: []dataset.Part{{Name: "json", Bytes: b}}}
+	return dataset.Document{Key: fmt.Sprintf("episode_%06d", i),
+		Parts: []dataset.Part{{Name: "json", Bytes: b}}}
 }
 
 // lerobot3 is a row of the episodes of version 3.
@@ -50,7 +53,8 @@ type lerobot3 struct {
 
 // writeLeRobot3 writes five episodes of four frames in two tables, and one video of them all.
 func writeLeRobot3(t *testing.T, dir string) {
-	for _, d := range []string{"meta/episodes/chunk-000", "data/chunk-000", "videos/observation.images.top/chunk-000"} {
+	for _, d := range []string{"meta/episodes/chunk-000", "data/chunk-000",
+		"videos/observation.images.top/chunk-000"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	info := `{"codebase_version":"v3.0","fps":8,"data_path":"data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
@@ -59,12 +63,15 @@ func writeLeRobot3(t *testing.T, dir string) {
 	var episodes []lerobot3
 	tables := make([][]lerobotFrame, 2)
 	for i := range 5 {
-		episodes = append(episodes, lerobot3{Index: int64(i), Tasks: []string{"stack"}, Length: 4, DataFile: int64(i / 3), From: int64(4 * i), VFrom: float64(i) / 2, VTo: float64(i+1) / 2})
+		episodes = append(episodes, lerobot3{Index: int64(i), Tasks: []string{"stack"}, Length: 4,
+			DataFile: int64(i / 3), From: int64(4 * i), VFrom: float64(i) / 2, VTo: float64(i+1) / 2})
 		tables[i/3] = append(tables[i/3], framesOf(i, 4, 4*i)...)
 	}
-	require.NoError(t, parquet.WriteFile(filepath.Join(dir, "meta/episodes/chunk-000/file-000.parquet"), episodes))
+	require.NoError(t, parquet.WriteFile(filepath.Join(dir, "meta/episodes/chunk-000/file-000.parquet"),
+		episodes))
 	for k, rows := range tables {
-		require.NoError(t, parquet.WriteFile(filepath.Join(dir, fmt.Sprintf("data/chunk-000/file-%03d.parquet", k)), rows))
+		require.NoError(t, parquet.WriteFile(filepath.Join(dir,
+			fmt.Sprintf("data/chunk-000/file-%03d.parquet", k)), rows))
 	}
 }
 
@@ -84,19 +91,23 @@ func TestLeRobot3(t *testing.T) {
 		var f lerobotFrame
 		require.NoError(t, json.Unmarshal(e.Frames[2], &f))
 		require.Equal(t, framesOf(int(i), 4, 4*int(i))[2], f)
-		require.Equal(t, LeRobotVideo{"videos/observation.images.top/chunk-000/file-000.mp4", float64(i) / 2, float64(i+1) / 2}, e.Videos["observation.images.top"])
+		require.Equal(t, LeRobotVideo{"videos/observation.images.top/chunk-000/file-000.mp4", float64(i) / 2,
+			float64(i+1) / 2}, e.Videos["observation.images.top"])
 	}
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Log("no ffmpeg: frames are not decoded")
 		return
 	}
 	video := filepath.Join(dir, "videos/observation.images.top/chunk-000/file-000.mp4")
-	out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=black:s=32x32:r=8:d=2.5,geq=lum='10*N':cb=128:cr=128", "-pix_fmt", "yuv420p", "-c:v", "mpeg4", "-q:v", "1", video).CombinedOutput()
+	out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i",
+		"color=black:s=32x32:r=8:d=2.5,geq=lum='10*N':cb=128:cr=128", "-pix_fmt", "yuv420p", "-c:v", "mpeg4",
+		"-q:v", "1", video).CombinedOutput()
 	require.NoError(t, err, string(out))
 	frames, err := s.(*LeRobot).Frames(t.Context(), media.FFmpeg{}, 3, "observation.images.top", []int{0, 2})
 	require.NoError(t, err)
 	require.Len(t, frames, 2)
-	for k, n := range []int{12, 14} { // frame n of the file has the brightness 10·n, from 16 to 235 stretched to 0 to 255
+	// frame n of the file has the brightness 10·n, from 16 to 235 stretched to 0 to 255
+	for k, n := range []int{12, 14} {
 		require.InDelta(t, (10*float64(n)-16)*255/219, float64(frames[k].Pix[3*(16*32+16)]), 4)
 	}
 	_, err = s.(*LeRobot).Frames(t.Context(), media.FFmpeg{}, 3, "side", []int{0})
@@ -118,7 +129,8 @@ func TestLeRobotBad(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.Mkdir(dir+"/meta", 0o700))
 		require.NoError(t, os.WriteFile(dir+"/meta/info.json", []byte(info), 0o600))
-		require.NoError(t, os.WriteFile(dir+"/meta/episodes.jsonl", []byte(`{"episode_index":0,"length":3}`), 0o600))
+		require.NoError(t, os.WriteFile(dir+"/meta/episodes.jsonl",
+			[]byte(`{"episode_index":0,"length":3}`), 0o600))
 		_, err := dataset.Open(dir, dataset.Options{})
 		require.ErrorContains(t, err, want, info)
 	}

@@ -43,7 +43,8 @@ func (t *tables) get(path string) (records, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A table that falls out is not closed, since others may be reading it; the pool of open files bounds those.
+	// A table that falls out is not closed, since others may be reading it; the pool of open files bounds
+	// those.
 	t.open = append([]openTable{{path, r}}, t.open[:min(len(t.open), tablesMax-1)]...)
 	return r, nil
 }
@@ -71,7 +72,8 @@ type lerobotFrame struct {
 // writeLeRobot writes episodes whose frames are lerobotFrames as a data set of version 2.1, without videos.
 func writeLeRobot(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
 	info := `{"codebase_version": "v2.1", "fps": 10, "chunks_size": 1000, "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet", "video_path": null, "features": {}}`
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "meta"), 0o755), os.MkdirAll(filepath.Join(dir, "data", "chunk-000"), 0o755),
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "meta"), 0o755),
+		os.MkdirAll(filepath.Join(dir, "data", "chunk-000"), 0o755),
 		os.WriteFile(filepath.Join(dir, "meta", "info.json"), []byte(info), 0o644)); err != nil {
 		return dir, o, err
 	}
@@ -90,7 +92,8 @@ func writeLeRobot(dir string, docs []dataset.Document) (path string, o dataset.O
 		if err := parquet.WriteFile(file, e.Frames); err != nil {
 			return dir, o, err
 		}
-		lines = append(lines, map[string]any{"episode_index": e.Index, "tasks": e.Tasks, "length": len(e.Frames)})
+		lines = append(lines, map[string]any{"episode_index": e.Index, "tasks": e.Tasks,
+			"length": len(e.Frames)})
 	}
 	return dir, o, writeLines(filepath.Join(dir, "meta", "episodes.jsonl"), lines)
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Megatron-LM's indexed data: PREFIX.bin holds token ids one after the other, PREFIX.idx the lengths and places of
-// sequences and which sequences make a document. Layout of the index, little endian: "MMIDIDX\0\0", version 1 (uint64),
-// type of ids (uint8), sequences and document bounds (uint64 each), lengths (int32 each), byte offsets (int64 each),
-// document bounds (int64 each, from 0 to the number of sequences), and, for multimodal data, a mode (int8) each.
-// Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py.
+// Megatron-LM's indexed data: PREFIX.bin holds token ids one after the other, PREFIX.idx the lengths and
+// places of sequences and which sequences make a document. Layout of the index, little endian:
+// "MMIDIDX\0\0", version 1 (uint64), type of ids (uint8), sequences and document bounds (uint64 each),
+// lengths (int32 each), byte offsets (int64 each), document bounds (int64 each, from 0 to the number of
+// sequences), and, for multimodal data, a mode (int8) each. Source: Megatron-LM,
+// megatron/core/datasets/indexed_dataset.py.
 var _ = dataset.Register(dataset.Format{
 	Name: "megatron",
 	Doc:  "Megatron-LM's token ids, PREFIX.bin and PREFIX.idx; the path is the prefix",
@@ -73,7 +74,8 @@ var idTypes = map[byte]idType{
 	8: {8, 2, func(b []byte) int64 { return int64(binary.LittleEndian.Uint16(b)) }},
 }
 
-// indexed is an open pair of files. It reads what it needs of the index for each document, so it takes no memory.
+// indexed is an open pair of files. It reads what it needs of the index for each document, so it takes no
+// memory.
 type indexed struct {
 	prefix   string
 	idx, bin *os.File
@@ -98,7 +100,7 @@ func openIndexed(prefix string, o dataset.Options) (*indexed, error) {
 		if info, err := os.Stat(prefix + end); err != nil {
 			return nil, err
 		} else if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-			return nil, fmt.Errorf("%s%s is no file", prefix, end)
+			return nil, fmt.Errorf("%s%s is not a file", prefix, end)
 		}
 	}
 	if x.idx, err = os.Open(prefix + ".idx"); err != nil {
@@ -135,7 +137,8 @@ func (x *indexed) load(full bool) error {
 	return err
 }
 
-// readSizes reads and checks the header: the counts must fit the file, so that nothing is allocated on a lie.
+// readSizes reads and checks the header: the counts must fit the file, so that nothing is allocated on a
+// lie.
 func readSizes(r io.ReaderAt, size int64) (s indexedSizes, err error) {
 	h := make([]byte, indexedHeader)
 	if _, err := r.ReadAt(h, 0); err != nil || string(h[:len(indexedMagic)]) != indexedMagic {
@@ -152,11 +155,13 @@ func readSizes(r io.ReaderAt, size int64) (s indexedSizes, err error) {
 	sequences, bounds := binary.LittleEndian.Uint64(h[9:]), binary.LittleEndian.Uint64(h[17:])
 	limit := uint64(size) // counts above it cannot be, and below it the sum cannot overflow
 	if sequences > limit || bounds > limit || bounds == 0 {
-		return s, fmt.Errorf("%d sequences and %d document bounds do not fit a file of %d bytes", sequences, bounds, size)
+		return s, fmt.Errorf("%d sequences and %d document bounds do not fit a file of %d bytes", sequences,
+			bounds, size)
 	}
 	want := indexedHeader + 12*int64(sequences) + 8*int64(bounds)
 	if size != want && size != want+int64(sequences) {
-		return s, fmt.Errorf("%d sequences and %d document bounds take %d bytes; the file has %d", sequences, bounds, want, size)
+		return s, fmt.Errorf("%d sequences and %d document bounds take %d bytes; the file has %d", sequences,
+			bounds, want, size)
 	}
 	return indexedSizes{typ, int64(sequences), int64(bounds)}, nil
 }
@@ -196,7 +201,9 @@ func (x *indexed) ReadPart(i, from, to int64) (dataset.Document, error) {
 		for ; len(b) > 0; b = b[x.header.typ.size:] {
 			id := x.header.typ.get(b)
 			if id < 0 || id > math.MaxInt32 {
-				return d, &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("document %d: id %d at byte %d is no token id", i, id, at+size-int64(len(b)))}
+				return d, &dataset.BadSample{Place: d.Place,
+					Reason: fmt.Sprintf("document %d: id %d at byte %d is not a token id", i, id,
+						at+size-int64(len(b)))}
 			}
 			d.Tokens = append(d.Tokens, int32(id))
 		}
@@ -204,8 +211,8 @@ func (x *indexed) ReadPart(i, from, to int64) (dataset.Document, error) {
 	return d, nil
 }
 
-// sequences returns the lengths, in ids, and the places, in bytes, of the sequences of document i. They lie within the file, and
-// are not more than a document may have.
+// sequences returns the lengths, in ids, and the places, in bytes, of the sequences of document i. They lie
+// within the file, and are not more than a document may have.
 func (x *indexed) sequences(i int64) (lengths, offsets []int64, err error) {
 	bounds, err := x.ints(indexedHeader+12*x.header.sequences+8*i, 2, 8)
 	if err != nil {
@@ -234,13 +241,15 @@ func (x *indexed) sequences(i int64) (lengths, offsets []int64, err error) {
 			return nil, nil, bad("its ids have over %d bytes", x.limit)
 		}
 		if n < 0 || offsets[k] < 0 || size > x.binSize-offsets[k] {
-			return nil, nil, bad("a sequence of %d ids at byte %d is not within the %d bytes of the file", n, offsets[k], x.binSize)
+			return nil, nil, bad("a sequence of %d ids at byte %d is not within the %d bytes of the file", n,
+				offsets[k], x.binSize)
 		}
 	}
 	return lengths, offsets, nil
 }
 
-// Sizes implements dataset.Sized. A document whose place in the files is wrong, or that is too large, has none.
+// Sizes implements dataset.Sized. A document whose place in the files is wrong, or that is too large, has
+// none.
 func (x *indexed) Sizes(from int64, out []int64) error {
 	bounds, err := x.ints(indexedHeader+12*x.header.sequences+8*from, int64(len(out))+1, 8)
 	if err != nil {
@@ -311,7 +320,8 @@ func (x *indexed) ints(at, n, size int64) ([]int64, error) {
 	return out, nil
 }
 
-// IndexedWriter writes Megatron-LM's indexed data. Lengths are kept in memory, 4 bytes a sequence, until Close.
+// IndexedWriter writes Megatron-LM's indexed data. Lengths are kept in memory, 4 bytes a sequence, until
+// Close.
 type IndexedWriter struct {
 	prefix  string
 	typ     idType
@@ -321,14 +331,15 @@ type IndexedWriter struct {
 	bounds  []int64
 }
 
-// NewIndexedWriter creates PREFIX.bin, and PREFIX.idx when it is closed. Ids are stored in 16 bits where vocab, the
-// number of different ids, is below 65,500, else in 32, as Megatron-LM chooses.
+// NewIndexedWriter creates PREFIX.bin, and PREFIX.idx when it is closed. Ids are stored in 16 bits where
+// vocab, the number of different ids, is below 65,500, else in 32, as Megatron-LM chooses.
 func NewIndexedWriter(prefix string, vocab int) (*IndexedWriter, error) {
 	f, err := os.Create(prefix + ".bin")
 	if err != nil {
 		return nil, err
 	}
-	w := &IndexedWriter{prefix: prefix, typ: idTypes[4], file: f, out: bufio.NewWriterSize(f, 1<<16), bounds: []int64{0}}
+	w := &IndexedWriter{prefix: prefix, typ: idTypes[4], file: f, out: bufio.NewWriterSize(f, 1<<16),
+		bounds: []int64{0}}
 	if vocab < 65500 {
 		w.typ = idTypes[8]
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// Megatron-Energon's metadatasets: a YAML file that blends data sets by weights, or by repetitions, or joins them end to
-// end. Versions 1 ("Metadataset") and 2 ("MetadatasetV2"). Source: megatron-energon 7.4.1, metadataset.
+// Megatron-Energon's metadatasets: a YAML file that blends data sets by weights, or by repetitions, or joins
+// them end to end. Versions 1 ("Metadataset") and 2 ("MetadatasetV2"). Source: megatron-energon 7.4.1,
+// metadataset.
 var _ = dataset.Register(dataset.Format{
 	Name: "metadataset",
 	Doc:  "Megatron-Energon's metadatasets: a YAML file that blends data sets",
@@ -136,7 +137,8 @@ func (r *metaReader) node(n metaNode) ([]dataset.Weighted, error) {
 	}
 	switch {
 	case n.Join != nil:
-		return nil, errors.New("it joins data sets sample by sample, which is not read; write the joined samples as shards")
+		return nil, errors.New("it joins data sets sample by sample, which is not read; write the " +
+			"joined samples as shards")
 	case given != 1:
 		return nil, errors.New("a node must have one of path, datasets, blend, blend_epochized and concat")
 	case n.Path != "":
@@ -146,7 +148,9 @@ func (r *metaReader) node(n metaNode) ([]dataset.Weighted, error) {
 	case n.Blend != nil:
 		return r.blend(n.Blend, byWeight)
 	case n.Epochized != nil:
-		return r.blend(n.Epochized, func(n metaNode, documents float64) float64 { return documents * orOne(n.Repetitions) })
+		return r.blend(n.Epochized, func(n metaNode, documents float64) float64 {
+			return documents * orOne(n.Repetitions)
+		})
 	}
 	return r.blend(n.Concat, func(_ metaNode, documents float64) float64 { return documents })
 }
@@ -161,7 +165,8 @@ func orOne(x *float64) float64 {
 }
 
 // blend returns the sources of several nodes, each node with a share by its weight.
-func (r *metaReader) blend(list []metaNode, weigh func(n metaNode, documents float64) float64) (out []dataset.Weighted, err error) {
+func (r *metaReader) blend(list []metaNode,
+	weigh func(n metaNode, documents float64) float64) (out []dataset.Weighted, err error) {
 	var groups [][]dataset.Weighted
 	var weights []float64
 	sum := 0.0
@@ -232,8 +237,8 @@ func (r *metaReader) leaf(n metaNode) ([]dataset.Weighted, error) {
 	return list, nil
 }
 
-// of returns part of a source: from and to as percentages or numbers of samples. Percentages give whole samples as Energon counts them,
-// rounded down.
+// of returns part of a source: from and to as percentages or numbers of samples. Percentages give whole
+// samples as Energon counts them, rounded down.
 func (p *metaPart) of(s dataset.Source) (dataset.Source, error) {
 	var at [2]int64
 	for i, text := range p.Range {

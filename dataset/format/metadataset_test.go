@@ -18,7 +18,8 @@ func TestMetadataset(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		var docs []dataset.Document
 		for i := range n {
-			docs = append(docs, dataset.Document{Key: fmt.Sprintf("%s%d", name, i), Parts: []dataset.Part{{Name: "txt", Bytes: []byte("x")}}})
+			docs = append(docs, dataset.Document{Key: fmt.Sprintf("%s%d", name, i),
+				Parts: []dataset.Part{{Name: "txt", Bytes: []byte("x")}}})
 		}
 		_, _, err := writeEnergon(filepath.Join(dir, name), docs)
 		require.NoError(t, err)
@@ -29,14 +30,18 @@ func TestMetadataset(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(head+text), 0o600))
 		return path
 	}
-	write("inner.yaml", "MetadatasetV2\nsplits: {train: {blend: [{weight: 3, path: a}, {weight: 1, path: b}]}}")
+	write("inner.yaml", "MetadatasetV2\nsplits: {train: {blend: [{weight: 3, path: a}, {weight: 1, "+
+		"path: b}]}}")
 	for text, want := range map[string][]float64{
-		"Metadataset\nsplits: {train: {datasets: [{weight: 5, path: a, subflavors: {x: 1}}, {weight: 2, path: ./b}, {weight: 1, path: " + dir + "/c}]}}": {.625, .25, .125},
-		"MetadatasetV2\nsplits: {train: {path: a}}":                                                                                  {1},
-		"MetadatasetV2\nsplits: {train: {blend: [{weight: 1, path: inner.yaml}, {weight: 3, path: c}]}}":                             {.1875, .0625, .75},
-		"MetadatasetV2\nsplits: {train: {blend_epochized: [{repetitions: 6, path: a}, {repetitions: 0.5, path: c}]}}":                {60. / 90, 30. / 90},
-		"MetadatasetV2\nsplits: {train: {concat: [{path: a}, {path: b}]}}":                                                           {.25, .75},
-		"MetadatasetV2\nsplits: {train: {concat: [{path: a, subset: {range: [0%, 50%]}}, {path: b, subset: {range: ['15', end]}}]}}": {.25, .75},
+		"Metadataset\nsplits: {train: {datasets: [{weight: 5, path: a, subflavors: {x: 1}}, {weight: 2, " +
+			"path: ./b}, {weight: 1, path: " + dir + "/c}]}}": {.625, .25, .125},
+		"MetadatasetV2\nsplits: {train: {path: a}}":                                                      {1},
+		"MetadatasetV2\nsplits: {train: {blend: [{weight: 1, path: inner.yaml}, {weight: 3, path: c}]}}": {.1875, .0625, .75},
+		"MetadatasetV2\nsplits: {train: {blend_epochized: [{repetitions: 6, path: a}, {repetitions: " +
+			"0.5, path: c}]}}": {60. / 90, 30. / 90},
+		"MetadatasetV2\nsplits: {train: {concat: [{path: a}, {path: b}]}}": {.25, .75},
+		"MetadatasetV2\nsplits: {train: {concat: [{path: a, subset: {range: [0%, 50%]}}, {path: b, " +
+			"subset: {range: ['15', end]}}]}}": {.25, .75},
 	} {
 		list, err := dataset.OpenBlend(write("m.yaml", text), dataset.Options{})
 		require.NoError(t, err, text)
@@ -47,21 +52,25 @@ func TestMetadataset(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"MetadatasetV2\nsplits: {val: {path: a}}":                                `no split "train"`,
-		"MetadatasetV2\nsplits: {train: {path: missing}}":                        "no such file",
-		"MetadatasetV2\nsplits: {train: {path: m.yaml}}":                         "over 8 deep",
-		"MetadatasetV2\nsplits: {train: {}}":                                     "must have one of",
-		"MetadatasetV2\nsplits: {train: {join: [{path: a}]}}":                    "joins data sets sample by sample",
+		"MetadatasetV2\nsplits: {val: {path: a}}":         `no split "train"`,
+		"MetadatasetV2\nsplits: {train: {path: missing}}": "no such file",
+		"MetadatasetV2\nsplits: {train: {path: m.yaml}}":  "over 8 deep",
+		"MetadatasetV2\nsplits: {train: {}}":              "must have one of",
+		"MetadatasetV2\nsplits: {train: {join: [{path: a}]}}": "joins data sets " +
+			"sample by sample",
 		"MetadatasetV2\nsplits: {train: {blend: [{weight: -1, path: a}]}}":       "a weight of -1",
 		"MetadatasetV2\nsplits: {train: {blend: [{wieght: 1, path: a}]}}":        "wieght",
 		"MetadatasetV2\nsplits: {train: {path: a, subset: {range: [60%, 50%]}}}": "is empty",
-		"Metadataset3\nsplits: {}":                                               `class is "Metadataset3"`,
+		"Metadataset3\nsplits: {}": `class is "Metadataset3"`,
 	} {
 		_, err := dataset.OpenBlend(write("m.yaml", text), dataset.Options{})
 		require.ErrorContains(t, err, want, text)
 	}
-	for percent, want := range map[string]int64{"[0%, 39%]": 3, "[39%, 58%]": 2, "[5.9%, end]": 10, "[19.9%, 100%]": 9, "['3', 99.9%]": 6} { // of 10
-		part, err := dataset.OpenBlend(write("m.yaml", "MetadatasetV2\nsplits: {train: {path: a, subset: {range: "+percent+"}}}"), dataset.Options{})
+	// of 10
+	for percent, want := range map[string]int64{"[0%, 39%]": 3, "[39%, 58%]": 2, "[5.9%, end]": 10,
+		"[19.9%, 100%]": 9, "['3', 99.9%]": 6} {
+		part, err := dataset.OpenBlend(write("m.yaml",
+			"MetadatasetV2\nsplits: {train: {path: a, subset: {range: "+percent+"}}}"), dataset.Options{})
 		require.NoError(t, err, percent)
 		require.EqualValues(t, want, part[0].Source.Len(), percent)
 	}
@@ -71,9 +80,11 @@ func TestMetadataset(t *testing.T) {
 	require.EqualValues(t, 10, plain[0].Source.Len())
 }
 
-// FuzzYAMLData holds the readers of metadatasets, jobs and LeRobot's paths to an error or sources, whatever a file says.
+// FuzzYAMLData holds the readers of metadatasets, jobs and LeRobot's paths to an error or sources, whatever
+// a file says.
 func FuzzYAMLData(f *testing.F) {
-	f.Add("__class__: MetadatasetV2\nsplits: {train: {blend: [{weight: 1, path: a, subset: {range: [0%, 50%]}}]}}", "data/{episode_index:06d}")
+	f.Add("__class__: MetadatasetV2\nsplits: {train: {blend: [{weight: 1, path: a, subset: {range: [0%, "+
+		"50%]}}]}}", "data/{episode_index:06d}")
 	f.Add("output: o\nsources: [{json: a.jsonl, sample_type: x}]\npack: {model: m, max_tokens: 5}", "{x")
 	f.Add("__class__: Metadataset\nsplits: {train: {datasets: []}}", "../{episode_index}")
 	f.Fuzz(func(t *testing.T, text, pattern string) {

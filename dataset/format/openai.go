@@ -10,7 +10,8 @@ import (
 // OpenAI's shape: {"messages": [{"role": …, "content": …}], "tools": […]}.
 var _ = registerChat("openai", `conversations as {"messages": [{"role", "content"}]}`,
 	func(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
-		turns, err := c.turns(or(tags.Messages, "messages"), or(tags.Role, "role"), or(tags.Content, "content"), tags)
+		turns, err := c.turns(or(tags.Messages, "messages"), or(tags.Role, "role"),
+			or(tags.Content, "content"), tags)
 		for i := range turns {
 			if err == nil && turns[i].Raw != nil {
 				err = c.modern(&turns[i], i)
@@ -33,7 +34,8 @@ var _ = registerChat("openai", `conversations as {"messages": [{"role", "content
 		return out
 	})
 
-// modern writes an older turn as templates know it: a function_call is the one of the tool_calls, and a function's answer names its call.
+// modern writes an older turn as templates know it: a function_call is the one of the tool_calls, and a
+// function's answer names its call.
 func (c chatRecord) modern(m *dataset.Message, i int) error {
 	t, err := object(m.Raw, c.place)
 	if err != nil {
@@ -50,12 +52,13 @@ func (c chatRecord) modern(m *dataset.Message, i int) error {
 			Arguments json.RawMessage
 		}
 		if json.Unmarshal(call, &f) != nil {
-			return c.bad("the function_call of turn %d is no object with a name and arguments", i)
+			return c.bad("the function_call of turn %d is not an object with a name and arguments", i)
 		}
 		if f.Arguments == nil {
 			f.Arguments = json.RawMessage(`"{}"`)
 		}
-		t["tool_calls"], err = json.Marshal([]any{map[string]any{"id": or(f.ID, fmt.Sprintf("call_%d", i)), "type": "function", "function": map[string]any{"name": f.Name, "arguments": f.Arguments}}})
+		t["tool_calls"], err = json.Marshal([]any{map[string]any{"id": or(f.ID, fmt.Sprintf("call_%d", i)),
+			"type": "function", "function": map[string]any{"name": f.Name, "arguments": f.Arguments}}})
 		delete(t, "function_call")
 	case m.Role == "tool" && !named && was != "":
 		t["tool_call_id"], err = json.Marshal(was)

@@ -14,11 +14,14 @@ import (
 // unsized hides that a source knows its documents' sizes.
 type unsized struct{ dataset.Source }
 
-// stepLosses are the mean losses of the steps of one pass, of a model that knows how frequent each token is and nothing else. The last steps are left
-// out: what remains of documents is joined there, with few to join.
-func stepLosses(t *testing.T, src dataset.Source, tok *token.Tokenizer, shuffle int, seed uint64) (out []float64) {
+// stepLosses are the mean losses of the steps of one pass, of a model that knows how frequent each token is
+// and nothing else. The last steps are left out: what remains of documents is joined there, with few to
+// join.
+func stepLosses(t *testing.T, src dataset.Source, tok *token.Tokenizer, shuffle int,
+	seed uint64) (out []float64) {
 	t.Helper()
-	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}}, Mode: dataset.ModePretrain, SeqLen: 64, EOD: -1, Seed: seed, MicroBatch: 8,
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}},
+		Mode: dataset.ModePretrain, SeqLen: 64, EOD: -1, Seed: seed, MicroBatch: 8,
 		GlobalBatch: 8, Passes: 1, Shuffle: shuffle, Readers: 2, CacheBytes: 64 << 20}, tok)
 	require.NoError(t, err)
 	defer l.Close()
@@ -61,8 +64,9 @@ func lag1(x []float64) float64 {
 	return covariance / variance
 }
 
-// TestOrderOfRealTexts: on this machine's Go sources, with files of hundreds of rows, a step's loss tells no more of the next one's than in an i.i.d. order, whose
-// correlation of n steps is 0 with a standard error of 1/√n: as texts and as ids. With whole files, of which 64 rows are shuffled, it does.
+// TestOrderOfRealTexts: on this machine's Go sources, with files of hundreds of rows, a step's loss tells no
+// more of the next one's than in an i.i.d. order, whose correlation of n steps is 0 with a standard error of
+// 1/√n: as texts and as ids. With whole files, of which 64 rows are shuffled, it does.
 func TestOrderOfRealTexts(t *testing.T) {
 	docs := goDocs(t, 1<<20)
 	tok := trained(t, docs[:len(docs)/8], 500)
@@ -70,7 +74,8 @@ func TestOrderOfRealTexts(t *testing.T) {
 	q, err := dataset.OpenQuarantine("")
 	require.NoError(t, err)
 	prefix := t.TempDir() + "/ids"
-	require.NoError(t, Tokenize(texts, tok, prefix, TokenizeOptions{Vocab: tok.VocabSize(), EOD: -1, Quarantine: q, Workers: 2}))
+	require.NoError(t, Tokenize(texts, tok, prefix, TokenizeOptions{Vocab: tok.VocabSize(), EOD: -1,
+		Quarantine: q, Workers: 2}))
 	ids := open(t, prefix, dataset.Options{})
 	const seeds = 2
 	for name, c := range map[string]struct {
@@ -83,7 +88,8 @@ func TestOrderOfRealTexts(t *testing.T) {
 			sum, n = sum+lag1(losses)/seeds, len(losses)
 		}
 		limit := 2 / math.Sqrt(float64(seeds*n))
-		t.Logf("%s: lag-1 correlation %.3f of %d × %d steps, 2 standard errors are %.3f", name, sum, seeds, n, limit)
+		t.Logf("%s: lag-1 correlation %.3f of %d × %d steps, 2 standard errors are %.3f", name, sum, seeds,
+			n, limit)
 		if name == "whole files" {
 			require.Greater(t, sum, 5*limit)
 		} else {

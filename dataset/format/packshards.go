@@ -47,7 +47,8 @@ type PackReport struct {
 	Stages   []dataset.Stage  `json:"stages"`
 }
 
-// manifestLine is a sample as counted; the manifest keeps them, so that a run that was cut off need not count again.
+// manifestLine is a sample as counted; the manifest keeps them, so that a run that was cut off need not
+// count again.
 type manifestLine struct {
 	I      int64  `json:"i"`
 	Tokens int    `json:"tokens"`
@@ -61,9 +62,10 @@ const (
 	packManifestFile = ".pack-manifest.jsonl"
 )
 
-// PackShards packs the samples of shards into samples of up to a number of tokens, each holding several conversations
-// with their media, as LoongForge's offline packing does, and describes the new shards for Energon. Texts, pictures and
-// videos are packed apart. A run that was cut off goes on where it was, to the same bytes.
+// PackShards packs the samples of shards into samples of up to a number of tokens, each holding several
+// conversations with their media, as LoongForge's offline packing does, and describes the new shards for
+// Energon. Texts, pictures and videos are packed apart. A run that was cut off goes on where it was, to the
+// same bytes.
 func PackShards(ctx context.Context, c PackConfig) (PackReport, error) {
 	p := &packing{PackConfig: c, report: PackReport{Media: map[string]int64{}}}
 	if err := p.begin(); err != nil {
@@ -109,7 +111,8 @@ func (p *packing) begin() (err error) {
 		p.MaxSize = 2e9
 	}
 	p.Workers = max(1, p.Workers)
-	p.counting, p.reading, p.writing = &dataset.Meter{Name: "count", Workers: p.Workers}, &dataset.Meter{Name: "read", Workers: p.Workers}, &dataset.Meter{Name: "write", Workers: 1}
+	p.counting, p.reading, p.writing = &dataset.Meter{Name: "count", Workers: p.Workers},
+		&dataset.Meter{Name: "read", Workers: p.Workers}, &dataset.Meter{Name: "write", Workers: 1}
 	switch {
 	case p.PackedType != "packed_chat_mix" && p.PackedType != "packed_multi_mix_qa":
 		return fmt.Errorf("packed type %q; it must be packed_chat_mix or packed_multi_mix_qa", p.PackedType)
@@ -121,7 +124,8 @@ func (p *packing) begin() (err error) {
 	if err := os.MkdirAll(p.OutputDir, 0o755); err != nil {
 		return err
 	}
-	p.settings = hashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(), p.Algorithm, p.Tokens, p.Images, p.PackedType, p.MaxCount, p.MaxSize)
+	p.settings = hashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(), p.Algorithm,
+		p.Tokens, p.Images, p.PackedType, p.MaxCount, p.MaxSize)
 	p.bad, err = dataset.OpenQuarantine(filepath.Join(p.OutputDir, "quarantine.jsonl"))
 	return err
 }
@@ -135,20 +139,22 @@ func (p *packing) count(ctx context.Context) error {
 	all := p.Source.Len()
 	out := bufio.NewWriterSize(f, 1<<16)
 	e := json.NewEncoder(out)
-	err = dataset.Ordered(ctx, int64(len(p.manifest)), all, p.counting, p.measure, func(i int64, m measured) error {
-		if m.err != nil {
-			return m.err
-		}
-		p.manifest = append(p.manifest, m.line)
-		if p.Progress != nil {
-			p.Progress("count", i+1, all, p.stages())
-		}
-		return e.Encode(m.line)
-	})
+	err = dataset.Ordered(ctx, int64(len(p.manifest)), all, p.counting, p.measure,
+		func(i int64, m measured) error {
+			if m.err != nil {
+				return m.err
+			}
+			p.manifest = append(p.manifest, m.line)
+			if p.Progress != nil {
+				p.Progress("count", i+1, all, p.stages())
+			}
+			return e.Encode(m.line)
+		})
 	return errors.Join(err, out.Flush(), f.Sync(), f.Close())
 }
 
-// openManifest reads the lines that an earlier run left, but for one that was cut off, and opens the file behind them.
+// openManifest reads the lines that an earlier run left, but for one that was cut off, and opens the file
+// behind them.
 func (p *packing) openManifest() (*os.File, error) {
 	path := filepath.Join(p.OutputDir, packManifestFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -172,7 +178,8 @@ func (p *packing) openManifest() (*os.File, error) {
 	} else if err != nil {
 		return fail(err)
 	} else if first != head {
-		return fail(fmt.Errorf("%s was begun with other samples or settings; name another folder, or delete it", p.OutputDir))
+		return fail(fmt.Errorf("%s was begun with other samples or settings; name another folder, or "+
+			"delete it", p.OutputDir))
 	}
 	for {
 		line, err := in.ReadBytes('\n')
@@ -310,7 +317,8 @@ func (p *packing) plan() (rows []packRow, err error) {
 			slices.Sort(b)
 			r := packRow{ID: fmt.Sprintf("%s_pack_%08d", kind, p.report.Media[kind]), Media: kind}
 			for _, i := range b {
-				r.Samples, r.Lengths, r.Total = append(r.Samples, int(lines[i].I)), append(r.Lengths, lines[i].Tokens), r.Total+lines[i].Tokens
+				r.Samples, r.Lengths, r.Total = append(r.Samples, int(lines[i].I)),
+					append(r.Lengths, lines[i].Tokens), r.Total+lines[i].Tokens
 			}
 			p.report.Media[kind]++
 			p.report.Samples += int64(len(b))
@@ -318,14 +326,16 @@ func (p *packing) plan() (rows []packRow, err error) {
 			rows = append(rows, r)
 		}
 	}
-	p.report.Packs, p.report.Overlong, p.report.Left = int64(len(rows)), int64(len(overlong)), int64(len(left))
+	p.report.Packs, p.report.Overlong, p.report.Left = int64(len(rows)), int64(len(overlong)),
+		int64(len(left))
 	if len(rows) > 0 {
 		p.report.Fill = float64(p.report.Tokens) / float64(p.Tokens) / float64(len(rows))
 	}
 	if err := p.setAside(); err != nil {
 		return nil, err
 	}
-	return rows, errors.Join(writeLines(filepath.Join(p.OutputDir, "pack_plan.jsonl"), rows), writeLines(filepath.Join(p.OutputDir, "skipped_overlong.jsonl"), overlong),
+	return rows, errors.Join(writeLines(filepath.Join(p.OutputDir, "pack_plan.jsonl"), rows),
+		writeLines(filepath.Join(p.OutputDir, "skipped_overlong.jsonl"), overlong),
 		writeLines(filepath.Join(p.OutputDir, "left.jsonl"), left))
 }
 
@@ -341,7 +351,8 @@ func (p *packing) setAside() error {
 			return err
 		}
 		if !p.Budget.Allows(p.report.Bad, int64(len(p.manifest))) {
-			return &dataset.BudgetError{Budget: p.Budget, Bad: p.report.Bad, Read: int64(len(p.manifest)), Last: b}
+			return &dataset.BudgetError{Budget: p.Budget, Bad: p.report.Bad, Read: int64(len(p.manifest)),
+				Last: b}
 		}
 	}
 	return nil

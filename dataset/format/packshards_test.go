@@ -13,7 +13,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// packSource is a shard of conversations with none, one or two pictures, one of them broken and one too long.
+// packSource is a shard of conversations with none, one or two pictures, one of them broken and one too
+// long.
 func packSource(t *testing.T) dataset.Source {
 	path := filepath.Join(t.TempDir(), "in.tar")
 	w, err := CreateShard(path)
@@ -32,7 +33,8 @@ func packSource(t *testing.T) dataset.Source {
 		if i == 20 {
 			text = strings.Repeat("q", 200)
 		}
-		media := map[bool]string{true: `"image","name":["` + strings.Join(names, `","`) + `"]`, false: `"text"`}[len(names) > 0]
+		media := map[bool]string{true: `"image","name":["` + strings.Join(names, `","`) + `"]`,
+			false: `"text"`}[len(names) > 0]
 		d := sampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"%s%s"},{"role":"assistant","content":"a%d"}],"media":%s}`, marks, text, i, media), files...)
 		require.NoError(t, w.Add(fmt.Sprintf("k_%d", i), d.Parts))
 	}
@@ -40,8 +42,10 @@ func packSource(t *testing.T) dataset.Source {
 	return open(t, path, dataset.Options{})
 }
 
-// Packed samples hold the tokens, losses and pictures of the samples they were made of, each once, within the row; the
-// broken one and the one too long are listed. A run that was cut off goes on to the same bytes.
+// Packed samples hold the tokens, losses and pictures of the samples they were made of, each once, within
+// the row; the broken one and the one too long are listed. A run that was cut off goes on to the same bytes.
+//
+//lfvet:long a table of cases
 func TestPackShards(t *testing.T) {
 	src := packSource(t)
 	v := &VisionEncoder{Chat: letters{}, Expander: perByte{}}
@@ -56,7 +60,8 @@ func TestPackShards(t *testing.T) {
 	require.Greater(t, len(want), 40)
 	for _, kind := range []string{"packed_chat_mix", "packed_multi_mix_qa"} {
 		for _, algorithm := range []string{"best-fit-decreasing", "hashbucket"} {
-			c := PackConfig{OutputDir: t.TempDir() + "/out", Source: src, Encoder: v, Algorithm: algorithm, Tokens: 128, PackedType: kind, MaxCount: 6, Workers: 2, Budget: dataset.Budget{Count: 1}}
+			c := PackConfig{OutputDir: t.TempDir() + "/out", Source: src, Encoder: v, Algorithm: algorithm,
+				Tokens: 128, PackedType: kind, MaxCount: 6, Workers: 2, Budget: dataset.Budget{Count: 1}}
 			r, err := PackShards(context.Background(), c)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, r.Bad)

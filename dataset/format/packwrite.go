@@ -31,7 +31,8 @@ func (p *packing) write(ctx context.Context, rows []packRow) error {
 		err = json.Unmarshal(b, &state)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w; delete the folder to start again", filepath.Join(p.OutputDir, packStateFile), err)
+		return fmt.Errorf("%s: %w; delete the folder to start again",
+			filepath.Join(p.OutputDir, packStateFile), err)
 	}
 	for !state.Done && state.Row < len(rows) {
 		if err := p.shard(ctx, rows, &state); err != nil {
@@ -70,22 +71,23 @@ func (p *packing) shard(ctx context.Context, rows []packRow, s *packState) error
 	}
 	size, row := int64(0), s.Row
 	last := min(len(rows), s.Row+int(min(p.MaxCount, int64(len(rows)))))
-	err = dataset.Ordered(ctx, int64(s.Row), int64(last), p.reading, p.pack(rows), func(i int64, r packed) (err error) {
-		if err = r.err; err == nil {
-			p.writing.Do(func() { err = w.Add(rows[i].ID, r.parts) })
-		}
-		for _, part := range r.parts {
-			size += int64(len(part.Bytes))
-		}
-		row = int(i) + 1
-		if p.Progress != nil {
-			p.Progress("write", int64(row), int64(len(rows)), p.stages())
-		}
-		if err == nil && size >= p.MaxSize {
-			err = errFull
-		}
-		return err
-	})
+	err = dataset.Ordered(ctx, int64(s.Row), int64(last), p.reading, p.pack(rows),
+		func(i int64, r packed) (err error) {
+			if err = r.err; err == nil {
+				p.writing.Do(func() { err = w.Add(rows[i].ID, r.parts) })
+			}
+			for _, part := range r.parts {
+				size += int64(len(part.Bytes))
+			}
+			row = int(i) + 1
+			if p.Progress != nil {
+				p.Progress("write", int64(row), int64(len(rows)), p.stages())
+			}
+			if err == nil && size >= p.MaxSize {
+				err = errFull
+			}
+			return err
+		})
 	if err != nil && err != errFull {
 		return errors.Join(err, w.Close(), os.Remove(path+".partial"))
 	}
@@ -115,8 +117,8 @@ func (p *packing) pack(rows []packRow) func(i int64) packed {
 	}
 }
 
-// row makes the files of a packed sample: those of its samples, named by their place in it, and the JSON that says
-// which belong to which.
+// row makes the files of a packed sample: those of its samples, named by their place in it, and the JSON
+// that says which belong to which.
 func (p *packing) row(r *packRow) (parts []dataset.Part, err error) {
 	var list []packedPart
 	files := [][]string{}
@@ -171,11 +173,13 @@ func promptsOf(list []packedPart) (any, error) {
 			case "assistant":
 				a = append(a, m.Content)
 			default:
-				return nil, fmt.Errorf("conversation %d has a turn of %q, which packed_multi_mix_qa cannot hold; use packed_chat_mix", i, m.Role)
+				return nil, fmt.Errorf("conversation %d has a turn of %q, which packed_multi_mix_qa "+
+					"cannot hold; use packed_chat_mix", i, m.Role)
 			}
 		}
 		if len(q) != len(a) {
-			return nil, fmt.Errorf("conversation %d has %d questions and %d answers, which packed_multi_mix_qa cannot hold; use packed_chat_mix", i, len(q), len(a))
+			return nil, fmt.Errorf("conversation %d has %d questions and %d answers, which "+
+				"packed_multi_mix_qa cannot hold; use packed_chat_mix", i, len(q), len(a))
 		}
 		prompts, captions = append(prompts, q), append(captions, a)
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// Parquet: a column of texts. Row groups are decoded whole and the last ones used are kept, up to rowGroupsBytesMax;
-// where the row groups of a data set are more than that and their order is random, write them as token ids first
-// (Tokenize).
+// Parquet: a column of texts. Row groups are decoded whole and the last ones used are kept, up to
+// rowGroupsBytesMax; where the row groups of a data set are more than that and their order is random, write
+// them as token ids first (Tokenize).
 var _ = dataset.Register(dataset.Format{
 	Name: "parquet",
 	Doc:  "a column of texts in a Parquet file",
@@ -36,7 +36,8 @@ var _ = dataset.Register(dataset.Format{
 		column := or(o.TextKey, "text")
 		leaf, ok := p.file.Schema().Lookup(column)
 		if !ok || leaf.Node.Type().Kind() != parquet.ByteArray || leaf.MaxRepetitionLevel > 0 {
-			return nil, errors.Join(fmt.Errorf("it has no column of texts named %q; its columns are %s", column, p.file.Schema()), p.Close())
+			return nil, errors.Join(fmt.Errorf("it has no column of texts named %q; its columns are %s",
+				column, p.file.Schema()), p.Close())
 		}
 		p.print = hashOf(p.print, column)
 		p.decode = func(g parquet.RowGroup) ([][]byte, error) { return p.column(g, leaf.ColumnIndex) }
@@ -128,7 +129,8 @@ func (p *parquetFile) load(full bool) error {
 	}
 	for i, g := range p.file.RowGroups() {
 		if size := p.file.Metadata().RowGroups[i].TotalByteSize; size > rowGroupsBytesMax {
-			return fmt.Errorf("row group %d has %d bytes, over the limit of %d; write the file with smaller row groups", i, size, rowGroupsBytesMax)
+			return fmt.Errorf("row group %d has %d bytes, over the limit of %d; write the file with "+
+				"smaller row groups", i, size, rowGroupsBytesMax)
 		}
 		rows += g.NumRows()
 		p.ends = append(p.ends, rows)
@@ -137,13 +139,16 @@ func (p *parquetFile) load(full bool) error {
 	return nil
 }
 
-// checkCodecs refuses what the Parquet library decodes wrongly, or not at all: its LZ4 gives pages without content.
+// checkCodecs refuses what the Parquet library decodes wrongly, or not at all: its LZ4 gives pages without
+// content.
 func (p *parquetFile) checkCodecs() error {
 	for i, g := range p.file.Metadata().RowGroups {
 		for _, c := range g.Columns {
 			switch c.MetaData.Codec {
 			case format.Lz4, format.Lz4Raw, format.LZO:
-				return fmt.Errorf("column %q of row group %d is compressed with %v, which is not read; write the file with zstd, snappy, gzip or brotli", strings.Join(c.MetaData.PathInSchema, "."), i, c.MetaData.Codec)
+				return fmt.Errorf("column %q of row group %d is compressed with %v, which is not read; "+
+					"write the file with zstd, snappy, gzip or brotli",
+					strings.Join(c.MetaData.PathInSchema, "."), i, c.MetaData.Codec)
 			}
 		}
 	}
@@ -175,7 +180,8 @@ func (p *parquetFile) Close() error        { return p.os.Close() }
 func (p *parquetFile) Record(i int64) ([]byte, dataset.Place, error) {
 	place := dataset.Place{File: p.os.Name(), Offset: i}
 	bad := func(format string, args ...any) error {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("row %d: ", i) + fmt.Sprintf(format, args...)}
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("row %d: ", i) +
+			fmt.Sprintf(format, args...)}
 	}
 	k := sort.Search(len(p.ends), func(k int) bool { return p.ends[k] > i })
 	if k == len(p.ends) {
@@ -276,8 +282,8 @@ type parquetTexts struct {
 func (p *parquetTexts) Name() string       { return p.name }
 func (p *parquetTexts) Kind() dataset.Kind { return dataset.KindText }
 
-// Sizes implements dataset.Sized. They are known where the file is small enough that all of it stays in memory once it is read;
-// of larger ones no row group is decoded for its rows' sizes alone.
+// Sizes implements dataset.Sized. They are known where the file is small enough that all of it stays in
+// memory once it is read; of larger ones no row group is decoded for its rows' sizes alone.
 func (p *parquetTexts) Sizes(from int64, out []int64) error {
 	sum := int64(0)
 	for i := range p.ends {

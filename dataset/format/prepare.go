@@ -27,10 +27,11 @@ type EnergonPlan struct {
 	Exclude []string            // shards, or SHARD/KEY
 }
 
-// PrepareEnergon writes what `energon prepare` would for a folder of uncompressed shards: an index next to each shard,
-// and .nv-meta with dataset.yaml, split.yaml, .info.json (.info.yaml for version 5), index.sqlite and index.uuid. It
-// returns the number of samples. A key that comes twice, a sample that is cut off and a shard without samples are errors,
-// as Energon takes none. The same shards give the same bytes. Source: megatron-energon 7.4.1, flavors/webdataset.
+// PrepareEnergon writes what `energon prepare` would for a folder of uncompressed shards: an index next to
+// each shard, and .nv-meta with dataset.yaml, split.yaml, .info.json (.info.yaml for version 5),
+// index.sqlite and index.uuid. It returns the number of samples. A key that comes twice, a sample that is
+// cut off and a shard without samples are errors, as Energon takes none. The same shards give the same
+// bytes. Source: megatron-energon 7.4.1, flavors/webdataset.
 func PrepareEnergon(dir string, plan EnergonPlan) (samples int64, err error) {
 	x := &energonIndex{}
 	counts := map[string]int64{}
@@ -41,7 +42,8 @@ func PrepareEnergon(dir string, plan EnergonPlan) (samples int64, err error) {
 		}
 		counts[name] = int64(len(x.samples) - before)
 		if counts[name] == 0 {
-			return 0, fmt.Errorf("prepare %s: the shard has no samples; leave it out", filepath.Join(dir, name))
+			return 0, fmt.Errorf("prepare %s: the shard has no samples; leave it out",
+				filepath.Join(dir, name))
 		}
 	}
 	if err := x.sortKeys(); err != nil {
@@ -90,7 +92,8 @@ func writeEnergonMeta(meta string, plan EnergonPlan, counts map[string]int64) er
 	if err != nil {
 		return err
 	}
-	split, err := yaml.Marshal(map[string]any{"split_parts": parts, "exclude": append([]string{}, plan.Exclude...)})
+	split, err := yaml.Marshal(map[string]any{"split_parts": parts,
+		"exclude": append([]string{}, plan.Exclude...)})
 	if err != nil {
 		return err
 	}
@@ -98,8 +101,10 @@ func writeEnergonMeta(meta string, plan EnergonPlan, counts map[string]int64) er
 		name string
 		b    []byte
 	}{
-		{"dataset.yaml", kind}, {".info.json", []byte(info.String())}, {".info.yaml", []byte(info.String())}, // JSON is YAML
-		{"index.uuid", fmt.Appendf(nil, "%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])}, {"split.yaml", split},
+		// JSON is YAML
+		{"dataset.yaml", kind}, {".info.json", []byte(info.String())}, {".info.yaml", []byte(info.String())},
+		{"index.uuid", fmt.Appendf(nil, "%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10],
+			sum[10:16])}, {"split.yaml", split},
 	} {
 		if err := writeOwn(filepath.Join(meta, f.name), f.b); err != nil {
 			return err
@@ -133,7 +138,8 @@ func (x *energonIndex) scan(path string, tar int64) error {
 	}
 	defer f.Close()
 	if compressed, err := isCompressed(f); err != nil || compressed {
-		return errors.Join(err, errors.New("the shard is compressed: there is no seeking in it; unpack it to .tar first"))
+		return errors.Join(err, errors.New("the shard is compressed: there is no seeking in it; unpack "+
+			"it to .tar first"))
 	}
 	size, i := f.Size(), int64(0)
 	pages := &pageReader{in: f}
@@ -174,7 +180,8 @@ func (x *energonIndex) sortKeys() error {
 	})
 	for k := 1; k < len(x.byKey); k++ {
 		if a, b := x.samples[x.byKey[k-1]], x.samples[x.byKey[k]]; a.key == b.key {
-			return fmt.Errorf("the key %q comes twice, in shards %d and %d; Energon takes a key once in a data set", clip(a.key), a.tar, b.tar)
+			return fmt.Errorf("the key %q comes twice, in shards %d and %d; Energon takes a key once in "+
+				"a data set", clip(a.key), a.tar, b.tar)
 		}
 	}
 	return nil
@@ -190,14 +197,16 @@ func (x *energonIndex) write(path string) error {
 	w.define("table", "samples", "samples", w.table(len(x.samples), func(i int) []byte {
 		s := &x.samples[i]
 		return sqliteRecord(s.tar, s.key, s.index, s.offset, s.size)
-	}), "CREATE TABLE samples (tar_file_id INTEGER NOT NULL, sample_key TEXT NOT NULL UNIQUE, sample_index INTEGER NOT NULL, byte_offset INTEGER, byte_size INTEGER)")
+	}), "CREATE TABLE samples (tar_file_id INTEGER NOT NULL, sample_key TEXT NOT NULL UNIQUE, "+
+		"sample_index INTEGER NOT NULL, byte_offset INTEGER, byte_size INTEGER)")
 	w.define("index", "sqlite_autoindex_samples_1", "samples", w.index(len(x.byKey), func(i int) []byte {
 		return sqliteRecord(x.samples[x.byKey[i]].key, row(x.byKey[i]))
 	}), "")
 	w.define("table", "sample_parts", "sample_parts", w.table(len(x.parts), func(i int) []byte {
 		p := &x.parts[i]
 		return sqliteRecord(p.tar, p.index, p.name, p.offset, p.size)
-	}), "CREATE TABLE sample_parts (tar_file_id INTEGER, sample_index INTEGER, part_name TEXT, content_byte_offset INTEGER, content_byte_size INTEGER)")
+	}), "CREATE TABLE sample_parts (tar_file_id INTEGER, sample_index INTEGER, part_name TEXT, "+
+		"content_byte_offset INTEGER, content_byte_size INTEGER)")
 	w.define("index", "idx_samples_by_tar_and_idx", "samples", w.index(len(x.samples), func(i int) []byte {
 		return sqliteRecord(x.samples[i].tar, x.samples[i].index, row(i))
 	}), "CREATE INDEX idx_samples_by_tar_and_idx ON samples(tar_file_id, sample_index)")
@@ -208,7 +217,8 @@ func (x *energonIndex) write(path string) error {
 	w.define("index", "idx_sample_parts_full", "sample_parts", w.index(len(order), func(i int) []byte {
 		p := &x.parts[order[i]]
 		return sqliteRecord(p.tar, p.index, p.name, p.offset, p.size, row(order[i]))
-	}), "CREATE INDEX idx_sample_parts_full ON sample_parts(tar_file_id, sample_index, part_name, content_byte_offset, content_byte_size)")
+	}), "CREATE INDEX idx_sample_parts_full ON sample_parts(tar_file_id, sample_index, part_name, "+
+		"content_byte_offset, content_byte_size)")
 	return w.close()
 }
 
@@ -220,7 +230,8 @@ func (x *energonIndex) partsByName() []int {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		p, q := &x.parts[a], &x.parts[b]
-		return cmp.Or(cmp.Compare(p.tar, q.tar), cmp.Compare(p.index, q.index), strings.Compare(p.name, q.name), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(p.tar, q.tar), cmp.Compare(p.index, q.index),
+			strings.Compare(p.name, q.name), cmp.Compare(a, b))
 	})
 	return order
 }

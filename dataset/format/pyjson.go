@@ -15,8 +15,8 @@ type pyMember struct {
 	value json.RawMessage
 }
 
-// pyObject writes an object as Python's json.dumps does: ", " and ": " between, everything but ASCII escaped, members
-// in the order given.
+// pyObject writes an object as Python's json.dumps does: ", " and ": " between, everything but ASCII
+// escaped, members in the order given.
 func pyObject(members ...pyMember) ([]byte, error) {
 	out := []byte{'{'}
 	for i, m := range members {
@@ -33,8 +33,8 @@ func pyObject(members ...pyMember) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// pyJSON writes a JSON text again as Python's json.dumps(json.loads(text)) does, but for numbers, which stay as they
-// are.
+// pyJSON writes a JSON text again as Python's json.dumps(json.loads(text)) does, but for numbers, which stay
+// as they are.
 func pyJSON(raw []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -1,5 +1,5 @@
-// Package format reads and writes the file formats of training data. Each registers itself with package dataset, with
-// a writer that a test holds to the round trip.
+// Package format reads and writes the file formats of training data. Each registers itself with package
+// dataset, with a writer that a test holds to the round trip.
 package format
 
 import (
@@ -32,8 +32,8 @@ func hashOf(parts ...any) string {
 // sampleBytes is how much of the start, the middle and the end of a file its fingerprint looks at.
 const sampleBytes = 64 << 10
 
-// fingerprintFile identifies a file by its size and parts of its content, wherever it lies, or by all of it. What is changed elsewhere without
-// a change of the size does not show in parts.
+// fingerprintFile identifies a file by its size and parts of its content, wherever it lies, or by all of it.
+// What is changed elsewhere without a change of the size does not show in parts.
 func fingerprintFile(f io.ReaderAt, size int64, full bool) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d", size)
@@ -132,7 +132,8 @@ func (r *fileRecords) Record(i int64) ([]byte, dataset.Place, error) {
 	}
 	place.Offset = s.start
 	if n := s.end - s.start; n > r.limit {
-		return nil, place, &dataset.BadSample{Place: place, Reason: fmt.Sprintf("a record of %d bytes is over the limit of %d", n, r.limit)}
+		return nil, place, &dataset.BadSample{Place: place,
+			Reason: fmt.Sprintf("a record of %d bytes is over the limit of %d", n, r.limit)}
 	}
 	b := make([]byte, s.end-s.start)
 	if _, err := r.file.ReadAt(b, s.start); err != nil {
@@ -172,7 +173,8 @@ func checkUTF8(b []byte, place dataset.Place) error {
 	for {
 		r, n := utf8.DecodeRune(b[at:])
 		if r == utf8.RuneError && n <= 1 {
-			return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("it is not UTF-8: byte %#02x at its byte %d", b[at], at)}
+			return &dataset.BadSample{Place: place,
+				Reason: fmt.Sprintf("it is not UTF-8: byte %#02x at its byte %d", b[at], at)}
 		}
 		at += n
 	}
@@ -207,7 +209,7 @@ func member(m map[string]json.RawMessage, key string, place dataset.Place) (stri
 	}
 	var s *string
 	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
-		return "", &dataset.BadSample{Place: place, Reason: fmt.Sprintf("its %q is no text", key)}
+		return "", &dataset.BadSample{Place: place, Reason: fmt.Sprintf("its %q is not text", key)}
 	}
 	return *s, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Shards and JSON lines over HTTP are the same as on disk, compressed ones too; braces name several; the credentials in
-// a URL show nowhere.
+// Shards and JSON lines over HTTP are the same as on disk, compressed ones too; braces name several; the
+// credentials in a URL show nowhere.
 func TestRemoteData(t *testing.T) {
 	t.Setenv("LFACTOR_CACHE", t.TempDir())
 	files := map[string][]byte{"/lines.jsonl": []byte("{\"text\":\"one\"}\n{\"text\":\"two\"}\n")}

@@ -47,8 +47,9 @@ func (p *parquetFile) objects(g parquet.RowGroup) (out [][]byte, err error) {
 	}
 }
 
-// rowJSON writes a row as a JSON object. A row is its leaf columns' values with repetition and definition levels
-// (Melnik et al., "Dremel", VLDB 2010); a value of a level below an optional or repeated node's own is its absence.
+// rowJSON writes a row as a JSON object. A row is its leaf columns' values with repetition and definition
+// levels (Melnik et al., "Dremel", VLDB 2010); a value of a level below an optional or repeated node's own
+// is its absence.
 func rowJSON(schema *parquet.Schema, row parquet.Row) []byte {
 	columns := make([][]parquet.Value, len(schema.Columns()))
 	row.Range(func(i int, values []parquet.Value) bool {
@@ -62,7 +63,8 @@ func rowJSON(schema *parquet.Schema, row parquet.Row) []byte {
 
 type rowWriter struct{ out bytes.Buffer }
 
-// node writes one value of a node: its columns' values are all of this instance. rep and def are the levels above it.
+// node writes one value of a node: its columns' values are all of this instance. rep and def are the levels
+// above it.
 func (w *rowWriter) node(n parquet.Field, columns [][]parquet.Value, rep, def int) {
 	if n.Optional() {
 		if def++; absent(columns, def) {
@@ -95,8 +97,9 @@ func absent(columns [][]parquet.Value, def int) bool {
 	return len(columns) == 0 || len(columns[0]) == 0 || columns[0][0].DefinitionLevel() < def
 }
 
-// elements writes the values of a repeated node as a list. An element is usually wrapped in a group of its own; the
-// names that old writers gave to groups that are elements themselves are those of the Parquet specification.
+// elements writes the values of a repeated node as a list. An element is usually wrapped in a group of its
+// own; the names that old writers gave to groups that are elements themselves are those of the Parquet
+// specification.
 func (w *rowWriter) elements(n parquet.Field, columns [][]parquet.Value, rep, def int) {
 	w.out.WriteByte('[')
 	if !absent(columns, def) {
@@ -104,7 +107,8 @@ func (w *rowWriter) elements(n parquet.Field, columns [][]parquet.Value, rep, de
 			if i > 0 {
 				w.out.WriteByte(',')
 			}
-			if !n.Leaf() && len(n.Fields()) == 1 && n.Name() != "array" && !strings.HasSuffix(n.Name(), "_tuple") {
+			if !n.Leaf() && len(n.Fields()) == 1 && n.Name() != "array" &&
+				!strings.HasSuffix(n.Name(), "_tuple") {
 				w.node(n.Fields()[0], part, rep, def)
 			} else {
 				w.required(n, part, rep, def)

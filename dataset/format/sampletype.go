@@ -12,8 +12,8 @@ import (
 
 // Conversation is what a sample with pictures or videos says.
 type Conversation struct {
-	// Messages have text, or in Raw a content of parts, [{"type": "image"}, {"type": "text", "text": …}], as chat
-	// templates of vision-language models expect it.
+	// Messages have text, or in Raw a content of parts, [{"type": "image"}, {"type": "text", "text": …}], as
+	// chat templates of vision-language models expect it.
 	Messages []dataset.Message
 	Tools    json.RawMessage // as Document.Tools
 	Media    []dataset.Media // in the order of the parts that stand for them; without Spans
@@ -55,7 +55,8 @@ func SampleTypeOf(name string) (SampleType, error) {
 		}
 		names = append(names, t.Name)
 	}
-	return SampleType{}, fmt.Errorf("no sample type is named %q; there are %s", name, strings.Join(names, ", "))
+	return SampleType{}, fmt.Errorf("no sample type is named %q; there are %s", name,
+		strings.Join(names, ", "))
 }
 
 // GuessSampleType tells a sample's type from its JSON, for data that does not say it.
@@ -79,8 +80,8 @@ func GuessSampleType(d *dataset.Document) string {
 	return "vqa"
 }
 
-// Converse returns the conversations of a sample of a type; "" tells it from the sample. What is wrong with a sample is
-// a *dataset.BadSample.
+// Converse returns the conversations of a sample of a type; "" tells it from the sample. What is wrong with
+// a sample is a *dataset.BadSample.
 func Converse(d *dataset.Document, sampleType string) ([]Conversation, error) {
 	return ConverseTagged(d, sampleType, dataset.Tags{})
 }
@@ -118,12 +119,13 @@ func ConverseTagged(d *dataset.Document, sampleType string, tags dataset.Tags) (
 type sampleJSON struct {
 	doc     *dataset.Document
 	raw     json.RawMessage
-	members map[string]json.RawMessage // nil where it is no object
+	members map[string]json.RawMessage // nil where it is not an object
 	tags    dataset.Tags
 }
 
 func (s *sampleJSON) bad(format string, args ...any) error {
-	return &dataset.BadSample{Place: s.doc.Place, Reason: fmt.Sprintf("sample %q: ", s.doc.Key) + fmt.Sprintf(format, args...)}
+	return &dataset.BadSample{Place: s.doc.Place, Reason: fmt.Sprintf("sample %q: ", s.doc.Key) +
+		fmt.Sprintf(format, args...)}
 }
 
 // get decodes a member; a missing or null one leaves into as it is.

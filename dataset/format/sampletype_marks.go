@@ -9,12 +9,14 @@ import (
 )
 
 // marks are what stands for a medium in a text.
-var marks = map[dataset.MediaKind]string{dataset.Image: "<image>", dataset.Video: "<video>", dataset.Audio: "<audio>"}
+var marks = map[dataset.MediaKind]string{dataset.Image: "<image>", dataset.Video: "<video>",
+	dataset.Audio: "<audio>"}
 
 // packedImage names picture i of an offline-packed sample.
 func packedImage(i int) string { return fmt.Sprintf("img%d.jpg", i) }
 
-var shareRoles = map[string]string{"human": "user", "gpt": "assistant", "bot": "assistant", "observation": "tool", "function_call": "assistant"}
+var shareRoles = map[string]string{"human": "user", "gpt": "assistant", "bot": "assistant",
+	"observation": "tool", "function_call": "assistant"}
 
 // conversation reads a list of messages and puts the media in their places.
 func (s *sampleJSON) conversation(raw json.RawMessage, media []dataset.Media) (Conversation, error) {
@@ -43,7 +45,7 @@ func (s *sampleJSON) message(i int, raw json.RawMessage) (m dataset.Message, err
 		return s.tagged(i, t, raw)
 	}
 	text := func(key string) (out string) {
-		_ = json.Unmarshal(t[key], &out) // what is no text counts as missing
+		_ = json.Unmarshal(t[key], &out) // what is not text counts as missing
 		return out
 	}
 	content := t["content"]
@@ -67,8 +69,8 @@ func (s *sampleJSON) message(i int, raw json.RawMessage) (m dataset.Message, err
 	return m, nil
 }
 
-// place writes messages with media as parts. A text says where its media are by marks; where no mark is anywhere the
-// media come before the first user's text.
+// place writes messages with media as parts. A text says where its media are by marks; where no mark is
+// anywhere the media come before the first user's text.
 func (s *sampleJSON) place(messages []dataset.Message, media []dataset.Media) (Conversation, error) {
 	p := placer{s: s, left: media}
 	for _, m := range media {
@@ -89,7 +91,8 @@ func (s *sampleJSON) place(messages []dataset.Message, media []dataset.Media) (C
 			}
 		}
 		if p.lead == 0 {
-			return Conversation{}, s.bad("it has media, and neither a mark in its text nor a message of the user that they could stand before")
+			return Conversation{}, s.bad("it has media, and neither a mark in its text nor a message of " +
+				"the user that they could stand before")
 		}
 	}
 	c := Conversation{Messages: messages}
@@ -99,7 +102,8 @@ func (s *sampleJSON) place(messages []dataset.Message, media []dataset.Media) (C
 		}
 	}
 	if len(p.left) > 0 {
-		return c, s.bad("it has %d media and %d marks for media in its text", len(media), len(media)-len(p.left))
+		return c, s.bad("it has %d media and %d marks for media in its text", len(media),
+			len(media)-len(p.left))
 	}
 	c.Media = p.placed
 	return c, nil
@@ -136,8 +140,8 @@ func (p *placer) count(m *dataset.Message) (n int) {
 	return n
 }
 
-// marksUsed lists the marks of the kinds that the sample has; of a sample without media all marks, since one is then
-// a mark too many.
+// marksUsed lists the marks of the kinds that the sample has; of a sample without media all marks, since one
+// is then a mark too many.
 func (p *placer) marksUsed() (out []string) {
 	for _, k := range []dataset.MediaKind{dataset.Image, dataset.Video, dataset.Audio} {
 		out = append(out, marks[k])
@@ -258,12 +262,14 @@ func partsOf(m *dataset.Message) (out []listedPart, ok bool) {
 	}
 	var holder map[string]json.RawMessage
 	var list []map[string]json.RawMessage
-	if json.Unmarshal(m.Raw, &holder) != nil || json.Unmarshal(holder["content"], &list) != nil || list == nil {
+	if json.Unmarshal(m.Raw, &holder) != nil || json.Unmarshal(holder["content"], &list) != nil ||
+		list == nil {
 		return nil, false
 	}
 	for _, q := range list {
 		var kind, text string
-		_, _ = json.Unmarshal(q["type"], &kind), json.Unmarshal(q["text"], &text) // what is no text counts as empty
+		// what is not text counts as empty
+		_, _ = json.Unmarshal(q["type"], &kind), json.Unmarshal(q["text"], &text)
 		switch kind {
 		case "image", "image_url":
 			out = append(out, listedPart{kind: dataset.Image})

@@ -8,28 +8,37 @@ import (
 
 // crude is Energon's description of samples that a cooker reads.
 func crude(name string) map[string]any {
-	return map[string]any{"__module__": "megatron.energon", "__class__": "CrudeWebdataset", "subflavors": map[string]any{"sample_type": name}}
+	return map[string]any{"__module__": "megatron.energon", "__class__": "CrudeWebdataset",
+		"subflavors": map[string]any{"sample_type": name}}
 }
 
 var (
-	_ = registerSampleType(SampleType{Name: "multi_mix_qa", Doc: "{texts, media, name} and the files that name lists",
+	_ = registerSampleType(SampleType{Name: "multi_mix_qa",
+		Doc:  "{texts, media, name} and the files that name lists",
 		Meta: crude("multi_mix_qa"), Read: readMix("texts")})
 	_ = registerSampleType(SampleType{Name: "multi_vid_vqa", Doc: "as multi_mix_qa, with videos",
 		Meta: crude("multi_vid_vqa"), Read: readMix("texts")})
-	_ = registerSampleType(SampleType{Name: "chat_mix", Doc: "{messages, tools, media, name} and the files that name lists",
+	_ = registerSampleType(SampleType{Name: "chat_mix",
+		Doc:  "{messages, tools, media, name} and the files that name lists",
 		Meta: crude("chat_mix"), Read: readMix("messages")})
-	_ = registerSampleType(SampleType{Name: "packed_chat_mix", Doc: "{messages: [{messages, tools}, …], media_files, media_type}: several conversations in one sample",
+	_ = registerSampleType(SampleType{Name: "packed_chat_mix",
+		Doc: "{messages: [{messages, tools}, …], media_files, media_type}: several conversations in one " +
+			"sample",
 		Meta: crude("packed_chat_mix"), Read: readPackedChat})
-	_ = registerSampleType(SampleType{Name: "packed_multi_mix_qa", Doc: "{texts: {prompts, captions}, media_files, media_type}: several questions in one sample",
+	_ = registerSampleType(SampleType{Name: "packed_multi_mix_qa",
+		Doc:  "{texts: {prompts, captions}, media_files, media_type}: several questions in one sample",
 		Meta: crude("packed_multi_mix_qa"), Read: readPackedMix})
-	_ = registerSampleType(SampleType{Name: "packed_vqa", Doc: "{prompts, captions, images} with img0.jpg, img1.jpg, …: several questions in one sample",
+	_ = registerSampleType(SampleType{Name: "packed_vqa",
+		Doc:  "{prompts, captions, images} with img0.jpg, img1.jpg, …: several questions in one sample",
 		Meta: crude("packed_vqa"), Read: readPackedImages})
-	_ = registerSampleType(SampleType{Name: "packed_captioning", Doc: "{prompts, captions, images} with img0.jpg, img1.jpg, …: several captions in one sample",
+	_ = registerSampleType(SampleType{Name: "packed_captioning",
+		Doc:  "{prompts, captions, images} with img0.jpg, img1.jpg, …: several captions in one sample",
 		Meta: crude("packed_captioning"), Read: readPackedImages})
 	_ = registerSampleType(SampleType{Name: "vqa", Doc: "KEY.jpg and the list of messages in KEY.json",
 		Meta: map[string]any{
 			"sample_type": map[string]any{"__module__": "megatron.energon", "__class__": "VQASample"},
-			"field_map":   map[string]any{"image": "jpg", "context": "json[0][content]", "answers": "json[1][content]"},
+			"field_map": map[string]any{"image": "jpg", "context": "json[0][content]",
+				"answers": "json[1][content]"},
 		}, Read: readSingle})
 	_ = registerSampleType(SampleType{Name: "caption", Doc: "KEY.jpg and captions or messages in KEY.json",
 		Meta: map[string]any{
@@ -120,7 +129,7 @@ func readPackedChat(s *sampleJSON) ([]Conversation, error) {
 		if len(raw) > 0 && raw[0] == '[' {
 			one.Messages = raw
 		} else if err := json.Unmarshal(raw, &one); err != nil {
-			return nil, s.bad("its conversation %d is no list of messages", i)
+			return nil, s.bad("its conversation %d is not a list of messages", i)
 		}
 		c, err := s.conversation(one.Messages, media[i])
 		if err != nil {
@@ -200,7 +209,8 @@ func (s *sampleJSON) asked(prompts, captions [][]string, media [][]dataset.Media
 	var out []Conversation
 	for i := range captions {
 		if len(prompts[i]) > 1 && len(prompts[i]) != len(captions[i]) {
-			return nil, s.bad("its part %d has %d questions and %d answers", i, len(prompts[i]), len(captions[i]))
+			return nil, s.bad("its part %d has %d questions and %d answers", i, len(prompts[i]),
+				len(captions[i]))
 		}
 		var messages []dataset.Message
 		for k, answer := range captions[i] {
@@ -208,7 +218,8 @@ func (s *sampleJSON) asked(prompts, captions [][]string, media [][]dataset.Media
 			if k < len(prompts[i]) {
 				question = prompts[i][k]
 			}
-			messages = append(messages, dataset.Message{Role: "user", Content: question}, dataset.Message{Role: "assistant", Content: answer})
+			messages = append(messages, dataset.Message{Role: "user", Content: question},
+				dataset.Message{Role: "assistant", Content: answer})
 		}
 		c, err := s.place(messages, media[i])
 		if err != nil {

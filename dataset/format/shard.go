@@ -28,8 +28,9 @@ var memberName = regexp.MustCompile(`^((?:.*/|)[^.]+)[.]([^/]*)$`)
 // memberMeta matches the names that webdataset skips: folders and files in double underscores.
 var memberMeta = regexp.MustCompile(`^__[^/]*__($|/)`)
 
-// splitName returns the key and the lower-case extension of a member's name, and false for a name that webdataset
-// skips. Source: webdataset 1.0.2, tariterators.py, base_plus_ext, group_by_keys and tar_file_iterator.
+// splitName returns the key and the lower-case extension of a member's name, and false for a name that
+// webdataset skips. Source: webdataset 1.0.2, tariterators.py, base_plus_ext, group_by_keys and
+// tar_file_iterator.
 func splitName(name string) (key, ext string, ok bool) {
 	if strings.HasPrefix(name, "__") && memberMeta.MatchString(name) {
 		return "", "", false
@@ -53,8 +54,8 @@ func leaves(name string) bool {
 	return strings.Contains(name, "..") && strings.Contains("/"+name+"/", "/../")
 }
 
-// judge returns the sample key and the extension that an entry belongs to; skip says that it belongs to none. An entry
-// that is faulty and has no name is a sample of its own, with its place for a key.
+// judge returns the sample key and the extension that an entry belongs to; skip says that it belongs to
+// none. An entry that is faulty and has no name is a sample of its own, with its place for a key.
 func judge(m *entry) (key, ext string, skip bool) {
 	if m.kind == '5' {
 		return "", "", true
@@ -72,9 +73,9 @@ func judge(m *entry) (key, ext string, skip bool) {
 	return key, ext, false
 }
 
-// scanSamples finds where the samples of an archive lie: members in a row with the same key. A place where the archive
-// breaks ends the last sample, which is bad then, since nobody can tell whether it is whole; its span ends behind the
-// archive.
+// scanSamples finds where the samples of an archive lie: members in a row with the same key. A place where
+// the archive breaks ends the last sample, which is bad then, since nobody can tell whether it is whole; its
+// span ends behind the archive.
 func scanSamples(t *tarReader, samplesMax int64, yield func(span) error) error {
 	var key string
 	var now span
@@ -119,8 +120,8 @@ func scanSamples(t *tarReader, samplesMax int64, yield func(span) error) error {
 	}
 }
 
-// pageReader reads small pieces of a file through one page, since headers follow each other closely in shards of small
-// members and are far apart in others.
+// pageReader reads small pieces of a file through one page, since headers follow each other closely in
+// shards of small members and are far apart in others.
 type pageReader struct {
 	in   io.ReaderAt
 	page [4096]byte
@@ -143,8 +144,8 @@ func (r *pageReader) ReadAt(p []byte, at int64) (int, error) {
 	return copy(p, r.page[at-r.at:r.n]), nil
 }
 
-// shardIndex returns where the samples of a shard lie: from the .idx file next to it, if there is a fit one, or from a
-// walk over its headers.
+// shardIndex returns where the samples of a shard lie: from the .idx file next to it, if there is a fit one,
+// or from a walk over its headers.
 func shardIndex(f store.File, size int64, dir string) (*index, error) {
 	if x := readIdx(f, size); x != nil {
 		x.compact()
@@ -178,8 +179,8 @@ func shardIndex(f store.File, size int64, dir string) (*index, error) {
 // idxPath is where Energon keeps the index of a shard.
 func idxPath(shard string) string { return shard + ".idx" }
 
-// readIdx reads the index that Energon or WriteIndex left: the samples' offsets and the end of the last one, little
-// endian uint64 each. One that does not fit the shard, or is older, is not used: nil.
+// readIdx reads the index that Energon or WriteIndex left: the samples' offsets and the end of the last one,
+// little endian uint64 each. One that does not fit the shard, or is older, is not used: nil.
 func readIdx(shard store.File, size int64) *index {
 	if store.Scheme(shard.Name()) != "" {
 		return nil // nothing tells its age
@@ -222,8 +223,9 @@ func parseIdx(b []byte, size int64) (spans []span, ok bool) {
 	return spans, true
 }
 
-// WriteIndex writes the index of an uncompressed shard next to it, as SHARD.idx in Megatron-Energon's form, and returns
-// the number of samples. A later run then opens the shard without a walk over it. A shard that breaks off is an error.
+// WriteIndex writes the index of an uncompressed shard next to it, as SHARD.idx in Megatron-Energon's form,
+// and returns the number of samples. A later run then opens the shard without a walk over it. A shard that
+// breaks off is an error.
 func WriteIndex(shard string) (samples int64, err error) {
 	f, err := os.Open(shard)
 	if err != nil {
@@ -235,7 +237,8 @@ func WriteIndex(shard string) (samples int64, err error) {
 		return 0, err
 	}
 	if compressed {
-		return 0, fmt.Errorf("index of %s: the shard is compressed: there is no seeking in it; unpack it to .tar first", shard)
+		return 0, fmt.Errorf("index of %s: the shard is compressed: there is no seeking in it; unpack "+
+			"it to .tar first", shard)
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -243,14 +246,15 @@ func WriteIndex(shard string) (samples int64, err error) {
 	}
 	var b []byte
 	end := int64(0)
-	err = scanSamples(&tarReader{in: &pageReader{in: f}, size: info.Size()}, shardSamplesMax, func(s span) error {
-		if s.end > info.Size() {
-			return fmt.Errorf("the sample at byte %d is cut off", s.start)
-		}
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.start))
-		end = s.end
-		return nil
-	})
+	err = scanSamples(&tarReader{in: &pageReader{in: f}, size: info.Size()}, shardSamplesMax,
+		func(s span) error {
+			if s.end > info.Size() {
+				return fmt.Errorf("the sample at byte %d is cut off", s.start)
+			}
+			b = binary.LittleEndian.AppendUint64(b, uint64(s.start))
+			end = s.end
+			return nil
+		})
 	if err != nil {
 		return 0, fmt.Errorf("index of %s: %w", shard, err)
 	}
@@ -258,7 +262,8 @@ func WriteIndex(shard string) (samples int64, err error) {
 	return int64(len(b)/8 - 1), writeWhole(idxPath(shard), b)
 }
 
-// writeWhole writes a file under another name and renames it when it is whole. Others may write it at the same time.
+// writeWhole writes a file under another name and renames it when it is whole. Others may write it at the
+// same time.
 func writeWhole(path string, b []byte) error {
 	out, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*.tmp")
 	if err != nil {

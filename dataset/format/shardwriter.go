@@ -15,7 +15,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// ShardWriter writes one webdataset shard. The same samples give the same bytes: times and owners are not recorded.
+// ShardWriter writes one webdataset shard. The same samples give the same bytes: times and owners are not
+// recorded.
 type ShardWriter struct {
 	path string
 	file *os.File
@@ -26,8 +27,8 @@ type ShardWriter struct {
 	size int64
 }
 
-// CreateShard creates a shard. It is compressed as its name says: ".gz" and ".tgz" with gzip, ".zst" and ".zstd" with
-// zstd.
+// CreateShard creates a shard. It is compressed as its name says: ".gz" and ".tgz" with gzip, ".zst" and
+// ".zstd" with zstd.
 func CreateShard(path string) (*ShardWriter, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -50,14 +51,15 @@ func CreateShard(path string) (*ShardWriter, error) {
 	return w, nil
 }
 
-// Add writes a sample. A key or part name that would read back as another, and the key of the sample before, are
-// errors, and nothing is written.
+// Add writes a sample. A key or part name that would read back as another, and the key of the sample before,
+// are errors, and nothing is written.
 func (w *ShardWriter) Add(key string, parts []dataset.Part) error {
 	if err := w.check(key, parts); err != nil {
 		return fmt.Errorf("shard %s: sample %q: %w", w.path, clip(key), err)
 	}
 	for _, p := range parts {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: key + "." + p.Name, Size: int64(len(p.Bytes)), Mode: 0o444}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: key + "." + p.Name, Size: int64(len(p.Bytes)),
+			Mode: 0o444}
 		if err := w.tar.WriteHeader(h); err != nil {
 			return fmt.Errorf("shard %s: %w", w.path, err)
 		}

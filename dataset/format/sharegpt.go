@@ -6,10 +6,12 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// ShareGPT's shape: {"system": …, "conversations": [{"from": "human", "value": …}, {"from": "gpt", "value": …}]}.
+// ShareGPT's shape: {"system": …, "conversations": [{"from": "human", "value": …}, {"from": "gpt", "value":
+// …}]}.
 var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "value"}], "system": …}`,
 	func(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
-		turns, err := c.turns(or(tags.Messages, "conversations"), or(tags.Role, "from"), or(tags.Content, "value"), tags)
+		turns, err := c.turns(or(tags.Messages, "conversations"), or(tags.Role, "from"),
+			or(tags.Content, "value"), tags)
 		if err != nil {
 			return nil, err
 		}
@@ -26,7 +28,8 @@ var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "
 				out["system"] = m.Content
 				continue
 			}
-			turns = append(turns, map[string]string{"from": map[string]string{"user": "human", "assistant": "gpt", "tool": "observation", "system": "system"}[m.Role], "value": m.Content})
+			turns = append(turns, map[string]string{"from": map[string]string{"user": "human",
+				"assistant": "gpt", "tool": "observation", "system": "system"}[m.Role], "value": m.Content})
 		}
 		out["conversations"] = turns
 		if d.Tools != nil {
@@ -35,8 +38,8 @@ var _ = registerChat("sharegpt", `conversations as {"conversations": [{"from", "
 		return out
 	})
 
-// inTurns holds a conversation to what LoongForge takes of data whose roles are named: a system's message, which goes in front, and
-// then the user, or a tool, and the assistant in turn.
+// inTurns holds a conversation to what LoongForge takes of data whose roles are named: a system's message,
+// which goes in front, and then the user, or a tool, and the assistant in turn.
 func (c chatRecord) inTurns(turns []dataset.Message, tags dataset.Tags) ([]dataset.Message, error) {
 	if !tags.Only || tags.User == "" {
 		return turns, nil
@@ -61,7 +64,8 @@ func (c chatRecord) inTurns(turns []dataset.Message, tags dataset.Tags) ([]datas
 	return turns, nil
 }
 
-// withSystem puts the text under a key in front as the system's message, where there is one and no turn is the system's.
+// withSystem puts the text under a key in front as the system's message, where there is one and no turn is
+// the system's.
 func (c chatRecord) withSystem(turns []dataset.Message, key string) ([]dataset.Message, error) {
 	if key == "" || len(turns) > 0 && turns[0].Role == "system" {
 		return turns, nil

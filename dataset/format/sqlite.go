@@ -8,8 +8,9 @@ import (
 	"os"
 )
 
-// sqliteFile writes a SQLite database from rows that come in order: each table and index is a B-tree filled from left
-// to right. Nothing is ever changed or read. Source: the database file format, sqlite.org/fileformat2.html.
+// sqliteFile writes a SQLite database from rows that come in order: each table and index is a B-tree filled
+// from left to right. Nothing is ever changed or read. Source: the database file format,
+// sqlite.org/fileformat2.html.
 type sqliteFile struct {
 	out    *os.File
 	buf    *bufio.Writer
@@ -34,7 +35,8 @@ func createSQLite(path string) (*sqliteFile, error) {
 	return w, nil
 }
 
-// define enters a table or index whose tree was written. sql is empty for the index that a UNIQUE column brings along.
+// define enters a table or index whose tree was written. sql is empty for the index that a UNIQUE column
+// brings along.
 func (w *sqliteFile) define(kind, name, table string, root uint32, sql string) {
 	var text any = sql
 	if sql == "" {
@@ -123,7 +125,8 @@ func (w *sqliteFile) index(n int, entry func(i int) []byte) uint32 {
 	level, right := w.level(0x0a, n, func(i int) (sqliteChild, []byte) {
 		e := entry(i)
 		if len(e) > sqliteCellMax && w.err == nil {
-			w.err = fmt.Errorf("index: an entry of %d bytes is over the limit of %d; shorten the keys", len(e), sqliteCellMax)
+			w.err = fmt.Errorf("index: an entry of %d bytes is over the limit of %d; shorten the keys",
+				len(e), sqliteCellMax)
 		}
 		return sqliteChild{entry: e}, cell(e)
 	}, 0)
@@ -137,9 +140,10 @@ func (w *sqliteFile) index(n int, entry func(i int) []byte) uint32 {
 	return right
 }
 
-// level writes one level of an index: pages, of which the entries between them go up, and the last page. last is the
-// rightmost child of the level below.
-func (w *sqliteFile) level(kind byte, n int, item func(i int) (sqliteChild, []byte), last uint32) (up []sqliteChild, right uint32) {
+// level writes one level of an index: pages, of which the entries between them go up, and the last page.
+// last is the rightmost child of the level below.
+func (w *sqliteFile) level(kind byte, n int, item func(i int) (sqliteChild, []byte),
+	last uint32) (up []sqliteChild, right uint32) {
 	p := newSQLitePage(kind, 0)
 	var before sqliteChild // the item last added
 	for i := range n {

@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// slideBytes is how much is read at once. Half a sample is copied to the front each time, so that it should be many
-// samples.
+// slideBytes is how much is read at once. Half a sample is copied to the front each time, so that it should
+// be many samples.
 const slideBytes = 1 << 20
 
 // slider is a window over content that is read in order: what lies from keep on stays in memory.
@@ -38,7 +38,8 @@ func (s *slider) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// get returns n bytes from a place on, fewer with the error that stands behind them. They last until the next call.
+// get returns n bytes from a place on, fewer with the error that stands behind them. They last until the
+// next call.
 func (s *slider) get(at int64, n int) ([]byte, error) {
 	for at+int64(n) > s.base+int64(s.n) && s.err == nil {
 		s.fill(at, n)

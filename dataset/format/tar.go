@@ -29,13 +29,14 @@ func (m entry) end() int64 { return m.data + padded(m.size) }
 
 func padded(n int64) int64 { return (n + tarBlock - 1) &^ (tarBlock - 1) }
 
-// tarKinds names what is no regular file.
-var tarKinds = map[byte]string{'1': "a hard link", '2': "a symbolic link", '3': "a character device", '4': "a block device", '5': "a directory", '6': "a pipe", 'S': "a sparse file"}
+// tarKinds names what is not a regular file.
+var tarKinds = map[byte]string{'1': "a hard link", '2': "a symbolic link", '3': "a character device",
+	'4': "a block device", '5': "a directory", '6': "a pipe", 'S': "a sparse file"}
 
-// tarReader walks the members of an archive without reading their content. Unlike archive/tar it knows where in the
-// file it is, and names what is wrong with a member instead of ending there wherever the next one can be found. It
-// understands ustar, GNU long names and sizes, and PAX path and size. Formats: POSIX.1-2001 pax; GNU tar manual,
-// "Basic Tar Format".
+// tarReader walks the members of an archive without reading their content. Unlike archive/tar it knows where
+// in the file it is, and names what is wrong with a member instead of ending there wherever the next one can
+// be found. It understands ustar, GNU long names and sizes, and PAX path and size. Formats: POSIX.1-2001
+// pax; GNU tar manual, "Basic Tar Format".
 type tarReader struct {
 	in   io.ReaderAt
 	at   int64 // of the next header
@@ -57,8 +58,8 @@ type extra struct {
 	size        int64 // -1: nothing
 }
 
-// next returns the next member, io.EOF at the archive's end (a block of zeros, as Python's tarfile has it, or the end
-// of the file), or a *brokenError.
+// next returns the next member, io.EOF at the archive's end (a block of zeros, as Python's tarfile has it,
+// or the end of the file), or a *brokenError.
 func (t *tarReader) next() (entry, error) {
 	m := entry{start: t.at}
 	x := extra{size: -1}
@@ -69,7 +70,7 @@ func (t *tarReader) next() (entry, error) {
 		}
 		size, ok := tarNumber(h[124:136])
 		if !ok {
-			return m, &brokenError{t.at, "a header gives a size that is no number"}
+			return m, &brokenError{t.at, "a header gives a size that is not a number"}
 		}
 		m.kind, m.data, m.size = h[156], t.at+tarBlock, size
 		if headerOnly(m.kind) {
@@ -119,13 +120,14 @@ func (t *tarReader) header(start int64) ([]byte, error) {
 	want, ok := tarNumber(h[148:156])
 	unsigned, signed := checkSums(h)
 	if !ok || want != unsigned && want != signed {
-		return nil, &brokenError{t.at, "there is no tar header (the check sum differs); the rest of the shard is not read"}
+		return nil, &brokenError{t.at,
+			"there is no tar header (the check sum differs); the rest of the shard is not read"}
 	}
 	return h, nil
 }
 
-// checkSums returns the sums of a header's bytes, unsigned and as some old writers had it signed, with spaces for the
-// field that holds the sum.
+// checkSums returns the sums of a header's bytes, unsigned and as some old writers had it signed, with
+// spaces for the field that holds the sum.
 func checkSums(h []byte) (unsigned, signed int64) {
 	var sums, high uint64 // four sums of 16 bits, of 64 words of two bytes of at most 255 each
 	for i := 0; i < tarBlock; i += 8 {
@@ -167,10 +169,12 @@ func tarNumber(b []byte) (int64, bool) {
 	return n, n < 1<<56
 }
 
-// extension takes what an extension header says into x. One that is too long or unreadable is the next member's fault.
+// extension takes what an extension header says into x. One that is too long or unreadable is the next
+// member's fault.
 func (t *tarReader) extension(m entry, x *extra) error {
 	if m.size > tarExtraMax {
-		x.fault = fmt.Sprintf("its extension header has %d bytes, over the limit of %d", m.size, int64(tarExtraMax))
+		x.fault = fmt.Sprintf("its extension header has %d bytes, over the limit of %d", m.size,
+			int64(tarExtraMax))
 		return t.within(m)
 	}
 	b := make([]byte, m.size)
@@ -191,7 +195,8 @@ func (t *tarReader) extension(m entry, x *extra) error {
 // within tells whether a member's content lies in the archive, where that is known.
 func (t *tarReader) within(m entry) error {
 	if t.size >= 0 && m.size > t.size-m.data {
-		return &brokenError{m.start, fmt.Sprintf("a member of %d bytes is announced and %d bytes are left", m.size, max(0, t.size-m.data))}
+		return &brokenError{m.start, fmt.Sprintf("a member of %d bytes is announced and %d bytes are left",
+			m.size, max(0, t.size-m.data))}
 	}
 	return nil
 }
@@ -217,7 +222,7 @@ func (x *extra) pax(b []byte) {
 			x.name = value
 		case key == "size":
 			if x.size, err = strconv.ParseInt(value, 10, 64); err != nil || x.size < 0 || x.size >= 1<<56 {
-				x.size, x.fault = -1, "its PAX header gives a size that is no number"
+				x.size, x.fault = -1, "its PAX header gives a size that is not a number"
 			}
 		case strings.HasPrefix(key, "GNU.sparse."):
 			x.fault = "it is a sparse file"

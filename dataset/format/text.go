@@ -25,7 +25,8 @@ var _ = dataset.Register(dataset.Format{
 	Open: openText,
 	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
 		for i, d := range docs {
-			err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%09d.txt", i)), []byte(d.Text), 0o644))
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%09d.txt", i)),
+				[]byte(d.Text), 0o644))
 		}
 		return dir, o, err
 	},
@@ -39,7 +40,8 @@ func openText(path string, o dataset.Options) (dataset.Source, error) {
 	find := map[string]scan{"blank": scanParagraphs, "line": scanLines}[o.Documents]
 	if find == nil {
 		if o.Documents != "" && o.Documents != "file" {
-			return nil, fmt.Errorf("documents %q; they are cut by \"file\", \"blank\" or \"line\"", o.Documents)
+			return nil, fmt.Errorf("documents %q; they are cut by \"file\", \"blank\" or \"line\"",
+				o.Documents)
 		}
 		return openFiles(path, files, o)
 	}
@@ -74,12 +76,15 @@ func textFiles(path, pattern string) ([]string, error) {
 		return nil, err
 	}
 	var files []string
-	err = filepath.WalkDir(path+string(filepath.Separator), func(name string, d fs.DirEntry, err error) error { // the folder itself may be a link
-		if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil && (bad != nil || ok && isFile(name, d)) {
-			files, err = append(files, name), bad
-		}
-		return err
-	})
+	// the folder itself may be a link
+	err = filepath.WalkDir(path+string(filepath.Separator),
+		func(name string, d fs.DirEntry, err error) error {
+			if ok, bad := filepath.Match(pattern, filepath.Base(name)); err == nil &&
+				(bad != nil || ok && isFile(name, d)) {
+				files, err = append(files, name), bad
+			}
+			return err
+		})
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("no file matches %s", pattern)
 	}
@@ -144,8 +149,9 @@ func openFiles(name string, paths []string, o dataset.Options) (dataset.Source, 
 	return f, nil
 }
 
-// Files returns a source whose documents are the given files, in their order. A file that is empty, is no UTF-8 or
-// has over limit bytes is a bad document. The fingerprint covers names (without directories) and sizes.
+// Files returns a source whose documents are the given files, in their order. A file that is empty, is no
+// UTF-8 or has over limit bytes is a bad document. The fingerprint covers names (without directories) and
+// sizes.
 func Files(name string, paths []string, limit int64) (dataset.Source, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no files are given")
@@ -158,7 +164,7 @@ func Files(name string, paths []string, limit int64) (dataset.Source, error) {
 			return nil, err
 		}
 		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is no file", p)
+			return nil, fmt.Errorf("%s is not a file", p)
 		}
 		sizes[i] = info.Size()
 		parts = append(parts, filepath.Base(p), info.Size())
@@ -191,7 +197,8 @@ func (f *files) Read(i int64) (dataset.Document, error) {
 		return d, bad("the file is empty")
 	}
 	if info.Size() > f.limit {
-		return d, bad("a file of %d bytes is over the limit of %d; cut it at blank lines or lines", info.Size(), f.limit)
+		return d, bad("a file of %d bytes is over the limit of %d; cut it at blank lines or lines",
+			info.Size(), f.limit)
 	}
 	b, err := os.ReadFile(f.paths[i])
 	if err != nil {

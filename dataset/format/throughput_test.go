@@ -38,7 +38,8 @@ func goDocs(t testing.TB, n int) (docs []string) {
 
 func trained(t testing.TB, docs []string, vocab int) *token.Tokenizer {
 	t.Helper()
-	b, err := token.Train(token.TrainConfig{VocabSize: vocab, Special: []string{"<|end|>"}}, slices.Values(docs))
+	b, err := token.Train(token.TrainConfig{VocabSize: vocab, Special: []string{"<|end|>"}},
+		slices.Values(docs))
 	require.NoError(t, err)
 	tok, err := token.Parse(b)
 	require.NoError(t, err)
@@ -62,15 +63,17 @@ func loaderOf(t testing.TB, path string, tok *token.Tokenizer, readers int, sequ
 	t.Helper()
 	eod, ok := tok.TokenID("<|end|>")
 	require.True(t, ok)
-	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path, dataset.Options{})}}, Mode: dataset.ModePretrain,
-		SeqLen: 512, EOD: eod, Seed: 1, MicroBatch: 8, GlobalBatch: 32, Readers: readers, Sequential: sequential}, tok)
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path,
+		dataset.Options{})}}, Mode: dataset.ModePretrain,
+		SeqLen: 512, EOD: eod, Seed: 1, MicroBatch: 8, GlobalBatch: 32, Readers: readers,
+		Sequential: sequential}, tok)
 	require.NoError(t, err)
 	t.Cleanup(l.Close)
 	return l
 }
 
-// Texts and the ids made of them beforehand are the same windows: only the way there differs. Shuffled they are in different orders, since
-// long texts are cut by bytes.
+// Texts and the ids made of them beforehand are the same windows: only the way there differs. Shuffled they
+// are in different orders, since long texts are cut by bytes.
 func TestTextsEqualTheirIDs(t *testing.T) {
 	docs := goDocs(t, 300_000)
 	tok := trained(t, docs, 600)
@@ -79,7 +82,8 @@ func TestTextsEqualTheirIDs(t *testing.T) {
 	q, err := dataset.OpenQuarantine("")
 	require.NoError(t, err)
 	eod, _ := tok.TokenID("<|end|>")
-	require.NoError(t, Tokenize(open(t, path, dataset.Options{}), tok, prefix, TokenizeOptions{Vocab: tok.VocabSize(), EOD: eod, Quarantine: q}))
+	require.NoError(t, Tokenize(open(t, path, dataset.Options{}), tok, prefix,
+		TokenizeOptions{Vocab: tok.VocabSize(), EOD: eod, Quarantine: q}))
 	a, b := loaderOf(t, path, tok, 2, true), loaderOf(t, prefix, tok, 1, true)
 	for step := range int64(8) {
 		x, err := a.Step(step)
@@ -126,7 +130,8 @@ func BenchmarkFirstBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkSeekFar resumes at sample 10^8 of an order of 2^40 documents, of all and of windows, up to the first batch.
+// BenchmarkSeekFar resumes at sample 10^8 of an order of 2^40 documents, of all and of windows, up to the
+// first batch.
 func BenchmarkSeekFar(b *testing.B) {
 	for _, window := range []int64{0, 100_000} {
 		b.Run(fmt.Sprint("window=", window), func(b *testing.B) { seekFar(b, window) })
@@ -137,9 +142,12 @@ func seekFar(b *testing.B, window int64) {
 	tok := trained(b, goDocs(b, 1<<18), 512)
 	src := &vast{n: 1 << 40}
 	for b.Loop() {
-		l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}}, Mode: dataset.ModePretrain, SeqLen: 512, EOD: 0, Seed: 1, MicroBatch: 8, GlobalBatch: 32, OrderWindow: window, Shuffle: 64}, tok)
+		l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: src}},
+			Mode: dataset.ModePretrain, SeqLen: 512, EOD: 0, Seed: 1, MicroBatch: 8, GlobalBatch: 32,
+			OrderWindow: window, Shuffle: 64}, tok)
 		require.NoError(b, err)
-		p := dataset.Position{Order: l.Order(), Step: 3e6, Sample: 1e8, Sources: []dataset.SourcePosition{{Taken: 1e8, Doc: 3e11, Token: 5, Ahead: 1}}}
+		p := dataset.Position{Order: l.Order(), Step: 3e6, Sample: 1e8,
+			Sources: []dataset.SourcePosition{{Taken: 1e8, Doc: 3e11, Token: 5, Ahead: 1}}}
 		require.NoError(b, l.Seek(p))
 		_, err = l.Step(3e6)
 		require.NoError(b, err)
@@ -156,7 +164,8 @@ func (v *vast) Len() int64          { return v.n }
 func (v *vast) Fingerprint() string { return fmt.Sprint("vast ", v.n) }
 func (v *vast) Close() error        { return nil }
 func (v *vast) Read(i int64) (dataset.Document, error) {
-	return dataset.Document{Text: strings.Repeat(fmt.Sprintf("document %d ", i), 20), Place: dataset.Place{File: "vast", Offset: i}}, nil
+	return dataset.Document{Text: strings.Repeat(fmt.Sprintf("document %d ", i), 20),
+		Place: dataset.Place{File: "vast", Offset: i}}, nil
 }
 
 // Conversations from a file, through template and packing, to batches: the labels are the assistant's turns.
@@ -168,14 +177,18 @@ func TestSFTEndToEnd(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "c.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
-	b, err := token.Train(token.TrainConfig{VocabSize: 400, Special: []string{"<|im_start|>", "<|im_end|>"}}, slices.Values(lines))
+	b, err := token.Train(token.TrainConfig{VocabSize: 400, Special: []string{"<|im_start|>", "<|im_end|>"}},
+		slices.Values(lines))
 	require.NoError(t, err)
 	tok, err := token.Parse(b)
 	require.NoError(t, err)
-	tmpl, err := token.NewTemplate("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", nil)
+	tmpl, err := token.NewTemplate("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content "+
+		"}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", nil)
 	require.NoError(t, err)
-	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path, dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 128, EOD: -1,
-		MicroBatch: 1, GlobalBatch: 4, Passes: 1, KeepLast: true, Readers: 3, Chat: token.NewChat(tok, tmpl, token.ChatOptions{})}, tok)
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path,
+		dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 128, EOD: -1,
+		MicroBatch: 1, GlobalBatch: 4, Passes: 1, KeepLast: true, Readers: 3,
+		Chat: token.NewChat(tok, tmpl, token.ChatOptions{})}, tok)
 	require.NoError(t, err)
 	defer l.Close()
 	var got []string

@@ -23,8 +23,8 @@ type TokenizeOptions struct {
 // tokenizeChunk is how many documents are in memory at once.
 const tokenizeChunk = 256
 
-// Tokenize writes a source of texts as token ids to PREFIX.bin and PREFIX.idx, in the source's order. Documents that are
-// bad are empty there and are given to quarantine, so that numbers stay the same.
+// Tokenize writes a source of texts as token ids to PREFIX.bin and PREFIX.idx, in the source's order.
+// Documents that are bad are empty there and are given to quarantine, so that numbers stay the same.
 func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o TokenizeOptions) (err error) {
 	if src.Kind() != dataset.KindText {
 		return fmt.Errorf("tokenize %s: it holds %s, not text", src.Name(), src.Kind())
@@ -48,7 +48,8 @@ func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o Tokenize
 }
 
 // chunk makes ids of documents from to to-1 and writes them.
-func (o *TokenizeOptions) chunk(src dataset.Source, enc dataset.Encoder, w *IndexedWriter, from, to int64) error {
+func (o *TokenizeOptions) chunk(src dataset.Source, enc dataset.Encoder, w *IndexedWriter, from,
+	to int64) error {
 	ids, errs := make([][]int32, to-from), make([]error, to-from)
 	workers := max(1, o.Workers)
 	var wg sync.WaitGroup

@@ -23,8 +23,8 @@ type promptCases struct {
 	Cases [][5]json.RawMessage // model, videos, messages, input_ids, second_per_grid_ts
 }
 
-// TestVideoPrompts: conversations with videos become the input_ids of transformers' processors, and spans are the tokens of
-// each frame.
+// TestVideoPrompts: conversations with videos become the input_ids of transformers' processors, and spans
+// are the tokens of each frame.
 func TestVideoPrompts(t *testing.T) {
 	dir := filepath.Join("testdata", "videotext")
 	b, err := os.ReadFile(filepath.Join(dir, "cases.json"))
@@ -40,7 +40,8 @@ func TestVideoPrompts(t *testing.T) {
 			tok, err := token.Load(filepath.Join(dir, m.Tokenizer+".tokenizer.json"))
 			require.NoError(t, err)
 			home := t.TempDir()
-			for name, content := range map[string]json.RawMessage{"preprocessor_config": m.Image, "video_preprocessor_config": m.Video, "processor_config": m.Processor} {
+			for name, content := range map[string]json.RawMessage{"preprocessor_config": m.Image,
+				"video_preprocessor_config": m.Video, "processor_config": m.Processor} {
 				require.NoError(t, os.WriteFile(filepath.Join(home, name+".json"), content, 0o600))
 			}
 			p, err := media.Load(home)
@@ -52,7 +53,8 @@ func TestVideoPrompts(t *testing.T) {
 	}
 }
 
-func checkPrompt(t *testing.T, x *ProcessorExpander, tok *token.Tokenizer, template string, c [5]json.RawMessage) {
+func checkPrompt(t *testing.T, x *ProcessorExpander, tok *token.Tokenizer, template string,
+	c [5]json.RawMessage) {
 	var videos [][4]float64
 	var messages []json.RawMessage
 	var want []int32
@@ -68,7 +70,8 @@ func checkPrompt(t *testing.T, x *ProcessorExpander, tok *token.Tokenizer, templ
 	checkEvery(t, x.processor.Video, videos, c[4])
 	conv := Conversation{}
 	for i := range videos {
-		conv.Media = append(conv.Media, dataset.Media{Kind: dataset.Video, Key: fmt.Sprint(i), Bytes: []byte{byte(i)}})
+		conv.Media = append(conv.Media, dataset.Media{Kind: dataset.Video, Key: fmt.Sprint(i),
+			Bytes: []byte{byte(i)}})
 	}
 	for _, m := range messages {
 		conv.Messages = append(conv.Messages, dataset.Message{Role: roleOf(t, m), Raw: m})
@@ -76,7 +79,8 @@ func checkPrompt(t *testing.T, x *ProcessorExpander, tok *token.Tokenizer, templ
 	tmpl, err := token.NewTemplate(template, nil)
 	require.NoError(t, err)
 	for _, whole := range []bool{false, true} {
-		v := &VisionEncoder{Chat: token.NewChat(tok, tmpl, token.ChatOptions{TrainOnPrompt: whole}), Expander: x}
+		v := &VisionEncoder{Chat: token.NewChat(tok, tmpl, token.ChatOptions{TrainOnPrompt: whole}),
+			Expander: x}
 		films, err := v.films(conv.Media)
 		require.NoError(t, err)
 		ids, loss, err := v.encode(conv, films)
@@ -117,7 +121,8 @@ func checkEvery(t *testing.T, p media.VideoProcessor, videos [][4]float64, want 
 	var every []float64
 	require.NoError(t, json.Unmarshal(want, &every))
 	for i, e := range every {
-		v := media.VideoInfo{Frames: int(videos[i][0]), W: int(videos[i][1]), H: int(videos[i][2]), FPS: videos[i][3]}
+		v := media.VideoInfo{Frames: int(videos[i][0]), W: int(videos[i][1]), H: int(videos[i][2]),
+			FPS: videos[i][3]}
 		at, err := p.Pick(v)
 		require.NoError(t, err)
 		c := &media.Clip{At: at, FPS: v.FPS, Of: v.Frames}
@@ -153,7 +158,8 @@ func TestVideoPromptFaults(t *testing.T) {
 	require.ErrorContains(t, err, "text between the frames")
 	_, err = x.written(&m)
 	require.ErrorContains(t, err, "no token <|vision_start|>")
-	x, err = NewProcessorExpander(p, names{"<|image_pad|>": 1, "<|video_pad|>": 2, "<|vision_start|>": 3, "<|vision_end|>": 4})
+	x, err = NewProcessorExpander(p, names{"<|image_pad|>": 1, "<|video_pad|>": 2, "<|vision_start|>": 3,
+		"<|vision_end|>": 4})
 	require.NoError(t, err)
 	x.probe = func([]byte) (media.VideoInfo, error) {
 		return media.VideoInfo{Frames: 20, W: 64, H: 64, FPS: 10}, nil
@@ -161,8 +167,9 @@ func TestVideoPromptFaults(t *testing.T) {
 	c := Conversation{Media: []dataset.Media{{Kind: dataset.Image, Key: "a.png"}, m}}
 	for text, says := range map[string]string{
 		"<|image_pad|><|vision_start|><|video_pad|><|vision_end|>": "",
-		"<|vision_start|><|video_pad|><|vision_end|><|image_pad|>": "0 marks <|image_pad|> before that of a.mp4, and the conversation has 1 pictures",
-		"<|image_pad|> and nothing":                                "no mark <|vision_start|><|video_pad|><|vision_end|> for a.mp4",
+		"<|vision_start|><|video_pad|><|vision_end|><|image_pad|>": "0 marks <|image_pad|> before that " +
+			"of a.mp4, and the conversation has 1 pictures",
+		"<|image_pad|> and nothing": "no mark <|vision_start|><|video_pad|><|vision_end|> for a.mp4",
 	} {
 		v := &VisionEncoder{Chat: rendered(text), Expander: x}
 		films, err := v.films(c.Media)
@@ -191,7 +198,8 @@ func (r rendered) Fingerprint() string { return string(r) }
 func (r rendered) EncodeMessages([]dataset.Message, []byte) ([]int32, []bool, error) {
 	return nil, nil, nil
 }
-func (r rendered) EncodeEdited(_ []dataset.Message, _ []byte, edit func(string) ([]dataset.Edit, error)) ([]int32, []bool, error) {
+func (r rendered) EncodeEdited(_ []dataset.Message, _ []byte,
+	edit func(string) ([]dataset.Edit, error)) ([]int32, []bool, error) {
 	_, err := edit(string(r))
 	return nil, nil, err
 }

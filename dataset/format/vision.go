@@ -9,8 +9,9 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// VisionEncoder makes tokens of samples with pictures and videos: the dataset.SampleEncoder of vision-language models.
-// The chat template writes one mark for each medium; in its place come the tokens that the model's processor says.
+// VisionEncoder makes tokens of samples with pictures and videos: the dataset.SampleEncoder of
+// vision-language models. The chat template writes one mark for each medium; in its place come the tokens
+// that the model's processor says.
 type VisionEncoder struct {
 	SampleType string // "" tells it from each sample
 	Chat       dataset.ChatEncoder
@@ -36,7 +37,8 @@ func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample,
 	}
 	for _, c := range list {
 		if v.MediaMax > 0 && len(c.Media) > v.MediaMax {
-			return nil, fmt.Errorf("sample %q has %d media, over the limit of %d", d.Key, len(c.Media), v.MediaMax)
+			return nil, fmt.Errorf("sample %q has %d media, over the limit of %d", d.Key, len(c.Media),
+				v.MediaMax)
 		}
 		films, err := v.films(c.Media)
 		if err != nil {
@@ -56,7 +58,8 @@ func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample,
 }
 
 // expand puts the tokens of media in the places of their marks. They are never learnt.
-func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media, films []*writtenVideo) (s dataset.Sample, err error) {
+func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media,
+	films []*writtenVideo) (s dataset.Sample, err error) {
 	n := len(media)
 	marks := map[int32]dataset.MediaKind{}
 	for _, k := range []dataset.MediaKind{dataset.Image, dataset.Video, dataset.Audio} {
@@ -79,7 +82,8 @@ func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media, 
 			continue
 		}
 		if len(media) == 0 || media[0].Kind != kind {
-			return s, fmt.Errorf("the chat template wrote a mark for %s %d and the conversation has no such medium there", kind, len(s.Media)+1)
+			return s, fmt.Errorf("the chat template wrote a mark for %s %d and the conversation has no "+
+				"such medium there", kind, len(s.Media)+1)
 		}
 		m := media[0]
 		media = media[1:]
@@ -96,7 +100,8 @@ func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media, 
 		s.Media = append(s.Media, m)
 	}
 	if len(media) > 0 {
-		return s, fmt.Errorf("the chat template wrote no mark for %s; it may be one for text only", media[0].Key)
+		return s, fmt.Errorf("the chat template wrote no mark for %s; it may be one for text only",
+			media[0].Key)
 	}
 	return s, nil
 }
@@ -129,7 +134,8 @@ func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, 
 	}
 	chat, ok := v.Chat.(dataset.EditingEncoder)
 	if !ok {
-		return nil, nil, errors.New("the model's prompts have text between the frames of a video, which this encoder of conversations cannot write")
+		return nil, nil, errors.New("the model's prompts have text between the frames of a video, which " +
+			"this encoder of conversations cannot write")
 	}
 	return chat.EncodeEdited(c.Messages, c.Tools, func(text string) (out []dataset.Edit, err error) {
 		at, pictures := 0, 0
@@ -140,10 +146,13 @@ func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, 
 			}
 			from := strings.Index(text[at:], f.Mark)
 			if from < 0 {
-				return nil, fmt.Errorf("the chat template wrote no mark %s for %s; it may be one for text only", f.Mark, c.Media[i].Key)
+				return nil, fmt.Errorf("the chat template wrote no mark %s for %s; it may be one for "+
+					"text only", f.Mark, c.Media[i].Key)
 			}
-			if n := strings.Count(text[at:at+from], f.image); n != pictures { // a frame could pass for a picture
-				return nil, fmt.Errorf("the chat template wrote %d marks %s before that of %s, and the conversation has %d pictures there", n, f.image, c.Media[i].Key, pictures)
+			// a frame could pass for a picture
+			if n := strings.Count(text[at:at+from], f.image); n != pictures {
+				return nil, fmt.Errorf("the chat template wrote %d marks %s before that of %s, and the "+
+					"conversation has %d pictures there", n, f.image, c.Media[i].Key, pictures)
 			}
 			pictures = 0
 			out = append(out, dataset.Edit{From: at + from, To: at + from + len(f.Mark), Text: f.Text})
@@ -153,9 +162,10 @@ func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, 
 	})
 }
 
-// frames puts a film's tokens in the places of those that stand for its frames, of which the first is ids[i], and returns
-// the place of the last.
-func (v *VisionEncoder) frames(s *dataset.Sample, ids []int32, loss []bool, i int, m dataset.Media, f *writtenVideo) (int, error) {
+// frames puts a film's tokens in the places of those that stand for its frames, of which the first is
+// ids[i], and returns the place of the last.
+func (v *VisionEncoder) frames(s *dataset.Sample, ids []int32, loss []bool, i int, m dataset.Media,
+	f *writtenVideo) (int, error) {
 	for n := 0; ; i++ {
 		if i == len(ids) {
 			return i, fmt.Errorf("%s: the conversation ends behind frame %d of %d", m.Key, n, f.Frames)

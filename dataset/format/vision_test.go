@@ -30,7 +30,8 @@ func (letters) EncodeMessages(messages []dataset.Message, _ []byte) (ids []int32
 			continue
 		}
 		for _, p := range parts.Content {
-			put(map[string]string{"image": "\x01", "video": "\x02", "text": p.Text}[p.Type], m.Role == "assistant")
+			put(map[string]string{"image": "\x01", "video": "\x02", "text": p.Text}[p.Type],
+				m.Role == "assistant")
 		}
 	}
 	return ids, loss, nil
@@ -97,7 +98,8 @@ func show(samples []dataset.Sample) string {
 	return b.String()
 }
 
-// Every sample type of LoongForge gives its conversations, its media where the marks are, and what is learnt.
+// Every sample type of LoongForge gives its conversations, its media where the marks are, and what is
+// learnt.
 func TestSampleTypes(t *testing.T) {
 	turns := `[{"role":"user","content":"<image>a<image>"},{"role":"assistant","content":"b"}]`
 	for _, c := range []struct {
@@ -105,24 +107,32 @@ func TestSampleTypes(t *testing.T) {
 		files      []string
 		want       string // tokens, or a part of the error
 	}{
-		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg","1_y.PNG"]}`, []string{"0_x.jpg=12", "1_y.png=123"}, "(##)a(###)[b] image [{1 3}] image [{6 9}]"},
+		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg","1_y.PNG"]}`,
+			[]string{"0_x.jpg=12", "1_y.png=123"}, "(##)a(###)[b] image [{1 3}] image [{6 9}]"},
 		{"multi_mix_qa", `{"texts":[{"from":"human","value":"q"},{"from":"gpt","value":"b"}],"media":"text"}`, nil, "q[b]"},
 		{"multi_mix_qa", `{"texts":[{"from":"system","value":"s"},{"from":"human","value":"q"},{"from":"gpt","value":"b"}],"media":"image","name":["0_x.jpg"]}`, []string{"0_x.jpg=1"}, "s(#)q[b] image [{2 3}]"},
 		{"multi_vid_vqa", `{"texts":[{"role":"user","content":"<video>q"},{"role":"assistant","content":"b"}],"media":"video","name":["0_x.mp4"]}`, []string{"0_x.mp4=1"}, "(#)q[b] video [{1 2}]"},
 		{"chat_mix", `{"messages":[{"role":"user","content":[{"type":"text","text":"q"},{"type":"image"}]},{"role":"assistant","content":"b"}],"media":"image","name":["0_x.jpg"]}`, []string{"0_x.jpg=1"}, "q(#)[b] image [{2 3}]"},
-		{"vqa", `[{"role":"user","content":"<image>q"},{"role":"assistant","content":"b"}]`, []string{"jpg=1"}, "(#)q[b] image [{1 2}]"},
+		{"vqa", `[{"role":"user","content":"<image>q"},{"role":"assistant","content":"b"}]`,
+			[]string{"jpg=1"}, "(#)q[b] image [{1 2}]"},
 		{"caption", `{"captions":[{"content":"b"}]}`, []string{"jpg=1"}, "(#)[b] image [{1 2}]"},
-		{"packed_vqa", `{"prompts":["p","q"],"captions":["a","b"],"images":["x","y"]}`, []string{"img0.jpg=1", "img1.jpg=12"}, "(#)p[a] image [{1 2}] / (##)q[b] image [{1 3}]"},
-		{"packed_captioning", `{"prompts":["p"],"captions":["a"],"images":["x"]}`, []string{"img0.jpg=1"}, "(#)p[a] image [{1 2}]"},
+		{"packed_vqa", `{"prompts":["p","q"],"captions":["a","b"],"images":["x","y"]}`,
+			[]string{"img0.jpg=1", "img1.jpg=12"}, "(#)p[a] image [{1 2}] / (##)q[b] image [{1 3}]"},
+		{"packed_captioning", `{"prompts":["p"],"captions":["a"],"images":["x"]}`, []string{"img0.jpg=1"},
+			"(#)p[a] image [{1 2}]"},
 		{"packed_multi_mix_qa", `{"texts":{"prompts":["<image>p","q"],"captions":["a",["b"]]},"media_files":[["x.jpg"],[]],"media_type":"image"}`, []string{"x.jpg=1"}, "(#)p[a] image [{1 2}] / q[b]"},
-		{"packed_chat_mix", `{"messages":[{"messages":` + turns + `,"tools":null},{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"b"}]}],"media_files":[["x.jpg","y.jpg"]],"media_type":"image"}`, []string{"x.jpg=1", "y.jpg=1"}, "(#)a(#)[b] image [{1 2}] image [{5 6}] / q[b]"},
-		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg"]}`, []string{"0_x.jpg=1"}, "more marks <image> than the 1 files"},
+		{"packed_chat_mix", `{"messages":[{"messages":` + turns +
+			`,"tools":null},{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"b"}]}],"media_files":[["x.jpg","y.jpg"]],"media_type":"image"}`, []string{"x.jpg=1", "y.jpg=1"}, "(#)a(#)[b] image [{1 2}] image [{5 6}] / q[b]"},
+		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg"]}`, []string{"0_x.jpg=1"},
+			"more marks <image> than the 1 files"},
 		{"multi_mix_qa", `{"texts":[{"role":"user","content":"<image>"},{"role":"assistant","content":"b"}],"media":"image","name":["0_x.jpg","1_x.jpg"]}`, []string{"0_x.jpg=1", "1_x.jpg=1"}, "2 media and 1 marks"},
-		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg","1_x.jpg"]}`, []string{"0_x.jpg=1"}, `speaks of the file "1_x.jpg"`},
+		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg","1_x.jpg"]}`,
+			[]string{"0_x.jpg=1"}, `speaks of the file "1_x.jpg"`},
 		{"multi_mix_qa", `{"texts":"no list"}`, nil, "no list of messages"},
 		{"multi_mix_qa", `{"texts":[{"value":"q"}]}`, nil, "has no role"},
 		{"multi_mix_qa", `{"texts":`, nil, "not JSON"},
-		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg","1_y.jpg"]}`, []string{"0_x.jpg=", "1_y.jpg=1"}, "it is empty"},
+		{"multi_mix_qa", `{"texts":` + turns + `,"media":"image","name":["0_x.jpg","1_y.jpg"]}`,
+			[]string{"0_x.jpg=", "1_y.jpg=1"}, "it is empty"},
 		{"packed_vqa", `{"prompts":["p"],"captions":["a","b"],"images":[]}`, nil, "1 prompts and 2 captions"},
 	} {
 		v := &VisionEncoder{SampleType: c.kind, Chat: letters{}, Expander: perByte{}}
@@ -133,12 +143,13 @@ func TestSampleTypes(t *testing.T) {
 			continue
 		}
 		require.Equal(t, c.want, show(got), "%s %s", c.kind, c.json)
-		require.Equal(t, c.kind == "multi_vid_vqa", GuessSampleType(&d) == "multi_mix_qa" && strings.Contains(c.json, "<video>"))
+		require.Equal(t, c.kind == "multi_vid_vqa", GuessSampleType(&d) == "multi_mix_qa" &&
+			strings.Contains(c.json, "<video>"))
 	}
 }
 
-// Pictures come out of the loader at the places of their tokens in the batch, packed and cut as texts are; a sample
-// that would be cut within a picture is quarantined.
+// Pictures come out of the loader at the places of their tokens in the batch, packed and cut as texts are; a
+// sample that would be cut within a picture is quarantined.
 func TestMediaInBatches(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.tar")
 	w, err := CreateShard(path)
@@ -149,8 +160,10 @@ func TestMediaInBatches(t *testing.T) {
 		require.NoError(t, w.Add(fmt.Sprintf("image_%d", i), d.Parts))
 	}
 	require.NoError(t, w.Close())
-	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path, dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 32,
-		EOD: -1, MicroBatch: 2, GlobalBatch: 2, Passes: 1, KeepLast: true, Readers: 3, Budget: dataset.Budget{Count: 4},
+	l, err := dataset.OpenLoader(dataset.LoaderConfig{Sources: []dataset.Weighted{{Source: open(t, path,
+		dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 32,
+		EOD: -1, MicroBatch: 2, GlobalBatch: 2, Passes: 1, KeepLast: true, Readers: 3,
+		Budget:  dataset.Budget{Count: 4},
 		Samples: &VisionEncoder{SampleType: "multi_mix_qa", Chat: letters{}, Expander: perByte{}}}, nil)
 	require.NoError(t, err)
 	defer l.Close()

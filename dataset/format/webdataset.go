@@ -10,9 +10,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// webdataset's tar shards: the files of a sample follow each other and share the name up to the first dot behind the
-// last slash. The shard may be compressed with gzip or zstd. Places are bytes of the tar archive, expanded where it is
-// compressed. Source: webdataset 1.0.2, tariterators.py.
+// webdataset's tar shards: the files of a sample follow each other and share the name up to the first dot
+// behind the last slash. The shard may be compressed with gzip or zstd. Places are bytes of the tar archive,
+// expanded where it is compressed. Source: webdataset 1.0.2, tariterators.py.
 var _ = dataset.Register(dataset.Format{
 	Name: "webdataset",
 	Doc:  "webdataset's tar shards (.tar, .tar.gz, .tar.zst): samples of several files",
@@ -80,7 +80,8 @@ func (s *shard) Name() string        { return s.file.Name() }
 func (s *shard) Kind() dataset.Kind  { return dataset.KindParts }
 func (s *shard) Fingerprint() string { return s.print }
 
-// Len counts an empty file, which is no archive, as one sample, which is bad. An archive without samples has none.
+// Len counts an empty file, which is not a archive, as one sample, which is bad. An archive without samples
+// has none.
 func (s *shard) Len() int64 {
 	if s.size == 0 {
 		return 1
@@ -110,14 +111,17 @@ func (s *shard) Read(i int64) (d dataset.Document, err error) {
 	if s.spill == nil {
 		return d, readSample(s.file, s.size, at, s.limit, &d)
 	}
-	return d, s.spill.readAt(s.file, func(in io.ReaderAt, size int64) error { return readSample(in, size, at, s.limit, &d) })
+	return d, s.spill.readAt(s.file, func(in io.ReaderAt, size int64) error {
+		return readSample(in, size, at, s.limit, &d)
+	})
 }
 
 // readSample reads the sample at a span of an archive into d.
 func readSample(in io.ReaderAt, size int64, at span, limit int64, d *dataset.Document) error {
 	bad := func(format string, args ...any) error {
 		d.Parts = nil
-		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("sample %q: ", d.Key) + fmt.Sprintf(format, args...)}
+		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("sample %q: ", d.Key) +
+			fmt.Sprintf(format, args...)}
 	}
 	var content []byte
 	head := in
@@ -194,7 +198,8 @@ func (g *gathered) add(m entry, key, ext string) {
 	switch {
 	case m.fault != "":
 	case key != g.key:
-		m.fault = fmt.Sprintf("it belongs to another sample: the index is wrong, or the shard has over %d samples", shardSamplesMax)
+		m.fault = fmt.Sprintf("it belongs to another sample: the index is wrong, or the shard has over "+
+			"%d samples", shardSamplesMax)
 	case len(g.entries) == shardPartsMax:
 		m.fault = fmt.Sprintf("the sample has over %d files", shardPartsMax)
 	case g.has(ext):

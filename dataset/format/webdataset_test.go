@@ -70,7 +70,9 @@ func TestShardBytes(t *testing.T) {
 	}
 	w, err := CreateShard(path)
 	require.NoError(t, err)
-	for _, d := range append(sampleDocs(dataset.KindParts)[:8], dataset.Document{Key: strings.Repeat("long/", 60) + "größe", Parts: []dataset.Part{{Name: "txt", Bytes: []byte("ö")}}}) {
+	for _, d := range append(sampleDocs(dataset.KindParts)[:8],
+		dataset.Document{Key: strings.Repeat("long/", 60) + "größe",
+			Parts: []dataset.Part{{Name: "txt", Bytes: []byte("ö")}}}) {
 		require.NoError(t, w.Add(d.Key, d.Parts))
 	}
 	require.NoError(t, w.Close())
@@ -81,7 +83,8 @@ func TestShardBytes(t *testing.T) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-// Compressed shards give the same samples at random places, also when their expanded form left the disk between reads.
+// Compressed shards give the same samples at random places, also when their expanded form left the disk
+// between reads.
 func TestShardCompressed(t *testing.T) {
 	docs := sampleDocs(dataset.KindParts)
 	for _, ext := range []string{".tar.gz", ".tgz", ".tar.zst"} {
@@ -188,13 +191,14 @@ func outcomes(t testing.TB, s dataset.Source) (out []string) {
 	return out
 }
 
-// streamEqual holds the way through all samples to the one sample by sample: the same keys, files and reasons at the
-// same places, from any sample on.
+// streamEqual holds the way through all samples to the one sample by sample: the same keys, files and
+// reasons at the same places, from any sample on.
 func streamEqual(t testing.TB, s dataset.Source) {
 	n := s.Len()
 	for _, from := range []int64{0, n / 2, n - 1} {
 		at := max(from, 0)
-		require.NoError(t, dataset.Stream(context.Background(), s, at, n, func(i int64, d *dataset.Document, bad *dataset.BadSample) error {
+		require.NoError(t, dataset.Stream(context.Background(), s, at, n, func(i int64, d *dataset.Document,
+			bad *dataset.BadSample) error {
 			require.Equal(t, at, i)
 			at++
 			want, err := s.Read(i)
@@ -233,28 +237,52 @@ func TestShardBad(t *testing.T) {
 		{"empty file", nil, []string{"0: the file is empty"}},
 		{"no samples", make([]byte, 1024), nil},
 		{"no end marks", twoDone, []string{"a txt,json", "b txt"}},
-		{"no tar", bytes.Repeat([]byte("garbage "), 200), []string{`0: sample "": at byte 0 there is no tar header (the check sum differs); the rest of the shard is not read`}},
+		{"no tar", bytes.Repeat([]byte("garbage "), 200),
+			[]string{`0: sample "": at byte 0 there is no tar header (the check sum differs); the rest of the shard is not read`}},
 		{"cut in a header", good[:300], []string{`0: sample "": at byte 0 the shard ends within a header`}},
-		{"cut in content", good[:1600], []string{`0: sample "a": at byte 1024 a member of 600 bytes is announced and 64 bytes are left`}},
-		{"garbage between", join(twoDone, bytes.Repeat([]byte("?"), 2048)), []string{"a txt,json", `2560: sample "b": at byte 3584 there is no tar header (the check sum differs); the rest of the shard is not read`}},
-		{"lying size", join(twoDone, rawHeader("c.txt", '0', 1<<32)), []string{"a txt,json", `2560: sample "b": at byte 3584 a member of 4294967296 bytes is announced and 0 bytes are left`}},
-		{"too large", tarOf(t, file("a.txt", 300<<10), file("b.txt", 1)), []string{`0: sample "a": its files have over 65536 bytes`, "b txt"}},
-		{"too large together", tarOf(t, file("a.txt", 40<<10), file("a.bin", 40<<10), file("b.txt", 1)), []string{`0: sample "a": its files have over 65536 bytes`, "b txt"}},
-		{"leaves", tarOf(t, file("../a.txt", 1), file("b/../../c.txt", 1), file("/etc/x.txt", 1), file("b..c.txt", 1)),
-			[]string{`0: sample "": "../a.txt" at byte 0: its name leads out of the shard's folder`, `1024: sample "": "b/../../c.txt" at byte 1024: its name leads out of the shard's folder`,
-				`2048: sample "": "/etc/x.txt" at byte 2048: its name leads out of the shard's folder`, "b .c.txt"}},
-		{"links and devices", tarOf(t, file("a.txt", 1), tar.Header{Name: "a.jpg", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, tar.Header{Name: "b.txt", Typeflag: tar.TypeLink, Linkname: "a.txt"},
-			tar.Header{Name: "c.txt", Typeflag: tar.TypeChar}, tar.Header{Name: "d.txt", Typeflag: tar.TypeFifo}, tar.Header{Name: "d", Typeflag: tar.TypeDir}, file("e.txt", 1)),
-			[]string{`0: sample "a": "a.jpg" at byte 1024: it is a symbolic link`, `1536: sample "b": "b.txt" at byte 1536: it is a hard link`, `2048: sample "c": "c.txt" at byte 2048: it is a character device`,
+		{"cut in content", good[:1600],
+			[]string{`0: sample "a": at byte 1024 a member of 600 bytes is announced and 64 bytes are left`}},
+		{"garbage between", join(twoDone, bytes.Repeat([]byte("?"), 2048)),
+			[]string{"a txt,json", `2560: sample "b": at byte 3584 there is no tar header (the check sum differs); the rest of the shard is not read`}},
+		{"lying size", join(twoDone, rawHeader("c.txt", '0', 1<<32)),
+			[]string{"a txt,json", `2560: sample "b": at byte 3584 a member of 4294967296 bytes is announced and 0 bytes are left`}},
+		{"too large", tarOf(t, file("a.txt", 300<<10), file("b.txt", 1)),
+			[]string{`0: sample "a": its files have over 65536 bytes`, "b txt"}},
+		{"too large together", tarOf(t, file("a.txt", 40<<10), file("a.bin", 40<<10), file("b.txt", 1)),
+			[]string{`0: sample "a": its files have over 65536 bytes`, "b txt"}},
+		{"leaves", tarOf(t, file("../a.txt", 1), file("b/../../c.txt", 1), file("/etc/x.txt", 1),
+			file("b..c.txt", 1)),
+			[]string{`0: sample "": "../a.txt" at byte 0: its name leads out of the shard's folder`,
+				`1024: sample "": "b/../../c.txt" at byte 1024: its name leads out of the shard's folder`,
+				`2048: sample "": "/etc/x.txt" at byte 2048: its name leads out of the shard's folder`,
+				"b .c.txt"}},
+		{"links and devices", tarOf(t, file("a.txt", 1), tar.Header{Name: "a.jpg", Typeflag: tar.TypeSymlink,
+			Linkname: "/etc/passwd"}, tar.Header{Name: "b.txt", Typeflag: tar.TypeLink, Linkname: "a.txt"},
+			tar.Header{Name: "c.txt", Typeflag: tar.TypeChar},
+			tar.Header{Name: "d.txt", Typeflag: tar.TypeFifo},
+			tar.Header{Name: "d", Typeflag: tar.TypeDir}, file("e.txt", 1)),
+			[]string{`0: sample "a": "a.jpg" at byte 1024: it is a symbolic link`,
+				`1536: sample "b": "b.txt" at byte 1536: it is a hard link`,
+				`2048: sample "c": "c.txt" at byte 2048: it is a character device`,
 				`2560: sample "d": "d.txt" at byte 2560: it is a pipe`, "e txt"}},
-		{"twice", tarOf(t, file("a.txt", 1), file("a.TXT", 1), file("b.txt", 1)), []string{`0: sample "a": "a.TXT" at byte 1024: it is there twice`, "b txt"}},
-		{"header of 2 MiB", join(rawHeader("x", 'x', 2<<20), make([]byte, 2<<20), rawHeader("a.txt", '0', 0), good), []string{`0: sample "a": "a.txt" at byte 0: its extension header has 2097152 bytes, over the limit of 1048576`}},
-		{"header of 1 GiB", join(twoDone, rawHeader("x", 'L', 1<<30)), []string{"a txt,json", `2560: sample "b": at byte 3584 a member of 1073741824 bytes is announced and 0 bytes are left`}},
-		{"pax size", join(paxOf("size=1"), rawHeader("a.txt", '0', 0), []byte("x"), make([]byte, 511), good), []string{`0: sample "a": "a.txt" at byte 2048: it is there twice`, "b txt"}},
-		{"pax size lies", join(paxOf("size=-1"), rawHeader("c.txt", '0', 0), good), []string{`0: sample "c": "c.txt" at byte 0: its PAX header gives a size that is no number`, "a txt,json", "b txt"}},
-		{"sparse", join(paxOf("GNU.sparse.major=1"), rawHeader("c.txt", '0', 0), rawHeader("d.txt", 'S', 0), good), []string{`0: sample "c": "c.txt" at byte 0: it is a sparse file`, `1536: sample "d": "d.txt" at byte 1536: it is a sparse file`, "a txt,json", "b txt"}},
-		{"extension alone", join(twoDone, paxOf("path=q.txt"), make([]byte, 1024)), []string{"a txt,json", `2560: sample "b": at byte 4608 an extension header has no member behind it`}},
-		{"many files", bytes.Repeat(rawHeader("a.txt", '0', 0), 10000), []string{`0: sample "a": "a.txt" at byte 512: it is there twice`}},
+		{"twice", tarOf(t, file("a.txt", 1), file("a.TXT", 1), file("b.txt", 1)),
+			[]string{`0: sample "a": "a.TXT" at byte 1024: it is there twice`, "b txt"}},
+		{"header of 2 MiB", join(rawHeader("x", 'x', 2<<20), make([]byte, 2<<20), rawHeader("a.txt", '0', 0),
+			good), []string{`0: sample "a": "a.txt" at byte 0: its extension header has 2097152 bytes, over the limit of 1048576`}},
+		{"header of 1 GiB", join(twoDone, rawHeader("x", 'L', 1<<30)),
+			[]string{"a txt,json", `2560: sample "b": at byte 3584 a member of 1073741824 bytes is announced and 0 bytes are left`}},
+		{"pax size", join(paxOf("size=1"), rawHeader("a.txt", '0', 0), []byte("x"), make([]byte, 511), good),
+			[]string{`0: sample "a": "a.txt" at byte 2048: it is there twice`, "b txt"}},
+		{"pax size lies", join(paxOf("size=-1"), rawHeader("c.txt", '0', 0), good),
+			[]string{`0: sample "c": "c.txt" at byte 0: its PAX header gives a size that is not a number`,
+				"a txt,json", "b txt"}},
+		{"sparse", join(paxOf("GNU.sparse.major=1"), rawHeader("c.txt", '0', 0), rawHeader("d.txt", 'S', 0),
+			good), []string{`0: sample "c": "c.txt" at byte 0: it is a sparse file`,
+			`1536: sample "d": "d.txt" at byte 1536: it is a sparse file`, "a txt,json", "b txt"}},
+		{"extension alone", join(twoDone, paxOf("path=q.txt"), make([]byte, 1024)),
+			[]string{"a txt,json", `2560: sample "b": at byte 4608 an extension header has no member behind it`}},
+		{"many files", bytes.Repeat(rawHeader("a.txt", '0', 0), 10000),
+			[]string{`0: sample "a": "a.txt" at byte 512: it is there twice`}},
 	} {
 		if c.name == "header of 2 MiB" { // the sample goes on with the same key
 			c.want = append(c.want, "b txt")
@@ -262,7 +290,9 @@ func TestShardBad(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.tar")
 		require.NoError(t, os.WriteFile(path, c.b, 0o600))
 		for _, dir := range []string{"", t.TempDir()} {
-			require.Equal(t, c.want, fixKeys(outcomes(t, open(t, path, dataset.Options{BytesMax: 64 << 10, IndexDir: dir}))), c.name)
+			require.Equal(t, c.want,
+				fixKeys(outcomes(t, open(t, path, dataset.Options{BytesMax: 64 << 10, IndexDir: dir}))),
+				c.name)
 		}
 	}
 }
@@ -279,10 +309,12 @@ func fixKeys(in []string) []string {
 	return in
 }
 
-// Damaged compressed shards give what lies before the damage; one that expands without end stops within its bound.
+// Damaged compressed shards give what lies before the damage; one that expands without end stops within its
+// bound.
 func TestShardBadCompressed(t *testing.T) {
 	plain := tarOf(t, file("a.txt", 3), file("b.txt", 60_000), file("c.txt", 1))
-	_, err := rand.NewChaCha8([32]byte{}).Read(plain[1700:60_000]) // nothing to compress: damage has its place
+	// nothing to compress: damage has its place
+	_, err := rand.NewChaCha8([32]byte{}).Read(plain[1700:60_000])
 	require.NoError(t, err)
 	var gz, zs bytes.Buffer
 	z := gzip.NewWriter(&gz)
@@ -328,7 +360,8 @@ func gzip1000(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// Ten million members take memory for the index alone, and their walk reads each once: shown at a tenth of the size.
+// Ten million members take memory for the index alone, and their walk reads each once: shown at a tenth of
+// the size.
 func TestShardManyMembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tar")
 	f, err := os.Create(path)
@@ -361,26 +394,32 @@ func TestShardManyMembers(t *testing.T) {
 func TestShardSampleLimit(t *testing.T) {
 	b := tarOf(t, file("a.txt", 1), file("b.txt", 1), file("c.txt", 1), file("d.txt", 1))
 	var got []span
-	require.NoError(t, scanSamples(&tarReader{in: bytes.NewReader(b), size: int64(len(b))}, 2, func(s span) error { got = append(got, s); return nil }))
+	require.NoError(t, scanSamples(&tarReader{in: bytes.NewReader(b), size: int64(len(b))}, 2,
+		func(s span) error { got = append(got, s); return nil }))
 	require.Equal(t, []span{{0, 1024}, {1024, 4096}}, got)
 	var d dataset.Document
-	require.ErrorContains(t, readSample(bytes.NewReader(b), int64(len(b)), got[1], 1<<20, &d), "or the shard has over")
+	require.ErrorContains(t, readSample(bytes.NewReader(b), int64(len(b)), got[1], 1<<20, &d),
+		"or the shard has over")
 }
 
 // An index next to the shard is used when it fits, and one that lies costs samples, never the run.
 func TestWriteIndex(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tar")
-	require.NoError(t, os.WriteFile(path, tarOf(t, file("a.txt", 3), file("a.json", 600), file("__meta__/x.json", 1), file("b.txt", 1)), 0o600))
+	require.NoError(t, os.WriteFile(path, tarOf(t, file("a.txt", 3), file("a.json", 600),
+		file("__meta__/x.json", 1), file("b.txt", 1)), 0o600))
 	n, err := WriteIndex(path)
 	require.NoError(t, err)
 	require.Equal(t, int64(2), n)
 	idx, err := os.ReadFile(path + ".idx")
 	require.NoError(t, err)
-	require.Equal(t, join([]byte{0, 0, 0, 0, 0, 0, 0, 0}, []byte{0, 14, 0, 0, 0, 0, 0, 0}, []byte{0, 18, 0, 0, 0, 0, 0, 0}), idx)
+	require.Equal(t, join([]byte{0, 0, 0, 0, 0, 0, 0, 0}, []byte{0, 14, 0, 0, 0, 0, 0, 0},
+		[]byte{0, 18, 0, 0, 0, 0, 0, 0}), idx)
 	require.Equal(t, []string{"a txt,json", "b txt"}, outcomes(t, open(t, path, dataset.Options{})))
 	idx[9] = 4
 	require.NoError(t, os.WriteFile(path+".idx", idx, 0o600))
-	require.Equal(t, []string{"a txt", "1024: sample \"a\": \"b.txt\" at byte 3584: it belongs to another sample: the index is wrong, or the shard has over 4194304 samples"},
+	require.Equal(t, []string{"a txt",
+		"1024: sample \"a\": \"b.txt\" at byte 3584: it belongs to another sample: the index is wrong, " +
+			"or the shard has over 4194304 samples"},
 		outcomes(t, open(t, path, dataset.Options{})))
 	idx[15] = 4
 	require.NoError(t, os.WriteFile(path+".idx", idx, 0o600))
@@ -402,14 +441,16 @@ func FuzzShard(f *testing.F) {
 		b := fuzzArchive(script)
 		var spans []span
 		last := int64(0)
-		require.NoError(t, scanSamples(&tarReader{in: bytes.NewReader(b), size: int64(len(b))}, 100, func(s span) error {
-			require.LessOrEqual(t, last, s.start)
-			require.Less(t, s.start, s.end)
-			last = s.start
-			spans = append(spans, s)
-			return nil
-		}))
-		r := &sampleReader{limit: 1 << 12, size: int64(len(b)), window: slider{in: bytes.NewReader(b), buf: make([]byte, 1024)}}
+		require.NoError(t, scanSamples(&tarReader{in: bytes.NewReader(b), size: int64(len(b))}, 100,
+			func(s span) error {
+				require.LessOrEqual(t, last, s.start)
+				require.Less(t, s.start, s.end)
+				last = s.start
+				spans = append(spans, s)
+				return nil
+			}))
+		r := &sampleReader{limit: 1 << 12, size: int64(len(b)),
+			window: slider{in: bytes.NewReader(b), buf: make([]byte, 1024)}}
 		r.tar = tarReader{in: &r.window, size: r.size}
 		for _, s := range spans {
 			var d, e dataset.Document
@@ -432,8 +473,8 @@ func FuzzShard(f *testing.F) {
 	})
 }
 
-// fuzzArchive builds an archive of a short script, so that the fuzzer need not find check sums: members, PAX records,
-// long names, garbage, headers with any kind and size, zeros, and a cut.
+// fuzzArchive builds an archive of a short script, so that the fuzzer need not find check sums: members, PAX
+// records, long names, garbage, headers with any kind and size, zeros, and a cut.
 func fuzzArchive(script []byte) (out []byte) {
 	next := func() byte {
 		if len(script) == 0 {
@@ -459,13 +500,15 @@ func fuzzArchive(script []byte) (out []byte) {
 			out = append(out, paxOf(record)...)
 		case 2:
 			name := text()
-			out = append(append(out, rawHeader("x", 'L', int64(len(name)))...), append([]byte(name), make([]byte, padded(int64(len(name)))-int64(len(name)))...)...)
+			out = append(append(out, rawHeader("x", 'L', int64(len(name)))...),
+				append([]byte(name), make([]byte, padded(int64(len(name)))-int64(len(name)))...)...)
 		case 3:
 			out = append(out, bytes.Repeat([]byte{next()}, int(next()))...)
 		case 4:
 			out = append(out, make([]byte, tarBlock)...)
 		case 5:
-			out = append(out, rawHeader(string(rune('a'+next()%4))+".q", next(), int64(next())<<(next()%40))...)
+			out = append(out, rawHeader(string(rune('a'+next()%4))+".q", next(),
+				int64(next())<<(next()%40))...)
 		case 6:
 			name := text()
 			out = append(out, rawHeader(name[:min(len(name), 99)], '0', 0)...)

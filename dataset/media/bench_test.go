@@ -20,7 +20,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkPictures decodes pictures, and decodes and resizes them to 224×224; cpu-ms/op counts the garbage collector too.
+// BenchmarkPictures decodes pictures, and decodes and resizes them to 224×224; cpu-ms/op counts the garbage
+// collector too.
 func BenchmarkPictures(b *testing.B) {
 	files := []string{"testdata/photo.jpg"}
 	if *pictures != "" {

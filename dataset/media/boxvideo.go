@@ -10,7 +10,8 @@ var (
 	_ = registerVideo("LlavaOnevisionVideoProcessor", newLlavaVideo, "LlavaOnevisionProcessor")
 )
 
-// boxVideo squeezes every frame into a tile: what the video processors of InternVL and LLaVA-OneVision share.
+// boxVideo squeezes every frame into a tile: what the video processors of InternVL and LLaVA-OneVision
+// share.
 type boxVideo struct {
 	box
 	asked
@@ -105,7 +106,8 @@ func (b *boxVideo) Pick(v VideoInfo) ([]int, error) {
 
 // VideoExtent implements VideoProcessor.
 func (b *boxVideo) VideoExtent(frames, w, h int) (Extent, error) {
-	e := Extent{Shape: []int{frames, 3, b.h, b.w}, Grid: [3]int{frames, 1, 1}, Tokens: b.tokens(frames), Size: [2]int{h, w}}
+	e := Extent{Shape: []int{frames, 3, b.h, b.w}, Grid: [3]int{frames, 1, 1}, Tokens: b.tokens(frames),
+		Size: [2]int{h, w}}
 	return e, e.check()
 }
 

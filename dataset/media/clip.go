@@ -19,7 +19,8 @@ func (c *Clip) check() error {
 	}
 	for i, f := range c.Frames {
 		if f.W != c.Frames[0].W || f.H != c.Frames[0].H || f.W < 1 || f.H < 1 {
-			return fmt.Errorf("frame %d is %d×%d pixels, and frame 0 %d×%d", i, f.W, f.H, c.Frames[0].W, c.Frames[0].H)
+			return fmt.Errorf("frame %d is %d×%d pixels, and frame 0 %d×%d", i, f.W, f.H, c.Frames[0].W,
+				c.Frames[0].H)
 		}
 	}
 	return nil
@@ -34,8 +35,8 @@ func (c *Clip) padded(n int) []*Picture {
 	return frames
 }
 
-// seconds returns the middle of the first and the last frame's time of every n frames; nil where the rate or the
-// numbers are unknown. Source: _calculate_timestamps of transformers' processing_qwen3_vl.py.
+// seconds returns the middle of the first and the last frame's time of every n frames; nil where the rate or
+// the numbers are unknown. Source: _calculate_timestamps of transformers' processing_qwen3_vl.py.
 func (c *Clip) seconds(n int) (out []float64) {
 	if c.FPS <= 0 || c.At == nil {
 		return nil
@@ -51,8 +52,8 @@ func gridSeconds(at []int, fps float64, n int) (out []float64) {
 	return out
 }
 
-// every returns the seconds from one n frames to the next at the rate of the frames taken, 0 where that is unknown: the
-// second_per_grid_ts of Qwen2.5-VL, which does not go by where the frames lie.
+// every returns the seconds from one n frames to the next at the rate of the frames taken, 0 where that is
+// unknown: the second_per_grid_ts of Qwen2.5-VL, which does not go by where the frames lie.
 func (c *Clip) every(n int) float64 {
 	if c.FPS <= 0 || c.Of < 1 {
 		return 0
@@ -109,7 +110,8 @@ func (v VideoInfo) all() ([]int, error) {
 // enough refuses to take more frames than there are.
 func (v VideoInfo) enough(n int) error {
 	if n < 1 || n > v.Frames {
-		return fmt.Errorf("%d frames are wanted of a video of %d frames at %v a second; set fps or num_frames to less", n, v.Frames, v.FPS)
+		return fmt.Errorf("%d frames are wanted of a video of %d frames at %v a second; set fps or "+
+			"num_frames to less", n, v.Frames, v.FPS)
 	}
 	if n > framesMax {
 		return fmt.Errorf("%d frames are wanted of a video; the limit is %d", n, framesMax)
@@ -119,13 +121,14 @@ func (v VideoInfo) enough(n int) error {
 
 func (v VideoInfo) rate() error {
 	if v.FPS <= 0 || math.IsInf(v.FPS, 0) || math.IsNaN(v.FPS) {
-		return errors.New("the video does not tell its frame rate, and fps is to sample it by; set num_frames instead")
+		return errors.New("the video does not tell its frame rate, and fps is to sample it by; set " +
+			"num_frames instead")
 	}
 	return nil
 }
 
-// stride returns frames from a start on by a step, as torch.arange in float32 and a cast to int do; the frame beyond the
-// end that arange now and then adds is left out.
+// stride returns frames from a start on by a step, as torch.arange in float32 and a cast to int do; the
+// frame beyond the end that arange now and then adds is left out.
 func (v VideoInfo) stride(start float64, n int) []int {
 	step := float64(v.Frames) / float64(n)
 	count := max(min(int(math.Ceil((float64(v.Frames)-min(start, float64(v.Frames)))/step)), n), 0)

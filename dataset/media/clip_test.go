@@ -39,9 +39,9 @@ func videoProcessor(t *testing.T, b []byte) VideoProcessor {
 	return p
 }
 
-// Frames taken, pixels, values, grids, tokens and times are bit for bit those of transformers and qwen-vl-utils, but for
-// the pixels of the latter: it sums in float32, where the order that the compiler of its kernels chose moves a pixel in
-// about 10⁵ by one level.
+// Frames taken, pixels, values, grids, tokens and times are bit for bit those of transformers and
+// qwen-vl-utils, but for the pixels of the latter: it sums in float32, where the order that the compiler of
+// its kernels chose moves a pixel in about 10⁵ by one level.
 func TestVideosGolden(t *testing.T) {
 	g := readVideos(t)
 	require.Len(t, g.Clips, 4*len(g.Settings))
@@ -138,8 +138,9 @@ func TestResizeTorchGolden(t *testing.T) {
 func TestClipRefuses(t *testing.T) {
 	p := videoProcessor(t, []byte(`{"video_processor_type": "Qwen3VLVideoProcessor"}`))
 	for want, c := range map[string]*Clip{
-		"0 frames; from 1":                                     {},
-		"frame 1 is 9×8 pixels, and frame 0 8×9":               {Frames: []*Picture{NewPicture(8, 9), NewPicture(9, 8)}},
+		"0 frames; from 1": {},
+		"frame 1 is 9×8 pixels, and frame 0 8×9": {Frames: []*Picture{NewPicture(8, 9),
+			NewPicture(9, 8)}},
 		"1 frames; at least the 2":                             {Frames: scroll(1, 40, 40)},
 		"2 frames have 1 numbers":                              {Frames: scroll(2, 40, 40), At: []int{1}},
 		"a side of 33×6700 pixels is over 200 times the other": {Frames: scroll(2, 33, 6700)},

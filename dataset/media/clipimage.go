@@ -7,7 +7,8 @@ import (
 
 var _ = registerImage("CLIPImageProcessor", newClip)
 
-// centre is a processor that makes a picture's shorter side fit and takes a box out of the middle: CLIP's, as LLaVA 1.5 has it.
+// centre is a processor that makes a picture's shorter side fit and takes a box out of the middle: CLIP's,
+// as LLaVA 1.5 has it.
 type centre struct {
 	short, h, w  int // pixels of the shorter side, and of the box
 	patch, merge int // as of box
@@ -20,7 +21,8 @@ func newClip(s *Settings) (ImageProcessor, error) {
 	c.short = s.shortest(224)
 	c.h, c.w = s.crop(224)
 	if c.h > c.short || c.w > c.short {
-		s.fail("crop_size is %d×%d, larger than the shorter side of %d that size leaves; only smaller ones are supported", c.h, c.w, c.short)
+		s.fail("crop_size is %d×%d, larger than the shorter side of %d that size leaves; only smaller "+
+			"ones are supported", c.h, c.w, c.short)
 	}
 	s.must("do_resize", true)
 	if !s.flag("do_center_crop", true) {
@@ -72,7 +74,8 @@ func (s *Settings) side(key string, n, def int) int {
 	return n
 }
 
-// resized is the size of a picture of w by h pixels whose shorter side fits; the longer is rounded down, as transformers does.
+// resized is the size of a picture of w by h pixels whose shorter side fits; the longer is rounded down, as
+// transformers does.
 func (c *centre) resized(w, h int) (nw, nh int, err error) {
 	nw, nh = c.short, c.short
 	if w <= h {
@@ -81,7 +84,8 @@ func (c *centre) resized(w, h int) (nw, nh int, err error) {
 		nw = int(int64(c.short) * int64(w) / int64(h))
 	}
 	if max(nw, nh) > sideMax {
-		return 0, 0, fmt.Errorf("a picture of %d×%d pixels would become %d×%d before its middle is taken, over the limit of %d a side; cut it", w, h, nw, nh, sideMax)
+		return 0, 0, fmt.Errorf("a picture of %d×%d pixels would become %d×%d before its middle is "+
+			"taken, over the limit of %d a side; cut it", w, h, nw, nh, sideMax)
 	}
 	return nw, nh, nil
 }

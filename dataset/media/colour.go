@@ -5,8 +5,8 @@ import (
 	"image/color"
 )
 
-// toRGB copies a picture onto a canvas of a size: a GIF's first frame may cover only some of it, and the rest is of its
-// transparent colour, or else of its first.
+// toRGB copies a picture onto a canvas of a size: a GIF's first frame may cover only some of it, and the
+// rest is of its transparent colour, or else of its first.
 func toRGB(m image.Image, w, h int, white bool) *Picture {
 	p := bare(w, h)
 	at := pixelOf(m)
@@ -72,7 +72,11 @@ func pixelOf(m image.Image) func(x, y int) [4]byte {
 	case *image.Gray:
 		return func(x, y int) [4]byte { v := m.GrayAt(x, y).Y; return [4]byte{v, v, v, 255} }
 	case *image.Gray16:
-		return func(x, y int) [4]byte { v := byte(min(m.Gray16At(x, y).Y, 255)); return [4]byte{v, v, v, 255} }
+		return func(x, y int) [4]byte {
+			v :=
+				byte(min(m.Gray16At(x, y).Y, 255))
+			return [4]byte{v, v, v, 255}
+		}
 	case *image.Paletted:
 		palette := straight(m.Palette)
 		return func(x, y int) [4]byte { return palette[m.ColorIndexAt(x, y)] }

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// PixelsMax is the largest picture that Decode takes where the caller names no limit: Pillow's own, 89,478,485 pixels.
+// PixelsMax is the largest picture that Decode takes where the caller names no limit: Pillow's own,
+// 89,478,485 pixels.
 const PixelsMax = 1024 * 1024 * 1024 / 4 / 3
 
 // deflateRatioMax is the most bytes that a compressed byte of a PNG can stand for.
@@ -22,8 +23,11 @@ const deflateRatioMax = 1032
 // Options of Decode.
 type Options struct {
 	PixelsMax int64 // of the picture; 0 means PixelsMax
-	Turn      bool  // turn and mirror the picture as its EXIF orientation says, as Pillow's ImageOps.exif_transpose
-	White     bool  // lay the picture on white where it is transparent, as Hugging Face's processors do; else alpha is dropped
+	// turn and mirror the picture as its EXIF orientation says, as Pillow's ImageOps.exif_transpose
+	Turn bool
+	// lay the picture on white where it is transparent, as Hugging Face's processors do; else alpha is
+	// dropped
+	White bool
 }
 
 // container is a file format of pictures, told by its first bytes: names lie.
@@ -51,13 +55,17 @@ func gifMost(b []byte) int64 { return 2560*int64(len(b)) + 1<<16 }
 func webpMost(b []byte) int64 { return 4096*int64(len(b)) + 1<<22 }
 
 var containers = []container{
-	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig, func(b []byte, _ bool) (*Picture, error) { return decodeJPEG(b) }, nil},
-	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }, whole(png.DecodeConfig), decodePNG, pngMost},
-	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, whole(gif.DecodeConfig), through(decodeGIF), gifMost},
+	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig,
+		func(b []byte, _ bool) (*Picture, error) { return decodeJPEG(b) }, nil},
+	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) },
+		whole(png.DecodeConfig), decodePNG, pngMost},
+	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, whole(gif.DecodeConfig),
+		through(decodeGIF), gifMost},
 	{"WebP", func(b []byte) bool {
 		return len(b) > 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP"
 	}, webpConfig, through(decodeWebP), webpMost},
-	{"BMP", func(b []byte) bool { return len(b) > 26 && string(b[:2]) == "BM" }, whole(bmp.DecodeConfig), through(decodeBMP), bmpMost},
+	{"BMP", func(b []byte) bool { return len(b) > 26 && string(b[:2]) == "BM" }, whole(bmp.DecodeConfig),
+		through(decodeBMP), bmpMost},
 	{"TIFF", func(b []byte) bool {
 		return bytes.HasPrefix(b, []byte("II*\x00")) || bytes.HasPrefix(b, []byte("MM\x00*"))
 	}, tiffConfig, decodeTIFF, tiffMost},
@@ -114,7 +122,8 @@ func whole[T any](decode func(r io.Reader) (T, error)) func(b []byte) (T, error)
 }
 
 // through decodes by way of one of Go's pictures.
-func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []byte, white bool) (*Picture, error) {
+func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []byte, white bool) (*Picture,
+	error) {
 	return func(b []byte, white bool) (*Picture, error) {
 		m, size, err := decode(b)
 		if err != nil {
@@ -124,9 +133,10 @@ func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []b
 	}
 }
 
-// Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see Options.White), grey is
-// repeated, 16-bit grey is cut off at 255 (Pillow's "I;16") and 16-bit colours keep their high bytes. The first frame of an
-// animation counts. The size is checked before anything of it is allocated. A picture that is cut off or damaged is an error.
+// Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see
+// Options.White), grey is repeated, 16-bit grey is cut off at 255 (Pillow's "I;16") and 16-bit colours keep
+// their high bytes. The first frame of an animation counts. The size is checked before anything of it is
+// allocated. A picture that is cut off or damaged is an error.
 func Decode(b []byte, o Options) (*Picture, error) {
 	c, _, err := header(b, o)
 	if err != nil {
@@ -169,7 +179,9 @@ func header(b []byte, o Options) (*container, image.Config, error) {
 			return c, size, nil
 		}
 	}
-	return nil, image.Config{}, fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF, WebP, BMP or TIFF picture", len(b), b[:min(len(b), 8)])
+	return nil, image.Config{},
+		fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF, WebP, BMP or TIFF picture", len(b),
+			b[:min(len(b), 8)])
 }
 
 // check refuses sizes over the limit, and those that the file's bytes cannot hold.

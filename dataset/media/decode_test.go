@@ -64,7 +64,8 @@ func TestTurn(t *testing.T) {
 		require.Equal(t, up, up.turn(k).turn(inverse), k)
 		require.Equal(t, k, Orientation(readFile(t, "turn"+string(rune('0'+k))+".jpg")))
 	}
-	require.Equal(t, []byte{7, 8, 9, 1, 2, 3, 10, 11, 12, 4, 5, 6}, (&Picture{2, 2, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}).turn(6).Pix)
+	require.Equal(t, []byte{7, 8, 9, 1, 2, 3, 10, 11, 12, 4, 5, 6},
+		(&Picture{2, 2, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}).turn(6).Pix)
 }
 
 func readFile(t testing.TB, name string) []byte {
@@ -78,7 +79,8 @@ func hugePNG(w, h uint32, depth, colour byte) []byte {
 	b := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0d")
 	body := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte("IHDR"), w), h)
 	body = append(body, depth, colour, 0, 0, 0)
-	return append(binary.BigEndian.AppendUint32(append(b, body...), crc32.ChecksumIEEE(body)), make([]byte, 4000)...)
+	return append(binary.BigEndian.AppendUint32(append(b, body...), crc32.ChecksumIEEE(body)),
+		make([]byte, 4000)...)
 }
 
 // edited is a file with a piece replaced.
@@ -97,19 +99,25 @@ func TestDecodeRefuses(t *testing.T) {
 		"PNG picture of 4033 bytes: 6000×6000 pixels are":   hugePNG(6000, 6000, 8, 2),
 		"1400×1400 pixels are more than can be in it":       hugePNG(1400, 1400, 16, 6),
 		"9000×9000 pixels are more than can be in it":       hugePNG(9000, 9000, 1, 0),
-		"it is 0×5 pixels":                         edited(t, "plain.gif", "\x25\x00\x17\x00", "\x00\x00\x05\x00"),
+		"it is 0×5 pixels": edited(t, "plain.gif", "\x25\x00\x17\x00",
+			"\x00\x00\x05\x00"),
 		"are no JPEG, PNG, GIF, WebP, BMP or TIFF": []byte("<svg/>"),
 		"0 bytes that begin with \"\"":             nil,
 		"JPEG picture of 3 bytes":                  []byte("\xff\xd8\xff"),
-		"GIF picture of 1":                         edited(t, "plain.gif", "\x25\x00\x17\x00", "\xff\xff\xff\xff"),
-		"3000×2000 pixels are more than":           edited(t, "plain.gif", "\x25\x00\x17\x00", "\xb8\x0b\xd0\x07"),
-		"16384×16384 pixels are over":              append(bytes.Clone(webp[:21]), append([]byte("\xff\xff\xff\x0f"), webp[25:]...)...),
-		"4096×4096 pixels are more than":           append(bytes.Clone(webp[:21]), append([]byte("\xff\xcf\xff\x03"), webp[25:]...)...),
-		"WebP data is malformed or cut off":        webp[:len(webp)/2],
-		"the picture is cut off":                   readFile(t, "p28.jpg")[:3000],
-		"the kind of JPEG is neither baseline":     edited(t, "p00.jpg", "\xff\xc0", "\xff\xc9"),
-		"JPEG picture of 6553702 bytes: the pi":    append([]byte("\xff\xd8"), app...),
-		"colour has no data":                       append(bytes.Clone(readFile(t, "p00.jpg")[:bytes.Index(readFile(t, "p00.jpg"), []byte("\xff\xda"))]), 0xff, 0xd9),
+		"GIF picture of 1": edited(t, "plain.gif", "\x25\x00\x17\x00",
+			"\xff\xff\xff\xff"),
+		"3000×2000 pixels are more than": edited(t, "plain.gif", "\x25\x00\x17\x00",
+			"\xb8\x0b\xd0\x07"),
+		"16384×16384 pixels are over": append(bytes.Clone(webp[:21]),
+			append([]byte("\xff\xff\xff\x0f"), webp[25:]...)...),
+		"4096×4096 pixels are more than": append(bytes.Clone(webp[:21]),
+			append([]byte("\xff\xcf\xff\x03"), webp[25:]...)...),
+		"WebP data is malformed or cut off":     webp[:len(webp)/2],
+		"the picture is cut off":                readFile(t, "p28.jpg")[:3000],
+		"the kind of JPEG is neither baseline":  edited(t, "p00.jpg", "\xff\xc0", "\xff\xc9"),
+		"JPEG picture of 6553702 bytes: the pi": append([]byte("\xff\xd8"), app...),
+		"colour has no data": append(bytes.Clone(readFile(t,
+			"p00.jpg")[:bytes.Index(readFile(t, "p00.jpg"), []byte("\xff\xda"))]), 0xff, 0xd9),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -124,7 +132,8 @@ func TestDecodeRefuses(t *testing.T) {
 
 // What a file is called does not matter; what it begins with does.
 func TestDecodeTells(t *testing.T) {
-	for name, kind := range map[string]string{"rgb.png": "PNG", "p05.jpg": "JPEG", "lossy.webp": "WebP", "plain.gif": "GIF"} {
+	for name, kind := range map[string]string{"rgb.png": "PNG", "p05.jpg": "JPEG", "lossy.webp": "WebP",
+		"plain.gif": "GIF"} {
 		b := readFile(t, name)
 		_, err := Decode(b[:len(b)-len(b)/3], Options{})
 		require.ErrorContains(t, err, fmt.Sprintf("%s picture of %d bytes: ", kind, len(b)-len(b)/3))

@@ -6,8 +6,8 @@ import (
 	"regexp"
 )
 
-// Orientation returns the EXIF orientation of a JPEG, PNG or WebP picture, 1 (upright) to 8, and 1 where there is none. As
-// in Pillow, that of XMP counts where EXIF has none.
+// Orientation returns the EXIF orientation of a JPEG, PNG or WebP picture, 1 (upright) to 8, and 1 where
+// there is none. As in Pillow, that of XMP counts where EXIF has none.
 func Orientation(b []byte) int {
 	exif, xmp := metadata(b)
 	if n := orientationOf(bytes.TrimPrefix(exif, exifMark)); n > 0 {
@@ -78,8 +78,8 @@ func jpegMetadata(b []byte) (exif, xmp []byte) {
 	return exif, xmp
 }
 
-// orientationOf reads tag 0x0112 of the first directory of a TIFF header; 0 where there is none, and 1 where it makes no
-// sense.
+// orientationOf reads tag 0x0112 of the first directory of a TIFF header; 0 where there is none, and 1 where
+// it makes no sense.
 func orientationOf(t []byte) int {
 	v, ok := tiffTag(t, 0x0112)
 	switch {

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// FFmpeg decodes videos through child processes of ffprobe and ffmpeg (5.1 or later). The zero value is ready.
+// FFmpeg decodes videos through child processes of ffprobe and ffmpeg (5.1 or later). The zero value is
+// ready.
 type FFmpeg struct {
 	Dir      string        // that the programs are in; "" looks them up in PATH
 	Timeout  time.Duration // of each process; 0 means two minutes
@@ -66,7 +67,8 @@ func (f FFmpeg) ProbeBytes(ctx context.Context, b []byte) (v VideoInfo, err erro
 	return v, err
 }
 
-// asFile writes a video to a temporary file for as long as use runs: its index may be at its end, where pipes are no help.
+// asFile writes a video to a temporary file for as long as use runs: its index may be at its end, where
+// pipes are no help.
 func asFile(b []byte, use func(file string) error) error {
 	t, err := os.CreateTemp("", "lfactor-video-*")
 	if err != nil {
@@ -112,7 +114,8 @@ type stream struct {
 
 func (f FFmpeg) probe(ctx context.Context, file, count string) (v VideoInfo, err error) {
 	args := []string{"-v", "error", "-select_streams", "v:0", count, "-show_entries",
-		"stream=width,height,avg_frame_rate,nb_read_packets,nb_read_frames:stream_side_data=rotation", "-of", "json"}
+		"stream=width,height,avg_frame_rate,nb_read_packets,nb_read_frames:stream_side_data=rotation",
+		"-of", "json"}
 	var out []byte
 	err = f.run(ctx, "ffprobe", append(args, source(file)...), func(r io.Reader) (err error) {
 		out, err = io.ReadAll(io.LimitReader(r, probeMax))
@@ -158,14 +161,16 @@ func source(file string) []string {
 	if abs, err := filepath.Abs(file); err == nil {
 		file = abs
 	}
-	return []string{"-protocol_whitelist", "file", "-format_whitelist", formats, "-max_pixels", strconv.Itoa(PixelsMax), "-i", "file:" + file}
+	return []string{"-protocol_whitelist", "file", "-format_whitelist", formats, "-max_pixels",
+		strconv.Itoa(PixelsMax), "-i", "file:" + file}
 }
 
 // shortError is a video with fewer frames than it says.
 type shortError struct{ have, want int }
 
 func (e *shortError) Error() string {
-	return fmt.Sprintf("only %d of the %d frames that were picked can be decoded; the video is damaged", e.have, e.want)
+	return fmt.Sprintf("only %d of the %d frames that were picked can be decoded; the video is damaged",
+		e.have, e.want)
 }
 
 // Frames decodes the frames of some numbers, in ascending order, as RGB and upright.
@@ -179,10 +184,13 @@ func (f FFmpeg) Frames(ctx context.Context, file string, v VideoInfo, at []int) 
 	case len(at) == 0 || !slices.IsSorted(at) || at[0] < 0:
 		return nil, fmt.Errorf("frames %v are no ascending numbers", at)
 	case size < 3 || size > most/int64(len(at)):
-		return nil, fmt.Errorf("%d frames of %d×%d pixels are over the limit of %d bytes; sample fewer", len(at), v.W, v.H, most)
+		return nil, fmt.Errorf("%d frames of %d×%d pixels are over the limit of %d bytes; sample fewer",
+			len(at), v.W, v.H, most)
 	}
-	args := append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-threads", "1", "-max_alloc", strconv.Itoa(allocMax)}, source(file)...)
-	args = append(args, "-map", "0:v:0", "-an", "-sn", "-dn", "-fps_mode", "passthrough", "-frames:v", strconv.Itoa(passed(at)))
+	args := append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-threads", "1", "-max_alloc",
+		strconv.Itoa(allocMax)}, source(file)...)
+	args = append(args, "-map", "0:v:0", "-an", "-sn", "-dn", "-fps_mode", "passthrough", "-frames:v",
+		strconv.Itoa(passed(at)))
 	if filtered(at) {
 		args = append(args, "-vf", selection(at))
 	}
@@ -257,7 +265,8 @@ func (f FFmpeg) run(ctx context.Context, name string, args []string, read func(r
 		err = cmd.Start()
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s is not installed, and videos need it; install ffmpeg 5.1 or later (apt-get install ffmpeg), or leave videos out", name)
+		return fmt.Errorf("%s is not installed, and videos need it; install ffmpeg 5.1 or later "+
+			"(apt-get install ffmpeg), or leave videos out", name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	args := strings.Join(os.Args[1:], " ")
-	_, file, _ := strings.Cut(args, "-protocol_whitelist file -format_whitelist "+formats+" -max_pixels 89478485 -i file:")
+	_, file, _ := strings.Cut(args,
+		"-protocol_whitelist file -format_whitelist "+formats+" -max_pixels 89478485 -i file:")
 	file, _, _ = strings.Cut(file, " ")
 	b, err := os.ReadFile(file)
 	var v fake
@@ -51,7 +52,8 @@ func (v fake) probe(args string) {
 	if strings.Contains(args, "-count_frames") {
 		count = fmt.Sprintf(`"nb_read_frames": "%d"`, v.Frames)
 	}
-	fmt.Printf(`{"streams": [{"width": %d, "height": %d, "avg_frame_rate": %q, %s}]}`, v.W, v.H, v.Rate, count)
+	fmt.Printf(`{"streams": [{"width": %d, "height": %d, "avg_frame_rate": %q, %s}]}`, v.W, v.H,
+		v.Rate, count)
 }
 
 // decode writes frames whose bytes are their number.
@@ -128,13 +130,15 @@ func TestFFmpegRecounts(t *testing.T) {
 // A video that cannot be had gives its name, the cause and the remedy.
 func TestFFmpegRefuses(t *testing.T) {
 	for want, v := range map[string]any{
-		"only 1 of the 3 frames that were picked": fake{W: 1, H: 1, Packets: 3, Frames: 3, Rate: "1/1", Says: "moov atom is odd"},
-		"frames are larger than the 1×1 pixels":   fake{W: 1, H: 1, Packets: 3, Frames: 3, Rate: "1/1", More: 9},
-		"its frames are 60000×60000 pixels":       fake{W: 60000, H: 60000, Packets: 3},
-		"its frames are 0×5 pixels":               fake{H: 5, Packets: 3},
-		"are over the limit of 99 bytes":          fake{W: 10, H: 10, Packets: 3},
-		"took over 100ms":                         fake{W: 1, H: 1, Packets: 3, Frames: 3, Hang: true},
-		"Invalid data found when processing":      "no video",
+		"only 1 of the 3 frames that were picked": fake{W: 1, H: 1, Packets: 3, Frames: 3, Rate: "1/1",
+			Says: "moov atom is odd"},
+		"frames are larger than the 1×1 pixels": fake{W: 1, H: 1, Packets: 3, Frames: 3, Rate: "1/1",
+			More: 9},
+		"its frames are 60000×60000 pixels":  fake{W: 60000, H: 60000, Packets: 3},
+		"its frames are 0×5 pixels":          fake{H: 5, Packets: 3},
+		"are over the limit of 99 bytes":     fake{W: 10, H: 10, Packets: 3},
+		"took over 100ms":                    fake{W: 1, H: 1, Packets: 3, Frames: 3, Hang: true},
+		"Invalid data found when processing": "no video",
 	} {
 		f, file := fakes(t, v)
 		f.BytesMax = 99
@@ -180,6 +184,7 @@ func TestFFmpegReal(t *testing.T) {
 	for i, n := range c.At {
 		require.Equal(t, all[n].Pix, c.Frames[i].Pix)
 	}
-	_, err = FFmpeg{}.ClipBytes(context.Background(), []byte("#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n"), every{stride: 1})
+	_, err = FFmpeg{}.ClipBytes(context.Background(), []byte("#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n"),
+		every{stride: 1})
 	require.Error(t, err)
 }

@@ -9,8 +9,8 @@ import (
 	"image/gif"
 )
 
-// decodeGIF decodes the first frame with the colours that its palette has, also of the transparent one, which Go's
-// decoder drops. The size is that of the canvas.
+// decodeGIF decodes the first frame with the colours that its palette has, also of the transparent one,
+// which Go's decoder drops. The size is that of the canvas.
 func decodeGIF(b []byte) (image.Image, image.Point, error) {
 	at, transparent, err := firstFrame(b)
 	if err != nil {
@@ -33,8 +33,8 @@ func decodeGIF(b []byte) (image.Image, image.Point, error) {
 
 var errGIF = errors.New("the GIF data is malformed")
 
-// firstFrame returns where the flags of the first frame's graphic control extension are, and whether they make a colour
-// transparent.
+// firstFrame returns where the flags of the first frame's graphic control extension are, and whether they
+// make a colour transparent.
 func firstFrame(b []byte) (at int, transparent bool, err error) {
 	if len(b) < 13 {
 		return 0, false, errGIF

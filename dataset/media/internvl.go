@@ -8,8 +8,8 @@ import (
 
 var _ = registerImage("GotOcr2ImageProcessor", newInternVL)
 
-// internVL is the image processor of InternVL: a picture is resized to a grid of tiles whose shape is nearest to its
-// own, and the tiles are followed by a thumbnail.
+// internVL is the image processor of InternVL: a picture is resized to a grid of tiles whose shape is
+// nearest to its own, and the tiles are followed by a thumbnail.
 type internVL struct {
 	h, w        int // of a tile
 	cut         bool
@@ -25,7 +25,8 @@ func newInternVL(s *Settings) (ImageProcessor, error) {
 	// InternVLProcessor always asks for tiles, whatever its image processor's default is.
 	v.cut = s.flag("crop_to_patches", false) || s.text("processor_class", "") == "InternVLProcessor"
 	if v.least > v.most || v.most > tilesMax {
-		s.fail("min_patches is %d and max_patches %d; they ascend and are at most %d", v.least, v.most, tilesMax)
+		s.fail("min_patches is %d and max_patches %d; they ascend and are at most %d", v.least, v.most,
+			tilesMax)
 		v.most = 1
 	}
 	v.tokens = s.countBeside("image_seq_length", 256)
@@ -39,8 +40,9 @@ func newInternVL(s *Settings) (ImageProcessor, error) {
 // tilesMax bounds the tiles of a picture.
 const tilesMax = 4096
 
-// tiling returns the columns and rows of tiles for a picture. Of equally near shapes the later, larger one counts where
-// the picture has over half its pixels. Source: get_optimal_tiled_canvas of transformers' image_processing_got_ocr2.py.
+// tiling returns the columns and rows of tiles for a picture. Of equally near shapes the later, larger one
+// counts where the picture has over half its pixels. Source: get_optimal_tiled_canvas of transformers'
+// image_processing_got_ocr2.py.
 func (v *internVL) tiling(w, h int) (columns, rows int) {
 	var all [][2]int
 	for x := 1; x <= v.most; x++ {
@@ -71,7 +73,8 @@ func (v *internVL) ImageExtent(w, h, _ int) (Extent, error) {
 	if tiles > 1 {
 		tiles++
 	}
-	e := Extent{Shape: []int{tiles, 3, v.h, v.w}, Grid: [3]int{1, rows, columns}, Tokens: tiles * v.tokens, Size: [2]int{h, w}}
+	e := Extent{Shape: []int{tiles, 3, v.h, v.w}, Grid: [3]int{1, rows, columns}, Tokens: tiles * v.tokens,
+		Size: [2]int{h, w}}
 	return e, e.check()
 }
 

@@ -11,17 +11,19 @@ import (
 // plane is one colour component of a JPEG.
 type plane struct {
 	id, h, v, quant int
-	w, rows         int       // samples that count
-	bw, bh          int       // blocks, padded to whole MCUs
-	coef            []int16   // of a progressive picture: 64 a block, in natural order
-	set             []uint64  // the bits of a block's coefficients, in the file's order, that are not zero
-	weights         [64]int16 // of the coefficients, in natural order, as they are at the component's first scan
-	latched         bool
-	known           [guessed]int8 // by coefficient in the file's order: low bits that no scan has brought, -1 for nothing at all
-	dc, ac          int           // Huffman tables of the current scan
-	pred            int
-	pix             []byte // rows of stride bytes that begin at margin
-	stride          int
+	w, rows         int      // samples that count
+	bw, bh          int      // blocks, padded to whole MCUs
+	coef            []int16  // of a progressive picture: 64 a block, in natural order
+	set             []uint64 // the bits of a block's coefficients, in the file's order, that are not zero
+	// of the coefficients, in natural order, as they are at the component's first scan
+	weights [64]int16
+	latched bool
+	// by coefficient in the file's order: low bits that no scan has brought, -1 for nothing at all
+	known  [guessed]int8
+	dc, ac int // Huffman tables of the current scan
+	pred   int
+	pix    []byte // rows of stride bytes that begin at margin
+	stride int
 }
 
 // margin is the room before and behind a plane's rows: what is smoothed reads over their ends.
@@ -30,8 +32,8 @@ const margin = 32
 // row returns a row of samples and what lies behind it.
 func (p *plane) row(y int) []byte { return p.pix[y*p.stride+margin:] }
 
-// jpegReader decodes baseline and progressive JPEG as libjpeg-turbo does by default: accurate integer IDCT, smooth
-// ("fancy") chroma, the same colour tables. Source: ITU-T T.81.
+// jpegReader decodes baseline and progressive JPEG as libjpeg-turbo does by default: accurate integer IDCT,
+// smooth ("fancy") chroma, the same colour tables. Source: ITU-T T.81.
 type jpegReader struct {
 	b           []byte
 	w, h        int
@@ -58,8 +60,10 @@ const scansMax = 100
 var errJPEG = errors.New("the JPEG data is malformed")
 
 // zigzag maps the order of the file to the natural order of coefficients.
-var zigzag = [64]int{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
-	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63}
+var zigzag = [64]int{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34,
+	27, 20, 13, 6, 7, 14, 21, 28,
+	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60,
+	61, 54, 47, 55, 62, 63}
 
 // jpegConfig reads the size of a picture.
 func jpegConfig(b []byte) (c image.Config, err error) {
@@ -153,10 +157,11 @@ func (r *jpegReader) take(marker byte, body []byte) error {
 	return nil
 }
 
-// frame reads the picture's size and components. Memory for them is taken only where the file could fill it: a block
-// takes a bit at least.
+// frame reads the picture's size and components. Memory for them is taken only where the file could fill it:
+// a block takes a bit at least.
 func (r *jpegReader) frame(b []byte) error {
-	if len(b) < 6 || b[0] != 8 || r.planes != nil || len(b) != 6+3*int(b[5]) || b[5] == 0 || b[5] == 2 || b[5] > 4 {
+	if len(b) < 6 || b[0] != 8 || r.planes != nil || len(b) != 6+3*int(b[5]) || b[5] == 0 || b[5] == 2 ||
+		b[5] > 4 {
 		return errJPEG
 	}
 	r.h, r.w = int(binary.BigEndian.Uint16(b[1:])), int(binary.BigEndian.Uint16(b[3:]))
@@ -245,7 +250,8 @@ func (r *jpegReader) scanData(b []byte) error {
 	if !r.progressive {
 		r.scan = scan{se: 63}
 	}
-	if len(in) != int(b[0]) || r.se > 63 || r.ss > r.se || r.al > 13 || r.progressive && (r.ss == 0) != (r.se == 0) || r.ss > 0 && len(in) > 1 {
+	if len(in) != int(b[0]) || r.se > 63 || r.ss > r.se || r.al > 13 || r.progressive &&
+		(r.ss == 0) != (r.se == 0) || r.ss > 0 && len(in) > 1 {
 		return errJPEG
 	}
 	if err := r.latch(in); err != nil {

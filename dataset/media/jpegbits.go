@@ -7,8 +7,8 @@ const lookBits = 11
 
 // huffman decodes codes of up to 16 bits.
 type huffman struct {
-	// whole has codes with the number behind them: the bits of both, how far the position moves on, and the number,
-	// from the lowest byte up. 0 is longer than lookBits together.
+	// whole has codes with the number behind them: the bits of both, how far the position moves on, and the
+	// number, from the lowest byte up. 0 is longer than lookBits together.
 	whole [1 << lookBits]uint32
 	// codes has codes alone: the length, and above it the symbol. 0 is longer.
 	codes   [1 << lookBits]uint16
@@ -228,8 +228,8 @@ func (r *bitReader) baseline(c *block, dc, ac *huffman, pred *int) (whole bool, 
 	return k == 1+blockEnd, nil
 }
 
-// run reads coefficients from position k on while their codes are in the table, and returns the position behind them. It
-// also returns where under 32 bits are counted and more are to be had.
+// run reads coefficients from position k on while their codes are in the table, and returns the position
+// behind them. It also returns where under 32 bits are counted and more are to be had.
 func (r *bitReader) run(c *block, ac *huffman, k int) int {
 	if native && len(r.b) > 0 {
 		return runCodes(&c[0], &ac.whole[0], &natural[0], &r.b[0], len(r.b), &r.i, &r.acc, &r.n, k)

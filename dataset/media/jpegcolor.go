@@ -110,5 +110,6 @@ func rowFromYCC(out, y, cb, cr []byte) {
 func fromYCC(y, cb, cr byte) (r, g, b byte) {
 	const half = 1 << 15
 	u, v := int32(cb)-128, int32(cr)-128
-	return clip(int32(y) + (91881*v+half)>>16), clip(int32(y) + (-22554*u-46802*v+half)>>16), clip(int32(y) + (116130*u+half)>>16)
+	return clip(int32(y) + (91881*v+half)>>16), clip(int32(y) + (-22554*u-46802*v+half)>>16),
+		clip(int32(y) + (116130*u+half)>>16)
 }

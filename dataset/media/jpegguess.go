@@ -3,8 +3,9 @@ package media
 // guessed is how many coefficients of a block, in the file's order, may be estimated from its neighbours.
 const guessed = 10
 
-// guess estimates what the scans of a progressive picture have not brought of the first coefficients from the first ones of the 24 blocks
-// around, as libjpeg-turbo does (since 2.1) with files that lack scans. It applies to all components or to none.
+// guess estimates what the scans of a progressive picture have not brought of the first coefficients from
+// the first ones of the 24 blocks around, as libjpeg-turbo does (since 2.1) with files that lack scans. It
+// applies to all components or to none.
 func (r *jpegReader) guess() {
 	useful := false
 	for _, p := range r.planes {
@@ -26,8 +27,8 @@ func (r *jpegReader) guess() {
 	}
 }
 
-// guess estimates the coefficients of a component of mcus rows of minimum coded units. What is estimated is not looked at again: a
-// block's neighbours count as they came.
+// guess estimates the coefficients of a component of mcus rows of minimum coded units. What is estimated is
+// not looked at again: a block's neighbours count as they came.
 func (p *plane) guess(mcus int) {
 	first := make([]int32, p.bw*p.bh)
 	for i := range first {
@@ -53,7 +54,8 @@ func (p *plane) guess(mcus int) {
 	}
 }
 
-// window is a block's first coefficient with those around it, row by row; at the sides the outermost are repeated.
+// window is a block's first coefficient with those around it, row by row; at the sides the outermost are
+// repeated.
 func (p *plane) window(first []int32, rows [5]int, x, width int) (w [25]int32) {
 	for i, y := range rows {
 		for j := range 5 {
@@ -102,7 +104,8 @@ func rounded(n, q int64) int64 {
 	return (q<<7 + n) / (q << 8)
 }
 
-// kernels are the estimates' weights: others, and one for the first coefficient too, where nothing but that is known.
+// kernels are the estimates' weights: others, and one for the first coefficient too, where nothing but that
+// is known.
 func (p *plane) kernels() *[guessed][25]int8 {
 	for k := 1; k < guessed; k++ {
 		if p.known[k] != -1 {
@@ -112,8 +115,8 @@ func (p *plane) kernels() *[guessed][25]int8 {
 	return &kernelsNone
 }
 
-// Source: libjpeg-turbo, jdcoefct.c, decompress_smooth_data. In the file's order of coefficients; 5×5 blocks, row by row. The middle
-// of kernelsNone[0] is 152 and stands in estimate.
+// Source: libjpeg-turbo, jdcoefct.c, decompress_smooth_data. In the file's order of coefficients; 5×5
+// blocks, row by row. The middle of kernelsNone[0] is 152 and stands in estimate.
 var (
 	kernelsSome = [guessed][25]int8{
 		1: {10: -7, 11: 50, 13: -50, 14: 7},

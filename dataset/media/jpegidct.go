@@ -16,7 +16,8 @@ type target struct {
 // next returns the block to decode into; it is zero.
 func (q *pair) next() *block { return &q.blocks[q.n] }
 
-// put takes the block that next returned. Where its only coefficient is the first, whole, it is of one colour.
+// put takes the block that next returned. Where its only coefficient is the first, whole, it is of one
+// colour.
 func (q *pair) put(p *plane, x, y int, whole bool) {
 	out := p.row(y * 8)[x*8:]
 	if whole {
@@ -35,7 +36,8 @@ func (q *pair) flush() {
 	switch {
 	case native && q.n == 2:
 		a, b := &q.to[0], &q.to[1]
-		inversePair(&q.blocks[0][0], &q.blocks[1][0], &a.p.weights[0], &b.p.weights[0], &a.out[0], a.p.stride, &b.out[0], b.p.stride)
+		inversePair(&q.blocks[0][0], &q.blocks[1][0], &a.p.weights[0], &b.p.weights[0], &a.out[0],
+			a.p.stride, &b.out[0], b.p.stride)
 	default:
 		for i := range q.n {
 			t := &q.to[i]
@@ -59,9 +61,9 @@ func flat(out []byte, stride int, dc int16) {
 	}
 }
 
-// inverse is the accurate integer transform of Loeffler, Ligtenberg and Moschytz (ICASSP 1989) in 13-bit fixed point, with
-// two more bits between columns and rows. Where coefficients are out of all bounds, numbers of 16 bits overflow and
-// saturate as in libjpeg-turbo's vectors.
+// inverse is the accurate integer transform of Loeffler, Ligtenberg and Moschytz (ICASSP 1989) in 13-bit
+// fixed point, with two more bits between columns and rows. Where coefficients are out of all bounds,
+// numbers of 16 bits overflow and saturate as in libjpeg-turbo's vectors.
 func inverse(c, q *[64]int16, out []byte, stride int) {
 	var w [64]int16
 	for x := range 8 {

@@ -88,8 +88,8 @@ func (r *jpegReader) refine(c *[64]int16, set *uint64, p *plane) error {
 	return nil
 }
 
-// correct refines the coefficients from k on until run zeros are passed, and returns where the next zero is. set has a bit
-// for each coefficient, in the file's order, that is not zero.
+// correct refines the coefficients from k on until run zeros are passed, and returns where the next zero is.
+// set has a bit for each coefficient, in the file's order, that is not zero.
 func (r *jpegReader) correct(c *[64]int16, set uint64, k, run int, delta int16) int {
 	acc, n := r.bits.acc, r.bits.n
 	for k <= r.se {

@@ -1,6 +1,7 @@
 package media
 
-// upsampler brings rows of a component to the picture's size: smoothly where libjpeg-turbo does so, else by repetition.
+// upsampler brings rows of a component to the picture's size: smoothly where libjpeg-turbo does so, else by
+// repetition.
 type upsampler struct {
 	p                *plane
 	w                int
@@ -51,8 +52,8 @@ func (u *upsampler) line(y int) []byte {
 	return u.buffer
 }
 
-// double doubles a row: three parts of the near and one of the far neighbour, in both directions where the row lies
-// between rows, with libjpeg's alternating rounding.
+// double doubles a row: three parts of the near and one of the far neighbour, in both directions where the
+// row lies between rows, with libjpeg's alternating rounding.
 func (u *upsampler) double(near, far int) {
 	pix := u.p.pix
 	near, far = near+margin, far+margin

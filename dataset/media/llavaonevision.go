@@ -9,8 +9,8 @@ import (
 
 var _ = registerImage("LlavaOnevisionImageProcessor", newLlavaOnevision)
 
-// llavaOnevision is the image processor of LLaVA-OneVision ("anyres"): a picture as a whole and, where it is its
-// sample's only one, its tiles, with black around it to fill them.
+// llavaOnevision is the image processor of LLaVA-OneVision ("anyres"): a picture as a whole and, where it is
+// its sample's only one, its tiles, with black around it to fill them.
 type llavaOnevision struct {
 	side      int // of a tile
 	pinpoints [][2]int
@@ -39,7 +39,8 @@ func newLlavaOnevision(s *Settings) (ImageProcessor, error) {
 	}
 	for _, p := range l.pinpoints {
 		if min(p[0], p[1]) < l.side || max(p[0], p[1]) > sideMax || p[0]%l.side != 0 || p[1]%l.side != 0 {
-			s.fail("image_grid_pinpoints has %d×%d, which is no multiple of tiles of %d up to %d", p[0], p[1], l.side, sideMax)
+			s.fail("image_grid_pinpoints has %d×%d, which is not a multiple of tiles of %d up to %d", p[0],
+				p[1], l.side, sideMax)
 		}
 	}
 	ratio := s.text("vision_aspect_ratio", "anyres_max_9")
@@ -86,7 +87,8 @@ func (l *llavaOnevision) ImageExtent(w, h, n int) (Extent, error) {
 	}
 	bh, bw := l.best(w, h)
 	if bh == 0 {
-		return e, fmt.Errorf("%d×%d pixels leave nothing at any of image_grid_pinpoints; crop the picture", w, h)
+		return e, fmt.Errorf("%d×%d pixels leave nothing at any of image_grid_pinpoints; crop the picture",
+			w, h)
 	}
 	e.Grid = [3]int{1, bh / l.side, bw / l.side}
 	e.Shape[0] = 1 + e.Grid[1]*e.Grid[2]
@@ -96,8 +98,8 @@ func (l *llavaOnevision) ImageExtent(w, h, n int) (Extent, error) {
 	return e, e.check()
 }
 
-// unpadded counts the tokens of tiles where those of the padding are left out, each line with one more for its end.
-// Source: _get_unpadded_features of transformers' processing_llava_onevision.py.
+// unpadded counts the tokens of tiles where those of the padding are left out, each line with one more for
+// its end. Source: _get_unpadded_features of transformers' processing_llava_onevision.py.
 func (l *llavaOnevision) unpadded(w, h, rows, columns int) int {
 	side := int(math.Sqrt(float64(l.tokens)))
 	ch, cw := side*rows, side*columns

@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLoadFor: a processor of squeezed pictures counts the patches of the tower that it serves, whatever config.json lies beside.
+// TestLoadFor: a processor of squeezed pictures counts the patches of the tower that it serves, whatever
+// config.json lies beside.
 func TestLoadFor(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	file("preprocessor_config.json", `{"image_processor_type":"SiglipImageProcessor","size":{"height":224,"width":224}}`)
+	file("preprocessor_config.json",
+		`{"image_processor_type":"SiglipImageProcessor","size":{"height":224,"width":224}}`)
 	tokens := func(patch, merge int) int {
 		p, err := LoadFor(dir, patch, merge)
 		require.NoError(t, err)

@@ -47,7 +47,8 @@ func FuzzMoreKinds(f *testing.F) {
 	})
 }
 
-// TestMoreKinds: BMP, TIFF and PNG of 16 bits of grey with a transparent colour become Pillow's pixels, and are refused where they are cut off.
+// TestMoreKinds: BMP, TIFF and PNG of 16 bits of grey with a transparent colour become Pillow's pixels, and
+// are refused where they are cut off.
 func TestMoreKinds(t *testing.T) {
 	want := moreKinds(t)
 	require.GreaterOrEqual(t, len(want), 20)

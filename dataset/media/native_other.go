@@ -23,7 +23,8 @@ func rowSums(dst, src *byte, dstStep, srcStep int, first *int32, groups int, w *
 	panic(notNative)
 }
 
-func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int {
+func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint,
+	k int) int {
 	panic(notNative)
 }
 

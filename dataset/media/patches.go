@@ -27,9 +27,9 @@ func (p *Picture) planes() *planes {
 
 func (p *planes) release() { buffers.give(p.buffer) }
 
-// patches appends one step in time of a picture cut into patches: [rows/merge, columns/merge, merge, merge] patches of
-// [3, len(frames), patch, patch]. Frames have one size, whose sides are multiples of patch·merge; the same picture
-// may be there several times.
+// patches appends one step in time of a picture cut into patches: [rows/merge, columns/merge, merge, merge]
+// patches of [3, len(frames), patch, patch]. Frames have one size, whose sides are multiples of patch·merge;
+// the same picture may be there several times.
 func patches(out []byte, frames []*Picture, patch, merge int) []byte {
 	apart := make([]*planes, len(frames))
 	for i, f := range frames {

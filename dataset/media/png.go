@@ -48,7 +48,8 @@ func readPNG(b []byte) (f pngFile, err error) {
 			if len(body) != 13 || f.w > 0 {
 				return f, errPNG
 			}
-			f.pngHeader = pngHeader{int(binary.BigEndian.Uint32(body)), int(binary.BigEndian.Uint32(body[4:])), body[8], body[9], body[12] != 0}
+			f.pngHeader = pngHeader{int(binary.BigEndian.Uint32(body)),
+				int(binary.BigEndian.Uint32(body[4:])), body[8], body[9], body[12] != 0}
 		case "tRNS":
 			f.key = body
 		case "IDAT":
@@ -66,7 +67,8 @@ var pngChannels = map[byte]int{0: 1, 2: 3, 6: 4}
 
 var inflaters sync.Pool
 
-// decodePNG decodes the frequent kinds, 8 bits of grey, RGB or RGBA in rows, at once. Others go through Go's decoder.
+// decodePNG decodes the frequent kinds, 8 bits of grey, RGB or RGBA in rows, at once. Others go through Go's
+// decoder.
 func decodePNG(b []byte, white bool) (*Picture, error) {
 	f, err := readPNG(b)
 	if err != nil {
@@ -102,7 +104,8 @@ func decodePNG(b []byte, white bool) (*Picture, error) {
 	return out, nil
 }
 
-// greyKey decodes 16 bits of grey of which one is transparent: as Pillow does, by way of the same kind of picture as without it.
+// greyKey decodes 16 bits of grey of which one is transparent: as Pillow does, by way of the same kind of
+// picture as without it.
 func (f *pngFile) greyKey(b []byte, white bool) (*Picture, error) {
 	plain := append([]byte(nil), b[:8]...)
 	for b = b[8:]; len(b) >= 12; {
@@ -175,8 +178,8 @@ func pngRow(out, in []byte, n int, white bool) {
 	}
 }
 
-// unfilterRow adds to each byte of a row what was taken away: that of the pixel before (1), the one above (2), the mean
-// of both (3), or whichever is nearest to what they make likely (4).
+// unfilterRow adds to each byte of a row what was taken away: that of the pixel before (1), the one above
+// (2), the mean of both (3), or whichever is nearest to what they make likely (4).
 func unfilterRow(kind byte, row, above []byte, n int) {
 	above = above[:len(row)]
 	switch kind {

@@ -14,8 +14,9 @@ import (
 
 // Extent is what a picture or video becomes, told from its size alone: planning needs no pixels.
 type Extent struct {
-	Shape  []int  // of the tower's input: [patches, 3·time·patch·patch], or [tiles, 3, height, width]
-	Grid   [3]int // patches (or tiles, a thumbnail left out) in time, height and width; image_grid_thw of Qwen's
+	Shape []int // of the tower's input: [patches, 3·time·patch·patch], or [tiles, 3, height, width]
+	// patches (or tiles, a thumbnail left out) in time, height and width; image_grid_thw of Qwen's
+	Grid   [3]int
 	Tokens int    // places that the language model sets aside: repetitions of the image or video token
 	Size   [2]int // height and width of the source, image_sizes of LLaVA-OneVision
 }
@@ -42,7 +43,8 @@ func (e *Extent) check() error {
 		n *= float64(d)
 	}
 	if n > bytesMax {
-		return fmt.Errorf("%d×%d pixels become %v, over the limit of %d numbers; lower max_pixels, max_patches or size", e.Size[1], e.Size[0], e.Shape, bytesMax)
+		return fmt.Errorf("%d×%d pixels become %v, over the limit of %d numbers; lower max_pixels, "+
+			"max_patches or size", e.Size[1], e.Size[0], e.Shape, bytesMax)
 	}
 	return nil
 }
@@ -52,14 +54,16 @@ type Features struct {
 	Extent
 	Pixels  []byte    // in the layout of Shape, before rescaling and normalisation
 	Seconds []float64 // of a video: the time of each row of the grid; nil where the source's rate is unknown
-	Every   float64   // of a video: seconds from one row of the grid to the next by the rate of the frames taken; 0 where unknown
+	// of a video: seconds from one row of the grid to the next by the rate of the frames taken; 0 where
+	// unknown
+	Every float64
 
 	norm *norm
 	run  int // bytes of one channel in a row
 }
 
-// Values returns pixel_values, bit for bit those of Hugging Face's processor: Pixels rescaled and normalised, in the
-// layout of Shape.
+// Values returns pixel_values, bit for bit those of Hugging Face's processor: Pixels rescaled and
+// normalised, in the layout of Shape.
 func (f *Features) Values() []float32 {
 	out := make([]float32, len(f.Pixels))
 	f.Fill(out)
@@ -78,7 +82,8 @@ func (f *Features) Fill(out []float32) {
 
 // ImageProcessor prepares pictures for a vision tower. It may be used by several goroutines at once.
 type ImageProcessor interface {
-	// Image prepares one of the n pictures of a sample; n matters to LLaVA-OneVision, which cuts only single pictures.
+	// Image prepares one of the n pictures of a sample; n matters to LLaVA-OneVision, which cuts only single
+	// pictures.
 	Image(p *Picture, n int) (*Features, error)
 	// ImageExtent tells what Image would return for a picture of w by h pixels.
 	ImageExtent(w, h, n int) (Extent, error)
@@ -116,8 +121,8 @@ type Processor struct {
 	Class string // of Hugging Face's image processor
 }
 
-// imageClasses and videoClasses hold the processors by the names of Hugging Face's classes; videoOf names a model's video
-// processor by the class of the processor of all its inputs.
+// imageClasses and videoClasses hold the processors by the names of Hugging Face's classes; videoOf names a
+// model's video processor by the class of the processor of all its inputs.
 var (
 	imageClasses = map[string]func(s *Settings) (ImageProcessor, error){}
 	videoClasses = map[string]func(s *Settings) (VideoProcessor, error){}
@@ -142,8 +147,8 @@ func Classes() []string {
 	return append(slices.Sorted(maps.Keys(imageClasses)), slices.Sorted(maps.Keys(videoClasses))...)
 }
 
-// NewImageProcessor makes a processor of a class from its settings. A setting that is not known is an error, as it
-// could change pixels.
+// NewImageProcessor makes a processor of a class from its settings. A setting that is not known is an error,
+// as it could change pixels.
 func NewImageProcessor(class string, s *Settings) (ImageProcessor, error) {
 	return build(imageClasses, "image", class, s)
 }
@@ -153,13 +158,15 @@ func NewVideoProcessor(class string, s *Settings) (VideoProcessor, error) {
 	return build(videoClasses, "video", class, s)
 }
 
-func build[P any](classes map[string]func(*Settings) (P, error), kind, class string, s *Settings) (p P, err error) {
+func build[P any](classes map[string]func(*Settings) (P, error), kind, class string,
+	s *Settings) (p P, err error) {
 	for _, backend := range []string{"Fast", "Pil"} {
 		class = strings.TrimSuffix(class, backend)
 	}
 	make := classes[class]
 	if make == nil {
-		return p, fmt.Errorf("%s: %s processor %q is not known; known are %s", s.file, kind, class, strings.Join(slices.Sorted(maps.Keys(classes)), ", "))
+		return p, fmt.Errorf("%s: %s processor %q is not known; known are %s", s.file, kind, class,
+			strings.Join(slices.Sorted(maps.Keys(classes)), ", "))
 	}
 	if p, err = make(s); err == nil {
 		err = s.done()
@@ -177,12 +184,12 @@ const (
 	processorFile = "processor_config.json"
 )
 
-// Load reads a checkpoint's processor_config.json, preprocessor_config.json and video_preprocessor_config.json with
-// the precedence that Hugging Face gives them.
+// Load reads a checkpoint's processor_config.json, preprocessor_config.json and
+// video_preprocessor_config.json with the precedence that Hugging Face gives them.
 func Load(dir string) (*Processor, error) { return LoadFor(dir, 0, 1) }
 
-// LoadFor is Load for a model whose tower has square patches of that many pixels a side, merge × merge of which become one feature;
-// 0 leaves both to config.json.
+// LoadFor is Load for a model whose tower has square patches of that many pixels a side, merge × merge of
+// which become one feature; 0 leaves both to config.json.
 func LoadFor(dir string, patch, merge int) (*Processor, error) {
 	both, err := readKeys(filepath.Join(dir, processorFile))
 	if err != nil {

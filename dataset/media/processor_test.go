@@ -34,18 +34,21 @@ func TestSettingsRefuse(t *testing.T) {
 		{"Qwen2VLImageProcessor", `{"resample": 0}`, "resample is 0; supported are 1"},
 		{"Qwen2VLImageProcessor", `{"patch_size": 0}`, "patch_size is 0"},
 		{"Qwen2VLImageProcessor", `{"patch_size": "a"}`, `patch_size is "a"`},
-		{"Qwen2VLImageProcessor", `{"size": {"height": 3, "width": 3}}`, "shortest_edge and longest_edge are wanted"},
+		{"Qwen2VLImageProcessor", `{"size": {"height": 3, "width": 3}}`,
+			"shortest_edge and longest_edge are wanted"},
 		{"Qwen2VLImageProcessor", `{"min_pixels": 9, "max_pixels": 8}`, "at least 9 pixels and at most 8"},
 		{"SiglipImageProcessor", `{"size": {"shortest_edge": 3}}`, "only height and width"},
 		{"CLIPImageProcessor", `{"size": {"height": 3, "width": 3}}`, "only shortest_edge is supported"},
-		{"CLIPImageProcessor", `{"crop_size": 225}`, "crop_size is 225×225, larger than the shorter side of 224"},
+		{"CLIPImageProcessor", `{"crop_size": 225}`,
+			"crop_size is 225×225, larger than the shorter side of 224"},
 		{"CLIPImageProcessor", `{"size": 0}`, "size is 0"},
 		{"CLIPImageProcessor", `{"do_center_crop": false}`, "do_center_crop is false"},
 		{"SiglipImageProcessor", `{"image_std": [1, 0, 1]}`, "image_std has a 0"},
 		{"SiglipImageProcessor", `{"image_mean": [1, 2]}`, "image_mean has 2 numbers"},
 		{"SiglipImageProcessor", `{"do_center_crop": true}`, "do_center_crop is true; only false"},
 		{"GotOcr2ImageProcessor", `{"min_patches": 13}`, "min_patches is 13 and max_patches 12"},
-		{"LlavaOnevisionImageProcessor", `{"image_grid_pinpoints": [[384, 100]]}`, "384×100, which is no multiple of tiles of 384"},
+		{"LlavaOnevisionImageProcessor", `{"image_grid_pinpoints": [[384, 100]]}`,
+			"384×100, which is not a multiple of tiles of 384"},
 		{"LlavaOnevisionImageProcessor", `{"vision_aspect_ratio": "pad"}`, `vision_aspect_ratio is "pad"`},
 		{"ViTImageProcessor", `{}`, "known are CLIPImageProcessor, GotOcr2ImageProcessor, "},
 	} {
@@ -53,15 +56,18 @@ func TestSettingsRefuse(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		require.ErrorContains(t, err, "preprocessor_config.json")
 	}
-	big, err := NewImageProcessor("GotOcr2ImageProcessor", settings(t, `{"size": 16384, "max_patches": 4096, "min_patches": 4096, "crop_to_patches": true}`))
+	big, err := NewImageProcessor("GotOcr2ImageProcessor",
+		settings(t, `{"size": 16384, "max_patches": 4096, "min_patches": 4096, "crop_to_patches": true}`))
 	require.NoError(t, err)
 	_, err = big.Image(NewPicture(5, 5), 1)
 	require.ErrorContains(t, err, "over the limit of 4294967296 numbers; lower")
-	late, err := NewVideoProcessor("InternVLVideoProcessor", settings(t, `{"num_frames": 3, "initial_shift": 9, "do_sample_frames": true}`))
+	late, err := NewVideoProcessor("InternVLVideoProcessor",
+		settings(t, `{"num_frames": 3, "initial_shift": 9, "do_sample_frames": true}`))
 	require.NoError(t, err)
 	_, err = late.Pick(VideoInfo{Frames: 9})
 	require.ErrorContains(t, err, "initial_shift is behind the end of a video of 9 frames")
-	_, err = NewImageProcessor("SiglipImageProcessorFast", settings(t, `{"size": 224, "do_convert_rgb": null, "crop_size": null, "processor_class": "x"}`))
+	_, err = NewImageProcessor("SiglipImageProcessorFast",
+		settings(t, `{"size": 224, "do_convert_rgb": null, "crop_size": null, "processor_class": "x"}`))
 	require.NoError(t, err)
 }
 
@@ -70,13 +76,15 @@ func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Load(dir)
 	require.ErrorContains(t, err, "has no preprocessor_config.json; copy it")
-	write(t, dir, "preprocessor_config.json", `{"image_processor_type": "SiglipImageProcessor", "size": {"height": 32, "width": 16}}`)
+	write(t, dir, "preprocessor_config.json",
+		`{"image_processor_type": "SiglipImageProcessor", "size": {"height": 32, "width": 16}}`)
 	write(t, dir, "config.json", `{"vision_config": {"patch_size": 8}}`)
 	p, err := Load(dir)
 	require.NoError(t, err)
 	e, err := p.Image.ImageExtent(9, 7, 1)
 	require.NoError(t, err)
-	require.Equal(t, Extent{Shape: []int{1, 3, 32, 16}, Grid: [3]int{1, 1, 1}, Tokens: 8, Size: [2]int{7, 9}}, e)
+	require.Equal(t, Extent{Shape: []int{1, 3, 32, 16}, Grid: [3]int{1, 1, 1}, Tokens: 8,
+		Size: [2]int{7, 9}}, e)
 	write(t, dir, "config.json", `{"model_type": "vlm", "vision_config": {"patch_size": 8, "merge": 2}}`)
 	p, err = Load(dir)
 	require.NoError(t, err)
@@ -93,13 +101,16 @@ func TestLoad(t *testing.T) {
 	require.Equal(t, []int{9, 3, 28, 28}, e.Shape) // 4×2 tiles and a thumbnail
 	require.Equal(t, 45, e.Tokens)
 	chat := t.TempDir()
-	write(t, chat, "preprocessor_config.json", `{"feature_extractor_type": "CLIPFeatureExtractor", "crop_size": 448, "do_center_crop": true}`)
-	write(t, chat, "config.json", `{"model_type": "internvl_chat", "force_image_size": 448, "max_dynamic_patch": 6, "vision_config": {"patch_size": 14}}`)
+	write(t, chat, "preprocessor_config.json",
+		`{"feature_extractor_type": "CLIPFeatureExtractor", "crop_size": 448, "do_center_crop": true}`)
+	write(t, chat, "config.json",
+		`{"model_type": "internvl_chat", "force_image_size": 448, "max_dynamic_patch": 6, "vision_config": {"patch_size": 14}}`)
 	p, err = Load(chat)
 	require.NoError(t, err)
 	e, err = p.Image.ImageExtent(1200, 800, 1)
 	require.NoError(t, err)
-	require.Equal(t, Extent{Shape: []int{7, 3, 448, 448}, Grid: [3]int{1, 2, 3}, Tokens: 7 * 256, Size: [2]int{800, 1200}}, e)
+	require.Equal(t, Extent{Shape: []int{7, 3, 448, 448}, Grid: [3]int{1, 2, 3}, Tokens: 7 * 256,
+		Size: [2]int{800, 1200}}, e)
 	require.Nil(t, p.Video)
 	write(t, chat, "config.json", `{"model_type": "internvl_chat", "use_thumbnail": false}`)
 	_, err = Load(chat)
@@ -112,7 +123,8 @@ func TestLoad(t *testing.T) {
 // A processor serves several goroutines at once, and memory that is used again is nobody else's.
 func TestProcessorsAtOnce(t *testing.T) {
 	b := readFile(t, "photo.jpg")
-	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor", "LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor"} {
+	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor",
+		"LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor"} {
 		p, err := NewImageProcessor(class, settings(t, `{}`))
 		require.NoError(t, err)
 		var want string
@@ -143,8 +155,10 @@ func TestProcessorsAtOnce(t *testing.T) {
 
 // Any configuration gives a processor that tells sizes, or an error.
 func FuzzSettings(f *testing.F) {
-	for _, s := range []string{`{}`, `{"patch_size": 16, "min_pixels": 9, "max_pixels": 999}`, `{"size": {"height": 7, "width": 9}, "resample": 2}`,
-		`{"image_grid_pinpoints": [[384, 768]]}`, `{"size": 5, "image_std": 0.5}`, `{"fps": 1e300, "do_sample_frames": true}`, `{"num_frames": 3, "initial_shift": 1e9}`} {
+	for _, s := range []string{`{}`, `{"patch_size": 16, "min_pixels": 9, "max_pixels": 999}`,
+		`{"size": {"height": 7, "width": 9}, "resample": 2}`,
+		`{"image_grid_pinpoints": [[384, 768]]}`, `{"size": 5, "image_std": 0.5}`,
+		`{"fps": 1e300, "do_sample_frames": true}`, `{"num_frames": 3, "initial_shift": 1e9}`} {
 		f.Add([]byte(s), 40, 30)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, w, h int) {
@@ -192,7 +206,8 @@ func hashValues(v []float32) string {
 	return hashOf(b)
 }
 
-// cases is a folder that bench/golden/media_processors.py filled with random pictures and what became of them.
+// cases is a folder that bench/golden/media_processors.py filled with random pictures and what became of
+// them.
 var cases = flag.String("cases", "testdata", "folder of the pictures and processors.json to compare with")
 
 // opened is a picture as Hugging Face's processors take it: a file, or noise of a size.
@@ -237,7 +252,8 @@ func TestProcessorsGolden(t *testing.T) {
 		if made[picture] == nil {
 			made[picture] = opened(t, picture)
 		}
-		t.Run(fmt.Sprintf("%s by %s, one of %d", picture, name, n), func(t *testing.T) { compare(t, p, made[picture], n, want) })
+		t.Run(fmt.Sprintf("%s by %s, one of %d", picture, name, n),
+			func(t *testing.T) { compare(t, p, made[picture], n, want) })
 	}
 }
 
@@ -276,7 +292,8 @@ func TestLoadPublished(t *testing.T) {
 	require.NoError(t, err)
 	e, err := p.Video.VideoExtent(9, 640, 360)
 	require.NoError(t, err)
-	require.Equal(t, Extent{Shape: []int{5 * 22 * 40, 1536}, Grid: [3]int{5, 22, 40}, Tokens: 1100, Size: [2]int{360, 640}}, e)
+	require.Equal(t, Extent{Shape: []int{5 * 22 * 40, 1536}, Grid: [3]int{5, 22, 40}, Tokens: 1100,
+		Size: [2]int{360, 640}}, e)
 
 	dir = t.TempDir()
 	write(t, dir, "preprocessor_config.json", `{"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2,

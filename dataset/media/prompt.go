@@ -7,7 +7,8 @@ import (
 
 // Prompt is what a conversation says in place of a video's mark.
 type Prompt struct {
-	Mark   string   // the text that gives way, the template's own around the token included; "" where only tokens change
+	// the text that gives way, the template's own around the token included; "" where only tokens change
+	Mark   string
 	Text   string   // that comes instead, with Token once for each frame
 	Token  string   // that stands for a feature; "" for the one that the template writes
 	Frames int      // runs of tokens
@@ -15,8 +16,8 @@ type Prompt struct {
 	Needs  []string // special tokens that the text has
 }
 
-// VideoWriter is a VideoProcessor that knows how its model's prompts show videos. Source: replace_video_token of
-// transformers' processors.
+// VideoWriter is a VideoProcessor that knows how its model's prompts show videos. Source:
+// replace_video_token of transformers' processors.
 type VideoWriter interface {
 	// Prompt is that of a video of which the frames at were taken, which makes e.
 	Prompt(v VideoInfo, at []int, e Extent) Prompt
@@ -69,5 +70,6 @@ func (b *boxVideo) Prompt(_ VideoInfo, _ []int, e Extent) Prompt {
 	for i := range e.Grid[0] {
 		fmt.Fprintf(&text, "%sFrame%d: %s", strings.Repeat("\n", min(i, 1)), i+1, open+token+end)
 	}
-	return Prompt{Mark: "<video>", Text: text.String(), Token: token, Frames: e.Grid[0], Each: e.Tokens / e.Grid[0], Needs: []string{open, end}}
+	return Prompt{Mark: "<video>", Text: text.String(), Token: token, Frames: e.Grid[0],
+		Each: e.Tokens / e.Grid[0], Needs: []string{open, end}}
 }

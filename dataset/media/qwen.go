@@ -7,8 +7,8 @@ import (
 
 var _ = registerImage("Qwen2VLImageProcessor", newQwenImage)
 
-// qwen is the image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and LLaVA-OneVision-1.5: a picture keeps its shape, and
-// is resized to whole patches within limits of pixels.
+// qwen is the image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and LLaVA-OneVision-1.5: a picture keeps its
+// shape, and is resized to whole patches within limits of pixels.
 type qwen struct {
 	least, most        int // pixels
 	patch, merge, time int
@@ -18,7 +18,8 @@ type qwen struct {
 }
 
 func newQwenImage(s *Settings) (ImageProcessor, error) {
-	q := &qwen{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2), time: s.few("temporal_patch_size", 2)}
+	q := &qwen{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2),
+		time: s.few("temporal_patch_size", 2)}
 	q.least, q.most = s.pixels(56*56, 28*28*1280)
 	q.filter, q.resize = s.filter(), s.flag("do_resize", true)
 	q.norm = s.affine(clipMean, clipStd).pillow()
@@ -28,12 +29,13 @@ func newQwenImage(s *Settings) (ImageProcessor, error) {
 // ratioMax is the largest ratio of the sides of a picture that Qwen's processors take.
 const ratioMax = 200
 
-// fitPatches returns the sides nearest to a picture's that are multiples of unit and within limits of pixels.
-// Source: smart_resize of transformers' image_processing_qwen2_vl.py.
+// fitPatches returns the sides nearest to a picture's that are multiples of unit and within limits of
+// pixels. Source: smart_resize of transformers' image_processing_qwen2_vl.py.
 func fitPatches(h, w, unit, least, most int) (int, int, error) {
 	fh, fw, u := float64(h), float64(w), float64(unit)
 	if max(fh, fw)/min(fh, fw) > ratioMax {
-		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the picture", w, h, ratioMax)
+		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the picture", w, h,
+			ratioMax)
 	}
 	nh, nw := math.RoundToEven(fh/u)*u, math.RoundToEven(fw/u)*u
 	switch {
@@ -52,7 +54,8 @@ func (q *qwen) sides(w, h int) (nh, nw int, err error) {
 	unit := q.patch * q.merge
 	if !q.resize {
 		if w%unit != 0 || h%unit != 0 {
-			return 0, 0, fmt.Errorf("%d×%d pixels are no whole patches of %d, and do_resize is false", w, h, unit)
+			return 0, 0, fmt.Errorf("%d×%d pixels are no whole patches of %d, and do_resize is false", w,
+				h, unit)
 		}
 		return h, w, nil
 	}

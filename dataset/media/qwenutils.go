@@ -8,9 +8,10 @@ import (
 
 var _ = registerVideo("QwenVLUtils", newQwenUtils)
 
-// qwenUtils samples and resizes videos as qwen-vl-utils does, which the published recipes of Qwen2-VL, Qwen2.5-VL and
-// Qwen3-VL put before the processor: settings fps or nframes, min_frames, max_frames, min_pixels, max_pixels (of a
-// frame), total_pixels (of a video), and patch_size, 14 or 16. Source: qwen-vl-utils 0.0.14, vision_process.py.
+// qwenUtils samples and resizes videos as qwen-vl-utils does, which the published recipes of Qwen2-VL,
+// Qwen2.5-VL and Qwen3-VL put before the processor: settings fps or nframes, min_frames, max_frames,
+// min_pixels, max_pixels (of a frame), total_pixels (of a video), and patch_size, 14 or 16. Source:
+// qwen-vl-utils 0.0.14, vision_process.py.
 type qwenUtils struct {
 	*qwenVideo
 	nframes int
@@ -28,8 +29,10 @@ func newQwenUtils(s *Settings) (VideoProcessor, error) {
 	if b := string(s.keys["fps"]); b != "" && b != "null" && u.nframes != 0 {
 		s.fail("fps and nframes exclude each other")
 	}
-	if u.nframes < 0 || u.frames[0] < 0 || u.frames[1] < 0 || max(u.nframes, u.frames[0], u.frames[1]) > framesMax || !(u.framing > 0) {
-		s.fail("fps is %v, nframes %d, min_frames %d and max_frames %d; they are over 0 and up to %d", u.framing, u.nframes, u.frames[0], u.frames[1], framesMax)
+	if u.nframes < 0 || u.frames[0] < 0 || u.frames[1] < 0 ||
+		max(u.nframes, u.frames[0], u.frames[1]) > framesMax || !(u.framing > 0) {
+		s.fail("fps is %v, nframes %d, min_frames %d and max_frames %d; they are over 0 and up to %d",
+			u.framing, u.nframes, u.frames[0], u.frames[1], framesMax)
 	}
 	patch := s.few("patch_size", 14)
 	unit := patch * 2
@@ -56,7 +59,8 @@ func (u *qwenUtils) Pick(v VideoInfo) ([]int, error) {
 	n := int(math.RoundToEven(float64(u.nframes)/2)) * 2
 	if u.nframes == 0 {
 		if err := v.rate(); err != nil {
-			return nil, errors.New("the video does not tell its frame rate, and fps is to sample it by; set nframes instead")
+			return nil, errors.New("the video does not tell its frame rate, and fps is to sample it by; " +
+				"set nframes instead")
 		}
 		least, most := 4, min(768, v.Frames)
 		if u.frames[0] > 0 {
@@ -69,7 +73,8 @@ func (u *qwenUtils) Pick(v VideoInfo) ([]int, error) {
 		n = int(min(max(want, float64((least+1)/2*2)), float64(most/2*2), float64(v.Frames))) / 2 * 2
 	}
 	if n < 2 || n > v.Frames {
-		return nil, fmt.Errorf("%d frames are wanted of a video of %d frames at %v a second; from 2 to all of them, an even number, can be taken", n, v.Frames, v.FPS)
+		return nil, fmt.Errorf("%d frames are wanted of a video of %d frames at %v a second; from 2 to "+
+			"all of them, an even number, can be taken", n, v.Frames, v.FPS)
 	}
 	if err := v.enough(n); err != nil {
 		return nil, err
@@ -77,7 +82,8 @@ func (u *qwenUtils) Pick(v VideoInfo) ([]int, error) {
 	return v.linspace(n), nil
 }
 
-// linspace returns n frames from the first to the last as torch.linspace and round do: in float32, from both ends.
+// linspace returns n frames from the first to the last as torch.linspace and round do: in float32, from both
+// ends.
 func (v VideoInfo) linspace(n int) []int {
 	out := make([]int, n)
 	last := float32(v.Frames - 1)
@@ -105,11 +111,13 @@ func (u *qwenUtils) share(frames, w, h int) (int, int, error) {
 	return fitWhole(h, w, float64(unit), float64(u.least), most)
 }
 
-// fitWhole is fitPatches as qwen-vl-utils has it: a side has a unit at least before the limits are looked at, but not after.
+// fitWhole is fitPatches as qwen-vl-utils has it: a side has a unit at least before the limits are looked
+// at, but not after.
 func fitWhole(h, w int, unit, least, most float64) (int, int, error) {
 	fh, fw := float64(h), float64(w)
 	if max(fh, fw)/min(fh, fw) > ratioMax {
-		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h, ratioMax)
+		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h,
+			ratioMax)
 	}
 	nh, nw := max(unit, math.RoundToEven(fh/unit)*unit), max(unit, math.RoundToEven(fw/unit)*unit)
 	switch {
@@ -121,7 +129,8 @@ func fitWhole(h, w int, unit, least, most float64) (int, int, error) {
 		nh, nw = math.Ceil(float64(fh*beta)/unit)*unit, math.Ceil(float64(fw*beta)/unit)*unit
 	}
 	if nh < unit || nw < unit {
-		return 0, 0, fmt.Errorf("%d×%d pixels leave less than a patch within %v pixels; crop the video", w, h, most)
+		return 0, 0, fmt.Errorf("%d×%d pixels leave less than a patch within %v pixels; crop the video", w,
+			h, most)
 	}
 	return int(nh), int(nw), nil
 }

@@ -10,7 +10,8 @@ var (
 	_ = registerVideo("Qwen3VLVideoProcessor", newQwen3Video, "Qwen3VLProcessor")
 )
 
-// qwenVideo is what the video processors of Qwen2-VL, Qwen2.5-VL and Qwen3-VL share: patches of some frames each.
+// qwenVideo is what the video processors of Qwen2-VL, Qwen2.5-VL and Qwen3-VL share: patches of some frames
+// each.
 type qwenVideo struct {
 	qwen
 	asked
@@ -22,7 +23,8 @@ type qwenVideo struct {
 }
 
 func newQwenVideo(s *Settings, patch, least, most, tokens int, mean, std three) *qwenVideo {
-	q := &qwenVideo{qwen: qwen{patch: s.few("patch_size", patch), merge: s.few("merge_size", 2), time: s.few("temporal_patch_size", 2)}}
+	q := &qwenVideo{qwen: qwen{patch: s.few("patch_size", patch), merge: s.few("merge_size", 2),
+		time: s.few("temporal_patch_size", 2)}}
 	q.least, q.most = s.pixels(least, most)
 	q.framesLeast, q.framesMost = s.count("min_frames", 4), s.count("max_frames", 768)
 	q.capped, q.tokensMost = s.flag("cap_pixels_per_frame", false), s.count("max_video_tokens", tokens)
@@ -44,7 +46,8 @@ func (q *qwenVideo) Video(c *Clip) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Features{Extent: e, Seconds: c.seconds(q.time), Every: c.every(q.time), norm: q.norm, run: q.time * q.patch * q.patch}
+	f := &Features{Extent: e, Seconds: c.seconds(q.time), Every: c.every(q.time), norm: q.norm,
+		run: q.time * q.patch * q.patch}
 	f.Pixels = make([]byte, 0, e.Rows()*e.Width())
 	frames := c.padded(q.time)
 	for i := 0; i < len(frames); i += q.time {
@@ -72,7 +75,8 @@ func (q *qwenVideo) VideoExtent(frames, w, h int) (Extent, error) {
 	return q.extent(over(frames, q.time), nh, nw, h, w)
 }
 
-// newQwen2Video reads the video processor of Qwen2-VL and Qwen2.5-VL, which takes all frames where nothing else is said.
+// newQwen2Video reads the video processor of Qwen2-VL and Qwen2.5-VL, which takes all frames where nothing
+// else is said.
 func newQwen2Video(s *Settings) (VideoProcessor, error) {
 	q := newQwenVideo(s, 14, 128*28*28, 28*28*768, 128000, clipMean, clipStd)
 	q.asked = s.asked(false, 0)
@@ -116,7 +120,8 @@ func (q *qwenVideo) sides2(frames, w, h int) (int, int, error) {
 	return fitPatches(h, w, unit, q.least, most)
 }
 
-// newQwen3Video reads the video processor of Qwen3-VL, which takes two frames a second where nothing else is said.
+// newQwen3Video reads the video processor of Qwen3-VL, which takes two frames a second where nothing else is
+// said.
 func newQwen3Video(s *Settings) (VideoProcessor, error) {
 	q := newQwenVideo(s, 16, 128*32*32, 32*32*768, 768, half, half)
 	q.asked = s.asked(true, 2)
@@ -152,11 +157,13 @@ func (q *qwen3Video) Pick(v VideoInfo) ([]int, error) {
 	return v.spread(n), nil
 }
 
-// sides3 limits the pixels of all frames together. Source: smart_resize of transformers' video_processing_qwen3_vl.py.
+// sides3 limits the pixels of all frames together. Source: smart_resize of transformers'
+// video_processing_qwen3_vl.py.
 func (q *qwenVideo) sides3(frames, w, h int) (int, int, error) {
 	unit, most := float64(q.patch*q.merge), float64(q.most)
 	if q.capped {
-		share := max(min(q.tokensMost*q.patch*q.merge*q.patch*q.merge, q.most/frames), int(float64(q.least)*1.05))
+		share := max(min(q.tokensMost*q.patch*q.merge*q.patch*q.merge, q.most/frames),
+			int(float64(q.least)*1.05))
 		most = float64(share * frames)
 	}
 	if frames < q.time {
@@ -168,7 +175,8 @@ func (q *qwenVideo) sides3(frames, w, h int) (int, int, error) {
 		fh, fw = math.Trunc(fh*scale), math.Trunc(fw*scale)
 	}
 	if max(fh, fw)/min(fh, fw) > ratioMax {
-		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h, ratioMax)
+		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the video", w, h,
+			ratioMax)
 	}
 	nh, nw := math.RoundToEven(fh/unit)*unit, math.RoundToEven(fw/unit)*unit
 	t := float64(q.time)

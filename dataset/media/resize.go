@@ -1,8 +1,10 @@
-// Package media decodes pictures and videos and prepares them for vision towers exactly as Pillow, libjpeg-turbo, libwebp,
-// torchvision and Hugging Face's processors do, since models depend on every bit of it. Pixels are 8-bit RGB.
+// Package media decodes pictures and videos and prepares them for vision towers exactly as Pillow,
+// libjpeg-turbo, libwebp, torchvision and Hugging Face's processors do, since models depend on every bit of
+// it. Pixels are 8-bit RGB.
 //
-// Decode reads JPEG, PNG, GIF and WebP; FFmpeg reads videos through child processes. Load reads how a checkpoint wants
-// them prepared; a processor is one file that registers itself by the name of Hugging Face's class.
+// Decode reads JPEG, PNG, GIF and WebP; FFmpeg reads videos through child processes. Load reads how a
+// checkpoint wants them prepared; a processor is one file that registers itself by the name of Hugging
+// Face's class.
 package media
 
 import (
@@ -25,8 +27,8 @@ func bare(w, h int) *Picture {
 	return &Picture{w, h, buffers.take(n + slack)[:n]}
 }
 
-// Release gives the memory of a picture back for the next ones. It must not be used afterwards. Without it the garbage
-// collector has more to do, and nothing else happens.
+// Release gives the memory of a picture back for the next ones. It must not be used afterwards. Without it
+// the garbage collector has more to do, and nothing else happens.
 func (p *Picture) Release() {
 	buffers.give(p.Pix)
 	p.Pix = nil
@@ -53,7 +55,8 @@ var (
 
 func bilinear(x float64) float64 { return max(0, 1-math.Abs(x)) }
 
-// bicubic is the cubic convolution with a = -1/2. The conversions keep compilers from fusing products and sums.
+// bicubic is the cubic convolution with a = -1/2. The conversions keep compilers from fusing products and
+// sums.
 func bicubic(x float64) float64 {
 	const a = -0.5
 	x = math.Abs(x)
@@ -113,7 +116,8 @@ func place(from, to int, f *Filter) (*taps, []float64) {
 	wide := max(scale, 1)
 	support := f.support * wide
 	inv := 1 / wide
-	t := &taps{first: make([]int32, to), count: make([]int32, to), width: (2*int(math.Ceil(support)) + 1 + 3) &^ 3}
+	t := &taps{first: make([]int32, to), count: make([]int32, to),
+		width: (2*int(math.Ceil(support)) + 1 + 3) &^ 3}
 	t.w = make([]int32, to*t.width)
 	weights := make([]float64, to*t.width)
 	for i := range to {
@@ -137,10 +141,10 @@ func place(from, to int, f *Filter) (*taps, []float64) {
 	return t, weights
 }
 
-// Resize returns the picture at another size, bit for bit as the Image.resize of Pillow 13.0.0 does for RGB and L: rows
-// and columns in turn, with 8-bit pixels between, in fixed point. Columns go first where the height shrinks by more than
-// twice what the width shrinks by (found by measuring: 2788 of 2788 random sizes agree). Sizes below 1 are a bug of the
-// caller.
+// Resize returns the picture at another size, bit for bit as the Image.resize of Pillow 13.0.0 does for RGB
+// and L: rows and columns in turn, with 8-bit pixels between, in fixed point. Columns go first where the
+// height shrinks by more than twice what the width shrinks by (found by measuring: 2788 of 2788 random sizes
+// agree). Sizes below 1 are a bug of the caller.
 func (p *Picture) Resize(w, h int, f *Filter) *Picture {
 	if columnsFirst := h < p.H && p.H-h > 2*(p.W-w); !columnsFirst {
 		return p.ResizeRowsFirst(w, h, f)
@@ -159,7 +163,8 @@ func (p *Picture) resize(w, h int, f *Filter) *Picture {
 }
 
 // then resizes what became of source, and releases it.
-func (p *Picture) then(source *Picture, w, h int, f *Filter, weights func(from, to int, f *Filter) *taps) *Picture {
+func (p *Picture) then(source *Picture, w, h int, f *Filter,
+	weights func(from, to int, f *Filter) *taps) *Picture {
 	out := p.resizeWith(w, h, f, weights)
 	if p != source && p != out {
 		p.Release()

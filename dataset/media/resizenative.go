@@ -2,8 +2,8 @@ package media
 
 import "slices"
 
-// weightLow is the number of bits in the lower part of a weight. The two parts of 16 bits each are multiplied apart, as
-// vectors of 16-bit products are the fast ones; their sums add up to the same 32 bits.
+// weightLow is the number of bits in the lower part of a weight. The two parts of 16 bits each are
+// multiplied apart, as vectors of 16-bit products are the fast ones; their sums add up to the same 32 bits.
 const weightLow = 11
 
 // packed are taps in groups of a fixed size that begin where a whole group fits.

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Settings are the keys of a processor's configuration. What a processor does not read must be without effect.
+// Settings are the keys of a processor's configuration. What a processor does not read must be without
+// effect.
 type Settings struct {
 	file        string
 	keys        map[string]json.RawMessage
@@ -32,10 +33,14 @@ func newSettings(file string, keys map[string]json.RawMessage) *Settings {
 }
 
 // idle are keys that change no pixel.
-var idle = map[string]bool{"processor_class": true, "image_processor_type": true, "video_processor_type": true, "feature_extractor_type": true,
-	"auto_map": true, "_valid_kwargs_names": true, "_valid_processor_keys": true, "return_tensors": true, "disable_grouping": true, "device": true,
-	"data_format": true, "input_data_format": true, "return_metadata": true, "model_input_names": true, "transformers_version": true,
-	"_processor_class": true, "_auto_class": true, "_name_or_path": true, "default_to_square": true, "do_convert_rgb": true, "backend": true,
+var idle = map[string]bool{"processor_class": true, "image_processor_type": true,
+	"video_processor_type": true, "feature_extractor_type": true,
+	"auto_map": true, "_valid_kwargs_names": true, "_valid_processor_keys": true, "return_tensors": true,
+	"disable_grouping": true, "device": true,
+	"data_format": true, "input_data_format": true, "return_metadata": true, "model_input_names": true,
+	"transformers_version": true,
+	"_processor_class":     true, "_auto_class": true, "_name_or_path": true, "default_to_square": true,
+	"do_convert_rgb": true, "backend": true,
 	"is_fast": true, "use_fast": true, "video_metadata": true, "size_divisor": true, "max_image_size": true}
 
 // get decodes a key; false where it is absent or null.
@@ -73,7 +78,8 @@ func (s *Settings) count(key string, def int) int {
 	return v
 }
 
-// few is count for a number that multiplies others: a side of a patch, patches that are merged, frames of one.
+// few is count for a number that multiplies others: a side of a patch, patches that are merged, frames of
+// one.
 func (s *Settings) few(key string, def int) int {
 	v := s.count(key, def)
 	if v > fewMax {
@@ -120,7 +126,8 @@ func (s *Settings) countBeside(key string, def int) int {
 	return def
 }
 
-// modelCount returns a whole number of config.json, under its vision_config or at the top; 0 where there is none.
+// modelCount returns a whole number of config.json, under its vision_config or at the top; 0 where there is
+// none.
 func (s *Settings) modelCount(key string) (n int) {
 	var vision map[string]json.RawMessage
 	_ = json.Unmarshal(s.model["vision_config"], &vision)
@@ -182,7 +189,8 @@ const sideMax = 1 << 14
 func (s *Settings) pixels(least, most int) (int, int) {
 	v := size{ShortestEdge: least, LongestEdge: most}
 	if s.get("size", &v) && (v.Height > 0 || v.Width > 0) {
-		s.fail("size is %s; shortest_edge and longest_edge are wanted, which are numbers of pixels", s.keys["size"])
+		s.fail("size is %s; shortest_edge and longest_edge are wanted, which are numbers of pixels",
+			s.keys["size"])
 	}
 	if v.MinPixels > 0 && v.MaxPixels > 0 { // older checkpoints
 		v.ShortestEdge, v.LongestEdge = v.MinPixels, v.MaxPixels

@@ -87,7 +87,8 @@ func (f *webpFile) check() error {
 	w, h := 0, 0
 	switch {
 	case len(f.vp8) >= 10 && f.vp8[0]&1 == 0:
-		w, h = int(binary.LittleEndian.Uint16(f.vp8[6:])&0x3fff), int(binary.LittleEndian.Uint16(f.vp8[8:])&0x3fff)
+		w, h = int(binary.LittleEndian.Uint16(f.vp8[6:])&0x3fff),
+			int(binary.LittleEndian.Uint16(f.vp8[8:])&0x3fff)
 	case len(f.vp8l) >= 5 && f.vp8l[0] == 0x2f:
 		v := binary.LittleEndian.Uint32(f.vp8l[1:])
 		w, h = int(v&0x3fff)+1, int(v>>14&0x3fff)+1
@@ -98,7 +99,8 @@ func (f *webpFile) check() error {
 		f.w, f.h, f.fw, f.fh = w, h, w, h
 	}
 	if w != f.fw || h != f.fh || f.x+w > f.w || f.y+h > f.h {
-		return fmt.Errorf("a frame of %d×%d pixels does not fit the %d×%d that the WebP file announces", w, h, f.w, f.h)
+		return fmt.Errorf("a frame of %d×%d pixels does not fit the %d×%d that the WebP file announces", w,
+			h, f.w, f.h)
 	}
 	return nil
 }
@@ -110,7 +112,8 @@ func webpConfig(b []byte) (image.Config, error) {
 	return image.Config{Width: f.w, Height: f.h}, err
 }
 
-// decodeWebP decodes as libwebp does: with smooth chroma, and transparent where a frame leaves the canvas free.
+// decodeWebP decodes as libwebp does: with smooth chroma, and transparent where a frame leaves the canvas
+// free.
 func decodeWebP(b []byte) (image.Image, image.Point, error) {
 	f, err := readWebP(b)
 	if err != nil {
@@ -154,8 +157,8 @@ func (f *webpFile) placed(m *image.NRGBA) *image.NRGBA {
 	return out
 }
 
-// smoothYUV converts to RGB with libwebp's "fancy" chroma: each pixel takes nine, three, three and one sixteenths of the
-// four nearest samples, in two roundings.
+// smoothYUV converts to RGB with libwebp's "fancy" chroma: each pixel takes nine, three, three and one
+// sixteenths of the four nearest samples, in two roundings.
 func smoothYUV(out *image.NRGBA, m *image.YCbCr) {
 	w, h := out.Rect.Dx(), out.Rect.Dy()
 	cw := (w + 1) / 2
@@ -225,8 +228,8 @@ func (f *webpFile) setAlpha(m *image.NRGBA) error {
 	return nil
 }
 
-// unfilter adds to each sample what was taken away: the left one (1), the one above (2), or what both and the one between
-// them make likely (3). Where one is missing the other counts, and nothing at the first.
+// unfilter adds to each sample what was taken away: the left one (1), the one above (2), or what both and
+// the one between them make likely (3). Where one is missing the other counts, and nothing at the first.
 func unfilter(p []byte, w int, kind byte) {
 	if kind == 0 {
 		return

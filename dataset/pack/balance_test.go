@@ -21,7 +21,8 @@ func packsOf(rng *rand.Rand, ranks, packs, most int) (out []Load) {
 					l = room
 				}
 				room -= l
-				out = append(out, Load{Cost: float64(l)*float64(l) + 24576*float64(l), Bytes: int64(l), Home: r})
+				out = append(out, Load{Cost: float64(l)*float64(l) + 24576*float64(l), Bytes: int64(l),
+					Home: r})
 			}
 		}
 	}
@@ -40,7 +41,8 @@ func sumsOf(loads []Load, rank []int, ranks int) []float64 {
 	return sums
 }
 
-// At 512 ranks of 8 packs the work of all ranks agrees to a millionth, and the samples moved are a small part.
+// At 512 ranks of 8 packs the work of all ranks agrees to a millionth, and the samples moved are a small
+// part.
 func TestAssign(t *testing.T) {
 	for _, c := range []struct{ ranks, packs, most int }{{512, 8, 16384}, {32, 8, 16384}, {8, 4, 32768}} {
 		loads := packsOf(rand.New(rand.NewPCG(5, 6)), c.ranks, c.packs, c.most)
@@ -53,7 +55,9 @@ func TestAssign(t *testing.T) {
 		b := Assign(loads, c.ranks, false)
 		sums := sumsOf(loads, b.Rank, c.ranks)
 		require.InDelta(t, Imbalance(sums), b.Imbalance, 1e-9)
-		t.Logf("%d ranks, %d samples: imbalance %.3g to %.3g, moved %.1f %% of the bytes", c.ranks, len(loads), Imbalance(sumsOf(loads, before, c.ranks)), b.Imbalance, 100*float64(b.Moved)/float64(total))
+		t.Logf("%d ranks, %d samples: imbalance %.3g to %.3g, moved %.1f %% of the bytes", c.ranks,
+			len(loads), Imbalance(sumsOf(loads, before, c.ranks)), b.Imbalance,
+			100*float64(b.Moved)/float64(total))
 		limit := 1e-6
 		if c.ranks < 32 {
 			limit = 1e-5
@@ -93,7 +97,8 @@ func TestAssignEdges(t *testing.T) {
 	require.EqualValues(t, 60, b.Moved)
 }
 
-// BenchmarkAssign is 512 ranks of 8 packs; its "worst-imbalance" must stay below 1e-6 and its median-ms below 20.
+// BenchmarkAssign is 512 ranks of 8 packs; its "worst-imbalance" must stay below 1e-6 and its median-ms
+// below 20.
 func BenchmarkAssign(b *testing.B) {
 	loads := packsOf(rand.New(rand.NewPCG(5, 6)), 512, 8, 16384)
 	var times []float64

@@ -17,7 +17,8 @@ func bestFitSlow(items []Item, l Limits) (rows [][]int) {
 	for _, i := range order {
 		best := -1
 		for r, s := range at {
-			if s.room < items[i].Tokens || s.room == 0 || l.Images > 0 && s.images+items[i].Images > l.Images {
+			if s.room < items[i].Tokens || s.room == 0 || l.Images > 0 &&
+				s.images+items[i].Images > l.Images {
 				continue
 			}
 			if best < 0 || s.room < at[best].room || s.room == at[best].room && s.turn < at[best].turn {
@@ -49,8 +50,8 @@ func TestBestFitEqualsSlow(t *testing.T) {
 	}
 }
 
-// TestBestFitOfFewLengths: a million items of three lengths. Where rows of one room lay in a list that was moved up for each item, this took
-// the square of their number: minutes.
+// TestBestFitOfFewLengths: a million items of three lengths. Where rows of one room lay in a list that was
+// moved up for each item, this took the square of their number: minutes.
 func TestBestFitOfFewLengths(t *testing.T) {
 	items := make([]Item, 1_000_000)
 	for i := range items {

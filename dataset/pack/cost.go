@@ -14,8 +14,8 @@ func (c Cost) Of(tokens int) float64 {
 	return c.A*l*l + c.B*l + c.C
 }
 
-// ModelCost is the cost in floating-point operations of a decoder layer of a hidden size, up to a factor: 24·h²·l for
-// its matrices and 2·h·l² for causal attention.
+// ModelCost is the cost in floating-point operations of a decoder layer of a hidden size, up to a factor:
+// 24·h²·l for its matrices and 2·h·l² for causal attention.
 func ModelCost(hidden int) Cost {
 	h := float64(hidden)
 	return Cost{A: 2 * h, B: 24 * h * h}
@@ -45,9 +45,10 @@ const (
 	fitRounds    = 100
 )
 
-// Fit finds the cost whose largest sum over ranks agrees best with the times of some steps, with no coefficient below
-// 0: LoongForge's warm-up fit. The largest is softened, since several ranks may be nearly the slowest; each round fits
-// the steps to the ranks that were slowest by the cost of the round before. At least three steps are needed.
+// Fit finds the cost whose largest sum over ranks agrees best with the times of some steps, with no
+// coefficient below 0: LoongForge's warm-up fit. The largest is softened, since several ranks may be nearly
+// the slowest; each round fits the steps to the ranks that were slowest by the cost of the round before. At
+// least three steps are needed.
 func Fit(steps []Observed) (Cost, error) {
 	if len(steps) < 3 {
 		return Cost{}, errors.New("fit of the balance cost: at least three steps are needed")
@@ -65,7 +66,8 @@ func Fit(steps []Observed) (Cost, error) {
 		c = next
 	}
 	if c == (Cost{}) {
-		return c, errors.New("fit of the balance cost: the times do not grow with the work; measure more steps")
+		return c, errors.New("fit of the balance cost: the times do not grow with the work; measure " +
+			"more steps")
 	}
 	return c, nil
 }
@@ -79,7 +81,8 @@ func slowest(ranks []RankWork, c Cost) (out RankWork) {
 	sum := 0.0
 	for _, w := range ranks {
 		e := math.Exp(fitSharpness * (c.work(w) - most) / max(most, math.SmallestNonzeroFloat64))
-		out.Squares, out.Tokens, out.Samples = out.Squares+e*w.Squares, out.Tokens+e*w.Tokens, out.Samples+e*w.Samples
+		out.Squares, out.Tokens, out.Samples = out.Squares+e*w.Squares, out.Tokens+e*w.Tokens,
+			out.Samples+e*w.Samples
 		sum += e
 	}
 	return RankWork{out.Squares / sum, out.Tokens / sum, out.Samples / sum}
@@ -87,8 +90,8 @@ func slowest(ranks []RankWork, c Cost) (out RankWork) {
 
 func (c Cost) work(w RankWork) float64 { return c.A*w.Squares + c.B*w.Tokens + c.C*w.Samples }
 
-// leastSquares fits the times with coefficients of at least 0: of all choices of those that are not 0, the one with
-// the least error whose solution is not negative.
+// leastSquares fits the times with coefficients of at least 0: of all choices of those that are not 0, the
+// one with the least error whose solution is not negative.
 func leastSquares(rows []RankWork, steps []Observed) (best Cost) {
 	least := math.Inf(1)
 	for mask := range 8 {

@@ -28,7 +28,8 @@ func TestFit(t *testing.T) {
 	}
 	got, err := Fit(steps)
 	require.NoError(t, err)
-	for _, s := range steps { // what counts is the prediction; c hides in b where all ranks have alike samples
+	// what counts is the prediction; c hides in b where all ranks have alike samples
+	for _, s := range steps {
 		most := 0.0
 		for _, w := range s.Ranks {
 			most = max(most, got.work(w))
@@ -42,7 +43,8 @@ func TestFit(t *testing.T) {
 	require.ErrorContains(t, err, "three steps")
 }
 
-// pairsOf draws samples with pictures: vision work by the square of patches, language work as the cost model has it.
+// pairsOf draws samples with pictures: vision work by the square of patches, language work as the cost model
+// has it.
 func pairsOf(rng *rand.Rand, ranks, each int) (out []Pair) {
 	for r := range ranks {
 		for range each {
@@ -54,13 +56,15 @@ func pairsOf(rng *rand.Rand, ranks, each int) (out []Pair) {
 				tokens += patches / 4
 			}
 			l := float64(tokens)
-			out = append(out, Pair{Vision: vision, Language: l*l + 24576*l, Tokens: tokens, Bytes: int64(tokens) * 100, Home: r})
+			out = append(out, Pair{Vision: vision, Language: l*l + 24576*l, Tokens: tokens,
+				Bytes: int64(tokens) * 100, Home: r})
 		}
 	}
 	return out
 }
 
-// Both costs come within half a percent on all ranks, and no rank has over 1.05 times the mean of the tokens.
+// Both costs come within half a percent on all ranks, and no rank has over 1.05 times the mean of the
+// tokens.
 func TestAssignPairs(t *testing.T) {
 	for _, c := range []struct{ ranks, each int }{{8, 64}, {64, 64}, {512, 86}} {
 		pairs := pairsOf(rand.New(rand.NewPCG(9, 10)), c.ranks, c.each)
@@ -74,7 +78,9 @@ func TestAssignPairs(t *testing.T) {
 			n[b.Rank[i]] += float64(p.Tokens)
 			total += p.Bytes
 		}
-		t.Logf("%d ranks, %d samples: vision %.4f language %.4f tokens %.4f, moved %.1f %%, %v", c.ranks, len(pairs), b.Vision, b.Language, b.Tokens, 100*float64(b.Moved)/float64(total), time.Since(start))
+		t.Logf("%d ranks, %d samples: vision %.4f language %.4f tokens %.4f, moved %.1f %%, %v", c.ranks,
+			len(pairs), b.Vision, b.Language, b.Tokens, 100*float64(b.Moved)/float64(total),
+			time.Since(start))
 		require.InDelta(t, Imbalance(v), b.Vision, 1e-9)
 		require.LessOrEqual(t, Imbalance(v), .005)
 		require.LessOrEqual(t, Imbalance(l), .005)
@@ -102,7 +108,8 @@ func TestAssignPairsSameCount(t *testing.T) {
 			homeV[p.Home] += p.Vision
 			homeL[p.Home] += p.Language
 		}
-		t.Logf("%d ranks of %d: vision %.4f from %.4f, language %.4f from %.4f", c.ranks, c.each, Imbalance(v), Imbalance(homeV), Imbalance(l), Imbalance(homeL))
+		t.Logf("%d ranks of %d: vision %.4f from %.4f, language %.4f from %.4f", c.ranks, c.each,
+			Imbalance(v), Imbalance(homeV), Imbalance(l), Imbalance(homeL))
 		for _, n := range count {
 			require.Equal(t, c.each, n)
 		}

@@ -54,8 +54,8 @@ func (b *balancer) bySum(i, j int) int {
 	return compareHeld(held{b.sum[i], int32(i)}, held{b.sum[j], int32(j)})
 }
 
-// best looks for the trade with one of the ranks of least work, or of a work as much below the mean as this one's is
-// above, that leaves the two closest to the mean.
+// best looks for the trade with one of the ranks of least work, or of a work as much below the mean as this
+// one's is above, that leaves the two closest to the mean.
 func (b *balancer) best(high int, order []int) trade {
 	over := b.sum[high] - b.mean
 	best := trade{worst: math.Inf(1)}
@@ -86,8 +86,8 @@ func (b *balancer) best(high int, order []int) trade {
 	return best
 }
 
-// wish is how much work two ranks would best exchange: what is over if the other can take it, or else half of their
-// difference.
+// wish is how much work two ranks would best exchange: what is over if the other can take it, or else half
+// of their difference.
 func (b *balancer) wish(high, low int) (over, room, want float64) {
 	over, room = b.sum[high]-b.mean, b.mean-b.sum[low]
 	if room < over {
@@ -132,9 +132,9 @@ func (b *balancer) between(high, low int) trade {
 	return best
 }
 
-// finer finds the best pair of exchanges of two ranks, one that gives more than it takes and one that gives less. Costs
-// that are sums of tokens and their squares differ in large steps from one sample to the next; differences of such
-// differences do not.
+// finer finds the best pair of exchanges of two ranks, one that gives more than it takes and one that gives
+// less. Costs that are sums of tokens and their squares differ in large steps from one sample to the next;
+// differences of such differences do not.
 func (b *balancer) finer(high, low int) trade {
 	over, room, want := b.wish(high, low)
 	best := trade{high: high, low: low, n: 2, worst: math.Inf(1)}
@@ -158,8 +158,8 @@ func (b *balancer) finer(high, low int) trade {
 	return best
 }
 
-// neighbours lists samples of one rank, spread over their costs, with the next cheaper and the next dearer one of the other: up ascends, and
-// down descends.
+// neighbours lists samples of one rank, spread over their costs, with the next cheaper and the next dearer
+// one of the other: up ascends, and down descends.
 func (b *balancer) neighbours(hi, lo []held) {
 	b.up, b.down = b.up[:0], b.down[:0]
 	j := 0
@@ -175,8 +175,12 @@ func (b *balancer) neighbours(hi, lo []held) {
 			b.down = append(b.down, exchange{x, lo[j], x.cost - lo[j].cost})
 		}
 	}
-	slices.SortFunc(b.up, func(x, y exchange) int { return compareHeld(held{x.work, x.give.id}, held{y.work, y.give.id}) })
-	slices.SortFunc(b.down, func(x, y exchange) int { return compareHeld(held{y.work, y.give.id}, held{x.work, x.give.id}) })
+	slices.SortFunc(b.up, func(x, y exchange) int {
+		return compareHeld(held{x.work, x.give.id}, held{y.work, y.give.id})
+	})
+	slices.SortFunc(b.down, func(x, y exchange) int {
+		return compareHeld(held{y.work, y.give.id}, held{x.work, x.give.id})
+	})
 }
 
 // apply makes a trade.

@@ -1,12 +1,15 @@
 package pack
 
 var (
-	_ = register(Algorithm{"best-fit-decreasing", "longest first, each into the row that it fills best", bestFit})
-	_ = register(Algorithm{"hashbucket", "rows of a set fill, built from buckets of equal lengths; what makes no such row is left", hashBucket})
+	_ = register(Algorithm{"best-fit-decreasing", "longest first, each into the row that it fills best",
+		bestFit})
+	_ = register(Algorithm{"hashbucket",
+		"rows of a set fill, built from buckets of equal lengths; what makes no such row is left",
+		hashBucket})
 )
 
-// bestFit is best-fit decreasing in O(n·(log n + capacity/64 + images)): rows are found by their room, and among rows of one room the one that
-// has had it longest is taken.
+// bestFit is best-fit decreasing in O(n·(log n + capacity/64 + images)): rows are found by their room, and
+// among rows of one room the one that has had it longest is taken.
 func bestFit(items []Item, l Limits) (rows [][]int, left []int) {
 	order, left := split(items, l)
 	byLength(items, order)
@@ -63,7 +66,8 @@ func (b *bestRows) take(it Item) (row, room, images int) {
 	for room = b.rooms.atLeast(it.Tokens); room >= 0; room = next(b.rooms, room) {
 		of, first := -1, 0
 		for n, q := range b.waiting[room] { // the smallest turn, whatever the order
-			if w := q.rows[q.first]; (b.limits.Images == 0 || n+it.Images <= b.limits.Images) && (of < 0 || w.turn < first) {
+			if w := q.rows[q.first]; (b.limits.Images == 0 || n+it.Images <= b.limits.Images) &&
+				(of < 0 || w.turn < first) {
 				of, first = n, w.turn
 			}
 		}
@@ -91,9 +95,10 @@ func next(s lengthSet, room int) int {
 	return s.atLeast(room + 1)
 }
 
-// hashBucket follows LoongForge's packer of this name (tools/data_preprocess/vlm/offline_packing): first rows of
-// lengths that divide the row by a power of two, in turn; then rows grown from the longest items, in rounds of less and
-// less demand; then simple rows of at least 95 %. Where it draws at random, this takes the longest that fits.
+// hashBucket follows LoongForge's packer of this name (tools/data_preprocess/vlm/offline_packing): first
+// rows of lengths that divide the row by a power of two, in turn; then rows grown from the longest items, in
+// rounds of less and less demand; then simple rows of at least 95 %. Where it draws at random, this takes
+// the longest that fits.
 func hashBucket(items []Item, l Limits) (rows [][]int, left []int) {
 	order, left := split(items, l)
 	b := &buckets{items: items, limits: l, ids: map[int][]int{}, lengths: newLengthSet(l.Tokens)}
@@ -206,8 +211,8 @@ func (b *buckets) round(least int, fill float64) {
 	}
 }
 
-// grow takes an item of a length and the longest ones that fit beside it, short enough for the number wanted; nil if
-// the row does not come up to the demand.
+// grow takes an item of a length and the longest ones that fit beside it, short enough for the number
+// wanted; nil if the row does not come up to the demand.
 func (b *buckets) grow(n, least int, fill float64) []int {
 	i, ok := b.take(n, b.limits.Images)
 	if !ok {

@@ -6,16 +6,20 @@ import (
 )
 
 var (
-	_ = register(Algorithm{"largest-fit", "each row takes the longest sample left that fits, again and again", largestFit})
-	_ = register(Algorithm{"sequential", "in order, each into the first open row with room; the oldest of too many open rows is closed", sequential})
+	_ = register(Algorithm{"largest-fit",
+		"each row takes the longest sample left that fits, again and again", largestFit})
+	_ = register(Algorithm{"sequential",
+		"in order, each into the first open row with room; the oldest of too many open rows is closed",
+		sequential})
 	_ = register(Algorithm{"max-images", "most pictures first, a row at a time", maxImages})
-	_ = register(Algorithm{"none", "each sample a row", func(items []Item, l Limits) (rows [][]int, left []int) {
-		fit, left := split(items, l)
-		for _, i := range fit {
-			rows = append(rows, []int{i})
-		}
-		return rows, left
-	}})
+	_ = register(Algorithm{"none", "each sample a row",
+		func(items []Item, l Limits) (rows [][]int, left []int) {
+			fit, left := split(items, l)
+			for _, i := range fit {
+				rows = append(rows, []int{i})
+			}
+			return rows, left
+		}})
 )
 
 // largestFit is LoongForge's "balanced" packing.
@@ -39,7 +43,10 @@ func sequential(items []Item, l Limits) (rows [][]int, left []int) {
 	var list []open
 	for _, i := range order {
 		it := items[i]
-		k := slices.IndexFunc(list, func(o open) bool { return o.room >= it.Tokens && (l.Images == 0 || o.images+it.Images <= l.Images) })
+		k := slices.IndexFunc(list, func(o open) bool {
+			return o.room >= it.Tokens &&
+				(l.Images == 0 || o.images+it.Images <= l.Images)
+		})
 		if k < 0 {
 			if len(list) == max(1, l.Open) {
 				list = list[1:]
@@ -54,8 +61,8 @@ func sequential(items []Item, l Limits) (rows [][]int, left []int) {
 	return rows, left
 }
 
-// maxImages is LoongForge's "sequential_max_images": one row is filled in the order of pictures, and closed when the
-// next sample does not fit.
+// maxImages is LoongForge's "sequential_max_images": one row is filled in the order of pictures, and closed
+// when the next sample does not fit.
 func maxImages(items []Item, l Limits) (rows [][]int, left []int) {
 	order, left := split(items, l)
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(items[b].Images, items[a].Images) })

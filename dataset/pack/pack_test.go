@@ -21,12 +21,13 @@ func lengthsOf(rng *rand.Rand, n, most int) []Item {
 	return items
 }
 
-// Every algorithm puts each item in one row or leaves it, and keeps the limits; only what cannot be packed is left, but
-// for hashbucket, which leaves what makes no full row.
+// Every algorithm puts each item in one row or leaves it, and keeps the limits; only what cannot be packed
+// is left, but for hashbucket, which leaves what makes no full row.
 func TestAlgorithms(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, a := range Algorithms() {
-		for _, l := range []Limits{{Tokens: 1024}, {Tokens: 1024, Images: 5, Open: 4}, {Tokens: 7, Images: 3}} {
+		for _, l := range []Limits{{Tokens: 1024}, {Tokens: 1024, Images: 5, Open: 4},
+			{Tokens: 7, Images: 3}} {
 			for _, n := range []int{0, 1, 17, 500} {
 				items := lengthsOf(rng, n, 1100)
 				rows, left := a.Pack(items, l)
@@ -78,7 +79,8 @@ func TestByHand(t *testing.T) {
 		{"largest-fit", Limits{Tokens: 10}, items(5, 5, 6, 4, 1), [][]int{{2, 3}, {0, 1}, {4}}},
 		{"sequential", Limits{Tokens: 10, Open: 2}, items(6, 6, 4, 6, 4, 4), [][]int{{0, 2}, {1, 4}, {3, 5}}},
 		{"sequential", Limits{Tokens: 10}, items(6, 6, 4), [][]int{{0}, {1, 2}}},
-		{"max-images", Limits{Tokens: 10, Images: 3}, []Item{{1, 1}, {1, 2}, {1, 3}, {9, 0}}, [][]int{{2}, {1, 0}, {3}}},
+		{"max-images", Limits{Tokens: 10, Images: 3}, []Item{{1, 1}, {1, 2}, {1, 3}, {9, 0}},
+			[][]int{{2}, {1, 0}, {3}}},
 		{"hashbucket", Limits{Tokens: 8}, items(4, 2, 2, 8, 3), [][]int{{1, 0, 2}, {3}}},
 	} {
 		a, err := Find(c.name)

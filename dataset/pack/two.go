@@ -24,12 +24,14 @@ type PairBalance struct {
 // pairTolerance is the imbalance of either cost at which AssignPairs stops.
 const pairTolerance = 0.004
 
-// AssignPairs shares samples out so that all ranks have the same work of both kinds, and no rank more than tokensCap
-// times the mean of the tokens. It starts at the homes and moves or swaps single samples, each time the one that lowers
-// the sum of the squared deviations most, so that few bytes move. With sameCount it only swaps, and every rank keeps its
-// number of samples. Equal arguments give equal results.
+// AssignPairs shares samples out so that all ranks have the same work of both kinds, and no rank more than
+// tokensCap times the mean of the tokens. It starts at the homes and moves or swaps single samples, each
+// time the one that lowers the sum of the squared deviations most, so that few bytes move. With sameCount it
+// only swaps, and every rank keeps its number of samples. Equal arguments give equal results.
 func AssignPairs(pairs []Pair, ranks int, tokensCap float64, sameCount bool) PairBalance {
-	p := &pairing{sameCount: sameCount, pairs: pairs, scale: make([]point, len(pairs)), rank: make([]int, len(pairs)), held: make([][]int, ranks), sum: make([]point, ranks), limit: tokensCap - 1}
+	p := &pairing{sameCount: sameCount, pairs: pairs, scale: make([]point, len(pairs)),
+		rank: make([]int, len(pairs)), held: make([][]int, ranks), sum: make([]point, ranks),
+		limit: tokensCap - 1}
 	p.normalise(ranks)
 	for range pairRounds * ranks {
 		if !p.improve() {
@@ -109,8 +111,8 @@ func (p *pairing) badness(s point) float64 {
 	return b
 }
 
-// improve changes the worst rank for the better, or the worst that can be, and returns false where none is beyond what is
-// tolerated or nothing helps.
+// improve changes the worst rank for the better, or the worst that can be, and returns false where none is
+// beyond what is tolerated or nothing helps.
 func (p *pairing) improve() bool {
 	high, most := 0, math.Inf(-1)
 	for r := range p.sum {
@@ -163,8 +165,11 @@ func (p *pairing) partners(high int) []int {
 			order = append(order, r)
 		}
 	}
-	opposite := func(r int) float64 { return p.sum[r][0]*s[0] + p.sum[r][1]*s[1] } // least: differs most in direction
-	slices.SortFunc(order, func(a, b int) int { return compareHeld(held{opposite(a), int32(a)}, held{opposite(b), int32(b)}) })
+	// least: differs most in direction
+	opposite := func(r int) float64 { return p.sum[r][0]*s[0] + p.sum[r][1]*s[1] }
+	slices.SortFunc(order, func(a, b int) int {
+		return compareHeld(held{opposite(a), int32(a)}, held{opposite(b), int32(b)})
+	})
 	return order[:min(pairPartners, len(order))]
 }
 

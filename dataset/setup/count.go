@@ -14,8 +14,8 @@ import (
 // TokenCounter counts a document's tokens as training would see them.
 type TokenCounter func(d *dataset.Document) (int64, error)
 
-// NewTokenCounter makes the counter of a kind of documents by a model's folder: its tokenizer, and for conversations
-// its chat template, and for samples with media its processor.
+// NewTokenCounter makes the counter of a kind of documents by a model's folder: its tokenizer, and for
+// conversations its chat template, and for samples with media its processor.
 func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.Tags) (TokenCounter, error) {
 	if kind == dataset.KindParts {
 		enc, err := VisionEncoder(model, "", sampleType)
@@ -45,7 +45,8 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 		return func(d *dataset.Document) (int64, error) {
 			for i, id := range d.Tokens {
 				if int(id) >= tok.VocabSize() {
-					return 0, fmt.Errorf("its token %d is id %d, and the tokenizer has %d", i, id, tok.VocabSize())
+					return 0, fmt.Errorf("its token %d is id %d, and the tokenizer has %d", i, id,
+						tok.VocabSize())
 				}
 			}
 			return int64(len(d.Tokens)), nil
@@ -64,9 +65,10 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 	return nil, errors.New("tokens of " + string(kind) + " cannot be counted")
 }
 
-// EachDocument reads all of a source. A bad document goes to bad, and any other error ends it; one of an interruption has its
-// exit code.
-func EachDocument(ctx context.Context, s dataset.Source, good func(i int64, d *dataset.Document), bad func(i int64, b *dataset.BadSample)) error {
+// EachDocument reads all of a source. A bad document goes to bad, and any other error ends it; one of an
+// interruption has its exit code.
+func EachDocument(ctx context.Context, s dataset.Source, good func(i int64, d *dataset.Document),
+	bad func(i int64, b *dataset.BadSample)) error {
 	err := dataset.Stream(ctx, s, 0, s.Len(), func(i int64, d *dataset.Document, b *dataset.BadSample) error {
 		if b != nil {
 			bad(i, b)

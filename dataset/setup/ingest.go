@@ -75,7 +75,8 @@ func Ingest(ctx context.Context, job *format.Job, see Progress) (*IngestReport, 
 func (j ingest) convert(ctx context.Context, dir string, i int) (format.ConvertReport, error) {
 	conf := j.Convert(i, dir)
 	conf.Progress = func(r format.ConvertReport) {
-		j.see(fmt.Sprintf("source %d", i), r.Read, r.Entries, r.Bytes, fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad), r.Stages)
+		j.see(fmt.Sprintf("source %d", i), r.Read, r.Entries, r.Bytes,
+			fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad), r.Stages)
 	}
 	return format.Convert(ctx, conf)
 }
@@ -98,8 +99,10 @@ func (j ingest) pack(ctx context.Context, sets []string) (format.PackReport, err
 	if err != nil {
 		return format.PackReport{}, err
 	}
-	return format.PackShards(ctx, format.PackConfig{OutputDir: filepath.Join(j.Output, "packed"), Source: all, Encoder: enc, Algorithm: j.Pack.Algorithm, Tokens: j.Pack.Tokens,
-		Images: j.Pack.Images, PackedType: j.Pack.Type, MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize), Workers: j.Workers, Budget: dataset.Budget{Count: j.Quarantine},
+	return format.PackShards(ctx, format.PackConfig{OutputDir: filepath.Join(j.Output, "packed"),
+		Source: all, Encoder: enc, Algorithm: j.Pack.Algorithm, Tokens: j.Pack.Tokens,
+		Images: j.Pack.Images, PackedType: j.Pack.Type, MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize),
+		Workers: j.Workers, Budget: dataset.Budget{Count: j.Quarantine},
 		Progress: func(step string, done, all int64, stages []dataset.Stage) {
 			j.see("pack", done, all, 0, step, stages)
 		}})

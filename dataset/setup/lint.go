@@ -38,7 +38,8 @@ func (r *LintReport) Find(format string, args ...any) {
 	}
 }
 
-// Lint reads a path to the end. With a model's folder its tokenizer has to know all ids and its template all conversations.
+// Lint reads a path to the end. With a model's folder its tokenizer has to know all ids and its template all
+// conversations.
 func (r *LintReport) Lint(ctx context.Context, path, model string, o dataset.Options) error {
 	s, err := dataset.Open(path, o)
 	if err != nil {
@@ -83,7 +84,8 @@ func (r *LintReport) counts(e *format.Energon) error {
 	}
 	for _, n := range slices.Sorted(maps.Keys(have)) {
 		if want, ok := e.Counts[n]; !ok || want != have[n] {
-			r.Find("%s: it holds %d samples, .info.json says %d; run `energon prepare` again", n, have[n], want)
+			r.Find("%s: it holds %d samples, .info.json says %d; run `energon prepare` again", n,
+				have[n], want)
 		}
 	}
 	return nil

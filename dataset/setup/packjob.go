@@ -35,8 +35,8 @@ func (j *PackJob) Run(ctx context.Context) (r format.PackReport, err error) {
 	return format.PackShards(ctx, j.PackConfig)
 }
 
-// loongPack is LoongForge's configuration of offline packing. What is about its processes and files between steps has
-// no meaning here and is taken as it is.
+// loongPack is LoongForge's configuration of offline packing. What is about its processes and files between
+// steps has no meaning here and is taken as it is.
 type loongPack struct {
 	Data struct {
 		InputFormat string `yaml:"input_format"`
@@ -90,9 +90,11 @@ func (j *PackJob) Load(file string, flagged func(string) bool) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if len(l.Media) > 0 || len(l.Model.Extra) > 0 {
-		return fmt.Errorf("%s: media_preprocess and chat_template_kwargs would count other tokens than training sees; remove them", file)
+		return fmt.Errorf("%s: media_preprocess and chat_template_kwargs would count other tokens than "+
+			"training sees; remove them", file)
 	}
-	if err := samePixels(file, l.Model.Processor.Path, l.Model.Processor.MinPixels, l.Model.Processor.MaxPixels); err != nil {
+	if err := samePixels(file, l.Model.Processor.Path, l.Model.Processor.MinPixels,
+		l.Model.Processor.MaxPixels); err != nil {
 		return err
 	}
 	set := func(flag string, into *string, v string) {
@@ -150,7 +152,9 @@ func samePixels(file, model string, least, most int) error {
 		own.Min, own.Max = own.Size.Min, own.Size.Max
 	}
 	if least != 0 && least != own.Min || most != 0 && most != own.Max {
-		return fmt.Errorf("%s: min_pixels %d and max_pixels %d would count other tokens than training sees, whose bounds are %d and %d; set them in %s", file, least, most, own.Min, own.Max, filepath.Join(model, "preprocessor_config.json"))
+		return fmt.Errorf("%s: min_pixels %d and max_pixels %d would count other tokens than training "+
+			"sees, whose bounds are %d and %d; set them in %s", file, least, most, own.Min, own.Max,
+			filepath.Join(model, "preprocessor_config.json"))
 	}
 	return nil
 }

@@ -65,8 +65,8 @@ const previewMediaMax = 4 << 20
 // previewTextMax bounds the text of an episode, in bytes.
 const previewTextMax = 4 << 10
 
-// NewPreview reads n samples, spread evenly over the data at path. sampleType names the type of samples with media, "" lets each
-// tell; one that cannot be used shows its reason.
+// NewPreview reads n samples, spread evenly over the data at path. sampleType names the type of samples with
+// media, "" lets each tell; one that cannot be used shows its reason.
 func NewPreview(path string, o dataset.Options, n int64, sampleType string) (*Preview, error) {
 	s, err := dataset.Open(path, o)
 	if err != nil {
@@ -111,7 +111,8 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 		b, _ := d.Part("json")
 		p.Turns = []previewTurn{{"episode", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
 	case dataset.KindTokens:
-		p.Turns = []previewTurn{{"tokens", []previewPart{{Text: fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)])}}}}
+		p.Turns = []previewTurn{{"tokens",
+			[]previewPart{{Text: fmt.Sprint(d.Tokens[:min(len(d.Tokens), 1000)])}}}}
 	default:
 		p.Turns = []previewTurn{{"text", []previewPart{{Text: d.Text}}}}
 	}
@@ -133,8 +134,8 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 	return p, nil
 }
 
-// previewMedium puts a picture or video into the page as a data URL. What is none by its own bytes is named only: a page
-// must not run what a data set brings.
+// previewMedium puts a picture or video into the page as a data URL. What is none by its own bytes is named
+// only: a page must not run what a data set brings.
 func previewMedium(m *dataset.Media) previewPart {
 	kind := http.DetectContentType(m.Bytes)
 	note := fmt.Sprintf("%s %s, %s, %d bytes", m.Kind, m.Key, kind, len(m.Bytes))

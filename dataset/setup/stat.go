@@ -111,9 +111,10 @@ func modality(d *dataset.Document) string {
 	return strings.Join(words, " and ")
 }
 
-// Stat counts the documents of paths, each opened by its options. With a model's folder lengths are its tokens, as training would
-// see them; sampleType names the type of samples with media, "" lets each tell.
-func Stat(ctx context.Context, paths []string, options []dataset.Options, model, sampleType string) (*StatReport, error) {
+// Stat counts the documents of paths, each opened by its options. With a model's folder lengths are its
+// tokens, as training would see them; sampleType names the type of samples with media, "" lets each tell.
+func Stat(ctx context.Context, paths []string, options []dataset.Options, model,
+	sampleType string) (*StatReport, error) {
 	r := &StatReport{Parts: map[string]PartStat{}, Modality: map[string]int64{}, Unit: "bytes"}
 	for i, path := range paths {
 		if err := r.add(ctx, path, options[i], model, sampleType); err != nil {
@@ -123,7 +124,8 @@ func Stat(ctx context.Context, paths []string, options []dataset.Options, model,
 	return r, nil
 }
 
-func (r *StatReport) add(ctx context.Context, path string, o dataset.Options, model, sampleType string) error {
+func (r *StatReport) add(ctx context.Context, path string, o dataset.Options, model,
+	sampleType string) error {
 	s, err := dataset.Open(path, o)
 	if err != nil {
 		return err
@@ -139,5 +141,6 @@ func (r *StatReport) add(ctx context.Context, path string, o dataset.Options, mo
 	if r.Kind == dataset.KindTokens || r.tokens != nil {
 		r.Unit = "tokens"
 	}
-	return EachDocument(ctx, s, func(_ int64, d *dataset.Document) { r.count(d) }, func(int64, *dataset.BadSample) { r.Bad++ })
+	return EachDocument(ctx, s, func(_ int64, d *dataset.Document) { r.count(d) },
+		func(int64, *dataset.BadSample) { r.Bad++ })
 }

@@ -87,7 +87,8 @@ func (b *StreamBench) run(ctx context.Context, sources []dataset.Source) (*Strea
 	for k := range b.Readers {
 		wg.Go(func() {
 			for s := take(); s != nil && errs[k] == nil; s = take() {
-				errs[k] = dataset.Stream(ctx, s, 0, s.Len(), func(_ int64, d *dataset.Document, bad *dataset.BadSample) error {
+				errs[k] = dataset.Stream(ctx, s, 0, s.Len(), func(_ int64, d *dataset.Document,
+					bad *dataset.BadSample) error {
 					bytes, pictures := b.look(d)
 					mu.Lock()
 					defer mu.Unlock()

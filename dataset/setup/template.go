@@ -10,20 +10,24 @@ import (
 
 // Template is the chat template of a run: the one that data.template names, with the tokens that tok has for
 // pictures, or the tokenizer's own.
-func Template(c *configs.Config, tok interface{ TokenID(string) (int32, bool) }, conf *token.Config) (*token.Template, error) {
+func Template(c *configs.Config, tok interface{ TokenID(string) (int32, bool) },
+	conf *token.Config) (*token.Template, error) {
 	text := conf.ChatTemplate
-	if name := c.Run.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") { // those are the tokenizer's own
+	// those are the tokenizer's own
+	if name := c.Run.Data.Template; name != "" && !strings.HasSuffix(name, "-hf") {
 		var known bool
 		if text, known = token.NamedTemplate(name, tok); !known {
 			b, err := os.ReadFile(name)
 			if err != nil {
-				return nil, c.Fault("data.template", err.Error(), "name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))
+				return nil, c.Fault("data.template", err.Error(),
+					"name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))
 			}
 			text = string(b)
 		}
 	}
 	if text == "" {
-		return nil, c.Fault("data.template", "the tokenizer has no chat template", "name a file with a Jinja template")
+		return nil, c.Fault("data.template", "the tokenizer has no chat template",
+			"name a file with a Jinja template")
 	}
 	t, err := token.NewTemplate(text, conf)
 	if err != nil {

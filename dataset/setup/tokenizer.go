@@ -22,7 +22,8 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 		dir, key = c.Run.Model.Path, "model.path"
 	}
 	if dir == "" {
-		return nil, nil, c.Fault("data.tokenizer", "no tokenizer is given", "set it to a directory with tokenizer.json")
+		return nil, nil, c.Fault("data.tokenizer", "no tokenizer is given",
+			"set it to a directory with tokenizer.json")
 	}
 	if strings.HasSuffix(dir, ".json") {
 		dir = filepath.Dir(dir)
@@ -58,12 +59,14 @@ func Config(file, plan string, args []string) (*configs.Config, error) {
 		return nil, err
 	}
 	// The model first: settings for another model would be faults of their own.
-	if plain, err := configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv}); err == nil && plain.Model.Vocab > 0 {
+	if plain, err := configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv}); err == nil &&
+		plain.Model.Vocab > 0 {
 		if err := p.Fits(plain); err != nil {
 			return nil, err
 		}
 	}
-	cfg, err := configs.Load(configs.Request{File: file, Args: append(append([]string{}, p.Settings...), args...), Getenv: os.Getenv})
+	cfg, err := configs.Load(configs.Request{File: file,
+		Args: append(append([]string{}, p.Settings...), args...), Getenv: os.Getenv})
 	if err != nil {
 		return nil, err
 	}

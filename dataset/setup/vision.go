@@ -35,7 +35,8 @@ func VisionEncoder(model, template, sampleType string) (*format.VisionEncoder, e
 		return nil, err
 	}
 	var settings []any
-	for _, name := range []string{"processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"} {
+	for _, name := range []string{"processor_config.json", "preprocessor_config.json",
+		"video_preprocessor_config.json"} {
 		b, err := os.ReadFile(filepath.Join(model, name))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -46,5 +47,6 @@ func VisionEncoder(model, template, sampleType string) (*format.VisionEncoder, e
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", model, err)
 	}
-	return &format.VisionEncoder{SampleType: sampleType, Chat: token.NewChat(tok, t, token.ChatOptions{}), Expander: x}, nil
+	return &format.VisionEncoder{SampleType: sampleType, Chat: token.NewChat(tok, t, token.ChatOptions{}),
+		Expander: x}, nil
 }

@@ -17,8 +17,9 @@ import (
 // cacheBytesDefault bounds the cache where LFACTOR_CACHE_BYTES does not.
 const cacheBytesDefault = 8 << 30
 
-// cache keeps blocks of remote files on disk, those used last, up to a number of bytes. Each is a file named by what it
-// holds, with a check sum in front, so that runs after each other share them and damage costs a request.
+// cache keeps blocks of remote files on disk, those used last, up to a number of bytes. Each is a file named
+// by what it holds, with a check sum in front, so that runs after each other share them and damage costs a
+// request.
 type cache struct {
 	mu    sync.Mutex
 	dir   string
@@ -57,7 +58,7 @@ func newCache(dir string, max int64) (*cache, error) {
 	if text := os.Getenv("LFACTOR_CACHE_BYTES"); max == 0 && text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("LFACTOR_CACHE_BYTES=%s is no number of bytes", text)
+			return nil, fmt.Errorf("LFACTOR_CACHE_BYTES=%s is not a number of bytes", text)
 		}
 		max = n
 	}
@@ -79,7 +80,8 @@ func (c *cache) load() error {
 	}
 	var infos []fs.FileInfo
 	for _, e := range list {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasSuffix(e.Name(), cacheSuffix) {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() &&
+			strings.HasSuffix(e.Name(), cacheSuffix) {
 			infos = append(infos, info)
 		}
 	}
@@ -101,8 +103,8 @@ func blockName(key string) string {
 	return hex.EncodeToString(sum[:]) + cacheSuffix
 }
 
-// readAt copies what stands at a place of the block of a key, n bytes long, into p: from disk where the block was
-// verified before, or else by get.
+// readAt copies what stands at a place of the block of a key, n bytes long, into p: from disk where the
+// block was verified before, or else by get.
 func (c *cache) readAt(key string, n int, p []byte, at int64, fetch func() ([]byte, error)) (int, error) {
 	name := blockName(key)
 	c.mu.Lock()
@@ -130,8 +132,8 @@ func (c *cache) readAt(key string, n int, p []byte, at int64, fetch func() ([]by
 	return copy(p, b[at:]), nil
 }
 
-// get returns the block of a key, n bytes, from disk or by fetch, which one caller at a time makes for all. The bytes
-// may not be changed.
+// get returns the block of a key, n bytes, from disk or by fetch, which one caller at a time makes for all.
+// The bytes may not be changed.
 func (c *cache) get(key string, n int, fetch func() ([]byte, error)) ([]byte, error) {
 	name := blockName(key)
 	c.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// openMax is how many local files are open at once; a data set may have many more shards than a process may have open
-// files.
+// openMax is how many local files are open at once; a data set may have many more shards than a process may
+// have open files.
 const openMax = 512
 
 // pool is the open files, those used last in front.
@@ -39,7 +39,7 @@ func openLocal(path string) (File, error) { return files.add(path) }
 func (p *pool) add(path string) (*local, error) {
 	info, err := os.Stat(path) // opening a pipe would wait for a writer
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file but %s", path, kindOf(info.Mode()))
+		err = fmt.Errorf("%s is not a file but %s", path, kindOf(info.Mode()))
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (l *local) Close() error {
 	return err
 }
 
-// kindOf names what is no regular file.
+// kindOf names what is not a regular file.
 func kindOf(m os.FileMode) string {
 	if m.IsDir() {
 		return "a directory"

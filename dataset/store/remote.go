@@ -29,17 +29,22 @@ type client struct {
 	sleep   func(context.Context, time.Duration) error
 }
 
-// newClient returns a client that follows redirects, but not to private addresses and not from https to http.
+// newClient returns a client that follows redirects, but not to private addresses and not from https to
+// http.
 func newClient(c *cache) *client {
 	dial := func(guard bool) *http.Transport {
 		d := &net.Dialer{Timeout: 10 * time.Second}
 		if guard {
 			d.Control = refusePrivate
 		}
-		return &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second,
-			MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableCompression: true}
+		return &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext,
+			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second,
+			MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+			DisableCompression: true}
 	}
-	return &client{http: &http.Client{Transport: &guarded{dial(false), dial(true)}, CheckRedirect: checkRedirect}, cache: c, timeout: 90 * time.Second, backoff: 200 * time.Millisecond, sleep: sleep}
+	return &client{http: &http.Client{Transport: &guarded{dial(false), dial(true)},
+		CheckRedirect: checkRedirect}, cache: c, timeout: 90 * time.Second, backoff: 200 * time.Millisecond,
+		sleep: sleep}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -53,8 +58,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// guarded sends requests that a redirect led to another host through a transport that refuses private addresses. The
-// host that the user named may be private: it is often a store of their own.
+// guarded sends requests that a redirect led to another host through a transport that refuses private
+// addresses. The host that the user named may be private: it is often a store of their own.
 type guarded struct{ open, guard http.RoundTripper }
 
 func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,7 +83,8 @@ var errPrivate = errors.New("the redirect leads to a private address; name it di
 func refusePrivate(_, address string, _ rawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
-	if err != nil || ip == nil || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsUnspecified() || ip.IsMulticast() {
+	if err != nil || ip == nil || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() ||
+		ip.IsLinkLocalMulticast() || ip.IsUnspecified() || ip.IsMulticast() {
 		return errPrivate
 	}
 	return nil
@@ -88,7 +94,8 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= redirectsMax:
 		return fmt.Errorf("over %d redirects", redirectsMax)
-	case r.URL.Scheme != "https" && via[0].URL.Scheme == "https" || r.URL.Scheme != "http" && r.URL.Scheme != "https":
+	case r.URL.Scheme != "https" && via[0].URL.Scheme == "https" || r.URL.Scheme != "http" &&
+		r.URL.Scheme != "https":
 		return fmt.Errorf("the redirect leads from %s to %s", via[0].URL.Scheme, r.URL.Scheme)
 	}
 	return nil
@@ -112,8 +119,10 @@ type remote struct {
 	cancel  context.CancelFunc
 }
 
-// open asks for one byte, whose answer tells the size and the version. The content comes from the cache, where that version is.
-func (c *client) open(name string, request func(context.Context) (*http.Request, error), sign func(*http.Request)) (File, error) {
+// open asks for one byte, whose answer tells the size and the version. The content comes from the cache,
+// where that version is.
+func (c *client) open(name string, request func(context.Context) (*http.Request, error),
+	sign func(*http.Request)) (File, error) {
 	f := &remote{c: c, name: name, request: request, sign: sign, size: -1}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	if _, err := f.fetch(0, 1); err != nil {
@@ -140,7 +149,9 @@ func (f *remote) ReadAt(b []byte, at int64) (n int, err error) {
 	}
 	for n < len(b) && at < f.size {
 		i := at / blockBytes
-		k, err := f.c.cache.readAt(f.key(i), f.length(i), b[n:], at%blockBytes, func() ([]byte, error) { return f.fetch(i*blockBytes, blockBytes) })
+		k, err := f.c.cache.readAt(f.key(i), f.length(i), b[n:], at%blockBytes, func() ([]byte, error) {
+			return f.fetch(i*blockBytes, blockBytes)
+		})
 		if err != nil {
 			return n, err
 		}
@@ -168,7 +179,8 @@ func (f *remote) fetch(at, n int64) (b []byte, err error) {
 			if errors.As(err, &later) {
 				wait = max(wait, later.wait)
 			}
-			wait += time.Duration(rand.Int64N(int64(wait)/2 + 1)) // so that many readers do not come back at once
+			// so that many readers do not come back at once
+			wait += time.Duration(rand.Int64N(int64(wait)/2 + 1))
 			if e := f.c.sleep(f.ctx, wait); e != nil {
 				return nil, e
 			}
@@ -181,7 +193,8 @@ func (f *remote) fetch(at, n int64) (b []byte, err error) {
 			return nil, fmt.Errorf("read %s: %w", f.name, err)
 		}
 	}
-	return nil, fmt.Errorf("read %s at byte %d: %w (%d attempts); is the store there?", f.name, at, err, attemptsMax)
+	return nil, fmt.Errorf("read %s at byte %d: %w (%d attempts); is the store there?", f.name, at, err,
+		attemptsMax)
 }
 
 // attempt makes one request and checks all that comes back.
@@ -216,7 +229,8 @@ func (f *remote) attempt(at, n int64) ([]byte, error) {
 		return nil, fmt.Errorf("the body breaks off: %w", plain(err))
 	}
 	if more, _ := res.Body.Read(make([]byte, 1)); more > 0 {
-		return nil, permanent{errors.New("more bytes come than were asked for; the store does not keep to ranges")}
+		return nil, permanent{errors.New("more bytes come than were asked for; the store does not keep " +
+			"to ranges")}
 	}
 	return b, nil
 }
@@ -231,23 +245,27 @@ const retryAfterMax = 30 * time.Second
 
 // check looks at an answer's head, and returns the size of the file.
 func (f *remote) check(res *http.Response, at, n int64) (int64, error) {
-	if res.StatusCode == http.StatusRequestedRangeNotSatisfiable && at == 0 && strings.HasSuffix(res.Header.Get("Content-Range"), "/0") {
+	if res.StatusCode == http.StatusRequestedRangeNotSatisfiable && at == 0 &&
+		strings.HasSuffix(res.Header.Get("Content-Range"), "/0") {
 		return 0, f.is(0, res)
 	}
 	switch code := res.StatusCode; {
 	case code == http.StatusOK:
 		if at > 0 || res.ContentLength < 0 || res.ContentLength > blockBytes {
-			return 0, permanent{errors.New("the store answers no range requests; download the file, and read it from disk")}
+			return 0, permanent{errors.New("the store answers no range requests; download the file, and " +
+				"read it from disk")}
 		}
 		return res.ContentLength, f.is(res.ContentLength, res)
 	case code == http.StatusTooManyRequests || code >= 500:
 		wait, _ := strconv.Atoi(res.Header.Get("Retry-After"))
-		return 0, &retryAfter{fmt.Errorf("the store answers %s", res.Status), min(time.Duration(max(wait, 0))*time.Second, retryAfterMax)}
+		return 0, &retryAfter{fmt.Errorf("the store answers %s", res.Status),
+			min(time.Duration(max(wait, 0))*time.Second, retryAfterMax)}
 	case code != http.StatusPartialContent:
 		return 0, permanent{fmt.Errorf("the store answers %s%s", res.Status, remedy(code))}
 	}
 	var from, to, size int64
-	if k, err := fmt.Sscanf(res.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size); k != 3 || err != nil || from != at || size <= from || to != min(size, at+n)-1 {
+	if k, err := fmt.Sscanf(res.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &size); k != 3 ||
+		err != nil || from != at || size <= from || to != min(size, at+n)-1 {
 		return 0, permanent{fmt.Errorf("the store answers the range %q", res.Header.Get("Content-Range"))}
 	}
 	return size, f.is(size, res)
@@ -271,7 +289,8 @@ func (f *remote) is(size int64, res *http.Response) error {
 	}
 	if f.size < 0 {
 		f.size, f.answer, f.version = size, version, version
-		if res.Header.Get("ETag") == "" { // nothing tells an edit, or none within a second: what is cached is for this file alone
+		// nothing tells an edit, or none within a second: what is cached is for this file alone
+		if res.Header.Get("ETag") == "" {
 			f.version = fmt.Sprintf("%s unknown %016x", version, rand.Uint64())
 		}
 		return nil

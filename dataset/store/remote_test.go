@@ -42,8 +42,8 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// A file in a store reads like one on disk, by many at once; blocks come once, from the cache afterwards, and the cache
-// keeps its bound.
+// A file in a store reads like one on disk, by many at once; blocks come once, from the cache afterwards,
+// and the cache keeps its bound.
 func TestHTTPReads(t *testing.T) {
 	content := contentOf(3*blockBytes + 12345)
 	var requests atomic.Int64
@@ -64,7 +64,8 @@ func TestHTTPReads(t *testing.T) {
 				at, n := rng.IntN(len(content)), rng.IntN(100_000)
 				b := make([]byte, n)
 				got, err := f.ReadAt(b, int64(at))
-				if want := content[at:min(len(content), at+n)]; !bytes.Equal(want, b[:got]) || (got < n) != (err == io.EOF) {
+				if want := content[at:min(len(content), at+n)]; !bytes.Equal(want, b[:got]) ||
+					(got < n) != (err == io.EOF) {
 					t.Errorf("%d bytes at %d: %d, %v", n, at, got, err)
 				}
 			}
@@ -93,7 +94,8 @@ func TestHTTPReads(t *testing.T) {
 	require.Equal(t, content[7:107], b)
 }
 
-// TestWarmCache: a file whose blocks are in the cache costs bytes of its answers' heads, not of its content, however often it is opened.
+// TestWarmCache: a file whose blocks are in the cache costs bytes of its answers' heads, not of its content,
+// however often it is opened.
 func TestWarmCache(t *testing.T) {
 	content := contentOf(2 * blockBytes)
 	var sent atomic.Int64
@@ -111,7 +113,8 @@ func TestWarmCache(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	read()
-	require.EqualValues(t, 2*blockBytes+1, sent.Load(), "each block once, and the byte that tells size and version")
+	require.EqualValues(t, 2*blockBytes+1, sent.Load(),
+		"each block once, and the byte that tells size and version")
 	for range 3 {
 		read()
 	}
@@ -128,7 +131,8 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestNoETag: of an object whose version nobody tells, nothing is taken from an earlier opening, and indexes do not pass for its own.
+// TestNoETag: of an object whose version nobody tells, nothing is taken from an earlier opening, and indexes
+// do not pass for its own.
 func TestNoETag(t *testing.T) {
 	for _, modified := range []time.Time{{}, time.Unix(1_700_000_000, 0)} {
 		content := contentOf(3000)
@@ -179,7 +183,8 @@ func TestWaits(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(Waits()), base)
 }
 
-// Errors of the moment are tried again, others are not; each ends in one error that names the place and no secret.
+// Errors of the moment are tried again, others are not; each ends in one error that names the place and no
+// secret.
 //
 //lfvet:long one case per fault
 func TestHTTPErrors(t *testing.T) {
@@ -202,9 +207,18 @@ func TestHTTPErrors(t *testing.T) {
 			}
 			ok(w, r)
 		}, 3, ""},
-		{"gone for good", func(_ int64, w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusBadGateway) }, 5, "502 Bad Gateway (5 attempts); is the store there?"},
-		{"missing", func(_ int64, w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusNotFound) }, 1, "404 Not Found; check the path"},
-		{"forbidden", func(_ int64, w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusForbidden) }, 1, "check the credentials"},
+		{"gone for good", func(_ int64, w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "x",
+				http.StatusBadGateway)
+		}, 5, "502 Bad Gateway (5 attempts); is the store there?"},
+		{"missing", func(_ int64, w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "x",
+				http.StatusNotFound)
+		}, 1, "404 Not Found; check the path"},
+		{"forbidden", func(_ int64, w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "x",
+				http.StatusForbidden)
+		}, 1, "check the credentials"},
 		{"breaks off", func(n int64, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				w.Header().Set("Content-Range", "bytes 0-0/1000")
@@ -231,7 +245,10 @@ func TestHTTPErrors(t *testing.T) {
 				}
 			}
 		}, 1, "more bytes come than were asked for"},
-		{"no ranges", func(_ int64, w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, blockBytes+1)) }, 1, "answers no range requests"},
+		{"no ranges", func(_ int64, w http.ResponseWriter, _ *http.Request) {
+			_, _ =
+				w.Write(make([]byte, blockBytes+1))
+		}, 1, "answers no range requests"},
 		{"lies about the range", func(_ int64, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Range", "bytes 0-5/99999999999999")
 			w.WriteHeader(http.StatusPartialContent)
@@ -284,10 +301,12 @@ func TestHTTPChanged(t *testing.T) {
 	require.ErrorContains(t, err, "changed while it was in use")
 }
 
-// The signature of AWS's own example: GET of a range, in "Signature Calculations for the Authorization Header".
+// The signature of AWS's own example: GET of a range, in "Signature Calculations for the Authorization
+// Header".
 func TestS3Signature(t *testing.T) {
-	c := s3Config{region: "us-east-1", key: "AKIAIOSFODNN7EXAMPLE", secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-		now: func() time.Time { return time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC) }}
+	c := s3Config{region: "us-east-1", key: "AKIAIOSFODNN7EXAMPLE",
+		secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+		now:    func() time.Time { return time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC) }}
 	r, err := http.NewRequest(http.MethodGet, "https://examplebucket.s3.amazonaws.com/test.txt", nil)
 	require.NoError(t, err)
 	r.Header.Set("Range", "bytes=0-9")
@@ -296,12 +315,15 @@ func TestS3Signature(t *testing.T) {
 		"SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41", r.Header.Get("Authorization"))
 }
 
-// A bucket under an endpoint is listed over several pages and read; requests without credentials are not signed.
+// A bucket under an endpoint is listed over several pages and read; requests without credentials are not
+// signed.
 func TestS3(t *testing.T) {
 	content := contentOf(5000)
-	keys := []string{"data/a b+c.tar", "data/x-000.tar", "data/x-001.tar", "data/x-001.txt", "data/deeper/x-002.tar"}
+	keys := []string{"data/a b+c.tar", "data/x-000.tar", "data/x-001.tar", "data/x-001.txt",
+		"data/deeper/x-002.tar"}
 	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		require.True(t, strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=key/"), r.URL)
+		require.True(t, strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=key/"),
+			r.URL)
 		if r.URL.Query().Get("list-type") == "2" {
 			require.Equal(t, "/store/bucket/", r.URL.Path)
 			require.Equal(t, "data/x-", r.URL.Query().Get("prefix"))
@@ -322,7 +344,8 @@ func TestS3(t *testing.T) {
 		require.Equal(t, "/store/bucket/data/a%20b%2Bc.tar", r.URL.EscapedPath())
 		http.ServeContent(w, r, "x", time.Unix(1, 0), bytes.NewReader(content))
 	})
-	conf := s3Config{endpoint: base + "/store/", region: "here", key: "key", secret: "secret", token: "session", now: time.Now}
+	conf := s3Config{endpoint: base + "/store/", region: "here", key: "key", secret: "secret",
+		token: "session", now: time.Now}
 	c := testClient(t, 1<<20)
 	found, err := c.globS3("s3://bucket/data/x-*.tar", conf)
 	require.NoError(t, err)

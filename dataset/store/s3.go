@@ -28,7 +28,8 @@ func init() {
 	}
 }
 
-// s3Config is where and as whom a store is asked. Without a key requests are not signed, as for public buckets.
+// s3Config is where and as whom a store is asked. Without a key requests are not signed, as for public
+// buckets.
 type s3Config struct {
 	endpoint, region   string
 	key, secret, token string
@@ -45,33 +46,38 @@ func s3FromEnv() s3Config {
 		}
 		return ""
 	}
-	c := s3Config{endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), region: first("AWS_REGION", "AWS_DEFAULT_REGION"),
-		key: os.Getenv("AWS_ACCESS_KEY_ID"), secret: os.Getenv("AWS_SECRET_ACCESS_KEY"), token: os.Getenv("AWS_SESSION_TOKEN"), now: time.Now}
+	c := s3Config{endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+		region: first("AWS_REGION", "AWS_DEFAULT_REGION"),
+		key:    os.Getenv("AWS_ACCESS_KEY_ID"), secret: os.Getenv("AWS_SECRET_ACCESS_KEY"),
+		token: os.Getenv("AWS_SESSION_TOKEN"), now: time.Now}
 	if c.region == "" {
 		c.region = "us-east-1"
 	}
 	return c
 }
 
-// url returns the address of a key of a bucket: under the endpoint's path where one is named, as most stores want it,
-// or under the bucket's own host at AWS.
+// url returns the address of a key of a bucket: under the endpoint's path where one is named, as most stores
+// want it, or under the bucket's own host at AWS.
 func (c *s3Config) url(bucket, key string) (*url.URL, error) {
 	if c.endpoint == "" {
-		return &url.URL{Scheme: "https", Host: bucket + ".s3." + c.region + ".amazonaws.com", Path: "/" + key, RawPath: "/" + s3Escape(key)}, nil
+		return &url.URL{Scheme: "https", Host: bucket + ".s3." + c.region + ".amazonaws.com", Path: "/" +
+			key, RawPath: "/" + s3Escape(key)}, nil
 	}
 	u, err := url.Parse(c.endpoint)
 	if err != nil || u.Host == "" {
 		return nil, errors.New("AWS_ENDPOINT_URL is no URL")
 	}
 	base := strings.TrimSuffix(u.Path, "/") + "/" + bucket
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/" + key, RawPath: base + "/" + s3Escape(key)}, nil
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/" + key, RawPath: base + "/" +
+		s3Escape(key)}, nil
 }
 
 // s3Escape escapes a key as signatures want it: all but letters, digits, "-_.~" and "/".
 func s3Escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~/", c) >= 0 {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.IndexByte("-_.~/", c) >= 0 {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -114,8 +120,8 @@ func (c *client) openS3(name string, conf s3Config) (File, error) {
 // emptySum is the SHA-256 of a request without a body.
 const emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// sign signs a request with its range by AWS's version 4. Source: "Signature Calculations for the Authorization Header",
-// Amazon S3 API reference.
+// sign signs a request with its range by AWS's version 4. Source: "Signature Calculations for the
+// Authorization Header", Amazon S3 API reference.
 func (c s3Config) sign(r *http.Request) {
 	if c.key == "" {
 		return
@@ -144,7 +150,8 @@ func (c s3Config) sign(r *http.Request) {
 	}
 	signed := strings.Join(names, ";")
 	scope := day + "/" + c.region + "/s3/aws4_request"
-	request := sha256.Sum256([]byte(strings.Join([]string{r.Method, r.URL.EscapedPath(), strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"), headers.String(), signed, emptySum}, "\n")))
+	request := sha256.Sum256([]byte(strings.Join([]string{r.Method, r.URL.EscapedPath(),
+		strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"), headers.String(), signed, emptySum}, "\n")))
 	text := strings.Join([]string{"AWS4-HMAC-SHA256", stamp, scope, hex.EncodeToString(request[:])}, "\n")
 	k := []byte("AWS4" + c.secret)
 	for _, part := range []string{day, c.region, "s3", "aws4_request", text} {
@@ -152,13 +159,17 @@ func (c s3Config) sign(r *http.Request) {
 		m.Write([]byte(part))
 		k = m.Sum(nil)
 	}
-	r.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s", c.key, scope, signed, hex.EncodeToString(k)))
+	r.Header.Set("Authorization",
+		fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s", c.key, scope, signed,
+			hex.EncodeToString(k)))
 }
 
-// Glob returns the files that a pattern with wild cards names, sorted. Stores of their own kind can be listed: s3.
+// Glob returns the files that a pattern with wild cards names, sorted. Stores of their own kind can be
+// listed: s3.
 func Glob(pattern string) ([]string, error) {
 	if Scheme(pattern) != "s3" {
-		return nil, fmt.Errorf("%s: %s has no lists of files; name them, as in {000..009}", Redact(pattern), Scheme(pattern))
+		return nil, fmt.Errorf("%s: %s has no lists of files; name them, as in {000..009}", Redact(pattern),
+			Scheme(pattern))
 	}
 	c, err := shared()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package store reads files by offset, wherever they lie: on disk through a bounded pool of open files, and over
-// https and S3-style protocols in ranges, with retries and a cache of bounded size on disk.
+// Package store reads files by offset, wherever they lie: on disk through a bounded pool of open files, and
+// over https and S3-style protocols in ranges, with retries and a cache of bounded size on disk.
 package store
 
 import (
@@ -11,7 +11,8 @@ import (
 
 // File is content of a fixed length that is read by offset. It may be used by several goroutines at once.
 type File interface {
-	// ReadAt reads as io.ReaderAt says. An error that is not io.EOF is one of the moment: what could be retried was.
+	// ReadAt reads as io.ReaderAt says. An error that is not io.EOF is one of the moment: what could be
+	// retried was.
 	io.ReaderAt
 	// Name is where it lies, for people: without credentials.
 	Name() string
@@ -29,7 +30,8 @@ func Open(name string) (File, error) {
 		return open(name)
 	}
 	if s := Scheme(name); s != "" {
-		return nil, fmt.Errorf("open %s: nothing here reads %s://; there are files, https and s3", Redact(name), s)
+		return nil, fmt.Errorf("open %s: nothing here reads %s://; there are files, https and s3",
+			Redact(name), s)
 	}
 	return openLocal(name)
 }
@@ -40,7 +42,8 @@ var remotes = map[string]func(string) (File, error){}
 // Scheme returns the scheme of a URL in lower case, "" for a path.
 func Scheme(name string) string {
 	s, _, ok := strings.Cut(name, "://")
-	if !ok || s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "" {
+	if !ok || s == "" || strings.Trim(s,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.") != "" {
 		return ""
 	}
 	return strings.ToLower(s)

@@ -14,8 +14,8 @@ type part struct {
 	first bool   // the stretch starts where the original text starts
 }
 
-// addedVocab finds added tokens: first the ones matched in the raw text, then, in the normalized rest, those that
-// match in normalized form.
+// addedVocab finds added tokens: first the ones matched in the raw text, then, in the normalized rest, those
+// that match in normalized form.
 type addedVocab struct {
 	raw, normalized matcher
 	special         []bool // by id
@@ -110,8 +110,8 @@ func startsWithWord(s string) bool {
 	return size > 0 && isWord(r)
 }
 
-// matcher finds the leftmost, longest occurrence of any of its words. It is a byte trie, entered only at bytes that
-// start a word.
+// matcher finds the leftmost, longest occurrence of any of its words. It is a byte trie, entered only at
+// bytes that start a word.
 type matcher struct {
 	starts [256]bool
 	single int // the only starting byte, -1 when there are several; 0 in an empty matcher

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// bertFile is the library's BertNormalizer. What is not said is on, but for accents, which go with lowercase.
+// bertFile is the library's BertNormalizer. What is not said is on, but for accents, which go with
+// lowercase.
 type bertFile struct {
 	CleanText *bool `json:"clean_text"`
 	Chinese   *bool `json:"handle_chinese_chars"`
@@ -63,13 +64,15 @@ func without(s, class string) string {
 	}, s)
 }
 
-// nmt drops control characters and makes spaces of blank and invisible ones, as SentencePiece's nmt rules do.
+// nmt drops control characters and makes spaces of blank and invisible ones, as SentencePiece's nmt rules
+// do.
 func nmt(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 1 && r <= 8, r == 0xb, r >= 0xe && r <= 0x1f, r == 0x7f, r == 0x8f, r == 0x9f:
 			return -1
-		case r == '\t', r == '\n', r == 0xc, r == '\r', r == 0x1680, r >= 0x200b && r <= 0x200f, r == 0x2028, r == 0x2029, r == 0x2581, r == 0xfeff, r == 0xfffd:
+		case r == '\t', r == '\n', r == 0xc, r == '\r', r == 0x1680, r >= 0x200b && r <= 0x200f, r == 0x2028,
+			r == 0x2029, r == 0x2581, r == 0xfeff, r == 0xfffd:
 			return ' '
 		}
 		return r

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is the byte-pair model: it joins the symbols of a piece pair by pair, lowest rank first, leftmost first among
-// equals (Sennrich et al., arXiv:1508.07909). A byte-level model works on the bytes of the text itself, not on the
-// printable alphabet its file is written in; the two are one to one.
+// bpe is the byte-pair model: it joins the symbols of a piece pair by pair, lowest rank first, leftmost
+// first among equals (Sennrich et al., arXiv:1508.07909). A byte-level model works on the bytes of the text
+// itself, not on the printable alphabet its file is written in; the two are one to one.
 type bpe struct {
 	symbols      map[string]int32  // what a piece starts from: single bytes or characters
 	pieces       map[string]int32  // whole pieces that are tokens as they stand; nil unless ignore_merges
@@ -49,8 +49,8 @@ func newBPE(f *modelFile, byteLevel bool) (*bpe, error) {
 	return m, m.fillMerges(f)
 }
 
-// fillRanks permits every merge whose result is a token, in the order of the results' ranks: the rule of tiktoken, and with scores
-// for ranks that of SentencePiece.
+// fillRanks permits every merge whose result is a token, in the order of the results' ranks: the rule of
+// tiktoken, and with scores for ranks that of SentencePiece.
 func (m *bpe) fillRanks(f *modelFile) {
 	m.merges = make(map[uint64]merged, 2*len(f.Ranks))
 	_, m.wordStart = m.symbols[spaceMark]
@@ -66,7 +66,8 @@ func (m *bpe) fillRanks(f *modelFile) {
 				m.merges[pairKey(a, b)] = merged{rank, id}
 			}
 		}
-		m.wordStart = m.wordStart && (len(tok) == len(spaceMark) || !strings.Contains(strings.TrimLeft(tok, spaceMark), spaceMark))
+		m.wordStart = m.wordStart && (len(tok) == len(spaceMark) ||
+			!strings.Contains(strings.TrimLeft(tok, spaceMark), spaceMark))
 	}
 	m.wordStart = m.wordStart && m.pieces == nil
 }
@@ -114,10 +115,12 @@ func (m *bpe) fillMerges(f *modelFile) error {
 		b, okB := f.Vocab[pair[1]]
 		id, ok := f.Vocab[pair[0]+pair[1]]
 		if !okA || !okB || !ok {
-			return fmt.Errorf("tokenizer.json: model.merges[%d] %q: a part or the result is not in model.vocab", rank, pair)
+			return fmt.Errorf("tokenizer.json: model.merges[%d] %q: a part or the result is not in "+
+				"model.vocab", rank, pair)
 		}
 		m.merges[pairKey(a, b)] = merged{int32(rank), id}
-		m.wordStart = m.wordStart && !strings.Contains(strings.TrimLeft(pair[0]+pair[1], spaceMark), spaceMark)
+		m.wordStart = m.wordStart && !strings.Contains(strings.TrimLeft(pair[0]+pair[1], spaceMark),
+			spaceMark)
 	}
 	m.wordStart = m.wordStart && m.pieces == nil
 	return nil
@@ -125,8 +128,8 @@ func (m *bpe) fillMerges(f *modelFile) error {
 
 func pairKey(a, b int32) uint64 { return uint64(a)<<32 | uint64(uint32(b)) }
 
-// addWordSplit cuts long text into words for a SentencePiece-style model that has no pre-tokenizer of its own. No
-// merge can cross a word's start, so ids are the same and words can be cached.
+// addWordSplit cuts long text into words for a SentencePiece-style model that has no pre-tokenizer of its
+// own. No merge can cross a word's start, so ids are the same and words can be cached.
 func (m *bpe) addWordSplit(splits []splitter) []splitter {
 	if m.byteLevel || !m.wordStart {
 		return splits
@@ -196,8 +199,9 @@ func (m *bpe) appendUnk(word []int32, follows bool) []int32 {
 	return append(word, m.unk)
 }
 
-// startChars appends a symbol for each character, else its bytes, else the unknown token. A pending unknown is
-// written only when the next known character or the end comes, behind bytes in between: the library's order.
+// startChars appends a symbol for each character, else its bytes, else the unknown token. A pending unknown
+// is written only when the next known character or the end comes, behind bytes in between: the library's
+// order.
 func (m *bpe) startChars(word []int32, piece string) []int32 {
 	pending := false
 	for i, r := range piece {

@@ -21,18 +21,19 @@ type Template struct {
 	tmpl    *jinja.Template
 	source  string
 	special map[string]string
-	// Now is the date that strftime_now gives the template. Its zero value stands for 26 July 2024, the date that
-	// Llama 3.1's template falls back to, so that training text does not depend on the day it is made.
+	// Now is the date that strftime_now gives the template. Its zero value stands for 26 July 2024, the date
+	// that Llama 3.1's template falls back to, so that training text does not depend on the day it is made.
 	Now time.Time
 }
 
 var defaultNow = time.Date(2024, 7, 26, 0, 0, 0, 0, time.UTC)
 
-// NewTemplate parses a chat template. The special tokens of c, which may be nil, are its variables bos_token,
-// eos_token, pad_token and unk_token. Errors name the line of the template.
+// NewTemplate parses a chat template. The special tokens of c, which may be nil, are its variables
+// bos_token, eos_token, pad_token and unk_token. Errors name the line of the template.
 func NewTemplate(src string, c *Config) (*Template, error) {
 	if src == "" {
-		return nil, errors.New("the model has no chat template; give one (chat_template.jinja), or train on text")
+		return nil, errors.New("the model has no chat template; give one (chat_template.jinja), or " +
+			"train on text")
 	}
 	parsed, err := jinja.Parse(src)
 	if err != nil {
@@ -40,7 +41,8 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 	}
 	t := &Template{tmpl: parsed, source: src, special: map[string]string{}}
 	if c != nil {
-		for name, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD, "unk_token": c.UNK} {
+		for name, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD,
+			"unk_token": c.UNK} {
 			if s != "" {
 				t.special[name] = s
 			}
@@ -49,9 +51,11 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 	return t, nil
 }
 
-// Render returns the text of a conversation, as `apply_chat_template(tokenize=False)` of the Python library does.
-// tools is nil or what the template expects, usually a list of functions; extra holds further variables.
-func (t *Template) Render(messages []Message, tools any, addGenerationPrompt bool, extra map[string]any) (string, error) {
+// Render returns the text of a conversation, as `apply_chat_template(tokenize=False)` of the Python library
+// does. tools is nil or what the template expects, usually a list of functions; extra holds further
+// variables.
+func (t *Template) Render(messages []Message, tools any, addGenerationPrompt bool,
+	extra map[string]any) (string, error) {
 	r, err := t.prepare(tools, extra)
 	if err != nil {
 		return "", err
@@ -137,7 +141,8 @@ type Chat struct {
 
 // NewChat returns an encoder of conversations. The tools of a conversation come in place of those of o.
 func NewChat(tok *Tokenizer, template *Template, o ChatOptions) *Chat {
-	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), template.source, template.special, template.Now, o)
+	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), template.source, template.special,
+		template.Now, o)
 	sum := sha256.Sum256([]byte(id))
 	return &Chat{tok, template, o, hex.EncodeToString(sum[:16])}
 }
@@ -153,7 +158,8 @@ func (c *Chat) EncodeMessages(messages []Message, tools []byte) (ids []int32, lo
 }
 
 // EncodeEdited implements dataset.EditingEncoder.
-func (c *Chat) EncodeEdited(messages []Message, tools []byte, edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
+func (c *Chat) EncodeEdited(messages []Message, tools []byte,
+	edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
 	defer notSlow(&err)
 	o := c.options
 	if tools != nil {
@@ -188,15 +194,18 @@ func edited(text string, spans [][2]int, edits []dataset.Edit) (string, [][2]int
 // Fingerprint identifies the tokenizer, the template and the options.
 func (c *Chat) Fingerprint() string { return c.print }
 
-// EncodeChat returns the ids of a conversation and which of them the model is to learn: those of assistant turns,
-// through their end mark. A template with {% generation %} blocks says itself which text that is. For any other, a
-// turn begins where the text of the messages before it, with a generation prompt, ends; and it ends where the text up
-// to it ends. A template for which these are no prefixes of the whole text is an error that names the message.
-func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions) (ids []int32, lossMask []bool, err error) {
+// EncodeChat returns the ids of a conversation and which of them the model is to learn: those of assistant
+// turns, through their end mark. A template with {% generation %} blocks says itself which text that is. For
+// any other, a turn begins where the text of the messages before it, with a generation prompt, ends; and it
+// ends where the text up to it ends. A template for which these are no prefixes of the whole text is an
+// error that names the message.
+func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message,
+	o ChatOptions) (ids []int32, lossMask []bool, err error) {
 	return encodeChat(tok, tmpl, messages, o, nil)
 }
 
-func encodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions, edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
+func encodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions,
+	edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
 	r, err := tmpl.prepare(o.Tools, o.Extra)
 	if err != nil {
 		return nil, nil, err
@@ -240,7 +249,8 @@ func (r *rendering) assistantSpans(messages []Message, whole string) ([][2]int, 
 			return nil, fmt.Errorf("messages before number %d: %w", i, err)
 		}
 		if !strings.HasPrefix(whole, before.Text) {
-			return nil, r.unstable(i, "the text before it, with a generation prompt, does not begin the whole text")
+			return nil, r.unstable(i,
+				"the text before it, with a generation prompt, does not begin the whole text")
 		}
 		end, err := r.turnEnd(messages, i, whole)
 		if err != nil {
@@ -259,9 +269,9 @@ func (r *rendering) unstable(i int, why string) error {
 		"mark it in the template with {%% generation %%} … {%% endgeneration %%}", i, why)
 }
 
-// turnEnd returns where message i ends in the whole text. Where templates write a turn in another way once others
-// follow (Qwen 3 drops its reasoning), the end is found behind the turn's content: what follows the content is the
-// same in both.
+// turnEnd returns where message i ends in the whole text. Where templates write a turn in another way once
+// others follow (Qwen 3 drops its reasoning), the end is found behind the turn's content: what follows the
+// content is the same in both.
 func (r *rendering) turnEnd(messages []Message, i int, whole string) (int, error) {
 	upTo, err := r.render(messages[:i+1], false)
 	if err != nil {

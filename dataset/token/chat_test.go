@@ -55,17 +55,24 @@ func TestMasksGolden(t *testing.T) {
 		for i, m := range c.Mask {
 			want[i] = m == 1
 		}
-		require.Equal(t, want, mask, "%s %s chat %d: %s, want %s", c.Tokenizer, c.Template, c.Chat, marked(tok, ids, mask), marked(tok, ids, want))
+		require.Equal(t, want, mask, "%s %s chat %d: %s, want %s", c.Tokenizer, c.Template, c.Chat,
+			marked(tok, ids, mask), marked(tok, ids, want))
 	}
 }
 
-const chatML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+const chatML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor " +
+	"%}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
-// qwen3 writes an empty block of thoughts before the last answer only, so earlier turns look different once others
-// follow.
-const qwen3 = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}<think>\n\n</think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls %}\n<tool_call>{{ c.name }}</tool_call>{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+// qwen3 writes an empty block of thoughts before the last answer only, so earlier turns look different once
+// others follow.
+const qwen3 = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and " +
+	"loop.last %}<think>\n\n</think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls " +
+	"%}\n<tool_call>{{ c.name }}</tool_call>{% endfor %}<|im_end|>\n{% endfor %}{% if " +
+	"add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
-var talk = []Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Hi"}, {Role: "assistant", Content: "Hello!"}, {Role: "user", Content: "Bye"}, {Role: "assistant", Content: "Ciao."}}
+var talk = []Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "Hi"},
+	{Role: "assistant", Content: "Hello!"}, {Role: "user", Content: "Bye"},
+	{Role: "assistant", Content: "Ciao."}}
 
 // Without blocks the turns are found by rendering the messages up to them.
 func TestAssistantSpans(t *testing.T) {
@@ -74,10 +81,19 @@ func TestAssistantSpans(t *testing.T) {
 		why, template, want string
 		o                   ChatOptions
 	}{
-		{"a plain template", chatML, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n⟦Ciao.<|im_end|>\n⟧", ChatOptions{}},
-		{"only the last turn", chatML, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello!<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n⟦Ciao.<|im_end|>\n⟧", ChatOptions{LastTurnOnly: true}},
-		{"turns that change when others follow", qwen3, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\nCiao.<|im_end|>\n⟧", ChatOptions{}},
-		{"text that begins inside a token", "{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}assistant{% endif %}", "systemuserassistant⟦Hello!⟧userassistant⟦Ciao.⟧", ChatOptions{}},
+		{"a plain template", chatML,
+			"<|im_start|>system\nBe " +
+				"brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n⟦Ciao.<|im_end|>\n⟧", ChatOptions{}},
+		{"only the last turn", chatML,
+			"<|im_start|>system\nBe " +
+				"brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello!<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n⟦Ciao.<|im_end|>\n⟧", ChatOptions{LastTurnOnly: true}},
+		{"turns that change when others follow", qwen3,
+			"<|im_start|>system\nBe " +
+				"brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\nCiao.<|im_end|>\n⟧", ChatOptions{}},
+		{"text that begins inside a token",
+			"{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}{{ m.content }}{% endif " +
+				"%}{% endfor %}{% if add_generation_prompt %}assistant{% endif %}",
+			"systemuserassistant⟦Hello!⟧userassistant⟦Ciao.⟧", ChatOptions{}},
 	} {
 		tmpl, err := NewTemplate(c.template, nil)
 		require.NoError(t, err)
@@ -95,8 +111,10 @@ func TestAssistantSpansToolCalls(t *testing.T) {
 	tok, _ := loadGolden(t, "qwen")
 	tmpl, err := NewTemplate(qwen3, nil)
 	require.NoError(t, err)
-	call := Message{Role: "assistant", Raw: json.RawMessage(`{"role":"assistant","content":"","tool_calls":[{"name":"f"}]}`)}
-	messages := []Message{{Role: "user", Content: "Go"}, call, {Role: "tool", Content: "1"}, {Role: "assistant", Content: "One."}}
+	call := Message{Role: "assistant",
+		Raw: json.RawMessage(`{"role":"assistant","content":"","tool_calls":[{"name":"f"}]}`)}
+	messages := []Message{{Role: "user", Content: "Go"}, call, {Role: "tool", Content: "1"},
+		{Role: "assistant", Content: "One."}}
 	ids, mask, err := EncodeChat(tok, tmpl, messages, ChatOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>f</tool_call><|im_end|>\n⟧<|im_start|>tool\n1<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\nOne.<|im_end|>\n⟧", marked(tok, ids, mask))
@@ -107,7 +125,8 @@ func TestUnstableTemplate(t *testing.T) {
 	tok, _ := loadGolden(t, "qwen")
 	for _, src := range []string{
 		"{{ messages | length }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}",
-		"{% for m in messages %}{{ m.role }}:{{ m.content }}{{ ';' if loop.last else ',' }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}",
+		"{% for m in messages %}{{ m.role }}:{{ m.content }}{{ ';' if loop.last else ',' }}{% endfor " +
+			"%}{% if add_generation_prompt %}assistant:{% endif %}",
 	} {
 		tmpl, err := NewTemplate(src, nil)
 		require.NoError(t, err)
@@ -122,10 +141,12 @@ func TestUnstableTemplate(t *testing.T) {
 
 // The template sees a raw message with its keys in their order, special tokens, tools and extra variables.
 func TestRenderVariables(t *testing.T) {
-	tmpl, err := NewTemplate("{{ bos_token }}{{ messages[0] | tojson }}{{ tools | tojson }}{{ x }}{{ strftime_now('%Y-%m-%d') }}", &Config{BOS: "<s>"})
+	tmpl, err := NewTemplate("{{ bos_token }}{{ messages[0] | tojson }}{{ tools | tojson }}{{ x }}{{ "+
+		"strftime_now('%Y-%m-%d') }}", &Config{BOS: "<s>"})
 	require.NoError(t, err)
 	raw := Message{Role: "user", Raw: json.RawMessage(`{"z":1,"role":"user","content":[{"type":"text"}]}`)}
-	text, err := tmpl.Render([]Message{raw}, json.RawMessage(`[{"b":1,"a":2}]`), true, map[string]any{"x": true})
+	text, err := tmpl.Render([]Message{raw}, json.RawMessage(`[{"b":1,"a":2}]`), true,
+		map[string]any{"x": true})
 	require.NoError(t, err)
 	require.Equal(t, `<s>{"z": 1, "role": "user", "content": [{"type": "text"}]}[{"b": 1, "a": 2}]True2024-07-26`, text)
 	_, err = tmpl.Render([]Message{{Raw: json.RawMessage(`[]`)}}, nil, true, nil)
@@ -144,7 +165,9 @@ func TestChat(t *testing.T) {
 	var enc dataset.ChatEncoder = NewChat(tok, tmpl, ChatOptions{Tools: []string{"usual"}})
 	ids, mask, err := enc.EncodeMessages(talk[1:3], []byte(`[{"name":"f"}]`))
 	require.NoError(t, err)
-	require.Equal(t, "[{\"name\": \"f\"}]<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧", marked(tok, ids, mask))
+	require.Equal(t, "[{\"name\": "+
+		"\"f\"}]<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧",
+		marked(tok, ids, mask))
 	ids, mask, err = enc.EncodeMessages(talk[1:3], nil)
 	require.NoError(t, err)
 	require.Contains(t, marked(tok, ids, mask), `["usual"]<|im_start|>`)

@@ -18,15 +18,15 @@ const (
 	newline                   // \r and \n
 )
 
-// unicodeFile lists classes of characters as the Python library `tokenizers` 0.23.3 sees them: Unicode 16 in regular expressions,
-// 17 where it asks Rust, and an older version for Punctuation. Go's own tables are those of Unicode 15. It is made by
-// bench/golden/token_unicode.py, which says how it is written.
+// unicodeFile lists classes of characters as the Python library `tokenizers` 0.23.3 sees them: Unicode 16 in
+// regular expressions, 17 where it asks Rust, and an older version for Punctuation. Go's own tables are
+// those of Unicode 15. It is made by bench/golden/token_unicode.py, which says how it is written.
 //
 //go:embed unicode.txt
 var unicodeFile string
 
-// unicodeTables are the classes of unicodeFile by name: general categories, scripts, `\w`, `\s`, `\d`, and the characters that some
-// pre-tokenizers cut at.
+// unicodeTables are the classes of unicodeFile by name: general categories, scripts, `\w`, `\s`, `\d`, and
+// the characters that some pre-tokenizers cut at.
 var unicodeTables = sync.OnceValue(func() map[string]*unicode.RangeTable {
 	out := map[string]*unicode.RangeTable{}
 	for line := range strings.Lines(unicodeFile) {
@@ -50,7 +50,8 @@ var unicodeTables = sync.OnceValue(func() map[string]*unicode.RangeTable {
 			end += n
 		}
 		for len(t.R32) > 0 && t.R32[0].Hi < 1<<16 { // as unicode.Is wants them
-			t.R16 = append(t.R16, unicode.Range16{Lo: uint16(t.R32[0].Lo), Hi: uint16(t.R32[0].Hi), Stride: 1})
+			t.R16 = append(t.R16, unicode.Range16{Lo: uint16(t.R32[0].Lo), Hi: uint16(t.R32[0].Hi),
+				Stride: 1})
 			if t.R32[0].Hi <= unicode.MaxLatin1 {
 				t.LatinOffset++
 			}

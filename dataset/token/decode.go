@@ -106,7 +106,8 @@ func (f *decoderFile) metaspaceStep() decodeStep {
 }
 
 // cleanup takes the spaces away that splitting at punctuation made.
-var cleanup = []string{" .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m", " do not", " don't", " 's", "'s", " 've", "'ve", " 're", "'re"}
+var cleanup = []string{" .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m",
+	" do not", " don't", " 's", "'s", " 've", "'ve", " 're", "'re"}
 
 // wordPieceStep joins the tokens that go on within a word, and puts spaces between the others.
 func (f *decoderFile) wordPieceStep() decodeStep {
@@ -143,7 +144,8 @@ func rawBytes(tok string) []byte {
 	return []byte(tok)
 }
 
-// decodeByteFallback joins runs of <0xHH> tokens into text; a run that is not UTF-8 becomes one U+FFFD a byte.
+// decodeByteFallback joins runs of <0xHH> tokens into text; a run that is not UTF-8 becomes one U+FFFD a
+// byte.
 func decodeByteFallback(parts []string) []string {
 	var out []string
 	var run []byte
@@ -167,7 +169,8 @@ func decodeByteFallback(parts []string) []string {
 	return out
 }
 
-// fallbackByte reads <0xHH>. A sign in front of one digit counts as a number for the library, so it does here.
+// fallbackByte reads <0xHH>. A sign in front of one digit counts as a number for the library, so it does
+// here.
 func fallbackByte(tok string) (byte, bool) {
 	if len(tok) != 6 || !strings.HasPrefix(tok, "<0x") || tok[5] != '>' {
 		return 0, false
@@ -180,7 +183,8 @@ func fallbackByte(tok string) (byte, bool) {
 	return byte(v), err == nil
 }
 
-// The printable alphabet of byte-level BPE: each byte is a character that is neither a control nor a space (GPT-2).
+// The printable alphabet of byte-level BPE: each byte is a character that is neither a control nor a space
+// (GPT-2).
 var (
 	byteToRune [256]rune
 	runeToByte [324]int16 // -1: not in the alphabet

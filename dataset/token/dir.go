@@ -13,10 +13,11 @@ import (
 // Config is what tokenizer_config.json says beside the tokenizer itself. Tokens that are not given are "".
 type Config struct {
 	BOS, EOS, PAD, UNK string
-	AddBOS, AddEOS     *bool             // nil: not said. Encode follows tokenizer.json, as the Python library does
-	ChatTemplate       string            // the default template, "" for a model without one
-	ChatTemplates      map[string]string // templates given by name ("default", "tool_use"), else nil
-	MaxLength          float64           // model_max_length in tokens; some files say 1e30
+	// nil: not said. Encode follows tokenizer.json, as the Python library does
+	AddBOS, AddEOS *bool
+	ChatTemplate   string            // the default template, "" for a model without one
+	ChatTemplates  map[string]string // templates given by name ("default", "tool_use"), else nil
+	MaxLength      float64           // model_max_length in tokens; some files say 1e30
 
 	added map[string]addedToken // by id, for tokenizers without a tokenizer.json
 }
@@ -49,8 +50,9 @@ func (n *tokenName) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// LoadDir reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face model directory. Only
-// the first must exist, or else tekken.json, qwen.tiktoken or tokenizer.model; a template in its own file wins over the one in the config.
+// LoadDir reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face model
+// directory. Only the first must exist, or else tekken.json, qwen.tiktoken or tokenizer.model; a template in
+// its own file wins over the one in the config.
 func LoadDir(dir string) (*Tokenizer, *Config, error) {
 	c := &Config{}
 	path := filepath.Join(dir, "tokenizer_config.json")
@@ -118,7 +120,8 @@ func (c *Config) check(tok *Tokenizer) error {
 // JSON writes the config as a tokenizer_config.json that `transformers` loads beside a tokenizer.json.
 func (c *Config) JSON() []byte {
 	m := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
-	for key, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD, "unk_token": c.UNK, "chat_template": c.ChatTemplate} {
+	for key, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD,
+		"unk_token": c.UNK, "chat_template": c.ChatTemplate} {
 		if s != "" {
 			m[key] = s
 		}

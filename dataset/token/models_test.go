@@ -18,20 +18,24 @@ func goldenJSON[T any](t testing.TB, name string) (v T) {
 	return v
 }
 
-// TestModels: tokenizers of each kind and from each kind of file give the ids of sentencepiece, tiktoken and tokenizers.
+// TestModels: tokenizers of each kind and from each kind of file give the ids of sentencepiece, tiktoken and
+// tokenizers.
 func TestModels(t *testing.T) {
 	text := goldenJSON[[]string](t, "text")
 	require.Greater(t, len(text), 200)
-	for name, file := range map[string]string{"unigram": "tokenizer.model", "bpe": "tokenizer.model", "unigram_bytes": "tokenizer.model", "qwen.tiktoken": "qwen.tiktoken",
+	for name, file := range map[string]string{"unigram": "tokenizer.model", "bpe": "tokenizer.model",
+		"unigram_bytes": "tokenizer.model", "qwen.tiktoken": "qwen.tiktoken",
 		"unigram_hf": "tokenizer.json", "wordpiece": "tokenizer.json"} {
 		t.Run(name, func(t *testing.T) {
-			source := map[string]string{"tokenizer.model": name + ".model.gz", "qwen.tiktoken": name + ".gz", "tokenizer.json": name + ".tokenizer.json.gz"}[file]
+			source := map[string]string{"tokenizer.model": name + ".model.gz", "qwen.tiktoken": name + ".gz",
+				"tokenizer.json": name + ".tokenizer.json.gz"}[file]
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), unzip(t, "models/"+source), 0o600))
 			tok, _, err := LoadDir(dir)
 			require.NoError(t, err)
 			for i, want := range goldenJSON[[][]int32](t, name+".ids") {
-				require.Equal(t, append([]int32{}, want...), append([]int32{}, tok.Encode(text[i], false)...), "line %d %q", i, text[i])
+				require.Equal(t, append([]int32{}, want...),
+					append([]int32{}, tok.Encode(text[i], false)...), "line %d %q", i, text[i])
 			}
 			if file != "tokenizer.json" {
 				return
@@ -43,12 +47,13 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestNormalFormsOfManyMarks: over 30 combining marks in a row stay as they are, in the order of their classes. golang.org/x/text alone
-// would put a joiner among them.
+// TestNormalFormsOfManyMarks: over 30 combining marks in a row stay as they are, in the order of their
+// classes. golang.org/x/text alone would put a joiner among them.
 func TestNormalFormsOfManyMarks(t *testing.T) {
 	marks := strings.Repeat("\u0301\u0316", 40)
 	sorted := strings.Repeat("\u0316", 40) + strings.Repeat("\u0301", 40)
-	for name, want := range map[string]string{"NFC": "é" + sorted[:len(sorted)-2], "NFD": "e" + sorted, "NFKC": "é" + sorted[:len(sorted)-2], "NFKD": "e" + sorted} {
+	for name, want := range map[string]string{"NFC": "é" + sorted[:len(sorted)-2], "NFD": "e" + sorted,
+		"NFKC": "é" + sorted[:len(sorted)-2], "NFKD": "e" + sorted} {
 		n, err := parseNormalizer([]byte(`{"type":"` + name + `"}`))
 		require.NoError(t, err)
 		require.Equal(t, "ab "+want+" c", n("ab e"+marks+" c"), name)
@@ -56,12 +61,13 @@ func TestNormalFormsOfManyMarks(t *testing.T) {
 	}
 }
 
-// TestDropout: a tokenizer with dropout leaves merges out, the same ones for the same text, and its tokens still spell the text. At 0 it
-// leaves out none, at 1 all.
+// TestDropout: a tokenizer with dropout leaves merges out, the same ones for the same text, and its tokens
+// still spell the text. At 0 it leaves out none, at 1 all.
 func TestDropout(t *testing.T) {
 	const text = "The quick brown fox jumps over the lazy dog, again and again."
 	load := func(dropout string) *Tokenizer {
-		doc := strings.Replace(string(unzip(t, "gpt2.tokenizer.json.gz")), `"dropout":null`, `"dropout":`+dropout, 1)
+		doc := strings.Replace(string(unzip(t, "gpt2.tokenizer.json.gz")), `"dropout":null`,
+			`"dropout":`+dropout, 1)
 		require.Contains(t, doc, `"dropout":`+dropout)
 		tok, err := Parse([]byte(doc))
 		require.NoError(t, err)
@@ -98,11 +104,13 @@ func TestSlowPattern(t *testing.T) {
 	require.Panics(t, func() { tok.Encode(strings.Repeat("a", 60), false) })
 }
 
-// TestRealVocabularies compares with the vocabularies of real models, where a folder has them: bench/golden/token_real.py says how to get it.
+// TestRealVocabularies compares with the vocabularies of real models, where a folder has them:
+// bench/golden/token_real.py says how to get it.
 func TestRealVocabularies(t *testing.T) {
 	site := os.Getenv("LFACTOR_VOCABULARIES")
 	if site == "" {
-		t.Skip("left out: DeepSeek's, Llama 3's, Mistral's and Qwen's own vocabularies; LFACTOR_VOCABULARIES names the folder of Python packages that has them")
+		t.Skip("left out: DeepSeek's, Llama 3's, Mistral's and Qwen's own vocabularies; " +
+			"LFACTOR_VOCABULARIES names the folder of Python packages that has them")
 	}
 	golden := goldenJSON[struct {
 		Lines []string

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// named is a chat format that goes by a name: what stands before and after each turn. EOS and BOS stand for the tokenizer's
-// tokens of that name. Source: the registry of LoongForge's and LLaMA-Factory's templates, and the models' cards.
+// named is a chat format that goes by a name: what stands before and after each turn. EOS and BOS stand for
+// the tokenizer's tokens of that name. Source: the registry of LoongForge's and LLaMA-Factory's templates,
+// and the models' cards.
 type named struct {
 	prefix    string // of a conversation
 	system    string // one %s, the system message; "" writes it as it is
@@ -26,29 +27,34 @@ const (
 )
 
 // qwenChat is the format of Qwen's models.
-var qwenChat = named{system: "<|im_start|>system\n%s<|im_end|>\n", standard: "You are a helpful assistant.", separator: "\n",
-	user: "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n", stop: "<|im_end|>"}
+var qwenChat = named{system: "<|im_start|>system\n%s<|im_end|>\n", standard: "You are a helpful assistant.",
+	separator: "\n",
+	user:      "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n", stop: "<|im_end|>"}
 
-var llama2 = named{system: "<<SYS>>\n%s\n<</SYS>>\n\n", user: bosMark + "[INST] %s [/INST]", stop: eosMark, inside: true}
+var llama2 = named{system: "<<SYS>>\n%s\n<</SYS>>\n\n", user: bosMark + "[INST] %s [/INST]", stop: eosMark,
+	inside: true}
 
-var llama3 = named{prefix: bosMark, system: "<|start_header_id|>system<|end_header_id|>\n\n%s<|eot_id|>", stop: "<|eot_id|>",
+var llama3 = named{prefix: bosMark, system: "<|start_header_id|>system<|end_header_id|>\n\n%s<|eot_id|>",
+	stop: "<|eot_id|>",
 	user: "<|start_header_id|>user<|end_header_id|>\n\n%s<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"}
 
 var namedChats = map[string]named{
 	"empty":       {user: "%s", last: eosMark},
 	"no-template": {prefix: bosMark, user: "%s", stop: eosMark},
 	"default":     {system: "%s\n", user: "Human: %s\nAssistant:", separator: "\n", stop: eosMark},
-	"alpaca": {standard: "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n",
+	"alpaca": {standard: "Below is an instruction that describes a task. Write a response that " +
+		"appropriately completes the request.\n\n",
 		user: "### Instruction:\n%s\n\n### Response:\n", separator: "\n\n", stop: eosMark},
-	"baichuan":            {user: "<reserved_102>%s<reserved_103>", last: eosMark},
-	"baichuan2":           {user: "<reserved_106>%s<reserved_107>", last: eosMark},
-	"chatml":              qwenChat,
-	"qwen":                qwenChat,
-	"qwen2-vl":            qwenChat,
-	"qwen3-vl":            qwenChat,
-	"mimo":                qwenChat,
-	"llama2":              llama2,
-	"llama2_zh":           {system: llama2.system, user: llama2.user, stop: llama2.stop, inside: true, standard: "You are a helpful assistant. 你是一个乐于助人的助手。"},
+	"baichuan":  {user: "<reserved_102>%s<reserved_103>", last: eosMark},
+	"baichuan2": {user: "<reserved_106>%s<reserved_107>", last: eosMark},
+	"chatml":    qwenChat,
+	"qwen":      qwenChat,
+	"qwen2-vl":  qwenChat,
+	"qwen3-vl":  qwenChat,
+	"mimo":      qwenChat,
+	"llama2":    llama2,
+	"llama2_zh": {system: llama2.system, user: llama2.user, stop: llama2.stop, inside: true,
+		standard: "You are a helpful assistant. 你是一个乐于助人的助手。"},
 	"llama3":              llama3,
 	"llama3.1":            llama3,
 	"mistral":             {prefix: bosMark, user: "[INST] %s [/INST]", stop: eosMark},
@@ -59,11 +65,12 @@ var namedChats = map[string]named{
 		standard: "你是书生·万象，英文名是InternVL，是由上海人工智能实验室、清华大学及多家合作单位联合开发的多模态大语言模型。"},
 }
 
-// TemplateNames lists the chat formats that go by a name, besides those that end in -hf: these are the tokenizer's own.
+// TemplateNames lists the chat formats that go by a name, besides those that end in -hf: these are the
+// tokenizer's own.
 func TemplateNames() []string { return slices.Sorted(maps.Keys(namedChats)) }
 
-// NamedTemplate writes a chat format as a Jinja template; it reports false for a name that is none. Pictures and videos in messages
-// become the tokens that t has for them.
+// NamedTemplate writes a chat format as a Jinja template; it reports false for a name that is none. Pictures
+// and videos in messages become the tokens that t has for them.
 func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (string, bool) {
 	c, ok := namedChats[name]
 	if !ok {
@@ -74,12 +81,16 @@ func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (s
 		image, video = m.MediaMarks()
 	}
 	var b strings.Builder
-	b.WriteString("{%- macro text(content) -%}{%- if content is string -%}{{ content }}{%- else -%}{%- for part in content -%}")
-	fmt.Fprintf(&b, "{%%- if part.type == 'image' -%%}{{ %s }}{%%- elif part.type == 'video' -%%}{{ %s }}{%%- else -%%}{{ part.text }}{%%- endif -%%}",
-		quoted(mediaMark(t, image, "<|image_pad|>", "<IMG_CONTEXT>", "<image>")), quoted(mediaMark(t, video, "<|video_pad|>", "<video>")))
+	b.WriteString("{%- macro text(content) -%}{%- if content is string -%}{{ content }}{%- else -%}{%- " +
+		"for part in content -%}")
+	fmt.Fprintf(&b, "{%%- if part.type == 'image' -%%}{{ %s }}{%%- elif part.type == 'video' -%%}{{ %s "+
+		"}}{%%- else -%%}{{ part.text }}{%%- endif -%%}",
+		quoted(mediaMark(t, image, "<|image_pad|>", "<IMG_CONTEXT>", "<image>")),
+		quoted(mediaMark(t, video, "<|video_pad|>", "<video>")))
 	b.WriteString("{%- endfor -%}{%- endif -%}{%- endmacro -%}\n")
 	fmt.Fprintf(&b, "{%%- set ns = namespace(system=%s, first=true) -%%}\n", quoted(c.standard))
-	b.WriteString("{%- for m in messages -%}{%- if m.role == 'system' -%}{%- set ns.system = text(m.content) -%}{%- endif -%}{%- endfor -%}\n")
+	b.WriteString("{%- for m in messages -%}{%- if m.role == 'system' -%}{%- set ns.system = " +
+		"text(m.content) -%}{%- endif -%}{%- endfor -%}\n")
 	b.WriteString(filled(c.prefix, ""))
 	system := c.system
 	if system == "" {
@@ -91,7 +102,8 @@ func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (s
 	b.WriteString("\n{%- for m in messages -%}\n{%- if m.role == 'user' -%}")
 	fmt.Fprintf(&b, "{%%- if not ns.first -%%}%s{%%- endif -%%}", filled(c.separator, ""))
 	if before, after, _ := strings.Cut(c.user, "%s"); c.inside {
-		fmt.Fprintf(&b, "%s{%%- if ns.first and ns.system -%%}%s{%%- endif -%%}{{ text(m.content) }}%s", filled(before, ""), filled(system, "ns.system"), filled(after, ""))
+		fmt.Fprintf(&b, "%s{%%- if ns.first and ns.system -%%}%s{%%- endif -%%}{{ text(m.content) }}%s",
+			filled(before, ""), filled(system, "ns.system"), filled(after, ""))
 	} else {
 		b.WriteString(filled(c.user, "text(m.content)"))
 	}
@@ -100,11 +112,13 @@ func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (s
 	if c.last != "" {
 		fmt.Fprintf(&b, "{%%- if loop.last -%%}%s{%%- endif -%%}", filled(c.last, ""))
 	}
-	b.WriteString("{% endgeneration %}\n{%- elif m.role != 'system' -%}{{ raise_exception('the roles are system, user and assistant, not ' ~ m.role) }}{%- endif -%}\n{%- endfor -%}")
+	b.WriteString("{% endgeneration %}\n{%- elif m.role != 'system' -%}{{ raise_exception('the roles " +
+		"are system, user and assistant, not ' ~ m.role) }}{%- endif -%}\n{%- endfor -%}")
 	return b.String(), true
 }
 
-// Marker is a tokenizer whose model says which tokens stand for images and videos; "" leaves it to the names that tokenizers have for them.
+// Marker is a tokenizer whose model says which tokens stand for images and videos; "" leaves it to the names
+// that tokenizers have for them.
 type Marker interface {
 	MediaMarks() (image, video string)
 }
@@ -118,8 +132,8 @@ type Marked struct {
 // MediaMarks implements Marker.
 func (m Marked) MediaMarks() (image, video string) { return m.Image, m.Video }
 
-// mediaMark is the model's own mark or else the first of the names that the tokenizer has, between the tokens that open and end vision
-// where it has those.
+// mediaMark is the model's own mark or else the first of the names that the tokenizer has, between the
+// tokens that open and end vision where it has those.
 func mediaMark(t interface{ TokenID(string) (int32, bool) }, own string, names ...string) string {
 	if own != "" {
 		names = []string{own}

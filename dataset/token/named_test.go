@@ -13,8 +13,8 @@ type someTokens map[string]bool
 
 func (s someTokens) TokenID(name string) (int32, bool) { return 1, s[name] }
 
-// TestNamedTemplates: conversations in formats that go by a name have the text of LoongForge's templates, and the answers are what is
-// learnt.
+// TestNamedTemplates: conversations in formats that go by a name have the text of LoongForge's templates,
+// and the answers are what is learnt.
 func TestNamedTemplates(t *testing.T) {
 	raw, err := os.ReadFile("testdata/chat_names.json")
 	require.NoError(t, err)
@@ -49,7 +49,8 @@ func TestNamedTemplates(t *testing.T) {
 	}
 }
 
-// TestNamedMedia: pictures and videos become the tokens that the tokenizer has; a role that no format knows is an error.
+// TestNamedMedia: pictures and videos become the tokens that the tokenizer has; a role that no format knows
+// is an error.
 func TestNamedMedia(t *testing.T) {
 	parts := Message{Raw: json.RawMessage(`{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}, {"type": "video"}]}`)}
 	for want, tokens := range map[string]someTokens{

@@ -46,7 +46,8 @@ type normalizerFile struct {
 	bertFile
 }
 
-var unicodeForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
+var unicodeForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC,
+	"NFKD": norm.NFKD}
 
 func parseOneNormalizer(raw json.RawMessage) (normalizer, error) {
 	var f normalizerFile

@@ -15,7 +15,8 @@ import (
 	"strconv"
 )
 
-// otherFiles are the files of models that come without a tokenizer.json, in the order in which they are looked for.
+// otherFiles are the files of models that come without a tokenizer.json, in the order in which they are
+// looked for.
 var otherFiles = []struct {
 	name string
 	read func(b []byte) (*file, error)
@@ -39,8 +40,8 @@ func modelFileOf(b []byte) (*file, error) {
 	return m.file()
 }
 
-// loadOther reads the tokenizer of a folder without a tokenizer.json. Its tokenizer_config.json says whether texts begin with BOS and end with
-// EOS, and with added_tokens.json which tokens were added.
+// loadOther reads the tokenizer of a folder without a tokenizer.json. Its tokenizer_config.json says whether
+// texts begin with BOS and end with EOS, and with added_tokens.json which tokens were added.
 func loadOther(dir string, c *Config) (*Tokenizer, error) {
 	for _, o := range otherFiles {
 		path := filepath.Join(dir, o.name)
@@ -68,8 +69,10 @@ func loadOther(dir string, c *Config) (*Tokenizer, error) {
 		t.scratch.New = func() any { return newScratch() }
 		return t, nil
 	}
-	return nil, fmt.Errorf("load tokenizer: %s has no tokenizer.json, nor tekken.json, qwen.tiktoken or tokenizer.model: %w; "+
-		"a model with another kind of tokenizer file can be saved anew by transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir, fs.ErrNotExist)
+	return nil, fmt.Errorf("load tokenizer: %s has no tokenizer.json, nor tekken.json, qwen.tiktoken or "+
+		"tokenizer.model: %w; "+
+		"a model with another kind of tokenizer file can be saved anew by transformers: "+
+		"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir, fs.ErrNotExist)
 }
 
 // addTokens takes over what stands beside the tokenizer's own file.
@@ -94,9 +97,13 @@ func (f *file) addTokens(dir string, c *Config) error {
 	for content, id := range ids {
 		more = append(more, addedToken{ID: id, Content: content, Special: true})
 	}
-	slices.SortFunc(more, func(a, b addedToken) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Content, b.Content)) })
+	slices.SortFunc(more, func(a, b addedToken) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Content, b.Content))
+	})
 	for _, a := range more {
-		if !slices.ContainsFunc(f.AddedTokens, func(have addedToken) bool { return have.Content == a.Content }) {
+		if !slices.ContainsFunc(f.AddedTokens, func(have addedToken) bool {
+			return have.Content == a.Content
+		}) {
 			f.AddedTokens = append(f.AddedTokens, a)
 		}
 	}
@@ -106,7 +113,8 @@ func (f *file) addTokens(dir string, c *Config) error {
 	return nil
 }
 
-// surround puts BOS and EOS around texts where the configuration says so; BOS where it says nothing, as LlamaTokenizer does.
+// surround puts BOS and EOS around texts where the configuration says so; BOS where it says nothing, as
+// LlamaTokenizer does.
 func (f *file) surround(c *Config) error {
 	piece := func(name, usual string) (string, []int32) {
 		name = cmp.Or(name, usual)
@@ -127,7 +135,8 @@ func (f *file) surround(c *Config) error {
 		single = append(single, map[string]map[string]string{"SpecialToken": {"id": name}})
 	}
 	var err error
-	f.PostProcessor, err = json.Marshal(map[string]any{"type": "TemplateProcessing", "single": single, "special_tokens": special})
+	f.PostProcessor, err = json.Marshal(map[string]any{"type": "TemplateProcessing", "single": single,
+		"special_tokens": special})
 	return err
 }
 
@@ -138,7 +147,8 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
 	if info.Size() > fileBytesMax {
-		return nil, fmt.Errorf("load tokenizer %s: %d bytes, over the limit of %d", path, info.Size(), fileBytesMax)
+		return nil, fmt.Errorf("load tokenizer %s: %d bytes, over the limit of %d", path, info.Size(),
+			fileBytesMax)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 // TestOtherFilesRefuse: what is no tokenizer says so, with the file's name.
 func TestOtherFilesRefuse(t *testing.T) {
 	for name, contents := range map[string][]string{
-		"tokenizer.model": {"", "not a model", "\x0a\x03\x0a\x01", "IQ== 0\nIQ==\n", "\x0a\x05\x0a\x01a\x18\x01\x12\x02\x18\x03"},
-		"qwen.tiktoken":   {"", "IQ==", "IQ== -1", "?? 0", "IQ== 99999999"},
-		"tekken.json":     {"", "{}", `{"config":{"pattern":"a","default_vocab_size":3,"default_num_special_tokens":2},"vocab":[]}`},
+		"tokenizer.model": {"", "not a model", "\x0a\x03\x0a\x01", "IQ== 0\nIQ==\n",
+			"\x0a\x05\x0a\x01a\x18\x01\x12\x02\x18\x03"},
+		"qwen.tiktoken": {"", "IQ==", "IQ== -1", "?? 0", "IQ== 99999999"},
+		"tekken.json": {"", "{}",
+			`{"config":{"pattern":"a","default_vocab_size":3,"default_num_special_tokens":2},"vocab":[]}`},
 	} {
 		for _, c := range contents {
 			dir := t.TempDir()
@@ -28,7 +30,8 @@ func TestOtherFilesRefuse(t *testing.T) {
 	require.ErrorContains(t, err, "nor tekken.json")
 }
 
-// TestOtherFilesBeside: tokenizer_config.json and added_tokens.json decide what stands around texts and which tokens there are more.
+// TestOtherFilesBeside: tokenizer_config.json and added_tokens.json decide what stands around texts and
+// which tokens there are more.
 func TestOtherFilesBeside(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -39,7 +42,8 @@ func TestOtherFilesBeside(t *testing.T) {
 	require.NoError(t, err)
 	ids := plain.Encode("a text", false)
 	require.Equal(t, append([]int32{1}, ids...), plain.Encode("a text", true), "BOS, as LlamaTokenizer does")
-	write("tokenizer_config.json", `{"add_bos_token":false,"add_eos_token":true,"bos_token":"<s>","eos_token":"</s>","added_tokens_decoder":{"2600":{"content":"<more>","special":true}}}`)
+	write("tokenizer_config.json",
+		`{"add_bos_token":false,"add_eos_token":true,"bos_token":"<s>","eos_token":"</s>","added_tokens_decoder":{"2600":{"content":"<more>","special":true}}}`)
 	write("added_tokens.json", `{"<most>":2601}`)
 	tok, _, err := LoadDir(dir)
 	require.NoError(t, err)

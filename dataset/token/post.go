@@ -111,7 +111,8 @@ func (f *postFile) template() (p postProcessor, err error) {
 				p.before = append(p.before, t.IDs...)
 			}
 		default:
-			return p, fmt.Errorf("TemplateProcessing: single[%d] is neither a special token nor the first sequence", i)
+			return p, fmt.Errorf("TemplateProcessing: single[%d] is neither a special token nor the "+
+				"first sequence", i)
 		}
 	}
 	if !seen {

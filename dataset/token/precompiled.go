@@ -10,8 +10,9 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// precompiled is the table by which SentencePiece normalizes text: a trie of what is replaced, as the double array of the Darts library, and
-// the replacements. Layout, little endian: bytes of the trie (uint32), its units (uint32 each), and texts that each end with a zero byte.
+// precompiled is the table by which SentencePiece normalizes text: a trie of what is replaced, as the double
+// array of the Darts library, and the replacements. Layout, little endian: bytes of the trie (uint32), its
+// units (uint32 each), and texts that each end with a zero byte.
 type precompiled struct {
 	trie  []uint32
 	texts []byte
@@ -66,7 +67,8 @@ func (p *precompiled) replace(s string) (to string, ok bool) {
 	return to, ok
 }
 
-// normalizeLongest replaces, from the start on, always the longest text that the table has: what SentencePiece itself does.
+// normalizeLongest replaces, from the start on, always the longest text that the table has: what
+// SentencePiece itself does.
 func (p *precompiled) normalizeLongest(s string) string {
 	var out strings.Builder
 	for len(s) > 0 {
@@ -79,7 +81,8 @@ func (p *precompiled) normalizeLongest(s string) string {
 	return out.String()
 }
 
-// prefixes yields the lengths of the prefixes of a text that the table has, and what stands for them, the shortest first.
+// prefixes yields the lengths of the prefixes of a text that the table has, and what stands for them, the
+// shortest first.
 func (p *precompiled) prefixes(s string, yield func(n int, text string) bool) {
 	unit, ok := p.unit(0)
 	if !ok {

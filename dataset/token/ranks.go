@@ -9,15 +9,18 @@ import (
 	"strconv"
 )
 
-// rankFile makes of byte strings with ranks what tokenizer.json would hold: tiktoken's model. The id of a string is its rank, shifted by
-// what comes before. pattern cuts texts.
-func rankFile(ranks map[string]int32, shift int32, pattern string, special []addedToken, normalize string) (*file, error) {
-	f := &file{AddedTokens: special, Model: modelFile{Type: "BPE", IgnoreMerges: true, Vocab: map[string]int32{}, Ranks: map[string]int32{}}}
+// rankFile makes of byte strings with ranks what tokenizer.json would hold: tiktoken's model. The id of a
+// string is its rank, shifted by what comes before. pattern cuts texts.
+func rankFile(ranks map[string]int32, shift int32, pattern string, special []addedToken,
+	normalize string) (*file, error) {
+	f := &file{AddedTokens: special, Model: modelFile{Type: "BPE", IgnoreMerges: true,
+		Vocab: map[string]int32{}, Ranks: map[string]int32{}}}
 	for s, rank := range ranks {
 		token := alphabetOf([]byte(s))
 		f.Model.Vocab[token], f.Model.Ranks[token] = rank+shift, rank
 	}
-	for _, a := range special { // ids in front of the ranks are part of the vocabulary; those behind follow it
+	// ids in front of the ranks are part of the vocabulary; those behind follow it
+	for _, a := range special {
 		if a.ID < shift {
 			f.Model.Vocab[a.Content] = a.ID
 		}
@@ -86,14 +89,15 @@ func qwenFile(b []byte) (*file, error) {
 	return rankFile(ranks, 0, regexQwen2, behind(ranks, names), "NFC")
 }
 
-// llama3File reads the tokenizer.model of Meta's own Llama 3 checkpoints, which is a tiktoken file (llama3/tokenizer.py, with the names
-// of 3.1 for the first of the reserved tokens).
+// llama3File reads the tokenizer.model of Meta's own Llama 3 checkpoints, which is a tiktoken file
+// (llama3/tokenizer.py, with the names of 3.1 for the first of the reserved tokens).
 func llama3File(b []byte) (*file, error) {
 	ranks, err := parseRanks(b)
 	if err != nil {
 		return nil, err
 	}
-	names := []string{"<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>", "<|finetune_right_pad_id|>", "<|reserved_special_token_2|>",
+	names := []string{"<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>",
+		"<|reserved_special_token_1|>", "<|finetune_right_pad_id|>", "<|reserved_special_token_2|>",
 		"<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"}
 	for i := 3; len(names) < 256; i++ {
 		names = append(names, fmt.Sprintf("<|reserved_special_token_%d|>", i))
@@ -131,8 +135,10 @@ type tekkenFile struct {
 }
 
 // tekkenNames are the special tokens of files that name none (mistral_common, SpecialTokens of version 7).
-var tekkenNames = []string{"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]",
-	"[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"}
+var tekkenNames = []string{"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]",
+	"[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]",
+	"[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]",
+	"[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"}
 
 func parseTekken(b []byte) (*file, error) {
 	var t tekkenFile
@@ -141,8 +147,10 @@ func parseTekken(b []byte) (*file, error) {
 	}
 	n := t.Config.Special
 	inner := t.Config.Size - n
-	if n < 2 || n > idMax || inner <= 0 || inner > len(t.Vocab) || t.Config.Pattern == "" || len(t.Special) > n {
-		return nil, fmt.Errorf("config: %d special tokens, a vocabulary of %d of %d tokens and the pattern %q do not fit", n, t.Config.Size, len(t.Vocab), t.Config.Pattern)
+	if n < 2 || n > idMax || inner <= 0 || inner > len(t.Vocab) || t.Config.Pattern == "" ||
+		len(t.Special) > n {
+		return nil, fmt.Errorf("config: %d special tokens, a vocabulary of %d of %d tokens and the "+
+			"pattern %q do not fit", n, t.Config.Size, len(t.Vocab), t.Config.Pattern)
 	}
 	special := make([]addedToken, n)
 	for i := range special {

@@ -21,7 +21,8 @@ type SlowError struct {
 }
 
 func (e *SlowError) Error() string {
-	return fmt.Sprintf("the tokenizer's pattern %q found no match behind byte %d of a text of %d bytes: %v; the pattern may take exponential time on it", e.Pattern, e.At, e.Bytes, e.Cause)
+	return fmt.Sprintf("the tokenizer's pattern %q found no match behind byte %d of a text of %d bytes: "+
+		"%v; the pattern may take exponential time on it", e.Pattern, e.At, e.Bytes, e.Cause)
 }
 
 // Is says that it is dataset.ErrStuck.
@@ -35,9 +36,9 @@ var matchTime = 3 * time.Second
 
 var errSlow = errors.New("it took too long")
 
-// compileRegex compiles an expression of the library's regular-expression dialect (Oniguruma), look-ahead included, with the
-// library's classes of characters. A search that takes longer than matchTime, or more memory than there is for going back,
-// panics with a *SlowError, which Tokenizer turns into an error.
+// compileRegex compiles an expression of the library's regular-expression dialect (Oniguruma), look-ahead
+// included, with the library's classes of characters. A search that takes longer than matchTime, or more
+// memory than there is for going back, panics with a *SlowError, which Tokenizer turns into an error.
 func compileRegex(expr string) (finder, error) {
 	re, err := regexp2.Compile(spellClasses(expr), regexp2.OptionMaxBacktrackingStackSize(1<<22))
 	if err != nil {
@@ -61,7 +62,8 @@ func compileRegex(expr string) (finder, error) {
 	}, nil
 }
 
-// spellClasses writes the classes of characters in an expression out, since the engine's are those of another version of Unicode.
+// spellClasses writes the classes of characters in an expression out, since the engine's are those of
+// another version of Unicode.
 func spellClasses(expr string) string {
 	var out strings.Builder
 	depth := 0 // of brackets
@@ -98,7 +100,8 @@ func spellClasses(expr string) string {
 	return out.String()
 }
 
-// classAtEscape reads an escape: the name of a class of characters, if it is one, whether it means the others, and its size in bytes.
+// classAtEscape reads an escape: the name of a class of characters, if it is one, whether it means the
+// others, and its size in bytes.
 func classAtEscape(s string) (name string, negated bool, size int) {
 	switch s[1] {
 	case 'w', 's', 'd':

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEncodeRest: a text that is cut in front of a line, as dataset cuts long texts, gives the ids of the whole, with the pre-tokenizers of all
-// models that are in use. (The one called sentencepiece was trained to join line ends with words.)
+// TestEncodeRest: a text that is cut in front of a line, as dataset cuts long texts, gives the ids of the
+// whole, with the pre-tokenizers of all models that are in use. (The one called sentencepiece was trained to
+// join line ends with words.)
 func TestEncodeRest(t *testing.T) {
 	var b strings.Builder
 	for _, l := range goldenText(t)[:60] {

@@ -2,8 +2,8 @@ package token
 
 import "unicode/utf8"
 
-// scanner cuts text without a regular-expression engine: it returns the end of the piece that starts at from. The
-// expressions below cover every text, so a piece always follows.
+// scanner cuts text without a regular-expression engine: it returns the end of the piece that starts at
+// from. The expressions below cover every text, so a piece always follows.
 type scanner func(text string, from int) (end int)
 
 func (s scanner) split(text string, first bool, yield func(string, bool)) {
@@ -14,7 +14,8 @@ func (s scanner) split(text string, first bool, yield func(string, bool)) {
 	}
 }
 
-// The regular expressions that have a scanner. A test compares each scanner with the expression run by an engine.
+// The regular expressions that have a scanner. A test compares each scanner with the expression run by an
+// engine.
 const (
 	regexLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	regexQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -126,8 +127,8 @@ func upTo(text string, i, n int) int {
 	return i
 }
 
-// scanSpace takes a run of white space: through its last newline where lines is set and it has one, else all but its
-// last character where text follows, for that one begins the next piece.
+// scanSpace takes a run of white space: through its last newline where lines is set and it has one, else all
+// but its last character where text follows, for that one begins the next piece.
 func scanSpace(text string, from int, lines bool) int {
 	end, last, line := from, from, 0
 	for {
@@ -150,7 +151,8 @@ func scanSpace(text string, from int, lines bool) int {
 	return last
 }
 
-// contraction returns the length of s, t, re, ve, m, ll or d at the start of rest. Folding takes U+017F for s.
+// contraction returns the length of s, t, re, ve, m, ll or d at the start of rest. Folding takes U+017F for
+// s.
 func contraction(rest string, fold bool) int {
 	if rest == "" {
 		return 0

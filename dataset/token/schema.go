@@ -125,7 +125,8 @@ func parseFile(b []byte) (*file, error) {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if _, known := models[f.Model.Type]; !known && f.Model.Type != "" {
-		return nil, fmt.Errorf("tokenizer.json: model.type %q is not supported; %s are", f.Model.Type, strings.Join(slices.Sorted(maps.Keys(models)), ", "))
+		return nil, fmt.Errorf("tokenizer.json: model.type %q is not supported; %s are", f.Model.Type,
+			strings.Join(slices.Sorted(maps.Keys(models)), ", "))
 	}
 	if len(f.Model.RawVocab) == 0 {
 		return nil, fmt.Errorf("tokenizer.json: model.vocab is empty")
@@ -154,7 +155,8 @@ func (f *file) checkModel() error {
 	if f.Model.Type == "WordPiece" {
 		return nil
 	}
-	for name, v := range map[string]*string{"continuing_subword_prefix": f.Model.Prefix, "end_of_word_suffix": f.Model.Suffix} {
+	for name, v := range map[string]*string{"continuing_subword_prefix": f.Model.Prefix,
+		"end_of_word_suffix": f.Model.Suffix} {
 		if v != nil && *v != "" {
 			return fmt.Errorf("tokenizer.json: model.%s %q is not supported", name, *v)
 		}
@@ -194,8 +196,8 @@ func (t *Tokenizer) build(f *file) error {
 	return err
 }
 
-// buildIDs assigns ids to added tokens as the library does: an id the vocabulary knows is kept, else the next free
-// one is taken in file order. The "id" field of the file is only what the writer saw.
+// buildIDs assigns ids to added tokens as the library does: an id the vocabulary knows is kept, else the
+// next free one is taken in file order. The "id" field of the file is only what the writer saw.
 func (t *Tokenizer) buildIDs(f *file) error {
 	t.ids = make(map[string]int32, len(f.Model.Vocab)+len(f.AddedTokens))
 	top := int32(-1)

@@ -21,7 +21,8 @@ const (
 	pieceByte    = 6
 )
 
-// sentencePiece is what a SentencePiece .model holds, a protocol buffer (sentencepiece_model.proto): the fields that decide how text is cut.
+// sentencePiece is what a SentencePiece .model holds, a protocol buffer (sentencepiece_model.proto): the
+// fields that decide how text is cut.
 type sentencePiece struct {
 	pieces      []spPiece
 	bpe         bool
@@ -153,9 +154,11 @@ func eachField(b []byte, use func(n protowire.Number, v uint64, s []byte) error)
 	return nil
 }
 
-// file makes of a model what tokenizer.json would hold. Control pieces and those of the user are found in text as whole.
+// file makes of a model what tokenizer.json would hold. Control pieces and those of the user are found in
+// text as whole.
 func (m *sentencePiece) file() (*file, error) {
-	f := &file{Model: modelFile{Type: "Unigram", Vocab: map[string]int32{}, ByteFallback: m.byteBack, FuseUnk: true, Single: true}}
+	f := &file{Model: modelFile{Type: "Unigram", Vocab: map[string]int32{}, ByteFallback: m.byteBack,
+		FuseUnk: true, Single: true}}
 	unk := int32(m.unk)
 	f.Model.UnkID = &unk
 	if m.bpe {
@@ -180,7 +183,8 @@ func (m *sentencePiece) file() (*file, error) {
 				f.Model.Ranks[p.text] = int32(rank)
 			}
 		case pieceControl, pieceUser, pieceUnknown:
-			f.AddedTokens = append(f.AddedTokens, addedToken{ID: int32(i), Content: p.text, Special: p.kind != pieceUser})
+			f.AddedTokens = append(f.AddedTokens, addedToken{ID: int32(i), Content: p.text,
+				Special: p.kind != pieceUser})
 		}
 		f.Model.Pieces = append(f.Model.Pieces, scored{p.text, float64(p.score), false})
 		if p.kind != pieceNormal {

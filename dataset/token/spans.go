@@ -34,7 +34,8 @@ func (t *Tokenizer) encodeSpans(text string, spans [][2]int) ([]int32, []bool) {
 	return c.ids, mask
 }
 
-// spanCoder encodes and follows where each token lies in the normalized text, and where the bounds went there.
+// spanCoder encodes and follows where each token lies in the normalized text, and where the bounds went
+// there.
 type spanCoder struct {
 	t            *Tokenizer
 	s            *scratch
@@ -57,7 +58,8 @@ func (c *spanCoder) emit(id int32, size int) {
 	c.ids = append(c.ids, id)
 	c.starts = append(c.starts, c.pos)
 	c.pos += size
-	c.ends = append(c.ends, max(c.pos, c.starts[len(c.starts)-1]+1)) // a prefix space goes with what follows it
+	// a prefix space goes with what follows it
+	c.ends = append(c.ends, max(c.pos, c.starts[len(c.starts)-1]+1))
 }
 
 // added handles an added token, which stands at offset of the given text.
@@ -87,8 +89,9 @@ func (c *spanCoder) normalized(p part, offset int) {
 	c.pos = start + len(whole)
 }
 
-// place emits the ids of a stretch of size bytes. Tokens may hold more than the stretch: what is over was put in front
-// (a prefix space). Where they hold less, because text was unknown or dropped, the last ones are taken to end early.
+// place emits the ids of a stretch of size bytes. Tokens may hold more than the stretch: what is over was
+// put in front (a prefix space). Where they hold less, because text was unknown or dropped, the last ones
+// are taken to end early.
 func (c *spanCoder) place(ids []int32, size int) {
 	over, end := -size, c.pos+size
 	for _, id := range ids {
@@ -103,8 +106,8 @@ func (c *spanCoder) place(ids []int32, size int) {
 	c.pos = end
 }
 
-// sizeOf is how many bytes of normalized text a token stands for. A mark that Metaspace wrote stands for a space; one
-// that was in the text itself counts as one too, which may shift a boundary by a token.
+// sizeOf is how many bytes of normalized text a token stands for. A mark that Metaspace wrote stands for a
+// space; one that was in the text itself counts as one too, which may shift a boundary by a token.
 func (t *Tokenizer) sizeOf(id int32) int {
 	tok := t.tokens[id]
 	if t.byteLevel {

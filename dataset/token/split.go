@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// splitter is one pre-tokenizer: it yields the pieces of text in order. first says that text starts where the whole
-// input starts, which Metaspace's "first" scheme asks for.
+// splitter is one pre-tokenizer: it yields the pieces of text in order. first says that text starts where
+// the whole input starts, which Metaspace's "first" scheme asks for.
 type splitter interface {
 	split(text string, first bool, yield func(piece string, first bool))
 }
@@ -41,7 +41,8 @@ func parseSplits(raw json.RawMessage) (splits []splitter, byteLevel bool, err er
 			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %w", err)
 		}
 		if byteLevel {
-			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %s after ByteLevel is not supported", typ)
+			return nil, false, fmt.Errorf("tokenizer.json: pre_tokenizer: %s after ByteLevel is not "+
+				"supported", typ)
 		}
 		byteLevel = typ == "ByteLevel"
 		more, err := parseOneSplit(typ, l)
@@ -66,7 +67,8 @@ func parseOneSplit(typ string, raw json.RawMessage) ([]splitter, error) {
 	case "Metaspace":
 		return f.metaspaceSplit()
 	case "Digits":
-		return charSplit(inClass("Digits"), map[bool]string{true: "Isolated", false: "Contiguous"}[f.IndividualDigits])
+		return charSplit(inClass("Digits"),
+			map[bool]string{true: "Isolated", false: "Contiguous"}[f.IndividualDigits])
 	case "Punctuation":
 		if f.Behavior == "" {
 			f.Behavior = "Isolated"
@@ -186,8 +188,9 @@ const (
 	contiguous
 )
 
-var behaviors = map[string]behavior{"Isolated": isolated, "Removed": removed, "MergedWithPrevious": mergedWithPrevious,
-	"MergedWithNext": mergedWithNext, "Contiguous": contiguous}
+var behaviors = map[string]behavior{"Isolated": isolated, "Removed": removed,
+	"MergedWithPrevious": mergedWithPrevious,
+	"MergedWithNext":     mergedWithNext, "Contiguous": contiguous}
 
 func parseBehavior(name string) (behavior, error) {
 	b, ok := behaviors[name]

@@ -23,7 +23,8 @@ func pieces(s splitter, text string) (out []string) {
 
 // The hand-written scanners cut as their expressions do in a regular-expression engine.
 func TestScannersEqualRegex(t *testing.T) {
-	for regex, scan := range map[string]scanner{regexLlama3: knownScanners[regexLlama3], regexQwen2: knownScanners[regexQwen2], regexGPT2: scanGPT2} {
+	for regex, scan := range map[string]scanner{regexLlama3: knownScanners[regexLlama3],
+		regexQwen2: knownScanners[regexQwen2], regexGPT2: scanGPT2} {
 		find, err := compileRegex(regex)
 		require.NoError(t, err)
 		for _, s := range goldenText(t) {
@@ -33,7 +34,8 @@ func TestScannersEqualRegex(t *testing.T) {
 }
 
 func FuzzScannersEqualRegex(f *testing.F) {
-	for _, s := range []string{"don't 'LL 'ſ", " \n \r x\t\ty", "123456 ٣٤٥٦", "a\u0301 é ①", "...\n\n!!\r", "\u00a0\u2003 \u3000a"} {
+	for _, s := range []string{"don't 'LL 'ſ", " \n \r x\t\ty", "123456 ٣٤٥٦", "a\u0301 é ①", "...\n\n!!\r",
+		"\u00a0\u2003 \u3000a"} {
 		f.Add(s)
 	}
 	find := map[string]finder{}
@@ -48,7 +50,8 @@ func FuzzScannersEqualRegex(f *testing.F) {
 	})
 }
 
-// TestCutsBesideEveryCharacter: pre-tokenizers cut, and normalizers change, every character of Unicode as the library does.
+// TestCutsBesideEveryCharacter: pre-tokenizers cut, and normalizers change, every character of Unicode as
+// the library does.
 func TestCutsBesideEveryCharacter(t *testing.T) {
 	b, err := os.ReadFile("testdata/cuts_all.json")
 	require.NoError(t, err)
@@ -108,7 +111,8 @@ func TestBehaviors(t *testing.T) {
 	} {
 		b, err := parseBehavior(name)
 		require.NoError(t, err)
-		require.Equal(t, want, pieces(&cutter{find: literalFinder("-"), behavior: b}, "the-final--countdown"), name)
+		require.Equal(t, want, pieces(&cutter{find: literalFinder("-"), behavior: b},
+			"the-final--countdown"), name)
 	}
 }
 

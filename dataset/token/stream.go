@@ -2,8 +2,9 @@ package token
 
 import "strings"
 
-// Stream decodes ids one at a time, for showing text while it is sampled. The texts it returns, joined, are what
-// Decode returns for all the ids together, except that a character is held back until all its bytes have come.
+// Stream decodes ids one at a time, for showing text while it is sampled. The texts it returns, joined, are
+// what Decode returns for all the ids together, except that a character is held back until all its bytes
+// have come.
 type Stream struct {
 	tok         *Tokenizer
 	skipSpecial bool
@@ -12,8 +13,8 @@ type Stream struct {
 	prefix      string  // text of ids[:shown]
 }
 
-// streamHoldMax is how many ids may wait for the rest of a character: no UTF-8 sequence is longer, so what is still
-// broken then stays broken and is shown as U+FFFD.
+// streamHoldMax is how many ids may wait for the rest of a character: no UTF-8 sequence is longer, so what
+// is still broken then stays broken and is shown as U+FFFD.
 const streamHoldMax = 8
 
 // NewStream starts a text. With skipSpecial, special tokens give no text.
@@ -38,8 +39,8 @@ func (s *Stream) Flush() string {
 	return out
 }
 
-// show returns what text adds to the context, and makes the ids just shown the context of the next ones: decoders
-// that treat the start of a text in their own way (a stripped space) then do so only once.
+// show returns what text adds to the context, and makes the ids just shown the context of the next ones:
+// decoders that treat the start of a text in their own way (a stripped space) then do so only once.
 func (s *Stream) show(text string) string {
 	added := strings.TrimPrefix(text, s.prefix)
 	if added == "" {

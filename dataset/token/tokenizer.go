@@ -1,13 +1,14 @@
-// Package token turns text into token ids and back, as Hugging Face's `tokenizer.json` prescribes, and conversations
-// into text by a model's chat template.
+// Package token turns text into token ids and back, as Hugging Face's `tokenizer.json` prescribes, and
+// conversations into text by a model's chat template.
 //
-// Ids are those of the Python library `tokenizers` 0.23: the file is read as a chain of added-token matching, normalizers,
-// pre-tokenizers, a model (BPE, Unigram, WordPiece or WordLevel), a post-processor and decoders. A part that is not known is an error
-// that names it. Truncation and padding sections are ignored: lengths are the packer's business. Classes of characters are those of that
-// library too (unicode.txt), not those of Go.
+// Ids are those of the Python library `tokenizers` 0.23: the file is read as a chain of added-token
+// matching, normalizers, pre-tokenizers, a model (BPE, Unigram, WordPiece or WordLevel), a post-processor
+// and decoders. A part that is not known is an error that names it. Truncation and padding sections are
+// ignored: lengths are the packer's business. Classes of characters are those of that library too
+// (unicode.txt), not those of Go.
 //
-// Folders without a tokenizer.json are read by the files that models came with: SentencePiece's and tiktoken's tokenizer.model,
-// qwen.tiktoken and tekken.json.
+// Folders without a tokenizer.json are read by the files that models came with: SentencePiece's and
+// tiktoken's tokenizer.model, qwen.tiktoken and tekken.json.
 //
 // Encoding reads only immutable tables, so a Tokenizer serves any number of goroutines at once.
 package token
@@ -70,10 +71,11 @@ func Parse(b []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Encode returns the ids of text. With addSpecial the post-processor's tokens (BOS and the like) are added, as the
-// Python library's encode does by default. Bytes that are not UTF-8 are read as U+FFFD, one for each maximal invalid
-// stretch. Text of any length is taken; work is O(n log n) in the length of the longest piece. It panics with a *SlowError where a pattern
-// of the tokenizer does not come to an end; see TryEncode.
+// Encode returns the ids of text. With addSpecial the post-processor's tokens (BOS and the like) are added,
+// as the Python library's encode does by default. Bytes that are not UTF-8 are read as U+FFFD, one for each
+// maximal invalid stretch. Text of any length is taken; work is O(n log n) in the length of the longest
+// piece. It panics with a *SlowError where a pattern of the tokenizer does not come to an end; see
+// TryEncode.
 func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	if !utf8.ValidString(text) {
 		text = lossyUTF8([]byte(text))
@@ -89,7 +91,8 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	return out
 }
 
-// TryEncode is Encode, with an error for a text on which a pattern of the tokenizer does not come to an end: a *SlowError.
+// TryEncode is Encode, with an error for a text on which a pattern of the tokenizer does not come to an end:
+// a *SlowError.
 func (t *Tokenizer) TryEncode(text string, addSpecial bool) (ids []int32, err error) {
 	defer notSlow(&err)
 	return t.Encode(text, addSpecial), nil
@@ -106,8 +109,8 @@ func notSlow(err *error) {
 	}
 }
 
-// EncodeRest returns the ids of a text that stands behind another, at the start of a line or of a word: without the tokens and
-// the space that come in front of a whole text. It implements dataset.Continuer.
+// EncodeRest returns the ids of a text that stands behind another, at the start of a line or of a word:
+// without the tokens and the space that come in front of a whole text. It implements dataset.Continuer.
 func (t *Tokenizer) EncodeRest(text string) (ids []int32, err error) {
 	defer notSlow(&err)
 	if text == "" {
@@ -138,11 +141,12 @@ func (t *Tokenizer) runSplits(s *scratch, level int, text string, first bool) {
 		s.out = t.model.appendIDs(s, s.out, text)
 		return
 	}
-	t.split[level].split(text, first, func(piece string, first bool) { t.runSplits(s, level+1, piece, first) })
+	t.split[level].split(text, first,
+		func(piece string, first bool) { t.runSplits(s, level+1, piece, first) })
 }
 
-// Decode returns the text of ids. With skipSpecial, special tokens are left out. Ids outside the vocabulary are left
-// out too, as the Python library does; bytes that form no UTF-8 come out as U+FFFD.
+// Decode returns the text of ids. With skipSpecial, special tokens are left out. Ids outside the vocabulary
+// are left out too, as the Python library does; bytes that form no UTF-8 come out as U+FFFD.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	if t.byteTokens != nil {
 		return t.decodeBytes(ids, skipSpecial)

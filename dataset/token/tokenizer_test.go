@@ -49,7 +49,8 @@ func TestLongPiece(t *testing.T) {
 // Bytes that are no text are read as U+FFFD, one for each maximal invalid stretch.
 func TestInvalidUTF8(t *testing.T) {
 	tok, _ := loadGolden(t, "llama3")
-	for in, want := range map[string]string{"a\xffb": "a\uFFFDb", "\xe4\xbd": "\uFFFD", "\xf0\x9f\x98x": "\uFFFDx", "\xed\xa0\x80": "\uFFFD\uFFFD\uFFFD",
+	for in, want := range map[string]string{"a\xffb": "a\uFFFDb", "\xe4\xbd": "\uFFFD",
+		"\xf0\x9f\x98x": "\uFFFDx", "\xed\xa0\x80": "\uFFFD\uFFFD\uFFFD",
 		"\xc0\x80": "\uFFFD\uFFFD", "\xf4\x90\x80\x80": "\uFFFD\uFFFD\uFFFD\uFFFD", "ok\uFFFD": "ok\uFFFD"} {
 		require.Equal(t, want, lossyUTF8([]byte(in)), "%q", in)
 		require.Equal(t, tok.Encode(want, false), tok.Encode(in, false), "%q", in)
@@ -105,7 +106,10 @@ func TestParseRefuses(t *testing.T) {
 
 func TestLoadDir(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, s string) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(s), 0o600)) }
+	write := func(name, s string) {
+		require.NoError(t,
+			os.WriteFile(filepath.Join(dir, name), []byte(s), 0o600))
+	}
 	_, _, err := LoadDir(dir)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	write("tokenizer.json", string(unzip(t, "qwen.tokenizer.json.gz")))

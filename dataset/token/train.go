@@ -12,18 +12,21 @@ import (
 
 // TrainConfig says what tokenizer to train.
 type TrainConfig struct {
-	VocabSize int      // ids in all: 256 bytes, merges, special tokens; fewer where the text has no more pairs
+	// ids in all: 256 bytes, merges, special tokens; fewer where the text has no more pairs
+	VocabSize int
 	Special   []string // special tokens; they take the last ids, in this order
 	MinCount  int      // pairs seen less often are not merged; 0 means 2
 }
 
-// Train learns a byte-level BPE tokenizer from texts and returns its tokenizer.json, cut into pieces as Llama 3 does.
-// The most frequent pair is merged first; among equals the one with the smaller left id, then right id. The result
-// depends on the texts and the config only. Memory grows with the number of distinct pieces.
+// Train learns a byte-level BPE tokenizer from texts and returns its tokenizer.json, cut into pieces as
+// Llama 3 does. The most frequent pair is merged first; among equals the one with the smaller left id, then
+// right id. The result depends on the texts and the config only. Memory grows with the number of distinct
+// pieces.
 func Train(cfg TrainConfig, texts iter.Seq[string]) ([]byte, error) {
 	room := cfg.VocabSize - 256 - len(cfg.Special)
 	if room < 0 || cfg.VocabSize > idMax {
-		return nil, fmt.Errorf("train tokenizer: vocabulary of %d; it must hold 256 bytes and %d special tokens, and at most %d ids", cfg.VocabSize, len(cfg.Special), idMax)
+		return nil, fmt.Errorf("train tokenizer: vocabulary of %d; it must hold 256 bytes and %d "+
+			"special tokens, and at most %d ids", cfg.VocabSize, len(cfg.Special), idMax)
 	}
 	if cfg.MinCount == 0 {
 		cfg.MinCount = 2
@@ -58,9 +61,10 @@ type trainer struct {
 	counts  []int
 	pairs   map[uint64]*pairStat
 	queue   pairQueue
-	symbols [][]byte         // bytes of each id
-	byBytes map[string]int32 // ids of the merged symbols: two merges may give the same bytes, and then the same id
-	done    map[uint64]bool  // pairs in merges
+	symbols [][]byte // bytes of each id
+	// ids of the merged symbols: two merges may give the same bytes, and then the same id
+	byBytes map[string]int32
+	done    map[uint64]bool // pairs in merges
 	merges  [][2]int32
 }
 
@@ -212,7 +216,8 @@ func (t *trainer) write(special []string) ([]byte, error) {
 		vocab[alphabetOf(b)] = int32(id)
 	}
 	if len(vocab) != len(t.symbols) {
-		panic(fmt.Sprintf("token: training made %d symbols of %d different byte strings", len(t.symbols), len(vocab)))
+		panic(fmt.Sprintf("token: training made %d symbols of %d different byte strings", len(t.symbols),
+			len(vocab)))
 	}
 	pairs := make([][2]string, len(t.merges))
 	for i, m := range t.merges {
@@ -229,7 +234,8 @@ func (t *trainer) write(special []string) ([]byte, error) {
 func encodeFile(vocab map[string]int32, merges [][2]string, tokens []addedToken) ([]byte, error) {
 	type object = map[string]any
 	level := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
-	split := object{"type": "Split", "pattern": object{"Regex": regexLlama3}, "behavior": "Isolated", "invert": false}
+	split := object{"type": "Split", "pattern": object{"Regex": regexLlama3}, "behavior": "Isolated",
+		"invert": false}
 	doc := struct {
 		Version       string       `json:"version"`
 		Truncation    *int         `json:"truncation"`
@@ -240,9 +246,12 @@ func encodeFile(vocab map[string]int32, merges [][2]string, tokens []addedToken)
 		PostProcessor object       `json:"post_processor"`
 		Decoder       object       `json:"decoder"`
 		Model         object       `json:"model"`
-	}{Version: "1.0", Added: tokens, PreTokenizer: object{"type": "Sequence", "pretokenizers": []any{split, level}}, PostProcessor: level, Decoder: level,
-		Model: object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-			"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": merges}}
+	}{Version: "1.0", Added: tokens, PreTokenizer: object{"type": "Sequence",
+		"pretokenizers": []any{split, level}}, PostProcessor: level, Decoder: level,
+		Model: object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil,
+			"end_of_word_suffix": nil,
+			"fuse_unk":           false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab,
+			"merges": merges}}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

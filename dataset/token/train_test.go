@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/trained.tokenizer.json.gz; then run bench/golden/token_golden.py, which adds the library's ids")
+var rewrite = flag.Bool("rewrite", false,
+	"write testdata/trained.tokenizer.json.gz; then run bench/golden/token_golden.py, which adds the "+
+		"library's ids")
 
-// Training is deterministic: the file of testdata comes out again byte for byte. TestGolden has the Python library
-// read that file and encode with it.
+// Training is deterministic: the file of testdata comes out again byte for byte. TestGolden has the Python
+// library read that file and encode with it.
 func TestTrainDeterministic(t *testing.T) {
 	cfg := TrainConfig{VocabSize: 1200, Special: []string{"<|endoftext|>", "<|pad|>"}}
 	got, err := Train(cfg, slices.Values(goldenText(t)))
@@ -36,14 +38,17 @@ func TestTrainDeterministic(t *testing.T) {
 
 // Merges come in order of count, then of ids, on a text small enough to do by hand.
 func TestTrainByHand(t *testing.T) {
-	b, err := Train(TrainConfig{VocabSize: 260}, slices.Values([]string{"abab", " abab", " ab", " cd", " cd"}))
+	b, err := Train(TrainConfig{VocabSize: 260},
+		slices.Values([]string{"abab", " abab", " ab", " cd", " cd"}))
 	require.NoError(t, err)
 	tok, err := Parse(b)
 	require.NoError(t, err)
-	// (a,b) comes 5 times; then (space,ab), (ab,ab), (space,c) and (c,d) twice each: the space (32) is the smallest
-	// left id, and c (99) a smaller right one than ab (256). With " c" (257) made, (space,ab) is still before (257,d).
+	// (a,b) comes 5 times; then (space,ab), (ab,ab), (space,c) and (c,d) twice each: the space (32) is the
+	// smallest left id, and c (99) a smaller right one than ab (256). With " c" (257) made, (space,ab) is
+	// still before (257,d).
 	require.Equal(t, []string{"ab", " c", " ab", " cd"}, []string{
-		tok.Decode([]int32{256}, false), tok.Decode([]int32{257}, false), tok.Decode([]int32{258}, false), tok.Decode([]int32{259}, false)})
+		tok.Decode([]int32{256}, false), tok.Decode([]int32{257}, false), tok.Decode([]int32{258}, false),
+		tok.Decode([]int32{259}, false)})
 	require.Equal(t, 260, tok.VocabSize())
 }
 

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// unigram is the model of SentencePiece's unigram language model (Kudo, arXiv:1804.10959): of all ways to cut a piece into tokens it takes
-// the likeliest, found with the Viterbi algorithm.
+// unigram is the model of SentencePiece's unigram language model (Kudo, arXiv:1804.10959): of all ways to
+// cut a piece into tokens it takes the likeliest, found with the Viterbi algorithm.
 type unigram struct {
 	words        matcher
 	scores       []float64
@@ -24,14 +24,17 @@ type unigram struct {
 const unkPenalty = 10
 
 func newUnigram(f *modelFile) (*unigram, error) {
-	m := &unigram{ids: f.Vocab, unk: -1, byteFallback: f.ByteFallback, unkScore: math.Inf(1), single: f.Single}
+	m := &unigram{ids: f.Vocab, unk: -1, byteFallback: f.ByteFallback, unkScore: math.Inf(1),
+		single: f.Single}
 	if f.UnkID != nil {
 		if m.unk = *f.UnkID; m.unk < 0 || int(m.unk) >= len(f.Pieces) {
-			return nil, fmt.Errorf("tokenizer.json: model.unk_id %d is outside of the vocabulary of %d", m.unk, len(f.Pieces))
+			return nil, fmt.Errorf("tokenizer.json: model.unk_id %d is outside of the vocabulary of %d",
+				m.unk, len(f.Pieces))
 		}
 	}
 	if f.UnkID == nil && !f.ByteFallback {
-		return nil, fmt.Errorf("tokenizer.json: model.unk_id is not given: there is no token for unknown characters")
+		return nil, fmt.Errorf("tokenizer.json: model.unk_id is not given: there is no token for " +
+			"unknown characters")
 	}
 	for i, p := range f.Pieces {
 		if math.IsNaN(p.Score) || math.IsInf(p.Score, 0) {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// wordPiece is BERT's model: from the start of a word on it takes the longest token, again and again. A word of which any part is
-// unknown is unknown as a whole.
+// wordPiece is BERT's model: from the start of a word on it takes the longest token, again and again. A word
+// of which any part is unknown is unknown as a whole.
 type wordPiece struct {
 	ids    map[string]int32
 	prefix string // of tokens that go on within a word

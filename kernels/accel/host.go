@@ -24,7 +24,8 @@ var told struct {
 // onHost runs a call on the processor: operands are copied there and results back.
 func (d *Device) onHost(c *kernels.Call) error {
 	if d.absent.Strict {
-		return fmt.Errorf("the device does not have this operation for %v, and operations of the processor are not wanted", c.In)
+		return fmt.Errorf("the device does not have this operation for %v, and operations of the "+
+			"processor are not wanted", c.In)
 	}
 	d.tell(c.Op)
 	var err error
@@ -86,5 +87,6 @@ func (d *Device) tell(op kernels.Op) {
 	}
 	told.ops[key] = true
 	fmt.Fprintf(d.absent.Tell,
-		"%s: operation %s runs on the processor, with copies there and back: the device does not have it\n", d.drv.Name(), op)
+		"%s: operation %s runs on the processor, with copies there and back: the device does not have it\n",
+		d.drv.Name(), op)
 }

@@ -74,7 +74,8 @@ func (m *memory) grow(n int) (*block, error) {
 		used, have = used+b.Used(), have+b.size
 	}
 	return nil, fmt.Errorf("%w; %s of the %s that this rank took are in use: lower train.micro_batch, "+
-		"set plan.recompute=full, or end what else uses the device", err, tensor.Bytes(int64(used)), tensor.Bytes(int64(have)))
+		"set plan.recompute=full, or end what else uses the device", err, tensor.Bytes(int64(used)),
+		tensor.Bytes(int64(have)))
 }
 
 // shrink gives back blocks that nothing uses.

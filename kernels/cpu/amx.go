@@ -7,18 +7,21 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Products of bfloat16 on AMX, or on vectors of pairs (AVX512_BF16): blocks of 32 by 32 in four tiles, 32 elements of the sum at a time. Both operands are
-// packed in panels of 32 rows or columns, each as two halves of 16 and those as tiles of 1 KiB along the sum; the left
-// one is read in place where its layout allows. A task keeps its block of the result, in float32 tiles, in second-level
-// cache while it runs along the sum.
+// Products of bfloat16 on AMX, or on vectors of pairs (AVX512_BF16): blocks of 32 by 32 in four tiles, 32
+// elements of the sum at a time. Both operands are packed in panels of 32 rows or columns, each as two
+// halves of 16 and those as tiles of 1 KiB along the sum; the left one is read in place where its layout
+// allows. A task keeps its block of the result, in float32 tiles, in second-level cache while it runs along
+// the sum.
 const (
-	amxSide   = 32
-	tileHalf  = 512 // elements of a tile
-	amxRows   = 384 // rows and columns of a task's block of the result
-	amxCols   = 512
-	amxSum    = 512 // part of the sum that is done at a time; bits do not depend on it, since all sums run in order
-	amxPanels = 8   // panels that one task packs
-	// inPlaceMax is the longest row in bytes that is read in place: longer strides waste the first-level cache.
+	amxSide  = 32
+	tileHalf = 512 // elements of a tile
+	amxRows  = 384 // rows and columns of a task's block of the result
+	amxCols  = 512
+	// part of the sum that is done at a time; bits do not depend on it, since all sums run in order
+	amxSum    = 512
+	amxPanels = 8 // panels that one task packs
+	// inPlaceMax is the longest row in bytes that is read in place: longer strides waste the first-level
+	// cache.
 	inPlaceMax = 6 << 10
 	// pastCaches is the size in bytes from which on results are written past the caches.
 	pastCaches = 4 << 20
@@ -78,8 +81,8 @@ type amxPlan struct {
 // panel is the elements of a packed panel.
 func (g *amxPlan) panel() int { return 2 * halfLen(g.ks) }
 
-// halfLen is the elements of half a packed panel of ks tiles. Lengths of tiles alone are powers of two for most models: the panels
-// that are written in turns would then lie in one set of each cache.
+// halfLen is the elements of half a packed panel of ks tiles. Lengths of tiles alone are powers of two for
+// most models: the panels that are written in turns would then lie in one set of each cache.
 func halfLen(ks int) int { return ks*tileHalf + amxSide }
 
 // amxGemm is gemm for two operands of bfloat16.
@@ -110,7 +113,8 @@ func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
 	runtime.KeepAlive(g)
 }
 
-// amxGrid cuts the result into tasks of like size, at least a few for each thread and as many for one as for another.
+// amxGrid cuts the result into tasks of like size, at least a few for each thread and as many for one as for
+// another.
 func (b *Backend) amxGrid(m, n int, then bool) (rows, cols int) {
 	t := len(b.team.workers)
 	if then {
@@ -128,7 +132,8 @@ func (b *Backend) amxGrid(m, n int, then bool) (rows, cols int) {
 	return b.even(m, rows, ceilDiv(n, cols)), roundUp(ceilDiv(n, ceilDiv(n, cols)), amxSide)
 }
 
-// even is about the given rows of m for a task, so that the tasks, beside others on each row, can be shared evenly among the threads.
+// even is about the given rows of m for a task, so that the tasks, beside others on each row, can be shared
+// evenly among the threads.
 func (b *Backend) even(m, rows, beside int) int {
 	blocks := ceilDiv(m, rows)
 	for t := len(b.team.workers); blocks*beside%t != 0 && blocks*amxSide < m; {
@@ -172,7 +177,8 @@ func (w *worker) amxBlock(g *amxPlan, i0, i1, j0, j1 int) {
 		for p := range panels {
 			tiles := c[p*blocks*1024:]
 			right := address(g.pb) + uintptr((j0/amxSide+p)*g.panel()*2+s*1024)
-			args.a, args.b, args.c, args.next = left+uintptr(s*args.aStep), right, address(tiles), right+uintptr(g.panel()*2)
+			args.a, args.b, args.c, args.next = left+uintptr(s*args.aStep), right, address(tiles),
+				right+uintptr(g.panel()*2)
 			w.amxPanel(g, &args, tiles, i0, i1, j0+p*amxSide, s+step >= g.ks)
 		}
 	}
@@ -189,8 +195,8 @@ func (g *amxPlan) size() int {
 	return 2
 }
 
-// amxPanel runs the blocks of one panel of b. The last part of the sum is also written to the result: directly for whole
-// blocks, through plain code at the border.
+// amxPanel runs the blocks of one panel of b. The last part of the sum is also written to the result:
+// directly for whole blocks, through plain code at the border.
 func (w *worker) amxPanel(g *amxPlan, args *amxArgs, tiles []float32, i0, i1, j int, last bool) {
 	n, whole := ceilDiv(i1-i0, amxSide), 0
 	if last && g.ks > 0 && g.n-j >= amxSide {
@@ -224,7 +230,8 @@ func (g *amxPlan) mode() int {
 		return amxAdd
 	case g.r.v.d == tensor.F32:
 		return amxF32
-	case g.r.then == nil && g.m*g.n*2 >= pastCaches && g.r.ld%amxSide == 0 && address(g.r.v.h)%tensor.Align == 0:
+	case g.r.then == nil && g.m*g.n*2 >= pastCaches && g.r.ld%amxSide == 0 &&
+		address(g.r.v.h)%tensor.Align == 0:
 		return amxPast
 	}
 	return amxBF16

@@ -7,7 +7,8 @@ func floats(v []uint16) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(v))), cap(v)/2)
 }
 
-// amxRight packs n panels of 32 columns of the right operand, from j on: tiles of pairs along the sum by 16 columns.
+// amxRight packs n panels of 32 columns of the right operand, from j on: tiles of pairs along the sum by 16
+// columns.
 func (w *worker) amxRight(dst []uint16, panels int, y matrix, j, n, k int) {
 	ks := ceilDiv(k, amxSide)
 	if y.trans {
@@ -30,7 +31,8 @@ type evenRows struct {
 	ld int
 }
 
-// wholeRows is 16 rows from i of m, readable up to a multiple of 32: in place, or as a copy filled up with zeros.
+// wholeRows is 16 rows from i of m, readable up to a multiple of 32: in place, or as a copy filled up with
+// zeros.
 func (w *worker) wholeRows(x matrix, i, m, k int) evenRows {
 	if i+16 <= m && k%amxSide == 0 && x.ld%2 == 0 {
 		return evenRows{x.v.h[i*x.ld:], x.ld}
@@ -44,8 +46,8 @@ func (w *worker) wholeRows(x matrix, i, m, k int) evenRows {
 	return evenRows{s, ld}
 }
 
-// pairRows interleaves pairs of rows [p0, p1) of a column-major operand in panels of 32 columns from j of n, filled up with
-// zeros to a multiple of 32 rows.
+// pairRows interleaves pairs of rows [p0, p1) of a column-major operand in panels of 32 columns from j of n,
+// filled up with zeros to a multiple of 32 rows.
 func (w *worker) pairRows(lo, hi []uint16, next, panels int, y matrix, j, n, p0, p1 int) {
 	whole := 0
 	if j+panels*amxSide <= n {
@@ -69,7 +71,8 @@ func (w *worker) pairRows(lo, hi []uint16, next, panels int, y matrix, j, n, p0,
 // turnRows is the rows that amxLeft interleaves at a time before it turns them.
 const turnRows = 256
 
-// amxLeft packs panels of 32 rows of the left operand, from i on: tiles of 16 rows by 32 elements along the sum.
+// amxLeft packs panels of 32 rows of the left operand, from i on: tiles of 16 rows by 32 elements along the
+// sum.
 func (w *worker) amxLeft(dst []uint16, panels int, x matrix, i, m, k int) {
 	ks := ceilDiv(k, amxSide)
 	defer w.arena.release(w.arena.mark())
@@ -78,7 +81,8 @@ func (w *worker) amxLeft(dst []uint16, panels int, x matrix, i, m, k int) {
 			mark := w.arena.mark()
 			rows := w.wholeRows(x, i+16*h, m, k)
 			for t := range ks {
-				w.k.copyRows(floats(dst[h*halfLen(ks)+t*tileHalf:]), floats(rows.h[t*amxSide:]), rows.ld/2, 16)
+				w.k.copyRows(floats(dst[h*halfLen(ks)+t*tileHalf:]), floats(rows.h[t*amxSide:]),
+					rows.ld/2, 16)
 			}
 			w.arena.release(mark)
 		}
@@ -91,7 +95,8 @@ func (w *worker) amxLeft(dst []uint16, panels int, x matrix, i, m, k int) {
 		w.pairRows(s, s[halfLen(steps):], 2*halfLen(steps), panels, x, i, m, p, end)
 		for h := range 2 * panels {
 			for t := range ceilDiv(end-p, amxSide) {
-				w.k.transpose(floats(dst[h*halfLen(ks)+(p/amxSide+t)*tileHalf:]), 16, floats(s[h*halfLen(steps)+t*tileHalf:]), 16, 1)
+				w.k.transpose(floats(dst[h*halfLen(ks)+(p/amxSide+t)*tileHalf:]), 16,
+					floats(s[h*halfLen(steps)+t*tileHalf:]), 16, 1)
 			}
 		}
 	}

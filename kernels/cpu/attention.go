@@ -11,10 +11,11 @@ import (
 
 // Blocks of attention: scores are computed for some queries by keyBlock keys at a time.
 const (
-	qBlock     = 120 // a multiple of every level's tile
-	qBlockAMX  = 128
-	keyBlock   = 512
-	scoreWidth = keyBlock + 2*line // row length of a block of scores; no power of two, to spread over the cache
+	qBlock    = 120 // a multiple of every level's tile
+	qBlockAMX = 128
+	keyBlock  = 512
+	// row length of a block of scores; no power of two, to spread over the cache
+	scoreWidth = keyBlock + 2*line
 	// rangeMax is the most blocks of queries that share one packing of the keys.
 	rangeMax = 16
 )
@@ -47,7 +48,8 @@ type attn struct {
 
 // attn of a call whose masks are the operands from mask on.
 func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call, mask int) attn {
-	a := attn{q: q, k: k, v: v, scale: float32(c.Attr.F[0]), cap: float32(c.Attr.F[1]), causal: c.Attr.I[0], window: c.Attr.I[1], block: qBlock, step: keyBlock}
+	a := attn{q: q, k: k, v: v, scale: float32(c.Attr.F[0]), cap: float32(c.Attr.F[1]), causal: c.Attr.I[0],
+		window: c.Attr.I[1], block: qBlock, step: keyBlock}
 	if a.mask = newMask(c, mask); a.mask != nil {
 		a.step = maskStep
 	}
@@ -124,8 +126,8 @@ func (b *Backend) attend(a *attn, c *kernels.Call) {
 	b.shareWork(len(a.tasks), a.total(), func(w *worker, i int) { w.attend(a, &a.tasks[i], o, lse) })
 }
 
-// queryBlocks is how many blocks of queries a task takes: as many as leave several tasks for each thread. Blocks do not
-// see each other, so no bit depends on it.
+// queryBlocks is how many blocks of queries a task takes: as many as leave several tasks for each thread.
+// Blocks do not see each other, so no bit depends on it.
 func (b *Backend) queryBlocks(a *attn, cuQ []int32) int {
 	if len(b.team.workers) == 1 || len(cuQ) < 2 {
 		return rangeMax
@@ -145,8 +147,8 @@ func clearBeyond(t *tensor.Tensor, cu []int32) {
 	clear(t.Bytes()[int(cu[len(cu)-1])*row:])
 }
 
-// attnState is the state of one task of the forward pass: a running maximum and sum for each query (online softmax), in powers
-// of two.
+// attnState is the state of one task of the forward pass: a running maximum and sum for each query (online
+// softmax), in powers of two.
 type attnState struct {
 	*attn
 	t             *attnTask
@@ -180,7 +182,8 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 		s.seen = make([]bool, n)
 	}
 	lo, hi := a.visible(t, t.from, n)
-	for s.k0 = lo / a.step * a.step; s.k0 < hi; s.k0 += a.step { // blocks begin at the same keys in every task
+	// blocks begin at the same keys in every task
+	for s.k0 = lo / a.step * a.step; s.k0 < hi; s.k0 += a.step {
 		m := w.arena.mark()
 		s.keys = min(a.step, hi-s.k0)
 		if a.mask != nil && !s.rows.fill(a, t, t.from, t.to, s.k0, s.keys, s.seen) {
@@ -236,8 +239,8 @@ func (w *worker) attendBlock(s *attnState, j int) {
 	}
 }
 
-// softmaxRow turns row i of scores, of the given query, into exponentials below a running maximum; what the query may not see
-// is exactly 0 as far as its tile's columns go.
+// softmaxRow turns row i of scores, of the given query, into exponentials below a running maximum; what the
+// query may not see is exactly 0 as far as its tile's columns go.
 func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc []float32) {
 	e, row := s.ext.of(i, w.tileSide(s.attn)), s.scores[i*scoreWidth:]
 	scale := s.scale * log2e
@@ -264,11 +267,12 @@ func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc [
 	*sum += part
 }
 
-// cappedScale is the power of two that a sigmoid counts: scores under a soft cap are cap·tanh(u) = 2·cap·sigmoid(2u) - cap, of which the
-// constant cancels but in lse.
+// cappedScale is the power of two that a sigmoid counts: scores under a soft cap are cap·tanh(u) =
+// 2·cap·sigmoid(2u) - cap, of which the constant cancels but in lse.
 func (a *attn) cappedScale() float32 { return 2 * a.cap * log2e }
 
-// softCap sets x = most·tanh(scale·x/most), and slope, unless it is nil, to the derivative by x without the scale: 1 - tanh².
+// softCap sets x = most·tanh(scale·x/most), and slope, unless it is nil, to the derivative by x without the
+// scale: 1 - tanh².
 func (w *worker) softCap(x, slope []float32, scale, most float32) {
 	w.k.gate(x, x, 2*scale/most, 0) // tanh u = 2·sigmoid(2u) - 1
 	w.k.scale(x, x, 2)
@@ -281,7 +285,8 @@ func (w *worker) softCap(x, slope []float32, scale, most float32) {
 	w.k.scale(x, x, most)
 }
 
-// finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse is -Inf.
+// finishBlock divides by the sums and writes the block; a query that sees no key has sum 0, so that its lse
+// is -Inf.
 func (w *worker) finishBlock(s *attnState, j int, o rowsOf, lse []float32) {
 	t := s.t
 	head, from, n := s.part(t, j)
@@ -313,7 +318,8 @@ func (w *worker) packColumns(r rowsOf, rows int) columns {
 	return columns{v: s, step: w.k.nr, next: next, width: rows}
 }
 
-// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width fits.
+// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width
+// fits.
 func (w *worker) rowColumns(r rowsOf, rows int) columns {
 	if r.v.d == tensor.F32 && r.width%w.k.nr == 0 {
 		return columns{v: r.v.f, step: r.ld, next: w.k.nr, width: r.width, rows: rows}
@@ -327,7 +333,8 @@ func (w *worker) operandRows(r rowsOf, rows int) operand {
 	if r.v.d == tensor.F32 && rows%w.k.mr == 0 {
 		return operand{v: r.v.f, row: r.ld, step: 1, next: w.k.mr * r.ld}
 	}
-	return operand{v: w.copyRows(r, rows, roundUp(rows, w.k.mr), r.width), row: r.width, step: 1, next: w.k.mr * r.width}
+	return operand{v: w.copyRows(r, rows, roundUp(rows, w.k.mr), r.width), row: r.width, step: 1,
+		next: w.k.mr * r.width}
 }
 
 // copyRows copies rows to float32, with zero rows and columns up to the sizes asked for.

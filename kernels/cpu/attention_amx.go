@@ -2,8 +2,8 @@ package cpu
 
 import "runtime"
 
-// Attention on tiles: scores and gradients of scores are made in float32 and rounded to bfloat16 as operands of the next
-// product, as flash attention does on GPUs.
+// Attention on tiles: scores and gradients of scores are made in float32 and rounded to bfloat16 as operands
+// of the next product, as flash attention does on GPUs.
 
 // rightTiles is a packed right operand: panels of 32 columns, ks tiles along the sum in each half.
 type rightTiles struct {
@@ -39,7 +39,8 @@ type leftTiles struct {
 	stride, half, step, next int
 }
 
-// tileRows gives rows of r as a left operand: in place if whole tiles fit, else copied and filled up with zeros.
+// tileRows gives rows of r as a left operand: in place if whole tiles fit, else copied and filled up with
+// zeros.
 func (w *worker) tileRows(r rowsOf, rows int) leftTiles {
 	v, ld := r.v.h, r.ld
 	if rows%amxSide != 0 || r.width%amxSide != 0 {
@@ -53,13 +54,16 @@ func (w *worker) tileRows(r rowsOf, rows int) leftTiles {
 	return leftTiles{v, 2 * ld, 32 * ld, 64, 64 * ld}
 }
 
-// tileSpan computes c (+)= x·y for blocks [i0, i1) of 32 rows and panel p of 32 columns, over tiles [k0, k1) of the sum.
+// tileSpan computes c (+)= x·y for blocks [i0, i1) of 32 rows and panel p of 32 columns, over tiles [k0, k1)
+// of the sum.
 func (w *worker) tileSpan(c []float32, ldc, i0, i1, p, k0, k1 int, x leftTiles, y rightTiles, acc bool) {
 	mark := w.arena.mark()
 	t := w.arena.f32(1024)
-	args := amxArgs{cfg: allTiles, n: i1 - i0, ks: k1 - k0, a: address(x.v) + uintptr(i0*x.next+k0*x.step), aStride: x.stride, aHalf: x.half, aStep: x.step, aNext: x.next,
-		b: address(y.v) + uintptr(4*p*halfLen(y.ks)+k0*1024), bHalf: 2 * halfLen(y.ks), c: address(t), mode: amxF32,
-		dst: address(c[i0*amxSide*ldc+p*amxSide:]), ldd: ldc * 4}
+	args := amxArgs{cfg: allTiles, n: i1 - i0, ks: k1 - k0, a: address(x.v) + uintptr(i0*x.next+k0*x.step),
+		aStride: x.stride, aHalf: x.half, aStep: x.step, aNext: x.next,
+		b: address(y.v) + uintptr(4*p*halfLen(y.ks)+k0*1024), bHalf: 2 * halfLen(y.ks), c: address(t),
+		mode: amxF32,
+		dst:  address(c[i0*amxSide*ldc+p*amxSide:]), ldd: ldc * 4}
 	args.next = args.b + uintptr(4*halfLen(y.ks))
 	if acc {
 		args.mode = amxAdd
@@ -96,8 +100,8 @@ func (w *worker) tileValues(acc []float32, ldc int, s []uint16, l extents, v rig
 	})
 }
 
-// tileGrads adds the gradients through one block. Those of keys and values are summed transposed, so that probabilities
-// are a right operand: interleaving pairs of rows is cheaper than turning them.
+// tileGrads adds the gradients through one block. Those of keys and values are summed transposed, so that
+// probabilities are a right operand: interleaving pairs of rows is cheaper than turning them.
 func (w *worker) tileGrads(g *gradState, q, do rowsOf, dq []float32, n int) {
 	if g.t.queries {
 		w.tileValues(dq, g.dWide, g.dsh, g.ext, g.tiles.k)
@@ -120,7 +124,8 @@ func (w *worker) tileGrads(g *gradState, q, do rowsOf, dq []float32, n int) {
 		w.amxLeft(left, x.wide/amxSide, matrix{v: x.r.v, ld: x.r.ld, trans: true}, 0, x.r.width, n)
 		g.ext.byColumns(amxSide, func(c0, c1, i0, i1 int) {
 			for p := c0 / amxSide; p < c1/amxSide; p++ {
-				w.tileSpan(x.c, keyBlock, 0, x.wide/amxSide, p, i0, i1, leftTiles{left, 64, 2 * halfLen(ks), 1024, 4 * halfLen(ks)}, y, true)
+				w.tileSpan(x.c, keyBlock, 0, x.wide/amxSide, p, i0, i1,
+					leftTiles{left, 64, 2 * halfLen(ks), 1024, 4 * halfLen(ks)}, y, true)
 			}
 		})
 		w.arena.release(m)

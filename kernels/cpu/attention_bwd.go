@@ -15,17 +15,17 @@ type attnGrad struct {
 	delta             []float32 // Σ do·o of every query and head
 }
 
-// gradTask is a part of one sequence and key head: blocks of keys [k0, k1) with blocks of queries [j0, j1), heads counted
-// through, and which gradients to write.
+// gradTask is a part of one sequence and key head: blocks of keys [k0, k1) with blocks of queries [j0, j1),
+// heads counted through, and which gradients to write.
 type gradTask struct {
 	*attnTask
 	k0, k1, j0, j1 int
 	queries, keys  bool
 }
 
-// attentionBwd sums over blocks of keys, heads and blocks of queries in that order, whatever the number of threads. A task
-// is a sequence and key head, or, if there are fewer of those than threads, some of its keys or of its queries: then scores
-// are computed twice, which gives the same bits.
+// attentionBwd sums over blocks of keys, heads and blocks of queries in that order, whatever the number of
+// threads. A task is a sequence and key head, or, if there are fewer of those than threads, some of its keys
+// or of its queries: then scores are computed twice, which gives the same bits.
 func attentionBwd(b *Backend, c *kernels.Call) {
 	b.attendBwd(b.attn(c.In[1], c.In[2], c.In[3], c, 8), c)
 }
@@ -44,7 +44,8 @@ func (b *Backend) attendBwd(at attn, c *kernels.Call) {
 	b.shareWork(len(tasks), 3*a.total(), func(w *worker, i int) { w.attendBwd(a, &tasks[i]) })
 }
 
-// gradTasks cuts the tasks; split tells whether to compute the gradients of queries apart from those of keys.
+// gradTasks cuts the tasks; split tells whether to compute the gradients of queries apart from those of
+// keys.
 func (a *attnGrad) gradTasks(split bool) []gradTask {
 	var l []gradTask
 	for i := range a.tasks {
@@ -125,9 +126,11 @@ func (w *worker) gradKeys(g *gradState, k0 int) {
 	clear(g.dv)
 	if g.mask == nil || g.rows.fill(&g.attn, t.attnTask, 0, t.to, k0, g.keys, nil) {
 		if g.amx {
-			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys), k: w.tilesOf(key, g.keys)}
+			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys),
+				k: w.tilesOf(key, g.keys)}
 		} else {
-			g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys), w.rowColumns(key, g.keys)
+			g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys),
+				w.rowColumns(key, g.keys)
 		}
 		for j := t.j0; j < t.j1; j++ {
 			w.gradBlock(g, j, g.dq[(j-t.j0)*g.block*g.dWide:])
@@ -205,8 +208,8 @@ func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
 	}
 }
 
-// gradRows turns scores into probabilities p, and their gradient dp into that of the scores. What a query may not see is exactly 0
-// in both, as far as its tile's columns go.
+// gradRows turns scores into probabilities p, and their gradient dp into that of the scores. What a query
+// may not see is exactly 0 in both, as far as its tile's columns go.
 func (w *worker) gradRows(g *gradState, head, from, n int) {
 	side := w.tileSide(&g.attn)
 	for i := range n {
@@ -235,7 +238,8 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 		case g.cap > 0:
 			w.cappedGrad(g, p, l, h, lse, g.delta[at], slope)
 		case g.amx:
-			w.k.softGradHalf(g.ph[p+l:p+h], g.dsh[p+l:p+h], x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
+			w.k.softGradHalf(g.ph[p+l:p+h], g.dsh[p+l:p+h], x, y, g.scale*log2e, lse*log2e, g.delta[at],
+				g.scale)
 		default:
 			w.k.softGrad(x, y, x, y, g.scale*log2e, lse*log2e, g.delta[at], g.scale)
 		}
@@ -243,7 +247,8 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 	}
 }
 
-// cappedSlope sets x to the sigmoids s of scores under a soft cap, and slope to s - s²: a quarter of 1 - tanh².
+// cappedSlope sets x to the sigmoids s of scores under a soft cap, and slope to s - s²: a quarter of 1 -
+// tanh².
 func (w *worker) cappedSlope(x, slope []float32, a *attn) {
 	w.k.gate(x, x, 2*a.scale/a.cap, 0)
 	w.k.mul(slope, x, x)
@@ -251,7 +256,8 @@ func (w *worker) cappedSlope(x, slope []float32, a *attn) {
 	w.k.add(slope, slope, x)
 }
 
-// cappedGrad is the same for one row, at p, of scores under a soft cap: their gradient goes through its slope.
+// cappedGrad is the same for one row, at p, of scores under a soft cap: their gradient goes through its
+// slope.
 func (w *worker) cappedGrad(g *gradState, p, l, h int, lse, delta float32, slope []float32) {
 	x, y := g.p[p+l:p+h], g.dp[p+l:p+h]
 	w.k.softGrad(x, y, x, y, g.cappedScale(), (lse+g.cap)*log2e, delta, 4*g.scale)

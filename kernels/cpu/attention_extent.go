@@ -1,14 +1,14 @@
 package cpu
 
-// extent is a range of columns of a block of scores: what some query of a tile of rows may see, in whole tiles. Other tiles are
-// neither computed nor read.
+// extent is a range of columns of a block of scores: what some query of a tile of rows may see, in whole
+// tiles. Other tiles are neither computed nor read.
 type extent struct{ lo, hi int }
 
 // extents are those of the tiles of one block of queries, from its first query on.
 type extents []extent
 
-// tileSide is the rows, and the columns, that extents are rounded to: a tile is a left operand of products, and turned round one of
-// those of the gradients of keys.
+// tileSide is the rows, and the columns, that extents are rounded to: a tile is a left operand of products,
+// and turned round one of those of the gradients of keys.
 func (w *worker) tileSide(a *attn) int {
 	if a.amx {
 		return amxSide
@@ -32,9 +32,10 @@ func (a *attn) extents(l extents, t *attnTask, side, from, n, k0, keys int, rows
 	return l
 }
 
-// seenBy gives the columns [l, h) of a query's row of scores, within the extent of its tile, that it may see. Between them it sets
-// the scores that a mask hides to -Inf, which exponentials make exactly 0.
-func (a *attn) seenBy(t *attnTask, query int, e extent, k0, keys int, rows *maskRows, row []float32) (l, h int) {
+// seenBy gives the columns [l, h) of a query's row of scores, within the extent of its tile, that it may
+// see. Between them it sets the scores that a mask hides to -Inf, which exponentials make exactly 0.
+func (a *attn) seenBy(t *attnTask, query int, e extent, k0, keys int, rows *maskRows,
+	row []float32) (l, h int) {
 	l, h = a.visible(t, query, 1)
 	l, h = max(l-k0, e.lo), min(h-k0, keys)
 	if a.mask != nil {
@@ -90,7 +91,8 @@ func (l extents) seeing(i, c, d int) (i0, i1 int) {
 	return i0, i1
 }
 
-// byColumns calls f for columns [c0, c1), whole steps, and the tiles [i0, i1) that have some of each of their steps.
+// byColumns calls f for columns [c0, c1), whole steps, and the tiles [i0, i1) that have some of each of
+// their steps.
 func (l extents) byColumns(step int, f func(c0, c1, i0, i1 int)) {
 	end := l.end()
 	for c := 0; c < end; c += step {
@@ -114,8 +116,8 @@ func (l extents) byColumns(step int, f func(c0, c1, i0, i1 int)) {
 	}
 }
 
-// rowScores computes the products of tiles of queries with the columns they have. An extent may reach over the last panel of
-// columns, which ends at no multiple of the tile's side.
+// rowScores computes the products of tiles of queries with the columns they have. An extent may reach over
+// the last panel of columns, which ends at no multiple of the tile's side.
 func (w *worker) rowScores(s []float32, q operand, l extents, width int, k columns) {
 	mr, nr := w.k.mr, w.k.nr
 	packed := roundUp(k.width, nr)
@@ -136,11 +138,13 @@ func (w *worker) rowValues(acc []float32, ld int, s []float32, l extents, v colu
 		x := operand{v: s[i0*mr*scoreWidth+e.lo:], row: scoreWidth, step: 1, next: mr * scoreWidth}
 		y := v
 		y.v = y.v[e.lo*y.step:]
-		w.product(acc[i0*mr*ld:], ld, (i1-i0)*mr, roundUp(v.width, w.k.nr), min(e.hi, v.rows)-e.lo, x, y, true)
+		w.product(acc[i0*mr*ld:], ld, (i1-i0)*mr, roundUp(v.width, w.k.nr), min(e.hi, v.rows)-e.lo, x,
+			y, true)
 	})
 }
 
-// columnValues adds the products of columns of n rows of scores with those rows of v, over the rows that have the columns.
+// columnValues adds the products of columns of n rows of scores with those rows of v, over the rows that
+// have the columns.
 func (w *worker) columnValues(acc []float32, ld int, s []float32, n int, l extents, v columns) {
 	mr := w.k.mr
 	l.byColumns(mr, func(c0, c1, i0, i1 int) {

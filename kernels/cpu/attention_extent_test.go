@@ -43,7 +43,8 @@ func TestExtentsCoverWhatIsSeen(t *testing.T) {
 					if e.lo < c+step && e.hi > c {
 						want = 1
 					}
-					require.Equal(t, want, seen[[2]int{c, i}], "%v: tile %d, column %d of step %d", l, i, c, step)
+					require.Equal(t, want, seen[[2]int{c, i}], "%v: tile %d, column %d of step %d", l, i,
+						c, step)
 				}
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// maskStep is the keys of a block of scores under a mask: fewer than without, so that more of them are seen by nobody and skipped.
-// maskChunk is the keys that share a box of positions.
+// maskStep is the keys of a block of scores under a mask: fewer than without, so that more of them are seen
+// by nobody and skipped. maskChunk is the keys that share a box of positions.
 const maskStep, maskChunk = 128, 32
 
 // attnMask is the mask operands of attention, see its contract. Rows are counted over the whole operands.
@@ -65,7 +65,8 @@ func (m *attnMask) runs(l []extent, q, lo, hi int) []extent {
 	return l
 }
 
-// nearRuns appends the runs in [lo, hi) that are near enough, joined to those from first on where they touch.
+// nearRuns appends the runs in [lo, hi) that are near enough, joined to those from first on where they
+// touch.
 func (m *attnMask) nearRuns(l []extent, first, q, lo, hi int) []extent {
 	push := func(a, b int) {
 		if n := len(l); n > first && l[n-1].hi == a {
@@ -112,7 +113,8 @@ func (m *attnMask) window(q int) (w box) {
 }
 
 func (b *box) has(p []int32) bool {
-	return p[0] >= b.lo[0] && p[0] <= b.hi[0] && p[1] >= b.lo[1] && p[1] <= b.hi[1] && p[2] >= b.lo[2] && p[2] <= b.hi[2]
+	return p[0] >= b.lo[0] && p[0] <= b.hi[0] && p[1] >= b.lo[1] && p[1] <= b.hi[1] && p[2] >= b.lo[2] &&
+		p[2] <= b.hi[2]
 }
 
 // meets tells whether some, and whether all of what lies in o may lie in b.
@@ -125,15 +127,16 @@ func (b *box) meets(o *box) (some, all bool) {
 	return some, all
 }
 
-// maskRows is what each query of a range sees of one block of keys, for all heads. Runs are counted from the block.
+// maskRows is what each query of a range sees of one block of keys, for all heads. Runs are counted from the
+// block.
 type maskRows struct {
 	from int
 	at   []int // where the runs of each query begin, and one more
 	runs []extent
 }
 
-// fill lists queries [from, to) of a task with the block of keys at k0, and reports whether any sees a key; seen notes which, nil
-// for no notes.
+// fill lists queries [from, to) of a task with the block of keys at k0, and reports whether any sees a key;
+// seen notes which, nil for no notes.
 func (r *maskRows) fill(a *attn, t *attnTask, from, to, k0, keys int, seen []bool) bool {
 	r.from, r.at, r.runs = from, r.at[:0], r.runs[:0]
 	for i := from; i < to; i++ {
@@ -159,7 +162,8 @@ func (r *maskRows) of(query int) []extent {
 	return r.runs[r.at[i]:r.at[i+1]]
 }
 
-// bounds are the least and greatest keys, counted from the sequence's first, that some of queries [i, j) sees.
+// bounds are the least and greatest keys, counted from the sequence's first, that some of queries [i, j)
+// sees.
 func (r *maskRows) bounds(i, j, k0 int) (lo, hi int) {
 	lo = math.MaxInt
 	for ; i < j; i++ {

@@ -46,19 +46,24 @@ func BenchmarkMatrix(b *testing.B) {
 			}
 			for _, threads := range []int{1, 2} {
 				be := newBackend(k, threads)
-				for _, s := range [][3]int{{2048, 1536, 512}, {2048, 512, 512}, {2048, 2816, 512}, {2048, 512, 1408}, {2048, 2048, 512}} {
+				for _, s := range [][3]int{{2048, 1536, 512}, {2048, 512, 512}, {2048, 2816, 512},
+					{2048, 512, 1408}, {2048, 2048, 512}} {
 					m, n, kk := s[0], s[1], s[2]
-					x, w, y, dw := filled(d, m, kk), filled(d, n, kk), filled(d, m, n), filled(tensor.F32, n, kk)
+					x, w, y, dw := filled(d, m, kk), filled(d, n, kk), filled(d, m, n),
+						filled(tensor.F32, n, kk)
 					name := fmt.Sprintf("%v/%s/%d/%dx%dx%d", d, k.name, threads, m, n, kk)
 					fl := 2 * float64(m) * float64(n) * float64(kk)
 					b.Run(name+"/fwd", func(b *testing.B) {
-						bench(b, be, &kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y}}, fl, "GF/s")
+						bench(b, be, &kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w},
+							Out: []*tensor.Tensor{y}}, fl, "GF/s")
 					})
 					b.Run(name+"/dx", func(b *testing.B) {
-						bench(b, be, &kernels.Call{Op: kernels.LinearDX, In: []*tensor.Tensor{y, w}, Out: []*tensor.Tensor{x}}, fl, "GF/s")
+						bench(b, be, &kernels.Call{Op: kernels.LinearDX, In: []*tensor.Tensor{y, w},
+							Out: []*tensor.Tensor{x}}, fl, "GF/s")
 					})
 					b.Run(name+"/dw", func(b *testing.B) {
-						bench(b, be, &kernels.Call{Op: kernels.LinearDW, In: []*tensor.Tensor{y, x}, Out: []*tensor.Tensor{dw}, Attr: kernels.Attr{I: [4]int{1}}}, fl, "GF/s")
+						bench(b, be, &kernels.Call{Op: kernels.LinearDW, In: []*tensor.Tensor{y, x},
+							Out: []*tensor.Tensor{dw}, Attr: kernels.Attr{I: [4]int{1}}}, fl, "GF/s")
 					})
 				}
 				be.Close()
@@ -74,7 +79,8 @@ func BenchmarkPeak(b *testing.B) {
 	var p kernels.Peaks
 	for b.Loop() {
 		q := be.Peaks()
-		p = kernels.Peaks{MultiplyAdd: max(p.MultiplyAdd, q.MultiplyAdd), Tiles: max(p.Tiles, q.Tiles), Memory: max(p.Memory, q.Memory)}
+		p = kernels.Peaks{MultiplyAdd: max(p.MultiplyAdd, q.MultiplyAdd), Tiles: max(p.Tiles, q.Tiles),
+			Memory: max(p.Memory, q.Memory)}
 	}
 	b.ReportMetric(p.MultiplyAdd/1e9, "GF/s")
 	b.ReportMetric(p.Tiles/1e9, "tile-GF/s")

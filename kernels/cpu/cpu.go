@@ -1,8 +1,10 @@
-// Package cpu runs operations on the processor: blocked loops over a few primitives, shared among worker threads. The
-// primitives are assembly for AVX-512 and AVX2, with AMX or AVX512_BF16 for products of bfloat16, and plain Go elsewhere.
+// Package cpu runs operations on the processor: blocked loops over a few primitives, shared among worker
+// threads. The primitives are assembly for AVX-512 and AVX2, with AMX or AVX512_BF16 for products of
+// bfloat16, and plain Go elsewhere.
 //
-// Results have the same bits on every call and with any number of threads, for a given level of instructions; levels
-// agree with each other within kernels/kernelstest's tolerances. Subnormal float32 numbers may be taken as zero.
+// Results have the same bits on every call and with any number of threads, for a given level of
+// instructions; levels agree with each other within kernels/kernelstest's tolerances. Subnormal float32
+// numbers may be taken as zero.
 package cpu
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// Backend runs one call at a time on a team of threads; Run may be called from several goroutines, which take turns.
+// Backend runs one call at a time on a team of threads; Run may be called from several goroutines, which
+// take turns.
 type Backend struct {
 	mu     sync.Mutex
 	k      *isa
@@ -21,8 +24,9 @@ type Backend struct {
 	shared scratch
 }
 
-// New returns a backend of that many threads; 0 stands for GOMAXPROCS. The environment variable LFACTOR_CPU, one of
-// Levels, lowers the level of instructions for tests; a level that this machine lacks panics. Close frees the threads.
+// New returns a backend of that many threads; 0 stands for GOMAXPROCS. The environment variable LFACTOR_CPU,
+// one of Levels, lowers the level of instructions for tests; a level that this machine lacks panics. Close
+// frees the threads.
 func New(threads int) *Backend {
 	k, err := detect()
 	if err != nil {
@@ -83,14 +87,16 @@ var table map[kernels.Op]func(*Backend, *kernels.Call)
 
 func init() {
 	table = map[kernels.Op]func(*Backend, *kernels.Call){
-		kernels.Linear: linear, kernels.LinearDX: linearDX, kernels.LinearDW: linearDW, kernels.ColSum: colSum,
+		kernels.Linear: linear, kernels.LinearDX: linearDX, kernels.LinearDW: linearDW,
+		kernels.ColSum:  colSum,
 		kernels.RMSNorm: rmsNorm, kernels.RMSNormDX: rmsNormDX, kernels.RMSNormDW: rmsNormDW,
 		kernels.RopeTable: ropeTable, kernels.Rope: rope,
 		kernels.Attention: attention, kernels.AttentionBwd: attentionBwd,
 		kernels.SwiGLU: swiglu, kernels.SwiGLUBwd: swigluBwd, kernels.Embed: embed, kernels.EmbedDW: embedDW,
 		kernels.LinearLSE: linearLSE, kernels.LSEJoin: lseJoin, kernels.NLL: nll,
-		kernels.LinearCEDX: linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE, kernels.LinearCE: lossAndGradients,
-		kernels.Sum: sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
+		kernels.LinearCEDX: linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE,
+		kernels.LinearCE: lossAndGradients,
+		kernels.Sum:      sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 		kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
 		kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd,
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/kernelstest"
 )
 
-// tested are the levels to test. Under the race detector plain Go takes long, and the loops above it are the same: it is
-// left out if there is another.
+// tested are the levels to test. Under the race detector plain Go takes long, and the loops above it are the
+// same: it is left out if there is another.
 func tested() []*isa {
 	if l := levels(); raced && len(l) > 1 {
 		return l[:1]
@@ -49,7 +49,8 @@ func TestThreads(t *testing.T) {
 					if n == 1 {
 						one = append(one, bytes.Clone(o.Bytes()))
 					} else {
-						require.True(t, bytes.Equal(one[i], o.Bytes()), "%s: %s with %d threads", k.name, name, n)
+						require.True(t, bytes.Equal(one[i], o.Bytes()), "%s: %s with %d threads", k.name,
+							name, n)
 					}
 					i++
 				}

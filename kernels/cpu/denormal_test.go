@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Assembly takes subnormal numbers as zero inside and must put the control register back: Go's own arithmetic keeps them.
+// Assembly takes subnormal numbers as zero inside and must put the control register back: Go's own
+// arithmetic keeps them.
 func TestSubnormalsOutsideStay(t *testing.T) {
 	tiny := math.Float32frombits(1 << 20)
 	for _, k := range tested() {

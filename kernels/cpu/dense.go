@@ -55,9 +55,10 @@ func (b *Backend) columnSums(db []float32, rows int, acc bool, f func(w *worker,
 
 func colSum(b *Backend, c *kernels.Call) {
 	dy, n := viewOf(c.In[0]), last(c.In[0])
-	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
-		w.k.axpy(s, w.in(dy, r*n+at, len(s)), 1)
-	})
+	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate,
+		func(w *worker, s []float32, r, at int) {
+			w.k.axpy(s, w.in(dy, r*n+at, len(s)), 1)
+		})
 }
 
 func rmsNorm(b *Backend, c *kernels.Call) {
@@ -121,13 +122,14 @@ func rmsNormDX(b *Backend, c *kernels.Call) {
 
 func rmsNormDW(b *Backend, c *kernels.Call) {
 	dy, x, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), last(c.In[0])
-	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
-		if h := w.k.half; h != nil && x.d == tensor.BF16 {
-			h.mulAcc(s, dy.h[r*d+at:][:len(s)], x.h[r*d+at:][:len(s)], rstd[r])
-			return
-		}
-		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), rstd[r])
-	})
+	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
+		func(w *worker, s []float32, r, at int) {
+			if h := w.k.half; h != nil && x.d == tensor.BF16 {
+				h.mulAcc(s, dy.h[r*d+at:][:len(s)], x.h[r*d+at:][:len(s)], rstd[r])
+				return
+			}
+			w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), rstd[r])
+		})
 }
 
 func ropeTable(b *Backend, c *kernels.Call) {

@@ -15,9 +15,13 @@ func init() {
 	alone := func(f func(*Backend, *kernels.Call) piece) func(*Backend, *kernels.Call) (piece, int) {
 		return func(b *Backend, c *kernels.Call) (piece, int) { return f(b, c), 1 }
 	}
-	pieces = map[kernels.Op]func(*Backend, *kernels.Call) (piece, int){kernels.Sum: alone(sumPiece), kernels.Mul: alone(mulPiece), kernels.SwiGLU: alone(swigluPiece),
-		kernels.SwiGLUBwd: alone(swigluBwdPiece), kernels.Act: alone(actPiece), kernels.ActBwd: alone(actBwdPiece),
-		kernels.Rope: func(b *Backend, c *kernels.Call) (piece, int) { return ropePiece(b, c), c.In[0].Shape[2] }}
+	pieces = map[kernels.Op]func(*Backend, *kernels.Call) (piece, int){kernels.Sum: alone(sumPiece),
+		kernels.Mul: alone(mulPiece), kernels.SwiGLU: alone(swigluPiece),
+		kernels.SwiGLUBwd: alone(swigluBwdPiece), kernels.Act: alone(actPiece),
+		kernels.ActBwd: alone(actBwdPiece),
+		kernels.Rope: func(b *Backend, c *kernels.Call) (piece, int) {
+			return ropePiece(b, c), c.In[0].Shape[2]
+		}}
 }
 
 // epilogue is what follows a product, part by part.
@@ -51,7 +55,8 @@ func (e *epilogue) rows(w *worker, ld, i0, i1, j0, j1 int) {
 	}
 }
 
-// product computes r = x·yᵀ and then the call's epilogues: on parts of the result where its cut allows, else one after the other.
+// product computes r = x·yᵀ and then the call's epilogues: on parts of the result where its cut allows, else
+// one after the other.
 func (b *Backend) productOf(c *kernels.Call, r result, x, y matrix, m, n, k int) {
 	r.then = b.epilogueOf(c)
 	if r.then != nil && !b.parts(&r, x, y, m, n, k) {
@@ -72,7 +77,8 @@ func (b *Backend) parts(r *result, x, y matrix, m, n, k int) bool {
 	}
 	whole := func(cols, of int) bool { return cols >= of || cols%r.then.unit == 0 }
 	if b.k.amx && x.v.d == tensor.BF16 && y.v.d == tensor.BF16 {
-		if r.v.d != tensor.F32 && m*n*2 >= pastCaches { // what is written past the caches is read again in one long pass
+		// what is written past the caches is read again in one long pass
+		if r.v.d != tensor.F32 && m*n*2 >= pastCaches {
 			return false
 		}
 		_, cols := b.amxGrid(m, n, true)

@@ -20,7 +20,8 @@ func init() {
 	}
 }
 
-// routeCost is the price of one logit in multiplications, roughly: an exponential in float64 and its place among the best.
+// routeCost is the price of one logit in multiplications, roughly: an exponential in float64 and its place
+// among the best.
 const routeCost = 4
 
 // optional is an operand as float32, nil for none.
@@ -84,7 +85,9 @@ func limitRows(from, slot, counts []int32, most int32, w []float32) {
 	for e, n := range counts {
 		rows := slices.Clone(from[at : at+n])
 		if w != nil && n > most {
-			slices.SortStableFunc(rows, func(a, b int32) int { return routing.Compare(float64(w[a]), float64(w[b])) })
+			slices.SortStableFunc(rows, func(a, b int32) int {
+				return routing.Compare(float64(w[a]), float64(w[b]))
+			})
 		}
 		for _, i := range rows[min(n, most):] {
 			slot[i] = -1
@@ -104,7 +107,8 @@ func limitRows(from, slot, counts []int32, most int32, w []float32) {
 }
 
 func spread(b *Backend, c *kernels.Call) {
-	x, y, from, weights, d, k := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), optional(c.In, 2), last(c.In[0]), c.Attr.I[0]
+	x, y, from, weights, d, k := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), optional(c.In, 2),
+		last(c.In[0]), c.Attr.I[0]
 	b.rows(len(from), d, func(w *worker, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			m, p := w.arena.mark(), int(from[i])

@@ -4,7 +4,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// matrix is an operand of a product: element (i, p), where p runs along the sum, is v[i*ld+p], or v[p*ld+i] if trans.
+// matrix is an operand of a product: element (i, p), where p runs along the sum, is v[i*ld+p], or v[p*ld+i]
+// if trans.
 type matrix struct {
 	v     view
 	ld    int
@@ -20,14 +21,15 @@ type result struct {
 	then *epilogue // nil for none
 }
 
-// Blocks of the float32 product. The sum over k is cut into equal parts of at most kcMax: the only block size on which
-// bits depend.
+// Blocks of the float32 product. The sum over k is cut into equal parts of at most kcMax: the only block
+// size on which bits depend.
 const (
 	kcMax = 512
 	mcMax = 480  // rows of a that one task packs into its second-level cache
 	nbMax = 2048 // columns of b packed at a time
 	mbMax = 4096 // rows of a packed at a time
-	// Products smaller than this many multiplications run on the caller alone: sharing costs some microseconds.
+	// Products smaller than this many multiplications run on the caller alone: sharing costs some
+	// microseconds.
 	aloneMax = 1 << 20
 )
 
@@ -88,8 +90,8 @@ func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
 	return g
 }
 
-// fewRows is the number of rows up to which packing the right operand costs more than it gains: one, as when sampling a text.
-// With more rows a row's bits do not depend on the others.
+// fewRows is the number of rows up to which packing the right operand costs more than it gains: one, as when
+// sampling a text. With more rows a row's bits do not depend on the others.
 const fewRows = 1
 
 // fewRows reads the right operand once, one dot product for each of its rows and each of x.
@@ -196,7 +198,8 @@ func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both 
 	})
 }
 
-// panels packs rows i0 and on of x, which has total rows, into n panels of the given width; missing rows become 0.
+// panels packs rows i0 and on of x, which has total rows, into n panels of the given width; missing rows
+// become 0.
 func (w *worker) panels(dst []float32, next, width, n int, x matrix, i0, total, p0, kc int) {
 	if x.trans {
 		w.panelsOfColumns(dst, next, width, n, x, i0, total, p0, kc)
@@ -254,8 +257,10 @@ func (w *worker) staged(dst []float32, width int, x matrix, i0, rows, p0, kc int
 	w.k.transpose(dst, width, s, ld, ld/16)
 }
 
-// multiply computes a block of c from the packed panels; then, if not nil, sees each part of it when it is done.
-func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc bool, then func(w *worker, i, j, m, n int)) {
+// multiply computes a block of c from the packed panels; then, if not nil, sees each part of it when it is
+// done.
+func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc bool,
+	then func(w *worker, i, j, m, n int)) {
 	mc, nc := b.grid(m, n, then != nil)
 	ni, nj := ceilDiv(m, mc), ceilDiv(n, nc)
 	b.shareWork(ni*nj, m*n*kc, func(w *worker, t int) {
@@ -269,8 +274,9 @@ func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc 
 	})
 }
 
-// A task's part of the result that an epilogue follows has rows as long as can be, so that the epilogue reads and writes long pieces of its
-// operands (pieces of 1 KiB cost it twice the time of a pass of its own), and as many as stay in second-level cache.
+// A task's part of the result that an epilogue follows has rows as long as can be, so that the epilogue
+// reads and writes long pieces of its operands (pieces of 1 KiB cost it twice the time of a pass of its
+// own), and as many as stay in second-level cache.
 const (
 	partSize = 192 << 10 // elements
 	partMost = 1536      // columns
@@ -303,14 +309,15 @@ func (b *Backend) grid(m, n int, then bool) (mc, nc int) {
 	return mc, nc
 }
 
-// operand is the left side of a product: element (i, p) at v[i*row+p*step] within groups of mr rows that are next apart.
-// row or step is 1.
+// operand is the left side of a product: element (i, p) at v[i*row+p*step] within groups of mr rows that are
+// next apart. row or step is 1.
 type operand struct {
 	v               []float32
 	row, step, next int
 }
 
-// columns is the right side of a product: element (p, j) at v[p*step+j] within groups of nr columns that are next apart.
+// columns is the right side of a product: element (p, j) at v[p*step+j] within groups of nr columns that are
+// next apart.
 type columns struct {
 	v          []float32
 	step, next int
@@ -318,11 +325,12 @@ type columns struct {
 	rows       int // of rowColumns
 }
 
-// callMax bounds the multiplications of one call of a primitive, so that it takes less than 100 microseconds and never
-// holds up a stop of the world.
+// callMax bounds the multiplications of one call of a primitive, so that it takes less than 100 microseconds
+// and never holds up a stop of the world.
 const callMax = 4 << 20
 
-// product computes c[m,n] (+)= x·y over k on this worker. It reads whole groups of x and y, and writes m by n elements.
+// product computes c[m,n] (+)= x·y over k on this worker. It reads whole groups of x and y, and writes m by
+// n elements.
 func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, acc bool) {
 	a := 0
 	if acc {

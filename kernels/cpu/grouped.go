@@ -6,13 +6,16 @@ import (
 )
 
 func init() {
-	table[kernels.GroupedLinear], table[kernels.GroupedLinearDX], table[kernels.GroupedLinearDW] = groupedLinear, groupedLinearDX, groupedLinearDW
+	table[kernels.GroupedLinear], table[kernels.GroupedLinearDX],
+		table[kernels.GroupedLinearDW] = groupedLinear, groupedLinearDX, groupedLinearDW
 }
 
-// smallGroup is the most rows of a group whose matrix is multiplied where it lies: packing it would cost more than it gains.
-// Reading columns in place, as the input gradient does, is the slower way. Products of pairs of bfloat16 are so fast that packing
-// pays always, and their sums have another order than those of float32. A row's sums have one order in groups of any size.
-var smallGroup = map[kernels.Op]struct{ floats, pairs int }{kernels.GroupedLinear: {64, 0}, kernels.GroupedLinearDX: {48, 0}, kernels.GroupedLinearDW: {64, 16}}
+// smallGroup is the most rows of a group whose matrix is multiplied where it lies: packing it would cost
+// more than it gains. Reading columns in place, as the input gradient does, is the slower way. Products of
+// pairs of bfloat16 are so fast that packing pays always, and their sums have another order than those of
+// float32. A row's sums have one order in groups of any size.
+var smallGroup = map[kernels.Op]struct{ floats, pairs int }{kernels.GroupedLinear: {64, 0},
+	kernels.GroupedLinearDX: {48, 0}, kernels.GroupedLinearDW: {64, 16}}
 
 // groupedWork is the multiplications that one task of small groups should have.
 const groupedWork = 1 << 21
@@ -20,10 +23,11 @@ const groupedWork = 1 << 21
 // part is a task: columns [from, to) of the result of group g, whose rows begin at at.
 type part struct{ g, at, m, from, to int }
 
-// groups runs large groups one after the other on all threads, and then the small ones as tasks. wide is the dimension of the
-// result that tasks are cut along, in multiples of unit; each of its elements costs depth multiplications a row. Rows before and
-// after all groups are cleared in rows, if it is no nil tensor.
-func (b *Backend) groups(c *kernels.Call, rows *tensor.Tensor, wide, depth, unit int, large func(g, at, m int), small func(w *worker, p part)) {
+// groups runs large groups one after the other on all threads, and then the small ones as tasks. wide is the
+// dimension of the result that tasks are cut along, in multiples of unit; each of its elements costs depth
+// multiplications a row. Rows before and after all groups are cleared in rows, if it is no nil tensor.
+func (b *Backend) groups(c *kernels.Call, rows *tensor.Tensor, wide, depth, unit int,
+	large func(g, at, m int), small func(w *worker, p part)) {
 	off, most := c.In[2].I32(), smallGroup[c.Op].floats
 	if b.k.amx && c.In[0].DType == tensor.BF16 {
 		most = smallGroup[c.Op].pairs
@@ -102,7 +106,8 @@ func (m matrix) from(row int) matrix { m.v = m.v.from(row * m.ld); return m }
 
 func (r result) from(row int) result { r.v = r.v.from(row * r.ld); return r }
 
-// turned computes the transpose of columns [from, to): rows of y, where they lie, times the packed rows of x.
+// turned computes the transpose of columns [from, to): rows of y, where they lie, times the packed rows of
+// x.
 func (w *worker) turned(r result, x, y matrix, p part, k int) {
 	mr, nr := w.k.mr, w.k.nr
 	n, panels, kc := p.to-p.from, ceilDiv(p.m, nr), sumPart(k)
@@ -184,8 +189,10 @@ func (w *worker) arenaFor(r result, p part) ([]float32, int) {
 	return w.arena.f32(p.m * (p.to - p.from)), p.to - p.from
 }
 
-// timesColumns multiplies with columns [from, to) of y, rows [p0, p0+kn): those of whole tiles where they lie, the rest packed.
-func (w *worker) timesColumns(c []float32, ldc, m int, left operand, y matrix, from, to, p0, kn int, acc bool) {
+// timesColumns multiplies with columns [from, to) of y, rows [p0, p0+kn): those of whole tiles where they
+// lie, the rest packed.
+func (w *worker) timesColumns(c []float32, ldc, m int, left operand, y matrix, from, to, p0, kn int,
+	acc bool) {
 	nr, whole := w.k.nr, 0
 	if y.v.d == tensor.F32 {
 		whole = (to - from) / nr * nr

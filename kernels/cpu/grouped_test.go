@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestGroupedRows: a row's result has the same bits whatever group it is in and however many rows that has, so that sharing experts out
-// over ranks changes none.
+// TestGroupedRows: a row's result has the same bits whatever group it is in and however many rows that has,
+// so that sharing experts out over ranks changes none.
 func TestGroupedRows(t *testing.T) {
 	for _, k := range levels() {
 		for _, d := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {

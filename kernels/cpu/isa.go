@@ -6,29 +6,35 @@ import (
 	"strings"
 )
 
-// isa is a level of instructions: the primitives that loops are made of. Vectors of one call have the length of the
-// first argument unless said otherwise. An output may be an input at the same place. Nothing keeps its arguments.
+// isa is a level of instructions: the primitives that loops are made of. Vectors of one call have the length
+// of the first argument unless said otherwise. An output may be an input at the same place. Nothing keeps
+// its arguments.
 type isa struct {
 	name string
 	amx  bool // products of bfloat16 run on blocks of packed pairs, see amx.go
-	// blocks computes them; pairs multiplies pairs of bfloat16 in registers and gives the number of flops: n times some.
+	// blocks computes them; pairs multiplies pairs of bfloat16 in registers and gives the number of flops: n
+	// times some.
 	blocks func(args *amxArgs)
-	// rowBlocks is blocks for sums that begin and end in rows of float32: shorter where the sums are; nil if blocks is as good.
+	// rowBlocks is blocks for sums that begin and end in rows of float32: shorter where the sums are; nil if
+	// blocks is as good.
 	rowBlocks func(args *amxArgs)
 	pairs     func(n int) float64
 	// mr and nr are the rows and columns of the tile that tile and tileRows compute.
 	mr, nr int
-	// tile computes n tiles c[mr,nr] (+)= a[mr,k]·b[k,nr]. Element (i,p) of a is a[i+p*aStep], (p,j) of b is b[p*bStep+j]; the
-	// tiles are aNext and cNext apart. tileRows reads (i,p) of a at a[i*aStep+p]. acc is 1 to add into c.
-	tile, tileRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int)
-	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16, step). It may
-	// write up to 16 elements past the end of the last column.
+	// tile computes n tiles c[mr,nr] (+)= a[mr,k]·b[k,nr]. Element (i,p) of a is a[i+p*aStep], (p,j) of b is
+	// b[p*bStep+j]; the tiles are aNext and cNext apart. tileRows reads (i,p) of a at a[i*aStep+p]. acc is 1
+	// to add into c.
+	tile, tileRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int,
+		k, n, acc int)
+	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16,
+	// step). It may write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
-	// spread cuts rows into panels: dst[q*next+p*width+i] = src[p*ld+q*width+i] for i < width. It may write up to 16 elements
-	// past the end of the last panel.
+	// spread cuts rows into panels: dst[q*next+p*width+i] = src[p*ld+q*width+i] for i < width. It may write
+	// up to 16 elements past the end of the last panel.
 	spread func(dst []float32, next, width, panels int, src []float32, ld, rows int)
-	// copyRows closes up n rows of 16: dst[i*16:] = src[i*ld:][:16]. vnni interleaves pairs of rows in panels of 32 columns:
-	// columns 0 to 15 to lo and 16 to 31 to hi, 32 elements a pair, panels next apart. Both for products of bfloat16 only.
+	// copyRows closes up n rows of 16: dst[i*16:] = src[i*ld:][:16]. vnni interleaves pairs of rows in
+	// panels of 32 columns: columns 0 to 15 to lo and 16 to 31 to hi, 32 elements a pair, panels next apart.
+	// Both for products of bfloat16 only.
 	copyRows func(dst, src []float32, ld, n int)
 	vnni     func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)
 
@@ -55,8 +61,8 @@ type isa struct {
 	layer     func(y, x, w, b []float32, mean, r float32)           // y = (x - mean)·r·w + b
 	max       func(x []float32) float32                             // -Inf for none; NaN is ignored
 	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
-	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale - lse) and
-	// ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.
+	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale -
+	// lse) and ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.
 	soft     func(y, x []float32, scale, top float32) (most, sum float32)
 	softHalf func(y []uint16, x []float32, scale, top float32) (most, sum float32)
 	// softPast and softHalfPast write past the caches to a y that is aligned to a cache line.
@@ -64,20 +70,23 @@ type isa struct {
 	softHalfPast func(y []uint16, x []float32, scale, top float32) (most, sum float32)
 	softGrad     func(p, ds, s, dp []float32, scale, lse, delta, factor float32)
 	softGradHalf func(p, ds []uint16, s, dp []float32, scale, lse, delta, factor float32)
-	// rope rotates pairs (i, i+r), ropePairs (2i, 2i+1), of heads of the given width; r is the length of cos.
+	// rope rotates pairs (i, i+r), ropePairs (2i, 2i+1), of heads of the given width; r is the length of
+	// cos.
 	rope, ropePairs func(y, x, cos, sin []float32, heads, width int, sign float32)
 
 	fromBF16, fromF16 func(y []float32, x []uint16)
 	toBF16, toF16     func(y []uint16, x []float32)
 
-	// half are primitives that read and write bfloat16; nil at levels that do not round to it in one instruction.
+	// half are primitives that read and write bfloat16; nil at levels that do not round to it in one
+	// instruction.
 	half *halves
 
 	adamW      func(p, m, v, g []float32, h *adamConst)
 	sgd        func(p, m, g []float32, h *sgdConst)
 	sumSquares func(x []float32) float64
 
-	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x: the yardstick of benchmarks.
+	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x: the yardstick
+	// of benchmarks.
 	peak  func(n int, x []float32)
 	lanes int
 }
@@ -111,7 +120,8 @@ type sgdConst struct{ factor, decay, momentum, lr float32 }
 // levels are what this build and machine offer, the fastest first.
 func levels() []*isa { return append(native(), &portable) }
 
-// Levels lists the levels of instructions that this machine has, the fastest first: of amx, avx512bf16, avx512, avx2 and go.
+// Levels lists the levels of instructions that this machine has, the fastest first: of amx, avx512bf16,
+// avx512, avx2 and go.
 func Levels() []string {
 	var l []string
 	for _, k := range levels() {

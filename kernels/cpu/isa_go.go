@@ -10,12 +10,16 @@ import (
 var portable = isa{
 	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
-	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU, swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred, layer: goLayer, max: goMax, exp: goExp, soft: goSoft, softPast: goSoft, softGrad: goSoftGrad,
-	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16, toF16: goToF16,
+	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU,
+	swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred,
+	layer: goLayer, max: goMax, exp: goExp, soft: goSoft, softPast: goSoft, softGrad: goSoftGrad,
+	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,
+	toF16: goToF16,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }
 
-func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int) {
+func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n,
+	acc int) {
 	for t := range n {
 		var s [4][4]float32
 		at, pa, pb := a[t*aNext:], 0, 0
@@ -29,7 +33,8 @@ func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, 
 	}
 }
 
-func goTileRows(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int) {
+func goTileRows(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n,
+	acc int) {
 	for t := range n {
 		var s [4][4]float32
 		a0 := a[t*aNext:][:k]
@@ -144,7 +149,8 @@ func goScale(y, x []float32, s float32) {
 	}
 }
 
-// Coefficients of exp: ln 2 in two parts, and (e^r - 1 - r)/r² on |r| <= ln2/2 (minimax, relative error 2e-8).
+// Coefficients of exp: ln 2 in two parts, and (e^r - 1 - r)/r² on |r| <= ln2/2 (minimax, relative error
+// 2e-8).
 const (
 	log2e = 1.44269504088896341
 	ln2Hi = 0.693359375
@@ -191,8 +197,10 @@ func goGate(y, x []float32, a, b float32) {
 	}
 }
 
-// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + 0.33·a/√2) for a >= 0, a fit with a relative error of 1e-7.
-var phiC = [8]float32{-0.06767154484987259, 0.23011320829391479, -0.1755657196044922, 0.20424160361289978, 0.02361480332911015, 0.10061056166887283, 0.09147819876670837, 0.0931788831949234}
+// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + 0.33·a/√2) for a >= 0, a fit with a relative
+// error of 1e-7.
+var phiC = [8]float32{-0.06767154484987259, 0.23011320829391479, -0.1755657196044922, 0.20424160361289978,
+	0.02361480332911015, 0.10061056166887283, 0.09147819876670837, 0.0931788831949234}
 
 // normal is Φ(x), the distribution function of the normal distribution, and exp(-x²/2).
 func normal(x float32) (phi, exp float32) {
@@ -295,7 +303,8 @@ func goExp(y, x []float32, scale, shift, c float32) float32 {
 }
 
 // exp2C are the coefficients of 2^r on |r| <= 1/2 (minimax with 2^0 = 1, relative error 9e-8).
-var exp2C = [5]float32{1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2, 2.4022242426872253e-1, 6.931470036506653e-1}
+var exp2C = [5]float32{1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2,
+	2.4022242426872253e-1, 6.931470036506653e-1}
 
 // exp2 is 2^t in float32: 0 below -160, a NaN stays one.
 func exp2(t float32) float32 {
@@ -312,7 +321,8 @@ func exp2(t float32) float32 {
 	return (p*r + 1) * pow2(half) * pow2(int32(n)-half)
 }
 
-// log2 is the logarithm of a float32 to base 2, -Inf of 0: 2·atanh((m-1)/(m+1)) for a number m near 1, relative error 1e-9.
+// log2 is the logarithm of a float32 to base 2, -Inf of 0: 2·atanh((m-1)/(m+1)) for a number m near 1,
+// relative error 1e-9.
 func log2(x float32) float64 {
 	if !(x > 0x1p-126 && x <= math.MaxFloat32) {
 		return math.Log2(float64(x))

@@ -17,7 +17,8 @@ func wide(t *tensor.Tensor) []float32 {
 	return y
 }
 
-// Products larger than the blocks packed at a time, and written past the caches: sampled elements against sums in float64.
+// Products larger than the blocks packed at a time, and written past the caches: sampled elements against
+// sums in float64.
 func TestLargeProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, k := range tested() {
@@ -51,8 +52,8 @@ func TestLargeProducts(t *testing.T) {
 	}
 }
 
-// Attention over several blocks of keys and ranges of queries has the same bits for any number of threads, and the value of
-// a query does not depend on what is packed with it.
+// Attention over several blocks of keys and ranges of queries has the same bits for any number of threads,
+// and the value of a query does not depend on what is packed with it.
 func TestLongSequences(t *testing.T) {
 	const n, h, d = 1300, 2, 32
 	q, k, v := filled(tensor.F32, n, h, d), filled(tensor.F32, n, 1, d), filled(tensor.F32, n, 1, d)
@@ -62,7 +63,8 @@ func TestLongSequences(t *testing.T) {
 			b := newBackend(level, threads)
 			o, lse := tensor.Make(tensor.F32, n, h, d), tensor.Make(tensor.F32, n, h)
 			cu := tensor.Of(tensor.I32, []int32{0, n}, 2)
-			b.Run(&kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, k, v, cu, cu}, Out: []*tensor.Tensor{o, lse},
+			b.Run(&kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, k, v, cu, cu},
+				Out:  []*tensor.Tensor{o, lse},
 				Attr: kernels.Attr{I: [4]int{1}, F: [2]float64{0.2}}})
 			b.Close()
 			if first == nil {
@@ -94,7 +96,8 @@ func requireQuery(t *testing.T, name string, o, q, k, v []float32, i, h, d int) 
 	}
 }
 
-// The backward pass over several blocks of keys: the same bits whether or not it is cut for more threads, and levels agree.
+// The backward pass over several blocks of keys: the same bits whether or not it is cut for more threads,
+// and levels agree.
 func TestLongSequencesBackward(t *testing.T) {
 	const n, h, d = 1300, 2, 32
 	cu := tensor.Of(tensor.I32, []int32{0, n}, 2)
@@ -107,9 +110,12 @@ func TestLongSequencesBackward(t *testing.T) {
 			for _, threads := range []int{1, 3} {
 				b := newBackend(level, threads)
 				o, lse := tensor.Make(a, n, h, d), tensor.Make(tensor.F32, n, h)
-				b.Run(&kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, k, v, cu, cu}, Out: []*tensor.Tensor{o, lse}, Attr: attr})
-				got := []*tensor.Tensor{tensor.Make(a, n, h, d), tensor.Make(a, n, 1, d), tensor.Make(a, n, 1, d)}
-				b.Run(&kernels.Call{Op: kernels.AttentionBwd, In: []*tensor.Tensor{do, q, k, v, o, lse, cu, cu}, Out: got, Attr: attr})
+				b.Run(&kernels.Call{Op: kernels.Attention, In: []*tensor.Tensor{q, k, v, cu, cu},
+					Out: []*tensor.Tensor{o, lse}, Attr: attr})
+				got := []*tensor.Tensor{tensor.Make(a, n, h, d), tensor.Make(a, n, 1, d),
+					tensor.Make(a, n, 1, d)}
+				b.Run(&kernels.Call{Op: kernels.AttentionBwd,
+					In: []*tensor.Tensor{do, q, k, v, o, lse, cu, cu}, Out: got, Attr: attr})
 				b.Close()
 				if first == nil {
 					first = got
@@ -118,8 +124,10 @@ func TestLongSequencesBackward(t *testing.T) {
 					want = got
 				}
 				for i := range got {
-					require.Equal(t, first[i].Bytes(), got[i].Bytes(), "%s %v: output %d with %d threads", level.name, a, i, threads)
-					requireNear(t, wide(want[i]), wide(got[i]), map[tensor.DType]float64{tensor.F32: 2e-5, tensor.BF16: 0.02}[a], level.name)
+					require.Equal(t, first[i].Bytes(), got[i].Bytes(), "%s %v: output %d with %d threads",
+						level.name, a, i, threads)
+					requireNear(t, wide(want[i]), wide(got[i]),
+						map[tensor.DType]float64{tensor.F32: 2e-5, tensor.BF16: 0.02}[a], level.name)
 				}
 			}
 		}

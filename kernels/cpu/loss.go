@@ -7,11 +7,13 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Without gradients, logits are computed for ceRows rows by ceCols entries of the vocabulary at a time, 16 MiB in float32.
+// Without gradients, logits are computed for ceRows rows by ceCols entries of the vocabulary at a time, 16
+// MiB in float32.
 const (
 	ceRows = 2048
 	ceCols = kernels.LSEBlock
-	// cePad lengthens rows of a block: at a power of two all rows of a tile would share few sets of the first-level cache.
+	// cePad lengthens rows of a block: at a power of two all rows of a tile would share few sets of the
+	// first-level cache.
 	cePad = 2 * line
 	// ceBelow is how far exponentials in float16 lie above 1 at most, in powers of e; see linear_lse.
 	ceBelow = 8
@@ -43,7 +45,8 @@ type ceLoss struct {
 }
 
 func linearLSE(b *Backend, c *kernels.Call) {
-	l := &ceLoss{x: c.In[0], w: c.In[1], target: c.In[2].I32(), first: c.Attr.I[0], lse: c.Out[0].F32(), hit: c.Out[1].F32(), kept: numeratorsOf(c.Out[2:]), cap: float32(c.Attr.F[0])}
+	l := &ceLoss{x: c.In[0], w: c.In[1], target: c.In[2].I32(), first: c.Attr.I[0], lse: c.Out[0].F32(),
+		hit: c.Out[1].F32(), kept: numeratorsOf(c.Out[2:]), cap: float32(c.Attr.F[0])}
 	t := l.x.Rows()
 	l.z = b.logitBlock(min(ceRows, t), l.w.Shape[0])
 	l.top, l.sum = b.shared.f32(ceRows), b.shared.f32(ceRows)
@@ -101,7 +104,8 @@ func numeratorsOf(l []*tensor.Tensor) *ceKept {
 
 // reusedNumerators are those that linear_ce has in work, with room for their maxima.
 func reusedNumerators(work *tensor.Tensor, top []float32) *ceKept {
-	return &ceKept{e: viewOf(work), ld: work.Shape[2], next: work.Shape[1] * work.Shape[2], top: top, blocks: work.Shape[0], reused: true}
+	return &ceKept{e: viewOf(work), ld: work.Shape[2], next: work.Shape[1] * work.Shape[2], top: top,
+		blocks: work.Shape[0], reused: true}
 }
 
 // at is the numerators of row i from column j0 on, the first of a block, and where their maximum is.
@@ -110,9 +114,10 @@ func (k *ceKept) at(i, j0 int) (e view, top *float32) {
 	return k.e.from(i*k.ld + j*k.next), &k.top[i*k.blocks+j]
 }
 
-// addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top, and keeps the
-// exponentials, of dtype d, if kept is not nil; z is used up.
-func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32, most float32) {
+// addExp adds Σ exp(z) over row i of a block from column j0 to a sum of exponentials below the maximum top,
+// and keeps the exponentials, of dtype d, if kept is not nil; z is used up.
+func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, top, sum *float32,
+	most float32) {
 	defer w.arena.release(w.arena.mark())
 	e, below := view{d: d}, new(float32)
 	switch {
@@ -130,8 +135,9 @@ func (w *worker) addExp(kept *ceKept, d tensor.DType, z []float32, i, j0 int, to
 	*top = all
 }
 
-// numerators sets e = exp(z - top) and returns top and the sum of e before it is rounded; z is used up. past tells whether e should
-// go past the caches. With a soft cap of most > 0, z are the logits before it, and e is multiplied with the cap's slope after it was added up.
+// numerators sets e = exp(z - top) and returns top and the sum of e before it is rounded; z is used up. past
+// tells whether e should go past the caches. With a soft cap of most > 0, z are the logits before it, and e
+// is multiplied with the cap's slope after it was added up.
 func (w *worker) numerators(e view, z []float32, past bool, most float32) (top, sum float32) {
 	if most > 0 {
 		return w.cappedNumerators(e, z, most)
@@ -232,10 +238,11 @@ func weighted(lse, hit []float32, target []int32, weight []float32) float32 {
 	return float32(s)
 }
 
-// linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd. All take the same blocks in the same order, so that a gradient
-// has the same bits alone and with the other.
+// linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd. All take the same blocks in the same order, so
+// that a gradient has the same bits alone and with the other.
 func linearCE(b *Backend, c *kernels.Call) {
-	g := &ceGrad{x: c.In[0], w: c.In[1], target: c.In[2].I32(), lse: c.In[3].F32(), weight: c.In[4].F32(), seed: c.In[5].F32()[0], kept: numeratorsOf(c.In[6:]),
+	g := &ceGrad{x: c.In[0], w: c.In[1], target: c.In[2].I32(), lse: c.In[3].F32(), weight: c.In[4].F32(),
+		seed: c.In[5].F32()[0], kept: numeratorsOf(c.In[6:]),
 		cap: float32(c.Attr.F[0]), first: c.Attr.I[0], accDW: c.Attr.I[1] == kernels.Accumulate}
 	switch c.Op {
 	case kernels.LinearCEDX:
@@ -253,16 +260,20 @@ func linearCE(b *Backend, c *kernels.Call) {
 	g.noRows(t)
 }
 
-// lossAndGradients is linear_ce: rows of logits become a loss and gradients before the next ones are computed.
+// lossAndGradients is linear_ce: rows of logits become a loss and gradients before the next ones are
+// computed.
 func lossAndGradients(b *Backend, c *kernels.Call) {
 	x, w, target, weight, work := c.In[0], c.In[1], c.In[2].I32(), c.In[3].F32(), c.Out[1]
 	t, v, rows := x.Rows(), w.Shape[0], work.Shape[1]
 	kept := reusedNumerators(work, b.shared.f32(rows*work.Shape[0]))
-	l := &ceLoss{x: x, w: w, target: target, lse: b.shared.f32(t), hit: b.shared.f32(t), kept: kept, top: b.shared.f32(rows), sum: b.shared.f32(rows), cap: float32(c.Attr.F[0])}
+	l := &ceLoss{x: x, w: w, target: target, lse: b.shared.f32(t), hit: b.shared.f32(t), kept: kept,
+		top: b.shared.f32(rows), sum: b.shared.f32(rows), cap: float32(c.Attr.F[0])}
 	if x.DType != tensor.F32 {
 		l.z = b.logitBlock(rows, v)
 	}
-	g := &ceGrad{x: x, w: w, dx: c.Out[2], dw: c.Out[3], target: target, lse: l.lse, weight: weight, seed: c.In[4].F32()[0], kept: kept, cap: float32(c.Attr.F[0]), accDW: c.Attr.I[1] == kernels.Accumulate}
+	g := &ceGrad{x: x, w: w, dx: c.Out[2], dw: c.Out[3], target: target, lse: l.lse, weight: weight,
+		seed: c.In[4].F32()[0], kept: kept, cap: float32(c.Attr.F[0]),
+		accDW: c.Attr.I[1] == kernels.Accumulate}
 	for i0 := 0; i0 < t; i0 += rows {
 		kept.from = i0
 		b.lossRows(l, i0, min(rows, t-i0))
@@ -349,7 +360,8 @@ func (b *Backend) ceBlock(g *ceGrad, dx []float32, i0, j0, m, n, d int) {
 	}
 }
 
-// gradients is where a block of dz goes: into the numerators if they are reused, into the logits in float32, else into scratch.
+// gradients is where a block of dz goes: into the numerators if they are reused, into the logits in float32,
+// else into scratch.
 func (g *ceGrad) gradients(b *Backend, i0, j0, m, n int) (dz view, ld int) {
 	switch d := g.x.DType; {
 	case g.kept != nil && g.kept.reused:
@@ -362,8 +374,8 @@ func (g *ceGrad) gradients(b *Backend, i0, j0, m, n int) (dz view, ld int) {
 	}
 }
 
-// gradLogits sets dz to the gradient of row i of the logits, from column j0 on; z are the logits, used up, unless
-// numerators are kept.
+// gradLogits sets dz to the gradient of row i of the logits, from column j0 on; z are the logits, used up,
+// unless numerators are kept.
 func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, n, i, j0 int) {
 	if g.target[i] < 0 {
 		clear(dz.f[:min(n, len(dz.f))])

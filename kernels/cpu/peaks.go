@@ -19,7 +19,8 @@ func (b *Backend) Peaks() kernels.Peaks {
 	const n = 50000
 	p.MultiplyAdd = n * 24 * float64(b.k.lanes) / fastest(20, func() { b.k.peak(n, x) })
 	team := float64(len(b.team.workers))
-	p.TeamMultiplyAdd = team * n * 24 * float64(b.k.lanes) / b.together(100, func() { b.k.peak(n, make([]float32, 16)) })
+	p.TeamMultiplyAdd = team * n * 24 * float64(b.k.lanes) / b.together(100,
+		func() { b.k.peak(n, make([]float32, 16)) })
 	if b.k.amx {
 		p.Tiles = b.k.pairs(n/20) / fastest(50, func() { b.k.pairs(n / 20) })
 		p.TeamTiles = team * b.k.pairs(n/20) / b.together(100, func() { b.k.pairs(n / 20) })
@@ -32,9 +33,9 @@ func (b *Backend) Peaks() kernels.Peaks {
 	return p
 }
 
-// together is the shortest time, in seconds, in which as many goroutines as the team has threads run f at once, of several runs. They
-// meet before each, and the slowest of a run counts. The team itself will not do: a worker that starts late leaves its share to the
-// others.
+// together is the shortest time, in seconds, in which as many goroutines as the team has threads run f at
+// once, of several runs. They meet before each, and the slowest of a run counts. The team itself will not
+// do: a worker that starts late leaves its share to the others.
 func (b *Backend) together(runs int, f func()) float64 {
 	n := len(b.team.workers)
 	took := make([][]time.Duration, n)

@@ -6,7 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// scratch hands out float32 storage until reset, which keeps it for the next task. What is handed out is not cleared.
+// scratch hands out float32 storage until reset, which keeps it for the next task. What is handed out is not
+// cleared.
 type scratch struct {
 	buf        []float32
 	used, want int

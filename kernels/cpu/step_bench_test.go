@@ -19,7 +19,8 @@ const (
 	stepHeads, stepWidth, stepVocabulary = 8, 64, 32000
 )
 
-// stepRun is the list of calls of one training step, as a tape would issue them, with the time each operation takes.
+// stepRun is the list of calls of one training step, as a tape would issue them, with the time each
+// operation takes.
 type stepRun struct {
 	a     tensor.DType
 	calls []*kernels.Call
@@ -44,7 +45,8 @@ func (s *stepRun) tensor(d tensor.DType, name string, shape ...int) *tensor.Tens
 type param struct{ w, q, g, m, v *tensor.Tensor }
 
 func (s *stepRun) param(n, k int) param {
-	p := param{w: filled(tensor.F32, n, k), g: tensor.Make(tensor.F32, n, k), m: tensor.Make(tensor.F32, n, k), v: tensor.Make(tensor.F32, n, k)}
+	p := param{w: filled(tensor.F32, n, k), g: tensor.Make(tensor.F32, n, k),
+		m: tensor.Make(tensor.F32, n, k), v: tensor.Make(tensor.F32, n, k)}
 	for i := range p.w.F32() {
 		p.w.F32()[i] *= 0.03
 	}
@@ -63,7 +65,8 @@ func (s *stepRun) update(p param) {
 		out = append(out, flat(p.q))
 	}
 	s.do(kernels.SumSquares, kernels.Attr{}, ts{p.g}, ts{tensor.Make(tensor.F64, 1)})
-	s.do(kernels.AdamW, kernels.Attr{}, ts{flat(p.g), hyper, tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)}, out)
+	s.do(kernels.AdamW, kernels.Attr{}, ts{flat(p.g), hyper, tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)},
+		out)
 }
 
 func (s *stepRun) linear(p param, x, y *tensor.Tensor) {
@@ -84,7 +87,8 @@ func newStep(a tensor.DType) *stepRun {
 	var layers []layerParams
 	for range stepLayers {
 		d, f := stepDim, stepInner
-		layers = append(layers, layerParams{s.param(d, d), s.param(d, d), s.param(d, d), s.param(d, d), s.param(f, d), s.param(f, d), s.param(d, f), s.param(1, d), s.param(1, d)})
+		layers = append(layers, layerParams{s.param(d, d), s.param(d, d), s.param(d, d), s.param(d, d),
+			s.param(f, d), s.param(f, d), s.param(d, f), s.param(1, d), s.param(1, d)})
 	}
 	ids := tensor.Make(tensor.I32, stepTokens)
 	for i := range ids.I32() {
@@ -112,7 +116,8 @@ func newStep(a tensor.DType) *stepRun {
 
 func (s *stepRun) norm(name string, p param, x *tensor.Tensor) *tensor.Tensor {
 	y := s.act(name, stepTokens, stepDim)
-	s.do(kernels.RMSNorm, kernels.Attr{F: [2]float64{1e-5}}, ts{x, p.q.Alias(stepDim)}, ts{y, s.tensor(tensor.F32, "rstd", stepTokens)})
+	s.do(kernels.RMSNorm, kernels.Attr{F: [2]float64{1e-5}}, ts{x, p.q.Alias(stepDim)},
+		ts{y, s.tensor(tensor.F32, "rstd", stepTokens)})
 	return y
 }
 
@@ -148,12 +153,14 @@ func (s *stepRun) forward(l *layerParams, i int) {
 	s.linear(l.v, h, v)
 	s.rope(q3, 1)
 	s.rope(k3, 1)
-	s.do(kernels.Attention, stepAttn, ts{q3, k3, v3, stepCu(), stepCu()}, ts{o3, s.tensor(tensor.F32, "lse"+n, stepTokens, stepHeads)})
+	s.do(kernels.Attention, stepAttn, ts{q3, k3, v3, stepCu(), stepCu()},
+		ts{o3, s.tensor(tensor.F32, "lse"+n, stepTokens, stepHeads)})
 	y := s.act("y", stepTokens, stepDim)
 	s.linear(l.o, o, y)
 	s.do(kernels.Sum, kernels.Attr{}, ts{x, y}, ts{s.act("x1"+n, stepTokens, stepDim)})
 	h2 := s.norm("h2"+n, l.n2, s.act("x1"+n))
-	g, u, m := s.act("g"+n, stepTokens, stepInner), s.act("u"+n, stepTokens, stepInner), s.act("m"+n, stepTokens, stepInner)
+	g, u, m := s.act("g"+n, stepTokens, stepInner), s.act("u"+n, stepTokens, stepInner),
+		s.act("m"+n, stepTokens, stepInner)
 	s.linear(l.gate, h2, g)
 	s.linear(l.up, h2, u)
 	s.do(kernels.SwiGLU, kernels.Attr{}, ts{g, u}, ts{m})
@@ -163,9 +170,11 @@ func (s *stepRun) forward(l *layerParams, i int) {
 
 func (s *stepRun) loss(head param, ids, x *tensor.Tensor) {
 	lse, hit := s.tensor(tensor.F32, "ce", stepTokens, 1), s.tensor(tensor.F32, "hit", stepTokens)
-	e, top := s.act("e", stepTokens, stepVocabulary), s.tensor(tensor.F32, "top", stepTokens, ceilDiv(stepVocabulary, kernels.LSEBlock))
+	e, top := s.act("e", stepTokens, stepVocabulary), s.tensor(tensor.F32, "top", stepTokens,
+		ceilDiv(stepVocabulary, kernels.LSEBlock))
 	s.do(kernels.LinearLSE, kernels.Attr{}, ts{x, head.q, ids}, ts{lse, hit, e, top})
-	s.do(kernels.LinearCEBwd, kernels.Attr{I: [4]int{0, 1}}, ts{x, head.q, ids, lse.Alias(stepTokens), hit, tensor.Of(tensor.F32, []float32{1e-3}, 1), e, top},
+	s.do(kernels.LinearCEBwd, kernels.Attr{I: [4]int{0, 1}}, ts{x, head.q, ids, lse.Alias(stepTokens), hit,
+		tensor.Of(tensor.F32, []float32{1e-3}, 1), e, top},
 		ts{s.act("dx", stepTokens, stepDim), head.g})
 	s.flops += 6 * float64(stepTokens) * float64(head.w.Len())
 }
@@ -173,7 +182,8 @@ func (s *stepRun) loss(head param, ids, x *tensor.Tensor) {
 func (s *stepRun) backward(l *layerParams, i int) {
 	n := strconv.Itoa(i)
 	dx, dy := s.act("dx"), s.act("dy", stepTokens, stepDim)
-	dg, du, dm := s.act("dg", stepTokens, stepInner), s.act("du", stepTokens, stepInner), s.act("dm", stepTokens, stepInner)
+	dg, du, dm := s.act("dg", stepTokens, stepInner), s.act("du", stepTokens, stepInner),
+		s.act("dm", stepTokens, stepInner)
 	s.linearBwd(l.down, s.act("m"+n), dx, dm)
 	s.do(kernels.SwiGLUBwd, kernels.Attr{}, ts{dm, s.act("g" + n), s.act("u" + n)}, ts{dg, du})
 	dh1, dh2 := s.act("dh1", stepTokens, stepDim), s.act("dh2", stepTokens, stepDim)
@@ -188,7 +198,8 @@ func (s *stepRun) backward(l *layerParams, i int) {
 	k, k3 := s.heads("dk")
 	v, v3 := s.heads("dv")
 	three := func(name string) *tensor.Tensor { return s.act(name+n).Alias(stepTokens, stepHeads, stepWidth) }
-	s.do(kernels.AttentionBwd, stepAttn, ts{do3, three("q"), three("k"), three("v"), three("o"), s.big["lse"+n], stepCu(), stepCu()}, ts{q3, k3, v3})
+	s.do(kernels.AttentionBwd, stepAttn, ts{do3, three("q"), three("k"), three("v"), three("o"),
+		s.big["lse"+n], stepCu(), stepCu()}, ts{q3, k3, v3})
 	s.rope(q3, -1)
 	s.rope(k3, -1)
 	d3 := s.act("dh3", stepTokens, stepDim)
@@ -200,7 +211,8 @@ func (s *stepRun) backward(l *layerParams, i int) {
 	s.do(kernels.Sum, kernels.Attr{}, ts{dx, dh1}, ts{dx})
 }
 
-// TestStepRate prints the rate of a whole step of kernels; LFACTOR_STEP is the number of threads. It is no test of anything.
+// TestStepRate prints the rate of a whole step of kernels; LFACTOR_STEP is the number of threads. It is no
+// test of anything.
 func TestStepRate(t *testing.T) {
 	threads, _ := strconv.Atoi(os.Getenv("LFACTOR_STEP"))
 	if threads == 0 {
@@ -225,7 +237,8 @@ func TestStepRate(t *testing.T) {
 		if d := time.Since(start); d < best {
 			best, byOp = d, ops
 		}
-		fmt.Printf("%v %s %d threads: wall %v cpu %v, %.0f tokens/s\n", a, b.Name(), threads, time.Since(start).Round(time.Millisecond), (cpuTime() - cpu).Round(time.Millisecond),
+		fmt.Printf("%v %s %d threads: wall %v cpu %v, %.0f tokens/s\n", a, b.Name(), threads,
+			time.Since(start).Round(time.Millisecond), (cpuTime() - cpu).Round(time.Millisecond),
 			stepTokens/time.Since(start).Seconds())
 	}
 	for _, sp := range kernels.Specs() {

@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// stressCalls are products and attention in both precisions, forward and backward: whatever keeps tiles, masks or many registers
-// live for long.
+// stressCalls are products and attention in both precisions, forward and backward: whatever keeps tiles,
+// masks or many registers live for long.
 func stressCalls() (l []*kernels.Call) {
 	cu := tensor.Of(tensor.I32, []int32{0, 100, 256}, 3)
 	off := tensor.Of(tensor.I32, []int32{0, 3, 30, 256}, 4)
@@ -25,12 +25,17 @@ func stressCalls() (l []*kernels.Call) {
 		act := func(shape ...int) *tensor.Tensor { return filled(a, shape...) }
 		q := func() *tensor.Tensor { return act(256, 2, 64) }
 		at := kernels.Attr{I: [4]int{1}, F: [2]float64{.1}}
-		l = append(l, &kernels.Call{Op: kernels.Linear, In: ts{act(256, 512), act(384, 512)}, Out: ts{act(256, 384)}},
+		l = append(l, &kernels.Call{Op: kernels.Linear, In: ts{act(256, 512), act(384, 512)},
+			Out: ts{act(256, 384)}},
 			&kernels.Call{Op: kernels.LinearDX, In: ts{act(256, 384), act(384, 256)}, Out: ts{act(256, 256)}},
-			&kernels.Call{Op: kernels.LinearDW, In: ts{act(256, 384), act(256, 128)}, Out: ts{tensor.Make(tensor.F32, 384, 128)}},
-			&kernels.Call{Op: kernels.GroupedLinear, In: ts{act(256, 128), act(3, 96, 128), off}, Out: ts{act(256, 96)}},
-			&kernels.Call{Op: kernels.Attention, In: ts{q(), q(), q(), cu, cu}, Out: ts{q(), filled(tensor.F32, 256, 2)}, Attr: at},
-			&kernels.Call{Op: kernels.AttentionBwd, In: ts{q(), q(), q(), q(), q(), filled(tensor.F32, 256, 2), cu, cu}, Out: ts{q(), q(), q()}, Attr: at},
+			&kernels.Call{Op: kernels.LinearDW, In: ts{act(256, 384), act(256, 128)},
+				Out: ts{tensor.Make(tensor.F32, 384, 128)}},
+			&kernels.Call{Op: kernels.GroupedLinear, In: ts{act(256, 128), act(3, 96, 128), off},
+				Out: ts{act(256, 96)}},
+			&kernels.Call{Op: kernels.Attention, In: ts{q(), q(), q(), cu, cu},
+				Out: ts{q(), filled(tensor.F32, 256, 2)}, Attr: at},
+			&kernels.Call{Op: kernels.AttentionBwd, In: ts{q(), q(), q(), q(), q(),
+				filled(tensor.F32, 256, 2), cu, cu}, Out: ts{q(), q(), q()}, Attr: at},
 			&kernels.Call{Op: kernels.SwiGLU, In: ts{act(256, 384), act(256, 384)}, Out: ts{act(256, 384)}})
 	}
 	return l
@@ -46,8 +51,9 @@ func fresh(c *kernels.Call) *kernels.Call {
 	return &f
 }
 
-// TestRegistersSurviveTheRuntime: results stay bit-identical under a storm of signals, profiling, garbage collection after nearly
-// every allocation, and other goroutines' tiles. Each of these interrupts assembly and must give its registers back.
+// TestRegistersSurviveTheRuntime: results stay bit-identical under a storm of signals, profiling, garbage
+// collection after nearly every allocation, and other goroutines' tiles. Each of these interrupts assembly
+// and must give its registers back.
 func TestRegistersSurviveTheRuntime(t *testing.T) {
 	calls := stressCalls()
 	want := make([]*kernels.Call, len(calls))
@@ -76,7 +82,8 @@ func TestRegistersSurviveTheRuntime(t *testing.T) {
 		work.Go(func() {
 			b := newBackend(levels()[0], 2)
 			defer b.Close()
-			for n := 0; n < 12 || floods && n < 500 && signals.Load() <= 1000; n++ { // a busy machine has few signals a second
+			// a busy machine has few signals a second
+			for n := 0; n < 12 || floods && n < 500 && signals.Load() <= 1000; n++ {
 				for i, c := range calls {
 					got := fresh(c)
 					b.Run(got)

@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// subnormalCalls is one call of every operation that calculates, of a size that fits caches: what subnormal numbers cost shows
-// best where memory does not hide it.
+// subnormalCalls is one call of every operation that calculates, of a size that fits caches: what subnormal
+// numbers cost shows best where memory does not hide it.
 func subnormalCalls(a tensor.DType) (l []*kernels.Call) {
 	const t, d, f, h, v, g = 256, 256, 384, 4, 512, 4
 	act := func(shape ...int) *tensor.Tensor { return filled(a, shape...) }
@@ -53,7 +53,8 @@ func subnormalCalls(a tensor.DType) (l []*kernels.Call) {
 	}
 	call(kernels.EmbedDW, ts{act(t, d), ids}, ts{f32(v, d)}, kernels.Accumulate)
 	call(kernels.LinearLSE, ts{act(t, d), act(v, d), ids}, ts{f32(t, 1), f32(t)})
-	call(kernels.LinearCEBwd, ts{act(t, d), act(v, d), ids, f32(t), f32(t), f32(1)}, ts{act(t, d), f32(v, d)}, 0, kernels.Accumulate)
+	call(kernels.LinearCEBwd, ts{act(t, d), act(v, d), ids, f32(t), f32(t), f32(1)},
+		ts{act(t, d), f32(v, d)}, 0, kernels.Accumulate)
 	call(kernels.LSEJoin, ts{f32(t, v)}, ts{f32(t)})
 	call(kernels.NLL, ts{f32(t), f32(t), ids, f32(t)}, ts{f32(1)})
 	call(kernels.Sum, ts{act(t, d), act(t, d), act(t, d)}, ts{act(t, d)})
@@ -66,14 +67,16 @@ func subnormalCalls(a tensor.DType) (l []*kernels.Call) {
 	call(kernels.ScaleRows, ts{act(t, d), f32(t)}, ts{act(t, d)})
 	call(kernels.MulCols, ts{act(t, d), act(d)}, ts{act(t, d)})
 	call(kernels.MulColsDW, ts{act(t, d), act(t, d)}, ts{f32(d)})
-	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, .9, .95, 1e-8, .1, .5, .5}, 7), tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
+	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, .9, .95, 1e-8, .1, .5, .5}, 7),
+		tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
 	call(kernels.AdamW, ts{f32(t * d), hyper, clip}, ts{f32(t * d), f32(t * d), tensor.Make(tensor.F32, t*d)})
 	call(kernels.SGD, ts{f32(t * d), hyper, clip}, ts{f32(t * d), f32(t * d)})
 	call(kernels.SumSquares, ts{f32(t, d)}, ts{tensor.Make(tensor.F64, 1)})
 	return l
 }
 
-// subnormal is the call with that share of its float32 and bfloat16 inputs, and of outputs that it adds to, made subnormal.
+// subnormal is the call with that share of its float32 and bfloat16 inputs, and of outputs that it adds to,
+// made subnormal.
 func subnormal(c *kernels.Call, share float64) (*kernels.Call, ts) {
 	r := rand.New(rand.NewPCG(1, 2))
 	change := func(l ts) (out ts) {
@@ -100,9 +103,9 @@ func subnormal(c *kernels.Call, share float64) (*kernels.Call, ts) {
 	return &kernels.Call{Op: c.Op, Attr: c.Attr, In: change(c.In), Out: nil}, out
 }
 
-// BenchmarkSubnormals gives, for every operation, the time with 1 % and with all of its inputs subnormal over the time with normal
-// ones: 1.10 at most is wanted. Rounds are interleaved and the shortest count. Outputs are restored before each run, so that
-// what is added to is as subnormal the second time.
+// BenchmarkSubnormals gives, for every operation, the time with 1 % and with all of its inputs subnormal
+// over the time with normal ones: 1.10 at most is wanted. Rounds are interleaved and the shortest count.
+// Outputs are restored before each run, so that what is added to is as subnormal the second time.
 func BenchmarkSubnormals(b *testing.B) {
 	for _, a := range []tensor.DType{tensor.F32, tensor.BF16} {
 		for _, k := range levels() {
@@ -111,7 +114,8 @@ func BenchmarkSubnormals(b *testing.B) {
 			}
 			be := newBackend(k, 1)
 			for _, c := range subnormalCalls(a) {
-				b.Run(fmt.Sprintf("%v/%s/%s%d", a, k.name, c.Op, c.Attr.I[0]), func(b *testing.B) { subnormalRatio(b, be, c) })
+				b.Run(fmt.Sprintf("%v/%s/%s%d", a, k.name, c.Op, c.Attr.I[0]),
+					func(b *testing.B) { subnormalRatio(b, be, c) })
 			}
 			be.Close()
 		}

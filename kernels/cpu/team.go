@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// team is a set of persistent workers. The goroutine that calls share works too; the others join when they get a
-// processor, so that a caller never waits for a thread that has not started: with more teams than cores nothing stalls.
+// team is a set of persistent workers. The goroutine that calls share works too; the others join when they
+// get a processor, so that a caller never waits for a thread that has not started: with more teams than
+// cores nothing stalls.
 type team struct {
 	workers []*worker // workers[0] is the caller
 	next    atomic.Int64
 	n       int
 	f       func(w *worker, i int)
-	// state is the job's number, a closed bit and the count of workers inside, so that joining is one compare-and-swap.
+	// state is the job's number, a closed bit and the count of workers inside, so that joining is one
+	// compare-and-swap.
 	state  atomic.Uint64
 	waits  atomic.Bool // the caller sleeps on done
 	done   chan struct{}
@@ -27,8 +29,8 @@ const (
 	closedBit = 1 << 31
 	jobOne    = 1 << 32
 	insideMax = closedBit - 1
-	// spinTime is how long an idle thread looks for work before it sleeps: longer than the gap between two operations
-	// of a step, short enough that idle teams cost nothing.
+	// spinTime is how long an idle thread looks for work before it sleeps: longer than the gap between two
+	// operations of a step, short enough that idle teams cost nothing.
 	spinTime = 40 * time.Microsecond
 )
 

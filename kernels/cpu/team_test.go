@@ -81,7 +81,8 @@ func TestLevelFromEnvironment(t *testing.T) {
 		b.Close()
 	}
 	t.Setenv("LFACTOR_CPU", "abacus")
-	require.PanicsWithValue(t, fmt.Sprintf("cpu: LFACTOR_CPU=abacus: this machine has %s", joined(Levels())), func() { New(1) })
+	require.PanicsWithValue(t, fmt.Sprintf("cpu: LFACTOR_CPU=abacus: this machine has %s", joined(Levels())),
+		func() { New(1) })
 }
 
 func joined(l []string) string {
@@ -103,7 +104,8 @@ func TestConcurrentCalls(t *testing.T) {
 			x := filled(tensor.F32, 40000)
 			y := tensor.Make(tensor.F32, 40000)
 			for range 20 {
-				b.Run(&kernels.Call{Op: kernels.Scale, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{y}, Attr: kernels.Attr{F: [2]float64{float64(i)}}})
+				b.Run(&kernels.Call{Op: kernels.Scale, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{y},
+					Attr: kernels.Attr{F: [2]float64{float64(i)}}})
 				for j, v := range y.F32() {
 					if v != float32(i)*x.F32()[j] {
 						bad.Add(1)

@@ -11,7 +11,8 @@ func BenchmarkTile(b *testing.B) {
 	for _, k := range levels() {
 		for _, n := range []int{1, 20} {
 			const kc = 256
-			x, y, c := make([]float32, n*kc*k.mr+64), make([]float32, kc*k.nr+4096), make([]float32, n*k.mr*k.nr)
+			x, y, c := make([]float32, n*kc*k.mr+64), make([]float32, kc*k.nr+4096),
+				make([]float32, n*k.mr*k.nr)
 			for _, rows := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%s/n%d/rows=%v", k.name, n, rows), func(b *testing.B) {
 					best := time.Duration(1 << 62)

@@ -20,7 +20,7 @@ func viewOf(t *tensor.Tensor) view {
 	case tensor.BF16, tensor.F16:
 		return view{h: t.U16(), d: t.DType}
 	}
-	panic(fmt.Sprintf("cpu: %v is no activation", t))
+	panic(fmt.Sprintf("cpu: %v is not an activation", t))
 }
 
 func views(ts []*tensor.Tensor) []view {

@@ -11,8 +11,9 @@ func init() {
 	for op, f := range map[kernels.Op]func(*Backend, *kernels.Call){
 		kernels.LayerNorm: layerNorm, kernels.LayerNormDX: layerNormDX, kernels.LayerNormDW: layerNormDW,
 		kernels.Act: act, kernels.ActBwd: actBwd, kernels.Take: take, kernels.TakeBwd: takeBwd,
-		kernels.ScaleRows: scaleRows, kernels.MulCols: mulCols, kernels.MulColsDW: mulColsDW, kernels.RopeAxes: ropeAxes,
-		kernels.Turn: turn, kernels.TurnDW: turnDW,
+		kernels.ScaleRows: scaleRows, kernels.MulCols: mulCols, kernels.MulColsDW: mulColsDW,
+		kernels.RopeAxes: ropeAxes,
+		kernels.Turn:     turn, kernels.TurnDW: turnDW,
 	} {
 		table[op] = f
 	}
@@ -41,7 +42,8 @@ func layerNorm(b *Backend, c *kernels.Call) {
 }
 
 func layerNormDX(b *Backend, c *kernels.Call) {
-	dy, x, dx, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), c.In[4].F32(), last(c.In[0])
+	dy, x, dx, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(),
+		c.In[4].F32(), last(c.In[0])
 	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
 		weight, z := w.in(viewOf(c.In[2]), 0, d), w.arena.f32(d)
 		for i := from; i < to; i++ {
@@ -60,15 +62,17 @@ func layerNormDX(b *Backend, c *kernels.Call) {
 
 func layerNormDW(b *Backend, c *kernels.Call) {
 	dy, x, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), c.In[3].F32(), last(c.In[0])
-	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
-		z := w.arena.f32(len(s))
-		w.k.shift(z, w.in(x, r*d+at, len(s)), -mean[r])
-		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), z, rstd[r])
-	})
+	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
+		func(w *worker, s []float32, r, at int) {
+			z := w.arena.f32(len(s))
+			w.k.shift(z, w.in(x, r*d+at, len(s)), -mean[r])
+			w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), z, rstd[r])
+		})
 }
 
 // sigmoids are a and b of the activations x/(1+exp(-(a·x + b·x³))), by kind.
-var sigmoids = map[int][2]float32{kernels.GELUTanh: {1.5957691216057308, 1.5957691216057308 * 0.044715}, kernels.QuickGELU: {1.702, 0}, kernels.SiLU: {1, 0}}
+var sigmoids = map[int][2]float32{kernels.GELUTanh: {1.5957691216057308, 1.5957691216057308 * 0.044715},
+	kernels.QuickGELU: {1.702, 0}, kernels.SiLU: {1, 0}}
 
 func act(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), actPiece(b, c)) }
 
@@ -222,9 +226,10 @@ func mulCols(b *Backend, c *kernels.Call) {
 
 func mulColsDW(b *Backend, c *kernels.Call) {
 	dy, x, d := viewOf(c.In[0]), viewOf(c.In[1]), last(c.In[0])
-	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, r, at int) {
-		w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), 1)
-	})
+	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate,
+		func(w *worker, s []float32, r, at int) {
+			w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), 1)
+		})
 }
 
 func ropeAxes(b *Backend, c *kernels.Call) {
@@ -266,19 +271,20 @@ func turn(b *Backend, c *kernels.Call) {
 func turnDW(b *Backend, c *kernels.Call) {
 	dy, y, mark := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].I32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.Out[0].Len()
-	b.columnSums(c.Out[0].F32(), len(mark), c.Attr.I[0] == kernels.Accumulate, func(w *worker, s []float32, row, at int) {
-		if mark[row] == 0 {
-			return
-		}
-		n := len(s)
-		for head := range h {
-			m := w.arena.mark()
-			a := (row*h+head)*d + at
-			g1, g2, y1, y2 := w.in(dy, a, n), w.in(dy, a+r, n), w.in(y, a, n), w.in(y, a+r, n)
-			for j := range s {
-				s[j] += g2[j]*y1[j] - g1[j]*y2[j]
+	b.columnSums(c.Out[0].F32(), len(mark), c.Attr.I[0] == kernels.Accumulate,
+		func(w *worker, s []float32, row, at int) {
+			if mark[row] == 0 {
+				return
 			}
-			w.arena.release(m)
-		}
-	})
+			n := len(s)
+			for head := range h {
+				m := w.arena.mark()
+				a := (row*h+head)*d + at
+				g1, g2, y1, y2 := w.in(dy, a, n), w.in(dy, a+r, n), w.in(y, a, n), w.in(y, a+r, n)
+				for j := range s {
+					s[j] += g2[j]*y1[j] - g1[j]*y2[j]
+				}
+				w.arena.release(m)
+			}
+		})
 }

@@ -351,6 +351,7 @@ func describeProducts() string {
 	case strings.EqualFold(os.Getenv(ProductsVariable), "none"):
 		return "products by the project's kernel, as " + ProductsVariable + " says"
 	}
-	return "products by the project's kernel: no libcublasLt.so.13 or .12 was found; pip install nvidia-cublas, and put its folder nvidia/cu13/lib " +
+	return "products by the project's kernel: no libcublasLt.so.13 or .12 was found; pip install " +
+		"nvidia-cublas, and put its folder nvidia/cu13/lib " +
 		"into LD_LIBRARY_PATH, or name the library in " + ProductsVariable
 }

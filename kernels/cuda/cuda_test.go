@@ -41,10 +41,12 @@ func emulated(t testing.TB, index int, absent accel.Absent, flags ...string) (*a
 
 var strict = accel.Absent{Strict: true}
 
-var long = flag.Bool("long", false, "run the whole suite in every order of threads, and with products by a library")
+var long = flag.Bool("long", false,
+	"run the whole suite in every order of threads, and with products by a library")
 
-// TestConformance: every operation gives on the device what the definition gives, whatever the order of a block's
-// threads. Orders beyond the first give the same bits for every case; -long puts them through the whole suite.
+// TestConformance: every operation gives on the device what the definition gives, whatever the order of a
+// block's threads. Orders beyond the first give the same bits for every case; -long puts them through the
+// whole suite.
 func TestConformance(t *testing.T) {
 	first := map[string][]byte{}
 	for order, name := range []string{"ascending", "descending", "random"} {
@@ -143,7 +145,8 @@ func TestChosenAlgorithms(t *testing.T) {
 
 	text, err := os.ReadFile(filepath.Join(dir, chosenFile))
 	require.NoError(t, err)
-	require.Contains(t, string(text), `{"device":"emulated device","library":130100,"product":"f32 f32 8x16x500 true500 false500 16 add=false",`)
+	require.Contains(t, string(text),
+		`{"device":"emulated device","library":130100,"product":"f32 f32 8x16x500 true500 false500 16 add=false",`)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, chosenFile), append(text,
 		"{}\n{\"algorithm\":\"00\"}\n"...), 0o600))
 	_, err = OpenChosen(dir)
@@ -238,7 +241,8 @@ func TestHostCannotRead(t *testing.T) {
 	d, _ := emulated(t, 0, strict)
 	x := place(t, d, tensor.NewPool("device", 0).In(d), numbers(4))
 	require.PanicsWithValue(t,
-		"tensor: the host reads f32[4], which lies in memory of CUDA devices: only the device's Read and Write may", func() { x.F32() })
+		"tensor: the host reads f32[4], which lies in memory of CUDA devices: only the device's Read "+
+			"and Write may", func() { x.F32() })
 	q := &accel.Queue{}
 	at := q.Addr(x)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -278,7 +282,8 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, before+1, e.Blocks())
 	_, err = p.New("y", tensor.F32, 12<<20)
 	require.ErrorContains(t, err,
-		"rank 0: tensor y: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2): the device's memory is full; another process may hold it")
+		"rank 0: tensor y: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2): the device's memory is full; "+
+			"another process may hold it")
 	require.ErrorContains(t, err, "264.0 MiB of the 264.0 MiB that this rank took are in use")
 	x.Release()
 }
@@ -338,13 +343,15 @@ func TestOnProcessor(t *testing.T) {
 		require.Equal(t, o.F32(), got.F32())
 	}
 	require.Equal(t,
-		"cuda:0 (emulated device): operation attention runs on the processor, with copies there and back: the device does not have it\n", said.String())
+		"cuda:0 (emulated device): operation attention runs on the processor, with copies there and "+
+			"back: the device does not have it\n", said.String())
 	p := tensor.NewPool("device", 0).In(refuses)
 	x := place(t, refuses, p, q)
 	c := call(x, place(t, refuses, p, cu), place(t, refuses, p, o), place(t, refuses, p, lse))
 	require.PanicsWithError(t,
 		"device cuda:0 (emulated device): attention: the device does not have this operation for "+
-			"[f32[3 1 300] f32[3 1 300] f32[3 1 300] i32[2] i32[2]], and operations of the processor are not wanted", func() { refuses.Run(c) })
+			"[f32[3 1 300] f32[3 1 300] f32[3 1 300] i32[2] i32[2]], and operations of the processor "+
+			"are not wanted", func() { refuses.Run(c) })
 }
 
 // TestWrongLibraries: no library, one that is no driver, an old driver, one that cannot load the kernels,
@@ -389,7 +396,8 @@ func TestWrongLibraries(t *testing.T) {
 	require.Contains(t, lines, "cuda: products by the project's kernel, as LFACTOR_LIBCUBLASLT says")
 	require.Contains(t, lines, "cuda: driver "+e.Path+" speaks CUDA 13.0 and has 2 devices")
 	require.Contains(t, lines,
-		"cuda: device cuda:1 (emulated device) has 1.00 GiB, 4 multiprocessors, capability 9.0: kernels for sm_90a")
+		"cuda: device cuda:1 (emulated device) has 1.00 GiB, 4 multiprocessors, capability 9.0: kernels "+
+			"for sm_90a")
 	b, err = kernels.Open(kernels.Auto, kernels.Options{Rank: 3})
 	require.NoError(t, err)
 	require.Equal(t, "cuda:1 (emulated device)", b.Name())

@@ -34,7 +34,8 @@ func (l *Library) open(index int) (*device, error) {
 		return nil, err
 	}
 	if index < 0 || index >= n {
-		return nil, fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES hides others)",
+		return nil, fmt.Errorf("there is no device cuda:%d; the driver has %d (CUDA_VISIBLE_DEVICES "+
+			"hides others)",
 			index, n)
 	}
 	d := &device{lib: l, functions: map[string]uintptr{}}

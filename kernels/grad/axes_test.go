@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 )
 
-// axes are mesh axes of every kind that a decoder's plan may have; "dpo" and "dp" are data parallelism in two axes, of which ZeRO
-// uses one (HSDP).
+// axes are mesh axes of every kind that a decoder's plan may have; "dpo" and "dp" are data parallelism in
+// two axes, of which ZeRO uses one (HSDP).
 var axes = []grad.MeshAxis{
 	{Name: "dpo", Size: 2, Data: true},
 	{Name: "dp", Size: 3, Data: true, Zero: true},
@@ -21,7 +21,8 @@ var axes = []grad.MeshAxis{
 	{Name: "ep", Size: 2, Fold: 1}, // no dense value is placed on it
 }
 
-// TestAxes holds every pair and every triple of mesh axes, under the policies that communicate, to one device.
+// TestAxes holds every pair and every triple of mesh axes, under the policies that communicate, to one
+// device.
 func TestAxes(t *testing.T) {
 	base := newWorld(t, small, small.stage(grad.Options{}, 0, 2))
 	loss, want := base.step([]int{0, 2}, grad.Options{})
@@ -43,7 +44,8 @@ func TestAxes(t *testing.T) {
 		if len(seen) < len(mesh) {
 			continue // an axis beside itself
 		}
-		for k, o := range []grad.Options{{}, {Recompute: grad.RecomputeFull}, {ShardGrads: true}, {ShardGrads: true, ShardParams: true, Recompute: grad.RecomputeSelective}} {
+		for k, o := range []grad.Options{{}, {Recompute: grad.RecomputeFull}, {ShardGrads: true},
+			{ShardGrads: true, ShardParams: true, Recompute: grad.RecomputeSelective}} {
 			o.Mesh = mesh
 			w := newWorld(t, small, small.stage(o, 0, 2))
 			w.split = k%2 == 1
@@ -67,8 +69,9 @@ func TestAxes(t *testing.T) {
 	require.Greater(t, ran, 100)
 }
 
-// TestGradientSums: a gradient says over which axes it is still to be summed. Data parallelism in two axes leaves the outer one to
-// the optimizer step where each microbatch is reduced over the inner; tokens sharded over cp leave every gradient partial there.
+// TestGradientSums: a gradient says over which axes it is still to be summed. Data parallelism in two axes
+// leaves the outer one to the optimizer step where each microbatch is reduced over the inner; tokens sharded
+// over cp leave every gradient partial there.
 func TestGradientSums(t *testing.T) {
 	mesh := []grad.MeshAxis{axes[0], axes[1], axes[2], axes[4]}
 	for _, c := range []struct {

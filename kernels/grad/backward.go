@@ -45,7 +45,8 @@ func (t *Tape) seeds() {
 	}
 	for _, p := range t.outs {
 		if p.Grad {
-			t.addCt(p.Value, t.one(opRecvG, kernels.Attr{Name: p.Name}, p.Value.DType, p.Value.Shape, p.Value.Place.dual()))
+			t.addCt(p.Value, t.one(opRecvG, kernels.Attr{Name: p.Name}, p.Value.DType, p.Value.Shape,
+				p.Value.Place.dual()))
 		}
 	}
 }
@@ -116,7 +117,8 @@ func (t *Tape) leaf(v *Value) *Param {
 	return nil
 }
 
-// gradient adds term d to the gradient of p: by the kernel itself where it can, reduced to a shard where the plan says so.
+// gradient adds term d to the gradient of p: by the kernel itself where it can, reduced to a shard where the
+// plan says so.
 func (t *Tape) gradient(p *Param, d *Value) {
 	if p.Grad == p.Place {
 		p.Grad = d.Place // partial terms stay partial; they are reduced once a step
@@ -134,7 +136,8 @@ func (t *Tape) gradient(p *Param, d *Value) {
 				d = t.Scale(d, 1/float64(t.Mesh[m].Size))
 			}
 		}
-		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name}, Phase: W, Block: t.block, Axes: t.ZeroAxes(p.Fold), Acc: t.index(p) + 1})
+		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name},
+			Phase: W, Block: t.block, Axes: t.ZeroAxes(p.Fold), Acc: t.index(p) + 1})
 	case d.Node.Op.Role == compute && fuses[d.Node.Op.Kernel]:
 		d.Node.Acc = t.index(p) + 1
 	default:
@@ -142,8 +145,8 @@ func (t *Tape) gradient(p *Param, d *Value) {
 	}
 }
 
-// overData marks what the optimizer step still has to sum: gradients over the data axes of their parameter's mesh, but for those over
-// which each microbatch's gradients are reduced already.
+// overData marks what the optimizer step still has to sum: gradients over the data axes of their parameter's
+// mesh, but for those over which each microbatch's gradients are reduced already.
 func (t *Tape) overData() {
 	for _, p := range t.order {
 		for m, a := range t.Mesh {
@@ -178,8 +181,8 @@ func (t *Tape) index(p *Param) int {
 	panic("grad: parameter " + p.Name + " of another tape")
 }
 
-// cotangent of v: terms of one placement are summed first, so that three partial terms cost one collective, then brought
-// to the dual of v's placement.
+// cotangent of v: terms of one placement are summed first, so that three partial terms cost one collective,
+// then brought to the dual of v's placement.
 func (t *Tape) cotangent(v *Value) *Value {
 	t.phase = I
 	if v.Weight {

@@ -9,8 +9,8 @@ var (
 	opExportGrad = &Op{Name: "exportgrad", Role: exportGrad}
 )
 
-// Carry continues v along axis 0 over the chunks of a sequence: it exports v to later chunks and returns the earlier
-// chunks' values followed by v, all in the order of the sequence. With one chunk it is the identity.
+// Carry continues v along axis 0 over the chunks of a sequence: it exports v to later chunks and returns the
+// earlier chunks' values followed by v, all in the order of the sequence. With one chunk it is the identity.
 func (t *Tape) Carry(name string, v *Value) *Value {
 	if t.Chunks == 1 {
 		return v

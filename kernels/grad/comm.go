@@ -5,8 +5,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// ShardRows is the rows [from, to) of a tensor with the given rows that member i of n keeps: the data-parallel shard of
-// parameters, gradients and optimizer state.
+// ShardRows is the rows [from, to) of a tensor with the given rows that member i of n keeps: the
+// data-parallel shard of parameters, gradients and optimizer state.
 func ShardRows(rows, i, n int) (from, to int) { return rows * i / n, rows * (i + 1) / n }
 
 // rowsOf is the first dimension, 1 for a scalar.
@@ -17,7 +17,8 @@ func rowsOf(shape []int) int {
 	return shape[0]
 }
 
-// Bundle is a member's part of a communication: mostly one tensor; rows whose number data decides travel with their counts.
+// Bundle is a member's part of a communication: mostly one tensor; rows whose number data decides travel
+// with their counts.
 type Bundle []*tensor.Tensor
 
 // release drops the references of all parts.
@@ -29,7 +30,8 @@ func release(parts []Bundle) {
 	}
 }
 
-// split makes the part of a communication for each member of its group; the caller owns one reference to each.
+// split makes the part of a communication for each member of its group; the caller owns one reference to
+// each.
 func (r *Runner) split(f *Frame, n *Node) []Bundle {
 	switch n.Op.Role {
 	case dispatch:
@@ -91,7 +93,8 @@ func (r *Runner) trim(parts []*tensor.Tensor, axis, n int) {
 	}
 }
 
-// joined is the shape of what a change of placement gives: the rows of a ragged value are those of the parts.
+// joined is the shape of what a change of placement gives: the rows of a ragged value are those of the
+// parts.
 func joined(n *Node, parts []*tensor.Tensor) []int {
 	out := n.Out[0]
 	if !out.Ragged {

@@ -171,11 +171,14 @@ func TestContextShares(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range c.stage(grad.Options{Mesh: []grad.MeshAxis{uAxis(2), {Name: "tp", Size: 2, Rows: true}}}, 0, 2).Segments(grad.F) {
-		for _, n := range s.Comm { // an exchange moves rows to heads, and never gathers query heads that tp shares
+	for _, s := range c.stage(grad.Options{Mesh: []grad.MeshAxis{uAxis(2),
+		{Name: "tp", Size: 2, Rows: true}}}, 0, 2).Segments(grad.F) {
+		// an exchange moves rows to heads, and never gathers query heads that tp shares
+		for _, n := range s.Comm {
 			in, out := n.In[0].Place.On(1), n.Out[0].Place.On(1)
 			heads := len(n.In[0].Shape) == 3 && n.In[0].Shape[1] == c.heads
-			require.False(t, heads && in.Kind == grad.Sharded && out.Kind == grad.Replicated, "%v", n.In[0].Place)
+			require.False(t, heads && in.Kind == grad.Sharded && out.Kind == grad.Replicated, "%v",
+				n.In[0].Place)
 		}
 	}
 	ga, gr := work(uAxis(2))

@@ -39,8 +39,8 @@ type member struct {
 	have *tensor.Tensor
 }
 
-// part is what a rank holds of the logical matrix [rows cols], whose element (i, j) is i·cols+j, placed p. The terms of a partial
-// value are random and sum to it.
+// part is what a rank holds of the logical matrix [rows cols], whose element (i, j) is i·cols+j, placed p.
+// The terms of a partial value are random and sum to it.
 func part(o *Options, p Place, rows, cols int, pos []int, terms map[string][]float32) *tensor.Tensor {
 	r0, rn, c0, cn := 0, rows, 0, cols
 	for m, a := range o.Mesh {
@@ -70,8 +70,8 @@ func part(o *Options, p Place, rows, cols int, pos []int, terms map[string][]flo
 	return t
 }
 
-// TestConversions brings a matrix from every placement to every other on two and three mesh axes: each rank ends with exactly the
-// elements that the placement says. Two axes may shard one tensor axis on either side.
+// TestConversions brings a matrix from every placement to every other on two and three mesh axes: each rank
+// ends with exactly the elements that the placement says. Two axes may shard one tensor axis on either side.
 func TestConversions(t *testing.T) {
 	for _, sizes := range [][]int{{2, 2}, {2, 3}, {2, 2, 2}, {3, 2, 2}} {
 		o := Options{}
@@ -102,12 +102,14 @@ func convertOne(t *testing.T, o Options, from, to Place) {
 		for m, left := len(pos)-1, r; m >= 0; m-- {
 			pos[m], left = left%o.Mesh[m].Size, left/o.Mesh[m].Size
 		}
-		all = append(all, &member{pos: pos, run: &Runner{Backend: ref.New(), Pool: tensor.NewPool("rank", 0), Pos: pos}})
+		all = append(all, &member{pos: pos, run: &Runner{Backend: ref.New(), Pool: tensor.NewPool("rank", 0),
+			Pos: pos}})
 	}
 	terms := partialTerms(&o, from, rows*cols)
 	var fs []*Frame
 	for _, m := range all {
-		fs = append(fs, m.run.NewFrame(tr, map[string]*tensor.Tensor{"x": part(&o, from, rows, cols, m.pos, terms)}, nil, nil))
+		fs = append(fs, m.run.NewFrame(tr,
+			map[string]*tensor.Tensor{"x": part(&o, from, rows, cols, m.pos, terms)}, nil, nil))
 	}
 	exchange(t, tr, all, fs)
 	for r, m := range all {

@@ -2,12 +2,12 @@ package grad
 
 import "slices"
 
-// A phase is cut into segments in two steps that keep the program's order: a communication is issued where its operand is ready, at
-// the end of a segment, and awaited at the beginning of the segment that first uses its result. Without Options.Overlap every
-// segment awaits all that the one before it has issued.
+// A phase is cut into segments in two steps that keep the program's order: a communication is issued where
+// its operand is ready, at the end of a segment, and awaited at the beginning of the segment that first uses
+// its result. Without Options.Overlap every segment awaits all that the one before it has issued.
 
-// sinksInFlight bounds the segments whose communications without a result, reductions of gradients, may be under way at a time:
-// what they send stays in memory.
+// sinksInFlight bounds the segments whose communications without a result, reductions of gradients, may be
+// under way at a time: what they send stays in memory.
 const sinksInFlight = 2
 
 // cutter makes the segments of one phase.
@@ -47,7 +47,8 @@ func (c *cutter) needs(n *Node) (Issued, bool) {
 	return Issued{}, false
 }
 
-// await lets the segment that is being made begin with all that was issued together with a communication, but for sinks.
+// await lets the segment that is being made begin with all that was issued together with a communication,
+// but for sinks.
 func (c *cutter) await(n *Node) {
 	at, ok := c.needs(n)
 	if !ok {
@@ -152,8 +153,9 @@ func (c *cutter) end() []Segment {
 	return c.segs
 }
 
-// delayWeights lets weight gradients that are due before a communication of input gradients run behind it instead, so that it has
-// something to hide behind. They stay in their order, and input gradients never depend on them.
+// delayWeights lets weight gradients that are due before a communication of input gradients run behind it
+// instead, so that it has something to hide behind. They stay in their order, and input gradients never
+// depend on them.
 func (t *Tape) delayWeights(ns []*Node) (out []*Node) {
 	if !t.Overlap {
 		return ns

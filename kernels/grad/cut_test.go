@@ -9,8 +9,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 )
 
-// apart is how many segments lie between the issue of each communication of a phase and the segment that awaits it, by the name of
-// its operation; 0 is none. It checks that each is awaited once, by a later segment.
+// apart is how many segments lie between the issue of each communication of a phase and the segment that
+// awaits it, by the name of its operation; 0 is none. It checks that each is awaited once, by a later
+// segment.
 func apart(t *testing.T, segs []grad.Segment) map[string][]int {
 	out, seen := map[string][]int{}, map[grad.Issued]bool{}
 	for i, s := range segs {
@@ -30,13 +31,15 @@ func apart(t *testing.T, segs []grad.Segment) map[string][]int {
 	return out
 }
 
-// TestTwoPhases: without overlap every communication is awaited by the next segment. With it, parameters are gathered while the block
-// before works, gradients are reduced behind the following blocks, and a sum of input gradients hides behind weight gradients.
+// TestTwoPhases: without overlap every communication is awaited by the next segment. With it, parameters are
+// gathered while the block before works, gradients are reduced behind the following blocks, and a sum of
+// input gradients hides behind weight gradients.
 func TestTwoPhases(t *testing.T) {
 	c := small
 	c.layers = 4
 	for _, o := range []grad.Options{
-		{Mesh: []grad.MeshAxis{{Name: "dp", Size: 2, Data: true, Zero: true}}, ShardGrads: true, ShardParams: true},
+		{Mesh: []grad.MeshAxis{{Name: "dp", Size: 2, Data: true, Zero: true}}, ShardGrads: true,
+			ShardParams: true},
 		{Mesh: []grad.MeshAxis{{Name: "tp", Size: 2}}},
 	} {
 		plain := c.stage(o, 0, 4)

@@ -32,10 +32,12 @@ func raggedStage(o grad.Options) *grad.Trace {
 				return v
 			}
 			p := func(n string, shape ...int) *grad.Value {
-				return t.ParamOn(fmt.Sprintf("%d.%s", l, n), shape, true, grad.Cut{Mesh: "ep", Axis: 0, Unit: 1})
+				return t.ParamOn(fmt.Sprintf("%d.%s", l, n), shape, true,
+					grad.Cut{Mesh: "ep", Axis: 0, Unit: 1})
 			}
 			h := t.RMSNorm(x, t.Param(fmt.Sprintf("%d.norm", l), []int{raggedWidth}, -1, 1, false), 1e-6)
-			y, d := t.Dispatch(t.Take(h, data("order", raggedRows)), data("counts", raggedGroups), raggedGroups, "ep", "")
+			y, d := t.Dispatch(t.Take(h, data("order", raggedRows)), data("counts", raggedGroups),
+				raggedGroups, "ep", "")
 			g := t.GroupedLinear(y, p("gate", raggedGroups, 8, raggedWidth), d.Off)
 			u := t.GroupedLinear(y, p("up", raggedGroups, 8, raggedWidth), d.Off)
 			z := t.Combine(t.GroupedLinear(t.SwiGLU(g, u), p("down", raggedGroups, raggedWidth, 8), d.Off), d)
@@ -43,7 +45,8 @@ func raggedStage(o grad.Options) *grad.Trace {
 		})
 	}
 	t.Part(3, func() {
-		t.Loss(t.LinearCrossEntropy(x, emb(), t.Data("target", tensor.I32, raggedRows), t.Data("weight", tensor.F32, raggedRows), 0))
+		t.Loss(t.LinearCrossEntropy(x, emb(), t.Data("target", tensor.I32, raggedRows),
+			t.Data("weight", tensor.F32, raggedRows), 0))
 	})
 	return t.Finish()
 }
@@ -59,7 +62,8 @@ func raggedData(dp int, group func(r *rand.Rand, dp int) int) map[string]*tensor
 		return v
 	}
 	i32 := func(v []int32) *tensor.Tensor { return tensor.Of(tensor.I32, v, len(v)) }
-	out := map[string]*tensor.Tensor{"ids": i32(ints(raggedVocab)), "target": i32(ints(raggedVocab)), "weight": tensor.Of(tensor.F32, slices.Repeat([]float32{0.05}, raggedRows), raggedRows)}
+	out := map[string]*tensor.Tensor{"ids": i32(ints(raggedVocab)), "target": i32(ints(raggedVocab)),
+		"weight": tensor.Of(tensor.F32, slices.Repeat([]float32{0.05}, raggedRows), raggedRows)}
 	for l := range 2 {
 		groups, counts := make([]int, raggedRows), make([]int32, raggedGroups)
 		order, back := make([]int32, raggedRows), make([]int32, raggedRows)
@@ -71,19 +75,23 @@ func raggedData(dp int, group func(r *rand.Rand, dp int) int) map[string]*tensor
 		for i, row := range order {
 			back[row] = int32(i)
 		}
-		out[fmt.Sprint("order", l)], out[fmt.Sprint("counts", l)], out[fmt.Sprint("back", l)] = i32(order), i32(counts), i32(back)
+		out[fmt.Sprint("order", l)], out[fmt.Sprint("counts", l)], out[fmt.Sprint("back", l)] = i32(order),
+			i32(counts), i32(back)
 	}
 	return out
 }
 
-// runRagged gives loss and logical gradients summed over the replicas of a mesh, whose ranks carry on in lock step.
-func runRagged(t *testing.T, o grad.Options, replicas int, full map[string]*tensor.Tensor, group func(*rand.Rand, int) int) (float64, map[string][]float64) {
+// runRagged gives loss and logical gradients summed over the replicas of a mesh, whose ranks carry on in
+// lock step.
+func runRagged(t *testing.T, o grad.Options, replicas int, full map[string]*tensor.Tensor,
+	group func(*rand.Rand, int) int) (float64, map[string][]float64) {
 	tr := raggedStage(o)
 	w := &world{t: t, o: tr.Options}
 	var fs []*grad.Frame
 	loss, frames := 0.0, coordinatesOf(o.Mesh)
 	for r, pos := range frames {
-		run := &grad.Runner{Backend: ref.New(), Pool: tensor.NewPool(fmt.Sprint("rank", r), 0).Poison(), Host: tensor.NewPool("host", 0), Pos: pos,
+		run := &grad.Runner{Backend: ref.New(), Pool: tensor.NewPool(fmt.Sprint("rank", r), 0).Poison(),
+			Host: tensor.NewPool("host", 0), Pos: pos,
 			Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
 		for _, p := range tr.Params {
 			v := sectionOf(&tr.Options, full[p.Name], p.Place, pos)
@@ -96,7 +104,8 @@ func runRagged(t *testing.T, o grad.Options, replicas int, full map[string]*tens
 	}
 	w.members = frames
 	grads := map[string][]float64{}
-	for first := 0; first < replicas; first += len(frames) { // one device runs the replicas' microbatches in turn
+	// one device runs the replicas' microbatches in turn
+	for first := 0; first < replicas; first += len(frames) {
 		fs = fs[:0]
 		for r, run := range w.ranks {
 			all, need := raggedData(first+r, group), map[string]*tensor.Tensor{}
@@ -131,7 +140,8 @@ func runRagged(t *testing.T, o grad.Options, replicas int, full map[string]*tens
 	return loss, grads
 }
 
-// coordinatesOf lists the places of ranks whose meshes are folded: one fold's coordinates follow from the rank, as the others' do.
+// coordinatesOf lists the places of ranks whose meshes are folded: one fold's coordinates follow from the
+// rank, as the others' do.
 func coordinatesOf(mesh []grad.MeshAxis) (out [][]int) {
 	folds := map[int][]int{}
 	for m, a := range mesh {
@@ -162,7 +172,8 @@ func (w *world) addRows(g []float64, p *grad.Param, got *tensor.Tensor, pos []in
 	}
 	zero := w.o.ZeroAxes(p.Fold)
 	for m, a := range w.o.Mesh {
-		if a.Fold == p.Fold && pos[m] > 0 && p.Grad.On(m).Kind == grad.Replicated && !(w.o.ShardGrads && slices.Contains(zero, m)) {
+		if a.Fold == p.Fold && pos[m] > 0 && p.Grad.On(m).Kind == grad.Replicated &&
+			!(w.o.ShardGrads && slices.Contains(zero, m)) {
 			return
 		}
 	}
@@ -177,8 +188,9 @@ func (w *world) addRows(g []float64, p *grad.Param, got *tensor.Tensor, pos []in
 	}
 }
 
-// TestDispatch: groups shared out over ranks give the losses and gradients of one device, whatever data decides: even shares, groups
-// without rows, all rows to one group; with gradients and parameters sharded, full recompute, and communication behind other work.
+// TestDispatch: groups shared out over ranks give the losses and gradients of one device, whatever data
+// decides: even shares, groups without rows, all rows to one group; with gradients and parameters sharded,
+// full recompute, and communication behind other work.
 func TestDispatch(t *testing.T) {
 	shares := map[string]func(*rand.Rand, int) int{
 		"random":  func(r *rand.Rand, _ int) int { return r.IntN(raggedGroups) },
@@ -188,7 +200,10 @@ func TestDispatch(t *testing.T) {
 	}
 	dp := func(n int) grad.MeshAxis { return grad.MeshAxis{Name: "dp", Size: n, Data: true, Zero: true} }
 	ep := func(n int) grad.MeshAxis { return grad.MeshAxis{Name: "ep", Size: n, Fold: 1} }
-	edp := func(n int) grad.MeshAxis { return grad.MeshAxis{Name: "edp", Size: n, Data: true, Zero: true, Fold: 1} }
+	edp := func(n int) grad.MeshAxis {
+		return grad.MeshAxis{Name: "edp", Size: n, Data: true, Zero: true,
+			Fold: 1}
+	}
 	full := map[string]*tensor.Tensor{}
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, p := range raggedStage(grad.Options{}).Params {
@@ -209,6 +224,10 @@ func TestDispatch(t *testing.T) {
 			compare(t, fmt.Sprintf("%s %+v", name, o), g, want)
 		}
 	}
-	require.Panics(t, func() { raggedStage(grad.Options{Mesh: []grad.MeshAxis{{Name: "tp", Size: 2}, ep(2)}}) }, "copies of rows")
-	require.Panics(t, func() { raggedStage(grad.Options{Mesh: []grad.MeshAxis{dp(3), ep(3)}}) }, "three members, four groups")
+	require.Panics(t, func() {
+		raggedStage(grad.Options{Mesh: []grad.MeshAxis{{Name: "tp", Size: 2},
+			ep(2)}})
+	}, "copies of rows")
+	require.Panics(t, func() { raggedStage(grad.Options{Mesh: []grad.MeshAxis{dp(3), ep(3)}}) },
+		"three members, four groups")
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// fuse makes elementwise operations epilogues of the product that they read, where no communication lies between: the sum with a
-// residual, the gate of a SwiGLU, an activation, the rotation of queries and keys, and their gradients.
+// fuse makes elementwise operations epilogues of the product that they read, where no communication lies
+// between: the sum with a residual, the gate of a SwiGLU, an activation, the rotation of queries and keys,
+// and their gradients.
 func fuse(ns []*Node) []*Node {
 	at := map[*Node]int{} // places of nodes since the last communication
 	behind := map[*Node]*Node{}
@@ -37,8 +38,8 @@ func fuse(ns []*Node) []*Node {
 	return out
 }
 
-// productOf is the node that n can be an epilogue of: the last that n reads, in whatever shape, if it is a product of the size of all
-// that n writes.
+// productOf is the node that n can be an epilogue of: the last that n reads, in whatever shape, if it is a
+// product of the size of all that n writes.
 func productOf(n *Node, at map[*Node]int) *Node {
 	if n.Op.Role != compute || n.Acc > 0 || !kernels.Epilogue(n.Op.Kernel) || slices.Contains(n.In, nil) {
 		return nil
@@ -50,7 +51,8 @@ func productOf(n *Node, at map[*Node]int) *Node {
 			last = from
 		}
 	}
-	if last == nil || last.Acc > 0 || last.Op.Role != compute || last.Op.Kernel != kernels.Linear && last.Op.Kernel != kernels.LinearDX {
+	if last == nil || last.Acc > 0 || last.Op.Role != compute || last.Op.Kernel != kernels.Linear &&
+		last.Op.Kernel != kernels.LinearDX {
 		return nil
 	}
 	for _, o := range n.Out {
@@ -69,7 +71,8 @@ func source(v *Value) *Node {
 	return v.Node
 }
 
-// epilogues puts the node's into the call. It returns the views it took: of the product in shapes that come later.
+// epilogues puts the node's into the call. It returns the views it took: of the product in shapes that come
+// later.
 func (r *Runner) epilogues(f *Frame, n *Node, c *kernels.Call) (views []*tensor.Tensor) {
 	c.Then = c.Then[:0]
 	for _, e := range n.Then {

@@ -11,8 +11,9 @@ var (
 	opCE    = &Op{Name: "linear_ce", Kernel: kernels.LinearCE}
 )
 
-// fuseLoss replaces the two gradients of a loss by the kernel that computes the logits once for both, and, where the loss may wait
-// for the backward, by the one that computes it too: its nodes then leave the forward f for the backward b.
+// fuseLoss replaces the two gradients of a loss by the kernel that computes the logits once for both, and,
+// where the loss may wait for the backward, by the one that computes it too: its nodes then leave the
+// forward f for the backward b.
 func (t *Tape) fuseLoss(f, b []*Node) (forward, backward []*Node) {
 	late := t.lateNodes(f, b)
 	last := -1
@@ -37,12 +38,14 @@ func (t *Tape) fuseLoss(f, b []*Node) (forward, backward []*Node) {
 
 // pairOfCE tells whether node k and the next are the two gradients of one loss.
 func pairOfCE(b []*Node, k int) bool {
-	return k+1 < len(b) && b[k].Op == opCEDX && b[k+1].Op == opCEDW && b[k].In[0] == b[k+1].In[0] && b[k].In[1] == b[k+1].In[1]
+	return k+1 < len(b) && b[k].Op == opCEDX && b[k+1].Op == opCEDW && b[k].In[0] == b[k+1].In[0] &&
+		b[k].In[1] == b[k+1].In[1]
 }
 
 // bothGradients is one node in place of two, which also computes the loss if that is late.
 func (t *Tape) bothGradients(dx, dw *Node, late map[*Node]bool) *Node {
-	n := &Node{ID: len(t.nodes), Op: opCEBwd, In: dx.In, Out: []*Value{dx.Out[0], dw.Out[0]}, Phase: B, Block: dx.Block, Axes: dx.Axes, Acc: dw.Acc, Attr: dx.Attr}
+	n := &Node{ID: len(t.nodes), Op: opCEBwd, In: dx.In, Out: []*Value{dx.Out[0], dw.Out[0]}, Phase: B,
+		Block: dx.Block, Axes: dx.Axes, Acc: dw.Acc, Attr: dx.Attr}
 	t.nodes = append(t.nodes, n)
 	join := dx.In[3].Node
 	if !late[join] {
@@ -70,8 +73,8 @@ func lossOf(join *Node, late map[*Node]bool) *Node {
 // lossPart tells whether linear_ce stands for such nodes.
 func lossPart(o *Op) bool { return o == opLSE || o == opLSEJoin || o == opNLL }
 
-// lateNodes are the nodes of the forward that can wait for the backward: losses whose two gradients are computed together, and what is made of
-// their values; none if anything else needs them.
+// lateNodes are the nodes of the forward that can wait for the backward: losses whose two gradients are
+// computed together, and what is made of their values; none if anything else needs them.
 func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
 	if !t.LossInB {
 		return nil
@@ -92,7 +95,10 @@ func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
 		if late[n] || !reads(n) {
 			continue
 		}
-		inner := slices.ContainsFunc(n.In, func(v *Value) bool { return v != nil && late[v.Node] && lossPart(v.Node.Op) && v.Node.Op != opNLL })
+		inner := slices.ContainsFunc(n.In, func(v *Value) bool {
+			return v != nil && late[v.Node] &&
+				lossPart(v.Node.Op) && v.Node.Op != opNLL
+		})
 		if n.Op.Role != compute || inner != (n.Op == opNLL) {
 			return nil
 		}

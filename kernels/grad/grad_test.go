@@ -47,9 +47,11 @@ func (c mini) decoder(t *grad.Tape, l int, x, cos, sin, cu *grad.Value) *grad.Va
 	}
 	a := t.Attention(q, k, v, cu, cuK, grad.AttentionConfig{Scale: 0.5, Causal: true, Window: c.window,
 		Tokens: true, Blocks: blocks, Tile: tile})
-	x = t.Place("residual", t.Add(x, t.Linear(t.Flat(a), p("wo", 1, c.d, c.hidden, c.heads*c.d), p("bo", -1, 1, c.hidden))))
+	x = t.Place("residual", t.Add(x, t.Linear(t.Flat(a), p("wo", 1, c.d, c.hidden, c.heads*c.d),
+		p("bo", -1, 1, c.hidden))))
 	h = t.RMSNorm(x, p("ln2", -1, 1, c.hidden), 1e-6)
-	g := t.SwiGLU(t.Linear(h, p("wg", 0, 1, c.ffn, c.hidden), nil), t.Linear(h, p("wu", 0, 1, c.ffn, c.hidden), nil))
+	g := t.SwiGLU(t.Linear(h, p("wg", 0, 1, c.ffn, c.hidden), nil),
+		t.Linear(h, p("wu", 0, 1, c.ffn, c.hidden), nil))
 	return t.Place("residual", t.Add(x, t.Linear(g, p("wd", 1, 1, c.hidden, c.ffn), nil)))
 }
 
@@ -75,7 +77,8 @@ func (c mini) stage(o grad.Options, from, to int) *grad.Trace {
 	}
 	t.Part(c.layers+1, func() {
 		h := t.RMSNorm(x, t.Param("lnf", []int{c.hidden}, -1, 1, false), 1e-6)
-		t.Loss(t.LinearCrossEntropy(h, emb(), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows), 0))
+		t.Loss(t.LinearCrossEntropy(h, emb(), t.Data("target", tensor.I32, rows),
+			t.Data("weight", tensor.F32, rows), 0))
 	})
 	return t.Finish()
 }
@@ -88,7 +91,8 @@ func randT(r *rand.Rand, scale float64, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// world runs one stage on every rank of a mesh; the members of a data axis share the tokens out: each counts the loss of some.
+// world runs one stage on every rank of a mesh; the members of a data axis share the tokens out: each counts
+// the loss of some.
 type world struct {
 	t     *testing.T
 	c     mini
@@ -126,7 +130,8 @@ func sectionOf(o *grad.Options, x *tensor.Tensor, p grad.Place, pos []int) *tens
 		shape := append([]int(nil), x.Shape...)
 		shape[axis] = n
 		y := tensor.Make(x.DType, shape...)
-		ref.New().Run(&kernels.Call{Op: kernels.Slice, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{y}, Attr: kernels.Attr{I: [4]int{axis, from}}})
+		ref.New().Run(&kernels.Call{Op: kernels.Slice, In: []*tensor.Tensor{x}, Out: []*tensor.Tensor{y},
+			Attr: kernels.Attr{I: [4]int{axis, from}}})
 		x = y
 	}
 	return x
@@ -151,7 +156,8 @@ func newWorld(t *testing.T, c mini, tr *grad.Trace) *world {
 	w := &world{t: t, c: c, o: tr.Options, full: c.params()}
 	for r, pos := range coordinates(tr.Mesh) {
 		pool := tensor.NewPool(fmt.Sprint("rank", r), 0).Poison()
-		run := &grad.Runner{Backend: ref.New(), Pool: pool, Host: tensor.NewPool("host", 0).Poison(), Pos: pos,
+		run := &grad.Runner{Backend: ref.New(), Pool: pool, Host: tensor.NewPool("host", 0).Poison(),
+			Pos:    pos,
 			Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
 		for _, p := range tr.Params {
 			v := sectionOf(&w.o, w.full[p.Name], p.Place, pos)
@@ -165,7 +171,8 @@ func newWorld(t *testing.T, c mini, tr *grad.Trace) *world {
 	return w
 }
 
-// share is whether the rank at pos counts a token's loss: each member of the data axes counts its part of them.
+// share is whether the rank at pos counts a token's loss: each member of the data axes counts its part of
+// them.
 func (w *world) share(pos []int, token int) bool {
 	var axes []int
 	for m, a := range w.o.Mesh {
@@ -194,7 +201,8 @@ func (w *world) data(pos []int, chunk, chunks int) map[string]*tensor.Tensor {
 		"ids": tensor.Of(tensor.I32, deal(w, ids[lo:hi]), rows), "target": tensor.Of(tensor.I32, deal(w,
 			tgt[lo:hi]), rows),
 		"weight": tensor.Of(tensor.F32, deal(w, wt[lo:hi]), rows), "pos": tensor.Of(tensor.I32, deal(w,
-			place[lo:hi]), rows), "inv": tensor.Of(tensor.F32, []float32{1, 0.1}, 2), "cu": tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2),
+			place[lo:hi]), rows), "inv": tensor.Of(tensor.F32, []float32{1, 0.1}, 2),
+		"cu":   tensor.Of(tensor.I32, []int32{0, int32(rows)}, 2),
 		"cu_k": tensor.Of(tensor.I32, []int32{0, int32(hi)}, 2)}
 	if !c.one { // a border within the first chunk
 		q, k := []int32{0, 5, int32(c.tokens)}, []int32{0, 5, int32(c.tokens)}
@@ -233,7 +241,8 @@ func (w *world) group(r int, n *grad.Node) (members []int, self int) {
 	for k, pos := range all {
 		same := true
 		for m := range pos {
-			same = same && (pos[m] == all[r][m] || slices.Contains(n.Axes, m) || w.members != nil && w.o.Mesh[m].Fold != fold)
+			same = same && (pos[m] == all[r][m] || slices.Contains(n.Axes, m) || w.members != nil &&
+				w.o.Mesh[m].Fold != fold)
 		}
 		if same {
 			members = append(members, k)
@@ -380,11 +389,13 @@ func (w *world) gradients(cuts []int, o grad.Options) map[string][]float64 {
 	return out
 }
 
-// add puts a rank's share of the gradient of p into g. Copies on axes over which it is replicated count once.
+// add puts a rank's share of the gradient of p into g. Copies on axes over which it is replicated count
+// once.
 func (w *world) add(g []float64, p *grad.Param, got *tensor.Tensor, pos []int) {
 	zero := w.o.ZeroAxes(p.Fold)
 	for m := range pos {
-		if pos[m] > 0 && p.Grad.On(m).Kind == grad.Replicated && !(w.o.ShardGrads && slices.Contains(zero, m)) {
+		if pos[m] > 0 && p.Grad.On(m).Kind == grad.Replicated &&
+			!(w.o.ShardGrads && slices.Contains(zero, m)) {
 			return
 		}
 	}
@@ -419,8 +430,8 @@ func compare(t *testing.T, name string, got, want map[string][]float64) {
 	}
 }
 
-// TestPolicies holds every placement and policy to one device: the tape's collectives, recompute, offload, split backward,
-// stages, sharded parameters and gradients must not change the gradient.
+// TestPolicies holds every placement and policy to one device: the tape's collectives, recompute, offload,
+// split backward, stages, sharded parameters and gradients must not change the gradient.
 func TestPolicies(t *testing.T) {
 	base := newWorld(t, small, small.stage(grad.Options{}, 0, 2))
 	loss, want := base.step([]int{0, 2}, grad.Options{})
@@ -444,7 +455,8 @@ func TestChunks(t *testing.T) {
 	for _, chunks := range []int{2, 3, 4} {
 		for _, tp := range []int{1, 2} {
 			for _, rc := range []grad.Recompute{grad.RecomputeNone, grad.RecomputeFull} {
-				o := grad.Options{Chunks: chunks, Recompute: rc, Mesh: []grad.MeshAxis{{Name: "tp", Size: tp, Rows: c.tokens/chunks%tp == 0}}}
+				o := grad.Options{Chunks: chunks, Recompute: rc,
+					Mesh: []grad.MeshAxis{{Name: "tp", Size: tp, Rows: c.tokens/chunks%tp == 0}}}
 				w := newWorld(t, c, c.stage(o, 0, 2))
 				w.split = chunks == 3
 				got, g := w.step([]int{0, 1, 2}, o)
@@ -464,7 +476,8 @@ type policyCase struct {
 func policies() map[string]policyCase {
 	out := map[string]policyCase{}
 	add := func(name string, dp, tp int, rows bool, cuts []int, o grad.Options) {
-		o.Mesh = []grad.MeshAxis{{Name: "dp", Size: dp, Data: true, Zero: true}, {Name: "tp", Size: tp, Rows: rows}}
+		o.Mesh = []grad.MeshAxis{{Name: "dp", Size: dp, Data: true, Zero: true},
+			{Name: "tp", Size: tp, Rows: rows}}
 		for _, split := range []bool{false, true} {
 			out[fmt.Sprintf("%s split=%v", name, split)] = policyCase{cuts, split, o}
 		}
@@ -483,12 +496,14 @@ func policies() map[string]policyCase {
 			n := fmt.Sprintf("tp=%d sp=%v", tp, sp)
 			add(n, 1, tp, sp, two, grad.Options{})
 			add(n+" recompute", 1, tp, sp, two, grad.Options{Recompute: grad.RecomputeFull})
-			add(n+" selective offload", 1, tp, sp, whole, grad.Options{Recompute: grad.RecomputeSelective, Offload: off})
+			add(n+" selective offload", 1, tp, sp, whole,
+				grad.Options{Recompute: grad.RecomputeSelective, Offload: off})
 		}
 	}
 	add("zero 2", 2, 1, false, two, grad.Options{ShardGrads: true})
 	add("zero 3", 3, 1, false, two, grad.Options{ShardGrads: true, ShardParams: true})
-	add("zero 3 recompute", 2, 2, true, whole, grad.Options{ShardGrads: true, ShardParams: true, Recompute: grad.RecomputeFull})
+	add("zero 3 recompute", 2, 2, true, whole, grad.Options{ShardGrads: true, ShardParams: true,
+		Recompute: grad.RecomputeFull})
 	return out
 }
 
@@ -524,14 +539,15 @@ func TestHash(t *testing.T) {
 	require.NotEqual(t, a, small.stage(grad.Options{Recompute: grad.RecomputeFull}, 0, 2).Hash())
 }
 
-// TestClonedOnce: a forward operation with two results that the backward needs in different places is computed again once, unless the
-// gradients of inputs and weights run apart.
+// TestClonedOnce: a forward operation with two results that the backward needs in different places is
+// computed again once, unless the gradients of inputs and weights run apart.
 func TestClonedOnce(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		tape := grad.NewTape(grad.Options{Recompute: grad.RecomputeSelective, Twice: twice})
 		tape.Block(0, func() {
 			x := tape.Input("x", tensor.F32, 4, 8)
-			y := tape.Linear(tape.RMSNorm(x, tape.Param("norm", []int{8}, -1, 0, false), 1e-5), tape.Param("w", []int{6, 8}, 0, 1, true), nil)
+			y := tape.Linear(tape.RMSNorm(x, tape.Param("norm", []int{8}, -1, 0, false), 1e-5),
+				tape.Param("w", []int{6, 8}, 0, 1, true), nil)
 			tape.Output("y", y)
 		})
 		tr := tape.Finish()

@@ -21,8 +21,10 @@ func experts(o grad.Options) *grad.Trace {
 		off := t.Data("off", tensor.I32, g+1)
 		x := t.Linear(t.Data("x", tensor.F32, rows, d), t.Param("in", []int{d, d}, -1, 1, true), nil)
 		h := t.Act(t.GroupedLinear(x, t.Param("up", []int{g, f, d}, 1, 1, true), off), kernels.SiLU)
-		y := t.Place("residual", t.Add(x, t.GroupedLinear(h, t.Param("down", []int{g, d, f}, 2, 1, true), off)))
-		t.Loss(t.LinearCrossEntropy(y, t.Param("head", []int{v, d}, 0, 1, true), t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows), 0))
+		y := t.Place("residual",
+			t.Add(x, t.GroupedLinear(h, t.Param("down", []int{g, d, f}, 2, 1, true), off)))
+		t.Loss(t.LinearCrossEntropy(y, t.Param("head", []int{v, d}, 0, 1, true),
+			t.Data("target", tensor.I32, rows), t.Data("weight", tensor.F32, rows), 0))
 	})
 	return t.Finish()
 }
@@ -33,16 +35,19 @@ func expertData() map[string]*tensor.Tensor {
 	for i := range target {
 		target[i], weight[i] = int32(r.IntN(10)), 1./9
 	}
-	return map[string]*tensor.Tensor{"x": randT(r, 1, 9, 6), "off": tensor.Of(tensor.I32, []int32{0, 4, 4, 7}, 4), "target": tensor.Of(tensor.I32, target, 9),
+	return map[string]*tensor.Tensor{"x": randT(r, 1, 9, 6),
+		"off": tensor.Of(tensor.I32, []int32{0, 4, 4, 7}, 4), "target": tensor.Of(tensor.I32, target, 9),
 		"weight": tensor.Of(tensor.F32, weight, 9)}
 }
 
 // runExperts gives the loss and each rank's gradients.
-func runExperts(t *testing.T, tr *grad.Trace, tp int, full map[string]*tensor.Tensor) (float64, []map[string]*tensor.Tensor) {
+func runExperts(t *testing.T, tr *grad.Trace, tp int,
+	full map[string]*tensor.Tensor) (float64, []map[string]*tensor.Tensor) {
 	w := &world{t: t, o: tr.Options}
 	var fs []*grad.Frame
 	for r := range tp {
-		run := &grad.Runner{Backend: ref.New(), Pool: tensor.NewPool(fmt.Sprint("rank", r), 0).Poison(), Host: tensor.NewPool("host", 0), Pos: []int{r}[:len(tr.Mesh)],
+		run := &grad.Runner{Backend: ref.New(), Pool: tensor.NewPool(fmt.Sprint("rank", r), 0).Poison(),
+			Host: tensor.NewPool("host", 0), Pos: []int{r}[:len(tr.Mesh)],
 			Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
 		for _, p := range tr.Params {
 			run.Params[p.Name] = sectionOf(&tr.Options, full[p.Name], p.Place, run.Pos)
@@ -64,8 +69,8 @@ func runExperts(t *testing.T, tr *grad.Trace, tp int, full map[string]*tensor.Te
 	return loss, grads
 }
 
-// TestExperts: gradients through grouped products are those of finite differences, and the same on two ranks that share every
-// expert's rows and columns.
+// TestExperts: gradients through grouped products are those of finite differences, and the same on two ranks
+// that share every expert's rows and columns.
 func TestExperts(t *testing.T) {
 	one, full := experts(grad.Options{}), map[string]*tensor.Tensor{}
 	r := rand.New(rand.NewPCG(5, 6))
@@ -96,7 +101,8 @@ func TestExperts(t *testing.T) {
 	require.InDelta(t, loss, shared, 1e-6)
 	for _, p := range two.Params {
 		for rank, have := range parts {
-			want, got := sectionOf(&two.Options, grads[0][p.Name], p.Place, []int{rank}).F32(), append([]float32(nil), have[p.Name].F32()...)
+			want, got := sectionOf(&two.Options, grads[0][p.Name], p.Place, []int{rank}).F32(),
+				append([]float32(nil), have[p.Name].F32()...)
 			if p.Grad[0].Kind == grad.Partial {
 				for i, x := range parts[1-rank][p.Name].F32() {
 					got[i] += x
@@ -108,6 +114,7 @@ func TestExperts(t *testing.T) {
 	require.Equal(t, grad.Sharded, two.Params[1].Place[0].Kind)
 	require.Panics(t, func() {
 		tape := grad.NewTape(grad.Options{})
-		tape.GroupedLinear(tape.Data("x", tensor.F32, 4, 2), tape.Param("w", []int{3, 5, 2}, 0, 1, true), tape.Data("off", tensor.I32, 3))
+		tape.GroupedLinear(tape.Data("x", tensor.F32, 4, 2), tape.Param("w", []int{3, 5, 2}, 0, 1, true),
+			tape.Data("off", tensor.I32, 3))
 	}, "three matrices want four offsets")
 }

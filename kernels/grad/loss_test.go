@@ -16,7 +16,8 @@ func lossNodes(o grad.Options, t, d, v int) (lse, bwd *grad.Node) {
 	tape.Part(0, func() {
 		x := tape.Param("x", []int{t, d}, -1, 0, false) // a parameter stands for an activation
 		w := tape.Param("w", []int{v, d}, 0, 1, false)
-		tape.Loss(tape.LinearCrossEntropy(x, w, tape.Data("targets", tensor.I32, t), tape.Data("weights", tensor.F32, t), 0))
+		tape.Loss(tape.LinearCrossEntropy(x, w, tape.Data("targets", tensor.I32, t),
+			tape.Data("weights", tensor.F32, t), 0))
 	})
 	tr := tape.Finish()
 	for _, segs := range [][]grad.Segment{tr.F, tr.B} {
@@ -34,8 +35,8 @@ func lossNodes(o grad.Options, t, d, v int) (lse, bwd *grad.Node) {
 	return lse, bwd
 }
 
-// The loss keeps the exponentials of its logits for the backward, but not unless asked to, where a policy saves memory, where they are too many,
-// or where there is no backward.
+// The loss keeps the exponentials of its logits for the backward, but not unless asked to, where a policy
+// saves memory, where they are too many, or where there is no backward.
 func TestLossKeepsExponentials(t *testing.T) {
 	tp := []grad.MeshAxis{{Name: "tp", Size: 2}}
 	for _, c := range []struct {
@@ -48,11 +49,13 @@ func TestLossKeepsExponentials(t *testing.T) {
 		{"none", grad.Options{KeepLogits: true}, 4, 5000, 5000, 3},
 		{"two ranks", grad.Options{KeepLogits: true, Mesh: tp}, 4, 10000, 10000, 6},
 		{"selective", grad.Options{KeepLogits: true, Recompute: grad.RecomputeSelective}, 4, 5000, 5000, 3},
-		{"two ranks, which cannot wait", grad.Options{KeepLogits: true, LossInB: true, Mesh: tp}, 4, 10000, 10000, 6},
+		{"two ranks, which cannot wait", grad.Options{KeepLogits: true, LossInB: true, Mesh: tp}, 4, 10000,
+			10000, 6},
 		{"full", grad.Options{KeepLogits: true, Recompute: grad.RecomputeFull}, 4, 5000, 0, 0},
 		{"too many", grad.Options{KeepLogits: true}, 1 << 14, 1<<14 + 1, 0, 0},
 		{"as many as may be", grad.Options{KeepLogits: true}, 1 << 14, 1 << 14, 1 << 14, 8},
-		{"half of too many for each rank", grad.Options{KeepLogits: true, Mesh: tp}, 1 << 14, 1 << 15, 1 << 15, 16},
+		{"half of too many for each rank", grad.Options{KeepLogits: true, Mesh: tp}, 1 << 14, 1 << 15,
+			1 << 15, 16},
 		{"no backward", grad.Options{KeepLogits: true, NoGrad: true}, 4, 5000, 0, 0},
 	} {
 		lse, bwd := lossNodes(c.o, c.t, 8, c.v)
@@ -69,16 +72,19 @@ func TestLossKeepsExponentials(t *testing.T) {
 	}
 }
 
-// Where forward and backward are one piece each, the loss is computed with its gradients: the forward has no part of it and nothing is
-// kept. What is made of several losses waits with them; a loss that another node or a port needs does not wait, nor does one without both gradients.
+// Where forward and backward are one piece each, the loss is computed with its gradients: the forward has no
+// part of it and nothing is kept. What is made of several losses waits with them; a loss that another node
+// or a port needs does not wait, nor does one without both gradients.
 func TestLossWaits(t *testing.T) {
 	all := []string{"linear_lse", "lse_join", "nll"}
-	record := func(o grad.Options, f func(tape *grad.Tape, loss func(name string) *grad.Value)) (forward, backward []string) {
+	record := func(o grad.Options,
+		f func(tape *grad.Tape, loss func(name string) *grad.Value)) (forward, backward []string) {
 		tape := grad.NewTape(o)
 		tape.Part(0, func() {
 			f(tape, func(name string) *grad.Value {
 				x := tape.Param("x "+name, []int{4, 8}, -1, 0, false)
-				return tape.LinearCrossEntropy(x, tape.Param("w", []int{5000, 8}, 0, 1, false), tape.Data("targets", tensor.I32, 4), tape.Data("weights", tensor.F32, 4), 0)
+				return tape.LinearCrossEntropy(x, tape.Param("w", []int{5000, 8}, 0, 1, false),
+					tape.Data("targets", tensor.I32, 4), tape.Data("weights", tensor.F32, 4), 0)
 			})
 		})
 		tr := tape.Finish()
@@ -103,17 +109,19 @@ func TestLossWaits(t *testing.T) {
 	}{
 		{"waits", grad.Options{LossInB: true}, one, nil, []string{"linear_ce"}},
 		{"split", grad.Options{}, one, all, []string{"linear_ce_bwd"}},
-		{"frozen weights", grad.Options{LossInB: true, Frozen: func(p string) bool { return p == "w" }}, one, all, []string{"linear_ce_dx"}},
+		{"frozen weights", grad.Options{LossInB: true, Frozen: func(p string) bool { return p == "w" }}, one,
+			all, []string{"linear_ce_dx"}},
 		{"no backward", grad.Options{LossInB: true, NoGrad: true}, one, all, nil},
 		{"two", grad.Options{LossInB: true}, func(tape *grad.Tape, loss func(string) *grad.Value) {
 			tape.Loss(loss("a"))
 			tape.Loss(tape.Scale(loss("b"), 0.3))
 		}, nil, []string{"scale", "linear_ce", "linear_ce", "scale", "sum"}},
-		{"needed elsewhere", grad.Options{LossInB: true}, func(tape *grad.Tape, loss func(string) *grad.Value) {
-			l := loss("a")
-			tape.Loss(l)
-			tape.Output("port", l)
-		}, all, []string{"sum", "linear_ce_bwd"}},
+		{"needed elsewhere", grad.Options{LossInB: true},
+			func(tape *grad.Tape, loss func(string) *grad.Value) {
+				l := loss("a")
+				tape.Loss(l)
+				tape.Output("port", l)
+			}, all, []string{"sum", "linear_ce_bwd"}},
 	} {
 		forward, backward := record(c.o, c.record)
 		require.Equal(t, c.forward, forward, c.name)

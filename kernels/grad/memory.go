@@ -6,16 +6,20 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Footprint is what one frame holds on one rank, in bytes of the pool's size classes, known before anything is allocated. Tensors of the
-// microbatch are not counted. What a frame hands over to another stage is its rank's memory until both have let it go.
+// Footprint is what one frame holds on one rank, in bytes of the pool's size classes, known before anything
+// is allocated. Tensors of the microbatch are not counted. What a frame hands over to another stage is its
+// rank's memory until both have let it go.
 type Footprint struct {
-	Peak  [B + 1]int64 // by phase: the most during it, without what was handed over before
-	First [B + 1]int64 // the same where the step's gradients have no accumulators yet: with those that the phase makes
+	Peak [B + 1]int64 // by phase: the most during it, without what was handed over before
+	// the same where the step's gradients have no accumulators yet: with those that the phase makes
+	First [B + 1]int64
 	Grads int64        // of all accumulators that the backward makes
 	After [B + 1]int64 // what the frame still holds then, likewise
-	// Gives are the activations of output ports, handed over when F ends; Sends the cotangents of input ports, when I or B ends.
+	// Gives are the activations of output ports, handed over when F ends; Sends the cotangents of input
+	// ports, when I or B ends.
 	Gives, Sends map[string]Handed
-	// Takes is the last phase that holds the activation of an input port; Gets that of the cotangent of an output port.
+	// Takes is the last phase that holds the activation of an input port; Gets that of the cotangent of an
+	// output port.
 	Takes, Gets map[string]Phase
 }
 
@@ -48,11 +52,13 @@ type footprint struct {
 	carried int64 // gradients of other chunks' keys and values
 }
 
-// Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I follows F). Where data decides the
-// number of rows, it is that under even sharing, times share.
+// Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I
+// follows F). Where data decides the number of rows, it is that under even sharing, times share.
 func (tr *Trace) Memory(split bool, share float64) *Footprint {
-	f := &footprint{tr: tr, share: share, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{}, end: map[int]Phase{},
-		out: &Footprint{Gives: map[string]Handed{}, Sends: map[string]Handed{}, Takes: map[string]Phase{}, Gets: map[string]Phase{}}}
+	f := &footprint{tr: tr, share: share, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{},
+		end: map[int]Phase{},
+		out: &Footprint{Gives: map[string]Handed{}, Sends: map[string]Handed{}, Takes: map[string]Phase{},
+			Gets: map[string]Phase{}}}
 	phases := []Phase{F, B}
 	if split {
 		phases = []Phase{F, I, W}
@@ -201,8 +207,8 @@ func (f *footprint) bytesOf(v *Value) int64 {
 	return tensor.ClassBytes(f.elements(v) * int64(v.DType.Size()))
 }
 
-// carry counts the gradients of keys and values that chunks share, which the newest chunk's backward makes: from then on until
-// its own backward an older chunk's are there.
+// carry counts the gradients of keys and values that chunks share, which the newest chunk's backward makes:
+// from then on until its own backward an older chunk's are there.
 func (f *footprint) carry() {
 	for _, n := range f.tr.nodes {
 		switch {

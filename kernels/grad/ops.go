@@ -9,8 +9,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// join decides the placement of a product of tensors named by letters on one mesh axis. lead keeps its sharding, the other
-// operand is brought to the same letter; a sharded letter that is summed over gives a partial result.
+// join decides the placement of a product of tensors named by letters on one mesh axis. lead keeps its
+// sharding, the other operand is brought to the same letter; a sharded letter that is summed over gives a
+// partial result.
 func join(lead, oth Part, ll, lo, lout string) (l, o, out Part) {
 	letter := byte(0)
 	if lead.Kind == Sharded {
@@ -107,18 +108,19 @@ var opNorm, opNormDX, opNormDW *Op
 func init() {
 	opNormDX = &Op{Name: "rmsnorm_dx", Kernel: kernels.RMSNormDX}
 	opNormDW = &Op{Name: "rmsnorm_dw", Kernel: kernels.RMSNormDW}
-	opNorm = &Op{Name: "rmsnorm", Kernel: kernels.RMSNorm, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-		g := make([]*Value, 2)
-		x, w, rstd := n.In[0], n.In[1], n.Out[1]
-		d := t.to(dy[0], n.Out[0].Place)
-		if leg(0) {
-			g[0] = t.one(opNormDX, n.Attr, x.DType, x.Shape, x.Place, d, x, w, rstd)
-		}
-		if leg(1) {
-			g[1] = t.rowSum(opNormDW, d, w.Shape, x, rstd)
-		}
-		return g
-	}}
+	opNorm = &Op{Name: "rmsnorm", Kernel: kernels.RMSNorm, Cheap: true,
+		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+			g := make([]*Value, 2)
+			x, w, rstd := n.In[0], n.In[1], n.Out[1]
+			d := t.to(dy[0], n.Out[0].Place)
+			if leg(0) {
+				g[0] = t.one(opNormDX, n.Attr, x.DType, x.Shape, x.Place, d, x, w, rstd)
+			}
+			if leg(1) {
+				g[1] = t.rowSum(opNormDW, d, w.Shape, x, rstd)
+			}
+			return g
+		}}
 }
 
 // RMSNorm normalises the last axis of x [... d] with weight w [d].
@@ -129,7 +131,8 @@ func (t *Tape) RMSNormPlus(x, w *Value, eps, plus float64) *Value {
 	axes := []int{0, 1}[:len(x.Shape)-1]
 	x, w = t.only(x, axes...), t.to(w, Place{})
 	at := kernels.Attr{F: [2]float64{eps, plus}}
-	n := t.emit(opNorm, at, []*Value{x, w}, spec{x.Shape, x.DType, x.Place}, spec{x.Shape[:len(x.Shape)-1], tensor.F32, x.Place})
+	n := t.emit(opNorm, at, []*Value{x, w}, spec{x.Shape, x.DType, x.Place},
+		spec{x.Shape[:len(x.Shape)-1], tensor.F32, x.Place})
 	return n.Out[0]
 }
 
@@ -138,18 +141,21 @@ var opRopeTable, opRope, opAlias *Op
 func init() {
 	opRopeTable = &Op{Name: "rope_table", Kernel: kernels.RopeTable}
 	opAlias = &Op{Name: "reshape", Role: alias}
-	opRope = &Op{Name: "rope", Kernel: kernels.Rope, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opRope = &Op{Name: "rope", Kernel: kernels.Rope, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		g := make([]*Value, 3)
 		if leg(0) {
 			at := n.Attr
 			at.I[0] = -at.I[0]
-			g[0] = t.one(opRope, at, dy[0].DType, dy[0].Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place), n.In[1], n.In[2])
+			g[0] = t.one(opRope, at, dy[0].DType, dy[0].Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place),
+				n.In[1], n.In[2])
 		}
 		return g
 	}}
 }
 
-// RopeTable gives cos and sin [t r] of positions pos [t] and inverse frequencies inv [r]; scale multiplies both.
+// RopeTable gives cos and sin [t r] of positions pos [t] and inverse frequencies inv [r]; scale multiplies
+// both.
 func (t *Tape) RopeTable(pos, inv *Value, scale float64) (cos, sin *Value) {
 	pos = t.OwnTokens(pos)
 	s := spec{[]int{pos.Shape[0], inv.Shape[0]}, tensor.F32, pos.Place}
@@ -186,7 +192,8 @@ func init() {
 	opAttnBwd = &Op{Name: "attention_bwd", Kernel: kernels.AttentionBwd}
 	opAttn = &Op{Name: "attention", Kernel: kernels.Attention, VJP: attentionVJP}
 	opPickGrad = &Op{Name: "pick_grad", Role: pickGrad}
-	opPick = &Op{Name: "pick", Role: pick, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opPick = &Op{Name: "pick", Role: pick, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil}
 		}
@@ -206,8 +213,8 @@ type AttentionConfig struct {
 	Cap    float64 // soft cap of the scores, 0 for none
 	Causal bool
 	Window int // keys a query sees, 0 for all
-	// Blocks are the visible tiles of Tile rows by Tile rows, as bits; PosQ, PosK and Near a window in three dimensions. See
-	// kernels.Attention. Any may be nil.
+	// Blocks are the visible tiles of Tile rows by Tile rows, as bits; PosQ, PosK and Near a window in three
+	// dimensions. See kernels.Attention. Any may be nil.
 	Blocks           *Value
 	Tile             int
 	PosQ, PosK, Near *Value
@@ -237,7 +244,8 @@ func (t *Tape) alongRows(v, x *Value) *Value {
 	return t.to(v, p)
 }
 
-// Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h e].
+// Attention is packed attention over sequences cut by cuQ and cuK: q [t h d], k [s g d], v [s g e] -> [t h
+// e].
 func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	q, k, v = t.exchange(q), t.exchange(k), t.exchange(v)
 	x := t.sharing(q, c)
@@ -301,8 +309,8 @@ func (t *Tape) keys(k, q *Value, ring bool) *Value {
 	return t.pick(k, axes)
 }
 
-// pick takes, of key heads that are fewer than the members along some mesh axes, the one that this member's query heads use. The
-// logical result repeats each head, so it is sharded like the queries.
+// pick takes, of key heads that are fewer than the members along some mesh axes, the one that this member's
+// query heads use. The logical result repeats each head, so it is sharded like the queries.
 func (t *Tape) pick(k *Value, axes []int) *Value {
 	n, g := t.Members(axes), k.Shape[1]
 	if n%g != 0 {
@@ -336,28 +344,34 @@ var opSwiGLU, opSwiGLUBwd, opSum, opMul, opScale *Op
 
 func init() {
 	opSwiGLUBwd = &Op{Name: "swiglu_bwd", Kernel: kernels.SwiGLUBwd}
-	opSwiGLU = &Op{Name: "swiglu", Kernel: kernels.SwiGLU, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-		leg(0)
-		s := spec{n.In[0].Shape, n.In[0].DType, n.Out[0].Place}
-		return t.emit(opSwiGLUBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), n.In[0], n.In[1]}, s, s).Out
-	}}
-	opSum = &Op{Name: "sum", Kernel: kernels.Sum, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opSwiGLU = &Op{Name: "swiglu", Kernel: kernels.SwiGLU, Cheap: true,
+		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+			leg(0)
+			s := spec{n.In[0].Shape, n.In[0].DType, n.Out[0].Place}
+			return t.emit(opSwiGLUBwd, n.Attr, []*Value{t.to(dy[0], n.Out[0].Place), n.In[0], n.In[1]},
+				s, s).Out
+		}}
+	opSum = &Op{Name: "sum", Kernel: kernels.Sum, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		g := make([]*Value, len(n.In))
 		for i := range g {
 			g[i] = dy[0]
 		}
 		return g
 	}}
-	opMul = &Op{Name: "mul", Kernel: kernels.Mul, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opMul = &Op{Name: "mul", Kernel: kernels.Mul, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		g := make([]*Value, 2)
 		for i := range g {
 			if leg(i) {
-				g[i] = t.one(opMul, n.Attr, dy[0].DType, dy[0].Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place), n.In[1-i])
+				g[i] = t.one(opMul, n.Attr, dy[0].DType, dy[0].Shape, n.Out[0].Place,
+					t.to(dy[0], n.Out[0].Place), n.In[1-i])
 			}
 		}
 		return g
 	}}
-	opScale = &Op{Name: "scale", Kernel: kernels.Scale, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opScale = &Op{Name: "scale", Kernel: kernels.Scale, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil}
 		}

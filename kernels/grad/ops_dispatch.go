@@ -7,12 +7,13 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Rows whose number is decided by data. Dispatch sends each row to the member of a mesh axis that owns the row's group (an expert);
-// Combine brings rows back. Between the two lie ragged values: their number of rows on a rank is known when all parts have come,
-// because every part carries its counts. The trace stays static: what it says of a ragged value's rows is the number under even
-// sharing, which costs and memory are planned with, and the runner takes the real one from its operands. Nothing between Dispatch and
-// Combine communicates along an axis whose members hold samples of their own or other groups, so ranks with different
-// numbers of rows never wait for each other there.
+// Rows whose number is decided by data. Dispatch sends each row to the member of a mesh axis that owns the
+// row's group (an expert); Combine brings rows back. Between the two lie ragged values: their number of rows
+// on a rank is known when all parts have come, because every part carries its counts. The trace stays
+// static: what it says of a ragged value's rows is the number under even sharing, which costs and memory are
+// planned with, and the runner takes the real one from its operands. Nothing between Dispatch and Combine
+// communicates along an axis whose members hold samples of their own or other groups, so ranks with
+// different numbers of rows never wait for each other there.
 
 var opDispatch, opCombine, opOffsets *Op
 
@@ -26,21 +27,25 @@ func init() {
 type Dispatched struct {
 	Off *Value // first row of each of this rank's groups, and the end of the last: [groups/members + 1] i32
 	x   *Value // the rows as they were sent
-	// rows sent to each group, and received of each group from each member; recv is nil where nobody else has groups
+	// rows sent to each group, and received of each group from each member; recv is nil where nobody else
+	// has groups
 	send, recv *Value
 	axes       []int
 	copies     int // ranks that each get all rows of a group
 }
 
-// Dispatch sends rows of x [n d], which are in order of their groups, to the ranks along a mesh axis that own those groups: member i owns an
-// equal, consecutive share of them. counts [groups] i32 says how many rows each group has; rows behind the last group's stay
-// behind. The result has the rows of this rank's groups, group by group, within a group in order of the sending members. Ranks
-// that hold copies of a row would send it twice, so the rows have to be sharded over every axis of x's mesh that has no samples
-// of its own: see Tokens. An inner axis, or "", is one along which every group's matrices are cut: all its members get the rows.
+// Dispatch sends rows of x [n d], which are in order of their groups, to the ranks along a mesh axis that
+// own those groups: member i owns an equal, consecutive share of them. counts [groups] i32 says how many
+// rows each group has; rows behind the last group's stay behind. The result has the rows of this rank's
+// groups, group by group, within a group in order of the sending members. Ranks that hold copies of a row
+// would send it twice, so the rows have to be sharded over every axis of x's mesh that has no samples of its
+// own: see Tokens. An inner axis, or "", is one along which every group's matrices are cut: all its members
+// get the rows.
 func (t *Tape) Dispatch(x, counts *Value, groups int, axis, inner string) (*Value, *Dispatched) {
 	for m, a := range t.Mesh {
 		if a.Fold == 0 && !a.Data && a.Size > 1 && x.Place[m] != (Part{Sharded, 0}) {
-			panic(fmt.Sprintf("grad: rows of %s are copies on the ranks of %s; bring them to Tokens first", x.Name, a.Name))
+			panic(fmt.Sprintf("grad: rows of %s are copies on the ranks of %s; bring them to Tokens first",
+				x.Name, a.Name))
 		}
 	}
 	d := &Dispatched{x: x, send: counts, copies: t.Size(inner)}
@@ -73,7 +78,8 @@ func (t *Tape) dispatch(x *Value, d *Dispatched, own int) *Node {
 	rows := local(t.Mesh, x.Shape, x.Place)[0] * members
 	shape := append([]int{rows}, x.Shape[1:]...)
 	node := t.emit(opDispatch, kernels.Attr{I: [4]int{own, d.copies}}, []*Value{x, d.send},
-		spec{shape, x.DType, p}, spec{[]int{n * (own + 1)}, tensor.I32, p}, spec{[]int{n * members * own}, tensor.I32, p})
+		spec{shape, x.DType, p}, spec{[]int{n * (own + 1)}, tensor.I32, p},
+		spec{[]int{n * members * own}, tensor.I32, p})
 	node.Axes = d.axes
 	node.Out[0].Ragged = true
 	node.sent = d
@@ -83,8 +89,8 @@ func (t *Tape) dispatch(x *Value, d *Dispatched, own int) *Node {
 	return node
 }
 
-// Combine brings the rows y, which lie as Dispatch left them, back to where they came from, in the order in which they were sent. Along an
-// inner axis they are partial: each row is summed where it is at home.
+// Combine brings the rows y, which lie as Dispatch left them, back to where they came from, in the order in
+// which they were sent. Along an inner axis they are partial: each row is summed where it is at home.
 func (t *Tape) Combine(y *Value, d *Dispatched) *Value {
 	if d.axes == nil {
 		return y
@@ -92,13 +98,15 @@ func (t *Tape) Combine(y *Value, d *Dispatched) *Value {
 	return t.combine(t.to(y, t.returning(y, d)), d)
 }
 
-// returning is the placement of rows that are brought back: as they were dispatched, but for what is summed at home.
+// returning is the placement of rows that are brought back: as they were dispatched, but for what is summed
+// at home.
 func (t *Tape) returning(y *Value, d *Dispatched) Place {
 	p := d.recv.Place
 	if d.copies > 1 {
 		m := d.axes[len(d.axes)-1]
 		if p[m] = y.Place[m]; p[m].Kind != Partial {
-			panic(fmt.Sprintf("grad: every rank of %s has the whole rows of %s; their matrices are to be cut along it", t.Mesh[m].Name, y.Name))
+			panic(fmt.Sprintf("grad: every rank of %s has the whole rows of %s; their matrices are to "+
+				"be cut along it", t.Mesh[m].Name, y.Name))
 		}
 	}
 	return p
@@ -128,7 +136,8 @@ func combineVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// wanted is the placement that a cotangent of v is brought to: the dual of v's; that of dispatched rows stays partial where combine sums it.
+// wanted is the placement that a cotangent of v is brought to: the dual of v's; that of dispatched rows
+// stays partial where combine sums it.
 func (t *Tape) wanted(v *Value) Place {
 	n := v.Node
 	if n.Op.Role == dispatch && n.sent.copies > 1 && n.Out[0] == v && len(t.cts[v]) > 0 {
@@ -148,14 +157,16 @@ func (t *Tape) Tokens(x *Value) *Value {
 	return t.to(x, p)
 }
 
-// Keep marks values that are saved for the backward whatever is computed again: where rows go is decided once.
+// Keep marks values that are saved for the backward whatever is computed again: where rows go is decided
+// once.
 func (t *Tape) Keep(vs ...*Value) {
 	for _, v := range vs {
 		v.Kept = true
 	}
 }
 
-// ragged reports whether the rows of an operation's results are those of a ragged operand. An operation that could not say so panics.
+// ragged reports whether the rows of an operation's results are those of a ragged operand. An operation that
+// could not say so panics.
 func (t *Tape) ragged(op *Op, in []*Value, outs []spec) bool {
 	var of *Value
 	for _, v := range in {
@@ -235,7 +246,8 @@ func (r *Runner) takeDispatched(f *Frame, n *Node, parts []Bundle) {
 	shape := append([]int{rows}, n.Out[0].Local[1:]...)
 	y := r.allocShape(n.Out[0].Name, n.Out[0].DType, shape)
 	r.gather(pieces, y)
-	f.slots[n.Out[0].ID], f.slots[n.Out[1].ID], f.slots[n.Out[2].ID] = y, r.ints("offsets of groups", off), r.ints("rows received", recv)
+	f.slots[n.Out[0].ID], f.slots[n.Out[1].ID], f.slots[n.Out[2].ID] = y, r.ints("offsets of groups", off),
+		r.ints("rows received", recv)
 }
 
 // ints is a tensor of integers that the host has computed.

@@ -9,7 +9,8 @@ var opEmbed, opEmbedDW, opDropout, opConcat, opSlice *Op
 
 func init() {
 	opEmbedDW = &Op{Name: "embed_dw", Kernel: kernels.EmbedDW}
-	opEmbed = &Op{Name: "embed", Kernel: kernels.Embed, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opEmbed = &Op{Name: "embed", Kernel: kernels.Embed, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		g := make([]*Value, 2)
 		if !leg(1) {
 			return g
@@ -23,15 +24,17 @@ func init() {
 		g[1].Node.Axes = n.Axes
 		return g
 	}}
-	opDropout = &Op{Name: "dropout", Kernel: kernels.Dropout, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-		if !leg(0) {
-			return []*Value{nil, nil}
-		}
-		d := t.to(dy[0], n.Out[0].Place)
-		return []*Value{t.one(opDropout, n.Attr, d.DType, d.Shape, d.Place, d, n.In[1]), nil}
-	}}
+	opDropout = &Op{Name: "dropout", Kernel: kernels.Dropout, Cheap: true,
+		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+			if !leg(0) {
+				return []*Value{nil, nil}
+			}
+			d := t.to(dy[0], n.Out[0].Place)
+			return []*Value{t.one(opDropout, n.Attr, d.DType, d.Shape, d.Place, d, n.In[1]), nil}
+		}}
 	opSlice = &Op{Name: "slice", Kernel: kernels.Slice}
-	opConcat = &Op{Name: "concat", Kernel: kernels.Concat, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opConcat = &Op{Name: "concat", Kernel: kernels.Concat, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		g, at := make([]*Value, len(n.In)), 0
 		for i, v := range n.In {
 			if leg(i) {
@@ -57,13 +60,15 @@ func (t *Tape) Embed(ids, w *Value) *Value {
 	return v
 }
 
-// Dropout drops elements of x [t ...] with probability p; key [t] identifies each row and draw the call within the model.
+// Dropout drops elements of x [t ...] with probability p; key [t] identifies each row and draw the call
+// within the model.
 func (t *Tape) Dropout(x, key *Value, p float64, draw int) *Value {
 	if p == 0 {
 		return x
 	}
 	x = t.only(x)
-	return t.one(opDropout, kernels.Attr{F: [2]float64{p}, I: [4]int{draw}}, x.DType, x.Shape, x.Place, x, key)
+	return t.one(opDropout, kernels.Attr{F: [2]float64{p}, I: [4]int{draw}}, x.DType, x.Shape,
+		x.Place, x, key)
 }
 
 // Concat joins values along an axis; it mixes that axis, so its sharding is resolved.
@@ -91,9 +96,10 @@ func init() {
 	opLogits = &Op{Name: "logits", Kernel: kernels.Linear}
 }
 
-// LinearCrossEntropy is the weighted sum of the token losses -log softmax(x·wᵀ)[target], without ever holding the logits in
-// float32. A soft cap of most > 0 makes each logit z most·tanh(z/most).
-// Shapes: x [t d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 -> [1].
+// LinearCrossEntropy is the weighted sum of the token losses -log softmax(x·wᵀ)[target], without ever
+// holding the logits in float32. A soft cap of most > 0 makes each logit z most·tanh(z/most). Shapes: x [t
+// d], w [v d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored), weight [t] f32 ->
+// [1].
 func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Value {
 	capped := kernels.Attr{F: [2]float64{most}}
 	axes := w.Place.Cuts(0)
@@ -110,7 +116,8 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Va
 	out := []spec{{[]int{rows, n}, tensor.F32, pl}, {[]int{rows}, tensor.F32, ph}}
 	if t.keepsLogits(x, w, n) {
 		blocks := (w.Shape[0]/n + kernels.LSEBlock - 1) / kernels.LSEBlock
-		out = append(out, spec{[]int{rows, w.Shape[0]}, x.DType, pl}, spec{[]int{rows, blocks * n}, tensor.F32, pl})
+		out = append(out, spec{[]int{rows, w.Shape[0]}, x.DType, pl},
+			spec{[]int{rows, blocks * n}, tensor.F32, pl})
 	}
 	a := t.emit(opLSE, capped, []*Value{x, w, target}, out...)
 	a.Axes = axes
@@ -119,7 +126,8 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Va
 	}
 	lse := t.one(opLSEJoin, kernels.Attr{}, tensor.F32, []int{rows}, at, t.to(a.Out[0], at))
 	hit := t.to(a.Out[1], at)
-	l := t.one(opNLL, capped, tensor.F32, []int{1}, sum, append([]*Value{lse, hit, target, weight, x, w}, a.Out[2:]...)...)
+	l := t.one(opNLL, capped, tensor.F32, []int{1}, sum, append([]*Value{lse, hit, target, weight, x, w},
+		a.Out[2:]...)...)
 	l.Node.Axes = axes
 	return l
 }
@@ -127,17 +135,18 @@ func (t *Tape) LinearCrossEntropy(x, w, target, weight *Value, most float64) *Va
 // keptLogits bounds the bytes of numerators that one microbatch's loss keeps for its backward, on one rank.
 const keptLogits = 1 << 30
 
-// keepsLogits tells whether the loss keeps the exponentials of its logits instead of multiplying x with w once more: a tenth
-// of the time of a small model's step. Full recompute, a schedule that
-// holds many microbatches or a large batch of a large vocabulary rather saves the memory; a table
-// whose rows do not divide would need padding of the exponentials too. A loss that waits for the backward has none to keep.
+// keepsLogits tells whether the loss keeps the exponentials of its logits instead of multiplying x with w
+// once more: a tenth of the time of a small model's step. Full recompute, a schedule that holds many
+// microbatches or a large batch of a large vocabulary rather saves the memory; a table whose rows do not
+// divide would need padding of the exponentials too. A loss that waits for the backward has none to keep.
 func (t *Tape) keepsLogits(x, w *Value, shards int) bool {
 	_, rc := t.of(t.block)
 	size := int64(x.Shape[0]) * int64(w.Shape[0]/shards) * int64(x.DType.Size())
 	if t.LossInB && shards == 1 && x.Need && w.Need {
 		return false
 	}
-	return t.KeepLogits && rc != RecomputeFull && w.Shape[0]%shards == 0 && !t.NoGrad && (x.Need || w.Need) && size <= keptLogits
+	return t.KeepLogits && rc != RecomputeFull && w.Shape[0]%shards == 0 && !t.NoGrad &&
+		(x.Need || w.Need) && size <= keptLogits
 }
 
 // nllVJP sends the loss straight to x and w: nll carries them as operands that only its gradient uses.
@@ -164,10 +173,12 @@ func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// Logits is x·wᵀ in float32, gathered, under a soft cap of most if that is not 0; for evaluation and sampling.
+// Logits is x·wᵀ in float32, gathered, under a soft cap of most if that is not 0; for evaluation and
+// sampling.
 func (t *Tape) Logits(x, w *Value, most float64) *Value {
 	w, x, p := t.product(w, x, "nk", "tk", "tn")
-	z := t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil), Place{})
+	z := t.to(t.one(opLogits, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil),
+		Place{})
 	if most == 0 {
 		return z
 	}

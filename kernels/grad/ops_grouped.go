@@ -17,10 +17,11 @@ func init() {
 	opGrouped = &Op{Name: "grouped_linear", Kernel: kernels.GroupedLinear, VJP: groupedVJP}
 }
 
-// GroupedLinear is x·w[i]ᵀ for the rows off[i]:off[i+1] of each group i, and 0 for rows of no group. Shapes: x [t k], w [g n k],
-// off [g+1] i32 -> [t n]. w may be sharded over its groups along an axis along which the rows have been dispatched to them; along others
-// offsets count the rows of the whole x, so the sharding of rows is resolved there, and w may be sharded in its outputs or inputs. Where rows
-// and offsets are shared out and groups are not, each member has some rows of every group.
+// GroupedLinear is x·w[i]ᵀ for the rows off[i]:off[i+1] of each group i, and 0 for rows of no group. Shapes:
+// x [t k], w [g n k], off [g+1] i32 -> [t n]. w may be sharded over its groups along an axis along which the
+// rows have been dispatched to them; along others offsets count the rows of the whole x, so the sharding of
+// rows is resolved there, and w may be sharded in its outputs or inputs. Where rows and offsets are shared
+// out and groups are not, each member has some rows of every group.
 func (t *Tape) GroupedLinear(x, w, off *Value) *Value {
 	if len(w.Shape) != 3 || local(t.Mesh, off.Shape, off.Place)[0] != local(t.Mesh, w.Shape, w.Place)[0]+1 {
 		panic(fmt.Sprintf("grad: %v offsets of groups for matrices %v", off.Shape, w.Shape))
@@ -29,8 +30,10 @@ func (t *Tape) GroupedLinear(x, w, off *Value) *Value {
 	return t.one(opGrouped, kernels.Attr{}, x.DType, []int{x.Shape[0], w.Shape[1]}, p, x, w, off)
 }
 
-// groupedProduct is product for operands of which rows (t) are shared out along the axes of off, and groups (g) along some of those.
-func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value, groups []int) (*Value, *Value, Place) {
+// groupedProduct is product for operands of which rows (t) are shared out along the axes of off, and groups
+// (g) along some of those.
+func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value,
+	groups []int) (*Value, *Value, Place) {
 	own := off.Place.Cuts(0)
 	// at is the placement of an operand along an axis of off
 	at := func(letters string, m int) Part {
@@ -42,7 +45,8 @@ func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value,
 	within := func(v *Value, letters string) *Value {
 		p := v.Place.dual()
 		for m := range p {
-			if x := p[m]; x.Kind == Sharded && (letters[x.Axis] == 't' || letters[x.Axis] == 'g') != slices.Contains(own, m) {
+			if x := p[m]; x.Kind == Sharded &&
+				(letters[x.Axis] == 't' || letters[x.Axis] == 'g') != slices.Contains(own, m) {
 				p[m] = Part{}
 			}
 		}

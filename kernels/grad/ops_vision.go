@@ -7,7 +7,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var opLayerNorm, opLayerNormDX, opLayerNormDW, opAct, opActBwd, opTake, opTakeBwd, opScaleRows, opMulCols, opMulColsDW, opRopeAxes, opCast, opTurn, opTurnDW *Op
+var opLayerNorm, opLayerNormDX, opLayerNormDW, opAct, opActBwd, opTake, opTakeBwd, opScaleRows, opMulCols,
+	opMulColsDW, opRopeAxes, opCast, opTurn, opTurnDW *Op
 
 func init() {
 	for _, op := range []kernels.Op{kernels.LayerNormDW, kernels.MulColsDW, kernels.TurnDW} {
@@ -17,7 +18,8 @@ func init() {
 	opLayerNormDW = &Op{Name: "layernorm_dw", Kernel: kernels.LayerNormDW}
 	opLayerNorm = &Op{Name: "layernorm", Kernel: kernels.LayerNorm, Cheap: true, VJP: layerNormVJP}
 	opActBwd = &Op{Name: "act_bwd", Kernel: kernels.ActBwd}
-	opAct = &Op{Name: "act", Kernel: kernels.Act, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opAct = &Op{Name: "act", Kernel: kernels.Act, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil}
 		}
@@ -25,40 +27,47 @@ func init() {
 		return []*Value{t.one(opActBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), x)}
 	}}
 	opTakeBwd = &Op{Name: "take_bwd", Kernel: kernels.TakeBwd}
-	opTake = &Op{Name: "take", Kernel: kernels.Take, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opTake = &Op{Name: "take", Kernel: kernels.Take, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil, nil}
 		}
 		x := n.In[0]
-		return []*Value{t.one(opTakeBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), n.In[1]), nil}
+		return []*Value{t.one(opTakeBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place),
+			n.In[1]), nil}
 	}}
-	opScaleRows = &Op{Name: "scale_rows", Kernel: kernels.ScaleRows, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-		if !leg(0) {
-			return []*Value{nil, nil}
-		}
-		x := n.In[0]
-		return []*Value{t.one(opScaleRows, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place), n.In[1]), nil}
-	}}
+	opScaleRows = &Op{Name: "scale_rows", Kernel: kernels.ScaleRows, Cheap: true,
+		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+			if !leg(0) {
+				return []*Value{nil, nil}
+			}
+			x := n.In[0]
+			return []*Value{t.one(opScaleRows, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place),
+				n.In[1]), nil}
+		}}
 	opMulColsDW = &Op{Name: "mul_cols_dw", Kernel: kernels.MulColsDW}
-	opMulCols = &Op{Name: "mul_cols", Kernel: kernels.MulCols, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
-		g := make([]*Value, 2)
-		x, w := n.In[0], n.In[1]
-		d := t.to(dy[0], n.Out[0].Place)
-		if leg(0) {
-			g[0] = t.one(opMulCols, n.Attr, x.DType, x.Shape, x.Place, d, w)
-		}
-		if leg(1) {
-			g[1] = t.rowSum(opMulColsDW, d, w.Shape, x)
-		}
-		return g
-	}}
+	opMulCols = &Op{Name: "mul_cols", Kernel: kernels.MulCols, Cheap: true,
+		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+			g := make([]*Value, 2)
+			x, w := n.In[0], n.In[1]
+			d := t.to(dy[0], n.Out[0].Place)
+			if leg(0) {
+				g[0] = t.one(opMulCols, n.Attr, x.DType, x.Shape, x.Place, d, w)
+			}
+			if leg(1) {
+				g[1] = t.rowSum(opMulColsDW, d, w.Shape, x)
+			}
+			return g
+		}}
 	opRopeAxes = &Op{Name: "rope_axes", Kernel: kernels.RopeAxes}
-	opCast = &Op{Name: "cast", Kernel: kernels.Cast, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	opCast = &Op{Name: "cast", Kernel: kernels.Cast, Cheap: true, VJP: func(t *Tape, n *Node, dy []*Value,
+		leg func(int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil}
 		}
 		x := n.In[0]
-		return []*Value{t.one(opCast, kernels.Attr{}, x.DType, x.Shape, n.Out[0].Place, t.to(dy[0], n.Out[0].Place))}
+		return []*Value{t.one(opCast, kernels.Attr{}, x.DType, x.Shape, n.Out[0].Place,
+			t.to(dy[0], n.Out[0].Place))}
 	}}
 	opTurnDW = &Op{Name: "turn_dw", Kernel: kernels.TurnDW}
 	opTurn = &Op{Name: "turn", Kernel: kernels.Turn, VJP: turnVJP}
@@ -95,13 +104,15 @@ func turnVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// Turn turns rows of x [t h d] whose mark [t] i32 is not 0 by angle [d/2], which learns; it copies the others. Pairs are (j, j+d/2).
+// Turn turns rows of x [t h d] whose mark [t] i32 is not 0 by angle [d/2], which learns; it copies the
+// others. Pairs are (j, j+d/2).
 func (t *Tape) Turn(x, angle, mark *Value) *Value {
 	x, angle = t.only(x, 1), t.to(angle, Place{})
 	return t.one(opTurn, kernels.Attr{I: [4]int{1}}, x.DType, x.Shape, x.Place, x, angle, mark)
 }
 
-// LayerNorm normalises the last axis of x [... d] to mean 0 and variance 1, times w [d] plus b [d]; b may be nil.
+// LayerNorm normalises the last axis of x [... d] to mean 0 and variance 1, times w [d] plus b [d]; b may be
+// nil.
 func (t *Tape) LayerNorm(x, w, b *Value, eps float64) *Value {
 	axes := []int{0, 1}[:len(x.Shape)-1]
 	x, w = t.only(x, axes...), t.to(w, Place{})
@@ -110,7 +121,8 @@ func (t *Tape) LayerNorm(x, w, b *Value, eps float64) *Value {
 		in[2] = t.to(b, Place{})
 	}
 	s := spec{x.Shape[:len(x.Shape)-1], tensor.F32, x.Place}
-	return t.emit(opLayerNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s, s).Out[0]
+	return t.emit(opLayerNorm, kernels.Attr{F: [2]float64{eps}}, in, spec{x.Shape, x.DType, x.Place}, s,
+		s).Out[0]
 }
 
 // Act applies an activation of kernels (GELU …), elementwise.
@@ -119,8 +131,8 @@ func (t *Tape) Act(x *Value, kind int) *Value {
 	return t.one(opAct, kernels.Attr{I: [4]int{kind}}, x.DType, x.Shape, x.Place, x)
 }
 
-// Take picks rows: y[i] = x[idx[i]], zero where idx[i] is no row of x. Shapes: x [s d], idx [t] i32 -> [t d]. It mixes rows,
-// so their sharding is resolved.
+// Take picks rows: y[i] = x[idx[i]], zero where idx[i] is no row of x. Shapes: x [s d], idx [t] i32 -> [t
+// d]. It mixes rows, so their sharding is resolved.
 func (t *Tape) Take(x, idx *Value) *Value {
 	x = t.only(x, 1)
 	shape := append([]int{idx.Shape[0]}, x.Shape[1:]...)
@@ -157,7 +169,8 @@ func (t *Tape) Join(x *Value, n int) *Value {
 	return t.one(opAlias, kernels.Attr{}, x.DType, []int{x.Shape[0] / n, x.Shape[1] * n}, x.Place, x)
 }
 
-// Cast brings data of the microbatch, or an activation of a component of another dtype, to the dtype of the block.
+// Cast brings data of the microbatch, or an activation of a component of another dtype, to the dtype of the
+// block.
 func (t *Tape) Cast(x *Value) *Value {
 	if x.DType == t.DType {
 		return x

@@ -1,6 +1,7 @@
-// Package grad is the tape: a stage's forward is recorded once per shape on symbolic values; differentiation, placement,
-// recompute, offload, liveness and cuts are passes over the node list, done before anything runs. The result, a Trace, is
-// a plain value that is the same on every rank of a group. A Frame is one microbatch's record over a Trace.
+// Package grad is the tape: a stage's forward is recorded once per shape on symbolic values;
+// differentiation, placement, recompute, offload, liveness and cuts are passes over the node list, done
+// before anything runs. The result, a Trace, is a plain value that is the same on every rank of a group. A
+// Frame is one microbatch's record over a Trace.
 package grad
 
 import (
@@ -12,7 +13,8 @@ import (
 // Kind says how the members of one mesh axis hold one logical tensor.
 type Kind uint8
 
-// The placements on one mesh axis: replicated, sharded along a tensor axis, or partial (a sum over the members is due).
+// The placements on one mesh axis: replicated, sharded along a tensor axis, or partial (a sum over the
+// members is due).
 const (
 	Replicated Kind = iota
 	Sharded
@@ -28,11 +30,12 @@ type Part struct {
 // MaxAxes bounds the mesh axes that one tape may see: those of all meshes folded over its ranks.
 const MaxAxes = 10
 
-// Place is a placement on every mesh axis of the tape; it is comparable. Where several mesh axes shard one tensor axis, the tensor
-// is cut by the outermost of them first.
+// Place is a placement on every mesh axis of the tape; it is comparable. Where several mesh axes shard one
+// tensor axis, the tensor is cut by the outermost of them first.
 type Place [MaxAxes]Part
 
-// dual is the placement a cotangent must have to be used with a value placed p: a partial value takes a replicated one.
+// dual is the placement a cotangent must have to be used with a value placed p: a partial value takes a
+// replicated one.
 func (p Place) dual() Place {
 	for i := range p {
 		if p[i].Kind == Partial {
@@ -90,16 +93,16 @@ func (p Place) String() string {
 	return strings.Join(s, ",")
 }
 
-// MeshAxis is one axis of the mesh as the tape sees it. Axes are listed from the outermost on: where two of them shard one tensor
-// axis, the earlier one cuts first.
+// MeshAxis is one axis of the mesh as the tape sees it. Axes are listed from the outermost on: where two of
+// them shard one tensor axis, the earlier one cuts first.
 type MeshAxis struct {
 	Name string // "dp", "cp", "tp", "ep" …
 	Size int    // ranks along it
-	// Fold numbers the meshes that are folded over the same ranks. A parameter lies on the axes of one fold and is replicated over
-	// them unless it is sharded; an activation may use those of every fold.
+	// Fold numbers the meshes that are folded over the same ranks. A parameter lies on the axes of one fold
+	// and is replicated over them unless it is sharded; an activation may use those of every fold.
 	Fold int
-	// Data marks an axis whose members hold samples of their own: the tape never moves an activation along it, and the gradient of each
-	// parameter of the same fold is a sum over it.
+	// Data marks an axis whose members hold samples of their own: the tape never moves an activation along
+	// it, and the gradient of each parameter of the same fold is a sum over it.
 	Data bool
 	// Zero marks an axis, of data or of tokens, over which parameters or gradients may be sharded by rows
 	// (Options.ShardParams, ShardGrads).
@@ -156,7 +159,8 @@ func (o *Options) Members(axes []int) int {
 	return n
 }
 
-// Member is the place of a rank with coordinates pos among the ranks along several mesh axes, the last axis varying fastest.
+// Member is the place of a rank with coordinates pos among the ranks along several mesh axes, the last axis
+// varying fastest.
 func (o *Options) Member(pos, axes []int) int {
 	at := 0
 	for _, m := range axes {
@@ -178,8 +182,9 @@ func (o *Options) rows(n int, but []int) (p Place) {
 	return
 }
 
-// local is the shape on one rank of a value of the given global shape and placement. Rows of a table that do not divide are shared
-// out in equal numbers rounded up, so that the last ranks have rows of padding, which belong to no token.
+// local is the shape on one rank of a value of the given global shape and placement. Rows of a table that do
+// not divide are shared out in equal numbers rounded up, so that the last ranks have rows of padding, which
+// belong to no token.
 func local(mesh []MeshAxis, shape []int, p Place) []int {
 	out := append([]int(nil), shape...)
 	for m, ax := range mesh {
@@ -191,9 +196,10 @@ func local(mesh []MeshAxis, shape []int, p Place) []int {
 	return out
 }
 
-// next is the first change on the way from placement v to p: a mesh axis and what it becomes there; ok is false if none is left. Outer
-// axes change first. One that would change how a tensor axis is cut while an inner one still shards it waits until that one
-// has gathered it, the innermost first: otherwise the rows would come out in another order.
+// next is the first change on the way from placement v to p: a mesh axis and what it becomes there; ok is
+// false if none is left. Outer axes change first. One that would change how a tensor axis is cut while an
+// inner one still shards it waits until that one has gathered it, the innermost first: otherwise the rows
+// would come out in another order.
 func (o *Options) next(v, p Place) (m int, to Part, ok bool) {
 	for m := range o.Mesh {
 		if o.Mesh[m].Size == 1 || v[m] == p[m] {
@@ -207,7 +213,8 @@ func (o *Options) next(v, p Place) (m int, to Part, ok bool) {
 	return 0, Part{}, false
 }
 
-// inner is the innermost axis within mesh axis m that shards a tensor axis which the change of m to the given part cuts anew, or -1.
+// inner is the innermost axis within mesh axis m that shards a tensor axis which the change of m to the
+// given part cuts anew, or -1.
 func (o *Options) inner(v Place, m int, to Part) int {
 	for in := len(o.Mesh) - 1; in >= 0; in-- {
 		if x := v[in]; in != m && x.Kind == Sharded && (x == v[m] || x == to) && o.within(in, m,

@@ -4,7 +4,8 @@ import (
 	"slices"
 )
 
-// policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or of reloads.
+// policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or
+// of reloads.
 type policy struct {
 	t     *Tape
 	early map[*Value]bool // needed by I, directly or through clones
@@ -74,8 +75,8 @@ func (t *Tape) rewrite() {
 
 func (t *Tape) place(n *Node) { n.ID = len(t.nodes); t.nodes = append(t.nodes, n) }
 
-// hoist moves the gathers of parameters to the start of their block's run, so that one cut serves the block; with overlap, to the
-// start of the run before, so that they travel while that one works.
+// hoist moves the gathers of parameters to the start of their block's run, so that one cut serves the block;
+// with overlap, to the start of the run before, so that they travel while that one works.
 func (t *Tape) hoist(all []*Node) (out []*Node) {
 	var ns []*Node
 	for _, n := range all { // parameters belong to no block and take nothing
@@ -143,7 +144,8 @@ func sharded(p Place) bool {
 
 func (p *policy) offloads(v *Value) bool {
 	r := v.Node.Op.Role
-	return v.Node.Phase == F && (r == compute || r == convert || r == recv) && !v.Exported && p.t.Offload != nil && p.t.Offload(v)
+	return v.Node.Phase == F && (r == compute || r == convert || r == recv) && !v.Exported &&
+		p.t.Offload != nil && p.t.Offload(v)
 }
 
 func (p *policy) mark(v *Value, block int) {

@@ -17,7 +17,8 @@ type RowsError struct {
 
 // Error names the block and the numbers.
 func (e *RowsError) Error() string {
-	return fmt.Sprintf("%d rows of tokens came to the experts of block %d, %.2f times as many as under even routing (%d), and train.routing_bound is %g; "+
+	return fmt.Sprintf("%d rows of tokens came to the experts of block %d, %.2f times as many as under "+
+		"even routing (%d), and train.routing_bound is %g; "+
 		"raise it, or keep experts evenly used with train.router.loss", e.Rows, e.Block,
 		float64(e.Rows)/float64(max(1, e.Even)), e.Even, e.Most)
 }
@@ -32,7 +33,8 @@ type LogitsError struct {
 
 // Error names the block, the token and the expert.
 func (e *LogitsError) Error() string {
-	return fmt.Sprintf("the router of block %d gives expert %d a logit of %g for token %d of the microbatch, in its sequence %d", e.Block, e.Expert, e.Value, e.Row, e.Sequence)
+	return fmt.Sprintf("the router of block %d gives expert %d a logit of %g for token %d of the "+
+		"microbatch, in its sequence %d", e.Block, e.Expert, e.Value, e.Row, e.Sequence)
 }
 
 // finite notes the first logit of a layer that is not finite.

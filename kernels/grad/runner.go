@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Runner executes the segments of one rank's frames. It never communicates: parts for other ranks are returned, and parts
-// from them are handed in. Not safe for concurrent use.
+// Runner executes the segments of one rank's frames. It never communicates: parts for other ranks are
+// returned, and parts from them are handed in. Not safe for concurrent use.
 type Runner struct {
 	Backend kernels.Backend
 	Pool    *tensor.Pool // device memory
@@ -44,13 +44,17 @@ type Frame struct {
 	chunks  []*Frame // frames of the sequence's chunks, this one included; nil for one chunk
 }
 
-// NewFrame starts a record. It takes over the references in data and in; chunks are the earlier chunks of the sequence.
+// NewFrame starts a record. It takes over the references in data and in; chunks are the earlier chunks of
+// the sequence.
 func (r *Runner) NewFrame(tr *Trace, data, in map[string]*tensor.Tensor, chunks []*Frame) *Frame {
-	return &Frame{Trace: tr, slots: make([]*tensor.Tensor, tr.Values), data: data, in: in, chunks: chunks, backend: r.Backend,
-		din: map[string]*tensor.Tensor{}, exports: map[string]*tensor.Tensor{}, grads: map[string]*tensor.Tensor{}}
+	return &Frame{Trace: tr, slots: make([]*tensor.Tensor, tr.Values), data: data, in: in, chunks: chunks,
+		backend: r.Backend,
+		din:     map[string]*tensor.Tensor{}, exports: map[string]*tensor.Tensor{},
+		grads: map[string]*tensor.Tensor{}}
 }
 
-// Gradients hands in the cotangents of the output ports before I or B runs; the frame takes over the references.
+// Gradients hands in the cotangents of the output ports before I or B runs; the frame takes over the
+// references.
 func (f *Frame) Gradients(dout map[string]*tensor.Tensor) { f.dout = dout }
 
 // list returns the segments of a phase and the slots that die after each node in it.
@@ -72,9 +76,9 @@ func (tr *Trace) list(p Phase) ([]Segment, map[int][]int) {
 // Segments is the list of one phase.
 func (tr *Trace) Segments(p Phase) []Segment { s, _ := tr.list(p); return s }
 
-// Step runs segment pc of a phase. arrived holds, for each communication that the segment awaits, the parts of all members in
-// order. It returns the parts to send for each communication that the segment issues, by member. An error is a *tensor.BudgetError or a
-// *RowsError: the frame is then dead and Drop frees it.
+// Step runs segment pc of a phase. arrived holds, for each communication that the segment awaits, the parts
+// of all members in order. It returns the parts to send for each communication that the segment issues, by
+// member. An error is a *tensor.BudgetError or a *RowsError: the frame is then dead and Drop frees it.
 func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]Bundle) (parts [][]Bundle, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -119,7 +123,8 @@ func (f *Frame) release(slots []int) {
 	}
 }
 
-// Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with the other.
+// Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with
+// the other.
 func (f *Frame) Loss() float64 {
 	l := f.Trace.LossOut
 	if l == nil || f.slots[l.ID] == nil {
@@ -157,7 +162,8 @@ func (f *Frame) InputGradients() map[string]*tensor.Tensor {
 func (f *Frame) Close() {
 	for i, t := range f.slots {
 		if t != nil {
-			panic(fmt.Sprintf("grad: frame closed with slot %d of %d live: %s", i, len(f.slots), f.Trace.where(i)))
+			panic(fmt.Sprintf("grad: frame closed with slot %d of %d live: %s", i, len(f.slots),
+				f.Trace.where(i)))
 		}
 	}
 	f.Drop()
@@ -185,7 +191,8 @@ func (tr *Trace) where(id int) string {
 	for _, n := range tr.nodes {
 		for _, v := range n.Out {
 			if v.ID == id {
-				return fmt.Sprintf("node %d %s (%v, block %d, %v)", n.ID, n.Op.Name, n.Phase, n.Block, v.Place)
+				return fmt.Sprintf("node %d %s (%v, block %d, %v)", n.ID, n.Op.Name, n.Phase, n.Block,
+					v.Place)
 			}
 		}
 	}
@@ -236,7 +243,8 @@ func (r *Runner) operand(f *Frame, n *Node, v *Value) *tensor.Tensor {
 	}
 	t := f.slots[v.ID]
 	if t == nil {
-		panic(fmt.Sprintf("grad: node %d %s reads dead value %d of %s", n.ID, n.Op.Name, v.ID, v.Node.Op.Name))
+		panic(fmt.Sprintf("grad: node %d %s reads dead value %d of %s", n.ID, n.Op.Name, v.ID,
+			v.Node.Op.Name))
 	}
 	return t
 }
@@ -303,8 +311,8 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	}
 }
 
-// unpad leaves rows of padding out of the operands and results of the loss: they are no tokens, so they have no probability and no
-// gradient. It returns the views it took.
+// unpad leaves rows of padding out of the operands and results of the loss: they are no tokens, so they have
+// no probability and no gradient. It returns the views it took.
 func (r *Runner) unpad(f *Frame, n *Node, c *kernels.Call) (cut []*tensor.Tensor) {
 	dw := -1
 	switch n.Op.Kernel {
@@ -338,8 +346,8 @@ func (r *Runner) unpad(f *Frame, n *Node, c *kernels.Call) (cut []*tensor.Tensor
 	return cut
 }
 
-// ranked sets what depends on this rank: the first row of a vocabulary shard or of its tokens, and the bias that one member of a
-// partial sum adds.
+// ranked sets what depends on this rank: the first row of a vocabulary shard or of its tokens, and the bias
+// that one member of a partial sum adds.
 func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 	switch n.Op.Kernel {
 	case kernels.Embed, kernels.LinearLSE, kernels.LinearCEDX, kernels.LinearCEDW, kernels.LinearCEBwd:
@@ -369,7 +377,8 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 func (r *Runner) gradient(f *Frame, n *Node, at *kernels.Attr) *tensor.Tensor {
 	p := f.Trace.Params[n.Acc-1]
 	slot := 0
-	if n.Op.Kernel == kernels.LinearCEDW || n.Op.Kernel == kernels.LinearCEBwd || n.Op.Kernel == kernels.LinearCE {
+	if n.Op.Kernel == kernels.LinearCEDW || n.Op.Kernel == kernels.LinearCEBwd ||
+		n.Op.Kernel == kernels.LinearCE {
 		slot = 1
 	}
 	g := r.Grads[p.Name]

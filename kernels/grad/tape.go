@@ -46,12 +46,14 @@ type Node struct {
 	Attr    kernels.Attr
 	Phase   Phase
 	Block   int
-	Axes    []int       // mesh axes of a communication or of a rank-dependent operation, outermost first; nil for none
-	Clone   bool        // a forward operation run again in the backward
-	Then    []*Node     // elementwise nodes that run as its epilogues
-	sent    *Dispatched // of a dispatch or combine: where the rows went
-	cut     *cutOf      // of borders and of attention over shared rows: which rows of the sequences
-	Acc     int         // index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
+	// mesh axes of a communication or of a rank-dependent operation, outermost first; nil for none
+	Axes  []int
+	Clone bool        // a forward operation run again in the backward
+	Then  []*Node     // elementwise nodes that run as its epilogues
+	sent  *Dispatched // of a dispatch or combine: where the rows went
+	cut   *cutOf      // of borders and of attention over shared rows: which rows of the sequences
+	// index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
+	Acc int
 }
 
 // role says what the runner does with a node.
@@ -94,8 +96,8 @@ type Op struct {
 	Name   string
 	Role   role
 	Kernel kernels.Op
-	// VJP emits the nodes of the gradient: dy[j] is the cotangent of output j or nil; leg(i) says whether input i wants one
-	// and sets the phase for it. It returns one cotangent an input, nil where none.
+	// VJP emits the nodes of the gradient: dy[j] is the cotangent of output j or nil; leg(i) says whether
+	// input i wants one and sets the phase for it. It returns one cotangent an input, nil where none.
 	VJP   func(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value
 	Cheap bool // recomputed by selective recompute: bound by memory, not arithmetic
 	Args  int  // operands that the kernel takes, 0 for all; the others serve the gradient only
@@ -112,7 +114,8 @@ func (o *Op) comm() bool {
 // again reports whether a node may be cloned to recompute its outputs.
 func (o *Op) again() bool {
 	switch o.Role {
-	case compute, alias, convert, cutOut, pick, unshard, dispatch, combine, offsets, rotate, piece, stack, natural:
+	case compute, alias, convert, cutOut, pick, unshard, dispatch, combine, offsets, rotate, piece, stack,
+		natural:
 		return true
 	}
 	return false
@@ -130,25 +133,34 @@ const (
 
 // Options are what the plan decides; blocks know none of it.
 type Options struct {
-	Mesh          []MeshAxis   // from the outermost axis on; nil is one rank
-	DType         tensor.DType // of activations and model parameters
-	Twice         bool         // I and W recompute each for themselves, so clones do not live from I to W
-	ShardParams   bool         // ZeRO-3: parameters live sharded over the axes marked Zero, gathered block by block
-	Overlap       bool         // communications are awaited at their first use instead of by the next segment
-	ShardGrads    bool         // ZeRO-2: each microbatch's gradients are reduced to their shard
-	InputGrad     func(port string) bool
-	Consumers     func(port string) int  // stages that take an output port; nil is one each
-	Whole         func(port string) bool // ports that are held whole by every rank even under SeqParallel: features that rows are taken of
+	Mesh  []MeshAxis   // from the outermost axis on; nil is one rank
+	DType tensor.DType // of activations and model parameters
+	Twice bool         // I and W recompute each for themselves, so clones do not live from I to W
+	// ZeRO-3: parameters live sharded over the axes marked Zero, gathered block by block
+	ShardParams bool
+	Overlap     bool // communications are awaited at their first use instead of by the next segment
+	ShardGrads  bool // ZeRO-2: each microbatch's gradients are reduced to their shard
+	InputGrad   func(port string) bool
+	Consumers   func(port string) int // stages that take an output port; nil is one each
+	// ports that are held whole by every rank even under SeqParallel: features that rows are taken of
+	Whole         func(port string) bool
 	Chunk, Chunks int
 	Frozen        func(param string) bool
 	Recompute     Recompute
-	Each          func(block int) (tensor.DType, Recompute) // in place of DType and Recompute, where blocks differ; nil for none
-	LossInB       bool                                      // forward and backward of a microbatch are one piece each: the loss may wait for the backward, which then holds no logits
-	KeepLogits    bool                                      // few microbatches are between forward and backward: a loss that cannot wait may keep what saves it a product
-	Offload       func(v *Value) bool
-	SeqLen        func(data string) int // tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
-	NoGrad        bool                  // forward only
-	MostRows      float64               // rows that a rank may receive where data decides, over the number under even sharing; 0 is no bound
+	// in place of DType and Recompute, where blocks differ; nil for none
+	Each func(block int) (tensor.DType, Recompute)
+	// forward and backward of a microbatch are one piece each: the loss may wait for the backward, which
+	// then holds no logits
+	LossInB bool
+	// few microbatches are between forward and backward: a loss that cannot wait may keep what saves it a
+	// product
+	KeepLogits bool
+	Offload    func(v *Value) bool
+	// tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
+	SeqLen func(data string) int
+	NoGrad bool // forward only
+	// rows that a rank may receive where data decides, over the number under even sharing; 0 is no bound
+	MostRows float64
 }
 
 // Param is a parameter as the trace met it: where it lives and where its gradient lands.
@@ -231,8 +243,8 @@ func (o *Options) of(i int) (tensor.DType, Recompute) {
 // DTypeOf is the dtype of what block i computes.
 func (o *Options) DTypeOf(i int) tensor.DType { d, _ := o.of(i); return d }
 
-// Part records f as block i of the model without making it a recompute unit: an embedding or a loss head, whose forward
-// costs more to repeat than to save.
+// Part records f as block i of the model without making it a recompute unit: an embedding or a loss head,
+// whose forward costs more to repeat than to save.
 func (t *Tape) Part(i int, f func()) { t.whole[i] = true; t.Block(i, f) }
 
 type spec struct {
@@ -250,11 +262,13 @@ func (t *Tape) emit(op *Op, at kernels.Attr, in []*Value, outs ...spec) *Node {
 			weight = weight && v.Weight
 		}
 	}
-	carries := op.VJP != nil || op.Role == convert || op.Role == cutOut || op.Role == alias || op.Role == unshard
+	carries := op.VJP != nil || op.Role == convert || op.Role == cutOut || op.Role == alias ||
+		op.Role == unshard
 	ragged := t.ragged(op, in, outs)
 	for _, o := range outs {
-		n.Out = append(n.Out, &Value{ID: t.nval, Name: op.Name, Shape: o.shape, DType: o.dtype, Place: o.place,
-			Need: need && carries, Weight: weight, Ragged: ragged, Node: n})
+		n.Out = append(n.Out, &Value{ID: t.nval, Name: op.Name, Shape: o.shape, DType: o.dtype,
+			Place: o.place,
+			Need:  need && carries, Weight: weight, Ragged: ragged, Node: n})
 		t.nval++
 	}
 	t.nodes = append(t.nodes, n)
@@ -305,10 +319,12 @@ func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
 		}
 	}
 	if in := t.inner(v.Place, m, want); in >= 0 {
-		panic(fmt.Sprintf("grad: %s %v changes to %v on %s while %s still shards the same axis within it", v.Name, v.Place, p, t.Mesh[m].Name, t.Mesh[in].Name))
+		panic(fmt.Sprintf("grad: %s %v changes to %v on %s while %s still shards the same axis within it",
+			v.Name, v.Place, p, t.Mesh[m].Name, t.Mesh[in].Name))
 	}
 	if want.Kind == Sharded && local(t.Mesh, v.Shape, v.Place)[want.Axis]%t.Mesh[m].Size != 0 {
-		panic(fmt.Sprintf("grad: axis %d of %s %v does not divide by %s=%d", want.Axis, v.Name, v.Shape, t.Mesh[m].Name, t.Mesh[m].Size))
+		panic(fmt.Sprintf("grad: axis %d of %s %v does not divide by %s=%d", want.Axis, v.Name, v.Shape,
+			t.Mesh[m].Name, t.Mesh[m].Size))
 	}
 	op := opConv
 	if v.Place[m].Kind == Replicated {
@@ -338,98 +354,6 @@ func (t *Tape) only(v *Value, axes ...int) *Value {
 	return t.to(v, p)
 }
 
-// Param declares a parameter. It is sharded on the axis TP along a tensor axis in units (a head's width), or replicated when axis < 0
-// or the units do not divide; decay says whether weight decay applies. The second call with a name returns the same value.
-func (t *Tape) Param(name string, shape []int, axis, unit int, decay bool) *Value {
-	return t.ParamOn(name, shape, decay, Cut{Mesh: TP, Axis: axis, Unit: unit})
-}
-
-// Cut says that a mesh axis shards a parameter along a tensor axis, in units that stay whole; Axis < 0 is none. Where the units do
-// not divide, the parameter is replicated over the mesh axis.
-type Cut struct {
-	Mesh string
-	Axis int
-	Unit int
-}
-
-// ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the fold's others.
-func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value {
-	var p Place
-	fold, size := 0, append([]int(nil), shape...)
-	for _, c := range cuts {
-		m := t.Axis(c.Mesh)
-		if m < 0 || t.Mesh[m].Size == 1 {
-			continue
-		}
-		fold = t.Mesh[m].Fold
-		if c.Axis >= 0 && size[c.Axis]/c.Unit%t.Mesh[m].Size == 0 {
-			p[m] = Part{Sharded, int8(c.Axis)}
-			size[c.Axis] /= t.Mesh[m].Size
-		}
-	}
-	return t.param(name, shape, p, fold, decay)
-}
-
-// Table declares the weights of a vocabulary [v d], sharded over its rows on the axis TP; where they do not divide, the last ranks
-// hold rows of padding, which are zero and belong to no token.
-func (t *Tape) Table(name string, v, d int) *Value {
-	var p Place
-	if m := t.Axis(TP); m >= 0 && t.Mesh[m].Size > 1 {
-		p[m] = Part{Sharded, 0}
-	}
-	return t.param(name, []int{v, d}, p, 0, true)
-}
-
-func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool) *Value {
-	return t.paramOf(name, t.DType, shape, place, fold, decay)
-}
-
-// Bias declares numbers [n] that are float32 whatever the block's dtype, and that no gradient of the loss reaches: those that experts are chosen
-// by. A step other than 0 moves them by the sign of what their operation counts (arXiv:2408.15664).
-func (t *Tape) Bias(name string, n int, step float64) *Value {
-	v := t.paramOf(name, tensor.F32, []int{n}, Place{}, 0, false)
-	p := t.params[name]
-	p.Fixed, p.Step = true, step
-	if step == 0 {
-		p.Frozen = true
-		p.Value.Need, v.Need = false, false
-	}
-	return v
-}
-
-func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int, decay bool) *Value {
-	if p := t.params[name]; p != nil {
-		return t.use(p)
-	}
-	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad || t.Frozen != nil && t.Frozen(name), Decay: decay}
-	block := t.block
-	t.block = -1
-	p.Value = t.one(opParam, kernels.Attr{Name: name}, dtype, shape, p.Place)
-	t.block = block
-	p.Value.Name, p.Value.Need, p.Value.Weight = name, !p.Frozen, true
-	p.Local = local(t.Mesh, shape, p.Place)
-	t.params[name] = p
-	t.order = append(t.order, p)
-	return t.use(p)
-}
-
-// use returns the value to compute with: gathered over the axes marked Zero when parameters are sharded there.
-func (t *Tape) use(p *Param) *Value {
-	axes := t.ZeroAxes(p.Fold)
-	if !t.ShardParams || len(axes) == 0 {
-		return p.Value
-	}
-	key := convKey{p.Value, p.Value.Place, Phase(16 + t.block)} // one gather a block
-	if v := t.cache[key]; v != nil {
-		return v
-	}
-	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, p.Value.DType, p.Shape, p.Place, p.Value)
-	v.Name, v.Need, v.Weight = p.Name, p.Value.Need, true
-	v.Node.Axes = axes
-	t.cache[key] = v
-	return v
-}
-
 // Data is a tensor of the microbatch, replicated over the mesh.
 func (t *Tape) Data(name string, d tensor.DType, shape ...int) *Value {
 	if v := t.datas[name]; v != nil {
@@ -442,14 +366,16 @@ func (t *Tape) Data(name string, d tensor.DType, shape ...int) *Value {
 	return v
 }
 
-// Const is a constant of the model, such as the inverse frequencies of a rotary embedding; it is part of the trace.
+// Const is a constant of the model, such as the inverse frequencies of a rotary embedding; it is part of the
+// trace.
 func (t *Tape) Const(name string, v []float32) *Value {
 	c := t.one(opConst, kernels.Attr{Name: name}, tensor.F32, []int{len(v)}, Place{})
 	c.Name, c.Const = name, tensor.Of(tensor.F32, v, len(v))
 	return c
 }
 
-// Input is an activation received from another stage, of the dtype of its giver, placed like the residual stream.
+// Input is an activation received from another stage, of the dtype of its giver, placed like the residual
+// stream.
 func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {
 	v := t.one(opRecv, kernels.Attr{Name: port}, d, shape, t.portPlace(port, shape[0]))
 	v.Name, v.Need = port, !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))
@@ -483,7 +409,8 @@ func (t *Tape) portPlace(port string, rows int) Place {
 	return t.rows(rows, nil)
 }
 
-// Place gives a named activation the placement the plan chose for it; "residual" is the stream between blocks.
+// Place gives a named activation the placement the plan chose for it; "residual" is the stream between
+// blocks.
 func (t *Tape) Place(name string, v *Value) *Value {
 	if name == "residual" {
 		return t.to(v, t.rows(v.Shape[0], nil))

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Segment is work that waits for nobody: it begins when the communications that it awaits have arrived, runs Ops, and issues
-// Comm at its end. A communication is awaited by one later segment of the same phase.
+// Segment is work that waits for nobody: it begins when the communications that it awaits have arrived, runs
+// Ops, and issues Comm at its end. A communication is awaited by one later segment of the same phase.
 type Segment struct {
 	Await []Issued
 	Ops   []*Node
@@ -43,7 +43,8 @@ type Cost struct {
 	Calls int   // kernel calls
 }
 
-// Trace is what a stage does with one microbatch (or chunk): a plain value, the same on every rank of the mesh.
+// Trace is what a stage does with one microbatch (or chunk): a plain value, the same on every rank of the
+// mesh.
 type Trace struct {
 	Options
 	Params     []*Param

@@ -2,7 +2,8 @@ package grad
 
 import "github.com/lfactor/lfactor/kernels"
 
-// Attended is what attention costs of a node on one rank: the work of one pair of a query and a key, and which pairs there are.
+// Attended is what attention costs of a node on one rank: the work of one pair of a query and a key, and
+// which pairs there are.
 type Attended struct {
 	Data    string // the microbatch's tensor with the borders of its sequences
 	PerPair float64
@@ -23,7 +24,8 @@ func (o *Options) Attends(n *Node) (a Attended, ok bool) {
 	default:
 		return a, false
 	}
-	q, k, cu := local(o.Mesh, n.In[at].Shape, n.In[at].Place), local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place), n.In[3]
+	q, k, cu := local(o.Mesh, n.In[at].Shape, n.In[at].Place),
+		local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place), n.In[3]
 	if at == 1 {
 		cu = n.In[6]
 	}
@@ -37,11 +39,13 @@ func (o *Options) Attends(n *Node) (a Attended, ok bool) {
 		cu, a.Share = cu.Node.In[0], 1/float64(c.nodes())
 	}
 	a.Data = cu.Node.Attr.Name
-	a.PerPair = float64(s.Flops(in, nil)) / (float64(q[0]) * float64(k[0]) / 2) // the contract counts half of all pairs of the packed rows
+	// the contract counts half of all pairs of the packed rows
+	a.PerPair = float64(s.Flops(in, nil)) / (float64(q[0]) * float64(k[0]) / 2)
 	return a, true
 }
 
-// Pairs is the number of queries and keys that see each other in a sequence of t queries, the last of s keys.
+// Pairs is the number of queries and keys that see each other in a sequence of t queries, the last of s
+// keys.
 func (a Attended) Pairs(t, s int) float64 {
 	w := s
 	if a.Window > 0 {
@@ -56,7 +60,8 @@ func (a Attended) Pairs(t, s int) float64 {
 	return float64(short)*(first+float64(short-1)/2) + float64(t-short)*float64(w)
 }
 
-// attention is the work of a node of attention. Rows whose sequences Options.SeqLen knows are that many sequences.
+// attention is the work of a node of attention. Rows whose sequences Options.SeqLen knows are that many
+// sequences.
 func (o *Options) attention(n *Node) (int64, bool) {
 	a, ok := o.Attends(n)
 	if !ok {
@@ -69,7 +74,8 @@ func (o *Options) attention(n *Node) (int64, bool) {
 	if n.cut != nil {
 		return int64(a.PerPair * a.Share * o.busiest(a, n.cut, n.In[at].Shape[0], n.In[at+1].Shape[0])), true
 	}
-	t, s := local(o.Mesh, n.In[at].Shape, n.In[at].Place)[0], local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place)[0]
+	t, s := local(o.Mesh, n.In[at].Shape, n.In[at].Place)[0],
+		local(o.Mesh, n.In[at+1].Shape, n.In[at+1].Place)[0]
 	if o.Chunks > 1 && a.Causal && s >= t {
 		return int64(a.PerPair * a.pairs(s-t, s, o.lengthOf(a, s))), true
 	}

@@ -10,10 +10,11 @@ import (
 
 type tensors = []*tensor.Tensor
 
-// matrixSizes are rows, outputs and inputs of a linear layer: one row, empty, odd, a multiple of every block, over the
-// blocks of each dimension.
+// matrixSizes are rows, outputs and inputs of a linear layer: one row, empty, odd, a multiple of every
+// block, over the blocks of each dimension.
 var matrixSizes = [][3]int{
-	{1, 1, 1}, {0, 5, 3}, {4, 0, 3}, {3, 5, 0}, {1, 40, 33}, {3, 5, 7}, {17, 33, 65}, {64, 96, 128}, {33, 100, 31},
+	{1, 1, 1}, {0, 5, 3}, {4, 0, 3}, {3, 5, 0}, {1, 40, 33}, {3, 5, 7}, {17, 33, 65}, {64, 96, 128},
+	{33, 100, 31},
 	{130, 70, 60}, {20, 40, 1100}, {300, 65, 40}, {20, 300, 33},
 }
 
@@ -28,18 +29,23 @@ func matrixCases() []Case {
 			Case{Op: kernels.Linear, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k)}, Out: tensors{g.raw(g.a, m, n)}}
 			}},
-			Case{Op: kernels.Linear, Name: name + "bias", Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)}, Out: tensors{g.raw(tensor.F32, m, n)}}
-			}},
+			Case{Op: kernels.Linear, Name: name + "bias", Tol: 4e-6, Why: sumWhy,
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)},
+						Out: tensors{g.raw(tensor.F32, m, n)}}
+				}},
 			Case{Op: kernels.LinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(m, n), g.act(n, k)}, Out: tensors{g.raw(g.a, m, k)}}
 			}},
 			Case{Op: kernels.LinearDW, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.raw(tensor.F32, n, k)}}
+				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)},
+					Out: tensors{g.raw(tensor.F32, n, k)}}
 			}},
-			Case{Op: kernels.LinearDW, Name: name + "acc", Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.f32(n, k)}, Attr: accumulate(0)}
-			}})
+			Case{Op: kernels.LinearDW, Name: name + "acc", Tol: 4e-6, Why: sumWhy,
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.act(m, n), g.act(m, k)}, Out: tensors{g.f32(n, k)},
+						Attr: accumulate(0)}
+				}})
 	}
 	return l
 }
@@ -64,42 +70,54 @@ func rowCases() []Case {
 			return &kernels.Call{In: tensors{g.act(t, d)}, Out: tensors{g.raw(tensor.F32, d)}}
 		})
 		row(kernels.RMSNorm, "one float32 sum over 512 squares and one root", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, d), g.act(d)}, Out: tensors{g.raw(g.a, t, d), g.raw(tensor.F32, t)},
+			return &kernels.Call{In: tensors{g.act(t, d), g.act(d)},
+				Out:  tensors{g.raw(g.a, t, d), g.raw(tensor.F32, t)},
 				Attr: kernels.Attr{F: [2]float64{1e-5}}}
 		})
 		row(kernels.RMSNormDX, "one float32 sum over 512 products", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), g.act(d), g.positive(t)}, Out: tensors{g.raw(g.a, t, d)}}
+			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), g.act(d), g.positive(t)},
+				Out: tensors{g.raw(g.a, t, d)}}
 		})
 		row(kernels.RMSNormDW, "float32 sums over 150 rows", func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), g.positive(t)}, Out: tensors{g.raw(tensor.F32, d)}}
+			return &kernels.Call{In: tensors{g.act(t, d), g.act(t, d), g.positive(t)},
+				Out: tensors{g.raw(tensor.F32, d)}}
 		})
 	}
 	return append(l,
-		Case{Op: kernels.ColSum, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows", Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(4, 5, 33)}, Out: tensors{g.f32(33)}, Attr: accumulate(0)}
-		}},
-		Case{Op: kernels.RMSNormDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows", Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33), g.positive(4, 5)}, Out: tensors{g.f32(33)}, Attr: accumulate(0)}
-		}})
+		Case{Op: kernels.ColSum, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows",
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(4, 5, 33)}, Out: tensors{g.f32(33)},
+					Attr: accumulate(0)}
+			}},
+		Case{Op: kernels.RMSNormDW, Name: "acc", Tol: 2e-6, Why: "float32 sums over 20 rows",
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(4, 5, 33), g.act(4, 5, 33), g.positive(4, 5)},
+					Out: tensors{g.f32(33)}, Attr: accumulate(0)}
+			}})
 }
 
 func ropeCases() []Case {
-	l := []Case{{Op: kernels.RopeTable, Name: "positions", Tol: 3e-7, Why: "cos and sin rounded once, times a factor", Types: onlyF32,
+	l := []Case{{Op: kernels.RopeTable, Name: "positions", Tol: 3e-7,
+		Why: "cos and sin rounded once, times a factor", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {
 			inv := g.raw(tensor.F32, 32)
 			for i := range inv.F32() {
 				inv.F32()[i] = float32(math.Pow(10000, -float64(i)/32))
 			}
-			return &kernels.Call{In: tensors{g.ids(37, 0, 130000), inv}, Attr: kernels.Attr{F: [2]float64{1.25}},
-				Out: tensors{g.raw(tensor.F32, 37, 32), g.raw(tensor.F32, 37, 32)}}
+			return &kernels.Call{In: tensors{g.ids(37, 0, 130000), inv},
+				Attr: kernels.Attr{F: [2]float64{1.25}},
+				Out:  tensors{g.raw(tensor.F32, 37, 32), g.raw(tensor.F32, 37, 32)}}
 		}}}
 	for _, s := range [][4]int{{1, 1, 2, 1}, {0, 2, 4, 2}, {5, 3, 64, 32}, {7, 2, 40, 12}, {3, 2, 17, 8}} {
 		t, h, d, r := s[0], s[1], s[2], s[3]
 		for _, sign := range []int{1, -1} {
 			for pairs := range 2 {
-				l = append(l, Case{Op: kernels.Rope, Name: fmt.Sprintf("%dx%dx%dr%d%+dpairs%d", t, h, d, r, sign, pairs), Tol: 4e-7, Why: "two products",
+				l = append(l, Case{Op: kernels.Rope,
+					Name: fmt.Sprintf("%dx%dx%dr%d%+dpairs%d", t, h, d, r, sign, pairs), Tol: 4e-7,
+					Why: "two products",
 					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.act(t, h, d), g.f32(t, r), g.f32(t, r)}, Out: tensors{g.raw(g.a, t, h, d)},
+						return &kernels.Call{In: tensors{g.act(t, h, d), g.f32(t, r), g.f32(t, r)},
+							Out:  tensors{g.raw(g.a, t, h, d)},
 							Attr: kernels.Attr{I: [4]int{sign, pairs}}}
 					}})
 			}
@@ -156,7 +174,10 @@ func attnCases() []Case {
 
 // attnForward and attnBackward are cases with a soft cap of most, 0 for none.
 func attnForward(name string, s attnShape, most float64) Case {
-	return Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Terms: 1, Why: "exponentials, and probabilities times values of unit variance rounded to the activation dtype", Leaky: true,
+	return Case{Op: kernels.Attention, Name: name, Tol: 5e-6, Half: 1, Terms: 1,
+		Why: "exponentials, and probabilities times values of unit variance rounded to the activation " +
+			"dtype",
+		Leaky: true,
 		Call: func(g *gen) *kernels.Call {
 			q, k, v, cuQ, cuK, a := s.operands(g)
 			a.F[1] = most
@@ -166,7 +187,8 @@ func attnForward(name string, s attnShape, most float64) Case {
 }
 
 func attnBackward(name string, s attnShape, most float64) Case {
-	return Case{Op: kernels.AttentionBwd, Name: name, Tol: 1e-5, Half: 2, Terms: 1, Why: "differences of products of unit variance, rounded to the activation dtype", Leaky: true,
+	return Case{Op: kernels.AttentionBwd, Name: name, Tol: 1e-5, Half: 2, Terms: 1,
+		Why: "differences of products of unit variance, rounded to the activation dtype", Leaky: true,
 		Call: func(g *gen) *kernels.Call {
 			q, k, v, cuQ, cuK, a := s.operands(g)
 			a.F[1] = most

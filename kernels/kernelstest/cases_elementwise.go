@@ -15,30 +15,39 @@ func elementwiseCases() []Case {
 	for _, n := range lengths {
 		name := fmt.Sprint(n)
 		l = append(l,
-			Case{Op: kernels.SwiGLU, Name: name, Tol: 1e-6, Why: "one exponential and one quotient", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.normal(g.a, 3, n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
-			}},
-			Case{Op: kernels.SwiGLUBwd, Name: name, Tol: 1e-6, Why: "one exponential and one quotient", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n), g.normal(g.a, 3, n), g.act(n)}, Out: tensors{g.raw(g.a, n), g.raw(g.a, n)}}
-			}},
-			Case{Op: kernels.Sum, Name: name + "x3", Why: "float32 in operand order", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n), g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
-			}},
+			Case{Op: kernels.SwiGLU, Name: name, Tol: 1e-6, Why: "one exponential and one quotient",
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.normal(g.a, 3, n), g.act(n)},
+						Out: tensors{g.raw(g.a, n)}}
+				}},
+			Case{Op: kernels.SwiGLUBwd, Name: name, Tol: 1e-6, Why: "one exponential and one quotient",
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.act(n), g.normal(g.a, 3, n), g.act(n)},
+						Out: tensors{g.raw(g.a, n), g.raw(g.a, n)}}
+				}},
+			Case{Op: kernels.Sum, Name: name + "x3", Why: "float32 in operand order",
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.act(n), g.act(n), g.act(n)},
+						Out: tensors{g.raw(g.a, n)}}
+				}},
 			Case{Op: kernels.Mul, Name: name, Why: "one product", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(n), g.act(n)}, Out: tensors{g.raw(g.a, n)}}
 			}},
-			Case{Op: kernels.Scale, Name: name, Why: "one product with a factor rounded to float32", Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(g.a, n)}, Attr: kernels.Attr{F: [2]float64{0.3}}}
-			}},
+			Case{Op: kernels.Scale, Name: name, Why: "one product with a factor rounded to float32",
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(g.a, n)},
+						Attr: kernels.Attr{F: [2]float64{0.3}}}
+				}},
 			Case{Op: kernels.AddTo, Name: name + "add", Why: "one sum", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.f32(n)}, Attr: accumulate(0)}
 			}},
 			Case{Op: kernels.AddTo, Name: name + "set", Why: "a copy", Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(n)}, Out: tensors{g.raw(tensor.F32, n)}}
 			}},
-			Case{Op: kernels.SumSquares, Name: name, Tol: 1e-12, Why: "float64 sums", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.f32(n)}, Out: tensors{g.raw(tensor.F64, 1)}}
-			}},
+			Case{Op: kernels.SumSquares, Name: name, Tol: 1e-12, Why: "float64 sums", Types: onlyF32,
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.f32(n)}, Out: tensors{g.raw(tensor.F64, 1)}}
+				}},
 			optimCase(kernels.AdamW, n, 3), optimCase(kernels.SGD, n, 2))
 	}
 	return l
@@ -46,22 +55,26 @@ func elementwiseCases() []Case {
 
 // optimCase updates n parameters; state is the number of float32 outputs.
 func optimCase(op kernels.Op, n, state int) Case {
-	return Case{Op: op, Name: fmt.Sprint(n), Tol: 5e-7, Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
-		c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625), g.f64(3, 0.5, 0)},
-			Out: tensors{g.f32(n), g.f32(n), g.positive(n)}[:state]}
-		if g.a != tensor.F32 {
-			c.Out = append(c.Out, g.raw(g.a, n))
-		}
-		return c
-	}}
+	return Case{Op: op, Name: fmt.Sprint(n), Tol: 5e-7,
+		Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
+			c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625),
+				g.f64(3, 0.5, 0)},
+				Out: tensors{g.f32(n), g.f32(n), g.positive(n)}[:state]}
+			if g.a != tensor.F32 {
+				c.Out = append(c.Out, g.raw(g.a, n))
+			}
+			return c
+		}}
 }
 
 func optimVariant(op kernels.Op, name string, state int, overflow float64, noDecay int) Case {
-	return Case{Op: op, Name: name, Tol: 5e-7, Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625), g.f64(3, 0.5, overflow)},
-			Out:  append(tensors{g.f32(100), g.f32(100), g.positive(100)}[:state], g.act(100)),
-			Attr: kernels.Attr{I: [4]int{noDecay}}}
-	}}
+	return Case{Op: op, Name: name, Tol: 5e-7, Why: "a few float32 operations on terms of like size",
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625),
+				g.f64(3, 0.5, overflow)},
+				Out:  append(tensors{g.f32(100), g.f32(100), g.positive(100)}[:state], g.act(100)),
+				Attr: kernels.Attr{I: [4]int{noDecay}}}
+		}}
 }
 
 func castCases() []Case {
@@ -70,20 +83,22 @@ func castCases() []Case {
 	for _, from := range types {
 		for _, to := range types {
 			for _, n := range []int{0, 3, 777} {
-				l = append(l, Case{Op: kernels.Cast, Name: fmt.Sprintf("%v-%v-%d", from, to, n), Why: "rounded once", Types: onlyF32,
+				l = append(l, Case{Op: kernels.Cast, Name: fmt.Sprintf("%v-%v-%d", from, to, n),
+					Why: "rounded once", Types: onlyF32,
 					Call: func(g *gen) *kernels.Call {
 						return &kernels.Call{In: tensors{g.normal(from, 100, n)}, Out: tensors{g.raw(to, n)}}
 					}})
 			}
 		}
 	}
-	return append(l, Case{Op: kernels.Cast, Name: "i64-i64", Why: "a copy", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-		x := g.raw(tensor.I64, 3)
-		for i := range x.I64() {
-			x.I64()[i] = int64(g.Uint64())
-		}
-		return &kernels.Call{In: tensors{x}, Out: tensors{g.raw(tensor.I64, 3)}}
-	}})
+	return append(l, Case{Op: kernels.Cast, Name: "i64-i64", Why: "a copy", Types: onlyF32,
+		Call: func(g *gen) *kernels.Call {
+			x := g.raw(tensor.I64, 3)
+			for i := range x.I64() {
+				x.I64()[i] = int64(g.Uint64())
+			}
+			return &kernels.Call{In: tensors{x}, Out: tensors{g.raw(tensor.I64, 3)}}
+		}})
 }
 
 func axisCases() []Case {
@@ -93,49 +108,59 @@ func axisCases() []Case {
 			Case{Op: kernels.Slice, Name: fmt.Sprint(axis), Why: "a copy", Call: func(g *gen) *kernels.Call {
 				shape := []int{3, 5, 7}
 				shape[axis] = cut[1]
-				return &kernels.Call{In: tensors{g.act(3, 5, 7)}, Out: tensors{g.raw(g.a, shape...)}, Attr: kernels.Attr{I: [4]int{axis, cut[0]}}}
+				return &kernels.Call{In: tensors{g.act(3, 5, 7)}, Out: tensors{g.raw(g.a, shape...)},
+					Attr: kernels.Attr{I: [4]int{axis, cut[0]}}}
 			}},
 			Case{Op: kernels.Concat, Name: fmt.Sprint(axis), Why: "a copy", Call: func(g *gen) *kernels.Call {
 				a, b, y := []int{3, 5, 7}, []int{3, 5, 7}, []int{3, 5, 7}
 				b[axis] = cut[1]
 				y[axis] += cut[1]
-				return &kernels.Call{In: tensors{g.act(a...), g.act(b...)}, Out: tensors{g.raw(g.a, y...)}, Attr: kernels.Attr{I: [4]int{axis}}}
+				return &kernels.Call{In: tensors{g.act(a...), g.act(b...)}, Out: tensors{g.raw(g.a, y...)},
+					Attr: kernels.Attr{I: [4]int{axis}}}
 			}})
 	}
-	return append(l, Case{Op: kernels.Concat, Name: "integers", Why: "a copy", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.ids(3, 0, 9), g.ids(0, 0, 9), g.ids(4, 0, 9)}, Out: tensors{g.raw(tensor.I32, 7)}}
-	}})
+	return append(l, Case{Op: kernels.Concat, Name: "integers", Why: "a copy", Types: onlyF32,
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.ids(3, 0, 9), g.ids(0, 0, 9), g.ids(4, 0, 9)},
+				Out: tensors{g.raw(tensor.I32, 7)}}
+		}})
 }
 
 func dropoutCase(p float64, draw int, shape ...int) Case {
-	return Case{Op: kernels.Dropout, Name: fmt.Sprintf("%v_%v", shape, p), Tol: 1e-7, Why: "the same elements kept; one product", Call: func(g *gen) *kernels.Call {
-		key := g.raw(tensor.I64, shape[0])
-		for i := range key.I64() {
-			key.I64()[i] = int64(g.Uint64())
-		}
-		return &kernels.Call{In: tensors{g.act(shape...), key}, Out: tensors{g.raw(g.a, shape...)}, Attr: kernels.Attr{F: [2]float64{p}, I: [4]int{draw}}}
-	}}
+	return Case{Op: kernels.Dropout, Name: fmt.Sprintf("%v_%v", shape, p), Tol: 1e-7,
+		Why: "the same elements kept; one product", Call: func(g *gen) *kernels.Call {
+			key := g.raw(tensor.I64, shape[0])
+			for i := range key.I64() {
+				key.I64()[i] = int64(g.Uint64())
+			}
+			return &kernels.Call{In: tensors{g.act(shape...), key}, Out: tensors{g.raw(g.a, shape...)},
+				Attr: kernels.Attr{F: [2]float64{p}, I: [4]int{draw}}}
+		}}
 }
 
 var _ = add(elementwiseCases()...)
 var _ = add(castCases()...)
 var _ = add(axisCases()...)
 var _ = add(
-	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9), dropoutCase(0.1, 0, 0, 9),
+	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9),
+	dropoutCase(0.1, 0, 0, 9),
 	optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
 	optimVariant(kernels.SGD, "nodecay", 2, 0, 1), optimVariant(kernels.SGD, "overflow", 2, 1, 0),
 	Case{Op: kernels.Sum, Name: "one", Why: "a copy", Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{In: tensors{g.act(3, 5)}, Out: tensors{g.raw(g.a, 15)}}
 	}},
 	Case{Op: kernels.Sum, Name: "f64", Why: "float64", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.normal(tensor.F64, 1, 70), g.normal(tensor.F64, 1, 70)}, Out: tensors{g.raw(tensor.F64, 70)}}
+		return &kernels.Call{In: tensors{g.normal(tensor.F64, 1, 70), g.normal(tensor.F64, 1, 70)},
+			Out: tensors{g.raw(tensor.F64, 70)}}
 	}},
 	Case{Op: kernels.AddTo, Name: "f64", Why: "float64", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.normal(tensor.F64, 1, 3)}, Out: tensors{g.normal(tensor.F64, 1, 3)}, Attr: accumulate(0)}
+		return &kernels.Call{In: tensors{g.normal(tensor.F64, 1, 3)},
+			Out: tensors{g.normal(tensor.F64, 1, 3)}, Attr: accumulate(0)}
 	}},
-	Case{Op: kernels.SumSquares, Name: "acc", Tol: 1e-12, Why: "float64 sums", Types: onlyF32, Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.f32(3, 700)}, Out: tensors{g.f64(11)}, Attr: accumulate(0)}
-	}},
+	Case{Op: kernels.SumSquares, Name: "acc", Tol: 1e-12, Why: "float64 sums", Types: onlyF32,
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(3, 700)}, Out: tensors{g.f64(11)}, Attr: accumulate(0)}
+		}},
 	Case{Op: kernels.Fill, Name: "half", Why: "one rounding", Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{Out: tensors{g.raw(g.a, 3, 43)}, Attr: kernels.Attr{F: [2]float64{0.3}}}
 	}},

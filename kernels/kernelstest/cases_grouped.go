@@ -14,12 +14,14 @@ type groupedShape struct {
 	extra int
 }
 
-// groupedShapes: one row, empty groups and empty everything, primes, groups of few rows and of many, sums and widths over every
-// block of the product.
+// groupedShapes: one row, empty groups and empty everything, primes, groups of few rows and of many, sums
+// and widths over every block of the product.
 var groupedShapes = []groupedShape{
-	{[]int{1}, 1, 1, 0}, {nil, 3, 2, 4}, {[]int{0, 0}, 5, 3, 0}, {[]int{0, 3, 0, 1}, 0, 7, 1}, {[]int{2, 3}, 5, 0, 0},
+	{[]int{1}, 1, 1, 0}, {nil, 3, 2, 4}, {[]int{0, 0}, 5, 3, 0}, {[]int{0, 3, 0, 1}, 0, 7, 1},
+	{[]int{2, 3}, 5, 0, 0},
 	{[]int{1, 0, 2, 7, 13}, 17, 31, 2}, {[]int{5, 1, 4, 33}, 64, 96, 0}, {[]int{31, 0, 67, 3}, 53, 101, 3},
-	{[]int{6, 2}, 300, 61, 0}, {[]int{19, 3}, 41, 1100, 1}, {[]int{4, 5}, 1100, 37, 0}, {[]int{97, 0, 41, 64, 65}, 130, 70, 0},
+	{[]int{6, 2}, 300, 61, 0}, {[]int{19, 3}, 41, 1100, 1}, {[]int{4, 5}, 1100, 37, 0},
+	{[]int{97, 0, 41, 64, 65}, 130, 70, 0},
 }
 
 func (s groupedShape) offsets(g *gen) (off *tensor.Tensor, t int) {
@@ -35,27 +37,34 @@ func groupedCases() []Case {
 	for _, s := range groupedShapes {
 		e := len(s.rows)
 		weights := func(g *gen) *tensor.Tensor { return g.scaled(e*s.n, s.k) }
-		one := func(op kernels.Op, suffix string, call func(g *gen, off *tensor.Tensor, t int) *kernels.Call) {
-			l = append(l, Case{Op: op, Name: fmt.Sprintf("%vx%dx%d+%d%s", s.rows, s.n, s.k, s.extra, suffix), Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
-				off, t := s.offsets(g)
-				return call(g, off, t)
-			}})
+		one := func(op kernels.Op, suffix string,
+			call func(g *gen, off *tensor.Tensor, t int) *kernels.Call) {
+			l = append(l, Case{Op: op, Name: fmt.Sprintf("%vx%dx%d+%d%s", s.rows, s.n, s.k, s.extra, suffix),
+				Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+					off, t := s.offsets(g)
+					return call(g, off, t)
+				}})
 		}
 		cube := func(w *tensor.Tensor) *tensor.Tensor { w.Shape = []int{e, s.n, s.k}; return w }
 		one(kernels.GroupedLinear, "", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off}, Out: tensors{g.raw(g.a, t, s.n)}}
+			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off},
+				Out: tensors{g.raw(g.a, t, s.n)}}
 		})
 		one(kernels.GroupedLinear, "f32", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off}, Out: tensors{g.raw(tensor.F32, t, s.n)}}
+			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off},
+				Out: tensors{g.raw(tensor.F32, t, s.n)}}
 		})
 		one(kernels.GroupedLinearDX, "", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, s.n), cube(g.act(e*s.n, s.k)), off}, Out: tensors{g.raw(g.a, t, s.k)}}
+			return &kernels.Call{In: tensors{g.act(t, s.n), cube(g.act(e*s.n, s.k)), off},
+				Out: tensors{g.raw(g.a, t, s.k)}}
 		})
 		one(kernels.GroupedLinearDW, "", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, s.n), g.act(t, s.k), off}, Out: tensors{g.raw(tensor.F32, e, s.n, s.k)}}
+			return &kernels.Call{In: tensors{g.act(t, s.n), g.act(t, s.k), off},
+				Out: tensors{g.raw(tensor.F32, e, s.n, s.k)}}
 		})
 		one(kernels.GroupedLinearDW, "acc", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
-			return &kernels.Call{In: tensors{g.act(t, s.n), g.act(t, s.k), off}, Out: tensors{g.f32(e, s.n, s.k)}, Attr: accumulate(0)}
+			return &kernels.Call{In: tensors{g.act(t, s.n), g.act(t, s.k), off},
+				Out: tensors{g.f32(e, s.n, s.k)}, Attr: accumulate(0)}
 		})
 	}
 	return l

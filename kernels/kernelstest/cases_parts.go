@@ -79,7 +79,8 @@ func partOf(c Case, op kernels.Op, place []int32) Case {
 		call := inner(g)
 		at := g.i32(place...)
 		if op == kernels.AttentionPartBwd {
-			q, k, v, o, lse, cuQ, cuK := call.In[1], call.In[2], call.In[3], call.In[4], call.In[5], call.In[6], call.In[7]
+			q, k, v, o, lse, cuQ, cuK := call.In[1], call.In[2], call.In[3], call.In[4], call.In[5],
+				call.In[6], call.In[7]
 			do(kernels.AttentionPart, call.Attr, tensors{q, k, v, cuQ, cuK, at}, tensors{o, lse})
 			for i := range lse.F32() {
 				lse.F32()[i] += 0.7

@@ -18,7 +18,8 @@ type gen struct {
 	guards []guard
 }
 
-// guard is the storage around one operand, filled with 0xff (NaN): it must stay so, and what is read from it shows.
+// guard is the storage around one operand, filled with 0xff (NaN): it must stay so, and what is read from it
+// shows.
 type guard struct{ before, after []byte }
 
 const guardBytes = 192
@@ -29,8 +30,8 @@ func newGen(name string, a tensor.DType) *gen {
 	return &gen{Rand: rand.New(rand.NewPCG(h.Sum64(), uint64(a))), a: a}
 }
 
-// raw returns a tensor between guards, every bit set. Every other one lies off the alignment of the pool by an element,
-// as a slice of rows may.
+// raw returns a tensor between guards, every bit set. Every other one lies off the alignment of the pool by
+// an element, as a slice of rows may.
 func (g *gen) raw(d tensor.DType, shape ...int) *tensor.Tensor {
 	n := tensor.Len(shape) * d.Size()
 	buf := tensor.Make(tensor.U8, n+2*guardBytes).Bytes()

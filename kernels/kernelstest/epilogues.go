@@ -11,10 +11,13 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// epilogueSizes are rows, columns (heads of 8) and the length of the sum of products: one row, primes, over blocks of each dimension.
-var epilogueSizes = [][3]int{{1, 64, 40}, {2, 8, 3}, {37, 104, 31}, {13, 40, 600}, {260, 528, 20}, {33, 1112, 9}, {20, 2200, 7}, {0, 16, 8}, {9, 24, 0}}
+// epilogueSizes are rows, columns (heads of 8) and the length of the sum of products: one row, primes, over
+// blocks of each dimension.
+var epilogueSizes = [][3]int{{1, 64, 40}, {2, 8, 3}, {37, 104, 31}, {13, 40, 600}, {260, 528, 20},
+	{33, 1112, 9}, {20, 2200, 7}, {0, 16, 8}, {9, 24, 0}}
 
-// epilogues holds that operations behind a product give the bits they give alone, whatever part of it they run on.
+// epilogues holds that operations behind a product give the bits they give alone, whatever part of it they
+// run on.
 func epilogues(t *testing.T, b kernels.Backend) {
 	for _, a := range activations {
 		for _, s := range epilogueSizes {
@@ -23,9 +26,11 @@ func epilogues(t *testing.T, b kernels.Backend) {
 				g := newGen(name, a)
 				m, n, k := s[0], s[1], s[2]
 				y := g.raw(a, m, n)
-				base := kernels.Call{Op: kernels.Linear, In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)}, Out: tensors{y}}
+				base := kernels.Call{Op: kernels.Linear, In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)},
+					Out: tensors{y}}
 				if dx {
-					base = kernels.Call{Op: kernels.LinearDX, In: tensors{g.act(m, k), g.scaled(k, n)}, Out: tensors{y}}
+					base = kernels.Call{Op: kernels.LinearDX, In: tensors{g.act(m, k), g.scaled(k, n)},
+						Out: tensors{y}}
 				}
 				b.Run(&base)
 				product := bytes.Clone(y.Bytes())
@@ -35,12 +40,17 @@ func epilogues(t *testing.T, b kernels.Backend) {
 				for i, then := range [][]*kernels.Call{
 					{{Op: kernels.Sum, In: tensors{other, y}, Out: tensors{out()}}},
 					{{Op: kernels.Sum, In: tensors{y, other, third}, Out: tensors{out()}}},
-					{{Op: kernels.SwiGLU, In: tensors{other, y}, Out: tensors{out()}}, {Op: kernels.Mul, In: tensors{y, third}, Out: tensors{out()}}},
+					{{Op: kernels.SwiGLU, In: tensors{other, y}, Out: tensors{out()}},
+						{Op: kernels.Mul, In: tensors{y, third}, Out: tensors{out()}}},
 					{{Op: kernels.SwiGLUBwd, In: tensors{y, other, third}, Out: tensors{out(), out()}}},
-					{{Op: kernels.Act, In: tensors{y}, Out: tensors{out()}, Attr: kernels.Attr{I: [4]int{kernels.GELU}}}},
-					{{Op: kernels.ActBwd, In: tensors{y, other}, Out: tensors{out()}, Attr: kernels.Attr{I: [4]int{kernels.SiLU}}}},
-					{{Op: kernels.Rope, In: tensors{y.Alias(heads...), g.f32(m, 3), g.f32(m, 3)}, Out: tensors{out().Alias(heads...)}, Attr: kernels.Attr{I: [4]int{1}}}},
-					{{Op: kernels.Rope, In: tensors{y.Alias(heads...), g.f32(m, 4), g.f32(m, 4)}, Out: tensors{out().Alias(heads...)}, Attr: kernels.Attr{I: [4]int{-1, 1}}}},
+					{{Op: kernels.Act, In: tensors{y}, Out: tensors{out()},
+						Attr: kernels.Attr{I: [4]int{kernels.GELU}}}},
+					{{Op: kernels.ActBwd, In: tensors{y, other}, Out: tensors{out()},
+						Attr: kernels.Attr{I: [4]int{kernels.SiLU}}}},
+					{{Op: kernels.Rope, In: tensors{y.Alias(heads...), g.f32(m, 3), g.f32(m, 3)},
+						Out: tensors{out().Alias(heads...)}, Attr: kernels.Attr{I: [4]int{1}}}},
+					{{Op: kernels.Rope, In: tensors{y.Alias(heads...), g.f32(m, 4), g.f32(m, 4)},
+						Out: tensors{out().Alias(heads...)}, Attr: kernels.Attr{I: [4]int{-1, 1}}}},
 				} {
 					c, want := base, [][]byte{}
 					for _, e := range then {
@@ -54,10 +64,12 @@ func epilogues(t *testing.T, b kernels.Backend) {
 					c.Then = then
 					b.Run(&c)
 					b.Sync()
-					require.True(t, bytes.Equal(product, y.Bytes()), "%s: product before epilogue %d", name, i)
+					require.True(t, bytes.Equal(product, y.Bytes()), "%s: product before epilogue %d",
+						name, i)
 					for _, e := range then {
 						for _, o := range e.Out {
-							require.True(t, bytes.Equal(want[0], o.Bytes()), "%s: %s behind the product", name, e.Op)
+							require.True(t, bytes.Equal(want[0], o.Bytes()), "%s: %s behind the product",
+								name, e.Op)
 							want = want[1:]
 						}
 					}
@@ -67,6 +79,9 @@ func epilogues(t *testing.T, b kernels.Backend) {
 	}
 	y := tensor.Make(tensor.F32, 1, 1)
 	require.Panics(t, func() {
-		b.Run(&kernels.Call{Op: kernels.Linear, In: tensors{y, tensor.Make(tensor.F32, 1, 1)}, Out: tensors{tensor.Make(tensor.F32, 1, 1)}, Then: []*kernels.Call{{Op: kernels.ColSum, In: tensors{y}, Out: tensors{tensor.Make(tensor.F32, 1)}}}})
+		b.Run(&kernels.Call{Op: kernels.Linear, In: tensors{y, tensor.Make(tensor.F32, 1, 1)},
+			Out: tensors{tensor.Make(tensor.F32, 1, 1)},
+			Then: []*kernels.Call{{Op: kernels.ColSum, In: tensors{y},
+				Out: tensors{tensor.Make(tensor.F32, 1)}}}})
 	}, "an operation that is not elementwise is no epilogue")
 }

@@ -71,7 +71,8 @@ func golden(t *testing.T, b kernels.Backend) {
 		b.Run(c)
 		b.Sync()
 		for j, out := range g.Out {
-			requireClose(t, fmt.Sprintf("golden %d %s out %d", i, g.Op, j), c.Out[j], out.tensor(), bound{tol: g.Tol, why: g.Why})
+			requireClose(t, fmt.Sprintf("golden %d %s out %d", i, g.Op, j), c.Out[j], out.tensor(),
+				bound{tol: g.Tol, why: g.Why})
 		}
 	}
 }

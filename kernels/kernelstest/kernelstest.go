@@ -1,5 +1,6 @@
-// Package kernelstest is the conformance suite of kernel backends: each backend's test calls Run. Every operation has
-// cases here, compared with kernels/ref, and golden tensors made with PyTorch for those that PyTorch has.
+// Package kernelstest is the conformance suite of kernel backends: each backend's test calls Run. Every
+// operation has cases here, compared with kernels/ref, and golden tensors made with PyTorch for those that
+// PyTorch has.
 package kernelstest
 
 import (
@@ -16,8 +17,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Case is one call of an operation. An output element may differ from the reference by one unit in the last place of
-// its dtype, plus (Tol + Half·ε of the activation dtype) times the larger of its value, Terms and the output's root mean square.
+// Case is one call of an operation. An output element may differ from the reference by one unit in the last
+// place of its dtype, plus (Tol + Half·ε of the activation dtype) times the larger of its value, Terms and
+// the output's root mean square.
 type Case struct {
 	Op   kernels.Op
 	Name string // what is special about it
@@ -26,11 +28,13 @@ type Case struct {
 	Half float64 // for intermediate results that a backend may round to the activation dtype
 	Why  string  // what bounds the error
 	Work int     // an output that is scratch, if not 0: what is left in it is not compared
-	// Terms is the size of the terms that a result is the difference of, where that may be far above the result.
+	// Terms is the size of the terms that a result is the difference of, where that may be far above the
+	// result.
 	Terms float64
 	// Types are the activation dtypes to run; nil for all three.
 	Types []tensor.DType
-	// Leaky operations may spread a NaN to results that do not depend on it (masked scores times a NaN value).
+	// Leaky operations may spread a NaN to results that do not depend on it (masked scores times a NaN
+	// value).
 	Leaky bool
 }
 
@@ -43,10 +47,11 @@ var activations = []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
 var (
 	onlyF32 = activations[:1]
 	halfEps = map[tensor.DType]float64{tensor.F32: 0, tensor.BF16: 0x1p-8, tensor.F16: 0x1p-11}
-	// lastPlace is one unit in the last place of 1; least is what may be lost by flushing subnormal results to zero,
-	// and for f16 the spacing of its subnormal numbers.
-	lastPlace = map[tensor.DType]float64{tensor.F32: 0x1p-23, tensor.BF16: 0x1p-7, tensor.F16: 0x1p-10, tensor.F64: 0x1p-52}
-	least     = map[tensor.DType]float64{tensor.F32: 0x1p-126, tensor.BF16: 0x1p-126, tensor.F16: 0x1p-24}
+	// lastPlace is one unit in the last place of 1; least is what may be lost by flushing subnormal results
+	// to zero, and for f16 the spacing of its subnormal numbers.
+	lastPlace = map[tensor.DType]float64{tensor.F32: 0x1p-23, tensor.BF16: 0x1p-7, tensor.F16: 0x1p-10,
+		tensor.F64: 0x1p-52}
+	least = map[tensor.DType]float64{tensor.F32: 0x1p-126, tensor.BF16: 0x1p-126, tensor.F16: 0x1p-24}
 )
 
 // run is one case at one dtype, with the reference's results.
@@ -92,8 +97,9 @@ func (r *run) copyCall() *kernels.Call {
 	return &c
 }
 
-// Run tests every operation on b: results against the reference, the same bits in a second run, operands and their
-// surroundings untouched, not-a-number and infinity carried on, operations that may run in place, and golden tensors.
+// Run tests every operation on b: results against the reference, the same bits in a second run, operands and
+// their surroundings untouched, not-a-number and infinity carried on, operations that may run in place, and
+// golden tensors.
 func Run(t *testing.T, b kernels.Backend) {
 	t.Run("complete", func(t *testing.T) { complete(t, b) })
 	t.Run("reference", func(t *testing.T) {
@@ -123,7 +129,8 @@ func complete(t *testing.T, b kernels.Backend) {
 	for _, s := range kernels.Specs() {
 		require.True(t, have[s.Op], "operation %s has no conformance case", s.Op)
 	}
-	require.Panics(t, func() { b.Run(&kernels.Call{Op: "nonsense"}) }, "an unknown operation is a bug of the caller")
+	require.Panics(t, func() { b.Run(&kernels.Call{Op: "nonsense"}) },
+		"an unknown operation is a bug of the caller")
 	require.Panics(t, func() { b.Run(&kernels.Call{Op: kernels.Linear}) }, "so are missing operands")
 }
 
@@ -149,7 +156,8 @@ func reference(t *testing.T, b kernels.Backend, r *run) {
 	for i := range c.Out {
 		if c.Out[i] != nil && !r.scratch(i) {
 			requireClose(t, fmt.Sprintf("%s out %d", r.name, i), c.Out[i], r.want[i], r.bound(false))
-			require.True(t, bytes.Equal(c.Out[i].Bytes(), second.Out[i].Bytes()), "%s: out %d differs in a second run", r.name, i)
+			require.True(t, bytes.Equal(c.Out[i].Bytes(), second.Out[i].Bytes()),
+				"%s: out %d differs in a second run", r.name, i)
 		}
 	}
 }
@@ -193,7 +201,8 @@ func requireClose(t *testing.T, name string, got, want *tensor.Tensor, b bound) 
 		}
 		most := lastPlace[want.DType]*math.Abs(w[i]) + b.tol*max(scale, math.Abs(w[i])) + least[want.DType]
 		if e := math.Abs(g[i] - w[i]); !b.leaky && !(e <= most) {
-			require.Failf(t, "too far", "%s[%d] of %v = %.9g, want %.9g: error %.3g over %.3g (%s)", name, i, want, g[i], w[i], e, most, b.why)
+			require.Failf(t, "too far", "%s[%d] of %v = %.9g, want %.9g: error %.3g over %.3g (%s)", name, i,
+				want, g[i], w[i], e, most, b.why)
 		}
 	}
 }

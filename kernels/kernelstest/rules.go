@@ -107,10 +107,12 @@ func sameInOne(t *testing.T, b kernels.Backend, r *run) {
 	one, bwd := r.copyCall(), r.copyCall()
 	x, w, target, weight, seed := one.In[0], one.In[1], one.In[2], one.In[3], one.In[4]
 	n := x.Rows()
-	lse, hit, joined, loss := tensor.Make(tensor.F32, n, 1), tensor.Make(tensor.F32, n), tensor.Make(tensor.F32, n), tensor.Make(tensor.F32, 1)
+	lse, hit, joined, loss := tensor.Make(tensor.F32, n, 1), tensor.Make(tensor.F32, n),
+		tensor.Make(tensor.F32, n), tensor.Make(tensor.F32, 1)
 	bwd.Op, bwd.In, bwd.Out = kernels.LinearCEBwd, tensors{x, w, target, joined, weight, seed}, bwd.Out[2:]
 	for _, c := range []*kernels.Call{one,
-		{Op: kernels.LinearLSE, In: tensors{x, w, target}, Out: tensors{lse, hit}, Attr: kernels.Attr{F: one.Attr.F}},
+		{Op: kernels.LinearLSE, In: tensors{x, w, target}, Out: tensors{lse, hit},
+			Attr: kernels.Attr{F: one.Attr.F}},
 		{Op: kernels.LSEJoin, In: tensors{lse}, Out: tensors{joined}},
 		{Op: kernels.NLL, In: tensors{joined, hit, target, weight}, Out: tensors{loss}}, bwd} {
 		b.Run(c)
@@ -121,8 +123,8 @@ func sameInOne(t *testing.T, b kernels.Backend, r *run) {
 	}
 }
 
-// sameGradients holds linear_ce_bwd to its promises: the bits of linear_ce_dx and linear_ce_dw, and those of numerators that the
-// backend itself kept.
+// sameGradients holds linear_ce_bwd to its promises: the bits of linear_ce_dx and linear_ce_dw, and those of
+// numerators that the backend itself kept.
 func sameGradients(t *testing.T, b kernels.Backend) {
 	for _, r := range all() {
 		if r.Op == kernels.LinearCE {
@@ -146,21 +148,26 @@ func sameGradients(t *testing.T, b kernels.Backend) {
 	}
 }
 
-// sameKept compares the loss with and without keeping numerators, and gradients from kept ones with those from numerators that are
-// computed again.
+// sameKept compares the loss with and without keeping numerators, and gradients from kept ones with those
+// from numerators that are computed again.
 func sameKept(t *testing.T, b kernels.Backend, r *run) {
 	kept, again := r.copyCall(), r.copyCall()
 	e, top, rows := clone(kept.In[6]), clone(kept.In[7]), kept.In[0].Shape[0]
-	lse := &kernels.Call{Op: kernels.LinearLSE, In: kept.In[:3], Out: tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows), e, top}, Attr: r.call.Attr}
+	lse := &kernels.Call{Op: kernels.LinearLSE, In: kept.In[:3],
+		Out:  tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows), e, top},
+		Attr: r.call.Attr}
 	kept.In = append(append(tensors(nil), kept.In[:6]...), e, top)
 	again.In = again.In[:6]
-	alone := &kernels.Call{Op: kernels.LinearLSE, In: lse.In, Out: tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows)}, Attr: r.call.Attr}
+	alone := &kernels.Call{Op: kernels.LinearLSE, In: lse.In, Out: tensors{tensor.Make(tensor.F32, rows, 1),
+		tensor.Make(tensor.F32, rows)}, Attr: r.call.Attr}
 	for _, c := range []*kernels.Call{lse, alone, kept, again} {
 		b.Run(c)
 	}
 	b.Sync()
-	require.True(t, bytes.Equal(lse.Out[0].Bytes(), alone.Out[0].Bytes()), "%s: lse without numerators", r.name)
+	require.True(t, bytes.Equal(lse.Out[0].Bytes(), alone.Out[0].Bytes()),
+		"%s: lse without numerators", r.name)
 	for i, o := range kept.Out {
-		require.True(t, bytes.Equal(o.Bytes(), again.Out[i].Bytes()), "%s: out %d with numerators kept", r.name, i)
+		require.True(t, bytes.Equal(o.Bytes(), again.Out[i].Bytes()), "%s: out %d with numerators kept",
+			r.name, i)
 	}
 }

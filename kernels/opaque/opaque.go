@@ -1,6 +1,6 @@
-// Package opaque is a device for tests: the arithmetic of kernels/ref in memory that the host cannot read, with calls that run on a
-// goroutine of their own after random delays. What forgets to wait, reads device memory or frees it too early gives other bits, or
-// panics with the name of what was used.
+// Package opaque is a device for tests: the arithmetic of kernels/ref in memory that the host cannot read,
+// with calls that run on a goroutine of their own after random delays. What forgets to wait, reads device
+// memory or frees it too early gives other bits, or panics with the name of what was used.
 package opaque
 
 import (

@@ -26,7 +26,9 @@ func TestHostCannotRead(t *testing.T) {
 	defer d.Close()
 	x, err := tensor.NewPool("device", 0).In(d).New("x", tensor.F32, 4, 3)
 	require.NoError(t, err)
-	require.PanicsWithValue(t, "tensor: the host reads f32[4 3], which lies in opaque memory: only the device's Read and Write may", func() { x.F32() })
+	require.PanicsWithValue(t,
+		"tensor: the host reads f32[4 3], which lies in opaque memory: only the device's Read and Write may",
+		func() { x.F32() })
 	require.Panics(t, func() { x.RowSlice(1, 2).Bytes() })
 	want := tensor.Of(tensor.F32, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 4, 3)
 	d.Write(x, want.Bytes())
@@ -35,7 +37,8 @@ func TestHostCannotRead(t *testing.T) {
 	require.Equal(t, want.F32()[6:], got.F32())
 }
 
-// TestUseAfterFree: a call on memory that was given back before it was issued is a bug of the caller, and shows when somebody waits.
+// TestUseAfterFree: a call on memory that was given back before it was issued is a bug of the caller, and
+// shows when somebody waits.
 func TestUseAfterFree(t *testing.T) {
 	d := New(1)
 	x, err := tensor.NewPool("device", 0).In(d).New("x", tensor.F32, 4)

@@ -70,8 +70,9 @@ func (k key) String() string {
 	return fmt.Sprintf("%s %s, %s%s", k.op, shape(k.dims[:k.first]), shape(k.dims[k.first:k.n]), k.then)
 }
 
-// Flops is the floating-point operations of a call that its contract counts, 0 for one that is bound by memory. Those of
-// attention are of the pairs that see each other, in every sequence; a contract knows only the packed shape.
+// Flops is the floating-point operations of a call that its contract counts, 0 for one that is bound by
+// memory. Those of attention are of the pairs that see each other, in every sequence; a contract knows only
+// the packed shape.
 func Flops(c *kernels.Call) float64 {
 	s, ok := kernels.Lookup(c.Op)
 	if !ok || s.Flops == nil {
@@ -86,8 +87,8 @@ func Flops(c *kernels.Call) float64 {
 	return float64(s.Flops(shapes(c.In), shapes(c.Out)))
 }
 
-// pairs is the number of queries and keys of one head that see each other; the borders are operands at and at+1. Masks of blocks or
-// positions are not looked at: with one the number is an upper bound.
+// pairs is the number of queries and keys of one head that see each other; the borders are operands at and
+// at+1. Masks of blocks or positions are not looked at: with one the number is an upper bound.
 func pairs(c *kernels.Call, at int) float64 {
 	n, window := 0, c.Attr.I[1]
 	if !c.In[at].OnHost() {
@@ -126,8 +127,8 @@ func shapes(ts []*tensor.Tensor) [][]int {
 	return s
 }
 
-// bytesOf is what a call and its epilogues must read and write at least once: what an epilogue has from the call, or passes on to the
-// next, counts once.
+// bytesOf is what a call and its epilogues must read and write at least once: what an epilogue has from the
+// call, or passes on to the next, counts once.
 func bytesOf(c *kernels.Call) (n float64) {
 	var seen []*tensor.Tensor
 	for _, x := range append([]*kernels.Call{c}, c.Then...) {

@@ -1,5 +1,6 @@
-// Package profile records which kernel calls and jobs ran when, and adds them up: where the time of training steps went, and
-// what of it was spent outside kernels. Nothing of it is in the way of a run that is not recorded: a lane wraps a backend.
+// Package profile records which kernel calls and jobs ran when, and adds them up: where the time of training
+// steps went, and what of it was spent outside kernels. Nothing of it is in the way of a run that is not
+// recorded: a lane wraps a backend.
 package profile
 
 import (
@@ -14,7 +15,8 @@ import (
 // Phase is what a job is part of.
 type Phase uint8
 
-// The phases of a step, which a lane's jobs are of one after the other, and Save, which may go on beside them.
+// The phases of a step, which a lane's jobs are of one after the other, and Save, which may go on beside
+// them.
 const (
 	Forward Phase = iota
 	Backward
@@ -62,7 +64,8 @@ func (r *Recorder) room() bool {
 	return true
 }
 
-// begin notes that a job of a step has begun. A step lasts from its first job on any lane to that of the next.
+// begin notes that a job of a step has begun. A step lasts from its first job on any lane to that of the
+// next.
 func (r *Recorder) begin(step, at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,11 +20,13 @@ func written() *Recorder {
 	r.Stop()
 	k := key{op: kernels.Linear, n: 4, first: 2, dims: [dimsMax]int32{2, 3, 5, 3}}
 	l0.kinds, l0.keys = []key{k, {op: kernels.Sum}}, map[key]int32{}
-	l0.jobs[Forward] = spans{ms(0, 5), ms(15, 35)}  // the first lies before the window
-	l0.jobs[Backward] = spans{ms(45, 65)}           // 35 to 45: nobody works but the loader, from 40
-	l0.jobs[Optimizer] = spans{ms(95, 105)}         // 65 to 95: rank 1 works until 90
-	l0.jobs[Save] = spans{ms(70, 74), ms(100, 108)} // the first beside rank 1's work, with a copy; of the other 105 to 108 are in nobody's way
-	l0.calls = []call{{ms(0, 5), 0, 9, 9}, {ms(16, 34), 0, 1e9, 1e6}, {ms(45, 55), 0, 1e9, 1e6}, {ms(71, 73), 1, 0, 2e6}, {ms(95, 104), 1, 0, 9e6}}
+	l0.jobs[Forward] = spans{ms(0, 5), ms(15, 35)} // the first lies before the window
+	l0.jobs[Backward] = spans{ms(45, 65)}          // 35 to 45: nobody works but the loader, from 40
+	l0.jobs[Optimizer] = spans{ms(95, 105)}        // 65 to 95: rank 1 works until 90
+	// the first beside rank 1's work, with a copy; of the other 105 to 108 are in nobody's way
+	l0.jobs[Save] = spans{ms(70, 74), ms(100, 108)}
+	l0.calls = []call{{ms(0, 5), 0, 9, 9}, {ms(16, 34), 0, 1e9, 1e6}, {ms(45, 55), 0, 1e9, 1e6},
+		{ms(71, 73), 1, 0, 2e6}, {ms(95, 104), 1, 0, 9e6}}
 	l1.jobs[Forward] = spans{ms(65, 90)}
 	r.loading = spans{ms(40, 50), ms(70, 80)}
 	return r
@@ -38,7 +40,8 @@ func TestReport(t *testing.T) {
 	near := func(want, got float64, of string) { t.Helper(); require.InDelta(t, want, got, 1e-12, of) }
 	require.Equal(t, 2, p.Steps)
 	near(.1, p.Wall, "wall")
-	for i, want := range []PhaseSum{{"forward", .020, .018}, {"backward", .020, .010}, {"optimizer", .010, .009}} {
+	for i, want := range []PhaseSum{{"forward", .020, .018}, {"backward", .020, .010},
+		{"optimizer", .010, .009}} {
 		require.Equal(t, want.Name, a.Phases[i].Name)
 		near(want.Seconds, a.Phases[i].Seconds, want.Name)
 		near(want.Kernels, a.Phases[i].Kernels, "kernels of "+want.Name)
@@ -54,7 +57,8 @@ func TestReport(t *testing.T) {
 	near(p.Outside/.2, p.Share, "its share")
 	require.Len(t, p.Table, 2)
 	lin, sum := p.Table[0], p.Table[1]
-	require.Equal(t, []any{"linear 2×3, 5×3", "f32", 2, "sum", "", 2}, []any{lin.Name, lin.DType, lin.Calls, sum.Name, sum.DType, sum.Calls})
+	require.Equal(t, []any{"linear 2×3, 5×3", "f32", 2, "sum", "", 2}, []any{lin.Name, lin.DType, lin.Calls,
+		sum.Name, sum.DType, sum.Calls})
 	near(.028, lin.Seconds, "linear")
 	near(.14, lin.Share, "share of linear")
 	near(2e9/.028/1e12, lin.OfPeak, "linear of the peak")
@@ -81,16 +85,19 @@ func TestLastStep(t *testing.T) {
 		names[e.Name]++
 		require.True(t, e.Start >= 0 && e.End <= length && e.Start < e.End, "%+v", e)
 	}
-	require.Equal(t, map[string]int{"backward": 1, "optimizer": 1, "save": 2, "forward": 1, "sum": 2, "loader": 1}, names)
+	require.Equal(t, map[string]int{"backward": 1, "optimizer": 1, "save": 2, "forward": 1, "sum": 2,
+		"loader": 1}, names)
 }
 
-// TestLive: real calls on a wrapped backend lie within their jobs; the first step and those after the last of interest do not count.
+// TestLive: real calls on a wrapped backend lie within their jobs; the first step and those after the last
+// of interest do not count.
 func TestLive(t *testing.T) {
 	for _, most := range []int{0, 2} {
 		r := New(most)
 		l := r.Lane("rank 0", 1)
 		b := l.Wrap(ref.Backend{})
-		x, w, y := tensor.Make(tensor.F32, 64, 32), tensor.Make(tensor.F32, 16, 32), tensor.Make(tensor.F32, 64, 16)
+		x, w, y := tensor.Make(tensor.F32, 64, 32), tensor.Make(tensor.F32, 16, 32),
+			tensor.Make(tensor.F32, 64, 16)
 		call := &kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w, nil}, Out: []*tensor.Tensor{y}}
 		b.Run(call)
 		for step := range int64(5) {
@@ -140,7 +147,8 @@ func TestEpilogues(t *testing.T) {
 		bytes[k.Name] = k.Bytes
 	}
 	product := 4. * (8*4 + 6*4 + 8*6)
-	require.Equal(t, map[string]float64{"linear 8×4, 6×4": product, "linear 8×4, 6×4 + sum": product + 4*2*8*6}, bytes)
+	require.Equal(t, map[string]float64{"linear 8×4, 6×4": product, "linear 8×4, 6×4 + sum": product +
+		4*2*8*6}, bytes)
 }
 
 // TestBound: a full recorder stops, and only steps that had ended are reported.
@@ -186,8 +194,12 @@ func TestAttentionFlops(t *testing.T) {
 			if causal == 0 && window > 0 {
 				continue
 			}
-			require.Equal(t, float64(2*n*h*(d+e)), Flops(&kernels.Call{Op: kernels.Attention, In: append([]*tensor.Tensor{q, k, v}, cu...), Attr: at}), "%d %d", causal, window)
-			require.Equal(t, float64(2*n*h*(3*d+2*e)), Flops(&kernels.Call{Op: kernels.AttentionBwd, In: append([]*tensor.Tensor{o, q, k, v, o, f(9, h)}, cu...), Attr: at}))
+			require.Equal(t, float64(2*n*h*(d+e)),
+				Flops(&kernels.Call{Op: kernels.Attention, In: append([]*tensor.Tensor{q, k, v}, cu...),
+					Attr: at}), "%d %d", causal, window)
+			require.Equal(t, float64(2*n*h*(3*d+2*e)),
+				Flops(&kernels.Call{Op: kernels.AttentionBwd,
+					In: append([]*tensor.Tensor{o, q, k, v, o, f(9, h)}, cu...), Attr: at}))
 		}
 	}
 }

@@ -8,8 +8,8 @@ type Event struct {
 	Start, End float64
 }
 
-// LastStep gives the jobs and kernel calls of the last step, lane by lane, and its length in seconds; the jobs of loaders
-// come last, as lane number len(Report.Lanes).
+// LastStep gives the jobs and kernel calls of the last step, lane by lane, and its length in seconds; the
+// jobs of loaders come last, as lane number len(Report.Lanes).
 func (r *Recorder) LastStep() (events []Event, length float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -21,7 +21,8 @@ func (r *Recorder) LastStep() (events []Event, length float64) {
 	in := span{b[n-2], b[n-1]}
 	put := func(lane int, name string, kernel bool, x span) {
 		if x.start < in.end && x.end > in.start {
-			events = append(events, Event{lane, name, kernel, float64(max(x.start, in.start)-in.start) / 1e9, float64(min(x.end, in.end)-in.start) / 1e9})
+			events = append(events, Event{lane, name, kernel, float64(max(x.start, in.start)-in.start) / 1e9,
+				float64(min(x.end, in.end)-in.start) / 1e9})
 		}
 	}
 	for i, l := range r.lanes {

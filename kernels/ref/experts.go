@@ -72,7 +72,9 @@ func routeOrder(c *kernels.Call) {
 		}
 		if len(rows) > most && c.Attr.I[0] == 1 {
 			w := c.In[1].F32()
-			slices.SortStableFunc(rows, func(a, b int) int { return routing.Compare(float64(w[a]), float64(w[b])) })
+			slices.SortStableFunc(rows, func(a, b int) int {
+				return routing.Compare(float64(w[a]), float64(w[b]))
+			})
 		}
 		rows = rows[:min(len(rows), most)]
 		slices.Sort(rows)

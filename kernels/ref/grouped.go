@@ -3,7 +3,8 @@ package ref
 import "github.com/lfactor/lfactor/kernels"
 
 func init() {
-	table[kernels.GroupedLinear], table[kernels.GroupedLinearDX], table[kernels.GroupedLinearDW] = groupedLinear, groupedLinearDX, groupedLinearDW
+	table[kernels.GroupedLinear], table[kernels.GroupedLinearDX],
+		table[kernels.GroupedLinearDW] = groupedLinear, groupedLinearDX, groupedLinearDW
 }
 
 // eachGroup calls f with the rows of every group.

@@ -96,7 +96,8 @@ func nll(c *kernels.Call) {
 }
 
 // gradLogits is row i of dz from the numerators of linear_lse.
-func gradLogits(e, top []float64, target int32, base int, lse, scale float64, slope func(j int) float64) []float64 {
+func gradLogits(e, top []float64, target int32, base int, lse, scale float64,
+	slope func(j int) float64) []float64 {
 	dz := make([]float64, len(e))
 	if target < 0 {
 		return dz
@@ -125,7 +126,8 @@ func linearCE(c *kernels.Call) {
 	v, d := c.In[1].Shape[0], c.In[1].Shape[1]
 	target, lse, weight, seed := c.In[2].I32(), load(c.In[3]), load(c.In[4]), load(c.In[5])[0]
 	gx, gw := make([]float64, len(x)), make([]float64, len(w))
-	e, top := tensor.Make(c.In[0].DType, len(target), v), tensor.Make(tensor.F32, len(target), (v+kernels.LSEBlock-1)/kernels.LSEBlock)
+	e, top := tensor.Make(c.In[0].DType, len(target), v), tensor.Make(tensor.F32, len(target),
+		(v+kernels.LSEBlock-1)/kernels.LSEBlock)
 	if len(c.In) > 6 && c.In[6] != nil {
 		e, top = c.In[6], c.In[7]
 	} else {
@@ -133,10 +135,11 @@ func linearCE(c *kernels.Call) {
 	}
 	es, tops, n := load(e), load(top), last(top)
 	for i := range target {
-		dz := gradLogits(es[i*v:(i+1)*v], tops[i*n:(i+1)*n], target[i], c.Attr.I[0], lse[i], seed*weight[i], func(j int) float64 {
-			_, slope := capped(dot(x[i*d:(i+1)*d], w[j*d:(j+1)*d]), c.Attr.F[0])
-			return slope
-		})
+		dz := gradLogits(es[i*v:(i+1)*v], tops[i*n:(i+1)*n], target[i], c.Attr.I[0], lse[i], seed*weight[i],
+			func(j int) float64 {
+				_, slope := capped(dot(x[i*d:(i+1)*d], w[j*d:(j+1)*d]), c.Attr.F[0])
+				return slope
+			})
 		for j, g := range dz {
 			if dx != nil {
 				axpy(gx[i*d:(i+1)*d], g, w[j*d:])
@@ -157,9 +160,12 @@ func linearCE(c *kernels.Call) {
 // lossAndGradients is linear_ce as its parts one after another.
 func lossAndGradients(c *kernels.Call) {
 	x, w, target, weight, seed := c.In[0], c.In[1], c.In[2], c.In[3], c.In[4]
-	lse, hit, all := tensor.Make(tensor.F32, x.Rows(), 1), tensor.Make(tensor.F32, x.Rows()), tensor.Make(tensor.F32, x.Rows())
-	linearLSE(&kernels.Call{In: []*tensor.Tensor{x, w, target}, Out: []*tensor.Tensor{lse, hit}, Attr: kernels.Attr{F: c.Attr.F}})
+	lse, hit, all := tensor.Make(tensor.F32, x.Rows(), 1), tensor.Make(tensor.F32, x.Rows()),
+		tensor.Make(tensor.F32, x.Rows())
+	linearLSE(&kernels.Call{In: []*tensor.Tensor{x, w, target}, Out: []*tensor.Tensor{lse, hit},
+		Attr: kernels.Attr{F: c.Attr.F}})
 	lseJoin(&kernels.Call{In: []*tensor.Tensor{lse}, Out: []*tensor.Tensor{all}})
 	nll(&kernels.Call{In: []*tensor.Tensor{all, hit, target, weight}, Out: c.Out[:1]})
-	linearCE(&kernels.Call{Op: kernels.LinearCEBwd, In: []*tensor.Tensor{x, w, target, all, weight, seed}, Out: c.Out[2:], Attr: c.Attr})
+	linearCE(&kernels.Call{Op: kernels.LinearCEBwd, In: []*tensor.Tensor{x, w, target, all, weight, seed},
+		Out: c.Out[2:], Attr: c.Attr})
 }

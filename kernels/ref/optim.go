@@ -31,7 +31,8 @@ func adamW(c *kernels.Call) {
 		p[i] -= decay * p[i]
 		m[i] += (1 - h[kernels.HyperBeta1]) * (x - m[i])
 		v[i] = h[kernels.HyperBeta2]*v[i] + (1-h[kernels.HyperBeta2])*x*x
-		p[i] -= h[kernels.HyperLR] / h[kernels.HyperCorrection1] * m[i] / (math.Sqrt(v[i])/root + h[kernels.HyperEps])
+		p[i] -= h[kernels.HyperLR] / h[kernels.HyperCorrection1] * m[i] / (math.Sqrt(v[i])/root +
+			h[kernels.HyperEps])
 	}
 	for i, x := range [][]float64{p, m, v} {
 		store(c.Out[i], x)

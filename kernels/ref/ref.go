@@ -1,5 +1,5 @@
-// Package ref defines every operation of kernels: plain loops with sums in float64, each result rounded once. It is the
-// oracle of the other backends, and slow by intent.
+// Package ref defines every operation of kernels: plain loops with sums in float64, each result rounded
+// once. It is the oracle of the other backends, and slow by intent.
 package ref
 
 import (
@@ -54,8 +54,9 @@ var table = map[kernels.Op]func(*kernels.Call){
 	kernels.Attention: attention, kernels.AttentionBwd: attentionBwd,
 	kernels.SwiGLU: swiglu, kernels.SwiGLUBwd: swigluBwd, kernels.Embed: embed, kernels.EmbedDW: embedDW,
 	kernels.LinearLSE: linearLSE, kernels.LSEJoin: lseJoin, kernels.NLL: nll,
-	kernels.LinearCEDX: linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE, kernels.LinearCE: lossAndGradients,
-	kernels.Sum: sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
+	kernels.LinearCEDX: linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE,
+	kernels.LinearCE: lossAndGradients,
+	kernels.Sum:      sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 	kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
 	kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd,
 }

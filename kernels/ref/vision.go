@@ -10,8 +10,9 @@ func init() {
 	for op, f := range map[kernels.Op]func(*kernels.Call){
 		kernels.LayerNorm: layerNorm, kernels.LayerNormDX: layerNormDX, kernels.LayerNormDW: layerNormDW,
 		kernels.Act: act, kernels.ActBwd: actBwd, kernels.Take: take, kernels.TakeBwd: takeBwd,
-		kernels.ScaleRows: scaleRows, kernels.MulCols: mulCols, kernels.MulColsDW: mulColsDW, kernels.RopeAxes: ropeAxes,
-		kernels.Turn: turn, kernels.TurnDW: turnDW,
+		kernels.ScaleRows: scaleRows, kernels.MulCols: mulCols, kernels.MulColsDW: mulColsDW,
+		kernels.RopeAxes: ropeAxes,
+		kernels.Turn:     turn, kernels.TurnDW: turnDW,
 	} {
 		table[op] = f
 	}

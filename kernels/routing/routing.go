@@ -1,5 +1,6 @@
-// Package routing chooses the experts of a token from a row of logits, and carries a gradient back to them. It is the one
-// place that knows how families differ; backends share it, because which experts are chosen has to agree to the bit.
+// Package routing chooses the experts of a token from a row of logits, and carries a gradient back to them.
+// It is the one place that knows how families differ; backends share it, because which experts are chosen
+// has to agree to the bit.
 package routing
 
 import (
@@ -20,9 +21,9 @@ const (
 	SoftmaxChosen              // over the chosen experts alone, which the logits choose
 )
 
-// Router says how a family routes. Scores, to which a bias is added for choosing only, pick the experts; where they lie in groups, the
-// best groups are picked first, and the others' experts are out of the question. The chosen experts' scores, normalised and
-// scaled, are their weights.
+// Router says how a family routes. Scores, to which a bias is added for choosing only, pick the experts;
+// where they lie in groups, the best groups are picked first, and the others' experts are out of the
+// question. The chosen experts' scores, normalised and scaled, are their weights.
 type Router struct {
 	Score     Score
 	Normalize bool    // weights are divided by their sum and Eps
@@ -65,11 +66,13 @@ type Worker struct {
 func (r Router) Worker(experts int) *Worker {
 	n := max(1, r.Groups)
 	return &Worker{r: r, scores: make([]float64, experts), choice: make([]float64, experts),
-		groups: make([]float64, n), order: make([]int, 0, experts), kept: make([]int, 0, n), stays: make([]bool, n)}
+		groups: make([]float64, n), order: make([]int, 0, experts), kept: make([]int, 0, n),
+		stays: make([]bool, n)}
 }
 
-// Row writes the chosen experts of one token, the best first, and their weights. A bias, or nil, is added to scores for choosing.
-// Of equal scores the lower number wins; a score that is no number counts as the greatest, as in PyTorch.
+// Row writes the chosen experts of one token, the best first, and their weights. A bias, or nil, is added to
+// scores for choosing. Of equal scores the lower number wins; a score that is not a number counts as the
+// greatest, as in PyTorch.
 func (w *Worker) Row(logits, bias []float32, idx []int32, weights []float32) {
 	w.Scores(logits)
 	if w.r.Score == SoftmaxChosen {
@@ -211,7 +214,7 @@ func (w *Worker) best(order []int, v []float64, k int) []int {
 	return order
 }
 
-// Compare orders values from the greatest on; one that is no number counts as the greatest.
+// Compare orders values from the greatest on; one that is not a number counts as the greatest.
 func Compare(x, y float64) int {
 	switch {
 	case math.IsNaN(x) != math.IsNaN(y):
@@ -227,7 +230,8 @@ func Compare(x, y float64) int {
 	return 0
 }
 
-// Gradient sets dlogits to the gradient of a token's logits from that of its weights. What was chosen is taken as given.
+// Gradient sets dlogits to the gradient of a token's logits from that of its weights. What was chosen is
+// taken as given.
 func (w *Worker) Gradient(logits []float32, idx []int32, dweights, dlogits []float32) {
 	w.Scores(logits)
 	div, grows := w.divisor(idx)
@@ -274,8 +278,8 @@ func (w *Worker) back(logits []float32, ds []float64, dlogits []float32) {
 	}
 }
 
-// Shares are the scores of a token's experts as shares of their sum: what losses of balance take as probabilities; top are the k
-// best.
+// Shares are the scores of a token's experts as shares of their sum: what losses of balance take as
+// probabilities; top are the k best.
 func (w *Worker) Shares(logits []float32, k int) (shares []float64, top []int) {
 	w.Scores(logits)
 	sum := 0.0
@@ -303,7 +307,8 @@ func (w *Worker) SharesGradient(logits []float32, dshares []float64, dlogits []f
 	w.back(logits, ds, dlogits)
 }
 
-// Sums adds up, over the tokens of logits, how often each expert is among the k best, and the experts' shares.
+// Sums adds up, over the tokens of logits, how often each expert is among the k best, and the experts'
+// shares.
 func (w *Worker) Sums(logits []float32, k int, counts, shares []float64) {
 	e := len(w.scores)
 	for i := 0; i < len(logits); i += e {

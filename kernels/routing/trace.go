@@ -104,7 +104,7 @@ type span struct {
 	n    int
 }
 
-// traceMost bounds the experts of one record: what says more is no trace.
+// traceMost bounds the experts of one record: what says more is not a trace.
 const traceMost = 1 << 28
 
 // OpenTrace reads where the choices of a trace of so many bytes lie.
@@ -116,7 +116,7 @@ func OpenTrace(r io.ReaderAt, size int64) (*Trace, error) {
 	line, _, ok := bytes.Cut(head, []byte{'\n'})
 	t := &Trace{at: map[Place]span{}, r: r}
 	if !ok || json.Unmarshal(line, &t.Header) != nil {
-		return nil, fmt.Errorf("is no trace of routing: its first line is no header")
+		return nil, fmt.Errorf("is not a trace of routing: its first line is no header")
 	}
 	rest := bufio.NewReaderSize(io.NewSectionReader(r, int64(len(line))+1, size-int64(len(line))-1), 1<<16)
 	for at := int64(len(line)) + 1; at < size; {

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Storage of large buffers lies outside the Go heap, in regions of the address space that the system backs with memory where they
-// are used: the collector neither counts nor scans it, and what is given back joins its neighbours, so that buffers of other sizes
-// can use it.
+// Storage of large buffers lies outside the Go heap, in regions of the address space that the system backs
+// with memory where they are used: the collector neither counts nor scans it, and what is given back joins
+// its neighbours, so that buffers of other sizes can use it.
 const (
 	arenaLeast = 64 << 10 // smaller buffers come from the Go heap
 	regionSize = 1 << 30  // of address space, or as much as one buffer needs

@@ -7,7 +7,8 @@ import (
 
 // reserve maps size bytes of address space, nil if the system refuses.
 func reserve(size int) []byte {
-	mem, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	mem, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil {
 		return nil
 	}
@@ -19,6 +20,7 @@ func discard(mem []byte) {
 	page := os.Getpagesize()
 	from := int(-addressOf(mem) & uintptr(page-1))
 	if n := (len(mem) - from) / page * page; n > 0 {
-		_ = syscall.Madvise(mem[from:from+n], syscall.MADV_DONTNEED) // memory that stays is only slower to come by for others
+		// memory that stays is only slower to come by for others
+		_ = syscall.Madvise(mem[from:from+n], syscall.MADV_DONTNEED)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestArena gives and takes buffers of all sizes at random: none overlaps another, all are aligned, what is given back is found again
-// whatever its size was, and in the end there is one hole.
+// TestArena gives and takes buffers of all sizes at random: none overlaps another, all are aligned, what is
+// given back is found again whatever its size was, and in the end there is one hole.
 func TestArena(t *testing.T) {
 	p := NewPool("test", 0)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -66,8 +66,8 @@ func TestArena(t *testing.T) {
 	require.Zero(t, p.Live())
 }
 
-// TestArenaBudget: within a budget, what was freed in one size serves another that could not lie beside it, and the memory behind it
-// has gone back to the system by then: it reads as 0.
+// TestArenaBudget: within a budget, what was freed in one size serves another that could not lie beside it,
+// and the memory behind it has gone back to the system by then: it reads as 0.
 func TestArenaBudget(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("large buffers lie in the Go heap here")

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every 16-bit value must survive the way to float32 and back, and a float32 between two neighbours must go to the
-// nearer one, at the tie to the even one.
+// Every 16-bit value must survive the way to float32 and back, and a float32 between two neighbours must go
+// to the nearer one, at the tie to the even one.
 func TestHalfRoundsToNearestEven(t *testing.T) {
 	for _, f := range []struct {
 		name  string
@@ -31,7 +31,8 @@ func TestHalfRoundsToNearestEven(t *testing.T) {
 			tie := float32((float64(v) + float64(next)) / 2)
 			require.Equal(t, u+u&1, f.bits(tie), "%s tie above %#x", f.name, u)
 			require.Equal(t, u, f.bits(math.Nextafter32(tie, v)), "%s below the tie above %#x", f.name, u)
-			require.Equal(t, u+1, f.bits(math.Nextafter32(tie, next)), "%s above the tie above %#x", f.name, u)
+			require.Equal(t, u+1, f.bits(math.Nextafter32(tie, next)), "%s above the tie above %#x",
+				f.name, u)
 		}
 	}
 }

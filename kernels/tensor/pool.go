@@ -52,7 +52,8 @@ type BudgetError struct {
 // Error names the tensor, the sizes and the remedy.
 func (e *BudgetError) Error() string {
 	return fmt.Sprintf("%s: tensor %s needs %s but %s of the budget of %s are live; "+
-		"raise plan.memory, or lower train.micro_batch, or set plan.recompute=full, or raise plan.pp, plan.tp or plan.zero",
+		"raise plan.memory, or lower train.micro_batch, or set plan.recompute=full, or raise plan.pp, "+
+		"plan.tp or plan.zero",
 		e.Pool, e.Tensor, Bytes(e.Need), Bytes(e.Live), Bytes(e.Budget))
 }
 
@@ -69,8 +70,9 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Pool hands out buffers of one rank. Freed buffers are kept by size class and reused; what is live and what is kept
-// together never exceed the budget. Safe for concurrent use: receivers of a message release from their own goroutine.
+// Pool hands out buffers of one rank. Freed buffers are kept by size class and reused; what is live and what
+// is kept together never exceed the budget. Safe for concurrent use: receivers of a message release from
+// their own goroutine.
 type Pool struct {
 	name       string
 	budget     int64 // bytes; 0 is unlimited
@@ -95,7 +97,8 @@ type Memory interface {
 	Free(handle any)
 }
 
-// In lets the pool take its storage from memory that the host cannot read; nil changes nothing. It is called before the first New.
+// In lets the pool take its storage from memory that the host cannot read; nil changes nothing. It is called
+// before the first New.
 func (p *Pool) In(m Memory) *Pool { p.memory = m; return p }
 
 // NewPool returns a pool; budget is in bytes, 0 for no limit.
@@ -103,7 +106,8 @@ func NewPool(name string, budget int64) *Pool {
 	return &Pool{name: name, budget: budget, free: map[int][][]byte{}}
 }
 
-// Poison makes freed storage unreadable garbage (all bits set: NaN), so that a use after release shows in tests.
+// Poison makes freed storage unreadable garbage (all bits set: NaN), so that a use after release shows in
+// tests.
 func (p *Pool) Poison() *Pool { p.poison = true; return p }
 
 // class rounds up to 1/32 of a power of two: at most 3.2 % of a buffer is waste.
@@ -151,7 +155,8 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 		b.in, b.at = p.large.place(int(c))
 	}
 	if b.in != nil {
-		raw = b.in.mem[b.at : b.at+int(c) : b.at+int(c)] // aligned, since regions begin with a page and classes divide by Align
+		// aligned, since regions begin with a page and classes divide by Align
+		raw = b.in.mem[b.at : b.at+int(c) : b.at+int(c)]
 		p.idle = max(0, p.idle-c)
 	} else if l := p.free[int(c)]; len(l) > 0 {
 		raw, p.free[int(c)] = l[len(l)-1], l[:len(l)-1]

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Tensor is a dense row-major array: a shape, a dtype and a reference to counted storage. A Tensor value that aliases
-// another's storage holds a reference of its own.
+// Tensor is a dense row-major array: a shape, a dtype and a reference to counted storage. A Tensor value
+// that aliases another's storage holds a reference of its own.
 type Tensor struct {
 	Shape []int
 	DType DType
@@ -80,7 +80,8 @@ func (t *Tensor) onHost() {
 // Bytes is the storage of the elements, which must be the host's.
 func (t *Tensor) Bytes() []byte { t.onHost(); return t.data }
 
-// Alias returns a tensor over the same storage with another shape of as many elements; it holds its own reference.
+// Alias returns a tensor over the same storage with another shape of as many elements; it holds its own
+// reference.
 func (t *Tensor) Alias(shape ...int) *Tensor {
 	if Len(shape) != t.Len() {
 		panic(fmt.Sprintf("tensor: alias of %v as %v", t.Shape, shape))
@@ -159,8 +160,8 @@ func (t *Tensor) U16() []uint16 { return view[uint16](t, BF16, F16) }
 // String is the dtype and shape, for messages.
 func (t *Tensor) String() string { return fmt.Sprintf("%v%v", t.DType, t.Shape) }
 
-// View returns a tensor over part of t's bytes, from byte offset off, with its own reference to the storage. A view past the end or
-// at an offset that is no multiple of its elements' size panics.
+// View returns a tensor over part of t's bytes, from byte offset off, with its own reference to the storage.
+// A view past the end or at an offset that is not a multiple of its elements' size panics.
 func (t *Tensor) View(off int, d DType, shape ...int) *Tensor {
 	n := Len(shape) * d.Size()
 	if off < 0 || n < 0 || off+n > t.Size() || off%d.Size() != 0 {

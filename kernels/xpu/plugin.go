@@ -66,7 +66,7 @@ var plugins struct {
 	byPath map[string]*Plugin
 }
 
-// most is the largest table that is believed: a size beyond it is no size.
+// most is the largest table that is believed: a size beyond it is not a size.
 const most = 1 << 16
 
 // Load opens a plug-in, and refuses one whose table cannot be used. A library stays loaded.
@@ -86,7 +86,8 @@ func Load(path string) (*Plugin, error) {
 	get, err := purego.Dlsym(h, "lfx_get")
 	if err != nil {
 		return nil,
-			fmt.Errorf("plug-in %s has no function lfx_get: it is not a plug-in of lfactor (kernels/xpu/plugin/lfx.h)", path)
+			fmt.Errorf("plug-in %s has no function lfx_get: it is not a plug-in of lfactor "+
+				"(kernels/xpu/plugin/lfx.h)", path)
 	}
 	p := &Plugin{Path: path}
 	if err := p.read(get); err != nil {
@@ -103,7 +104,8 @@ func Load(path string) (*Plugin, error) {
 func (p *Plugin) read(get uintptr) error {
 	r, _, _ := purego.SyscallN(get, Major)
 	if r == 0 {
-		return fmt.Errorf("it does not speak version %d of the table, as this lfactor does: build it with this lfactor's lfx.h", Major)
+		return fmt.Errorf("it does not speak version %d of the table, as this lfactor does: build it "+
+			"with this lfactor's lfx.h", Major)
 	}
 	t := *(**table)(unsafe.Pointer(&r))
 	least := uint32(unsafe.Sizeof(*t))
@@ -111,9 +113,11 @@ func (p *Plugin) read(get uintptr) error {
 	case t.size < 8 || t.size > most:
 		return fmt.Errorf("its table says that it has %d bytes, which no table has", t.size)
 	case t.major != Major:
-		return fmt.Errorf("its table is of version %d.%d and this lfactor speaks %d.%d: build it with this lfactor's lfx.h", t.major, t.minor, Major, Minor)
+		return fmt.Errorf("its table is of version %d.%d and this lfactor speaks %d.%d: build it with "+
+			"this lfactor's lfx.h", t.major, t.minor, Major, Minor)
 	case t.size < least:
-		return fmt.Errorf("its table has %d bytes and version %d.%d has %d: functions at its end are not there", t.size, Major, Minor, least)
+		return fmt.Errorf("its table has %d bytes and version %d.%d has %d: functions at its end are "+
+			"not there", t.size, Major, Minor, least)
 	}
 	p.table = *t
 	for name, f := range p.table.functions() {

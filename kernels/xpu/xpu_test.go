@@ -80,7 +80,8 @@ func TestReference(t *testing.T) {
 
 	name := "xpu:" + path + ", device 0 (reference)"
 	line := name +
-		": operation attention runs on the processor, with copies there and back: the device does not have it\n"
+		": operation attention runs on the processor, with copies there and back: the device does not " +
+		"have it\n"
 	require.Equal(t, 1, bytes.Count(said.Bytes(), []byte(line)))
 }
 
@@ -149,7 +150,8 @@ func TestRefused(t *testing.T) {
 		"alignment":    {"i->align = 64;", "i->align = 65;", "aligned to 65 bytes"},
 		"another answer": {"i->align = 64;", "i->align = 64, i->size = 8;",
 			"changed the size of its answer to 8"},
-		"endless name":   {`strcpy(i->name, "tutorial");`, "memset(i->name, 'x', 64);", "a name without an end"},
+		"endless name": {`strcpy(i->name, "tutorial");`, "memset(i->name, 'x', 64);",
+			"a name without an end"},
 		"info fails":     {"index != 0", "index == 0", "info: a bad argument: there is one device"},
 		"other contract": {"x[...]A -> y[...]A", "x[t]A -> y[t]A", "none of this lfactor's operations"},
 		"no open":        {"return *d = (lfx_device *)&event, index", "return index", "open gave no device"},

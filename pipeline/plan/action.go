@@ -1,5 +1,5 @@
-// Package plan describes a pipeline schedule as data: for every rank, the ordered list of actions of one step. The runtime
-// and the simulator interpret the same Program. It performs no I/O.
+// Package plan describes a pipeline schedule as data: for every rank, the ordered list of actions of one
+// step. The runtime and the simulator interpret the same Program. It performs no I/O.
 package plan
 
 import (
@@ -12,8 +12,9 @@ import (
 // Kind is the verb of an Action.
 type Kind uint8
 
-// The verbs. B is the whole backward; I and W are its input and weight halves. Step is the optimizer step of a rank. Unshard,
-// Reshard and Reduce stand in PyTorch's tables only: ranks gather and reduce by themselves, so that Program.Work is without them.
+// The verbs. B is the whole backward; I and W are its input and weight halves. Step is the optimizer step of
+// a rank. Unshard, Reshard and Reduce stand in PyTorch's tables only: ranks gather and reduce by themselves,
+// so that Program.Work is without them.
 const (
 	None Kind = iota
 	F
@@ -30,7 +31,8 @@ const (
 	Step
 )
 
-var kindNames = [...]string{"", "F", "B", "I", "W", "UNSHARD", "RESHARD", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", "STEP"}
+var kindNames = [...]string{"", "F", "B", "I", "W", "UNSHARD", "RESHARD", "SEND_F", "RECV_F", "SEND_B",
+	"RECV_B", "REDUCE_GRAD", "STEP"}
 
 // String is the verb in PyTorch's notation.
 func (k Kind) String() string { return kindNames[k] }
@@ -40,7 +42,8 @@ func (k Kind) Micro() bool {
 	return k != None && k != Unshard && k != Reshard && k != Reduce && k != Step
 }
 
-// Action is one step of one stage; its text form "2F0" is stage 2, forward, microbatch 0, and "2F0.3" its chunk 3.
+// Action is one step of one stage; its text form "2F0" is stage 2, forward, microbatch 0, and "2F0.3" its
+// chunk 3.
 type Action struct {
 	Kind  Kind
 	Stage int16

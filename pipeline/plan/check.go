@@ -24,8 +24,8 @@ func (p *Program) Deps(a Action) (out []Action) {
 	return
 }
 
-// Check proves the program: every (stage, microbatch, chunk) runs forward and backward exactly once on the stage's rank,
-// and no cycle of waits exists.
+// Check proves the program: every (stage, microbatch, chunk) runs forward and backward exactly once on the
+// stage's rank, and no cycle of waits exists.
 func (p *Program) Check() error {
 	if p.Homes != nil {
 		return p.checkHomes()
@@ -38,7 +38,8 @@ func (p *Program) Check() error {
 	return w.stuck()
 }
 
-// Peak is the most half activations of a stage that each rank holds at once: F holds two, I gives one back and W the other.
+// Peak is the most half activations of a stage that each rank holds at once: F holds two, I gives one back
+// and W the other.
 func (p *Program) Peak() []int {
 	t, err := p.Evaluate(Costs{})
 	if err != nil {
@@ -47,8 +48,8 @@ func (p *Program) Peak() []int {
 	return t.Peak
 }
 
-// walk runs a program's rows in an order that respects all waits: a rank goes on until it lacks something, and is looked at
-// again when a rank that it may wait for has moved.
+// walk runs a program's rows in an order that respects all waits: a rank goes on until it lacks something,
+// and is looked at again when a rank that it may wait for has moved.
 type walk struct {
 	p    *Program
 	t    *table
@@ -224,7 +225,8 @@ func (p *Program) foreign(rank int, a Action) string {
 		return fmt.Sprintf("names a stage beyond the %d of the plan", len(p.StageRank))
 	case p.StageRank[a.Stage] != rank:
 		return fmt.Sprintf("belongs to rank %d", p.StageRank[a.Stage])
-	case a.Kind.Micro() && (a.Micro < 0 || a.Chunk < 0 || int(a.Micro) >= p.Micro || int(a.Chunk) >= p.NumChunks(int(a.Micro))):
+	case a.Kind.Micro() && (a.Micro < 0 || a.Chunk < 0 || int(a.Micro) >= p.Micro ||
+		int(a.Chunk) >= p.NumChunks(int(a.Micro))):
 		return fmt.Sprintf("is beyond the step's %d microbatches or their chunks", p.Micro)
 	}
 	return ""

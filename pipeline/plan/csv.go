@@ -14,9 +14,10 @@ const (
 	csvActionsMax = 1 << 22
 )
 
-// ParseCSV reads PyTorch's table of a schedule: one row a rank, one cell an action, an empty cell is an idle step. Stages
-// belong to the rank whose row names them, the stages are a chain, and the microbatches are as many as the table names. In the
-// older spelling B is the input gradient where the same row has W of the same microbatch. Errors name rank and cell.
+// ParseCSV reads PyTorch's table of a schedule: one row a rank, one cell an action, an empty cell is an idle
+// step. Stages belong to the rank whose row names them, the stages are a chain, and the microbatches are as
+// many as the table names. In the older spelling B is the input gradient where the same row has W of the
+// same microbatch. Errors name rank and cell.
 func ParseCSV(in io.Reader) (*Program, error) {
 	text, err := io.ReadAll(io.LimitReader(in, csvBytesMax+1))
 	if err != nil {
@@ -106,14 +107,16 @@ func modern(row []Entry) []Entry {
 func (p *Program) WriteCSV(out io.Writer) error {
 	for m := range p.Micro {
 		if p.NumChunks(m) > 1 {
-			return fmt.Errorf("schedule: microbatch %d has %d chunks, and PyTorch's tables have no chunks", m, p.NumChunks(m))
+			return fmt.Errorf("schedule: microbatch %d has %d chunks, and PyTorch's tables have no chunks",
+				m, p.NumChunks(m))
 		}
 	}
 	_, err := io.WriteString(out, p.String())
 	return err
 }
 
-// Work is the program without messages and gathers, which whoever carries it out does by itself: F, B, I and W alone.
+// Work is the program without messages and gathers, which whoever carries it out does by itself: F, B, I and
+// W alone.
 func (p *Program) Work() *Program {
 	q := *p
 	q.Rows = make([][]Entry, len(p.Rows))
@@ -135,7 +138,8 @@ func (p *Program) Merge() *Program {
 	for r, row := range p.Rows {
 		for i := 0; i < len(row); i++ {
 			e := row[i]
-			if i+1 < len(row) && e.Kind == I && e.With.Kind == None && row[i+1] == (Entry{Action: with(e.Action, W)}) {
+			if i+1 < len(row) && e.Kind == I && e.With.Kind == None &&
+				row[i+1] == (Entry{Action: with(e.Action, W)}) {
 				e.Kind = B
 				i++
 			}

@@ -17,9 +17,11 @@ type Costs struct {
 type Timing struct {
 	Start, End [][]float64 // by rank and index in its row
 	Makespan   float64     // from the first start to the last end of all
-	Longest    float64     // longest span of one rank, first start to last end: what Zero Bubble papers call cost
-	Span, Busy []float64   // by rank
-	Peak       []int       // by rank, in half activations of a stage: F holds two, I gives one back and W the other
+	// longest span of one rank, first start to last end: what Zero Bubble papers call cost
+	Longest    float64
+	Span, Busy []float64 // by rank
+	// by rank, in half activations of a stage: F holds two, I gives one back and W the other
+	Peak []int
 }
 
 // BubbleLongest is the idle share of the longest rank's span: the bubble rate of arXiv:2401.10241.
@@ -39,7 +41,8 @@ func (t *Timing) mostBusy() (b float64) {
 func (c *Costs) Check(stages int) error {
 	for k, xs := range [][]float64{c.F, c.I, c.W} {
 		if xs != nil && len(xs) != stages {
-			return fmt.Errorf("costs of %v: %d stages, the program has %d", []Kind{F, I, W}[k], len(xs), stages)
+			return fmt.Errorf("costs of %v: %d stages, the program has %d", []Kind{F, I, W}[k],
+				len(xs), stages)
 		}
 		for s, x := range xs {
 			if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -91,7 +94,8 @@ func (c *Costs) entry(e Entry) float64 {
 	return both
 }
 
-// Evaluate runs the program as soon as its order and its waits allow. It fails with a *CheckError at a deadlock.
+// Evaluate runs the program as soon as its order and its waits allow. It fails with a *CheckError at a
+// deadlock.
 func (p *Program) Evaluate(c Costs) (*Timing, error) {
 	if err := c.Check(len(p.StageRank)); err != nil {
 		return nil, err
@@ -101,7 +105,8 @@ func (p *Program) Evaluate(c Costs) (*Timing, error) {
 	}
 	w := newWalk(p)
 	out := &Timing{Start: make([][]float64, len(p.Rows)), End: make([][]float64, len(p.Rows)),
-		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)), Peak: make([]int, len(p.Rows))}
+		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)),
+		Peak: make([]int, len(p.Rows))}
 	ends, held := make([]float64, w.t.size), make([]int, len(p.Rows))
 	for r, row := range p.Rows {
 		out.Start[r], out.End[r] = make([]float64, 0, len(row)), make([]float64, 0, len(row))

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// gangs runs a program whose stages have Homes: an action runs on all rows of its group at once, when each has come to it.
+// gangs runs a program whose stages have Homes: an action runs on all rows of its group at once, when each
+// has come to it.
 type gangs struct {
 	p    *Program
 	t    *table
@@ -17,10 +18,12 @@ type gangs struct {
 
 func newGangs(p *Program) *gangs {
 	t := newTable(p)
-	return &gangs{p: p, t: t, done: make([]bool, t.size), ends: make([]float64, t.size), pc: make([]int, len(p.Rows)), free: make([]float64, len(p.Rows))}
+	return &gangs{p: p, t: t, done: make([]bool, t.size), ends: make([]float64, t.size),
+		pc: make([]int, len(p.Rows)), free: make([]float64, len(p.Rows))}
 }
 
-// ready reports whether the entry at row r can run: the whole group has come to it, and what it needs has ended.
+// ready reports whether the entry at row r can run: the whole group has come to it, and what it needs has
+// ended.
 func (g *gangs) ready(r int) (e Entry, rows []int, ok bool) {
 	e = g.p.Rows[r][g.pc[r]]
 	rows = g.p.Home(int(e.Stage), int(e.Micro))
@@ -139,7 +142,8 @@ func (p *Program) strange(r int, a Action) string {
 	return fmt.Sprintf("belongs to rows %v", p.Home(int(a.Stage), int(a.Micro)))
 }
 
-// stuck is the deadlock at which run ended, or nil: the cycle of waits from the first row that did not come to its end.
+// stuck is the deadlock at which run ended, or nil: the cycle of waits from the first row that did not come
+// to its end.
 func (g *gangs) stuck() error {
 	for r := range g.p.Rows {
 		if g.pc[r] < len(g.p.Rows[r]) {
@@ -161,7 +165,8 @@ func (g *gangs) cycle(r int) string {
 			return strings.Join(append(path, fmt.Sprintf("rank %d has ended", r)), "; ")
 		}
 		next, what := g.lacks(r)
-		path = append(path, fmt.Sprintf("rank %d at %v waits for %s of rank %d", r, g.p.Rows[r][g.pc[r]], what, next))
+		path = append(path, fmt.Sprintf("rank %d at %v waits for %s of rank %d", r, g.p.Rows[r][g.pc[r]],
+			what, next))
 		r = next
 	}
 }
@@ -191,7 +196,9 @@ func (g *gangs) lacks(r int) (row int, what string) {
 
 // evaluateHomes is Evaluate for programs with Homes.
 func (p *Program) evaluateHomes(c Costs) (*Timing, error) {
-	out := &Timing{Start: make([][]float64, len(p.Rows)), End: make([][]float64, len(p.Rows)), Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)), Peak: make([]int, len(p.Rows))}
+	out := &Timing{Start: make([][]float64, len(p.Rows)), End: make([][]float64, len(p.Rows)),
+		Span: make([]float64, len(p.Rows)), Busy: make([]float64, len(p.Rows)),
+		Peak: make([]int, len(p.Rows))}
 	g, held := newGangs(p), make([]int, len(p.Rows))
 	g.run(&c, func(rows []int, e Entry, start, end float64) {
 		for _, r := range rows {

@@ -1,7 +1,8 @@
 package plan
 
-// Ledger accounts the memory of the rows of a program while its actions run: what the frames of microbatches hold, and what one row
-// has handed to another and owns until both have let it go. It knows nothing of time: whoever has the order of events replays them.
+// Ledger accounts the memory of the rows of a program while its actions run: what the frames of microbatches
+// hold, and what one row has handed to another and owns until both have let it go. It knows nothing of time:
+// whoever has the order of events replays them.
 type Ledger struct {
 	Now, Peak []int64 // by row, beside what is there all the time
 	frames    map[frameOf]int64
@@ -13,7 +14,8 @@ type frameOf struct {
 	a   Action // its forward
 }
 
-// Loan names storage that a row has handed over: an activation by the giver's forward, or a cotangent by the giver's backward, and a port.
+// Loan names storage that a row has handed over: an activation by the giver's forward, or a cotangent by the
+// giver's backward, and a port.
 type Loan struct {
 	Of   Action
 	Port int
@@ -28,12 +30,14 @@ type loan struct {
 
 // NewLedger is for programs of so many rows.
 func NewLedger(rows int) *Ledger {
-	return &Ledger{Now: make([]int64, rows), Peak: make([]int64, rows), frames: map[frameOf]int64{}, lent: map[Loan]*loan{}}
+	return &Ledger{Now: make([]int64, rows), Peak: make([]int64, rows), frames: map[frameOf]int64{},
+		lent: map[Loan]*loan{}}
 }
 
 func frame(row int, a Action) frameOf { a.Kind = F; return frameOf{row, a} }
 
-// Begin says that a row begins an action whose frame will hold peak bytes at its worst, and gives what the row holds then in all.
+// Begin says that a row begins an action whose frame will hold peak bytes at its worst, and gives what the
+// row holds then in all.
 func (l *Ledger) Begin(row int, a Action, peak int64) int64 {
 	most := l.Now[row] - l.frames[frame(row, a)] + peak
 	l.Peak[row] = max(l.Peak[row], most)
@@ -52,7 +56,8 @@ func (l *Ledger) End(row int, a Action, after int64) {
 	}
 }
 
-// Lend says that a row hands storage over, which holders, itself among them if it needs it longer, have yet to let go.
+// Lend says that a row hands storage over, which holders, itself among them if it needs it longer, have yet
+// to let go.
 func (l *Ledger) Lend(row int, k Loan, bytes int64, holders int) {
 	if holders == 0 || bytes == 0 {
 		return

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// Lower writes out the messages between ranks: a SEND right behind the action that makes a value, and the matching RECV on the
-// consumer's row at the moment of sending. Ranks take turns, one action a round; a rank is passed over while its next action
-// lacks an input. So no rank chooses the order of its own RECVs, and a pair of ranks sends and receives in one order. The rule is that
-// of torch.distributed.pipelining. Neighbouring stages of one rank exchange nothing. It fails at a deadlock.
+// Lower writes out the messages between ranks: a SEND right behind the action that makes a value, and the
+// matching RECV on the consumer's row at the moment of sending. Ranks take turns, one action a round; a rank
+// is passed over while its next action lacks an input. So no rank chooses the order of its own RECVs, and a
+// pair of ranks sends and receives in one order. The rule is that of torch.distributed.pipelining.
+// Neighbouring stages of one rank exchange nothing. It fails at a deadlock.
 func (p *Program) Lower() (*Program, error) {
 	w := newWalk(p)
 	q := *p
@@ -55,8 +56,8 @@ func (q *Program) messages(t *table, r int, a Action) {
 	}
 }
 
-// CheckRendezvous proves that a lowered program ends even if a SEND returns only when its RECV is reached (ungrouped sends of
-// NCCL). The error names the cycle of ranks that wait for each other.
+// CheckRendezvous proves that a lowered program ends even if a SEND returns only when its RECV is reached
+// (ungrouped sends of NCCL). The error names the cycle of ranks that wait for each other.
 func (p *Program) CheckRendezvous() error {
 	pc := make([]int, len(p.Rows))
 	for moved := true; moved; {
@@ -77,7 +78,8 @@ func (p *Program) CheckRendezvous() error {
 	}
 	for r, row := range p.Rows {
 		if pc[r] < len(row) {
-			return &CheckError{r, pc[r], row[pc[r]].Action, "waits for ever under blocking sends: " + p.blocked(r, pc)}
+			return &CheckError{r, pc[r], row[pc[r]].Action, "waits for ever under blocking sends: " +
+				p.blocked(r, pc)}
 		}
 	}
 	return nil

@@ -23,8 +23,8 @@ func parse(t *testing.T, text string) *Program {
 	return p
 }
 
-// TestLowerGolden lowers PyTorch's table of an interleaved zero-bubble schedule and compares with the hash of the table that
-// torch.distributed.pipelining makes (zb1p_2rank_2stagep_comms.csv).
+// TestLowerGolden lowers PyTorch's table of an interleaved zero-bubble schedule and compares with the hash
+// of the table that torch.distributed.pipelining makes (zb1p_2rank_2stagep_comms.csv).
 func TestLowerGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/zb1p_2rank_compute.csv")
 	require.NoError(t, err)
@@ -48,15 +48,17 @@ func TestLowerGolden(t *testing.T) {
 func TestRendezvous(t *testing.T) {
 	p := parse(t, "0F0,0SEND_F0,2RECV_F0,2F0\n1F0,1SEND_F0,1RECV_F0\n")
 	err := p.CheckRendezvous()
-	require.ErrorContains(t, err, "rank 0 at 0SEND_F0 waits for 1RECV_F0 of rank 1; rank 1 at 1SEND_F0 waits for 2RECV_F0 of rank 0")
+	require.ErrorContains(t, err,
+		"rank 0 at 0SEND_F0 waits for 1RECV_F0 of rank 1; rank 1 at 1SEND_F0 waits for 2RECV_F0 of rank 0")
 }
 
 func TestCheckFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"0F0,0B0\n1F0\n":                     "rank 1 action 1: 1I0 is missing",
-		"0F0,0F0,0B0\n1F0,1B0\n":             "rank 0 action 1: 0F0 runs twice",
-		"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n": "rank 0 at 0B0 waits for 1I0 of rank 1; rank 1 at 1F1 waits for 0F1 of rank 0",
-		"0F0,0B0,0W0\n1F0,1I0\n":             "rank 1 action 2: 1W0 is missing",
+		"0F0,0B0\n1F0\n":         "rank 1 action 1: 1I0 is missing",
+		"0F0,0F0,0B0\n1F0,1B0\n": "rank 0 action 1: 0F0 runs twice",
+		"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n": "rank 0 at 0B0 waits for 1I0 of rank 1; rank 1 at 1F1 " +
+			"waits for 0F1 of rank 0",
+		"0F0,0B0,0W0\n1F0,1I0\n": "rank 1 action 2: 1W0 is missing",
 	} {
 		require.ErrorContains(t, parse(t, text).Check(), want, text)
 	}
@@ -69,7 +71,8 @@ func TestCheckFaults(t *testing.T) {
 		_, err := p.Evaluate(c)
 		require.ErrorContains(t, err, "costs of")
 	}
-	require.ErrorContains(t, (&Program{Rows: make([][]Entry, 1), StageRank: []int{2}, Micro: 1}).Check(), "stage 0 belongs to rank 2 of 1")
+	require.ErrorContains(t, (&Program{Rows: make([][]Entry, 1), StageRank: []int{2}, Micro: 1}).Check(),
+		"stage 0 belongs to rank 2 of 1")
 }
 
 // TestEvaluate checks a pipeline small enough for paper: two ranks, two microbatches, communication of 1.
@@ -85,7 +88,8 @@ func TestEvaluate(t *testing.T) {
 }
 
 func FuzzParseCSV(f *testing.F) {
-	for _, s := range []string{"0F0,,0B0\n1F0,1I0,1W0\n", "(0F7;7B3)OVERLAP_F_B\n", "0F0.3\n", "1UNSHARD,1STEP\n"} {
+	for _, s := range []string{"0F0,,0B0\n1F0,1I0,1W0\n", "(0F7;7B3)OVERLAP_F_B\n", "0F0.3\n",
+		"1UNSHARD,1STEP\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -10,16 +10,17 @@ import (
 // Edge joins two stages: activations flow From → To, cotangents back.
 type Edge struct{ From, To int }
 
-// Program is the order of actions of every rank of one pipeline for one step. It is a value: build, print, check, run or
-// simulate it.
+// Program is the order of actions of every rank of one pipeline for one step. It is a value: build, print,
+// check, run or simulate it.
 type Program struct {
 	Rows      [][]Entry // by pipeline rank
 	StageRank []int     // the rank that owns each stage
 	Edges     []Edge    // nil is the chain 0 → 1 → …
 	Micro     int       // microbatches a step
 	Chunks    []int     // chunks of each microbatch; nil is one each
-	// Homes are the groups of rows that run a stage, where that is not the one row of StageRank: microbatch m runs on all rows of
-	// group m modulo their number. Rows are then ranks, and those of one group take the stage's actions in one order.
+	// Homes are the groups of rows that run a stage, where that is not the one row of StageRank: microbatch
+	// m runs on all rows of group m modulo their number. Rows are then ranks, and those of one group take
+	// the stage's actions in one order.
 	Homes  [][][]int
 	NoBack []bool // stages without a backward, nil for none: frozen, and nothing before them learns
 }
@@ -81,7 +82,8 @@ func (p *Program) String() string {
 
 // Hash identifies the program; all ranks agree on it before anything runs.
 func (p *Program) Hash() string {
-	h := sha256.Sum256([]byte(fmt.Sprint(p.StageRank, p.Edges, p.Micro, p.Chunks, p.Homes, p.NoBack, "\n", p.String())))
+	h := sha256.Sum256([]byte(fmt.Sprint(p.StageRank, p.Edges, p.Micro, p.Chunks, p.Homes, p.NoBack, "\n",
+		p.String())))
 	return hex.EncodeToString(h[:])
 }
 

@@ -1,7 +1,7 @@
 package plan
 
-// table numbers the halves of a program's work densely: forward, input gradient and weight gradient of every (stage,
-// microbatch, chunk). Walks over programs index slices by it instead of maps by Action.
+// table numbers the halves of a program's work densely: forward, input gradient and weight gradient of every
+// (stage, microbatch, chunk). Walks over programs index slices by it instead of maps by Action.
 type table struct {
 	p      *Program
 	chunks int // most chunks of a microbatch
@@ -60,8 +60,8 @@ func (t *table) works(a Action) (out [2]int, n int) {
 	return
 }
 
-// needs calls f with every half that must have ended before a may start, with whether it is another stage's; it stops when
-// f returns false.
+// needs calls f with every half that must have ended before a may start, with whether it is another stage's;
+// it stops when f returns false.
 func (t *table) needs(a Action, f func(n int, stage int) bool) {
 	s, m, c := int(a.Stage), int(a.Micro), int(a.Chunk)
 	switch a.Kind {

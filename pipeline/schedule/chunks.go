@@ -14,7 +14,8 @@ var _ = register(Schedule{
 	Fits: func(s Shape) error {
 		for m, k := range s.Split {
 			if k != s.Split[0] {
-				return fmt.Errorf("microbatch %d has %d slices and microbatch 0 %d: slices of different numbers are for chunkpipe", m, k, s.Split[0])
+				return fmt.Errorf("microbatch %d has %d slices and microbatch 0 %d: slices of different "+
+					"numbers are for chunkpipe", m, k, s.Split[0])
 			}
 		}
 		return nil
@@ -59,9 +60,10 @@ func uniform(split []int) bool {
 	return true
 }
 
-// sliced is 1F1B over chunks of sequences. Forwards ascend; backwards take the oldest sequence, its newest chunk first, because
-// earlier chunks collect gradients of their keys and values from later ones. ahead is the number of forwards before the first
-// backward of a rank, given the most chunks of a sequence; a rank runs more where the oldest sequence is not all there.
+// sliced is 1F1B over chunks of sequences. Forwards ascend; backwards take the oldest sequence, its newest
+// chunk first, because earlier chunks collect gradients of their keys and values from later ones. ahead is
+// the number of forwards before the first backward of a rank, given the most chunks of a sequence; a rank
+// runs more where the oldest sequence is not all there.
 func sliced(s Shape, ahead func(rank, chunks int) int) (*plan.Program, error) {
 	p := chain(s)
 	var fs, bs []plan.Action

@@ -10,7 +10,8 @@ var _ = register(Schedule{
 	Name: "dualpipe", Paper: "2412.19437", Build: dualPipe, Loops: 2,
 	Fits: func(s Shape) error {
 		if s.Ranks%2 != 0 || s.Micro < s.Ranks {
-			return fmt.Errorf("wants an even number of ranks and in each direction as many microbatches; %d ranks have %d", s.Ranks, s.Micro)
+			return fmt.Errorf("wants an even number of ranks and in each direction as many "+
+				"microbatches; %d ranks have %d", s.Ranks, s.Micro)
 		}
 		return unchunked(s)
 	},
@@ -45,8 +46,8 @@ func unchunked(s Shape) error {
 	return nil
 }
 
-// dualPipe feeds two copies of the model from both ends: stages 0 to ranks-1 are the one, ranks to 2·ranks-1 the other, placed
-// in opposite order. Micro counts the microbatches of each direction.
+// dualPipe feeds two copies of the model from both ends: stages 0 to ranks-1 are the one, ranks to 2·ranks-1
+// the other, placed in opposite order. Micro counts the microbatches of each direction.
 func dualPipe(s Shape) (*plan.Program, error) {
 	n := s.Ranks
 	p := placed(s, 2, func(stage int) int { return min(stage, 2*n-1-stage) })
@@ -72,8 +73,8 @@ func dualPipeV(s Shape) (*plan.Program, error) {
 	return p, nil
 }
 
-// dualRow is one rank's row by the eight steps of DualPipe: outer is how far the rank is from the middle, inner from the end, both
-// with the middle and the end counted; pairs is the number of overlapped rounds.
+// dualRow is one rank's row by the eight steps of DualPipe: outer is how far the rank is from the middle,
+// inner from the end, both with the middle and the end counted; pairs is the number of overlapped rounds.
 func dualRow(near, far, outer, inner, pairs, micro int) []plan.Entry {
 	d := &dual{vRow: vRow{near: near, far: far, micro: micro}}
 	for range 2 * outer {
@@ -112,7 +113,8 @@ func dualRow(near, far, outer, inner, pairs, micro int) []plan.Entry {
 	return d.row
 }
 
-// dual adds DualPipe's moves to a row: whole backwards, pairs, and weight gradients put off in one queue of both stages.
+// dual adds DualPipe's moves to a row: whole backwards, pairs, and weight gradients put off in one queue of
+// both stages.
 type dual struct {
 	vRow
 	owed []plan.Entry

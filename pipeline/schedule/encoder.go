@@ -6,27 +6,32 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Parts says how components with ranks of their own, such as vision encoders, go beside a decoder's pipeline. Rows of the composed program
-// are ranks: Width for each pipeline rank of the decoder, then Own of the parts alone. The parts are its first stages, in order.
+// Parts says how components with ranks of their own, such as vision encoders, go beside a decoder's
+// pipeline. Rows of the composed program are ranks: Width for each pipeline rank of the decoder, then Own of
+// the parts alone. The parts are its first stages, in order.
 type Parts struct {
 	Width int // ranks of a pipeline rank
 	Own   int // ranks that run parts alone
 	List  []Part
-	Edges []plan.Edge // all edges of the composed program, in which the decoder's stage s has number s + len(List)
-	Costs plan.Costs  // by stage of the composed program
+	// all edges of the composed program, in which the decoder's stage s has number s + len(List)
+	Edges []plan.Edge
+	Costs plan.Costs // by stage of the composed program
 }
 
 // Part is one component beside the pipeline.
 type Part struct {
 	Groups [][]int // its replicas as rows; microbatch m belongs to group m modulo their number
 	Frozen bool    // it has no backward
-	Ahead  int     // microbatches that a group works on before their consumer has run; 0 chooses what is fastest
-	Fill   bool    // it works when its rows would wait; otherwise right before its consumer, and after it in the backward
+	// microbatches that a group works on before their consumer has run; 0 chooses what is fastest
+	Ahead int
+	// it works when its rows would wait; otherwise right before its consumer, and after it in the backward
+	Fill bool
 }
 
-// Compose puts the parts' forwards and backwards into the decoder's program: every row keeps the decoder's order, so the rows
-// of a tensor-parallel group still take their collectives in one order. With Fill a part's work goes where its rows would be
-// idle; it is placed by running all in time, so the result has no cycle of waits.
+// Compose puts the parts' forwards and backwards into the decoder's program: every row keeps the decoder's
+// order, so the rows of a tensor-parallel group still take their collectives in one order. With Fill a
+// part's work goes where its rows would be idle; it is placed by running all in time, so the result has no
+// cycle of waits.
 func Compose(decoder *plan.Program, e Parts) (*plan.Program, error) {
 	for i, p := range e.List {
 		if len(p.Groups) == 0 || e.Width < 1 {
@@ -34,7 +39,8 @@ func Compose(decoder *plan.Program, e Parts) (*plan.Program, error) {
 		}
 		for _, x := range e.Edges {
 			if x.From == i && x.To < len(e.List) {
-				return nil, fmt.Errorf("part %d gives to part %d: parts with meshes of their own give to the decoder alone", i, x.To)
+				return nil, fmt.Errorf("part %d gives to part %d: parts with meshes of their own give "+
+					"to the decoder alone", i, x.To)
 			}
 		}
 	}
@@ -64,8 +70,8 @@ type try struct {
 	ahead int
 }
 
-// tries are the ways, each for all parts that fill, among which the fastest is taken. None is best for all shapes: work that fills a
-// short wait delays what the rest of a tensor-parallel group waits for.
+// tries are the ways, each for all parts that fill, among which the fastest is taken. None is best for all
+// shapes: work that fills a short wait delays what the rest of a tensor-parallel group waits for.
 func (e *Parts) tries(micro int) []try {
 	rounds, fills, ahead := try{ahead: 1}, false, []int{}
 	for _, p := range e.List {
@@ -112,8 +118,10 @@ type placing struct {
 
 func newComposer(dec *plan.Program, e Parts, way try) *composer {
 	rows := len(dec.Rows)*e.Width + e.Own
-	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows), ends: map[plan.Action]float64{}}
-	out := &plan.Program{Rows: make([][]plan.Entry, rows), Micro: dec.Micro, Chunks: dec.Chunks, Edges: e.Edges}
+	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows),
+		ends: map[plan.Action]float64{}}
+	out := &plan.Program{Rows: make([][]plan.Entry, rows), Micro: dec.Micro, Chunks: dec.Chunks,
+		Edges: e.Edges}
 	for _, p := range e.List {
 		out.StageRank, out.Homes = append(out.StageRank, p.Groups[0][0]), append(out.Homes, p.Groups)
 	}
@@ -134,7 +142,8 @@ func newComposer(dec *plan.Program, e Parts, way try) *composer {
 	}
 	c.out = out
 	for i, p := range e.List {
-		x := placing{Part: p, stage: i, try: way, next: make([]int, len(p.Groups)), back: make([]int, len(p.Groups)), takers: out.After(i), seen: make([]bool, dec.Micro)}
+		x := placing{Part: p, stage: i, try: way, next: make([]int, len(p.Groups)),
+			back: make([]int, len(p.Groups)), takers: out.After(i), seen: make([]bool, dec.Micro)}
 		if !p.Fill {
 			x.try = try{ahead: 1}
 		} else if p.Ahead > 0 && way.fill {
@@ -295,11 +304,12 @@ func (c *composer) forward(p *placing, g int) (candidate, bool) {
 		return candidate{}, false
 	}
 	a := plan.Action{Kind: plan.F, Stage: int16(p.stage), Micro: int32(m)}
-	return candidate{start: c.freeAt(rows), rank: 2, rows: rows, entry: plan.Entry{Action: a}, took: c.e.Costs.Of(a), pipe: -1, part: p, group: g}, true
+	return candidate{start: c.freeAt(rows), rank: 2, rows: rows, entry: plan.Entry{Action: a},
+		took: c.e.Costs.Of(a), pipe: -1, part: p, group: g}, true
 }
 
-// wanted reports whether the consumer's pipeline rank has come to the forward that takes what the part makes of microbatch m, or to one
-// of the round that is worked on together.
+// wanted reports whether the consumer's pipeline rank has come to the forward that takes what the part makes
+// of microbatch m, or to one of the round that is worked on together.
 func (c *composer) wanted(p *placing, m int) bool {
 	first := p.takers[0] - len(c.parts)
 	row := c.dec.StageRank[first]
@@ -323,7 +333,8 @@ func (c *composer) backward(p *placing, g int) (candidate, bool) {
 	}
 	a := plan.Action{Kind: plan.B, Stage: int16(p.stage), Micro: int32(m)}
 	rows := p.Groups[g]
-	x := candidate{start: c.freeAt(rows), rank: 1, rows: rows, entry: plan.Entry{Action: a}, took: c.e.Costs.Of(a), pipe: -1, part: p, group: g}
+	x := candidate{start: c.freeAt(rows), rank: 1, rows: rows, entry: plan.Entry{Action: a},
+		took: c.e.Costs.Of(a), pipe: -1, part: p, group: g}
 	if !p.try.fill {
 		x.rank = -1 // right behind its consumer's backward
 	}

@@ -15,8 +15,8 @@ var _ = register(Schedule{
 	},
 })
 
-// warmup is the forwards of rank before its first backward: what is on the way to the last stage and back. With one stage a
-// rank it is that of 1F1B.
+// warmup is the forwards of rank before its first backward: what is on the way to the last stage and back.
+// With one stage a rank it is that of 1F1B.
 func (s Shape) warmup(rank, group int) int {
 	if s.Loops == 1 {
 		return s.Ranks - rank - 1
@@ -24,8 +24,9 @@ func (s Shape) warmup(rank, group int) int {
 	return 2*(s.Ranks-rank-1) + (s.Loops-1)*group
 }
 
-// groups cuts the microbatches into runs of one stage: of Group each, the last one shorter; by default as many runs as
-// there are whole multiples of Ranks, with lengths that differ by at most one, so that no run is shorter than the pipeline.
+// groups cuts the microbatches into runs of one stage: of Group each, the last one shorter; by default as
+// many runs as there are whole multiples of Ranks, with lengths that differ by at most one, so that no run
+// is shorter than the pipeline.
 func groups(s Shape) (out []int) {
 	if g := s.Group; g > 0 {
 		for left := s.Micro; left > 0; left -= g {
@@ -37,15 +38,16 @@ func groups(s Shape) (out []int) {
 	for i := range n {
 		out = append(out, s.Micro*(i+1)/n-s.Micro*i/n)
 	}
-	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 { // the longer runs first: the warm-up counts with the first
+	// the longer runs first: the warm-up counts with the first
+	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
 		out[i], out[j] = out[j], out[i]
 	}
 	return
 }
 
-// interleaved is Megatron's depth-first schedule of several stages a rank: 1F1B over groups of microbatches, each group going
-// through all of a rank's stages before the next. Groups may be ragged; a rank then runs further forwards ahead where the order
-// would otherwise wait for itself.
+// interleaved is Megatron's depth-first schedule of several stages a rank: 1F1B over groups of microbatches,
+// each group going through all of a rank's stages before the next. Groups may be ragged; a rank then runs
+// further forwards ahead where the order would otherwise wait for itself.
 func interleaved(s Shape) (*plan.Program, error) {
 	fs, bs := tableOf(s)
 	for extra := 0; ; extra++ {
@@ -78,7 +80,8 @@ func tableOf(s Shape) (fs, bs []item) {
 	return
 }
 
-// alternate runs warm forwards, then one forward and one backward in turns, then the backwards that are left.
+// alternate runs warm forwards, then one forward and one backward in turns, then the backwards that are
+// left.
 func alternate(r, ranks int, fs, bs []item, warm int) (row []plan.Entry) {
 	add := func(k plan.Kind, x item) { row = append(row, entry(k, x.loop*ranks+r, x.micro)) }
 	for _, f := range fs[:warm] {

@@ -8,8 +8,8 @@ var _ = register(Schedule{
 	Live: func(s Shape, rank int) int { return 2 * min(s.Micro, s.Ranks-rank) },
 })
 
-// oneFOneB alternates one forward and one backward once each rank's warm-up forwards are in. It takes as long as gpipe and
-// holds at most ranks-r activations on rank r.
+// oneFOneB alternates one forward and one backward once each rank's warm-up forwards are in. It takes as
+// long as gpipe and holds at most ranks-r activations on rank r.
 func oneFOneB(s Shape) (*plan.Program, error) {
 	p := chain(s)
 	for r := range s.Ranks {

@@ -1,5 +1,5 @@
-// Package schedule builds programs: one file a schedule, which registers itself with its paper's claims, so that adding a
-// schedule edits no existing file.
+// Package schedule builds programs: one file a schedule, which registers itself with its paper's claims, so
+// that adding a schedule edits no existing file.
 package schedule
 
 import (
@@ -14,16 +14,19 @@ import (
 
 // Shape is what a schedule needs to know.
 type Shape struct {
-	Ranks  int         // pipeline-parallel ranks
-	Micro  int         // microbatches a step
-	Loops  int         // stages a rank, 0 is what the schedule needs
-	Split  []int       // chunks of each microbatch, nil is one each
-	Group  int         // microbatches that interleaved schedules run of one stage before the next, 0 chooses
-	Costs  *plan.Costs // by stage, nil is the same for all; schedules that follow costs say so
-	Memory float64     // most activations a rank may hold, in those of one microbatch on one rank; 0 is the schedule's own limit
+	Ranks int         // pipeline-parallel ranks
+	Micro int         // microbatches a step
+	Loops int         // stages a rank, 0 is what the schedule needs
+	Split []int       // chunks of each microbatch, nil is one each
+	Group int         // microbatches that interleaved schedules run of one stage before the next, 0 chooses
+	Costs *plan.Costs // by stage, nil is the same for all; schedules that follow costs say so
+	// most activations a rank may hold, in those of one microbatch on one rank; 0 is the schedule's own
+	// limit
+	Memory float64
 }
 
-// Unit is what the passes of a rank's whole share of the model take for one microbatch, the same on every rank.
+// Unit is what the passes of a rank's whole share of the model take for one microbatch, the same on every
+// rank.
 type Unit struct{ F, I, W float64 }
 
 // Sum is the work of a microbatch.
@@ -32,13 +35,15 @@ func (u Unit) Sum() float64 { return u.F + u.I + u.W }
 // Measure is what a claim on time is about.
 type Measure uint8
 
-// Makespan counts from the first start to the last end of all ranks; Longest is the longest span of one rank.
+// Makespan counts from the first start to the last end of all ranks; Longest is the longest span of one
+// rank.
 const (
 	Makespan Measure = iota
 	Longest
 )
 
-// Schedule is a builder together with what its paper claims, so that one test can hold every schedule to its own claims.
+// Schedule is a builder together with what its paper claims, so that one test can hold every schedule to its
+// own claims.
 type Schedule struct {
 	Name  string
 	Paper string // arXiv id
@@ -47,14 +52,15 @@ type Schedule struct {
 	Loops int  // stages a rank, 0 is any number
 	// Fits says why a shape is not possible; nil takes every shape of one chunk a microbatch.
 	Fits func(Shape) error
-	// Time is the length of a step with equal stages and free communication; Of says in which sense, and if AtMost is set the
-	// schedule may be faster. When limits the shapes it holds for; nil is all that fit.
+	// Time is the length of a step with equal stages and free communication; Of says in which sense, and if
+	// AtMost is set the schedule may be faster. When limits the shapes it holds for; nil is all that fit.
 	Time   func(s Shape, u Unit) float64
 	Of     Measure
 	AtMost bool
 	When   func(s Shape, u Unit) bool
-	// Live is the most activations that a rank holds, in half activations of one stage and chunk (F holds two, I gives one back
-	// and W the other). It is a bound for programs that follow costs, else exact for Micro ≥ 2·Ranks.
+	// Live is the most activations that a rank holds, in half activations of one stage and chunk (F holds
+	// two, I gives one back and W the other). It is a bound for programs that follow costs, else exact for
+	// Micro ≥ 2·Ranks.
 	Live      func(s Shape, rank int) int
 	LiveBound bool
 }
@@ -97,7 +103,8 @@ func Build(name string, shape Shape) (*plan.Program, error) {
 		err = p.Check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("schedule %q for %d ranks, %d microbatches, %d stages a rank: %w", name, shape.Ranks, shape.Micro, shape.Loops, err)
+		return nil, fmt.Errorf("schedule %q for %d ranks, %d microbatches, %d stages a rank: %w", name,
+			shape.Ranks, shape.Micro, shape.Loops, err)
 	}
 	return p, nil
 }
@@ -115,9 +122,11 @@ func (s Schedule) complete(x Shape) (Shape, error) {
 	}
 	switch {
 	case x.Ranks < 1 || x.Micro < 1 || x.Ranks > ranksMax || x.Loops < 1:
-		return x, fmt.Errorf("%d ranks with %d stages each and %d microbatches: want 1 to %d ranks and at least 1 of the others", x.Ranks, x.Loops, x.Micro, ranksMax)
+		return x, fmt.Errorf("%d ranks with %d stages each and %d microbatches: want 1 to %d ranks and "+
+			"at least 1 of the others", x.Ranks, x.Loops, x.Micro, ranksMax)
 	case x.Ranks*x.Loops >= 1<<15 || int64(x.Ranks)*int64(x.Loops)*int64(x.Micro) > actionsMax:
-		return x, fmt.Errorf("%d ranks with %d stages each and %d microbatches are too many actions", x.Ranks, x.Loops, x.Micro)
+		return x, fmt.Errorf("%d ranks with %d stages each and %d microbatches are too many actions",
+			x.Ranks, x.Loops, x.Micro)
 	case s.Loops > 0 && x.Loops != s.Loops:
 		return x, fmt.Errorf("wants %d stages a rank, not %d; set plan.virtual_stages", s.Loops, x.Loops)
 	case x.Memory < 0 || math.IsNaN(x.Memory):

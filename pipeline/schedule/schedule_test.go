@@ -52,8 +52,8 @@ func equal(s Shape, u Unit) plan.Costs {
 	return c
 }
 
-// TestClaims holds every schedule of the registry to its claims on step time and memory over a grid of shapes, and its program
-// to completeness and freedom of deadlock (Build checks).
+// TestClaims holds every schedule of the registry to its claims on step time and memory over a grid of
+// shapes, and its program to completeness and freedom of deadlock (Build checks).
 func TestClaims(t *testing.T) {
 	for _, name := range Names() {
 		s, err := Get(name)
@@ -125,17 +125,20 @@ func TestZeroBubbleTables(t *testing.T) {
 			require.NoError(t, err)
 			got, err := p.Evaluate(c)
 			require.NoError(t, err)
-			require.InDelta(t, want, got.BubbleLongest(), 1e-4, "%s of %d ranks and %d microbatches", name, row.p, row.m)
+			require.InDelta(t, want, got.BubbleLongest(), 1e-4, "%s of %d ranks and %d microbatches", name,
+				row.p, row.m)
 		}
 	}
 }
 
-// TestDualPipeVGolden compares with the hash of torch.distributed.pipelining's table (dualpipev_4rank_10mb.csv).
+// TestDualPipeVGolden compares with the hash of torch.distributed.pipelining's table
+// (dualpipev_4rank_10mb.csv).
 func TestDualPipeVGolden(t *testing.T) {
 	p, err := Build("dualpipev", Shape{Ranks: 4, Micro: 10})
 	require.NoError(t, err)
 	h := sha256.Sum256([]byte(p.String()))
-	require.Equal(t, "16ce4a29936e4c5ad774098add32489b4937942e3f5ab0108f17d2826b184529", hex.EncodeToString(h[:]))
+	require.Equal(t, "16ce4a29936e4c5ad774098add32489b4937942e3f5ab0108f17d2826b184529",
+		hex.EncodeToString(h[:]))
 }
 
 // TestFalseClaim: a schedule whose claim is false is found out.
@@ -168,7 +171,8 @@ func TestShapes(t *testing.T) {
 		{"1f1b", Shape{Ranks: 0, Micro: 8}, "0 ranks"},
 		{"1f1b", Shape{Ranks: 2, Micro: 2, Split: []int{1, 2}}, "2 chunks of microbatch 1"},
 		{"seq1f1b", Shape{Ranks: 2, Micro: 2, Split: []int{1, 2}}, "slices of different numbers"},
-		{"zb-2p", Shape{Ranks: 2, Micro: 2, Costs: &plan.Costs{F: []float64{1, math.NaN()}}}, "stage 1 takes NaN"},
+		{"zb-2p", Shape{Ranks: 2, Micro: 2, Costs: &plan.Costs{F: []float64{1, math.NaN()}}},
+			"stage 1 takes NaN"},
 		{"zb-2p", Shape{Ranks: 4, Micro: 8, Memory: 0.5}, "holds no microbatch"},
 		{"nonesuch", Shape{}, "unknown, have"},
 		{"1f1b", Shape{Ranks: 1 << 12, Micro: 1 << 30}, "too many actions"},
@@ -197,7 +201,8 @@ func TestRagged(t *testing.T) {
 // TestClosedForms checks the claims of schedules with exact makespans over every pipeline of up to 32 ranks.
 func TestClosedForms(t *testing.T) {
 	u := Unit{12, 12, 12}
-	for _, name := range []string{"gpipe", "1f1b", "interleaved", "breadth-first", "seq1f1b", "zb-h1", "zb-h2", "zb-v"} {
+	for _, name := range []string{"gpipe", "1f1b", "interleaved", "breadth-first", "seq1f1b", "zb-h1",
+		"zb-h2", "zb-v"} {
 		s, err := Get(name)
 		require.NoError(t, err)
 		for p := 1; p <= 32; p++ {
@@ -222,8 +227,9 @@ func TestClosedForms(t *testing.T) {
 	}
 }
 
-// TestLowered writes out the messages of every schedule of one chunk a microbatch: each value that crosses ranks is sent and
-// received once, in an order without deadlock even if a send blocks until its receive is reached, or the error names the cycle.
+// TestLowered writes out the messages of every schedule of one chunk a microbatch: each value that crosses
+// ranks is sent and received once, in an order without deadlock even if a send blocks until its receive is
+// reached, or the error names the cycle.
 func TestLowered(t *testing.T) {
 	safe := 0
 	for _, name := range Names() {

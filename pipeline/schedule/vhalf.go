@@ -44,9 +44,10 @@ func powersOfTwo(s Shape, u Unit) bool {
 	return s.Ranks >= 4 && s.Ranks&(s.Ranks-1) == 0 && unitTimes(s, u)
 }
 
-// controllable repeats a building block: the starts of both forwards, then of the backwards of the second and first stage.
-// The block alone bounds what a rank holds; limit is that bound in microbatches.
-// Of the block's order and the one in which a rank may run its other stage's pass when that is ready earlier, the shorter counts.
+// controllable repeats a building block: the starts of both forwards, then of the backwards of the second
+// and first stage. The block alone bounds what a rank holds; limit is that bound in microbatches. Of the
+// block's order and the one in which a rank may run its other stage's pass when that is ready earlier, the
+// shorter counts.
 func controllable(s Shape, limit int, starts func(ranks, rank int) [4]int) (*plan.Program, error) {
 	if s.Memory > 0 {
 		limit = int(s.Memory)
@@ -58,7 +59,8 @@ func controllable(s Shape, limit int, starts func(ranks, rank int) [4]int) (*pla
 		rows := make([][]plan.Action, s.Ranks)
 		for r := range s.Ranks {
 			b, far := starts(s.Ranks, r), 2*s.Ranks-1-r
-			rows[r] = repeat([]slot{{plan.F, r, b[0]}, {plan.F, far, b[1]}, {plan.I, far, b[2]}, {plan.I, r, b[3]}}, s.Micro)
+			rows[r] = repeat([]slot{{plan.F, r, b[0]}, {plan.F, far, b[1]}, {plan.I, far, b[2]},
+				{plan.I, r, b[3]}}, s.Micro)
 		}
 		fillW(p, rows, s.costs(), 4*limit, eager)
 		t, err := p.Evaluate(s.costs())

@@ -41,11 +41,13 @@ func repeat(block []slot, micro int) (out []plan.Action) {
 	return
 }
 
-// fillW completes rows of F and I with W: rows run as soon as possible, and a W goes where it fits before the next pass can
-// begin, or where the rank's limit (in half activations) leaves no room for the next forward. Passes are taken in order of their
-// start, so that a choice never depends on a later one.
+// fillW completes rows of F and I with W: rows run as soon as possible, and a W goes where it fits before
+// the next pass can begin, or where the rank's limit (in half activations) leaves no room for the next
+// forward. Passes are taken in order of their start, so that a choice never depends on a later one.
 func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int, eager bool) {
-	f := &filler{p: p, c: c, limit: limit, eager: eager, end: map[plan.Action]float64{}, clock: make([]float64, len(rows)), held: make([]int, len(rows)), owed: make([][]plan.Action, len(rows)), forwards: make([]int, len(rows))}
+	f := &filler{p: p, c: c, limit: limit, eager: eager, end: map[plan.Action]float64{},
+		clock: make([]float64, len(rows)), held: make([]int, len(rows)),
+		owed: make([][]plan.Action, len(rows)), forwards: make([]int, len(rows))}
 	for r := range rows {
 		f.forwards[r] = 2 * p.Micro
 	}
@@ -62,7 +64,8 @@ func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int, eager
 			break
 		}
 		a := rows[best][which]
-		if len(f.owed[best]) > 0 && (f.clock[best]+c.Of(f.owed[best][0]) <= at || a.Kind == plan.F && f.held[best]+2 > limit) {
+		if len(f.owed[best]) > 0 && (f.clock[best]+c.Of(f.owed[best][0]) <= at || a.Kind == plan.F &&
+			f.held[best]+2 > limit) {
 			f.weight(best)
 			continue
 		}
@@ -76,8 +79,9 @@ func fillW(p *plan.Program, rows [][]plan.Action, c plan.Costs, limit int, eager
 	}
 }
 
-// open yields the passes of a row that may run next: the first, and the first of the rank's other stage: always if the filler is
-// eager, else once the forwards are over, when nothing is gained by waiting for the steady order.
+// open yields the passes of a row that may run next: the first, and the first of the rank's other stage:
+// always if the filler is eager, else once the forwards are over, when nothing is gained by waiting for the
+// steady order.
 func (f *filler) open(row []plan.Action, r int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(row) == 0 || !yield(0) || !f.eager && (row[0].Kind != plan.I || f.forwards[r] > 0) {

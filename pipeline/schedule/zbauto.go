@@ -8,20 +8,26 @@ import (
 )
 
 var _ = register(Schedule{
-	Name: "zb-1p", Paper: "2401.10241", Build: func(s Shape) (*plan.Program, error) { return zbAuto(s, 1) }, Runs: true, Loops: 1,
-	Time: func(s Shape, u Unit) float64 { return float64(s.Micro)*u.Sum() + float64(s.Ranks-1)*(u.F+u.I-u.W) },
-	Of:   Longest, AtMost: true, When: unitTimes,
+	Name: "zb-1p", Paper: "2401.10241", Build: func(s Shape) (*plan.Program, error) { return zbAuto(s, 1) },
+	Runs: true, Loops: 1,
+	Time: func(s Shape, u Unit) float64 {
+		return float64(s.Micro)*u.Sum() +
+			float64(s.Ranks-1)*(u.F+u.I-u.W)
+	},
+	Of: Longest, AtMost: true, When: unitTimes,
 	Live: limitOf(1), LiveBound: true,
 })
 
 var _ = register(Schedule{
-	Name: "zb-2p", Paper: "2401.10241", Build: func(s Shape) (*plan.Program, error) { return zbAuto(s, 2) }, Runs: true, Loops: 1,
+	Name: "zb-2p", Paper: "2401.10241", Build: func(s Shape) (*plan.Program, error) { return zbAuto(s, 2) },
+	Runs: true, Loops: 1,
 	Time: func(s Shape, u Unit) float64 { return float64(s.Micro) * u.Sum() },
 	Of:   Longest, AtMost: true, When: unitTimes,
 	Live: limitOf(2), LiveBound: true,
 })
 
-// limitOf is the memory limit in half activations: the shape's own, or share times what 1F1B holds on its first rank.
+// limitOf is the memory limit in half activations: the shape's own, or share times what 1F1B holds on its
+// first rank.
 func limitOf(share int) func(s Shape, rank int) int {
 	return func(s Shape, rank int) int {
 		if s.Memory > 0 {
@@ -31,8 +37,9 @@ func limitOf(share int) func(s Shape, rank int) int {
 	}
 }
 
-// zbAuto is the automatic schedule of the paper's section 3.1 under a memory limit, by greedy construction under eight
-// combinations of its choices; the one with the shortest longest span wins, the earlier of equals.
+// zbAuto is the automatic schedule of the paper's section 3.1 under a memory limit, by greedy construction
+// under eight combinations of its choices; the one with the shortest longest span wins, the earlier of
+// equals.
 func zbAuto(s Shape, share int) (*plan.Program, error) {
 	limit := limitOf(share)(s, 0)
 	var best *plan.Program
@@ -54,7 +61,8 @@ func zbAuto(s Shape, share int) (*plan.Program, error) {
 	return best, nil
 }
 
-// greedy builds rows and their times together, one microbatch's round of forwards and backwards after the other.
+// greedy builds rows and their times together, one microbatch's round of forwards and backwards after the
+// other.
 type greedy struct {
 	s     Shape
 	p     *plan.Program
@@ -81,7 +89,8 @@ const (
 
 func newGreedy(s Shape, limit int) *greedy {
 	c := s.costs()
-	g := &greedy{s: s, p: chain(s), comm: c.Comm, limit: limit, clock: make([]float64, s.Ranks), held: make([]int, s.Ranks), idle: make([]float64, s.Ranks)}
+	g := &greedy{s: s, p: chain(s), comm: c.Comm, limit: limit, clock: make([]float64, s.Ranks),
+		held: make([]int, s.Ranks), idle: make([]float64, s.Ranks)}
 	for k, kind := range []plan.Kind{plan.F, plan.I, plan.W} {
 		g.n[k] = make([]int, s.Ranks)
 		for r := range s.Ranks {
@@ -154,8 +163,8 @@ func (g *greedy) build() error {
 	return nil
 }
 
-// warm places the forwards before the first backward, as many as memory holds and the way of the first microbatch to the last
-// rank and back takes, each rank more than the next; then that backward.
+// warm places the forwards before the first backward, as many as memory holds and the way of the first
+// microbatch to the last rank and back takes, each rank more than the next; then that backward.
 func (g *greedy) warm() {
 	p := g.s.Ranks
 	for r := range p {
@@ -189,7 +198,8 @@ func (g *greedy) warm() {
 	}
 }
 
-// forwards decides which ranks run a forward in this round: a rank may leave one out only if all before it do.
+// forwards decides which ranks run a forward in this round: a rank may leave one out only if all before it
+// do.
 func (g *greedy) forwards() []bool {
 	run := make([]bool, g.s.Ranks)
 	for r := range run {
@@ -201,8 +211,9 @@ func (g *greedy) forwards() []bool {
 	return run
 }
 
-// skips reports whether rank r, two forwards ahead of the next rank, should leave one out: it would end after the next rank's
-// backward, and waiting for that costs no more idle time than the worst rank has anyway.
+// skips reports whether rank r, two forwards ahead of the next rank, should leave one out: it would end
+// after the next rank's backward, and waiting for that costs no more idle time than the worst rank has
+// anyway.
 func (g *greedy) skips(r int) bool {
 	if !g.keepBack || r+1 == g.s.Ranks || g.n[kF][r] < g.n[kF][r+1]+2 {
 		return false
@@ -226,7 +237,8 @@ func (g *greedy) skips(r int) bool {
 func (g *greedy) forward(r int) error {
 	for g.held[r]+2 > g.limit {
 		if g.n[kW][r] >= g.n[kI][r] {
-			return fmt.Errorf("rank %d cannot hold %d microbatches in %g activations", r, g.n[kF][r]-g.n[kI][r]+1, float64(g.limit)/2)
+			return fmt.Errorf("rank %d cannot hold %d microbatches in %g activations", r,
+				g.n[kF][r]-g.n[kI][r]+1, float64(g.limit)/2)
 		}
 		g.put(kW, r)
 	}
@@ -235,8 +247,8 @@ func (g *greedy) forward(r int) error {
 	return nil
 }
 
-// fill runs the Ws that fit before the input of r's next pass of kind k comes, and one that does not fit where the gap would
-// make the worst rank's idle time worse.
+// fill runs the Ws that fit before the input of r's next pass of kind k comes, and one that does not fit
+// where the gap would make the worst rank's idle time worse.
 func (g *greedy) fill(k, r int) {
 	if k == kF && r == 0 || k == kI && r == g.s.Ranks-1 {
 		return
@@ -245,7 +257,8 @@ func (g *greedy) fill(k, r int) {
 	for g.n[kW][r] < g.n[kI][r] && g.clock[r]+g.cost[kW][r] <= at {
 		g.put(kW, r)
 	}
-	if gap := at - g.clock[r]; g.n[kW][r] < g.n[kI][r] && gap > 0 && (g.fillSmall || gap > g.worst-g.idle[r]) {
+	if gap := at - g.clock[r]; g.n[kW][r] < g.n[kI][r] && gap > 0 &&
+		(g.fillSmall || gap > g.worst-g.idle[r]) {
 		g.put(kW, r)
 	}
 }

@@ -9,8 +9,8 @@ var _ = register(Schedule{
 	Live: func(s Shape, rank int) int { return 4 * s.Ranks }, LiveBound: true,
 })
 
-// zbv is the zero-bubble schedule on a V: both stages of a rank share its memory, so that every rank holds what 1F1B's first
-// rank holds, and the last microbatch's backward ends where its forward began.
+// zbv is the zero-bubble schedule on a V: both stages of a rank share its memory, so that every rank holds
+// what 1F1B's first rank holds, and the last microbatch's backward ends where its forward began.
 func zbv(s Shape) (*plan.Program, error) {
 	p := vPlace(s)
 	for r := range s.Ranks {
@@ -56,7 +56,8 @@ func zbv(s Shape) (*plan.Program, error) {
 	return p, nil
 }
 
-// vRow is a row under construction: passes of both stages are counted off, and one that is not possible is left out.
+// vRow is a row under construction: passes of both stages are counted off, and one that is not possible is
+// left out.
 type vRow struct {
 	near, far, micro int
 	n                [plan.Step][2]int

@@ -1,5 +1,5 @@
-// Package block holds the layers from which families are built, forward only and written for one device: the tape brings
-// parallelism and gradients. Parameter names are Hugging Face's for Llama-like models.
+// Package block holds the layers from which families are built, forward only and written for one device: the
+// tape brings parallelism and gradients. Parameter names are Hugging Face's for Llama-like models.
 package block
 
 import (
@@ -18,7 +18,8 @@ type Shape struct {
 // Dim is a named dimension.
 func (s Shape) Dim(name string) int { return s.Dims[name] }
 
-// Dimensions of pictures: their patches, and their number, where a tower adds a row to each picture or frame of a video.
+// Dimensions of pictures: their patches, and their number, where a tower adds a row to each picture or frame
+// of a video.
 const (
 	Patches = "patches"
 	Frames  = "frames"
@@ -32,7 +33,8 @@ type Lora struct {
 	Dropout float64
 }
 
-// Match reports whether the linear called name gets an adapter: a pattern matches the whole name or its last parts.
+// Match reports whether the linear called name gets an adapter: a pattern matches the whole name or its last
+// parts.
 func (l *Lora) Match(name string) bool {
 	if l == nil {
 		return false
@@ -45,8 +47,8 @@ func (l *Lora) Match(name string) bool {
 	return false
 }
 
-// Match reports whether a pattern with * (any run of characters) matches name, or its last component when the pattern has
-// no dot.
+// Match reports whether a pattern with * (any run of characters) matches name, or its last component when
+// the pattern has no dot.
 func Match(pattern, name string) bool {
 	if glob(pattern, name) {
 		return true
@@ -79,7 +81,8 @@ type Rec struct {
 	Index  int // of the block being recorded
 	// Logits asks for the logits of every row instead of the loss.
 	Logits bool
-	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of it.
+	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of
+	// it.
 	Cached bool
 	Past   int
 	// Balance asks for losses of routers of experts; Routing is what layers have made of them so far.
@@ -90,7 +93,8 @@ type Rec struct {
 // Start begins block i.
 func (r *Rec) Start(i int) { r.Index, r.draws = i, 0 }
 
-// LinearOpts says how a linear is sharded: output features (column parallel) or input features (row parallel), in units.
+// LinearOpts says how a linear is sharded: output features (column parallel) or input features (row
+// parallel), in units.
 type LinearOpts struct {
 	Bias bool
 	Row  bool // shard the input features
@@ -121,8 +125,10 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		drop = 0 // evaluation
 	}
 	d := r.T.Dropout(x, r.keys(drop), drop, r.draw())
-	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row], unit, true)
-	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row], unit, true)
+	a := r.T.Param(name+".lora_A.weight", []int{l.Rank, in}, map[bool]int{true: 1, false: -1}[o.Row],
+		unit, true)
+	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row],
+		unit, true)
 	down := r.T.Linear(d, a, nil)
 	return r.T.Add(y, r.T.Scale(r.T.Linear(down, b, nil), l.Alpha/float64(l.Rank)))
 }

@@ -6,22 +6,24 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// Experts is a mixture of gated MLPs, of which each token goes to a few (arXiv:2101.03961, 2401.06066): the sum of what they make of
-// it, by the router's weights. Experts are shared out over the mesh axis ep, and each of them over etp.
+// Experts is a mixture of gated MLPs, of which each token goes to a few (arXiv:2101.03961, 2401.06066): the
+// sum of what they make of it, by the router's weights. Experts are shared out over the mesh axis ep, and
+// each of them over etp.
 type Experts struct {
 	Hidden, Inter int // Inter is the width of an expert
 	Experts, Each int // how many there are, and how many a token goes to
 	Router        routing.Router
 	Limit         grad.Limit
-	// Bias is the name of numbers that are added to scores for choosing, "" for none; Step is what they move by after each update to
-	// even out the experts' rows, 0 for not at all (arXiv:2408.15664).
+	// Bias is the name of numbers that are added to scores for choosing, "" for none; Step is what they move
+	// by after each update to even out the experts' rows, 0 for not at all (arXiv:2408.15664).
 	Bias string
 	Step float64
-	// Shared is an MLP that all tokens go to, if it has a width; SharedGate is the name of a layer whose sigmoid it is multiplied with,
-	// "" for none.
+	// Shared is an MLP that all tokens go to, if it has a width; SharedGate is the name of a layer whose
+	// sigmoid it is multiplied with, "" for none.
 	Shared                 Gated
 	SharedName, SharedGate string
-	// Jitter is how far from 1 what the router reads is multiplied at random in training, and what the experts read with JitterAll.
+	// Jitter is how far from 1 what the router reads is multiplied at random in training, and what the
+	// experts read with JitterAll.
 	Jitter    float64
 	JitterAll bool
 }
@@ -68,8 +70,9 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	return t.Add(s, out)
 }
 
-// linear is the projection called name of every expert, on its rows of x, with its adapter if it has one: [experts out in], cut along an axis
-// over etp. Adapters are whole there, which a plan with etp is checked for.
+// linear is the projection called name of every expert, on its rows of x, with its adapter if it has one:
+// [experts out in], cut along an axis over etp. Adapters are whole there, which a plan with etp is checked
+// for.
 func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, off *grad.Value) *grad.Value {
 	t := r.T
 	w := func(suffix string, n, k, cut int) *grad.Value {
@@ -82,5 +85,6 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 	}
 	l := r.Lora
 	down := t.GroupedLinear(x, w(".lora_A.weight", l.Rank, in, -1), off)
-	return t.Add(y, t.Scale(t.GroupedLinear(down, w(".lora_B.weight", out, l.Rank, -1), off), l.Alpha/float64(l.Rank)))
+	return t.Add(y, t.Scale(t.GroupedLinear(down, w(".lora_B.weight", out, l.Rank, -1), off),
+		l.Alpha/float64(l.Rank)))
 }

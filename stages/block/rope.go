@@ -19,8 +19,8 @@ type Rope struct {
 	BetaSlow  float64
 	// yarn: the factor on cos and sin, or 0 to compute it from MScale and MScaleAll as transformers does
 	AttnFactor, MScale, MScaleAll float64
-	// Sections are the frequencies that turn with time, height and width (M-RoPE, arXiv:2409.12191 §2.1); nil for text alone.
-	// Interleaved deals them out in turns, as Qwen3-VL does, instead of in runs.
+	// Sections are the frequencies that turn with time, height and width (M-RoPE, arXiv:2409.12191 §2.1);
+	// nil for text alone. Interleaved deals them out in turns, as Qwen3-VL does, instead of in runs.
 	Sections    []int
 	Interleaved bool
 	// Long and Short divide each frequency (longrope, arXiv:2402.13753): Long where Length exceeds Original.
@@ -57,14 +57,16 @@ func (r *Rope) Check() error {
 		sum += n
 	}
 	if len(r.Sections) > 0 && (len(r.Sections) != 3 || sum != r.Dim/2) {
-		return fmt.Errorf("mrope_section %v: want three numbers that add up to head_dim/2 = %d", r.Sections, r.Dim/2)
+		return fmt.Errorf("mrope_section %v: want three numbers that add up to head_dim/2 = %d", r.Sections,
+			r.Dim/2)
 	}
 	switch r.Type {
 	case "", "default", "mrope":
 		return nil
 	case "longrope":
 		if len(r.Long) != r.Dim/2 || len(r.Short) != r.Dim/2 {
-			return fmt.Errorf("rope_scaling: %d long_factor and %d short_factor; want %d of each, a number for each pair of a head that turns", len(r.Long), len(r.Short), r.Dim/2)
+			return fmt.Errorf("rope_scaling: %d long_factor and %d short_factor; want %d of each, a "+
+				"number for each pair of a head that turns", len(r.Long), len(r.Short), r.Dim/2)
 		}
 		return nil
 	case "linear", "dynamic", "llama3", "yarn":
@@ -73,15 +75,18 @@ func (r *Rope) Check() error {
 		}
 		return nil
 	}
-	return fmt.Errorf("rope_scaling.rope_type %q is unknown; have default, linear, dynamic, llama3, yarn, longrope", r.Type)
+	return fmt.Errorf("rope_scaling.rope_type %q is unknown; have default, linear, dynamic, llama3, "+
+		"yarn, longrope", r.Type)
 }
 
-// Inverse gives the Dim/2 inverse frequencies and the factor on cos and sin, in float32 as transformers computes them.
+// Inverse gives the Dim/2 inverse frequencies and the factor on cos and sin, in float32 as transformers
+// computes them.
 func (r *Rope) Inverse() (inv []float32, scale float64) {
 	inv, scale = make([]float32, r.Dim/2), 1
 	theta := r.Theta
 	if r.Type == "dynamic" && r.Length > r.Max {
-		theta *= math.Pow(r.Factor*float64(r.Length)/float64(r.Max)-(r.Factor-1), float64(r.Dim)/float64(r.Dim-2))
+		theta *= math.Pow(r.Factor*float64(r.Length)/float64(r.Max)-(r.Factor-1),
+			float64(r.Dim)/float64(r.Dim-2))
 	}
 	for i := range inv {
 		inv[i] = 1 / float32(math.Pow(theta, float64(float32(2*i)/float32(r.Dim))))
@@ -102,7 +107,8 @@ func (r *Rope) Inverse() (inv []float32, scale float64) {
 	return inv, scale
 }
 
-// long divides the frequencies by the factors for the length trained on, and gives the factor on cos and sin.
+// long divides the frequencies by the factors for the length trained on, and gives the factor on cos and
+// sin.
 func (r *Rope) long(inv []float32) float64 {
 	factors := r.Short
 	if r.Length > r.Original {
@@ -125,7 +131,8 @@ func (r *Rope) long(inv []float32) float64 {
 	return math.Sqrt(1 + math.Log(factor)/math.Log(float64(r.Original)))
 }
 
-// attention is YaRN's factor on cos and sin: 0.1·mscale·ln(factor)+1, over the same with mscale_all_dim when both are set.
+// attention is YaRN's factor on cos and sin: 0.1·mscale·ln(factor)+1, over the same with mscale_all_dim when
+// both are set.
 func (r *Rope) attention() float64 {
 	switch {
 	case r.AttnFactor != 0:

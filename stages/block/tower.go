@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Tower is a vision transformer over packed patches: sequences of different pictures lie one after the other, attention does
-// not cross them. The names of its data begin with "vis.".
+// Tower is a vision transformer over packed patches: sequences of different pictures lie one after the
+// other, attention does not cross them. The names of its data begin with "vis.".
 type Tower struct {
 	Layers, Hidden, Inter, Heads int
 	PatchDim                     int  // numbers of a patch: channels · time · height · width
@@ -21,17 +21,19 @@ type Tower struct {
 	Gated                        bool // SwiGLU instead of one activation
 	Act                          int  // of kernels: the activation of an MLP that is not gated
 	QKVBias                      bool
-	QKNorm                       bool    // RMS norm of queries and keys over the whole width, as in InternViT-6B
-	Theta                        float64 // base of the two-axis rotary embedding, 0 for none
-	Windowed                     func(layer int) bool
-	Ordered                      bool // patches are put in window order first and features back in place last
-	Taps                         int  // rows of the position table that a patch blends, 0 for no table
-	Positions                    int  // rows of the position table
-	Class                        bool // every frame begins with a learned class token
-	Turned                       bool // class tokens turn by a learned angle, as patches do by their place
-	Shuffled                     bool // patches lie row after row, and are put in the order in which they join after the last layer
-	Scale                        bool // a learned vector scales each branch (LayerScale)
-	PreNorm, PostNorm            bool // a norm before the first layer, after the last
+	// RMS norm of queries and keys over the whole width, as in InternViT-6B
+	QKNorm    bool
+	Theta     float64 // base of the two-axis rotary embedding, 0 for none
+	Windowed  func(layer int) bool
+	Ordered   bool // patches are put in window order first and features back in place last
+	Taps      int  // rows of the position table that a patch blends, 0 for no table
+	Positions int  // rows of the position table
+	Class     bool // every frame begins with a learned class token
+	Turned    bool // class tokens turn by a learned angle, as patches do by their place
+	// patches lie row after row, and are put in the order in which they join after the last layer
+	Shuffled          bool
+	Scale             bool // a learned vector scales each branch (LayerScale)
+	PreNorm, PostNorm bool // a norm before the first layer, after the last
 }
 
 // HeadDim is the width of a head.
@@ -59,11 +61,13 @@ func (r *Rec) LayerNorm(name string, x *grad.Value, d int, eps float64) *grad.Va
 	return r.T.LayerNorm(x, w, r.T.Param(name+".bias", []int{d}, -1, 1, false), eps)
 }
 
-// Embed makes rows of the patches: a projection, the order of windows, positions and class tokens. Data: vis.pixels [p k]
-// float32, and as the tower has them vis.order [p], vis.tap.i [p] with vis.blend.i [p] float32, vis.rows [p+f], vis.class [p+f].
+// Embed makes rows of the patches: a projection, the order of windows, positions and class tokens. Data:
+// vis.pixels [p k] float32, and as the tower has them vis.order [p], vis.tap.i [p] with vis.blend.i [p]
+// float32, vis.rows [p+f], vis.class [p+f].
 func (v *Tower) Embed(r *Rec, name string) *grad.Value {
 	t, p := r.T, r.Shape.Dim(Patches)
-	x := r.Linear(name+".patch_embed.proj", t.Cast(t.Data("vis.pixels", tensor.F32, p, v.PatchDim)), v.Hidden, v.PatchDim, LinearOpts{Bias: v.PatchBias, Rep: true})
+	x := r.Linear(name+".patch_embed.proj", t.Cast(t.Data("vis.pixels", tensor.F32, p, v.PatchDim)),
+		v.Hidden, v.PatchDim, LinearOpts{Bias: v.PatchBias, Rep: true})
 	if v.Ordered {
 		x = t.Take(x, t.Data("vis.order", tensor.I32, p))
 	}
@@ -102,7 +106,8 @@ func (v *Tower) positions(r *Rec, name string) *grad.Value {
 // Layer is layer i: x + attention(norm(x)), then + mlp(norm(·)); x [rows hidden].
 func (v *Tower) Layer(r *Rec, name string, i int, x *grad.Value) *grad.Value {
 	name = fmt.Sprintf("%s.blocks.%d", name, i)
-	a := v.attention(r, name+".attn", v.norm(r, name+".norm1", x, v.Hidden), v.Windowed != nil && v.Windowed(i))
+	a := v.attention(r, name+".attn", v.norm(r, name+".norm1", x, v.Hidden), v.Windowed != nil &&
+		v.Windowed(i))
 	x = r.T.Place("residual", r.T.Add(x, v.scaled(r, name+".scale1", a)))
 	h := v.mlp(r, name+".mlp", v.norm(r, name+".norm2", x, v.Hidden))
 	return r.T.Place("residual", r.T.Add(x, v.scaled(r, name+".scale2", h)))
@@ -131,7 +136,8 @@ func (v *Tower) attention(r *Rec, name string, h *grad.Value, window bool) *grad
 		q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
 	}
 	if v.Turned { // their place is 0, 0, which turned nothing
-		angle, mark := t.Param(v.angleName(name), []int{d / 2}, -1, 1, false), t.Data("vis.class", tensor.I32, v.Rows(r.Shape))
+		angle, mark := t.Param(v.angleName(name), []int{d / 2}, -1, 1, false),
+			t.Data("vis.class", tensor.I32, v.Rows(r.Shape))
 		q, k = t.Turn(q, angle, mark), t.Turn(k, angle, mark)
 	}
 	cu := t.Data("vis.cu", tensor.I32, 2)
@@ -148,8 +154,8 @@ func (v *Tower) angleName(name string) string {
 	return tower + ".cls_angle"
 }
 
-// angles records the table of the two-axis rotary embedding once a stage: a quarter of a head's width turns with the row of a
-// patch, a quarter with its column. Data: vis.pos [rows 2].
+// angles records the table of the two-axis rotary embedding once a stage: a quarter of a head's width turns
+// with the row of a patch, a quarter with its column. Data: vis.pos [rows 2].
 func (v *Tower) angles(r *Rec) (cos, sin *grad.Value) {
 	if r.visCos == nil {
 		n := v.HeadDim() / 4
@@ -158,7 +164,8 @@ func (v *Tower) angles(r *Rec) (cos, sin *grad.Value) {
 			f := 1 / float32(math.Pow(v.Theta, float64(float32(2*i)/float32(2*n))))
 			inv[i], inv[n+i], axis[n+i] = f, f, 1
 		}
-		r.visCos, r.visSin = r.T.RopeAxes(r.T.Data("vis.pos", tensor.I32, v.Rows(r.Shape), 2), r.T.Const("vis.inv_freq", inv), r.T.ConstI32("vis.axis", axis), 1)
+		r.visCos, r.visSin = r.T.RopeAxes(r.T.Data("vis.pos", tensor.I32, v.Rows(r.Shape), 2),
+			r.T.Const("vis.inv_freq", inv), r.T.ConstI32("vis.axis", axis), 1)
 	}
 	return r.visCos, r.visSin
 }
@@ -166,14 +173,17 @@ func (v *Tower) angles(r *Rec) (cos, sin *grad.Value) {
 func (v *Tower) mlp(r *Rec, name string, h *grad.Value) *grad.Value {
 	in, out := LinearOpts{Bias: true}, LinearOpts{Bias: true, Row: true}
 	if v.Gated {
-		g, u := r.Linear(name+".gate_proj", h, v.Inter, v.Hidden, in), r.Linear(name+".up_proj", h, v.Inter, v.Hidden, in)
+		g, u := r.Linear(name+".gate_proj", h, v.Inter, v.Hidden, in),
+			r.Linear(name+".up_proj", h, v.Inter, v.Hidden, in)
 		return r.Linear(name+".down_proj", r.T.SwiGLU(g, u), v.Hidden, v.Inter, out)
 	}
-	return r.Linear(name+".fc2", r.T.Act(r.Linear(name+".fc1", h, v.Inter, v.Hidden, in), v.Act), v.Hidden, v.Inter, out)
+	return r.Linear(name+".fc2", r.T.Act(r.Linear(name+".fc1", h, v.Inter, v.Hidden, in), v.Act), v.Hidden,
+		v.Inter, out)
 }
 
-// Last is what follows the layers: the norm of towers that have one, and patches alone, without class tokens, in the order in
-// which neighbours join. Data: vis.patches [p] for towers with class tokens or of patches row after row.
+// Last is what follows the layers: the norm of towers that have one, and patches alone, without class
+// tokens, in the order in which neighbours join. Data: vis.patches [p] for towers with class tokens or of
+// patches row after row.
 func (v *Tower) Last(r *Rec, name string, x *grad.Value) *grad.Value {
 	if v.PostNorm {
 		x = v.norm(r, name+".post_norm", x, v.Hidden)
@@ -184,8 +194,8 @@ func (v *Tower) Last(r *Rec, name string, x *grad.Value) *grad.Value {
 	return r.T.Place("residual", x)
 }
 
-// Merger joins neighbouring patches to one feature of the decoder's width: a norm, two linear layers and an activation
-// between them.
+// Merger joins neighbouring patches to one feature of the decoder's width: a norm, two linear layers and an
+// activation between them.
 type Merger struct {
 	Tower *Tower
 	Out   int
@@ -197,8 +207,8 @@ type Merger struct {
 	Act   int
 }
 
-// Forward gives features [p/join out] of rows x [p hidden], put in order of pictures where the tower worked in window order.
-// Data: vis.restore [p/join].
+// Forward gives features [p/join out] of rows x [p hidden], put in order of pictures where the tower worked
+// in window order. Data: vis.restore [p/join].
 func (m *Merger) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
 	d, wide := m.Tower.Hidden, m.Tower.Hidden*m.Tower.Join
 	if m.After {

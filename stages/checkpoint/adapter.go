@@ -16,8 +16,8 @@ const (
 	configBytesMax    = 1 << 20
 )
 
-// AdapterPrefix begins every tensor name in a PEFT file: the model is wrapped twice. What follows is the name of the
-// module in the model, then .lora_A.weight [r, in] or .lora_B.weight [out, r].
+// AdapterPrefix begins every tensor name in a PEFT file: the model is wrapped twice. What follows is the
+// name of the module in the model, then .lora_A.weight [r, in] or .lora_B.weight [out, r].
 const AdapterPrefix = "base_model.model."
 
 // Targets is PEFT's target_modules: names of modules, or one regular expression.
@@ -43,8 +43,8 @@ func (t Targets) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.Names)
 }
 
-// AdapterConfig is the part of adapter_config.json that says how a LoRA adapter computes:
-// y = W x + alpha/r · B A x. Paper: arXiv:2106.09685. Keys that it does not list are kept in Rest and written back.
+// AdapterConfig is the part of adapter_config.json that says how a LoRA adapter computes: y = W x + alpha/r
+// · B A x. Paper: arXiv:2106.09685. Keys that it does not list are kept in Rest and written back.
 type AdapterConfig struct {
 	BaseModel string  `json:"base_model_name_or_path"`
 	R         int     `json:"r"`
@@ -52,24 +52,27 @@ type AdapterConfig struct {
 	Dropout   float64 `json:"lora_dropout"`
 	Targets   Targets `json:"target_modules"`
 	RSLoRA    bool    `json:"use_rslora"` // scales by alpha/√r instead, arXiv:2312.03732
-	// Ranks and Alphas are those of modules, by a regular expression on the name, that differ from R and Alpha. They are written only: a file
-	// that has some is refused.
+	// Ranks and Alphas are those of modules, by a regular expression on the name, that differ from R and
+	// Alpha. They are written only: a file that has some is refused.
 	Ranks  map[string]int     `json:"-"`
 	Alphas map[string]float64 `json:"-"`
 
 	Rest map[string]json.RawMessage `json:"-"`
 }
 
-// adapterUnsupported are keys whose presence changes the arithmetic in ways LoRA as above does not have, and the values
-// that switch them off.
+// adapterUnsupported are keys whose presence changes the arithmetic in ways LoRA as above does not have, and
+// the values that switch them off.
 var adapterUnsupported = map[string][]string{
-	"use_dora": {"false", "null"}, "alora_invocation_tokens": {"null"}, "modules_to_save": {"null", "[]"}, "bias": {`"none"`, "null"}, "fan_in_fan_out": {"false", "null"},
-	"rank_pattern": {"{}", "null"}, "alpha_pattern": {"{}", "null"}, "target_parameters": {"null", "[]"}, "trainable_token_indices": {"null"},
-	"layer_replication": {"null"}, "lora_bias": {"false", "null"}, "use_qalora": {"false", "null"}, "use_bdlora": {"false", "null"},
+	"use_dora": {"false", "null"}, "alora_invocation_tokens": {"null"}, "modules_to_save": {"null", "[]"},
+	"bias": {`"none"`, "null"}, "fan_in_fan_out": {"false", "null"},
+	"rank_pattern": {"{}", "null"}, "alpha_pattern": {"{}", "null"}, "target_parameters": {"null", "[]"},
+	"trainable_token_indices": {"null"},
+	"layer_replication":       {"null"}, "lora_bias": {"false", "null"}, "use_qalora": {"false", "null"},
+	"use_bdlora": {"false", "null"},
 }
 
-// ReadAdapterConfig reads adapter_config.json of a PEFT directory. Variants of LoRA that would compute something else
-// are an error, not ignored.
+// ReadAdapterConfig reads adapter_config.json of a PEFT directory. Variants of LoRA that would compute
+// something else are an error, not ignored.
 func ReadAdapterConfig(dir string) (AdapterConfig, error) {
 	path := filepath.Join(dir, adapterConfigName)
 	root, err := os.OpenRoot(dir)
@@ -102,7 +105,8 @@ func parseAdapterConfig(text []byte) (AdapterConfig, error) {
 	for _, key := range sortedKeys(adapterUnsupported) {
 		var value bytes.Buffer
 		if raw, ok := c.Rest[key]; ok {
-			if err := json.Compact(&value, raw); err != nil || !slices.Contains(adapterUnsupported[key], value.String()) {
+			if err := json.Compact(&value, raw); err != nil ||
+				!slices.Contains(adapterUnsupported[key], value.String()) {
 				return c, fmt.Errorf("%s: %s is not supported", key, value.String())
 			}
 		}
@@ -110,7 +114,8 @@ func parseAdapterConfig(text []byte) (AdapterConfig, error) {
 	if c.R < 1 {
 		return c, fmt.Errorf("r: %d, want at least 1", c.R)
 	}
-	for _, key := range []string{"base_model_name_or_path", "r", "lora_alpha", "lora_dropout", "target_modules", "use_rslora"} {
+	for _, key := range []string{"base_model_name_or_path", "r", "lora_alpha", "lora_dropout",
+		"target_modules", "use_rslora"} {
 		delete(c.Rest, key)
 	}
 	return c, nil
@@ -119,12 +124,13 @@ func parseAdapterConfig(text []byte) (AdapterConfig, error) {
 // OpenAdapter opens the tensors of a PEFT directory.
 func OpenAdapter(dir string) (*File, error) { return OpenFile(filepath.Join(dir, adapterName)) }
 
-// NewAdapterWriter begins a PEFT directory: adapter_config.json is written at once, adapter_model.safetensors, whose
-// tensors must have PEFT's names, appears on Commit.
+// NewAdapterWriter begins a PEFT directory: adapter_config.json is written at once,
+// adapter_model.safetensors, whose tensors must have PEFT's names, appears on Commit.
 func NewAdapterWriter(dir string, c AdapterConfig, tensors []Info) (Sink, error) {
 	for _, t := range tensors {
 		if len(t.Name) <= len(AdapterPrefix) || t.Name[:len(AdapterPrefix)] != AdapterPrefix {
-			return nil, fmt.Errorf("%s: tensor %s: PEFT's names begin with %s", dir, quoteOdd(t.Name), AdapterPrefix)
+			return nil, fmt.Errorf("%s: tensor %s: PEFT's names begin with %s", dir, quoteOdd(t.Name),
+				AdapterPrefix)
 		}
 	}
 	text, err := c.encode()
@@ -146,7 +152,8 @@ func NewAdapterWriter(dir string, c AdapterConfig, tensors []Info) (Sink, error)
 
 // encode writes the keys PEFT needs and those kept in Rest, sorted.
 func (c AdapterConfig) encode() ([]byte, error) {
-	all := map[string]any{"peft_type": "LORA", "task_type": "CAUSAL_LM", "bias": "none", "fan_in_fan_out": false, "inference_mode": true}
+	all := map[string]any{"peft_type": "LORA", "task_type": "CAUSAL_LM", "bias": "none",
+		"fan_in_fan_out": false, "inference_mode": true}
 	for key, v := range c.Rest {
 		all[key] = v
 	}

@@ -27,7 +27,7 @@ func boxShape(box [][2]int) []int {
 	return shape
 }
 
-// checkBox says why box is no part of shape.
+// checkBox says why box is not part of shape.
 func checkBox(box [][2]int, shape []int) error {
 	if len(box) != len(shape) {
 		return fmt.Errorf("%d ranges for a tensor with %d axes", len(box), len(shape))
@@ -40,8 +40,8 @@ func checkBox(box [][2]int, shape []int) error {
 	return nil
 }
 
-// boxBytes checks box and dtype against shape and returns the box's bytes. Types narrower than a byte can only be
-// taken whole.
+// boxBytes checks box and dtype against shape and returns the box's bytes. Types narrower than a byte can
+// only be taken whole.
 func boxBytes(d DType, shape []int, box [][2]int) (int64, error) {
 	if err := checkBox(box, shape); err != nil {
 		return 0, err
@@ -67,8 +67,8 @@ func intersect(a, b [][2]int) ([][2]int, bool) {
 // run is n elements that are contiguous at element src of the one tensor and at element dst of the other.
 type run struct{ src, dst, n int64 }
 
-// runs calls f for every run of the box common, which lies inside both srcBox and dstBox, each of which is stored
-// row-major by itself. It stops at the first error.
+// runs calls f for every run of the box common, which lies inside both srcBox and dstBox, each of which is
+// stored row-major by itself. It stops at the first error.
 func runs(common, srcBox, dstBox [][2]int, f func(run) error) error {
 	axes := len(common)
 	// Axes at the end that common fills in both tensors join into one run.

@@ -93,7 +93,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// quoteOdd quotes a name that would not print as itself, so that a hostile file cannot write to the terminal.
+// quoteOdd quotes a name that would not print as itself, so that a hostile file cannot write to the
+// terminal.
 func quoteOdd(name string) string {
 	const shown = 200
 	if len(name) > shown {
@@ -105,8 +106,9 @@ func quoteOdd(name string) string {
 	return name
 }
 
-// Match compares the tensors a model wants with those a source has and reports every difference at once, each
-// as an *Error of kind Missing, Extra or Misshapen. A dtype of "" in want accepts any. path names the source.
+// Match compares the tensors a model wants with those a source has and reports every difference at once,
+// each as an *Error of kind Missing, Extra or Misshapen. A dtype of "" in want accepts any. path names the
+// source.
 func Match(path string, want, have []Info) error {
 	var errs []error
 	at := map[string]Info{}
@@ -119,16 +121,20 @@ func Match(path string, want, have []Info) error {
 		h, ok := at[w.Name]
 		switch {
 		case !ok:
-			errs = append(errs, &Error{File: path, Tensor: w.Name, Fault: Missing, Why: fmt.Sprintf("the model needs it, with shape %v", w.Shape)})
+			errs = append(errs, &Error{File: path, Tensor: w.Name, Fault: Missing,
+				Why: fmt.Sprintf("the model needs it, with shape %v", w.Shape)})
 		case !slices.Equal(w.Shape, h.Shape):
-			errs = append(errs, &Error{File: join(path, h.File), Tensor: w.Name, Fault: Misshapen, Why: fmt.Sprintf("shape %v, the model needs %v", h.Shape, w.Shape)})
+			errs = append(errs, &Error{File: join(path, h.File), Tensor: w.Name, Fault: Misshapen,
+				Why: fmt.Sprintf("shape %v, the model needs %v", h.Shape, w.Shape)})
 		case w.DType != "" && w.DType != h.DType:
-			errs = append(errs, &Error{File: join(path, h.File), Tensor: w.Name, Fault: Misshapen, Why: fmt.Sprintf("dtype %s, want %s", h.DType, w.DType)})
+			errs = append(errs, &Error{File: join(path, h.File), Tensor: w.Name, Fault: Misshapen,
+				Why: fmt.Sprintf("dtype %s, want %s", h.DType, w.DType)})
 		}
 	}
 	for _, h := range have {
 		if !wanted[h.Name] {
-			errs = append(errs, &Error{File: join(path, h.File), Tensor: h.Name, Fault: Extra, Why: "the model has no such parameter"})
+			errs = append(errs, &Error{File: join(path, h.File), Tensor: h.Name, Fault: Extra,
+				Why: "the model has no such parameter"})
 		}
 	}
 	return errors.Join(errs...)

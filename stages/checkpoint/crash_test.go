@@ -29,12 +29,12 @@ type quickFile struct{ WFile }
 
 func (quickFile) Sync() error { return nil }
 
-// faultFS wraps OS. At operation number at (writes, syncs, renames and all others count) it fails with no space left,
-// having written half of what it was given. Dead, it fails at every later operation too, like a killed process;
-// otherwise only at that one, like a full disk that is emptied.
+// faultFS wraps OS. At operation number at (writes, syncs, renames and all others count) it fails with no
+// space left, having written half of what it was given. Dead, it fails at every later operation too, like a
+// killed process; otherwise only at that one, like a full disk that is emptied.
 //
-// It also remembers what was not yet made durable. crash then undoes that, as a loss of power may: file contents
-// without a Sync are cut to a half, entries of directories without a SyncDir are undone.
+// It also remembers what was not yet made durable. crash then undoes that, as a loss of power may: file
+// contents without a Sync are cut to a half, entries of directories without a SyncDir are undone.
 type faultFS struct {
 	at   int
 	dead bool
@@ -44,7 +44,8 @@ type faultFS struct {
 	undo     []entryChange         // of directory entries, in order
 }
 
-// entryChange is a directory entry that was made (from is "") or moved from elsewhere, over old unless that is nil.
+// entryChange is a directory entry that was made (from is "") or moved from elsewhere, over old unless that
+// is nil.
 type entryChange struct {
 	path, from string
 	old        []byte
@@ -100,7 +101,8 @@ func (fs *faultFS) Create(path string) (WFile, error) {
 	return file, nil
 }
 
-// Rename keeps a copy of the file it replaces, to be able to undo it. What lies in a moved directory moves along.
+// Rename keeps a copy of the file it replaces, to be able to undo it. What lies in a moved directory moves
+// along.
 func (fs *faultFS) Rename(from, to string) error {
 	if err := fs.step(); err != nil {
 		return err
@@ -144,8 +146,8 @@ func (fs *faultFS) SyncDir(path string) error {
 	return quick.SyncDir(path)
 }
 
-// crash undoes what was not durable, the last change first. With keepLast the last change stays: a file system may make
-// a later change durable before an earlier one.
+// crash undoes what was not durable, the last change first. With keepLast the last change stays: a file
+// system may make a later change durable before an earlier one.
 func (fs *faultFS) crash(t *testing.T, keepLast bool) {
 	for path, f := range fs.unsynced {
 		if info, err := os.Stat(path); err == nil && !f.synced {
@@ -209,8 +211,10 @@ func saveStep(fs FS, root string, step int64) error {
 	}
 	var shards []Shard
 	for rank := range 2 {
-		p := Piece{Name: "w", Kind: Param, DType: F32, Shape: []int{4, 3}, Box: [][2]int{{rank * 2, rank*2 + 2}, {0, 3}}}
-		shard, err := s.WriteShard(fmt.Sprintf("rank-%05d.safetensors", rank), []Piece{p}, func(int) ([]byte, error) { return stepBytes(step, 24), nil })
+		p := Piece{Name: "w", Kind: Param, DType: F32, Shape: []int{4, 3},
+			Box: [][2]int{{rank * 2, rank*2 + 2}, {0, 3}}}
+		shard, err := s.WriteShard(fmt.Sprintf("rank-%05d.safetensors", rank), []Piece{p},
+			func(int) ([]byte, error) { return stepBytes(step, 24), nil })
 		if err != nil {
 			return errors.Join(err, s.Abort())
 		}
@@ -248,9 +252,9 @@ func requireWhole(t *testing.T, root string, step int64, note string) {
 	require.Equal(t, step*100, data["position"], note)
 }
 
-// TestSaveFailsAtEveryOperation saves step 1, then step 2 over a file system that fails at its n-th operation, for every n:
-// a full disk, a killed process, and a loss of power. Step 1 stays whole, or step 2 is; a save that said it was
-// durable is; and the next save succeeds and cleans up.
+// TestSaveFailsAtEveryOperation saves step 1, then step 2 over a file system that fails at its n-th
+// operation, for every n: a full disk, a killed process, and a loss of power. Step 1 stays whole, or step 2
+// is; a save that said it was durable is; and the next save succeeds and cleans up.
 func TestSaveFailsAtEveryOperation(t *testing.T) {
 	for _, mode := range []struct {
 		name              string
@@ -311,7 +315,8 @@ func TestDurableSurvivesPowerLoss(t *testing.T) {
 	}
 }
 
-// TestExportFailsAtEveryOperation holds that an export over a failing disk leaves no shard that looks whole but is not.
+// TestExportFailsAtEveryOperation holds that an export over a failing disk leaves no shard that looks whole
+// but is not.
 func TestExportFailsAtEveryOperation(t *testing.T) {
 	src, err := OpenDir("testdata/sharded")
 	require.NoError(t, err)

@@ -83,7 +83,8 @@ func TestDequantizedRefused(t *testing.T) {
 		why   string
 	}{
 		{fp8,
-			"a.weight_scale_inv: misshapen: F32 [2 2], want F32 with a number for each block of 128×128 of [200 300]"},
+			"a.weight_scale_inv: misshapen: F32 [2 2], want F32 with a number for each block of 128×128 " +
+				"of [200 300]"},
 		{int4(), "b.weight_scale: misshapen"},
 		{int4(Info{Name: "b.weight_scale", DType: BF16, Shape: []int{4, 5}}),
 			"want a floating-point number for each group of columns of [4 64]"},

@@ -29,8 +29,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %d elements differ, by at most %g", d.Name, d.Count, d.Max)
 }
 
-// Diff compares two sources tensor by tensor, to the bit, and returns the differences sorted by name. It holds only
-// a few rows of each at a time.
+// Diff compares two sources tensor by tensor, to the bit, and returns the differences sorted by name. It
+// holds only a few rows of each at a time.
 func Diff(a, b Source) ([]Difference, error) {
 	inB := map[string]Info{}
 	for _, t := range b.Tensors() {

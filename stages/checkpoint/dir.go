@@ -19,7 +19,8 @@ const (
 
 const indexBytesMax = 64 << 20
 
-// shardName matches the files an index accounts for; others (an adapter, a vendor's own file) are not its business.
+// shardName matches the files an index accounts for; others (an adapter, a vendor's own file) are not its
+// business.
 var shardName = regexp.MustCompile(`^model(-\d{5}-of-\d{5})?\.safetensors$`)
 
 var _ = register(Format{
@@ -33,8 +34,10 @@ var _ = register(Format{
 		}
 		return false
 	},
-	Open:   func(dir string) (Source, error) { return OpenDir(dir) },
-	Create: func(dir string, tensors []Info) (Sink, error) { return NewWriter(dir, tensors, exportShardBytes) },
+	Open: func(dir string) (Source, error) { return OpenDir(dir) },
+	Create: func(dir string, tensors []Info) (Sink, error) {
+		return NewWriter(dir, tensors, exportShardBytes)
+	},
 })
 
 // exportShardBytes is the size of shards that transformers writes by default.
@@ -47,8 +50,8 @@ type Dir struct {
 	tensors map[string]Info
 }
 
-// OpenDir opens every shard and checks that index and shards agree: no tensor or shard is missing, in two places, or
-// unaccounted for. Only headers are read.
+// OpenDir opens every shard and checks that index and shards agree: no tensor or shard is missing, in two
+// places, or unaccounted for. Only headers are read.
 func OpenDir(dir string) (*Dir, error) {
 	root := published(dir)
 	if _, err := os.Stat(dir); err != nil {
@@ -127,7 +130,8 @@ func readSmall(root folder, name string, limit int64) ([]byte, error) {
 func (d *Dir) openSingle(root folder) error {
 	f, err := openIn(root, singleName)
 	if errors.Is(err, os.ErrNotExist) {
-		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", singleName, indexName),
+		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", singleName,
+			indexName),
 			Try: "convert other formats with: lfactor ckpt convert"}
 	}
 	if err != nil {
@@ -142,7 +146,8 @@ func (d *Dir) openShards(root folder, index map[string]string) error {
 	for _, tensor := range sortedKeys(index) {
 		file := index[tensor]
 		if !filepath.IsLocal(file) || file != filepath.Base(file) {
-			return &Error{File: filepath.Join(d.path, indexName), Tensor: tensor, Fault: Unsafe, Why: fmt.Sprintf("file name %q leaves the directory", file)}
+			return &Error{File: filepath.Join(d.path, indexName), Tensor: tensor, Fault: Unsafe,
+				Why: fmt.Sprintf("file name %q leaves the directory", file)}
 		}
 		byFile[file] = append(byFile[file], tensor)
 	}
@@ -159,7 +164,9 @@ func (d *Dir) openShard(root folder, file string, tensors []string, index map[st
 	slices.Sort(tensors)
 	f, err := openIn(root, file)
 	if errors.Is(err, os.ErrNotExist) {
-		return &Error{File: filepath.Join(d.path, file), Fault: Missing, Why: fmt.Sprintf("the index places %d tensors in it, %s first", len(tensors), quoteOdd(tensors[0]))}
+		return &Error{File: filepath.Join(d.path, file), Fault: Missing,
+			Why: fmt.Sprintf("the index places %d tensors in it, %s first", len(tensors),
+				quoteOdd(tensors[0]))}
 	}
 	if err != nil {
 		return err
@@ -169,20 +176,23 @@ func (d *Dir) openShard(root folder, file string, tensors []string, index map[st
 	for _, name := range tensors {
 		t, ok := f.tensors[name]
 		if !ok {
-			errs = append(errs, &Error{File: f.path, Tensor: name, Fault: Missing, Why: "the index places it here"})
+			errs = append(errs, &Error{File: f.path, Tensor: name, Fault: Missing,
+				Why: "the index places it here"})
 			continue
 		}
 		d.tensors[name] = t
 	}
 	for _, t := range f.Tensors() {
 		if index[t.Name] != file {
-			errs = append(errs, &Error{File: f.path, Tensor: t.Name, Fault: Extra, Why: "the index does not place it here"})
+			errs = append(errs, &Error{File: f.path, Tensor: t.Name, Fault: Extra,
+				Why: "the index does not place it here"})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// refuseStrangers reports shards in the directory that are not among known: they belong to another checkpoint.
+// refuseStrangers reports shards in the directory that are not among known: they belong to another
+// checkpoint.
 func (d *Dir) refuseStrangers(known map[string][]string) error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -191,7 +201,8 @@ func (d *Dir) refuseStrangers(known map[string][]string) error {
 	var errs []error
 	for _, e := range entries {
 		if _, ok := known[e.Name()]; !ok && shardName.MatchString(e.Name()) {
-			errs = append(errs, &Error{File: filepath.Join(d.path, e.Name()), Fault: Extra, Why: "no index names this shard", Try: "remove it, or restore its index"})
+			errs = append(errs, &Error{File: filepath.Join(d.path, e.Name()), Fault: Extra,
+				Why: "no index names this shard", Try: "remove it, or restore its index"})
 		}
 	}
 	return errors.Join(errs...)

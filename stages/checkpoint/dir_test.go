@@ -24,6 +24,7 @@ func edit(t *testing.T, path, old, new string) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), old, new)), 0o644))
 }
 
+//lfvet:long a table of cases
 func TestOpenDirNamesTheFault(t *testing.T) {
 	const first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 	for name, c := range map[string]struct {
@@ -31,33 +32,50 @@ func TestOpenDirNamesTheFault(t *testing.T) {
 		fault  Fault
 		want   []string
 	}{
-		"missing shard": {func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, second))) },
+		"missing shard": {func(t *testing.T, dir string) {
+			require.NoError(t,
+				os.Remove(filepath.Join(dir, second)))
+		},
 			Missing, []string{second + ": missing: the index places 2 tensors in it, layer.2.weight first"}},
 		"extra shard": {func(t *testing.T, dir string) {
-			require.NoError(t, os.Link(filepath.Join(dir, first), filepath.Join(dir, "model-00003-of-00003.safetensors")))
+			require.NoError(t, os.Link(filepath.Join(dir, first),
+				filepath.Join(dir, "model-00003-of-00003.safetensors")))
 		}, Extra, []string{"model-00003-of-00003.safetensors: extra: no index names this shard"}},
 		"tensor not in its shard": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, indexName), `"layer.3.weight"`, `"layer.4.weight"`)
-		}, Missing, []string{second + ": tensor layer.4.weight: missing", second + ": tensor layer.3.weight: extra"}},
+		}, Missing, []string{second + ": tensor layer.4.weight: missing", second +
+			": tensor layer.3.weight: extra"}},
 		"tensor in another shard": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, indexName), `"layer.3.weight": "`+second, `"layer.3.weight": "`+first)
-		}, Missing, []string{first + ": tensor layer.3.weight: missing", second + ": tensor layer.3.weight: extra"}},
-		"name that leaves": {func(t *testing.T, dir string) { edit(t, filepath.Join(dir, indexName), second, "../"+second) },
-			Unsafe, []string{`index.json: tensor layer.2.weight: unsafe: file name "../` + second, "leaves the directory"}},
-		"absolute name": {func(t *testing.T, dir string) { edit(t, filepath.Join(dir, indexName), second, "/etc/passwd") },
+		}, Missing, []string{first + ": tensor layer.3.weight: missing", second +
+			": tensor layer.3.weight: extra"}},
+		"name that leaves": {func(t *testing.T, dir string) {
+			edit(t, filepath.Join(dir, indexName), second,
+				"../"+second)
+		},
+			Unsafe, []string{`index.json: tensor layer.2.weight: unsafe: file name "../` + second,
+				"leaves the directory"}},
+		"absolute name": {func(t *testing.T, dir string) {
+			edit(t, filepath.Join(dir, indexName), second,
+				"/etc/passwd")
+		},
 			Unsafe, []string{`file name "/etc/passwd" leaves`}},
 		"link to a pipe": {func(t *testing.T, dir string) {
 			outside := filepath.Join(t.TempDir(), "pipe")
 			require.NoError(t, os.Remove(filepath.Join(dir, second)))
 			require.NoError(t, syscall.Mkfifo(outside, 0o644))
 			require.NoError(t, os.Symlink(outside, filepath.Join(dir, second)))
-		}, Unsafe, []string{second + ": unsafe: is no regular file"}},
+		}, Unsafe, []string{second + ": unsafe: is not a regular file"}},
 		"pipe": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, second)))
 			require.NoError(t, syscall.Mkfifo(filepath.Join(dir, second), 0o644))
-		}, Unsafe, []string{second + ": unsafe: is no regular file"}},
-		"truncated shard": {func(t *testing.T, dir string) { require.NoError(t, os.Truncate(filepath.Join(dir, second), 380)) },
-			Truncated, []string{second + ": tensor layer.3.weight: truncated: ends at byte 256 of the data, the file has "}},
+		}, Unsafe, []string{second + ": unsafe: is not a regular file"}},
+		"truncated shard": {func(t *testing.T, dir string) {
+			require.NoError(t,
+				os.Truncate(filepath.Join(dir, second), 380))
+		},
+			Truncated, []string{second +
+				": tensor layer.3.weight: truncated: ends at byte 256 of the data, the file has "}},
 		"index twice the same": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, indexName), `"layer.3.weight"`, `"layer.2.weight"`)
 		}, Malformed, []string{"tensor layer.2.weight appears twice"}},
@@ -96,9 +114,12 @@ func TestOpenDirFollowsLinksInside(t *testing.T) {
 }
 
 func TestMatchReportsEverything(t *testing.T) {
-	have := []Info{{Name: "a", DType: F32, Shape: []int{2}, File: "f"}, {Name: "b", DType: F32, Shape: []int{2, 3}, File: "f"},
-		{Name: "x", DType: F32, Shape: []int{1}, File: "f"}, {Name: "t", DType: BF16, Shape: []int{1}, File: "f"}}
-	want := []Info{{Name: "a", Shape: []int{2}}, {Name: "b", Shape: []int{3, 2}}, {Name: "c", Shape: []int{4}}, {Name: "t", DType: F32, Shape: []int{1}}}
+	have := []Info{{Name: "a", DType: F32, Shape: []int{2}, File: "f"},
+		{Name: "b", DType: F32, Shape: []int{2, 3}, File: "f"},
+		{Name: "x", DType: F32, Shape: []int{1}, File: "f"}, {Name: "t", DType: BF16, Shape: []int{1},
+			File: "f"}}
+	want := []Info{{Name: "a", Shape: []int{2}}, {Name: "b", Shape: []int{3, 2}},
+		{Name: "c", Shape: []int{4}}, {Name: "t", DType: F32, Shape: []int{1}}}
 	require.NoError(t, Match("d", have, have))
 	require.EqualError(t, Match("d", want, have), strings.Join([]string{
 		"d/f: tensor b: misshapen: shape [2 3], the model needs [3 2]",
@@ -144,7 +165,8 @@ func TestExportReplacesAnOlderOne(t *testing.T) {
 
 func TestCopySideFiles(t *testing.T) {
 	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "export")
-	for _, name := range []string{"config.json", "tokenizer.json", "qwen.tiktoken", "modeling_x.py", "setup.py", "model.safetensors", "weights.bin", ".git"} {
+	for _, name := range []string{"config.json", "tokenizer.json", "qwen.tiktoken", "modeling_x.py",
+		"setup.py", "model.safetensors", "weights.bin", ".git"} {
 		require.NoError(t, os.WriteFile(filepath.Join(src, name), []byte(name), 0o600))
 	}
 	got, err := CopySideFiles(src, dst)

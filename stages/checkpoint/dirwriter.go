@@ -12,8 +12,8 @@ import (
 // partial marks files of a directory that is still being written.
 const partial = ".partial"
 
-// DirWriter writes a Hugging Face directory. All tensors are known from the start, so each has its place in a
-// file and parts may come in any order from any goroutine: no file is ever held in memory. Files appear
+// DirWriter writes a Hugging Face directory. All tensors are known from the start, so each has its place in
+// a file and parts may come in any order from any goroutine: no file is ever held in memory. Files appear
 // under their names only in Commit, the index last.
 type DirWriter struct {
 	fs      FS
@@ -25,8 +25,8 @@ type DirWriter struct {
 }
 
 // NewWriter begins a directory of the given tensors (Name, DType and Shape count), in files of at most
-// shardBytes of data, 0 meaning one file. A tensor larger than that has a file of its own. The directory is made
-// if needed; Commit replaces the model files in it. Each file carries the note format: pt.
+// shardBytes of data, 0 meaning one file. A tensor larger than that has a file of its own. The directory is
+// made if needed; Commit replaces the model files in it. Each file carries the note format: pt.
 func NewWriter(dir string, tensors []Info, shardBytes int64) (*DirWriter, error) {
 	return newDirWriter(OS, dir, tensors, shardBytes)
 }
@@ -125,7 +125,8 @@ func (w *DirWriter) Commit() error {
 	return w.writeIndex()
 }
 
-// removeOld removes the model files of an earlier export, index first: it accounts for files that are about to change.
+// removeOld removes the model files of an earlier export, index first: it accounts for files that are about
+// to change.
 func (w *DirWriter) removeOld() error {
 	if err := w.fs.RemoveAll(filepath.Join(w.dir, indexName)); err != nil {
 		return err
@@ -149,7 +150,8 @@ func (w *DirWriter) writeIndex() error {
 	for name, s := range w.tensors {
 		files[name] = filepath.Base(s.path)
 	}
-	text, err := json.MarshalIndent(map[string]any{"metadata": map[string]int64{"total_size": w.total}, "weight_map": files}, "", "  ")
+	text, err := json.MarshalIndent(map[string]any{"metadata": map[string]int64{"total_size": w.total},
+		"weight_map": files}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -239,7 +241,8 @@ func (p *placedFile) finish() error {
 	defer p.mu.Unlock()
 	for _, name := range sortedKeys(p.left) {
 		if p.left[name] != 0 {
-			return fmt.Errorf("%s: tensor %s: %d bytes of %d were not written exactly once", p.path, quoteOdd(name), p.left[name], p.places[name].Bytes)
+			return fmt.Errorf("%s: tensor %s: %d bytes of %d were not written exactly once", p.path,
+				quoteOdd(name), p.left[name], p.places[name].Bytes)
 		}
 	}
 	if p.closed {

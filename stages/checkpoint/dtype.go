@@ -41,7 +41,8 @@ var dtypes = []struct {
 	bits int
 }{
 	{Bool, 8}, {F4, 4}, {F6E2M3, 6}, {F6E3M2, 6}, {U8, 8}, {I8, 8}, {F8E5M2, 8}, {F8E4M3, 8}, {F8E8M0, 8},
-	{I16, 16}, {U16, 16}, {F16, 16}, {BF16, 16}, {I32, 32}, {U32, 32}, {F32, 32}, {C64, 64}, {F64, 64}, {I64, 64}, {U64, 64},
+	{I16, 16}, {U16, 16}, {F16, 16}, {BF16, 16}, {I32, 32}, {U32, 32}, {F32, 32}, {C64, 64}, {F64, 64},
+	{I64, 64}, {U64, 64},
 }
 
 // Bits is the width of one element, 0 for a type the specification does not have.
@@ -90,8 +91,8 @@ func ByteSize(d DType, shape []int) (int64, error) {
 	return n / 8, nil
 }
 
-// NonFinite counts the NaNs and the infinities among the elements of data. Integer types have none. len(data)
-// must be a whole number of elements.
+// NonFinite counts the NaNs and the infinities among the elements of data. Integer types have none.
+// len(data) must be a whole number of elements.
 func NonFinite(d DType, data []byte) (nan, inf int) {
 	size, decode := floatDecoder(d)
 	if decode == nil {
@@ -108,19 +109,25 @@ func NonFinite(d DType, data []byte) (nan, inf int) {
 	return nan, inf
 }
 
-// floatDecoder returns the bytes of an element and how to read one; nil for types that are not floats of whole bytes.
+// floatDecoder returns the bytes of an element and how to read one; nil for types that are not floats of
+// whole bytes.
 func floatDecoder(d DType) (int, func([]byte) float64) {
 	switch d {
 	case F64:
 		return 8, func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }
 	case F32:
-		return 4, func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) }
+		return 4, func(b []byte) float64 {
+			return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+		}
 	case BF16:
 		return 2, func(b []byte) float64 {
 			return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
 		}
 	case F16:
-		return 2, func(b []byte) float64 { return smallFloat(uint64(binary.LittleEndian.Uint16(b)), 5, 10, true) }
+		return 2, func(b []byte) float64 {
+			return smallFloat(uint64(binary.LittleEndian.Uint16(b)), 5,
+				10, true)
+		}
 	case F8E5M2:
 		return 1, func(b []byte) float64 { return smallFloat(uint64(b[0]), 5, 2, true) }
 	case F8E4M3:

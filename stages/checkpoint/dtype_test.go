@@ -38,7 +38,8 @@ func TestNonFinite(t *testing.T) {
 // TestSmallFloats checks values that torch gives: torch.tensor([bits]).view(dtype).
 func TestSmallFloats(t *testing.T) {
 	for dtype, c := range map[DType]map[uint16]float64{
-		F16:    {0x3c00: 1, 0xc500: -5, 0x0001: 5.9604644775390625e-08, 0x7bff: 65504, 0x0400: 6.103515625e-05},
+		F16: {0x3c00: 1, 0xc500: -5, 0x0001: 5.9604644775390625e-08, 0x7bff: 65504,
+			0x0400: 6.103515625e-05},
 		F8E4M3: {0x38: 1, 0x7e: 448, 0x01: 0.001953125, 0xb8: -1, 0x08: 0.015625},
 		F8E5M2: {0x3c: 1, 0x7b: 57344, 0x01: 1.52587890625e-05, 0xbc: -1},
 		BF16:   {0x3f80: 1, 0xc2c8: -100, 0x4049: 3.140625},

@@ -29,7 +29,8 @@ func OpenFile(path string) (*File, error) {
 	return openIn(published(dir), base)
 }
 
-// openIn opens a file below root. Links that root does not follow and everything but regular files are refused.
+// openIn opens a file below root. Links that root does not follow and everything but regular files are
+// refused.
 func openIn(root folder, name string) (*File, error) {
 	f, size, err := openRegular(root, name)
 	if err != nil {
@@ -52,9 +53,11 @@ func openRegular(root folder, name string) (*os.File, int64, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, 0, err
 	case err != nil:
-		return nil, 0, &Error{File: path, Fault: Unsafe, Why: "not reachable inside its directory", Try: "replace links by the files they point to", Err: err}
+		return nil, 0, &Error{File: path, Fault: Unsafe, Why: "not reachable inside its directory",
+			Try: "replace links by the files they point to", Err: err}
 	case !info.Mode().IsRegular():
-		return nil, 0, &Error{File: path, Fault: Unsafe, Why: fmt.Sprintf("is no regular file (%v)", info.Mode().Type())}
+		return nil, 0, &Error{File: path, Fault: Unsafe,
+			Why: fmt.Sprintf("is not a regular file (%v)", info.Mode().Type())}
 	}
 	f, err := root.Open(name)
 	if err != nil {
@@ -101,7 +104,8 @@ func (f *File) ReadInto(name string, lo, hi int64, dst []byte) error {
 		return err
 	}
 	if lo < 0 || lo > hi || hi > t.Bytes || int64(len(dst)) != hi-lo {
-		return fmt.Errorf("%s: tensor %s: bytes [%d,%d) of %d into a buffer of %d", f.path, name, lo, hi, t.Bytes, len(dst))
+		return fmt.Errorf("%s: tensor %s: bytes [%d,%d) of %d into a buffer of %d", f.path, name, lo, hi,
+			t.Bytes, len(dst))
 	}
 	return f.wrap(name, readFull(f.r, dst, t.Offset+lo))
 }
@@ -175,7 +179,8 @@ func (f *File) wrap(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &Error{File: f.path, Tensor: name, Fault: Truncated, Why: "the file ended while it was read", Err: err}
+		return &Error{File: f.path, Tensor: name, Fault: Truncated, Why: "the file ended while it was read",
+			Err: err}
 	}
 	return fmt.Errorf("%s: reading %s: %w", f.path, name, err)
 }

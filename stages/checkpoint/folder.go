@@ -14,14 +14,16 @@ type folder interface {
 	Open(name string) (*os.File, error)
 }
 
-// linked is a directory of a user's, whose files may be links, as in Hugging Face's cache or where weights lie on another disk. Names that
-// leave it are refused before, so that a damaged index reaches nothing; links may lead to anywhere below within, "" for anywhere at all.
+// linked is a directory of a user's, whose files may be links, as in Hugging Face's cache or where weights
+// lie on another disk. Names that leave it are refused before, so that a damaged index reaches nothing;
+// links may lead to anywhere below within, "" for anywhere at all.
 type linked struct{ dir, within string }
 
 // published is the directory of a published model: what is read as tensors may be linked from anywhere.
 func published(dir string) folder { return linked{dir: dir} }
 
-// verbatim is the directory whose files are copied as they are: links stay inside it, or inside the cache's folder of the repository.
+// verbatim is the directory whose files are copied as they are: links stay inside it, or inside the cache's
+// folder of the repository.
 func verbatim(dir string) folder {
 	within := dir
 	if all := filepath.Dir(filepath.Clean(dir)); filepath.Base(all) == "snapshots" {
@@ -42,7 +44,8 @@ func (l linked) at(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if rel, err := filepath.Rel(root, path); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+	if rel, err := filepath.Rel(root, path); err != nil || rel == ".." ||
+		strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return "", fmt.Errorf("a link leads to %s", path)
 	}
 	return path, nil

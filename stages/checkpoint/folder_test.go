@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinks: a snapshot of Hugging Face's cache, whose files are links to blobs, opens and is copied like a directory of files; weights may
-// lie on another disk; but a link elsewhere is not copied as a side file.
+// TestLinks: a snapshot of Hugging Face's cache, whose files are links to blobs, opens and is copied like a
+// directory of files; weights may lie on another disk; but a link elsewhere is not copied as a side file.
 func TestLinks(t *testing.T) {
 	repo := filepath.Join(t.TempDir(), "models--a--b")
 	snap := filepath.Join(repo, "snapshots", "c0ffee")

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Format is a way to keep the parameters of a model in a directory. A format registers itself; its claim is the round
-// trip: what was written to Create's Sink, Open returns, to the byte.
+// Format is a way to keep the parameters of a model in a directory. A format registers itself; its claim is
+// the round trip: what was written to Create's Sink, Open returns, to the byte.
 type Format struct {
 	Name   string
 	Spec   string                                         // where the format is described
@@ -36,7 +36,8 @@ func Detect(dir string) (Format, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return Format{}, &Error{File: dir, Fault: Missing, Why: "no checkpoint that is known: " + strings.Join(names, ", ")}
+	return Format{}, &Error{File: dir, Fault: Missing, Why: "no checkpoint that is known: " +
+		strings.Join(names, ", ")}
 }
 
 // copyBytes bounds what Copy holds in memory, unless a single row of a tensor is larger.
@@ -62,7 +63,8 @@ func Copy(dst Sink, src Source) error {
 	return nil
 }
 
-// eachRows calls f for boxes of whole rows of axis 0 that together are the tensor, each of about copyBytes at most.
+// eachRows calls f for boxes of whole rows of axis 0 that together are the tensor, each of about copyBytes
+// at most.
 func eachRows(t Info, f func(box [][2]int, bytes int64) error) error {
 	n, err := ByteSize(t.DType, t.Shape)
 	if err != nil || n == 0 {

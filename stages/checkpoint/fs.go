@@ -52,7 +52,8 @@ func (osFS) SyncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeDurable creates a file with the given content and returns when it is durable. Its directory is not synced.
+// writeDurable creates a file with the given content and returns when it is durable. Its directory is not
+// synced.
 func writeDurable(fs FS, path string, data []byte) error {
 	f, err := fs.Create(path)
 	if err != nil {
@@ -65,7 +66,8 @@ func writeDurable(fs FS, path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// replaceFile puts data at path so that a reader, also after a crash, finds either the old content or the new.
+// replaceFile puts data at path so that a reader, also after a crash, finds either the old content or the
+// new.
 func replaceFile(fs FS, path string, data []byte) error {
 	tmp := path + ".tmp"
 	if err := fs.RemoveAll(tmp); err != nil {

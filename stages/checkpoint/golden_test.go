@@ -107,7 +107,8 @@ func TestReadSliceAndReadInto(t *testing.T) {
 	require.Equal(t, unhex(t, want.Bytes)[20:80], dst)
 
 	require.ErrorContains(t, f.ReadSlice("all.f32", 3, 0, 1, dst), "has no axis 3")
-	require.ErrorContains(t, f.ReadSlice("all.f32", 1, 2, 5, dst), "range [2,5) of axis 1 lies outside of its 4")
+	require.ErrorContains(t, f.ReadSlice("all.f32", 1, 2, 5, dst),
+		"range [2,5) of axis 1 lies outside of its 4")
 	require.ErrorContains(t, f.ReadSlice("all.f32", 1, 0, 4, dst), "take 240 bytes, the buffer has 60")
 	require.ErrorContains(t, f.ReadInto("all.f32", 200, 260, dst), "bytes [200,260) of 240")
 	require.ErrorContains(t, f.ReadInto("none", 0, 60, dst), "none: missing")

@@ -140,14 +140,15 @@ func parseEntry(name string, d *json.Decoder) (Info, error) {
 		return info, err
 	}
 	if offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1]-offsets[0] != bytes {
-		return info, fmt.Errorf("data_offsets %v do not span the %d bytes of %s %v", offsets, bytes, info.DType, info.Shape)
+		return info, fmt.Errorf("data_offsets %v do not span the %d bytes of %s %v", offsets, bytes,
+			info.DType, info.Shape)
 	}
 	info.Offset, info.Bytes = offsets[0], bytes
 	return info, nil
 }
 
-// place sorts the tensors by offset, moves offsets to count from the beginning of the file, and checks that they fill
-// it exactly.
+// place sorts the tensors by offset, moves offsets to count from the beginning of the file, and checks that
+// they fill it exactly.
 func (h *header) place(path string, data, size int64) error {
 	slices.SortFunc(h.tensors, func(a, b Info) int {
 		if a.Offset != b.Offset {
@@ -168,7 +169,8 @@ func (h *header) place(path string, data, size int64) error {
 		case t.Offset > next:
 			why = fmt.Sprintf("leaves a gap of %d bytes before it", t.Offset-next)
 		case t.Offset+t.Bytes > size-data:
-			fault, why = Truncated, fmt.Sprintf("ends at byte %d of the data, the file has %d", t.Offset+t.Bytes, size-data)
+			fault, why = Truncated, fmt.Sprintf("ends at byte %d of the data, the file has %d",
+				t.Offset+t.Bytes, size-data)
 		}
 		if why != "" {
 			return &Error{File: path, Tensor: t.Name, Fault: fault, Why: why, Try: "copy the file again"}
@@ -177,7 +179,8 @@ func (h *header) place(path string, data, size int64) error {
 		t.Offset += data
 	}
 	if next != size-data {
-		return &Error{File: path, Fault: Malformed, Why: fmt.Sprintf("%d bytes after the last tensor", size-data-next)}
+		return &Error{File: path, Fault: Malformed,
+			Why: fmt.Sprintf("%d bytes after the last tensor", size-data-next)}
 	}
 	return nil
 }
@@ -189,9 +192,9 @@ func sign(n int64) int {
 	return 1
 }
 
-// layout returns the head of a file that holds the tensors, byte for byte what the Python library writes, and the
-// tensors in file order with their offsets. Order: widest type first, then by name, so that elements are aligned
-// and the same tensors always give the same file.
+// layout returns the head of a file that holds the tensors, byte for byte what the Python library writes,
+// and the tensors in file order with their offsets. Order: widest type first, then by name, so that elements
+// are aligned and the same tensors always give the same file.
 func layout(tensors []Info, metadata map[string]string) ([]byte, []Info, error) {
 	sorted := slices.Clone(tensors)
 	slices.SortFunc(sorted, func(a, b Info) int {
@@ -223,7 +226,8 @@ func layout(tensors []Info, metadata map[string]string) ([]byte, []Info, error) 
 		if shape == nil {
 			shape = []int{}
 		}
-		fmt.Fprintf(&text, `%s:{"dtype":%s,"shape":%s,"data_offsets":[%d,%d]}`, plainJSON(t.Name), plainJSON(t.DType), plainJSON(shape), next, next+n)
+		fmt.Fprintf(&text, `%s:{"dtype":%s,"shape":%s,"data_offsets":[%d,%d]}`, plainJSON(t.Name),
+			plainJSON(t.DType), plainJSON(shape), next, next+n)
 		t.Offset, t.Bytes = next, n
 		next += n
 	}
@@ -232,7 +236,8 @@ func layout(tensors []Info, metadata map[string]string) ([]byte, []Info, error) 
 		text.WriteByte(' ')
 	}
 	if text.Len() > headerBytesMax {
-		return nil, nil, fmt.Errorf("%d tensors need a header of %d bytes, limit %d: use more shards", len(sorted), text.Len(), headerBytesMax)
+		return nil, nil, fmt.Errorf("%d tensors need a header of %d bytes, limit %d: use more shards",
+			len(sorted), text.Len(), headerBytesMax)
 	}
 	head := binary.LittleEndian.AppendUint64(nil, uint64(text.Len()))
 	head = append(head, text.Bytes()...)

@@ -32,8 +32,8 @@ const (
 	Momentum = "momentum"   // SGD's velocity
 )
 
-// Piece is the part of a logical tensor that one rank saves: the elements Flat of the box Box, both row-major.
-// Tensor parallelism cuts boxes; ZeRO cuts flat ranges of what a rank has of a tensor.
+// Piece is the part of a logical tensor that one rank saves: the elements Flat of the box Box, both
+// row-major. Tensor parallelism cuts boxes; ZeRO cuts flat ranges of what a rank has of a tensor.
 type Piece struct {
 	Name  string
 	Kind  string
@@ -81,8 +81,8 @@ func (p Piece) key() string {
 	return s.String()
 }
 
-// Shard is a file of pieces, as WriteShard made it. It is a plain value: a rank in another process sends it to the
-// one that commits.
+// Shard is a file of pieces, as WriteShard made it. It is a plain value: a rank in another process sends it
+// to the one that commits.
 type Shard struct {
 	File   string  `json:"name"`
 	Bytes  int64   `json:"bytes"`
@@ -122,7 +122,9 @@ func (t manifestTensor) piece(p manifestPiece) Piece {
 func newManifest(step int64, shards []Shard, sections map[string]json.RawMessage) (*manifest, error) {
 	m := &manifest{Format: manifestFormat, Step: step, Sections: sections}
 	at := map[[2]string]int{}
-	for _, s := range slices.SortedFunc(slices.Values(shards), func(a, b Shard) int { return strings.Compare(a.File, b.File) }) {
+	for _, s := range slices.SortedFunc(slices.Values(shards), func(a, b Shard) int {
+		return strings.Compare(a.File, b.File)
+	}) {
 		m.Files = append(m.Files, s)
 		for _, p := range s.Pieces {
 			id := [2]string{p.Kind, p.Name}
@@ -130,11 +132,13 @@ func newManifest(step int64, shards []Shard, sections map[string]json.RawMessage
 			if !ok {
 				i = len(m.Tensors)
 				at[id] = i
-				m.Tensors = append(m.Tensors, manifestTensor{Name: p.Name, Kind: p.Kind, DType: p.DType, Shape: p.Shape})
+				m.Tensors = append(m.Tensors, manifestTensor{Name: p.Name, Kind: p.Kind, DType: p.DType,
+					Shape: p.Shape})
 			}
 			t := &m.Tensors[i]
 			if t.DType != p.DType || !slices.Equal(t.Shape, p.Shape) {
-				return nil, fmt.Errorf("pieces of %s %s disagree: %s %v and %s %v", p.Kind, p.Name, t.DType, t.Shape, p.DType, p.Shape)
+				return nil, fmt.Errorf("pieces of %s %s disagree: %s %v and %s %v", p.Kind, p.Name, t.DType,
+					t.Shape, p.DType, p.Shape)
 			}
 			t.Pieces = append(t.Pieces, manifestPiece{File: s.File, Box: p.Box, Flat: p.Flat})
 		}
@@ -147,8 +151,8 @@ func newManifest(step int64, shards []Shard, sections map[string]json.RawMessage
 
 var localShardName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.safetensors$`)
 
-// check says what is wrong with the manifest by itself: names, shapes, and that the pieces of each tensor cover it
-// exactly once.
+// check says what is wrong with the manifest by itself: names, shapes, and that the pieces of each tensor
+// cover it exactly once.
 func (m *manifest) check() error {
 	if m.Format != manifestFormat {
 		return fmt.Errorf("format %d, this version reads %d", m.Format, manifestFormat)
@@ -176,8 +180,8 @@ func (m *manifest) check() error {
 	return errors.Join(errs...)
 }
 
-// check holds the pieces to covering the tensor exactly once: boxes are equal or disjoint, the flat ranges of equal
-// boxes are disjoint, and together they have as many elements as the tensor.
+// check holds the pieces to covering the tensor exactly once: boxes are equal or disjoint, the flat ranges
+// of equal boxes are disjoint, and together they have as many elements as the tensor.
 func (t manifestTensor) check(files map[string]bool) error {
 	if t.DType.Bits()%8 != 0 || t.DType.Bits() == 0 {
 		return fmt.Errorf("dtype %q cannot be cut into pieces", string(t.DType))

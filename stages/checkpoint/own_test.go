@@ -44,14 +44,16 @@ func cutBox(data []byte, shape []int, box [][2]int) []byte {
 	return out
 }
 
-// cut splits a tensor into a grid of boxes with the given number of parts an axis, each box into flats flat ranges.
+// cut splits a tensor into a grid of boxes with the given number of parts an axis, each box into flats flat
+// ranges.
 func cut(shape, parts []int, flats int) []Piece {
 	boxes := [][][2]int{nil}
 	for axis, n := range shape {
 		var next [][][2]int
 		for _, b := range boxes {
 			for i := range parts[axis] {
-				next = append(next, append(slices.Clone(b), [2]int{i * n / parts[axis], (i + 1) * n / parts[axis]}))
+				next = append(next, append(slices.Clone(b),
+					[2]int{i * n / parts[axis], (i + 1) * n / parts[axis]}))
 			}
 		}
 		boxes = next
@@ -78,12 +80,15 @@ func pieceData(p Piece, data []byte) []byte {
 	return part[p.flat()[0]*4 : p.flat()[1]*4]
 }
 
-// TestAnyCutLoadsAnyCut saves tensors in many cuts, each piece in a file of its own, and reads random boxes back.
+// TestAnyCutLoadsAnyCut saves tensors in many cuts, each piece in a file of its own, and reads random boxes
+// back.
 func TestAnyCutLoadsAnyCut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i, c := range []struct{ shape, parts []int }{
-		{[]int{12}, []int{1}}, {[]int{12}, []int{5}}, {[]int{6, 8}, []int{3, 1}}, {[]int{6, 8}, []int{1, 4}}, {[]int{6, 8}, []int{2, 3}},
-		{[]int{4, 6, 5}, []int{2, 3, 1}}, {[]int{4, 6, 5}, []int{1, 1, 5}}, {[]int{2, 3, 4, 5}, []int{1, 2, 2, 1}}, {[]int{}, nil}, {[]int{3, 0}, []int{3, 1}},
+		{[]int{12}, []int{1}}, {[]int{12}, []int{5}}, {[]int{6, 8}, []int{3, 1}}, {[]int{6, 8}, []int{1, 4}},
+		{[]int{6, 8}, []int{2, 3}},
+		{[]int{4, 6, 5}, []int{2, 3, 1}}, {[]int{4, 6, 5}, []int{1, 1, 5}},
+		{[]int{2, 3, 4, 5}, []int{1, 2, 2, 1}}, {[]int{}, nil}, {[]int{3, 0}, []int{3, 1}},
 	} {
 		for flats := 1; flats < 4; flats++ {
 			root := filepath.Join(t.TempDir(), fmt.Sprint(i, flats))
@@ -92,7 +97,8 @@ func TestAnyCutLoadsAnyCut(t *testing.T) {
 			data := numbered(c.shape)
 			var shards []Shard
 			for j, p := range cut(c.shape, c.parts, flats) {
-				shard, err := save.WriteShard(fmt.Sprintf("p%d.safetensors", j), []Piece{p}, func(int) ([]byte, error) { return pieceData(p, data), nil })
+				shard, err := save.WriteShard(fmt.Sprintf("p%d.safetensors", j), []Piece{p},
+					func(int) ([]byte, error) { return pieceData(p, data), nil })
 				require.NoError(t, err)
 				shards = append(shards, shard)
 			}
@@ -109,7 +115,8 @@ func TestAnyCutLoadsAnyCut(t *testing.T) {
 				want := cutBox(data, c.shape, box)
 				got := make([]byte, len(want))
 				require.NoError(t, r.ReadLogical("w", Param, box, got))
-				require.Equal(t, want, append([]byte(nil), got...), "%v cut %v/%d, box %v", c.shape, c.parts, flats, box)
+				require.Equal(t, want, append([]byte(nil), got...), "%v cut %v/%d, box %v", c.shape, c.parts,
+					flats, box)
 			}
 			require.NoError(t, r.Close())
 		}
@@ -129,7 +136,8 @@ func TestWideStridesAndWindows(t *testing.T) {
 	d, err := OpenDir(w.dir)
 	require.NoError(t, err)
 	defer d.Close()
-	for _, box := range [][][2]int{{{0, 300}, {0, 350}}, {{0, 300}, {350, 700}}, {{0, 300}, {699, 700}}, {{10, 290}, {5, 690}}, {{0, 300}, {0, 700}}, {{299, 300}, {0, 700}}} {
+	for _, box := range [][][2]int{{{0, 300}, {0, 350}}, {{0, 300}, {350, 700}}, {{0, 300}, {699, 700}},
+		{{10, 290}, {5, 690}}, {{0, 300}, {0, 700}}, {{299, 300}, {0, 700}}} {
 		want := cutBox(data, shape, box)
 		got := make([]byte, len(want))
 		require.NoError(t, d.ReadRanges("w", box, got))
@@ -148,13 +156,15 @@ func TestCommitRefusesPiecesThatDoNotCover(t *testing.T) {
 	other.DType = BF16
 	for want, pieces := range map[string][]Piece{
 		"the pieces have 16 bytes, the tensor 32": {p(0, 2)},
-		"overlap":                                      {p(0, 2), p(1, 3)},
-		"flat ranges [0 5] and [4 7]":                  {flat(0, 5), flat(4, 7)},
-		"disagree: F32 [4 2] and BF16":                 {p(0, 2), other},
-		"outside of the box's 8 elements":              {flat(0, 9)},
-		"range [2,5) of axis 0":                        {p(0, 2), p(2, 5)},
-		"cannot be cut":                                {{Name: "w", Kind: Param, DType: "F4", Shape: []int{2}}},
-		"1 ranges for a tensor with 2 axes":            {{Name: "w", Kind: Param, DType: F32, Shape: []int{4, 2}, Box: [][2]int{{0, 4}}}},
+		"overlap":                         {p(0, 2), p(1, 3)},
+		"flat ranges [0 5] and [4 7]":     {flat(0, 5), flat(4, 7)},
+		"disagree: F32 [4 2] and BF16":    {p(0, 2), other},
+		"outside of the box's 8 elements": {flat(0, 9)},
+		"range [2,5) of axis 0":           {p(0, 2), p(2, 5)},
+		"cannot be cut": {{Name: "w", Kind: Param, DType: "F4",
+			Shape: []int{2}}},
+		"1 ranges for a tensor with 2 axes": {{Name: "w", Kind: Param, DType: F32,
+			Shape: []int{4, 2}, Box: [][2]int{{0, 4}}}},
 		"the pieces have 64 bytes, the tensor 32":      {p(0, 4), p(0, 4)},
 		"file \"../x.safetensors\": bad name":          nil,
 		"letters, digits":                              {p(0, 4)},
@@ -171,7 +181,9 @@ func TestCommitRefusesPiecesThatDoNotCover(t *testing.T) {
 		case strings.Contains(want, "../x"):
 			err = save.Commit(Shard{File: "../x.safetensors"})
 		case strings.Contains(want, "has 4 bytes"):
-			_, err = save.WriteShard("a.safetensors", pieces, func(int) ([]byte, error) { return make([]byte, 4), nil })
+			_, err = save.WriteShard("a.safetensors", pieces, func(int) ([]byte, error) {
+				return make([]byte, 4), nil
+			})
 		case strings.Contains(want, "went away"):
 			_, err = save.WriteShard("a.safetensors", pieces, func(int) ([]byte, error) {
 				return nil, fmt.Errorf("reading the device: the device went away")
@@ -202,7 +214,9 @@ func fullCheckpoint(t *testing.T, root string, step int64) string {
 		}
 	}
 	data := numbered(shape)
-	shard, err := save.WriteShard("rank-00000.safetensors", pieces, func(i int) ([]byte, error) { return pieceData(pieces[i], data), nil })
+	shard, err := save.WriteShard("rank-00000.safetensors", pieces, func(i int) ([]byte, error) {
+		return pieceData(pieces[i], data), nil
+	})
 	require.NoError(t, err)
 	require.NoError(t, save.Section("config", map[string]string{"train.steps": "10"}))
 	require.NoError(t, save.Commit(shard))
@@ -217,7 +231,8 @@ func TestReaderDescribesTheCheckpoint(t *testing.T) {
 	defer r.Close()
 	require.Equal(t, dir, r.Path())
 	require.Equal(t, []string{ExpAvg, ExpAvgSq, Master, Param}, r.Kinds())
-	require.Equal(t, []Info{{Name: "w", DType: F32, Shape: []int{8, 8}, Bytes: 256}}, r.Kind(Master).Tensors())
+	require.Equal(t, []Info{{Name: "w", DType: F32, Shape: []int{8, 8}, Bytes: 256}},
+		r.Kind(Master).Tensors())
 	require.Equal(t, numbered([]int{8, 8}), readAll(t, r.Kind(ExpAvg), r.Kind(ExpAvg).Tensors()[0]))
 
 	var e *Error
@@ -229,8 +244,8 @@ func TestReaderDescribesTheCheckpoint(t *testing.T) {
 	require.ErrorContains(t, r.Section("config", &wrong), "section config")
 }
 
-// TestFlippedBitsAreFound flips a bit in every fifth byte of a checkpoint, file by file, and cuts the files: Open or
-// Verify must say so.
+// TestFlippedBitsAreFound flips a bit in every fifth byte of a checkpoint, file by file, and cuts the files:
+// Open or Verify must say so.
 func TestFlippedBitsAreFound(t *testing.T) {
 	root := t.TempDir()
 	dir := fullCheckpoint(t, root, 1)
@@ -273,7 +288,8 @@ func openAndVerify(dir string) error {
 
 // FuzzManifest holds that any text is refused or describes tensors that are covered exactly once.
 func FuzzManifest(f *testing.F) {
-	m, err := newManifest(3, []Shard{{File: "a.safetensors", Bytes: 9, Pieces: cut([]int{4, 4}, []int{2, 2}, 2)}}, nil)
+	m, err := newManifest(3,
+		[]Shard{{File: "a.safetensors", Bytes: 9, Pieces: cut([]int{4, 4}, []int{2, 2}, 2)}}, nil)
 	require.NoError(f, err)
 	f.Add(m.encode())
 	f.Add([]byte(`{"format":1,"tensors":[{"name":"a","kind":"param","dtype":"F32","shape":[9223372036854775807,2],"pieces":[]}]}`))

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Reader reads one of lfactor's own checkpoints, in any cut: what is asked for is put together from whichever pieces
-// hold it. Its methods may be called from several goroutines at once.
+// Reader reads one of lfactor's own checkpoints, in any cut: what is asked for is put together from
+// whichever pieces hold it. Its methods may be called from several goroutines at once.
 type Reader struct {
 	path    string
 	m       *manifest
@@ -62,7 +62,9 @@ func readManifest(root *os.Root) (*manifest, error) {
 		}
 		text, err := readSmall(root, name, limit)
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, &Error{File: filepath.Join(root.Name(), name), Fault: Missing, Why: "a checkpoint has this file; a save that was interrupted may not", Try: "take an older step"}
+			return nil, &Error{File: filepath.Join(root.Name(), name), Fault: Missing,
+				Why: "a checkpoint has this file; a save that was interrupted may not",
+				Try: "take an older step"}
 		}
 		if err != nil {
 			return nil, err
@@ -70,7 +72,8 @@ func readManifest(root *os.Root) (*manifest, error) {
 		parts[i] = text
 	}
 	if !bytes.Equal(sumLine(parts[0]), parts[1]) {
-		return nil, &Error{File: path, Fault: Altered, Why: "its hash is not the one in " + sumName, Try: "take an older step"}
+		return nil, &Error{File: path, Fault: Altered, Why: "its hash is not the one in " + sumName,
+			Try: "take an older step"}
 	}
 	m, err := parseManifest(parts[0])
 	if err != nil {
@@ -105,9 +108,12 @@ func (r *Reader) openFile(root *os.Root, s Shard, pieces map[string]Piece) error
 	case errors.Is(err, os.ErrNotExist):
 		return &Error{File: path, Fault: Missing, Why: "the manifest lists it", Try: "take an older step"}
 	case err == nil && info.Size() < s.Bytes:
-		return &Error{File: path, Fault: Truncated, Tensor: firstKey(pieces), Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes), Try: "take an older step"}
+		return &Error{File: path, Fault: Truncated, Tensor: firstKey(pieces),
+			Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes),
+			Try: "take an older step"}
 	case err == nil && info.Size() != s.Bytes:
-		return &Error{File: path, Fault: Altered, Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes), Try: "take an older step"}
+		return &Error{File: path, Fault: Altered, Why: fmt.Sprintf("%d bytes, the manifest says %d",
+			info.Size(), s.Bytes), Try: "take an older step"}
 	}
 	f, err := openIn(root, s.File)
 	if err != nil {
@@ -148,7 +154,8 @@ func (r *Reader) Section(key string, v any) error {
 	raw, ok := r.m.Sections[key]
 	path := filepath.Join(r.path, manifestName)
 	if !ok {
-		return &Error{File: path, Fault: Missing, Why: fmt.Sprintf("no section %q; there are %s", key, strings.Join(sortedKeys(r.m.Sections), ", "))}
+		return &Error{File: path, Fault: Missing, Why: fmt.Sprintf("no section %q; there are %s", key,
+			strings.Join(sortedKeys(r.m.Sections), ", "))}
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return &Error{File: path, Fault: Malformed, Why: "section " + key, Err: err}
@@ -186,7 +193,8 @@ func (v kindView) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) error {
 	t, ok := r.tensors[[2]string{kind, name}]
 	if !ok {
-		return &Error{File: filepath.Join(r.path, manifestName), Tensor: name, Fault: Missing, Why: "the checkpoint has no " + kind + " of it"}
+		return &Error{File: filepath.Join(r.path, manifestName), Tensor: name, Fault: Missing,
+			Why: "the checkpoint has no " + kind + " of it"}
 	}
 	n, err := boxBytes(t.DType, t.Shape, ranges)
 	if err == nil && n != int64(len(dst)) {
@@ -229,7 +237,8 @@ func (r *Reader) readPiece(f *File, p Piece, ranges [][2]int, dst []byte) error 
 	return f.wrap(p.Kind+" "+p.Name, err)
 }
 
-// Verify reads every shard and compares its hash with the manifest's, and reports files the manifest does not list.
+// Verify reads every shard and compares its hash with the manifest's, and reports files the manifest does
+// not list.
 func (r *Reader) Verify() error {
 	var errs []error
 	for _, s := range r.m.Files {
@@ -237,14 +246,16 @@ func (r *Reader) Verify() error {
 		case err != nil:
 			errs = append(errs, err)
 		case sum != s.SHA256:
-			errs = append(errs, &Error{File: filepath.Join(r.path, s.File), Fault: Altered, Why: "its hash is not the manifest's", Try: "take an older step"})
+			errs = append(errs, &Error{File: filepath.Join(r.path, s.File), Fault: Altered,
+				Why: "its hash is not the manifest's", Try: "take an older step"})
 		}
 	}
 	entries, err := os.ReadDir(r.path)
 	errs = append(errs, err)
 	for _, e := range entries {
 		if name := e.Name(); r.files[name] == nil && name != manifestName && name != sumName {
-			errs = append(errs, &Error{File: filepath.Join(r.path, name), Fault: Extra, Why: "the manifest does not list it", Try: "remove it"})
+			errs = append(errs, &Error{File: filepath.Join(r.path, name), Fault: Extra,
+				Why: "the manifest does not list it", Try: "remove it"})
 		}
 	}
 	return errors.Join(errs...)

@@ -18,13 +18,13 @@ const (
 	oldPrefix  = ".old-"
 )
 
-// ErrExists says that the step to be saved is the one that latest names already: it is durable, and replacing it
-// would leave a moment in which latest names nothing.
+// ErrExists says that the step to be saved is the one that latest names already: it is durable, and
+// replacing it would leave a moment in which latest names nothing.
 var ErrExists = errors.New("the latest checkpoint has this step already")
 
-// Save writes one checkpoint. Shards go to a temporary directory; Commit makes everything durable, moves
-// the directory to its name and then latest to it. A crash at any moment before that leaves the checkpoint that latest
-// named, and rubbish that the next Begin removes.
+// Save writes one checkpoint. Shards go to a temporary directory; Commit makes everything durable, moves the
+// directory to its name and then latest to it. A crash at any moment before that leaves the checkpoint that
+// latest named, and rubbish that the next Begin removes.
 type Save struct {
 	fs       FS
 	root     string
@@ -32,7 +32,8 @@ type Save struct {
 	sections map[string]json.RawMessage
 }
 
-// Begin starts the checkpoint of a step below root, which is made if needed. Only one save may be under way in a root.
+// Begin starts the checkpoint of a step below root, which is made if needed. Only one save may be under way
+// in a root.
 func Begin(fs FS, root string, step int64) (*Save, error) {
 	if step < 0 {
 		return nil, fmt.Errorf("%s: step %d is negative", root, step)
@@ -50,8 +51,8 @@ func Begin(fs FS, root string, step int64) (*Save, error) {
 	return s, fs.MkdirAll(s.tmp())
 }
 
-// JoinSave returns a Save for a rank in another process of this host: it may only WriteShard, between the Begin
-// and the Commit of the process that leads.
+// JoinSave returns a Save for a rank in another process of this host: it may only WriteShard, between the
+// Begin and the Commit of the process that leads.
 func JoinSave(fs FS, root string, step int64) *Save {
 	return &Save{fs: fs, root: root, step: step, sections: map[string]json.RawMessage{}}
 }
@@ -76,7 +77,8 @@ func (s *Save) tmp() string { return filepath.Join(s.root, tmpPrefix+stepName(s.
 
 func (s *Save) old() string { return filepath.Join(s.root, oldPrefix+stepName(s.step)) }
 
-// Section adds a named JSON value: configuration, data position, random state and whatever else a run needs to go on.
+// Section adds a named JSON value: configuration, data position, random state and whatever else a run needs
+// to go on.
 func (s *Save) Section(key string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -93,7 +95,8 @@ func (s *Save) WriteShard(name string, pieces []Piece, data func(i int) ([]byte,
 	path := filepath.Join(s.tmp(), name)
 	fail := func(err error) (Shard, error) { return Shard{}, fmt.Errorf("%s: %w", path, err) }
 	if !localShardName.MatchString(name) {
-		return fail(errors.New("a shard's name has letters, digits, '.', '_' and '-', and ends in .safetensors"))
+		return fail(errors.New("a shard's name has letters, digits, '.', '_' and '-', and ends in " +
+			".safetensors"))
 	}
 	at := map[string]int{}
 	infos := make([]Info, len(pieces))
@@ -125,8 +128,8 @@ func (s *Save) WriteShard(name string, pieces []Piece, data func(i int) ([]byte,
 	return Shard{File: name, Bytes: h.n, SHA256: hex.EncodeToString(h.sum.Sum(nil)), Pieces: pieces}, nil
 }
 
-// Commit writes the manifest over the shards of all ranks, makes everything durable, and moves latest here. When it
-// returns nil the checkpoint survives the loss of power; otherwise latest is what it was.
+// Commit writes the manifest over the shards of all ranks, makes everything durable, and moves latest here.
+// When it returns nil the checkpoint survives the loss of power; otherwise latest is what it was.
 func (s *Save) Commit(shards ...Shard) error {
 	m, err := newManifest(s.step, shards, s.sections)
 	if err != nil {
@@ -151,15 +154,16 @@ func (s *Save) Commit(shards ...Shard) error {
 	if err := s.fs.SyncDir(s.root); err != nil {
 		return err
 	}
-	if err := replaceFile(s.fs, filepath.Join(s.root, latestName), []byte(stepName(s.step)+"\n")); err != nil {
+	if err := replaceFile(s.fs, filepath.Join(s.root, latestName),
+		[]byte(stepName(s.step)+"\n")); err != nil {
 		return err
 	}
 	_ = s.fs.RemoveAll(s.old()) // what stays is swept by the next Begin
 	return nil
 }
 
-// setAside moves away a directory that has our name but that latest does not name: a save that was interrupted after
-// its rename, or a future that a rewind gave up.
+// setAside moves away a directory that has our name but that latest does not name: a save that was
+// interrupted after its rename, or a future that a rewind gave up.
 func (s *Save) setAside() error {
 	dir := stepDir(s.root, s.step)
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {

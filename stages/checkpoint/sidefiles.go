@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 )
 
-// sideFiles are the files of a Hugging Face directory besides its weights that an export needs for transformers to load
-// it. Python files are copied, never run, and only by these names: families that transformers lacks bring them.
+// sideFiles are the files of a Hugging Face directory besides its weights that an export needs for
+// transformers to load it. Python files are copied, never run, and only by these names: families that
+// transformers lacks bring them.
 var sideFiles = []string{
 	"config.json", "generation_config.json",
-	"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+	"tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json",
+	"added_tokens.json",
 	"vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json", "*.tiktoken",
 	"preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json",
 	"configuration_*.py", "modeling_*.py", "tokenization_*.py",
@@ -22,9 +24,9 @@ var sideFiles = []string{
 // sideBytesMax bounds one side file; the largest known tokenizers have about 35 MB.
 const sideBytesMax = 256 << 20
 
-// CopySideFiles copies configuration, tokenizer and licence files verbatim from one Hugging Face directory to another
-// and returns their names, sorted. Weights are not copied, nor links that leave src; those of a snapshot in Hugging Face's cache are
-// followed within its repository.
+// CopySideFiles copies configuration, tokenizer and licence files verbatim from one Hugging Face directory
+// to another and returns their names, sorted. Weights are not copied, nor links that leave src; those of a
+// snapshot in Hugging Face's cache are followed within its repository.
 func CopySideFiles(src, dst string) ([]string, error) {
 	root := verbatim(src)
 	entries, err := os.ReadDir(src) // sorted by name
@@ -63,7 +65,8 @@ func copyFile(root folder, name, to string) error {
 	}
 	defer in.Close()
 	if size > sideBytesMax {
-		return &Error{File: filepath.Join(root.Name(), name), Fault: Malformed, Why: "too large for a configuration or tokenizer"}
+		return &Error{File: filepath.Join(root.Name(), name), Fault: Malformed,
+			Why: "too large for a configuration or tokenizer"}
 	}
 	if err := OS.RemoveAll(to); err != nil {
 		return err

@@ -60,7 +60,9 @@ func latestStep(root string) (string, error) {
 	}
 	name := strings.TrimSpace(string(text))
 	if !stepPattern.MatchString(name) {
-		return "", &Error{File: filepath.Join(root, latestName), Fault: Malformed, Why: fmt.Sprintf("names %q, which is no step", name), Try: "write the step to go on from into it"}
+		return "", &Error{File: filepath.Join(root, latestName), Fault: Malformed,
+			Why: fmt.Sprintf("names %q, which is not a step", name),
+			Try: "write the step to go on from into it"}
 	}
 	return name, nil
 }
@@ -80,7 +82,8 @@ func openLatest(root string) (*Reader, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil, &Error{File: dir, Fault: Missing, Why: "latest names it", Try: "write the step to go on from into " + filepath.Join(root, latestName)}
+		return nil, &Error{File: dir, Fault: Missing, Why: "latest names it",
+			Try: "write the step to go on from into " + filepath.Join(root, latestName)}
 	}
 	return Open(dir)
 }
@@ -101,7 +104,8 @@ func List(root string) ([]Entry, error) {
 		if step < 0 || !e.IsDir() {
 			continue
 		}
-		out = append(out, inspect(Entry{Step: step, Path: filepath.Join(root, e.Name()), Latest: e.Name() == latest}))
+		out = append(out, inspect(Entry{Step: step, Path: filepath.Join(root, e.Name()),
+			Latest: e.Name() == latest}))
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return sign(b.Step - a.Step) })
 	return out, nil
@@ -129,9 +133,9 @@ func inspect(e Entry) Entry {
 	return e
 }
 
-// Recover opens the newest checkpoint that is whole, hashes included: the one that latest names if it is, else the
-// next older step. Steps newer than latest are passed over: they were never reported durable. The second
-// result says what was wrong with those that were tried. ErrNone if none is left.
+// Recover opens the newest checkpoint that is whole, hashes included: the one that latest names if it is,
+// else the next older step. Steps newer than latest are passed over: they were never reported durable. The
+// second result says what was wrong with those that were tried. ErrNone if none is left.
 func Recover(root string) (*Reader, []error, error) {
 	entries, err := List(root)
 	if err != nil {
@@ -172,8 +176,8 @@ func openVerified(dir string) (*Reader, error) {
 	return r, nil
 }
 
-// Rewind makes latest name an older step, from which the run is to go on. Newer steps stay until they are saved again
-// or pruned.
+// Rewind makes latest name an older step, from which the run is to go on. Newer steps stay until they are
+// saved again or pruned.
 func Rewind(fs FS, root string, step int64) error {
 	r, err := openVerified(stepDir(root, step))
 	if err != nil {
@@ -185,8 +189,8 @@ func Rewind(fs FS, root string, step int64) error {
 	return replaceFile(fs, filepath.Join(root, latestName), []byte(stepName(step)+"\n"))
 }
 
-// Prune removes all but the newest keep checkpoints and returns the paths removed. The one that latest names always
-// stays; if latest cannot be read, nothing is removed.
+// Prune removes all but the newest keep checkpoints and returns the paths removed. The one that latest names
+// always stays; if latest cannot be read, nothing is removed.
 func Prune(fs FS, root string, keep int) ([]string, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("%s: keep %d: at least one checkpoint is kept", root, keep)

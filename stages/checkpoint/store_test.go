@@ -33,7 +33,8 @@ func TestListLatestAndPrune(t *testing.T) {
 	entries, err := List(root)
 	require.NoError(t, err)
 	require.Len(t, entries, 5)
-	require.Equal(t, Entry{Step: 5, Path: stepDir(root, 5), Latest: true, Bytes: entries[0].Bytes, Saved: entries[0].Saved}, entries[0])
+	require.Equal(t, Entry{Step: 5, Path: stepDir(root, 5), Latest: true, Bytes: entries[0].Bytes,
+		Saved: entries[0].Saved}, entries[0])
 	require.Positive(t, entries[0].Bytes)
 	require.False(t, entries[0].Saved.IsZero())
 	require.False(t, entries[1].Latest)
@@ -59,11 +60,12 @@ func TestPruneKeepsWhatLatestNames(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "latest"), []byte("../../etc"), 0o644))
 	_, err = Prune(quick, root, 1)
-	require.ErrorContains(t, err, "which is no step")
+	require.ErrorContains(t, err, "which is not a step")
 	require.Equal(t, []int64{4, 2}, steps(t, root))
 }
 
-// TestPruneFailsAtEveryOperation holds that a pruning that stops half-way leaves no half checkpoint under its name.
+// TestPruneFailsAtEveryOperation holds that a pruning that stops half-way leaves no half checkpoint under
+// its name.
 func TestPruneFailsAtEveryOperation(t *testing.T) {
 	for n := 1; ; n++ {
 		root := t.TempDir()
@@ -114,7 +116,8 @@ func TestRecoverFallsBackToTheLastGood(t *testing.T) {
 		require.Len(t, found, faults)
 	}
 	at(3, 0) // 4 is newer than latest
-	edit(t, filepath.Join(stepDir(root, 3), "rank-00001.safetensors"), "0123"[:0]+string(stepBytes(3, 4)), "\x00\x00\x00\x00")
+	edit(t, filepath.Join(stepDir(root, 3), "rank-00001.safetensors"), "0123"[:0]+string(stepBytes(3, 4)),
+		"\x00\x00\x00\x00")
 	at(2, 1)
 	require.NoError(t, os.RemoveAll(stepDir(root, 2)))
 	at(1, 1)
@@ -194,7 +197,8 @@ func (m memory) ReadRanges(name string, r [][2]int, dst []byte) error {
 }
 
 func TestDiffSaysWhatDiffers(t *testing.T) {
-	b := memory{"same": f32(1, 2), "value": f32(1, 2.5, 7), "nan": f32(float32(math.NaN())), "shape": f32(1), "new": f32(0)}
+	b := memory{"same": f32(1, 2), "value": f32(1, 2.5, 7), "nan": f32(float32(math.NaN())), "shape": f32(1),
+		"new": f32(0)}
 	a := memory{"same": f32(1, 2), "value": f32(1, 2, 3), "nan": f32(1), "shape": f32(1, 2), "old": f32(0)}
 	got, err := Diff(a, b)
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Logical tensors of three axes are matrices of experts. Checkpoints keep them one by one (Source.Stack), or all in one tensor, in
-// which gate and up may lie together (Source.Within).
+// Logical tensors of three axes are matrices of experts. Checkpoints keep them one by one (Source.Stack), or
+// all in one tensor, in which gate and up may lie together (Source.Within).
 
 // Names lists the tensors of a checkpoint that a logical parameter lies in.
 func (s Source) Names(p *grad.Param) []string {
@@ -79,13 +79,15 @@ func (w *Weights) float(name string) (tensor.DType, error) {
 	dtype := w.infos[name].DType
 	d, err := tensor.ParseDType(strings.ToLower(string(dtype)))
 	if err != nil || !d.Float() {
-		return d, &checkpoint.Error{File: w.path, Tensor: name, Fault: checkpoint.Misshapen, Why: fmt.Sprintf("dtype %s is no floating-point type that training starts from", dtype)}
+		return d, &checkpoint.Error{File: w.path, Tensor: name, Fault: checkpoint.Misshapen,
+			Why: fmt.Sprintf("dtype %s is no floating-point type that training starts from", dtype)}
 	}
 	return d, nil
 }
 
 // exportCube writes a whole logical tensor of three axes.
-func (s Source) exportCube(dst checkpoint.Sink, dtype func(hf string) string, p *grad.Param, v []float32) error {
+func (s Source) exportCube(dst checkpoint.Sink, dtype func(hf string) string, p *grad.Param,
+	v []float32) error {
 	each := p.Shape[1] * p.Shape[2]
 	for _, x := range s.pieces(Whole(p).Intervals(p)) {
 		d, err := tensor.ParseDType(strings.ToLower(dtype(x.name)))

@@ -5,10 +5,15 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 )
 
-// A pair of one's own: any vision tower with any dense decoder. Its checkpoints have the tower below vision_tower, with the names
-// of the tower's own model, the projector below multi_modal_projector and the decoder below language_model, as LLaVA's have.
+// A pair of one's own: any vision tower with any dense decoder. Its checkpoints have the tower below
+// vision_tower, with the names of the tower's own model, the projector below multi_modal_projector and the
+// decoder below language_model, as LLaVA's have.
 var _ = Register(Family{ModelType: "vlm", Paper: "2304.08485",
-	Composed: &hf.Composed{Write: func(m hf.Values, out map[string]any, _ func(string, any)) { out["vision_config"] = m["vision"] }}, // with our keys
+	// with our keys
+	Composed: &hf.Composed{Write: func(m hf.Values, out map[string]any,
+		_ func(string, any)) {
+		out["vision_config"] = m["vision"]
+	}},
 	Build: func(c configs.Model) *Model {
 		return composed("vlm", c, "vision_tower.", linearProjector, decoderSource(c))
 	}})

@@ -19,15 +19,22 @@ import (
 func pair(kind, text, projector string, merge int) string {
 	qwen := fmt.Sprint(text == "qwen")
 	bias := fmt.Sprint(text == "qwen" || text == "qwen2")
-	return "model_type: vlm\ntext_model_type: " + text + "\nhidden_size: 32\nnum_hidden_layers: 3\nnum_attention_heads: 4\nnum_key_value_heads: " + map[string]string{"true": "4", "false": "2"}[qwen] +
-		"\nintermediate_size: 48\nvocab_size: 120\nmax_position_embeddings: 64\nattention_bias: " + bias + "\nqk_norm: " + fmt.Sprint(text == "qwen3") +
-		"\nvision: {kind: " + kind + ", projector: " + projector + ", depth: 3, hidden_size: 16, intermediate_size: 24, num_heads: 2, patch_size: 4, merge: " + fmt.Sprint(merge) +
-		", image_size: 16, window_size: 16, deepstack_visual_indexes: [" + map[bool]string{true: "0, 1"}[kind == "qwen3_vl"] + "], num_position_embeddings: 25, image_token_id: 116}\n"
+	return "model_type: vlm\ntext_model_type: " + text +
+		"\nhidden_size: 32\nnum_hidden_layers: 3\nnum_attention_heads: 4\nnum_key_value_heads: " +
+		map[string]string{"true": "4", "false": "2"}[qwen] +
+		"\nintermediate_size: 48\nvocab_size: 120\nmax_position_embeddings: 64\nattention_bias: " + bias +
+		"\nqk_norm: " + fmt.Sprint(text == "qwen3") +
+		"\nvision: {kind: " + kind + ", projector: " + projector +
+		", depth: 3, hidden_size: 16, intermediate_size: 24, num_heads: 2, patch_size: 4, merge: " +
+		fmt.Sprint(merge) +
+		", image_size: 16, window_size: 16, deepstack_visual_indexes: [" +
+		map[bool]string{true: "0, 1"}[kind == "qwen3_vl"] +
+		"], num_position_embeddings: 25, image_token_id: 116}\n"
 }
 
-// TestCustomPairs builds every tower with every decoder and projector: the tower has the parameters that it has elsewhere, the
-// projector's widths meet both sides, the names in a checkpoint are the parameters' own (rows of one tensor do not overlap), and
-// what an export says of the model gives it back.
+// TestCustomPairs builds every tower with every decoder and projector: the tower has the parameters that it
+// has elsewhere, the projector's widths meet both sides, the names in a checkpoint are the parameters' own
+// (rows of one tensor do not overlap), and what an export says of the model gives it back.
 func TestCustomPairs(t *testing.T) {
 	require.Len(t, encoders, 7)
 	for kind := range maps.Keys(encoders) {
@@ -42,7 +49,8 @@ func TestCustomPairs(t *testing.T) {
 					require.NoError(t, err)
 					checkPair(t, m)
 					dir := t.TempDir()
-					require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), c.HFConfig("float32"), 0o644))
+					require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"),
+						c.HFConfig("float32"), 0o644))
 					again, err := configs.ReadModel(dir)
 					require.NoError(t, err)
 					if text == "qwen" {
@@ -82,7 +90,9 @@ func checkPair(t *testing.T, m *Model) {
 
 // encoderName is the projection of patches in the tower's own checkpoint.
 func (m *Model) encoderName(t *testing.T) string {
-	name := map[string]string{"internvl": "embeddings.patch_embeddings.projection.weight", "siglip": "embeddings.patch_embedding.weight", "clip": "embeddings.patch_embedding.weight"}[m.Config.Vision.Kind]
+	name := map[string]string{"internvl": "embeddings.patch_embeddings.projection.weight",
+		"siglip": "embeddings.patch_embedding.weight",
+		"clip":   "embeddings.patch_embedding.weight"}[m.Config.Vision.Kind]
 	if name == "" {
 		name = "patch_embed.proj.weight"
 	}
@@ -97,20 +107,22 @@ func TestShuffledTower(t *testing.T) {
 	require.NoError(t, err)
 	m, err := Build(c, 16)
 	require.NoError(t, err)
-	p := Pictures{Grids: []Grid{{T: 1, H: 4, W: 4, Spans: [][2]int32{{0, 4}}}}, Values: make([]float32, 16*m.Vision.Tower.PatchDim)}
+	p := Pictures{Grids: []Grid{{T: 1, H: 4, W: 4, Spans: [][2]int32{{0, 4}}}},
+		Values: make([]float32, 16*m.Vision.Tower.PatchDim)}
 	require.NoError(t, m.Vision.Check(&p))
 	data := m.Vision.Data(&p, m.Vision.Shape(8, m.Vision.Class(16, 1)))
 	require.Equal(t, []int32{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}, data["vis.patches"].I32())
 	require.Equal(t, tensor.I32, data["vis.tap.0"].DType)
 }
 
-// TestTowerClaims holds every named tower, and a tower of every kind, to the parameter count that its file claims, which
-// bench/golden/tower_counts.py took from transformers.
+// TestTowerClaims holds every named tower, and a tower of every kind, to the parameter count that its file
+// claims, which bench/golden/tower_counts.py took from transformers.
 func TestTowerClaims(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, name := range configs.Towers() {
 		file := filepath.Join(t.TempDir(), "pair.yaml")
-		require.NoError(t, os.WriteFile(file, []byte("model_type: vlm\ntext_preset: qwen/3-0.6b\nvision: {preset: "+name+", vision_feature_layer: 0}\n"), 0o644))
+		require.NoError(t, os.WriteFile(file,
+			[]byte("model_type: vlm\ntext_preset: qwen/3-0.6b\nvision: {preset: "+name+", vision_feature_layer: 0}\n"), 0o644))
 		c, err := configs.ReadModel(file)
 		require.NoError(t, err, name)
 		m, err := Build(c, 16)

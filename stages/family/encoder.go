@@ -18,8 +18,9 @@ type Tower struct {
 	Source func(v *Vision) func(name string) Source
 	// Other is a second layout of the tower's own checkpoints, nil for none.
 	Other     func(v *Vision) func(name string) Source
-	Projector string                                 // by default
-	Merger    func(c configs.Model, m *block.Merger) // what is different in a patch merger behind the tower; nil for nothing
+	Projector string // by default
+	// what is different in a patch merger behind the tower; nil for nothing
+	Merger func(c configs.Model, m *block.Merger)
 }
 
 var encoders = map[string]Tower{}
@@ -61,7 +62,8 @@ func registerProjector(kind string, p projector) struct{} {
 }
 
 var _ = registerProjector("merger", projector{
-	loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true}, "PatchMergerMLPAdapterConfig": {Joins: true}},
+	loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true},
+		"PatchMergerMLPAdapterConfig": {Joins: true}},
 	build: func(c configs.Model, t *block.Tower) block.Merger {
 		m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: acts["gelu"]}
 		if change := encoders[c.Vision.Kind].Merger; change != nil {
@@ -73,7 +75,8 @@ var _ = registerProjector("merger", projector{
 var _ = registerProjector("internvl", projector{
 	loong: map[string]loong.Part{"InternMLPAdapterConfig": {Square: true, Eps: "1e-5"}},
 	build: func(c configs.Model, t *block.Tower) block.Merger {
-		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5, Act: acts[c.Vision.ProjAct]}
+		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5,
+			Act: acts[c.Vision.ProjAct]}
 	}})
 
 var _ = registerProjector("mlp", projector{
@@ -94,12 +97,15 @@ func buildVision(c configs.Model) (*Vision, func(name string) Source) {
 	return v, e.Source(v)
 }
 
-// composed builds a family of a tower and a decoder: tower is the prefix of its parameters in a checkpoint, projector gives new
-// beginnings to the names of the projector's, text maps the decoder's.
-func composed(name string, c configs.Model, tower string, projector map[string]string, text func(string) Source) *Model {
+// composed builds a family of a tower and a decoder: tower is the prefix of its parameters in a checkpoint,
+// projector gives new beginnings to the names of the projector's, text maps the decoder's.
+func composed(name string, c configs.Model, tower string, projector map[string]string,
+	text func(string) Source) *Model {
 	v, inner := buildVision(c)
 	m := Compose(Decoder(name, spec(c)), v)
-	m.alone = map[string][]func(string) Source{Encoder: {inner}, Foundation: {func(name string) Source { return Source{Name: name} }}}
+	m.alone = map[string][]func(string) Source{Encoder: {inner}, Foundation: {func(name string) Source {
+		return Source{Name: name}
+	}}}
 	if other := encoders[c.Vision.Kind].Other; other != nil {
 		m.alone[Encoder] = append(m.alone[Encoder], other(v))
 	}
@@ -136,10 +142,12 @@ func textAt(prefix string) func(string) Source {
 
 // lnMerger names the parts of the patch merger of Qwen2-VL, Qwen2.5-VL and LLaVA-OneVision-1.5.
 func lnMerger(prefix string) map[string]string {
-	return map[string]string{"projector.norm": prefix + "ln_q", "projector.fc1": prefix + "mlp.0", "projector.fc2": prefix + "mlp.2"}
+	return map[string]string{"projector.norm": prefix + "ln_q", "projector.fc1": prefix + "mlp.0",
+		"projector.fc2": prefix + "mlp.2"}
 }
 
-// fusedSource names the parameters of towers with one projection of query, key and value and a convolution over patches.
+// fusedSource names the parameters of towers with one projection of query, key and value and a convolution
+// over patches.
 func fusedSource(v *Vision) func(string) Source {
 	return func(name string) Source {
 		joint, rows := fusedQKV(name, v.Tower.Hidden)

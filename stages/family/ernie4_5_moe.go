@@ -9,25 +9,34 @@ import (
 	"github.com/lfactor/lfactor/kernels/routing"
 )
 
-// ERNIE 4.5 with experts: neighbouring numbers of a head turn together, the first layers are dense, and a softmax over all experts chooses
-// with the help of numbers of their own.
+// ERNIE 4.5 with experts: neighbouring numbers of a head turn together, the first layers are dense, and a
+// softmax over all experts chooses with the help of numbers of their own.
 var _ = Register(Family{ModelType: "ernie4_5_moe",
 	HF: hf.Family{Class: "Ernie4_5_MoeForCausalLM", Score: "softmax", Corrected: true,
 		Has: []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
 			"first_k_dense_replace", "router_aux_loss_coef", "output_router_logits"},
-		Alias: map[string]string{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok", "moe_num_shared_experts": "n_shared_experts",
-			"moe_layer_start_index": "first_k_dense_replace"},
+		Alias: map[string]string{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok",
+			"moe_num_shared_experts": "n_shared_experts",
+			"moe_layer_start_index":  "first_k_dense_replace"},
 		Only: map[string]string{"use_bias": "false", "moe_layer_interval": "1", "moe_norm_min": "1e-12"},
 		Omit: []string{"attention_bias"},
-		Idle: []string{"moe_layer_end_index", "moe_capacity", "moe_gate", "moe_use_aux_free", "num_nextn_predict_layers"},
-		Absent: map[string]string{"hidden_size": "2560", "intermediate_size": "12288", "num_hidden_layers": "28",
-			"num_attention_heads": "20", "num_key_value_heads": "4", "vocab_size": "103424", "max_position_embeddings": "131072",
-			"rope_theta": "500000", "tie_word_embeddings": "true", "moe_intermediate_size": "1536", "num_experts_per_tok": "6",
-			"num_experts": "64", "n_shared_experts": "2", "first_k_dense_replace": "1", "router_aux_loss_coef": "0.001"},
+		Idle: []string{"moe_layer_end_index", "moe_capacity", "moe_gate", "moe_use_aux_free",
+			"num_nextn_predict_layers"},
+		Absent: map[string]string{"hidden_size": "2560", "intermediate_size": "12288",
+			"num_hidden_layers":   "28",
+			"num_attention_heads": "20", "num_key_value_heads": "4", "vocab_size": "103424",
+			"max_position_embeddings": "131072",
+			"rope_theta":              "500000", "tie_word_embeddings": "true",
+			"moe_intermediate_size": "1536",
+			"num_experts_per_tok":   "6",
+			"num_experts":           "64", "n_shared_experts": "2", "first_k_dense_replace": "1",
+			"router_aux_loss_coef": "0.001"},
 		Read: func(d *hf.Decoder, raw map[string]json.RawMessage) {
 			var last, layers int
-			if json.Unmarshal(raw["moe_layer_end_index"], &last) == nil && json.Unmarshal(raw["num_hidden_layers"], &layers) == nil && last != -1 && last < layers-1 {
-				d.Sink.Fail(d.O, "moe_layer_end_index", "the last layers have no experts, which cannot be trained", "")
+			if json.Unmarshal(raw["moe_layer_end_index"], &last) == nil &&
+				json.Unmarshal(raw["num_hidden_layers"], &layers) == nil && last != -1 && last < layers-1 {
+				d.Sink.Fail(d.O, "moe_layer_end_index",
+					"the last layers have no experts, which cannot be trained", "")
 			}
 		}},
 	Spec: func(c configs.Model, s *Spec) {
@@ -37,8 +46,10 @@ var _ = Register(Family{ModelType: "ernie4_5_moe",
 		s.Experts.Router = routing.Router{Normalize: true, Floor: true, Eps: 1e-12}
 	},
 	Source: func(configs.Model) func(string) Source {
-		return expertPlaces{stack: true, lead: true, rename: strings.NewReplacer(".mlp.gate."+correction, ".mlp.moe_statics."+correction)}.source
+		return expertPlaces{stack: true, lead: true, rename: strings.NewReplacer(".mlp.gate."+correction,
+			".mlp.moe_statics."+correction)}.source
 	},
 	Other: func(c configs.Model) func(string) Source {
-		return expertPlaces{width: c.ExpertWidth, lead: true, rename: strings.NewReplacer(".gate."+correction, ".gate.moe_statics."+correction)}.source
+		return expertPlaces{width: c.ExpertWidth, lead: true,
+			rename: strings.NewReplacer(".gate."+correction, ".gate.moe_statics."+correction)}.source
 	}})

@@ -26,10 +26,11 @@ var _ = RegisterMLP(experts, func(s Spec, _ int) block.Part {
 // Mixes reports whether some layer has experts.
 func (s Spec) Mixes() bool { return slices.Contains(s.MLPs, experts) }
 
-// mixture is what the keys of a configuration say of experts; the family says how they are routed. Layers for which dense holds have one
-// MLP.
+// mixture is what the keys of a configuration say of experts; the family says how they are routed. Layers
+// for which dense holds have one MLP.
 func (s *Spec) mixture(c configs.Model, dense func(layer int) bool) {
-	s.Experts = block.Experts{Inter: cmp.Or(c.ExpertWidth, c.Intermediate), Experts: c.Experts, Each: c.ExpertsEach, Jitter: c.RouterJitter, JitterAll: true}
+	s.Experts = block.Experts{Inter: cmp.Or(c.ExpertWidth, c.Intermediate), Experts: c.Experts,
+		Each: c.ExpertsEach, Jitter: c.RouterJitter, JitterAll: true}
 	if c.SharedExperts > 0 {
 		s.Experts.Shared, s.Experts.SharedName = s.gated(c.SharedExperts*s.Experts.Inter), "shared_experts"
 	}
@@ -64,7 +65,8 @@ func first(c configs.Model) func(layer int) bool {
 // correction is the name of the numbers that are added to scores for choosing.
 const correction = "e_score_correction_bias"
 
-// expertPlaces is where the tensors of layers with experts lie in a checkpoint: logical names with other parts.
+// expertPlaces is where the tensors of layers with experts lie in a checkpoint: logical names with other
+// parts.
 type expertPlaces struct {
 	rename *strings.Replacer // nil for logical names
 	stack  bool              // experts one by one, else as transformers 5 keeps them in memory
@@ -129,8 +131,8 @@ const (
 	lossPort = "router_loss"
 )
 
-// Balance adds losses of the router to the model's. Factors are those of one microbatch: the coefficients, over the number of microbatches
-// of a step.
+// Balance adds losses of the router to the model's. Factors are those of one microbatch: the coefficients,
+// over the number of microbatches of a step.
 func (m *Model) Balance(b block.Balance) {
 	m.Spec.Balance = b
 	if !m.Spec.Mixes() {
@@ -138,7 +140,8 @@ func (m *Model) Balance(b block.Balance) {
 	}
 	port := func(name string, on bool, rows, width int) {
 		if on {
-			m.Ports[name] = Port{Width: width, Rows: func(block.Shape) int { return rows }, Whole: true, Wide: true}
+			m.Ports[name] = Port{Width: width, Rows: func(block.Shape) int { return rows }, Whole: true,
+				Wide: true}
 			m.thread(name)
 		}
 	}
@@ -175,7 +178,8 @@ func (m *Model) thread(port string) {
 	}
 }
 
-// balanced adds what the layers have summed to the loss of training; an evaluation is of the language model alone.
+// balanced adds what the layers have summed to the loss of training; an evaluation is of the language model
+// alone.
 func (s Spec) balanced(r *block.Rec) {
 	if !r.Logits && !r.T.NoGrad {
 		r.RouterLosses(s.Experts.Experts, s.Experts.Each)
@@ -195,7 +199,8 @@ func (m *Model) Active() (n int64) {
 	return n
 }
 
-// WorstShare is how many times the rows of even routing a rank gets where all tokens go to its experts, of which ep ranks have an equal share each.
+// WorstShare is how many times the rows of even routing a rank gets where all tokens go to its experts, of
+// which ep ranks have an equal share each.
 func (m *Model) WorstShare(ep int) float64 {
 	e := m.Spec.Experts
 	if !m.Spec.Mixes() || ep <= 1 {
@@ -204,7 +209,8 @@ func (m *Model) WorstShare(ep int) float64 {
 	return float64(ep*min(e.Each, e.Experts/ep)) / float64(e.Each)
 }
 
-// ExpertAxes says which of two mesh axes, ep and etp, experts cannot be shared out over, and why; "" if they can.
+// ExpertAxes says which of two mesh axes, ep and etp, experts cannot be shared out over, and why; "" if they
+// can.
 func (m *Model) ExpertAxes(ep, etp int) (axis, why string) {
 	e := m.Spec.Experts
 	switch {

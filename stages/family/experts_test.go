@@ -18,14 +18,16 @@ type listed struct {
 
 func (l listed) Tensors() []checkpoint.Info { return l.infos }
 
-// TestMissingExpert: a checkpoint that lacks one expert's matrix, or has one of another shape or one too many, is refused by the name of that
-// tensor, whatever layout it has; layers behind the last of GLM 4.5, which predict further tokens, are passed over.
+// TestMissingExpert: a checkpoint that lacks one expert's matrix, or has one of another shape or one too
+// many, is refused by the name of that tensor, whatever layout it has; layers behind the last of GLM 4.5,
+// which predict further tokens, are passed over.
 func TestMissingExpert(t *testing.T) {
 	for _, c := range []struct {
 		model, tensor, why string
 		change             func(i []checkpoint.Info, at int) []checkpoint.Info
 	}{
-		{"qwen3-moe", "model.layers.2.mlp.experts.5.up_proj.weight", "model.layers.2.mlp.experts.5.up_proj.weight",
+		{"qwen3-moe", "model.layers.2.mlp.experts.5.up_proj.weight",
+			"model.layers.2.mlp.experts.5.up_proj.weight",
 			func(i []checkpoint.Info, at int) []checkpoint.Info { return append(i[:at:at], i[at+1:]...) }},
 		{"mixtral", "model.layers.0.block_sparse_moe.experts.3.w2.weight", "w2.weight",
 			func(i []checkpoint.Info, at int) []checkpoint.Info { i[at].Shape = []int{48, 79}; return i }},
@@ -33,7 +35,8 @@ func TestMissingExpert(t *testing.T) {
 			func(i []checkpoint.Info, at int) []checkpoint.Info { i[at].Shape = []int{11}; return i }},
 		{"ernie4.5-moe", "model.layers.1.mlp.moe_statics.e_score_correction_bias", "experts.9.",
 			func(i []checkpoint.Info, at int) []checkpoint.Info {
-				return append(i, checkpoint.Info{Name: "model.layers.1.mlp.experts.9.up_proj.weight", Shape: []int{16, 48}})
+				return append(i, checkpoint.Info{Name: "model.layers.1.mlp.experts.9.up_proj.weight",
+					Shape: []int{16, 48}})
 			}},
 		{"glm4-moe", "model.norm.weight", "", func(i []checkpoint.Info, at int) []checkpoint.Info {
 			return append(i, checkpoint.Info{Name: "model.layers.3.eh_proj.weight", Shape: []int{48, 96}})
@@ -63,7 +66,8 @@ func TestMissingExpert(t *testing.T) {
 	}
 }
 
-// TestExpertRegions: the parts that ranks of ep and etp hold are what they read, from experts one by one and from all in one tensor.
+// TestExpertRegions: the parts that ranks of ep and etp hold are what they read, from experts one by one and
+// from all in one tensor.
 func TestExpertRegions(t *testing.T) {
 	conf, err := configs.ReadModel("testdata/qwen3-moe")
 	require.NoError(t, err)

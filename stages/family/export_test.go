@@ -12,8 +12,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// TestExportRoundTrip: the weights of every golden model, read parameter by parameter and exported, are its checkpoint again, byte
-// for byte: fused and renamed tensors, convolutions, and those with an axis more or less than here.
+// TestExportRoundTrip: the weights of every golden model, read parameter by parameter and exported, are its
+// checkpoint again, byte for byte: fused and renamed tensors, convolutions, and those with an axis more or
+// less than here.
 func TestExportRoundTrip(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/*")
 	require.NoError(t, err)
@@ -54,7 +55,8 @@ func TestExportRoundTrip(t *testing.T) {
 	}
 }
 
-// TestOtherLayout: a checkpoint in a family's second layout is read as the first is, and exported as it came.
+// TestOtherLayout: a checkpoint in a family's second layout is read as the first is, and exported as it
+// came.
 func TestOtherLayout(t *testing.T) {
 	for dir, c := range map[string]struct{ own, other []string }{
 		"testdata/llava-clip": {[]string{"vision_tower.pre_layrnorm.bias", "vision_tower.encoder.layers.2.mlp.fc1.weight"}, []string{"vision_tower.vision_model.embeddings.class_embedding",

@@ -34,7 +34,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestBalanced: cuts cover the blocks, none is empty, and the heaviest stage is within one block of the mean.
+// TestBalanced: cuts cover the blocks, none is empty, and the heaviest stage is within one block of the
+// mean.
 func TestBalanced(t *testing.T) {
 	c, err := configs.Published("llama/3-8b")
 	require.NoError(t, err)
@@ -60,8 +61,8 @@ func TestBalanced(t *testing.T) {
 	require.ErrorContains(t, err, "try plan.pp=")
 }
 
-// TestGPT2Layouts: the published checkpoints of GPT-2 lack the prefix that transformers' class writes, and are opened and kept as they are;
-// masks that they carry are no parameters.
+// TestGPT2Layouts: the published checkpoints of GPT-2 lack the prefix that transformers' class writes, and
+// are opened and kept as they are; masks that they carry are no parameters.
 func TestGPT2Layouts(t *testing.T) {
 	c, err := configs.ReadModel("testdata/gpt2")
 	require.NoError(t, err)
@@ -104,8 +105,8 @@ func (b bare) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	return b.Source.ReadRanges("transformer."+name, ranges, dst)
 }
 
-// TestGemmaScale: transformers rounds Gemma's factor on embeddings to their dtype: 59.75 in bfloat16 for a width of 3584, whose root is
-// 59.8665.
+// TestGemmaScale: transformers rounds Gemma's factor on embeddings to their dtype: 59.75 in bfloat16 for a
+// width of 3584, whose root is 59.8665.
 func TestGemmaScale(t *testing.T) {
 	c, err := configs.Published("gemma/2-9b")
 	require.NoError(t, err)

@@ -27,7 +27,9 @@ func glmConfig(class string) hf.Family {
 	return hf.Family{Class: class, Has: []string{"attention_bias", "partial_rotary_factor"},
 		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "13696",
 			"num_hidden_layers": "40", "num_attention_heads": "32", "vocab_size": "151552",
-			"max_position_embeddings": "131072", "eos_token_id": "[151329, 151336, 151338]", "rms_norm_eps": "1.5625e-07", "head_dim": "128", "num_key_value_heads": "2", "attention_bias": "true", "partial_rotary_factor": "0.5"},
+			"max_position_embeddings": "131072", "eos_token_id": "[151329, 151336, 151338]",
+			"rms_norm_eps": "1.5625e-07", "head_dim": "128", "num_key_value_heads": "2",
+			"attention_bias": "true", "partial_rotary_factor": "0.5"},
 		Omit: []string{"rope_scaling"}}
 }
 

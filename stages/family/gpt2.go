@@ -19,7 +19,8 @@ var _ = Register(Family{ModelType: "gpt2", Paper: "https://openai.com/index/bett
 			"attention_out_bias": "true", "mlp_bias": "true", "position_embeddings": `"learned"`},
 		Absent: map[string]string{"hidden_size": "768", "num_hidden_layers": "12",
 			"num_attention_heads": "12", "vocab_size": "50257", "max_position_embeddings": "1024",
-			"rms_norm_eps": "1e-5", "tie_word_embeddings": "true", "bos_token_id": "50256", "eos_token_id": "50256"},
+			"rms_norm_eps": "1e-5", "tie_word_embeddings": "true", "bos_token_id": "50256",
+			"eos_token_id": "50256"},
 		Alias: map[string]string{"n_embd": "hidden_size", "n_layer": "num_hidden_layers",
 			"n_head": "num_attention_heads", "n_inner": "intermediate_size",
 			"n_positions": "max_position_embeddings", "layer_norm_epsilon": "rms_norm_eps"},
@@ -33,7 +34,7 @@ var _ = Register(Family{ModelType: "gpt2", Paper: "https://openai.com/index/bett
 		Dropouts: []string{"attn_pdrop", "embd_pdrop", "resid_pdrop"},
 		Read: func(d *hf.Decoder, raw map[string]json.RawMessage) {
 			width := 768
-			_ = json.Unmarshal(raw["n_embd"], &width) // a value that is no number is reported with its key
+			_ = json.Unmarshal(raw["n_embd"], &width) // a value that is not a number is reported with its key
 			if n := raw["n_inner"]; n == nil || string(n) == "null" {
 				d.Set("intermediate_size", fmt.Sprint(4*width))
 			}
@@ -58,8 +59,10 @@ var _ = Register(Family{ModelType: "gpt2", Paper: "https://openai.com/index/bett
 func gpt2Source(c configs.Model) func(string) Source {
 	rename := strings.NewReplacer("model.layers.", "transformer.h.", "model.embed_tokens",
 		"transformer.wte", "model.embed_positions", "transformer.wpe",
-		"model.norm", "transformer.ln_f", "input_layernorm", "ln_1", "post_attention_layernorm", "ln_2", "self_attn.o_proj", "attn.c_proj",
-		"mlp.up_proj", "mlp.c_fc", "mlp.down_proj", "mlp.c_proj", "self_attn.q_proj", "attn.c_attn", "self_attn.k_proj", "attn.c_attn", "self_attn.v_proj", "attn.c_attn")
+		"model.norm", "transformer.ln_f", "input_layernorm", "ln_1", "post_attention_layernorm", "ln_2",
+		"self_attn.o_proj", "attn.c_proj",
+		"mlp.up_proj", "mlp.c_fc", "mlp.down_proj", "mlp.c_proj", "self_attn.q_proj", "attn.c_attn",
+		"self_attn.k_proj", "attn.c_attn", "self_attn.v_proj", "attn.c_attn")
 	width := c.Heads * c.HeadDim
 	return func(name string) Source {
 		s := Source{Name: rename.Replace(name)}

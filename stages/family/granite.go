@@ -13,7 +13,8 @@ var _ = Register(Family{ModelType: "granite", Paper: "2408.13359",
 		"residual_multiplier", "logits_scaling", "attention_bias", "mlp_bias"},
 		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008",
 			"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32000",
-			"max_position_embeddings": "2048", "rms_norm_eps": "1e-6", "attention_multiplier": "1", "bos_token_id": "1", "eos_token_id": "2"},
+			"max_position_embeddings": "2048", "rms_norm_eps": "1e-6", "attention_multiplier": "1",
+			"bos_token_id": "1", "eos_token_id": "2"},
 		Omit: []string{"head_dim"},
 		Write: func(m hf.Values, out map[string]any) {
 			if out["attention_multiplier"] == nil { // transformers' default is 1

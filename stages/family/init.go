@@ -23,7 +23,8 @@ func CutsOf(o *grad.Options, p *grad.Param, pos []int) (out []Cut) {
 	return
 }
 
-// Region is the part of a logical parameter that a rank holds: of the slice that its cuts leave, rows [From, To).
+// Region is the part of a logical parameter that a rank holds: of the slice that its cuts leave, rows [From,
+// To).
 type Region struct {
 	Cuts     []Cut // outermost first; each slices what the ones before have left
 	From, To int
@@ -32,7 +33,8 @@ type Region struct {
 // Whole is a parameter as one rank alone holds it.
 func Whole(p *grad.Param) Region { return Region{To: p.Shape[0]} }
 
-// Intervals is the region as half-open intervals, one an axis of the logical tensor; rows of padding are no part of it.
+// Intervals is the region as half-open intervals, one an axis of the logical tensor; rows of padding are no
+// part of it.
 func (g Region) Intervals(p *grad.Param) [][2]int {
 	out := make([][2]int, len(p.Shape))
 	for axis, n := range p.Shape {
@@ -51,8 +53,8 @@ func (g Region) Intervals(p *grad.Param) [][2]int {
 	return out
 }
 
-// Box gives the region's first element and extent in the logical tensor seen as [rows, cols]; rows of padding are no part of it. A cut
-// behind the second axis has no such view: Intervals serves every region.
+// Box gives the region's first element and extent in the logical tensor seen as [rows, cols]; rows of
+// padding are no part of it. A cut behind the second axis has no such view: Intervals serves every region.
 func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	iv := g.Intervals(p)
 	row, rows, cols = iv[0][0], iv[0][1]-iv[0][0], 1
@@ -70,9 +72,10 @@ func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	return
 }
 
-// Init fills dst, row by row, with the initial values of a region of parameter p: ones for norms (less what they add to their weights), zeros for biases and
-// adapters' B, else normal values with InitStd, divided by sqrt(2·layers) for projections into the residual stream, as
-// Megatron-LM does. Values depend on seed, name and logical place only, so every plan starts from the same model.
+// Init fills dst, row by row, with the initial values of a region of parameter p: ones for norms (less what
+// they add to their weights), zeros for biases and adapters' B, else normal values with InitStd, divided by
+// sqrt(2·layers) for projections into the residual stream, as Megatron-LM does. Values depend on seed, name
+// and logical place only, so every plan starts from the same model.
 func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	s := m.Spec
 	std := s.InitStd
@@ -85,7 +88,8 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		return
 	case len(p.Shape) == 1 && strings.HasSuffix(p.Name, ".weight"): // norms
 		plus := 0.0
-		if m.Component(p.Name) == Foundation && !strings.HasSuffix(p.Name, ".self_attn.norm.weight") { // but of the delta rule
+		// but of the delta rule
+		if m.Component(p.Name) == Foundation && !strings.HasSuffix(p.Name, ".self_attn.norm.weight") {
 			plus = s.Norm.Plus
 		}
 		fill32(dst, float32(1-plus))
@@ -93,7 +97,8 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	case strings.HasSuffix(p.Name, ".dt_bias"):
 		fill32(dst, 1)
 		return
-	case strings.HasSuffix(p.Name, ".bias"), strings.HasSuffix(p.Name, "correction_bias"), strings.HasSuffix(p.Name, "lora_B.weight"):
+	case strings.HasSuffix(p.Name, ".bias"), strings.HasSuffix(p.Name, "correction_bias"),
+		strings.HasSuffix(p.Name, "lora_B.weight"):
 		fill32(dst, 0)
 		return
 	case strings.HasSuffix(p.Name, "lora_A.weight"): // kaiming_uniform(a=sqrt 5) has this standard deviation
@@ -102,7 +107,8 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		std /= math.Sqrt(2 * float64(s.Layers))
 	}
 	value := func(z float64) float64 { return std * z }
-	if strings.HasSuffix(p.Name, ".self_attn.decay") { // the logarithm of what is uniform up to 16, as in transformers
+	// the logarithm of what is uniform up to 16, as in transformers
+	if strings.HasSuffix(p.Name, ".self_attn.decay") {
 		value = func(z float64) float64 { return math.Log(0.01 + 15.99*0.5*(1+math.Erf(z/math.Sqrt2))) }
 	}
 	h := fnv.New64a()

@@ -13,7 +13,8 @@ import (
 // each other.
 var _ = Register(Family{ModelType: "internlm2", Paper: "2403.17297",
 	HF: hf.Family{Class: "InternLM2ForCausalLM", Remote: true,
-		Alias: map[string]string{"bias": "attention_bias"}, Absent: map[string]string{"rms_norm_eps": "1e-6", "max_position_embeddings": "2048"}},
+		Alias: map[string]string{"bias": "attention_bias"}, Absent: map[string]string{"rms_norm_eps": "1e-6",
+			"max_position_embeddings": "2048"}},
 	Loong: []loong.Decoder{{Class: "InternLMConfig", Dynamic: func(base string) string {
 		if source.SameValue(base, "5e7") {
 			return "2.5" // InternLM2.5's own factor is 2 with a base of 1e6, 2.5 with 5e7
@@ -25,8 +26,10 @@ var _ = Register(Family{ModelType: "internlm2", Paper: "2403.17297",
 func internSource(c configs.Model) func(string) Source {
 	rename := strings.NewReplacer("model.embed_tokens", "model.tok_embeddings", "lm_head", "output",
 		"input_layernorm", "attention_norm",
-		"post_attention_layernorm", "ffn_norm", "self_attn.o_proj", "attention.wo", "mlp.gate_proj", "feed_forward.w1", "mlp.up_proj", "feed_forward.w3",
-		"mlp.down_proj", "feed_forward.w2", "self_attn.q_proj", "attention.wqkv", "self_attn.k_proj", "attention.wqkv", "self_attn.v_proj", "attention.wqkv")
+		"post_attention_layernorm", "ffn_norm", "self_attn.o_proj", "attention.wo", "mlp.gate_proj",
+		"feed_forward.w1", "mlp.up_proj", "feed_forward.w3",
+		"mlp.down_proj", "feed_forward.w2", "self_attn.q_proj", "attention.wqkv", "self_attn.k_proj",
+		"attention.wqkv", "self_attn.v_proj", "attention.wqkv")
 	per := c.Heads / max(1, c.KVHeads)
 	group := (per + 2) * c.HeadDim
 	return func(name string) Source {

@@ -12,13 +12,14 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// LLaVA: the patches of an inner layer of CLIP's tower or SigLIP's, two linear layers, and a decoder of another family. Names are
-// those of transformers 5; older checkpoints have the tower below vision_model.
+// LLaVA: the patches of an inner layer of CLIP's tower or SigLIP's, two linear layers, and a decoder of
+// another family. Names are those of transformers 5; older checkpoints have the tower below vision_model.
 var _ = Register(Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Composed: llavaConfig,
 	Build: func(c configs.Model) *Model {
 		m := composed("llava", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = composed("llava", c, "vision_tower.vision_model.", linearProjector, decoderSource(c)).Source
-		m.Source, m.Other = inTransformers(m.Source, besideDecoder...), inTransformers(m.Other, besideDecoder...)
+		m.Source, m.Other = inTransformers(m.Source, besideDecoder...),
+			inTransformers(m.Other, besideDecoder...)
 		m.Vision.Tower.PostNorm = false // features are taken before it
 		m.keep()
 		return m
@@ -26,19 +27,24 @@ var _ = Register(Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Com
 
 // llavaConfig: what config.json leaves out are transformers' defaults.
 var llavaConfig = &hf.Composed{Class: "LlavaForConditionalGeneration",
-	Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads", "num_channels": "in_channels", "projection_dim": "", "vocab_size": "", "initializer_factor": ""},
+	Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads",
+		"num_channels": "in_channels", "projection_dim": "", "vocab_size": "", "initializer_factor": ""},
 	Preset: map[string]string{"projector": `"mlp"`, "merge": "1"},
 	Kinds: map[string]map[string]string{
-		"clip_vision_model": {"kind": `"clip"`, "hidden_size": "768", "intermediate_size": "3072", "depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "32",
+		"clip_vision_model": {"kind": `"clip"`, "hidden_size": "768", "intermediate_size": "3072",
+			"depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "32",
 			"hidden_act": `"quick_gelu"`, "layer_norm_eps": "1e-5"},
-		"siglip_vision_model": {"kind": `"siglip"`, "hidden_size": "768", "intermediate_size": "3072", "depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "16",
+		"siglip_vision_model": {"kind": `"siglip"`, "hidden_size": "768", "intermediate_size": "3072",
+			"depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "16",
 			"hidden_act": `"gelu_pytorch_tanh"`, "layer_norm_eps": "1e-6", "vision_use_head": "true"},
 	},
-	Top: map[string]string{"image_token_index": "vision.image_token_id", "vision_feature_layer": "", "vision_feature_select_strategy": "", "multimodal_projector_bias": "",
+	Top: map[string]string{"image_token_index": "vision.image_token_id", "vision_feature_layer": "",
+		"vision_feature_select_strategy": "", "multimodal_projector_bias": "",
 		"ignore_index": "", "pad_token_id": "", "vocab_size": ""},
 	Rest: llavaFeatures, Write: writeLlava}
 
-// llavaStrategies are the choices of features that leave patches alone: CLIP's class token is the first row, SigLIP has none.
+// llavaStrategies are the choices of features that leave patches alone: CLIP's class token is the first row,
+// SigLIP has none.
 var llavaStrategies = map[string]string{"clip_vision_model": "default", "siglip_vision_model": "full"}
 
 // llavaFeatures reads which features the decoder gets.
@@ -55,15 +61,17 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 	}
 	var n int
 	if err := json.Unmarshal(layer, &n); err != nil || n == 0 {
-		d.Sink.Fail(d.O, "vision_feature_layer", fmt.Sprintf("%s, only the output of one layer can be projected", layer), "")
+		d.Sink.Fail(d.O, "vision_feature_layer",
+			fmt.Sprintf("%s, only the output of one layer can be projected", layer), "")
 	} else {
 		d.Set("vision.vision_feature_layer", hf.Compact(layer))
 	}
 	if v, ok := raw["vision_feature_select_strategy"]; ok {
-		_ = json.Unmarshal(v, &strategy) // what is no string is not the one that is wanted
+		_ = json.Unmarshal(v, &strategy) // what is not a string is not the one that is wanted
 	}
 	if strategy != want {
-		d.Sink.Fail(d.O, "vision_feature_select_strategy", fmt.Sprintf("%s, only %s can be trained with %s", source.Quoted(strategy), want, tower), "")
+		d.Sink.Fail(d.O, "vision_feature_select_strategy", fmt.Sprintf("%s, only %s can be trained with %s",
+			source.Quoted(strategy), want, tower), "")
 	}
 	if v, ok := raw["multimodal_projector_bias"]; ok && (json.Unmarshal(v, &bias) != nil || !bias) {
 		d.Sink.Fail(d.O, "multimodal_projector_bias", string(v)+", only true can be trained", "")
@@ -73,12 +81,17 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 // writeLlava writes the tower and its features as transformers names them.
 func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 	tower := hf.Tower(hf.ComposedFamilies["llava"], m.Text("vision.kind"))
-	vision := map[string]any{"model_type": tower, "hidden_size": m["vision.hidden_size"], "intermediate_size": m["vision.intermediate_size"], "num_hidden_layers": m["vision.depth"], "num_attention_heads": m["vision.num_heads"],
-		"num_channels": m["vision.in_channels"], "image_size": m["vision.image_size"], "patch_size": m["vision.patch_size"], "hidden_act": m["vision.hidden_act"], "layer_norm_eps": m["vision.layer_norm_eps"]}
+	vision := map[string]any{"model_type": tower, "hidden_size": m["vision.hidden_size"],
+		"intermediate_size": m["vision.intermediate_size"], "num_hidden_layers": m["vision.depth"],
+		"num_attention_heads": m["vision.num_heads"],
+		"num_channels":        m["vision.in_channels"], "image_size": m["vision.image_size"],
+		"patch_size": m["vision.patch_size"], "hidden_act": m["vision.hidden_act"],
+		"layer_norm_eps": m["vision.layer_norm_eps"]}
 	if m.Text("vision.kind") == "siglip" {
 		vision["vision_use_head"] = m["vision.vision_use_head"]
 	}
-	layer, side := m.Int("vision.vision_feature_layer"), m.Int("vision.image_size")/max(1, m.Int("vision.patch_size"))
+	layer, side := m.Int("vision.vision_feature_layer"),
+		m.Int("vision.image_size")/max(1, m.Int("vision.patch_size"))
 	if layer == 0 {
 		layer = -1
 	}
@@ -86,13 +99,17 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 		text["model_type"] = m["text_model_type"]
 	}
 	delete(out, "image_token_id")
-	out["vision_config"], out["image_token_index"], out["projector_hidden_act"], out["multimodal_projector_bias"] = vision, m["vision.image_token_id"], m["vision.projector_hidden_act"], true
-	out["vision_feature_layer"], out["vision_feature_select_strategy"], out["image_seq_length"] = layer, llavaStrategies[tower], side*side
+	out["vision_config"], out["image_token_index"], out["projector_hidden_act"],
+		out["multimodal_projector_bias"] = vision, m["vision.image_token_id"],
+		m["vision.projector_hidden_act"], true
+	out["vision_feature_layer"], out["vision_feature_select_strategy"], out["image_seq_length"] = layer,
+		llavaStrategies[tower], side*side
 }
 
-// CLIP (arXiv:2103.00020): pictures of one size, a class token that is no feature, a table of positions, a norm before the first
-// layer; one behind the last is for the class token alone.
-var _ = RegisterTower("clip", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches}, Projector: "mlp", Source: clipSource,
+// CLIP (arXiv:2103.00020): pictures of one size, a class token that is no feature, a table of positions, a
+// norm before the first layer; one behind the last is for the class token alone.
+var _ = RegisterTower("clip", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
+	Projector: "mlp", Source: clipSource,
 	Build: func(c configs.Model) *Vision {
 		t := BaseTower(c.Vision)
 		t.Class, t.PreNorm, t.Taps = true, true, 1
@@ -118,8 +135,8 @@ func clipSource(v *Vision) func(string) Source {
 	}
 }
 
-// keep adds the parameters that checkpoints have and features do not pass: the layers behind the one that is projected, the closing
-// norm and SigLIP's pooling head. They are carried along, and never trained.
+// keep adds the parameters that checkpoints have and features do not pass: the layers behind the one that is
+// projected, the closing norm and SigLIP's pooling head. They are carried along, and never trained.
 func (m *Model) keep() {
 	v := m.Vision
 	last := 0

@@ -20,7 +20,8 @@ var _ = Register(Family{ModelType: "ministral", Paper: "2310.06825",
 // mistralDefaults are transformers' where config.json is silent.
 var mistralDefaults = map[string]string{"hidden_size": "4096", "intermediate_size": "14336",
 	"num_hidden_layers": "32", "num_attention_heads": "32", "num_key_value_heads": "8",
-	"vocab_size": "32000", "max_position_embeddings": "131072", "rms_norm_eps": "1e-6", "sliding_window": "4096", "bos_token_id": "1", "eos_token_id": "2"}
+	"vocab_size": "32000", "max_position_embeddings": "131072", "rms_norm_eps": "1e-6",
+	"sliding_window": "4096", "bos_token_id": "1", "eos_token_id": "2"}
 
 // slideAll gives every layer a window if there is one, where the configuration names no kinds.
 func (s *Spec) slideAll() {

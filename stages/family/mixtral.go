@@ -14,10 +14,13 @@ var _ = Register(Family{ModelType: "mixtral", Paper: "2401.04088",
 		"num_experts", "num_experts_per_tok", "router_aux_loss_coef",
 		"output_router_logits", "router_jitter_noise"}, Null: []string{"sliding_window"},
 		Alias: map[string]string{"num_local_experts": "num_experts"},
-		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "14336", "num_hidden_layers": "32",
-			"num_attention_heads": "32", "num_key_value_heads": "8", "vocab_size": "32000", "max_position_embeddings": "131072",
-			"rope_theta": "1000000", "num_experts": "8", "num_experts_per_tok": "2", "router_aux_loss_coef": "0.001",
-			"bos_token_id": "1", "eos_token_id": "2"}},
+		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "14336",
+			"num_hidden_layers":   "32",
+			"num_attention_heads": "32", "num_key_value_heads": "8", "vocab_size": "32000",
+			"max_position_embeddings": "131072",
+			"rope_theta":              "1000000", "num_experts": "8", "num_experts_per_tok": "2",
+			"router_aux_loss_coef": "0.001",
+			"bos_token_id":         "1", "eos_token_id": "2"}},
 	Spec: func(c configs.Model, s *Spec) {
 		if c.SlidingWindow > 0 {
 			s.slideAll()
@@ -30,6 +33,7 @@ var _ = Register(Family{ModelType: "mixtral", Paper: "2401.04088",
 
 // sparseBlocks is where Mixtral and MiniMax keep their experts.
 func sparseBlocks(configs.Model) func(string) Source {
-	return expertPlaces{stack: true, rename: strings.NewReplacer(".mlp.gate."+correction, ".block_sparse_moe."+correction, ".mlp.", ".block_sparse_moe.",
+	return expertPlaces{stack: true, rename: strings.NewReplacer(".mlp.gate."+correction,
+		".block_sparse_moe."+correction, ".mlp.", ".block_sparse_moe.",
 		".gate_proj.", ".w1.", ".up_proj.", ".w3.", ".down_proj.", ".w2.")}.source
 }

@@ -14,8 +14,9 @@ type Port struct {
 	Width int
 	Rows  func(s block.Shape) int // nil is one a token
 	Of    string                  // named dimension without which it carries nothing, "" where it always does
-	Whole bool                    // every rank holds it whole, even where tokens are shared out: rows of it are taken by index
-	Wide  bool                    // it is float32, whatever its blocks compute in
+	// every rank holds it whole, even where tokens are shared out: rows of it are taken by index
+	Whole bool
+	Wide  bool // it is float32, whatever its blocks compute in
 }
 
 // Inputs are what a microbatch brings beside tokens and labels.
@@ -26,8 +27,8 @@ type Inputs struct {
 	More     map[string]any // of other modalities, by the names that they look for
 }
 
-// Modality is what a component takes beside tokens: pictures, sound, the states of a robot. Its part of a microbatch is padded to one of few
-// shapes, its classes, so that few traces serve all.
+// Modality is what a component takes beside tokens: pictures, sound, the states of a robot. Its part of a
+// microbatch is padded to one of few shapes, its classes, so that few traces serve all.
 type Modality interface {
 	// Classes is the number of classes; class 0 is a microbatch without any of it.
 	Classes() int32
@@ -35,7 +36,8 @@ type Modality interface {
 	Class(in *Inputs) int32
 	// Dims are the named dimensions of a class other than 0, for microbatches of rows tokens.
 	Dims(rows int, class int32) map[string]int
-	// Planned is the class of a microbatch of the given dimensions, or of the least that is not 0: the one that memory is planned for.
+	// Planned is the class of a microbatch of the given dimensions, or of the least that is not 0: the one
+	// that memory is planned for.
 	Planned(rows int, dims map[string]int) int32
 	// Tensors are what blocks read, padded to shape s.
 	Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor
@@ -87,8 +89,9 @@ func (m *Model) joint(classes []int32) int32 {
 	return int32(class)
 }
 
-// Class is that of a microbatch's shape; 0 is a microbatch of tokens alone. With filled, a modality of which the microbatch has nothing gets
-// its least shape, all of it padding, so that every microbatch runs every block.
+// Class is that of a microbatch's shape; 0 is a microbatch of tokens alone. With filled, a modality of which
+// the microbatch has nothing gets its least shape, all of it padding, so that every microbatch runs every
+// block.
 func (m *Model) Class(in *Inputs, filled bool) int32 {
 	out := make([]int32, len(m.Modalities))
 	for i, x := range m.Modalities {
@@ -114,7 +117,8 @@ func (m *Model) Shape(rows int, class int32) block.Shape {
 	return s
 }
 
-// Planned is the class of a microbatch of the given dimensions, and of the least of each modality that is not 0.
+// Planned is the class of a microbatch of the given dimensions, and of the least of each modality that is
+// not 0.
 func (m *Model) Planned(rows int, dims map[string]int) int32 {
 	out := make([]int32, len(m.Modalities))
 	for i, x := range m.Modalities {
@@ -133,8 +137,8 @@ func (m *Model) Tensors(in *Inputs, class int32) map[string]*tensor.Tensor {
 	return out
 }
 
-// Smallest is the shape of a microbatch of rows tokens with the least of every modality: what a record of all blocks is made of when only
-// parameters matter.
+// Smallest is the shape of a microbatch of rows tokens with the least of every modality: what a record of
+// all blocks is made of when only parameters matter.
 func (m *Model) Smallest(rows int) block.Shape { return m.Shape(rows, m.Planned(rows, nil)) }
 
 // Absent reports whether a port carries nothing for microbatches of a shape.
@@ -157,8 +161,8 @@ func (m *Model) portRows(port string, s block.Shape) int {
 // pictures is the modality of a vision tower.
 type pictures struct{ v *Vision }
 
-// Classes bounds Vision.Class, which has the number of patches above eight bits for the number of frames: a hundred and more octaves of the former
-// would not fit into a machine.
+// Classes bounds Vision.Class, which has the number of patches above eight bits for the number of frames: a
+// hundred and more octaves of the former would not fit into a machine.
 func (p pictures) Classes() int32 { return 1 << 16 }
 
 // TokenTensors implements Rowed.

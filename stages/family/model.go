@@ -1,5 +1,5 @@
-// Package family holds the model families, one file each: a configuration becomes a list of named blocks whose ports join
-// them. Cutting a model into pipeline stages is slicing the list.
+// Package family holds the model families, one file each: a configuration becomes a list of named blocks
+// whose ports join them. Cutting a model into pipeline stages is slicing the list.
 package family
 
 import (
@@ -44,7 +44,8 @@ type Model struct {
 	alone map[string][]func(name string) Source
 }
 
-// Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in order.
+// Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in
+// order.
 type Source struct {
 	Name string
 	Rows [][2]int // nil is the whole tensor
@@ -54,10 +55,13 @@ type Source struct {
 	Module string
 	// Turned is a matrix that the checkpoint keeps as [in out]: its columns are the logical rows.
 	Turned bool
-	Tail   []int // in place of the logical axes after the first, of the same size together: the taps of a convolution
-	// Stack is a tensor of three axes of which the checkpoint has each matrix by itself: * in Name is its number.
+	// in place of the logical axes after the first, of the same size together: the taps of a convolution
+	Tail []int
+	// Stack is a tensor of three axes of which the checkpoint has each matrix by itself: * in Name is its
+	// number.
 	Stack bool
-	// Within are the rows of each matrix in the checkpoint's, where several logical tensors of three axes share one; {0, 0} is all.
+	// Within are the rows of each matrix in the checkpoint's, where several logical tensors of three axes
+	// share one; {0, 0} is all.
 	Within [2]int
 }
 
@@ -73,8 +77,8 @@ type Flow struct {
 	Peer int
 }
 
-// Cut makes stages of the borders: stage i is blocks [cuts[i], cuts[i+1]). A port given before a stage and taken at or after
-// it flows straight from its giver to each taker.
+// Cut makes stages of the borders: stage i is blocks [cuts[i], cuts[i+1]). A port given before a stage and
+// taken at or after it flows straight from its giver to each taker.
 func (m *Model) Cut(cuts []int) []Stage {
 	stages := make([]Stage, len(cuts)-1)
 	owner := map[string]int{} // stage that gives the port's current value
@@ -105,7 +109,9 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	for _, f := range st.Out {
 		fan[f.Port]++
 	}
-	o.Consumers, o.Whole = func(port string) int { return fan[port] }, func(port string) bool { return m.Ports[port].Whole }
+	o.Consumers, o.Whole = func(port string) int { return fan[port] }, func(port string) bool {
+		return m.Ports[port].Whole
+	}
 	r := &rec
 	r.T, r.Ropes = grad.NewTape(o), []*block.Rope{&m.Spec.Rope, &m.Spec.LocalRope}
 	env := map[string]*grad.Value{}
@@ -177,7 +183,8 @@ func keys(m map[string]int) func(func(string) bool) {
 
 // Params lists all parameters of the model in order of first use, as one device holds them.
 func (m *Model) Params(lora *block.Lora) []*grad.Param {
-	tr := m.Record(grad.Options{NoGrad: true}, block.Rec{Shape: m.Smallest(1), Lora: lora}, Stage{To: len(m.Blocks)})
+	tr := m.Record(grad.Options{NoGrad: true}, block.Rec{Shape: m.Smallest(1), Lora: lora},
+		Stage{To: len(m.Blocks)})
 	return tr.Params
 }
 

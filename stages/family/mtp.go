@@ -11,9 +11,9 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// mtp adds multi-token prediction: layer k joins the hidden state of position i with the embedding of token i+k+1, runs one
-// decoder layer and predicts token i+k+2 with the shared head (arXiv:2412.19437 §2.2, as in MiMo-7B). The loss of each layer
-// is added with weight MTPWeight/MTP.
+// mtp adds multi-token prediction: layer k joins the hidden state of position i with the embedding of token
+// i+k+1, runs one decoder layer and predicts token i+k+2 with the shared head (arXiv:2412.19437 §2.2, as in
+// MiMo-7B). The loss of each layer is added with weight MTPWeight/MTP.
 func (s Spec) mtp(r *block.Rec, env map[string]*grad.Value) {
 	if r.Logits {
 		return

@@ -12,8 +12,9 @@ import (
 type Grid struct {
 	T, H, W int        // patches in time, height and width; tiles of one size have T tiles
 	Spans   [][2]int32 // half-open ranges of the microbatch's rows, together as many as there are features
-	Every   float64    // seconds from one row of the grid in time to the next, of a video; 0 where unknown or for a picture
-	Video   bool
+	// seconds from one row of the grid in time to the next, of a video; 0 where unknown or for a picture
+	Every float64
+	Video bool
 }
 
 // Patches is the number of patches.
@@ -33,7 +34,8 @@ func (p Pictures) Patches() (n int) {
 	return
 }
 
-// Frames is the number of pictures, tiles and rows in time of videos: what attention of a tower may not cross.
+// Frames is the number of pictures, tiles and rows in time of videos: what attention of a tower may not
+// cross.
 func (p Pictures) Frames() (n int) {
 	for _, g := range p.Grids {
 		n += g.T
@@ -50,8 +52,9 @@ func (v *Vision) Unit() int {
 	return v.Tower.Join
 }
 
-// Class numbers the shapes that microbatches are padded to, so that few traces serve all: 0 is a microbatch without pictures.
-// Eight classes an octave waste at most an eighth. Towers with a token a frame have classes for the number of frames too.
+// Class numbers the shapes that microbatches are padded to, so that few traces serve all: 0 is a microbatch
+// without pictures. Eight classes an octave waste at most an eighth. Towers with a token a frame have
+// classes for the number of frames too.
 func (v *Vision) Class(patches, frames int) int32 {
 	if patches == 0 {
 		return 0
@@ -82,7 +85,8 @@ func (v *Vision) Shape(rows int, class int32) block.Shape {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// size is the i-th of 1, 2, … 16, 18, 20, … 32, 36, …: eight sizes an octave from sixteen on; step is the first that holds n.
+// size is the i-th of 1, 2, … 16, 18, 20, … 32, 36, …: eight sizes an octave from sixteen on; step is the
+// first that holds n.
 func size(i int) int {
 	if i < 16 {
 		return i + 1
@@ -106,7 +110,8 @@ func (v *Vision) Check(p *Pictures) error {
 	}
 	for i, g := range p.Grids {
 		if g.T < 1 || g.H < 1 || g.W < 1 || g.H%v.Merge != 0 || g.W%v.Merge != 0 {
-			return fmt.Errorf("picture %d has a grid of %d×%d×%d patches, want multiples of %d", i+1, g.T, g.H, g.W, v.Merge)
+			return fmt.Errorf("picture %d has a grid of %d×%d×%d patches, want multiples of %d", i+1, g.T,
+				g.H, g.W, v.Merge)
 		}
 		tokens := 0
 		for _, s := range g.Spans {
@@ -119,8 +124,8 @@ func (v *Vision) Check(p *Pictures) error {
 	return nil
 }
 
-// Data makes the tensors that the tower and the decoder read of a microbatch's pictures, padded to shape s; they must have
-// passed Check. Padding belongs to no sequence and to no token.
+// Data makes the tensors that the tower and the decoder read of a microbatch's pictures, padded to shape s;
+// they must have passed Check. Padding belongs to no sequence and to no token.
 func (v *Vision) Data(p *Pictures, s block.Shape) map[string]*tensor.Tensor {
 	d := &visionData{v: v, s: s, out: map[string]*tensor.Tensor{}}
 	places := tensor.Make(tensor.I32, s.Rows)
@@ -225,8 +230,8 @@ func (v *Vision) squares(h, w int) (out []int32) {
 	return
 }
 
-// windows puts the features of each picture in the order of windows (transformers, get_vision_window_index) and returns the
-// borders of windows; order is by patch, restore by feature.
+// windows puts the features of each picture in the order of windows (transformers, get_vision_window_index)
+// and returns the borders of windows; order is by patch, restore by feature.
 func (d *visionData) windows(p *Pictures, order, restore []int32) []int32 {
 	v, join := d.v, int32(d.v.Tower.Join)
 	cu, base, at := []int32{0}, int32(0), int32(0)
@@ -254,8 +259,8 @@ func (d *visionData) windows(p *Pictures, order, restore []int32) []int32 {
 	return cu
 }
 
-// blend interpolates the position table to each picture's grid, corners on corners: four rows and weights a patch, as
-// transformers computes them in float32.
+// blend interpolates the position table to each picture's grid, corners on corners: four rows and weights a
+// patch, as transformers computes them in float32.
 func (d *visionData) blend(p *Pictures) {
 	n, side := d.s.Dim(block.Patches), int32(math.Round(math.Sqrt(float64(d.v.Tower.Positions))))
 	var taps [4]*tensor.Tensor
@@ -276,7 +281,8 @@ func (d *visionData) blend(p *Pictures) {
 			for i := 0; i < len(pos); i += 2 {
 				y0, y1, fy := axis(pos[i], g.H)
 				x0, x1, fx := axis(pos[i+1], g.W)
-				ys, wy, xs, wx := [2]int32{y0, y1}, [2]float32{1 - fy, fy}, [2]int32{x0, x1}, [2]float32{1 - fx, fx}
+				ys, wy, xs, wx := [2]int32{y0, y1}, [2]float32{1 - fy, fy}, [2]int32{x0, x1},
+					[2]float32{1 - fx, fx}
 				for k := range 4 {
 					taps[k].I32()[at], blend[k].F32()[at] = ys[k/2]*side+xs[k%2], wy[k/2]*wx[k%2]
 				}
@@ -303,7 +309,8 @@ func (d *visionData) table(p *Pictures, n int) {
 	}
 }
 
-// classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i is row i+1.
+// classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i
+// is row i+1.
 func (d *visionData) classed(p *Pictures, pos []int32) {
 	n, rows := d.s.Dim(block.Patches), d.s.Dim(block.Patches)+d.s.Dim(block.Frames)
 	from, ids, mark := make([]int32, rows), make([]int32, rows), make([]int32, rows)
@@ -342,8 +349,8 @@ func (d *visionData) classed(p *Pictures, pos []int32) {
 	d.shuffle(n, func(i int) int { return int(where[i]) })
 }
 
-// shuffle puts the patches of tiles in the order in which they join (pixel shuffle, as transformers' InternVL lays channels
-// out): a feature takes the squares of patches by columns.
+// shuffle puts the patches of tiles in the order in which they join (pixel shuffle, as transformers'
+// InternVL lays channels out): a feature takes the squares of patches by columns.
 func (d *visionData) shuffle(n int, row func(patch int) int) {
 	out := make([]int32, 0, n)
 	if d.v.Tile == 0 {
@@ -368,9 +375,9 @@ func (d *visionData) shuffle(n int, row func(patch int) int) {
 	d.ints("vis.patches", out, n)
 }
 
-// Positions are the rows' positions in time, height and width [rows 3] (arXiv:2409.12191 §2.1, as transformers counts them):
-// text goes on by one in all three; a picture's features by their place in its grid; what follows begins after its longer side.
-// Segments cut by cu begin at 0.
+// Positions are the rows' positions in time, height and width [rows 3] (arXiv:2409.12191 §2.1, as
+// transformers counts them): text goes on by one in all three; a picture's features by their place in its
+// grid; what follows begins after its longer side. Segments cut by cu begin at 0.
 func (v *Vision) Positions(rows int, cu []int32, p *Pictures) []int32 {
 	out := make([]int32, 3*rows)
 	type run struct {
@@ -420,8 +427,8 @@ func (v *Vision) Positions(rows int, cu []int32, p *Pictures) []int32 {
 	return out
 }
 
-// Cut cuts tiles [n channels height width] into rows of patches, as the patches' projection takes them: patch after patch along
-// the rows of a tile, each channel after channel.
+// Cut cuts tiles [n channels height width] into rows of patches, as the patches' projection takes them:
+// patch after patch along the rows of a tile, each channel after channel.
 func (v *Vision) Cut(tiles []float32, n int) []float32 {
 	side, c, p := v.Tile/v.Patch, v.Channels, v.Patch
 	out := make([]float32, 0, len(tiles))

@@ -55,7 +55,8 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 		}
 		s, n := m.Source(base+".weight"), m.linearOut(l, base)
 		if s.Tail != nil || s.Flat || s.Lead > 0 || whole[s.Name] == 0 {
-			return nil, fmt.Errorf("lora.targets: %s is no linear layer of a checkpoint (%s), so that PEFT has no adapter for it: leave it out", base, s.Name)
+			return nil, fmt.Errorf("lora.targets: %s is no linear layer of a checkpoint (%s), so that "+
+				"PEFT has no adapter for it: leave it out", base, s.Name)
 		}
 		rows := s.Rows
 		if rows == nil {

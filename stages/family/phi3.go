@@ -16,10 +16,13 @@ var _ = Register(Family{ModelType: "phi3", Paper: "2404.14219, 2412.08905",
 		Null: []string{"sliding_window"},
 		Absent: map[string]string{"hidden_size": "3072", "intermediate_size": "8192",
 			"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32064",
-			"max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "bos_token_id": "1", "eos_token_id": "32000"},
+			"max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "bos_token_id": "1",
+			"eos_token_id": "32000"},
 		Only: map[string]string{"resid_pdrop": "0.0", "embd_pdrop": "0.0"},
-		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}, Read: phiLong, Write: func(m hf.Values, out map[string]any) {
-			if scaling, ok := m["rope_scaling"].(map[string]any); ok && scaling["original_max_position_embeddings"] != nil {
+		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}, Read: phiLong,
+		Write: func(m hf.Values, out map[string]any) {
+			if scaling, ok := m["rope_scaling"].(map[string]any); ok &&
+				scaling["original_max_position_embeddings"] != nil {
 				out["original_max_position_embeddings"] = scaling["original_max_position_embeddings"]
 			}
 		}},
@@ -45,7 +48,8 @@ func phiLong(d *hf.Decoder, raw map[string]json.RawMessage) {
 	var scaling map[string]json.RawMessage
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		if raw[key] != nil && json.Unmarshal(raw[key],
-			&scaling) == nil && scaling["long_factor"] != nil && raw["original_max_position_embeddings"] != nil {
+			&scaling) == nil && scaling["long_factor"] != nil &&
+			raw["original_max_position_embeddings"] != nil {
 			scaling["original_max_position_embeddings"] = raw["original_max_position_embeddings"]
 			// keys of ours by themselves
 			for _, other := range []string{"rope_theta", "partial_rotary_factor"} {

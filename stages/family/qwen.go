@@ -33,7 +33,8 @@ func qwenSource(c configs.Model) func(string) Source {
 		"transformer.wte", "model.norm", "transformer.ln_f",
 		"input_layernorm", "ln_1", "post_attention_layernorm", "ln_2", "self_attn.o_proj", "attn.c_proj",
 		"mlp.gate_proj", "mlp.w2", "mlp.up_proj", "mlp.w1", "mlp.down_proj", "mlp.c_proj",
-		"self_attn.q_proj", "attn.c_attn", "self_attn.k_proj", "attn.c_attn", "self_attn.v_proj", "attn.c_attn")
+		"self_attn.q_proj", "attn.c_attn", "self_attn.k_proj", "attn.c_attn", "self_attn.v_proj",
+		"attn.c_attn")
 	width := c.Heads * c.HeadDim
 	return func(name string) Source {
 		s := Source{Name: rename.Replace(name)}

@@ -19,7 +19,8 @@ var _ = Register(Family{ModelType: "qwen2", Paper: "2407.10671, 2412.15115",
 
 // qwenDefaults are transformers' of Qwen2Config and Qwen3Config.
 var qwenDefaults = map[string]string{"hidden_size": "4096", "intermediate_size": "22016",
-	"num_hidden_layers": "32", "num_attention_heads": "32", "num_key_value_heads": "32", "vocab_size": "151936",
+	"num_hidden_layers": "32", "num_attention_heads": "32", "num_key_value_heads": "32",
+	"vocab_size":              "151936",
 	"max_position_embeddings": "32768", "rms_norm_eps": "1e-6"}
 
 // with is a map with one more entry.
@@ -29,7 +30,8 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// windowed adds Qwen's windows: sliding_window counts where use_sliding_window is true, in layers from max_window_layers on.
+// windowed adds Qwen's windows: sliding_window counts where use_sliding_window is true, in layers from
+// max_window_layers on.
 func windowed(f hf.Family) hf.Family {
 	f.Has = append(f.Has, "sliding_window", "layer_types")
 	f.Idle = append(f.Idle, "use_sliding_window", "max_window_layers")

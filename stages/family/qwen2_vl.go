@@ -9,16 +9,24 @@ import (
 // Qwen2-VL: pictures of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
 var _ = Register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2",
-		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge", "in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "", "mlp_ratio": ""},
-		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`, "temporal_patch_size": "2"},
+		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge",
+			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "",
+			"mlp_ratio": ""},
+		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`,
+			"temporal_patch_size": "2"},
 		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
 			vision := writeQwenVL(m, out, put)
-			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"], m.Int("vision.intermediate_size")/max(1, m.Int("vision.hidden_size")) // transformers wants an integer
+			// transformers wants an integer
+			vision["hidden_size"], vision["mlp_ratio"] = m["hidden_size"],
+				m.Int("vision.intermediate_size")/max(1, m.Int("vision.hidden_size"))
 		}},
-	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger", Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]", PositionFunc: []string{"mrope_ids"}},
+	Composition: loong.Composition{Name: "qwen2_vl", Encoder: "qwen2_vl", Projector: "merger",
+		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
+		PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *Model {
 		m := composed("qwen2_vl", c, "visual.", lnMerger("visual.merger."), textAt("model."))
-		m.Source = inTransformers(m.Source, [2]string{"visual.", "model.visual."}, [2]string{"model.", "model.language_model."})
+		m.Source = inTransformers(m.Source, [2]string{"visual.", "model.visual."},
+			[2]string{"model.", "model.language_model."})
 		return m
 	}})
 
@@ -31,13 +39,16 @@ var _ = RegisterTower("qwen2_vl", Tower{Facts: configs.TowerKind{Turns: true},
 		return NewVision(c.Vision, t)
 	}})
 
-// qwenTokens are the ids of image tokens in the vocabulary of Qwen 2 and 3, and qwenVLTokens those of all of its composed models.
+// qwenTokens are the ids of image tokens in the vocabulary of Qwen 2 and 3, and qwenVLTokens those of all of
+// its composed models.
 var (
-	qwenTokens   = map[string]string{"image_token_id": "151655", "video_token_id": "151656", "vision_start_token_id": "151652"}
+	qwenTokens = map[string]string{"image_token_id": "151655", "video_token_id": "151656",
+		"vision_start_token_id": "151652"}
 	qwenVLTokens = map[string]map[string]string{"": qwenTokens}
 )
 
-// writeQwenVL writes what the config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL have in common, and returns the tower's part.
+// writeQwenVL writes what the config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL have in common, and returns
+// the tower's part.
 func writeQwenVL(m hf.Values, out map[string]any, put func(string, any)) (vision map[string]any) {
 	vision = out["vision_config"].(map[string]any)
 	put("merge", m["vision.merge"])

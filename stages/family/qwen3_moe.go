@@ -11,9 +11,12 @@ import (
 var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
 	HF: mixed(windowed(hf.Family{Class: "Qwen3MoeForCausalLM", Score: "softmax",
 		Fixed: map[string]string{"qk_norm": "true"},
-		Omit:  []string{"qk_norm"}, Has: qwenExperts, Absent: map[string]string{"hidden_size": "2048", "intermediate_size": "6144",
-			"num_hidden_layers": "24", "num_attention_heads": "32", "num_key_value_heads": "4", "vocab_size": "151936",
-			"max_position_embeddings": "32768", "rms_norm_eps": "1e-6", "num_experts": "128", "num_experts_per_tok": "8",
+		Omit:  []string{"qk_norm"}, Has: qwenExperts, Absent: map[string]string{"hidden_size": "2048",
+			"intermediate_size": "6144",
+			"num_hidden_layers": "24", "num_attention_heads": "32", "num_key_value_heads": "4",
+			"vocab_size":              "151936",
+			"max_position_embeddings": "32768", "rms_norm_eps": "1e-6", "num_experts": "128",
+			"num_experts_per_tok":   "8",
 			"moe_intermediate_size": "768", "router_aux_loss_coef": "0.001"}})),
 	Spec: func(c configs.Model, s *Spec) {
 		s.mixture(c, steps(c))
@@ -24,5 +27,6 @@ var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
 	Source: eachExpert, Other: fusedExperts})
 
 // qwenExperts are the keys of Qwen's mixtures.
-var qwenExperts = []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers",
+var qwenExperts = []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+	"decoder_sparse_step", "mlp_only_layers",
 	"router_aux_loss_coef", "output_router_logits"}

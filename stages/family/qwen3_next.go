@@ -51,8 +51,9 @@ var _ = Register(Family{ModelType: "qwen3_next", Paper: "2412.06464",
 // the other.
 var _ = Register(Family{ModelType: "qwen3_5_text", Paper: "2412.06464",
 	HF: hybrid(hf.Family{Class: "Qwen3_5ForCausalLM", Absent: map[string]string{"hidden_size": "4096",
-		"intermediate_size": "12288", "num_hidden_layers": "32", "num_attention_heads": "16", "num_key_value_heads": "4",
-		"vocab_size": "248320"}}),
+		"intermediate_size": "12288", "num_hidden_layers": "32", "num_attention_heads": "16",
+		"num_key_value_heads": "4",
+		"vocab_size":          "248320"}}),
 	Spec:   func(c configs.Model, s *Spec) { s.hybrid(c) },
 	Source: inOrder})
 

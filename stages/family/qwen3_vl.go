@@ -12,26 +12,35 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// Qwen3-VL (dense): a tower with a position table that is interpolated to each picture's grid, features of some of its layers
-// added to the decoder's first ones, and a decoder like Qwen3's with interleaved M-RoPE.
+// Qwen3-VL (dense): a tower with a position table that is interpolated to each picture's grid, features of
+// some of its layers added to the decoder's first ones, and a decoder like Qwen3's with interleaved M-RoPE.
 var _ = Register(Family{ModelType: "qwen3_vl", Paper: "2511.21631",
 	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",
 		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""},
-		Preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`, "temporal_patch_size": "2", "patch_size": "16"},
+		Preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`,
+			"temporal_patch_size": "2", "patch_size": "16"},
 		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
-			maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"], "out_hidden_size": m["hidden_size"],
-				"deepstack_visual_indexes": m["vision.deepstack_visual_indexes"], "num_position_embeddings": m["vision.num_position_embeddings"]})
+			maps.Copy(writeQwenVL(m, out, put),
+				map[string]any{"intermediate_size": m["vision.intermediate_size"],
+					"out_hidden_size":          m["hidden_size"],
+					"deepstack_visual_indexes": m["vision.deepstack_visual_indexes"],
+					"num_position_embeddings":  m["vision.num_position_embeddings"]})
 		}},
-	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger", Decoders: []string{"qwen3"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true, PositionFunc: []string{"rope_ids_qwen3vl"}},
+	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger",
+		Decoders: []string{"qwen3"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true,
+		PositionFunc: []string{"rope_ids_qwen3vl"}},
 	Build: func(c configs.Model) *Model {
-		return composed("qwen3_vl", c, "model.visual.", map[string]string{"projector.norm": "model.visual.merger.norm", "projector.fc": "model.visual.merger.linear_fc"},
+		return composed("qwen3_vl", c, "model.visual.",
+			map[string]string{"projector.norm": "model.visual.merger.norm",
+				"projector.fc": "model.visual.merger.linear_fc"},
 			textAt("model.language_model."))
 	}})
 
 var _ = RegisterTower("qwen3_vl", Tower{
 	Facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
 		if side := int(math.Sqrt(float64(v.Positions))); v.Positions == 0 || side*side != v.Positions {
-			fault("num_position_embeddings", fmt.Sprintf("%d is no square of a number above 0", v.Positions), "")
+			fault("num_position_embeddings", fmt.Sprintf("%d is not a square of a number above 0",
+				v.Positions), "")
 		}
 	}},
 	Loong:     map[string]loong.Part{"Qwen3VisionModelConfig": qwen3Tower, "Qwen35VisionConfig": qwen3Tower},
@@ -42,16 +51,19 @@ var _ = RegisterTower("qwen3_vl", Tower{
 		v := NewVision(c.Vision, t)
 		v.Deepstack = map[int]block.Merger{}
 		for _, layer := range c.Vision.Deepstack {
-			v.Deepstack[layer] = block.Merger{Tower: &v.Tower, Out: c.Hidden, After: true, Eps: 1e-6, Act: acts["gelu"]}
+			v.Deepstack[layer] = block.Merger{Tower: &v.Tower, Out: c.Hidden, After: true, Eps: 1e-6,
+				Act: acts["gelu"]}
 		}
 		return v
 	}})
 
-var qwen3Tower = loong.Part{Preset: map[string]string{"temporal_patch_size": "2", "patch_size": "16", "hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": "2304"}}
+var qwen3Tower = loong.Part{Preset: map[string]string{"temporal_patch_size": "2", "patch_size": "16",
+	"hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": "2304"}}
 
 // qwen3TowerSource has two names for the linear layers of an MLP, everywhere in the tower.
 func qwen3TowerSource(v *Vision) func(string) Source {
-	inner, rename := fusedSource(v), strings.NewReplacer(".fc1.", ".linear_fc1.", ".fc2.", ".linear_fc2.", "deepstack.", "deepstack_merger_list.")
+	inner, rename := fusedSource(v), strings.NewReplacer(".fc1.", ".linear_fc1.", ".fc2.", ".linear_fc2.",
+		"deepstack.", "deepstack_merger_list.")
 	return func(name string) Source {
 		s := inner(name)
 		s.Name = rename.Replace(s.Name)

@@ -8,10 +8,11 @@ import (
 	"github.com/lfactor/lfactor/configs/loong"
 )
 
-// SigLIP (arXiv:2303.15343): pictures of one size, a table of positions, no class token, a norm after the last layer. Pixels
-// beyond the last whole patch are not read, as by a convolution.
+// SigLIP (arXiv:2303.15343): pictures of one size, a table of positions, no class token, a norm after the
+// last layer. Pixels beyond the last whole patch are not read, as by a convolution.
 var _ = RegisterTower("siglip", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
-	Loong:     map[string]loong.Part{"SiglipVisionConfig": {Sized: true, Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
+	Loong: map[string]loong.Part{"SiglipVisionConfig": {Sized: true,
+		Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
 	Projector: "mlp", Source: siglipSource,
 	Build: func(c configs.Model) *Vision {
 		t := BaseTower(c.Vision)
@@ -23,18 +24,22 @@ var _ = RegisterTower("siglip", Tower{Facts: configs.TowerKind{Sized: true, Chec
 		return v
 	}})
 
-// wholePatches holds the side of an image, in patches, to the squares that become one feature. A convolution drops pixels beyond the
-// last whole patch.
+// wholePatches holds the side of an image, in patches, to the squares that become one feature. A convolution
+// drops pixels beyond the last whole patch.
 func wholePatches(v configs.Vision, fault func(key, why, try string)) {
 	if v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) {
-		fault("merge", fmt.Sprintf("image_size / patch_size = %d/%d = %d is no multiple of %d", v.ImageSize, v.Patch, v.ImageSize/v.Patch, v.Merge), "")
+		fault("merge", fmt.Sprintf("image_size / patch_size = %d/%d = %d is not a multiple of %d",
+			v.ImageSize, v.Patch, v.ImageSize/v.Patch, v.Merge), "")
 	}
 }
 
 // siglipNames maps logical names to transformers' SiglipVisionModel.
-var siglipNames = strings.NewReplacer("visual.blocks.", "encoder.layers.", "visual.pos_embed.", "embeddings.position_embedding.",
-	"visual.patch_embed.proj", "embeddings.patch_embedding", ".attn.proj.", ".self_attn.out_proj.", ".attn.", ".self_attn.",
-	".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.", "visual.post_norm.", "post_layernorm.", "visual.head.", "head.")
+var siglipNames = strings.NewReplacer("visual.blocks.", "encoder.layers.", "visual.pos_embed.",
+	"embeddings.position_embedding.",
+	"visual.patch_embed.proj", "embeddings.patch_embedding", ".attn.proj.", ".self_attn.out_proj.", ".attn.",
+	".self_attn.",
+	".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.", "visual.post_norm.", "post_layernorm.",
+	"visual.head.", "head.")
 
 func siglipSource(v *Vision) func(string) Source {
 	return func(name string) Source {

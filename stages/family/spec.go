@@ -104,9 +104,11 @@ func (s Spec) activation() int { return acts[cmp.Or(s.Act, "silu")] }
 func (s Spec) Check() error {
 	switch {
 	case s.Layers < 1 || s.Hidden < 1 || s.Inter < 1 || s.Heads < 1 || s.HeadDim < 1 || s.Vocab < 1:
-		return fmt.Errorf("model: layers %d, hidden %d, intermediate %d, heads %d, head_dim %d and vocabulary %d must all be positive", s.Layers, s.Hidden, s.Inter, s.Heads, s.HeadDim, s.Vocab)
+		return fmt.Errorf("model: layers %d, hidden %d, intermediate %d, heads %d, head_dim %d and "+
+			"vocabulary %d must all be positive", s.Layers, s.Hidden, s.Inter, s.Heads, s.HeadDim, s.Vocab)
 	case s.KV < 1 || s.Heads%s.KV != 0:
-		return fmt.Errorf("model: num_attention_heads %d is no multiple of num_key_value_heads %d", s.Heads,
+		return fmt.Errorf("model: num_attention_heads %d is not a multiple of num_key_value_heads %d",
+			s.Heads,
 			s.KV)
 	case s.HeadDim%2 != 0:
 		return fmt.Errorf("model: head_dim %d is odd; rotary embedding needs pairs", s.HeadDim)
@@ -211,7 +213,8 @@ func (s Spec) layer(i int) block.Layer {
 func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,
 		OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
-		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap, Gate: s.AttnGate}
+		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap,
+		Gate: s.AttnGate}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
 	}
@@ -290,8 +293,10 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 func spec(c configs.Model) Spec {
 	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads,
 		HeadDim: c.HeadDim, Vocab: c.Vocab,
-		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm, Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange,
-		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(c.MLPTypes), Window: c.SlidingWindow, AttnScale: c.AttnScale, AttnCap: c.AttnCap, LogitCap: c.LogitCap,
+		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm,
+		Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange,
+		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(c.MLPTypes),
+		Window: c.SlidingWindow, AttnScale: c.AttnScale, AttnCap: c.AttnCap, LogitCap: c.LogitCap,
 		EmbedScale: c.EmbedScale, Residual: c.ResidualScale}
 	if c.Positions == "learned" {
 		s.Positions = c.MaxPositions
@@ -312,7 +317,8 @@ func rope(c configs.Model) block.Rope {
 	x := c.RopeScaling
 	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor,
 		Low: x.LowFreqFactor, High: x.HighFreqFactor,
-		Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast, BetaSlow: x.BetaSlow, AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
+		Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast, BetaSlow: x.BetaSlow,
+		AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
 		Sections: x.Sections, Interleaved: x.Interleaved, Long: x.LongFactor, Short: x.ShortFactor}
 	if p := c.PartialRotary; p != 0 && p != 1 {
 		r.Dim = int(float64(c.HeadDim) * p)

@@ -20,10 +20,12 @@ func Upcycled(c configs.Model, experts, each int) (configs.Model, error) {
 	switch {
 	case !ok:
 		return c,
-			fmt.Errorf("model_type %s: there is no family of mixtures with its layers; those of %v have one", c.ModelType, names(upcycles))
+			fmt.Errorf("model_type %s: there is no family of mixtures with its layers; those of %v have one",
+				c.ModelType, names(upcycles))
 	case experts < 2 || each < 1 || each > experts:
 		return c,
-			fmt.Errorf("%d of %d experts a token: want at least two experts, and no more a token than there are", each, experts)
+			fmt.Errorf("%d of %d experts a token: want at least two experts, and no more a token than "+
+				"there are", each, experts)
 	}
 	c.ModelType, c.Architectures = to, []string{hf.Families[to].Class}
 	c.Experts, c.ExpertsEach, c.BalanceCoef = experts, each, 0.001

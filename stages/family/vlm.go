@@ -19,19 +19,21 @@ const (
 	Foundation = "foundation"
 )
 
-// Vision is the part of a composed model before its decoder: a tower and a projector, whose features take the places of
-// picture tokens.
+// Vision is the part of a composed model before its decoder: a tower and a projector, whose features take
+// the places of picture tokens.
 type Vision struct {
-	Tower     block.Tower
-	Project   func(r *block.Rec, x *grad.Value) *grad.Value // rows of the tower to features [p/join width]
-	Deepstack map[int]block.Merger                          // of tower layers whose features the decoder's first layers add
-	Merge     int                                           // patches along a side of the square that becomes one feature
-	Patch     int                                           // pixels along a side of a patch
-	Temporal  int                                           // frames of a patch
-	Channels  int
-	Window    int // features along a side of a window, 0 for none
-	Tile      int // pixels along a side of tiles of one size, 0 for pictures of any
-	Config    configs.Vision
+	Tower   block.Tower
+	Project func(r *block.Rec, x *grad.Value) *grad.Value // rows of the tower to features [p/join width]
+	// of tower layers whose features the decoder's first layers add
+	Deepstack map[int]block.Merger
+	// patches along a side of the square that becomes one feature
+	Merge    int
+	Patch    int // pixels along a side of a patch
+	Temporal int // frames of a patch
+	Channels int
+	Window   int // features along a side of a window, 0 for none
+	Tile     int // pixels along a side of tiles of one size, 0 for pictures of any
+	Config   configs.Vision
 }
 
 // FeaturePort is the port of the features; DeepstackPort of those that decoder layer i adds.
@@ -42,20 +44,23 @@ func DeepstackPort(i int) string { return fmt.Sprintf("deepstack.%d", i) }
 
 const visual = "visual"
 
-// Compose puts a vision tower before a decoder: the features take the places of the embedding whose index in the microbatch's
-// "vis.places" [rows] is not negative, and deepstack features are added after the decoder's first layers.
+// Compose puts a vision tower before a decoder: the features take the places of the embedding whose index in
+// the microbatch's "vis.places" [rows] is not negative, and deepstack features are added after the decoder's
+// first layers.
 func Compose(m *Model, v *Vision) *Model {
 	m.Vision, m.Modalities = v, append(m.Modalities, pictures{v})
 	rows := func(s block.Shape) int { return s.Dim(block.Patches) / v.Tower.Join }
 	features := Port{Width: m.Spec.Hidden, Rows: rows, Of: block.Patches, Whole: true}
 	var blocks []Block
-	blocks = append(blocks, Block{Name: visual + ".patch_embed", Component: Encoder, Of: block.Patches, Gives: []string{"v"}, Weight: 0.1,
+	blocks = append(blocks, Block{Name: visual + ".patch_embed", Component: Encoder, Of: block.Patches,
+		Gives: []string{"v"}, Weight: 0.1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env["v"] = v.Tower.Embed(r, visual) }})
 	tower := v.Tower
 	share := float64(tower.Hidden*tower.Hidden*4+tower.Hidden*tower.Inter*2) / float64(2*m.Spec.layer(0).Size())
 	taps := 0
 	for i := range tower.Layers {
-		b := Block{Name: fmt.Sprintf("%s.blocks.%d", visual, i), Component: Encoder, Of: block.Patches, Takes: []string{"v"}, Gives: []string{"v"}, Recompute: true, Weight: share}
+		b := Block{Name: fmt.Sprintf("%s.blocks.%d", visual, i), Component: Encoder, Of: block.Patches,
+			Takes: []string{"v"}, Gives: []string{"v"}, Recompute: true, Weight: share}
 		merger, tapped := v.Deepstack[i]
 		k := taps
 		if tapped {
@@ -66,16 +71,19 @@ func Compose(m *Model, v *Vision) *Model {
 		b.Record = func(r *block.Rec, env map[string]*grad.Value) {
 			env["v"] = tower.Layer(r, visual, i, env["v"])
 			if tapped {
-				env[DeepstackPort(k)] = merger.Forward(r, fmt.Sprintf("%s.deepstack.%d", visual, v.merger(i, k)), env["v"])
+				env[DeepstackPort(k)] = merger.Forward(r,
+					fmt.Sprintf("%s.deepstack.%d", visual, v.merger(i, k)), env["v"])
 			}
 		}
 		blocks = append(blocks, b)
 	}
-	blocks = append(blocks, Block{Name: "projector", Component: Projector, Of: block.Patches, Takes: []string{"v"}, Gives: []string{FeaturePort}, Recompute: true, Weight: 0.2,
+	blocks = append(blocks, Block{Name: "projector", Component: Projector, Of: block.Patches,
+		Takes: []string{"v"}, Gives: []string{FeaturePort}, Recompute: true, Weight: 0.2,
 		Record: func(r *block.Rec, env map[string]*grad.Value) {
 			env[FeaturePort] = v.Project(r, tower.Last(r, visual, env["v"]))
 		}})
-	m.Ports["v"], m.Ports[FeaturePort] = Port{Width: tower.Hidden, Rows: tower.Rows, Of: block.Patches}, features
+	m.Ports["v"], m.Ports[FeaturePort] = Port{Width: tower.Hidden, Rows: tower.Rows, Of: block.Patches},
+		features
 	for i, b := range m.Blocks {
 		switch {
 		case b.Name == embedName:
@@ -89,8 +97,8 @@ func Compose(m *Model, v *Vision) *Model {
 	return m
 }
 
-// merger is the number of the parameters that join the features of layer i, of which k layers come before: its place in the list of the
-// configuration, which need not be in order.
+// merger is the number of the parameters that join the features of layer i, of which k layers come before:
+// its place in the list of the configuration, which need not be in order.
 func (v *Vision) merger(i, k int) int {
 	if at := slices.Index(v.Config.Deepstack, i); at >= 0 {
 		return at
@@ -142,17 +150,21 @@ func (m *Model) Component(param string) string {
 }
 
 // acts are the activations by Hugging Face's names.
-var acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GELUTanh, "quick_gelu": kernels.QuickGELU, "silu": kernels.SiLU, "relu": kernels.ReLU}
+var acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GELUTanh,
+	"quick_gelu": kernels.QuickGELU, "silu": kernels.SiLU, "relu": kernels.ReLU}
 
 // BaseTower is what all vision towers share.
 func BaseTower(c configs.Vision) block.Tower {
-	return block.Tower{Layers: c.Layers(), Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads, PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
-		Join: c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: acts[c.Act], QKVBias: c.QKVBias, QKNorm: c.QKNorm}
+	return block.Tower{Layers: c.Layers(), Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads,
+		PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
+		Join:     c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: acts[c.Act], QKVBias: c.QKVBias,
+		QKNorm: c.QKNorm}
 }
 
 // NewVision puts a tower in front of a decoder.
 func NewVision(c configs.Vision, t block.Tower) *Vision {
-	return &Vision{Tower: t, Merge: c.Merge, Patch: c.Patch, Temporal: c.Temporal, Channels: c.Channels, Config: c}
+	return &Vision{Tower: t, Merge: c.Merge, Patch: c.Patch, Temporal: c.Temporal, Channels: c.Channels,
+		Config: c}
 }
 
 // fusedQKV are the rows of query, key and value in a joint projection of towers of width d.

@@ -21,7 +21,8 @@ type Weights struct {
 	part   string
 }
 
-// hfShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no part of them.
+// hfShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no
+// part of them.
 func (m *Model) hfShapes() []checkpoint.Info { return shapes(m.Params(nil), m.Source) }
 
 func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info {
@@ -53,10 +54,12 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 	return out
 }
 
-// ignorable reports tensors that published checkpoints carry besides the model's parameters: tables that follow from the
-// configuration, a head that repeats a tied embedding, and further heads of a run that does not use them.
+// ignorable reports tensors that published checkpoints carry besides the model's parameters: tables that
+// follow from the configuration, a head that repeats a tied embedding, and further heads of a run that does
+// not use them.
 func (m *Model) ignorable(name string) bool {
-	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") || strings.HasSuffix(name, ".attn.bias") ||
+	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
+		strings.HasSuffix(name, ".attn.bias") ||
 		m.Spec.MTP == 0 && strings.HasPrefix(name, "model.mtp_layers.") ||
 		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
 			repeats(name)) ||
@@ -78,8 +81,8 @@ func behind(name string, layers, further int) bool {
 	return err == nil && n >= layers && n < layers+further
 }
 
-// settle takes the other layout for the model if that is what the file has: an export then has it too, as the configuration that
-// comes from the same directory.
+// settle takes the other layout for the model if that is what the file has: an export then has it too, as
+// the configuration that comes from the same directory.
 func (m *Model) settle(infos map[string]checkpoint.Info) {
 	if m.Other == nil {
 		return
@@ -97,8 +100,9 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 	}
 }
 
-// OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name and shape; each
-// difference is a *checkpoint.Error. A model of which checkpoints come in two layouts takes that of src.
+// OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name
+// and shape; each difference is a *checkpoint.Error. A model of which checkpoints come in two layouts takes
+// that of src.
 func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error) {
 	src, err := checkpoint.Dequantized(src, path)
 	if err != nil {
@@ -118,9 +122,9 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 	return w, checkpoint.Match(path, m.hfShapes(), have)
 }
 
-// SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not have. For ""
-// it is the type of the first parameter. One that is quantized there has the type that its publishers
-// convert it to.
+// SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not
+// have. For "" it is the type of the first parameter. One that is quantized there has the type that its
+// publishers convert it to.
 func (w *Weights) SourceDType(hf string) string {
 	if hf == "" {
 		hf = w.m.hfShapes()[0].Name
@@ -131,8 +135,8 @@ func (w *Weights) SourceDType(hf string) string {
 	return string(w.infos[hf].DType)
 }
 
-// Read fills dst with a region of a logical parameter as float32. It reports false for an adapter, which the checkpoint of
-// a base model does not have.
+// Read fills dst with a region of a logical parameter as float32. It reports false for an adapter, which the
+// checkpoint of a base model does not have.
 func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	if strings.Contains(p.Name, ".lora_") {
 		return false, nil
@@ -182,14 +186,16 @@ func (w *Weights) from(param string) Source {
 	return w.m.Source(param)
 }
 
-// grows reports whether a part's checkpoint may have fewer rows than the model: tokens were added to its vocabulary.
+// grows reports whether a part's checkpoint may have fewer rows than the model: tokens were added to its
+// vocabulary.
 func (w *Weights) grows(param string) bool {
 	return w.part == Foundation && (param == embedName+".weight" || param == headName+".weight")
 }
 
-// OpenPart takes a component's parameters alone from src, a checkpoint of that component by itself or of a larger model that has
-// it below a prefix. All of them must be there in name and shape, except that the vocabulary may have fewer rows: Read then
-// leaves those that are missing as they are, and everything that is not of the component. Each difference is a *checkpoint.Error.
+// OpenPart takes a component's parameters alone from src, a checkpoint of that component by itself or of a
+// larger model that has it below a prefix. All of them must be there in name and shape, except that the
+// vocabulary may have fewer rows: Read then leaves those that are missing as they are, and everything that
+// is not of the component. Each difference is a *checkpoint.Error.
 func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (*Weights, error) {
 	src, err := checkpoint.Dequantized(src, path)
 	if err != nil {
@@ -202,13 +208,15 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 		}
 	}
 	if len(params) == 0 || len(m.alone[component]) == 0 {
-		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Extra, Why: "the model has no " + component}
+		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Extra, Why: "the model has no " +
+			component}
 	}
 	for _, layout := range m.alone[component] {
 		probe := layout(params[0].Name).Name
 		prefix, found := "", false
 		for _, t := range src.Tensors() {
-			if rest, ok := strings.CutSuffix(t.Name, probe); ok && (rest == "" || strings.HasSuffix(rest, ".")) && (!found || len(rest) < len(prefix)) {
+			if rest, ok := strings.CutSuffix(t.Name, probe); ok &&
+				(rest == "" || strings.HasSuffix(rest, ".")) && (!found || len(rest) < len(prefix)) {
 				prefix, found = rest, true
 			}
 		}
@@ -232,7 +240,8 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 				continue
 			}
 			for _, p := range []string{embedName, headName} {
-				if w.grows(p+".weight") && w.source(p+".weight").Name == t.Name && len(info.Shape) == len(t.Shape) {
+				if w.grows(p+".weight") && w.source(p+".weight").Name == t.Name &&
+					len(info.Shape) == len(t.Shape) {
 					want[i].Shape[0] = min(t.Shape[0], info.Shape[0])
 				}
 			}
@@ -240,8 +249,9 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 		}
 		return w, checkpoint.Match(path, want, have)
 	}
-	return nil, &checkpoint.Error{File: path, Tensor: m.alone[component][0](params[0].Name).Name, Fault: checkpoint.Missing,
-		Why: "the model's " + component + " needs it, here or below a prefix"}
+	return nil, &checkpoint.Error{File: path, Tensor: m.alone[component][0](params[0].Name).Name,
+		Fault: checkpoint.Missing,
+		Why:   "the model's " + component + " needs it, here or below a prefix"}
 }
 
 // shape is that of the tensor in the file, for a logical one.
@@ -263,8 +273,8 @@ func (s Source) shape(logical []int) []int {
 	return append(out, logical[1:]...)
 }
 
-// ranges are the half-open intervals of a run of rows, and of columns [col, col+cols), in the file; a tensor with other axes
-// there is never cut along its columns.
+// ranges are the half-open intervals of a run of rows, and of columns [col, col+cols), in the file; a tensor
+// with other axes there is never cut along its columns.
 func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
 	for range s.Lead {
 		out = append(out, [2]int{0, 1})
@@ -324,8 +334,10 @@ func (m *Model) HFTensors(dtype func(hf string) string) []checkpoint.Info {
 	return out
 }
 
-// Export writes every logical parameter to dst, which was made for HFTensors. value fills a whole logical parameter.
-func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string, value func(p *grad.Param, dst []float32) error) error {
+// Export writes every logical parameter to dst, which was made for HFTensors. value fills a whole logical
+// parameter.
+func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string,
+	value func(p *grad.Param, dst []float32) error) error {
 	for _, p := range m.Params(nil) {
 		v := make([]float32, tensor.Len(p.Shape))
 		if err := value(p, v); err != nil {

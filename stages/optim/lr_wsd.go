@@ -21,11 +21,12 @@ var _ = func() bool {
 	for _, name := range slices.Sorted(maps.Keys(wsdTails)) {
 		source.Offer(source.Tails, name)
 	}
-	return RegisterRate(Rate{Name: "wsd", Source: scheduler + "; arXiv:2404.06395", After: decaying(func(l LR, n float64) float64 {
-		start := float64(l.Decay - l.WSDDecay)
-		if n <= start {
-			return 1
-		}
-		return wsdTails[l.WSDStyle]((n - start) / float64(max(1, l.WSDDecay)))
-	})})
+	return RegisterRate(Rate{Name: "wsd", Source: scheduler + "; arXiv:2404.06395",
+		After: decaying(func(l LR, n float64) float64 {
+			start := float64(l.Decay - l.WSDDecay)
+			if n <= start {
+				return 1
+			}
+			return wsdTails[l.WSDStyle]((n - start) / float64(max(1, l.WSDDecay)))
+		})})
 }()

@@ -30,8 +30,9 @@ type Optimizer struct {
 	// Hyper fills the hyper-parameter operand for an update (counted from 1).
 	Hyper func(c Config, lr float64, update int64, h []float64)
 	// Update does without a kernel of its own; nil for the call of Op. Its operands are those of Apply.
-	Update func(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor, model *tensor.Tensor, noDecay bool)
-	Paper  string
+	Update func(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor,
+		model *tensor.Tensor, noDecay bool)
+	Paper string
 }
 
 // Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state
@@ -65,7 +66,8 @@ func Get(name string) (Optimizer, error) {
 
 // Apply updates p in place: grad and p are float32 of one shape, state as State lists it, model the copy in
 // the model's dtype or nil; noDecay leaves weight decay out.
-func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor, model *tensor.Tensor, noDecay bool) {
+func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor,
+	model *tensor.Tensor, noDecay bool) {
 	if o.Update != nil {
 		o.Update(b, grad, hyper, clip, p, state, model, noDecay)
 		return
@@ -78,7 +80,8 @@ func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor,
 	b.Run(&kernels.Call{Op: o.Op, In: []*tensor.Tensor{grad, hyper, clip}, Out: out, Attr: at})
 }
 
-var _ = Register(Optimizer{Name: "adamw", Op: kernels.AdamW, State: []string{"exp_avg", "exp_avg_sq"}, Paper: "1711.05101",
+var _ = Register(Optimizer{Name: "adamw", Op: kernels.AdamW, State: []string{"exp_avg", "exp_avg_sq"},
+	Paper: "1711.05101",
 	Hyper: func(c Config, lr float64, update int64, h []float64) {
 		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperBeta2] = lr, c.Beta1, c.Beta2
 		h[kernels.HyperEps], h[kernels.HyperDecay] = c.Eps, c.Decay

@@ -15,11 +15,16 @@ func TestLR(t *testing.T) {
 		step       int64
 		want       float64
 	}{
-		{"cosine", "", 1, 0}, {"cosine", "", 3, 0.5}, {"cosine", "", 5, 1}, {"cosine", "", 13, 0.55}, {"cosine", "", 21, 0.1}, {"cosine", "", 22, 0.1},
-		{"linear", "", 9, 0.775}, {"linear", "", 21, 0.1}, {"constant", "", 100, 1}, {"constant", "", 2, 0.25},
-		{"inverse-square-root", "", 17, 0.5}, {"inverse-square-root", "", 10, 2.0 / 3}, {"inverse-square-root", "", 22, 0.1},
-		{"wsd", "exponential", 16, 1}, {"wsd", "exponential", 21, 0.1}, {"wsd", "exponential", 18, 0.5641449099},
-		{"wsd", "linear", 18, 0.64}, {"wsd", "cosine", 18, 0.6890576475}, {"wsd", "minus_sqrt", 18, 0.4307900212},
+		{"cosine", "", 1, 0}, {"cosine", "", 3, 0.5}, {"cosine", "", 5, 1}, {"cosine", "", 13, 0.55},
+		{"cosine", "", 21, 0.1}, {"cosine", "", 22, 0.1},
+		{"linear", "", 9, 0.775}, {"linear", "", 21, 0.1}, {"constant", "", 100, 1},
+		{"constant", "", 2, 0.25},
+		{"inverse-square-root", "", 17, 0.5}, {"inverse-square-root", "", 10, 2.0 / 3},
+		{"inverse-square-root", "", 22, 0.1},
+		{"wsd", "exponential", 16, 1}, {"wsd", "exponential", 21, 0.1},
+		{"wsd", "exponential", 18, 0.5641449099},
+		{"wsd", "linear", 18, 0.64}, {"wsd", "cosine", 18, 0.6890576475},
+		{"wsd", "minus_sqrt", 18, 0.4307900212},
 	} {
 		l := base
 		l.Style = c.style

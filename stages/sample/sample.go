@@ -26,12 +26,14 @@ type Generator struct {
 }
 
 // New loads the parameters through fill, which gives them as float32.
-func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, pool *tensor.Pool, fill func(p *grad.Param, g family.Region, dst []float32) error) (*Generator, error) {
+func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, pool *tensor.Pool,
+	fill func(p *grad.Param, g family.Region, dst []float32) error) (*Generator, error) {
 	g := &Generator{m: m, lora: lora, dtype: d, cache: map[string]*tensor.Tensor{}}
 	if d, ok := b.(kernels.Device); ok {
 		pool.In(d)
 	}
-	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}
+	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{},
+		Grads: map[string]*tensor.Tensor{}}
 	for _, p := range m.Params(lora) {
 		full, err := pool.New(p.Name, tensor.F32, p.Shape...)
 		if err != nil {
@@ -99,8 +101,10 @@ func (g *Generator) LogitsWith(tokens []int32, pics family.Pictures) ([]float32,
 	for i := range pos {
 		pos[i] = int32(g.past + i)
 	}
-	data := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, tokens, n), "positions": tensor.Of(tensor.I32, pos, n),
-		"cu_seqlens": tensor.Of(tensor.I32, []int32{0, int32(n)}, 2), "cu_seqlens_k": tensor.Of(tensor.I32, []int32{0, int32(g.past + n)}, 2)}
+	data := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, tokens, n),
+		"positions":    tensor.Of(tensor.I32, pos, n),
+		"cu_seqlens":   tensor.Of(tensor.I32, []int32{0, int32(n)}, 2),
+		"cu_seqlens_k": tensor.Of(tensor.I32, []int32{0, int32(g.past + n)}, 2)}
 	g.look(data, tokens, pics, shape)
 	if err := g.place(data); err != nil {
 		return nil, err
@@ -147,8 +151,10 @@ func (g *Generator) place(data map[string]*tensor.Tensor) error {
 	return nil
 }
 
-// look adds what a composed model reads: positions on three axes, and pictures, whose tokens have no embedding of their own.
-func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics family.Pictures, shape block.Shape) {
+// look adds what a composed model reads: positions on three axes, and pictures, whose tokens have no
+// embedding of their own.
+func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics family.Pictures,
+	shape block.Shape) {
 	v, n := g.m.Vision, len(tokens)
 	if v == nil {
 		return
@@ -197,7 +203,8 @@ func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool)
 }
 
 // GenerateWith is Generate for a prompt with pictures.
-func (g *Generator) GenerateWith(prompt []int32, pics family.Pictures, p Params, emit func(id int32) bool) error {
+func (g *Generator) GenerateWith(prompt []int32, pics family.Pictures, p Params,
+	emit func(id int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("sample: the prompt has no tokens")
 	}

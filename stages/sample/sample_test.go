@@ -19,15 +19,17 @@ import (
 func tiny(t *testing.T, pool *tensor.Pool) *Generator { return tinyOn(t, pool, ref.New()) }
 
 func tinyOn(t *testing.T, pool *tensor.Pool, b kernels.Backend) *Generator {
-	m := family.Decoder("llama", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5,
+	m := family.Decoder("llama", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4,
+		Vocab: 32, Eps: 1e-6, InitStd: 0.5,
 		Rope: block.Rope{Dim: 4, Theta: 10000}})
-	g, err := New(m, nil, tensor.F32, b, pool, func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
+	g, err := New(m, nil, tensor.F32, b, pool,
+		func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
 	require.NoError(t, err)
 	return g
 }
 
-// TestCache: tokens fed one by one, or in pieces, give the logits of the whole sequence at once; float32 sums of equal terms in
-// another order differ by less than 1e-5.
+// TestCache: tokens fed one by one, or in pieces, give the logits of the whole sequence at once; float32
+// sums of equal terms in another order differ by less than 1e-5.
 func TestCache(t *testing.T) {
 	pool := tensor.NewPool("sample", 0).Poison()
 	for _, g := range []*Generator{tiny(t, pool), sliding(t, pool), hybrid(t, pool)} {
@@ -37,7 +39,8 @@ func TestCache(t *testing.T) {
 	require.Zero(t, pool.Buffers())
 }
 
-// TestDevice: a device whose memory the host cannot read gives the bits of the reference, and gets all its memory back.
+// TestDevice: a device whose memory the host cannot read gives the bits of the reference, and gets all its
+// memory back.
 func TestDevice(t *testing.T) {
 	d, pool := opaque.New(5), tensor.NewPool("device", 0)
 	defer kernels.Close(d)
@@ -57,9 +60,12 @@ func TestDevice(t *testing.T) {
 
 // sliding is a model whose first layer has a window, and which caps scores and logits.
 func sliding(t *testing.T, pool *tensor.Pool) *Generator {
-	m := family.Decoder("sliding", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5, Mixers: []string{"sliding_attention", "full_attention"},
-		Window: 3, AttnCap: 1, LogitCap: 2, Rope: block.Rope{Dim: 2, Theta: 10000}, LocalRope: block.Rope{Dim: 2, Theta: 10}})
-	g, err := New(m, nil, tensor.F32, ref.New(), pool, func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
+	m := family.Decoder("sliding", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4,
+		Vocab: 32, Eps: 1e-6, InitStd: 0.5, Mixers: []string{"sliding_attention", "full_attention"},
+		Window: 3, AttnCap: 1, LogitCap: 2, Rope: block.Rope{Dim: 2, Theta: 10000},
+		LocalRope: block.Rope{Dim: 2, Theta: 10}})
+	g, err := New(m, nil, tensor.F32, ref.New(), pool,
+		func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
 	require.NoError(t, err)
 	return g
 }
@@ -67,14 +73,16 @@ func sliding(t *testing.T, pool *tensor.Pool) *Generator {
 // hybrid is a model of a layer with the gated delta rule and one of gated attention.
 func hybrid(t *testing.T, pool *tensor.Pool) *Generator {
 	m := family.Decoder("hybrid", family.Spec{
-		Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5, AttnGate: true,
-		Mixers: []string{"linear_attention", "full_attention"}, Rope: block.Rope{Dim: 2, Theta: 10000},
+		Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5,
+		AttnGate: true,
+		Mixers:   []string{"linear_attention", "full_attention"}, Rope: block.Rope{Dim: 2, Theta: 10000},
 		Delta: block.Delta{Hidden: 16, Keys: 2, Values: 4, KeyDim: 4, ValueDim: 6, Taps: 4, Eps: 1e-6},
 	})
-	g, err := New(m, nil, tensor.F32, ref.New(), pool, func(p *grad.Param, r family.Region, dst []float32) error {
-		m.Init(3, p, r, dst)
-		return nil
-	})
+	g, err := New(m, nil, tensor.F32, ref.New(), pool,
+		func(p *grad.Param, r family.Region, dst []float32) error {
+			m.Init(3, p, r, dst)
+			return nil
+		})
 	require.NoError(t, err)
 	return g
 }
@@ -95,12 +103,14 @@ func pieces(t *testing.T, g *Generator) {
 	}
 }
 
-// TestGenerate: greedy takes the largest logit each time; a stop token ends it; the same seed draws the same text.
+// TestGenerate: greedy takes the largest logit each time; a stop token ends it; the same seed draws the same
+// text.
 func TestGenerate(t *testing.T) {
 	g := tiny(t, tensor.NewPool("sample", 0))
 	defer g.Close()
 	draw := func(p Params) (out []int32) {
-		require.NoError(t, g.Generate([]int32{1, 2}, p, func(id int32) bool { out = append(out, id); return true }))
+		require.NoError(t, g.Generate([]int32{1, 2}, p,
+			func(id int32) bool { out = append(out, id); return true }))
 		return
 	}
 	greedy := draw(Params{Max: 6})
@@ -112,7 +122,8 @@ func TestGenerate(t *testing.T) {
 		require.Equal(t, id, Draw(all[(1+i)*32:(2+i)*32], Params{}, nil))
 	}
 	last := greedy[5]
-	require.Equal(t, greedy[:slices.Index(greedy, last)], append([]int32{}, draw(Params{Max: 6, Stop: []int32{last}})...))
+	require.Equal(t, greedy[:slices.Index(greedy, last)],
+		append([]int32{}, draw(Params{Max: 6, Stop: []int32{last}})...))
 	hot := Params{Max: 20, Temperature: 1.5, TopP: 0.9, Seed: 4}
 	require.Equal(t, draw(hot), draw(hot))
 	require.Error(t, g.Generate(nil, hot, nil))

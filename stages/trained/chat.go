@@ -30,7 +30,8 @@ func (m *Trained) NewChat() (c *Chat, err error) {
 	} else {
 		c.template, err = token.NewTemplate(m.conf.ChatTemplate, m.conf)
 		if err == nil && m.conf.ChatTemplate == "" {
-			err = fmt.Errorf("the tokenizer has no chat template; use --prompt, or name one that has with --tokenizer")
+			err = fmt.Errorf("the tokenizer has no chat template; use --prompt, or name one that has " +
+				"with --tokenizer")
 		}
 	}
 	if err != nil {
@@ -39,7 +40,8 @@ func (m *Trained) NewChat() (c *Chat, err error) {
 	if c.backend, err = m.backend(); err != nil {
 		return nil, err
 	}
-	if c.gen, err = sample.New(m.Model, m.Lora, tensor.F32, c.backend, tensor.NewPool("chat", 0), m.fill); err != nil {
+	if c.gen, err = sample.New(m.Model, m.Lora, tensor.F32, c.backend, tensor.NewPool("chat", 0),
+		m.fill); err != nil {
 		kernels.Close(c.backend)
 		return nil, err
 	}

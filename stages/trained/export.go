@@ -211,7 +211,8 @@ func (e *Exporter) read(name string, shape []int, dst []float32) error {
 			return nil
 		}
 	}
-	return &checkpoint.Error{File: e.Saved.Path(), Tensor: name, Fault: checkpoint.Missing, Why: "the model needs it"}
+	return &checkpoint.Error{File: e.Saved.Path(), Tensor: name, Fault: checkpoint.Missing,
+		Why: "the model needs it"}
 }
 
 // adapters writes the adapters alone, in PEFT's format.
@@ -243,7 +244,8 @@ func (e *Exporter) adapters(dst string) error {
 			raw := make([]byte, 4*len(v))
 			tensor.Narrow(tensor.F32, v, raw)
 			info := infos[2*i+k]
-			if err := sink.WriteRanges(info.Name, [][2]int{{0, info.Shape[0]}, {0, info.Shape[1]}}, raw); err != nil {
+			if err := sink.WriteRanges(info.Name, [][2]int{{0, info.Shape[0]}, {0, info.Shape[1]}},
+				raw); err != nil {
 				return err
 			}
 		}

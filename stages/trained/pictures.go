@@ -55,7 +55,8 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			}
 			r.grid.Spans = append(r.grid.Spans, [2]int32{s.From, s.To})
 		}
-		mb.Pictures.Grids, mb.Pictures.Values = append(mb.Pictures.Grids, r.grid), append(mb.Pictures.Values, r.values...)
+		mb.Pictures.Grids, mb.Pictures.Values = append(mb.Pictures.Grids, r.grid),
+			append(mb.Pictures.Values, r.values...)
 	}
 	mb.IDs = ids
 	return x.V.Check(&mb.Pictures)
@@ -76,7 +77,8 @@ func (x *Pictures) Prepare(m *dataset.Media, n int) (any, int64, error) {
 		tokens += int(s.To - s.From)
 	}
 	if made := g.Patches() / x.V.Tower.Join; made != tokens {
-		return nil, 0, fmt.Errorf("it becomes %d features and stands as %d tokens: its header may lie, or the processor is not the model's", made, tokens)
+		return nil, 0, fmt.Errorf("it becomes %d features and stands as %d tokens: its header may lie, "+
+			"or the processor is not the model's", made, tokens)
 	}
 	return f, int64(len(f.Pixels)), nil
 }
@@ -113,12 +115,14 @@ func (x *Pictures) grid(m *dataset.Media, f *media.Features) (family.Grid, error
 	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every, Video: m.Kind == dataset.Video}
 	if x.V.Tile == 0 {
 		if len(f.Shape) != 2 || f.Width() != x.V.Tower.PatchDim {
-			return g, fmt.Errorf("the processor makes %v of it, and the model takes patches of %d numbers", f.Shape, x.V.Tower.PatchDim)
+			return g, fmt.Errorf("the processor makes %v of it, and the model takes patches of %d numbers",
+				f.Shape, x.V.Tower.PatchDim)
 		}
 		return g, nil
 	}
 	if len(f.Shape) != 4 || f.Shape[2] != x.V.Tile || f.Shape[3] != x.V.Tile {
-		return g, fmt.Errorf("the processor makes %v of it, and the model takes tiles of %d pixels", f.Shape, x.V.Tile)
+		return g, fmt.Errorf("the processor makes %v of it, and the model takes tiles of %d pixels", f.Shape,
+			x.V.Tile)
 	}
 	side := x.V.Tile / x.V.Patch
 	g.T, g.H, g.W = f.Shape[0], side, side

@@ -27,7 +27,8 @@ func qwenPictures(t *testing.T, video string) *Pictures {
 	}
 	p, err := media.Load(dir)
 	require.NoError(t, err)
-	return &Pictures{&family.Vision{Merge: 2, Patch: 16, Tower: block.Tower{Join: 4, PatchDim: 3 * 2 * 16 * 16}}, p}
+	return &Pictures{&family.Vision{Merge: 2, Patch: 16,
+		Tower: block.Tower{Join: 4, PatchDim: 3 * 2 * 16 * 16}}, p}
 }
 
 // What does not fit its tokens or the tower is found before its sample is packed.
@@ -35,7 +36,8 @@ func TestPrepareFindsFaults(t *testing.T) {
 	x := qwenPictures(t, `{"video_processor_type": "Qwen3VLVideoProcessor"}`)
 	var b bytes.Buffer
 	require.NoError(t, png.Encode(&b, image.NewRGBA(image.Rect(0, 0, 64, 96))))
-	m := &dataset.Media{Kind: dataset.Image, Key: "a.png", Bytes: b.Bytes(), Spans: []dataset.Span{{From: 3, To: 9}}}
+	m := &dataset.Media{Kind: dataset.Image, Key: "a.png", Bytes: b.Bytes(),
+		Spans: []dataset.Span{{From: 3, To: 9}}}
 	v, size, err := x.Prepare(m, 1)
 	require.NoError(t, err)
 	require.EqualValues(t, 64*96*3*2, size)
@@ -63,15 +65,18 @@ func TestPrepareVideo(t *testing.T) {
 	x := qwenPictures(t, `{"video_processor_type": "Qwen3VLVideoProcessor", "size": {"shortest_edge": 1024, "longest_edge": 24576}}`)
 	clip, err := os.ReadFile(filepath.Join("..", "..", "dataset", "media", "testdata", "clip.mkv"))
 	require.NoError(t, err)
-	tok, err := token.Load(filepath.Join("..", "..", "dataset", "format", "testdata", "videotext", "qwen.tokenizer.json"))
+	tok, err := token.Load(filepath.Join("..", "..", "dataset", "format", "testdata", "videotext",
+		"qwen.tokenizer.json"))
 	require.NoError(t, err)
 	tmpl, err := token.NewTemplate(`{% for m in messages %}{{ m.role }}:{% for c in m.content %}{% if c.type == "video" %}<|vision_start|><|video_pad|><|vision_end|>{% else %}{{ c.text }}{% endif %}{% endfor %}{% endfor %}`, nil)
 	require.NoError(t, err)
 	e, err := format.NewProcessorExpander(x.Processor, tok)
 	require.NoError(t, err)
-	enc := &format.VisionEncoder{Chat: token.NewChat(tok, tmpl, token.ChatOptions{TrainOnPrompt: true}), Expander: e}
+	enc := &format.VisionEncoder{Chat: token.NewChat(tok, tmpl, token.ChatOptions{TrainOnPrompt: true}),
+		Expander: e}
 	text := []byte(`{"messages": [{"role": "user", "content": "<video>What?"}, {"role": "assistant", "content": "A"}], "media": "video", "name": ["0.mkv"]}`)
-	list, err := enc.EncodeSample(&dataset.Document{Key: "k", Parts: []dataset.Part{{Name: "0.mkv", Bytes: clip}, {Name: "json", Bytes: text}}})
+	list, err := enc.EncodeSample(&dataset.Document{Key: "k",
+		Parts: []dataset.Part{{Name: "0.mkv", Bytes: clip}, {Name: "json", Bytes: text}}})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	m := &list[0].Media[0]

@@ -69,7 +69,8 @@ func OpenQuiz(dir, checkpoints string) (*Quiz, func(), error) {
 		kernels.Close(b)
 		return nil, nil, err
 	}
-	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Pictures{m.Model.Vision, p}}, func() { gen.Close(); kernels.Close(b); m.Close() }, nil
+	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Pictures{m.Model.Vision, p}},
+		func() { gen.Close(); kernels.Close(b); m.Close() }, nil
 }
 
 // Ask is the model's answer to a question about a picture, or about none.
@@ -117,7 +118,8 @@ func (q *Quiz) Answer(text string, picture []byte, p sample.Params) (string, err
 	p.Stop = append(p.Stop, q.m.stop...)
 	var out strings.Builder
 	stream := q.m.tok.NewStream(true)
-	err = q.gen.GenerateWith(ids, pics, p, func(id int32) bool { out.WriteString(stream.Push(id)); return true })
+	err = q.gen.GenerateWith(ids, pics, p,
+		func(id int32) bool { out.WriteString(stream.Push(id)); return true })
 	out.WriteString(stream.Flush())
 	return strings.Join(strings.Fields(out.String()), " "), err
 }

@@ -75,7 +75,8 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 	if t.Cfg, err = SavedConfig(saved); err != nil {
 		return nil, err
 	}
-	if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer, t.Cfg.Run.Model.Path); err != nil {
+	if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
+		t.Cfg.Run.Model.Path); err != nil {
 		return nil, err
 	}
 	if err = t.Cfg.CheckVocab(t.tok.VocabSize()); err != nil {
@@ -116,7 +117,11 @@ func openHF(path, tokenizer string) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.fill = func(p *grad.Param, g family.Region, dst []float32) error { _, err := w.Read(p, g, dst); return err }
+	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
+		_, err :=
+			w.Read(p, g, dst)
+		return err
+	}
 	t.Model.Spec.MTP = 0
 	t.stops(c)
 	return t, nil
@@ -128,7 +133,8 @@ func (t *Trained) stops(c configs.Model) {
 	}
 }
 
-// backend opens the device that the run was configured for, or the processor for a model without a run, with all its threads.
+// backend opens the device that the run was configured for, or the processor for a model without a run, with
+// all its threads.
 func (m *Trained) backend() (kernels.Backend, error) {
 	if m.Cfg != nil {
 		return kernels.Open(m.Cfg.Run.Device, kernels.Options{Strict: m.Cfg.Run.Strict})

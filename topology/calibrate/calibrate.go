@@ -47,16 +47,20 @@ func Calibrate(threads int) (*cost.Machine, Fit, error) {
 		}
 		all = append(all, got...)
 	}
-	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1, Copy: 4e9,
-		Local: collective.Link{Latency: 20e-6, PerByte: 1 / 4e9}, Remote: collective.Link{Latency: 50e-6, PerByte: 1 / 1e9}}
+	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1,
+		Copy:   4e9,
+		Local:  collective.Link{Latency: 20e-6, PerByte: 1 / 4e9},
+		Remote: collective.Link{Latency: 50e-6, PerByte: 1 / 1e9}}
 	return m, FitRates(m, all), nil
 }
 
 // measure trains a model of four layers for four steps and returns the segments of the last three.
 func measure(b kernels.Backend, hidden, rows int) (out []Timed, err error) {
-	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: hidden, Inter: 3 * hidden, Heads: hidden / 32, KV: hidden / 32, HeadDim: 32, Vocab: 1024, Eps: 1e-6,
+	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: hidden, Inter: 3 * hidden,
+		Heads: hidden / 32, KV: hidden / 32, HeadDim: 32, Vocab: 1024, Eps: 1e-6,
 		Rope: block.Rope{Dim: 32, Theta: 10000}, InitStd: 0.02})
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 2, Rows: rows, Recompute: grad.RecomputeNone,
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 2,
+		Rows: rows, Recompute: grad.RecomputeNone,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	if err != nil {
 		return nil, err
@@ -64,7 +68,8 @@ func measure(b kernels.Backend, hidden, rows int) (out []Timed, err error) {
 	rl := l.RankLayout(0, 0)
 	var mu sync.Mutex
 	const steps = 4
-	err = host.Run(l, host.RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }},
+	err = host.Run(l, host.RunOptions{Coord: core.RunLayout{First: 1, Last: steps,
+		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }},
 		Backend: func(int) kernels.Backend { return b }, Batches: RandomBatches(2, rows, 1024),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
@@ -83,7 +88,8 @@ func measure(b kernels.Backend, hidden, rows int) (out []Timed, err error) {
 			s := segs[e.Job.Segment]
 			mu.Lock()
 			defer mu.Unlock()
-			out = append(out, Timed{float64(s.Flops), float64(s.Bytes), float64(s.Calls), (e.End - e.Start).Seconds()})
+			out = append(out, Timed{float64(s.Flops), float64(s.Bytes), float64(s.Calls),
+				(e.End - e.Start).Seconds()})
 		}})
 	return
 }
@@ -95,8 +101,10 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
 			mb := host.Microbatch{Cu: []int32{0, int32(rows)}}
 			for k := range rows {
-				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(vocab))), append(mb.Targets, int32(r.IntN(vocab)))
-				mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1/float32(micro*rows))
+				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(vocab))),
+					append(mb.Targets, int32(r.IntN(vocab)))
+				mb.Positions, mb.Weights = append(mb.Positions, int32(k)),
+					append(mb.Weights, 1/float32(micro*rows))
 			}
 			out = append(out, mb)
 		}

@@ -1,5 +1,5 @@
-// Package collective writes collectives as lists of sends, so that a machine can carry them out one by one, and prices them in
-// closed form. Both views are of the same algorithms.
+// Package collective writes collectives as lists of sends, so that a machine can carry them out one by one,
+// and prices them in closed form. Both views are of the same algorithms.
 package collective
 
 import "math"
@@ -28,7 +28,8 @@ func (k Kind) rounds(n int) int {
 	return n - 1
 }
 
-// Ring lists the sends of a ring over n members: every round each member passes one n-th of the bytes to the next (arXiv:1802.05799).
+// Ring lists the sends of a ring over n members: every round each member passes one n-th of the bytes to the
+// next (arXiv:1802.05799).
 func Ring(k Kind, n int, bytes int64) (out []Send) {
 	for r := range k.rounds(n) {
 		for m := range n {
@@ -38,7 +39,8 @@ func Ring(k Kind, n int, bytes int64) (out []Send) {
 	return
 }
 
-// Tree lists the sends of a reduction along a binary tree to member 0 and back, for short messages: log2 n rounds each way.
+// Tree lists the sends of a reduction along a binary tree to member 0 and back, for short messages: log2 n
+// rounds each way.
 func Tree(n int, bytes int64) (out []Send) {
 	var up []Send
 	depth := 0
@@ -55,8 +57,9 @@ func Tree(n int, bytes int64) (out []Send) {
 	return
 }
 
-// Hierarchical lists the sends of an all-reduce over hosts of local members each, members of a host being neighbours: a ring
-// of reduce-scatters inside each host, a ring of all-reduces of every share between the hosts, and a ring of all-gathers inside.
+// Hierarchical lists the sends of an all-reduce over hosts of local members each, members of a host being
+// neighbours: a ring of reduce-scatters inside each host, a ring of all-reduces of every share between the
+// hosts, and a ring of all-gathers inside.
 func Hierarchical(n, local int, bytes int64) (out []Send) {
 	hosts, round := n/local, 0
 	for h := range hosts {
@@ -103,8 +106,9 @@ func HierarchicalTime(n, local int, bytes int64, inside, between Link) float64 {
 	return t + RingTime(AllReduce, n/local, share(bytes, local), between)
 }
 
-// Play carries sends out one by one and returns when the last one ends. A member starts a round when its own sends and receives of
-// earlier rounds have ended; link gives the connection of two members, whose ends carry one message at a time each way.
+// Play carries sends out one by one and returns when the last one ends. A member starts a round when its own
+// sends and receives of earlier rounds have ended; link gives the connection of two members, whose ends
+// carry one message at a time each way.
 func Play(n int, sends []Send, link func(from, to int) Link) float64 {
 	ready, out, in := make([]float64, n), make([]float64, n), make([]float64, n)
 	next := make([]float64, n)

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOpAndSends: a collective played send by send takes what its closed form says, within 1 %, up to 64 members.
+// TestOpAndSends: a collective played send by send takes what its closed form says, within 1 %, up to 64
+// members.
 func TestOpAndSends(t *testing.T) {
 	inside, between := Link{3e-6, 1 / 400e9}, Link{8e-6, 1 / 40e9}
 	same := func(int, int) Link { return between }
@@ -30,7 +31,8 @@ func TestOpAndSends(t *testing.T) {
 					}
 					return between
 				})
-				require.InEpsilon(t, HierarchicalTime(n, local, bytes, inside, between), got, 0.01, "%d by %d, %d bytes", n, local, bytes)
+				require.InEpsilon(t, HierarchicalTime(n, local, bytes, inside, between), got, 0.01,
+					"%d by %d, %d bytes", n, local, bytes)
 			}
 		}
 	}

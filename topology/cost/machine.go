@@ -1,4 +1,5 @@
-// Package cost gives durations of work, messages and collectives on a described machine. Nothing in it runs anything.
+// Package cost gives durations of work, messages and collectives on a described machine. Nothing in it runs
+// anything.
 package cost
 
 import (
@@ -27,9 +28,11 @@ type Machine struct {
 	Joined [][2]int        // pairs of hosts with a cable; nil is a switch for all
 }
 
-// Segment is the time of work: its kernels take the longer of arithmetic and memory traffic, plus their calls.
+// Segment is the time of work: its kernels take the longer of arithmetic and memory traffic, plus their
+// calls.
 func (m *Machine) Segment(flops, bytes int64, calls int) float64 {
-	return max(float64(flops)/(m.Flops*m.Efficiency), float64(bytes)/(m.Bandwidth*m.Stream)) + float64(calls)*m.Overhead
+	return max(float64(flops)/(m.Flops*m.Efficiency), float64(bytes)/(m.Bandwidth*m.Stream)) +
+		float64(calls)*m.Overhead
 }
 
 // Host is the host of a device.
@@ -46,8 +49,8 @@ func (m *Machine) Link(a, b int) collective.Link {
 	return m.Remote
 }
 
-// Collective is the time of a collective among devices (ascending), by the fastest of the algorithms that fit: a ring, a tree,
-// and for all-reduces over several hosts with equally many members each a hierarchy.
+// Collective is the time of a collective among devices (ascending), by the fastest of the algorithms that
+// fit: a ring, a tree, and for all-reduces over several hosts with equally many members each a hierarchy.
 func (m *Machine) Collective(k collective.Kind, devices []int, bytes int64) float64 {
 	t, _, _ := m.fastest(k, devices, bytes)
 	return t
@@ -85,8 +88,8 @@ func (m *Machine) fastest(k collective.Kind, devices []int, bytes int64) (t floa
 	return
 }
 
-// treeTime is the time of a tree. If n is no power of two, short branches start early, which the closed form does not see: small
-// ones are played.
+// treeTime is the time of a tree. If n is not a power of two, short branches start early, which the closed
+// form does not see: small ones are played.
 func treeTime(n int, bytes int64, l collective.Link) float64 {
 	const small = 64
 	if n&(n-1) == 0 || n > small {

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/topology/collective"
 )
 
-// Measured is a training step of a decoder whose time was measured: Megatron's layers with full recompute, 1F1B, half
-// precision. Seconds is 0 where nothing was measured.
+// Measured is a training step of a decoder whose time was measured: Megatron's layers with full recompute,
+// 1F1B, half precision. Seconds is 0 where nothing was measured.
 type Measured struct {
 	GPUs, Batch, Micro, Hidden, Heads, Layers, Seq, TP, DP, PP int
 	Seconds                                                    float64
@@ -20,17 +20,21 @@ func (r *Measured) Check() (column, why string) {
 	for _, f := range []struct {
 		name string
 		v    int
-	}{{"# GPUs", r.GPUs}, {"global batch", r.Batch}, {"micro batch", r.Micro}, {"hidden size", r.Hidden}, {"attention heads", r.Heads}, {"# layers", r.Layers},
-		{"sequence length", r.Seq}, {"tensor parallelism", r.TP}, {"data parallelism", r.DP}, {"pipeline parallelism", r.PP}} {
+	}{{"# GPUs", r.GPUs}, {"global batch", r.Batch}, {"micro batch", r.Micro}, {"hidden size", r.Hidden},
+		{"attention heads", r.Heads}, {"# layers", r.Layers},
+		{"sequence length", r.Seq}, {"tensor parallelism", r.TP}, {"data parallelism", r.DP},
+		{"pipeline parallelism", r.PP}} {
 		if f.v < 1 || f.v > 1<<24 {
 			return f.name, fmt.Sprintf("%d is out of range", f.v)
 		}
 	}
 	switch {
 	case r.TP*r.DP*r.PP != r.GPUs:
-		return "# GPUs", fmt.Sprintf("%d, but tp %d · dp %d · pp %d = %d", r.GPUs, r.TP, r.DP, r.PP, r.TP*r.DP*r.PP)
+		return "# GPUs", fmt.Sprintf("%d, but tp %d · dp %d · pp %d = %d", r.GPUs, r.TP, r.DP, r.PP,
+			r.TP*r.DP*r.PP)
 	case r.Batch%(r.Micro*r.DP) != 0:
-		return "global batch", fmt.Sprintf("%d is no multiple of micro batch %d · data parallelism %d", r.Batch, r.Micro, r.DP)
+		return "global batch", fmt.Sprintf("%d is not a multiple of micro batch %d · data parallelism %d",
+			r.Batch, r.Micro, r.DP)
 	case r.PP > r.Layers:
 		return "pipeline parallelism", fmt.Sprintf("%d stages for %d layers", r.PP, r.Layers)
 	}
@@ -74,22 +78,26 @@ const (
 )
 
 // ConstantNames are how the constants are printed, with units.
-var ConstantNames = [numConstants]string{"gemm s/flop", "half-rate columns", "activation s/B", "shard s/B", "host s/layer", "tp s/B in host", "tp s/B across",
+var ConstantNames = [numConstants]string{"gemm s/flop", "half-rate columns", "activation s/B", "shard s/B",
+	"host s/layer", "tp s/B in host", "tp s/B across",
 	"pp s/B", "dp s/B in host", "dp s/B across", "optimizer s/parameter", "tp s/layer"}
 
-// start is a guess at the constants of hosts with eight A100 and four 200 Gb/s adapters, from data sheets; a constant that no row tells
-// anything about keeps it.
-var start = Constants{1 / 200e12, 100, 1 / 1.2e12, 1 / 2e12, 1e-3, 1 / 150e9, 1 / 100e9, 1 / 20e9, 1 / 100e9, 1 / 15e9, 1e-11, 2e-5}
+// start is a guess at the constants of hosts with eight A100 and four 200 Gb/s adapters, from data sheets; a
+// constant that no row tells anything about keeps it.
+var start = Constants{1 / 200e12, 100, 1 / 1.2e12, 1 / 2e12, 1e-3, 1 / 150e9, 1 / 100e9, 1 / 20e9, 1 / 100e9,
+	1 / 15e9, 1e-11, 2e-5}
 
 const (
 	vocabulary = 51200 // of Megatron's GPT models, padded
 	perHost    = 8
 )
 
-// Slots is how long a pipeline of equal stages takes, in times of one microbatch on one stage: the makespan of its program.
+// Slots is how long a pipeline of equal stages takes, in times of one microbatch on one stage: the makespan
+// of its program.
 type Slots func(pp, micro int) (float64, error)
 
-// Pieces are the durations of what a rank does in a step, in seconds: what a simulation of the row's program takes as prices.
+// Pieces are the durations of what a rank does in a step, in seconds: what a simulation of the row's program
+// takes as prices.
 type Pieces struct {
 	Layers  float64 // of a stage for one microbatch, all passes: forward, recomputed forward and backward
 	TP      float64 // all-reduces inside them
@@ -99,19 +107,22 @@ type Pieces struct {
 	Step    float64 // its optimizer step
 }
 
-// Pieces prices a row. A layer's kernels take the device or the host, whichever is slower, with a smooth corner; forward,
-// recomputed forward and the two products of backward make four times the forward's work. Collectives are rings.
+// Pieces prices a row. A layer's kernels take the device or the host, whichever is slower, with a smooth
+// corner; forward, recomputed forward and the two products of backward make four times the forward's work.
+// Collectives are rings.
 func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	b, s, h, t := float64(r.Micro), float64(r.Seq), float64(r.Hidden), float64(r.TP)
 	tok, layers := float64(r.Micro*r.Seq), float64(r.Layers)/float64(r.PP)
 	flops := 4 * (24*tok*h*h + 4*tok*s*h) / t
-	gpu := k[perFlop]*flops*(1+k[halfWidth]*t/h) + k[perByte]*tok*h*8 + k[perShard]*(tok*h*32/t+b*float64(r.Heads)/t*s*s*4)
+	gpu := k[perFlop]*flops*(1+k[halfWidth]*t/h) + k[perByte]*tok*h*8 +
+		k[perShard]*(tok*h*32/t+b*float64(r.Heads)/t*s*s*4)
 	gpu, host := gpu*gpu, k[hostLayer]*k[hostLayer]
 	p.Layers = layers * math.Sqrt(math.Sqrt(gpu*gpu+host*host))
 	activation := int64(2 * tok * h)
 	if r.TP > 1 {
 		const reduces = 6 // two in each of forward, recomputed forward and backward
-		p.TP = layers * (reduces*collective.RingTime(collective.AllReduce, r.TP, activation, k.ring(tpInside, tpAcross, r.TP)) + k[tpLayer])
+		p.TP = layers * (reduces*collective.RingTime(collective.AllReduce, r.TP, activation,
+			k.ring(tpInside, tpAcross, r.TP)) + k[tpLayer])
 	}
 	p.Logits = 6 * tok * h * vocabulary / t * k[perFlop]
 	if r.PP > 1 {
@@ -119,7 +130,8 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	}
 	params := (12*h*h*layers + vocabulary*h) / t
 	if r.DP > 1 {
-		p.DP = collective.RingTime(collective.AllReduce, r.DP, int64(2*params), k.ring(dpInside, dpAcross, r.TP*r.DP))
+		p.DP = collective.RingTime(collective.AllReduce, r.DP, int64(2*params),
+			k.ring(dpInside, dpAcross, r.TP*r.DP))
 	}
 	p.Step = k[stepParam] * params
 	return
@@ -133,15 +145,16 @@ func (k *Constants) ring(inside, across, ranks int) collective.Link {
 	return collective.Link{PerByte: k[inside]}
 }
 
-// Predict gives the terms of a step whose program is slots long. Its sum is what the row's program takes in a simulation with the
-// row's Pieces.
+// Predict gives the terms of a step whose program is slots long. Its sum is what the row's program takes in
+// a simulation with the row's Pieces.
 func (k *Constants) Predict(r *Measured, slots float64) Terms {
 	p, m := k.Pieces(r), float64(r.Microbatches())
-	return Terms{Compute: m * (p.Layers + p.Logits), TP: m * p.TP, Bubble: (slots - m) * (p.Layers + p.TP), PP: 2 * slots * p.Message, DP: p.DP, Step: p.Step}
+	return Terms{Compute: m * (p.Layers + p.Logits), TP: m * p.TP, Bubble: (slots - m) * (p.Layers + p.TP),
+		PP: 2 * slots * p.Message, DP: p.DP, Step: p.Step}
 }
 
-// Calibrate fits the constants to measured steps: a pattern search over their logarithms that takes only steps which lessen the
-// mean relative error (with a tenth of its root mean square). It is deterministic.
+// Calibrate fits the constants to measured steps: a pattern search over their logarithms that takes only
+// steps which lessen the mean relative error (with a tenth of its root mean square). It is deterministic.
 func Calibrate(rows []Measured, slots Slots) (*Constants, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("calibration: no rows")
@@ -204,7 +217,8 @@ func (r *Measured) Fold(n int) int {
 	return int((h >> 32) % uint64(n))
 }
 
-// CrossValidate predicts every row by constants that were fitted without its fold, and returns the relative errors.
+// CrossValidate predicts every row by constants that were fitted without its fold, and returns the relative
+// errors.
 func CrossValidate(rows []Measured, folds int, slots Slots) ([]float64, error) {
 	out := make([]float64, len(rows))
 	for f := range folds {

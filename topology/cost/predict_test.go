@@ -21,7 +21,8 @@ func made(k Constants) (rows []Measured) {
 					for _, mb := range []int{1, 4} {
 						r := Measured{tp * pp * dp, 32 * dp, mb, h, 32, 24, 2048, tp, dp, pp, 1}
 						i++
-						r.Seconds = k.Predict(&r, float64(r.Microbatches()+pp-1)).Sum() * (1 + 0.02*math.Sin(float64(7*i)))
+						r.Seconds = k.Predict(&r, float64(r.Microbatches()+pp-1)).Sum() * (1 +
+							0.02*math.Sin(float64(7*i)))
 						rows = append(rows, r)
 					}
 				}
@@ -31,8 +32,8 @@ func made(k Constants) (rows []Measured) {
 	return
 }
 
-// TestCalibrate recovers what a machine does from its step times: rows that were left out are predicted as well as their noise
-// allows, and a machine that is not like the model is not.
+// TestCalibrate recovers what a machine does from its step times: rows that were left out are predicted as
+// well as their noise allows, and a machine that is not like the model is not.
 func TestCalibrate(t *testing.T) {
 	truth := start
 	for j := range truth {
@@ -54,7 +55,8 @@ func TestCalibrate(t *testing.T) {
 }
 
 func TestReadMeasured(t *testing.T) {
-	head := "\ufeff# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"
+	head := "\ufeff# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence " +
+		"length,tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"
 	rows, err := ReadMeasured("f.csv", head+"4,8,1,1024,16,16,1024,1,1,4,185.7\n", true)
 	require.NoError(t, err)
 	require.InDelta(t, 0.1857, rows[0].Seconds, 1e-12)
@@ -64,7 +66,7 @@ func TestReadMeasured(t *testing.T) {
 		"4,8,1,1024,16,16,1024,1,1,4,-3":  `f.csv:2: iteration time (ms): "-3" is no such number`,
 		"4,8,1,1024,16,16,1024,1,1,4,NaN": `"NaN" is no such number`,
 		"5,8,1,1024,16,16,1024,1,1,4,1":   "f.csv:2: # GPUs: 5, but tp 1 · dp 1 · pp 4 = 4",
-		"4,9,2,1024,16,16,1024,1,1,4,1":   "is no multiple of micro batch 2",
+		"4,9,2,1024,16,16,1024,1,1,4,1":   "is not a multiple of micro batch 2",
 		"4,8,1,1024,16,2,1024,1,1,4,1":    "4 stages for 2 layers",
 		"4,8,1,1024.5,16,16,1024,1,1,4,1": `"1024.5" is no such number`,
 		"4,8,1,1024,16,16,1024,1,1,4":     "wrong number of fields",

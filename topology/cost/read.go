@@ -33,19 +33,34 @@ var (
 )
 
 var fields = []field{
-	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 { return m.Flops }, true},
-	{"device.memory", size, 0, false, func(m *Machine, v float64) { m.Memory = v }, func(m *Machine) float64 { return m.Memory }, true},
-	{"device.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Bandwidth = v }, func(m *Machine) float64 { return m.Bandwidth }, true},
-	{"device.efficiency", plain, 0, false, func(m *Machine, v float64) { m.Efficiency = v }, func(m *Machine) float64 { return m.Efficiency }, false},
-	{"device.stream", plain, 0, false, func(m *Machine, v float64) { m.Stream = v }, func(m *Machine) float64 { return m.Stream }, false},
-	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v }, func(m *Machine) float64 { return m.Overhead }, false},
-	{"host.devices", plain, 0, false, func(m *Machine, v float64) { m.Devices = int(v) }, func(m *Machine) float64 { return float64(m.Devices) }, true},
-	{"host.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Local.PerByte = 1 / v }, func(m *Machine) float64 { return 1 / m.Local.PerByte }, true},
-	{"host.latency", clock, 0, true, func(m *Machine, v float64) { m.Local.Latency = v }, func(m *Machine) float64 { return m.Local.Latency }, true},
-	{"host.copy", speed, 0, false, func(m *Machine, v float64) { m.Copy = v }, func(m *Machine) float64 { return m.Copy }, false},
-	{"network.hosts", plain, 0, false, func(m *Machine, v float64) { m.Hosts = int(v) }, func(m *Machine) float64 { return float64(m.Hosts) }, true},
-	{"network.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Remote.PerByte = 1 / v }, func(m *Machine) float64 { return 1 / m.Remote.PerByte }, true},
-	{"network.latency", clock, 0, true, func(m *Machine, v float64) { m.Remote.Latency = v }, func(m *Machine) float64 { return m.Remote.Latency }, true},
+	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 {
+		return m.Flops
+	}, true},
+	{"device.memory", size, 0, false, func(m *Machine, v float64) { m.Memory = v },
+		func(m *Machine) float64 { return m.Memory }, true},
+	{"device.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Bandwidth = v },
+		func(m *Machine) float64 { return m.Bandwidth }, true},
+	{"device.efficiency", plain, 0, false, func(m *Machine, v float64) { m.Efficiency = v },
+		func(m *Machine) float64 { return m.Efficiency }, false},
+	{"device.stream", plain, 0, false, func(m *Machine, v float64) { m.Stream = v },
+		func(m *Machine) float64 { return m.Stream }, false},
+	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v },
+		func(m *Machine) float64 { return m.Overhead }, false},
+	{"host.devices", plain, 0, false, func(m *Machine, v float64) { m.Devices = int(v) },
+		func(m *Machine) float64 { return float64(m.Devices) }, true},
+	{"host.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Local.PerByte = 1 / v },
+		func(m *Machine) float64 { return 1 / m.Local.PerByte }, true},
+	{"host.latency", clock, 0, true, func(m *Machine, v float64) { m.Local.Latency = v },
+		func(m *Machine) float64 { return m.Local.Latency }, true},
+	{"host.copy", speed, 0, false, func(m *Machine, v float64) { m.Copy = v }, func(m *Machine) float64 {
+		return m.Copy
+	}, false},
+	{"network.hosts", plain, 0, false, func(m *Machine, v float64) { m.Hosts = int(v) },
+		func(m *Machine) float64 { return float64(m.Hosts) }, true},
+	{"network.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Remote.PerByte = 1 / v },
+		func(m *Machine) float64 { return 1 / m.Remote.PerByte }, true},
+	{"network.latency", clock, 0, true, func(m *Machine, v float64) { m.Remote.Latency = v },
+		func(m *Machine) float64 { return m.Remote.Latency }, true},
 }
 
 // reader walks a cluster file: YAML of two levels of mappings with one value a line.
@@ -62,7 +77,8 @@ func Read(file string, text []byte) (*Machine, error) {
 	if len(text) > fileBytesMax {
 		return nil, &configs.Error{File: file, Why: "more than 1 MiB"}
 	}
-	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9, Hosts: 1,
+	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9,
+		Hosts: 1,
 		Local: collective.Link{PerByte: 1}, Remote: collective.Link{PerByte: 1}}}
 	section := ""
 	for i, line := range strings.Split(string(text), "\n") {
@@ -126,7 +142,7 @@ func (r *reader) set(key, value string) {
 	for _, f := range fields {
 		known = append(known, f.key)
 	}
-	r.fault(key, "is no setting of a cluster", "there are "+strings.Join(known, ", "))
+	r.fault(key, "is not a setting of a cluster", "there are "+strings.Join(known, ", "))
 }
 
 func (r *reader) number(f field, value string) {
@@ -134,18 +150,19 @@ func (r *reader) number(f field, value string) {
 	v, err := strconv.ParseFloat(digits, 64)
 	factor, known := f.units[strings.TrimSpace(unit)]
 	var names []string
-	for _, u := range []string{"FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "B/s", "MB/s", "GB/s", "TB/s", "Gb/s", "B", "MB", "GB", "MiB", "GiB", "TiB", "s", "ms", "us", "ns"} {
+	for _, u := range []string{"FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "B/s", "MB/s", "GB/s", "TB/s",
+		"Gb/s", "B", "MB", "GB", "MiB", "GiB", "TiB", "s", "ms", "us", "ns"} {
 		if f.units[u] > 0 {
 			names = append(names, u)
 		}
 	}
 	switch {
 	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
-		r.fault(f.key, fmt.Sprintf("%q is no number", digits), "")
+		r.fault(f.key, fmt.Sprintf("%q is not a number", digits), "")
 	case !known && len(names) == 0:
 		r.fault(f.key, fmt.Sprintf("%q: the value has no unit", value), "write the number alone")
 	case !known:
-		r.fault(f.key, fmt.Sprintf("%q is no unit for it", unit), "use one of "+strings.Join(names, ", "))
+		r.fault(f.key, fmt.Sprintf("%q is not a unit for it", unit), "use one of "+strings.Join(names, ", "))
 	case v < 0 || v == 0 && !f.zero:
 		r.fault(f.key, fmt.Sprintf("%v must be greater than 0", v), "")
 	case (f.key == "host.devices" || f.key == "network.hosts") && (v != math.Trunc(v) || v > 1<<20):
@@ -161,7 +178,8 @@ func (r *reader) number(f field, value string) {
 func (r *reader) cables(value string) {
 	for _, pair := range strings.Fields(strings.Trim(value, "[]")) {
 		var c [2]int
-		if n, err := fmt.Sscanf(strings.Trim(pair, ","), "%d-%d", &c[0], &c[1]); n != 2 || err != nil || min(c[0], c[1]) < 0 {
+		if n, err := fmt.Sscanf(strings.Trim(pair, ","), "%d-%d", &c[0], &c[1]); n != 2 || err != nil ||
+			min(c[0], c[1]) < 0 {
 			r.fault("network.cables", fmt.Sprintf("%q is no pair of hosts", pair), "write 0-1 1-2")
 			return
 		}
@@ -183,7 +201,8 @@ func (r *reader) connected() {
 		reach = reach[1:]
 		for _, c := range r.m.Joined {
 			if max(c[0], c[1]) >= r.m.Hosts {
-				r.fault("network.cables", fmt.Sprintf("cable %d-%d, but network.hosts is %d", c[0], c[1], r.m.Hosts), "")
+				r.fault("network.cables", fmt.Sprintf("cable %d-%d, but network.hosts is %d", c[0], c[1],
+					r.m.Hosts), "")
 				return
 			}
 			for i := range 2 {
@@ -206,7 +225,8 @@ func (r *reader) connected() {
 func (m *Machine) Write() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\n", m.Name)
-	units := map[string]string{"device.flops": "GFLOP/s", "device.memory": "MiB", "device.bandwidth": "GB/s", "device.overhead": "us", "host.bandwidth": "GB/s",
+	units := map[string]string{"device.flops": "GFLOP/s", "device.memory": "MiB", "device.bandwidth": "GB/s",
+		"device.overhead": "us", "host.bandwidth": "GB/s",
 		"host.latency": "us", "host.copy": "GB/s", "network.bandwidth": "GB/s", "network.latency": "us"}
 	section := ""
 	for _, f := range fields {

@@ -37,14 +37,14 @@ func TestBadClusters(t *testing.T) {
 	require.NoError(t, err)
 	for _, c := range []struct{ from, to, want string }{
 		{"  bandwidth: 1 TB/s", "  bandwidth: -1 TB/s", "c.yaml:5: device.bandwidth: -1 must be greater than 0"},
-		{"1 TFLOP/s", "1 TFLOPS", `c.yaml:3: device.flops: "TFLOPS" is no unit for it; use one of FLOP/s`},
-		{"1 TFLOP/s", "NaN TFLOP/s", `device.flops: "NaN" is no number`},
+		{"1 TFLOP/s", "1 TFLOPS", `c.yaml:3: device.flops: "TFLOPS" is not a unit for it; use one of FLOP/s`},
+		{"1 TFLOP/s", "NaN TFLOP/s", `device.flops: "NaN" is not a number`},
 		{"  latency: 1 us\n", "", "c.yaml: host.latency: is missing"},
 		{"devices: 2", "devices: 2.5", "host.devices: 2.5 is no count"},
 		{"devices: 2", "devices: 2 dozen", "has no unit"},
 		{"  hosts: 3", "  hosts: 3\n  cables: 0-1", "c.yaml:12: network.cables: host 2 is not connected"},
 		{"  hosts: 3", "  hosts: 3\n  hosts: 3", "is there twice"},
-		{"device:", "devise:", "devise.flops: is no setting"},
+		{"device:", "devise:", "devise.flops: is not a setting"},
 		{"name: x", "name x", "c.yaml:1: is no"},
 	} {
 		_, err := Read("c.yaml", []byte(strings.Replace(good, c.from, c.to, 1)))

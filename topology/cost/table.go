@@ -13,8 +13,8 @@ import (
 
 const rowsMax = 1 << 20
 
-// ReadMeasured reads a table of steps in vTrain's columns; others are passed over. Errors are *configs.Error values that name line
-// and column. The time may be missing where timed is false.
+// ReadMeasured reads a table of steps in vTrain's columns; others are passed over. Errors are *configs.Error
+// values that name line and column. The time may be missing where timed is false.
 func ReadMeasured(file, text string, timed bool) ([]Measured, error) {
 	in := csv.NewReader(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
 	in.ReuseRecord = true
@@ -23,8 +23,10 @@ func ReadMeasured(file, text string, timed bool) ([]Measured, error) {
 		return nil, &configs.Error{File: file, Line: 1, Why: "has no line of column names"}
 	}
 	var one Measured
-	fields := map[string]*int{"# GPUs": &one.GPUs, "global batch": &one.Batch, "micro batch": &one.Micro, "hidden size": &one.Hidden, "attention heads": &one.Heads,
-		"# layers": &one.Layers, "sequence length": &one.Seq, "tensor parallelism": &one.TP, "data parallelism": &one.DP, "pipeline parallelism": &one.PP}
+	fields := map[string]*int{"# GPUs": &one.GPUs, "global batch": &one.Batch, "micro batch": &one.Micro,
+		"hidden size": &one.Hidden, "attention heads": &one.Heads,
+		"# layers": &one.Layers, "sequence length": &one.Seq, "tensor parallelism": &one.TP,
+		"data parallelism": &one.DP, "pipeline parallelism": &one.PP}
 	const timeColumn = "iteration time (ms)"
 	names, seen := make([]string, len(head)), map[string]bool{}
 	for i, h := range head {
@@ -32,9 +34,12 @@ func ReadMeasured(file, text string, timed bool) ([]Measured, error) {
 		seen[names[i]] = true
 	}
 	var faults []error
-	for _, name := range []string{"# GPUs", "global batch", "micro batch", "hidden size", "attention heads", "# layers", "sequence length", "tensor parallelism", "data parallelism", "pipeline parallelism", timeColumn} {
+	for _, name := range []string{"# GPUs", "global batch", "micro batch", "hidden size", "attention heads",
+		"# layers", "sequence length", "tensor parallelism", "data parallelism", "pipeline parallelism",
+		timeColumn} {
 		if !seen[name] && (name != timeColumn || timed) {
-			faults = append(faults, &configs.Error{File: file, Line: 1, Key: name, Why: "the column is missing"})
+			faults = append(faults, &configs.Error{File: file, Line: 1, Key: name,
+				Why: "the column is missing"})
 		}
 	}
 	if faults != nil {
@@ -47,7 +52,9 @@ func ReadMeasured(file, text string, timed bool) ([]Measured, error) {
 			break
 		}
 		line, _ := in.FieldPos(0)
-		fault := func(key, why string) error { return &configs.Error{File: file, Line: line, Key: key, Why: why} }
+		fault := func(key, why string) error {
+			return &configs.Error{File: file, Line: line, Key: key, Why: why}
+		}
 		if err != nil {
 			return nil, fault("", err.Error())
 		}

@@ -26,7 +26,9 @@ func (p *Search) newTower() *search.Tower {
 	if m.Vision == nil {
 		return nil
 	}
-	t := &search.Tower{Blocks: m.Foundation(), Cut: func(n int) ([]int, error) { return m.BalancedFrom(m.Foundation(), n) }}
+	t := &search.Tower{Blocks: m.Foundation(), Cut: func(n int) ([]int, error) {
+		return m.BalancedFrom(m.Foundation(), n)
+	}}
 	for tp := 1; tp <= p.Machine.Devices; tp++ {
 		if p.divides(tp) && m.Vision.Tower.Heads%tp == 0 && m.Vision.Tower.Inter%tp == 0 {
 			t.TP = append(t.TP, tp)
@@ -50,7 +52,9 @@ func (p *Search) encoderSettings(c *search.Candidate) []string {
 	if e.Over == search.OverNone {
 		e.TP = 1
 	}
-	out := []string{"plan.encoder.over=" + e.Over, fmt.Sprintf("plan.encoder.tp=%d", e.TP), fmt.Sprintf("plan.encoder.ranks=%d", e.Ranks), fmt.Sprintf("plan.encoder.ahead=%d", e.Ahead), "plan.encoder.fill=true"}
+	out := []string{"plan.encoder.over=" + e.Over, fmt.Sprintf("plan.encoder.tp=%d", e.TP),
+		fmt.Sprintf("plan.encoder.ranks=%d", e.Ranks), fmt.Sprintf("plan.encoder.ahead=%d", e.Ahead),
+		"plan.encoder.fill=true"}
 	if n := p.patches(c.Batch); n > 0 {
 		out = append(out, fmt.Sprintf("plan.encoder.patches=%d", n))
 	}
@@ -151,7 +155,9 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 	}
 	price := rehearsal.Prices(p.Machine)
 	price.Sends = nil
-	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }}
+	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
+		return 0
+	}}
 	res := sim.New(rehearsal.Layout(l, run), price, sim.Options{Whole: true}).Run()
 	if res.Failed != "" || res.Stall != nil {
 		return fmt.Errorf("plan %v: the simulated run ended badly: %s", c, rehearsal.Why(res))

@@ -86,8 +86,10 @@ func (p *Search) load() (err error) {
 	if own, err := p.config(); err == nil { // its plan need not fit this machine
 		p.batch = own.Run.Train.MicroBatch
 	}
-	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1", "plan.virtual_stages=1", "plan.schedule=1f1b",
-		"plan.zero=0", "plan.sequence_parallel=false", "plan.cp=1", "train.micro_batch=1", "plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
+	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1",
+		"plan.virtual_stages=1", "plan.schedule=1f1b",
+		"plan.zero=0", "plan.sequence_parallel=false", "plan.cp=1", "train.micro_batch=1",
+		"plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
 		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1"); err != nil {
 		return err
 	}
@@ -112,7 +114,8 @@ func (p *Search) size(text string) error {
 	case err != nil || n < 1 || g < 1:
 		return exit.Usagef("--hosts %s: want hosts, or hosts x devices as in 4x8", text)
 	case g > p.Machine.Devices:
-		return exit.Usagef("--hosts %s: a host of cluster %s has %d devices", text, p.Machine.Name, p.Machine.Devices)
+		return exit.Usagef("--hosts %s: a host of cluster %s has %d devices", text, p.Machine.Name,
+			p.Machine.Devices)
 	case n > p.Machine.Hosts:
 		return exit.Usagef("--hosts %s: cluster %s has %d hosts", text, p.Machine.Name, p.Machine.Hosts)
 	case n*g > 1<<16:
@@ -138,8 +141,11 @@ func (p *Search) newSpace() error {
 		limit = p.base.Memory
 	}
 	known := map[search.Variant][]search.BlockCost{}
-	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices, Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state, Traffic: opt.Traffic(), Limit: limit,
-		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(), Profile: func(v search.Variant) ([]search.BlockCost, error) {
+	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices,
+		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state,
+		Traffic: opt.Traffic(), Limit: limit,
+		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(),
+		Profile: func(v search.Variant) ([]search.BlockCost, error) {
 			if known[v] == nil {
 				b, err := p.Profile(v)
 				if err != nil {
@@ -200,7 +206,8 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		at := -1
 		for k, first := range kinds {
 			a, b := &m.Blocks[i], &m.Blocks[first]
-			if a.Component == b.Component && a.Weight == b.Weight && a.Recompute == b.Recompute && reflect.DeepEqual(a.Takes, b.Takes) && reflect.DeepEqual(a.Gives, b.Gives) {
+			if a.Component == b.Component && a.Weight == b.Weight && a.Recompute == b.Recompute &&
+				reflect.DeepEqual(a.Takes, b.Takes) && reflect.DeepEqual(a.Gives, b.Gives) {
 				at = k
 			}
 		}
@@ -318,9 +325,12 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 
 // Settings are what a candidate changes in a run file.
 func (p *Search) Settings(c *search.Candidate) []string {
-	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP), fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
-		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" + c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.cp=1", "plan.procs=1",
-		fmt.Sprintf("train.micro_batch=%d", c.Batch), fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
+	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP),
+		fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
+		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" +
+			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.cp=1", "plan.procs=1",
+		fmt.Sprintf("train.micro_batch=%d", c.Batch),
+		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
 	if len(p.cfg.Run.Plan.Layers) > 0 {
 		out = append(out, "plan.layers=[]")
 	}
@@ -392,7 +402,8 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 // PlanFile is what lfactor train --plan takes of a candidate.
 func (p *Search) PlanFile(c *search.Candidate) []byte {
 	f := configs.PlanFile{Model: p.Model(), Settings: p.Settings(c)}
-	return f.Text(c.String(), fmt.Sprintf("for %d hosts of %d devices of %s: step %s, %s a rank", p.Hosts, p.Machine.Devices, p.Machine.Name, unit.Seconds(c.Simulated), tensor.Bytes(c.Memory)),
+	return f.Text(c.String(), fmt.Sprintf("for %d hosts of %d devices of %s: step %s, %s a rank", p.Hosts,
+		p.Machine.Devices, p.Machine.Name, unit.Seconds(c.Simulated), tensor.Bytes(c.Memory)),
 		"lfactor train "+p.request.File+" --plan this file")
 }
 
@@ -419,7 +430,8 @@ func (p *Search) nothingFits(all []search.Candidate) error {
 		}
 	}
 	if least.Memory <= p.Space.Limit {
-		return fmt.Errorf("no plan for %d devices can be used; of the best one: %s", p.Space.Devices, all[0].Why)
+		return fmt.Errorf("no plan for %d devices can be used; of the best one: %s", p.Space.Devices,
+			all[0].Why)
 	}
 	try := fmt.Sprintf("devices of %s", tensor.Bytes(least.Memory))
 	for _, more := range []int{2, 4, 8, 16, 32, 64, 128} {
@@ -433,14 +445,15 @@ func (p *Search) nothingFits(all []search.Candidate) error {
 			break
 		}
 	}
-	return fmt.Errorf("no plan fits: the smallest, %s, needs %s of a device's %s; it would fit with %s", least, tensor.Bytes(least.Memory), tensor.Bytes(p.Space.Limit), try)
+	return fmt.Errorf("no plan fits: the smallest, %s, needs %s of a device's %s; it would fit with %s",
+		least, tensor.Bytes(least.Memory), tensor.Bytes(p.Space.Limit), try)
 }
 
 // tightest is how many of the plans that need least memory are looked at to see whether any fits.
 const tightest = 4
 
-// fits reports whether a plan of a space fits, by closed forms first, and of those that need least by what a simulation and, where there
-// are few ranks, the layout say.
+// fits reports whether a plan of a space fits, by closed forms first, and of those that need least by what a
+// simulation and, where there are few ranks, the layout say.
 func (p *Search) fits(s *search.Space) bool {
 	p.Space, p.Machine = s, s.Machine
 	all, err := s.Enumerate()

@@ -13,11 +13,13 @@ import (
 	_ "github.com/lfactor/lfactor/stages/family"
 )
 
-// TestPlannedStep: what the search expects of a plan, from profiles of single blocks, is what lfactor sim says of the plan laid out in
-// full: every runnable schedule, tensor parallelism with and without sequence parallelism, ZeRO 0 to 3. Within 2 %, by which the
-// first microbatches' waits differ; pairs that overlap hide communication that the search counts: up to 10 % above.
+// TestPlannedStep: what the search expects of a plan, from profiles of single blocks, is what lfactor sim
+// says of the plan laid out in full: every runnable schedule, tensor parallelism with and without sequence
+// parallelism, ZeRO 0 to 3. Within 2 %, by which the first microbatches' waits differ; pairs that overlap
+// hide communication that the search counts: up to 10 % above.
 func TestPlannedStep(t *testing.T) {
-	req := configs.Request{File: "../../configs/runs/pretrain-llama-3.2-1b.yaml", Args: []string{"model.init=random", "train.global_batch=16"}}
+	req := configs.Request{File: "../../configs/runs/pretrain-llama-3.2-1b.yaml",
+		Args: []string{"model.init=random", "train.global_batch=16"}}
 	p, err := New(Request{Run: req, Cluster: "h100", Hosts: "1x4"})
 	require.NoError(t, err)
 	all, err := p.Space.Enumerate()
@@ -42,7 +44,8 @@ func TestPlannedStep(t *testing.T) {
 			above = 0.1
 		}
 		off := c.Simulated/s.Step - 1
-		require.True(t, off > -0.02 && off < above, "%v: planned %.3f ms, simulated %.3f ms: %+.1f %%", c, 1e3*c.Simulated, 1e3*s.Step, 100*off)
+		require.True(t, off > -0.02 && off < above, "%v: planned %.3f ms, simulated %.3f ms: %+.1f %%", c,
+			1e3*c.Simulated, 1e3*s.Step, 100*off)
 		seen[c.Schedule]++
 		if c.SP {
 			seen["sp"]++
@@ -55,7 +58,8 @@ func TestPlannedStep(t *testing.T) {
 // TestRemedyFits: the number of hosts that exit code 3 advises is one for which a plan is found.
 func TestRemedyFits(t *testing.T) {
 	find := func(hosts string) error {
-		p, err := New(Request{Run: configs.Request{File: "../../configs/runs/pretrain-llama-3.2-1b.yaml", Args: []string{"model.name=llama/3.1-70b", "model.init=random"}},
+		p, err := New(Request{Run: configs.Request{File: "../../configs/runs/pretrain-llama-3.2-1b.yaml",
+			Args: []string{"model.name=llama/3.1-70b", "model.init=random"}},
 			Cluster: "a100", Hosts: hosts})
 		require.NoError(t, err)
 		_, err = p.Find(context.Background())

@@ -20,6 +20,8 @@ import (
 
 // blockCosts prices each stage of a layout, which is one block, with the segments and prices that lfactor
 // sim uses.
+//
+//lfvet:long few statements, on short lines
 func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {
 	lower := rehearsal.Lowered(l)
 	price := rehearsal.Prices(p.Machine)
@@ -33,8 +35,10 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 				case c.Group == tp && v.TP > 1:
 					t += float64(price.Collective(p.Space.Group(v.TP, 1), c.Bytes)) / 1e9
 				case c.Group == dp && v.DP > 1:
-					// traced with two replicas, of which each sends the other half of a tensor; of n each sends n-1 parts of n
-					t += float64(price.Collective(p.Space.Group(v.DP, v.TP), c.Bytes*2*int64(v.DP-1)/int64(v.DP))) / 1e9
+					// traced with two replicas, of which each sends the other half of a tensor; of n each
+					// sends n-1 parts of n
+					t += float64(price.Collective(p.Space.Group(v.DP, v.TP),
+						c.Bytes*2*int64(v.DP-1)/int64(v.DP))) / 1e9
 				case v.EP > 0 && len(members) > 1: // of experts, whose ranks lie as in the plan
 					t += float64(price.Collective(members, c.Bytes)) / 1e9
 				}
@@ -45,7 +49,8 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	}
 	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
 	for s := range l.Stages {
-		key := layout.TraceKey{Stage: s, Class: l.Class} // a large microbatch, with pictures where the model takes them
+		// a large microbatch, with pictures where the model takes them
+		key := layout.TraceKey{Stage: s, Class: l.Class}
 		tr, b := l.Traces[key], search.BlockCost{}
 		b.Passes[0] = of(lower[key][plan.F])
 		if v.Split {
@@ -53,7 +58,8 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 		} else {
 			b.Passes[1] = of(lower[key][plan.B])
 		}
-		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine), b.Passes[2].Seconds(p.Machine)
+		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine),
+			b.Passes[2].Seconds(p.Machine)
 		foot, given := tr.Memory(v.Split, l.WorstShare()), int64(0)
 		for _, h := range foot.Gives {
 			given += h.Bytes // the next block holds it until its backward
@@ -128,7 +134,8 @@ func (p *Search) Simulate(c *search.Candidate) error {
 	for s := range st.Blocks {
 		port = max(port, st.Blocks[s].Port)
 	}
-	d := &sim.Description{Mesh: topology.Grid(c.PP, 1, 1), Program: prog, PortBytes: port, Steps: 1, Update: []core.Segment{{Ready: true}},
+	d := &sim.Description{Mesh: topology.Grid(c.PP, 1, 1), Program: prog, PortBytes: port, Steps: 1,
+		Update: []core.Segment{{Ready: true}},
 		Passes: func(plan.Action) []core.Segment { return rehearsal.OnePass }}
 	l := d.Layout()
 	l.Memory = stageMemory(st, func(r int) int64 { return p.Space.Base(c, own[r]) })
@@ -154,7 +161,8 @@ func (p *Search) Simulate(c *search.Candidate) error {
 		if from < 0 || to < 0 {
 			return sim.Link{Out: -1, In: -1}
 		}
-		return sim.Link{Latency: cost.Nanoseconds(link.Latency), PerByte: 1e9 * link.PerByte, Out: int32(2 * from), In: int32(2*to + 1)}
+		return sim.Link{Latency: cost.Nanoseconds(link.Latency), PerByte: 1e9 * link.PerByte,
+			Out: int32(2 * from), In: int32(2*to + 1)}
 	}}
 	res := sim.New(l, pr, sim.Options{}).Run()
 	if res.Failed != "" || res.Stall != nil {

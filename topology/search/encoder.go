@@ -99,7 +99,8 @@ func (s *Space) owned() (out []Candidate) {
 		for n := 1; n <= each/2 && tried < ownMax; n += max(1, n/4) {
 			tried++
 			out = append(out, s.meshes(dp*(each-n), func(c *Candidate) (out []Encoder) {
-				if c.DP != dp || s.Machine.Devices%c.TP != 0 { // a group of the decoder would lie on two hosts
+				// a group of the decoder would lie on two hosts
+				if c.DP != dp || s.Machine.Devices%c.TP != 0 {
 					return nil
 				}
 				for _, tp := range s.Tower.TP {
@@ -114,9 +115,10 @@ func (s *Space) owned() (out []Candidate) {
 	return
 }
 
-// encode adds an encoder with a mesh of its own to the closed forms: it works where its ranks would wait for the pipeline, which
-// takes pipe seconds of which each rank is busy for some; what does not fit there comes on top, and so do the first microbatch's way in
-// and the last one's back. It returns how much longer the step is, and raises the candidate's memory.
+// encode adds an encoder with a mesh of its own to the closed forms: it works where its ranks would wait for
+// the pipeline, which takes pipe seconds of which each rank is busy for some; what does not fit there comes
+// on top, and so do the first microbatch's way in and the last one's back. It returns how much longer the
+// step is, and raises the candidate's memory.
 func (s *Space) encode(c *Candidate, pipe float64, busy []float64, memory []int64) (float64, error) {
 	e := c.Encoder
 	blocks, err := s.Profile(Variant{TP: e.TP, Batch: c.Batch, Recompute: c.Recompute})

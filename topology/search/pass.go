@@ -14,16 +14,17 @@ func (p Piece) plus(q Piece) Piece {
 
 func (p Piece) seconds(m *cost.Machine) float64 { return m.Segment(p.Flops, p.Bytes, p.Calls) }
 
-// Pass is a pass through a block, or through several one after another: pieces of work, with collectives between them. A piece takes the
-// longer of its arithmetic and its memory traffic, so that two that run as one are quicker than one after the other: passes are joined
-// before they are priced.
+// Pass is a pass through a block, or through several one after another: pieces of work, with collectives
+// between them. A piece takes the longer of its arithmetic and its memory traffic, so that two that run as
+// one are quicker than one after the other: passes are joined before they are priced.
 type Pass struct {
 	First, Last Piece
 	Between     float64 // seconds of all between them
 	Parted      bool    // there is a Last
 }
 
-// Append adds a piece behind a pass, and then collectives of so many seconds. The piece is one of its own even behind no collective.
+// Append adds a piece behind a pass, and then collectives of so many seconds. The piece is one of its own
+// even behind no collective.
 func (p *Pass) Append(m *cost.Machine, first bool, x Piece, comms float64) {
 	switch {
 	case first:

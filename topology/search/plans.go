@@ -18,13 +18,16 @@ type Variant struct {
 	Batch     int  // sequences of a microbatch
 	Recompute string
 	Split     bool // I and W run apart
-	Single    bool // the loss has one microbatch at a time between forward and backward, and may keep what saves it a product
-	Zero, DP  int  // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
+	// the loss has one microbatch at a time between forward and backward, and may keep what saves it a
+	// product
+	Single   bool
+	Zero, DP int // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
 	EP,
 	ETP int // ranks that a layer's experts are shared out over, and that share each; 0 for a model without
 }
 
-// BlockCost is what one block of a model costs a rank for one microbatch: seconds, collectives inside included, and bytes.
+// BlockCost is what one block of a model costs a rank for one microbatch: seconds, collectives inside
+// included, and bytes.
 type BlockCost struct {
 	F, I, W          float64 // without Split, I is the whole backward
 	Passes           [3]Pass // what F, I and W are the times of
@@ -130,8 +133,8 @@ type place struct {
 	one   bool // the last stage has one microbatch at a time between F and its backward
 }
 
-// Enumerate lists every plan that the shape of the model and the machine allows. Work that depends on few of its choices is done
-// once, here.
+// Enumerate lists every plan that the shape of the model and the machine allows. Work that depends on few of
+// its choices is done once, here.
 func (s *Space) Enumerate() ([]Candidate, error) {
 	s.stages, s.places, s.groups = map[stageKey]*Stages{}, map[placeKey]*place{}, map[groupKey][]int{}
 	s.programs = map[string]string{}
@@ -140,7 +143,8 @@ func (s *Space) Enumerate() ([]Candidate, error) {
 		out = append(out, s.owned()...)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers, s.Batch)
+		return nil, fmt.Errorf("no plan divides %d devices, %d layers and %d sequences", s.Devices, s.Layers,
+			s.Batch)
 	}
 	return out, nil
 }
@@ -157,7 +161,8 @@ func (s *Space) meshes(devices int, places func(*Candidate) []Encoder) (out []Ca
 				continue
 			}
 			for _, batch := range divisors(s.Batch / dp) {
-				for _, c := range s.schedules(Candidate{TP: tp, PP: pp, DP: dp, Batch: batch, Micro: s.Batch / dp / batch}) {
+				for _, c := range s.schedules(Candidate{TP: tp, PP: pp, DP: dp, Batch: batch,
+					Micro: s.Batch / dp / batch}) {
 					for _, e := range places(&c) {
 						c.Encoder = e
 						out = append(out, s.shared(c)...)
@@ -200,7 +205,8 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 	for _, name := range names {
 		for _, loops := range s.loops(name, c) {
 			p := s.place(name, c.PP, loops)
-			if p == nil || p.s.Fits != nil && p.s.Fits(schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: loops}) != nil {
+			if p == nil || p.s.Fits != nil &&
+				p.s.Fits(schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: loops}) != nil {
 				continue
 			}
 			for _, rec := range []string{"none", "selective", "full"} {
@@ -219,7 +225,8 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 	return
 }
 
-// loops lists how many stages a rank may have: the layers are cut evenly, and several stages want whole rounds of microbatches.
+// loops lists how many stages a rank may have: the layers are cut evenly, and several stages want whole
+// rounds of microbatches.
 func (s *Space) loops(name string, c Candidate) (out []int) {
 	x, err := schedule.Get(name)
 	if err != nil || !x.Runs || x.Time == nil || x.Live == nil {
@@ -283,8 +290,9 @@ func (s *Space) rank(c *Candidate, p *place, st *Stages, r int) (out BlockCost) 
 	return
 }
 
-// Estimate fills in what closed forms say about a candidate: the schedule's claim on time with the busiest rank's work, messages
-// through an empty pipeline, the exchange of gradients and the update; and the schedule's claim on live activations.
+// Estimate fills in what closed forms say about a candidate: the schedule's claim on time with the busiest
+// rank's work, messages through an empty pipeline, the exchange of gradients and the update; and the
+// schedule's claim on live activations.
 func (s *Space) Estimate(c *Candidate) error {
 	st, err := s.StagesOf(c)
 	if err != nil {
@@ -331,7 +339,8 @@ func (s *Space) Estimate(c *Candidate) error {
 	return nil
 }
 
-// through is how long one microbatch takes there and back: no step is shorter, whatever a schedule claims for full pipelines.
+// through is how long one microbatch takes there and back: no step is shorter, whatever a schedule claims
+// for full pipelines.
 func (st *Stages) through() (t float64) {
 	for i := range st.Blocks {
 		t += st.Blocks[i].F + st.Blocks[i].I
@@ -356,7 +365,8 @@ func (s *Space) Group(n, stride int) []int {
 	return d
 }
 
-// Rank sorts candidates: those that can be used first, the fastest first, and of equally fast ones the one with least memory.
+// Rank sorts candidates: those that can be used first, the fastest first, and of equally fast ones the one
+// with least memory.
 func Rank(all []Candidate) {
 	time := func(c *Candidate) float64 {
 		if c.Simulated > 0 {

@@ -39,11 +39,12 @@ const (
 	passes
 )
 
-// run builds a program event by event: of all ranks' next passes the one that begins first is placed, so that no choice
-// depends on a later one. Memory is held within limit, and enough of it is kept for the oldest microbatch to come back. It
-// returns nil where the policy locks itself.
+// run builds a program event by event: of all ranks' next passes the one that begins first is placed, so
+// that no choice depends on a later one. Memory is held within limit, and enough of it is kept for the
+// oldest microbatch to come back. It returns nil where the policy locks itself.
 func run(s schedule.Shape, pol policy, limit int) *plan.Program {
-	g := &walk{s: s, pol: pol, clock: make([]float64, s.Ranks), held: make([]int, s.Ranks), limit: limit, next: make([]choice, s.Ranks)}
+	g := &walk{s: s, pol: pol, clock: make([]float64, s.Ranks), held: make([]int, s.Ranks), limit: limit,
+		next: make([]choice, s.Ranks)}
 	g.p = &plan.Program{Rows: make([][]plan.Entry, s.Ranks), Micro: s.Micro}
 	for k, kind := range []plan.Kind{plan.F, plan.I, plan.W} {
 		g.n[k] = make([]int, s.Ranks)
@@ -122,7 +123,8 @@ func (g *walk) begin(pass, r int) float64 {
 	return g.clock[r]
 }
 
-// room reports whether a forward may begin: within memory, and within the rank's share of forwards in flight.
+// room reports whether a forward may begin: within memory, and within the rank's share of forwards in
+// flight.
 func (g *walk) room(r int) bool {
 	flight := g.n[passF][r] - g.n[passI][r]
 	most := max(1, g.limit/2-int(g.pol.slope*float64(r)))
@@ -155,5 +157,6 @@ func (g *walk) put(r int, c choice) {
 	g.n[c.pass][r]++
 	g.held[r] += [passes]int{2, -1, -1}[c.pass]
 	kind := [passes]plan.Kind{plan.F, plan.I, plan.W}[c.pass]
-	g.p.Rows[r] = append(g.p.Rows[r], plan.Entry{Action: plan.Action{Kind: kind, Stage: int16(r), Micro: int32(i)}})
+	g.p.Rows[r] = append(g.p.Rows[r],
+		plan.Entry{Action: plan.Action{Kind: kind, Stage: int16(r), Micro: int32(i)}})
 }

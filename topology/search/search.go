@@ -1,5 +1,5 @@
-// Package search chooses schedules: it tries every registered one and a family of greedy policies under the given costs and
-// memory, and keeps the best. It runs nothing itself.
+// Package search chooses schedules: it tries every registered one and a family of greedy policies under the
+// given costs and memory, and keeps the best. It runs nothing itself.
 package search
 
 import (
@@ -17,8 +17,9 @@ type Found struct {
 	Time    float64
 }
 
-// Schedule returns the program of one stage a rank with the shortest longest stage (schedule.Longest) or makespan under the
-// shape's costs and its Memory. It is never worse than the best registered schedule that keeps within the memory.
+// Schedule returns the program of one stage a rank with the shortest longest stage (schedule.Longest) or
+// makespan under the shape's costs and its Memory. It is never worse than the best registered schedule that
+// keeps within the memory.
 func Schedule(s schedule.Shape, of schedule.Measure) (Found, error) {
 	best, err := Registered(s, of)
 	if s.Costs == nil || s.Ranks < 2 {
@@ -38,12 +39,14 @@ func Schedule(s schedule.Shape, of schedule.Measure) (Found, error) {
 		}
 	}
 	if best.Program == nil {
-		return best, fmt.Errorf("search: no schedule of %d ranks and %d microbatches fits into %g activations: %w", s.Ranks, s.Micro, s.Memory, err)
+		return best, fmt.Errorf("search: no schedule of %d ranks and %d microbatches fits into %g "+
+			"activations: %w", s.Ranks, s.Micro, s.Memory, err)
 	}
 	return best, nil
 }
 
-// Registered is the best of the schedules of pipeline/schedule that take one stage a rank and keep within the memory.
+// Registered is the best of the schedules of pipeline/schedule that take one stage a rank and keep within
+// the memory.
 func Registered(s schedule.Shape, of schedule.Measure) (Found, error) {
 	best, fault := Found{Time: math.Inf(1)}, error(nil)
 	limit := 2 * s.Micro

@@ -16,7 +16,8 @@ func cases() (out []schedule.Shape) {
 	for i := range 64 {
 		r := rand.New(rand.NewPCG(uint64(i), 3))
 		p := []int{4, 6, 8, 12}[i%4]
-		s := schedule.Shape{Ranks: p, Micro: p * (2 + i%3), Memory: float64(p) * []float64{1, 1.25, 1.5, 2}[i/4%4]}
+		s := schedule.Shape{Ranks: p, Micro: p * (2 + i%3),
+			Memory: float64(p) * []float64{1, 1.25, 1.5, 2}[i/4%4]}
 		c := plan.Costs{Comm: r.Float64()}
 		for range p {
 			c.F = append(c.F, 8+4*r.Float64())
@@ -29,8 +30,8 @@ func cases() (out []schedule.Shape) {
 	return
 }
 
-// TestNeverWorse: on the whole grid the search is at least as good as the best registered schedule, which includes the published
-// automatic ones, in at least 10 cases better, and keeps within memory.
+// TestNeverWorse: on the whole grid the search is at least as good as the best registered schedule, which
+// includes the published automatic ones, in at least 10 cases better, and keeps within memory.
 func TestNeverWorse(t *testing.T) {
 	better := 0
 	for i, s := range cases() {
@@ -55,7 +56,8 @@ func TestNeverWorse(t *testing.T) {
 func BenchmarkSearch(b *testing.B) {
 	s := schedule.Shape{Ranks: 32, Micro: 256, Memory: 48, Costs: &plan.Costs{Comm: .4}}
 	for r := range 32 {
-		s.Costs.F, s.Costs.I, s.Costs.W = append(s.Costs.F, 10+float64(r%3)), append(s.Costs.I, 10+float64(r%5)), append(s.Costs.W, 7+float64(r%2))
+		s.Costs.F, s.Costs.I, s.Costs.W = append(s.Costs.F, 10+float64(r%3)),
+			append(s.Costs.I, 10+float64(r%5)), append(s.Costs.W, 7+float64(r%2))
 	}
 	began := time.Now()
 	for b.Loop() {

@@ -29,8 +29,8 @@ func (st *Stages) Own(ranks []int, r int) (w Weights) {
 	return
 }
 
-// Tied is the time in which ranks exchange the gradients of weights that lie on two of them, as those of an embedding that is the head
-// too; ranks are those of all stages.
+// Tied is the time in which ranks exchange the gradients of weights that lie on two of them, as those of an
+// embedding that is the head too; ranks are those of all stages.
 func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
 	for i := range st.Blocks {
 		n := 4 * st.Blocks[i].TiedToFirstBlock
@@ -41,7 +41,8 @@ func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
 			n /= int64(c.DP)
 		}
 		between := c.TP * c.DP // neighbours of the pipeline are so many devices apart
-		t += s.Machine.Collective(collective.AllReduce, []int{ranks[st.first] * between, ranks[i] * between}, n)
+		t += s.Machine.Collective(collective.AllReduce,
+			[]int{ranks[st.first] * between, ranks[i] * between}, n)
 	}
 	return
 }
@@ -49,7 +50,8 @@ func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
 // TiedRank reports whether a rank takes part in that exchange.
 func (st *Stages) TiedRank(ranks []int, r int) bool {
 	for i := range st.Blocks {
-		if st.Blocks[i].TiedToFirstBlock > 0 && ranks[i] != ranks[st.first] && (ranks[i] == r || ranks[st.first] == r) {
+		if st.Blocks[i].TiedToFirstBlock > 0 && ranks[i] != ranks[st.first] &&
+			(ranks[i] == r || ranks[st.first] == r) {
 			return true
 		}
 	}
@@ -79,7 +81,8 @@ func single(p *plan.Program) bool {
 func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	p := s.place(c.Schedule, c.PP, c.Loops)
 	if p == nil {
-		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP, c.Loops)
+		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP,
+			c.Loops)
 	}
 	key := stageKey{Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split,
 		Single: p.one, EP: c.EP, ETP: c.ETP}, c.PP * c.Loops, c.Encoder.apart()}
@@ -115,8 +118,8 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	return x, nil
 }
 
-// sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts. Embed is the block that others may
-// share weights with, if it is one of them.
+// sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts. Embed is the
+// block that others may share weights with, if it is one of them.
 func (s *Space) sum(blocks []BlockCost, embed int) (out BlockCost) {
 	var moreF, moreB int64
 	for i, b := range blocks {
@@ -136,6 +139,7 @@ func (s *Space) sum(blocks []BlockCost, embed int) (out BlockCost) {
 		}
 	}
 	out.PeakF, out.PeakB = out.Held+moreF, out.Held+moreB
-	out.F, out.I, out.W = out.Passes[0].Seconds(s.Machine), out.Passes[1].Seconds(s.Machine), out.Passes[2].Seconds(s.Machine)
+	out.F, out.I, out.W = out.Passes[0].Seconds(s.Machine), out.Passes[1].Seconds(s.Machine),
+		out.Passes[2].Seconds(s.Machine)
 	return
 }

@@ -348,7 +348,8 @@ func (a *Agent) list() (out []control.Proc) {
 func (a *Agent) info() *control.Info {
 	return &control.Info{Name: a.name, Addr: a.o.Addr, Binary: a.o.Binary, Version: a.o.Version,
 		Cores:  runtime.NumCPU(),
-		Memory: process.MemoryLimit("/"), Disk: process.FreeDisk(a.o.Dir), Pid: os.Getpid(), Probe: a.ln.Addr().String(), Clock: time.Now().UnixNano()}
+		Memory: process.MemoryLimit("/"), Disk: process.FreeDisk(a.o.Dir), Pid: os.Getpid(),
+		Probe: a.ln.Addr().String(), Clock: time.Now().UnixNano()}
 }
 
 // endAll kills every process and waits for their ends.

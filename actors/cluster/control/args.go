@@ -5,7 +5,8 @@ import "strings"
 // UpFile is a file that head and agent write into their directories when they serve: their process id.
 const UpFile = "up"
 
-// DownFile is a file in the head's directory that says that the cluster is being ended: nobody starts anything again.
+// DownFile is a file in the head's directory that says that the cluster is being ended: nobody starts
+// anything again.
 const DownFile = "down"
 
 // AgentArgs are the arguments of lfactor that run a host's agent. It starts the head again whose

@@ -22,7 +22,8 @@ func pipe(t testing.TB) (a net.Conn, b *Conn) {
 func TestMessages(t *testing.T) {
 	x, b := pipe(t)
 	a := NewConn(x, nil)
-	for _, m := range []Message{{Kind: Beat}, {Kind: Output, Job: "1", Data: make([]byte, 1<<20)}, {Kind: Peers, Peers: map[int]Peer{3: {Node: "h", Addr: "a:1", Gen: 2}}}} {
+	for _, m := range []Message{{Kind: Beat}, {Kind: Output, Job: "1", Data: make([]byte, 1<<20)},
+		{Kind: Peers, Peers: map[int]Peer{3: {Node: "h", Addr: "a:1", Gen: 2}}}} {
 		sent := make(chan error, 1)
 		go func() { sent <- a.Send(m) }()
 		got, err := b.Receive(5 * time.Second)

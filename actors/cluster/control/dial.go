@@ -70,7 +70,8 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Upgrade + "\r\n\r\n"
+	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Upgrade +
+		"\r\n\r\n"
 	if _, err := io.WriteString(c, switching); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

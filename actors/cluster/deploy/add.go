@@ -68,7 +68,9 @@ func (u *Up) Add(ctx context.Context, c *user.Cluster, e Entry) (h user.Host, er
 	if e.Ports != "" {
 		args = append(args, "--ports", e.Ports)
 	}
-	if err := u.all("start", hosts, func(r *remote) error { return u.install(ctx, r, Install{h.Dir, files, args}) }); err != nil {
+	if err := u.all("start", hosts, func(r *remote) error {
+		return u.install(ctx, r, Install{h.Dir, files, args})
+	}); err != nil {
 		return h, err
 	}
 	c.Hosts = append(c.Hosts, h)

@@ -27,7 +27,7 @@ func SaveBackup(r io.Reader, name string) (int64, error) {
 		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // what came of it is no backup
+		_ = os.Remove(f.Name()) // what came of it is not a backup
 	}
 	return n, err
 }

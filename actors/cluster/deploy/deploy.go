@@ -180,7 +180,7 @@ func (u *Up) headAddr(c *user.Cluster) error {
 func own(addr string) error {
 	ln, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
 	if err != nil {
-		return exit.With(fmt.Errorf("%s is no address of this machine (%w): give one of its own with "+
+		return exit.With(fmt.Errorf("%s is not an address of this machine (%w): give one of its own with "+
 			"--addr", addr, err), exit.Unreachable)
 	}
 	return ln.Close()

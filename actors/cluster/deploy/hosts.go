@@ -72,7 +72,8 @@ func (h *HostsFile) Check() error {
 		}
 		switch {
 		case !nodeName.MatchString(e.Name) || e.Name == "head":
-			return fmt.Errorf("host %d: %q is no name for a host: letters, digits and dashes, and not head; give it a name", i+1, e.Name)
+			return fmt.Errorf("host %d: %q is not a name for a host: letters, digits and dashes, and "+
+				"not head; give it a name", i+1, e.Name)
 		case seen[e.Name]:
 			return fmt.Errorf("two hosts are called %s: give one another name", e.Name)
 		}

@@ -35,13 +35,15 @@ func Receive(in io.Reader, self string) error {
 		others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.Dir), "*"))
 		for _, d := range others {
 			if pid := process.Holder(d); pid > 0 {
-				return fmt.Errorf("an agent of cluster %s %s, pid %d: `lfactor cluster down %s` where that was brought up",
+				return fmt.Errorf("an agent of cluster %s %s, pid %d: `lfactor cluster down %s` where "+
+					"that was brought up",
 					filepath.Base(d), runsAlready, pid, filepath.Base(d))
 			}
 		}
 	}
 	if pid := process.Holder(i.Dir); pid > 0 {
-		return fmt.Errorf("the head of a cluster %s %s, pid %d: give this one another name, or `lfactor cluster down %[1]s` where that was brought up",
+		return fmt.Errorf("the head of a cluster %s %s, pid %d: give this one another name, or `lfactor "+
+			"cluster down %[1]s` where that was brought up",
 			filepath.Base(i.Dir), runsAlready, pid)
 	}
 	if err := os.MkdirAll(i.Dir, 0o700); err != nil {
@@ -56,7 +58,7 @@ func Receive(in io.Reader, self string) error {
 	}
 	for name, text := range i.Files {
 		if !filepath.IsLocal(name) {
-			return fmt.Errorf("%q is no file of %s", name, i.Dir)
+			return fmt.Errorf("%q is not a file of %s", name, i.Dir)
 		}
 		if err := os.WriteFile(filepath.Join(i.Dir, name), text, 0o600); err != nil {
 			return err
@@ -91,14 +93,16 @@ func startAndWait(dir string, command []string) error {
 		return err
 	}
 	for until := time.Now().Add(startLimit); time.Now().Before(until); <-time.After(10 * time.Millisecond) {
-		if text, err := os.ReadFile(filepath.Join(dir, control.UpFile)); err == nil && strings.TrimSpace(string(text)) == strconv.Itoa(pid) {
+		if text, err := os.ReadFile(filepath.Join(dir, control.UpFile)); err == nil &&
+			strings.TrimSpace(string(text)) == strconv.Itoa(pid) {
 			return nil
 		}
 		if ends(pid, time.Millisecond) {
 			return errors.New(lastLine(filepath.Join(dir, "log")))
 		}
 	}
-	return fmt.Errorf("process %d does not serve within %v: %s", pid, startLimit, lastLine(filepath.Join(dir, "log")))
+	return fmt.Errorf("process %d does not serve within %v: %s", pid, startLimit,
+		lastLine(filepath.Join(dir, "log")))
 }
 
 func lastLine(file string) string {

@@ -49,7 +49,8 @@ func overSSH(ctx context.Context, command []string, host, script string, in io.R
 	if len(command) == 0 {
 		command = []string{"ssh"}
 	}
-	args := append(append([]string(nil), command[1:]...), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-T", host, "exec sh -c "+quote(script))
+	args := append(append([]string(nil), command[1:]...), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
+		"-T", host, "exec sh -c "+quote(script))
 	c := exec.CommandContext(ctx, command[0], args...)
 	var out, errs bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = in, &out, &errs
@@ -76,14 +77,17 @@ func remedy(host, all, said string) string {
 	try := ""
 	switch {
 	case strings.Contains(all, "HOST IDENTIFICATION HAS CHANGED"):
-		said, try = "its host key is not the one that ssh knows", "find out why; if it was set up anew, `ssh-keygen -R "+host+"`"
+		said, try = "its host key is not the one that ssh knows",
+			"find out why; if it was set up anew, `ssh-keygen -R "+host+"`"
 	case strings.Contains(all, "Host key verification failed"):
 		said, try = "ssh does not know its host key", "connect once with `ssh "+host+"` and compare the key"
 	case strings.Contains(all, "Permission denied"):
-		said, try = "ssh lets none of your keys in", "`ssh-copy-id "+host+"`, or load the key into your agent with `ssh-add`"
+		said, try = "ssh lets none of your keys in",
+			"`ssh-copy-id "+host+"`, or load the key into your agent with `ssh-add`"
 	case strings.Contains(all, "Could not resolve"):
 		said, try = "its name is not known", "correct it, or give it a HostName in ~/.ssh/config"
-	case strings.Contains(all, "refused"), strings.Contains(all, "timed out"), strings.Contains(all, "No route"):
+	case strings.Contains(all, "refused"), strings.Contains(all, "timed out"),
+		strings.Contains(all, "No route"):
 		try = "start sshd there, or open its port"
 	}
 	if try == "" {
@@ -143,15 +147,18 @@ var machines = map[string]string{"x86_64": "amd64", "amd64": "amd64", "aarch64":
 // disk holds a host's free space to what is wanted.
 func (u *Up) disk(r *remote) error {
 	if free := r.number("disk") << 10; free < wantDisk {
-		return fmt.Errorf("%d MB are free in %s and %d MB are wanted: make room there", free>>20, r.home, wantDisk>>20)
+		return fmt.Errorf("%d MB are free in %s and %d MB are wanted: make room there", free>>20, r.home,
+			wantDisk>>20)
 	}
 	return nil
 }
 
 // machine holds a host to this binary.
 func (u *Up) machine(r *remote) error {
-	if goos, arch := strings.ToLower(r.facts["os"]), machines[r.facts["arch"]]; goos != runtime.GOOS || arch != runtime.GOARCH {
-		return fmt.Errorf("it is %s/%s, and this binary is for %s/%s: run `cluster up` from a machine like it", goos, r.facts["arch"],
+	if goos, arch := strings.ToLower(r.facts["os"]), machines[r.facts["arch"]]; goos != runtime.GOOS ||
+		arch != runtime.GOARCH {
+		return fmt.Errorf("it is %s/%s, and this binary is for %s/%s: run `cluster up` from a machine "+
+			"like it", goos, r.facts["arch"],
 			runtime.GOOS, runtime.GOARCH)
 	}
 	return nil
@@ -169,12 +176,13 @@ func (r *remote) binary(u *Up) string {
 	return path.Join(r.home, ".lfactor", "bin", "lfactor-"+u.hash[:16])
 }
 
-// push puts the binary on a host, if it is not there. It has its name only when it is whole. The directory of the agent that is to
-// run there comes first: where one is, nobody else's `down` takes the binary away.
+// push puts the binary on a host, if it is not there. It has its name only when it is whole. The directory
+// of the agent that is to run there comes first: where one is, nobody else's `down` takes the binary away.
 func (u *Up) push(ctx context.Context, r *remote) error {
 	to, part := quote(r.binary(u)), quote(r.part(u))
-	found, err := u.shell(ctx, r, fmt.Sprintf(`umask 077; mkdir -p %s; mkdir %s 2>/dev/null && echo made; if [ -x %s ]; then echo have; fi`,
-		quote(path.Dir(r.Host.Dir)), quote(r.Host.Dir), to), nil)
+	found, err := u.shell(ctx, r,
+		fmt.Sprintf(`umask 077; mkdir -p %s; mkdir %s 2>/dev/null && echo made; if [ -x %s ]; then echo have; fi`,
+			quote(path.Dir(r.Host.Dir)), quote(r.Host.Dir), to), nil)
 	if strings.Contains(found, "made") { // else another user's cluster may have this name
 		r.began = append(r.began, r.Host.Dir)
 	}
@@ -187,7 +195,9 @@ func (u *Up) push(ctx context.Context, r *remote) error {
 	}
 	defer f.Close()
 	r.pushed = true
-	_, err = u.shell(ctx, r, fmt.Sprintf(`umask 077; mkdir -p "$HOME/.lfactor/bin" && cat > %s && chmod 700 %s && mv %s %s`, part, part, part, to), f)
+	_, err = u.shell(ctx, r,
+		fmt.Sprintf(`umask 077; mkdir -p "$HOME/.lfactor/bin" && cat > %s && chmod 700 %s && mv %s %s`, part,
+			part, part, to), f)
 	return err
 }
 
@@ -209,7 +219,8 @@ func (u *Up) install(ctx context.Context, r *remote, in Install) error {
 	}
 	r.began = append(r.began, in.Dir)
 	_, err = u.shell(ctx, r, quote(r.binary(u))+" cluster install", bytes.NewReader(text))
-	if err != nil && strings.Contains(err.Error(), u.Name+" "+runsAlready) { // the directory is another user's, who has taken this name
+	// the directory is another user's, who has taken this name
+	if err != nil && strings.Contains(err.Error(), u.Name+" "+runsAlready) {
 		r.began = slices.DeleteFunc(r.began, func(d string) bool { return d == in.Dir })
 	}
 	return err
@@ -222,12 +233,15 @@ func remove(ctx context.Context, command []string, host, binary string, dirs []s
 		list += " " + quote(d)
 	}
 	// where the binary has not come yet there is nothing but a directory that says that it is to come
-	script := fmt.Sprintf("if [ -x %s ]; then %s cluster uninstall%s; else rmdir%s 2>/dev/null; true; fi", quote(binary), quote(binary), list, list)
+	script := fmt.Sprintf("if [ -x %s ]; then %s cluster uninstall%s; else rmdir%s 2>/dev/null; true; fi",
+		quote(binary), quote(binary), list, list)
 	if andBinary {
 		root := path.Dir(path.Dir(binary))
-		empty := func(d string) string { return "rmdir " + quote(path.Join(root, d)) + " 2>/dev/null; " } // if it is
+		// if it is
+		empty := func(d string) string { return "rmdir " + quote(path.Join(root, d)) + " 2>/dev/null; " }
 		script += "; e=$?; " + empty("agents") + empty("heads")
-		script += fmt.Sprintf("if [ ! -e %s ] && [ ! -e %s ]; then rm -f %s %s.*.part; fi; ", quote(path.Join(root, "agents")), quote(path.Join(root, "heads")),
+		script += fmt.Sprintf("if [ ! -e %s ] && [ ! -e %s ]; then rm -f %s %s.*.part; fi; ",
+			quote(path.Join(root, "agents")), quote(path.Join(root, "heads")),
 			quote(binary), quote(binary))
 		script += empty("bin") + empty(".") + "exit $e"
 	}
@@ -252,7 +266,8 @@ func (u *Up) all(what string, hosts []*remote, f func(*remote) error) error {
 		}
 	}
 	if bad > 0 {
-		return exit.With(fmt.Errorf("%s: %d of %d hosts cannot take part; nothing was left on any", what, bad, len(hosts)), exit.Unreachable)
+		return exit.With(fmt.Errorf("%s: %d of %d hosts cannot take part; nothing was left on any", what,
+			bad, len(hosts)), exit.Unreachable)
 	}
 	u.Say("✓ %s  %d/%d", what, len(hosts), len(hosts))
 	return nil

@@ -46,7 +46,8 @@ func (u *Up) SSH(ctx context.Context, entries []Entry) (c *user.Cluster, err err
 		return nil, err
 	}
 	first := hosts[0]
-	c = &user.Cluster{Name: u.Name, SSHCommand: u.SSHCommand, Binary: first.binary(u), Head: first.Host, Heads: []string{first.headAddr()}}
+	c = &user.Cluster{Name: u.Name, SSHCommand: u.SSHCommand, Binary: first.binary(u), Head: first.Host,
+		Heads: []string{first.headAddr()}}
 	c.Head.Dir = path.Join(first.home, ".lfactor", "heads", u.Name)
 	for _, r := range hosts {
 		r.Host.Binary = r.binary(u)
@@ -88,7 +89,8 @@ func (u *Up) preflight(ctx context.Context, hosts []*remote) error {
 		}
 		if step.what == "machine" {
 			for _, r := range hosts {
-				u.Say("  %s  %s  %d cores  %.1f GiB  %d accelerators  %.1f GiB free", r.Entry.Name, r.Entry.Addr, r.number("cores"),
+				u.Say("  %s  %s  %d cores  %.1f GiB  %d accelerators  %.1f GiB free", r.Entry.Name,
+					r.Entry.Addr, r.number("cores"),
 					float64(r.number("memory"))/(1<<20), r.number("gpus"), float64(r.number("disk"))/(1<<20))
 			}
 		}
@@ -146,7 +148,8 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts []*remote)
 		return err
 	}
 	// what is on the hosts now, keys of theirs and the authority's among it, is theirs alone
-	return errors.Join(os.RemoveAll(filepath.Join(u.dir, "head")), os.RemoveAll(filepath.Join(u.dir, "agents")))
+	return errors.Join(os.RemoveAll(filepath.Join(u.dir, "head")),
+		os.RemoveAll(filepath.Join(u.dir, "agents")))
 }
 
 // undoRemote leaves nothing on the hosts of what did not come up.
@@ -188,7 +191,8 @@ func Report(links []control.Link, say func(string, ...any)) error {
 	for _, l := range links {
 		if l.Fault != "" {
 			bad++
-			say("✗ ports  %s cannot reach %s: %s; let the ports of hosts.yaml through both ways", l.From, l.To, l.Fault)
+			say("✗ ports  %s cannot reach %s: %s; let the ports of hosts.yaml through both ways", l.From,
+				l.To, l.Fault)
 			continue
 		}
 		if slow.From == "" || l.Rate < slow.Rate {
@@ -199,11 +203,13 @@ func Report(links []control.Link, say func(string, ...any)) error {
 		}
 	}
 	if bad > 0 {
-		return exit.With(fmt.Errorf("ports: %d of %d ways between hosts are closed", bad, len(links)), exit.Unreachable)
+		return exit.With(fmt.Errorf("ports: %d of %d ways between hosts are closed", bad, len(links)),
+			exit.Unreachable)
 	}
 	say("✓ ports  %d/%d ways between hosts", len(links), len(links))
 	if len(links) > 0 {
-		say("✓ links  slowest %s→%s %.2f GB/s, farthest %s→%s %v", slow.From, slow.To, slow.Rate/1e9, far.From, far.To, far.RTT.Round(time.Microsecond))
+		say("✓ links  slowest %s→%s %.2f GB/s, farthest %s→%s %v", slow.From, slow.To, slow.Rate/1e9,
+			far.From, far.To, far.RTT.Round(time.Microsecond))
 	}
 	return nil
 }
@@ -225,7 +231,8 @@ func downRemote(ctx context.Context, c *user.Cluster, say func(string, ...any)) 
 		}
 	}
 	if len(left) > 0 {
-		return exit.With(fmt.Errorf("something may be left on %s: repeat `lfactor cluster down %s` when it can be reached", strings.Join(left, ", "), c.Name),
+		return exit.With(fmt.Errorf("something may be left on %s: repeat `lfactor cluster down %s` when "+
+			"it can be reached", strings.Join(left, ", "), c.Name),
 			exit.Unreachable)
 	}
 	return nil

@@ -183,8 +183,8 @@ func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting
 	return c, nil
 }
 
-// cutAfter is how long a peer may leave everything unacknowledged before the edge counts as cut. Beats notice a process that process 0 does
-// not hear; this is for a network that is cut between two others.
+// cutAfter is how long a peer may leave everything unacknowledged before the edge counts as cut. Beats
+// notice a process that process 0 does not hear; this is for a network that is cut between two others.
 const cutAfter = 2 * time.Second
 
 // open makes the handshake and greets.

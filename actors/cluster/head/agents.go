@@ -53,7 +53,7 @@ func (h *Head) admit(name, serial string, m control.Message, c *control.Conn) (*
 	a := h.agents[name]
 	switch {
 	case a == nil:
-		return nil, "this host is no member any more: `lfactor cluster join` takes it in again"
+		return nil, "this host is not a member any more: `lfactor cluster join` takes it in again"
 	case m.Info.Binary != h.o.Binary:
 		return nil, fmt.Sprintf("host %s runs another binary (lfactor %s, %.12s; the head has lfactor %s, "+
 			"%.12s): `lfactor cluster up` pushes one to all", name,

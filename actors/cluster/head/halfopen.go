@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// halfOpenMost is how many connections may be without a request at a time. A handshake takes milliseconds, so that those who want
-// something are among the newest: the oldest is dropped for one more.
+// halfOpenMost is how many connections may be without a request at a time. A handshake takes milliseconds,
+// so that those who want something are among the newest: the oldest is dropped for one more.
 const halfOpenMost = 256
 
-// halfOpen keeps those who open connections and say nothing from filling the head's memory and file descriptors.
+// halfOpen keeps those who open connections and say nothing from filling the head's memory and file
+// descriptors.
 type halfOpen struct {
 	log func(format string, args ...any)
 
@@ -47,7 +48,8 @@ func (o *halfOpen) state(c net.Conn, s http.ConnState) {
 	o.refused++
 	if now := time.Now(); now.Sub(o.logged) >= time.Second {
 		o.logged = now
-		o.log("%s is dropped: %d connections are half-open (%d dropped so far)", old.RemoteAddr(), halfOpenMost, o.refused)
+		o.log("%s is dropped: %d connections are half-open (%d dropped so far)", old.RemoteAddr(),
+			halfOpenMost, o.refused)
 	}
 	go old.Close()
 }
@@ -61,6 +63,7 @@ func (o *halfOpen) count() int64 {
 
 // metrics writes the count for Prometheus.
 func (o *halfOpen) metrics(m *samples) {
-	m.family("lfactor_half_open_connections_dropped", fmt.Sprintf("Connections that were dropped because %d others said nothing either.", halfOpenMost))
+	m.family("lfactor_half_open_connections_dropped",
+		fmt.Sprintf("Connections that were dropped because %d others said nothing either.", halfOpenMost))
 	m.add("", o.count())
 }

@@ -104,7 +104,7 @@ func (h *Head) admitHost(q JoinRequest) (*x509.Certificate, error) {
 	case t.good(time.Now()) != nil:
 		return nil, t.good(time.Now())
 	case !goodName.MatchString(q.Name) || q.Name == trust.HeadName:
-		return nil, fmt.Errorf("%.64q is no name for a host: letters, digits, dots and dashes, and not %q",
+		return nil, fmt.Errorf("%.64q is not a name for a host: letters, digits, dots and dashes, and not %q",
 			q.Name, trust.HeadName)
 	case q.Binary != h.o.Binary:
 		return nil, fmt.Errorf("host %s has another binary (%.12s; the head has %.12s): copy the head's to "+

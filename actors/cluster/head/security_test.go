@@ -69,7 +69,8 @@ func newHead(t *testing.T) *headed {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Options{Dir: filepath.Join(x.dir, "head"), Listen: x.addr, Binary: "this", Version: "1", Log: x.log})
+		done <- Run(ctx, Options{Dir: filepath.Join(x.dir, "head"), Listen: x.addr, Binary: "this",
+			Version: "1", Log: x.log})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -119,11 +120,13 @@ func TestRoles(t *testing.T) {
 	x := newHead(t)
 	clients := map[trust.Role]*control.Client{}
 	for _, r := range []trust.Role{trust.Admin, trust.Submit, trust.View, trust.Agent} {
-		clients[r] = control.NewClient([]string{x.addr}, x.identity("user-"+string(r), trust.Subject{Name: "u", Role: r}))
+		clients[r] = control.NewClient([]string{x.addr}, x.identity("user-"+string(r),
+			trust.Subject{Name: "u", Role: r}))
 	}
 	const all, use, rule = "admin submit view", "admin submit", "admin"
 	for _, c := range []struct{ method, path, roles string }{
-		{"GET", "/v1/status", all}, {"GET", "/v1/jobs", all}, {"GET", "/v1/jobs/1", all}, {"GET", "/v1/jobs/1/output", all},
+		{"GET", "/v1/status", all}, {"GET", "/v1/jobs", all}, {"GET", "/v1/jobs/1", all},
+		{"GET", "/v1/jobs/1/output", all},
 		{"GET", "/v1/jobs/1/why", all}, {"GET", "/v1/events", all}, {"GET", "/metrics", all},
 		{"POST", "/v1/jobs", use}, {"POST", "/v1/jobs/1/stop", use},
 		{"POST", "/v1/tokens", rule}, {"POST", "/v1/check", rule}, {"POST", "/v1/hosts/none/drain", rule},
@@ -141,7 +144,8 @@ func TestRoles(t *testing.T) {
 	for _, role := range []trust.Role{trust.Submit, trust.View, trust.Agent} {
 		require.Equal(t, http.StatusForbidden, x.status(clients[role], "POST", "/v1/down", nil), role)
 	}
-	require.Equal(t, http.StatusForbidden, x.status(clients[trust.Admin], "GET", "/v1/agent", nil), "a user is no agent")
+	require.Equal(t, http.StatusForbidden, x.status(clients[trust.Admin], "GET", "/v1/agent", nil),
+		"a user is no agent")
 }
 
 // TestNoCertificate: whoever has none may join with a token, and nothing else.
@@ -149,11 +153,13 @@ func TestNoCertificate(t *testing.T) {
 	x := newHead(t)
 	tok := trust.NewToken(x.ca.Hash(), x.addr)
 	nobody := control.NewJoiner(tok)
-	for _, path := range []string{"GET /v1/status", "POST /v1/jobs", "GET /v1/agent", "POST /v1/down", "GET /v1/backup", "GET /metrics"} {
+	for _, path := range []string{"GET /v1/status", "POST /v1/jobs", "GET /v1/agent", "POST /v1/down",
+		"GET /v1/backup", "GET /metrics"} {
 		method, path, _ := strings.Cut(path, " ")
 		require.Equal(t, http.StatusUnauthorized, x.status(nobody, method, path, nil), path)
 	}
-	require.Equal(t, http.StatusForbidden, x.status(nobody, "POST", "/v1/join", JoinRequest{Secret: tok.Secret, Name: "h2"}))
+	require.Equal(t, http.StatusForbidden, x.status(nobody, "POST", "/v1/join",
+		JoinRequest{Secret: tok.Secret, Name: "h2"}))
 	require.Equal(t, http.StatusBadRequest, x.status(nobody, "POST", "/v1/join", "no request"))
 	require.NotContains(t, x.log.String(), tok.Secret)
 }
@@ -170,7 +176,8 @@ func TestWrongClients(t *testing.T) {
 	require.NotContains(t, string(text), "200", "plaintext")
 	other := newHead(t)
 	stranger := other.identity("stranger", trust.Subject{Name: "u", Role: trust.Admin})
-	err = control.NewClient([]string{x.addr}, stranger).Do(context.Background(), "GET", "/v1/status", nil, nil)
+	err = control.NewClient([]string{x.addr}, stranger).Do(context.Background(), "GET", "/v1/status",
+		nil, nil)
 	require.ErrorContains(t, err, "does not answer", "another cluster's user")
 	conf := stranger.Client(trust.HeadName, trust.Head)
 	conf.InsecureSkipVerify, conf.VerifyConnection = true, nil // who does not care whom it talks to
@@ -179,15 +186,19 @@ func TestWrongClients(t *testing.T) {
 		_, err = c.Read(make([]byte, 1))
 	}
 	require.Error(t, err, "the head refuses another cluster's certificate")
-	admin := control.NewClient([]string{x.addr}, x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
-	big := control.Spec{Args: []string{"train"}, Dir: "/", Procs: 1, Files: map[string][]byte{"x": make([]byte, maxRequest)}}
+	admin := control.NewClient([]string{x.addr},
+		x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
+	big := control.Spec{Args: []string{"train"}, Dir: "/", Procs: 1,
+		Files: map[string][]byte{"x": make([]byte, maxRequest)}}
 	require.Equal(t, http.StatusBadRequest, x.status(admin, "POST", "/v1/jobs", big))
 }
 
-// TestHalfOpen: thousands of connections that say nothing hold up nobody; the oldest are dropped, which is counted, and said once a second.
+// TestHalfOpen: thousands of connections that say nothing hold up nobody; the oldest are dropped, which is
+// counted, and said once a second.
 func TestHalfOpen(t *testing.T) {
 	x := newHead(t)
-	admin := control.NewClient([]string{x.addr}, x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
+	admin := control.NewClient([]string{x.addr},
+		x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
 	const flood = 3000
 	began := time.Now()
 	var idle []net.Conn
@@ -226,7 +237,7 @@ func TestAgents(t *testing.T) {
 	}
 	h1 := x.identity("h1b", trust.Subject{Name: "h1", Role: trust.Agent})
 	_, text := dial(x.identity("h2", trust.Subject{Name: "h2", Role: trust.Agent}), info)
-	require.Contains(t, text, "no member", "the certificate's name counts, not what the hello says")
+	require.Contains(t, text, "not a member", "the certificate's name counts, not what the hello says")
 	other := info
 	other.Binary = "that"
 	_, text = dial(h1, other)
@@ -238,13 +249,15 @@ func TestAgents(t *testing.T) {
 	_, text = dial(h1, twin)
 	require.Contains(t, text, "connected already, pid 7")
 
-	require.NoError(t, c.Send(control.Message{Kind: control.Exited, Job: "nothing", Proc: 1 << 40, Gen: -1}), "a word about what is not there")
+	require.NoError(t, c.Send(control.Message{Kind: control.Exited, Job: "nothing", Proc: 1 << 40, Gen: -1}),
+		"a word about what is not there")
 	require.NoError(t, c.Send(control.Message{Kind: control.Output, Job: "../../etc", Data: []byte("x")}))
 	require.NoError(t, c.Send(control.Message{Kind: control.Beat}))
 	m, err := c.Receive(5 * time.Second)
 	require.NoError(t, err)
 	require.Equal(t, control.Beat, m.Kind, "the agent is still heard")
-	for end := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(end); { // an agent that says nothing is dropped
+	// an agent that says nothing is dropped
+	for end := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(end); {
 		_, err = c.Receive(5 * time.Second)
 	}
 	require.Error(t, err)
@@ -254,7 +267,8 @@ func TestAgents(t *testing.T) {
 // TestTokenEnds: a token ends after its time, also if nobody used it.
 func TestTokenEnds(t *testing.T) {
 	x := newHead(t)
-	admin := control.NewClient([]string{x.addr}, x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
+	admin := control.NewClient([]string{x.addr},
+		x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
 	var made struct {
 		Token string    `json:"token"`
 		Until time.Time `json:"until"`

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/actors/process"
 )
 
-// TestGiveUpAfter: a connection over a network that is cut fails soon, whether something was sent or not; by itself it would not for a
-// quarter of an hour.
+// TestGiveUpAfter: a connection over a network that is cut fails soon, whether something was sent or not; by
+// itself it would not for a quarter of an hour.
 func TestGiveUpAfter(t *testing.T) {
 	r := New(t, 2, t.TempDir())
 	a, b := r.Hosts[0], r.Hosts[1]

@@ -33,7 +33,8 @@ func (r *Rig) SSH() string {
 		fmt.Fprintf(&conf, "Host %s\n  HostName %s\n", h.Name, h.Addr)
 		h.sshd(in("userkey.pub"), in("hostkey."+h.Name))
 	}
-	fmt.Fprintf(&conf, "Host *\n  User root\n  IdentityFile %s\n  IdentitiesOnly yes\n  UserKnownHostsFile %s\n", in("userkey"), in("known_hosts"))
+	fmt.Fprintf(&conf, "Host *\n  User root\n  IdentityFile %s\n  IdentitiesOnly yes\n  "+
+		"UserKnownHostsFile %s\n", in("userkey"), in("known_hosts"))
 	for name, text := range map[string]string{"known_hosts": known.String(), "ssh_config": conf.String()} {
 		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
 			r.t.Fatal(err)
@@ -45,8 +46,10 @@ func (r *Rig) SSH() string {
 // sshd starts a host's sshd and waits until it answers.
 func (h *Host) sshd(authorized, key string) {
 	h.r.t.Helper()
-	h.must("sh", "-c", "mkdir -p /run/sshd /root/.ssh && cp "+authorized+" /root/.ssh/authorized_keys && chmod 700 /root/.ssh")
-	d := h.Command("/usr/sbin/sshd", "-D", "-f", "/dev/null", "-h", key, "-o", "ListenAddress="+h.Addr, "-o", "PidFile=none",
+	h.must("sh", "-c", "mkdir -p /run/sshd /root/.ssh && cp "+authorized+" /root/.ssh/authorized_keys "+
+		"&& chmod 700 /root/.ssh")
+	d := h.Command("/usr/sbin/sshd", "-D", "-f", "/dev/null", "-h", key, "-o", "ListenAddress="+h.Addr, "-o",
+		"PidFile=none",
 		"-o", "UsePAM=no", "-o", "PermitRootLogin=yes", "-o", "StrictModes=no", "-E", "/tmp/sshd.log")
 	if err := d.Start(); err != nil {
 		h.r.t.Fatal(err)

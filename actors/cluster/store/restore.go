@@ -32,7 +32,7 @@ func Restore(backup, dir string) error {
 		InitialClusterToken: "lfactor",
 		RevisionBump:        bump, MarkCompacted: true})
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s is no backup of a cluster, or is damaged: %w", backup, err),
+		return errors.Join(fmt.Errorf("%s is not a backup of a cluster, or is damaged: %w", backup, err),
 			os.RemoveAll(to))
 	}
 	return nil

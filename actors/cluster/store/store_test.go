@@ -50,7 +50,7 @@ func TestStore(t *testing.T) {
 }
 
 // TestRestore: a backup brings back what there was, with revisions that nobody has had; anything else
-// is no backup.
+// is not a backup.
 func TestRestore(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")}
@@ -71,7 +71,7 @@ func TestRestore(t *testing.T) {
 	for _, bad := range [][]byte{nil, []byte("x"), text[:len(text)/2],
 		append([]byte{text[0] ^ 1}, text[1:]...)} {
 		require.NoError(t, os.WriteFile(file+".bad", bad, 0o600))
-		require.ErrorContains(t, Restore(file+".bad", dir), "no backup of a cluster")
+		require.ErrorContains(t, Restore(file+".bad", dir), "not a backup of a cluster")
 	}
 	require.NoError(t, Restore(file, dir))
 	s, err = Open(o)

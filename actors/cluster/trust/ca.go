@@ -64,8 +64,9 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 	}
 	t := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: "lfactor cluster " +
 		cluster},
-		NotBefore: now.Add(-Backdate), NotAfter: now.Add(CALife), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+		NotBefore: now.Add(-Backdate), NotAfter: now.Add(CALife), IsCA: true, BasicConstraintsValid: true,
+		MaxPathLenZero: true,
+		KeyUsage:       x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ func (a *CA) Issue(s Subject, key *ecdsa.PublicKey, now time.Time, life time.Dur
 	error) {
 	t := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: s.Name},
 		DNSNames:  []string{s.Name},
-		NotBefore: now.Add(-Backdate), NotAfter: now.Add(life), BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+		NotBefore: now.Add(-Backdate), NotAfter: now.Add(life), BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		URIs: []*url.URL{{Scheme: "lfactor", Host: "cluster", Path: "/" + string(s.Role) + "/" +
 			s.Name}}}

@@ -62,7 +62,7 @@ var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 // Dir is where a cluster of this name is, or would be.
 func Dir(name string) (string, error) {
 	if !goodName.MatchString(name) {
-		return "", exit.Usagef("%.64q is no name for a cluster: letters, digits and dashes, 32 at most",
+		return "", exit.Usagef("%.64q is not a name for a cluster: letters, digits and dashes, 32 at most",
 			name)
 	}
 	root, err := Root()

@@ -19,7 +19,9 @@ import (
 )
 
 func kernelBench() *cobra.Command {
-	c := &cobra.Command{Use: "kernels", Short: "Time kernels beside the machine's measured peaks; bench/kernels.py times PyTorch's beside them", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "kernels",
+		Short: "Time kernels beside the machine's measured peaks; bench/kernels.py times PyTorch's " +
+			"beside them", Args: cobra.NoArgs}
 	threads := c.Flags().IntSlice("threads", []int{1}, "kernel threads, several by commas")
 	types := c.Flags().StringSlice("precision", []string{"fp32", "bf16"}, "fp32, bf16, or both by commas")
 	rounds := c.Flags().Int("rounds", 7, "rounds; the median counts")
@@ -52,7 +54,8 @@ func kernelBench() *cobra.Command {
 }
 
 func peakBench() *cobra.Command {
-	c := &cobra.Command{Use: "peak", Short: "Measure what this machine's instructions can do at most", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "peak", Short: "Measure what this machine's instructions can do at most",
+		Args: cobra.NoArgs}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
 		if err != nil {
@@ -62,13 +65,17 @@ func peakBench() *cobra.Command {
 		defer kernels.Close(b)
 		p := b.Peaks()
 		if form != "text" {
-			return json.NewEncoder(os.Stdout).Encode(map[string]any{"level": b.Name(), "multiply_add_flops": p.MultiplyAdd, "bf16_flops": p.Tiles, "memory_bytes_per_second": p.Memory})
+			return json.NewEncoder(os.Stdout).Encode(map[string]any{"level": b.Name(),
+				"multiply_add_flops": p.MultiplyAdd, "bf16_flops": p.Tiles,
+				"memory_bytes_per_second": p.Memory})
 		}
 		t := cli.TextTable("what", "measured")
 		t.AppendRow(table.Row{"instructions", b.Name()})
-		t.AppendRow(table.Row{"float32 multiply-adds in registers, one thread", fmt.Sprintf("%.1f GFLOP/s", p.MultiplyAdd/1e9)})
+		t.AppendRow(table.Row{"float32 multiply-adds in registers, one thread",
+			fmt.Sprintf("%.1f GFLOP/s", p.MultiplyAdd/1e9)})
 		if p.Tiles > 0 {
-			t.AppendRow(table.Row{"bfloat16 products in registers, one thread", fmt.Sprintf("%.1f GFLOP/s", p.Tiles/1e9)})
+			t.AppendRow(table.Row{"bfloat16 products in registers, one thread",
+				fmt.Sprintf("%.1f GFLOP/s", p.Tiles/1e9)})
 		}
 		t.AppendRow(table.Row{"memory, all threads", fmt.Sprintf("%.1f GB/s", p.Memory/1e9)})
 		t.Render()
@@ -88,7 +95,8 @@ func kernelTable(out []rates.KernelTime) {
 		if k.Flops > 0 {
 			rate = fmt.Sprintf("%.1f", k.Flops/k.Seconds/1e9)
 		}
-		t.AppendRow(table.Row{k.Name, k.DType, k.Threads, unit.Seconds(k.Seconds), rate, fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), fmt.Sprintf("%.0f%%", 100*k.Peak)})
+		t.AppendRow(table.Row{k.Name, k.DType, k.Threads, unit.Seconds(k.Seconds), rate,
+			fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), fmt.Sprintf("%.0f%%", 100*k.Peak)})
 	}
 	t.Render()
 }

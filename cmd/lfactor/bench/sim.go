@@ -16,8 +16,10 @@ import (
 )
 
 func planBench() *cobra.Command {
-	c := &cobra.Command{Use: "plan", Short: "Plans a second: by closed forms, and by simulation", Args: cobra.NoArgs,
-		Long: "Looks for the best plan of Qwen2.5-72B on 64 hosts of 8 H100: 8,000 plans by closed forms, the best 64 by simulation of their programs.\nTracing the model's blocks is timed apart."}
+	c := &cobra.Command{Use: "plan", Short: "Plans a second: by closed forms, and by simulation",
+		Args: cobra.NoArgs,
+		Long: "Looks for the best plan of Qwen2.5-72B on 64 hosts of 8 H100: 8,000 plans by closed " +
+			"forms, the best 64 by simulation of their programs.\nTracing the model's blocks is timed apart."}
 	runs := c.Flags().Int("runs", 5, "runs; the median counts")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
@@ -44,12 +46,14 @@ func planBench() *cobra.Command {
 			slices.Sort(v)
 			return v[len(v)/2]
 		}
-		x.Trace, x.Closed = median(func(a rates.PlanRate) float64 { return a.Trace }), median(func(a rates.PlanRate) float64 { return a.Closed })
+		x.Trace, x.Closed = median(func(a rates.PlanRate) float64 { return a.Trace }),
+			median(func(a rates.PlanRate) float64 { return a.Closed })
 		x.Simulate = median(func(a rates.PlanRate) float64 { return a.Simulate })
 		if form != "text" {
 			return cli.PrintJSON(x)
 		}
-		fmt.Printf("%d plans by closed forms in %s (%.0f a second), %d simulated in %s, blocks traced in %s; medians of %d\n", x.Plans, unit.Seconds(x.Closed), float64(x.Plans)/x.Closed,
+		fmt.Printf("%d plans by closed forms in %s (%.0f a second), %d simulated in %s, blocks traced "+
+			"in %s; medians of %d\n", x.Plans, unit.Seconds(x.Closed), float64(x.Plans)/x.Closed,
 			x.Simulated, unit.Seconds(x.Simulate), unit.Seconds(x.Trace), *runs)
 		return nil
 	}
@@ -57,8 +61,11 @@ func planBench() *cobra.Command {
 }
 
 func simBench() *cobra.Command {
-	c := &cobra.Command{Use: "sim", Short: "Simulated events a second on one core, at 1,024 and 16,384 ranks", Args: cobra.NoArgs,
-		Long: "One training step of a described model with every rank an actor: tensor parallelism 8, interleaved pipelines of two stages a rank, 16\nmicrobatches. An event is a message, timer or job end that a behaviour of actors/core handles; memory tracking and trace hash are on."}
+	c := &cobra.Command{Use: "sim",
+		Short: "Simulated events a second on one core, at 1,024 and 16,384 ranks", Args: cobra.NoArgs,
+		Long: "One training step of a described model with every rank an actor: tensor parallelism 8, " +
+			"interleaved pipelines of two stages a rank, 16\nmicrobatches. An event is a message, timer " +
+			"or job end that a behaviour of actors/core handles; memory tracking and trace hash are on."}
 	runs := c.Flags().Int("runs", 5, "runs of each size; the median counts")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
@@ -80,9 +87,12 @@ func simBench() *cobra.Command {
 		if form != "text" {
 			return cli.PrintJSON(all)
 		}
-		t := cli.TextTable("ranks", "mesh", "events a step", "median of a step", "events/s", "of processor time", "best", "process")
+		t := cli.TextTable("ranks", "mesh", "events a step", "median of a step", "events/s",
+			"of processor time", "best", "process")
 		for _, x := range all {
-			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, unit.Seconds(x.Seconds), fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6), fmt.Sprintf("%.2f M", x.Best/1e6),
+			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, unit.Seconds(x.Seconds),
+				fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6),
+				fmt.Sprintf("%.2f M", x.Best/1e6),
 				fmt.Sprintf("%.2f GiB", float64(x.PeakRSS)/(1<<30))})
 		}
 		t.Render()

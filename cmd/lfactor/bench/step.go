@@ -14,12 +14,17 @@ import (
 )
 
 func stepBenchCommand() *cobra.Command {
-	c := &cobra.Command{Use: "step", Short: "Time training steps beside the least that this machine could take; bench/step.py times the same model in PyTorch beside it",
-		Long: "Trains llama58m (hidden 512, 8 layers, 8 heads, 1408 inner, 32000 tokens; 4 sequences of 512) or qwen3-0.6b (1 sequence of 1024) on random tokens.\n" +
-			"The floor is products and attention at the measured peak plus the memory that must move, once, at the measured rate.", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "step",
+		Short: "Time training steps beside the least that this machine could take; bench/step.py times " +
+			"the same model in PyTorch beside it",
+		Long: "Trains llama58m (hidden 512, 8 layers, 8 heads, 1408 inner, 32000 tokens; 4 sequences of " +
+			"512) or qwen3-0.6b (1 sequence of 1024) on random tokens.\n" +
+			"The floor is products and attention at the measured peak plus the memory that must move, " +
+			"once, at the measured rate.", Args: cobra.NoArgs}
 	var s rates.Step
 	f := c.Flags()
-	f.StringVar(&s.Device, "device", "cpu", "where it trains, as the key device says; the floor and the profile are of the processor alone")
+	f.StringVar(&s.Device, "device", "cpu",
+		"where it trains, as the key device says; the floor and the profile are of the processor alone")
 	f.StringVar(&s.Shape, "shape", "llama58m", "llama58m or qwen3-0.6b")
 	f.StringVar(&s.Precision, "precision", "fp32", "fp32, bf16 or fp16")
 	f.StringVar(&s.Recompute, "recompute", "selective", "none, selective or full")
@@ -59,14 +64,18 @@ func stepBenchCommand() *cobra.Command {
 
 func printStep(w io.Writer, s *rates.Step, res *rates.StepResult) {
 	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
-	fmt.Fprintf(w, "%s %s %d threads: %.0f tokens/s (median of %d; best %.0f), loss %.4f → %.4f\n", s.Shape, s.Precision, s.Threads, res.TokensPerSecond,
+	fmt.Fprintf(w, "%s %s %d threads: %.0f tokens/s (median of %d; best %.0f), loss %.4f → %.4f\n", s.Shape,
+		s.Precision, s.Threads, res.TokensPerSecond,
 		len(res.Seconds), res.Best, res.Losses[0], res.Losses[len(res.Losses)-1])
-	fmt.Fprintf(w, "memory  tensors at most %.0f MiB, process %.0f MiB; above parameters, gradients and moments (%.0f MiB): %.0f and %.0f MiB\n", mib(res.PeakBytes), mib(res.PeakRSS),
+	fmt.Fprintf(w, "memory  tensors at most %.0f MiB, process %.0f MiB; above parameters, gradients and "+
+		"moments (%.0f MiB): %.0f and %.0f MiB\n", mib(res.PeakBytes), mib(res.PeakRSS),
 		mib(res.StateBytes), mib(res.PeakBytes-res.StateBytes), mib(res.PeakRSS-res.StateBytes))
 	f := res.Floor
 	if f.Seconds == 0 {
 		return // on a device whose peaks are not probed
 	}
-	fmt.Fprintf(w, "floor   %s: %.1f GFLOP of products and %.1f of attention at %.1f GFLOP/s, %.2f GB at %.1f GB/s; a step takes %s, the floor is %s of it\n", unit.Seconds(f.Seconds),
-		f.Products/1e9, f.Attention/1e9, f.Peak/1e9, f.Bytes/1e9, f.Memory/1e9, unit.Seconds(res.Median), unit.Percent(res.OfFloor))
+	fmt.Fprintf(w, "floor   %s: %.1f GFLOP of products and %.1f of attention at %.1f GFLOP/s, %.2f GB "+
+		"at %.1f GB/s; a step takes %s, the floor is %s of it\n", unit.Seconds(f.Seconds),
+		f.Products/1e9, f.Attention/1e9, f.Peak/1e9, f.Bytes/1e9, f.Memory/1e9, unit.Seconds(res.Median),
+		unit.Percent(res.OfFloor))
 }

@@ -16,8 +16,11 @@ import (
 
 // Command is lfactor calibrate: this machine described for the simulator.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "calibrate [FILE.yaml]", Short: "Measure this machine and write its description for lfactor sim --cluster",
-		Long: "Trains small models of several widths for a few steps and fits rate of arithmetic, memory bandwidth and cost of a call to the times of\ntheir segments. Without FILE the description goes to stdout.", Args: cobra.MaximumNArgs(1)}
+	c := &cobra.Command{Use: "calibrate [FILE.yaml]",
+		Short: "Measure this machine and write its description for lfactor sim --cluster",
+		Long: "Trains small models of several widths for a few steps and fits rate of arithmetic, " +
+			"memory bandwidth and cost of a call to the times of\ntheir segments. Without FILE the " +
+			"description goes to stdout.", Args: cobra.MaximumNArgs(1)}
 	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *threads < 1 {

@@ -23,9 +23,14 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "ckpt", Short: "List, verify, convert, compare and prune checkpoints"}
 	c.AddCommand(
-		&cobra.Command{Use: "ls DIR", Short: "List the checkpoints of a directory, newest first", Args: cobra.ExactArgs(1), RunE: ckptList},
-		&cobra.Command{Use: "verify PATH", Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes", Args: cobra.ExactArgs(1), RunE: ckptVerify},
-		&cobra.Command{Use: "diff A B", Short: "Compare the tensors of two checkpoints or Hugging Face directories; exit code 1 if they differ", Args: cobra.ExactArgs(2), RunE: ckptDiff},
+		&cobra.Command{Use: "ls DIR", Short: "List the checkpoints of a directory, newest first",
+			Args: cobra.ExactArgs(1), RunE: ckptList},
+		&cobra.Command{Use: "verify PATH",
+			Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes",
+			Args:  cobra.ExactArgs(1), RunE: ckptVerify},
+		&cobra.Command{Use: "diff A B",
+			Short: "Compare the tensors of two checkpoints or Hugging Face directories; exit code 1 if " +
+				"they differ", Args: cobra.ExactArgs(2), RunE: ckptDiff},
 		ckptConvertCommand(), ckptPruneCommand())
 	return c
 }
@@ -151,7 +156,8 @@ func verifyOne(v *verified) error {
 			return err
 		}
 		if nan, inf := checkpoint.NonFinite(t.DType, raw); nan+inf > 0 {
-			v.Warnings = append(v.Warnings, fmt.Sprintf("tensor %s has %d NaN and %d infinite values", t.Name, nan, inf))
+			v.Warnings = append(v.Warnings, fmt.Sprintf("tensor %s has %d NaN and %d infinite values",
+				t.Name, nan, inf))
 		}
 	}
 	return nil
@@ -187,7 +193,8 @@ func ckptDiff(c *cobra.Command, args []string) error {
 }
 
 func ckptPruneCommand() *cobra.Command {
-	c := &cobra.Command{Use: "prune DIR --keep N", Short: "Remove all but the newest checkpoints; the latest always stays", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "prune DIR --keep N",
+		Short: "Remove all but the newest checkpoints; the latest always stays", Args: cobra.ExactArgs(1)}
 	keep := c.Flags().Int("keep", 2, "checkpoints to keep")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		removed, err := checkpoint.Prune(checkpoint.OS, args[0], *keep)
@@ -201,15 +208,19 @@ func ckptPruneCommand() *cobra.Command {
 }
 
 func ckptConvertCommand() *cobra.Command {
-	c := &cobra.Command{Use: "convert CKPT DST", Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)", Args: cobra.ExactArgs(2)}
+	c := &cobra.Command{Use: "convert CKPT DST",
+		Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)",
+		Args:  cobra.ExactArgs(2)}
 	overwrite := c.Flags().Bool("overwrite", false, "replace the files of a DST that has some")
 	upcycle := c.Flags().Int("upcycle", 0,
-		"make a mixture of so many experts of CKPT, a Hugging Face directory of a dense model: each is a copy of its layer's MLP")
+		"make a mixture of so many experts of CKPT, a Hugging Face directory of a dense model: each is "+
+			"a copy of its layer's MLP")
 	each := c.Flags().Int("experts-per-token", 2, "with --upcycle: experts that a token goes to")
 	seed := c.Flags().Uint64("seed", 1234, "with --upcycle: of the routers, which begin at random")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if old, err := os.ReadDir(args[1]); err == nil && len(old) > 0 && !*overwrite {
-			return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite", args[1], old[0].Name())
+			return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite",
+				args[1], old[0].Name())
 		}
 		if c.Flags().Changed("upcycle") {
 			if err := trained.Upcycle(args[0], args[1], *upcycle, *each, *seed); err != nil {
@@ -226,14 +237,17 @@ func ckptConvertCommand() *cobra.Command {
 		}
 		defer t.Close()
 		if t.Saved == nil {
-			return exit.Usagef("%s is a Hugging Face directory already; `lfactor train` with train.steps=0 makes a checkpoint of one", args[0])
+			return exit.Usagef("%s is a Hugging Face directory already; `lfactor train` with "+
+				"train.steps=0 makes a checkpoint of one", args[0])
 		}
 		t.Model.Spec.MTP = t.Cfg.Model.MTPLayers
-		e := trained.Exporter{Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved, Side: trained.SideDir(t.Cfg)}
+		e := trained.Exporter{Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved,
+			Side: trained.SideDir(t.Cfg)}
 		if err := e.Write(args[1]); err != nil {
 			return fmt.Errorf("export to %s: %w", args[1], err)
 		}
-		return cli.Emit(c, map[string]string{"path": args[1]}, func(io.Writer) { fmt.Fprintln(os.Stderr, "wrote", args[1]) })
+		return cli.Emit(c, map[string]string{"path": args[1]},
+			func(io.Writer) { fmt.Fprintln(os.Stderr, "wrote", args[1]) })
 	}
 	return c
 }

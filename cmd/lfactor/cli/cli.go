@@ -61,7 +61,8 @@ var interrupted atomic.Int32
 func Interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	sigs := make(chan os.Signal, 1)
-	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) // a terminal that is closed, a reader that is gone
+	// a terminal that is closed, a reader that is gone
+	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	go func() {
 		s := <-sigs
 		for s == syscall.SIGPIPE && !process.Broken(os.Stdout) && !process.Broken(os.Stderr) {
@@ -139,4 +140,5 @@ func FlagValue(mine []string, name string) string {
 }
 
 // RunFlags are train's flags that are no settings.
-var RunFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false, "q": false, "plan": true, "profile": false}
+var RunFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false,
+	"q": false, "plan": true, "profile": false}

@@ -12,7 +12,8 @@ import (
 
 // TestTakeForm takes -o out wherever it stands, and refuses forms that there are none of.
 func TestTakeForm(t *testing.T) {
-	for args, want := range map[string]string{"a -o json b": "json a b", "--output=jsonl x": "jsonl x", "-o=text": "text", "a b": "text a b", "plan.pp=2 -o json": "json plan.pp=2"} {
+	for args, want := range map[string]string{"a -o json b": "json a b", "--output=jsonl x": "jsonl x",
+		"-o=text": "text", "a b": "text a b", "plan.pp=2 -o json": "json plan.pp=2"} {
 		form, rest, err := TakeForm(strings.Fields(args))
 		require.NoError(t, err, args)
 		require.Equal(t, want, strings.TrimSpace(form+" "+strings.Join(rest, " ")), args)

@@ -18,8 +18,10 @@ import (
 // up makes a cluster, on this machine or on hosts that ssh reaches.
 func up() *cobra.Command {
 	c := &cobra.Command{Use: "up [hosts.yaml | --hosts A,B,C | --local N]", Short: "Bring a cluster up",
-		Long: "up hosts.yaml brings up an agent on each host of the file, by ssh, and the head on the first:\n\n" +
-			"  name: lab\n  hosts:\n    - ssh: gpu1            # what ssh is given; its configuration, agent and jump hosts count\n" +
+		Long: "up hosts.yaml brings up an agent on each host of the file, by ssh, and the head on the " +
+			"first:\n\n" +
+			"  name: lab\n  hosts:\n    - ssh: gpu1            # what ssh is given; its configuration, " +
+			"agent and jump hosts count\n" +
 			"    - ssh: me@gpu2\n      name: second         # by default the host's\n" +
 			"      addr: 10.0.0.2       # where other hosts reach it; by default where ssh does\n" +
 			"      ports: 7400-7499     # that may be used; by default any\n\n" +
@@ -28,7 +30,8 @@ func up() *cobra.Command {
 		Args: cobra.MaximumNArgs(1)}
 	name := c.Flags().String("name", "", "name of the cluster; by default that of hosts.yaml, or local")
 	local := c.Flags().Int("local", 0, "how many agents to start on this machine")
-	addr := c.Flags().String("addr", "127.0.0.1", "with --local: address of this machine that hosts reach which join later")
+	addr := c.Flags().String("addr", "127.0.0.1",
+		"with --local: address of this machine that hosts reach which join later")
 	list := c.Flags().StringSlice("hosts", nil, "hosts as ssh is given them, instead of hosts.yaml")
 	ssh := sshFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -55,8 +58,10 @@ func up() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, made, func(w io.Writer) {
-			fmt.Fprintf(w, "cluster %s is up with %d agents %s, in %v\n", made.Name, len(made.Hosts), where, time.Since(began).Round(10*time.Millisecond))
-			fmt.Fprintf(w, "next:  lfactor train run.yaml --cluster %[1]s\n       lfactor cluster status %[1]s\n       lfactor cluster down %[1]s\n", made.Name)
+			fmt.Fprintf(w, "cluster %s is up with %d agents %s, in %v\n", made.Name, len(made.Hosts), where,
+				time.Since(began).Round(10*time.Millisecond))
+			fmt.Fprintf(w, "next:  lfactor train run.yaml --cluster %[1]s\n       lfactor cluster "+
+				"status %[1]s\n       lfactor cluster down %[1]s\n", made.Name)
 		})
 	}
 	return c
@@ -101,7 +106,8 @@ func add() *cobra.Command {
 	name := clusterFlag(c)
 	e := deploy.Entry{}
 	c.Flags().StringVar(&e.Name, "name", "", "name of the host in the cluster; by default its own")
-	c.Flags().StringVar(&e.Addr, "addr", "", "address that other hosts reach it by; by default where ssh does")
+	c.Flags().StringVar(&e.Addr, "addr", "",
+		"address that other hosts reach it by; by default where ssh does")
 	c.Flags().StringVar(&e.Ports, "ports", "", "ports that may be used there, as 7400-7499; any by default")
 	ssh := sshFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -122,14 +128,18 @@ func add() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cli.Emit(c, made, func(w io.Writer) { fmt.Fprintf(w, "host %s takes part in cluster %s\n", made.Name, cl.Name) })
+		return cli.Emit(c, made, func(w io.Writer) {
+			fmt.Fprintf(w, "host %s takes part in cluster %s\n",
+				made.Name, cl.Name)
+		})
 	}
 	return c
 }
 
 // check measures the ways between the hosts of a cluster.
 func check() *cobra.Command {
-	c := &cobra.Command{Use: "check [CLUSTER]", Short: "Measure the way between every pair of hosts, both ways", Args: cobra.MaximumNArgs(1)}
+	c := &cobra.Command{Use: "check [CLUSTER]",
+		Short: "Measure the way between every pair of hosts, both ways", Args: cobra.MaximumNArgs(1)}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		cl, err := named(args)
 		if err != nil {
@@ -147,7 +157,8 @@ func check() *cobra.Command {
 			t := cli.TextTable("from", "to", "round trip", "rate", "fault")
 			t.SetOutputMirror(w)
 			for _, l := range links {
-				t.AppendRow([]any{l.From, l.To, l.RTT.Round(time.Microsecond), fmt.Sprintf("%.2f GB/s", l.Rate/1e9), l.Fault})
+				t.AppendRow([]any{l.From, l.To, l.RTT.Round(time.Microsecond),
+					fmt.Sprintf("%.2f GB/s", l.Rate/1e9), l.Fault})
 			}
 			t.Render()
 		}); err != nil {
@@ -160,7 +171,8 @@ func check() *cobra.Command {
 
 // installCommand is what `up` runs on a host.
 func installCommand() *cobra.Command {
-	return &cobra.Command{Use: "install", Short: "Install what stdin says, and start it", Args: cobra.NoArgs, Hidden: true,
+	return &cobra.Command{Use: "install", Short: "Install what stdin says, and start it", Args: cobra.NoArgs,
+		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			self, err := os.Executable()
 			if err != nil {
@@ -172,6 +184,7 @@ func installCommand() *cobra.Command {
 
 // uninstallCommand is what `down` runs on a host.
 func uninstallCommand() *cobra.Command {
-	return &cobra.Command{Use: "uninstall DIR...", Short: "End what works in directories, and remove them", Hidden: true,
-		RunE: func(_ *cobra.Command, args []string) error { return deploy.Uninstall(args) }}
+	return &cobra.Command{Use: "uninstall DIR...", Short: "End what works in directories, and remove them",
+		Hidden: true,
+		RunE:   func(_ *cobra.Command, args []string) error { return deploy.Uninstall(args) }}
 }

@@ -26,7 +26,8 @@ func configCheck(_ *cobra.Command, args []string) error {
 		rest = append(rest, "data.tokenizer="+dir)
 	}
 	load := configs.Load
-	if file != "" && (configs.LoongFile(file) || configs.ModelFile(file)) || file == "" && configs.LoongFile(configFile(rest)) {
+	if file != "" && (configs.LoongFile(file) || configs.ModelFile(file)) || file == "" &&
+		configs.LoongFile(configFile(rest)) {
 		load = configs.Compose
 	}
 	cfg, err := load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})

@@ -17,30 +17,38 @@ import (
 // Command is lfactor config: work on configurations.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Check, explain and compare configurations"}
-	raw := func(use, short string, complete cobra.CompletionFunc, run func(c *cobra.Command, args []string) error) {
-		c.AddCommand(&cobra.Command{Use: use, Short: short, DisableFlagParsing: true, ValidArgsFunction: complete, RunE: func(c *cobra.Command, args []string) error {
-			for _, a := range args {
-				if a == "--help" || a == "-h" {
-					return c.Help()
+	raw := func(use, short string, complete cobra.CompletionFunc,
+		run func(c *cobra.Command, args []string) error) {
+		c.AddCommand(&cobra.Command{Use: use, Short: short, DisableFlagParsing: true,
+			ValidArgsFunction: complete, RunE: func(c *cobra.Command, args []string) error {
+				for _, a := range args {
+					if a == "--help" || a == "-h" {
+						return c.Help()
+					}
 				}
-			}
-			return run(c, args)
-		}})
+				return run(c, args)
+			}})
 	}
-	raw("check FILE.yaml [key=value ...] [--tokenizer DIR] [-o json]", "Report every fault of a run file or of a LoongForge model file at once, and count the parameters", cli.CompleteKeys, configCheck)
-	raw("explain KEY|SECTION [FILE.yaml ...]", "Say what a key means, and where its value comes from; or list the keys of a section", cli.CompleteNames, configExplain)
+	raw("check FILE.yaml [key=value ...] [--tokenizer DIR] [-o json]",
+		"Report every fault of a run file or of a LoongForge model file at once, and count the parameters",
+		cli.CompleteKeys, configCheck)
+	raw("explain KEY|SECTION [FILE.yaml ...]",
+		"Say what a key means, and where its value comes from; or list the keys of a section",
+		cli.CompleteNames, configExplain)
 	raw("schema", "Print the JSON schema of run files", nil, func(*cobra.Command, []string) error {
 		_, err := os.Stdout.Write(append(configs.Schema(), '\n'))
 		return err
 	})
 	raw("diff A.yaml B.yaml", "Show the settings that differ", nil, configDiff)
-	raw("models", "List the published models that model.name takes", nil, func(_ *cobra.Command, args []string) error {
-		form, _, err := cli.TakeForm(args)
-		if err != nil {
-			return err
-		}
-		return cli.EmitAs(os.Stdout, form, configs.Models(), func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
-	})
+	raw("models", "List the published models that model.name takes", nil,
+		func(_ *cobra.Command, args []string) error {
+			form, _, err := cli.TakeForm(args)
+			if err != nil {
+				return err
+			}
+			return cli.EmitAs(os.Stdout, form, configs.Models(),
+				func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
+		})
 	return c
 }
 
@@ -62,7 +70,8 @@ func configExplain(_ *cobra.Command, args []string) error {
 		return err
 	}
 	if len(args) == 0 {
-		return exit.Usagef("config explain: which key? try `lfactor config explain plan.pp`, or a section, as in `lfactor config explain plan`")
+		return exit.Usagef("config explain: which key? try `lfactor config explain plan.pp`, or a " +
+			"section, as in `lfactor config explain plan`")
 	}
 	if keys := configs.Section(args[0]); len(keys) > 0 {
 		return cli.EmitAs(os.Stdout, form, keys, func(w io.Writer) {
@@ -84,7 +93,8 @@ func configExplain(_ *cobra.Command, args []string) error {
 	}
 	value, _ := cfg.Value(k.Name)
 	value = configs.Redact(value)
-	return cli.EmitAs(os.Stdout, form, explained{k, value, cfg.Origin(k.Name).String()}, func(w io.Writer) { fmt.Fprintln(w, cfg.Explain(k)) })
+	return cli.EmitAs(os.Stdout, form, explained{k, value, cfg.Origin(k.Name).String()},
+		func(w io.Writer) { fmt.Fprintln(w, cfg.Explain(k)) })
 }
 
 func configDiff(_ *cobra.Command, args []string) error {

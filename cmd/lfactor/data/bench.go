@@ -13,14 +13,19 @@ import (
 
 func dataBench() *cobra.Command {
 	var b setup.StreamBench
-	c := &cobra.Command{Use: "bench PATH…", Short: "Measure how fast data can be read; bench/data.py measures Python's webdataset beside it", Args: cobra.MinimumNArgs(1)}
+	c := &cobra.Command{Use: "bench PATH…",
+		Short: "Measure how fast data can be read; bench/data.py measures Python's webdataset beside it",
+		Args:  cobra.MinimumNArgs(1)}
 	o := openFlags(c)
-	c.Flags().Int64Var(&b.Samples, "samples", 0, "samples to read, going over the data again as needed; by default each once")
+	c.Flags().Int64Var(&b.Samples, "samples", 0,
+		"samples to read, going over the data again as needed; by default each once")
 	c.Flags().IntVar(&b.Readers, "readers", 1, "shards read at once")
-	c.Flags().IntVar(&b.Side, "decode", 0, "also decode pictures and resize them to a square of so many pixels")
+	c.Flags().IntVar(&b.Side, "decode", 0,
+		"also decode pictures and resize them to a square of so many pixels")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if b.Readers < 1 || b.Samples < 0 || b.Side < 0 {
-			return exit.Usagef("--readers %d, --samples %d, --decode %d: want positive numbers", b.Readers, b.Samples, b.Side)
+			return exit.Usagef("--readers %d, --samples %d, --decode %d: want positive numbers", b.Readers,
+				b.Samples, b.Side)
 		}
 		b.Options = *o
 		r, err := b.Run(c.Context(), args)
@@ -34,8 +39,10 @@ func dataBench() *cobra.Command {
 
 // writeBench writes what was measured for people.
 func writeBench(w io.Writer, r *setup.StreamReport) {
-	fmt.Fprintf(w, "%d samples, %d MB in %.2f s and %.2f s of CPU: %.0f samples and %.0f MB a CPU second\n", r.Samples, r.Bytes/1e6, r.Seconds, r.CPU, r.Rate, r.MBRate)
-	fmt.Fprintf(w, "memory %d MiB, %+.3f MiB for each 100,000 samples after the first; %.2f s of CPU to find the samples\n", r.RSS>>20, r.SlopeMiB, r.OpenCPU)
+	fmt.Fprintf(w, "%d samples, %d MB in %.2f s and %.2f s of CPU: %.0f samples and %.0f MB a CPU second\n",
+		r.Samples, r.Bytes/1e6, r.Seconds, r.CPU, r.Rate, r.MBRate)
+	fmt.Fprintf(w, "memory %d MiB, %+.3f MiB for each 100,000 samples after the first; %.2f s of CPU to "+
+		"find the samples\n", r.RSS>>20, r.SlopeMiB, r.OpenCPU)
 	if r.Bad > 0 {
 		fmt.Fprintf(w, "%d bad samples\n", r.Bad)
 	}

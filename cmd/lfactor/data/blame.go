@@ -24,9 +24,13 @@ type Blame struct {
 }
 
 func dataBlame() *cobra.Command {
-	c := &cobra.Command{Use: "blame [RUN] STEP", Short: "List the samples that a committed step of a run saw: shard, place and key", Args: cobra.RangeArgs(1, 2),
-		Long: "Samples are places in the run's global order, which its seed and sources fix. STEP may be \"last\". The step is read again from\n" +
-			"the data that the run's own configuration names, from the folder that the run was started in; nothing is written."}
+	c := &cobra.Command{Use: "blame [RUN] STEP",
+		Short: "List the samples that a committed step of a run saw: shard, place and key",
+		Args:  cobra.RangeArgs(1, 2),
+		Long: "Samples are places in the run's global order, which its seed and sources fix. STEP may " +
+			"be \"last\". The step is read again from\n" +
+			"the data that the run's own configuration names, from the folder that the run was started " +
+			"in; nothing is written."}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		dir, step := runDir(args[:len(args)-1]), args[len(args)-1]
 		b, err := ledgerStep(dir, step)
@@ -65,7 +69,8 @@ func ledgerStep(run, step string) (*Blame, error) {
 }
 
 func (b *Blame) write(w io.Writer) {
-	fmt.Fprintf(w, "step %d began at sample %d of order %s and saw %d samples:\n", b.Step, b.Start.Sample, b.Start.Order, len(b.Samples))
+	fmt.Fprintf(w, "step %d began at sample %d of order %s and saw %d samples:\n", b.Step, b.Start.Sample,
+		b.Start.Order, len(b.Samples))
 	if b.Missing != "" {
 		for _, s := range b.Samples {
 			fmt.Fprintln(w, s)

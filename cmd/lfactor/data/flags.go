@@ -8,16 +8,20 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 )
 
-// sftFlags are the flags of commands that look at data, for conversations with other names than the usual ones.
+// sftFlags are the flags of commands that look at data, for conversations with other names than the usual
+// ones.
 type sftFlags struct {
 	file, name string
 	media      bool
 }
 
 func (s *sftFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&s.file, "dataset-config", "", "file with names of keys and roles, as LoongForge's sft_dataset_config.yaml")
-	c.Flags().StringVar(&s.name, "dataset", "", "entry of --dataset-config, or one of those that LoongForge comes with")
-	c.Flags().BoolVar(&s.media, "media", false, "conversations in JSON or Parquet come with the pictures and videos that they name")
+	c.Flags().StringVar(&s.file, "dataset-config", "",
+		"file with names of keys and roles, as LoongForge's sft_dataset_config.yaml")
+	c.Flags().StringVar(&s.name, "dataset", "",
+		"entry of --dataset-config, or one of those that LoongForge comes with")
+	c.Flags().BoolVar(&s.media, "media", false,
+		"conversations in JSON or Parquet come with the pictures and videos that they name")
 }
 
 // options applies the flags to a path.

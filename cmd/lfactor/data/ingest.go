@@ -30,14 +30,17 @@ read as they are, and training begins on the first of them. A job that was cut o
 again, and ends with the same bytes.`
 
 func dataIngest() *cobra.Command {
-	c := &cobra.Command{Use: "ingest JOB.yaml", Short: "Carry out a whole job from annotations and media to packed shards", Args: cobra.ExactArgs(1), Long: ingestHelp}
+	c := &cobra.Command{Use: "ingest JOB.yaml",
+		Short: "Carry out a whole job from annotations and media to packed shards", Args: cobra.ExactArgs(1),
+		Long: ingestHelp}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		job, err := format.LoadJob(args[0])
 		if err != nil {
 			return exit.With(err, exit.Usage)
 		}
 		shown := map[string]*progress{}
-		r, err := setup.Ingest(c.Context(), job, func(part string, done, all, bytes int64, more string, stages []dataset.Stage) {
+		r, err := setup.Ingest(c.Context(), job, func(part string, done, all, bytes int64, more string,
+			stages []dataset.Stage) {
 			if shown[part] == nil {
 				shown[part] = newProgress(c.ErrOrStderr())
 			}
@@ -55,11 +58,13 @@ func dataIngest() *cobra.Command {
 func writeIngest(w io.Writer, r *setup.IngestReport) {
 	for i, c := range r.Converted {
 		if c.Entries > 0 {
-			fmt.Fprintf(w, "source %d: %d samples in %d shards, %d of %d entries set aside\n", i, c.Samples, c.Shards, c.Bad, c.Entries)
+			fmt.Fprintf(w, "source %d: %d samples in %d shards, %d of %d entries set aside\n", i, c.Samples,
+				c.Shards, c.Bad, c.Entries)
 		}
 	}
 	if p := r.Packed; p != nil {
-		fmt.Fprintf(w, "packed: %d samples in %d packs, %.1f %% full, in %d shards; %d too long, %d left, %d set aside\n", p.Samples, p.Packs, 100*p.Fill, p.Shards, p.Overlong, p.Left, p.Bad)
+		fmt.Fprintf(w, "packed: %d samples in %d packs, %.1f %% full, in %d shards; %d too long, %d "+
+			"left, %d set aside\n", p.Samples, p.Packs, 100*p.Fill, p.Shards, p.Overlong, p.Left, p.Bad)
 	}
 	if r.Output != "" {
 		fmt.Fprintf(w, "train on %s\n", r.Output)

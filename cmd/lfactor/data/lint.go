@@ -21,15 +21,21 @@ import (
 type lintReport struct{ *setup.LintReport }
 
 func dataLint() *cobra.Command {
-	c := &cobra.Command{Use: "lint [PATH…] [--config RUN.yaml]", Short: "Read data to the end and list what training would set aside",
-		Long: "With --config the training data of that run is read as the run would: with its tokenizer, chat template, processor and lengths; words behind\n" +
-			"are KEY=VALUE. Without, files are read, and with --model also made tokens of. Also reported are samples with the key of an earlier one,\n" +
-			"and shards of an Energon data set that have other counts than it says. The exit code is 4 if anything is found."}
+	c := &cobra.Command{Use: "lint [PATH…] [--config RUN.yaml]",
+		Short: "Read data to the end and list what training would set aside",
+		Long: "With --config the training data of that run is read as the run would: with its " +
+			"tokenizer, chat template, processor and lengths; words behind\n" +
+			"are KEY=VALUE. Without, files are read, and with --model also made tokens of. Also " +
+			"reported are samples with the key of an earlier one,\n" +
+			"and shards of an Energon data set that have other counts than it says. The exit code is 4 " +
+			"if anything is found."}
 	o, named := openFlags(c), &sftFlags{}
 	named.add(c)
 	var config, model string
-	c.Flags().StringVar(&config, "config", "", "file of a run whose training data is read as it would read it")
-	c.Flags().StringVar(&model, "model", "", "folder of a model, whose tokenizer has to know all ids and whose template all conversations")
+	c.Flags().StringVar(&config, "config", "",
+		"file of a run whose training data is read as it would read it")
+	c.Flags().StringVar(&model, "model", "",
+		"folder of a model, whose tokenizer has to know all ids and whose template all conversations")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r := lintReport{LintReport: setup.NewLint()}
 		if config == "" && len(args) == 0 {
@@ -57,7 +63,8 @@ func dataLint() *cobra.Command {
 
 // run lints the training data of a run.
 func (r lintReport) run(c *cobra.Command, config string, args []string) error {
-	in, err := run.Inspect(c.Context(), config, args, func(b dataset.Bad) { r.Find("%s document %d: %s: %s", b.Source, b.Document, b.Place, b.Reason) })
+	in, err := run.Inspect(c.Context(), config, args,
+		func(b dataset.Bad) { r.Find("%s document %d: %s: %s", b.Source, b.Document, b.Place, b.Reason) })
 	if c.Context().Err() != nil {
 		return exit.With(errors.New("interrupted"), exit.Interrupted)
 	}
@@ -72,7 +79,8 @@ func (r lintReport) report(c *cobra.Command) error {
 			fmt.Fprintln(w, f)
 		}
 		if r.Run != nil {
-			fmt.Fprintf(w, "%d tokens; %d documents are longer than a row, of %d nothing would be learnt\n", r.Run.Tokens, r.Run.Long, r.Run.Unlearnt)
+			fmt.Fprintf(w, "%d tokens; %d documents are longer than a row, of %d nothing would be learnt\n",
+				r.Run.Tokens, r.Run.Long, r.Run.Unlearnt)
 		}
 		fmt.Fprintf(w, "%d documents, %d findings\n", r.Documents, r.Bad)
 	})
@@ -83,8 +91,10 @@ func (r lintReport) report(c *cobra.Command) error {
 }
 
 func dataStat() *cobra.Command {
-	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts", Args: cobra.MinimumNArgs(1),
-		Long: "Lengths are bytes; with --model they are tokens, as training would see them, and documents that give none are bad."}
+	c := &cobra.Command{Use: "stat PATH…", Short: "Count documents, their lengths and parts",
+		Args: cobra.MinimumNArgs(1),
+		Long: "Lengths are bytes; with --model they are tokens, as training would see them, and " +
+			"documents that give none are bad."}
 	o, named := openFlags(c), &sftFlags{}
 	named.add(c)
 	var model, kind string
@@ -134,7 +144,8 @@ func writeStat(w io.Writer, r *setup.StatReport) {
 	}
 	for i, n := range r.Histogram {
 		if n > 0 {
-			fmt.Fprintf(w, "below %12d %s %10d %s\n", int64(1)<<i, r.Unit, n, strings.Repeat("█", int((n*barWidth+most-1)/most)))
+			fmt.Fprintf(w, "below %12d %s %10d %s\n", int64(1)<<i, r.Unit, n,
+				strings.Repeat("█", int((n*barWidth+most-1)/most)))
 		}
 	}
 }

@@ -14,8 +14,11 @@ import (
 )
 
 func dataPreview() *cobra.Command {
-	c := &cobra.Command{Use: "preview PATH", Short: "Write an HTML page with samples: pictures, videos and conversations", Args: cobra.ExactArgs(1),
-		Long: "The page is one file that loads nothing. Samples are spread evenly over the data; one that cannot be used shows its reason."}
+	c := &cobra.Command{Use: "preview PATH",
+		Short: "Write an HTML page with samples: pictures, videos and conversations",
+		Args:  cobra.ExactArgs(1),
+		Long: "The page is one file that loads nothing. Samples are spread evenly over the data; one " +
+			"that cannot be used shows its reason."}
 	o, named := openFlags(c), &sftFlags{}
 	named.add(c)
 	var out, kind string
@@ -45,7 +48,8 @@ func dataPreview() *cobra.Command {
 		if err := errors.Join(p.Write(f), f.Close()); err != nil {
 			return err
 		}
-		return cli.Emit(c, map[string]any{"html": out, "samples": len(p.Samples)}, func(w io.Writer) { fmt.Fprintf(w, "%s: %d of %d samples\n", out, len(p.Samples), p.All) })
+		return cli.Emit(c, map[string]any{"html": out, "samples": len(p.Samples)},
+			func(w io.Writer) { fmt.Fprintf(w, "%s: %d of %d samples\n", out, len(p.Samples), p.All) })
 	}
 	return c
 }

@@ -50,7 +50,8 @@ func demoCluster(ctx context.Context, dir string, steps int, show *shown) (err e
 	if err := d.quiet(); err != nil {
 		return err
 	}
-	fmt.Fprintln(d.out, "2. the same steps on a cluster: a head and four agents, a process of the run on each")
+	fmt.Fprintln(d.out, "2. the same steps on a cluster: a head and four agents, a process of the run "+
+		"on each")
 	if err := d.up(); err != nil {
 		return err
 	}
@@ -87,9 +88,11 @@ func (d *clusterDemo) prepare() error {
 		return err
 	}
 	for _, name := range []string{"quiet", "cluster"} {
-		text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), d.steps, d.steps, max(1, d.steps/9),
+		text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), d.steps,
+			d.steps, max(1, d.steps/9),
 			in(name, "checkpoints"), max(1, d.steps/6), in(name, "run"))
-		if err := os.WriteFile(in(name+".yaml"), []byte(strings.Replace(text, ", save_hf: true", "", 1)), 0o644); err != nil {
+		if err := os.WriteFile(in(name+".yaml"), []byte(strings.Replace(text, ", save_hf: true", "", 1)),
+			0o644); err != nil {
 			return err
 		}
 	}
@@ -124,7 +127,8 @@ func (d *clusterDemo) disturbed() error {
 	if err != nil {
 		return err
 	}
-	c := exec.CommandContext(d.ctx, self, "train", filepath.Join(d.dir, "cluster.yaml"), "--cluster", "demo", "plan.procs=4", "train.buddy=4")
+	c := exec.CommandContext(d.ctx, self, "train", filepath.Join(d.dir, "cluster.yaml"), "--cluster", "demo",
+		"plan.procs=4", "train.buddy=4")
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	lines, err := c.StderrPipe()
 	if err != nil {
@@ -138,7 +142,8 @@ func (d *clusterDemo) disturbed() error {
 		what  string
 		dir   string
 	}{
-		{d.steps / 3, "the agent of host h3, and with it the process of the run there", filepath.Join(d.dir, "home", "clusters", "demo", "agents", "h3")},
+		{d.steps / 3, "the agent of host h3, and with it the process of the run there",
+			filepath.Join(d.dir, "home", "clusters", "demo", "agents", "h3")},
 		{2 * d.steps / 3, "the head", d.c.Head.Dir},
 	}
 	for s := bufio.NewScanner(lines); s.Scan(); {
@@ -172,7 +177,8 @@ func (d *clusterDemo) verdict(show *shown) error {
 		return err
 	}
 	var events []head.Event
-	if err := cl.Lines(d.ctx, "/v1/events", func() any { events = append(events, head.Event{}); return &events[len(events)-1] }); err != nil {
+	if err := cl.Lines(d.ctx, "/v1/events",
+		func() any { events = append(events, head.Event{}); return &events[len(events)-1] }); err != nil {
 		return err
 	}
 	fmt.Fprintln(d.out, "3. what the cluster's events say")
@@ -185,11 +191,14 @@ func (d *clusterDemo) verdict(show *shown) error {
 	if err != nil {
 		return err
 	}
-	show.result = map[string]any{"steps": d.steps, "events": events, "different_tensors": len(diff), "seconds": time.Since(d.began).Seconds()}
+	show.result = map[string]any{"steps": d.steps, "events": events, "different_tensors": len(diff),
+		"seconds": time.Since(d.began).Seconds()}
 	if len(diff) > 0 {
-		return fmt.Errorf("%d tensors differ from the quiet run's, %s first: this is a bug", len(diff), diff[0])
+		return fmt.Errorf("%d tensors differ from the quiet run's, %s first: this is a bug", len(diff),
+			diff[0])
 	}
-	fmt.Fprintf(d.out, "4. weights and optimizer state after step %d equal those of the quiet run, bit for bit; %v in all\n", d.steps,
+	fmt.Fprintf(d.out, "4. weights and optimizer state after step %d equal those of the quiet run, bit "+
+		"for bit; %v in all\n", d.steps,
 		time.Since(d.began).Round(time.Second))
 	return nil
 }

@@ -32,11 +32,14 @@ import (
 
 // Command is lfactor demo: training shown on this machine.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "demo", Short: "Train a small language model on this machine's Go sources, as actors, in about a minute", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "demo",
+		Short: "Train a small language model on this machine's Go sources, as actors, in about a minute",
+		Args:  cobra.NoArgs}
 	dir := c.Flags().String("dir", "lfactor-demo", "where to work; a finished demo there is started afresh")
 	steps := c.Flags().Int("steps", 0,
 		"training steps; 0 takes 600, 60 with --cluster, and 250 of each model with --moe")
-	vlm := c.Flags().Bool("vlm", false, "train a vision-language model on drawn pictures instead, its encoder on an actor of its own")
+	vlm := c.Flags().Bool("vlm", false,
+		"train a vision-language model on drawn pictures instead, its encoder on an actor of its own")
 	cluster := c.Flags().Bool("cluster", false, "train on a cluster of four agents instead, of which one "+
 		"is killed, and then the head")
 	moe := c.Flags().Bool("moe", false,
@@ -91,8 +94,10 @@ type shown struct {
 
 // files names what a demo leaves behind.
 func files(dir string) map[string]string {
-	return map[string]string{"curve": filepath.Join(dir, "run", "loss.svg"), "metrics": filepath.Join(dir, "run", "metrics.jsonl"), "trace": filepath.Join(dir, "run", "trace.json"),
-		"export": filepath.Join(dir, "checkpoints", "release_hf_weights")}
+	return map[string]string{"curve": filepath.Join(dir, "run", "loss.svg"),
+		"metrics": filepath.Join(dir, "run", "metrics.jsonl"),
+		"trace":   filepath.Join(dir, "run", "trace.json"),
+		"export":  filepath.Join(dir, "checkpoints", "release_hf_weights")}
 }
 
 // demoConfig is a run file like any other.
@@ -120,7 +125,8 @@ func demo(ctx context.Context, dir string, steps int, show *shown) error {
 		return err
 	}
 	every := max(1, steps/4)
-	text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), steps, steps, max(1, steps/20), in("checkpoints"), every, in("run"))
+	text := fmt.Sprintf(demoConfig, demoVocab, in("text"), in("valid"), in("tokenizer"), steps, steps,
+		max(1, steps/20), in("checkpoints"), every, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo", Text: []byte(text)})
 	if err != nil {
 		return err
@@ -154,7 +160,8 @@ func prepare(dir string, began time.Time) (in func(name string) string, err erro
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr,
-		"corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on them in %v\n",
+		"corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on "+
+			"them in %v\n",
 		len(files), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
 	return in, nil
 }
@@ -179,10 +186,12 @@ func (d *demoWatch) see(m actors.Message) {
 
 func (d *demoWatch) show(step int64) error {
 	var b strings.Builder
-	if err := trained.Continuation(d.dir, "func (r *Reader) Read(p []byte) (n int, err error) {\n", sample.Params{Max: 48, Temperature: 0.7, TopP: 0.9, Seed: uint64(step)}, &b); err != nil {
+	if err := trained.Continuation(d.dir, "func (r *Reader) Read(p []byte) (n int, err error) {\n",
+		sample.Params{Max: 48, Temperature: 0.7, TopP: 0.9, Seed: uint64(step)}, &b); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "── after step %d, the model continues:\n%s\n", step, strings.TrimRight(indent(b.String()), " \n"))
+	fmt.Fprintf(d.out, "── after step %d, the model continues:\n%s\n", step,
+		strings.TrimRight(indent(b.String()), " \n"))
 	return nil
 }
 
@@ -203,23 +212,27 @@ func (d *demoWatch) verdict(cfg *configs.Config, began time.Time, dir string, sh
 		return err
 	}
 	left := files(dir)
-	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "loss": d.loss, "bigram_loss": bigram, "tokens": tokens, "seconds": time.Since(began).Seconds(), "files": left}
-	fmt.Fprintf(d.out, "held-out loss: %.3f nats a token; a bigram model of the same %d tokens: %.3f\n", d.loss, tokens, bigram)
-	fmt.Fprintf(d.out, "curve %s · metrics %s · trace %s · Hugging Face export %s\n", left["curve"], left["metrics"], left["trace"], left["export"])
+	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "loss": d.loss, "bigram_loss": bigram,
+		"tokens": tokens, "seconds": time.Since(began).Seconds(), "files": left}
+	fmt.Fprintf(d.out, "held-out loss: %.3f nats a token; a bigram model of the same %d tokens: %.3f\n",
+		d.loss, tokens, bigram)
+	fmt.Fprintf(d.out, "curve %s · metrics %s · trace %s · Hugging Face export %s\n", left["curve"],
+		left["metrics"], left["trace"], left["export"])
 	fmt.Fprintf(d.out, "done in %v\n", time.Since(began).Round(time.Second))
 	if d.loss < bigram {
 		return nil
 	}
 	if cfg.Run.Train.Steps < demoSteps {
-		fmt.Fprintf(d.out, "after %d steps the model does not beat the bigram model yet; %d steps are enough\n", cfg.Run.Train.Steps, demoSteps)
+		fmt.Fprintf(d.out, "after %d steps the model does not beat the bigram model yet; %d steps are "+
+			"enough\n", cfg.Run.Train.Steps, demoSteps)
 		return nil
 	}
 	return fmt.Errorf("the model did not beat the bigram model")
 }
 
-// bigramLoss counts pairs in the training batches and scores the held-out ones, with the pair's relative frequency mixed
-// with the token's own and a uniform rest; the mixing weights are the best of a grid on the held-out batches themselves, in
-// the bigram model's favour.
+// bigramLoss counts pairs in the training batches and scores the held-out ones, with the pair's relative
+// frequency mixed with the token's own and a uniform rest; the mixing weights are the best of a grid on the
+// held-out batches themselves, in the bigram model's favour.
 func bigramLoss(c *configs.Run, r *run.Run) (loss float64, tokens int, err error) {
 	pair, single, from := map[[2]int32]float64{}, map[int32]float64{}, map[int32]float64{}
 	each := func(step int64, f func(a, b int32)) error {
@@ -239,7 +252,13 @@ func bigramLoss(c *configs.Run, r *run.Run) (loss float64, tokens int, err error
 		return nil
 	}
 	for s := int64(1); s <= int64(c.Train.Steps); s++ {
-		if err := each(s, func(a, b int32) { pair[[2]int32{a, b}]++; single[b]++; from[a]++; tokens++ }); err != nil {
+		if err := each(s, func(a,
+			b int32) {
+			pair[[2]int32{a, b}]++
+			single[b]++
+			from[a]++
+			tokens++
+		}); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -275,7 +294,8 @@ func demoCorpus() (train, valid []string, err error) {
 			return err
 		case e.IsDir() && (e.Name() == "testdata" || e.Name() == "cmd" || e.Name() == "vendor"):
 			return fs.SkipDir
-		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.Contains(filepath.Base(path), "tables") && !strings.HasPrefix(filepath.Base(path), "z"):
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") &&
+			!strings.Contains(filepath.Base(path), "tables") && !strings.HasPrefix(filepath.Base(path), "z"):
 			if info, err := e.Info(); err == nil && info.Size() < 200<<10 {
 				all = append(all, path)
 			}
@@ -283,7 +303,8 @@ func demoCorpus() (train, valid []string, err error) {
 		return nil
 	})
 	if err != nil || len(all) < 100 {
-		return nil, nil, fmt.Errorf("the demo reads the Go standard library's sources, but %s/src has %d of them (%v); install Go with its sources", root, len(all), err)
+		return nil, nil, fmt.Errorf("the demo reads the Go standard library's sources, but %s/src has "+
+			"%d of them (%v); install Go with its sources", root, len(all), err)
 	}
 	slices.Sort(all)
 	for i, p := range all {
@@ -296,8 +317,8 @@ func demoCorpus() (train, valid []string, err error) {
 	return train, valid, nil
 }
 
-// goRoot is the Go installation whose sources the demo reads: the environment's, the one that built this program, or the one
-// on the path.
+// goRoot is the Go installation whose sources the demo reads: the environment's, the one that built this
+// program, or the one on the path.
 func goRoot() string {
 	for _, root := range []string{os.Getenv("GOROOT"), runtime.GOROOT()} {
 		if root != "" && process.Exists(filepath.Join(root, "src", "fmt")) {
@@ -363,5 +384,7 @@ func TrainTokenizer(dir string, files []string, vocab int) error {
 	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), text, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte("{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<|endoftext|>\"}\n"), 0o644)
+	return os.WriteFile(filepath.Join(dir, "tokenizer_config.json"),
+		[]byte("{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<|endoftext|>\"}\n"),
+		0o644)
 }

@@ -121,7 +121,8 @@ func moeVerdict(cfg *configs.Config, losses [2]float64, began time.Time, in func
 			"experts": filepath.Join(in("run"), "experts.svg"), "routing": r.RoutingDir()},
 		"routing": routed, "step_s": step, "even_step_s": even}
 	fmt.Fprintf(show.out,
-		"held-out loss: %.3f nats a token with experts, %s parameters of which a token passes %s; %.3f for a dense model of as many a token, on the same tokens\n",
+		"held-out loss: %.3f nats a token with experts, %s parameters of which a token passes %s; %.3f "+
+			"for a dense model of as many a token, on the same tokens\n",
 		losses[0], unit.Count(float64(m.Count())), unit.Count(float64(m.Active())), losses[1])
 	fmt.Fprintf(show.out, "%s\n", clearest)
 	fmt.Fprintf(show.out,
@@ -211,7 +212,8 @@ func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []run.Heat
 		for e, n := range counts[k] {
 			if share := n * float64(experts) / sum; share > best && sum > 200 {
 				best = share
-				clearest = fmt.Sprintf("expert %d of block %d takes %s %.1f times as often as by even routing", e, k.block, kinds[k.kind].name, share)
+				clearest = fmt.Sprintf("expert %d of block %d takes %s %.1f times as often as by even "+
+					"routing", e, k.block, kinds[k.kind].name, share)
 			}
 		}
 	}

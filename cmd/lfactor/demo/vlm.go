@@ -33,7 +33,8 @@ var (
 	sceneShapes  = []string{"circle", "square", "triangle", "cross"}
 	sceneCounts  = []string{"one", "two", "three", "four"}
 	scenePlaces  = []string{"top left", "top right", "bottom left", "bottom right"}
-	scenePaints  = []color.RGBA{{220, 40, 40, 255}, {40, 190, 60, 255}, {50, 80, 230, 255}, {235, 215, 40, 255}, {170, 60, 200, 255}, {245, 245, 245, 255}}
+	scenePaints  = []color.RGBA{{220, 40, 40, 255}, {40, 190, 60, 255}, {50, 80, 230, 255},
+		{235, 215, 40, 255}, {170, 60, 200, 255}, {245, 245, 245, 255}}
 )
 
 // question is one of the four kinds, with the answer for a scene.
@@ -59,11 +60,12 @@ func (s scene) caption() string {
 			plural = "es"
 		}
 	}
-	return fmt.Sprintf("%s %s %s%s in the %s", sceneCounts[s.Count], sceneColours[s.Colour], sceneShapes[s.Shape], plural, scenePlaces[s.Place])
+	return fmt.Sprintf("%s %s %s%s in the %s", sceneCounts[s.Count], sceneColours[s.Colour],
+		sceneShapes[s.Shape], plural, scenePlaces[s.Place])
 }
 
-// held reports whether a combination is kept out of training: every colour, shape, count and place is seen, one in six of their
-// combinations is not.
+// held reports whether a combination is kept out of training: every colour, shape, count and place is seen,
+// one in six of their combinations is not.
 func (s scene) held() bool { return (s.Colour+2*s.Shape+3*s.Count+5*s.Place)%6 == 1 }
 
 const sceneSide = 112
@@ -160,8 +162,8 @@ checkpoint: {dir: %q, interval: %d, keep: 1, save_hf: true}
 log: {dir: %q}
 `
 
-// demoVLM draws pictures, trains a small Qwen2.5-VL on them with its encoder on an actor of its own, and asks about pictures whose
-// combinations it has not seen.
+// demoVLM draws pictures, trains a small Qwen2.5-VL on them with its encoder on an actor of its own, and
+// asks about pictures whose combinations it has not seen.
 func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -178,9 +180,12 @@ func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "data    %d drawn pictures with captions and questions in webdataset shards; %d of %d combinations are held out (%v)\n",
-		pictures, len(Scenes(true)), len(Scenes(true))+len(Scenes(false)), time.Since(began).Round(100*time.Millisecond))
-	text := fmt.Sprintf(DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"], ids["<|vision_start|>"], in("shards/scenes-{00..03}.tar"), in("tokenizer"),
+	fmt.Fprintf(os.Stderr, "data    %d drawn pictures with captions and questions in webdataset shards; "+
+		"%d of %d combinations are held out (%v)\n",
+		pictures, len(Scenes(true)), len(Scenes(true))+len(Scenes(false)),
+		time.Since(began).Round(100*time.Millisecond))
+	text := fmt.Sprintf(DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"],
+		ids["<|video_pad|>"], ids["<|vision_start|>"], in("shards/scenes-{00..03}.tar"), in("tokenizer"),
 		steps, max(1, steps/20), in("checkpoints"), steps, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo --vlm", Text: []byte(text)})
 	if err != nil {
@@ -194,7 +199,8 @@ func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 	return vlmVerdict(cfg, dir, began, line, show)
 }
 
-// WriteScenes writes n pictures of the combinations of training, each with a caption or two questions, in four shards.
+// WriteScenes writes n pictures of the combinations of training, each with a caption or two questions, in
+// four shards.
 func WriteScenes(dir string, n int) (int, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, err
@@ -207,11 +213,13 @@ func WriteScenes(dir string, n int) (int, error) {
 		}
 		for i := range n / 4 {
 			s, key := all[r.IntN(len(all))], fmt.Sprintf("%02d-%05d", shard, i)
-			text, err := json.Marshal(map[string]any{"messages": SceneTurns(s, r), "media": "image", "name": []string{"0.png"}})
+			text, err := json.Marshal(map[string]any{"messages": SceneTurns(s, r), "media": "image",
+				"name": []string{"0.png"}})
 			if err != nil {
 				panic(fmt.Sprintf("demo: a sample cannot be JSON: %v", err))
 			}
-			if err := w.Add(key, []dataset.Part{{Name: "0.png", Bytes: s.Png(r)}, {Name: "json", Bytes: text}}); err != nil {
+			if err := w.Add(key, []dataset.Part{{Name: "0.png", Bytes: s.Png(r)},
+				{Name: "json", Bytes: text}}); err != nil {
 				return 0, err
 			}
 		}
@@ -227,7 +235,8 @@ type turn struct {
 	Content string `json:"content"`
 }
 
-// SceneTurns is a conversation about a picture: all four questions in some order, or a request for a caption.
+// SceneTurns is a conversation about a picture: all four questions in some order, or a request for a
+// caption.
 func SceneTurns(s scene, r *rand.Rand) []turn {
 	if r.IntN(6) == 0 {
 		return []turn{{"user", "<image>Describe the picture."}, {"assistant", s.caption()}}
@@ -244,7 +253,8 @@ func SceneTurns(s scene, r *rand.Rand) []turn {
 	return out
 }
 
-var sceneSpecial = []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"}
+var sceneSpecial = []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>",
+	"<|vision_end|>", "<|image_pad|>", "<|video_pad|>"}
 
 // sceneTemplate is Qwen2.5-VL's chat template without its system prompt.
 const sceneTemplate = `{% for message in messages %}<|im_start|>{{ message['role'] }}
@@ -252,8 +262,8 @@ const sceneTemplate = `{% for message in messages %}<|im_start|>{{ message['role
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`
 
-// SceneTokenizer trains a tokenizer on captions and questions and writes it with a template and the processor's settings; it
-// returns the ids of special tokens, and the vocabulary's size under "vocab".
+// SceneTokenizer trains a tokenizer on captions and questions and writes it with a template and the
+// processor's settings; it returns the ids of special tokens, and the vocabulary's size under "vocab".
 func SceneTokenizer(dir string) (map[string]int32, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -269,12 +279,14 @@ func SceneTokenizer(dir string) (map[string]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	tc, err := json.Marshal(map[string]any{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": sceneTemplate})
+	tc, err := json.Marshal(map[string]any{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>",
+		"pad_token": "<|endoftext|>", "chat_template": sceneTemplate})
 	if err != nil {
 		return nil, err
 	}
 	pc := fmt.Sprintf(`{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2, "min_pixels": 3136, "max_pixels": %d}`, sceneSide*sceneSide)
-	for name, b := range map[string][]byte{"tokenizer.json": text, "tokenizer_config.json": tc, "preprocessor_config.json": []byte(pc)} {
+	for name, b := range map[string][]byte{"tokenizer.json": text, "tokenizer_config.json": tc,
+		"preprocessor_config.json": []byte(pc)} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			return nil, err
 		}

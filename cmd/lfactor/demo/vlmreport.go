@@ -28,7 +28,8 @@ type hostTimeline struct {
 
 func (t *hostTimeline) see(e host.TraceEvent) {
 	rank := int(e.Ref - layout.RankRef(0))
-	if e.Job.Step != t.Last || e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase || rank < 0 {
+	if e.Job.Step != t.Last || e.Job.Kind != actors.RunSegment && e.Job.Kind != actors.UpdatePhase ||
+		rank < 0 {
 		return
 	}
 	t.mu.Lock()
@@ -74,7 +75,8 @@ func vlmVerdict(cfg *configs.Config, dir string, began time.Time, line *hostTime
 		}
 	}
 	n, sum := len(Scenes(true)), 0
-	fmt.Fprintf(show.out, "%d questions about %d pictures of combinations that were not in training:\n", len(all), n)
+	fmt.Fprintf(show.out, "%d questions about %d pictures of combinations that were not in training:\n",
+		len(all), n)
 	for _, k := range SceneQuestions {
 		sum += right[k.Kind]
 		fmt.Fprintf(show.out, "  %-7s %5.1f %% right\n", k.Kind, 100*float64(right[k.Kind])/float64(n))
@@ -87,8 +89,10 @@ func vlmVerdict(cfg *configs.Config, dir string, began time.Time, line *hostTime
 	}
 	left := files(dir)
 	left["answers"] = page
-	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "right_with_picture": with / 100, "right_without": without / 100, "seconds": time.Since(began).Seconds(), "files": left}
-	fmt.Fprintf(show.out, "pictures, answers and a step's timeline %s · metrics %s · Hugging Face export %s\n", page, left["metrics"], left["export"])
+	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "right_with_picture": with / 100,
+		"right_without": without / 100, "seconds": time.Since(began).Seconds(), "files": left}
+	fmt.Fprintf(show.out, "pictures, answers and a step's timeline %s · metrics %s · Hugging Face "+
+		"export %s\n", page, left["metrics"], left["export"])
 	fmt.Fprintf(show.out, "done in %v\n", time.Since(began).Round(time.Second))
 	if cfg.Run.Train.Steps < demoSteps {
 		fmt.Fprintf(show.out, "%d steps show less than %d do\n", cfg.Run.Train.Steps, demoSteps)
@@ -103,11 +107,14 @@ func vlmVerdict(cfg *configs.Config, dir string, began time.Time, line *hostTime
 // writeAnswers writes a page that needs nothing else: pictures, answers, and the timeline of one step.
 func writeAnswers(name string, all []asked, with, without float64, line *hostTimeline) error {
 	err := process.Create(name, func(w *bufio.Writer) {
-		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --vlm</title><style>body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:17em;vertical-align:top;margin:.5em}"+
+		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo "+
+			"--vlm</title><style>body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:17em;vertical-align:top;margin:.5em}"+
 			"td{padding:0 .6em 0 0}.no{color:#b00}</style>\n")
-		fmt.Fprintf(w, "<h1>Pictures of unseen combinations</h1><p>%.1f %% of answers are right with the picture, %.1f %% without it.</p>\n", with, without)
+		fmt.Fprintf(w, "<h1>Pictures of unseen combinations</h1><p>%.1f %% of answers are right with "+
+			"the picture, %.1f %% without it.</p>\n", with, without)
 		for i := 0; i < len(all); i += len(SceneQuestions) {
-			fmt.Fprintf(w, "<figure><img width=\"168\" height=\"168\" src=\"data:image/png;base64,%s\"><table>", base64.StdEncoding.EncodeToString(all[i].png))
+			fmt.Fprintf(w, "<figure><img width=\"168\" height=\"168\" "+
+				"src=\"data:image/png;base64,%s\"><table>", base64.StdEncoding.EncodeToString(all[i].png))
 			for _, a := range all[i : i+len(SceneQuestions)] {
 				class := ""
 				if a.said != a.question.Answer(a.scene) {
@@ -117,7 +124,8 @@ func writeAnswers(name string, all []asked, with, without float64, line *hostTim
 			}
 			fmt.Fprint(w, "</table></figure>\n")
 		}
-		fmt.Fprint(w, "<h1>One step</h1><p>Rank 0 is the decoder, rank 1 the encoder on an actor of its own: stage 0 is the encoder, which works ahead on later microbatches.</p>\n")
+		fmt.Fprint(w, "<h1>One step</h1><p>Rank 0 is the decoder, rank 1 the encoder on an actor of its "+
+			"own: stage 0 is the encoder, which works ahead on later microbatches.</p>\n")
 		line.Picture(w)
 	})
 	if err != nil {

@@ -16,7 +16,9 @@ import (
 
 // Command is lfactor eval: the loss of a checkpoint.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "eval FILE.yaml [key=value ...]", Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on its validation data",
+	return &cobra.Command{Use: "eval FILE.yaml [key=value ...]",
+		Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on " +
+			"its validation data",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: evalCommand}
 }
 
@@ -29,7 +31,8 @@ func evalCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := configs.Load(configs.Request{File: file, Args: append(rest, "plan.procs=1"), Getenv: os.Getenv})
+	cfg, err := configs.Load(configs.Request{File: file, Args: append(rest, "plan.procs=1"),
+		Getenv: os.Getenv})
 	if err != nil {
 		return err
 	}
@@ -39,6 +42,7 @@ func evalCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	return cli.EmitAs(os.Stdout, form, e, func(w io.Writer) {
-		fmt.Fprintf(w, "loss %.6f  perplexity %.3f  (%s, %d batches)\n", e.Loss, e.Perplexity, e.From, e.Batches)
+		fmt.Fprintf(w, "loss %.6f  perplexity %.3f  (%s, %d batches)\n", e.Loss, e.Perplexity, e.From,
+			e.Batches)
 	})
 }

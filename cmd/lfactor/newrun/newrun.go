@@ -15,7 +15,8 @@ import (
 
 // Command is lfactor init: a new run file.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "init [DIR]", Short: "Write a run file to start from", Args: cobra.MaximumNArgs(1)}
+	c := &cobra.Command{Use: "init [DIR]", Short: "Write a run file to start from",
+		Args: cobra.MaximumNArgs(1)}
 	template := c.Flags().String("template", "pretrain", "pretrain or sft")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		dir := "."
@@ -39,7 +40,8 @@ func Command() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, map[string]string{"path": path}, func(io.Writer) {
-			fmt.Fprintf(os.Stderr, "wrote %s; edit it, then: lfactor config check %s && lfactor plan %s && lfactor train %s\n", path, path, path, path)
+			fmt.Fprintf(os.Stderr, "wrote %s; edit it, then: lfactor config check %s && lfactor plan %s "+
+				"&& lfactor train %s\n", path, path, path, path)
 		})
 	}
 	return c

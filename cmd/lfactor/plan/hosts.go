@@ -23,7 +23,8 @@ func findPlan(ctx context.Context, file string, mine, rest []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := planner.New(planner.Request{Run: configs.Request{File: file, Args: rest, Getenv: os.Getenv}, Cluster: cli.FlagValue(mine, "cluster"), Hosts: cli.FlagValue(mine, "hosts")})
+	p, err := planner.New(planner.Request{Run: configs.Request{File: file, Args: rest, Getenv: os.Getenv},
+		Cluster: cli.FlagValue(mine, "cluster"), Hosts: cli.FlagValue(mine, "hosts")})
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,8 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		var found []offered
 		for i := range all[:n] {
 			c := &all[i]
-			o := offered{Candidate: c, StepFlops: flops, StepSeconds: cmp.Or(c.Simulated, c.Step), PeakBytes: c.Memory}
+			o := offered{Candidate: c, StepFlops: flops, StepSeconds: cmp.Or(c.Simulated, c.Step),
+				PeakBytes: c.Memory}
 			o.MFU = flops / o.StepSeconds / (float64(p.Space.Devices) * p.Machine.Flops)
 			found = append(found, o)
 		}

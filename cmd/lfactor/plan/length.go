@@ -39,7 +39,8 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 	fault := cli.EmitAs(os.Stdout, form, all, func(w io.Writer) {
 		fmt.Fprintf(
 			w,
-			"The longest sequences that %s trains on within %s a device: %d hosts with %d devices of %s, one sequence a "+
+			"The longest sequences that %s trains on within %s a device: %d hosts with %d devices of "+
+				"%s, one sequence a "+
 				"microbatch, the longest of %d kinds of plans\n",
 			p.Model(),
 			tensor.Bytes(p.Space.Limit),

@@ -29,7 +29,8 @@ import (
 
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] [--out plan.yaml] [--max-length] [--schedules] [--program]",
+	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] " +
+		"[--out plan.yaml] [--max-length] [--schedules] [--program]",
 		Short: "Show what each rank holds and whether it fits, or find the fastest plan for a machine",
 		Long: `Without --hosts: what each rank of the run file's own plan holds, before anything is allocated.
 
@@ -75,8 +76,8 @@ type planned struct {
 	Ranks       []planRow `json:"ranks"`
 }
 
-// copyRate is bytes a second that a copy of a rank's state takes of its process's time, with sending it to a buddy: about what memory and TLS allow
-// on one core each. A run measures it.
+// copyRate is bytes a second that a copy of a rank's state takes of its process's time, with sending it to a
+// buddy: about what memory and TLS allow on one core each. A run measures it.
 const copyRate = 0.8e9
 
 // copies fills in what recovery takes.
@@ -99,7 +100,8 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 
 func planCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true,
-		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true, "max-length": false})
+		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true,
+		"max-length": false})
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
@@ -109,7 +111,8 @@ func planCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	if slices.Contains(mine, "--schedules") {
-		return cli.EmitAs(os.Stdout, form, schedule.Names(), func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
+		return cli.EmitAs(os.Stdout, form, schedule.Names(),
+			func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
 	}
 	if slices.Contains(mine, "--max-length") {
 		return maxLength(c.Context(), file, mine, rest)
@@ -134,7 +137,8 @@ func planCommand(c *cobra.Command, args []string) error {
 		return exit.With(err, exit.Usage)
 	}
 	if slices.Contains(mine, "--program") {
-		return cli.EmitAs(os.Stdout, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"), func(w io.Writer) { fmt.Fprint(w, l.Program) })
+		return cli.EmitAs(os.Stdout, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"),
+			func(w io.Writer) { fmt.Fprint(w, l.Program) })
 	}
 	if cluster := cli.FlagValue(mine, "cluster"); cluster == "" {
 		l.Budget(process.MemoryShare(l.World()))
@@ -181,8 +185,10 @@ func (p *planned) simulate(ctx context.Context, l *layout.Layout, cluster string
 func planRows(l *layout.Layout) (rows []planRow) {
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
-		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, CP: part.Coord.CP, TP: part.Coord.TP, Stages: part.Stages, ParamBytes: m.Params,
-			StateBytes: m.State, GradBytes: m.Grads, Activations: max(m.Activations, m.Update), Total: m.Total(), Worst: m.WorstTotal()}
+		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, CP: part.Coord.CP, TP: part.Coord.TP,
+			Stages: part.Stages, ParamBytes: m.Params,
+			StateBytes: m.State, GradBytes: m.Grads, Activations: max(m.Activations, m.Update),
+			Total: m.Total(), Worst: m.WorstTotal()}
 		for _, p := range part.All {
 			row.Parameters += int64(tensor.Len(p.Local))
 		}
@@ -202,7 +208,8 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"rank", "pp", "dp", "cp", "tp", "blocks", "parameters", "weights", "optimizer", "gradients", "activations", "peak", "worst routing", ""})
+	t.AppendHeader(table.Row{"rank", "pp", "dp", "cp", "tp", "blocks", "parameters", "weights", "optimizer",
+		"gradients", "activations", "peak", "worst routing", ""})
 	if l.WorstShare() == 1 { // routing decides nothing
 		t.SetColumnConfigs([]table.ColumnConfig{{Name: "worst routing", Hidden: true}})
 	}
@@ -215,8 +222,10 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		for _, s := range r.Stages {
 			blocks = append(blocks, fmt.Sprintf("%d-%d", l.Stages[s].From, l.Stages[s].To-1))
 		}
-		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.CP, r.TP, strings.Join(blocks, " "), unit.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
-			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total), tensor.Bytes(r.Worst), fits})
+		t.AppendRow(table.Row{r.Rank, r.PP, r.DP, r.CP, r.TP, strings.Join(blocks, " "),
+			unit.Count(float64(r.Parameters)), tensor.Bytes(r.ParamBytes), tensor.Bytes(r.StateBytes),
+			tensor.Bytes(r.GradBytes), tensor.Bytes(r.Activations), tensor.Bytes(r.Total),
+			tensor.Bytes(r.Worst), fits})
 	}
 	t.Render()
 	if p.CopyBytes > 0 {
@@ -224,10 +233,12 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		if p.CopyEvery > 0 {
 			every = fmt.Sprintf("about every %d step(s)", p.CopyEvery)
 		}
-		fmt.Printf("recovery: copies of a rank's state are up to %s, made %s; host memory holds up to four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
+		fmt.Printf("recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
+			"four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
 	}
 	if p.StepSeconds > 0 {
-		fmt.Printf("on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster, unit.Seconds(p.StepSeconds), p.StepFlops, 100*p.MFU)
+		fmt.Printf("on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster,
+			unit.Seconds(p.StepSeconds), p.StepFlops, 100*p.MFU)
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ import (
 // Command is lfactor sample: text from a trained model.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "sample MODEL", Short: "Continue a prompt with a trained model",
-		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory.", Args: cobra.ExactArgs(1)}
+		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory.",
+		Args: cobra.ExactArgs(1)}
 	f := c.Flags()
 	prompt := f.String("prompt", "", "text to continue")
 	var p sample.Params
@@ -29,12 +30,17 @@ func Command() *cobra.Command {
 	f.IntVar(&p.TopK, "top-k", 0, "draw from so many of the likeliest tokens; 0 from all")
 	f.Uint64Var(&p.Seed, "seed", 0, "seed of the draws")
 	greedy := f.Bool("greedy", false, "the same as --temperature 0")
-	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, and with the chat template and preprocessor_config.json for --image, if MODEL has none")
+	tokenizer := f.String("tokenizer", "",
+		"directory with tokenizer.json, and with the chat template and preprocessor_config.json for "+
+			"--image, if MODEL has none")
 	picture := f.String("image", "", "picture to ask the prompt about, for models that see")
-	chat := f.String("chat", "", "say TEXT to the model in its own chat template; on a terminal the conversation goes on with each line typed. \"-\" takes every turn from standard input, one a line")
+	chat := f.String("chat", "",
+		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
+			"each line typed. \"-\" takes every turn from standard input, one a line")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
-			return exit.Usagef("sample: --max, --temperature and --top-k are not negative, --top-p lies between 0 and 1")
+			return exit.Usagef("sample: --max, --temperature and --top-k are not negative, --top-p lies " +
+				"between 0 and 1")
 		}
 		if *greedy {
 			p.Temperature = 0

@@ -18,8 +18,13 @@ import (
 )
 
 func predictCommand() *cobra.Command {
-	c := &cobra.Command{Use: "predict --calibration FILE.csv [ROWS.csv]", Short: "Predict step times from a table of measured ones, term by term",
-		Long: "Each row's program is run by the behaviours of training with the row's prices; the terms beside it are what its time is made of.\nThe calibration table fits at most 12 constants of its cluster. Each row of ROWS.csv is then predicted and printed beside its measured\ntime, if it has one. --folds N predicts every row of the calibration table from the others and prints the errors.",
+	c := &cobra.Command{Use: "predict --calibration FILE.csv [ROWS.csv]",
+		Short: "Predict step times from a table of measured ones, term by term",
+		Long: "Each row's program is run by the behaviours of training with the row's prices; the terms " +
+			"beside it are what its time is made of.\nThe calibration table fits at most 12 constants " +
+			"of its cluster. Each row of ROWS.csv is then predicted and printed beside its " +
+			"measured\ntime, if it has one. --folds N predicts every row of the calibration " +
+			"table from the others and prints the errors.",
 		Args: cobra.MaximumNArgs(1)}
 	file := c.Flags().String("calibration", "", "table of measured steps, in vTrain's columns")
 	folds := c.Flags().Int("folds", 0, "cross-validate the calibration in so many folds")
@@ -46,7 +51,8 @@ func predictCommand() *cobra.Command {
 			if form != "text" {
 				out = os.Stderr
 			}
-			fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(known), *folds, 100*mean, 100*median, 100*worst)
+			fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n",
+				len(known), *folds, 100*mean, 100*median, 100*worst)
 		}
 		k, err := cost.Calibrate(known, slots)
 		if err != nil {
@@ -89,11 +95,14 @@ func printConstants(form string, k *cost.Constants) error {
 }
 
 func printPredictions(all []fidelity.Prediction) {
-	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "compute", "tp comm", "pp bubble", "pp comm", "dp comm", "step", "predicted", "measured", "error")
+	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "compute", "tp comm", "pp bubble",
+		"pp comm", "dp comm", "step", "predicted", "measured", "error")
 	var errs []float64
 	for _, p := range all {
 		r := &p.Row
-		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, unit.Seconds(p.Terms.Compute), unit.Seconds(p.Terms.TP), unit.Seconds(p.Terms.Bubble), unit.Seconds(p.Terms.PP), unit.Seconds(p.Terms.DP), unit.Seconds(p.Terms.Step), unit.Seconds(p.Predicted)}
+		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, unit.Seconds(p.Terms.Compute),
+			unit.Seconds(p.Terms.TP), unit.Seconds(p.Terms.Bubble), unit.Seconds(p.Terms.PP),
+			unit.Seconds(p.Terms.DP), unit.Seconds(p.Terms.Step), unit.Seconds(p.Predicted)}
 		if p.Error != nil {
 			errs = append(errs, math.Abs(*p.Error))
 			line = append(line, unit.Seconds(r.Seconds), fmt.Sprintf("%+.1f%%", 100**p.Error))
@@ -103,6 +112,7 @@ func printPredictions(all []fidelity.Prediction) {
 	t.Render()
 	if len(errs) > 0 {
 		mean, median, worst := cost.Quantiles(errs)
-		fmt.Printf("%d rows: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(errs), 100*mean, 100*median, 100*worst)
+		fmt.Printf("%d rows: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(errs), 100*mean,
+			100*median, 100*worst)
 	}
 }

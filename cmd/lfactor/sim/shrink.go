@@ -21,16 +21,19 @@ const listed = 100
 // shrink prints the smallest run that fails as the seed's does, and its events.
 func (s *simRun) shrink(ctx context.Context, seed uint64, faults []sim.Fault) error {
 	read := func(settings ...string) (*configs.Config, error) {
-		return setup.Config(s.file, cli.FlagValue(s.mine, "plan"), append(append([]string{}, s.rest...), settings...))
+		return setup.Config(s.file, cli.FlagValue(s.mine, "plan"),
+			append(append([]string{}, s.rest...), settings...))
 	}
 	x, err := rehearsal.Shrink(ctx, read, s.o, seed, faults)
 	if err != nil {
 		return err
 	}
-	command := fmt.Sprintf("lfactor sim %s %s --steps %d", s.file, strings.Join(append(append([]string{}, s.rest...), x.Settings...), " "), x.Steps)
+	command := fmt.Sprintf("lfactor sim %s %s --steps %d", s.file,
+		strings.Join(append(append([]string{}, s.rest...), x.Settings...), " "), x.Steps)
 	out := shrunk{Seed: seed, How: x.How, First: x.First, Events: x.Events}
 	if x.How == "" {
-		return cli.EmitAs(os.Stdout, s.form, out, func(w io.Writer) { fmt.Fprintf(w, "seed %d ends well: nothing to shrink\n", seed) })
+		return cli.EmitAs(os.Stdout, s.form, out,
+			func(w io.Writer) { fmt.Fprintf(w, "seed %d ends well: nothing to shrink\n", seed) })
 	}
 	out.Command = command
 	for _, f := range x.Faults {
@@ -42,7 +45,8 @@ func (s *simRun) shrink(ctx context.Context, seed uint64, faults []sim.Fault) er
 		}
 	})
 	err = cli.EmitAs(os.Stdout, s.form, out, func(w io.Writer) {
-		fmt.Fprintf(w, "seed %d %s after %d events; the smallest run that does so takes %d:\n  %s\n", seed, x.How, x.First, x.Events, command)
+		fmt.Fprintf(w, "seed %d %s after %d events; the smallest run that does so takes %d:\n  %s\n", seed,
+			x.How, x.First, x.Events, command)
 		for _, f := range out.Faults {
 			fmt.Fprintln(w, "  fault:", f)
 		}

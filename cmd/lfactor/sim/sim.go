@@ -29,14 +29,17 @@ import (
 	"github.com/lfactor/lfactor/sim"
 )
 
-var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true, "schedule": true, "steps": true, "seed": true, "seeds": true,
+var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true,
+	"schedule": true, "steps": true, "seed": true, "seeds": true,
 	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true,
 	"plan": true, "shrink": false, "program": true, "routing": true}
 
 // Command is lfactor sim: a run in virtual time.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] [--steps N] [--seeds N --faults KIND,...]",
-		Short: "Run the training's actors in virtual time: step time, bubbles, memory, faults, before any device is used",
+	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] " +
+		"[--steps N] [--seeds N --faults KIND,...]",
+		Short: "Run the training's actors in virtual time: step time, bubbles, memory, faults, before " +
+			"any device is used",
 		Long: `The simulator runs the same behaviours from the same program as training does; jobs become durations of a described machine.
 
   --cluster C       machine: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
@@ -53,9 +56,15 @@ func Command() *cobra.Command {
   --plan FILE       the settings that lfactor plan --hosts --out has written
   --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCommand}
-	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]", Short: "Run one seed again and say what happened",
-		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier faults) and lists its events.", DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simReplay},
-		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]", Short: "Simulate several schedules side by side", DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCompare},
+	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
+		Short: "Run one seed again and say what happened",
+		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the " +
+			"smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier " +
+			"faults) and lists its events.", DisableFlagParsing: true,
+		ValidArgsFunction: cli.CompleteKeys, RunE: simReplay},
+		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]",
+			Short: "Simulate several schedules side by side", DisableFlagParsing: true,
+			ValidArgsFunction: cli.CompleteKeys, RunE: simCompare},
 		predictCommand(), fidelityCommand(), encoderCommand())
 	return c
 }
@@ -81,7 +90,9 @@ type simRun struct {
 // parseSim reads flags and the machine; the run file is not opened yet.
 func parseSim(args []string) (*simRun, []string, error) {
 	file, mine, rest := configs.SplitArgs(args, simFlags)
-	s := &simRun{file: file, rest: rest, mine: mine, program: cli.FlagValue(mine, "program"), trace: cli.FlagValue(mine, "trace"), svg: cli.FlagValue(mine, "svg"), html: cli.FlagValue(mine, "html"), o: rehearsal.Options{Steps: 2}}
+	s := &simRun{file: file, rest: rest, mine: mine, program: cli.FlagValue(mine, "program"),
+		trace: cli.FlagValue(mine, "trace"), svg: cli.FlagValue(mine, "svg"),
+		html: cli.FlagValue(mine, "html"), o: rehearsal.Options{Steps: 2}}
 	var err error
 	if s.form, err = cli.Form(mine); err != nil {
 		return nil, nil, err
@@ -100,8 +111,10 @@ func parseSim(args []string) (*simRun, []string, error) {
 		return nil
 	}
 	for _, err := range []error{
-		number("steps", 1, func(x float64) { s.o.Steps = int64(x) }), number("seeds", 1, func(x float64) { s.seeds = int(x) }),
-		number("seed", 0, func(x float64) { s.seed = uint64(x) }), number("jitter", 0, func(x float64) { s.o.Jitter = x }),
+		number("steps", 1, func(x float64) { s.o.Steps = int64(x) }),
+		number("seeds", 1, func(x float64) { s.seeds = int(x) }),
+		number("seed", 0, func(x float64) { s.seed = uint64(x) }),
+		number("jitter", 0, func(x float64) { s.o.Jitter = x }),
 	} {
 		if err != nil {
 			return nil, nil, err
@@ -201,7 +214,8 @@ func simCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	return cli.EmitAs(os.Stdout, s.form, t, func(w io.Writer) {
-		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a cycle of waits; hash of all events %s\n",
+		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a "+
+			"cycle of waits; hash of all events %s\n",
 			t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled, t.Hash)
 	})
 }
@@ -210,7 +224,9 @@ func simCommand(c *cobra.Command, args []string) error {
 func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) error {
 	t := rehearsal.Timeline{Layout: s.r.Layout, Last: s.o.Steps}
 	var done int64
-	res := s.r.Run(sim.Options{Seed: seed, Faults: faults, Span: t.See, Stop: func() bool { return ctx.Err() != nil }, Report: func(m actors.Message) {
+	res := s.r.Run(sim.Options{Seed: seed, Faults: faults, Span: t.See, Stop: func() bool {
+		return ctx.Err() != nil
+	}, Report: func(m actors.Message) {
 		if m.Text == core.TopicStep {
 			if done++; s.form == "text" && s.o.Steps > 2 {
 				fmt.Fprintf(os.Stderr, "step %d of %d\n", done, s.o.Steps)
@@ -220,7 +236,8 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 	if err := s.print(res); err != nil {
 		return err
 	}
-	for name, write := range map[string]func(string) error{s.trace: t.Chrome, s.svg: t.SVG, s.html: func(f string) error { return s.page(&t, f, res) }} {
+	for name, write := range map[string]func(string) error{s.trace: t.Chrome, s.svg: t.SVG,
+		s.html: func(f string) error { return s.page(&t, f, res) }} {
 		if name != "" {
 			if err := write(name); err != nil {
 				return err
@@ -236,7 +253,8 @@ func (s *simRun) print(res *sim.Result) error {
 	if s.form != "text" {
 		return json.NewEncoder(os.Stdout).Encode(sum)
 	}
-	fmt.Printf("%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d events, hash %s\n", sum.Schedule, sum.Cluster,
+	fmt.Printf("%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d "+
+		"events, hash %s\n", sum.Schedule, sum.Cluster,
 		unit.Seconds(sum.Step), 100*sum.BubbleLongest, 100*sum.BubbleMakespan, sum.Events, sum.Hash)
 	if res.Cut {
 		fmt.Println("interrupted: what follows is partial")
@@ -255,7 +273,8 @@ func (s *simRun) print(res *sim.Result) error {
 		if !r.Fits {
 			fits = "DOES NOT FIT"
 		}
-		t.AppendRow(table.Row{r.Rank, unit.Seconds(r.Busy), unit.Seconds(r.Bubble), unit.Seconds(r.Comm), unit.Seconds(r.Sync), unit.Seconds(r.Update), tensor.Bytes(r.Peak), fits})
+		t.AppendRow(table.Row{r.Rank, unit.Seconds(r.Busy), unit.Seconds(r.Bubble), unit.Seconds(r.Comm),
+			unit.Seconds(r.Sync), unit.Seconds(r.Update), tensor.Bytes(r.Peak), fits})
 	}
 	t.Render()
 	if s.routed != nil {
@@ -338,7 +357,8 @@ func simCompare(c *cobra.Command, args []string) error {
 }
 
 func printComparison(all []comparison) {
-	t := cli.TextTable("schedule", "step", "bubble (longest stage)", "bubble (makespan)", "exposed comm, most", "peak, most", "")
+	t := cli.TextTable("schedule", "step", "bubble (longest stage)", "bubble (makespan)",
+		"exposed comm, most", "peak, most", "")
 	for _, x := range all {
 		fits := "fits"
 		switch {
@@ -348,7 +368,9 @@ func printComparison(all []comparison) {
 		case !x.Fits:
 			fits = "DOES NOT FIT"
 		}
-		t.AppendRow(table.Row{x.Schedule, unit.Seconds(x.Step), fmt.Sprintf("%.2f%%", 100*x.BubbleLongest), fmt.Sprintf("%.2f%%", 100*x.BubbleMakespan), unit.Seconds(x.Comm), tensor.Bytes(x.PeakBytes), fits})
+		t.AppendRow(table.Row{x.Schedule, unit.Seconds(x.Step), fmt.Sprintf("%.2f%%", 100*x.BubbleLongest),
+			fmt.Sprintf("%.2f%%", 100*x.BubbleMakespan), unit.Seconds(x.Comm),
+			tensor.Bytes(x.PeakBytes), fits})
 	}
 	t.Render()
 }
@@ -357,13 +379,21 @@ func printComparison(all []comparison) {
 func (s *simRun) page(t *rehearsal.Timeline, name string, res *sim.Result) error {
 	return process.Create(name, func(w *bufio.Writer) {
 		x := s.r.Summary(res)
-		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule, x.Cluster)
-		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan.</p>\n<table border=\"1\" cellpadding=\"4\" style=\"border-collapse:collapse\"><tr><th>rank<th>busy<th>bubble<th>exposed comm<th>sync<th>update<th>peak</tr>\n",
+		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body "+
+			"style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule,
+			x.Cluster)
+		fmt.Fprintf(w, "<p>Step %s; bubble %.2f%% of the longest stage, %.2f%% of the "+
+			"makespan.</p>\n<table border=\"1\" cellpadding=\"4\" "+
+			"style=\"border-collapse:collapse\"><tr><th>rank<th>busy<th>bubble<th>exposed "+
+			"comm<th>sync<th>update<th>peak</tr>\n",
 			unit.Seconds(x.Step), 100*x.BubbleLongest, 100*x.BubbleMakespan)
 		for _, r := range x.Ranks {
-			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank, unit.Seconds(r.Busy), unit.Seconds(r.Bubble), unit.Seconds(r.Comm), unit.Seconds(r.Sync), unit.Seconds(r.Update), r.Peak)
+			fmt.Fprintf(w, "<tr><td>%d<td>%s<td>%s<td>%s<td>%s<td>%s<td>%d B</tr>\n", r.Rank,
+				unit.Seconds(r.Busy), unit.Seconds(r.Bubble), unit.Seconds(r.Comm), unit.Seconds(r.Sync),
+				unit.Seconds(r.Update), r.Peak)
 		}
-		fmt.Fprint(w, "</table>\n<p>Forward blue, backward green, input gradients teal, weight gradients yellow, optimizer step red.</p>\n")
+		fmt.Fprint(w, "</table>\n<p>Forward blue, backward green, input gradients teal, weight "+
+			"gradients yellow, optimizer step red.</p>\n")
 		t.Picture(w)
 	})
 }

@@ -31,7 +31,8 @@ func Command() *cobra.Command {
 			"key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps " +
 			"went: a table, numbers and a picture, profile.txt, .json and .svg in log.dir.\n-o jsonl " +
 			"writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
-		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
+		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys,
+		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
 }
 
 // flags are train's own: those of every command with a run file, and those for clusters.

@@ -13,11 +13,12 @@ import (
 
 // Command is lfactor version.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-		v := map[string]string{"version": cli.Version(), "go": runtime.Version(), "os": runtime.GOOS,
-			"arch": runtime.GOARCH}
-		return cli.Emit(c, v, func(w io.Writer) {
-			fmt.Fprintln(w, "lfactor", cli.Version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-		})
-	}}
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v := map[string]string{"version": cli.Version(), "go": runtime.Version(), "os": runtime.GOOS,
+				"arch": runtime.GOARCH}
+			return cli.Emit(c, v, func(w io.Writer) {
+				fmt.Fprintln(w, "lfactor", cli.Version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+			})
+		}}
 }

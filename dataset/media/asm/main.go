@@ -1,5 +1,5 @@
-// Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform, smooth chroma, colours and their planes, and
-// resizing. Run "go generate" in dataset/media.
+// Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform,
+// smooth chroma, colours and their planes, and resizing. Run "go generate" in dataset/media.
 package main
 
 import (

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// callStmt is {% call(names) macro(arguments) %}…{% endcall %}: a call of a macro that may call the block in its turn, as caller(…).
+// callStmt is {% call(names) macro(arguments) %}…{% endcall %}: a call of a macro that may call the block in
+// its turn, as caller(…).
 type callStmt struct {
 	caller *macroStmt
 	call   *callExpr
@@ -30,7 +31,9 @@ func (n *callStmt) exec(s *state, sc *scope) (flow, error) {
 			named.Set(k, v)
 		}
 	}
-	named.Set("caller", &function{"caller", func(s *state, args arguments) (any, error) { return n.caller.call(s, sc, args) }})
+	named.Set("caller", &function{"caller", func(s *state, args arguments) (any, error) {
+		return n.caller.call(s, sc, args)
+	}})
 	v, err := callValue(s, fn, arguments{args.pos, named})
 	if err != nil {
 		return onward, err
@@ -84,14 +87,16 @@ func (p *parser) parseCall(line int) (stmt, error) {
 	return out, p.parseMacroBody(out.caller, "endcall")
 }
 
-// parseMacroBody reads a macro's body, and notes which of the names that a macro has beside its parameters it uses.
+// parseMacroBody reads a macro's body, and notes which of the names that a macro has beside its parameters
+// it uses.
 func (p *parser) parseMacroBody(m *macroStmt, end string) (err error) {
 	loops, from := p.loops, p.at
 	p.loops = 0
 	m.body, err = p.block(end)
 	p.loops = loops
 	for _, t := range p.tokens[from:p.at] {
-		if t.kind == name && slices.Contains(macroNames, t.text) && !slices.Contains(m.uses, t.text) && !slices.Contains(m.params, t.text) {
+		if t.kind == name && slices.Contains(macroNames, t.text) && !slices.Contains(m.uses, t.text) &&
+			!slices.Contains(m.params, t.text) {
 			m.uses = append(m.uses, t.text)
 		}
 	}
@@ -106,7 +111,8 @@ func (n *macroStmt) extras(sc *scope, args arguments) error {
 	uses := func(name string) bool { return slices.Contains(n.uses, name) }
 	rest := args.pos[min(len(args.pos), len(n.params)):]
 	if len(rest) > 0 && !uses("varargs") {
-		return fmt.Errorf("macro '%s' takes not more than %d argument(s); it was given %d", n.name, len(n.params), len(args.pos))
+		return fmt.Errorf("macro '%s' takes not more than %d argument(s); it was given %d", n.name,
+			len(n.params), len(args.pos))
 	}
 	more, caller := NewMap(), any(Undefined{"No caller defined"})
 	if args.named != nil {

@@ -16,13 +16,21 @@ var filters map[string]filter
 
 func init() {
 	filters = map[string]filter{
-		"abs": filterAbs, "attr": filterAttr, "batch": filterBatch, "groupby": filterGroupby, "slice": filterSlice, "capitalize": onString(capitalize), "count": filterLength, "d": filterDefault, "default": filterDefault,
-		"dictsort": filterDictsort, "e": onString(escapeHTML), "escape": onString(escapeHTML), "first": filterEnd(false), "float": filterFloat,
-		"format": filterFormat, "indent": filterIndent, "int": filterInt, "items": filterItems, "join": filterJoin, "last": filterEnd(true),
-		"length": filterLength, "list": filterList, "lower": onString(lower), "map": filterMap, "max": filterExtreme(1), "min": filterExtreme(-1),
-		"reject": filterSelect(false, false), "rejectattr": filterSelect(false, true), "replace": filterReplace, "reverse": filterReverse, "round": filterRound,
-		"safe": onString(func(s string) string { return s }), "select": filterSelect(true, false), "selectattr": filterSelect(true, true), "sort": filterSort,
-		"string": onString(func(s string) string { return s }), "sum": filterSum, "title": onString(wordTitle), "tojson": filterToJSON, "trim": filterTrim,
+		"abs": filterAbs, "attr": filterAttr, "batch": filterBatch, "groupby": filterGroupby,
+		"slice": filterSlice, "capitalize": onString(capitalize), "count": filterLength,
+		"d": filterDefault, "default": filterDefault,
+		"dictsort": filterDictsort, "e": onString(escapeHTML), "escape": onString(escapeHTML),
+		"first": filterEnd(false), "float": filterFloat,
+		"format": filterFormat, "indent": filterIndent, "int": filterInt, "items": filterItems,
+		"join": filterJoin, "last": filterEnd(true),
+		"length": filterLength, "list": filterList, "lower": onString(lower), "map": filterMap,
+		"max": filterExtreme(1), "min": filterExtreme(-1),
+		"reject": filterSelect(false, false), "rejectattr": filterSelect(false, true),
+		"replace": filterReplace, "reverse": filterReverse, "round": filterRound,
+		"safe": onString(func(s string) string { return s }), "select": filterSelect(true, false),
+		"selectattr": filterSelect(true, true), "sort": filterSort,
+		"string": onString(func(s string) string { return s }), "sum": filterSum,
+		"title": onString(wordTitle), "tojson": filterToJSON, "trim": filterTrim,
 		"unique": filterUnique, "upper": onString(upper), "wordcount": filterWordcount,
 	}
 }
@@ -206,7 +214,8 @@ func filterRound(_ *state, v any, a arguments) (any, error) {
 
 // filterToJSON is json.dumps with Hugging Face's defaults: nothing escaped that need not be.
 func filterToJSON(_ *state, v any, a arguments) (any, error) {
-	style := jsonStyle{item: ", ", key: ": ", sortKeys: truth(a.arg(3, "sort_keys", false)), ascii: truth(a.arg(0, "ensure_ascii", false))}
+	style := jsonStyle{item: ", ", key: ": ", sortKeys: truth(a.arg(3, "sort_keys", false)),
+		ascii: truth(a.arg(0, "ensure_ascii", false))}
 	switch w := a.arg(1, "indent", nil).(type) {
 	case nil:
 	case string:
@@ -257,7 +266,8 @@ func filterWordcount(s *state, v any, _ arguments) (any, error) {
 	n := 0
 	inWord := false
 	for _, r := range text {
-		is := r == '_' || r >= utf8.RuneSelf && !isSpace(r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		is := r == '_' || r >= utf8.RuneSelf && !isSpace(r) || r >= '0' && r <= '9' || r >= 'a' &&
+			r <= 'z' || r >= 'A' && r <= 'Z'
 		n += int(toInt(is && !inWord))
 		inWord = is
 	}

@@ -116,7 +116,8 @@ func filterList(_ *state, v any, _ arguments) (any, error) {
 	return list(all), err
 }
 
-// attributeKey returns the function that takes an attribute, given as "a.b.0", of a value; the value itself for nil.
+// attributeKey returns the function that takes an attribute, given as "a.b.0", of a value; the value itself
+// for nil.
 func attributeKey(path any) func(any) (any, error) {
 	if path == nil {
 		return func(v any) (any, error) { return v, nil }
@@ -179,7 +180,8 @@ func filterExtreme(sign int) filter {
 		if err != nil || len(all) == 0 {
 			return undefined("an element of an empty sequence"), err
 		}
-		order, err := sorted(all, attributeKey(a.arg(1, "attribute", nil)), !truth(a.arg(0, "case_sensitive", false)))
+		order, err := sorted(all, attributeKey(a.arg(1, "attribute", nil)),
+			!truth(a.arg(0, "case_sensitive", false)))
 		if err != nil || sign < 0 {
 			return order[0], err
 		}

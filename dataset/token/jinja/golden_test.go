@@ -52,8 +52,8 @@ func evaluate(src string, vars *Map) (Output, error) {
 	return tmpl.Render(vars, Options{Now: now})
 }
 
-// check compares with Python: the same text, or an error where Python has one, with the same words where the template
-// raised it.
+// check compares with Python: the same text, or an error where Python has one, with the same words where the
+// template raised it.
 func check(t *testing.T, label string, want outcome, got Output, err error) {
 	t.Helper()
 	if want.Error == "" {

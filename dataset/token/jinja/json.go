@@ -93,8 +93,8 @@ func ToJSON(v any) ([]byte, error) {
 	return []byte(out.String()), err
 }
 
-// FromGo turns Go values (nil, bool, numbers, string, []any, []string, map[string]any, json.RawMessage) into values of
-// the language. Keys of Go maps come in sorted order; values of the language stay as they are.
+// FromGo turns Go values (nil, bool, numbers, string, []any, []string, map[string]any, json.RawMessage) into
+// values of the language. Keys of Go maps come in sorted order; values of the language stay as they are.
 func FromGo(v any) (any, error) {
 	switch x := v.(type) {
 	case nil, bool, int64, float64, *List, *Map, Undefined:
@@ -158,7 +158,9 @@ func (s jsonStyle) dump(out *strings.Builder, v any, level int) error {
 	case string:
 		s.dumpString(out, x)
 	case *List:
-		return s.dumpAll(out, '[', ']', len(x.elems), level, func(i int) error { return s.dump(out, x.elems[i], level+1) })
+		return s.dumpAll(out, '[', ']', len(x.elems), level, func(i int) error {
+			return s.dump(out, x.elems[i], level+1)
+		})
 	case *Map:
 		keys, err := s.order(x)
 		if err != nil {
@@ -236,7 +238,8 @@ func jsonFloat(x float64) string {
 	return reprFloat(x)
 }
 
-var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
+var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`,
+	'\f': `\f`}
 
 func (s jsonStyle) dumpString(out *strings.Builder, v string) {
 	out.WriteByte('"')

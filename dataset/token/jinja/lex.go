@@ -25,7 +25,8 @@ const (
 	symbol
 )
 
-var kindNames = [...]string{"end of template", "text", "'{{'", "'}}'", "'{%'", "'%}'", "name", "string", "integer", "float", "symbol"}
+var kindNames = [...]string{"end of template", "text", "'{{'", "'}}'", "'{%'", "'%}'", "name", "string",
+	"integer", "float", "symbol"}
 
 // lexeme is one token of a template.
 type lexeme struct {
@@ -42,8 +43,9 @@ func (l lexeme) String() string {
 	return kindNames[l.kind]
 }
 
-// lexer cuts a template into tokens. White space around tags is dealt with here, as Jinja does with trim_blocks and
-// lstrip_blocks set: the newline behind a block goes, and so do spaces before a block that starts its line.
+// lexer cuts a template into tokens. White space around tags is dealt with here, as Jinja does with
+// trim_blocks and lstrip_blocks set: the newline behind a block goes, and so do spaces before a block that
+// starts its line.
 type lexer struct {
 	src       string
 	at        int
@@ -206,7 +208,8 @@ var (
 	reSymbol = regexp.MustCompile(`^(?:\*\*|//|==|!=|>=|<=|[-+/*%~\[\](){}<>=.:|,;])`)
 )
 
-// tokens reads the tokens of a tag up to its end. Inside brackets an end mark is not seen, so {{ {"a": {}} }} works.
+// tokens reads the tokens of a tag up to its end. Inside brackets an end mark is not seen, so {{ {"a": {}}
+// }} works.
 func (l *lexer) tokens(end string, endKind kind) error {
 	depth := 0
 	for {
@@ -242,7 +245,8 @@ func (l *lexer) tokens(end string, endKind kind) error {
 	}
 }
 
-// closing returns the sign in front of the end mark, 0 for none, and -1 where rest is no end. Only blocks take '+'.
+// closing returns the sign in front of the end mark, 0 for none, and -1 where rest is no end. Only blocks
+// take '+'.
 func closing(rest, end string) int {
 	switch {
 	case strings.HasPrefix(rest, end):

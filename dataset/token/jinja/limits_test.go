@@ -15,30 +15,40 @@ func TestLimits(t *testing.T) {
 		"{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}": "bytes",
 		"{{ 'a' * 1000000000000 }}": "too long",
 		"{{ [1] * 1000000000000 }}": "too long",
-		"{% set ns = namespace(x='aaaa') %}{% for i in range(99) %}{% set ns.x = ns.x | replace('a', 'aa') %}{% endfor %}":    "bytes",
-		"{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}":          "bytes",
-		"{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}": "bytes",
-		"{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}":                         "nested over 128",
-		"{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = [ns.x] | select | list %}{% endfor %}":         "nested over 128",
-		"{% set ns = namespace(x=1) %}{% for i in range(999) %}{% set ns.x = dict(a=ns.x) %}{% endfor %}":                     "nested over 128",
-		"{% set ns = namespace(x=[1]) %}{% for i in range(999999) %}{% endfor %}":                                             "range has over",
-		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}":                                                                     "nested over 128",
-		"{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}":                                                             "nested over 128",
-		"{{ [1] | batch(10 ** 12, 'x') | list }}":                                                                             "steps",
-		"{{ [1] | slice(10 ** 12, 'x') | list }}":                                                                             "number of lists",
-		strings.Repeat("(", 1000): "x",
-		"{{ " + strings.Repeat("(", 1000) + strings.Repeat(")", 1000) + "}}":         "nested over 128",
-		"{{ " + strings.Repeat("not ", 1000) + "x }}":                                "nested over 128",
-		"{{ " + strings.Repeat("-", 1000) + "1 }}":                                   "nested over 128",
-		"{{ x" + strings.Repeat(".a", 10000) + " }}":                                 "in a row",
-		"{{ x" + strings.Repeat("|upper", 10000) + " }}":                             "in a row",
-		strings.Repeat("{% if x %}", 1000):                                           "nested over 128",
-		strings.Repeat("x", sourceMax+1):                                             "over the limit",
-		"{{ 9223372036854775807 + 1 }}":                                              "outside 64 bits",
-		"{{ 10 ** 30 }}":                                                             "outside 64 bits",
-		"{{ '%99999d' % 1 }}":                                                        "too wide",
-		"{{ 'a'.ljust(10 ** 12) }}":                                                  "width",
-		"{% include 'x' %}":                                                          "not a block that chat templates may use",
+		"{% set ns = namespace(x='aaaa') %}{% for i in range(99) %}{% set ns.x = ns.x | replace('a', " +
+			"'aa') %}{% endfor %}": "bytes",
+		"{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor " +
+			"%}{{ ns.x }}": "bytes",
+		"{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor " +
+			"%}{{ ns.x | tojson }}": "bytes",
+		"{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}": "nested over 128",
+		"{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = [ns.x] | select | list " +
+			"%}{% endfor %}": "nested over 128",
+		"{% set ns = namespace(x=1) %}{% for i in range(999) %}{% set ns.x = dict(a=ns.x) %}{% endfor %}": "nested over 128",
+		"{% set ns = namespace(x=[1]) %}{% for i in range(999999) %}{% endfor %}":                         "range has over",
+		"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}":                                                 "nested over 128",
+		"{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}":                                         "nested over 128",
+		"{{ [1] | batch(10 ** 12, 'x') | list }}":                                                         "steps",
+		"{{ [1] | slice(10 ** 12, 'x') | list }}":                                                         "number of lists",
+		strings.Repeat("(", 1000):                                                                         "x",
+		"{{ " + strings.Repeat("(", 1000) + strings.Repeat(")", 1000) +
+			"}}": "nested over 128",
+		"{{ " + strings.Repeat("not ", 1000) +
+			"x }}": "nested over 128",
+		"{{ " + strings.Repeat("-", 1000) +
+			"1 }}": "nested over 128",
+		"{{ x" + strings.Repeat(".a", 10000) +
+			" }}": "in a row",
+		"{{ x" + strings.Repeat("|upper", 10000) +
+			" }}": "in a row",
+		strings.Repeat("{% if x %}",
+			1000): "nested over 128",
+		strings.Repeat("x", sourceMax+1): "over the limit",
+		"{{ 9223372036854775807 + 1 }}":  "outside 64 bits",
+		"{{ 10 ** 30 }}":                 "outside 64 bits",
+		"{{ '%99999d' % 1 }}":            "too wide",
+		"{{ 'a'.ljust(10 ** 12) }}":      "width",
+		"{% include 'x' %}":              "not a block that chat templates may use",
 		"{% macro m() %}{% generation %}x{% endgeneration %}{% endmacro %}{{ m() }}": "generation block",
 	} {
 		if want == "x" { // plain text, however odd
@@ -56,7 +66,8 @@ func TestLimits(t *testing.T) {
 
 // Two equal trees that share nothing take a bounded look and count as different when they are too large.
 func TestEqualBounded(t *testing.T) {
-	grow := "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}"
+	grow := "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] " +
+		"%}{% set ns.y = [ns.y, ns.y] %}{% endfor %}"
 	out, err := evaluate(grow+"{{ ns.x == ns.x }} {{ ns.x == ns.y }}", NewMap())
 	require.NoError(t, err)
 	require.Equal(t, "True False", out.Text)

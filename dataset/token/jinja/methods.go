@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// method returns the method of a string, dict or list, nil where there is none. Methods that would change a dict or a
-// list exist only to say so.
+// method returns the method of a string, dict or list, nil where there is none. Methods that would change a
+// dict or a list exist only to say so.
 func method(v any, name string) any {
 	switch x := v.(type) {
 	case string:
@@ -29,7 +29,8 @@ func method(v any, name string) any {
 			return &function{name, func(_ *state, a arguments) (any, error) { return f(x, a) }}
 		}
 	case *List:
-		if slices.Contains([]string{"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}, name) && !x.tuple {
+		if slices.Contains([]string{"append", "clear", "extend", "insert", "pop", "remove", "reverse",
+			"sort"}, name) && !x.tuple {
 			return refused("list", name)
 		}
 		if f := listMethods[name]; f != nil {
@@ -92,19 +93,32 @@ var stringMethods map[string]stringMethod
 
 func init() {
 	stringMethods = map[string]stringMethod{
-		"capitalize": plain(capitalize), "lower": plain(lower), "upper": plain(upper), "title": plain(pyTitle),
-		"strip": stripMethod(true, true), "lstrip": stripMethod(true, false), "rstrip": stripMethod(false, true),
+		"capitalize": plain(capitalize), "lower": plain(lower), "upper": plain(upper),
+		"title": plain(pyTitle),
+		"strip": stripMethod(true, true), "lstrip": stripMethod(true, false),
+		"rstrip":     stripMethod(false, true),
 		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
-		"removeprefix": withText(func(v, x string) any { return strings.TrimPrefix(v, x) }), "removesuffix": withText(func(v, x string) any { return strings.TrimSuffix(v, x) }),
-		"find": withText(func(v, x string) any { return runeIndex(v, strings.Index(v, x)) }), "rfind": withText(func(v, x string) any { return runeIndex(v, strings.LastIndex(v, x)) }),
-		"count":     withText(func(v, x string) any { return int64(strings.Count(v, x)) }),
-		"partition": withText(func(v, x string) any { return partition(v, x, strings.Index(v, x), false) }), "rpartition": withText(func(v, x string) any { return partition(v, x, strings.LastIndex(v, x), true) }),
-		"index": indexMethod, "join": joinMethod, "replace": replaceMethod, "split": splitMethod(false), "rsplit": splitMethod(true), "splitlines": splitlines, "format": formatMethod,
-		"isdigit": all(unicode.IsDigit), "isnumeric": all(unicode.IsNumber), "isdecimal": all(unicode.IsDigit), "isalpha": all(unicode.IsLetter), "isspace": all(isSpace),
+		"removeprefix": withText(func(v, x string) any { return strings.TrimPrefix(v, x) }),
+		"removesuffix": withText(func(v, x string) any { return strings.TrimSuffix(v, x) }),
+		"find":         withText(func(v, x string) any { return runeIndex(v, strings.Index(v, x)) }),
+		"rfind":        withText(func(v, x string) any { return runeIndex(v, strings.LastIndex(v, x)) }),
+		"count":        withText(func(v, x string) any { return int64(strings.Count(v, x)) }),
+		"partition": withText(func(v, x string) any {
+			return partition(v, x, strings.Index(v, x), false)
+		}),
+		"rpartition": withText(func(v, x string) any {
+			return partition(v, x, strings.LastIndex(v, x), true)
+		}),
+		"index": indexMethod, "join": joinMethod, "replace": replaceMethod, "split": splitMethod(false),
+		"rsplit": splitMethod(true), "splitlines": splitlines, "format": formatMethod,
+		"isdigit": all(unicode.IsDigit), "isnumeric": all(unicode.IsNumber),
+		"isdecimal": all(unicode.IsDigit), "isalpha": all(unicode.IsLetter), "isspace": all(isSpace),
 		"isalnum": all(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }),
 		"islower": func(_ *state, v string, _ arguments) (any, error) { return isCased(v, lower), nil },
 		"isupper": func(_ *state, v string, _ arguments) (any, error) { return isCased(v, upper), nil },
-		"zfill":   padMethod(func(v, fill string) string { return fill + v }, "0"), "ljust": padMethod(func(v, fill string) string { return v + fill }, " "), "rjust": padMethod(func(v, fill string) string { return fill + v }, " "),
+		"zfill":   padMethod(func(v, fill string) string { return fill + v }, "0"),
+		"ljust":   padMethod(func(v, fill string) string { return v + fill }, " "),
+		"rjust":   padMethod(func(v, fill string) string { return fill + v }, " "),
 	}
 }
 
@@ -113,7 +127,9 @@ func plain(f func(string) string) stringMethod {
 }
 
 func stripMethod(left, right bool) stringMethod {
-	return func(_ *state, v string, a arguments) (any, error) { return trim(v, a.arg(0, "", nil), left, right) }
+	return func(_ *state, v string, a arguments) (any, error) {
+		return trim(v, a.arg(0, "", nil), left, right)
+	}
 }
 
 // withText is a method with one text argument.
@@ -134,7 +150,8 @@ func affix(has func(s, x string) bool) stringMethod {
 		case string:
 			return has(v, x), nil
 		case *List:
-			return slices.ContainsFunc(x.elems, func(e any) bool { t, ok := e.(string); return ok && has(v, t) }), nil
+			return slices.ContainsFunc(x.elems,
+				func(e any) bool { t, ok := e.(string); return ok && has(v, t) }), nil
 		}
 		return nil, fmt.Errorf("needs a string, not %s", quoteType(a.arg(0, "", nil)))
 	}
@@ -188,7 +205,8 @@ func replaceMethod(s *state, v string, a arguments) (any, error) {
 	return replaceText(s, v, from, to, a.arg(2, "count", nil))
 }
 
-// splitMethod cuts at a separator, or at runs of white space, at most maxsplit times, from the left or the right.
+// splitMethod cuts at a separator, or at runs of white space, at most maxsplit times, from the left or the
+// right.
 func splitMethod(right bool) stringMethod {
 	return func(s *state, v string, a arguments) (any, error) {
 		n, ok := integer(a.arg(1, "maxsplit", int64(-1)))
@@ -263,7 +281,8 @@ func splitlines(s *state, v string, a arguments) (any, error) {
 	v = strings.ReplaceAll(v, "\r\n", "\n")
 	for v != "" {
 		i := strings.IndexFunc(v, func(r rune) bool {
-			return r == '\n' || r == '\r' || r == '\v' || r == '\f' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+			return r == '\n' || r == '\r' || r == '\v' || r == '\f' || r >= 0x1c && r <= 0x1e || r == 0x85 ||
+				r == 0x2028 || r == 0x2029
 		})
 		if i < 0 {
 			out = append(out, v)

@@ -127,7 +127,8 @@ func (p *parser) binary(operand func() (expr, error), ops ...string) (expr, erro
 	return left, err
 }
 
-// parseUnary reads a sign and what it binds to, or a value; filters and tests follow unless they belong to a sign.
+// parseUnary reads a sign and what it binds to, or a value; filters and tests follow unless they belong to a
+// sign.
 func (p *parser) parseUnary(filters bool) (expr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -333,7 +334,8 @@ func (p *parser) parseArgs() (args argExprs, err error) {
 			return args, fmt.Errorf("unpacking arguments with * is not supported")
 		}
 		key := ""
-		if next := p.tokens[min(p.at+1, len(p.tokens)-1)]; p.peek().kind == name && next.kind == symbol && next.text == "=" {
+		if next := p.tokens[min(p.at+1, len(p.tokens)-1)]; p.peek().kind == name && next.kind == symbol &&
+			next.text == "=" {
 			key = p.next().text
 			p.next()
 		} else if len(args.names) > 0 {
@@ -392,8 +394,8 @@ func (p *parser) parseFilter(of expr) (*filterExpr, error) {
 	return out, err
 }
 
-// parseTest reads what follows "is". An argument may stand without parentheses; as in Jinja any word but else, or and
-// and is taken for one, so "x is defined if y" does not parse.
+// parseTest reads what follows "is". An argument may stand without parentheses; as in Jinja any word but
+// else, or and and is taken for one, so "x is defined if y" does not parse.
 func (p *parser) parseTest(of expr) (expr, error) {
 	negate := p.accept(name, "not")
 	n, err := p.ident()
@@ -410,7 +412,8 @@ func (p *parser) parseTest(of expr) (expr, error) {
 		out.args, err = p.parseArgs()
 	case p.is(name, "is"):
 		return nil, fmt.Errorf("tests cannot be chained with 'is'")
-	case t.kind == text, t.kind == whole, t.kind == real, t.kind == symbol && (t.text == "[" || t.text == "{"),
+	case t.kind == text, t.kind == whole, t.kind == real, t.kind == symbol &&
+		(t.text == "[" || t.text == "{"),
 		t.kind == name && !slices.Contains([]string{"else", "or", "and"}, t.text):
 		var arg expr
 		if arg, err = p.parsePrimary(); err == nil {

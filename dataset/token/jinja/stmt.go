@@ -142,7 +142,8 @@ func (t target) assign(sc *scope, v any) error {
 		of, _ := sc.lookup(t.names[0])
 		ns, ok := of.(*namespace)
 		if !ok {
-			return fmt.Errorf("cannot assign attribute '%s' of %s: only a namespace has attributes to set", t.attr, quoteType(of))
+			return fmt.Errorf("cannot assign attribute '%s' of %s: only a namespace has attributes to set",
+				t.attr, quoteType(of))
 		}
 		ns.vars.Set(t.attr, v)
 		return nil
@@ -280,7 +281,8 @@ func (n *withStmt) exec(s *state, sc *scope) (flow, error) {
 
 func (n *generationStmt) exec(s *state, sc *scope) (flow, error) {
 	if s.captures > 0 {
-		return onward, fmt.Errorf("a generation block stands inside a macro or a captured block, so its place in the text is unknown")
+		return onward, fmt.Errorf("a generation block stands inside a macro or a captured block, so its " +
+			"place in the text is unknown")
 	}
 	from := s.out.Len()
 	f, err := s.run(n.body, sc.child())
@@ -289,11 +291,14 @@ func (n *generationStmt) exec(s *state, sc *scope) (flow, error) {
 }
 
 func (n *macroStmt) exec(s *state, sc *scope) (flow, error) {
-	sc.set(n.name, &function{n.name, func(s *state, args arguments) (any, error) { return n.call(s, sc, args) }})
+	sc.set(n.name, &function{n.name, func(s *state, args arguments) (any, error) {
+		return n.call(s, sc, args)
+	}})
 	return onward, nil
 }
 
-// call runs the macro's body in a scope of its own inside the one it was defined in, and returns what it wrote.
+// call runs the macro's body in a scope of its own inside the one it was defined in, and returns what it
+// wrote.
 func (n *macroStmt) call(s *state, defined *scope, args arguments) (any, error) {
 	leave, err := s.enter()
 	if err != nil {

@@ -8,8 +8,10 @@ import (
 )
 
 // strftimeLayouts gives Go's layout of C's conversions to text, in the C locale.
-var strftimeLayouts = map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'p': "PM", 'P': "pm", 'Z': "", 'z': "",
-	'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'R': "15:04", 'r': "03:04:05 PM", 'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05"}
+var strftimeLayouts = map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January",
+	'p': "PM", 'P': "pm", 'Z': "", 'z': "",
+	'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'R': "15:04", 'r': "03:04:05 PM",
+	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05"}
 
 // strftimeNumber is a conversion to a number: its value, and how it is filled up to a width.
 func strftimeNumber(t time.Time, c byte) (v int64, width int, pad byte, ok bool) {
@@ -68,8 +70,8 @@ func strftimeNumber(t time.Time, c byte) (v int64, width int, pad byte, ok bool)
 // strftimeWidthMax bounds the width that a conversion asks for.
 const strftimeWidthMax = 1 << 10
 
-// strftime formats as glibc's function does, with its flags and widths, and what it does not know stays as it is. The time is taken as local
-// without a zone, like Python's datetime.now().
+// strftime formats as glibc's function does, with its flags and widths, and what it does not know stays as
+// it is. The time is taken as local without a zone, like Python's datetime.now().
 func strftime(t time.Time, format string) string {
 	var out strings.Builder
 	for i := 0; i < len(format); i++ {

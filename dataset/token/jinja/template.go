@@ -1,9 +1,9 @@
-// Package jinja evaluates the part of the Jinja language that chat templates use, as Hugging Face's `transformers`
-// sets it up: trim_blocks and lstrip_blocks, loop controls, {% generation %}, tojson without escapes, raise_exception,
-// strftime_now, and no changes to lists or dicts.
+// Package jinja evaluates the part of the Jinja language that chat templates use, as Hugging Face's
+// `transformers` sets it up: trim_blocks and lstrip_blocks, loop controls, {% generation %}, tojson without
+// escapes, raise_exception, strftime_now, and no changes to lists or dicts.
 //
-// A template cannot read files, import, or run for ever: steps, output and nesting are bounded. Inheritance, include
-// and import are refused when a template is parsed.
+// A template cannot read files, import, or run for ever: steps, output and nesting are bounded. Inheritance,
+// include and import are refused when a template is parsed.
 //
 // Language reference: https://jinja.palletsprojects.com/en/stable/templates/
 package jinja
@@ -52,7 +52,8 @@ type Output struct {
 // Parse reads a template. The error is an *Error.
 func Parse(src string) (*Template, error) {
 	if len(src) > sourceMax {
-		return nil, &Error{Line: 1, Msg: fmt.Sprintf("the template has %d bytes, over the limit of %d", len(src), sourceMax)}
+		return nil, &Error{Line: 1, Msg: fmt.Sprintf("the template has %d bytes, over the limit of %d",
+			len(src), sourceMax)}
 	}
 	if !utf8.ValidString(src) {
 		return nil, &Error{Line: 1, Msg: "the template is not UTF-8"}
@@ -110,8 +111,8 @@ type state struct {
 	globals   map[string]any
 }
 
-// scope is a set of names; inner scopes see outer ones and set only their own. Scopes are small and many, one for
-// each turn of a loop, so a list serves better than a map.
+// scope is a set of names; inner scopes see outer ones and set only their own. Scopes are small and many,
+// one for each turn of a loop, so a list serves better than a map.
 type scope struct {
 	vars   []variable
 	parent *scope

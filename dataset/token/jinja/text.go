@@ -21,7 +21,7 @@ func str(v any) string {
 	return repr(v)
 }
 
-// word is a value that should be a name: itself, or its type where it is no string.
+// word is a value that should be a name: itself, or its type where it is not a string.
 func word(v any) string {
 	if t, ok := v.(string); ok {
 		return t
@@ -178,7 +178,8 @@ func pyTitle(s string) string {
 	}, s)
 }
 
-// wordTitle is Jinja's title filter: words begin at the start and after white space, hyphens and opening brackets.
+// wordTitle is Jinja's title filter: words begin at the start and after white space, hyphens and opening
+// brackets.
 func wordTitle(s string) string {
 	start := true
 	return strings.Map(func(r rune) rune {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A value of the language is one of: nil (none), Undefined, bool, int64, float64, string, *List, *Map, *namespace,
-// *function, *loop. Values are immutable, except the attributes of a namespace.
+// A value of the language is one of: nil (none), Undefined, bool, int64, float64, string, *List, *Map,
+// *namespace, *function, *loop. Values are immutable, except the attributes of a namespace.
 
-// Undefined is what a missing name, key or attribute gives. It prints as nothing, is false and empty, and anything
-// else done with it is an error that names it.
+// Undefined is what a missing name, key or attribute gives. It prints as nothing, is false and empty, and
+// anything else done with it is an error that names it.
 type Undefined struct{ Name string }
 
 // List is a Python list or tuple.
@@ -33,7 +33,8 @@ type Map struct {
 // NewMap returns an empty Map.
 func NewMap() *Map { return &Map{values: map[any]any{}, depth: 1} }
 
-// Set enters a key, which keeps its place if it is there already. The key must be a string, number, bool or nil.
+// Set enters a key, which keeps its place if it is there already. The key must be a string, number, bool or
+// nil.
 func (m *Map) Set(key, value any) {
 	key = hashKey(key)
 	if _, ok := m.values[key]; !ok {
@@ -231,7 +232,8 @@ func equalWithin(a, b any, left *int) bool {
 	switch x := a.(type) {
 	case *List:
 		y, ok := b.(*List)
-		return ok && (x == y || x.tuple == y.tuple && slices.EqualFunc(x.elems, y.elems, func(a, b any) bool { return equalWithin(a, b, left) }))
+		return ok && (x == y || x.tuple == y.tuple && slices.EqualFunc(x.elems, y.elems,
+			func(a, b any) bool { return equalWithin(a, b, left) }))
 	case *Map:
 		y, ok := b.(*Map)
 		return ok && (x == y || equalMaps(x, y, left))

@@ -7,9 +7,10 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + phiT·a) for a >= 0, the highest power first and none for 1: a fit of
-// half of erfc(a/√2)·e^(a²/2) with a relative error of 1e-7.
-var phiC = []float32{-0.06767154484987259, 0.23011320829391479, -0.1755657196044922, 0.20424160361289978, 0.02361480332911015, 0.10061056166887283, 0.09147819876670837, 0.0931788831949234}
+// phiC are the coefficients of Φ(-a)·e^(a²/2) in t = 1/(1 + phiT·a) for a >= 0, the highest power first and
+// none for 1: a fit of half of erfc(a/√2)·e^(a²/2) with a relative error of 1e-7.
+var phiC = []float32{-0.06767154484987259, 0.23011320829391479, -0.1755657196044922, 0.20424160361289978,
+	0.02361480332911015, 0.10061056166887283, 0.09147819876670837, 0.0931788831949234}
 
 const (
 	phiT     = 0.33 * math.Sqrt2 / 2
@@ -40,8 +41,8 @@ func (e *emitter) gate() {
 	e.end()
 }
 
-// phi is Φ(x), the distribution function of the normal distribution, and exp(-x²/2). It takes the branch of a negative x by its
-// sign bit, so that small results keep their digits.
+// phi is Φ(x), the distribution function of the normal distribution, and exp(-x²/2). It takes the branch of
+// a negative x by its sign bit, so that small results keep their digits.
 func (e *emitter) phi(k expo, x vec) (phi, exp vec) {
 	a, t, p, g, one := e.vec(), e.vec(), e.vec(), e.vec(), e.constant(1)
 	VSUBPS(x, e.zero(), a)
@@ -72,7 +73,8 @@ func (e *emitter) phi(k expo, x vec) (phi, exp vec) {
 	return t, g
 }
 
-// inverse replaces d, from 1 on, by 1/d: an estimate of 14 bits and one step of Newton's, a third of the time of a division.
+// inverse replaces d, from 1 on, by 1/d: an estimate of 14 bits and one step of Newton's, a third of the
+// time of a division.
 func (e *emitter) inverse(d vec) {
 	r := e.vec()
 	if !e.wide { // its estimate has 12 bits only
@@ -124,7 +126,8 @@ func (e *emitter) geluConstants() expo {
 }
 
 func (e *emitter) gateBwd() {
-	e.begin("gateBwd", "func(dx, dy, x, s []float32, a, b float32)", "is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.")
+	e.begin("gateBwd", "func(dx, dy, x, s []float32, a, b float32)",
+		"is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.")
 	a, b := e.float("a"), e.float("b")
 	VMULPS(broadcast(3), b, b)
 	e.each(1, []string{"dx", "dy", "x", "s"}, func(m []Mem, _ int, masked bool) {

@@ -25,9 +25,11 @@ func TestEncodings(t *testing.T) {
 		{"vcvtneps2bf16 %zmm2,%ymm17", vcvtneps2bf16(17, 2), "62e27e4872ca"},
 		{"vcvtneps2bf16 %zmm25,%ymm9", vcvtneps2bf16(9, 25), "62127e4872c9"},
 		{"vcvtneps2bf16 %zmm13,%ymm30", vcvtneps2bf16(30, 13), "62427e4872f5"},
-		{"vdpbf16ps 0x3c(%r12,%r8,2){1to16},%zmm17,%zmm5", vdpbf16psMem(5, 17, "R12", "R8", 2, 0x3c), "62927650526c440f"},
+		{"vdpbf16ps 0x3c(%r12,%r8,2){1to16},%zmm17,%zmm5", vdpbf16psMem(5, 17, "R12", "R8", 2, 0x3c),
+			"62927650526c440f"},
 		{"vdpbf16ps 0x4(%r13){1to16},%zmm16,%zmm14", vdpbf16psMem(14, 16, "R13", "", 1, 4), "62527e50527501"},
-		{"vdpbf16ps 0x8(%r13,%rax,1){1to16},%zmm16,%zmm15", vdpbf16psMem(15, 16, "R13", "AX", 1, 8), "62527e50527c0502"},
+		{"vdpbf16ps 0x8(%r13,%rax,1){1to16},%zmm16,%zmm15", vdpbf16psMem(15, 16, "R13", "AX", 1, 8),
+			"62527e50527c0502"},
 		{"vdpbf16ps %zmm16,%zmm17,%zmm9", vdpbf16ps(9, 17, 16), "6232764052c8"},
 	} {
 		if have := hex.EncodeToString(c.have); have != c.want {

@@ -11,8 +11,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// halfPrimitives writes those primitives of the elementwise operations that read and write bfloat16 without a copy in float32,
-// for processors that round in one instruction.
+// halfPrimitives writes those primitives of the elementwise operations that read and write bfloat16 without
+// a copy in float32, for processors that round in one instruction.
 func (e *emitter) halfPrimitives() {
 	e.pairwise("addHalf", VADDPS, true)
 	e.pairwise("mulHalf", VMULPS, true)
@@ -68,12 +68,13 @@ func (e *emitter) putPast(v vec, m Mem, half bool) {
 func (e *emitter) roundHalf() {
 	e.beginMove("roundHalf", "func(y []uint16, x []float32)", "rounds to nearest even.")
 	e.halves(true, "y")
-	e.each(4, []string{"x", "y"}, func(m []Mem, _ int, masked bool) { e.put(e.load(m[0], masked), m[1], true, masked) })
+	e.each(4, []string{"x", "y"},
+		func(m []Mem, _ int, masked bool) { e.put(e.load(m[0], masked), m[1], true, masked) })
 	e.end()
 }
 
-// roundPairs rounds the float32s of z to bfloat16 in y. avo does not know VCVTNEPS2BF16; another instruction with the same
-// operands, which nothing here needs, holds its place until encodeFile knows the registers.
+// roundPairs rounds the float32s of z to bfloat16 in y. avo does not know VCVTNEPS2BF16; another instruction
+// with the same operands, which nothing here needs, holds its place until encodeFile knows the registers.
 func roundPairs(z, y vec) { VCVTPD2PS(z, y) }
 
 var heldPlace = regexp.MustCompile(`(?m)^\tVCVTPD2PS +Z(\d+), Y(\d+)$`)

@@ -6,8 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// conversions writes the conversions of 16-bit types. With AVX2, which cannot mask 16-bit lanes, they handle whole
-// vectors only: the length must be a multiple of 8.
+// conversions writes the conversions of 16-bit types. With AVX2, which cannot mask 16-bit lanes, they handle
+// whole vectors only: the length must be a multiple of 8.
 func (e *emitter) conversions() {
 	e.widen("fromBF16", func(m Mem, v vec, masked bool) {
 		if masked {
@@ -74,8 +74,8 @@ func (e *emitter) narrow(name string, op func(v vec, m Mem, masked bool)) {
 	})
 }
 
-// roundBF16 adds half of the last place, or just below it if the kept part is even, and drops 16 bits; a NaN only gets
-// its quiet bit. Integer arithmetic, so that subnormal numbers stay.
+// roundBF16 adds half of the last place, or just below it if the kept part is even, and drops 16 bits; a NaN
+// only gets its quiet bit. Integer arithmetic, so that subnormal numbers stay.
 func (e *emitter) roundBF16(v vec, m Mem, masked bool) {
 	t, q := e.vec(), e.vec()
 	VPSRLD(Imm(16), v, q)
@@ -123,11 +123,12 @@ func integer(x uint32) Mem {
 	return m
 }
 
-// vnni writes the layout of AMX's right operand: for every pair of rows and every panel of 32 columns, the pairs of columns
-// 0 to 15 to lo and of 16 to 31 to hi.
+// vnni writes the layout of AMX's right operand: for every pair of rows and every panel of 32 columns, the
+// pairs of columns 0 to 15 to lo and of 16 to 31 to hi.
 func vnni() {
 	e := &emitter{wide: true, suffix: "Z"}
-	e.beginMove("vnni", "func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)", "interleaves pairs of rows, see isa.")
+	e.beginMove("vnni", "func(lo, hi []uint16, next, panels int, src []uint16, ld, pairs int)",
+		"interleaves pairs of rows, see isa.")
 	lo, hi, src, n := base("lo"), base("hi"), base("src"), count4("pairs")
 	ld, step := load(Param("ld")), load(Param("next"))
 	ADDQ(ld, ld)

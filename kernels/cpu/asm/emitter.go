@@ -13,7 +13,8 @@ import (
 // vec is a vector register of the emitter's width.
 type vec = reg.VecVirtual
 
-// emitter writes primitives for one width of vectors: 16 float32s (AVX-512F, BW, DQ, VL) or 8 (AVX2, FMA, F16C).
+// emitter writes primitives for one width of vectors: 16 float32s (AVX-512F, BW, DQ, VL) or 8 (AVX2, FMA,
+// F16C).
 type emitter struct {
 	wide   bool
 	suffix string
@@ -52,8 +53,8 @@ func (e *emitter) half() vec {
 	return XMM()
 }
 
-// begin starts a function that calculates. Subnormal numbers count as zero in it: arithmetic on them is up to 200 times
-// slower.
+// begin starts a function that calculates. Subnormal numbers count as zero in it: arithmetic on them is up
+// to 200 times slower.
 func (e *emitter) begin(name, signature, doc string) {
 	e.beginMove(name, signature, doc)
 	e.flush = true
@@ -68,7 +69,8 @@ func (e *emitter) begin(name, signature, doc string) {
 
 // beginMove starts a function that only moves or converts, for which the control register does not matter.
 func (e *emitter) beginMove(name, signature, doc string) {
-	e.name, e.labels, e.consts, e.flush, e.short = name+e.suffix, 0, map[float32]Op{}, false, map[string]bool{}
+	e.name, e.labels, e.consts, e.flush, e.short = name+e.suffix, 0, map[float32]Op{}, false,
+		map[string]bool{}
 	TEXT(e.name, NOSPLIT, signature)
 	Doc(e.name + " " + doc)
 	Pragma("noescape")
@@ -113,7 +115,8 @@ func (e *emitter) float(name string) vec {
 	return v
 }
 
-// constant is a vector of equal numbers: a register with AVX-512, memory with AVX2, which has too few registers.
+// constant is a vector of equal numbers: a register with AVX-512, memory with AVX2, which has too few
+// registers.
 func (e *emitter) constant(x float32) Op {
 	if c, ok := e.consts[x]; ok {
 		return c
@@ -264,8 +267,8 @@ func (p pointer) bytes(e *emitter) int {
 	return e.bytes()
 }
 
-// loop runs body over n elements at the pointers: unroll vectors at a time, then one, then the masked rest. body gets the
-// number of the vector and whether to mask.
+// loop runs body over n elements at the pointers: unroll vectors at a time, then one, then the masked rest.
+// body gets the number of the vector and whether to mask.
 func (e *emitter) loop(n reg.GPVirtual, ptrs []pointer, unroll int, body func(u int, masked bool)) {
 	for _, u := range []int{unroll, 1} {
 		again, done := e.label(), e.label()

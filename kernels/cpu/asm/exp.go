@@ -14,7 +14,8 @@ const (
 	expMax = 104
 )
 
-var expC = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1, 1}
+var expC = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
+	5.0000001201e-1, 1, 1}
 
 // expo holds what exponentials need in registers.
 type expo struct{ low, high vec }
@@ -78,7 +79,8 @@ func (e *emitter) exponentials() {
 }
 
 func (e *emitter) expSum() {
-	e.begin("exp", "func(y, x []float32, scale, shift, c float32) float32", "is y = c·exp(x·scale + shift) and returns Σ y.")
+	e.begin("exp", "func(y, x []float32, scale, shift, c float32) float32",
+		"is y = c·exp(x·scale + shift) and returns Σ y.")
 	k, scale, shift, c := e.expo(), e.float("scale"), e.float("shift"), e.float("c")
 	s := e.sums(2)
 	e.each(2, []string{"y", "x"}, func(m []Mem, u int, masked bool) {
@@ -137,7 +139,8 @@ func (e *emitter) swiglu(name string, half bool) {
 }
 
 func (e *emitter) swigluBwd(name string, half bool) {
-	e.begin(name, "func(dg, du, dy, g, u []"+elements(half)+")", "is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).")
+	e.begin(name, "func(dg, du, dy, g, u []"+elements(half)+")",
+		"is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).")
 	k := e.sigmoidConstants()
 	e.halves(half, "dg", "du", "dy", "g", "u")
 	e.each(1, []string{"dg", "du", "dy", "g", "u"}, func(m []Mem, _ int, masked bool) {

@@ -1,5 +1,5 @@
-// Command asm writes the assembly of kernels/cpu: the same primitives for AVX-512 (names end in Z) and AVX2 (in Y), and
-// the products of bfloat16 on AMX tiles. Run "go generate" in kernels/cpu.
+// Command asm writes the assembly of kernels/cpu: the same primitives for AVX-512 (names end in Z) and AVX2
+// (in Y), and the products of bfloat16 on AMX tiles. Run "go generate" in kernels/cpu.
 package main
 
 import (

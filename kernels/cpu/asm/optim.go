@@ -26,7 +26,8 @@ func (e *emitter) optimizers() {
 }
 
 func (e *emitter) adamW() {
-	e.begin("adamW", "func(p, m, v, g []float32, h *float32)", "is one step of AdamW with the fields of adamConst at h.")
+	e.begin("adamW", "func(p, m, v, g []float32, h *float32)",
+		"is one step of AdamW with the fields of adamConst at h.")
 	f := e.fields(8)
 	factor, keep, beta2, m1, m2, step, root, eps := f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7]
 	e.each(1, []string{"p", "m", "v", "g"}, func(a []Mem, _ int, masked bool) {
@@ -51,7 +52,8 @@ func (e *emitter) adamW() {
 }
 
 func (e *emitter) sgd() {
-	e.begin("sgd", "func(p, m, g []float32, h *float32)", "is one step of SGD with the fields of sgdConst at h.")
+	e.begin("sgd", "func(p, m, g []float32, h *float32)",
+		"is one step of SGD with the fields of sgdConst at h.")
 	f := e.fields(4)
 	factor, decay, momentum, lr := f[0], f[1], f[2], f[3]
 	e.each(1, []string{"p", "m", "g"}, func(a []Mem, _ int, masked bool) {

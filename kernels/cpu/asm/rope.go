@@ -50,21 +50,22 @@ func (e *emitter) rope(name string, half bool) {
 		LEAQ(Mem{Base: x, Index: n, Scale: scale}, b)
 		MOVQ(y, ya)
 		LEAQ(Mem{Base: y, Index: n, Scale: scale}, yb)
-		e.loop(n, []pointer{{a, half}, {b, half}, {ya, half}, {yb, half}, {reg: cos}, {reg: sin}}, 1, func(_ int, masked bool) {
-			u, v := e.get(Mem{Base: a}, half, masked), e.get(Mem{Base: b}, half, masked)
-			c, s := e.load(Mem{Base: cos}, masked), e.load(Mem{Base: sin}, masked)
-			p, q := e.vec(), e.vec()
-			VMULPS(sign, s, s)
-			t := e.vec()
-			VMULPS(v, s, p)
-			VMULPS(u, c, t)
-			VSUBPS(p, t, p) // u·c - v·s
-			VMULPS(u, s, q)
-			VMULPS(v, c, t)
-			VADDPS(t, q, q)
-			e.put(p, Mem{Base: ya}, half, masked)
-			e.put(q, Mem{Base: yb}, half, masked)
-		})
+		e.loop(n, []pointer{{a, half}, {b, half}, {ya, half}, {yb, half}, {reg: cos}, {reg: sin}}, 1,
+			func(_ int, masked bool) {
+				u, v := e.get(Mem{Base: a}, half, masked), e.get(Mem{Base: b}, half, masked)
+				c, s := e.load(Mem{Base: cos}, masked), e.load(Mem{Base: sin}, masked)
+				p, q := e.vec(), e.vec()
+				VMULPS(sign, s, s)
+				t := e.vec()
+				VMULPS(v, s, p)
+				VMULPS(u, c, t)
+				VSUBPS(p, t, p) // u·c - v·s
+				VMULPS(u, s, q)
+				VMULPS(v, c, t)
+				VADDPS(t, q, q)
+				e.put(p, Mem{Base: ya}, half, masked)
+				e.put(q, Mem{Base: yb}, half, masked)
+			})
 	})
 }
 

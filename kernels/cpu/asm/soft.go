@@ -7,8 +7,10 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// exp2C are the coefficients of 2^r on |r| <= 1/2, the highest power first (minimax with 2^0 = 1, relative error 9e-8).
-var exp2C = []float32{1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2, 2.4022242426872253e-1, 6.931470036506653e-1, 1}
+// exp2C are the coefficients of 2^r on |r| <= 1/2, the highest power first (minimax with 2^0 = 1, relative
+// error 9e-8).
+var exp2C = []float32{1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2,
+	2.4022242426872253e-1, 6.931470036506653e-1, 1}
 
 // exp2Min is where 2^t is 0; exp2Max keeps the exponents of AVX2's two factors in range.
 const exp2Min, exp2Max = -160, 160
@@ -23,8 +25,8 @@ func (e *emitter) exp2Constants() expo {
 	return expo{e.register(exp2Min), e.register(exp2Max)}
 }
 
-// exp2 replaces t by 2^t: two thirds of the instructions of exp, for arguments that are multiplied with a factor anyway. A NaN
-// stays one, as in exp.
+// exp2 replaces t by 2^t: two thirds of the instructions of exp, for arguments that are multiplied with a
+// factor anyway. A NaN stays one, as in exp.
 func (e *emitter) exp2(k expo, t vec) {
 	n := e.vec()
 	VMAXPS(t, k.low, t)
@@ -72,8 +74,8 @@ func (e *emitter) softmaxes() {
 	}
 }
 
-// soft passes over x twice: for the maximum, and for the exponentials; past is for whether those go past the caches, for which y
-// must be aligned to a vector.
+// soft passes over x twice: for the maximum, and for the exponentials; past is for whether those go past the
+// caches, for which y must be aligned to a vector.
 func (e *emitter) soft(name string, half, past bool) {
 	e.begin(name, "func(y []"+elements(half)+", x []float32, scale, top float32) (most, sum float32)",
 		"is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y.")

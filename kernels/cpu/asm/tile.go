@@ -6,9 +6,11 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const tileArgs = "(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n, acc int)"
+const tileArgs = "(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, " +
+	"k, n, acc int)"
 
-// tiles writes the micro-kernels: 12x32 with AVX-512, 6x16 with AVX2, each a row of accumulators by two vectors.
+// tiles writes the micro-kernels: 12x32 with AVX-512, 6x16 with AVX2, each a row of accumulators by two
+// vectors.
 func (e *emitter) tiles() {
 	e.tile("tile", false)
 	e.tile("tileRows", true)
@@ -216,10 +218,11 @@ func (e *emitter) copyRows() {
 	e.end()
 }
 
-// spread cuts rows into panels: whole vectors and then the rest of the width, which is stored as a whole vector that the
-// next row overwrites in part.
+// spread cuts rows into panels: whole vectors and then the rest of the width, which is stored as a whole
+// vector that the next row overwrites in part.
 func (e *emitter) spread() {
-	e.beginMove("spread", "func(dst []float32, next, width, panels int, src []float32, ld, rows int)", "cuts rows into panels, see isa.")
+	e.beginMove("spread", "func(dst []float32, next, width, panels int, src []float32, ld, rows int)",
+		"cuts rows into panels, see isa.")
 	dst, src, ld, rows := base("dst"), base("src"), bytesOf("ld"), count4("rows")
 	full, rest, step := count4("width"), count4("width"), bytesOf("next")
 	SHRQ(Imm(map[bool]uint64{true: 4, false: 3}[e.wide]), full)

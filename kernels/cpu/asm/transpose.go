@@ -8,7 +8,8 @@ import (
 
 // transpose writes transpose, see isa: 16x16 blocks at once with AVX-512, 8x8 with AVX2.
 func (e *emitter) transpose() {
-	e.beginMove("transpose", "func(dst []float32, step int, src []float32, ld, blocks int)", "writes the columns of 16 rows, see isa.")
+	e.beginMove("transpose", "func(dst []float32, step int, src []float32, ld, blocks int)",
+		"writes the columns of 16 rows, see isa.")
 	dst, src, step, ld, n := base("dst"), base("src"), bytesOf("step"), bytesOf("ld"), count4("blocks")
 	if e.wide {
 		e.blocks(dst, src, step, ld, n)
@@ -60,8 +61,8 @@ func (e *emitter) blocks(dst, src, step, ld, n reg.GPVirtual) {
 	Label(done)
 }
 
-// pairs interleaves rows two by two and then four by four within 128-bit lanes: element 4q+c of the result holds column
-// c of every lane for rows 4q to 4q+3.
+// pairs interleaves rows two by two and then four by four within 128-bit lanes: element 4q+c of the result
+// holds column c of every lane for rows 4q to 4q+3.
 func pairs(r []vec, fresh func() vec) []vec {
 	t := make([]vec, len(r))
 	for i := 0; i < len(r); i += 2 {

@@ -198,7 +198,8 @@ func (e *emitter) scaled(name, doc string, op func(x, y, s vec) vec) {
 	e.end()
 }
 
-// mulAcc adds a product that is rounded: subnormal numbers, though they count as zero, slow fused multiply-adds of Zen 4 down.
+// mulAcc adds a product that is rounded: subnormal numbers, though they count as zero, slow fused
+// multiply-adds of Zen 4 down.
 func (e *emitter) mulAcc(name string, half bool) {
 	e.begin(name, "func(y []float32, a, b []"+elements(half)+", s float32)", "is y += a·b·s.")
 	s := e.float("s")
@@ -240,8 +241,8 @@ func (e *emitter) normDX(name string, half bool) {
 	e.end()
 }
 
-// moments writes sum and centred, the two sums of a layer norm: its variance is summed after the mean is known, since the
-// difference of two large sums would lose its digits.
+// moments writes sum and centred, the two sums of a layer norm: its variance is summed after the mean is
+// known, since the difference of two large sums would lose its digits.
 func (e *emitter) moments() {
 	e.begin("sum", "func(x []float32) float32", "is Σ x.")
 	s := e.sums(4)

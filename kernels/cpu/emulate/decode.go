@@ -15,8 +15,9 @@ const (
 	tdpBF16PS
 )
 
-var opcodeNames = map[opcode]string{ldTileCfg: "LDTILECFG", stTileCfg: "STTILECFG", tileRelease: "TILERELEASE",
-	tileZero: "TILEZERO", tileLoadD: "TILELOADD", tileStoreD: "TILESTORED", tdpBF16PS: "TDPBF16PS"}
+var opcodeNames = map[opcode]string{ldTileCfg: "LDTILECFG", stTileCfg: "STTILECFG",
+	tileRelease: "TILERELEASE",
+	tileZero:    "TILEZERO", tileLoadD: "TILELOADD", tileStoreD: "TILESTORED", tdpBF16PS: "TDPBF16PS"}
 
 func (o opcode) String() string { return opcodeNames[o] }
 
@@ -26,7 +27,8 @@ const (
 	noRegister = 17
 )
 
-// registers are the general registers in the order of their numbers, the address of the next instruction, and a zero.
+// registers are the general registers in the order of their numbers, the address of the next instruction,
+// and a zero.
 type registers [18]uint64
 
 // instruction is a decoded AMX instruction.
@@ -35,7 +37,8 @@ type instruction struct {
 	size uint64 // bytes
 	// Tiles: tile is ModRM.reg; left is ModRM.rm and right is VEX.vvvv, for TDPBF16PS alone.
 	tile, left, right int
-	// The memory operand is at base + disp; index << scale is the stride of tiles, and a part of the address elsewhere.
+	// The memory operand is at base + disp; index << scale is the stride of tiles, and a part of the address
+	// elsewhere.
 	base, index int
 	scale       uint
 	disp        int64
@@ -49,11 +52,13 @@ const (
 	prefixF2
 )
 
-// longest is the length of the longest AMX instruction: VEX, opcode, ModRM, SIB and a displacement of four bytes.
+// longest is the length of the longest AMX instruction: VEX, opcode, ModRM, SIB and a displacement of four
+// bytes.
 const longest = 10
 
-// decode reads the instruction at the beginning of code. It tells whether that is one of the AMX instructions above in an
-// encoding that a processor accepts in 64-bit mode. Source: Intel SDM, volume 2, 2.3 and the instructions' pages.
+// decode reads the instruction at the beginning of code. It tells whether that is one of the AMX
+// instructions above in an encoding that a processor accepts in 64-bit mode. Source: Intel SDM, volume 2,
+// 2.3 and the instructions' pages.
 func decode(code []byte) (instruction, bool) {
 	var in instruction
 	// Three bytes of VEX: map 0F38, W=0, L=0; R is inverted, and 1 because there are eight tiles.
@@ -90,8 +95,8 @@ func decode(code []byte) (instruction, bool) {
 	return in, !memory || in.operand(code, modrm, x<<3, b<<3)
 }
 
-// operand decodes the memory operand that follows modrm; x and b extend the numbers of index and base. It tells whether code
-// holds all of it.
+// operand decodes the memory operand that follows modrm; x and b extend the numbers of index and base. It
+// tells whether code holds all of it.
 func (in *instruction) operand(code []byte, modrm byte, x, b int) bool {
 	in.base, in.index = int(modrm&7)|b, noRegister
 	low := modrm & 7

@@ -39,12 +39,14 @@ func TestDecode(t *testing.T) {
 	require.Len(t, seen, len(opcodeNames), "an instruction without a case")
 }
 
-// plainer removes from objdump's words what changes no result: the hint, displacements of 0 and the name of no register.
+// plainer removes from objdump's words what changes no result: the hint, displacements of 0 and the name of
+// no register.
 func plainer(s string) string {
 	return strings.NewReplacer("loaddt1", "loadd", " 0x0(", " (", ",0x0(", ",(", ",%riz,1", "").Replace(s)
 }
 
-var registerNames = [...]string{"%rax", "%rcx", "%rdx", "%rbx", "%rsp", "%rbp", "%rsi", "%rdi", "%r8", "%r9", "%r10", "%r11", "%r12", "%r13", "%r14",
+var registerNames = [...]string{"%rax", "%rcx", "%rdx", "%rbx", "%rsp", "%rbp", "%rsi", "%rdi", "%r8", "%r9",
+	"%r10", "%r11", "%r12", "%r13", "%r14",
 	"%r15", "%rip", ""}
 
 // inWords prints an instruction as objdump does.

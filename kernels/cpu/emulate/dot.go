@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// product is TDPBF16PS, tile += left·right: left has rows of pairs of bfloat16 along the sum, right has a row for each pair.
+// product is TDPBF16PS, tile += left·right: left has rows of pairs of bfloat16 along the sum, right has a
+// row for each pair.
 func (u *unit) product(in instruction) error {
 	c, a, b := in.tile, in.left, in.right
 	if c == a || a == b || c == b {
@@ -27,9 +28,10 @@ func (u *unit) product(in instruction) error {
 	return nil
 }
 
-// mulAdd adds the product of a, m rows of k pairs, and b, k rows of n pairs, to c. As the SDM says, the first and the second
-// elements of pairs are summed apart from 0 on, in order and with fused multiply-adds; then come the sum of the two and
-// the sum with c. Every operation rounds to the nearest even float32; subnormal operands and results are 0.
+// mulAdd adds the product of a, m rows of k pairs, and b, k rows of n pairs, to c. As the SDM says, the
+// first and the second elements of pairs are summed apart from 0 on, in order and with fused multiply-adds;
+// then come the sum of the two and the sum with c. Every operation rounds to the nearest even float32;
+// subnormal operands and results are 0.
 func mulAdd(c, a, b *tile, m, k, n int) {
 	var b0, b1 [tileRows][tileRowBytes / 4]float32
 	for p := range k {
@@ -73,8 +75,9 @@ func plainRow(s *[tileRowBytes / 4]float32, x float32, y *[tileRowBytes / 4]floa
 	}
 }
 
-// tame tells whether all elements are 0 or lie between 2^-55 and 2^56. Products of such elements are exact in float32, so that a
-// fused step and two others agree; sums are multiples of 2^-124 and below 2^117, hence neither subnormal nor infinite.
+// tame tells whether all elements are 0 or lie between 2^-55 and 2^56. Products of such elements are exact
+// in float32, so that a fused step and two others agree; sums are multiples of 2^-124 and below 2^117, hence
+// neither subnormal nor infinite.
 func tame(t *tile) bool {
 	for i := range t {
 		for _, w := range t[i] {
@@ -88,8 +91,8 @@ func tame(t *tile) bool {
 	return true
 }
 
-// fma is x·y + s rounded once. The product of two bfloat16 is exact in float64; a sum of two numbers of 24 bits that is rounded to
-// 53 bits and then to 24 is the one that is rounded once, since 53 ≥ 2·24 + 2.
+// fma is x·y + s rounded once. The product of two bfloat16 is exact in float64; a sum of two numbers of 24
+// bits that is rounded to 53 bits and then to 24 is the one that is rounded once, since 53 ≥ 2·24 + 2.
 func fma(x, y, s float32) float32 {
 	return rounded(float64(zeroed(x))*float64(zeroed(y)) + float64(s))
 }
@@ -104,8 +107,9 @@ func zeroed(x float32) float32 {
 	return x
 }
 
-// rounded is the float32 nearest to d, or 0 where that is subnormal. The exponent counts as unbounded in the rounding that
-// decides it: what is closer to 2^-126 than to the number of 24 bits below it is not subnormal.
+// rounded is the float32 nearest to d, or 0 where that is subnormal. The exponent counts as unbounded in the
+// rounding that decides it: what is closer to 2^-126 than to the number of 24 bits below it is not
+// subnormal.
 func rounded(d float64) float32 {
 	if math.Abs(d) < 0x1p-126-0x1p-151 {
 		return float32(math.Copysign(0, d))

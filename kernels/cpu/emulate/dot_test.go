@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Sums whose result tells one way of taking them from another. Elements are bfloat16, the upper halves of float32.
+// Sums whose result tells one way of taking them from another. Elements are bfloat16, the upper halves of
+// float32.
 func TestProductOfRow(t *testing.T) {
 	const (
 		least = 0x1p-126 // the smallest normal number
@@ -24,13 +25,18 @@ func TestProductOfRow(t *testing.T) {
 		want, flat float64   // flat is the result of the way that the case rules out
 	}{
 		{"plain", 1, []float64{1, 2, 3, 4}, []float64{5, 6, 7, 8}, 71, 0},
-		{"first and second elements are summed apart", 0, []float64{1, 1, 0, 0, -1, 0}, []float64{0x1p24, 1, 0, 0, 0x1p24, 0}, 1, 0},
+		{"first and second elements are summed apart", 0, []float64{1, 1, 0, 0, -1, 0},
+			[]float64{0x1p24, 1, 0, 0, 0x1p24, 0}, 1, 0},
 		{"c comes last", 0x1p24, []float64{1, 0, 1, 0}, []float64{1, 0, 1, 0}, 0x1p24 + 2, 0x1p24},
-		{"sums of pairs run in order", 0, []float64{1, 0, 1, 0, 1, 0}, []float64{0x1p24, 0, 1, 0, 1, 0}, 0x1p24, 0x1p24 + 2},
+		{"sums of pairs run in order", 0, []float64{1, 0, 1, 0, 1, 0}, []float64{0x1p24, 0, 1, 0, 1, 0},
+			0x1p24, 0x1p24 + 2},
 		{"a tie goes to even", 0x1p24 + 2, []float64{1, 0}, []float64{1, 0}, 0x1p24 + 4, 0x1p24 + 2},
-		{"a product is not rounded to overflow", 0, []float64{-1, 0, 2, 0}, []float64{most, 0, most, 0}, most, inf},
-		{"a sum that is a subnormal product is 0", least, []float64{-0x1p-1, 0, 0, 0}, []float64{least, 0, 0, 0}, least, least / 2},
-		{"a product of normal numbers that is subnormal in a sum", 0, []float64{1, 0, 0x1p-7, 0}, []float64{least, 0, least, 0}, least * (1 + 0x1p-7), least},
+		{"a product is not rounded to overflow", 0, []float64{-1, 0, 2, 0}, []float64{most, 0, most, 0},
+			most, inf},
+		{"a sum that is a subnormal product is 0", least, []float64{-0x1p-1, 0, 0, 0},
+			[]float64{least, 0, 0, 0}, least, least / 2},
+		{"a product of normal numbers that is subnormal in a sum", 0, []float64{1, 0, 0x1p-7, 0},
+			[]float64{least, 0, least, 0}, least * (1 + 0x1p-7), least},
 		{"a subnormal element is 0", 0, []float64{0x1p-133, 0}, []float64{most, 0}, 0, 0x1p-6},
 		{"a subnormal sum is 0", 0, []float64{1.5, 0, -1, 0}, []float64{least, 0, least, 0}, 0, least / 2},
 		{"a subnormal c is 0", 0x1p-127, []float64{1, 0}, []float64{least, 0}, least, 1.5 * least},
@@ -39,7 +45,8 @@ func TestProductOfRow(t *testing.T) {
 		{"infinity times a subnormal element", 0, []float64{inf, 1}, []float64{0x1p-133, 1}, nan, inf},
 		{"not a number", 1, []float64{nan, 0, 1, 1}, []float64{0, 1, 1, 1}, nan, 1},
 		{"overflow", 0, []float64{2, 0}, []float64{most, 0}, inf, 0},
-		{"negative zero", math.Copysign(0, -1), []float64{1, 1}, []float64{math.Copysign(0, -1), 0}, 0, math.Copysign(0, -1)},
+		{"negative zero", math.Copysign(0, -1), []float64{1, 1}, []float64{math.Copysign(0, -1), 0}, 0,
+			math.Copysign(0, -1)},
 	} {
 		var x, y, z tile
 		z[0][0] = math.Float32bits(float32(c.c))
@@ -72,7 +79,8 @@ func same(x float32) string {
 func TestRounded(t *testing.T) {
 	const least = 0x1p-126
 	for x, want := range map[float64]float32{
-		least: least, least - 0x1p-152: least, least - 0x1p-151: least, least - 0x1.1p-151: 0, least - 0x1p-150: 0, 0x1p-140: 0,
+		least: least, least - 0x1p-152: least, least - 0x1p-151: least, least - 0x1.1p-151: 0,
+		least - 0x1p-150: 0, 0x1p-140: 0,
 		0x1p128 - 0x1p103: float32(math.Inf(1)), 0x1p128 - 0x1.1p103: math.MaxFloat32,
 	} {
 		require.Equal(t, same(want), same(rounded(x)), "%x", x)
@@ -81,10 +89,12 @@ func TestRounded(t *testing.T) {
 	require.Equal(t, same(float32(math.Copysign(0, -1))), same(rounded(-0x1p-140)))
 }
 
-// Whole tiles against exact arithmetic, with exponents of elements about the bounds of the fast path and beyond.
+// Whole tiles against exact arithmetic, with exponents of elements about the bounds of the fast path and
+// beyond.
 func TestProductOfTiles(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, e := range [][2]int{{-1, 1}, {-9, 9}, {-55, 55}, {-56, 55}, {-55, 56}, {-58, -53}, {-63, -56}, {-64, -62}, {-67, 0}, {-126, 0}, {56, 64}, {63, 64}, {0, 127},
+	for _, e := range [][2]int{{-1, 1}, {-9, 9}, {-55, 55}, {-56, 55}, {-55, 56}, {-58, -53}, {-63, -56},
+		{-64, -62}, {-67, 0}, {-126, 0}, {56, 64}, {63, 64}, {0, 127},
 		{-127, 128}} { // the last has subnormal numbers, infinities and NaNs
 		element := func() uint32 {
 			return uint32(r.IntN(2)<<15 | (127+e[0]+r.IntN(e[1]-e[0]+1))<<7 | r.IntN(128))
@@ -114,7 +124,9 @@ func TestProductOfTiles(t *testing.T) {
 			mulAdd(&c, &a, &b, m, k, n)
 			for i := range 16 {
 				for j := range 16 {
-					require.Equal(t, same(math.Float32frombits(want[i][j])), same(math.Float32frombits(c[i][j])), "exponents %d, %d×%d×%d, [%d,%d]", e, m, k, n, i, j)
+					require.Equal(t, same(math.Float32frombits(want[i][j])),
+						same(math.Float32frombits(c[i][j])), "exponents %d, %d×%d×%d, [%d,%d]", e, m, k,
+						n, i, j)
 				}
 			}
 		}

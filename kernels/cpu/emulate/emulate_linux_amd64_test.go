@@ -33,8 +33,8 @@ func build(t *testing.T) string {
 	return out
 }
 
-// look makes a kept result of "go test" void when a file under dir changes: programs that a test builds are no part of it, but
-// files that it looks at are.
+// look makes a kept result of "go test" void when a file under dir changes: programs that a test builds are
+// no part of it, but files that it looks at are.
 func look(t *testing.T, dir string) {
 	require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil {
@@ -57,8 +57,8 @@ func goTool(t *testing.T, args ...string) {
 	require.NoError(t, err, "go %v: %s", args, msg)
 }
 
-// Threads have tiles of their own; children are emulated; signals, faults and the exit status are those of the program; a use of
-// AMX that a processor refuses is not passed over.
+// Threads have tiles of their own; children are emulated; signals, faults and the exit status are those of
+// the program; a use of AMX that a processor refuses is not passed over.
 func TestPrograms(t *testing.T) {
 	emulate := build(t)
 	tiles := filepath.Join(t.TempDir(), "tiles")
@@ -89,8 +89,8 @@ func TestPrograms(t *testing.T) {
 	require.Contains(t, string(out), "/nowhere/program")
 }
 
-// levelTests is what of kernels/cpu's tests runs on tiles: every operation against the definition, products that are written past the
-// caches, attention over several blocks of keys.
+// levelTests is what of kernels/cpu's tests runs on tiles: every operation against the definition, products
+// that are written past the caches, attention over several blocks of keys.
 const levelTests = "^(TestConformance|TestLargeProducts|TestLongSequencesBackward)$/^(amx|)$"
 
 // TestLevelAMX runs tests of kernels/cpu at level amx.
@@ -113,7 +113,8 @@ func TestLevelAMX(t *testing.T) {
 	msg, err := run.CombinedOutput()
 	out := string(msg)
 	require.NoError(t, err, "%s", failures(out))
-	for _, name := range []string{"TestConformance/amx/reference", "TestConformance/amx/epilogues", "TestLargeProducts", "TestLongSequencesBackward"} {
+	for _, name := range []string{"TestConformance/amx/reference", "TestConformance/amx/epilogues",
+		"TestLargeProducts", "TestLongSequencesBackward"} {
 		require.Contains(t, out, "--- PASS: "+name+" ", "it did not run")
 	}
 	count := regexp.MustCompile(`emulate: \d+ AMX instructions \((\d+) TDPBF16PS\)`).FindStringSubmatch(out)

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// image is the code of a program, the same in all threads and in children that have not become another program.
+// image is the code of a program, the same in all threads and in children that have not become another
+// program.
 type image struct {
 	traps map[uint64]trap
 	code  map[uint64]decoded // by address
@@ -57,8 +58,8 @@ func tellXCR0(r *syscall.PtraceRegs) {
 	r.Rax, r.Rdx = uint64(a), uint64(d)
 }
 
-// load reads the program that a process has just become and sets the breakpoints in it. A program without the functions runs as
-// it is: children may be anything.
+// load reads the program that a process has just become and sets the breakpoints in it. A program without
+// the functions runs as it is: children may be anything.
 func load(pid int) (*image, error) {
 	m := &image{traps: map[uint64]trap{}, code: map[uint64]decoded{}}
 	f, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
@@ -97,8 +98,8 @@ func load(pid int) (*image, error) {
 	return m, nil
 }
 
-// goFunctions lists the functions of a Go program from its line table, which is there even if symbols are stripped; none for
-// another program.
+// goFunctions lists the functions of a Go program from its line table, which is there even if symbols are
+// stripped; none for another program.
 func goFunctions(f *elf.File) ([]gosym.Func, *elf.Section, error) {
 	table, text := f.Section(".gopclntab"), f.Section(".text")
 	if table == nil || text == nil {

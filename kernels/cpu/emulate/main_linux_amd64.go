@@ -1,13 +1,14 @@
-// Command emulate runs a program that uses AMX on a processor without it, so that kernels/cpu's level amx can be tested anywhere:
+// Command emulate runs a program that uses AMX on a processor without it, so that kernels/cpu's level amx
+// can be tested anywhere:
 //
 //	go build -o /tmp/emulate ./kernels/cpu/emulate
 //	LFACTOR_CPU=amx go test -exec /tmp/emulate ./kernels/cpu
 //
-// It traces the program (ptrace(2)), its threads and its children. AMX instructions, which raise SIGILL, are computed here as the
-// Intel SDM defines them; a use that breaks a rule of the SDM ends the program. The program also sees that the processor and
-// the kernel offer AMX: kernels/cpu's CPUID and XGETBV are replaced by breakpoints, and the system call that asks for the state of
-// tiles is answered here. Everything else, signals among it, is left alone. The exit status is the program's, whose
-// end is that of its children too.
+// It traces the program (ptrace(2)), its threads and its children. AMX instructions, which raise SIGILL, are
+// computed here as the Intel SDM defines them; a use that breaks a rule of the SDM ends the program. The
+// program also sees that the processor and the kernel offer AMX: kernels/cpu's CPUID and XGETBV are replaced
+// by breakpoints, and the system call that asks for the state of tiles is answered here. Everything else,
+// signals among it, is left alone. The exit status is the program's, whose end is that of its children too.
 package main
 
 import (
@@ -23,8 +24,8 @@ import (
 // failed is the exit status where the program could not be run or broke a rule.
 const failed = 125
 
-// Requests of ptrace belong to the thread that traces, and the traced thread has to be the one that becomes the program:
-// both are the main one.
+// Requests of ptrace belong to the thread that traces, and the traced thread has to be the one that becomes
+// the program: both are the main one.
 func init() { runtime.LockOSThread() }
 
 func main() {

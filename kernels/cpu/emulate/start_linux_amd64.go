@@ -31,8 +31,8 @@ const (
 	tileData      = 18 // ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of arch_prctl(2)
 )
 
-// start runs a program up to its first instruction, traced. It starts this command again, which waits on a pipe until it is
-// traced and then becomes the program.
+// start runs a program up to its first instruction, traced. It starts this command again, which waits on a
+// pipe until it is traced and then becomes the program.
 func start(args []string) (pid int, err error) {
 	program, err := exec.LookPath(args[0])
 	if err != nil {
@@ -71,8 +71,8 @@ func become(args []string) error {
 	return fmt.Errorf("%s: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))
 }
 
-// filterSystemCalls makes requests for the state of tiles stop for the tracer. The filter, a classic BPF program on struct
-// seccomp_data, passes on to the program and its children.
+// filterSystemCalls makes requests for the state of tiles stop for the tracer. The filter, a classic BPF
+// program on struct seccomp_data, passes on to the program and its children.
 func filterSystemCalls() error {
 	const (
 		load    = syscall.BPF_LD | syscall.BPF_W | syscall.BPF_ABS

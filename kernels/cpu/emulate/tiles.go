@@ -23,16 +23,16 @@ type unit struct {
 	data       [tileCount]tile
 }
 
-// memory is the address space of the program. Both move rows of width bytes, stride apart in it and close together in
-// buf; an address that the program may not use is an error.
+// memory is the address space of the program. Both move rows of width bytes, stride apart in it and close
+// together in buf; an address that the program may not use is an error.
 type memory interface {
 	read(buf []byte, address, stride uint64, rows, width int) error
 	write(buf []byte, address, stride uint64, rows, width int) error
 }
 
-// execute carries out one instruction as the Intel SDM has it, volume 2, except that start_row must be 0: it is for
-// instructions that were interrupted, which these are not. An error is an exception that a processor would raise: #UD and
-// #GP for a broken rule, else of memory.
+// execute carries out one instruction as the Intel SDM has it, volume 2, except that start_row must be 0: it
+// is for instructions that were interrupted, which these are not. An error is an exception that a processor
+// would raise: #UD and #GP for a broken rule, else of memory.
 func (u *unit) execute(in instruction, r *registers, m memory) error {
 	switch in.op {
 	case ldTileCfg:
@@ -94,8 +94,8 @@ func (u *unit) move(in instruction, r *registers, m memory) error {
 	return nil
 }
 
-// configure loads a configuration: byte 0 is the palette, byte 1 start_row, 16 to 31 the bytes of the rows of each tile,
-// 48 to 55 their numbers.
+// configure loads a configuration: byte 0 is the palette, byte 1 start_row, 16 to 31 the bytes of the rows
+// of each tile, 48 to 55 their numbers.
 func (u *unit) configure(c *[64]byte) error {
 	if c[0] == 0 {
 		*u = unit{}

@@ -47,7 +47,8 @@ func at(op opcode, tile int) instruction {
 	return instruction{op: op, tile: tile, base: 0, index: 1, scale: 1, disp: 5}
 }
 
-// Loads and stores touch the configured part of a tile, with the index register as stride; the rest of a tile becomes 0.
+// Loads and stores touch the configured part of a tile, with the index register as stride; the rest of a
+// tile becomes 0.
 func TestLoadAndStore(t *testing.T) {
 	m := make(ram, 400)
 	for i := range m {
@@ -147,7 +148,8 @@ func TestRules(t *testing.T) {
 		"#GP: LDTILECFG of tile 3 with 0 rows of 64 bytes":   edit(51, 0),
 		"#GP: LDTILECFG of tile 2 with 16 rows of 0 bytes":   edit(20, 0),
 	} {
-		all := shapes([2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64})
+		all := shapes([2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64},
+			[2]int{16, 64}, [2]int{16, 64}, [2]int{16, 64})
 		f(&all)
 		u := unit{configured: true}
 		require.ErrorContains(t, u.configure(&all), want)

@@ -52,8 +52,9 @@ func (t *tracer) counts() string {
 		sum, t.done[tdpBF16PS], t.stops, t.probed, t.asked)
 }
 
-// run follows the program to its end and gives its exit status; 128 and more are signals, as in shells. An error is a use
-// of AMX that a processor would refuse, or a failure of ours; the program is then still there.
+// run follows the program to its end and gives its exit status; 128 and more are signals, as in shells. An
+// error is a use of AMX that a processor would refuse, or a failure of ours; the program is then still
+// there.
 func (t *tracer) run() (int, error) {
 	for {
 		var s syscall.WaitStatus
@@ -121,7 +122,8 @@ func (t *tracer) stopped(th *thread, signal syscall.Signal, event int) error {
 	return syscall.PtraceCont(th.id, 0)
 }
 
-// became is for a process that is another program now. The thread that asked for it has taken the place of the first one.
+// became is for a process that is another program now. The thread that asked for it has taken the place of
+// the first one.
 func (t *tracer) became(th *thread) error {
 	former, err := syscall.PtraceGetEventMsg(th.id)
 	if err != nil {
@@ -134,7 +136,8 @@ func (t *tracer) became(th *thread) error {
 	return err
 }
 
-// grant answers a request for the state of tiles in the kernel's place: the system call is left out and its result 0.
+// grant answers a request for the state of tiles in the kernel's place: the system call is left out and its
+// result 0.
 func (t *tracer) grant(tid int) error {
 	var r syscall.PtraceRegs
 	if err := syscall.PtraceGetRegs(tid, &r); err != nil {
@@ -184,7 +187,8 @@ func (t *tracer) signalled(th *thread, signal syscall.Signal) error {
 	return syscall.PtraceCont(th.id, 0)
 }
 
-// execute carries out the AMX instructions from RIP on, up to one of another kind, and counts them. Stops cost more than they do.
+// execute carries out the AMX instructions from RIP on, up to one of another kind, and counts them. Stops
+// cost more than they do.
 func (t *tracer) execute(th *thread, r *syscall.PtraceRegs) (n int, err error) {
 	g := general(r)
 	for ; ; n++ {

@@ -1,0 +1,104 @@
+package grad
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Param declares a parameter. It is sharded on the axis TP along a tensor axis in units (a head's width), or
+// replicated when axis < 0 or the units do not divide; decay says whether weight decay applies. The second
+// call with a name returns the same value.
+func (t *Tape) Param(name string, shape []int, axis, unit int, decay bool) *Value {
+	return t.ParamOn(name, shape, decay, Cut{Mesh: TP, Axis: axis, Unit: unit})
+}
+
+// Cut says that a mesh axis shards a parameter along a tensor axis, in units that stay whole; Axis < 0 is
+// none. Where the units do not divide, the parameter is replicated over the mesh axis.
+type Cut struct {
+	Mesh string
+	Axis int
+	Unit int
+}
+
+// ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the
+// fold's others.
+func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value {
+	var p Place
+	fold, size := 0, append([]int(nil), shape...)
+	for _, c := range cuts {
+		m := t.Axis(c.Mesh)
+		if m < 0 || t.Mesh[m].Size == 1 {
+			continue
+		}
+		fold = t.Mesh[m].Fold
+		if c.Axis >= 0 && size[c.Axis]/c.Unit%t.Mesh[m].Size == 0 {
+			p[m] = Part{Sharded, int8(c.Axis)}
+			size[c.Axis] /= t.Mesh[m].Size
+		}
+	}
+	return t.param(name, shape, p, fold, decay)
+}
+
+// Table declares the weights of a vocabulary [v d], sharded over its rows on the axis TP; where they do not
+// divide, the last ranks hold rows of padding, which are zero and belong to no token.
+func (t *Tape) Table(name string, v, d int) *Value {
+	var p Place
+	if m := t.Axis(TP); m >= 0 && t.Mesh[m].Size > 1 {
+		p[m] = Part{Sharded, 0}
+	}
+	return t.param(name, []int{v, d}, p, 0, true)
+}
+
+func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool) *Value {
+	return t.paramOf(name, t.DType, shape, place, fold, decay)
+}
+
+// Bias declares numbers [n] that are float32 whatever the block's dtype, and that no gradient of the loss
+// reaches: those that experts are chosen by. A step other than 0 moves them by the sign of what their
+// operation counts (arXiv:2408.15664).
+func (t *Tape) Bias(name string, n int, step float64) *Value {
+	v := t.paramOf(name, tensor.F32, []int{n}, Place{}, 0, false)
+	p := t.params[name]
+	p.Fixed, p.Step = true, step
+	if step == 0 {
+		p.Frozen = true
+		p.Value.Need, v.Need = false, false
+	}
+	return v
+}
+
+func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int,
+	decay bool) *Value {
+	if p := t.params[name]; p != nil {
+		return t.use(p)
+	}
+	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad ||
+		t.Frozen != nil && t.Frozen(name), Decay: decay}
+	block := t.block
+	t.block = -1
+	p.Value = t.one(opParam, kernels.Attr{Name: name}, dtype, shape, p.Place)
+	t.block = block
+	p.Value.Name, p.Value.Need, p.Value.Weight = name, !p.Frozen, true
+	p.Local = local(t.Mesh, shape, p.Place)
+	t.params[name] = p
+	t.order = append(t.order, p)
+	return t.use(p)
+}
+
+// use returns the value to compute with: gathered over the axes marked Zero when parameters are sharded
+// there.
+func (t *Tape) use(p *Param) *Value {
+	axes := t.ZeroAxes(p.Fold)
+	if !t.ShardParams || len(axes) == 0 {
+		return p.Value
+	}
+	key := convKey{p.Value, p.Value.Place, Phase(16 + t.block)} // one gather a block
+	if v := t.cache[key]; v != nil {
+		return v
+	}
+	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, p.Value.DType, p.Shape, p.Place, p.Value)
+	v.Name, v.Need, v.Weight = p.Name, p.Value.Need, true
+	v.Node.Axes = axes
+	t.cache[key] = v
+	return v
+}
