@@ -6,6 +6,7 @@ package main
 import _ "example.com/unknown"
 
 func main() {}
+
 // Line  0 of this comment ends behind the column that is the limit for the lines of a module: there are too many of them.
 // Line  1 of this comment ends behind the column that is the limit for the lines of a module: there are too many of them.
 // Line  2 of this comment ends behind the column that is the limit for the lines of a module: there are too many of them.
