@@ -98,7 +98,7 @@ type Settings struct {
 	Absent accel.Absent
 	// Products does them; nil leaves them to the project's kernel.
 	Products *Products
-	// Dir is where the algorithms of products are kept; empty for nowhere.
+	// Dir is where the algorithms of products are kept; "" keeps none.
 	Dir string
 }
 
