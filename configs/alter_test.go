@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -117,7 +116,7 @@ func TestAlterEveryKey(t *testing.T) {
 				}
 			}
 		}
-		t.Log(fmt.Sprintf("%s: %d files, %d altered values", tree, len(files), n))
+		t.Logf("%s: %d files, %d altered values", tree, len(files), n)
 	}
 }
 

@@ -281,7 +281,8 @@ func (c *group) finish(i int) {
 
 // Waits implements actors.Behaviour.
 func (c *group) Waits() actors.Wait {
-	for _, g := range c.open {
+	if len(c.open) > 0 {
+		g := c.open[0]
 		if i := slices.Index(g.came, false); i >= 0 {
 			return actors.Wait{For: c.members[i], What: "its part of " + g.m.Action.String()}
 		}

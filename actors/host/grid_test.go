@@ -92,7 +92,6 @@ type variant struct {
 	sp               bool
 	rc               grad.Recompute
 	schedule         string
-	procs            int
 	overlap          bool
 	replicas, cp     int // data parallelism around dp, and context parallelism; 0 is 1
 }

@@ -368,16 +368,6 @@ func (v verbs) json(to any, args ...string) {
 	require.NoError(v.t, json.Unmarshal([]byte(out), to), out)
 }
 
-// until waits for a line of a job's leading process.
-func (v verbs) until(job, text string) {
-	v.t.Helper()
-	require.Eventually(v.t, func() bool {
-		return strings.Contains(v.verb(0, "logs", job, "--proc", "0"),
-			text)
-	}, 30*time.Second,
-		20*time.Millisecond)
-}
-
 // TestJobVerbs: what is said of jobs, in text and as JSON; a queue with its reasons; stop; drain, which
 // moves a job.
 func TestJobVerbs(t *testing.T) {

@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 	"fmt"
+	"go/build"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,9 +21,9 @@ import (
 // goDocs are the Go sources of the standard library, up to n bytes.
 func goDocs(t testing.TB, n int) (docs []string) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src/*/*.go"))
+	names, err := filepath.Glob(filepath.Join(build.Default.GOROOT, "src/*/*.go"))
 	require.NoError(t, err)
-	more, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src/*/*/*.go"))
+	more, err := filepath.Glob(filepath.Join(build.Default.GOROOT, "src/*/*/*.go"))
 	require.NoError(t, err)
 	for _, name := range append(names, more...) {
 		b, err := os.ReadFile(name)

@@ -53,10 +53,10 @@ const (
 
 // tileConfig is the operand of LDTILECFG: eight tiles of 16 rows by 64 bytes.
 type tileConfig struct {
-	palette, start uint8
-	_              [14]uint8
-	bytes          [16]uint16
-	rows           [16]uint8
+	palette uint8
+	_       [15]uint8 // the row to begin with, and reserved bytes
+	bytes   [16]uint16
+	rows    [16]uint8
 }
 
 var allTiles = func() *tileConfig {

@@ -34,9 +34,8 @@ func places(n int, partial bool) []Place {
 
 // member is one rank of the test's mesh.
 type member struct {
-	pos  []int
-	run  *Runner
-	have *tensor.Tensor
+	pos []int
+	run *Runner
 }
 
 // part is what a rank holds of the logical matrix [rows cols], whose element (i, j) is i·cols+j, placed p.

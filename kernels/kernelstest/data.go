@@ -152,5 +152,3 @@ func clone(t *tensor.Tensor) *tensor.Tensor {
 	copy(c.Bytes(), t.Bytes())
 	return c
 }
-
-var inf = math.Inf(1)

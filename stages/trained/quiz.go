@@ -19,7 +19,6 @@ import (
 type Quiz struct {
 	m        *Trained
 	gen      *sample.Generator
-	chat     dataset.ChatEncoder
 	template *token.Template
 	x        *format.ProcessorExpander
 	p        *Pictures

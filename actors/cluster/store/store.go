@@ -34,7 +34,6 @@ const (
 type Store struct {
 	e      *embed.Etcd
 	c      *clientv3.Client
-	sweep  context.CancelFunc
 	served <-chan struct{}
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -317,13 +316,11 @@ func demoCorpus() (train, valid []string, err error) {
 	return train, valid, nil
 }
 
-// goRoot is the Go installation whose sources the demo reads: the environment's, the one that built this
-// program, or the one on the path.
+// goRoot is the Go installation whose sources the demo reads: the environment's, or that of the go command on
+// the path.
 func goRoot() string {
-	for _, root := range []string{os.Getenv("GOROOT"), runtime.GOROOT()} {
-		if root != "" && process.Exists(filepath.Join(root, "src", "fmt")) {
-			return root
-		}
+	if root := os.Getenv("GOROOT"); root != "" && process.Exists(filepath.Join(root, "src", "fmt")) {
+		return root
 	}
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/rehearsal"
@@ -305,6 +304,3 @@ func SceneTokenizer(dir string) (map[string]int32, error) {
 	}
 	return ids, nil
 }
-
-// sceneAnswer normalises what the model says.
-func sceneAnswer(s string) string { return strings.Join(strings.Fields(s), " ") }
