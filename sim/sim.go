@@ -1,7 +1,3 @@
-// Package sim runs the behaviours of actors/core on one event loop under a virtual clock: the same programs,
-// messages and protocols as training, with durations in place of kernels. A run is a function of its layout,
-// prices and seed: no goroutine, wall clock or map order takes part, and the hash over every delivered event
-// shows it.
 package sim
 
 import (

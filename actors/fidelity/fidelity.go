@@ -1,5 +1,3 @@
-// Package fidelity holds the simulator to what really runs: plans on this machine beside their simulations,
-// places of a vision encoder, and tables of steps that others measured.
 package fidelity
 
 import (

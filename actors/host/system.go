@@ -1,6 +1,3 @@
-// Package host runs the behaviours of actors/core for real: protoactor-go schedules them, jobs run on
-// devices, and edges to other processes carry Arrow batches. It decides nothing; what happens next is core's
-// business.
 package host
 
 import (

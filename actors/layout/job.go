@@ -1,7 +1,3 @@
-// Package layout turns a job, a model with a plan, into everything that drivers need before anything is
-// allocated: programs, traces, what each rank owns and sends, the segments of its optimizer step with their
-// costs, and what memory it takes. The host carries a layout out, the simulator prices it; neither derives
-// any of it.
 package layout
 
 import (

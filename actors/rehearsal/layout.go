@@ -1,6 +1,3 @@
-// Package rehearsal runs a configuration's training in virtual time: it hands a layout to the simulator with
-// the segments, memory and prices that training would have, draws faults, looks for the smallest run that
-// fails, and draws pictures of steps.
 package rehearsal
 
 import (

@@ -1,4 +1,3 @@
-// Package run is a training run from a checked configuration to its end.
 package run
 
 import (

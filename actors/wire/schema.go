@@ -1,6 +1,3 @@
-// Package wire turns messages between processes into Arrow record batches and back. Every message is one row
-// of a standard Arrow IPC stream whose schema is constant; tensors are list columns that alias their own
-// memory, 64-byte aligned. A stock Arrow reader reads what it writes.
 package wire
 
 import (

@@ -1,5 +1,3 @@
-// Package format reads and writes the file formats of training data. Each registers itself with package
-// dataset, with a writer that a test holds to the round trip.
 package format
 
 import (

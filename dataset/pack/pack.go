@@ -1,5 +1,3 @@
-// Package pack lays samples of different lengths into rows of one length, and shares samples out to ranks so
-// that all have the same work. It knows samples by number only.
 package pack
 
 import (

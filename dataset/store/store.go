@@ -1,5 +1,3 @@
-// Package store reads files by offset, wherever they lie: on disk through a bounded pool of open files, and
-// over https and S3-style protocols in ranges, with retries and a cache of bounded size on disk.
 package store
 
 import (

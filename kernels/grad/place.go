@@ -1,7 +1,3 @@
-// Package grad is the tape: a stage's forward is recorded once per shape on symbolic values;
-// differentiation, placement, recompute, offload, liveness and cuts are passes over the node list, done
-// before anything runs. The result, a Trace, is a plain value that is the same on every rank of a group. A
-// Frame is one microbatch's record over a Trace.
 package grad
 
 import (

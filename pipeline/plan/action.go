@@ -1,5 +1,3 @@
-// Package plan describes a pipeline schedule as data: for every rank, the ordered list of actions of one
-// step. The runtime and the simulator interpret the same Program. It performs no I/O.
 package plan
 
 import (

@@ -1,5 +1,3 @@
-// Package schedule builds programs: one file a schedule, which registers itself with its paper's claims, so
-// that adding a schedule edits no existing file.
 package schedule
 
 import (

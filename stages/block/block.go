@@ -1,5 +1,3 @@
-// Package block holds the layers from which families are built, forward only and written for one device: the
-// tape brings parallelism and gradients. Parameter names are Hugging Face's for Llama-like models.
 package block
 
 import (

@@ -1,5 +1,3 @@
-// Package family holds the model families, one file each: a configuration becomes a list of named blocks
-// whose ports join them. Cutting a model into pipeline stages is slicing the list.
 package family
 
 import (

@@ -1,4 +1,3 @@
-// Package optim holds optimizers and learning-rate schedules, one file each.
 package optim
 
 import (

@@ -1,4 +1,3 @@
-// Package sample generates text from a model on one device, with a cache of keys and values.
 package sample
 
 import (

@@ -1,5 +1,3 @@
-// Package cost gives durations of work, messages and collectives on a described machine. Nothing in it runs
-// anything.
 package cost
 
 import (

@@ -1,4 +1,3 @@
-// Package planner is the search for the fastest plan of a run file on a described machine.
 package planner
 
 import (

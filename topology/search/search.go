@@ -1,5 +1,3 @@
-// Package search chooses schedules: it tries every registered one and a family of greedy policies under the
-// given costs and memory, and keeps the best. It runs nothing itself.
 package search
 
 import (

@@ -1,6 +1,3 @@
-// Package agent looks after one host of a cluster: it starts processes of jobs when the head orders it,
-// carries what they and the head say to each other, and tells how they end. It outlives the head's
-// absence: processes go on.
 package agent
 
 import (

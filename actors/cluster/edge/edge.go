@@ -1,5 +1,3 @@
-// Package edge carries the edges between the processes of a run over TCP: one connection with mutual
-// TLS 1.3 an edge.
 package edge
 
 import (

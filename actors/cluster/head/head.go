@@ -1,6 +1,3 @@
-// Package head is the one process of a cluster that decides: who belongs to it, which job runs where,
-// and in which order things have happened. All of that lies in its store, so that a head that was
-// killed comes back as it was; the agents and their processes go on meanwhile.
 package head
 
 import (

@@ -1,5 +1,3 @@
-// Package trust is who may take part in a cluster: its own certificate authority, the certificates of
-// its nodes and users, and what TLS connections between them demand.
 package trust
 
 import (

@@ -1,0 +1,21 @@
+// Package planner is the search for the fastest plan of a run file on a described machine.
+//
+// # What it is
+//
+// A [Search] profiles the model's blocks as a rehearsal would price them, hands them to topology/search,
+// lays the best [Reranked] candidates out in full, simulates each as training would run it, and orders
+// them by what the simulator says. [Search.Longest] asks the other way round: the longest sequence that
+// can be trained, and with which plan.
+//
+// # What always holds
+//
+//   - Every plan in the table has been checked: it can run, and fits into the memory of its devices.
+//   - Found plans are written as settings ([Search.Settings], [Search.PlanFile]) that lfactor train takes
+//     as they are.
+//   - Planned and simulated times are of one price list; TestPlannedStep holds the closed form to the
+//     simulator.
+//
+// # Where to begin
+//
+// hosts.go, then simulate.go; length.go and composed.go are the two special questions.
+package planner

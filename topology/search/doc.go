@@ -1,0 +1,24 @@
+// Package search chooses schedules and plans by closed forms. It runs nothing itself.
+//
+// # What it is
+//
+// [Schedule] finds a pipeline program under given costs and memory: it tries every registered schedule and
+// a family of greedy policies, and keeps the best. A [Space] is all plans of a model on a machine (pp × dp
+// × tp × ep × etp, sequence parallelism, recompute, ZeRO, schedule); [Space.Enumerate] lists those that
+// can run and fit, [Space.Estimate] prices one from the costs of the model's blocks, [Rank] orders them.
+//
+// # How it is used
+//
+// topology/planner fills a space from a run file and a machine, and simulates the best candidates; what is
+// printed are simulated times, so the closed form decides only which plans are looked at more closely.
+//
+// # What always holds
+//
+//   - No candidate that needs more memory than a device has is listed.
+//   - The search's best is never worse than the best registered schedule.
+//
+// # Where to begin
+//
+// plans.go for the space, stages.go and weights.go for what a plan costs, policy.go for the greedy
+// programs.
+package search
