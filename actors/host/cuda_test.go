@@ -20,6 +20,7 @@ func emulatedRanks(t *testing.T) func(int) kernels.Backend {
 	e.Set(t, "jitter", 20, 0)
 	t.Setenv(cuda.LibraryVariable, e.Path)
 	t.Setenv(cuda.ProductsVariable, e.Path)
+	t.Setenv(cuda.AttentionVariable, e.Path)
 	return func(rank int) kernels.Backend {
 		b, err := kernels.Open("cuda", kernels.Options{Rank: rank, Strict: true})
 		require.NoError(t, err)
@@ -52,6 +53,7 @@ func TestDeviceLostInRun(t *testing.T) {
 	e := emulate.New(t).Copy(t)
 	t.Setenv(cuda.LibraryVariable, e.Path)
 	t.Setenv(cuda.ProductsVariable, "none")
+	t.Setenv(cuda.AttentionVariable, "none")
 	of, closeAll, err := OpenBackends("cuda", Ranks(2), kernels.Options{Threads: 1})
 	require.NoError(t, err)
 	defer closeAll()

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,10 +13,13 @@ import (
 	"sync"
 )
 
-// chosenFile lies in a run's directory.
-const chosenFile = "cublaslt.jsonl"
+// Files of a run's directory: what was chosen of each library.
+const (
+	chosenProducts   = "cublaslt.jsonl"
+	chosenAttentions = "cudnn.jsonl"
+)
 
-// Chosen are algorithms by shape of product, device and version of the library. They are kept in a run's
+// Chosen are a library's algorithms by shape, device and version of the library. They are kept in a run's
 // directory, so that a run that goes on has the same bits, also where the library would choose anew. All
 // ranks of a process share those of a directory.
 type Chosen struct {
@@ -30,30 +32,32 @@ type Chosen struct {
 type choice struct {
 	Device  string `json:"device"`
 	Library int    `json:"library"`
-	Product string `json:"product"`
+	Shape   string `json:"shape"`
 }
 
 type line struct {
 	choice
-	Algorithm string `json:"algorithm"` // in hexadecimal digits; empty where the library has none
+	Algorithm string `json:"algorithm"` // as the library's user writes it; empty where the library has none
 }
 
 var chosenIn struct {
 	sync.Mutex
-	dirs map[string]*Chosen
+	files map[string]*Chosen
 }
 
-// OpenChosen reads what a run's directory has; an empty name keeps nothing.
-func OpenChosen(dir string) (*Chosen, error) {
+// OpenChosen reads what a file of a run's directory has; an empty directory keeps nothing. valid tells
+// whether a text is an algorithm.
+func OpenChosen(dir, file string, valid func(algorithm string) bool) (*Chosen, error) {
 	if dir == "" {
 		return &Chosen{by: map[choice]string{}}, nil
 	}
 	chosenIn.Lock()
 	defer chosenIn.Unlock()
-	if c := chosenIn.dirs[dir]; c != nil {
+	path := filepath.Join(dir, file)
+	if c := chosenIn.files[path]; c != nil {
 		return c, nil
 	}
-	c := &Chosen{file: filepath.Join(dir, chosenFile), by: map[choice]string{}}
+	c := &Chosen{file: path, by: map[choice]string{}}
 	text, err := os.ReadFile(c.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -63,39 +67,39 @@ func OpenChosen(dir string) (*Chosen, error) {
 			continue
 		}
 		var l line
-		if err := json.Unmarshal(row, &l); err != nil || len(l.Algorithm) != 0 && len(l.Algorithm) != 128 {
-			return nil, fmt.Errorf("%s:%d: is no algorithm of a product (%v); "+
-				"delete the file to have them chosen anew", c.file, i+1, err)
+		if err := json.Unmarshal(row, &l); err != nil || l.Shape == "" || l.Algorithm != "" &&
+			!valid(l.Algorithm) {
+			return nil, fmt.Errorf("%s:%d: this is not an algorithm for a shape (%v); "+
+				"delete the file to have all chosen anew", c.file, i+1, err)
 		}
 		c.by[l.choice] = l.Algorithm
 	}
-	if chosenIn.dirs == nil {
-		chosenIn.dirs = map[string]*Chosen{}
+	if chosenIn.files == nil {
+		chosenIn.files = map[string]*Chosen{}
 	}
-	chosenIn.dirs[dir] = c
+	chosenIn.files[path] = c
 	return c, nil
 }
 
-// algorithm is that of a product: the one that was chosen before, or what choose gives, which is kept.
-// None is nil.
-func (c *Chosen) algorithm(device string, library int, product string, choose func() ([]byte,
-	error)) ([]byte, error) {
+// algorithm is that of a shape: the one that was chosen before, or what choose gives, which is kept. None
+// is empty.
+func (c *Chosen) algorithm(device string, library int, shape string, choose func() (string,
+	error)) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := choice{device, library, product}
+	k := choice{device, library, shape}
 	text, known := c.by[k]
 	if !known {
-		a, err := choose()
-		if err != nil {
-			return nil, err
+		var err error
+		if text, err = choose(); err != nil {
+			return "", err
 		}
-		text = hex.EncodeToString(a)
 		if err := c.keep(line{k, text}); err != nil {
-			return nil, err
+			return "", err
 		}
 		c.by[k] = text
 	}
-	return hex.DecodeString(text)
+	return text, nil
 }
 
 // keep appends a line in one write.

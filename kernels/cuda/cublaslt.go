@@ -3,10 +3,8 @@
 package cuda
 
 import (
+	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -43,28 +41,20 @@ func (l *Products) symbols() map[string]*uintptr {
 // FindProducts loads the library that LFACTOR_LIBCUBLASLT names, or the machine's. Without one, or with
 // "none", there is no error unless the one that was named is not there.
 func FindProducts() (*Products, error) {
-	switch p := os.Getenv(ProductsVariable); p {
-	case "none":
-		return nil, nil
-	case "":
-	default:
-		return LoadProducts(p)
-	}
-	for _, dir := range []string{"", "/usr/local/cuda/lib64"} {
-		for _, name := range []string{"libcublasLt.so.13", "libcublasLt.so.12"} {
-			if l, err := LoadProducts(filepath.Join(dir, name)); err == nil {
-				return l, nil
-			}
-		}
-	}
-	return nil, nil
+	l, _, err := find(productLibrary, LoadProducts)
+	return l, err
 }
+
+// productLibrary says where cublasLt is looked for.
+var productLibrary = lookup{variable: ProductsVariable,
+	names:  []string{"libcublasLt.so.13", "libcublasLt.so.12"},
+	wheels: []string{"cu13/lib", "cublas/lib"}, pip: "nvidia-cublas"}
 
 // LoadProducts loads the library from a path or by its name.
 func LoadProducts(path string) (*Products, error) {
 	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, &missingError{fmt.Errorf("%s: %w", path, err)}
 	}
 	l := &Products{Path: path}
 	for name, p := range l.symbols() {
@@ -180,10 +170,7 @@ func (x *issue) byLibrary(d tensor.DType, p product) bool {
 	x.err = x.d.do(func() (err error) {
 		m, err := e.describe(key, d, out, a, b, side{p.n, p.m, p.yRow, false})
 		if err == nil {
-			algorithm, err = e.chosen.algorithm(x.d.info.Name, e.lib.Version, key, func() ([]byte,
-				error) {
-				return e.choose(m)
-			})
+			algorithm, err = e.algorithm(x.d.info.Name, key, m)
 		}
 		if err == nil && len(algorithm) > 0 {
 			err = x.multiply(e, m, algorithm, p, d, out, a, b)
@@ -191,6 +178,24 @@ func (x *issue) byLibrary(d tensor.DType, p product) bool {
 		return err
 	})
 	return x.err != nil || len(algorithm) > 0
+}
+
+// algorithm is the one for a shape of product, nil if the library has none.
+func (e *engine) algorithm(device, key string, m matrices) ([]byte, error) {
+	text, err := e.chosen.algorithm(device, e.lib.Version, key, func() (string, error) {
+		a, err := e.choose(m)
+		return hex.EncodeToString(a), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hex.DecodeString(text)
+}
+
+// validAlgorithm reports whether a text is 64 bytes in hexadecimal digits.
+func validAlgorithm(text string) bool {
+	b, err := hex.DecodeString(text)
+	return err == nil && len(b) == len(result{}.algorithm)
 }
 
 // describe makes the library's descriptions of a shape, once.
@@ -341,17 +346,9 @@ func (x *issue) aligned(a any, bytes int) (uint64, error) {
 
 // describeProducts says in a line what does the products.
 func describeProducts() string {
-	l, err := FindProducts()
-	switch {
-	case err != nil:
-		return "products by the project's kernel: " + err.Error()
-	case l != nil:
-		return fmt.Sprintf("products by cublasLt %d.%d.%d, %s", l.Version/10000, l.Version/100%100,
-			l.Version%100, l.Path)
-	case strings.EqualFold(os.Getenv(ProductsVariable), "none"):
-		return "products by the project's kernel, as " + ProductsVariable + " says"
-	}
-	return "products by the project's kernel: no libcublasLt.so.13 or .12 was found; pip install " +
-		"nvidia-cublas, and put its folder nvidia/cu13/lib " +
-		"into LD_LIBRARY_PATH, or name the library in " + ProductsVariable
+	return describeLibrary(productLibrary, LoadProducts, "products by the project's kernel",
+		func(l *Products) string {
+			return fmt.Sprintf("products by cublasLt %d.%d.%d, %s", l.Version/10000, l.Version/100%100,
+				l.Version%100, l.Path)
+		})
 }

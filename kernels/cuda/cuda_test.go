@@ -136,21 +136,21 @@ func TestChosenAlgorithms(t *testing.T) {
 		launches := e.Launches()
 		d.Run(&kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y}})
 		require.Equal(t, launches, e.Launches(), "no kernel of the project's takes part")
-		chosenIn.dirs = nil // as a process that starts
+		chosenIn.files = nil // as a process that starts
 		return kernels.Host(d, y).F32()
 	}
 	first := run(dir, 0)
 	require.Equal(t, first, run(dir, 1), "the algorithm that was kept")
 	require.NotEqual(t, first, run(t.TempDir(), 1), "another algorithm has other bits")
 
-	text, err := os.ReadFile(filepath.Join(dir, chosenFile))
+	text, err := os.ReadFile(filepath.Join(dir, chosenProducts))
 	require.NoError(t, err)
 	require.Contains(t, string(text),
-		`{"device":"emulated device","library":130100,"product":"f32 f32 8x16x500 true500 false500 16 add=false",`)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, chosenFile), append(text,
-		"{}\n{\"algorithm\":\"00\"}\n"...), 0o600))
-	_, err = OpenChosen(dir)
-	require.ErrorContains(t, err, chosenFile+":3: is no algorithm of a product")
+		`{"device":"emulated device","library":130100,"shape":"f32 f32 8x16x500 true500 false500 16 add=false",`)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, chosenProducts), append(text,
+		`{"shape":"x","algorithm":"00"}`...), 0o600))
+	_, err = OpenChosen(dir, chosenProducts, validAlgorithm)
+	require.ErrorContains(t, err, chosenProducts+":2: this is not an algorithm for a shape")
 	_, err = LoadProducts("libm.so.6")
 	require.ErrorContains(t, err, "it is not cublasLt")
 }
@@ -392,6 +392,7 @@ func TestWrongLibraries(t *testing.T) {
 
 	t.Setenv(LibraryVariable, e.Path)
 	t.Setenv(ProductsVariable, "none")
+	t.Setenv(AttentionVariable, "none")
 	lines := kernels.Describe()
 	require.Contains(t, lines, "cuda: products by the project's kernel, as LFACTOR_LIBCUBLASLT says")
 	require.Contains(t, lines, "cuda: driver "+e.Path+" speaks CUDA 13.0 and has 2 devices")

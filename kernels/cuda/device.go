@@ -20,6 +20,8 @@ type device struct {
 	module uintptr
 	stream uintptr
 	engine *engine // of products; nil where the project's kernel does them
+	// of attention, likewise
+	attends *attender
 
 	mu        sync.Mutex
 	functions map[string]uintptr
@@ -92,6 +94,9 @@ func (d *device) Name() string {
 	with := ""
 	if d.engine != nil {
 		with = fmt.Sprintf(", cublasLt %d", d.engine.lib.Version)
+	}
+	if d.attends != nil {
+		with += ", cuDNN " + cudnnVersion(d.attends.lib.Version)
 	}
 	return fmt.Sprintf("cuda:%d (%s%s)", d.info.Index, d.info.Name, with)
 }
@@ -198,6 +203,7 @@ func (d *device) Drop(m accel.Mark) {
 // Close implements accel.Driver. The context and the kernels stay for other ranks.
 func (d *device) Close() {
 	d.closeEngine()
+	d.closeAttender()
 	_ = d.do(func() error { return d.lib.call("cuStreamDestroy", d.lib.endStream, d.stream) })
 }
 

@@ -35,7 +35,12 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.New(index, Settings{Absent: onProcessor(o.Strict), Products: products, Dir: o.Dir})
+	attentions, err := FindAttentions()
+	if err != nil {
+		return nil, err
+	}
+	return l.New(index, Settings{Absent: onProcessor(o.Strict), Products: products, Attentions: attentions,
+		Dir: o.Dir})
 }
 
 // absent says why no device can be used here.
@@ -65,7 +70,7 @@ func describe() []string {
 	}
 	lines := []string{fmt.Sprintf("driver %s speaks CUDA %d.%d and has %d devices", l.Path,
 		l.Version/1000, l.Version%1000/10, n)}
-	lines = append(lines, describeProducts())
+	lines = append(lines, describeProducts(), describeAttentions())
 	for i := range n {
 		d, err := l.Describe(i)
 		if err != nil {
@@ -98,7 +103,9 @@ type Settings struct {
 	Absent accel.Absent
 	// Products does them; nil leaves them to the project's kernel.
 	Products *Products
-	// Dir is where the algorithms of products are kept; "" keeps none.
+	// Attentions does attention where it can; nil leaves all to the project's kernel.
+	Attentions *Attentions
+	// Dir is where the algorithms that libraries chose are kept; "" keeps none.
 	Dir string
 }
 
@@ -110,12 +117,24 @@ func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 		return nil, err
 	}
 	if s.Products != nil {
-		chosen, err := OpenChosen(s.Dir)
+		chosen, err := OpenChosen(s.Dir, chosenProducts, validAlgorithm)
 		if err != nil {
 			return nil, err
 		}
 		if d.engine, err = d.newEngine(s.Products, chosen); err != nil {
-			return nil, fmt.Errorf("%s on cuda:%d (%s): %w", s.Products.Path, index, d.info.Name, err)
+			return nil, fmt.Errorf("%s on cuda:%d (%s): %w; %s=none does without it", s.Products.Path, index,
+				d.info.Name, err, ProductsVariable)
+		}
+	}
+	if s.Attentions != nil {
+		chosen, err := OpenChosen(s.Dir, chosenAttentions, validEngine)
+		if err != nil {
+			return nil, err
+		}
+		if d.attends, err = d.newAttender(s.Attentions, chosen); err != nil {
+			return nil, fmt.Errorf("%s on cuda:%d (%s): %w; %s=none does without it",
+				s.Attentions.Path, index,
+				d.info.Name, err, AttentionVariable)
 		}
 	}
 	return accel.New(d, d, s.Absent), nil

@@ -198,6 +198,10 @@ func (x *issue) attentionWidth(d, e int) string {
 
 func (x *issue) attention(a attention) {
 	a.out, a.lseOut = x.out(0), x.out(1)
+	if x.attendByLibrary(a, false, map[int64]*tensor.Tensor{idQ: a.q, idK: a.k, idV: a.v, idO: a.out,
+		idStats: a.lseOut, idBordersQ: a.cuQ, idBordersK: a.cuK}, idO, idStats) {
+		return
+	}
 	width := x.attentionWidth(a.d, a.e)
 	if x.absent {
 		return
@@ -209,6 +213,11 @@ func (x *issue) attention(a attention) {
 
 func (x *issue) attentionBwd(a attention) {
 	a.dout, a.o, a.lse, a.dq, a.dk, a.dv = x.in(0), x.in(4), x.in(5), x.out(0), x.out(1), x.out(2)
+	if x.attendByLibrary(a, true, map[int64]*tensor.Tensor{idQ: a.q, idK: a.k, idV: a.v, idO: a.o,
+		idStats: a.lse, idDO: a.dout, idDQ: a.dq, idDK: a.dk, idDV: a.dv, idBordersQ: a.cuQ,
+		idBordersK: a.cuK}, idDQ, idDK, idDV) {
+		return
+	}
 	width := x.attentionWidth(a.d, a.e)
 	if x.absent {
 		return
