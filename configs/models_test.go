@@ -102,8 +102,10 @@ func TestReadsGoldenConfigs(t *testing.T) {
 		m, err := ReadModel(filepath.Dir(file))
 		require.NoError(t, err)
 		if !m.Vision.None() {
-			require.Equal(t, []int{32, 48, 120, 16, 24}, []int{m.Hidden, m.Intermediate, m.Vocab,
-				m.Vision.Hidden, m.Vision.Inter + map[bool]int{true: -24}[m.ModelType == "qwen2_vl"]}, file)
+			// Qwen2-VL and DINOv2 state the MLP's width as a multiple of the tower's.
+			inter := 24 + map[string]int{"qwen2_vl": 24, "dinov2": 8}[m.Vision.Kind]
+			require.Equal(t, []int{32, 48, 120, 16, inter}, []int{m.Hidden, m.Intermediate, m.Vocab,
+				m.Vision.Hidden, m.Vision.Inter}, file)
 			continue
 		}
 		require.Equal(t, []int{48, 80, 256}, []int{m.Hidden, m.Intermediate, m.Vocab}, file)

@@ -151,7 +151,7 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 	case !composed:
 		at.fault(p+"model_type", fmt.Sprintf("%s has no vision tower, but vision.kind = %s", text.ModelType,
 			v.Kind), "try model_type: vlm with text_model_type: "+text.ModelType)
-	case len(c.Kinds) > 0 && c.Kinds[hf.Tower(c, v.Kind)] == nil:
+	case len(c.Kinds) > 0 && hf.Tower(c, v.Kind) == "":
 		at.fault(p+"vision.kind", fmt.Sprintf("%s, but %s has another tower", v.Kind, text.ModelType),
 			"try model_type: vlm for a pair of your own")
 	case own != "" && own != v.Kind:

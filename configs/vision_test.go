@@ -76,6 +76,8 @@ func TestOwnConfigs(t *testing.T) {
 			`"vision_feature_select_strategy": "default"`, `"model_type": "llama"`, `"image_seq_length": 16`},
 		"llava-siglip": {`"model_type": "siglip_vision_model"`, `"vision_use_head": true`,
 			`"vision_feature_select_strategy": "full"`, `"model_type": "qwen2"`},
+		"llava-dinov2": {`"model_type": "dinov2"`, `"mlp_ratio": 2`, `"layerscale_value": 0.5`,
+			`"qkv_bias": true`, `"vision_feature_select_strategy": "default"`},
 		"siglip-llama": {`"model_type": "vlm"`, `"kind": "siglip"`, `"merge": 1`, `"projector": "mlp"`,
 			`"model_type": "llama"`},
 	} {

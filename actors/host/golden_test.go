@@ -441,7 +441,8 @@ func rowsIn(all []float64, s family.Source, shape []int) []float64 {
 func TestGoldenPlans(t *testing.T) {
 	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "llama3.2", "qwen3-tied", "gemma2", "glm4",
 		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "qwen3-next",
-		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip"} {
+		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip",
+		"llava-dinov2"} {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
 			mesh := topology.Grid(2, 1, 2)

@@ -1,6 +1,6 @@
 """Writes the parameter counts of configs/towers from transformers, on the meta device; RICE-ViT's from vlm_modules.py. A count is
-that of the tower alone, without what joins features to a decoder, without deepstack's mergers and without a pooling head; CLIP's and
-SigLIP's norm behind the last layer counts.
+that of the tower alone, without what joins features to a decoder, without deepstack's mergers, without a pooling head and without DINOv2's
+token for masked patches; the norm behind the last layer of CLIP, SigLIP and DINOv2 counts.
 Run from the repository's root: python bench/golden/tower_counts.py
 """
 import glob
@@ -8,7 +8,7 @@ import re
 
 import torch
 import yaml
-from transformers import CLIPVisionConfig, CLIPVisionModel, InternVLVisionConfig, InternVLVisionModel, SiglipVisionConfig, SiglipVisionModel
+from transformers import CLIPVisionConfig, CLIPVisionModel, Dinov2Config, Dinov2Model, InternVLVisionConfig, InternVLVisionModel, SiglipVisionConfig, SiglipVisionModel
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel as Qwen25, Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VisionTransformerPretrainedModel as Qwen2, Qwen2VLVisionConfig
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLVisionConfig, Qwen3VLVisionModel
@@ -35,6 +35,9 @@ def build(v):
             return Rice(d | dict(depth=v["depth"], num_heads=v["num_heads"], in_channels=3, patch_size=v["patch_size"], spatial_merge_size=2, layer_norm_eps=1e-5, out_hidden_size=64))
         case "clip":
             return CLIPVisionModel(CLIPVisionConfig(patch_size=v["patch_size"], image_size=v["image_size"], **layers))
+        case "dinov2":
+            return Dinov2Model(Dinov2Config(patch_size=v["patch_size"], image_size=v["image_size"], mlp_ratio=v["intermediate_size"] // v["hidden_size"], hidden_size=v["hidden_size"],
+                                            num_hidden_layers=v["depth"], num_attention_heads=v["num_heads"], use_mask_token=False))
         case "siglip":
             return SiglipVisionModel(SiglipVisionConfig(patch_size=v["patch_size"], image_size=v["image_size"], vision_use_head=False, **layers))
 

@@ -23,7 +23,7 @@ import sys
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import (CLIPVisionConfig, InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, LlavaConfig, LlavaForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
+from transformers import (CLIPVisionConfig, Dinov2Config, InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, LlavaConfig, LlavaForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, SiglipVisionConfig)
 
 from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
@@ -91,9 +91,13 @@ def siglip():
 
 
 def llava(tower):
-    """CLIP's tower without its last layer before Llama, or SigLIP's with a pooling head that features do not pass before Qwen2."""
+    """CLIP's or DINOv2's tower without its last layer before Llama, or SigLIP's with a pooling head that features do not pass before Qwen2."""
     vision = dict(hidden_size=16, intermediate_size=24, num_attention_heads=2, image_size=16, patch_size=4)
-    if tower == "clip":
+    if tower == "dinov2":
+        del vision["intermediate_size"]
+        vision = Dinov2Config(num_hidden_layers=3, mlp_ratio=2, layerscale_value=0.5, **vision)
+        text, of = "llama", dict(vision_feature_layer=-2, vision_feature_select_strategy="default")
+    elif tower == "clip":
         vision, text, of = CLIPVisionConfig(num_hidden_layers=3, **vision), "llama", dict(vision_feature_layer=-2, vision_feature_select_strategy="default")
     else:
         vision, text, of = SiglipVisionConfig(num_hidden_layers=2, **vision), "qwen2", dict(vision_feature_layer=-1, vision_feature_select_strategy="full")
@@ -123,6 +127,7 @@ CASES = {
     "llava-clip": lambda: llava("clip"),
     "llava-siglip": lambda: llava("siglip"),
     "qwen3-vl-unsorted": lambda: qwen3_vl(True, (2, 0)),
+    "llava-dinov2": lambda: llava("dinov2"),
 }
 
 
@@ -133,7 +138,7 @@ class Case:
         torch.manual_seed(0)
         cls, self.config = CASES[name]()
         torch.manual_seed(0)
-        self.own, self.join = isinstance(self.config, dict), 1 if name.startswith(("siglip", "llava-clip", "llava-siglip")) else 4
+        self.own, self.join = isinstance(self.config, dict), 1 if name.startswith(("siglip", "llava-clip", "llava-siglip", "llava-dinov2")) else 4
         self.model = cls(self.config)
         self.model.eval()
         randomize(self.model, self.gen)
@@ -141,7 +146,7 @@ class Case:
             for n, p in self.model.named_parameters():
                 if "lambda" in n:
                     p.copy_(0.3 + 0.1 * torch.randn(p.shape, generator=self.gen))
-        self.tiles, self.frames = name.startswith(("internvl", "siglip", "llava-clip", "llava-siglip")), name.startswith("qwen3")
+        self.tiles, self.frames = name.startswith(("internvl", "siglip", "llava-clip", "llava-siglip", "llava-dinov2")), name.startswith("qwen3")
         self.seconds = 0.7 if name.startswith("qwen2.5") else 0
         self.documents()
 

@@ -114,7 +114,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	o := source.Origin{Layer: source.LayerModel, File: path}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		sink.Fail(o, "", "is no JSON object: "+err.Error(), "")
+		sink.Fail(o, "", "is not a JSON object: "+err.Error(), "")
 		return nil
 	}
 	var family string
@@ -351,7 +351,7 @@ func (d *Decoder) ropeByKind(full string, sliding json.RawMessage) {
 func (d *Decoder) ropeParameters(value string) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(value), &all); err != nil {
-		d.Sink.Fail(d.O, "rope_parameters", "is no JSON object", "")
+		d.Sink.Fail(d.O, "rope_parameters", "is not a JSON object", "")
 		return
 	}
 	if full, ok := all["full_attention"]; ok && slices.Contains(d.f.Has, "rope_local_base_freq") {

@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,13 +21,20 @@ type Composed struct {
 	Preset map[string]string // ours that the family fixes, as JSON
 	Only   map[string]string // keys of vision_config that must have one value, as JSON
 
-	// of families with several towers: ours by model_type of vision_config, as JSON
-	Kinds map[string]map[string]string
+	// of families with several towers, by model_type of vision_config
+	Kinds map[string]TowerKeys
 	Top   map[string]string // further keys of the top level, ours or "" for those that rest reads
 	Rest  func(d *Decoder, raw, vision map[string]json.RawMessage)
 	// Write enters what is not the same in all: keys of vision_config and text_config, and of the top
 	// level; put enters one of ours into vision_config by the family's name of it.
 	Write func(m Values, out map[string]any, put func(key string, value any))
+}
+
+// TowerKeys are what vision_config says of one of the towers that a family may have.
+type TowerKeys struct {
+	Preset map[string]string // ours, as JSON: the kind, and what transformers takes where a key is left out
+	Vision map[string]string // further keys of vision_config by ours, "" for those that need no reading
+	Only   map[string]string // further keys that must have one value, as JSON
 }
 
 // RegisterComposed enters a composed family.
@@ -40,7 +48,7 @@ func RegisterComposed(modelType string, c Composed) {
 // Tower is the model_type of vision_config that a family has for a kind of tower, "" for none.
 func Tower(c Composed, kind string) string {
 	for _, name := range source.SortedKeys(c.Kinds) {
-		if c.Kinds[name]["kind"] == strconv.Quote(kind) {
+		if c.Kinds[name].Preset["kind"] == strconv.Quote(kind) {
 			return name
 		}
 	}
@@ -73,7 +81,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	sub := func(key string) map[string]json.RawMessage {
 		var m map[string]json.RawMessage
 		if raw[key] != nil && json.Unmarshal(raw[key], &m) != nil {
-			sink.Fail(o, key, "is no JSON object", "")
+			sink.Fail(o, key, "is not a JSON object", "")
 		}
 		return m
 	}
@@ -95,7 +103,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	}
 	f, ok := Families[name]
 	if !ok {
-		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is no decoder that can be trained",
+		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is not a decoder that can be trained",
 			source.Quoted(name)), source.OneOf(source.SortedKeys(Families)))
 		return nil
 	}
@@ -165,16 +173,20 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 	for _, key := range slices.Sorted(maps.Keys(c.Preset)) {
 		d.Set("vision."+key, c.Preset[key])
 	}
+	kind := c.Kinds[towerOf(vision)]
 	for _, key := range slices.Sorted(maps.Keys(vision)) {
 		value := Compact(vision[key])
 		to, renamed := c.Vision[key]
+		if own, ok := kind.Vision[key]; ok {
+			to, renamed = own, true
+		}
 		if old := c.Older[key]; old != "" {
 			to, renamed = old, true
 		}
 		if !renamed {
 			to = key
 		}
-		switch only := c.Only[key]; {
+		switch only := cmp.Or(c.Only[key], kind.Only[key]); {
 		case key == "tokens_per_second":
 			d.Set("vision."+key, value)
 		case key == "norm_type":
@@ -204,17 +216,23 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 // tower enters what the model_type of vision_config says, of a family with several towers, and reports
 // whether it may be trained.
 func (d *Decoder) tower(c Composed, vision map[string]json.RawMessage) bool {
-	var tower string
-	_ = json.Unmarshal(vision["model_type"], &tower) // what is not a string is not a tower
-	if c.Kinds != nil && c.Kinds[tower] == nil {
-		d.Sink.Fail(d.O, "vision_config.model_type", fmt.Sprintf("%s is no tower that can be trained",
+	tower := towerOf(vision)
+	keys, known := c.Kinds[tower]
+	if c.Kinds != nil && !known {
+		d.Sink.Fail(d.O, "vision_config.model_type", fmt.Sprintf("%s is not a tower that can be trained",
 			source.Quoted(tower)), source.OneOf(source.SortedKeys(c.Kinds)))
 		return false
 	}
-	for _, key := range source.SortedKeys(c.Kinds[tower]) {
-		d.Set("vision."+key, c.Kinds[tower][key])
+	for _, key := range source.SortedKeys(keys.Preset) {
+		d.Set("vision."+key, keys.Preset[key])
 	}
 	return true
+}
+
+// towerOf is the model_type of vision_config.
+func towerOf(vision map[string]json.RawMessage) (name string) {
+	_ = json.Unmarshal(vision["model_type"], &name) // what is not a string is not a tower
+	return name
 }
 
 // ratio is the width of Qwen2-VL's MLP: a multiple of the tower's.

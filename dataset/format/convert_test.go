@@ -96,7 +96,7 @@ func TestConvertBad(t *testing.T) {
 		{`{"texts":[]}`, `no key "messages"`},
 		{`{"messages":"text"}`, "no list of messages"},
 		{`{"messages":`, "not JSON"},
-		{`[1]`, "no JSON object"},
+		{`[1]`, "not a JSON object"},
 	}
 	entries := []string{good}
 	for _, c := range cases {

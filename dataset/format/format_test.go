@@ -152,7 +152,7 @@ func TestBadDocuments(t *testing.T) {
 			"json\n{\"text\":\"b\"}\r\n{\"text\":1}\n{\"x\":\"y\"}\n[1]\nnull\n{\"text\":\"\xff\"}\n{\"text\":null}\n{\"text\":\"c\"", dataset.Options{},
 			[]string{"a", "17: it is not JSON: invalid character 'o' in literal null (expecting 'u') at " +
 				"its byte 2", "b", `40: its "text" is not text`, `51: it has no key "text"`,
-				"61: it is no JSON object: cannot unmarshal array into Go value of type " +
+				"61: it is not a JSON object: cannot unmarshal array into Go value of type " +
 					"map[string]json.RawMessage", "65: it is null, not a JSON object",
 				"70: it is not UTF-8: byte 0xff at its byte 9",
 				`83: its "text" is not text`,
@@ -161,7 +161,7 @@ func TestBadDocuments(t *testing.T) {
 		{"blank.jsonl", " \n\n", dataset.Options{Format: "jsonl"}, []string{"0: the file is empty"}},
 		{"bom.jsonl", "\uFEFF{\"body\":\"a\"}", dataset.Options{TextKey: "body"}, []string{"a"}},
 		{"array.json", " [ {\"text\": \"a,]\\\"\"} ,\n{\"text\":\"b\"}, 7, {\"text\":", dataset.Options{},
-			[]string{`a,]"`, "b", "37: it is no JSON object: cannot unmarshal number into Go value of " +
+			[]string{`a,]"`, "b", "37: it is not a JSON object: cannot unmarshal number into Go value of " +
 				"type map[string]json.RawMessage",
 				"40: it is not JSON: unexpected end of JSON input at its byte 8"}},
 		{"empty.txt", "", dataset.Options{}, []string{"0: the file is empty"}},

@@ -191,7 +191,7 @@ func object(b []byte, place dataset.Place) (map[string]json.RawMessage, error) {
 }
 
 func notJSON(err error, place dataset.Place) error {
-	reason := "it is no JSON object: " + strings.TrimPrefix(err.Error(), "json: ")
+	reason := "it is not a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		reason = fmt.Sprintf("it is not JSON: %v at its byte %d", err, syntax.Offset)

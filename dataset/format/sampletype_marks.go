@@ -240,7 +240,7 @@ func (p *placer) rewrite(m *dataset.Message, parts []part) error {
 	keys := map[string]any{}
 	if m.Raw != nil {
 		if err := json.Unmarshal(m.Raw, &keys); err != nil {
-			return p.s.bad("a message is no JSON object")
+			return p.s.bad("a message is not a JSON object")
 		}
 	}
 	keys["role"], keys["content"] = m.Role, parts

@@ -113,7 +113,7 @@ func messageValue(m Message) (any, error) {
 	if m.Raw != nil {
 		v, err := jinja.FromJSON(m.Raw)
 		if _, ok := v.(*jinja.Map); err == nil && !ok {
-			return nil, errors.New("it is no JSON object")
+			return nil, errors.New("it is not a JSON object")
 		}
 		return v, err
 	}

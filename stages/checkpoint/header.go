@@ -83,7 +83,7 @@ func parseHeader(text []byte) (*header, error) {
 func eachKey(text []byte, f func(key string, d *json.Decoder) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("is no JSON object (%v)", err)
+		return fmt.Errorf("is not a JSON object (%v)", err)
 	}
 	for d.More() {
 		key, err := d.Token()

@@ -36,7 +36,7 @@ func pair(kind, text, projector string, merge int) string {
 // has elsewhere, the projector's widths meet both sides, the names in a checkpoint are the parameters' own
 // (rows of one tensor do not overlap), and what an export says of the model gives it back.
 func TestCustomPairs(t *testing.T) {
-	require.Len(t, encoders, 7)
+	require.Len(t, encoders, 8)
 	for kind := range maps.Keys(encoders) {
 		for _, text := range []string{"llama", "qwen", "qwen2", "qwen3", "internlm2"} {
 			for projector := range maps.Keys(projectors) {
@@ -91,6 +91,7 @@ func checkPair(t *testing.T, m *Model) {
 // encoderName is the projection of patches in the tower's own checkpoint.
 func (m *Model) encoderName(t *testing.T) string {
 	name := map[string]string{"internvl": "embeddings.patch_embeddings.projection.weight",
+		"dinov2": "embeddings.patch_embeddings.projection.weight",
 		"siglip": "embeddings.patch_embedding.weight",
 		"clip":   "embeddings.patch_embedding.weight"}[m.Config.Vision.Kind]
 	if name == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// LLaVA: the patches of an inner layer of CLIP's tower or SigLIP's, two linear layers, and a decoder of
-// another family. Names are those of transformers 5; older checkpoints have the tower below vision_model.
+// LLaVA: the patches of an inner layer of a tower (CLIP's, SigLIP's, DINOv2's), two linear layers, and a
+// decoder of another family. Names are those of transformers 5; older checkpoints have the tower below vision_model.
 var _ = Register(Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Composed: llavaConfig,
 	Build: func(c configs.Model) *Model {
 		m := composed("llava", c, "vision_tower.", linearProjector, decoderSource(c))
@@ -30,31 +30,40 @@ var llavaConfig = &hf.Composed{Class: "LlavaForConditionalGeneration",
 	Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads",
 		"num_channels": "in_channels", "projection_dim": "", "vocab_size": "", "initializer_factor": ""},
 	Preset: map[string]string{"projector": `"mlp"`, "merge": "1"},
-	Kinds: map[string]map[string]string{
-		"clip_vision_model": {"kind": `"clip"`, "hidden_size": "768", "intermediate_size": "3072",
-			"depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "32",
-			"hidden_act": `"quick_gelu"`, "layer_norm_eps": "1e-5"},
-		"siglip_vision_model": {"kind": `"siglip"`, "hidden_size": "768", "intermediate_size": "3072",
-			"depth": "12", "num_heads": "12", "image_size": "224", "patch_size": "16",
-			"hidden_act": `"gelu_pytorch_tanh"`, "layer_norm_eps": "1e-6", "vision_use_head": "true"},
-	},
+	Kinds:  map[string]hf.TowerKeys{}, // registerLlavaTower fills it
 	Top: map[string]string{"image_token_index": "vision.image_token_id", "vision_feature_layer": "",
 		"vision_feature_select_strategy": "", "multimodal_projector_bias": "",
 		"ignore_index": "", "pad_token_id": "", "vocab_size": ""},
 	Rest: llavaFeatures, Write: writeLlava}
 
-// llavaStrategies are the choices of features that leave patches alone: CLIP's class token is the first row,
-// SigLIP has none.
-var llavaStrategies = map[string]string{"clip_vision_model": "default", "siglip_vision_model": "full"}
+// llavaTower is what LLaVA's config.json says of a kind of tower.
+type llavaTower struct {
+	Strategy string // the choice of features that leaves patches alone: "default" drops the first row
+	Keys     hf.TowerKeys
+	Read     func(d *hf.Decoder, vision map[string]json.RawMessage) // what names alone do not say; or nil
+	Write    func(m hf.Values, vision map[string]any)               // likewise
+}
+
+// llavaTowers are the towers by model_type of vision_config.
+var llavaTowers = map[string]llavaTower{}
+
+func registerLlavaTower(modelType string, t llavaTower) struct{} {
+	llavaTowers[modelType], llavaConfig.Kinds[modelType] = t, t.Keys
+	return struct{}{}
+}
 
 // llavaFeatures reads which features the decoder gets.
 func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 	var tower string
 	_ = json.Unmarshal(vision["model_type"], &tower)
-	want, known := llavaStrategies[tower]
+	kind, known := llavaTowers[tower]
 	if !known {
 		return // visionKeys says so
 	}
+	if kind.Read != nil {
+		kind.Read(d, vision)
+	}
+	want := kind.Strategy
 	layer, strategy, bias := json.RawMessage("-2"), "default", true
 	if v, ok := raw["vision_feature_layer"]; ok {
 		layer = v
@@ -87,8 +96,9 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 		"num_channels":        m["vision.in_channels"], "image_size": m["vision.image_size"],
 		"patch_size": m["vision.patch_size"], "hidden_act": m["vision.hidden_act"],
 		"layer_norm_eps": m["vision.layer_norm_eps"]}
-	if m.Text("vision.kind") == "siglip" {
-		vision["vision_use_head"] = m["vision.vision_use_head"]
+	kind := llavaTowers[tower]
+	if kind.Write != nil {
+		kind.Write(m, vision)
 	}
 	layer, side := m.Int("vision.vision_feature_layer"),
 		m.Int("vision.image_size")/max(1, m.Int("vision.patch_size"))
@@ -103,7 +113,7 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 		out["multimodal_projector_bias"] = vision, m["vision.image_token_id"],
 		m["vision.projector_hidden_act"], true
 	out["vision_feature_layer"], out["vision_feature_select_strategy"], out["image_seq_length"] = layer,
-		llavaStrategies[tower], side*side
+		kind.Strategy, side*side
 }
 
 // CLIP (arXiv:2103.00020): pictures of one size, a class token that is no feature, a table of positions, a
@@ -119,6 +129,11 @@ var _ = RegisterTower("clip", Tower{Facts: configs.TowerKind{Sized: true, Check:
 		v.Tile = c.Vision.ImageSize
 		return v
 	}})
+
+var _ = registerLlavaTower("clip_vision_model", llavaTower{Strategy: "default",
+	Keys: hf.TowerKeys{Preset: map[string]string{"kind": `"clip"`, "hidden_size": "768",
+		"intermediate_size": "3072", "depth": "12", "num_heads": "12", "image_size": "224",
+		"patch_size": "32", "hidden_act": `"quick_gelu"`, "layer_norm_eps": "1e-5"}}})
 
 var clipNames = strings.NewReplacer("visual.pre_norm.", "pre_layrnorm.")
 
@@ -168,6 +183,10 @@ func (v *Vision) unused(param func(name string, shape ...int)) {
 	}
 	for i := v.Tower.Layers; i < v.Config.Depth; i++ {
 		at := fmt.Sprintf("blocks.%d.", i)
+		if v.Tower.Scale {
+			param(at+"scale1", d)
+			param(at+"scale2", d)
+		}
 		norm(at + "norm1")
 		for _, p := range []string{"q_proj", "k_proj", "v_proj", "proj"} {
 			linear(at+"attn."+p, d, d)
@@ -177,6 +196,9 @@ func (v *Vision) unused(param func(name string, shape ...int)) {
 		linear(at+"mlp.fc2", d, inter)
 	}
 	norm("post_norm")
+	if v.Masked {
+		param("mask_token", 1, d)
+	}
 	if !v.Config.Pooling {
 		return
 	}

@@ -149,7 +149,10 @@ func inTransformers(source func(string) Source, prefixes ...[2]string) func(stri
 		s := source(name)
 		for _, p := range prefixes {
 			if rest, ok := strings.CutPrefix(s.Name, p[0]); ok {
-				s.Module = p[1] + strings.TrimSuffix(rest, ".weight")
+				if s.Module == "" {
+					s.Module = strings.TrimSuffix(rest, ".weight")
+				}
+				s.Module = p[1] + s.Module
 				break
 			}
 		}

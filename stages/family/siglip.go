@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
 )
 
@@ -22,6 +23,15 @@ var _ = RegisterTower("siglip", Tower{Facts: configs.TowerKind{Sized: true, Chec
 		v := NewVision(c.Vision, t)
 		v.Tile = c.Vision.ImageSize
 		return v
+	}})
+
+var _ = registerLlavaTower("siglip_vision_model", llavaTower{Strategy: "full",
+	Keys: hf.TowerKeys{Preset: map[string]string{"kind": `"siglip"`, "hidden_size": "768",
+		"intermediate_size": "3072", "depth": "12", "num_heads": "12", "image_size": "224",
+		"patch_size": "16", "hidden_act": `"gelu_pytorch_tanh"`, "layer_norm_eps": "1e-6",
+		"vision_use_head": "true"}},
+	Write: func(m hf.Values, vision map[string]any) {
+		vision["vision_use_head"] = m["vision.vision_use_head"]
 	}})
 
 // wholePatches holds the side of an image, in patches, to the squares that become one feature. A convolution

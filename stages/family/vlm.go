@@ -31,8 +31,9 @@ type Vision struct {
 	Patch    int // pixels along a side of a patch
 	Temporal int // frames of a patch
 	Channels int
-	Window   int // features along a side of a window, 0 for none
-	Tile     int // pixels along a side of tiles of one size, 0 for pictures of any
+	Window   int  // features along a side of a window, 0 for none
+	Tile     int  // pixels along a side of tiles of one size, 0 for pictures of any
+	Masked   bool // checkpoints have a token for masked patches, which no feature passes
 	Config   configs.Vision
 }
 
