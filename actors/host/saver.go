@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -18,6 +19,7 @@ type CheckpointSaver struct {
 	FS   checkpoint.FS
 	Root string
 	Rank int
+	Host string // that the rank runs on, "" where there is one
 
 	pieces []checkpoint.Piece
 	copies []*tensor.Tensor
@@ -29,6 +31,7 @@ var _ Saver = (*CheckpointSaver)(nil)
 type shardPart struct {
 	Shard  checkpoint.Shard
 	Pieces []checkpoint.Piece
+	Host   string `json:",omitempty"`
 }
 
 // Snapshot copies the rank's state to host memory, so that training goes on while it is written.
@@ -77,36 +80,74 @@ func (s *CheckpointSaver) Write(step int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(shardPart{shard, s.pieces})
+	text, err := json.Marshal(shardPart{shard, s.pieces, s.Host})
 	return string(text), err
 }
 
-// CommitShards makes a checkpoint of the ranks' parts; sections are free-form values by name.
-func CommitShards(fs checkpoint.FS, root string, step int64, parts []string, sections map[string]any) error {
+// Copier makes a checkpoint durable on a second host before latest names it, where hosts share no storage.
+type Copier interface {
+	// Copy brings shards to a second host each, by the host that wrote each; it returns the sections of the
+	// manifest that say so.
+	Copy(step int64, shards []checkpoint.Shard, hosts []string) (map[string]any, error)
+	// Publish gives the other hosts the manifest and moves their latest.
+	Publish(step int64, manifest []byte) error
+}
+
+// CommitShards makes a checkpoint of the ranks' parts; sections are free-form values by name. Copies may be
+// nil.
+func CommitShards(fs checkpoint.FS, root string, step int64, parts []string, sections map[string]any,
+	copies Copier) error {
 	save := checkpoint.JoinSave(fs, root, step)
-	var shards []checkpoint.Shard
-	for i, text := range parts {
-		if why, bad := strings.CutPrefix(text, "error: "); bad {
-			_ = save.Abort() // what stays is swept by the next save
-			return fmt.Errorf("rank %d: %s", i, why)
+	fail := func(err error) error {
+		_ = save.Abort() // what stays is swept by the next save; the checkpoint before stays valid
+		return err
+	}
+	shards, hosts, err := shardsOf(parts)
+	if err != nil {
+		return fail(err)
+	}
+	if copies != nil {
+		more, err := copies.Copy(step, shards, hosts)
+		if err != nil {
+			return fail(err)
 		}
-		var p shardPart
-		if err := json.Unmarshal([]byte(text), &p); err != nil {
-			return fmt.Errorf("rank %d: part of the manifest: %w", i, err)
-		}
-		p.Shard.Pieces = p.Pieces
-		shards = append(shards, p.Shard)
+		maps.Copy(sections, more)
 	}
 	for name, v := range sections {
 		if err := save.Section(name, v); err != nil {
-			return err
+			return fail(err)
 		}
 	}
-	if err := save.Commit(shards...); err != nil {
-		_ = save.Abort() // the checkpoint before stays valid
-		return err
+	text, err := save.Manifest(shards...)
+	if err == nil {
+		err = save.Settle(text)
+	}
+	if err == nil && copies != nil {
+		err = copies.Publish(step, text)
+	}
+	if err == nil {
+		err = save.Publish()
+	}
+	if err != nil {
+		return fail(err)
 	}
 	return nil
+}
+
+// shardsOf reads the ranks' parts of the manifest.
+func shardsOf(parts []string) (shards []checkpoint.Shard, hosts []string, err error) {
+	for i, text := range parts {
+		if why, bad := strings.CutPrefix(text, "error: "); bad {
+			return nil, nil, fmt.Errorf("rank %d: %s", i, why)
+		}
+		var p shardPart
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			return nil, nil, fmt.Errorf("rank %d: part of the manifest: %w", i, err)
+		}
+		p.Shard.Pieces = p.Pieces
+		shards, hosts = append(shards, p.Shard), append(hosts, p.Host)
+	}
+	return shards, hosts, nil
 }
 
 // FromCheckpoint fills parameters and state from an own checkpoint, whatever plan wrote it.

@@ -13,16 +13,18 @@ import (
 )
 
 // comeback is what a process that is started again must know of the run: newer checkpoints than the one that
-// the run began with may lie on the disk by now.
+// the run began with may lie on the disk by now. On hosts with storage of their own every process is told.
 type comeback struct {
 	Life  int    // how often it was started before
 	First int64  // the run's first step
 	From  string // the checkpoint that the run began with, "" for none
+	Step  int64  // of it, where it is one of checkpoint.dir; 0 for none
 }
 
 // again is the environment of a process that is started again.
 func (r *Run) again(life int) string {
-	text, err := json.Marshal(comeback{Life: life, First: r.start.first, From: r.start.origin})
+	text, err := json.Marshal(comeback{Life: life, First: r.start.first, From: r.start.origin,
+		Step: r.start.step})
 	if err != nil {
 		panic(err) // numbers and a string
 	}
@@ -39,13 +41,20 @@ func (r *Run) comeBack() error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return fmt.Errorf("%s: %w", envAgain, err)
 	}
-	r.life, r.start.first, r.start.origin = c.Life, c.First, c.From
+	r.life, r.start.first, r.start.origin, r.start.step = c.Life, c.First, c.From, c.Step
 	return nil
 }
 
 // saved is the state after a step: of a checkpoint, or what the run began with.
 func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
 	path := r.start.origin
+	if r.mirror != nil && (step != r.start.first-1 || r.start.step > 0) {
+		c, err := r.mirror.open(step)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r.filled(c, step)
+	}
 	if step != r.start.first-1 {
 		entries, err := checkpoint.List(r.cfg.Run.Checkpoint.Dir)
 		if err != nil {
@@ -68,6 +77,11 @@ func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return r.filled(c, step)
+}
+
+// filled reads the state of a step from a checkpoint.
+func (r *Run) filled(c *checkpoint.Reader, step int64) (host.FillFunc, func(), error) {
 	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || step != r.start.first-1),
 		func() { _ = c.Close() }, nil
 }

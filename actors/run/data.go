@@ -33,6 +33,7 @@ type data struct {
 	sources  []dataset.Source
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
+	inLedger atomic.Int64      // the newest step that is entered
 	pictures *trained.Pictures // of a model with a vision encoder, or nil
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
 	marks    marks
@@ -111,7 +112,7 @@ func (d *data) open() error {
 	if !lead {
 		return nil
 	}
-	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, "samples.ledger"))
+	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, ledgerName))
 	if err != nil {
 		return err
 	}
@@ -343,8 +344,16 @@ func (d *data) flops(step int64) float64 {
 	return d.work[step]
 }
 
+// entered waits until a step is in the ledger, but not longer than a while.
+func (d *data) entered(step int64, within time.Duration) {
+	for until := time.Now().Add(within); d.inLedger.Load() < step && time.Now().Before(until); {
+		<-time.After(time.Millisecond)
+	}
+}
+
 // commit enters a committed step into the ledger.
 func (d *data) commit(step int64) {
+	defer d.inLedger.Store(step)
 	d.mu.Lock()
 	m := d.recent[step]
 	d.mu.Unlock()

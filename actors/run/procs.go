@@ -149,7 +149,7 @@ func (w *workers) await() error {
 // start starts a process for the first time, or again.
 func (w *workers) start(proc, life int) (Process, error) {
 	env := []string{fmt.Sprintf("%s=%d", envProc, proc)}
-	if life > 0 {
+	if life > 0 || w.r.mirror != nil {
 		env = append(env, w.r.again(life))
 	}
 	w.mu.Lock()

@@ -47,6 +47,7 @@ type reporter struct {
 	every   float64     // steps from one copy of the state in memory to the next
 	silent  bool        // the user knows that metrics are not written
 	lost    error       // why the newest checkpoint is not on disk
+	missed  int         // saves in a row that failed
 }
 
 // Metrics is a line of metrics.jsonl.
@@ -238,10 +239,15 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicQueued:
 		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
 	case core.TopicDurable:
-		p.lost = nil
-		p.say("saved step %d: durable", m.Step)
+		after := ""
+		if p.missed > 0 {
+			after = fmt.Sprintf(", the first after %d that failed", p.missed)
+		}
+		p.lost, p.missed = nil, 0
+		p.say("saved step %d: durable%s", m.Step, after)
 	case core.TopicSaveLost:
 		again := p.lost != nil
+		p.missed++
 		p.lost = fmt.Errorf("the checkpoint of step %d was not saved: %w", m.Step, m.Err)
 		if again { // said once; "durable" tells that saving works again
 			p.log.Warn("checkpoint not saved", zap.Int64("step", m.Step), zap.Error(m.Err))

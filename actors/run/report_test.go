@@ -31,6 +31,7 @@ func TestAlarmsOnce(t *testing.T) {
 	require.ErrorContains(t, r.report.lost, "disk full", "the run fails in the end all the same")
 	r.report.observe(actors.Message{Kind: actors.Report, Text: core.TopicDurable, Step: 2})
 	require.NoError(t, r.report.lost)
+	require.Contains(t, text.String(), "saved step 2: durable, the first after 3 that failed\n")
 	r.report.observe(lost)
 	require.Equal(t, 2, strings.Count(text.String(), "was not saved"))
 

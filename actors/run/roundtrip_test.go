@@ -76,7 +76,7 @@ func roundTrip(t *testing.T, dir, layers string) {
 	defer closeAll()
 	o.Commit = func(step int64, parts []string, state []float64) error {
 		return host.CommitShards(checkpoint.OS, cfg.Run.Checkpoint.Dir, step, parts,
-			map[string]any{"config": cfg.Flat(), "state": state})
+			map[string]any{"config": cfg.Flat(), "state": state}, nil)
 	}
 	require.NoError(t, host.Run(r.layout, o))
 	saved, err := checkpoint.Open(cfg.Run.Checkpoint.Dir)

@@ -80,7 +80,8 @@ type Run struct {
 	job    *layout.Job
 	layout *layout.Layout
 	start  start
-	life   int // how often this process was started before
+	mirror *mirror // where hosts may share no storage, else nil
+	life   int     // how often this process was started before
 	data   *data
 	report *reporter
 }
@@ -91,6 +92,10 @@ type Run struct {
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
 	if err := r.comeBack(); err != nil {
+		return err
+	}
+	var err error
+	if r.mirror, err = r.newMirror(); err != nil {
 		return err
 	}
 	proc := workerProc()
@@ -288,10 +293,17 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	}
 	if dir := c.Checkpoint.Dir; dir != "" {
 		o.Save = func(rank int) host.Saver {
-			return &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank}
+			s := &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank}
+			if r.mirror != nil {
+				s.Host = r.mirror.d.Host()
+			}
+			return s
 		}
 		o.Begin = func(step int64) error {
 			r.data.hold(step)
+			if r.mirror != nil {
+				return r.mirror.begin(step)
+			}
 			_, err := checkpoint.Begin(checkpoint.OS, dir, step)
 			return err
 		}
@@ -372,8 +384,12 @@ func (r *Run) observe(m actors.Message) {
 	if r.io.Report != nil {
 		r.io.Report(m)
 	}
-	if m.Text == core.TopicStep {
+	switch {
+	case m.Text == core.TopicStep:
 		r.data.commit(m.Step)
+	case m.Text == core.TopicBack && r.mirror != nil:
+		r.data.inLedger.Store(m.Step)
+		r.mirror.wentBack()
 	}
 }
 
@@ -382,7 +398,11 @@ func (r *Run) commit(step int64, parts []string, state []float64) error {
 	c := r.cfg.Run.Checkpoint
 	sections := map[string]any{"config": r.cfg.Flat(), "state": state, "data": r.data.position(step),
 		"params": r.layout.Order}
-	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections); err != nil {
+	var copies host.Copier
+	if r.mirror != nil {
+		copies = r.mirror
+	}
+	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections, copies); err != nil {
 		return err
 	}
 	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep)

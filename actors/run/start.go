@@ -26,6 +26,7 @@ type start struct {
 	scale   []float64
 	saved   *checkpoint.Reader
 	origin  string // the checkpoint that the run began with, "" for none
+	step    int64  // of it, where it is one of checkpoint.dir; 0 for none
 	closers []func() error
 	fill    host.FillFunc
 	hf      *family.Weights  // of the model's directory, or nil
@@ -45,15 +46,25 @@ func (s *start) close() {
 // begin finds the run's own newest checkpoint, else the weights to start from, else draws them.
 func (r *Run) begin() error {
 	c := r.cfg.Run
-	r.start.first = 1
+	r.start.first = max(1, r.start.first) // a process that is started again knows it
 	if err := r.weights(); err != nil {
 		return err
 	}
 	if r.life > 0 { // it takes a state that it is told
 		return nil
 	}
+	if r.mirror != nil && workerProc() > 0 { // it begins as the process that leads has
+		if r.start.step == 0 {
+			return r.load()
+		}
+		saved, err := r.mirror.open(r.start.step)
+		if err != nil {
+			return err
+		}
+		return r.resume(saved, true)
+	}
 	if c.Checkpoint.Dir != "" {
-		saved, skipped, err := checkpoint.Recover(c.Checkpoint.Dir)
+		saved, skipped, err := r.recover()
 		r.start.skipped = skipped
 		switch {
 		case err == nil:
@@ -71,6 +82,33 @@ func (r *Run) begin() error {
 			return r.resume(saved, true)
 		}
 	}
+	return r.load()
+}
+
+// recover opens the newest whole checkpoint of checkpoint.dir, which hosts of a cluster may have together.
+func (r *Run) recover() (saved *checkpoint.Reader, skipped []error, err error) {
+	dir := r.cfg.Run.Checkpoint.Dir
+	if r.mirror != nil {
+		if err := r.mirror.gather(false); err != nil {
+			return nil, nil, err
+		}
+	}
+	saved, skipped, err = checkpoint.Recover(dir)
+	if r.mirror != nil && len(skipped) > 0 && r.mirror.gather(true) == nil { // another host has it unharmed
+		if err == nil {
+			err = saved.Close()
+		}
+		saved, skipped, err = checkpoint.Recover(dir)
+	}
+	if r.mirror != nil && err == nil {
+		err = r.mirror.bringRecords(saved.Step())
+	}
+	return saved, skipped, err
+}
+
+// load goes on from the checkpoint that checkpoint.load names, if it names one of lfactor's own.
+func (r *Run) load() error {
+	c := r.cfg.Run
 	if c.Checkpoint.Load != "" && !process.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
 		saved, _, err := checkpoint.Recover(c.Checkpoint.Load)
 		if errors.Is(err, checkpoint.ErrNone) && c.Checkpoint.Load == c.Checkpoint.Dir {
@@ -256,6 +294,9 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		r.start.rate = r.otherRate(saved)
 	}
 	r.start.origin = saved.Path()
+	if dir := r.cfg.Run.Checkpoint.Dir; dir != "" && filepath.Dir(saved.Path()) == filepath.Clean(dir) {
+		r.start.step = saved.Step()
+	}
 	r.start.fill = host.FromCheckpoint(saved, r.cfg.Run.Checkpoint.LoadOptimizer)
 	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
 	return nil

@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// Names inside a step directory.
-const (
-	manifestName = "manifest.json"
-	sumName      = "manifest.sha256"
-)
+// ManifestName is the file of a step directory that lists the others.
+const ManifestName = "manifest.json"
+
+const sumName = "manifest.sha256"
 
 const (
 	manifestFormat   = 1 // raised when a reader of before would misread a manifest
@@ -277,7 +276,7 @@ func parseManifest(text []byte) (*manifest, error) {
 	return m, m.check()
 }
 
-// stepDir is the directory of a step below a checkpoint root.
-func stepDir(root string, step int64) string { return filepath.Join(root, stepName(step)) }
+// StepDir is the directory of a step below a checkpoint root.
+func StepDir(root string, step int64) string { return filepath.Join(root, stepName(step)) }
 
 func stepName(step int64) string { return fmt.Sprintf("step-%08d", step) }

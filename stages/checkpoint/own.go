@@ -10,7 +10,7 @@ var _ = register(Format{
 	Name: "lfactor",
 	Spec: "docs/architecture.md: safetensors shards and a manifest",
 	Detect: func(dir string) bool {
-		for _, name := range []string{manifestName, latestName} {
+		for _, name := range []string{ManifestName, latestName} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				return true
 			}

@@ -220,7 +220,7 @@ func fullCheckpoint(t *testing.T, root string, step int64) string {
 	require.NoError(t, err)
 	require.NoError(t, save.Section("config", map[string]string{"train.steps": "10"}))
 	require.NoError(t, save.Commit(shard))
-	return stepDir(root, step)
+	return StepDir(root, step)
 }
 
 func TestReaderDescribesTheCheckpoint(t *testing.T) {

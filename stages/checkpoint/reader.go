@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Reader reads one of lfactor's own checkpoints, in any cut: what is asked for is put together from
@@ -19,18 +20,48 @@ import (
 type Reader struct {
 	path    string
 	m       *manifest
-	files   map[string]*File
 	tensors map[[2]string]manifestTensor // by kind and name
+	pieces  map[string]map[string]Piece  // by file and key
+	fetch   func(Shard) error            // brings a shard that is not here; nil where all have to be
+	mu      sync.Mutex
+	files   map[string]*File // that are open
 }
 
 // Open opens a step directory, or the latest one of a checkpoint root. The manifest is checked against its
 // hash, the shards against the manifest by size and header; Verify checks their contents.
 func Open(dir string) (*Reader, error) {
-	if _, err := os.Stat(filepath.Join(dir, manifestName)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, ManifestName)); errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Stat(filepath.Join(dir, latestName)); err == nil {
 			return openLatest(dir)
 		}
 	}
+	r, err := newReader(dir)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, s := range r.m.Files {
+		_, err := r.open(s)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// OpenPart opens a step directory that may lack shards. A shard is looked at when something of it is read:
+// fetch is to bring the ones that are missing, or are not what the manifest says, to the directory.
+func OpenPart(dir string, fetch func(Shard) error) (*Reader, error) {
+	r, err := newReader(dir)
+	if err == nil {
+		r.fetch = fetch
+	}
+	return r, err
+}
+
+func newReader(dir string) (*Reader, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -40,22 +71,26 @@ func Open(dir string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{path: dir, m: m, files: map[string]*File{}, tensors: map[[2]string]manifestTensor{}}
+	r := &Reader{path: dir, m: m, files: map[string]*File{}, tensors: map[[2]string]manifestTensor{},
+		pieces: map[string]map[string]Piece{}}
+	for _, s := range m.Files {
+		r.pieces[s.File] = map[string]Piece{}
+	}
 	for _, t := range m.Tensors {
 		r.tensors[[2]string{t.Kind, t.Name}] = t
-	}
-	if err := r.openFiles(root); err != nil {
-		r.Close()
-		return nil, err
+		for _, p := range t.Pieces {
+			piece := t.piece(p)
+			r.pieces[p.File][piece.key()] = piece
+		}
 	}
 	return r, nil
 }
 
 // readManifest reads manifest.json of a step directory and holds it to its hash.
 func readManifest(root *os.Root) (*manifest, error) {
-	path := filepath.Join(root.Name(), manifestName)
+	path := filepath.Join(root.Name(), ManifestName)
 	var parts [2][]byte
-	for i, name := range []string{manifestName, sumName} {
+	for i, name := range []string{ManifestName, sumName} {
 		limit := int64(manifestBytesMax)
 		if name == sumName {
 			limit = 1 << 10
@@ -82,50 +117,85 @@ func readManifest(root *os.Root) (*manifest, error) {
 	return m, nil
 }
 
-// openFiles opens every shard and compares it with what the manifest says is in it.
-func (r *Reader) openFiles(root *os.Root) error {
-	pieces := map[string]map[string]Piece{} // by file and key
-	for _, t := range r.m.Tensors {
-		for _, p := range t.Pieces {
-			if pieces[p.File] == nil {
-				pieces[p.File] = map[string]Piece{}
+// file is a shard, opened when it is used first.
+func (r *Reader) file(name string) (*File, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.files[name]; f != nil {
+		return f, nil
+	}
+	s := r.m.Files[slices.IndexFunc(r.m.Files, func(s Shard) bool { return s.File == name })]
+	if r.fetch != nil {
+		if _, sum, err := hashFile(filepath.Join(r.path, name)); err != nil || sum != s.SHA256 {
+			if err := r.fetch(s); err != nil {
+				return nil, err
 			}
-			piece := t.piece(p)
-			pieces[p.File][piece.key()] = piece
 		}
 	}
-	var errs []error
-	for _, s := range r.m.Files {
-		errs = append(errs, r.openFile(root, s, pieces[s.File]))
-	}
-	return errors.Join(errs...)
+	return r.open(s)
 }
 
-func (r *Reader) openFile(root *os.Root, s Shard, pieces map[string]Piece) error {
-	path := filepath.Join(r.path, s.File)
+// Complete brings all shards that are missing or damaged, of a step that OpenPart has opened; the result is
+// how many.
+func (r *Reader) Complete() (n int, err error) {
+	bring := r.fetch
+	r.fetch = func(s Shard) error { n++; return bring(s) }
+	defer func() { r.fetch = bring }()
+	var errs []error
+	for _, s := range r.m.Files {
+		_, err := r.file(s.File)
+		errs = append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+// open opens a shard and compares it with what the manifest says is in it.
+func (r *Reader) open(s Shard) (*File, error) {
+	root, err := os.OpenRoot(r.path)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	path, pieces := filepath.Join(r.path, s.File), r.pieces[s.File]
 	info, err := root.Stat(s.File)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return &Error{File: path, Fault: Missing, Why: "the manifest lists it", Try: "take an older step"}
+		return nil, &Error{File: path, Fault: Missing, Why: "the manifest lists it" + r.elsewhere(s.File),
+			Try: "take an older step"}
 	case err == nil && info.Size() < s.Bytes:
-		return &Error{File: path, Fault: Truncated, Tensor: firstKey(pieces),
+		return nil, &Error{File: path, Fault: Truncated, Tensor: firstKey(pieces),
 			Why: fmt.Sprintf("%d bytes, the manifest says %d", info.Size(), s.Bytes),
 			Try: "take an older step"}
 	case err == nil && info.Size() != s.Bytes:
-		return &Error{File: path, Fault: Altered, Why: fmt.Sprintf("%d bytes, the manifest says %d",
+		return nil, &Error{File: path, Fault: Altered, Why: fmt.Sprintf("%d bytes, the manifest says %d",
 			info.Size(), s.Bytes), Try: "take an older step"}
 	}
 	f, err := openIn(root, s.File)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.files[s.File] = f
 	var want []Info
 	for _, key := range sortedKeys(pieces) {
 		want = append(want, Info{Name: key, DType: pieces[key].DType, Shape: pieces[key].storedShape()})
 	}
-	return Match(r.path, want, f.Tensors())
+	return f, Match(r.path, want, f.Tensors())
 }
+
+// elsewhere names the hosts that have a shard, where the run kept its checkpoints on storage of single
+// hosts.
+func (r *Reader) elsewhere(file string) string {
+	var places map[string][]string
+	if raw, ok := r.m.Sections[PlacesSection]; !ok || json.Unmarshal(raw, &places) != nil ||
+		len(places[file]) == 0 {
+		return ""
+	}
+	return ", and it was written to " + strings.Join(places[file], " and ")
+}
+
+// PlacesSection is the section of the manifest that names, by shard, the hosts that have it: present where
+// hosts of a run share no storage.
+const PlacesSection = "places"
 
 func firstKey(pieces map[string]Piece) string {
 	if len(pieces) == 0 {
@@ -152,7 +222,7 @@ func (r *Reader) Kinds() []string {
 // Section decodes a named JSON value of the manifest into v.
 func (r *Reader) Section(key string, v any) error {
 	raw, ok := r.m.Sections[key]
-	path := filepath.Join(r.path, manifestName)
+	path := filepath.Join(r.path, ManifestName)
 	if !ok {
 		return &Error{File: path, Fault: Missing, Why: fmt.Sprintf("no section %q; there are %s", key,
 			strings.Join(sortedKeys(r.m.Sections), ", "))}
@@ -193,7 +263,7 @@ func (v kindView) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) error {
 	t, ok := r.tensors[[2]string{kind, name}]
 	if !ok {
-		return &Error{File: filepath.Join(r.path, manifestName), Tensor: name, Fault: Missing,
+		return &Error{File: filepath.Join(r.path, ManifestName), Tensor: name, Fault: Missing,
 			Why: "the checkpoint has no " + kind + " of it"}
 	}
 	n, err := boxBytes(t.DType, t.Shape, ranges)
@@ -204,24 +274,28 @@ func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) err
 		return fmt.Errorf("%s: %s %s: %w", r.path, kind, name, err)
 	}
 	for _, p := range t.Pieces {
-		if err := r.readPiece(r.files[p.File], t.piece(p), ranges, dst); err != nil {
+		if err := r.readPiece(p.File, t.piece(p), ranges, dst); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readPiece copies what the piece and the ranges have in common.
-func (r *Reader) readPiece(f *File, p Piece, ranges [][2]int, dst []byte) error {
+// readPiece copies what a piece of a file and the ranges have in common.
+func (r *Reader) readPiece(file string, p Piece, ranges [][2]int, dst []byte) error {
 	common, ok := intersect(p.box(), ranges)
 	if !ok {
 		return nil
+	}
+	f, err := r.file(file)
+	if err != nil {
+		return err
 	}
 	t := f.tensors[p.key()]
 	flat, elem := p.flat(), int64(p.DType.Bits()/8)
 	w := &windowReader{r: f.r, end: t.Offset + t.Bytes}
 	last := int64(-1)
-	err := runs(common, p.box(), ranges, func(c run) error {
+	err = runs(common, p.box(), ranges, func(c run) error {
 		stride := c.n
 		if last >= 0 {
 			stride = c.src - last
@@ -238,10 +312,13 @@ func (r *Reader) readPiece(f *File, p Piece, ranges [][2]int, dst []byte) error 
 }
 
 // Verify reads every shard and compares its hash with the manifest's, and reports files the manifest does
-// not list.
+// not list. Shards that OpenPart need not have are held to their hashes when they are read.
 func (r *Reader) Verify() error {
 	var errs []error
 	for _, s := range r.m.Files {
+		if r.fetch != nil {
+			continue
+		}
 		switch _, sum, err := hashFile(filepath.Join(r.path, s.File)); {
 		case err != nil:
 			errs = append(errs, err)
@@ -253,7 +330,7 @@ func (r *Reader) Verify() error {
 	entries, err := os.ReadDir(r.path)
 	errs = append(errs, err)
 	for _, e := range entries {
-		if name := e.Name(); r.files[name] == nil && name != manifestName && name != sumName {
+		if name := e.Name(); r.pieces[name] == nil && name != ManifestName && name != sumName {
 			errs = append(errs, &Error{File: filepath.Join(r.path, name), Fault: Extra,
 				Why: "the manifest does not list it", Try: "remove it"})
 		}
@@ -281,6 +358,8 @@ func hashFile(path string) (int64, string, error) {
 
 // Close releases the files.
 func (r *Reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var errs []error
 	for _, name := range sortedKeys(r.files) {
 		errs = append(errs, r.files[name].Close())

@@ -42,7 +42,7 @@ func Begin(fs FS, root string, step int64) (*Save, error) {
 		return nil, err
 	}
 	if at, err := latestStep(root); err == nil && at == stepName(step) {
-		return nil, fmt.Errorf("%s: %w", stepDir(root, step), ErrExists)
+		return nil, fmt.Errorf("%s: %w", StepDir(root, step), ErrExists)
 	}
 	if err := sweep(fs, root); err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func Begin(fs FS, root string, step int64) (*Save, error) {
 	return s, fs.MkdirAll(s.tmp())
 }
 
-// JoinSave returns a Save for a rank in another process of this host: it may only WriteShard, between the
-// Begin and the Commit of the process that leads.
+// JoinSave returns a Save for a rank in another process: it may only WriteShard, between the Begin and the
+// Commit of the process that leads, on storage that both see or where a Depot has begun the save too.
 func JoinSave(fs FS, root string, step int64) *Save {
 	return &Save{fs: fs, root: root, step: step, sections: map[string]json.RawMessage{}}
 }
@@ -131,12 +131,29 @@ func (s *Save) WriteShard(name string, pieces []Piece, data func(i int) ([]byte,
 // Commit writes the manifest over the shards of all ranks, makes everything durable, and moves latest here.
 // When it returns nil the checkpoint survives the loss of power; otherwise latest is what it was.
 func (s *Save) Commit(shards ...Shard) error {
+	text, err := s.Manifest(shards...)
+	if err != nil {
+		return err
+	}
+	if err := s.Settle(text); err != nil {
+		return err
+	}
+	return s.Publish()
+}
+
+// Manifest is the text of the manifest over the shards of all ranks.
+func (s *Save) Manifest(shards ...Shard) ([]byte, error) {
 	m, err := newManifest(s.step, shards, s.sections)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.tmp(), err)
+		return nil, fmt.Errorf("%s: %w", s.tmp(), err)
 	}
-	text := m.encode()
-	if err := writeDurable(s.fs, filepath.Join(s.tmp(), manifestName), text); err != nil {
+	return m.encode(), nil
+}
+
+// Settle writes the manifest beside the shards and gives the checkpoint its name, durably. Latest does not
+// name it yet.
+func (s *Save) Settle(text []byte) error {
+	if err := writeDurable(s.fs, filepath.Join(s.tmp(), ManifestName), text); err != nil {
 		return err
 	}
 	if err := writeDurable(s.fs, filepath.Join(s.tmp(), sumName), sumLine(text)); err != nil {
@@ -148,12 +165,14 @@ func (s *Save) Commit(shards ...Shard) error {
 	if err := s.setAside(); err != nil {
 		return err
 	}
-	if err := s.fs.Rename(s.tmp(), stepDir(s.root, s.step)); err != nil {
+	if err := s.fs.Rename(s.tmp(), StepDir(s.root, s.step)); err != nil {
 		return err
 	}
-	if err := s.fs.SyncDir(s.root); err != nil {
-		return err
-	}
+	return s.fs.SyncDir(s.root)
+}
+
+// Publish moves latest to the checkpoint that Settle has written.
+func (s *Save) Publish() error {
 	if err := replaceFile(s.fs, filepath.Join(s.root, latestName),
 		[]byte(stepName(s.step)+"\n")); err != nil {
 		return err
@@ -165,7 +184,7 @@ func (s *Save) Commit(shards ...Shard) error {
 // setAside moves away a directory that has our name but that latest does not name: a save that was
 // interrupted after its rename, or a future that a rewind gave up.
 func (s *Save) setAside() error {
-	dir := stepDir(s.root, s.step)
+	dir := StepDir(s.root, s.step)
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -127,7 +127,7 @@ func inspect(e Entry) Entry {
 	for _, s := range m.Files {
 		e.Bytes += s.Bytes
 	}
-	if info, err := root.Stat(manifestName); err == nil {
+	if info, err := root.Stat(ManifestName); err == nil {
 		e.Saved = info.ModTime()
 	}
 	return e
@@ -179,7 +179,7 @@ func openVerified(dir string) (*Reader, error) {
 // Rewind makes latest name an older step, from which the run is to go on. Newer steps stay until they are
 // saved again or pruned.
 func Rewind(fs FS, root string, step int64) error {
-	r, err := openVerified(stepDir(root, step))
+	r, err := openVerified(StepDir(root, step))
 	if err != nil {
 		return err
 	}

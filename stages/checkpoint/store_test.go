@@ -33,7 +33,7 @@ func TestListLatestAndPrune(t *testing.T) {
 	entries, err := List(root)
 	require.NoError(t, err)
 	require.Len(t, entries, 5)
-	require.Equal(t, Entry{Step: 5, Path: stepDir(root, 5), Latest: true, Bytes: entries[0].Bytes,
+	require.Equal(t, Entry{Step: 5, Path: StepDir(root, 5), Latest: true, Bytes: entries[0].Bytes,
 		Saved: entries[0].Saved}, entries[0])
 	require.Positive(t, entries[0].Bytes)
 	require.False(t, entries[0].Saved.IsZero())
@@ -41,7 +41,7 @@ func TestListLatestAndPrune(t *testing.T) {
 
 	removed, err := Prune(quick, root, 3)
 	require.NoError(t, err)
-	require.Equal(t, []string{stepDir(root, 2), stepDir(root, 1)}, removed)
+	require.Equal(t, []string{StepDir(root, 2), StepDir(root, 1)}, removed)
 	require.Equal(t, []int64{5, 4, 3}, steps(t, root))
 	_, err = Prune(quick, root, 0)
 	require.ErrorContains(t, err, "at least one")
@@ -55,7 +55,7 @@ func TestPruneKeepsWhatLatestNames(t *testing.T) {
 	require.NoError(t, Rewind(quick, root, 2))
 	removed, err := Prune(quick, root, 1)
 	require.NoError(t, err)
-	require.Equal(t, []string{stepDir(root, 3), stepDir(root, 1)}, removed)
+	require.Equal(t, []string{StepDir(root, 3), StepDir(root, 1)}, removed)
 	requireWhole(t, root, 2, "")
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "latest"), []byte("../../etc"), 0o644))
@@ -75,7 +75,7 @@ func TestPruneFailsAtEveryOperation(t *testing.T) {
 		fs := newFaultFS(n, true)
 		_, err := Prune(fs, root, 1)
 		for _, step := range steps(t, root) {
-			require.NoError(t, openAndVerify(stepDir(root, step)), "operation %d", n)
+			require.NoError(t, openAndVerify(StepDir(root, step)), "operation %d", n)
 		}
 		requireWhole(t, root, 3, "")
 		if err == nil {
@@ -116,15 +116,15 @@ func TestRecoverFallsBackToTheLastGood(t *testing.T) {
 		require.Len(t, found, faults)
 	}
 	at(3, 0) // 4 is newer than latest
-	edit(t, filepath.Join(stepDir(root, 3), "rank-00001.safetensors"), "0123"[:0]+string(stepBytes(3, 4)),
+	edit(t, filepath.Join(StepDir(root, 3), "rank-00001.safetensors"), "0123"[:0]+string(stepBytes(3, 4)),
 		"\x00\x00\x00\x00")
 	at(2, 1)
-	require.NoError(t, os.RemoveAll(stepDir(root, 2)))
+	require.NoError(t, os.RemoveAll(StepDir(root, 2)))
 	at(1, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "latest"), []byte("garbage"), 0o644))
 	at(4, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "latest"), []byte("step-00000003"), 0o644))
-	require.NoError(t, os.RemoveAll(stepDir(root, 1)))
+	require.NoError(t, os.RemoveAll(StepDir(root, 1)))
 	_, faults, err := Recover(root)
 	require.ErrorIs(t, err, ErrNone)
 	require.Len(t, faults, 1)
@@ -134,7 +134,7 @@ func TestRecoverFallsBackToTheLastGood(t *testing.T) {
 func TestOpenLatestNamesADanglingPointer(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, saveStep(quick, root, 1))
-	require.NoError(t, os.RemoveAll(stepDir(root, 1)))
+	require.NoError(t, os.RemoveAll(StepDir(root, 1)))
 	_, err := Open(root)
 	require.ErrorContains(t, err, "step-00000001: missing: latest names it")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/depot"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/process"
@@ -38,13 +39,15 @@ type Options struct {
 type Agent struct {
 	o     Options
 	id    *trust.Identity
-	ln    *edge.Listener // for probes
+	ln    *edge.Listener // for probes, and for those who use this host's storage
+	depot *depot.Server
 	name  string
 	mu    sync.Mutex
 	head  *control.Conn     // nil while there is none
 	late  []control.Message // for the head, until there is one
 	lost  int               // messages that did not fit into late
 	procs map[key]*proc
+	known control.Message      // the newest word on hosts and directories
 	over  map[key]control.Proc // those that have ended, until their job has or they have a successor
 	spawn chan func()          // runs on one thread that lives as long as the agent
 	quit  chan bool            // true also removes the directory
@@ -80,6 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := a.listen(); err != nil {
 		return err
 	}
+	defer a.depot.Close()
 	defer a.ln.Close()
 	if err := os.WriteFile(filepath.Join(o.Dir, control.UpFile), []byte(strconv.Itoa(os.Getpid())),
 		0o600); err != nil {
@@ -299,6 +303,13 @@ func (a *Agent) hear(m control.Message) {
 		if p := a.find(m.Job, m.Proc); p != nil {
 			p.pass(m)
 		}
+	case control.Hosts:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.known = m
+		for _, p := range a.procs {
+			p.pass(m)
+		}
 	case control.AskWhy:
 		go a.because(m)
 	case control.Probe:
@@ -316,6 +327,13 @@ func (a *Agent) hear(m control.Message) {
 		default:
 		}
 	}
+}
+
+// keeps reports whether a directory is one that a job of the cluster keeps files in.
+func (a *Agent) keeps(dir string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.known.Dirs, dir)
 }
 
 func (a *Agent) find(job string, n int) *proc {

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/depot"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // probes is the run that measurements between agents belong to: no job has this name's hash.
@@ -31,13 +33,13 @@ const (
 	probeLimit  = 5 * time.Second
 )
 
-// listen answers the probes of other agents, at a port of its own.
+// listen answers the probes of other agents, and serves this host's storage, at a port of its own.
 func (a *Agent) listen() error {
 	var err error
 	for port := a.o.Ports[0]; port <= a.o.Ports[1]; port++ {
 		a.ln, err = edge.Listen(net.JoinHostPort(a.o.Addr, strconv.Itoa(port)), a.id, edge.Options{
 			Admit: func(g edge.Greeting, _ trust.Subject) error {
-				if g.Run != probes {
+				if g.Run != probes && g.Run != depot.Run {
 					return errors.New("an agent takes no edges of jobs")
 				}
 				return nil
@@ -49,13 +51,18 @@ func (a *Agent) listen() error {
 	if err != nil {
 		return fmt.Errorf("no port of %s is free for this agent: %w", a.o.Addr, err)
 	}
+	a.depot = depot.NewServer(checkpoint.Here{FS: checkpoint.OS}, a.ln.Addr(), a.keeps)
 	go func() {
 		for {
 			c, err := a.ln.Accept()
 			if err != nil {
 				return
 			}
-			go answer(c)
+			if e := c.(*edge.Conn); e.From.Run == depot.Run {
+				a.depot.Take(e)
+			} else {
+				go answer(c)
+			}
 		}
 	}()
 	return nil

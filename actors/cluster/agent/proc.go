@@ -80,8 +80,15 @@ func (a *Agent) launch(m control.Message) (*proc, error) {
 	}
 	p.pass(control.Message{Kind: control.Welcome, Job: m.Job, Proc: m.Proc, Gen: m.Gen, Epoch: m.Epoch,
 		Addr: a.o.Addr, Ports: a.o.Ports,
-		Text: a.id.Dir(), Peers: m.Peers})
+		Text: a.id.Dir(), Peers: m.Peers, Node: a.name, Hosts: a.hosts()})
 	return p, nil
+}
+
+// hosts are the connected ones, as the head has said.
+func (a *Agent) hosts() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.known.Hosts
 }
 
 // pair is a connection with a process that is to be started, and the end that it inherits.

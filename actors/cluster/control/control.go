@@ -35,6 +35,7 @@ const (
 	Leaving Kind = "leaving" // the agent wants to end: its processes are to move first
 	Probe   Kind = "probe"   // measure the way to Peers
 	Probed  Kind = "probed"  // what came of it: Links
+	Hosts   Kind = "hosts"   // Hosts and Dirs replace what the agent and its processes knew
 )
 
 // Between a process and the head, by way of its agent. Start, Leave and Kill come from the process that
@@ -65,6 +66,7 @@ type Message struct {
 	Text    string       `json:"t,omitempty"`
 	Err     string       `json:"err,omitempty"`
 	Addr    string       `json:"a,omitempty"`
+	Node    string       `json:"node,omitempty"` // the host of the one that is spoken to
 	Stream  string       `json:"s,omitempty"`
 	Data    []byte       `json:"d,omitempty"`
 	Env     []string     `json:"env,omitempty"`
@@ -75,6 +77,9 @@ type Message struct {
 	Links   []Link       `json:"links,omitempty"`
 	Revoked []string     `json:"revoked,omitempty"`
 	Ports   [2]int       `json:"ports,omitzero"` // that a process may take edges at, first and last
+	// Hosts are the connected ones with the addresses of their agents, Dirs what jobs keep files in.
+	Hosts map[string]string `json:"hosts,omitempty"`
+	Dirs  []string          `json:"dirs,omitempty"`
 }
 
 // Spec is what a job is: a command line of lfactor, the directory it was given in, and the files it names.
@@ -83,8 +88,9 @@ type Spec struct {
 	Dir   string            `json:"dir"`
 	Files map[string][]byte `json:"files,omitempty"` // by their path as Args has it
 	Env   []string          `json:"env,omitempty"`
-	Log   string            `json:"log,omitempty"` // directory in which a process answers why
-	Procs int               `json:"procs"`         // processes of the run
+	Log   string            `json:"log,omitempty"`  // directory in which a process answers why
+	Keep  []string          `json:"keep,omitempty"` // directories that its hosts keep copies of for each other
+	Procs int               `json:"procs"`          // processes of the run
 	// it wants; 0 for as many as there are, at most one a process
 	Hosts int    `json:"hosts"`
 	User  string `json:"user,omitempty"`

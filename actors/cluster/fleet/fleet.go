@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/depot"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/exit"
@@ -33,6 +34,8 @@ type Fleet struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	peers   map[int]control.Peer
+	hosts   map[string]string // that are connected, with the addresses of their agents
+	depots  map[string]*depot.Client
 	procs   map[int]*proc
 	edges   map[*edge.Conn]struct{} // that were accepted
 }
@@ -50,15 +53,22 @@ func FromEnv() (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s=%d is no connection with an agent: %w", control.EnvTalk, fd, err)
 	}
-	f := &Fleet{talk: control.NewConn(c, nil), procs: map[int]*proc{}, edges: map[*edge.Conn]struct{}{}}
+	f := &Fleet{talk: control.NewConn(c, nil), procs: map[int]*proc{}, depots: map[string]*depot.Client{}, edges: map[*edge.Conn]struct{}{}}
 	f.changed = sync.NewCond(&f.mu)
-	if f.self, err = f.talk.Receive(10 * time.Second); err != nil {
-		return nil, fmt.Errorf("the agent's welcome: %w", err)
+	var early []control.Message
+	for f.self.Kind != control.Welcome {
+		if f.self, err = f.talk.Receive(10 * time.Second); err != nil {
+			return nil, fmt.Errorf("the agent's welcome: %w", err)
+		}
+		early = append(early, f.self)
 	}
-	f.peers = f.self.Peers
+	f.peers, f.hosts = f.self.Peers, f.self.Hosts
 	f.run = RunID(f.self.Job)
 	if f.id, err = trust.Load(f.self.Text, nil); err != nil {
 		return nil, err
+	}
+	for _, m := range early[:len(early)-1] {
+		f.take(m)
 	}
 	go f.hear()
 	return f, nil
@@ -87,6 +97,10 @@ func (f *Fleet) take(m control.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.changed.Broadcast()
+	if m.Kind == control.Hosts {
+		f.hosts = m.Hosts
+		return
+	}
 	if m.Kind == control.Peers {
 		f.peers = m.Peers
 		for c := range f.edges {

@@ -80,6 +80,7 @@ func (h *Head) admit(name, serial string, m control.Message, c *control.Conn) (*
 		text = fmt.Sprintf("host %s is connected again", name)
 	}
 	h.eventLocked(Event{Kind: "join", Host: name, Text: text})
+	h.tellHosts()
 	h.match(a, m.Procs)
 	go h.schedule()
 	return a, ""
@@ -152,6 +153,7 @@ func (h *Head) away(a *agent, c *control.Conn, why string) {
 		return
 	}
 	h.eventLocked(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %s", a.Name, why)})
+	h.tellHosts()
 	a.lost = time.AfterFunc(grace, func() { h.gone(a, why) })
 	go h.revive(a.Name)
 }
@@ -186,6 +188,24 @@ func (a *agent) order(m control.Message) bool {
 	default: // thousands wait: it does not read, and its silence ends it
 		a.conn.Close()
 		return false
+	}
+}
+
+// tellHosts tells all agents which hosts are connected, and the directories of jobs that are not over.
+func (h *Head) tellHosts() {
+	m := control.Message{Kind: control.Hosts, Hosts: map[string]string{}}
+	for n, a := range h.agents {
+		if a.conn != nil {
+			m.Hosts[n] = a.info.Probe
+		}
+	}
+	for _, j := range h.sorted() {
+		if j.State != Ended {
+			m.Dirs = append(m.Dirs, j.Spec.Keep...)
+		}
+	}
+	for _, a := range h.inOrder() {
+		a.order(m)
 	}
 }
 

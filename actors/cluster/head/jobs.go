@@ -106,6 +106,7 @@ func (h *Head) submit(s control.Spec) (*Job, error) {
 	}
 	h.jobs[j.ID] = j
 	h.save(j)
+	h.tellHosts()
 	h.eventLocked(Event{Kind: "queued", Job: j.ID, Text: fmt.Sprintf("job %s of %s: %s", j.ID, s.User,
 		s.Name)})
 	go h.schedule()
@@ -286,6 +287,7 @@ func (h *Head) end(j *job, code int, why string) {
 		h.agents[n].order(control.Message{Kind: control.Forget, Job: j.ID})
 	}
 	h.save(j)
+	h.tellHosts()
 	h.dismiss()
 	h.eventLocked(Event{Kind: "end", Job: j.ID, Text: fmt.Sprintf("job %s %s", j.ID, why)})
 	go h.schedule()

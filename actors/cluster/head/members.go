@@ -231,6 +231,7 @@ func (h *Head) removeHost(w http.ResponseWriter, r *http.Request) {
 	}
 	a.order(control.Message{Kind: control.Quit, Code: 1})
 	delete(h.agents, a.Name)
+	h.tellHosts()
 	h.revoked = append(h.revoked, a.Serial)
 	if err := h.id.Revoke(h.revoked); err != nil {
 		h.logf("! the list of revoked certificates: %v", err)

@@ -255,6 +255,9 @@ func TestAgents(t *testing.T) {
 	require.NoError(t, c.Send(control.Message{Kind: control.Beat}))
 	m, err := c.Receive(5 * time.Second)
 	require.NoError(t, err)
+	require.Equal(t, control.Hosts, m.Kind, "who else is there")
+	m, err = c.Receive(5 * time.Second)
+	require.NoError(t, err)
 	require.Equal(t, control.Beat, m.Kind, "the agent is still heard")
 	// an agent that says nothing is dropped
 	for end := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(end); {

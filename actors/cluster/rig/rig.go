@@ -129,6 +129,11 @@ func (h *Host) Boot() {
 	}
 }
 
+// Path is where this test finds a file of the host.
+func (h *Host) Path(name string) string {
+	return filepath.Join("/proc", strconv.Itoa(h.init), "root", name)
+}
+
 // Command is a command that runs on the host.
 func (h *Host) Command(args ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{"-t", strconv.Itoa(h.init), "-n", "-m", "-p", "-u",

@@ -62,6 +62,11 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 	s := &control.Spec{Log: absolute(dir, cfg.Run.Log.Dir), Dir: dir, Name: filepath.Base(file),
 		Procs: cfg.Run.Plan.Procs,
 		Files: map[string][]byte{}}
+	for _, d := range []string{cfg.Run.Checkpoint.Dir, cfg.Run.Log.Dir} {
+		if d != "" {
+			s.Keep = append(s.Keep, absolute(dir, d))
+		}
+	}
 	if u, err := user.Current(); err == nil {
 		s.User = u.Username
 	}
@@ -100,7 +105,7 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 // absolute is a path as seen from a directory.
 func absolute(dir, path string) string {
 	if filepath.IsAbs(path) {
-		return path
+		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
 }
