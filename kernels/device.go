@@ -31,6 +31,31 @@ type Device interface {
 	Then(f func())
 }
 
+// Joiner is a device that its vendor's library can join with devices of other processes, so that tensors
+// need not pass through the host.
+type Joiner interface {
+	Device
+	// Joins reports whether the library is there; the other methods want that.
+	Joins() bool
+	// ChannelID makes the name of a new channel, which both of its ends are opened with.
+	ChannelID() ([]byte, error)
+	// Channel opens this device's end of a channel. It does not wait for the other one.
+	Channel(id []byte, sends bool) (Channel, error)
+}
+
+// Channel carries tensors one way, from one device to another, in order and without a sequence of calls of
+// either that waits for the other device: what is sent is complete, and what was received is there, when a
+// method returns. One goroutine at a time uses a channel, but for Abort.
+type Channel interface {
+	// Send sends tensors as they are when an event is reached.
+	Send(ts []*tensor.Tensor, behind Event) error
+	// Receive fills tensors of the same sizes.
+	Receive(ts []*tensor.Tensor) error
+	// Abort ends the channel, and with an error what is under way, also where the other end is lost. A
+	// channel that is not needed any more is aborted.
+	Abort()
+}
+
 // DeviceError is a device that failed, or a library that drives it: the world's fault and not a call's.
 // Methods of a Device that can return no error panic with one.
 type DeviceError struct {

@@ -6,7 +6,8 @@ import (
 )
 
 // OpenBackends opens a backend of the named device for each of this process's ranks, with the same options
-// but for whose turn it is; the second result closes them.
+// but for whose turn it is: processes of one machine go on where the one before has ended. The second result
+// closes them.
 func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank int) kernels.Backend,
 	closeAll func(), err error) {
 	made := map[int]kernels.Backend{}
@@ -15,8 +16,8 @@ func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank i
 			kernels.Close(b)
 		}
 	}
-	for i, r := range ranks {
-		o.Rank = i
+	for _, r := range ranks {
+		o.Rank = r
 		if made[r], err = kernels.Open(device, o); err != nil {
 			delete(made, r)
 			closeAll()

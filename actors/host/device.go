@@ -44,7 +44,7 @@ func (r *Rank) near(p *Pack) (*Pack, error) {
 		own = own && t.Memory() == tensor.Memory(r.device)
 	}
 	if own {
-		return p, nil // its own, in the order of its own calls
+		return p, nil // its own, in the order of its own calls, or what came by channel and is there
 	}
 	if p.ready != nil {
 		r.device.Await(p.ready)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/wire"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -18,23 +19,24 @@ import (
 // Links joins the processes of a run: a connection of its own for each edge (from actor, to actor), so that
 // a bulky edge never delays another. Each edge is an Arrow stream with sequence numbers and epochs.
 type Links struct {
-	t       Transport
-	proc    int
-	life    uint32   // how often this process was started before
-	hash    [32]byte // of the program: processes that disagree refuse each other
-	owner   func(actors.Ref) int
-	pool    *tensor.Pool
-	capture string
-	mu      sync.Mutex
-	sys     *System
-	edges   map[[2]actors.Ref]*outEdge
-	conns   map[net.Conn]struct{}
-	lives   map[int]uint32 // by process: the newest that has said hello
-	fence   fence
-	pulses  map[int]*pulse
-	over    chan struct{} // closed by Close
-	closing bool
-	wg      sync.WaitGroup
+	t        Transport
+	proc     int
+	life     uint32   // how often this process was started before
+	hash     [32]byte // of the program: processes that disagree refuse each other
+	owner    func(actors.Ref) int
+	pool     *tensor.Pool
+	capture  string
+	mu       sync.Mutex
+	sys      *System
+	edges    map[[2]actors.Ref]*outEdge
+	conns    map[net.Conn]struct{}
+	lives    map[int]uint32 // by process: the newest that has said hello
+	fence    fence
+	channels channels
+	pulses   map[int]*pulse
+	over     chan struct{} // closed by Close
+	closing  bool
+	wg       sync.WaitGroup
 	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it
 	// was of.
 	Lost func(proc int, epoch uint32, cause error)
@@ -147,6 +149,8 @@ func (l *Links) read(c net.Conn) {
 		return
 	}
 	d := wire.NewDecoder(c, l.pool)
+	var end *channelEnd
+	defer func() { l.closeEnd(end) }()
 	for seq := uint64(1); ; seq++ {
 		r, err := d.Decode()
 		if err != nil {
@@ -161,7 +165,26 @@ func (l *Links) read(c net.Conn) {
 			return
 		}
 		m := r.Message
-		if r.Tensors != nil {
+		l.raise(m.Epoch)
+		switch {
+		case len(r.Names) == 1 && r.Names[0] == byChannel:
+			var p *Pack
+			p, end, err = l.fetch(r, end, proc, epoch)
+			release(actors.Message{Payload: NewPack(nil, r.Tensors...)})
+			var no refusal
+			switch {
+			case errors.As(err, &no):
+				l.sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Failed, From: r.To,
+					Epoch: actors.AnyEpoch, Err: no})
+				return
+			case err != nil && epoch >= l.fence.newest.Load():
+				l.lost(proc, epoch, err)
+				return
+			case err != nil: // the channel of an epoch that is over
+				return
+			}
+			m.Payload = p
+		case r.Tensors != nil:
 			m.Payload = NewPack(r.Names, r.Tensors...)
 		}
 		if !l.fence.pass(&m) {
@@ -179,6 +202,7 @@ func (l *Links) lost(proc int, epoch uint32, err error) {
 	l.mu.Lock()
 	quiet := l.closing
 	l.mu.Unlock()
+	l.abortWhere(func(e *channelEnd) bool { return e.proc == proc && e.epoch <= epoch })
 	if !quiet && l.Lost != nil {
 		l.Lost(proc, epoch, err)
 	}
@@ -191,12 +215,14 @@ type fence struct {
 	refused atomic.Int64
 }
 
-// raise takes in the epoch of a message.
-func (f *fence) raise(epoch uint32) {
-	for old := f.newest.Load(); epoch != actors.AnyEpoch && epoch > old &&
-		!f.newest.CompareAndSwap(old, epoch); {
-		old = f.newest.Load()
+// raise takes in the epoch of a message, and reports whether it is the newest yet.
+func (f *fence) raise(epoch uint32) (newer bool) {
+	for old := f.newest.Load(); epoch != actors.AnyEpoch && epoch > old; old = f.newest.Load() {
+		if f.newest.CompareAndSwap(old, epoch) {
+			return true
+		}
 	}
+	return false
 }
 
 // pass reports whether a message that came may be delivered. A rank that is back does not know the epoch
@@ -227,7 +253,7 @@ type outEdge struct {
 
 // Send implements Remote.
 func (l *Links) Send(to actors.Ref, m actors.Message) {
-	l.fence.raise(m.Epoch)
+	l.raise(m.Epoch)
 	key := [2]actors.Ref{m.From, to}
 	l.mu.Lock()
 	e := l.edges[key]
@@ -291,5 +317,9 @@ func (l *Links) Close() {
 		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	}
 	l.mu.Unlock()
+	all := func() { l.abortWhere(func(*channelEnd) bool { return true }) }
+	late := time.AfterFunc(200*time.Millisecond, all) // another process may not be there any more
 	l.wg.Wait()
+	late.Stop()
+	all()
 }

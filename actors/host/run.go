@@ -51,6 +51,9 @@ type RunOptions struct {
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
 	Routing    *Routing      // what is done with the choices of routers, nil for nothing
+	// Joined tells of each rank of any process whether what its device is sent by another process's device of
+	// the same kind may go there without the host; nil for none.
+	Joined func(rank int) bool
 }
 
 // Loss is the end of a process.
@@ -160,6 +163,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 					Text: fmt.Sprintf("between process %d and process %d: %v", o.Proc, proc, cause)})
 			}
 		}
+		joined(l, o, devices, ranks)
 		o.Links.Serve(sys)
 	}
 	if o.Links != nil && o.Coord.Recover && o.Proc > 0 {

@@ -21,7 +21,8 @@ type stream struct {
 	c       net.Conn
 	enc     *wire.Encoder
 	written uint64
-	err     error // the first; what follows is dropped
+	channel *channelEnd // to the receiver's device, nil before something went there
+	err     error       // the first; what follows is dropped
 }
 
 // write sends the queue in order.
@@ -55,7 +56,7 @@ func (e *outEdge) open(epoch uint32) *stream {
 
 // failed tells once that the process at the other end is lost.
 func (s *stream) failed() {
-	if s.err != nil {
+	if s.err != nil && s.epoch >= s.e.l.fence.newest.Load() { // a channel of one before was aborted
 		s.e.l.lost(s.e.l.owner(s.e.to), s.epoch, s.err)
 	}
 }
@@ -65,6 +66,7 @@ func (s *stream) farewell() {
 	if s == nil || s.c == nil {
 		return
 	}
+	s.e.l.closeEnd(s.channel)
 	if s.err == nil {
 		b, _, _ := s.enc.Encode(&wire.Record{Message: actors.Message{From: s.e.from}, To: actors.None})
 		_, _ = b.WriteTo(s.c) // nobody is left to tell
@@ -78,9 +80,16 @@ func (s *stream) send(m actors.Message) {
 	}
 	s.written++
 	r := &wire.Record{Message: m, To: s.e.to, Seq: s.written}
+	var carry func() error
 	if p, ok := m.Payload.(*Pack); ok {
 		r.Names, r.Tensors = p.Names, p.Tensors
-		if slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool { return !t.OnHost() }) {
+		if carry, s.err = s.describe(r, p); s.err != nil {
+			s.failed()
+			return
+		}
+		if carry == nil && slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool {
+			return !t.OnHost()
+		}) {
 			r.Tensors = p.Host()
 		}
 	}
@@ -100,6 +109,9 @@ func (s *stream) send(m actors.Message) {
 	}
 	if s.err == nil {
 		s.err = flush(s.c)
+	}
+	if s.err == nil && carry != nil {
+		s.err = carry()
 	}
 	s.failed()
 }

@@ -2,11 +2,16 @@ package run
 
 import (
 	"runtime"
+	"strings"
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 )
+
+// joins tells whether ranks of all processes are on devices that a library joins; which devices auto finds,
+// other processes do not know.
+func joins(device string) bool { return device == "cuda" || strings.HasPrefix(device, "cuda:") }
 
 // backends opens a backend for each of this process's ranks, which share its cores; the second result closes
 // them.

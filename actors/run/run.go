@@ -279,7 +279,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill,
 		Batches: r.data.batches, Leave: r.data.leave,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
-		Routing: r.routing()}
+		Routing: r.routing(), Joined: func(int) bool { return joins(c.Device) }}
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
 	o.Coord.Keep = c.Train.Keep()

@@ -44,6 +44,30 @@ type Driver interface {
 	Close()
 }
 
+// Joining is a driver whose library joins devices of several processes.
+type Joining interface {
+	// Joins reports whether the library is there.
+	Joins() bool
+	// ChannelID makes the name of a new channel.
+	ChannelID() ([]byte, error)
+	// Channel opens this device's end of one, with a sequence of its own.
+	Channel(id []byte, sends bool) (Channel, error)
+}
+
+// Channel is one end of a way to another device; see kernels.Channel.
+type Channel interface {
+	// Move sends or receives parts of device memory behind a mark, and returns when that is done.
+	Move(parts []Part, behind Mark) error
+	// Abort ends the channel and what is under way.
+	Abort()
+}
+
+// Part is a part of device memory.
+type Part struct {
+	At   uint64
+	Size int
+}
+
 // Mark is a place in a device's sequence, as its driver knows it.
 type Mark uintptr
 

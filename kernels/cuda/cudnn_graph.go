@@ -40,9 +40,10 @@ const (
 	backwardMostQ, backwardMostK                                      = 2865, 2866
 	backwardGraph, backwardGraphIn, backwardGraphOut                  = 2867, 2868, 2869
 	backwardBordersQ, backwardBordersK                                = 2870, 2871
-	bandX, bandLengthK, bandLengthQ, bandLeft, bandB, bandY, bandTest = 3000, 3001, 3002, 3003, 3005, 3006, 3007
-	bandBordersK, bandBordersQ                                        = 3008, 3009
-	softmaxX, softmaxY, softmaxStats                                  = 3100, 3101, 3102
+	bandX, bandLengthK, bandLengthQ, bandLeft, bandB, bandY, bandTest = 3000, 3001, 3002, 3003, 3005,
+		3006, 3007
+	bandBordersK, bandBordersQ       = 3008, 3009
+	softmaxX, softmaxY, softmaxStats = 3100, 3101, 3102
 
 	testGT, testGE               = 302, 303
 	noteNotTheSame               = 4 // an engine whose bits differ from run to run

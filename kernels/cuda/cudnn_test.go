@@ -134,8 +134,9 @@ func TestAttentionByLibrary(t *testing.T) {
 	for name, attr := range map[string]kernels.Attr{"plain": plain, "causal": causal, "window": window} {
 		for _, dtype := range []tensor.DType{tensor.BF16, tensor.F16} {
 			t.Run(fmt.Sprint(name, dtype), func(t *testing.T) {
-				want, got, again := newAttends(dtype, 21, 4, 2, 8, borders, attr), newAttends(dtype, 21, 4, 2, 8,
-					borders, attr), newAttends(dtype, 21, 4, 2, 8, borders, attr)
+				want, got, again := newAttends(dtype, 21, 4, 2, 8, borders, attr),
+					newAttends(dtype, 21, 4, 2, 8,
+						borders, attr), newAttends(dtype, 21, 4, 2, 8, borders, attr)
 				want.run(t, ref.New(), false, false)
 				before := e.Launches()
 				got.run(t, d, false, false)
@@ -163,15 +164,17 @@ func TestAttentionByKernel(t *testing.T) {
 		attr  kernels.Attr
 		apart bool
 		none  int64
-	}{"float32": {dtype: tensor.F32, width: 8, attr: causal}, "width": {dtype: tensor.BF16, width: 12, attr: causal},
+	}{"float32": {dtype: tensor.F32, width: 8, attr: causal},
+		"width":                {dtype: tensor.BF16, width: 12, attr: causal},
 		"cap":                  {dtype: tensor.BF16, width: 8, attr: capped},
 		"window, not causal":   {dtype: tensor.BF16, width: 8, attr: loose},
 		"borders of their own": {dtype: tensor.BF16, width: 8, attr: causal, apart: true},
 		"no engine":            {dtype: tensor.F16, width: 16, attr: causal, none: 1}} {
 		t.Run(name, func(t *testing.T) {
 			e.Set(t, "no attention", c.none, 0)
-			want, got := newAttends(c.dtype, 21, 4, 2, c.width, borders, c.attr), newAttends(c.dtype, 21, 4, 2,
-				c.width, borders, c.attr)
+			want, got := newAttends(c.dtype, 21, 4, 2, c.width, borders, c.attr),
+				newAttends(c.dtype, 21, 4, 2,
+					c.width, borders, c.attr)
 			want.run(t, ref.New(), false, false)
 			before := e.Launches()
 			got.run(t, d, false, c.apart)
@@ -289,7 +292,8 @@ func emptyDriver(t *testing.T, compiler string) {
 		switch {
 		case n == "cuDriverGetVersion":
 			c.WriteString("int cuDriverGetVersion(int *v) { *v = 13000; return 0; }\n")
-		case strings.HasSuffix(n, "LoadData") || n == "cuLibraryGetKernel" || strings.HasSuffix(n, "GetFunction"):
+		case strings.HasSuffix(n, "LoadData") || n == "cuLibraryGetKernel" ||
+			strings.HasSuffix(n, "GetFunction"):
 			fmt.Fprintf(&c, "int %s(void **p) { *p = (void *)64; return 0; }\n", n)
 		case n == "cuInit" || strings.HasPrefix(n, "cuCtx") || strings.HasPrefix(n, "cuDevicePrimary") ||
 			strings.HasPrefix(n, "cuFunc") || strings.HasPrefix(n, "cuKernel") ||

@@ -22,6 +22,8 @@ type device struct {
 	engine *engine // of products; nil where the project's kernel does them
 	// of attention, likewise
 	attends *attender
+	// between processes; nil where tensors go through the host
+	exchange *Exchange
 
 	mu        sync.Mutex
 	functions map[string]uintptr

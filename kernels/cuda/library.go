@@ -29,7 +29,7 @@ type Library struct {
 
 	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, retain, setCurrent,
 	memInfo, alloc, free, pinned, unpin, newStream, endStream, syncStream, newEvent, endEvent, record,
-	syncEvent, waitEvent,
+	syncEvent, waitEvent, queryEvent,
 	upload, download, move, clear, load, function, funcAttribute, launch, errorName uintptr
 	parameters uintptr // 0 before CUDA 12.4
 }
@@ -47,8 +47,8 @@ func (l *Library) symbols() map[string]*uintptr {
 		"cuStreamCreate": &l.newStream, "cuStreamDestroy_v2": &l.endStream,
 		"cuStreamSynchronize": &l.syncStream,
 		"cuEventCreate":       &l.newEvent, "cuEventDestroy_v2": &l.endEvent, "cuEventRecord": &l.record,
-		"cuEventSynchronize": &l.syncEvent,
-		"cuStreamWaitEvent":  &l.waitEvent, "cuMemcpyHtoDAsync_v2": &l.upload,
+		"cuEventSynchronize": &l.syncEvent, "cuEventQuery": &l.queryEvent,
+		"cuStreamWaitEvent": &l.waitEvent, "cuMemcpyHtoDAsync_v2": &l.upload,
 		"cuMemcpyDtoHAsync_v2": &l.download, "cuMemcpyAsync": &l.move,
 		"cuMemsetD8Async": &l.clear, "cuModuleLoadData": &l.load, "cuModuleGetFunction": &l.function,
 		"cuFuncSetAttribute": &l.funcAttribute,
@@ -159,6 +159,8 @@ type Error struct {
 	Code int
 	Name string
 }
+
+const notReady = 600 // what an event says that is still to come
 
 // remedies are what to do about codes that users meet.
 var remedies = map[int]string{

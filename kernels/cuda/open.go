@@ -39,8 +39,12 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	exchange, err := FindExchange()
+	if err != nil {
+		return nil, err
+	}
 	return l.New(index, Settings{Absent: onProcessor(o.Strict), Products: products, Attentions: attentions,
-		Dir: o.Dir})
+		Exchange: exchange, Dir: o.Dir})
 }
 
 // absent says why no device can be used here.
@@ -70,7 +74,7 @@ func describe() []string {
 	}
 	lines := []string{fmt.Sprintf("driver %s speaks CUDA %d.%d and has %d devices", l.Path,
 		l.Version/1000, l.Version%1000/10, n)}
-	lines = append(lines, describeProducts(), describeAttentions())
+	lines = append(lines, describeProducts(), describeAttentions(), describeExchange())
 	for i := range n {
 		d, err := l.Describe(i)
 		if err != nil {
@@ -105,6 +109,8 @@ type Settings struct {
 	Products *Products
 	// Attentions does attention where it can; nil leaves all to the project's kernel.
 	Attentions *Attentions
+	// Exchange joins devices of several processes; nil lets tensors go through the host.
+	Exchange *Exchange
 	// Dir is where the algorithms that libraries chose are kept; "" keeps none.
 	Dir string
 }
@@ -137,6 +143,7 @@ func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 				d.info.Name, err, AttentionVariable)
 		}
 	}
+	d.exchange = s.Exchange
 	return accel.New(d, d, s.Absent), nil
 }
 

@@ -33,8 +33,8 @@ var built struct {
 // Driver is a built library, loaded.
 type Driver struct {
 	// Path is the library.
-	Path                  string
-	set, blocks, launches uintptr
+	Path                        string
+	set, blocks, launches, sent uintptr
 }
 
 // New builds the library with further flags of the compiler, or takes one that was built from the same
@@ -105,7 +105,7 @@ func build(compiler string, flags []string) (string, error) {
 		}
 	}
 	c := exec.Command(compiler, append(args, "-x", "c++", "all.cu", "fibers.cc", "driver.cc",
-		"cublaslt.cc", "cudnn.cc", "-o", "libcuda.so", "-lpthread", "-ldl")...)
+		"cublaslt.cc", "cudnn.cc", "nccl.cc", "-o", "libcuda.so", "-lpthread", "-ldl")...)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the emulated driver: %w\n%s", err, out)
@@ -140,7 +140,7 @@ func load(path string) (*Driver, error) {
 	}
 	d := &Driver{Path: path}
 	for name, p := range map[string]*uintptr{"lf_emulate": &d.set, "lf_emulated_blocks": &d.blocks,
-		"lf_emulated_launches": &d.launches} {
+		"lf_emulated_launches": &d.launches, "lf_emulated_sent": &d.sent} {
 		if *p, err = purego.Dlsym(h, name); err != nil {
 			return nil, err
 		}
@@ -180,6 +180,12 @@ func (d *Driver) put(what string, v int64) {
 // Blocks is how many blocks of device memory are taken.
 func (d *Driver) Blocks() int {
 	r, _, _ := purego.SyscallN(d.blocks)
+	return int(r)
+}
+
+// Sent is how many bytes the stand-in of NCCL has carried.
+func (d *Driver) Sent() int {
+	r, _, _ := purego.SyscallN(d.sent)
 	return int(r)
 }
 

@@ -26,7 +26,8 @@ enum { kSuccess = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 
 
 namespace {
 
-std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0}, algorithm{0}, cudnn{92801}, no_attention{0};
+std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0}, algorithm{0}, cudnn{92801}, no_attention{0}, nccl{23203};
+std::atomic<int64_t> nccl_stops{0};
 std::atomic<int64_t> left{-1}, launched{0}; // launches until the device is lost, -1 for never
 std::atomic<uint64_t> size_of_memory{(uint64_t)1 << 30};
 std::string last_error;
@@ -315,13 +316,16 @@ extern "C" void lf_emulate(const char* what, int64_t v) {
   else if (s == "algorithm") algorithm = (int)v; // that the stand-ins of libraries choose
   else if (s == "cudnn") cudnn = (int)v; // its version
   else if (s == "no attention") no_attention = (int)v;
+  else if (s == "nccl") nccl = (int)v;
+  else if (s == "nccl stops") nccl_stops = v; // when so many bytes were sent in all, sends do not end any more
   else abort();
 }
 char* lf_bytes_at(uint64_t a) { return memory().at(a); }
 int lf_push(void* s, std::function<int()> f) { return ((Stream*)s)->push(f); }
 int64_t lf_setting(const char* what) {
   std::string s = what;
-  return s == "algorithm" ? algorithm.load() : s == "cudnn" ? cudnn.load() : s == "no attention" ? no_attention.load() : 0;
+  return s == "algorithm" ? algorithm.load() : s == "cudnn" ? cudnn.load() : s == "no attention" ? no_attention.load() : s == "nccl" ? nccl.load()
+    : s == "nccl stops" ? nccl_stops.load() : 0;
 }
 
 extern "C" int64_t lf_emulated_blocks() {
