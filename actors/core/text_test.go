@@ -151,6 +151,11 @@ func (w *world) report(m *actors.Message) string {
 		if m.Values[core.StepOverflow] > 0 {
 			s += ", gradients not finite"
 		}
+	case core.TopicExperts:
+		for _, l := range core.Loads(m.Values) {
+			s += fmt.Sprintf("; block %d: %g tokens, %g dropped, entropy %g, rows %v", l.Block, l.Tokens, l.Dropped,
+				l.Entropy, l.Rows)
+		}
 	case core.TopicEval:
 		s += fmt.Sprintf(": loss %g", m.Values[0])
 	case core.TopicEnd:

@@ -155,6 +155,16 @@ func (w *world) results(ref actors.Ref, j *actors.Job, done *actors.Message) {
 			norm = math.Inf(1)
 		}
 		done.Values = append(done.Values, norm)
+		if l.Rank == len(w.ranks)-1 && j.Step > 1 && j.Step <= int64(w.voids)+1 {
+			done.Values[core.ClosedWild] = 1
+			done.Text = fmt.Sprintf("rank %d: block 2: logits that are not finite", l.Rank)
+		}
+	}
+	if w.experts && j.Kind == actors.UpdatePhase && int(j.Segment) == len(segs)-1 {
+		done.Values = core.AppendLoad(done.Values, core.Load{Block: 3, Tokens: 4, Dropped: 1, Entropy: 0.5,
+			Rows: []float64{3, float64(l.Rank)}})
+		done.Values = core.AppendLoad(done.Values, core.Load{Block: 2 - l.Rank, Tokens: 2, Entropy: 0.25,
+			Rows: []float64{2}})
 	}
 }
 
