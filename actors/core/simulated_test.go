@@ -63,7 +63,8 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 	prog, err := schedule.Build(name, shape)
 	require.NoError(t, err)
 	desc := &sim.Description{Mesh: mesh, Program: prog, PortBytes: 1 << 10, Steps: w.steps, Passes: passes(),
-		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 12}}}, {Ready: true}, {Flops: 100}}}
+		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 12}}}, {Ready: true},
+			{Flops: 100}}}
 	if d.HasArg("gather") {
 		desc.Update[2].Comms = []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 12}}
 	}
@@ -71,7 +72,8 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 	run := &w.layout.Run
 	run.First, run.OptimSteps = int64(n["first"]), int64(n["first"]-1)
 	run.SaveEvery, run.SaveAtEnd, run.Alone = int64(n["save"]), d.HasArg("at-end"), !d.HasArg("gather")
-	run.EvalEvery, run.EvalSteps, run.Grace = int64(n["eval"]), min(2, int64(n["eval"])), actors.Duration(n["grace"])
+	run.EvalEvery, run.EvalSteps, run.Grace = int64(n["eval"]), min(2, int64(n["eval"])),
+		actors.Duration(n["grace"])
 	forward := &plan.Program{StageRank: prog.StageRank, Micro: prog.Micro}
 	for _, row := range prog.Rows {
 		forward.Rows = append(forward.Rows, slices.DeleteFunc(slices.Clone(row), func(e plan.Entry) bool {
@@ -92,7 +94,8 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 		run.Keep = core.KeepAuto
 	}
 	if n["scale"] > 0 {
-		run.LossScale = core.LossScale{Dynamic: true, Scale: float64(n["scale"]), Min: 0.25, Window: 2, Hysteresis: 2, Left: 2}
+		run.LossScale = core.LossScale{Dynamic: true, Scale: float64(n["scale"]), Min: 0.25, Window: 2,
+			Hysteresis: 2, Left: 2}
 		w.layout.Overflow = func(step int64, scale float64) bool {
 			return scale > 1 && (uint64(step)*2654435761+seed)%5 < 2
 		}
@@ -113,7 +116,8 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 	return w
 }
 
-var kinds = map[string]sim.FaultKind{"restart": sim.Restart, "cut": sim.CutLink, "lost": sim.LostMsg, "late": sim.LateMsg,
+var kinds = map[string]sim.FaultKind{"restart": sim.Restart, "cut": sim.CutLink, "lost": sim.LostMsg,
+	"late": sim.LateMsg,
 	"slow": sim.SlowLink, "straggler": sim.Straggler, "crash": sim.Crash, "wild": sim.Wild}
 
 // passes are a forward of three segments and a backward of two, between which tensor-parallel parts travel.
@@ -149,7 +153,8 @@ func prices(seed uint64) sim.Prices {
 		}
 		return g.Flops + 10
 	}, Link: func(from, to int) sim.Link {
-		return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)), In: int32(2*max(0, to) + 1)}
+		return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)),
+			In: int32(2*max(0, to) + 1)}
 	}}
 }
 
@@ -160,7 +165,8 @@ func (w *trial) run(t *testing.T) string {
 		return text
 	}
 	rng := rand.New(rand.NewPCG(w.options.Seed, 7))
-	w.options.Faults = sim.Draw(w.options.Seed, 1+rng.IntN(3), len(w.layout.Ranks), int64(r.Time), w.faults...)
+	w.options.Faults = sim.Draw(w.options.Seed, 1+rng.IntN(3), len(w.layout.Ranks), int64(r.Time),
+		w.faults...)
 	text, _ = w.once(t)
 	return text
 }
@@ -179,7 +185,8 @@ func (w *trial) once(t *testing.T) (string, *sim.Result) {
 	see, report := o.See, o.Report
 	o.See = func(e sim.Event) {
 		m := e.M
-		fmt.Fprintln(sum, e.At, e.To, m.From, m.Kind, m.Action, m.Step, m.Segment, m.Comm, m.Member, m.Port, m.Job,
+		fmt.Fprintln(sum, e.At, e.To, m.From, m.Kind, m.Action, m.Step, m.Segment, m.Comm, m.Member,
+			m.Port, m.Job,
 			m.Epoch, m.Values, m.Text, m.Err)
 		if see != nil {
 			see(e)
@@ -200,7 +207,9 @@ func (w *trial) once(t *testing.T) (string, *sim.Result) {
 	}
 	r := sim.New(w.layout, w.prices, o).Run()
 	if mon != nil {
-		require.Empty(t, mon.End(r, w.steps-w.layout.Run.First+1), "seed %d with %v", w.options.Seed, o.Faults)
+		require.Empty(t, mon.End(r, w.steps-w.layout.Run.First+1), "seed %d with %v", w.options.Seed,
+			o.Faults)
 	}
-	return fmt.Sprintf("%s%d steps in %d ns, messages %016x", w.log.String(), len(r.Steps), r.Time, sum.Sum64()), r
+	return fmt.Sprintf("%s%d steps in %d ns, messages %016x", w.log.String(), len(r.Steps), r.Time,
+		sum.Sum64()), r
 }

@@ -153,7 +153,8 @@ func (w *world) report(m *actors.Message) string {
 		}
 	case core.TopicExperts:
 		for _, l := range core.Loads(m.Values) {
-			s += fmt.Sprintf("; block %d: %g tokens, %g dropped, entropy %g, rows %v", l.Block, l.Tokens, l.Dropped,
+			s += fmt.Sprintf("; block %d: %g tokens, %g dropped, entropy %g, rows %v", l.Block, l.Tokens,
+				l.Dropped,
 				l.Entropy, l.Rows)
 		}
 	case core.TopicEval:

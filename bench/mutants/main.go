@@ -2,20 +2,21 @@
 //
 //	go run ./bench/mutants [-n 25] [-seed 1] [-timeout 2m] PACKAGE…
 //
-// For each package it draws n places of its code by the seed, changes one at a time (a comparison, an operator, a
-// number, a condition, or a statement left out), and runs the package's own tests against the changed file through the
-// compiler's overlay: no file of the tree is touched. A change that does not compile is drawn again. Tests that fail,
-// or that do not end within the limit, have killed the mutant. What survives is listed with its place, and the table
-// by package ends the output:
+// For each package it draws n places of its code by the seed, changes one at a time (a comparison, an
+// operator, a number, a condition, or a statement left out), and runs the package's own tests against the
+// changed file through the compiler's overlay: no file of the tree is touched. A change that does not
+// compile is drawn again. Tests that fail, or that do not end within the limit, have killed the mutant. What
+// survives is listed with its place, and the table by package ends the output:
 //
 //	package        mutants  killed  equivalent  share
 //	actors/core         25      22           1   0.92
 //
-// A mutant that no test can kill, because both programs do the same, is equivalent. Those stand with the reason in
-// equivalent.txt beside this file, recognised by the file, the line's text and the change, and count neither way.
+// A mutant that no test can kill, because both programs do the same, is equivalent. Those stand with the
+// reason in equivalent.txt beside this file, recognised by the file, the line's text and the change, and
+// count neither way.
 //
-// A kept tool (gremlins) was tried first: it copies the module for each worker, draws no sample, and knows no statement
-// left out.
+// A kept tool (gremlins) was tried first: it copies the module for each worker, draws no sample, and knows
+// no statement left out.
 package main
 
 import (
@@ -61,7 +62,8 @@ func (s site) key() string {
 var swaps = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LAND: token.LOR, token.LOR: token.LAND,
-	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.REM: token.MUL,
+	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL,
+		token.REM: token.MUL,
 }
 
 // finder collects the sites of one file.

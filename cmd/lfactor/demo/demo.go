@@ -316,8 +316,8 @@ func demoCorpus() (train, valid []string, err error) {
 	return train, valid, nil
 }
 
-// goRoot is the Go installation whose sources the demo reads: the environment's, or that of the go command on
-// the path.
+// goRoot is the Go installation whose sources the demo reads: the environment's, or that of the go command
+// on the path.
 func goRoot() string {
 	if root := os.Getenv("GOROOT"); root != "" && process.Exists(filepath.Join(root, "src", "fmt")) {
 		return root
