@@ -49,7 +49,7 @@ func TestDeepSeekConfig(t *testing.T) {
 	require.Equal(t, want, cfg.Model)
 	notes := strings.Join(cfg.Notices, "\n")
 	require.Contains(t, notes, "num_nextn_predict_layers = 1: those layers are passed over and not trained")
-	require.Contains(t, notes, "weights are read from FP8 or four-bit integers")
+	require.Contains(t, notes, "weights are read from FP8 or four-bit numbers")
 	int4 := `{"config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 32, "strategy": "group", "symmetric": true, "type": "int"}}},
 		"format": "pack-quantized", "quant_method": "compressed-tensors", "ignore": ["lm_head"]}`
 	before, after, _ := strings.Cut(deepseekV3, `{"activation_scheme"`)

@@ -42,6 +42,9 @@ func (r RopeScaling) hf() any {
 			out["rope_type"] = "default"
 		}
 	}
+	if r.Smooth {
+		out["truncate"] = false
+	}
 	if len(r.LongFactor) > 0 {
 		out["long_factor"], out["short_factor"] = r.LongFactor, r.ShortFactor
 	}

@@ -69,6 +69,8 @@ type Model struct {
 	SharedExperts int         `key:"n_shared_experts" default:"0" min:"0" families:"some" class:"fixed" doc:"Experts that all tokens go to, beside those that are chosen."`
 	SharedWidth   int         `key:"shared_expert_intermediate_size" default:"0" min:"0" families:"some" class:"fixed" doc:"Width of an MLP that all tokens go to, through a gate of its own."`
 	DenseFirst    int         `key:"first_k_dense_replace" default:"0" min:"0" families:"some" class:"fixed" doc:"First layers that have one MLP in place of experts."`
+	GateBound     float64     `key:"swiglu_limit" default:"0" min:"0" families:"some" class:"fixed" doc:"Bound of gate (from above) and up (from both sides) in an expert."`
+	GateSlope     float64     `key:"swiglu_alpha" default:"1.702" min:"0" families:"some" class:"fixed" doc:"Factor on what the sigmoid of an expert's bounded gate reads."`
 	RouterJitter  float64     `key:"router_jitter_noise" flag:"moe-input-jitter-eps" default:"0" min:"0" max:"1" families:"some" class:"fixed" doc:"How far from 1 what experts and their router read is multiplied at random in training (arXiv:2101.03961, section 2.2)."`
 	SparseStep    int         `key:"decoder_sparse_step" default:"1" min:"1" families:"some" class:"fixed" doc:"Every layer of so many, from the last of the first ones on, has experts; the others one MLP."`
 	DenseLayers   []int       `key:"mlp_only_layers" families:"some" class:"fixed" doc:"Layers that have one MLP whatever decoder_sparse_step says."`
@@ -101,6 +103,7 @@ type RopeScaling struct {
 	MScaleAllDim    float64   `key:"mscale_all_dim"`                   // yarn
 	Sections        []int     `key:"mrope_section"`                    // frequencies of time, height and width (arXiv:2409.12191)
 	Interleaved     bool      `key:"mrope_interleaved"`                // dealt out in turns
+	Smooth          bool      `key:"truncate"`                         // yarn; written as its opposite: borders of the ramp are not rounded to whole pairs
 	LongFactor      []float64 `key:"long_factor"`                      // longrope: divisor of each frequency beyond original_max_position_embeddings
 	ShortFactor     []float64 `key:"short_factor"`                     // longrope: the same up to there
 }

@@ -167,14 +167,16 @@ func setRopeScaling(dst *RopeScaling, node *yaml.Node) (why, try string) {
 	if node.Kind == yaml.ScalarNode && (node.Tag == "!!null" || node.Value == "none") {
 		return "", ""
 	}
-	fields := map[string]any{"type": &dst.Type}
+	fields, truncate := map[string]any{"type": &dst.Type}, true
 	v := reflect.ValueOf(dst).Elem()
 	for i := range v.NumField() {
 		fields[v.Type().Field(i).Tag.Get("key")] = v.Field(i).Addr().Interface()
 	}
+	fields["truncate"] = &truncate
 	if why, try := setFields(node, fields); why != "" {
 		return why, try
 	}
+	dst.Smooth = !truncate
 	return dst.check(), ""
 }
 
@@ -295,7 +297,11 @@ func (r RopeScaling) String() string {
 	var items []string
 	v := reflect.ValueOf(r)
 	for i := range v.NumField() {
-		if !v.Field(i).IsZero() {
+		switch f := v.Type().Field(i); {
+		case v.Field(i).IsZero():
+		case f.Name == "Smooth":
+			items = append(items, "truncate: false")
+		default:
 			items = append(items, v.Type().Field(i).Tag.Get("key")+": "+formatValue(v.Field(i)))
 		}
 	}

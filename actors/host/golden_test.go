@@ -408,6 +408,9 @@ func TestGoldenTraining(t *testing.T) {
 
 // rowsIn picks a logical parameter's rows out of a tensor in the family's layout.
 func rowsIn(all []float64, s family.Source, shape []int) []float64 {
+	if len(shape) == 3 || s.Step > 0 {
+		return rowsOfCube(all, s, shape)
+	}
 	if s.Turned { // [in out]
 		rows, cols := len(all)/shape[1], shape[1]
 		turned := make([]float64, len(all))
@@ -418,20 +421,35 @@ func rowsIn(all []float64, s family.Source, shape []int) []float64 {
 		}
 		all = turned
 	}
-	if s.Rows == nil && s.Within[1] == 0 {
+	if s.Rows == nil {
 		return all
 	}
 	cols := tensor.Len(shape[1:])
 	var out []float64
-	if n := s.Within[1]; n > 0 {
-		each, cols := len(all)/shape[0], shape[2]
-		for e := range shape[0] {
-			out = append(out, all[e*each+s.Within[0]*cols:e*each+n*cols]...)
-		}
-		return out
-	}
 	for _, r := range s.Rows {
 		out = append(out, all[r[0]*cols:r[1]*cols]...)
+	}
+	return out
+}
+
+// rowsOfCube does this for a parameter of all experts.
+func rowsOfCube(all []float64, s family.Source, shape []int) (out []float64) {
+	cols := tensor.Len(shape[2:])
+	rows := len(all) / shape[0] / cols // of a matrix in the file
+	for e := range shape[0] {
+		for r := range shape[1] {
+			row := s.Within[0] + r
+			if s.Step > 0 {
+				row = s.At + s.Step*r
+			}
+			for c := range cols {
+				at := row*cols + c
+				if s.Turned {
+					at = c*rows + row
+				}
+				out = append(out, all[e*rows*cols+at])
+			}
+		}
 	}
 	return out
 }

@@ -162,8 +162,9 @@ class Case:
 
     def curve(self):
         params = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
-        groups = [dict(params=[p for p in params.values() if p.dim() > 1], weight_decay=DECAY),
-                  dict(params=[p for p in params.values() if p.dim() == 1], weight_decay=0.0)]
+        decays = {k for k, p in params.items() if p.dim() > 1 and not k.endswith("_bias")}  # all experts' biases have two axes
+        groups = [dict(params=[p for k, p in params.items() if k in decays], weight_decay=DECAY),
+                  dict(params=[p for k, p in params.items() if k not in decays], weight_decay=0.0)]
         optimizer = torch.optim.AdamW(groups, foreach=False, fused=False, **ADAMW)
         losses, norms = [], []
         for _ in range(STEPS):

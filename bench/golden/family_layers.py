@@ -76,6 +76,9 @@ CASES = {
     "qwen3-next": ("Qwen3NextConfig", "Qwen3NextForCausalLM", DELTA | dict(linear_key_head_dim=24, linear_value_head_dim=20, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28,
                    mlp_only_layers=[1], norm_topk_prob=True, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"])),
     "qwen3.5": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM", DELTA | dict(linear_num_value_heads=2, tie_word_embeddings=True)),
+    "gpt-oss": ("GptOssConfig", "GptOssForCausalLM", dict(num_local_experts=6, num_experts_per_tok=2, sliding_window=WINDOW, swiglu_limit=0.8,
+                output_router_logits=True, router_aux_loss_coef=0.25, rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=4.0, beta_slow=1.0, truncate=False,
+                original_max_position_embeddings=16))),
     "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
 }
 
@@ -134,7 +137,7 @@ class Case(base.Case):
         self.kinds = set(kinds or [])
         self.balance = config.router_aux_loss_coef if getattr(config, "output_router_logits", False) else 0
         for name, module in self.model.named_modules():
-            if self.balance and name.endswith("mlp.gate"):
+            if self.balance and name.endswith(("mlp.gate", "mlp.router")):
                 module.register_forward_hook(lambda _, args, out: self.router.append(out[0]))
 
     def logits(self, dtype=torch.float32):

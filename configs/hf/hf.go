@@ -94,7 +94,8 @@ var everywhere = map[string]string{
 // refused are keys that must not be there at all, or be null.
 var refused = map[string]string{
 	"quantization_config": "the weights are quantized in a form that is not read (FP8 in blocks of " +
-		"128×128 and compressed-tensors' pack-quantized are): take the repository of the original ones",
+		"128×128, MXFP4 and compressed-tensors' pack-quantized are): take the repository of the " +
+		"original ones",
 	"num_experts":       "mixture-of-experts models are no dense family",
 	"num_local_experts": "mixture-of-experts models are no dense family",
 	"kv_lora_rank":      "models with latent attention are no dense family",
@@ -231,7 +232,7 @@ func (d *Decoder) key(key, value string) bool {
 		}
 	case key == "quantization_config" && dequantized(value):
 		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from FP8 or four-bit "+
-			"integers; they are trained and exported without", d.O))
+			"numbers; they are trained and exported without", d.O))
 	case refused[key] != "":
 		d.Sink.Fail(d.O, key, refused[key], "")
 	case key == "layer_types":
@@ -269,6 +270,9 @@ func dequantized(value string) bool {
 	}
 	if json.Unmarshal([]byte(value), &q) != nil {
 		return false
+	}
+	if q.Method == "mxfp4" {
+		return true
 	}
 	if q.Method == "fp8" {
 		return slices.Equal(q.Block, []int{128, 128})

@@ -59,6 +59,10 @@ func (t *Tape) reverse(n *Node) {
 		return
 	}
 	if r := n.Op.Role; r == convert || r == cutOut { // the identity on the logical tensor
+		if p := t.leaf(n.In[0]); p != nil {
+			t.gathered(p, n)
+			return
+		}
 		t.cts[n.In[0]] = append(t.cts[n.In[0]], t.cts[n.Out[0]]...)
 		return
 	}
@@ -82,6 +86,21 @@ func (t *Tape) reverse(n *Node) {
 		t.addCt(n.In[0], t.one(opAlias, n.Attr, dys[0].DType, n.In[0].Shape, dys[0].Place, dys[0]))
 	default:
 		t.legs(n, dys)
+	}
+}
+
+// gathered adds cotangents of what each member has cut from a parameter of which it has more: they are
+// brought together, since the parameter's gradient lies as it does.
+func (t *Tape) gathered(p *Param, n *Node) {
+	t.phase = W
+	for _, c := range t.cts[n.Out[0]] {
+		want := c.Place
+		for m := range want {
+			if want[m].Kind == Sharded {
+				want[m] = n.In[0].Place[m]
+			}
+		}
+		t.gradient(p, t.to(c, want))
 	}
 }
 

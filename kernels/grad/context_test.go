@@ -59,11 +59,11 @@ func contextMeshes() (out [][]grad.MeshAxis) {
 	)
 }
 
-// TestContext holds every way to share out the tokens of packed sequences, with and without a window, to
-// one device: loss, every gradient, the same bits with overlap.
+// TestContext holds every way to share out the tokens of packed sequences, with a further logit of each
+// head, to one device: loss, every gradient, the same bits with overlap.
 func TestContext(t *testing.T) {
 	c := small
-	c.tokens = 24
+	c.tokens, c.sinks = 24, true
 	base := newWorld(t, c, c.stage(grad.Options{}, 0, 2))
 	loss, want := base.step([]int{0, 2}, grad.Options{})
 	for _, mesh := range contextMeshes() {
@@ -91,16 +91,16 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestCombinations holds every combination of packing, window, mask, chunks and ways to share out tokens to
-// one device.
+// TestCombinations holds every combination of packing, window, mask, sinks, chunks and ways to share out
+// tokens to one device.
 func TestCombinations(t *testing.T) {
 	meshes := [][]grad.MeshAxis{
 		nil, {cpAxis(2, false, false)}, {cpAxis(2, false, true)}, {cpAxis(2, true, true)}, {uAxis(2)},
 		{cpAxis(2, true, true), uAxis(2)}, {uAxis(2), {Name: "tp", Size: 2, Rows: true}}, {uAxis(4)},
 	}
-	for i := range 8 {
+	for i := range 16 {
 		c := small
-		c.tokens, c.one, c.mask = 24, i&1 == 0, i&4 > 0
+		c.tokens, c.one, c.mask, c.sinks = 24, i&1 == 0, i&4 > 0, i&8 > 0
 		if i&2 > 0 {
 			c.window = 7
 		}
@@ -112,12 +112,13 @@ func TestCombinations(t *testing.T) {
 				w := newWorld(t, c, c.stage(o, 0, 2))
 				got, g := w.step([]int{0, 1, 2}, o)
 				name := fmt.Sprintf(
-					"%+v chunks %d one=%v window %d mask=%v",
+					"%+v chunks %d one=%v window %d mask=%v sinks=%v",
 					mesh,
 					chunks,
 					c.one,
 					c.window,
 					c.mask,
+					c.sinks,
 				)
 				require.InDelta(t, loss, got, 2e-6, name)
 				compare(t, name, g, want)

@@ -31,16 +31,19 @@ func raggedStage(o grad.Options) *grad.Trace {
 				t.Keep(v)
 				return v
 			}
-			p := func(n string, shape ...int) *grad.Value {
+			p := func(n string, cut int, shape ...int) *grad.Value {
 				return t.ParamOn(fmt.Sprintf("%d.%s", l, n), shape, true,
-					grad.Cut{Mesh: "ep", Axis: 0, Unit: 1})
+					grad.Cut{Mesh: "ep", Axis: 0, Unit: 1}, grad.Cut{Mesh: "etp", Axis: cut, Unit: 1})
 			}
 			h := t.RMSNorm(x, t.Param(fmt.Sprintf("%d.norm", l), []int{raggedWidth}, -1, 1, false), 1e-6)
 			y, d := t.Dispatch(t.Take(h, data("order", raggedRows)), data("counts", raggedGroups),
-				raggedGroups, "ep", "")
-			g := t.GroupedLinear(y, p("gate", raggedGroups, 8, raggedWidth), d.Off)
-			u := t.GroupedLinear(y, p("up", raggedGroups, 8, raggedWidth), d.Off)
-			z := t.Combine(t.GroupedLinear(t.SwiGLU(g, u), p("down", raggedGroups, raggedWidth, 8), d.Off), d)
+				raggedGroups, "ep", "etp")
+			g := t.GroupedLinear(y, p("gate", 1, raggedGroups, 8, raggedWidth), d.Off)
+			g = t.GroupBias(g, p("gate_bias", 1, raggedGroups, 8), d.Off)
+			u := t.GroupedLinear(y, p("up", 1, raggedGroups, 8, raggedWidth), d.Off)
+			a := t.GroupedLinear(t.BoundedGLU(g, u, 0.5, 1.702), p("down", 2, raggedGroups, raggedWidth, 8),
+				d.Off)
+			z := t.Combine(t.GroupBias(a, p("down_bias", 0, raggedGroups, raggedWidth), d.Off), d)
 			x = t.Add(x, t.Take(z, data("back", raggedRows)))
 		})
 	}
@@ -182,9 +185,18 @@ func (w *world) addRows(g []float64, p *grad.Param, got *tensor.Tensor, pos []in
 	if w.o.ShardGrads {
 		lo, _ = grad.ShardRows(p.Local[0], w.o.Member(pos, zero), w.o.Members(zero))
 	}
-	width := tensor.Len(p.Shape[1:])
+	from := make([]int, len(p.Shape))
+	for axis := range from {
+		from[axis], _ = at(&w.o, p.Place, axis, p.Shape[axis], pos)
+	}
+	from[0] = row + lo
 	for i, x := range got.F32() {
-		g[(row+lo)*width+i] += float64(x)
+		to, step := 0, 1
+		for axis := len(from) - 1; axis >= 0; axis-- {
+			to += (from[axis] + i%got.Shape[axis]) * step
+			i, step = i/got.Shape[axis], step*p.Shape[axis]
+		}
+		g[to] += float64(x)
 	}
 }
 
@@ -200,6 +212,7 @@ func TestDispatch(t *testing.T) {
 	}
 	dp := func(n int) grad.MeshAxis { return grad.MeshAxis{Name: "dp", Size: n, Data: true, Zero: true} }
 	ep := func(n int) grad.MeshAxis { return grad.MeshAxis{Name: "ep", Size: n, Fold: 1} }
+	etp := func(n int) grad.MeshAxis { return grad.MeshAxis{Name: "etp", Size: n, Fold: 1} }
 	edp := func(n int) grad.MeshAxis {
 		return grad.MeshAxis{Name: "edp", Size: n, Data: true, Zero: true,
 			Fold: 1}
@@ -217,6 +230,8 @@ func TestDispatch(t *testing.T) {
 			{Mesh: []grad.MeshAxis{dp(4), edp(2), ep(2)}, Recompute: grad.RecomputeFull},
 			{Mesh: []grad.MeshAxis{dp(4), edp(2), ep(2)}, Overlap: true, Recompute: grad.RecomputeSelective},
 			{Mesh: []grad.MeshAxis{dp(4), edp(2), ep(2)}, ShardGrads: true},
+			{Mesh: []grad.MeshAxis{dp(4), ep(2), etp(2)}},
+			{Mesh: []grad.MeshAxis{dp(4), edp(2), etp(2)}, Recompute: grad.RecomputeSelective},
 			{Mesh: []grad.MeshAxis{dp(4), edp(2), ep(2)}, ShardGrads: true, ShardParams: true, Overlap: true},
 		} {
 			got, g := runRagged(t, o, 4, full, shares[name])

@@ -21,6 +21,7 @@ type mini struct {
 	one                                              bool // one sequence, not two
 	window                                           int  // keys that a query sees, 0 for all
 	mask                                             bool // visible tiles of four rows
+	sinks                                            bool // a further logit for each head
 }
 
 var small = mini{layers: 2, hidden: 16, heads: 4, kv: 2, d: 4, ffn: 24, vocab: 32, tokens: 12}
@@ -45,8 +46,12 @@ func (c mini) decoder(t *grad.Tape, l int, x, cos, sin, cu *grad.Value) *grad.Va
 	if c.mask {
 		tile, blocks = 4, t.Data("blocks", tensor.I32, rows/4, 1)
 	}
+	var sink *grad.Value
+	if c.sinks {
+		sink = p("sinks", 1, 1, 1, c.heads)
+	}
 	a := t.Attention(q, k, v, cu, cuK, grad.AttentionConfig{Scale: 0.5, Causal: true, Window: c.window,
-		Tokens: true, Blocks: blocks, Tile: tile})
+		Tokens: true, Blocks: blocks, Tile: tile, Sink: sink})
 	x = t.Place("residual", t.Add(x, t.Linear(t.Flat(a), p("wo", 1, c.d, c.hidden, c.heads*c.d),
 		p("bo", -1, 1, c.hidden))))
 	h = t.RMSNorm(x, p("ln2", -1, 1, c.hidden), 1e-6)

@@ -221,6 +221,8 @@ type AttentionConfig struct {
 	// Tokens says that rows are the microbatch's tokens, which context parallelism may have dealt out in
 	// pieces. Keys and values of earlier chunks, from Carry, are in order.
 	Tokens bool
+	// Sink has a logit for each head [1 h] that is part of every softmax and belongs to no key; nil for none.
+	Sink *Value
 }
 
 // tokenwise keeps heads sharded, and rows on the axes of context parallelism.
@@ -264,8 +266,13 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	if c.Causal {
 		at.I[0] = 1
 	}
+	sink := c.Sink
+	if sink != nil {
+		sink = t.sinks(sink, q)
+	}
 	if x != nil {
-		return t.restore(t.attend(&shared{sharing: x, at: at, q: q, k: k, v: v, cuQ: cuQ, cuK: cuK}))
+		return t.restore(t.attend(&shared{sharing: x, at: at, q: q, k: k, v: v, cuQ: cuQ, cuK: cuK,
+			sink: sink}))
 	}
 	if dealt {
 		q = t.natural(q)
@@ -274,9 +281,16 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	if c.Blocks != nil || c.Near != nil {
 		in = append(in, c.Blocks, c.PosQ, c.PosK, c.Near)
 	}
-	o := t.emit(opAttn, at, in,
-		spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place}, spec{q.Shape[:2], tensor.F32,
-			q.Place}).Out[0]
+	op := opAttn
+	if sink != nil {
+		op = opAttnKept
+	}
+	n := t.emit(op, at, in, spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place},
+		spec{q.Shape[:2], tensor.F32, q.Place})
+	if sink != nil {
+		n = t.sunk(at, n.Out[0], n.Out[1], sink, in)
+	}
+	o := n.Out[0]
 	if dealt {
 		o = t.deal(o)
 	}

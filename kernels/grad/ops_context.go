@@ -249,6 +249,7 @@ type shared struct {
 	q, k, v *Value
 	cuQ     *Value
 	cuK     *Value
+	sink    *Value   // logits of heads that belong to no key, or nil
 	qs      []*Value // pieces
 	lse     []*Value // of each piece
 }
@@ -262,23 +263,34 @@ func (t *Tape) attend(s *shared) *Value {
 	} else {
 		o = t.attendAll(s)
 	}
+	in := []*Value{s.q, s.k, s.v}
+	if s.sink != nil {
+		in = append(in, s.sink)
+		for j := range o {
+			n := t.sunk(s.at, o[j], s.lse[j], s.sink, nil)
+			o[j], s.lse[j] = n.Out[0], n.Out[1]
+		}
+	}
 	join := &Op{
 		Name: "stack",
 		Role: stack,
 		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 			g := make([]*Value, len(n.In))
-			if !leg(s.pieces) && !leg(s.pieces+1) && !leg(s.pieces+2) {
-				return g
+			d := t.to(dy[0], n.Out[0].Place)
+			if leg(s.pieces) || leg(s.pieces+1) || leg(s.pieces+2) {
+				t.phase = I
+				copy(g[s.pieces:], t.attendBwd(s, n.Out[0], d))
 			}
-			t.phase = I
-			copy(g[s.pieces:], t.attendBwd(s, n.Out[0], t.to(dy[0], n.Out[0].Place)))
+			if s.sink != nil && leg(s.pieces+3) {
+				g[s.pieces+3] = t.sinkGrads(s, n.Out[0], d)
+			}
 			return g
 		},
 	}
 	return t.stack(
 		join,
 		&Value{Shape: []int{s.q.Shape[0], s.q.Shape[1], s.v.Shape[2]}, Place: s.q.Place},
-		append(o, s.q, s.k, s.v),
+		append(o, in...),
 		s.pieces,
 	)
 }
@@ -314,6 +326,16 @@ func (t *Tape) attendAll(s *shared) (o []*Value) {
 
 // opAttnKept is attention whose gradient is recorded elsewhere.
 var opAttnKept = &Op{Name: "attention", Kernel: kernels.Attention}
+
+// sinkGrads is the gradient of logits of heads by all pieces; o is the joined result and d its cotangent.
+func (t *Tape) sinkGrads(s *shared, o, d *Value) *Value {
+	ds, os := t.split(d, s.sharing), t.split(o, s.sharing)
+	var sums []*Value
+	for j := range ds {
+		sums = append(sums, t.sinkGrad(ds[j], os[j], s.lse[j], s.sink))
+	}
+	return t.sum(sums)
+}
 
 // attendBwd gives the cotangents of queries, keys and values; o is the joined result.
 func (t *Tape) attendBwd(s *shared, o, d *Value) []*Value {

@@ -99,11 +99,11 @@ func init() {
 		}}
 }
 
-// Linear32 is x·wᵀ in float32, whatever the dtype of its operands, and so are its gradients' products:
-// logits of a router. Shapes: x [t k], w [n k] -> [t n].
-func (t *Tape) Linear32(x, w *Value) *Value {
+// Linear32 is x·wᵀ + bias in float32, whatever the dtype of its operands, and so are its gradients'
+// products: logits of a router. Shapes: x [t k], w [n k], bias [n] or nil -> [t n].
+func (t *Tape) Linear32(x, w, bias *Value) *Value {
 	w, x, p := t.product(w, x, "nk", "tk", "tn")
-	return t.one(opLinear32, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, nil)
+	return t.one(opLinear32, kernels.Attr{}, tensor.F32, []int{x.Shape[0], w.Shape[0]}, p, x, w, bias)
 }
 
 // linear32VJP widens the other operand, so that a gradient is rounded once, as it leaves.
@@ -118,6 +118,9 @@ func linear32VJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	if leg(1) {
 		d, x, p := t.product(d, wide(x), "tn", "tk", "nk")
 		g[1] = t.one(opLinearDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x)
+	}
+	if n.In[2] != nil && leg(2) {
+		g[2] = t.rowSum(opColSum, d, n.In[2].Shape)
 	}
 	return g
 }

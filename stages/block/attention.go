@@ -26,6 +26,7 @@ type Attn struct {
 	Pairs bool
 	Scale float64 // of scores; 0 is 1/sqrt(HeadDim)
 	Cap   float64 // soft cap of scores, 0 for none
+	Sinks bool    // every softmax has a further logit for each head, which belongs to no key
 	Gate  bool    // what attention gives is multiplied with the sigmoid of a projection
 }
 
@@ -51,8 +52,12 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(a.HeadDim))
 	}
+	var sink *grad.Value
+	if a.Sinks {
+		sink = t.Param(name+".sinks", []int{1, a.Heads}, 1, 1, false)
+	}
 	o := r.attend(name, q, k, v, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true,
-		Window: a.Window})
+		Window: a.Window, Sink: sink})
 	y := t.Flat(o)
 	if a.Gate {
 		g := r.Linear(name+".gate_proj", h, a.Heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias,

@@ -18,6 +18,11 @@ type Experts struct {
 	// by after each update to even out the experts' rows, 0 for not at all (arXiv:2408.15664).
 	Bias string
 	Step float64
+	// Biases says that router and experts have biases.
+	Biases bool
+	// Bound is that of gate and up, 0 for none, and Slope the factor on what the gate's sigmoid reads
+	// (grad.Tape.BoundedGLU).
+	Bound, Slope float64
 	// Shared is an MLP that all tokens go to, if it has a width; SharedGate is the name of a layer whose
 	// sigmoid it is multiplied with, "" for none.
 	Shared                 Gated
@@ -45,7 +50,11 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 			h = read
 		}
 	}
-	logits := t.Linear32(read, t.Param(name+".gate.weight", []int{m.Experts, m.Hidden}, -1, 1, true))
+	var add *grad.Value
+	if m.Biases {
+		add = t.Param(name+".gate.bias", []int{m.Experts}, -1, 1, false)
+	}
+	logits := t.Linear32(read, t.Param(name+".gate.weight", []int{m.Experts, m.Hidden}, -1, 1, true), add)
 	r.balance(logits, m)
 	var bias *grad.Value
 	if m.Bias != "" {
@@ -56,7 +65,7 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	e := name + ".experts."
 	g := m.linear(r, e+"gate_proj", x, m.Inter, m.Hidden, 1, d.Off)
 	u := m.linear(r, e+"up_proj", x, m.Inter, m.Hidden, 1, d.Off)
-	y := m.linear(r, e+"down_proj", t.SwiGLU(g, u), m.Hidden, m.Inter, 2, d.Off)
+	y := m.linear(r, e+"down_proj", m.act(t, g, u), m.Hidden, m.Inter, 2, d.Off)
 	out := t.Mix(t.Combine(y, d), to)
 	if m.Shared.Inter == 0 {
 		return out
@@ -65,9 +74,17 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	s := m.Shared.Record(r, name+"."+m.SharedName, whole)
 	if m.SharedGate != "" {
 		w := t.Param(name+"."+m.SharedGate+".weight", []int{1, m.Hidden}, -1, 1, true)
-		s = t.GateRows(s, t.Linear32(whole, w))
+		s = t.GateRows(s, t.Linear32(whole, w, nil))
 	}
 	return t.Add(s, out)
+}
+
+// act is what an expert's down projection reads.
+func (m Experts) act(t *grad.Tape, gate, up *grad.Value) *grad.Value {
+	if m.Bound > 0 {
+		return t.BoundedGLU(gate, up, m.Bound, m.Slope)
+	}
+	return t.SwiGLU(gate, up)
 }
 
 // linear is the projection called name of every expert, on its rows of x, with its adapter if it has one:
@@ -80,6 +97,11 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 			grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1}, grad.Cut{Mesh: topology.ETP, Axis: cut, Unit: 1})
 	}
 	y := t.GroupedLinear(x, w(".weight", out, in, cut), off)
+	if m.Biases { // where inputs are cut, groups are: each bias is added once
+		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.Experts, out}, false,
+			grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1},
+			grad.Cut{Mesh: topology.ETP, Axis: cut % 2, Unit: 1}), off)
+	}
 	if !r.Lora.Match(name) {
 		return y
 	}

@@ -17,6 +17,7 @@ type Rope struct {
 	Length    int     // the sequence length trained on (dynamic)
 	BetaFast  float64 // yarn
 	BetaSlow  float64
+	Smooth    bool // yarn: the borders of the ramp are not rounded to whole pairs
 	// yarn: the factor on cos and sin, or 0 to compute it from MScale and MScaleAll as transformers does
 	AttnFactor, MScale, MScaleAll float64
 	// Sections are the frequencies that turn with time, height and width (M-RoPE, arXiv:2409.12191 §2.1);
@@ -184,7 +185,10 @@ func (r *Rope) yarn(inv []float32) {
 		return float64(r.Dim) * math.Log(float64(r.Original)/(rot*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}
 	lo, hi := at(fast), at(slow)
-	lo, hi = max(math.Floor(lo), 0), min(math.Ceil(hi), float64(r.Dim-1))
+	if !r.Smooth {
+		lo, hi = math.Floor(lo), math.Ceil(hi)
+	}
+	lo, hi = max(lo, 0), min(hi, float64(r.Dim-1))
 	if lo == hi {
 		hi += 0.001
 	}

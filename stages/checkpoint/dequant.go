@@ -27,9 +27,10 @@ type dequantized struct {
 }
 
 // Dequantized shows matrices that src keeps in blocks of FP8 (E4M3 with a float32 scale for 128×128, as
-// DeepSeek V3's) or in groups of four-bit integers (compressed-tensors' pack-quantized, symmetric, as Kimi
-// K2's) as float32, which is exact but for the one rounding of a number times its scale. A source without
-// any is given back as it is. What cannot be read is an *Error.
+// DeepSeek V3's), in groups of four-bit integers (compressed-tensors' pack-quantized, symmetric, as Kimi
+// K2's) or in blocks of four-bit numbers (MXFP4, as gpt-oss's experts) as float32, which is exact but for the
+// one rounding of a number times its scale. A source without any is given back as it is. What cannot be read
+// is an *Error.
 func Dequantized(src Source, path string) (Source, error) {
 	d := &dequantized{Source: src, infos: map[string]Info{}, of: map[string]Info{},
 		scales: map[string]Info{}}
@@ -45,6 +46,9 @@ func Dequantized(src Source, path string) (Source, error) {
 		if err := d.int4(t, all, drop, path); err != nil {
 			return nil, err
 		}
+		if err := d.fp4(t, all, drop, path); err != nil {
+			return nil, err
+		}
 	}
 	if len(d.of) == 0 {
 		return src, nil
@@ -57,11 +61,14 @@ func Dequantized(src Source, path string) (Source, error) {
 	return d, nil
 }
 
-// add shows a matrix of so many rows and columns in place of t.
-func (d *dequantized) add(name string, t, scale Info, rows, cols int) {
+// add shows a tensor of a shape in place of t.
+func (d *dequantized) add(name string, t, scale Info, shape ...int) {
 	d.of[name], d.scales[name] = t, scale
-	d.infos[name] = Info{Name: name, DType: F32, Shape: []int{rows, cols},
-		Bytes: 4 * int64(rows) * int64(cols)}
+	bytes := int64(4)
+	for _, n := range shape {
+		bytes *= int64(n)
+	}
+	d.infos[name] = Info{Name: name, DType: F32, Shape: shape, Bytes: bytes}
 }
 
 // fp8 takes a matrix in blocks of FP8.
@@ -139,10 +146,15 @@ func (d *dequantized) ReadRanges(name string, ranges [][2]int, dst []byte) error
 	if !ok {
 		return d.Source.ReadRanges(name, ranges, dst)
 	}
-	rows, cols := ranges[0], ranges[1]
-	if rows[0] >= rows[1] || cols[0] >= cols[1] {
-		return nil
+	for _, r := range ranges {
+		if r[0] >= r[1] {
+			return nil
+		}
 	}
+	if t.DType == U8 {
+		return d.readFP4(t, d.scales[name], ranges, dst)
+	}
+	rows, cols := ranges[0], ranges[1]
 	if t.DType == F8E4M3 {
 		return d.readFP8(t, d.scales[name], rows, cols, dst)
 	}

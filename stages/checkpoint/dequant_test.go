@@ -62,6 +62,35 @@ func TestDequantized(t *testing.T) {
 	require.True(t, same == Source(plain), "a source without quantized tensors is given back")
 }
 
+// TestMXFP4: experts in four-bit numbers, whole or any part, have the bits that transformers makes of them.
+func TestMXFP4(t *testing.T) {
+	f, err := OpenFile("testdata/mxfp4.safetensors")
+	require.NoError(t, err)
+	defer f.Close()
+	src, err := Dequantized(f, "mxfp4")
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, shape := range map[string][]int{"gate_up_proj": {3, 64, 10}, "down_proj": {2, 96, 7}} {
+		require.True(t, slices.ContainsFunc(src.Tensors(), func(i Info) bool {
+			return i.Name == name && i.DType == F32 && slices.Equal(i.Shape, shape)
+		}), name)
+		for i := range 200 {
+			box, size := whole(shape), 4
+			for a, n := range shape {
+				if i > 0 {
+					box[a] = [2]int{r.IntN(n), 1 + r.IntN(n)}
+					slices.Sort(box[a][:])
+				}
+				size *= box[a][1] - box[a][0]
+			}
+			got, want := make([]byte, size), make([]byte, size)
+			require.NoError(t, src.ReadRanges(name, box, got))
+			require.NoError(t, f.ReadRanges("want."+name, box, want))
+			require.Equal(t, want, got, "%s %v", name, box)
+		}
+	}
+}
+
 // renamed is a source whose tensors have other shapes or names.
 type renamed struct {
 	Source
@@ -90,6 +119,8 @@ func TestDequantizedRefused(t *testing.T) {
 			"want a floating-point number for each group of columns of [4 64]"},
 		{int4(Info{Name: "b.weight_zero_point", DType: I32, Shape: []int{4}}),
 			"b.weight_zero_point: extra: only symmetric groups"},
+		{[]Info{{Name: "c_blocks", DType: U8, Shape: []int{2, 3, 4, 16}}, {Name: "c_scales", DType: U8,
+			Shape: []int{2, 3, 5}}}, "c_scales: misshapen: U8 [2 3 5], want U8 with an exponent"},
 	} {
 		_, err := Dequantized(renamed{infos: c.infos}, "f")
 		require.ErrorContains(t, err, c.why)

@@ -72,6 +72,8 @@ type expertPlaces struct {
 	stack  bool              // experts one by one, else as transformers 5 keeps them in memory
 	width  int               // of an expert, where gate and up lie in one tensor
 	lead   bool              // the correction has an axis of length 1 before its own
+	turned bool              // matrices are [in out]
+	turns  bool              // gate and up lie in turns, in place of one behind the other
 }
 
 // source finds tensors.
@@ -84,17 +86,34 @@ func (l expertPlaces) source(name string) Source {
 	case ok && l.stack:
 		s.Name, s.Stack = before+".experts.*."+after, true
 	case ok:
-		s.Name = before + ".experts." + strings.TrimSuffix(after, ".weight")
-		for i, p := range []string{"gate_proj", "up_proj"} {
-			if strings.HasPrefix(after, p) {
-				s.Name, s.Within = before+".experts.gate_up_proj", [2]int{i * l.width, (i + 1) * l.width}
-			}
-		}
+		l.fused(&s, before+".experts.", after)
 	}
 	if l.rename != nil {
 		s.Name = l.rename.Replace(s.Name)
 	}
 	return s
+}
+
+// fused is where a tensor of all experts lies.
+func (l expertPlaces) fused(s *Source, before, after string) {
+	name, kind, _ := strings.Cut(after, ".")
+	s.Turned = l.turned && kind == "weight"
+	for i, p := range []string{"gate_proj", "up_proj"} {
+		switch {
+		case name != p:
+			continue
+		case l.turns:
+			s.Step, s.At = 2, i
+		default:
+			s.Within = [2]int{i * l.width, (i + 1) * l.width}
+		}
+		name = "gate_up_proj"
+		break
+	}
+	if kind == "bias" {
+		name += "_bias"
+	}
+	s.Name = before + name
 }
 
 // eachExpert is where the experts' matrices of Qwen, DeepSeek, GLM and others lie: one by one.
@@ -191,7 +210,7 @@ func (m *Model) Active() (n int64) {
 	e := m.Spec.Experts
 	for _, p := range m.Params(nil) {
 		size := int64(tensor.Len(p.Shape))
-		if strings.Contains(p.Name, ".experts.") && len(p.Shape) == 3 {
+		if strings.Contains(p.Name, ".experts.") && len(p.Shape) >= 2 {
 			size = size / int64(e.Experts) * int64(e.Each)
 		}
 		n += size
@@ -220,6 +239,9 @@ func (m *Model) ExpertAxes(ep, etp int) (axis, why string) {
 		return "etp", "the model has no experts"
 	case ep > 1 && e.Experts%ep != 0:
 		return "ep", fmt.Sprintf("%d experts cannot be shared out evenly over %d ranks", e.Experts, ep)
+	case e.Biases && etp > 1 && e.Experts%(ep*etp) != 0:
+		return "etp", fmt.Sprintf("biases of %d experts cannot be shared out evenly over %d ranks", e.Experts,
+			ep*etp)
 	case etp > 1 && e.Inter%etp != 0:
 		return "etp", fmt.Sprintf("experts of width %d cannot be cut into %d", e.Inter, etp)
 	}

@@ -58,6 +58,9 @@ type Source struct {
 	// Stack is a tensor of three axes of which the checkpoint has each matrix by itself: * in Name is its
 	// number.
 	Stack bool
+	// Step is how many logical tensors a checkpoint keeps in turns in the rows of one, and At the place of
+	// this one among them; 0 is none. Turned holds for tensors of three axes too.
+	Step, At int
 	// Within are the rows of each matrix in the checkpoint's, where several logical tensors of three axes
 	// share one; {0, 0} is all.
 	Within [2]int

@@ -57,7 +57,9 @@ type Spec struct {
 	Delta   block.Delta  // of layers whose mixer is linear_attention
 	// attention is multiplied with a sigmoid of the layer's input
 	AttnGate bool
-	Balance  block.Balance
+	// every softmax of attention has a further logit for each head, which belongs to no key
+	Sinks   bool
+	Balance block.Balance
 }
 
 // Norms are the names of a layer's norms, before and after each branch; "" is none.
@@ -214,7 +216,7 @@ func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,
 		OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
 		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap,
-		Gate: s.AttnGate}
+		Gate: s.AttnGate, Sinks: s.Sinks}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
 	}
@@ -319,7 +321,8 @@ func rope(c configs.Model) block.Rope {
 		Low: x.LowFreqFactor, High: x.HighFreqFactor,
 		Original: x.OriginalMax, Max: c.MaxPositions, BetaFast: x.BetaFast, BetaSlow: x.BetaSlow,
 		AttnFactor: x.AttentionFactor, MScale: x.MScale, MScaleAll: x.MScaleAllDim,
-		Sections: x.Sections, Interleaved: x.Interleaved, Long: x.LongFactor, Short: x.ShortFactor}
+		Smooth: x.Smooth, Sections: x.Sections, Interleaved: x.Interleaved, Long: x.LongFactor,
+		Short: x.ShortFactor}
 	if p := c.PartialRotary; p != 0 && p != 1 {
 		r.Dim = int(float64(c.HeadDim) * p)
 	}

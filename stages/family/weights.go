@@ -1,6 +1,7 @@
 package family
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,7 +42,11 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 			out = append(out, checkpoint.Info{Name: s.Name, Shape: s.shape(p.Shape)})
 		}
 		if s.Within[1] > 0 {
-			out[i].Shape[1] = max(out[i].Shape[1], s.Within[1])
+			axis := 1
+			if s.Turned {
+				axis = 2
+			}
+			out[i].Shape[axis] = max(out[i].Shape[axis], s.Within[1])
 		}
 		for _, r := range s.Rows {
 			axis := s.Lead
@@ -145,7 +150,7 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		return false, nil
 	}
 	s := w.from(p.Name)
-	if len(p.Shape) == 3 {
+	if s.cubic(p) {
 		return true, w.readCube(p, g, s, dst)
 	}
 	info, ok := w.infos[s.Name]
@@ -263,6 +268,13 @@ func (s Source) shape(logical []int) []int {
 	if s.Flat {
 		return append(out, logical[1:]...)
 	}
+	if s.Step > 0 {
+		logical = slices.Clone(logical)
+		logical[1] *= s.Step
+	}
+	if s.Turned && len(logical) == 3 {
+		return append(out, logical[0], logical[2], logical[1])
+	}
 	if s.Turned {
 		return append(out, logical[1], logical[0])
 	}
@@ -311,6 +323,9 @@ type span struct{ logical, file, n int }
 
 // cover lists where logical rows [from, to) lie in the file.
 func (s Source) cover(from, to int) (out []span) {
+	if from >= to {
+		return nil
+	}
 	if s.Rows == nil {
 		return []span{{from, from, to - from}}
 	}
@@ -338,12 +353,16 @@ func (m *Model) HFTensors(dtype func(hf string) string) []checkpoint.Info {
 // parameter.
 func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string,
 	value func(p *grad.Param, dst []float32) error) error {
+	shared := turns{}
 	for _, p := range m.Params(nil) {
 		v := make([]float32, tensor.Len(p.Shape))
 		if err := value(p, v); err != nil {
 			return err
 		}
-		s := m.Source(p.Name)
+		s, p, v, whole := shared.add(m.Source(p.Name), p, v)
+		if !whole {
+			continue
+		}
 		if len(p.Shape) == 3 {
 			if err := s.exportCube(dst, dtype, p, v); err != nil {
 				return err
