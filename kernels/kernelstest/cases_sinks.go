@@ -2,6 +2,7 @@ package kernelstest
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -14,7 +15,7 @@ func sinkCases() (l []Case) {
 		lse := func(g *gen) *tensor.Tensor {
 			x := g.normal(tensor.F32, 3, t, h)
 			if t > 1 {
-				x.F32()[1] = float32(-inf)
+				x.F32()[1] = float32(math.Inf(-1))
 			}
 			return x
 		}
