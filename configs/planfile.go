@@ -23,7 +23,7 @@ var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.cp
 	"plan.schedule", "plan.virtual_stages", "plan.layers", "plan.recompute", "plan.recompute_layers",
 	"plan.encoder.recompute", "plan.projector_recompute",
 	"plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead", "plan.encoder.fill",
-	"plan.encoder.patches",
+	"plan.encoder.patches", "plan.encoder.device",
 	"plan.overlap", "plan.chunk_size", "plan.keep_chunks", "plan.procs", "plan.memory",
 	"train.routing_bound", "train.micro_batch", "train.global_batch"}
 

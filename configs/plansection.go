@@ -171,6 +171,7 @@ type Tower struct {
 	Over      string `key:"over" default:"none" oneof:"none|first|all|own" class:"replan" flag:"enable-encoder-hetero-dp=first,enable-full-hetero-dp=all" doc:"Ranks of the encoder: none cuts it like any other block, first takes those of the first pipeline rank, all those of the whole replica, own some of its own. Where they are more than plan.encoder.tp, its replicas take microbatches in turn."`
 	TP        int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"encoder-tensor-model-parallel-size" doc:"Ranks that share each layer of the encoder."`
 	Ranks     int    `key:"ranks" default:"0" min:"0" max:"4096" class:"replan" doc:"Ranks of its own for each replica of the decoder, with plan.encoder.over: own."`
+	Device    string `key:"device" default:"same" oneof:"same|cpu|auto|cuda|cuda:NUMBER|xpu|xpu:PATH" class:"replan" doc:"Where kernels of the encoder's own ranks run, with plan.encoder.over: own; same is the key device."`
 	Recompute string `key:"recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"Activations of the encoder computed again in its backward, as in plan.recompute; same takes that."`
 	Ahead     int    `key:"ahead" default:"0" min:"0" max:"65536" class:"replan" unit:"microbatches" doc:"How far the encoder may run ahead of the decoder; 0 takes what is fastest by the plan's costs."`
 	Patches   int    `key:"patches" default:"0" min:"0" class:"free" doc:"Patches of pictures in a large microbatch: what memory is planned for and simulated; 0 takes as many as its tokens can stand for."`
@@ -182,6 +183,10 @@ func (t *Tower) Check(at faults) {
 	if t.Over == "none" && t.Ranks > 0 {
 		at.fault("plan.encoder.ranks", "has no meaning with plan.encoder.over: none",
 			"set plan.encoder.over: own")
+	}
+	if t.Over != "own" && t.Device != "same" {
+		at.fault("plan.encoder.device", "the encoder has no ranks of its own", "set plan.encoder.over: own, "+
+			"or leave plan.encoder.device out")
 	}
 	if t.Over == "own" && t.Ranks == 0 {
 		at.fault("plan.encoder.ranks", "is not given", "say how many ranks each replica's encoder has")

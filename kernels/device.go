@@ -31,6 +31,12 @@ type Device interface {
 	Then(f func())
 }
 
+// Sized is a device that knows how much memory it has.
+type Sized interface {
+	// Room is in bytes, of the whole device; 0 is unknown.
+	Room() int64
+}
+
 // Joiner is a device that its vendor's library can join with devices of other processes, so that tensors
 // need not pass through the host.
 type Joiner interface {

@@ -10,6 +10,24 @@ import (
 // closes them.
 func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank int) kernels.Backend,
 	closeAll func(), err error) {
+	return OpenEach(func(int) string { return device }, ranks, o)
+}
+
+// OpenError is a device that cannot be opened for a rank.
+type OpenError struct {
+	Rank int
+	Err  error
+}
+
+// Error says why.
+func (e *OpenError) Error() string { return e.Err.Error() }
+
+// Unwrap is the cause.
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// OpenEach is OpenBackends with a device for each rank.
+func OpenEach(device func(rank int) string, ranks []int, o kernels.Options) (of func(int) kernels.Backend,
+	closeAll func(), err error) {
 	made := map[int]kernels.Backend{}
 	closeAll = func() {
 		for _, b := range made {
@@ -18,10 +36,10 @@ func OpenBackends(device string, ranks []int, o kernels.Options) (of func(rank i
 	}
 	for _, r := range ranks {
 		o.Rank = r
-		if made[r], err = kernels.Open(device, o); err != nil {
+		if made[r], err = kernels.Open(device(r), o); err != nil {
 			delete(made, r)
 			closeAll()
-			return nil, nil, err
+			return nil, nil, &OpenError{r, err}
 		}
 	}
 	return func(rank int) kernels.Backend { return made[rank] }, closeAll, nil

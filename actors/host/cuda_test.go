@@ -7,11 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/cuda"
 	"github.com/lfactor/lfactor/kernels/cuda/emulate"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // emulatedRanks opens a stream of an emulated device for each rank, the devices in turn, with random delays.
@@ -81,4 +84,23 @@ func TestMixedDevices(t *testing.T) {
 		t.Cleanup(func() { kernels.Close(b) })
 		return b
 	})
+}
+
+// TestEncoderOnProcessor: a component with ranks of its own on the processor feeds others on GPUs, and learns
+// from them; losses are those of the processor alone, within the bound of float32 sums in another order.
+func TestEncoderOnProcessor(t *testing.T) {
+	train := func(b func(int) kernels.Backend) []float64 {
+		return toyTrain(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),
+			Schedule: "1f1b", Micro: 8, Dims: map[string]int{"sound": 3, "state": 1},
+			Parts: []*layout.PartPlan{{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}},
+			toyBatches(1), 3, b)
+	}
+	cpus := func(int) kernels.Backend { return cpu.New(1) }
+	gpu := emulatedRanks(t)
+	require.InEpsilonSlice(t, train(cpus), train(func(rank int) kernels.Backend {
+		if rank >= 2 {
+			return cpu.New(1)
+		}
+		return gpu(rank)
+	}), 1e-5)
 }

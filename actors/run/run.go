@@ -272,14 +272,14 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 			ranks = append(ranks, rank)
 		}
 	}
-	backend, closeAll, err := backends(r.cfg, ranks)
+	backend, closeAll, err := backends(r, ranks)
 	if err != nil {
 		return host.RunOptions{}, nil, err
 	}
 	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill,
 		Batches: r.data.batches, Leave: r.data.leave,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
-		Routing: r.routing(), Joined: func(int) bool { return joins(c.Device) }}
+		Routing: r.routing(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
 	o.Coord.Keep = c.Train.Keep()

@@ -35,6 +35,14 @@ func New(drv Driver, prog Program, absent Absent) *Device {
 // Name implements kernels.Backend.
 func (d *Device) Name() string { return d.drv.Name() }
 
+// Room implements kernels.Sized.
+func (d *Device) Room() int64 {
+	if s, ok := d.drv.(kernels.Sized); ok {
+		return s.Room()
+	}
+	return 0
+}
+
 // Space implements tensor.Memory.
 func (d *Device) Space() string { return d.drv.Space() }
 

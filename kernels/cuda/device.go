@@ -91,6 +91,9 @@ func (d *device) do(f func() error) error { return d.lib.on(d.ctx, f) }
 // Space implements accel.Driver.
 func (d *device) Space() string { return "memory of CUDA devices" }
 
+// Room implements kernels.Sized.
+func (d *device) Room() int64 { return d.info.Memory }
+
 // Name implements accel.Driver.
 func (d *device) Name() string {
 	with := ""

@@ -18,6 +18,7 @@ type device struct {
 	p     *Plugin
 	index int
 	name  string
+	room  int64
 	dev   uintptr
 	ops   map[kernels.Op]uint32
 }
@@ -44,7 +45,7 @@ func (p *Plugin) open(index int) (*device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plug-in %s: %w", p.Path, err)
 	}
-	d := &device{p: p, index: index, name: text((*[256]byte)(append(i.name[:], make([]byte, 192)...)))}
+	d := &device{p: p, index: index, room: int64(i.memory), name: text((*[256]byte)(append(i.name[:], make([]byte, 192)...)))}
 	if err := p.call("open", p.table.open, uintptr(index), uintptr(unsafe.Pointer(&d.dev))); err != nil {
 		return nil, err
 	}
@@ -61,6 +62,9 @@ func (p *Plugin) open(index int) (*device, error) {
 
 // Space implements accel.Driver.
 func (d *device) Space() string { return "memory of " + d.p.Path }
+
+// Room implements kernels.Sized.
+func (d *device) Room() int64 { return d.room }
 
 // Name implements accel.Driver.
 func (d *device) Name() string {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
@@ -14,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
@@ -34,14 +36,25 @@ type Fit struct {
 	Error    float64 // mean relative error
 }
 
-// Calibrate measures segments of models of several widths on this machine's backend. The first step of each
-// warms up.
-func Calibrate(threads int) (*cost.Machine, Fit, error) {
-	b := kernels.OpenProber(threads)
+// Calibrate measures segments of models of several widths on this machine's processor, or on another device
+// by its name, for which it measures copies to and from the host too. The first step of each model warms up.
+func Calibrate(device string, threads int) (*cost.Machine, Fit, error) {
+	b, err := kernels.Open(device, kernels.Options{Threads: threads})
+	if err != nil {
+		return nil, Fit{}, &host.OpenError{Err: err}
+	}
 	defer kernels.Close(b)
+	widths, rows := []int{64, 192, 384}, 128
+	if _, ok := b.(kernels.Device); ok { // until arithmetic takes longer than to ask for it
+		widths, rows = []int{192, 768, 2048}, 1024
+	}
+	return calibrate(b, widths, rows)
+}
+
+func calibrate(b kernels.Backend, widths []int, rows int) (*cost.Machine, Fit, error) {
 	var all []Timed
-	for _, hidden := range []int{64, 192, 384} {
-		got, err := measure(b, hidden, 128)
+	for _, hidden := range widths {
+		got, err := measure(b, hidden, rows)
 		if err != nil {
 			return nil, Fit{}, err
 		}
@@ -51,7 +64,63 @@ func Calibrate(threads int) (*cost.Machine, Fit, error) {
 		Copy:   4e9,
 		Local:  collective.Link{Latency: 20e-6, PerByte: 1 / 4e9},
 		Remote: collective.Link{Latency: 50e-6, PerByte: 1 / 1e9}}
+	if d, ok := b.(kernels.Device); ok {
+		if err := measureDevice(m, d); err != nil {
+			return nil, Fit{}, err
+		}
+	}
 	return m, FitRates(m, all), nil
+}
+
+const copied = 32 << 20 // bytes of a measured copy
+
+// measureDevice takes memory and copies of a device: with the host, and on the device, which is what two
+// devices that share a memory or a fast link come near to.
+func measureDevice(m *cost.Machine, d kernels.Device) error {
+	m.Name = d.Name()
+	if s, ok := d.(kernels.Sized); ok && s.Room() > 0 {
+		m.Memory = float64(s.Room())
+	}
+	p := tensor.NewPool("calibrate", 0).In(d)
+	a, err := p.New("a copy's source", tensor.F32, copied/4)
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	b, err := p.New("a copy's result", tensor.F32, copied/4)
+	if err != nil {
+		return err
+	}
+	defer b.Release()
+	h := make([]byte, copied)
+	best := func(bytes float64, do func()) float64 {
+		rate := 0.0
+		for range 3 {
+			began := time.Now()
+			do()
+			d.Sync()
+			rate = max(rate, bytes/time.Since(began).Seconds())
+		}
+		return rate
+	}
+	m.Copy = best(2*copied, func() { d.Write(a, h); d.Read(h, a) })
+	m.Local.PerByte = 1 / best(copied, func() { d.Copy(b, a) })
+	return nil
+}
+
+// finished makes a job last until its calls are done: on a device it ends when the last one is issued.
+type finished struct {
+	host.Device
+	b kernels.Backend
+}
+
+// Run implements host.Device.
+func (f finished) Run(j actors.Job) (host.Result, error) {
+	r, err := f.Device.Run(j)
+	if err == nil {
+		f.b.Sync()
+	}
+	return r, err
 }
 
 // measure trains a model of four layers for four steps and returns the segments of the last three.
@@ -70,7 +139,9 @@ func measure(b kernels.Backend, hidden, rows int) (out []Timed, err error) {
 	const steps = 4
 	err = host.Run(l, host.RunOptions{Coord: core.RunLayout{First: 1, Last: steps,
 		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }},
-		Backend: func(int) kernels.Backend { return b }, Batches: RandomBatches(2, rows, 1024),
+		Backend:    func(int) kernels.Backend { return b },
+		WrapDevice: func(_ int, d host.Device) host.Device { return finished{d, b} },
+		Batches:    RandomBatches(2, rows, 1024),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				m.Init(7, p, g, dst)

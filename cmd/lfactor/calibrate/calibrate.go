@@ -2,6 +2,7 @@
 package calibrate
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,23 +11,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/topology/calibrate"
 )
 
 // Command is lfactor calibrate: this machine described for the simulator.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "calibrate [FILE.yaml]",
-		Short: "Measure this machine and write its description for lfactor sim --cluster",
+		Short: "Measure this machine or a device and write its description for lfactor sim and plan --cluster",
 		Long: "Trains small models of several widths for a few steps and fits rate of arithmetic, " +
 			"memory bandwidth and cost of a call to the times of\ntheir segments. Without FILE the " +
-			"description goes to stdout.", Args: cobra.MaximumNArgs(1)}
+			"description goes to stdout. Of a device that is not the processor it also measures memory and " +
+			"copies; links between hosts are given values to be edited.", Args: cobra.MaximumNArgs(1)}
 	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
+	device := c.Flags().String("device", kernels.CPU, "what is measured, as the key device says")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *threads < 1 {
 			return exit.Usagef("--threads %d: want at least 1", *threads)
 		}
-		m, fit, err := calibrate.Calibrate(*threads)
+		m, fit, err := calibrate.Calibrate(*device, *threads)
+		var cannot *host.OpenError
+		if errors.As(err, &cannot) {
+			return exit.Usagef("--device %s: %v", *device, err)
+		}
 		if err != nil {
 			return err
 		}
