@@ -111,7 +111,7 @@ func Prices(m *cost.Machine) sim.Prices {
 			case j.Kind == actors.SnapshotJob || j.Kind == actors.WriteJob || j.Kind == actors.RestoreJob:
 				return 1e6
 			}
-			return cost.Nanoseconds(m.Segment(s.Flops, s.Bytes, s.Calls))
+			return cost.Nanoseconds(m.SegmentOn(rank, s.Flops, s.Bytes, s.Calls))
 		},
 		Link: func(from, to int) sim.Link {
 			if from < 0 || to < 0 {

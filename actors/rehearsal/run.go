@@ -85,7 +85,7 @@ func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 			r.Machine.Devices*r.Machine.Hosts)
 	}
 	if l.Job.Memory == 0 {
-		l.Job.Memory = int64(r.Machine.Memory)
+		l.Job.Memory = int64(r.Machine.Least())
 	}
 	return r, nil
 }

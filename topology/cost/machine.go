@@ -24,6 +24,14 @@ type Machine struct {
 	Hosts  int
 	Remote collective.Link // between devices of two hosts, a device and direction
 	Joined [][2]int        // pairs of hosts with a cable; nil is a switch for all
+	Second *Second         // devices of another kind; nil where all are alike
+}
+
+// Second are devices of another kind, which have the highest numbers. Shares of their rates and links are
+// those of the first kind.
+type Second struct {
+	From                               int // the number of the first, from 0
+	Flops, Memory, Bandwidth, Overhead float64
 }
 
 // Segment is the time of work: its kernels take the longer of arithmetic and memory traffic, plus their
@@ -31,6 +39,30 @@ type Machine struct {
 func (m *Machine) Segment(flops, bytes int64, calls int) float64 {
 	return max(float64(flops)/(m.Flops*m.Efficiency), float64(bytes)/(m.Bandwidth*m.Stream)) +
 		float64(calls)*m.Overhead
+}
+
+// SegmentOn is Segment on a device.
+func (m *Machine) SegmentOn(device int, flops, bytes int64, calls int) float64 {
+	return m.Kind(device).Segment(flops, bytes, calls)
+}
+
+// Kind is the machine as if all devices were of the kind of one.
+func (m *Machine) Kind(device int) *Machine {
+	s := m.Second
+	if s == nil || device < s.From {
+		return m
+	}
+	k := *m
+	k.Flops, k.Memory, k.Bandwidth, k.Overhead, k.Second = s.Flops, s.Memory, s.Bandwidth, s.Overhead, nil
+	return &k
+}
+
+// Least is the memory of a device that has least.
+func (m *Machine) Least() float64 {
+	if m.Second != nil {
+		return min(m.Memory, m.Second.Memory)
+	}
+	return m.Memory
 }
 
 // Host is the host of a device.

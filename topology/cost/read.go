@@ -61,6 +61,40 @@ var fields = []field{
 		func(m *Machine) float64 { return 1 / m.Remote.PerByte }, true},
 	{"network.latency", clock, 0, true, func(m *Machine, v float64) { m.Remote.Latency = v },
 		func(m *Machine) float64 { return m.Remote.Latency }, true},
+	{"second.from", plain, 0, false, func(m *Machine, v float64) { m.second().From = int(v) },
+		func(m *Machine) float64 { return float64(m.second().From) }, false},
+	{"second.flops", rate, 0, false, func(m *Machine, v float64) { m.second().Flops = v },
+		func(m *Machine) float64 { return m.second().Flops }, false},
+	{"second.memory", size, 0, false, func(m *Machine, v float64) { m.second().Memory = v },
+		func(m *Machine) float64 { return m.second().Memory }, false},
+	{"second.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.second().Bandwidth = v },
+		func(m *Machine) float64 { return m.second().Bandwidth }, false},
+	{"second.overhead", clock, 0, true, func(m *Machine, v float64) { m.second().Overhead = v },
+		func(m *Machine) float64 { return m.second().Overhead }, false},
+}
+
+// second are the devices of another kind, made where there were none.
+func (m *Machine) second() *Second {
+	if m.Second == nil {
+		m.Second = &Second{}
+	}
+	return m.Second
+}
+
+// kinds holds a second kind of devices to be whole.
+func (r *reader) kinds() {
+	s := r.m.Second
+	if s == nil {
+		return
+	}
+	for _, f := range []string{"second.from", "second.flops", "second.memory", "second.bandwidth"} {
+		if r.seen[f] == 0 {
+			r.fault(f, "is missing", "a second kind of devices has all of second.from, flops, memory and bandwidth")
+		}
+	}
+	if n := r.m.Devices * r.m.Hosts; s.From >= n && r.seen["second.from"] > 0 {
+		r.fault("second.from", fmt.Sprintf("there are %d devices, which begin with number 0", n), "")
+	}
 }
 
 // reader walks a cluster file: YAML of two levels of mappings with one value a line.
@@ -111,6 +145,7 @@ func Read(file string, text []byte) (*Machine, error) {
 		}
 	}
 	r.connected()
+	r.kinds()
 	return r.m, errors.Join(r.errs...)
 }
 
@@ -165,8 +200,8 @@ func (r *reader) number(f field, value string) {
 		r.fault(f.key, fmt.Sprintf("%q is not a unit for it", unit), "use one of "+strings.Join(names, ", "))
 	case v < 0 || v == 0 && !f.zero:
 		r.fault(f.key, fmt.Sprintf("%v must be greater than 0", v), "")
-	case (f.key == "host.devices" || f.key == "network.hosts") && (v != math.Trunc(v) || v > 1<<20):
-		r.fault(f.key, fmt.Sprintf("%v is no count up to %d", v, 1<<20), "")
+	case (f.key == "host.devices" || f.key == "network.hosts" || f.key == "second.from") && (v != math.Trunc(v) || v > 1<<20):
+		r.fault(f.key, fmt.Sprintf("%v is not a count up to %d", v, 1<<20), "")
 	case (f.key == "device.efficiency" || f.key == "device.stream") && v > 1:
 		r.fault(f.key, fmt.Sprintf("%v is more than all of it", v), "write a share, as 0.6")
 	default:
@@ -227,10 +262,14 @@ func (m *Machine) Write() []byte {
 	fmt.Fprintf(&b, "name: %s\n", m.Name)
 	units := map[string]string{"device.flops": "GFLOP/s", "device.memory": "MiB", "device.bandwidth": "GB/s",
 		"device.overhead": "us", "host.bandwidth": "GB/s",
-		"host.latency": "us", "host.copy": "GB/s", "network.bandwidth": "GB/s", "network.latency": "us"}
+		"host.latency": "us", "host.copy": "GB/s", "second.flops": "GFLOP/s", "second.memory": "MiB",
+		"second.bandwidth": "GB/s", "second.overhead": "us", "network.bandwidth": "GB/s", "network.latency": "us"}
 	section := ""
 	for _, f := range fields {
 		head, key, _ := strings.Cut(f.key, ".")
+		if head == "second" && m.Second == nil {
+			continue
+		}
 		if head != section {
 			section = head
 			fmt.Fprintf(&b, "%s:\n", section)

@@ -40,7 +40,7 @@ func TestBadClusters(t *testing.T) {
 		{"1 TFLOP/s", "1 TFLOPS", `c.yaml:3: device.flops: "TFLOPS" is not a unit for it; use one of FLOP/s`},
 		{"1 TFLOP/s", "NaN TFLOP/s", `device.flops: "NaN" is not a number`},
 		{"  latency: 1 us\n", "", "c.yaml: host.latency: is missing"},
-		{"devices: 2", "devices: 2.5", "host.devices: 2.5 is no count"},
+		{"devices: 2", "devices: 2.5", "host.devices: 2.5 is not a count"},
 		{"devices: 2", "devices: 2 dozen", "has no unit"},
 		{"  hosts: 3", "  hosts: 3\n  cables: 0-1", "c.yaml:12: network.cables: host 2 is not connected"},
 		{"  hosts: 3", "  hosts: 3\n  hosts: 3", "is there twice"},

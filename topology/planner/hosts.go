@@ -135,7 +135,7 @@ func (p *Search) newSpace() error {
 	if p.base.DType != tensor.F32 {
 		state += 4
 	}
-	limit := int64(p.Machine.Memory)
+	limit := int64(p.Machine.Least())
 	if p.base.Memory > 0 {
 		limit = p.base.Memory
 	}
@@ -330,7 +330,9 @@ func (p *Search) Settings(c *search.Candidate) []string {
 			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.cp=1", "plan.procs=1",
 		fmt.Sprintf("train.micro_batch=%d", c.Batch),
 		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
-	if len(p.cfg.Run.Plan.Layers) > 0 {
+	if w := p.weighed(c); w != "" {
+		out = append(out, "plan.layers="+w)
+	} else if len(p.cfg.Run.Plan.Layers) > 0 {
 		out = append(out, "plan.layers=[]")
 	}
 	if c.EP > 0 {
@@ -393,6 +395,9 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 	}
 	if best < 0 {
 		return all, exit.With(p.nothingFits(all), exit.Fit)
+	}
+	if err := p.weigh(ctx, all[:n]); err != nil {
+		return nil, err
 	}
 	search.Rank(all[:n])
 	return all, nil
