@@ -48,9 +48,10 @@ const (
 // options are those of the command run.
 type options struct {
 	pp, dp, micro, credits       int
-	steps, save, eval, keep      int // a save, an evaluation, copies in memory after so many steps
-	scale, overflows, hysteresis int // the loss scale; the step whose gradients on the last rank are not finite
-	voids                        int // the last rank's router fails in so many steps from the second
+	steps, save, eval, keep      int  // a save, an evaluation, copies in memory after so many steps
+	scale, overflows, hysteresis int  // the loss scale; the step whose gradients on the last rank are not finite
+	voids                        int  // the last rank's router fails in so many steps from the second
+	over                         bool // for too many rows, instead of logits
 	experts                      bool
 	recover, buddy, same         bool
 	atEnd, gather                bool // a save at the end; updated rows are exchanged, as with ZeRO
@@ -65,7 +66,7 @@ func optionsOf(t *testing.T, d *datadriven.TestData) options {
 		d.MaybeScanArgs(t, name, at)
 	}
 	for name, at := range map[string]*bool{"recover": &o.recover, "buddy": &o.buddy, "same": &o.same, "at-end": &o.atEnd, "gather": &o.gather,
-		"experts": &o.experts} {
+		"experts": &o.experts, "over": &o.over} {
 		*at = d.HasArg(name)
 	}
 	d.MaybeScanArgs(t, "schedule", &o.schedule)

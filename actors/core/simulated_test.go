@@ -88,6 +88,9 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 		if n["keep"] != 0 {
 			run.Buddy = append(run.Buddy, (i+len(w.layout.Ranks)/2)%len(w.layout.Ranks))
 		}
+		if i == 1 && d.HasArg("lonely") {
+			run.Buddy[1] = -1
+		}
 		run.Norms = append(run.Norms, []int32{int32(i)})
 	}
 	if run.Keep = int64(n["keep"]); n["keep"] < 0 {
@@ -174,11 +177,12 @@ func (w *trial) run(t *testing.T) string {
 // once simulates the run.
 func (w *trial) once(t *testing.T) (string, *sim.Result) {
 	w.log.Reset()
-	crash := slices.Contains(w.faults, sim.Crash) && len(w.options.Faults) > 0
+	ends := slices.Contains(w.faults, sim.Crash) || slices.Contains(w.faults, sim.LostMsg) && w.options.Notice == 0
+	ends = ends && len(w.options.Faults) > 0
 	sum := fnv.New64a()
 	o := w.options
 	var mon *sim.Monitor
-	if !crash { // a lost rank that stays lost ends the run, which the monitor counts as a breach
+	if !ends { // what is lost for good ends the run, which the monitor counts as a breach
 		mon = sim.NewMonitor(w.layout)
 		o = mon.Attach(o)
 	}
@@ -209,6 +213,9 @@ func (w *trial) once(t *testing.T) (string, *sim.Result) {
 	if mon != nil {
 		require.Empty(t, mon.End(r, w.steps-w.layout.Run.First+1), "seed %d with %v", w.options.Seed,
 			o.Faults)
+	}
+	if r.Stall != nil {
+		fmt.Fprintf(&w.log, "%s, ", r.Stall)
 	}
 	return fmt.Sprintf("%s%d steps in %d ns, messages %016x", w.log.String(), len(r.Steps), r.Time,
 		sum.Sum64()), r

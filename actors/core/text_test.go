@@ -166,6 +166,9 @@ func (w *world) report(m *actors.Message) string {
 	case core.TopicCopied:
 		s += fmt.Sprintf(": again after %g", m.Values[0])
 	}
+	if void, ok := m.Err.(*core.VoidError); ok && void.Over {
+		s += fmt.Sprintf(" of rank %d, more rows than planned", void.Rank)
+	}
 	if m.Err != nil {
 		s += fmt.Sprintf(": %v", m.Err)
 	}

@@ -156,8 +156,11 @@ func (w *world) results(ref actors.Ref, j *actors.Job, done *actors.Message) {
 		}
 		done.Values = append(done.Values, norm)
 		if l.Rank == len(w.ranks)-1 && j.Step > 1 && j.Step <= int64(w.voids)+1 {
-			done.Values[core.ClosedWild] = 1
+			done.Values[map[bool]int{true: core.ClosedOver, false: core.ClosedWild}[w.over]] = 1
 			done.Text = fmt.Sprintf("rank %d: block 2: logits that are not finite", l.Rank)
+			if w.over {
+				done.Text = fmt.Sprintf("rank %d: block 2: 9 rows, planned for 8", l.Rank)
+			}
 		}
 	}
 	if w.experts && j.Kind == actors.UpdatePhase && int(j.Segment) == len(segs)-1 {

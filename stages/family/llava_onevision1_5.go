@@ -26,7 +26,7 @@ var _ = Register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
 					"patch_size":          m["vision.patch_size"],
 					"temporal_patch_size": m["vision.temporal_patch_size"],
 					"layer_norm_eps":      m["vision.layer_norm_eps"],
-						"model_type": "llava_onevision1_5_vision"})
+					"model_type":          "llava_onevision1_5_vision"})
 			out["text_config"].(map[string]any)["model_type"] = m.Text("model_type") + "_text"
 		}},
 	Composition: loong.Composition{Name: "llava_ov_1_5", Encoder: "rice", Projector: "merger",
