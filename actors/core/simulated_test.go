@@ -109,14 +109,20 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 		}
 	}
 	w.options = sim.Options{Seed: seed, Jitter: 0.5, Late: int64(n["late"]), Notice: int64(n["grace"])}
+	w.faults = faultsOf(d)
+	return w
+}
+
+// faultsOf are the kinds of faults that a line asks for.
+func faultsOf(d *datadriven.TestData) (out []sim.FaultKind) {
 	for _, a := range d.CmdArgs {
 		if a.Key == "faults" {
 			for _, v := range a.Vals {
-				w.faults = append(w.faults, kinds[v])
+				out = append(out, kinds[v])
 			}
 		}
 	}
-	return w
+	return out
 }
 
 var kinds = map[string]sim.FaultKind{"restart": sim.Restart, "cut": sim.CutLink, "lost": sim.LostMsg,
