@@ -30,18 +30,18 @@ def make(folder, samples):
     from PIL import Image
 
     rng = np.random.default_rng(1)
-    sizes, pictures = [], []
+    sizes, images = [], []
     for _ in range(64):  # noise on a smooth ground, so that the size is that of a photograph
         ground = np.asarray(Image.fromarray(rng.integers(0, 255, (12, 12, 3), dtype=np.uint8)).resize((SIDE, SIDE), Image.BICUBIC), dtype=np.float32)
         out = io.BytesIO()
         Image.fromarray((ground + rng.normal(0, 9, ground.shape)).clip(0, 255).astype(np.uint8)).save(out, "JPEG", quality=88)
-        pictures.append(out.getvalue())
-        sizes.append(len(pictures[-1]))
+        images.append(out.getvalue())
+        sizes.append(len(images[-1]))
     for s in range(SHARDS):
         with wds.TarWriter(f"{folder}/bench-{s:06d}.tar") as w:
             for i in range(s * samples // SHARDS, (s + 1) * samples // SHARDS):
-                text = {"texts": [{"role": "user", "content": "<image>\nWhat is shown?"}, {"role": "assistant", "content": f"Picture {i}, " + "word " * 30}], "media": "image", "name": ["0_a.jpg"]}
-                w.write({"__key__": f"image_{i:07d}", "0_a.jpg": pictures[i % 64], "json": json.dumps(text).encode()})
+                text = {"texts": [{"role": "user", "content": "<image>\nWhat is shown?"}, {"role": "assistant", "content": f"Image {i}, " + "word " * 30}], "media": "image", "name": ["0_a.jpg"]}
+                w.write({"__key__": f"image_{i:07d}", "0_a.jpg": images[i % 64], "json": json.dumps(text).encode()})
     return statistics.mean(sizes)
 
 

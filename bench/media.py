@@ -1,8 +1,8 @@
-"""Decoding and resizing pictures, lfactor and Pillow side by side, in alternating rounds.
+"""Decoding and resizing images, lfactor and Pillow side by side, in alternating rounds.
 
     python bench/media.py [--rounds 5]
 
-Pictures are made here: 384x384 JPEGs of about 43 KB and others. Prints CPU milliseconds a picture (the least over rounds) and
+Images are made here: 384x384 JPEGs of about 43 KB and others. Prints CPU milliseconds an image (the least over rounds) and
 the ratio, for decoding to RGB and for decoding and resizing to 224x224 with the bicubic filter. Needs Go, Pillow and numpy; what
 comes out is compared by the tests of dataset/media, bit for bit.
 """
@@ -22,8 +22,8 @@ from PIL import Image
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-def picture(seed, w, h, grain):
-    """Shapes of many sizes under some grain, as a camera's pictures have."""
+def image(seed, w, h, grain):
+    """Shapes of many sizes under some grain, as a camera's images have."""
     rng = np.random.default_rng(seed)
     sum = np.full((h, w, 3), 128.0)
     for side, amount in ((6, 60), (24, 35), (96, 22), (192, 14)):
@@ -57,9 +57,9 @@ def time_pillow(body, resize):
 
 
 def time_go(binary, folder):
-    args = [binary, "-test.run", "^$", "-test.bench", "Pictures", "-test.benchtime", "0.3s", "-pictures", folder]
+    args = [binary, "-test.run", "^$", "-test.bench", "Images", "-test.benchtime", "0.3s", "-images", folder]
     out = subprocess.run(args, cwd=ROOT / "dataset/media", check=True, capture_output=True, text=True).stdout
-    return {m[1]: float(m[2]) for m in re.finditer(r"BenchmarkPictures/(\S+?)(?:-\d+)?\s.*?([\d.]+) cpu-ms/op", out)}
+    return {m[1]: float(m[2]) for m in re.finditer(r"BenchmarkImages/(\S+?)(?:-\d+)?\s.*?([\d.]+) cpu-ms/op", out)}
 
 
 def main():
@@ -72,7 +72,7 @@ def main():
         bodies = {}
         for i, (name, (w, h, grain, suffix, options)) in enumerate(KINDS.items()):
             b = io.BytesIO()
-            picture(i, w, h, grain).save(b, {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP"}[suffix], **options)
+            image(i, w, h, grain).save(b, {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP"}[suffix], **options)
             bodies[name] = b.getvalue()
             pathlib.Path(folder, f"{i}{suffix}").write_bytes(b.getvalue())
         least = {}
@@ -83,7 +83,7 @@ def main():
                     key = f"{i}{KINDS[name][3]}/{what}"
                     least.setdefault((name, what, "lfactor"), []).append(measured[key])
                     least.setdefault((name, what, "Pillow"), []).append(time_pillow(bodies[name], what == "both"))
-        print(f"{'picture':28} {'KB':>6} {'':8} {'lfactor ms':>11} {'Pillow ms':>10} {'ratio':>6}")
+        print(f"{'image':28} {'KB':>6} {'':8} {'lfactor ms':>11} {'Pillow ms':>10} {'ratio':>6}")
         for name in KINDS:
             for what, label in (("decode", "decode"), ("both", "to 224")):
                 ours, theirs = (min(least[name, what, who]) for who in ("lfactor", "Pillow"))

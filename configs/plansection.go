@@ -174,7 +174,7 @@ type Tower struct {
 	Device    string `key:"device" default:"same" oneof:"same|cpu|auto|cuda|cuda:NUMBER|xpu|xpu:PATH" class:"replan" doc:"Where kernels of the encoder's own ranks run, with plan.encoder.over: own; same is the key device."`
 	Recompute string `key:"recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"Activations of the encoder computed again in its backward, as in plan.recompute; same takes that."`
 	Ahead     int    `key:"ahead" default:"0" min:"0" max:"65536" class:"replan" unit:"microbatches" doc:"How far the encoder may run ahead of the decoder; 0 takes what is fastest by the plan's costs."`
-	Patches   int    `key:"patches" default:"0" min:"0" class:"free" doc:"Patches of pictures in a large microbatch: what memory is planned for and simulated; 0 takes as many as its tokens can stand for."`
+	Patches   int    `key:"patches" default:"0" min:"0" class:"free" doc:"Patches of images in a large microbatch: what memory is planned for and simulated; 0 takes as many as its tokens can stand for."`
 	Fill      bool   `key:"fill" default:"true" class:"replan" doc:"Encode while the decoder's pipeline waits, instead of right before the features are needed."`
 }
 
@@ -245,7 +245,7 @@ type Log struct {
 	Dir         string  `key:"dir" default:"runs/latest" class:"free" doc:"Run directory: log, metrics, loss curve."`
 	JSONL       string  `key:"jsonl" default:"metrics.jsonl" class:"free" doc:"Metrics, one JSON object a step, below log.dir; empty writes none."`
 	TensorBoard string  `key:"tensorboard" default:"tensorboard" class:"free" flag:"tensorboard-dir" doc:"Directory of TensorBoard event files, below log.dir unless absolute; empty writes none."`
-	Experts     int     `key:"experts" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between records of how a mixture's experts are used: rows, drops and the router's entropy, in the metrics, and a picture of them, experts.svg; 0 makes none."`
+	Experts     int     `key:"experts" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between records of how a mixture's experts are used: rows, drops and the router's entropy, in the metrics, and an image of them, experts.svg; 0 makes none."`
 	Stall       float64 `key:"stall" default:"0" min:"0" class:"free" doc:"Seconds without a step after which the run says what it waits for; 0 is 30, or five of the longest steps where that is more."`
 }
 

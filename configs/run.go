@@ -70,7 +70,7 @@ func (m *ModelRef) given() int {
 
 // Data says what is read and how samples are made of it.
 type Data struct {
-	Kind        string       `key:"kind" default:"text" oneof:"@formats|chat|media" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of pictures and videos with conversations in webdataset shards."`
+	Kind        string       `key:"kind" default:"text" oneof:"@formats|chat|media" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of images and videos with conversations in webdataset shards."`
 	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
 	Valid       []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside."`
 	Split       []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
@@ -84,7 +84,7 @@ type Data struct {
 	ValidSet    []string     `key:"valid_dataset" class:"fixed" flag:"sft-valid-dataset" doc:"The same for data.valid; by default the first of data.dataset."`
 	Config      string       `key:"dataset_config" class:"fixed" flag:"sft-dataset-config" doc:"File with the entries that data.dataset names, as LoongForge's sft_dataset_config.yaml, whose own entries are taken without it: default, alpaca, extended_alpaca, sharegpt, openai, multimodal, multimodal_sharegpt."`
 	SampleType  string       `key:"sample_type" class:"fixed" flag:"sample-type" doc:"Type of media samples, as multi_mix_qa or captioning; by default each sample tells."`
-	Processor   string       `key:"processor" class:"fixed" flag:"hf-processor-path" doc:"Directory with preprocessor_config.json, which says how pictures become patches; by default the tokenizer's."`
+	Processor   string       `key:"processor" class:"fixed" flag:"hf-processor-path" doc:"Directory with preprocessor_config.json, which says how images become patches; by default the tokenizer's."`
 	Template    string       `key:"template" class:"fixed" flag:"chat-template" doc:"Chat template: a Jinja file or a name, such as qwen, llama3 or internvl2_5; by default, and for names that end in -hf, the tokenizer's own."`
 	Prompt      bool         `key:"train_on_prompt" default:"false" class:"fixed" flag:"train-on-prompt" doc:"Count the loss on user and system turns as well."`
 	LastTurn    bool         `key:"last_turn_only" default:"false" class:"fixed" flag:"history-mask-loss" doc:"Count the loss on the last assistant turn only."`
@@ -93,9 +93,9 @@ type Data struct {
 	Seed        int          `key:"seed" default:"-1" class:"fixed" doc:"Seed of the order; -1 takes train.seed."`
 	Quarantine  int          `key:"quarantine" default:"100" min:"0" class:"free" unit:"samples" doc:"Bad samples that are set aside before the run stops with exit code 4."`
 	Pack        string       `key:"pack" default:"best-fit" oneof:"none|first-fit|best-fit|largest-fit|sequential|max-images" class:"fixed" flag:"packing-algorithm,energon-pack-algo" from:"balanced=best-fit,sequential_max_images=max-images" doc:"How whole documents or conversations are laid into samples, where data.packing is on; pretraining joins texts and needs none."`
-	ImagesMax   int          `key:"images_max" default:"0" min:"0" class:"fixed" flag:"num-images-expected" unit:"media" doc:"Pictures and videos of a sample at most; 0 means any number."`
+	ImagesMax   int          `key:"images_max" default:"0" min:"0" class:"fixed" flag:"num-images-expected" unit:"media" doc:"Images and videos of a sample at most; 0 means any number."`
 	ShardMix    int          `key:"shuffle_shards" default:"0" min:"0" class:"fixed" unit:"shards" doc:"Shuffle within windows as large as so many files, read in runs, for data that is slow to read at random; 0 shuffles all."`
-	Readers     int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, made tokens of, and whose pictures are decoded, at once. The data does not depend on it."`
+	Readers     int          `key:"readers" default:"2" min:"1" max:"256" class:"free" doc:"Documents read, made tokens of, and whose images are decoded, at once. The data does not depend on it."`
 	Balance     bool         `key:"balance" default:"false" class:"fixed" flag:"use-vlm-dp-balance" doc:"Give every data-parallel rank microbatches of the same work, by tokens and their squares, and with a vision encoder by patches too, instead of every dp-th."`
 	Cost        []float64    `key:"balance_cost" default:"[]" class:"fixed" doc:"a, b and c of the work a·l² + b·l + c of a sample of l tokens, for data.balance; by default the model's width decides. A run with data.balance says what it measured."`
 	DropLong    bool         `key:"drop_long" default:"false" class:"fixed" flag:"enable-discard-sample" doc:"Leave out documents and conversations longer than data.seq_len, instead of cutting them."`

@@ -17,7 +17,7 @@ func (l *loader) sftData() {
 	}
 	if d.Kind != "chat" && d.Kind != "media" {
 		l.fault("data.kind", fmt.Sprintf("%s, but data.dataset and data.dataset_config are about "+
-			"conversations", d.Kind), "set it to chat, or to media for pictures")
+			"conversations", d.Kind), "set it to chat, or to media for images")
 		return
 	}
 	if d.Messages != "auto" || d.MessageKey != "" {

@@ -25,9 +25,9 @@ type Vision struct {
 	Temporal   int     `key:"temporal_patch_size" default:"1" min:"1" max:"64" class:"fixed" unit:"frames" doc:"Frames of a patch."`
 	Channels   int     `key:"in_channels" default:"3" min:"1" max:"64" class:"fixed" doc:"Colour channels."`
 	Merge      int     `key:"merge" default:"2" min:"1" max:"64" class:"fixed" doc:"Side, in patches, of the squares that become one feature."`
-	ImageSize  int     `key:"image_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the pictures or tiles that a tower with absolute positions takes."`
+	ImageSize  int     `key:"image_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the images or tiles that a tower with absolute positions takes."`
 	Window     int     `key:"window_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the windows of windowed attention."`
-	FullLayers []int   `key:"fullatt_block_indexes" class:"fixed" doc:"Layers that attend to whole pictures where others attend within windows."`
+	FullLayers []int   `key:"fullatt_block_indexes" class:"fixed" doc:"Layers that attend to whole images where others attend within windows."`
 	Deepstack  []int   `key:"deepstack_visual_indexes" class:"fixed" doc:"Layers whose outputs are added to the decoder's first layers."`
 	Positions  int     `key:"num_position_embeddings" default:"0" min:"0" class:"fixed" doc:"Rows of the table of learned positions, a square number."`
 	Act        string  `key:"hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the tower's MLP."`
@@ -38,9 +38,9 @@ type Vision struct {
 	Scale      float64 `key:"layer_scale_init_value" default:"0.1" min:"0" class:"fixed" doc:"First value of the vectors that scale each branch, in towers that have them."`
 	Projector  string  `key:"projector" default:"" oneof:"projectors" class:"fixed" doc:"What joins features to the decoder; by default the family's own."`
 	ProjAct    string  `key:"projector_hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the projector."`
-	ImageToken int     `key:"image_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a picture."`
+	ImageToken int     `key:"image_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of an image."`
 	VideoToken int     `key:"video_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a video."`
-	StartToken int     `key:"vision_start_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token before a picture or video."`
+	StartToken int     `key:"vision_start_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token before an image or video."`
 	FeatLayer  int     `key:"vision_feature_layer" default:"0" min:"-65536" max:"65536" class:"fixed" doc:"Layer whose output the projector takes, counted from 1, or with -1 from the last; 0 means the last with the tower's closing norm."`
 	Pooling    bool    `key:"vision_use_head" default:"false" class:"fixed" doc:"Checkpoints have a pooling head as well, which features do not pass."`
 	PerSecond  float64 `key:"tokens_per_second" default:"0" min:"0" class:"fixed" doc:"Positions in time a second of video (Qwen2.5-VL); 0 counts rows of the grid."`

@@ -84,7 +84,7 @@ func ShareEvenly(batches []Batch, size int, c pack.Cost) [][]Batch {
 	return out
 }
 
-// VisionCosts returns the work of a vision tower on each of a step's microbatches: the sum over pictures and
+// VisionCosts returns the work of a vision tower on each of a step's microbatches: the sum over images and
 // videos of the square of their features, which go as the square of their patches.
 func VisionCosts(batches []Batch) []float64 {
 	out := make([]float64, len(batches))
@@ -104,7 +104,7 @@ func VisionCosts(batches []Batch) []float64 {
 const tokensCap = 1.05
 
 // ShareBoth is ShareEvenly by two costs at once, that of the decoder and that of the vision tower: neither
-// makes up for the other where each is a stage of its own. Batches without pictures are shared out by the
+// makes up for the other where each is a stage of its own. Batches without images are shared out by the
 // one.
 func ShareBoth(batches []Batch, size int, c pack.Cost) [][]Batch {
 	vision, language := VisionCosts(batches), Costs(batches, c)

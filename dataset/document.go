@@ -25,7 +25,7 @@ type Message struct {
 	Raw json.RawMessage
 }
 
-// Part is one file of a sample: a picture, its caption, a record.
+// Part is one file of a sample: an image, its caption, a record.
 type Part struct {
 	// what follows the sample's key and a dot in the file's name, in lower case: "jpg", "0.png", "json"
 	Name  string

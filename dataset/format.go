@@ -24,7 +24,7 @@ type Options struct {
 	Split    string // part of a data set that has named parts, as in Energon's split.yaml; "" means "train"
 	Tags     Tags   // names in chat data that are not the usual ones
 	Full     bool   // fingerprints cover all bytes of files, which are read to the end when they are opened
-	// conversations in records come with the pictures and videos that they name, as samples of parts
+	// conversations in records come with the images and videos that they name, as samples of parts
 	Media bool
 }
 

@@ -45,7 +45,7 @@ type LoaderConfig struct {
 	Packing    Packing // of ModeSFT; "" means PackBestFit
 	Window     int     // documents packed together; 0 means 256
 	DropLong   bool    // leave out documents over SeqLen, instead of cutting them
-	MediaMax   int     // pictures and videos of a row; 0 means any number
+	MediaMax   int     // images and videos of a row; 0 means any number
 	// OrderWindow is how many documents of a source are shuffled with each other; 0 means all. A window is
 	// made of orderRuns runs of documents that follow each other, from all over the source, so that reading
 	// touches few places at once and yet the order is nearly as mixed as that of all.
@@ -58,7 +58,7 @@ type LoaderConfig struct {
 	KeepLast    bool  // give what the last pass leaves over, filled up with padding, as for an evaluation
 	Readers     int   // documents read at once; 0 means 1. The data depends on neither this nor Encoders
 	Encoders    int   // documents made tokens of at once; 0 means as many as Readers
-	// Prepare makes what a model takes of pictures and videos, before their samples are packed: a sample of
+	// Prepare makes what a model takes of images and videos, before their samples are packed: a sample of
 	// which it fails is bad. Decoders is how many are made at once, 0 for as many as Encoders; HoldBytes
 	// bounds the memory of what was made and not taken, 0 for 256 MiB.
 	Prepare    Prepare

@@ -16,7 +16,7 @@ const (
 	PackFirstFit Packing = "first-fit" // in order, each into the first row with room
 	PackBestFit  Packing = "best-fit"  // longest first, each into the row that it fills best
 
-	// Those of package pack, which also bound the pictures of a row.
+	// Those of package pack, which also bound the images of a row.
 
 	PackLargestFit Packing = "largest-fit"
 	PackSequential Packing = "sequential"

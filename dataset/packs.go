@@ -86,8 +86,8 @@ func (m *maker) document(source int) (item, error) {
 	return it, nil
 }
 
-// mediaFault says why a document with media fits no row, "" where it does: text may be cut, a picture not,
-// and its tokens without the picture would mean nothing.
+// mediaFault says why a document with media fits no row, "" where it does: text may be cut, an image not,
+// and its tokens without the image would mean nothing.
 func (m *maker) mediaFault(t tokens) string {
 	if n := m.cfg.MediaMax; n > 0 && len(t.media) > n {
 		return fmt.Sprintf("it has %d media, over the limit of %d a row", len(t.media), n)

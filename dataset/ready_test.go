@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// albums is a source of samples of a picture or two.
+// albums is a source of samples of an image or two.
 type albums struct{ letters }
 
 func (a *albums) Kind() Kind { return KindParts }
@@ -36,7 +36,7 @@ func (albumCoder) EncodeSample(d *Document) ([]Sample, error) {
 	return []Sample{s}, nil
 }
 
-// TestPreparedMedia: samples of which a picture cannot be decoded are set aside before they are packed; what
+// TestPreparedMedia: samples of which an image cannot be decoded are set aside before they are packed; what
 // is taken is that of the medium, once decoded where memory holds it; batches depend neither on pools nor on
 // memory, and memory is bounded.
 func TestPreparedMedia(t *testing.T) {

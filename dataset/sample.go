@@ -10,14 +10,14 @@ const (
 	Audio MediaKind = "audio"
 )
 
-// Media is a picture, video or sound of a sample: the file as it is, and the tokens that stand for it. Which
+// Media is an image, video or sound of a sample: the file as it is, and the tokens that stand for it. Which
 // processor makes a model's input of the bytes is the model's matter: Kind and the bytes decide.
 type Media struct {
 	Kind  MediaKind
 	Key   string // the sample's key, a dot and the file's name behind it, for messages
 	Bytes []byte // the file's content; it must not be changed
 	// Spans are the places of the tokens that the encoder's output fills, in order. In a Sample they count
-	// from its first token, in a Batch from its first row's. A picture has one; a video may have one a
+	// from its first token, in a Batch from its first row's. An image has one; a video may have one a
 	// frame.
 	Spans []Span
 
@@ -44,7 +44,7 @@ type SampleEncoder interface {
 
 // MediaExpander knows a model's tokens for media. It is used by several goroutines at once.
 type MediaExpander interface {
-	// Mark returns the id that a chat template writes for one picture, video or sound, and whether there is
+	// Mark returns the id that a chat template writes for one image, video or sound, and whether there is
 	// one.
 	Mark(kind MediaKind) (id int32, ok bool)
 	// Expand returns the tokens that come in place of the mark, and the stretches of them that the encoder's

@@ -177,8 +177,8 @@ func TestShareEvenly(t *testing.T) {
 	require.Less(t, spread(even), .001)
 }
 
-// Sharing by both costs evens out pictures as well as text, keeps counts, samples and order, and is
-// ShareEvenly without pictures.
+// Sharing by both costs evens out images as well as text, keeps counts, samples and order, and is
+// ShareEvenly without images.
 func TestShareBoth(t *testing.T) {
 	var batches []Batch
 	for m := range 64 {

@@ -2,7 +2,7 @@ package kernels
 
 import "fmt"
 
-// Operations that encoders of pictures need beyond those of decoders: layer norm, plain activations, rows by
+// Operations that encoders of images need beyond those of decoders: layer norm, plain activations, rows by
 // index.
 const (
 	LayerNorm   Op = "layernorm"

@@ -34,7 +34,7 @@ func visionLayout(t *testing.T, mesh topology.Mesh, e *layout.PartPlan) *layout.
 	return l
 }
 
-// TestVisionPatterns runs all 16 patterns of microbatches with and without pictures over four ranks with
+// TestVisionPatterns runs all 16 patterns of microbatches with and without images over four ranks with
 // many seeds of delays: no deadlock, no message lost, and no more messages on an edge than its credits; one
 // seed a pattern is watched for all promises.
 func TestVisionPatterns(t *testing.T) {

@@ -72,7 +72,7 @@ type Port struct {
 	From, To int   // stages
 	Grad     bool
 	Bytes    int64
-	Optional bool // microbatches of some classes send nothing along it: features of pictures
+	Optional bool // microbatches of some classes send nothing along it: features of images
 }
 
 // Route says which ranks send and take what runs along a port, where a stage runs on other ranks for other
@@ -98,7 +98,7 @@ type RankLayout struct {
 	Eval    *plan.Program // of an evaluation step, or nil
 	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; a
 	// stage whose forward has no segments for a class does nothing for such microbatches: an encoder, when
-	// there are no pictures.
+	// there are no images.
 	Lower func(a plan.Action, eval bool, class int32) []Segment
 	// Absent reports whether an optional port carries nothing for microbatches of a class; nil where no port
 	// is optional.

@@ -72,7 +72,7 @@ type encoderPaces struct {
 	Simulated float64 `json:"simulated"`
 }
 
-// EncoderRows are tokens, and patches of pictures, of a microbatch of the first table.
+// EncoderRows are tokens, and patches of images, of a microbatch of the first table.
 const EncoderRows = 32 << 10
 
 // EncoderAtScale simulates the layouts with a published model at tp 4, pp 2, dp 4.
@@ -214,7 +214,7 @@ func pacedRun(l *layout.Layout) (best float64, err error) {
 	defer closeAll()
 	best = time.Hour.Seconds()
 	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend,
-		Batches: pictureBatches(l.Job.Model.Vision, l.Job.Micro),
+		Batches: imageBatches(l.Job.Model.Vision, l.Job.Micro),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				l.Job.Model.Init(7, p, g, dst)
@@ -232,8 +232,8 @@ func pacedRun(l *layout.Layout) (best float64, err error) {
 	return best, err
 }
 
-// pictureBatches are microbatches with one picture each.
-func pictureBatches(v *family.Vision, micro int) host.BatchFunc {
+// imageBatches are microbatches with one image each.
+func imageBatches(v *family.Vision, micro int) host.BatchFunc {
 	return func(step int64, _ int) (out []host.Microbatch, err error) {
 		for i := range micro {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
@@ -246,11 +246,11 @@ func pictureBatches(v *family.Vision, micro int) host.BatchFunc {
 			for k := range pacedPatches / v.Tower.Join {
 				mb.IDs[k+1], mb.Targets[k+1] = -1, -100
 			}
-			mb.Pictures.Grids = []family.Grid{{T: 1, H: 8, W: pacedPatches / 8,
+			mb.Images.Grids = []family.Grid{{T: 1, H: 8, W: pacedPatches / 8,
 				Spans: [][2]int32{{1, int32(1 + pacedPatches/v.Tower.Join)}}}}
-			mb.Pictures.Values = make([]float32, pacedPatches*v.Tower.PatchDim)
-			for k := range mb.Pictures.Values {
-				mb.Pictures.Values[k] = float32(r.NormFloat64())
+			mb.Images.Values = make([]float32, pacedPatches*v.Tower.PatchDim)
+			for k := range mb.Images.Values {
+				mb.Images.Values[k] = float32(r.NormFloat64())
 			}
 			out = append(out, mb)
 		}

@@ -249,9 +249,9 @@ func TestContextPlans(t *testing.T) {
 	}
 }
 
-// TestContextPictures: models with pictures, and with positions of three axes, train under shared tokens as
+// TestContextImages: models with images, and with positions of three axes, train under shared tokens as
 // on one device. A span of features lies across the border of two ranks' tokens.
-func TestContextPictures(t *testing.T) {
+func TestContextImages(t *testing.T) {
 	for _, name := range []string{"qwen2.5-vl", "qwen3-vl"} {
 		m := visionModel(t, name)
 		base := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}

@@ -42,7 +42,7 @@ type golden struct {
 	Balance   float64 // factor on transformers' loss of balance, which Loss has and LMLoss has not
 	LMLoss    float64 `json:"lm_loss"`
 	BF16      *struct{ Loss float64 }
-	Pictures  []struct {
+	Images    []struct {
 		Grid  [3]int
 		Spans [][2]int32
 		Video bool
@@ -149,7 +149,7 @@ func (g *golden) batch() Microbatch {
 			}
 		}
 	}
-	g.pictures(&mb)
+	g.images(&mb)
 	n := 0
 	for _, t := range mb.Targets {
 		if t >= 0 {
@@ -166,9 +166,9 @@ func (g *golden) batch() Microbatch {
 	return mb
 }
 
-// pictures adds those of a composed family: their tokens have no embedding of their own.
-func (g *golden) pictures(mb *Microbatch) {
-	for _, p := range g.Pictures {
+// images adds those of a composed family: their tokens have no embedding of their own.
+func (g *golden) images(mb *Microbatch) {
+	for _, p := range g.Images {
 		grid := family.Grid{T: p.Grid[0], H: p.Grid[1], W: p.Grid[2], Spans: p.Spans, Video: p.Video,
 			Every: p.Every}
 		for _, s := range p.Spans {
@@ -176,16 +176,16 @@ func (g *golden) pictures(mb *Microbatch) {
 				mb.IDs[i] = -1
 			}
 		}
-		mb.Pictures.Grids = append(mb.Pictures.Grids, grid)
+		mb.Images.Grids = append(mb.Images.Grids, grid)
 	}
 	_, values := g.read("pixels")
 	for _, v := range values {
-		mb.Pictures.Values = append(mb.Pictures.Values, float32(v))
+		mb.Images.Values = append(mb.Images.Values, float32(v))
 	}
 	if g.m.Vision != nil {
-		require.NoError(g.t, g.m.Vision.Check(&mb.Pictures))
+		require.NoError(g.t, g.m.Vision.Check(&mb.Images))
 		if _, want := g.read("positions"); want != nil {
-			for i, p := range g.m.Vision.Positions(len(mb.IDs), mb.Cu, &mb.Pictures) {
+			for i, p := range g.m.Vision.Positions(len(mb.IDs), mb.Cu, &mb.Images) {
 				require.EqualValues(g.t, want[i], p, "position %d of token %d", i%3, i/3)
 			}
 		}
@@ -197,7 +197,7 @@ func (g *golden) shape() block.Shape {
 	if g.m.Vision == nil {
 		return block.Shape{Rows: len(mb.IDs)}
 	}
-	return g.m.Vision.Shape(len(mb.IDs), g.m.Vision.Class(mb.Pictures.Patches(), mb.Pictures.Frames()))
+	return g.m.Vision.Shape(len(mb.IDs), g.m.Vision.Class(mb.Images.Patches(), mb.Images.Frames()))
 }
 
 func (g *golden) fill(kind string, p *grad.Param, r family.Region, dst []float32) (bool, error) {
@@ -220,8 +220,8 @@ func goldenNames(t *testing.T) (out []string) {
 // forward gives the loss, or with logits the logits, on one device.
 func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float64, []float32) {
 	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1,
-		Rows: len(g.batch().IDs), Dims: map[string]int{block.Patches: g.batch().Pictures.Patches(),
-			block.Frames: g.batch().Pictures.Frames()}, DType: d, Optim: optim.Config{Name: "adamw"}})
+		Rows: len(g.batch().IDs), Dims: map[string]int{block.Patches: g.batch().Images.Patches(),
+			block.Frames: g.batch().Images.Frames()}, DType: d, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(g.t, err)
 	dev, err := NewDevice(l, 0, b, nil)
 	require.NoError(g.t, err)
@@ -309,7 +309,7 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 	a := g.AdamW
 	mb := g.batch()
 	j := &layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs),
-		Dims: map[string]int{block.Patches: mb.Pictures.Patches(), block.Frames: mb.Pictures.Frames()},
+		Dims: map[string]int{block.Patches: mb.Images.Patches(), block.Frames: mb.Images.Frames()},
 		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps,
 			Decay: a.Decay, Clip: a.Clip}}
 	if g.plan != nil {

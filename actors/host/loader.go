@@ -17,9 +17,9 @@ type Microbatch struct {
 	Weights                 []float32 // of each token's loss; they sum to 1 over the global batch
 	Cu                      []int32   // sequence borders, from 0 to the number of tokens
 	Keys                    []int64   // identify rows for dropout; nil without
-	// Pictures of the microbatch, whose features take the places of tokens with id -1.
-	Pictures family.Pictures
-	More     map[string]any // what other modalities of the model read, by name
+	// Images of the microbatch, whose features take the places of tokens with id -1.
+	Images family.Images
+	More   map[string]any // what other modalities of the model read, by name
 }
 
 // BatchFunc gives the microbatches of a step for one data-parallel replica; negative steps are evaluation
@@ -148,7 +148,7 @@ func chunkRows[T any](c chunk, v []T, width int, pad T) []T {
 
 // inputs are what the microbatch brings beside tokens and labels.
 func (mb *Microbatch) inputs() *family.Inputs {
-	return &family.Inputs{Rows: len(mb.IDs), Cu: mb.Cu, Pictures: mb.Pictures, More: mb.More}
+	return &family.Inputs{Rows: len(mb.IDs), Cu: mb.Cu, Images: mb.Images, More: mb.More}
 }
 
 // class is that of the shape that a microbatch is padded to.

@@ -36,7 +36,7 @@ func visionModel(t *testing.T, name string) *family.Model {
 
 const visionRows = 32
 
-// visionBatches deals 8 microbatches a step; pattern says by microbatch whether it has pictures, nil for a
+// visionBatches deals 8 microbatches a step; pattern says by microbatch whether it has images, nil for a
 // mixture of none, one, two, and a video.
 func visionBatches(m *family.Model, dp int, pattern func(step int64, micro int) bool) BatchFunc {
 	const total = 8
@@ -64,25 +64,25 @@ func visionBatch(m *family.Model, r *rand.Rand, kind, total int) Microbatch {
 		mb.Positions, mb.Weights = append(mb.Positions, k-20*min(1, k/20)),
 			append(mb.Weights, 1/float32(total*visionRows))
 	}
-	picture := func(at int32, t, h, w int, video bool) {
+	image := func(at int32, t, h, w int, video bool) {
 		n := int32(t * h * w / m.Vision.Tower.Join)
 		for i := at; i < at+n; i++ {
 			mb.IDs[i], mb.Targets[i] = -1, -100
 		}
-		mb.Pictures.Grids = append(mb.Pictures.Grids, family.Grid{T: t, H: h, W: w,
+		mb.Images.Grids = append(mb.Images.Grids, family.Grid{T: t, H: h, W: w,
 			Spans: [][2]int32{{at, at + n}}, Video: video})
 		for range t * h * w * m.Vision.Tower.PatchDim {
-			mb.Pictures.Values = append(mb.Pictures.Values, float32(r.NormFloat64()))
+			mb.Images.Values = append(mb.Images.Values, float32(r.NormFloat64()))
 		}
 	}
 	switch kind {
 	case 1:
-		picture(2, 1, 4, 6, false)
+		image(2, 1, 4, 6, false)
 	case 2:
-		picture(1, 1, 2, 4, false)
-		picture(22, 1, 4, 4, false)
+		image(1, 1, 2, 4, false)
+		image(22, 1, 4, 4, false)
 	case 3:
-		picture(3, 2, 4, 6, true)
+		image(3, 2, 4, 6, true)
 	}
 	return mb
 }
@@ -167,7 +167,7 @@ func visionPlans() []visionPlan {
 	return []visionPlan{
 		{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, // the tower is cut like any other block
 		{pp: 1, dp: 2, tp: 2, zero: 1, sp: true, schedule: "1f1b"},
-		{pp: 1, dp: 2, tp: 1, zero: 2, schedule: "1f1b"}, // replicas with pictures beside replicas without
+		{pp: 1, dp: 2, tp: 1, zero: 2, schedule: "1f1b"}, // replicas with images beside replicas without
 		{pp: 2, dp: 2, tp: 1, zero: 3, schedule: "1f1b"},
 		{pp: 1, dp: 1, tp: 1, schedule: "1f1b", e: first(1, false)},         // colocated
 		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: first(2, false)},         // colocated, one mesh
@@ -193,7 +193,7 @@ func visionPlans() []visionPlan {
 }
 
 // TestVisionLayouts trains composed models under every kind of layout of encoder and decoder to the losses
-// of one rank, on microbatches with no, one and two pictures and a video. Other orders of float32 sums
+// of one rank, on microbatches with no, one and two images and a video. Other orders of float32 sums
 // differ by about 1e-6; AdamW's first steps move by the sign of a gradient where it is next to nothing,
 // which makes some 1e-5 of it.
 func TestVisionLayouts(t *testing.T) {
@@ -251,7 +251,7 @@ func TestVisionFreezing(t *testing.T) {
 	}
 }
 
-// TestVisionPatterns runs every pattern of microbatches with and without pictures over four ranks: none
+// TestVisionPatterns runs every pattern of microbatches with and without images over four ranks: none
 // hangs, none starts a forward of the encoder for a microbatch that has nothing to encode.
 func TestVisionPatterns(t *testing.T) {
 	m := visionModel(t, "qwen2.5-vl-tied")

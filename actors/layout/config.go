@@ -25,9 +25,9 @@ var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16
 var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective,
 	"full": grad.RecomputeFull}
 
-// PictureDims are the dimensions of a microbatch with as many patches of pictures, or for 0 as many as its
+// ImageDims are the dimensions of a microbatch with as many patches of images, or for 0 as many as its
 // tokens can stand for.
-func PictureDims(v *family.Vision, patches, rows int) map[string]int {
+func ImageDims(v *family.Vision, patches, rows int) map[string]int {
 	if patches == 0 {
 		patches = rows * v.Tower.Join
 	}
@@ -173,7 +173,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		j.Offload = 64 << 10
 	}
 	if v := m.Vision; v != nil {
-		j.Dims = PictureDims(v, r.Plan.Encoder.Patches, j.Rows)
+		j.Dims = ImageDims(v, r.Plan.Encoder.Patches, j.Rows)
 		if e := r.Plan.Encoder; e.Over != "none" {
 			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead,
 				Fill: e.Fill})

@@ -31,7 +31,7 @@ type Job struct {
 	KeepChunks  int // newest chunks that keep their activations whatever Recompute says
 	Rows        int // tokens of a microbatch
 	SeqLen      int // tokens of each of its sequences, for costs; 0 is one sequence
-	// of a large microbatch beside its tokens, as patches of pictures: what memory is planned for
+	// of a large microbatch beside its tokens, as patches of images: what memory is planned for
 	Dims      map[string]int
 	Recompute grad.Recompute
 	// how many of the first layers of each stage, or of every stage, Recompute is for; nil is all

@@ -22,7 +22,7 @@ type Layout struct {
 	Eval    *plan.Program
 	Ports   []core.Port
 	Names   []string                 // of ports
-	Traces  map[TraceKey]*grad.Trace // of microbatches without pictures, and of Class
+	Traces  map[TraceKey]*grad.Trace // of microbatches without images, and of Class
 	Class   int32                    // the class of shape that memory is planned for
 	Index   map[string]int           // parameters of the whole model, in order of first use
 	Order   []string
@@ -137,7 +137,7 @@ func Plan(j *Job) (*Layout, error) {
 }
 
 // shapes settles what microbatches of different shapes mean for a plan that communicates within their
-// forward and backward (ZeRO 2 and 3): one replica may have pictures where another has none, and would not
+// forward and backward (ZeRO 2 and 3): one replica may have images where another has none, and would not
 // take part. So every microbatch runs every block, on padding where it has nothing for it. A part with
 // replicas of its own has no such remedy, since they work on different microbatches at a time.
 func (l *Layout) shapes() error {

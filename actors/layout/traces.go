@@ -114,7 +114,7 @@ func (l *Layout) learns(stage int) bool {
 }
 
 // Main is the trace of a stage that has all its parameters: a training step's, of a microbatch with
-// pictures.
+// images.
 func (l *Layout) Main(stage int) *grad.Trace { return l.Traces[TraceKey{Stage: stage, Class: l.Class}] }
 
 // Trace is that of a key, made when a class of shape is met for the first time.

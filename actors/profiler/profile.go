@@ -173,7 +173,7 @@ func (r ProfileReport) PrintKernels(w io.Writer, most int) {
 		unit.Seconds(r.Wall/n))
 }
 
-// Write leaves the tables, the numbers and the picture at base.txt, base.json and base.svg.
+// Write leaves the tables, the numbers and the drawing at base.txt, base.json and base.svg.
 func (p *Profiler) Write(base string, r ProfileReport) error {
 	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (p *Profiler) Write(base string, r ProfileReport) error {
 	if err := os.WriteFile(base+".json", append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	return process.Create(base+".svg", func(w *bufio.Writer) { p.Picture(w, r) })
+	return process.Create(base+".svg", func(w *bufio.Writer) { p.Draw(w, r) })
 }
 
 // newTable is a table that is written to w.

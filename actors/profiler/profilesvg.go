@@ -11,7 +11,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/profile"
 )
 
-// phaseColours are those of the simulator's pictures for the same jobs.
+// phaseColours are those of the simulator's drawings for the same jobs.
 var phaseColours = map[string]string{"forward": "#4e79a7", "backward": "#59a14f", "optimizer": "#e15759",
 	"save": "#9c755f", "loader": "#bab0ac"}
 
@@ -32,7 +32,7 @@ func kernelColour(name string) string {
 	return "#76b7b2"
 }
 
-// Sizes of the picture, in pixels.
+// Sizes of the drawing, in pixels.
 const (
 	profileWidth = 1400.0
 	profileLeft  = 190.0
@@ -41,9 +41,9 @@ const (
 	thinnest     = 0.05
 )
 
-// Picture draws the last step that was recorded, two rows a rank: its jobs, and the kernels in them, white
+// Draw draws the last step that was recorded, two rows a rank: its jobs, and the kernels in them, white
 // where none runs. Below are the kernels of all steps by their share.
-func (p *Profiler) Picture(w *bufio.Writer, r ProfileReport) {
+func (p *Profiler) Draw(w *bufio.Writer, r ProfileReport) {
 	events, length := p.Rec.LastStep()
 	rows := 2*len(r.Lanes) + 1
 	bars := min(profileBars, len(r.Table))

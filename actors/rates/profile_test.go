@@ -89,14 +89,14 @@ func waiting(r *profile.Report) (s float64) {
 	return
 }
 
-// TestProfilePicture: each rank has its jobs and kernels in the picture, and the longest kernels a bar.
-func TestProfilePicture(t *testing.T) {
+// TestProfileDrawing: each rank has its jobs and kernels in the drawing, and the longest kernels a bar.
+func TestProfileDrawing(t *testing.T) {
 	_, _, _, prof := briefly(t, 2)
 	r, ok := prof.With(kernels.Peaks{TeamMultiplyAdd: 1e11, Memory: 1e10})
 	require.True(t, ok)
 	var b strings.Builder
 	w := bufio.NewWriter(&b)
-	prof.Picture(w, r)
+	prof.Draw(w, r)
 	require.NoError(t, w.Flush())
 	n := rects(t, b.String())
 	events, _ := prof.Rec.LastStep()

@@ -4,7 +4,7 @@
 //
 // It hands a layout (actors/layout) to the simulator with the segments, memory and prices that training
 // would have ([Layout], [Lowered], [Prices]), draws faults, looks for the smallest run that fails
-// ([Shrink]), and draws pictures of steps ([Timeline]). lfactor sim is [Simulate] with flags; the planner
+// ([Shrink]), and draws drawings of steps ([Timeline]). lfactor sim is [Simulate] with flags; the planner
 // and actors/fidelity call the same functions.
 //
 // # What always holds

@@ -15,7 +15,7 @@ import (
 	"github.com/lfactor/lfactor/sim"
 )
 
-// timelineMax bounds the spans that are kept for pictures.
+// timelineMax bounds the spans that are kept for drawings.
 const timelineMax = 200_000
 
 // Timeline keeps the spans of a run's last step.
@@ -47,7 +47,7 @@ func (t *Timeline) Add(rank int, j actors.Job, start, end int64) {
 	}
 }
 
-// Files writes picture and trace into a folder.
+// Files writes drawing and trace into a folder.
 func (t *Timeline) Files(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -79,9 +79,9 @@ func (t *Timeline) Chrome(name string) error {
 var colours = map[plan.Kind]string{plan.F: "#4e79a7", plan.B: "#59a14f", plan.I: "#76b7b2",
 	plan.W: "#edc948", plan.Step: "#e15759"}
 
-// Picture draws the timeline: a row a rank, forwards blue, backwards green, input gradients teal, weight
+// Draw draws the timeline: a row a rank, forwards blue, backwards green, input gradients teal, weight
 // gradients yellow, the optimizer step red; white is idle or communication.
-func (t *Timeline) Picture(w *bufio.Writer) {
+func (t *Timeline) Draw(w *bufio.Writer) {
 	const width, height, left = 1400.0, 22, 90
 	if len(t.spans) == 0 {
 		fmt.Fprint(w, `<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"></svg>`)
@@ -107,5 +107,5 @@ func (t *Timeline) Picture(w *bufio.Writer) {
 		unit.Seconds(unit.OfNanoseconds(last-first)))
 }
 
-// SVG writes the picture.
-func (t *Timeline) SVG(name string) error { return process.Create(name, t.Picture) }
+// SVG writes the drawing.
+func (t *Timeline) SVG(name string) error { return process.Create(name, t.Draw) }

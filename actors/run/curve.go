@@ -43,7 +43,7 @@ func ticks(lo, hi float64, n int) []float64 {
 // number writes a tick without needless digits.
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*1e9)/1e9, 'f', -1, 64) }
 
-// curve draws training and evaluation losses over the steps as an SVG picture.
+// curve draws training and evaluation losses over the steps as an SVG drawing.
 func curve(title string, train, eval []point) []byte {
 	const w, h, left, bottom, top = 900.0, 440.0, 76.0, 56.0, 30.0
 	lo, hi := math.Inf(1), math.Inf(-1)

@@ -33,9 +33,9 @@ type data struct {
 	sources  []dataset.Source
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
-	inLedger atomic.Int64      // the newest step that is entered
-	pictures *trained.Pictures // of a model with a vision encoder, or nil
-	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
+	inLedger atomic.Int64    // the newest step that is entered
+	images   *trained.Images // of a model with a vision encoder, or nil
+	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
 	marks    marks
 	sought   string            // the place that was gone back to last
 	backs    int               // how often a place was written down to go back to
@@ -69,7 +69,7 @@ func openData(r *Run) (*data, error) {
 func (d *data) open() error {
 	c := d.r.cfg.Run
 	if c.Data.Kind == "media" {
-		if err := d.openPictures(); err != nil {
+		if err := d.openImages(); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func (d *data) open() error {
 	}
 	if c.Data.Balance {
 		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
-		d.balance.both = d.pictures != nil
+		d.balance.both = d.images != nil
 	}
 	lead := workerProc() == 0
 	if lead {
@@ -171,7 +171,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		if conf.Samples, err = d.samples(); err != nil {
 			return conf, err
 		}
-		conf.Prepare = d.pictures.Prepare
+		conf.Prepare = d.images.Prepare
 	}
 	return conf, nil
 }
@@ -284,7 +284,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight),
 		Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
 	d.mu.Lock()
-	if _, known := d.work[step]; !known && d.pictures == nil { // this process may not serve every replica
+	if _, known := d.work[step]; !known && d.images == nil { // this process may not serve every replica
 		for _, share := range shares {
 			for _, b := range share {
 				d.work[step] += d.r.layout.MicroFlops(0, b.CuSeqlens)
@@ -295,13 +295,13 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	d.mu.Unlock()
 	for k, b := range shares[dp] {
 		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), d.r.draws())
-		if d.pictures != nil {
-			if err := d.pictures.Fill(&mb, &b); err != nil {
+		if d.images != nil {
+			if err := d.images.Fill(&mb, &b); err != nil {
 				return nil, err
 			}
 			d.mu.Lock()
 			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs),
-				Pictures: mb.Pictures}, d.r.layout.Filled), mb.Cu)
+				Images: mb.Images}, d.r.layout.Filled), mb.Cu)
 			d.mu.Unlock()
 		}
 		out = append(out, mb)

@@ -103,7 +103,7 @@ func colour(share float64) string {
 	return fmt.Sprintf("#%02x%02xff", fade, fade)
 }
 
-// drawExperts writes the picture of the newest loads.
+// drawExperts writes the drawing of the newest loads.
 func (p *reporter) drawExperts() {
 	if len(p.loads) == 0 {
 		return
@@ -115,7 +115,7 @@ func (p *reporter) drawExperts() {
 		rows = append(rows, HeatRow{fmt.Sprintf("block %d", l.Block), l.Rows})
 	}
 	if err := os.WriteFile(path, []byte(HeatMap(rows, title)), 0o600); err != nil {
-		p.say("! the picture of experts is not written: %v", err)
+		p.say("! the drawing of experts is not written: %v", err)
 		return
 	}
 	p.say("experts %s", path)

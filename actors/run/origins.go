@@ -55,7 +55,7 @@ func openAgain(file string, args []string) (d *data, conf dataset.LoaderConfig, 
 	}
 	d = newData(r)
 	if cfg.Run.Data.Kind == "media" {
-		err = d.openPictures()
+		err = d.openImages()
 	}
 	if err == nil {
 		conf.Sources, _, err = d.openSources()

@@ -1,4 +1,4 @@
-"""Write dataset/media/testdata/more.json.gz: small pictures as BMP, TIFF, and PNG of 16 bits of grey with a transparent colour, and the CRC-32 of
+"""Write dataset/media/testdata/more.json.gz: small images as BMP, TIFF, and PNG of 16 bits of grey with a transparent colour, and the CRC-32 of
 what Pillow makes of them: convert("RGB"), and where they are transparent, laid on white. Made with Pillow 13.0.
 """
 import base64

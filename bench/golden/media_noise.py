@@ -1,4 +1,4 @@
-"""The picture that the tests of dataset/media make by the same formula."""
+"""The image that the tests of dataset/media make by the same formula."""
 import numpy as np
 
 

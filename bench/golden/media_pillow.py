@@ -1,4 +1,4 @@
-"""Hashes of pictures that Pillow resized and decoded, and the pictures it decoded, for the tests of dataset/media:
+"""Hashes of images that Pillow resized and decoded, and the images it decoded, for the tests of dataset/media:
 dataset/media/testdata/*. Run: python bench/golden/media_pillow.py. Needs Pillow 13.0.0 (libjpeg-turbo 3.2.0).
 """
 import hashlib
@@ -36,7 +36,7 @@ def save(im, name, form, **options):
     (OUT / name).write_bytes(b.getvalue())
 
 
-def pictures():
+def images():
     rgb = Image.fromarray(noise(37, 23, 3))
     rgba = Image.fromarray(noise(19, 31, 4))
     grey = Image.fromarray(noise(21, 9, 1)[:, :, 0])
@@ -93,7 +93,7 @@ def pictures():
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "resize.json").write_text("[\n" + ",\n".join(json.dumps(r) for r in resized()) + "\n]\n")
-    (OUT / "decode.json").write_text(json.dumps(pictures(), indent=1) + "\n")
+    (OUT / "decode.json").write_text(json.dumps(images(), indent=1) + "\n")
 
 
 main()

@@ -1,10 +1,10 @@
-"""What the image processors of transformers make of pictures, for the tests of dataset/media:
-dataset/media/testdata/processors.json, and the pictures of kinds that media_pillow.py does not have.
+"""What the image processors of transformers make of images, for the tests of dataset/media:
+dataset/media/testdata/processors.json, and the images of kinds that media_pillow.py does not have.
 
-Each entry is [picture, settings, number of pictures in the sample, what came out]: the hashes of the pixels before
-normalisation and of the values after it, in the order of pixel_values, the shape, the grid and the tokens. A picture is
+Each entry is [image, settings, number of images in the sample, what came out]: the hashes of the pixels before
+normalisation and of the values after it, in the order of pixel_values, the shape, the grid and the tokens. An image is
 a file of testdata, opened as it is, or "WxH" of media_pillow's noise.
-Run: python bench/golden/media_processors.py, or with "DIR NUMBER SEED" for random pictures and settings, which
+Run: python bench/golden/media_processors.py, or with "DIR NUMBER SEED" for random images and settings, which
 go test ./dataset/media -run Golden -cases DIR compares. Needs transformers 5.23.0 ("Pil" processors), Pillow 13.0.0, numpy.
 """
 import copy
@@ -73,7 +73,7 @@ def save(im, name, form, **options):
     (OUT / name).write_bytes(b.getvalue())
 
 
-def pictures():
+def images():
     """Kinds that are wanted beside those of media_pillow.py."""
     rgb, rgba = noise(37, 23, 3), noise(19, 31, 4)
     png("rgb16.png", noise(17, 13, 3).astype(">u2") * 211, 16, 2)
@@ -131,7 +131,7 @@ def run(processor, im, n):
 
 
 def kinds(rng):
-    """A random picture's bytes."""
+    """A random image's bytes."""
     w, h = (max(1, round(10 ** rng.uniform(0, 3.1))) for _ in range(2))
     while w * h > 1_200_000:
         w, h = max(1, w // 2), max(1, h // 2)
@@ -199,17 +199,17 @@ def dump(to, settings, cases):
 
 
 def main():
-    pictures()
+    images()
     files = sorted(p.name for p in OUT.iterdir() if p.suffix in (".png", ".gif", ".webp", ".jpg"))
     out = []
     for name, (kind, options) in SETTINGS.items():
         options = options | {"image_processor_type": kind}
         processor = CLASSES[kind](**{k: copy.deepcopy(v) for k, v in options.items() if not k.endswith(("_type", "_class"))})
-        for picture in files + NOISE:
-            if picture in LARGE and name in ("qwen2vl", "siglip", "internvl-whole", "clip") or picture in LONG and kind == "CLIPImageProcessor":
+        for image in files + NOISE:
+            if image in LARGE and name in ("qwen2vl", "siglip", "internvl-whole", "clip") or image in LONG and kind == "CLIPImageProcessor":
                 continue
             for n in (1, 2) if name == "llava-onevision" else (1,):
-                out.append([picture, name, n, run(processor, load(picture), n)])
+                out.append([image, name, n, run(processor, load(image), n)])
     dump(OUT, {k: o | {"image_processor_type": c} for k, (c, o) in SETTINGS.items()}, out)
 
 

@@ -1,5 +1,5 @@
-"""Write dataset/media/testdata/scans.json.gz: progressive JPEG pictures of which the last scans, or those of a colour, are missing, and the
-CRC-32 of the RGB that Pillow makes of them. Made with Pillow 13.0 (libjpeg-turbo 3); jpegtran gives one picture a scan for each colour.
+"""Write dataset/media/testdata/scans.json.gz: progressive JPEG images of which the last scans, or those of a colour, are missing, and the
+CRC-32 of the RGB that Pillow makes of them. Made with Pillow 13.0 (libjpeg-turbo 3); jpegtran gives one image a scan for each colour.
 """
 import base64
 import gzip

@@ -1,8 +1,8 @@
 """Which frames of videos the video processors of transformers and qwen-vl-utils take, and what they make of them, for the
 tests of dataset/media: dataset/media/testdata/videos.json.
 
-A video is rows i to i+height of media_noise's picture for frame i. "clips" are [video, settings, what came out]; "picks"
-are [frames, rate, settings, the hash of the frames taken, as 32-bit numbers]; "scaled" are pictures resized as
+A video is rows i to i+height of media_noise's image for frame i. "clips" are [video, settings, what came out]; "picks"
+are [frames, rate, settings, the hash of the frames taken, as 32-bit numbers]; "scaled" are images resized as
 torchvision does.
 Run: python bench/golden/media_videos.py. Needs transformers 5.23.0, torchvision 0.29.2, torch 2.15.0, qwen-vl-utils 0.0.14, ffmpeg.
 """

@@ -3,14 +3,14 @@
 For each case stages/family/testdata/<case>/ gets
   config.json, model.safetensors   a Hugging Face directory
   golden.safetensors               ids, targets [T] of all documents laid end to end (target -100: not counted), logits [T, V]; pixels
-                                   [patches, numbers] in the order of the documents' pictures, normalised; positions [T, 3] for families
+                                   [patches, numbers] in the order of the documents' images, normalised; positions [T, 3] for families
                                    with M-RoPE; grad.<weight> for every weight
-  golden.json                      documents (lengths), pictures (grid, spans of rows, video, seconds a row of the grid), loss; 10 steps of
+  golden.json                      documents (lengths), images (grid, spans of rows, video, seconds a row of the grid), loss; 10 steps of
                                    AdamW on the same batch
 
 The last three are modules of vlm_modules.py.
 
-Documents: one picture; two pictures; a video; text alone; a picture and a video. Each is computed by itself. Everything is float32
+Documents: one image; two images; a video; text alone; an image and a video. Each is computed by itself. Everything is float32
 on one thread with plain ("eager") attention.
 
 Run from the repository's root: python bench/golden/vlm_golden.py [case ...]
@@ -79,7 +79,7 @@ def llava_onevision():
 
 
 def siglip():
-    """A custom pair. Pictures of 18 pixels have 4 whole patches a side: the convolution drops the rest."""
+    """A custom pair. Images of 18 pixels have 4 whole patches a side: the convolution drops the rest."""
     vision = dict(hidden_size=16, intermediate_size=24, num_attention_heads=2, image_size=18, patch_size=4, hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-6)
     decoder = LlamaForCausalLM(LlamaConfig(**TEXT, **rope(1e4), tie_word_embeddings=False, attn_implementation="eager"))
     tower = SiglipVisionConfig(**vision, num_hidden_layers=2, vision_use_head=False, attn_implementation="eager")
@@ -162,7 +162,7 @@ class Case:
         return torch.randint(3, 110, (n,), generator=self.gen).tolist()
 
     def document(self, parts):
-        ids, pictures, values = self.words(4), [], []
+        ids, images, values = self.words(4), [], []
         for kind, (t, h, w) in parts:
             token = IMAGE if kind == "image" else VIDEO
             spans = []
@@ -179,11 +179,11 @@ class Case:
             more, deep = (2, 1) if self.name.startswith("siglip") else (0, 1 if self.own else 2)
             size = (t, 3, 4 * h + more, 4 * w + more) if self.tiles else (t * h * w, 3 * deep * 4 * 4)
             values.append(torch.randn(size, generator=self.gen))
-            pictures.append(dict(grid=[t, h, w], spans=spans, video=kind == "video", every=self.seconds if kind == "video" else 0))
-        return dict(ids=ids, pictures=pictures, values=values)
+            images.append(dict(grid=[t, h, w], spans=spans, video=kind == "video", every=self.seconds if kind == "video" else 0))
+        return dict(ids=ids, images=images, values=values)
 
     def arguments(self, doc):
-        kinds = {k: [i for i, p in enumerate(doc["pictures"]) if p["video"] == (k == "video")] for k in ("image", "video")}
+        kinds = {k: [i for i, p in enumerate(doc["images"]) if p["video"] == (k == "video")] for k in ("image", "video")}
         ids = torch.tensor([doc["ids"]])
         out = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
         if self.own:
@@ -197,7 +197,7 @@ class Case:
         for kind, names in (("image", ("pixel_values", "image_grid_thw")), ("video", ("pixel_values_videos", "video_grid_thw"))):
             if kinds[kind]:
                 out[names[0]] = torch.cat([doc["values"][i] for i in kinds[kind]])
-                out[names[1]] = torch.tensor([doc["pictures"][i]["grid"] for i in kinds[kind]])
+                out[names[1]] = torch.tensor([doc["images"][i]["grid"] for i in kinds[kind]])
         if kinds["video"] and self.seconds:
             out["second_per_grid_ts"] = torch.full((len(kinds["video"]),), self.seconds)
         return out
@@ -248,9 +248,9 @@ class Case:
         (self.path / "generation_config.json").unlink(missing_ok=True)
         loss, logits, targets = self.loss()
         loss.backward()
-        at, pictures = 0, []
+        at, images = 0, []
         for d in self.docs:
-            pictures += [p | dict(spans=[[a + at, b + at] for a, b in p["spans"]]) for p in d["pictures"]]
+            images += [p | dict(spans=[[a + at, b + at] for a, b in p["spans"]]) for p in d["images"]]
             at += len(d["ids"])
         tensors = dict(ids=torch.tensor(sum((d["ids"] for d in self.docs), [])).int(), targets=targets.int(), logits=logits.detach().contiguous(),
                        pixels=torch.cat([self.patches(v) for d in self.docs for v in d["values"]]).contiguous())
@@ -259,7 +259,7 @@ class Case:
         saved = self.saved_names()
         for n, p in self.model.named_parameters():
             tensors["grad." + saved[n]] = torch.zeros_like(p) if p.grad is None else p.grad.detach().clone()  # none: features do not pass it
-        facts = dict(documents=[[len(d["ids"]) for d in self.docs]], pictures=pictures, loss=loss.item(), versions=dict(torch=torch.__version__, transformers=__import__("transformers").__version__))
+        facts = dict(documents=[[len(d["ids"]) for d in self.docs]], images=images, loss=loss.item(), versions=dict(torch=torch.__version__, transformers=__import__("transformers").__version__))
         facts["adamw"] = self.curve()
         save_file(tensors, self.path / "golden.safetensors")
         (self.path / "golden.json").write_text(json.dumps(facts, indent=1) + "\n")

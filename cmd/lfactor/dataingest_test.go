@@ -31,7 +31,7 @@ func visionModel(t *testing.T, dir string) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	b, err := token.Train(token.TrainConfig{VocabSize: 300, Special: []string{"<|im_start|>", "<|im_end|>",
 		"<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|endoftext|>"}},
-		slices.Values([]string{"what is shown here it is a picture"}))
+		slices.Values([]string{"what is shown here it is an image"}))
 	require.NoError(t, err)
 	template := `{% for m in messages %}<|im_start|>{{ m.role }}
 {% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>
@@ -45,7 +45,7 @@ func visionModel(t *testing.T, dir string) {
 	}
 }
 
-// ingestData writes annotations of n entries, some with pictures and a few that cannot be used, and a job.
+// ingestData writes annotations of n entries, some with images and a few that cannot be used, and a job.
 func ingestData(t *testing.T, dir string, n int) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "img"), 0o755))
@@ -66,7 +66,7 @@ func ingestData(t *testing.T, dir string, n int) {
 		if i%37 == 5 {
 			name = "missing.jpg"
 		}
-		fmt.Fprintf(&lines, `{"messages":[{"role":"user","content":"<image>what is shown here %s"},{"role":"assistant","content":"it is picture %d"}],"image":"%s"}`+"\n", strings.Repeat("x", i%70), i, name)
+		fmt.Fprintf(&lines, `{"messages":[{"role":"user","content":"<image>what is shown here %s"},{"role":"assistant","content":"it is image %d"}],"image":"%s"}`+"\n", strings.Repeat("x", i%70), i, name)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte(lines.String()), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "job.yaml"), []byte(ingestYAML), 0o644))
@@ -152,7 +152,7 @@ func TestIngestRefuses(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// The page of a preview has the conversations and pictures in it, escaped, and nothing that loads or runs.
+// The page of a preview has the conversations and images in it, escaped, and nothing that loads or runs.
 func TestPreview(t *testing.T) {
 	dir := t.TempDir()
 	ingestData(t, dir, 6)
@@ -173,14 +173,14 @@ func TestPreview(t *testing.T) {
 	require.Contains(t, page, "6 of 6 samples")
 	require.Contains(t, page, "data:image/jpeg;base64,/9j/")
 	require.Contains(t, page, "data:image/png;base64,")
-	require.Contains(t, page, "it is picture 3")
+	require.Contains(t, page, "it is image 3")
 	require.Contains(t, page, "&lt;script&gt;alert(1)")
 	require.NotContains(t, page, "<script")
 	require.NotContains(t, page, "svg+xml")
 	require.NotContains(t, page, "src=\"http")
 }
 
-// With a model stat counts the tokens that training sees, pictures among them.
+// With a model stat counts the tokens that training sees, images among them.
 func TestStatTokens(t *testing.T) {
 	dir := t.TempDir()
 	ingestData(t, dir, 4)
@@ -192,16 +192,16 @@ func TestStatTokens(t *testing.T) {
 	s, err := dataset.Open(dir+"/out", dataset.Options{})
 	require.NoError(t, err)
 	defer s.Close()
-	want, pictures := 0, 0
+	want, images := 0, 0
 	for i := range s.Len() {
 		d, err := s.Read(i)
 		require.NoError(t, err)
 		samples, err := enc.EncodeSample(&d)
 		require.NoError(t, err)
 		want += len(samples[0].Tokens)
-		pictures += int(samples[0].Media[0].Spans[0].To - samples[0].Media[0].Spans[0].From)
+		images += int(samples[0].Media[0].Spans[0].To - samples[0].Media[0].Spans[0].From)
 	}
-	require.Positive(t, pictures)
+	require.Positive(t, images)
 	out, code = dataCommand(t, "stat", dir+"/out", "--model", dir+"/model")
 	require.Zero(t, code, out)
 	require.Contains(t, out, fmt.Sprintf("4 documents (parts), 0 bad, %d tokens", want))

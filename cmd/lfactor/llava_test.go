@@ -17,7 +17,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// TestVisionLlava trains a small LLaVA on pictures that CLIP's processor prepares, exports it, and goes on
+// TestVisionLlava trains a small LLaVA on images that CLIP's processor prepares, exports it, and goes on
 // from the export: the layer that features do not pass is there, and as it was drawn.
 func TestVisionLlava(t *testing.T) {
 	dir := t.TempDir()

@@ -20,7 +20,7 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// composedRun is a run file of a small Qwen2.5-VL, a quarter of whose tokens are pictures.
+// composedRun is a run file of a small Qwen2.5-VL, a quarter of whose tokens are images.
 const composedRun = `
 model:
   name: qwen-vl/2.5-3b
@@ -72,7 +72,7 @@ func TestPlanComposed(t *testing.T) {
 		Batch: 1, Recompute: "none"})
 	require.NoError(t, err)
 	for i, b := range blocks {
-		require.Positive(t, b.F, "block %d: the tower works on pictures", i)
+		require.Positive(t, b.F, "block %d: the tower works on images", i)
 		require.Positive(t, b.Params, "block %d", i)
 	}
 	// Where memory is short, plans are found behind those that need too much.

@@ -44,9 +44,9 @@ func TestTrainProfile(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &r))
 	require.Equal(t, 4, r.Steps)
 	require.Len(t, r.Lanes, 4)
-	picture, err := os.ReadFile(filepath.Join(dir, "run", "profile.svg"))
+	drawing, err := os.ReadFile(filepath.Join(dir, "run", "profile.svg"))
 	require.NoError(t, err)
-	require.Greater(t, wellFormed(t, string(picture))["rect"], 20)
+	require.Greater(t, wellFormed(t, string(drawing))["rect"], 20)
 	table, err := os.ReadFile(filepath.Join(dir, "run", "profile.txt"))
 	require.NoError(t, err)
 	for _, want := range []string{"peaks: ", "waiting for ranks", "attention_bwd", "outside kernels"} {

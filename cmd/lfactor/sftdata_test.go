@@ -84,21 +84,21 @@ func TestSFTReading(t *testing.T) {
 		`{"rules":"s","functions":[{"name":"f"}],"talk":[{"who":"Q","what":"q"},{"who":"F","what":"call"},{"who":"O","what":"r"},{"who":"A","what":"a"}]}`))
 }
 
-// TestSFTPictures: conversations in multimodal_sharegpt with the pictures that they name are linted, shown
+// TestSFTImages: conversations in multimodal_sharegpt with the images that they name are linted, shown
 // and trained on as they are.
 //
 //lfvet:long a table of cases
-func TestSFTPictures(t *testing.T) {
+func TestSFTImages(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	require.NoError(t, os.Mkdir(in("pictures"), 0o755))
+	require.NoError(t, os.Mkdir(in("images"), 0o755))
 	ids, err := demo.SceneTokenizer(in("tokenizer"))
 	require.NoError(t, err)
 	r, all := rand.New(rand.NewPCG(5, 6)), demo.Scenes(false)
 	var lines []string
 	for i := range 48 {
 		s := all[r.IntN(len(all))]
-		name := fmt.Sprintf("pictures/%d.png", i)
+		name := fmt.Sprintf("images/%d.png", i)
 		require.NoError(t, os.WriteFile(in(name), s.Png(r), 0o644))
 		turns := []map[string]string{{"from": "human", "value": "<image>" + demo.SceneQuestions[0].Text},
 			{"from": "gpt", "value": demo.SceneQuestions[0].Answer(s)}}
@@ -106,7 +106,7 @@ func TestSFTPictures(t *testing.T) {
 		case 7: // no role of the entry's
 			turns[0]["from"] = "user"
 		case 9:
-			name = "pictures/none.png"
+			name = "images/none.png"
 		}
 		line, err := json.Marshal(map[string]any{"messages": turns, "images": []string{name}})
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestSFTPictures(t *testing.T) {
 	out, err := simOutput(t, "data", "lint", in("data.jsonl"), "--dataset", "multimodal_sharegpt", "--media")
 	require.Equal(t, exit.Data, cli.ExitCode(err))
 	require.Contains(t, out, `its message 0 has the role "user", which none is called here`)
-	require.Contains(t, out, `"pictures/none.png": no such file`)
+	require.Contains(t, out, `"images/none.png": no such file`)
 	require.Contains(t, out, "48 documents, 2 findings")
 	_, err = simOutput(t, "data", "preview", in("data.jsonl"), "--dataset", "multimodal_sharegpt", "--media",
 		"--html", in("page.html"), "-n", "3")

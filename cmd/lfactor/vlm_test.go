@@ -130,7 +130,7 @@ func TestVisionOwn(t *testing.T) {
 	}
 }
 
-// TestVisionBadSamples: a picture cut short, one that is none, a mark without a picture and a picture
+// TestVisionBadSamples: an image cut short, one that is none, a mark without an image and an image
 // without a mark are set aside with their places, and the run goes on.
 func TestVisionBadSamples(t *testing.T) {
 	dir := t.TempDir()
@@ -141,12 +141,12 @@ func TestVisionBadSamples(t *testing.T) {
 		require.NoError(t, err)
 		for i := range 40 {
 			s := demo.Scenes(false)[r.IntN(300)]
-			picture, turns, names := s.Png(r), demo.SceneTurns(s, r), []string{"0.png"}
+			image, turns, names := s.Png(r), demo.SceneTurns(s, r), []string{"0.png"}
 			switch shard*40 + i {
 			case 3:
-				picture = picture[:len(picture)/2]
+				image = image[:len(image)/2]
 			case 50:
-				picture = []byte("no picture")
+				image = []byte("no image")
 			case 90:
 				turns[0].Content = "<image>" + turns[0].Content
 			case 130:
@@ -154,9 +154,9 @@ func TestVisionBadSamples(t *testing.T) {
 			}
 			text, err := json.Marshal(map[string]any{"messages": turns, "media": "image", "name": names})
 			require.NoError(t, err)
-			parts := []dataset.Part{{Name: "0.png", Bytes: picture}, {Name: "json", Bytes: text}}
+			parts := []dataset.Part{{Name: "0.png", Bytes: image}, {Name: "json", Bytes: text}}
 			if len(names) > 1 {
-				parts = append(parts, dataset.Part{Name: "1.png", Bytes: picture})
+				parts = append(parts, dataset.Part{Name: "1.png", Bytes: image})
 			}
 			require.NoError(t, w.Add(fmt.Sprintf("%02d-%05d", shard, i), parts))
 		}

@@ -130,7 +130,7 @@ var encoders = map[string]*Part{
 	"MoonVisionModelConfig": {Why: "MoonViT's sizes in time and its interpolation of positions are not " +
 		"built; Kimi's and GLM's decoders are none that can be trained either"},
 	"MiniCPMV46VisionConfig": {Why: "MiniCPM-V's merger inside the tower is not built"},
-	"ErnieVisionConfig": {Why: "Ernie's tower belongs to a mixture of experts for pictures and " +
+	"ErnieVisionConfig": {Why: "Ernie's tower belongs to a mixture of experts for images and " +
 		"texts, which is not part of dense families"},
 }
 

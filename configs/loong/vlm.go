@@ -81,7 +81,7 @@ func (l *Reader) composed(root, m *hydra.Node) {
 		case slices.Contains(known, name) || kid.Null():
 		case strings.HasPrefix(name, "video_") || strings.HasPrefix(name, "audio_"):
 			l.Sink.Fail(kid.O, "model."+name,
-				"pictures and videos share the image encoder, and sound is not read", "remove it")
+				"images and videos share the image encoder, and sound is not read", "remove it")
 		default:
 			l.Sink.Fail(kid.O, "model."+name, "unknown key", source.DidYouMean(name, known))
 		}
@@ -107,7 +107,7 @@ func (l *Reader) composed(root, m *hydra.Node) {
 	}
 }
 
-// otherKinds are kinds of models below model that are no models of language and pictures, with what they
+// otherKinds are kinds of models below model that are no models of language and images, with what they
 // are.
 var otherKinds = map[string]string{
 	"pi05": ", but a policy for robots (Pi0.5)", "xvla": ", but a policy for robots (X-VLA)",
@@ -334,7 +334,7 @@ func (v *vlm) among(key string, kid *hydra.Node, why string, values ...string) {
 	}
 }
 
-// size enters the side of square pictures.
+// size enters the side of square images.
 func (v *vlm) size(key string, kid *hydra.Node) {
 	value := kid.Value
 	if value.Kind == yaml.SequenceNode {

@@ -38,7 +38,7 @@ var IdleFlags = source.Set(
 	"dataloader-save",
 	"no-create-attention-mask-in-dataloader", "use-fast-tokenizer", "packing-buffer-size", "sft-sort-batch",
 	"variable-seq-lengths", "use-fixed-seq-lengths", "no-mmap-bin-files",
-	// pictures: sizes, tiles and frames are those of data.processor's files, conversations those of
+	// images: sizes, tiles and frames are those of data.processor's files, conversations those of
 	// data.template
 	"min-pixels", "max-pixels", "frame-min-pixels", "frame-max-pixels", "video-max-pixels", "fps",
 	"fps-min-frames", "fps-max-frames",
@@ -47,11 +47,11 @@ var IdleFlags = source.Set(
 	"normalize-type", "pad2square", "down-sample-ratio", "force-image-size", "patch-size", "task-encoder",
 	"language-model-type",
 	"add-question-in-pretrain", "training-rice-vl-max-answer-length",
-	// packing of pictures: up to data.seq_len and data.images_max, within the documents read ahead
+	// packing of images: up to data.seq_len and data.images_max, within the documents read ahead
 	"max-packed-tokens", "max-buffer-size", "replacement", "strict-mode", "group-by-length", "use-packed-ds",
 	"save-dataset-state",
 	"data-shuffle-buffer-size", "data-max-samples-per-sequence",
-	// replicas of an encoder always share out pictures by their work
+	// replicas of an encoder always share out images by their work
 	"use-vit-dp-balance", "vlm-dp-balance-warmup-iters", "dp-balance-verbose",
 	"dp-balance-max-len-ratio-vlm", "dp-balance-max-len-ratio-vit",
 	"dp-balance-trigger-threshold-vlm", "dp-balance-trigger-threshold-vit", "full-hetero-dp-cpu-offload",

@@ -21,7 +21,7 @@ import (
 type ConvertConfig struct {
 	OutputDir string
 	JSONFile  string // JSON lines or an array of objects; any format of records that is read here
-	ImageDir  string // what the paths of pictures are relative to
+	ImageDir  string // what the paths of images are relative to
 	VideoDir  string
 	MaxCount  int64  // samples of a shard; 0 means 10,000
 	MaxSize   int64  // bytes of files of a shard, after which the next begins; 0 means 3e9
@@ -32,7 +32,7 @@ type ConvertConfig struct {
 	SampleType string
 	Tags       dataset.Tags // names of keys and roles in the annotations that are not the usual ones
 
-	MediaBytesMax int64 // of a picture or video; 0 means 1 GiB
+	MediaBytesMax int64 // of an image or video; 0 means 1 GiB
 	Workers       int   // entries read at once; 0 means 1
 	Budget        dataset.Budget
 	Progress      func(ConvertReport) // called after each sample that was done; nil for none
@@ -51,7 +51,7 @@ type ConvertReport struct {
 	Stages []dataset.Stage `json:"stages"`
 }
 
-// Convert writes the entries of annotations, with the pictures and videos that they name, as shards
+// Convert writes the entries of annotations, with the images and videos that they name, as shards
 // pretrain-0.tar, pretrain-1.tar, …, and describes them for Energon (see PrepareEnergon). A shard appears
 // when it is whole. A run that was cut off goes on behind its last whole shard when it is started again with
 // the same settings, and gives the same bytes. Entries that cannot be used go to quarantine.jsonl in the

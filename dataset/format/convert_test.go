@@ -60,11 +60,11 @@ func TestConvertGolden(t *testing.T) {
 	}
 }
 
-// annotations writes entries and a folder of one picture.
+// annotations writes entries and a folder of one image.
 func annotations(t *testing.T, entries ...string) ConvertConfig {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(dir+"/img", 0o700))
-	require.NoError(t, os.WriteFile(dir+"/img/a.jpg", []byte("picture"), 0o600))
+	require.NoError(t, os.WriteFile(dir+"/img/a.jpg", []byte("image"), 0o600))
 	require.NoError(t, os.WriteFile(dir+"/img/empty.jpg", nil, 0o600))
 	require.NoError(t, os.WriteFile(dir+"/img/large.jpg", make([]byte, 2000), 0o600))
 	require.NoError(t, os.WriteFile(dir+"/secret.jpg", []byte("secret"), 0o600))
@@ -300,16 +300,16 @@ func TestPrepareEnergonRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkConvert converts pictures of 43 KB; MB/cpu-s is of files, for each second of one core.
+// BenchmarkConvert converts images of 43 KB; MB/cpu-s is of files, for each second of one core.
 func BenchmarkConvert(b *testing.B) {
 	dir := b.TempDir()
 	require.NoError(b, os.Mkdir(dir+"/img", 0o700))
 	var lines strings.Builder
-	picture := make([]byte, 43_000)
+	image := make([]byte, 43_000)
 	const n = 2000
 	for i := range n {
-		require.NoError(b, os.WriteFile(fmt.Sprintf("%s/img/%d.jpg", dir, i), picture, 0o600))
-		lines.WriteString(entryOf("<image>\nWhat is shown in this picture?", fmt.Sprintf(`,"image":"%d.jpg"`, i)) + "\n")
+		require.NoError(b, os.WriteFile(fmt.Sprintf("%s/img/%d.jpg", dir, i), image, 0o600))
+		lines.WriteString(entryOf("<image>\nWhat is shown in this image?", fmt.Sprintf(`,"image":"%d.jpg"`, i)) + "\n")
 	}
 	require.NoError(b, os.WriteFile(dir+"/a.jsonl", []byte(lines.String()), 0o600))
 	b.SetBytes(n * 43_000)

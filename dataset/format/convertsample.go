@@ -65,7 +65,7 @@ func (e *annotation) paths(one, several string) (out []string, ok bool, err erro
 	return out, true, nil
 }
 
-// single makes a sample of one picture, named by its id or its path.
+// single makes a sample of one image, named by its id or its path.
 func (e *annotation) single() (key string, parts []dataset.Part, err error) {
 	paths, _, err := e.paths("image", "images")
 	if err != nil {
@@ -92,7 +92,7 @@ func (e *annotation) single() (key string, parts []dataset.Part, err error) {
 		{Name: "json", Bytes: text}}, nil
 }
 
-// mixed makes a sample of any number of pictures and videos, or of text alone.
+// mixed makes a sample of any number of images and videos, or of text alone.
 func (e *annotation) mixed() (key string, parts []dataset.Part, err error) {
 	t := e.w.Tags
 	videos, hasVideos, err := e.paths(t.Name(t.Videos, "video"), t.Name(t.Videos, "videos"))

@@ -22,10 +22,10 @@ type TokenNames interface {
 type ProcessorExpander struct {
 	processor *media.Processor
 	marks     map[dataset.MediaKind]int32
-	open, end int32 // around the tokens of a picture; -1 for none
+	open, end int32 // around the tokens of an image; -1 for none
 	print     string
 	names     TokenNames
-	image     string // what templates write for a picture
+	image     string // what templates write for an image
 	probe     func(b []byte) (media.VideoInfo, error)
 }
 
@@ -99,7 +99,7 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	case dataset.Image:
 		var w, h int
 		if w, h, err = media.Size(m.Bytes, media.Options{}); err != nil {
-			err = fmt.Errorf("it is not a picture: %w", err)
+			err = fmt.Errorf("it is not an image: %w", err)
 		} else {
 			e, err = x.processor.Image.ImageExtent(w, h, n)
 		}
@@ -155,7 +155,7 @@ func (x *ProcessorExpander) video(m *dataset.Media) (p media.Prompt, e media.Ext
 type writtenVideo struct {
 	media.Prompt
 	token int32  // one stands for each frame in the text
-	image string // the mark of a picture
+	image string // the mark of an image
 }
 
 // written tells how a prompt shows a video, nil where only tokens change.

@@ -34,7 +34,7 @@ func imageProcessor(t *testing.T, class, settings string) *media.Processor {
 	return &media.Processor{Image: p, Class: class}
 }
 
-// pngHeader announces a picture of a size, and has nothing of it.
+// pngHeader announces an image of a size, and has nothing of it.
 func pngHeader(w, h uint32) []byte {
 	b := binary.BigEndian.AppendUint32([]byte("IHDR"), w)
 	b = append(binary.BigEndian.AppendUint32(b, h), 8, 2, 0, 0, 0)
@@ -42,8 +42,8 @@ func pngHeader(w, h uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(out, b...), crc32.ChecksumIEEE(b))
 }
 
-// A picture stands as the tokens that the model's processor says, whatever its extension; what is not a
-// picture, empty or too large is refused by its header.
+// An image stands as the tokens that the model's processor says, whatever its extension; what is not a
+// image, empty or too large is refused by its header.
 func TestProcessorExpander(t *testing.T) {
 	m := image.NewRGBA(image.Rect(0, 0, 56, 84))
 	var jp, pn bytes.Buffer
@@ -63,7 +63,7 @@ func TestProcessorExpander(t *testing.T) {
 	}
 	for _, b := range [][]byte{nil, []byte("text"), jp.Bytes()[:20]} {
 		_, _, err := x.Expand(&dataset.Media{Kind: dataset.Image, Bytes: b}, 1)
-		require.ErrorContains(t, err, "it is not a picture")
+		require.ErrorContains(t, err, "it is not an image")
 	}
 	_, _, err = x.Expand(&dataset.Media{Kind: dataset.Image, Bytes: pngHeader(60000, 60000)}, 1)
 	require.ErrorContains(t, err, "60000")

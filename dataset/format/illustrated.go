@@ -8,12 +8,12 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// openIllustrated opens conversations in records with the pictures and videos that they name, relative to
+// openIllustrated opens conversations in records with the images and videos that they name, relative to
 // their own folder: samples of parts, as converting them to chat_mix would write.
 func openIllustrated(path, shape string, o dataset.Options) (dataset.Source, error) {
 	usual := map[string]string{"openai": "messages", "sharegpt": "conversations"}[shape]
 	if usual == "" {
-		return nil, fmt.Errorf("conversations in the shape %s name no pictures and videos; take "+
+		return nil, fmt.Errorf("conversations in the shape %s name no images and videos; take "+
 			"data.kind: chat", shape)
 	}
 	dir := filepath.Dir(path)

@@ -326,7 +326,7 @@ func (l *LeRobot) Read(i int64) (dataset.Document, error) {
 
 // Frames decodes frames of one camera of episode i, by their numbers in the episode.
 func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera string,
-	at []int) ([]*media.Picture, error) {
+	at []int) ([]*media.Image, error) {
 	e := l.episodes[i]
 	v, ok := e.Videos[camera]
 	if !ok {

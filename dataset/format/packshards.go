@@ -64,7 +64,7 @@ const (
 
 // PackShards packs the samples of shards into samples of up to a number of tokens, each holding several
 // conversations with their media, as LoongForge's offline packing does, and describes the new shards for
-// Energon. Texts, pictures and videos are packed apart. A run that was cut off goes on where it was, to the
+// Energon. Texts, images and videos are packed apart. A run that was cut off goes on where it was, to the
 // same bytes.
 func PackShards(ctx context.Context, c PackConfig) (PackReport, error) {
 	p := &packing{PackConfig: c, report: PackReport{Media: map[string]int64{}}}

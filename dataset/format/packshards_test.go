@@ -13,7 +13,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// packSource is a shard of conversations with none, one or two pictures, one of them broken and one too
+// packSource is a shard of conversations with none, one or two images, one of them broken and one too
 // long.
 func packSource(t *testing.T) dataset.Source {
 	path := filepath.Join(t.TempDir(), "in.tar")
@@ -42,7 +42,7 @@ func packSource(t *testing.T) dataset.Source {
 	return open(t, path, dataset.Options{})
 }
 
-// Packed samples hold the tokens, losses and pictures of the samples they were made of, each once, within
+// Packed samples hold the tokens, losses and images of the samples they were made of, each once, within
 // the row; the broken one and the one too long are listed. A run that was cut off goes on to the same bytes.
 //
 //lfvet:long a table of cases

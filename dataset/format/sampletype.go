@@ -10,7 +10,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// Conversation is what a sample with pictures or videos says.
+// Conversation is what a sample with images or videos says.
 type Conversation struct {
 	// Messages have text, or in Raw a content of parts, [{"type": "image"}, {"type": "text", "text": …}], as
 	// chat templates of vision-language models expect it.
@@ -168,12 +168,12 @@ var (
 	audioSuffixes = []string{".wav", ".mp3", ".flac", ".ogg", ".m4a", ".aac"}
 )
 
-// IsPicture says whether a file's name is one of a picture.
-func IsPicture(name string) bool {
+// IsImage says whether a file's name is one of an image.
+func IsImage(name string) bool {
 	return hasSuffix("."+name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 }
 
-// KindOfName tells by a file's name what it shows: pictures where nothing else is known.
+// KindOfName tells by a file's name what it shows: images where nothing else is known.
 func KindOfName(name string) dataset.MediaKind {
 	switch {
 	case hasSuffix("."+name, videoSuffixes...):

@@ -12,7 +12,7 @@ import (
 var marks = map[dataset.MediaKind]string{dataset.Image: "<image>", dataset.Video: "<video>",
 	dataset.Audio: "<audio>"}
 
-// packedImage names picture i of an offline-packed sample.
+// packedImage names image i of an offline-packed sample.
 func packedImage(i int) string { return fmt.Sprintf("img%d.jpg", i) }
 
 var shareRoles = map[string]string{"human": "user", "gpt": "assistant", "bot": "assistant",

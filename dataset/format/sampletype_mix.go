@@ -230,11 +230,11 @@ func (s *sampleJSON) asked(prompts, captions [][]string, media [][]dataset.Media
 	return out, nil
 }
 
-// readSingle reads a sample with one picture, KEY.jpg or of another picture's extension.
+// readSingle reads a sample with one image, KEY.jpg or of another image's extension.
 func readSingle(s *sampleJSON) ([]Conversation, error) {
 	var names []string
 	for _, p := range s.doc.Parts {
-		if IsPicture(p.Name) {
+		if IsImage(p.Name) {
 			names = append(names, p.Name)
 		}
 	}

@@ -127,7 +127,7 @@ func checkEvery(t *testing.T, p media.VideoProcessor, videos [][4]float64, want 
 		require.NoError(t, err)
 		c := &media.Clip{At: at, FPS: v.FPS, Of: v.Frames}
 		for range at {
-			c.Frames = append(c.Frames, media.NewPicture(v.W, v.H))
+			c.Frames = append(c.Frames, media.NewImage(v.W, v.H))
 		}
 		f, err := p.Video(c)
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestVideoPromptFaults(t *testing.T) {
 	for text, says := range map[string]string{
 		"<|image_pad|><|vision_start|><|video_pad|><|vision_end|>": "",
 		"<|vision_start|><|video_pad|><|vision_end|><|image_pad|>": "0 marks <|image_pad|> before that " +
-			"of a.mp4, and the conversation has 1 pictures",
+			"of a.mp4, and the conversation has 1 images",
 		"<|image_pad|> and nothing": "no mark <|vision_start|><|video_pad|><|vision_end|> for a.mp4",
 	} {
 		v := &VisionEncoder{Chat: rendered(text), Expander: x}

@@ -9,7 +9,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// VisionEncoder makes tokens of samples with pictures and videos: the dataset.SampleEncoder of
+// VisionEncoder makes tokens of samples with images and videos: the dataset.SampleEncoder of
 // vision-language models. The chat template writes one mark for each medium; in its place come the tokens
 // that the model's processor says.
 type VisionEncoder struct {
@@ -138,10 +138,10 @@ func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, 
 			"this encoder of conversations cannot write")
 	}
 	return chat.EncodeEdited(c.Messages, c.Tools, func(text string) (out []dataset.Edit, err error) {
-		at, pictures := 0, 0
+		at, images := 0, 0
 		for i, f := range films {
 			if f == nil {
-				pictures++
+				images++
 				continue
 			}
 			from := strings.Index(text[at:], f.Mark)
@@ -149,12 +149,12 @@ func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, 
 				return nil, fmt.Errorf("the chat template wrote no mark %s for %s; it may be one for "+
 					"text only", f.Mark, c.Media[i].Key)
 			}
-			// a frame could pass for a picture
-			if n := strings.Count(text[at:at+from], f.image); n != pictures {
+			// a frame could pass for an image
+			if n := strings.Count(text[at:at+from], f.image); n != images {
 				return nil, fmt.Errorf("the chat template wrote %d marks %s before that of %s, and the "+
-					"conversation has %d pictures there", n, f.image, c.Media[i].Key, pictures)
+					"conversation has %d images there", n, f.image, c.Media[i].Key, images)
 			}
-			pictures = 0
+			images = 0
 			out = append(out, dataset.Edit{From: at + from, To: at + from + len(f.Mark), Text: f.Text})
 			at += from + len(f.Mark)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// letters encodes a conversation letter by letter, with 1 for a picture and 2 for a video.
+// letters encodes a conversation letter by letter, with 1 for an image and 2 for a video.
 type letters struct{}
 
 func (letters) Fingerprint() string { return "letters" }
@@ -37,7 +37,7 @@ func (letters) EncodeMessages(messages []dataset.Message, _ []byte) (ids []int32
 	return ids, loss, nil
 }
 
-// perByte stands for a picture by a frame around as many tokens as it has bytes.
+// perByte stands for an image by a frame around as many tokens as it has bytes.
 type perByte struct{}
 
 func (perByte) Fingerprint() string { return "per byte" }
@@ -148,8 +148,8 @@ func TestSampleTypes(t *testing.T) {
 	}
 }
 
-// Pictures come out of the loader at the places of their tokens in the batch, packed and cut as texts are; a
-// sample that would be cut within a picture is quarantined.
+// Images come out of the loader at the places of their tokens in the batch, packed and cut as texts are; a
+// sample that would be cut within an image is quarantined.
 func TestMediaInBatches(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.tar")
 	w, err := CreateShard(path)
@@ -167,7 +167,7 @@ func TestMediaInBatches(t *testing.T) {
 		Samples: &VisionEncoder{SampleType: "multi_mix_qa", Chat: letters{}, Expander: perByte{}}}, nil)
 	require.NoError(t, err)
 	defer l.Close()
-	pictures := map[string]int{}
+	images := map[string]int{}
 	for step := int64(0); ; step++ {
 		batches, err := l.Step(step)
 		if err != nil {
@@ -182,10 +182,10 @@ func TestMediaInBatches(t *testing.T) {
 				}
 			}
 			require.Len(t, m.Bytes, n)
-			pictures[m.Key] = n
+			images[m.Key] = n
 		}
 	}
-	require.Len(t, pictures, 8, "twelve but three whose answer is cut off and one whose picture would be")
+	require.Len(t, images, 8, "twelve but three whose answer is cut off and one whose image would be")
 	require.Len(t, l.Quarantined(), 1)
 	require.Contains(t, l.Quarantined()[0].Reason, "would cut its media")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var pictures = flag.String("pictures", "", "folder of the pictures to measure; bench/media.py makes one")
+var images = flag.String("images", "", "folder of the images to measure; bench/media.py makes one")
 
 // cpuTime is what the process has used so far.
 func cpuTime() time.Duration {
@@ -20,13 +20,13 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkPictures decodes pictures, and decodes and resizes them to 224×224; cpu-ms/op counts the garbage
+// BenchmarkImages decodes images, and decodes and resizes them to 224×224; cpu-ms/op counts the garbage
 // collector too.
-func BenchmarkPictures(b *testing.B) {
+func BenchmarkImages(b *testing.B) {
 	files := []string{"testdata/photo.jpg"}
-	if *pictures != "" {
+	if *images != "" {
 		var err error
-		files, err = filepath.Glob(filepath.Join(*pictures, "*.*[gp]"))
+		files, err = filepath.Glob(filepath.Join(*images, "*.*[gp]"))
 		require.NoError(b, err)
 	}
 	for _, f := range files {

@@ -27,7 +27,7 @@ func (c *Clip) check() error {
 }
 
 // padded returns frames to a multiple of n: the last is repeated.
-func (c *Clip) padded(n int) []*Picture {
+func (c *Clip) padded(n int) []*Image {
 	frames := c.Frames[:len(c.Frames):len(c.Frames)]
 	for len(frames)%n != 0 {
 		frames = append(frames, frames[len(frames)-1])

@@ -11,10 +11,10 @@ import (
 )
 
 // scroll is the video that bench/golden/media_videos.py makes by the same formula.
-func scroll(frames, w, h int) (out []*Picture) {
+func scroll(frames, w, h int) (out []*Image) {
 	tall := noise(w, h+frames)
 	for i := range frames {
-		out = append(out, &Picture{w, h, tall.Pix[i*w*3 : (i+h)*w*3]})
+		out = append(out, &Image{w, h, tall.Pix[i*w*3 : (i+h)*w*3]})
 	}
 	return out
 }
@@ -125,7 +125,7 @@ func TestPickGolden(t *testing.T) {
 	}
 }
 
-// Pictures are resized as torchvision does.
+// Images are resized as torchvision does.
 func TestResizeTorchGolden(t *testing.T) {
 	filters := map[any]*Filter{"bilinear": Bilinear, "bicubic": Bicubic, "lanczos": Lanczos}
 	for _, r := range readVideos(t).Scaled {
@@ -139,8 +139,8 @@ func TestClipRefuses(t *testing.T) {
 	p := videoProcessor(t, []byte(`{"video_processor_type": "Qwen3VLVideoProcessor"}`))
 	for want, c := range map[string]*Clip{
 		"0 frames; from 1": {},
-		"frame 1 is 9×8 pixels, and frame 0 8×9": {Frames: []*Picture{NewPicture(8, 9),
-			NewPicture(9, 8)}},
+		"frame 1 is 9×8 pixels, and frame 0 8×9": {Frames: []*Image{NewImage(8, 9),
+			NewImage(9, 8)}},
 		"1 frames; at least the 2":                             {Frames: scroll(1, 40, 40)},
 		"2 frames have 1 numbers":                              {Frames: scroll(2, 40, 40), At: []int{1}},
 		"a side of 33×6700 pixels is over 200 times the other": {Frames: scroll(2, 33, 6700)},

@@ -7,7 +7,7 @@ import (
 
 var _ = registerImage("CLIPImageProcessor", newClip)
 
-// centre is a processor that makes a picture's shorter side fit and takes a box out of the middle: CLIP's,
+// centre is a processor that makes an image's shorter side fit and takes a box out of the middle: CLIP's,
 // as LLaVA 1.5 has it.
 type centre struct {
 	short, h, w  int // pixels of the shorter side, and of the box
@@ -26,7 +26,7 @@ func newClip(s *Settings) (ImageProcessor, error) {
 	}
 	s.must("do_resize", true)
 	if !s.flag("do_center_crop", true) {
-		s.fail("do_center_crop is false; towers take pictures of one size")
+		s.fail("do_center_crop is false; towers take images of one size")
 	}
 	s.must("do_pad", false)
 	c.norm = s.affine(clipMean, clipStd).pillow()
@@ -74,7 +74,7 @@ func (s *Settings) side(key string, n, def int) int {
 	return n
 }
 
-// resized is the size of a picture of w by h pixels whose shorter side fits; the longer is rounded down, as
+// resized is the size of an image of w by h pixels whose shorter side fits; the longer is rounded down, as
 // transformers does.
 func (c *centre) resized(w, h int) (nw, nh int, err error) {
 	nw, nh = c.short, c.short
@@ -84,7 +84,7 @@ func (c *centre) resized(w, h int) (nw, nh int, err error) {
 		nw = int(int64(c.short) * int64(w) / int64(h))
 	}
 	if max(nw, nh) > sideMax {
-		return 0, 0, fmt.Errorf("a picture of %d×%d pixels would become %d×%d before its middle is "+
+		return 0, 0, fmt.Errorf("an image of %d×%d pixels would become %d×%d before its middle is "+
 			"taken, over the limit of %d a side; cut it", w, h, nw, nh, sideMax)
 	}
 	return nw, nh, nil
@@ -101,7 +101,7 @@ func (c *centre) ImageExtent(w, h, _ int) (Extent, error) {
 }
 
 // Image implements ImageProcessor.
-func (c *centre) Image(p *Picture, _ int) (*Features, error) {
+func (c *centre) Image(p *Image, _ int) (*Features, error) {
 	nw, nh, err := c.resized(p.W, p.H)
 	if err != nil {
 		return nil, err

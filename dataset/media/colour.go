@@ -5,9 +5,9 @@ import (
 	"image/color"
 )
 
-// toRGB copies a picture onto a canvas of a size: a GIF's first frame may cover only some of it, and the
+// toRGB copies an image onto a canvas of a size: a GIF's first frame may cover only some of it, and the
 // rest is of its transparent colour, or else of its first.
-func toRGB(m image.Image, w, h int, white bool) *Picture {
+func toRGB(m image.Image, w, h int, white bool) *Image {
 	p := bare(w, h)
 	at := pixelOf(m)
 	r := m.Bounds()
@@ -35,7 +35,7 @@ func toRGB(m image.Image, w, h int, white bool) *Picture {
 	return p
 }
 
-// plain copies a row of the most frequent kinds of pictures without looking at its alpha.
+// plain copies a row of the most frequent kinds of images without looking at its alpha.
 func plain(row []byte, m image.Image, y int) bool {
 	var pix []byte
 	switch m := m.(type) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/image/tiff"
 )
 
-// PixelsMax is the largest picture that Decode takes where the caller names no limit: Pillow's own,
+// PixelsMax is the largest image that Decode takes where the caller names no limit: Pillow's own,
 // 89,478,485 pixels.
 const PixelsMax = 1024 * 1024 * 1024 / 4 / 3
 
@@ -22,20 +22,20 @@ const deflateRatioMax = 1032
 
 // Options of Decode.
 type Options struct {
-	PixelsMax int64 // of the picture; 0 means PixelsMax
-	// turn and mirror the picture as its EXIF orientation says, as Pillow's ImageOps.exif_transpose
+	PixelsMax int64 // of the image; 0 means PixelsMax
+	// turn and mirror the image as its EXIF orientation says, as Pillow's ImageOps.exif_transpose
 	Turn bool
-	// lay the picture on white where it is transparent, as Hugging Face's processors do; else alpha is
+	// lay the image on white where it is transparent, as Hugging Face's processors do; else alpha is
 	// dropped
 	White bool
 }
 
-// container is a file format of pictures, told by its first bytes: names lie.
+// container is a file format of images, told by its first bytes: names lie.
 type container struct {
 	name   string
 	is     func(b []byte) bool
 	config func(b []byte) (image.Config, error)
-	decode func(b []byte, white bool) (*Picture, error)
+	decode func(b []byte, white bool) (*Image, error)
 	most   func(b []byte) int64 // pixels that a file can hold; nil: decodeJPEG tells itself
 }
 
@@ -51,12 +51,12 @@ func pngMost(b []byte) int64 {
 // gifMost is what a GIF can hold: a code of 12 bits stands for up to 3839 pixels.
 func gifMost(b []byte) int64 { return 2560*int64(len(b)) + 1<<16 }
 
-// webpMost is more than a WebP picture holds that is not of a single colour, which could be of any size.
+// webpMost is more than a WebP image holds that is not of a single colour, which could be of any size.
 func webpMost(b []byte) int64 { return 4096*int64(len(b)) + 1<<22 }
 
 var containers = []container{
 	{"JPEG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }, jpegConfig,
-		func(b []byte, _ bool) (*Picture, error) { return decodeJPEG(b) }, nil},
+		func(b []byte, _ bool) (*Image, error) { return decodeJPEG(b) }, nil},
 	{"PNG", func(b []byte) bool { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) },
 		whole(png.DecodeConfig), decodePNG, pngMost},
 	{"GIF", func(b []byte) bool { return bytes.HasPrefix(b, []byte("GIF8")) }, whole(gif.DecodeConfig),
@@ -77,7 +77,7 @@ func bmpMost(b []byte) int64 { return 8 * int64(len(b)) }
 // tiffMost is what a TIFF can hold: its strips may be deflated, of a bit a pixel.
 func tiffMost(b []byte) int64 { return deflateRatioMax * 8 * int64(len(b)) }
 
-// decodeBMP takes pictures of 32 bits for opaque, as Pillow does where the file does not name an alpha mask.
+// decodeBMP takes images of 32 bits for opaque, as Pillow does where the file does not name an alpha mask.
 func decodeBMP(b []byte) (image.Image, image.Point, error) {
 	m, err := bmp.Decode(bytes.NewReader(b))
 	if err != nil {
@@ -101,7 +101,7 @@ func tiffConfig(b []byte) (image.Config, error) {
 	return c, err
 }
 
-func decodeTIFF(b []byte, white bool) (*Picture, error) {
+func decodeTIFF(b []byte, white bool) (*Image, error) {
 	m, err := tiff.Decode(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
@@ -121,10 +121,10 @@ func whole[T any](decode func(r io.Reader) (T, error)) func(b []byte) (T, error)
 	return func(b []byte) (T, error) { return decode(bytes.NewReader(b)) }
 }
 
-// through decodes by way of one of Go's pictures.
-func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []byte, white bool) (*Picture,
+// through decodes by way of one of Go's images.
+func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []byte, white bool) (*Image,
 	error) {
-	return func(b []byte, white bool) (*Picture, error) {
+	return func(b []byte, white bool) (*Image, error) {
 		m, size, err := decode(b)
 		if err != nil {
 			return nil, err
@@ -133,11 +133,11 @@ func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []b
 	}
 }
 
-// Decode returns a picture as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see
+// Decode returns an image as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see
 // Options.White), grey is repeated, 16-bit grey is cut off at 255 (Pillow's "I;16") and 16-bit colours keep
 // their high bytes. The first frame of an animation counts. The size is checked before anything of it is
-// allocated. A picture that is cut off or damaged is an error.
-func Decode(b []byte, o Options) (*Picture, error) {
+// allocated. An image that is cut off or damaged is an error.
+func Decode(b []byte, o Options) (*Image, error) {
 	c, _, err := header(b, o)
 	if err != nil {
 		return nil, err
@@ -162,10 +162,10 @@ func Size(b []byte, o Options) (w, h int, err error) {
 }
 
 func (c *container) wrap(b []byte, err error) error {
-	return fmt.Errorf("%s picture of %d bytes: %w", c.name, len(b), err)
+	return fmt.Errorf("%s image of %d bytes: %w", c.name, len(b), err)
 }
 
-// header tells a picture's format and reads its size, which it checks.
+// header tells an image's format and reads its size, which it checks.
 func header(b []byte, o Options) (*container, image.Config, error) {
 	for i := range containers {
 		if c := &containers[i]; c.is(b) {
@@ -180,7 +180,7 @@ func header(b []byte, o Options) (*container, image.Config, error) {
 		}
 	}
 	return nil, image.Config{},
-		fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF, WebP, BMP or TIFF picture", len(b),
+		fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF, WebP, BMP or TIFF image", len(b),
 			b[:min(len(b), 8)])
 }
 

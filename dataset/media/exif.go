@@ -6,7 +6,7 @@ import (
 	"regexp"
 )
 
-// Orientation returns the EXIF orientation of a JPEG, PNG or WebP picture, 1 (upright) to 8, and 1 where
+// Orientation returns the EXIF orientation of a JPEG, PNG or WebP image, 1 (upright) to 8, and 1 where
 // there is none. As in Pillow, that of XMP counts where EXIF has none.
 func Orientation(b []byte) int {
 	exif, xmp := metadata(b)
@@ -25,7 +25,7 @@ var (
 	xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)
 )
 
-// metadata finds a picture's EXIF and XMP data.
+// metadata finds an image's EXIF and XMP data.
 func metadata(b []byte) (exif, xmp []byte) {
 	switch {
 	case bytes.HasPrefix(b, []byte{0xff, 0xd8}):
@@ -117,14 +117,14 @@ func tiffTag(t []byte, tag uint16) (v uint32, ok bool) {
 	return 0, false
 }
 
-// turn brings a picture with an EXIF orientation upright.
-func (p *Picture) turn(orientation int) *Picture {
+// turn brings an image with an EXIF orientation upright.
+func (p *Image) turn(orientation int) *Image {
 	if orientation < 2 || orientation > 8 {
 		return p
 	}
-	out := NewPicture(p.W, p.H)
+	out := NewImage(p.W, p.H)
 	if orientation >= 5 {
-		out = NewPicture(p.H, p.W)
+		out = NewImage(p.H, p.W)
 	}
 	for y := range out.H {
 		for x := range out.W {

@@ -174,7 +174,7 @@ func (e *shortError) Error() string {
 }
 
 // Frames decodes the frames of some numbers, in ascending order, as RGB and upright.
-func (f FFmpeg) Frames(ctx context.Context, file string, v VideoInfo, at []int) ([]*Picture, error) {
+func (f FFmpeg) Frames(ctx context.Context, file string, v VideoInfo, at []int) ([]*Image, error) {
 	most := f.BytesMax
 	if most == 0 {
 		most = videoBytesMax
@@ -195,7 +195,7 @@ func (f FFmpeg) Frames(ctx context.Context, file string, v VideoInfo, at []int) 
 		args = append(args, "-vf", selection(at))
 	}
 	args = append(args, "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1")
-	var out []*Picture
+	var out []*Image
 	err := f.run(ctx, "ffmpeg", args, func(r io.Reader) (err error) {
 		out, err = readFrames(r, v, at)
 		return err
@@ -224,7 +224,7 @@ func selection(at []int) string {
 }
 
 // readFrames reads what passed counted. A number that is there twice gives the same frame twice.
-func readFrames(r io.Reader, v VideoInfo, at []int) (out []*Picture, err error) {
+func readFrames(r io.Reader, v VideoInfo, at []int) (out []*Image, err error) {
 	dense := filtered(at)
 	all := slices.Compact(slices.Clone(at))
 	for n := range passed(at) {

@@ -8,7 +8,7 @@ import (
 
 var _ = registerImage("GotOcr2ImageProcessor", newInternVL)
 
-// internVL is the image processor of InternVL: a picture is resized to a grid of tiles whose shape is
+// internVL is the image processor of InternVL: an image is resized to a grid of tiles whose shape is
 // nearest to its own, and the tiles are followed by a thumbnail.
 type internVL struct {
 	h, w        int // of a tile
@@ -37,11 +37,11 @@ func newInternVL(s *Settings) (ImageProcessor, error) {
 	return v, nil
 }
 
-// tilesMax bounds the tiles of a picture.
+// tilesMax bounds the tiles of an image.
 const tilesMax = 4096
 
-// tiling returns the columns and rows of tiles for a picture. Of equally near shapes the later, larger one
-// counts where the picture has over half its pixels. Source: get_optimal_tiled_canvas of transformers'
+// tiling returns the columns and rows of tiles for an image. Of equally near shapes the later, larger one
+// counts where the image has over half its pixels. Source: get_optimal_tiled_canvas of transformers'
 // image_processing_got_ocr2.py.
 func (v *internVL) tiling(w, h int) (columns, rows int) {
 	var all [][2]int
@@ -79,7 +79,7 @@ func (v *internVL) ImageExtent(w, h, _ int) (Extent, error) {
 }
 
 // Image implements ImageProcessor.
-func (v *internVL) Image(p *Picture, _ int) (*Features, error) {
+func (v *internVL) Image(p *Image, _ int) (*Features, error) {
 	e, err := v.ImageExtent(p.W, p.H, 1)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import "math"
 var _ = registerImage("InternVLChat", newInternVLChat)
 
 // newInternVLChat reads the processor of InternVL checkpoints in their own format, whose config.json has
-// model_type internvl_chat and says how pictures are cut; their preprocessor_config.json is CLIP's and is
+// model_type internvl_chat and says how images are cut; their preprocessor_config.json is CLIP's and is
 // not looked at. Source: dynamic_preprocess of the model's repository.
 func newInternVLChat(s *Settings) (ImageProcessor, error) {
 	for key := range s.keys {

@@ -13,7 +13,7 @@ type plane struct {
 	id, h, v, quant int
 	w, rows         int      // samples that count
 	bw, bh          int      // blocks, padded to whole MCUs
-	coef            []int16  // of a progressive picture: 64 a block, in natural order
+	coef            []int16  // of a progressive image: 64 a block, in natural order
 	set             []uint64 // the bits of a block's coefficients, in the file's order, that are not zero
 	// of the coefficients, in natural order, as they are at the component's first scan
 	weights [64]int16
@@ -54,7 +54,7 @@ type jpegReader struct {
 // scan is what a scan header says of its progression.
 type scan struct{ ss, se, ah, al, eobrun int }
 
-// scansMax bounds the passes over a progressive picture; encoders make about ten.
+// scansMax bounds the passes over a progressive image; encoders make about ten.
 const scansMax = 100
 
 var errJPEG = errors.New("the JPEG data is malformed")
@@ -65,7 +65,7 @@ var zigzag = [64]int{0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12,
 	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60,
 	61, 54, 47, 55, 62, 63}
 
-// jpegConfig reads the size of a picture.
+// jpegConfig reads the size of an image.
 func jpegConfig(b []byte) (c image.Config, err error) {
 	for r := (&jpegReader{b: b[2:]}); ; {
 		marker, body, err := r.segment()
@@ -73,7 +73,7 @@ func jpegConfig(b []byte) (c image.Config, err error) {
 		case err != nil:
 			return c, err
 		case marker == 0xd9 || marker == 0xda:
-			return c, errors.New("no size comes before the picture")
+			return c, errors.New("no size comes before the image")
 		case marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc:
 			if len(body) < 6 {
 				return c, errJPEG
@@ -84,8 +84,8 @@ func jpegConfig(b []byte) (c image.Config, err error) {
 	}
 }
 
-// decodeJPEG decodes a picture whose header was checked for size.
-func decodeJPEG(b []byte) (*Picture, error) {
+// decodeJPEG decodes an image whose header was checked for size.
+func decodeJPEG(b []byte) (*Image, error) {
 	r := &jpegReader{b: b[2:], adobe: -1}
 	defer r.release()
 	for {
@@ -94,7 +94,7 @@ func decodeJPEG(b []byte) (*Picture, error) {
 			return nil, err
 		}
 		if marker == 0xd9 {
-			return r.picture()
+			return r.image()
 		}
 		if err := r.take(marker, body); err != nil {
 			return nil, fmt.Errorf("marker %02x: %w", marker, err)
@@ -117,18 +117,18 @@ func (r *jpegReader) segment() (marker byte, body []byte, err error) {
 		}
 	}
 	if i < 0 || i+2 > len(r.b) {
-		return 0, nil, errors.New("the picture is cut off")
+		return 0, nil, errors.New("the image is cut off")
 	}
 	marker, r.b = r.b[i+1], r.b[i+2:]
 	if marker == 0xd9 || marker >= 0xd0 && marker <= 0xd8 || marker == 1 {
 		return marker, nil, nil
 	}
 	if len(r.b) < 2 {
-		return 0, nil, errors.New("the picture is cut off")
+		return 0, nil, errors.New("the image is cut off")
 	}
 	n := int(binary.BigEndian.Uint16(r.b))
 	if n < 2 || n > len(r.b) {
-		return 0, nil, errors.New("the picture is cut off")
+		return 0, nil, errors.New("the image is cut off")
 	}
 	body, r.b = r.b[2:n], r.b[n:]
 	return marker, body, nil
@@ -157,7 +157,7 @@ func (r *jpegReader) take(marker byte, body []byte) error {
 	return nil
 }
 
-// frame reads the picture's size and components. Memory for them is taken only where the file could fill it:
+// frame reads the image's size and components. Memory for them is taken only where the file could fill it:
 // a block takes a bit at least.
 func (r *jpegReader) frame(b []byte) error {
 	if len(b) < 6 || b[0] != 8 || r.planes != nil || len(b) != 6+3*int(b[5]) || b[5] == 0 || b[5] == 2 ||
@@ -312,7 +312,7 @@ func (r *jpegReader) units(in []*plane) error {
 	return nil
 }
 
-// block decodes one block of a scan: of a baseline picture to pixels.
+// block decodes one block of a scan: of a baseline image to pixels.
 func (r *jpegReader) block(p *plane, x, y int) error {
 	if r.progressive {
 		return r.part(p, x, y)

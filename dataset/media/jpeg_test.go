@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Damage anywhere gives an error or a picture of the right size, never a panic.
+// Damage anywhere gives an error or an image of the right size, never a panic.
 func TestJPEGDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"p01.jpg", "p05.jpg", "p17.jpg", "p28.jpg", "cmyk.jpg"} {
@@ -42,7 +42,7 @@ func TestJPEGScans(t *testing.T) {
 	}
 }
 
-// A small file that announces a large picture, and one with endless scans, are refused.
+// A small file that announces a large image, and one with endless scans, are refused.
 func TestJPEGBombs(t *testing.T) {
 	b := bytes.Clone(readFile(t, "p00.jpg"))
 	i := bytes.Index(b, []byte{0xff, 0xc0})

@@ -5,8 +5,8 @@ import (
 	"image/color"
 )
 
-// picture turns planes into pixels, row by row.
-func (r *jpegReader) picture() (*Picture, error) {
+// image turns planes into pixels, row by row.
+func (r *jpegReader) image() (*Image, error) {
 	if r.planes == nil {
 		return nil, errJPEG
 	}

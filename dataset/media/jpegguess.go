@@ -3,7 +3,7 @@ package media
 // guessed is how many coefficients of a block, in the file's order, may be estimated from its neighbours.
 const guessed = 10
 
-// guess estimates what the scans of a progressive picture have not brought of the first coefficients from
+// guess estimates what the scans of a progressive image have not brought of the first coefficients from
 // the first ones of the 24 blocks around, as libjpeg-turbo does (since 2.1) with files that lack scans. It
 // applies to all components or to none.
 func (r *jpegReader) guess() {
@@ -42,7 +42,7 @@ func (p *plane) guess(mcus int) {
 			n = height % p.v
 		}
 		for k := range n {
-			// Rows beyond the picture are repeated; how the rows of the last unit count is libjpeg's own.
+			// Rows beyond the image are repeated; how the rows of the last unit count is libjpeg's own.
 			y, at, all := mcu*p.v+k, mcu*n+k, mcus*n
 			var rows [5]int
 			rows[2], rows[1], rows[3] = y, y-min(at, 1), y+min(all-1-at, 1)

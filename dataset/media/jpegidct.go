@@ -97,7 +97,7 @@ func inverse8(in [8]int16) [8]int32 {
 	return [8]int32{e0 + o3, e1 + o2, e2 + o1, e3 + o0, e3 - o0, e2 - o1, e1 - o2, e0 - o3}
 }
 
-// inverseAll transforms the blocks of a progressive picture.
+// inverseAll transforms the blocks of a progressive image.
 func (p *plane) inverseAll() {
 	var q pair
 	for i := range p.bw * p.bh {

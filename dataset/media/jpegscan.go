@@ -2,7 +2,7 @@ package media
 
 import "math/bits"
 
-// part decodes one block's part in a scan of a progressive picture.
+// part decodes one block's part in a scan of a progressive image.
 func (r *jpegReader) part(p *plane, x, y int) error {
 	at := y*p.bw + x
 	c, set := (*[64]int16)(p.coef[at*64:]), &p.set[at]

@@ -1,11 +1,11 @@
 package media
 
-// upsampler brings rows of a component to the picture's size: smoothly where libjpeg-turbo does so, else by
+// upsampler brings rows of a component to the image's size: smoothly where libjpeg-turbo does so, else by
 // repetition.
 type upsampler struct {
 	p                *plane
 	w                int
-	h, v             int // the picture's samples for p.h and p.v of the component
+	h, v             int // the image's samples for p.h and p.v of the component
 	smoothH, smoothV bool
 	buffer           []byte
 }
@@ -26,7 +26,7 @@ func newUpsampler(r *jpegReader, p *plane) upsampler {
 	return u
 }
 
-// line returns a row of the picture's size.
+// line returns a row of the image's size.
 func (u *upsampler) line(y int) []byte {
 	sy := min(y*u.p.v/u.v, u.p.rows-1)
 	near := sy * u.p.stride

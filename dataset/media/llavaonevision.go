@@ -9,7 +9,7 @@ import (
 
 var _ = registerImage("LlavaOnevisionImageProcessor", newLlavaOnevision)
 
-// llavaOnevision is the image processor of LLaVA-OneVision ("anyres"): a picture as a whole and, where it is
+// llavaOnevision is the image processor of LLaVA-OneVision ("anyres"): an image as a whole and, where it is
 // its sample's only one, its tiles, with black around it to fill them.
 type llavaOnevision struct {
 	side      int // of a tile
@@ -53,7 +53,7 @@ func newLlavaOnevision(s *Settings) (ImageProcessor, error) {
 	}
 	s.must("do_resize", true)
 	s.must("do_center_crop", false)
-	s.flag("do_pad", true) // batches are made elsewhere, with the tiles that each picture has
+	s.flag("do_pad", true) // batches are made elsewhere, with the tiles that each image has
 	a := s.affine(clipMean, clipStd)
 	for c, v := range a.mean {
 		l.around[c] = byte(int(v * 255))
@@ -62,7 +62,7 @@ func newLlavaOnevision(s *Settings) (ImageProcessor, error) {
 	return l, nil
 }
 
-// best returns the size, among those that tiles can make, that keeps most of a picture and wastes least.
+// best returns the size, among those that tiles can make, that keeps most of an image and wastes least.
 // Source: select_best_resolution of transformers' image_processing_utils.py.
 func (l *llavaOnevision) best(w, h int) (bh, bw int) {
 	kept, waste := 0, math.MaxInt
@@ -87,7 +87,7 @@ func (l *llavaOnevision) ImageExtent(w, h, n int) (Extent, error) {
 	}
 	bh, bw := l.best(w, h)
 	if bh == 0 {
-		return e, fmt.Errorf("%d×%d pixels leave nothing at any of image_grid_pinpoints; crop the picture",
+		return e, fmt.Errorf("%d×%d pixels leave nothing at any of image_grid_pinpoints; crop the image",
 			w, h)
 	}
 	e.Grid = [3]int{1, bh / l.side, bw / l.side}
@@ -127,7 +127,7 @@ func round7(x float64) float64 {
 }
 
 // Image implements ImageProcessor.
-func (l *llavaOnevision) Image(p *Picture, n int) (*Features, error) {
+func (l *llavaOnevision) Image(p *Image, n int) (*Features, error) {
 	e, err := l.ImageExtent(p.W, p.H, n)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (l *llavaOnevision) Image(p *Picture, n int) (*Features, error) {
 	out = p.whole(out, p.Resize(l.side, l.side, l.filter))
 	bh, bw := e.Grid[1]*l.side, e.Grid[2]*l.side
 	nh, nw := p.inside(bh, bw)
-	canvas := NewPicture(bw, bh)
+	canvas := NewImage(bw, bh)
 	inner := p.Resize(nw, nh, l.filter)
 	canvas.paste(inner, (bw-nw)/2, (bh-nh)/2)
 	inner.releaseUnless(p)
@@ -156,8 +156,8 @@ func (l *llavaOnevision) Image(p *Picture, n int) (*Features, error) {
 	return f, nil
 }
 
-// inside returns the largest size of a picture's shape within a box, rounded up.
-func (p *Picture) inside(h, w int) (nh, nw int) {
+// inside returns the largest size of an image's shape within a box, rounded up.
+func (p *Image) inside(h, w int) (nh, nw int) {
 	sw, sh := float64(w)/float64(p.W), float64(h)/float64(p.H)
 	if sw < sh {
 		return min(int(math.Ceil(float64(p.H)*sw)), h), w
@@ -165,8 +165,8 @@ func (p *Picture) inside(h, w int) (nh, nw int) {
 	return h, min(int(math.Ceil(float64(p.W)*sh)), w)
 }
 
-// square centres a picture on a square of a colour.
-func (p *Picture) square(colour [3]byte) *Picture {
+// square centres an image on a square of a colour.
+func (p *Image) square(colour [3]byte) *Image {
 	if p.W == p.H {
 		return p
 	}
@@ -179,8 +179,8 @@ func (p *Picture) square(colour [3]byte) *Picture {
 	return out
 }
 
-// paste copies a picture into a larger one.
-func (p *Picture) paste(q *Picture, x, y int) {
+// paste copies an image into a larger one.
+func (p *Image) paste(q *Image, x, y int) {
 	for row := range q.H {
 		copy(p.Pix[((y+row)*p.W+x)*3:], q.Pix[row*q.W*3:(row+1)*q.W*3])
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLoadFor: a processor of squeezed pictures counts the patches of the tower that it serves, whatever
+// TestLoadFor: a processor of squeezed images counts the patches of the tower that it serves, whatever
 // config.json lies beside.
 func TestLoadFor(t *testing.T) {
 	dir := t.TempDir()

@@ -30,7 +30,7 @@ func readKinds(t testing.TB, file string) (want map[string]moreKind) {
 	return want
 }
 
-// FuzzMoreKinds: whatever bytes come, decoding ends with a picture of the size that Size tells, or an error.
+// FuzzMoreKinds: whatever bytes come, decoding ends with an image of the size that Size tells, or an error.
 func FuzzMoreKinds(f *testing.F) {
 	for _, c := range moreKinds(f) {
 		f.Add(c.File)

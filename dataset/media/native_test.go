@@ -40,7 +40,7 @@ func TestNativeInverse(t *testing.T) {
 	}
 }
 
-// Pictures of all kinds come out the same with and without the assembly.
+// Images of all kinds come out the same with and without the assembly.
 func TestNativeDecode(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jpg")
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestNativeDecode(t *testing.T) {
 	}
 }
 
-// Resizing is the same with and without the assembly, and touches nothing behind a picture.
+// Resizing is the same with and without the assembly, and touches nothing behind an image.
 func TestNativeResize(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := range 400 {
@@ -68,7 +68,7 @@ func TestNativeResize(t *testing.T) {
 				p.Pix[i] = p.Pix[i] & 64 / 64 * 255
 			}
 		}
-		if n%2 == 0 { // no room behind the picture
+		if n%2 == 0 { // no room behind the image
 			p.Pix = append(make([]byte, 0, len(p.Pix)), p.Pix...)[:len(p.Pix):len(p.Pix)]
 		}
 		f := []*Filter{Bilinear, Bicubic, Lanczos}[rng.IntN(3)]

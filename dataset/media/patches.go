@@ -1,14 +1,14 @@
 package media
 
-// planes are the channels of a picture apart, row by row.
+// planes are the channels of an image apart, row by row.
 type planes struct {
 	w      int
 	c      [3][]byte
 	buffer []byte
 }
 
-// planes takes a picture apart. The caller releases what it gets.
-func (p *Picture) planes() *planes {
+// planes takes an image apart. The caller releases what it gets.
+func (p *Image) planes() *planes {
 	n := p.W * p.H
 	out := &planes{w: p.W, buffer: buffers.take(3 * n)}
 	for c := range out.c {
@@ -27,10 +27,10 @@ func (p *Picture) planes() *planes {
 
 func (p *planes) release() { buffers.give(p.buffer) }
 
-// patches appends one step in time of a picture cut into patches: [rows/merge, columns/merge, merge, merge]
+// patches appends one step in time of an image cut into patches: [rows/merge, columns/merge, merge, merge]
 // patches of [3, len(frames), patch, patch]. Frames have one size, whose sides are multiples of patch·merge;
-// the same picture may be there several times.
-func patches(out []byte, frames []*Picture, patch, merge int) []byte {
+// the same image may be there several times.
+func patches(out []byte, frames []*Image, patch, merge int) []byte {
 	apart := make([]*planes, len(frames))
 	for i, f := range frames {
 		if i > 0 && f == frames[i-1] {
@@ -71,8 +71,8 @@ func (p *planes) tile(out []byte, x, y, w, h int) []byte {
 	return out
 }
 
-// whole appends a picture that was made of p as one tile, and releases it.
-func (p *Picture) whole(out []byte, made *Picture) []byte {
+// whole appends an image that was made of p as one tile, and releases it.
+func (p *Image) whole(out []byte, made *Image) []byte {
 	apart := made.planes()
 	out = apart.tile(out, 0, 0, made.W, made.H)
 	apart.release()
@@ -80,8 +80,8 @@ func (p *Picture) whole(out []byte, made *Picture) []byte {
 	return out
 }
 
-// releaseUnless releases a picture that was made of another, and may be that one.
-func (p *Picture) releaseUnless(source *Picture) {
+// releaseUnless releases an image that was made of another, and may be that one.
+func (p *Image) releaseUnless(source *Image) {
 	if p != source {
 		p.Release()
 	}

@@ -32,7 +32,7 @@ var (
 	errPNGSum = errors.New("a checksum of the PNG data is wrong")
 )
 
-// readPNG finds the parts of a picture and checks their sums.
+// readPNG finds the parts of an image and checks their sums.
 func readPNG(b []byte) (f pngFile, err error) {
 	for b = b[8:]; len(b) >= 12; {
 		n := uint64(binary.BigEndian.Uint32(b))
@@ -69,7 +69,7 @@ var inflaters sync.Pool
 
 // decodePNG decodes the frequent kinds, 8 bits of grey, RGB or RGBA in rows, at once. Others go through Go's
 // decoder.
-func decodePNG(b []byte, white bool) (*Picture, error) {
+func decodePNG(b []byte, white bool) (*Image, error) {
 	f, err := readPNG(b)
 	if err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func decodePNG(b []byte, white bool) (*Picture, error) {
 }
 
 // greyKey decodes 16 bits of grey of which one is transparent: as Pillow does, by way of the same kind of
-// picture as without it.
-func (f *pngFile) greyKey(b []byte, white bool) (*Picture, error) {
+// image as without it.
+func (f *pngFile) greyKey(b []byte, white bool) (*Image, error) {
 	plain := append([]byte(nil), b[:8]...)
 	for b = b[8:]; len(b) >= 12; {
 		n := 12 + int(binary.BigEndian.Uint32(b))

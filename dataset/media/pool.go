@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// buffers lends buffers, as those of one picture fit the next. Their content is anything.
+// buffers lends buffers, as those of one image fit the next. Their content is anything.
 var buffers pool
 
 // pool keeps buffers by the power of two that they hold.

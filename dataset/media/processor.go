@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Extent is what a picture or video becomes, told from its size alone: planning needs no pixels.
+// Extent is what an image or video becomes, told from its size alone: planning needs no pixels.
 type Extent struct {
 	Shape []int // of the tower's input: [patches, 3·time·patch·patch], or [tiles, 3, height, width]
 	// patches (or tiles, a thumbnail left out) in time, height and width; image_grid_thw of Qwen's
@@ -33,7 +33,7 @@ func (e *Extent) Width() (n int) {
 	return n
 }
 
-// bytesMax bounds the pixels of one picture or video that a tower takes.
+// bytesMax bounds the pixels of one image or video that a tower takes.
 const bytesMax = 4 << 30
 
 // check refuses what no machine holds, which only settings can ask for.
@@ -49,7 +49,7 @@ func (e *Extent) check() error {
 	return nil
 }
 
-// Features are what a vision tower takes of one picture or video.
+// Features are what a vision tower takes of one image or video.
 type Features struct {
 	Extent
 	Pixels  []byte    // in the layout of Shape, before rescaling and normalisation
@@ -80,12 +80,12 @@ func (f *Features) Fill(out []float32) {
 	}
 }
 
-// ImageProcessor prepares pictures for a vision tower. It may be used by several goroutines at once.
+// ImageProcessor prepares images for a vision tower. It may be used by several goroutines at once.
 type ImageProcessor interface {
-	// Image prepares one of the n pictures of a sample; n matters to LLaVA-OneVision, which cuts only single
-	// pictures.
-	Image(p *Picture, n int) (*Features, error)
-	// ImageExtent tells what Image would return for a picture of w by h pixels.
+	// Image prepares one of the n images of a sample; n matters to LLaVA-OneVision, which cuts only single
+	// images.
+	Image(p *Image, n int) (*Features, error)
+	// ImageExtent tells what Image would return for an image of w by h pixels.
 	ImageExtent(w, h, n int) (Extent, error)
 }
 
@@ -108,13 +108,13 @@ type VideoInfo struct {
 
 // Clip is a choice of a video's frames, all of one size.
 type Clip struct {
-	Frames []*Picture
+	Frames []*Image
 	At     []int   // each frame's number in the video; nil where unknown
 	FPS    float64 // of the video; 0 where unknown
 	Of     int     // frames of the video; 0 where unknown
 }
 
-// Processor prepares the pictures and videos of a model. Video is nil where the model takes none.
+// Processor prepares the images and videos of a model. Video is nil where the model takes none.
 type Processor struct {
 	Image ImageProcessor
 	Video VideoProcessor
@@ -177,7 +177,7 @@ func build[P any](classes map[string]func(*Settings) (P, error), kind, class str
 	return p, nil
 }
 
-// Files of a checkpoint that say how pictures and videos are prepared.
+// Files of a checkpoint that say how images and videos are prepared.
 const (
 	imageFile     = "preprocessor_config.json"
 	videoFile     = "video_preprocessor_config.json"

@@ -59,7 +59,7 @@ func TestSettingsRefuse(t *testing.T) {
 	big, err := NewImageProcessor("GotOcr2ImageProcessor",
 		settings(t, `{"size": 16384, "max_patches": 4096, "min_patches": 4096, "crop_to_patches": true}`))
 	require.NoError(t, err)
-	_, err = big.Image(NewPicture(5, 5), 1)
+	_, err = big.Image(NewImage(5, 5), 1)
 	require.ErrorContains(t, err, "over the limit of 4294967296 numbers; lower")
 	late, err := NewVideoProcessor("InternVLVideoProcessor",
 		settings(t, `{"num_frames": 3, "initial_shift": 9, "do_sample_frames": true}`))
@@ -185,7 +185,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// processed is what transformers' processor made of a picture.
+// processed is what transformers' processor made of an image.
 type processed struct {
 	Pixels, Values, Error string
 	Shape                 []int
@@ -206,12 +206,12 @@ func hashValues(v []float32) string {
 	return hashOf(b)
 }
 
-// cases is a folder that bench/golden/media_processors.py filled with random pictures and what became of
+// cases is a folder that bench/golden/media_processors.py filled with random images and what became of
 // them.
-var cases = flag.String("cases", "testdata", "folder of the pictures and processors.json to compare with")
+var cases = flag.String("cases", "testdata", "folder of the images and processors.json to compare with")
 
-// opened is a picture as Hugging Face's processors take it: a file, or noise of a size.
-func opened(t testing.TB, name string) *Picture {
+// opened is an image as Hugging Face's processors take it: a file, or noise of a size.
+func opened(t testing.TB, name string) *Image {
 	var w, h int
 	if n, _ := fmt.Sscanf(name, "%dx%d", &w, &h); n == 2 {
 		return noise(w, h)
@@ -236,28 +236,28 @@ func TestProcessorsGolden(t *testing.T) {
 	if raced {
 		t.Log("skipped: seven of eight cases, as the race detector slows them most")
 	}
-	made := map[string]*Picture{}
+	made := map[string]*Image{}
 	for i, c := range golden.Cases {
 		if raced && i%8 != 0 {
 			continue
 		}
-		var picture, name string
+		var image, name string
 		var n int
 		var want processed
-		require.NoError(t, json.Unmarshal(c, &[]any{&picture, &name, &n, &want}))
+		require.NoError(t, json.Unmarshal(c, &[]any{&image, &name, &n, &want}))
 		s := settings(t, string(golden.Settings[name]))
 		s.more = map[string]json.RawMessage{"num_image_tokens": []byte("729")}
 		p, err := NewImageProcessor(s.class(), s)
 		require.NoError(t, err)
-		if made[picture] == nil {
-			made[picture] = opened(t, picture)
+		if made[image] == nil {
+			made[image] = opened(t, image)
 		}
-		t.Run(fmt.Sprintf("%s by %s, one of %d", picture, name, n),
-			func(t *testing.T) { compare(t, p, made[picture], n, want) })
+		t.Run(fmt.Sprintf("%s by %s, one of %d", image, name, n),
+			func(t *testing.T) { compare(t, p, made[image], n, want) })
 	}
 }
 
-func compare(t *testing.T, p ImageProcessor, m *Picture, n int, want processed) {
+func compare(t *testing.T, p ImageProcessor, m *Image, n int, want processed) {
 	f, err := p.Image(m, n)
 	if want.Error != "" {
 		require.Error(t, err, "transformers says %s", want.Error)

@@ -34,7 +34,7 @@ func (q *qwen3Video) Prompt(v VideoInfo, at []int, e Extent) Prompt {
 	return timed(v, at, e, q.time)
 }
 
-// Prompt implements VideoWriter. Pictures of patches of 16 are for Qwen3-VL.
+// Prompt implements VideoWriter. Images of patches of 16 are for Qwen3-VL.
 func (u *qwenUtils) Prompt(v VideoInfo, at []int, e Extent) Prompt {
 	if u.patch == 16 {
 		return timed(v, at, e, u.time)

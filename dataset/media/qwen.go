@@ -7,7 +7,7 @@ import (
 
 var _ = registerImage("Qwen2VLImageProcessor", newQwenImage)
 
-// qwen is the image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and LLaVA-OneVision-1.5: a picture keeps its
+// qwen is the image processor of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and LLaVA-OneVision-1.5: an image keeps its
 // shape, and is resized to whole patches within limits of pixels.
 type qwen struct {
 	least, most        int // pixels
@@ -26,15 +26,15 @@ func newQwenImage(s *Settings) (ImageProcessor, error) {
 	return q, nil
 }
 
-// ratioMax is the largest ratio of the sides of a picture that Qwen's processors take.
+// ratioMax is the largest ratio of the sides of an image that Qwen's processors take.
 const ratioMax = 200
 
-// fitPatches returns the sides nearest to a picture's that are multiples of unit and within limits of
+// fitPatches returns the sides nearest to an image's that are multiples of unit and within limits of
 // pixels. Source: smart_resize of transformers' image_processing_qwen2_vl.py.
 func fitPatches(h, w, unit, least, most int) (int, int, error) {
 	fh, fw, u := float64(h), float64(w), float64(unit)
 	if max(fh, fw)/min(fh, fw) > ratioMax {
-		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the picture", w, h,
+		return 0, 0, fmt.Errorf("a side of %d×%d pixels is over %d times the other; crop the image", w, h,
 			ratioMax)
 	}
 	nh, nw := math.RoundToEven(fh/u)*u, math.RoundToEven(fw/u)*u
@@ -49,7 +49,7 @@ func fitPatches(h, w, unit, least, most int) (int, int, error) {
 	return int(nh), int(nw), nil
 }
 
-// sides returns the size that a picture is brought to.
+// sides returns the size that an image is brought to.
 func (q *qwen) sides(w, h int) (nh, nw int, err error) {
 	unit := q.patch * q.merge
 	if !q.resize {
@@ -78,15 +78,15 @@ func (q *qwen) ImageExtent(w, h, _ int) (Extent, error) {
 	return q.extent(1, nh, nw, h, w)
 }
 
-// Image implements ImageProcessor: the picture stands for every frame of its patches.
-func (q *qwen) Image(p *Picture, _ int) (*Features, error) {
+// Image implements ImageProcessor: the image stands for every frame of its patches.
+func (q *qwen) Image(p *Image, _ int) (*Features, error) {
 	e, err := q.ImageExtent(p.W, p.H, 1)
 	if err != nil {
 		return nil, err
 	}
 	made := p.Resize(e.Grid[2]*q.patch, e.Grid[1]*q.patch, q.filter)
 	defer made.releaseUnless(p)
-	frames := make([]*Picture, q.time)
+	frames := make([]*Image, q.time)
 	for i := range frames {
 		frames[i] = made
 	}

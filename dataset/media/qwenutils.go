@@ -45,7 +45,7 @@ func newQwenUtils(s *Settings) (VideoProcessor, error) {
 	u.mostSet = s.get("max_pixels", &most)
 	u.total = s.number("total_pixels", 128000*float64(unit*unit)*0.9)
 	u.qwenVideo = &qwenVideo{qwen: qwen{patch: patch, merge: 2, time: 2, least: least, most: most}}
-	u.resized = (*Picture).resizeFloat
+	u.resized = (*Image).resizeFloat
 	u.norm = s.affine(mean, std).torch()
 	u.sides = u.share
 	return u, nil

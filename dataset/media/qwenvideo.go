@@ -19,7 +19,7 @@ type qwenVideo struct {
 	capped                  bool // each frame gets an even share of the pixels
 	tokensMost              int  // that cap pixels
 	sides                   func(frames, w, h int) (nh, nw int, err error)
-	resized                 func(p *Picture, w, h int) *Picture
+	resized                 func(p *Image, w, h int) *Image
 }
 
 func newQwenVideo(s *Settings, patch, least, most, tokens int, mean, std three) *qwenVideo {
@@ -33,7 +33,7 @@ func newQwenVideo(s *Settings, patch, least, most, tokens int, mean, std three) 
 	s.must("do_pad", false)
 	s.must("do_center_crop", false)
 	q.norm = s.affine(mean, std).torch()
-	q.resized = func(p *Picture, w, h int) *Picture { return p.ResizeTorch(w, h, q.filter) }
+	q.resized = func(p *Image, w, h int) *Image { return p.ResizeTorch(w, h, q.filter) }
 	return q
 }
 
@@ -51,7 +51,7 @@ func (q *qwenVideo) Video(c *Clip) (*Features, error) {
 	f.Pixels = make([]byte, 0, e.Rows()*e.Width())
 	frames := c.padded(q.time)
 	for i := 0; i < len(frames); i += q.time {
-		step := make([]*Picture, q.time)
+		step := make([]*Image, q.time)
 		for k, p := range frames[i : i+q.time] {
 			step[k] = q.resized(p, e.Grid[2]*q.patch, e.Grid[1]*q.patch)
 		}

@@ -1,4 +1,4 @@
-// Package media decodes pictures and videos and prepares them for vision towers exactly as Pillow,
+// Package media decodes images and videos and prepares them for vision towers exactly as Pillow,
 // libjpeg-turbo, libwebp, torchvision and Hugging Face's processors do, since models depend on every bit of
 // it. Pixels are 8-bit RGB.
 //
@@ -12,35 +12,35 @@ import (
 	"math"
 )
 
-// Picture is an RGB picture: Pix[(y*W+x)*3+c].
-type Picture struct {
+// Image is an RGB image: Pix[(y*W+x)*3+c].
+type Image struct {
 	W, H int
 	Pix  []byte
 }
 
-// NewPicture returns a black picture.
-func NewPicture(w, h int) *Picture { return &Picture{w, h, make([]byte, w*h*3, w*h*3+slack)} }
+// NewImage returns a black image.
+func NewImage(w, h int) *Image { return &Image{w, h, make([]byte, w*h*3, w*h*3+slack)} }
 
-// bare returns a picture of any content, for the caller to fill.
-func bare(w, h int) *Picture {
+// bare returns an image of any content, for the caller to fill.
+func bare(w, h int) *Image {
 	n := w * h * 3
-	return &Picture{w, h, buffers.take(n + slack)[:n]}
+	return &Image{w, h, buffers.take(n + slack)[:n]}
 }
 
-// Release gives the memory of a picture back for the next ones. It must not be used afterwards. Without it
+// Release gives the memory of an image back for the next ones. It must not be used afterwards. Without it
 // the garbage collector has more to do, and nothing else happens.
-func (p *Picture) Release() {
+func (p *Image) Release() {
 	buffers.give(p.Pix)
 	p.Pix = nil
 }
 
-// slack is the room behind a picture that vectors may read and write over its end.
+// slack is the room behind an image that vectors may read and write over its end.
 const slack = 32
 
-// Filter is how Resize weighs pixels. All filters are widened where a picture shrinks ("antialias").
+// Filter is how Resize weighs pixels. All filters are widened where an image shrinks ("antialias").
 type Filter struct {
 	name    string
-	support float64 // half the width, in pixels of the larger picture
+	support float64 // half the width, in pixels of the larger image
 	at      func(x float64) float64
 }
 
@@ -141,11 +141,11 @@ func place(from, to int, f *Filter) (*taps, []float64) {
 	return t, weights
 }
 
-// Resize returns the picture at another size, bit for bit as the Image.resize of Pillow 13.0.0 does for RGB
+// Resize returns the image at another size, bit for bit as the Image.resize of Pillow 13.0.0 does for RGB
 // and L: rows and columns in turn, with 8-bit pixels between, in fixed point. Columns go first where the
 // height shrinks by more than twice what the width shrinks by (found by measuring: 2788 of 2788 random sizes
 // agree). Sizes below 1 are a bug of the caller.
-func (p *Picture) Resize(w, h int, f *Filter) *Picture {
+func (p *Image) Resize(w, h int, f *Filter) *Image {
 	if columnsFirst := h < p.H && p.H-h > 2*(p.W-w); !columnsFirst {
 		return p.ResizeRowsFirst(w, h, f)
 	}
@@ -153,18 +153,18 @@ func (p *Picture) Resize(w, h int, f *Filter) *Picture {
 }
 
 // ResizeRowsFirst is Resize as Pillow did it before it chose the order: always rows, then columns.
-func (p *Picture) ResizeRowsFirst(w, h int, f *Filter) *Picture {
+func (p *Image) ResizeRowsFirst(w, h int, f *Filter) *Image {
 	return p.resize(w, p.H, f).then(p, w, h, f, newTaps)
 }
 
 // resize changes one side.
-func (p *Picture) resize(w, h int, f *Filter) *Picture {
+func (p *Image) resize(w, h int, f *Filter) *Image {
 	return p.resizeWith(w, h, f, newTaps)
 }
 
 // then resizes what became of source, and releases it.
-func (p *Picture) then(source *Picture, w, h int, f *Filter,
-	weights func(from, to int, f *Filter) *taps) *Picture {
+func (p *Image) then(source *Image, w, h int, f *Filter,
+	weights func(from, to int, f *Filter) *taps) *Image {
 	out := p.resizeWith(w, h, f, weights)
 	if p != source && p != out {
 		p.Release()
@@ -173,7 +173,7 @@ func (p *Picture) then(source *Picture, w, h int, f *Filter,
 }
 
 // resizeWith changes one side with weights of a kind.
-func (p *Picture) resizeWith(w, h int, f *Filter, weights func(from, to int, f *Filter) *taps) *Picture {
+func (p *Image) resizeWith(w, h int, f *Filter, weights func(from, to int, f *Filter) *taps) *Image {
 	if w < 1 || h < 1 || p.W < 1 || p.H < 1 {
 		panic(fmt.Sprintf("media: resize %d×%d to %d×%d", p.W, p.H, w, h))
 	}
@@ -186,7 +186,7 @@ func (p *Picture) resizeWith(w, h int, f *Filter, weights func(from, to int, f *
 	return p
 }
 
-func (p *Picture) resizeRows(t *taps) *Picture {
+func (p *Image) resizeRows(t *taps) *Image {
 	out := bare(len(t.first), p.H)
 	from := 0
 	if native {
@@ -209,7 +209,7 @@ func (p *Picture) resizeRows(t *taps) *Picture {
 	return out
 }
 
-func (p *Picture) resizeColumns(t *taps) *Picture {
+func (p *Image) resizeColumns(t *taps) *Image {
 	out := bare(p.W, len(t.first))
 	if native && p.columnsNative(out, t) {
 		return out

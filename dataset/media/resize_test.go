@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// noise is the picture that bench/golden/media_pillow.py makes by the same formula.
-func noise(w, h int) *Picture {
-	p := NewPicture(w, h)
+// noise is the image that bench/golden/media_pillow.py makes by the same formula.
+func noise(w, h int) *Image {
+	p := NewImage(w, h)
 	for i := range p.Pix {
 		x, y, k := uint32(i/3%w), uint32(i/3/w), uint32(i%3)
 		v := x*2654435761 ^ (y*40503 + 77) ^ k*2246822519
@@ -22,7 +22,7 @@ func noise(w, h int) *Picture {
 	return p
 }
 
-func sha(p *Picture) string {
+func sha(p *Image) string {
 	s := sha256.Sum256(p.Pix)
 	return hex.EncodeToString(s[:])[:16]
 }

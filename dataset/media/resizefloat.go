@@ -2,11 +2,11 @@ package media
 
 import "math"
 
-// resizeFloat returns the picture at another size as torchvision's older functions resize with antialias on:
+// resizeFloat returns the image at another size as torchvision's older functions resize with antialias on:
 // rows, then columns, in float32, rounded at the end. qwen-vl-utils uses them, with the bicubic filter.
 // Source: PyTorch, UpSampleKernel.cpp, whose compilers fuse products and sums, and not all of them: a pixel
 // in about 10⁵ is a level off.
-func (p *Picture) resizeFloat(w, h int) *Picture {
+func (p *Image) resizeFloat(w, h int) *Image {
 	if w == p.W && h == p.H {
 		return p
 	}

@@ -34,7 +34,7 @@ func (t *taps) pack(group, length int) (k packed, ok bool) {
 }
 
 // rowsNative resizes rows, but for the last where there is no room behind it, and returns how many.
-func (p *Picture) rowsNative(out *Picture, t *taps) int {
+func (p *Image) rowsNative(out *Image, t *taps) int {
 	k, ok := t.pack(4, p.W)
 	if !ok {
 		return 0
@@ -60,7 +60,7 @@ func (p *Picture) rowsNative(out *Picture, t *taps) int {
 }
 
 // columnsNative resizes columns; the last 32 bytes of a row may be done twice.
-func (p *Picture) columnsNative(out *Picture, t *taps) bool {
+func (p *Image) columnsNative(out *Image, t *taps) bool {
 	n := p.W * 3
 	k, ok := t.pack(2, p.H)
 	if !ok || n < 32 {

@@ -2,10 +2,10 @@ package media
 
 import "math"
 
-// ResizeTorch returns the picture at another size, bit for bit as torchvision resizes 8-bit tensors with
+// ResizeTorch returns the image at another size, bit for bit as torchvision resizes 8-bit tensors with
 // antialias on: rows, then columns, with weights of 16 bits. Hugging Face's video processors and
 // qwen-vl-utils use it.
-func (p *Picture) ResizeTorch(w, h int, f *Filter) *Picture {
+func (p *Image) ResizeTorch(w, h int, f *Filter) *Image {
 	return p.resizeWith(w, p.H, f, newTorchTaps).then(p, w, h, f, newTorchTaps)
 }
 

@@ -2,7 +2,7 @@ package media
 
 var _ = registerImage("SiglipImageProcessor", newSiglip)
 
-// box is a processor that squeezes a picture into one tile of a fixed size.
+// box is a processor that squeezes an image into one tile of a fixed size.
 type box struct {
 	h, w   int
 	patch  int // of the tower; 0 where unknown
@@ -32,7 +32,7 @@ func (b *box) ImageExtent(w, h, _ int) (Extent, error) {
 }
 
 // Image implements ImageProcessor.
-func (b *box) Image(p *Picture, _ int) (*Features, error) {
+func (b *box) Image(p *Image, _ int) (*Features, error) {
 	e, err := b.ImageExtent(p.W, p.H, 1)
 	out := p.whole(make([]byte, 0, e.Width()), p.Resize(b.w, b.h, b.filter))
 	return &Features{Extent: e, Pixels: out, norm: b.norm, run: b.h * b.w}, err

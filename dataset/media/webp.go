@@ -14,7 +14,7 @@ import (
 
 var errWebP = errors.New("the WebP data is malformed or cut off")
 
-// webpFile is a still WebP picture, or the first frame of an animation.
+// webpFile is a still WebP image, or the first frame of an animation.
 type webpFile struct {
 	w, h      int // canvas
 	x, y      int // of the frame on it
@@ -40,7 +40,7 @@ func chunks(b []byte, f func(id string, body []byte) (bool, error)) error {
 	return nil
 }
 
-// readWebP finds the parts of a picture, and checks that their sizes agree.
+// readWebP finds the parts of an image, and checks that their sizes agree.
 func readWebP(b []byte) (f webpFile, err error) {
 	if len(b) < 12 || uint64(binary.LittleEndian.Uint32(b[4:]))+8 > uint64(len(b)) {
 		return f, errWebP
@@ -195,7 +195,7 @@ func mixed(near, row, column, across byte) int {
 
 func clip6(v int) byte { return byte(min(max(v, 0), 255<<6+63) >> 6) }
 
-// setAlpha decodes the alpha chunk: plain or as a lossless picture's green, and filtered.
+// setAlpha decodes the alpha chunk: plain or as a lossless image's green, and filtered.
 func (f *webpFile) setAlpha(m *image.NRGBA) error {
 	if len(f.alpha) < 1 {
 		return errWebP

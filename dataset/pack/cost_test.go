@@ -43,7 +43,7 @@ func TestFit(t *testing.T) {
 	require.ErrorContains(t, err, "three steps")
 }
 
-// pairsOf draws samples with pictures: vision work by the square of patches, language work as the cost model
+// pairsOf draws samples with images: vision work by the square of patches, language work as the cost model
 // has it.
 func pairsOf(rng *rand.Rand, ranks, each int) (out []Pair) {
 	for r := range ranks {
@@ -88,7 +88,7 @@ func TestAssignPairs(t *testing.T) {
 		require.Equal(t, b, AssignPairs(pairs, c.ranks, 1.05, false))
 	}
 	text := []Pair{{Language: 1, Tokens: 1}, {Language: 1, Tokens: 1}}
-	require.Equal(t, []int{1, 0}, AssignPairs(text, 2, 1.05, false).Rank, "without pictures")
+	require.Equal(t, []int{1, 0}, AssignPairs(text, 2, 1.05, false).Rank, "without images")
 }
 
 // Swaps alone even out both costs too, and leave every rank as many samples as it had.

@@ -167,7 +167,7 @@ func TestImbalance(t *testing.T) {
 	require.Zero(t, Imbalance([]float64{0, 0}))
 }
 
-// TestOnlineByHand: rows of the algorithms that take what comes, at the borders of room and of pictures.
+// TestOnlineByHand: rows of the algorithms that take what comes, at the borders of room and of images.
 func TestOnlineByHand(t *testing.T) {
 	items := []Item{{4, 0}, {6, 2}, {5, 1}, {5, 3}, {11, 0}, {1, 0}}
 	for _, c := range []struct {

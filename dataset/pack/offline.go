@@ -28,11 +28,11 @@ func bestFit(items []Item, l Limits) (rows [][]int, left []int) {
 	return rows, left
 }
 
-// bestRows are the rows with room, by their room and by their pictures where these are bounded.
+// bestRows are the rows with room, by their room and by their images where these are bounded.
 type bestRows struct {
 	limits  Limits
 	rooms   lengthSet
-	waiting map[int]map[int]*rowQueue // by room, and pictures
+	waiting map[int]map[int]*rowQueue // by room, and images
 	turn    int
 }
 

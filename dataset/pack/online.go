@@ -11,7 +11,7 @@ var (
 	_ = register(Algorithm{"sequential",
 		"in order, each into the first open row with room; the oldest of too many open rows is closed",
 		sequential})
-	_ = register(Algorithm{"max-images", "most pictures first, a row at a time", maxImages})
+	_ = register(Algorithm{"max-images", "most images first, a row at a time", maxImages})
 	_ = register(Algorithm{"none", "each sample a row",
 		func(items []Item, l Limits) (rows [][]int, left []int) {
 			fit, left := split(items, l)
@@ -61,7 +61,7 @@ func sequential(items []Item, l Limits) (rows [][]int, left []int) {
 	return rows, left
 }
 
-// maxImages is LoongForge's "sequential_max_images": one row is filled in the order of pictures, and closed
+// maxImages is LoongForge's "sequential_max_images": one row is filled in the order of images, and closed
 // when the next sample does not fit.
 func maxImages(items []Item, l Limits) (rows [][]int, left []int) {
 	order, left := split(items, l)

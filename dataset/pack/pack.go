@@ -11,7 +11,7 @@ import (
 // Item is a sample to pack.
 type Item struct {
 	Tokens int // at least 1
-	Images int // pictures and videos, for algorithms that bound them
+	Images int // images and videos, for algorithms that bound them
 }
 
 // Limits of a row.

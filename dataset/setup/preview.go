@@ -12,7 +12,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// previewPage shows samples. It is one file that loads nothing: pictures are in it.
+// previewPage shows samples. It is one file that loads nothing: images are in it.
 var previewPage = template.Must(template.New("preview").Parse(`<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'">
@@ -53,13 +53,13 @@ type previewTurn struct {
 	Parts []previewPart
 }
 
-// previewPart is text, a picture, a video, or a note in place of one that is too large.
+// previewPart is text, an image, a video, or a note in place of one that is too large.
 type previewPart struct {
 	Text, Note   string
 	Image, Video template.URL
 }
 
-// previewMediaMax bounds a picture or video that is put into the page, in bytes.
+// previewMediaMax bounds an image or video that is put into the page, in bytes.
 const previewMediaMax = 4 << 20
 
 // previewTextMax bounds the text of an episode, in bytes.
@@ -134,7 +134,7 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 	return p, nil
 }
 
-// previewMedium puts a picture or video into the page as a data URL. What is none by its own bytes is named
+// previewMedium puts an image or video into the page as a data URL. What is none by its own bytes is named
 // only: a page must not run what a data set brings.
 func previewMedium(m *dataset.Media) previewPart {
 	kind := http.DetectContentType(m.Bytes)

@@ -30,7 +30,7 @@ func TagsOf(f *configs.SFTFormat) dataset.Tags {
 	return out
 }
 
-// SFTOptions says how a path is opened by an entry. Where media are wanted, records come with the pictures
+// SFTOptions says how a path is opened by an entry. Where media are wanted, records come with the images
 // and videos that they name; shards tell their format themselves.
 func SFTOptions(o dataset.Options, path string, f *configs.SFTFormat, media bool) dataset.Options {
 	records := format.IsRecords(strings.ToLower(path))

@@ -93,7 +93,7 @@ func modality(d *dataset.Document) string {
 		switch kind := format.KindOfName(p.Name); {
 		case kind != dataset.Image:
 			counts[kind]++
-		case format.IsPicture(p.Name):
+		case format.IsImage(p.Name):
 			counts[dataset.Image]++
 		}
 	}

@@ -18,7 +18,7 @@ import (
 type StreamBench struct {
 	Samples int64 // 0: each once
 	Readers int
-	Side    int // of a square that pictures are brought to; 0: files are not decoded
+	Side    int // of a square that images are brought to; 0: files are not decoded
 	Options dataset.Options
 }
 
@@ -27,7 +27,7 @@ type StreamReport struct {
 	Samples   int64   `json:"samples"`
 	Bad       int64   `json:"bad"`
 	Bytes     int64   `json:"bytes"`
-	Pictures  int64   `json:"pictures,omitempty"` // decoded
+	Images    int64   `json:"images,omitempty"` // decoded
 	Seconds   float64 `json:"seconds"`
 	CPU       float64 `json:"cpu_seconds"`
 	Rate      float64 `json:"samples_per_cpu_second"`
@@ -89,10 +89,10 @@ func (b *StreamBench) run(ctx context.Context, sources []dataset.Source) (*Strea
 			for s := take(); s != nil && errs[k] == nil; s = take() {
 				errs[k] = dataset.Stream(ctx, s, 0, s.Len(), func(_ int64, d *dataset.Document,
 					bad *dataset.BadSample) error {
-					bytes, pictures := b.look(d)
+					bytes, images := b.look(d)
 					mu.Lock()
 					defer mu.Unlock()
-					r.add(bytes, pictures, bad != nil)
+					r.add(bytes, images, bad != nil)
 					memory.at(r.Samples)
 					if r.Samples == b.Samples {
 						return errEnough
@@ -116,17 +116,17 @@ func (b *StreamBench) run(ctx context.Context, sources []dataset.Source) (*Strea
 	return r, nil
 }
 
-func (r *StreamReport) add(bytes, pictures int64, bad bool) {
+func (r *StreamReport) add(bytes, images int64, bad bool) {
 	r.Samples++
 	r.Bytes += bytes
-	r.Pictures += pictures
+	r.Images += images
 	if bad {
 		r.Bad++
 	}
 }
 
-// look touches every part, and decodes pictures if that is to be measured.
-func (b *StreamBench) look(d *dataset.Document) (bytes, pictures int64) {
+// look touches every part, and decodes images if that is to be measured.
+func (b *StreamBench) look(d *dataset.Document) (bytes, images int64) {
 	for _, p := range d.Parts {
 		bytes += int64(len(p.Bytes))
 		if b.Side == 0 || !strings.HasSuffix(p.Name, "jpg") && !strings.HasSuffix(p.Name, "png") {
@@ -135,10 +135,10 @@ func (b *StreamBench) look(d *dataset.Document) (bytes, pictures int64) {
 		if m, err := media.Decode(p.Bytes, media.Options{}); err == nil {
 			m.Resize(b.Side, b.Side, media.Bicubic).Release()
 			m.Release()
-			pictures++
+			images++
 		}
 	}
-	return bytes + int64(len(d.Text)+4*len(d.Tokens)), pictures
+	return bytes + int64(len(d.Text)+4*len(d.Tokens)), images
 }
 
 // rssSlope watches the memory of the process as samples go by.

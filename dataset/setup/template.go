@@ -9,7 +9,7 @@ import (
 )
 
 // Template is the chat template of a run: the one that data.template names, with the tokens that tok has for
-// pictures, or the tokenizer's own.
+// images, or the tokenizer's own.
 func Template(c *configs.Config, tok interface{ TokenID(string) (int32, bool) },
 	conf *token.Config) (*token.Template, error) {
 	text := conf.ChatTemplate

@@ -49,7 +49,7 @@ func TestNamedTemplates(t *testing.T) {
 	}
 }
 
-// TestNamedMedia: pictures and videos become the tokens that the tokenizer has; a role that no format knows
+// TestNamedMedia: images and videos become the tokens that the tokenizer has; a role that no format knows
 // is an error.
 func TestNamedMedia(t *testing.T) {
 	parts := Message{Raw: json.RawMessage(`{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}, {"type": "video"}]}`)}

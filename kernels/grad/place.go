@@ -167,7 +167,7 @@ func (o *Options) Member(pos, axes []int) int {
 
 // rows is the placement of values that hold n rows of the residual stream: sharded over tokens on the axes
 // marked Rows, but for those listed, and for axes of context parallelism that do not divide them, as
-// patches of a picture.
+// patches of an image.
 func (o *Options) rows(n int, but []int) (p Place) {
 	for m, a := range o.Mesh {
 		if a.Rows && a.Size > 1 && !slices.Contains(but, m) && (!a.Context || n%a.Size == 0) {

@@ -1,6 +1,6 @@
 package profile
 
-// Event is a job or kernel call of the last step, for pictures: seconds since the step's beginning.
+// Event is a job or kernel call of the last step, for drawings: seconds since the step's beginning.
 type Event struct {
 	Lane       int
 	Name       string // of a kernel; of a job, its phase

@@ -68,7 +68,7 @@ func (m maker) turn() gradCase {
 	}, x.Shape)
 }
 
-// TestVisionGradients is TestGradients for the operations of picture encoders.
+// TestVisionGradients is TestGradients for the operations of image encoders.
 func TestVisionGradients(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(3, 4))}
 	for _, c := range []gradCase{m.layerNorm(), m.act(kernels.GELU), m.act(kernels.GELUTanh),

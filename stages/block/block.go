@@ -16,7 +16,7 @@ type Shape struct {
 // Dim is a named dimension.
 func (s Shape) Dim(name string) int { return s.Dims[name] }
 
-// Dimensions of pictures: their patches, and their number, where a tower adds a row to each picture or frame
+// Dimensions of images: their patches, and their number, where a tower adds a row to each image or frame
 // of a video.
 const (
 	Patches = "patches"

@@ -9,7 +9,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Tower is a vision transformer over packed patches: sequences of different pictures lie one after the
+// Tower is a vision transformer over packed patches: sequences of different images lie one after the
 // other, attention does not cross them. The names of its data begin with "vis.".
 type Tower struct {
 	Layers, Hidden, Inter, Heads int
@@ -207,7 +207,7 @@ type Merger struct {
 	Act   int
 }
 
-// Forward gives features [p/join out] of rows x [p hidden], put in order of pictures where the tower worked
+// Forward gives features [p/join out] of rows x [p hidden], put in order of images where the tower worked
 // in window order. Data: vis.restore [p/join].
 func (m *Merger) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
 	d, wide := m.Tower.Hidden, m.Tower.Hidden*m.Tower.Join

@@ -108,7 +108,7 @@ func TestShuffledTower(t *testing.T) {
 	require.NoError(t, err)
 	m, err := Build(c, 16)
 	require.NoError(t, err)
-	p := Pictures{Grids: []Grid{{T: 1, H: 4, W: 4, Spans: [][2]int32{{0, 4}}}},
+	p := Images{Grids: []Grid{{T: 1, H: 4, W: 4, Spans: [][2]int32{{0, 4}}}},
 		Values: make([]float32, 16*m.Vision.Tower.PatchDim)}
 	require.NoError(t, m.Vision.Check(&p))
 	data := m.Vision.Data(&p, m.Vision.Shape(8, m.Vision.Class(16, 1)))

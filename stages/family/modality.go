@@ -21,13 +21,13 @@ type Port struct {
 
 // Inputs are what a microbatch brings beside tokens and labels.
 type Inputs struct {
-	Rows     int     // tokens
-	Cu       []int32 // borders of sequences
-	Pictures Pictures
-	More     map[string]any // of other modalities, by the names that they look for
+	Rows   int     // tokens
+	Cu     []int32 // borders of sequences
+	Images Images
+	More   map[string]any // of other modalities, by the names that they look for
 }
 
-// Modality is what a component takes beside tokens: pictures, sound, the states of a robot. Its part of a
+// Modality is what a component takes beside tokens: images, sound, the states of a robot. Its part of a
 // microbatch is padded to one of few shapes, its classes, so that few traces serve all.
 type Modality interface {
 	// Classes is the number of classes; class 0 is a microbatch without any of it.
@@ -158,28 +158,28 @@ func (m *Model) portRows(port string, s block.Shape) int {
 	return s.Rows
 }
 
-// pictures is the modality of a vision tower.
-type pictures struct{ v *Vision }
+// images is the modality of a vision tower.
+type images struct{ v *Vision }
 
 // Classes bounds Vision.Class, which has the number of patches above eight bits for the number of frames: a
 // hundred and more octaves of the former would not fit into a machine.
-func (p pictures) Classes() int32 { return 1 << 16 }
+func (p images) Classes() int32 { return 1 << 16 }
 
 // TokenTensors implements Rowed.
-func (p pictures) TokenTensors() []string { return []string{"positions3", "vis.places"} }
+func (p images) TokenTensors() []string { return []string{"positions3", "vis.places"} }
 
-func (p pictures) Class(in *Inputs) int32 {
-	return p.v.Class(in.Pictures.Patches(), in.Pictures.Frames())
+func (p images) Class(in *Inputs) int32 {
+	return p.v.Class(in.Images.Patches(), in.Images.Frames())
 }
 
-func (p pictures) Dims(rows int, class int32) map[string]int { return p.v.Shape(rows, class).Dims }
+func (p images) Dims(rows int, class int32) map[string]int { return p.v.Shape(rows, class).Dims }
 
-func (p pictures) Planned(_ int, dims map[string]int) int32 {
+func (p images) Planned(_ int, dims map[string]int) int32 {
 	return p.v.Class(max(dims[block.Patches], p.v.Unit()), max(dims[block.Frames], 1))
 }
 
-func (p pictures) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
-	out := p.v.Data(&in.Pictures, s)
-	out["positions3"] = tensor.Of(tensor.I32, p.v.Positions(in.Rows, in.Cu, &in.Pictures), in.Rows, 3)
+func (p images) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
+	out := p.v.Data(&in.Images, s)
+	out["positions3"] = tensor.Of(tensor.I32, p.v.Positions(in.Rows, in.Cu, &in.Images), in.Rows, 3)
 	return out
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// Grid is one picture or video of a microbatch: its patches, and the tokens whose places its features take.
+// Grid is one image or video of a microbatch: its patches, and the tokens whose places its features take.
 type Grid struct {
 	T, H, W int        // patches in time, height and width; tiles of one size have T tiles
 	Spans   [][2]int32 // half-open ranges of the microbatch's rows, together as many as there are features
-	// seconds from one row of the grid in time to the next, of a video; 0 where unknown or for a picture
+	// seconds from one row of the grid in time to the next, of a video; 0 where unknown or for an image
 	Every float64
 	Video bool
 }
@@ -20,23 +20,23 @@ type Grid struct {
 // Patches is the number of patches.
 func (g Grid) Patches() int { return g.T * g.H * g.W }
 
-// Pictures are the pictures and videos of a microbatch in order of their tokens.
-type Pictures struct {
+// Images are the images and videos of a microbatch in order of their tokens.
+type Images struct {
 	Grids  []Grid
 	Values []float32 // [patches, Tower.PatchDim], normalised
 }
 
-// Patches is the number of patches of all pictures.
-func (p Pictures) Patches() (n int) {
+// Patches is the number of patches of all images.
+func (p Images) Patches() (n int) {
 	for _, g := range p.Grids {
 		n += g.Patches()
 	}
 	return
 }
 
-// Frames is the number of pictures, tiles and rows in time of videos: what attention of a tower may not
+// Frames is the number of images, tiles and rows in time of videos: what attention of a tower may not
 // cross.
-func (p Pictures) Frames() (n int) {
+func (p Images) Frames() (n int) {
 	for _, g := range p.Grids {
 		n += g.T
 	}
@@ -53,7 +53,7 @@ func (v *Vision) Unit() int {
 }
 
 // Class numbers the shapes that microbatches are padded to, so that few traces serve all: 0 is a microbatch
-// without pictures. Eight classes an octave waste at most an eighth. Towers with a token a frame have
+// without images. Eight classes an octave waste at most an eighth. Towers with a token a frame have
 // classes for the number of frames too.
 func (v *Vision) Class(patches, frames int) int32 {
 	if patches == 0 {
@@ -103,14 +103,14 @@ func step(n int) int {
 	return i
 }
 
-// Check reports pictures that do not fit their tokens or the tower.
-func (v *Vision) Check(p *Pictures) error {
+// Check reports images that do not fit their tokens or the tower.
+func (v *Vision) Check(p *Images) error {
 	if n := p.Patches(); len(p.Values) != n*v.Tower.PatchDim {
 		return fmt.Errorf("%d values for %d patches of %d", len(p.Values), n, v.Tower.PatchDim)
 	}
 	for i, g := range p.Grids {
 		if g.T < 1 || g.H < 1 || g.W < 1 || g.H%v.Merge != 0 || g.W%v.Merge != 0 {
-			return fmt.Errorf("picture %d has a grid of %d×%d×%d patches, want multiples of %d", i+1, g.T,
+			return fmt.Errorf("image %d has a grid of %d×%d×%d patches, want multiples of %d", i+1, g.T,
 				g.H, g.W, v.Merge)
 		}
 		tokens := 0
@@ -118,15 +118,15 @@ func (v *Vision) Check(p *Pictures) error {
 			tokens += int(s[1] - s[0])
 		}
 		if f := g.Patches() / v.Tower.Join; f != tokens {
-			return fmt.Errorf("picture %d has %d features and %d tokens", i+1, f, tokens)
+			return fmt.Errorf("image %d has %d features and %d tokens", i+1, f, tokens)
 		}
 	}
 	return nil
 }
 
-// Data makes the tensors that the tower and the decoder read of a microbatch's pictures, padded to shape s;
+// Data makes the tensors that the tower and the decoder read of a microbatch's images, padded to shape s;
 // they must have passed Check. Padding belongs to no sequence and to no token.
-func (v *Vision) Data(p *Pictures, s block.Shape) map[string]*tensor.Tensor {
+func (v *Vision) Data(p *Images, s block.Shape) map[string]*tensor.Tensor {
 	d := &visionData{v: v, s: s, out: map[string]*tensor.Tensor{}}
 	places := tensor.Make(tensor.I32, s.Rows)
 	for i := range places.I32() {
@@ -165,7 +165,7 @@ func (d *visionData) ints(name string, v []int32, shape ...int) {
 }
 
 // fill makes everything that follows from the grids.
-func (d *visionData) fill(p *Pictures) {
+func (d *visionData) fill(p *Images) {
 	v, t := d.v, &d.v.Tower
 	n := d.s.Dim(block.Patches)
 	order, restore := identity(n), identity(n/t.Join)
@@ -212,7 +212,7 @@ func identity(n int) []int32 {
 	return out
 }
 
-// squares are row and column of the patches of a picture, square after square as they join.
+// squares are row and column of the patches of an image, square after square as they join.
 func (v *Vision) squares(h, w int) (out []int32) {
 	m := v.Merge
 	if v.Tile > 0 {
@@ -230,9 +230,9 @@ func (v *Vision) squares(h, w int) (out []int32) {
 	return
 }
 
-// windows puts the features of each picture in the order of windows (transformers, get_vision_window_index)
+// windows puts the features of each image in the order of windows (transformers, get_vision_window_index)
 // and returns the borders of windows; order is by patch, restore by feature.
-func (d *visionData) windows(p *Pictures, order, restore []int32) []int32 {
+func (d *visionData) windows(p *Images, order, restore []int32) []int32 {
 	v, join := d.v, int32(d.v.Tower.Join)
 	cu, base, at := []int32{0}, int32(0), int32(0)
 	for _, g := range p.Grids {
@@ -259,9 +259,9 @@ func (d *visionData) windows(p *Pictures, order, restore []int32) []int32 {
 	return cu
 }
 
-// blend interpolates the position table to each picture's grid, corners on corners: four rows and weights a
+// blend interpolates the position table to each image's grid, corners on corners: four rows and weights a
 // patch, as transformers computes them in float32.
-func (d *visionData) blend(p *Pictures) {
+func (d *visionData) blend(p *Images) {
 	n, side := d.s.Dim(block.Patches), int32(math.Round(math.Sqrt(float64(d.v.Tower.Positions))))
 	var taps [4]*tensor.Tensor
 	var blend [4]*tensor.Tensor
@@ -292,8 +292,8 @@ func (d *visionData) blend(p *Pictures) {
 	}
 }
 
-// table numbers the patches of pictures of one size in the position table; padding takes its first row.
-func (d *visionData) table(p *Pictures, n int) {
+// table numbers the patches of images of one size in the position table; padding takes its first row.
+func (d *visionData) table(p *Images, n int) {
 	ids, at := make([]int32, n), 0
 	for _, g := range p.Grids {
 		for range g.T {
@@ -311,7 +311,7 @@ func (d *visionData) table(p *Pictures, n int) {
 
 // classed lays sequences out that begin with a class token: row 0 of the joined rows is the token, patch i
 // is row i+1.
-func (d *visionData) classed(p *Pictures, pos []int32) {
+func (d *visionData) classed(p *Images, pos []int32) {
 	n, rows := d.s.Dim(block.Patches), d.s.Dim(block.Patches)+d.s.Dim(block.Frames)
 	from, ids, mark := make([]int32, rows), make([]int32, rows), make([]int32, rows)
 	where, turned := make([]int32, n), make([]int32, 2*rows)
@@ -376,9 +376,9 @@ func (d *visionData) shuffle(n int, row func(patch int) int) {
 }
 
 // Positions are the rows' positions in time, height and width [rows 3] (arXiv:2409.12191 §2.1, as
-// transformers counts them): text goes on by one in all three; a picture's features by their place in its
+// transformers counts them): text goes on by one in all three; an image's features by their place in its
 // grid; what follows begins after its longer side. Segments cut by cu begin at 0.
-func (v *Vision) Positions(rows int, cu []int32, p *Pictures) []int32 {
+func (v *Vision) Positions(rows int, cu []int32, p *Images) []int32 {
 	out := make([]int32, 3*rows)
 	type run struct {
 		grid Grid
@@ -397,8 +397,8 @@ func (v *Vision) Positions(rows int, cu []int32, p *Pictures) []int32 {
 	for s := 0; s+1 < len(cu); s++ {
 		next := int32(0)
 		for i := cu[s]; i < cu[s+1]; {
-			r, picture := starts[i]
-			if !picture {
+			r, image := starts[i]
+			if !image {
 				out[3*i], out[3*i+1], out[3*i+2] = next, next, next
 				next++
 				i++

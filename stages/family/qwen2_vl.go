@@ -6,7 +6,7 @@ import (
 	"github.com/lfactor/lfactor/configs/loong"
 )
 
-// Qwen2-VL: pictures of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
+// Qwen2-VL: images of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
 var _ = Register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2",
 		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge",

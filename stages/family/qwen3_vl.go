@@ -12,7 +12,7 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// Qwen3-VL (dense): a tower with a position table that is interpolated to each picture's grid, features of
+// Qwen3-VL (dense): a tower with a position table that is interpolated to each image's grid, features of
 // some of its layers added to the decoder's first ones, and a decoder like Qwen3's with interleaved M-RoPE.
 var _ = Register(Family{ModelType: "qwen3_vl", Paper: "2511.21631",
 	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",

@@ -9,7 +9,7 @@ import (
 	"github.com/lfactor/lfactor/configs/loong"
 )
 
-// SigLIP (arXiv:2303.15343): pictures of one size, a table of positions, no class token, a norm after the
+// SigLIP (arXiv:2303.15343): images of one size, a table of positions, no class token, a norm after the
 // last layer. Pixels beyond the last whole patch are not read, as by a convolution.
 var _ = RegisterTower("siglip", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
 	Loong: map[string]loong.Part{"SiglipVisionConfig": {Sized: true,

@@ -20,7 +20,7 @@ const (
 )
 
 // Vision is the part of a composed model before its decoder: a tower and a projector, whose features take
-// the places of picture tokens.
+// the places of image tokens.
 type Vision struct {
 	Tower   block.Tower
 	Project func(r *block.Rec, x *grad.Value) *grad.Value // rows of the tower to features [p/join width]
@@ -32,7 +32,7 @@ type Vision struct {
 	Temporal int // frames of a patch
 	Channels int
 	Window   int  // features along a side of a window, 0 for none
-	Tile     int  // pixels along a side of tiles of one size, 0 for pictures of any
+	Tile     int  // pixels along a side of tiles of one size, 0 for images of any
 	Masked   bool // checkpoints have a token for masked patches, which no feature passes
 	Config   configs.Vision
 }
@@ -49,7 +49,7 @@ const visual = "visual"
 // the microbatch's "vis.places" [rows] is not negative, and deepstack features are added after the decoder's
 // first layers.
 func Compose(m *Model, v *Vision) *Model {
-	m.Vision, m.Modalities = v, append(m.Modalities, pictures{v})
+	m.Vision, m.Modalities = v, append(m.Modalities, images{v})
 	rows := func(s block.Shape) int { return s.Dim(block.Patches) / v.Tower.Join }
 	features := Port{Width: m.Spec.Hidden, Rows: rows, Of: block.Patches, Whole: true}
 	var blocks []Block

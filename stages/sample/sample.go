@@ -20,7 +20,7 @@ type Generator struct {
 	run   *grad.Runner
 	dtype tensor.DType
 	past  int
-	next  int32 // the position after the last token, where pictures take fewer positions than tokens
+	next  int32 // the position after the last token, where images take fewer positions than tokens
 	cache map[string]*tensor.Tensor
 }
 
@@ -82,11 +82,11 @@ func (g *Generator) Close() {
 
 // Logits feeds tokens after those fed before and returns the logits of each, [tokens vocabulary] in rows.
 func (g *Generator) Logits(tokens []int32) ([]float32, error) {
-	return g.LogitsWith(tokens, family.Pictures{})
+	return g.LogitsWith(tokens, family.Images{})
 }
 
-// LogitsWith is Logits for tokens among which pictures have their places.
-func (g *Generator) LogitsWith(tokens []int32, pics family.Pictures) ([]float32, error) {
+// LogitsWith is Logits for tokens among which images have their places.
+func (g *Generator) LogitsWith(tokens []int32, pics family.Images) ([]float32, error) {
 	n := len(tokens)
 	shape := block.Shape{Rows: n}
 	if v := g.m.Vision; v != nil {
@@ -150,9 +150,9 @@ func (g *Generator) place(data map[string]*tensor.Tensor) error {
 	return nil
 }
 
-// look adds what a composed model reads: positions on three axes, and pictures, whose tokens have no
+// look adds what a composed model reads: positions on three axes, and images, whose tokens have no
 // embedding of their own.
-func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics family.Pictures,
+func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics family.Images,
 	shape block.Shape) {
 	v, n := g.m.Vision, len(tokens)
 	if v == nil {
@@ -198,11 +198,11 @@ type Params struct {
 
 // Generate continues a prompt. Each new token goes to emit, which may end the generation.
 func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool) error {
-	return g.GenerateWith(prompt, family.Pictures{}, p, emit)
+	return g.GenerateWith(prompt, family.Images{}, p, emit)
 }
 
-// GenerateWith is Generate for a prompt with pictures.
-func (g *Generator) GenerateWith(prompt []int32, pics family.Pictures, p Params,
+// GenerateWith is Generate for a prompt with images.
+func (g *Generator) GenerateWith(prompt []int32, pics family.Images, p Params,
 	emit func(id int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("sample: the prompt has no tokens")
@@ -225,7 +225,7 @@ func (g *Generator) GenerateWith(prompt []int32, pics family.Pictures, p Params,
 		if !emit(id) {
 			return nil
 		}
-		feed, pics = []int32{id}, family.Pictures{}
+		feed, pics = []int32{id}, family.Images{}
 	}
 	return nil
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Quiz asks a trained model about pictures.
+// Quiz asks a trained model about images.
 type Quiz struct {
 	m        *Trained
 	gen      *sample.Generator
 	template *token.Template
 	x        *format.ProcessorExpander
-	p        *Pictures
+	p        *Images
 }
 
 // OpenQuiz opens a model that sees, with the tokenizer, template and processor of dir, or of its own
@@ -68,19 +68,19 @@ func OpenQuiz(dir, checkpoints string) (*Quiz, func(), error) {
 		kernels.Close(b)
 		return nil, nil, err
 	}
-	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Pictures{m.Model.Vision, p}},
+	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Images{m.Model.Vision, p}},
 		func() { gen.Close(); kernels.Close(b); m.Close() }, nil
 }
 
-// Ask is the model's answer to a question about a picture, or about none.
-func (q *Quiz) Ask(text string, picture []byte) (string, error) {
-	return q.Answer(text, picture, sample.Params{Max: 12})
+// Ask is the model's answer to a question about an image, or about none.
+func (q *Quiz) Ask(text string, image []byte) (string, error) {
+	return q.Answer(text, image, sample.Params{Max: 12})
 }
 
 // Answer is ask with other parameters of sampling.
-func (q *Quiz) Answer(text string, picture []byte, p sample.Params) (string, error) {
+func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error) {
 	content := []map[string]string{{"type": "text", "text": text}}
-	if picture != nil {
+	if image != nil {
 		content = append([]map[string]string{{"type": "image"}}, content...)
 	}
 	raw, err := json.Marshal(map[string]any{"role": "user", "content": content})
@@ -92,14 +92,14 @@ func (q *Quiz) Answer(text string, picture []byte, p sample.Params) (string, err
 		return "", err
 	}
 	var ids []int32
-	var pics family.Pictures
+	var pics family.Images
 	mark, _ := q.x.Mark(dataset.Image)
 	for _, id := range q.m.tok.Encode(prompt, false) {
-		if id != mark || picture == nil {
+		if id != mark || image == nil {
 			ids = append(ids, id)
 			continue
 		}
-		m := dataset.Media{Kind: dataset.Image, Key: "picture", Bytes: picture}
+		m := dataset.Media{Kind: dataset.Image, Key: "image", Bytes: image}
 		in, fill, err := q.x.Expand(&m, 1)
 		if err != nil {
 			return "", err

@@ -229,7 +229,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	j.SeqParallel, j.Zero = v.SP, v.Zero
 	j.Rows, j.Recompute = v.Batch*p.cfg.Run.Data.SeqLen, layout.Recomputes[v.Recompute]
 	if vision := m.Vision; vision != nil {
-		j.Dims = layout.PictureDims(vision, p.patches(v.Batch), j.Rows)
+		j.Dims = layout.ImageDims(vision, p.patches(v.Batch), j.Rows)
 	}
 	l, err := layout.Plan(&j)
 	if err != nil {

@@ -49,7 +49,7 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	}
 	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
 	for s := range l.Stages {
-		// a large microbatch, with pictures where the model takes them
+		// a large microbatch, with images where the model takes them
 		key := layout.TraceKey{Stage: s, Class: l.Class}
 		tr, b := l.Traces[key], search.BlockCost{}
 		b.Passes[0] = of(lower[key][plan.F])

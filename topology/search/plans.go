@@ -200,7 +200,7 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 	case c.DP > 1 && s.Tower == nil:
 		zeros = []int{0, 1, 2, 3}
 	case c.DP > 1:
-		zeros = []int{0, 1} // pictures differ from replica to replica
+		zeros = []int{0, 1} // images differ from replica to replica
 	}
 	for _, name := range names {
 		for _, loops := range s.loops(name, c) {

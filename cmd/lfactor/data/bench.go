@@ -21,7 +21,7 @@ func dataBench() *cobra.Command {
 		"samples to read, going over the data again as needed; by default each once")
 	c.Flags().IntVar(&b.Readers, "readers", 1, "shards read at once")
 	c.Flags().IntVar(&b.Side, "decode", 0,
-		"also decode pictures and resize them to a square of so many pixels")
+		"also decode images and resize them to a square of so many pixels")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if b.Readers < 1 || b.Samples < 0 || b.Side < 0 {
 			return exit.Usagef("--readers %d, --samples %d, --decode %d: want positive numbers", b.Readers,

@@ -21,7 +21,7 @@ func (s *sftFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&s.name, "dataset", "",
 		"entry of --dataset-config, or one of those that LoongForge comes with")
 	c.Flags().BoolVar(&s.media, "media", false,
-		"conversations in JSON or Parquet come with the pictures and videos that they name")
+		"conversations in JSON or Parquet come with the images and videos that they name")
 }
 
 // options applies the flags to a path.

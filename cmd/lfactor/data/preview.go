@@ -15,7 +15,7 @@ import (
 
 func dataPreview() *cobra.Command {
 	c := &cobra.Command{Use: "preview PATH",
-		Short: "Write an HTML page with samples: pictures, videos and conversations",
+		Short: "Write an HTML page with samples: images, videos and conversations",
 		Args:  cobra.ExactArgs(1),
 		Long: "The page is one file that loads nothing. Samples are spread evenly over the data; one " +
 			"that cannot be used shows its reason."}

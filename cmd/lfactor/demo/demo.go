@@ -38,7 +38,7 @@ func Command() *cobra.Command {
 	steps := c.Flags().Int("steps", 0,
 		"training steps; 0 takes 600, 60 with --cluster, and 250 of each model with --moe")
 	vlm := c.Flags().Bool("vlm", false,
-		"train a vision-language model on drawn pictures instead, its encoder on an actor of its own")
+		"train a vision-language model on drawn images instead, its encoder on an actor of its own")
 	cluster := c.Flags().Bool("cluster", false, "train on a cluster of four agents instead, of which one "+
 		"is killed, and then the head")
 	moe := c.Flags().Bool("moe", false,

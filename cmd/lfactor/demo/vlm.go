@@ -24,7 +24,7 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// scene is a drawn picture: count small shapes of one kind and colour in one corner.
+// scene is a drawn image: count small shapes of one kind and colour in one corner.
 type scene struct{ Colour, Shape, Count, Place int }
 
 var (
@@ -112,7 +112,7 @@ func paintShape(img *image.RGBA, shape int, x, y, size float64, c color.RGBA) {
 func (s scene) Png(r *rand.Rand) []byte {
 	var b bytes.Buffer
 	if err := png.Encode(&b, s.draw(r)); err != nil {
-		panic(fmt.Sprintf("demo: a picture in memory cannot be written: %v", err))
+		panic(fmt.Sprintf("demo: an image in memory cannot be written: %v", err))
 	}
 	return b.Bytes()
 }
@@ -161,8 +161,8 @@ checkpoint: {dir: %q, interval: %d, keep: 1, save_hf: true}
 log: {dir: %q}
 `
 
-// demoVLM draws pictures, trains a small Qwen2.5-VL on them with its encoder on an actor of its own, and
-// asks about pictures whose combinations it has not seen.
+// demoVLM draws images, trains a small Qwen2.5-VL on them with its encoder on an actor of its own, and
+// asks about images whose combinations it has not seen.
 func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -171,7 +171,7 @@ func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 			return err
 		}
 	}
-	pictures, err := WriteScenes(in("shards"), 2400)
+	images, err := WriteScenes(in("shards"), 2400)
 	if err != nil {
 		return err
 	}
@@ -179,9 +179,9 @@ func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "data    %d drawn pictures with captions and questions in webdataset shards; "+
+	fmt.Fprintf(os.Stderr, "data    %d drawn images with captions and questions in webdataset shards; "+
 		"%d of %d combinations are held out (%v)\n",
-		pictures, len(Scenes(true)), len(Scenes(true))+len(Scenes(false)),
+		images, len(Scenes(true)), len(Scenes(true))+len(Scenes(false)),
 		time.Since(began).Round(100*time.Millisecond))
 	text := fmt.Sprintf(DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"],
 		ids["<|video_pad|>"], ids["<|vision_start|>"], in("shards/scenes-{00..03}.tar"), in("tokenizer"),
@@ -198,7 +198,7 @@ func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 	return vlmVerdict(cfg, dir, began, line, show)
 }
 
-// WriteScenes writes n pictures of the combinations of training, each with a caption or two questions, in
+// WriteScenes writes n images of the combinations of training, each with a caption or two questions, in
 // four shards.
 func WriteScenes(dir string, n int) (int, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -234,7 +234,7 @@ type turn struct {
 	Content string `json:"content"`
 }
 
-// SceneTurns is a conversation about a picture: all four questions in some order, or a request for a
+// SceneTurns is a conversation about an image: all four questions in some order, or a request for a
 // caption.
 func SceneTurns(s scene, r *rand.Rand) []turn {
 	if r.IntN(6) == 0 {

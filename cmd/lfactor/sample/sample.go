@@ -33,7 +33,7 @@ func Command() *cobra.Command {
 	tokenizer := f.String("tokenizer", "",
 		"directory with tokenizer.json, and with the chat template and preprocessor_config.json for "+
 			"--image, if MODEL has none")
-	picture := f.String("image", "", "picture to ask the prompt about, for models that see")
+	image := f.String("image", "", "image to ask the prompt about, for models that see")
 	chat := f.String("chat", "",
 		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
 			"each line typed. \"-\" takes every turn from standard input, one a line")
@@ -46,12 +46,12 @@ func Command() *cobra.Command {
 			p.Temperature = 0
 		}
 		switch {
-		case *picture != "" && *chat != "" || *prompt != "" && *chat != "":
+		case *image != "" && *chat != "" || *prompt != "" && *chat != "":
 			return exit.Usagef("sample: --chat excludes --prompt and --image")
 		case *chat != "":
 			return chatCommand(c, args[0], *tokenizer, *chat, p)
-		case *picture != "":
-			return askCommand(c, args[0], *tokenizer, *picture, *prompt, p)
+		case *image != "":
+			return askCommand(c, args[0], *tokenizer, *image, *prompt, p)
 		}
 		return sampleCommand(c, args[0], *tokenizer, *prompt, p)
 	}
@@ -93,12 +93,12 @@ func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Pa
 	return cli.Emit(c, sampled{prompt, text.String(), &rate}, func(w io.Writer) { fmt.Fprintln(w) })
 }
 
-// askCommand prints a model's answer to a question about a picture.
-func askCommand(c *cobra.Command, path, tokenizer, picture, prompt string, p sample.Params) error {
+// askCommand prints a model's answer to a question about an image.
+func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sample.Params) error {
 	if prompt == "" {
 		return exit.Usagef("sample: --image wants a question in --prompt")
 	}
-	b, err := os.ReadFile(picture)
+	b, err := os.ReadFile(image)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func askCommand(c *cobra.Command, path, tokenizer, picture, prompt string, p sam
 	defer done()
 	text, err := q.Answer(prompt, b, p)
 	if err != nil {
-		return fmt.Errorf("%s: %w", picture, err)
+		return fmt.Errorf("%s: %w", image, err)
 	}
 	return cli.Emit(c, sampled{Prompt: prompt, Text: text}, func(w io.Writer) { fmt.Fprintln(w, text) })
 }

@@ -19,7 +19,7 @@ func encoderCommand() *cobra.Command {
 		Short: "Compare layouts of a vision encoder and its decoder, simulated and on paced devices",
 		Args:  cobra.NoArgs,
 		Long: "Two tables. The first simulates a 32-device machine with a vision-language model of " +
-			"published size on sequences of 32 Ki tokens, a quarter of them\npictures. The second runs " +
+			"published size on sequences of 32 Ki tokens, a quarter of them\nimages. The second runs " +
 			"a small model for real on 8 ranks whose jobs last their modelled time, beside what the " +
 			"simulator predicts for it."}
 	cluster := c.Flags().String("cluster", "h800", "machine of the first table")

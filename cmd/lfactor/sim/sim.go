@@ -54,7 +54,7 @@ func Command() *cobra.Command {
   --routing DIR     take as long as routing that was recorded there (train.routing: record) makes it,
 	and say which expert and link bound a step
   --plan FILE       the settings that lfactor plan --hosts --out has written
-  --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a picture, as a report`,
+  --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a drawing, as a report`,
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCommand}
 	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
 		Short: "Run one seed again and say what happened",
@@ -375,7 +375,7 @@ func printComparison(all []comparison) {
 	t.Render()
 }
 
-// page writes a report with the picture and the table.
+// page writes a report with the drawing and the table.
 func (s *simRun) page(t *rehearsal.Timeline, name string, res *sim.Result) error {
 	return process.Create(name, func(w *bufio.Writer) {
 		x := s.r.Summary(res)
@@ -394,6 +394,6 @@ func (s *simRun) page(t *rehearsal.Timeline, name string, res *sim.Result) error
 		}
 		fmt.Fprint(w, "</table>\n<p>Forward blue, backward green, input gradients teal, weight "+
 			"gradients yellow, optimizer step red.</p>\n")
-		t.Picture(w)
+		t.Draw(w)
 	})
 }

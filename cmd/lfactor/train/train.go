@@ -29,7 +29,7 @@ func Command() *cobra.Command {
 			"cluster`), `--cluster current` on the one that was made last; with --detach the command ends " +
 			"and the job goes on.\n--plan takes the settings that lfactor plan --hosts --out has written; " +
 			"key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps " +
-			"went: a table, numbers and a picture, profile.txt, .json and .svg in log.dir.\n-o jsonl " +
+			"went: a table, numbers and a drawing, profile.txt, .json and .svg in log.dir.\n-o jsonl " +
 			"writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys,
 		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}

@@ -12,15 +12,15 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Pictures turns the media of batches into what a vision tower takes.
-type Pictures struct {
+// Images turns the media of batches into what a vision tower takes.
+type Images struct {
 	V         *family.Vision
 	Processor *media.Processor
 }
 
-// Fill puts a batch's pictures, which the loader has prepared, into its microbatch: their tokens have no
+// Fill puts a batch's images, which the loader has prepared, into its microbatch: their tokens have no
 // embedding of their own.
-func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+func (x *Images) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 	if len(b.Media) == 0 {
 		return nil
 	}
@@ -55,15 +55,15 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			}
 			r.grid.Spans = append(r.grid.Spans, [2]int32{s.From, s.To})
 		}
-		mb.Pictures.Grids, mb.Pictures.Values = append(mb.Pictures.Grids, r.grid),
-			append(mb.Pictures.Values, r.values...)
+		mb.Images.Grids, mb.Images.Values = append(mb.Images.Grids, r.grid),
+			append(mb.Images.Values, r.values...)
 	}
 	mb.IDs = ids
-	return x.V.Check(&mb.Pictures)
+	return x.V.Check(&mb.Images)
 }
 
 // Prepare is the dataset.Prepare of the model: *media.Features that fit its tower and their tokens.
-func (x *Pictures) Prepare(m *dataset.Media, n int) (any, int64, error) {
+func (x *Images) Prepare(m *dataset.Media, n int) (any, int64, error) {
 	f, err := x.decode(m, n)
 	if err != nil {
 		return nil, 0, err
@@ -84,7 +84,7 @@ func (x *Pictures) Prepare(m *dataset.Media, n int) (any, int64, error) {
 }
 
 // one decodes a medium and prepares it; n is how many its sample has.
-func (x *Pictures) one(m *dataset.Media, n int) (g family.Grid, values []float32, err error) {
+func (x *Images) one(m *dataset.Media, n int) (g family.Grid, values []float32, err error) {
 	f, err := x.decode(m, n)
 	if err != nil {
 		return g, nil, err
@@ -92,7 +92,7 @@ func (x *Pictures) one(m *dataset.Media, n int) (g family.Grid, values []float32
 	return x.laid(m, f)
 }
 
-func (x *Pictures) decode(m *dataset.Media, n int) (*media.Features, error) {
+func (x *Images) decode(m *dataset.Media, n int) (*media.Features, error) {
 	switch m.Kind {
 	case dataset.Image:
 		p, err := media.Decode(m.Bytes, media.Options{White: true})
@@ -111,7 +111,7 @@ func (x *Pictures) decode(m *dataset.Media, n int) (*media.Features, error) {
 }
 
 // grid is what the tower takes features as, without its tokens.
-func (x *Pictures) grid(m *dataset.Media, f *media.Features) (family.Grid, error) {
+func (x *Images) grid(m *dataset.Media, f *media.Features) (family.Grid, error) {
 	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every, Video: m.Kind == dataset.Video}
 	if x.V.Tile == 0 {
 		if len(f.Shape) != 2 || f.Width() != x.V.Tower.PatchDim {
@@ -130,7 +130,7 @@ func (x *Pictures) grid(m *dataset.Media, f *media.Features) (family.Grid, error
 }
 
 // laid are features as the tower takes them.
-func (x *Pictures) laid(m *dataset.Media, f *media.Features) (g family.Grid, values []float32, err error) {
+func (x *Images) laid(m *dataset.Media, f *media.Features) (g family.Grid, values []float32, err error) {
 	if g, err = x.grid(m, f); err != nil {
 		return g, nil, err
 	}

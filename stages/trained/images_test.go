@@ -19,21 +19,21 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// qwenPictures are those of a Qwen3-VL's processor, as video settings say.
-func qwenPictures(t *testing.T, video string) *Pictures {
+// qwenImages are those of a Qwen3-VL's processor, as video settings say.
+func qwenImages(t *testing.T, video string) *Images {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"preprocessor_config.json": `{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 16, "size": {"shortest_edge": 1024, "longest_edge": 65536}}`, "video_preprocessor_config.json": video} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	p, err := media.Load(dir)
 	require.NoError(t, err)
-	return &Pictures{&family.Vision{Merge: 2, Patch: 16,
+	return &Images{&family.Vision{Merge: 2, Patch: 16,
 		Tower: block.Tower{Join: 4, PatchDim: 3 * 2 * 16 * 16}}, p}
 }
 
 // What does not fit its tokens or the tower is found before its sample is packed.
 func TestPrepareFindsFaults(t *testing.T) {
-	x := qwenPictures(t, `{"video_processor_type": "Qwen3VLVideoProcessor"}`)
+	x := qwenImages(t, `{"video_processor_type": "Qwen3VLVideoProcessor"}`)
 	var b bytes.Buffer
 	require.NoError(t, png.Encode(&b, image.NewRGBA(image.Rect(0, 0, 64, 96))))
 	m := &dataset.Media{Kind: dataset.Image, Key: "a.png", Bytes: b.Bytes(),
@@ -44,7 +44,7 @@ func TestPrepareFindsFaults(t *testing.T) {
 	g, values, err := x.laid(m, v.(*media.Features))
 	require.NoError(t, err)
 	g.Spans = [][2]int32{{3, 9}}
-	require.NoError(t, x.V.Check(&family.Pictures{Grids: []family.Grid{g}, Values: values}))
+	require.NoError(t, x.V.Check(&family.Images{Grids: []family.Grid{g}, Values: values}))
 	m.Spans = []dataset.Span{{From: 3, To: 8}}
 	_, _, err = x.Prepare(m, 1)
 	require.ErrorContains(t, err, "6 features and stands as 5 tokens")
@@ -62,7 +62,7 @@ func TestPrepareVideo(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("no ffmpeg: a video's way from file to grid is left out")
 	}
-	x := qwenPictures(t, `{"video_processor_type": "Qwen3VLVideoProcessor", "size": {"shortest_edge": 1024, "longest_edge": 24576}}`)
+	x := qwenImages(t, `{"video_processor_type": "Qwen3VLVideoProcessor", "size": {"shortest_edge": 1024, "longest_edge": 24576}}`)
 	clip, err := os.ReadFile(filepath.Join("..", "..", "dataset", "media", "testdata", "clip.mkv"))
 	require.NoError(t, err)
 	tok, err := token.Load(filepath.Join("..", "..", "dataset", "format", "testdata", "videotext",
@@ -91,7 +91,7 @@ func TestPrepareVideo(t *testing.T) {
 	for _, s := range m.Spans {
 		g.Spans = append(g.Spans, [2]int32{s.From, s.To})
 	}
-	p := family.Pictures{Grids: []family.Grid{g}, Values: values}
+	p := family.Images{Grids: []family.Grid{g}, Values: values}
 	require.NoError(t, x.V.Check(&p))
 	n := len(list[0].Tokens)
 	pos := x.V.Positions(n, []int32{0, int32(n)}, &p)

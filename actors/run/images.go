@@ -14,8 +14,8 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// openPictures loads the processor that data.processor names, or that lies beside the tokenizer.
-func (d *data) openPictures() error {
+// openImages loads the processor that data.processor names, or that lies beside the tokenizer.
+func (d *data) openImages() error {
 	c := d.r.cfg.Run
 	v := d.r.job.Model.Vision
 	if v == nil {
@@ -37,11 +37,11 @@ func (d *data) openPictures() error {
 	if err != nil {
 		return d.r.cfg.Fault("data.processor", err.Error(), "")
 	}
-	d.pictures = &trained.Pictures{V: v, Processor: p}
+	d.images = &trained.Images{V: v, Processor: p}
 	return nil
 }
 
-// samples is the encoder of media samples: the chat template's text with as many picture tokens as the
+// samples is the encoder of media samples: the chat template's text with as many image tokens as the
 // processor says.
 func (d *data) samples() (dataset.SampleEncoder, error) {
 	c := d.r.cfg.Run
@@ -49,7 +49,7 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := format.NewProcessorExpander(d.pictures.Processor, d.marked())
+	x, err := format.NewProcessorExpander(d.images.Processor, d.marked())
 	if err != nil {
 		return nil, d.r.cfg.Fault("data.tokenizer", err.Error(), "")
 	}
@@ -59,7 +59,7 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 		if tags := setup.TagsOf(&f); i == 0 {
 			v.Tags = tags
 		} else if tags != v.Tags {
-			return nil, d.r.cfg.Fault("data.dataset", "pictures come with conversations of one entry",
+			return nil, d.r.cfg.Fault("data.dataset", "images come with conversations of one entry",
 				"name one for all paths")
 		}
 	}
