@@ -285,6 +285,18 @@ func TestAttentionPlans(t *testing.T) {
 // emptyDriver loads, under the name of NVIDIA's driver, one whose functions do nothing: those that load
 // kernels succeed, the others say that there is no device.
 func emptyDriver(t *testing.T, compiler string) {
+	dir := t.TempDir()
+	source, path := filepath.Join(dir, "driver.c"), filepath.Join(dir, "libcuda.so.1")
+	require.NoError(t, os.WriteFile(source, []byte(emptyDriverText(t)), 0o600))
+	said, err := exec.Command(compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source, "-o",
+		path).CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	_, err = purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	require.NoError(t, err)
+}
+
+// emptyDriverText is the source of a driver with all functions.
+func emptyDriverText(t *testing.T) string {
 	names, err := os.ReadFile("testdata/driver_names.txt")
 	require.NoError(t, err)
 	var c strings.Builder
@@ -303,12 +315,5 @@ func emptyDriver(t *testing.T, compiler string) {
 			fmt.Fprintf(&c, "int %s(void) { return 100; }\n", n)
 		}
 	}
-	dir := t.TempDir()
-	source, path := filepath.Join(dir, "driver.c"), filepath.Join(dir, "libcuda.so.1")
-	require.NoError(t, os.WriteFile(source, []byte(c.String()), 0o600))
-	said, err := exec.Command(compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source, "-o",
-		path).CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	_, err = purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
-	require.NoError(t, err)
+	return c.String()
 }

@@ -24,6 +24,7 @@ type device struct {
 	attends *attender
 	// between processes; nil where tensors go through the host
 	exchange *Exchange
+	calls    Calls // who calls the driver in this device's stead; nil for itself
 
 	mu        sync.Mutex
 	functions map[string]uintptr
@@ -162,6 +163,9 @@ func (d *device) Download(to []byte, from uint64) error {
 // Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose
 // each is.
 func (d *device) Copy(to, from uint64, n int) error {
+	if d.calls != nil {
+		return d.calls.Copy(to, from, n)
+	}
 	return d.do(func() error {
 		return d.lib.call("cuMemcpyAsync", d.lib.move, uintptr(to), uintptr(from), uintptr(n), d.stream)
 	})
@@ -169,6 +173,9 @@ func (d *device) Copy(to, from uint64, n int) error {
 
 // Clear implements accel.Driver.
 func (d *device) Clear(at uint64, v byte, n int) error {
+	if d.calls != nil {
+		return d.calls.Clear(at, v, n)
+	}
 	return d.do(func() error {
 		return d.lib.call("cuMemsetD8Async", d.lib.clear, uintptr(at), uintptr(v), uintptr(n), d.stream)
 	})
@@ -252,6 +259,9 @@ type grid struct {
 
 // launch starts a kernel whose parameter is a struct of these words.
 func (d *device) launch(name string, g grid, args []uint64) error {
+	if d.calls != nil {
+		return d.calls.Launch(name, [3]int{g.x, max(g.y, 1), max(g.z, 1)}, g.threads, g.shared, args)
+	}
 	return d.do(func() error {
 		f, err := d.function(name, len(args))
 		if err != nil {

@@ -147,6 +147,29 @@ func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 	return accel.New(d, d, s.Absent), nil
 }
 
+// Calls is a driver of a device by another binding to NVIDIA's library.
+type Calls interface {
+	accel.Driver
+	// Launch starts a kernel of source.Image, whose parameter is a struct of these words, on blocks along
+	// three axes of so many threads and bytes of shared memory.
+	Launch(name string, blocks [3]int, threads, shared int, words []uint64) error
+}
+
+// NewOn opens a device whose calls of the driver go through another binding; pinned memory, which bindings
+// lack, comes from this one: first is given the driver that makes it.
+func (l *Library) NewOn(index int, absent accel.Absent,
+	first func(own accel.Driver) (Calls, error)) (*accel.Device, error) {
+	d, err := l.open(index)
+	if err != nil {
+		return nil, err
+	}
+	if d.calls, err = first(d); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return accel.New(d.calls, d, absent), nil
+}
+
 // onProcessor runs on the processor what a device does not have.
 func onProcessor(strict bool) accel.Absent {
 	return accel.Absent{Strict: strict, Tell: os.Stderr, Open: func() (kernels.Backend,
