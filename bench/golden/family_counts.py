@@ -51,7 +51,7 @@ def count(facts):
 
 def main():
     root, table = pathlib.Path("configs/models"), pathlib.Path("configs/testdata/parameters.json")
-    counts, active = json.loads(table.read_text()), {}
+    counts, active = json.loads(table.read_text()), json.loads(table.with_name("active.json").read_text())  # of composed models by vlm_counts.py
     for path in sorted(root.glob("*/*.yaml")):
         facts = yaml.safe_load(path.read_text())
         if "vision" not in facts:

@@ -76,6 +76,8 @@ CASES = {
     "qwen3-next": ("Qwen3NextConfig", "Qwen3NextForCausalLM", DELTA | dict(linear_key_head_dim=24, linear_value_head_dim=20, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28,
                    mlp_only_layers=[1], norm_topk_prob=True, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"])),
     "qwen3.5": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM", DELTA | dict(linear_num_value_heads=2, tie_word_embeddings=True)),
+    "qwen3.5-moe": ("Qwen3_5MoeTextConfig", "Qwen3_5MoeForCausalLM", DELTA | dict(num_hidden_layers=2, linear_key_head_dim=24, linear_value_head_dim=20, num_experts=5, num_experts_per_tok=2,
+                    moe_intermediate_size=20, shared_expert_intermediate_size=24, layer_types=["linear_attention", "full_attention"], drop=("intermediate_size",))),
     "gpt-oss": ("GptOssConfig", "GptOssForCausalLM", dict(num_local_experts=6, num_experts_per_tok=2, sliding_window=WINDOW, swiglu_limit=0.8,
                 output_router_logits=True, router_aux_loss_coef=0.25, rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=4.0, beta_slow=1.0, truncate=False,
                 original_max_position_embeddings=16))),

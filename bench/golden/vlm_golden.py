@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import (CLIPVisionConfig, Dinov2Config, InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, LlavaConfig, LlavaForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
-                          Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, SiglipVisionConfig)
+                          Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration, SiglipVisionConfig)
 
 from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
 import family_modules
@@ -33,6 +33,7 @@ from vlm_modules import InternLM, Llava, LlavaOnevision
 STEPS, VOCAB, IMAGE, VIDEO, START, END = 10, 120, 116, 117, 118, 119
 TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
             max_position_embeddings=256, rms_norm_eps=1e-6, attention_dropout=0.0)
+EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=True)
 TOP = dict(image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=START, vision_end_token_id=END, attn_implementation="eager", bos_token_id=1, eos_token_id=2)
 
 
@@ -60,9 +61,16 @@ def qwen3_vl(tie, taps=(0, 1)):
     return Qwen3VLForConditionalGeneration, Qwen3VLConfig(text_config=text, vision_config=vision, **TOP, **tied(tie))
 
 
+def qwen3_vl_moe():
+    _, dense = qwen3_vl(False)
+    vision = dense.vision_config.to_diff_dict()
+    text = TEXT | tied(False) | dict(head_dim=16, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20) | rope(5e6, mrope_section=[4, 2, 2], mrope_interleaved=True)
+    return Qwen3VLMoeForConditionalGeneration, Qwen3VLMoeConfig(text_config=text, vision_config={k: v for k, v in vision.items() if k != "model_type"}, **TOP, **tied(False))
+
+
 def internvl(text, norm, qk, bias):
     vision = dict(num_hidden_layers=2, hidden_size=16, num_attention_heads=2, intermediate_size=24, patch_size=[4, 4], image_size=[16, 16], norm_type=norm, use_qk_norm=qk, attention_bias=bias)
-    facts = TEXT | tied(False) | rope(1e6) | dict(model_type=text) | (dict(head_dim=16) if text == "qwen3" else {})
+    facts = TEXT | tied(False) | rope(1e6) | dict(model_type=text) | (dict(head_dim=16) if text.startswith("qwen3") else {}) | (EXPERTS if "moe" in text else {})
     top = {k: v for k, v in TOP.items() if "video" not in k and "vision" not in k}
     return InternVLForConditionalGeneration, InternVLConfig(text_config=facts, vision_config=vision, **top, **tied(False))
 
@@ -128,6 +136,8 @@ CASES = {
     "llava-siglip": lambda: llava("siglip"),
     "qwen3-vl-unsorted": lambda: qwen3_vl(True, (2, 0)),
     "llava-dinov2": lambda: llava("dinov2"),
+    "qwen3-vl-moe": qwen3_vl_moe,
+    "internvl3.5-moe": lambda: internvl("qwen3_moe", "layer_norm", False, True),
 }
 
 
@@ -258,7 +268,9 @@ class Case:
             tensors["positions"] = torch.cat([self.positions(d) for d in self.docs]).int().contiguous()
         saved = self.saved_names()
         for n, p in self.model.named_parameters():
-            tensors["grad." + saved[n]] = torch.zeros_like(p) if p.grad is None else p.grad.detach().clone()  # none: features do not pass it
+            grad = torch.zeros_like(p) if p.grad is None else p.grad.detach().clone()  # none: features do not pass it
+            for name, take in saved[n]:
+                tensors["grad." + name] = take(grad).contiguous()
         facts = dict(documents=[[len(d["ids"]) for d in self.docs]], images=images, loss=loss.item(), versions=dict(torch=torch.__version__, transformers=__import__("transformers").__version__))
         facts["adamw"] = self.curve()
         save_file(tensors, self.path / "golden.safetensors")
@@ -270,14 +282,21 @@ class Case:
         return self.model.model.get_rope_index(**{k: a[k] for k in names if k in a})[0][:, 0].T
 
     def saved_names(self):
-        """The name under which save_pretrained stored each parameter, told by its contents."""
+        """The names under which save_pretrained stored each parameter, told by its contents, with what of it each has: experts may be cut apart."""
         from safetensors.torch import load_file
         stored = {k: v for k, v in load_file(self.path / "model.safetensors").items()}
         out = {}
         for n, p in self.model.named_parameters():
-            same = [k for k, v in stored.items() if v.shape == p.shape and torch.equal(v, p)]
-            assert len(same) == 1, (n, same)
-            out[n] = same[0]
+            takes = [lambda t: t]
+            if ".experts." in n and n not in stored:
+                cuts = [slice(0, p.shape[1] // 2), slice(p.shape[1] // 2, None)] if "gate_up" in n else [slice(None)]
+                takes = [lambda t, e=e, c=c: t[e][c] for e in range(len(p)) for c in cuts]
+            out[n] = []
+            for take in takes:
+                part = take(p)
+                same = [k for k, v in stored.items() if v.shape == part.shape and torch.equal(v, part)]
+                assert len(same) == 1, (n, same)
+                out[n].append((same[0], take))
         return out
 
 

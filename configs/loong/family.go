@@ -44,6 +44,9 @@ func (v *vlm) family() {
 			c.Tokens = map[string]map[string]string{"": v.foundation.Tokens}
 		}
 	}
+	if other := c.Families[v.text]; fits && other != "" {
+		c.Family = other
+	}
 	v.set(source.ModelKeys+".model_type", source.ScalarNode(c.Family), o)
 	for _, decoder := range []string{"", v.text} {
 		for _, key := range source.SortedKeys(c.Tokens[decoder]) {

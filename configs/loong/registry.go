@@ -61,6 +61,7 @@ type Composition struct {
 	Encoder   string // kinds of our vision towers and projectors
 	Projector string
 	Decoders  []string                     // families
+	Families  map[string]string            // our model_type by decoder where it is another
 	Tokens    map[string]map[string]string // by decoder, "" for any: our keys of token ids
 	Sections  string                       // of M-RoPE, "" for plain positions
 	Weave     bool                         // the sections are dealt out in turns

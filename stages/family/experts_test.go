@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
@@ -95,5 +96,69 @@ func TestExpertRegions(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, got, "%s %v", p.Name, iv)
 		}
+	}
+}
+
+// turnedExperts shows a checkpoint's experts as published files of Qwen3-VL have them, [in out].
+type turnedExperts struct{ checkpoint.Source }
+
+func (s turnedExperts) Tensors() (out []checkpoint.Info) {
+	for _, i := range s.Source.Tensors() {
+		if strings.Contains(i.Name, ".experts.") {
+			i.Shape = []int{i.Shape[0], i.Shape[2], i.Shape[1]}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func (s turnedExperts) ReadRanges(name string, r [][2]int, dst []byte) error {
+	if !strings.Contains(name, ".experts.") {
+		return s.Source.ReadRanges(name, r, dst)
+	}
+	own := make([]byte, len(dst))
+	if err := s.Source.ReadRanges(name, [][2]int{r[0], r[2], r[1]}, own); err != nil {
+		return err
+	}
+	rows, cols := r[1][1]-r[1][0], r[2][1]-r[2][0]
+	for i := range len(dst) / 4 {
+		e, row, col := i/(rows*cols), i/cols%rows, i%cols
+		copy(dst[4*i:4*i+4], own[4*(e*rows*cols+col*rows+row):])
+	}
+	return nil
+}
+
+// TestTurnedExperts: experts as [in out], as published, and as [out in], as transformers 5 writes them, are
+// told apart by their shape and read as the same numbers, also a rank's part of them.
+func TestTurnedExperts(t *testing.T) {
+	c, err := configs.ReadModel("testdata/qwen3-vl-moe")
+	require.NoError(t, err)
+	own, err := checkpoint.OpenFile("testdata/qwen3-vl-moe/model.safetensors")
+	require.NoError(t, err)
+	defer own.Close()
+	read := func(src checkpoint.Source, turned bool, g func(p *grad.Param) Region) (out [][]float32) {
+		m, err := Build(c, 8)
+		require.NoError(t, err)
+		w, err := m.OpenWeights(src, "qwen3-vl-moe")
+		require.NoError(t, err)
+		for _, p := range m.Params(nil) {
+			if len(p.Shape) == 3 {
+				n := 1
+				for _, iv := range g(p).Intervals(p) {
+					n *= iv[1] - iv[0]
+				}
+				v := make([]float32, n)
+				_, err := w.Read(p, g(p), v)
+				require.NoError(t, err)
+				out = append(out, v)
+				require.Equal(t, turned, m.Source(p.Name).Turned)
+			}
+		}
+		return out
+	}
+	for _, g := range []func(p *grad.Param) Region{Whole, func(p *grad.Param) Region {
+		return Region{From: 1, To: 3, Cuts: []Cut{{Axis: 1, Of: 2, At: 1}}}
+	}} {
+		require.Equal(t, read(own, false, g), read(turnedExperts{own}, true, g))
 	}
 }

@@ -22,10 +22,11 @@ var _ = Register(Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
 		Only:   map[string]string{"use_mask_token": "false", "use_absolute_position_embeddings": "true"},
 		Write:  writeInternVL},
 	Composition: loong.Composition{Name: "intern_vl", Encoder: "internvl", Projector: "internvl",
-		Decoders: []string{"internlm2", "llama", "qwen2", "qwen3"}, LossWeight: "square",
+		Decoders: []string{"internlm2", "llama", "qwen2", "qwen3", "qwen3_moe"}, LossWeight: "square",
 		LossFunc: "loss_func_internvl", PositionFunc: []string{"position_ids", "rope_ids_internvl"},
 		Tokens: map[string]map[string]string{"internlm2": {"image_token_id": "92546"},
-			"qwen2": {"image_token_id": "151667"}, "qwen3": {"image_token_id": "151671"}}},
+			"qwen2": {"image_token_id": "151667"}, "qwen3": {"image_token_id": "151671"},
+			"qwen3_moe": {"image_token_id": "151671"}}},
 	Build: func(c configs.Model) *Model {
 		m := composed("internvl", c, "vision_tower.", linearProjector, decoderSource(c))
 		m.Other = internChatSource(m.Vision, m.Source)

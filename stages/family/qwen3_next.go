@@ -39,10 +39,7 @@ var _ = Register(Family{ModelType: "qwen3_next", Paper: "2412.06464",
 		s.hybrid(c)
 		s.mixture(c, steps(c))
 		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
-		if c.SharedWidth > 0 {
-			s.Experts.Shared = s.gated(c.SharedWidth)
-			s.Experts.SharedName, s.Experts.SharedGate = "shared_expert", "shared_expert_gate"
-		}
+		s.sharedExpert(c)
 	},
 	Source: func(c configs.Model) func(string) Source { return grouped(c, eachExpert(c)) },
 	Other:  func(c configs.Model) func(string) Source { return grouped(c, fusedExperts(c)) }})
@@ -56,6 +53,14 @@ var _ = Register(Family{ModelType: "qwen3_5_text", Paper: "2412.06464",
 		"vocab_size":          "248320"}}),
 	Spec:   func(c configs.Model, s *Spec) { s.hybrid(c) },
 	Source: inOrder})
+
+// sharedExpert is an MLP beside the experts, behind a gate.
+func (s *Spec) sharedExpert(c configs.Model) {
+	if c.SharedWidth > 0 {
+		s.Experts.Shared = s.gated(c.SharedWidth)
+		s.Experts.SharedName, s.Experts.SharedGate = "shared_expert", "shared_expert_gate"
+	}
+}
 
 // hybridKeys are those of linear attention.
 var hybridKeys = []string{
@@ -220,10 +225,15 @@ func grouped(c configs.Model, source func(string) Source) func(string) Source {
 
 // inOrder finds them as query, key and value in one tensor, and the others by themselves.
 func inOrder(c configs.Model) func(string) Source {
+	return inOrderBeside(c, func(name string) Source { return Source{Name: name} })
+}
+
+// inOrderBeside is inOrder for layers whose other tensors another function finds.
+func inOrderBeside(c configs.Model, source func(string) Source) func(string) Source {
 	d, e := c.LinearKeys*c.LinearKeyDim, c.LinearValues*c.LinearDim
 	return hybridPlaces(
 		c,
-		func(name string) Source { return Source{Name: name} },
+		source,
 		func(part string) (string, [][2]int) {
 			at, ok := map[string][2]int{"q": {0, d}, "k": {d, 2 * d}, "v": {2 * d, 2*d + e}}[part]
 			if !ok {

@@ -16,25 +16,30 @@ import (
 // some of its layers added to the decoder's first ones, and a decoder like Qwen3's with interleaved M-RoPE.
 var _ = Register(Family{ModelType: "qwen3_vl", Paper: "2511.21631",
 	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",
-		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""},
-		Preset: map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`,
-			"temporal_patch_size": "2", "patch_size": "16"},
-		Write: func(m hf.Values, out map[string]any, put func(string, any)) {
-			maps.Copy(writeQwenVL(m, out, put),
-				map[string]any{"intermediate_size": m["vision.intermediate_size"],
-					"out_hidden_size":          m["hidden_size"],
-					"deepstack_visual_indexes": m["vision.deepstack_visual_indexes"],
-					"num_position_embeddings":  m["vision.num_position_embeddings"]})
-		}},
+		Vision: qwen3VisionKeys, Preset: qwen3VisionPreset, Write: writeQwen3VL},
 	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger",
-		Decoders: []string{"qwen3"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true,
+		Decoders: []string{"qwen3", "qwen3_moe"}, Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true,
 		PositionFunc: []string{"rope_ids_qwen3vl"}},
-	Build: func(c configs.Model) *Model {
-		return composed("qwen3_vl", c, "model.visual.",
-			map[string]string{"projector.norm": "model.visual.merger.norm",
-				"projector.fc": "model.visual.merger.linear_fc"},
-			textAt("model.language_model."))
-	}})
+	Build: func(c configs.Model) *Model { return qwen3VL("qwen3_vl", c, textAt("model.language_model.")) }})
+
+var (
+	qwen3VisionKeys   = map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""}
+	qwen3VisionPreset = map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`,
+		"temporal_patch_size": "2", "patch_size": "16"}
+)
+
+func writeQwen3VL(m hf.Values, out map[string]any, put func(string, any)) {
+	maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"],
+		"out_hidden_size":          m["hidden_size"],
+		"deepstack_visual_indexes": m["vision.deepstack_visual_indexes"],
+		"num_position_embeddings":  m["vision.num_position_embeddings"]})
+}
+
+// qwen3VL is Qwen3-VL's tower before a decoder whose parameters text finds.
+func qwen3VL(name string, c configs.Model, text func(string) Source) *Model {
+	return composed(name, c, "model.visual.", map[string]string{"projector.norm": "model.visual.merger.norm",
+		"projector.fc": "model.visual.merger.linear_fc"}, text)
+}
 
 var _ = RegisterTower("qwen3_vl", Tower{
 	Facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {

@@ -94,8 +94,22 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 	}
 	for _, p := range m.Params(nil) { // layouts differ in the tower, or in the experts
 		own, other := m.Source(p.Name).Names(p)[0], m.Other(p.Name).Names(p)[0]
-		if own == other {
+		if own == other && m.Source(p.Name).Turned == m.Other(p.Name).Turned {
 			continue
+		}
+		if own == other { // matrices as [in out] or as [out in], told by their shape
+			has := func(source func(string) Source) bool {
+				for _, t := range shapes(m.Params(nil), source) {
+					if t.Name == own {
+						return slices.Equal(t.Shape, infos[own].Shape)
+					}
+				}
+				return false
+			}
+			if has(m.Other) && !has(m.Source) {
+				m.Source, m.Other = m.Other, m.Source
+			}
+			return
 		}
 		_, hasOwn := infos[own]
 		if _, has := infos[other]; has && !hasOwn {
