@@ -2,10 +2,13 @@ package pack
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
+	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 )
 
@@ -199,4 +202,40 @@ func TestOnlineByHand(t *testing.T) {
 	a, err := Find("largest_fit")
 	require.NoError(t, err)
 	require.Equal(t, "largest-fit", a.Name)
+}
+
+// TestShares pins who gets what on made-up batches: a hash of all assignments, beside how even they are.
+// -rewrite writes testdata/shares anew.
+func TestShares(t *testing.T) {
+	datadriven.RunTest(t, "testdata/shares", func(t *testing.T, d *datadriven.TestData) string {
+		var out strings.Builder
+		for seed := range uint64(6) {
+			rng := rand.New(rand.NewPCG(seed, 21))
+			ranks := 2 << rng.IntN(4)
+			sum := fnv.New64a()
+			switch d.Cmd {
+			case "assign":
+				b := Assign(packsOf(rng, ranks, 4, 4096), ranks, seed%2 == 1)
+				fmt.Fprintln(sum, b.Rank)
+				fmt.Fprintf(&out, "%d ranks: imbalance %.4g, moved %d, shares %016x\n", ranks, b.Imbalance, b.Moved,
+					sum.Sum64())
+			case "pairs":
+				b := AssignPairs(pairsOf(rng, ranks, 12), ranks, 1.02+0.1*float64(seed%3), seed%2 == 1)
+				fmt.Fprintln(sum, b.Rank)
+				fmt.Fprintf(&out, "%d ranks: vision %.4g, language %.4g, tokens %.4g, moved %d, shares %016x\n", ranks,
+					b.Vision, b.Language, b.Tokens, b.Moved, sum.Sum64())
+			case "rows":
+				items := make([]Item, 200)
+				for i := range items {
+					items[i] = Item{Tokens: 1 + rng.IntN(700), Images: rng.IntN(4)}
+				}
+				for _, a := range Algorithms() {
+					rows, left := a.Pack(items, Limits{Tokens: 640, Images: int(seed) % 3 * 6, Open: 1 + int(seed)})
+					fmt.Fprintln(sum, a.Name, rows, left)
+				}
+				fmt.Fprintf(&out, "rows %016x\n", sum.Sum64())
+			}
+		}
+		return out.String()
+	})
 }

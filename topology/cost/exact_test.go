@@ -62,6 +62,33 @@ func row() Measured {
 		Seconds: 1}
 }
 
+// TestUnits: a file's quantities in every unit, and pairs of hosts with a cable.
+func TestUnits(t *testing.T) {
+	text := func(flops, memory, bandwidth, latency, extra string) string {
+		return "name: x\ndevice:\n  flops: " + flops + "\n  memory: " + memory + "\n  bandwidth: " + bandwidth +
+			"\nhost:\n  devices: 2\n  bandwidth: 3 GB/s\n  latency: " + latency +
+			"\nnetwork:\n  hosts: 3\n  bandwidth: 5 MB/s\n  latency: 7 ms\n" + extra
+	}
+	for in, want := range map[string]float64{"2 B": 2, "2 MB": 2e6, "2 GB": 2e9, "2 MiB": 2 << 20, "2 GiB": 2 << 30,
+		"2 TiB": 2 << 40} {
+		m, err := Read("c.yaml", []byte(text("1 TFLOP/s", in, "1 GB/s", "1 us", "")))
+		require.NoError(t, err)
+		require.Equal(t, want, m.Memory)
+	}
+	m, err := Read("c.yaml", []byte(text("3 PFLOP/s", "1 GB", "2 TB/s", "4 us", "  cables: 0-1, 1-2\n")))
+	require.NoError(t, err)
+	require.Equal(t, []float64{3e15, 2e12}, []float64{m.Flops, m.Bandwidth})
+	require.Equal(t, [][2]int{{0, 1}, {1, 2}}, m.Joined)
+	require.InEpsilon(t, 4e-6, m.Local.Latency, 1e-12)
+	require.InEpsilon(t, 7e-3, m.Remote.Latency, 1e-12)
+	require.InEpsilon(t, 1/3e9, m.Local.PerByte, 1e-12)
+	require.InEpsilon(t, 1/5e6, m.Remote.PerByte, 1e-12)
+	again, err := Read("again.yaml", m.Write())
+	require.NoError(t, err)
+	require.InEpsilon(t, m.Local.PerByte, again.Local.PerByte, 1e-5)
+	require.InEpsilon(t, m.Remote.Latency, again.Remote.Latency, 1e-5)
+}
+
 // TestPieces: each constant has the part of a step that it is of, by hand.
 func TestPieces(t *testing.T) {
 	r := row()

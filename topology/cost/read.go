@@ -173,10 +173,11 @@ func (r *reader) set(key, value string) {
 			return
 		}
 	}
-	var known []string
+	known := []string{"name"}
 	for _, f := range fields {
 		known = append(known, f.key)
 	}
+	known = append(known, "network.cables")
 	r.fault(key, "is not a setting of a cluster", "there are "+strings.Join(known, ", "))
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -18,6 +19,9 @@ import (
 // topology/planner; this finds that one of them has changed. -rewrite writes testdata/tables anew.
 func TestTables(t *testing.T) {
 	datadriven.RunTest(t, "testdata/tables", func(t *testing.T, d *datadriven.TestData) string {
+		if d.Cmd == "schedules" {
+			return schedulesOf(t)
+		}
 		s := spaceOf(t, d)
 		all, err := s.Enumerate()
 		if err != nil {
@@ -32,6 +36,10 @@ func TestTables(t *testing.T) {
 			require.Equal(t, c.Memory > s.Limit, c.Why == "memory", "%s", c)
 			st, err := s.StagesOf(c)
 			require.NoError(t, err)
+			for _, b := range st.Blocks {
+				fmt.Fprintf(sum, "%.9g %.9g %.9g %d %d %d %d %v %d %d\n", b.F, b.I, b.W, b.Held, b.HeldW, b.PeakF,
+					b.PeakB, b.Weights, b.Port, b.TiedToFirstBlock)
+			}
 			ranks := s.place(c.Schedule, c.PP, c.Loops).rank
 			tied := []bool{}
 			for r := range c.PP {
@@ -56,6 +64,23 @@ func TestTables(t *testing.T) {
 		fmt.Fprintf(&out, "%d plans, %d fit; all figures %016x\n", len(all), fits, sum.Sum64())
 		return out.String()
 	})
+}
+
+// schedulesOf lists what the search for a pipeline program finds on the committed grid.
+func schedulesOf(t *testing.T) string {
+	var out strings.Builder
+	for i, c := range cases()[:24] {
+		got, err := Schedule(c, schedule.Longest)
+		require.NoError(t, err)
+		fmt.Fprintf(&out, "%d ranks, %d microbatches, memory %g: %s %.6g, program %.12s\n", c.Ranks, c.Micro,
+			c.Memory, got.Name, got.Time, got.Program.Hash())
+		if i%8 == 0 {
+			whole, err := Schedule(c, schedule.Makespan)
+			require.NoError(t, err)
+			fmt.Fprintf(&out, "  by makespan %s %.6g\n", whole.Name, whole.Time)
+		}
+	}
+	return out.String()
 }
 
 // spaceOf is the space of a line of the script: layers of equal blocks between an embedding and a head that
@@ -190,6 +215,46 @@ func TestWords(t *testing.T) {
 	require.Equal(t, 1, Encoder{Over: OverFirst, TP: 2}.Replicas(&c))
 	require.Equal(t, "none", Encoder{Over: OverNone, TP: 2}.Short())
 	require.False(t, Encoder{Over: OverNone}.apart() || Encoder{}.apart())
+}
+
+// TestBorders: a plan that needs a device's whole memory fits, and one byte less does not do.
+func TestBorders(t *testing.T) {
+	for over, why := range map[int64]string{0: "", 1: "memory"} {
+		s := &Space{Machine: &cost.Machine{Flops: 1, Efficiency: 1, Bandwidth: 1, Stream: 1, Devices: 1}, Devices: 1,
+			Batch: 1, Layers: 1, Param: 2, TP: []int{1}, Schedules: []string{"1f1b"},
+			Profile: func(Variant) ([]BlockCost, error) { return []BlockCost{{Weights: Weights{Params: 10}}}, nil },
+			Cut:     func(int) ([]int, error) { return []int{0, 1}, nil }}
+		all, err := s.Enumerate()
+		require.NoError(t, err)
+		s.Limit = 2*10 + 4*10 - over
+		require.NoError(t, s.Estimate(&all[0]))
+		require.EqualValues(t, 60, all[0].Memory)
+		require.Equal(t, why, all[0].Why)
+	}
+	require.Equal(t, []int{1, 2, 3, 4, 6, 12}, divisors(12))
+}
+
+// TestPass: pieces between collectives run one after the other; at the border of two passes they run as one.
+func TestPass(t *testing.T) {
+	m := &cost.Machine{Flops: 1, Efficiency: 1, Bandwidth: 1, Stream: 1}
+	piece := func(flops, bytes int64) Piece { return Piece{Flops: flops, Bytes: bytes} }
+	var p Pass
+	p.Append(m, true, piece(4, 1), 10)
+	p.Append(m, false, piece(1, 6), 0)
+	require.Equal(t, 4+10+6.0, p.Seconds(m))
+	p.Append(m, false, piece(3, 0), 5)
+	require.Equal(t, 4+10+6+3+5.0, p.Seconds(m))
+	var q Pass
+	q.Append(m, true, piece(7, 2), 0)
+	require.Equal(t, 7.0, q.Seconds(m))
+	require.Equal(t, 4+10+6+3+5+7.0, p.then(m, q).Seconds(m))
+	require.Equal(t, 11+10+6+3+5.0, q.then(m, p).Seconds(m), "q's only piece and p's first run as one: 7 + 4")
+	require.Equal(t, 14.0, q.then(m, q).Seconds(m))
+	// traffic of one hides behind arithmetic of the other where they run as one
+	var a, b Pass
+	a.Append(m, true, piece(9, 0), 0)
+	b.Append(m, true, piece(0, 9), 0)
+	require.Equal(t, 9.0, a.then(m, b).Seconds(m))
 }
 
 // TestRank: what cannot be used comes last; a simulated time counts before the closed form's; of equally
