@@ -25,7 +25,6 @@ type Links struct {
 	hash     [32]byte // of the program: processes that disagree refuse each other
 	owner    func(actors.Ref) int
 	pool     *tensor.Pool
-	capture  string
 	mu       sync.Mutex
 	sys      *System
 	edges    map[[2]actors.Ref]*outEdge
@@ -55,12 +54,11 @@ func (e remoteError) Error() string { return e.text }
 func (e remoteError) ExitCode() int { return e.code }
 
 // NewLinks joins process proc with the others over t. The process was started life times before; the hash is
-// that of the program; owner tells the process of an actor; capture is a directory that keeps what is sent,
-// "" for none.
-func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int, capture string) *Links {
+// that of the program; owner tells the process of an actor.
+func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int) *Links {
 	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner,
-		pool:    tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
-		capture: capture, edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{},
+		pool:  tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
+		edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{},
 		lives: map[int]uint32{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
 }
 
@@ -249,6 +247,15 @@ type outEdge struct {
 	wake   *sync.Cond
 	queue  []actors.Message
 	closed bool
+}
+
+// Way says how what is sent to an actor of another process gets there.
+func (l *Links) Way(to actors.Ref) string {
+	way := "connection"
+	if t, ok := l.t.(interface{ Way() string }); ok {
+		way = t.Way()
+	}
+	return fmt.Sprintf("%s to process %d", way, l.owner(to))
 }
 
 // Send implements Remote.

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors"
@@ -32,10 +31,11 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 		if wrap != nil {
 			sockets = wrap(sockets)
 		}
-		l := NewLinks(sockets, p, 0, [32]byte{1}, owner, capture)
+		l := NewLinks(sockets, p, 0, [32]byte{1}, owner)
 		l.Lost = func(proc int, _ uint32, cause error) { t.Errorf("process %d lost: %v", proc, cause) }
 		links = append(links, l)
 	}
+	taps := tapping{t: t, dir: capture}
 	var ready, ended sync.WaitGroup
 	// as the end of a parent that has nothing more to say: connections may break over a last message too
 	over := make(chan error)
@@ -49,6 +49,7 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 				o.Orphaned = over
 			}
 			o.Proc, o.Procs, o.Links, o.Ready = p, n, links[p], func() error { ready.Done(); return nil }
+			taps.join(l, &o)
 			if err := Run(l, o); err != nil {
 				t.Errorf("process %d: %v", p, err)
 			}
@@ -58,41 +59,37 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 	l, o := v.run(t, m, 10, refBackend, &losses)
 	o.Coord.Recover = wrap != nil
 	o.Procs, o.Links, o.Ready = n, links[0], func() error { ready.Wait(); return nil }
+	taps.join(l, &o)
 	require.NoError(t, Run(l, o))
 	close(over)
 	ended.Wait()
+	taps.check()
 	for _, l := range links {
 		require.Zero(t, l.pool.Buffers(), "storage of received messages")
 	}
 	return losses
 }
 
-// TestProcs: the number of processes does not change a bit of any loss, and what crosses between them is
-// Arrow.
+// TestProcs: the number of processes does not change a bit of any loss, nor of any tensor on any edge, and
+// what is captured is Arrow.
 func TestProcs(t *testing.T) {
 	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 2, tp: 2, zero: 1,
 		schedule: "1f1b", sp: true}, {pp: 1, dp: 2, tp: 2, zero: 3, schedule: "gpipe"}} {
 		t.Run(fmt.Sprint(v), func(t *testing.T) {
 			want, _ := v.train(t, tiny(true), 10, refBackend)
-			capture := t.TempDir()
-			require.Equal(t, want, v.trainProcs(t, 2, capture, nil))
-			files, err := filepath.Glob(filepath.Join(capture, "edge-*.arrows"))
-			require.NoError(t, err)
-			require.NotEmpty(t, files)
-			for _, name := range files {
-				f, err := os.Open(name)
-				require.NoError(t, err)
-				r, err := ipc.NewReader(f)
-				require.NoError(t, err, name)
-				rows := 0
-				for r.Next() {
-					rows += int(r.Record().NumRows())
+			two, one := t.TempDir(), t.TempDir()
+			require.Equal(t, want, v.trainProcs(t, 2, two, nil))
+			require.Equal(t, want, v.trainProcs(t, 1, one, nil))
+			a, b := captures(t, two), captures(t, one)
+			compared := 0
+			for edge, got := range a {
+				if from, to, _ := strings.Cut(edge, "-"); strings.HasPrefix(from, "rank") &&
+					strings.HasPrefix(to, "rank") {
+					require.Equal(t, b[edge].tensors, got.tensors, edge)
+					compared += len(got.tensors)
 				}
-				require.NoError(t, r.Err(), name)
-				require.Positive(t, rows)
-				r.Release()
-				f.Close()
 			}
+			require.Positive(t, compared)
 		})
 	}
 }

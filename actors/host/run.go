@@ -50,6 +50,8 @@ type RunOptions struct {
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
+	Capture    *Capture      // keeps messages, nil for none
+	Edges      func([]Edge)  // hears at the end what was sent, nil for nobody
 	Routing    *Routing      // what is done with the choices of routers, nil for nothing
 	// Joined tells of each rank of any process whether what its device is sent by another process's device of
 	// the same kind may go there without the host; nil for none.
@@ -114,7 +116,11 @@ func Run(l *layout.Layout, o RunOptions) error {
 	}
 	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.Replicas()),
 		remote)
-	sys.Trace, sys.filter, sys.life = o.Trace, o.Filter, o.Life
+	sys.Trace, sys.filter, sys.life, sys.proc = o.Trace, o.Filter, o.Life, o.Proc
+	sys.names = l.ActorName
+	if sys.capture = o.Capture; o.Capture != nil {
+		o.Capture.name, o.Capture.life = l.ActorName, o.Life
+	}
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
 	defer func() {
@@ -122,6 +128,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 			o.Leave()
 		}
 		sys.Stop()
+		if o.Edges != nil {
+			o.Edges(sys.Edges())
+		}
 		if o.Links != nil {
 			o.Links.Close()
 		}

@@ -1,16 +1,10 @@
 package host
 
 import (
-	"errors"
-	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/wire"
-	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // stream is the connection of an edge in one epoch. Each epoch has its own: what a process that was lost has
@@ -79,64 +73,24 @@ func (s *stream) send(m actors.Message) {
 		return
 	}
 	s.written++
-	r := &wire.Record{Message: m, To: s.e.to, Seq: s.written}
+	r, done := &wire.Record{Message: m, To: s.e.to, Seq: s.written}, func() {}
 	var carry func() error
 	if p, ok := m.Payload.(*Pack); ok {
-		r.Names, r.Tensors = p.Names, p.Tensors
 		if carry, s.err = s.describe(r, p); s.err != nil {
 			s.failed()
 			return
 		}
-		if carry == nil && slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool {
-			return !t.OnHost()
-		}) {
-			r.Tensors = p.Host()
-		}
 	}
-	if m.Err != nil {
-		r.Fault, r.Code = m.Err.Error(), 1
-		var x ExitCoder
-		if errors.As(m.Err, &x) {
-			r.Code = int32(x.ExitCode())
-		}
+	if carry == nil {
+		r, done = recordOf(&m, s.e.to, s.written)
 	}
-	b, n, first := s.enc.Encode(r)
-	if s.e.l.capture != "" {
-		s.err = s.keep(b, n, first)
-	}
-	if s.err == nil {
-		_, s.err = b.WriteTo(s.c)
-	}
-	if s.err == nil {
+	defer done()
+	b, _, _ := s.enc.Encode(r)
+	if _, s.err = b.WriteTo(s.c); s.err == nil {
 		s.err = flush(s.c)
 	}
 	if s.err == nil && carry != nil {
 		s.err = carry()
 	}
 	s.failed()
-}
-
-// keep appends a message to the edge's capture: one file a stream, each a standard Arrow IPC stream.
-func (s *stream) keep(b net.Buffers, n uint32, first bool) error {
-	name := fmt.Sprintf("edge-%d-%d-%d.arrows", s.e.from, s.e.to, n)
-	if s.epoch > 0 {
-		name = fmt.Sprintf("edge-%d-%d-%d-epoch-%d.arrows", s.e.from, s.e.to, n, s.epoch)
-	}
-	f, err := os.OpenFile(filepath.Join(s.e.l.capture, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if first {
-		if _, err := f.Write(b[1]); err != nil {
-			return err
-		}
-		b = b[2:]
-	}
-	for _, x := range b[1:] {
-		if _, err := f.Write(x); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -45,7 +45,11 @@ type System struct {
 	workers sync.WaitGroup
 	stop    sync.Once
 	filter  func(to actors.Ref, m actors.Message) bool
-	life    int              // how often the process was started before
+	life    int // how often the process was started before
+	proc    int
+	names   func(actors.Ref) string // of actors, short
+	taps    []*tap
+	capture *Capture
 	Trace   func(TraceEvent) // observes jobs; nil for none
 }
 
@@ -60,7 +64,8 @@ type TraceEvent struct {
 // NewSystem returns a system whose refs for spawned children start at first.
 func NewSystem(seed uint64, first actors.Ref, remote Remote) *System {
 	return &System{sys: quiet(), began: time.Now(), seed: seed, remote: remote,
-		pids: map[actors.Ref]*actor.PID{}, cells: map[actors.Ref]*cell{}, next: first}
+		pids: map[actors.Ref]*actor.PID{}, cells: map[actors.Ref]*cell{}, next: first,
+		names: func(r actors.Ref) string { return fmt.Sprint("actor", r) }}
 }
 
 // quiet is an actor system that keeps its own log to itself: its dead letters at the end of a run are no
@@ -76,7 +81,7 @@ func (s *System) Since() time.Duration { return time.Since(s.began) }
 
 // Spawn starts behaviour b as ref; dev runs its jobs and may be nil for an actor without any.
 func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Device) {
-	c := &cell{s: s, ref: ref, name: name, b: b, dev: dev, gone: make(chan struct{}),
+	c := &cell{s: s, ref: ref, name: name, b: b, dev: dev, gone: make(chan struct{}), taps: map[actors.Ref]*tap{},
 		timers: map[actors.Timer]*time.Timer{}, state: "idle"}
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -169,6 +174,7 @@ type Status struct {
 	Wait actors.Wait
 	Age  time.Duration // of the wait
 	Job  string        // what its device runs
+	Sent []Edge        // what it has sent so far
 }
 
 // Stop ends all actors and waits for their devices.
@@ -185,6 +191,7 @@ func (s *System) end() {
 		_ = s.sys.Root.StopFuture(p).Wait()
 	}
 	s.workers.Wait()
+	s.endCapture()
 	s.sys.Shutdown()
 }
 
@@ -212,6 +219,7 @@ type cell struct {
 	timer   actors.Timer
 	watched []actors.Ref
 	gone    chan struct{} // closed when the actor has ended
+	taps    map[actors.Ref]*tap
 	mu      sync.Mutex
 	state   string
 }
@@ -283,6 +291,7 @@ func (c *cell) Rand() *rand.Rand { return c.rand }
 // Send implements actors.Context.
 func (c *cell) Send(to actors.Ref, m actors.Message) {
 	m.From = c.ref
+	c.tapped(to, &m)
 	c.s.Send(to, m)
 }
 

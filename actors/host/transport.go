@@ -58,6 +58,9 @@ func unixSocket(dir string, proc int) string {
 	return filepath.Join(dir, fmt.Sprintf("p%d.sock", proc))
 }
 
+// Way names the kind of connection for people.
+func (u *unixSockets) Way() string { return "unix socket" }
+
 // Dial implements Transport.
 func (u *unixSockets) Dial(proc int) (c net.Conn, err error) {
 	for range 200 {

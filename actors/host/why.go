@@ -161,7 +161,13 @@ func whySocket(dir string, proc int) string {
 func (s *System) Explain(timeout time.Duration) []Status {
 	all := s.Ask(timeout)
 	reads := store.Waits()
+	edges := s.Edges()
 	for i := range all {
+		for _, e := range edges {
+			if e.From == s.names(all[i].Ref) {
+				all[i].Sent = append(all[i].Sent, e)
+			}
+		}
 		if w := &all[i].Wait; len(reads) > 0 && w.Busy && strings.HasPrefix(all[i].Name, "loader") {
 			r := reads[0]
 			w.What += fmt.Sprintf(", which waits for %s at byte %d since %v", r.Name, r.At,

@@ -24,6 +24,29 @@ func (l *Layout) LoaderRef(proc, dp int) actors.Ref {
 	return FirstRank + actors.Ref(l.World()+proc*l.Job.Mesh.Replicas()+dp)
 }
 
+// ActorName is an actor's name in one word: coordinator, observer, rank3, loader0.1 (of process 0, for
+// replica 1).
+func (l *Layout) ActorName(r actors.Ref) string {
+	k, size, dps := int(r-FirstRank), l.World(), l.Job.Mesh.Replicas()
+	switch {
+	case r == CoordinatorRef:
+		return "coordinator"
+	case r == ObserverRef:
+		return "observer"
+	case k < size:
+		return fmt.Sprintf("rank%d", k)
+	}
+	return fmt.Sprintf("loader%d.%d", (k-size)/dps, (k-size)%dps)
+}
+
+// ActorNames are the names of all actors of a run in so many processes.
+func (l *Layout) ActorNames(procs int) (out []string) {
+	for r := CoordinatorRef; r < FirstRank+actors.Ref(l.World()+max(1, procs)*l.Job.Mesh.Replicas()); r++ {
+		out = append(out, l.ActorName(r))
+	}
+	return out
+}
+
 // RankLayout is what the behaviour of rank r in process proc knows.
 func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 	j, part := l.Job, l.Ranks[r]

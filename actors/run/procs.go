@@ -21,8 +21,7 @@ import (
 const (
 	envProc    = "LFACTOR_PROC"
 	envSockets = "LFACTOR_SOCKETS"
-	envAgain   = "LFACTOR_AGAIN"   // of a process that is started again: see comeback
-	envCapture = "LFACTOR_CAPTURE" // a folder: every edge between processes is kept there as Arrow streams
+	envAgain   = "LFACTOR_AGAIN" // of a process that is started again: see comeback
 )
 
 // workerProc is this process's number among the processes of a run; 0 leads.
@@ -94,7 +93,7 @@ func (r *Run) links(f Fleet, proc, procs int) (*host.Links, error) {
 	if err != nil {
 		return nil, err
 	}
-	return host.NewLinks(t, proc, r.life, r.hash(), r.owner(procs), os.Getenv(envCapture)), nil
+	return host.NewLinks(t, proc, r.life, r.hash(), r.owner(procs)), nil
 }
 
 // spawnWorkers starts the other processes.
@@ -262,6 +261,9 @@ func (w *workers) close() {
 // work runs a worker process's ranks until the leader halts them or is gone. Errors reach the user through
 // the leader.
 func (r *Run) work(proc int) error {
+	if err := os.MkdirAll(r.cfg.Run.Log.Dir, 0o700); err != nil { // hosts may share no storage
+		return err
+	}
 	o, closeAll, err := r.options(proc)
 	if err != nil {
 		return err
@@ -287,7 +289,7 @@ func (r *Run) work(proc int) error {
 			os.Exit(exit.Failed)
 		}
 	}()
-	o.Links, o.Orphaned = links, orphaned
+	o.Links, o.Orphaned, o.Edges = links, orphaned, r.writeEdges(proc)
 	o.Ready = func() error { fmt.Println("ready"); return nil }
 	r.plant(&o)
 	o.OnSystem = func(s *host.System) {

@@ -77,6 +77,7 @@ func newReporter(r *Run) (*reporter, error) {
 	if err := p.open(); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
+	forgetEdges(l.Dir) // of a run before
 	c := r.cfg.Run
 	p.tokens = float64(c.Train.GlobalBatch * c.Data.SeqLen)
 	p.flops = r.layout.StepFlops()

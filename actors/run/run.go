@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -36,6 +35,9 @@ type Options struct {
 	Worker []string
 	// where the processes live, if not on this host; nil starts them with Worker
 	Fleet Fleet
+	// Capture keeps the messages of the edges whose names match this pattern (rank0-rank1, "coordinator-*") in
+	// CaptureDir, as Arrow IPC streams; "" keeps none. A CaptureDir of "" is edges in log.dir.
+	Capture, CaptureDir string
 	// where a profile is to be written, without the endings of its files; "" for none
 	Profile string
 	Step    func(Metrics)         // sees each committed step; nil for none
@@ -107,12 +109,6 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 			return cfg.Fault("plan.procs",
 				"the program that trains does not say how to start other processes",
 				"set plan.procs=1, or run.Options.Worker in the program")
-		}
-	}
-	if dir := os.Getenv(envCapture); dir != "" {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return exit.With(fmt.Errorf("%s=%s: there is no such folder to keep messages in; make it, "+
-				"or unset the variable", envCapture, dir), exit.Usage)
 		}
 	}
 	if err := r.prepareUntil(ctx); err != nil {
@@ -280,6 +276,10 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 		Batches: r.data.batches, Leave: r.data.leave,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
 		Routing: r.routing(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
+	if err := r.capture(&o); err != nil {
+		closeAll()
+		return host.RunOptions{}, nil, err
+	}
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
 	o.Coord.Keep = c.Train.Keep()
@@ -324,7 +324,7 @@ func (r *Run) lead(ctx context.Context) error {
 			closeAll()
 		}
 	}()
-	o.Stop, o.Abandon = ctx.Done(), w.abandon
+	o.Stop, o.Abandon, o.Edges = ctx.Done(), w.abandon, r.writeEdges(0)
 	defer context.AfterFunc(ctx, func() {
 		r.report.say("stopping after this step; a second signal stops at once (lfactor why %s says what "+
 			"a stuck run waits for)", r.cfg.Run.Log.Dir)

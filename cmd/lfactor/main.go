@@ -21,6 +21,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/data"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
 	"github.com/lfactor/lfactor/cmd/lfactor/doctor"
+	"github.com/lfactor/lfactor/cmd/lfactor/edges"
 	"github.com/lfactor/lfactor/cmd/lfactor/eval"
 	"github.com/lfactor/lfactor/cmd/lfactor/jobs"
 	"github.com/lfactor/lfactor/cmd/lfactor/newrun"
@@ -41,7 +42,7 @@ func root() *cobra.Command {
 			"on this machine."}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
 	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), config.Command(),
-		data.Command(), demo.Command(), doctor.Command(), eval.Command(), newrun.Command(),
+		data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(), newrun.Command(),
 		plan.Command(), sample.Command(), simverb.Command(), train.Command(), version.Command(),
 		why.Command())
 	c.AddCommand(jobs.Commands()...)

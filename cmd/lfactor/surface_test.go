@@ -93,7 +93,7 @@ var jsonArgs = map[string]string{
 	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",
 	"demo":          "--steps 2 --dir demo",
-	"doctor":        "", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
+	"doctor":        "", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
 	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml",
 	"sim encoder": "long --paced=false", "sim fidelity": "long --plans 1",
 	"sim predict": "- it wants a table of measured steps", "sim replay": "3 run.yaml",

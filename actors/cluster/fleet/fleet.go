@@ -281,6 +281,9 @@ const redial = 250 * time.Millisecond
 // another's.
 const refusedFor = 5 * time.Second
 
+// Way names the kind of connection for people.
+func (t *transport) Way() string { return "TLS 1.3 from " + t.f.self.Node }
+
 // Dial implements host.Transport.
 func (t *transport) Dial(n int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)

@@ -142,3 +142,11 @@ func FlagValue(mine []string, name string) string {
 // RunFlags are train's flags that are no settings.
 var RunFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false,
 	"q": false, "plan": true, "profile": false}
+
+// RunDir is the run directory that a command's only argument names, by default that of the newest run.
+func RunDir(args []string) string {
+	if len(args) == 1 {
+		return args[0]
+	}
+	return "runs/latest"
+}

@@ -21,7 +21,7 @@ import (
 // Command is lfactor train: a training run.
 func Command() *cobra.Command {
 	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--cluster NAME " +
-		"[--detach]] [--megatron-flags]", Short: "Train a model; the same command in the same directory " +
+		"[--detach]] [--capture EDGE] [--megatron-flags]", Short: "Train a model; the same command in the same directory " +
 		"goes on where it stopped",
 		Long: "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); " +
 			"key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest " +
@@ -29,7 +29,10 @@ func Command() *cobra.Command {
 			"cluster`), `--cluster current` on the one that was made last; with --detach the command ends " +
 			"and the job goes on.\n--plan takes the settings that lfactor plan --hosts --out has written; " +
 			"key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps " +
-			"went: a table, numbers and a drawing, profile.txt, .json and .svg in log.dir.\n-o jsonl " +
+			"went: a table, numbers and a drawing, profile.txt, .json and .svg in log.dir.\n" +
+			"--capture EDGE[=DIR] keeps the messages of an edge, or of those that match a pattern such as " +
+			"'rank*-rank*', as Arrow IPC streams in DIR, by default edges in log.dir; `lfactor edges` lists " +
+			"them.\n-o jsonl " +
 			"writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys,
 		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
@@ -38,7 +41,7 @@ func Command() *cobra.Command {
 // flags are train's own: those of every command with a run file, and those for clusters.
 func flags() map[string]bool {
 	own := maps.Clone(cli.RunFlags)
-	own["cluster"], own["hosts"], own["detach"] = true, true, false
+	own["cluster"], own["hosts"], own["detach"], own["capture"] = true, true, false, true
 	return own
 }
 
@@ -63,6 +66,10 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	captures := func(m string) bool { return m == "--capture" || strings.HasPrefix(m, "--capture=") }
+	if slices.ContainsFunc(mine, captures) && cli.FlagValue(mine, "capture") == "" {
+		return exit.Usagef("train: --capture wants the name of an edge, or a pattern of names")
+	}
 	if slices.ContainsFunc(mine, func(m string) bool {
 		return m == "--cluster" ||
 			strings.HasPrefix(m, "--cluster=")
@@ -73,6 +80,7 @@ func trainCommand(c *cobra.Command, args []string) error {
 		return exit.Usagef("train: --detach wants --cluster: only a cluster goes on by itself")
 	}
 	o := run.Options{Warnings: os.Stderr, Profile: profileBase(mine, cfg.Run.Log.Dir)}
+	o.Capture, o.CaptureDir, _ = strings.Cut(cli.FlagValue(mine, "capture"), "=")
 	if !slices.Contains(mine, "--quiet") && !slices.Contains(mine, "-q") {
 		o.Progress = os.Stderr
 	}

@@ -2,17 +2,12 @@
 package why
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/cluster/agent"
-	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 )
@@ -30,11 +25,7 @@ func Command() *cobra.Command {
 		if *name != "" {
 			return onCluster(c, *name, args)
 		}
-		dir := "runs/latest"
-		if len(args) == 1 {
-			dir = args[0]
-		}
-		all, silent, err := host.AskWhy(dir, *timeout)
+		all, silent, err := host.AskWhy(cli.RunDir(args), *timeout)
 		if err != nil {
 			return err
 		}
@@ -55,42 +46,9 @@ func show(c *cobra.Command, d host.Diagnosis) error {
 
 // onCluster asks the processes of a job, wherever they are.
 func onCluster(c *cobra.Command, name string, args []string) error {
-	cl, err := user.Open(name)
+	all, silent, err := cli.AskJob(c.Context(), name, args)
 	if err != nil {
 		return err
-	}
-	client, err := cl.Client()
-	if err != nil {
-		return err
-	}
-	job := "last"
-	if len(args) == 1 {
-		job = url.PathEscape(args[0])
-	}
-	var answers []head.Because
-	if err := client.Do(c.Context(), "GET", "/v1/jobs/"+job+"/why", nil, &answers); err != nil {
-		return err
-	}
-	var all []host.Status
-	var silent []host.Silent
-	for _, a := range answers {
-		var b agent.Because
-		if a.Answer != nil {
-			if err := json.Unmarshal(a.Answer, &b); err != nil {
-				return err
-			}
-		}
-		switch {
-		case a.Away:
-			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "out of reach"}
-		case a.Answer == nil:
-			b.Silent = &host.Silent{Proc: a.Proc, PID: a.Pid, State: "gone or stuck"}
-		}
-		all = append(all, b.Waits...)
-		if b.Silent != nil {
-			b.Silent.State += " on " + a.Host
-			silent = append(silent, *b.Silent)
-		}
 	}
 	return show(c, host.Diagnose(all, silent...))
 }
