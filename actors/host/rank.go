@@ -320,7 +320,7 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver) (*Rank, e
 		ties = append(ties, len(t))
 	}
 	exchanges := map[int][]layout.Exchange{}
-	for _, segment := range []int{layout.SumTP, layout.SumDP, layout.Apply} {
+	for _, segment := range []int{layout.SumTP, layout.SumDP, layout.SumWhole, layout.Apply} {
 		exchanges[segment] = l.Exchanges(&part, segment)
 	}
 	name := l.Name(r)

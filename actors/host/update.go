@@ -32,8 +32,11 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 	case layout.SumDP:
 		r.takePartials(in)
 		res.Out = r.shards()
-	case layout.SumTies:
+	case layout.SumWhole:
 		r.takeShards(in)
+		res.Out = r.sums()
+	case layout.SumTies:
+		r.takeSums(in)
 		res.Out = r.ties()
 	case layout.SumNorm:
 		r.takeTies(in)
@@ -136,17 +139,19 @@ func (r *Rank) takePartials(in [][]*Pack) {
 	}
 }
 
-// shards sends each data-parallel rank the rows that it updates: all of them without ZeRO, or where each
-// microbatch's gradients are shards already.
+// shards sends each data-parallel rank the rows that it sums: those that it updates, and without ZeRO its
+// part of them where the ranks are more than two. Each microbatch's gradients may be shards already.
 func (r *Rank) shards() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.SumDP] {
 		out = append(out, toAll(int32(comm), x.Members, func(m int) (ts []*tensor.Tensor) {
 			for _, i := range x.Params {
 				p := r.c.Params[i]
-				g := r.gradient(p)
-				if r.c.Zero != 1 {
+				switch g := r.gradient(p); {
+				case x.InTwo:
+					ts = append(ts, g.RowSlice(grad.ShardRows(g.Shape[0], m, x.Members)))
+				case r.c.Zero != 1:
 					ts = append(ts, g.Retain())
-				} else {
+				default:
 					ts = append(ts, g.RowSlice(r.c.Rows(p, m)))
 				}
 			}
@@ -157,6 +162,7 @@ func (r *Rank) shards() (out []actors.Output) {
 }
 
 // takeShards leaves in owned the reduced gradient of this rank's rows and gives the unreduced ones back.
+// Where others need the sums too, owned has the rows that this rank sums.
 func (r *Rank) takeShards(in [][]*Pack) {
 	for comm, x := range r.c.Exchanges[layout.SumDP] {
 		for k, i := range x.Params {
@@ -170,6 +176,36 @@ func (r *Rank) takeShards(in [][]*Pack) {
 		if r.owned[p.Name] == nil {
 			r.owned[p.Name] = r.gradient(p)
 			delete(r.run.Grads, p.Name)
+		}
+	}
+}
+
+// sums sends the rows that this rank has summed to the ranks that need all of them.
+func (r *Rank) sums() (out []actors.Output) {
+	for comm, x := range r.c.Exchanges[layout.SumWhole] {
+		out = append(out, toAll(int32(comm), x.Members, func(int) (ts []*tensor.Tensor) {
+			for _, i := range x.Params {
+				ts = append(ts, r.owned[r.c.Params[i].Name].Retain())
+			}
+			return ts
+		})...)
+	}
+	return out
+}
+
+// takeSums puts the rows that every rank has summed together.
+func (r *Rank) takeSums(in [][]*Pack) {
+	for comm, x := range r.c.Exchanges[layout.SumWhole] {
+		for k, i := range x.Params {
+			p := r.c.Params[i]
+			whole := r.alloc("reduced gradient of "+p.Name, tensor.F32, p.Local...)
+			for m, pk := range in[comm] {
+				dst := whole.RowSlice(grad.ShardRows(p.Local[0], m, x.Members))
+				r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{pk.Tensors[k]}, dst)
+				dst.Release()
+			}
+			r.owned[p.Name].Release()
+			r.owned[p.Name] = whole
 		}
 	}
 }

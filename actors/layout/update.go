@@ -11,7 +11,8 @@ import (
 // The segments of the optimizer step. Each ends with a communication among one group, or none.
 const (
 	SumTP     = iota // send gradients that are partial over axes without samples of their own
-	SumDP            // take them in; send gradients to the ranks that update them
+	SumDP            // take them in; send gradients to the ranks that sum them
+	SumWhole         // take them in; send sums to the ranks that need them too
 	SumTies          // take them in; exchange gradients of tied parameters
 	SumNorm          // take them in; report squared norms to the coordinator and keep the gradients
 	Apply            // the step is committed: update; send updated rows
@@ -27,6 +28,10 @@ type Exchange struct {
 	Group   int // index into core.RankLayout.Groups
 	Members int
 	Params  []int // places in the rank's list
+	// InTwo says that every member needs the whole sum, and that each sums a part of the rows: the parts are
+	// sent to all in a second exchange. So a member sends 2(n-1)/n of the gradients, as in a ring, and not
+	// n-1 times as much. The order of each sum is that of the members either way, and so are its bits.
+	InTwo bool
 }
 
 // Exchanges lists what a segment of the optimizer step communicates, in order.
@@ -36,7 +41,7 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 		switch segment {
 		case SumTP:
 			axes = p.Sum
-		case SumDP:
+		case SumDP, SumWhole:
 			axes = p.Reduce
 		case Apply:
 			axes = p.Gather
@@ -51,8 +56,13 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 			o := grad.Options{Mesh: l.meshes[p.Side]}
 			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes),
 				Members: o.Members(axes)})
+			// between two members a part and its sum weigh as much as the whole, and take longer
+			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Job.Zero == 0 && out[at].Members > 2
 		}
 		out[at].Params = append(out[at].Params, i)
+	}
+	if segment == SumWhole {
+		out = slices.DeleteFunc(out, func(x Exchange) bool { return !x.InTwo })
 	}
 	slices.SortStableFunc(out, func(a, b Exchange) int { return a.Group - b.Group })
 	return
@@ -85,11 +95,16 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 			own += int64(tensor.Len(part.Params[i].Local)) / int64(o.Members(part.Params[i].Zero))
 		}
 		sent := summed(n, x.Members)
-		if l.Job.Zero > 0 { // each needs its own rows only
+		if l.Job.Zero > 0 || x.InTwo { // each sums its own rows only
 			sent = 4 * n * (members - 1) / members
 		}
 		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent})
-		segs[SumDP+1].Bytes += 4 * own * (members + 1) // the sum of what has come
+		if x.InTwo {
+			segs[SumWhole].Comms = append(segs[SumWhole].Comms, core.Comm{Group: x.Group, Bytes: sent})
+			segs[SumTies].Bytes += 8 * own // the sums are put together
+			own /= members
+		}
+		segs[SumWhole].Bytes += 4 * own * (members + 1) // the sum of what has come
 	}
 	for i, members := range part.Ties {
 		n := int64(0)
@@ -125,8 +140,8 @@ func (part *RankPart) elements(params []int) (n int64) {
 	return
 }
 
-// summed is what a member sends of n gradients, which are float32 and summed in a ring.
-func summed(n int64, members int) int64 { return 2 * 4 * n * int64(members-1) / int64(members) }
+// summed is what a member sends of n gradients, which are float32, when every other sums them by itself.
+func summed(n int64, members int) int64 { return 4 * n * int64(members-1) }
 
 // Norms lists the parameters whose squared norms a rank reports.
 func Norms(ps []ParamPlan) []int32 {

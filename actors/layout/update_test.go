@@ -58,6 +58,14 @@ func TestUpdateCosts(t *testing.T) {
 			require.Equal(t, state, l.Memory(0).State, name)
 		}
 	}
+	l := small(t, "adamw", topology.Grid(1, 4, 1), 0)
+	segs, n := l.RankLayout(0, 0).Update, int64(0)
+	for _, p := range l.Ranks[0].Params {
+		n += int64(tensor.Len(p.Local))
+	}
+	for _, s := range []int{SumDP, SumWhole} { // to three others: a part of the rows each, and the own part's sum
+		require.Equal(t, 4*n*3/4, segs[s].Comms[0].Bytes)
+	}
 	_, err := Plan(&Job{Optim: optim.Config{Name: "adam8"}})
 	require.ErrorContains(t, err, "adam8")
 }

@@ -79,8 +79,11 @@ func (s *Space) Update(c *Candidate, w Weights) float64 {
 		if c.Zero > 0 {
 			mine /= int64(p.n)
 		}
-		if c.Zero <= 1 { // the sum of what has come
-			t += s.Machine.Segment(0, 4*mine*int64(p.n+1), 0)
+		switch n := int64(p.n); {
+		case c.Zero == 0 && n > 2: // each sums a part of the rows, and puts all sums together
+			t += s.Machine.Segment(0, 4*mine/n*(n+1)+8*mine, 0)
+		case c.Zero <= 1: // the sum of what has come
+			t += s.Machine.Segment(0, 4*mine*(n+1), 0)
 		}
 		own += mine
 	}
