@@ -122,6 +122,7 @@ type Coordinator struct {
 	newest       int64          // step that ever ended
 	void         *VoidError     // why the step under way is given up, nil if it is not
 	voids        int            // steps in a row that were
+	pace         pace
 }
 
 // NewCoordinator returns the behaviour.
@@ -275,6 +276,7 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 		c.newest, c.losses, c.breaks = c.step, 0, 0
 	}
 	v := c.report(ctx)
+	c.pace.see(ctx, c, v[StepTime])
 	if v := loadsOf(c.closed); v != nil {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicExperts, Step: c.step,
 			Values: v})

@@ -387,6 +387,8 @@ func (r *Run) observe(m actors.Message) {
 	switch {
 	case m.Text == core.TopicStep:
 		r.data.commit(m.Step)
+	case m.Text == core.TopicSlow:
+		r.slow(m)
 	case m.Text == core.TopicBack && r.mirror != nil:
 		r.data.inLedger.Store(m.Step)
 		r.mirror.wentBack()

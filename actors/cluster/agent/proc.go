@@ -220,7 +220,7 @@ func (a *Agent) fromProc(p *proc, m control.Message) {
 		a.mu.Lock()
 		p.Addr = m.Addr
 		a.mu.Unlock()
-	case control.Start, control.Leave, control.Kill:
+	case control.Start, control.Leave, control.Kill, control.Slow:
 		if m.Proc != 0 {
 			return // only the process that leads looks after others
 		}

@@ -38,7 +38,7 @@ const (
 	Hosts   Kind = "hosts"   // Hosts and Dirs replace what the agent and its processes knew
 )
 
-// Between a process and the head, by way of its agent. Start, Leave and Kill come from the process that
+// Between a process and the head, by way of its agent. Start, Leave, Kill and Slow come from the process that
 // leads.
 const (
 	Listening Kind = "listening" // a process takes edges at Addr
@@ -46,6 +46,7 @@ const (
 	Start     Kind = "start"     // wants process Peer, with Env
 	Leave     Kind = "leave"     // asks Peer to end
 	Kill      Kind = "kill"      // ends Peer
+	Slow      Kind = "slow"      // process Peer is slow, Text says by what that shows
 	Placed    Kind = "placed"    // process Peer has number Gen and runs as Text, or cannot (Err)
 	Ready     Kind = "ready"     // a process has its actors
 	Exited    Kind = "exited"    // a process has ended: Text says how, Code its exit code

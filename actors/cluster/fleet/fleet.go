@@ -177,6 +177,13 @@ func (f *Fleet) wait(limit time.Duration, ok func() bool) bool {
 	return ok()
 }
 
+// Slow implements run.Noter.
+func (f *Fleet) Slow(proc int, text string) {
+	_ = f.talk.Send(control.Message{Kind: control.Slow, Peer: proc, Text: text}) // the run says it as well
+}
+
+var _ run.Noter = (*Fleet)(nil)
+
 // Close implements run.Fleet.
 func (f *Fleet) Close() {}
 

@@ -39,6 +39,12 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 		h.tellLeader(j, control.Message{Kind: control.Ready, Peer: m.Proc, Gen: p.Gen})
 	case control.Exited:
 		h.procEnded(j, m.Proc, m.Text, m.Code)
+	case control.Slow:
+		if m.Proc == 0 && m.Peer >= 0 && m.Peer < len(j.Procs) {
+			host := j.Procs[m.Peer].Host
+			h.eventLocked(Event{Kind: "slow", Job: j.ID, Host: host,
+				Text: fmt.Sprintf("host %s is slow in job %s: %.512s", host, j.ID, m.Text)})
+		}
 	case control.Start, control.Leave, control.Kill:
 		h.fromLeader(j, m)
 	}

@@ -1,0 +1,36 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+)
+
+// Noter is a Fleet that writes down what becomes of processes where users look for it.
+type Noter interface {
+	// Slow takes in that a process is slow, in words.
+	Slow(proc int, text string)
+}
+
+// slow tells which rank has become slow, where it runs, and by what that shows.
+func (r *Run) slow(m actors.Message) {
+	v := m.Values
+	rank := int(v[core.SlowRank])
+	proc := r.layout.Owner(rank, r.cfg.Run.Plan.Procs)
+	now, usual := v[core.SlowNow]/1e6, v[core.SlowUsual]/1e6
+	text := fmt.Sprintf("%s in process %d waits for its data: %.3g ms of step %d, the other ranks %.3g ms",
+		r.layout.Name(rank), proc, now, m.Step, usual)
+	if v[core.SlowCause] == core.SlowCompute {
+		than := "as it did before"
+		if v[core.SlowTwin] > 0 {
+			than = "as the ranks that do the same work"
+		}
+		text = fmt.Sprintf("%s in process %d computes %.1f times as long %s: %.3g ms a step instead "+
+			"of %.3g ms", r.layout.Name(rank), proc, now/usual, than, now, usual)
+	}
+	r.report.say("! slow: %s", text)
+	if f, ok := r.io.Fleet.(Noter); ok {
+		f.Slow(proc, text)
+	}
+}
