@@ -37,6 +37,17 @@ type Sized interface {
 	Room() int64
 }
 
+// Parker is a device that keeps tensors in host memory which it reaches by itself: copies there and back run
+// beside its calls.
+type Parker interface {
+	Device
+	// Parks reports whether it does.
+	Parks() bool
+	// Parking is that memory. Nothing but this device's Copy, between it and its own memory, reaches tensors
+	// there.
+	Parking() (tensor.Memory, error)
+}
+
 // Joiner is a device that its vendor's library can join with devices of other processes, so that tensors
 // need not pass through the host.
 type Joiner interface {

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/cuda"
 	"github.com/lfactor/lfactor/kernels/cuda/emulate"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -103,4 +104,21 @@ func TestEncoderOnProcessor(t *testing.T) {
 		}
 		return gpu(rank)
 	}), 1e-5)
+}
+
+// TestOffloadOnEmulatedDevices: activations that wait on the host, copied by streams beside that of the
+// kernels, change no bit, however the streams are delayed.
+func TestOffloadOnEmulatedDevices(t *testing.T) {
+	v, m := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, small(t, configs.Model{ModelType: "llama"})
+	want, _ := v.train(t, m, 5, emulatedRanks(t))
+	var losses []float64
+	l, o := v.run(t, m, 5, emulatedRanks(t), &losses)
+	j := *l.Job
+	j.Offload = 1
+	l, err := layout.Plan(&j)
+	require.NoError(t, err)
+	away, _ := l.Main(0).Copies(&l.Main(0).Segments(grad.F)[0])
+	require.Positive(t, away)
+	require.NoError(t, Run(l, o))
+	require.Equal(t, want, losses)
 }

@@ -79,9 +79,17 @@ func NewRank(c RankConfig) (*Rank, error) {
 		r.device = d
 		c.Pool.In(d)
 	}
+	offload := c.Host
+	if p, ok := c.Backend.(kernels.Parker); ok && p.Parks() {
+		m, err := p.Parking()
+		if err != nil {
+			return nil, err
+		}
+		offload = tensor.NewPool(c.Name+" parked", 0).In(m)
+	}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
 	for _, s := range c.Sides {
-		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: c.Host, Pos: s.Pos,
+		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: offload, Pos: s.Pos,
 			Params: params, Grads: grads, Seed: 1})
 	}
 	r.run = r.runs[layout.DecoderSide]

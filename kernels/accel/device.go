@@ -21,6 +21,11 @@ type Device struct {
 	absent Absent
 	host   kernels.Backend // for operations that are absent, once there was one
 	waits  waiter
+
+	park     *parking // nil before it is asked for
+	pending  []*span  // given back, and still read by copies away
+	landings []landed
+	incoming []*span // copies back that the device's calls have not waited for
 }
 
 var _ kernels.Device = (*Device)(nil)
@@ -29,6 +34,7 @@ var _ kernels.Device = (*Device)(nil)
 func New(drv Driver, prog Program, absent Absent) *Device {
 	d := &Device{drv: drv, prog: prog, mem: memory{drv: drv}, ring: ring{drv: drv}, absent: absent}
 	d.waits.more = sync.NewCond(&d.waits.mu)
+	d.mem.more = d.reap
 	return d
 }
 
@@ -53,9 +59,12 @@ func (d *Device) Close() error {
 	if d.closed {
 		return nil
 	}
-	if m, err := d.drv.Mark(); err == nil {
+	if m, err := d.finalMark(); err == nil {
 		_ = d.drv.Wait(m) // a device that failed has said so
 		d.drv.Drop(m)
+	}
+	if d.park != nil {
+		d.park.close()
 	}
 	d.waits.close()
 	d.closed = true
@@ -68,6 +77,22 @@ func (d *Device) Close() error {
 		kernels.Close(d.host)
 	}
 	return nil
+}
+
+// finalMark is behind all sequences.
+func (d *Device) finalMark() (Mark, error) {
+	if p := d.park; p != nil {
+		for _, e := range []Engine{p.out, p.in} {
+			m, err := e.Mark()
+			if err == nil {
+				err = d.behind(d.drv, &m)
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	return d.drv.Mark()
 }
 
 // must panics for a device that failed.
@@ -88,15 +113,43 @@ func (d *Device) Alloc(n int) (any, error) {
 func (d *Device) Free(handle any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.closed {
-		d.mem.give(handle.(*span))
+	if d.closed {
+		return
+	}
+	// a device that failed says so to whoever runs something next
+	switch s := handle.(*span); {
+	case s.busy != 0:
+		if d.pending = append(d.pending, s); len(d.pending) > mostPending {
+			_, _ = d.reap()
+		}
+	case s.landing:
+		_ = d.behind(d.drv, &s.awaits) // as a rule a call has done so
+		_ = d.leave(s)
+	default:
+		d.mem.give(s.region)
 	}
 }
 
 // address is where a tensor's elements lie on its device.
 func address(t *tensor.Tensor) uint64 {
 	h, at := t.Storage()
-	return h.(*span).addr() + uint64(at)
+	s := h.(*span)
+	s.fresh = false
+	return s.addr() + uint64(at)
+}
+
+// outputs makes the device's calls wait for copies away that still read what a call changes.
+func (d *Device) outputs(c *kernels.Call) error {
+	for _, t := range c.Out {
+		if t == nil {
+			continue
+		}
+		h, _ := t.Storage()
+		if err := d.behind(d.drv, &h.(*span).busy); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Run implements kernels.Backend.
@@ -119,6 +172,7 @@ func (d *Device) issue(c *kernels.Call) {
 			panic(fmt.Sprintf("accel: result %v of %s lies on the host", t, c.Op))
 		}
 	}
+	d.must(d.outputs(c))
 	q := &Queue{Driver: d.drv, d: d}
 	defer q.release()
 	there, err := d.prog.Issue(q, c)
@@ -162,6 +216,10 @@ func (q *Queue) Addr(t *tensor.Tensor) uint64 {
 		return 0
 	}
 	if !t.OnHost() {
+		h, _ := t.Storage()
+		if err := q.d.behind(q.d.drv, &h.(*span).awaits); err != nil && q.err == nil {
+			q.err = err
+		}
 		return address(t)
 	}
 	at := q.Work(t.Size())
@@ -176,7 +234,7 @@ func (q *Queue) Failed() error { return q.err }
 
 func (q *Queue) release() {
 	for _, s := range q.work {
-		q.d.mem.give(s)
+		q.d.mem.give(s.region)
 	}
 }
 
@@ -187,6 +245,7 @@ func (d *Device) Sync() { d.Record().Wait() }
 func (d *Device) Read(dst []byte, t *tensor.Tensor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.must(d.settle())
 	d.must(d.ring.read(dst, address(t)))
 }
 
@@ -194,6 +253,8 @@ func (d *Device) Read(dst []byte, t *tensor.Tensor) {
 func (d *Device) Write(t *tensor.Tensor, src []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.must(d.settle())
+	d.must(d.outputs(&kernels.Call{Out: []*tensor.Tensor{t}}))
 	d.must(d.ring.write(address(t), src))
 }
 
@@ -201,7 +262,18 @@ func (d *Device) Write(t *tensor.Tensor, src []byte) {
 func (d *Device) Copy(dst, src *tensor.Tensor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n := src.Size(); n > 0 {
+	n := src.Size()
+	if h, at := dst.Storage(); n > 0 && dst.Memory() == tensor.Memory(d.park) && d.park != nil {
+		d.must(d.park.away(h.(*slot), at, src))
+		return
+	}
+	if h, at := src.Storage(); n > 0 && src.Memory() == tensor.Memory(d.park) && d.park != nil {
+		d.must(d.park.back(dst, h.(*slot), at))
+		return
+	}
+	if n > 0 {
+		d.must(d.settle())
+		d.must(d.outputs(&kernels.Call{Out: []*tensor.Tensor{dst}}))
 		d.must(d.drv.Copy(address(dst), address(src), n))
 	}
 }
@@ -222,6 +294,7 @@ func (e *event) Wait() {
 func (d *Device) Record() kernels.Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.must(d.settle())
 	m, err := d.drv.Mark()
 	d.must(err)
 	e := &event{d, m}
@@ -255,7 +328,11 @@ func (d *Device) Await(e kernels.Event) {
 func (d *Device) Then(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m, err := d.drv.Mark()
+	err := d.settle()
+	m := Mark(0)
+	if err == nil {
+		m, err = d.drv.Mark()
+	}
 	if err != nil {
 		go f() // nothing is under way on a device that failed
 		return

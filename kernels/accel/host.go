@@ -28,7 +28,7 @@ func (d *Device) onHost(c *kernels.Call) error {
 			"processor are not wanted", c.In)
 	}
 	d.tell(c.Op)
-	var err error
+	err := d.settle()
 	if d.host == nil {
 		if d.host, err = d.absent.Open(); err != nil {
 			return err

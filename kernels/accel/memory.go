@@ -18,25 +18,43 @@ type block struct {
 	*tensor.Holes
 }
 
-// span is a part of a block: the handle of a tensor's storage.
-type span struct {
+// region is a part of a block.
+type region struct {
 	b    *block
 	from int
 	size int
 }
 
-func (s *span) addr() uint64 { return s.b.addr + uint64(s.from) }
+func (r region) addr() uint64 { return r.b.addr + uint64(r.from) }
+
+// span is the handle of a tensor's storage.
+type span struct {
+	region
+	fresh   bool // nothing has used it
+	landing bool // it came for a copy back
+	busy    Mark // a copy away that reads it, beside the device's calls
+	awaits  Mark // a copy back that fills it, likewise
+}
 
 // memory hands out parts of blocks.
 type memory struct {
 	drv    Driver
 	blocks []*block
+	more   func() (bool, error) // gives something back before blocks are taken; false if there is nothing
 }
 
 // take finds n bytes; a further block is taken from the driver where none has them.
 func (m *memory) take(n int) (*span, error) {
 	n = (max(n, 1) + alignBytes - 1) / alignBytes * alignBytes
 	b, at := m.best(n)
+	for b == nil && m.more != nil {
+		if any, err := m.more(); err != nil {
+			return nil, err
+		} else if !any {
+			break
+		}
+		b, at = m.best(n)
+	}
 	if b == nil {
 		var err error
 		if b, err = m.grow(n); err != nil {
@@ -44,7 +62,7 @@ func (m *memory) take(n int) (*span, error) {
 		}
 		at, _ = b.Best(n)
 	}
-	return &span{b, b.Take(at, n), n}, nil
+	return &span{region: region{b, b.Take(at, n), n}, fresh: true}, nil
 }
 
 func (m *memory) best(n int) (b *block, at int) {
@@ -91,4 +109,4 @@ func (m *memory) shrink() {
 	m.blocks = keep
 }
 
-func (m *memory) give(s *span) { s.b.Give(s.from, s.size) }
+func (m *memory) give(r region) { r.b.Give(r.from, r.size) }

@@ -18,7 +18,7 @@ type device struct {
 	info   Info
 	ctx    uintptr
 	module uintptr
-	stream uintptr
+	sequence
 	engine *engine // of products; nil where the project's kernel does them
 	// of attention, likewise
 	attends *attender
@@ -44,15 +44,14 @@ func (l *Library) open(index int) (*device, error) {
 			index, n)
 	}
 	d := &device{lib: l, functions: map[string]uintptr{}}
+	d.sequence.d = d
 	if d.info, err = l.Describe(index); err != nil {
 		return nil, err
 	}
 	if d.ctx, d.module, err = l.kernelsOn(index); err != nil {
 		return nil, fmt.Errorf("cuda:%d (%s): %w", index, d.info.Name, err)
 	}
-	return d, d.do(func() error {
-		return l.call("cuStreamCreate", l.newStream, uintptr(unsafe.Pointer(&d.stream)), streamNonBlocking)
-	})
+	return d, d.sequence.begin()
 }
 
 // Flags of streams, events and pinned memory.
@@ -144,22 +143,6 @@ func (d *device) Unpin(b []byte) {
 	})
 }
 
-// Upload implements accel.Driver.
-func (d *device) Upload(to uint64, from []byte) error {
-	return d.do(func() error {
-		return d.lib.call("cuMemcpyHtoDAsync", d.lib.upload, uintptr(to),
-			uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(len(from)), d.stream)
-	})
-}
-
-// Download implements accel.Driver.
-func (d *device) Download(to []byte, from uint64) error {
-	return d.do(func() error {
-		return d.lib.call("cuMemcpyDtoHAsync", d.lib.download,
-			uintptr(unsafe.Pointer(unsafe.SliceData(to))), uintptr(from), uintptr(len(to)), d.stream)
-	})
-}
-
 // Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose
 // each is.
 func (d *device) Copy(to, from uint64, n int) error {
@@ -181,27 +164,6 @@ func (d *device) Clear(at uint64, v byte, n int) error {
 	})
 }
 
-// Mark implements accel.Driver.
-func (d *device) Mark() (accel.Mark, error) {
-	var e uintptr
-	err := d.do(func() error {
-		if err := d.lib.call("cuEventCreate", d.lib.newEvent, uintptr(unsafe.Pointer(&e)),
-			eventBlocking|eventNoTiming); err != nil {
-			return err
-		}
-		return d.lib.call("cuEventRecord", d.lib.record, e, d.stream)
-	})
-	return accel.Mark(e), err
-}
-
-// Await implements accel.Driver.
-func (d *device) Await(m accel.Mark) error {
-	return d.do(func() error {
-		return d.lib.call("cuStreamWaitEvent", d.lib.waitEvent, d.stream,
-			uintptr(m), 0)
-	})
-}
-
 // Wait implements accel.Driver.
 func (d *device) Wait(m accel.Mark) error {
 	return d.do(func() error { return d.lib.call("cuEventSynchronize", d.lib.syncEvent, uintptr(m)) })
@@ -216,7 +178,7 @@ func (d *device) Drop(m accel.Mark) {
 func (d *device) Close() {
 	d.closeEngine()
 	d.closeAttender()
-	_ = d.do(func() error { return d.lib.call("cuStreamDestroy", d.lib.endStream, d.stream) })
+	d.sequence.Close()
 }
 
 // defaultShared is the shared memory that a block may have without asking for more.

@@ -421,6 +421,8 @@ func (r *Runner) copyTo(f *Frame, n *Node, pool *tensor.Pool) {
 		panic(err)
 	}
 	switch {
+	case from.Memory() != t.Memory() && !from.OnHost() && !t.OnHost(): // parked beside the device, or back
+		r.Backend.(kernels.Device).Copy(t, from)
 	case from.OnHost() == t.OnHost():
 		r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{from}, t)
 	case t.OnHost():
