@@ -33,19 +33,21 @@ run() {
   mkdir -p "$out"
   part device 10 nvidia-smi
   part doctor 20 .gpu/lfactor doctor
-  part conformance 150 .gpu/cuda.test -test.run '^TestHardware$' -test.v
+  part conformance 120 .gpu/cuda.test -test.run '^TestHardware$' -test.v
   echo "passed: $(grep -cE '^ +--- PASS' "$out/conformance"), failed: $(grep -cE '^ +--- FAIL' "$out/conformance")"
-  part sanitizer 90 compute-sanitizer .gpu/cuda.test -test.run '^TestHardware$/^reference$/^(rmsnorm|linear|attention|linear_ce_bwd)$'
-  part kernels 60 .gpu/cuda.test -test.run '^$' -test.bench .
+  part libraries 90 .gpu/cuda.test -test.run '^TestHardwareLibraries$' -test.v
+  part nccl 20 .gpu/cuda.test -test.run '^TestHardwareExchange$' -test.v
+  part sanitizer 60 compute-sanitizer .gpu/cuda.test -test.run '^TestHardware$/^reference$/^(rmsnorm|linear|attention|linear_ce_bwd)$'
+  part kernels 60 .gpu/cuda.test -test.run '^$' -test.bench . # with how much longer products take beside copies to the host
   local step=(.gpu/lfactor bench step --device cuda --shape qwen3-0.6b --precision bf16 --seq 4096 --batch 4 --steps 3 -o json)
-  part step 90 "${step[@]}"
-  part step_again 90 "${step[@]}"
+  part step 60 "${step[@]}"
+  part step_again 60 "${step[@]}"
   if [ "$(grep -o '"losses":[^]]*' "$out/step")" = "$(grep -o '"losses":[^]]*' "$out/step_again")" ]; then
     echo "the losses of two runs are the same to the bit"
   else
     echo "-- the losses of two runs differ"
   fi
-  part torch 150 python3 bench/gpu_torch.py
+  part torch 100 python3 bench/gpu_torch.py
 }
 
 case "${1:-}" in

@@ -121,6 +121,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if sys.capture = o.Capture; o.Capture != nil {
 		o.Capture.name, o.Capture.life = l.ActorName, o.Life
 	}
+	if o.Proc > 0 && o.Coord.Recover {
+		sys.lost = make(chan error, 1)
+	}
 	obs := &observer{see: o.Observe, done: make(chan error, 1)}
 	var devices []*Rank
 	defer func() {
@@ -231,6 +234,8 @@ func (s *System) serve(ranks []int, orphaned <-chan error) error {
 		select {
 		case <-s.ended(layout.RankRef(r)):
 		case err := <-orphaned:
+			return err
+		case err := <-s.lost:
 			return err
 		}
 	}

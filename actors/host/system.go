@@ -1,12 +1,14 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -50,6 +52,8 @@ type System struct {
 	names   func(actors.Ref) string // of actors, short
 	taps    []*tap
 	capture *Capture
+	lost    chan error       // takes what ends the process; nil where nothing does
+	dead    atomic.Bool      // it is ending, and says nothing any more
 	Trace   func(TraceEvent) // observes jobs; nil for none
 }
 
@@ -98,6 +102,10 @@ func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Devi
 
 // Send delivers m to an actor of this process or another; it takes over the payload's reference.
 func (s *System) Send(to actors.Ref, m actors.Message) {
+	if s.dead.Load() {
+		release(m)
+		return
+	}
 	if s.filter != nil && !s.filter(to, m) {
 		release(m)
 		return
@@ -356,9 +364,20 @@ func (c *cell) work(jobs chan actors.Job) {
 			c.s.Trace(TraceEvent{c.ref, c.name, j, start, c.s.Since()})
 		}
 		c.setState("idle")
+		c.s.without(err)
 		c.s.Send(c.ref, actors.Message{Kind: actors.Done, From: c.ref, Job: j.ID, Step: j.Step,
 			Action: j.Action, Segment: j.Segment, Out: r.Out, Values: r.Values, Text: r.Text, Err: err})
 	}
+}
+
+// without ends a process that can be started again when its device is lost: a device that failed stays lost
+// to the process, and the rank is not at fault.
+func (s *System) without(err error) {
+	var device *kernels.DeviceError
+	if s.lost == nil || !errors.As(err, &device) || s.dead.Swap(true) {
+		return
+	}
+	s.lost <- err
 }
 
 // run turns a panic of a job into an error that names it: the actor is then down.

@@ -217,8 +217,10 @@ func (q *Queue) Addr(t *tensor.Tensor) uint64 {
 	}
 	if !t.OnHost() {
 		h, _ := t.Storage()
-		if err := q.d.behind(q.d.drv, &h.(*span).awaits); err != nil && q.err == nil {
-			q.err = err
+		if s := h.(*span); s.awaits != 0 {
+			if err := q.d.behind(q.d.drv, &s.awaits); err != nil && q.err == nil {
+				q.err = err
+			}
 		}
 		return address(t)
 	}

@@ -25,7 +25,8 @@ func TestGorgonia(t *testing.T) {
 	root := os.Getenv(envHeaders)
 	compiler, err := exec.LookPath("gcc")
 	if root == "" || err != nil {
-		t.Skipf("skipped: the binding by gorgonia.org/cu wants gcc, and in %s a folder into which the wheels "+
+		t.Skipf("skipped: the binding by gorgonia.org/cu wants gcc, and in %s a folder into which the "+
+			"wheels "+
 			"nvidia-cuda-runtime-cu12==12.9.79 and nvidia-cuda-nvcc-cu12==12.9.86 are unpacked", envHeaders)
 	}
 	e := emulate.New(t)

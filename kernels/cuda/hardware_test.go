@@ -5,12 +5,14 @@ package cuda
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/accel"
 	"github.com/lfactor/lfactor/kernels/kernelstest"
+	"github.com/lfactor/lfactor/kernels/ref"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -34,6 +36,93 @@ func TestHardware(t *testing.T) {
 	kernelstest.Run(t, kernelstest.Carried(t, d, pool))
 	d.Sync()
 	require.Zero(t, pool.Live())
+}
+
+// TestHardwareLibraries: the same with products and attention by NVIDIA's libraries, where the machine has
+// them.
+func TestHardwareLibraries(t *testing.T) {
+	l, err := Load()
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	products, err := FindProducts()
+	require.NoError(t, err)
+	attentions, err := FindAttentions()
+	require.NoError(t, err)
+	if products == nil && attentions == nil {
+		t.Skipf("skipped: %s; %s", describeProducts(), describeAttentions())
+	}
+	d, err := l.New(0, Settings{Absent: strict, Products: products, Attentions: attentions})
+	require.NoError(t, err)
+	defer d.Close()
+	t.Log(d.Name())
+	kernelstest.Run(t, kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d)))
+	for _, attr := range []kernels.Attr{plain, causal, window} {
+		want, got, again := newAttends(tensor.BF16, 21, 4, 2, 64, borders, attr),
+			newAttends(tensor.BF16, 21, 4,
+				2, 64, borders, attr), newAttends(tensor.BF16, 21, 4, 2, 64, borders, attr)
+		want.run(t, ref.New(), false, false)
+		got.run(t, d, false, false)
+		again.run(t, d, true, false)
+		require.Equal(t, got.bytes(), again.bytes())
+		for n, x := range want.results() {
+			require.InDeltaSlice(t, inFloat32(x), inFloat32(got.results()[n]), 32.0/256, n)
+		}
+	}
+}
+
+// TestHardwareExchange: NCCL on the machine's own device, with one rank.
+func TestHardwareExchange(t *testing.T) {
+	l, err := Load()
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	x, err := FindExchange()
+	require.NoError(t, err)
+	if x == nil {
+		t.Skip("skipped: ", describeExchange())
+	}
+	t.Log(describeExchange())
+	toItself(t, l, x)
+}
+
+// BenchmarkOffload is how much longer products take while activations go to the host and come back beside
+// them: 1 is no longer.
+func BenchmarkOffload(b *testing.B) {
+	d := hardware(b)
+	p := tensor.NewPool("device", 0).In(d)
+	m, err := d.Parking()
+	require.NoError(b, err)
+	host := tensor.NewPool("parked", 0).In(m)
+	get := func(p *tensor.Pool, shape ...int) *tensor.Tensor {
+		x, err := p.New("operand", tensor.BF16, shape...)
+		require.NoError(b, err)
+		b.Cleanup(x.Release)
+		return x
+	}
+	x, w, y, a, back, h := get(p, 8192, 4096), get(p, 4096, 4096), get(p, 8192, 4096), get(p, 8<<20),
+		get(p, 8<<20), get(host, 8<<20)
+	run := func(copies bool) time.Duration {
+		began := time.Now()
+		for range 10 {
+			if copies {
+				d.Copy(h, a)
+				d.Copy(back, h)
+			}
+			for range 8 {
+				d.Run(&kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y}})
+			}
+		}
+		d.Sync()
+		return time.Since(began)
+	}
+	run(true)
+	var alone, beside time.Duration
+	for range b.N {
+		alone += run(false)
+		beside += run(true)
+	}
+	b.ReportMetric(float64(beside)/float64(alone), "times")
 }
 
 // bench times a call whose operands have these shapes, the outputs last, and says what it moves or

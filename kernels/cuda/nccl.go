@@ -130,6 +130,13 @@ type ncclConfig struct {
 	split, reserved                 int32
 }
 
+// newConfig asks for a communicator that is made without waiting.
+func newConfig() *ncclConfig {
+	undefined := int32(math.MinInt32)
+	return &ncclConfig{size: unsafe.Sizeof(ncclConfig{}), magic: 0xcafebeef, version: oldestNCCL,
+		cluster: undefined, fewest: 1, most: channelBlocks, split: undefined}
+}
+
 // channelBlocks is how many blocks of a device a channel takes while it moves something: many channels are
 // open at once, and each has to find its place.
 const channelBlocks = 2
@@ -165,9 +172,7 @@ func (d *device) Channel(id []byte, sends bool) (accel.Channel, error) {
 		return nil, fmt.Errorf("the name of a channel has %d bytes, want %d", len(id), len(u.bytes))
 	}
 	e := &channelEnd{d: d, sends: sends}
-	undefined := int32(math.MinInt32)
-	config := &ncclConfig{size: unsafe.Sizeof(ncclConfig{}), magic: 0xcafebeef, version: oldestNCCL,
-		cluster: undefined, fewest: 1, most: channelBlocks, split: undefined}
+	config := newConfig()
 	rank := int32(1)
 	if sends {
 		rank = 0

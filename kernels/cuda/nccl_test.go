@@ -5,6 +5,7 @@ package cuda
 import (
 	"errors"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,6 +109,57 @@ func TestChannelAborted(t *testing.T) {
 	require.NotPanics(t, func() { to.Read(make([]byte, 400), y) })
 }
 
+// toItself moves a tensor by a communicator of one rank, on a device of the machine's or an emulated one:
+// all of the library that one device can show.
+func toItself(t *testing.T, l *Library, x *Exchange) {
+	t.Helper()
+	d, err := l.New(0, Settings{Absent: strict, Exchange: x})
+	require.NoError(t, err)
+	defer d.Close()
+	p := tensor.NewPool("device", 0).In(d)
+	from, to := place(t, d, p, numbers(1000)), place(t, d, p, tensor.Make(tensor.F32, 1000))
+	d.Sync()
+	own, err := l.open(0)
+	require.NoError(t, err)
+	defer own.Close()
+	own.exchange = x
+	id, err := own.ChannelID()
+	require.NoError(t, err)
+	e := &channelEnd{d: own, sends: true, stream: own.stream}
+	u := channelID{}
+	copy(u.bytes[:], id)
+	q := &accel.Queue{}
+	a, b := q.Addr(from), q.Addr(to)
+	require.NoError(t, own.do(func() error {
+		return x.failed("ncclCommInitRankConfig", int(x.join(unsafe.Pointer(&e.comm), 1, u, 0,
+			unsafe.Pointer(newConfig()))))
+	}))
+	require.NoError(t, e.settled())
+	require.NoError(t, own.do(func() error {
+		return errors.Join(x.call("ncclGroupStart", x.begin),
+			x.call("ncclSend", x.send, uintptr(a), 4000, 0, 0, e.comm, own.stream),
+			x.call("ncclRecv", x.receive, uintptr(b), 4000, 0, 0, e.comm, own.stream),
+			x.call("ncclGroupEnd", x.end))
+	}))
+	require.NoError(t, e.settled())
+	m, err := own.Mark()
+	require.NoError(t, err)
+	require.NoError(t, own.Wait(m))
+	own.Drop(m)
+	require.Equal(t, numbers(1000).F32(), kernels.Host(d, to).F32())
+	require.NoError(t, own.do(func() error { return x.call("ncclCommAbort", x.abort, e.comm) }))
+}
+
+// TestExchangeOfOne: a communicator of one rank on the emulated device.
+func TestExchangeOfOne(t *testing.T) {
+	e := emulate.New(t)
+	l, err := LoadFrom(e.Path)
+	require.NoError(t, err)
+	x, err := LoadExchange(e.Path)
+	require.NoError(t, err)
+	toItself(t, l, x)
+}
+
 // TestWrongExchange: libraries that cannot be used say why.
 func TestWrongExchange(t *testing.T) {
 	_, err := LoadExchange("libm.so.6")
@@ -116,7 +168,8 @@ func TestWrongExchange(t *testing.T) {
 	e.Set(t, "nccl", 21700, 23203)
 	t.Setenv(ExchangeVariable, e.Path)
 	_, err = FindExchange()
-	require.ErrorContains(t, err, "is NCCL 2.17.0, and 2.18.0 is needed: pip install --upgrade nvidia-nccl-cu13")
+	require.ErrorContains(t, err,
+		"is NCCL 2.17.0, and 2.18.0 is needed: pip install --upgrade nvidia-nccl-cu13")
 	require.Contains(t, describeExchange(), "exchanges between processes through the host: "+e.Path)
 	e.Set(t, "nccl", 23203, 23203)
 	require.Equal(t, "exchanges between processes by NCCL 2.32.3, "+e.Path, describeExchange())

@@ -20,7 +20,8 @@ import (
 // Command is lfactor calibrate: this machine described for the simulator.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "calibrate [FILE.yaml]",
-		Short: "Measure this machine or a device and write its description for lfactor sim and plan --cluster",
+		Short: "Measure this machine or a device and write its description for lfactor sim and plan " +
+			"--cluster",
 		Long: "Trains small models of several widths for a few steps and fits rate of arithmetic, " +
 			"memory bandwidth and cost of a call to the times of\ntheir segments. Without FILE the " +
 			"description goes to stdout. Of a device that is not the processor it also measures memory and " +

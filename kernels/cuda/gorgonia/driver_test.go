@@ -80,7 +80,8 @@ func TestModulesAndLaunches(t *testing.T) {
 	require.Greater(t, n, 100)
 	d.Sync()
 	require.Zero(t, p.Live())
-	x, y, want := tensor.Make(tensor.F32, 4, 300), tensor.Make(tensor.F32, 4, 300), tensor.Make(tensor.F32, 4, 300)
+	x, y, want := tensor.Make(tensor.F32, 4, 300), tensor.Make(tensor.F32, 4, 300),
+		tensor.Make(tensor.F32, 4, 300)
 	for i := range x.F32() {
 		x.F32()[i] = float32(i%17) - 8
 	}

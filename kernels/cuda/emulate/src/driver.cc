@@ -142,6 +142,13 @@ thread_local int current = -1; // the device whose context this thread has
 #define NEED_CONTEXT \
   if (current < 0) return kBadContext
 
+// What the environment plants in one process of several: the file that LFACTOR_EMULATE_LOSE names is removed by the first process with
+// LFACTOR_PROC that has launched 300 kernels, and its device is lost.
+void plant() {
+  const char* file = getenv("LFACTOR_EMULATE_LOSE");
+  if (file && getenv("LFACTOR_PROC") && launched == 300 && unlink(file) == 0) left = 0;
+}
+
 API cuInit(unsigned) { return devices > 0 ? kSuccess : kNoDevice; }
 API cuDriverGetVersion(int* v) { *v = version; return 0; }
 API cuDeviceGetCount(int* n) { *n = devices; return 0; }
@@ -281,6 +288,7 @@ API cuLaunchKernel(void* f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
   for (uint64_t& w : *args)
     if (memory().mine(w)) w = (uint64_t)memory().at(w);
   launched++;
+  plant();
   return ((Stream*)s)->push([=]() -> Result {
     if (left >= 0 && left-- == 0) {
       left = 0;
