@@ -86,7 +86,7 @@ func (v variant) process(t *testing.T, m *family.Model, k peers, proc int, dir s
 	l, o := v.run(t, m, k.steps, k.backend, &losses)
 	sockets, err := Unix(dir, proc)
 	require.NoError(t, err)
-	links := NewLinks(sockets, proc, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) }, "")
+	links := NewLinks(sockets, proc, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) })
 	lost := make(chan error, 1)
 	links.Lost = func(_ int, _ uint32, cause error) {
 		select {
@@ -168,7 +168,7 @@ func TestChannelPeerDies(t *testing.T) {
 	sockets, err := Unix(dir, 0)
 	require.NoError(t, err)
 	l, o := v.run(t, m, k.steps, device, nil)
-	links := NewLinks(sockets, 0, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) }, "")
+	links := NewLinks(sockets, 0, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) })
 	lost := make(chan error, 100)
 	links.Lost = func(_ int, _ uint32, cause error) {
 		select {
