@@ -12,7 +12,7 @@ import (
 // Ref names an actor of the run; references are dense and the same in every process.
 type Ref int32
 
-// None is no actor.
+// None is not an actor.
 const None Ref = -1
 
 // AnyEpoch is the epoch of messages that are never out of date: an error of our own ends the run in any.

@@ -169,7 +169,7 @@ func (l *loader) section(n *yaml.Node, prefix string, o Origin) {
 	}
 }
 
-// unknown reports a key that there is not, with the nearest one there is: in the same section, else by its
+// unknown reports an unknown key, with the nearest known one: in the same section, else by its
 // last word in another.
 func (l *loader) unknown(o Origin, prefix, name string) {
 	last := name[strings.LastIndex(name, ".")+1:]

@@ -89,7 +89,7 @@ func runCase(t *testing.T, ar *txtar.Archive) string {
 	if err != nil {
 		require.Nil(t, c)
 		require.Len(t, Faults(err), strings.Count(err.Error(), "\n")+1, "every fault is an *source.Error of one line")
-		// a new family is no change of any case
+		// a new family is not a change of any case
 		fmt.Fprintln(&out, strings.ReplaceAll(err.Error(), strings.Join(hf.Names(), ", "), "every family"))
 		return out.String()
 	}

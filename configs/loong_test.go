@@ -47,7 +47,7 @@ func TestLoongComposed(t *testing.T) {
 	}
 }
 
-// TestLoongOwnPairs composes what is no published model.
+// TestLoongOwnPairs composes what is not a published model.
 func TestLoongOwnPairs(t *testing.T) {
 	cfg, err := Compose(Request{File: loongTree + "internvl2.5/internvl2_5_26b.yaml"})
 	require.NoError(t, err)

@@ -98,7 +98,7 @@ func (f *fetcher) start(source int, p *pendingDoc) {
 	f.reading.put(func() { f.read(source, p) })
 }
 
-// read reads a document and hands it on. A bad one is no error.
+// read reads a document and hands it on. A bad one is not an error.
 func (f *fetcher) read(source int, p *pendingDoc) {
 	d, err := f.document(source, p.unit)
 	for n := 1; err != nil && n < readsMax && asBad(err) == nil; n++ {

@@ -173,7 +173,7 @@ func brace(c byte) int {
 	return 0
 }
 
-// braceWords returns the words of a group's inside, nil where it is no group.
+// braceWords returns the words of a group's inside, nil where it is not a group.
 func braceWords(s string) ([]string, error) {
 	parts := splitTop(s)
 	if len(parts) == 1 {

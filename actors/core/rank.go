@@ -74,7 +74,7 @@ type short struct {
 	ends   [6]wire
 }
 
-// ioJob is a job that is no computation.
+// ioJob is a job that is not a computation.
 type ioJob struct {
 	id   actors.JobID
 	kind actors.JobKind

@@ -47,7 +47,7 @@ type Job struct {
 	Credits int
 	Memory  int64 // bytes a rank, 0 for no limit
 	Seed    uint64
-	// rows that a rank may receive for its experts, over the number under even routing; 0 is no bound
+	// rows that a rank may receive for its experts, over the number under even routing; 0 is not a bound
 	RoutingBound float64
 }
 

@@ -48,7 +48,7 @@ func MemoryLimit(root string) int64 {
 func limitOf(root, mount, group, file string) (least int64) {
 	for dir := filepath.Clean("/" + group); ; dir = filepath.Dir(dir) {
 		if text, err := os.ReadFile(filepath.Join(root, mount, dir, file)); err == nil {
-			// "max" is no limit
+			// "max" is not a limit
 			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
 				least = smaller(least, n)
 			}

@@ -163,7 +163,7 @@ func (d *data) seek(place string) error {
 	var n int
 	var p dataset.Position
 	if k, err := fmt.Sscanf(place, "%d", &n); k != 1 || err != nil {
-		return fmt.Errorf("a place in the data that is none: %q", place)
+		return fmt.Errorf("not a place in the data: %q", place)
 	}
 	if err := json.Unmarshal([]byte(place[len(strconv.Itoa(n))+1:]), &p); err != nil {
 		return fmt.Errorf("a place in the data: %w", err)

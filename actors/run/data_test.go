@@ -7,7 +7,7 @@ import (
 )
 
 // TestLeftIsNotRead: when nobody waits for data any more, no read begins, for the one before may still use
-// the loader. Here is no loader, so that one that began would end the process.
+// the loader. There is no loader here, so that one that began would end the process.
 func TestLeftIsNotRead(t *testing.T) {
 	d := newData(nil)
 	d.leave()

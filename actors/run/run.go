@@ -363,7 +363,7 @@ func (r *Run) lead(ctx context.Context) error {
 	return w.run(ctx, func() error { return host.Run(r.layout, o) })
 }
 
-// profiled writes a run's profile; that it cannot be written is no failure of the run.
+// profiled writes a run's profile; that it cannot be written is not a failure of the run.
 func (r *Run) profiled(p *profiler.Profiler) {
 	x, ok := p.Report()
 	if !ok {

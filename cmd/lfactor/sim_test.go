@@ -108,7 +108,7 @@ func TestSimBadInput(t *testing.T) {
 }
 
 // TestSimShrink: a seed that fails is brought down to at most 30 events that fail in the same way, and they
-// are listed; a rank that dies and comes back is no failure.
+// are listed; a rank that dies and comes back is not a failure.
 func TestSimShrink(t *testing.T) {
 	for _, seed := range []string{"2", "9"} {
 		out, err := simOutput(t, "sim", "replay", seed, shippedRun, "plan.dp=2", "--shrink", "--faults",

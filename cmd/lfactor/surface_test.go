@@ -248,7 +248,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestDemoWithFewSteps is no failure, though the model has not learnt what the demo claims.
+// TestDemoWithFewSteps: a short demo does not fail, though the model has not learnt what the demo claims.
 func TestDemoWithFewSteps(t *testing.T) {
 	code, out, errs := streams(t, t.TempDir(), "", "demo", "--steps", "3")
 	require.Zero(t, code, errs)

@@ -130,7 +130,7 @@ func TestVisionOwn(t *testing.T) {
 	}
 }
 
-// TestVisionBadSamples: an image cut short, one that is none, a mark without an image and an image
+// TestVisionBadSamples: an image cut short, bytes that are not an image, a mark without an image and an image
 // without a mark are set aside with their places, and the run goes on.
 func TestVisionBadSamples(t *testing.T) {
 	dir := t.TempDir()

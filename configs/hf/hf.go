@@ -148,7 +148,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	return unread
 }
 
-// checkFull holds the length of a layer_types that is no setting to the number of layers.
+// checkFull holds the length of a layer_types that is not a setting to the number of layers.
 func (d *Decoder) checkFull(raw map[string]json.RawMessage) {
 	var n int
 	if d.full > 0 && json.Unmarshal(raw["num_hidden_layers"], &n) == nil && n != d.full {

@@ -68,7 +68,7 @@ type Sink interface {
 	Fail(o Origin, key, why, try string)
 	// Report takes an error of a file that could not be read.
 	Report(err error)
-	// Unknown reports a key that there is not below prefix, with the nearest that there is.
+	// Unknown reports a key below prefix that is not known, with the nearest known one.
 	Unknown(o Origin, prefix, name string)
 	// Note takes a line for the user.
 	Note(text string)

@@ -206,7 +206,7 @@ type measured struct {
 	err  error
 }
 
-// measure counts one sample. What is wrong with it is no error.
+// measure counts one sample. What is wrong with it is not an error.
 func (p *packing) measure(i int64) measured {
 	l, err := p.line(i)
 	return measured{l, err}

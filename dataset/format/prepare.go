@@ -63,7 +63,7 @@ func PrepareEnergon(dir string, plan EnergonPlan) (samples int64, err error) {
 	return int64(len(x.samples)), writeEnergonMeta(meta, plan, counts)
 }
 
-// writeEnergonMeta writes the small files. split.yaml comes last: without it the folder is no data set.
+// writeEnergonMeta writes the small files. split.yaml comes last: without it the folder is not a data set.
 func writeEnergonMeta(meta string, plan EnergonPlan, counts map[string]int64) error {
 	id := sha256.New()
 	var info strings.Builder

@@ -69,7 +69,7 @@ var namedChats = map[string]named{
 // tokenizer's own.
 func TemplateNames() []string { return slices.Sorted(maps.Keys(namedChats)) }
 
-// NamedTemplate writes a chat format as a Jinja template; it reports false for a name that is none. Images
+// NamedTemplate writes a chat format as a Jinja template; it reports false for an unknown name. Images
 // and videos in messages become the tokens that t has for them.
 func NamedTemplate(name string, t interface{ TokenID(string) (int32, bool) }) (string, bool) {
 	c, ok := namedChats[name]

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOtherFilesRefuse: what is no tokenizer says so, with the file's name.
+// TestOtherFilesRefuse: what is not a tokenizer says so, with the file's name.
 func TestOtherFilesRefuse(t *testing.T) {
 	for name, contents := range map[string][]string{
 		"tokenizer.model": {"", "not a model", "\x0a\x03\x0a\x01", "IQ== 0\nIQ==\n",

@@ -25,7 +25,7 @@ type part struct{ g, at, m, from, to int }
 
 // groups runs large groups one after the other on all threads, and then the small ones as tasks. wide is the
 // dimension of the result that tasks are cut along, in multiples of unit; each of its elements costs depth
-// multiplications a row. Rows before and after all groups are cleared in rows, if it is no nil tensor.
+// multiplications a row. Rows before and after all groups are cleared in rows, if it is not a nil tensor.
 func (b *Backend) groups(c *kernels.Call, rows *tensor.Tensor, wide, depth, unit int,
 	large func(g, at, m int), small func(w *worker, p part)) {
 	off, most := c.In[2].I32(), smallGroup[c.Op].floats

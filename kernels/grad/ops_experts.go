@@ -143,7 +143,7 @@ type Routed struct {
 }
 
 // Limit bounds the rows that an expert takes of a rank's tokens: at most Factor times the number under even
-// sharing, rounded up; those of the greatest weights, or the first ones. A Factor of 0 is no bound.
+// sharing, rounded up; those of the greatest weights, or the first ones. A Factor of 0 is not a bound.
 type Limit struct {
 	Factor   float64
 	ByWeight bool

@@ -131,7 +131,7 @@ func (t *Tape) Act(x *Value, kind int) *Value {
 	return t.one(opAct, kernels.Attr{I: [4]int{kind}}, x.DType, x.Shape, x.Place, x)
 }
 
-// Take picks rows: y[i] = x[idx[i]], zero where idx[i] is no row of x. Shapes: x [s d], idx [t] i32 -> [t
+// Take picks rows: y[i] = x[idx[i]], zero where idx[i] is not a row of x. Shapes: x [s d], idx [t] i32 -> [t
 // d]. It mixes rows, so their sharding is resolved.
 func (t *Tape) Take(x, idx *Value) *Value {
 	x = t.only(x, 1)

@@ -159,7 +159,7 @@ type Options struct {
 	// tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
 	SeqLen func(data string) int
 	NoGrad bool // forward only
-	// rows that a rank may receive where data decides, over the number under even sharing; 0 is no bound
+	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound
 	MostRows float64
 }
 

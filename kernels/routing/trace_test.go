@@ -56,7 +56,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// FuzzTrace: no bytes crash the reader, or make it give an expert that there is not.
+// FuzzTrace: no bytes crash the reader, or make it name an expert that does not exist.
 func FuzzTrace(f *testing.F) {
 	f.Add(written(f))
 	f.Add([]byte("{}\n"))

@@ -26,7 +26,7 @@ type Part interface {
 	Size() int
 }
 
-// Branch is a part in a layer, with its norms. An empty name is no norm.
+// Branch is a part in a layer, with its norms. An empty name is not a norm.
 type Branch struct {
 	Name   string // of the part's parameters, below the layer's
 	Part   Part

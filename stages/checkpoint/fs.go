@@ -10,13 +10,13 @@ import (
 // FS is what saving needs of a file system. Tests pass one that fails or stops at a chosen operation;
 // everything else uses OS.
 type FS interface {
-	// MkdirAll makes a directory and those above it; one that exists is no error.
+	// MkdirAll makes a directory and those above it; one that exists is not an error.
 	MkdirAll(path string) error
 	// Create opens a new file for writing; one that exists is an error.
 	Create(path string) (WFile, error)
 	// Rename moves a file or directory within one file system, replacing a file.
 	Rename(from, to string) error
-	// RemoveAll removes a file or tree; one that does not exist is no error.
+	// RemoveAll removes a file or tree; one that does not exist is not an error.
 	RemoveAll(path string) error
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(path string) error

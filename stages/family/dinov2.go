@@ -9,7 +9,7 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 )
 
-// DINOv2 (arXiv:2304.07193): images of one size, a class token that is no feature, a table of positions,
+// DINOv2 (arXiv:2304.07193): images of one size, a class token that is not a feature, a table of positions,
 // scaled branches, and a norm after the last layer. Checkpoints also have a token for masked patches, which
 // only pretraining of the tower uses. Register tokens and the gated MLP of the giant size are not built.
 var _ = RegisterTower("dinov2", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},

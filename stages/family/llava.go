@@ -117,7 +117,7 @@ func writeLlava(m hf.Values, out map[string]any, _ func(string, any)) {
 		kind.Strategy, side*side
 }
 
-// CLIP (arXiv:2103.00020): images of one size, a class token that is no feature, a table of positions, a
+// CLIP (arXiv:2103.00020): images of one size, a class token that is not a feature, a table of positions, a
 // norm before the first layer; one behind the last is for the class token alone.
 var _ = RegisterTower("clip", Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
 	Projector: "mlp", Source: clipSource,

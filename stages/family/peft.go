@@ -28,7 +28,7 @@ type AdapterPart struct {
 	Rows [][2]int // where they lie in the module's, in order
 }
 
-// PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is no linear
+// PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is not a linear
 // one in transformers, such as a convolution over patches, is an error.
 func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 	whole := map[string]int{} // output features of modules

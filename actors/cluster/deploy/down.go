@@ -15,7 +15,7 @@ import (
 )
 
 // Down ends a cluster: its jobs, its agents, its head, and all files of it. A head that does not answer
-// is no obstacle on this machine.
+// is not an obstacle on this machine.
 func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any)) error {
 	cl, err := c.Client()
 	if err != nil {

@@ -184,7 +184,7 @@ func Check(ctx context.Context, cl *control.Client) (links []control.Link, err e
 	return links, cl.Do(ctx, "POST", "/v1/check", nil, &links)
 }
 
-// Report says how the ways between hosts are, and ends with an error if there is one that is none.
+// Report says how the ways between hosts are, and ends with an error if one of them does not work.
 func Report(links []control.Link, say func(string, ...any)) error {
 	bad := 0
 	slow, far := control.Link{}, control.Link{}

@@ -115,7 +115,7 @@ func (x *headed) status(c *control.Client, method, path string, in any) int {
 }
 
 // TestRoles: what each role may ask for, request by request; nobody changes anything who may only look,
-// and an agent's certificate is no user's.
+// and an agent's certificate is not a user's.
 func TestRoles(t *testing.T) {
 	x := newHead(t)
 	clients := map[trust.Role]*control.Client{}
