@@ -28,9 +28,9 @@ func lastPass(t *testing.T, cfg LoaderConfig) (out []Batch) {
 }
 
 // TestPiecesCoverEverything: in a pass every token is the input of one place and the label of another; what
-// is missing is what has nothing to follow or to follow on: a document's first token is not a label, and behind
-// its last full row one token may be label alone. Tokens that are not neighbours in their document never
-// predict each other, but across the end of one and the start of the next.
+// is missing is what has nothing to follow or to follow on: a document's first token is not a label, and
+// behind its last full row one token may be label alone. Tokens that are not neighbours in their document
+// never predict each other, but across the end of one and the start of the next.
 func TestPiecesCoverEverything(t *testing.T) {
 	for _, sized := range []bool{true, false} {
 		for _, separate := range []bool{false, true} {

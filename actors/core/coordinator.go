@@ -421,7 +421,7 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 	case c.lost:
 		c.goBack(ctx)
 	case c.ended:
-		c.last(ctx)
+		c.finish(ctx)
 	}
 }
 
@@ -432,11 +432,11 @@ func (c *Coordinator) end(ctx actors.Context) {
 	saved := c.writing && c.saving == c.step || c.kept.step == c.step && c.step >= c.l.First
 	c.waitSave = (c.waitSave || c.l.SaveAtEnd) && !c.l.EvalOnly &&
 		(c.step >= c.l.First || c.l.Last == 0) && !saved
-	c.last(ctx)
+	c.finish(ctx)
 }
 
-// last takes the run's end one event further.
-func (c *Coordinator) last(ctx actors.Context) {
+// finish takes the run's end one event further.
+func (c *Coordinator) finish(ctx actors.Context) {
 	c.save(ctx)
 	if !c.writing {
 		c.halt(ctx)

@@ -45,9 +45,9 @@ func (r *Rank) peerOf(w *wire, a plan.Action, back bool) actors.Ref {
 	return from[int(a.Micro)%len(from)]
 }
 
-// last reports whether the segment now at pc is the action's last job. An action without segments has one
-// empty job.
-func (c *cursor) last() bool { return int(c.pc) >= len(c.segs)-1 }
+// atLastSegment reports whether the segment now at pc is the action's last job. An action without segments
+// has one empty job.
+func (c *cursor) atLastSegment() bool { return int(c.pc) >= len(c.segs)-1 }
 
 // Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for
 // what they lack at every message.
@@ -221,7 +221,7 @@ var one = []float64{1}
 // finish routes a job's results and moves the cursor on; overlapped actions alternate by turns, never by
 // readiness, so that every rank of a group issues its collectives in one order.
 func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
-	ended := c.last()
+	ended := c.atLastSegment()
 	for i := range m.Out {
 		if o := &m.Out[i]; o.Comm >= 0 {
 			r.sendPart(ctx, c, o)

@@ -87,8 +87,9 @@ func TestMixedDevices(t *testing.T) {
 	})
 }
 
-// TestEncoderOnProcessor: a component with ranks of its own on the processor feeds others on GPUs, and learns
-// from them; losses are those of the processor alone, within the bound of float32 sums in another order.
+// TestEncoderOnProcessor: a component with ranks of its own on the processor feeds others on GPUs, and
+// learns from them; losses are those of the processor alone, within the bound of float32 sums in another
+// order.
 func TestEncoderOnProcessor(t *testing.T) {
 	train := func(b func(int) kernels.Backend) []float64 {
 		return toyTrain(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),

@@ -53,8 +53,8 @@ type RunOptions struct {
 	Capture    *Capture      // keeps messages, nil for none
 	Edges      func([]Edge)  // hears at the end what was sent, nil for nobody
 	Routing    *Routing      // what is done with the choices of routers, nil for nothing
-	// Joined tells of each rank of any process whether what its device is sent by another process's device of
-	// the same kind may go there without the host; nil for none.
+	// Joined tells of each rank of any process whether what its device is sent by another process's device
+	// of the same kind may go there without the host; nil for none.
 	Joined func(rank int) bool
 }
 

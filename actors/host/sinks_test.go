@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// TestSinkPlans trains the golden gpt-oss, with its logits of heads and biases of experts, with heads, tokens
-// and experts shared out: losses are PyTorch's, within what sums in another order leave.
+// TestSinkPlans trains the golden gpt-oss, with its logits of heads and biases of experts, with heads,
+// tokens and experts shared out: losses are PyTorch's, within what sums in another order leave.
 func TestSinkPlans(t *testing.T) {
 	for _, p := range []configs.Plan{
 		{PP: 2, TP: 2, EP: 1, ETP: 1},

@@ -38,7 +38,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 		return false
 	}
 	if l.split && l.Side(stage) == DecoderSide {
-		o.Twice = true
+		o.RecomputePerPhase = true
 	}
 	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap
 	o.LossInB = !l.split

@@ -70,8 +70,8 @@ func timeRun(b kernels.Backend, run func(kernels.Backend)) float64 {
 	return best.Seconds()
 }
 
-// drawn is a tensor of random numbers.
-func drawn(r *rand.Rand, d tensor.DType, shape ...int) *tensor.Tensor {
+// randomTensor is a tensor of random numbers.
+func randomTensor(r *rand.Rand, d tensor.DType, shape ...int) *tensor.Tensor {
 	t := tensor.Make(tensor.F32, shape...)
 	for i := range t.F32() {
 		t.F32()[i] = float32(r.NormFloat64()) / 8
@@ -98,9 +98,9 @@ type kernelSet struct {
 	out []kernelCase
 }
 
-func (k *kernelSet) drawn(shape ...int) *tensor.Tensor { return drawn(k.r, k.d, shape...) }
+func (k *kernelSet) randomTensor(shape ...int) *tensor.Tensor { return randomTensor(k.r, k.d, shape...) }
 
-func (k *kernelSet) f32(shape ...int) *tensor.Tensor { return drawn(k.r, tensor.F32, shape...) }
+func (k *kernelSet) f32(shape ...int) *tensor.Tensor { return randomTensor(k.r, tensor.F32, shape...) }
 
 func (k *kernelSet) add(name string, flops float64, c *kernels.Call) {
 	size := 0
@@ -145,11 +145,11 @@ func kernelCases(d tensor.DType, only string) []kernelCase {
 }
 
 func linearCases(k *kernelSet, name string, n, d int) {
-	x, m, y := k.drawn(benchT, d), k.drawn(n, d), k.drawn(benchT, n)
+	x, m, y := k.randomTensor(benchT, d), k.randomTensor(n, d), k.randomTensor(benchT, n)
 	flops := 2 * float64(benchT) * float64(n) * float64(d)
 	k.add("linear"+name, flops, &kernels.Call{Op: kernels.Linear, In: operands(x, m), Out: operands(y)})
 	k.add("linear dx"+name, flops, &kernels.Call{Op: kernels.LinearDX, In: operands(y, m),
-		Out: operands(k.drawn(benchT, d))})
+		Out: operands(k.randomTensor(benchT, d))})
 	k.add("linear dw"+name, flops, &kernels.Call{Op: kernels.LinearDW, In: operands(y, x),
 		Out: operands(k.f32(n, d)), Attr: kernels.Attr{I: [4]int{kernels.Accumulate}}})
 }
@@ -157,7 +157,7 @@ func linearCases(k *kernelSet, name string, n, d int) {
 func operands(x ...*tensor.Tensor) []*tensor.Tensor { return x }
 
 func normCases(k *kernelSet) {
-	x, y, w, b := k.drawn(benchT, benchW), k.drawn(benchT, benchW), k.drawn(benchW), k.drawn(benchW)
+	x, y, w, b := k.randomTensor(benchT, benchW), k.randomTensor(benchT, benchW), k.randomTensor(benchW), k.randomTensor(benchW)
 	at := kernels.Attr{F: [2]float64{1e-5}}
 	k.add("rmsnorm", 0, &kernels.Call{Op: kernels.RMSNorm, In: operands(x, w),
 		Out: operands(y, k.f32(benchT)), Attr: at})
@@ -166,7 +166,7 @@ func normCases(k *kernelSet) {
 }
 
 func activationCases(k *kernelSet) {
-	act := func() *tensor.Tensor { return k.drawn(benchT, benchF) }
+	act := func() *tensor.Tensor { return k.randomTensor(benchT, benchF) }
 	g, u, m := act(), act(), act()
 	k.add("swiglu", 0, &kernels.Call{Op: kernels.SwiGLU, In: operands(g, u), Out: operands(m)})
 	k.add("swiglu backward", 0, &kernels.Call{Op: kernels.SwiGLUBwd, In: operands(m, g, u),
@@ -183,14 +183,14 @@ func (k *kernelSet) targets() *tensor.Tensor {
 }
 
 func lossCases(k *kernelSet) {
-	x, head, target := k.drawn(benchT, benchW), k.drawn(benchV, benchW), k.targets()
+	x, head, target := k.randomTensor(benchT, benchW), k.randomTensor(benchV, benchW), k.targets()
 	lse, e, top := tensor.Make(tensor.F32, benchT, 1), tensor.Make(k.d, benchT, benchV),
 		tensor.Make(tensor.F32, benchT, (benchV+kernels.LSEBlock-1)/kernels.LSEBlock)
 	const flops = 2. * benchT * benchW * benchV
 	k.add("cross-entropy", flops, &kernels.Call{Op: kernels.LinearLSE, In: operands(x, head, target),
 		Out: operands(lse, tensor.Make(tensor.F32, benchT), e, top)})
 	k.add("cross-entropy backward", 2*flops, &kernels.Call{Op: kernels.LinearCEBwd,
-		Out: operands(k.drawn(benchT, benchW), k.f32(benchV, benchW)),
+		Out: operands(k.randomTensor(benchT, benchW), k.f32(benchV, benchW)),
 		In: operands(x, head, target, lse.Alias(benchT), k.f32(benchT),
 			tensor.Of(tensor.F32, []float32{1}, 1), e, top)})
 }
@@ -208,8 +208,8 @@ func optimizerCases(k *kernelSet) {
 	const n = 8 << 20
 	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7),
 		tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
-	k.add("adamw, 8 Mi", 0, &kernels.Call{Op: kernels.AdamW, In: operands(k.drawn(n), hyper, clip),
-		Out: operands(k.drawn(n), k.drawn(n), tensor.Make(k.d, n))})
+	k.add("adamw, 8 Mi", 0, &kernels.Call{Op: kernels.AdamW, In: operands(k.randomTensor(n), hyper, clip),
+		Out: operands(k.randomTensor(n), k.randomTensor(n), tensor.Make(k.d, n))})
 }
 
 func attentionCases(k *kernelSet, name string, sequences, length int) {
@@ -220,7 +220,7 @@ func attentionCases(k *kernelSet, name string, sequences, length int) {
 		cu = append(cu, int32(i*length))
 	}
 	c := tensor.Of(tensor.I32, cu, len(cu))
-	act := func() *tensor.Tensor { return k.drawn(t, h, e) }
+	act := func() *tensor.Tensor { return k.randomTensor(t, h, e) }
 	q, keys, v, o, lse := act(), act(), act(), act(), tensor.Make(tensor.F32, t, h)
 	at := kernels.Attr{I: [4]int{1}, F: [2]float64{1 / math.Sqrt(e)}}
 	flops := float64(sequences) * float64(length) * float64(length) / 2 * h * e * 2 * 2

@@ -10,9 +10,9 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestDeviceOfRank: the encoder's own ranks, which come behind the decoder's, have a device of their own; only
-// explicit GPUs are joined by a library, and a device that this program lacks is a fault of the key that
-// names it.
+// TestDeviceOfRank: the encoder's own ranks, which come behind the decoder's, have a device of their own;
+// only explicit GPUs are joined by a library, and a device that this program lacks is a fault of the key
+// that names it.
 func TestDeviceOfRank(t *testing.T) {
 	r := &Run{cfg: &configs.Config{Run: configs.Run{Device: "cuda"}},
 		layout: &layout.Layout{Job: &layout.Job{Mesh: topology.Grid(2, 1, 1)}}}

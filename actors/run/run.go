@@ -35,8 +35,8 @@ type Options struct {
 	Worker []string
 	// where the processes live, if not on this host; nil starts them with Worker
 	Fleet Fleet
-	// Capture keeps the messages of the edges whose names match this pattern (rank0-rank1, "coordinator-*") in
-	// CaptureDir, as Arrow IPC streams; "" keeps none. A CaptureDir of "" is edges in log.dir.
+	// Capture keeps the messages of the edges whose names match this pattern (rank0-rank1, "coordinator-*")
+	// in CaptureDir, as Arrow IPC streams; "" keeps none. A CaptureDir of "" is edges in log.dir.
 	Capture, CaptureDir string
 	// where a profile is to be written, without the endings of its files; "" for none
 	Profile string

@@ -130,8 +130,8 @@ func TestVisionOwn(t *testing.T) {
 	}
 }
 
-// TestVisionBadSamples: an image cut short, bytes that are not an image, a mark without an image and an image
-// without a mark are set aside with their places, and the run goes on.
+// TestVisionBadSamples: an image cut short, bytes that are not an image, a mark without an image and an
+// image without a mark are set aside with their places, and the run goes on.
 func TestVisionBadSamples(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "shards"), 0o755))

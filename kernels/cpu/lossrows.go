@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// LossRows is the part of linear_ce that is not a product, for a benchmark: the loss of given logits and their
-// gradient. One block of logits, where the product would leave it, stands for each.
+// LossRows is the part of linear_ce that is not a product, for a benchmark: the loss of given logits and
+// their gradient. One block of logits, where the product would leave it, stands for each.
 type LossRows struct {
 	v  int
 	l  *ceLoss

@@ -493,7 +493,7 @@ func policies() map[string]policyCase {
 	add("two stages", 1, 1, false, two, grad.Options{})
 	for _, rc := range []grad.Recompute{grad.RecomputeSelective, grad.RecomputeFull} {
 		add(fmt.Sprint("recompute ", rc), 1, 1, false, two, grad.Options{Recompute: rc})
-		add(fmt.Sprint("twice ", rc), 1, 1, false, two, grad.Options{Recompute: rc, Twice: true})
+		add(fmt.Sprint("twice ", rc), 1, 1, false, two, grad.Options{Recompute: rc, RecomputePerPhase: true})
 	}
 	add("offload", 1, 1, false, two, grad.Options{Offload: off})
 	for _, tp := range []int{2, 4} {
@@ -548,7 +548,7 @@ func TestHash(t *testing.T) {
 // computed again once, unless the gradients of inputs and weights run apart.
 func TestClonedOnce(t *testing.T) {
 	for _, twice := range []bool{false, true} {
-		tape := grad.NewTape(grad.Options{Recompute: grad.RecomputeSelective, Twice: twice})
+		tape := grad.NewTape(grad.Options{Recompute: grad.RecomputeSelective, RecomputePerPhase: twice})
 		tape.Block(0, func() {
 			x := tape.Input("x", tensor.F32, 4, 8)
 			y := tape.Linear(tape.RMSNorm(x, tape.Param("norm", []int{8}, -1, 0, false), 1e-5),

@@ -221,7 +221,8 @@ type AttentionConfig struct {
 	// Tokens says that rows are the microbatch's tokens, which context parallelism may have dealt out in
 	// pieces. Keys and values of earlier chunks, from Carry, are in order.
 	Tokens bool
-	// Sink has a logit for each head [1 h] that is part of every softmax and belongs to no key; nil for none.
+	// Sink has a logit for each head [1 h] that is part of every softmax and belongs to no key; nil for
+	// none.
 	Sink *Value
 }
 

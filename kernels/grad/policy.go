@@ -162,7 +162,7 @@ func (p *policy) mark(v *Value, block int) {
 
 // get is what a backward node of the given block and phase uses in place of v.
 func (p *policy) get(v *Value, block int, ph Phase) *Value {
-	if !p.t.Twice && v.Node.Op.Role != unshard { // one clone for I and W, of all that a node gives
+	if !p.t.RecomputePerPhase && v.Node.Op.Role != unshard { // one clone for I and W, of all that a node gives
 		ph = W
 		if slices.ContainsFunc(v.Node.Out, func(o *Value) bool { return p.early[o] }) {
 			ph = I

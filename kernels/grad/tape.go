@@ -133,9 +133,9 @@ const (
 
 // Options are what the plan decides; blocks know none of it.
 type Options struct {
-	Mesh  []MeshAxis   // from the outermost axis on; nil is one rank
-	DType tensor.DType // of activations and model parameters
-	Twice bool         // I and W recompute each for themselves, so clones do not live from I to W
+	Mesh              []MeshAxis   // from the outermost axis on; nil is one rank
+	DType             tensor.DType // of activations and model parameters
+	RecomputePerPhase bool         // I and W recompute each for themselves, so clones do not live from I to W
 	// ZeRO-3: parameters live sharded over the axes marked Zero, gathered block by block
 	ShardParams bool
 	Overlap     bool // communications are awaited at their first use instead of by the next segment

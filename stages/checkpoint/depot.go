@@ -20,8 +20,8 @@ import (
 // copied to a second host; Settle everywhere; Publish everywhere. Latest thus names a step on any host only
 // when every shard of it and its manifest lie on two hosts.
 type Depot interface {
-	// Sees reports whether the file called marker lies in dir: then the host sees the storage that whoever has
-	// written the marker sees.
+	// Sees reports whether the file called marker lies in dir: then the host sees the storage that whoever
+	// has written the marker sees.
 	Sees(dir, marker string) (bool, error)
 	// Begin makes room for a step under way below root.
 	Begin(root string, step int64) error

@@ -28,9 +28,9 @@ type dequantized struct {
 
 // Dequantized shows matrices that src keeps in blocks of FP8 (E4M3 with a float32 scale for 128×128, as
 // DeepSeek V3's), in groups of four-bit integers (compressed-tensors' pack-quantized, symmetric, as Kimi
-// K2's) or in blocks of four-bit numbers (MXFP4, as gpt-oss's experts) as float32, which is exact but for the
-// one rounding of a number times its scale. A source without any is given back as it is. What cannot be read
-// is an *Error.
+// K2's) or in blocks of four-bit numbers (MXFP4, as gpt-oss's experts) as float32, which is exact but for
+// the one rounding of a number times its scale. A source without any is given back as it is. What cannot be
+// read is an *Error.
 func Dequantized(src Source, path string) (Source, error) {
 	d := &dequantized{Source: src, infos: map[string]Info{}, of: map[string]Info{},
 		scales: map[string]Info{}}

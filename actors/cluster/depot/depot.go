@@ -1,5 +1,5 @@
-// Package depot lets processes of a job use the storage of checkpoints of other hosts: each agent serves that
-// of its host, over edges of the cluster.
+// Package depot lets processes of a job use the storage of checkpoints of other hosts: each agent serves
+// that of its host, over edges of the cluster.
 package depot
 
 import (

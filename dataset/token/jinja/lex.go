@@ -245,8 +245,8 @@ func (l *lexer) tokens(end string, endKind kind) error {
 	}
 }
 
-// closing returns the sign in front of the end mark, 0 for none, and -1 where rest is not an end. Only blocks
-// take '+'.
+// closing returns the sign in front of the end mark, 0 for none, and -1 where rest is not an end. Only
+// blocks take '+'.
 func closing(rest, end string) int {
 	switch {
 	case strings.HasPrefix(rest, end):
