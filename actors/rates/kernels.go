@@ -60,7 +60,10 @@ func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, th
 
 // timeRun repeats a kernel for about 20 ms and gives the shortest time of one run.
 func timeRun(b kernels.Backend, run func(kernels.Backend)) float64 {
-	run(b)
+	began := time.Now()
+	if run(b); time.Since(began) > time.Second {
+		return time.Since(began).Seconds() // what it warms up is a small part of it
+	}
 	best := time.Hour
 	for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
 		t := time.Now()
@@ -89,6 +92,7 @@ func randomTensor(r *rand.Rand, d tensor.DType, shape ...int) *tensor.Tensor {
 type kernelGroup struct {
 	names []string
 	build func(k *kernelSet)
+	long  bool // wanted only by name: it takes seconds
 }
 
 // kernelSet collects cases.
@@ -117,19 +121,22 @@ func kernelGroups() (l []kernelGroup) {
 	for _, s := range [][2]int{{benchW, benchW}, {benchF, benchW}, {benchW, benchF}} {
 		name := fmt.Sprintf(" %d×%d×%d", benchT, s[0], s[1])
 		l = append(l, kernelGroup{[]string{"linear" + name, "linear dx" + name, "linear dw" + name},
-			func(k *kernelSet) { linearCases(k, name, s[0], s[1]) }})
+			func(k *kernelSet) { linearCases(k, name, s[0], s[1]) }, false})
 	}
 	for _, s := range [][2]int{{4, 512}, {1, 4096}} {
 		name := fmt.Sprintf(" %d×%d", s[0], s[1])
 		l = append(l, kernelGroup{[]string{"attention" + name, "attention backward" + name},
-			func(k *kernelSet) { attentionCases(k, name, s[0], s[1]) }})
+			func(k *kernelSet) { attentionCases(k, name, s[0], s[1]) }, false})
+	}
+	for _, n := range []int{4 << 10, 16 << 10, 64 << 10} {
+		l = append(l, longGroup("attention", n, longAttention), longGroup("delta rule", n, deltaCases))
 	}
 	return append(l,
-		kernelGroup{[]string{"rmsnorm", "layernorm"}, normCases},
-		kernelGroup{[]string{"swiglu", "swiglu backward", "gelu"}, activationCases},
-		kernelGroup{[]string{"cross-entropy", "cross-entropy backward"}, lossCases},
-		kernelGroup{[]string{"cross-entropy of logits"}, logitCases},
-		kernelGroup{[]string{"adamw, 8 Mi"}, optimizerCases})
+		kernelGroup{[]string{"rmsnorm", "layernorm"}, normCases, false},
+		kernelGroup{[]string{"swiglu", "swiglu backward", "gelu"}, activationCases, false},
+		kernelGroup{[]string{"cross-entropy", "cross-entropy backward"}, lossCases, false},
+		kernelGroup{[]string{"cross-entropy of logits"}, logitCases, false},
+		kernelGroup{[]string{"adamw, 8 Mi"}, optimizerCases, false})
 }
 
 // kernelCases are the cases whose name contains only.
@@ -137,6 +144,9 @@ func kernelCases(d tensor.DType, only string) []kernelCase {
 	k := &kernelSet{r: rand.New(rand.NewPCG(5, 6)), d: d}
 	other := func(name string) bool { return !strings.Contains(name, only) }
 	for _, g := range kernelGroups() {
+		if g.long && only == "" {
+			continue
+		}
 		if len(slices.DeleteFunc(g.names, other)) > 0 {
 			g.build(k)
 		}

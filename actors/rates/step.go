@@ -32,6 +32,10 @@ var stepShapes = map[string]struct{ seq, batch int }{"llama58m": {512, 4}, "qwen
 type Step struct {
 	Shape, Precision, Recompute, Profile, Device                 string
 	Threads, Steps, Layers, Hidden, Inter, Vocab, Seq, Batch, Pp int
+	// a directory with config.json, in place of Shape
+	Model string
+	// tokens that are computed at a time, 0 for all
+	Chunk int
 }
 
 // StepResult is what bench/step.py reads.
@@ -52,6 +56,9 @@ type StepResult struct {
 // check completes the shape.
 func (s *Step) check() error {
 	shape, ok := stepShapes[s.Shape]
+	if s.Model != "" {
+		shape, ok = stepShapes["llama58m"], true
+	}
 	if !ok {
 		return exit.Usagef("--shape %s: want llama58m or qwen3-0.6b", s.Shape)
 	}
@@ -75,11 +82,25 @@ func (s *Step) check() error {
 		return exit.Usagef("--seq, --batch, --layers, --steps, --threads and --pp want positive " +
 			"numbers, and --batch a multiple of --pp")
 	}
+	if s.Chunk < 0 || s.Chunk > 0 && s.Batch/s.Pp*s.Seq%s.Chunk != 0 {
+		return exit.Usagef("--chunk %d: want a part of a microbatch's %d tokens", s.Chunk, s.Batch/s.Pp*s.Seq)
+	}
 	return nil
 }
 
 // model is the one that is trained.
 func (s *Step) model() (*family.Model, error) {
+	if s.Model != "" {
+		c, err := configs.ReadModel(s.Model)
+		if err != nil {
+			return nil, err
+		}
+		if s.Layers > 0 {
+			c.Layers = s.Layers
+		}
+		s.Vocab = c.Vocab
+		return family.Build(c, s.Seq)
+	}
 	if s.Shape == "llama58m" {
 		heads := s.Hidden / 64
 		layers := s.Layers
@@ -103,8 +124,13 @@ func (s *Step) model() (*family.Model, error) {
 
 // layout is the plan: pipeline stages, and as many microbatches.
 func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
-	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.Pp, 1, 1), Schedule: "1f1b", Micro: s.Pp,
-		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
+	schedule, chunks := "1f1b", 1
+	if s.Chunk > 0 {
+		schedule, chunks = "chunkpipe", s.Batch/s.Pp*s.Seq/s.Chunk
+	}
+	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.Pp, 1, 1), Schedule: schedule, Micro: s.Pp,
+		Chunks: chunks,
+		Rows:   s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
 		Recompute: layout.Recomputes[s.Recompute],
 		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }

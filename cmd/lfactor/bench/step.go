@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,9 @@ func stepBenchCommand() *cobra.Command {
 	f.StringVar(&s.Device, "device", "cpu",
 		"where it trains, as the key device says; the floor and the profile are of the processor alone")
 	f.StringVar(&s.Shape, "shape", "llama58m", "llama58m or qwen3-0.6b")
+	f.StringVar(&s.Model, "model", "",
+		"a directory with config.json, in place of a shape; sequences are 4 of 512 if not said")
+	f.IntVar(&s.Chunk, "chunk", 0, "tokens of a microbatch that are computed at a time, 0 for all")
 	f.StringVar(&s.Precision, "precision", "fp32", "fp32, bf16 or fp16")
 	f.StringVar(&s.Recompute, "recompute", "selective", "none, selective or full")
 	f.IntVar(&s.Threads, "threads", 1, "kernel threads")
@@ -64,7 +68,8 @@ func stepBenchCommand() *cobra.Command {
 
 func printStep(w io.Writer, s *rates.Step, res *rates.StepResult) {
 	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
-	fmt.Fprintf(w, "%s %s %d threads: %.0f tokens/s (median of %d; best %.0f), loss %.4f → %.4f\n", s.Shape,
+	fmt.Fprintf(w, "%s %s %d threads: %.0f tokens/s (median of %d; best %.0f), loss %.4f → %.4f\n",
+		cmp.Or(s.Model, s.Shape),
 		s.Precision, s.Threads, res.TokensPerSecond,
 		len(res.Seconds), res.Best, res.Losses[0], res.Losses[len(res.Losses)-1])
 	fmt.Fprintf(w, "memory  tensors at most %.0f MiB, process %.0f MiB; above parameters, gradients and "+
