@@ -19,7 +19,7 @@ func longGroup(what string, n int, build func(k *kernelSet, name string, n int))
 func longAttention(k *kernelSet, name string, n int) {
 	const width = 128
 	cu := tensor.Of(tensor.I32, []int32{0, int32(n)}, 2)
-	act := func() *tensor.Tensor { return k.drawn(n, 1, width) }
+	act := func() *tensor.Tensor { return k.randomTensor(n, 1, width) }
 	q, keys, v, o, lse := act(), act(), act(), act(), tensor.Make(tensor.F32, n, 1)
 	at := kernels.Attr{I: [4]int{1}, F: [2]float64{1 / math.Sqrt(width)}}
 	flops := float64(n) * float64(n) / 2 * width * 2 * 2
@@ -39,13 +39,13 @@ func deltaCases(k *kernelSet, name string, n int) {
 		gate.F32()[i], beta.F32()[i] = -x*x/4, 0.5
 	}
 	at := kernels.Attr{F: [2]float64{1e-6}}
-	q, key, v := k.drawn(n, keys, width), k.drawn(n, keys, width), k.drawn(n, values, width)
+	q, key, v := k.randomTensor(n, keys, width), k.randomTensor(n, keys, width), k.randomTensor(n, values, width)
 	in := operands(q, key, v, gate, beta, cu)
 	flops := 6 * float64(n) * values * width * width
 	k.add("delta rule"+name, flops, &kernels.Call{Op: kernels.DeltaRule, In: in,
-		Out: operands(k.drawn(n, values, width)), Attr: at})
+		Out: operands(k.randomTensor(n, values, width)), Attr: at})
 	k.add("delta rule backward"+name, 2.5*flops, &kernels.Call{Op: kernels.DeltaRuleBwd,
-		In: append(operands(k.drawn(n, values, width)), in...), Attr: at,
-		Out: operands(k.drawn(n, keys, width), k.drawn(n, keys, width), k.drawn(n, values, width),
+		In: append(operands(k.randomTensor(n, values, width)), in...), Attr: at,
+		Out: operands(k.randomTensor(n, keys, width), k.randomTensor(n, keys, width), k.randomTensor(n, values, width),
 			k.f32(n, values), k.f32(n, values))})
 }
