@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	slowSteps  = 5  // in a row make a rank slow, and as many others make it an ordinary one again
+	slowSteps  = 8  // in a row make a rank slow, and as many others make it an ordinary one again
 	slowTimes  = 2  // as long as usual is slow
 	slowKeeps  = 32 // steps decide what is usual
 	slowLearns = 8  // of them are enough to judge by

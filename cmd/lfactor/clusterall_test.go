@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestClusterAllKilled: head, agents and processes are killed at one moment, again and again. Nothing is left
+// over, and the same two commands go on from what is durable, to the weights, optimizer state and ledger of
+// a run that nobody disturbed.
+func TestClusterAllKilled(t *testing.T) {
+	const steps = 80
+	rounds := 2
+	if *long {
+		rounds = 10
+	} else {
+		t.Log("everything is killed 2 times instead of 10: add -long")
+	}
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
+	require.Zero(t, code, out)
+	want := stateOf(t, dir, steps)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
+	env := clusterHome(t, dir, "test")
+	home := filepath.Join(dir, "home")
+	rng := rand.New(rand.NewPCG(7, 3))
+	train := []string{"train", "run.yaml", "--cluster", "test", "plan.procs=2", fmt.Sprint("train.steps=", steps)}
+	for range rounds {
+		code, out := runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
+		require.Zero(t, code, out)
+		cmd := exec.Command(built(t), train...)
+		var said bytes.Buffer
+		cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
+		require.NoError(t, cmd.Start())
+		lines := func() int {
+			text, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+			return bytes.Count(text, []byte("\n"))
+		}
+		start := lines()
+		require.Eventually(t, func() bool { return lines() > start+3 }, 60*time.Second, time.Millisecond,
+			"the run does not get on")
+		<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond)
+		for _, p := range leftovers(t, home) { // the head, and agents; processes end with their agent
+			pid, err := strconv.Atoi(strings.Split(p, "/")[2])
+			require.NoError(t, err)
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended with another
+		}
+		_ = cmd.Process.Kill() // it would wait for the head to come back
+		_ = cmd.Wait()
+		require.Eventually(t, func() bool { return len(leftovers(t, dir)) == 0 }, 10*time.Second,
+			20*time.Millisecond, "%v", leftovers(t, dir))
+		code, out = runIn(t, dir, env, "cluster", "down", "test")
+		require.Zero(t, code, out)
+	}
+	code, out = runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
+	require.Zero(t, code, out)
+	code, out = runIn(t, dir, env, train...)
+	require.Zero(t, code, out)
+	require.Contains(t, out, "verified", "it goes on from a checkpoint")
+	require.Equal(t, want, stateOf(t, dir, steps), out)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/cluster/rig"
+)
+
+// TestClusterCut: a host is cut off for two seconds while it trains: both ways, one way and the other.
+// Its processes go on elsewhere, what it still says is
+// refused, and it takes part again when the network is back. Weights, optimizer state and ledger are those of
+// a run that nobody disturbed.
+func TestClusterCut(t *testing.T) {
+	const steps = 120
+	dir := tinyRun(t)
+	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
+	require.Zero(t, code, out)
+	want := stateOf(t, dir, steps)
+	r := onRig(t, dir, 3)
+	h1, h2, h3 := r.Hosts[0], r.Hosts[1], r.Hosts[2]
+	between := func(a, b []*rig.Host) (cut, heal func()) { // what a sends to b
+		do := func(f func(h *rig.Host, to ...*rig.Host)) func() {
+			return func() {
+				for _, h := range a {
+					f(h, b...)
+				}
+			}
+		}
+		return do((*rig.Host).Cut), do((*rig.Host).Heal)
+	}
+	mine, others := []*rig.Host{h2}, []*rig.Host{h1, h3}
+	for name, ways := range map[string][][2][]*rig.Host{
+		"both ways":       {{mine, others}, {others, mine}},
+		"it is not heard": {{mine, others}},
+		"it hears nobody": {{others, mine}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
+			r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2",
+				fmt.Sprint("train.steps=", steps))
+			require.Eventually(t, func() bool {
+				text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+				return err == nil && bytes.Count(text, []byte("\n")) > 2
+			}, 60*time.Second, time.Millisecond, "the run does not start")
+			before := r.on(0, "events")
+			var heals []func()
+			for _, w := range ways {
+				cut, heal := between(w[0], w[1])
+				cut()
+				heals = append(heals, heal)
+			}
+			<-time.After(2 * time.Second)
+			for _, heal := range heals {
+				heal()
+			}
+			out := r.on(0, "attach")
+			require.Equal(t, want, stateOf(t, dir, steps), out)
+			r.waitReady(3)
+			events := strings.TrimPrefix(r.on(0, "events"), before)
+			require.Contains(t, events, "host h2 is lost: silent for 400ms", out)
+			require.Contains(t, events, "moves from h2 to h3")
+			require.Contains(t, events, "host h2 is connected again")
+			t.Log(events)
+		})
+	}
+}
