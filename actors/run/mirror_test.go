@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,7 @@ type lab struct {
 	shared bool // all hosts see a's storage
 	ranks  []string
 	spare  []string
+	mu     sync.Mutex // hosts are asked at once
 	calls  int
 	fails  int  // the call that fails, from 1; 0 for none
 	dies   bool // and all behind it
@@ -56,8 +58,12 @@ type elsewhere struct {
 }
 
 func (e *elsewhere) do(f func(d checkpoint.Here) error) error {
+	e.l.mu.Lock()
 	e.l.calls++
-	if n := e.l.fails; n > 0 && (e.l.calls == n || e.l.dies && e.l.calls > n) {
+	n := e.l.fails
+	fails := n > 0 && (e.l.calls == n || e.l.dies && e.l.calls > n)
+	e.l.mu.Unlock()
+	if fails {
 		return errCut
 	}
 	return f(checkpoint.Here{FS: checkpoint.OS})
@@ -173,7 +179,7 @@ func (x *mirrored) left(hosts ...string) int64 {
 // TestMirrorFaults: whichever request of a save fails, alone or with all behind it, each host alone has a
 // whole checkpoint: the one before, or the new one where that was called durable. The next save succeeds.
 func TestMirrorFaults(t *testing.T) {
-	for _, l := range []lab{{ranks: []string{"a", "b"}}, {ranks: []string{"a"}, spare: []string{"b"}}} {
+	for _, l := range []*lab{{ranks: []string{"a", "b"}}, {ranks: []string{"a"}, spare: []string{"b"}}} {
 		probe := newMirrored(t, &lab{ranks: l.ranks, spare: l.spare})
 		require.NoError(t, probe.save(1))
 		before := probe.calls
@@ -209,20 +215,20 @@ func TestMirrorFaults(t *testing.T) {
 func TestMirrorPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name, said string
-		lab        lab
+		lab        *lab
 		has        []string // hosts that alone have the checkpoint
 	}{
 		{"two hosts", "checkpoints are whole on a; what is written there is copied to b\n",
-			lab{ranks: []string{"a", "b"}}, []string{"a", "b"}},
+			&lab{ranks: []string{"a", "b"}}, []string{"a", "b"}},
 		{"three hosts", "checkpoints are whole on a; what is written there is copied to b\n",
-			lab{ranks: []string{"a", "b", "c"}}, []string{"a"}},
+			&lab{ranks: []string{"a", "b", "c"}}, []string{"a"}},
 		{"a spare one", "checkpoints are whole on a; what is written there is copied to b\n",
-			lab{ranks: []string{"a"}, spare: []string{"b", "c"}}, []string{"a", "b"}},
-		{"alone", "! no other host is up: checkpoints lie on a alone\n", lab{ranks: []string{"a"}}, []string{"a"}},
-		{"shared", "checkpoints lie on storage that the hosts share: ", lab{ranks: []string{"a", "b"}, shared: true},
+			&lab{ranks: []string{"a"}, spare: []string{"b", "c"}}, []string{"a", "b"}},
+		{"alone", "! no other host is up: checkpoints lie on a alone\n", &lab{ranks: []string{"a"}}, []string{"a"}},
+		{"shared", "checkpoints lie on storage that the hosts share: ", &lab{ranks: []string{"a", "b"}, shared: true},
 			[]string{"a"}},
 	} {
-		x := newMirrored(t, &c.lab)
+		x := newMirrored(t, c.lab)
 		require.NoError(t, x.save(1), c.name)
 		require.NoError(t, x.save(2), c.name)
 		require.Equal(t, 1, strings.Count(x.said.String(), c.said), "%s: said once: %s", c.name, x.said)
