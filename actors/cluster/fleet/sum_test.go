@@ -72,9 +72,10 @@ func (a *adder) Receive(ctx actors.Context, m *actors.Message) {
 			}
 		}
 		sum := tensor.Make(tensor.F32, 1, a.own.Shape[1])
+		to := sum.F32()
 		for _, p := range a.parts {
 			for i, x := range p.Tensors[0].F32() {
-				sum.F32()[i] += x
+				to[i] += x
 			}
 			p.Release()
 		}
