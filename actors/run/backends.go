@@ -3,7 +3,6 @@ package run
 import (
 	"errors"
 	"runtime"
-	"strings"
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/kernels"
@@ -20,9 +19,9 @@ func (r *Run) device(rank int) string {
 	return r.cfg.Run.Device
 }
 
-// joins tells whether ranks of all processes are on devices that a library joins; which devices auto finds,
-// other processes do not know.
-func joins(device string) bool { return device == "cuda" || strings.HasPrefix(device, "cuda:") }
+// joins tells whether ranks of all processes are on devices that a library joins: not on one that all share,
+// and not where other processes do not know which devices auto has found.
+func joins(device string) bool { return device == "cuda" }
 
 // backends opens a backend for each of this process's ranks, which share its cores; the second result closes
 // them.

@@ -21,7 +21,8 @@ func TestDeviceOfRank(t *testing.T) {
 	require.Equal(t, []string{"cuda", "cuda"}, []string{r.device(1), r.device(2)})
 	p.Encoder.Device = "cpu"
 	require.Equal(t, []string{"cuda", "cpu"}, []string{r.device(1), r.device(2)})
-	require.True(t, joins("cuda:1"))
+	require.True(t, joins("cuda"))
+	require.False(t, joins("cuda:1"), "all on one")
 	require.False(t, joins("auto"))
 	require.False(t, joins("cpu"))
 

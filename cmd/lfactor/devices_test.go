@@ -44,8 +44,10 @@ func TestDeviceLostInWorker(t *testing.T) {
 	env := []string{cuda.LibraryVariable + "=" + e.Path, cuda.ProductsVariable + "=none",
 		cuda.AttentionVariable + "=none", cuda.ExchangeVariable + "=" + e.Path}
 	program := tagged(t)
-	quiet, dir := tinyRun(t), tinyRun(t)
+	quiet, dir, one := tinyRun(t), tinyRun(t), tinyRun(t)
 	trainTagged(t, program, quiet, "cuda", env...)
+	trainTagged(t, program, one, "cuda:1", env...)
+	require.Equal(t, losses(t, quiet), losses(t, one), "two processes on one device")
 	once := filepath.Join(dir, "lose")
 	require.NoError(t, os.WriteFile(once, nil, 0o600))
 	said := trainTagged(t, program, dir, "cuda", append(env, "LFACTOR_EMULATE_LOSE="+once)...)

@@ -109,6 +109,30 @@ func TestChannelAborted(t *testing.T) {
 	require.NotPanics(t, func() { to.Read(make([]byte, 400), y) })
 }
 
+// TestChannelOnOneDevice: two ranks of different processes on one device are refused by the library, and the
+// error says what to do.
+func TestChannelOnOneDevice(t *testing.T) {
+	from, _, _, _, e := joined(t)
+	l, err := LoadFrom(e.Path)
+	require.NoError(t, err)
+	x, err := LoadExchange(e.Path)
+	require.NoError(t, err)
+	to, err := l.New(0, Settings{Absent: strict, Exchange: x})
+	require.NoError(t, err)
+	defer to.Close()
+	id, err := from.ChannelID()
+	require.NoError(t, err)
+	sends, err := from.Channel(id, true)
+	require.NoError(t, err)
+	defer sends.Abort()
+	receives, err := to.Channel(id, false)
+	require.NoError(t, err)
+	defer receives.Abort()
+	y := place(t, to, tensor.NewPool("to", 0).In(to), numbers(4))
+	require.ErrorContains(t, receives.Receive([]*tensor.Tensor{y}),
+		"invalid usage (5) (stand-in); LFACTOR_LIBNCCL=none exchanges through the host")
+}
+
 // toItself moves a tensor by a communicator of one rank, on a device of the machine's or an emulated one:
 // all of the library that one device can show.
 func toItself(t *testing.T, l *Library, x *Exchange) {

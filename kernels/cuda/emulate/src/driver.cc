@@ -333,6 +333,7 @@ extern "C" void lf_emulate(const char* what, int64_t v) {
 }
 char* lf_bytes_at(uint64_t a) { return memory().at(a); }
 int lf_push(void* s, std::function<int()> f) { return ((Stream*)s)->push(f); }
+int lf_device() { return current; }
 int64_t lf_setting(const char* what) {
   std::string s = what;
   return s == "algorithm" ? algorithm.load() : s == "cudnn" ? cudnn.load() : s == "no attention" ? no_attention.load() : s == "nccl" ? nccl.load()

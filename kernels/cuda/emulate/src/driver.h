@@ -5,4 +5,5 @@
 
 char* lf_bytes_at(uint64_t device_address);
 int lf_push(void* stream, std::function<int()> work);
+int lf_device(); // of the calling thread's context
 int64_t lf_setting(const char* what);

@@ -56,7 +56,7 @@ struct Piece { Comm* c; uint64_t at; size_t n; bool sends; void* stream; };
 thread_local std::vector<Piece> group;
 thread_local int depth = 0;
 
-void meet(std::shared_ptr<Ends> e, Id id, int rank) {
+void meet(std::shared_ptr<Ends> e, Id id, int rank, int device) {
   sockaddr_un a = {};
   a.sun_family = AF_UNIX;
   memcpy(a.sun_path + 1, id.bytes, 64); // a name without a file
@@ -74,7 +74,9 @@ void meet(std::shared_ptr<Ends> e, Id id, int rank) {
     while (!e->aborted && connect(f, (sockaddr*)&a, n)) usleep(1000);
     e->fd = f;
   }
-  if (!e->aborted) e->state = kSuccess;
+  int other = -1;
+  if (e->aborted || !e->carry((char*)&device, sizeof device, true) || !e->carry((char*)&other, sizeof other, false)) return;
+  e->state = device == other ? kUsage : kSuccess; // as NCCL refuses two ranks on one device
 }
 
 } // namespace
@@ -97,7 +99,7 @@ API ncclCommInitRankConfig(Comm** c, int ranks, Id id, int rank, const Config* k
     (*c)->ends->state = kSuccess;
     return kSuccess;
   }
-  std::thread(meet, (*c)->ends, id, rank).detach();
+  std::thread(meet, (*c)->ends, id, rank, lf_device()).detach();
   return kUnderWay;
 }
 API ncclCommGetAsyncError(Comm* c, int* e) { *e = c->ends->state; return kSuccess; }
