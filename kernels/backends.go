@@ -17,7 +17,7 @@ const Auto = "auto"
 // Options say how a backend is opened.
 type Options struct {
 	Threads int    // of the host's, 0 for all
-	Rank    int    // among those of this process: devices that were not named are taken in turn
+	Rank    int    // of the run: devices that were not named are taken in turn
 	Which   string // what stands behind the colon of the device's name, as 1 in cuda:1
 	Dir     string // of the run, where a device keeps what it has chosen; "" keeps nothing
 	Strict  bool   // operations that the device does not have are an error, and not run on the processor
