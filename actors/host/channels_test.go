@@ -47,6 +47,7 @@ func TestChannelGrid(t *testing.T) {
 		for name, far := range map[string]func(int) bool{"by channels": everywhere, "through the host": nil} {
 			t.Run(fmt.Sprint(v, " ", name), func(t *testing.T) {
 				device, e := emulatedChannels(t)
+				e.Set(t, "devices", 4, 2) // the library refuses two ranks on one
 				before := e.Sent()
 				got, err := v.pair(t, m, peers{steps: 3, backend: device, joined: far})
 				require.NoError(t, err)
