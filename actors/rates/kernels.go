@@ -102,7 +102,9 @@ type kernelSet struct {
 	out []kernelCase
 }
 
-func (k *kernelSet) randomTensor(shape ...int) *tensor.Tensor { return randomTensor(k.r, k.d, shape...) }
+func (k *kernelSet) randomTensor(shape ...int) *tensor.Tensor {
+	return randomTensor(k.r, k.d, shape...)
+}
 
 func (k *kernelSet) f32(shape ...int) *tensor.Tensor { return randomTensor(k.r, tensor.F32, shape...) }
 
