@@ -37,7 +37,7 @@ type Segment struct {
 	Await []Issued // communications of earlier segments of the action, each awaited once
 	Comms []Comm
 	Flops int64
-	Bytes int64 // moved by its kernels
+	Bytes int64 // moved by kernels that do not hide it behind their own arithmetic
 	Calls int
 	Away  int64 // bytes that it offloads to host memory when it has ended
 	Back  int64 // offloaded bytes that must be on the device before it begins

@@ -42,6 +42,8 @@ type Job struct {
 	Component func(name string) ComponentPlan // in place of DType and Recompute, nil for none
 	Optim     optim.Config
 	LRScale   func(param string) float64 // factor on the learning rate; nil is 1
+	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
+	Scores float64
 	// communications are awaited at their first use, not by the next segment
 	Overlap bool
 	Credits int

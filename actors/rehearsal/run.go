@@ -59,6 +59,9 @@ func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Machine != nil {
+		j.Scores = o.Machine.Scores
+	}
 	if o.Program != nil {
 		j.Program, j.Schedule = o.Program, o.ProgramName
 	}

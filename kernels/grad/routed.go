@@ -102,7 +102,7 @@ func (tr *Trace) RaggedCosts(s *Segment) map[int]Cost {
 			c.Flops, c.Calls = c.Flops+own.Flops, c.Calls+own.Calls
 			for _, v := range slices.Concat(n.In,
 				n.Out) { // weights are read once, however many rows there are
-				if ragged(v) {
+				if ragged(v) && own.Bytes > 0 { // else its traffic hides behind its arithmetic
 					c.Bytes += bytesOf(&t.Options, v)
 				}
 			}

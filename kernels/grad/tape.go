@@ -158,6 +158,9 @@ type Options struct {
 	Offload    func(v *Value) bool
 	// tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
 	SeqLen func(data string) int
+	// how often a forward of attention writes or reads all scores, for costs of programs whose attention is
+	// not one kernel; 0 is fused
+	Scores float64
 	NoGrad bool // forward only
 	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound
 	MostRows float64

@@ -38,7 +38,7 @@ func (tr *Trace) Copies(s *Segment) (away, back int64) {
 // Cost is static: what a segment computes and moves on one rank.
 type Cost struct {
 	Flops int64 // floating-point operations
-	Bytes int64 // read and written by the kernels
+	Bytes int64 // read and written by kernels that do not hide it behind their own arithmetic
 	Comm  int64 // bytes this rank sends
 	Calls int   // kernel calls
 }
@@ -110,6 +110,10 @@ func bytesOf(t *Options, v *Value) int64 {
 	return int64(tensor.Len(local(t.Mesh, v.Shape, v.Place)) * v.DType.Size())
 }
 
+// hidden is how many operations a byte a kernel makes whose memory traffic hides behind its arithmetic: a
+// product, attention. That of others does not: kernels run one after the other.
+const hidden = 32
+
 func (t *Tape) cost(c *Cost, n *Node) {
 	if n.Op.comm() {
 		c.Comm += t.CommBytes(n)
@@ -119,15 +123,15 @@ func (t *Tape) cost(c *Cost, n *Node) {
 		return // copies run on an engine of their own
 	}
 	var in, out [][]int
+	var n1, moved int64
 	for _, v := range n.In {
 		if v != nil {
-			in, c.Bytes = append(in, local(t.Mesh, v.Shape, v.Place)), c.Bytes+bytesOf(&t.Options, v)
+			in, moved = append(in, local(t.Mesh, v.Shape, v.Place)), moved+bytesOf(&t.Options, v)
 		}
 	}
-	var n1 int64
 	for _, v := range n.Out {
 		l := local(t.Mesh, v.Shape, v.Place)
-		out, c.Bytes, n1 = append(out, l), c.Bytes+bytesOf(&t.Options, v), n1+int64(tensor.Len(l))
+		out, moved, n1 = append(out, l), moved+bytesOf(&t.Options, v), n1+int64(tensor.Len(l))
 	}
 	if s, ok := kernels.Lookup(n.Op.Kernel); ok && s.Flops != nil {
 		n1 = s.Flops(in, out)
@@ -135,6 +139,13 @@ func (t *Tape) cost(c *Cost, n *Node) {
 	if n2, ok := t.attention(n); ok {
 		n1 = n2
 	}
+	if n1 >= hidden*moved {
+		moved = 0
+	}
+	if flops, bytes, ok := t.unfused(n); ok {
+		n1, moved = flops, bytes
+	}
+	c.Bytes += moved
 	c.Flops += n1
 	c.Calls++
 	for _, e := range n.Then {

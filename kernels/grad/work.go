@@ -88,6 +88,27 @@ func (o *Options) attention(n *Node) (int64, bool) {
 	return int64(a.PerPair * a.Pairs(t, s) * count), true
 }
 
+// unfused is the work and the traffic of attention whose scores go through memory: products of all queries
+// with all keys of a sequence, and Options.Scores passes over what they give, of which the backward makes twice
+// as many. Where recompute is selective the scores are not kept, and the backward makes them once more.
+func (o *Options) unfused(n *Node) (flops, bytes int64, ok bool) {
+	a, ok := o.Attends(n)
+	if !ok || o.Scores == 0 || n.cut != nil {
+		return 0, 0, false
+	}
+	at, passes := 0, o.Scores
+	if n.Op.Kernel == kernels.AttentionBwd || n.Op.Kernel == kernels.AttentionPartBwd {
+		at, passes = 1, 2*o.Scores
+		if o.Recompute == RecomputeSelective {
+			passes += o.Scores
+		}
+	}
+	q := local(o.Mesh, n.In[at].Shape, n.In[at].Place)
+	pairs := float64(q[0]) * float64(o.lengthOf(a, q[0]))
+	width := float64(n.In[at].DType.Size())
+	return int64(a.PerPair * pairs), int64(passes * width * float64(q[1]) * pairs), true
+}
+
 // nodes is the number of attention's nodes among which a member's pairs are divided.
 func (c *cutOf) nodes() int {
 	if !c.ring {

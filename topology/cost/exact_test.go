@@ -13,8 +13,7 @@ import (
 func TestPrices(t *testing.T) {
 	m := &Machine{Flops: 100, Efficiency: 0.5, Bandwidth: 40, Stream: 0.25, Overhead: 3, Devices: 4,
 		Local: collective.Link{Latency: 1, PerByte: 0.5}, Remote: collective.Link{Latency: 2, PerByte: 4}}
-	require.Equal(t, 20.0+6, m.Segment(1000, 100, 2), "arithmetic is longer")
-	require.Equal(t, 30.0+3, m.Segment(1000, 300, 1), "memory traffic is longer")
+	require.Equal(t, 20.0+10+6, m.Segment(1000, 100, 2), "arithmetic, then traffic, and two calls")
 	require.Equal(t, []int{0, 0, 1, 2}, []int{m.Host(0), m.Host(3), m.Host(4), m.Host(11)})
 	require.Zero(t, m.Link(2, 2))
 	require.Equal(t, m.Local, m.Link(4, 7))

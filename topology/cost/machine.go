@@ -16,6 +16,8 @@ type Machine struct {
 	Efficiency float64 // share of Flops that matrix products reach
 	Stream     float64 // share of Bandwidth that other kernels reach
 	Overhead   float64 // of one kernel call
+	// how often a forward of attention writes or reads all scores in memory; 0 where attention is one kernel
+	Scores float64
 	// Host.
 	Devices int
 	Local   collective.Link // between devices of one host, a device and direction
@@ -34,10 +36,10 @@ type Second struct {
 	Flops, Memory, Bandwidth, Overhead float64
 }
 
-// Segment is the time of work: its kernels take the longer of arithmetic and memory traffic, plus their
-// calls.
+// Segment is the time of work: the arithmetic of some kernels, the memory traffic of others, which run one
+// after the other, and their calls.
 func (m *Machine) Segment(flops, bytes int64, calls int) float64 {
-	return max(float64(flops)/(m.Flops*m.Efficiency), float64(bytes)/(m.Bandwidth*m.Stream)) +
+	return float64(flops)/(m.Flops*m.Efficiency) + float64(bytes)/(m.Bandwidth*m.Stream) +
 		float64(calls)*m.Overhead
 }
 

@@ -46,6 +46,8 @@ var fields = []field{
 		func(m *Machine) float64 { return m.Stream }, false},
 	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v },
 		func(m *Machine) float64 { return m.Overhead }, false},
+	{"device.scores", plain, 0, true, func(m *Machine, v float64) { m.Scores = v },
+		func(m *Machine) float64 { return m.Scores }, false},
 	{"host.devices", plain, 0, false, func(m *Machine, v float64) { m.Devices = int(v) },
 		func(m *Machine) float64 { return float64(m.Devices) }, true},
 	{"host.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Local.PerByte = 1 / v },

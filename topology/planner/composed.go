@@ -143,7 +143,7 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 		c.Why = err.Error()
 		return nil
 	}
-	j, err := layout.FromConfig(cfg)
+	j, err := p.job(cfg)
 	if err != nil {
 		return err
 	}

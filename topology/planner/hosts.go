@@ -95,10 +95,19 @@ func (p *Search) load() (err error) {
 	if err = setup.Vocabulary(p.cfg); err != nil {
 		return err
 	}
-	if p.base, err = layout.FromConfig(p.cfg); err != nil {
+	if p.base, err = p.job(p.cfg); err != nil {
 		return err
 	}
 	return p.newSpace()
+}
+
+// job is what a configuration asks for, on this machine.
+func (p *Search) job(cfg *configs.Config) (*layout.Job, error) {
+	j, err := layout.FromConfig(cfg)
+	if err == nil {
+		j.Scores = p.Machine.Scores
+	}
+	return j, err
 }
 
 // size reads --hosts N or NxG: hosts, and devices of each.
@@ -351,7 +360,7 @@ func (p *Search) confirm(c *search.Candidate) string {
 	if err != nil {
 		return err.Error()
 	}
-	j, err := layout.FromConfig(cfg)
+	j, err := p.job(cfg)
 	if err != nil {
 		return err.Error()
 	}

@@ -185,7 +185,7 @@ func (p *Search) peakOf(cfg *configs.Config, c *Length, seq int) (int64, error) 
 	if c.Chunks > 1 {
 		at.Run.Plan.ChunkSize = seq / c.Chunks
 	}
-	j, err := layout.FromConfig(&at)
+	j, err := p.job(&at)
 	if err != nil {
 		return 0, err
 	}

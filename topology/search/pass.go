@@ -15,8 +15,7 @@ func (p Piece) plus(q Piece) Piece {
 func (p Piece) seconds(m *cost.Machine) float64 { return m.Segment(p.Flops, p.Bytes, p.Calls) }
 
 // Pass is a pass through a block, or through several one after another: pieces of work, with collectives
-// between them. A piece takes the longer of its arithmetic and its memory traffic, so that two that run as
-// one are quicker than one after the other: passes are joined before they are priced.
+// between them.
 type Pass struct {
 	First, Last Piece
 	Between     float64 // seconds of all between them
