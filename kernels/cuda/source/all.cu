@@ -11,3 +11,4 @@
 #include "attention_bwd.cu"
 #include "experts.cu"
 #include "balance.cu"
+#include "sinks.cu"
