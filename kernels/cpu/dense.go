@@ -8,8 +8,8 @@ import (
 )
 
 // rowMajor is a matrix whose rows are summed along; columnMajor one whose columns are.
-func rowMajor(t *tensor.Tensor) matrix    { return matrix{v: viewOf(t), ld: last(t)} }
-func columnMajor(t *tensor.Tensor) matrix { return matrix{v: viewOf(t), ld: last(t), trans: true} }
+func rowMajor(t *tensor.Tensor) matrix    { return matrix{v: viewOf(t), ld: lastDim(t)} }
+func columnMajor(t *tensor.Tensor) matrix { return matrix{v: viewOf(t), ld: lastDim(t), trans: true} }
 
 func linear(b *Backend, c *kernels.Call) {
 	x, w, y := c.In[0], c.In[1], c.Out[0]
@@ -19,7 +19,7 @@ func linear(b *Backend, c *kernels.Call) {
 		r.bias = b.shared.f32(n)
 		b.k.read(r.bias, viewOf(c.In[2]), 0)
 	}
-	b.productOf(c, r, rowMajor(x), rowMajor(w), x.Rows(), n, last(x))
+	b.productOf(c, r, rowMajor(x), rowMajor(w), x.Rows(), n, lastDim(x))
 }
 
 func linearDX(b *Backend, c *kernels.Call) {
@@ -30,9 +30,9 @@ func linearDX(b *Backend, c *kernels.Call) {
 
 func linearDW(b *Backend, c *kernels.Call) {
 	dy, x := c.In[0], c.In[1]
-	k := last(x)
+	k := lastDim(x)
 	r := result{v: viewOf(c.Out[0]), ld: k, acc: c.Attr.I[0] == kernels.Accumulate}
-	b.gemm(r, columnMajor(dy), columnMajor(x), last(dy), k, dy.Rows())
+	b.gemm(r, columnMajor(dy), columnMajor(x), lastDim(dy), k, dy.Rows())
 }
 
 // stripe is the columns that one task sums over all rows, in row order.
@@ -54,7 +54,7 @@ func (b *Backend) columnSums(db []float32, rows int, acc bool, f func(w *worker,
 }
 
 func colSum(b *Backend, c *kernels.Call) {
-	dy, n := viewOf(c.In[0]), last(c.In[0])
+	dy, n := viewOf(c.In[0]), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate,
 		func(w *worker, s []float32, r, at int) {
 			w.k.axpy(s, w.in(dy, r*n+at, len(s)), 1)
@@ -62,7 +62,7 @@ func colSum(b *Backend, c *kernels.Call) {
 }
 
 func rmsNorm(b *Backend, c *kernels.Call) {
-	x, y, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), last(c.In[0])
+	x, y, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), lastDim(c.In[0])
 	b.rows(len(rstd), d, func(w *worker, from, to int) {
 		weight := w.weightOf(c, 1)
 		for i := from; i < to; i++ {
@@ -100,7 +100,7 @@ func rootInverse(squares float32, n int, eps float64) float32 {
 }
 
 func rmsNormDX(b *Backend, c *kernels.Call) {
-	dy, x, dx, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), last(c.In[0])
+	dy, x, dx, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), lastDim(c.In[0])
 	b.rows(len(rstd), d, func(w *worker, from, to int) {
 		weight := w.weightOf(c, 2)
 		for i := from; i < to; i++ {
@@ -121,7 +121,7 @@ func rmsNormDX(b *Backend, c *kernels.Call) {
 }
 
 func rmsNormDW(b *Backend, c *kernels.Call) {
-	dy, x, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), last(c.In[0])
+	dy, x, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
 		func(w *worker, s []float32, r, at int) {
 			if h := w.k.half; h != nil && x.d == tensor.BF16 {
@@ -159,7 +159,7 @@ func rope(b *Backend, c *kernels.Call) {
 // ropePiece rotates whole heads of one row.
 func ropePiece(b *Backend, c *kernels.Call) piece {
 	x, y, cos, sin := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), c.In[2].F32()
-	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], last(c.In[1])
+	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], lastDim(c.In[1])
 	rotate, half := b.k.rope, b.k.half != nil && x.d == tensor.BF16
 	if c.Attr.I[1] == 1 {
 		rotate, half = b.k.ropePairs, false

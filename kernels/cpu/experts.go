@@ -34,7 +34,7 @@ func optional(ts []*tensor.Tensor, i int) []float32 {
 
 func route(b *Backend, c *kernels.Call) {
 	logits, bias, w, idx := c.In[0].F32(), optional(c.In, 1), c.Out[0].F32(), c.Out[1].I32()
-	e, k := last(c.In[0]), last(c.Out[0])
+	e, k := lastDim(c.In[0]), lastDim(c.Out[0])
 	b.rows(c.In[0].Rows(), e*routeCost, func(_ *worker, from, to int) {
 		r := kernels.RouterOf(c.Attr).Worker(e)
 		for i := from; i < to; i++ {
@@ -45,7 +45,7 @@ func route(b *Backend, c *kernels.Call) {
 
 func routeBwd(b *Backend, c *kernels.Call) {
 	dw, logits, idx, out := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32()
-	e, k := last(c.In[1]), last(c.In[0])
+	e, k := lastDim(c.In[1]), lastDim(c.In[0])
 	b.rows(c.In[1].Rows(), e*routeCost, func(_ *worker, from, to int) {
 		r := kernels.RouterOf(c.Attr).Worker(e)
 		for i := from; i < to; i++ {
@@ -108,7 +108,7 @@ func limitRows(from, slot, counts []int32, most int32, w []float32) {
 
 func spread(b *Backend, c *kernels.Call) {
 	x, y, from, weights, d, k := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), optional(c.In, 2),
-		last(c.In[0]), c.Attr.I[0]
+		lastDim(c.In[0]), c.Attr.I[0]
 	b.rows(len(from), d, func(w *worker, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			m, p := w.arena.mark(), int(from[i])
@@ -129,7 +129,7 @@ func spread(b *Backend, c *kernels.Call) {
 
 func mixRows(b *Backend, c *kernels.Call) {
 	x, y, slot, weights := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), optional(c.In, 2)
-	d, k, rows := last(c.In[0]), last(c.In[1]), c.In[0].Shape[0]
+	d, k, rows := lastDim(c.In[0]), lastDim(c.In[1]), c.In[0].Shape[0]
 	b.rows(c.Out[0].Rows(), d*k, func(w *worker, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			m := w.arena.mark()
@@ -157,7 +157,7 @@ func mixRows(b *Backend, c *kernels.Call) {
 
 func mixDW(b *Backend, c *kernels.Call) {
 	dy, x, slot, dw := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].I32(), c.Out[0].F32()
-	d, k, rows := last(c.In[0]), last(c.In[2]), c.In[1].Shape[0]
+	d, k, rows := lastDim(c.In[0]), lastDim(c.In[2]), c.In[1].Shape[0]
 	b.rows(c.In[0].Rows(), d*k, func(w *worker, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			m := w.arena.mark()
@@ -186,7 +186,7 @@ func counted(c *kernels.Call, cu []int32, rows int) (from, to int) {
 }
 
 func balanceSums(b *Backend, c *kernels.Call) {
-	logits, e, sums := c.In[0].F32(), last(c.In[0]), c.Out[0].F32()
+	logits, e, sums := c.In[0].F32(), lastDim(c.In[0]), c.Out[0].F32()
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
 	parts := make([][]float64, ceilDiv(to-from, balanceRows))
 	b.shareWork(len(parts), (to-from)*e*routeCost*elementCost, func(_ *worker, p int) {
@@ -205,7 +205,7 @@ func balanceSums(b *Backend, c *kernels.Call) {
 }
 
 func balanceSumsBwd(b *Backend, c *kernels.Call) {
-	logits, e, out := c.In[1].F32(), last(c.In[1]), c.Out[0].F32()
+	logits, e, out := c.In[1].F32(), lastDim(c.In[1]), c.Out[0].F32()
 	from, to := counted(c, c.In[2].I32(), c.In[1].Rows())
 	ds := make([]float64, e)
 	for i := range ds {

@@ -46,7 +46,7 @@ func (b *Backend) eachSequence(c *kernels.Call, logits []float32, e int, cu []in
 }
 
 func balanceEach(b *Backend, c *kernels.Call) {
-	logits, e, cu := c.In[0].F32(), last(c.In[0]), c.In[1].I32()
+	logits, e, cu := c.In[0].F32(), lastDim(c.In[0]), c.In[1].I32()
 	losses := make([]float64, len(cu))
 	b.eachSequence(c, logits, e, cu, func(_ *routing.Worker, i int, _ sequence, n, p []float64, by float64) {
 		for j := range n {
@@ -61,7 +61,7 @@ func balanceEach(b *Backend, c *kernels.Call) {
 }
 
 func balanceEachBwd(b *Backend, c *kernels.Call) {
-	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), last(c.In[1]), c.Out[0].F32()
+	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), lastDim(c.In[1]), c.Out[0].F32()
 	clear(out)
 	b.eachSequence(c, logits, e, c.In[2].I32(), func(w *routing.Worker, _ int, s sequence, n, _ []float64,
 		by float64) {
@@ -75,7 +75,7 @@ func balanceEachBwd(b *Backend, c *kernels.Call) {
 }
 
 func surplus(_ *Backend, c *kernels.Call) {
-	idx, k, out := c.In[0].I32(), last(c.In[0]), c.Out[0].F32()
+	idx, k, out := c.In[0].I32(), lastDim(c.In[0]), c.Out[0].F32()
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
 	n := make([]float64, len(out))
 	for _, e := range idx[from*k : to*k] {
@@ -108,7 +108,7 @@ func signStep(_ *Backend, c *kernels.Call) {
 }
 
 func zLoss(_ *Backend, c *kernels.Call) {
-	logits, e, cu, sum := c.In[0].F32(), last(c.In[0]), c.In[1].I32(), 0.0
+	logits, e, cu, sum := c.In[0].F32(), lastDim(c.In[0]), c.In[1].I32(), 0.0
 	from, to := counted(c, cu, c.In[0].Rows())
 	scores := make([]float64, e)
 	for i := from; i < to; i++ {
@@ -119,7 +119,7 @@ func zLoss(_ *Backend, c *kernels.Call) {
 }
 
 func zLossBwd(b *Backend, c *kernels.Call) {
-	logits, e, cu, out := c.In[1].F32(), last(c.In[1]), c.In[2].I32(), c.Out[0].F32()
+	logits, e, cu, out := c.In[1].F32(), lastDim(c.In[1]), c.In[2].I32(), c.Out[0].F32()
 	by := float64(c.In[0].F32()[0]) * c.Attr.F[0] / max(1, float64(cu[len(cu)-1]-cu[0]))
 	from, to := counted(c, cu, c.In[1].Rows())
 	clear(out)
@@ -135,7 +135,7 @@ func zLossBwd(b *Backend, c *kernels.Call) {
 }
 
 func jitter(b *Backend, c *kernels.Call) {
-	x, y, key, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I64(), last(c.In[0])
+	x, y, key, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I64(), lastDim(c.In[0])
 	most := c.Attr.F[0]
 	b.rows(len(key), d, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
@@ -153,7 +153,7 @@ func jitter(b *Backend, c *kernels.Call) {
 }
 
 func gateRows(b *Backend, c *kernels.Call) {
-	x, y, z, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), last(c.In[0])
+	x, y, z, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), lastDim(c.In[0])
 	b.rows(len(z), d, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
@@ -166,7 +166,7 @@ func gateRows(b *Backend, c *kernels.Call) {
 }
 
 func gateRowsBwd(b *Backend, c *kernels.Call) {
-	dy, x, dx, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), last(c.In[0])
+	dy, x, dx, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), lastDim(c.In[0])
 	z, dz := c.In[2].F32(), c.Out[1].F32()
 	b.rows(len(z), 2*d, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {

@@ -58,12 +58,12 @@ func (b *Backend) groups(c *kernels.Call, rows *tensor.Tensor, wide, depth, unit
 
 // clearRows sets rows [from, to) to 0.
 func (b *Backend) clearRows(t *tensor.Tensor, from, to int) {
-	n := last(t) * t.DType.Size()
+	n := lastDim(t) * t.DType.Size()
 	clear(t.Bytes()[from*n : to*n])
 }
 
 func groupedLinear(b *Backend, c *kernels.Call) {
-	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: last(c.Out[0])}
+	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
 	b.groups(c, c.Out[0], n, k, b.k.mr, func(g, at, m int) {
 		b.blocked(y.from(at), x.from(at), w.from(g*n), m, n, k)
@@ -75,7 +75,7 @@ func groupedLinear(b *Backend, c *kernels.Call) {
 }
 
 func groupedLinearDX(b *Backend, c *kernels.Call) {
-	dy, w, dx := rowMajor(c.In[0]), columnMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: last(c.Out[0])}
+	dy, w, dx := rowMajor(c.In[0]), columnMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
 	b.groups(c, c.Out[0], k, n, b.k.nr, func(g, at, m int) {
 		b.blocked(dx.from(at), dy.from(at), w.from(g*n), m, k, n)

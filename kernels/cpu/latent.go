@@ -9,8 +9,8 @@ func init() {
 func joinHeads(b *Backend, c *kernels.Call) {
 	size := c.Out[0].DType.Size()
 	shared, each, y := c.In[0].Bytes(), c.In[1].Bytes(), c.Out[0].Bytes()
-	heads, r, n := c.In[1].Shape[1], last(c.In[0])*size, last(c.In[1])*size
-	b.rows(c.In[1].Shape[0]*heads, last(c.Out[0]), func(_ *worker, from, to int) {
+	heads, r, n := c.In[1].Shape[1], lastDim(c.In[0])*size, lastDim(c.In[1])*size
+	b.rows(c.In[1].Shape[0]*heads, lastDim(c.Out[0]), func(_ *worker, from, to int) {
 		for i := from; i < to; i++ {
 			row := y[i*(r+n) : (i+1)*(r+n)]
 			copy(row[:r], shared[i/heads*r:])
@@ -23,7 +23,7 @@ func joinHeadsBwd(b *Backend, c *kernels.Call) {
 	dy, shared := viewOf(c.In[0]), viewOf(c.Out[0])
 	size := c.In[0].DType.Size()
 	from, to := c.In[0].Bytes(), c.Out[1].Bytes()
-	heads, r, n := c.In[0].Shape[1], last(c.Out[0]), last(c.Out[1])
+	heads, r, n := c.In[0].Shape[1], lastDim(c.Out[0]), lastDim(c.Out[1])
 	b.rows(c.In[0].Shape[0], heads*(r+n), func(w *worker, first, end int) {
 		for i := first; i < end; i++ {
 			m := w.arena.mark()

@@ -21,7 +21,7 @@ const (
 
 // logits computes z = x[i0:i0+m]·w[j0:j0+n]ᵀ in float32, rows ld apart.
 func (b *Backend) logits(z []float32, ld int, x, w *tensor.Tensor, i0, j0, m, n int) {
-	d := last(x)
+	d := lastDim(x)
 	a, v := rowMajor(x), rowMajor(w)
 	a.v, v.v = a.v.from(i0*d), v.v.from(j0*d)
 	b.gemm(result{v: view{f: z}, ld: ld}, a, v, m, n, d)
@@ -99,7 +99,7 @@ func numeratorsOf(l []*tensor.Tensor) *ceKept {
 	if len(l) == 0 || l[0] == nil {
 		return nil
 	}
-	return &ceKept{e: viewOf(l[0]), ld: last(l[0]), next: ceCols, top: l[1].F32(), blocks: last(l[1])}
+	return &ceKept{e: viewOf(l[0]), ld: lastDim(l[0]), next: ceCols, top: l[1].F32(), blocks: lastDim(l[1])}
 }
 
 // reusedNumerators are those that linear_ce has in work, with room for their maxima.
@@ -201,7 +201,7 @@ func cappedBy(z, most float32) float32 {
 }
 
 func lseJoin(_ *Backend, c *kernels.Call) {
-	x, y, n := c.In[0].F32(), c.Out[0].F32(), last(c.In[0])
+	x, y, n := c.In[0].F32(), c.Out[0].F32(), lastDim(c.In[0])
 	for i := range y {
 		y[i] = float32(logSumExp(x[i*n : (i+1)*n]))
 	}
@@ -306,7 +306,7 @@ func (g *ceGrad) noRows(t int) {
 // gradRows adds the gradients of rows i0 to i0+m.
 func (b *Backend) gradRows(g *ceGrad, i0, m int) {
 	defer b.shared.release(b.shared.mark())
-	d, v := last(g.x), g.w.Shape[0]
+	d, v := lastDim(g.x), g.w.Shape[0]
 	dx := b.dxRows(g, i0, m, d)
 	for j0 := 0; j0 < v; j0 += ceCols {
 		b.ceBlock(g, dx, i0, j0, m, min(ceCols, v-j0), d)
@@ -421,7 +421,7 @@ func (w *worker) slopeAt(g *ceGrad, i, r int) float32 {
 		return 1
 	}
 	defer w.arena.release(w.arena.mark())
-	d := last(g.x)
+	d := lastDim(g.x)
 	z := cappedBy(w.k.dot(w.in(viewOf(g.x), i*d, d), w.in(viewOf(g.w), r*d, d)), g.cap) / g.cap
 	return 1 - z*z
 }

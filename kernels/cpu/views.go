@@ -97,7 +97,7 @@ func (w *worker) done(v view, i int, s []float32) {
 	}
 }
 
-func last(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
+func lastDim(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 

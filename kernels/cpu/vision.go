@@ -20,7 +20,7 @@ func init() {
 }
 
 func layerNorm(b *Backend, c *kernels.Call) {
-	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(), last(c.In[0])
+	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(), lastDim(c.In[0])
 	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
 		weight := w.in(viewOf(c.In[1]), 0, d)
 		var bias []float32
@@ -43,7 +43,7 @@ func layerNorm(b *Backend, c *kernels.Call) {
 
 func layerNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(),
-		c.In[4].F32(), last(c.In[0])
+		c.In[4].F32(), lastDim(c.In[0])
 	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
 		weight, z := w.in(viewOf(c.In[2]), 0, d), w.arena.f32(d)
 		for i := from; i < to; i++ {
@@ -61,7 +61,7 @@ func layerNormDX(b *Backend, c *kernels.Call) {
 }
 
 func layerNormDW(b *Backend, c *kernels.Call) {
-	dy, x, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), c.In[3].F32(), last(c.In[0])
+	dy, x, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), c.In[3].F32(), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
 		func(w *worker, s []float32, r, at int) {
 			z := w.arena.f32(len(s))
@@ -198,7 +198,7 @@ func takeBwd(b *Backend, c *kernels.Call) {
 }
 
 func scaleRows(b *Backend, c *kernels.Call) {
-	x, y, s, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), last(c.In[0])
+	x, y, s, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), lastDim(c.In[0])
 	b.rows(len(s), d, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
@@ -211,7 +211,7 @@ func scaleRows(b *Backend, c *kernels.Call) {
 }
 
 func mulCols(b *Backend, c *kernels.Call) {
-	x, y, d := viewOf(c.In[0]), viewOf(c.Out[0]), last(c.In[0])
+	x, y, d := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0])
 	b.rows(c.In[0].Rows(), d, func(w *worker, from, to int) {
 		weight := w.in(viewOf(c.In[1]), 0, d)
 		for i := from; i < to; i++ {
@@ -225,7 +225,7 @@ func mulCols(b *Backend, c *kernels.Call) {
 }
 
 func mulColsDW(b *Backend, c *kernels.Call) {
-	dy, x, d := viewOf(c.In[0]), viewOf(c.In[1]), last(c.In[0])
+	dy, x, d := viewOf(c.In[0]), viewOf(c.In[1]), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate,
 		func(w *worker, s []float32, r, at int) {
 			w.k.mulAcc(s, w.in(dy, r*d+at, len(s)), w.in(x, r*d+at, len(s)), 1)

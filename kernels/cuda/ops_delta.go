@@ -20,13 +20,13 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.DeltaGates: func(x *issue) {
 		a := x.in(0)
 		x.launch(typed("delta_gates", a), each(a.Len()), nil, nil, a, x.in(1), x.in(2), x.in(3), x.out(0),
-			x.out(1), a.Len(), last(a))
+			x.out(1), a.Len(), lastDim(a))
 	},
 	kernels.DeltaGatesBwd: func(x *issue) {
 		a := x.in(2)
 		x.launch(typed("delta_gates_bwd", a), each(a.Len()), x.in(0), x.in(1), a, x.in(3), x.in(4),
 			x.in(5), x.out(0), x.out(1),
-			a.Len(), last(a))
+			a.Len(), lastDim(a))
 	},
 	kernels.DeltaRule:    (*issue).deltaRule,
 	kernels.DeltaRuleBwd: (*issue).deltaRuleBwd,
@@ -80,7 +80,7 @@ func (x *issue) outside(cu, y *tensor.Tensor) {
 func (x *issue) deltaRule() {
 	q, v, cu := x.in(0), x.in(2), x.in(5)
 	a := delta{q: q, k: x.in(1), v: v, g: x.in(3), beta: x.in(4), cu: cu, o: x.out(0), h: q.Shape[1],
-		n: v.Shape[1], d: last(q), e: last(v)}
+		n: v.Shape[1], d: lastDim(q), e: lastDim(v)}
 	g := x.blocks(a, cu.Len()-1, 2*a.d)
 	if x.absent {
 		return
@@ -95,7 +95,7 @@ func (x *issue) deltaRuleBwd() {
 	q, v, cu := x.in(1), x.in(3), x.in(6)
 	a := delta{dout: x.in(0), q: q, k: x.in(2), v: v, g: x.in(4), beta: x.in(5), cu: cu, o: nil,
 		dv: x.out(2), dg: x.out(3),
-		dbeta: x.out(4), h: q.Shape[1], n: v.Shape[1], d: last(q), e: last(v)}
+		dbeta: x.out(4), h: q.Shape[1], n: v.Shape[1], d: lastDim(q), e: lastDim(v)}
 	t, c, size := q.Shape[0], cu.Len()-1, 4*a.d*a.e
 	some := max(1, min(c, deltaWork/max(1, deltaTokens*size*a.n)))
 	g := x.blocks(a, some, 4*a.d+3*a.e)

@@ -12,12 +12,12 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.Route: func(x *issue) {
 		l := x.in(0)
 		x.router("route", router{logits: l, bias: x.in(1), w: x.out(0), idx: x.out(1), t: l.Shape[0],
-			e: last(l), k: last(x.out(0))})
+			e: lastDim(l), k: lastDim(x.out(0))})
 	},
 	kernels.RouteBwd: func(x *issue) {
 		l := x.in(1)
 		x.router("route_bwd", router{logits: l, dw: x.in(0), idxIn: x.in(2), dlogits: x.out(0),
-			t: l.Shape[0], e: last(l), k: last(x.in(0))})
+			t: l.Shape[0], e: lastDim(l), k: lastDim(x.in(0))})
 	},
 	kernels.RouteOrder: func(x *issue) {
 		idx, counts := x.in(0), x.out(2)
@@ -39,17 +39,17 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.Spread: func(x *issue) {
 		a, from := x.in(0), x.in(1)
 		x.launch(typed("spread", a), each(x.out(0).Len()), a, nil, from, x.in(2), x.out(0), from.Len(),
-			a.Shape[0], last(a), x.c.Attr.I[0], 0, false)
+			a.Shape[0], lastDim(a), x.c.Attr.I[0], 0, false)
 	},
 	kernels.Mix: func(x *issue) {
 		a, slot := x.in(0), x.in(1)
 		x.launch(typed("mix", a), each(x.out(0).Len()), a, nil, slot, x.in(2), x.out(0), slot.Shape[0],
-			a.Shape[0], last(a), last(slot), 0, false)
+			a.Shape[0], lastDim(a), lastDim(slot), 0, false)
 	},
 	kernels.MixDW: func(x *issue) {
 		dy, a, slot := x.in(0), x.in(1), x.in(2)
-		x.launch(typed("mix_dw", dy), rowwise(slot.Len(), last(dy)), a, dy, slot, nil, x.out(0),
-			slot.Len(), a.Shape[0], last(dy), last(slot), 0, false)
+		x.launch(typed("mix_dw", dy), rowwise(slot.Len(), lastDim(dy)), a, dy, slot, nil, x.out(0),
+			slot.Len(), a.Shape[0], lastDim(dy), lastDim(slot), 0, false)
 	},
 	kernels.BalanceSums: func(x *issue) {
 		b := x.balance(x.in(0), x.in(1))
@@ -63,11 +63,11 @@ var _ = register(map[kernels.Op]func(x *issue){
 		x.balanced("balance_sums_bwd", b.tokens(2), b)
 	},
 	kernels.BalanceLoss: func(x *issue) {
-		b := balance{sumsIn: x.in(0), loss: x.out(0), e: last(x.in(0)), k: x.c.Attr.I[0]}
+		b := balance{sumsIn: x.in(0), loss: x.out(0), e: lastDim(x.in(0)), k: x.c.Attr.I[0]}
 		x.balanced("balance_loss", single(b.e), b)
 	},
 	kernels.BalanceLossBwd: func(x *issue) {
-		b := balance{seed: x.in(0), sumsIn: x.in(1), sums: x.out(0), e: last(x.in(1)), k: x.c.Attr.I[0]}
+		b := balance{seed: x.in(0), sumsIn: x.in(1), sums: x.out(0), e: lastDim(x.in(1)), k: x.c.Attr.I[0]}
 		x.balanced("balance_loss_bwd", single(b.e), b)
 	},
 	kernels.BalanceEach: func(x *issue) {
@@ -85,7 +85,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.Surplus: func(x *issue) {
 		idx := x.in(0)
 		b := balance{cu: x.in(1), idx: idx, sums: x.out(0), t: idx.Shape[0], e: x.out(0).Len(),
-			k: last(idx), c: x.in(1).Len() - 1, add: x.accumulates(0)}
+			k: lastDim(idx), c: x.in(1).Len() - 1, add: x.accumulates(0)}
 		x.balanced("surplus", rowwise(b.e, b.t*b.k), b)
 	},
 	kernels.ZLoss: func(x *issue) {
@@ -124,7 +124,7 @@ type balance struct {
 }
 
 func (x *issue) balance(logits, cu *tensor.Tensor) balance {
-	return balance{logits: logits, cu: cu, t: logits.Shape[0], e: last(logits), k: x.c.Attr.I[0],
+	return balance{logits: logits, cu: cu, t: logits.Shape[0], e: lastDim(logits), k: x.c.Attr.I[0],
 		c: cu.Len() - 1}
 }
 

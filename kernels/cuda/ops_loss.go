@@ -24,7 +24,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.LSEJoin: func(x *issue) {
 		l, y := x.in(0), x.out(0)
-		x.launch("lse_join", each(y.Len()), l, nil, nil, nil, nil, y, nil, nil, y.Len(), last(l), 0, 0, 0,
+		x.launch("lse_join", each(y.Len()), l, nil, nil, nil, nil, y, nil, nil, y.Len(), lastDim(l), 0, 0, 0,
 			0, 0, 0.0, 0.0)
 	},
 	kernels.NLL: func(x *issue) { x.nll(x.q.Addr(x.in(0)), x.q.Addr(x.in(1)), x.in(2), x.in(3)) },
@@ -50,7 +50,7 @@ type losses struct {
 }
 
 func (x *issue) losses(a, w, target *tensor.Tensor) losses {
-	b := losses{x: a, w: w, target: target, t: a.Rows(), d: last(a), v: w.Shape[0], size: a.DType.Size()}
+	b := losses{x: a, w: w, target: target, t: a.Rows(), d: lastDim(a), v: w.Shape[0], size: a.DType.Size()}
 	b.blocks = parts(b.v, kernels.LSEBlock)
 	b.step = kernels.LossRows(a.DType, b.v)
 	b.rows = min(b.t, b.step)

@@ -60,7 +60,7 @@ func (x *issue) mapped(name string, kind int) {
 	y := x.out(0)
 	d := 1
 	if n := len(y.Shape); n > 0 {
-		d = last(y)
+		d = lastDim(y)
 	}
 	if x.c.Op == kernels.Dropout { // a row is all that belongs to one key
 		d = tensor.Len(y.Shape[1:])

@@ -25,7 +25,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.LinearDW: func(x *issue) {
 		dy, a, dw := x.in(0), x.in(1), x.out(0)
-		n, k := last(dy), last(a)
+		n, k := lastDim(dy), lastDim(a)
 		x.product(dy.DType, product{a: dy, b: a, y: dw, m: n, n: k, k: a.Rows(), aRow: 1, aCol: n,
 			bRow: 1, bCol: k, yRow: k, wide: true, add: x.accumulates(0)})
 	},
@@ -65,11 +65,11 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.AttentionMerge: func(x *issue) {
 		a, b, o := x.in(0), x.in(2), x.out(0)
-		if last(o) == 0 { // no element has a thread
+		if lastDim(o) == 0 { // no element has a thread
 			x.absent = true
 			return
 		}
-		x.launch("attention_merge", each(o.Len()), a, b, x.in(1), x.in(3), o, x.out(1), o.Rows(), last(o),
+		x.launch("attention_merge", each(o.Len()), a, b, x.in(1), x.in(3), o, x.out(1), o.Rows(), lastDim(o),
 			int(a.DType),
 			int(b.DType), int(o.DType))
 	},
@@ -79,13 +79,13 @@ var _ = register(map[kernels.Op]func(x *issue){
 			at[0]+at[1], at[2], at[2]+at[3])
 	},
 	kernels.JoinHeads: func(x *issue) {
-		y, r := x.out(0), last(x.in(0))
+		y, r := x.out(0), lastDim(x.in(0))
 		x.launch(typed("join_heads", y), each(y.Len()), x.in(0), x.in(1), nil, y, nil, nil, y.Shape[0],
-			y.Shape[1], r, last(y)-r)
+			y.Shape[1], r, lastDim(y)-r)
 	},
 	kernels.JoinHeadsBwd: func(x *issue) {
-		dy, r := x.in(0), last(x.out(0))
-		t, h, n := dy.Shape[0], dy.Shape[1], last(dy)-r
+		dy, r := x.in(0), lastDim(x.out(0))
+		t, h, n := dy.Shape[0], dy.Shape[1], lastDim(dy)-r
 		x.launch(typed("join_heads_bwd", dy), each(t*(r+h*n)), nil, nil, dy, nil, x.out(0), x.out(1), t,
 			h, r, n)
 	},

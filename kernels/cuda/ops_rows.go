@@ -27,11 +27,11 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.LayerNormDW: func(x *issue) { x.columns("layernorm_dw", x.in(1), x.in(2), x.in(3)) },
 	kernels.GateRowsBwd: func(x *issue) {
 		dy := x.in(0)
-		x.launch(typed("gate_rows_bwd", dy), rowwise(dy.Rows(), last(dy)), dy, x.in(1), x.in(2), x.out(0),
-			x.out(1), last(dy))
+		x.launch(typed("gate_rows_bwd", dy), rowwise(dy.Rows(), lastDim(dy)), dy, x.in(1), x.in(2), x.out(0),
+			x.out(1), lastDim(dy))
 	},
 	kernels.Rope: func(x *issue) {
-		a, r := x.in(0), last(x.in(1))
+		a, r := x.in(0), lastDim(x.in(1))
 		t, h, d := a.Shape[0], a.Shape[1], a.Shape[2]
 		x.turns(typed("rope", a), each(t*h*(d-r)), turns{x: a, cos: x.in(1), sin: x.in(2), y: x.out(0),
 			t: t, h: h, d: d, r: r, way: x.c.Attr.I[0], pairs: x.c.Attr.I[1]})
@@ -78,8 +78,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 
 // norm launches a kernel of rows; its fields are those of the struct Norm.
 func (x *issue) norm(name string, dy, a, w, b, mean, rstd, meanOut, rstdOut *tensor.Tensor) {
-	x.launch(typed(name, a), rowwise(a.Rows(), last(a)), dy, a, w, b, mean, rstd, x.out(0), meanOut,
-		rstdOut, last(a), x.c.Attr.F[0], x.c.Attr.F[1])
+	x.launch(typed(name, a), rowwise(a.Rows(), lastDim(a)), dy, a, w, b, mean, rstd, x.out(0), meanOut,
+		rstdOut, lastDim(a), x.c.Attr.F[0], x.c.Attr.F[1])
 }
 
 const chunk = 64 // rows whose sums are one number of the first pass, as rows.cu has it
@@ -87,7 +87,7 @@ const chunk = 64 // rows whose sums are one number of the first pass, as rows.cu
 // columns sums over rows in two passes.
 func (x *issue) columns(name string, a, mean, rstd *tensor.Tensor) {
 	dy := x.in(0)
-	rows, d := dy.Rows(), last(dy)
+	rows, d := dy.Rows(), lastDim(dy)
 	n := parts(rows, chunk)
 	part := x.work(n*d, 4)
 	g := rowwise(n, d)

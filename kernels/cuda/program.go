@@ -117,7 +117,7 @@ func (x *issue) copy(to, from *tensor.Tensor) {
 	}
 }
 
-func last(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
+func lastDim(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
 
 func parts(n, size int) int { return (n + size - 1) / size }
 

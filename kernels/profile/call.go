@@ -80,9 +80,9 @@ func Flops(c *kernels.Call) float64 {
 	}
 	switch c.Op {
 	case kernels.Attention:
-		return 2 * pairs(c, 3) * float64(heads(c.In[0])) * float64(last(c.In[0])+last(c.In[2]))
+		return 2 * pairs(c, 3) * float64(heads(c.In[0])) * float64(lastDim(c.In[0])+lastDim(c.In[2]))
 	case kernels.AttentionBwd: // scores, dp, dq and dk of width d or e, dv of width e
-		return 2 * pairs(c, 6) * float64(heads(c.In[1])) * float64(3*last(c.In[1])+2*last(c.In[3]))
+		return 2 * pairs(c, 6) * float64(heads(c.In[1])) * float64(3*lastDim(c.In[1])+2*lastDim(c.In[3]))
 	}
 	return float64(s.Flops(shapes(c.In), shapes(c.Out)))
 }
@@ -114,7 +114,7 @@ func pairs(c *kernels.Call, at int) float64 {
 
 func heads(t *tensor.Tensor) int { return t.Shape[1] }
 
-func last(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
+func lastDim(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
 
 // shapes are those of operands in their places, nil for an absent one.
 func shapes(ts []*tensor.Tensor) [][]int {

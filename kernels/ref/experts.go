@@ -33,7 +33,7 @@ func at(ts []*tensor.Tensor, i int) *tensor.Tensor {
 
 func route(c *kernels.Call) {
 	logits, w, idx := c.In[0].F32(), c.Out[0].F32(), c.Out[1].I32()
-	e, k := last(c.In[0]), last(c.Out[0])
+	e, k := lastDim(c.In[0]), lastDim(c.Out[0])
 	var bias []float32
 	if b := at(c.In, 1); b != nil {
 		bias = b.F32()
@@ -46,7 +46,7 @@ func route(c *kernels.Call) {
 
 func routeBwd(c *kernels.Call) {
 	dw, logits, idx, out := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32()
-	e, k := last(c.In[1]), last(c.In[0])
+	e, k := lastDim(c.In[1]), lastDim(c.In[0])
 	r := kernels.RouterOf(c.Attr).Worker(e)
 	for i := range c.In[1].Rows() {
 		r.Gradient(logits[i*e:(i+1)*e], idx[i*k:(i+1)*k], dw[i*k:(i+1)*k], out[i*e:(i+1)*e])
@@ -87,7 +87,7 @@ func routeOrder(c *kernels.Call) {
 }
 
 func spread(c *kernels.Call) {
-	x, from, d, k := load(c.In[0]), c.In[1].I32(), last(c.In[0]), c.Attr.I[0]
+	x, from, d, k := load(c.In[0]), c.In[1].I32(), lastDim(c.In[0]), c.Attr.I[0]
 	y := make([]float64, c.Out[0].Len())
 	for i, p := range from {
 		if p < 0 {
@@ -103,7 +103,7 @@ func spread(c *kernels.Call) {
 }
 
 func mixRows(c *kernels.Call) {
-	x, slot, d, k := load(c.In[0]), c.In[1].I32(), last(c.In[0]), last(c.In[1])
+	x, slot, d, k := load(c.In[0]), c.In[1].I32(), lastDim(c.In[0]), lastDim(c.In[1])
 	y := make([]float64, c.Out[0].Len())
 	for i, s := range slot {
 		if s < 0 || int(s) >= c.In[0].Shape[0] {
@@ -119,7 +119,7 @@ func mixRows(c *kernels.Call) {
 }
 
 func mixDW(c *kernels.Call) {
-	dy, x, slot, d, k := load(c.In[0]), load(c.In[1]), c.In[2].I32(), last(c.In[0]), last(c.In[2])
+	dy, x, slot, d, k := load(c.In[0]), load(c.In[1]), c.In[2].I32(), lastDim(c.In[0]), lastDim(c.In[2])
 	dw := make([]float64, len(slot))
 	for i, s := range slot {
 		if s >= 0 && int(s) < c.In[1].Shape[0] {
@@ -137,7 +137,7 @@ func counted(c *kernels.Call, cu []int32, rows int) (from, to int) {
 }
 
 func balanceSums(c *kernels.Call) {
-	logits, e := c.In[0].F32(), last(c.In[0])
+	logits, e := c.In[0].F32(), lastDim(c.In[0])
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
 	sums, w := make([]float64, 2*e), routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e)
 	w.Sums(logits[from*e:to*e], c.Attr.I[0], sums[:e], sums[e:])
@@ -145,7 +145,7 @@ func balanceSums(c *kernels.Call) {
 }
 
 func balanceSumsBwd(c *kernels.Call) {
-	ds, logits, e := load(c.In[0]), c.In[1].F32(), last(c.In[1])
+	ds, logits, e := load(c.In[0]), c.In[1].F32(), lastDim(c.In[1])
 	from, to := counted(c, c.In[2].I32(), c.In[1].Rows())
 	out, w := c.Out[0].F32(), routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e)
 	clear(out)
@@ -198,7 +198,7 @@ func sequences(cu []int32, f func(from, to, count int)) {
 }
 
 func balanceEach(c *kernels.Call) {
-	logits, e, k := c.In[0].F32(), last(c.In[0]), float64(c.Attr.I[0])
+	logits, e, k := c.In[0].F32(), lastDim(c.In[0]), float64(c.Attr.I[0])
 	w, loss := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e), 0.0
 	sequences(c.In[1].I32(), func(from, to, count int) {
 		n, p := make([]float64, e), make([]float64, e)
@@ -210,7 +210,7 @@ func balanceEach(c *kernels.Call) {
 }
 
 func balanceEachBwd(c *kernels.Call) {
-	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), last(c.In[1]), c.Out[0].F32()
+	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), lastDim(c.In[1]), c.Out[0].F32()
 	w := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e)
 	clear(out)
 	sequences(c.In[2].I32(), func(from, to, count int) {
@@ -227,7 +227,7 @@ func balanceEachBwd(c *kernels.Call) {
 }
 
 func surplus(c *kernels.Call) {
-	idx, k := c.In[0].I32(), last(c.In[0])
+	idx, k := c.In[0].I32(), lastDim(c.In[0])
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
 	n := make([]float64, c.Out[0].Len())
 	for _, e := range idx[from*k : to*k] {
@@ -258,7 +258,7 @@ func signStep(c *kernels.Call) {
 }
 
 func zLoss(c *kernels.Call) {
-	logits, e, cu, sum := c.In[0].F32(), last(c.In[0]), c.In[1].I32(), 0.0
+	logits, e, cu, sum := c.In[0].F32(), lastDim(c.In[0]), c.In[1].I32(), 0.0
 	from, to := counted(c, cu, c.In[0].Rows())
 	for i := from; i < to; i++ {
 		z := routing.LogSum(make([]float64, e), logits[i*e:(i+1)*e])
@@ -268,7 +268,7 @@ func zLoss(c *kernels.Call) {
 }
 
 func zLossBwd(c *kernels.Call) {
-	seed, logits, e, cu := float64(c.In[0].F32()[0]), c.In[1].F32(), last(c.In[1]), c.In[2].I32()
+	seed, logits, e, cu := float64(c.In[0].F32()[0]), c.In[1].F32(), lastDim(c.In[1]), c.In[2].I32()
 	out, by := make([]float64, len(logits)), seed*c.Attr.F[0]/max(1, float64(cu[len(cu)-1]-cu[0]))
 	from, to := counted(c, cu, c.In[1].Rows())
 	for i := from; i < to; i++ {
@@ -282,7 +282,7 @@ func zLossBwd(c *kernels.Call) {
 }
 
 func jitter(c *kernels.Call) {
-	x, key, d := load(c.In[0]), c.In[1].I64(), last(c.In[0])
+	x, key, d := load(c.In[0]), c.In[1].I64(), lastDim(c.In[0])
 	for i := range x {
 		seed := mix(uint64(key[i/d]) + (uint64(c.Attr.I[0])+1)*golden)
 		u := float64(mix(seed+uint64(i%d)*golden)>>40) / (1 << 24)
@@ -292,7 +292,7 @@ func jitter(c *kernels.Call) {
 }
 
 func gateRows(c *kernels.Call) {
-	x, z, d := load(c.In[0]), load(c.In[1]), last(c.In[0])
+	x, z, d := load(c.In[0]), load(c.In[1]), lastDim(c.In[0])
 	for i := range x {
 		x[i] *= sigmoid(z[i/d])
 	}
@@ -300,7 +300,7 @@ func gateRows(c *kernels.Call) {
 }
 
 func gateRowsBwd(c *kernels.Call) {
-	dy, x, z, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), last(c.In[0])
+	dy, x, z, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), lastDim(c.In[0])
 	dz := make([]float64, len(z))
 	for i, v := range z {
 		s, g := sigmoid(v), dy[i*d:(i+1)*d]

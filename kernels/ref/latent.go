@@ -8,7 +8,7 @@ func init() {
 
 func joinHeads(c *kernels.Call) {
 	shared, each := load(c.In[0]), load(c.In[1])
-	r, n := last(c.In[0]), last(c.In[1])
+	r, n := lastDim(c.In[0]), lastDim(c.In[1])
 	heads := c.In[1].Shape[1]
 	var y []float64
 	for i := range c.In[1].Shape[0] * heads {
@@ -18,7 +18,7 @@ func joinHeads(c *kernels.Call) {
 }
 
 func joinHeadsBwd(c *kernels.Call) {
-	dy, r, n := load(c.In[0]), last(c.Out[0]), last(c.Out[1])
+	dy, r, n := load(c.In[0]), lastDim(c.Out[0]), lastDim(c.Out[1])
 	heads := c.In[0].Shape[1]
 	shared, each := make([]float64, c.Out[0].Len()), make([]float64, 0, c.Out[1].Len())
 	for i := range c.In[0].Shape[0] * heads {

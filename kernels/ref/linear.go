@@ -53,7 +53,7 @@ func axpy(y []float64, a float64, x []float64) {
 func linear(c *kernels.Call) {
 	x, w := c.In[0], c.In[1]
 	n := w.Shape[0]
-	y := matNT(load(x), load(w), x.Rows(), n, last(x))
+	y := matNT(load(x), load(w), x.Rows(), n, lastDim(x))
 	if len(c.In) > 2 && c.In[2] != nil {
 		bias := load(c.In[2])
 		for i := range y {
@@ -70,12 +70,12 @@ func linearDX(c *kernels.Call) {
 
 func linearDW(c *kernels.Call) {
 	dy, x := c.In[0], c.In[1]
-	storeOrAdd(c.Out[0], matTN(load(dy), load(x), x.Rows(), last(dy), last(x)), c.Attr.I[0])
+	storeOrAdd(c.Out[0], matTN(load(dy), load(x), x.Rows(), lastDim(dy), lastDim(x)), c.Attr.I[0])
 }
 
 func colSum(c *kernels.Call) {
 	dy := c.In[0]
-	n := last(dy)
+	n := lastDim(dy)
 	db := make([]float64, n)
 	for i, x := range load(dy) {
 		db[i%n] += x

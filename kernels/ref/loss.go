@@ -9,7 +9,7 @@ import (
 
 func linearLSE(c *kernels.Call) {
 	x, w := c.In[0], c.In[1]
-	t, v, d := x.Rows(), w.Shape[0], last(x)
+	t, v, d := x.Rows(), w.Shape[0], lastDim(x)
 	xs, ws, target := load(x), load(w), c.In[2].I32()
 	lse, hit := make([]float64, t), make([]float64, t)
 	for i := range t {
@@ -37,7 +37,7 @@ func cappedLogits(z []float64, most float64) (y, slope []float64) {
 
 // keepNumerators computes e and top of linear_lse.
 func keepNumerators(x, w, e, top *tensor.Tensor, most float64) {
-	t, v, d := x.Rows(), w.Shape[0], last(x)
+	t, v, d := x.Rows(), w.Shape[0], lastDim(x)
 	xs, ws := load(x), load(w)
 	var es, tops []float64
 	less := 0.0
@@ -76,7 +76,7 @@ func numerators(z []float64, less float64) (top float64, e []float64) {
 }
 
 func lseJoin(c *kernels.Call) {
-	l, n := load(c.In[0]), last(c.In[0])
+	l, n := load(c.In[0]), lastDim(c.In[0])
 	y := make([]float64, c.Out[0].Len())
 	for i := range y {
 		y[i] = logSumExp(l[i*n : (i+1)*n])
@@ -133,7 +133,7 @@ func linearCE(c *kernels.Call) {
 	} else {
 		keepNumerators(c.In[0], c.In[1], e, top, c.Attr.F[0])
 	}
-	es, tops, n := load(e), load(top), last(top)
+	es, tops, n := load(e), load(top), lastDim(top)
 	for i := range target {
 		dz := gradLogits(es[i*v:(i+1)*v], tops[i*n:(i+1)*n], target[i], c.Attr.I[0], lse[i], seed*weight[i],
 			func(j int) float64 {

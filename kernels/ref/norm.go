@@ -7,7 +7,7 @@ import (
 )
 
 func rmsNorm(c *kernels.Call) {
-	x, w, d := load(c.In[0]), load(c.In[1]), last(c.In[0])
+	x, w, d := load(c.In[0]), load(c.In[1]), lastDim(c.In[0])
 	rstd := make([]float64, c.In[0].Rows())
 	for i := range rstd {
 		row := x[i*d : (i+1)*d]
@@ -38,7 +38,7 @@ func rmsNormDX(c *kernels.Call) {
 
 func rmsNormDW(c *kernels.Call) {
 	dy, x, rstd := load(c.In[0]), load(c.In[1]), load(c.In[2])
-	dw := make([]float64, last(c.In[0]))
+	dw := make([]float64, lastDim(c.In[0]))
 	for i := range dy {
 		dw[i%len(dw)] += dy[i] * x[i] * rstd[i/len(dw)]
 	}
@@ -60,7 +60,7 @@ func ropeTable(c *kernels.Call) {
 
 func rope(c *kernels.Call) {
 	x, cos, sin := load(c.In[0]), load(c.In[1]), load(c.In[2])
-	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], last(c.In[1])
+	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], lastDim(c.In[1])
 	for row := range c.In[0].Shape[0] * h {
 		v := x[row*d : (row+1)*d]
 		for i := range r {

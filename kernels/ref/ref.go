@@ -117,4 +117,4 @@ func storeOrAdd(t *tensor.Tensor, v []float64, mode int) {
 	store(t, v)
 }
 
-func last(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }
+func lastDim(t *tensor.Tensor) int { return t.Shape[len(t.Shape)-1] }

@@ -19,7 +19,7 @@ func init() {
 }
 
 func layerNorm(c *kernels.Call) {
-	x, w, d := load(c.In[0]), load(c.In[1]), last(c.In[0])
+	x, w, d := load(c.In[0]), load(c.In[1]), lastDim(c.In[0])
 	b := make([]float64, d)
 	if len(c.In) > 2 && c.In[2] != nil {
 		b = load(c.In[2])
@@ -64,7 +64,7 @@ func layerNormDX(c *kernels.Call) {
 
 func layerNormDW(c *kernels.Call) {
 	dy, x, mean, rstd := load(c.In[0]), load(c.In[1]), load(c.In[2]), load(c.In[3])
-	dw := make([]float64, last(c.In[0]))
+	dw := make([]float64, lastDim(c.In[0]))
 	for i := range dy {
 		row := i / len(dw)
 		dw[i%len(dw)] += dy[i] * (x[i] - mean[row]) * rstd[row]
@@ -150,7 +150,7 @@ func takeBwd(c *kernels.Call) {
 func scaleRows(c *kernels.Call) {
 	x, s := load(c.In[0]), load(c.In[1])
 	for i := range x {
-		x[i] *= s[i/last(c.In[0])]
+		x[i] *= s[i/lastDim(c.In[0])]
 	}
 	store(c.Out[0], x)
 }
@@ -165,7 +165,7 @@ func mulCols(c *kernels.Call) {
 
 func mulColsDW(c *kernels.Call) {
 	dy, x := load(c.In[0]), load(c.In[1])
-	dw := make([]float64, last(c.In[0]))
+	dw := make([]float64, lastDim(c.In[0]))
 	for i := range dy {
 		dw[i%len(dw)] += dy[i] * x[i]
 	}
