@@ -16,13 +16,22 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+// driver is the machine's own, if it has a device; else the test is skipped, and says why. A test before this one
+// may have loaded a library by the driver's name that has none.
+func driver(t testing.TB) *Library {
+	t.Helper()
+	if err := absent(); err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	l, err := Load()
+	require.NoError(t, err)
+	return l
+}
+
 // hardware opens the machine's own first device; without one the test is skipped, and says why.
 func hardware(t testing.TB) *accel.Device {
 	t.Helper()
-	l, err := Load()
-	if err != nil {
-		t.Skipf("skipped: %v", err)
-	}
+	l := driver(t)
 	d, err := l.New(0, Settings{Absent: strict})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
@@ -41,10 +50,7 @@ func TestHardware(t *testing.T) {
 // TestHardwareLibraries: the same with products and attention by NVIDIA's libraries, where the machine has
 // them.
 func TestHardwareLibraries(t *testing.T) {
-	l, err := Load()
-	if err != nil {
-		t.Skipf("skipped: %v", err)
-	}
+	l := driver(t)
 	products, err := FindProducts()
 	require.NoError(t, err)
 	attentions, err := FindAttentions()
@@ -73,10 +79,7 @@ func TestHardwareLibraries(t *testing.T) {
 
 // TestHardwareExchange: NCCL on the machine's own device, with one rank.
 func TestHardwareExchange(t *testing.T) {
-	l, err := Load()
-	if err != nil {
-		t.Skipf("skipped: %v", err)
-	}
+	l := driver(t)
 	x, err := FindExchange()
 	require.NoError(t, err)
 	if x == nil {
