@@ -35,6 +35,6 @@
 //
 // Read testdata in the order of its numbers: each file tells a protocol as the sequence of its messages, and
 // TestSequences runs it. Then [Coordinator.Receive] and [Rank.Receive]. commit.go is the two-round commit,
-// inbox.go where parts of collectives lie by member, cursor.go what an action waits for, keep.go the copies in memory, recover.go and epoch.go the
-// coordinator's and the rank's side of a recovery.
+// inbox.go where parts of collectives lie by member, cursor.go what an action waits for, keep.go the copies
+// in memory, recover.go and epoch.go the coordinator's and the rank's side of a recovery.
 package core

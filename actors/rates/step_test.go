@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStepOfModel: a model of a directory is timed, whole and in chunks, which give the same loss within what
-// attention to parts leaves; chunks that do not divide are refused.
+// TestStepOfModel: a model of a directory is timed, whole and in chunks, which give the same loss within
+// what attention to parts leaves; chunks that do not divide are refused.
 func TestStepOfModel(t *testing.T) {
 	step := func(chunk int) ([]float64, error) {
 		s := Step{Model: "../../stages/family/testdata/gpt-oss", Precision: "fp32", Recompute: "full",

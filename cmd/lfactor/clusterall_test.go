@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClusterAllKilled: head, agents and processes are killed at one moment, again and again. Nothing is left
-// over, and the same two commands go on from what is durable, to the weights, optimizer state and ledger of
-// a run that nobody disturbed.
+// TestClusterAllKilled: head, agents and processes are killed at one moment, again and again. Nothing is
+// left over, and the same two commands go on from what is durable, to the weights, optimizer state and
+// ledger of a run that nobody disturbed.
 func TestClusterAllKilled(t *testing.T) {
 	const steps = 80
 	rounds := 2

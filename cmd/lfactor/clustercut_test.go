@@ -14,10 +14,9 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/rig"
 )
 
-// TestClusterCut: a host is cut off for two seconds while it trains: both ways, one way and the other.
-// Its processes go on elsewhere, what it still says is
-// refused, and it takes part again when the network is back. Weights, optimizer state and ledger are those of
-// a run that nobody disturbed.
+// TestClusterCut: a host is cut off for two seconds while it trains: both ways, one way and the other. Its
+// processes go on elsewhere, what it still says is refused, and it takes part again when the network is
+// back. Weights, optimizer state and ledger are those of a run that nobody disturbed.
 func TestClusterCut(t *testing.T) {
 	const steps = 120
 	dir := tinyRun(t)

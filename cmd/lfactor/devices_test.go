@@ -37,8 +37,8 @@ func tagged(t *testing.T) string {
 	return path
 }
 
-// TestDeviceLostInWorker: a GPU that is lost to a worker process ends that process, which is started again; the
-// run has the losses that it would have had.
+// TestDeviceLostInWorker: a GPU that is lost to a worker process ends that process, which is started again;
+// the run has the losses that it would have had.
 func TestDeviceLostInWorker(t *testing.T) {
 	e := emulate.New(t)
 	env := []string{cuda.LibraryVariable + "=" + e.Path, cuda.ProductsVariable + "=none",

@@ -236,9 +236,9 @@ func TestWrongAttentions(t *testing.T) {
 	require.Equal(t, "attention by the project's kernel, as LFACTOR_LIBCUDNN says", describeAttentions())
 }
 
-// TestAttentionPlans: cuDNN itself builds plans for an H100 from the project's graphs, without a device: both
-// directions, plain, causal and with a window, whole and packed, the backward with and without an order of
-// its sums. It wants the library, and a compiler for a driver that does nothing.
+// TestAttentionPlans: cuDNN itself builds plans for an H100 from the project's graphs, without a device:
+// both directions, plain, causal and with a window, whole and packed, the backward with and without an order
+// of its sums. It wants the library, and a compiler for a driver that does nothing.
 func TestAttentionPlans(t *testing.T) {
 	compiler, err := exec.LookPath("gcc")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/cuda/emulate"
 )
 
-// envHeaders names a folder with the headers of CUDA 12.9, as the wheels nvidia-cuda-runtime-cu12 12.9.79 and
-// nvidia-cuda-nvcc-cu12 12.9.86 have them.
+// envHeaders names a folder with the headers of CUDA 12.9, as the wheels nvidia-cuda-runtime-cu12 12.9.79
+// and nvidia-cuda-nvcc-cu12 12.9.86 have them.
 const envHeaders = "LFACTOR_CUDA12"
 
 // TestGorgonia runs the tests of the binding by gorgonia.org/cu on the emulated driver: memory, modules,

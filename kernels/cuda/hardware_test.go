@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// driver is the machine's own, if it has a device; else the test is skipped, and says why. A test before this one
-// may have loaded a library by the driver's name that has none.
+// driver is the machine's own, if it has a device; else the test is skipped, and says why. A test before
+// this one may have loaded a library by the driver's name that has none.
 func driver(t testing.TB) *Library {
 	t.Helper()
 	if err := absent(); err != nil {

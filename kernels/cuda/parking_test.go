@@ -57,8 +57,9 @@ func park(t *testing.T, d *accel.Device) (right int) {
 	return right
 }
 
-// flow does the same without the host waiting for anything in between: copies back at once, places on the host
-// that are used again while a copy back reads them, and landings that calls which were issued still read.
+// flow does the same without the host waiting for anything in between: copies back at once, places on the
+// host that are used again while a copy back reads them, and landings that calls which were issued still
+// read.
 func flow(t *testing.T, d *accel.Device) (right int) {
 	p := tensor.NewPool("device", 0).In(d)
 	m, err := d.Parking()
@@ -125,8 +126,8 @@ func flow(t *testing.T, d *accel.Device) (right int) {
 	return right
 }
 
-// TestParking: tensors that are parked on the host come back as they were, whatever the streams of copies and
-// calls are delayed by; where streams do not wait for each other's events, they do not.
+// TestParking: tensors that are parked on the host come back as they were, whatever the streams of copies
+// and calls are delayed by; where streams do not wait for each other's events, they do not.
 func TestParking(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	e.Set(t, "jitter", 300, 0)

@@ -89,8 +89,9 @@ func (o *Options) attention(n *Node) (int64, bool) {
 }
 
 // unfused is the work and the traffic of attention whose scores go through memory: products of all queries
-// with all keys of a sequence, and Options.Scores passes over what they give, of which the backward makes twice
-// as many. Where recompute is selective the scores are not kept, and the backward makes them once more.
+// with all keys of a sequence, and Options.Scores passes over what they give, of which the backward makes
+// twice as many. Where recompute is selective the scores are not kept, and the backward makes them once
+// more.
 func (o *Options) unfused(n *Node) (flops, bytes int64, ok bool) {
 	a, ok := o.Attends(n)
 	if !ok || o.Scores == 0 || n.cut != nil {

@@ -38,8 +38,8 @@ const (
 	Hosts   Kind = "hosts"   // Hosts and Dirs replace what the agent and its processes knew
 )
 
-// Between a process and the head, by way of its agent. Start, Leave, Kill and Slow come from the process that
-// leads.
+// Between a process and the head, by way of its agent. Start, Leave, Kill and Slow come from the process
+// that leads.
 const (
 	Listening Kind = "listening" // a process takes edges at Addr
 	Peers     Kind = "peers"     // where the processes of the run take edges

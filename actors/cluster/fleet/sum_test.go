@@ -98,8 +98,8 @@ func (a *adder) send(ctx actors.Context, to int, segment int32, t *tensor.Tensor
 // Waits implements actors.Behaviour.
 func (a *adder) Waits() actors.Wait { return actors.Wait{For: actors.None} }
 
-// BenchmarkSum sums 64 MiB of gradients over four hosts whose links carry 1 Gbit/s each way, encrypted. A ring
-// that sends at the full rate takes 2(n-1)/n of the bytes: 0.805 s.
+// BenchmarkSum sums 64 MiB of gradients over four hosts whose links carry 1 Gbit/s each way, encrypted. A
+// ring that sends at the full rate takes 2(n-1)/n of the bytes: 0.805 s.
 func BenchmarkSum(b *testing.B) {
 	const n, size, rate = 4, 64 << 20, 1_000_000_000
 	r := rig.New(b, n, b.TempDir())

@@ -166,8 +166,8 @@ func (d *driver) Close() {
 	d.Driver.Close()
 }
 
-// Launch implements cuda.Calls. cu copies parameters of 8 bytes, one behind the other: a struct of words is as
-// many parameters, of which the driver sees the first.
+// Launch implements cuda.Calls. cu copies parameters of 8 bytes, one behind the other: a struct of words is
+// as many parameters, of which the driver sees the first.
 func (d *driver) Launch(name string, blocks [3]int, threads, shared int, words []uint64) error {
 	return d.do(func() error {
 		d.mu.Lock()
