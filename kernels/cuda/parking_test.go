@@ -12,23 +12,31 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// park puts numbers on a device, copies them to the host beside its calls, gives their memory to others, and
-// copies them back; it returns how many of 40 came back as they were.
-func park(t *testing.T, d *accel.Device) (right int) {
-	p := tensor.NewPool("device", 0).In(d)
+// between gives a pool on a device and one in the host memory beside it, and what makes a tensor of 5,000
+// numbers [5000] f32 in one of them and fills it.
+func between(t *testing.T, d *accel.Device) (p, host *tensor.Pool, make func(*tensor.Pool) *tensor.Tensor,
+	fill func(x *tensor.Tensor, v int)) {
+	p = tensor.NewPool("device", 0).In(d)
 	m, err := d.Parking()
 	require.NoError(t, err)
-	host := tensor.NewPool("parked", 0).In(m)
-	make := func(p *tensor.Pool) *tensor.Tensor {
+	host = tensor.NewPool("parked", 0).In(m)
+	make = func(p *tensor.Pool) *tensor.Tensor {
 		x, err := p.New("x", tensor.F32, 5000)
 		require.NoError(t, err)
 		return x
 	}
-	fill := func(x *tensor.Tensor, v int) {
+	fill = func(x *tensor.Tensor, v int) {
 		d.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x},
 			Attr: kernels.Attr{F: [2]float64{float64(v)}}})
 	}
-	var parked []*tensor.Tensor
+	return p, host, make, fill
+}
+
+// park puts numbers on a device, copies them to the host beside its calls, gives their memory to others, and
+// copies them back; it returns how many of 40 came back as they were.
+func park(t *testing.T, d *accel.Device) (right int) {
+	p, host, make, fill := between(t, d)
+	var away []*tensor.Tensor
 	for i := range 40 {
 		x := make(p)
 		fill(x, i+1)
@@ -38,11 +46,11 @@ func park(t *testing.T, d *accel.Device) (right int) {
 			fill(x, -1) // changed while a copy away may still read it
 		}
 		x.Release()
-		parked = append(parked, h)
+		away = append(away, h)
 	}
 	sum := make(p)
 	defer sum.Release()
-	for i, h := range parked {
+	for i, h := range away {
 		x := make(p)
 		d.Copy(x, h)
 		h.Release()
@@ -61,19 +69,7 @@ func park(t *testing.T, d *accel.Device) (right int) {
 // host that are used again while a copy back reads them, and landings that calls which were issued still
 // read.
 func flow(t *testing.T, d *accel.Device) (right int) {
-	p := tensor.NewPool("device", 0).In(d)
-	m, err := d.Parking()
-	require.NoError(t, err)
-	host := tensor.NewPool("parked", 0).In(m)
-	make := func(p *tensor.Pool) *tensor.Tensor {
-		x, err := p.New("x", tensor.F32, 5000)
-		require.NoError(t, err)
-		return x
-	}
-	fill := func(x *tensor.Tensor, v int) {
-		d.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x},
-			Attr: kernels.Attr{F: [2]float64{float64(v)}}})
-	}
+	p, host, make, fill := between(t, d)
 	other, kept, slow := make(p), make(host), make(p)
 	fill(other, -5)
 	d.Copy(kept, other)
@@ -97,15 +93,15 @@ func flow(t *testing.T, d *accel.Device) (right int) {
 		b.Release()
 		outs = append(outs, out)
 	}
-	var parked []*tensor.Tensor
+	var away []*tensor.Tensor
 	for i := range 20 {
 		h := make(host)
 		fill(other, 21+i)
 		d.Copy(h, other)
-		parked = append(parked, h)
+		away = append(away, h)
 	}
 	d.Sync()
-	for _, h := range parked { // each lands where calls under way still read the one before
+	for _, h := range away { // each lands where calls under way still read the one before
 		b, out := make(p), make(p)
 		d.Copy(b, h)
 		h.Release()

@@ -61,8 +61,9 @@ var _ = registerLlavaTower("dinov2", llavaTower{Strategy: "default",
 			"layer_scale_init_value": "1"},
 		Vision: map[string]string{"layerscale_value": "layer_scale_init_value", "qkv_bias": "attention_bias",
 			"mlp_ratio": "", "apply_layernorm": "", "out_features": "", "out_indices": "", "stage_names": "",
-			"reshape_hidden_states": "", "attention_probs_dropout_prob": ""},
-		Only: map[string]string{"use_swiglu_ffn": "false", "use_mask_token": "true"}},
+			"reshape_hidden_states": ""},
+		Only: map[string]string{"use_swiglu_ffn": "false", "use_mask_token": "true",
+			"attention_probs_dropout_prob": "0", "hidden_dropout_prob": "0", "drop_path_rate": "0"}},
 	Read: readDinov2,
 	Write: func(m hf.Values, vision map[string]any) {
 		delete(vision, "intermediate_size")
