@@ -16,17 +16,37 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// killTogether kills every process that names dir in its command line. They are stopped first: an agent
+// that outlives the head by a moment would start it again, and the head an agent.
+func killTogether(t *testing.T, dir string) {
+	t.Helper()
+	stopped := map[int]bool{}
+	for fresh := true; fresh; { // one of them may have been starting another
+		fresh = false
+		for _, p := range leftovers(t, dir) {
+			pid, err := strconv.Atoi(strings.Split(p, "/")[2])
+			require.NoError(t, err)
+			if !stopped[pid] && syscall.Kill(pid, syscall.SIGSTOP) == nil { // else it has ended by itself
+				stopped[pid], fresh = true, true
+			}
+		}
+	}
+	for pid := range stopped {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended with another
+	}
+}
+
 // TestClusterAllKilled: head, agents and processes are killed at one moment, again and again. Nothing is
 // left over, and the same two commands go on from what is durable, to the weights, optimizer state and
 // ledger of a run that nobody disturbed.
 func TestClusterAllKilled(t *testing.T) {
-	const steps = 80
 	rounds := 2
 	if *long {
 		rounds = 10
 	} else {
 		t.Log("everything is killed 2 times instead of 10: add -long")
 	}
+	steps := int64(60 * rounds) // a round does some 30 of them before everything is killed
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
 	require.Zero(t, code, out)
@@ -52,11 +72,7 @@ func TestClusterAllKilled(t *testing.T) {
 		require.Eventually(t, func() bool { return lines() > start+3 }, 60*time.Second, time.Millisecond,
 			"the run does not get on")
 		<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond)
-		for _, p := range leftovers(t, home) { // the head, and agents; processes end with their agent
-			pid, err := strconv.Atoi(strings.Split(p, "/")[2])
-			require.NoError(t, err)
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended with another
-		}
+		killTogether(t, home) // the head, and agents; processes end with their agent
 		_ = cmd.Process.Kill() // it would wait for the head to come back
 		_ = cmd.Wait()
 		require.Eventually(t, func() bool { return len(leftovers(t, dir)) == 0 }, 10*time.Second,
