@@ -24,7 +24,7 @@ func ProgramSlots() cost.Slots {
 		if x, ok := known[key{p, m}]; ok {
 			return x, nil
 		}
-		x, err := simulateRow(&cost.Measured{PP: p, Micro: 1, Batch: m, DP: 1}, &cost.Pieces{Layers: 1})
+		x, err := simulateRow(&cost.Measured{PP: p, Micro: 1, Batch: m, DP: 1}, &cost.Pieces{Products: 1})
 		if err != nil {
 			return 0, err
 		}
@@ -52,7 +52,7 @@ func simulateRow(r *cost.Measured, p *cost.Pieces) (float64, error) {
 		case j.Kind == actors.UpdatePhase:
 			return int64(math.Round(1e9 * (p.DP + p.Step)))
 		}
-		t := p.Layers + p.TP
+		t := p.Stage()
 		if rank == r.PP-1 {
 			t += p.Logits
 		}

@@ -88,75 +88,142 @@ func TestUnits(t *testing.T) {
 	require.InEpsilon(t, m.Remote.Latency, again.Remote.Latency, 1e-5)
 }
 
-// TestPieces: each constant has the part of a step that it is of, by hand.
+// TestPieces: each part of a step, by hand, under constants that keep the others out of it.
 func TestPieces(t *testing.T) {
 	r := row()
-	tok, h, tp := 1024.0, 1024.0, 4.0
-	flops := 4 * (24*tok*h*h + 4*tok*512*h) / tp
-	one := func(k int) (c Constants) {
-		c[k] = 1e-9
-		return c
+	const tok, h, tp, layers = 1024.0, 1024.0, 4.0, 6.0
+	k := Constants{peakShare: 0.5, prologue: 64, streamShare: 0.25, hostLayer: 1e-9, hostStage: 3e-3,
+		insideByte: 1e-9, call: 1e-5, acrossByte: 3e-9, dpByte: 5e-9}
+	p := k.Pieces(&r)
+	// tiles of a device's 108: of 128×256, 1024 rows and 768 columns have 24, which are one wave as 1 is
+	wave := 108.0 * 128 * 256 * 2 / (peak * 0.5)
+	small := wave / 8 / 0.65 // of 64×64 tiles: 16 · 4 of them also fit one wave
+	depth := func(d float64) float64 { return d + 64 }
+	require.InEpsilon(t, small*depth(h), k.product(tok, 256, h), 1e-12, "64 small tiles beat 8 large ones")
+	require.InEpsilon(t, small*2*depth(h), k.product(tok, 512, h), 1e-12, "128 small ones are two waves")
+	require.InEpsilon(t, wave/2/0.92*depth(h), k.product(1024, 1536, h), 1e-12, "96 middle tiles are one wave")
+	require.InEpsilon(t, wave*depth(h), k.product(1024, 3072, h), 1e-12, "96 large ones")
+	products := 16 * tok * 512 * h / tp / (peak * 0.5 * 0.6)
+	for _, x := range [][2]float64{{h, 768}, {256, h}, {h, 1024}, {1024, h}} {
+		products += 2*k.product(tok, x[1], x[0]) + k.product(tok, x[0], x[1]) + k.product(x[0], x[1], tok)
 	}
-	piece := func(k int) Pieces {
-		c := one(k)
-		return c.Pieces(&r)
-	}
-	const layers = 6.0
+	stream := memoryRate * 0.25
+	memory := (tok*h*40 + tok*4*h/tp*16 + 2*16/tp*512*512*32) / stream
+	require.InEpsilon(t, layers*products, p.Products, 1e-12)
+	require.InEpsilon(t, layers*memory, p.Memory, 1e-12)
+	require.InEpsilon(t, layers*6*(2*3./4*2*tok*h*1e-9+2e-5), p.TP, 1e-12, "six rings, two doublings")
+	require.InDelta(t, 0, p.Host, 1e-12, "a fast host is not waited for")
+	require.InEpsilon(t, 3*k.product(tok, vocabulary/tp, h)+tok*vocabulary/tp*50/stream+3e-3, p.Logits, 1e-12)
+	require.InEpsilon(t, 2*tok*h*2*3e-9+1e-5, p.Message, 1e-12, "of a host's 8 ranks 2 send whole messages")
 	params := (12*h*h*layers + vocabulary*h) / tp
-	logits := 6 * tok * h * vocabulary / tp
-	for k, want := range map[int]Pieces{
-		perFlop:   {Layers: layers * flops, Logits: logits},
-		perByte:   {Layers: layers * tok * h * 8},
-		perShard:  {Layers: layers * (tok*h*32/tp + 2*16/tp*512*512*4)},
-		hostLayer: {Layers: layers},
-		tpInside:  {TP: layers * 6 * 6 * 2 * tok * h / 4},
-		tpLayer:   {TP: layers},
-		ppByte:    {Message: 2 * tok * h},
-		dpAcross:  {DP: 6 * 2 * params / 4},
-		stepParam: {Step: params},
-		tpAcross:  {}, dpInside: {}, halfWidth: {},
-	} {
-		got := piece(k)
-		for i, v := range [][2]float64{{want.Layers, got.Layers}, {want.TP, got.TP},
-			{want.Logits, got.Logits},
-			{want.Message, got.Message}, {want.DP, got.DP}, {want.Step, got.Step}} {
-			require.InDelta(t, v[0]*1e-9, v[1], 1e-6*v[0]*1e-9+1e-15, "%s, piece %d", ConstantNames[k], i)
-		}
-	}
-	both := one(perFlop)
-	both[halfWidth] = 512
-	require.InEpsilon(t, layers*flops*1e-9*(1+512*tp/h), both.Pieces(&r).Layers, 1e-9,
-		"narrow shards are slower")
-	mixed := one(perByte)
-	mixed[hostLayer] = tok * h * 8 * 1e-9
-	require.InEpsilon(t, math.Pow(2, 0.25)*layers*tok*h*8*1e-9, mixed.Pieces(&r).Layers, 1e-9,
+	require.InEpsilon(t, 2*3./4*2*params*4*5e-9+2e-5, p.DP, 1e-12, "four rings share the adapters")
+	require.InEpsilon(t, params*32/stream, p.Step, 1e-12)
+	require.InEpsilon(t, p.Products+p.Memory+p.TP+p.Host, p.Stage(), 1e-12)
+
+	slow := k
+	device := p.Products + p.Memory + p.TP
+	slow[hostLayer] = device / layers
+	require.InEpsilon(t, math.Pow(2, 0.25)*device, onlyPieces(&slow, r).Stage(), 1e-9,
 		"host and device alike long: a smooth corner")
-	r.TP, r.DP = 16, 1
-	require.Zero(t, piece(tpInside).TP, "over two hosts")
-	require.Positive(t, piece(tpAcross).TP)
-	require.Zero(t, piece(dpAcross).DP+piece(dpInside).DP)
-	r.TP, r.DP = 1, 8
-	require.Zero(t, piece(tpInside).TP+piece(tpLayer).TP)
-	require.Positive(t, piece(dpInside).DP, "eight ranks are on one host")
-	require.Zero(t, piece(dpAcross).DP)
-	r.PP = 1
-	require.Zero(t, piece(ppByte).Message)
+	slow[hostLayer] = 100 * device / layers
+	require.InEpsilon(t, 100*device, onlyPieces(&slow, r).Stage(), 1e-6, "the host decides")
+	alone := r
+	alone.PP, alone.GPUs = 1, 16
+	a, logits := onlyPieces(&k, alone), p.Logits-3e-3
+	require.InEpsilon(t, logits, a.Logits, 1e-6, "one stage hides the host's work behind the device's")
+	require.Zero(t, a.Message)
+}
+
+func onlyPieces(k *Constants, r Measured) *Pieces {
+	p := k.Pieces(&r)
+	return &p
+}
+
+// TestPiecesNear: what lies on one host does not use its adapters, and groups of one exchange nothing.
+func TestPiecesNear(t *testing.T) {
+	k := Constants{peakShare: 0.5, streamShare: 0.25, insideByte: 1e-9, acrossByte: 3e-9, dpByte: 5e-9}
+	r := row()
+	r.TP, r.DP, r.PP, r.GPUs = 8, 1, 1, 8
+	near := k.Pieces(&r)
+	require.InEpsilon(t, 24*6*2*7./8*2*1024*1024*1e-9, near.TP, 1e-12)
+	require.Zero(t, near.DP+near.Message)
+	r.TP, r.GPUs = 16, 16
+	require.InEpsilon(t, 24*6*2*15./16*2*1024*1024*3e-9, onlyPieces(&k, r).TP, 1e-12, "over two hosts")
+	r.TP, r.DP, r.GPUs = 1, 8, 8
+	params := 12*1024.0*1024*24 + vocabulary*1024
+	near = k.Pieces(&r)
+	require.Zero(t, near.TP)
+	require.InEpsilon(t, 2*7./8*2*params*1e-9, near.DP, 1e-12, "eight ranks are on one host")
+	r.DP, r.GPUs = 16, 16
+	require.InEpsilon(t, 2*15./16*2*params*5e-9, onlyPieces(&k, r).DP, 1e-12, "one ring has the adapters alone")
+	slowInside := k
+	slowInside[insideByte] = 7e-9
+	require.InEpsilon(t, 2*15./16*2*params*7e-9, onlyPieces(&slowInside, r).DP, 1e-12, "the slower link decides")
+	r.DP, r.PP, r.GPUs = 2, 4, 8
+	require.InEpsilon(t, 2*1024*1024*1e-9, onlyPieces(&k, r).Message, 1e-12)
+	r.DP, r.PP, r.GPUs = 4, 4, 16
+	require.InEpsilon(t, 2*1024*1024*4*3e-9, onlyPieces(&k, r).Message, 1e-12, "four replicas send beside each other")
+	r.DP, r.GPUs = 16, 64
+	require.InEpsilon(t, 2*1024*1024*8*3e-9, onlyPieces(&k, r).Message, 1e-12, "eight on a host")
+}
+
+// begin are the constants that no row has changed.
+func begin() (k Constants) {
+	for i, c := range ConstantTable {
+		k[i] = c.Start
+	}
+	return
 }
 
 // TestPredictByHand: what the parts make of a step.
 func TestPredictByHand(t *testing.T) {
 	r := row()
-	k := start
+	k := begin()
 	p := k.Pieces(&r)
 	got := k.Predict(&r, 9)
 	require.Equal(t, 6, r.Microbatches())
-	require.InEpsilon(t, 6*(p.Layers+p.Logits), got.Compute, 1e-12)
-	require.InEpsilon(t, 6*p.TP, got.TP, 1e-12)
-	require.InEpsilon(t, 3*(p.Layers+p.TP), got.Bubble, 1e-12)
-	require.InEpsilon(t, 18*p.Message, got.PP, 1e-12)
-	require.Equal(t, p.DP, got.DP)
-	require.Equal(t, p.Step, got.Step)
-	require.InEpsilon(t, got.Compute+got.TP+got.Bubble+got.PP+got.DP+got.Step, got.Sum(), 1e-12)
+	require.Equal(t, Terms{Products: 6 * p.Products, Memory: 6 * p.Memory, TP: 6 * p.TP, Host: 6 * p.Host,
+		Logits: 6 * p.Logits, Bubble: 3 * p.Stage(), PP: 18 * p.Message, DP: p.DP, Step: p.Step}, got)
+	require.InEpsilon(t, got.Products+got.Memory+got.TP+got.Host+got.Logits+got.Bubble+got.PP+got.DP+got.Step,
+		got.Sum(), 1e-12)
+}
+
+// TestRegrets: a question needs two plans; the plan that is predicted to be fastest is measured.
+func TestRegrets(t *testing.T) {
+	var rows []Measured
+	for i, s := range []float64{3, 2, 2.5, 7, 4, 5} {
+		r := row()
+		r.Seconds = s
+		switch i {
+		case 3:
+			r.Hidden = 2048 // a plan alone
+		case 4, 5:
+			r.GPUs, r.DP = 32, 2
+		}
+		rows = append(rows, r)
+	}
+	require.Equal(t, []float64{0.25, 0}, Regrets(rows, []float64{9, 8, 7, 1, 2, 3}))
+	require.Equal(t, []float64{2, 3}, []float64{Errors(rows[:2], []float64{9, 8})[0], Errors(rows[:2],
+		[]float64{9, 8})[1]})
+	require.Equal(t, []float64{0.5}, Errors(rows[:1], []float64{1.5}), "without their signs")
+}
+
+// TestCalibrateBounds: constants stay physical whatever the rows say, and what no row tells stays as it was.
+func TestCalibrateBounds(t *testing.T) {
+	r := row()
+	r.TP, r.DP, r.PP, r.GPUs, r.Seconds = 1, 1, 1, 1, 1e6
+	k, err := Calibrate([]Measured{r}, equalStages)
+	require.NoError(t, err)
+	for i, c := range ConstantTable {
+		require.GreaterOrEqual(t, k[i], c.Least, c.Name)
+		require.LessOrEqual(t, k[i], c.Most, c.Name)
+		switch i {
+		case insideByte, call, acrossByte, dpByte:
+			require.Equal(t, c.Start, k[i], c.Name)
+		case peakShare, streamShare:
+			require.InEpsilon(t, c.Least, k[i], 1e-9, c.Name)
+		}
+	}
 }
 
 // TestImpossibleRows: what cannot have been measured is named with its column.
@@ -208,10 +275,10 @@ func TestQuantiles(t *testing.T) {
 // TestCalibrateFinds: constants that made the times are found again as far as the times tell them apart:
 // every row is predicted within a hundredth, also those that were held out.
 func TestCalibrateFinds(t *testing.T) {
-	truth := start
-	truth[perFlop] *= 1.4
+	truth := begin()
+	truth[peakShare] *= 0.8
 	truth[hostLayer] *= 0.7
-	truth[dpAcross] *= 1.5
+	truth[dpByte] *= 1.5
 	slots := func(pp, micro int) (float64, error) { return float64(micro + pp - 1), nil }
 	var rows []Measured
 	for i := range 60 {
@@ -233,7 +300,7 @@ func TestCalibrateFinds(t *testing.T) {
 	}
 	errs, err := CrossValidate(rows, 5, slots)
 	require.NoError(t, err)
-	mean, _, worst := Quantiles(errs)
+	mean, _, worst := Quantiles(Errors(rows, errs))
 	t.Logf("held out: mean %.4f, worst %.4f", mean, worst)
 	require.Less(t, mean, 0.01)
 	_, err = Calibrate(nil, slots)

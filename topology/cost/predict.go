@@ -3,9 +3,6 @@ package cost
 import (
 	"fmt"
 	"math"
-	"slices"
-
-	"github.com/lfactor/lfactor/topology/collective"
 )
 
 // Measured is a training step of a decoder whose time was measured: Megatron's layers with full recompute,
@@ -46,50 +43,80 @@ func (r *Measured) Microbatches() int { return r.Batch / r.Micro / r.DP }
 
 // Terms are the parts of a step, in seconds; their sum is the prediction.
 type Terms struct {
-	Compute float64 // layers and logits of the microbatches
-	TP      float64 // exposed all-reduces inside layers, in those microbatches
-	Bubble  float64 // of the pipeline, with its share of all-reduces
-	PP      float64 // activations between stages on the critical path
-	DP      float64 // gradient all-reduce
-	Step    float64 // optimizer
+	Products float64 // matrix products of the layers, of all microbatches
+	Memory   float64 // their norms, activations, dropouts and softmax
+	TP       float64 // all-reduces inside layers
+	Host     float64 // what the device waits for the host to launch kernels
+	Logits   float64 // the last stage's logits and loss
+	Bubble   float64 // of the pipeline, with its share of all four
+	PP       float64 // activations between stages on the critical path
+	DP       float64 // gradient all-reduce
+	Step     float64 // optimizer
 }
 
 // Sum is the step time.
-func (t Terms) Sum() float64 { return t.Compute + t.TP + t.Bubble + t.PP + t.DP + t.Step }
+func (t Terms) Sum() float64 {
+	return t.Products + t.Memory + t.TP + t.Host + t.Logits + t.Bubble + t.PP + t.DP + t.Step
+}
 
-// Constants of a cluster, all positive.
+// Constants of a cluster, as effective values.
 type Constants [numConstants]float64
 
-// The constants: what a machine's description would say, as effective values.
+// The constants.
 const (
-	perFlop   = iota // seconds a flop of a matrix product of unlimited width
-	halfWidth        // columns of a shard at which products reach half of that rate
-	perByte          // of activations that every tensor-parallel rank reads in full
-	perShard         // bytes of activations that are shared among tensor-parallel ranks
-	hostLayer        // seconds that launching a layer's kernels takes the host, all passes
-	tpInside         // seconds a byte of a ring inside a host
-	tpAcross         // between hosts
-	ppByte           // seconds a byte between stages
-	dpInside         // seconds a byte of gradients inside a host
-	dpAcross         // between hosts
-	stepParam        // seconds a parameter of the optimizer step
-	tpLayer          // seconds a doubling of the tensor-parallel group, a layer
+	peakShare   = iota // of a device's arithmetic that products reach when tiles fill it
+	prologue           // depth of a product, in elements of its sum, that a tile's start and end cost
+	streamShare        // of the memory's rate that other kernels reach
+	hostLayer          // seconds that launching a layer's kernels takes the host, all passes
+	hostStage          // seconds that it takes for the last stage's logits, loss and data
+	insideByte         // seconds a byte between devices of a host, a device and direction
+	call               // seconds a doubling of a collective's group
+	acrossByte         // seconds a byte that leaves a host over all its adapters
+	dpByte             // the same for the all-reduce of gradients
 	numConstants
 )
 
-// ConstantNames are how the constants are printed, with units.
-var ConstantNames = [numConstants]string{"gemm s/flop", "half-rate columns", "activation s/B", "shard s/B",
-	"host s/layer", "tp s/B in host", "tp s/B across",
-	"pp s/B", "dp s/B in host", "dp s/B across", "optimizer s/parameter", "tp s/layer"}
+// Constant is what a constant is called and in which range it is physical.
+type Constant struct {
+	Name, Unit  string
+	Start       float64 // what a constant keeps of which no row tells anything
+	Least, Most float64
+}
 
-// start is a guess at the constants of hosts with eight A100 and four 200 Gb/s adapters, from data sheets; a
-// constant that no row tells anything about keeps it.
-var start = Constants{1 / 200e12, 100, 1 / 1.2e12, 1 / 2e12, 1e-3, 1 / 150e9, 1 / 100e9, 1 / 20e9, 1 / 100e9,
-	1 / 15e9, 1e-11, 2e-5}
+// ConstantTable describes the constants of hosts with eight A100: NVLink has 300 GB/s a direction.
+var ConstantTable = [numConstants]Constant{
+	peakShare:   {"products' share of peak", "", 0.7, 0.3, 0.95},
+	prologue:    {"tile's prologue", "elements", 100, 1, 1024},
+	streamShare: {"other kernels' share of memory rate", "", 0.7, 0.3, 1},
+	hostLayer:   {"launching a layer", "s", 3e-3, 2e-4, 2e-2},
+	hostStage:   {"launching logits and loss", "s", 4e-3, 1e-4, 3e-2},
+	insideByte:  {"link inside a host", "s/B", 1 / 200e9, 1 / 300e9, 1 / 20e9},
+	call:        {"collective, by doubling of its group", "s", 2e-5, 1e-6, 1e-3},
+	acrossByte:  {"adapters of a host", "s/B", 1 / 80e9, 1 / 200e9, 1 / 5e9},
+	dpByte:      {"adapters, for gradients", "s/B", 1 / 80e9, 1 / 200e9, 1 / 5e9},
+}
 
 const (
 	vocabulary = 51200 // of Megatron's GPT models, padded
 	perHost    = 8
+)
+
+// What an A100's data sheet says.
+const (
+	peak            = 312e12 // half-precision operations a second
+	memoryRate      = 1.94e12
+	multiprocessors = 108
+)
+
+// Bytes of memory traffic of what is no product, half precision. A layer's norms, dropouts and residuals
+// read and write its activations whole on every tensor-parallel rank; its gates and biases those of the
+// inner layer; the softmax of attention, with mask and dropout, all scores. The loss is computed in float32.
+const (
+	fullPasses  = 20 // times 2 bytes, of forward, recomputed forward and backward
+	innerPasses = 8
+	scorePasses = 16
+	lossBytes   = 50 // an element of the logits
+	stepBytes   = 32 // a parameter: gradient and weight in half, master weight and two moments in float32
 )
 
 // Slots is how long a pipeline of equal stages takes, in times of one microbatch on one stage: the makespan
@@ -99,160 +126,101 @@ type Slots func(pp, micro int) (float64, error)
 // Pieces are the durations of what a rank does in a step, in seconds: what a simulation of the row's program
 // takes as prices.
 type Pieces struct {
-	Layers  float64 // of a stage for one microbatch, all passes: forward, recomputed forward and backward
-	TP      float64 // all-reduces inside them
-	Logits  float64 // of the last stage for one microbatch
-	Message float64 // between stages
-	DP      float64 // all-reduce of a rank's gradients
-	Step    float64 // its optimizer step
+	Products float64 // of a stage's layers for one microbatch: forward, recomputed forward and backward
+	Memory   float64 // its other kernels
+	TP       float64 // all-reduces inside its layers
+	Host     float64 // what launching them takes longer
+	Logits   float64 // what the last stage takes longer than others
+	Message  float64 // between stages
+	DP       float64 // all-reduce of a rank's gradients
+	Step     float64 // its optimizer step
 }
 
-// Pieces prices a row. A layer's kernels take the device or the host, whichever is slower, with a smooth
-// corner; forward, recomputed forward and the two products of backward make four times the forward's work.
-// Collectives are rings.
+// Stage is the time of a microbatch on a stage that is not the last.
+func (p *Pieces) Stage() float64 { return p.Products + p.Memory + p.TP + p.Host }
+
+// Pieces prices a row. A stage takes its device or its host, whichever is slower, with a smooth corner.
+// Stages of a pipeline wait for each other's messages, so that the host's launching of the logits and the
+// device's work on them are not hidden by what comes before; where there is one stage, they are.
 func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	b, s, h, t := float64(r.Micro), float64(r.Seq), float64(r.Hidden), float64(r.TP)
-	tok, layers := float64(r.Micro*r.Seq), float64(r.Layers)/float64(r.PP)
-	flops := 4 * (24*tok*h*h + 4*tok*s*h) / t
-	gpu := k[perFlop]*flops*(1+k[halfWidth]*t/h) + k[perByte]*tok*h*8 +
-		k[perShard]*(tok*h*32/t+b*float64(r.Heads)/t*s*s*4)
-	gpu, host := gpu*gpu, k[hostLayer]*k[hostLayer]
-	p.Layers = layers * math.Sqrt(math.Sqrt(gpu*gpu+host*host))
-	activation := int64(2 * tok * h)
+	tok, layers, heads := float64(r.Micro*r.Seq), float64(r.Layers)/float64(r.PP), float64(r.Heads)
+	stream := memoryRate * k[streamShare]
+	p.Products = layers * k.layerProducts(r)
+	p.Memory = layers * (tok*h*2*fullPasses + tok*4*h/t*2*innerPasses + b*heads/t*s*s*2*scorePasses) / stream
+	activation := 2 * tok * h
 	if r.TP > 1 {
 		const reduces = 6 // two in each of forward, recomputed forward and backward
-		p.TP = layers * (reduces*collective.RingTime(collective.AllReduce, r.TP, activation,
-			k.ring(tpInside, tpAcross, r.TP)) + k[tpLayer])
+		p.TP = layers * reduces * k.allReduce(r.TP, activation, r.TP <= perHost, k[acrossByte])
 	}
-	p.Logits = 6 * tok * h * vocabulary / t * k[perFlop]
+	logits := 3*k.product(tok, vocabulary/t, h) + tok*vocabulary/t*lossBytes/stream
+	device, host := p.Products+p.Memory+p.TP, k[hostLayer]*layers
+	p.Host = corner(device, host) - device
 	if r.PP > 1 {
-		p.Message = collective.Link{PerByte: k[ppByte]}.Of(activation)
+		p.Logits = logits + k[hostStage]
+		if r.GPUs > perHost {
+			// a message is scattered over a tensor-parallel group; all ranks of a host send beside each other
+			p.Message = activation*min(perHost/t, float64(r.DP))*k[acrossByte] + k[call]
+		} else {
+			p.Message = activation*k[insideByte] + k[call]
+		}
+	} else {
+		p.Logits = corner(device+logits, host+k[hostStage]) - p.Stage()
 	}
 	params := (12*h*h*layers + vocabulary*h) / t
 	if r.DP > 1 {
-		p.DP = collective.RingTime(collective.AllReduce, r.DP, int64(2*params),
-			k.ring(dpInside, dpAcross, r.TP*r.DP))
+		// each of the tensor-parallel ranks of a host has a ring, and they share its adapters
+		p.DP = k.allReduce(r.DP, 2*params, r.TP*r.DP <= perHost, k[dpByte]*min(perHost, t))
 	}
-	p.Step = k[stepParam] * params
+	p.Step = params * stepBytes / stream
 	return
 }
 
-// ring is the link that limits a ring over ranks, which lie on one host or on several.
-func (k *Constants) ring(inside, across, ranks int) collective.Link {
-	if ranks > perHost {
-		return collective.Link{PerByte: k[across]}
+// corner is the larger of two times, a little more where they are alike.
+func corner(x, y float64) float64 {
+	x, y = x*x, y*y
+	return math.Sqrt(math.Sqrt(x*x + y*y))
+}
+
+// allReduce is a ring's, inside a host or through hosts' adapters.
+func (k *Constants) allReduce(ranks int, bytes float64, near bool, across float64) float64 {
+	n := float64(ranks)
+	perByte := k[insideByte]
+	if !near {
+		perByte = max(perByte, across)
 	}
-	return collective.Link{PerByte: k[inside]}
+	return 2*(n-1)/n*bytes*perByte + k[call]*math.Log2(n)
+}
+
+// layerProducts are those of a layer's forward, recomputed forward and backward, which has two of each.
+func (k *Constants) layerProducts(r *Measured) float64 {
+	tok, h, t := float64(r.Micro*r.Seq), float64(r.Hidden), float64(r.TP)
+	sum := 0.0
+	for _, p := range [][2]float64{{h, 3 * h / t}, {h / t, h}, {h, 4 * h / t}, {4 * h / t, h}} {
+		in, out := p[0], p[1]
+		sum += 2*k.product(tok, out, in) + k.product(tok, in, out) + k.product(in, out, tok)
+	}
+	// batched products of attention, whose short sums keep their tiles from the rate of the others
+	const attention = 0.6
+	return sum + 16*tok*float64(r.Seq)*h/t/(peak*k[peakShare]*attention)
+}
+
+// product is the time of one (m, d) · (d, n): waves of tiles over all multiprocessors, each as deep as the
+// sum and a prologue, by the best of the tiles that libraries have; small ones load more than they multiply.
+func (k *Constants) product(m, n, d float64) float64 {
+	best := math.Inf(1)
+	for _, tile := range [][3]float64{{128, 256, 1}, {128, 128, 0.92}, {64, 64, 0.65}} {
+		waves := math.Ceil(math.Ceil(m/tile[0]) * math.Ceil(n/tile[1]) / multiprocessors)
+		best = min(best, waves*multiprocessors*tile[0]*tile[1]/tile[2])
+	}
+	return best * 2 * (d + k[prologue]) / (peak * k[peakShare])
 }
 
 // Predict gives the terms of a step whose program is slots long. Its sum is what the row's program takes in
 // a simulation with the row's Pieces.
 func (k *Constants) Predict(r *Measured, slots float64) Terms {
 	p, m := k.Pieces(r), float64(r.Microbatches())
-	return Terms{Compute: m * (p.Layers + p.Logits), TP: m * p.TP, Bubble: (slots - m) * (p.Layers + p.TP),
-		PP: 2 * slots * p.Message, DP: p.DP, Step: p.Step}
-}
-
-// Calibrate fits the constants to measured steps: a pattern search over their logarithms that takes only
-// steps which lessen the mean relative error (with a tenth of its root mean square). It is deterministic.
-func Calibrate(rows []Measured, slots Slots) (*Constants, error) {
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("calibration: no rows")
-	}
-	long := make([]float64, len(rows))
-	for i := range rows {
-		var err error
-		if long[i], err = slots(rows[i].PP, rows[i].Microbatches()); err != nil {
-			return nil, err
-		}
-		if !(rows[i].Seconds > 0) {
-			return nil, fmt.Errorf("calibration: row %d has no measured time", i)
-		}
-	}
-	loss := func(k *Constants) float64 {
-		sum, square := 0.0, 0.0
-		for i := range rows {
-			e := math.Abs(k.Predict(&rows[i], long[i]).Sum()/rows[i].Seconds - 1)
-			sum, square = sum+e, square+e*e
-		}
-		n := float64(len(rows))
-		return sum/n + 0.1*math.Sqrt(square/n)
-	}
-	k := start
-	best := loss(&k)
-	step := [numConstants]float64{}
-	for j := range step {
-		step[j] = 0.5
-	}
-	const rounds = 250
-	for range rounds {
-		for j := range k {
-			moved := false
-			for _, sign := range []float64{1, -1} {
-				c := k
-				if c[j] *= math.Exp(sign * step[j]); c[j] < 1e-30 {
-					continue
-				}
-				if x := loss(&c); x < best {
-					k, best, moved = c, x, true
-					break
-				}
-			}
-			if moved {
-				step[j] = min(2, 1.5*step[j])
-			} else {
-				step[j] = max(1e-4, 0.6*step[j])
-			}
-		}
-	}
-	return &k, nil
-}
-
-// Fold deals a row to one of n folds by its columns, so that folds do not depend on the order of rows.
-func (r *Measured) Fold(n int) int {
-	h := uint64(14695981039346656037)
-	for _, v := range []int{r.GPUs, r.Batch, r.Micro, r.Hidden, r.Heads, r.Layers, r.Seq, r.TP, r.DP, r.PP} {
-		h = (h ^ uint64(v)) * 1099511628211
-	}
-	return int((h >> 32) % uint64(n))
-}
-
-// CrossValidate predicts every row by constants that were fitted without its fold, and returns the relative
-// errors.
-func CrossValidate(rows []Measured, folds int, slots Slots) ([]float64, error) {
-	out := make([]float64, len(rows))
-	for f := range folds {
-		var train []Measured
-		for _, r := range rows {
-			if r.Fold(folds) != f {
-				train = append(train, r)
-			}
-		}
-		k, err := Calibrate(train, slots)
-		if err != nil {
-			return nil, err
-		}
-		for i := range rows {
-			if rows[i].Fold(folds) == f {
-				n, err := slots(rows[i].PP, rows[i].Microbatches())
-				if err != nil {
-					return nil, err
-				}
-				out[i] = math.Abs(k.Predict(&rows[i], n).Sum()/rows[i].Seconds - 1)
-			}
-		}
-	}
-	return out, nil
-}
-
-// Quantiles of relative errors: mean, median and the worst.
-func Quantiles(errs []float64) (mean, median, worst float64) {
-	if len(errs) == 0 {
-		return
-	}
-	s := slices.Sorted(slices.Values(errs))
-	for _, e := range s {
-		mean += e / float64(len(s))
-	}
-	return mean, s[len(s)/2], s[len(s)-1]
+	return Terms{Products: m * p.Products, Memory: m * p.Memory, TP: m * p.TP, Host: m * p.Host,
+		Logits: m * p.Logits, Bubble: (slots - m) * p.Stage(), PP: 2 * slots * p.Message, DP: p.DP,
+		Step: p.Step}
 }

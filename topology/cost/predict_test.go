@@ -35,22 +35,22 @@ func made(k Constants) (rows []Measured) {
 // TestCalibrate recovers what a machine does from its step times: rows that were left out are predicted as
 // well as their noise allows, and a machine that is not like the model is not.
 func TestCalibrate(t *testing.T) {
-	truth := start
-	for j := range truth {
-		truth[j] *= 1 + 0.5*math.Sin(float64(3*j+1))
+	var truth Constants
+	for j, c := range ConstantTable {
+		truth[j] = max(c.Least, min(c.Most, c.Start*(1+0.5*math.Sin(float64(3*j+1)))))
 	}
 	rows := made(truth)
-	errs, err := CrossValidate(rows, 5, equalStages)
+	seconds, err := CrossValidate(rows, 5, equalStages)
 	require.NoError(t, err)
-	mean, median, _ := Quantiles(errs)
+	mean, median, _ := Quantiles(Errors(rows, seconds))
 	require.Less(t, mean, 0.04)
 	require.Less(t, median, 0.03)
 	for i := range rows {
 		rows[i].Seconds = 1 + float64(i%7)
 	}
-	errs, err = CrossValidate(rows, 5, equalStages)
+	seconds, err = CrossValidate(rows, 5, equalStages)
 	require.NoError(t, err)
-	mean, _, _ = Quantiles(errs)
+	mean, _, _ = Quantiles(Errors(rows, seconds))
 	require.Greater(t, mean, 0.3)
 }
 

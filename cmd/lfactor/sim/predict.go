@@ -21,8 +21,8 @@ func predictCommand() *cobra.Command {
 	c := &cobra.Command{Use: "predict --calibration FILE.csv [ROWS.csv]",
 		Short: "Predict step times from a table of measured ones, term by term",
 		Long: "Each row's program is run by the behaviours of training with the row's prices; the terms " +
-			"beside it are what its time is made of.\nThe calibration table fits at most 12 constants " +
-			"of its cluster. Each row of ROWS.csv is then predicted and printed beside its " +
+			"beside it are what its time is made of.\nThe calibration table fits nine constants " +
+			"of its cluster, each within bounds that are physical. Each row of ROWS.csv is then predicted and printed beside its " +
 			"measured\ntime, if it has one. --folds N predicts every row of the calibration " +
 			"table from the others and prints the errors.",
 		Args: cobra.MaximumNArgs(1)}
@@ -42,17 +42,9 @@ func predictCommand() *cobra.Command {
 		}
 		slots := fidelity.ProgramSlots()
 		if *folds > 1 {
-			errs, err := cost.CrossValidate(known, *folds, slots)
-			if err != nil {
+			if err := crossValidate(form, known, *folds, slots); err != nil {
 				return err
 			}
-			mean, median, worst := cost.Quantiles(errs)
-			out := os.Stdout
-			if form != "text" {
-				out = os.Stderr
-			}
-			fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n",
-				len(known), *folds, 100*mean, 100*median, 100*worst)
 		}
 		k, err := cost.Calibrate(known, slots)
 		if err != nil {
@@ -82,26 +74,59 @@ func measured(name string, timed bool) ([]cost.Measured, error) {
 	return cost.ReadMeasured(name, string(text), timed)
 }
 
+// crossValidate prints how well rows are predicted by others, and what choosing plans by that would cost.
+func crossValidate(form string, rows []cost.Measured, folds int, slots cost.Slots) error {
+	predicted, err := cost.CrossValidate(rows, folds, slots)
+	if err != nil {
+		return err
+	}
+	out := os.Stdout
+	if form != "text" {
+		out = os.Stderr
+	}
+	mean, median, worst := cost.Quantiles(cost.Errors(rows, predicted))
+	fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(rows), folds,
+		100*mean, 100*median, 100*worst)
+	if regrets := cost.Regrets(rows, predicted); len(regrets) > 0 {
+		mean, _, worst = cost.Quantiles(regrets)
+		fmt.Fprintf(out, "choosing among the measured plans of a model, batch and number of GPUs, %d times: the "+
+			"plan predicted to be fastest is %.2f%% slower than the fastest, at most %.2f%%\n", len(regrets),
+			100*mean, 100*worst)
+	}
+	return nil
+}
+
 func printConstants(form string, k *cost.Constants) error {
 	named := map[string]float64{}
-	for i, name := range cost.ConstantNames {
-		named[name] = k[i]
+	for i, c := range cost.ConstantTable {
+		named[c.Name] = k[i]
 	}
-	return cli.EmitAs(os.Stdout, form, named, func(w io.Writer) {
-		for i, name := range cost.ConstantNames {
-			fmt.Fprintf(w, "%-24s %.4g\n", name, k[i])
+	return cli.EmitAs(os.Stdout, form, named, func(io.Writer) {
+		t := cli.TextTable("constant", "value", "unit", "physical", "")
+		for i, c := range cost.ConstantTable {
+			said := ""
+			switch k[i] {
+			case c.Least, c.Most:
+				said = "at its bound"
+			case c.Start:
+				said = "no row tells: as it began"
+			}
+			t.AppendRow(table.Row{c.Name, fmt.Sprintf("%.4g", k[i]), c.Unit,
+				fmt.Sprintf("%.4g to %.4g", c.Least, c.Most), said})
 		}
+		t.Render()
 	})
 }
 
 func printPredictions(all []fidelity.Prediction) {
-	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "compute", "tp comm", "pp bubble",
-		"pp comm", "dp comm", "step", "predicted", "measured", "error")
+	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "products", "memory", "tp comm", "host", "logits",
+		"bubble", "pp comm", "dp comm", "step", "predicted", "measured", "error")
 	var errs []float64
 	for _, p := range all {
 		r := &p.Row
-		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, unit.Seconds(p.Terms.Compute),
-			unit.Seconds(p.Terms.TP), unit.Seconds(p.Terms.Bubble), unit.Seconds(p.Terms.PP),
+		line := table.Row{r.GPUs, r.TP, r.DP, r.PP, r.Batch, r.Micro, unit.Seconds(p.Terms.Products),
+			unit.Seconds(p.Terms.Memory), unit.Seconds(p.Terms.TP), unit.Seconds(p.Terms.Host),
+			unit.Seconds(p.Terms.Logits), unit.Seconds(p.Terms.Bubble), unit.Seconds(p.Terms.PP),
 			unit.Seconds(p.Terms.DP), unit.Seconds(p.Terms.Step), unit.Seconds(p.Predicted)}
 		if p.Error != nil {
 			errs = append(errs, math.Abs(*p.Error))
