@@ -192,6 +192,8 @@ type Summary struct {
 	Hash           string  `json:"hash"`
 	Ranks          []Row   `json:"ranks"`
 	Routing        *Routed `json:"routing,omitempty"` // of lfactor sim --routing
+
+	Explained *Explanation `json:"explanation,omitempty"` // of lfactor sim --explain
 }
 
 // Summary sums a result up.

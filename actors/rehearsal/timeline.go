@@ -70,7 +70,8 @@ func (t *Timeline) Chrome(name string) error {
 			if i == len(t.spans)-1 {
 				comma = "\n"
 			}
-			fmt.Fprintf(w, "{\"ph\":\"X\",\"name\":%q,\"cat\":%q,\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}%s", s.name, s.kind, s.rank, float64(s.start)/1e3, float64(s.end-s.start)/1e3, comma)
+			fmt.Fprintf(w, "{\"ph\":\"X\",\"name\":%q,\"cat\":%q,\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%d}}%s", s.name, s.kind, s.rank, float64(s.start)/1e3,
+				float64(s.end-s.start)/1e3, t.Last, comma)
 		}
 		fmt.Fprint(w, "]\n")
 	})

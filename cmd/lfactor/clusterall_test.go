@@ -72,7 +72,7 @@ func TestClusterAllKilled(t *testing.T) {
 		require.Eventually(t, func() bool { return lines() > start+3 }, 60*time.Second, time.Millisecond,
 			"the run does not get on")
 		<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond)
-		killTogether(t, home) // the head, and agents; processes end with their agent
+		killTogether(t, home)  // the head, and agents; processes end with their agent
 		_ = cmd.Process.Kill() // it would wait for the head to come back
 		_ = cmd.Wait()
 		require.Eventually(t, func() bool { return len(leftovers(t, dir)) == 0 }, 10*time.Second,

@@ -30,7 +30,7 @@ import (
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
 func Command() *cobra.Command {
 	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] " +
-		"[--out plan.yaml] [--max-length] [--schedules] [--program]",
+		"[--out plan.yaml] [--explain] [--max-length] [--schedules] [--program]",
 		Short: "Show what each rank holds and whether it fits, or find the fastest plan for a machine",
 		Long: `Without --hosts: what each rank of the run file's own plan holds, before anything is allocated.
 
@@ -38,6 +38,7 @@ func Command() *cobra.Command {
                     parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All are ranked by closed forms, the best 64
                     again by simulation of their own programs.
   --cluster C       machine, with --hosts or to simulate a step of the run file's own plan: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
+  --explain         what a step of the run file's own plan is made of on the machine: kernels and what bounds them, waiting, exchanges
   --max-length      the longest sequence that can be trained on the machine (default: one host), and by which plans
   --out FILE        write the best plan; lfactor train FILE.yaml --plan FILE carries it out
   --schedules       list the schedules
@@ -74,6 +75,8 @@ type planned struct {
 	CopyBytes   int64     `json:"copy_bytes,omitempty"` // of the largest rank's state, where ranks keep copies in memory for recovery
 	CopyEvery   int64     `json:"copy_every,omitempty"` // steps between copies: train.buddy, or for auto an estimate by StepSeconds
 	Ranks       []planRow `json:"ranks"`
+
+	Explained *rehearsal.Explanation `json:"explanation,omitempty"` // of a step, with --explain
 }
 
 // copyRate is bytes a second that a copy of a rank's state takes of its process's time, with sending it to a
@@ -101,10 +104,15 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 func planCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true,
 		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true,
-		"max-length": false})
+		"max-length": false, "explain": false})
+	explain := slices.Contains(mine, "--explain")
+	searches := cli.FlagValue(mine, "hosts") != "" || slices.Contains(mine, "--max-length")
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
+	case explain && searches:
+		return exit.Usagef("--explain: it explains one plan: write the best with --hosts N --out plan.yaml, then " +
+			"lfactor sim FILE.yaml --plan plan.yaml --explain")
 	}
 	form, err := cli.Form(mine)
 	if err != nil {
@@ -151,8 +159,9 @@ func planCommand(c *cobra.Command, args []string) error {
 		p.PeakBytes = max(p.PeakBytes, r.Total)
 	}
 	limit := l.Job.Memory
-	if cluster := cli.FlagValue(mine, "cluster"); cluster != "" || form == "json" {
-		if err := p.simulate(c.Context(), l, cmp.Or(cluster, "cpu")); err != nil && cluster != "" {
+	if cluster := cli.FlagValue(mine, "cluster"); cluster != "" || form == "json" || explain {
+		err := p.simulate(c.Context(), l, cmp.Or(cluster, "cpu"), explain)
+		if err != nil && (cluster != "" || explain) {
 			return err
 		}
 	}
@@ -163,8 +172,8 @@ func planCommand(c *cobra.Command, args []string) error {
 	return fits
 }
 
-// simulate prices a step on a described machine, if the plan fits there.
-func (p *planned) simulate(ctx context.Context, l *layout.Layout, cluster string) error {
+// simulate prices a step on a described machine, if the plan fits there, and explains it if asked.
+func (p *planned) simulate(ctx context.Context, l *layout.Layout, cluster string, explain bool) error {
 	m, err := rehearsal.Machine(cluster)
 	if err != nil {
 		return err
@@ -179,7 +188,10 @@ func (p *planned) simulate(ctx context.Context, l *layout.Layout, cluster string
 	}
 	sum := r.Summary(res)
 	p.Cluster, p.StepSeconds, p.MFU = sum.Cluster, sum.StepSeconds, sum.MFU
-	return nil
+	if explain {
+		p.Explained, err = r.Explain(sim.Options{})
+	}
+	return err
 }
 
 func planRows(l *layout.Layout) (rows []planRow) {
@@ -239,6 +251,9 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	if p.StepSeconds > 0 {
 		fmt.Printf("on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster,
 			unit.Seconds(p.StepSeconds), p.StepFlops, 100*p.MFU)
+	}
+	if p.Explained != nil {
+		p.Explained.Print(os.Stdout)
 	}
 	return nil
 }

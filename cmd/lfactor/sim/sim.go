@@ -32,7 +32,7 @@ import (
 var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true,
 	"schedule": true, "steps": true, "seed": true, "seeds": true,
 	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true,
-	"plan": true, "shrink": false, "program": true, "routing": true}
+	"plan": true, "shrink": false, "explain": false, "program": true, "routing": true}
 
 // Command is lfactor sim: a run in virtual time.
 func Command() *cobra.Command {
@@ -54,6 +54,7 @@ func Command() *cobra.Command {
   --routing DIR     take as long as routing that was recorded there (train.routing: record) makes it,
 	and say which expert and link bound a step
   --plan FILE       the settings that lfactor plan --hosts --out has written
+  --explain         what the last step is made of: kernels and what bounds them, waiting, exchanges
   --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a drawing, as a report`,
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCommand}
 	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
@@ -65,7 +66,7 @@ func Command() *cobra.Command {
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]",
 			Short: "Simulate several schedules side by side", DisableFlagParsing: true,
 			ValidArgsFunction: cli.CompleteKeys, RunE: simCompare},
-		predictCommand(), fidelityCommand(), encoderCommand())
+		predictCommand(), fidelityCommand(), encoderCommand(), diffCommand())
 	return c
 }
 
@@ -206,6 +207,9 @@ func simCommand(c *cobra.Command, args []string) error {
 	if err := s.plan(); err != nil {
 		return err
 	}
+	if s.seeds > 0 && slices.Contains(s.mine, "--explain") {
+		return exit.Usagef("--explain: it explains one run, and --seeds makes many")
+	}
 	if s.seeds == 0 {
 		return s.once(c.Context(), s.seed, nil)
 	}
@@ -233,7 +237,7 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 			}
 		}
 	}})
-	if err := s.print(res); err != nil {
+	if err := s.print(res, sim.Options{Seed: seed, Faults: faults}); err != nil {
 		return err
 	}
 	for name, write := range map[string]func(string) error{s.trace: t.Chrome, s.svg: t.SVG,
@@ -247,9 +251,15 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 	return rehearsal.Fault(res)
 }
 
-func (s *simRun) print(res *sim.Result) error {
+func (s *simRun) print(res *sim.Result, o sim.Options) error {
 	sum := s.r.Summary(res)
 	sum.Routing = s.routed
+	if slices.Contains(s.mine, "--explain") && rehearsal.Fault(res) == nil {
+		var err error
+		if sum.Explained, err = s.r.Explain(o); err != nil {
+			return err
+		}
+	}
 	if s.form != "text" {
 		return json.NewEncoder(os.Stdout).Encode(sum)
 	}
@@ -279,6 +289,9 @@ func (s *simRun) print(res *sim.Result) error {
 	t.Render()
 	if s.routed != nil {
 		fmt.Println(s.routed)
+	}
+	if sum.Explained != nil {
+		sum.Explained.Print(os.Stdout)
 	}
 	return nil
 }

@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/rehearsal"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/sim"
+)
+
+func diffCommand() *cobra.Command {
+	return &cobra.Command{Use: "diff TRACE.json FILE.yaml [key=value ...] [--cluster NAME|FILE] [--svg FILE]",
+		Short: "Lay a real run's trace over the simulated step and name the largest differences",
+		Long: "TRACE.json is what a run leaves in its log.dir (or what lfactor sim --trace has written); FILE.yaml and " +
+			"key=value are those of that run.\n--cluster is the machine it ran on: lfactor calibrate measures " +
+			"this one. Of each job the median over the recorded steps is compared.\n--svg draws both steps, " +
+			"one above the other.",
+		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simDiff}
+}
+
+func simDiff(c *cobra.Command, args []string) error {
+	if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		return c.Help()
+	}
+	if len(args) < 2 {
+		return exit.Usagef("want a trace and the run's file, as in lfactor sim diff run/trace.json run.yaml")
+	}
+	jobs, cut, err := rehearsal.ReadTrace(args[0])
+	if err != nil {
+		return err
+	}
+	s, mine, err := parseSim(args[1:])
+	if err == nil {
+		err = s.plan()
+	}
+	if err != nil {
+		return err
+	}
+	for _, flag := range []string{"seeds", "trace", "html", "faults", "explain"} {
+		if cli.FlagValue(mine, flag) != "" || slices.Contains(mine, "--"+flag) {
+			return exit.Usagef("--%s has no effect on lfactor sim diff", flag)
+		}
+	}
+	d, err := s.r.Diff(jobs, sim.Options{Seed: s.seed})
+	if err != nil {
+		return fmt.Errorf("%s: %w", args[0], err)
+	}
+	if cut {
+		d.Notes = append(d.Notes, args[0]+" ends in the middle; what it has is compared")
+	}
+	if s.svg != "" {
+		if err := d.SVG(s.svg); err != nil {
+			return err
+		}
+	}
+	return cli.EmitAs(os.Stdout, s.form, d, d.Print)
+}

@@ -1,0 +1,40 @@
+package grad
+
+import "github.com/lfactor/lfactor/kernels"
+
+// KernelCost is what one kind of kernel costs in a segment.
+type KernelCost struct {
+	Kernel kernels.Op
+	Again  bool // run a second time, for a backward that saved nothing
+	Cost
+}
+
+// KernelCosts are the parts of a segment's cost, by kernel in the order of their first calls; together they
+// are the segment's arithmetic, traffic and calls.
+func (tr *Trace) KernelCosts(s *Segment) (out []KernelCost) {
+	t := Tape{Options: tr.Options}
+	at := map[KernelCost]int{}
+	var add func(n *Node, again bool)
+	add = func(n *Node, again bool) {
+		alone := *n
+		alone.Then = nil
+		var c Cost
+		if t.cost(&c, &alone); c.Calls > 0 {
+			key := KernelCost{Kernel: n.Op.Kernel, Again: again}
+			i, known := at[key]
+			if !known {
+				i, at[key] = len(out), len(out)
+				out = append(out, key)
+			}
+			out[i].Flops, out[i].Bytes, out[i].Calls = out[i].Flops+c.Flops, out[i].Bytes+c.Bytes,
+				out[i].Calls+c.Calls
+		}
+		for _, e := range n.Then {
+			add(e, again)
+		}
+	}
+	for _, n := range s.Ops {
+		add(n, n.Clone)
+	}
+	return out
+}
