@@ -34,6 +34,9 @@ func (f fit) Check(at faults) {
 	f.layers(at)
 	f.batch(at)
 	f.chunks(at)
+	if d := f.c.Run.Device; p.OffloadDir != "" && d != "cpu" && d != "auto" && p.Encoder.Device != "cpu" {
+		at.fault("plan.offload_dir", "what ranks with device: "+d+" move lies in pinned memory", "remove it")
+	}
 }
 
 // encoder holds the ranks of a vision encoder to its heads and to the decoder's ranks.

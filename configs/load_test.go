@@ -163,6 +163,36 @@ func TestRecomputeFlags(t *testing.T) {
 	}
 }
 
+// TestOffloadKeys: optimizer state on the host, as a run file and as Megatron ask for it; what has no meaning is
+// refused.
+func TestOffloadKeys(t *testing.T) {
+	load := func(args string) (*Config, error) {
+		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x"},
+			strings.Fields(args)...)})
+	}
+	c, err := load("--optimizer-cpu-offload --optimizer-offload-fraction 0.7 --overlap-cpu-optimizer-d2h-h2d")
+	require.NoError(t, err)
+	require.True(t, c.Run.Plan.OffloadOptimizer)
+	require.Equal(t, 0.7, c.Run.Plan.OffloadShare)
+	require.Equal(t, []string{"accepted, no effect: --overlap-cpu-optimizer-d2h-h2d"}, c.Notices)
+	c, err = load("plan.offload_optimizer=true plan.offload_dir=/scratch")
+	require.NoError(t, err)
+	require.Equal(t, 1.0, c.Run.Plan.OffloadShare)
+	require.Equal(t, "/scratch", c.Run.Plan.OffloadDir)
+	for args, want := range map[string]string{
+		"plan.offload_optimizer_share=0.5": "plan.offload_optimizer_share: nothing of the optimizer's state is " +
+			"moved; set plan.offload_optimizer, or remove it",
+		"plan.offload_dir=/scratch": "plan.offload_dir: nothing is moved there; set plan.offload or " +
+			"plan.offload_optimizer",
+		"plan.offload=true plan.offload_dir=/scratch device=cuda": "plan.offload_dir: what ranks with device: " +
+			"cuda move lies in pinned memory; remove it",
+		"plan.offload_optimizer=true plan.offload_optimizer_share=1.5": "1.5",
+	} {
+		_, err := load(args)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestBoundsOnFiles holds that what is too large, too deep or no file is refused at once.
 func TestBoundsOnFiles(t *testing.T) {
 	dir := t.TempDir()

@@ -7,32 +7,35 @@ import (
 
 // Plan says how the work is spread over ranks. Their number is pp · tp · cp · dp.
 type Plan struct {
-	PP               int    `key:"pp" default:"1" min:"1" max:"4096" class:"replan" flag:"pipeline-model-parallel-size" doc:"Pipeline stages: ranks that hold consecutive layers."`
-	TP               int    `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"tensor-model-parallel-size" doc:"Ranks that share each layer."`
-	DP               int    `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
-	CP               int    `key:"cp" default:"1" min:"1" max:"4096" class:"replan" flag:"context-parallel-size" doc:"Ranks that the tokens of a microbatch are shared out over; plan.cp_comm says how attention gets at what they lack."`
-	CPComm           string `key:"cp_comm" default:"gather" oneof:"gather|ring|ulysses|hybrid" class:"replan" flag:"cp-comm-type" from:"all_gather=gather,p2p=ring,a2a=ulysses,a2a+p2p=hybrid" doc:"Attention over plan.cp ranks: gather keys and values, have them go round a ring (arXiv:2310.01889), exchange tokens for heads (ulysses, arXiv:2309.14509), or both of these (hybrid: rings of plan.ulysses ranks that exchange, arXiv:2405.07719)."`
-	CPLayout         string `key:"cp_layout" default:"auto" oneof:"auto|zigzag|contiguous" class:"replan" doc:"Tokens of each of plan.cp ranks: one run, or with zigzag one from the front of a microbatch and one from its back, so that causal attention is as much work everywhere. auto is zigzag where ranks do not exchange heads alone."`
-	Ulysses          int    `key:"ulysses" default:"0" min:"0" max:"4096" class:"replan" flag:"context-parallel-ulysses-degree" doc:"How many of plan.cp ranks exchange tokens for heads with each other, with plan.cp_comm hybrid or gather; 0 is all with ulysses, else none."`
-	EP               int    `key:"ep" flag:"expert-model-parallel-size" default:"1" min:"1" max:"65536" class:"replan" doc:"Ranks that a layer's experts are shared out over: some of the dp · cp · tp ranks of a pipeline stage, whose tokens go to where their experts are."`
-	ETP              int    `key:"etp" flag:"expert-tensor-parallel-size" default:"1" min:"1" max:"4096" class:"replan" doc:"Ranks that share each expert; plan.ep · plan.etp of them divide plan.dp · plan.cp · plan.tp, and the rest are copies (arXiv:2504.14960)."`
-	Zero             int    `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
-	ZeroRanks        int    `key:"zero_ranks" default:"0" min:"0" max:"65536" class:"replan" doc:"Data-parallel ranks that plan.zero shares state out over; the groups of that many are replicas of each other (HSDP), as inside hosts and across them. 0 takes all of plan.dp."`
-	SequenceParallel bool   `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
-	Schedule         string `key:"schedule" default:"1f1b" oneof:"@schedules" class:"replan" flag:"enable-chunkpipe=chunkpipe" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
-	VirtualStages    int    `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
-	Layers           []int  `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
-	Recompute        string `key:"recompute" default:"selective" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those that cost no product (norms, gates, activations), or all inside a layer."`
-	RecomputeLayers  []int  `key:"recompute_layers" class:"replan" flag:"custom-pipeline-recompute-layers" doc:"How many of the first layers of each stage, or of every stage, plan.recompute is for; by default all."`
-	ProjRecompute    string `key:"projector_recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"The same of the projector of a composed model; same takes plan.recompute."`
-	Offload          bool   `key:"offload" default:"false" class:"replan" doc:"Keep the activations that the backward needs in host memory in between, those of 64 KiB and more."`
-	Overlap          bool   `key:"overlap" default:"false" class:"replan" doc:"Await gathers, reductions and sums at their first use, so that they travel behind other work; losses keep their bits."`
-	ChunkSize        int    `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
-	KeepChunks       int    `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
-	Encoder          Tower  `key:"encoder"`
-	Procs            int    `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
-	Threads          int    `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
-	Memory           Bytes  `key:"memory" default:"0" class:"replan" doc:"Budget of the tensors of each rank; 0 takes nine tenths of this machine's memory, or of what its control groups permit, shared by the ranks."`
+	PP               int     `key:"pp" default:"1" min:"1" max:"4096" class:"replan" flag:"pipeline-model-parallel-size" doc:"Pipeline stages: ranks that hold consecutive layers."`
+	TP               int     `key:"tp" default:"1" min:"1" max:"4096" class:"replan" flag:"tensor-model-parallel-size" doc:"Ranks that share each layer."`
+	DP               int     `key:"dp" default:"1" min:"1" max:"65536" class:"replan" flag:"data-parallel-size" doc:"Copies of the model, each with its share of the batch."`
+	CP               int     `key:"cp" default:"1" min:"1" max:"4096" class:"replan" flag:"context-parallel-size" doc:"Ranks that the tokens of a microbatch are shared out over; plan.cp_comm says how attention gets at what they lack."`
+	CPComm           string  `key:"cp_comm" default:"gather" oneof:"gather|ring|ulysses|hybrid" class:"replan" flag:"cp-comm-type" from:"all_gather=gather,p2p=ring,a2a=ulysses,a2a+p2p=hybrid" doc:"Attention over plan.cp ranks: gather keys and values, have them go round a ring (arXiv:2310.01889), exchange tokens for heads (ulysses, arXiv:2309.14509), or both of these (hybrid: rings of plan.ulysses ranks that exchange, arXiv:2405.07719)."`
+	CPLayout         string  `key:"cp_layout" default:"auto" oneof:"auto|zigzag|contiguous" class:"replan" doc:"Tokens of each of plan.cp ranks: one run, or with zigzag one from the front of a microbatch and one from its back, so that causal attention is as much work everywhere. auto is zigzag where ranks do not exchange heads alone."`
+	Ulysses          int     `key:"ulysses" default:"0" min:"0" max:"4096" class:"replan" flag:"context-parallel-ulysses-degree" doc:"How many of plan.cp ranks exchange tokens for heads with each other, with plan.cp_comm hybrid or gather; 0 is all with ulysses, else none."`
+	EP               int     `key:"ep" flag:"expert-model-parallel-size" default:"1" min:"1" max:"65536" class:"replan" doc:"Ranks that a layer's experts are shared out over: some of the dp · cp · tp ranks of a pipeline stage, whose tokens go to where their experts are."`
+	ETP              int     `key:"etp" flag:"expert-tensor-parallel-size" default:"1" min:"1" max:"4096" class:"replan" doc:"Ranks that share each expert; plan.ep · plan.etp of them divide plan.dp · plan.cp · plan.tp, and the rest are copies (arXiv:2504.14960)."`
+	Zero             int     `key:"zero" default:"0" min:"0" max:"3" class:"replan" flag:"use-distributed-optimizer=1,data-parallel-sharding-strategy" from:"no_shard=0,optim=1,optim_grads=2,optim_grads_params=3" doc:"What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054)."`
+	ZeroRanks        int     `key:"zero_ranks" default:"0" min:"0" max:"65536" class:"replan" doc:"Data-parallel ranks that plan.zero shares state out over; the groups of that many are replicas of each other (HSDP), as inside hosts and across them. 0 takes all of plan.dp."`
+	SequenceParallel bool    `key:"sequence_parallel" default:"false" class:"replan" flag:"sequence-parallel" doc:"Share the activations between tensor-parallel layers along the sequence (arXiv:2205.05198)."`
+	Schedule         string  `key:"schedule" default:"1f1b" oneof:"@schedules" class:"replan" flag:"enable-chunkpipe=chunkpipe" doc:"Order of forwards and backwards; lfactor plan --schedules lists them."`
+	VirtualStages    int     `key:"virtual_stages" default:"1" min:"1" max:"1024" class:"replan" flag:"num-virtual-stages-per-pipeline-rank" doc:"Pieces of the pipeline on each rank, for interleaved schedules."`
+	Layers           []int   `key:"layers" class:"replan" flag:"custom-pipeline-layers" doc:"Layers of each stage, in order of the pipeline; by default all have the same number."`
+	Recompute        string  `key:"recompute" default:"selective" oneof:"none|selective|full" class:"replan" flag:"recompute-granularity" doc:"Activations computed again in the backward: none, those that cost no product (norms, gates, activations), or all inside a layer."`
+	RecomputeLayers  []int   `key:"recompute_layers" class:"replan" flag:"custom-pipeline-recompute-layers" doc:"How many of the first layers of each stage, or of every stage, plan.recompute is for; by default all."`
+	ProjRecompute    string  `key:"projector_recompute" default:"same" oneof:"same|none|selective|full" class:"replan" doc:"The same of the projector of a composed model; same takes plan.recompute."`
+	Offload          bool    `key:"offload" default:"false" class:"replan" doc:"Keep the activations that the backward needs in host memory in between, those of 64 KiB and more."`
+	OffloadOptimizer bool    `key:"offload_optimizer" default:"false" class:"replan" flag:"optimizer-cpu-offload" doc:"Keep the optimizer's state in host memory between updates, master weights among it. The update takes it in pieces, so that losses keep their bits."`
+	OffloadShare     float64 `key:"offload_optimizer_share" default:"1" min:"0" max:"1" class:"replan" flag:"optimizer-offload-fraction" doc:"How much of the state plan.offload_optimizer is for."`
+	OffloadDir       string  `key:"offload_dir" class:"free" doc:"Folder of the files, mapped into memory, in which ranks on a processor keep what plan.offload and plan.offload_optimizer move; by default log.dir. Devices use pinned memory."`
+	Overlap          bool    `key:"overlap" default:"false" class:"replan" doc:"Await gathers, reductions and sums at their first use, so that they travel behind other work; losses keep their bits."`
+	ChunkSize        int     `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
+	KeepChunks       int     `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
+	Encoder          Tower   `key:"encoder"`
+	Procs            int     `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
+	Threads          int     `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
+	Memory           Bytes   `key:"memory" default:"0" class:"replan" doc:"Budget of the tensors of each rank; 0 takes nine tenths of this machine's memory, or of what its control groups permit, shared by the ranks."`
 }
 
 // Ranks is the number of ranks of the run.
@@ -135,6 +138,13 @@ func (p *Plan) Check(at faults) {
 			fmt.Sprintf("try %d", nearestDivisor(p.DP, n)))
 	}
 	p.checkExperts(at)
+	if p.OffloadShare < 1 && !p.OffloadOptimizer {
+		at.fault("plan.offload_optimizer_share", "nothing of the optimizer's state is moved",
+			"set plan.offload_optimizer, or remove it")
+	}
+	if p.OffloadDir != "" && !p.Offload && !p.OffloadOptimizer {
+		at.fault("plan.offload_dir", "nothing is moved there", "set plan.offload or plan.offload_optimizer")
+	}
 	if p.SequenceParallel && p.TP == 1 {
 		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1",
 			"remove it, or raise plan.tp")

@@ -31,6 +31,16 @@ type Device interface {
 	Then(f func())
 }
 
+// Reached is memory whose contents the host gets at by copies, as a Device's, and as that of tensors parked
+// beside one.
+type Reached interface {
+	tensor.Memory
+	// Read copies a tensor to the host when what was issued to fill it has finished.
+	Read(dst []byte, t *tensor.Tensor)
+	// Write copies from the host; src may be used again on return.
+	Write(t *tensor.Tensor, src []byte)
+}
+
 // Sized is a device that knows how much memory it has.
 type Sized interface {
 	// Room is in bytes, of the whole device; 0 is unknown.
@@ -43,9 +53,8 @@ type Parker interface {
 	Device
 	// Parks reports whether it does.
 	Parks() bool
-	// Parking is that memory. Nothing but this device's Copy, between it and its own memory, reaches tensors
-	// there.
-	Parking() (tensor.Memory, error)
+	// Parking is that memory. Copy, between it and the device's own, goes beside the device's calls.
+	Parking() (Reached, error)
 }
 
 // Joiner is a device that its vendor's library can join with devices of other processes, so that tensors
@@ -98,7 +107,7 @@ func Read(b Backend, dst []byte, t *tensor.Tensor) {
 		copy(dst, t.Bytes())
 		return
 	}
-	owner, ok := t.Memory().(Device)
+	owner, ok := t.Memory().(Reached)
 	if !ok {
 		panic(fmt.Sprintf("kernels: %s cannot read %v of %s", b.Name(), t, t.Memory().Space()))
 	}
@@ -111,7 +120,22 @@ func Write(t *tensor.Tensor, src []byte) {
 		copy(t.Bytes(), src)
 		return
 	}
-	t.Memory().(Device).Write(t, src)
+	t.Memory().(Reached).Write(t, src)
+}
+
+// Move copies a tensor between a backend's memory and where its tensors wait on the host. Where the device
+// copies by itself it goes beside the calls, and each call that needs the result waits for it.
+func Move(b Backend, to, from *tensor.Tensor) {
+	switch {
+	case from.Memory() != to.Memory() && !from.OnHost() && !to.OnHost(): // parked beside the device, or back
+		b.(Device).Copy(to, from)
+	case from.OnHost() == to.OnHost():
+		b.Run(&Call{Op: Cast, In: []*tensor.Tensor{from}, Out: []*tensor.Tensor{to}})
+	case to.OnHost():
+		Read(b, to.Bytes(), from)
+	default:
+		Write(to, from.Bytes())
+	}
 }
 
 // Ints are the elements of an i32 tensor, wherever it lies.

@@ -197,6 +197,11 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		begin = max(begin, *copied)
 	}
 	took := s.duration(self, c, j, seg)
+	if seg.Through > 0 { // both ways at once, beside the work
+		begin = max(begin, c.free[actors.Copy])
+		took = max(took, int64(s.p.Copy*float64(seg.Through)))
+		c.free[actors.Copy] = begin + took
+	}
 	c.free[j.Engine] = begin + took
 	if c.dev != nil && j.Engine == actors.Compute {
 		c.dev.began = begin
@@ -289,6 +294,9 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 		s.open(d, j)
 		segs = d.segs
 	case actors.UpdatePhase:
+		if s.l.Memory.Update != nil {
+			d.peak = max(d.peak, d.base+s.l.Memory.Update(d.l.Rank))
+		}
 	case actors.KeepJob, actors.StateJob:
 		m.Out = []actors.Output{{Comm: -1, Port: -1, Payload: s.blobs.get(max(1, d.base))}}
 		return &noSegment

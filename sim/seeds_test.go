@@ -127,6 +127,29 @@ func TestOffload(t *testing.T) {
 	require.Less(t, slow, without+8*2*4000, "and still at the same time as the work")
 }
 
+// TestUpdateThroughHost: an update whose state comes from host memory and goes back takes as long as the work,
+// or as the copies where these take longer, and the rank's peak counts what it holds meanwhile.
+func TestUpdateThroughHost(t *testing.T) {
+	step := func(perByte float64, bytes int64) *sim.Result {
+		d := described(t, topology.Grid(1, 1, 1), 1, 1, 0, 1)
+		d.Update = core.Chain([]core.Segment{{Ready: true}, {Flops: 1000, Through: bytes}})
+		d.Passes = func(plan.Action) []core.Segment { return []core.Segment{{Flops: 1000}} }
+		p := modelled()
+		p.Copy = perByte
+		l := d.Layout()
+		l.Memory.Base, l.Memory.Update = func(int) int64 { return 100 }, func(int) int64 { return 70 }
+		r := sim.New(l, p, sim.Options{}).Run()
+		require.Len(t, r.Steps, 1)
+		require.EqualValues(t, 170, r.Peak[0])
+		return r
+	}
+	without := step(1, 0).Steps[0].Time
+	require.Equal(t, without, step(1, 1000).Steps[0].Time, "as long as the work")
+	copied := step(1, 4000).Steps[0].Time
+	require.InDelta(t, without+3000, copied, 20, "as long as the copies")
+	require.Equal(t, copied+4000, step(2, 4000).Steps[0].Time)
+}
+
 // TestNondeterminismIsCaught plants what may never be in a behaviour or a price: the wall clock, map order,
 // another goroutine.
 func TestNondeterminismIsCaught(t *testing.T) {

@@ -43,6 +43,7 @@ type Memory struct {
 	End    func(rank int, job *actors.Job) int64
 	Forget func(rank int)
 	Base   func(rank int) int64
+	Update func(rank int) int64 // in the optimizer step at its worst, beside Base; nil for nothing
 	Limit  int64
 }
 

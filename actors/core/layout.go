@@ -41,6 +41,8 @@ type Segment struct {
 	Calls int
 	Away  int64 // bytes that it offloads to host memory when it has ended
 	Back  int64 // offloaded bytes that must be on the device before it begins
+	// bytes that come from host memory and go back there, in pieces, while it runs
+	Through int64
 	// Ready ends the part of the optimizer step that may still be given up: the rank reports its gradients'
 	// norms to the coordinator, keeps the gradients, and runs the next segment when the coordinator has
 	// committed the step.

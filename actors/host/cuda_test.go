@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/cuda"
 	"github.com/lfactor/lfactor/kernels/cuda/emulate"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -123,3 +124,49 @@ func TestOffloadOnEmulatedDevices(t *testing.T) {
 	require.NoError(t, Run(l, o))
 	require.Equal(t, want, losses)
 }
+
+// TestStateOnEmulatedDevices: optimizer state that waits in pinned memory, and comes and goes by streams beside
+// that of the kernels, changes no bit, however the streams are delayed; where they do not wait for each other's
+// events, it does.
+func TestStateOnEmulatedDevices(t *testing.T) {
+	e := emulate.New(t).Copy(t)
+	e.Set(t, "jitter", 30, 0)
+	t.Setenv(cuda.LibraryVariable, e.Path)
+	t.Setenv(cuda.ProductsVariable, "none")
+	t.Setenv(cuda.AttentionVariable, "none")
+	train := func(v variant, share float64) (losses []float64, err error) {
+		of, closeAll, err := OpenBackends("cuda", Ranks(v.dp), kernels.Options{Threads: 1, Strict: true})
+		require.NoError(t, err)
+		defer closeAll()
+		l, o := v.run(t, small(t, configs.Model{ModelType: "llama"}), 5, of, &losses)
+		j := *l.Job
+		j.DType, j.OffloadState, j.Piece = tensor.BF16, share, 256
+		l, err = layout.Plan(&j)
+		require.NoError(t, err)
+		err = Run(l, o)
+		return losses, err
+	}
+	for _, v := range []variant{{pp: 1, dp: 2, tp: 1, zero: 1, schedule: "1f1b"},
+		{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}} {
+		want, err := train(v, 0)
+		require.NoError(t, err)
+		require.Len(t, want, 5)
+		for _, share := range []float64{1, 0.5} {
+			got, err := train(v, share)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%v, share %g", v, share)
+		}
+		if v.dp == 1 { // nothing but state that comes and goes waits for an event
+			e.Set(t, "waits", 0, 1)
+			got, err := train(v, 0)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			if got, err = train(v, 1); err == nil {
+				require.NotEqual(t, want, got)
+			}
+		}
+	}
+}
+
+// TestStateKeptOnEmulatedDevices: copies of state that waits in pinned memory are those of the newest update.
+func TestStateKeptOnEmulatedDevices(t *testing.T) { keptAway(t, emulatedRanks(t)(0)) }

@@ -223,7 +223,7 @@ func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float6
 		Rows: len(g.batch().IDs), Dims: map[string]int{block.Patches: g.batch().Images.Patches(),
 			block.Frames: g.batch().Images.Frames()}, DType: d, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(g.t, err)
-	dev, err := NewDevice(l, 0, b, nil)
+	dev, err := NewDevice(l, 0, b, nil, "")
 	require.NoError(g.t, err)
 	fill := g.fill
 	if g.own != nil {

@@ -95,17 +95,13 @@ func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill Fil
 func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc) error {
 	own := q.Own
 	st := make([]*tensor.Tensor, 1+len(r.opt.State))
-	for _, old := range r.state[q.Name] { // of the state that it leaves
-		if old != nil {
-			old.Release()
-		}
-	}
-	r.state[q.Name] = st // as far as it goes, should an allocation fail
+	releaseAll(r.state[q.Name]) // of the state that it leaves
+	r.state[q.Name] = st        // as far as it goes, should an allocation fail
 	for i, kind := range r.kinds() {
 		if i == 0 && q.Value.DType == tensor.F32 {
 			continue
 		}
-		t, err := r.c.Pool.New(kind+" of "+q.Name, tensor.F32, regionShape(q.Param, own)...)
+		t, err := r.home(q).New(kind+" of "+q.Name, tensor.F32, regionShape(q.Param, own)...)
 		if err != nil {
 			return err
 		}
@@ -122,8 +118,10 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 		case ok:
 		case i == 0:
 			rows := full.RowSlice(own.From-q.Region.From, own.To-q.Region.From)
-			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, t)
+			kernels.Move(r.c.Backend, t, rows)
 			rows.Release()
+		case q.Away:
+			kernels.Write(t, make([]byte, t.Size()))
 		default:
 			r.kernel(kernels.Fill, kernels.Attr{}, nil, t)
 		}
@@ -171,11 +169,7 @@ func (r *Rank) Free() {
 		delete(r.run.Params, k)
 	}
 	for k, ts := range r.state {
-		for _, t := range ts {
-			if t != nil {
-				t.Release()
-			}
-		}
+		releaseAll(ts)
 		delete(r.state, k)
 	}
 }

@@ -33,7 +33,10 @@ type RankConfig struct {
 	LRScale   func(param string) float64
 	Held      []layout.Held      // this rank's parameters in the model's order
 	Params    []layout.ParamPlan // those that it trains
-	Save      Saver
+	Pieces    []layout.Piece     // of the state that waits on the host
+	// folder of files for what waits on the host beside a processor, "" for memory
+	Files string
+	Save  Saver
 	// the durable state of a step; nil where nobody goes back
 	Saved func(step int64) (FillFunc, func(), error)
 }
@@ -56,6 +59,7 @@ type Rank struct {
 	frames map[frameKey]*grad.Frame
 	state  map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
 	owned  map[string]*tensor.Tensor   // reduced gradients of this rank's rows
+	away   *tensor.Pool                // what waits on the host
 	hyper  *tensor.Tensor
 	clip   *tensor.Tensor
 	routed *routed // what is done with the choices of routers, nil for nothing
@@ -79,17 +83,12 @@ func NewRank(c RankConfig) (*Rank, error) {
 		r.device = d
 		c.Pool.In(d)
 	}
-	offload := c.Host
-	if p, ok := c.Backend.(kernels.Parker); ok && p.Parks() {
-		m, err := p.Parking()
-		if err != nil {
-			return nil, err
-		}
-		offload = tensor.NewPool(c.Name+" parked", 0).In(m)
+	if r.away, err = awayPool(&c); err != nil {
+		return nil, err
 	}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
 	for _, s := range c.Sides {
-		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: offload, Pos: s.Pos,
+		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: r.away, Pos: s.Pos,
 			Params: params, Grads: grads, Seed: 1})
 	}
 	r.run = r.runs[layout.DecoderSide]
@@ -321,7 +320,8 @@ func (r *Rank) write(j actors.Job) (Result, error) {
 }
 
 // NewDevice makes the device of rank r of a layout; its parameters are still to be set.
-func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver) (*Rank, error) {
+// Files is the folder of what waits on the host, "" for memory.
+func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files string) (*Rank, error) {
 	j, part := l.Job, l.Ranks[r]
 	var ties []int
 	for _, t := range part.Ties {
@@ -340,5 +340,5 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver) (*Rank, e
 		Host:  tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Rows: l.Rows,
 		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Held: part.All,
-		Params: part.Params, Save: save})
+		Params: part.Params, Pieces: l.Pieces(&part), Files: files, Save: save})
 }

@@ -77,7 +77,7 @@ func (r *Rank) keep() (Result, error) {
 
 // take sets the rank's state to a copy that keep has made, on this rank or on one that holds the same.
 func (r *Rank) take(p *Pack) error {
-	places := map[string]int{}
+	plans, places := r.plans(), map[string]int{}
 	for i, kind := range r.kinds() {
 		places[kind] = i
 	}
@@ -87,7 +87,11 @@ func (r *Rank) take(p *Pack) error {
 		if !state && kind != paramKind {
 			return fmt.Errorf("a copy has %q, which this rank has not", name)
 		}
-		t, err := r.c.Pool.New(name, p.Tensors[i].DType, p.Tensors[i].Shape...)
+		pool := r.c.Pool
+		if state {
+			pool = r.home(plans[param])
+		}
+		t, err := pool.New(name, p.Tensors[i].DType, p.Tensors[i].Shape...)
 		if err != nil {
 			return err
 		}

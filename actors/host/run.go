@@ -53,6 +53,8 @@ type RunOptions struct {
 	Capture    *Capture      // keeps messages, nil for none
 	Edges      func([]Edge)  // hears at the end what was sent, nil for nobody
 	Routing    *Routing      // what is done with the choices of routers, nil for nothing
+	// Files is the folder of files for what waits on the host beside ranks on processors; "" keeps it in memory.
+	Files string
 	// Joined tells of each rank of any process whether what its device is sent by another process's device
 	// of the same kind may go there without the host; nil for none.
 	Joined func(rank int) bool
@@ -147,7 +149,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 		if l.Owner(r, o.Procs) != o.Proc {
 			continue
 		}
-		d, err := NewDevice(l, r, o.Backend(r), saver(o, r))
+		d, err := NewDevice(l, r, o.Backend(r), saver(o, r), o.Files)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 		c, err := r.c.Host.New("copy of "+p.Param.Name, rows.DType, rows.Shape...)
 		switch {
 		case err != nil:
-		case rows.OnHost():
+		case r.device == nil:
 			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, c)
 		default:
 			kernels.Read(r.c.Backend, c.Bytes(), rows)

@@ -262,7 +262,9 @@ func (r *Rank) apply(j actors.Job) {
 	v := j.Values
 	r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipFactor],
 		r.clip.F64()[kernels.ClipOverflow] = v[core.CommitNorm], v[core.CommitFactor], v[core.CommitOverflow]
-	for _, p := range r.c.Params {
+	away := r.pieces()
+	defer func() { releaseAll(away.next) }()
+	for i, p := range r.c.Params {
 		r.opt.Hyper(r.c.Optim, v[core.CommitLR]*r.c.LRScale(p.Name), int64(v[core.CommitUpdate]),
 			r.hyper.F64())
 		g := r.owned[p.Name]
@@ -274,15 +276,28 @@ func (r *Rank) apply(j actors.Job) {
 			g.Release()
 			continue
 		}
-		master, model := rows, (*tensor.Tensor)(nil)
-		st := r.state[p.Name]
-		if st[0] != nil {
-			master, model = st[0], rows
+		if p.Away {
+			away.of(i, func(x layout.Piece, state []*tensor.Tensor) {
+				part, of := rows.RowSlice(x.From, x.To), g.RowSlice(x.From, x.To)
+				r.step(p, of, part, state)
+				part.Release()
+				of.Release()
+			})
+		} else {
+			r.step(p, g, rows, r.state[p.Name])
 		}
-		r.opt.Apply(r.c.Backend, g, r.hyper, r.clip, master, st[1:], model, !p.Decay)
 		rows.Release()
 		g.Release()
 	}
+}
+
+// step updates rows of a parameter with their gradient and state; a parameter in float32 has no master copy.
+func (r *Rank) step(p layout.ParamPlan, g, rows *tensor.Tensor, state []*tensor.Tensor) {
+	master, model := rows, (*tensor.Tensor)(nil)
+	if state[0] != nil {
+		master, model = state[0], rows
+	}
+	r.opt.Apply(r.c.Backend, g, r.hyper, r.clip, master, state[1:], model, !p.Decay)
 }
 
 // rows is the part of the model's parameter that this rank updates, with a reference of its own.

@@ -172,6 +172,9 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	if r.Plan.Offload {
 		j.Offload = 64 << 10
 	}
+	if r.Plan.OffloadOptimizer {
+		j.OffloadState = r.Plan.OffloadShare
+	}
 	if v := m.Vision; v != nil {
 		j.Dims = ImageDims(v, r.Plan.Encoder.Patches, j.Rows)
 		if e := r.Plan.Encoder; e.Over != "none" {

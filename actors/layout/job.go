@@ -37,11 +37,15 @@ type Job struct {
 	// how many of the first layers of each stage, or of every stage, Recompute is for; nil is all
 	RecomputeLayers []int
 	// bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
-	Offload   int
-	DType     tensor.DType
-	Component func(name string) ComponentPlan // in place of DType and Recompute, nil for none
-	Optim     optim.Config
-	LRScale   func(param string) float64 // factor on the learning rate; nil is 1
+	Offload int
+	// share of the optimizer's state that lies in host memory between updates, 0 is none; and the bytes of each
+	// state tensor that the update has on the device at a time, 0 is 16 MiB
+	OffloadState float64
+	Piece        int
+	DType        tensor.DType
+	Component    func(name string) ComponentPlan // in place of DType and Recompute, nil for none
+	Optim        optim.Config
+	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
 	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
 	Scores float64
 	// communications are awaited at their first use, not by the next segment

@@ -15,6 +15,7 @@ import (
 // Memory is what a rank needs, in bytes, before anything is allocated.
 type Memory struct {
 	Params, State, Grads int64
+	Away                 int64 // optimizer state that waits on the host, and is in none of the others
 	// the most at any moment of the program, beside gradients that have their accumulators by then
 	Activations int64
 	Update      int64 // beyond parameters, state and gradients, in the optimizer step
@@ -48,21 +49,21 @@ func classOf(d tensor.DType, shape []int) int64 {
 func (l *Layout) Memory(r int) Memory {
 	j, part := l.Job, l.Ranks[r]
 	var m Memory
-	rows := func(shape []int, from, to int) []int { return append([]int{to - from}, shape[1:]...) }
 	for _, p := range part.All {
 		shape := p.Local
 		o := grad.Options{Mesh: l.meshes[p.Side]}
 		if dp := o.Members(o.ZeroAxes(p.Fold)); j.Zero == 3 && dp > 1 {
-			shape = rows(shape, 0, (shape[0]+dp-1)/dp)
+			shape = rowsOfShape(shape, 0, (shape[0]+dp-1)/dp)
 		}
 		m.Params += classOf(p.Value.DType, shape)
 	}
-	states := int64(len(l.Optimizer.State))
-	for _, p := range part.Params {
-		own := classOf(tensor.F32, rows(p.Local, p.Own.From, p.Own.To))
-		m.State += states * own
-		if p.Value.DType != tensor.F32 { // a master copy
-			m.State += own
+	for i := range part.Params {
+		p := &part.Params[i]
+		own := classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To))
+		if n := l.stateBytes(p); p.Away {
+			m.Away += n
+		} else {
+			m.State += n
 		}
 		full := classOf(tensor.F32, p.Local)
 		if j.Zero >= 2 && len(p.Zero) > 0 {
@@ -74,6 +75,7 @@ func (l *Layout) Memory(r int) Memory {
 			m.Update += own
 		}
 	}
+	m.Update = max(m.Update, l.updatePeak(&part)-m.Grads)
 	// the replay has the gradients' accumulators as they are made
 	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads)
 	m.Worst = max(0, l.rowPeaks(l.WorstShare())[part.Row]-m.Grads)

@@ -34,6 +34,7 @@ type ParamPlan struct {
 	// 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
 	Tie    int
 	Counts bool // this rank counts it in the gradient norm
+	Away   bool // its optimizer state waits on the host between updates
 }
 
 // Owners lists the pipeline ranks that hold a parameter, in stage order.
@@ -91,6 +92,7 @@ func (l *Layout) rank(r int) RankPart {
 			}
 		}
 	}
+	l.keepAway(&part)
 	return part
 }
 

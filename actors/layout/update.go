@@ -57,7 +57,8 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes),
 				Members: o.Members(axes)})
 			// between two members a part and its sum weigh as much as the whole, and take longer
-			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Job.Zero == 0 && out[at].Members > 2
+			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Job.Zero == 0 &&
+				out[at].Members > 2
 		}
 		out[at].Params = append(out[at].Params, i)
 	}
@@ -128,7 +129,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 		o := grad.Options{Mesh: l.meshes[p.Side]}
 		segs[Apply].Bytes += l.Optimizer.Traffic() * (int64(tensor.Len(p.Local)) / int64(o.Members(p.Zero)))
 	}
-	segs[Apply].Calls = len(part.Params)
+	segs[Apply].Calls, segs[Apply].Through = len(part.Params), l.through(part)
 	return core.Chain(segs)
 }
 

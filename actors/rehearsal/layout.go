@@ -74,10 +74,10 @@ func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment 
 func simMemory(l *layout.Layout) sim.Memory {
 	type lane struct{ dp, place int }
 	replays := map[lane]*layout.Replay{}
-	base, lanes := make([]int64, len(l.Ranks)), make([]lane, len(l.Ranks))
+	base, update, lanes := make([]int64, len(l.Ranks)), make([]int64, len(l.Ranks)), make([]lane, len(l.Ranks))
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
-		base[r], lanes[r] = m.Params+m.State, lane{dp: part.Coord.DP}
+		base[r], update[r], lanes[r] = m.Params+m.State, m.Grads+m.Update, lane{dp: part.Coord.DP}
 		if l.Program.Homes == nil { // rows are pipeline ranks, each of several ranks side by side
 			lanes[r].place = l.Job.Mesh.Move(r, topology.PP, 0)
 		}
@@ -91,6 +91,7 @@ func simMemory(l *layout.Layout) sim.Memory {
 		return x
 	}
 	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
+		Update: func(r int) int64 { return update[r] },
 		Begin: func(rank int, j *actors.Job) int64 {
 			return of(rank).Begin(l.Ranks[rank].Row, j.Action, j.Class)
 		},

@@ -1,11 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -259,6 +261,18 @@ func (r *Run) patterns() error {
 	return nil
 }
 
+// awayDir is the folder of what ranks on a processor move out of memory, "" where they move nothing.
+func awayDir(c *configs.Run) (string, error) {
+	if !c.Plan.Offload && !c.Plan.OffloadOptimizer {
+		return "", nil
+	}
+	dir := cmp.Or(c.Plan.OffloadDir, c.Log.Dir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("plan.offload_dir: %w; name a folder that this user may write to", err)
+	}
+	return dir, nil
+}
+
 // options are the host's options for process proc.
 func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	c := r.cfg.Run
@@ -276,7 +290,10 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 		Batches: r.data.batches, Leave: r.data.leave,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
 		Routing: r.routing(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
-	if err := r.capture(&o); err != nil {
+	if o.Files, err = awayDir(&c); err == nil {
+		err = r.capture(&o)
+	}
+	if err != nil {
 		closeAll()
 		return host.RunOptions{}, nil, err
 	}

@@ -24,10 +24,8 @@ var IdleFlags = source.Set(
 	"cross-entropy-loss-fusion", "cross-entropy-fusion-impl", "transformer-impl", "use-mcore-models",
 	"enable-experimental",
 	"enable-fa-within-mla", "use-fp32-dtype-for-param-pattern",
-	// memory: moments stay where the rank is
-	"empty-unused-memory-level",
-	"optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d",
-	"use-precision-aware-optimizer",
+	// memory: state that waits on the host always comes and goes beside the update
+	"empty-unused-memory-level", "overlap-cpu-optimizer-d2h-h2d", "use-precision-aware-optimizer",
 	// moments are float32 whatever is asked for, which is more exact and takes more memory: a plan says how
 	// much
 	"exp-avg-dtype", "exp-avg-sq-dtype", "use-cpu-initialization",

@@ -118,13 +118,13 @@ func (d *Device) Free(handle any) {
 	}
 	// a device that failed says so to whoever runs something next
 	switch s := handle.(*span); {
+	case s.landing:
+		_ = d.behind(d.drv, &s.awaits) // as a rule a call has done so
+		_ = d.leave(s)
 	case s.busy != 0:
 		if d.pending = append(d.pending, s); len(d.pending) > mostPending {
 			_, _ = d.reap()
 		}
-	case s.landing:
-		_ = d.behind(d.drv, &s.awaits) // as a rule a call has done so
-		_ = d.leave(s)
 	default:
 		d.mem.give(s.region)
 	}

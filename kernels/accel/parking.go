@@ -10,7 +10,8 @@ import (
 // Tensors that a device parks in pinned memory of the host go there and come back by engines of their own,
 // each with a sequence beside that of the device's calls. What orders the sequences is marks alone:
 //
-//   - a copy away waits for the calls before it, and whoever uses the memory next waits for the copy;
+//   - a copy away waits for the calls before it and for copies back that read its place, and whoever uses
+//     the memory next waits for the copy;
 //   - a copy back waits for the copy away, and lands in memory that earlier landings have left, so that it
 //     need not wait for calls that were issued and have not run; the first call that uses it waits for it.
 
@@ -47,6 +48,8 @@ type slot struct {
 	from    int
 	size    int
 	written Mark // the copy away
+	read    Mark // the copy back
+	used    bool // something lies there
 }
 
 // parking is pinned memory of the host for one device's tensors.
@@ -58,8 +61,8 @@ type parking struct {
 }
 
 var (
-	_ kernels.Parker = (*Device)(nil)
-	_ tensor.Memory  = (*parking)(nil)
+	_ kernels.Parker  = (*Device)(nil)
+	_ kernels.Reached = (*parking)(nil)
 )
 
 // Parks implements kernels.Parker.
@@ -69,7 +72,7 @@ func (d *Device) Parks() bool {
 }
 
 // Parking implements kernels.Parker.
-func (d *Device) Parking() (tensor.Memory, error) {
+func (d *Device) Parking() (kernels.Reached, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.park != nil {
@@ -118,6 +121,7 @@ func (p *parking) Free(handle any) {
 	defer p.d.mu.Unlock()
 	s := handle.(*slot)
 	p.d.dropMark(&s.written)
+	p.d.dropMark(&s.read)
 	s.l.Give(s.from, s.size)
 }
 
@@ -131,6 +135,43 @@ func (p *parking) close() {
 	for _, l := range p.lots {
 		p.d.drv.Unpin(l.mem)
 	}
+}
+
+// Read implements kernels.Reached: the host waits for the copy away, and for nothing else.
+func (p *parking) Read(dst []byte, t *tensor.Tensor) {
+	h, at := t.Storage()
+	s := h.(*slot)
+	p.wait(s, func() []Mark { return []Mark{s.written} })
+	copy(dst, s.bytes(at, t.Size()))
+}
+
+// Write implements kernels.Reached: the host waits for the copies that read or fill the place.
+func (p *parking) Write(t *tensor.Tensor, src []byte) {
+	h, at := t.Storage()
+	s := h.(*slot)
+	p.wait(s, func() []Mark { return []Mark{s.written, p.reads(s)} })
+	copy(s.bytes(at, len(src)), src)
+}
+
+// wait lets the host wait for copies of a place, which then has something.
+func (p *parking) wait(s *slot, of func() []Mark) {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	for _, m := range of() {
+		if m != 0 {
+			p.d.must(p.d.drv.Wait(m))
+		}
+	}
+	s.used = true
+}
+
+// reads is the mark of the newest copy back that may still read a place: where something lies, the one from
+// there, and else that of whoever had the place before.
+func (p *parking) reads(s *slot) Mark {
+	if s.used {
+		return s.read
+	}
+	return p.lastIn
 }
 
 // dropMark gives a mark back, if there is one.
@@ -158,8 +199,8 @@ func (p *parking) away(to *slot, at int, from *tensor.Tensor) error {
 	if err == nil {
 		err = d.behind(p.out, &m)
 	}
-	if err == nil && p.lastIn != 0 { // the slot may be one that a copy back still reads
-		err = p.out.Await(p.lastIn)
+	if read := p.reads(to); err == nil && read != 0 {
+		err = p.out.Await(read)
 	}
 	if err == nil {
 		err = p.out.Download(to.bytes(at, from.Size()), address(from))
@@ -169,6 +210,7 @@ func (p *parking) away(to *slot, at int, from *tensor.Tensor) error {
 	}
 	h, _ := from.Storage()
 	s := h.(*span)
+	to.used = true
 	d.dropMark(&to.written)
 	d.dropMark(&s.busy)
 	if to.written, err = p.out.Mark(); err != nil {
@@ -181,7 +223,8 @@ func (p *parking) away(to *slot, at int, from *tensor.Tensor) error {
 // landed is device memory that a copy back has left, and when it is free.
 type landed struct {
 	region
-	free Mark
+	free Mark // of the calls that used it
+	away Mark // of a copy away, 0 for none
 }
 
 // back copies a parked tensor to the device beside its calls. A tensor that nothing has used yet is moved to
@@ -190,18 +233,20 @@ func (p *parking) back(to *tensor.Tensor, from *slot, at int) error {
 	d := p.d
 	h, offset := to.Storage()
 	s := h.(*span)
-	var free Mark
+	var l landed
 	if s.fresh && offset == 0 {
-		free = d.land(s)
+		l = d.land(s)
 	}
 	var err error
-	if free == 0 {
-		if free, err = d.drv.Mark(); err != nil {
+	if l.free == 0 {
+		if l.free, err = d.drv.Mark(); err != nil {
 			return err
 		}
 	}
-	if err := d.behind(p.in, &free); err != nil {
-		return err
+	for _, m := range []*Mark{&l.free, &l.away} {
+		if err := d.behind(p.in, m); err != nil {
+			return err
+		}
 	}
 	if from.written != 0 {
 		if err := p.in.Await(from.written); err != nil {
@@ -216,15 +261,19 @@ func (p *parking) back(to *tensor.Tensor, from *slot, at int) error {
 	if p.lastIn, err = p.in.Mark(); err != nil {
 		return err
 	}
+	d.dropMark(&from.read)
+	if from.read, err = p.in.Mark(); err != nil {
+		return err
+	}
 	if s.awaits, err = p.in.Mark(); err == nil {
 		d.incoming = append(d.incoming, s)
 	}
 	return err
 }
 
-// land gives a span memory that an earlier landing has left, and returns when that is free; 0 where there is
-// none of its size, and the span keeps its own.
-func (d *Device) land(s *span) Mark {
+// land gives a span memory that an earlier landing has left, and returns when that is free; nothing where
+// there is none of its size, and the span keeps its own.
+func (d *Device) land(s *span) landed {
 	s.landing = true
 	for i, l := range d.landings {
 		if l.size < s.size || l.size > 2*s.size {
@@ -233,30 +282,34 @@ func (d *Device) land(s *span) Mark {
 		d.landings = append(d.landings[:i], d.landings[i+1:]...)
 		d.mem.give(s.region)
 		s.region = l.region
-		return l.free
+		return l
 	}
-	return 0
+	return landed{}
 }
 
-// leave keeps the memory of a landing for the next.
+// leave keeps the memory of a landing for the next: behind the device's calls so far, and behind a copy away
+// that reads it.
 func (d *Device) leave(s *span) error {
 	m, err := d.drv.Mark()
 	if err != nil {
 		return err
 	}
-	d.landings = append(d.landings, landed{s.region, m})
+	d.landings = append(d.landings, landed{s.region, m, s.busy})
 	if len(d.landings) > mostLanding {
-		d.giveLanding()
+		return d.giveLanding()
 	}
 	return nil
 }
 
-// giveLanding gives the oldest landing back: it is free in the order of the device's calls.
-func (d *Device) giveLanding() {
+// giveLanding gives the oldest landing back: it is free in the order of the device's calls, which wait for a
+// copy away that reads it.
+func (d *Device) giveLanding() error {
 	l := d.landings[0]
 	d.landings = d.landings[1:]
 	d.dropMark(&l.free)
+	err := d.behind(d.drv, &l.away)
 	d.mem.give(l.region)
+	return err
 }
 
 // settle makes the device's calls wait for all copies back.
@@ -281,8 +334,7 @@ func (d *Device) reap() (bool, error) {
 		return true, err
 	}
 	if len(d.landings) > 0 {
-		d.giveLanding()
-		return true, nil
+		return true, d.giveLanding()
 	}
 	return false, nil
 }

@@ -420,16 +420,7 @@ func (r *Runner) copyTo(f *Frame, n *Node, pool *tensor.Pool) {
 	if err != nil {
 		panic(err)
 	}
-	switch {
-	case from.Memory() != t.Memory() && !from.OnHost() && !t.OnHost(): // parked beside the device, or back
-		r.Backend.(kernels.Device).Copy(t, from)
-	case from.OnHost() == t.OnHost():
-		r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{from}, t)
-	case t.OnHost():
-		kernels.Read(r.Backend, t.Bytes(), from)
-	default:
-		kernels.Write(t, from.Bytes())
-	}
+	kernels.Move(r.Backend, t, from)
 	f.slots[v.ID] = t
 }
 

@@ -22,7 +22,10 @@ type region struct {
 }
 
 // arena is the regions of a pool.
-type arena struct{ regions []*region }
+type arena struct {
+	regions []*region
+	folder  string // of files that the regions lie in, "" for memory
+}
 
 // spare are regions that no pool uses: a pool without buffers leaves its own here.
 var spare struct {
@@ -30,17 +33,23 @@ var spare struct {
 	regions []*region
 }
 
-// place finds n bytes, in the smallest hole that has them; nil where the system gives none.
-func (a *arena) place(n int) (r *region, at int) {
+// place finds n bytes, in the smallest hole that has them; nil where the system gives no memory, an error
+// where it makes no file.
+func (a *arena) place(n int) (r *region, at int, err error) {
 	n += stagger
 	if r, at = a.best(n); r == nil {
-		if r = newRegion(n); r == nil {
-			return nil, 0
+		if a.folder != "" {
+			r, err = a.file(n)
+		} else {
+			r = newRegion(n)
+		}
+		if r == nil {
+			return nil, 0, err
 		}
 		a.regions = append(a.regions, r)
 		r, at = a.best(n)
 	}
-	return r, r.Take(at, n)
+	return r, r.Take(at, n), nil
 }
 
 // best is the smallest hole of at least n bytes.
@@ -60,6 +69,13 @@ func (r *region) give(from, n int) { r.Give(from, n+stagger) }
 // leave hands all regions on; nothing of them may be in use.
 func (a *arena) leave() {
 	if len(a.regions) == 0 {
+		return
+	}
+	if a.folder != "" {
+		for _, r := range a.regions {
+			unmap(r.mem)
+		}
+		a.regions = nil
 		return
 	}
 	spare.Lock()

@@ -152,7 +152,10 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 			p.large.forget()
 			p.idle = 0
 		}
-		b.in, b.at = p.large.place(int(c))
+		var err error
+		if b.in, b.at, err = p.large.place(int(c)); err != nil {
+			return nil, fmt.Errorf("%s: tensor %s: %w", p.name, name, err)
+		}
 	}
 	if b.in != nil {
 		// aligned, since regions begin with a page and classes divide by Align

@@ -144,13 +144,15 @@ func (p *Search) newSpace() error {
 	if p.base.DType != tensor.F32 {
 		state += 4
 	}
+	through := int64(p.base.OffloadState * float64(state))
 	limit := int64(p.Machine.Least())
 	if p.base.Memory > 0 {
 		limit = p.base.Memory
 	}
 	known := map[search.Variant][]search.BlockCost{}
 	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices,
-		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state,
+		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state - through,
+		Through: through,
 		Traffic: opt.Traffic(), Limit: limit,
 		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(),
 		Profile: func(v search.Variant) ([]search.BlockCost, error) {

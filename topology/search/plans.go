@@ -46,6 +46,7 @@ type Space struct {
 	Layers    int
 	Param     int64 // bytes of a weight
 	State     int64 // bytes of optimizer state for a weight
+	Through   int64 // bytes of it that wait on the host, and come from there and go back in each update
 	Traffic   int64 // bytes that the update of a weight reads and writes
 	Limit     int64 // bytes of a device
 	Schedules []string

@@ -88,5 +88,9 @@ func (s *Space) Update(c *Candidate, w Weights) float64 {
 		own += mine
 	}
 	t += 2 * math.Ceil(math.Log2(float64(s.Devices))) * s.Machine.Link(0, s.Devices-1).Latency
-	return t + s.Machine.Segment(0, s.Traffic*own, int(w.Tensors))
+	update := s.Machine.Segment(0, s.Traffic*own, int(w.Tensors))
+	if s.Through > 0 {
+		update = max(update, float64(s.Through*own)/s.Machine.Copy)
+	}
+	return t + update
 }

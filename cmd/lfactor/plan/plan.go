@@ -57,6 +57,7 @@ type planRow struct {
 	Parameters  int64 `json:"parameters"`
 	ParamBytes  int64 `json:"param_bytes"`
 	StateBytes  int64 `json:"state_bytes"`
+	AwayBytes   int64 `json:"host_state_bytes,omitempty"` // optimizer state that waits on the host
 	GradBytes   int64 `json:"gradient_bytes"`
 	Activations int64 `json:"activation_bytes"`
 	Total       int64 `json:"total_bytes"`
@@ -91,7 +92,7 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 	}
 	for r := range l.Ranks {
 		m := l.Memory(r)
-		p.CopyBytes = max(p.CopyBytes, m.Params+m.State)
+		p.CopyBytes = max(p.CopyBytes, m.Params+m.State+m.Away)
 	}
 	if p.CopyEvery = t.Keep(); p.CopyEvery < 0 {
 		p.CopyEvery = 0
@@ -199,7 +200,7 @@ func planRows(l *layout.Layout) (rows []planRow) {
 		m := l.Memory(r)
 		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, CP: part.Coord.CP, TP: part.Coord.TP,
 			Stages: part.Stages, ParamBytes: m.Params,
-			StateBytes: m.State, GradBytes: m.Grads, Activations: max(m.Activations, m.Update),
+			StateBytes: m.State, AwayBytes: m.Away, GradBytes: m.Grads, Activations: max(m.Activations, m.Update),
 			Total: m.Total(), Worst: m.WorstTotal()}
 		for _, p := range part.All {
 			row.Parameters += int64(tensor.Len(p.Local))
@@ -240,6 +241,12 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 			tensor.Bytes(r.Worst), fits})
 	}
 	t.Render()
+	if away := slices.MaxFunc(p.Ranks, func(a, b planRow) int {
+		return cmp.Compare(a.AwayBytes, b.AwayBytes)
+	}).AwayBytes; away > 0 {
+		fmt.Printf("plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
+			tensor.Bytes(away))
+	}
 	if p.CopyBytes > 0 {
 		every := "as often as takes a hundredth of the time"
 		if p.CopyEvery > 0 {

@@ -1,0 +1,105 @@
+package layout
+
+import (
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Piece is some rows of a parameter whose optimizer state waits on the host. The optimizer step has the state
+// of two pieces on the device: of the one that it updates, and of the next, which is on its way.
+type Piece struct {
+	Param    int // place in the rank's list
+	From, To int // of the rows that the rank updates, counted from their first
+}
+
+// pieceBytes is the size of each state tensor of a piece, where a row is not larger.
+const pieceBytes = 16 << 20
+
+// keepAway says which parameters' state waits on the host: the first ones that have the share of all state
+// that the job asks for.
+func (l *Layout) keepAway(part *RankPart) {
+	all, before := int64(0), int64(0)
+	for i := range part.Params {
+		all += l.stateBytes(&part.Params[i])
+	}
+	for i := range part.Params {
+		p := &part.Params[i]
+		n := l.stateBytes(p)
+		p.Away = n > 0 && p.Step == 0 && float64(before) < l.Job.OffloadState*float64(all)
+		before += n
+	}
+}
+
+// states is the number of tensors of optimizer state of a parameter, its master copy among them.
+func (l *Layout) states(p *ParamPlan) int {
+	n := len(l.Optimizer.State)
+	if p.Value.DType != tensor.F32 {
+		n++
+	}
+	return n
+}
+
+// stateBytes is the memory of a parameter's optimizer state on a rank.
+func (l *Layout) stateBytes(p *ParamPlan) int64 {
+	return int64(l.states(p)) * classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To))
+}
+
+// rowsOfShape is the shape of some rows of a tensor.
+func rowsOfShape(shape []int, from, to int) []int { return append([]int{to - from}, shape[1:]...) }
+
+// Pieces lists what the optimizer step of a rank takes from the host and back, in order.
+func (l *Layout) Pieces(part *RankPart) (out []Piece) {
+	most := l.Job.Piece
+	if most == 0 {
+		most = pieceBytes
+	}
+	for i := range part.Params {
+		p := &part.Params[i]
+		if !p.Away {
+			continue
+		}
+		row := tensor.Len(p.Local[1:]) * tensor.F32.Size()
+		step, n := max(1, most/max(1, row)), p.Own.To-p.Own.From
+		for from := 0; from < n; from += step {
+			out = append(out, Piece{i, from, min(from+step, n)})
+		}
+	}
+	return out
+}
+
+// updatePeak is the most that gradients and pieces of state take while a rank updates its parameters.
+func (l *Layout) updatePeak(part *RankPart) (most int64) {
+	pieces := l.Pieces(part)
+	grads := make([]int64, len(part.Params))
+	live := int64(0)
+	for i := range part.Params {
+		p := &part.Params[i]
+		grads[i] = classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To))
+		live += grads[i]
+	}
+	size := func(i int) int64 {
+		if i >= len(pieces) {
+			return 0
+		}
+		x := pieces[i]
+		p := &part.Params[x.Param]
+		return int64(l.states(p)) * classOf(tensor.F32, rowsOfShape(p.Local, x.From, x.To))
+	}
+	freed := 0
+	for i, x := range pieces {
+		for ; freed < x.Param; freed++ { // gradients of parameters that are done
+			live -= grads[freed]
+		}
+		most = max(most, live+size(i)+size(i+1))
+	}
+	return most
+}
+
+// through is what the update of a rank's parameters copies from the host, and back to it, in bytes.
+func (l *Layout) through(part *RankPart) (n int64) {
+	for i := range part.Params {
+		if p := &part.Params[i]; p.Away {
+			n += int64(l.states(p)) * 4 * int64(tensor.Len(rowsOfShape(p.Local, p.Own.From, p.Own.To)))
+		}
+	}
+	return n
+}
