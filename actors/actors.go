@@ -74,16 +74,22 @@ const (
 	Rewind
 	Rewound // rank → coordinator: it has the state of Step
 	// coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values[0]: the
-	// newest step that all have copied
+	// newest step that all have copied; then the coordinator's own state
 	Keep
-	Buddy // rank → rank: the state after Step, to keep
+	// rank → rank: the state after Step, to keep; Values are the coordinator's state then
+	Buddy
 	// rank → coordinator: it has the copy of Member's state after Step; Values[0]: nanoseconds that it took
 	Kept
 	Give  // coordinator → rank: send Member the state of Step, Segment is its source
-	State // rank → rank: the state of Step, to take
+	State // rank → rank: the state of Step, to take; Values as those of Buddy, if it is a copy
 	// from the driver to the coordinator: messages of Epoch were lost between processes that live; Text says
 	// how
 	Broken
+	// coordinator → rank: the coordinator before this one has ended, and Epoch begins: say what you hold
+	Claim
+	// rank → coordinator: the state that it holds is that of Step, -1 for none; Port is how often it has
+	// ended, Values are the rest
+	Holding
 )
 
 // Message is everything that travels between actors. One flat type: no allocation in a simulation, one codec

@@ -189,6 +189,11 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		seg = s.rankJob(d, j, &m)
 	} else if at := s.extras[self].loader; at >= 0 {
 		s.batch(s.l.Loaders[at].Ranks[0], &m)
+	} else if j.Kind == actors.CommitJob && s.faults.any {
+		if s.durable.under == nil {
+			s.durable.under = map[actors.JobID]durable{}
+		}
+		s.durable.under[j.ID] = durable{step: j.Step, values: j.Values}
 	}
 	begin := max(s.now, c.free[j.Engine])
 	if seg.Back > 0 { // it is fetched while the job before runs

@@ -36,10 +36,14 @@ const (
 	Restart // Rank ends and is back after For, without what it held: a new epoch begins
 	// the router's logits on Rank are not finite in step Nth, whenever it is taken
 	Wild
+	// Rank ends together with the coordinator, and both are back after For without what they held, as with a
+	// process that has both
+	Succession
 )
 
 var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message",
-	"late-message", "duplicate-message", "crash-restart", "wild-logits"}
+	"late-message", "duplicate-message", "crash-restart", "wild-logits",
+	"succession"}
 
 // String is the fault's name in scripts.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -164,6 +168,57 @@ func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 			s.crash(s.l.RankRefs[x.Rank], false)
 		default:
 			s.revive(x.Rank)
+		}
+	case Succession:
+		switch {
+		case s.ended:
+		case begin:
+			s.crash(s.l.RankRefs[x.Rank], false)
+			s.behead()
+		default:
+			s.revive(x.Rank)
+			s.succeed()
+		}
+	}
+}
+
+// behead ends the coordinator; what it has under way ends with it.
+func (s *Sim) behead() {
+	if c := &s.cells[s.l.Coordinator]; !c.dead {
+		c.dead = true
+		c.life++
+	}
+}
+
+// durable is what is known of checkpoints without the coordinator: the state of the newest, and those whose
+// commit is under way.
+type durable struct {
+	step   int64
+	values []float64
+	under  map[actors.JobID]durable
+}
+
+// succeed starts a coordinator in the place of the one that has ended. It hears of the ranks that are not
+// there, as from whoever started them.
+func (s *Sim) succeed() {
+	ref := s.l.Coordinator
+	c := &s.cells[ref]
+	if !c.dead || c.back {
+		return
+	}
+	run := s.run
+	run.Durable = run.First - 1
+	if d := s.durable; d.values != nil {
+		run.Durable, run.OptimSteps = d.step, int64(d.values[0])
+		run.LossScale.Scale, run.LossScale.Good, run.LossScale.Left = d.values[1], int(d.values[2]),
+			int(d.values[3])
+	}
+	c.b, c.back = core.NewCoordinator(&run), true
+	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life)})
+	for _, r := range s.l.RankRefs {
+		if x := &s.cells[r]; x.dead && !x.back {
+			s.post(s.now+1, ref, &actors.Message{Kind: actors.Down, From: r, Step: int64(x.life),
+				Text: "has crashed"})
 		}
 	}
 }

@@ -28,6 +28,7 @@ type Monitor struct {
 	lost   bool    // a rank is, since the coordinator was told
 	ready  int     // ranks that are, for the step under way
 	commit int64   // the newest step for which all were
+	least  int64   // the oldest that may be taken for it
 	books  []*ledger
 	course course
 	saves  saves
@@ -65,7 +66,7 @@ type rowWatch struct {
 func NewMonitor(l *Layout) *Monitor {
 	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{},
 		open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1,
-		commit: l.Run.First - 1}
+		commit: l.Run.First - 1, least: l.Run.First - 1}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)
@@ -109,13 +110,15 @@ func (m *Monitor) see(e Event) {
 	m.seeSave(e)
 	m.seeCommit(e)
 	switch { // a new epoch begins: what the one before promised is void
-	case e.M.Kind == actors.Rewind && e.M.Epoch > m.epoch:
+	case (e.M.Kind == actors.Rewind || e.M.Kind == actors.Claim) && e.M.Epoch > m.epoch:
 		m.epoch, m.owed = e.M.Epoch, 0
 		clear(m.credit)
 		clear(m.closed)
 		clear(m.open)
 		clear(m.came)
-		m.step = e.M.Step
+		if m.lost = true; e.M.Kind == actors.Rewind {
+			m.step = e.M.Step
+		}
 	case e.M.Kind == actors.Done:
 	case e.M.Epoch < m.epoch:
 		return
@@ -178,9 +181,25 @@ func (m *Monitor) left() {
 	}
 }
 
+// succeeded notes that a coordinator has taken over: a commit that reached nobody who is left is none, and a
+// checkpoint whose commit was under way either.
+func (m *Monitor) succeeded() {
+	m.saves.job = 0
+	m.left()
+	newest := m.l.Run.First - 1
+	for i, b := range m.books {
+		if !b.lost {
+			newest = max(newest, m.holds[i])
+		}
+	}
+	m.least = min(m.commit, newest)
+}
+
 // seeCommit follows which step is decided, and where everybody is sent after a loss.
 func (m *Monitor) seeCommit(e Event) {
 	switch {
+	case e.M.Kind == actors.Started && e.M.Step > 0 && e.To == m.l.Coordinator:
+		m.succeeded()
 	case e.M.Kind == actors.Down && e.To == m.l.Coordinator:
 		m.left()
 	case e.M.Epoch < m.epoch:
@@ -189,11 +208,11 @@ func (m *Monitor) seeCommit(e Event) {
 		m.lost, m.ready = false, 0
 	case e.M.Kind == actors.Ready && !m.lost:
 		if m.ready++; m.ready == len(m.l.Ranks) {
-			m.commit = e.M.Step
+			m.commit, m.least = e.M.Step, e.M.Step
 		}
 	case e.M.Kind == actors.Rewind && e.M.Epoch > m.epoch:
 		switch {
-		case e.M.Segment == core.FromMember && e.M.Step != m.commit:
+		case e.M.Segment == core.FromMember && (e.M.Step > m.commit || e.M.Step < m.least):
 			m.broken("all are to hold step %d, the newest that is committed is step %d", e.M.Step, m.commit)
 		case e.M.Segment == core.FromDisk && m.saves.job != 0:
 			m.broken("all are sent back to step %d while the checkpoint of step %d is committed, which "+
@@ -202,7 +221,7 @@ func (m *Monitor) seeCommit(e Event) {
 			m.broken("all are sent back to step %d, the newest durable state is that of step %d", e.M.Step,
 				m.saves.kept)
 		}
-		m.commit, m.ready = e.M.Step, 0
+		m.commit, m.least, m.ready = e.M.Step, e.M.Step, 0
 	}
 }
 

@@ -253,3 +253,44 @@ func TestOwedUpdate(t *testing.T) {
 	t.Logf("%d updates were owed", owed)
 	require.Greater(t, owed, 20)
 }
+
+// TestSuccession: the coordinator ends with a rank at any moment, also while a rank recovers and while its
+// successor takes over. The next one goes on from what the ranks hold, and what the monitor promises holds.
+func TestSuccession(t *testing.T) {
+	seeds := uint64(600)
+	if *long {
+		seeds = 10000
+	} else {
+		t.Log("600 seeds instead of 10,000: add -long")
+	}
+	sources := map[int]int{}
+	for seed := range seeds {
+		l := redundant(t, seed)
+		p := slowDisk(modelled(), 1+int64(seed%4)*50000, 1+int64(seed%5)*40000)
+		o := sim.Options{Seed: seed, Jitter: 0.5, Late: []int64{1, 20000, 40000, 150000}[seed/3%4]}
+		o = aimed(l, p, o, 1+int(seed/6%3))
+		for i := range o.Faults {
+			if i == 0 || seed/5%2 == 0 {
+				o.Faults[i].Kind = sim.Succession
+			}
+		}
+		if seed%7 == 0 { // what is lost on a cut link is told to whoever leads
+			l.Run.Grace, o.Notice = 30000, 20000
+			o.Faults = append(o.Faults, sim.Draw(seed, 2, len(l.Ranks), 4000000, sim.CutLink, sim.LostMsg)...)
+		}
+		mon := sim.NewMonitor(l)
+		run := mon.Attach(o)
+		report := run.Report
+		run.Report = func(m actors.Message) {
+			if m.Text == core.TopicBack {
+				sources[int(m.Values[1])]++
+			}
+			report(m)
+		}
+		require.Empty(t, mon.End(sim.New(l, p, run).Run(), 6), "seed %d with %v", seed, o.Faults)
+	}
+	t.Logf("from disk %d, from copies %d, from what ranks hold %d", sources[0], sources[1], sources[2])
+	for _, source := range []int32{core.FromDisk, core.FromCopy, core.FromMember} {
+		require.Greater(t, sources[int(source)], int(seeds)/20)
+	}
+}

@@ -166,6 +166,8 @@ type Sim struct {
 	ended   bool
 	rng     *rand.Rand
 	touched int64 // keeps touch from being optimized away
+	run     core.RunLayout
+	durable durable
 }
 
 // New prepares a run. The layout may be used by several runs one after the other.
@@ -193,8 +195,9 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	run := l.Run
 	run.Ranks, run.Observer = l.RankRefs, l.Observer
 	for _, f := range o.Faults {
-		run.Recover = run.Recover || f.Kind == Restart || o.Notice > 0
+		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || o.Notice > 0
 	}
+	s.run = run
 	s.spawn(l.Observer, "observer", (*observer)(s))
 	for i, ll := range l.Loaders {
 		s.extras[l.LoaderRefs[i]].loader = i
@@ -352,6 +355,10 @@ func (s *Sim) landed(c *cell, m *actors.Message) bool {
 		c.dev.flying = false
 	}
 	m.Epoch = 0
+	if d, ok := s.durable.under[m.Job]; ok && c == &s.cells[s.l.Coordinator] {
+		delete(s.durable.under, m.Job)
+		s.durable.step, s.durable.values = d.step, d.values
+	}
 	return true
 }
 

@@ -13,6 +13,18 @@ import (
 // then do parameters change. A rank that is lost before Commit leaves every other at the step before; one
 // that is lost afterwards leaves a step that is decided, whoever has heard of it.
 
+// Layout of Commit.Values: the scalars of an update.
+const (
+	CommitNorm     = iota // global gradient norm, after unscaling
+	CommitFactor          // what every gradient is multiplied with; 0 if the step is skipped
+	CommitOverflow        // 1 if the norm is not finite: nothing changes
+	CommitLR              // learning rate
+	CommitUpdate          // number of this update, from 1: Adam's bias correction
+	CommitLoss            // of the step
+	CommitKept            // what the coordinator holds after the step: see kept.values
+	CommitLen      = CommitKept + keptLen
+)
+
 // count takes in that a rank is ready; with the last one the step is committed.
 func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	i, ok := c.place[m.From]
@@ -60,7 +72,26 @@ func (c *Coordinator) decide() []float64 {
 		v[CommitFactor], v[CommitOverflow] = 0, 1
 	}
 	v[CommitLR], v[CommitUpdate] = c.l.LR(c.step), float64(c.updates+1)
+	for _, x := range c.ready {
+		if len(x) > ClosedLoss {
+			v[CommitLoss] += x[ClosedLoss]
+		}
+	}
+	copy(v[CommitKept:], c.next(v[CommitOverflow] > 0).values())
 	return v
+}
+
+// next is what the coordinator holds after the step under way: a step that overflows makes no update, and
+// one that is given up says nothing of the loss scale.
+func (c *Coordinator) next(overflow bool) kept {
+	k := c.now()
+	if c.void == nil {
+		k.scale.Update(overflow)
+	}
+	if !overflow {
+		k.updates++
+	}
+	return k
 }
 
 // VoidError says why the update of a step was not made: the first reason of the lowest rank that had one.

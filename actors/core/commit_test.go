@@ -18,12 +18,13 @@ func TestCommit(t *testing.T) {
 		LR: func(step int64) float64 { return float64(step) / 10 }, LossScale: LossScale{Scale: 2}})
 	c.Receive(ctx, &actors.Message{Kind: actors.Started})
 	require.Equal(t, []string{"open 3", "open 3"}, ctx.take())
-	c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 6, Step: 3, Values: ready(4, 16)})
+	c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 6, Step: 3, Values: lossy(1, 4, 16)})
 	require.Empty(t, ctx.take())
 	require.Equal(t, actors.Ref(5), c.Waits().For)
-	c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 5, Step: 3, Values: ready(32, 12)})
+	c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 5, Step: 3, Values: lossy(2, 32, 12)})
 	require.Equal(t, []string{"commit 3", "commit 3"}, ctx.take())
-	require.Equal(t, []float64{4, 0.5 / (4 + 1e-6), 0, 0.3, 8}, c.verdict)
+	require.Equal(t, []float64{4, 0.5 / (4 + 1e-6), 0, 0.3, 8, 3, 3, 8, 2, 0, 0}, c.verdict,
+		"the loss is the sum of both ranks', and eight updates are made then")
 	require.Panics(t, func() {
 		c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 5, Step: 3, Values: ready(32, 12)})
 	})
@@ -31,6 +32,13 @@ func TestCommit(t *testing.T) {
 
 // ready are the values of Ready with some norms.
 func ready(norms ...float64) []float64 { return append(make([]float64, ClosedLen), norms...) }
+
+// lossy are the same with a loss.
+func lossy(loss float64, norms ...float64) []float64 {
+	v := ready(norms...)
+	v[ClosedLoss] = loss
+	return v
+}
 
 // TestClipFactor: figures of torch.nn.utils.clip_grad_norm_ (bench/golden/kernels_torch.py's first gradient,
 // at a largest norm of 1.5), and gradients that are not finite.

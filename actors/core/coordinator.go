@@ -74,6 +74,9 @@ type RunLayout struct {
 	Alone bool
 	// where the data stands after a step, for those that read it again; nil for nothing
 	Place func(step int64) string
+	// for a coordinator that takes over from one that has ended: the newest durable step, which OptimSteps
+	// and LossScale are of
+	Durable int64
 }
 
 // Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It
@@ -123,6 +126,7 @@ type Coordinator struct {
 	void         *VoidError     // why the step under way is given up, nil if it is not
 	voids        int            // steps in a row that were
 	pace         pace
+	heir         *heir // while it takes over from another, else nil
 }
 
 // NewCoordinator returns the behaviour.
@@ -143,16 +147,6 @@ const (
 	OpenLen
 )
 
-// Layout of Commit.Values: the scalars of an update.
-const (
-	CommitNorm     = iota // global gradient norm, after unscaling
-	CommitFactor          // what every gradient is multiplied with; 0 if the step is skipped
-	CommitOverflow        // 1 if the norm is not finite: nothing changes
-	CommitLR              // learning rate
-	CommitUpdate          // number of this update, from 1: Adam's bias correction
-	CommitLen
-)
-
 // Receive implements actors.Behaviour.
 func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	if c.dead {
@@ -161,7 +155,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	}
 	switch m.Kind {
 	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Kept,
-		actors.Broken, actors.Failed:
+		actors.Broken, actors.Failed, actors.Holding:
 		if m.Epoch < c.epoch {
 			drop(m)
 			return
@@ -173,13 +167,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	}
 	switch m.Kind {
 	case actors.Started:
-		for _, r := range c.l.Ranks {
-			ctx.Watch(r)
-		}
-		if c.l.EvalOnly {
-			c.eval, c.stopping = 1, true
-		}
-		c.advance(ctx)
+		c.start(ctx, m.Step)
 	case actors.Ready:
 		c.count(ctx, m)
 	case actors.Closed:
@@ -205,6 +193,8 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		c.rewound(ctx, m)
 	case actors.Kept:
 		c.counted(ctx, m)
+	case actors.Holding:
+		c.hears(ctx, m)
 	case actors.Broken:
 		c.broken(ctx, m)
 	case actors.Tick:
@@ -300,12 +290,8 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 				"is from before", c.step, v[StepLoss], v[StepNorm])})
 		return
 	}
-	if c.void == nil {
-		c.l.LossScale.Update(v[StepOverflow] > 0)
-	}
-	if v[StepOverflow] == 0 {
-		c.updates++
-	}
+	s := keptOf(c.verdict[CommitKept:], c.l.LossScale)
+	c.updates, c.l.LossScale = s.updates, s.scale
 	if c.l.SaveEvery > 0 && c.step%c.l.SaveEvery == 0 && c.step < c.l.Last && !c.stopping {
 		c.waitSave = true
 	}
@@ -314,7 +300,7 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	}
 	c.save(ctx)
 	c.keep(ctx)
-	if c.l.EvalEvery > 0 && (c.step%c.l.EvalEvery == 0 || c.step == c.l.Last) && c.l.EvalSteps > 0 {
+	if c.evaluates(c.step) {
 		c.eval, c.evalSum = 1, 0
 	}
 }

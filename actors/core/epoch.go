@@ -27,19 +27,55 @@ func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
 	if m.Port != r.life { // it is for the one that this rank was before it ended
 		return
 	}
-	r.clear()
-	r.owes = r.owes || r.open && r.step == m.Step && !r.applied && m.Segment == FromMember
-	r.epoch, r.behind = m.Epoch, true
+	r.leave(m.Epoch)
+	switch {
+	case m.Segment != FromMember || m.Member == 1: // what it holds is going to be replaced
+		r.last = remembered{holds: none, pending: none}
+	case r.last.pending == m.Step:
+		r.owes = true
+	}
 	early := r.target.early
 	r.target = wanted{step: m.Step, source: m.Segment, given: m.Member == 1 && m.Segment != FromDisk,
 		verdict: m.Values, place: m.Text}
-	r.open, r.hungry, r.under = false, false, 0
-	r.settled = r.jobs
 	r.dropCopies(func(c *copied) bool { return c.step > m.Step })
 	r.restore(ctx)
 	if early.Payload != nil {
 		r.given(ctx, &early)
 	}
+}
+
+// remembered is what a rank can tell another coordinator.
+type remembered struct {
+	holds   int64     // the step whose update its parameters hold, none if they are not whole
+	pending int64     // the step for which it was ready and whose update it has not made, or none
+	verdict []float64 // of the newest step of which it has heard one
+	half    bool      // it waits for what others have made of the update
+}
+
+// none is no step.
+const none = -1
+
+// leave ends an epoch for the rank: the step under way is void, unless it is decided.
+func (r *Rank) leave(epoch uint32) {
+	if r.open && r.step > 0 {
+		if !r.applied {
+			r.last.pending = r.step
+		}
+		r.last.half = r.applied
+		if r.verdict != nil {
+			r.last.verdict = r.verdict
+		}
+	}
+	r.clear()
+	r.epoch, r.behind = epoch, true
+	r.open, r.hungry, r.under = false, false, 0
+	r.settled = r.jobs
+}
+
+// made takes in that the update of a step is made.
+func (r *Rank) made(step int64, verdict []float64) {
+	r.owes = false
+	r.last.holds, r.last.pending, r.last.verdict = step, none, verdict
 }
 
 // restore goes to the state that is wanted, once no job of the epoch before computes with the rank's state
@@ -53,7 +89,7 @@ func (r *Rank) restore(ctx actors.Context) {
 		n := int32(slices.IndexFunc(r.l.Update, func(s Segment) bool { return s.Ready })) + 1
 		r.do(ctx, actors.Job{Kind: actors.UpdatePhase, Engine: actors.Compute, Step: t.step,
 			Action: stepAction, Segment: n, Values: t.verdict})
-		r.applying = r.running
+		r.applying, r.last.verdict = r.running, t.verdict
 		return
 	}
 	r.owes = false
@@ -63,7 +99,8 @@ func (r *Rank) restore(ctx actors.Context) {
 		j.In = []actors.Input{{Comm: -1, Port: -1, Payload: t.state}}
 		t.state = nil
 	case t.source == FromCopy:
-		j.In = []actors.Input{{Comm: -1, Port: -1, Payload: r.copyOf(ctx.Self(), t.step)}}
+		p, _ := r.copyOf(ctx.Self(), t.step)
+		j.In = []actors.Input{{Comm: -1, Port: -1, Payload: p}}
 	}
 	t.asked = true
 	r.do(ctx, j)
@@ -72,7 +109,8 @@ func (r *Rank) restore(ctx actors.Context) {
 // caughtUp takes in that the update is done that was decided in an epoch before.
 func (r *Rank) caughtUp(ctx actors.Context, m *actors.Message) {
 	drop(m)
-	r.running, r.owes = 0, false
+	r.running = 0
+	r.made(r.target.step, r.target.verdict)
 	r.restore(ctx)
 }
 
@@ -90,7 +128,7 @@ func (r *Rank) given(ctx actors.Context, m *actors.Message) {
 	}
 	if r.target.source == FromCopy {
 		m.Payload.Retain()
-		r.copies = append(r.copies, copied{ctx.Self(), m.Step, m.Payload})
+		r.copies = append(r.copies, copied{ctx.Self(), m.Step, m.Payload, m.Values})
 	}
 	r.target.state = m.Payload
 	r.restore(ctx)
@@ -103,8 +141,8 @@ func (r *Rank) discardStale(ctx actors.Context, m *actors.Message) {
 	if m.Job == r.running {
 		r.running = 0
 	}
-	if m.Job == r.applying {
-		r.owes = false
+	if m.Job == r.applying && r.last.pending == m.Step {
+		r.made(m.Step, r.last.verdict)
 	}
 	r.io = slices.DeleteFunc(r.io, func(j ioJob) bool { return j.id == m.Job })
 	if r.behind {

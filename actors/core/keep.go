@@ -25,6 +25,7 @@ type copied struct {
 	of   actors.Ref
 	step int64
 	p    actors.Payload
+	kept []float64 // what the coordinator held then
 }
 
 // keep begins to copy the rank's state. Copies before the newest step that everybody has copied are not
@@ -33,28 +34,30 @@ func (r *Rank) keep(ctx actors.Context, m *actors.Message) {
 	r.dropCopies(func(c *copied) bool { return c.step < int64(m.Values[0]) })
 	r.buddy = actors.Ref(m.Member)
 	r.do(ctx, actors.Job{Kind: actors.KeepJob, Engine: actors.Copy, Step: m.Step})
+	r.io[len(r.io)-1].kept = m.Values[1:]
 }
 
 // kept takes in the copy that was made, and lets the buddy have it.
-func (r *Rank) kept(ctx actors.Context, m *actors.Message) {
+func (r *Rank) kept(ctx actors.Context, m *actors.Message, kept []float64) {
 	p := m.Out[0].Payload
 	took := 0.0
 	if len(m.Values) > ClosedBusy {
 		took = m.Values[ClosedBusy]
 	}
-	r.store(ctx, ctx.Self(), m.Step, p, took)
+	r.store(ctx, copied{ctx.Self(), m.Step, p, kept}, took)
 	if r.buddy != actors.None {
 		p.Retain()
-		ctx.Send(r.buddy, actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p})
+		ctx.Send(r.buddy, actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p,
+			Values: kept})
 	}
 }
 
 // store keeps a copy in place of one of the same step.
-func (r *Rank) store(ctx actors.Context, of actors.Ref, step int64, p actors.Payload, took float64) {
-	r.dropCopies(func(c *copied) bool { return c.of == of && c.step == step })
-	r.copies = append(r.copies, copied{of, step, p})
-	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Kept, Step: step, Epoch: r.epoch,
-		Member: int32(of), Values: []float64{took}})
+func (r *Rank) store(ctx actors.Context, x copied, took float64) {
+	r.dropCopies(func(c *copied) bool { return c.of == x.of && c.step == x.step })
+	r.copies = append(r.copies, x)
+	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Kept, Step: x.step, Epoch: r.epoch,
+		Member: int32(x.of), Values: []float64{took}})
 }
 
 func (r *Rank) dropCopies(old func(c *copied) bool) {
@@ -67,23 +70,24 @@ func (r *Rank) dropCopies(old func(c *copied) bool) {
 	})
 }
 
-// copyOf gives a reference to a copy, nil if there is none.
-func (r *Rank) copyOf(of actors.Ref, step int64) actors.Payload {
+// copyOf gives a reference to a copy, nil if there is none, and what the coordinator held then.
+func (r *Rank) copyOf(of actors.Ref, step int64) (actors.Payload, []float64) {
 	for i := range r.copies {
 		if c := &r.copies[i]; c.of == of && c.step == step {
 			c.p.Retain()
-			return c.p
+			return c.p, c.kept
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // give sends a rank that has no state what it needs: the copy of its own that this rank keeps, or what this
 // rank holds itself.
 func (r *Rank) give(ctx actors.Context, m *actors.Message) {
 	to := actors.Ref(m.Member)
-	if p := r.copyOf(to, m.Step); p != nil && m.Segment == FromCopy {
-		ctx.Send(to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: p})
+	if p, kept := r.copyOf(to, m.Step); p != nil && m.Segment == FromCopy {
+		ctx.Send(to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch, Payload: p,
+			Values: kept})
 		return
 	}
 	r.do(ctx, actors.Job{Kind: actors.StateJob, Engine: actors.Copy, Step: m.Step})
@@ -127,7 +131,7 @@ func (c *Coordinator) keep(ctx actors.Context) {
 			k.left++
 		}
 		ctx.Send(r, actors.Message{Kind: actors.Keep, Epoch: c.epoch, Step: c.step, Member: int32(buddy),
-			Values: []float64{float64(k.whole.step)}})
+			Values: append([]float64{float64(k.whole.step)}, k.step.values()...)})
 	}
 }
 

@@ -59,6 +59,7 @@ type Rank struct {
 	target   wanted       // after a loss
 	copies   []copied     // in memory: of its own state, and of the ranks whose buddy it is
 	buddy    actors.Ref   // who keeps the second copy of its state
+	last     remembered
 	short    short
 }
 
@@ -79,6 +80,7 @@ type ioJob struct {
 	id   actors.JobID
 	kind actors.JobKind
 	to   actors.Ref // who gets its result
+	kept []float64  // what the coordinator held when a copy was ordered
 }
 
 // NewRank returns the behaviour of one rank.
@@ -91,7 +93,7 @@ func NewRank(l *RankLayout) *Rank {
 // Init makes r, which has not been used yet, the behaviour of one rank: a driver of very many ranks keeps
 // them in one array.
 func (r *Rank) Init(l *RankLayout) {
-	*r = Rank{l: l, step: -1 << 62}
+	*r = Rank{l: l, step: -1 << 62, last: remembered{holds: none, pending: none}}
 	x := &r.short
 	r.ins, r.inbox.boxes, r.inbox.ports, r.edges = x.ins[:0], x.boxes[:0], x.ports[:0], x.edges[:0]
 	x.boxes[0].parts = x.part[:0]
@@ -123,7 +125,8 @@ func (r *Rank) wiring(stage int16) *wiring {
 // Receive implements actors.Behaviour.
 func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	if r.dead && m.Kind != actors.Halt || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind &&
-		m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State) {
+		m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State &&
+		m.Kind != actors.Claim) {
 		drop(m)
 		return
 	}
@@ -152,7 +155,9 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Keep:
 		r.keep(ctx, m)
 	case actors.Buddy:
-		r.store(ctx, m.From, m.Step, m.Payload, 0)
+		r.store(ctx, copied{m.From, m.Step, m.Payload, m.Values}, 0)
+	case actors.Claim:
+		r.claimed(ctx, m)
 	case actors.Give:
 		r.give(ctx, m)
 	case actors.State:
@@ -186,6 +191,9 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	}
 	r.epoch, r.step, r.open, r.pc, r.scalars = m.Epoch, m.Step, true, 0, m.Values
 	r.verdict, r.applied = nil, false
+	if m.Step > 0 {
+		r.last.holds, r.last.pending, r.last.half = m.Step-1, none, false
+	}
 	r.values, r.why, r.loads = [ClosedLen]float64{}, "", nil
 	r.prog = r.l.Program
 	if m.Step < 0 {
@@ -291,7 +299,10 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	r.running = 0
-	r.applied = r.applied || m.Job == r.applying
+	if m.Job == r.applying {
+		r.applied = true
+		r.made(m.Step, r.verdict)
+	}
 	r.since = ctx.Now()
 	if r.why == "" {
 		r.why = m.Text
@@ -310,7 +321,7 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
 	switch j.kind {
 	case actors.KeepJob:
-		r.kept(ctx, m)
+		r.kept(ctx, m, j.kept)
 	case actors.StateJob:
 		ctx.Send(j.to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch,
 			Payload: m.Out[0].Payload})
@@ -322,6 +333,7 @@ func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
 			Text: m.Text})
 	case actors.RestoreJob:
 		r.behind = false
+		r.last.holds, r.last.pending, r.last.half = r.target.step, none, false
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Rewound, Step: r.target.step, Epoch: r.epoch})
 	}
 }

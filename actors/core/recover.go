@@ -14,6 +14,21 @@ type kept struct {
 	scale   LossScale
 }
 
+// keptLen is the length of a kept state's values.
+const keptLen = 5
+
+// values is the state as messages carry it, so that ranks can tell another coordinator.
+func (k kept) values() []float64 {
+	return []float64{float64(k.step), float64(k.updates), k.scale.Scale, float64(k.scale.Good),
+		float64(k.scale.Left)}
+}
+
+// keptOf is the inverse of values; what does not change in a run is taken from a loss scale of it.
+func keptOf(v []float64, s LossScale) kept {
+	s.Scale, s.Good, s.Left = v[2], int(v[3]), int(v[4])
+	return kept{int64(v[0]), int64(v[1]), s}
+}
+
 // now is the state of the newest committed step.
 func (c *Coordinator) now() kept { return kept{c.step, c.updates, c.l.LossScale} }
 
@@ -23,6 +38,7 @@ type recovery struct {
 	blank   []bool              // by rank: it holds no state
 	decided bool                // the step that was under way is committed, and not reported yet
 	halfway bool                // the same, and stays so: some ranks may have applied it, and others not
+	unknown bool                // nobody can be taken for one that holds the newest step
 	eval    int64               // the step whose evaluation was under way, -1 for none
 	left    int                 // ranks that are not at the target yet
 	back    []bool
@@ -44,6 +60,10 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed,
 			Err: fmt.Errorf("%s and is not started again (train.restarts=%d); the last time: %s", why,
 				c.l.Restarts, m.Text)})
+		return
+	}
+	if c.heir != nil {
+		c.heir.held[i], c.back.gone[m.From], c.back.blank[i] = nil, true, true
 		return
 	}
 	c.leave(ctx)
@@ -88,6 +108,10 @@ func (c *Coordinator) broken(ctx actors.Context, m *actors.Message) {
 // all the same. All ranks have what they hold.
 func (c *Coordinator) reconnect(ctx actors.Context, m *actors.Message) {
 	if m.Epoch != c.epoch {
+		return
+	}
+	if c.heir != nil {
+		c.claim(ctx)
 		return
 	}
 	c.breaks++
@@ -151,6 +175,11 @@ func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 	if !ok || m.Step < c.lives[i] {
 		return
 	}
+	if c.heir != nil {
+		c.lives[i] = m.Step
+		c.answered(ctx, i, nil)
+		return
+	}
 	if m.Step > c.lives[i] {
 		c.lose(ctx, &actors.Message{Kind: actors.Down, From: m.From, Step: m.Step,
 			Text: "it is back, and nobody knew that it had ended"})
@@ -208,7 +237,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 // taken for one that holds the newest.
 func (c *Coordinator) source() int32 {
 	b := &c.back
-	members := c.l.Alone || !b.halfway
+	members := (c.l.Alone || !b.halfway) && !b.unknown
 	for i, blank := range b.blank {
 		members = members && (!blank || c.member(i) >= 0)
 	}

@@ -36,33 +36,50 @@ func (p *pulse) limit() time.Duration {
 	return min(silentMost, max(silentFrom, silentGaps*p.gap))
 }
 
-// Beat writes to process 0 until Close.
+// Beat writes to process 0 until Close, and to the one that takes its place.
 func (l *Links) Beat() {
-	c, err := l.t.Dial(0)
-	if err != nil || !l.keep(c) {
-		return
-	}
-	l.wg.Add(1)
-	go func() {
-		defer l.wg.Done()
-		defer l.forget(c)
-		_, err := c.Write(l.hello(beating, beating, 0))
-		if err == nil {
-			err = flush(c)
-		}
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for err == nil {
+	go func() { // to dial may take long, and Close does not wait for it
+		for {
+			c, err := l.t.Dial(0)
+			if err != nil || !l.keep(c) {
+				return
+			}
+			l.beatOn(c)
 			select {
 			case <-l.over:
 				return
-			case <-tick.C:
-				if _, err = c.Write([]byte{1}); err == nil {
-					err = flush(c)
-				}
+			case <-time.After(beatEvery):
 			}
 		}
 	}()
+}
+
+// beatOn writes to one connection until it ends.
+func (l *Links) beatOn(c net.Conn) {
+	defer l.forget(c)
+	_, err := c.Write(l.hello(beating, beating, 0))
+	if err == nil {
+		err = flush(c)
+	}
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for err == nil {
+		select {
+		case <-l.over:
+			return
+		case <-tick.C:
+			if _, err = c.Write([]byte{1}); err == nil {
+				err = flush(c)
+			}
+		}
+	}
+}
+
+// Expect takes a process for silent from within on, if nothing is heard of it before.
+func (l *Links) Expect(proc, life int, within time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pulses[proc] = &pulse{life: uint32(life), last: time.Now().Add(within - silentFrom)}
 }
 
 // listen takes in the beats of a process.

@@ -260,6 +260,10 @@ func (l *Links) Way(to actors.Ref) string {
 
 // Send implements Remote.
 func (l *Links) Send(to actors.Ref, m actors.Message) {
+	if l.owner(to) == l.proc { // it is not there yet: it asks when it is
+		release(m)
+		return
+	}
 	l.raise(m.Epoch)
 	key := [2]actors.Ref{m.From, to}
 	l.mu.Lock()

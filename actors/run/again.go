@@ -37,9 +37,9 @@ func (r *Run) comeBack() error {
 	if text == "" || workerProc() == 0 {
 		return nil
 	}
-	var c comeback
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return fmt.Errorf("%s: %w", envAgain, err)
+	c, err := comebackOf(os.Environ())
+	if err != nil {
+		return err
 	}
 	r.life, r.start.first, r.start.origin, r.start.step = c.Life, c.First, c.From, c.Step
 	return nil
@@ -145,6 +145,11 @@ func (d *data) position(step int64) dataset.Position {
 // place writes down where the data stands after a step; every call gives another text, so that those who
 // read it know that they go back once more.
 func (d *data) place(step int64) string {
+	if d.r.heir != nil && !d.reached {
+		if err := d.reach(step); err != nil {
+			return err.Error() // which whoever seeks there reports
+		}
+	}
 	d.backs++
 	text, err := json.Marshal(d.position(step))
 	if err != nil {

@@ -41,6 +41,8 @@ type data struct {
 	backs    int               // how often a place was written down to go back to
 	balance  *balance          // nil without data.balance
 	told     bool              // the user knows that the ledger is not written
+	reached  bool              // what another leader has seen of the data is read
+	entering sync.Mutex        // of the ledger
 	work     map[int64]float64 // floating-point operations of recent steps
 }
 
@@ -115,6 +117,10 @@ func (d *data) open() error {
 	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, ledgerName))
 	if err != nil {
 		return err
+	}
+	if h := d.r.heir; h != nil {
+		d.marks.saved[h.durable], d.marks.durable = d.began, h.durable
+		return d.ledger.Truncate(h.durable + 1)
 	}
 	return d.ledger.Truncate(d.r.start.first)
 }
@@ -353,6 +359,8 @@ func (d *data) entered(step int64, within time.Duration) {
 
 // commit enters a committed step into the ledger.
 func (d *data) commit(step int64) {
+	d.entering.Lock()
+	defer d.entering.Unlock()
 	defer d.inLedger.Store(step)
 	d.mu.Lock()
 	m := d.recent[step]

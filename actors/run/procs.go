@@ -110,20 +110,25 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 		f.Close()
 		return nil, err
 	}
-	for p := 1; p < o.Procs; p++ {
+	if r.heir != nil {
+		w.takeIn(o.Links, r.heir.others)
+	}
+	for p := 1; p < o.Procs && r.heir == nil; p++ {
 		first, err := w.start(p, 0)
 		if err != nil {
 			w.close()
 			return nil, err
 		}
 		w.wg.Add(1)
-		go w.keep(p, first)
+		go w.keep(p, first, 1)
 	}
 	if o.Coord.Recover {
 		o.Links.Watch(w.suspect)
 	}
 	o.Orphaned, o.Losses = w.lost, w.losses
-	o.Ready = w.await
+	if r.heir == nil {
+		o.Ready = w.await
+	}
 	return w, nil
 }
 
@@ -148,7 +153,7 @@ func (w *workers) await() error {
 // start starts a process for the first time, or again.
 func (w *workers) start(proc, life int) (Process, error) {
 	env := []string{fmt.Sprintf("%s=%d", envProc, proc)}
-	if life > 0 || w.r.mirror != nil {
+	if _, heirs := w.fleet.(Heirs); life > 0 || heirs {
 		env = append(env, w.r.again(life))
 	}
 	w.mu.Lock()
@@ -186,11 +191,11 @@ func (w *workers) cause(proc int, p Process, how error) error {
 	return fmt.Errorf("%s %w", words, how)
 }
 
-// keep looks after a process: when it ends before the run does it is started again, alone. How often, the
-// coordinator decides.
-func (w *workers) keep(proc int, p Process) {
+// keep looks after a process: when it ends before the run does it is started again, alone, for the life-th
+// time. How often, the coordinator decides.
+func (w *workers) keep(proc int, p Process, life int) {
 	defer w.wg.Done()
-	for life := 1; ; life++ {
+	for ; ; life++ {
 		if p.Ready() == nil && life == 1 {
 			w.ready <- nil
 		}

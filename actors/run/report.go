@@ -95,13 +95,16 @@ func (p *reporter) open() error {
 	if err != nil {
 		return err
 	}
-	p.evals = evaluations(f.Name(), p.r.start.first)
+	p.evals = evaluations(f.Name(), p.r.recordsEnd())
 	enc := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	p.log, p.logFile = zap.New(zapcore.NewCore(enc, zapcore.AddSync(f), zap.InfoLevel)), f
 	if l.JSONL != "" {
 		if p.metrics, p.losses, err =
-			openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.start.first); err != nil {
+			openMetrics(filepath.Join(l.Dir, l.JSONL), p.r.recordsEnd()); err != nil {
 			return err
+		}
+		if n := len(p.losses); n > 0 && p.r.heir != nil {
+			p.newest = int64(p.losses[n-1].x)
 		}
 	}
 	if l.TensorBoard != "" {
@@ -297,6 +300,7 @@ func (p *reporter) back(m actors.Message) {
 		from = "what the run began with"
 	}
 	p.say("recovered after %.2f s: all ranks hold step %d, from %s; %s", m.Values[0]/1e9, m.Step, from, again)
+	p.newest = m.Step
 	for len(p.losses) > 0 && p.losses[len(p.losses)-1].x > float64(m.Step) {
 		p.losses = p.losses[:len(p.losses)-1]
 	}
@@ -314,9 +318,15 @@ func (p *reporter) back(m actors.Message) {
 
 // step is the one line a step.
 func (p *reporter) step(m actors.Message) {
+	if p.r.heir != nil && m.Step <= p.newest { // the process that led before has told of it
+		return
+	}
 	p.newest = m.Step
 	v := m.Values
 	sec := v[core.StepTime] / 1e9
+	if sec == 0 { // as far as another leader had come with it
+		sec = math.Inf(1)
+	}
 	flops := p.flops
 	if f := p.r.data.flops(m.Step); f > 0 {
 		flops = f
@@ -325,7 +335,7 @@ func (p *reporter) step(m actors.Message) {
 		TokensSec: p.tokens / sec,
 		MFU:       flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak],
 		Scale:   v[core.StepScale],
-		Skipped: v[core.StepOverflow] > 0, Seconds: sec, Slowest: int(v[core.StepSlowest])}
+		Skipped: v[core.StepOverflow] > 0, Seconds: v[core.StepTime] / 1e9, Slowest: int(v[core.StepSlowest])}
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
 	}

@@ -86,6 +86,7 @@ type Run struct {
 	start  start
 	mirror *mirror // where hosts may share no storage, else nil
 	life   int     // how often this process was started before
+	heir   *heir   // of a process that leads in place of another, else nil
 	data   *data
 	report *reporter
 }
@@ -95,7 +96,7 @@ type Run struct {
 // after the step under way, with ErrStopped.
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
-	if err := r.comeBack(); err != nil {
+	if err := errors.Join(r.comeBack(), r.succeeds()); err != nil {
 		return err
 	}
 	var err error
@@ -301,6 +302,9 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 		c.Train.Restarts, r.data.place
 	o.Coord.Keep = c.Train.Keep()
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
+	if r.heir != nil {
+		o.Coord.Durable = r.heir.durable
+	}
 	if r.start.scale != nil {
 		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0],
 			int(r.start.scale[1]), int(r.start.scale[2])

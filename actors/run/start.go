@@ -45,12 +45,14 @@ func (s *start) close() {
 
 // begin finds the run's own newest checkpoint, else the weights to start from, else draws them.
 func (r *Run) begin() error {
-	c := r.cfg.Run
 	r.start.first = max(1, r.start.first) // a process that is started again knows it
 	if err := r.weights(); err != nil {
 		return err
 	}
-	if r.life > 0 { // it takes a state that it is told
+	switch {
+	case r.heir != nil:
+		return r.inherit()
+	case r.life > 0: // it takes a state that it is told
 		return nil
 	}
 	if r.mirror != nil && workerProc() > 0 { // it begins as the process that leads has
@@ -63,6 +65,12 @@ func (r *Run) begin() error {
 		}
 		return r.resume(saved, true)
 	}
+	return r.newest()
+}
+
+// newest goes on from the newest durable state, or begins.
+func (r *Run) newest() error {
+	c := r.cfg.Run
 	if c.Checkpoint.Dir != "" {
 		saved, skipped, err := r.recover()
 		r.start.skipped = skipped

@@ -296,7 +296,7 @@ func TestClusterKilled(t *testing.T) {
 		{"agent", held("agents", "h2"), syscall.SIGKILL,
 			"the agent of host h2 has ended; it is started again"},
 		{"head", held("head"), syscall.SIGKILL, "head up at"},
-		{"leader", proc(0), syscall.SIGKILL, "starts again (1)"},
+		{"leader", proc(0), syscall.SIGKILL, "another takes its place"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))

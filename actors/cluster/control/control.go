@@ -21,7 +21,8 @@ const (
 	Hello   Kind = "hello"   // the agent's first: Info, and Procs that it has
 	Welcome Kind = "welcome" // the head's answer: Revoked; with Text, a refusal
 	Beat    Kind = "beat"    // both ways, each Beats
-	Order   Kind = "order"   // start a process: Spec, Env
+	// start a process: Spec, Env; one that leads in place of Code others takes over Procs
+	Order   Kind = "order"
 	Started Kind = "started" // it runs: Pid, or Text says why not
 	Output  Kind = "output"  // Data of Stream
 	Signal  Kind = "signal"  // send Code, a signal's number, to a process
@@ -123,6 +124,9 @@ type Proc struct {
 	Over  bool   `json:"over,omitempty"` // it has ended, as Text and Code say
 	Text  string `json:"text,omitempty"`
 	Code  int    `json:"code,omitempty"`
+	// of a process that a new leader takes over: its host, and what it was started with
+	Node string   `json:"node,omitempty"`
+	Env  []string `json:"env,omitempty"`
 }
 
 // Peer is where a process takes edges.

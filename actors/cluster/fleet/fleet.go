@@ -53,7 +53,8 @@ func FromEnv() (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s=%d is no connection with an agent: %w", control.EnvTalk, fd, err)
 	}
-	f := &Fleet{talk: control.NewConn(c, nil), procs: map[int]*proc{}, depots: map[string]*depot.Client{}, edges: map[*edge.Conn]struct{}{}}
+	f := &Fleet{talk: control.NewConn(c, nil), procs: map[int]*proc{}, depots: map[string]*depot.Client{},
+		edges: map[*edge.Conn]struct{}{}}
 	f.changed = sync.NewCond(&f.mu)
 	var early []control.Message
 	for f.self.Kind != control.Welcome {
@@ -63,6 +64,10 @@ func FromEnv() (*Fleet, error) {
 		early = append(early, f.self)
 	}
 	f.peers, f.hosts = f.self.Peers, f.self.Hosts
+	for _, p := range f.self.Procs {
+		f.procs[p.Proc] = &proc{f: f, n: p.Proc, gen: p.Gen, ready: p.Ready || p.Over, over: p.Text,
+			code: p.Code, name: fmt.Sprintf("pid %d on %s", p.Pid, p.Node)}
+	}
 	f.run = RunID(f.self.Job)
 	if f.id, err = trust.Load(f.self.Text, nil); err != nil {
 		return nil, err
@@ -135,6 +140,19 @@ type proc struct {
 	over  string // how it ended
 	code  int    // with which exit code
 }
+
+// Inherited implements run.Heirs.
+func (f *Fleet) Inherited() (ended int, others map[int]run.Inherited) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	others = map[int]run.Inherited{}
+	for _, p := range f.self.Procs {
+		others[p.Proc] = run.Inherited{Process: f.procs[p.Proc], Env: p.Env, Ended: p.Over}
+	}
+	return f.self.Code, others
+}
+
+var _ run.Heirs = (*Fleet)(nil)
 
 // startLimit is how long the cluster may take to start a process: also one whose host was just lost,
 // and whose head is starting again.

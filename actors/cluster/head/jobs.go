@@ -34,8 +34,9 @@ type Job struct {
 	Procs    []Proc       `json:"procs,omitempty"`
 	Epoch    int64        `json:"epoch"` // of its placement: it rises with each change
 	Restarts int          `json:"restarts,omitempty"`
-	Stop     bool         `json:"stop,omitempty"` // a user wants its end
-	Move     bool         `json:"move,omitempty"` // it ends to start again on other hosts
+	Leaders  int          `json:"leaders,omitempty"` // that have ended, of the processes that run now
+	Stop     bool         `json:"stop,omitempty"`    // a user wants its end
+	Move     bool         `json:"move,omitempty"`    // it ends to start again on other hosts
 	Queued   time.Time    `json:"queued"`
 	Began    time.Time    `json:"began,omitzero"`
 	Ended    time.Time    `json:"ended,omitzero"`
@@ -49,6 +50,8 @@ type Proc struct {
 	Addr  string `json:"addr,omitempty"`
 	Ready bool   `json:"ready,omitempty"`
 	Over  bool   `json:"over,omitempty"` // it has ended
+	// what its leader started it with
+	Env []string `json:"env,omitempty"`
 }
 
 func (p *Proc) alive() bool { return p.Gen > 0 && !p.Over }
@@ -193,7 +196,7 @@ func (h *Head) schedule() {
 
 // begin places a job's processes, neighbours in their numbers on one host, and starts the one that leads.
 func (h *Head) begin(j *job, hosts []string) {
-	j.State, j.Why, j.Hosts, j.Began = Running, "", hosts, time.Now().UTC()
+	j.State, j.Why, j.Hosts, j.Began, j.Leaders = Running, "", hosts, time.Now().UTC(), 0
 	j.Procs = make([]Proc, j.Spec.Procs)
 	for n := range j.Procs {
 		j.Procs[n].Host = hosts[n*len(hosts)/len(j.Procs)]
@@ -217,10 +220,34 @@ func (h *Head) launch(j *job, n int, env []string) {
 			j.Hosts = append(j.Hosts, host)
 		}
 	}
-	*p = Proc{Host: host, Gen: p.Gen + 1}
+	*p = Proc{Host: host, Gen: p.Gen + 1, Env: env}
 	h.save(j)
-	h.agents[host].order(control.Message{Kind: control.Order, Job: j.ID, Proc: n, Gen: p.Gen,
-		Epoch: j.Epoch, Spec: &j.Spec, Env: env, Peers: j.peers()})
+	m := control.Message{Kind: control.Order, Job: j.ID, Proc: n, Gen: p.Gen, Epoch: j.Epoch,
+		Spec: &j.Spec, Env: env, Peers: j.peers()}
+	if n == 0 && j.Leaders > 0 {
+		m.Code, m.Procs = j.Leaders, j.others()
+	}
+	h.agents[host].order(m)
+}
+
+// others are the processes that do not lead, for one that takes the lead over.
+func (j *job) others() (out []control.Proc) {
+	for n, p := range j.Procs[1:] {
+		x := control.Proc{Job: j.ID, Proc: n + 1, Gen: p.Gen, Pid: p.Pid, Ready: p.Ready, Over: p.Over,
+			Node: p.Host, Env: p.Env}
+		if p.Over {
+			x.Text, x.Code = "ended while no process led", -1
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// headless reports whether a job whose leader has ended can go on with its other processes: all were
+// started, and one is left at least.
+func (j *job) headless() bool {
+	started := !slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return !p.Ready })
+	return started && slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return p.alive() })
 }
 
 func (h *Head) where(j *job, home string) string {

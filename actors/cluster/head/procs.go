@@ -72,8 +72,9 @@ func (h *Head) fromLeader(j *job, m control.Message) {
 	}
 }
 
-// procEnded notes the end of a process. The one that leads ends its job with it; if it was killed, the
-// job starts again, from what is durable. The end of another is its leader's to judge.
+// procEnded notes the end of a process. The one that leads ends its job with it; if it was killed, another
+// takes its place and goes on with the others, or the job starts again, from what is durable, if there are
+// none. The end of another is its leader's to judge.
 func (h *Head) procEnded(j *job, n int, text string, code int) {
 	p := &j.Procs[n]
 	if p.Over {
@@ -99,9 +100,17 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 	case j.Restarts >= maxRestarts:
 		h.end(j, 1, fmt.Sprintf("is given up: the process that leads it %s, and that for the %dth time",
 			text, j.Restarts+1))
+	case j.headless():
+		j.Restarts++
+		j.Leaders++
+		h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
+			Text: fmt.Sprintf("process 0 of job %s, which leads it, %s on %s; another takes its place, and "+
+				"the other processes go on", j.ID, text, p.Host)})
+		h.launch(j, 0, nil)
 	default:
 		h.killAll(j)
 		j.Restarts++
+		j.Leaders = 0
 		h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 			Text: fmt.Sprintf("job %s starts again (%d): its leading process on %s %s", j.ID, j.Restarts,
 				p.Host, text)})

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"encoding/json"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/cluster/head"
+)
+
+// TestClusterLeaderKilled: the process that leads a run is killed, and later again together with another.
+// Each time a new one takes the lead over; a process that was not killed keeps its number to the end. The run
+// does not begin again, and its losses, weights, optimizer state and ledger are those of one that nobody
+// disturbed.
+func TestClusterLeaderKilled(t *testing.T) {
+	const steps = 120
+	quiet := tinyRun(t)
+	train := []string{"train", "run.yaml", "plan.procs=4", "checkpoint.interval=25", "train.eval_interval=40",
+		fmt.Sprint("train.steps=", steps)}
+	code, out := runIn(t, quiet, nil, append(train, "-q")...)
+	require.Zero(t, code, out)
+	alone, want := metrics(t, quiet), stateOf(t, quiet, steps)
+	dir := tinyRun(t)
+	env := clusterHome(t, dir, "test")
+	code, out = runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
+	require.Zero(t, code, out)
+	procs := func() []head.Proc {
+		var s head.Status
+		code, out, errs := streamsEnv(t, dir, env, "cluster", "status", "-o", "json")
+		require.Zero(t, code, errs)
+		require.NoError(t, json.Unmarshal([]byte(out), &s))
+		return s.Jobs[0].Procs
+	}
+	cmd := exec.Command(built(t), append(train, "--cluster", "test")...)
+	var said bytes.Buffer
+	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
+	require.NoError(t, cmd.Start())
+	at := func(step int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+			return err == nil && bytes.Contains(text, fmt.Appendf(nil, `"step":%d,`, step))
+		}, 60*time.Second, time.Millisecond, "step %d is not reached: %s", step, said.String())
+	}
+	at(5)
+	first := procs()
+	require.NoError(t, syscall.Kill(first[0].Pid, syscall.SIGKILL))
+	at(45)
+	second := procs()
+	require.Equal(t, first[1:], second[1:], "the other processes are the same")
+	require.NotEqual(t, first[0].Pid, second[0].Pid)
+	for _, p := range second[:2] {
+		require.NoError(t, syscall.Kill(p.Pid, syscall.SIGKILL))
+	}
+	at(90)
+	third := procs()
+	require.Equal(t, first[2:], third[2:], "the other processes are the same")
+	require.NoError(t, cmd.Wait(), said.String())
+	same(t, alone, metrics(t, dir))
+	require.Equal(t, want, stateOf(t, dir, steps), said.String())
+	require.NotContains(t, said.String(), "verified", "the run does not begin again")
+	var text strings.Builder
+	for _, e := range eventsOf(t, dir, env) {
+		fmt.Fprintln(&text, e.Time.Format("15:04:05.000"), e.Kind, e.Text)
+	}
+	require.Equal(t, 2, strings.Count(text.String(), "another takes its place"), text.String())
+	logs, err := os.ReadFile(filepath.Join(dir, "run", "log.jsonl"))
+	require.NoError(t, err)
+	t.Logf("%s%s%s", text.String(), strings.Join(regexp.MustCompile("(?m)^!.*$|^.*recovered.*$|^from.*$").
+		FindAllString(said.String(), -1), "\n"), logs)
+}
