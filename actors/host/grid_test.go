@@ -188,6 +188,29 @@ func TestGrid(t *testing.T) {
 	}
 }
 
+// TestSumsInTwo: sums that all of four ranks need have the same bits whether each rank sums everything or a part
+// of the rows, also where they are awaited late, in a pipeline, and on devices.
+func TestSumsInTwo(t *testing.T) {
+	m := tiny(true)
+	for _, v := range []variant{{pp: 1, dp: 1, tp: 4, schedule: "1f1b"},
+		{pp: 2, dp: 1, tp: 4, schedule: "1f1b", overlap: true},
+		{pp: 1, dp: 1, cp: 2, tp: 4, schedule: "1f1b", rc: grad.RecomputeFull}} {
+		whole := func(j *layout.Job) { j.SumWhole = 1 << 30 }
+		want, l := v.trainChanged(t, m, 5, refBackend, whole)
+		for _, backend := range []func(int) kernels.Backend{refBackend, opaques(t)} {
+			got, two := v.trainChanged(t, m, 5, backend, func(*layout.Job) {})
+			require.Equal(t, want, got, "%v", v)
+			sent := func(l *layout.Layout) (n int64) {
+				for _, s := range l.Main(0).Segments(grad.F) {
+					n += s.Cost.Comm
+				}
+				return n
+			}
+			require.Less(t, float64(sent(two)), 0.7*float64(sent(l)), "%v", v)
+		}
+	}
+}
+
 func gridVariants() (out []variant) {
 	for z := range 4 { // state shared out inside a host, replicas across hosts
 		out = append(out, variant{pp: 1, replicas: 2, dp: 2, tp: 1, zero: z, schedule: "1f1b"})

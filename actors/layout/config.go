@@ -160,7 +160,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
 		Rows: rowsOf(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute],
 		RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
-		RoutingBound: r.Train.RoutingBound, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
+		RoutingBound: r.Train.RoutingBound, SumWhole: 16 << 10, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2,
 			Eps:   r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}

@@ -48,6 +48,9 @@ type Job struct {
 	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
 	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
 	Scores float64
+	// bytes on a rank below which the terms of a sum that all members need are sent to all of them at once; of
+	// larger ones each member sums a part
+	SumWhole int
 	// communications are awaited at their first use, not by the next segment
 	Overlap bool
 	Credits int

@@ -43,7 +43,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap
 	o.LossInB = !l.split
 	o.SeqLen, o.Scores = l.seqLen, j.Scores
-	o.MostRows = j.RoutingBound
+	o.MostRows, o.SumWhole = j.RoutingBound, j.SumWhole
 	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1
 	return o
 }

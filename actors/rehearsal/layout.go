@@ -4,28 +4,19 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/kernels/grad"
-	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/collective"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-var phaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
-
 // Layout hands a training layout to the simulator: the very programs, segments and protocols that training
-// would use, with the bytes of collectives as a ring moves them.
+// would use.
 func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run,
 		BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
-	lower := Lowered(l)
 	for r := range l.Ranks {
 		rl := l.RankLayout(r, 0)
-		rl.Lower = func(a plan.Action, eval bool, class int32) []core.Segment {
-			return lower[layout.TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Eval: eval,
-				Class: class}][a.Kind]
-		}
 		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, layout.RankRef(r))
 	}
 	for dp := range l.Job.Mesh.Replicas() {
@@ -41,31 +32,6 @@ func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 		out.Class = func(int64, actors.Ref, int) int32 { return l.Class }
 	}
 	out.Memory = simMemory(l)
-	return out
-}
-
-// Lowered lists the segments of every trace; an all-reduce's bytes are those of a ring, not those of
-// exchanging everything.
-func Lowered(l *layout.Layout) map[layout.TraceKey]map[plan.Kind][]core.Segment {
-	out := map[layout.TraceKey]map[plan.Kind][]core.Segment{}
-	rl := l.RankLayout(0, 0)
-	for key, tr := range l.Traces {
-		out[key] = map[plan.Kind][]core.Segment{}
-		for kind, ph := range phaseOf {
-			segs := append([]core.Segment{}, rl.Lower(plan.Action{Kind: kind, Stage: int16(key.Stage),
-				Chunk: int16(key.Chunk)}, key.Eval, key.Class)...)
-			for i, s := range tr.Segments(ph) {
-				segs[i].Comms = append([]core.Comm{}, segs[i].Comms...)
-				for k, n := range s.Comm {
-					if n.In[0].Place.On(n.Axes[0]).Kind == grad.Partial &&
-						n.Out[0].Place.On(n.Axes[0]).Kind == grad.Replicated {
-						segs[i].Comms[k].Bytes = 2 * segs[i].Comms[k].Bytes / int64(max(1, tr.GroupSize(n)))
-					}
-				}
-			}
-			out[key][kind] = segs
-		}
-	}
 	return out
 }
 

@@ -168,7 +168,11 @@ func (t *Tape) delayWeights(ns []*Node) (out []*Node) {
 		}
 		out = append(out, n)
 		if n.Op.comm() {
-			out, late = append(out, late...), nil
+			behind := len(late)
+			if k+1 < len(ns) && ns[k+1].Op.comm() && ns[k+1].In[0].Node == n { // of two, each gets its part
+				behind /= 2
+			}
+			out, late = append(out, late[:behind]...), late[behind:]
 		}
 	}
 	return append(out, late...)

@@ -138,10 +138,12 @@ type Options struct {
 	RecomputePerPhase bool         // I and W recompute each for themselves, so clones do not live from I to W
 	// ZeRO-3: parameters live sharded over the axes marked Zero, gathered block by block
 	ShardParams bool
-	Overlap     bool // communications are awaited at their first use instead of by the next segment
-	ShardGrads  bool // ZeRO-2: each microbatch's gradients are reduced to their shard
-	InputGrad   func(port string) bool
-	Consumers   func(port string) int // stages that take an output port; nil is one each
+	// bytes on a rank below which all members of a sum are sent all terms, in place of two communications
+	SumWhole   int
+	Overlap    bool // communications are awaited at their first use instead of by the next segment
+	ShardGrads bool // ZeRO-2: each microbatch's gradients are reduced to their shard
+	InputGrad  func(port string) bool
+	Consumers  func(port string) int // stages that take an output port; nil is one each
 	// ports that are held whole by every rank even under SeqParallel: features that rows are taken of
 	Whole         func(port string) bool
 	Chunk, Chunks int

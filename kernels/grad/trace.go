@@ -69,6 +69,7 @@ func (t *Tape) Finish() *Trace {
 		t.overData()
 	}
 	t.rewrite()
+	t.inTwo()
 	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
 	f, b := t.fuseLoss(f, t.delayWeights(t.nodesOf(I, W)))

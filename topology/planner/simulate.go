@@ -23,7 +23,6 @@ import (
 //
 //lfvet:long few statements, on short lines
 func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.BlockCost) {
-	lower := rehearsal.Lowered(l)
 	price := rehearsal.Prices(p.Machine)
 	tp, dp := l.GroupAlong(layout.DecoderSide, topology.TP), l.GroupAlong(layout.DecoderSide, topology.DP)
 	near := nearby(l)
@@ -52,11 +51,14 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 		// a large microbatch, with images where the model takes them
 		key := layout.TraceKey{Stage: s, Class: l.Class}
 		tr, b := l.Traces[key], search.BlockCost{}
-		b.Passes[0] = of(lower[key][plan.F])
+		pass := func(k plan.Kind) search.Pass {
+			return of(l.Lower(plan.Action{Kind: k, Stage: int16(s)}, false, l.Class))
+		}
+		b.Passes[0] = pass(plan.F)
 		if v.Split {
-			b.Passes[1], b.Passes[2] = of(lower[key][plan.I]), of(lower[key][plan.W])
+			b.Passes[1], b.Passes[2] = pass(plan.I), pass(plan.W)
 		} else {
-			b.Passes[1] = of(lower[key][plan.B])
+			b.Passes[1] = pass(plan.B)
 		}
 		b.F, b.I, b.W = b.Passes[0].Seconds(p.Machine), b.Passes[1].Seconds(p.Machine),
 			b.Passes[2].Seconds(p.Machine)
