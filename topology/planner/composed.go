@@ -138,7 +138,7 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 			small.DP = d
 		}
 	}
-	cfg, err := p.under(&small)
+	cfg, err := p.under(&small, p.layersOf(c)...)
 	if err != nil {
 		c.Why = err.Error()
 		return nil
@@ -153,7 +153,7 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 		c.Why = err.Error()
 		return nil
 	}
-	price := rehearsal.Prices(p.Machine)
+	price := rehearsal.Prices(p.fewer(c.DP / small.DP))
 	price.Sends = nil
 	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
 		return 0
@@ -216,8 +216,8 @@ func (p *Search) shared(c *search.Candidate, own [2]search.Weights) (out sharing
 }
 
 // under reads the run file again under a candidate, as training will.
-func (p *Search) under(c *search.Candidate) (*configs.Config, error) {
-	cfg, err := p.config(p.Settings(c)...)
+func (p *Search) under(c *search.Candidate, more ...string) (*configs.Config, error) {
+	cfg, err := p.config(append(p.Settings(c), more...)...)
 	if err != nil {
 		return nil, err
 	}

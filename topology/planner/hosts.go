@@ -341,11 +341,7 @@ func (p *Search) Settings(c *search.Candidate) []string {
 			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.cp=1", "plan.procs=1",
 		fmt.Sprintf("train.micro_batch=%d", c.Batch),
 		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
-	if w := p.weighed(c); w != "" {
-		out = append(out, "plan.layers="+w)
-	} else if len(p.cfg.Run.Plan.Layers) > 0 {
-		out = append(out, "plan.layers=[]")
-	}
+	out = append(out, p.layersOf(c)...)
 	if c.EP > 0 {
 		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/topology"
+	"github.com/lfactor/lfactor/topology/cost"
 	"github.com/lfactor/lfactor/topology/search"
 )
 
@@ -16,7 +17,11 @@ import (
 // weighed are the layers of each stage of a candidate, "" where all have as many.
 func (p *Search) weighed(c *search.Candidate) string {
 	layers := p.cfg.Model.Layers
-	if p.Machine.Second == nil || c.PP < 2 || c.Loops > 1 || p.Space.Tower != nil || layers < c.PP {
+	if p.Machine.Second == nil || c.PP < 2 || c.Loops > 1 || layers < c.PP {
+		return ""
+	}
+	load, layer, err := p.loads(c)
+	if err != nil {
 		return ""
 	}
 	rates := make([]float64, c.PP)
@@ -29,23 +34,82 @@ func (p *Search) weighed(c *search.Candidate) string {
 	}
 	n, left := make([]int, c.PP), layers
 	for s := range n {
-		n[s] = 1
+		n[s], load[s] = 1, load[s]+layer
 		left--
 	}
 	for ; left > 0; left-- { // to the stage that is done first with one more
 		best := 0
 		for s := range n {
-			if float64(n[s]+1)/rates[s] < float64(n[best]+1)/rates[best] {
+			if (load[s]+layer)/rates[s] < (load[best]+layer)/rates[best] {
 				best = s
 			}
 		}
 		n[best]++
+		load[best] += layer
 	}
 	text := make([]string, len(n))
 	for s, k := range n {
 		text[s] = strconv.Itoa(k)
 	}
 	return "[" + strings.Join(text, ",") + "]"
+}
+
+// layersOf sets the layers of each stage of a candidate, where it says anything of them.
+func (p *Search) layersOf(c *search.Candidate) []string {
+	if w := p.weighed(c); w != "" {
+		return []string{"plan.layers=" + w}
+	} else if len(p.cfg.Run.Plan.Layers) > 0 {
+		return []string{"plan.layers=[]"}
+	}
+	return nil
+}
+
+// fewer is the machine for a plan with one replica in place of each times many: stages are runs of ranks, so
+// that the second kind of devices begins as far into the plan.
+func (p *Search) fewer(times int) *cost.Machine {
+	if p.Machine.Second == nil || times <= 1 {
+		return p.Machine
+	}
+	m, second := *p.Machine, *p.Machine.Second
+	second.From /= times
+	m.Second = &second
+	return &m
+}
+
+// loads are the seconds, on a device of the first kind, that a microbatch takes each stage beside its layers:
+// the embedding, the head, and the share of an encoder that its ranks encode; and those of a layer.
+func (p *Search) loads(c *search.Candidate) (stages []float64, layer float64, err error) {
+	blocks, err := p.Space.Profile(search.Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute,
+		EP: c.EP, ETP: c.ETP})
+	if err != nil {
+		return nil, 0, err
+	}
+	sum := func(blocks []search.BlockCost) (t float64) {
+		for _, b := range blocks {
+			t += b.F + b.I + b.W
+		}
+		return t
+	}
+	first := p.base.Model.Foundation()
+	from, to := first+1, first+1+p.cfg.Model.Layers
+	stages = make([]float64, c.PP)
+	stages[0] = sum(blocks[first:from])
+	stages[c.PP-1] += sum(blocks[to:])
+	if e := c.Encoder; e.Over == search.OverNone {
+		stages[0] += sum(blocks[:first])
+	} else if e.Over == search.OverFirst || e.Over == search.OverAll {
+		if blocks, err = p.Space.Profile(search.Variant{TP: e.TP, Batch: c.Batch,
+			Recompute: c.Recompute}); err != nil {
+			return nil, 0, err
+		}
+		each := sum(blocks[:first]) / float64(e.Replicas(c))
+		for s := range stages {
+			if s == 0 || e.Over == search.OverAll {
+				stages[s] += each
+			}
+		}
+	}
+	return stages, sum(blocks[from:to]) / float64(to-from), nil
 }
 
 // weigh simulates the best candidates with all ranks, where these have different rates.
