@@ -36,6 +36,7 @@ type ConvertConfig struct {
 	Workers       int   // entries read at once; 0 means 1
 	Budget        dataset.Budget
 	Progress      func(ConvertReport) // called after each sample that was done; nil for none
+	Elsewhere     dataset.Elsewhere   // hosts that read entries
 }
 
 // ConvertReport is what Convert has done.
@@ -69,7 +70,9 @@ func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
 	defer cancel()
 	w.budget = newByteBudget(mediaBytesHeld, w.state.Entry)
 	defer w.budget.closeWith(ctx)()
-	err = dataset.Ordered(ctx, w.state.Entry, w.records.Len(), w.reading, w.read,
+	read := dataset.Items(ctx, c.Elsewhere, w.state.Entry, w.records.Len(), convertBatch, w.read,
+		func(err error) converted { return converted{err: err} })
+	err = dataset.Ordered(ctx, w.state.Entry, w.records.Len(), w.reading, read,
 		func(i int64, e converted) (err error) {
 			w.writing.Do(func() { err = w.entry(i, e) })
 			if w.budget.written(i); err != nil {
@@ -122,11 +125,15 @@ type conversion struct {
 // mediaBytesHeld bounds the media of entries that were read and not yet written, one entry apart.
 const mediaBytesHeld = 1 << 30
 
+// convertBatch is how many entries another host reads at once: with their media they may be large.
+const convertBatch = 4
+
 // converted is an entry as a sample, or why it is none.
 type converted struct {
-	key   string
-	parts []dataset.Part
-	place dataset.Place
+	Key   string
+	Parts []dataset.Part
+	Place dataset.Place
+	Fault dataset.Fault // of another host
 	err   error
 }
 
@@ -276,9 +283,9 @@ func (w *conversion) report() ConvertReport {
 // read makes a sample of an entry.
 func (w *conversion) read(i int64) (e converted) {
 	raw, place, err := w.records.Record(i)
-	e.place = place
+	e.Place = place
 	if e.err = err; err == nil {
-		e.key, e.parts, e.err = w.sample(i, raw, place)
+		e.Key, e.Parts, e.err = w.sample(i, raw, place)
 	}
 	return e
 }
@@ -287,9 +294,12 @@ func (w *conversion) read(i int64) (e converted) {
 func (w *conversion) entry(i int64, e converted) error {
 	err := e.err
 	if err == nil {
-		err = w.add(e.key, e.parts, e.place)
+		err = e.Fault.Err()
 	}
-	for _, p := range e.parts {
+	if err == nil {
+		err = w.add(e.Key, e.Parts, e.Place)
+	}
+	for _, p := range e.Parts {
 		if n := cap(p.Bytes); n <= bufferMax {
 			w.buffers.Put(&p.Bytes)
 		}

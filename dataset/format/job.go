@@ -106,6 +106,9 @@ func LoadJob(file string) (*Job, error) {
 	return j, nil
 }
 
+// Source is the folder that source i is converted to.
+func (j *Job) Source(i int) string { return filepath.Join(j.Output, fmt.Sprintf("source-%d", i)) }
+
 // Convert returns what Convert is to make of source i.
 func (j *Job) Convert(i int, dir string) ConvertConfig {
 	s := j.Sources[i]
@@ -157,5 +160,5 @@ func (a annotated) Close() error        { return a.records.Close() }
 // Read makes a sample of an entry.
 func (a annotated) Read(i int64) (dataset.Document, error) {
 	e := a.read(i)
-	return dataset.Document{Key: e.key, Parts: e.parts, Place: e.place}, e.err
+	return dataset.Document{Key: e.Key, Parts: e.Parts, Place: e.Place}, e.err
 }

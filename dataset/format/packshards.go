@@ -31,6 +31,7 @@ type PackConfig struct {
 	Workers    int                   // samples made tokens of at once; 0 means 1
 	Budget     dataset.Budget
 	Progress   func(step string, done, all int64, stages []dataset.Stage) // nil for none
+	Elsewhere  dataset.Elsewhere                                          // hosts that count samples
 }
 
 // PackReport is what PackShards has done.
@@ -139,16 +140,17 @@ func (p *packing) count(ctx context.Context) error {
 	all := p.Source.Len()
 	out := bufio.NewWriterSize(f, 1<<16)
 	e := json.NewEncoder(out)
-	err = dataset.Ordered(ctx, int64(len(p.manifest)), all, p.counting, p.measure,
+	err = dataset.Ordered(ctx, int64(len(p.manifest)), all, p.counting,
+		p.measures(ctx),
 		func(i int64, m measured) error {
-			if m.err != nil {
-				return m.err
+			if err := errors.Join(m.err, m.Fault.Err()); err != nil {
+				return err
 			}
-			p.manifest = append(p.manifest, m.line)
+			p.manifest = append(p.manifest, m.Line)
 			if p.Progress != nil {
 				p.Progress("count", i+1, all, p.stages())
 			}
-			return e.Encode(m.line)
+			return e.Encode(m.Line)
 		})
 	return errors.Join(err, out.Flush(), f.Sync(), f.Close())
 }
@@ -202,14 +204,36 @@ func (p *packing) openManifest() (*os.File, error) {
 
 // measured is a sample as counted, or an error of the moment.
 type measured struct {
-	line manifestLine
-	err  error
+	Line  manifestLine
+	Fault dataset.Fault // of another host
+	err   error
 }
 
 // measure counts one sample. What is wrong with it is not an error.
 func (p *packing) measure(i int64) measured {
 	l, err := p.line(i)
-	return measured{l, err}
+	return measured{Line: l, err: err}
+}
+
+// packBatch is how many samples another host counts at once.
+const packBatch = 32
+
+// measures counts samples here, or elsewhere.
+func (p *packing) measures(ctx context.Context) func(i int64) measured {
+	return dataset.Items(ctx, p.Elsewhere, int64(len(p.manifest)), p.Source.Len(), packBatch, p.measure,
+		func(err error) measured { return measured{err: err} })
+}
+
+// PackWork is what hosts do for PackShards that are elsewhere: they count samples.
+func PackWork(c PackConfig) dataset.Work {
+	p := &packing{PackConfig: c}
+	return func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+		return dataset.EncodeItems(ctx, from, to, func(i int64) measured {
+			m := p.measure(i)
+			m.Fault = dataset.FaultOf(m.err)
+			return m
+		})
+	}
 }
 
 func (p *packing) line(i int64) (manifestLine, error) {

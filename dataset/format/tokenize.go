@@ -18,6 +18,7 @@ type TokenizeOptions struct {
 	Workers    int              // documents made ids of at once; 0 means 1
 	Progress   func(done int64) // hears how many documents are done; nil for none
 	Context    context.Context  // ends it; nil for none
+	Elsewhere  dataset.Elsewhere
 }
 
 // tokenizeChunk is how many documents are in memory at once.
@@ -36,9 +37,12 @@ func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o Tokenize
 	if err != nil {
 		return err
 	}
+	one := dataset.Items(o.Context, o.Elsewhere, 0, src.Len(), tokenizeBatch,
+		func(i int64) tokenized { return o.one(src, enc, i) },
+		func(err error) tokenized { return tokenized{Fault: dataset.FaultOf(err)} })
 	for at := int64(0); at < src.Len(); at += tokenizeChunk {
 		if err = o.Context.Err(); err == nil {
-			err = o.chunk(src, enc, w, at, min(at+tokenizeChunk, src.Len()))
+			err = o.chunk(src, one, w, at, min(at+tokenizeChunk, src.Len()))
 		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("tokenize %s: %w", src.Name(), err), w.out.Flush(), w.file.Close())
@@ -47,25 +51,46 @@ func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o Tokenize
 	return w.Close()
 }
 
+// tokenizeBatch is how many documents another host makes ids of at once.
+const tokenizeBatch = 64
+
+// tokenized is a document as ids, or why it has none.
+type tokenized struct {
+	IDs   []int32
+	Fault dataset.Fault
+	err   error // here
+}
+
+// TokenizeWork is what hosts do for Tokenize that are elsewhere.
+func TokenizeWork(src dataset.Source, enc dataset.Encoder, o TokenizeOptions) dataset.Work {
+	return func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+		return dataset.EncodeItems(ctx, from, to, func(i int64) tokenized {
+			t := o.one(src, enc, i)
+			t.Fault = dataset.FaultOf(t.err)
+			return t
+		})
+	}
+}
+
 // chunk makes ids of documents from to to-1 and writes them.
-func (o *TokenizeOptions) chunk(src dataset.Source, enc dataset.Encoder, w *IndexedWriter, from,
+func (o *TokenizeOptions) chunk(src dataset.Source, one func(i int64) tokenized, w *IndexedWriter, from,
 	to int64) error {
-	ids, errs := make([][]int32, to-from), make([]error, to-from)
+	done := make([]tokenized, to-from)
 	workers := max(1, o.Workers)
 	var wg sync.WaitGroup
 	for k := range workers {
 		wg.Go(func() {
 			for i := from + int64(k); i < to; i += int64(workers) {
-				ids[i-from], errs[i-from] = o.one(src, enc, i)
+				done[i-from] = one(i)
 			}
 		})
 	}
 	wg.Wait()
-	for i := range ids {
-		if err := o.allow(src, errs[i], from+int64(i)); err != nil {
+	for i, t := range done {
+		if err := o.allow(src, errors.Join(t.err, t.Fault.Err()), from+int64(i)); err != nil {
 			return fmt.Errorf("document %d: %w", from+int64(i), err)
 		}
-		if err := w.Add(ids[i]); err != nil {
+		if err := w.Add(t.IDs); err != nil {
 			return err
 		}
 		w.EndDocument()
@@ -92,17 +117,17 @@ func (o *TokenizeOptions) allow(src dataset.Source, err error, i int64) error {
 	return nil
 }
 
-func (o *TokenizeOptions) one(src dataset.Source, enc dataset.Encoder, i int64) ([]int32, error) {
+func (o *TokenizeOptions) one(src dataset.Source, enc dataset.Encoder, i int64) tokenized {
 	d, err := src.Read(i)
 	if err != nil {
-		return nil, err
+		return tokenized{err: err}
 	}
 	ids, err := dataset.Encode(enc, d.Text, false)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.Place, err)
+		return tokenized{err: fmt.Errorf("%s: %w", d.Place, err)}
 	}
 	if o.EOD >= 0 {
 		ids = append(ids, o.EOD)
 	}
-	return ids, nil
+	return tokenized{IDs: ids}
 }

@@ -22,7 +22,19 @@ type IngestReport struct {
 // ingest is a job under way.
 type ingest struct {
 	*format.Job
-	see Progress
+	see   Progress
+	hosts dataset.Elsewhere
+}
+
+// IngestWork is what hosts do for Ingest that are elsewhere; done closes what it has opened.
+func IngestWork(job *format.Job) (work dataset.Work, done func(), err error) {
+	parts := make([]format.ConvertConfig, len(job.Sources))
+	for i, s := range job.Sources {
+		if s.JSON != "" {
+			parts[i] = job.Convert(i, job.Source(i))
+		}
+	}
+	return format.ConvertWork(parts)
 }
 
 // Progress sees how far a part of a job is: units done of all (0: not known), bytes of them, what else is to
@@ -31,8 +43,9 @@ type Progress func(part string, done, all, bytes int64, more string, stages []da
 
 // Ingest carries out a job: it converts each source and packs all together. What an earlier run finished is
 // not done again, and a job that was cut off ends with the same bytes. It holds the output folder for this
-// process; see may be nil.
-func Ingest(ctx context.Context, job *format.Job, see Progress) (*IngestReport, error) {
+// process; see may be nil. Entries are read by hosts, as IngestWork does it there.
+func Ingest(ctx context.Context, job *format.Job, see Progress, hosts dataset.Elsewhere) (*IngestReport,
+	error) {
 	if see == nil {
 		see = func(string, int64, int64, int64, string, []dataset.Stage) {}
 	}
@@ -41,7 +54,7 @@ func Ingest(ctx context.Context, job *format.Job, see Progress) (*IngestReport, 
 		return nil, err
 	}
 	defer release()
-	j := ingest{job, see}
+	j := ingest{job, see, hosts}
 	start := time.Now()
 	r := &IngestReport{}
 	var sets []string
@@ -50,7 +63,7 @@ func Ingest(ctx context.Context, job *format.Job, see Progress) (*IngestReport, 
 		path := s.Shards
 		if s.JSON != "" {
 			var err error
-			path = filepath.Join(j.Output, fmt.Sprintf("source-%d", i))
+			path = j.Source(i)
 			if done, err = j.convert(ctx, path, i); err != nil {
 				return nil, fmt.Errorf("source %d: %w", i, err)
 			}
@@ -74,6 +87,8 @@ func Ingest(ctx context.Context, job *format.Job, see Progress) (*IngestReport, 
 
 func (j ingest) convert(ctx context.Context, dir string, i int) (format.ConvertReport, error) {
 	conf := j.Convert(i, dir)
+	conf.Elsewhere = j.hosts
+	conf.Elsewhere.Part = i
 	conf.Progress = func(r format.ConvertReport) {
 		j.see(fmt.Sprintf("source %d", i), r.Read, r.Entries, r.Bytes,
 			fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad), r.Stages)

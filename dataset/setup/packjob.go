@@ -23,16 +23,31 @@ type PackJob struct {
 
 // Run packs the samples of the input, counted as training would see them.
 func (j *PackJob) Run(ctx context.Context) (r format.PackReport, err error) {
-	src, err := dataset.Open(j.Input, dataset.Options{})
-	if err != nil {
+	if err := j.open(); err != nil {
 		return r, err
 	}
-	defer src.Close()
-	j.Source = src
-	if j.Encoder, err = VisionEncoder(j.Model, j.Template, j.SampleType); err != nil {
-		return r, err
-	}
+	defer j.Source.Close()
 	return format.PackShards(ctx, j.PackConfig)
+}
+
+// open opens the input and what counts its samples.
+func (j *PackJob) open() (err error) {
+	if j.Source, err = dataset.Open(j.Input, dataset.Options{}); err != nil {
+		return err
+	}
+	if j.Encoder, err = VisionEncoder(j.Model, j.Template, j.SampleType); err != nil {
+		_ = j.Source.Close() // it was only opened
+	}
+	return err
+}
+
+// Work is what hosts do for Run that are elsewhere; done closes what it has opened.
+func (j *PackJob) Work() (work dataset.Work, done func(), err error) {
+	mine := *j
+	if err := mine.open(); err != nil {
+		return nil, nil, err
+	}
+	return format.PackWork(mine.PackConfig), func() { _ = mine.Source.Close() }, nil
 }
 
 // loongPack is LoongForge's configuration of offline packing. What is about its processes and files between

@@ -80,7 +80,8 @@ func (a *Agent) launch(m control.Message) (*proc, error) {
 	}
 	p.pass(control.Message{Kind: control.Welcome, Job: m.Job, Proc: m.Proc, Gen: m.Gen, Epoch: m.Epoch,
 		Addr: a.o.Addr, Ports: a.o.Ports,
-		Text: a.id.Dir(), Peers: m.Peers, Node: a.name, Hosts: a.hosts(), Code: m.Code, Procs: m.Procs})
+		Text: a.id.Dir(), Peers: m.Peers, Node: a.name, Hosts: a.hosts(), Code: m.Code, Procs: m.Procs,
+		Spec: &control.Spec{Procs: m.Spec.Procs}})
 	return p, nil
 }
 

@@ -58,21 +58,35 @@ func dataConvert() *cobra.Command {
 			p.show(r.Read, r.Entries, r.Bytes, fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad),
 				r.Stages)
 		}
-		r, err := format.Convert(c.Context(), conf)
-		if err != nil {
-			return dataError(c.Context(), err)
-		}
-		return cli.Emit(c, r, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %d samples in %d shards, %d MB of files; %d of %d entries set aside",
-				conf.OutputDir, r.Samples, r.Shards, r.Bytes/1e6, r.Bad, r.Entries)
-			if r.Resumed > 0 {
-				fmt.Fprintf(w, "; %d samples were there from a run that was cut off", r.Resumed)
-			}
-			fmt.Fprintln(w)
+		return everywhere(c, conf.OutputDir, func() (dataset.Work, func(), error) {
+			return format.ConvertWork([]format.ConvertConfig{conf})
+		}, func(hosts dataset.Elsewhere) error {
+			conf.Elsewhere = hosts
+			return convert(c, conf)
 		})
 	}
+	spreads(c, noFiles)
 	return c
 }
+
+// convert carries out a conversion and prints what it did.
+func convert(c *cobra.Command, conf format.ConvertConfig) error {
+	r, err := format.Convert(c.Context(), conf)
+	if err != nil {
+		return dataError(c.Context(), err)
+	}
+	return cli.Emit(c, r, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %d samples in %d shards, %d MB of files; %d of %d entries set aside",
+			conf.OutputDir, r.Samples, r.Shards, r.Bytes/1e6, r.Bad, r.Entries)
+		if r.Resumed > 0 {
+			fmt.Fprintf(w, "; %d samples were there from a run that was cut off", r.Resumed)
+		}
+		fmt.Fprintln(w)
+	})
+}
+
+// noFiles are those of a verb whose input lies on all hosts.
+func noFiles([]string) []string { return nil }
 
 // dataError gives an error of a data job its exit code.
 func dataError(ctx context.Context, err error) error {

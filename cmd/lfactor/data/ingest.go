@@ -38,20 +38,29 @@ func dataIngest() *cobra.Command {
 		if err != nil {
 			return exit.With(err, exit.Usage)
 		}
-		shown := map[string]*progress{}
-		r, err := setup.Ingest(c.Context(), job, func(part string, done, all, bytes int64, more string,
-			stages []dataset.Stage) {
-			if shown[part] == nil {
-				shown[part] = newProgress(c.ErrOrStderr())
-			}
-			shown[part].show(done, all, bytes, part+": "+more, stages)
-		})
-		if err != nil {
-			return dataError(c.Context(), err)
-		}
-		return cli.Emit(c, r, func(w io.Writer) { writeIngest(w, r) })
+		return everywhere(c, job.Output, func() (dataset.Work, func(), error) {
+			return setup.IngestWork(job)
+		},
+			func(hosts dataset.Elsewhere) error { return ingest(c, job, hosts) })
 	}
+	spreads(c, func(args []string) []string { return args })
 	return c
+}
+
+// ingest carries out a job and prints what it did.
+func ingest(c *cobra.Command, job *format.Job, hosts dataset.Elsewhere) error {
+	shown := map[string]*progress{}
+	r, err := setup.Ingest(c.Context(), job, func(part string, done, all, bytes int64, more string,
+		stages []dataset.Stage) {
+		if shown[part] == nil {
+			shown[part] = newProgress(c.ErrOrStderr())
+		}
+		shown[part].show(done, all, bytes, part+": "+more, stages)
+	}, hosts)
+	if err != nil {
+		return dataError(c.Context(), err)
+	}
+	return cli.Emit(c, r, func(w io.Writer) { writeIngest(w, r) })
 }
 
 // writeIngest writes a report for people.

@@ -53,6 +53,7 @@ func dataPack() *cobra.Command {
 		}
 		return runPack(c, &j)
 	}
+	spreads(c, func(args []string) []string { return args })
 	return c
 }
 
@@ -69,15 +70,20 @@ func runPack(c *cobra.Command, j *setup.PackJob) error {
 		stages []dataset.Stage) {
 		p.show(done, all, 0, step, stages)
 	}
-	r, err := j.Run(c.Context())
-	if err != nil {
-		return dataError(c.Context(), err)
-	}
-	return cli.Emit(c, r, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %d samples in %d packs of %d tokens, %.1f %% full, in %d shards\n", j.OutputDir,
-			r.Samples, r.Packs, j.Tokens, 100*r.Fill, r.Shards)
-		fmt.Fprintf(w, "not packed: %d over %d tokens, %d left by the algorithm, %d set aside\n", r.Overlong,
-			j.Tokens, r.Left, r.Bad)
+	return everywhere(c, j.OutputDir, j.Work, func(hosts dataset.Elsewhere) error {
+		j.Elsewhere = hosts
+		r, err := j.Run(c.Context())
+		if err != nil {
+			return dataError(c.Context(), err)
+		}
+		return cli.Emit(c, r, func(w io.Writer) {
+			fmt.Fprintf(w, "%s: %d samples in %d packs of %d tokens, %.1f %% full, in %d shards\n",
+				j.OutputDir,
+				r.Samples, r.Packs, j.Tokens, 100*r.Fill, r.Shards)
+			fmt.Fprintf(w, "not packed: %d over %d tokens, %d left by the algorithm, %d set aside\n",
+				r.Overlong,
+				j.Tokens, r.Left, r.Bad)
+		})
 	})
 }
 
@@ -124,24 +130,33 @@ func dataTokenize() *cobra.Command {
 		}
 		p := newProgress(c.ErrOrStderr())
 		out := prefix + "_" + keys + "_document"
-		err = format.Tokenize(src, tok, out, format.TokenizeOptions{Vocab: tok.VocabSize(), EOD: end,
+		o := format.TokenizeOptions{Vocab: tok.VocabSize(), EOD: end,
 			Quarantine: q, Workers: workers, Budget: dataset.Budget{Count: budget}, Context: c.Context(),
 			Progress: func(done int64) {
 				p.show(done, src.Len(), 0,
 					fmt.Sprintf("%d set aside", len(q.List())), nil)
-			}})
-		if err != nil {
-			return dataError(c.Context(), err)
-		}
-		r := tokenizeReport{Documents: src.Len(), Bad: q.List(), Prefix: out}
-		return cli.Emit(c, r, func(w io.Writer) {
-			fmt.Fprintf(w, "%s.bin and .idx: %d documents\n", out, r.Documents)
-			for _, b := range r.Bad {
-				fmt.Fprintf(w, "set aside: %s: %s\n", b.Place, b.Reason)
+			}}
+		return everywhere(c, out, func() (dataset.Work, func(), error) {
+			return format.TokenizeWork(src, tok, o), func() {}, nil
+		}, func(hosts dataset.Elsewhere) error {
+			o.Elsewhere = hosts
+			if err := format.Tokenize(src, tok, out, o); err != nil {
+				return dataError(c.Context(), err)
 			}
+			r := tokenizeReport{Documents: src.Len(), Bad: q.List(), Prefix: out}
+			return cli.Emit(c, r, func(w io.Writer) { writeTokenize(w, r) })
 		})
 	}
+	spreads(c, noFiles)
 	return c
+}
+
+// writeTokenize writes a report for people.
+func writeTokenize(w io.Writer, r tokenizeReport) {
+	fmt.Fprintf(w, "%s.bin and .idx: %d documents\n", r.Prefix, r.Documents)
+	for _, b := range r.Bad {
+		fmt.Fprintf(w, "set aside: %s: %s\n", b.Place, b.Reason)
+	}
 }
 
 type tokenizeReport struct {

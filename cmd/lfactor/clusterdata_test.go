@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/process"
+)
+
+// TestClusterData: data jobs whose input is shared out over the hosts of a cluster write the bytes of one
+// host, also when an agent is killed with its helper while they run; the job's output and the events say
+// what was done again.
+func TestClusterData(t *testing.T) {
+	const entries = 2500
+	whole, dir := t.TempDir(), t.TempDir()
+	var texts strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&texts, "{\"text\": \"what is shown here %d, it is %s\"}\n", i,
+			strings.Repeat("an image ", i%40))
+	}
+	for _, d := range []string{whole, dir} {
+		ingestData(t, d, entries)
+		require.NoError(t, os.WriteFile(filepath.Join(d, "texts.jsonl"), []byte(texts.String()), 0o644))
+	}
+	jobs := [][]string{{"ingest", "job.yaml"},
+		{"tokenize", "--input", "texts.jsonl", "--hf-tokenizer-path", "model", "--output-prefix",
+			"out/texts"},
+		{"convert", "--output_dir", "out/converted", "--json_file", "a.jsonl", "--image_dir", "img",
+			"--sample_type", "multi_mix_qa", "--maxcount", "400"},
+		{"pack", "--input", "out/converted", "--output_dir", "out/rows", "--model", "model",
+			"--max-tokens=300"}}
+	for _, job := range jobs {
+		code, out := runIn(t, whole, nil, append([]string{"data"}, job...)...)
+		require.Zero(t, code, out)
+	}
+	env := clusterHome(t, dir, "test")
+	code, out := runIn(t, dir, env, "cluster", "up", "--local", "3", "--name", "test")
+	require.Zero(t, code, out)
+	on := func(job []string) string {
+		code, out := runIn(t, dir, env, append(append([]string{"data"}, job...), "--cluster", "test")...)
+		require.Zero(t, code, out)
+		return out
+	}
+	killed := make(chan error, 1)
+	go func() { // the agent of a helper, once the job writes
+		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
+			if process.Exists(filepath.Join(dir, "out", "source-0", "pretrain-2.tar")) {
+				pid := process.Holder(filepath.Join(dir, "home", "clusters", "test", "agents", "h2"))
+				killed <- syscall.Kill(pid, syscall.SIGKILL)
+				return
+			}
+		}
+		killed <- fmt.Errorf("the job has written nothing")
+	}()
+	said := on(jobs[0])
+	require.NoError(t, <-killed)
+	require.Contains(t, said, "out is written on h1")
+	require.Contains(t, said, "what it had under way is done again")
+	for _, job := range jobs[1:] {
+		require.Regexp(t, `batches by host: .*h[23] \d+`, on(job), "others help")
+	}
+	require.Equal(t, treeOf(t, filepath.Join(whole, "out")), treeOf(t, filepath.Join(dir, "out")))
+	var text strings.Builder
+	for _, e := range eventsOf(t, dir, env) {
+		fmt.Fprintln(&text, e.Time.Format("15:04:05.000"), e.Kind, e.Text)
+	}
+	require.Contains(t, text.String(), "process 1 of job 1 on h2 is gone")
+	require.Contains(t, text.String(), "data ingest")
+	t.Logf("%s%s", text.String(), said)
+	code, out = runIn(t, dir, env, "data", "tokenize", "--input", "texts.jsonl", "--hf-tokenizer-path",
+		"model",
+		"--output-prefix", "x", "--hosts", "2")
+	require.Equal(t, 2, code, out)
+	code, out = runIn(t, dir, env, "data", "tokenize", "--input", "nowhere", "--hf-tokenizer-path", "model",
+		"--output-prefix", "x", "--cluster", "test")
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "nowhere")
+}

@@ -1,0 +1,85 @@
+package dataset
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// square is an item of these tests.
+type square struct {
+	V     int64
+	Fault Fault
+	err   error
+}
+
+// TestItems: items come as they are made here, whoever makes them and in whatever order they are asked for;
+// batches have the size that is wanted, are asked for ahead, and each only once.
+func TestItems(t *testing.T) {
+	bad := &BadSample{Place{"f", 3}, "why"}
+	here := func(i int64) (s square) {
+		if s.V = i * i; i == 7 {
+			s.err = bad
+		}
+		return s
+	}
+	var mu sync.Mutex
+	var asked [][3]int64
+	e := Elsewhere{Part: 2, Ahead: 2,
+		Do: func(ctx context.Context, part int, from, to int64) ([]byte, error) {
+			mu.Lock()
+			asked = append(asked, [3]int64{int64(part), from, to})
+			mu.Unlock()
+			return EncodeItems(ctx, from, to, func(i int64) square {
+				s := here(i)
+				s.Fault = FaultOf(s.err)
+				return s
+			})
+		}}
+	failed := func(err error) square { return square{err: err} }
+	at := Items(t.Context(), e, 3, 14, 4, here, failed)
+	for _, i := range []int64{4, 3, 6, 5, 7, 13, 12, 11, 10, 9, 8} {
+		s := at(i)
+		require.Equal(t, i*i, s.V)
+		require.NoError(t, s.err)
+		require.Equal(t, here(i).err, s.Fault.Err())
+	}
+	require.ElementsMatch(t, [][3]int64{{2, 3, 7}, {2, 7, 11}, {2, 11, 14}}, asked)
+	require.Equal(t, square{V: 25}, Items(t.Context(), Elsewhere{}, 0, 9, 4, here, failed)(5), "nobody else")
+
+	asked = nil
+	e.Ahead = 1
+	Items(t.Context(), e, 0, 100, 10, here, failed)(0)
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(asked) == 2 },
+		10*time.Second, time.Millisecond)
+}
+
+// TestItemsFail: what cannot be made is said at the item, as is a batch of the wrong size and the end of the
+// job.
+func TestItemsFail(t *testing.T) {
+	here := func(i int64) square { return square{V: i} }
+	failed := func(err error) square { return square{err: err} }
+	try := func(ctx context.Context, do Work) error {
+		return Items(ctx, Elsewhere{Do: do}, 0, 4, 2, here, failed)(1).err
+	}
+	gone := errors.New("gone")
+	require.Equal(t, gone, try(t.Context(), func(context.Context, int, int64, int64) ([]byte, error) {
+		return nil, gone
+	}))
+	require.ErrorContains(t,
+		try(t.Context(), func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+			return EncodeItems(ctx, from, to-1, here)
+		}), "1 items came of 2")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, try(ctx, func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+		return EncodeItems(ctx, from, to, here)
+	}), context.Canceled)
+	require.Equal(t, "text", Fault{Text: "text"}.Err().Error())
+	require.Equal(t, Fault{}, FaultOf(nil))
+	require.NoError(t, Fault{}.Err())
+}
