@@ -167,6 +167,8 @@ type Train struct {
 	Routing            string  `key:"routing" default:"own" oneof:"own|record|replay" class:"free" doc:"Where tokens go: own is as routers choose; record writes their choices down too; replay takes recorded ones, of the same model, plan and data, in their place, which routers then weigh."`
 	RoutingDir         string  `key:"routing_dir" default:"" class:"free" doc:"Directory of recorded choices, a file a rank; empty is routing below log.dir."`
 	RoutingBound       float64 `key:"routing_bound" default:"0" min:"0" class:"replan" doc:"Rows of tokens that a rank may receive for its experts, over the number under even routing: what memory is planned for. A run in which more come ends with exit code 3. 0 plans for all tokens going to one rank."`
+	BalanceEvery       int     `key:"balance_every" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between moves of experts: each time the experts of a layer are placed anew on the ranks of plan.ep, by the tokens that they had since the last time, as DeepSeek's EPLB does. No bit of training changes. 0 leaves them where they are."`
+	BalanceHosts       int     `key:"balance_hosts" default:"1" min:"1" class:"free" doc:"Hosts that the ranks of plan.ep are spread over, with train.balance_every: where routers choose groups of experts first, a group stays on one host."`
 	EvalInterval       int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
 	EvalSteps          int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
 	Restarts           int     `key:"restarts" default:"3" min:"0" class:"free" doc:"How often in a row, without a step in between, a process of plan.procs that ends too early is started again; 0 ends the run with it."`
@@ -210,6 +212,10 @@ func (t *Train) Check(at faults) {
 	if t.RoutingBound > 0 && t.RoutingBound < 1 {
 		at.fault("train.routing_bound", fmt.Sprintf("%g is less than what even routing needs",
 			t.RoutingBound), "try 2")
+	}
+	if t.BalanceHosts > 1 && t.BalanceEvery == 0 {
+		at.fault("train.balance_hosts", "experts do not move with train.balance_every = 0",
+			"remove it, or set train.balance_every")
 	}
 	if t.RoutingDir != "" && t.Routing == "own" {
 		at.fault("train.routing_dir", "has no meaning with train.routing: own",

@@ -20,6 +20,7 @@ type Description struct {
 	// of an action, each awaiting the one before; the same list for the same action
 	Passes    func(a plan.Action) []core.Segment
 	Update    []core.Segment // the optimizer step, likewise
+	Moving    []core.Segment // the same where experts move behind it, nil for never
 	PortBytes int64          // of an activation between stages
 	Steps     int64
 }
@@ -62,10 +63,10 @@ func (d *Description) Layout() *Layout {
 		}
 		return chains[&segs[0]]
 	}
-	update := core.Chain(d.Update)
+	update, moving := core.Chain(d.Update), core.Chain(d.Moving)
 	for r := range m.Size() {
 		rl := &core.RankLayout{Rank: r, Program: d.Program, Row: m.At(r, topology.PP), Lower: lower,
-			Update: update, Ports: ports, Credits: 2, Coordinator: 0,
+			Update: update, Moving: moving, Ports: ports, Credits: 2, Coordinator: 0,
 			Loader: ref(m.Size() + m.Replica(r)),
 			Groups: []core.Group{{Members: shared(tps, m.Group(r, topology.TP)), Pos: m.At(r, topology.TP)},
 				{Members: shared(dps, m.Group(r, topology.DP)), Pos: m.At(r, topology.DP)}},

@@ -302,6 +302,9 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 		if s.l.Memory.Update != nil {
 			d.peak = max(d.peak, d.base+s.l.Memory.Update(d.l.Rank))
 		}
+		if len(j.Values) > core.CommitLen {
+			segs = d.l.Moving
+		}
 	case actors.KeepJob, actors.StateJob:
 		m.Out = []actors.Output{{Comm: -1, Port: -1, Payload: s.blobs.get(max(1, d.base))}}
 		return &noSegment

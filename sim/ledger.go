@@ -36,7 +36,8 @@ type ledger struct {
 	copying actors.Time           // end of the snapshot under way
 	busy    actors.Time           // end of the last compute job
 	lost    bool                  // the rank holds no state
-	half    bool                  // it has applied an update, and what others have applied has not come yet
+	placed  placed
+	half    bool // it has applied an update, and what others have applied has not come yet
 }
 
 // saves is what the monitor knows of checkpoints: only what was durable may be gone back to, and the run
@@ -156,6 +157,7 @@ func (m *Monitor) book(s Span) {
 		b.copying = max(b.copying, s.End)
 		if j.Kind != actors.SnapshotJob {
 			b.copied[j.Step] = slices.Clone(b.updates)
+			b.placed.keep(j.Step)
 			break
 		}
 		b.saved[j.Step] = slices.Clone(b.updates)
@@ -167,6 +169,7 @@ func (m *Monitor) book(s Span) {
 		b.written[j.Step] = s.End
 	case actors.RestoreJob:
 		was := m.source(s.Rank, j)
+		m.replace(s.Rank, j)
 		if s.Start < b.busy {
 			m.broken("rank %d reads the state of step %d while a job runs", s.Rank, j.Step)
 		}
@@ -180,6 +183,7 @@ func (m *Monitor) book(s Span) {
 		if b.lost {
 			m.broken("rank %d runs %v without a state", s.Rank, j.Action)
 		}
+		m.bookPlaces(s.Rank, j)
 		b.busy = s.End
 	}
 }
@@ -370,7 +374,11 @@ func (m *Monitor) origins(rank int, j *actors.Job) {
 // segments are those of a job's action.
 func (m *Monitor) segments(rank int, j *actors.Job) []core.Segment {
 	l := m.l.Ranks[rank]
-	if j.Kind == actors.UpdatePhase {
+	switch {
+	case j.Kind != actors.UpdatePhase:
+	case len(j.Values) > core.CommitLen:
+		return l.Moving
+	default:
 		return l.Update
 	}
 	return l.Lower(j.Action, j.Step < 0, j.Class)

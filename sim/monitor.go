@@ -32,6 +32,7 @@ type Monitor struct {
 	books  []*ledger
 	course course
 	saves  saves
+	places map[[2]int64]int64    // by epoch and step: where experts lie
 	loads  map[actors.Ref]uint32 // by loader: the epoch in which it was asked last
 	wild   map[int64]bool        // steps that are to be given up
 	fault  string
@@ -66,7 +67,7 @@ type rowWatch struct {
 func NewMonitor(l *Layout) *Monitor {
 	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{},
 		open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1,
-		commit: l.Run.First - 1, least: l.Run.First - 1}
+		commit: l.Run.First - 1, least: l.Run.First - 1, places: map[[2]int64]int64{}}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)
@@ -283,7 +284,7 @@ func (m *Monitor) span(s Span) {
 	// it has not heard of the epoch yet, or catches up with what was decided before
 	if m.awake[s.Rank] < m.epoch {
 		if s.Job.Kind == actors.UpdatePhase {
-			m.applies(s, m.l.Ranks[s.Rank])
+			m.applies(s)
 		}
 		return
 	}
@@ -306,7 +307,7 @@ func (m *Monitor) span(s Span) {
 				s.Job.Segment, w.step, w.updates)
 		}
 		w.updates++
-		m.applies(s, l)
+		m.applies(s)
 		return
 	}
 	if w.pc >= len(row) {
@@ -333,17 +334,17 @@ func (m *Monitor) pass(rank int, w *rowWatch, row []plan.Entry) {
 }
 
 // applies notes the job that changes a rank's parameters: the first after the segment in which it was ready.
-func (m *Monitor) applies(s Span, l *core.RankLayout) {
-	n := int(s.Job.Segment)
-	m.books[s.Rank].half = n > 0 && len(l.Update[n].Comms) > 0
-	if n == 0 || !l.Update[n-1].Ready {
+func (m *Monitor) applies(s Span) {
+	n, segs := int(s.Job.Segment), m.segments(s.Rank, s.Job)
+	m.books[s.Rank].half = n > 0 && len(segs[n].Comms) > 0
+	if n == 0 || !segs[n-1].Ready {
 		return
 	}
-	if v := s.Job.Values; len(v) != core.CommitLen || v[core.CommitLR] != m.l.Run.LR(s.Job.Step) {
+	if v := s.Job.Values; len(v) < core.CommitLen || v[core.CommitLR] != m.l.Run.LR(s.Job.Step) {
 		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank,
 			s.Job.Step, v)
 	}
-	if v := s.Job.Values; len(v) == core.CommitLen {
+	if v := s.Job.Values; len(v) >= core.CommitLen {
 		m.bookUpdate(s.Rank, s.Job)
 	}
 	if at := m.books[s.Rank].copying; s.Start < at {

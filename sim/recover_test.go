@@ -25,7 +25,19 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 	if gather { // updated rows, as with ZeRO
 		d.Update[len(d.Update)-1].Comms = []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 20}}
 	}
+	if seed/6%3 == 1 { // experts move behind some updates
+		d.Moving = append(slices.Clone(d.Update), core.Segment{})
+		for i := len(d.Update) - 1; i <= len(d.Update); i++ {
+			d.Moving[i].Comms = []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 20}}
+		}
+	}
 	l := d.Layout()
+	if d.Moving != nil {
+		l.Run.MoveEvery = 1 + int64(seed/5%3)
+		l.Run.Move = func(step int64, _ []core.Load, _ []core.Placed) []core.Placed {
+			return []core.Placed{{Block: 1, Place: []int{int(step)}}}
+		}
+	}
 	l.Run.Alone = !gather
 	l.Run.SaveEvery, l.Run.SaveAtEnd = int64(seed%4), seed%5 != 0
 	l.Run.OptimSteps = int64(seed % 2 * 7)

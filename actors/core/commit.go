@@ -8,7 +8,8 @@ import (
 )
 
 // A step is committed in two rounds. Every rank reduces its gradients, keeps them, and sends Ready with its
-// values of the step so far, as Closed has them, and the squared norms of the parameters that it counts.
+// values of the step so far, as Closed has them, the squared norms of the parameters that it counts, and what
+// AppendExpertNorms and AppendLoad write of its experts.
 // When all are ready the coordinator, alone, decides the step: it sends everyone the same Commit, and only
 // then do parameters change. A rank that is lost before Commit leaves every other at the step before; one
 // that is lost afterwards leaves a step that is decided, whoever has heard of it.
@@ -21,6 +22,7 @@ const (
 	CommitLR              // learning rate
 	CommitUpdate          // number of this update, from 1: Adam's bias correction
 	CommitLoss            // of the step
+	CommitMoves           // 1 if experts move behind the update: where to follows the scalars
 	CommitKept            // what the coordinator holds after the step: see kept.values
 	CommitLen      = CommitKept + keptLen
 )
@@ -33,9 +35,8 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 		panic(fmt.Sprintf("core: actor %d is ready for step %d while step %d runs", m.From, m.Step, c.step))
 	case c.ready[i] != nil:
 		panic(fmt.Sprintf("core: rank %d is ready for step %d twice", i, m.Step))
-	case c.l.Norms != nil && len(m.Values) != ClosedLen+len(c.l.Norms[i]):
-		panic(fmt.Sprintf("core: rank %d reports %d norms, it counts %d parameters", i,
-			len(m.Values)-ClosedLen, len(c.l.Norms[i])))
+	case c.l.Norms != nil:
+		c.readiness(i, m.Values)
 	}
 	if c.ready[i] = m.Values; m.Values == nil {
 		c.ready[i] = []float64{}
@@ -62,6 +63,7 @@ func (c *Coordinator) decide() []float64 {
 			c.norms[p] += c.ready[i][ClosedLen+k]
 		}
 	}
+	c.takeExperts()
 	sum := 0.0
 	for _, x := range c.norms {
 		sum += x
@@ -78,7 +80,7 @@ func (c *Coordinator) decide() []float64 {
 		}
 	}
 	copy(v[CommitKept:], c.next(v[CommitOverflow] > 0).values())
-	return v
+	return c.move(v)
 }
 
 // next is what the coordinator holds after the step under way: a step that overflows makes no update, and

@@ -22,6 +22,7 @@ const (
 	TopicCopied = "copied"
 	TopicBroken = "broken" // Err: how messages were lost between processes that live; a new epoch begins
 	TopicVoid   = "void"   // Step, Err: a *VoidError, why its update was not made
+	TopicMoved  = "moved"  // Step, Values: records as AppendPlaced makes them, of layers whose experts have moved
 	// Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
 	TopicExperts = "experts"
 	// Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
@@ -42,42 +43,6 @@ const (
 	StepSlack           // its busy time over the mean, minus 1
 	StepLen
 )
-
-// RunLayout is what the coordinator knows of a run.
-type RunLayout struct {
-	Ranks      []actors.Ref
-	Observer   actors.Ref
-	First      int64 // the first step to run; steps are counted from 1
-	Last       int64
-	SaveEvery  int64 // 0 for only at the end
-	SaveAtEnd  bool
-	EvalEvery  int64 // 0 for never
-	EvalSteps  int64
-	LossScale  LossScale
-	LR         func(step int64) float64 // of the group with multiplier 1
-	EvalOnly   bool                     // one evaluation and no step
-	OptimSteps int64                    // updates applied before First: skipped steps do not count
-	Clip       float64                  // largest global gradient norm, 0 for none
-	// by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
-	Norms [][]int32
-	// a rank that ends will come back: the run goes on from the newest saved state
-	Recover  bool
-	Restarts int // how often one may end without a new step in between; 0 is no limit
-	// from the loss of messages until all connections are made anew, if no process has ended; 0 is usual
-	Grace actors.Duration
-	// steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
-	Keep int64
-	// by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all
-	Buddy []int
-	Same  [][]int // by rank: the others that hold the same state; nil for none at all
-	// a rank carries out an update that is committed without hearing from others
-	Alone bool
-	// where the data stands after a step, for those that read it again; nil for nothing
-	Place func(step int64) string
-	// for a coordinator that takes over from one that has ended: the newest durable step, which OptimSteps
-	// and LossScale are of
-	Durable int64
-}
 
 // Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It
 // alone decides that a step counts: no rank changes its parameters before Commit.
@@ -109,8 +74,8 @@ type Coordinator struct {
 	updates      int64
 	since        actors.Time
 	dead         bool
-	job          actors.JobID // of the save under way
-	jobs         actors.JobID
+	job, jobs    actors.JobID // of the save under way, and the last there was
+	moves        mover
 	epoch        uint32
 	kept         kept
 	lost         bool // from the loss of a rank until all ranks are back at one state
@@ -267,6 +232,7 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	}
 	v := c.report(ctx)
 	c.pace.see(ctx, c, v[StepTime])
+	c.moves.settle(ctx, c)
 	if v := loadsOf(c.closed); v != nil {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicExperts, Step: c.step,
 			Values: v})

@@ -72,11 +72,11 @@ func (r *Rank) claimed(ctx actors.Context, m *actors.Message) {
 	}
 	r.leave(m.Epoch)
 	r.target = wanted{asked: true, early: r.target.early} // it goes nowhere before it is told where
-	v := []float64{float64(r.last.pending), 0, float64(len(r.last.verdict) / CommitLen)}
+	v := []float64{float64(r.last.pending), 0, float64(min(1, len(r.last.verdict)))}
 	if r.last.half {
 		v[1] = 1
 	}
-	v = append(v, r.last.verdict...)
+	v = append(v, r.last.verdict[:min(len(r.last.verdict), CommitLen)]...)
 	for _, x := range r.copies {
 		v = append(append(v, float64(x.of)), x.kept...)
 	}

@@ -124,6 +124,7 @@ func (c *Coordinator) keep(ctx actors.Context) {
 	}
 	n := len(c.l.Ranks)
 	k.under, k.step, k.left, k.owns, k.cost = true, c.now(), n, n, 0
+	c.moves.copying = c.moves.now
 	for i, r := range c.l.Ranks {
 		buddy := actors.None
 		if c.l.Buddy != nil && c.l.Buddy[i] >= 0 {
@@ -151,6 +152,7 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	k.under, k.whole = false, k.step
+	c.moves.copied = c.moves.copying
 	k.own, k.far = make([]bool, len(c.l.Ranks)), make([]bool, len(c.l.Ranks))
 	for i := range k.own {
 		k.own[i], k.far[i] = true, c.l.Buddy != nil && c.l.Buddy[i] >= 0

@@ -106,6 +106,7 @@ type RankLayout struct {
 	// is optional.
 	Absent func(port, class int32) bool
 	Update []Segment // of the optimizer step
+	Moving []Segment // the same where experts move behind it: it goes on behind the commit; nil for never
 	Groups []Group
 	Ports  []Port
 	Peer   func(stage int) actors.Ref // the rank of this replica that owns a stage

@@ -31,6 +31,24 @@ func Loads(v []float64) (out []Load) {
 	return out
 }
 
+// addLoads adds loads to those of the same blocks.
+func addLoads(all, more []Load) []Load {
+	for _, l := range more {
+		i := slices.IndexFunc(all, func(x Load) bool { return x.Block == l.Block })
+		if i < 0 {
+			l.Rows = slices.Clone(l.Rows)
+			all = append(all, l)
+			continue
+		}
+		x := &all[i]
+		x.Tokens, x.Dropped, x.Entropy = x.Tokens+l.Tokens, x.Dropped+l.Dropped, x.Entropy+l.Entropy
+		for e, n := range l.Rows {
+			x.Rows[e] += n
+		}
+	}
+	return all
+}
+
 // loadsOf adds up, in order of ranks, what they say behind their values; nil if none says anything.
 func loadsOf(closed [][]float64) (out []float64) {
 	var all []Load
@@ -38,19 +56,7 @@ func loadsOf(closed [][]float64) (out []float64) {
 		if len(v) <= ClosedLen {
 			continue
 		}
-		for _, l := range Loads(v[ClosedLen:]) {
-			i := slices.IndexFunc(all, func(x Load) bool { return x.Block == l.Block })
-			if i < 0 {
-				l.Rows = slices.Clone(l.Rows)
-				all = append(all, l)
-				continue
-			}
-			x := &all[i]
-			x.Tokens, x.Dropped, x.Entropy = x.Tokens+l.Tokens, x.Dropped+l.Dropped, x.Entropy+l.Entropy
-			for e, n := range l.Rows {
-				x.Rows[e] += n
-			}
-		}
+		all = addLoads(all, Loads(v[ClosedLen:]))
 	}
 	slices.SortFunc(all, func(a, b Load) int { return cmp.Compare(a.Block, b.Block) })
 	for _, l := range all {

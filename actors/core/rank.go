@@ -149,7 +149,9 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step,
 				r.step))
 		}
-		r.verdict = m.Values
+		if r.verdict = m.Values; len(m.Values) > CommitLen {
+			r.cur[0].segs = r.l.Moving
+		}
 	case actors.Done:
 		r.done(ctx, m)
 	case actors.Keep:

@@ -237,7 +237,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 // taken for one that holds the newest.
 func (c *Coordinator) source() int32 {
 	b := &c.back
-	members := (c.l.Alone || !b.halfway) && !b.unknown
+	members := (c.l.Alone && !c.moving() || !b.halfway) && !b.unknown
 	for i, blank := range b.blank {
 		members = members && (!blank || c.member(i) >= 0)
 	}
@@ -319,6 +319,7 @@ func (c *Coordinator) resume(ctx actors.Context) {
 	for i := range c.copies.own { // a rank that was given a copy keeps it
 		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && b.blank[i]
 	}
+	c.moves.back(b.source)
 	c.copies.next = 0 // what was lost of the copies is made good soon
 	if b.eval == t.step {
 		c.eval, c.evalSum = 1, 0

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
@@ -18,6 +19,7 @@ type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (
 // Load allocates the rank's parameters and optimizer state and fills them.
 func (r *Rank) Load(fill FillFunc) error {
 	plans := r.plans()
+	r.inOrder()
 	for _, h := range r.c.Held {
 		full, err := r.loadOne(h.Param, h.Region, fill)
 		if err != nil {
@@ -135,6 +137,7 @@ type Part struct {
 	Param  *grad.Param
 	Region family.Region
 	Tensor *tensor.Tensor
+	Row    int // of the tensor, that the region begins at
 }
 
 // Parts lists what this rank contributes to a checkpoint: each region of each logical tensor is held by
@@ -143,7 +146,7 @@ func (r *Rank) Parts() (out []Part) {
 	plans := r.plans()
 	for _, h := range r.c.Held {
 		if h.Saves {
-			out = append(out, Part{"param", h.Param, h.Region, r.run.Params[h.Name]})
+			out = append(out, r.parts(Part{"param", h.Param, h.Region, r.run.Params[h.Name], 0})...)
 		}
 		q, trained := plans[h.Name]
 		if !trained || !q.SavesOwn {
@@ -151,9 +154,28 @@ func (r *Rank) Parts() (out []Part) {
 		}
 		for i, t := range r.state[h.Name] {
 			if t != nil {
-				out = append(out, Part{r.kinds()[i], h.Param, q.Own, t})
+				out = append(out, r.parts(Part{r.kinds()[i], h.Param, q.Own, t, 0})...)
 			}
 		}
+	}
+	return out
+}
+
+// parts cuts a region whose rows are experts that do not lie in order into pieces that are regions of the
+// logical tensor: files do not depend on where experts lie.
+func (r *Rank) parts(p Part) (out []Part) {
+	if !p.Param.Experts || r.experts.at[p.Param.Block] == nil {
+		return []Part{p}
+	}
+	rows := p.Region.Intervals(p.Param)[0]
+	at := r.expertsOf(p.Param.Block, rows[0], rows[1]-rows[0])
+	cuts := slices.DeleteFunc(slices.Clone(p.Region.Cuts), func(c family.Cut) bool { return c.Axis == 0 })
+	for i, e := range at {
+		if i > 0 && e == at[i-1]+1 {
+			out[len(out)-1].Region.To++
+			continue
+		}
+		out = append(out, Part{p.Kind, p.Param, family.Region{Cuts: cuts, From: e, To: e + 1}, p.Tensor, i})
 	}
 	return out
 }
@@ -164,6 +186,7 @@ func (r *Rank) Free() {
 		run.Close()
 	}
 	r.abandon()
+	r.inOrder()
 	for k, t := range r.run.Params {
 		t.Release()
 		delete(r.run.Params, k)

@@ -26,6 +26,9 @@ type RankConfig struct {
 	Zero      int
 	Exchanges map[int][]layout.Exchange // of the optimizer step, by segment
 	Rows      func(p layout.ParamPlan, member int) (from, to int)
+	Moves     []layout.Move // of experts, none where they stay
+	Transfers func(m layout.Move, old, new []int, to int) []layout.Transfer
+	Member    func(m layout.Move) int // this rank's place in a move
 	Trace     func(layout.TraceKey) *grad.Trace
 	Ports     []core.Port
 	PortNames []string // by port id
@@ -51,18 +54,19 @@ type Saver interface {
 
 // Rank is the device of one pipeline rank: frames, parameters, gradients and optimizer state.
 type Rank struct {
-	c      RankConfig
-	device kernels.Device // the backend, where it has memory of its own
-	run    *grad.Runner   // of the decoder's side
-	runs   []*grad.Runner // by side
-	opt    optim.Optimizer
-	frames map[frameKey]*grad.Frame
-	state  map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
-	owned  map[string]*tensor.Tensor   // reduced gradients of this rank's rows
-	away   *tensor.Pool                // what waits on the host
-	hyper  *tensor.Tensor
-	clip   *tensor.Tensor
-	routed *routed // what is done with the choices of routers, nil for nothing
+	c       RankConfig
+	device  kernels.Device // the backend, where it has memory of its own
+	run     *grad.Runner   // of the decoder's side
+	runs    []*grad.Runner // by side
+	opt     optim.Optimizer
+	frames  map[frameKey]*grad.Frame
+	state   map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
+	owned   map[string]*tensor.Tensor   // reduced gradients of this rank's rows
+	away    *tensor.Pool                // what waits on the host
+	hyper   *tensor.Tensor
+	clip    *tensor.Tensor
+	experts experts
+	routed  *routed // what is done with the choices of routers, nil for nothing
 }
 
 type frameKey struct {
@@ -86,10 +90,11 @@ func NewRank(c RankConfig) (*Rank, error) {
 	if r.away, err = awayPool(&c); err != nil {
 		return nil, err
 	}
+	r.experts = experts{map[int][]int{}, map[int]*tensor.Tensor{}}
 	params, grads := map[string]*tensor.Tensor{}, map[string]*tensor.Tensor{} // shared: names do not meet
 	for _, s := range c.Sides {
 		r.runs = append(r.runs, &grad.Runner{Backend: c.Backend, Pool: c.Pool, Host: r.away, Pos: s.Pos,
-			Params: params, Grads: grads, Seed: 1})
+			Params: params, Grads: grads, Seed: 1, Places: r.experts.table})
 	}
 	r.run = r.runs[layout.DecoderSide]
 	return r, nil
@@ -339,6 +344,12 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory),
 		Host:  tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Rows: l.Rows,
+		Moves: l.Moves(&part), Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
+			return l.Transfers(&part, m, old, new, to)
+		}, Member: func(m layout.Move) int {
+			o := grad.Options{Mesh: part.Sides[layout.DecoderSide].Mesh}
+			return o.Member(part.Sides[layout.DecoderSide].Pos, m.Axes)
+		},
 		Trace: l.Trace, Ports: l.Ports, PortNames: l.Names, Optim: j.Optim, Held: part.All,
 		Params: part.Params, Pieces: l.Pieces(&part), Files: files, Save: save})
 }

@@ -70,6 +70,10 @@ func (r *Rank) keep() (Result, error) {
 			return Result{}, err
 		}
 	}
+	if err := r.keepPlaces(add); err != nil {
+		p.Release()
+		return Result{}, err
+	}
 	v := make([]float64, core.ClosedLen)
 	v[core.ClosedBusy] = float64(time.Since(began))
 	return Result{Out: []actors.Output{{Comm: -1, Port: -1, Payload: p}}, Values: v}, nil
@@ -81,7 +85,14 @@ func (r *Rank) take(p *Pack) error {
 	for i, kind := range r.kinds() {
 		places[kind] = i
 	}
+	r.inOrder()
 	for i, name := range p.Names {
+		if is, err := r.takePlace(name, p.Tensors[i]); is {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		kind, param, _ := strings.Cut(name, " ")
 		at, state := places[kind]
 		if !state && kind != paramKind {
@@ -126,4 +137,5 @@ func (r *Rank) abandon() {
 			delete(m, k)
 		}
 	}
+	r.routed.forget()
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -19,6 +20,7 @@ import (
 type Routing struct {
 	Every          int64          // steps between reports of how experts are used, 0 for none
 	Record, Replay string         // directories of traces, "" for none
+	Moves          bool           // the rows of each expert are counted in every step, for experts to move by
 	GoesOn         bool           // a trace that is there is gone on with
 	Header         routing.Header // of this run, but for the rank
 }
@@ -28,6 +30,8 @@ type routed struct {
 	o      Routing
 	place  routing.Place
 	loads  map[int]*core.Load
+	sent   map[int]*core.Load // with rows only, if experts move
+	at     map[int][]int      // where experts lie, by block
 	file   *os.File
 	out    *routing.Writer
 	in     *routing.Trace
@@ -35,12 +39,26 @@ type routed struct {
 	b      kernels.Backend
 }
 
+// moving is what a run does with choices whose experts move every so many steps, 0 for never.
+func (o *Routing) moving(every int) *Routing {
+	if every == 0 {
+		return o
+	}
+	var out Routing
+	if o != nil {
+		out = *o
+	}
+	out.Moves = true
+	return &out
+}
+
 // route begins what a run does with choices.
 func (r *Rank) route(o *Routing, rank int) (err error) {
 	if o == nil {
 		return nil
 	}
-	x := &routed{o: *o, loads: map[int]*core.Load{}, b: r.c.Backend}
+	x := &routed{o: *o, loads: map[int]*core.Load{}, sent: map[int]*core.Load{}, at: r.experts.at,
+		b: r.c.Backend}
 	x.o.Header.Rank = rank
 	if o.Replay != "" {
 		if x.in, err = layout.OpenRouting(o.Replay, x.o.Header); err != nil {
@@ -85,6 +103,7 @@ func (x *routed) begin(j actors.Job) {
 	}
 	if j.Step != x.place.Step {
 		clear(x.loads)
+		clear(x.sent)
 	}
 	x.place = routing.Place{Step: j.Step, Micro: j.Action.Micro, Chunk: int32(j.Action.Chunk)}
 }
@@ -96,10 +115,11 @@ func (x *routed) counts(step int64) bool { return x.o.Every > 0 && step%x.o.Ever
 func (x *routed) see(_ *grad.Frame, block, _ int, c *kernels.Call) error {
 	x.place.Block = int32(block)
 	if c.Op == kernels.RouteOrder {
+		x.send(block, kernels.Ints(x.b, c.Out[2]))
 		if c.Attr.F[0] > 0 && x.counts(x.place.Step) {
 			for _, s := range kernels.Ints(x.b, c.Out[1]) {
 				if s < 0 {
-					x.load(block, 0).Dropped++
+					loadOf(x.loads, block, 0).Dropped++
 				}
 			}
 		}
@@ -159,12 +179,51 @@ func (x *routed) replay(c *kernels.Call) error {
 	return nil
 }
 
-// load is that of a block in the step under way.
-func (x *routed) load(block, experts int) *core.Load {
-	l := x.loads[block]
+// send takes in how many rows go to each place.
+func (x *routed) send(block int, rows []int32) {
+	if !x.o.Moves {
+		return
+	}
+	l, at := loadOf(x.sent, block, len(rows)), x.at[block]
+	for e := range l.Rows {
+		if at == nil {
+			l.Rows[e] += float64(rows[e])
+		} else {
+			l.Rows[e] += float64(rows[at[e]])
+		}
+	}
+}
+
+// sentTo appends the rows that were sent to experts in the step.
+func (x *routed) sentTo(v []float64) []float64 {
+	if x != nil {
+		v = appendLoads(v, x.sent)
+	}
+	return v
+}
+
+// forget drops what was counted in a step that is given up.
+func (x *routed) forget() {
+	if x != nil {
+		clear(x.loads)
+		clear(x.sent)
+	}
+}
+
+// appendLoads writes loads in order of blocks.
+func appendLoads(v []float64, loads map[int]*core.Load) []float64 {
+	for _, b := range slices.Sorted(maps.Keys(loads)) {
+		v = core.AppendLoad(v, *loads[b])
+	}
+	return v
+}
+
+// loadOf is that of a block in the step under way.
+func loadOf(loads map[int]*core.Load, block, experts int) *core.Load {
+	l := loads[block]
 	if l == nil {
 		l = &core.Load{Block: block}
-		x.loads[block] = l
+		loads[block] = l
 	}
 	for len(l.Rows) < experts {
 		l.Rows = append(l.Rows, 0)
@@ -175,7 +234,7 @@ func (x *routed) load(block, experts int) *core.Load {
 // count adds up the choices of a layer and how sure its router was.
 func (x *routed) count(block int, c *kernels.Call, experts []int32) {
 	e := c.In[0].Shape[1]
-	l := x.load(block, e)
+	l := loadOf(x.loads, block, e)
 	for _, i := range experts {
 		l.Rows[i]++
 	}
@@ -209,15 +268,7 @@ func (x *routed) end(step int64) (v []float64, err error) {
 	if len(x.loads) == 0 || !x.counts(step) {
 		return nil, nil
 	}
-	v = make([]float64, core.ClosedLen)
-	blocks := make([]int, 0, len(x.loads))
-	for b := range x.loads {
-		blocks = append(blocks, b)
-	}
-	slices.Sort(blocks)
-	for _, b := range blocks {
-		v = core.AppendLoad(v, *x.loads[b])
-	}
+	v = appendLoads(make([]float64, core.ClosedLen), x.loads)
 	clear(x.loads)
 	return v, nil
 }

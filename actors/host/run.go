@@ -154,7 +154,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 			return err
 		}
 		d.c.Saved = o.Saved
-		if err := d.route(o.Routing, r); err != nil {
+		if err := d.route(o.Routing.moving(l.Job.MoveEvery), r); err != nil {
 			return fmt.Errorf("%s: %w", l.Name(r), err)
 		}
 		devices, ranks = append(devices, d), append(ranks, r)
@@ -201,6 +201,7 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		o.Coord.Norms = append(o.Coord.Norms, layout.Norms(l.Ranks[r].Params))
 	}
 	o.Coord.Clip = l.Job.Optim.Clip
+	o.Coord.MoveEvery, o.Coord.Move = int64(l.Job.MoveEvery), l.Rebalance
 	if o.Coord.Recover {
 		o.Coord.Same, o.Coord.Alone, o.Coord.Buddy = l.Same(), l.Alone(), l.Buddies(o.Procs)
 	}

@@ -43,7 +43,7 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 		if n == 0 { // padding
 			continue
 		}
-		rows := p.Tensor.RowSlice(0, n)
+		rows := p.Tensor.RowSlice(p.Row, p.Row+n)
 		c, err := r.c.Host.New("copy of "+p.Param.Name, rows.DType, rows.Shape...)
 		switch {
 		case err != nil:

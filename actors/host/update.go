@@ -47,8 +47,11 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		res.Values, err = r.routed.end(j.Step)
 	case layout.Gather:
 		r.takeUpdated(in)
+		err = r.move(j, in, &res)
+	default:
+		err = r.move(j, in, &res)
 	}
-	return res, nil
+	return res, err
 }
 
 func packs(in []actors.Input) (out [][]*Pack) {
@@ -238,7 +241,7 @@ func (r *Rank) takeTies(in [][]*Pack) {
 }
 
 // norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms,
-// behind the values of a job.
+// behind the values of a job, then those of experts and the rows that were sent to each.
 func (r *Rank) norms() []float64 {
 	v := make([]float64, core.ClosedLen)
 	one := tensor.Make(tensor.F64, 1)
@@ -247,14 +250,14 @@ func (r *Rank) norms() []float64 {
 		defer one.Release()
 	}
 	for _, p := range r.c.Params {
-		if p.Counts {
+		if p.Counts && !p.Experts {
 			r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{r.owned[p.Name]}, one)
 			h := kernels.Host(r.c.Backend, one)
 			v = append(v, h.F64()[0])
 			h.Release()
 		}
 	}
-	return v
+	return r.routed.sentTo(core.AppendExpertNorms(v, r.expertNorms()))
 }
 
 // apply updates this rank's rows with the scalars that the coordinator has committed.

@@ -86,6 +86,9 @@ func routing(c *configs.Config, m *family.Model) error {
 		return c.Fault("train.router.bias_rate", m.Family+" has no numbers that experts are chosen by",
 			"use train.router.loss")
 	}
+	if err := moves(c, m); err != nil {
+		return err
+	}
 	parts := p.CP * p.TP
 	if p.Zigzag() {
 		parts *= 2
@@ -119,6 +122,27 @@ func routing(c *configs.Config, m *family.Model) error {
 	return nil
 }
 
+// moves holds a run file's moves of experts to its plan.
+func moves(c *configs.Config, m *family.Model) error {
+	const every = "train.balance_every"
+	switch p, t := c.Run.Plan, c.Run.Train; {
+	case t.BalanceEvery == 0:
+	case p.EP == 1:
+		return c.Fault(every, "with plan.ep = 1 every rank has all experts, and none can move",
+			"remove it, or set plan.ep")
+	case p.EP%t.BalanceHosts != 0:
+		return c.Fault("train.balance_hosts", fmt.Sprintf("plan.ep = %d ranks cannot be spread evenly over "+
+			"%d hosts", p.EP, t.BalanceHosts), "")
+	case p.OffloadOptimizer:
+		return c.Fault(every, "experts whose optimizer state waits on the host stay where they are",
+			"remove it, or plan.offload_optimizer")
+	case m.Spec.Experts.Biases && p.ETP > 1:
+		return c.Fault(every, "with plan.etp each rank adds the biases of some experts, so that moving them "+
+			"would change the order of sums", "remove it, or set plan.etp=1")
+	}
+	return nil
+}
+
 // noRouter holds that nothing is said of routers that a model does not have.
 func noRouter(c *configs.Config) error {
 	r := c.Run.Train.Router
@@ -136,6 +160,9 @@ func noRouter(c *configs.Config) error {
 	}
 	if c.Run.Log.Experts > 0 {
 		return c.Fault("log.experts", "the model has no experts", "remove it")
+	}
+	if c.Run.Train.BalanceEvery > 0 {
+		return c.Fault("train.balance_every", "the model has no experts", "remove it")
 	}
 	return nil
 }
@@ -160,7 +187,8 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
 		Rows: rowsOf(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute],
 		RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
-		RoutingBound: r.Train.RoutingBound, SumWhole: 16 << 10, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
+		RoutingBound: r.Train.RoutingBound, SumWhole: 16 << 10, MoveEvery: r.Train.BalanceEvery,
+		Nodes: r.Train.BalanceHosts, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2,
 			Eps:   r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}

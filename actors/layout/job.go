@@ -58,6 +58,8 @@ type Job struct {
 	Seed    uint64
 	// rows that a rank may receive for its experts, over the number under even routing; 0 is not a bound
 	RoutingBound float64
+	MoveEvery    int // steps from one move of experts between ranks to the next, 0 for none
+	Nodes        int // hosts that the ranks of expert parallelism are spread over, in order; 0 is 1
 }
 
 // ComponentPlan is what a component of a composed model may have of its own.

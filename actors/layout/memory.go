@@ -76,6 +76,9 @@ func (l *Layout) Memory(r int) Memory {
 		}
 	}
 	m.Update = max(m.Update, l.updatePeak(&part)-m.Grads)
+	for _, x := range l.Moves(&part) { // a block's tensors are made anew of the rows that come
+		m.Update = max(m.Update, l.movedBytes(&part, x))
+	}
 	// the replay has the gradients' accumulators as they are made
 	m.Activations = max(0, l.rowPeaks(1)[part.Row]-m.Grads)
 	m.Worst = max(0, l.rowPeaks(l.WorstShare())[part.Row]-m.Grads)

@@ -327,6 +327,7 @@ func (l *Layout) groupAxes() {
 			}
 		}
 	}
+	add(DecoderSide, l.moveAxes())
 }
 
 // folds is the number of meshes folded over a side's ranks.

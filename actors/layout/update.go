@@ -144,11 +144,11 @@ func (part *RankPart) elements(params []int) (n int64) {
 // summed is what a member sends of n gradients, which are float32, when every other sums them by itself.
 func summed(n int64, members int) int64 { return 4 * n * int64(members-1) }
 
-// Norms lists the parameters whose squared norms a rank reports.
+// Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by one.
 func Norms(ps []ParamPlan) []int32 {
 	out := []int32{}
 	for _, p := range ps {
-		if p.Counts {
+		if p.Counts && !p.Experts {
 			out = append(out, int32(p.Index))
 		}
 	}

@@ -76,6 +76,8 @@ type routed struct {
 	side   []string                      // the axes that experts are shared out over
 	shares map[routedKey]map[int]float64 // by rank: rows over even use
 	costs  map[costKey]map[int]grad.Cost // of segments: what grows with rows
+	whole  map[[2]int64][]int            // by step and block: the rows of each expert
+	moved  []placement                   // of experts, in order of steps
 	m      *cost.Machine
 }
 
@@ -139,8 +141,9 @@ func (x *routed) read() (*Routed, error) {
 	out := &Routed{Steps: len(x.steps), From: -1}
 	ep, etp := max(1, x.l.Job.Mesh.Len(topology.EP)), max(1, x.l.Job.Mesh.Len(topology.ETP))
 	own := e.Experts / ep
-	whole, all := map[[2]int64][]int{},
-		map[int32][]float64{} // rows by expert: of a step's block, and of a block
+	// rows by expert: of a step's block, and of a block
+	whole, all := map[[2]int64][]int{}, map[int32][]float64{}
+	x.whole = whole
 	for rank := range x.traces {
 		members, pos := x.members(rank)
 		first := pos / etp * own
@@ -154,12 +157,7 @@ func (x *routed) read() (*Routed, error) {
 						fmt.Errorf("rank %d has nothing of step %d, microbatch %d, block %d, or "+
 							"something else (%v)", m, p.Step, p.Micro, p.Block, err)
 				}
-				n := 0
-				for _, i := range chosen {
-					if int(i) >= first && int(i) < first+own {
-						n++
-					}
-				}
+				n := within(chosen, nil, first, own)
 				if m == rank {
 					x.count(whole, all, p, chosen, e.Experts)
 				} else {
@@ -298,12 +296,9 @@ func (x *routed) price(rank int, j *actors.Job, s *core.Segment) (flops, bytes i
 		}
 		x.costs[k] = costs
 	}
-	step := x.steps[(j.Step-1)%int64(len(x.steps))]
 	for block, c := range costs {
-		share, ok := x.shares[routedKey{step, j.Action.Micro, int32(j.Action.Chunk), int32(block)}][rank]
-		if !ok {
-			share = 1
-		}
+		share := x.share(j.Step, rank, routing.Place{Step: x.recorded(j.Step), Micro: j.Action.Micro,
+			Chunk: int32(j.Action.Chunk), Block: int32(block)})
 		flops, bytes = flops+int64((share-1)*float64(c.Flops)), bytes+int64((share-1)*float64(c.Bytes))
 	}
 	return flops, bytes

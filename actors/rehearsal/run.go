@@ -138,6 +138,8 @@ func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options
 		p.Sends = nil
 	}
 	if x := r.routed; x != nil {
+		x.moved = nil
+		run.MoveEvery, run.Move = int64(r.Layout.Job.MoveEvery), x.move
 		even := p.Job
 		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
 			if rank < 0 || s == nil {

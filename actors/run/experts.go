@@ -27,6 +27,21 @@ func used(loads []core.Load) (out []ExpertUse) {
 	return out
 }
 
+// ExpertMove says where the experts of a layer lie from then on, in metrics.jsonl: by expert, its place among
+// those of all ranks of plan.ep, in order of ranks.
+type ExpertMove struct {
+	Block int   `json:"block"`
+	Place []int `json:"place"`
+}
+
+// places turns what the coordinator has decided into a line's part.
+func places(moved []core.Placed) (out []ExpertMove) {
+	for _, p := range moved {
+		out = append(out, ExpertMove(p))
+	}
+	return out
+}
+
 // RoutingDir is where a run's traces lie.
 func (r *Run) RoutingDir() string {
 	c := r.cfg.Run

@@ -44,10 +44,12 @@ type reporter struct {
 	given   int64       // the newest step that was given up
 	loads   []core.Load // of experts, the newest
 	loadsAt int64       // the step that they are of
-	every   float64     // steps from one copy of the state in memory to the next
-	silent  bool        // the user knows that metrics are not written
-	lost    error       // why the newest checkpoint is not on disk
-	missed  int         // saves in a row that failed
+	moved   []core.Placed
+	movedAt int64   // the step behind which they moved
+	every   float64 // steps from one copy of the state in memory to the next
+	silent  bool    // the user knows that metrics are not written
+	lost    error   // why the newest checkpoint is not on disk
+	missed  int     // saves in a row that failed
 }
 
 // Metrics is a line of metrics.jsonl.
@@ -66,6 +68,8 @@ type Metrics struct {
 	Slowest   int     `json:"slowest_rank"`
 	// Experts are those of a mixture, every log.experts steps.
 	Experts []ExpertUse `json:"experts,omitempty"`
+	// Moved are the layers whose experts have moved behind the step, every train.balance_every steps.
+	Moved []ExpertMove `json:"moved,omitempty"`
 }
 
 func newReporter(r *Run) (*reporter, error) {
@@ -269,6 +273,9 @@ func (p *reporter) observe(m actors.Message) {
 		p.say("! a connection broke %v; all are made anew", m.Err)
 	case core.TopicExperts:
 		p.loads, p.loadsAt = core.Loads(m.Values), m.Step
+	case core.TopicMoved:
+		p.moved, p.movedAt = core.Placements(m.Values), m.Step
+		p.log.Info("experts moved", zap.Int64("step", m.Step), zap.Int("layers", len(p.moved)))
 	case core.TopicVoid:
 		p.given = m.Step
 		p.say("! %v", m.Err)
@@ -338,6 +345,9 @@ func (p *reporter) step(m actors.Message) {
 		Skipped: v[core.StepOverflow] > 0, Seconds: v[core.StepTime] / 1e9, Slowest: int(v[core.StepSlowest])}
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
+	}
+	if p.movedAt == m.Step {
+		line.Moved = places(p.moved)
 	}
 	p.losses = append(p.losses, point{float64(m.Step), line.Loss})
 	if see := p.r.io.Step; see != nil {

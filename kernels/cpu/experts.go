@@ -57,6 +57,13 @@ func routeBwd(b *Backend, c *kernels.Call) {
 // routeOrder counts, and then puts every row behind those of its expert before it.
 func routeOrder(_ *Backend, c *kernels.Call) {
 	idx, from, slot, counts := c.In[0].I32(), c.Out[0].I32(), c.Out[1].I32(), c.Out[2].I32()
+	if len(c.In) > 2 && c.In[2] != nil {
+		place := c.In[2].I32()
+		idx = slices.Clone(idx)
+		for i, e := range idx {
+			idx[i] = place[e]
+		}
+	}
 	clear(counts)
 	for _, e := range idx {
 		counts[e]++

@@ -1,6 +1,8 @@
 package grad
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -36,7 +38,12 @@ func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value
 			size[c.Axis] /= t.Mesh[m].Size
 		}
 	}
-	return t.param(name, shape, p, fold, decay)
+	v := t.param(name, shape, p, fold, decay)
+	of := t.params[name]
+	of.Experts = of.Experts || slices.ContainsFunc(cuts, func(c Cut) bool {
+		return c.Mesh == EP && c.Axis == 0
+	})
+	return v
 }
 
 // Table declares the weights of a vocabulary [v d], sharded over its rows on the axis TP; where they do not
@@ -73,7 +80,8 @@ func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place
 		return t.use(p)
 	}
 	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad ||
-		t.Frozen != nil && t.Frozen(name), Decay: decay}
+		t.Frozen != nil && t.Frozen(name), Decay: decay,
+		Block: t.block}
 	block := t.block
 	t.block = -1
 	p.Value = t.one(opParam, kernels.Attr{Name: name}, dtype, shape, p.Place)

@@ -115,8 +115,12 @@ type MeshAxis struct {
 	Zigzag bool
 }
 
-// TP is the name of the axis of tensor parallelism, on which Tape.Param and Tape.Table shard.
-const TP = "tp"
+// Names of axes: TP is that of tensor parallelism, on which Tape.Param and Tape.Table shard; a parameter that
+// EP cuts along its first axis has a row for each expert of its block.
+const (
+	TP = "tp"
+	EP = "ep"
+)
 
 // Axis is the index of a mesh axis, -1 where the tape has none of that name.
 func (o *Options) Axis(name string) int {

@@ -24,6 +24,9 @@ type Runner struct {
 	// of route and of route_order in training. first is the microbatch's row of the call's first token. An
 	// error ends the run; nil sees nothing.
 	Routed func(f *Frame, block, first int, c *kernels.Call) error
+	// Places are, by block, those that experts' rows are put in order of, route_order's third operand;
+	// without one it is the order of experts.
+	Places map[int]*tensor.Tensor
 
 	call   kernels.Call
 	consts map[*tensor.Tensor]*tensor.Tensor // constants of the model on a device
@@ -299,6 +302,9 @@ func (r *Runner) compute(f *Frame, n *Node) {
 		t := r.allocShape(v.Name, v.DType, r.shape(f, n, v))
 		f.slots[v.ID] = t
 		c.Out = append(c.Out, t)
+	}
+	if place := r.Places[n.Block]; place != nil && c.Op == kernels.RouteOrder {
+		c.In = append(c.In, place)
 	}
 	r.ranked(f, n, c)
 	views := append(r.unpad(f, n, c), r.epilogues(f, n, c)...)

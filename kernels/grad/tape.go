@@ -178,6 +178,8 @@ type Param struct {
 	Decay       bool    // weight decay applies
 	Fixed       bool    // no gradient of the loss reaches it, and it counts in no norm
 	Step        float64 // what the sign of its gradient moves it by, in place of an optimizer; 0 for none
+	Block       int     // of the model, that declared it first
+	Experts     bool    // each row is an expert's of its block, and lies where the expert does
 	Value       *Value
 	Local       []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
 }

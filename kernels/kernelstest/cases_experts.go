@@ -87,6 +87,15 @@ func (g *gen) routed(t, k, e int) *tensor.Tensor {
 	return idx
 }
 
+// permuted is a permutation of the numbers below n.
+func (g *gen) permuted(n int) *tensor.Tensor {
+	p := g.raw(tensor.I32, n)
+	for i, x := range g.Perm(n) {
+		p.I32()[i] = int32(x)
+	}
+	return p
+}
+
 // ordered gives what route_order makes of idx.
 func (g *gen) ordered(idx *tensor.Tensor, e int, at kernels.Attr) (from, slot *tensor.Tensor) {
 	from, slot = g.raw(tensor.I32, idx.Len()), g.raw(tensor.I32, idx.Shape...)
@@ -107,6 +116,11 @@ func expertRowCases() []Case {
 					Call: func(g *gen) *kernels.Call {
 						return &kernels.Call{In: tensors{g.routed(t, k, e), g.positive(t, k)}, Attr: at,
 							Out: tensors{g.raw(tensor.I32, t*k), g.raw(tensor.I32, t, k),
+								g.raw(tensor.I32, e)}}
+					}}, Case{Op: kernels.RouteOrder, Name: name + " placed", Types: onlyF32, Why: "integers",
+					Call: func(g *gen) *kernels.Call {
+						return &kernels.Call{In: tensors{g.routed(t, k, e), g.positive(t, k), g.permuted(e)},
+							Attr: at, Out: tensors{g.raw(tensor.I32, t*k), g.raw(tensor.I32, t, k),
 								g.raw(tensor.I32, e)}}
 					}}, Case{Op: kernels.Spread, Name: name, Why: "copies", Call: func(g *gen) *kernels.Call {
 					from, _ := g.ordered(g.routed(t, k, e), e, at)

@@ -55,6 +55,12 @@ func routeBwd(c *kernels.Call) {
 
 func routeOrder(c *kernels.Call) {
 	idx, from, slot, counts := c.In[0].I32(), c.Out[0].I32(), c.Out[1].I32(), c.Out[2].I32()
+	if p := at(c.In, 2); p != nil {
+		idx = slices.Clone(idx)
+		for i, e := range idx {
+			idx[i] = p.I32()[e]
+		}
+	}
 	most := len(idx)
 	if f := c.Attr.F[0]; f > 0 {
 		most = int(math.Ceil(f * float64(len(idx)) / float64(len(counts))))

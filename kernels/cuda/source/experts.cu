@@ -86,13 +86,17 @@ LF_ONE(route_bwd, route_token_bwd, Router)
 struct Order {
   const i32* idx;
   const float* w;
+  const i32* place; // by expert, or none
   i32 *from, *slot, *counts;
   i64 n, e, most, by_weight; // n rows
 };
 
+// Whose turn it is that row i is taken in.
+LF_DEV i64 turn_of(const Order& a, i64 i) { return a.place ? a.place[a.idx[i]] : a.idx[i]; }
+
 LF_DEV void count_rows(const Order& a) {
   i64 me = blockIdx.x, n = 0;
-  LF_ROW(i, a.n) n += a.idx[i] == me;
+  LF_ROW(i, a.n) n += turn_of(a, i) == me;
   n = block_sum(n);
   if (threadIdx.x == 0) a.counts[me] = (i32)n;
 }
@@ -117,7 +121,7 @@ LF_DEV void place_rows(const Order& a) {
   for (i64 i0 = 0; i0 < a.n; i0 += width) {
     i64 i = i0 + threadIdx.x, before = 0, all = 0;
     __syncthreads();
-    hits[threadIdx.x] = i < a.n && a.idx[i] == me && (!weigh || preferred(a, i));
+    hits[threadIdx.x] = i < a.n && turn_of(a, i) == me && (!weigh || preferred(a, i));
     __syncthreads();
     for (i64 j = 0; j < width; j++) {
       before += j < threadIdx.x ? hits[j] : 0;

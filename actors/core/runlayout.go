@@ -1,0 +1,44 @@
+package core
+
+import "github.com/lfactor/lfactor/actors"
+
+// RunLayout is what the coordinator knows of a run.
+type RunLayout struct {
+	Ranks      []actors.Ref
+	Observer   actors.Ref
+	First      int64 // the first step to run; steps are counted from 1
+	Last       int64
+	SaveEvery  int64 // 0 for only at the end
+	SaveAtEnd  bool
+	EvalEvery  int64 // 0 for never
+	EvalSteps  int64
+	LossScale  LossScale
+	LR         func(step int64) float64 // of the group with multiplier 1
+	EvalOnly   bool                     // one evaluation and no step
+	OptimSteps int64                    // updates applied before First: skipped steps do not count
+	Clip       float64                  // largest global gradient norm, 0 for none
+	// by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
+	Norms [][]int32
+	// a rank that ends will come back: the run goes on from the newest saved state
+	Recover  bool
+	Restarts int // how often one may end without a new step in between; 0 is no limit
+	// from the loss of messages until all connections are made anew, if no process has ended; 0 is usual
+	Grace actors.Duration
+	// steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
+	Keep int64
+	// by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all
+	Buddy []int
+	Same  [][]int // by rank: the others that hold the same state; nil for none at all
+	// a rank carries out an update that is committed without hearing from others
+	Alone bool
+	// where the data stands after a step, for those that read it again; nil for nothing
+	Place func(step int64) string
+	// for a coordinator that takes over from one that has ended: the newest durable step, which OptimSteps
+	// and LossScale are of
+	Durable int64
+	// MoveEvery is the number of steps from one move of experts to the next, 0 for none. Move says where
+	// experts go behind a step, by the rows that they had since the last move, and where they lie; layers
+	// that stay as they are are left out.
+	MoveEvery int64
+	Move      func(step int64, loads []Load, now []Placed) []Placed
+}

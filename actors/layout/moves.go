@@ -1,0 +1,278 @@
+package layout
+
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// Move is what ranks exchange when the experts of a block change places: rows of weights and of the
+// optimizer's state, each an expert's.
+type Move struct {
+	Block   int
+	Axes    []int // of the decoder's mesh
+	Group   int   // index into core.RankLayout.Groups
+	Members int
+	Params  []int // places in the rank's list of all that it holds
+}
+
+// Kinds of tensors whose rows are experts: the model's own, and those of the optimizer, which may be shared
+// out further.
+const (
+	MovedParam = iota
+	MovedState
+)
+
+// Transfer is a row that a member of a move takes: of which of Move.Params, of which kind, who has it, and
+// where it lies there and here.
+type Transfer struct {
+	Param, Kind, From, Row, To int
+}
+
+// moveAxes are the axes along which experts' rows are shared out: those of a group whose members exchange
+// them.
+func (l *Layout) moveAxes() (axes []int) {
+	o := grad.Options{Mesh: l.meshes[DecoderSide]}
+	ep := o.Axis(topology.EP)
+	if ep < 0 || l.Job.MoveEvery == 0 {
+		return nil
+	}
+	if l.Job.Zero > 0 {
+		axes = o.ZeroAxes(o.Mesh[ep].Fold)
+	}
+	return append(axes, ep)
+}
+
+// Moves are those of a rank, in order of its blocks. There are none where experts stay.
+func (l *Layout) Moves(part *RankPart) (out []Move) {
+	axes := l.moveAxes()
+	if axes == nil {
+		return nil
+	}
+	o := grad.Options{Mesh: l.meshes[DecoderSide]}
+	for i, h := range part.All {
+		if !h.Experts {
+			continue
+		}
+		at := slices.IndexFunc(out, func(m Move) bool { return m.Block == h.Block })
+		if at < 0 {
+			at = len(out)
+			out = append(out, Move{Block: h.Block, Axes: axes, Group: l.Group(DecoderSide, axes),
+				Members: o.Members(axes)})
+		}
+		out[at].Params = append(out[at].Params, i)
+	}
+	slices.SortFunc(out, func(a, b Move) int { return a.Block - b.Block })
+	return out
+}
+
+// Transfers lists what a member takes, itself among the givers, in order of parameters, kinds and its rows,
+// when experts that lay at the places old come to lie at new; nil is in order of experts.
+func (l *Layout) Transfers(part *RankPart, m Move, old, new []int, to int) (out []Transfer) {
+	o := grad.Options{Mesh: l.meshes[DecoderSide]}
+	pos := slices.Clone(part.Sides[DecoderSide].Pos)
+	for i, k := len(m.Axes)-1, to; i >= 0; i-- {
+		a := m.Axes[i]
+		pos[a], k = k%o.Mesh[a].Size, k/o.Mesh[a].Size
+	}
+	for i, at := range m.Params {
+		h := part.All[at]
+		from, expert := place(old, h.Shape[0]), inverse(place(new, h.Shape[0]))
+		for kind, zero := range l.rowAxes(part, h) {
+			for q, e := range expert {
+				if here, row := seat(&o, m.Axes, h, zero, q, pos); here == to {
+					t := Transfer{Param: i, Kind: kind, To: row}
+					t.From, t.Row = seat(&o, m.Axes, h, zero, from[e], pos)
+					out = append(out, t)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// rowAxes are the axes over which a parameter's tensors are shared out by rows beside its cuts, by kind; one
+// that is not trained has no state.
+func (l *Layout) rowAxes(part *RankPart, h Held) [][]int {
+	var whole []int
+	if l.Job.Zero == 3 {
+		o := grad.Options{Mesh: l.meshes[h.Side]}
+		whole = o.ZeroAxes(h.Fold)
+	}
+	out := [][]int{whole}
+	if i := slices.IndexFunc(part.Params, func(p ParamPlan) bool { return p.Name == h.Name }); i >= 0 {
+		out = append(out, part.Params[i].Zero)
+	}
+	return out
+}
+
+// place is where experts lie, in order if nothing is said.
+func place(at []int, experts int) []int {
+	if at != nil {
+		return at
+	}
+	return inOrder(experts)
+}
+
+func inOrder(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// inverse is the expert at each place.
+func inverse(place []int) []int {
+	out := make([]int, len(place))
+	for e, at := range place {
+		out[at] = e
+	}
+	return out
+}
+
+// seat is the member of a move that has the row of a place, of those that hold the same slices and copies as
+// the rank at pos, and where the row lies in the member's tensor.
+func seat(o *grad.Options, axes []int, h Held, zero []int, place int, pos []int) (member, row int) {
+	at, rows := slices.Clone(pos), h.Shape[0]
+	for _, m := range h.Place.Cuts(0) {
+		rows /= o.Mesh[m].Size
+		at[m], place = place/rows, place%rows
+	}
+	n, from := o.Members(zero), 0
+	for k := range n {
+		first, end := grad.ShardRows(rows, k, n)
+		if place < first || place >= end {
+			continue
+		}
+		from = first
+		for i, left := len(zero)-1, k; i >= 0; i-- {
+			size := o.Mesh[zero[i]].Size
+			at[zero[i]], left = left%size, left/size
+		}
+	}
+	return o.Member(at, axes), place - from
+}
+
+// movingSegments are those of an optimizer step behind which experts move: a block's at a time, so that
+// memory has the rows of one block twice and not those of all. Bytes are those of a move in which every
+// expert comes to lie on a rank drawn at random.
+func (l *Layout) movingSegments(part *RankPart) []core.Segment {
+	moves := l.Moves(part)
+	if moves == nil {
+		return nil
+	}
+	segs := append([]core.Segment{}, l.updateSegments(part)...)
+	if len(segs) == Gather { // nothing is gathered
+		segs = append(segs, core.Segment{})
+	}
+	for i, m := range moves {
+		bytes := l.movedBytes(part, m)
+		at := &segs[Gather+i]
+		at.Comms = []core.Comm{{Group: m.Group, Bytes: bytes * int64(m.Members-1) / int64(m.Members)}}
+		segs = append(segs, core.Segment{Await: []core.Issued{{Segment: int32(Gather + i)}}, Bytes: 2 * bytes,
+			Calls: len(m.Params)})
+	}
+	return segs
+}
+
+// movedBytes are those of a rank's rows that belong to experts of a block.
+func (l *Layout) movedBytes(part *RankPart, m Move) (n int64) {
+	for _, i := range m.Params {
+		h := part.All[i]
+		row := int64(tensor.Len(h.Local[1:]))
+		n += int64(h.Region.To-h.Region.From) * row * int64(h.Value.DType.Size())
+		at := slices.IndexFunc(part.Params, func(p ParamPlan) bool { return p.Name == h.Name })
+		if at < 0 {
+			continue
+		}
+		states := int64(len(l.Optimizer.State))
+		if h.Value.DType != tensor.F32 {
+			states++
+		}
+		n += 4 * states * row * int64(part.Params[at].Own.To-part.Params[at].Own.From)
+	}
+	return n
+}
+
+// leastGain is what the fullest rank must lose of its rows before a layer's experts move, as a share.
+const leastGain = 0.02
+
+// Rebalance says where experts go by the rows that they had, as DeepSeek's EPLB places them with one copy
+// each. Ranks whose experts mostly stay keep them, and a layer that would gain next to nothing is left
+// alone.
+func (l *Layout) Rebalance(_ int64, loads []core.Load, now []core.Placed) (out []core.Placed) {
+	ranks := l.Job.Mesh.Len(topology.EP)
+	groups := max(1, l.Job.Model.Spec.Experts.Router.Groups)
+	for _, x := range loads {
+		n := len(x.Rows)
+		var old []int
+		for _, p := range now {
+			if p.Block == x.Block {
+				old = p.Place
+			}
+		}
+		old = place(old, n)
+		spread, err := topology.SpreadExperts(x.Rows, n, groups, max(1, l.Job.Nodes), ranks)
+		if err != nil {
+			panic("layout: a checked plan: " + err.Error())
+		}
+		held := topology.Replicas{Expert: inverse(old), Count: slices.Repeat([]int{1}, n)}
+		was := held.Most(x.Rows, ranks)
+		if was-spread.Most(x.Rows, ranks) > leastGain*was {
+			out = append(out, core.Placed{Block: x.Block, Place: settle(spread.Expert, old, n/ranks,
+				ranks/max(1, l.Job.Nodes))})
+		}
+	}
+	return out
+}
+
+// settle gives every rank of the sets of experts that belong together the one it has most of already, within
+// its node, and leaves those that stay at their places.
+func settle(sets, old []int, each, ranks int) []int {
+	n := len(old)
+	out, taken := make([]int, n), make([]bool, n/each)
+	for s := 0; s < n; s += each {
+		set, node := sets[s:s+each], s/each/ranks*ranks
+		best, most := -1, -1
+		for r := node; r < node+ranks; r++ {
+			stay := 0
+			for _, e := range set {
+				if old[e]/each == r {
+					stay++
+				}
+			}
+			if !taken[r] && stay > most {
+				best, most = r, stay
+			}
+		}
+		taken[best] = true
+		sit(set, old, out, best*each, each)
+	}
+	return out
+}
+
+// sit puts a set of experts on a rank whose places begin at first: those that are there stay, and the others
+// take what is free, in order.
+func sit(set, old, out []int, first, each int) {
+	free := make([]bool, each)
+	for i := range free {
+		free[i] = true
+	}
+	var come []int
+	for _, e := range set {
+		if at := old[e] - first; at >= 0 && at < each {
+			out[e], free[at] = old[e], false
+		} else {
+			come = append(come, e)
+		}
+	}
+	slices.Sort(come)
+	for _, e := range come {
+		at := slices.Index(free, true)
+		out[e], free[at] = first+at, false
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mixed makes the model of tinyRun a mixture of experts that two ranks share out, in two processes.
+var mixed = []string{"model.name=qwen/3-30b-a3b", "model.overrides.num_experts=8",
+	"model.overrides.num_experts_per_tok=2", "model.overrides.moe_intermediate_size=16", "plan.ep=2",
+	"plan.pp=1",
+	"plan.procs=2", "plan.zero=1"}
+
+// TestExpertsMovedBetweenProcesses: with experts that move every second step, weights, optimizer state,
+// ledger and metrics are those of a run whose experts stay, also where a process is killed and goes back to
+// a copy in memory or to a checkpoint.
+func TestExpertsMovedBetweenProcesses(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("finding the worker needs /proc")
+	}
+	quiet := tinyRun(t)
+	want := trainKilled(t, quiet, 0, nil, nil, mixed...)
+	for buddy, from := range map[string]string{"1": "copies in memory",
+		"off": "(the checkpoint|what the run began with)"} {
+		dir := tinyRun(t)
+		got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
+			func(kids []int) int { return kids[0] }, append(mixed, "train.balance_every=2",
+				"train.buddy="+buddy)...)
+		require.Equal(t, 1, got.back, got.out)
+		require.Regexp(t, "from "+from, got.out)
+		require.Equal(t, want.state, got.state, got.out)
+		require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
+		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+		require.NoError(t, err)
+		require.Greater(t, bytes.Count(text, []byte(`"moved":[{"block":`)), 5)
+	}
+}
+
+// TestMovesRefused: what cannot move is one error with a remedy.
+func TestMovesRefused(t *testing.T) {
+	dir := tinyRun(t)
+	for want, args := range map[string][]string{
+		"train.balance_every: the model has no experts; remove it":  nil,
+		"plan.ep = 1 every rank has all experts, and none can move": append(mixed, "plan.ep=1"),
+		"plan.ep = 2 ranks cannot be spread evenly over 3 hosts": append(mixed,
+			"train.balance_hosts=3"),
+		"experts do not move with train.balance_every = 0; remove it, or ": append(mixed,
+			"train.balance_every=0", "train.balance_hosts=2"),
+		"optimizer state waits on the host stay where they are; remove it": append(mixed,
+			"plan.offload_optimizer=true"),
+		"with plan.etp each rank adds the biases of some experts, so that ": {"model.name=gpt-oss/20b",
+			"plan.ep=2", "plan.etp=2", "plan.dp=4"},
+	} {
+		code, out := runIn(t, dir, nil, append([]string{"plan", "run.yaml", "train.balance_every=2"},
+			args...)...)
+		require.Equal(t, 2, code, out)
+		require.Contains(t, out, want)
+	}
+}
