@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/process"
 )
 
 // proc is a process of a job.
@@ -252,11 +253,15 @@ func (a *Agent) end(m control.Message) {
 	case m.Kind == control.Kill:
 		p.kill()
 	case m.Kind == control.Signal:
-		_ = p.cmd.Process.Signal(syscall.Signal(m.Code))
+		s := syscall.Signal(m.Code)
+		if s == syscall.SIGTERM {
+			s = process.EndSignal()
+		}
+		_ = p.cmd.Process.Signal(s)
 	case p.in != nil:
 		p.in.Close()
 	default:
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		_ = p.cmd.Process.Signal(process.EndSignal())
 	}
 }
 

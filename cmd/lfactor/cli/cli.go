@@ -63,10 +63,17 @@ func Interruptible() (context.Context, func()) {
 	sigs := make(chan os.Signal, 1)
 	// a terminal that is closed, a reader that is gone
 	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	if process.HoldsTerm() {
+		signal.Ignore(syscall.SIGTERM)
+		signal.Notify(sigs, process.EndSignal())
+	}
 	go func() {
 		s := <-sigs
 		for s == syscall.SIGPIPE && !process.Broken(os.Stdout) && !process.Broken(os.Stderr) {
 			s = <-sigs // a socket of a process of the run that has ended: whoever wrote to it knows
+		}
+		if s == process.EndSignal() {
+			s = syscall.SIGTERM
 		}
 		interrupted.Store(int32(s.(syscall.Signal)))
 		signal.Ignore(syscall.SIGPIPE) // what is said while a run saves its state goes nowhere

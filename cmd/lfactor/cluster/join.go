@@ -40,15 +40,29 @@ func token() *cobra.Command {
 }
 
 func join() *cobra.Command {
-	c := &cobra.Command{Use: "join TOKEN", Short: "Let this host take part in a cluster until this command " +
-		"ends", Args: cobra.ExactArgs(1),
+	c := &cobra.Command{Use: "join TOKEN | --slurm [-- COMMAND…]", Short: "Let this host take part in a " +
+		"cluster until this command ends",
 		Long: "join makes this host a member of the cluster that `lfactor cluster token` was asked on, and " +
 			"runs its agent until it gets\nSIGTERM or the cluster ends. The token is \"-\" to be read from " +
-			"stdin, where `ps` does not show it."}
+			"stdin, where `ps` does not show it.\n\n" +
+			"`srun lfactor cluster join --slurm -- train run.yaml` makes a cluster of the hosts of an " +
+			"allocation of Slurm's,\nruns `lfactor train run.yaml` on it, and takes it down. It wants one " +
+			"task a host; docs/cluster.md has a script."}
 	name := c.Flags().String("name", "", "name of this host in the cluster; its own by default")
 	addr := c.Flags().String("addr", "", "address that other hosts reach this one by; by default that on "+
 		"the way to the head")
+	slurm := c.Flags().Bool("slurm", false, "make a cluster of the tasks that srun has started")
+	meet := c.Flags().String("meet", "", "with --slurm: directory that all hosts see; by default that of "+
+		"sbatch")
+	margin := c.Flags().Duration("margin", time.Minute, "with --slurm: how long before the allocation ends "+
+		"the run is asked to save and end")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if *slurm {
+			return joinSlurm(c, args, *addr, *meet, *margin)
+		}
+		if len(args) != 1 {
+			return exit.Usagef("cluster join: want a token, or --slurm")
+		}
 		text := args[0]
 		if text == "-" {
 			in, err := io.ReadAll(io.LimitReader(c.InOrStdin(), 1<<12))

@@ -1,0 +1,7 @@
+//go:build unix
+
+package process
+
+import "syscall"
+
+const otherTerm = syscall.SIGUSR2

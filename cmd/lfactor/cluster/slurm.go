@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/cluster/agent"
+	"github.com/lfactor/lfactor/actors/cluster/deploy"
+	"github.com/lfactor/lfactor/actors/cluster/user"
+	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/process"
+)
+
+// slurmJoin makes a cluster of the hosts of an allocation.
+type slurmJoin struct {
+	deploy.Slurm
+	addr   string
+	margin time.Duration
+	self   string
+}
+
+// joinSlurm takes part in a cluster of the tasks of a Slurm step. The first task carries out the command of
+// lfactor that args are, and with its end the cluster ends.
+func joinSlurm(c *cobra.Command, args []string, addr, meet string, margin time.Duration) (err error) {
+	s := slurmJoin{addr: addr, margin: margin}
+	if s.Slurm, err = deploy.ReadSlurm(os.Getenv, deploy.AskSlurm); err != nil {
+		return err
+	}
+	if meet != "" {
+		s.Meet = meet
+	}
+	if s.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if s.addr == "" {
+		if s.addr, err = s.Addr(); err != nil {
+			return err
+		}
+	}
+	// Slurm sends SIGTERM to every process of the step, and twice is a kill: only the first task acts on it
+	if err := os.Setenv(process.EnvHoldTerm, "1"); err != nil {
+		return err
+	}
+	if s.Task > 0 {
+		signal.Ignore(syscall.SIGTERM)
+		return s.follow(context.WithoutCancel(c.Context()))
+	}
+	return s.lead(c.Context(), args)
+}
+
+// follow is what all tasks do but the first: they run an agent until the cluster ends.
+func (s *slurmJoin) follow(ctx context.Context) error {
+	t, err := s.Invited(ctx)
+	if err != nil {
+		return err
+	}
+	o, err := agentOptions()
+	if err != nil {
+		return err
+	}
+	h, err := deploy.Join(ctx, t, s.Host, s.addr, o.Binary)
+	if err != nil {
+		return err
+	}
+	o.Dir, o.Head, o.Addr = h.Dir, []string{t.Addr}, h.Addr
+	return agent.Run(ctx, o)
+}
+
+// lead brings the cluster up, carries the command out on it, and takes the cluster down.
+func (s *slurmJoin) lead(ctx context.Context, args []string) (err error) {
+	whole := context.WithoutCancel(ctx) // the cluster comes up, and goes, whole
+	u := &deploy.Up{Name: s.Cluster(), Say: say}
+	c, err := u.Local(whole, 1, s.addr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, deploy.Down(whole, c, say)) }()
+	remove, err := s.Invite(whole, c)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	n, err := s.Gather(ctx, c)
+	if err != nil {
+		return err
+	}
+	if n < s.Tasks {
+		say("! %d of %d hosts have joined; going on without the others", n, s.Tasks)
+	}
+	say("cluster %s has %d hosts of Slurm's job %s", c.Name, n, s.Job)
+	ctx, stop := s.until(ctx)
+	defer stop()
+	return s.carryOut(ctx, c, args)
+}
+
+// until ends in time for a save before the allocation does.
+func (s *slurmJoin) until(ctx context.Context) (context.Context, func()) {
+	if s.End.IsZero() {
+		return ctx, func() {}
+	}
+	at := s.End.Add(-s.margin)
+	say("the allocation ends at %s; at %s the run is asked to save and end", s.End.Format(time.DateTime),
+		at.Format(time.DateTime))
+	return context.WithDeadline(ctx, at)
+}
+
+// carryOut runs a command of lfactor on the cluster. The end of ctx asks it to end, as Ctrl-C does.
+func (s *slurmJoin) carryOut(ctx context.Context, c *user.Cluster, args []string) error {
+	if len(args) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	cmd := exec.Command(s.self, append(args, "--cluster", c.Name)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() {
+		say("the allocation or its owner wants the run to end")
+		_ = cmd.Process.Signal(os.Interrupt) // it may have ended
+	})()
+	var end *exec.ExitError
+	if err := cmd.Wait(); errors.As(err, &end) {
+		return exit.With(fmt.Errorf("the run ended with exit code %d", end.ExitCode()), end.ExitCode())
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
