@@ -43,7 +43,11 @@ func Command() *cobra.Command {
 		"is killed, and then the head")
 	moe := c.Flags().Bool("moe", false,
 		"train a mixture of experts, shared out over actors, beside a dense model instead")
-	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe")
+	long := c.Flags().Bool("long", false,
+		"train a hybrid of linear and full attention to find a needle in 8,192 tokens, beside a model "+
+			"of windows, "+
+			"instead")
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		n := *steps
 		switch {
@@ -53,6 +57,8 @@ func Command() *cobra.Command {
 			n = clusterSteps
 		case *moe && n == 0:
 			n = moeSteps
+		case *long && n == 0:
+			n = longSteps
 		case n == 0:
 			n = demoSteps
 		}
@@ -69,6 +75,8 @@ func Command() *cobra.Command {
 			err = demoCluster(c.Context(), *dir, n, show)
 		case *moe:
 			err = demoMoE(c.Context(), *dir, n, show)
+		case *long:
+			err = demoLong(c.Context(), *dir, n, show)
 		case *vlm:
 			err = demoVLM(c.Context(), *dir, n, show)
 		default:
