@@ -3,6 +3,7 @@ package accel
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,11 @@ func TestStaging(t *testing.T) {
 			x.Release()
 		}
 	}
+	small := b.make(b.pool, 16)
+	for range 100 {
+		b.d.Write(small, numbers(16))
+	}
+	require.LessOrEqual(t, len(b.f.marks), ringPieces)
 	r := &b.d.ring
 	r.next, r.at = 0, pieceBytes-64
 	_, i, err := r.piece(64)
@@ -286,9 +292,29 @@ func TestEvents(t *testing.T) {
 		b.d.Then(func() { said <- i })
 		require.Equal(t, i, <-said)
 	}
+	require.NoError(t, b.d.Close())
 	require.EqualValues(t, 12345, b.d.Room())
 	require.Equal(t, "fake", b.d.Name())
 	require.Equal(t, "fake memory", b.d.Space())
+}
+
+// TestEventsForgotten: the mark of an event that nobody holds is given back.
+func TestEventsForgotten(t *testing.T) {
+	b := newBench(t)
+	for range 100 {
+		b.d.Record()
+	}
+	marks := func() int {
+		b.f.mu.Lock()
+		defer b.f.mu.Unlock()
+		return len(b.f.marks)
+	}
+	for range 10_000 {
+		if runtime.GC(); marks() < 10 {
+			return
+		}
+	}
+	t.Fatalf("%d marks are left", marks())
 }
 
 // TestBroken: a device that fails says so to whoever uses it next, and nobody waits for ever.

@@ -178,8 +178,12 @@ func TestPlaces(t *testing.T) {
 		"whose copy back is not waited for by others": func(b *bench) {
 			a, c, y := b.parked(1), b.parked(2), b.device(9)
 			b.in().late = true
+			filled := b.make(b.host, elements)
+			b.d.Copy(filled, y)
 			done := b.in().done
 			b.fetch(a)
+			b.d.Copy(filled, y)
+			b.holds(9, filled)
 			b.d.Copy(c, y)
 			b.holds(9, c)
 			require.Equal(b.t, done, b.in().done, "the copy back has not run")
@@ -325,6 +329,15 @@ func TestParkedWhenFull(t *testing.T) {
 
 	b = newBench(t)
 	b.f.room = 4 * 4 * n
+	y, there := b.make(b.pool, 3*n), b.make(b.host, 3*n)
+	b.d.Copy(there, y)
+	y.Release()
+	require.Len(t, b.d.pending, 1)
+	b.make(b.pool, 3*n).Release()
+	require.Empty(t, b.d.pending, "what one copy away still reads is waited for")
+
+	b = newBench(t)
+	b.f.room = 4 * 4 * n
 	b.fetch(b.make(b.host, 3*n)).Release()
 	require.Len(t, b.d.landings, 1)
 	x := b.make(b.pool, 3*n)
@@ -350,6 +363,13 @@ func TestParkedMarks(t *testing.T) {
 			b.d.Sync()
 		}
 	}
+	same, from := b.make(b.host, 64), b.make(b.pool, 64)
+	for range 100 {
+		b.d.Copy(same, from)
+		b.d.Copy(from, same)
+	}
+	same.Release()
+	from.Release()
 	done := make(chan bool)
 	b.d.Then(func() { close(done) })
 	<-done

@@ -187,6 +187,26 @@ func TestContextShares(t *testing.T) {
 	require.InEpsilon(t, 1, 2*gr/r, 0.02)
 }
 
+// TestBordersOnce: borders of pieces of sequences are made once, however many layers need them.
+func TestBordersOnce(t *testing.T) {
+	for _, axis := range []grad.MeshAxis{cpAxis(2, false, false), cpAxis(2, true, false), cpAxis(2, true, true)} {
+		made := func(layers int) (n int) {
+			c := small
+			c.layers = layers
+			for _, s := range c.stage(grad.Options{Mesh: []grad.MeshAxis{axis}}, 0, layers).F {
+				for _, x := range s.Ops {
+					if x.Op.Name == "cut_sequences" || x.Op.Name == "cut_parts" {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		require.Positive(t, made(1))
+		require.Equal(t, made(1), made(3))
+	}
+}
+
 // TestRingTravels: the rotation of what the next turn needs is issued before a turn's attention and awaited
 // behind it.
 func TestRingTravels(t *testing.T) {
