@@ -78,6 +78,10 @@ func TestOwnConfigs(t *testing.T) {
 			`"vision_feature_select_strategy": "full"`, `"model_type": "qwen2"`},
 		"llava-dinov2": {`"model_type": "dinov2"`, `"mlp_ratio": 2`, `"layerscale_value": 0.5`,
 			`"qkv_bias": true`, `"vision_feature_select_strategy": "default"`},
+		"gemma3-vision": {`"model_type": "gemma3"`, `"Gemma3ForConditionalGeneration"`, `"boi_token_index": 118`,
+			`"eoi_token_index": 119`, `"image_token_index": 116`, `"mm_tokens_per_image": 4`,
+			`"model_type": "siglip_vision_model"`, `"vision_use_head": false`, `"model_type": "gemma3_text"`,
+			`"sliding_window": 6`},
 		"siglip-llama": {`"model_type": "vlm"`, `"kind": "siglip"`, `"merge": 1`, `"projector": "mlp"`,
 			`"model_type": "llama"`},
 	} {
@@ -92,6 +96,35 @@ func TestOwnConfigs(t *testing.T) {
 			require.Contains(t, text, w)
 		}
 		require.NotContains(t, text, `"architectures": null`)
+	}
+}
+
+// TestGemmaImages: features and marks that cannot be are refused by their keys, and what the file leaves out
+// is what transformers takes.
+func TestGemmaImages(t *testing.T) {
+	text := `"text_config": {"model_type": "gemma3_text", "hidden_size": 8, "num_hidden_layers": 1}`
+	vision := `"vision_config": {"model_type": "siglip_vision_model", "image_size": 896, "patch_size": 14}`
+	for more, want := range map[string]string{
+		``: "", `"mm_tokens_per_image": 60`: "mm_tokens_per_image: 60, want a square number",
+		`"mm_tokens_per_image": 9`: "whose root divides the 64 patches",
+		`"eoi_token_index": 7`:     "eoi_token_index: 7, only the token behind boi_token_index, 256000",
+		`"boi_token_index": "x"`:   `boi_token_index: "x" is not a whole number`,
+	} {
+		dir := t.TempDir()
+		if more != "" {
+			more = ", " + more
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"),
+			[]byte(`{"model_type": "gemma3", `+text+", "+vision+more+`}`), 0o600))
+		m, err := ReadModel(dir)
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, []any{"siglip", "gemma3", 4, 262144, 255999, 768},
+			[]any{m.Vision.Kind, m.Vision.Projector, m.Vision.Merge, m.Vision.ImageToken, m.Vision.StartToken,
+				m.Vision.Hidden})
 	}
 }
 

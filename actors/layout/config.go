@@ -222,13 +222,8 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	} else if err := textOnly(c); err != nil {
 		return nil, err
 	}
-	if n := r.Plan.ChunkSize; n > 0 {
-		if slices.Contains(m.Spec.Mixers, "linear_attention") {
-			return nil, c.Fault("plan.chunk_size",
-				"states of linear attention are not carried from chunk to chunk",
-				"remove it; plan.recompute=full saves memory too")
-		}
-		j.Chunks, j.KeepChunks = j.Rows/n, r.Plan.KeepChunks
+	if err := chunks(c, j); err != nil {
+		return nil, err
 	}
 	if n := r.Plan.Layers; len(n) > 0 {
 		first := m.Foundation()
@@ -237,6 +232,25 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		}
 	}
 	return j, nil
+}
+
+// chunks enters how sequences are cut, unless something of the model cannot be.
+func chunks(c *configs.Config, j *Job) error {
+	n := c.Run.Plan.ChunkSize
+	why := ""
+	switch m := j.Model; {
+	case n == 0:
+		return nil
+	case slices.Contains(m.Spec.Mixers, "linear_attention"):
+		why = "states of linear attention are not carried from chunk to chunk"
+	case m.Spec.Sees != nil:
+		why = "the tokens of an image see each other both ways, and a chunk's border would cut between them"
+	}
+	if why != "" {
+		return c.Fault("plan.chunk_size", why, "remove it; plan.recompute=full saves memory too")
+	}
+	j.Chunks, j.KeepChunks = j.Rows/n, c.Run.Plan.KeepChunks
+	return nil
 }
 
 // rowsOf is the number of tokens of a microbatch, with padding up to whole chunks, or to what the ranks of

@@ -69,29 +69,51 @@ type ran struct {
 	segment int32
 }
 
-// Explain simulates the run and explains its last step. It is an error if the run does not end well, or if it
-// takes as long as recorded routing makes it, since kernels are counted for balanced routing.
-func (r *Rehearsal) Explain(o sim.Options) (*Explanation, error) {
+// Explainer watches a simulated run, and then explains its last step.
+type Explainer struct {
+	r    *Rehearsal
+	jobs []map[ran]int // by rank
+}
+
+// NewExplainer makes one. It is an error of usage if the run takes as long as recorded routing makes it, since
+// kernels are counted for balanced routing.
+func (r *Rehearsal) NewExplainer() (*Explainer, error) {
 	if r.routed != nil {
 		return nil, exit.Usagef("recorded routing is not explained by kernels: leave --routing out")
 	}
-	jobs := make([]map[ran]int, r.Layout.World())
-	o.Span = func(s sim.Span) {
-		phase, works := layout.PhaseOf[s.Job.Action.Kind]
-		if s.Rank < 0 || s.Job.Step != r.Steps || s.Job.Kind != actors.RunSegment || !works {
-			return
-		}
-		if jobs[s.Rank] == nil {
-			jobs[s.Rank] = map[ran]int{}
-		}
-		jobs[s.Rank][ran{layout.TraceKey{Stage: int(s.Job.Action.Stage), Chunk: int(s.Job.Action.Chunk),
-			Class: s.Job.Class}, phase, s.Job.Segment}]++
+	return &Explainer{r, make([]map[ran]int, r.Layout.World())}, nil
+}
+
+// See counts a job of the last step.
+func (x *Explainer) See(s sim.Span) {
+	phase, works := layout.PhaseOf[s.Job.Action.Kind]
+	if s.Rank < 0 || s.Job.Step != x.r.Steps || s.Job.Kind != actors.RunSegment || !works {
+		return
 	}
+	if x.jobs[s.Rank] == nil {
+		x.jobs[s.Rank] = map[ran]int{}
+	}
+	x.jobs[s.Rank][ran{layout.TraceKey{Stage: int(s.Job.Action.Stage), Chunk: int(s.Job.Action.Chunk),
+		Class: s.Job.Class}, phase, s.Job.Segment}]++
+}
+
+// Explain simulates the run and explains its last step. It is an error if the run does not end well.
+func (r *Rehearsal) Explain(o sim.Options) (*Explanation, error) {
+	x, err := r.NewExplainer()
+	if err != nil {
+		return nil, err
+	}
+	o.Span = x.See
 	res := r.Run(o)
 	if err := Fault(res); err != nil {
 		return nil, err
 	}
-	rank := 0
+	return x.Explain(res), nil
+}
+
+// Explain explains the last step of a run that ended well.
+func (x *Explainer) Explain(res *sim.Result) *Explanation {
+	r, rank := x.r, 0
 	for i, a := range res.Ranks {
 		if most := res.Ranks[rank]; a.Busy+a.Comm > most.Busy+most.Comm {
 			rank = i
@@ -99,7 +121,7 @@ func (r *Rehearsal) Explain(o sim.Options) (*Explanation, error) {
 	}
 	a, m := res.Ranks[rank], r.Machine.Kind(rank)
 	out := &Explanation{Rank: rank, Name: r.Layout.Job.Mesh.Name(rank), Step: res.Steps[len(res.Steps)-1].Time / 1e9}
-	whole := out.kernels(r.Layout, m, jobs[rank])
+	whole := out.kernels(r.Layout, m, x.jobs[rank])
 	out.Parts = []Part{
 		{What: partFlops, Seconds: m.Segment(whole.Flops, 0, 0), OfPeak: m.Efficiency},
 		{What: partBytes, Seconds: m.Segment(0, whole.Bytes, 0), OfPeak: m.Stream},
@@ -117,7 +139,7 @@ func (r *Rehearsal) Explain(o sim.Options) (*Explanation, error) {
 	for i := range out.Parts {
 		out.Parts[i].Share = out.Parts[i].Seconds / out.Step
 	}
-	return out, nil
+	return out
 }
 
 // kernels fills in the kernels of the segments that a rank ran, longest first, and returns their costs

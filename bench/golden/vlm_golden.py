@@ -23,7 +23,7 @@ import sys
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import (CLIPVisionConfig, Dinov2Config, InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, LlavaConfig, LlavaForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
+from transformers import (CLIPVisionConfig, Dinov2Config, Gemma3Config, Gemma3ForConditionalGeneration, InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, LlavaConfig, LlavaForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
                           Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration, SiglipVisionConfig)
 
 from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
@@ -113,6 +113,14 @@ def llava(tower):
     return LlavaForConditionalGeneration, LlavaConfig(text_config=facts, vision_config=vision, image_token_id=IMAGE, attn_implementation="eager", **of, **tied(False))
 
 
+def gemma3():
+    """Windows of 6 tokens, less than the 12 of an image of three tiles: its tokens see what comes behind them, and 6 back."""
+    vision = dict(model_type="siglip_vision_model", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_hidden_layers=2, image_size=16, patch_size=4, vision_use_head=False)
+    text = TEXT | tied(True) | dict(head_dim=16, query_pre_attn_scalar=20, sliding_window=6, layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+    return Gemma3ForConditionalGeneration, Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=IMAGE, boi_token_index=START,
+                                                        eoi_token_index=END, attn_implementation="eager", **tied(True))
+
+
 def internlm():
     """InternVL with a decoder that transformers does not have."""
     _, theirs = internvl("qwen2", "layer_norm", False, True)
@@ -138,6 +146,7 @@ CASES = {
     "llava-dinov2": lambda: llava("dinov2"),
     "qwen3-vl-moe": qwen3_vl_moe,
     "internvl3.5-moe": lambda: internvl("qwen3_moe", "layer_norm", False, True),
+    "gemma3-vision": gemma3,
 }
 
 
@@ -156,7 +165,7 @@ class Case:
             for n, p in self.model.named_parameters():
                 if "lambda" in n:
                     p.copy_(0.3 + 0.1 * torch.randn(p.shape, generator=self.gen))
-        self.tiles, self.frames = name.startswith(("internvl", "siglip", "llava-clip", "llava-siglip", "llava-dinov2")), name.startswith("qwen3")
+        self.tiles, self.frames = name.startswith(("internvl", "siglip", "gemma3", "llava-clip", "llava-siglip", "llava-dinov2")), name.startswith("qwen3")
         self.seconds = 0.7 if name.startswith("qwen2.5") else 0
         self.documents()
 
@@ -201,6 +210,8 @@ class Case:
         if self.tiles:
             if doc["values"]:
                 out["pixel_values"] = torch.cat(doc["values"])
+            if self.name.startswith("gemma3"):
+                out["token_type_ids"] = (ids == IMAGE).long()
             return out
         if not self.own:
             out["mm_token_type_ids"] = torch.where(ids == IMAGE, 1, torch.where(ids == VIDEO, 2, 0)).int()

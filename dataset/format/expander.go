@@ -31,7 +31,8 @@ type ProcessorExpander struct {
 
 // markNames are the tokens that chat templates write for media, the first that a tokenizer has.
 var markNames = map[dataset.MediaKind][]string{
-	dataset.Image: {"<IMG_CONTEXT>", "<|image_pad|>", "<image>", "<|media_content|>", "<|image|>"},
+	dataset.Image: {"<IMG_CONTEXT>", "<|image_pad|>", "<image>", "<|media_content|>", "<|image|>",
+		"<image_soft_token>"},
 	dataset.Video: {"<|video_pad|>", "<video>", "<|video|>"},
 }
 
@@ -97,11 +98,10 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	var err error
 	switch m.Kind {
 	case dataset.Image:
-		var w, h int
-		if w, h, err = media.Size(m.Bytes, media.Options{}); err != nil {
-			err = fmt.Errorf("it is not an image: %w", err)
+		if _, written := x.processor.Image.(media.ImageWriter); written {
+			err = errors.New("the model's prompts have text around images, and only conversations are written so")
 		} else {
-			e, err = x.processor.Image.ImageExtent(w, h, n)
+			e, err = x.extent(m, n)
 		}
 	case dataset.Video:
 		var p media.Prompt
@@ -121,6 +121,15 @@ func (x *ProcessorExpander) Expand(m *dataset.Media, n int) ([]int32, []dataset.
 	}
 	return append(append([]int32{x.open}, ids...), x.end),
 		[]dataset.Span{{From: 1, To: int32(e.Tokens) + 1}}, nil
+}
+
+// extent is that of an image, one of n.
+func (x *ProcessorExpander) extent(m *dataset.Media, n int) (e media.Extent, err error) {
+	w, h, err := media.Size(m.Bytes, media.Options{})
+	if err != nil {
+		return e, fmt.Errorf("it is not an image: %w", err)
+	}
+	return x.processor.Image.ImageExtent(w, h, n)
 }
 
 // video tells what a video becomes from its container.
@@ -151,25 +160,33 @@ func (x *ProcessorExpander) video(m *dataset.Media) (p media.Prompt, e media.Ext
 	return p, e, nil
 }
 
-// writtenVideo is a video whose prompt has text.
-type writtenVideo struct {
+// writtenMedium is a video or an image whose prompt has text.
+type writtenMedium struct {
 	media.Prompt
 	token int32  // one stands for each frame in the text
 	image string // the mark of an image
 }
 
-// written tells how a prompt shows a video, nil where only tokens change.
-func (x *ProcessorExpander) written(m *dataset.Media) (*writtenVideo, error) {
-	p, _, err := x.video(m)
+// written tells how a prompt shows a video or one of n images, nil where only tokens change.
+func (x *ProcessorExpander) written(m *dataset.Media, n int) (_ *writtenMedium, err error) {
+	var p media.Prompt
+	if w, ok := x.processor.Image.(media.ImageWriter); m.Kind == dataset.Image && ok {
+		var e media.Extent
+		if e, err = x.extent(m, n); err == nil {
+			p = w.ImagePrompt(e)
+		}
+	} else if m.Kind == dataset.Video {
+		p, _, err = x.video(m)
+	}
 	if err != nil || p.Mark == "" {
 		return nil, err
 	}
 	for _, name := range append([]string{p.Token}, p.Needs...) {
 		if _, ok := x.names.TokenID(name); !ok {
 			return nil, fmt.Errorf("the tokenizer has no token %s, which the model's prompts show "+
-				"videos with", name)
+				"images and videos with", name)
 		}
 	}
 	id, _ := x.names.TokenID(p.Token)
-	return &writtenVideo{p, id, x.image}, nil
+	return &writtenMedium{p, id, x.image}, nil
 }

@@ -156,7 +156,7 @@ func TestVideoPromptFaults(t *testing.T) {
 	m := dataset.Media{Kind: dataset.Video, Key: "a.mp4"}
 	_, _, err = x.Expand(&m, 1)
 	require.ErrorContains(t, err, "text between the frames")
-	_, err = x.written(&m)
+	_, err = x.written(&m, 1)
 	require.ErrorContains(t, err, "no token <|vision_start|>")
 	x, err = NewProcessorExpander(p, names{"<|image_pad|>": 1, "<|video_pad|>": 2, "<|vision_start|>": 3,
 		"<|vision_end|>": 4})

@@ -59,7 +59,7 @@ func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample,
 
 // expand puts the tokens of media in the places of their marks. They are never learnt.
 func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media,
-	films []*writtenVideo) (s dataset.Sample, err error) {
+	films []*writtenMedium) (s dataset.Sample, err error) {
 	n := len(media)
 	marks := map[int32]dataset.MediaKind{}
 	for _, k := range []dataset.MediaKind{dataset.Image, dataset.Video, dataset.Audio} {
@@ -106,21 +106,18 @@ func (v *VisionEncoder) expand(ids []int32, loss []bool, media []dataset.Media,
 	return s, nil
 }
 
-// films are, for each medium that is a video, how the model's prompts show it; nil where no text changes.
-func (v *VisionEncoder) films(media []dataset.Media) ([]*writtenVideo, error) {
+// films are, for each medium, how the model's prompts show it; nil where no text changes.
+func (v *VisionEncoder) films(media []dataset.Media) ([]*writtenMedium, error) {
 	x, ok := v.Expander.(interface {
-		written(m *dataset.Media) (*writtenVideo, error)
+		written(m *dataset.Media, n int) (*writtenMedium, error)
 	})
 	if !ok {
 		return nil, nil
 	}
-	out := make([]*writtenVideo, len(media))
+	out := make([]*writtenMedium, len(media))
 	for i := range media {
-		if media[i].Kind != dataset.Video {
-			continue
-		}
 		var err error
-		if out[i], err = x.written(&media[i]); err != nil {
+		if out[i], err = x.written(&media[i], len(media)); err != nil {
 			return nil, fmt.Errorf("%s: %w", media[i].Key, err)
 		}
 	}
@@ -128,14 +125,14 @@ func (v *VisionEncoder) films(media []dataset.Media) ([]*writtenVideo, error) {
 }
 
 // encode makes ids of a conversation in which the films' text stands, with one token a frame.
-func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, []bool, error) {
-	if !slices.ContainsFunc(films, func(f *writtenVideo) bool { return f != nil }) {
+func (v *VisionEncoder) encode(c Conversation, films []*writtenMedium) ([]int32, []bool, error) {
+	if !slices.ContainsFunc(films, func(f *writtenMedium) bool { return f != nil }) {
 		return v.Chat.EncodeMessages(c.Messages, c.Tools)
 	}
 	chat, ok := v.Chat.(dataset.EditingEncoder)
 	if !ok {
-		return nil, nil, errors.New("the model's prompts have text between the frames of a video, which " +
-			"this encoder of conversations cannot write")
+		return nil, nil, errors.New("the model's prompts have text around images or the frames of a video, " +
+			"which this encoder of conversations cannot write")
 	}
 	return chat.EncodeEdited(c.Messages, c.Tools, func(text string) (out []dataset.Edit, err error) {
 		at, images := 0, 0
@@ -165,7 +162,7 @@ func (v *VisionEncoder) encode(c Conversation, films []*writtenVideo) ([]int32, 
 // frames puts a film's tokens in the places of those that stand for its frames, of which the first is
 // ids[i], and returns the place of the last.
 func (v *VisionEncoder) frames(s *dataset.Sample, ids []int32, loss []bool, i int, m dataset.Media,
-	f *writtenVideo) (int, error) {
+	f *writtenMedium) (int, error) {
 	for n := 0; ; i++ {
 		if i == len(ids) {
 			return i, fmt.Errorf("%s: the conversation ends behind frame %d of %d", m.Key, n, f.Frames)

@@ -50,7 +50,7 @@ func TestSettingsRefuse(t *testing.T) {
 		{"LlavaOnevisionImageProcessor", `{"image_grid_pinpoints": [[384, 100]]}`,
 			"384×100, which is not a multiple of tiles of 384"},
 		{"LlavaOnevisionImageProcessor", `{"vision_aspect_ratio": "pad"}`, `vision_aspect_ratio is "pad"`},
-		{"ViTImageProcessor", `{}`, "known are CLIPImageProcessor, GotOcr2ImageProcessor, "},
+		{"ViTImageProcessor", `{}`, "known are CLIPImageProcessor, Gemma3ImageProcessor, "},
 	} {
 		_, err := NewImageProcessor(c.class, settings(t, c.json))
 		require.ErrorContains(t, err, c.want)
@@ -120,11 +120,45 @@ func TestLoad(t *testing.T) {
 	require.ErrorContains(t, err, "processor_config.json: ")
 }
 
+// TestGemma3: the tile is SigLIP's, the tokens are as many as the model has means of patches, and crops are
+// refused.
+func TestGemma3(t *testing.T) {
+	same := `{"size": {"height": 56, "width": 42}, "resample": 2`
+	g, err := NewImageProcessor("Gemma3ImageProcessor", settings(t, same+`, "image_seq_length": 16,
+		"do_pan_and_scan": null, "pan_and_scan_max_num_crops": 4}`))
+	require.NoError(t, err)
+	siglip, err := NewImageProcessor("SiglipImageProcessor", settings(t, same+`}`))
+	require.NoError(t, err)
+	a, err := g.Image(opened(t, "photo.jpg"), 1)
+	require.NoError(t, err)
+	b, err := siglip.Image(opened(t, "photo.jpg"), 1)
+	require.NoError(t, err)
+	require.Equal(t, b.Pixels, a.Pixels)
+	require.Equal(t, []int{1, 3, 56, 42}, a.Shape)
+	require.Equal(t, 16, a.Tokens)
+	e, err := g.ImageExtent(30, 20, 1)
+	require.NoError(t, err)
+	require.Equal(t, 16, e.Tokens)
+	_, err = NewImageProcessor("Gemma3ImageProcessor", settings(t, `{"do_pan_and_scan": true}`))
+	require.ErrorContains(t, err, "do_pan_and_scan is true; only false is supported")
+	dir := t.TempDir()
+	write(t, dir, "preprocessor_config.json", `{"image_processor_type": "Gemma3ImageProcessor"}`)
+	write(t, dir, "config.json", `{"model_type": "gemma3", "mm_tokens_per_image": 64}`)
+	_, err = Load(dir)
+	require.ErrorContains(t, err, "image_seq_length is 256, and mm_tokens_per_image of config.json 64")
+	write(t, dir, "processor_config.json", `{"image_seq_length": 64}`)
+	p, err := Load(dir)
+	require.NoError(t, err)
+	e, err = p.Image.ImageExtent(30, 20, 1)
+	require.NoError(t, err)
+	require.Equal(t, 64, e.Tokens)
+}
+
 // A processor serves several goroutines at once, and memory that is used again is nobody else's.
 func TestProcessorsAtOnce(t *testing.T) {
 	b := readFile(t, "photo.jpg")
 	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor",
-		"LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor"} {
+		"LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor", "Gemma3ImageProcessor"} {
 		p, err := NewImageProcessor(class, settings(t, `{}`))
 		require.NoError(t, err)
 		var want string

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Prompt is what a conversation says in place of a video's mark.
+// Prompt is what a conversation says in place of the mark of a video or an image.
 type Prompt struct {
 	// the text that gives way, the template's own around the token included; "" where only tokens change
 	Mark   string
@@ -21,6 +21,12 @@ type Prompt struct {
 type VideoWriter interface {
 	// Prompt is that of a video of which the frames at were taken, which makes e.
 	Prompt(v VideoInfo, at []int, e Extent) Prompt
+}
+
+// ImageWriter is an ImageProcessor whose model's prompts have text around images.
+type ImageWriter interface {
+	// ImagePrompt is that of an image which makes e.
+	ImagePrompt(e Extent) Prompt
 }
 
 // one is a prompt whose tokens follow each other, without any text.

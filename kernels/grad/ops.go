@@ -277,6 +277,9 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	}
 	if dealt {
 		q = t.natural(q)
+		if c.Near != nil { // positions are those of tokens, and lie as they do
+			c.PosQ, c.PosK = t.natural(c.PosQ), t.natural(c.PosK)
+		}
 	}
 	in := []*Value{q, k, v, cuQ, cuK}
 	if c.Blocks != nil || c.Near != nil {

@@ -28,6 +28,8 @@ type Attn struct {
 	Cap   float64 // soft cap of scores, 0 for none
 	Sinks bool    // every softmax has a further logit for each head, which belongs to no key
 	Gate  bool    // what attention gives is multiplied with the sigmoid of a projection
+	// Sees changes what queries see where it is not all that comes before them; nil for that.
+	Sees func(r *Rec, c *grad.AttentionConfig)
 }
 
 // Size implements Part.
@@ -56,8 +58,11 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	if a.Sinks {
 		sink = t.Param(name+".sinks", []int{1, a.Heads}, 1, 1, false)
 	}
-	o := r.attend(name, q, k, v, grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true,
-		Window: a.Window, Sink: sink})
+	c := grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true, Window: a.Window, Sink: sink}
+	if a.Sees != nil {
+		a.Sees(r, &c)
+	}
+	o := r.attend(name, q, k, v, c)
 	y := t.Flat(o)
 	if a.Gate {
 		g := r.Linear(name+".gate_proj", h, a.Heads*a.HeadDim, a.Hidden, LinearOpts{Bias: a.QKVBias,

@@ -39,9 +39,14 @@ func RegisterTower(kind string, t Tower) struct{} {
 	return struct{}{}
 }
 
+// joiner makes features of the decoder's width of a tower's rows, whose parameters begin with name.
+type joiner interface {
+	Forward(r *block.Rec, name string, x *grad.Value) *grad.Value
+}
+
 // projector joins features to a decoder.
 type projector struct {
-	build func(c configs.Model, t *block.Tower) block.Merger
+	build func(c configs.Model, t *block.Tower) joiner
 	loong map[string]loong.Part // LoongForge's classes of it
 }
 
@@ -64,24 +69,24 @@ func registerProjector(kind string, p projector) struct{} {
 var _ = registerProjector("merger", projector{
 	loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true},
 		"PatchMergerMLPAdapterConfig": {Joins: true}},
-	build: func(c configs.Model, t *block.Tower) block.Merger {
+	build: func(c configs.Model, t *block.Tower) joiner {
 		m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: acts["gelu"]}
 		if change := encoders[c.Vision.Kind].Merger; change != nil {
 			change(c, &m)
 		}
-		return m
+		return &m
 	}})
 
 var _ = registerProjector("internvl", projector{
 	loong: map[string]loong.Part{"InternMLPAdapterConfig": {Square: true, Eps: "1e-5"}},
-	build: func(c configs.Model, t *block.Tower) block.Merger {
-		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5,
+	build: func(c configs.Model, t *block.Tower) joiner {
+		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5,
 			Act: acts[c.Vision.ProjAct]}
 	}})
 
 var _ = registerProjector("mlp", projector{
-	build: func(c configs.Model, t *block.Tower) block.Merger {
-		return block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: acts[c.Vision.ProjAct]}
+	build: func(c configs.Model, t *block.Tower) joiner {
+		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: acts[c.Vision.ProjAct]}
 	}})
 
 // buildVision builds the vision part of a configuration, and the names of its tower's parameters.

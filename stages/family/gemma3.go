@@ -32,4 +32,7 @@ var _ = Register(Family{ModelType: "gemma3_text", Paper: "2503.19786",
 		s.EmbedScale, s.EmbedRounds = math.Sqrt(float64(c.Hidden)), true
 		s.AttnScale = queryScale(c)
 		s.alternate(6, c.LayerTypes)
+		if c.Vision.Kind != "" {
+			s.Sees = seesImages
+		}
 	}})

@@ -196,7 +196,9 @@ func (v *Vision) unused(param func(name string, shape ...int)) {
 		linear(at+"mlp.fc1", inter, d)
 		linear(at+"mlp.fc2", d, inter)
 	}
-	norm("post_norm")
+	if !v.Tower.PostNorm {
+		norm("post_norm")
+	}
 	if v.Masked {
 		param("mask_token", 1, d)
 	}

@@ -60,6 +60,8 @@ type Spec struct {
 	// every softmax of attention has a further logit for each head, which belongs to no key
 	Sinks   bool
 	Balance block.Balance
+	// what queries see where it is not all that comes before them; nil for that
+	Sees func(r *block.Rec, c *grad.AttentionConfig)
 }
 
 // Norms are the names of a layer's norms, before and after each branch; "" is none.
@@ -216,7 +218,7 @@ func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,
 		OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
 		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap,
-		Gate: s.AttnGate, Sinks: s.Sinks}
+		Gate: s.AttnGate, Sinks: s.Sinks, Sees: s.Sees}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
 	}

@@ -227,8 +227,17 @@ func simCommand(c *cobra.Command, args []string) error {
 // once runs one seed and prints what it showed.
 func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) error {
 	t := rehearsal.Timeline{Layout: s.r.Layout, Last: s.o.Steps}
+	see := t.See
+	var x *rehearsal.Explainer
+	if slices.Contains(s.mine, "--explain") {
+		var err error
+		if x, err = s.r.NewExplainer(); err != nil {
+			return err
+		}
+		see = func(j sim.Span) { t.See(j); x.See(j) }
+	}
 	var done int64
-	res := s.r.Run(sim.Options{Seed: seed, Faults: faults, Span: t.See, Stop: func() bool {
+	res := s.r.Run(sim.Options{Seed: seed, Faults: faults, Span: see, Stop: func() bool {
 		return ctx.Err() != nil
 	}, Report: func(m actors.Message) {
 		if m.Text == core.TopicStep {
@@ -237,7 +246,7 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 			}
 		}
 	}})
-	if err := s.print(res, sim.Options{Seed: seed, Faults: faults}); err != nil {
+	if err := s.print(res, x); err != nil {
 		return err
 	}
 	for name, write := range map[string]func(string) error{s.trace: t.Chrome, s.svg: t.SVG,
@@ -251,14 +260,11 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 	return rehearsal.Fault(res)
 }
 
-func (s *simRun) print(res *sim.Result, o sim.Options) error {
+func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 	sum := s.r.Summary(res)
 	sum.Routing = s.routed
-	if slices.Contains(s.mine, "--explain") && rehearsal.Fault(res) == nil {
-		var err error
-		if sum.Explained, err = s.r.Explain(o); err != nil {
-			return err
-		}
+	if x != nil && rehearsal.Fault(res) == nil {
+		sum.Explained = x.Explain(res)
 	}
 	if s.form != "text" {
 		return json.NewEncoder(os.Stdout).Encode(sum)
