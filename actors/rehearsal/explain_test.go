@@ -262,7 +262,8 @@ func TestReadTrace(t *testing.T) {
 	rows := `[{"ph":"M","name":"thread_name","tid":7,"args":{"name":"rank 3 (pp 1)"}},
 		{"ph":"M","name":"thread_name","tid":8,"args":{"name":"loader 0.0"}},`
 	jobs, cut, err := read(rows + `{"ph":"X","name":"1F0.2.1","tid":7,"ts":1.5,"dur":2,"args":{"step":4}},
-		{"ph":"X","name":"load","tid":8,"ts":1,"dur":2},{"ph":"X","name":"write","tid":7,"ts":1,"dur":2}]`)
+		{"ph":"X","name":"load","tid":8,"ts":1,"dur":2},{"ph":"X","name":"write","tid":7,"ts":1,"dur":2},
+		{"ph":"X","name":"0.0","tid":7,"ts":1,"dur":2}]`)
 	require.NoError(t, err)
 	require.False(t, cut)
 	require.Len(t, jobs, 1)

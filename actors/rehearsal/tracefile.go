@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
 // tracedMax bounds the jobs that are read from a trace.
@@ -74,7 +75,10 @@ func ReadTrace(name string) (jobs []Traced, cut bool, err error) {
 			rank, known := ranks[e.Row]
 			dot := strings.LastIndexByte(e.Name, '.')
 			if !known || dot < 0 {
-				continue // a loader, the coordinator, or a rank that writes a checkpoint
+				continue // a loader or the coordinator
+			}
+			if _, err := plan.Parse(e.Name[:dot]); err != nil {
+				continue // a rank copies or saves its state
 			}
 			segment, err := strconv.Atoi(e.Name[dot+1:])
 			if err != nil || !(e.Long >= 0) {
