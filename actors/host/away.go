@@ -6,9 +6,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Optimizer state that waits on the host comes to the device in pieces, each while the one before is updated,
-// and goes back likewise. The kernels are those that update state on the device, on the same operands, so
-// that the bits are the same.
+// Optimizer state that waits on the host comes to the device in pieces, each while the one before is
+// updated, and goes back likewise. The kernels are those that update state on the device, on the same
+// operands, so that the bits are the same.
 
 // awayPool is where a rank's tensors wait on the host: in pinned memory that its device copies from by
 // itself, in files that are mapped into memory, or in memory as it is.

@@ -64,8 +64,8 @@ func TestStateOnHost(t *testing.T) {
 	}
 }
 
-// TestStateOnHostMemory: what a rank holds while its state waits on the host, and while it updates, lies within
-// the bound of all predictions, and far below what it holds otherwise.
+// TestStateOnHostMemory: what a rank holds while its state waits on the host, and while it updates, lies
+// within the bound of all predictions, and far below what it holds otherwise.
 func TestStateOnHostMemory(t *testing.T) {
 	for _, j := range []*layout.Job{{Mesh: topology.Grid(2, 1, 1), DType: tensor.BF16},
 		{Mesh: topology.Grid(1, 2, 1), DType: tensor.BF16, Zero: 1}, {Mesh: topology.Grid(1, 2, 1), Zero: 0},
@@ -78,7 +78,8 @@ func TestStateOnHostMemory(t *testing.T) {
 			real, planned := peaksOf(t, &x)
 			for r := range real {
 				off := float64(planned[r])/float64(real[r]) - 1
-				require.LessOrEqual(t, math.Abs(off), peakBound, "%v zero%d share %g rank %d: planned %d, real %d",
+				require.LessOrEqual(t, math.Abs(off), peakBound,
+					"%v zero%d share %g rank %d: planned %d, real %d",
 					x.Mesh, x.Zero, share, r, planned[r], real[r])
 			}
 			if share == 1 {
@@ -161,15 +162,16 @@ func keptAway(t *testing.T, b kernels.Backend) {
 	}
 }
 
-// TestStateInFiles: large tensors that wait beside a processor lie in files, if a folder is given, and change no
-// bit; a folder that takes no files ends the run with an error that names it.
+// TestStateInFiles: large tensors that wait beside a processor lie in files, if a folder is given, and
+// change no bit; a folder that takes no files ends the run with an error that names it.
 func TestStateInFiles(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: files are mapped into memory on Linux alone")
 	}
 	m := family.Decoder("llama", family.Spec{Layers: 1, Hidden: 64, Inter: 64, Heads: 2, KV: 1, HeadDim: 32,
 		Vocab: 512, Eps: 1e-6, Rope: block.Rope{Dim: 32, Theta: 1e4}, InitStd: 0.1})
-	v, backend := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}, func(int) kernels.Backend { return cpu.New(1) }
+	v, backend := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"},
+		func(int) kernels.Backend { return cpu.New(1) }
 	want, _ := v.train(t, m, 3, backend)
 	var losses []float64
 	l, o := v.run(t, m, 3, backend, &losses)

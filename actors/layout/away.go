@@ -4,8 +4,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Piece is some rows of a parameter whose optimizer state waits on the host. The optimizer step has the state
-// of two pieces on the device: of the one that it updates, and of the next, which is on its way.
+// Piece is some rows of a parameter whose optimizer state waits on the host. The optimizer step has the
+// state of two pieces on the device: of the one that it updates, and of the next, which is on its way.
 type Piece struct {
 	Param    int // place in the rank's list
 	From, To int // of the rows that the rank updates, counted from their first

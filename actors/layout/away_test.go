@@ -10,8 +10,8 @@ import (
 )
 
 // TestPieces: the rows of each parameter whose state waits on the host are taken once and in order, no more
-// bytes at a time than asked for where a row has fewer; a share is made of the first parameters; memory and the
-// bytes that are copied follow from them.
+// bytes at a time than asked for where a row has fewer; a share is made of the first parameters; memory and
+// the bytes that are copied follow from them.
 func TestPieces(t *testing.T) {
 	all := small(t, "adamw", topology.Grid(1, 2, 1), 1)
 	require.Empty(t, all.Pieces(&all.Ranks[1]))
@@ -58,8 +58,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestUpdatePeak: while a rank updates, it holds the gradients of parameters that are not updated yet, and the
-// state of two pieces.
+// TestUpdatePeak: while a rank updates, it holds the gradients of parameters that are not updated yet, and
+// the state of two pieces.
 func TestUpdatePeak(t *testing.T) {
 	j := *small(t, "adamw", topology.Grid(1, 1, 1), 0).Job
 	j.OffloadState, j.Piece = 1, 1<<20

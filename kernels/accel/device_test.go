@@ -22,10 +22,11 @@ func numbers(n int) []byte {
 	return x.Bytes()
 }
 
-// TestStaging: what the host writes and reads goes through one block of pinned memory, of which no piece is used
-// again before its copy is done; small writes share a piece.
+// TestStaging: what the host writes and reads goes through one block of pinned memory, of which no piece is
+// used again before its copy is done; small writes share a piece.
 func TestStaging(t *testing.T) {
-	for _, n := range []int{0, 1, 16, pieceBytes / 4, pieceBytes/4 + 1, ringBytes/4 + 77, 3*ringBytes/4 + 1} {
+	for _, n := range []int{0, 1, 16, pieceBytes / 4, pieceBytes/4 + 1, ringBytes/4 + 77,
+		3*ringBytes/4 + 1} {
 		b := newBench(t)
 		b.f.calls.late = true
 		x, y := b.make(b.pool, n), b.make(b.pool, n)
@@ -82,8 +83,8 @@ func TestStaging(t *testing.T) {
 	require.PanicsWithError(t, "device fake: no memory can be pinned", func() { d.Write(x, numbers(4)) })
 }
 
-// TestBlocks: memory is taken in blocks of 256 MiB, or less where the device has less; what is given back is used
-// again, the smallest hole first, and blocks that nothing uses go back before a further one is refused.
+// TestBlocks: memory is taken in blocks of 256 MiB, or less where the device has less; what is given back is
+// used again, the smallest hole first, and blocks that nothing uses go back before a further one is refused.
 func TestBlocks(t *testing.T) {
 	b := newBench(t)
 	x, y, z := b.make(b.pool, 1000), b.make(b.pool, 100), b.make(b.pool, 1)
@@ -110,14 +111,16 @@ func TestBlocks(t *testing.T) {
 	require.Equal(t, 2, len(b.f.blocks))
 	large.Release()
 	_, err := b.pool.New("w", tensor.F32, 304*mib)
-	require.ErrorContains(t, err, "device: tensor w: the device is full; 4.8 KiB of the 256.0 MiB that this rank took "+
-		"are in use: lower train.micro_batch")
+	require.ErrorContains(t, err,
+		"device: tensor w: the device is full; 4.8 KiB of the 256.0 MiB that this rank took "+
+			"are in use: lower train.micro_batch")
 	require.Equal(t, 1, len(b.f.blocks))
 	b.f.room = (256 + 220) << 20
 	b.make(b.pool, 200*mib)
 	require.Equal(t, 1, len(b.f.blocks))
 	b.make(b.pool, 200*mib)
-	require.Equal(t, []int{blockBytes, 200 << 20}, b.f.sizes[len(b.f.sizes)-2:], "a small block where there is no more")
+	require.Equal(t, []int{blockBytes, 200 << 20}, b.f.sizes[len(b.f.sizes)-2:],
+		"a small block where there is no more")
 	_, _ = y, z
 }
 
@@ -181,7 +184,8 @@ func TestAbsent(t *testing.T) {
 	x, y := b.device(2), b.fetch(h)
 	b.d.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{x, x, y}, Out: []*tensor.Tensor{x}})
 	b.holds(7, x)
-	b.d.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{x, tensor.Over(tensor.F32, values(1, elements),
+	b.d.Run(&kernels.Call{Op: kernels.Sum, In: []*tensor.Tensor{x, tensor.Over(tensor.F32, values(1,
+		elements),
 		elements)}, Out: []*tensor.Tensor{x}})
 	b.holds(8, x)
 	hyper, clip := tensor.Make(tensor.F64, kernels.HyperLen), tensor.Make(tensor.F64, kernels.ClipLen)
@@ -191,19 +195,24 @@ func TestAbsent(t *testing.T) {
 		Out: []*tensor.Tensor{x, b.device(0), b.device(0), nil}})
 	b.holds(8, x)
 	require.Equal(t, 1, opened)
-	require.Equal(t, "fake: operation sum runs on the processor, with copies there and back: the device does not "+
-		"have it\nfake: operation adamw runs on the processor, with copies there and back: the device does not have "+
-		"it\n", said.String())
+	require.Equal(t,
+		"fake: operation sum runs on the processor, with copies there and back: the device does not "+
+			"have it\nfake: operation adamw runs on the processor, with copies there and back: the device does not have "+
+			"it\n", said.String())
 	require.NoError(t, d.Close())
 	require.True(t, host.closed)
 
 	b = newBench(t)
 	b.f.lacks[kernels.Fill] = true
-	require.PanicsWithError(t, "device fake: fill: the device does not have this operation for [], and operations of "+
-		"the processor are not wanted", func() { b.fill(b.make(b.pool, 4), 1) })
+	require.PanicsWithError(t,
+		"device fake: fill: the device does not have this operation for [], and operations of "+
+			"the processor are not wanted", func() { b.fill(b.make(b.pool, 4), 1) })
 	f = newFake("other memory")
 	f.lacks[kernels.Fill] = true
-	d = New(f, f, Absent{Open: func() (kernels.Backend, error) { return nil, errors.New("there is no processor") }})
+	d = New(f, f, Absent{Open: func() (kernels.Backend, error) {
+		return nil,
+			errors.New("there is no processor")
+	}})
 	b = &bench{t: t, f: f, d: d, pool: tensor.NewPool("device", 0).In(d)}
 	require.PanicsWithError(t, "device fake: fill: there is no processor", func() {
 		b.fill(b.make(b.pool, 4), 1)
@@ -223,7 +232,10 @@ func TestOperands(t *testing.T) {
 	clear(from.Bytes())
 	b.holds(4, x)
 	require.Equal(t, held, b.d.mem.blocks[0].Used())
-	require.PanicsWithValue(t, "accel: result f32[5000] of fill lies on the host", func() { b.fill(from, 1) })
+	require.PanicsWithValue(t, "accel: result f32[5000] of fill lies on the host", func() {
+		b.fill(from,
+			1)
+	})
 	require.Panics(t, func() {
 		b.d.Run(&kernels.Call{Op: kernels.Cast, In: nil, Out: []*tensor.Tensor{x}})
 	}, "a call is checked")
@@ -256,8 +268,8 @@ func TestOperands(t *testing.T) {
 	require.Equal(t, values(60, 8), got, "an epilogue runs behind the product")
 }
 
-// TestEvents: an event is a point in the sequence of calls, which another device of the kind waits for in its
-// own, and of another kind on the host; what is to be done behind calls is done in order.
+// TestEvents: an event is a point in the sequence of calls, which another device of the kind waits for in
+// its own, and of another kind on the host; what is to be done behind calls is done in order.
 func TestEvents(t *testing.T) {
 	b, same := newBench(t), newBench(t)
 	g := newFake("memory of another kind")

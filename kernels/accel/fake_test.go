@@ -14,8 +14,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// fake is a driver in plain Go. What is put into a sequence runs as soon as the marks that the sequence awaits are
-// reached, or, in a sequence that is late, when somebody waits for it: so a wait that is left out shows.
+// fake is a driver in plain Go. What is put into a sequence runs as soon as the marks that the sequence
+// awaits are reached, or, in a sequence that is late, when somebody waits for it: so a wait that is left out
+// shows.
 type fake struct {
 	mu       sync.Mutex
 	space    string
@@ -308,7 +309,8 @@ func (b *bench) make(p *tensor.Pool, n int) *tensor.Tensor {
 }
 
 func (b *bench) fill(x *tensor.Tensor, v int) {
-	b.d.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x}, Attr: kernels.Attr{F: [2]float64{float64(v)}}})
+	b.d.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x},
+		Attr: kernels.Attr{F: [2]float64{float64(v)}}})
 }
 
 // device is a tensor on the device that is filled with v, parked one on the host.

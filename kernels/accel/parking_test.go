@@ -16,7 +16,8 @@ func each(t *testing.T, tests map[string]func(b *bench)) {
 	}
 }
 
-// TestLandings: each thing that a copy to the device has to wait for before it uses memory again is late once.
+// TestLandings: each thing that a copy to the device has to wait for before it uses memory again is late
+// once.
 func TestLandings(t *testing.T) {
 	each(t, map[string]func(b *bench){
 		"a landing that calls still read": func(b *bench) {
@@ -241,7 +242,8 @@ func TestPlacesByHost(t *testing.T) {
 			b.d.Copy(y, a.RowSlice(600, 900))
 			got := tensor.Make(tensor.F32, 300)
 			kernels.Read(b.d, got.Bytes(), y)
-			require.Equal(b.t, []float32{3, 8, 8, 3}, []float32{got.F32()[99], got.F32()[100], got.F32()[199],
+			require.Equal(b.t, []float32{3, 8, 8, 3}, []float32{got.F32()[99], got.F32()[100],
+				got.F32()[199],
 				got.F32()[200]})
 			b.holds(8, part)
 		},
@@ -257,7 +259,8 @@ func TestPlacesByHost(t *testing.T) {
 	})
 }
 
-// TestLandingSizes: a copy back lands in memory that another has left if that is as large, and at most twice.
+// TestLandingSizes: a copy back lands in memory that another has left if that is as large, and at most
+// twice.
 func TestLandingSizes(t *testing.T) {
 	for _, x := range []struct {
 		left, size int
@@ -273,8 +276,8 @@ func TestLandingSizes(t *testing.T) {
 	}
 }
 
-// TestParkedMemory: pinned memory is taken in lots, or as much as a tensor needs, and given back with the device;
-// what cannot be pinned is an error, and so is an engine that is not there.
+// TestParkedMemory: pinned memory is taken in lots, or as much as a tensor needs, and given back with the
+// device; what cannot be pinned is an error, and so is an engine that is not there.
 func TestParkedMemory(t *testing.T) {
 	b := newBench(t)
 	again, err := b.d.Parking()
@@ -311,8 +314,8 @@ func TestParkedMemory(t *testing.T) {
 	}
 }
 
-// TestParkedWhenFull: memory that copies away still read, and landings, are waited for before a device counts as
-// full.
+// TestParkedWhenFull: memory that copies away still read, and landings, are waited for before a device
+// counts as full.
 func TestParkedWhenFull(t *testing.T) {
 	b := newBench(t)
 	const n = 20 << 20

@@ -189,7 +189,8 @@ func TestContextShares(t *testing.T) {
 
 // TestBordersOnce: borders of pieces of sequences are made once, however many layers need them.
 func TestBordersOnce(t *testing.T) {
-	for _, axis := range []grad.MeshAxis{cpAxis(2, false, false), cpAxis(2, true, false), cpAxis(2, true, true)} {
+	for _, axis := range []grad.MeshAxis{cpAxis(2, false, false), cpAxis(2, true, false),
+		cpAxis(2, true, true)} {
 		made := func(layers int) (n int) {
 			c := small
 			c.layers = layers

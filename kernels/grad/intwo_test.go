@@ -9,7 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// summedOver is the trace of a matrix [rows 8] f32 that is partial over some members and that all of them need.
+// summedOver is the trace of a matrix [rows 8] f32 that is partial over some members and that all of them
+// need.
 func summedOver(members, rows int, o Options) *Trace {
 	o.Mesh = []MeshAxis{{Name: "tp", Size: members}}
 	o.NoGrad = true
@@ -20,8 +21,8 @@ func summedOver(members, rows int, o Options) *Trace {
 	return tape.Finish()
 }
 
-// TestSumsInTwo: a sum that all members need is made in two communications where the members are more than two,
-// their number divides the rows, and the tensor is not small; the bytes are then those of a ring.
+// TestSumsInTwo: a sum that all members need is made in two communications where the members are more than
+// two, their number divides the rows, and the tensor is not small; the bytes are then those of a ring.
 func TestSumsInTwo(t *testing.T) {
 	for name, x := range map[string]struct {
 		members, rows, whole int
@@ -59,8 +60,8 @@ func TestSumsInTwo(t *testing.T) {
 	}
 }
 
-// TestSumsInTwoHide: of weight gradients that are due before a sum in two communications, each of these has a
-// part to hide behind.
+// TestSumsInTwoHide: of weight gradients that are due before a sum in two communications, each of these has
+// a part to hide behind.
 func TestSumsInTwoHide(t *testing.T) {
 	tape := NewTape(Options{Overlap: true})
 	node := func(op *Op, ph Phase, in ...*Value) *Node {

@@ -60,8 +60,9 @@ func rules() map[string]rule {
 		}},
 		"attention": {s{"q": {6, 2, 4}, "k": {6, 1, 4}, "v": {6, 1, 4}, "wsink": {1, 2}}, func(t *Tape,
 			v map[string]*Value) *Value {
-			return t.Attention(v["q"], v["k"], v["v"], cu(t), cu(t), AttentionConfig{Scale: 0.5, Causal: true,
-				Sink: v["wsink"]})
+			return t.Attention(v["q"], v["k"], v["v"], cu(t), cu(t), AttentionConfig{Scale: 0.5,
+				Causal: true,
+				Sink:   v["wsink"]})
 		}},
 		"plain attention": {s{"q": {6, 2, 4}, "k": {6, 2, 4}, "v": {6, 2, 4}}, func(t *Tape,
 			v map[string]*Value) *Value {
@@ -122,18 +123,22 @@ func layerRules() map[string]rule {
 // given is what rules take of the microbatch.
 func given() map[string]*tensor.Tensor {
 	return map[string]*tensor.Tensor{"cu": tensor.Of(tensor.I32, []int32{0, 2, 6}, 3),
-		"off": tensor.Of(tensor.I32, []int32{0, 4, 6}, 3), "inv": tensor.Of(tensor.F32, []float32{1, 0.3}, 2),
+		"off": tensor.Of(tensor.I32, []int32{0, 4, 6}, 3), "inv": tensor.Of(tensor.F32, []float32{1, 0.3},
+			2),
 		"pos":  tensor.Of(tensor.I32, []int32{0, 1, 0, 1, 2, 3}, 6),
 		"mark": tensor.Of(tensor.I32, []int32{1, 0, 1, 1, 0, 1}, 6)}
 }
 
-// wants runs a rule with gradients of some of its operands wanted: the result's product with fixed numbers, and
-// the gradients of that.
+// wants runs a rule with gradients of some of its operands wanted: the result's product with fixed numbers,
+// and the gradients of that.
 func (x rule) wants(t *testing.T, values map[string]*tensor.Tensor, wanted []string) (float64,
 	map[string][]float32) {
-	tape := NewTape(Options{DType: tensor.F32, Frozen: func(p string) bool { return !slices.Contains(wanted, p) },
+	tape := NewTape(Options{DType: tensor.F32, Frozen: func(p string) bool {
+		return !slices.Contains(wanted, p)
+	},
 		InputGrad: func(p string) bool { return slices.Contains(wanted, p) }})
-	run := &Runner{Backend: ref.New(), Pool: tensor.NewPool("rank", 0).Poison(), Host: tensor.NewPool("host", 0),
+	run := &Runner{Backend: ref.New(), Pool: tensor.NewPool("rank", 0).Poison(),
+		Host:   tensor.NewPool("host", 0),
 		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}, Seed: 1}
 	v, in := map[string]*Value{}, map[string]*tensor.Tensor{}
 	tape.Block(0, func() {
@@ -177,8 +182,8 @@ func (x rule) wants(t *testing.T, values map[string]*tensor.Tensor, wanted []str
 	return sum, got
 }
 
-// TestLegs: gradients of each operand are those of finite differences, and the same bits whichever others are
-// wanted; what is not wanted is not there.
+// TestLegs: gradients of each operand are those of finite differences, and the same bits whichever others
+// are wanted; what is not wanted is not there.
 func TestLegs(t *testing.T) {
 	for name, x := range rules() {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 )
 
 // TestFiles: large buffers of a pool with a folder lie in files without a name, small ones in memory, and
-// nothing stays when the last buffer is given back; a file is used again before the next is made, and one that
-// cannot be made is an error.
+// nothing stays when the last buffer is given back; a file is used again before the next is made, and one
+// that cannot be made is an error.
 func TestFiles(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: files are mapped into memory on Linux alone")

@@ -76,8 +76,8 @@ func (p *Search) fewer(times int) *cost.Machine {
 	return &m
 }
 
-// loads are the seconds, on a device of the first kind, that a microbatch takes each stage beside its layers:
-// the embedding, the head, and the share of an encoder that its ranks encode; and those of a layer.
+// loads are the seconds, on a device of the first kind, that a microbatch takes each stage beside its
+// layers: the embedding, the head, and the share of an encoder that its ranks encode; and those of a layer.
 func (p *Search) loads(c *search.Candidate) (stages []float64, layer float64, err error) {
 	blocks, err := p.Space.Profile(search.Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute,
 		EP: c.EP, ETP: c.ETP})

@@ -40,7 +40,8 @@ func TestTwoKinds(t *testing.T) {
 	require.GreaterOrEqual(t, simulated, 6)
 
 	c := all[0]
-	c.PP, c.TP, c.DP, c.SP, c.Loops, c.Schedule, c.Zero, c.Batch, c.Micro = 2, 1, 2, false, 1, "1f1b", 0, 1, 8
+	c.PP, c.TP, c.DP, c.SP, c.Loops, c.Schedule, c.Zero, c.Batch, c.Micro = 2, 1, 2, false, 1, "1f1b", 0,
+		1, 8
 	require.Equal(t, "[13,3]", p.weighed(&c), "the last stage has the head as well")
 	step := func(layers string) float64 {
 		settings := p.Settings(&c)
@@ -68,8 +69,8 @@ func TestTwoKinds(t *testing.T) {
 	require.ErrorContains(t, err, "second.from: is missing")
 }
 
-// composedOn is the search for a small Qwen2.5-VL, a quarter of whose tokens are images, on four devices, of which
-// those from one on are half as fast.
+// composedOn is the search for a small Qwen2.5-VL, a quarter of whose tokens are images, on four devices, of
+// which those from one on are half as fast.
 func composedOn(t *testing.T, from int) *Search {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.yaml")
@@ -94,8 +95,8 @@ plan: {encoder: {patches: 4096}}
 	return p
 }
 
-// TestTwoKindsComposed: stages of a model with a vision encoder get layers by the rates of their devices and by
-// what they encode, wherever the encoder runs, and a step is shorter than with as many layers everywhere.
+// TestTwoKindsComposed: stages of a model with a vision encoder get layers by the rates of their devices and
+// by what they encode, wherever the encoder runs, and a step is shorter than with as many layers everywhere.
 func TestTwoKindsComposed(t *testing.T) {
 	p := composedOn(t, 2)
 	layers := map[string][]int{}

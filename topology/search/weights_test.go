@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-// TestUpdateThroughHost: an update whose state waits on the host takes as long as its copies where these take
-// longer than the update itself, for the share of the state that a rank has.
+// TestUpdateThroughHost: an update whose state waits on the host takes as long as its copies where these
+// take longer than the update itself, for the share of the state that a rank has.
 func TestUpdateThroughHost(t *testing.T) {
 	text, err := os.ReadFile("../../configs/clusters/h100.yaml")
 	require.NoError(t, err)

@@ -1,0 +1,63 @@
+package grad_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// TestFootprint: what a frame is said to hold after each phase and at its worst is what it holds, with every
+// policy, in the first microbatch of a step, which makes the gradients, and in a later one.
+func TestFootprint(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		for _, o := range []grad.Options{{}, {Recompute: grad.RecomputeSelective},
+			{Recompute: grad.RecomputeFull},
+			{Recompute: grad.RecomputeFull, RecomputePerPhase: true}, {LossInB: !split}, {KeepLogits: true},
+			{Offload: func(v *grad.Value) bool { return len(v.Shape) == 2 }}} {
+			footprint(t, o, split)
+		}
+	}
+}
+
+func footprint(t *testing.T, o grad.Options, split bool) {
+	name := fmt.Sprintf("split %v, recompute %v, per phase %v, loss in B %v, logits %v, offload %v", split,
+		o.Recompute, o.RecomputePerPhase, o.LossInB, o.KeepLogits, o.Offload != nil)
+	c := small
+	tr := c.stage(o, 0, c.layers)
+	foot, w := tr.Memory(split, 1), newWorld(t, c, tr)
+	run, phases := w.ranks[0], []grad.Phase{grad.F, grad.B}
+	if split {
+		phases = []grad.Phase{grad.F, grad.I, grad.W}
+	}
+	made := func() (n int64) {
+		for _, g := range run.Grads {
+			n += tensor.ClassBytes(int64(g.Size()))
+		}
+		return n
+	}
+	most := int64(0)
+	for micro := range 2 {
+		before := made()
+		f := run.NewFrame(tr, w.data(run.Pos, 0, 1), nil, nil)
+		for _, ph := range phases {
+			w.phase([]*grad.Frame{f}, ph)
+			if ph == grad.F || micro > 0 {
+				most = max(most, before+foot.Peak[ph])
+			} else {
+				most = max(most, foot.First[ph])
+			}
+			require.Equal(t, foot.After[ph]+made(), run.Pool.Live(), "%s: after %v of microbatch %d",
+				name, ph, micro)
+			require.Equal(t, most, run.Pool.Peak(), "%s: up to %v of microbatch %d", name, ph, micro)
+		}
+		f.Loss()
+		f.Close()
+		require.Equal(t, made(), run.Pool.Live(), "%s: gradients alone are left", name)
+		require.Equal(t, made(), foot.Grads, name)
+	}
+	require.Equal(t, tensor.ClassBytes(4), foot.After[phases[len(phases)-1]], "%s: the loss", name)
+}
