@@ -61,3 +61,39 @@ func footprint(t *testing.T, o grad.Options, split bool) {
 	}
 	require.Equal(t, tensor.ClassBytes(4), foot.After[phases[len(phases)-1]], "%s: the loss", name)
 }
+
+// TestDrop: a frame that is given up, before its backward or behind the half of it, leaves gradients alone.
+func TestDrop(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		tr := small.stage(grad.Options{}, 0, small.layers)
+		w := newWorld(t, small, tr)
+		run := w.ranks[0]
+		f := run.NewFrame(tr, w.data(run.Pos, 0, 1), nil, nil)
+		w.phase([]*grad.Frame{f}, grad.F)
+		if half {
+			w.phase([]*grad.Frame{f}, grad.I)
+		}
+		require.Positive(t, run.Pool.Live())
+		f.Drop()
+		var grads int64
+		for _, g := range run.Grads {
+			grads += tensor.ClassBytes(int64(g.Size()))
+		}
+		require.Equal(t, grads, run.Pool.Live(), "behind I: %v", half)
+	}
+}
+
+// TestDispatchedRows: under even sharing a rank gets as many rows as it sends.
+func TestDispatchedRows(t *testing.T) {
+	found := 0
+	for _, s := range raggedStage(grad.Options{Mesh: []grad.MeshAxis{{Name: "dp", Size: 2, Data: true, Zero: true},
+		{Name: "ep", Size: 2, Fold: 1}}}).Segments(grad.F) {
+		for _, x := range s.Comm {
+			if x.Op.Name == "dispatch" {
+				found++
+				require.Equal(t, []int{raggedRows, raggedWidth}, x.Out[0].Local)
+			}
+		}
+	}
+	require.Equal(t, 2, found)
+}

@@ -233,3 +233,50 @@ func TestLegs(t *testing.T) {
 		})
 	}
 }
+
+// TestRopeForms: pairs that are turned are those of neighbours, or those of both halves of a head.
+func TestRopeForms(t *testing.T) {
+	for interleaved, pairs := range map[bool][2]int{true: {0, 1}, false: {0, 2}} {
+		tape := NewTape(Options{DType: tensor.F32, NoGrad: true})
+		cos, sin := tape.RopeTable(tape.Data("pos", tensor.I32, 6), tape.Data("inv", tensor.F32, 2), 1)
+		tape.Output("y", tape.Rope(tape.Input("x", tensor.F32, 6, 1, 4), cos, sin, interleaved))
+		tr := tape.Finish()
+		run := &Runner{Backend: ref.New(), Pool: tensor.NewPool("rank", 0)}
+		x := tensor.Make(tensor.F32, 6, 1, 4)
+		const row = 5 // at position 3, where the first pair turns by 3
+		x.F32()[4*row+pairs[0]] = 1
+		f := run.NewFrame(tr, given(), map[string]*tensor.Tensor{"x": x}, nil)
+		for i := range tr.Segments(F) {
+			_, err := run.Step(f, F, i, nil)
+			require.NoError(t, err)
+		}
+		y := f.Outputs()["y"].F32()[4*row:]
+		require.InDelta(t, math.Cos(3), y[pairs[0]], 1e-6)
+		require.InDelta(t, math.Sin(3), y[pairs[1]], 1e-6)
+	}
+}
+
+// TestTrim: padding of the last parts of a table goes, by rows and by columns.
+func TestTrim(t *testing.T) {
+	run := &Runner{Backend: ref.New(), Pool: tensor.NewPool("rank", 0)}
+	part := func() *tensor.Tensor {
+		x, err := run.Pool.New("part", tensor.F32, 2, 2)
+		require.NoError(t, err)
+		copy(x.F32(), []float32{1, 2, 3, 4})
+		return x
+	}
+	for axis, want := range map[int][]float32{0: {1, 2}, 1: {1, 3}} {
+		parts := []*tensor.Tensor{part(), part(), part()}
+		run.trim(parts, axis, 3)
+		require.Equal(t, []float32{1, 2, 3, 4}, parts[0].F32())
+		require.Equal(t, want, parts[1].F32())
+		shape := []int{2, 2}
+		shape[axis] = 1
+		require.Equal(t, shape, parts[1].Shape)
+		require.Zero(t, parts[2].Len(), "all of it is padding")
+		for _, p := range parts {
+			p.Release()
+		}
+	}
+	require.Zero(t, run.Pool.Live())
+}
