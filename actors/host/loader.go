@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
 )
@@ -84,6 +85,7 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 		q, k := part.borders(mb.Cu)
 		add("cu_seqlens", tensor.Of(tensor.I32, q, len(q)))
 		add("cu_seqlens_k", tensor.Of(tensor.I32, k, len(k)))
+		l.states(add, mb.Cu, part, c > 0, c < n-1)
 	}
 	if l.Model != nil {
 		data := l.Model.Tensors(mb.inputs(), l.class(&mb))
@@ -108,6 +110,27 @@ func (l *Loader) pack(mb Microbatch, c int) *Pack {
 		add(fmt.Sprintf("mtp_weights.%d", k), tensor.Of(tensor.F32, chunkRows(part, weights, 1, 0), rows))
 	}
 	return p
+}
+
+// states adds the borders of a chunk with the rows that linear attention carries from chunk to chunk.
+func (l *Loader) states(add func(name string, t *tensor.Tensor), cu []int32, part chunk, before, after bool) {
+	if l.Model == nil || !l.Model.Spec.Carries() {
+		return
+	}
+	d := l.Model.Spec.Delta
+	for _, x := range []struct {
+		name           string
+		before, behind int
+	}{{grad.DeltaBorders, d.KeyDim, d.KeyDim}, {grad.ConvBorders, d.Taps - 1, 0}} {
+		if !before {
+			x.before = 0
+		}
+		if !after {
+			x.behind = 0
+		}
+		v := grad.StateBorders(cu, part.from, part.rows, x.before, x.behind, x.name == grad.ConvBorders)
+		add(x.name, tensor.Of(tensor.I32, v, len(v)))
+	}
 }
 
 // chunk is a run of a microbatch's rows, and the number of ranks that it is dealt out to in two pieces

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -241,8 +240,9 @@ func chunks(c *configs.Config, j *Job) error {
 	switch m := j.Model; {
 	case n == 0:
 		return nil
-	case slices.Contains(m.Spec.Mixers, "linear_attention"):
-		why = "states of linear attention are not carried from chunk to chunk"
+	case m.Spec.Carries() && n < m.Spec.Delta.Taps:
+		return c.Fault("plan.chunk_size", fmt.Sprintf("%d tokens are less than the %d that a layer of linear "+
+			"attention joins", n, m.Spec.Delta.Taps), "")
 	case m.Spec.Sees != nil:
 		why = "the tokens of an image see each other both ways, and a chunk's border would cut between them"
 	}

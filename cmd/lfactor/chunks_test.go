@@ -53,3 +53,18 @@ func TestTrainInChunks(t *testing.T) {
 		require.Contains(t, out, c.says)
 	}
 }
+
+// TestChunksOfHybrids: a chunk has to have the rows that a convolution of linear attention joins.
+func TestChunksOfHybrids(t *testing.T) {
+	dir := tinyRun(t)
+	args := []string{"plan", "run.yaml", "model.name=qwen/3.5-0.8b", "model.overrides.rope_scaling={}",
+		"plan.pp=1",
+		"model.overrides.linear_num_key_heads=2", "model.overrides.linear_num_value_heads=4",
+		"model.overrides.linear_key_head_dim=8", "model.overrides.linear_value_head_dim=8",
+		"plan.schedule=chunkpipe"}
+	code, out := runIn(t, dir, nil, append(args, "plan.chunk_size=2")...)
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "2 tokens are less than the 4 that a layer of linear attention joins")
+	code, out = runIn(t, dir, nil, append(args, "plan.chunk_size=4")...)
+	require.Zero(t, code, out)
+}

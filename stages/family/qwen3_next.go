@@ -2,6 +2,7 @@ package family
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -243,3 +244,6 @@ func inOrderBeside(c configs.Model, source func(string) Source) func(string) Sou
 		},
 	)
 }
+
+// Carries reports whether layers of linear attention carry a state from each token to the next.
+func (s *Spec) Carries() bool { return slices.Contains(s.Mixers, linear) }
