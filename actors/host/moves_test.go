@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 )
@@ -191,4 +193,27 @@ func within(shape []int, iv [][2]int, i int) bool {
 		i /= shape[a]
 	}
 	return true
+}
+
+// TestMovedAdapters: experts that are not trained move with their adapters, in bf16 with their master copies
+// too.
+func TestMovedAdapters(t *testing.T) {
+	for _, p := range []expertPlan{{1, 4, 1, 2, 1, 1, 0, "1f1b", 1, some, ""},
+		{1, 4, 1, 2, 1, 3, 0, "1f1b", 1, full, ""}} {
+		for _, adapted := range []bool{true, false} {
+			job := func(every int) *layout.Job {
+				j := p.job(mixture(t, "shared"))
+				j.MoveEvery, j.DType = every, tensor.BF16
+				if adapted {
+					j.Lora = &block.Lora{Targets: []string{"*.gate_proj", "*.down_proj"}, Rank: 2, Alpha: 4}
+					j.Frozen = func(name string) bool { return !strings.Contains(name, ".lora_") }
+				}
+				return j
+			}
+			want, _ := movedRun(t, job(0), 5, RunOptions{})
+			got, moved := movedRun(t, job(2), 5, RunOptions{})
+			require.Equal(t, want, got)
+			require.NotEmpty(t, moved)
+		}
+	}
 }
