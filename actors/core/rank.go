@@ -10,12 +10,14 @@ import (
 
 // Layout of Closed.Values.
 const (
-	ClosedLoss = iota // this rank's share of the weighted loss
-	ClosedBusy        // nanoseconds in jobs
-	ClosedWait        // nanoseconds waiting for data
-	ClosedPeak        // peak bytes
-	ClosedOver        // jobs to which more rows of tokens came than memory is planned for
-	ClosedWild        // jobs in which a router's logits were not finite
+	ClosedLoss   = iota // this rank's share of the weighted loss
+	ClosedBusy          // nanoseconds in jobs
+	ClosedWait          // nanoseconds waiting for data
+	ClosedPeak          // peak bytes
+	ClosedOver          // jobs to which more rows of tokens came than memory is planned for
+	ClosedWild          // jobs in which a router's logits were not finite
+	ClosedCPU           // nanoseconds of processors that its process had during its jobs
+	ClosedQueued        // nanoseconds that threads of its process waited for one meanwhile
 	// a job that ends the part before a commit appends the squared norms that its rank counts
 	ClosedLen
 )

@@ -23,7 +23,8 @@ type RunLayout struct {
 	Recover  bool
 	Restarts int // how often one may end without a new step in between; 0 is no limit
 	// from the loss of messages until all connections are made anew, if no process has ended; 0 is usual
-	Grace actors.Duration
+	Grace   actors.Duration
+	SlowFor actors.Duration // a rank that is slow for less is not named
 	// steps between copies of the state in memory; 0 for none, KeepAuto for what costs a hundredth
 	Keep int64
 	// by rank: the rank that keeps the second copy of its state, -1 for none; nil for none at all

@@ -13,10 +13,12 @@ const TopicSlow = "slow"
 // Layout of the values of a TopicSlow report.
 const (
 	SlowRank  = iota
-	SlowCause // SlowCompute or SlowData
+	SlowCause // SlowCompute, SlowData or SlowCrowd
 	SlowNow   // nanoseconds a step that it takes
 	SlowUsual // nanoseconds that it took before, or that the ranks take that do the same work
 	SlowTwin  // 1 where SlowUsual is that of other ranks
+	SlowHad   // processors that its process has during its jobs
+	SlowWants // processors that it had before, or that those of the other ranks have
 	SlowLen
 )
 
@@ -24,6 +26,7 @@ const (
 const (
 	SlowCompute = iota // its jobs take longer
 	SlowData           // it waits for its loader
+	SlowCrowd          // its jobs take longer, because other work on its host has the processors
 )
 
 const (
@@ -36,19 +39,25 @@ const (
 )
 
 // pace is what is known of how fast ranks are. A rank is held to its own past, less what all ranks have
-// slowed down by, and to those that do the same work; a rank on a machine with other work is not named for
-// a step or two.
+// slowed down by, and to those that do the same work. It has to be slow for some steps and for some time: a
+// machine with more work than processors lets one process wait for as long as a few short steps take.
 type pace struct {
 	past  [][]float64 // busy time of ordinary steps, by rank
+	had   [][]float64 // processors that its process had in them
 	odd   [][2]int    // steps in a row that were slow, by rank and cause; below 0, ordinary ones since
-	named [][2]bool
+	since [][2]actors.Time
+	named [][3]bool
+	// by rank: nanoseconds that its process has waited for processors since it is slow
+	queued []float64
 }
 
 // see takes in a step's values and reports ranks that have become slow.
 func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 	n := len(c.closed)
 	if p.past == nil {
-		p.past, p.odd, p.named = make([][]float64, n), make([][2]int, n), make([][2]bool, n)
+		p.past, p.had, p.odd, p.named = make([][]float64, n), make([][]float64, n), make([][2]int, n),
+			make([][3]bool, n)
+		p.since, p.queued = make([][2]actors.Time, n), make([]float64, n)
 	}
 	usual, times := make([]float64, n), make([]float64, 0, n)
 	for i, v := range c.closed {
@@ -66,12 +75,14 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 			usual[i] = twins
 		}
 		if !late && !twin {
-			p.past[i] = append(p.past[i], busy)
-			p.past[i] = p.past[i][max(0, len(p.past[i])-slowKeeps):]
+			p.past[i], p.had[i] = recent(p.past[i], busy), recent(p.had[i], processors(v))
 		}
-		r := []float64{float64(i), SlowCompute, busy, usual[i], 0}
+		r := []float64{float64(i), SlowCompute, busy, usual[i], 0, processors(v), median(p.had[i])}
 		if twin && !late {
-			r[SlowTwin] = 1
+			r[SlowTwin], r[SlowWants] = 1, c.ofTwins(i, processors)
+		}
+		if p.queued[i] += queued(v); !late && !twin {
+			p.queued[i] = 0
 		}
 		p.count(ctx, c, r, late || twin)
 		others := 0.0
@@ -79,7 +90,7 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 		if waits {
 			others = p.othersWait(c, i)
 		}
-		p.count(ctx, c, []float64{float64(i), SlowData, v[ClosedWait], others, 1},
+		p.count(ctx, c, []float64{float64(i), SlowData, v[ClosedWait], others, 1, processors(v), 0},
 			waits && others < v[ClosedWait]/2)
 	}
 }
@@ -100,11 +111,31 @@ func (p *pace) twins(c *Coordinator, i int) float64 {
 	if c.l.Same == nil {
 		return 0
 	}
-	var busy []float64
+	return c.ofTwins(i, func(v []float64) float64 { return v[ClosedBusy] })
+}
+
+// ofTwins is the median of something over the ranks that do the same work as rank i.
+func (c *Coordinator) ofTwins(i int, of func(v []float64) float64) float64 {
+	var all []float64
 	for _, j := range c.l.Same[i][:min(slowTwins, len(c.l.Same[i]))] {
-		busy = append(busy, c.closed[j][ClosedBusy])
+		all = append(all, of(c.closed[j]))
 	}
-	return median(busy)
+	return median(all)
+}
+
+// recent adds a value to the last ones.
+func recent(v []float64, x float64) []float64 {
+	v = append(v, x)
+	return v[max(0, len(v)-slowKeeps):]
+}
+
+// processors is how many of them a rank's process has had while the rank's jobs ran. A rank that computes
+// for longer on as many has a slow machine, or more work; one that has fewer than before has to share them.
+func processors(v []float64) float64 {
+	if len(v) <= ClosedCPU || v[ClosedBusy] == 0 {
+		return 0
+	}
+	return v[ClosedCPU] / v[ClosedBusy]
 }
 
 // count reports a rank after enough slow steps in a row, once until it was ordinary for as long.
@@ -112,15 +143,41 @@ func (p *pace) count(ctx actors.Context, c *Coordinator, r []float64, slow bool)
 	i, cause := int(r[SlowRank]), int(r[SlowCause])
 	k := &p.odd[i][cause]
 	if slow {
-		if *k = max(0, *k) + 1; *k == slowSteps && !p.named[i][cause] {
+		if *k = max(0, *k) + 1; *k == 1 {
+			p.since[i][cause] = c.opened
+		}
+		if *k < slowSteps || ctx.Now()-p.since[i][cause] < actors.Time(c.l.SlowFor) {
+			return
+		}
+		if cause == SlowCompute && p.crowded(i, float64(*k)*(r[SlowNow]-r[SlowUsual])) {
+			cause = SlowCrowd
+			r[SlowCause] = SlowCrowd
+		}
+		if !p.named[i][cause] {
 			p.named[i][cause] = true
-			ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step, Values: r})
+			ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step,
+				Values: r})
 		}
 		return
 	}
 	if *k = min(0, *k) - 1; *k == -slowSteps {
 		p.named[i][cause] = false
+		if cause == SlowCompute {
+			p.named[i][SlowCrowd] = false
+		}
 	}
+}
+
+// crowded reports whether a rank is slow because its process waits for processors that other work on its
+// host has: about as long as the rank takes longer.
+func (p *pace) crowded(i int, excess float64) bool { return p.queued[i] > excess/2 }
+
+// queued is how long threads of a rank's process waited for processors during its jobs.
+func queued(v []float64) float64 {
+	if len(v) <= ClosedQueued {
+		return 0
+	}
+	return v[ClosedQueued]
 }
 
 // median is the middle one of some values, the lower of two, 0 for none.

@@ -8,6 +8,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -111,7 +112,7 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	case actors.KeepJob, actors.StateJob:
 		return r.keep()
 	}
-	began := time.Now()
+	began, had, queued := time.Now(), process.CPUSeconds(), process.QueuedSeconds()
 	if err := r.receive(j.In); err != nil {
 		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
 	}
@@ -135,6 +136,8 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	}
 	r.issued(res.Out)
 	res.Values[core.ClosedBusy] = float64(time.Since(began))
+	res.Values[core.ClosedCPU] = (process.CPUSeconds() - had) * 1e9
+	res.Values[core.ClosedQueued] = (process.QueuedSeconds() - queued) * 1e9
 	res.Values[core.ClosedPeak] = float64(r.c.Pool.Peak())
 	return res, nil
 }

@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
 // EnvFault plants a fault for drills and tests of `lfactor why`: leak=EDGE drops the credits of a port's
-// activations, stuck=RANK@STEP blocks a rank's device in its first backward of a step,
-// kill=JOB@STEP+MICROSECONDS kills this process with SIGKILL so long after the first job of a kind
-// (backward, update, snapshot, write, commit) of that step or a later one began; kill-always does it to
-// every process but the leader, each time that it is started again.
+// activations, stuck=RANK@STEP blocks a rank's device in its first backward of a step, slow=RANK@STEP stops
+// it for a while in each backward from that step on, kill=JOB@STEP+MICROSECONDS kills this process with
+// SIGKILL so long after the first job of a kind (backward, update, snapshot, write, commit) of that step or
+// a later one began; kill-always does it to every process but the leader, each time that it is started
+// again.
 const EnvFault = "LFACTOR_FAULT"
 
 // stuck is a device that never comes back from one job.
@@ -32,6 +34,28 @@ func (s stuck) Run(j actors.Job) (host.Result, error) {
 		select {}
 	}
 	return s.Device.Run(j)
+}
+
+// slowed is a device that stands still in every backward from a step on, as with a quota of processors.
+type slowed struct {
+	host.Device
+	step int64
+}
+
+// standsStill is how long it does.
+const standsStill = 150 * time.Millisecond
+
+// Run implements host.Device.
+func (s slowed) Run(j actors.Job) (host.Result, error) {
+	still := j.Step >= s.step && j.Action.Kind == plan.B && j.Segment == 0
+	if still {
+		<-time.After(standsStill)
+	}
+	r, err := s.Device.Run(j)
+	if still && len(r.Values) > core.ClosedBusy {
+		r.Values[core.ClosedBusy] += float64(standsStill)
+	}
+	return r, err
 }
 
 // killer is a device that kills its process during a job.
@@ -96,15 +120,19 @@ func (r *Run) plant(o *host.RunOptions) {
 			return m.Kind != actors.Credit ||
 				int(m.Comm) != 2*n
 		}
-	case "stuck":
+	case "stuck", "slow":
 		o.WrapDevice = func(rank int, d host.Device) host.Device {
-			if rank == n {
-				return stuck{d, int64(step)}
+			switch {
+			case rank != n:
+				return d
+			case kind == "slow":
+				return slowed{d, int64(step)}
 			}
-			return d
+			return stuck{d, int64(step)}
 		}
 	default:
-		fmt.Fprintf(r.io.Warnings, "note: %s=%s is no fault: want leak=PORT or stuck=RANK@STEP\n", EnvFault,
+		fmt.Fprintf(r.io.Warnings,
+			"note: %s=%s is no fault: want leak=PORT, stuck=RANK@STEP or slow=RANK@STEP\n", EnvFault,
 			os.Getenv(EnvFault))
 		return
 	}

@@ -300,7 +300,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	}
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
-	o.Coord.Keep = c.Train.Keep()
+	o.Coord.Keep, o.Coord.SlowFor = c.Train.Keep(), actors.Second
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	if r.heir != nil {
 		o.Coord.Durable = r.heir.durable

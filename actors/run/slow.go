@@ -13,6 +13,15 @@ type Noter interface {
 	Slow(proc int, text string)
 }
 
+// starved says that a process has fewer processors than it could use, "" if it has as many.
+func starved(v []float64) string {
+	if had, wants := v[core.SlowHad], v[core.SlowWants]; had < wants/2 {
+		return fmt.Sprintf("; its process has %.2g of a processor meanwhile, not %.2g, and waits for "+
+			"none: it is stopped now and then, or has a quota", had, wants)
+	}
+	return ""
+}
+
 // slow tells which rank has become slow, where it runs, and by what that shows.
 func (r *Run) slow(m actors.Message) {
 	v := m.Values
@@ -21,13 +30,18 @@ func (r *Run) slow(m actors.Message) {
 	now, usual := v[core.SlowNow]/1e6, v[core.SlowUsual]/1e6
 	text := fmt.Sprintf("%s in process %d waits for its data: %.3g ms of step %d, the other ranks %.3g ms",
 		r.layout.Name(rank), proc, now, m.Step, usual)
-	if v[core.SlowCause] == core.SlowCompute {
+	switch v[core.SlowCause] {
+	case core.SlowCrowd:
+		text = fmt.Sprintf("%s in process %d waits for processors, which other work on its host has: "+
+			"%.3g ms a "+
+			"step instead of %.3g ms", r.layout.Name(rank), proc, now, usual)
+	case core.SlowCompute:
 		than := "as it did before"
 		if v[core.SlowTwin] > 0 {
 			than = "as the ranks that do the same work"
 		}
 		text = fmt.Sprintf("%s in process %d computes %.1f times as long %s: %.3g ms a step instead "+
-			"of %.3g ms", r.layout.Name(rank), proc, now/usual, than, now, usual)
+			"of %.3g ms%s", r.layout.Name(rank), proc, now/usual, than, now, usual, starved(v))
 	}
 	r.report.say("! slow: %s", text)
 	if f, ok := r.io.Fleet.(Noter); ok {

@@ -1,0 +1,103 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+)
+
+// hours is a context whose time the test sets.
+type hours struct {
+	letters
+	now actors.Time
+}
+
+// Now implements actors.Context.
+func (h *hours) Now() actors.Time { return h.now }
+
+// TestSlowFor: a rank that is slow for eight steps is named when it has been so for long enough, once, and
+// with the processors that its process had then and before; a burst that is shorter names nobody.
+func TestSlowFor(t *testing.T) {
+	ctx := &hours{}
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6, 7}, Observer: 1, First: 1, Last: 99,
+		SlowFor: actors.Second})
+	step := func(millis int64, busy, cpu float64) (named []float64) {
+		c.step++
+		c.opened = ctx.now
+		ctx.now += actors.Time(millis) * actors.Time(actors.Second/1000)
+		ctx.sent, c.closed = nil, nil
+		for i := range 3 {
+			v := make([]float64, ClosedLen)
+			v[ClosedBusy], v[ClosedCPU] = 100, 90
+			if i == 1 {
+				v[ClosedBusy], v[ClosedCPU] = busy, cpu
+			}
+			c.closed = append(c.closed, v)
+		}
+		c.pace.see(ctx, c, float64(millis)*1e6)
+		for _, m := range ctx.sent {
+			require.Equal(t, TopicSlow, m.Text)
+			named = m.Values
+		}
+		return named
+	}
+	for range 10 {
+		require.Nil(t, step(10, 100, 80))
+	}
+	for range 30 {
+		require.Nil(t, step(10, 500, 100), "for 0.3 s")
+	}
+	for range 10 {
+		require.Nil(t, step(10, 100, 80))
+	}
+	for range 7 {
+		require.Nil(t, step(200, 500, 100), "seven steps")
+	}
+	require.Equal(t, []float64{1, SlowCompute, 500, 100, 0, .2, .8}, step(200, 500, 100))
+	for range 20 {
+		require.Nil(t, step(200, 500, 100), "once")
+	}
+	require.Zero(t, processors(nil))
+	require.Zero(t, processors(make([]float64, ClosedLen)))
+}
+
+// TestSlowCrowd: a rank whose process waits for processors for half of what it takes longer is slow because
+// of other work; one that waits for less computes slowly. What it waited for before it was slow does not
+// count.
+func TestSlowCrowd(t *testing.T) {
+	for _, x := range []struct{ queued, cause float64 }{{201, SlowCrowd}, {199, SlowCompute}} {
+		ctx := &hours{}
+		c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6, 7}, Observer: 1, First: 1, Last: 99})
+		var named []actors.Message
+		step := func(busy, queued float64) {
+			c.step++
+			c.closed = nil
+			for i := range 3 {
+				v := make([]float64, ClosedLen)
+				if v[ClosedBusy] = 100; i == 1 {
+					v[ClosedBusy], v[ClosedQueued] = busy, queued
+				}
+				c.closed = append(c.closed, v)
+			}
+			c.pace.see(ctx, c, 1e6)
+			named, ctx.sent = append(named, ctx.sent...), nil
+		}
+		for range 10 {
+			step(100, 90)
+		}
+		for range 12 {
+			step(500, x.queued)
+		}
+		require.Len(t, named, 1)
+		require.Equal(t, x.cause, named[0].Values[SlowCause])
+		for range 8 {
+			step(100, 0)
+		}
+		for range 8 {
+			step(500, x.queued)
+		}
+		require.Len(t, named, 2, "it was an ordinary one in between")
+	}
+}
