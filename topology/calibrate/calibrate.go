@@ -33,7 +33,7 @@ type Timed struct {
 // Fit says how well three rates explain measured segments.
 type Fit struct {
 	Segments int
-	Error    float64 // mean relative error
+	Error    float64 // mean relative error of the best nine tenths
 }
 
 // Calibrate measures segments of models of several widths on this machine's processor, or on another device
@@ -184,7 +184,7 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 }
 
 // FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on
-// the median relative error.
+// the mean relative error of the best nine tenths of at least two samples.
 func FitRates(m *cost.Machine, all []Timed) Fit {
 	rates := [3]*float64{&m.Flops, &m.Bandwidth, &m.Overhead}
 	m.Flops, m.Bandwidth, m.Overhead = 50e9, 10e9, 2e-6
@@ -194,11 +194,11 @@ func FitRates(m *cost.Machine, all []Timed) Fit {
 			errs[i] = math.Abs(m.Segment(int64(s.Flops), int64(s.Bytes), int(s.Calls))/s.Seconds - 1)
 		}
 		slices.Sort(errs)
-		sum := 0.0
-		for _, e := range errs[:len(errs)*9/10] { // without the worst tenth: other programs ran too
+		sum, kept := 0.0, errs[:len(errs)*9/10] // without the worst tenth: other programs ran too
+		for _, e := range kept {
 			sum += e
 		}
-		return sum / float64(len(errs))
+		return sum / float64(len(kept))
 	}
 	best := loss()
 	for step := 0.5; step > 1e-3; {
