@@ -8,7 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/configs"
+	routers "github.com/lfactor/lfactor/kernels/routing"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
 )
 
@@ -82,4 +86,53 @@ func TestRebalanceHosts(t *testing.T) {
 	require.NotEqual(t, got[0], got[4], "the two busy groups are on one host: %v", got)
 	flat := spread(4, 1)
 	require.False(t, flat[0] == flat[1] && flat[2] == flat[3] && flat[4] == flat[5], flat)
+}
+
+// TestTransfers: of every tensor whose rows are experts each rank takes the rows of the places that are its
+// own, from where the expert lay; segments behind the update carry a block at a time.
+func TestTransfers(t *testing.T) {
+	s := family.Spec{Layers: 2, Hidden: 8, Inter: 8, Heads: 2, KV: 2, HeadDim: 4, Vocab: 16, Eps: 1e-5,
+		Rope:    block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 8},
+		MLPs:    []string{"experts", "experts"},
+		Experts: block.Experts{Inter: 6, Experts: 8, Each: 2, Router: routers.Router{Normalize: true}}}
+	require.NoError(t, s.Check())
+	plan := func(zero, every int) *Layout {
+		l, err := Plan(&Job{Model: family.Decoder("toy", s), Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8,
+			Mesh:      MeshOf(&configs.Plan{PP: 1, DP: 4, TP: 1, EP: 2, ETP: 1}),
+			MoveEvery: every, Optim: optim.Config{Name: "adamw"}})
+		require.NoError(t, err)
+		return l
+	}
+	require.Nil(t, plan(1, 0).RankLayout(0, 0).Moving)
+	old, to := []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{4, 1, 2, 3, 0, 5, 7, 6}
+	for zero, members := range map[int]int{0: 2, 1: 4} {
+		l := plan(zero, 3)
+		part := &l.Ranks[1] // of edp 0, ep 1
+		moves := l.Moves(part)
+		require.Len(t, moves, 2)
+		require.Equal(t, members, moves[0].Members)
+		require.Less(t, moves[0].Block, moves[1].Block)
+		got := l.Transfers(part, moves[0], nil, to, 1)
+		require.Equal(t, l.Transfers(part, moves[0], old, to, 1), got)
+		// the places 4 to 7 have experts 0, 5, 7 and 6; of the state two of them with ZeRO
+		want := []Transfer{{0, MovedParam, 0, 0, 0}, {0, MovedParam, 1, 1, 1}, {0, MovedParam, 1, 3, 2},
+			{0, MovedParam, 1, 2, 3}, {0, MovedState, 0, 0, 0}, {0, MovedState, 1, 1, 1}}
+		each := 6
+		if zero == 0 {
+			want, each = append(want, Transfer{0, MovedState, 1, 3, 2}, Transfer{0, MovedState, 1, 2, 3}), 8
+		}
+		require.Equal(t, want, got[:each])
+		require.Len(t, got, 3*each)
+		rl := l.RankLayout(1, 0)
+		require.Len(t, rl.Moving, Gather+3)
+		require.Equal(t, rl.Update[:Apply], rl.Moving[:Apply])
+		rows := int64(4*(1+2)) * 3 * 8 * 6 * 4 // weights and two moments of four experts in float32
+		if zero == 1 {
+			rows = (4 + 2*2) * 3 * 8 * 6 * 4
+		}
+		require.Equal(t, rows*int64(members-1)/int64(members), rl.Moving[Gather].Comms[0].Bytes)
+		require.Equal(t, 2*rows, rl.Moving[Gather+2].Bytes)
+		require.Equal(t, []core.Issued{{Segment: int32(Gather + 1)}}, rl.Moving[Gather+2].Await)
+		require.Empty(t, rl.Moving[Gather+2].Comms)
+	}
 }
