@@ -71,7 +71,8 @@ func TestClusterData(t *testing.T) {
 	for _, e := range eventsOf(t, dir, env) {
 		fmt.Fprintln(&text, e.Time.Format("15:04:05.000"), e.Kind, e.Text)
 	}
-	require.Contains(t, text.String(), "process 1 of job 1 on h2 is gone")
+	// the agent is started again, and has not the process, or another host takes its part over
+	require.Regexp(t, `process 1 of job 1 on h2 (is gone|was lost with its host)`, text.String())
 	require.Contains(t, text.String(), "data ingest")
 	t.Logf("%s%s", text.String(), said)
 	code, out = runIn(t, dir, env, "data", "tokenize", "--input", "texts.jsonl", "--hf-tokenizer-path",
