@@ -15,7 +15,7 @@ type Work func(ctx context.Context, part int, from, to int64) ([]byte, error)
 
 // Elsewhere has the items of a job made on several hosts. Its zero value has none: they are made here.
 type Elsewhere struct {
-	Do    Work // carries out a batch, somewhere; nil for nowhere
+	Do    Work // carries out a batch on some host; nil where items are made here
 	Part  int  // of the input
 	Ahead int  // batches that are under way at once
 }

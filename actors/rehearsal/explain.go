@@ -120,7 +120,8 @@ func (x *Explainer) Explain(res *sim.Result) *Explanation {
 		}
 	}
 	a, m := res.Ranks[rank], r.Machine.Kind(rank)
-	out := &Explanation{Rank: rank, Name: r.Layout.Job.Mesh.Name(rank), Step: res.Steps[len(res.Steps)-1].Time / 1e9}
+	out := &Explanation{Rank: rank, Name: r.Layout.Job.Mesh.Name(rank),
+		Step: res.Steps[len(res.Steps)-1].Time / 1e9}
 	whole := out.kernels(r.Layout, m, x.jobs[rank])
 	out.Parts = []Part{
 		{What: partFlops, Seconds: m.Segment(whole.Flops, 0, 0), OfPeak: m.Efficiency},

@@ -21,7 +21,7 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// rehearsed is a small Llama on h100: pp 2, tp 2, all of the forward repeated.
+// rehearsed is a small Llama on h100 with four microbatches, all of whose forward is repeated.
 func rehearsed(t *testing.T, schedule string, pp, tp int) *Rehearsal {
 	c, err := configs.Published("llama/3.2-1b")
 	require.NoError(t, err)
