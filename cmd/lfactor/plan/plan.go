@@ -102,17 +102,23 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 	}
 }
 
+// notOwn reports whether flags ask for something else than the run file's own plan.
+func notOwn(flags []string) bool {
+	return cli.FlagValue(flags, "hosts") != "" || slices.ContainsFunc(flags, func(f string) bool {
+		return f == "--max-length" || f == "--schedules" || f == "--program"
+	})
+}
+
 func planCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true,
 		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true,
 		"max-length": false, "explain": false})
 	explain := slices.Contains(mine, "--explain")
-	searches := cli.FlagValue(mine, "hosts") != "" || slices.Contains(mine, "--max-length")
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
-	case explain && searches:
-		return exit.Usagef("--explain: it explains one plan: write the best with --hosts N --out plan.yaml, then " +
+	case explain && notOwn(mine):
+		return exit.Usagef("--explain: it explains a step of the run file's own plan; for another, write the best with --hosts N --out plan.yaml, then " +
 			"lfactor sim FILE.yaml --plan plan.yaml --explain")
 	}
 	form, err := cli.Form(mine)

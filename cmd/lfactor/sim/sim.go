@@ -347,6 +347,9 @@ func simCompare(c *cobra.Command, args []string) error {
 	if n < 1 || slices.Contains(args, "--help") {
 		return c.Help()
 	}
+	if slices.Contains(args, "--explain") {
+		return exit.Usagef("--explain: it explains one schedule, and compare has several")
+	}
 	var all []comparison
 	form := ""
 	for _, name := range args[:n] {
