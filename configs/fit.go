@@ -25,8 +25,8 @@ func (f fit) Check(at faults) {
 		divide("data.seq_len · train.micro_batch", f.c.Run.Data.SeqLen*t.MicroBatch, p.TP,
 			"plan.sequence_parallel")
 	}
-	if m.Positions == "learned" && f.c.Run.Data.SeqLen > m.MaxPositions {
-		at.fault("data.seq_len", fmt.Sprintf("%d, but the model has a table of %d positions",
+	if m.Positions != "rope" && f.c.Run.Data.SeqLen > m.MaxPositions {
+		at.fault("data.seq_len", fmt.Sprintf("%d, but the model has %d positions",
 			f.c.Run.Data.SeqLen, m.MaxPositions), fmt.Sprintf("try %d", m.MaxPositions))
 	}
 	f.context(at)

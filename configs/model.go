@@ -35,7 +35,7 @@ type Model struct {
 	MLPBias       bool        `key:"mlp_bias" default:"false" families:"some" class:"fixed" doc:"The linear layers of the MLP have biases."`
 	Act           string      `key:"hidden_act" default:"silu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" families:"some" class:"fixed" doc:"Activation of the MLP, of its gate if it has one."`
 	LayerTypes    []string    `key:"layer_types" families:"some" oneof:"mixers" class:"fixed" doc:"What each layer mixes tokens with, as full_attention and sliding_attention; by default the family's own pattern."`
-	Positions     string      `key:"position_embeddings" default:"rope" oneof:"rope|learned" families:"some" class:"fixed" doc:"How tokens know their places: rope turns queries and keys, learned adds rows of a table of max_position_embeddings."`
+	Positions     string      `key:"position_embeddings" default:"rope" oneof:"rope|learned|alibi" families:"some" class:"fixed" doc:"How tokens know their places: rope turns queries and keys, learned adds rows of a table of max_position_embeddings, alibi adds a slope of each head times the distance to scores (arXiv:2108.12409)."`
 	MLPTypes      []string    `key:"mlp_layer_types" families:"some" oneof:"mlps" class:"fixed" doc:"Kind of each layer's MLP; by default the family's own pattern."`
 	SlidingWindow int         `key:"sliding_window" default:"0" min:"0" families:"some" class:"fixed" unit:"tokens" doc:"Keys that a query of a layer with sliding_attention sees, its own among them; 0 means all."`
 	LocalTheta    float64     `key:"rope_local_base_freq" default:"0" min:"0" families:"some" class:"fixed" doc:"Base of the rotary frequencies of layers with sliding_attention; 0 takes rope_theta."`

@@ -113,7 +113,7 @@ func TestReadsGoldenConfigs(t *testing.T) {
 			inter = m.ExpertWidth
 		}
 		require.Equal(t, []int{48, inter, 256}, []int{m.Hidden, m.Intermediate, m.Vocab}, file)
-		require.Contains(t, []int{12, 16}, m.HeadDim, file)
+		require.Contains(t, []int{8, 12, 16}, m.HeadDim, file)
 		switch filepath.Base(filepath.Dir(file)) {
 		case "llama3.2":
 			require.Equal(t, RopeScaling{Type: "llama3", Factor: 32, LowFreqFactor: 1, HighFreqFactor: 4,
@@ -192,4 +192,30 @@ func TestHFConfigNumbers(t *testing.T) {
 		`"rms_norm_eps": 1e-06`, `"hidden_activation": "gelu_pytorch_tanh"`} {
 		require.Contains(t, text, want)
 	}
+}
+
+// TestBaichuanGenerations: config.json of the 13B has no max_position_embeddings, and that of the first
+// generation, whose head is another, is refused.
+func TestBaichuanGenerations(t *testing.T) {
+	read := func(text string) (Model, error) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o644))
+		return ReadModel(dir)
+	}
+	const rest = `"model_type": "baichuan", "hidden_size": 64, "intermediate_size": 80,
+		"num_hidden_layers": 2, "num_attention_heads": 4, "rms_norm_eps": 1e-6, "hidden_act": "silu"`
+	m, err := read(`{` + rest + `, "vocab_size": 500, "model_max_length": 2048, "z_loss_weight": 0}`)
+	require.NoError(t, err)
+	require.Equal(t, []any{"alibi", 2048}, []any{m.Positions, m.MaxPositions})
+	m, err = read(`{` + rest + `, "vocab_size": 125696, "model_max_length": 2048,
+		"max_position_embeddings": 1024}`)
+	require.NoError(t, err)
+	require.Equal(t, []any{"rope", 1024}, []any{m.Positions, m.MaxPositions})
+	m, err = read(`{` + rest + `, "vocab_size": 125696}`)
+	require.NoError(t, err)
+	require.Equal(t, []any{"alibi", 4096}, []any{m.Positions, m.MaxPositions})
+	_, err = read(`{` + rest + `, "vocab_size": 64000, "max_position_embeddings": 4096}`)
+	require.ErrorContains(t, err, "first generation")
+	_, err = read(`{` + rest + `, "vocab_size": 500, "z_loss_weight": 0.1}`)
+	require.ErrorContains(t, err, "z_loss_weight")
 }

@@ -462,7 +462,7 @@ func rowsOfCube(all []float64, s family.Source, shape []int) (out []float64) {
 // angle that learns) train under a plan that cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
 	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "llama3.2", "qwen3-tied", "gemma2", "glm4",
-		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "qwen3-next",
+		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "baichuan2", "baichuan2-alibi", "qwen3-next",
 		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip",
 		"llava-dinov2", "gemma3-vision"} {
 		t.Run(name, func(t *testing.T) {
@@ -492,7 +492,7 @@ func TestGoldenContext(t *testing.T) {
 	}
 	for i, name := range []string{
 		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2",
-		"deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5", "gemma3-vision",
+		"deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5", "gemma3-vision", "baichuan2-alibi",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := openGolden(t, name), ways[i%len(ways)]

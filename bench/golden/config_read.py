@@ -12,7 +12,7 @@ import sys
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-OWN = {"qwen", "internlm2", "mimo", "llava_onevision1_5"}
+OWN = {"qwen", "internlm2", "mimo", "baichuan", "llava_onevision1_5"}
 
 
 def main():

@@ -17,7 +17,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 import family_modules
 
-OWN = {"qwen", "internlm2", "mimo"}  # families of family_modules.py
+OWN = {"qwen", "internlm2", "mimo", "baichuan"}  # families of family_modules.py
 KEYS = ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
         "tie_word_embeddings", "attention_bias", "max_position_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers", "decoder_sparse_step",
         "shared_expert_intermediate_size", "n_shared_experts", "first_k_dense_replace", "qk_norm",
@@ -36,7 +36,7 @@ def count(facts):
         facts.setdefault("q_lora_rank", None)
     with torch.device("meta"):
         if family in OWN:
-            built = family_modules.build(facts)
+            built = family_modules.build(dict(rope_theta=10000.0) | facts)
         else:
             names = NAMES.get(family, {})
             config = CONFIG_MAPPING[family](**{names.get(k, k): facts[k] for k in KEYS if k in facts}, pad_token_id=None)

@@ -11,13 +11,15 @@ Models come from transformers where it has the family, else from family_modules.
 plain ("eager") attention. The second sequence is packed: two documents, positions start again, attention
 does not cross.
 
-Run from the repository's root. The same versions of torch and transformers give the same bytes.
+Run from the repository's root: python bench/golden/family_golden.py [case ...]. The same versions of torch and transformers give the same bytes.
 """
 
 import copy
 import json
 import pathlib
 import shutil
+import sys
+import zlib
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +54,11 @@ CASES = {
     "qwen": ("qwen", dict(rms_norm_eps=1e-6, num_key_value_heads=4), True),
     "internlm2": ("internlm2", dict(rope_theta=1000000.0), True),
     "mimo": ("mimo", dict(rope_theta=640000.0, num_nextn_predict_layers=1), True),
+    "baichuan2": ("baichuan", dict(rms_norm_eps=1e-6, num_key_value_heads=4), True),
+    # six heads: slopes of no power of two
+    "baichuan2-alibi": ("baichuan", dict(rms_norm_eps=1e-6, num_attention_heads=6, num_key_value_heads=6, head_dim=8, position_embeddings="alibi"), True),
 }
+SEEDED = [n for n in sorted(CASES) if not n.startswith("baichuan")]  # by their place in this list; others by their name
 
 
 def config_json(c):
@@ -63,6 +69,11 @@ def config_json(c):
         drop = {"num_key_value_heads"}
         out |= dict(architectures=["QWenLMHeadModel"], no_bias=True, rotary_pct=1.0, scale_attn_weights=True, attn_dropout_prob=0.0,
                     emb_dropout_prob=0.0, use_dynamic_ntk=True, use_logn_attn=True, seq_length=c["max_position_embeddings"])
+    elif c["model_type"] == "baichuan":
+        names, drop = {}, {"head_dim", "num_key_value_heads", "rope_theta", "position_embeddings"}
+        out |= dict(architectures=["BaichuanForCausalLM"], model_max_length=c["max_position_embeddings"], z_loss_weight=0, bos_token_id=1, eos_token_id=2)
+        if c.get("position_embeddings") == "alibi":
+            drop.add("max_position_embeddings")
     elif c["model_type"] == "internlm2":
         names, drop = {}, {"head_dim"}
         out |= dict(architectures=["InternLM2ForCausalLM"], bias=False, rope_scaling=dict(type="dynamic", factor=2.0), bos_token_id=1, eos_token_id=2)
@@ -128,7 +139,7 @@ def cross_entropy(logits, targets):
 class Case:
     def __init__(self, name, family, changes):
         self.path, self.family = OUT / name, family
-        gen = torch.Generator().manual_seed(1 + sorted(CASES).index(name))
+        gen = torch.Generator().manual_seed(1 + SEEDED.index(name) if name in SEEDED else zlib.crc32(name.encode()))
         self.model, self.write_config = make(family, changes)
         randomize(self.model, gen)
         self.ids, self.positions, self.mask, document = batch(gen)
@@ -242,8 +253,9 @@ def check_modules():
                                 "feed_forward.w1": "mlp.gate_proj", "feed_forward.w3": "mlp.up_proj", "feed_forward.w2": "mlp.down_proj",
                                 "tok_embeddings": "embed_tokens", "output.": "lm_head."}),
         ("mimo", "qwen2", {}),
+        ("baichuan", "llama", {}),
     ]:
-        changes = dict(num_key_value_heads=4) if family == "qwen" else {}
+        changes = dict(num_key_value_heads=4) if family in ("qwen", "baichuan") else {}
         ours, theirs = make(family, changes)[0], make(peer, changes)[0]
         randomize(ours, gen)
         heads, kv, dim = SHAPE["num_attention_heads"], changes.get("num_key_value_heads", SHAPE["num_key_value_heads"]), SHAPE["head_dim"]
@@ -254,13 +266,16 @@ def check_modules():
             if "wqkv" in name:  # for each key head: its query heads, key, value
                 p = p.detach().view(kv, heads // kv + 2, dim, -1)
                 parts = p[:, :-2].flatten(0, 2), p[:, -2].flatten(0, 1), p[:, -1].flatten(0, 1)
-            elif "c_attn" in name:
+            elif "c_attn" in name or "W_pack" in name:
                 parts = p.chunk(3)
+            elif family == "baichuan" and name == "lm_head.weight":
+                state[name] = F.normalize(p)
+                continue
             else:
                 state[name] = p
                 continue
             for letter, part in zip("qkv", parts):
-                state[name.replace("attention.wqkv", f"self_attn.{letter}_proj").replace("attn.c_attn", f"self_attn.{letter}_proj")] = part
+                state[name.replace("attention.wqkv", f"self_attn.{letter}_proj").replace("attn.c_attn", f"self_attn.{letter}_proj").replace("W_pack", f"{letter}_proj")] = part
         theirs.load_state_dict(state)
         want = theirs(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).logits
         torch.testing.assert_close(ours(ids, positions, mask), want, rtol=1e-4, atol=1e-5)
@@ -270,7 +285,8 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     check_modules()
-    for name, (family, changes, grads) in CASES.items():
+    for name in sys.argv[1:] or CASES:
+        family, changes, grads = CASES[name]
         torch.manual_seed(0)
         case = Case(name, family, changes)
         if name != "llama-dynamic":  # whose frequencies depend on the longest sequence

@@ -1,5 +1,5 @@
 """Decoders that transformers does not have, in plain PyTorch, written from published configurations, weight names and
-papers: Qwen 1 (arXiv:2309.16609), InternLM2 (arXiv:2403.17297) and MiMo (arXiv:2505.07608).
+papers: Qwen 1 (arXiv:2309.16609), InternLM2 (arXiv:2403.17297), MiMo (arXiv:2505.07608) and Baichuan 2 (arXiv:2309.10305).
 
 They share one decoder; a family is its names and layouts. A forward takes token ids, positions and an additive
 attention mask, all with a batch axis.
@@ -8,6 +8,7 @@ attention mask, all with a batch axis.
 import torch
 import torch.nn.functional as F
 from torch import nn
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 
 class RMSNorm(nn.Module):
@@ -123,11 +124,43 @@ class MimoMLP(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
+class BaichuanAttention(nn.Module):
+    """One matrix for query, key and value, in this order; rotary embedding, or ALiBi (arXiv:2108.12409) with Bloom's slopes."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.dim, self.theta, heads = c["head_dim"], c["rope_theta"], c["num_attention_heads"]
+        self.W_pack = nn.Linear(c["hidden_size"], 3 * heads * self.dim, bias=False)
+        self.o_proj = nn.Linear(heads * self.dim, c["hidden_size"], bias=False)
+        self.slopes = None
+        if c.get("position_embeddings") == "alibi":  # Bloom's biases at place 1 are its slopes
+            with torch.device("cpu"):
+                self.slopes = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)[:, 0, 1]
+
+    def forward(self, x, positions, mask):
+        q, k, v = (split_heads(t, self.dim) for t in self.W_pack(x).chunk(3, -1))
+        if self.slopes is not None:
+            return self.o_proj(attend(q, k, v, mask + self.slopes[None, :, None, None] * positions[:, None, None, :]))
+        return self.o_proj(attend(rotate(q, positions, self.theta), rotate(k, positions, self.theta), v, mask))
+
+
+class UnitHead(nn.Module):
+    """Multiplies with the rows of its weight divided by their lengths."""
+
+    def __init__(self, size, words):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(words, size))
+
+    def forward(self, x):
+        return F.linear(x, F.normalize(self.weight))
+
+
 # The names of norm, attention, norm and MLP in a layer.
 NAMES = {
     "qwen": ("ln_1", "attn", "ln_2", "mlp", QwenAttention, QwenMLP),
     "internlm2": ("attention_norm", "attention", "ffn_norm", "feed_forward", InternAttention, InternMLP),
     "mimo": ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp", MimoAttention, MimoMLP),
+    "baichuan": ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp", BaichuanAttention, MimoMLP),
 }
 
 
@@ -171,7 +204,7 @@ class Decoder(nn.Module):
         if c.get("num_nextn_predict_layers"):
             inner.add_module("mtp_layers", nn.ModuleList(MimoMTP(c) for _ in range(c["num_nextn_predict_layers"])))
         self.add_module(body, inner)
-        self.add_module(head, nn.Linear(c["hidden_size"], c["vocab_size"], bias=False))
+        self.add_module(head, UnitHead(c["hidden_size"], c["vocab_size"]) if c["model_type"] == "baichuan" else nn.Linear(c["hidden_size"], c["vocab_size"], bias=False))
         self.where = (body, embed, layers, norm, head)
 
     def parts(self):
@@ -197,4 +230,5 @@ def build(c):
         "qwen": ("transformer", "wte", "h", "ln_f", "lm_head"),
         "internlm2": ("model", "tok_embeddings", "layers", "norm", "output"),
         "mimo": ("model", "embed_tokens", "layers", "norm", "lm_head"),
+        "baichuan": ("model", "embed_tokens", "layers", "norm", "lm_head"),
     }[c["model_type"]])

@@ -28,7 +28,7 @@ def main():
     text = """# Families
 
 Each row is a tiny model with random weights whose logits, loss, gradients and AdamW curve come from transformers 5.23, or for Qwen 1,
-InternLM2, MiMo and LLaVA-OneVision-1.5 from PyTorch modules written from the papers (`bench/golden`). Figures are relative errors of the
+InternLM2, MiMo, Baichuan 2 and LLaVA-OneVision-1.5 from PyTorch modules written from the papers (`bench/golden`). Figures are relative errors of the
 `cpu` backend in float32: of logits and gradients in the L2 norm, the gradient that is farthest off; of losses the step that is farthest off.
 Tests hold them to 1e-4, losses of the forward to 1e-5. Checkpoints go from Hugging Face's layout through a plan of pp=2, tp=2 and back
 to the same bytes, and adapters load in PEFT. This page is written by `bench/golden/family_table.py`.

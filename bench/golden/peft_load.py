@@ -27,7 +27,7 @@ def build(name):
         make, config = vlm_golden.CASES[name]()
         return make(config)
     kind = json.loads((TESTDATA / name / "config.json").read_text())["model_type"]
-    if kind in ("qwen", "internlm2", "mimo"):
+    if kind in ("qwen", "internlm2", "mimo", "baichuan"):
         family, changes, _ = family_golden.CASES[name]
         return family_golden.make(family, changes)[0]
     return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(TESTDATA / name))

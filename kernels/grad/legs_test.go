@@ -92,6 +92,12 @@ func layerRules() map[string]rule {
 		"join heads": {s{"a": {6, 1, 2}, "b": {6, 3, 2}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.JoinHeads(v["a"], v["b"])
 		}},
+		"unit rows": {s{"x": {6, 4}, "w": {3, 4}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.Linear(v["x"], t.UnitRows(v["w"]), nil)
+		}},
+		"join columns": {s{"a": {6, 3, 2}, "b": {6, 3, 4}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.Concat(2, v["a"], v["b"])
+		}},
 		"grouped": {s{"x": {6, 4}, "w": {2, 3, 4}, "wb": {2, 3}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.GroupBias(t.GroupedLinear(v["x"], v["w"], off(t)), v["wb"], off(t))
 		}},

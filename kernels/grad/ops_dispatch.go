@@ -137,11 +137,14 @@ func combineVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 }
 
 // wanted is the placement that a cotangent of v is brought to: the dual of v's; that of dispatched rows
-// stays partial where combine sums it.
+// stays partial where combine sums it, and that of unit rows where the parameter's gradient is summed.
 func (t *Tape) wanted(v *Value) Place {
 	n := v.Node
 	if n.Op.Role == dispatch && n.sent.copies > 1 && n.Out[0] == v && len(t.cts[v]) > 0 {
 		return t.returning(t.cts[v][0], n.sent)
+	}
+	if n.Op == opUnitRows && len(t.cts[v]) > 0 {
+		return t.cts[v][0].Place
 	}
 	return v.Place.dual()
 }

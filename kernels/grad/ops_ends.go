@@ -71,12 +71,19 @@ func (t *Tape) Dropout(x, key *Value, p float64, draw int) *Value {
 		x.Place, x, key)
 }
 
-// Concat joins values along an axis; it mixes that axis, so its sharding is resolved.
+// Concat joins values along an axis; it mixes that axis, so its sharding is resolved. The others lie as those
+// of the first value do.
 func (t *Tape) Concat(axis int, vs ...*Value) *Value {
 	in, shape := make([]*Value, len(vs)), append([]int(nil), vs[0].Shape...)
+	var others []int
+	for i := range shape {
+		if i != axis {
+			others = append(others, i)
+		}
+	}
 	shape[axis] = 0
 	for i, v := range vs {
-		in[i] = t.only(v, 1-axis)
+		in[i] = t.only(v, others...)
 		if i > 0 {
 			in[i] = t.to(in[i], in[0].Place)
 		}

@@ -110,10 +110,10 @@ func (t *Tape) Linear32(x, w, bias *Value) *Value {
 func linear32VJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 3)
 	d, x, w := dy[0], n.In[0], n.In[1]
-	wide := func(v *Value) *Value { return t.casted(v, tensor.F32) }
+	wide := func(v *Value) *Value { return t.asType(v, tensor.F32) }
 	if leg(0) {
 		w, d, p := t.product(wide(w), d, "nk", "tn", "tk")
-		g[0] = t.casted(t.one(opLinearDX, kernels.Attr{}, tensor.F32, x.Shape, p, d, w), x.DType)
+		g[0] = t.asType(t.one(opLinearDX, kernels.Attr{}, tensor.F32, x.Shape, p, d, w), x.DType)
 	}
 	if leg(1) {
 		d, x, p := t.product(d, wide(x), "tn", "tk", "nk")
@@ -123,14 +123,6 @@ func linear32VJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		g[2] = t.rowSum(opColSum, d, n.In[2].Shape)
 	}
 	return g
-}
-
-// casted is v as d.
-func (t *Tape) casted(v *Value, d tensor.DType) *Value {
-	if v.DType == d {
-		return v
-	}
-	return t.one(opCast, kernels.Attr{}, d, v.Shape, v.Place, v)
 }
 
 // Routed says where the tokens of a rank go. All of it is kept: it is never decided again.

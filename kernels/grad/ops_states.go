@@ -79,8 +79,7 @@ func (t *Tape) constant(name string, like *Value, rows int, at func(i, last int)
 	for i := range v {
 		v[i] = at(i/width, i%last)
 	}
-	c := t.one(opAlias, kernels.Attr{}, tensor.F32, shape, Place{}, t.Const(name, v))
-	return t.to(t.casted(c, like.DType), like.Place)
+	return t.to(t.constOf(name, like.DType, v, shape...), like.Place)
 }
 
 // ConvChunk is CausalConv of a chunk, which goes on where the chunk before has ended: by name.

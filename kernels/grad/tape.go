@@ -381,6 +381,18 @@ func (t *Tape) Const(name string, v []float32) *Value {
 	return c
 }
 
+// ConstOf is a constant of any shape in the dtype of the block.
+func (t *Tape) ConstOf(name string, v []float32, shape ...int) *Value {
+	return t.constOf(name, t.DType, v, shape...)
+}
+
+func (t *Tape) constOf(name string, d tensor.DType, v []float32, shape ...int) *Value {
+	return t.asType(t.one(opAlias, kernels.Attr{}, tensor.F32, shape, Place{}, t.Const(name, v)), d)
+}
+
+// Like brings v to the placement of another value of as many axes.
+func (t *Tape) Like(v, other *Value) *Value { return t.to(v, other.Place) }
+
 // Input is an activation received from another stage, of the dtype of its giver, placed like the residual
 // stream.
 func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {

@@ -26,6 +26,7 @@ type Attn struct {
 	Pairs bool
 	Scale float64 // of scores; 0 is 1/sqrt(HeadDim)
 	Cap   float64 // soft cap of scores, 0 for none
+	Alibi Alibi   // linear biases, if it has slopes
 	Sinks bool    // every softmax has a further logit for each head, which belongs to no key
 	Gate  bool    // what attention gives is multiplied with the sigmoid of a projection
 	// Sees changes what queries see where it is not all that comes before them; nil for that.
@@ -54,6 +55,7 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(a.HeadDim))
 	}
+	q, k = a.Alibi.record(r, q, k, scale)
 	var sink *grad.Value
 	if a.Sinks {
 		sink = t.Param(name+".sinks", []int{1, a.Heads}, 1, 1, false)

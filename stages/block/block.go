@@ -73,6 +73,7 @@ type Rec struct {
 	// Ropes are the rotary embeddings of the decoder, which Attn.Rope counts.
 	Ropes  []*Rope
 	tables map[int]table
+	places *places
 	visCos *grad.Value
 	visSin *grad.Value
 	draws  int // dropout calls of the current block

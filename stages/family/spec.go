@@ -29,6 +29,9 @@ type Spec struct {
 	NoRope func(layer int) bool
 	// rows of a table of learned positions, 0 for none
 	Positions int
+	Alibi     block.Alibi // linear biases in place of rotary embedding, if it has slopes
+	// rows of the head have length 1: it multiplies with the table's rows divided by their norms
+	UnitHead bool
 	// kind of each layer's mixer; nil is full_attention in all
 	Mixers []string
 	// kind of each layer's MLP; nil is gated in all
@@ -218,11 +221,11 @@ func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,
 		OBias: s.OBias, QKNorm: s.QKNorm, QKWhole: s.QKWhole,
 		Norm: s.norm(), Window: window, Pairs: s.RopePairs, Scale: s.AttnScale, Cap: s.AttnCap,
-		Gate: s.AttnGate, Sinks: s.Sinks, Sees: s.Sees}
+		Gate: s.AttnGate, Sinks: s.Sinks, Sees: s.Sees, Alibi: s.Alibi}
 	if window > 0 && s.LocalRope.Dim > 0 {
 		a.Rope = 1
 	}
-	if s.Positions > 0 || s.NoRope != nil && s.NoRope(i) {
+	if s.Positions > 0 || s.Alibi.Slopes != nil || s.NoRope != nil && s.NoRope(i) {
 		a.Rope = block.NoRope
 	}
 	return a
@@ -275,7 +278,11 @@ func (s Spec) output(t *grad.Tape) *grad.Value {
 	if s.Tie {
 		return s.embedding(t)
 	}
-	return t.Table(headName+".weight", s.Vocab, s.Hidden)
+	table := t.Table(headName+".weight", s.Vocab, s.Hidden)
+	if s.UnitHead {
+		return t.UnitRows(table)
+	}
+	return table
 }
 
 // head is the final norm and the loss; a forward-only record for sampling gives logits instead.
@@ -304,6 +311,9 @@ func spec(c configs.Model) Spec {
 		EmbedScale: c.EmbedScale, Residual: c.ResidualScale}
 	if c.Positions == "learned" {
 		s.Positions = c.MaxPositions
+	}
+	if c.Positions == "alibi" {
+		s.Alibi = block.Alibi{Slopes: block.Slopes(c.Heads), Places: c.MaxPositions}
 	}
 	if c.LocalTheta != 0 {
 		s.LocalRope = block.Rope{Dim: c.HeadDim, Theta: c.LocalTheta}
