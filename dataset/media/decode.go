@@ -63,7 +63,7 @@ var containers = []container{
 		through(decodeGIF), gifMost},
 	{"WebP", func(b []byte) bool {
 		return len(b) > 12 && string(b[:4]) == "RIFF" && string(b[8:12]) == "WEBP"
-	}, webpConfig, through(decodeWebP), webpMost},
+	}, webpConfig, decodeWebP, webpMost},
 	{"BMP", func(b []byte) bool { return len(b) > 26 && string(b[:2]) == "BM" }, whole(bmp.DecodeConfig),
 		through(decodeBMP), bmpMost},
 	{"TIFF", func(b []byte) bool {

@@ -1,15 +1,12 @@
 package media
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
-	"io"
 
-	"golang.org/x/image/vp8"
-	"golang.org/x/image/vp8l"
+	"github.com/lfactor/lfactor/dataset/media/webp"
 )
 
 var errWebP = errors.New("the WebP data is malformed or cut off")
@@ -112,91 +109,63 @@ func webpConfig(b []byte) (image.Config, error) {
 	return image.Config{Width: f.w, Height: f.h}, err
 }
 
-// decodeWebP decodes as libwebp does: with smooth chroma, and transparent where a frame leaves the canvas
-// free.
-func decodeWebP(b []byte) (image.Image, image.Point, error) {
+// decodeWebP decodes as libwebp does; where a frame leaves the canvas free it is transparent black.
+func decodeWebP(b []byte, white bool) (*Image, error) {
 	f, err := readWebP(b)
 	if err != nil {
-		return nil, image.Point{}, err
+		return nil, err
 	}
+	out := bare(f.fw, f.fh)
 	if f.vp8l != nil {
-		m, err := vp8l.Decode(bytes.NewReader(f.vp8l))
-		if err != nil {
-			return nil, image.Point{}, err
-		}
-		return f.placed(m.(*image.NRGBA)), image.Pt(f.w, f.h), nil
+		err = f.lossless(out, white)
+	} else if err = webp.Lossy(f.vp8, f.fw, f.fh, out.Pix); err == nil && f.alpha != nil {
+		err = f.withAlpha(out, white)
 	}
-	d := vp8.NewDecoder()
-	d.Init(bytes.NewReader(f.vp8), len(f.vp8))
-	if _, err := d.DecodeFrameHeader(); err != nil {
-		return nil, image.Point{}, err
-	}
-	m, err := d.DecodeFrame()
 	if err != nil {
-		return nil, image.Point{}, err
+		out.Release()
+		return nil, err
 	}
-	out := image.NewNRGBA(image.Rect(0, 0, f.fw, f.fh))
-	smoothYUV(out, m)
-	if f.alpha != nil {
-		if err := f.setAlpha(out); err != nil {
-			return nil, image.Point{}, err
-		}
-	}
-	return f.placed(out), image.Pt(f.w, f.h), nil
+	return f.placed(out, white), nil
 }
 
 // placed returns a frame on its canvas.
-func (f *webpFile) placed(m *image.NRGBA) *image.NRGBA {
+func (f *webpFile) placed(m *Image, white bool) *Image {
 	if f.fw == f.w && f.fh == f.h {
 		return m
 	}
-	out := image.NewNRGBA(image.Rect(0, 0, f.w, f.h))
-	for y := range f.fh {
-		copy(out.Pix[out.PixOffset(f.x, f.y+y):], m.Pix[y*m.Stride:][:f.fw*4])
+	out := NewImage(f.w, f.h)
+	if white {
+		for i := range out.Pix {
+			out.Pix[i] = 255
+		}
 	}
+	for y := range f.fh {
+		copy(out.Pix[3*((f.y+y)*f.w+f.x):], m.Pix[y*3*f.fw:][:f.fw*3])
+	}
+	m.Release()
 	return out
 }
 
-// smoothYUV converts to RGB with libwebp's "fancy" chroma: each pixel takes nine, three, three and one
-// sixteenths of the four nearest samples, in two roundings.
-func smoothYUV(out *image.NRGBA, m *image.YCbCr) {
-	w, h := out.Rect.Dx(), out.Rect.Dy()
-	cw := (w + 1) / 2
-	for y := range h {
-		near := y / 2
-		far := min(max(near+y%2*2-1, 0), (h+1)/2-1)
-		u, uf := m.Cb[near*m.CStride:][:cw], m.Cb[far*m.CStride:][:cw]
-		v, vf := m.Cr[near*m.CStride:][:cw], m.Cr[far*m.CStride:][:cw]
-		luma, to := m.Y[y*m.YStride:][:w], out.Pix[y*out.Stride:][:w*4]
-		for x := range luma {
-			i := x / 2
-			j := i + x%2*2 - 1
-			var cu, cv int
-			if j < 0 || j >= cw {
-				cu, cv = (3*int(u[i])+int(uf[i])+2)>>2, (3*int(v[i])+int(vf[i])+2)>>2
-			} else {
-				cu, cv = mixed(u[i], u[j], uf[i], uf[j]), mixed(v[i], v[j], vf[i], vf[j])
-			}
-			px := to[x*4 : x*4+4]
-			l := int(luma[x]) * 19077 >> 8
-			px[0] = clip6(l + cv*26149>>8 - 14234)
-			px[1] = clip6(l - cu*6419>>8 - cv*13320>>8 + 8708)
-			px[2] = clip6(l + cu*33050>>8 - 17685)
-			px[3] = 255
+// lossless decodes an image without loss.
+func (f *webpFile) lossless(out *Image, white bool) error {
+	pix, err := webp.Lossless(f.vp8l, f.fw, f.fh)
+	if err != nil {
+		return err
+	}
+	defer webp.Release(pix)
+	webp.RGB(out.Pix, pix)
+	for i, v := range pix {
+		if a := v >> 24; white && a < 255 {
+			c := onWhite([4]byte{byte(v >> 16), byte(v >> 8), byte(v), byte(a)})
+			copy(out.Pix[3*i:], c[:3])
 		}
 	}
+	return nil
 }
 
-// mixed weighs the nearest sample, its neighbours of the row and of the column, and the one across.
-func mixed(near, row, column, across byte) int {
-	n, r, c, a := int(near), int(row), int(column), int(across)
-	return ((n+r+c+a+8+2*(r+c))>>3 + n) >> 1
-}
-
-func clip6(v int) byte { return byte(min(max(v, 0), 255<<6+63) >> 6) }
-
-// setAlpha decodes the alpha chunk: plain or as a lossless image's green, and filtered.
-func (f *webpFile) setAlpha(m *image.NRGBA) error {
+// withAlpha decodes the alpha chunk, plain or as a lossless image's green, and filtered, and lays the image
+// on white.
+func (f *webpFile) withAlpha(m *Image, white bool) error {
 	if len(f.alpha) < 1 {
 		return errWebP
 	}
@@ -209,21 +178,23 @@ func (f *webpFile) setAlpha(m *image.NRGBA) error {
 		}
 		copy(plane, b)
 	case 1:
-		w, h := uint32(f.fw-1), uint32(f.fh-1)
-		head := binary.LittleEndian.AppendUint32([]byte{0x2f}, w|h<<14)
-		p, err := vp8l.Decode(io.MultiReader(bytes.NewReader(head), bytes.NewReader(b)))
+		p, err := webp.LosslessBody(b, f.fw, f.fh)
 		if err != nil {
 			return err
 		}
-		for i := range plane {
-			plane[i] = p.(*image.NRGBA).Pix[4*i+1]
+		for i, v := range p {
+			plane[i] = byte(v >> 8)
 		}
+		webp.Release(p)
 	default:
 		return errWebP
 	}
 	unfilter(plane, f.fw, kind>>2&3)
 	for i, a := range plane {
-		m.Pix[4*i+3] = a
+		if white && a < 255 {
+			c := onWhite([4]byte{m.Pix[3*i], m.Pix[3*i+1], m.Pix[3*i+2], a})
+			copy(m.Pix[3*i:], c[:3])
+		}
 	}
 	return nil
 }

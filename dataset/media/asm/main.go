@@ -1,8 +1,10 @@
 // Command asm writes the assembly of dataset/media for AVX2 and BMI2: JPEG's codes, inverse transform,
-// smooth chroma, colours and their planes, and resizing. Run "go generate" in dataset/media.
+// smooth chroma, colours and their planes, and resizing; and with "-of webp" that of dataset/media/webp. Run
+// "go generate" there.
 package main
 
 import (
+	"flag"
 	"fmt"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -10,8 +12,16 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+var of = flag.String("of", "media", "package to write for: media or webp")
+
 func main() {
+	flag.Parse()
 	ConstraintExpr("amd64")
+	if *of == "webp" {
+		webp()
+		Generate()
+		return
+	}
 	run()
 	inverse()
 	smooth22()
