@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,53 @@ func TestClusterSSH(t *testing.T) {
 	code, out = l.user("cluster", "down")
 	require.Zero(t, code, out)
 	l.clean()
+}
+
+// TestClusterSSHHeads: of three hosts with heads the one that leads is cut down with everything on it while a
+// job trains on a fourth and fifth; the job goes on with another head, and ends.
+func TestClusterSSHHeads(t *testing.T) {
+	dir := tinyRun(t)
+	l := newLab(t, dir, 4)
+	hosts := "name: lab\nheads: [h1, h2, h3]\nhosts:\n  - {ssh: h1, ports: 7400-7450}\n  - ssh: h2\n  - ssh: h3\n  - ssh: h4\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.yaml"), []byte(hosts), 0o644))
+	for heads, want := range map[string]string{"h1,h2": "an even number", "h1,h2,h9": "no host h9"} {
+		code, out := l.user("cluster", "up", "hosts.yaml", "--ssh", l.ssh, "--heads", heads)
+		require.Equal(t, 2, code, out)
+		require.Contains(t, out, want)
+	}
+	code, out := l.user("cluster", "up", "hosts.yaml", "--ssh", l.ssh)
+	require.Zero(t, code, out)
+	require.Contains(t, out, "✓ head  3/3")
+	require.Contains(t, out, "with a head on h1, h2, h3")
+	var first string
+	status := func() (leads string) {
+		_, out := l.user("cluster", "status")
+		if m := regexp.MustCompile(`head (h\d)  \S+  leads`).FindStringSubmatch(out); m != nil {
+			return m[1]
+		}
+		return ""
+	}
+	require.Eventually(t, func() bool { first = status(); return first != "" }, 20*time.Second, 50*time.Millisecond)
+	// no job runs on the host that will be lost
+	code, out = l.user("cluster", "drain", first)
+	require.Zero(t, code, out)
+	code, out = l.user("train", "run.yaml", "--cluster", "lab", "--detach", "plan.procs=2", "train.steps=150")
+	require.Zero(t, code, out)
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+		return err == nil && bytes.Count(text, []byte("\n")) > 5
+	}, 60*time.Second, time.Millisecond, "the run does not start")
+	l.Hosts[first[1]-'1'].Kill()
+	require.Eventually(t, func() bool { now := status(); return now != "" && now != first }, 20*time.Second,
+		50*time.Millisecond)
+	code, out = l.user("attach")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "step 150/150")
+	code, out = l.user("events")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "host "+first+" is lost: it did not come back to the new head")
+	require.NotContains(t, out, "starts again")
+	t.Log(out)
 }
 
 // TestClusterSSHRefusals: what keeps hosts from becoming a cluster is one line for each with host,

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
@@ -25,8 +26,8 @@ import (
 type Options struct {
 	Dir  string   // of its identity, and of the files of its jobs
 	Head []string // addresses of the head
-	// of the head, where that is on this machine: it is started again when it has ended; "" elsewhere
-	HeadDir string
+	// of the heads on this machine, which are started again when they have ended
+	Local   []control.LocalHead
 	Addr    string   // of this host, where processes take edges
 	Ports   [2]int   // they take edges at, first and last; 0 for any
 	Command []string // that is lfactor, before a job's arguments
@@ -52,7 +53,9 @@ type Agent struct {
 	spawn chan func()          // runs on one thread that lives as long as the agent
 	quit  chan bool            // true also removes the directory
 	done  <-chan struct{}
-	met   bool // a head was met before
+	met   atomic.Bool   // a head was met before
+	term  int64         // of the newest head that was met
+	tails map[key]*tail // what processes wrote last, for a head that has not got it
 }
 
 type key struct {
@@ -79,6 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer release()
 	a := &Agent{o: o, id: id, name: who.Name, procs: map[key]*proc{}, over: map[key]control.Proc{},
+		tails: map[key]*tail{},
 		spawn: make(chan func()), quit: make(chan bool, 1)}
 	if err := a.listen(); err != nil {
 		return err
@@ -96,6 +100,9 @@ func Run(ctx context.Context, o Options) error {
 	a.done = follow.Done()
 	var wg sync.WaitGroup
 	wg.Go(func() { a.follow(follow) })
+	if len(o.Head) > 1 && len(o.Local) > 0 { // follow is busy with another head
+		wg.Go(func() { a.watchHeads(follow) })
+	}
 	remove := false
 	select {
 	case <-ctx.Done():
@@ -146,16 +153,23 @@ func (a *Agent) logf(format string, args ...any) {
 
 // follow keeps a connection with the head.
 func (a *Agent) follow(ctx context.Context) {
+	said := make([]string, len(a.o.Head))
 	for n := 0; ctx.Err() == nil; n++ {
 		err := a.attend(ctx, a.o.Head[n%len(a.o.Head)])
 		if ctx.Err() != nil {
 			return
 		}
-		a.logf("head %s: %v", a.o.Head[n%len(a.o.Head)], err)
-		if a.met || n > 30 { // else it may still come up
-			a.reviveHead()
+		if at := n % len(a.o.Head); said[at] != err.Error() { // of several heads that do not lead, once
+			said[at] = err.Error()
+			a.logf("head %s: %v", a.o.Head[at], err)
+		}
+		if len(a.o.Head) == 1 && (a.met.Load() || n > 30) { // else it may still come up
+			a.reviveHeads()
 		}
 		wait := 100 * time.Millisecond
+		if len(a.o.Head) > 1 {
+			wait = 20 * time.Millisecond // another may lead already
+		}
 		if errors.Is(err, errRefused) {
 			wait = 2 * time.Second
 		}
@@ -166,19 +180,40 @@ func (a *Agent) follow(ctx context.Context) {
 	}
 }
 
-// reviveHead starts the head of this machine again, if it has ended. Of several agents that do so at
-// once, one's lives.
-func (a *Agent) reviveHead() {
-	if a.o.HeadDir == "" || process.Holder(a.o.HeadDir) > 0 || !process.Exists(a.o.HeadDir) ||
-		process.Exists(filepath.Join(a.o.HeadDir, control.DownFile)) {
-		return
+// watchHeads starts heads of this machine again that have ended, also while another leads.
+func (a *Agent) watchHeads(ctx context.Context) {
+	tick := time.NewTicker(headsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if a.met.Load() { // else they may still come up
+			a.reviveHeads()
+		}
 	}
-	command := append(slices.Clone(a.o.Command), control.HeadArgs(a.o.HeadDir, a.o.Head[0])...)
-	pid, err := process.Detached(a.o.HeadDir, command...)
-	a.logf("the head has ended; started again as pid %d: %v", pid, err)
-	select { // it takes as long until it holds its lock
-	case <-a.done:
-	case <-time.After(500 * time.Millisecond):
+}
+
+// headsEvery is how often an agent looks for heads of its machine that have ended.
+const headsEvery = 500 * time.Millisecond
+
+// reviveHeads starts the heads of this machine again that have ended. Of several agents that do so at once,
+// one's lives.
+func (a *Agent) reviveHeads() {
+	for _, l := range a.o.Local {
+		if process.Holder(l.Dir) > 0 || !process.Exists(l.Dir) ||
+			process.Exists(filepath.Join(l.Dir, control.DownFile)) {
+			continue
+		}
+		command := append(slices.Clone(a.o.Command), control.HeadArgs(l.Dir, l.Listen)...)
+		pid, err := process.Detached(l.Dir, command...)
+		a.logf("the head in %s has ended; started again as pid %d: %v", l.Dir, pid, err)
+		select { // it takes as long until it holds its lock
+		case <-a.done:
+		case <-time.After(500 * time.Millisecond):
+		}
 	}
 }
 
@@ -186,7 +221,9 @@ var errRefused = errors.New("the head refuses this agent")
 
 // attend serves one connection with the head until it ends.
 func (a *Agent) attend(ctx context.Context, addr string) error {
-	c, err := control.Dial(ctx, addr, a.id, "/v1/agent")
+	dial, cancel := context.WithTimeout(ctx, dialLimit)
+	c, err := control.Dial(dial, addr, a.id, "/v1/agent")
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -201,21 +238,33 @@ func (a *Agent) attend(ctx context.Context, addr string) error {
 		return err
 	case m.Kind != control.Welcome || m.Text != "":
 		return fmt.Errorf("%w: %s", errRefused, m.Text)
+	case m.Epoch < a.term:
+		return fmt.Errorf("it leads in term %d, and another has in term %d since", m.Epoch, a.term)
 	}
+	a.term = m.Epoch
 	a.hear(m)
 	a.logf("head %s: joined as %s", addr, a.name)
-	if err := a.open(c); err != nil {
+	if err := a.open(c, m.Procs); err != nil {
 		return err
 	}
-	a.met = true
+	a.met.Store(true)
 	defer a.shut(c)
 	return a.converse(c)
 }
 
-// open makes c the way to the head and sends what waited for one.
-func (a *Agent) open(c *control.Conn) error {
+// dialLimit is how long a head may take to answer: one on a lost host never does, and another leads by then.
+const dialLimit = 2 * time.Second
+
+// open makes c the way to the head and sends what waited for one, after the output that the head has not got:
+// wrote says how far it has come.
+func (a *Agent) open(c *control.Conn, wrote []control.Proc) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, m := range a.unheard(wrote) {
+		if err := c.Send(m); err != nil {
+			return err
+		}
+	}
 	for len(a.late) > 0 {
 		if err := c.Send(a.late[0]); err != nil {
 			return err
@@ -238,6 +287,9 @@ func (a *Agent) shut(c *control.Conn) {
 func (a *Agent) tell(m control.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if m.Kind == control.Output {
+		a.number(&m)
+	}
 	if a.head != nil && a.head.Send(m) == nil {
 		return
 	}
@@ -317,6 +369,7 @@ func (a *Agent) hear(m control.Message) {
 	case control.Forget:
 		a.mu.Lock()
 		maps.DeleteFunc(a.over, func(k key, _ control.Proc) bool { return k.job == m.Job })
+		maps.DeleteFunc(a.tails, func(k key, _ *tail) bool { return k.job == m.Job })
 		a.mu.Unlock()
 		if m.Job != "" && filepath.IsLocal(m.Job) {
 			_ = os.RemoveAll(filepath.Join(a.o.Dir, "jobs", m.Job)) // copies of what the user has

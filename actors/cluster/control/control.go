@@ -18,9 +18,11 @@ type Kind string
 
 // Between an agent and the head.
 const (
-	Hello   Kind = "hello"   // the agent's first: Info, and Procs that it has
-	Welcome Kind = "welcome" // the head's answer: Revoked; with Text, a refusal
-	Beat    Kind = "beat"    // both ways, each Beats
+	Hello Kind = "hello" // the agent's first: Info, and Procs that it has
+	// the head's answer: Revoked, its term as Epoch, and Procs with what it has of their output; with Text, a
+	// refusal
+	Welcome Kind = "welcome"
+	Beat    Kind = "beat" // both ways, each Beats
 	// start a process: Spec, Env; one that leads in place of Code others takes over Procs
 	Order   Kind = "order"
 	Started Kind = "started" // it runs: Pid, or Text says why not
@@ -63,6 +65,7 @@ type Message struct {
 	Gen     int          `json:"g,omitempty"`
 	Peer    int          `json:"to,omitempty"`
 	Epoch   int64        `json:"e,omitempty"`
+	At      int64        `json:"at,omitempty"` // offset of Data, or which piece of a process's output it is
 	Pid     int          `json:"pid,omitempty"`
 	Code    int          `json:"c,omitempty"`
 	Text    string       `json:"t,omitempty"`
@@ -124,6 +127,7 @@ type Proc struct {
 	Over  bool   `json:"over,omitempty"` // it has ended, as Text and Code say
 	Text  string `json:"text,omitempty"`
 	Code  int    `json:"code,omitempty"`
+	Wrote int64  `json:"wrote,omitempty"` // pieces of its output that the head has
 	// of a process that a new leader takes over: its host, and what it was started with
 	Node string   `json:"node,omitempty"`
 	Env  []string `json:"env,omitempty"`
@@ -151,7 +155,7 @@ const (
 	Beats   = 100 * time.Millisecond
 	Silence = 400 * time.Millisecond
 	// HeadSilence is what an agent waits for a silent head: nothing depends on that but a new connection.
-	HeadSilence = 2 * time.Second
+	HeadSilence = time.Second
 )
 
 // EnvTalk is the environment variable with the file descriptor by which a process of a job speaks with

@@ -11,13 +11,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/exit"
 )
+
+// LeaderHeader names the address of the head that leads, in an answer of one that does not.
+const LeaderHeader = "Lfactor-Head"
 
 // Upgrade is the protocol that an agent's connection changes to.
 const Upgrade = "lfactor-agent/1"
@@ -80,7 +85,8 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
 
 // Client asks the head.
 type Client struct {
-	addrs    []string
+	mu       sync.Mutex
+	addrs    []string // the one that answered last is the first
 	http     *http.Client
 	patience time.Duration // with a head that starts again
 }
@@ -89,6 +95,9 @@ type Client struct {
 func NewClient(addrs []string, id *trust.Identity) *Client {
 	c := newClient(addrs, id.Client(trust.HeadName, trust.Head))
 	c.patience = 2 * time.Second
+	if len(addrs) > 1 {
+		c.patience = 8 * time.Second // most heads may be lost for a moment, and one that is silent takes its time
+	}
 	return c
 }
 
@@ -96,10 +105,14 @@ func NewClient(addrs []string, id *trust.Identity) *Client {
 func NewJoiner(t trust.Token) *Client { return newClient([]string{t.Addr}, t.Joiner()) }
 
 func newClient(addrs []string, conf *tls.Config) *Client {
-	d := &net.Dialer{Timeout: dialLimit}
-	return &Client{addrs: addrs, http: &http.Client{Transport: &http.Transport{TLSClientConfig: conf,
+	limit := dialLimit
+	if len(addrs) > 1 {
+		limit = 2 * time.Second // one on a lost host never answers
+	}
+	d := &net.Dialer{Timeout: limit}
+	return &Client{addrs: slices.Clone(addrs), http: &http.Client{Transport: &http.Transport{TLSClientConfig: conf,
 		DialContext:         d.DialContext,
-		TLSHandshakeTimeout: dialLimit, TLSNextProto: map[string]func(string,
+		TLSHandshakeTimeout: limit, TLSNextProto: map[string]func(string,
 			*tls.Conn) http.RoundTripper{}}}}
 }
 
@@ -134,7 +147,8 @@ func (c *Client) Open(ctx context.Context, method, path string, in any) (io.Read
 	}
 	for until := time.Now().Add(c.patience); ; {
 		r, err := c.try(ctx, method, path, body)
-		if !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(until) {
+		again := errors.Is(err, errNoLeader) || errors.Is(err, syscall.ECONNREFUSED)
+		if !again || time.Now().After(until) {
 			return r, err
 		}
 		select { // a head that was killed is back within a second
@@ -148,7 +162,9 @@ func (c *Client) Open(ctx context.Context, method, path string, in any) (io.Read
 // try sends a request to each address until one answers.
 func (c *Client) try(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
 	var faults []error
-	for _, addr := range c.addrs {
+	addrs := c.order()
+	for i := 0; i < len(addrs); i++ {
+		addr := addrs[i]
 		req, err := http.NewRequestWithContext(ctx, method, "https://"+addr+path, bytes.NewReader(body))
 		if err != nil {
 			return nil, err
@@ -162,25 +178,74 @@ func (c *Client) try(ctx context.Context, method, path string, body []byte) (io.
 			faults = append(faults, err)
 			continue
 		}
+		if r.StatusCode != http.StatusMisdirectedRequest {
+			c.prefer(addr)
+		}
 		if r.StatusCode/100 == 2 {
 			return r.Body, nil
 		}
 		text, _ := io.ReadAll(io.LimitReader(r.Body, 1<<16)) // what came of it is enough
 		r.Body.Close()
+		if r.StatusCode == http.StatusMisdirectedRequest {
+			// it knows who leads, which a token of three heads may not
+			if lead := r.Header.Get(LeaderHeader); lead != "" && !slices.Contains(addrs[:i+1], lead) {
+				addrs = slices.DeleteFunc(addrs, func(a string) bool { return a == lead })
+				addrs = slices.Insert(addrs, i+1, lead)
+			}
+			faults = append(faults, fmt.Errorf("%w: %s says: %s", errNoLeader, addr,
+				strings.TrimSpace(string(text))))
+			continue
+		}
 		return nil, &Refused{r.StatusCode, strings.TrimSpace(string(text))}
 	}
 	return nil, exit.With(fmt.Errorf("the cluster's head does not answer: %w",
-		unwrapURL(errors.Join(faults...))), exit.Unreachable)
+		unwrapURL(faults)), exit.Unreachable)
 }
 
-// unwrapURL takes off the method and the address that net/http puts before what happened.
-func unwrapURL(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op
-	}
-	return err
+// order is the addresses in the order in which they are tried.
+func (c *Client) order() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.addrs)
 }
+
+// prefer makes an address the first that is tried.
+func (c *Client) prefer(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.addrs, addr); i > 0 {
+		c.addrs[0], c.addrs[i] = c.addrs[i], c.addrs[0]
+	}
+}
+
+// errNoLeader is the answer of a head that follows another, or waits for most of the others.
+var errNoLeader = errors.New("no head leads")
+
+// unwrapURL takes off the method and the address that net/http puts before what happened.
+func unwrapURL(faults []error) error {
+	for i, err := range faults {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			faults[i] = op
+		}
+	}
+	return oneLine(faults)
+}
+
+// oneLine is several errors in one line.
+type oneLine []error
+
+// Error implements error.
+func (o oneLine) Error() string {
+	var out []string
+	for _, err := range o {
+		out = append(out, err.Error())
+	}
+	return strings.Join(out, "; ")
+}
+
+// Unwrap lets errors.Is find each.
+func (o oneLine) Unwrap() []error { return o }
 
 // Do sends a request and reads the answer into out, nil for none.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {

@@ -56,7 +56,7 @@ func (u *Up) Add(ctx context.Context, c *user.Cluster, e Entry) (h user.Host, er
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	h = r.Host
 	h.Dir = tmp
-	if err := enter(ctx, t, h, u.hash); err != nil {
+	if _, err := enter(ctx, t, h, u.hash); err != nil {
 		return h, err
 	}
 	files, err := readAll(tmp)
@@ -64,7 +64,7 @@ func (u *Up) Add(ctx context.Context, c *user.Cluster, e Entry) (h user.Host, er
 		return h, err
 	}
 	h.Dir, h.Binary = r.Host.Dir, r.binary(u)
-	args := control.AgentArgs(h.Dir, h.Addr, c.Heads, "")
+	args := control.AgentArgs(h.Dir, h.Addr, c.Heads)
 	if e.Ports != "" {
 		args = append(args, "--ports", e.Ports)
 	}

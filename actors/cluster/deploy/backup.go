@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/actors/exit"
@@ -32,28 +33,74 @@ func SaveBackup(r io.Reader, name string) (int64, error) {
 	return n, err
 }
 
-// Restore gives a cluster the state of a backup: its head, which has to be of this machine, starts anew
-// with it.
+// Restore gives a cluster the state of a backup: its heads, which have to be of this machine, start anew with
+// it.
 func Restore(c *user.Cluster, backup string) error {
-	if c.Head.SSH != "" || !process.Exists(c.Head.Dir) {
-		return exit.With(fmt.Errorf("the head of cluster %s is not on this machine: copy the backup to its "+
-			"host and restore there", c.Name),
-			exit.Unreachable)
-	}
-	if err := store.Restore(backup, filepath.Join(c.Head.Dir, "store")); err != nil {
-		return exit.With(err, exit.Corrupt)
-	}
-	if pid := process.Holder(c.Head.Dir); pid > 0 {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it holds the lock of this cluster's head
-		if !ends(pid, 5*time.Second) {
-			return fmt.Errorf("process %d, which holds %s, does not end", pid, c.Head.Dir)
+	for _, h := range c.Seats() {
+		if h.SSH != "" || !process.Exists(h.Dir) {
+			return exit.With(fmt.Errorf("the head %s of cluster %s is not on this machine, and all "+
+				"heads get one "+
+				"backup", h.Name, c.Name), exit.Unreachable)
 		}
+	}
+	for _, h := range c.Seats() { // a bad backup ends nothing
+		if err := restoreOne(h, backup); err != nil {
+			return err
+		}
+	}
+	if err := stopHeads(c); err != nil {
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	_, err = process.Detached(c.Head.Dir, append([]string{self},
-		control.HeadArgs(c.Head.Dir, c.Heads[0])...)...)
-	return err
+	for i, h := range c.Seats() {
+		// one that was started meanwhile has taken it already, and others have not
+		if err := restoreOne(h, backup); err != nil {
+			return err
+		}
+		err := os.Remove(filepath.Join(h.Dir, control.DownFile))
+		if err != nil {
+			return err
+		}
+		if _, err := process.Detached(h.Dir, append([]string{self},
+			control.HeadArgs(h.Dir, c.Heads[i])...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func restoreOne(h user.Host, backup string) error {
+	seats, err := head.LoadSeats(h.Dir)
+	if err != nil {
+		return err
+	}
+	if err := store.Restore(backup, seats.Store(h.Dir)); err != nil {
+		return exit.With(err, exit.Corrupt)
+	}
+	return nil
+}
+
+// stopHeads ends all heads of this machine and keeps them from being started again.
+func stopHeads(c *user.Cluster) error {
+	for _, h := range c.Seats() {
+		if err := os.WriteFile(filepath.Join(h.Dir, control.DownFile), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	for range 2 { // one may have been starting when its turn was
+		for _, h := range c.Seats() {
+			pid := process.Holder(h.Dir)
+			if pid <= 0 {
+				continue
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds the lock of this cluster's head
+			if !ends(pid, 5*time.Second) {
+				return fmt.Errorf("process %d, which holds %s, does not end", pid, h.Dir)
+			}
+		}
+	}
+	return nil
 }

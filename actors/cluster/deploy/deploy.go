@@ -44,10 +44,13 @@ type Up struct {
 	Say  func(format string, a ...any) // hears of each step
 	// SSHCommand is what is run for ssh, with its arguments; nil for ssh itself.
 	SSHCommand []string
-	self       string
-	hash       string // of this binary
-	dir        string
-	began      []int // processes that it has started on this machine
+	// Heads are the names of the heads, where there are to be several: those of their hosts, or, on this
+	// machine, any.
+	Heads []string
+	self  string
+	hash  string // of this binary
+	dir   string
+	began []int // processes that it has started on this machine
 }
 
 // Local brings up a head and n agents on this machine. Addr is where other hosts that join reach it.
@@ -66,29 +69,41 @@ func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, er
 			u.undo()
 		}
 	}()
-	c = &user.Cluster{Name: u.Name, Head: user.Host{Name: trust.HeadName, Addr: addr,
-		Dir: filepath.Join(u.dir, "head")}}
+	c = &user.Cluster{Name: u.Name}
+	for _, name := range u.headNames() {
+		h := user.Host{Name: name, Addr: addr}
+		h.Dir = u.staged(h)
+		c.More = append(c.More, h)
+	}
+	c.Head, c.More = c.More[0], c.More[1:]
 	for i := 1; i <= n; i++ {
 		name := "h" + strconv.Itoa(i)
 		c.Hosts = append(c.Hosts, user.Host{Name: name, Addr: addr,
 			Dir: filepath.Join(u.dir, "agents", name)})
 	}
-	if err := u.certify(c); err != nil {
+	peers, err := u.headAddrs(c)
+	if err != nil {
 		return nil, err
 	}
-	if err := u.headAddr(c); err != nil {
+	if err := u.certify(c, peers); err != nil {
 		return nil, err
+	}
+	var heads []control.LocalHead
+	for i, h := range c.Seats() {
+		heads = append(heads, control.LocalHead{Dir: h.Dir, Listen: c.Heads[i]})
 	}
 	local := head.LocalAgents{}
 	for _, h := range c.Hosts {
 		local[h.Name] = head.LocalAgent{Dir: h.Dir, Args: control.AgentArgs(h.Dir, h.Addr, c.Heads,
-			c.Head.Dir)}
+			heads...)}
 	}
-	if err := local.Save(c.Head.Dir); err != nil {
-		return nil, err
-	}
-	if err := u.start(c.Head.Dir, control.HeadArgs(c.Head.Dir, c.Heads[0])...); err != nil {
-		return nil, err
+	for _, h := range heads {
+		if err := local.Save(h.Dir); err != nil {
+			return nil, err
+		}
+		if err := u.start(h.Dir, control.HeadArgs(h.Dir, h.Listen)...); err != nil {
+			return nil, err
+		}
 	}
 	for _, a := range local {
 		if err := u.start(a.Dir, a.Args...); err != nil {
@@ -125,8 +140,25 @@ func (u *Up) reserve() error {
 	return nil
 }
 
-// certify makes the authority, the certificates of head, agents and user, and the list of members.
-func (u *Up) certify(c *user.Cluster) error {
+// headNames are those of the heads: one, unless several are wanted.
+func (u *Up) headNames() []string {
+	if len(u.Heads) > 1 {
+		return u.Heads
+	}
+	return []string{trust.HeadName}
+}
+
+// staged is the directory on this machine in which a head's files are made.
+func (u *Up) staged(h user.Host) string {
+	if len(u.Heads) > 1 {
+		return filepath.Join(u.dir, "heads", h.Name)
+	}
+	return filepath.Join(u.dir, "head")
+}
+
+// certify makes the authority, the certificates of heads, agents and user, and the list of members. Peers are
+// the addresses at which several heads reach each other.
+func (u *Up) certify(c *user.Cluster, peers []string) error {
 	now := time.Now()
 	ca, err := trust.NewCA(c.Name, now)
 	if err != nil {
@@ -144,18 +176,10 @@ func (u *Up) certify(c *user.Cluster) error {
 		return trust.Serial(cert), trust.SaveIdentity(dir, ca.Cert, cert, key)
 	}
 	admin := "admin"
-	if name := os.Getenv("USER"); name != "" {
+	if name := os.Getenv("USER"); name != "" && name != trust.HeadName {
 		admin = name
 	}
 	if _, err := issue(u.dir, trust.Subject{Name: admin, Role: trust.Admin}, trust.UserLife); err != nil {
-		return err
-	}
-	headDir := filepath.Join(u.dir, "head")
-	if _, err := issue(headDir, trust.Subject{Name: trust.HeadName, Role: trust.Head,
-		Hosts: []string{c.Head.Addr}}, trust.CALife); err != nil {
-		return err
-	}
-	if err := ca.Save(headDir); err != nil {
 		return err
 	}
 	members := map[string]string{}
@@ -166,14 +190,42 @@ func (u *Up) certify(c *user.Cluster) error {
 			return err
 		}
 	}
-	return head.Enroll(headDir, members)
+	var seats []head.Seat
+	for i, h := range c.Seats() {
+		seats = append(seats, head.Seat{Name: h.Name, Addr: c.Heads[i], Peer: peers[i]})
+	}
+	for _, h := range c.Seats() {
+		dir := u.staged(h)
+		if _, err := issue(dir, trust.Subject{Name: trust.HeadName, Role: trust.Head,
+			Hosts: []string{h.Addr}}, trust.CALife); err != nil {
+			return err
+		}
+		if err := errors.Join(ca.Save(dir), head.Enroll(dir, members)); err != nil {
+			return err
+		}
+		if len(seats) > 1 {
+			if err := (head.Seats{Self: h.Name, Heads: seats}).Save(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// headAddr chooses the address that the head has for ever: agents and users find it there again.
-func (u *Up) headAddr(c *user.Cluster) error {
-	port, err := freePort(c.Head.Addr)
-	c.Heads = []string{net.JoinHostPort(c.Head.Addr, strconv.Itoa(port))}
-	return err
+// headAddrs chooses the addresses that the heads have for ever: agents and users find them there again. Peers
+// are those at which heads reach each other.
+func (u *Up) headAddrs(c *user.Cluster) (peers []string, err error) {
+	for _, h := range c.Seats() {
+		for _, to := range []*[]string{&c.Heads, &peers} {
+			ln, err := net.Listen("tcp", net.JoinHostPort(h.Addr, "0"))
+			if err != nil {
+				return nil, err
+			}
+			defer ln.Close() // held until all are chosen
+			*to = append(*to, ln.Addr().String())
+		}
+	}
+	return peers, nil
 }
 
 // own checks that this machine has an address.
@@ -184,15 +236,6 @@ func own(addr string) error {
 			"--addr", addr, err), exit.Unreachable)
 	}
 	return ln.Close()
-}
-
-func freePort(addr string) (int, error) {
-	ln, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
-	if err != nil {
-		return 0, err
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
 // start runs lfactor as a process that outlives this one, its words in dir/log.

@@ -23,18 +23,21 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if err := cl.Do(ctx, "POST", "/v1/down", nil, nil); err != nil {
-		say("the head does not answer: ending what is here of it (%v)", err)
-	}
 	// agents go first, since they start a head that is gone again
 	dirs := agentDirs(c)
-	if c.Head.SSH == "" {
-		dirs = append(dirs, c.Head.Dir)
-	}
-	if c.Head.SSH == "" && process.Exists(c.Head.Dir) {
-		if err := os.WriteFile(filepath.Join(c.Head.Dir, control.DownFile), nil, 0o600); err != nil {
-			return err
+	for _, h := range c.Seats() {
+		if h.SSH != "" {
+			continue
 		}
+		dirs = append(dirs, h.Dir)
+		if process.Exists(h.Dir) {
+			if err := os.WriteFile(filepath.Join(h.Dir, control.DownFile), nil, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	if err := cl.Do(ctx, "POST", "/v1/down", nil, nil); err != nil {
+		say("the head does not answer: ending what is here of it (%v)", err)
 	}
 	for _, dir := range append(dirs, dirs...) { // twice: one may have been starting when its turn was
 		if pid := process.Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {

@@ -26,7 +26,9 @@ type Entry struct {
 // HostsFile is hosts.yaml.
 type HostsFile struct {
 	Name  string  `yaml:"name"`
-	Hosts []Entry `yaml:"hosts"` // the head runs on the first
+	Hosts []Entry `yaml:"hosts"`
+	// Heads are the names of the hosts that get a head each; by default the first host gets the only one.
+	Heads []string `yaml:"heads"`
 }
 
 // ReadHosts reads hosts.yaml.
@@ -84,6 +86,9 @@ func (h *HostsFile) Check() error {
 	}
 	return nil
 }
+
+// GoodName reports whether a host may have a name.
+func GoodName(name string) bool { return nodeName.MatchString(name) && name != "head" }
 
 func digits(s string) bool { _, err := strconv.Atoi(s); return err == nil }
 

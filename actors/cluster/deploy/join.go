@@ -16,55 +16,58 @@ import (
 	"github.com/lfactor/lfactor/actors/exit"
 )
 
-// Join makes this host a member of the cluster of a token and returns what its agent is run with. An
+// Join makes this host a member of the cluster of a token and returns what its agent is run with, and the
+// addresses of the cluster's heads. An
 // empty name is this machine's; an empty addr is the one that this machine reaches the head from.
-func Join(ctx context.Context, t trust.Token, name, addr, binary string) (user.Host, error) {
+func Join(ctx context.Context, t trust.Token, name, addr, binary string) (user.Host, []string, error) {
 	h := user.Host{Name: name, Addr: addr}
 	var err error
 	if h.Name == "" {
 		if h.Name, err = os.Hostname(); err != nil {
-			return h, err
+			return h, nil, err
 		}
 	}
 	if h.Addr == "" {
 		if h.Addr, err = towards(ctx, t.Addr); err != nil {
-			return h, exit.With(fmt.Errorf("the head of the token does not answer: %w", err),
+			return h, nil, exit.With(fmt.Errorf("the head of the token does not answer: %w", err),
 				exit.Unreachable)
 		}
 	}
 	root, err := user.Root()
 	if err != nil {
-		return h, err
+		return h, nil, err
 	}
 	h.Dir = filepath.Join(root, "agents", t.CA[:12]+"-"+h.Name)
-	return h, enter(ctx, t, h, binary)
+	heads, err := enter(ctx, t, h, binary)
+	return h, heads, err
 }
 
-// enter asks the head of a token for a certificate for a host, and saves it in the host's directory.
-func enter(ctx context.Context, t trust.Token, h user.Host, binary string) error {
+// enter asks the head of a token for a certificate for a host, and saves it in the host's directory. It returns
+// the addresses of all heads.
+func enter(ctx context.Context, t trust.Token, h user.Host, binary string) ([]string, error) {
 	key, err := trust.NewKey()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pub, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q := head.JoinRequest{Secret: t.Secret, Name: h.Name, Addr: h.Addr, Binary: binary,
 		Key: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub}))}
 	var a head.JoinAnswer
 	if err := control.NewJoiner(t).Do(ctx, "POST", "/v1/join", q, &a); err != nil {
-		return exit.With(fmt.Errorf("joining the cluster at %s: %w", t.Addr, err), exit.Unreachable)
+		return nil, exit.With(fmt.Errorf("joining the cluster at %s: %w", t.Addr, err), exit.Unreachable)
 	}
 	cert, err := trust.DecodeCert(a.Cert)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ca, err := trust.DecodeCert(a.CA)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return trust.SaveIdentity(h.Dir, ca, cert, key)
+	return a.Heads, trust.SaveIdentity(h.Dir, ca, cert, key)
 }
 
 // towards is this machine's address on the way to another.

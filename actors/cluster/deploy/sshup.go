@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,12 @@ const headPort = 7420
 // SSH brings up a cluster on hosts that ssh reaches, with the head on the first. Each check is a line
 // with a mark; where one fails, nothing is left on any host.
 func (u *Up) SSH(ctx context.Context, entries []Entry) (c *user.Cluster, err error) {
+	for _, name := range u.Heads {
+		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == name }) {
+			return nil, exit.Usagef("cluster up: --heads: there is no host %s among those of the cluster",
+				name)
+		}
+	}
 	if u.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
@@ -45,18 +52,27 @@ func (u *Up) SSH(ctx context.Context, entries []Entry) (c *user.Cluster, err err
 	if err := u.preflight(ctx, hosts); err != nil {
 		return nil, err
 	}
-	first := hosts[0]
-	c = &user.Cluster{Name: u.Name, SSHCommand: u.SSHCommand, Binary: first.binary(u), Head: first.Host,
-		Heads: []string{first.headAddr()}}
-	c.Head.Dir = path.Join(first.home, ".lfactor", "heads", u.Name)
+	heads, err := u.headHosts(hosts)
+	if err != nil {
+		return nil, err
+	}
+	c = &user.Cluster{Name: u.Name, SSHCommand: u.SSHCommand, Binary: hosts[0].binary(u)}
+	var peers []string
+	for _, r := range heads {
+		h := r.Host
+		h.Dir = path.Join(r.home, ".lfactor", "heads", u.Name)
+		c.More, c.Heads, peers = append(c.More, h), append(c.Heads, r.headAddr(0)),
+			append(peers, r.headAddr(1))
+	}
+	c.Head, c.More = c.More[0], c.More[1:]
 	for _, r := range hosts {
 		r.Host.Binary = r.binary(u)
 		c.Hosts = append(c.Hosts, r.Host)
 	}
-	if err := u.certify(c); err != nil {
+	if err := u.certify(c, peers); err != nil {
 		return nil, err
 	}
-	if err := u.launchRemote(ctx, c, hosts); err != nil {
+	if err := u.launchRemote(ctx, c, hosts, heads); err != nil {
 		return nil, err
 	}
 	if err := c.Save(u.dir); err != nil {
@@ -98,23 +114,50 @@ func (u *Up) preflight(ctx context.Context, hosts []*remote) error {
 	return nil
 }
 
-// headAddr is where the head on this host listens.
-func (r *remote) headAddr() string {
+// headHosts are the hosts that have heads: those that are named, or the first.
+func (u *Up) headHosts(hosts []*remote) (out []*remote, err error) {
+	if len(u.Heads) == 0 {
+		return hosts[:1], nil
+	}
+	at := map[string]string{}
+	for _, name := range u.Heads {
+		r := hosts[slices.IndexFunc(hosts, func(r *remote) bool { return r.Entry.Name == name })]
+		if other := at[r.Entry.Addr]; other != "" {
+			return nil, exit.Usagef("cluster up: --heads: %s and %s have one address, %s: heads of one "+
+				"host are "+
+				"lost together", other, name, r.Entry.Addr)
+		}
+		if p, err := ParsePorts(r.Entry.Ports); err == nil && len(u.Heads) > 1 && p[0] > 0 && p[0] == p[1] {
+			return nil, exit.Usagef("cluster up: --heads: host %s may use one port, and one of several "+
+				"heads "+
+				"wants two: give it more ports", name)
+		}
+		at[r.Entry.Addr] = name
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// headAddr is where the head on this host listens: for agents and commands at the first of its ports, for other
+// heads at the next.
+func (r *remote) headAddr(n int) string {
 	port := headPort
 	if p, err := ParsePorts(r.Entry.Ports); err == nil && p[0] > 0 {
 		port = p[0]
 	}
-	return net.JoinHostPort(r.Entry.Addr, strconv.Itoa(port))
+	return net.JoinHostPort(r.Entry.Addr, strconv.Itoa(port+n))
 }
 
-// launchRemote starts the head, then the agents, each with its files.
-func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts []*remote) error {
-	err := u.all("head", hosts[:1], func(r *remote) error {
-		files, err := readAll(filepath.Join(u.dir, "head"))
+// launchRemote starts the heads, then the agents, each with its files.
+func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts, heads []*remote) error {
+	err := u.all("head", heads, func(r *remote) error {
+		n := slices.Index(heads, r)
+		h := c.Seats()[n]
+		files, err := readAll(u.staged(h))
 		if err != nil {
 			return err
 		}
-		return u.install(ctx, r, Install{c.Head.Dir, files, control.HeadArgs(c.Head.Dir, c.Heads[0])})
+		return u.install(ctx, r, Install{h.Dir, files, control.HeadArgs(h.Dir, c.Heads[n])})
 	})
 	if err != nil {
 		return err
@@ -124,11 +167,11 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts []*remote)
 		if err != nil {
 			return err
 		}
-		headDir := ""
-		if r == hosts[0] {
-			headDir = c.Head.Dir
+		var local []control.LocalHead
+		if n := slices.Index(heads, r); n >= 0 {
+			local = append(local, control.LocalHead{Dir: c.Seats()[n].Dir, Listen: c.Heads[n]})
 		}
-		args := control.AgentArgs(r.Host.Dir, r.Host.Addr, c.Heads, headDir)
+		args := control.AgentArgs(r.Host.Dir, r.Host.Addr, c.Heads, local...)
 		if r.Entry.Ports != "" {
 			args = append(args, "--ports", r.Entry.Ports)
 		}
@@ -149,6 +192,7 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts []*remote)
 	}
 	// what is on the hosts now, keys of theirs and the authority's among it, is theirs alone
 	return errors.Join(os.RemoveAll(filepath.Join(u.dir, "head")),
+		os.RemoveAll(filepath.Join(u.dir, "heads")),
 		os.RemoveAll(filepath.Join(u.dir, "agents")))
 }
 
@@ -222,8 +266,10 @@ func downRemote(ctx context.Context, c *user.Cluster, say func(string, ...any)) 
 			continue
 		}
 		dirs := []string{h.Dir}
-		if h.SSH == c.Head.SSH {
-			dirs = append(dirs, c.Head.Dir)
+		for _, x := range c.Seats() {
+			if x.SSH == h.SSH {
+				dirs = append(dirs, x.Dir)
+			}
 		}
 		if err := remove(ctx, c.SSHCommand, h.SSH, h.Binary, dirs, true); err != nil {
 			say("! %s: %v", h.Name, err)

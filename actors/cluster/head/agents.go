@@ -74,7 +74,8 @@ func (h *Head) admit(name, serial string, m control.Message, c *control.Conn) (*
 		a.leaving, a.Drained = false, false // it comes back to take part
 	}
 	a.send = make(chan control.Message, 1<<12)
-	a.send <- control.Message{Kind: control.Welcome, Revoked: h.revoked}
+	a.send <- control.Message{Kind: control.Welcome, Revoked: h.revoked, Epoch: h.st.Number(),
+		Procs: h.written(m.Procs)}
 	text := fmt.Sprintf("host %s joined from %s, agent pid %d", name, c.Remote(), m.Info.Pid)
 	if back {
 		text = fmt.Sprintf("host %s is connected again", name)

@@ -20,6 +20,7 @@ func (h *Head) routes(mux *http.ServeMux) {
 	use := []trust.Role{trust.Admin, trust.Submit}
 	rule := []trust.Role{trust.Admin}
 	mux.HandleFunc("GET /v1/agent", h.allow(h.attend, trust.Agent))
+	mux.HandleFunc("GET /v1/head", h.allow(h.attendHead, trust.Head))
 	mux.HandleFunc("POST /v1/join", h.join)
 	mux.HandleFunc("GET /v1/status", h.allow(h.status, look...))
 	mux.HandleFunc("GET /v1/jobs", h.allow(h.listJobs, look...))
@@ -66,13 +67,14 @@ type Host struct {
 
 // Status is the cluster at one moment.
 type Status struct {
-	Head    string    `json:"head"`
-	Pid     int       `json:"pid"`
-	Version string    `json:"version"`
-	Up      time.Time `json:"up"`
-	CA      string    `json:"ca"`
-	Hosts   []Host    `json:"hosts"`
-	Jobs    []Job     `json:"jobs"`
+	Head    string      `json:"head"`            // address of the one that leads
+	Heads   []SeatState `json:"heads,omitempty"` // all, where there are several
+	Pid     int         `json:"pid"`
+	Version string      `json:"version"`
+	Up      time.Time   `json:"up"`
+	CA      string      `json:"ca"`
+	Hosts   []Host      `json:"hosts"`
+	Jobs    []Job       `json:"jobs"`
 }
 
 func (h *Head) status(w http.ResponseWriter, _ *http.Request) { answer(w, h.now()) }
@@ -172,7 +174,14 @@ func (h *Head) down(w http.ResponseWriter, r *http.Request) {
 		<-time.After(10 * time.Millisecond)
 	}
 	answer(w, map[string]any{"ended": told})
-	close(h.quit)
+	h.mu.Lock()
+	for _, o := range h.others {
+		if o.conn != nil {
+			_ = o.conn.Send(control.Message{Kind: control.Quit}) // else whoever asks for the end, ends it
+		}
+	}
+	h.mu.Unlock()
+	h.ended()
 }
 
 func (h *Head) connected() (n int) {
@@ -190,7 +199,8 @@ func (h *Head) connected() (n int) {
 func (h *Head) now() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := Status{Head: h.addr, Pid: pid(), Version: h.o.Version, Up: h.began, CA: h.ca.Hash(),
+	s := Status{Head: h.self.Addr, Heads: h.states(), Pid: pid(), Version: h.o.Version, Up: h.began,
+		CA:    h.ca.Hash(),
 		Hosts: []Host{}, Jobs: []Job{}}
 	for _, j := range h.sorted() {
 		s.Jobs = append(s.Jobs, j.Job)

@@ -1,16 +1,10 @@
 package head
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +12,6 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/process"
 )
 
 // Options are a head's.
@@ -31,16 +24,16 @@ type Options struct {
 	Log     io.Writer
 }
 
-// Head is a running head. One lock guards its state; writes to the store are made under it, so that the
+// Head leads the cluster, from the beginning of its term to the end. One lock guards its state; writes to the store are made under it, so that the
 // store has things in the order in which they happened, and messages to agents are only queued under
 // it.
 type Head struct {
 	o     Options
 	id    *trust.Identity
 	ca    *trust.CA
-	st    *store.Store
+	st    *store.Term
 	began time.Time
-	addr  string
+	self  Seat
 	local LocalAgents
 
 	mu        sync.Mutex
@@ -50,7 +43,8 @@ type Head struct {
 	events    []Event
 	heard     *sync.Cond // signals that events or a job's output have grown
 	revoked   []string
-	quit      chan struct{}
+	ended     func() // is called when a user ends the cluster
+	mux       http.ServeMux
 	revived   map[string]time.Time // when an agent of this machine was started again
 	links     []control.Link       // as they were measured last
 	round     int                  // of measuring
@@ -58,7 +52,10 @@ type Head struct {
 	questions map[int]*question
 	checking  sync.Mutex // one check at a time
 	ending    bool
-	halfOpen  halfOpen
+	halfOpen  *halfOpen
+	seats     []Seat            // all heads
+	others    map[string]*other // heads that follow this one, by name
+	wrote     map[procKey]int64 // how far the output of processes has come
 }
 
 // agent is a host of the cluster, whether it is connected or not.
@@ -95,68 +92,14 @@ const (
 	keyEvents  = "events/"
 	keyTokens  = "tokens/"
 	keyRevoked = "revoked/"
+	// keyEnrolled says that the first members have been taken.
+	keyEnrolled = "enrolled"
 )
 
-// Run leads a cluster until ctx ends or a user ends the cluster.
-func Run(ctx context.Context, o Options) error {
-	release, err := process.LockDir("the head's directory", o.Dir)
-	if err != nil {
-		return err
-	}
-	defer release()
-	h := &Head{o: o, began: time.Now(), agents: map[string]*agent{}, jobs: map[string]*job{},
-		quit: make(chan struct{}), questions: map[int]*question{}, revived: map[string]time.Time{}}
-	h.heard = sync.NewCond(&h.mu)
-	h.halfOpen.log = h.logf
-	if h.id, err = trust.Load(o.Dir, nil); err != nil {
-		return err
-	}
-	if h.ca, err = trust.LoadCA(o.Dir); err != nil {
-		return err
-	}
-	if h.local, err = loadLocal(o.Dir); err != nil {
-		return err
-	}
-	if h.st, err = store.Open(store.Options{Dir: filepath.Join(o.Dir, "store"),
-		Log: filepath.Join(o.Dir, "etcd.log")}); err != nil {
-		return err
-	}
-	defer h.st.Close()
-	if err := errors.Join(h.restore(), h.enrolled()); err != nil {
-		return fmt.Errorf("the cluster's state: %w", err)
-	}
-	ln, err := net.Listen("tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("the head's port: %w; name other ports in hosts.yaml", err)
-	}
-	h.addr = ln.Addr().String()
-	s := h.server()
-	served := make(chan error, 1)
-	go func() { served <- s.ServeTLS(ln, "", "") }()
-	h.event(Event{Kind: "head", Text: fmt.Sprintf("head up at %s as pid %d, its state read in %v", h.addr,
-		os.Getpid(), time.Since(h.began).Round(time.Millisecond))})
-	if err := os.WriteFile(filepath.Join(o.Dir, control.UpFile), []byte(strconv.Itoa(os.Getpid())),
-		0o600); err != nil {
-		return err
-	}
-	h.schedule()
-	select {
-	case <-ctx.Done():
-	case <-h.quit:
-	case err = <-served:
-	case <-h.st.Failed():
-		err = errors.New("the store has ended; it says why in " + filepath.Join(o.Dir, "etcd.log"))
-	}
-	stop, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = s.Shutdown(stop) // streams of output do not end by themselves
-	s.Close()
-	h.leave()
-	return err
-}
+func (h *Head) logf(format string, args ...any) { h.o.logf(format, args...) }
 
-func (h *Head) logf(format string, args ...any) {
-	fmt.Fprintf(h.o.Log, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
+func (o *Options) logf(format string, args ...any) {
+	fmt.Fprintf(o.Log, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
 }
 
 // leave drops the connections of the agents.
@@ -168,6 +111,11 @@ func (h *Head) leave() {
 	for _, a := range h.agents {
 		if a.conn != nil {
 			a.conn.Close()
+		}
+	}
+	for _, o := range h.others {
+		if o.conn != nil {
+			o.conn.Close()
 		}
 	}
 }
@@ -252,16 +200,6 @@ func (h *Head) eventLocked(e Event) {
 		h.events = h.events[1:]
 	}
 	h.heard.Broadcast()
-}
-
-// server answers agents and commands.
-func (h *Head) server() *http.Server {
-	mux := http.NewServeMux()
-	h.routes(mux)
-	conf := h.id.Open(trust.Agent, trust.Admin, trust.Submit, trust.View)
-	return &http.Server{Handler: mux, TLSConfig: conf, ReadHeaderTimeout: 10 * time.Second,
-		MaxHeaderBytes: 16 << 10, IdleTimeout: 2 * time.Minute, ConnState: h.halfOpen.state,
-		TLSNextProto: nil, ErrorLog: quietLog(h.o.Log)}
 }
 
 // allow lets through whoever's certificate has one of these roles.

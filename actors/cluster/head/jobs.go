@@ -83,8 +83,8 @@ func (h *Head) restoreJobs() error {
 		}
 		n, err := strconv.Atoi(j.ID)
 		h.next = max(h.next, n)
-		if info, err := os.Stat(h.outputFile(j.ID)); err == nil {
-			j.size = info.Size()
+		if err == nil {
+			j.size, err = h.readWritten(j.ID)
 		}
 		h.jobs[j.ID] = j
 		return err

@@ -41,8 +41,9 @@ type JoinRequest struct {
 
 // JoinAnswer makes a host a member.
 type JoinAnswer struct {
-	Cert string `json:"cert"`
-	CA   string `json:"ca"`
+	Cert  string   `json:"cert"`
+	CA    string   `json:"ca"`
+	Heads []string `json:"heads"` // their addresses
 }
 
 // Ticket is what the store keeps of a join token, under the hash of its secret.
@@ -66,7 +67,7 @@ const TokenLife = 10 * time.Minute
 var goodName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 func (h *Head) newToken(w http.ResponseWriter, r *http.Request) {
-	t := trust.NewToken(h.ca.Hash(), h.addr)
+	t := trust.NewToken(h.ca.Hash(), h.self.Addr)
 	now := time.Now().UTC()
 	if _, err := h.st.Create(keyTokens+t.Key(), Ticket{now.Add(TokenLife), now}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -89,7 +90,7 @@ func (h *Head) join(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	answer(w, JoinAnswer{Cert: trust.EncodeCert(cert), CA: trust.EncodeCert(h.ca.Cert)})
+	answer(w, JoinAnswer{Cert: trust.EncodeCert(cert), CA: trust.EncodeCert(h.ca.Cert), Heads: h.addrs()})
 }
 
 func (h *Head) admitHost(q JoinRequest) (*x509.Certificate, error) {
@@ -169,8 +170,17 @@ func (h *Head) enrolled() error {
 	if err := json.Unmarshal(text, &serials); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	for n, serial := range serials {
-		if err := h.enter(n, serial); err != nil {
+	var done bool
+	if _, err := h.st.Get(keyEnrolled, &done); err != nil {
+		return err
+	}
+	if !done { // of several heads with the list the first takes it
+		for n, serial := range serials {
+			if err := h.enter(n, serial); err != nil {
+				return err
+			}
+		}
+		if _, err := h.st.Put(keyEnrolled, true); err != nil {
 			return err
 		}
 	}

@@ -25,6 +25,10 @@ func (h *Head) metrics(w http.ResponseWriter, _ *http.Request) {
 	var m samples
 	m.family("lfactor_head_start_seconds", "Unix time at which this head has started.")
 	m.add("", s.Up.Unix())
+	m.family("lfactor_head", "1 for the state that a head is in, where there are several.")
+	for _, x := range s.Heads {
+		m.add(fmt.Sprintf("head=%q,state=%q", x.Name, x.State), 1)
+	}
 	m.family("lfactor_host", "1 for the state that a host is in.")
 	for _, x := range s.Hosts {
 		m.add(fmt.Sprintf("host=%q,state=%q", x.Name, x.State), 1)

@@ -17,6 +17,8 @@ import (
 type Chunk struct {
 	At     int64  `json:"at"` // where the next one begins
 	Proc   int    `json:"proc"`
+	Gen    int    `json:"gen,omitempty"`
+	Seq    int64  `json:"seq,omitempty"` // counts what the process has written in pieces, from 1
 	Host   string `json:"host,omitempty"`
 	Stream string `json:"stream,omitempty"`
 	Data   []byte `json:"data,omitempty"`
@@ -35,8 +37,12 @@ func (h *Head) output(m control.Message) {
 	if j == nil || m.Proc < 0 || m.Proc >= len(j.Procs) {
 		return
 	}
-	line, err := json.Marshal(Chunk{Proc: m.Proc, Host: j.Procs[m.Proc].Host, Stream: m.Stream,
-		Data: m.Data})
+	k := procKey{m.Job, m.Proc, m.Gen}
+	if m.At > 0 && m.At <= h.wrote[k] {
+		return // an agent has sent it again, not knowing that it came
+	}
+	line, err := json.Marshal(Chunk{Proc: m.Proc, Gen: m.Gen, Seq: m.At, Host: j.Procs[m.Proc].Host,
+		Stream: m.Stream, Data: m.Data})
 	if err != nil {
 		return
 	}
@@ -49,6 +55,7 @@ func (h *Head) output(m control.Message) {
 		h.logf("! output of job %s is lost: %v", j.ID, err)
 		return
 	}
+	h.wrote[k] = m.At
 	j.size += int64(len(line)) + 1
 	h.heard.Broadcast()
 }

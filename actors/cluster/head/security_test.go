@@ -146,6 +146,10 @@ func TestRoles(t *testing.T) {
 	}
 	require.Equal(t, http.StatusForbidden, x.status(clients[trust.Admin], "GET", "/v1/agent", nil),
 		"a user is no agent")
+	for role, client := range clients {
+		require.Equal(t, http.StatusForbidden, x.status(client, "GET", "/v1/head", nil),
+			"%s is not a head", role)
+	}
 }
 
 // TestNoCertificate: whoever has none may join with a token, and nothing else.
@@ -153,7 +157,8 @@ func TestNoCertificate(t *testing.T) {
 	x := newHead(t)
 	tok := trust.NewToken(x.ca.Hash(), x.addr)
 	nobody := control.NewJoiner(tok)
-	for _, path := range []string{"GET /v1/status", "POST /v1/jobs", "GET /v1/agent", "POST /v1/down",
+	for _, path := range []string{"GET /v1/status", "POST /v1/jobs", "GET /v1/agent", "GET /v1/head",
+		"POST /v1/down",
 		"GET /v1/backup", "GET /metrics"} {
 		method, path, _ := strings.Cut(path, " ")
 		require.Equal(t, http.StatusUnauthorized, x.status(nobody, method, path, nil), path)

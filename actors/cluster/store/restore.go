@@ -19,17 +19,18 @@ const bump = 1 << 30
 // restored is where a restored state waits for the next Open.
 const restored = "restored"
 
-// Restore makes a state from a backup in dir. The next Open there takes it and puts the state that it
-// replaces aside.
-func Restore(backup, dir string) error {
-	to := filepath.Join(dir, restored)
+// Restore makes a state from a backup in o.Dir. The next Open there takes it and puts the state that it
+// replaces aside. Where there are several members, all of them need that of one backup before any is opened.
+func Restore(backup string, o Options) error {
+	to := filepath.Join(o.Dir, restored)
+	name, own, initial := o.members()
 	if err := os.RemoveAll(to); err != nil {
 		return err
 	}
-	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{SnapshotPath: backup, Name: member,
+	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{SnapshotPath: backup, Name: name,
 		OutputDataDir: to,
-		PeerURLs:      []string{peerURL}, InitialCluster: member + "=" + peerURL,
-		InitialClusterToken: "lfactor",
+		PeerURLs:      []string{own}, InitialCluster: initial,
+		InitialClusterToken: token,
 		RevisionBump:        bump, MarkCompacted: true})
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s is not a backup of a cluster, or is damaged: %w", backup, err),

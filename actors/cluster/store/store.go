@@ -1,19 +1,21 @@
 // Package store keeps a cluster's state: membership, jobs, placements and the log of events, in an etcd
-// server inside the head's process. There is no second way to the data: etcd opens no port for clients.
+// server inside the head's process. There is no second way to the data: etcd opens no port for clients, and
+// one for the other heads only where there are several.
+//
+// A head writes in a [Term], which begins with a revision of its own. Every write names the term and is refused
+// when another has begun since, so that of two heads that both believe to lead one changes nothing.
 package store
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -30,17 +32,30 @@ const (
 	opLimit     = 10 * time.Second
 )
 
-// Store is the state of a cluster. Its methods are safe for concurrent use.
+// Store is a member of what keeps the state of a cluster. Its methods are safe for concurrent use.
 type Store struct {
 	e      *embed.Etcd
 	c      *clientv3.Client
 	served <-chan struct{}
 }
 
+// Peer is a member of a store that has several.
+type Peer struct {
+	Name string
+	Addr string // host:port at which the other members reach it
+}
+
 // Options are those of Open.
 type Options struct {
 	Dir string // of etcd's data; made if missing
 	Log string // file that etcd's own warnings go to
+	// Peers are all members, of which this one is called Name; none for a store of one member.
+	Peers []Peer
+	Name  string
+	// Identity is the directory with the certificate of this head, by which members know each other.
+	Identity string
+	Owner    string          // the name in the certificates of all members
+	Ended    <-chan struct{} // closed when nobody waits for the store any more; may be nil
 }
 
 // The one member. It advertises a peer address that nobody has, since there are no peers: an address of
@@ -48,9 +63,58 @@ type Options struct {
 const (
 	member  = "head"
 	peerURL = "http://localhost:0"
+	token   = "lfactor"
 )
 
-// Open starts the one member of a cluster of one head.
+// name is this member's, and initial is the list of members as etcd has it.
+func (o *Options) members() (name, own, initial string) {
+	if len(o.Peers) == 0 {
+		return member, peerURL, member + "=" + peerURL
+	}
+	var all []string
+	for _, p := range o.Peers {
+		at := "https://" + p.Addr
+		if p.Name == o.Name {
+			own = at
+		}
+		all = append(all, p.Name+"="+at)
+	}
+	return o.Name, own, strings.Join(all, ",")
+}
+
+// config is etcd's for these options.
+func (o *Options) config() (*embed.Config, error) {
+	name, own, initial := o.members()
+	peer, err := url.Parse(own)
+	if err != nil {
+		return nil, err
+	}
+	nowhere, err := url.Parse(peerURL)
+	if err != nil {
+		return nil, err
+	}
+	c := embed.NewConfig()
+	c.Name, c.Dir = name, filepath.Join(o.Dir, "etcd")
+	c.TickMs, c.ElectionMs = heartbeatMS, electionMS
+	c.SnapshotCount, c.QuotaBackendBytes = snapshots, quota
+	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "1h"
+	c.LogLevel, c.LogOutputs = "warn", []string{o.Log}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
+	c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{*nowhere}
+	c.InitialCluster, c.InitialClusterToken = initial, token
+	if len(o.Peers) > 0 {
+		c.ListenPeerUrls = []url.URL{*peer}
+		c.TlsMinVersion = "TLS1.3"
+		// agents have certificates of this authority too: the name tells heads from them
+		c.PeerTLSInfo = transport.TLSInfo{CertFile: filepath.Join(o.Identity, "cert.pem"),
+			KeyFile:       filepath.Join(o.Identity, "key.pem"),
+			TrustedCAFile: filepath.Join(o.Identity, "ca.pem"), ClientCertAuth: true,
+			AllowedCNs: []string{o.Owner}, SkipClientSANVerify: true}
+	}
+	return c, nil
+}
+
+// Open starts this member. Where there are several, it waits until most of them are there.
 func Open(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
@@ -58,34 +122,59 @@ func Open(o Options) (*Store, error) {
 	if err := adopt(o.Dir); err != nil {
 		return nil, fmt.Errorf("the restored state: %w", err)
 	}
-	peer, err := url.Parse(peerURL)
+	if err := o.lost(); err != nil {
+		return nil, err
+	}
+	c, err := o.config()
 	if err != nil {
 		return nil, err
 	}
-	c := embed.NewConfig()
-	c.Name, c.Dir = member, filepath.Join(o.Dir, "etcd")
-	c.TickMs, c.ElectionMs = heartbeatMS, electionMS
-	c.SnapshotCount, c.QuotaBackendBytes = snapshots, quota
-	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "1h"
-	c.LogLevel, c.LogOutputs = "warn", []string{o.Log}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
-	c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{*peer}
-	c.InitialCluster, c.InitialClusterToken = member+"="+peerURL, "lfactor"
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's state in %s: %w", o.Dir, err)
 	}
+	limit := time.After(startLimit)
+	if len(o.Peers) > 0 {
+		limit = nil // it depends on other hosts when most of the members are there
+	}
 	select {
 	case <-e.Server.ReadyNotify():
+	case <-o.Ended:
+		e.Close()
+		return nil, errors.New("the cluster's state was not opened: nobody waits for it any more")
 	case err := <-e.Err():
 		e.Close()
 		return nil, fmt.Errorf("the cluster's state in %s: %w", o.Dir, err)
-	case <-time.After(startLimit):
+	case <-limit:
 		e.Close()
 		return nil, fmt.Errorf("the cluster's state in %s does not open within %v: is the disk full or "+
 			"stalled? %s has etcd's own words", o.Dir, startLimit, o.Log)
 	}
-	return &Store{e: e, c: v3client.New(e.Server), served: e.Server.StopNotify()}, nil
+	return &Store{e: e, c: v3client.New(e.Server), served: e.Server.StopNotify()}, o.mark()
+}
+
+// begun is a file beside etcd's data that says that this member has had some.
+const begun = "begun"
+
+// mark notes that this member has data.
+func (o *Options) mark() error {
+	if len(o.Peers) == 0 {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(o.Dir, begun), nil, 0o600)
+}
+
+// lost refuses to start a member again whose data are gone: it has voted for what it does not know any more,
+// so that a majority with it may forget what was committed.
+func (o *Options) lost() error {
+	_, marked := os.Stat(filepath.Join(o.Dir, begun))
+	_, data := os.Stat(filepath.Join(o.Dir, "etcd"))
+	if marked == nil && errors.Is(data, os.ErrNotExist) {
+		return fmt.Errorf("%s has lost what this head knew, and a head that has forgotten may not vote: "+
+			"put its "+
+			"directory back, or give all heads one backup with `lfactor cluster restore`", o.Dir)
+	}
+	return nil
 }
 
 // Close ends the member; its data stay.
@@ -98,103 +187,13 @@ func (s *Store) Close() {
 // to end, and to start again from what is written.
 func (s *Store) Failed() <-chan struct{} { return s.served }
 
-func limited() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), opLimit)
-}
+// Leads reports whether this member leads the others; one alone always does.
+func (s *Store) Leads() bool { return s.e.Server.Leader() == s.e.Server.MemberID() }
 
-// ErrConflict is returned where a value has changed since it was read.
-var ErrConflict = errors.New("the value has changed meanwhile")
-
-// Put sets a key to v as JSON and returns the revision of the change, which no other change has.
-func (s *Store) Put(key string, v any) (int64, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return 0, err
+// Leader is the name of the member that leads, "" while none does.
+func (s *Store) Leader() string {
+	if m := s.e.Server.Cluster().Member(s.e.Server.Leader()); m != nil {
+		return m.Name
 	}
-	ctx, cancel := limited()
-	defer cancel()
-	r, err := s.c.Put(ctx, key, string(text))
-	if err != nil {
-		return 0, fmt.Errorf("writing %s: %w", key, err)
-	}
-	return r.Header.Revision, nil
-}
-
-// Create sets a key that does not exist; ErrConflict if it does.
-func (s *Store) Create(key string, v any) (int64, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := limited()
-	defer cancel()
-	r, err := s.c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=",
-		0)).Then(clientv3.OpPut(key, string(text))).Commit()
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("writing %s: %w", key, err)
-	case !r.Succeeded:
-		return 0, ErrConflict
-	}
-	return r.Header.Revision, nil
-}
-
-// Get reads a key into v; false if it does not exist.
-func (s *Store) Get(key string, v any) (bool, error) {
-	ctx, cancel := limited()
-	defer cancel()
-	r, err := s.c.Get(ctx, key)
-	if err != nil || len(r.Kvs) == 0 {
-		return false, err
-	}
-	return true, json.Unmarshal(r.Kvs[0].Value, v)
-}
-
-// Take removes a key and reads what it was into v; of several that take one key at once, one gets it.
-func (s *Store) Take(key string, v any) (bool, error) {
-	ctx, cancel := limited()
-	defer cancel()
-	r, err := s.c.Delete(ctx, key, clientv3.WithPrevKV())
-	if err != nil || len(r.PrevKvs) == 0 {
-		return false, err
-	}
-	return true, json.Unmarshal(r.PrevKvs[0].Value, v)
-}
-
-// Delete removes a key.
-func (s *Store) Delete(key string) error {
-	ctx, cancel := limited()
-	defer cancel()
-	_, err := s.c.Delete(ctx, key)
-	return err
-}
-
-// List calls see with each key below a prefix, in order, and its value.
-func (s *Store) List(prefix string, see func(key string, value []byte) error) error {
-	ctx, cancel := limited()
-	defer cancel()
-	r, err := s.c.Get(ctx, prefix, clientv3.WithPrefix(),
-		clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
-	if err != nil {
-		return err
-	}
-	for _, kv := range r.Kvs {
-		if err := see(strings.TrimPrefix(string(kv.Key), prefix), kv.Value); err != nil {
-			return fmt.Errorf("%s: %w", kv.Key, err)
-		}
-	}
-	return nil
-}
-
-// Backup writes a snapshot of the state, which Restore reads.
-func (s *Store) Backup(w io.Writer) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	r, err := s.c.Snapshot(ctx)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	_, err = io.Copy(w, r)
-	return err
+	return ""
 }

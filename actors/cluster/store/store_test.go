@@ -1,19 +1,223 @@
 package store
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
+
+// leading opens a store and begins a term.
+func leading(t *testing.T, o Options) (*Store, *Term) {
+	t.Helper()
+	s, err := Open(o)
+	require.NoError(t, err)
+	term, err := s.Lead("me")
+	require.NoError(t, err)
+	return s, term
+}
+
+// TestTerm: what a head writes after another has begun to lead is refused, of whatever kind, and it hears of
+// that; what waits for the store when a term is let go fails.
+func TestTerm(t *testing.T) {
+	dir := t.TempDir()
+	s, old := leading(t, Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")})
+	defer s.Close()
+	_, err := old.Put("a", 1)
+	require.NoError(t, err)
+	require.True(t, s.Leads())
+	require.Equal(t, "head", s.Leader())
+	young, err := s.Lead("other")
+	require.NoError(t, err)
+	require.Greater(t, young.Number(), old.Number())
+	select {
+	case <-old.Over():
+		t.Fatal("nobody has told it yet")
+	default:
+	}
+	_, err = old.Put("a", 2)
+	require.ErrorIs(t, err, ErrOver)
+	<-old.Over()
+	_, err = old.Create("b", 2)
+	require.ErrorIs(t, err, ErrOver)
+	var v int
+	_, err = old.Take("a", &v)
+	require.ErrorIs(t, err, ErrOver)
+	require.ErrorIs(t, old.Delete("a"), ErrOver)
+	ok, err := young.Get("a", &v)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, 1, v, "the old term has changed nothing")
+	require.NoError(t, young.Delete("a"))
+	ok, err = young.Get("a", &v)
+	require.NoError(t, err)
+	require.False(t, ok)
+	young.End()
+	_, err = young.Put("a", 3)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// three are the options of the members of a store of three, with certificates of one authority.
+func three(t *testing.T) (all []Options) {
+	t.Helper()
+	dir := t.TempDir()
+	ca, err := trust.NewCA("test", time.Now())
+	require.NoError(t, err)
+	var peers []Peer
+	for i := range 3 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		peers = append(peers, Peer{fmt.Sprint("head", i+1), ln.Addr().String()})
+		require.NoError(t, ln.Close())
+	}
+	for _, p := range peers {
+		o := Options{Dir: filepath.Join(dir, p.Name), Log: filepath.Join(dir, p.Name+".log"), Peers: peers,
+			Name: p.Name, Identity: filepath.Join(dir, p.Name, "id"), Owner: trust.HeadName}
+		key, err := trust.NewKey()
+		require.NoError(t, err)
+		cert, err := ca.Issue(trust.Subject{Name: trust.HeadName, Role: trust.Head,
+			Hosts: []string{"127.0.0.1"}}, &key.PublicKey, time.Now(), time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, trust.SaveIdentity(o.Identity, ca.Cert, cert, key))
+		require.NoError(t, ca.Save(o.Dir))
+		all = append(all, o)
+	}
+	return all
+}
+
+// openAll opens members at once, for none is there before most are.
+func openAll(t *testing.T, all []Options) []*Store {
+	t.Helper()
+	out := make([]*Store, len(all))
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, o := range all {
+		wg.Go(func() { out[i], errs[i] = Open(o) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	return out
+}
+
+// leaderOf waits until one of the stores leads, and begins a term there.
+func leaderOf(t *testing.T, stores []*Store) (i int, term *Term) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		i = slices.IndexFunc(stores, func(s *Store) bool { return s != nil && s.Leads() })
+		return i >= 0
+	}, 20*time.Second, time.Millisecond)
+	term, err := stores[i].Lead("x")
+	require.NoError(t, err)
+	return i, term
+}
+
+// TestThree: of three members the other two go on with all that was written when the one that leads has
+// ended; it comes back to what they have written since, and one that has lost its data is refused. A backup
+// gives all three one state.
+func TestThree(t *testing.T) {
+	all := three(t)
+	stores := openAll(t, all)
+	first, term := leaderOf(t, stores)
+	_, err := term.Put("a", 1)
+	require.NoError(t, err)
+	stores[first].Close()
+	stores[first] = nil
+	second, term := leaderOf(t, stores)
+	require.NotEqual(t, first, second)
+	var v int
+	_, err = term.Get("a", &v)
+	require.NoError(t, err)
+	require.Equal(t, 1, v)
+	_, err = term.Put("a", 2)
+	require.NoError(t, err)
+	back := openAll(t, all[first:first+1])[0]
+	stores[first] = back
+	require.Eventually(t, func() bool { return back.Leader() == all[second].Name }, 20*time.Second,
+		time.Millisecond)
+	file := filepath.Join(t.TempDir(), "backup")
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	require.NoError(t, term.Backup(f))
+	require.NoError(t, f.Close())
+	_, err = term.Put("a", 3)
+	require.NoError(t, err)
+	for i, s := range stores {
+		s.Close()
+		require.NoError(t, Restore(file, all[i]))
+	}
+	stores = openAll(t, all)
+	_, term = leaderOf(t, stores)
+	_, err = term.Get("a", &v)
+	require.NoError(t, err)
+	require.Equal(t, 2, v)
+	for _, s := range stores {
+		s.Close()
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(all[0].Dir, "etcd")))
+	_, err = Open(all[0])
+	require.ErrorContains(t, err, "may not vote")
+}
+
+// TestPeers: who has no certificate of a head's does not get into the conversation of the members.
+func TestPeers(t *testing.T) {
+	all := three(t)
+	for _, s := range openAll(t, all) {
+		defer s.Close()
+	}
+	ca, err := trust.NewCA("other", time.Now())
+	require.NoError(t, err)
+	stranger := filepath.Join(t.TempDir(), "stranger")
+	key, err := trust.NewKey()
+	require.NoError(t, err)
+	cert, err := ca.Issue(trust.Subject{Name: trust.HeadName, Role: trust.Head}, &key.PublicKey, time.Now(),
+		time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, trust.SaveIdentity(stranger, ca.Cert, cert, key))
+	ask := func(c *tls.Config) error {
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: c}, Timeout: 5 * time.Second}
+		r, err := client.Get("https://" + all[0].Peers[0].Addr + "/members")
+		if err == nil {
+			r.Body.Close()
+		}
+		return err
+	}
+	with := func(dir string) *tls.Config {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+		require.NoError(t, err)
+		return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}
+	}
+	old := with(all[1].Identity)
+	require.NoError(t, ask(old), "another head")
+	old.MaxVersion = tls.VersionTLS12
+	require.Error(t, ask(old))
+	require.Error(t, ask(&tls.Config{InsecureSkipVerify: true}), "no certificate")
+	require.Error(t, ask(with(stranger)), "another authority")
+	agent := filepath.Join(t.TempDir(), "agent")
+	own, err := trust.LoadCA(all[0].Dir)
+	require.NoError(t, err)
+	cert, err = own.Issue(trust.Subject{Name: "h1", Role: trust.Agent}, &key.PublicKey, time.Now(), time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, trust.SaveIdentity(agent, own.Cert, cert, key))
+	require.Error(t, ask(with(agent)), "an agent of this cluster")
+}
 
 // TestStore: values survive the member's end, revisions only rise, and what may happen once happens once.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")}
-	s, err := Open(o)
-	require.NoError(t, err)
+	st, s := leading(t, o)
 	a, err := s.Put("jobs/1", map[string]int{"x": 1})
 	require.NoError(t, err)
 	b, err := s.Create("tokens/t", true)
@@ -21,10 +225,9 @@ func TestStore(t *testing.T) {
 	require.Greater(t, b, a)
 	_, err = s.Create("tokens/t", true)
 	require.ErrorIs(t, err, ErrConflict)
-	s.Close()
-	s, err = Open(o)
-	require.NoError(t, err)
-	defer s.Close()
+	st.Close()
+	st, s = leading(t, o)
+	defer st.Close()
 	var v map[string]int
 	ok, err := s.Get("jobs/1", &v)
 	require.NoError(t, err)
@@ -54,9 +257,8 @@ func TestStore(t *testing.T) {
 func TestRestore(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")}
-	s, err := Open(o)
-	require.NoError(t, err)
-	_, err = s.Put("a", 1)
+	st, s := leading(t, o)
+	_, err := s.Put("a", 1)
 	require.NoError(t, err)
 	file := filepath.Join(dir, "backup")
 	f, err := os.Create(file)
@@ -65,18 +267,17 @@ func TestRestore(t *testing.T) {
 	require.NoError(t, f.Close())
 	later, err := s.Put("a", 2)
 	require.NoError(t, err)
-	s.Close()
+	st.Close()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for _, bad := range [][]byte{nil, []byte("x"), text[:len(text)/2],
 		append([]byte{text[0] ^ 1}, text[1:]...)} {
 		require.NoError(t, os.WriteFile(file+".bad", bad, 0o600))
-		require.ErrorContains(t, Restore(file+".bad", dir), "not a backup of a cluster")
+		require.ErrorContains(t, Restore(file+".bad", o), "not a backup of a cluster")
 	}
-	require.NoError(t, Restore(file, dir))
-	s, err = Open(o)
-	require.NoError(t, err)
-	defer s.Close()
+	require.NoError(t, Restore(file, o))
+	st, s = leading(t, o)
+	defer st.Close()
 	var v int
 	ok, err := s.Get("a", &v)
 	require.NoError(t, err)

@@ -93,6 +93,10 @@ func HashOf(c *x509.Certificate) string {
 // Issue signs a certificate for key's owner, valid for life from now.
 func (a *CA) Issue(s Subject, key *ecdsa.PublicKey, now time.Time, life time.Duration) (*x509.Certificate,
 	error) {
+	if s.Name == HeadName && s.Role != Head {
+		return nil, fmt.Errorf("%s is the name of heads, by which they know each other: choose another",
+			s.Name)
+	}
 	t := &x509.Certificate{SerialNumber: serial(), Subject: pkix.Name{CommonName: s.Name},
 		DNSNames:  []string{s.Name},
 		NotBefore: now.Add(-Backdate), NotAfter: now.Add(life), BasicConstraintsValid: true,

@@ -99,8 +99,9 @@ func TestHandshakes(t *testing.T) {
 			morning.Add(-2*time.Hour)).Server(Agent), member(t, ca, h2, morning).Client("h1", Agent)},
 		{"a user on an edge", "role submit", member(t, ca, h1, morning).Server(Agent),
 			member(t, ca, Subject{Name: "u", Role: Submit}, morning).Client("h1", Agent)},
-		{"an agent in place of the head", "role agent", member(t, ca, Subject{Name: HeadName, Role: Agent},
-			morning).Server(Agent), member(t, ca, h2, morning).Client(HeadName, Head)},
+		{"an agent in place of the head", "role agent", member(t, ca, Subject{Name: "h1", Role: Agent,
+			Hosts: []string{HeadName}}, morning).Server(Agent),
+			member(t, ca, h2, morning).Client(HeadName, Head)},
 		{"revoked", "revoked", revoking.Server(Agent), gone.Client("h1", Agent)},
 		{"TLS 1.2", "version", member(t, ca, h1, morning).Server(Agent), old},
 		{"no certificate", "certificate", member(t, ca, h1, morning).Server(Agent),
@@ -167,7 +168,10 @@ func TestJoiner(t *testing.T) {
 	require.NoError(t, err)
 	_, err = shake(t, head(other, Subject{Name: HeadName, Role: Head}).Open(Admin), tok.Joiner())
 	require.ErrorContains(t, err, "not the cluster of this token")
-	_, err = shake(t, head(ca, Subject{Name: HeadName, Role: Agent}).Open(Admin), tok.Joiner())
+	_, err = ca.Issue(Subject{Name: HeadName, Role: Agent}, nil, now, NodeLife)
+	require.ErrorContains(t, err, "the name of heads")
+	_, err = shake(t, head(ca, Subject{Name: "h1", Role: Agent, Hosts: []string{HeadName}}).Open(Admin),
+		tok.Joiner())
 	require.ErrorContains(t, err, "no head", "an agent of the cluster is no head")
 }
 

@@ -24,7 +24,9 @@ type Cluster struct {
 	Name  string   `json:"name"`
 	Heads []string `json:"heads"`         // addresses
 	Hosts []Host   `json:"hosts"`         // that `cluster up` has started agents on
-	Head  Host     `json:"head,omitzero"` // where the head is
+	Head  Host     `json:"head,omitzero"` // where the head is, or the first of several
+	// More are the other heads, where there are several; Heads has their addresses in this order.
+	More []Host `json:"more_heads,omitempty"`
 	// SSHCommand is what `cluster up` was told to use for ssh; nil for ssh itself.
 	SSHCommand []string `json:"ssh_command,omitempty"`
 	Binary     string   `json:"binary,omitempty"` // lfactor on the head's host
@@ -154,6 +156,9 @@ func (c *Cluster) Client() (*control.Client, error) {
 	}
 	return control.NewClient(c.Heads, id), nil
 }
+
+// Seats are all heads.
+func (c *Cluster) Seats() []Host { return append([]Host{c.Head}, c.More...) }
 
 // Output is a piece of what a job writes, as the head sends it.
 type Output struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/cluster/agent"
+	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
@@ -82,6 +83,10 @@ func status() *cobra.Command {
 func printStatus(w io.Writer, name string, s head.Status) {
 	fmt.Fprintf(w, "cluster %s  head %s (pid %d, up %v, lfactor %s)\n", name, s.Head, s.Pid,
 		time.Since(s.Up).Round(time.Second), s.Version)
+	for _, x := range s.Heads {
+		fmt.Fprintf(w, "head %s  %s  %s since %v\n", x.Name, x.Addr, x.State,
+			time.Since(x.Since).Round(time.Second))
+	}
 	t := cli.TextTable("host", "state", "since", "address", "cores", "memory", "disk free", "clock", "job",
 		"processes")
 	t.SetOutputMirror(w)
@@ -143,7 +148,7 @@ func agentCommand() *cobra.Command {
 	addr := c.Flags().String("addr", "127.0.0.1", "address of this host for edges")
 	heads := c.Flags().StringSlice("head", nil, "addresses of the head")
 	ports := c.Flags().String("ports", "", "ports that may be used, as 7400-7499; any by default")
-	headDir := c.Flags().String("head-dir", "", "directory of the head, where that is on this machine")
+	local := c.Flags().StringArray("head-dir", nil, "address and directory of a head that is on this machine")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if len(*heads) == 0 {
 			return exit.Usagef("cluster agent: --head is wanted")
@@ -155,7 +160,14 @@ func agentCommand() *cobra.Command {
 		if o.Ports, err = deploy.ParsePorts(*ports); err != nil {
 			return exit.With(err, exit.Usage)
 		}
-		o.Dir, o.Head, o.HeadDir, o.Addr = *dir, *heads, *headDir, *addr
+		for _, text := range *local {
+			l, err := control.ParseLocalHead(text)
+			if err != nil {
+				return exit.Usagef("cluster agent: --head-dir: %w", err)
+			}
+			o.Local = append(o.Local, l)
+		}
+		o.Dir, o.Head, o.Addr = *dir, *heads, *addr
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
 		return agent.Run(c.Context(), o)
 	}

@@ -135,8 +135,9 @@ func restore() *cobra.Command {
 
 // logs prints what the head or a host's agent has written.
 func logs() *cobra.Command {
-	c := &cobra.Command{Use: "logs [HOST]", Short: "Print what the head, or the agent of a host on this " +
-		"machine, has written",
+	c := &cobra.Command{Use: "logs [HOST | HEAD]",
+		Short: "Print what a head, or the agent of a host on this " +
+			"machine, has written",
 		Args: cobra.MaximumNArgs(1)}
 	name := clusterFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -147,7 +148,7 @@ func logs() *cobra.Command {
 		dir := cl.Head.Dir
 		if len(args) == 1 {
 			dir = ""
-			for _, h := range cl.Hosts {
+			for _, h := range append(cl.Seats(), cl.Hosts...) {
 				if h.Name == args[0] {
 					dir = h.Dir
 				}

@@ -79,13 +79,13 @@ func join() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		h, err := deploy.Join(c.Context(), t, *name, *addr, o.Binary)
+		h, heads, err := deploy.Join(c.Context(), t, *name, *addr, o.Binary)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "joined as %s, address %s; this host takes part until this command ends\n",
 			h.Name, h.Addr)
-		o.Dir, o.Head, o.Addr = h.Dir, []string{t.Addr}, h.Addr
+		o.Dir, o.Head, o.Addr = h.Dir, heads, h.Addr
 		if err := agent.Run(c.Context(), o); err != nil {
 			return err
 		}

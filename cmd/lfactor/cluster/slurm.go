@@ -66,11 +66,11 @@ func (s *slurmJoin) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := deploy.Join(ctx, t, s.Host, s.addr, o.Binary)
+	h, heads, err := deploy.Join(ctx, t, s.Host, s.addr, o.Binary)
 	if err != nil {
 		return err
 	}
-	o.Dir, o.Head, o.Addr = h.Dir, []string{t.Addr}, h.Addr
+	o.Dir, o.Head, o.Addr = h.Dir, heads, h.Addr
 	return agent.Run(ctx, o)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,22 +25,34 @@ func up() *cobra.Command {
 			"agent and jump hosts count\n" +
 			"    - ssh: me@gpu2\n      name: second         # by default the host's\n" +
 			"      addr: 10.0.0.2       # where other hosts reach it; by default where ssh does\n" +
-			"      ports: 7400-7499     # that may be used; by default any\n\n" +
+			"      ports: 7400-7499     # that may be used; by default any\n" +
+			"  heads: [gpu1, second, gpu3]  # an odd number; most of them have to be there; by default the " +
+			"first host\n\n" +
 			"Nothing has to be installed on the hosts, and nothing is left on them after `cluster down`.\n" +
-			"up --local N brings up a head and N agents on this machine, each a process of its own.",
+			"up --local N brings up a head and N agents on this machine, each a process of its own; with " +
+			"--heads 3, three heads.",
 		Args: cobra.MaximumNArgs(1)}
 	name := c.Flags().String("name", "", "name of the cluster; by default that of hosts.yaml, or local")
 	local := c.Flags().Int("local", 0, "how many agents to start on this machine")
 	addr := c.Flags().String("addr", "127.0.0.1",
 		"with --local: address of this machine that hosts reach which join later")
 	list := c.Flags().StringSlice("hosts", nil, "hosts as ssh is given them, instead of hosts.yaml")
+	heads := c.Flags().StringSlice("heads", nil,
+		"hosts that get a head each, an odd number of them; by default "+
+			"the first. With --local: how many")
 	ssh := sshFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		h, err := wanted(args, *list, *local)
 		if err != nil {
 			return err
 		}
-		u := &deploy.Up{Name: *name, Say: say, SSHCommand: strings.Fields(*ssh)}
+		if len(*heads) == 0 {
+			*heads = h.Heads
+		}
+		if *heads, err = headNames(*heads, *local > 0); err != nil {
+			return err
+		}
+		u := &deploy.Up{Name: *name, Say: say, SSHCommand: strings.Fields(*ssh), Heads: *heads}
 		if u.Name == "" {
 			if u.Name = h.Name; u.Name == "" {
 				u.Name = "local"
@@ -52,6 +65,9 @@ func up() *cobra.Command {
 			made, err = u.Local(c.Context(), *local, *addr)
 		} else {
 			where = "with the head on " + h.Hosts[0].Name
+			if len(*heads) > 0 {
+				where = "with a head on " + strings.Join(*heads, ", ")
+			}
 			made, err = u.SSH(c.Context(), h.Hosts)
 		}
 		if err != nil {
@@ -66,6 +82,45 @@ func up() *cobra.Command {
 	}
 	return c
 }
+
+// headNames are the names of the heads that are asked for: on this machine their number may be given.
+func headNames(asked []string, local bool) ([]string, error) {
+	names := asked
+	if n, err := strconv.Atoi(strings.Join(asked, ",")); err == nil && local {
+		if names = nil; n < 1 || n > headsMost {
+			return nil, exit.Usagef("cluster up: --heads %d: want from 1 to %d", n, headsMost)
+		}
+		for i := range n {
+			names = append(names, "head"+strconv.Itoa(i+1))
+		}
+	}
+	seen := map[string]bool{}
+	for _, n := range names {
+		if seen[n] || !deploy.GoodName(n) {
+			return nil, exit.Usagef("cluster up: --heads: %q is there twice, or is not a name: name "+
+				"each host once, "+
+				"for heads of one host are lost together", n)
+		}
+		seen[n] = true
+	}
+	switch n := len(names); {
+	case n > headsMost:
+		return nil, exit.Usagef("cluster up: --heads: %d are more than %d: each change waits for most "+
+			"of them", n,
+			headsMost)
+	case n > 0 && n%2 == 0:
+		return nil, exit.Usagef("cluster up: --heads: %d is an even number (%s): %d heads can lose %d, "+
+			"as %d can; "+
+			"give one less or one more", n, strings.Join(names, ", "), n, (n-1)/2, n-1)
+	}
+	if local && len(names) == 1 {
+		return nil, nil
+	}
+	return names, nil
+}
+
+// headsMost is how many heads a cluster may have.
+const headsMost = 7
 
 func sshFlag(c *cobra.Command) *string {
 	return c.Flags().String("ssh", "", "what to run for ssh, with options, as \"ssh -F file\"")
