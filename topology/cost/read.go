@@ -268,7 +268,7 @@ func (m *Machine) Write() []byte {
 		"host.latency": "us", "host.copy": "GB/s", "second.flops": "GFLOP/s", "second.memory": "MiB",
 		"second.bandwidth": "GB/s", "second.overhead": "us", "network.bandwidth": "GB/s", "network.latency": "us"}
 	section := ""
-	for _, f := range fields {
+	for i, f := range fields {
 		head, key, _ := strings.Cut(f.key, ".")
 		if head == "second" && m.Second == nil {
 			continue
@@ -280,13 +280,14 @@ func (m *Machine) Write() []byte {
 		unit := units[f.key]
 		v := f.get(m) / f.units[unit]
 		fmt.Fprintf(&b, "  %s: %s\n", key, strings.TrimSpace(strconv.FormatFloat(v, 'g', 6, 64)+" "+unit))
-	}
-	if m.Joined != nil {
-		b.WriteString("  cables:")
-		for _, c := range m.Joined {
-			fmt.Fprintf(&b, " %d-%d", c[0], c[1])
+		last := i+1 == len(fields) || !strings.HasPrefix(fields[i+1].key, head+".")
+		if head == "network" && last && m.Joined != nil {
+			b.WriteString("  cables:")
+			for _, c := range m.Joined {
+				fmt.Fprintf(&b, " %d-%d", c[0], c[1])
+			}
+			b.WriteByte('\n')
 		}
-		b.WriteByte('\n')
 	}
 	return []byte(b.String())
 }
