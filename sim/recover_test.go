@@ -132,10 +132,10 @@ func aimed(l *sim.Layout, p sim.Prices, o sim.Options, n int) sim.Options {
 	return o
 }
 
-// TestRecoverySources: ranks die at any moment, one or several, also while others come back, and the state
-// of those that come back is another rank's, or a copy's that its buddy kept, or the checkpoint's: what the
-// monitor promises holds in all, and nobody reads a checkpoint where there is something newer in memory.
-func TestRecoverySources(t *testing.T) {
+// fromEverySource runs 600 seeds, 10,000 with -long, under the faults that each one draws: what the monitor
+// promises holds in all, and what is lost comes back from checkpoints, from copies and from other ranks, each
+// in at least one of 20.
+func fromEverySource(t *testing.T, faults func(l *sim.Layout, p *sim.Prices, o sim.Options) sim.Options) {
 	seeds := uint64(600)
 	if *long {
 		seeds = 10000
@@ -146,6 +146,31 @@ func TestRecoverySources(t *testing.T) {
 	for seed := range seeds {
 		l := redundant(t, seed)
 		p := slowDisk(modelled(), 1+int64(seed%4)*50000, 1+int64(seed%5)*40000)
+		o := sim.Options{Seed: seed, Jitter: 0.5, Late: []int64{1, 20000, 40000, 150000}[seed/3%4]}
+		o = faults(l, &p, o)
+		mon := sim.NewMonitor(l)
+		run := mon.Attach(o)
+		report := run.Report
+		run.Report = func(m actors.Message) {
+			if m.Text == core.TopicBack {
+				sources[int(m.Values[1])]++
+			}
+			report(m)
+		}
+		require.Empty(t, mon.End(sim.New(l, p, run).Run(), 6), "seed %d with %v", seed, o.Faults)
+	}
+	t.Logf("from disk %d, from copies %d, from what ranks hold %d", sources[0], sources[1], sources[2])
+	for _, source := range []int32{core.FromDisk, core.FromCopy, core.FromMember} {
+		require.Greater(t, sources[int(source)], int(seeds)/20)
+	}
+}
+
+// TestRecoverySources: ranks die at any moment, one or several, also while others come back, and the state
+// of those that come back is another rank's, or a copy's that its buddy kept, or the checkpoint's: what the
+// monitor promises holds in all, and nobody reads a checkpoint where there is something newer in memory.
+func TestRecoverySources(t *testing.T) {
+	fromEverySource(t, func(l *sim.Layout, p *sim.Prices, o sim.Options) sim.Options {
+		seed := o.Seed
 		write := p.Job
 		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
 			switch j.Kind {
@@ -156,31 +181,16 @@ func TestRecoverySources(t *testing.T) {
 			}
 			return write(rank, j, s)
 		}
-		o := sim.Options{Seed: seed, Jitter: 0.5, Late: []int64{1, 20000, 40000, 150000}[seed/3%4]}
 		plain := sim.NewMonitor(l)
-		r := sim.New(l, p, plain.Attach(o)).Run()
+		r := sim.New(l, *p, plain.Attach(o)).Run()
 		require.Empty(t, plain.End(r, 6), "seed %d", seed)
 		if seed/42%3 == 0 {
 			o.Faults = sim.Draw(seed, 1+int(seed%3), len(l.Ranks), int64(r.Time), sim.Restart)
 		} else {
-			o = aimed(l, p, o, 1+int(seed/6%2))
+			o = aimed(l, *p, o, 1+int(seed/6%2))
 		}
-		mon := sim.NewMonitor(l)
-		run := mon.Attach(o)
-		report := run.Report
-		run.Report = func(m actors.Message) {
-			if m.Text == core.TopicBack {
-				sources[int(m.Values[1])]++
-			}
-			report(m)
-		}
-		again := sim.New(l, p, run).Run()
-		require.Empty(t, mon.End(again, 6), "seed %d with %v", seed, o.Faults)
-	}
-	t.Logf("from disk %d, from copies %d, from another rank %d", sources[0], sources[1], sources[2])
-	for _, source := range []int32{core.FromDisk, core.FromCopy, core.FromMember} {
-		require.Greater(t, sources[int(source)], int(seeds)/20)
-	}
+		return o
+	})
 }
 
 // TestPartitions: links between ranks are cut one way or both for a while, messages are lost, late or slow,
@@ -269,18 +279,9 @@ func TestOwedUpdate(t *testing.T) {
 // TestSuccession: the coordinator ends with a rank at any moment, also while a rank recovers and while its
 // successor takes over. The next one goes on from what the ranks hold, and what the monitor promises holds.
 func TestSuccession(t *testing.T) {
-	seeds := uint64(600)
-	if *long {
-		seeds = 10000
-	} else {
-		t.Log("600 seeds instead of 10,000: add -long")
-	}
-	sources := map[int]int{}
-	for seed := range seeds {
-		l := redundant(t, seed)
-		p := slowDisk(modelled(), 1+int64(seed%4)*50000, 1+int64(seed%5)*40000)
-		o := sim.Options{Seed: seed, Jitter: 0.5, Late: []int64{1, 20000, 40000, 150000}[seed/3%4]}
-		o = aimed(l, p, o, 1+int(seed/6%3))
+	fromEverySource(t, func(l *sim.Layout, p *sim.Prices, o sim.Options) sim.Options {
+		seed := o.Seed
+		o = aimed(l, *p, o, 1+int(seed/6%3))
 		for i := range o.Faults {
 			if i == 0 || seed/5%2 == 0 {
 				o.Faults[i].Kind = sim.Succession
@@ -290,19 +291,6 @@ func TestSuccession(t *testing.T) {
 			l.Run.Grace, o.Notice = 30000, 20000
 			o.Faults = append(o.Faults, sim.Draw(seed, 2, len(l.Ranks), 4000000, sim.CutLink, sim.LostMsg)...)
 		}
-		mon := sim.NewMonitor(l)
-		run := mon.Attach(o)
-		report := run.Report
-		run.Report = func(m actors.Message) {
-			if m.Text == core.TopicBack {
-				sources[int(m.Values[1])]++
-			}
-			report(m)
-		}
-		require.Empty(t, mon.End(sim.New(l, p, run).Run(), 6), "seed %d with %v", seed, o.Faults)
-	}
-	t.Logf("from disk %d, from copies %d, from what ranks hold %d", sources[0], sources[1], sources[2])
-	for _, source := range []int32{core.FromDisk, core.FromCopy, core.FromMember} {
-		require.Greater(t, sources[int(source)], int(seeds)/20)
-	}
+		return o
+	})
 }
