@@ -15,6 +15,10 @@ for f in sorted(glob.glob('configs/models/qwen-vl/*.yaml')+glob.glob('configs/mo
     mt=d['model_type']
     if mt=='qwen2_vl': c=Qwen2VLConfig(text_config=t,vision_config=dict(depth=v['depth'],embed_dim=v['hidden_size'],hidden_size=d['hidden_size'],num_heads=16,mlp_ratio=4,patch_size=14),**tie); M=Qwen2VLForConditionalGeneration
     if mt=='qwen2_5_vl': c=Qwen2_5_VLConfig(text_config=t,vision_config=dict(depth=v['depth'],hidden_size=v['hidden_size'],out_hidden_size=d['hidden_size'],num_heads=16,intermediate_size=v['intermediate_size'],patch_size=14),**tie); M=Qwen2_5_VLForConditionalGeneration
+    if mt.startswith('qwen3_5'):
+        if 'num_experts' in d: del t['intermediate_size']; t['shared_expert_intermediate_size']=d['shared_expert_intermediate_size']
+        C,M=(Qwen3_5MoeConfig,Qwen3_5MoeForConditionalGeneration) if 'num_experts' in d else (Qwen3_5Config,Qwen3_5ForConditionalGeneration)
+        c=C(text_config=t|{k:d[k] for k in d if k.startswith('linear_')}|tie,vision_config=dict(depth=v['depth'],hidden_size=v['hidden_size'],out_hidden_size=d['hidden_size'],num_heads=v['num_heads'],intermediate_size=v['intermediate_size'],patch_size=16,num_position_embeddings=2304),**tie)
     if mt.startswith('qwen3_vl'): kind=mt; mt='qwen3_vl'
     if mt=='qwen3_vl': C,M=(Qwen3VLConfig,Qwen3VLForConditionalGeneration) if kind==mt else (Qwen3VLMoeConfig,Qwen3VLMoeForConditionalGeneration); c=C(text_config=t,vision_config=dict(depth=v['depth'],hidden_size=v['hidden_size'],out_hidden_size=d['hidden_size'],num_heads=16,intermediate_size=v['intermediate_size'],patch_size=16,deepstack_visual_indexes=v['deepstack_visual_indexes'],num_position_embeddings=2304),**tie)
     # InternLM2 has Llama's parameters, some of them in one tensor

@@ -24,9 +24,10 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import (CLIPVisionConfig, Dinov2Config, Gemma3Config, Gemma3ForConditionalGeneration, InternVLConfig, InternVLForConditionalGeneration, LlamaConfig, LlamaForCausalLM, LlavaConfig, LlavaForConditionalGeneration, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
-                          Qwen2VLForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration, SiglipVisionConfig)
+                          Qwen2VLForConditionalGeneration, Qwen3_5Config, Qwen3_5ForConditionalGeneration, Qwen3_5MoeConfig, Qwen3_5MoeForConditionalGeneration, Qwen3Config, Qwen3Model, Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration, SiglipVisionConfig)
 
 from family_golden import ADAMW, CLIP, DECAY, OUT, randomize
+from family_layers import tame
 import family_modules
 from vlm_modules import InternLM, Llava, LlavaOnevision
 
@@ -59,6 +60,19 @@ def qwen3_vl(tie, taps=(0, 1)):
     vision = dict(depth=3, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, deepstack_visual_indexes=list(taps), num_position_embeddings=25)
     text = TEXT | tied(tie) | dict(head_dim=16) | rope(5e6, mrope_section=[4, 2, 2], mrope_interleaved=True)
     return Qwen3VLForConditionalGeneration, Qwen3VLConfig(text_config=text, vision_config=vision, **TOP, **tied(tie))
+
+
+def qwen3_5(experts):
+    """Three kinds of layers' worth: linear attention, gated attention that turns half a head by three axes, and the same again."""
+    vision = dict(depth=2, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, num_position_embeddings=25)
+    text = TEXT | tied(False) | dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=20, linear_value_head_dim=12,
+                                     layer_types=["linear_attention", "full_attention", "linear_attention"])
+    text |= rope(1e7, mrope_section=[2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5)
+    if experts:
+        del text["intermediate_size"]
+        text |= dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=48, shared_expert_intermediate_size=20)
+        return Qwen3_5MoeForConditionalGeneration, Qwen3_5MoeConfig(text_config=text, vision_config=vision, **TOP, **tied(False))
+    return Qwen3_5ForConditionalGeneration, Qwen3_5Config(text_config=text, vision_config=vision, **TOP, **tied(False))
 
 
 def qwen3_vl_moe():
@@ -147,6 +161,8 @@ CASES = {
     "qwen3-vl-moe": qwen3_vl_moe,
     "internvl3.5-moe": lambda: internvl("qwen3_moe", "layer_norm", False, True),
     "gemma3-vision": gemma3,
+    "qwen3.5-vision": lambda: qwen3_5(False),
+    "qwen3.5-moe-vision": lambda: qwen3_5(True),
 }
 
 
@@ -165,6 +181,8 @@ class Case:
             for n, p in self.model.named_parameters():
                 if "lambda" in n:
                     p.copy_(0.3 + 0.1 * torch.randn(p.shape, generator=self.gen))
+        if name.startswith("qwen3.5"):
+            tame(self.model.model.language_model, self.config.text_config)
         self.tiles, self.frames = name.startswith(("internvl", "siglip", "gemma3", "llava-clip", "llava-siglip", "llava-dinov2")), name.startswith("qwen3")
         self.seconds = 0.7 if name.startswith("qwen2.5") else 0
         self.documents()

@@ -277,7 +277,7 @@ func switchValue(typ string, f source.Flag, value *yaml.Node) *yaml.Node {
 func (l *Reader) family(n *hydra.Node, prefix string) bool {
 	target, o := n.Text("_target_"), n.At("_target_").O
 	class := target[strings.LastIndex(target, ".")+1:]
-	d, ok := decoderOf(class, n.Text("convert_file"))
+	d, ok := decoderOf(class, n)
 	if !ok {
 		why := refusedClasses[class]
 		if why == "" {
@@ -289,10 +289,10 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 	}
 	if prefix == "" {
 		l.Sink.Add(source.ModelKeys+".model_type", source.ScalarNode(d.Family), o)
-		for _, key := range source.SortedKeys(d.Preset) {
-			l.Sink.Add(source.ModelKeys+"."+key, source.ScalarNode(d.Preset[key]),
-				source.Origin{Layer: source.LayerModel, File: "class " + class})
-		}
+	}
+	for _, key := range source.SortedKeys(d.Preset) {
+		l.Sink.Add(source.ModelKeys+"."+key, source.ScalarNode(d.Preset[key]),
+			source.Origin{Layer: source.LayerModel, File: "class " + class})
 	}
 	return true
 }
@@ -302,8 +302,6 @@ var refusedClasses = map[string]string{
 	"DeepseekV4Config": "sparse attention and mixtures of experts are not part of dense families",
 	"GlmConfig":        "latent attention and mixtures of experts are not part of dense families",
 	"ErnieMoeConfig":   "mixtures of experts are not part of dense families",
-	"Qwen35Config":     "layers of linear attention are not part of dense families",
-	"Qwen3NextConfig":  "layers of linear attention and mixtures of experts are not part of dense families",
 	"WanConfig":        "is a diffusion model, no language model",
 	"QwenImageConfig":  "is a diffusion model, no language model",
 }

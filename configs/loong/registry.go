@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/lfactor/lfactor/configs/hydra"
 	"github.com/lfactor/lfactor/configs/source"
 )
 
@@ -13,6 +14,7 @@ type Decoder struct {
 	// name of the convert_file of models whose weights have other names than the class's usual ones, "" for
 	// any other
 	Convert string
+	Mixed   bool   // of the class's models those with num_experts
 	Family  string // our model_type
 	// Preset are our keys that the class has without saying so
 	Preset map[string]string
@@ -31,25 +33,31 @@ var decoders = map[string][]Decoder{}
 // RegisterDecoder enters a class of language models.
 func RegisterDecoder(d Decoder) {
 	for _, other := range decoders[d.Class] {
-		if other.Convert == d.Convert {
+		if other.Convert == d.Convert && other.Mixed == d.Mixed {
 			panic("loong: class " + d.Class + " registered twice")
 		}
 	}
 	decoders[d.Class] = append(decoders[d.Class], d)
 }
 
-// decoderOf is a class's decoder for a convert_file.
-func decoderOf(class, convert string) (d Decoder, ok bool) {
+// decoderOf is the decoder that a file's class, convert_file and num_experts stand for.
+func decoderOf(class string, n *hydra.Node) (d Decoder, ok bool) {
+	convert, experts := n.Text("convert_file"), n.Text("num_experts")
+	mixed := experts != "" && experts != "null"
 	for _, d := range decoders[class] {
 		if d.Convert != "" && d.Convert == filepath.Base(convert) {
 			return d, true
 		}
 	}
-	i := slices.IndexFunc(decoders[class], func(d Decoder) bool { return d.Convert == "" })
-	if i < 0 {
-		return Decoder{}, false
+	for _, want := range []bool{mixed, !mixed} {
+		i := slices.IndexFunc(decoders[class], func(d Decoder) bool {
+			return d.Convert == "" && d.Mixed == want
+		})
+		if i >= 0 {
+			return decoders[class][i], true
+		}
 	}
-	return decoders[class][i], true
+	return Decoder{}, false
 }
 
 func classNames() []string { return source.SortedKeys(decoders) }

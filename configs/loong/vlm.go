@@ -476,7 +476,7 @@ func (v *vlm) joined(key string, kid *hydra.Node) {
 // decoder enters the foundation.
 func (v *vlm) decoder() {
 	target := v.fd.Text("_target_")
-	v.foundation, _ = decoderOf(target[strings.LastIndex(target, ".")+1:], "")
+	v.foundation, _ = decoderOf(target[strings.LastIndex(target, ".")+1:], v.fd)
 	v.text = v.foundation.Family
 	if target == "" {
 		v.l.Sink.Fail(v.fd.O, "model.foundation._target_", "is not given", source.OneOf(classNames()))

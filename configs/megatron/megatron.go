@@ -92,6 +92,8 @@ var OnlyFlags = map[string]*OnlyFlag{
 		"positions are those of the model's family, rotary embeddings in all that LoongForge has"},
 	"normalization": {[]string{"RMSNorm"},
 		"norms are those of the model's family, RMSNorm in all that LoongForge has"},
+	"full-attention-interval": {[]string{"4"},
+		"one layer in four attends; set model.overrides.layer_types for other patterns"},
 	"attention-dropout": {[]string{"0"}, "dense families here have no dropout"},
 	"hidden-dropout":    {[]string{"0"}, "dense families here have no dropout"},
 	"rotary-seq-len-interpolation-factor": {[]string{"1"},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/kernels/routing"
 )
 
@@ -19,6 +20,7 @@ var _ = Register(Family{ModelType: "qwen3_5_moe_text", Paper: "2412.06464",
 			"num_attention_heads": "16", "num_key_value_heads": "2", "vocab_size": "248320", "num_experts": "256",
 			"num_experts_per_tok": "8", "moe_intermediate_size": "512",
 			"shared_expert_intermediate_size": "512", "router_aux_loss_coef": "0.001"}}))),
+	Loong: []loong.Decoder{{Class: "Qwen35Config", Mixed: true, Preset: qwen3_5Preset}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.hybrid(c)
 		s.mixture(c, func(int) bool { return false })

@@ -22,7 +22,7 @@ var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
 		s.mixture(c, steps(c))
 		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
 	},
-	Loong: []loong.Decoder{{Class: "Qwen3Config", Convert: "qwen3_moe_convert.yaml", Alone: true,
+	Loong: []loong.Decoder{{Class: "Qwen3Config", Mixed: true,
 		Preset: map[string]string{"norm_topk_prob": "true"}}},
 	Source: eachExpert, Other: fusedExperts})
 

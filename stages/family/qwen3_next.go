@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/stages/block"
 )
@@ -42,6 +43,8 @@ var _ = Register(Family{ModelType: "qwen3_next", Paper: "2412.06464",
 		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
 		s.sharedExpert(c)
 	},
+	Loong: []loong.Decoder{{Class: "Qwen3NextConfig", Preset: map[string]string{"norm_topk_prob": "true",
+		"partial_rotary_factor": "0.25"}}},
 	Source: func(c configs.Model) func(string) Source { return grouped(c, eachExpert(c)) },
 	Other:  func(c configs.Model) func(string) Source { return grouped(c, fusedExperts(c)) }})
 
@@ -52,8 +55,12 @@ var _ = Register(Family{ModelType: "qwen3_5_text", Paper: "2412.06464",
 		"intermediate_size": "12288", "num_hidden_layers": "32", "num_attention_heads": "16",
 		"num_key_value_heads": "4",
 		"vocab_size":          "248320"}}),
+	Loong:  []loong.Decoder{{Class: "Qwen35Config", Preset: qwen3_5Preset}},
 	Spec:   func(c configs.Model, s *Spec) { s.hybrid(c) },
 	Source: inOrder})
+
+// qwen3_5Preset is what LoongForge's class says by itself.
+var qwen3_5Preset = map[string]string{"partial_rotary_factor": "0.25", "rope_theta": "10000000"}
 
 // sharedExpert is an MLP beside the experts, behind a gate.
 func (s *Spec) sharedExpert(c configs.Model) {

@@ -19,14 +19,9 @@ var _ = Register(Family{ModelType: "qwen3_vl_moe", Paper: "2511.21631",
 			delete(out["text_config"].(map[string]any), "norm_topk_prob")
 		}},
 	Build: func(c configs.Model) *Model {
-		at := textAt("model.language_model.")
 		layout := func(turned bool) *Model {
 			own := expertPlaces{width: c.ExpertWidth, turned: turned}.source
-			return qwen3VL("qwen3_vl_moe", c, func(name string) Source {
-				s := own(name)
-				s.Name = at(s.Name).Name
-				return s
-			})
+			return qwen3VL("qwen3_vl_moe", c, below("model.language_model.", own))
 		}
 		m := layout(true)
 		m.Other = layout(false).Source
