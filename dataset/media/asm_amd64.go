@@ -51,3 +51,33 @@ func columnSums(dst *byte, src *byte, stride int, pairs int, w *uint16, n int, b
 //
 //go:noescape
 func rowSums(dst *byte, src *byte, dstStep int, srcStep int, first *int32, groups int, w *uint16, n int, bits int)
+
+// unfilterSub adds the pixel before to n pixels of 3 or 4 bytes; up to 5 bytes behind the last one are read, and one is written.
+// The pure Go of the same arithmetic defines it.
+//
+//go:noescape
+func unfilterSub(dst *byte, src *byte, above *byte, n int, size int)
+
+// unfilterMean adds the mean of the pixel before and of the one above to n pixels of 3 or 4 bytes; up to 5 bytes behind the last one are read, and one is written.
+// The pure Go of the same arithmetic defines it.
+//
+//go:noescape
+func unfilterMean(dst *byte, src *byte, above *byte, n int, size int)
+
+// unfilterPaeth adds whichever of left, above and across is nearest to what they make likely to n pixels of 3 or 4 bytes; up to 5 bytes behind the last one are read, and one is written.
+// The pure Go of the same arithmetic defines it.
+//
+//go:noescape
+func unfilterPaeth(dst *byte, src *byte, above *byte, n int, size int)
+
+// unfilterUp adds to n·32 bytes those above them.
+// The pure Go of the same arithmetic defines it.
+//
+//go:noescape
+func unfilterUp(dst *byte, src *byte, above *byte, n int)
+
+// dropAlpha drops the alpha of n·8 pixels; 4 bytes behind the last are written.
+// The pure Go of the same arithmetic defines it.
+//
+//go:noescape
+func dropAlpha(dst *byte, px *byte, n int)

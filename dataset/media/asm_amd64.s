@@ -2339,3 +2339,199 @@ DATA halves<>+29(SB)/1, $0x00
 DATA halves<>+30(SB)/1, $0x00
 DATA halves<>+31(SB)/1, $0x00
 GLOBL halves<>(SB), RODATA|NOPTR, $32
+
+// func unfilterSub(dst *byte, src *byte, above *byte, n int, size int)
+// Requires: AVX
+TEXT ·unfilterSub(SB), NOSPLIT, $0-40
+	MOVQ     dst+0(FP), AX
+	MOVQ     src+8(FP), CX
+	MOVQ     above+16(FP), DX
+	MOVQ     n+24(FP), BX
+	MOVQ     size+32(FP), SI
+	VPXOR    X0, X0, X0
+	VPXOR    X1, X1, X1
+	VPCMPEQW X2, X2, X2
+	VPSRLW   $0x08, X2, X2
+
+unfilterSubNext:
+	TESTQ     BX, BX
+	JZ        unfilterSubNext_end
+	VPMOVZXBW (DX), X1
+	VPMOVZXBW (CX), X3
+	VPADDW    X0, X3, X0
+	VPAND     X2, X0, X0
+	VPACKUSWB X0, X0, X3
+	VMOVD     X3, (AX)
+	VMOVDQA   X1, X1
+	ADDQ      SI, AX
+	ADDQ      SI, CX
+	ADDQ      SI, DX
+	DECQ      BX
+	JMP       unfilterSubNext
+
+unfilterSubNext_end:
+	VZEROUPPER
+	RET
+
+// func unfilterMean(dst *byte, src *byte, above *byte, n int, size int)
+// Requires: AVX
+TEXT ·unfilterMean(SB), NOSPLIT, $0-40
+	MOVQ     dst+0(FP), AX
+	MOVQ     src+8(FP), CX
+	MOVQ     above+16(FP), DX
+	MOVQ     n+24(FP), BX
+	MOVQ     size+32(FP), SI
+	VPXOR    X0, X0, X0
+	VPXOR    X1, X1, X1
+	VPCMPEQW X2, X2, X2
+	VPSRLW   $0x08, X2, X2
+
+unfilterMeanNext:
+	TESTQ     BX, BX
+	JZ        unfilterMeanNext_end
+	VPMOVZXBW (DX), X1
+	VPMOVZXBW (CX), X3
+	VPADDW    X1, X0, X0
+	VPSRLW    $0x01, X0, X0
+	VPADDW    X0, X3, X0
+	VPAND     X2, X0, X0
+	VPACKUSWB X0, X0, X3
+	VMOVD     X3, (AX)
+	VMOVDQA   X1, X1
+	ADDQ      SI, AX
+	ADDQ      SI, CX
+	ADDQ      SI, DX
+	DECQ      BX
+	JMP       unfilterMeanNext
+
+unfilterMeanNext_end:
+	VZEROUPPER
+	RET
+
+// func unfilterPaeth(dst *byte, src *byte, above *byte, n int, size int)
+// Requires: AVX
+TEXT ·unfilterPaeth(SB), NOSPLIT, $0-40
+	MOVQ     dst+0(FP), AX
+	MOVQ     src+8(FP), CX
+	MOVQ     above+16(FP), DX
+	MOVQ     n+24(FP), BX
+	MOVQ     size+32(FP), SI
+	VPXOR    X0, X0, X0
+	VPXOR    X1, X1, X1
+	VPCMPEQW X2, X2, X2
+	VPSRLW   $0x08, X2, X2
+
+unfilterPaethNext:
+	TESTQ     BX, BX
+	JZ        unfilterPaethNext_end
+	VPMOVZXBW (DX), X3
+	VPMOVZXBW (CX), X4
+	VPSUBW    X1, X3, X5
+	VPSUBW    X1, X0, X6
+	VPADDW    X5, X6, X7
+	VPABSW    X5, X5
+	VPABSW    X6, X6
+	VPABSW    X7, X7
+	VPMINSW   X5, X6, X8
+	VPMINSW   X7, X8, X8
+	VPCMPEQW  X8, X6, X6
+	VPBLENDVB X6, X3, X1, X1
+	VPCMPEQW  X8, X5, X5
+	VPBLENDVB X5, X0, X1, X1
+	VPADDW    X1, X4, X0
+	VPAND     X2, X0, X0
+	VPACKUSWB X0, X0, X1
+	VMOVD     X1, (AX)
+	VMOVDQA   X3, X1
+	ADDQ      SI, AX
+	ADDQ      SI, CX
+	ADDQ      SI, DX
+	DECQ      BX
+	JMP       unfilterPaethNext
+
+unfilterPaethNext_end:
+	VZEROUPPER
+	RET
+
+// func unfilterUp(dst *byte, src *byte, above *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·unfilterUp(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ above+16(FP), DX
+	MOVQ n+24(FP), BX
+
+nextUp:
+	TESTQ   BX, BX
+	JZ      nextUp_end
+	VMOVDQU (CX), Y0
+	VPADDB  (DX), Y0, Y0
+	VMOVDQU Y0, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	DECQ    BX
+	JMP     nextUp
+
+nextUp_end:
+	VZEROUPPER
+	RET
+
+// func dropAlpha(dst *byte, px *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·dropAlpha(SB), NOSPLIT, $0-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    px+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU dropAlpha<>+0(SB), Y0
+
+dropAlphaNext:
+	TESTQ        DX, DX
+	JZ           dropAlphaNext_end
+	VMOVDQU      (CX), Y1
+	VPSHUFB      Y0, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X2
+	VMOVDQU      X1, (AX)
+	VMOVDQU      X2, 12(AX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x18, AX
+	DECQ         DX
+	JMP          dropAlphaNext
+
+dropAlphaNext_end:
+	VZEROUPPER
+	RET
+
+DATA dropAlpha<>+0(SB)/1, $0x00
+DATA dropAlpha<>+1(SB)/1, $0x01
+DATA dropAlpha<>+2(SB)/1, $0x02
+DATA dropAlpha<>+3(SB)/1, $0x04
+DATA dropAlpha<>+4(SB)/1, $0x05
+DATA dropAlpha<>+5(SB)/1, $0x06
+DATA dropAlpha<>+6(SB)/1, $0x08
+DATA dropAlpha<>+7(SB)/1, $0x09
+DATA dropAlpha<>+8(SB)/1, $0x0a
+DATA dropAlpha<>+9(SB)/1, $0x0c
+DATA dropAlpha<>+10(SB)/1, $0x0d
+DATA dropAlpha<>+11(SB)/1, $0x0e
+DATA dropAlpha<>+12(SB)/1, $0x80
+DATA dropAlpha<>+13(SB)/1, $0x80
+DATA dropAlpha<>+14(SB)/1, $0x80
+DATA dropAlpha<>+15(SB)/1, $0x80
+DATA dropAlpha<>+16(SB)/1, $0x00
+DATA dropAlpha<>+17(SB)/1, $0x01
+DATA dropAlpha<>+18(SB)/1, $0x02
+DATA dropAlpha<>+19(SB)/1, $0x04
+DATA dropAlpha<>+20(SB)/1, $0x05
+DATA dropAlpha<>+21(SB)/1, $0x06
+DATA dropAlpha<>+22(SB)/1, $0x08
+DATA dropAlpha<>+23(SB)/1, $0x09
+DATA dropAlpha<>+24(SB)/1, $0x0a
+DATA dropAlpha<>+25(SB)/1, $0x0c
+DATA dropAlpha<>+26(SB)/1, $0x0d
+DATA dropAlpha<>+27(SB)/1, $0x0e
+DATA dropAlpha<>+28(SB)/1, $0x80
+DATA dropAlpha<>+29(SB)/1, $0x80
+DATA dropAlpha<>+30(SB)/1, $0x80
+DATA dropAlpha<>+31(SB)/1, $0x80
+GLOBL dropAlpha<>(SB), RODATA|NOPTR, $32

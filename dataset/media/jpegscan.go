@@ -29,8 +29,28 @@ func (r *jpegReader) part(p *plane, x, y int) error {
 		r.eobrun--
 		return nil
 	}
+	return r.fresh(c, set, r.huff[1][p.ac], ss)
+}
+
+// fresh reads the coefficients of a block from position ss on for the first time.
+func (r *jpegReader) fresh(c *[64]int16, set *uint64, h *huffman, ss int) error {
 	for k := ss; k <= r.se; k++ {
-		s, err := r.bits.symbol(r.huff[1][p.ac])
+		if r.bits.n < 32 {
+			r.bits.refill()
+		}
+		if e := h.whole[r.bits.acc>>(64-lookBits)]; e != 0 && byte(e>>8) < blockEnd {
+			r.bits.acc <<= e & 63
+			r.bits.n -= uint(e & 63)
+			if k += int(byte(e>>8)) - 1; e>>16 != 0 {
+				if k > r.se {
+					return errJPEG
+				}
+				c[zigzag[k&63]&63] = int16(e>>16) << r.al
+				*set |= 1 << (k & 63)
+			}
+			continue
+		}
+		s, err := r.bits.symbol(h)
 		if err != nil {
 			return err
 		}
@@ -57,8 +77,24 @@ func (r *jpegReader) part(p *plane, x, y int) error {
 // refine adds a bit to the coefficients of a block (T.81, G.1.2.3).
 func (r *jpegReader) refine(c *[64]int16, set *uint64, p *plane) error {
 	k, delta := r.ss, int16(1<<r.al)
+	h := r.huff[1][p.ac]
 	for k <= r.se && r.eobrun == 0 {
-		s, err := r.bits.symbol(r.huff[1][p.ac])
+		if r.bits.n < 32 {
+			r.bits.refill()
+		}
+		e := h.whole[r.bits.acc>>(64-lookBits)]
+		if on := int(byte(e >> 8)); e != 0 && on < blockEnd && uint16(e>>16)+1 <= 2 { // one of -1, 0 and 1
+			r.bits.acc <<= e & 63
+			r.bits.n -= uint(e & 63)
+			k = r.correct(c, *set, k, on-1, delta)
+			if e>>16 != 0 && k <= r.se {
+				c[zigzag[k&63]&63] = int16(e>>16) * delta
+				*set |= 1 << (k & 63)
+			}
+			k++
+			continue
+		}
+		s, err := r.bits.symbol(h)
 		if err != nil {
 			return err
 		}
@@ -107,16 +143,12 @@ func (r *jpegReader) correct(c *[64]int16, set uint64, k, run int, delta int16) 
 			r.bits.refill()
 			acc, n = r.bits.acc, r.bits.n
 		}
-		bit := int64(acc) < 0
+		v := &c[zigzag[k&63]&63]
+		sign := *v >> 15 // without jumps, as bits are even chances
+		more := int16(int64(acc)>>63) & delta &^ *v
 		acc <<= 1
 		n--
-		if v := &c[zigzag[k&63]&63]; bit && *v&delta == 0 {
-			if *v > 0 {
-				*v += delta
-			} else {
-				*v -= delta
-			}
-		}
+		*v += more ^ sign - sign
 		k++
 	}
 	r.bits.acc, r.bits.n = acc, n

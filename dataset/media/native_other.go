@@ -29,3 +29,13 @@ func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, 
 }
 
 func planar(red, green, blue, src *byte, n int) { panic(notNative) }
+
+func unfilterSub(dst, src, above *byte, n, size int) { panic(notNative) }
+
+func unfilterMean(dst, src, above *byte, n, size int) { panic(notNative) }
+
+func unfilterPaeth(dst, src, above *byte, n, size int) { panic(notNative) }
+
+func unfilterUp(dst, src, above *byte, n int) { panic(notNative) }
+
+func dropAlpha(dst, px *byte, n int) { panic(notNative) }

@@ -42,7 +42,7 @@ func TestNativeInverse(t *testing.T) {
 
 // Images of all kinds come out the same with and without the assembly.
 func TestNativeDecode(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.jpg")
+	files, err := filepath.Glob("testdata/*.[jp][pn]g")
 	require.NoError(t, err)
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -100,5 +100,27 @@ func TestNativeColours(t *testing.T) {
 				t.Fatalf("cb %d, cr %d: %v, want %v", u, v, got, want)
 			}
 		}
+	}
+}
+
+// The filters of PNG's rows are the definition's, for pixels of 3 and 4 bytes and rows of all lengths.
+func TestNativeUnfilter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for n := range 4000 {
+		size, pixels, h := 3+n%2, 1+rng.IntN(40), 3
+		rows := make([]byte, (1+size*pixels)*h+slack)
+		for i := range rows {
+			rows[i] = byte(rng.Uint32()) >> (n / 8 % 2 * rng.IntN(8))
+		}
+		for y := range h {
+			rows[y*(1+size*pixels)] = byte(rng.IntN(5))
+		}
+		f := pngFile{pngHeader: pngHeader{w: pixels, h: h}}
+		white := n/2%2 == 1
+		before := append([]byte(nil), rows...)
+		got, want := bare(pixels, h), bare(pixels, h)
+		require.True(t, f.unfilter(got, rows, size, white))
+		portable(t, func() { require.True(t, f.unfilter(want, append([]byte(nil), before...), size, white)) })
+		require.Equal(t, want.Pix, got.Pix, "rows %v of %d pixels", before, pixels)
 	}
 }

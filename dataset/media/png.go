@@ -85,23 +85,73 @@ func decodePNG(b []byte, white bool) (*Image, error) {
 		}
 		return toRGB(m, f.w, f.h, white), nil
 	}
-	rows := buffers.take((1 + n*f.w) * f.h)
+	size := (1 + n*f.w) * f.h
+	rows := buffers.take(size + slack)
 	defer buffers.give(rows)
-	if err := f.inflate(rows); err != nil {
+	if err := f.inflate(rows[:size]); err != nil {
 		return nil, err
 	}
 	out := bare(f.w, f.h)
-	above := make([]byte, n*f.w)
-	for y := range f.h {
-		row := rows[y*(1+n*f.w):][:1+n*f.w]
-		if row[0] > 4 {
-			return nil, errPNG
-		}
-		unfilterRow(row[0], row[1:], above, n)
-		above = row[1:]
-		pngRow(out.Pix[y*f.w*3:(y+1)*f.w*3], above, n, white)
+	if !f.unfilter(out, rows, n, white) {
+		out.Release()
+		return nil, errPNG
 	}
 	return out, nil
+}
+
+// unfilter takes the filters of rows back and puts their pixels into an image. It returns false for a filter
+// that there is none of. There is slack behind the rows.
+func (f *pngFile) unfilter(out *Image, rows []byte, n int, white bool) bool {
+	line := n * f.w
+	none := buffers.take(line + slack)
+	defer buffers.give(none)
+	clear(none)
+	above := none
+	for y := range f.h {
+		row := rows[y*(1+line):]
+		kind, row := row[0], row[1:]
+		to := out.Pix[y*f.w*3:]
+		if kind > 4 {
+			return false
+		}
+		if !native || n == 1 {
+			unfilterRow(kind, row[:line], above, n)
+			above = row
+			pngRow(to, row[:line], n, white)
+			continue
+		}
+		here := to[:line:cap(to)]
+		if n == 4 { // alpha goes only after the filter
+			here = row
+		}
+		unfilterNative(kind, here, row, above, f.w, n)
+		if above = here; n == 4 {
+			pngRow(to, row[:line], n, white)
+		}
+	}
+	return true
+}
+
+// unfilterNative is unfilterRow with a place for the pixels, which may be the row's own, and their number.
+func unfilterNative(kind byte, to, row, above []byte, pixels, n int) {
+	switch kind {
+	case 0:
+		if n == 3 {
+			copy(to[:3*pixels], row)
+		}
+	case 1:
+		unfilterSub(&to[0], &row[0], &above[0], pixels, n)
+	case 2:
+		whole := n * pixels / 32
+		unfilterUp(&to[0], &row[0], &above[0], whole)
+		for i := whole * 32; i < n*pixels; i++ {
+			to[i] = row[i] + above[i]
+		}
+	case 3:
+		unfilterMean(&to[0], &row[0], &above[0], pixels, n)
+	default:
+		unfilterPaeth(&to[0], &row[0], &above[0], pixels, n)
+	}
 }
 
 // greyKey decodes 16 bits of grey of which one is transparent: as Pillow does, by way of the same kind of
@@ -167,6 +217,11 @@ func pngRow(out, in []byte, n int, white bool) {
 	case 3:
 		copy(out, in)
 	default:
+		if pixels := len(in) / 4; native && !white && pixels > 8 {
+			whole := (pixels - 2) / 8
+			dropAlpha(&out[0], &in[0], whole)
+			out, in = out[24*whole:], in[32*whole:]
+		}
 		for x := 0; x+3 < len(in); x += 4 {
 			c := [4]byte(in[x:])
 			if white && c[3] < 255 {

@@ -30,6 +30,7 @@ func main() {
 	planar()
 	columns()
 	rows()
+	png()
 	Generate()
 }
 

@@ -238,16 +238,20 @@ func uncross8() {
 }
 
 func rgb8() {
-	begin("rgb8", "func(dst *byte, px *uint32, n int)",
-		"drops the alpha of n·8 pixels; 4 bytes behind the last are written.")
+	pack("rgb8", "func(dst *byte, px *uint32, n int)", [3]int{2, 1, 0})
+}
+
+// pack writes the dropping of every pixel's fourth byte; order says where the other three are.
+func pack(name, signature string, order [3]int) {
+	begin(name, signature, "drops the alpha of n·8 pixels; 4 bytes behind the last are written.")
 	dst, px, n := arg("dst"), arg("px"), arg("n")
 	mask := fill(constant("dropAlpha", func(i int) byte {
 		if i %= 16; i < 12 {
-			return byte(i/3*4 + 2 - i%3)
+			return byte(i/3*4 + order[i%3])
 		}
 		return 0x80
 	}))
-	loop("nextRGB", n, func() {
+	loop(name+"Next", n, func() {
 		v, upper := YMM(), XMM()
 		VMOVDQU(at(px, 0), v)
 		VPSHUFB(mask, v, v)

@@ -5982,9 +5982,9 @@ TEXT ·rgb8(SB), NOSPLIT, $0-24
 	MOVQ    n+16(FP), DX
 	VMOVDQU dropAlpha<>+0(SB), Y0
 
-nextRGB:
+rgb8Next:
 	TESTQ        DX, DX
-	JZ           nextRGB_end
+	JZ           rgb8Next_end
 	VMOVDQU      (CX), Y1
 	VPSHUFB      Y0, Y1, Y1
 	VEXTRACTI128 $0x01, Y1, X2
@@ -5993,9 +5993,9 @@ nextRGB:
 	ADDQ         $0x20, CX
 	ADDQ         $0x18, AX
 	DECQ         DX
-	JMP          nextRGB
+	JMP          rgb8Next
 
-nextRGB_end:
+rgb8Next_end:
 	VZEROUPPER
 	RET
 
