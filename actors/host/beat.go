@@ -1,8 +1,12 @@
 package host
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"time"
 
@@ -10,7 +14,8 @@ import (
 )
 
 // A process that is lost closes its connections, which those who talk to it see at once. One that is stopped
-// or cut off says nothing: so each writes a byte to process 0 every beatEvery, on a connection of its own.
+// or cut off says nothing: so each writes to process 0 every beatEvery, on a connection of its own, which also
+// measures how their clocks stand to each other.
 
 const (
 	beatEvery  = 100 * time.Millisecond
@@ -36,12 +41,27 @@ func (p *pulse) limit() time.Duration {
 	return min(silentMost, max(silentFrom, silentGaps*p.gap))
 }
 
+// What is written on such a connection: a beat asks process 0 for its time, and says what came of that before;
+// news is what Links.Tell has, with its length before it.
+const (
+	beatFrame = 1 // the time, Offset.Ahead and Offset.Within of the sender, 8 bytes each
+	newsFrame = 2
+	beatSize  = 1 + 3*8
+	newsMost  = 1 << 20
+)
+
+// The first beats come faster, so that clocks are known early.
+const (
+	firstBeats = 8
+	firstEvery = 5 * time.Millisecond
+)
+
 // Beat writes to process 0 until Close, and to the one that takes its place.
 func (l *Links) Beat() {
 	go func() { // to dial may take long, and Close does not wait for it
 		for {
 			c, err := l.t.Dial(0)
-			if err != nil || !l.keep(c) {
+			if err != nil || !l.keepBeat(c) {
 				return
 			}
 			l.beatOn(c)
@@ -54,25 +74,108 @@ func (l *Links) Beat() {
 	}()
 }
 
-// beatOn writes to one connection until it ends.
+// keepBeat is keep for a connection of beats, which Close waits for.
+func (l *Links) keepBeat(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		c.Close()
+		return false
+	}
+	l.conns[c] = struct{}{}
+	l.wg.Add(1)
+	return true
+}
+
+// beatOn writes to one connection until it ends. Process 0 may have changed, and its clock with it.
 func (l *Links) beatOn(c net.Conn) {
+	defer l.wg.Done()
 	defer l.forget(c)
+	o := &offsets{}
 	_, err := c.Write(l.hello(beating, beating, 0))
 	if err == nil {
 		err = flush(c)
 	}
-	tick := time.NewTicker(beatEvery)
+	go l.answers(c, o)
+	tick := time.NewTicker(firstEvery)
 	defer tick.Stop()
-	for err == nil {
+	for n := 1; err == nil; n++ {
+		if n == firstBeats {
+			tick.Reset(beatEvery)
+		}
 		select {
 		case <-l.over:
+			_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			_ = l.news(c, o) // the last there is; process 0 may not be there any more
 			return
 		case <-tick.C:
-			if _, err = c.Write([]byte{1}); err == nil {
-				err = flush(c)
-			}
+			err = l.beat(c, o)
 		}
 	}
+}
+
+// beat writes a beat, and news if there are any.
+func (l *Links) beat(c net.Conn, o *offsets) error {
+	known, _ := o.estimate()
+	b := []byte{beatFrame}
+	for _, d := range []time.Duration{l.since(), known.Ahead, known.Within} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(d))
+	}
+	if _, err := c.Write(b); err != nil {
+		return err
+	}
+	if err := flush(c); err != nil {
+		return err
+	}
+	return l.news(c, o)
+}
+
+// news writes what Tell has for process 0, once the clocks are known.
+func (l *Links) news(c net.Conn, o *offsets) error {
+	known, ok := o.estimate()
+	if l.Tell == nil || !ok {
+		return nil
+	}
+	text := l.Tell(known)
+	if len(text) == 0 {
+		return nil
+	}
+	b := append(binary.LittleEndian.AppendUint32([]byte{newsFrame}, uint32(len(text))), text...)
+	if _, err := c.Write(b); err != nil {
+		return err
+	}
+	return flush(c)
+}
+
+// answers takes in the times of process 0.
+func (l *Links) answers(c net.Conn, o *offsets) {
+	for b := make([]byte, 16); ; {
+		if _, err := io.ReadFull(c, b); err != nil {
+			return // the writer sees it too
+		}
+		sent, there := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+		o.add(time.Duration(sent), time.Duration(there), l.since())
+	}
+}
+
+// since is the time since this process's part of the run began.
+func (l *Links) since() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.clock != nil:
+		return l.clock()
+	case l.sys == nil:
+		return 0
+	}
+	return l.sys.Since()
+}
+
+// Clocks are the offsets of process 0's clock to those of the others, as these have measured them.
+func (l *Links) Clocks() map[int]Offset {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.clocks)
 }
 
 // Expect takes a process for silent from within on, if nothing is heard of it before.
@@ -82,14 +185,63 @@ func (l *Links) Expect(proc, life int, within time.Duration) {
 	l.pulses[proc] = &pulse{life: uint32(life), last: time.Now().Add(within - silentFrom)}
 }
 
-// listen takes in the beats of a process.
+// listen takes in the beats of a process, and answers each with this process's time.
 func (l *Links) listen(c net.Conn, proc int, life uint32) {
 	l.heard(proc, life, true)
-	for b := make([]byte, 1); ; l.heard(proc, life, false) {
-		if _, err := io.ReadFull(c, b); err != nil {
+	r := bufio.NewReader(c)
+	for {
+		kind, err := r.ReadByte()
+		if err != nil {
 			return // how a process ends is seen by who has started it
 		}
+		l.heard(proc, life, false)
+		if kind == newsFrame {
+			err = l.takeNews(r, proc)
+		} else {
+			err = l.answer(c, r, proc)
+		}
+		if err != nil {
+			return
+		}
 	}
+}
+
+// answer tells the sender of a beat this process's time.
+func (l *Links) answer(c net.Conn, r io.Reader, proc int) error {
+	var b [beatSize - 1]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return err
+	}
+	out := binary.LittleEndian.AppendUint64(bytes.Clone(b[:8]), uint64(l.since()))
+	if within := time.Duration(binary.LittleEndian.Uint64(b[16:])); within > 0 {
+		l.mu.Lock()
+		l.clocks[proc] = Offset{time.Duration(binary.LittleEndian.Uint64(b[8:])), within}
+		l.mu.Unlock()
+	}
+	if _, err := c.Write(out); err != nil {
+		return err
+	}
+	return flush(c)
+}
+
+// takeNews hands what a process tells to Told.
+func (l *Links) takeNews(r io.Reader, proc int) error {
+	var b [4]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(b[:])
+	if n > newsMost {
+		return fmt.Errorf("news of %d bytes, more than %d", n, newsMost)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return err
+	}
+	if l.Told != nil {
+		l.Told(proc, text)
+	}
+	return nil
 }
 
 func (l *Links) heard(proc int, life uint32, first bool) {

@@ -180,7 +180,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 		joined(l, o, devices, ranks)
 		o.Links.Serve(sys)
 	}
-	if o.Links != nil && o.Coord.Recover && o.Proc > 0 {
+	if o.Links != nil && (o.Coord.Recover || o.Links.Tell != nil) && o.Proc > 0 {
 		o.Links.Beat()
 	}
 	if o.Ready != nil {

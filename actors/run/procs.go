@@ -295,6 +295,8 @@ func (r *Run) work(proc int) error {
 		}
 	}()
 	o.Links, o.Orphaned, o.Edges = links, orphaned, r.writeEdges(proc)
+	tr := newTraceSender(proc, o.Procs)
+	o.Trace, links.Tell = tr.see, tr.tell
 	o.Ready = func() error { fmt.Println("ready"); return nil }
 	r.plant(&o)
 	o.OnSystem = func(s *host.System) {

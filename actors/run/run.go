@@ -359,11 +359,11 @@ func (r *Run) lead(ctx context.Context) error {
 		}
 		r.report.onClose(end)
 	}
-	tr, err := newTracer(r.cfg.Run.Log.Dir)
+	tr, err := newTracer(r.cfg.Run.Log.Dir, o.Procs)
 	if err != nil {
 		return err
 	}
-	defer tr.close()
+	defer func() { tr.close(r.clocks(o.Links)) }()
 	o.Trace = tr.see
 	if see := r.io.Trace; see != nil {
 		o.Trace = func(e host.TraceEvent) { tr.see(e); see(e) }
@@ -375,6 +375,7 @@ func (r *Run) lead(ctx context.Context) error {
 			return err
 		}
 		defer workers.close()
+		o.Links.Told = tr.told
 	}
 	if r.io.Profile != "" {
 		p := profiler.NewProfiler(profiler.ProfiledSteps)
@@ -382,6 +383,18 @@ func (r *Run) lead(ctx context.Context) error {
 		defer func() { r.profiled(p) }()
 	}
 	return w.run(ctx, func() error { return host.Run(r.layout, o) })
+}
+
+// clocks are those of the other processes, as the trace has them.
+func (r *Run) clocks(l *host.Links) map[int]host.Offset {
+	if l == nil {
+		return nil
+	}
+	all := l.Clocks()
+	if len(all) > 0 {
+		r.report.say("%s", merged(all))
+	}
+	return all
 }
 
 // profiled writes a run's profile; that it cannot be written is not a failure of the run.
