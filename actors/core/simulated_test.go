@@ -127,7 +127,8 @@ func faultsOf(d *datadriven.TestData) (out []sim.FaultKind) {
 
 var kinds = map[string]sim.FaultKind{"restart": sim.Restart, "cut": sim.CutLink, "lost": sim.LostMsg,
 	"late": sim.LateMsg,
-	"slow": sim.SlowLink, "straggler": sim.Straggler, "crash": sim.Crash, "wild": sim.Wild}
+	"slow": sim.SlowLink, "straggler": sim.Straggler, "crash": sim.Crash, "wild": sim.Wild,
+	"succession": sim.Succession}
 
 // passes are a forward of three segments and a backward of two, between which tensor-parallel parts travel.
 func passes() func(a plan.Action) []core.Segment {
