@@ -88,13 +88,35 @@ var laterLower = sync.OnceValue(func() map[rune]rune {
 	return out
 })
 
+// plane is a set of characters of the basic multilingual plane.
+type plane [1 << 16 / 64]uint64
+
+// planes are the sets of classes that were asked for, by name.
+var planes sync.Map
+
 // inClass returns the test of a class of unicodeFile.
 func inClass(name string) func(r rune) bool {
 	t := unicodeTables()[name]
 	if t == nil {
 		panic("token: no class of characters is named " + name)
 	}
-	return func(r rune) bool { return unicode.Is(t, r) }
+	kept, ok := planes.Load(name)
+	if !ok {
+		p := &plane{}
+		for _, c := range t.R16 {
+			for x := uint32(c.Lo); x <= uint32(c.Hi); x++ {
+				p[x/64] |= 1 << (x % 64)
+			}
+		}
+		kept, _ = planes.LoadOrStore(name, p)
+	}
+	p := kept.(*plane)
+	return func(r rune) bool {
+		if uint32(r) < 1<<16 {
+			return p[uint16(r)/64]>>(r%64)&1 == 1
+		}
+		return unicode.Is(t, r)
+	}
 }
 
 // classTables lists which tables give which class.

@@ -36,11 +36,25 @@ var matchTime = 3 * time.Second
 
 var errSlow = errors.New("it took too long")
 
-// compileRegex compiles an expression of the library's regular-expression dialect (Oniguruma), look-ahead
-// included, with the library's classes of characters. A search that takes longer than matchTime, or more
-// memory than there is for going back, panics with a *SlowError, which Tokenizer turns into an error.
+// compileRegex compiles an expression of the library's regular-expression dialect (Oniguruma) with the
+// library's classes of characters: to an automaton if it can, else for an engine.
 func compileRegex(expr string) (finder, error) {
-	re, err := regexp2.Compile(spellClasses(expr), regexp2.OptionMaxBacktrackingStackSize(1<<22))
+	engine, err := engineRegex(expr)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAutomaton(expr)
+	if err != nil {
+		return engine, nil // which takes what an automaton does not
+	}
+	return a.finder(engine), nil
+}
+
+// engineRegex compiles an expression, look-ahead included, for an engine that goes back. A search that takes
+// longer than matchTime, or more memory than there is for going back, panics with a *SlowError, which
+// Tokenizer turns into an error.
+func engineRegex(expr string) (finder, error) {
+	re, err := regexp2.Compile(spellClasses(expr, writeRange), regexp2.OptionMaxBacktrackingStackSize(1<<22))
 	if err != nil {
 		return nil, fmt.Errorf("pattern %q: %w", expr, err)
 	}
@@ -63,8 +77,8 @@ func compileRegex(expr string) (finder, error) {
 }
 
 // spellClasses writes the classes of characters in an expression out, since the engine's are those of
-// another version of Unicode.
-func spellClasses(expr string) string {
+// another version of Unicode. write writes a range of characters.
+func spellClasses(expr string, write func(out *strings.Builder, lo, hi rune)) string {
 	var out strings.Builder
 	depth := 0 // of brackets
 	for i := 0; i < len(expr); {
@@ -72,7 +86,7 @@ func spellClasses(expr string) string {
 		if c == '\\' && i+1 < len(expr) {
 			name, negated, size := classAtEscape(expr[i:])
 			if t := unicodeTables()[name]; t != nil {
-				writeClass(&out, t, negated, depth > 0)
+				writeClass(&out, t, negated, depth > 0, write)
 			} else {
 				out.WriteString(expr[i : i+size])
 			}
@@ -125,7 +139,8 @@ func classAtEscape(s string) (name string, negated bool, size int) {
 }
 
 // writeClass writes the ranges of a class, in brackets of their own unless it stands within some.
-func writeClass(out *strings.Builder, t *unicode.RangeTable, negated, inside bool) {
+func writeClass(out *strings.Builder, t *unicode.RangeTable, negated, inside bool,
+	write func(out *strings.Builder, lo, hi rune)) {
 	if !inside {
 		out.WriteByte('[')
 	}
@@ -133,10 +148,10 @@ func writeClass(out *strings.Builder, t *unicode.RangeTable, negated, inside boo
 	each := func(lo, hi rune) {
 		if negated {
 			if lo > next {
-				writeRange(out, next, lo-1)
+				write(out, next, lo-1)
 			}
 		} else {
-			writeRange(out, lo, hi)
+			write(out, lo, hi)
 		}
 		next = hi + 1
 	}
@@ -147,7 +162,7 @@ func writeClass(out *strings.Builder, t *unicode.RangeTable, negated, inside boo
 		each(rune(r.Lo), rune(r.Hi))
 	}
 	if negated && next <= unicode.MaxRune {
-		writeRange(out, next, unicode.MaxRune)
+		write(out, next, unicode.MaxRune)
 	}
 	if !inside {
 		out.WriteByte(']')

@@ -214,10 +214,31 @@ type cut struct {
 }
 
 func (c *cutter) split(text string, first bool, yield func(string, bool)) {
+	if c.behavior == isolated {
+		c.isolate(text, first, yield)
+		return
+	}
 	for _, s := range c.behavior.join(c.cuts(text)) {
 		if s.start < s.stop {
 			yield(text[s.start:s.stop], first && s.start == 0)
 		}
+	}
+}
+
+// isolate yields matches and what lies between them.
+func (c *cutter) isolate(text string, first bool, yield func(string, bool)) {
+	done := 0
+	c.find(text, func(start, stop int) {
+		if done < start {
+			yield(text[done:start], first && done == 0)
+		}
+		if start < stop {
+			yield(text[start:stop], first && start == 0)
+		}
+		done = stop
+	})
+	if done < len(text) {
+		yield(text[done:], first && done == 0)
 	}
 }
 
@@ -238,11 +259,12 @@ func (c *cutter) cuts(text string) []cut {
 	return out
 }
 
-// join merges or drops cuts as b says.
+// join merges or drops cuts as b says, in their place.
 func (b behavior) join(cuts []cut) []cut {
-	out := cuts[:0:0]
+	out, before := cuts[:0], false
 	for i, c := range cuts {
-		after := i > 0 && cuts[i-1].match
+		after := before // whether the cut before is a match
+		before = c.match
 		switch {
 		case b == removed && c.match:
 		case b == contiguous && i > 0 && c.match == after,
