@@ -15,8 +15,11 @@ const share = 0.9
 // MemoryShare is the budget of each of ranks that share this machine: nine tenths of its memory, or of what
 // its control groups permit, in equal parts. It is 0 where the system says neither.
 func MemoryShare(ranks int) int64 {
-	return int64(share * float64(MemoryLimit("/")) / float64(max(1, ranks)))
+	return Fillable(MemoryLimit("/")) / int64(max(1, ranks))
 }
+
+// Fillable is how much of so many bytes of memory ranks' tensors may fill.
+func Fillable(bytes int64) int64 { return int64(share * float64(bytes)) }
 
 // MemoryLimit is the memory that this process may use, in bytes: the machine's, or less where a control
 // group that it is in has a limit. Files are looked up below root, which is / but in tests. It is 0 where

@@ -102,6 +102,7 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.tellWidths(f)
 	w := &workers{r: r, fleet: f, ready: make(chan error, o.Procs), lost: make(chan error, o.Procs),
 		losses: make(chan host.Loss),
 		list:   map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{},

@@ -222,7 +222,7 @@ func (a *Agent) fromProc(p *proc, m control.Message) {
 		a.mu.Lock()
 		p.Addr = m.Addr
 		a.mu.Unlock()
-	case control.Start, control.Leave, control.Kill, control.Slow:
+	case control.Start, control.Leave, control.Kill, control.Slow, control.Widths:
 		if m.Proc != 0 {
 			return // only the process that leads looks after others
 		}

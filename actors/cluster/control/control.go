@@ -41,7 +41,7 @@ const (
 	Hosts   Kind = "hosts"   // Hosts and Dirs replace what the agent and its processes knew
 )
 
-// Between a process and the head, by way of its agent. Start, Leave, Kill and Slow come from the process
+// Between a process and the head, by way of its agent. Start, Leave, Kill, Slow and Widths come from the process
 // that leads.
 const (
 	Listening Kind = "listening" // a process takes edges at Addr
@@ -49,6 +49,7 @@ const (
 	Start     Kind = "start"     // wants process Peer, with Env
 	Leave     Kind = "leave"     // asks Peer to end
 	Kill      Kind = "kill"      // ends Peer
+	Widths    Kind = "widths"    // with how many replicas the job can run: Widths
 	Slow      Kind = "slow"      // process Peer is slow, Text says by what that shows
 	Placed    Kind = "placed"    // process Peer has number Gen and runs as Text, or cannot (Err)
 	Ready     Kind = "ready"     // a process has its actors
@@ -80,6 +81,7 @@ type Message struct {
 	Procs   []Proc       `json:"procs,omitempty"`
 	Peers   map[int]Peer `json:"peers,omitempty"`
 	Links   []Link       `json:"links,omitempty"`
+	Widths  []Width      `json:"widths,omitempty"`
 	Revoked []string     `json:"revoked,omitempty"`
 	Ports   [2]int       `json:"ports,omitzero"` // that a process may take edges at, first and last
 	// Hosts are the connected ones with the addresses of their agents, Dirs what jobs keep files in.
@@ -100,6 +102,22 @@ type Spec struct {
 	Hosts int    `json:"hosts"`
 	User  string `json:"user,omitempty"`
 	Name  string `json:"name,omitempty"`
+}
+
+// Width is a number of replicas that a job can run with.
+type Width struct {
+	Replicas int      `json:"replicas"`
+	Procs    int      `json:"procs"`          // processes that it has then
+	Bytes    []int64  `json:"bytes"`          // of memory that each of them needs
+	Args     []string `json:"args,omitempty"` // what its command line says beside that of the job
+}
+
+// Need is the memory that process n needs, in bytes.
+func (w Width) Need(n int) int64 {
+	if n < len(w.Bytes) {
+		return w.Bytes[n]
+	}
+	return 0
 }
 
 // Info is what an agent says of its host.

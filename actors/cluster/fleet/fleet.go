@@ -202,6 +202,17 @@ func (f *Fleet) Slow(proc int, text string) {
 
 var _ run.Noter = (*Fleet)(nil)
 
+// Widths implements run.Sizer.
+func (f *Fleet) Widths(all []run.Width) {
+	m := control.Message{Kind: control.Widths}
+	for _, w := range all {
+		m.Widths = append(m.Widths, control.Width(w))
+	}
+	_ = f.talk.Send(m) // without an agent this process is at its end
+}
+
+var _ run.Sizer = (*Fleet)(nil)
+
 // Close implements run.Fleet.
 func (f *Fleet) Close() {}
 

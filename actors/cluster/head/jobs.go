@@ -37,9 +37,13 @@ type Job struct {
 	Leaders  int          `json:"leaders,omitempty"` // that have ended, of the processes that run now
 	Stop     bool         `json:"stop,omitempty"`    // a user wants its end
 	Move     bool         `json:"move,omitempty"`    // it ends to start again on other hosts
-	Queued   time.Time    `json:"queued"`
-	Began    time.Time    `json:"began,omitzero"`
-	Ended    time.Time    `json:"ended,omitzero"`
+	// Widths are with how many replicas the job can run, the most first, and Width is the one that it does;
+	// none before its leading process has said so, and where there is one way only.
+	Widths []control.Width `json:"widths,omitempty"`
+	Width  int             `json:"width,omitempty"`
+	Queued time.Time       `json:"queued"`
+	Began  time.Time       `json:"began,omitzero"`
+	Ended  time.Time       `json:"ended,omitzero"`
 }
 
 // Proc is a process of a job.
@@ -181,34 +185,39 @@ func (h *Head) schedule() {
 		if j.State != Queued {
 			continue
 		}
-		free := h.free()
-		want := j.Spec.Hosts
-		if want == 0 {
-			want = min(j.Spec.Procs, h.members())
-		}
-		if len(free) < max(1, want) {
-			j.Why = fmt.Sprintf("waits for %d hosts; %d are free", max(1, want), len(free))
+		width, hosts, why := h.pick(j, h.free())
+		if j.Why = why; hosts == nil {
 			return
 		}
-		h.begin(j, free[:min(max(1, want), j.Spec.Procs)])
+		j.Width = width
+		h.begin(j, hosts)
 	}
+	h.widen()
 }
 
 // begin places a job's processes, neighbours in their numbers on one host, and starts the one that leads.
 func (h *Head) begin(j *job, hosts []string) {
 	j.State, j.Why, j.Hosts, j.Began, j.Leaders = Running, "", hosts, time.Now().UTC(), 0
-	j.Procs = make([]Proc, j.Spec.Procs)
-	for n := range j.Procs {
-		j.Procs[n].Host = hosts[n*len(hosts)/len(j.Procs)]
+	last := 0 // late words of earlier processes are not to be taken for these ones'
+	for _, p := range j.Procs {
+		last = max(last, p.Gen)
 	}
-	h.eventLocked(Event{Kind: "start", Job: j.ID, Text: fmt.Sprintf("job %s starts on %v", j.ID, hosts)})
+	j.Procs = make([]Proc, j.procs())
+	for n := range j.Procs {
+		j.Procs[n] = Proc{Host: hosts[n*len(hosts)/len(j.Procs)], Gen: last, Over: true}
+	}
+	h.eventLocked(Event{Kind: "start", Job: j.ID, Text: fmt.Sprintf("job %s starts on %v%s", j.ID, hosts, j.Narrow())})
 	h.launch(j, 0, nil)
 }
 
 // launch starts a process of a job: on its host, else on a spare one, else on another of the job's.
 func (h *Head) launch(j *job, n int, env []string) {
 	p := &j.Procs[n]
-	host := h.where(j, p.Host)
+	host := h.where(j, n)
+	if host == "" && j.Width < len(j.Widths) {
+		h.noRoom(j, n, p.Host)
+		return
+	}
 	if host == "" {
 		h.procEnded(j, n, "cannot start: no host of the cluster is connected", -1)
 		return
@@ -222,8 +231,9 @@ func (h *Head) launch(j *job, n int, env []string) {
 	}
 	*p = Proc{Host: host, Gen: p.Gen + 1, Env: env}
 	h.save(j)
+	spec := j.spec()
 	m := control.Message{Kind: control.Order, Job: j.ID, Proc: n, Gen: p.Gen, Epoch: j.Epoch,
-		Spec: &j.Spec, Env: env, Peers: j.peers()}
+		Spec: &spec, Env: env, Peers: j.peers()}
 	if n == 0 && j.Leaders > 0 {
 		m.Code, m.Procs = j.Leaders, j.others()
 	}
@@ -250,13 +260,20 @@ func (j *job) headless() bool {
 	return started && slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return p.alive() })
 }
 
-func (h *Head) where(j *job, home string) string {
-	up := func(n string) bool { a := h.agents[n]; return a != nil && a.conn != nil && !a.Drained }
-	if up(home) {
+// where is the host for process n of a job: its own, else a spare one, else that of the job's with the fewest
+// processes; "" if none has room.
+func (h *Head) where(j *job, n int) string {
+	up := func(host string) bool {
+		a := h.agents[host]
+		return a != nil && a.conn != nil && !a.Drained && h.hasRoom(j, n, host)
+	}
+	if home := j.Procs[n].Host; up(home) {
 		return home
 	}
-	if free := h.free(); len(free) > 0 {
-		return free[0]
+	for _, host := range h.free() {
+		if up(host) {
+			return host
+		}
 	}
 	least, load := "", 0
 	for _, n := range j.Hosts {

@@ -45,6 +45,10 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 			h.eventLocked(Event{Kind: "slow", Job: j.ID, Host: host,
 				Text: fmt.Sprintf("host %s is slow in job %s: %.512s", host, j.ID, m.Text)})
 		}
+	case control.Widths:
+		if m.Proc == 0 {
+			h.takeWidths(j, m.Widths)
+		}
 	case control.Start, control.Leave, control.Kill:
 		h.fromLeader(j, m)
 	}
@@ -61,7 +65,7 @@ func (h *Head) fromLeader(j *job, m control.Message) {
 		if p.alive() {
 			h.agents[p.Host].order(control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
 		}
-		if p.Gen > 0 {
+		if p.Pid > 0 {
 			h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 				Text: fmt.Sprintf("process %d of job %s on %s is started again by its leader",
 					m.Peer, j.ID, p.Host)})

@@ -111,6 +111,9 @@ func jobLine(j head.Job) string {
 	if len(j.Hosts) > 0 {
 		line += "  on " + strings.Join(j.Hosts, ", ")
 	}
+	if j.State == head.Running {
+		line += j.Narrow()
+	}
 	if j.Epoch > 0 && j.State == head.Running {
 		line += fmt.Sprintf("  epoch %d", j.Epoch)
 	}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/actors/process"
+)
+
+// TestClusterNoRoom: a host is lost, there is no spare one, and the other has no memory for the processes of
+// both. The run goes on with one replica instead of two from what is durable. When the host is back it goes on
+// with two, and when that is drained with one again. Every sample is taken once, and the losses are those of a
+// run that nobody disturbed but for the order of sums.
+func TestClusterNoRoom(t *testing.T) {
+	const steps = 400
+	quiet := tinyRun(t)
+	// two ranks a process: 60 % of the machine's memory
+	each := process.MemoryLimit("/") * 3 / 10 >> 20
+	train := []string{"train", "run.yaml", "plan.procs=2", fmt.Sprintf("plan.memory=%dMiB", each),
+		"checkpoint.interval=20", fmt.Sprint("train.steps=", steps)}
+	code, out := runIn(t, quiet, nil, append(train, "-q")...)
+	require.Zero(t, code, out)
+	alone, want := metrics(t, quiet), stateOf(t, quiet, steps)
+	dir := tinyRun(t)
+	env := clusterHome(t, dir, "test")
+	home := filepath.Join(dir, "home", "clusters", "test")
+	code, out = runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
+	require.Zero(t, code, out)
+	cmd := exec.Command(built(t), append(train, "--cluster", "test")...)
+	var said bytes.Buffer
+	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
+	require.NoError(t, cmd.Start())
+	last := func() (step int) {
+		text, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+		all := regexp.MustCompile(`"step":(\d+),`).FindAllStringSubmatch(string(text), -1)
+		if len(all) > 0 {
+			_, _ = fmt.Sscan(all[len(all)-1][1], &step)
+		}
+		return step
+	}
+	past := func(n int) {
+		t.Helper()
+		from := last()
+		require.Eventually(t, func() bool { return last() > from+n }, 60*time.Second, time.Millisecond,
+			"the run does not get on: %s", said.String())
+	}
+	past(30)
+	h2 := filepath.Join(home, "agents", "h2")
+	pid := process.Holder(h2)
+	require.NoError(t, os.Rename(h2, h2+".lost")) // else the head starts it again
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	waitEvent(t, dir, env, 1, "goes on with 1 replica instead of 2, from what is durable")
+	past(20)
+	require.NoError(t, os.Rename(h2+".lost", h2))
+	startAgent(t, home, "h2")
+	waitEvent(t, dir, env, 1, "goes on with 2 replicas instead of 1: there is room for them")
+	waitEvent(t, dir, env, 2, "job 1 starts on [h1 h2]")
+	past(20)
+	code, out = runIn(t, dir, env, "cluster", "drain", "h2")
+	require.Zero(t, code, out)
+	waitEvent(t, dir, env, 2, "job 1 starts on [h1]")
+	require.NoError(t, cmd.Wait(), said.String())
+	for _, e := range eventsOf(t, dir, env) {
+		t.Log(e.Time.Format("15:04:05.000"), e.Kind, e.Text)
+	}
+	got := metrics(t, dir)
+	require.Len(t, got, steps)
+	for i, m := range got {
+		require.Equal(t, alone[i].Step, m.Step)
+		require.InEpsilon(t, alone[i].Loss, m.Loss, 1e-4, "step %d: sums in another order", m.Step)
+	}
+	require.Equal(t, want.ledger, stateOf(t, dir, steps).ledger)
+}
+
+// waitEvent waits until so many events of the cluster say something.
+func waitEvent(t *testing.T, dir string, env []string, n int, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		k := 0
+		for _, e := range eventsOf(t, dir, env) {
+			if strings.Contains(e.Text, text) {
+				k++
+			}
+		}
+		return k == n
+	}, 30*time.Second, 20*time.Millisecond, "%d times: %s", n, text)
+}
+
+// startAgent starts an agent of a local cluster as its head would.
+func startAgent(t *testing.T, home, name string) {
+	t.Helper()
+	var local head.LocalAgents
+	text, err := os.ReadFile(filepath.Join(home, "head", "agents.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &local))
+	_, err = process.Detached(local[name].Dir, append([]string{built(t)}, local[name].Args...)...)
+	require.NoError(t, err)
+}
