@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	vocabulary = flag.String("vocabulary", "", "tokenizer.json to measure; bench/token.py names some")
+	vocabulary = flag.String("vocabulary", "", "tokenizer.json to measure; bench/tokens.py names some")
 	texts      = flag.String("texts", "", "file of texts to encode, a JSON string a line")
 )
 

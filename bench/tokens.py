@@ -1,6 +1,6 @@
 """Encoding text, lfactor and Hugging Face's tokenizers side by side: CPU seconds of one thread, in alternating rounds.
 
-    python bench/token.py [--mb 35] [--rounds 2] [--only deepseek] [tokenizer.json ...]
+    python bench/tokens.py [--mb 35] [--rounds 2] [--only deepseek] [tokenizer.json ...]
 
 Without files, every tokenizer among the golden data of dataset/token is measured: they have the pre-tokenizers of the models that they are
 named for, with small vocabularies. Half of the text is code (Go's own library), a quarter documentation of Python packages, a
