@@ -30,7 +30,7 @@ type word struct {
 // word keeps an argument until the model is known, and says whether it is one of these. What comes later is
 // stronger, but a flag never beats one of LoongForge's files.
 func (l *loader) word(name string, node *yaml.Node, o Origin) bool {
-	if !expertWords[name] {
+	if !expertWords[name] && !sparseWords[name] {
 		return false
 	}
 	have, twice := l.words[name]
@@ -75,6 +75,7 @@ func (l *loader) experts() {
 		f = hf.Families[text]
 	}
 	l.latentWords(name, f)
+	l.sparse(cmp.Or(name, "the model"), f)
 	if f.Score == "" {
 		for _, w := range source.SortedKeys(expertWords) {
 			if _, ok := l.words[w]; ok && strings.HasPrefix(w, "moe-") {

@@ -20,6 +20,14 @@ func TestLoongExperts(t *testing.T) {
 				"--moe-router-group-topk 4 --moe-router-topk-scaling-factor 2.5 " +
 				"--moe-router-score-function sigmoid --moe-router-enable-expert-bias " +
 				strings.ReplaceAll(yarn, "%s", "1")},
+		{"deepseek3/deepseek_v3_2_sparse", "deepseek/v3.2",
+			"--multi-latent-attention --moe-router-topk 8 --moe-router-num-groups 8 " +
+				"--moe-router-group-topk 4 --moe-router-topk-scaling-factor 2.5 --use-dsa-fused " +
+				strings.ReplaceAll(yarn, "%s", "1")},
+		{"glm5/glm5", "glm/5", "--multi-latent-attention --moe-router-topk 8 --rotary-base 1000000 " +
+			"--moe-router-topk-scaling-factor 2.5"},
+		{"glm5.2/glm5_2", "glm/5.2", "--multi-latent-attention --moe-router-topk 8 --rotary-base 8000000 " +
+			"--moe-router-topk-scaling-factor 2.5"},
 		{"kimi_k2/kimi_k2", "kimi/k2",
 			"--moe-router-topk 8 --moe-router-topk-scaling-factor 2.827 --rotary-base 50000 " +
 				strings.ReplaceAll(strings.ReplaceAll(yarn, "%s", "1"), " 40 ", " 32 ") + " --beta-fast 1"},
@@ -37,7 +45,11 @@ func TestLoongExperts(t *testing.T) {
 			// What neither file nor flags say.
 			want.MaxPositions, want.BOS, want.EOS, want.Parameters, want.Active, want.Names,
 				want.Source = 0, -1, m.EOS, 0, 0, nil, ""
-			want.BalanceCoef, want.MTPLayers = 0, map[bool]int{true: 1}[c.like == "deepseek/v3"]
+			want.BalanceCoef, want.MTPLayers = 0, map[bool]int{true: 1}[strings.HasPrefix(c.like, "deepseek/v3") ||
+				strings.HasPrefix(c.like, "glm/5")]
+			if strings.HasPrefix(c.like, "glm/5") {
+				want.NormEps = 1e-6 // of the flags
+			}
 			require.Equal(t, want, m)
 		})
 	}

@@ -54,6 +54,10 @@ type Model struct {
 	KeyStill      int         `key:"qk_nope_head_dim" flag:"qk-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Numbers of a head's query and key that do not turn, in latent attention."`
 	KeyTurning    int         `key:"qk_rope_head_dim" flag:"qk-pos-emb-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Numbers of a head's query and key that turn, in latent attention; those of the key are the same for all heads."`
 	ValueDim      int         `key:"v_head_dim" flag:"v-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Width of a head's value, in latent attention."`
+	IndexTop      int         `key:"index_topk" flag:"dsa-indexer-topk" default:"0" min:"0" max:"16777216" families:"some" class:"fixed" unit:"tokens" doc:"Keys that a query reads: those of the best scores of an indexer (DeepSeek-V3.2)."`
+	IndexHeads    int         `key:"index_n_heads" flag:"dsa-indexer-n-heads" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Heads of the indexer."`
+	IndexDim      int         `key:"index_head_dim" flag:"dsa-indexer-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Width of its heads; the first qk_rope_head_dim numbers turn."`
+	IndexTypes    []string    `key:"indexer_types" families:"some" class:"fixed" doc:"full for each layer with an indexer, shared for each that reads the keys which the last of those has chosen (arXiv:2603.12201); by default all have one."`
 	LinearKeys    int         `key:"linear_num_key_heads" flag:"linear-num-key-heads" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Key heads of a layer with linear_attention."`
 	LinearValues  int         `key:"linear_num_value_heads" flag:"linear-num-value-heads" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Value heads of such a layer, a multiple of its key heads."`
 	LinearKeyDim  int         `key:"linear_key_head_dim" flag:"linear-key-head-dim" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Width of a query and key of such a layer."`
@@ -217,6 +221,7 @@ func (m *Model) Check(at faults) {
 			"name one for each layer")
 	}
 	m.checkLatent(at)
+	m.checkIndexer(at)
 	m.checkExperts(at)
 	if n := len(m.MLPTypes); n > 0 && n != m.Layers {
 		at.fault(p+"mlp_layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers),
@@ -260,6 +265,48 @@ func (m *Model) checkLatent(at faults) {
 	if m.KeyTurning > 0 && m.HeadDim != m.KeyTurning {
 		at.fault(p+"head_dim", fmt.Sprintf("%d, but the part of a head that turns has qk_rope_head_dim = %d",
 			m.HeadDim, m.KeyTurning), "leave it out")
+	}
+}
+
+// IndexFull and IndexShared are the kinds of layers that indexer_types names.
+const (
+	IndexFull   = "full"
+	IndexShared = "shared"
+)
+
+// checkIndexer holds the numbers of an indexer to each other.
+func (m *Model) checkIndexer(at faults) {
+	const p = "model.overrides."
+	if !slices.Contains(hf.Families[m.Decoder()].Has, "index_topk") {
+		return
+	}
+	for key, n := range map[string]int{"index_topk": m.IndexTop, "index_n_heads": m.IndexHeads,
+		"index_head_dim": m.IndexDim} {
+		if n == 0 {
+			at.fault(p+key, "is not given", "")
+		}
+	}
+	if m.IndexDim > 0 && m.IndexDim < m.KeyTurning {
+		at.fault(p+"index_head_dim", fmt.Sprintf("%d is less than qk_rope_head_dim = %d", m.IndexDim,
+			m.KeyTurning), "")
+	}
+	if m.QueryRank == 0 {
+		at.fault(p+"q_lora_rank", "is not given: the indexer reads the latent of queries", "")
+	}
+	if n := len(m.IndexTypes); n > 0 && n != m.Layers {
+		at.fault(p+"indexer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers),
+			"name one for each layer")
+	}
+	for i, kind := range m.IndexTypes {
+		switch {
+		case kind != IndexFull && kind != IndexShared:
+			at.fault(p+"indexer_types", fmt.Sprintf("layer %d is %s", i, source.Quoted(kind)),
+				source.OneOf([]string{IndexFull, IndexShared}))
+			return
+		case i == 0 && kind == IndexShared:
+			at.fault(p+"indexer_types", "the first layer has none before it whose keys it could read",
+				"begin with "+IndexFull)
+		}
 	}
 }
 

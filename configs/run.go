@@ -164,6 +164,7 @@ type Train struct {
 	LossWeight         string  `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
 	MTPWeight          float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
 	Router             Router  `key:"router"`
+	Indexer            Indexer `key:"indexer"`
 	Routing            string  `key:"routing" default:"own" oneof:"own|record|replay" class:"free" doc:"Where tokens go: own is as routers choose; record writes their choices down too; replay takes recorded ones, of the same model, plan and data, in their place, which routers then weigh."`
 	RoutingDir         string  `key:"routing_dir" default:"" class:"free" doc:"Directory of recorded choices, a file a rank; empty is routing below log.dir."`
 	RoutingBound       float64 `key:"routing_bound" default:"0" min:"0" class:"replan" doc:"Rows of tokens that a rank may receive for its experts, over the number under even routing: what memory is planned for. A run in which more come ends with exit code 3. 0 plans for all tokens going to one rank."`

@@ -461,7 +461,8 @@ func rowsOfCube(all []float64, s family.Source, shape []int) (out []float64) {
 // TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an
 // angle that learns) train under a plan that cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
-	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "llama3.2", "qwen3-tied", "gemma2", "glm4",
+	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "deepseek-v3.2", "glm5", "llama3.2",
+		"qwen3-tied", "gemma2", "glm4",
 		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "baichuan2", "baichuan2-alibi", "qwen3-next",
 		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip",
 		"llava-dinov2", "gemma3-vision", "qwen3.5-vision", "qwen3.5-moe-vision"} {
@@ -493,6 +494,7 @@ func TestGoldenContext(t *testing.T) {
 	for i, name := range []string{
 		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2",
 		"deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5", "gemma3-vision", "baichuan2-alibi", "qwen3.5-vision",
+		"deepseek-v3.2", "glm5",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := openGolden(t, name), ways[i%len(ways)]

@@ -180,6 +180,9 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	if err := routing(c, m); err != nil {
 		return nil, err
 	}
+	if err := indexing(c, m); err != nil {
+		return nil, err
+	}
 	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Schedule: r.Plan.Schedule,
 		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
@@ -355,8 +358,11 @@ func adapters(c *configs.Config, j *Job) error {
 
 // frozen says which parameters are not trained: with adapters everything else, and what freeze names.
 func frozen(c *configs.Config) func(string) bool {
-	adapters := c.Run.LoRA.Rank > 0
+	adapters, warmup := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup"
 	return func(name string) bool {
+		if warmup && !family.IndexerParam(name) {
+			return true
+		}
 		if adapters && !isAdapter(name) {
 			return true
 		}

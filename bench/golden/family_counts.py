@@ -21,11 +21,12 @@ OWN = {"qwen", "internlm2", "mimo", "baichuan"}  # families of family_modules.py
 KEYS = ["hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
         "tie_word_embeddings", "attention_bias", "max_position_embeddings", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "mlp_only_layers", "decoder_sparse_step",
         "shared_expert_intermediate_size", "n_shared_experts", "first_k_dense_replace", "qk_norm",
-        "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+        "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "index_topk", "index_n_heads", "index_head_dim", "indexer_types",
         "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"]
 NAMES = {"gpt2": dict(hidden_size="n_embd", num_hidden_layers="n_layer", num_attention_heads="n_head", intermediate_size="n_inner", max_position_embeddings="n_positions"),
          "mixtral": dict(num_experts="num_local_experts"), "gpt_oss": dict(num_experts="num_local_experts"), "minimax_m2": dict(num_experts="num_local_experts"),
          "deepseek_v2": dict(num_experts="n_routed_experts"), "deepseek_v3": dict(num_experts="n_routed_experts"),
+         "deepseek_v32": dict(num_experts="n_routed_experts"), "glm_moe_dsa": dict(num_experts="n_routed_experts"),
          "glm4_moe": dict(num_experts="n_routed_experts", qk_norm="use_qk_norm"),
          "ernie4_5_moe": dict(num_experts="moe_num_experts", num_experts_per_tok="moe_k", n_shared_experts="moe_num_shared_experts", first_k_dense_replace="moe_layer_start_index")}
 

@@ -172,7 +172,7 @@ class Case:
         return {}
 
     def curve(self):
-        params = {k: p for k, p in self.model.named_parameters() if p.requires_grad}
+        params = {k: p for k, p in self.model.named_parameters() if p.requires_grad and ".indexer." not in k}
         decays = {k for k, p in params.items() if p.dim() > 1 and not k.endswith("_bias")}  # all experts' biases have two axes
         groups = [dict(params=[p for k, p in params.items() if k in decays], weight_decay=DECAY),
                   dict(params=[p for k, p in params.items() if k not in decays], weight_decay=0.0)]
@@ -204,7 +204,7 @@ class Case:
             self.tensors["mtp_logits"] = logits[1].detach().contiguous()
         if grads:
             loss.backward()
-            self.tensors |= {f"grad.{k}": p.grad.detach().clone() for k, p in self.model.named_parameters() if p.requires_grad}
+            self.tensors |= {f"grad.{k}": p.grad.detach().clone() for k, p in self.model.named_parameters() if p.grad is not None}
             if self.path.name == "qwen2":
                 facts["bf16"] = self.bf16()
             facts["adamw"] = self.curve()

@@ -39,6 +39,8 @@ type Family struct {
 	Score     string
 	Corrected bool
 	Early     bool
+	// of families with an indexer: neighbouring numbers of its heads turn together
+	IndexPairs bool
 
 	// what the tables do not say, after all keys; may be nil
 	Read  func(d *Decoder, raw map[string]json.RawMessage)

@@ -8,6 +8,8 @@ import "github.com/lfactor/lfactor/configs/source"
 // IdleFlags change nothing here: they choose among implementations, tune what this runtime does not have, or
 // ask for what it always does. They are accepted so that a launch script works as it is.
 var IdleFlags = source.Set(
+	// sparse attention: kernels, and a rotation of the indexer's numbers that changes no score
+	"use-dsa-fused", "use-dsa-sp-first", "absorb-backend", "dsa-indexer-rotate-activation",
 	// torchrun's
 	"nproc-per-node", "nnodes", "node-rank", "master-addr", "master-port",
 	// communication
@@ -109,7 +111,6 @@ var OnlyFlags = map[string]*OnlyFlag{
 
 // RefusedFlags ask for something that would be silently missing.
 var RefusedFlags = map[string]string{
-	"use-dsa-fused":    "sparse attention is not part of dense families",
 	"fp8-format":       "there is no fp8 training: use --bf16",
 	"fp8-recipe":       "there is no fp8 training: use --bf16",
 	"fp8-param-gather": "there is no fp8 training: use --bf16",

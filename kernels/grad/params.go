@@ -79,8 +79,8 @@ func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place
 	if p := t.params[name]; p != nil {
 		return t.use(p)
 	}
-	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad ||
-		t.Frozen != nil && t.Frozen(name), Decay: decay,
+	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad || t.still ||
+		t.Frozen != nil && t.Frozen(name), Fixed: t.still, Decay: decay,
 		Block: t.block}
 	block := t.block
 	t.block = -1
@@ -91,6 +91,13 @@ func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place
 	t.params[name] = p
 	t.order = append(t.order, p)
 	return t.use(p)
+}
+
+// Still makes the parameters that are declared until the returned function is called such as no gradient of
+// the loss reaches.
+func (t *Tape) Still() (end func()) {
+	t.still = true
+	return func() { t.still = false }
 }
 
 // use returns the value to compute with: gathered over the axes marked Zero when parameters are sharded

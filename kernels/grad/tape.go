@@ -212,6 +212,7 @@ type Tape struct {
 	loss   *Value
 	whole  map[int]bool // blocks that are no recompute units
 	late   []*Node      // gradient reductions waiting for the end of their block
+	still  bool         // parameters are declared that do not learn
 }
 
 type convKey struct {
@@ -397,7 +398,7 @@ func (t *Tape) Like(v, other *Value) *Value { return t.to(v, other.Place) }
 // stream.
 func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {
 	v := t.one(opRecv, kernels.Attr{Name: port}, d, shape, t.portPlace(port, shape[0]))
-	v.Name, v.Need = port, !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))
+	v.Name, v.Need = port, d.Float() && !t.NoGrad && (t.InputGrad == nil || t.InputGrad(port))
 	t.ins = append(t.ins, &Port{Name: port, Value: v, Grad: v.Need})
 	return v
 }

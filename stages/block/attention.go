@@ -78,15 +78,20 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 
 // attend is attention over keys and values that earlier chunks and generated tokens are part of.
 func (r *Rec) attend(name string, q, k, v *grad.Value, c grad.AttentionConfig) *grad.Value {
-	t := r.T
-	k, v = t.Carry(name+".k", k), t.Carry(name+".v", v)
-	k, v = r.cache(name+".k", k), r.cache(name+".v", v)
-	cuK := r.Cu()
-	if t.Chunks > 1 || r.Cached {
-		cuK = t.Data("cu_seqlens_k", tensor.I32, 2)
-	}
+	k, v = r.withEarlier(name, k, v)
+	return r.attendKeys(q, k, v, c)
+}
+
+// withEarlier gives a chunk's keys and values behind those of earlier chunks and generated tokens.
+func (r *Rec) withEarlier(name string, k, v *grad.Value) (*grad.Value, *grad.Value) {
+	k, v = r.T.Carry(name+".k", k), r.T.Carry(name+".v", v)
+	return r.cache(name+".k", k), r.cache(name+".v", v)
+}
+
+// attendKeys is attention to such keys and values.
+func (r *Rec) attendKeys(q, k, v *grad.Value, c grad.AttentionConfig) *grad.Value {
 	c.Tokens = true
-	return t.Attention(q, k, v, r.Cu(), cuK, c)
+	return r.T.Attention(q, k, v, r.Cu(), r.cuKeys(), c)
 }
 
 // project gives the query, the key or the value, of so many heads, normed.

@@ -87,6 +87,11 @@ type Rec struct {
 	// Balance asks for losses of routers of experts; Routing is what layers have made of them so far.
 	Balance Balance
 	Routing Stream
+	// Indexing says how indexers of sparse attention are trained; Chosen are the keys [t n] that each query
+	// reads by the last of them.
+	Indexing  Indexing
+	Chosen    *grad.Value
+	see, mean *grad.Value
 }
 
 // Start begins block i.

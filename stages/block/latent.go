@@ -15,6 +15,7 @@ type Latent struct {
 	Norm                  Norm // of latents
 	Pairs                 bool // neighbouring numbers turn together
 	Scale                 float64
+	Index                 Indexer // of the keys that a query reads
 }
 
 // Size implements Part.
@@ -24,6 +25,7 @@ func (a Latent) Size() int {
 	if a.QRank > 0 {
 		q = a.QRank * (a.Hidden + a.Heads*key)
 	}
+	q += a.Index.size(a.Hidden, a.QRank)
 	return q + a.Hidden*(a.KVRank+a.Turning) + a.KVRank*a.Heads*(a.Still+a.Value) + a.Heads*a.Value*a.Hidden
 }
 
@@ -36,9 +38,10 @@ func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	latent := func(which, norm string, rank int) *grad.Value {
 		return a.Norm.Record(r, name+"."+norm, r.Linear(name+"."+which, h, rank, a.Hidden, whole), rank)
 	}
-	var q *grad.Value
+	var q, qa *grad.Value
 	if key := a.Turning + a.Still; a.QRank > 0 {
-		q = heads("q_b_proj", latent("q_a_proj", "q_a_layernorm", a.QRank), a.QRank, key)
+		qa = latent("q_a_proj", "q_a_layernorm", a.QRank)
+		q = heads("q_b_proj", qa, a.QRank, key)
 	} else {
 		q = heads("q_proj", h, a.Hidden, key)
 	}
@@ -48,7 +51,12 @@ func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	q, turning = t.Rope(q, cos, sin, a.Pairs), t.Rope(turning, cos, sin, a.Pairs)
 	k := t.JoinHeads(turning, heads("k_b_proj", c, a.KVRank, a.Still))
 	v := heads("v_b_proj", c, a.KVRank, a.Value)
-	o := r.attend(name, q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true})
+	var o *grad.Value
+	if a.Index.Top > 0 {
+		o = a.attendSparse(r, name, h, qa, q, k, v)
+	} else {
+		o = r.attend(name, q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true})
+	}
 	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.Value, LinearOpts{Row: true,
 		Unit: a.Value})
 }

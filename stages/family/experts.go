@@ -159,9 +159,8 @@ func (m *Model) Balance(b block.Balance) {
 	}
 	port := func(name string, on bool, rows, width int) {
 		if on {
-			m.Ports[name] = Port{Width: width, Rows: func(block.Shape) int { return rows }, Whole: true,
-				Wide: true}
-			m.thread(name)
+			m.Ports[name] = onePort(rows, width)
+			m.thread(name, func(layer int) bool { return m.Spec.MLPs[layer] == experts })
 		}
 	}
 	port(sumsPort, b.Pooled(), 2, m.Spec.Experts.Experts)
@@ -176,15 +175,23 @@ func (m *Model) Balance(b block.Balance) {
 	}
 }
 
-// thread joins the layers that have experts, and the end of the model, by a port.
-func (m *Model) thread(port string) {
+// onePort is a port of so many numbers for a whole microbatch.
+func onePort(rows, width int) Port {
+	return Port{Width: width, Rows: func(block.Shape) int { return rows }, Whole: true, Wide: true}
+}
+
+// thread joins the layers that add to what a port carries, and the end of the model, by it.
+func (m *Model) thread(port string, adds func(layer int) bool) {
 	layer, given := 0, false
 	for i := range m.Blocks {
 		x := &m.Blocks[i]
 		if x.Component != Foundation {
 			continue
 		}
-		has := x.Recompute && m.Spec.MLPs[layer] == experts
+		other := func(p string) bool { return p == port }
+		x.Takes = slices.DeleteFunc(slices.Clone(x.Takes), other)
+		x.Gives = slices.DeleteFunc(slices.Clone(x.Gives), other)
+		has := x.Recompute && adds(layer)
 		if x.Recompute {
 			layer++
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-var _ = RegisterMixer("latent_attention", func(s Spec, _ int) block.Part { return s.Latent })
+var _ = RegisterMixer("latent_attention", func(s Spec, i int) block.Part { return s.latentLayer(i) })
 
 // latentKeys are the keys of configurations with latent attention.
 var latentKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",

@@ -17,6 +17,8 @@ type Port struct {
 	// every rank holds it whole, even where tokens are shared out: rows of it are taken by index
 	Whole bool
 	Wide  bool // it is float32, whatever its blocks compute in
+	// it is int32, and no gradient flows back
+	Integer bool
 }
 
 // Inputs are what a microbatch brings beside tokens and labels.

@@ -119,8 +119,11 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	for _, f := range st.In {
 		if !m.Absent(f.Port, r.Shape) {
 			d := o.DTypeOf(m.giver(f.Port, st.From))
-			if m.Ports[f.Port].Wide {
+			switch p := m.Ports[f.Port]; {
+			case p.Wide:
 				d = tensor.F32
+			case p.Integer:
+				d = tensor.I32
 			}
 			env[f.Port] = r.T.Input(f.Port, d, m.portRows(f.Port, r.Shape), m.Ports[f.Port].Width)
 		}
@@ -152,7 +155,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 func (m *Model) record(b *Block, r *block.Rec, env map[string]*grad.Value) {
 	given, cast := map[string]*grad.Value{}, map[string]*grad.Value{}
 	for _, p := range b.Takes {
-		if v := env[p]; v != nil && !m.Ports[p].Wide {
+		if v := env[p]; v != nil && !m.Ports[p].Wide && !m.Ports[p].Integer {
 			given[p], cast[p] = v, r.T.Cast(v)
 		}
 	}

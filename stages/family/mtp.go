@@ -19,6 +19,7 @@ func (s Spec) mtp(r *block.Rec, env map[string]*grad.Value) {
 		return
 	}
 	t, h := r.T, env["final"]
+	s.IndexShared = nil // it chooses for itself
 	for k := range s.MTP {
 		name := fmt.Sprintf("model.mtp_layers.%d", k)
 		ids := t.Data(fmt.Sprintf("mtp_ids.%d", k), tensor.I32, r.Shape.Rows)

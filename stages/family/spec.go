@@ -57,7 +57,9 @@ type Spec struct {
 	// of layers whose MLP is of the kind experts
 	Experts block.Experts
 	Latent  block.Latent // of layers whose mixer is latent_attention
-	Delta   block.Delta  // of layers whose mixer is linear_attention
+	// layers that read the keys which the last layer with an indexer has chosen; nil for none
+	IndexShared []bool
+	Delta       block.Delta // of layers whose mixer is linear_attention
 	// attention is multiplied with a sigmoid of the layer's input
 	AttnGate bool
 	// every softmax of attention has a further logit for each head, which belongs to no key
@@ -185,6 +187,7 @@ func Decoder(name string, s Spec) *Model {
 		m.Spec.balanced(r)
 	}
 	m.add(head)
+	m.shareKeys()
 	return m
 }
 

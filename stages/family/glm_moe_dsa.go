@@ -1,0 +1,68 @@
+package family
+
+import (
+	"encoding/json"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
+)
+
+// GLM 5: DeepSeek V3.2 whose indexers turn neighbouring numbers together, and of which some layers may read
+// the keys that an earlier one has chosen.
+var _ = Register(glm5())
+
+func glm5() Family {
+	f := deepseek3("glm_moe_dsa", "2603.12201", "")
+	f.Loong = []loong.Decoder{{Class: "GlmConfig", Convert: "glm5_convert.yaml", Alone: true,
+		Preset: map[string]string{"norm_topk_prob": "true"}},
+		{Class: "GlmConfig", Convert: "glm5_2_convert.yaml", Alone: true,
+			Preset: map[string]string{"norm_topk_prob": "true"}}}
+	f.HF.Class = "GlmMoeDsaForCausalLM"
+	for key, value := range map[string]string{"hidden_size": "6144", "intermediate_size": "12288",
+		"num_hidden_layers": "78", "num_attention_heads": "64", "vocab_size": "154880",
+		"max_position_embeddings": "202752", "q_lora_rank": "2048", "qk_nope_head_dim": "192",
+		"v_head_dim": "256", "n_group": "1", "topk_group": "1", "rms_norm_eps": "1e-5", "index_topk": "2048",
+		"index_n_heads": "32", "index_head_dim": "128"} {
+		f.HF.Absent[key] = value
+	}
+	f.HF.Has = append(f.HF.Has, "indexer_types")
+	f.HF.Read, f.HF.IndexPairs = indexerTypes, true
+	f.HF = indexed(f.HF)
+	f.Spec = func(c configs.Model, s *Spec) {
+		s.sparse(c)
+		s.corrected(c)
+		s.Latent.Index.Pairs = true
+	}
+	return f
+}
+
+// indexerTypes takes the other ways to say which layers have an indexer: a letter a layer, or how often one
+// comes after the first ones.
+func indexerTypes(d *hf.Decoder, raw map[string]json.RawMessage) {
+	if t := raw["indexer_types"]; t != nil && string(t) != "null" {
+		return
+	}
+	letters, every, first, layers := "", 1, 2, 78
+	for key, dst := range map[string]any{"index_topk_pattern": &letters, "index_topk_freq": &every,
+		"index_skip_topk_offset": &first, "num_hidden_layers": &layers} {
+		if v := raw[key]; v != nil && json.Unmarshal(v, dst) != nil {
+			d.Sink.Fail(d.O, key, "cannot be read", "name the kind of each layer in indexer_types")
+			return
+		}
+	}
+	if letters == "" && every <= 1 {
+		return // each has one
+	}
+	kinds := configs.IndexerKinds(layers, max(1, every), first)
+	for i, letter := range letters {
+		if i < layers {
+			kinds[i] = map[rune]string{'F': configs.IndexFull, 'S': configs.IndexShared}[letter]
+		}
+	}
+	text, err := json.Marshal(kinds)
+	if err != nil {
+		panic(err)
+	}
+	d.Set("indexer_types", string(text))
+}

@@ -1,0 +1,142 @@
+package family
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// indexKeys are those of an indexer of sparse attention.
+var indexKeys = []string{"index_topk", "index_n_heads", "index_head_dim"}
+
+// sparse is latent attention to the keys that an indexer chooses.
+func (s *Spec) sparse(c configs.Model) {
+	s.latent(c)
+	s.Latent.Index = block.Indexer{Heads: c.IndexHeads, Dim: c.IndexDim, Top: c.IndexTop}
+	s.IndexShared = make([]bool, s.Layers)
+	for i, kind := range c.IndexTypes {
+		s.IndexShared[i] = kind == configs.IndexShared
+	}
+}
+
+// latentLayer is the mixer of layer i.
+func (s Spec) latentLayer(i int) block.Part {
+	a := s.Latent
+	if len(s.IndexShared) > 0 {
+		a.Index.Shared = s.IndexShared[i]
+		a.Index.Kept = i+1 < len(s.IndexShared) && s.IndexShared[i+1]
+	}
+	return a
+}
+
+// Indexes reports whether layers choose the keys that attention reads.
+func (s Spec) Indexes() bool { return s.Latent.Index.Top > 0 }
+
+// Port of the keys that layers without an indexer read.
+const chosenPort = "chosen_keys"
+
+// shareKeys joins layers that read the keys that others have chosen with those.
+func (m *Model) shareKeys() {
+	s := m.Spec
+	if !slices.Contains(s.IndexShared, true) {
+		return
+	}
+	m.Ports[chosenPort] = Port{Width: s.Latent.Index.Top, Integer: true}
+	layer := 0
+	for i := range m.Blocks {
+		x := &m.Blocks[i]
+		if !x.Recompute || x.Component != Foundation {
+			continue
+		}
+		if s.IndexShared[layer] {
+			x.Takes = append(slices.Clone(x.Takes), chosenPort)
+		} else if layer+1 < s.Layers && s.IndexShared[layer+1] {
+			x.Gives = append(slices.Clone(x.Gives), chosenPort)
+		}
+		layer++
+		inner := x.Record
+		x.Record = func(r *block.Rec, env map[string]*grad.Value) {
+			r.Chosen = env[chosenPort]
+			inner(r, env)
+			env[chosenPort] = r.Chosen
+		}
+	}
+}
+
+// Index trains the model's indexers. The factor of their losses is that of one microbatch: the coefficient,
+// over the number of microbatches of a step.
+func (m *Model) Index(x block.Indexing) {
+	if !m.Spec.Indexes() || !x.Trains() {
+		return
+	}
+	_, routers := m.Ports[lossPort]
+	m.Ports[lossPort] = onePort(1, 1)
+	m.thread(lossPort, func(layer int) bool {
+		return !m.Spec.shared(layer) || routers && m.Spec.MLPs[layer] == experts
+	})
+	for i := range m.Blocks {
+		inner := m.Blocks[i].Record
+		m.Blocks[i].Record = func(r *block.Rec, env map[string]*grad.Value) {
+			r.Indexing, r.Routing.Loss = x, env[lossPort]
+			inner(r, env)
+			env[lossPort] = r.Routing.Loss
+		}
+	}
+}
+
+// shared reports whether a layer has no indexer of its own.
+func (s Spec) shared(layer int) bool { return len(s.IndexShared) > 0 && s.IndexShared[layer] }
+
+// IndexerParam reports whether a parameter is of an indexer.
+func IndexerParam(name string) bool { return strings.Contains(name, ".indexer.") }
+
+// indexed reads the keys of an indexer too, and holds lists of layers' kinds that say what others say too.
+func indexed(f hf.Family) hf.Family {
+	f.Has = slices.Concat(f.Has, indexKeys)
+	f.Idle = slices.Concat(f.Idle, []string{"layer_types", "mlp_layer_types", "indexer_rope_interleave",
+		"index_topk_freq", "index_skip_topk_offset", "index_topk_pattern"})
+	read := f.Read
+	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
+		if read != nil {
+			read(d, raw)
+		}
+		kindsOf(d, raw, "layer_types", func(int) string { return "indexed_attention" })
+		first := 3 // as transformers has it where a file says nothing
+		_ = json.Unmarshal(raw["first_k_dense_replace"], &first)
+		if text, ok := f.Absent["first_k_dense_replace"]; ok && raw["first_k_dense_replace"] == nil {
+			_ = json.Unmarshal([]byte(text), &first)
+		}
+		kindsOf(d, raw, "mlp_layer_types", func(i int) string {
+			if i < first {
+				return "dense"
+			}
+			return "sparse"
+		})
+	}
+	return f
+}
+
+// kindsOf holds a list of kinds, if the file has one, to what each layer has.
+func kindsOf(d *hf.Decoder, raw map[string]json.RawMessage, key string, want func(layer int) string) {
+	var kinds []string
+	if raw[key] == nil || string(raw[key]) == "null" {
+		return
+	}
+	if json.Unmarshal(raw[key], &kinds) != nil {
+		d.Sink.Fail(d.O, key, "is not a list of words", "")
+		return
+	}
+	for i, kind := range kinds {
+		if kind != want(i) {
+			d.Sink.Fail(d.O, key, fmt.Sprintf("layer %d is %q, only %q can be trained there", i, kind, want(i)),
+				"")
+			return
+		}
+	}
+}
