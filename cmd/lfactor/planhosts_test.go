@@ -116,7 +116,7 @@ train: {steps: 2, global_batch: 32, precision: bf16}
 	shares := map[[2]int]bool{}
 	for _, c := range all {
 		shares[[2]int{c.EP, c.ETP}] = true
-		require.Zero(t, c.DP*c.TP%(c.EP*c.ETP), "%v", &c)
+		require.Zero(t, c.Copies()*c.TP%(c.EP*c.ETP), "%v", &c)
 	}
 	for _, want := range [][2]int{{1, 1}, {2, 1}, {8, 1}, {1, 2}, {4, 2}, {1, 8}} {
 		require.True(t, shares[want], "%v", want)
@@ -128,6 +128,8 @@ train: {steps: 2, global_batch: 32, precision: bf16}
 			Micro: 2, Recompute: "full"},
 		{TP: 2, PP: 2, DP: 2, EP: 2, ETP: 1, Zero: 1, Schedule: "zb-2p", Loops: 1, Batch: 2, Micro: 8,
 			Recompute: "none"},
+		{TP: 1, PP: 2, DP: 2, Context: search.Context{CP: 2, Comm: "gather"}, EP: 4, ETP: 1, Schedule: "1f1b",
+			Loops: 1, Batch: 1, Micro: 16, Recompute: "none"},
 	} {
 		require.NoError(t, p.Space.Estimate(&c))
 		require.NoError(t, p.Simulate(&c))

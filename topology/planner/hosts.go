@@ -171,6 +171,9 @@ func (p *Search) newSpace() error {
 	if p.base.Model.Spec.Mixes() {
 		p.Space.Shares = p.expertShares
 	}
+	if p.Space.Tower == nil {
+		p.Space.Contexts = p.contexts
+	}
 	for tp := 1; tp <= p.Machine.Devices; tp++ {
 		if p.divides(tp) {
 			p.Space.TP = append(p.Space.TP, tp)
@@ -237,8 +240,9 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, meshOf(len(kinds), v), 2, 1,
 		"a profile"
 	j.Program = passes(len(kinds), v)
+	p.share(&j, v)
 	j.SeqParallel, j.Zero = v.SP, v.Zero
-	j.Rows, j.Recompute = v.Batch*p.cfg.Run.Data.SeqLen, layout.Recomputes[v.Recompute]
+	j.Recompute = layout.Recomputes[v.Recompute]
 	if vision := m.Vision; vision != nil {
 		j.Dims = layout.ImageDims(vision, p.patches(v.Batch), j.Rows)
 	}
@@ -256,14 +260,20 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 
 // meshOf is the least mesh that a variant's block is traced on.
 func meshOf(stages int, v search.Variant) topology.Mesh {
-	if v.EP*v.ETP <= 1 {
+	if v.EP*v.ETP <= 1 && v.CP <= 1 {
 		return topology.Grid(stages, min(2, max(1, v.DP)), v.TP)
 	}
-	dp := 1
-	for dp*v.TP%(v.EP*v.ETP) != 0 {
-		dp++
+	c := &configs.Plan{PP: stages, DP: 1, CP: max(1, v.CP), TP: v.TP, EP: max(1, v.EP), ETP: max(1, v.ETP)}
+	if v.Comm == "ulysses" {
+		c.CPComm, c.Ulysses = v.Comm, v.CP
 	}
-	return layout.MeshOf(&configs.Plan{PP: stages, DP: dp, TP: v.TP, EP: v.EP, ETP: v.ETP})
+	if v.CP > 1 {
+		c.DP = min(2, max(1, v.DP))
+	}
+	for c.DP*c.CP*c.TP%(c.EP*c.ETP) != 0 {
+		c.DP++
+	}
+	return layout.MeshOf(c)
 }
 
 // passes is a program in which every stage runs two microbatches as a variant says.
@@ -338,10 +348,10 @@ func (p *Search) Settings(c *search.Candidate) []string {
 	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP),
 		fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
 		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" +
-			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.cp=1", "plan.procs=1",
+			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.procs=1",
 		fmt.Sprintf("train.micro_batch=%d", c.Batch),
 		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
-	out = append(out, p.layersOf(c)...)
+	out = append(append(out, contextSettings(c)...), p.layersOf(c)...)
 	if c.EP > 0 {
 		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,17 +113,29 @@ func (p *Search) loads(c *search.Candidate) (stages []float64, layer float64, er
 	return stages, sum(blocks[from:to]) / float64(to-from), nil
 }
 
-// weigh simulates the best candidates with all ranks, where these have different rates.
+// fewRanks is up to how many ranks the best candidates are simulated with all of them.
+const fewRanks = 16
+
+// weigh simulates the best candidates with all ranks, where these have different rates, or are few and some
+// of the best share tokens: as many as are laid out, and on until the best is one of them.
 func (p *Search) weigh(ctx context.Context, all []search.Candidate) error {
-	if p.Machine.Second == nil {
+	share := slices.ContainsFunc(all[:min(len(all), p.Exact)], func(c search.Candidate) bool {
+		return c.CP > 1
+	})
+	if p.Machine.Second == nil && (!share || p.Space.Devices > fewRanks) {
 		return nil
 	}
-	for i, n := 0, 0; i < len(all) && n < p.Exact; i++ {
-		c := &all[i]
-		if c.Why != "" {
-			continue
+	whole := map[string]bool{}
+	for n := 0; ; n++ {
+		search.Rank(all)
+		i := slices.IndexFunc(all, func(c search.Candidate) bool {
+			return c.Why == "" && (!whole[c.String()] || n >= p.Exact)
+		})
+		if i < 0 || whole[all[i].String()] {
+			return nil
 		}
-		n++
+		c := &all[i]
+		whole[c.String()] = true
 		cfg, err := p.under(c)
 		if err != nil {
 			return err
@@ -134,5 +147,4 @@ func (p *Search) weigh(ctx context.Context, all []search.Candidate) error {
 		}
 		c.Simulated = sum.Step
 	}
-	return nil
 }

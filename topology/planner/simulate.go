@@ -26,7 +26,11 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	price := rehearsal.Prices(p.Machine)
 	tp, dp := l.GroupAlong(layout.DecoderSide, topology.TP), l.GroupAlong(layout.DecoderSide, topology.DP)
 	near := nearby(l)
+	sharing := &exchange{p: p, l: l, v: v, near: near, price: price}
 	of := func(segs []core.Segment) (pass search.Pass) {
+		if v.CP > 1 {
+			return p.waits(segs, sharing.seconds)
+		}
 		for i, x := range segs {
 			t := 0.0
 			for _, c := range x.Comms {

@@ -43,6 +43,15 @@ func (p *Pass) Append(m *cost.Machine, first bool, x Piece, comms float64) {
 	}
 }
 
+// Wait adds seconds in which the rank waits for what others send.
+func (p *Pass) Wait(m *cost.Machine, seconds float64) {
+	if p.Parted {
+		p.Between += p.Last.seconds(m)
+	}
+	p.Parted, p.Last = true, Piece{}
+	p.Between += seconds
+}
+
 // Seconds is how long the pass takes.
 func (p Pass) Seconds(m *cost.Machine) float64 {
 	t := p.First.seconds(m) + p.Between

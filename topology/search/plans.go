@@ -24,6 +24,13 @@ type Variant struct {
 	Zero, DP int // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
 	EP,
 	ETP int // ranks that a layer's experts are shared out over, and that share each; 0 for a model without
+	Context // ranks that share the tokens of a sequence
+}
+
+// Context is how the tokens of sequences are shared out over ranks; the zero value is not at all.
+type Context struct {
+	CP   int    `json:"cp,omitempty"`
+	Comm string `json:"cp_comm,omitempty"` // as plan.cp_comm
 }
 
 // BlockCost is what one block of a model costs a rank for one microbatch: seconds, collectives inside
@@ -59,6 +66,10 @@ type Space struct {
 	// Shares lists the ways to share experts out over some of so many ranks of a stage, as EP and ETP; nil
 	// for a model without.
 	Shares func(ranks, tp int) [][2]int
+	// Contexts lists the ways to share the tokens of a sequence out over some of so many ranks of a stage,
+	// beside the zero value; nil for none. They are looked at with one sequence a microbatch: with more,
+	// replicas do the same without an exchange.
+	Contexts func(ranks, tp int) []Context
 
 	stages   map[stageKey]*Stages
 	places   map[placeKey]*place
@@ -74,6 +85,7 @@ type Candidate struct {
 	DP        int     `json:"dp"`
 	EP        int     `json:"ep,omitempty"`
 	ETP       int     `json:"etp,omitempty"`
+	Context           // how tokens are shared out
 	Zero      int     `json:"zero"`
 	Schedule  string  `json:"schedule"`
 	Loops     int     `json:"virtual_stages"`
@@ -95,8 +107,11 @@ func (c *Candidate) String() string {
 		loops = fmt.Sprintf("×%d", c.Loops)
 	}
 	experts := ""
+	if c.CP > 1 {
+		experts = " cp" + c.Context.String()
+	}
 	if c.EP > 0 {
-		experts = fmt.Sprintf(" ep%d", c.EP)
+		experts += fmt.Sprintf(" ep%d", c.EP)
 	}
 	if c.ETP > 1 {
 		experts += fmt.Sprintf(" etp%d", c.ETP)
@@ -104,6 +119,18 @@ func (c *Candidate) String() string {
 	return fmt.Sprintf("tp%s pp%d dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.PP,
 		c.DP, experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute, c.Encoder)
 }
+
+// String is the number of ranks, and how they exchange.
+func (x Context) String() string {
+	if x.CP <= 1 {
+		return "1"
+	}
+	return fmt.Sprintf("%d %s", x.CP, x.Comm)
+}
+
+// Copies is the number of ranks of a stage that hold the same weights: replicas, and ranks that share their
+// tokens.
+func (c *Candidate) Copies() int { return c.DP * max(1, c.CP) }
 
 // Tensor is the degree of tensor parallelism, with sequence parallelism beside it where that is used.
 func (c *Candidate) Tensor() string {
@@ -157,22 +184,45 @@ func (s *Space) meshes(devices int, places func(*Candidate) []Encoder) (out []Ca
 			continue
 		}
 		for _, pp := range divisors(devices / tp) {
-			dp := devices / tp / pp
-			if pp > s.Layers || s.Batch%dp != 0 {
+			if pp > s.Layers {
 				continue
 			}
-			for _, batch := range divisors(s.Batch / dp) {
-				for _, c := range s.schedules(Candidate{TP: tp, PP: pp, DP: dp, Batch: batch,
-					Micro: s.Batch / dp / batch}) {
-					for _, e := range places(&c) {
-						c.Encoder = e
-						out = append(out, s.shared(c)...)
-					}
-				}
+			for _, x := range s.contexts(devices/tp/pp, tp) {
+				out = append(out, s.batches(Candidate{TP: tp, PP: pp, Context: x,
+					DP: devices / tp / pp / max(1, x.CP)}, places)...)
 			}
 		}
 	}
 	return
+}
+
+// contexts are the ways to share tokens out over some of a stage's ranks, the first not at all.
+func (s *Space) contexts(ranks, tp int) []Context {
+	out := []Context{{}}
+	if s.Contexts != nil {
+		out = append(out, s.Contexts(ranks, tp)...)
+	}
+	return out
+}
+
+// batches goes through the sizes of microbatches for given degrees.
+func (s *Space) batches(c Candidate, places func(*Candidate) []Encoder) (out []Candidate) {
+	if s.Batch%c.DP != 0 {
+		return nil
+	}
+	for _, batch := range divisors(s.Batch / c.DP) {
+		if batch > 1 && c.CP > 1 {
+			break
+		}
+		c.Batch, c.Micro = batch, s.Batch/c.DP/batch
+		for _, c := range s.schedules(c) {
+			for _, e := range places(&c) {
+				c.Encoder = e
+				out = append(out, s.shared(c)...)
+			}
+		}
+	}
+	return out
 }
 
 // shared is a plan with its experts shared out in each way. What is sharded inside microbatches is not
@@ -182,7 +232,7 @@ func (s *Space) shared(c Candidate) []Candidate {
 		return []Candidate{c}
 	}
 	var out []Candidate
-	for _, x := range s.Shares(c.DP*c.TP, c.TP) {
+	for _, x := range s.Shares(c.Copies()*c.TP, c.TP) {
 		if c.EP, c.ETP = x[0], x[1]; c.EP*c.ETP == 1 || c.Zero < 2 {
 			out = append(out, c)
 		}
@@ -198,7 +248,7 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 	}
 	zeros := []int{0}
 	switch {
-	case c.DP > 1 && s.Tower == nil:
+	case c.Copies() > 1 && s.Tower == nil:
 		zeros = []int{0, 1, 2, 3}
 	case c.DP > 1:
 		zeros = []int{0, 1} // images differ from replica to replica
@@ -215,7 +265,7 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 					x := c
 					x.Schedule, x.Loops, x.Recompute, x.Zero = name, loops, rec, z
 					out = append(out, x)
-					if c.TP > 1 && s.Rows > 0 && c.Batch*s.Rows%c.TP == 0 {
+					if c.TP > 1 && s.Rows > 0 && c.Batch*s.Rows%(c.TP*max(1, c.CP)) == 0 {
 						x.SP = true
 						out = append(out, x)
 					}
@@ -350,7 +400,9 @@ func (st *Stages) through() (t float64) {
 }
 
 // Link is the connection of two pipeline neighbours: ranks of a stage are neighbours of each other.
-func (s *Space) Link(c *Candidate) collective.Link { return s.Machine.Link(0, c.TP*c.DP%s.Devices) }
+func (s *Space) Link(c *Candidate) collective.Link {
+	return s.Machine.Link(0, c.TP*c.Copies()%s.Devices)
+}
 
 // Group lists n devices at a stride; the caller does not change it.
 func (s *Space) Group(n, stride int) []int {

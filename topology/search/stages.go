@@ -38,9 +38,9 @@ func (s *Space) Tied(c *Candidate, st *Stages, ranks []int) (t float64) {
 			continue
 		}
 		if c.Zero > 0 {
-			n /= int64(c.DP)
+			n /= int64(c.Copies())
 		}
-		between := c.TP * c.DP // neighbours of the pipeline are so many devices apart
+		between := c.TP * c.Copies() // neighbours of the pipeline are so many devices apart
 		t += s.Machine.Collective(collective.AllReduce,
 			[]int{ranks[st.first] * between, ranks[i] * between}, n)
 	}
@@ -85,8 +85,8 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 			c.Loops)
 	}
 	key := stageKey{Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split,
-		Single: p.one, EP: c.EP, ETP: c.ETP}, c.PP * c.Loops, c.Encoder.apart()}
-	if c.Zero >= 2 && c.DP > 1 {
+		Single: p.one, EP: c.EP, ETP: c.ETP, Context: c.Context}, c.PP * c.Loops, c.Encoder.apart()}
+	if c.Zero >= 2 && c.Copies() > 1 {
 		key.v.Zero, key.v.DP = c.Zero, c.DP
 	}
 	if x := s.stages[key]; x != nil {

@@ -17,9 +17,9 @@ type copies struct {
 
 // parts are a rank's elements by what ranks hold copies of them: replicas, and of experts what those leave.
 func (c *Candidate) parts(w Weights) []copies {
-	all := []copies{{w.Params - w.Experts, c.DP, c.TP}}
+	all := []copies{{w.Params - w.Experts, c.Copies(), c.TP}}
 	if each := c.EP * c.ETP; each > 1 {
-		return append(all, copies{w.Experts, c.DP * c.TP / each, each})
+		return append(all, copies{w.Experts, c.Copies() * c.TP / each, each})
 	}
 	all[0].params = w.Params
 	return all

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -68,9 +69,11 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		return cli.EmitAs(os.Stdout, form, found, nil)
 	}
 	fmt.Printf("%d plans of %s for %d hosts with %d devices of %s; the best by closed forms were simulated\n", len(all), p.Model(), p.Hosts, p.Machine.Devices, p.Machine.Name)
-	t := cli.TextTable(columns(p, "encoder", "ep", "tp", "pp", "dp", "zero", "schedule", "micro-batch",
-		"recompute", "step", "closed form", "bubble", "memory", "")...)
-	for i := range all[:min(n, p.Exact)] {
+	n = min(n, p.Exact)
+	shared := slices.ContainsFunc(all[:n], func(c search.Candidate) bool { return c.CP > 1 })
+	t := cli.TextTable(columns(p, shared, "encoder", "ep", "cp", "tp", "pp", "dp", "zero", "schedule",
+		"micro-batch", "recompute", "step", "closed form", "bubble", "memory", "")...)
+	for i := range all[:n] {
 		c := &all[i]
 		name, fits, step := c.Schedule, "fits", "–"
 		if c.Loops > 1 {
@@ -89,7 +92,7 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.ETP > 1 {
 			experts = fmt.Sprintf("%d × etp %d", c.EP, c.ETP)
 		}
-		t.AppendRow(columns(p, c.Encoder.Short(), experts, c.Tensor(), c.PP, c.DP, c.Zero, name,
+		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.PP, c.DP, c.Zero, name,
 			fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recompute, step, unit.Seconds(c.Step),
 			fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
 	}
@@ -97,13 +100,17 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 	return nil
 }
 
-// columns leaves out the cells of what the model has not: an encoder, and experts.
-func columns(p *planner.Search, encoder, experts any, rest ...any) (row table.Row) {
+// columns leaves out the cells of what the model has not, an encoder and experts, and of what no plan does:
+// tokens that ranks share.
+func columns(p *planner.Search, shared bool, encoder, experts, cp any, rest ...any) (row table.Row) {
 	if p.Space.Tower != nil {
 		row = append(row, encoder)
 	}
 	if p.Space.Shares != nil {
 		row = append(row, experts)
+	}
+	if shared {
+		row = append(row, cp)
 	}
 	return append(row, rest...)
 }
