@@ -49,7 +49,7 @@ type trial struct {
 // newTrial lays out the run of a line of the script.
 func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 	n := map[string]int{"pp": 1, "dp": 1, "tp": 1, "micro": 1, "loops": 1, "steps": 3, "save": 0, "eval": 0,
-		"keep": 0, "scale": 0, "credits": 2, "late": 0, "grace": 0, "first": 1}
+		"keep": 0, "scale": 0, "credits": 2, "late": 0, "grace": 0, "first": 1, "restarts": 0}
 	for name := range n { //lfvet:order each key by itself
 		v := n[name]
 		d.MaybeScanArgs(t, name, &v)
@@ -71,6 +71,7 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 	w.layout = desc.Layout()
 	run := &w.layout.Run
 	run.First, run.OptimSteps = int64(n["first"]), int64(n["first"]-1)
+	run.Restarts = n["restarts"]
 	run.SaveEvery, run.SaveAtEnd, run.Alone = int64(n["save"]), d.HasArg("at-end"), !d.HasArg("gather")
 	run.EvalEvery, run.EvalSteps, run.Grace = int64(n["eval"]), min(2, int64(n["eval"])),
 		actors.Duration(n["grace"])
@@ -175,8 +176,11 @@ func (w *trial) run(t *testing.T) string {
 		return text
 	}
 	rng := rand.New(rand.NewPCG(w.options.Seed, 7))
-	w.options.Faults = sim.Draw(w.options.Seed, 1+rng.IntN(3), len(w.layout.Ranks), int64(r.Time),
-		w.faults...)
+	faults := 1 + rng.IntN(3)
+	if w.layout.Run.Restarts > 0 { // so many that some run ends
+		faults *= 4
+	}
+	w.options.Faults = sim.Draw(w.options.Seed, faults, len(w.layout.Ranks), int64(r.Time), w.faults...)
 	text, _ = w.once(t)
 	return text
 }
@@ -185,7 +189,7 @@ func (w *trial) run(t *testing.T) string {
 func (w *trial) once(t *testing.T) (string, *sim.Result) {
 	w.log.Reset()
 	ends := slices.Contains(w.faults, sim.Crash) || slices.Contains(w.faults, sim.LostMsg) && w.options.Notice == 0
-	ends = ends && len(w.options.Faults) > 0
+	ends = (ends || w.layout.Run.Restarts > 0) && len(w.options.Faults) > 0
 	sum := fnv.New64a()
 	o := w.options
 	var mon *sim.Monitor
