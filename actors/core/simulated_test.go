@@ -82,7 +82,7 @@ func newTrial(t *testing.T, d *datadriven.TestData, seed uint64) *trial {
 		}))
 	}
 	for i, l := range w.layout.Ranks {
-		l.Credits, l.Eval = n["credits"], forward
+		l.Credits, l.Eval, l.Shaped = n["credits"], forward, d.HasArg("classes")
 		if d.HasArg("same") {
 			run.Same = append(run.Same, []int{mesh.Move(i, topology.DP, 1-mesh.At(i, topology.DP))})
 		}
