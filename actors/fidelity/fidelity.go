@@ -33,6 +33,7 @@ type fidelityPlan struct {
 	loops    int
 	mesh     topology.Mesh
 	micro    int // microbatches a step, 0 for 8
+	chunks   int // of each microbatch's sequence, 0 for 1
 }
 
 // String names the plan.
@@ -42,11 +43,14 @@ func (p fidelityPlan) String() string {
 	if p.micro > 0 {
 		s += fmt.Sprintf(" %d microbatches", p.micro)
 	}
+	if p.chunks > 0 {
+		s += fmt.Sprintf(" of %d chunks", p.chunks)
+	}
 	return s
 }
 
 // EverySchedule is the paced set with other plans: each schedule that runs, on 4 stages, with few and with
-// many microbatches.
+// many microbatches, and in chunks where it has chunks.
 func EverySchedule() *Set {
 	set := PacedSet
 	set.name, set.Plans = "4 ranks, jobs last their modelled time", nil
@@ -59,7 +63,13 @@ func EverySchedule() *Set {
 		for _, micro := range []int{4, 16, 64} {
 			if _, err := schedule.Build(name,
 				schedule.Shape{Ranks: 4, Micro: micro, Loops: loops}); err == nil {
-				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro})
+				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro, 0})
+			}
+		}
+		for _, micro := range []int{2, 8} {
+			shape := schedule.Shape{Ranks: 4, Micro: micro, Loops: loops, Split: slices.Repeat([]int{4}, micro)}
+			if _, err := schedule.Build(name, shape); err == nil {
+				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro, 4})
 			}
 		}
 	}
@@ -82,11 +92,11 @@ type Set struct {
 
 // PacedSet runs on devices whose jobs last their modelled time, so that bubbles are real on few cores.
 var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
-	calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1), 0},
-	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0}, {"gpipe", 1, topology.Grid(8, 1, 1), 0},
-		{"zb-1p", 1, topology.Grid(8, 1, 1), 0},
-		{"interleaved", 2, topology.Grid(4, 2, 1), 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0},
-		{"1f1b", 1, topology.Grid(4, 1, 2), 0}},
+	calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1), 0, 0},
+	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0, 0}, {"gpipe", 1, topology.Grid(8, 1, 1), 0, 0},
+		{"zb-1p", 1, topology.Grid(8, 1, 1), 0, 0},
+		{"interleaved", 2, topology.Grid(4, 2, 1), 0, 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0, 0},
+		{"1f1b", 1, topology.Grid(4, 1, 2), 0, 0}},
 	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(32, 64), 16) },
 	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
@@ -95,11 +105,11 @@ var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
 
 // PinnedSet runs for real, each rank on a core of its own.
 var PinnedSet = Set{name: "2 ranks, each pinned to a core",
-	calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1), 0},
-	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0}, {"zb-1p", 1, topology.Grid(2, 1, 1), 0},
-		{"interleaved", 2, topology.Grid(2, 1, 1), 0},
-		{"zb-v", 2, topology.Grid(2, 1, 1), 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0},
-		{"1f1b", 1, topology.Grid(1, 1, 2), 0}},
+	calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1), 0, 0},
+	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0, 0}, {"zb-1p", 1, topology.Grid(2, 1, 1), 0, 0},
+		{"interleaved", 2, topology.Grid(2, 1, 1), 0, 0},
+		{"zb-v", 2, topology.Grid(2, 1, 1), 0, 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0, 0},
+		{"1f1b", 1, topology.Grid(1, 1, 2), 0, 0}},
 	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
 	wrap: func(_ *layout.Layout, rank int, d host.Device) host.Device {
 		return &pinned{Device: d, core: rank}
@@ -117,7 +127,7 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 
 func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Job {
 	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops,
-		Micro: cmp.Or(p.micro, 8), Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95,
+		Micro: cmp.Or(p.micro, 8), Chunks: p.chunks, Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95,
 			Eps: 1e-8, Clip: 1}}
 }
 

@@ -24,8 +24,8 @@ func fidelityCommand() *cobra.Command {
 			"programs disturb it."}
 	n := c.Flags().Int("plans", 6, "how many plans of each set to run")
 	every := c.Flags().Bool("every", false,
-		"instead, every schedule that runs with 4, 16 and 64 microbatches, on 4 ranks whose jobs last "+
-			"their modelled time")
+		"instead, every schedule that runs with 4, 16 and 64 microbatches, and with chunks those that have "+
+			"some, on 4 ranks whose jobs last their modelled time")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
 		if err != nil {
