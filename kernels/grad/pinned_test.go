@@ -69,7 +69,43 @@ func TestPinnedTraces(t *testing.T) {
 			fmt.Fprintf(&b, "%s, %s: %s\n", name, way, trial(all[name], ways[way]))
 		}
 	}
+	more := moreRules()
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		for chunk := range 3 {
+			fmt.Fprintf(&b, "%s, chunk %d: %s\n", name, chunk, trial(more[name], Options{Chunk: chunk, Chunks: 3}))
+		}
+		for _, way := range []string{"tp", "sp", "zero2 tp", "cp"} {
+			fmt.Fprintf(&b, "%s, %s: %s\n", name, way, trial(more[name], ways[way]))
+		}
+	}
 	Pinned(t, file, b.String())
+}
+
+// moreRules are operations of chunks, and operations behind a product that is cut by columns.
+func moreRules() map[string]rule {
+	type s = map[string][]int
+	return map[string]rule{
+		"conv chunk": {s{"x": {6, 4}, "w": {4, 3}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.ConvChunk("conv", v["x"], v["w"])
+		}},
+		"delta chunk": {s{"q": {6, 2, 2}, "k": {6, 2, 2}, "v": {6, 2, 4}, "g": {6, 2}, "wb": {6, 2}},
+			func(t *Tape, v map[string]*Value) *Value {
+				g, b := t.asType(v["g"], tensor.F32), t.asType(v["wb"], tensor.F32)
+				return t.DeltaChunk("delta", v["q"], v["k"], v["v"], g, b, 1e-6)
+			}},
+		"cut columns": {s{"x": {6, 4}, "w": {4, 4}, "z": {6, 1}}, func(t *Tape, v map[string]*Value) *Value {
+			y := t.Linear(v["x"], v["w"], nil)
+			key := t.Data("key", tensor.I32, 6)
+			return t.Jitter(t.GateRows(t.MulCols(y, t.Const("cols", []float32{1, 2, 3, 4})),
+				t.asType(v["z"], tensor.F32)), key, 0.1, 2)
+		}},
+		"cut heads": {s{"x": {6, 4}, "w": {8, 4}, "wk": {4, 4}}, func(t *Tape, v map[string]*Value) *Value {
+			q, k := t.Heads(t.Linear(v["x"], v["w"], nil), 2), t.Heads(t.Linear(v["x"], v["wk"], nil), 2)
+			sink := t.Param("wsink", []int{1, 4}, 1, 1, false)
+			cu := t.Data("cu", tensor.I32, 3)
+			return t.Flat(t.Attention(q, k, k, cu, cu, AttentionConfig{Scale: 0.5, Causal: true, Window: 4, Sink: sink}))
+		}},
+	}
 }
 
 // Pinned compares a text with a file, which -rewrite writes.
