@@ -269,6 +269,21 @@ func normHalfZ(y []uint16, x []uint16, w []float32, r float32)
 //go:noescape
 func normDXHalfZ(y []uint16, dy []uint16, x []uint16, w []float32, r float32, k float32)
 
+// sumHalfZ is Σ x.
+//
+//go:noescape
+func sumHalfZ(x []uint16) float32
+
+// centredHalfZ is Σ (x - mean)².
+//
+//go:noescape
+func centredHalfZ(x []uint16, mean float32) float32
+
+// layerHalfZ is y = (x - mean)·r·w + b.
+//
+//go:noescape
+func layerHalfZ(y []uint16, x []uint16, w []float32, b []float32, mean float32, r float32)
+
 // ropeHalfZ rotates pairs (i, i+r), see isa.
 //
 //go:noescape

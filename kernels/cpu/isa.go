@@ -104,6 +104,9 @@ type halves struct {
 	mulAcc    func(y []float32, a, b []uint16, s float32)
 	norm      func(y, x []uint16, w []float32, r float32)
 	normDX    func(y, dy, x []uint16, w []float32, r, k float32)
+	sum       func(x []uint16) float32
+	centred   func(x []uint16, mean float32) float32
+	layer     func(y, x []uint16, w, b []float32, mean, r float32)
 	rope      func(y, x []uint16, cos, sin []float32, heads, width int, sign float32)
 }
 

@@ -62,7 +62,8 @@ var amx = func() isa {
 	k.name, k.amx, k.vnni, k.copyRows = "amx", true, vnniZ, copyRowsZ
 	k.softHalf, k.softHalfPast, k.softGradHalf, k.toBF16 = softHalfZ, softHalfPastZ, softGradHalfZ, roundHalfZ
 	k.half = &halves{add: addHalfZ, mul: mulHalfZ, scale: scaleHalfZ, swiglu: swigluHalfZ, swigluBwd: swigluBwdHalfZ, gelu: geluHalfZ, geluBwd: geluBwdHalfZ, dot: dotHalfZ, dot3: dot3HalfZ,
-		mulAcc: mulAccHalfZ, norm: normHalfZ, normDX: normDXHalfZ, rope: ropeHalfZ}
+		mulAcc: mulAccHalfZ, norm: normHalfZ, normDX: normDXHalfZ, sum: sumHalfZ,
+		centred: centredHalfZ, layer: layerHalfZ, rope: ropeHalfZ}
 	k.blocks = amxBlocks
 	k.pairs = func(n int) float64 {
 		amxPeak(allTiles, n)

@@ -30,6 +30,13 @@ func layerNorm(b *Backend, c *kernels.Call) {
 			bias = w.arena.zero(d)
 		}
 		for i := from; i < to; i++ {
+			if h := w.k.half; h != nil && x.d == tensor.BF16 {
+				row := x.h[i*d:][:d]
+				mean[i] = h.sum(row) / float32(d)
+				rstd[i] = rootInverse(h.centred(row, mean[i]), d, c.Attr.F[0])
+				h.layer(y.h[i*d:][:d], row, weight, bias, mean[i], rstd[i])
+				continue
+			}
 			m := w.arena.mark()
 			row, out := w.in(x, i*d, d), w.out(y, i*d, d)
 			mean[i] = w.k.sum(row) / float32(d)

@@ -26,6 +26,8 @@ func (e *emitter) halfPrimitives() {
 	e.mulAcc("mulAccHalf", true)
 	e.norm("normHalf", true)
 	e.normDX("normDXHalf", true)
+	e.moments("Half", true)
+	e.layer("layerHalf", true)
 	e.rope("ropeHalf", true)
 	e.roundHalf()
 }

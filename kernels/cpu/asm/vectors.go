@@ -20,8 +20,8 @@ func (e *emitter) vectors() {
 	e.mulAcc("mulAcc", false)
 	e.norm("norm", false)
 	e.normDX("normDX", false)
-	e.moments()
-	e.layer()
+	e.moments("", false)
+	e.layer("layer", false)
 }
 
 // each runs body over the elements of the first of the named slices; body gets the operands' addresses.
@@ -243,16 +243,20 @@ func (e *emitter) normDX(name string, half bool) {
 
 // moments writes sum and centred, the two sums of a layer norm: its variance is summed after the mean is
 // known, since the difference of two large sums would lose its digits.
-func (e *emitter) moments() {
-	e.begin("sum", "func(x []float32) float32", "is Σ x.")
+func (e *emitter) moments(suffix string, half bool) {
+	e.begin("sum"+suffix, "func(x []"+elements(half)+") float32", "is Σ x.")
 	s := e.sums(4)
-	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) { VADDPS(e.load(m[0], masked), s[u], s[u]) })
+	e.halves(half, "x")
+	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) {
+		VADDPS(e.get(m[0], half, masked), s[u], s[u])
+	})
 	e.total(s)
-	e.begin("centred", "func(x []float32, mean float32) float32", "is Σ (x - mean)².")
+	e.begin("centred"+suffix, "func(x []"+elements(half)+", mean float32) float32", "is Σ (x - mean)².")
 	mean := e.float("mean")
 	s = e.sums(4)
+	e.halves(half, "x")
 	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) {
-		x := e.load(m[0], masked)
+		x := e.get(m[0], half, masked)
 		VSUBPS(mean, x, x)
 		e.keep(x, masked)
 		VFMADD231PS(x, x, s[u])
@@ -260,15 +264,17 @@ func (e *emitter) moments() {
 	e.total(s)
 }
 
-func (e *emitter) layer() {
-	e.begin("layer", "func(y, x, w, b []float32, mean, r float32)", "is y = (x - mean)·r·w + b.")
+func (e *emitter) layer(name string, half bool) {
+	e.begin(name, "func(y, x []"+elements(half)+", w, b []float32, mean, r float32)",
+		"is y = (x - mean)·r·w + b.")
 	mean, r := e.float("mean"), e.float("r")
+	e.halves(half, "y", "x")
 	e.each(2, []string{"y", "x", "w", "b"}, func(m []Mem, _ int, masked bool) {
-		x, w, b := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)
+		x, w, b := e.get(m[1], half, masked), e.load(m[2], masked), e.load(m[3], masked)
 		VSUBPS(mean, x, x)
 		VMULPS(r, x, x)
 		VFMADD213PS(b, w, x)
-		e.store(x, m[0], masked)
+		e.put(x, m[0], half, masked)
 	})
 	e.end()
 }
