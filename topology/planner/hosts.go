@@ -343,21 +343,6 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 	return all, nil
 }
 
-// Settings are what a candidate changes in a run file.
-func (p *Search) Settings(c *search.Candidate) []string {
-	out := []string{fmt.Sprintf("plan.pp=%d", c.PP), fmt.Sprintf("plan.tp=%d", c.TP),
-		fmt.Sprintf("plan.dp=%d", c.DP), fmt.Sprintf("plan.zero=%d", c.Zero),
-		"plan.schedule=" + c.Schedule, fmt.Sprintf("plan.virtual_stages=%d", c.Loops), "plan.recompute=" +
-			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.procs=1",
-		fmt.Sprintf("train.micro_batch=%d", c.Batch),
-		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
-	out = append(append(out, contextSettings(c)...), p.layersOf(c)...)
-	if c.EP > 0 {
-		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
-	}
-	return append(out, p.encoderSettings(c)...)
-}
-
 // exactRanks is up to how many ranks a plan is laid out in full before it is offered.
 const exactRanks = 256
 
@@ -417,6 +402,12 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 		return nil, err
 	}
 	search.Rank(all[:n])
+	more, err := p.partly(ctx, all[:n])
+	if err != nil {
+		return nil, err
+	}
+	all = append(more, all...)
+	search.Rank(all[:n+len(more)])
 	return all, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
@@ -79,25 +80,27 @@ type Space struct {
 
 // Candidate is one plan with what is expected of it.
 type Candidate struct {
-	TP        int     `json:"tp"`
-	SP        bool    `json:"sequence_parallel,omitempty"`
-	PP        int     `json:"pp"`
-	DP        int     `json:"dp"`
-	EP        int     `json:"ep,omitempty"`
-	ETP       int     `json:"etp,omitempty"`
-	Context           // how tokens are shared out
-	Zero      int     `json:"zero"`
-	Schedule  string  `json:"schedule"`
-	Loops     int     `json:"virtual_stages"`
-	Batch     int     `json:"micro_batch"`
-	Micro     int     `json:"microbatches"`
-	Recompute string  `json:"recompute"`
-	Encoder   Encoder `json:"encoder,omitzero"`
-	Step      float64 `json:"closed_form_step_s"`
-	Bubble    float64 `json:"bubble"` // idle share of the busiest rank
-	Memory    int64   `json:"memory_bytes"`
-	Simulated float64 `json:"simulated_step_s,omitempty"`
-	Why       string  `json:"why_not,omitempty"` // why it cannot be used
+	TP        int    `json:"tp"`
+	SP        bool   `json:"sequence_parallel,omitempty"`
+	PP        int    `json:"pp"`
+	DP        int    `json:"dp"`
+	EP        int    `json:"ep,omitempty"`
+	ETP       int    `json:"etp,omitempty"`
+	Context          // how tokens are shared out
+	Zero      int    `json:"zero"`
+	Schedule  string `json:"schedule"`
+	Loops     int    `json:"virtual_stages"`
+	Batch     int    `json:"micro_batch"`
+	Micro     int    `json:"microbatches"`
+	Recompute string `json:"recompute"`
+	// of each stage, how many of its first layers recompute; nil is all
+	RecomputeLayers []int   `json:"recompute_layers,omitempty"`
+	Encoder         Encoder `json:"encoder,omitzero"`
+	Step            float64 `json:"closed_form_step_s"`
+	Bubble          float64 `json:"bubble"` // idle share of the busiest rank
+	Memory          int64   `json:"memory_bytes"`
+	Simulated       float64 `json:"simulated_step_s,omitempty"`
+	Why             string  `json:"why_not,omitempty"` // why it cannot be used
 }
 
 // String names the plan.
@@ -117,7 +120,15 @@ func (c *Candidate) String() string {
 		experts += fmt.Sprintf(" etp%d", c.ETP)
 	}
 	return fmt.Sprintf("tp%s pp%d dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.PP,
-		c.DP, experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recompute, c.Encoder)
+		c.DP, experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
+}
+
+// Recomputes is what is computed again, and in how many layers of each stage where not in all.
+func (c *Candidate) Recomputes() string {
+	if c.RecomputeLayers == nil {
+		return c.Recompute
+	}
+	return c.Recompute + strings.NewReplacer("[", " ", " ", "+", "]", "").Replace(fmt.Sprint(c.RecomputeLayers))
 }
 
 // String is the number of ranks, and how they exchange.
