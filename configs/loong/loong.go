@@ -26,7 +26,8 @@ var decoderOnly = map[string]string{
 var decoderIdle = source.Set("model_type", "model_spec", "rotary_emb_func", "word_embeddings_for_head",
 	"max_sequence_length",
 	"mtp_loss_scaling_factor_decay_ratio", "fp8_dynamic_num_tokens", "fp8_dynamic_policy_path",
-	"bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm")
+	"bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm", "masked_softmax_fusion",
+	"gradient_accumulation_fusion")
 
 // Reader reads one model file, or overrides of the parts of a model.
 type Reader struct {
