@@ -19,6 +19,7 @@ const (
 	SlowTwin  // 1 where SlowUsual is that of other ranks
 	SlowHad   // processors that its process has during its jobs
 	SlowWants // processors that it had before, or that those of the other ranks have
+	SlowPart  // share of the time that slow steps take longer for, where ordinary ones lie between; else 0
 	SlowLen
 )
 
@@ -36,7 +37,41 @@ const (
 	slowLearns = 8  // of them are enough to judge by
 	slowTwins  = 8  // ranks that do the same work are looked at, not all of thousands
 	slowShare  = .5 // of a step spent waiting for data is slow, where others wait half as long at most
+
+	dutyWindow = 4 * actors.Second // twice that is looked back on for steps that are slow now and then
+	dutyShare  = .3                // of the time lost in them is slow,
+	dutySteps  = 4                 // by so many of them at least
 )
+
+// duty is what a rank has lost in single steps, in the window under way and the one before.
+type duty struct {
+	since      actors.Time
+	lost, took [2]float64 // nanoseconds
+	steps      [2]int
+	named      bool
+}
+
+// add takes in a step and says which share of the time was lost, if that is slow.
+func (d *duty) add(now actors.Time, lost, took float64) (share float64, slow bool) {
+	if now-d.since > actors.Time(dutyWindow) {
+		whole := d.since > 0
+		d.since = now
+		d.lost, d.took, d.steps = [2]float64{0, d.lost[0]}, [2]float64{0, d.took[0]}, [2]int{0, d.steps[0]}
+		if !whole {
+			d.lost, d.took, d.steps = [2]float64{}, [2]float64{}, [2]int{}
+		}
+	}
+	d.lost[0] += lost
+	d.took[0] += took
+	if lost > 0 {
+		d.steps[0]++
+	}
+	if d.took[1] == 0 {
+		return 0, false
+	}
+	share = (d.lost[0] + d.lost[1]) / (d.took[0] + d.took[1])
+	return share, share > dutyShare && d.steps[0]+d.steps[1] >= dutySteps
+}
 
 // pace is what is known of how fast ranks are. A rank is held to its own past, less what all ranks have
 // slowed down by, and to those that do the same work. It has to be slow for some steps and for some time: a
@@ -49,6 +84,7 @@ type pace struct {
 	named [][3]bool
 	// by rank: nanoseconds that its process has waited for processors since it is slow
 	queued []float64
+	duties []duty // by rank
 }
 
 // see takes in a step's values and reports ranks that have become slow.
@@ -57,7 +93,7 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 	if p.past == nil {
 		p.past, p.had, p.odd, p.named = make([][]float64, n), make([][]float64, n), make([][2]int, n),
 			make([][3]bool, n)
-		p.since, p.queued = make([][2]actors.Time, n), make([]float64, n)
+		p.since, p.queued, p.duties = make([][2]actors.Time, n), make([]float64, n), make([]duty, n)
 	}
 	usual, times := make([]float64, n), make([]float64, 0, n)
 	for i, v := range c.closed {
@@ -77,7 +113,7 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 		if !late && !twin {
 			p.past[i], p.had[i] = recent(p.past[i], busy), recent(p.had[i], processors(v))
 		}
-		r := []float64{float64(i), SlowCompute, busy, usual[i], 0, processors(v), median(p.had[i])}
+		r := []float64{float64(i), SlowCompute, busy, usual[i], 0, processors(v), median(p.had[i]), 0}
 		if twin && !late {
 			r[SlowTwin], r[SlowWants] = 1, c.ofTwins(i, processors)
 		}
@@ -85,12 +121,13 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 			p.queued[i] = 0
 		}
 		p.count(ctx, c, r, late || twin)
+		p.nowAndThen(ctx, c, r, late, max(0, busy-all*usual[i]-queued(v)), took)
 		others := 0.0
 		waits := n > 1 && v[ClosedWait] > slowShare*took
 		if waits {
 			others = p.othersWait(c, i)
 		}
-		p.count(ctx, c, []float64{float64(i), SlowData, v[ClosedWait], others, 1, processors(v), 0},
+		p.count(ctx, c, []float64{float64(i), SlowData, v[ClosedWait], others, 1, processors(v), 0, 0},
 			waits && others < v[ClosedWait]/2)
 	}
 }
@@ -166,6 +203,27 @@ func (p *pace) count(ctx actors.Context, c *Coordinator, r []float64, slow bool)
 			p.named[i][SlowCrowd] = false
 		}
 	}
+}
+
+// nowAndThen reports a rank that is slow in some steps, with ordinary ones between, once until it is not:
+// one whose process is stopped for part of the time. What it lost by waiting for processors is not its own.
+func (p *pace) nowAndThen(ctx actors.Context, c *Coordinator, r []float64, late bool, lost, took float64) {
+	i := int(r[SlowRank])
+	if !late {
+		lost = 0
+	}
+	d := &p.duties[i]
+	if p.named[i][SlowCompute] {
+		*d = duty{} // that is said already
+		return
+	}
+	share, slow := d.add(ctx.Now(), lost, took)
+	if d.named = d.named && share > dutyShare/2; !slow || !late || d.named || p.odd[i][SlowCompute] > 1 {
+		return
+	}
+	d.named = true
+	r[SlowPart] = share
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step, Values: r})
 }
 
 // crowded reports whether a rank is slow because its process waits for processors that other work on its

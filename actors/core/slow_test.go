@@ -55,7 +55,7 @@ func TestSlowFor(t *testing.T) {
 	for range 7 {
 		require.Nil(t, step(200, 500, 100), "seven steps")
 	}
-	require.Equal(t, []float64{1, SlowCompute, 500, 100, 0, .2, .8}, step(200, 500, 100))
+	require.Equal(t, []float64{1, SlowCompute, 500, 100, 0, .2, .8, 0}, step(200, 500, 100))
 	for range 20 {
 		require.Nil(t, step(200, 500, 100), "once")
 	}
@@ -99,5 +99,53 @@ func TestSlowCrowd(t *testing.T) {
 			step(500, x.queued)
 		}
 		require.Len(t, named, 2, "it was an ordinary one in between")
+	}
+}
+
+// TestSlowNowAndThen: a rank that stands still in one step of ten, for as long as those ten take, is named,
+// once; one that does so for less time, or because other work has the processors, is not, nor are all at
+// once.
+func TestSlowNowAndThen(t *testing.T) {
+	const ms = float64(actors.Second) / 1000
+	for _, x := range []struct {
+		name         string
+		stop, queued float64 // milliseconds
+		all          bool
+		want         int
+	}{{"half of the time", 500, 0, false, 1}, {"a fifth", 120, 0, false, 0}, {"crowded", 500, 400, false, 0},
+		{"everybody", 500, 0, true, 0}} {
+		t.Run(x.name, func(t *testing.T) {
+			ctx := &hours{}
+			c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6, 7}, Observer: 1, First: 1, Last: 99,
+				SlowFor: actors.Second})
+			var named [][]float64
+			for n := range 1000 {
+				c.step++
+				c.opened = ctx.now
+				took := 50 * ms
+				c.closed = nil
+				for i := range 3 {
+					v := make([]float64, ClosedLen)
+					v[ClosedBusy] = 40 * ms
+					if n >= 400 && n < 800 && n%10 == 0 && (i == 1 || x.all) {
+						v[ClosedBusy] += x.stop * ms
+						v[ClosedQueued] = x.queued * ms
+						took = 50*ms + x.stop*ms
+					}
+					c.closed = append(c.closed, v)
+				}
+				ctx.now += actors.Time(took)
+				ctx.sent = nil
+				c.pace.see(ctx, c, took)
+				for _, m := range ctx.sent {
+					named = append(named, m.Values)
+				}
+			}
+			require.Len(t, named, x.want)
+			for _, v := range named {
+				require.Equal(t, []float64{1, SlowCompute}, v[:2])
+				require.InDelta(t, .45, v[SlowPart], .12)
+			}
+		})
 	}
 }

@@ -46,6 +46,7 @@ func (p *pulse) limit() time.Duration {
 const (
 	beatFrame = 1 // the time, Offset.Ahead and Offset.Within of the sender, 8 bytes each
 	newsFrame = 2
+	slowFrame = 3 // as news: a way that is slow, in words
 	beatSize  = 1 + 3*8
 	newsMost  = 1 << 20
 )
@@ -127,6 +128,11 @@ func (l *Links) beat(c net.Conn, o *offsets) error {
 	if err := flush(c); err != nil {
 		return err
 	}
+	if text := l.complaint(); text != "" {
+		if err := writeNews(c, slowFrame, []byte(text)); err != nil {
+			return err
+		}
+	}
 	return l.news(c, o)
 }
 
@@ -140,7 +146,11 @@ func (l *Links) news(c net.Conn, o *offsets) error {
 	if len(text) == 0 {
 		return nil
 	}
-	b := append(binary.LittleEndian.AppendUint32([]byte{newsFrame}, uint32(len(text))), text...)
+	return writeNews(c, newsFrame, text)
+}
+
+func writeNews(c net.Conn, kind byte, text []byte) error {
+	b := append(binary.LittleEndian.AppendUint32([]byte{kind}, uint32(len(text))), text...)
 	if _, err := c.Write(b); err != nil {
 		return err
 	}
@@ -195,9 +205,20 @@ func (l *Links) listen(c net.Conn, proc int, life uint32) {
 			return // how a process ends is seen by who has started it
 		}
 		l.heard(proc, life, false)
-		if kind == newsFrame {
-			err = l.takeNews(r, proc)
-		} else {
+		switch kind {
+		case newsFrame:
+			err = takeNews(r, func(text []byte) {
+				if l.Told != nil {
+					l.Told(proc, text)
+				}
+			})
+		case slowFrame:
+			err = takeNews(r, func(text []byte) {
+				if l.Slow != nil {
+					l.Slow(proc, string(text))
+				}
+			})
+		default:
 			err = l.answer(c, r, proc)
 		}
 		if err != nil {
@@ -224,8 +245,8 @@ func (l *Links) answer(c net.Conn, r io.Reader, proc int) error {
 	return flush(c)
 }
 
-// takeNews hands what a process tells to Told.
-func (l *Links) takeNews(r io.Reader, proc int) error {
+// takeNews hands on what a process tells.
+func takeNews(r io.Reader, hear func([]byte)) error {
 	var b [4]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
 		return err
@@ -238,9 +259,7 @@ func (l *Links) takeNews(r io.Reader, proc int) error {
 	if _, err := io.ReadFull(r, text); err != nil {
 		return err
 	}
-	if l.Told != nil {
-		l.Told(proc, text)
-	}
+	hear(text)
 	return nil
 }
 

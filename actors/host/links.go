@@ -39,13 +39,20 @@ type Links struct {
 	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it
 	// was of.
 	Lost func(proc int, epoch uint32, cause error)
-	// Tell, where it is set, is asked with every beat what process 0 is to hear, at most a megabyte, and knows how
-	// the clock of that one stands to this one's. Told hears it there.
+	// Tell, where it is set, is asked with every beat what process 0 is to hear, at most a megabyte, and
+	// knows how the clock of that one stands to this one's. Told hears it there.
 	Tell func(clock Offset) []byte
 	Told func(proc int, text []byte)
+	// Slow hears in process 0 of a way between processes that has become slow, from the one that sends
+	// there.
+	Slow func(proc int, text string)
 
 	clock  func() time.Duration // of tests; nil for the system's
 	clocks map[int]Offset       // by process, as it has measured them
+
+	outs       map[net.Conn]int // what carries what this process sends, and to which it does
+	gone       map[int]carried  // of connections that have ended, by process
+	complaints []string         // for process 0
 }
 
 // ExitCoder is an error that knows the exit code of the command line; the code crosses processes with it.
@@ -66,7 +73,8 @@ func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref)
 	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner,
 		pool:  tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
 		edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{},
-		lives: map[int]uint32{}, clocks: map[int]Offset{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
+		lives: map[int]uint32{}, clocks: map[int]Offset{}, outs: map[net.Conn]int{},
+		gone: map[int]carried{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
 }
 
 // Serve takes in edges for sys until Close.

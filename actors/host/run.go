@@ -180,6 +180,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 		joined(l, o, devices, ranks)
 		o.Links.Serve(sys)
 	}
+	if o.Links != nil && (o.Links.Slow != nil || o.Proc > 0) {
+		o.Links.WatchWays()
+	}
 	if o.Links != nil && (o.Coord.Recover || o.Links.Tell != nil) && o.Proc > 0 {
 		o.Links.Beat()
 	}

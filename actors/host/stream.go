@@ -42,6 +42,7 @@ func (e *outEdge) write() {
 func (e *outEdge) open(epoch uint32) *stream {
 	s := &stream{e: e, epoch: epoch, enc: wire.NewEncoder()}
 	if s.c, s.err = e.l.t.Dial(e.l.owner(e.to)); s.err == nil {
+		e.l.sends(s.c, e.l.owner(e.to))
 		_, s.err = s.c.Write(e.l.hello(e.from, e.to, epoch))
 	}
 	s.failed()
@@ -65,6 +66,7 @@ func (s *stream) farewell() {
 		b, _, _ := s.enc.Encode(&wire.Record{Message: actors.Message{From: s.e.from}, To: actors.None})
 		_, _ = b.WriteTo(s.c) // nobody is left to tell
 	}
+	s.e.l.sent(s.c)
 	s.c.Close()
 }
 

@@ -30,3 +30,26 @@ func GiveUpAfter(c net.Conn, after time.Duration) error {
 	}
 	return err
 }
+
+// Carried says how long a connection of TCP has had something on its way that was not acknowledged yet, how
+// long of that it was the receiver that had no room, and how many bytes were acknowledged; false for others.
+func Carried(c net.Conn) (busy, full time.Duration, acked int64, ok bool) {
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return 0, 0, 0, false
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return 0, 0, 0, false
+	}
+	var info *unix.TCPInfo
+	failed := raw.Control(func(fd uintptr) {
+		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	})
+	if failed != nil || err != nil {
+		return 0, 0, 0, false
+	}
+	return time.Duration(info.Busy_time) * time.Microsecond,
+		time.Duration(info.Rwnd_limited) * time.Microsecond,
+		int64(info.Bytes_acked), true
+}

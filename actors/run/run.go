@@ -375,7 +375,7 @@ func (r *Run) lead(ctx context.Context) error {
 			return err
 		}
 		defer workers.close()
-		o.Links.Told = tr.told
+		o.Links.Told, o.Links.Slow = tr.told, r.slowWay
 	}
 	if r.io.Profile != "" {
 		p := profiler.NewProfiler(profiler.ProfiledSteps)

@@ -11,6 +11,8 @@ import (
 type Noter interface {
 	// Slow takes in that a process is slow, in words.
 	Slow(proc int, text string)
+	// SlowWay takes in that a way that process proc sends on is slow, in words.
+	SlowWay(proc int, text string)
 }
 
 // starved says that a process has fewer processors than it could use, "" if it has as many.
@@ -20,6 +22,14 @@ func starved(v []float64) string {
 			"none: it is stopped now and then, or has a quota", had, wants)
 	}
 	return ""
+}
+
+// slowWay tells that a way between two processes has become slow, which process proc has found.
+func (r *Run) slowWay(proc int, text string) {
+	r.report.say("! slow: %s", text)
+	if f, ok := r.io.Fleet.(Noter); ok {
+		f.SlowWay(proc, text)
+	}
 }
 
 // slow tells which rank has become slow, where it runs, and by what that shows.
@@ -39,6 +49,9 @@ func (r *Run) slow(m actors.Message) {
 		than := "as it did before"
 		if v[core.SlowTwin] > 0 {
 			than = "as the ranks that do the same work"
+		}
+		if share := v[core.SlowPart]; share > 0 {
+			than += fmt.Sprintf(" in some steps, in which it loses %.0f %% of the time", 100*share)
 		}
 		text = fmt.Sprintf("%s in process %d computes %.1f times as long %s: %.3g ms a step instead "+
 			"of %.3g ms%s", r.layout.Name(rank), proc, now/usual, than, now, usual, starved(v))

@@ -18,15 +18,16 @@ type Width struct {
 
 // Sizer is a Fleet that places processes by the memory that they need.
 type Sizer interface {
-	// Widths takes in with how many replicas the run can do, the most first, beginning with those that it has.
+	// Widths takes in with how many replicas the run can do, the most first, beginning with those that it
+	// has.
 	Widths(all []Width)
 }
 
 // widthsMost bounds how many plans with fewer replicas are laid out.
 const widthsMost = 8
 
-// tellWidths tells the fleet of a run with how many replicas it can do. To lay the plans out takes a while for
-// a large model, for which nobody waits.
+// tellWidths tells the fleet of a run with how many replicas it can do. To lay the plans out takes a while
+// for a large model, for which nobody waits.
 func (r *Run) tellWidths(f Fleet) {
 	if s, ok := f.(Sizer); ok {
 		go func() { s.Widths(r.widths()) }()

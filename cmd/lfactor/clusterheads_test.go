@@ -58,13 +58,14 @@ func (h headed) leader(not string, there int) (lead head.SeatState) {
 func (h headed) dirOf(name string) string { return filepath.Join(h.home, "heads", name) }
 
 // TestClusterHeads: of three heads the one that leads is killed while a job trains, and comes back; the next
-// one that leads is lost with its directory, and does not. Each time another leads within seconds, the job keeps
-// its processes and goes on to the weights, optimizer state and ledger of a run that nobody disturbed, and
-// whoever follows what it writes misses nothing of it.
+// one that leads is lost with its directory, and does not. Each time another leads within seconds, the job
+// keeps its processes and goes on to the weights, optimizer state and ledger of a run that nobody disturbed,
+// and whoever follows what it writes misses nothing of it.
 func TestClusterHeads(t *testing.T) {
 	const steps = 250
 	quiet := tinyRun(t)
-	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=100", fmt.Sprint("train.steps=", steps)}
+	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=100",
+		fmt.Sprint("train.steps=", steps)}
 	code, out := runIn(t, quiet, nil, append(train, "-q")...)
 	require.Zero(t, code, out)
 	want := stateOf(t, quiet, steps)

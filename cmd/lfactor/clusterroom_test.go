@@ -20,9 +20,9 @@ import (
 )
 
 // TestClusterNoRoom: a host is lost, there is no spare one, and the other has no memory for the processes of
-// both. The run goes on with one replica instead of two from what is durable. When the host is back it goes on
-// with two, and when that is drained with one again. Every sample is taken once, and the losses are those of a
-// run that nobody disturbed but for the order of sums.
+// both. The run goes on with one replica instead of two from what is durable. When the host is back it goes
+// on with two, and when that is drained with one again. Every sample is taken once, and the losses are those
+// of a run that nobody disturbed but for the order of sums.
 func TestClusterNoRoom(t *testing.T) {
 	const steps = 400
 	quiet := tinyRun(t)

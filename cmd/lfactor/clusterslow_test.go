@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -43,4 +47,34 @@ func TestClusterSlow(t *testing.T) {
 	before, _, ok := strings.Cut(out, "! slow: rank 2 (pp 1 dp 0 tp 0) in process 1 computes")
 	require.True(t, ok, out)
 	require.LessOrEqual(t, strings.Count(before, "\nstep "), from+10)
+}
+
+// TestClusterSlowWay: the network of a host becomes slow while it trains. The way is named, with what it
+// carries and what it did before, and with the host; no rank is said to be slow itself.
+func TestClusterSlowWay(t *testing.T) {
+	dir := tinyRun(t)
+	r := onRig(t, dir, 2)
+	r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2", "checkpoint.interval=0",
+		"train.steps=100000", "model.overrides.hidden_size=128", "model.overrides.head_dim=32",
+		"data.seq_len=64",
+		"train.micro_batch=8", "train.global_batch=32", "plan.dp=1", "train.buddy=off",
+		"schedule.decay_steps=1000")
+	steps := func() int {
+		text, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+		return bytes.Count(text, []byte("\n"))
+	}
+	require.Eventually(t, func() bool { return steps() > 20 }, 60*time.Second, 10*time.Millisecond)
+	<-time.After(4 * time.Second) // what is usual is learnt
+	require.NotContains(t, r.on(0, "events"), "network")
+	r.Hosts[1].Rate(40_000_000)
+	var events string
+	require.Eventually(t, func() bool {
+		events = r.on(0, "events")
+		return strings.Contains(events,
+			"the network of host h2 is slow in job 1: the way from process 1 to process 0 carries")
+	}, 60*time.Second, 100*time.Millisecond)
+	require.NotContains(t, events, "computes")
+	require.NotContains(t, events, "network of host h1")
+	t.Log(events)
+	r.on(0, "stop", "1", "--now")
 }

@@ -19,8 +19,8 @@ type Kind string
 // Between an agent and the head.
 const (
 	Hello Kind = "hello" // the agent's first: Info, and Procs that it has
-	// the head's answer: Revoked, its term as Epoch, and Procs with what it has of their output; with Text, a
-	// refusal
+	// the head's answer: Revoked, its term as Epoch, and Procs with what it has of their output; with Text,
+	// a refusal
 	Welcome Kind = "welcome"
 	Beat    Kind = "beat" // both ways, each Beats
 	// start a process: Spec, Env; one that leads in place of Code others takes over Procs
@@ -41,8 +41,8 @@ const (
 	Hosts   Kind = "hosts"   // Hosts and Dirs replace what the agent and its processes knew
 )
 
-// Between a process and the head, by way of its agent. Start, Leave, Kill, Slow and Widths come from the process
-// that leads.
+// Between a process and the head, by way of its agent. Start, Leave, Kill, Slow and Widths come from the
+// process that leads.
 const (
 	Listening Kind = "listening" // a process takes edges at Addr
 	Peers     Kind = "peers"     // where the processes of the run take edges
@@ -50,10 +50,11 @@ const (
 	Leave     Kind = "leave"     // asks Peer to end
 	Kill      Kind = "kill"      // ends Peer
 	Widths    Kind = "widths"    // with how many replicas the job can run: Widths
-	Slow      Kind = "slow"      // process Peer is slow, Text says by what that shows
-	Placed    Kind = "placed"    // process Peer has number Gen and runs as Text, or cannot (Err)
-	Ready     Kind = "ready"     // a process has its actors
-	Exited    Kind = "exited"    // a process has ended: Text says how, Code its exit code
+	// process Peer is slow, or with Code 1 a way that it sends on; Text says by what that shows
+	Slow   Kind = "slow"
+	Placed Kind = "placed" // process Peer has number Gen and runs as Text, or cannot (Err)
+	Ready  Kind = "ready"  // a process has its actors
+	Exited Kind = "exited" // a process has ended: Text says how, Code its exit code
 )
 
 // Message is one word of the conversation. Job, Proc and Gen say which process it is about: Gen counts

@@ -361,3 +361,6 @@ func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return l.ln.Close()
 }
+
+// TCP is the connection below TLS, of which the system knows what it has carried.
+func (c *Conn) TCP() net.Conn { return c.wire.Conn }

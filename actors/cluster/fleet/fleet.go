@@ -200,6 +200,11 @@ func (f *Fleet) Slow(proc int, text string) {
 	_ = f.talk.Send(control.Message{Kind: control.Slow, Peer: proc, Text: text}) // the run says it as well
 }
 
+// SlowWay implements run.Noter.
+func (f *Fleet) SlowWay(proc int, text string) {
+	_ = f.talk.Send(control.Message{Kind: control.Slow, Peer: proc, Text: text, Code: 1}) // as above
+}
+
 var _ run.Noter = (*Fleet)(nil)
 
 // Widths implements run.Sizer.

@@ -108,11 +108,14 @@ func (a *agent) write(c *control.Conn, send chan control.Message, done chan stru
 
 // listen hears an agent until it is silent or gone.
 func (h *Head) listen(a *agent, c *control.Conn, leaf *x509.Certificate) error {
-	for {
-		m, err := c.Receive(control.Silence)
+	var hush hush
+	for last := time.Now(); ; {
+		m, err := c.Receive(hush.limit())
 		if err != nil {
-			return err
+			return hush.of(err)
 		}
+		now := time.Now()
+		hush.gap, last = max(hush.gap, now.Sub(last)), now
 		switch m.Kind {
 		case control.Beat:
 			if m.Info != nil {
@@ -139,6 +142,23 @@ func (h *Head) listen(a *agent, c *control.Conn, leaf *x509.Certificate) error {
 			h.fromProc(a, m)
 		}
 	}
+}
+
+// hush judges an agent that says nothing: on a machine with more work than processors, by how long it was
+// silent before and came back.
+type hush struct{ gap time.Duration }
+
+// limit is how long an agent may be silent.
+func (u hush) limit() time.Duration {
+	return min(control.HeadSilence, max(control.Silence, 3*u.gap))
+}
+
+// of is an error of a connection, with how long an agent was silent.
+func (u hush) of(err error) error {
+	if text := control.Why(err); text == control.ErrSilent.Error() {
+		return fmt.Errorf("silent for %v", u.limit().Round(10*time.Millisecond))
+	}
+	return err
 }
 
 // away notes that an agent's connection has ended. Its processes are lost when it is not back within

@@ -24,9 +24,9 @@ type Options struct {
 	Log     io.Writer
 }
 
-// Head leads the cluster, from the beginning of its term to the end. One lock guards its state; writes to the store are made under it, so that the
-// store has things in the order in which they happened, and messages to agents are only queued under
-// it.
+// Head leads the cluster, from the beginning of its term to the end. One lock guards its state; writes to
+// the store are made under it, so that the store has things in the order in which they happened, and
+// messages to agents are only queued under it.
 type Head struct {
 	o     Options
 	id    *trust.Identity

@@ -1,7 +1,10 @@
 package head
 
 import (
+	"io"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,4 +29,32 @@ func TestHeadless(t *testing.T) {
 			Text: "ended while no process led", Code: -1},
 		{Job: "4", Proc: 2, Gen: 2, Pid: 7, Ready: true, Node: "b", Env: []string{"X=1"}}},
 		of(over, up).others())
+}
+
+// TestForgiven: a leader that is killed again and again ends its job, one that is killed now and then does
+// not.
+func TestForgiven(t *testing.T) {
+	j, now := Job{}, time.Now()
+	for range maxRestarts {
+		j.forgive(now)
+		require.Less(t, j.Recent, maxRestarts)
+		j.restarted(now)
+		now = now.Add(restartsLong)
+	}
+	j.forgive(now)
+	require.Equal(t, maxRestarts, j.Recent)
+	j.forgive(now.Add(time.Second))
+	require.Zero(t, j.Recent)
+	require.Equal(t, maxRestarts, j.Restarts)
+}
+
+// TestHush: an agent that is heard in time may be silent for 400 ms, one that never was for three of its
+// gaps, and none for longer than a second.
+func TestHush(t *testing.T) {
+	require.Equal(t, 400*time.Millisecond, hush{}.limit())
+	require.Equal(t, 400*time.Millisecond, hush{120 * time.Millisecond}.limit())
+	require.Equal(t, 600*time.Millisecond, hush{200 * time.Millisecond}.limit())
+	require.Equal(t, time.Second, hush{900 * time.Millisecond}.limit())
+	require.EqualError(t, hush{200 * time.Millisecond}.of(os.ErrDeadlineExceeded), "silent for 600ms")
+	require.Equal(t, io.EOF, hush{}.of(io.EOF))
 }

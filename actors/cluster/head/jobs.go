@@ -34,6 +34,8 @@ type Job struct {
 	Procs    []Proc       `json:"procs,omitempty"`
 	Epoch    int64        `json:"epoch"` // of its placement: it rises with each change
 	Restarts int          `json:"restarts,omitempty"`
+	Recent   int          `json:"recent,omitempty"`  // of the restarts, those that came soon after another
+	Last     time.Time    `json:"last,omitzero"`     // of the newest restart
 	Leaders  int          `json:"leaders,omitempty"` // that have ended, of the processes that run now
 	Stop     bool         `json:"stop,omitempty"`    // a user wants its end
 	Move     bool         `json:"move,omitempty"`    // it ends to start again on other hosts
@@ -66,8 +68,26 @@ type job struct {
 	size int64 // of its output
 }
 
-// maxRestarts is how often a job whose leader was killed starts again; more is a fault that comes back.
-const maxRestarts = 5
+// maxRestarts is how often a job whose leader was killed starts again; more is a fault that comes back. One
+// that has got on since for so long is not counted: a long run loses many hosts.
+const (
+	maxRestarts  = 5
+	restartsLong = 10 * time.Minute
+)
+
+// forgive forgets restarts that are long ago.
+func (j *Job) forgive(now time.Time) {
+	if now.Sub(j.Last) > restartsLong {
+		j.Recent = 0
+	}
+}
+
+// restarted counts a restart.
+func (j *Job) restarted(now time.Time) {
+	j.Restarts++
+	j.Recent++
+	j.Last = now.UTC()
+}
 
 // save writes a job to the store; each change of its placement is a new epoch.
 func (h *Head) save(j *job) {
@@ -206,7 +226,8 @@ func (h *Head) begin(j *job, hosts []string) {
 	for n := range j.Procs {
 		j.Procs[n] = Proc{Host: hosts[n*len(hosts)/len(j.Procs)], Gen: last, Over: true}
 	}
-	h.eventLocked(Event{Kind: "start", Job: j.ID, Text: fmt.Sprintf("job %s starts on %v%s", j.ID, hosts, j.Narrow())})
+	h.eventLocked(Event{Kind: "start", Job: j.ID,
+		Text: fmt.Sprintf("job %s starts on %v%s", j.ID, hosts, j.Narrow())})
 	h.launch(j, 0, nil)
 }
 
@@ -260,8 +281,8 @@ func (j *job) headless() bool {
 	return started && slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return p.alive() })
 }
 
-// where is the host for process n of a job: its own, else a spare one, else that of the job's with the fewest
-// processes; "" if none has room.
+// where is the host for process n of a job: its own, else a spare one, else that of the job's with the
+// fewest processes; "" if none has room.
 func (h *Head) where(j *job, n int) string {
 	up := func(host string) bool {
 		a := h.agents[host]

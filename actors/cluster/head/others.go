@@ -152,7 +152,8 @@ func (h *Head) seated(info *control.Info, c *control.Conn) (*other, bool) {
 		}
 		o := &other{Seat: x, conn: c, since: time.Now(), pid: info.Pid}
 		h.others[x.Name] = o
-		h.eventLocked(Event{Kind: "head", Text: fmt.Sprintf("%s at %s follows, pid %d", x.Name, x.Addr, o.pid)})
+		h.eventLocked(Event{Kind: "head", Text: fmt.Sprintf("%s at %s follows, pid %d", x.Name, x.Addr,
+			o.pid)})
 		return o, true
 	}
 	return nil, false
@@ -202,8 +203,8 @@ func (h *Head) copyTo(c *control.Conn, has map[string]copyOf, done <-chan struct
 	}
 }
 
-// sendOutput sends the bytes of a job's output between two offsets; the follower drops what it has behind the
-// first.
+// sendOutput sends the bytes of a job's output between two offsets; the follower drops what it has behind
+// the first.
 func sendOutput(c *control.Conn, file, id string, from, to int64) (int64, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -270,7 +271,8 @@ func (s *holder) followAt(ctx context.Context, lead Seat) error {
 			case <-stop:
 				return
 			case <-tick.C:
-				if _, elsewhere := s.elsewhere(lead); elsewhere || c.Send(control.Message{Kind: control.Beat}) != nil {
+				if _, elsewhere := s.elsewhere(lead); elsewhere ||
+					c.Send(control.Message{Kind: control.Beat}) != nil {
 					c.Close()
 					return
 				}
@@ -299,7 +301,8 @@ func (s *holder) elsewhere(lead Seat) (Seat, bool) {
 	return now, ok && now.Name != lead.Name
 }
 
-// keep writes a piece of a job's output where it belongs; what was there is not what the head that leads has.
+// keep writes a piece of a job's output where it belongs; what was there is not what the head that leads
+// has.
 func (s *holder) keep(m control.Message) error {
 	if !filepath.IsLocal(m.Job) || m.At < 0 {
 		return fmt.Errorf("output of %q at %d", m.Job, m.At)
@@ -334,7 +337,8 @@ func (h *Head) written(procs []control.Proc) (out []control.Proc) {
 	return out
 }
 
-// readWritten finds how far the output of a job's processes has come, and takes off a last line that was torn.
+// readWritten finds how far the output of a job's processes has come, and takes off a last line that was
+// torn.
 func (h *Head) readWritten(id string) (size int64, err error) {
 	text, err := os.ReadFile(h.outputFile(id))
 	if errors.Is(err, os.ErrNotExist) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
@@ -42,8 +43,12 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	case control.Slow:
 		if m.Proc == 0 && m.Peer >= 0 && m.Peer < len(j.Procs) {
 			host := j.Procs[m.Peer].Host
+			what := "host " + host
+			if m.Code == 1 {
+				what = "the network of host " + host
+			}
 			h.eventLocked(Event{Kind: "slow", Job: j.ID, Host: host,
-				Text: fmt.Sprintf("host %s is slow in job %s: %.512s", host, j.ID, m.Text)})
+				Text: fmt.Sprintf("%s is slow in job %s: %.512s", what, j.ID, m.Text)})
 		}
 	case control.Widths:
 		if m.Proc == 0 {
@@ -94,6 +99,7 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 		}
 		return
 	}
+	j.forgive(time.Now())
 	switch {
 	case code == 0 && j.Move && !j.Stop:
 		h.again(j)
@@ -101,11 +107,11 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 		h.end(j, code, text)
 	case j.Stop:
 		h.end(j, 1, "was stopped by its user: it "+text)
-	case j.Restarts >= maxRestarts:
+	case j.Recent >= maxRestarts:
 		h.end(j, 1, fmt.Sprintf("is given up: the process that leads it %s, and that for the %dth time",
-			text, j.Restarts+1))
+			text, j.Recent+1))
 	case j.headless():
-		j.Restarts++
+		j.restarted(time.Now())
 		j.Leaders++
 		h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 			Text: fmt.Sprintf("process 0 of job %s, which leads it, %s on %s; another takes its place, and "+
@@ -113,7 +119,7 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 		h.launch(j, 0, nil)
 	default:
 		h.killAll(j)
-		j.Restarts++
+		j.restarted(time.Now())
 		j.Leaders = 0
 		h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 			Text: fmt.Sprintf("job %s starts again (%d): its leading process on %s %s", j.ID, j.Restarts,

@@ -74,8 +74,8 @@ func (s Seats) Store(dir string) store.Options {
 	return o
 }
 
-// holder holds a seat: it leads the cluster while its part of the store leads the others, and follows the head
-// that leads meanwhile.
+// holder holds a seat: it leads the cluster while its part of the store leads the others, and follows the
+// head that leads meanwhile.
 type holder struct {
 	o        Options
 	id       *trust.Identity
@@ -254,7 +254,8 @@ func (h *Head) announce(began time.Time) string {
 		return fmt.Sprintf("head up at %s as pid %d, its state read in %v", h.self.Addr, os.Getpid(),
 			time.Since(h.began).Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%s leads, at %s as pid %d, its state read in %v", h.self.Name, h.self.Addr, os.Getpid(),
+	return fmt.Sprintf("%s leads, at %s as pid %d, its state read in %v", h.self.Name, h.self.Addr,
+		os.Getpid(),
 		time.Since(began).Round(time.Millisecond))
 }
 

@@ -2,8 +2,8 @@
 // server inside the head's process. There is no second way to the data: etcd opens no port for clients, and
 // one for the other heads only where there are several.
 //
-// A head writes in a [Term], which begins with a revision of its own. Every write names the term and is refused
-// when another has begun since, so that of two heads that both believe to lead one changes nothing.
+// A head writes in a [Term], which begins with a revision of its own. Every write names the term and is
+// refused when another has begun since, so that of two heads that both believe to lead one changes nothing.
 package store
 
 import (
