@@ -57,28 +57,30 @@ func (r *boolReader) bit(prob func(reg.GPVirtual), one string) {
 	got := r.label("one")
 	r.fill()
 	r.divide(prob)
-	CMPQ(r.value, r.at)
-	JAE(LabelRef(got))
-	MOVQ(r.split, r.span)
+	MOVQ(r.value, r.at)
+	SHRQ(Imm(56), r.at)
+	CMPQ(r.at, r.split)
+	JA(LabelRef(got))
+	LEAQ(at(r.split, 1), r.span)
 	r.normalize()
 	r.later = append(r.later, func() {
 		Label(got)
-		SUBQ(r.at, r.value)
+		INCQ(r.split)
 		SUBQ(r.split, r.span)
+		SHLQ(Imm(56), r.split)
+		SUBQ(r.split, r.value)
 		r.normalize()
 		JMP(LabelRef(one))
 	})
 }
 
-// divide computes where the interval of 1 begins.
+// divide computes the last number of the interval of 0; the upper byte of the next bits is above it for a 1. The sooner
+// that is known, the less a jump that was guessed wrong costs.
 func (r *boolReader) divide(prob func(reg.GPVirtual)) {
 	LEAQ(at(r.span, -1), r.split)
 	prob(r.at)
 	IMULQ(r.at, r.split)
 	SHRQ(Imm(8), r.split)
-	INCQ(r.split)
-	MOVQ(r.split, r.at)
-	SHLQ(Imm(56), r.at)
 }
 
 func (r *boolReader) normalize() {

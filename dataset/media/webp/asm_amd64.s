@@ -29,12 +29,11 @@ filled1:
 	MOVBQZX (R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one1
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one1
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -58,12 +57,11 @@ filled2:
 	MOVBQZX 1(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one2
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one2
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -86,12 +84,11 @@ filled3:
 	MOVBQZX 2(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one3
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one3
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -144,12 +141,11 @@ filled5:
 	MOVBQZX (R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one5
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one5
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -175,12 +171,11 @@ filled6:
 	MOVBQZX 3(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one6
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one6
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -194,12 +189,11 @@ filled7:
 	MOVBQZX 4(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one7
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one7
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -217,12 +211,11 @@ filled8:
 	MOVBQZX 5(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one8
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one8
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -244,12 +237,11 @@ filled9:
 	MOVBQZX 6(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one9
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one9
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -263,12 +255,11 @@ filled10:
 	MOVBQZX 7(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one10
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one10
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -282,12 +273,11 @@ filled11:
 	MOVQ   $0x000000000000009f, R9
 	IMULQ  R9, R8
 	SHRQ   $0x08, R8
-	INCQ   R8
-	MOVQ   R8, R9
-	SHLQ   $0x38, R9
-	CMPQ   SI, R9
-	JAE    one11
-	MOVQ   R8, AX
+	MOVQ   SI, R9
+	SHRQ   $0x38, R9
+	CMPQ   R9, R8
+	JA     one11
+	LEAQ   1(R8), AX
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -309,12 +299,11 @@ filled12:
 	MOVQ   $0x00000000000000a5, R9
 	IMULQ  R9, R8
 	SHRQ   $0x08, R8
-	INCQ   R8
-	MOVQ   R8, R9
-	SHLQ   $0x38, R9
-	CMPQ   SI, R9
-	JAE    one12
-	MOVQ   R8, AX
+	MOVQ   SI, R9
+	SHRQ   $0x38, R9
+	CMPQ   R9, R8
+	JA     one12
+	LEAQ   1(R8), AX
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -328,12 +317,11 @@ filled13:
 	MOVQ   $0x0000000000000091, R9
 	IMULQ  R9, R8
 	SHRQ   $0x08, R8
-	INCQ   R8
-	MOVQ   R8, R9
-	SHLQ   $0x38, R9
-	CMPQ   SI, R9
-	JAE    one13
-	MOVQ   R8, AX
+	MOVQ   SI, R9
+	SHRQ   $0x38, R9
+	CMPQ   R9, R8
+	JA     one13
+	LEAQ   1(R8), AX
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -355,12 +343,11 @@ filled14:
 	MOVQ   $0x0000000000000091, R9
 	IMULQ  R9, R8
 	SHRQ   $0x08, R8
-	INCQ   R8
-	MOVQ   R8, R9
-	SHLQ   $0x38, R9
-	CMPQ   SI, R9
-	JAE    one14
-	MOVQ   R8, AX
+	MOVQ   SI, R9
+	SHRQ   $0x38, R9
+	CMPQ   R9, R8
+	JA     one14
+	LEAQ   1(R8), AX
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -383,12 +370,11 @@ filled15:
 	MOVBQZX 8(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one15
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one15
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -402,12 +388,11 @@ filled16:
 	MOVBQZX 9(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one16
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one16
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -428,12 +413,11 @@ filled17:
 	MOVBQZX 10(R12), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one17
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one17
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -454,12 +438,11 @@ filled18:
 	MOVBQZX (R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one18
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one18
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -491,12 +474,11 @@ filled19:
 	MOVBQZX (R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one19
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one19
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -548,8 +530,10 @@ end1:
 	JMP  filled1
 
 one1:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -588,8 +572,10 @@ end2:
 	JMP  filled2
 
 one2:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -628,8 +614,10 @@ end3:
 	JMP  filled3
 
 one3:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -698,8 +686,10 @@ end5:
 	JMP  filled5
 
 one5:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -738,8 +728,10 @@ end6:
 	JMP  filled6
 
 one6:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -778,8 +770,10 @@ end7:
 	JMP  filled7
 
 one7:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -818,8 +812,10 @@ end8:
 	JMP  filled8
 
 one8:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -858,8 +854,10 @@ end9:
 	JMP  filled9
 
 one9:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -898,8 +896,10 @@ end10:
 	JMP  filled10
 
 one10:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -938,8 +938,10 @@ end11:
 	JMP  filled11
 
 one11:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -978,8 +980,10 @@ end12:
 	JMP  filled12
 
 one12:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1018,8 +1022,10 @@ end13:
 	JMP  filled13
 
 one13:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1058,8 +1064,10 @@ end14:
 	JMP  filled14
 
 one14:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1098,8 +1106,10 @@ end15:
 	JMP  filled15
 
 one15:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1138,8 +1148,10 @@ end16:
 	JMP  filled16
 
 one16:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1178,8 +1190,10 @@ end17:
 	JMP  filled17
 
 one17:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1218,8 +1232,10 @@ end18:
 	JMP  filled18
 
 one18:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1258,8 +1274,10 @@ end19:
 	JMP  filled19
 
 one19:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1347,12 +1365,11 @@ filled1:
 	MOVBQZX (R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one1
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one1
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1369,12 +1386,11 @@ filled2:
 	MOVBQZX 1(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one2
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one2
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1391,12 +1407,11 @@ filled3:
 	MOVBQZX 2(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one3
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one3
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1413,12 +1428,11 @@ filled4:
 	MOVBQZX 3(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one4
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one4
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1432,12 +1446,11 @@ filled5:
 	MOVBQZX 4(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one5
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one5
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1454,12 +1467,11 @@ filled6:
 	MOVBQZX 5(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one6
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one6
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1476,12 +1488,11 @@ filled7:
 	MOVBQZX 6(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one7
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one7
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1498,12 +1509,11 @@ filled8:
 	MOVBQZX 7(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one8
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one8
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1520,12 +1530,11 @@ filled9:
 	MOVBQZX 8(R14), R9
 	IMULQ   R9, R8
 	SHRQ    $0x08, R8
-	INCQ    R8
-	MOVQ    R8, R9
-	SHLQ    $0x38, R9
-	CMPQ    SI, R9
-	JAE     one9
-	MOVQ    R8, AX
+	MOVQ    SI, R9
+	SHRQ    $0x38, R9
+	CMPQ    R9, R8
+	JA      one9
+	LEAQ    1(R8), AX
 	LZCNTL  AX, R9
 	SUBL    $0x18, R9
 	SHLXQ   R9, AX, AX
@@ -1623,8 +1632,10 @@ end1:
 	JMP  filled1
 
 one1:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1663,8 +1674,10 @@ end2:
 	JMP  filled2
 
 one2:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1703,8 +1716,10 @@ end3:
 	JMP  filled3
 
 one3:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1743,8 +1758,10 @@ end4:
 	JMP  filled4
 
 one4:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1783,8 +1800,10 @@ end5:
 	JMP  filled5
 
 one5:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1823,8 +1842,10 @@ end6:
 	JMP  filled6
 
 one6:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1863,8 +1884,10 @@ end7:
 	JMP  filled7
 
 one7:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1903,8 +1926,10 @@ end8:
 	JMP  filled8
 
 one8:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
@@ -1943,8 +1968,10 @@ end9:
 	JMP  filled9
 
 one9:
-	SUBQ   R9, SI
+	INCQ   R8
 	SUBQ   R8, AX
+	SHLQ   $0x38, R8
+	SUBQ   R8, SI
 	LZCNTL AX, R9
 	SUBL   $0x18, R9
 	SHLXQ  R9, AX, AX
