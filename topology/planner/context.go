@@ -29,9 +29,13 @@ func (p *Search) contexts(ranks, tp int) (out []search.Context) {
 	return out
 }
 
-// contextSettings are what a candidate's way to share tokens out is in a run file.
-func contextSettings(c *search.Candidate) []string {
+// contextSettings are what a candidate's ways to share tokens out, and to cut them over time, are in a run
+// file with sequences of so many tokens.
+func contextSettings(c *search.Candidate, length int) []string {
 	out := []string{fmt.Sprintf("plan.cp=%d", max(1, c.CP))}
+	if c.Chunks > 1 {
+		out = append(out, fmt.Sprintf("plan.chunk_size=%d", length/c.Chunks), "plan.keep_chunks=0")
+	}
 	if c.CP > 1 {
 		out = append(out, "plan.cp_comm="+c.Comm, "plan.cp_layout=auto", "plan.ulysses=0")
 	}

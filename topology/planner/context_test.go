@@ -14,7 +14,7 @@ import (
 )
 
 // longRun is the search for a small Llama with long sequences, of which there are fewer than devices.
-func longRun(t *testing.T, hosts, more string) *Search {
+func longRun(t *testing.T, hosts string, args ...string) *Search {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`
@@ -24,8 +24,9 @@ model:
   overrides: {hidden_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 64, intermediate_size: 1024, vocab_size: 2048, max_position_embeddings: 65536}
 data: {kind: text, paths: [none], tokenizer: none, seq_len: 16384}
 train: {steps: 2, global_batch: 2, precision: bf16}
-`+more), 0o644))
-	p, err := New(Request{Run: configs.Request{File: file}, Cluster: "h100", Hosts: hosts})
+`), 0o644))
+	p, err := New(Request{Run: configs.Request{File: file, Args: args}, Cluster: "h100",
+		Hosts: hosts})
 	require.NoError(t, err)
 	return p
 }
@@ -43,7 +44,7 @@ func (p *Search) simulated(t *testing.T, c *search.Candidate) float64 {
 // TestPlannedContext holds the planned times of plans that share tokens out to the simulator, within 5 %: a
 // ring's parts are priced as if each rank began at once.
 func TestPlannedContext(t *testing.T) {
-	p := longRun(t, "1x4", "")
+	p := longRun(t, "1x4")
 	all, err := p.Space.Enumerate()
 	require.NoError(t, err)
 	seen := map[string]int{}
@@ -67,7 +68,7 @@ func TestPlannedContext(t *testing.T) {
 // TestContextFound: the best plan that is found is the best of all by the simulator, and shares tokens out
 // where there are more devices than sequences.
 func TestContextFound(t *testing.T) {
-	p := longRun(t, "1x4", "")
+	p := longRun(t, "1x4")
 	found, err := p.Find(context.Background())
 	require.NoError(t, err)
 	best := &found[0]
@@ -79,5 +80,37 @@ func TestContextFound(t *testing.T) {
 	require.Greater(t, least, 1.5e-3, "reading data does not decide")
 	for i := range all {
 		require.GreaterOrEqual(t, p.simulated(t, &all[i])*(1+1e-9), least, "%v is faster than %v", &all[i], best)
+	}
+}
+
+// TestChunksFound: where a pipeline waits, or nothing fits without chunks, sequences are cut over time, and
+// the best plan that is found is the best of all, chunks of every plan among them, by the simulator.
+func TestChunksFound(t *testing.T) {
+	for _, arg := range []string{"train.global_batch=1", "plan.memory=380MiB"} {
+		t.Run(arg, func(t *testing.T) {
+			p := longRun(t, "1x2", arg)
+			p.Space.TP, p.Space.Contexts, p.Space.Schedules = []int{1}, nil, []string{"1f1b", "zb-2p", chunked}
+			found, err := p.Find(context.Background())
+			require.NoError(t, err)
+			best := &found[0]
+			require.Greater(t, best.Chunks, 1, best)
+			require.InEpsilon(t, p.simulated(t, best), best.Simulated, 1e-9)
+			all, err := p.Space.Enumerate()
+			require.NoError(t, err)
+			for _, c := range all {
+				for _, n := range append([]int{0}, chunkCounts...) {
+					if n > 0 {
+						c.Schedule, c.Loops, c.Chunks = chunked, 1, n
+					}
+					if c.Batch > 1 && n > 0 {
+						continue
+					}
+					ok, err := p.wholly(context.Background(), &c)
+					require.NoError(t, err)
+					require.True(t, !ok || c.Simulated*(1+1e-9) >= best.Simulated, "%v takes %g s, %v %g s", &c,
+						c.Simulated, best, best.Simulated)
+				}
+			}
+		})
 	}
 }

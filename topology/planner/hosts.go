@@ -89,7 +89,7 @@ func (p *Search) load() (err error) {
 		"plan.virtual_stages=1", "plan.schedule=1f1b",
 		"plan.zero=0", "plan.sequence_parallel=false", "plan.cp=1", "train.micro_batch=1",
 		"plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
-		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1"); err != nil {
+		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1", "plan.chunk_size=0", "plan.keep_chunks=0"); err != nil {
 		return err
 	}
 	if err = setup.Vocabulary(p.cfg); err != nil {
@@ -376,8 +376,8 @@ func (p *Search) confirm(c *search.Candidate) string {
 }
 
 // Find returns plans with the best first. All are ranked by closed forms, the best Reranked of them again by
-// simulation, and the best Exact of those are laid out as training will. Where none can be used, the error
-// says why and carries exit.Fit; the plans come with it.
+// simulation, and the best Exact of those are laid out as training will; some are tried in chunks too. Where
+// none can be used, the error says why and carries exit.Fit; the plans come with it.
 func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 	all, err := p.rank(ctx)
 	if err != nil {
@@ -395,9 +395,14 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 			break
 		}
 	}
-	if best < 0 {
+	cut, err := p.inChunks(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	if best < 0 && len(cut) == 0 {
 		return all, exit.With(p.nothingFits(all), exit.Fit)
 	}
+	all, n = slices.Concat(cut, all), n+len(cut)
 	if err := p.weigh(ctx, all[:n]); err != nil {
 		return nil, err
 	}

@@ -126,6 +126,11 @@ func (p *Search) weigh(ctx context.Context, all []search.Candidate) error {
 		return nil
 	}
 	whole := map[string]bool{}
+	for i := range all {
+		if all[i].Chunks > 1 { // simulated so already
+			whole[all[i].String()] = true
+		}
+	}
 	for n := 0; ; n++ {
 		search.Rank(all)
 		i := slices.IndexFunc(all, func(c search.Candidate) bool {

@@ -40,6 +40,7 @@ func TestTwoKinds(t *testing.T) {
 	require.GreaterOrEqual(t, simulated, 6)
 
 	c := all[0]
+	c.Chunks, c.RecomputeLayers, c.Context = 0, nil, search.Context{}
 	c.PP, c.TP, c.DP, c.SP, c.Loops, c.Schedule, c.Zero, c.Batch, c.Micro = 2, 1, 2, false, 1, "1f1b", 0,
 		1, 8
 	require.Equal(t, "[13,3]", p.weighed(&c), "the last stage has the head as well")

@@ -29,7 +29,7 @@ func (p *Search) partly(ctx context.Context, all []search.Candidate) ([]search.C
 	seen := 0
 	for i := range all {
 		c := &all[i]
-		if c.Why != "" || c.Recompute == "none" || c.Encoder.Over != "" {
+		if c.Why != "" || c.Recompute == "none" || c.Encoder.Over != "" || c.Chunks > 1 {
 			continue
 		}
 		if seen++; seen > partlyMost {
@@ -149,7 +149,7 @@ func (p *Search) Settings(c *search.Candidate) []string {
 			c.Recompute, fmt.Sprintf("plan.sequence_parallel=%v", c.SP), "plan.procs=1",
 		fmt.Sprintf("train.micro_batch=%d", c.Batch),
 		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
-	out = append(append(out, contextSettings(c)...), p.layersOf(c)...)
+	out = append(append(out, contextSettings(c, p.cfg.Run.Data.SeqLen)...), p.layersOf(c)...)
 	if c.RecomputeLayers != nil {
 		text := strings.ReplaceAll(fmt.Sprint(c.RecomputeLayers), " ", ",")
 		out = append(out, "plan.recompute_layers="+text)

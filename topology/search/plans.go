@@ -92,6 +92,7 @@ type Candidate struct {
 	Loops     int    `json:"virtual_stages"`
 	Batch     int    `json:"micro_batch"`
 	Micro     int    `json:"microbatches"`
+	Chunks    int    `json:"chunks,omitempty"` // that a microbatch is cut into; 0 for none
 	Recompute string `json:"recompute"`
 	// of each stage, how many of its first layers recompute; nil is all
 	RecomputeLayers []int   `json:"recompute_layers,omitempty"`
@@ -108,6 +109,9 @@ func (c *Candidate) String() string {
 	loops := ""
 	if c.Loops > 1 {
 		loops = fmt.Sprintf("×%d", c.Loops)
+	}
+	if c.Chunks > 1 {
+		loops += fmt.Sprintf(" in %d", c.Chunks)
 	}
 	experts := ""
 	if c.CP > 1 {

@@ -79,6 +79,9 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.Loops > 1 {
 			name += fmt.Sprintf("×%d", c.Loops)
 		}
+		if c.Chunks > 1 {
+			name += fmt.Sprintf(" in %d", c.Chunks)
+		}
 		switch {
 		case c.Why == "memory":
 			fits = "DOES NOT FIT: " + tensor.Bytes(p.Space.Limit)
