@@ -5,8 +5,10 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +32,8 @@ func files(t testing.TB) (all []file) {
 		W, H int
 	}
 	require.NoError(t, json.NewDecoder(r).Decode(&kinds))
-	for _, k := range kinds {
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		k := kinds[name]
 		if id := string(k.File[12:16]); id != "VP8X" {
 			n := binary.LittleEndian.Uint32(k.File[16:])
 			all = append(all, file{k.W, k.H, id == "VP8 ", k.File[20 : 20+n]})
