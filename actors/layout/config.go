@@ -108,6 +108,9 @@ func routing(c *configs.Config, m *family.Model) error {
 		e.Jitter, e.JitterAll = r.Jitter, false
 	}
 	share := 1 / float64(c.Microbatches()*p.DP) // of a microbatch in a step
+	if p.ChunkSize > 0 {                        // each chunk has losses of its own
+		share *= float64(p.ChunkSize) / float64(rowsOf(c))
+	}
 	b := block.Balance{Scale: cmp.Or(r.Coef, m.Config.BalanceCoef, 0.001) * share, Z: r.Z * share}
 	switch {
 	case r.Loss == "pooled", r.Loss == "model" && m.Config.RouterLogits:
