@@ -61,6 +61,7 @@ func leftovers(t *testing.T, dir string) (out []string) {
 // bit; its output comes to the terminal, its exit code is the command's; and nothing of the cluster is
 // left after down.
 func TestClusterSame(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=8")
 	require.Zero(t, code, out)
@@ -173,6 +174,7 @@ func (r *rigged) waitReady(n int) {
 // TestClusterHosts: hosts that were joined by tokens give the losses of one host to the last bit, also
 // when one of them is killed with everything on it: what it had goes to a spare one.
 func TestClusterHosts(t *testing.T) {
+	t.Parallel()
 	const steps = 60
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
@@ -257,6 +259,7 @@ func TestClusterTokens(t *testing.T) {
 // the head or the process that leads, the run ends with the weights, optimizer state and ledger of one
 // that nobody disturbed.
 func TestClusterKilled(t *testing.T) {
+	t.Parallel()
 	quiet := tinyRun(t)
 	const steps = 100
 	code, out := runIn(t, quiet, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
@@ -371,6 +374,7 @@ func (v verbs) json(to any, args ...string) {
 // TestJobVerbs: what is said of jobs, in text and as JSON; a queue with its reasons; stop; drain, which
 // moves a job.
 func TestJobVerbs(t *testing.T) {
+	t.Parallel()
 	v := newVerbs(t)
 	v.verb(0, "train", "run.yaml", "--cluster", "test", "--detach", "train.steps=100000",
 		"checkpoint.interval=0")

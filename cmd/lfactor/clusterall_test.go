@@ -40,6 +40,7 @@ func killTogether(t *testing.T, dir string) {
 // left over, and the same two commands go on from what is durable, to the weights, optimizer state and
 // ledger of a run that nobody disturbed.
 func TestClusterAllKilled(t *testing.T) {
+	t.Parallel()
 	rounds := 2
 	if *long {
 		rounds = 10

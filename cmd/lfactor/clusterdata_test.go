@@ -18,6 +18,7 @@ import (
 // host, also when an agent is killed with its helper while they run; the job's output and the events say
 // what was done again.
 func TestClusterData(t *testing.T) {
+	t.Parallel()
 	const entries = 2500
 	whole, dir := t.TempDir(), t.TempDir()
 	var texts strings.Builder

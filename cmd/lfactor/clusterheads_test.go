@@ -62,6 +62,7 @@ func (h headed) dirOf(name string) string { return filepath.Join(h.home, "heads"
 // keeps its processes and goes on to the weights, optimizer state and ledger of a run that nobody disturbed,
 // and whoever follows what it writes misses nothing of it.
 func TestClusterHeads(t *testing.T) {
+	t.Parallel()
 	const steps = 250
 	quiet := tinyRun(t)
 	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=100",
@@ -125,6 +126,7 @@ func TestClusterHeads(t *testing.T) {
 // TestClusterHeadsRestore: a backup gives all three heads one state, and a bad one leaves them as they are;
 // heads that are stopped do not lead, and a head that leads says so when it is asked.
 func TestClusterHeadsRestore(t *testing.T) {
+	t.Parallel()
 	h := newHeaded(t, 1)
 	first := h.leader("", 3)
 	h.verb(0, "cluster", "backup", "state")

@@ -24,6 +24,7 @@ import (
 // does not begin again, and its losses, weights, optimizer state and ledger are those of one that nobody
 // disturbed.
 func TestClusterLeaderKilled(t *testing.T) {
+	t.Parallel()
 	const steps = 120
 	quiet := tinyRun(t)
 	train := []string{"train", "run.yaml", "plan.procs=4", "checkpoint.interval=25", "train.eval_interval=40",

@@ -20,6 +20,7 @@ import (
 // the host of one, whose state comes from the checkpoint. Weights, optimizer state and ledger are those of a
 // run that nobody disturbed.
 func TestClusterPrivate(t *testing.T) {
+	t.Parallel()
 	const steps = 140
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))

@@ -24,6 +24,7 @@ import (
 // on with two, and when that is drained with one again. Every sample is taken once, and the losses are those
 // of a run that nobody disturbed but for the order of sums.
 func TestClusterNoRoom(t *testing.T) {
+	t.Parallel()
 	const steps = 400
 	quiet := tinyRun(t)
 	// two ranks a process: 60 % of the machine's memory

@@ -19,6 +19,7 @@ import (
 // one time: a stage begins a microbatch after the stage before has ended it, within what the file says of the
 // clocks, and the simulator's comparison reads it.
 func TestTraceMerged(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	env := clusterHome(t, dir, "test")
 	code, out := runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")

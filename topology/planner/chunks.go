@@ -18,6 +18,8 @@ const (
 	chunkPlans = 8  // that are tried in chunks, of those that might gain
 	chunkLeast = 64 // tokens of a chunk
 	chunkRanks = 2  // up to which all plans that might gain are tried
+	chunkMost  = 8  // devices beyond which chunks are tried only where no plan fits without
+	chunkFew   = 2  // plans that are tried where none fits without
 	// share of its closed form that a plan's work takes at least, for plans that cannot be faster than the best
 	chunkBound = 0.95
 	chunked    = "chunkpipe"
@@ -32,10 +34,14 @@ func (p *Search) inChunks(ctx context.Context, all []search.Candidate) (out []se
 	if p.Space.Tower != nil || p.Space.Devices > exactRanks {
 		return nil, nil
 	}
+	fits := map[string]int{} // the least count of chunks with which a lighter recomputation fits, by plan
 	for _, c := range p.chunkable(all) {
+		plain := c
+		plain.Recompute, plain.Chunks = "none", 0
+		now := 0
 		for _, n := range chunkCounts {
 			seq := p.cfg.Run.Data.SeqLen
-			if seq%n != 0 || seq/n < chunkLeast {
+			if least, ok := fits[plain.String()]; seq%n != 0 || seq/n < chunkLeast || ok && n >= least {
 				continue
 			}
 			c.Chunks, c.Why, c.Simulated = n, "", 0
@@ -45,7 +51,13 @@ func (p *Search) inChunks(ctx context.Context, all []search.Candidate) (out []se
 			}
 			if ok {
 				out = append(out, c)
+				if now == 0 {
+					now = n
+				}
 			}
+		}
+		if now > 0 {
+			fits[plain.String()] = now
 		}
 	}
 	return out, nil
@@ -76,11 +88,20 @@ func (p *Search) wholly(ctx context.Context, c *search.Candidate) (bool, error) 
 func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b search.Candidate) int { return cmp.Compare(a.Step, b.Step) })
-	seen, best := map[string]bool{}, math.Inf(1)
+	seen, best, most := map[string]bool{}, math.Inf(1), chunkPlans
 	for i := range all {
 		if all[i].Why == "" {
 			best = min(best, cmp.Or(all[i].Simulated, all[i].Step))
 		}
+	}
+	kinds := []string{"none", "selective", "full"}
+	switch nothing := math.IsInf(best, 1); {
+	case p.Space.Devices <= chunkRanks:
+	case nothing: // those that need least memory come nearest
+		most, kinds = chunkFew, kinds[2:]
+		slices.SortStableFunc(sorted, func(a, b search.Candidate) int { return cmp.Compare(a.Memory, b.Memory) })
+	case p.Space.Devices > chunkMost:
+		return nil
 	}
 	for _, c := range sorted {
 		if chunkBound*c.Step*(1-c.Bubble) > best { // even if it never waited
@@ -90,11 +111,11 @@ func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 			continue
 		}
 		c.Schedule, c.Loops, c.Recompute, c.RecomputeLayers = chunked, 1, "selective", nil
-		if seen[c.String()] || p.Space.Devices > chunkRanks && len(seen) == chunkPlans {
+		if seen[c.String()] || p.Space.Devices > chunkRanks && len(seen) == most {
 			continue
 		}
 		seen[c.String()] = true
-		for _, c.Recompute = range []string{"none", "selective", "full"} {
+		for _, c.Recompute = range kinds {
 			out = append(out, c)
 		}
 	}

@@ -132,7 +132,19 @@ func (c *Candidate) Recomputes() string {
 	if c.RecomputeLayers == nil {
 		return c.Recompute
 	}
-	return c.Recompute + strings.NewReplacer("[", " ", " ", "+", "]", "").Replace(fmt.Sprint(c.RecomputeLayers))
+	var runs []string // stages that do as their neighbours are said together
+	for from := 0; from < len(c.RecomputeLayers); {
+		to := from
+		for to < len(c.RecomputeLayers) && c.RecomputeLayers[to] == c.RecomputeLayers[from] {
+			to++
+		}
+		run := fmt.Sprint(c.RecomputeLayers[from])
+		if to > from+1 {
+			run = fmt.Sprintf("%d×%s", to-from, run)
+		}
+		runs, from = append(runs, run), to
+	}
+	return c.Recompute + " " + strings.Join(runs, "+")
 }
 
 // String is the number of ranks, and how they exchange.
