@@ -117,7 +117,7 @@ func (l *Links) beatOn(c net.Conn) {
 
 // beat writes a beat, and news if there are any.
 func (l *Links) beat(c net.Conn, o *offsets) error {
-	known, _ := o.estimate()
+	known := o.stated()
 	b := []byte{beatFrame}
 	for _, d := range []time.Duration{l.since(), known.Ahead, known.Within} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(d))
@@ -146,6 +146,7 @@ func (l *Links) news(c net.Conn, o *offsets) error {
 	if len(text) == 0 {
 		return nil
 	}
+	o.told(known)
 	return writeNews(c, newsFrame, text)
 }
 

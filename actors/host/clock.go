@@ -24,6 +24,24 @@ type offsets struct {
 	since   time.Duration
 	any     bool
 	current bool // now holds something
+	// the most that an estimate could be off by of those in which this process's times were told
+	worst time.Duration
+}
+
+// told notes an estimate in which times were told, which later ones do not make more certain.
+func (o *offsets) told(x Offset) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.worst = max(o.worst, x.Within)
+}
+
+// stated is what to say of the clocks: the best estimate, and how far off what was told may be.
+func (o *offsets) stated() Offset {
+	x, _ := o.estimate()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	x.Within = max(x.Within, o.worst)
+	return x
 }
 
 // add takes in a round trip: sent and back by this process's clock, there by the other's in between.

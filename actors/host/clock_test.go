@@ -43,6 +43,11 @@ func TestOffsets(t *testing.T) {
 	x, _ = o.estimate()
 	require.Equal(t, later, x.Ahead)
 	require.InDelta(t, time.Millisecond, x.Within, 10)
+	require.Equal(t, x, o.stated())
+	o.told(Offset{Within: 3 * time.Millisecond})
+	o.told(Offset{Within: 2 * time.Millisecond})
+	require.Equal(t, Offset{Ahead: later, Within: 3 * time.Millisecond}, o.stated(), "of all that was told")
+	require.Equal(t, Offset{}, (&offsets{}).stated())
 }
 
 // piped is a Transport over pipes in memory between two processes.

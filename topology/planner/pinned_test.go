@@ -123,6 +123,10 @@ func TestSizes(t *testing.T) {
 	p, err := New(Request{Run: configs.Request{File: "../../configs/runs/tiny.yaml"}, Cluster: "h100", Hosts: "2"})
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 8, 16}, []int{p.Hosts, p.Machine.Devices, p.Space.Devices})
+	p.Machine.Scores = 3
+	j, err := p.job(p.cfg)
+	require.NoError(t, err)
+	require.Equal(t, 3.0, j.Scores, "the machine's attention")
 }
 
 // TestSpread: of each place of an encoder the first plans come to the front, in their order, unless all are

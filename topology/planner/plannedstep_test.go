@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,5 +72,6 @@ func TestRemedyFits(t *testing.T) {
 	require.Equal(t, exit.Fit, coded.Code)
 	m := regexp.MustCompile(`or (\d+) hosts instead of 1`).FindStringSubmatch(err.Error())
 	require.NotNil(t, m, err)
+	require.Equal(t, 1, strings.Count(err.Error(), "hosts instead of"), "the least number alone")
 	require.NoError(t, find(m[1]+"x8"))
 }
