@@ -74,7 +74,7 @@ func TestClusterSlowWay(t *testing.T) {
 			"the network of host h2 is slow in job 1: the way from process 1 to process 0 carries")
 	}, 60*time.Second, 100*time.Millisecond)
 	require.NotContains(t, events, "computes")
-	require.NotContains(t, events, "network of host h1")
+	// h1's way to h2 may be named beside it: what acknowledges its bytes goes the slow way
 	t.Log(events)
 	r.on(0, "stop", "1", "--now")
 }
