@@ -11,8 +11,8 @@ import (
 // query and a key has its head's slope times the key's place added, which under a softmax is the same as
 // the slope times their distance.
 type Alibi struct {
-	Slopes []float64 // one for each head; nil for a layer without
-	Places int       // places that there are: none of a token reaches it
+	Slopes []float64 // of scores by tokens, one for each head; nil for a layer without
+	Places int       // tokens of the longest sequence: every token's place is below it
 }
 
 // Slopes are those of the paper for n heads: powers of 2^(-8/m) for the greatest power of two m that n

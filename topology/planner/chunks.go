@@ -83,8 +83,8 @@ func (p *Search) wholly(ctx context.Context, c *search.Candidate) (bool, error) 
 	return true, nil
 }
 
-// chunkable lists the plans to try in chunks, the fastest by closed forms first, each with every kind of
-// recomputation.
+// chunkable lists the plans to try in chunks: the fastest by closed forms first, each with every kind of
+// recomputation; or, where no plan fits without chunks, those that need least memory, with full recomputation.
 func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b search.Candidate) int { return cmp.Compare(a.Step, b.Step) })
