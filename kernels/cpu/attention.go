@@ -67,6 +67,9 @@ type attnTask struct {
 	g, h0, h1      int
 }
 
+// wide is the width of t's heads, [rows, heads, width], rounded up to whole columns of tiles.
+func (k *isa) wide(t *tensor.Tensor) int { return roundUp(t.Shape[2], max(k.nr, amxSide)) }
+
 // visible gives the keys [lo, hi) that queries [i, i+n) of the task's sequence may see, counted from k0.
 func (a *attn) visible(t *attnTask, i, n int) (lo, hi int) {
 	hi = t.k1 - t.k0
@@ -166,7 +169,7 @@ type attnState struct {
 
 func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 	n, heads := t.to-t.from, t.h1-t.h0
-	s := &attnState{attn: a, t: t, eWide: roundUp(a.v.Shape[2], max(w.k.nr, amxSide))}
+	s := &attnState{attn: a, t: t, eWide: w.k.wide(a.v)}
 	blocks := ceilDiv(n, a.block)
 	s.acc = w.arena.zero(heads * blocks * a.block * s.eWide)
 	s.top, s.sum = w.arena.f32(heads*n), w.arena.zero(heads*n)

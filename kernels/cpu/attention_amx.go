@@ -100,15 +100,9 @@ func (w *worker) tileValues(acc []float32, ldc int, s []uint16, l extents, v rig
 	})
 }
 
-// tileGrads adds the gradients through one block. Those of keys and values are summed transposed, so that
+// tileGrads adds the gradients of keys and values through one block. They are summed transposed, so that
 // probabilities are a right operand: interleaving pairs of rows is cheaper than turning them.
-func (w *worker) tileGrads(g *gradState, q, do rowsOf, dq []float32, n int) {
-	if g.t.queries {
-		w.tileValues(dq, g.dWide, g.dsh, g.ext, g.tiles.k)
-	}
-	if !g.t.keys {
-		return
-	}
+func (w *worker) tileGrads(g *gradState, q, do rowsOf, n int) {
 	ks, panels := ceilDiv(n, amxSide), g.ext.end()/amxSide
 	for _, x := range []struct {
 		h    []uint16

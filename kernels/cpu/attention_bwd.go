@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"math"
+	"sync/atomic"
+	"time"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -15,17 +17,44 @@ type attnGrad struct {
 	delta             []float32 // Σ do·o of every query and head
 }
 
-// gradTask is a part of one sequence and key head: blocks of keys [k0, k1) with blocks of queries [j0, j1),
-// heads counted through, and which gradients to write.
+// gradTask is a part of one sequence and key head: blocks of keys [k0, k1) with all its blocks of queries, of
+// which there are blocks with heads counted through. wave is nil where the task has all keys.
 type gradTask struct {
 	*attnTask
-	k0, k1, j0, j1 int
-	queries, keys  bool
+	k0, k1, blocks int
+	wave           *gradWave
+}
+
+// gradWave is what the tasks of one sequence and key head share whose keys are shared out: the gradients of
+// queries, which blocks of keys add to in the order of keys, as a task that has all keys does.
+type gradWave struct {
+	dq   []float32
+	done []atomic.Int64 // by block of keys, how many blocks of queries have its part
+}
+
+// await returns when the block of keys before k has added its part to block j of queries. Whoever computes that
+// one began earlier and waits for nobody who comes later.
+func (g *gradWave) await(k, j int) {
+	if g == nil || k == 0 {
+		return
+	}
+	for s := newSpin(); g.done[k-1].Load() <= int64(j); {
+		if !s.more() {
+			time.Sleep(spinTime)
+		}
+	}
+}
+
+// pass tells that block k of keys, and all before it, have added their parts to n blocks of queries.
+func (g *gradWave) pass(k, n int) {
+	if g != nil {
+		g.done[k].Store(int64(n))
+	}
 }
 
 // attentionBwd sums over blocks of keys, heads and blocks of queries in that order, whatever the number of
-// threads. A task is a sequence and key head, or, if there are fewer of those than threads, some of its keys
-// or of its queries: then scores are computed twice, which gives the same bits.
+// threads. A task is a sequence and key head, or a block of keys of those that would leave some threads without
+// work.
 func attentionBwd(b *Backend, c *kernels.Call) {
 	b.attendBwd(b.attn(c.In[1], c.In[2], c.In[3], c, 8), c)
 }
@@ -40,27 +69,28 @@ func (b *Backend) attendBwd(at attn, c *kernels.Call) {
 	clearBeyond(a.dk, cuK)
 	clearBeyond(a.dv, cuK)
 	a.clearUnqueried(cuQ, cuK)
-	tasks := a.gradTasks(len(a.tasks) < len(b.team.workers))
+	tasks := a.gradTasks(b)
 	b.shareWork(len(tasks), 3*a.total(), func(w *worker, i int) { w.attendBwd(a, &tasks[i]) })
 }
 
-// gradTasks cuts the tasks; split tells whether to compute the gradients of queries apart from those of
-// keys.
-func (a *attnGrad) gradTasks(split bool) []gradTask {
+// gradTasks cuts by keys the tasks that would leave threads without work: those with more than a thread's share
+// of all work, and the smallest, where they do not go round.
+func (a *attnGrad) gradTasks(b *Backend) []gradTask {
+	whole := len(a.tasks) / len(b.team.workers) * len(b.team.workers)
 	var l []gradTask
 	for i := range a.tasks {
 		t := &a.tasks[i]
 		keys := ceilDiv(t.k1-t.k0, a.step)
-		queries := (t.h1 - t.h0) * ceilDiv(t.to-t.from, a.block)
-		if !split {
-			l = append(l, gradTask{t, 0, keys, 0, queries, true, true})
+		task := gradTask{t, 0, keys, (t.h1 - t.h0) * ceilDiv(t.to-t.from, a.block), nil}
+		if keys < 2 || i < whole && a.work(t)*len(b.team.workers) <= a.total() {
+			l = append(l, task)
 			continue
 		}
+		task.wave = &gradWave{dq: b.shared.zero(task.blocks * a.block * b.k.wide(a.q)),
+			done: make([]atomic.Int64, keys)}
 		for k := range keys {
-			l = append(l, gradTask{t, k, k + 1, 0, queries, false, true})
-		}
-		for j := 0; j < queries; j += 4 {
-			l = append(l, gradTask{t, 0, keys, j, min(j+4, queries), true, false})
+			task.k0, task.k1 = k, k+1
+			l = append(l, task)
 		}
 	}
 	return l
@@ -83,7 +113,7 @@ type gradState struct {
 	*attnGrad
 	t            *gradTask
 	dWide, eWide int
-	dq           []float32 // all queries and heads of the task
+	dq           []float32 // all queries and heads of the task, or of its wave
 	dk, dv       []float32 // one block of keys; transposed on tiles
 	p, dp        []float32 // one block of probabilities and their gradient
 	ph, dsh      []uint16  // the same as operands on tiles
@@ -96,9 +126,13 @@ type gradState struct {
 }
 
 func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
-	side := max(w.k.nr, amxSide)
-	g := &gradState{attnGrad: a, t: t, dWide: roundUp(a.q.Shape[2], side), eWide: roundUp(a.v.Shape[2], side)}
-	g.dq = w.arena.zero((t.j1 - t.j0) * a.block * g.dWide)
+	g := &gradState{attnGrad: a, t: t, dWide: w.k.wide(a.q), eWide: w.k.wide(a.v)}
+	if t.wave == nil {
+		g.dq = w.arena.zero(t.blocks * a.block * g.dWide)
+	} else {
+		g.dq = t.wave.dq
+		defer t.wave.pass(t.k0, math.MaxInt) // after a panic nobody waits for this one
+	}
 	g.p, g.dp = w.arena.zero(a.block*scoreWidth), w.arena.zero(a.block*scoreWidth)
 	if g.amx {
 		g.ph, g.dsh = w.arena.u16(a.block*scoreWidth), w.arena.u16(a.block*scoreWidth)
@@ -110,9 +144,13 @@ func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 		w.gradKeys(g, k*a.step)
 		w.arena.release(m)
 	}
-	for j := t.j0; j < t.j1 && t.queries; j++ {
+	t.wave.await(t.k0, t.blocks-1)
+	if t.k1*a.step < t.attnTask.k1-t.attnTask.k0 {
+		return
+	}
+	for j := range t.blocks {
 		head, from, n := a.part(t.attnTask, j)
-		w.writeRows(headOf(a.dq, t.h0+head).at(t.q0+from), g.dq[(j-t.j0)*a.block*g.dWide:], g.dWide, n)
+		w.writeRows(headOf(a.dq, t.h0+head).at(t.q0+from), g.dq[j*a.block*g.dWide:], g.dWide, n)
 	}
 }
 
@@ -132,14 +170,14 @@ func (w *worker) gradKeys(g *gradState, k0 int) {
 			g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys),
 				w.rowColumns(key, g.keys)
 		}
-		for j := t.j0; j < t.j1; j++ {
-			w.gradBlock(g, j, g.dq[(j-t.j0)*g.block*g.dWide:])
+		for j := range t.blocks {
+			w.gradBlock(g, j, g.dq[j*g.block*g.dWide:])
+			t.wave.await(t.k0, j)
+			t.wave.pass(t.k0, j+1)
 		}
 	}
-	if t.keys {
-		w.writeKeys(g, headOf(g.attnGrad.dk, t.g).at(at), g.dk, g.dWide)
-		w.writeKeys(g, headOf(g.attnGrad.dv, t.g).at(at), g.dv, g.eWide)
-	}
+	w.writeKeys(g, headOf(g.attnGrad.dk, t.g).at(at), g.dk, g.dWide)
+	w.writeKeys(g, headOf(g.attnGrad.dv, t.g).at(at), g.dv, g.eWide)
 }
 
 // writeKeys writes the gradient of a block of keys.
@@ -193,19 +231,18 @@ func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
 		w.tileScores(g.p, w.tileRows(q, n), g.ext, g.tiles.kT)
 		w.tileScores(g.dp, w.tileRows(do, n), g.ext, g.tiles.vT)
 		w.gradRows(g, head, from, n)
-		w.tileGrads(g, q, do, dq, n)
+		w.tileGrads(g, q, do, n)
+		g.t.wave.await(g.t.k0, j)
+		w.tileValues(dq, g.dWide, g.dsh, g.ext, g.tiles.k)
 		return
 	}
 	w.rowScores(g.p, w.operandRows(q, n), g.ext, q.width, g.kT)
 	w.rowScores(g.dp, w.operandRows(do, n), g.ext, do.width, g.vT)
 	w.gradRows(g, head, from, n)
-	if g.t.keys {
-		w.columnValues(g.dv, g.eWide, g.p, n, g.ext, w.rowColumns(do, n))
-		w.columnValues(g.dk, g.dWide, g.dp, n, g.ext, w.rowColumns(q, n))
-	}
-	if g.t.queries {
-		w.rowValues(dq, g.dWide, g.dp, g.ext, g.keyRows)
-	}
+	w.columnValues(g.dv, g.eWide, g.p, n, g.ext, w.rowColumns(do, n))
+	w.columnValues(g.dk, g.dWide, g.dp, n, g.ext, w.rowColumns(q, n))
+	g.t.wave.await(g.t.k0, j)
+	w.rowValues(dq, g.dWide, g.dp, g.ext, g.keyRows)
 }
 
 // gradRows turns scores into probabilities p, and their gradient dp into that of the scores. What a query

@@ -17,84 +17,87 @@ func init() {
 // products of matrices, between chunks a state (arXiv:2406.06484, arXiv:2412.06464).
 const deltaChunk = 64
 
-// mat is a matrix in scratch. Rows are whole cache lines, zero beyond cols, so that primitives may run over
-// whole rows.
+// deltaSolved is how many rows of a chunk's triangular system are solved one by one, before a product takes
+// their part out of all later rows. A multiple of every level's tile.
+const deltaSolved = 12
+
+// mat is a matrix in scratch. Rows are whole tiles of a product's columns, zero beyond cols, so that primitives
+// may run over whole rows; behind the last row there is room for the rest of a tile of rows.
 type mat struct {
 	v          []float32
 	cols, step int
 }
 
 func (w *worker) mat(rows, cols int) mat {
-	step := roundUp(cols, line)
-	return mat{w.arena.zero(rows * step), cols, step}
+	step := roundUp(cols, max(w.k.nr, line))
+	return mat{w.arena.zero((rows + w.k.mr) * step), cols, step}
 }
 
 func (m mat) row(i int) []float32 { return m.v[i*m.step : (i+1)*m.step] }
 
-// addMul adds a·b, of which a has rows by k elements.
-func (w *worker) addMul(c, a, b mat, rows, k int) {
-	for i := range rows {
-		for p := range k {
-			if x := a.v[i*a.step+p]; x != 0 {
-				w.k.axpy(c.row(i), b.row(p), x)
-			}
-		}
-	}
+// from is the matrix without its first n rows.
+func (m mat) from(n int) mat { m.v = m.v[n*m.step:]; return m }
+
+func (w *worker) right(b mat) columns {
+	return columns{v: b.v, step: b.step, next: w.k.nr, width: b.step}
 }
 
-// addTransMul adds aᵀ·b, of which a has k by rows elements.
-func (w *worker) addTransMul(c, a, b mat, rows, k int) {
-	for p := range k {
-		for i := range rows {
-			if x := a.v[p*a.step+i]; x != 0 {
-				w.k.axpy(c.row(i), b.row(p), x)
-			}
-		}
-	}
+// mul is a·b, of which a has rows by k elements, added to c with acc.
+func (w *worker) mul(c, a, b mat, rows, k int, acc bool) {
+	x := operand{v: a.v, row: a.step, step: 1, next: w.k.mr * a.step}
+	w.product(c.v, c.step, rows, b.step, k, x, w.right(b), acc)
 }
 
-// dots is a·bᵀ, for columns up to the row's own with lower, and 0 beyond.
-func (w *worker) dots(c, a, b mat, rows, cols int, lower bool) {
-	for i := range rows {
-		n := cols
-		if lower {
-			n = i + 1
-		}
-		for j := range n {
-			c.v[i*c.step+j] = w.k.dot(a.row(i), b.row(j))
-		}
-	}
+// transMul is aᵀ·b, of which a has k by rows elements, added to c with acc.
+func (w *worker) transMul(c, a, b mat, rows, k int, acc bool) {
+	x := operand{v: a.v, row: 1, step: a.step, next: w.k.mr}
+	w.product(c.v, c.step, rows, b.step, k, x, w.right(b), acc)
+}
+
+// dots is a·bᵀ, of which b has cols rows; beyond them c is 0. It is added to c with acc.
+func (w *worker) dots(c, a, b mat, rows, cols int, acc bool) {
+	defer w.arena.release(w.arena.mark())
+	x := operand{v: a.v, row: a.step, step: 1, next: w.k.mr * a.step}
+	y := w.packColumns(rowsOf{v: view{f: b.v}, ld: b.step, width: b.step}, cols)
+	w.product(c.v, c.step, rows, roundUp(cols, w.k.nr), b.step, x, y, acc)
 }
 
 // deltaTask is a sequence and a key head.
 type deltaTask struct{ from, to, key int }
 
-// deltaRun is one value head along a sequence, a chunk at a time.
+// deltaRun is one value head along a sequence, a chunk at a time. With X = βV and Y = βγK a chunk solves
+// (I + A)·U = X and (I + A)·W = Y; what it writes to the state S is V' = U - W·S. W and Y are kept negated.
 type deltaRun struct {
-	d, e, n       int
-	q, k, v       mat // unit rows of a chunk
-	a, p          mat // A below the diagonal, P to it
-	u, w, written mat // U, W and V' = U - W·S
-	s             mat // state before the chunk
-	sum, beta     []float32
-	rq, rk        []float32
+	d, e, n     int
+	q, k, v     mat // unit rows of a chunk
+	pairs       mat // K·Kᵀ
+	decay       mat // between two tokens, to the diagonal
+	a, p        mat // -A below the diagonal, P to it
+	inverse     mat // of I + A
+	x, y        mat // y serves as scratch when W is made
+	u, w        mat
+	written     mat // V'
+	s           mat // state before the chunk
+	sum, beta   []float32
+	since, left []float32 // decay from the chunk's start to a token, and from it to the chunk's end
 }
 
 func (w *worker) deltaRun(d, e int) *deltaRun {
 	c := deltaChunk
+	row := func() []float32 { return make([]float32, c) }
 	return &deltaRun{
-		d: d, e: e, q: w.mat(c, d), k: w.mat(c, d), v: w.mat(c, e), a: w.mat(c, c), p: w.mat(c, c),
-		u: w.mat(c, e), w: w.mat(c, d), written: w.mat(c, e), s: w.mat(d, e),
-		sum: make([]float32, c), beta: make([]float32, c), rq: make([]float32, c), rk: make([]float32, c),
+		d: d, e: e, q: w.mat(c, d), k: w.mat(c, d), v: w.mat(c, e),
+		pairs: w.mat(c, c), decay: w.mat(c, c), a: w.mat(c, c), p: w.mat(c, c), inverse: w.mat(c, c),
+		x: w.mat(c, e), y: w.mat(c, d), u: w.mat(c, e), w: w.mat(c, d), written: w.mat(c, e), s: w.mat(d, e),
+		sum: row(), beta: row(), since: row(), left: row(),
 	}
 }
 
-// unitRow reads a row over its length, times scale; it returns one over the length.
-func (w *worker) unitRow(dst []float32, x view, at, d int, eps, scale float64) float32 {
+// unitRow reads a row over its length, times scale.
+func (w *worker) unitRow(dst []float32, x view, at, d int, eps, scale float64) {
 	w.k.read(dst[:d], x, at)
 	r := 1 / math.Sqrt(float64(w.k.dot(dst, dst))+eps)
 	w.k.scale(dst, dst, float32(r*scale))
-	return float32(r)
 }
 
 // deltaIn are the operands of a call.
@@ -121,62 +124,78 @@ func deltaOperands(c *kernels.Call, at int) deltaIn {
 	}
 }
 
-// load reads rows [from, to) of a value head, and makes all of the chunk that does not depend on the state.
+// loadDelta reads rows [from, to) of a value head, and makes all of the chunk that does not depend on the
+// state.
 func (w *worker) loadDelta(r *deltaRun, in *deltaIn, from, to, head int) {
 	r.n = to - from
 	key, scale := head*in.h/in.n, 1/math.Sqrt(float64(in.d))
 	sum := float32(0)
 	for i := range r.n {
 		row := from + i
-		r.rq[i] = w.unitRow(r.q.row(i), in.q, (row*in.h+key)*in.d, in.d, in.eps, scale)
-		r.rk[i] = w.unitRow(r.k.row(i), in.k, (row*in.h+key)*in.d, in.d, in.eps, 1)
+		w.unitRow(r.q.row(i), in.q, (row*in.h+key)*in.d, in.d, in.eps, scale)
+		w.unitRow(r.k.row(i), in.k, (row*in.h+key)*in.d, in.d, in.eps, 1)
 		w.k.read(r.v.row(i)[:in.e], in.v, (row*in.n+head)*in.e)
 		sum += in.g[row*in.n+head]
 		r.sum[i], r.beta[i] = sum, in.beta[row*in.n+head]
 	}
-	w.dots(r.a, r.k, r.k, r.n, r.n, true)
-	w.dots(r.p, r.q, r.k, r.n, r.n, true)
+	w.k.exp(r.since[:r.n], r.sum[:r.n], 1, 0, 1)
+	w.k.exp(r.left[:r.n], r.sum[:r.n], -1, sum, 1)
+	w.dots(r.pairs, r.k, r.k, r.n, r.n, false)
+	w.dots(r.p, r.q, r.k, r.n, r.n, false)
 	for i := range r.n {
-		for j := range i {
-			f := decayOf(r.sum[i] - r.sum[j])
-			r.a.v[i*r.a.step+j] *= r.beta[i] * f
-			r.p.v[i*r.p.step+j] *= f
+		decay, a, p := r.decay.row(i)[:i+1], r.a.row(i), r.p.row(i)
+		w.k.exp(decay, r.sum[:i+1], -1, r.sum[i], 1)
+		w.k.mul(p[:i+1], p[:i+1], decay)
+		clear(p[i+1:])
+		w.k.mul(a[:i], r.pairs.row(i)[:i], decay[:i])
+		w.k.scale(a[:i], a[:i], -r.beta[i])
+		clear(a[i:])
+		w.k.scale(r.x.row(i), r.v.row(i), r.beta[i])
+		w.k.scale(r.y.row(i), r.k.row(i), -r.beta[i]*r.since[i])
+	}
+	w.invert(r)
+	w.mul(r.u, r.inverse, r.x, r.n, r.n, false)
+	w.mul(r.w, r.inverse, r.y, r.n, r.n, false)
+}
+
+// invert solves (I + A)·X = I by rows: those of earlier blocks by a product, those of the same one by one.
+func (w *worker) invert(r *deltaRun) {
+	for i0 := 0; i0 < r.n; i0 += deltaSolved {
+		rows := min(deltaSolved, r.n-i0)
+		block := r.inverse.from(i0)
+		if i0 == 0 {
+			clear(block.v[:rows*block.step])
+		} else {
+			w.mul(block, r.a.from(i0), r.inverse, rows, i0, false)
 		}
-		r.a.v[i*r.a.step+i] = 0
-		w.k.scale(r.u.row(i), r.v.row(i), r.beta[i])
-		w.k.scale(r.w.row(i), r.k.row(i), r.beta[i]*decayOf(r.sum[i]))
-		for j := range i {
-			x := -r.a.v[i*r.a.step+j]
-			w.k.axpy(r.u.row(i), r.u.row(j), x)
-			w.k.axpy(r.w.row(i), r.w.row(j), x)
+		for i := range rows {
+			block.row(i)[i0+i]++
+			for j := range i {
+				w.k.axpy(block.row(i), block.row(j), r.a.row(i0 + i)[i0+j])
+			}
 		}
 	}
 }
 
 // writes makes what the chunk writes to the state: U - W·S.
 func (w *worker) writes(r *deltaRun) {
-	for i := range r.n {
-		copy(r.written.row(i), r.u.row(i))
-		for p := range r.d {
-			w.k.axpy(r.written.row(i), r.s.row(p), -r.w.v[i*r.w.step+p])
-		}
+	copy(r.written.v, r.u.v[:r.n*r.u.step])
+	w.mul(r.written, r.w, r.s, r.n, r.d, true)
+}
+
+// fade sets y to the rows of x times their factors.
+func (w *worker) fade(y, x mat, f []float32) mat {
+	for i := range f {
+		w.k.scale(y.row(i), x.row(i), f[i])
 	}
+	return y
 }
 
 // advance takes the state over the chunk.
 func (w *worker) advance(r *deltaRun) {
-	last := r.sum[r.n-1]
-	w.k.scale(r.s.v, r.s.v, decayOf(last))
-	for i := range r.n {
-		f := decayOf(last - r.sum[i])
-		for p := range r.d {
-			w.k.axpy(r.s.row(p), r.written.row(i), f*r.k.v[i*r.k.step+p])
-		}
-	}
+	w.k.scale(r.s.v, r.s.v, r.since[r.n-1])
+	w.transMul(r.s, w.fade(r.y, r.k, r.left[:r.n]), r.written, r.d, r.n, true)
 }
-
-// decayOf is e to the power of a sum of g.
-func decayOf(x float32) float32 { return float32(math.Exp(float64(x))) }
 
 // deltaTasks lists sequences by key heads.
 func deltaTasks(cu []int32, h int) (out []deltaTask, rows int) {
@@ -202,12 +221,9 @@ func deltaRule(b *Backend, c *kernels.Call) {
 			for from := t.from; from < t.to; from += deltaChunk {
 				w.loadDelta(r, &in, from, min(from+deltaChunk, t.to), head)
 				w.writes(r)
-				clear(out.v)
-				w.addMul(out, r.q, r.s, r.n, r.d)
-				for i := range r.n {
-					w.k.scale(out.row(i), out.row(i), decayOf(r.sum[i]))
-				}
-				w.addMul(out, r.p, r.written, r.n, r.n)
+				w.mul(out, r.q, r.s, r.n, r.d, false)
+				w.fade(out, out, r.since[:r.n])
+				w.mul(out, r.p, r.written, r.n, r.n, true)
 				for i := range r.n {
 					w.k.write(o, ((from+i)*in.n+head)*in.e, out.row(i)[:in.e])
 				}

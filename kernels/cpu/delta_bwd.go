@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// deltaGrad is what the backward of a chunk has beside its forward. X = βV and Y = βγK are the right sides
-// of the chunk's triangular system.
+// deltaGrad is what the backward of a chunk has beside its forward; the gradients of W and Y are those of their
+// negatives, as these are.
 type deltaGrad struct {
 	*deltaRun
 	do, dx, dy     mat
@@ -16,7 +16,9 @@ type deltaGrad struct {
 	dw, dWritten   mat
 	ds             mat // of the state behind the chunk, then before it
 	along          mat // V'·dSᵀ
+	read           mat // dO·Sᵀ
 	dsum, dg, dbet []float32
+	product        []float32 // of two rows
 }
 
 // deltaRuleBwd walks each value head forward for the states before its chunks, and back for the gradients.
@@ -25,13 +27,8 @@ func deltaRuleBwd(b *Backend, c *kernels.Call) {
 	for _, t := range c.Out {
 		clearBeyond(t, cu)
 	}
-	dq, dk, dv, dg, dbeta := viewOf(
-		c.Out[0],
-	), viewOf(
-		c.Out[1],
-	), viewOf(
-		c.Out[2],
-	), c.Out[3].F32(), c.Out[4].F32()
+	dq, dk, dv := viewOf(c.Out[0]), viewOf(c.Out[1]), viewOf(c.Out[2])
+	dg, dbeta := c.Out[3].F32(), c.Out[4].F32()
 	tasks, rows := deltaTasks(cu, in.h)
 	b.shareWork(len(tasks), rows*15*in.d*in.e, func(w *worker, i int) {
 		t, r := tasks[i], w.deltaGrad(in.d, in.e)
@@ -92,62 +89,39 @@ func (w *worker) unitBwd(dst view, at int, dy, x []float32, in view, d int, eps,
 
 func (w *worker) deltaGrad(d, e int) *deltaGrad {
 	c := deltaChunk
+	row := func() []float32 { return make([]float32, c) }
 	return &deltaGrad{
-		deltaRun: w.deltaRun(
-			d,
-			e,
-		), do: w.mat(c, e), dx: w.mat(c, e), dy: w.mat(c, d), dp: w.mat(c, c), da: w.mat(c, c),
-		dq: w.mat(
-			c,
-			d,
-		), dk: w.mat(c, d), dw: w.mat(c, d), dWritten: w.mat(c, e), ds: w.mat(d, e), along: w.mat(c, d),
-		dsum: make([]float32, c), dg: make([]float32, c), dbet: make([]float32, c),
+		deltaRun: w.deltaRun(d, e), do: w.mat(c, e), dx: w.mat(c, e), dy: w.mat(c, d), dp: w.mat(c, c),
+		da: w.mat(c, c), dq: w.mat(c, d), dk: w.mat(c, d), dw: w.mat(c, d), dWritten: w.mat(c, e),
+		ds: w.mat(d, e), along: w.mat(c, d), read: w.mat(c, d),
+		dsum: row(), dg: row(), dbet: row(), product: row(),
 	}
 }
 
 // deltaChunkBwd makes the gradients of a chunk from those of its outputs and of the state behind it, which
 // becomes that of the state before it.
 func (w *worker) deltaChunkBwd(r *deltaGrad) {
-	n, last := r.n, r.sum[r.n-1]
-	for _, m := range []mat{r.dWritten, r.dw, r.dq, r.dk, r.dp, r.da, r.along} {
-		clear(m.v)
-	}
-	clear(r.dsum)
-	w.addTransMul(r.dWritten, r.p, r.do, n, n)
+	n := r.n
+	w.transMul(r.dWritten, r.p, r.do, n, n, false)
+	w.mul(r.dWritten, w.fade(r.y, r.k, r.left[:n]), r.ds, n, r.d, true)
 	w.dots(r.along, r.written, r.ds, n, r.d, false)
-	for i := range n {
-		f := decayOf(last - r.sum[i])
-		for p := range r.d {
-			w.k.axpy(r.dWritten.row(i), r.ds.row(p), f*r.k.v[i*r.k.step+p])
-		}
-		for p := range r.d {
-			r.dw.v[i*r.dw.step+p] = -w.k.dot(r.dWritten.row(i), r.s.row(p))
-		}
-	}
-	w.dots(r.dp, r.do, r.written, n, n, true)
-	for i := n - 1; i >= 0; i-- { // the transposed system
-		copy(r.dx.row(i), r.dWritten.row(i))
-		copy(r.dy.row(i), r.dw.row(i))
-		for j := i + 1; j < n; j++ {
-			x := -r.a.v[j*r.a.step+i]
-			w.k.axpy(r.dx.row(i), r.dx.row(j), x)
-			w.k.axpy(r.dy.row(i), r.dy.row(j), x)
-		}
-	}
+	w.dots(r.dw, r.dWritten, r.s, n, r.d, false)
+	w.dots(r.read, r.do, r.s, n, r.d, false)
+	w.transMul(r.dx, r.inverse, r.dWritten, n, n, false)
+	w.transMul(r.dy, r.inverse, r.dw, n, n, false)
+	w.dots(r.dp, r.do, r.written, n, n, false)
+	w.dots(r.da, r.dx, r.u, n, n, false)
+	w.dots(r.da, r.dy, r.w, n, n, true)
+	clear(r.dsum)
 	w.deltaPairs(r)
-	w.addMul(r.dq, r.dp, r.k, n, n)
-	w.addTransMul(r.dk, r.dp, r.q, n, n)
-	w.addMul(r.dk, r.da, r.k, n, n)
-	w.addTransMul(r.dk, r.da, r.k, n, n)
+	w.mul(r.dq, r.dp, r.k, n, n, false)
+	w.transMul(r.dk, r.dp, r.q, n, n, false)
+	w.mul(r.dk, r.da, r.k, n, n, true)
+	w.transMul(r.dk, r.da, r.k, n, n, true)
 	w.deltaRows(r)
-	w.k.scale(r.ds.v, r.ds.v, decayOf(last))
-	for i := range n {
-		f := decayOf(r.sum[i])
-		for p := range r.d {
-			w.k.axpy(r.ds.row(p), r.do.row(i), f*r.q.v[i*r.q.step+p])
-			w.k.axpy(r.ds.row(p), r.dWritten.row(i), -r.w.v[i*r.w.step+p])
-		}
-	}
+	w.k.scale(r.ds.v, r.ds.v, r.since[n-1])
+	w.transMul(r.ds, w.fade(r.y, r.q, r.since[:n]), r.do, r.d, n, true)
+	w.transMul(r.ds, r.w, r.dWritten, r.d, n, true)
 	sum := float32(0)
 	for i := n - 1; i >= 0; i-- {
 		sum += r.dsum[i]
@@ -159,42 +133,40 @@ func (w *worker) deltaChunkBwd(r *deltaGrad) {
 // with the decay between the two tokens, that of A with beta too.
 func (w *worker) deltaPairs(r *deltaGrad) {
 	for i := range r.n {
-		r.dbet[i] = w.k.dot(r.dx.row(i), r.v.row(i)) + decayOf(r.sum[i])*w.k.dot(r.dy.row(i), r.k.row(i))
-		for j := range i + 1 {
-			at, f := i*r.a.step+j, decayOf(r.sum[i]-r.sum[j])
-			e := r.dp.v[at] * r.p.v[at]
-			r.dsum[i] += e
-			r.dsum[j] -= e
-			r.dp.v[at] *= f
-			if j == i {
-				continue
-			}
-			da := -w.k.dot(r.dx.row(i), r.u.row(j)) - w.k.dot(r.dy.row(i), r.w.row(j))
-			e = da * r.a.v[at]
-			r.dsum[i] += e
-			r.dsum[j] -= e
-			r.dbet[i] += da * f * w.k.dot(r.k.row(i), r.k.row(j))
-			r.da.v[at] = da * f * r.beta[i]
-		}
+		r.dbet[i] = w.k.dot(r.dx.row(i), r.v.row(i)) - r.since[i]*w.k.dot(r.dy.row(i), r.k.row(i))
+		decay := r.decay.row(i)
+		dp, da := r.dp.row(i), r.da.row(i)
+		w.deltaDecays(r, i, dp[:i+1], r.p.row(i)[:i+1])
+		w.k.mul(dp[:i+1], dp[:i+1], decay[:i+1])
+		clear(dp[i+1:])
+		w.deltaDecays(r, i, da[:i], r.a.row(i)[:i]) // both are negative
+		w.k.mul(da[:i], da[:i], decay[:i])
+		r.dbet[i] -= w.k.dot(da[:i], r.pairs.row(i)[:i])
+		w.k.scale(da[:i], da[:i], -r.beta[i])
+		clear(da[i:])
 	}
+}
+
+// deltaDecays adds what row i of a matrix that decays from token to token gives to the sums of g.
+func (w *worker) deltaDecays(r *deltaGrad, i int, dy, y []float32) {
+	x := r.product[:len(y)]
+	w.k.mul(x, dy, y)
+	w.k.axpy(r.dsum[:len(y)], x, -1)
+	r.dsum[i] += w.k.dot(dy, y)
 }
 
 // deltaRows adds what goes through the states before and behind the chunk.
 func (w *worker) deltaRows(r *deltaGrad) {
-	last, all := r.sum[r.n-1], float32(0)
+	all := float32(0)
 	for i := range r.n {
-		f, g := decayOf(r.sum[i]), decayOf(last-r.sum[i])
-		read := float32(0)
-		for p := range r.d {
-			x := f * w.k.dot(r.do.row(i), r.s.row(p))
-			r.dq.v[i*r.dq.step+p] += x
-			read += x * r.q.v[i*r.q.step+p]
-		}
-		kept := g * w.k.dot(r.k.row(i), r.along.row(i))
-		r.dsum[i] += read + r.beta[i]*f*w.k.dot(r.dy.row(i), r.k.row(i)) - kept
+		since, left := r.since[i], r.left[i]
+		w.k.axpy(r.dq.row(i), r.read.row(i), since)
+		read := since * w.k.dot(r.read.row(i), r.q.row(i))
+		kept := left * w.k.dot(r.k.row(i), r.along.row(i))
+		r.dsum[i] += read - r.beta[i]*since*w.k.dot(r.dy.row(i), r.k.row(i)) - kept
 		all += kept
-		w.k.axpy(r.dk.row(i), r.along.row(i), g)
-		w.k.axpy(r.dk.row(i), r.dy.row(i), r.beta[i]*f)
+		w.k.axpy(r.dk.row(i), r.along.row(i), left)
+		w.k.axpy(r.dk.row(i), r.dy.row(i), -r.beta[i]*since)
 	}
-	r.dsum[r.n-1] += all + decayOf(last)*w.k.dot(r.s.v, r.ds.v)
+	r.dsum[r.n-1] += all + r.since[r.n-1]*w.k.dot(r.s.v, r.ds.v)
 }

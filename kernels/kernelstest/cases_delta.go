@@ -25,6 +25,7 @@ var deltaShapes = []deltaShape{
 	{lens: []int{64, 65}, h: 1, n: 1, d: 16, e: 16, fast: 0.02},
 	{lens: []int{150, 33}, h: 2, n: 2, d: 17, e: 5, fast: 2},
 	{lens: []int{200}, h: 1, n: 3, d: 24, e: 40, fast: 0.01},
+	{lens: []int{77}, h: 1, n: 2, d: 128, e: 96, fast: 0.05},
 }
 
 func (s deltaShape) operands(g *gen) (l tensors, a kernels.Attr) {
