@@ -363,6 +363,11 @@ func (m *Model) checkFamily(at faults) {
 		}
 		key := strings.TrimPrefix(k.Name, p)
 		if slices.Contains(f.Has, key) || slices.Contains(f.Offered, key) {
+			n, _ := k.field(nil, m).Interface().(int)
+			if most, ok := f.Most[key]; ok && n > most {
+				at.fault(k.Name, fmt.Sprintf("%d, but checkpoints of %s have %d at most", n, m.ModelType,
+					most), fmt.Sprintf("try %d", most))
+			}
 			continue
 		}
 		want := k.format(cmp.Or(f.Fixed[key], k.Default))

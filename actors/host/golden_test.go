@@ -32,6 +32,10 @@ import (
 // asks for it.
 const furtherGolden = "../../../actors/host/testdata/deepseek-v3-mtp"
 
+// furtherGoldens are all such models.
+var furtherGoldens = []string{furtherGolden, "../../../actors/host/testdata/qwen3-next-mtp",
+	"../../../actors/host/testdata/qwen3.5-vision-mtp"}
+
 const goldenDir = "../../stages/family/testdata"
 
 // golden is one tiny model of bench/golden/family_golden.py: weights, and what PyTorch computes with them.
@@ -274,7 +278,7 @@ var goldenBackends = map[string]func() kernels.Backend{
 // sides compute in float32, so that the bound is sums of at most 80 products in another order, through 2 or
 // 3 layers.
 func TestGoldenForward(t *testing.T) {
-	for _, name := range append(goldenNames(t), furtherGolden) {
+	for _, name := range append(goldenNames(t), furtherGoldens...) {
 		for bn, make := range goldenBackends {
 			t.Run(name+" "+bn, func(t *testing.T) {
 				g := openGolden(t, name)
@@ -352,7 +356,7 @@ func (s spy) Run(j actors.Job) (Result, error) {
 // TestGoldenTraining holds every parameter's gradient (relative L2 1e-4) and 20 steps of AdamW (losses 1e-4
 // relative) to PyTorch, under the cpu backend.
 func TestGoldenTraining(t *testing.T) {
-	for _, name := range append(goldenNames(t), furtherGolden) {
+	for _, name := range append(goldenNames(t), furtherGoldens...) {
 		g := openGolden(t, name)
 		if g.AdamW == nil {
 			continue
@@ -461,11 +465,12 @@ func rowsOfCube(all []float64, s family.Source, shape []int) (out []float64) {
 // TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an
 // angle that learns) train under a plan that cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
-	for _, name := range []string{"qwen3-moe", "qwen3-moe-aux", "deepseek-v3.2", "glm5", "llama3.2",
+	for _, name := range append([]string{"qwen3-moe", "qwen3-moe-aux", "deepseek-v3.2", "glm5", "llama3.2",
 		"qwen3-tied", "gemma2", "glm4",
-		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "baichuan2", "baichuan2-alibi", "qwen3-next",
+		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "baichuan2",
+		"baichuan2-alibi", "qwen3-next",
 		"qwen3.5", "llava-onevision1.5", "siglip-llama", "llava-clip",
-		"llava-dinov2", "gemma3-vision", "qwen3.5-vision", "qwen3.5-moe-vision"} {
+		"llava-dinov2", "gemma3-vision", "qwen3.5-vision", "qwen3.5-moe-vision"}, furtherGoldens...) {
 		t.Run(name, func(t *testing.T) {
 			g := openGolden(t, name)
 			mesh := topology.Grid(2, 1, 2)
@@ -493,8 +498,9 @@ func TestGoldenContext(t *testing.T) {
 	}
 	for i, name := range []string{
 		"llama3.2", "qwen3-tied", "gemma2", "gemma3", "mistral", "glm4", "gpt2", "qwen3-moe", "olmo2",
-		"deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5", "gemma3-vision", "baichuan2-alibi", "qwen3.5-vision",
-		"deepseek-v3.2", "glm5",
+		"deepseek-v2", "deepseek-v3", "qwen3-next", "qwen3.5", "gemma3-vision", "baichuan2-alibi",
+		"qwen3.5-vision",
+		"deepseek-v3.2", "glm5", furtherGoldens[2], furtherGoldens[1],
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, w := openGolden(t, name), ways[i%len(ways)]
@@ -509,7 +515,8 @@ func TestGoldenContext(t *testing.T) {
 			}
 			losses, _ := g.train(layout.MeshOf(&p), goldenBackends["cpu"], int64(len(g.AdamW.Losses)),
 				func(l *layout.Layout, _ int, _ *Rank) {
-					if g.m.Vision == nil { // attention under masks, and of towers, is shared out by heads alone
+					// attention under masks, and of towers, is shared out by heads alone
+					if g.m.Vision == nil {
 						ownQueries(t, l)
 					}
 				})

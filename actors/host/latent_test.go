@@ -9,6 +9,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // TestLatentPlans trains the golden models with latent attention, one of them with its layer for a further
@@ -36,5 +37,29 @@ func TestLatentPlans(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFurtherPlans: hybrids with a layer for a further token train in chunks as PyTorch does on the whole,
+// images' features too; and a run that leaves the layer out has a loss of its own on a pipeline.
+func TestFurtherPlans(t *testing.T) {
+	for _, name := range furtherGoldens[1:] {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			g := openGolden(t, name)
+			g.plan = func(j *layout.Job) {
+				j.Schedule, j.Chunks = "chunkpipe", 3
+				j.Rows = (j.Rows + 2) / 3 * 3
+			}
+			losses, _ := g.train(topology.Grid(1, 1, 1), goldenBackends["cpu"], 4, nil)
+			for i, loss := range losses {
+				require.InEpsilon(t, g.AdamW.Losses[i], loss, 1e-4, "loss of step %d", i+1)
+			}
+			g = openGolden(t, name)
+			g.m.DropMTP()
+			one, _ := g.train(topology.Grid(1, 1, 1), goldenBackends["cpu"], 2, nil)
+			two, _ := g.train(topology.Grid(2, 1, 1), goldenBackends["cpu"], 2, nil)
+			require.Equal(t, one, two)
+			require.Less(t, one[0], g.AdamW.Losses[0]-0.2)
+		})
 	}
 }

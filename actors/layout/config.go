@@ -178,7 +178,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	}
 	m.Spec.MTPWeight = r.Train.MTPWeight
 	if m.Spec.MTPWeight == 0 {
-		m.Spec.MTP = 0
+		m.DropMTP()
 	}
 	if err := routing(c, m); err != nil {
 		return nil, err
@@ -247,8 +247,9 @@ func chunks(c *configs.Config, j *Job) error {
 	case n == 0:
 		return nil
 	case m.Spec.Carries() && n < m.Spec.Delta.Taps:
-		return c.Fault("plan.chunk_size", fmt.Sprintf("%d tokens are less than the %d that a layer of linear "+
-			"attention joins", n, m.Spec.Delta.Taps), "")
+		return c.Fault("plan.chunk_size",
+			fmt.Sprintf("%d tokens are less than the %d that a layer of linear "+
+				"attention joins", n, m.Spec.Delta.Taps), "")
 	case m.Spec.Sees != nil:
 		why = "the tokens of an image see each other both ways, and a chunk's border would cut between them"
 	}

@@ -3,6 +3,7 @@ package hf
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -29,6 +30,8 @@ type Family struct {
 	Whole      []string          // keys of numbers that transformers wants as integers
 	// optional keys of ours that a run may set, while a file's value is passed over with a note
 	Offered []string
+	// the largest values of numbers of ours that its checkpoints have a place for
+	Most map[string]int
 	// keys of dropout, which training does not have here: a note says so where they are not 0
 	Dropouts []string
 	Null     []string // ours of Has whose null in the file is our 0, not a default
@@ -203,10 +206,10 @@ func (d *Decoder) key(key, value string) bool {
 		}
 		return true
 	}
-	if slices.Contains(d.f.Offered, key) {
+	if ours := cmp.Or(d.f.Alias[key], key); slices.Contains(d.f.Offered, ours) {
 		if !source.SameValue(value, "0") && value != "null" {
 			d.Sink.Note(fmt.Sprintf("%s: %s = %s: those layers are passed over and not trained; to "+
-				"train them, set model.overrides.%s", d.O, key, value, key))
+				"train them, set model.overrides.%s", d.O, key, value, ours))
 		}
 		return true
 	}

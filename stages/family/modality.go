@@ -161,14 +161,23 @@ func (m *Model) portRows(port string, s block.Shape) int {
 }
 
 // images is the modality of a vision tower.
-type images struct{ v *Vision }
+type images struct {
+	v *Vision
+	s *Spec
+}
 
 // Classes bounds Vision.Class, which has the number of patches above eight bits for the number of frames: a
 // hundred and more octaves of the former would not fit into a machine.
 func (p images) Classes() int32 { return 1 << 16 }
 
 // TokenTensors implements Rowed.
-func (p images) TokenTensors() []string { return []string{"positions3", "vis.places"} }
+func (p images) TokenTensors() []string {
+	names := []string{"positions3"}
+	for k := range p.s.MTP + 1 {
+		names = append(names, placesOf(k))
+	}
+	return names
+}
 
 func (p images) Class(in *Inputs) int32 {
 	return p.v.Class(in.Images.Patches(), in.Images.Frames())
@@ -182,6 +191,11 @@ func (p images) Planned(_ int, dims map[string]int) int32 {
 
 func (p images) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	out := p.v.Data(&in.Images, s)
+	if places := out[placesOf(0)]; places != nil {
+		for k := range p.s.MTP {
+			out[placesOf(k+1)] = further(places.I32(), in.Cu, k+1)
+		}
+	}
 	out["positions3"] = tensor.Of(tensor.I32, p.v.Positions(in.Rows, in.Cu, &in.Images), in.Rows, 3)
 	return out
 }

@@ -2,6 +2,7 @@ package family
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,19 +12,29 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
+// mtpName is the prefix of the parameters of layers that predict further tokens.
+const mtpName = "model.mtp_layers."
+
 // mtp adds multi-token prediction: layer k joins the hidden state of position i with the embedding of token
 // i+k+1, runs one decoder layer and predicts token i+k+2 with the shared head (arXiv:2412.19437 §2.2, as in
 // MiMo-7B). The loss of each layer is added with weight MTPWeight/MTP.
-func (s Spec) mtp(r *block.Rec, env map[string]*grad.Value) {
+// Where images' features have taken the places of tokens, they do in what a layer joins, too.
+func (m *Model) mtp(r *block.Rec, env map[string]*grad.Value) {
 	if r.Logits {
 		return
 	}
-	t, h := r.T, env["final"]
+	s, t, h := m.Spec, r.T, env["final"]
 	s.IndexShared = nil // it chooses for itself
+	if s.Carries() {    // whatever the last layer is
+		s.Mixers = slices.Repeat([]string{"full_attention"}, s.Layers)
+	}
 	for k := range s.MTP {
-		name := fmt.Sprintf("model.mtp_layers.%d", k)
+		name := fmt.Sprintf("%s%d", mtpName, k)
 		ids := t.Data(fmt.Sprintf("mtp_ids.%d", k), tensor.I32, r.Shape.Rows)
 		e := t.Place("residual", t.Embed(ids, s.embedding(t)))
+		if f := env[FeaturePort]; f != nil {
+			e = place(r, e, f, placesOf(k+1))
+		}
 		e = s.norm().Record(r, name+".token_layernorm", e, s.Hidden)
 		prev := s.norm().Record(r, name+".hidden_layernorm", h, s.Hidden)
 		join := []*grad.Value{prev, e}
@@ -40,6 +51,56 @@ func (s Spec) mtp(r *block.Rec, env map[string]*grad.Value) {
 	}
 }
 
+// DropMTP leaves out the layers that predict further tokens, and what they alone read.
+func (m *Model) DropMTP() {
+	m.Spec.MTP = 0
+	head := &m.Blocks[len(m.Blocks)-1]
+	head.Takes = slices.DeleteFunc(slices.Clone(head.Takes), func(p string) bool { return p == FeaturePort })
+}
+
+// placesOf is the name of the features' places, each that of the token k further on in its sequence.
+func placesOf(k int) string {
+	if k == 0 {
+		return "vis.places"
+	}
+	return fmt.Sprintf("vis.places.%d", k)
+}
+
+// further moves features' places k tokens towards the start of each sequence.
+func further(places []int32, cu []int32, k int) *tensor.Tensor {
+	out := tensor.Make(tensor.I32, len(places))
+	for i := range out.I32() {
+		out.I32()[i] = -1
+	}
+	for s := 0; s+1 < len(cu); s++ {
+		if from, to := int(cu[s]), int(cu[s+1]); from+k < to {
+			copy(out.I32()[from:to-k], places[from+k:to])
+		}
+	}
+	return out
+}
+
+// besideLayers finds the layer that predicts a further token beside the others, under Qwen's names: its
+// joint parts have no number.
+func besideLayers(source func(string) Source) func(string) Source {
+	joint := map[string]string{"token_layernorm": "pre_fc_norm_embedding",
+		"hidden_layernorm": "pre_fc_norm_hidden", "input_proj": "fc", "final_layernorm": "norm"}
+	return func(name string) Source {
+		rest, ok := strings.CutPrefix(name, mtpName)
+		if !ok {
+			return source(name)
+		}
+		_, part, _ := strings.Cut(rest, ".")
+		module, kind, _ := strings.Cut(part, ".")
+		if own := joint[module]; own != "" {
+			return Source{Name: "mtp." + own + "." + kind}
+		}
+		s := source(name)
+		s.Name = strings.Replace(s.Name, mtpName, "mtp.layers.", 1)
+		return s
+	}
+}
+
 // behindLast finds the layers that predict further tokens behind the last of the others, under DeepSeek V3's
 // names.
 func behindLast(c configs.Model, source func(string) Source) func(string) Source {
@@ -47,7 +108,7 @@ func behindLast(c configs.Model, source func(string) Source) func(string) Source
 		".input_proj.", ".eh_proj.",
 		".final_layernorm.", ".shared_head.norm.")
 	return func(name string) Source {
-		if rest, ok := strings.CutPrefix(name, "model.mtp_layers."); ok {
+		if rest, ok := strings.CutPrefix(name, mtpName); ok {
 			number, part, _ := strings.Cut(rest, ".")
 			k, err := strconv.Atoi(number)
 			if err != nil {

@@ -144,7 +144,7 @@ func (v *Vision) Data(p *Images, s block.Shape) map[string]*tensor.Tensor {
 	if s.Dim(block.Patches) == 0 {
 		return d.out
 	}
-	d.out["vis.places"] = places
+	d.out[placesOf(0)] = places
 	pixels := tensor.Make(tensor.F32, s.Dim(block.Patches), v.Tower.PatchDim)
 	copy(pixels.F32(), p.Values)
 	d.out["vis.pixels"] = pixels

@@ -13,13 +13,14 @@ import (
 // Qwen 3.5 with experts as a model of text: the layers of Qwen 3.5, and in each experts whose weights add up
 // to 1 beside an MLP behind a gate. There is no layer with one MLP, and config.json has no width of it.
 var _ = Register(Family{ModelType: "qwen3_5_moe_text", Paper: "2412.06464",
-	HF: alwaysMixed(mixed(hybrid(hf.Family{Class: "Qwen3_5MoeForCausalLM", Score: "softmax",
+	HF: counted3_5(alwaysMixed(mixed(hybrid(hf.Family{Class: "Qwen3_5MoeForCausalLM", Score: "softmax",
 		Has: []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size",
 			"shared_expert_intermediate_size", "router_aux_loss_coef", "output_router_logits"},
 		Absent: map[string]string{"hidden_size": "2048", "num_hidden_layers": "40",
-			"num_attention_heads": "16", "num_key_value_heads": "2", "vocab_size": "248320", "num_experts": "256",
+			"num_attention_heads": "16", "num_key_value_heads": "2", "vocab_size": "248320",
+			"num_experts":         "256",
 			"num_experts_per_tok": "8", "moe_intermediate_size": "512",
-			"shared_expert_intermediate_size": "512", "router_aux_loss_coef": "0.001"}}))),
+			"shared_expert_intermediate_size": "512", "router_aux_loss_coef": "0.001"}})))),
 	Loong: []loong.Decoder{{Class: "Qwen35Config", Mixed: true, Preset: qwen3_5Preset}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.hybrid(c)

@@ -22,6 +22,11 @@ const linear = "linear_attention"
 // a gate.
 var _ = Register(Family{ModelType: "qwen3_next", Paper: "2412.06464",
 	HF: mixed(hybrid(hf.Family{Class: "Qwen3NextForCausalLM", Score: "softmax",
+		Write: func(m hf.Values, out map[string]any) {
+			if m.Int(furtherKey) == 0 { // published files do not have it
+				delete(out, furtherKey)
+			}
+		},
 		Has: append([]string{"shared_expert_intermediate_size"}, qwenExperts...),
 		Absent: map[string]string{
 			"hidden_size":                     "2048",
@@ -45,16 +50,17 @@ var _ = Register(Family{ModelType: "qwen3_next", Paper: "2412.06464",
 	},
 	Loong: []loong.Decoder{{Class: "Qwen3NextConfig", Preset: map[string]string{"norm_topk_prob": "true",
 		"partial_rotary_factor": "0.25"}}},
-	Source: func(c configs.Model) func(string) Source { return grouped(c, eachExpert(c)) },
-	Other:  func(c configs.Model) func(string) Source { return grouped(c, fusedExperts(c)) }})
+	Source: func(c configs.Model) func(string) Source { return besideLayers(grouped(c, eachExpert(c))) },
+	Other:  func(c configs.Model) func(string) Source { return besideLayers(grouped(c, fusedExperts(c))) }})
 
 // Qwen 3.5 as a model of text, dense: the same layers, with the projections of linear attention one after
 // the other.
 var _ = Register(Family{ModelType: "qwen3_5_text", Paper: "2412.06464",
-	HF: hybrid(hf.Family{Class: "Qwen3_5ForCausalLM", Absent: map[string]string{"hidden_size": "4096",
-		"intermediate_size": "12288", "num_hidden_layers": "32", "num_attention_heads": "16",
-		"num_key_value_heads": "4",
-		"vocab_size":          "248320"}}),
+	HF: counted3_5(hybrid(hf.Family{Class: "Qwen3_5ForCausalLM",
+		Absent: map[string]string{"hidden_size": "4096",
+			"intermediate_size": "12288", "num_hidden_layers": "32", "num_attention_heads": "16",
+			"num_key_value_heads": "4",
+			"vocab_size":          "248320"}})),
 	Loong:  []loong.Decoder{{Class: "Qwen35Config", Preset: qwen3_5Preset}},
 	Spec:   func(c configs.Model, s *Spec) { s.hybrid(c) },
 	Source: inOrder})
@@ -68,6 +74,16 @@ func (s *Spec) sharedExpert(c configs.Model) {
 		s.Experts.Shared = s.gated(c.SharedWidth)
 		s.Experts.SharedName, s.Experts.SharedGate = "shared_expert", "shared_expert_gate"
 	}
+}
+
+// furtherKey is the number of layers that predict further tokens.
+const furtherKey = "num_nextn_predict_layers"
+
+// counted3_5 has Qwen 3.5's names of what its layer for a further token is.
+func counted3_5(f hf.Family) hf.Family {
+	f.Alias = map[string]string{"mtp_num_hidden_layers": furtherKey}
+	f.Only = map[string]string{"mtp_use_dedicated_embeddings": "false"}
+	return f
 }
 
 // hybridKeys are those of linear attention.
@@ -86,6 +102,7 @@ func hybrid(f hf.Family) hf.Family {
 		append([]string{"layer_types", "partial_rotary_factor", "attention_bias"}, hybridKeys...)...)
 	f.Fixed, f.Omit = map[string]string{"qk_norm": "true"}, []string{"qk_norm"}
 	f.Idle = append(f.Idle, "full_attention_interval")
+	f.Offered, f.Most = []string{furtherKey}, map[string]int{furtherKey: 1}
 	for key, value := range map[string]string{"head_dim": "256", "max_position_embeddings": "32768",
 		"rms_norm_eps":          "1e-6",
 		"partial_rotary_factor": "0.25", "linear_conv_kernel_dim": "4", "linear_key_head_dim": "128",
@@ -129,6 +146,7 @@ func hybridLayers(n, every int) (kinds []string) {
 // 1.
 func (s *Spec) hybrid(c configs.Model) {
 	s.AttnGate, s.Norm.Plus = true, 1
+	s.Further, s.TokenFirst = 1, true
 	s.Delta = block.Delta{
 		Hidden:   s.Hidden,
 		Keys:     c.LinearKeys,
@@ -160,7 +178,7 @@ func hybridPlaces(
 		if !ok {
 			return source(name)
 		}
-		if kinds[layerNumber(before)] != linear {
+		if strings.HasPrefix(name, mtpName) || kinds[layerNumber(before)] != linear {
 			return gatedQuery(c, name, part)
 		}
 		s := Source{Name: before + ".linear_attn." + part}
@@ -239,7 +257,7 @@ func inOrder(c configs.Model) func(string) Source {
 // inOrderBeside is inOrder for layers whose other tensors another function finds.
 func inOrderBeside(c configs.Model, source func(string) Source) func(string) Source {
 	d, e := c.LinearKeys*c.LinearKeyDim, c.LinearValues*c.LinearDim
-	return hybridPlaces(
+	return besideLayers(hybridPlaces(
 		c,
 		source,
 		func(part string) (string, [][2]int) {
@@ -249,7 +267,7 @@ func inOrderBeside(c configs.Model, source func(string) Source) func(string) Sou
 			}
 			return "in_proj_qkv", [][2]int{at}
 		},
-	)
+	))
 }
 
 // Carries reports whether layers of linear attention carry a state from each token to the next.

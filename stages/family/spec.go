@@ -183,7 +183,7 @@ func Decoder(name string, s Spec) *Model {
 	// the weight of further heads is set after the model is built
 	head.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		m.Spec.head(r, env)
-		m.Spec.mtp(r, env)
+		m.mtp(r, env)
 		m.Spec.balanced(r)
 	}
 	m.add(head)

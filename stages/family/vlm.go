@@ -49,7 +49,7 @@ const visual = "visual"
 // the microbatch's "vis.places" [rows] is not negative, and deepstack features are added after the decoder's
 // first layers.
 func Compose(m *Model, v *Vision) *Model {
-	m.Vision, m.Modalities = v, append(m.Modalities, images{v})
+	m.Vision, m.Modalities = v, append(m.Modalities, images{v, &m.Spec})
 	rows := func(s block.Shape) int { return s.Dim(block.Patches) / v.Tower.Join }
 	features := Port{Width: m.Spec.Hidden, Rows: rows, Of: block.Patches, Whole: true}
 	var blocks []Block
@@ -91,6 +91,8 @@ func Compose(m *Model, v *Vision) *Model {
 			b = v.embed(m, b)
 		case taps > 0 && i <= taps:
 			b = addFeatures(b, i-1)
+		case i == len(m.Blocks)-1 && m.Spec.MTP > 0:
+			b.Takes = append(slices.Clone(b.Takes), FeaturePort)
 		}
 		blocks = append(blocks, b)
 	}
@@ -114,7 +116,7 @@ func (v *Vision) embed(m *Model, b Block) Block {
 	b.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		inner(r, env)
 		if r.Shape.Dim(block.Patches) > 0 {
-			env["x"] = place(r, env["x"], env[FeaturePort])
+			env["x"] = place(r, env["x"], env[FeaturePort], placesOf(0))
 		}
 	}
 	return b
@@ -126,15 +128,15 @@ func addFeatures(b Block, k int) Block {
 	b.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		inner(r, env)
 		if r.Shape.Dim(block.Patches) > 0 {
-			env["x"] = place(r, env["x"], env[DeepstackPort(k)])
+			env["x"] = place(r, env["x"], env[DeepstackPort(k)], placesOf(0))
 		}
 	}
 	return b
 }
 
-// place adds features to the rows of x that are theirs.
-func place(r *block.Rec, x, features *grad.Value) *grad.Value {
-	at := r.T.Data("vis.places", tensor.I32, r.Shape.Rows)
+// place adds features to the rows of x that are theirs by the tensor places.
+func place(r *block.Rec, x, features *grad.Value, places string) *grad.Value {
+	at := r.T.Data(places, tensor.I32, r.Shape.Rows)
 	return r.T.Place("residual", r.T.Add(x, r.T.Place("residual", r.T.Take(features, at))))
 }
 

@@ -65,7 +65,8 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 func (m *Model) ignorable(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
 		strings.HasSuffix(name, ".attn.bias") ||
-		m.Spec.MTP == 0 && strings.HasPrefix(name, "model.mtp_layers.") ||
+		m.Spec.MTP == 0 && (strings.HasPrefix(name, mtpName) ||
+			m.Spec.Further > 0 && strings.HasPrefix(name, "mtp.")) ||
 		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
 			repeats(name)) ||
 		m.Spec.Tie && name == m.Source(headName+".weight").Name
@@ -92,31 +93,56 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 	if m.Other == nil {
 		return
 	}
-	for _, p := range m.Params(nil) { // layouts differ in the tower, or in the experts
+	// the layer for a further token is published in either layout, whatever that of the others is
+	var layers, ahead []*grad.Param
+	for _, p := range m.Params(nil) {
+		if strings.HasPrefix(p.Name, mtpName) {
+			ahead = append(ahead, p)
+		} else {
+			layers = append(layers, p)
+		}
+	}
+	turn, alone := m.inOther(layers, infos), m.inOther(ahead, infos)
+	if turn {
+		m.Source, m.Other = m.Other, m.Source
+	}
+	if len(ahead) == 0 || alone == turn {
+		return
+	}
+	but := func(layers, ahead func(string) Source) func(string) Source {
+		return func(name string) Source {
+			if strings.HasPrefix(name, mtpName) {
+				return ahead(name)
+			}
+			return layers(name)
+		}
+	}
+	m.Source, m.Other = but(m.Source, m.Other), but(m.Other, m.Source)
+}
+
+// inOther reports whether parameters lie in a checkpoint as the model's other layout says.
+func (m *Model) inOther(params []*grad.Param, infos map[string]checkpoint.Info) bool {
+	for _, p := range params { // layouts differ in the tower, or in the experts
 		own, other := m.Source(p.Name).Names(p)[0], m.Other(p.Name).Names(p)[0]
 		if own == other && m.Source(p.Name).Turned == m.Other(p.Name).Turned {
 			continue
 		}
 		if own == other { // matrices as [in out] or as [out in], told by their shape
 			has := func(source func(string) Source) bool {
-				for _, t := range shapes(m.Params(nil), source) {
+				for _, t := range shapes(params, source) {
 					if t.Name == own {
 						return slices.Equal(t.Shape, infos[own].Shape)
 					}
 				}
 				return false
 			}
-			if has(m.Other) && !has(m.Source) {
-				m.Source, m.Other = m.Other, m.Source
-			}
-			return
+			return has(m.Other) && !has(m.Source)
 		}
 		_, hasOwn := infos[own]
-		if _, has := infos[other]; has && !hasOwn {
-			m.Source, m.Other = m.Other, m.Source
-		}
-		return
+		_, has := infos[other]
+		return has && !hasOwn
 	}
+	return false
 }
 
 // OpenWeights checks that every tensor of src is a parameter of the model and the other way round, in name

@@ -86,7 +86,7 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 		return nil, err
 	}
 	t.Lora = layout.Lora(t.Cfg)
-	t.Model.Spec.MTP = 0 // its layers serve training
+	t.Model.DropMTP() // its layers serve training
 	from := host.FromCheckpoint(saved, false)
 	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
 		_, err := from("param", p, g, dst)
@@ -122,7 +122,7 @@ func openHF(path, tokenizer string) (*Trained, error) {
 			w.Read(p, g, dst)
 		return err
 	}
-	t.Model.Spec.MTP = 0
+	t.Model.DropMTP()
 	t.stops(c)
 	return t, nil
 }
