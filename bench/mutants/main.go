@@ -30,6 +30,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +70,8 @@ type finder struct {
 	src   []byte
 	fset  *token.FileSet
 	sites []site
+	// numbers that are given back beside an error, which nobody looks at
+	beside map[*ast.BasicLit]bool
 }
 
 func (f *finder) add(from, to token.Pos, text, what string) {
@@ -98,7 +101,12 @@ func (f *finder) visit(n ast.Node) bool {
 		if n.Op == token.NOT {
 			f.add(n.OpPos, n.OpPos+1, "", "! is left out")
 		}
+	case *ast.ReturnStmt:
+		f.besideError(n)
 	case *ast.BasicLit:
+		if f.beside[n] {
+			return false
+		}
 		if v, err := strconv.Atoi(n.Value); n.Kind == token.INT && err == nil {
 			f.add(n.Pos(), n.End(), strconv.Itoa(v+1), fmt.Sprintf("%d becomes %d", v, v+1))
 		}
@@ -126,9 +134,31 @@ func (f *finder) visit(n ast.Node) bool {
 	return true
 }
 
+// besideError remembers the numbers of a return whose last result is an error that was made or found there.
+func (f *finder) besideError(n *ast.ReturnStmt) {
+	if len(n.Results) < 2 {
+		return
+	}
+	last := n.Results[len(n.Results)-1]
+	if call, ok := last.(*ast.CallExpr); ok {
+		last = call.Fun
+	}
+	if !anError.Match(f.src[f.fset.Position(last.Pos()).Offset:f.fset.Position(last.End()).Offset]) {
+		return
+	}
+	for _, r := range n.Results {
+		if lit, ok := r.(*ast.BasicLit); ok {
+			f.beside[lit] = true
+		}
+	}
+}
+
+// anError matches what an error is called, and the functions that make one.
+var anError = regexp.MustCompile(`^(err|fmt\.Errorf|errors\..*|exit\..*)$`)
+
 // sites returns every change of a source file.
 func sites(file string, src []byte) ([]site, error) {
-	f := &finder{file: file, src: src, fset: token.NewFileSet()}
+	f := &finder{file: file, src: src, fset: token.NewFileSet(), beside: map[*ast.BasicLit]bool{}}
 	tree, err := parser.ParseFile(f.fset, file, src, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err

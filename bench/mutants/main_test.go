@@ -21,6 +21,13 @@ func f(a, b []int) int {
 	}
 	return n
 }
+
+func h() (int, error) {
+	if _, err := k(); err != nil {
+		return 5, err
+	}
+	return 6, fmt.Errorf("p: %d", 7)
+}
 `
 
 // TestSites: every kind of change is found at its line, and each leaves source that parses.
@@ -35,7 +42,8 @@ func TestSites(t *testing.T) {
 	}
 	require.Equal(t, []string{"0 becomes 1", "the condition is false", "&& becomes ||", "< becomes <=",
 		"! is left out", "== becomes !=", "3 becomes 4", "the statement is left out", "* becomes /",
-		"continue is left out", "the statement is left out"}, got)
+		"continue is left out", "the statement is left out", "the condition is false", "!= becomes ==", "7 becomes 8"},
+		got, "and no number beside an error")
 	require.Equal(t, `p.go | if i < len(b) && !(a[i] == 3) { | < becomes <=`, found[3].key())
 	require.Contains(t, string(found[1].apply([]byte(sample))), "if false && (i < len(b) && !(a[i] == 3)) {")
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,6 +30,26 @@ train: {steps: 2, global_batch: 2, precision: bf16}
 		Hosts: hosts})
 	require.NoError(t, err)
 	return p
+}
+
+// TestContexts: a rank gets two runs of tokens for each of the ranks that cut its weights, or more; heads are
+// exchanged where they divide, and ranks that do not divide a stage's share nothing.
+func TestContexts(t *testing.T) {
+	p := longRun(t, "1x4")
+	list := func(ranks, tp, length, heads int) (out []string) {
+		p.cfg.Run.Data.SeqLen, p.cfg.Model.Heads = length, heads
+		for _, c := range p.contexts(ranks, tp) {
+			out = append(out, fmt.Sprint(c.Comm, c.CP))
+		}
+		return
+	}
+	require.Empty(t, list(1, 1, 64, 8))
+	require.Equal(t, []string{"gather2", "ring2", "ulysses2", "gather4", "ring4", "ulysses4"}, list(4, 2, 16, 8))
+	require.Equal(t, []string{"gather2", "ring2", "ulysses2"}, list(4, 2, 15, 8))
+	require.Empty(t, list(4, 2, 7, 8))
+	require.Equal(t, []string{"gather3", "ring3"}, list(3, 1, 64, 8))
+	require.Equal(t, []string{"gather2", "ring2", "ulysses2", "gather4", "ring4"}, list(4, 1, 64, 2))
+	require.Len(t, list(32, 1, 1<<20, 16), 12, "2, 4, 8 and 16 ranks")
 }
 
 // simulated is what the simulator says of a candidate, laid out in full.

@@ -384,14 +384,13 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 		return nil, err
 	}
 	n := min(len(all), Reranked)
-	best := -1
+	found := false
 	for i := range all[:n] {
 		if all[i].Why == "" {
-			if all[i].Why = p.confirm(&all[i]); all[i].Why == "" && best < 0 {
-				best = i
-			}
+			all[i].Why = p.confirm(&all[i])
+			found = found || all[i].Why == ""
 		}
-		if best >= 0 && i >= p.Exact {
+		if found && i >= p.Exact {
 			break
 		}
 	}
@@ -399,7 +398,7 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if best < 0 && len(cut) == 0 {
+	if !found && len(cut) == 0 {
 		return all, exit.With(p.nothingFits(all), exit.Fit)
 	}
 	all, n = slices.Concat(cut, all), n+len(cut)

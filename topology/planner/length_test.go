@@ -44,6 +44,13 @@ func TestLongest(t *testing.T) {
 		more, err := p.peakOf(cfg, &c, c.SeqLen+lengthStep*c.parts())
 		require.NoError(t, err)
 		require.Greater(t, more, p.Space.Limit, "%+v: a longer one fits as well", c)
+		if c.SeqLen > 3*lengthStep*c.parts() { // what takes all of the budget fits
+			exact, again := *p, c
+			space := *p.Space
+			exact.Space, space.Limit = &space, c.Peak
+			require.NoError(t, exact.longest(cfg, &again))
+			require.Equal(t, c.SeqLen, again.SeqLen)
+		}
 		if c.TP == 1 && c.PP == 1 && c.Recompute == "full" {
 			switch {
 			case c.Chunks > 1 && c.CP == 1:

@@ -123,6 +123,14 @@ func TestSizes(t *testing.T) {
 	p, err := New(Request{Run: configs.Request{File: "../../configs/runs/tiny.yaml"}, Cluster: "h100", Hosts: "2"})
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 8, 16}, []int{p.Hosts, p.Machine.Devices, p.Space.Devices})
+	for devices, want := range map[int]string{8192: "", 8193: "more than 65536 devices"} {
+		p.Machine.Hosts = 1 << 20
+		err := p.size(fmt.Sprintf("%dx8", devices))
+		require.Equal(t, want == "", err == nil)
+		if want != "" {
+			require.ErrorContains(t, err, want)
+		}
+	}
 	p.Machine.Scores = 3
 	j, err := p.job(p.cfg)
 	require.NoError(t, err)
