@@ -51,9 +51,7 @@ func (p *Search) inChunks(ctx context.Context, all []search.Candidate) (out []se
 			}
 			if ok {
 				out = append(out, c)
-				if now == 0 {
-					now = n
-				}
+				now = cmp.Or(now, n)
 			}
 		}
 		if now > 0 {

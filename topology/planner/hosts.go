@@ -42,7 +42,10 @@ type Search struct {
 	Space   *search.Space
 	Whole   int // ranks up to which a plan of a composed model is simulated with all its replicas
 	Exact   int // of the best plans, how many are laid out in full as training will
+	// See, unless it is nil, is told how much of a step of the search is done.
+	See func(what string, done, all int)
 
+	prices  *prices
 	request configs.Request
 	batch   int // sequences of a microbatch in the run file's own plan
 	cfg     *configs.Config
@@ -65,7 +68,8 @@ func New(r Request) (*Search, error) {
 	if r.Run.Getenv == nil {
 		r.Run.Getenv = os.Getenv
 	}
-	p := &Search{request: r.Run, Exact: 20, Whole: wholeRanks, Machine: m}
+	p := &Search{request: r.Run, Exact: 20, Whole: wholeRanks, Machine: m,
+		prices: &prices{known: map[search.Variant]price{}}}
 	if err := p.size(r.Hosts); err != nil {
 		return nil, err
 	}
@@ -149,22 +153,12 @@ func (p *Search) newSpace() error {
 	if p.base.Memory > 0 {
 		limit = p.base.Memory
 	}
-	known := map[search.Variant][]search.BlockCost{}
 	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices,
 		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state - through,
 		Through: through,
 		Traffic: opt.Traffic(), Limit: limit,
 		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(),
-		Profile: func(v search.Variant) ([]search.BlockCost, error) {
-			if known[v] == nil {
-				b, err := p.Profile(v)
-				if err != nil {
-					return nil, err
-				}
-				known[v] = b
-			}
-			return known[v], nil
-		}}
+		Profile: p.prices.of(p.Profile)}
 	if p.Space.Tower == nil {
 		p.Space.Rows = c.Data.SeqLen
 	}
@@ -313,9 +307,17 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 	if all, err = p.Space.Enumerate(); err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
+	if err := p.prices.ahead(ctx, p.Space.Variants(all), p.Profile, p.see); err != nil {
+		return nil, err
+	}
 	for i := range all {
 		if err := p.Space.Estimate(&all[i]); err != nil {
 			return nil, err
+		}
+		if p.Machine.Second == nil { // where there are two kinds, stages are cut by their rates
+			if err := p.Space.Recut(&all[i]); err != nil {
+				return nil, err
+			}
 		}
 		if ctx.Err() != nil {
 			return nil, exit.With(errors.New("interrupted"), exit.Interrupted)
@@ -338,6 +340,7 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 		if err := p.Simulate(&all[i]); err != nil {
 			return nil, err
 		}
+		p.see("plans simulated", i+1, n)
 	}
 	search.Rank(all[:n])
 	return all, nil
@@ -365,11 +368,7 @@ func (p *Search) confirm(c *search.Candidate) string {
 	if err != nil {
 		return err.Error()
 	}
-	c.Memory = 0
-	for r := range l.Ranks {
-		c.Memory = max(c.Memory, l.Memory(r).WorstTotal())
-	}
-	if c.Memory > p.Space.Limit {
+	if c.Memory = worst(l); c.Memory > p.Space.Limit {
 		return "memory"
 	}
 	return ""

@@ -3,8 +3,6 @@ package planner
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/topology"
@@ -48,17 +46,15 @@ func (p *Search) weighed(c *search.Candidate) string {
 		n[best]++
 		load[best] += layer
 	}
-	text := make([]string, len(n))
-	for s, k := range n {
-		text[s] = strconv.Itoa(k)
-	}
-	return "[" + strings.Join(text, ",") + "]"
+	return listText(n)
 }
 
 // layersOf sets the layers of each stage of a candidate, where it says anything of them.
 func (p *Search) layersOf(c *search.Candidate) []string {
 	if w := p.weighed(c); w != "" {
 		return []string{"plan.layers=" + w}
+	} else if c.Layers != nil {
+		return []string{"plan.layers=" + listText(c.Layers)}
 	} else if len(p.cfg.Run.Plan.Layers) > 0 {
 		return []string{"plan.layers=[]"}
 	}

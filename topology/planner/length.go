@@ -45,7 +45,9 @@ const (
 // microbatch. The longest comes first; of equals the one with fewer means.
 func (p *Search) Longest(ctx context.Context) ([]Length, error) {
 	var out []Length
-	for _, c := range p.lengths() {
+	ways := p.lengths()
+	for i, c := range ways {
+		p.see("ways to spread the devices", i, len(ways))
 		if ctx.Err() != nil {
 			return nil, exit.With(errors.New("interrupted"), exit.Interrupted)
 		}

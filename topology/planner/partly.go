@@ -95,10 +95,7 @@ func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out searc
 	if fmt.Sprint(high) == whole || slices.Max(c.RecomputeLayers) == 0 { // the plan without is one of its own
 		return c, false, nil
 	}
-	c.Memory = 0
-	for r := range l.Ranks {
-		c.Memory = max(c.Memory, l.Memory(r).WorstTotal())
-	}
+	c.Memory = worst(l)
 	before := c
 	before.RecomputeLayers = nil
 	was, err := p.rehearsed(ctx, &before)
@@ -128,6 +125,14 @@ func (p *Search) laidOut(c *search.Candidate) (*layout.Layout, error) {
 	return l, nil
 }
 
+// worst is the most memory that a rank of a layout needs, in bytes.
+func worst(l *layout.Layout) (most int64) {
+	for r := range l.Ranks {
+		most = max(most, l.Memory(r).WorstTotal())
+	}
+	return
+}
+
 // rehearsed is the simulated step of a candidate that is laid out in full, in seconds.
 func (p *Search) rehearsed(ctx context.Context, c *search.Candidate) (float64, error) {
 	cfg, err := p.under(c)
@@ -151,11 +156,13 @@ func (p *Search) Settings(c *search.Candidate) []string {
 		fmt.Sprintf("train.global_batch=%d", c.Batch*c.Micro*c.DP)}
 	out = append(append(out, contextSettings(c, p.cfg.Run.Data.SeqLen)...), p.layersOf(c)...)
 	if c.RecomputeLayers != nil {
-		text := strings.ReplaceAll(fmt.Sprint(c.RecomputeLayers), " ", ",")
-		out = append(out, "plan.recompute_layers="+text)
+		out = append(out, "plan.recompute_layers="+listText(c.RecomputeLayers))
 	}
 	if c.EP > 0 {
 		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}
 	return append(out, p.encoderSettings(c)...)
 }
+
+// listText writes numbers as a setting takes them.
+func listText(n []int) string { return strings.ReplaceAll(fmt.Sprint(n), " ", ",") }

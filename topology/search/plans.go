@@ -73,8 +73,9 @@ type Space struct {
 	Contexts func(ranks, tp int) []Context
 
 	stages   map[stageKey]*Stages
+	recuts   map[stageKey][]int // layers by stage, as evenTimes cuts them
 	places   map[placeKey]*place
-	groups   map[groupKey][]int
+	groups   *groups
 	programs map[string]string // schedules by what they build
 }
 
@@ -94,6 +95,7 @@ type Candidate struct {
 	Micro     int    `json:"microbatches"`
 	Chunks    int    `json:"chunks,omitempty"` // that a microbatch is cut into; 0 for none
 	Recompute string `json:"recompute"`
+	Layers    []int  `json:"layers,omitempty"` // of each stage; nil: cut by the sizes of layers and head
 	// of each stage, how many of its first layers recompute; nil is all
 	RecomputeLayers []int   `json:"recompute_layers,omitempty"`
 	Encoder         Encoder `json:"encoder,omitzero"`
@@ -123,7 +125,7 @@ func (c *Candidate) String() string {
 	if c.ETP > 1 {
 		experts += fmt.Sprintf(" etp%d", c.ETP)
 	}
-	return fmt.Sprintf("tp%s pp%d dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.PP,
+	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.Pipeline(),
 		c.DP, experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
 }
 
@@ -132,19 +134,32 @@ func (c *Candidate) Recomputes() string {
 	if c.RecomputeLayers == nil {
 		return c.Recompute
 	}
-	var runs []string // stages that do as their neighbours are said together
-	for from := 0; from < len(c.RecomputeLayers); {
+	return c.Recompute + " " + runsOf(c.RecomputeLayers)
+}
+
+// Pipeline is the number of ranks of the pipeline, and the layers of their stages where the plan says.
+func (c *Candidate) Pipeline() string {
+	if c.Layers == nil {
+		return fmt.Sprint(c.PP)
+	}
+	return fmt.Sprintf("%d (%s)", c.PP, runsOf(c.Layers))
+}
+
+// runsOf writes a number for each stage; stages that have as many as their neighbours are said together.
+func runsOf(n []int) string {
+	var runs []string
+	for from := 0; from < len(n); {
 		to := from
-		for to < len(c.RecomputeLayers) && c.RecomputeLayers[to] == c.RecomputeLayers[from] {
+		for to < len(n) && n[to] == n[from] {
 			to++
 		}
-		run := fmt.Sprint(c.RecomputeLayers[from])
+		run := fmt.Sprint(n[from])
 		if to > from+1 {
 			run = fmt.Sprintf("%d×%s", to-from, run)
 		}
 		runs, from = append(runs, run), to
 	}
-	return c.Recompute + " " + strings.Join(runs, "+")
+	return strings.Join(runs, "+")
 }
 
 // String is the number of ranks, and how they exchange.
@@ -170,15 +185,14 @@ func (c *Candidate) Tensor() string {
 type stageKey struct {
 	v      Variant
 	stages int
-	apart  bool // the encoder has a mesh of its own
+	apart  bool   // the encoder has a mesh of its own
+	layers string // of each stage, where the candidate says
 }
 
 type placeKey struct {
 	schedule  string
 	pp, loops int
 }
-
-type groupKey struct{ n, stride int }
 
 // place is what does not depend on the number of microbatches.
 type place struct {
@@ -191,8 +205,8 @@ type place struct {
 // Enumerate lists every plan that the shape of the model and the machine allows. Work that depends on few of
 // its choices is done once, here.
 func (s *Space) Enumerate() ([]Candidate, error) {
-	s.stages, s.places, s.groups = map[stageKey]*Stages{}, map[placeKey]*place{}, map[groupKey][]int{}
-	s.programs = map[string]string{}
+	s.stages, s.places, s.groups = map[stageKey]*Stages{}, map[placeKey]*place{}, newGroups()
+	s.programs, s.recuts = map[string]string{}, map[stageKey][]int{}
 	out := s.meshes(s.Devices, s.Tower.places)
 	if s.Tower != nil {
 		out = append(out, s.owned()...)
@@ -287,9 +301,11 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 				p.s.Fits(schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: loops}) != nil {
 				continue
 			}
+			layers := s.uneven(c.PP * loops)
 			for _, rec := range []string{"none", "selective", "full"} {
 				for _, z := range zeros {
 					x := c
+					x.Layers = layers
 					x.Schedule, x.Loops, x.Recompute, x.Zero = name, loops, rec, z
 					out = append(out, x)
 					if c.TP > 1 && s.Rows > 0 && c.Batch*s.Rows%(c.TP*max(1, c.CP)) == 0 {
@@ -303,8 +319,8 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 	return
 }
 
-// loops lists how many stages a rank may have: the layers are cut evenly, and several stages want whole
-// rounds of microbatches.
+// loops lists how many stages a rank may have: the layers are cut evenly, except into one stage a rank of a model
+// of text, and several stages want whole rounds of microbatches.
 func (s *Space) loops(name string, c Candidate) (out []int) {
 	x, err := schedule.Get(name)
 	if err != nil || !x.Runs || x.Time == nil || x.Live == nil {
@@ -315,7 +331,8 @@ func (s *Space) loops(name string, c Candidate) (out []int) {
 		most = 8
 	}
 	for l := 1; l <= most && c.PP*l <= s.Layers; l++ {
-		if x.Loops > 0 && l != x.Loops || s.Layers%(c.PP*l) != 0 || l > 1 && c.Micro%c.PP != 0 {
+		even := s.Layers%(c.PP*l) == 0 || l == 1 && s.Tower == nil
+		if x.Loops > 0 && l != x.Loops || !even || l > 1 && c.Micro%c.PP != 0 {
 			continue
 		}
 		if name == "interleaved" && l == 1 && c.PP > 1 {
@@ -429,20 +446,6 @@ func (st *Stages) through() (t float64) {
 // Link is the connection of two pipeline neighbours: ranks of a stage are neighbours of each other.
 func (s *Space) Link(c *Candidate) collective.Link {
 	return s.Machine.Link(0, c.TP*c.Copies()%s.Devices)
-}
-
-// Group lists n devices at a stride; the caller does not change it.
-func (s *Space) Group(n, stride int) []int {
-	key := groupKey{n, stride}
-	if d := s.groups[key]; d != nil {
-		return d
-	}
-	d := make([]int, n)
-	for i := range d {
-		d[i] = i * stride
-	}
-	s.groups[key] = d
-	return d
 }
 
 // Rank sorts candidates: those that can be used first, the fastest first, and of equally fast ones the one

@@ -77,6 +77,90 @@ func single(p *plan.Program) bool {
 	return true
 }
 
+func (s *Space) variant(c *Candidate, p *place) Variant {
+	v := Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split,
+		Single: p.one, EP: c.EP, ETP: c.ETP, Context: c.Context}
+	if c.Zero >= 2 && c.Copies() > 1 {
+		v.Zero, v.DP = c.Zero, c.DP
+	}
+	return v
+}
+
+// Variants are those that the blocks of candidates are to be priced for, each once.
+func (s *Space) Variants(all []Candidate) (out []Variant) {
+	seen := map[Variant]bool{}
+	for i := range all {
+		c := &all[i]
+		if p := s.place(c.Schedule, c.PP, c.Loops); p != nil {
+			if v := s.variant(c, p); !seen[v] {
+				seen[v] = true
+				out = append(out, v)
+			}
+		}
+	}
+	return
+}
+
+// embed is the block of the embedding, the decoder's first.
+func (s *Space) embed() int {
+	if s.Tower != nil {
+		return s.Tower.Blocks
+	}
+	return 0
+}
+
+// cuts are the borders of a candidate's stages between the model's blocks.
+func (s *Space) cuts(c *Candidate) ([]int, error) {
+	if c.Layers == nil {
+		if c.Encoder.apart() {
+			return s.Tower.Cut(c.PP * c.Loops)
+		}
+		return s.Cut(c.PP * c.Loops)
+	}
+	at := s.embed() + 1
+	cuts := []int{0}
+	if c.Encoder.apart() {
+		cuts[0] = s.embed()
+	}
+	for _, n := range c.Layers {
+		at += n
+		cuts = append(cuts, at)
+	}
+	all, err := s.Cut(1)
+	if err != nil {
+		return nil, err
+	}
+	cuts[len(cuts)-1] = all[1] // with what lies behind the layers
+	return cuts, nil
+}
+
+// LayersOf is how many layers of the decoder each stage of a candidate has.
+func (s *Space) LayersOf(c *Candidate) ([]int, error) {
+	cuts, err := s.cuts(c)
+	if err != nil {
+		return nil, err
+	}
+	from, to := s.embed()+1, s.embed()+1+s.Layers
+	within := func(at int) int { return min(max(at, from), to) }
+	out := make([]int, len(cuts)-1)
+	for i := range out {
+		out[i] = within(cuts[i+1]) - within(cuts[i])
+	}
+	return out, nil
+}
+
+// uneven is the layers of each stage where so many stages do not divide them, else nil.
+func (s *Space) uneven(stages int) []int {
+	if s.Layers%stages == 0 {
+		return nil
+	}
+	layers, err := s.LayersOf(&Candidate{PP: stages, Loops: 1})
+	if err != nil {
+		return nil
+	}
+	return layers
+}
+
 // StagesOf gives the costs of a candidate's stages.
 func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	p := s.place(c.Schedule, c.PP, c.Loops)
@@ -84,11 +168,7 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP,
 			c.Loops)
 	}
-	key := stageKey{Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split,
-		Single: p.one, EP: c.EP, ETP: c.ETP, Context: c.Context}, c.PP * c.Loops, c.Encoder.apart()}
-	if c.Zero >= 2 && c.Copies() > 1 {
-		key.v.Zero, key.v.DP = c.Zero, c.DP
-	}
+	key := stageKey{s.variant(c, p), c.PP * c.Loops, c.Encoder.apart(), fmt.Sprint(c.Layers)}
 	if x := s.stages[key]; x != nil {
 		return x, nil
 	}
@@ -96,14 +176,8 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut, embed := s.Cut, 0
-	if s.Tower != nil {
-		embed = s.Tower.Blocks
-	}
-	if key.apart {
-		cut = s.Tower.Cut
-	}
-	cuts, err := cut(key.stages)
+	embed := s.embed()
+	cuts, err := s.cuts(c)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func TestUpdateThroughHost(t *testing.T) {
 	require.NoError(t, err)
 	m, err := cost.Read("h100", text)
 	require.NoError(t, err)
-	s := &Space{Machine: m, Devices: 1, Param: 2, State: 12, Traffic: 32, groups: map[groupKey][]int{}}
+	s := &Space{Machine: m, Devices: 1, Param: 2, State: 12, Traffic: 32, groups: newGroups()}
 	w := Weights{Params: 1e9, Tensors: 100}
 	one := &Candidate{DP: 1, TP: 1}
 	plain := s.Update(one, w)

@@ -100,50 +100,20 @@ func dataError(ctx context.Context, err error) error {
 	return err
 }
 
-// progress writes how far a job is, at most once a second.
+// progress writes how far a job is, and how busy its stages are.
 type progress struct {
-	out         io.Writer
-	start, last time.Time
-	first       int64 // done at the first look: what an earlier run did does not count for the rate
-	looked      bool
-	all         int64
-	bytes       int64
-	stages      map[string]dataset.Stage // at the last time
+	*cli.Progress
+	stages map[string]dataset.Stage // at the last time
 }
 
 func newProgress(out io.Writer) *progress {
-	now := time.Now()
-	return &progress{out: out, start: now, last: now, stages: map[string]dataset.Stage{}}
+	return &progress{cli.NewProgress(out), map[string]dataset.Stage{}}
 }
 
 // show tells done of all units, bytes of them (0: not told), what else is to be said, and how busy the
 // stages of the job were since the last time: the busiest is what the others wait for.
 func (p *progress) show(done, all, bytes int64, more string, stages []dataset.Stage) {
-	now := time.Now()
-	if !p.looked || all != p.all { // another step of the job has a rate of its own
-		p.looked, p.first, p.all, p.start = true, done, all, now
-	}
-	if now.Sub(p.last) < time.Second {
-		return
-	}
-	wall := now.Sub(p.last)
-	p.last = now
-	seconds := now.Sub(p.start).Seconds()
-	rate := float64(done-p.first) / seconds
-	line := fmt.Sprintf("%d", done)
-	if all > 0 {
-		line = fmt.Sprintf("%d of %d (%d %%)", done, all, 100*done/all)
-	}
-	line += fmt.Sprintf("  %.0f/s", rate)
-	if bytes > 0 {
-		line += fmt.Sprintf("  %.0f MB/s", float64(bytes-p.bytes)/1e6/wall.Seconds())
-	}
-	p.bytes = bytes
-	if all > done && rate > 0 {
-		line += fmt.Sprintf("  eta %s",
-			time.Duration(float64(all-done)/rate*float64(time.Second)).Round(time.Second))
-	}
-	fmt.Fprintf(p.out, "%s  %s%s\n", line, more, p.use(stages, wall))
+	p.Show(done, all, bytes, func(wall time.Duration) string { return more + p.use(stages, wall) })
 }
 
 // use tells how busy each stage was.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -29,6 +30,7 @@ func findPlan(ctx context.Context, file string, mine, rest []string) error {
 	if err != nil {
 		return err
 	}
+	p.See = progress()
 	all, err := p.Find(ctx)
 	if all == nil {
 		return err
@@ -40,6 +42,14 @@ func findPlan(ctx context.Context, file string, mine, rest []string) error {
 		return os.WriteFile(out, p.PlanFile(&all[0]), 0o644)
 	}
 	return nil
+}
+
+// progress tells on stderr how far a search is.
+func progress() func(what string, done, all int) {
+	shown := cli.NewProgress(os.Stderr)
+	return func(what string, done, all int) {
+		shown.Show(int64(done), int64(all), 0, func(time.Duration) string { return what })
+	}
 }
 
 // offered is a plan with the numbers that docs/json.md promises.
@@ -95,7 +105,7 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.ETP > 1 {
 			experts = fmt.Sprintf("%d × etp %d", c.EP, c.ETP)
 		}
-		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.PP, c.DP, c.Zero, name,
+		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.Pipeline(), c.DP, c.Zero, name,
 			fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recomputes(), step, unit.Seconds(c.Step),
 			fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
 	}

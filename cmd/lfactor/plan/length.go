@@ -32,6 +32,7 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 	if err != nil {
 		return err
 	}
+	p.See = progress()
 	all, err := p.Longest(ctx)
 	if all == nil {
 		return err
