@@ -34,7 +34,15 @@
 // # Where to begin
 //
 // Read testdata in the order of its numbers: each file tells a protocol as the sequence of its messages, and
-// TestSequences runs it. Then [Coordinator.Receive] and [Rank.Receive]. commit.go is the two-round commit,
-// inbox.go where parts of collectives lie by member, cursor.go what an action waits for, keep.go the copies
-// in memory, recover.go and epoch.go the coordinator's and the rank's side of a recovery.
+// TestSequences runs it. Then [Coordinator.Receive] and [Rank.Receive], and by subject:
+//
+//	commit.go, lossscale.go   the two-round commit: Ready from all ranks, then Commit to all
+//	cursor.go, inbox.go       what an action waits for; where parts of collectives lie, by member
+//	edge.go                   the sender's side of an edge, with its credits
+//	recover.go, epoch.go      the coordinator's and the rank's side of a recovery; epoch.go has discardStale
+//	keep.go, heir.go          copies in memory; a coordinator that takes over from one that was lost
+//	slow.go                   which ranks are slow, with the evidence, from what they say in Closed
+//	loads.go, moves.go        how experts were used in a step; experts that move between ranks
+//	abandon.go                an end that does not wait for the step under way
+//	layout.go, runlayout.go   what a rank, and what the coordinator, is given of a plan
 package core

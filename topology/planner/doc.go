@@ -9,7 +9,8 @@
 //
 // # What always holds
 //
-//   - Every plan in the table has been checked: it can run, and fits into the memory of its devices.
+//   - A plan that is offered as one that fits has been laid out as training will, up to 256 ranks; those that
+//     do not fit, or cannot run, come behind all others and say why.
 //   - Found plans are written as settings ([Search.Settings], [Search.PlanFile]) that lfactor train takes
 //     as they are.
 //   - Planned and simulated times are of one price list; TestPlannedStep holds the closed form to the
@@ -17,5 +18,7 @@
 //
 // # Where to begin
 //
-// hosts.go, then simulate.go; length.go and composed.go are the two special questions.
+// hosts.go ([Search.Find] has the steps in their order), then prices.go and simulate.go for what blocks and
+// plans cost. chunks.go, context.go and partly.go add kinds of plans, kinds.go machines with two kinds of
+// devices; length.go and composed.go are the two special questions.
 package planner
