@@ -137,6 +137,28 @@ func TestSizes(t *testing.T) {
 	require.Equal(t, 3.0, j.Scores, "the machine's attention")
 }
 
+// TestDivides: ranks share a model whose heads, inner width and vocabulary they divide, and whose key heads they
+// divide or are a multiple of.
+func TestDivides(t *testing.T) {
+	p := question{file: "../../configs/runs/tiny.yaml", cluster: "h100", hosts: "1"}.search(t)
+	m := &p.cfg.Model
+	m.Heads, m.Intermediate, m.Vocab, m.KVHeads = 4, 8, 16, 2
+	for tp, want := range map[int]bool{1: true, 2: true, 3: false, 4: true, 8: false} {
+		require.Equal(t, want, p.divides(tp), tp)
+	}
+	for _, x := range []*int{&m.Heads, &m.Intermediate, &m.Vocab} {
+		was := *x
+		*x = 1
+		require.False(t, p.divides(2))
+		require.True(t, p.divides(1))
+		*x = was
+	}
+	m.KVHeads = 3
+	require.False(t, p.divides(2))
+	m.KVHeads = 0 // latent attention has none
+	require.True(t, p.divides(2))
+}
+
 // TestSpread: of each place of an encoder the first plans come to the front, in their order, unless all are
 // simulated anyway; plans that cannot be used do not.
 func TestSpread(t *testing.T) {

@@ -60,7 +60,7 @@ func TestPlannedStep(t *testing.T) {
 func TestRemedyFits(t *testing.T) {
 	find := func(hosts string) error {
 		p, err := New(Request{Run: configs.Request{File: "../../configs/runs/pretrain-llama-3.2-1b.yaml",
-			Args: []string{"model.name=llama/3.1-70b", "model.init=random"}},
+			Args: []string{"model.init=random", "plan.memory=2500MiB"}},
 			Cluster: "a100", Hosts: hosts})
 		require.NoError(t, err)
 		_, err = p.Find(context.Background())
