@@ -7,17 +7,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
 )
 
 // hybrid is a model of three layers of linear attention around one of full attention.
-func hybrid(t *testing.T) *family.Model {
+func hybrid(t *testing.T) *family.Model { return hybridOf(t, 2) }
+
+// hybridOf has so many key heads in linear attention.
+func hybridOf(t *testing.T, keys int) *family.Model {
 	s := family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-5,
 		QKNorm: true, Rope: block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 48}, InitStd: 0.1,
 		Mixers: []string{"linear_attention", "linear_attention", "full_attention", "linear_attention"},
-		Delta:  block.Delta{Hidden: 16, Keys: 2, Values: 4, KeyDim: 6, ValueDim: 5, Taps: 4, Eps: 1e-5}}
+		Delta:  block.Delta{Hidden: 16, Keys: keys, Values: 2 * keys, KeyDim: 6, ValueDim: 5, Taps: 4, Eps: 1e-5}}
 	require.NoError(t, s.Check())
 	return family.Decoder("toy", s)
 }
@@ -47,5 +52,60 @@ func TestStatesInChunks(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestStatesByHeads: ranks that share tokens exchange them for heads of linear attention where they divide,
+// so that each runs the rule for its own heads alone, whatever attention exchanges, and with tensor
+// parallelism, packing, chunks and ZeRO; losses and norms are those of one device (1e-5 and 1e-4: sums of
+// float32 in another order).
+func TestStatesByHeads(t *testing.T) {
+	const keys = 8
+	want, norms := map[bool][]float64{}, map[bool][]float64{}
+	for _, packed := range []bool{false, true} {
+		one := contextPlan{pp: 1, dp: 1, tp: 1, cp: 1, packed: packed, schedule: "1f1b"}
+		want[packed], norms[packed] = one.train(t, hybridOf(t, keys), contextRows, 2)
+	}
+	for _, v := range []contextPlan{
+		{pp: 1, dp: 1, tp: 1, cp: 2, u: 1, zigzag: true},
+		{pp: 1, dp: 1, tp: 2, cp: 2, u: 1, ring: true, zigzag: true, packed: true},
+		{pp: 2, dp: 1, tp: 2, cp: 2, u: 2, sp: true, packed: true},
+		{pp: 1, dp: 1, tp: 2, cp: 4, u: 2, ring: true, zigzag: true},
+		{pp: 1, dp: 2, tp: 2, cp: 2, u: 1, zigzag: true, zero: 3, rc: grad.RecomputeFull, packed: true},
+		{pp: 1, dp: 1, tp: 1, cp: 4, u: 1, zero: 1, chunks: 2, rc: grad.RecomputeSelective, packed: true},
+	} {
+		if v.schedule = "1f1b"; v.chunks > 1 {
+			v.schedule = "chunkpipe"
+		}
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			got, gn := v.train(t, hybridOf(t, keys), contextRows, 2)
+			for i, loss := range want[v.packed] {
+				require.LessOrEqual(t, math.Abs(got[i]-loss)/loss, 1e-5)
+				require.LessOrEqual(t, math.Abs(gn[i]/norms[v.packed][i]-1), 1e-4)
+			}
+		})
+	}
+}
+
+// TestHeadsOfStates: a rank's rule and convolution have its share of heads, and all of them, of whole
+// sequences, only where they do not divide.
+func TestHeadsOfStates(t *testing.T) {
+	for keys, heads := range map[int]int{8: 4, 2: 2} { // value heads of a rank, under tp=2 cp=2
+		v := contextPlan{tp: 2, cp: 2, pp: 1, dp: 1, u: 1}
+		l, err := layout.Plan(&layout.Job{Model: hybridOf(t, keys), Mesh: v.mesh(), Zigzag: true,
+			Schedule: "1f1b", Micro: 1, Rows: contextRows, Optim: optim.Config{Name: "adamw"}})
+		require.NoError(t, err)
+		n := 0
+		for phase := grad.F; phase <= grad.W; phase++ {
+			for _, seg := range l.Main(0).Segments(phase) {
+				for _, node := range seg.Ops {
+					if at := map[string]int{"delta_rule": 2, "delta_rule_bwd": 3}[node.Op.Name]; at > 0 {
+						require.Equal(t, []int{contextRows, heads, 5}, node.In[at].Local, "%d keys", keys)
+						n++
+					}
+				}
+			}
+		}
+		require.Equal(t, 6, n)
 	}
 }

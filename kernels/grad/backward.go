@@ -94,6 +94,11 @@ func (t *Tape) reverse(n *Node) {
 func (t *Tape) gathered(p *Param, n *Node) {
 	t.phase = W
 	for _, c := range t.cts[n.Out[0]] {
+		for m := len(t.Mesh) - 1; m >= 0; m-- { // as cutHeads has cut them
+			if t.Mesh[m].Context && c.Place[m] == (Part{Sharded, 0}) && n.In[0].Place[m] == (Part{}) {
+				c = t.along(opConv, c, m, Part{})
+			}
+		}
 		want := c.Place
 		for m := range want {
 			if want[m].Kind == Sharded {

@@ -17,14 +17,64 @@ func init() {
 	opDelta = &Op{Name: "delta_rule", Kernel: kernels.DeltaRule, VJP: deltaVJP}
 }
 
-// Sequence brings rows of tokens together in the order of their sequences on every member, with the last
-// axis sharded as it is: for operations that carry something from each token to the next.
-func (t *Tape) Sequence(x *Value) *Value {
-	return t.natural(t.only(x, 1))
+// Sequence brings rows of tokens [t h·d] together in the order of their sequences, for operations that carry
+// something from each token to the next. Axes of context parallelism share out the h heads in place of rows
+// where they divide, by an all-to-all; else every member along them has all rows. What is given to one
+// operation must have heads that divide alike: h is the number of the least.
+func (t *Tape) Sequence(x *Value, h int) *Value {
+	x = t.full(x)
+	p, n := x.Place, t.Members(x.Place.Cuts(1))
+	for m, a := range t.Mesh {
+		switch {
+		case p[m] == Part{Sharded, 1}:
+		case p[m] == Part{Sharded, 0} && a.Context && h%(n*a.Size) == 0:
+			p[m], n = Part{Sharded, 1}, n*a.Size
+		default:
+			p[m] = Part{}
+		}
+	}
+	return t.natural(t.to(x, p))
 }
 
 // Residual brings what such operations give back to the order and the members of the residual stream.
-func (t *Tape) Residual(x *Value) *Value { return t.OwnTokens(t.deal(x)) }
+func (t *Tape) Residual(x *Value) *Value {
+	x = t.deal(x)
+	p := x.Place
+	for m, a := range t.Mesh {
+		if a.Context && p[m] == (Part{Sharded, 1}) {
+			p[m] = Part{Sharded, 0}
+		}
+	}
+	return t.OwnTokens(t.to(x, p))
+}
+
+// cutHeads gives each member along the axes of context parallelism that cut columns of x its rows of w, of
+// which it has those of its other axes. Those axes cut columns within the others, but rows before them
+// (Options.within), so the order of changes cannot be left to placements; gathered is the inverse.
+func (t *Tape) cutHeads(w, x *Value) *Value {
+	var p Place
+	for _, m := range x.Place.Cuts(1) {
+		if !t.Mesh[m].Context {
+			p[m] = Part{Sharded, 0}
+		}
+	}
+	w = t.to(w, p)
+	for _, m := range x.Place.Cuts(1) {
+		if t.Mesh[m].Context {
+			w = t.along(opCut, w, m, Part{Sharded, 0})
+		}
+	}
+	return w
+}
+
+// along changes the placement of v on mesh axis m by op, whatever other axes do.
+func (t *Tape) along(op *Op, v *Value, m int, to Part) *Value {
+	p := v.Place
+	p[m] = to
+	c := t.one(op, kernels.Attr{}, v.DType, v.Shape, p, v)
+	c.Name, c.Node.Axes = v.Name, []int{m}
+	return c
+}
 
 // Last is the last rows of x; it has no gradient, and serves generation.
 func (t *Tape) Last(x *Value, rows int) *Value {
@@ -40,11 +90,7 @@ func (t *Tape) Last(x *Value, rows int) *Value {
 // that cu cuts. Rows are in the order of Sequence.
 func (t *Tape) CausalConv(x, w, cu *Value) *Value {
 	x = t.only(x, 1)
-	var p Place
-	for _, m := range x.Place.Cuts(1) {
-		p[m] = Part{Sharded, 0}
-	}
-	return t.one(opCausalConv, kernels.Attr{}, x.DType, x.Shape, x.Place, x, t.to(w, p), cu)
+	return t.one(opCausalConv, kernels.Attr{}, x.DType, x.Shape, x.Place, x, t.cutHeads(w, x), cu)
 }
 
 func convVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {

@@ -228,8 +228,8 @@ func (o *Options) inner(v Place, m int, to Part) int {
 // within reports whether mesh axis in cuts a tensor axis after mesh axis m. Heads and widths are cut by
 // parameters first, and their parts by axes that exchange rows for heads.
 func (o *Options) within(in, m, axis int) bool {
-	if axis > 0 && o.Mesh[in].Exchange != o.Mesh[m].Exchange {
-		return o.Mesh[in].Exchange
+	if axis > 0 && o.Mesh[in].Context != o.Mesh[m].Context {
+		return o.Mesh[in].Context
 	}
 	return in > m
 }

@@ -21,8 +21,8 @@ const unitEps = 1e-6
 func (d Delta) Size() int { return d.Hidden * (2*d.Keys*d.KeyDim + 3*d.Values*d.ValueDim + 2*d.Values) }
 
 // Record implements Part. Data: cu_seqlens, or the borders of chunks with what goes from one to the next.
-// Every rank of context parallelism has the states of its heads for whole sequences: projections, gates and
-// norms are shared out by tokens, the rule is not.
+// Ranks of context parallelism share out projections, gates and norms by tokens and the rule by heads, for
+// whole sequences, where key heads divide; else each of them runs it for all.
 func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t, each := r.T, d.Values/d.Keys
 	project := func(which string, heads, width, unit int) *grad.Value {
@@ -33,7 +33,7 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		cu = t.Data("cu_seqlens_k", tensor.I32, 2)
 	}
 	mixed := func(which string, heads, width, unit int) *grad.Value {
-		x := t.Sequence(r.cache(name+"."+which, project(which+"_proj", heads, width, unit)))
+		x := t.Sequence(r.cache(name+"."+which, project(which+"_proj", heads, width, unit)), d.Keys)
 		w := t.Param(name+"."+which+"_conv.weight", []int{heads * width, d.Taps}, 0, unit, true)
 		if t.Chunks > 1 {
 			return t.Heads(t.Act(t.ConvChunk(name+"."+which+"_conv", x, w), kernels.SiLU), width)
@@ -51,11 +51,12 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	)
 	decay := t.Param(name+".decay", []int{d.Values}, 0, each, false)
 	g, beta := t.DeltaGates(a, b, decay, t.Param(name+".dt_bias", []int{d.Values}, 0, each, false))
+	g, beta = t.Sequence(g, d.Keys), t.Sequence(beta, d.Keys)
 	var o *grad.Value
 	if t.Chunks > 1 {
-		o = t.DeltaChunk(name+".state", q, k, v, t.Sequence(g), t.Sequence(beta), unitEps)
+		o = t.DeltaChunk(name+".state", q, k, v, g, beta, unitEps)
 	} else {
-		o = t.DeltaRule(q, k, v, t.Sequence(g), t.Sequence(beta), cu, unitEps)
+		o = t.DeltaRule(q, k, v, g, beta, cu, unitEps)
 	}
 	if r.Cached {
 		o = t.Last(o, r.Shape.Rows)
