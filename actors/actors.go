@@ -170,6 +170,7 @@ type Input struct {
 // Output is a result that must be sent: a part for a member of a collective, or a port's value.
 type Output struct {
 	Comm, Member int32
+	Early        bool // Comm is one of the optimizer step's, which the job issues ahead of it
 	Port         int32
 	Payload      Payload
 }

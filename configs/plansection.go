@@ -30,6 +30,7 @@ type Plan struct {
 	OffloadShare     float64 `key:"offload_optimizer_share" default:"1" min:"0" max:"1" class:"replan" flag:"optimizer-offload-fraction" doc:"How much of the state plan.offload_optimizer is for."`
 	OffloadDir       string  `key:"offload_dir" class:"free" doc:"Folder of the files, mapped into memory, in which ranks on a processor keep what plan.offload and plan.offload_optimizer move; by default log.dir. Devices use pinned memory."`
 	Overlap          bool    `key:"overlap" default:"false" class:"replan" doc:"Await gathers, reductions and sums at their first use, so that they travel behind other work; losses keep their bits."`
+	BucketBytes      Bytes   `key:"bucket_bytes" default:"25MiB" class:"replan" doc:"Gradients (float32) that data-parallel ranks sum are sent while the backward goes on, as soon as so many are final; the rest is sent behind it, and 0 sends all there. Losses keep their bits. plan.zero 2 and 3 sum each microbatch's gradients instead."`
 	ChunkSize        int     `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
 	KeepChunks       int     `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
 	Encoder          Tower   `key:"encoder"`

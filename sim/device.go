@@ -224,7 +224,7 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	}
 	if s.o.Span != nil {
 		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took),
-			mark(self, j, m.Out)})
+			s.mark(self, j, m.Out)})
 	}
 	for i := range j.In {
 		j.In[i].Payload.Release()
@@ -250,22 +250,28 @@ func (s *Sim) norms(d *device, j *actors.Job, m *actors.Message) {
 	m.Values = v
 }
 
-// mark writes on every result of a job who made it; the data of a step goes by microbatch and chunk.
-func mark(self actors.Ref, j *actors.Job, out []actors.Output) []*Origin {
+// mark writes on every result of a job who made it; the data of a step goes by microbatch and chunk, and
+// what a job issues for the optimizer step by the segment that it belongs to.
+func (s *Sim) mark(self actors.Ref, j *actors.Job, out []actors.Output) []*Origin {
 	var list []*Origin
+	var own *Origin
 	for _, o := range out {
 		b, ok := o.Payload.(*Blob)
 		switch {
 		case !ok:
+		case o.Early:
+			b.of = &Origin{From: self, Step: j.Step, Action: plan.Action{Kind: plan.Step},
+				Segment: s.l.Ranks[s.rankOf[self]].Early.Segment}
+			list = append(list, b.of)
 		case j.Kind == actors.LoadBatch:
 			b.of = &Origin{From: self, Step: j.Step, Action: plan.Action{Kind: plan.F, Micro: o.Comm,
 				Chunk: int16(o.Member)}}
 			list = append(list, b.of)
-		case len(list) > 0:
-			b.of = list[0]
+		case own != nil:
+			b.of = own
 		default:
-			b.of = &Origin{From: self, Step: j.Step, Action: j.Action, Segment: j.Segment}
-			list = append(list, b.of)
+			own = &Origin{From: self, Step: j.Step, Action: j.Action, Segment: j.Segment}
+			b.of, list = own, append(list, own)
 		}
 	}
 	return list
@@ -324,18 +330,13 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 	}
 	out := d.outs[:0]
 	for i := range seg.Comms {
-		comm := &seg.Comms[i]
-		g := &d.l.Groups[comm.Group]
-		n := len(g.Members)
-		if comm.Shift != 0 {
-			to := ((g.Pos+comm.Shift)%n + n) % n
-			out = append(out, actors.Output{Comm: int32(i), Member: int32(to),
-				Payload: s.blobs.get(comm.Bytes)})
-			continue
+		if comm := &seg.Comms[i]; !comm.Early {
+			out = s.partsOf(d, comm, actors.Output{Comm: int32(i)}, out)
 		}
-		for k := range n {
-			out = append(out, actors.Output{Comm: int32(i), Member: int32(k),
-				Payload: s.blobs.get(comm.Bytes / int64(max(1, n)))})
+	}
+	if e := d.l.Early; e != nil && j.Kind == actors.RunSegment && j.Step >= 0 {
+		for _, i := range e.Of(j.Action, j.Class, j.Segment) {
+			out = s.partsOf(d, &d.l.Update[e.Segment].Comms[i], actors.Output{Comm: i, Early: true}, out)
 		}
 	}
 	last := pc >= len(segs)-1
@@ -352,6 +353,21 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 	}
 	d.outs, m.Out = out, out
 	return seg
+}
+
+// partsOf makes a member's parts of a communication, each an output like o.
+func (s *Sim) partsOf(d *device, comm *core.Comm, o actors.Output, out []actors.Output) []actors.Output {
+	g := &d.l.Groups[comm.Group]
+	n := len(g.Members)
+	if comm.Shift != 0 {
+		o.Member, o.Payload = int32(((g.Pos+comm.Shift)%n+n)%n), s.blobs.get(comm.Bytes)
+		return append(out, o)
+	}
+	for k := range n {
+		o.Member, o.Payload = int32(k), s.blobs.get(comm.Bytes/int64(max(1, n)))
+		out = append(out, o)
+	}
+	return out
 }
 
 // portsOf makes the values that leave an action's stage.

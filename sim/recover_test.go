@@ -31,7 +31,13 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 			d.Moving[i].Comms = []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 20}}
 		}
 	}
+	if seed%7%3 == 1 { // sums over replicas begin before the optimizer step
+		d.Update[0].Comms[0].Early = true
+	}
 	l := d.Layout()
+	if d.Update[0].Comms[0].Early {
+		issueEarly(l)
+	}
 	if d.Moving != nil {
 		l.Run.MoveEvery = 1 + int64(seed/5%3)
 		l.Run.Move = func(step int64, _ []core.Load, _ []core.Placed) []core.Placed {
@@ -57,6 +63,22 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 		}
 	}
 	return l
+}
+
+// issueEarly lets the last backward of every rank issue the first communication of the optimizer step, before
+// its own last segment.
+func issueEarly(l *sim.Layout) {
+	for _, r := range l.Ranks {
+		row := r.Program.Rows[r.Row]
+		last := row[len(row)-1].Action
+		at := int32(len(r.Lower(last, false, 0)) - 2)
+		r.Early = &core.Early{Of: func(a plan.Action, _, segment int32) []int32 {
+			if a == last && segment == at {
+				return []int32{0}
+			}
+			return nil
+		}}
+	}
 }
 
 // overflows has the gradients of some steps overflow when their loss scale is above 1, so that the scale

@@ -257,10 +257,14 @@ func (r *Rank) end() {
 }
 
 func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
-	x := &c.segs[c.pc].Comms[o.Comm]
+	a, seg, segs := c.a, c.pc, c.segs
+	if o.Early {
+		a, seg, segs = stepAction, r.l.Early.Segment, r.l.Update
+	}
+	x := &segs[seg].Comms[o.Comm]
 	g := &r.groups[x.Group]
-	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a,
-		Segment: c.pc, Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
+	m := actors.Message{Kind: actors.Part, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: a,
+		Segment: seg, Comm: o.Comm, Member: int32(g.Pos), Payload: o.Payload}
 	if x.Shift != 0 {
 		m.Member = 0 // the only part
 	}

@@ -12,6 +12,9 @@ type Comm struct {
 	// Shift other than 0 is a rotation: each member sends to the one so many places on, and takes from the
 	// one as many places before.
 	Shift int
+	// Early is set for a communication of the optimizer step that jobs of the program issue, as
+	// RankLayout.Early says, and its own segment does not.
+	Early bool
 }
 
 // parts is the number of parts that a member of the group takes.
@@ -68,6 +71,14 @@ func Chain(segs []Segment) []Segment {
 	return out
 }
 
+// Early says which communications of the optimizer step are issued by jobs of the program, as soon as what
+// they send is final. They are awaited in the optimizer step, like those that it issues itself.
+type Early struct {
+	Segment int32 // of the optimizer step that they belong to
+	// Of lists those that a job issues: places in the segment's list. It is nil for most jobs.
+	Of func(a plan.Action, class, segment int32) []int32
+}
+
 // Port joins two stages: an activation flows along it, and its cotangent back when Grad is set.
 type Port struct {
 	ID       int32 // dense over the model
@@ -107,6 +118,7 @@ type RankLayout struct {
 	Absent func(port, class int32) bool
 	Update []Segment // of the optimizer step
 	Moving []Segment // the same where experts move behind it: it goes on behind the commit; nil for never
+	Early  *Early    // communications of the optimizer step that begin before it; nil for none
 	Groups []Group
 	Ports  []Port
 	Peer   func(stage int) actors.Ref // the rank of this replica that owns a stage

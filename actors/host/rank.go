@@ -26,6 +26,7 @@ type RankConfig struct {
 	Ties      []int               // size of each of this rank's tie groups
 	Zero      int
 	Exchanges map[int][]layout.Exchange // of the optimizer step, by segment
+	Early     *core.Early               // exchanges that jobs of the program issue; nil for none
 	Rows      func(p layout.ParamPlan, member int) (from, to int)
 	Moves     []layout.Move // of experts, none where they stay
 	Transfers func(m layout.Move, old, new []int, to int) []layout.Transfer
@@ -183,6 +184,11 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 		}
 	}
 	pc := int(j.Segment)
+	if !eval && r.c.Early != nil {
+		for _, i := range r.c.Early.Of(j.Action, j.Class, j.Segment) {
+			res.Out = append(res.Out, r.shardsOf(i, true)...)
+		}
+	}
 	if pc >= len(segs)-1 {
 		r.end(j, key, f, ph, eval, &res)
 	}
@@ -346,7 +352,8 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 	}
 	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory),
 		Host:  tensor.NewPool(name+" host", 0),
-		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Rows: l.Rows,
+		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Early: l.Early(&part),
+		Rows:  l.Rows,
 		Moves: l.Moves(&part), Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
 			return l.Transfers(&part, m, old, new, to)
 		}, Member: func(m layout.Move) int {

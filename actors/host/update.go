@@ -146,22 +146,34 @@ func (r *Rank) takePartials(in [][]*Pack) {
 // part of them where the ranks are more than two. Each microbatch's gradients may be shards already.
 func (r *Rank) shards() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.SumDP] {
-		out = append(out, toAll(int32(comm), x.Members, func(m int) (ts []*tensor.Tensor) {
-			for _, i := range x.Params {
-				p := r.c.Params[i]
-				switch g := r.gradient(p); {
-				case x.InTwo:
-					ts = append(ts, g.RowSlice(grad.ShardRows(g.Shape[0], m, x.Members)))
-				case r.c.Zero != 1:
-					ts = append(ts, g.Retain())
-				default:
-					ts = append(ts, g.RowSlice(r.c.Rows(p, m)))
-				}
-			}
-			return ts
-		})...)
+		if x.Bucket == 0 {
+			out = append(out, r.shardsOf(int32(comm), false)...)
+		}
 	}
 	return
+}
+
+// shardsOf are those of one exchange, which a job of the program may issue early.
+func (r *Rank) shardsOf(comm int32, early bool) []actors.Output {
+	x := r.c.Exchanges[layout.SumDP][comm]
+	out := toAll(comm, x.Members, func(m int) (ts []*tensor.Tensor) {
+		for _, i := range x.Params {
+			p := r.c.Params[i]
+			switch g := r.gradient(p); {
+			case x.InTwo:
+				ts = append(ts, g.RowSlice(grad.ShardRows(g.Shape[0], m, x.Members)))
+			case r.c.Zero != 1:
+				ts = append(ts, g.Retain())
+			default:
+				ts = append(ts, g.RowSlice(r.c.Rows(p, m)))
+			}
+		}
+		return ts
+	})
+	for i := range out {
+		out[i].Early = early
+	}
+	return out
 }
 
 // takeShards leaves in owned the reduced gradient of this rank's rows and gives the unreduced ones back.

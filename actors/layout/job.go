@@ -53,6 +53,9 @@ type Job struct {
 	SumWhole int
 	// communications are awaited at their first use, not by the next segment
 	Overlap bool
+	// bytes of gradients of data-parallel ranks that are sent together, as soon as the last backward has made
+	// them; 0 sends all behind it
+	Bucket  int64
 	Credits int
 	Memory  int64 // bytes a rank, 0 for no limit
 	Seed    uint64

@@ -42,6 +42,7 @@ type Layout struct {
 	mu    sync.Mutex
 	more  map[TraceKey]*grad.Trace // of other classes, made when first asked for
 	lower map[loweredKey][]core.Segment
+	early map[int][]bucket // by row of the program
 	none  map[int32][]bool // by class: the ports that carry nothing
 	works map[int32]work   // by class
 	feet  map[footKey]*grad.Footprint
@@ -84,7 +85,7 @@ func (l *Layout) Dealt() int {
 func Plan(j *Job) (*Layout, error) {
 	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{},
 		SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{},
-		none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{},
+		early: map[int][]bucket{}, none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{},
 		peaks: map[float64][]int64{}}
 	var err error
 	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {

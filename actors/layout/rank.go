@@ -70,7 +70,7 @@ func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
 	}
 	return &core.RankLayout{Rank: r, Program: l.Program, Row: part.Row, Eval: l.Eval, Groups: groups,
 		Ports: l.Ports, Lower: l.Lower, Absent: l.Absent, Shaped: l.Class > 0,
-		Update: l.updateSegments(&part), Moving: l.movingSegments(&part),
+		Update: l.updateSegments(&part), Early: l.Early(&part), Moving: l.movingSegments(&part),
 		Routes: l.routes(r),
 		Peer: func(stage int) actors.Ref {
 			return RankRef(m.Move(r, topology.PP, l.pipe[stage]))

@@ -42,6 +42,9 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	}
 	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap
 	o.LossInB = !l.split
+	if !eval {
+		o.Bucket = l.bucketBytes(stage)
+	}
 	o.SeqLen, o.Scores = l.seqLen, j.Scores
 	o.MostRows, o.SumWhole = j.RoutingBound, j.SumWhole
 	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1

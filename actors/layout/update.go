@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -21,7 +22,7 @@ const (
 )
 
 // Exchange is a communication of the optimizer step: parameters of one side that are sent along the same
-// axes.
+// axes at one time.
 type Exchange struct {
 	Side    int
 	Axes    []int
@@ -32,10 +33,16 @@ type Exchange struct {
 	// sent to all in a second exchange. So a member sends 2(n-1)/n of the gradients, as in a ring, and not
 	// n-1 times as much. The order of each sum is that of the members either way, and so are its bits.
 	InTwo bool
+	// Bucket other than 0 is sent by a job of the program, before the optimizer step
+	Bucket int
 }
 
 // Exchanges lists what a segment of the optimizer step communicates, in order.
 func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
+	var buckets []bucket
+	if segment == SumDP || segment == SumWhole {
+		buckets = l.buckets(part)
+	}
 	for i, p := range part.Params {
 		var axes []int
 		switch segment {
@@ -49,13 +56,14 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 		if len(axes) == 0 {
 			continue
 		}
+		b := bucketOf(buckets, &p)
 		at := slices.IndexFunc(out, func(x Exchange) bool {
-			return x.Side == p.Side && slices.Equal(x.Axes, axes)
+			return x.Side == p.Side && x.Bucket == b && slices.Equal(x.Axes, axes)
 		})
 		if at < 0 {
 			o := grad.Options{Mesh: l.meshes[p.Side]}
 			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes),
-				Members: o.Members(axes)})
+				Members: o.Members(axes), Bucket: b})
 			// between two members a part and its sum weigh as much as the whole, and take longer
 			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Job.Zero == 0 &&
 				out[at].Members > 2
@@ -65,8 +73,17 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 	if segment == SumWhole {
 		out = slices.DeleteFunc(out, func(x Exchange) bool { return !x.InTwo })
 	}
-	slices.SortStableFunc(out, func(a, b Exchange) int { return a.Group - b.Group })
+	slices.SortStableFunc(out, samePlaces)
 	return
+}
+
+// samePlaces sorts exchanges so that each is at the same place on all its members, which stand for it by its place:
+// parts' come first, because their members may lie on several stages of the decoder, which have buckets of
+// their own.
+func samePlaces(a, b Exchange) int {
+	decoder := func(x Exchange) bool { return x.Side == DecoderSide }
+	return cmp.Or(boolOrder(decoder(a), decoder(b)), boolOrder(a.Bucket > 0, b.Bucket > 0),
+		cmp.Compare(a.Group, b.Group))
 }
 
 // Rows is the part of a parameter's slice that a member of its reduction updates: all of it without ZeRO.
@@ -99,7 +116,8 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 		if l.Job.Zero > 0 || x.InTwo { // each sums its own rows only
 			sent = 4 * n * (members - 1) / members
 		}
-		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent})
+		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent,
+			Early: x.Bucket > 0})
 		if x.InTwo {
 			segs[SumWhole].Comms = append(segs[SumWhole].Comms, core.Comm{Group: x.Group, Bytes: sent})
 			segs[SumTies].Bytes += 8 * own // the sums are put together

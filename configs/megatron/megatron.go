@@ -16,6 +16,8 @@ var IdleFlags = source.Set(
 	"distributed-backend", "distributed-timeout-minutes", "overlap-grad-reduce", "overlap-param-gather",
 	"overlap-param-gather-with-optimizer-step", "tp-comm-overlap", "tp-comm-overlap-bootstrap-backend",
 	"no-async-tensor-model-parallel-allreduce", "use-megatron-fsdp", "suggested-communication-unit-size",
+	// gradients are reduced behind the backward anyway; plan.bucket_bytes has the size of a bucket in bytes
+	"ddp-bucket-size", "ddp-num-buckets", "ddp-pad-buckets-for-high-nccl-busbw", "ddp-average-in-collective",
 	"disable-turn-off-bucketing", "reduce-variable-seq-shape-p2p-comm", "align-grad-reduce",
 	"no-align-grad-reduce",
 	// kernels

@@ -1,6 +1,10 @@
 package grad
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
 
 // A phase is cut into segments in two steps that keep the program's order: a communication is issued where
 // its operand is ready, at the end of a segment, and awaited at the beginning of the segment that first uses
@@ -17,11 +21,18 @@ type cutter struct {
 	now   Segment
 	from  map[*Value]Issued // results that have not arrived
 	sinks []Issued          // under way, oldest first
+	last  map[int]*Node     // that adds to the gradient of a parameter, by Node.Acc
+	due   int64             // bytes of final gradients since a segment last ended for them
 }
 
 // cut splits a node list at its communications; independent neighbours are issued together.
 func (t *Tape) cut(ns []*Node) []Segment {
-	c := &cutter{t: t, from: map[*Value]Issued{}}
+	c := &cutter{t: t, from: map[*Value]Issued{}, last: map[int]*Node{}}
+	for _, n := range ns {
+		if n.Acc > 0 {
+			c.last[n.Acc] = n
+		}
+	}
 	for _, n := range ns {
 		if n.Op.comm() {
 			c.comm(n)
@@ -89,6 +100,20 @@ func (c *cutter) op(n *Node) {
 	}
 	c.now.Ops = append(c.now.Ops, n)
 	c.t.cost(&c.now.Cost, n)
+	if n.Acc > 0 && c.last[n.Acc] == n {
+		c.final(n.Acc - 1)
+	}
+}
+
+// final notes that a parameter's gradient is. A segment ends where so many are that they are worth sending
+// on their own.
+func (c *cutter) final(param int) {
+	c.now.Final = append(c.now.Final, param)
+	c.due += int64(tensor.Len(c.t.order[param].Local)) * int64(tensor.F32.Size())
+	if c.t.Bucket > 0 && c.due >= c.t.Bucket {
+		c.flush()
+		c.due = 0
+	}
 }
 
 func (c *cutter) comm(n *Node) {

@@ -139,8 +139,11 @@ type Options struct {
 	// ZeRO-3: parameters live sharded over the axes marked Zero, gathered block by block
 	ShardParams bool
 	// bytes on a rank below which all members of a sum are sent all terms, in place of two communications
-	SumWhole   int
-	Overlap    bool // communications are awaited at their first use instead of by the next segment
+	SumWhole int
+	Overlap  bool // communications are awaited at their first use instead of by the next segment
+	// bytes of final gradients behind which a segment of the backward ends, so that they can be sent while
+	// the next one runs; 0 is none
+	Bucket     int64
 	ShardGrads bool // ZeRO-2: each microbatch's gradients are reduced to their shard
 	InputGrad  func(port string) bool
 	Consumers  func(port string) int // stages that take an output port; nil is one each

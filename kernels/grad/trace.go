@@ -17,6 +17,7 @@ type Segment struct {
 	Ops   []*Node
 	Comm  []*Node
 	Cost  Cost
+	Final []int // places in Params: their gradients get nothing more in the phase
 }
 
 // Issued names a communication of a phase: the i-th of a segment.

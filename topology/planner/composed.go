@@ -210,7 +210,7 @@ func (p *Search) shared(c *search.Candidate, own [2]search.Weights) (out sharing
 			m.DP, m.TP = c.DP*c.Encoder.Replicas(c), c.Encoder.TP
 		}
 		out.bytes += p.Space.Base(&m, x)
-		out.seconds += p.Space.Update(&m, x)
+		out.seconds += p.Space.Update(&m, x, 0)
 	}
 	return
 }

@@ -155,7 +155,7 @@ func (p *Search) newSpace() error {
 	}
 	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices,
 		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state - through,
-		Through: through,
+		Through: through, Bucket: p.base.Bucket,
 		Traffic: opt.Traffic(), Limit: limit,
 		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(),
 		Profile: p.prices.of(p.Profile)}
@@ -235,7 +235,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		"a profile"
 	j.Program = passes(len(kinds), v)
 	p.share(&j, v)
-	j.SeqParallel, j.Zero = v.SP, v.Zero
+	j.SeqParallel, j.Zero, j.Bucket = v.SP, v.Zero, 0
 	j.Recompute = layout.Recomputes[v.Recompute]
 	if vision := m.Vision; vision != nil {
 		j.Dims = layout.ImageDims(vision, p.patches(v.Batch), j.Rows)

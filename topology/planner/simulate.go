@@ -131,7 +131,7 @@ func (p *Search) Simulate(c *search.Candidate) error {
 	update := make([]int64, c.PP)
 	var port int64
 	for r, x := range own {
-		seconds := p.Space.Update(c, x)
+		seconds := p.Space.Update(c, x, p.Space.Back(c, st, prog.StageRank, r))
 		if st.TiedRank(prog.StageRank, r) {
 			seconds += p.Space.Tied(c, st, prog.StageRank)
 		}

@@ -146,5 +146,5 @@ func (s *Space) encode(c *Candidate, pipe float64, busy []float64, memory []int6
 			}
 		}
 	}
-	return late + one + 2*s.Link(c).Of(t.Port) + s.Update(&own, t.Weights), nil
+	return late + one + 2*s.Link(c).Of(t.Port) + s.Update(&own, t.Weights, 0), nil
 }

@@ -56,6 +56,7 @@ type Space struct {
 	State     int64 // bytes of optimizer state for a weight
 	Through   int64 // bytes of it that wait on the host, and come from there and go back in each update
 	Traffic   int64 // bytes that the update of a weight reads and writes
+	Bucket    int64 // bytes of gradients that are sent together during the last backward, 0 for none
 	Limit     int64 // bytes of a device
 	Schedules []string
 	TP        []int // allowed degrees
@@ -426,7 +427,7 @@ func (s *Space) Estimate(c *Candidate) error {
 		}
 		pipe += more
 	}
-	c.Step = pipe + s.Update(c, busy.Weights) + s.Tied(c, st, p.rank)
+	c.Step = pipe + s.Update(c, busy.Weights, busy.back(p.split)) + s.Tied(c, st, p.rank)
 	c.Bubble = max(0, 1-float64(c.Micro)*most/c.Step)
 	if s.Limit > 0 && c.Memory > s.Limit {
 		c.Why = "memory"

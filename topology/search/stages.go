@@ -13,6 +13,25 @@ type Stages struct {
 	first  int         // the stage of the decoder's first block
 }
 
+// back is how long a backward takes that makes gradients of weights.
+func (b *BlockCost) back(split bool) float64 {
+	if split {
+		return b.W
+	}
+	return b.I + b.W
+}
+
+// Back is how long the last backward of a rank takes, through all its stages.
+func (s *Space) Back(c *Candidate, st *Stages, ranks []int, r int) (seconds float64) {
+	p := s.place(c.Schedule, c.PP, c.Loops)
+	for i := range st.Blocks {
+		if ranks[i] == r {
+			seconds += st.Blocks[i].back(p != nil && p.split)
+		}
+	}
+	return seconds
+}
+
 // Own sums what is trained of the stages that rank r has, of the ranks of all stages; what two stages share
 // lies there once.
 func (st *Stages) Own(ranks []int, r int) (w Weights) {

@@ -57,9 +57,23 @@ func (s *Space) extra(c *Candidate, w Weights) (bytes int64) {
 	return bytes
 }
 
-// Update is the time of the optimizer step: gradients over those that hold copies, norms of all ranks, and
-// the update of a rank's share.
-func (s *Space) Update(c *Candidate, w Weights) float64 {
+// hidden is how much of the seconds in which ranks exchange gradients passes while the rank's last backward,
+// which takes back seconds, makes the others. Whole buckets are sent as they are final, evenly over the
+// backward, one behind the other; the last of them has nothing to hide behind.
+func (s *Space) hidden(elements int64, exchange, back float64) float64 {
+	bytes := 4 * elements
+	if s.Bucket == 0 || bytes < s.Bucket {
+		return 0
+	}
+	one := float64(s.Bucket) / float64(bytes) // a bucket's share of the gradients
+	early := one * float64(bytes/s.Bucket)
+	return max(0, min(exchange*(early-one), back*(early-one)))
+}
+
+// Update is the time of the optimizer step: gradients over those that hold copies, as far as they are not
+// sent during the last backward, which takes back seconds, norms of all ranks, and the update of a rank's
+// share.
+func (s *Space) Update(c *Candidate, w Weights, back float64) float64 {
 	own, t := int64(0), 0.0
 	for _, p := range c.parts(w) {
 		if p.n == 1 {
@@ -69,9 +83,15 @@ func (s *Space) Update(c *Candidate, w Weights) float64 {
 		d, mine := s.Group(p.n, p.stride), p.params
 		switch c.Zero {
 		case 0:
-			t += s.Machine.Collective(collective.AllReduce, d, 4*p.params)
+			sum := s.Machine.Collective(collective.AllReduce, d, 4*p.params)
+			first := sum
+			if p.n > 2 { // the second half has the sums
+				first /= 2
+			}
+			t += sum - s.hidden(p.params, first, back)
 		case 1:
-			t += s.Machine.Collective(collective.ReduceScatter, d, 4*p.params) +
+			sum := s.Machine.Collective(collective.ReduceScatter, d, 4*p.params)
+			t += sum - s.hidden(p.params, sum, back) +
 				s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
 		case 2:
 			t += s.Machine.Collective(collective.AllGather, d, s.Param*p.params)
