@@ -271,6 +271,14 @@ func (a *Agent) open(c *control.Conn, wrote []control.Proc) error {
 		}
 		a.late = a.late[1:]
 	}
+	for _, p := range a.procs {
+		if p.widths == nil {
+			continue
+		}
+		if err := c.Send(*p.widths); err != nil {
+			return err
+		}
+	}
 	a.head = c
 	return nil
 }

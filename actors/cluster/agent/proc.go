@@ -28,6 +28,8 @@ type proc struct {
 	queue chan control.Message // to the process
 	ended chan struct{}
 	log   string // directory in which it answers why
+	// what it has said of the replicas that it can do with, nil for nothing: each head is told
+	widths *control.Message
 }
 
 // start starts a process as ordered and tells the head.
@@ -225,6 +227,11 @@ func (a *Agent) fromProc(p *proc, m control.Message) {
 	case control.Start, control.Leave, control.Kill, control.Slow, control.Widths:
 		if m.Proc != 0 {
 			return // only the process that leads looks after others
+		}
+		if m.Kind == control.Widths {
+			a.mu.Lock()
+			p.widths = &m
+			a.mu.Unlock()
 		}
 	default:
 		return

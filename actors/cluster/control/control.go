@@ -61,13 +61,15 @@ const (
 // the processes that had this number in this job, so that a late word about one is not taken for its
 // successor's.
 type Message struct {
-	Kind    Kind         `json:"k"`
-	Job     string       `json:"j,omitempty"`
-	Proc    int          `json:"p,omitempty"`
-	Gen     int          `json:"g,omitempty"`
-	Peer    int          `json:"to,omitempty"`
-	Epoch   int64        `json:"e,omitempty"`
-	At      int64        `json:"at,omitempty"` // offset of Data, or which piece of a process's output it is
+	Kind  Kind   `json:"k"`
+	Job   string `json:"j,omitempty"`
+	Proc  int    `json:"p,omitempty"`
+	Gen   int    `json:"g,omitempty"`
+	Peer  int    `json:"to,omitempty"`
+	Epoch int64  `json:"e,omitempty"`
+	// offset of Data, or which piece of a process's output it is; of Start the number of the request, which
+	// what is said of the process that it is for repeats
+	At      int64        `json:"at,omitempty"`
 	Pid     int          `json:"pid,omitempty"`
 	Code    int          `json:"c,omitempty"`
 	Text    string       `json:"t,omitempty"`

@@ -37,6 +37,7 @@ type Fleet struct {
 	hosts   map[string]string // that are connected, with the addresses of their agents
 	depots  map[string]*depot.Client
 	procs   map[int]*proc
+	asked   int64                   // requests for a process
 	edges   map[*edge.Conn]struct{} // that were accepted
 }
 
@@ -117,7 +118,7 @@ func (f *Fleet) take(m control.Message) {
 		return
 	}
 	p := f.procs[m.Peer]
-	if p == nil || p.gen != 0 && m.Gen != p.gen {
+	if p == nil || p.gen != 0 && m.Gen != p.gen || p.gen == 0 && m.At != p.ask {
 		return
 	}
 	switch m.Kind {
@@ -135,6 +136,7 @@ type proc struct {
 	f     *Fleet
 	n     int
 	gen   int
+	ask   int64 // the number of the request that started it
 	name  string
 	ready bool
 	over  string // how it ended
@@ -162,12 +164,16 @@ const startLimit = 60 * time.Second
 func (f *Fleet) Start(n int, env []string) (run.Process, error) {
 	p := &proc{f: f, n: n}
 	f.mu.Lock()
+	f.asked++
+	p.ask = int64(f.self.Gen)<<32 | f.asked // one that leads after this one has a greater Gen
 	f.procs[n] = p
 	f.mu.Unlock()
-	if err := f.talk.Send(control.Message{Kind: control.Start, Peer: n, Env: env}); err != nil {
+	started := func() bool { return p.name != "" || p.over != "" }
+	m := control.Message{Kind: control.Start, Peer: n, Env: env, At: p.ask}
+	if err := f.repeat(m, startLimit, started); err != nil {
 		return nil, fmt.Errorf("process %d: the agent does not take the order: %w", n, err)
 	}
-	if !f.wait(startLimit, func() bool { return p.name != "" || p.over != "" }) {
+	if !f.wait(0, started) {
 		return nil, fmt.Errorf("process %d: the cluster has not started it within %v; `lfactor cluster "+
 			"status` shows the hosts", n, startLimit)
 	}
@@ -175,6 +181,22 @@ func (f *Fleet) Start(n int, env []string) (run.Process, error) {
 		return nil, exit.With(fmt.Errorf("process %d: %s", n, p.over), exit.Unreachable)
 	}
 	return p, nil
+}
+
+// askAgain is the pause before a request is repeated whose effect has not shown: a head that has just died
+// may have taken it along. It does what it asks for once.
+const askAgain = 2 * time.Second
+
+// repeat sends the head a request until ok, which is asked with the lock held, or for the limit.
+func (f *Fleet) repeat(m control.Message, limit time.Duration, ok func() bool) error {
+	for until := time.Now().Add(limit); ; {
+		if err := f.talk.Send(m); err != nil {
+			return err
+		}
+		if f.wait(min(askAgain, time.Until(until)), ok) || time.Now().After(until) {
+			return nil
+		}
+	}
 }
 
 // wait waits until ok, which is asked with the lock held, or for the limit.
@@ -255,8 +277,18 @@ func (p *proc) Leave() { p.send(control.Leave) }
 // Kill implements run.Process.
 func (p *proc) Kill() { p.send(control.Kill) }
 
+// send asks for the end of the process, and again until it has come. It does not wait for that.
 func (p *proc) send(k control.Kind) {
-	_ = p.f.talk.Send(control.Message{Kind: k, Peer: p.n}) // without an agent this process is at its end
+	m := control.Message{Kind: k, Peer: p.n, At: p.ask}
+	over := func() bool { return p.over != "" || p.f.procs[p.n] != p }
+	if p.f.talk.Send(m) != nil {
+		return // without an agent this process is at its end
+	}
+	go func() {
+		if !p.f.wait(askAgain, over) {
+			_ = p.f.repeat(m, forever, over) // as above
+		}
+	}()
 }
 
 // Transport implements run.Fleet.

@@ -57,7 +57,10 @@ type Proc struct {
 	Ready bool   `json:"ready,omitempty"`
 	Over  bool   `json:"over,omitempty"` // it has ended
 	// what its leader started it with
-	Env []string `json:"env,omitempty"`
+	Env  []string `json:"env,omitempty"`
+	Ask  int64    `json:"ask,omitempty"` // the leader's request that it was started for
+	Why  string   `json:"why,omitempty"` // how it ended
+	Code int      `json:"code,omitempty"`
 }
 
 func (p *Proc) alive() bool { return p.Gen > 0 && !p.Over }
@@ -250,7 +253,7 @@ func (h *Head) launch(j *job, n int, env []string) {
 			j.Hosts = append(j.Hosts, host)
 		}
 	}
-	*p = Proc{Host: host, Gen: p.Gen + 1, Env: env}
+	*p = Proc{Host: host, Gen: p.Gen + 1, Env: env, Ask: p.Ask}
 	h.save(j)
 	spec := j.spec()
 	m := control.Message{Kind: control.Order, Job: j.ID, Proc: n, Gen: p.Gen, Epoch: j.Epoch,
@@ -338,11 +341,30 @@ func (h *Head) tellAll(j *job) {
 
 // tellLeader tells the process that leads what has become of another.
 func (h *Head) tellLeader(j *job, m control.Message) {
+	m.At = j.Procs[m.Peer].Ask
 	if lead := &j.Procs[0]; lead.alive() {
 		m.Job, m.Proc = j.ID, 0
 		h.agents[lead.Host].order(m)
 	}
 }
+
+// tellState repeats to the process that leads a job what was said of another: it may have been lost with a
+// connection, or with the head before this one. Who has heard it takes no notice.
+func (h *Head) tellState(j *job, n int) {
+	p := &j.Procs[n]
+	if p.Pid > 0 {
+		h.tellLeader(j, control.Message{Kind: control.Placed, Peer: n, Gen: p.Gen, Text: p.name()})
+	}
+	if p.Ready {
+		h.tellLeader(j, control.Message{Kind: control.Ready, Peer: n, Gen: p.Gen})
+	}
+	if p.Over {
+		h.tellLeader(j, control.Message{Kind: control.Exited, Peer: n, Gen: p.Gen, Text: p.Why, Code: p.Code})
+	}
+}
+
+// name is a process as its leader calls it.
+func (p *Proc) name() string { return fmt.Sprintf("pid %d on %s", p.Pid, p.Host) }
 
 // end ends a job: whatever still runs of it is killed.
 func (h *Head) end(j *job, code int, why string) {

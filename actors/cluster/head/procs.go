@@ -29,8 +29,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 		}
 		p.Pid = m.Pid
 		h.save(j)
-		h.tellLeader(j, control.Message{Kind: control.Placed, Peer: m.Proc, Gen: p.Gen,
-			Text: fmt.Sprintf("pid %d on %s", p.Pid, p.Host)})
+		h.tellLeader(j, control.Message{Kind: control.Placed, Peer: m.Proc, Gen: p.Gen, Text: p.name()})
 	case control.Listening:
 		p.Addr = m.Addr
 		h.save(j)
@@ -66,8 +65,12 @@ func (h *Head) fromLeader(j *job, m control.Message) {
 	}
 	p := &j.Procs[m.Peer]
 	switch {
+	case m.Kind == control.Start && m.At <= p.Ask && m.At > 0: // the answer may have been lost
+		if m.At == p.Ask {
+			h.tellState(j, m.Peer)
+		}
 	case m.Kind == control.Start:
-		if p.alive() {
+		if p.Ask = m.At; p.alive() {
 			h.agents[p.Host].order(control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
 		}
 		if p.Pid > 0 {
@@ -76,7 +79,7 @@ func (h *Head) fromLeader(j *job, m control.Message) {
 					m.Peer, j.ID, p.Host)})
 		}
 		h.launch(j, m.Peer, m.Env)
-	case p.alive():
+	case p.alive() && (m.At == 0 || m.At == p.Ask): // else it was for the one before
 		h.agents[p.Host].order(control.Message{Kind: m.Kind, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
 	}
 }
@@ -89,7 +92,7 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 	if p.Over {
 		return
 	}
-	p.Over, p.Addr = true, ""
+	p.Over, p.Addr, p.Why, p.Code = true, "", text, code
 	h.save(j)
 	if n > 0 {
 		h.tellLeader(j, control.Message{Kind: control.Exited, Peer: n, Gen: p.Gen, Text: text, Code: code})
@@ -190,6 +193,10 @@ func (h *Head) match(a *agent, have []control.Proc) {
 			continue
 		}
 		moved := known.Addr != p.Addr
+		if known.Pid != p.Pid && p.Proc > 0 {
+			known.Pid = p.Pid
+			h.tellState(j, p.Proc)
+		}
 		known.Pid, known.Addr = p.Pid, p.Addr
 		if p.Ready && !known.Ready {
 			known.Ready = true
@@ -205,6 +212,11 @@ func (h *Head) match(a *agent, have []control.Proc) {
 			if p := &j.Procs[n]; j.State == Running && p.Host == a.Name && p.alive() &&
 				!seen[[2]string{j.ID, fmt.Sprint(n)}] {
 				h.procEnded(j, n, "is gone: its agent on "+a.Name+" does not have it", -1)
+			}
+		}
+		if lead := &j.Procs[0]; j.State == Running && lead.Host == a.Name && lead.alive() {
+			for n := range j.Procs[1:] {
+				h.tellState(j, n+1)
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		defer st.Close()
+		defer s.close(st)
 	}
 	ln, err := net.Listen("tcp", o.Listen)
 	if err != nil {
@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		defer st.Close()
+		defer s.close(st)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,6 +179,16 @@ func (s *holder) open(ctx context.Context) (*store.Store, error) {
 		s.st.Store(st)
 	}
 	return st, err
+}
+
+// close ends this head's part of the store.
+func (s *holder) close(st *store.Store) {
+	select {
+	case <-s.quit:
+		st.CloseAll()
+	default:
+		st.Close()
+	}
 }
 
 // look is how often a head looks who leads.

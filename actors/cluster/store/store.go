@@ -177,7 +177,13 @@ func (o *Options) lost() error {
 	return nil
 }
 
-// Close ends the member; its data stay.
+// CloseAll ends the member where all others end too: none is left that could take the lead over.
+func (s *Store) CloseAll() {
+	s.e.Server.HardStop()
+	s.Close()
+}
+
+// Close ends the member; its data stay. One that leads hands the lead over before.
 func (s *Store) Close() {
 	s.c.Close()
 	s.e.Close()
