@@ -73,12 +73,17 @@ func (l *Layout) StepFlops() float64 {
 	return l.MicroFlops(l.Class, l.Borders()) * float64(l.Job.Micro*l.Job.Mesh.Replicas())
 }
 
+// tokens is the length of a microbatch's sequences as the plan has them.
+func (l *Layout) tokens() int {
+	if n := l.Job.SeqLen; n > 0 && n <= l.Job.Rows {
+		return n
+	}
+	return l.Job.Rows
+}
+
 // Borders are those of the sequences of a microbatch as the plan has it.
 func (l *Layout) Borders() (cu []int32) {
-	n := l.Job.SeqLen
-	if n <= 0 || n > l.Job.Rows {
-		n = l.Job.Rows
-	}
+	n := l.tokens()
 	for at := 0; at < l.Job.Rows; at += n {
 		cu = append(cu, int32(at))
 	}

@@ -180,7 +180,7 @@ func (l *Layout) cuts(n int) ([]int, error) {
 		if j.Cuts != nil {
 			return j.Cuts, nil
 		}
-		return j.Model.Balanced(n)
+		return j.Model.Balanced(n, l.tokens())
 	}
 	first := j.Model.Foundation()
 	if first == 0 {
@@ -204,7 +204,7 @@ func (l *Layout) cuts(n int) ([]int, error) {
 	if j.Cuts != nil {
 		return append(cuts, j.Cuts...), nil
 	}
-	rest, err := j.Model.BalancedFrom(first, n)
+	rest, err := j.Model.BalancedFrom(first, n, l.tokens())
 	return append(cuts, rest...), err
 }
 

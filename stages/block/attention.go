@@ -42,6 +42,9 @@ func (a Attn) Size() int {
 	return n
 }
 
+// PairWork implements Pairing: scores and values.
+func (a Attn) PairWork(n int) int { return 2 * a.Heads * a.HeadDim * seen(n, a.Window) }
+
 // Record implements Part. Data: positions [t] or positions3 [t 3], cu_seqlens.
 func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t := r.T

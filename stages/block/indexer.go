@@ -38,6 +38,14 @@ func (x Indexer) size(hidden, rank int) int {
 	return rank*x.Heads*x.Dim + hidden*(x.Dim+x.Heads)
 }
 
+// pairWork is the scores of all keys that a token of a sequence of n tokens could read.
+func (x Indexer) pairWork(n int) int {
+	if x.Top == 0 || x.Shared {
+		return 0
+	}
+	return x.Heads * x.Dim * seen(n, 0)
+}
+
 // indexed is what an indexer makes of tokens.
 type indexed struct {
 	Indexer

@@ -29,6 +29,11 @@ func (a Latent) Size() int {
 	return q + a.Hidden*(a.KVRank+a.Turning) + a.KVRank*a.Heads*(a.Still+a.Value) + a.Heads*a.Value*a.Hidden
 }
 
+// PairWork implements Pairing: scores and values of all keys, or of those that an indexer picks, which scores all.
+func (a Latent) PairWork(n int) int {
+	return a.Heads*(a.Turning+a.Still+a.Value)*seen(n, a.Index.Top) + a.Index.pairWork(n)
+}
+
 // Record implements Part. Data: positions [t], cu_seqlens.
 func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t, whole := r.T, LinearOpts{Rep: true}

@@ -26,6 +26,21 @@ type Part interface {
 	Size() int
 }
 
+// Pairing is a part whose queries see keys of other tokens.
+type Pairing interface {
+	// PairWork is what a token of a sequence of n tokens multiplies with those that it sees, in the mean: the
+	// unit of Part.Size.
+	PairWork(n int) int
+}
+
+// seen is how many keys a token of a causal sequence of n sees in the mean, window of them at most; 0 is no window.
+func seen(n, window int) int {
+	if window > 0 && window < n/2 {
+		return window
+	}
+	return n / 2
+}
+
 // Branch is a part in a layer, with its norms. An empty name is not a norm.
 type Branch struct {
 	Name   string // of the part's parameters, below the layer's
@@ -61,10 +76,20 @@ func (l Layer) Record(r *Rec, name string, x *grad.Value) *grad.Value {
 	return x
 }
 
-// Size is the work of a token.
+// Size is the work of a token, without that with other tokens.
 func (l Layer) Size() (n int) {
 	for _, b := range l.Branches {
 		n += b.Part.Size()
 	}
 	return n
+}
+
+// PairWork is the work of a token with others of a sequence of n tokens.
+func (l Layer) PairWork(n int) (work int) {
+	for _, b := range l.Branches {
+		if p, ok := b.Part.(Pairing); ok {
+			work += p.PairWork(n)
+		}
+	}
+	return work
 }

@@ -42,7 +42,7 @@ func TestBalanced(t *testing.T) {
 	m, err := Build(c, 0)
 	require.NoError(t, err)
 	for n := 1; n <= len(m.Blocks); n++ {
-		cuts, err := m.Balanced(n)
+		cuts, err := m.Balanced(n, 0)
 		require.NoError(t, err)
 		require.Len(t, cuts, n+1)
 		require.Equal(t, []int{0, len(m.Blocks)}, []int{cuts[0], cuts[n]})
@@ -57,7 +57,17 @@ func TestBalanced(t *testing.T) {
 		}
 		require.LessOrEqual(t, most, total/float64(n)+2)
 	}
-	_, err = m.Balanced(len(m.Blocks) + 1)
+	// attention over long sequences is work that layers have and the head does not
+	short, err := m.Balanced(2, 0)
+	require.NoError(t, err)
+	long, err := m.Balanced(2, 1<<17)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 18, 34}, short)
+	require.Equal(t, []int{0, 17, 34}, long)
+	require.InDelta(t, 0.5*(2*32*128*4096)/(4096*4096*2+2*4096*1024+3*4096*14336),
+		m.Blocks[1].Work(4096)-m.Blocks[1].Weight, 1e-9)
+	require.Equal(t, m.Blocks[33].Weight, m.Blocks[33].Work(4096))
+	_, err = m.Balanced(len(m.Blocks)+1, 0)
 	require.ErrorContains(t, err, "try plan.pp=")
 }
 

@@ -21,8 +21,10 @@ type Block struct {
 	Gives     []string
 	Recompute bool // a recompute unit: a layer, not an embedding or a loss
 	Record    func(r *block.Rec, env map[string]*grad.Value)
-	// Weight is the block's share of work, in arbitrary units of the model, for cutting.
+	// Weight is the block's share of work, in arbitrary units of the model, for cutting; Pairs is what tokens of
+	// sequences of n tokens have with each other beside it, nil for none.
 	Weight float64
+	Pairs  func(n int) float64
 }
 
 // Model is a family's model: blocks in order.
@@ -206,17 +208,25 @@ func (m *Model) Foundation() int {
 }
 
 // Balanced cuts the blocks into n stages so that the heaviest is as light as possible.
-func (m *Model) Balanced(n int) ([]int, error) { return m.BalancedFrom(0, n) }
+func (m *Model) Balanced(n, tokens int) ([]int, error) { return m.BalancedFrom(0, n, tokens) }
+
+// Work is the block's share of the work on sequences of so many tokens, in arbitrary units of the model.
+func (b *Block) Work(tokens int) float64 {
+	if b.Pairs == nil {
+		return b.Weight
+	}
+	return b.Weight + b.Pairs(tokens)
+}
 
 // BalancedFrom is Balanced for the blocks from first on.
-func (m *Model) BalancedFrom(first, n int) ([]int, error) {
+func (m *Model) BalancedFrom(first, n, tokens int) ([]int, error) {
 	blocks := m.Blocks[first:]
 	if n > len(blocks) {
 		return nil, fmt.Errorf("%d stages for %d blocks: try plan.pp=%d", n, len(blocks), len(blocks))
 	}
 	w := make([]float64, len(blocks)+1)
-	for i, b := range blocks {
-		w[i+1] = w[i] + b.Weight
+	for i := range blocks {
+		w[i+1] = w[i] + blocks[i].Work(tokens)
 	}
 	lo, hi := 0.0, w[len(blocks)]
 	for range 60 {

@@ -172,6 +172,7 @@ func Decoder(name string, s Spec) *Model {
 		name := fmt.Sprintf("model.layers.%d", i)
 		m.add(Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true,
 			Weight: float64(s.layer(i).Size()) / mean,
+			Pairs:  func(n int) float64 { return float64(s.layer(i).PairWork(n)) / mean },
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
 				own := s
 				own.Experts = m.Spec.Experts // how they are trained is set after the model is built

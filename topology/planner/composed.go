@@ -27,7 +27,7 @@ func (p *Search) newTower() *search.Tower {
 		return nil
 	}
 	t := &search.Tower{Blocks: m.Foundation(), Cut: func(n int) ([]int, error) {
-		return m.BalancedFrom(m.Foundation(), n)
+		return m.BalancedFrom(m.Foundation(), n, p.cfg.Run.Data.SeqLen)
 	}}
 	for tp := 1; tp <= p.Machine.Devices; tp++ {
 		if p.divides(tp) && m.Vision.Tower.Heads%tp == 0 && m.Vision.Tower.Inter%tp == 0 {

@@ -157,7 +157,7 @@ func (p *Search) newSpace() error {
 		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state - through,
 		Through: through, Bucket: p.base.Bucket,
 		Traffic: opt.Traffic(), Limit: limit,
-		Schedules: schedule.Names(), Cut: p.base.Model.Balanced, Tower: p.newTower(),
+		Schedules: schedule.Names(), Cut: p.cut, Tower: p.newTower(),
 		Profile: p.prices.of(p.Profile)}
 	if p.Space.Tower == nil {
 		p.Space.Rows = c.Data.SeqLen
@@ -206,14 +206,14 @@ func (p *Search) divides(tp int) bool {
 // Profile prices the model's blocks from the traces that training would run. Blocks that are alike are
 // traced once.
 func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
-	m := *p.base.Model
+	m, n := *p.base.Model, p.cfg.Run.Data.SeqLen
 	var kinds []int // first block of each kind
 	of := make([]int, len(m.Blocks))
 	for i := range m.Blocks {
 		at := -1
 		for k, first := range kinds {
 			a, b := &m.Blocks[i], &m.Blocks[first]
-			if a.Component == b.Component && a.Weight == b.Weight && a.Recompute == b.Recompute &&
+			if a.Component == b.Component && a.Weight == b.Weight && a.Work(n) == b.Work(n) && a.Recompute == b.Recompute &&
 				reflect.DeepEqual(a.Takes, b.Takes) && reflect.DeepEqual(a.Gives, b.Gives) {
 				at = k
 			}

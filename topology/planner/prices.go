@@ -73,3 +73,8 @@ func (p *Search) see(what string, done, all int) {
 		p.See(what, done, all)
 	}
 }
+
+// cut is how training cuts the model's blocks into stages where a run file does not say.
+func (p *Search) cut(stages int) ([]int, error) {
+	return p.base.Model.Balanced(stages, p.cfg.Run.Data.SeqLen)
+}

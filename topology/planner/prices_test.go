@@ -55,3 +55,28 @@ func TestPrices(t *testing.T) {
 	require.ErrorContains(t, p.ahead(ctx, []search.Variant{{TP: 99}}, work, see), "interrupted")
 	require.NotContains(t, asked, search.Variant{TP: 99})
 }
+
+// TestWindowsPriced: layers with windows have as many weights as the others, and take less time with long
+// sequences.
+func TestWindowsPriced(t *testing.T) {
+	q := question{cluster: "h100", hosts: "1", text: `
+model:
+  name: gemma/3-1b
+  init: random
+  overrides: {hidden_size: 256, num_hidden_layers: 7, num_attention_heads: 4, num_key_value_heads: 1, head_dim: 64,
+    intermediate_size: 512, vocab_size: 2048, max_position_embeddings: 16384}
+data: {paths: [none], tokenizer: none, seq_len: 16384}
+train: {steps: 2, global_batch: 1, precision: bf16}
+`}
+	p := q.search(t)
+	blocks, err := p.Space.Profile(search.Variant{TP: 1, Batch: 1, Recompute: "none"})
+	require.NoError(t, err)
+	require.Len(t, blocks, 9)
+	full := 6 // the first five of six layers have windows
+	for i := 1; i < 8; i++ {
+		require.Equal(t, p.base.Model.Blocks[1].Weight, p.base.Model.Blocks[i].Weight)
+		if i != full {
+			require.Less(t, 1.5*blocks[i].F, blocks[full].F, "layer %d", i)
+		}
+	}
+}

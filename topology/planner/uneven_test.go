@@ -13,15 +13,15 @@ const lopsided = `
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 512, num_hidden_layers: 7, num_attention_heads: 8, num_key_value_heads: 8, head_dim: 64,
-    intermediate_size: 1024, vocab_size: 32768}
-data: {paths: [none], tokenizer: none, seq_len: 16384}
+  overrides: {hidden_size: 128, num_hidden_layers: 7, num_attention_heads: 8, num_key_value_heads: 8, head_dim: 64,
+    intermediate_size: 512, vocab_size: 32768}
+data: {paths: [none], tokenizer: none, seq_len: 512}
 train: {steps: 2, global_batch: 16, precision: bf16}
 `
 
-// TestUneven: layers that the stages do not divide are shared out all the same. The weights of a layer say little of
-// its time with long sequences, so that the best plan with a pipeline has other stages than sizes ask for; they
-// are those that it is trained with, and the step is as much shorter as all ranks' simulation says.
+// TestUneven: layers that the stages do not divide are shared out all the same. The multiplications of narrow layers
+// say little of their time, so that the best plan with a pipeline has other stages than they ask for; these are
+// what it is trained with, and the step is as much shorter as all ranks' simulation says.
 func TestUneven(t *testing.T) {
 	q := question{text: lopsided, cluster: "h100", hosts: "1x4"}
 	p := q.search(t)
