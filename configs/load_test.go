@@ -163,8 +163,8 @@ func TestRecomputeFlags(t *testing.T) {
 	}
 }
 
-// TestOffloadKeys: optimizer state on the host, as a run file and as Megatron ask for it; what has no meaning is
-// refused.
+// TestOffloadKeys: optimizer state on the host, as a run file and as Megatron ask for it; what has no
+// meaning is refused.
 func TestOffloadKeys(t *testing.T) {
 	load := func(args string) (*Config, error) {
 		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x"},
@@ -185,8 +185,13 @@ func TestOffloadKeys(t *testing.T) {
 	for args, want := range map[string]string{
 		"plan.offload_optimizer_share=0.5": "plan.offload_optimizer_share: nothing of the optimizer's state is " +
 			"moved; set plan.offload_optimizer, or remove it",
-		"plan.offload_dir=/scratch": "plan.offload_dir: nothing is moved there; set plan.offload or " +
-			"plan.offload_optimizer",
+		"plan.offload_dir=/scratch": "plan.offload_dir: nothing is moved there; set plan.offload, " +
+			"plan.offload_tensors or plan.offload_optimizer",
+		"plan.offload_tensors=[attention,rope@]": `"rope@" has "" behind @, which is not a block`,
+		"plan.recompute_tensors=[rope@5-4]":      `"rope@5-4" has "5-4" behind @`,
+		`plan.keep_tensors=["@3"]`:               `"@3" names no tensor`,
+		"plan.keep_tensors=[sum] plan.offload_tensors=[sum]": "plan.keep_tensors: sum is in " +
+			"plan.offload_tensors too; name it once",
 		"plan.offload=true plan.offload_dir=/scratch device=cuda": "plan.offload_dir: what ranks with device: " +
 			"cuda move lies in pinned memory; remove it",
 		"plan.offload_optimizer=true plan.offload_optimizer_share=1.5": "1.5",

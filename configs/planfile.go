@@ -21,6 +21,8 @@ type PlanFile struct {
 var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.cp_comm", "plan.cp_layout",
 	"plan.ulysses", "plan.ep", "plan.etp", "plan.zero", "plan.zero_ranks", "plan.sequence_parallel",
 	"plan.schedule", "plan.virtual_stages", "plan.layers", "plan.recompute", "plan.recompute_layers",
+	"plan.offload", "plan.offload_tensors",
+	"plan.recompute_tensors", "plan.keep_tensors",
 	"plan.encoder.recompute", "plan.projector_recompute",
 	"plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead", "plan.encoder.fill",
 	"plan.encoder.patches", "plan.encoder.device",

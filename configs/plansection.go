@@ -37,6 +37,10 @@ type Plan struct {
 	Procs            int     `key:"procs" default:"1" min:"1" max:"1024" class:"replan" flag:"procs" doc:"Processes of this host that the ranks are spread over."`
 	Threads          int     `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
 	Memory           Bytes   `key:"memory" default:"0" class:"replan" doc:"Budget of the tensors of each rank; 0 takes nine tenths of this machine's memory, or of what its control groups permit, shared by the ranks."`
+
+	OffloadTensors   []string `key:"offload_tensors" class:"replan" doc:"Tensors that a block keeps for its backward and that go to host memory in between, by the names that lfactor plan --tensors lists; name@2 is block 2's alone, name@2-5 those of blocks 2 to 5."`
+	RecomputeTensors []string `key:"recompute_tensors" class:"replan" doc:"Tensors that are computed again in the backward, whatever plan.recompute and plan.offload say; named as in plan.offload_tensors."`
+	KeepTensors      []string `key:"keep_tensors" class:"replan" doc:"Tensors that stay on the device, whatever plan.recompute and plan.offload say; named as in plan.offload_tensors."`
 }
 
 // Ranks is the number of ranks of the run.
@@ -138,13 +142,15 @@ func (p *Plan) Check(at faults) {
 			fmt.Sprintf("plan.dp = %d ranks cannot be spread evenly over groups of %d", p.DP, n),
 			fmt.Sprintf("try %d", nearestDivisor(p.DP, n)))
 	}
+	p.checkTensors(at)
 	p.checkExperts(at)
 	if p.OffloadShare < 1 && !p.OffloadOptimizer {
 		at.fault("plan.offload_optimizer_share", "nothing of the optimizer's state is moved",
 			"set plan.offload_optimizer, or remove it")
 	}
-	if p.OffloadDir != "" && !p.Offload && !p.OffloadOptimizer {
-		at.fault("plan.offload_dir", "nothing is moved there", "set plan.offload or plan.offload_optimizer")
+	if p.OffloadDir != "" && !p.Offload && !p.OffloadOptimizer && len(p.OffloadTensors) == 0 {
+		at.fault("plan.offload_dir", "nothing is moved there",
+			"set plan.offload, plan.offload_tensors or plan.offload_optimizer")
 	}
 	if p.SequenceParallel && p.TP == 1 {
 		at.fault("plan.sequence_parallel", "has nothing to share with plan.tp = 1",

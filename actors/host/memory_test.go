@@ -123,6 +123,7 @@ func memoryCases(micros []int) (out []*layout.Job) {
 	add(&layout.Job{Mesh: topology.Grid(2, 2, 2), Schedule: "zb-h1", Micro: 8, Zero: 1, SeqParallel: true})
 	add(&layout.Job{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, DType: tensor.BF16,
 		Offload: 4096})
+	add(&layout.Job{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, Chosen: someTensors})
 	return
 }
 

@@ -206,6 +206,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	if r.Plan.Offload {
 		j.Offload = 64 << 10
 	}
+	j.Chosen = chosen(&r.Plan)
 	if r.Plan.OffloadOptimizer {
 		j.OffloadState = r.Plan.OffloadShare
 	}

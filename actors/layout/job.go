@@ -38,8 +38,11 @@ type Job struct {
 	RecomputeLayers []int
 	// bytes from which on a saved activation lies in host memory between forward and backward; 0 is none
 	Offload int
-	// share of the optimizer's state that lies in host memory between updates, 0 is none; and the bytes of each
-	// state tensor that the update has on the device at a time, 0 is 16 MiB
+	// what becomes of tensors by name, whatever Recompute and Offload say; of several for one tensor the
+	// first
+	Chosen []Chosen
+	// share of the optimizer's state that lies in host memory between updates, 0 is none; and the bytes of
+	// each state tensor that the update has on the device at a time, 0 is 16 MiB
 	OffloadState float64
 	Piece        int
 	DType        tensor.DType
@@ -48,13 +51,13 @@ type Job struct {
 	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
 	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
 	Scores float64
-	// bytes on a rank below which the terms of a sum that all members need are sent to all of them at once; of
-	// larger ones each member sums a part
+	// bytes on a rank below which the terms of a sum that all members need are sent to all of them at once;
+	// of larger ones each member sums a part
 	SumWhole int
 	// communications are awaited at their first use, not by the next segment
 	Overlap bool
-	// bytes of gradients of data-parallel ranks that are sent together, as soon as the last backward has made
-	// them; 0 sends all behind it
+	// bytes of gradients of data-parallel ranks that are sent together, as soon as the last backward has
+	// made them; 0 sends all behind it
 	Bucket  int64
 	Credits int
 	Memory  int64 // bytes a rank, 0 for no limit

@@ -127,6 +127,9 @@ func Plan(j *Job) (*Layout, error) {
 	l.pipe = append(make([]int, len(j.Parts)), l.Program.StageRank...)
 	l.ports()
 	l.traces()
+	if err := l.allChosen(); err != nil {
+		return nil, err
+	}
 	if len(j.Parts) > 0 {
 		if l.Program, err = l.compose(); err != nil {
 			return nil, err

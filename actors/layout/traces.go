@@ -29,6 +29,9 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if j.Offload > 0 && !eval {
 		o.Offload = func(v *grad.Value) bool { return tensor.Len(v.Shape)*v.DType.Size() >= j.Offload }
 	}
+	if len(j.Chosen) > 0 && !eval {
+		o.Choose = l.choose
+	}
 	o.InputGrad = func(port string) bool {
 		for _, f := range l.Stages[stage].In {
 			if f.Port == port {
@@ -136,9 +139,13 @@ func (l *Layout) Trace(k TraceKey) *grad.Trace {
 }
 
 func (l *Layout) record(k TraceKey) *grad.Trace {
+	return l.recordWith(l.options(k.Eval, k.Stage, k.Chunk), k)
+}
+
+func (l *Layout) recordWith(o grad.Options, k TraceKey) *grad.Trace {
 	j := l.Job
 	rows := j.Rows / max(1, j.Chunks)
-	return j.Model.Record(l.options(k.Eval, k.Stage, k.Chunk), block.Rec{Shape: j.Model.Shape(rows, k.Class),
+	return j.Model.Record(o, block.Rec{Shape: j.Model.Shape(rows, k.Class),
 		Lora: j.Lora}, l.Stages[k.Stage])
 }
 

@@ -264,7 +264,7 @@ func (r *Run) patterns() error {
 
 // awayDir is the folder of what ranks on a processor move out of memory, "" where they move nothing.
 func awayDir(c *configs.Run) (string, error) {
-	if !c.Plan.Offload && !c.Plan.OffloadOptimizer {
+	if !c.Plan.Offload && !c.Plan.OffloadOptimizer && len(c.Plan.OffloadTensors) == 0 {
 		return "", nil
 	}
 	dir := cmp.Or(c.Plan.OffloadDir, c.Log.Dir)

@@ -17,10 +17,25 @@ func TestFootprint(t *testing.T) {
 		for _, o := range []grad.Options{{}, {Recompute: grad.RecomputeSelective},
 			{Recompute: grad.RecomputeFull},
 			{Recompute: grad.RecomputeFull, RecomputePerPhase: true}, {LossInB: !split}, {KeepLogits: true},
-			{Offload: func(v *grad.Value) bool { return len(v.Shape) == 2 }}} {
+			{Offload: func(v *grad.Value) bool { return len(v.Shape) == 2 }}, {Choose: someTensors},
+			{Choose: someTensors, Recompute: grad.RecomputeFull},
+			{Choose: someTensors, Recompute: grad.RecomputeSelective, RecomputePerPhase: true}} {
 			footprint(t, o, split)
 		}
 	}
+}
+
+// someTensors has one of each choice, and leaves the others to the policies.
+func someTensors(_ int, tensor string) grad.Choice {
+	switch tensor {
+	case "attention", "mlp.gate_proj":
+		return grad.Away
+	case "input_layernorm", "swiglu", "mlp.up_proj":
+		return grad.Again
+	case "post_attention_layernorm", "rope":
+		return grad.Keep
+	}
+	return grad.ByPolicy
 }
 
 func footprint(t *testing.T, o grad.Options, split bool) {

@@ -32,6 +32,7 @@ func (t *Tape) rewrite() {
 	p := &policy{t: t, early: map[*Value]bool{}, seen: map[inBlock]bool{}, last: map[*Value]*Node{},
 		made: map[use]*Value{}, hosts: map[*Value]*Value{}, after: map[*Node][]*Node{}}
 	var fwd, bwd []*Node
+	t.nameTensors()
 	for _, n := range t.nodes {
 		if n.Phase == F {
 			fwd = append(fwd, n)
@@ -124,6 +125,14 @@ func (p *policy) again(v *Value, block int) bool {
 	if n.Block < 0 || n.Block != block || p.t.whole[block] {
 		return false
 	}
+	switch p.t.chosen(v) {
+	case Again:
+		return true
+	case Away:
+		return n.Op.Role == alias // another shape of what comes back
+	case Keep:
+		return false
+	}
 	switch _, rec := p.t.of(block); rec {
 	case RecomputeFull:
 		return true
@@ -143,9 +152,25 @@ func sharded(p Place) bool {
 }
 
 func (p *policy) offloads(v *Value) bool {
-	r := v.Node.Op.Role
-	return v.Node.Phase == F && (r == compute || r == convert || r == recv) && !v.Exported &&
-		p.t.Offload != nil && p.t.Offload(v)
+	if v.Node.Phase != F || v.Exported || v.Node.Op.Role != recv && !v.moves() {
+		return false
+	}
+	if c := p.t.chosen(v); c != ByPolicy {
+		return c == Away
+	}
+	return p.t.Offload != nil && p.t.Offload(v)
+}
+
+// moves reports whether a value is a block's own that may wait on the host: what it computes, and what a
+// communication brings beside what it says of that.
+func (v *Value) moves() bool {
+	switch v.Node.Op.Role {
+	case compute, convert:
+		return true
+	case dispatch, combine:
+		return !v.Kept
+	}
+	return false
 }
 
 func (p *policy) mark(v *Value, block int) {

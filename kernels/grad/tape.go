@@ -36,6 +36,7 @@ type Value struct {
 	Node     *Node
 	Const    *tensor.Tensor // the contents of a constant of the model
 	Local    []int          // shape on one rank, set by Finish
+	tensor   string         // what Options.Choose is asked by
 }
 
 // Node is one recorded operation.
@@ -161,6 +162,9 @@ type Options struct {
 	// product
 	KeepLogits bool
 	Offload    func(v *Value) bool
+	// what becomes of a block's tensor between forward and backward, before Recompute and Offload are asked;
+	// nil for none
+	Choose func(block int, tensor string) Choice
 	// tokens of each sequence that a tensor of borders cuts, for costs; nil or 0 is one sequence
 	SeqLen func(data string) int
 	// how often a forward of attention writes or reads all scores, for costs of programs whose attention is

@@ -57,6 +57,7 @@ type Trace struct {
 	freeB      map[int][]int // slots that die after a node, when the backward is one piece
 	freeIW     map[int][]int // and when it is split
 	nodes      []*Node
+	whole      map[int]bool // blocks that are no recompute units
 }
 
 // Finish differentiates, applies the policies and lowers to segments. The tape is dead afterwards.
@@ -71,7 +72,8 @@ func (t *Tape) Finish() *Trace {
 	}
 	t.rewrite()
 	t.inTwo()
-	tr := &Trace{Options: t.Options, Params: t.order, In: t.ins, Out: t.outs, LossOut: t.loss, Data: t.names}
+	tr := &Trace{whole: t.whole, Options: t.Options, Params: t.order, In: t.ins, Out: t.outs,
+		LossOut: t.loss, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
 	f, b := t.fuseLoss(f, t.delayWeights(t.nodesOf(I, W)))
 	tr.nodes, tr.Values = t.nodes, t.nval

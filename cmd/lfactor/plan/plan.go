@@ -30,7 +30,7 @@ import (
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
 func Command() *cobra.Command {
 	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] " +
-		"[--out plan.yaml] [--explain] [--max-length] [--schedules] [--program]",
+		"[--out plan.yaml] [--tensors] [--explain] [--max-length] [--schedules] [--program]",
 		Short: "Show what each rank holds and whether it fits, or find the fastest plan for a machine",
 		Long: `Without --hosts: what each rank of the run file's own plan holds, before anything is allocated.
 
@@ -40,7 +40,9 @@ func Command() *cobra.Command {
   --cluster C       machine, with --hosts or to simulate a step of the run file's own plan: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
   --explain         what a step of the run file's own plan is made of on the machine: kernels and what bounds them, waiting, exchanges
   --max-length      the longest sequence that can be trained on the machine (default: one host), and by which plans
-  --out FILE        write the best plan; lfactor train FILE.yaml --plan FILE carries it out
+  --tensors         decide for each tensor that blocks keep for their backward whether it stays, goes to host memory
+                    or is computed again: what takes least time on the machine within its memory or plan.memory
+  --out FILE        write the best plan, or with --tensors what was decided; lfactor train FILE.yaml --plan FILE carries it out
   --schedules       list the schedules
   --program         print the run file's program as a table`,
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: planCommand}
@@ -105,14 +107,30 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 // notOwn reports whether flags ask for something else than the run file's own plan.
 func notOwn(flags []string) bool {
 	return cli.FlagValue(flags, "hosts") != "" || slices.ContainsFunc(flags, func(f string) bool {
-		return f == "--max-length" || f == "--schedules" || f == "--program"
+		return f == "--max-length" || f == "--schedules" || f == "--program" || f == "--tensors"
 	})
+}
+
+// otherPlan does what is asked for instead of showing the run file's own plan; own is true where nothing is.
+func otherPlan(ctx context.Context, form, file string, mine, rest []string) (own bool, err error) {
+	switch has := func(flag string) bool { return slices.Contains(mine, flag) }; {
+	case has("--schedules"):
+		return false, cli.EmitAs(os.Stdout, form, schedule.Names(),
+			func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
+	case has("--max-length"):
+		return false, maxLength(ctx, file, mine, rest)
+	case has("--tensors"):
+		return false, chooseTensors(ctx, form, file, mine, rest)
+	case cli.FlagValue(mine, "hosts") != "":
+		return false, findPlan(ctx, file, mine, rest)
+	}
+	return true, nil
 }
 
 func planCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true,
 		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true,
-		"max-length": false, "explain": false})
+		"max-length": false, "explain": false, "tensors": false})
 	explain := slices.Contains(mine, "--explain")
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
@@ -125,15 +143,8 @@ func planCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(mine, "--schedules") {
-		return cli.EmitAs(os.Stdout, form, schedule.Names(),
-			func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
-	}
-	if slices.Contains(mine, "--max-length") {
-		return maxLength(c.Context(), file, mine, rest)
-	}
-	if cli.FlagValue(mine, "hosts") != "" {
-		return findPlan(c.Context(), file, mine, rest)
+	if own, err := otherPlan(c.Context(), form, file, mine, rest); !own || err != nil {
+		return err
 	}
 	cfg, err := configs.Load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
 	if err != nil {
