@@ -100,7 +100,7 @@ func TestClusterSSH(t *testing.T) {
 }
 
 // TestClusterSSHHeads: of three hosts with heads the one that leads is cut down with everything on it while a
-// job trains on a fourth and fifth; the job goes on with another head, and ends.
+// job trains on a fourth and fifth; the job goes on with another head, and ends. The host comes back with nothing, and gets a new head.
 func TestClusterSSHHeads(t *testing.T) {
 	dir := tinyRun(t)
 	l := newLab(t, dir, 4)
@@ -146,6 +146,15 @@ func TestClusterSSHHeads(t *testing.T) {
 	}, 30*time.Second, 100*time.Millisecond)
 	require.NotContains(t, out, "starts again")
 	t.Log(out)
+	lost := l.Hosts[first[1]-'1'] // it comes back without anything that it had
+	lost.Boot()
+	lost.SSHD()
+	code, out = l.user("cluster", "replace", first, "--ssh", l.ssh)
+	require.Zero(t, code, out)
+	code, out = l.user("cluster", "status")
+	require.Zero(t, code, out)
+	require.Regexp(t, "head "+first+`  \S+  follows`, out)
+	require.NotContains(t, out, "heads are there")
 }
 
 // TestClusterSSHRefusals: what keeps hosts from becoming a cluster is one line for each with host,

@@ -73,6 +73,7 @@ var jsonArgs = map[string]string{
 	"cluster backup":    "- it wants a cluster, see TestClusterVerbs",
 	"cluster check":     "- it wants a cluster, see TestClusterSSH",
 	"cluster down":      "- it wants a cluster, see TestClusterSame",
+	"cluster replace":   "- it wants a cluster, see TestClusterHeads",
 	"cluster drain":     "- it wants a cluster, see TestClusterVerbs",
 	"cluster head":      "- it wants a cluster, see TestClusterSame",
 	"cluster install":   "- it wants a cluster, see TestClusterSSH",

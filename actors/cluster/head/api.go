@@ -34,6 +34,8 @@ func (h *Head) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/tokens", h.allow(h.newToken, rule...))
 	mux.HandleFunc("POST /v1/hosts/{name}/drain", h.allow(h.drain, rule...))
 	mux.HandleFunc("DELETE /v1/hosts/{name}", h.allow(h.removeHost, rule...))
+	mux.HandleFunc("POST /v1/heads/{name}/replace", h.allow(h.replace, rule...))
+	mux.HandleFunc("POST /v1/heads/{name}/promote", h.allow(h.promote, rule...))
 	mux.HandleFunc("POST /v1/check", h.allow(h.check, rule...))
 	mux.HandleFunc("GET /v1/backup", h.allow(h.backup, rule...))
 	mux.HandleFunc("POST /v1/down", h.allow(h.down, rule...))

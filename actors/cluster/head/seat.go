@@ -33,6 +33,8 @@ type Seat struct {
 type Seats struct {
 	Self  string `json:"self"` // whose directory it is
 	Heads []Seat `json:"heads"`
+	// Joins is set for one that takes the place of a head whose directory was lost.
+	Joins bool `json:"joins,omitempty"`
 }
 
 const seatsFile = "heads.json"
@@ -67,6 +69,7 @@ func LoadSeats(dir string) (s Seats, err error) {
 // Store are the options of the part of the store that is in a head's directory.
 func (s Seats) Store(dir string) store.Options {
 	o := store.Options{Dir: filepath.Join(dir, "store"), Log: filepath.Join(dir, "etcd.log"), Name: s.Self,
+		Joins:    s.Joins,
 		Identity: dir, Owner: trust.HeadName}
 	for _, x := range s.Heads {
 		o.Peers = append(o.Peers, store.Peer{Name: x.Name, Addr: x.Peer})

@@ -43,6 +43,12 @@ func (r *Rig) SSH() string {
 	return in("ssh_config")
 }
 
+// SSHD starts the sshd of a host that was booted anew, after SSH.
+func (h *Host) SSHD() {
+	h.r.t.Helper()
+	h.sshd(filepath.Join(h.r.Shared, "userkey.pub"), filepath.Join(h.r.Shared, "hostkey."+h.Name))
+}
+
 // sshd starts a host's sshd and waits until it answers.
 func (h *Host) sshd(authorized, key string) {
 	h.r.t.Helper()

@@ -52,6 +52,7 @@ type Options struct {
 	// Peers are all members, of which this one is called Name; none for a store of one member.
 	Peers []Peer
 	Name  string
+	Joins bool // it takes the place of a member that has lost its data: see Term.Replace
 	// Identity is the directory with the certificate of this head, by which members know each other.
 	Identity string
 	Owner    string          // the name in the certificates of all members
@@ -102,6 +103,9 @@ func (o *Options) config() (*embed.Config, error) {
 	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
 	c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{*nowhere}
 	c.InitialCluster, c.InitialClusterToken = initial, token
+	if o.Joins {
+		c.ClusterState = embed.ClusterStateFlagExisting
+	}
 	if len(o.Peers) > 0 {
 		c.ListenPeerUrls = []url.URL{*peer}
 		c.TlsMinVersion = "TLS1.3"
@@ -172,7 +176,7 @@ func (o *Options) lost() error {
 	if marked == nil && errors.Is(data, os.ErrNotExist) {
 		return fmt.Errorf("%s has lost what this head knew, and a head that has forgotten may not vote: "+
 			"put its "+
-			"directory back, or give all heads one backup with `lfactor cluster restore`", o.Dir)
+			"directory back, or another head in its place with `lfactor cluster replace`", o.Dir)
 	}
 	return nil
 }

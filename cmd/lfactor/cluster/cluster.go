@@ -27,7 +27,7 @@ func Command() *cobra.Command {
 		"look after it",
 		Long: "`lfactor cluster up` makes a cluster; `lfactor train run.yaml --cluster NAME` runs on it. " +
 			"Without a name, commands mean the cluster that was made last."}
-	c.AddCommand(up(), down(), status(), token(), join(), add(), check(), drain(), remove(), logs(),
+	c.AddCommand(up(), down(), status(), token(), join(), add(), check(), drain(), remove(), replace(), logs(),
 		backup(), restore(), headCommand(), agentCommand(), installCommand(), uninstallCommand())
 	return c
 }
@@ -87,6 +87,7 @@ func printStatus(w io.Writer, name string, s head.Status) {
 		fmt.Fprintf(w, "head %s  %s  %s since %v\n", x.Name, x.Addr, x.State,
 			time.Since(x.Since).Round(time.Second))
 	}
+	printLost(w, s.Heads)
 	t := cli.TextTable("host", "state", "since", "address", "cores", "memory", "disk free", "clock", "job",
 		"processes")
 	t.SetOutputMirror(w)
@@ -101,6 +102,22 @@ func printStatus(w io.Writer, name string, s head.Status) {
 			fmt.Fprintln(w, jobLine(j))
 		}
 	}
+}
+
+// printLost says what it means that heads are away, and what to do.
+func printLost(w io.Writer, heads []head.SeatState) {
+	away := 0
+	for _, x := range heads {
+		if x.State == "away" {
+			away++
+		}
+	}
+	n := len(heads)
+	if away == 0 {
+		return
+	}
+	fmt.Fprintf(w, "! %d of %d heads are there: the cluster can lose %d more. One whose host or directory is "+
+		"lost is replaced by `lfactor cluster replace HEAD`\n", n-away, n, n-away-n/2-1)
 }
 
 func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -63,6 +64,35 @@ func remove() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, m, func(w io.Writer) { fmt.Fprintf(w, "host %s is removed\n", m.Name) })
+	}
+	return c
+}
+
+// replace puts a new head in the place of a lost one.
+func replace() *cobra.Command {
+	c := &cobra.Command{Use: "replace HEAD", Short: "Put a new head in the place of one whose host or " +
+		"directory is lost",
+		Long: "The new head has the name and the addresses of the lost one, on the same host or on one that " +
+			"has taken its place. It gets the state from the others, which have to be a majority, and " +
+			"votes when it has all of it. What is left in the directory of the lost one is removed.",
+		Args: cobra.ExactArgs(1)}
+	name := clusterFlag(c)
+	ssh := sshFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cl, err := user.Open(*name)
+		if err != nil {
+			return err
+		}
+		u := &deploy.Up{Name: cl.Name, Say: say, SSHCommand: cl.SSHCommand}
+		if *ssh != "" {
+			u.SSHCommand = strings.Fields(*ssh)
+		}
+		if err := u.Replace(c.Context(), cl, args[0]); err != nil {
+			return err
+		}
+		return cli.Emit(c, map[string]any{"replaced": args[0]}, func(w io.Writer) {
+			fmt.Fprintf(w, "head %s is there again, with what the other heads know\n", args[0])
+		})
 	}
 	return c
 }

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// member finds the member at a peer's address: 0 if there is none.
+func (t *Term) member(ctx context.Context, p Peer) (id uint64, learns bool, err error) {
+	list, err := t.c.MemberList(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, m := range list.Members {
+		if slices.Contains(m.PeerURLs, "https://"+p.Addr) {
+			return m.ID, m.IsLearner, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// Replace makes room for a member without data at the address of one that has lost its own. The lost one is
+// not a member any more, because it has voted for what nobody may forget; the new one does not vote before
+// Promote.
+func (t *Term) Replace(p Peer) error {
+	ctx, cancel := t.limited()
+	defer cancel()
+	old, _, err := t.member(ctx, p)
+	if err != nil {
+		return err
+	}
+	if old != 0 {
+		if _, err := t.c.MemberRemove(ctx, old); err != nil {
+			return fmt.Errorf("removing the member at %s: %w", p.Addr, err)
+		}
+	}
+	return t.again(ctx, func() error {
+		_, err := t.c.MemberAddAsLearner(ctx, []string{"https://" + p.Addr})
+		return err
+	})
+}
+
+// Promote lets a member vote that Replace has made room for, once it has the data of the others.
+func (t *Term) Promote(p Peer) error {
+	ctx, cancel := t.limited()
+	defer cancel()
+	return t.again(ctx, func() error {
+		id, learns, err := t.member(ctx, p)
+		switch {
+		case err != nil:
+			return err
+		case id == 0:
+			return fmt.Errorf("there is no member at %s", p.Addr)
+		case !learns:
+			return nil
+		}
+		_, err = t.c.MemberPromote(ctx, id)
+		return err
+	})
+}
+
+// again repeats what etcd refuses for a moment: it changes members only where most have been connected for
+// some seconds, and lets a member vote only when it is hardly behind.
+func (t *Term) again(ctx context.Context, f func() error) (err error) {
+	for {
+		if err = f(); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
