@@ -30,6 +30,7 @@ type Vision struct {
 	FullLayers []int   `key:"fullatt_block_indexes" class:"fixed" doc:"Layers that attend to whole images where others attend within windows."`
 	Deepstack  []int   `key:"deepstack_visual_indexes" class:"fixed" doc:"Layers whose outputs are added to the decoder's first layers."`
 	Positions  int     `key:"num_position_embeddings" default:"0" min:"0" class:"fixed" doc:"Rows of the table of learned positions, a square number."`
+	Times      int     `key:"num_position_frames" default:"0" min:"0" max:"4096" class:"fixed" unit:"frames" doc:"Frames of a clip at most, of which towers with clips make one feature."`
 	Act        string  `key:"hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the tower's MLP."`
 	Eps        float64 `key:"layer_norm_eps" default:"1e-6" min:"0" class:"fixed" doc:"Term under the root of the tower's norms."`
 	RMS        bool    `key:"rms_norm" default:"false" class:"fixed" doc:"RMS norms instead of layer norms."`

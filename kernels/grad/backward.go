@@ -83,7 +83,13 @@ func (t *Tape) reverse(n *Node) {
 	case recv:
 		t.emit(opSendG, n.Attr, dys)
 	case alias:
-		t.addCt(n.In[0], t.one(opAlias, n.Attr, dys[0].DType, n.In[0].Shape, dys[0].Place, dys[0]))
+		c := t.one(opAlias, n.Attr, dys[0].DType, n.In[0].Shape, dys[0].Place, dys[0])
+		if p := t.leaf(n.In[0]); p != nil {
+			t.phase = W
+			t.gradient(p, c)
+			return
+		}
+		t.addCt(n.In[0], c)
 	default:
 		t.legs(n, dys)
 	}

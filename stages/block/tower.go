@@ -28,8 +28,12 @@ type Tower struct {
 	Ordered   bool // patches are put in window order first and features back in place last
 	Taps      int  // rows of the position table that a patch blends, 0 for no table
 	Positions int  // rows of the position table
-	Class     bool // every frame begins with a learned class token
-	Turned    bool // class tokens turn by a learned angle, as patches do by their place
+	// frames that a clip may have, 0 for no clips: attention sees all frames of a clip, sinusoids tell those
+	// of more than one apart, and features are means over them (MoonViT-3D)
+	Times  int
+	Pairs  bool // neighbouring numbers of a head turn together, by column and by row in turns
+	Class  bool // every frame begins with a learned class token
+	Turned bool // class tokens turn by a learned angle, as patches do by their place
 	// patches lie row after row, and are put in the order in which they join after the last layer
 	Shuffled          bool
 	Scale             bool // a learned vector scales each branch (LayerScale)
@@ -78,16 +82,53 @@ func (v *Tower) Embed(r *Rec, name string) *grad.Value {
 	if v.Taps > 0 {
 		x = t.Add(x, v.positions(r, name))
 	}
+	if v.Times > 0 {
+		x = t.Add(x, t.Take(t.ConstOf("vis.times", v.times(), v.Times, v.Hidden),
+			t.Data("vis.frame", tensor.I32, p)))
+	}
 	if v.PreNorm {
 		x = v.norm(r, name+".pre_norm", x, v.Hidden)
 	}
 	return t.Place("residual", x)
 }
 
-// positions blends rows of the position table: one row taken as it is, or several with weights.
+// times are the sinusoids of a clip's frames, sines before cosines.
+func (v *Tower) times() []float32 {
+	out, half := make([]float32, v.Times*v.Hidden), v.Hidden/2
+	for f := range v.Times {
+		for i := range half {
+			angle := float32(f) / float32(math.Pow(10000, float64(2*i)/float64(v.Hidden)))
+			out[f*v.Hidden+i] = float32(math.Sin(float64(angle)))
+			out[f*v.Hidden+half+i] = float32(math.Cos(float64(angle)))
+		}
+	}
+	return out
+}
+
+// pooled is the mean over the frames of each clip. Data: vis.pool.f [p], the patch of frame f for each row,
+// -1 for none, and vis.share [p] float32, one over the number of frames.
+func (v *Tower) pooled(r *Rec, x *grad.Value) *grad.Value {
+	t, p := r.T, r.Shape.Dim(Patches)
+	var sum *grad.Value
+	for f := range v.Times {
+		one := t.Take(x, t.Data(fmt.Sprintf("vis.pool.%d", f), tensor.I32, p))
+		if sum == nil {
+			sum = one
+		} else {
+			sum = t.Add(sum, one)
+		}
+	}
+	return t.ScaleRows(sum, t.Data("vis.share", tensor.F32, p))
+}
+
+// positions blends rows of the position table: one row taken as it is, or several with weights. Towers with
+// clips have a table of a square's rows, which a checkpoint keeps with an axis for its columns.
 func (v *Tower) positions(r *Rec, name string) *grad.Value {
 	t, n := r.T, v.Rows(r.Shape)
-	table := t.Param(name+".pos_embed.weight", []int{v.Positions, v.Hidden}, -1, 1, false)
+	table := t.Param(name+".pos_embed.weight", v.tableShape(), -1, 1, false)
+	if v.Times > 0 {
+		table = t.View(table, v.Positions, v.Hidden)
+	}
 	var sum *grad.Value
 	for i := range v.Taps {
 		e := t.Embed(t.Data(fmt.Sprintf("vis.tap.%d", i), tensor.I32, n), table)
@@ -101,6 +142,14 @@ func (v *Tower) positions(r *Rec, name string) *grad.Value {
 		}
 	}
 	return sum
+}
+
+func (v *Tower) tableShape() []int {
+	if v.Times == 0 {
+		return []int{v.Positions, v.Hidden}
+	}
+	side := int(math.Round(math.Sqrt(float64(v.Positions))))
+	return []int{side, v.Positions / side * v.Hidden}
 }
 
 // Layer is layer i: x + attention(norm(x)), then + mlp(norm(·)); x [rows hidden].
@@ -133,7 +182,7 @@ func (v *Tower) attention(r *Rec, name string, h *grad.Value, window bool) *grad
 	q, k, val := proj(".q_proj", ".q_norm"), proj(".k_proj", ".k_norm"), proj(".v_proj", "")
 	if v.Theta > 0 {
 		cos, sin := v.angles(r)
-		q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
+		q, k = t.Rope(q, cos, sin, v.Pairs), t.Rope(k, cos, sin, v.Pairs)
 	}
 	if v.Turned { // their place is 0, 0, which turned nothing
 		angle, mark := t.Param(v.angleName(name), []int{d / 2}, -1, 1, false),
@@ -162,6 +211,10 @@ func (v *Tower) angles(r *Rec) (cos, sin *grad.Value) {
 		inv, axis := make([]float32, 2*n), make([]int32, 2*n)
 		for i := range n {
 			f := 1 / float32(math.Pow(v.Theta, float64(float32(2*i)/float32(2*n))))
+			if v.Pairs {
+				inv[2*i], inv[2*i+1], axis[2*i] = f, f, 1
+				continue
+			}
 			inv[i], inv[n+i], axis[n+i] = f, f, 1
 		}
 		r.visCos, r.visSin = r.T.RopeAxes(r.T.Data("vis.pos", tensor.I32, v.Rows(r.Shape), 2),
@@ -190,6 +243,9 @@ func (v *Tower) Last(r *Rec, name string, x *grad.Value) *grad.Value {
 	}
 	if v.Class || v.Shuffled {
 		x = r.T.Take(x, r.T.Data("vis.patches", tensor.I32, r.Shape.Dim(Patches)))
+	}
+	if v.Times > 0 {
+		x = v.pooled(r, x)
 	}
 	return r.T.Place("residual", x)
 }

@@ -29,14 +29,15 @@ func pair(kind, text, projector string, merge int) string {
 		fmt.Sprint(merge) +
 		", image_size: 16, window_size: 16, deepstack_visual_indexes: [" +
 		map[bool]string{true: "0, 1"}[kind == "qwen3_vl"] +
-		"], num_position_embeddings: 25, image_token_id: 116}\n"
+		"], num_position_embeddings: 25, num_position_frames: " + map[bool]string{true: "4", false: "0"}[kind == "moonvit_3d"] +
+		", image_token_id: 116}\n"
 }
 
 // TestCustomPairs builds every tower with every decoder and projector: the tower has the parameters that it
 // has elsewhere, the projector's widths meet both sides, the names in a checkpoint are the parameters' own
 // (rows of one tensor do not overlap), and what an export says of the model gives it back.
 func TestCustomPairs(t *testing.T) {
-	require.Len(t, encoders, 8)
+	require.Len(t, encoders, 9)
 	for kind := range maps.Keys(encoders) {
 		for _, text := range []string{"llama", "qwen", "qwen2", "qwen3", "internlm2"} {
 			for projector := range maps.Keys(projectors) {

@@ -19,9 +19,11 @@ func TestFurtherTensors(t *testing.T) {
 		"mtp.pre_fc_norm_embedding.weight": {5120}, "mtp.pre_fc_norm_hidden.weight": {5120},
 		"mtp.layers.0.input_layernorm.weight": {5120}, "mtp.layers.0.post_attention_layernorm.weight": {5120},
 		"mtp.layers.0.self_attn.q_norm.weight": {256}, "mtp.layers.0.self_attn.k_norm.weight": {256},
-		"mtp.layers.0.self_attn.q_proj.weight": {12288, 5120}, "mtp.layers.0.self_attn.k_proj.weight": {1024, 5120},
-		"mtp.layers.0.self_attn.v_proj.weight": {1024, 5120}, "mtp.layers.0.self_attn.o_proj.weight": {5120, 6144},
-		"mtp.layers.0.mlp.gate_proj.weight": {17408, 5120}, "mtp.layers.0.mlp.up_proj.weight": {17408, 5120},
+		"mtp.layers.0.self_attn.q_proj.weight": {12288, 5120},
+		"mtp.layers.0.self_attn.k_proj.weight": {1024, 5120},
+		"mtp.layers.0.self_attn.v_proj.weight": {1024, 5120},
+		"mtp.layers.0.self_attn.o_proj.weight": {5120, 6144},
+		"mtp.layers.0.mlp.gate_proj.weight":    {17408, 5120}, "mtp.layers.0.mlp.up_proj.weight": {17408, 5120},
 		"mtp.layers.0.mlp.down_proj.weight": {5120, 17408}}
 	build := func(layers string) *Model {
 		c, err := configs.Load(configs.Request{Args: []string{"model.name=qwen/3.5-27b", "model.init=random",

@@ -2,7 +2,6 @@ package family
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -117,11 +116,22 @@ func (v *Vision) Check(p *Images) error {
 		for _, s := range g.Spans {
 			tokens += int(s[1] - s[0])
 		}
-		if f := g.Patches() / v.Tower.Join; f != tokens {
+		if n := v.Tower.Times; n > 0 && g.T > n {
+			return fmt.Errorf("image %d has %d frames in a clip, want at most %d", i+1, g.T, n)
+		}
+		if f := v.Features(g); f != tokens {
 			return fmt.Errorf("image %d has %d features and %d tokens", i+1, f, tokens)
 		}
 	}
 	return nil
+}
+
+// Features is how many features an image or a video has.
+func (v *Vision) Features(g Grid) int {
+	if v.Tower.Times > 0 { // means over its frames
+		return g.H * g.W / v.Tower.Join
+	}
+	return g.Patches() / v.Tower.Join
 }
 
 // Data makes the tensors that the tower and the decoder read of a microbatch's images, padded to shape s;
@@ -181,6 +191,9 @@ func (d *visionData) fill(p *Images) {
 			cu = append(cu, cu[len(cu)-1]+int32(g.H*g.W))
 			pos = append(pos, v.squares(g.H, g.W)...)
 		}
+		if t.Times > 0 { // frames of a clip see each other
+			cu = append(cu[:len(cu)-g.T], cu[len(cu)-1])
+		}
 	}
 	for len(pos) < 2*n {
 		pos = append(pos, 0)
@@ -200,6 +213,9 @@ func (d *visionData) fill(p *Images) {
 		}
 		if t.Taps == 1 {
 			d.table(p, n)
+		}
+		if t.Times > 0 {
+			d.clips(p, n)
 		}
 	}
 }
@@ -257,39 +273,6 @@ func (d *visionData) windows(p *Images, order, restore []int32) []int32 {
 		base += int32(g.T * h * w)
 	}
 	return cu
-}
-
-// blend interpolates the position table to each image's grid, corners on corners: four rows and weights a
-// patch, as transformers computes them in float32.
-func (d *visionData) blend(p *Images) {
-	n, side := d.s.Dim(block.Patches), int32(math.Round(math.Sqrt(float64(d.v.Tower.Positions))))
-	var taps [4]*tensor.Tensor
-	var blend [4]*tensor.Tensor
-	for k := range taps {
-		taps[k], blend[k] = tensor.Make(tensor.I32, n), tensor.Make(tensor.F32, n)
-		d.out[fmt.Sprintf("vis.tap.%d", k)], d.out[fmt.Sprintf("vis.blend.%d", k)] = taps[k], blend[k]
-	}
-	axis := func(i int32, size int) (lo, hi int32, part float32) {
-		src := float32(i) * float32(side-1) / float32(max(size-1, 1))
-		f := float32(math.Floor(float64(src)))
-		return int32(f), min(int32(f)+1, side-1), src - f
-	}
-	at := 0
-	for _, g := range p.Grids {
-		pos := d.v.squares(g.H, g.W)
-		for range g.T {
-			for i := 0; i < len(pos); i += 2 {
-				y0, y1, fy := axis(pos[i], g.H)
-				x0, x1, fx := axis(pos[i+1], g.W)
-				ys, wy, xs, wx := [2]int32{y0, y1}, [2]float32{1 - fy, fy}, [2]int32{x0, x1},
-					[2]float32{1 - fx, fx}
-				for k := range 4 {
-					taps[k].I32()[at], blend[k].F32()[at] = ys[k/2]*side+xs[k%2], wy[k/2]*wx[k%2]
-				}
-				at++
-			}
-		}
-	}
 }
 
 // table numbers the patches of images of one size in the position table; padding takes its first row.

@@ -76,7 +76,7 @@ func (x *Images) Prepare(m *dataset.Media, n int) (any, int64, error) {
 	for _, s := range m.Spans {
 		tokens += int(s.To - s.From)
 	}
-	if made := g.Patches() / x.V.Tower.Join; made != tokens {
+	if made := x.V.Features(g); made != tokens {
 		return nil, 0, fmt.Errorf("it becomes %d features and stands as %d tokens: its header may lie, "+
 			"or the processor is not the model's", made, tokens)
 	}
