@@ -1,0 +1,59 @@
+package media
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestKimiGolden: images are resized, filled up and normalised as Kimi K2.5's processor does
+// (bench/golden/kimi_images.py), bit for bit, and their size alone tells the grid.
+func TestKimiGolden(t *testing.T) {
+	text, err := os.ReadFile("testdata/kimi.json")
+	require.NoError(t, err)
+	var rows [][]json.RawMessage
+	require.NoError(t, json.Unmarshal(text, &rows))
+	require.Len(t, rows, 28)
+	for _, r := range rows {
+		var w, h int
+		var grid [3]int
+		var want string
+		for i, to := range map[int]any{0: &w, 1: &h, 3: &grid, 4: &want} {
+			require.NoError(t, json.Unmarshal(r[i], to))
+		}
+		p, err := NewImageProcessor("Kimi_K25ImageProcessor", settings(t, string(r[2])))
+		require.NoError(t, err)
+		f, err := p.Image(noise(w, h), 1)
+		require.NoError(t, err)
+		e, err := p.ImageExtent(w, h, 1)
+		require.NoError(t, err)
+		require.Equal(t, f.Extent, e)
+		require.Equal(t, grid, e.Grid, "%s", r)
+		var b []byte
+		for _, v := range f.Values() {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		sum := sha256.Sum256(b)
+		require.Equal(t, want, hex.EncodeToString(sum[:])[:16], "%s", r)
+	}
+}
+
+// TestKimiRefuses: sizes that are no two equal numbers of patches, and settings that are not known.
+func TestKimiRefuses(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"size": {"max_height": 5, "max_width": 6}}`: "two equal numbers of patches",
+		`{"size": {"height": 5, "width": 5}}`:         "max_height and max_width are wanted",
+		`{"do_resize": false}`:                        "do_resize is false",
+		`{"max_patches": 0}`:                          "max_patches",
+		`{"pad_to": 3}`:                               "pad_to",
+	} {
+		_, err := NewImageProcessor("Kimi_K25ImageProcessor", settings(t, given))
+		require.ErrorContains(t, err, want)
+	}
+}
