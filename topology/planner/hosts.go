@@ -213,8 +213,8 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		at := -1
 		for k, first := range kinds {
 			a, b := &m.Blocks[i], &m.Blocks[first]
-			if a.Component == b.Component && a.Weight == b.Weight && a.Work(n) == b.Work(n) && a.Recompute == b.Recompute &&
-				reflect.DeepEqual(a.Takes, b.Takes) && reflect.DeepEqual(a.Gives, b.Gives) {
+			if a.Component == b.Component && a.Weight == b.Weight && a.Work(n) == b.Work(n) &&
+				a.Recompute == b.Recompute && reflect.DeepEqual(a.Takes, b.Takes) && reflect.DeepEqual(a.Gives, b.Gives) {
 				at = k
 			}
 		}
