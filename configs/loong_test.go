@@ -226,8 +226,6 @@ func TestLoongFaults(t *testing.T) {
 			"silu, but patch mergers here have gelu; set it to gelu"},
 		{"qwen2.5vl/qwen2_5_vl_7b", "+model.image_projector.in_dim=1024",
 			"the projector takes rows of 1024, the encoder gives 1280"},
-		{"custom/moon_vit_llama3_8b", "", at +
-			"image_encoder/moon_vit_3d.yaml:1: model.image_encoder._target_: MoonViT"},
 		{"llama3/llama3_8b", "_target_=x.DeepseekConfig num_experts=4",
 			"model.overrides.kv_lora_rank: is not given"},
 		{"image_encoder/qwen2_5_vit", "", "is a part, an image encoder"},

@@ -99,8 +99,6 @@ func (v *vlm) one(name string, want []string) {
 
 // unbuilt are kinds of composed models that cannot be trained, with the reason.
 var unbuilt = map[string]string{
-	"kimi_k2_5":     "Kimi's decoder is a mixture of experts with latent attention, no dense family",
-	"kimi_k2_6":     "Kimi's decoder is a mixture of experts with latent attention, no dense family",
 	"ernie4_5_vl":   "Ernie's decoder is a mixture of experts, no dense family",
 	"minicpm_v_4_6": "layers of linear attention are not part of dense families",
 }

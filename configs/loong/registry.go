@@ -118,7 +118,9 @@ type Part struct {
 	Joins     bool   // the projector joins patches: its inner width is theirs
 	Square    bool   // the projector's inner width is its outer one
 	Eps       string // of the projector's norm, "" for the encoder's MergerEps
-	Why       string // the reason why the class is refused
+	// values, as text, of further keys that the class has: others are refused
+	Only map[string][]string
+	Why  string // the reason why the class is refused
 }
 
 // RegisterEncoder enters a class of image encoders.
@@ -136,8 +138,6 @@ func registerPart(all map[string]*Part, class string, p Part) {
 
 // encoders are the classes of image encoders; those that are here are refused.
 var encoders = map[string]*Part{
-	"MoonVisionModelConfig": {Why: "MoonViT's sizes in time and its interpolation of positions are not " +
-		"built; Kimi's and GLM's decoders are none that can be trained either"},
 	"MiniCPMV46VisionConfig": {Why: "MiniCPM-V's merger inside the tower is not built"},
 	"ErnieVisionConfig": {Why: "Ernie's tower belongs to a mixture of experts for images and " +
 		"texts, which is not part of dense families"},

@@ -275,6 +275,8 @@ func (v *vlm) encoderKeys() {
 		case name == "position_embedding_type":
 			v.among(key, kid, "positions are those of "+e.Kind+"'s tower",
 				append([]string{"none"}, e.Positions...)...)
+		case e.Only[name] != nil:
+			v.fixed(key, kid, e.Only[name])
 		case v.idle("image_encoder", name):
 		default:
 			known := slices.Concat(source.SortedKeys(visionKeys), source.SortedKeys(partIdle),
@@ -331,6 +333,21 @@ func (v *vlm) among(key string, kid *hydra.Node, why string, values ...string) {
 	}
 	if len(values) > 1 {
 		v.l.without(key)
+	}
+}
+
+// fixed holds a key to the values that its class is built for, if it is a word, a number or a list.
+func (v *vlm) fixed(key string, kid *hydra.Node, want []string) {
+	have := kid.Text()
+	if kid.Value != nil && kid.Value.Kind == yaml.SequenceNode {
+		var words []string
+		for _, n := range kid.Value.Content {
+			words = append(words, n.Value)
+		}
+		have = strings.Join(words, " ")
+	}
+	if !slices.Contains(want, have) {
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, only %s is built", source.Quoted(have), want[0]), "")
 	}
 }
 

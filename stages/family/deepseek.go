@@ -97,7 +97,7 @@ func deepseek3(name, paper, convert string) Family {
 		"moe_layer_freq": "1", "rope_interleave": "true"}
 	f.Offered = []string{"num_nextn_predict_layers"}
 	return Family{ModelType: name, Paper: paper, HF: f,
-		Loong: []loong.Decoder{{Class: "DeepseekConfig", Convert: convert, Alone: true,
+		Loong: []loong.Decoder{{Class: "DeepseekConfig", Convert: convert, Alone: name != "kimi_k2",
 			Preset: map[string]string{"norm_topk_prob": "true"}}},
 		Spec: func(c configs.Model, s *Spec) {
 			s.latent(c)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/stages/block"
 )
 
@@ -35,6 +36,7 @@ var _ = Register(Family{ModelType: "kimi_k25", Paper: "2602.02276",
 			"projection_hidden_size": "", "projection_layer_norm_eps": "", "ignore_index": "",
 			"use_unified_vision_chunk": "", "video_placeholder": ""},
 		Rest: kimiSides, Write: writeKimi},
+	Composition: kimiComposition("kimi_k2_5"),
 	Build: func(c configs.Model) *Model {
 		text := all[c.Decoder()].Source(c)
 		return composed("kimi_k25", c, "vision_tower.",
@@ -46,6 +48,15 @@ var _ = Register(Family{ModelType: "kimi_k25", Paper: "2602.02276",
 				return s
 			})
 	}})
+
+// K2.6 has the files of K2.5 under another name.
+var _ = func() struct{} { loong.RegisterComposition(kimiComposition("kimi_k2_6")); return struct{}{} }()
+
+func kimiComposition(name string) loong.Composition {
+	return loong.Composition{Name: name, Family: "kimi_k25", Encoder: "moonvit_3d", Projector: "merger",
+		Decoders: []string{"kimi_k2", "deepseek_v3"}, Tokens: map[string]map[string]string{"": {
+			"image_token_id": "163605", "vision_start_token_id": "163602"}}}
+}
 
 // kimiSides reads what config.json has as two sides: the table of positions, and the patches of a feature.
 func kimiSides(d *hf.Decoder, _, vision map[string]json.RawMessage) {
@@ -103,6 +114,12 @@ var _ = RegisterTower("moonvit_3d", Tower{
 			fault("num_position_frames", "0, but clips have at least a frame", "try 4")
 		}
 	}},
+	Loong: map[string]loong.Part{"MoonVisionModelConfig": {MergerEps: "1e-5",
+		Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": "1e-5",
+			"num_position_embeddings": "4096", "num_position_frames": "4"},
+		Only: map[string][]string{"init_pos_emb_height": {"64"}, "init_pos_emb_width": {"64"},
+			"init_pos_emb_time": {"4"}, "pos_emb_type": {"divided_fixed"}, "video_attn_type": {"spatial_temporal"},
+			"merge_kernel_size": {"2 2"}, "merge_type": {"sd2_tpool"}, "model_type": {"moon_vit_3d"}}}},
 	Projector: "merger", Merger: func(_ configs.Model, m *block.Merger) { m.Eps = 1e-5 },
 	Source: moonSource,
 	Build: func(c configs.Model) *Vision {
