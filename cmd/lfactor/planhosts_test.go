@@ -207,3 +207,28 @@ func TestPlanNothingFits(t *testing.T) {
 		require.Equal(t, exit.Usage, cli.ExitCode(err))
 	}
 }
+
+// TestPlanTensors: lfactor plan --tensors shows what becomes of each tensor, writes it as a plan that a run
+// takes, and goes with no other search.
+func TestPlanTensors(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "p.yaml")
+	text, err := simOutput(t, "plan", shippedRun, "--tensors", "--cluster", "h100", "--out", out,
+		"-o", "json")
+	require.NoError(t, err)
+	var have planner.Tensors
+	require.NoError(t, json.Unmarshal([]byte(text), &have))
+	require.NotEmpty(t, have.List)
+	require.Positive(t, have.StepSeconds)
+	text, err = simOutput(t, "sim", shippedRun, "--plan", out, "--cluster", "h100", "-o", "json")
+	require.NoError(t, err)
+	var sum struct {
+		StepSeconds float64 `json:"step_seconds"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &sum))
+	require.InDelta(t, have.StepSeconds, sum.StepSeconds, 1e-9)
+	text, err = simOutput(t, "plan", shippedRun, "--tensors", "--cluster", "h100")
+	require.NoError(t, err)
+	require.Contains(t, text, "plan: plan.recompute=none plan.offload=false plan.offload_tensors=[")
+	_, err = simOutput(t, "plan", shippedRun, "--tensors", "--hosts", "1x2")
+	require.ErrorContains(t, err, "--tensors: it decides for the run file's own plan")
+}

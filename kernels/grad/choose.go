@@ -84,7 +84,7 @@ func paramBehind(v *Value) string {
 		return ""
 	}
 	parts := strings.Split(v.Name, ".")
-	for i := len(parts) - 2; i > 0; i-- {
+	for i := len(parts) - 2; i >= 0; i-- {
 		if strings.Trim(parts[i], "0123456789") == "" {
 			parts = parts[i+1:]
 			break

@@ -28,11 +28,11 @@ func TestFootprint(t *testing.T) {
 // someTensors has one of each choice, and leaves the others to the policies.
 func someTensors(_ int, tensor string) grad.Choice {
 	switch tensor {
-	case "attention", "mlp.gate_proj":
+	case "attention", "wg":
 		return grad.Away
-	case "input_layernorm", "swiglu", "mlp.up_proj":
+	case "ln1", "swiglu", "wu":
 		return grad.Again
-	case "post_attention_layernorm", "rope":
+	case "ln2", "rope":
 		return grad.Keep
 	}
 	return grad.ByPolicy
@@ -101,7 +101,8 @@ func TestDrop(t *testing.T) {
 // TestDispatchedRows: under even sharing a rank gets as many rows as it sends.
 func TestDispatchedRows(t *testing.T) {
 	found := 0
-	for _, s := range raggedStage(grad.Options{Mesh: []grad.MeshAxis{{Name: "dp", Size: 2, Data: true, Zero: true},
+	for _, s := range raggedStage(grad.Options{Mesh: []grad.MeshAxis{{Name: "dp", Size: 2, Data: true,
+		Zero: true},
 		{Name: "ep", Size: 2, Fold: 1}}}).Segments(grad.F) {
 		for _, x := range s.Comm {
 			if x.Op.Name == "dispatch" {
@@ -111,4 +112,38 @@ func TestDispatchedRows(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, found)
+}
+
+// TestChoose: what a name says of a tensor comes before the policies. A tensor that stays under full
+// recompute is held behind the forward, and one that is moved or computed again is not, with other shapes of
+// it.
+func TestChoose(t *testing.T) {
+	held := func(o grad.Options, name string, c grad.Choice) int64 {
+		if name != "" {
+			o.Choose = func(_ int, tensor string) grad.Choice {
+				if tensor == name {
+					return c
+				}
+				return grad.ByPolicy
+			}
+		}
+		return small.stage(o, 0, small.layers).Memory(false, 1).After[grad.F]
+	}
+	bytes := map[string]int64{} // of all layers' tensors
+	for _, m := range small.stage(grad.Options{}, 0, small.layers).Made() {
+		bytes[m.Tensor] += tensor.ClassBytes(m.Bytes)
+	}
+	everything := func(*grad.Value) bool { return true }
+	for _, name := range []string{"wg", "swiglu", "wv"} {
+		require.Positive(t, bytes[name], name)
+		none, full := held(grad.Options{}, "", 0), held(grad.Options{Recompute: grad.RecomputeFull}, "", 0)
+		away := held(grad.Options{Offload: everything}, "", 0)
+		require.Equal(t, none-bytes[name], held(grad.Options{}, name, grad.Away), name)
+		require.Equal(t, none-bytes[name], held(grad.Options{}, name, grad.Again), name)
+		require.Equal(t, none, held(grad.Options{}, name, grad.Keep), name)
+		require.Equal(t, full+bytes[name], held(grad.Options{Recompute: grad.RecomputeFull}, name,
+			grad.Keep), name)
+		require.Equal(t, away+bytes[name], held(grad.Options{Offload: everything}, name, grad.Keep), name)
+		require.Equal(t, away, held(grad.Options{Offload: everything}, name, grad.Again), name)
+	}
 }

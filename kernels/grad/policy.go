@@ -122,15 +122,16 @@ func (p *policy) again(v *Value, block int) bool {
 	if n.Op.Role == unshard {
 		return true
 	}
+	if n.Op.Role == alias && p.offloads(stored(v)) { // another shape of what comes back
+		return true
+	}
 	if n.Block < 0 || n.Block != block || p.t.whole[block] {
 		return false
 	}
 	switch p.t.chosen(v) {
 	case Again:
 		return true
-	case Away:
-		return n.Op.Role == alias // another shape of what comes back
-	case Keep:
+	case Keep, Away:
 		return false
 	}
 	switch _, rec := p.t.of(block); rec {

@@ -47,7 +47,8 @@ type Search struct {
 
 	prices  *prices
 	request configs.Request
-	batch   int // sequences of a microbatch in the run file's own plan
+	forget  []string // settings that take the run file's own choices by tensor away
+	batch   int      // sequences of a microbatch in the run file's own plan
 	cfg     *configs.Config
 	base    *layout.Job
 }
@@ -88,6 +89,7 @@ func (p *Search) load() (err error) {
 	p.batch = 1
 	if own, err := p.config(); err == nil { // its plan need not fit this machine
 		p.batch = own.Run.Train.MicroBatch
+		p.forgetTensors(&own.Run.Plan)
 	}
 	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1",
 		"plan.virtual_stages=1", "plan.schedule=1f1b",

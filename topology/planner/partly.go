@@ -161,7 +161,7 @@ func (p *Search) Settings(c *search.Candidate) []string {
 	if c.EP > 0 {
 		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}
-	return append(out, p.encoderSettings(c)...)
+	return append(append(out, p.forget...), p.encoderSettings(c)...)
 }
 
 // listText writes numbers as a setting takes them.

@@ -57,6 +57,19 @@ type tensorSearch struct {
 	limit int64
 }
 
+// noTensors are settings of a plan that chooses for no tensor by name.
+var noTensors = []string{"plan.offload_tensors=[]", "plan.recompute_tensors=[]", "plan.keep_tensors=[]"}
+
+// forgetTensors has plans that are looked for choose for no tensor where the run file's own does: which
+// tensors cross from stage to stage, and so cannot be computed again, is different in each.
+func (p *Search) forgetTensors(own *configs.Plan) {
+	if len(own.OffloadTensors)+len(own.RecomputeTensors)+len(own.KeepTensors) == 0 {
+		return
+	}
+	p.forget = noTensors
+	p.request.Args = slices.Concat(p.request.Args, noTensors)
+}
+
 // grains is how finely memory is searched: each stage is given a whole number of that many parts of what it
 // would keep.
 const grains = 64
@@ -73,9 +86,8 @@ func ChooseTensors(ctx context.Context, r configs.Request, cluster string) (*Ten
 	if err != nil {
 		return nil, err
 	}
-	r.Args = append(slices.Clone(r.Args), "plan.recompute=none", "plan.recompute_layers=[]",
-		"plan.offload=false",
-		"plan.offload_tensors=[]", "plan.recompute_tensors=[]", "plan.keep_tensors=[]")
+	r.Args = slices.Concat(r.Args, []string{"plan.recompute=none", "plan.recompute_layers=[]",
+		"plan.offload=false"}, noTensors)
 	s := &tensorSearch{m: m}
 	if s.cfg, err = configs.Load(r); err != nil {
 		return nil, err

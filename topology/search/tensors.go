@@ -164,15 +164,11 @@ func undominated(ways []Fates) (out []Fates) {
 			continue
 		}
 		out = append(out, w)
-		from := at
-		if from > 0 && stairs[from-1].Moved == w.Moved {
-			from--
-		}
 		to := at
 		for to < len(stairs) && stairs[to].Seconds >= w.Seconds {
 			to++
 		}
-		stairs = slices.Replace(stairs, from, to, w)
+		stairs = slices.Replace(stairs, at, to, w)
 	}
 	return out
 }

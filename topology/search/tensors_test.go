@@ -70,17 +70,21 @@ func TestTensorsAgainstBruteForce(t *testing.T) {
 		require.True(t, exact)
 		got := search.Best(ways, budget, c)
 
-		want := math.Inf(1)
+		want, every := math.Inf(1), map[[3]float64]bool{}
 		fates := make([]search.Fate, len(all))
 		for code := range int(math.Pow(4, float64(len(all)))) {
 			for i := range fates {
 				fates[i] = search.Fate(code >> (2 * i) & 3)
 			}
 			kept, moved, seconds, ok := priced(all, fates)
+			if ok {
+				every[[3]float64{float64(kept), float64(moved), seconds}] = true
+			}
 			if ok && kept <= budget {
 				want = min(want, max(seconds, 2*c.PerByte*float64(moved)-c.Beside))
 			}
 		}
+		require.ElementsMatch(t, frontierOf(every), triples(ways), "seed %d", seed)
 		if math.IsInf(want, 1) {
 			require.Nil(t, got, "seed %d", seed)
 			continue
@@ -109,13 +113,18 @@ func TestTensorsOfManyLayers(t *testing.T) {
 				Again:  true, Reads: []int{from + r.IntN(k+1)}})
 		}
 	}
+	dear := search.Copying{PerByte: 1e6}
 	ways, exact := search.Frontier(all)
 	require.False(t, exact)
 	total := int64(0)
 	for _, x := range all {
 		total += x.Bytes
 	}
-	got := search.Best(ways, total/2, search.Copying{})
+	least := search.Best(ways, 16*10, dear)
+	require.NotNil(t, least, "what goes from layer to layer alone stays at the end of the frontier")
+	require.Zero(t, least.Moved)
+	require.Zero(t, search.Best(ways, total, dear).Seconds)
+	got := search.Best(ways, total/2, dear)
 	require.NotNil(t, got)
 	kept, _, seconds, ok := priced(all, got.List(len(all)))
 	require.True(t, ok)
@@ -144,4 +153,36 @@ func divided(all []search.Tensor, bytes int64) (seconds float64) {
 		bytes -= all[best].Bytes
 	}
 	return seconds
+}
+
+func triples(ways []search.Fates) (out [][3]float64) {
+	for _, w := range ways {
+		out = append(out, [3]float64{float64(w.Kept), float64(w.Moved), w.Seconds})
+	}
+	return out
+}
+
+// frontierOf are those that no other one betters.
+func frontierOf(every map[[3]float64]bool) (out [][3]float64) {
+	for a := range every {
+		best := true
+		for b := range every {
+			best = best && (a == b || b[0] > a[0] || b[1] > a[1] || b[2] > a[2])
+		}
+		if best {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// TestTensorsAlike: of ways that take as long the one that moves least is chosen, then the one that keeps
+// least.
+func TestTensorsAlike(t *testing.T) {
+	c := search.Copying{PerByte: 1, Beside: 100}
+	ways := []search.Fates{{Kept: 1, Moved: 9}, {Kept: 5, Moved: 3}, {Kept: 4, Moved: 3},
+		{Kept: 2, Moved: 3, Seconds: 1}}
+	require.Equal(t, &ways[2], search.Best(ways, 5, c))
+	require.Equal(t, &ways[0], search.Best(ways, 3, c))
+	require.Nil(t, search.Best(ways, 0, c))
 }
