@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -96,16 +97,21 @@ func (i *Identity) Revoke(serials []string) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(i.dir, revokedFile)
-	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		return err
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.gone, i.seen[1] = slices.Clone(serials), nil
+	i.gone = slices.Clone(serials) // at once, whatever becomes of the file
+	name := filepath.Join(i.dir, revokedFile)
+	if have, err := os.ReadFile(name); err != nil || !bytes.Equal(have, text) { // a disk may be full
+		err = os.WriteFile(name+".new", text, 0o600)
+		if err == nil {
+			err = os.Rename(name+".new", name)
+		}
+		if err != nil {
+			i.seen[1], _ = os.Stat(name) // what it says is older
+			return err
+		}
+	}
+	i.seen[1] = nil
 	return nil
 }
 

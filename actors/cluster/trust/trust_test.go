@@ -175,6 +175,19 @@ func TestJoiner(t *testing.T) {
 	require.ErrorContains(t, err, "no head", "an agent of the cluster is no head")
 }
 
+// TestRevokedOnFullDisk: a list that is written already is not written again, and a new one counts although it
+// cannot be written.
+func TestRevokedOnFullDisk(t *testing.T) {
+	i := member(t, authority(t), Subject{Name: "h1", Role: Agent}, morning)
+	require.NoError(t, i.Revoke([]string{"1"}))
+	require.NoError(t, os.Mkdir(filepath.Join(i.dir, revokedFile+".new"), 0o700)) // so that nothing can be written
+	require.NoError(t, i.Revoke([]string{"1"}))
+	require.Error(t, i.Revoke([]string{"1", "2"}))
+	_, err := i.current()
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "2"}, i.gone)
+}
+
 // TestFiles: keys are for their owner alone, and an identity follows its files.
 func TestFiles(t *testing.T) {
 	ca := authority(t)
