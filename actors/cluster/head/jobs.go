@@ -69,6 +69,7 @@ func (p *Proc) alive() bool { return p.Gen > 0 && !p.Over }
 type job struct {
 	Job
 	size int64 // of its output
+	mute bool  // what it wrote last could not be kept
 }
 
 // maxRestarts is how often a job whose leader was killed starts again; more is a fault that comes back. One

@@ -3,6 +3,7 @@ package head
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -52,9 +53,15 @@ func (h *Head) output(m control.Message) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		h.logf("! output of job %s is lost: %v", j.ID, err)
+		_ = os.Truncate(h.outputFile(j.ID), j.size) // a line that is torn is none
+		if !j.mute {
+			j.mute = true
+			h.eventLocked(Event{Kind: "disk", Job: j.ID, Text: fmt.Sprintf("output of job %s is lost, though the "+
+				"job goes on: %v", j.ID, err)})
+		}
 		return
 	}
+	j.mute = false
 	h.wrote[k] = m.At
 	j.size += int64(len(line)) + 1
 	h.heard.Broadcast()
