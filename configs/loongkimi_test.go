@@ -12,8 +12,8 @@ import (
 func TestLoongKimi(t *testing.T) {
 	compose := func(more ...string) (*Config, error) {
 		return Compose(Request{File: loongTree + "kimi_k2.5/kimi_k2_5.yaml", Args: append(strings.Fields(
-			"--moe-router-topk 8 --moe-router-topk-scaling-factor 2.827 --norm-epsilon 1e-5 --rotary-base 50000 "+
-				"--rotary-scaling-factor 64 --beta-fast 32 --mscale 1 --mscale-all-dim 1 "+
+			"--moe-router-topk 8 --moe-router-topk-scaling-factor 2.827 --norm-epsilon 1e-5 "+
+				"--rotary-base 50000 --rotary-scaling-factor 64 --beta-fast 32 --mscale 1 --mscale-all-dim 1 "+
 				"--original-max-position-embeddings 4096"), more...)})
 	}
 	c, err := compose()
@@ -26,8 +26,9 @@ func TestLoongKimi(t *testing.T) {
 	require.Equal(t, want, c.Model)
 	pair, err := Compose(Request{File: loongTree + "custom/moon_vit_llama3_8b.yaml"})
 	require.NoError(t, err)
-	require.Equal(t, []any{"vlm", "llama", "moonvit_3d", 4, 4096}, []any{pair.Model.ModelType, pair.Model.Text,
-		pair.Model.Vision.Kind, pair.Model.Vision.Times, pair.Model.Vision.Positions})
+	m := pair.Model
+	require.Equal(t, []any{"vlm", "llama", "moonvit_3d", 4, 4096}, []any{m.ModelType, m.Text, m.Vision.Kind,
+		m.Vision.Times, m.Vision.Positions})
 	for override, why := range map[string]string{
 		"model.image_encoder.merge_kernel_size=[2,4]": `"2 4", only 2 2 is built`,
 		"model.image_encoder.merge_type=sd2":          `"sd2", only sd2_tpool is built`,

@@ -1,11 +1,13 @@
 package loong
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/hydra"
 	"github.com/lfactor/lfactor/configs/source"
+	"go.yaml.in/yaml/v3"
 )
 
 // Overrides of the parts of a model that no LoongForge file describes: launch scripts give --model-name with
@@ -71,4 +73,32 @@ func (v *vlm) partKeys(part string, n *hydra.Node) {
 			v.l.Sink.Fail(kid.O, key, "unknown key of a published model's part", try)
 		}
 	}
+}
+
+// fixed holds a key to the values that its class is built for, if it is a word, a number or a list.
+func (v *vlm) fixed(key string, kid *hydra.Node, want []string) {
+	have := kid.Text()
+	if kid.Value != nil && kid.Value.Kind == yaml.SequenceNode {
+		var words []string
+		for _, n := range kid.Value.Content {
+			words = append(words, n.Value)
+		}
+		have = strings.Join(words, " ")
+	}
+	if !slices.Contains(want, have) {
+		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, only %s is built", source.Quoted(have), want[0]), "")
+	}
+}
+
+// size enters the side of square images.
+func (v *vlm) size(key string, kid *hydra.Node) {
+	value := kid.Value
+	if value.Kind == yaml.SequenceNode {
+		if len(value.Content) != 2 || value.Content[0].Value != value.Content[1].Value {
+			v.l.Sink.Fail(kid.O, key, "want one side, or two equal ones", "")
+			return
+		}
+		value = value.Content[0]
+	}
+	v.set(visionKey+"image_size", value, kid.O)
 }

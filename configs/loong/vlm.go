@@ -336,34 +336,6 @@ func (v *vlm) among(key string, kid *hydra.Node, why string, values ...string) {
 	}
 }
 
-// fixed holds a key to the values that its class is built for, if it is a word, a number or a list.
-func (v *vlm) fixed(key string, kid *hydra.Node, want []string) {
-	have := kid.Text()
-	if kid.Value != nil && kid.Value.Kind == yaml.SequenceNode {
-		var words []string
-		for _, n := range kid.Value.Content {
-			words = append(words, n.Value)
-		}
-		have = strings.Join(words, " ")
-	}
-	if !slices.Contains(want, have) {
-		v.l.Sink.Fail(kid.O, key, fmt.Sprintf("%s, only %s is built", source.Quoted(have), want[0]), "")
-	}
-}
-
-// size enters the side of square images.
-func (v *vlm) size(key string, kid *hydra.Node) {
-	value := kid.Value
-	if value.Kind == yaml.SequenceNode {
-		if len(value.Content) != 2 || value.Content[0].Value != value.Content[1].Value {
-			v.l.Sink.Fail(kid.O, key, "want one side, or two equal ones", "")
-			return
-		}
-		value = value.Content[0]
-	}
-	v.set(visionKey+"image_size", value, kid.O)
-}
-
 func (v *vlm) act(key string, kid *hydra.Node, e *Part) {
 	act := activations[kid.Text()]
 	switch {
