@@ -19,10 +19,16 @@ func TestExportRoundTrip(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/*")
 	require.NoError(t, err)
 	require.Greater(t, len(dirs), 20)
-	for _, dir := range dirs {
+	further, err := filepath.Glob("../../actors/host/testdata/*-mtp")
+	require.NoError(t, err)
+	require.Len(t, further, 3)
+	for i, dir := range append(dirs, further...) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			c, err := configs.ReadModel(dir)
 			require.NoError(t, err)
+			if i >= len(dirs) {
+				c.MTPLayers = 1
+			}
 			m, err := Build(c, 24)
 			require.NoError(t, err)
 			src, err := checkpoint.OpenFile(filepath.Join(dir, "model.safetensors"))
