@@ -19,11 +19,6 @@ import (
 	"github.com/lfactor/lfactor/actors/run"
 )
 
-// widerArgs make the steps of tinyRun take some 50 ms.
-var widerArgs = []string{"model.overrides.hidden_size=96", "model.overrides.intermediate_size=256",
-	"model.overrides.head_dim=24", "train.global_batch=32", "train.micro_batch=4",
-	"train.steps=100000", "checkpoint.interval=0", "schedule.decay_steps=1000"}
-
 // written is a line of a run with its time.
 type written struct {
 	text string

@@ -1,121 +1,17 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/cmd/lfactor/demo"
-	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/stages/checkpoint"
 )
-
-// long runs the fault tier in full; without it a few kills of each kind are tried.
-var long = flag.Bool("long", false, "run the fault tier in full")
-
-// built builds lfactor once for all tests.
-func built(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-test-%d", os.Getpid()))
-	if !process.Exists(path) {
-		out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	return path
-}
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	os.Remove(filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-test-%d", os.Getpid())))
-	os.Exit(code)
-}
-
-// tinyRun writes a corpus, a tokenizer and a run file to a new directory.
-func tinyRun(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	_, err := demo.GoSources(filepath.Join(dir, "text"), 60)
-	require.NoError(t, err)
-	files, err := filepath.Glob(filepath.Join(dir, "text", "*.txt"))
-	require.NoError(t, err)
-	require.NoError(t, demo.TrainTokenizer(filepath.Join(dir, "tok"), files[:20], 400))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(tinyYAML), 0o644))
-	return dir
-}
-
-const tinyYAML = `
-model:
-  name: llama/3.2-1b
-  init: random
-  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 8, intermediate_size: 64, vocab_size: 401, max_position_embeddings: 64, rope_scaling: none}
-data: {kind: text, paths: [text], tokenizer: tok, seq_len: 32, split: [90, 10, 0]}
-train: {steps: 24, global_batch: 8, micro_batch: 2}
-optimizer: {lr: 1.0e-3}
-plan: {pp: 2, dp: 2, threads: 1}
-checkpoint: {dir: ckpt, interval: 2, keep: 3}
-log: {dir: run}
-`
-
-// runIn runs lfactor in a directory and returns its exit code and output.
-func runIn(t *testing.T, dir string, env []string, args ...string) (int, string) {
-	t.Helper()
-	c := exec.Command(built(t), args...)
-	c.Dir, c.Env = dir, append(os.Environ(), env...)
-	out, err := c.CombinedOutput()
-	if err == nil {
-		return 0, string(out)
-	}
-	x, ok := err.(*exec.ExitError)
-	require.True(t, ok, err)
-	return x.ExitCode(), string(out)
-}
-
-// state is what an interrupted run must have in common with one that never was.
-type state struct {
-	hash   map[string]string
-	ledger [][]int64
-}
-
-func stateOf(t *testing.T, dir string, steps int64) (s state) {
-	t.Helper()
-	r, err := checkpoint.Open(filepath.Join(dir, "ckpt"))
-	require.NoError(t, err)
-	defer r.Close()
-	require.NoError(t, r.Verify())
-	require.Equal(t, steps, r.Step())
-	s.hash = map[string]string{}
-	for _, kind := range r.Kinds() {
-		src := r.Kind(kind)
-		for _, i := range src.Tensors() {
-			raw := make([]byte, i.Bytes)
-			ranges := make([][2]int, len(i.Shape))
-			for k, n := range i.Shape {
-				ranges[k] = [2]int{0, n}
-			}
-			require.NoError(t, src.ReadRanges(i.Name, ranges, raw))
-			s.hash[kind+" "+i.Name] = hashOf(raw)
-		}
-	}
-	l, err := dataset.OpenLedger(filepath.Join(dir, "run", "samples.ledger"))
-	require.NoError(t, err)
-	defer l.Close()
-	for step := int64(1); step <= steps; step++ {
-		ids, _, err := l.Blame(step)
-		require.NoError(t, err)
-		s.ledger = append(s.ledger, ids)
-	}
-	return s
-}
 
 // kill is a moment of a run: so many microseconds into a job of a kind, in a step.
 type kill struct {
@@ -206,7 +102,7 @@ func TestResumeElsewhere(t *testing.T) {
 		require.Equal(t, -1, code, out)
 		code, out = runIn(t, dir, nil, args(plan)...)
 		require.Zero(t, code, out)
-		require.Equal(t, stateOf(t, want, 24).ledger, stateOf(t, dir, 24).ledger, plan)
+		require.Equal(t, stateOf(t, want, 24).Ledger, stateOf(t, dir, 24).Ledger, plan)
 		a, b := metrics(t, want), metrics(t, dir)
 		require.Len(t, b, 24)
 		for i := range a {

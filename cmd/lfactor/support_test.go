@@ -1,34 +1,26 @@
 package main
 
 import (
-	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
-func hashOf(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
-}
+func TestMain(m *testing.M) { clitest.Main(m) }
 
-// metrics reads a run's metrics.jsonl.
-func metrics(t *testing.T, dir string) (out []run.Metrics) {
-	t.Helper()
-	f, err := os.Open(filepath.Join(dir, "run", "metrics.jsonl"))
-	require.NoError(t, err)
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var m run.Metrics
-		require.NoError(t, json.Unmarshal(s.Bytes(), &m))
-		out = append(out, m)
-	}
-	return
-}
+// What tests of the command share with those of clusters.
+var (
+	long      = clitest.Long
+	built     = clitest.Built
+	tinyRun   = clitest.TinyRun
+	widerArgs = clitest.WiderArgs
+	runIn     = clitest.RunIn
+	streams   = clitest.Streams
+	stateOf   = clitest.StateOf
+	metrics   = clitest.Metrics
+
+	ingestData = clitest.IngestData
+	treeOf     = clitest.TreeOf
+)
+
+type state = clitest.State

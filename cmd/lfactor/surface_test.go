@@ -1,46 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
-
-// streams runs lfactor in a directory and returns its exit code, stdout and stderr.
-func streams(t *testing.T, dir, stdin string, args ...string) (int, string, string) {
-	t.Helper()
-	c := exec.Command(built(t), args...)
-	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
-	return streamsOf(t, c)
-}
-
-// streamsEnv is streams without input and with more environment.
-func streamsEnv(t *testing.T, dir string, env []string, args ...string) (int, string, string) {
-	t.Helper()
-	c := exec.Command(built(t), args...)
-	c.Dir, c.Env = dir, append(os.Environ(), env...)
-	return streamsOf(t, c)
-}
-
-func streamsOf(t *testing.T, c *exec.Cmd) (int, string, string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	err := c.Run()
-	if x, ok := err.(*exec.ExitError); ok {
-		return x.ExitCode(), out.String(), errs.String()
-	}
-	require.NoError(t, err)
-	return 0, out.String(), errs.String()
-}
 
 // leaves lists the commands without subcommands by their path below lfactor.
 func leaves(c *cobra.Command, path string) (out []string) {
@@ -190,7 +161,7 @@ func TestExitCodesOfCommands(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"),
 		[]byte("model:\n  path: nowhere\ndata: {paths: [text]}\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run2.yaml"),
-		[]byte(strings.Replace(tinyYAML, "plan: {pp: 2,", "plan: {pp: 2, schedule: zigzag,", 1)), 0o644))
+		[]byte(strings.Replace(clitest.TinyYAML, "plan: {pp: 2,", "plan: {pp: 2, schedule: zigzag,", 1)), 0o644))
 	for _, c := range []struct {
 		code int
 		says string

@@ -1,4 +1,4 @@
-package main
+package cluster_test
 
 import (
 	"bytes"
@@ -82,7 +82,7 @@ func TestClusterNoRoom(t *testing.T) {
 		require.Equal(t, alone[i].Step, m.Step)
 		require.InEpsilon(t, alone[i].Loss, m.Loss, 1e-4, "step %d: sums in another order", m.Step)
 	}
-	require.Equal(t, want.ledger, stateOf(t, dir, steps).ledger)
+	require.Equal(t, want.Ledger, stateOf(t, dir, steps).Ledger)
 }
 
 // waitEvent waits until so many events of the cluster say something.

@@ -1,0 +1,182 @@
+// Package clitest runs the command as users do, for tests: it builds lfactor once for a test binary, writes a tiny
+// run, and reads what a run has left.
+package clitest
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Long runs the fault tier in full; without it a few kills of each kind are tried.
+var Long = flag.Bool("long", false, "run the fault tier in full")
+
+func binary() string { return filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-test-%d", os.Getpid())) }
+
+// Main is the TestMain of a package that runs the command: it removes the binary at the end.
+func Main(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	os.Remove(binary())
+	os.Exit(code)
+}
+
+// Built builds lfactor once for all tests of a package, and returns the binary's path.
+func Built(t *testing.T) string {
+	t.Helper()
+	if path := binary(); process.Exists(path) {
+		return path
+	}
+	out, err := exec.Command("go", "build", "-o", binary(), "github.com/lfactor/lfactor/cmd/lfactor").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return binary()
+}
+
+// TinyRun writes a corpus, a tokenizer and a run file, run.yaml, to a new directory.
+func TinyRun(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	_, err := demo.GoSources(filepath.Join(dir, "text"), 60)
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(dir, "text", "*.txt"))
+	require.NoError(t, err)
+	require.NoError(t, demo.TrainTokenizer(filepath.Join(dir, "tok"), files[:20], 400))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(TinyYAML), 0o644))
+	return dir
+}
+
+// TinyYAML is the run file of TinyRun.
+const TinyYAML = `
+model:
+  name: llama/3.2-1b
+  init: random
+  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 8, intermediate_size: 64, vocab_size: 401, max_position_embeddings: 64, rope_scaling: none}
+data: {kind: text, paths: [text], tokenizer: tok, seq_len: 32, split: [90, 10, 0]}
+train: {steps: 24, global_batch: 8, micro_batch: 2}
+optimizer: {lr: 1.0e-3}
+plan: {pp: 2, dp: 2, threads: 1}
+checkpoint: {dir: ckpt, interval: 2, keep: 3}
+log: {dir: run}
+`
+
+// WiderArgs make the steps of TinyRun take some 50 ms.
+var WiderArgs = []string{"model.overrides.hidden_size=96", "model.overrides.intermediate_size=256",
+	"model.overrides.head_dim=24", "train.global_batch=32", "train.micro_batch=4",
+	"train.steps=100000", "checkpoint.interval=0", "schedule.decay_steps=1000"}
+
+// RunIn runs lfactor in a directory, with more environment, and returns its exit code and all of its output.
+func RunIn(t *testing.T, dir string, env []string, args ...string) (int, string) {
+	t.Helper()
+	c := exec.Command(Built(t), args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if err == nil {
+		return 0, string(out)
+	}
+	x, ok := err.(*exec.ExitError)
+	require.True(t, ok, err)
+	return x.ExitCode(), string(out)
+}
+
+// Streams runs lfactor in a directory with some input, and returns its exit code, stdout and stderr.
+func Streams(t *testing.T, dir, stdin string, args ...string) (int, string, string) {
+	t.Helper()
+	c := exec.Command(Built(t), args...)
+	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
+	return streamsOf(t, c)
+}
+
+// StreamsEnv is Streams without input and with more environment.
+func StreamsEnv(t *testing.T, dir string, env []string, args ...string) (int, string, string) {
+	t.Helper()
+	c := exec.Command(Built(t), args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	return streamsOf(t, c)
+}
+
+func streamsOf(t *testing.T, c *exec.Cmd) (int, string, string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	if x, ok := err.(*exec.ExitError); ok {
+		return x.ExitCode(), out.String(), errs.String()
+	}
+	require.NoError(t, err)
+	return 0, out.String(), errs.String()
+}
+
+// State is what an interrupted run must have in common with one that never was.
+type State struct {
+	Hash   map[string]string // of each tensor of the newest checkpoint
+	Ledger [][]int64         // the samples of each step
+}
+
+// StateOf reads the state of a run that has done so many steps.
+func StateOf(t *testing.T, dir string, steps int64) (s State) {
+	t.Helper()
+	r, err := checkpoint.Open(filepath.Join(dir, "ckpt"))
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, r.Verify())
+	require.Equal(t, steps, r.Step())
+	s.Hash = map[string]string{}
+	for _, kind := range r.Kinds() {
+		src := r.Kind(kind)
+		for _, i := range src.Tensors() {
+			raw := make([]byte, i.Bytes)
+			ranges := make([][2]int, len(i.Shape))
+			for k, n := range i.Shape {
+				ranges[k] = [2]int{0, n}
+			}
+			require.NoError(t, src.ReadRanges(i.Name, ranges, raw))
+			s.Hash[kind+" "+i.Name] = HashOf(raw)
+		}
+	}
+	l, err := dataset.OpenLedger(filepath.Join(dir, "run", "samples.ledger"))
+	require.NoError(t, err)
+	defer l.Close()
+	for step := int64(1); step <= steps; step++ {
+		ids, _, err := l.Blame(step)
+		require.NoError(t, err)
+		s.Ledger = append(s.Ledger, ids)
+	}
+	return s
+}
+
+// HashOf is the SHA-256 of bytes in hexadecimal digits.
+func HashOf(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// Metrics reads a run's metrics.jsonl.
+func Metrics(t *testing.T, dir string) (out []run.Metrics) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, "run", "metrics.jsonl"))
+	require.NoError(t, err)
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var m run.Metrics
+		require.NoError(t, json.Unmarshal(s.Bytes(), &m))
+		out = append(out, m)
+	}
+	return
+}

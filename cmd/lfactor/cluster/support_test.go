@@ -1,0 +1,25 @@
+package cluster_test
+
+import (
+	"testing"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
+)
+
+func TestMain(m *testing.M) { clitest.Main(m) }
+
+// What tests of clusters share with those of the command.
+var (
+	long       = clitest.Long
+	built      = clitest.Built
+	tinyRun    = clitest.TinyRun
+	widerArgs  = clitest.WiderArgs
+	runIn      = clitest.RunIn
+	streamsEnv = clitest.StreamsEnv
+	stateOf    = clitest.StateOf
+	metrics    = clitest.Metrics
+	ingestData = clitest.IngestData
+	treeOf     = clitest.TreeOf
+)
+
+type state = clitest.State
