@@ -104,7 +104,7 @@ func (r *Run) recover() (saved *checkpoint.Reader, skipped []error, err error) {
 	saved, skipped, err = checkpoint.Recover(dir)
 	if r.mirror != nil && len(skipped) > 0 && r.mirror.gather(true) == nil { // another host has it unharmed
 		if err == nil {
-			err = saved.Close()
+			_ = saved.Close() // it was read only, and the one beside it is opened instead
 		}
 		saved, skipped, err = checkpoint.Recover(dir)
 	}

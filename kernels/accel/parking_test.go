@@ -116,9 +116,9 @@ func TestBack(t *testing.T) {
 			y := b.make(b.pool, elements)
 			b.d.Copy(y, b.fetch(a))
 			b.holds(5, y)
-			e := b.d.Record() // for another device
+			b.d.Record() // for another device
 			z := b.fetch(a)
-			e = b.d.Record()
+			e := b.d.Record()
 			e.Wait()
 			h, _ := z.Storage()
 			require.Equal(b.t, values(5, elements), b.f.at(h.(*span).addr(), 4*elements))
