@@ -3,7 +3,7 @@
 // # What it is
 //
 // A [Search] profiles the model's blocks as a rehearsal would price them, hands them to topology/search,
-// lays the best [Reranked] candidates out in full, simulates each as training would run it, and orders
+// simulates the best [Reranked] candidates, lays the best of these out in full as training would, and orders
 // them by what the simulator says. [Search.Longest] asks the other way round: the longest sequence that
 // can be trained, and with which plan.
 //
