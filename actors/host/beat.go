@@ -13,9 +13,9 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// A process that is lost closes its connections, which those who talk to it see at once. One that is stopped
-// or cut off says nothing: so each writes to process 0 every beatEvery, on a connection of its own, which also
-// measures how their clocks stand to each other.
+// A process that is lost closes its connections, which those who talk to it see at once. One that is
+// stopped or cut off says nothing: so each writes to process 0 every beatEvery, on a connection of its own,
+// which also measures how their clocks stand to each other.
 
 const (
 	beatEvery  = 100 * time.Millisecond
@@ -41,8 +41,8 @@ func (p *pulse) limit() time.Duration {
 	return min(silentMost, max(silentFrom, silentGaps*p.gap))
 }
 
-// What is written on such a connection: a beat asks process 0 for its time, and says what came of that before;
-// news is what Links.Tell has, with its length before it.
+// What is written on such a connection: a beat asks process 0 for its time, and says what came of that
+// before; news is what Links.Tell has, with its length before it.
 const (
 	beatFrame = 1 // the time, Offset.Ahead and Offset.Within of the sender, 8 bytes each
 	newsFrame = 2

@@ -33,9 +33,9 @@ func early(l *layout.Layout, rank int) (all, amid int) {
 	return
 }
 
-// TestBuckets: gradients that are sent while the backward goes on give the losses, bit for bit, of those that
-// are sent behind it: with whole and split backwards, several stages a rank, sums in one and in two exchanges,
-// state shared out, and on devices.
+// TestBuckets: gradients that are sent while the backward goes on give the losses, bit for bit, of those
+// that are sent behind it: with whole and split backwards, several stages a rank, sums in one and in two
+// exchanges, state shared out, and on devices.
 func TestBuckets(t *testing.T) {
 	for _, v := range []struct {
 		variant

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Offset says how the clock of another process stands to that of this one. Clocks are the times since a process
-// began its part of the run.
+// Offset says how the clock of another process stands to that of this one. Clocks are the times since a
+// process began its part of the run.
 type Offset struct {
 	Ahead  time.Duration // what to add to this process's time for the other's
 	Within time.Duration // the most that this can be off by: half of the round trip that it was measured in
 }
 
-// clockWindow is how long a measurement counts: clocks of two hosts drift apart, by less than 100 µs a second.
+// clockWindow is how long a measurement counts: clocks of two hosts drift apart, by less than 100 µs a
+// second.
 const clockWindow = 10 * time.Second
 
 // offsets estimates an Offset from round trips, as NTP does: of those of the last moments, the shortest says

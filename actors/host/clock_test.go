@@ -79,9 +79,9 @@ func (p *piped) Accept() (net.Conn, error) {
 
 func (p *piped) Close() error { p.once.Do(func() { close(p.done) }); return nil }
 
-// TestClocksShifted: a process whose clock is an hour late tells what it did in the time of process 0, and its
-// part comes there behind what it has answered to: sent before received, received before answered. The last
-// news come with its end.
+// TestClocksShifted: a process whose clock is an hour late tells what it did in the time of process 0, and
+// its part comes there behind what it has answered to: sent before received, received before answered. The
+// last news come with its end.
 func TestClocksShifted(t *testing.T) {
 	a, b := &piped{accept: make(chan net.Conn), done: make(chan struct{})},
 		&piped{accept: make(chan net.Conn), done: make(chan struct{})}

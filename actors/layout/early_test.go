@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestEarly: every bucket is issued once, by the last backward of its stage, when the last of its gradients is
-// final; what is in none is left to the optimizer step, and all parameters are in one exchange.
+// TestEarly: every bucket is issued once, by the last backward of its stage, when the last of its gradients
+// is final; what is in none is left to the optimizer step, and all parameters are in one exchange.
 func TestEarly(t *testing.T) {
 	l := small(t, "adamw", topology.Grid(1, 2, 1), 0)
 	require.Nil(t, l.RankLayout(0, 0).Early, "no size is given")

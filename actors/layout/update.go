@@ -77,9 +77,9 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 	return
 }
 
-// samePlaces sorts exchanges so that each is at the same place on all its members, which stand for it by its place:
-// parts' come first, because their members may lie on several stages of the decoder, which have buckets of
-// their own.
+// samePlaces sorts exchanges so that each is at the same place on all its members, which stand for it by
+// its place: parts' come first, because their members may lie on several stages of the decoder, which have
+// buckets of their own.
 func samePlaces(a, b Exchange) int {
 	decoder := func(x Exchange) bool { return x.Side == DecoderSide }
 	return cmp.Or(boolOrder(decoder(a), decoder(b)), boolOrder(a.Bucket > 0, b.Bucket > 0),
@@ -162,7 +162,8 @@ func (part *RankPart) elements(params []int) (n int64) {
 // summed is what a member sends of n gradients, which are float32, when every other sums them by itself.
 func summed(n int64, members int) int64 { return 4 * n * int64(members-1) }
 
-// Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by one.
+// Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by
+// one.
 func Norms(ps []ParamPlan) []int32 {
 	out := []int32{}
 	for _, p := range ps {

@@ -32,8 +32,8 @@ type gradWave struct {
 	done []atomic.Int64 // by block of keys, how many blocks of queries have its part
 }
 
-// await returns when the block of keys before k has added its part to block j of queries. Whoever computes that
-// one began earlier and waits for nobody who comes later.
+// await returns when the block of keys before k has added its part to block j of queries. Whoever computes
+// that one began earlier and waits for nobody who comes later.
 func (g *gradWave) await(k, j int) {
 	if g == nil || k == 0 {
 		return
@@ -53,8 +53,8 @@ func (g *gradWave) pass(k, n int) {
 }
 
 // attentionBwd sums over blocks of keys, heads and blocks of queries in that order, whatever the number of
-// threads. A task is a sequence and key head, or a block of keys of those that would leave some threads without
-// work.
+// threads. A task is a sequence and key head, or a block of keys of those that would leave some threads
+// without work.
 func attentionBwd(b *Backend, c *kernels.Call) {
 	b.attendBwd(b.attn(c.In[1], c.In[2], c.In[3], c, 8), c)
 }
@@ -73,8 +73,8 @@ func (b *Backend) attendBwd(at attn, c *kernels.Call) {
 	b.shareWork(len(tasks), 3*a.total(), func(w *worker, i int) { w.attendBwd(a, &tasks[i]) })
 }
 
-// gradTasks cuts by keys the tasks that would leave threads without work: those with more than a thread's share
-// of all work, and the smallest, where they do not go round.
+// gradTasks cuts by keys the tasks that would leave threads without work: those with more than a thread's
+// share of all work, and the smallest, where they do not go round.
 func (a *attnGrad) gradTasks(b *Backend) []gradTask {
 	whole := len(a.tasks) / len(b.team.workers) * len(b.team.workers)
 	var l []gradTask

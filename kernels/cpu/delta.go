@@ -21,8 +21,8 @@ const deltaChunk = 64
 // their part out of all later rows. A multiple of every level's tile.
 const deltaSolved = 12
 
-// mat is a matrix in scratch. Rows are whole tiles of a product's columns, zero beyond cols, so that primitives
-// may run over whole rows; behind the last row there is room for the rest of a tile of rows.
+// mat is a matrix in scratch. Rows are whole tiles of a product's columns, zero beyond cols, so that
+// primitives may run over whole rows; behind the last row there is room for the rest of a tile of rows.
 type mat struct {
 	v          []float32
 	cols, step int

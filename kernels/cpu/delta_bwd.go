@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// deltaGrad is what the backward of a chunk has beside its forward; the gradients of W and Y are those of their
-// negatives, as these are.
+// deltaGrad is what the backward of a chunk has beside its forward; the gradients of W and Y are those of
+// their negatives, as these are.
 type deltaGrad struct {
 	*deltaRun
 	do, dx, dy     mat

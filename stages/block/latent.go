@@ -29,7 +29,8 @@ func (a Latent) Size() int {
 	return q + a.Hidden*(a.KVRank+a.Turning) + a.KVRank*a.Heads*(a.Still+a.Value) + a.Heads*a.Value*a.Hidden
 }
 
-// PairWork implements Pairing: scores and values of all keys, or of those that an indexer picks, which scores all.
+// PairWork implements Pairing: scores and values of all keys, or of those that an indexer picks, which
+// scores all.
 func (a Latent) PairWork(n int) int {
 	return a.Heads*(a.Turning+a.Still+a.Value)*seen(n, a.Index.Top) + a.Index.pairWork(n)
 }

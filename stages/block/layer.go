@@ -33,7 +33,8 @@ type Pairing interface {
 	PairWork(n int) int
 }
 
-// seen is how many keys a token of a causal sequence of n sees in the mean, window of them at most; 0 is no window.
+// seen is how many keys a token of a causal sequence of n sees in the mean, window of them at most; 0 is no
+// window.
 func seen(n, window int) int {
 	if window > 0 && window < n/2 {
 		return window

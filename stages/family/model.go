@@ -21,8 +21,8 @@ type Block struct {
 	Gives     []string
 	Recompute bool // a recompute unit: a layer, not an embedding or a loss
 	Record    func(r *block.Rec, env map[string]*grad.Value)
-	// Weight is the block's share of work, in arbitrary units of the model, for cutting; Pairs is what tokens of
-	// sequences of n tokens have with each other beside it, nil for none.
+	// Weight is the block's share of work, in arbitrary units of the model, for cutting; Pairs is what
+	// tokens of sequences of n tokens have with each other beside it, nil for none.
 	Weight float64
 	Pairs  func(n int) float64
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// A plan that recomputes does so in every layer, in the space that closed forms search. Memory rarely asks for
-// all of it: of the best such plans, each stage recomputes in as few of its layers as its own rank's memory
-// needs. Early stages hold more microbatches, and so they get more.
+// A plan that recomputes does so in every layer, in the space that closed forms search. Memory rarely asks
+// for all of it: of the best such plans, each stage recomputes in as few of its layers as its own rank's
+// memory needs. Early stages hold more microbatches, and so they get more.
 
 // partlyMost is how many of the best plans that recompute are looked at.
 const partlyMost = 6
 
 // partly lists plans that recompute in fewer layers than the best of those do that recompute in all, where
-// there are any. Models with parts beside the decoder, and plans of more ranks than are laid out in full, have
-// none.
+// there are any. Models with parts beside the decoder, and plans of more ranks than are laid out in full,
+// have none.
 func (p *Search) partly(ctx context.Context, all []search.Candidate) ([]search.Candidate, error) {
 	var more []search.Candidate
 	seen := 0

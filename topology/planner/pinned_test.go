@@ -62,9 +62,10 @@ func list(b *strings.Builder, c *search.Candidate) {
 	fmt.Fprintf(b, "  %-60s %.5g ms, bubble %.4f, %s %s\n", c, 1e3*c.Simulated, c.Bubble, tensor.Bytes(c.Memory), c.Why)
 }
 
-// TestPinnedPlans: what the planner answers some questions is what testdata/plans.txt says: the best plans with
-// their simulated steps and memory, the settings that train by the best, how many do not fit and why, and the
-// longest sequences. A change there is one that users see. After a change that is meant: go test -rewrite.
+// TestPinnedPlans: what the planner answers some questions is what testdata/plans.txt says: the best plans
+// with their simulated steps and memory, the settings that train by the best, how many do not fit and why,
+// and the longest sequences. A change there is one that users see. After a change that is meant: go test
+// -rewrite.
 func TestPinnedPlans(t *testing.T) {
 	const file = "testdata/plans.txt"
 	var b strings.Builder
@@ -137,8 +138,8 @@ func TestSizes(t *testing.T) {
 	require.Equal(t, 3.0, j.Scores, "the machine's attention")
 }
 
-// TestDivides: ranks share a model whose heads, inner width and vocabulary they divide, and whose key heads they
-// divide or are a multiple of.
+// TestDivides: ranks share a model whose heads, inner width and vocabulary they divide, and whose key heads
+// they divide or are a multiple of.
 func TestDivides(t *testing.T) {
 	p := question{file: "../../configs/runs/tiny.yaml", cluster: "h100", hosts: "1"}.search(t)
 	m := &p.cfg.Model

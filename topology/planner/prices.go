@@ -39,8 +39,8 @@ func (p *prices) of(f pricer) pricer {
 	}
 }
 
-// ahead prices all variants on all cores. They do not depend on each other, so that nothing depends on the order
-// in which they are done. What cannot be priced says so when it is asked for.
+// ahead prices all variants on all cores. They do not depend on each other, so that nothing depends on the
+// order in which they are done. What cannot be priced says so when it is asked for.
 func (p *prices) ahead(ctx context.Context, all []search.Variant, f pricer,
 	see func(what string, done, all int)) error {
 	var group sync.WaitGroup

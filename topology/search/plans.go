@@ -320,8 +320,8 @@ func (s *Space) schedules(c Candidate) (out []Candidate) {
 	return
 }
 
-// loops lists how many stages a rank may have: the layers are cut evenly, except into one stage a rank of a model
-// of text, and several stages want whole rounds of microbatches.
+// loops lists how many stages a rank may have: the layers are cut evenly, except into one stage a rank of a
+// model of text, and several stages want whole rounds of microbatches.
 func (s *Space) loops(name string, c Candidate) (out []int) {
 	x, err := schedule.Get(name)
 	if err != nil || !x.Runs || x.Time == nil || x.Live == nil {

@@ -2,16 +2,16 @@ package search
 
 import "slices"
 
-// Stages are cut by the multiplications of layers and head, unless a run file says otherwise. What these take is
-// another matter: small products run at a lower rate, layers of narrow models mostly wait for calls and memory, and
-// layers that are computed again take longer. Where stages cut by time make a plan shorter, or fit, that is the
-// plan.
+// Stages are cut by the multiplications of layers and head, unless a run file says otherwise. What these
+// take is another matter: small products run at a lower rate, layers of narrow models mostly wait for calls
+// and memory, and layers that are computed again take longer. Where stages cut by time make a plan shorter,
+// or fit, that is the plan.
 
 // gain is the share of a step that a cut of its own must save, for a plan that asks for nothing is simpler.
 const gain = 0.01
 
-// Recut estimates a plan of a pipeline, already estimated, with its stages cut by time, and puts that in its place
-// where it is better. Plans with several stages a rank or an encoder stay as they are.
+// Recut estimates a plan of a pipeline, already estimated, with its stages cut by time, and puts that in
+// its place where it is better. Plans with several stages a rank or an encoder stay as they are.
 func (s *Space) Recut(c *Candidate) error {
 	if c.PP < 2 || c.Loops > 1 || s.Tower != nil {
 		return nil
@@ -32,8 +32,8 @@ func (s *Space) Recut(c *Candidate) error {
 }
 
 // evenTimes cuts the layers of a plan so that its busiest stage takes least, and among such cuts all stages
-// take most alike; nil where that is the cut it has. The embedding goes with the first stage, what lies behind
-// the layers with the last.
+// take most alike; nil where that is the cut it has. The embedding goes with the first stage, what lies
+// behind the layers with the last.
 func (s *Space) evenTimes(c *Candidate) ([]int, error) {
 	key := stageKey{v: s.variant(c, s.place(c.Schedule, c.PP, c.Loops)), stages: c.PP}
 	if x, ok := s.recuts[key]; ok {

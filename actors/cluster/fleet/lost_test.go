@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/actors/run"
 )
 
-// TestLostRequests: requests that a head has taken along when it died are repeated, until what they ask for has
-// come; what is said of the process before is not taken for an answer.
+// TestLostRequests: requests that a head has taken along when it died are repeated, until what they ask for
+// has come; what is said of the process before is not taken for an answer.
 func TestLostRequests(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()

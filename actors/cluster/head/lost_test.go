@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
 
-// TestRepeatedRequests: a request for a process that is repeated starts none, and is answered by what became of
-// it; one that comes late changes nothing.
+// TestRepeatedRequests: a request for a process that is repeated starts none, and is answered by what
+// became of it; one that comes late changes nothing.
 func TestRepeatedRequests(t *testing.T) {
 	conn, far := net.Pipe()
 	defer conn.Close()

@@ -175,8 +175,8 @@ func TestJoiner(t *testing.T) {
 	require.ErrorContains(t, err, "no head", "an agent of the cluster is no head")
 }
 
-// TestRevokedOnFullDisk: a list that is written already is not written again, and a new one counts although it
-// cannot be written.
+// TestRevokedOnFullDisk: a list that is written already is not written again, and a new one counts although
+// it cannot be written.
 func TestRevokedOnFullDisk(t *testing.T) {
 	i := member(t, authority(t), Subject{Name: "h1", Role: Agent}, morning)
 	require.NoError(t, i.Revoke([]string{"1"}))

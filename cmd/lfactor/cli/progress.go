@@ -22,8 +22,8 @@ func NewProgress(out io.Writer) *Progress {
 	return &Progress{out: out, start: now, last: now}
 }
 
-// Show tells done of all units (0: not known), bytes of them (0: not told), and what more says of the time since
-// the last line.
+// Show tells done of all units (0: not known), bytes of them (0: not told), and what more says of the time
+// since the last line.
 func (p *Progress) Show(done, all, bytes int64, more func(wall time.Duration) string) {
 	now := time.Now()
 	if !p.looked || all != p.all { // another step of the job has a rate of its own

@@ -1,5 +1,5 @@
-// Package clitest runs the command as users do, for tests: it builds lfactor once for a test binary, writes a tiny
-// run, and reads what a run has left.
+// Package clitest runs the command as users do, for tests: it builds lfactor once for a test binary, writes
+// a tiny run, and reads what a run has left.
 package clitest
 
 import (

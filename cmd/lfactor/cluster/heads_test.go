@@ -57,8 +57,8 @@ func (h headed) leader(not string, there int) (lead head.SeatState) {
 
 func (h headed) dirOf(name string) string { return filepath.Join(h.home, "heads", name) }
 
-// replaced puts a new head in the place of one that was lost with its directory, and of the one that leads then,
-// which is lost likewise.
+// replaced puts a new head in the place of one that was lost with its directory, and of the one that leads
+// then, which is lost likewise.
 func (h headed) replaced(lost, leads string) {
 	h.t.Helper()
 	_, status, _ := streamsEnv(h.t, h.dir, h.env, "cluster", "status")

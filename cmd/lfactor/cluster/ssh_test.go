@@ -99,8 +99,9 @@ func TestClusterSSH(t *testing.T) {
 	l.clean()
 }
 
-// TestClusterSSHHeads: of three hosts with heads the one that leads is cut down with everything on it while a
-// job trains on a fourth and fifth; the job goes on with another head, and ends. The host comes back with nothing, and gets a new head.
+// TestClusterSSHHeads: of three hosts with heads the one that leads is cut down with everything on it while
+// a job trains on a fourth and fifth; the job goes on with another head, and ends. The host comes back with
+// nothing, and gets a new head.
 func TestClusterSSHHeads(t *testing.T) {
 	dir := tinyRun(t)
 	l := newLab(t, dir, 4)

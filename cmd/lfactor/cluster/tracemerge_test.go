@@ -15,9 +15,9 @@ import (
 	"github.com/lfactor/lfactor/actors/rehearsal"
 )
 
-// TestTraceMerged: a run of several processes, here and on hosts of a cluster, leaves one trace of all ranks in
-// one time: a stage begins a microbatch after the stage before has ended it, within what the file says of the
-// clocks, and the simulator's comparison reads it.
+// TestTraceMerged: a run of several processes, here and on hosts of a cluster, leaves one trace of all
+// ranks in one time: a stage begins a microbatch after the stage before has ended it, within what the file
+// says of the clocks, and the simulator's comparison reads it.
 func TestTraceMerged(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
