@@ -201,6 +201,27 @@ func TestOffloadKeys(t *testing.T) {
 	}
 }
 
+// TestOverlapKeys: microbatches that overlap, as a run file and as Megatron ask for it.
+func TestOverlapKeys(t *testing.T) {
+	load := func(args string) (*Config, error) {
+		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x"},
+			strings.Fields(args)...)})
+	}
+	c, err := load("--tensor-model-parallel-size 2 --overlap-moe-expert-parallel-comm --delay-wgrad-compute")
+	require.NoError(t, err)
+	require.True(t, c.Run.Plan.OverlapMicro)
+	require.Equal(t, []string{"accepted, no effect: --delay-wgrad-compute"}, c.Notices)
+	for _, enough := range []string{"plan.cp=2", "plan.dp=2 plan.ep=2", "plan.dp=2 plan.etp=2",
+		"plan.dp=2 plan.zero=2"} {
+		_, err = load("plan.overlap_microbatches=true " + enough)
+		require.NoError(t, err)
+	}
+	for _, less := range []string{"", "plan.pp=2", "plan.dp=2 plan.zero=1"} {
+		_, err = load("plan.overlap_microbatches=true " + less)
+		require.ErrorContains(t, err, "no rank exchanges anything with others within a microbatch")
+	}
+}
+
 // TestBoundsOnFiles holds that what is too large, too deep or no file is refused at once.
 func TestBoundsOnFiles(t *testing.T) {
 	dir := t.TempDir()

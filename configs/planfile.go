@@ -26,7 +26,8 @@ var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.cp
 	"plan.encoder.recompute", "plan.projector_recompute",
 	"plan.encoder.over", "plan.encoder.tp", "plan.encoder.ranks", "plan.encoder.ahead", "plan.encoder.fill",
 	"plan.encoder.patches", "plan.encoder.device",
-	"plan.overlap", "plan.bucket_bytes", "plan.chunk_size", "plan.keep_chunks", "plan.procs", "plan.memory",
+	"plan.overlap", "plan.overlap_microbatches", "plan.bucket_bytes", "plan.chunk_size", "plan.keep_chunks",
+	"plan.procs", "plan.memory",
 	"train.routing_bound", "train.micro_batch", "train.global_batch"}
 
 // Identity names an architecture, so that a plan for one model is not carried out for another: what a reader

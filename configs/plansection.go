@@ -30,6 +30,7 @@ type Plan struct {
 	OffloadShare     float64 `key:"offload_optimizer_share" default:"1" min:"0" max:"1" class:"replan" flag:"optimizer-offload-fraction" doc:"How much of the state plan.offload_optimizer is for."`
 	OffloadDir       string  `key:"offload_dir" class:"free" doc:"Folder of the files, mapped into memory, in which ranks on a processor keep what plan.offload and plan.offload_optimizer move; by default log.dir. Devices use pinned memory."`
 	Overlap          bool    `key:"overlap" default:"false" class:"replan" doc:"Await gathers, reductions and sums at their first use, so that they travel behind other work; losses keep their bits."`
+	OverlapMicro     bool    `key:"overlap_microbatches" default:"false" class:"replan" flag:"overlap-moe-expert-parallel-comm" doc:"Run the forward of one microbatch in turns with the backward of another, so that exchanges between ranks, of experts' tokens above all, travel behind the other's computation; with 1f1b, interleaved and dualpipev. Takes the activations of more microbatches; losses keep their bits. Includes plan.overlap."`
 	BucketBytes      Bytes   `key:"bucket_bytes" default:"25MiB" class:"replan" doc:"Gradients (float32) that data-parallel ranks sum are sent while the backward goes on, as soon as so many are final; the rest is sent behind it, and 0 sends all there. Losses keep their bits. plan.zero 2 and 3 sum each microbatch's gradients instead."`
 	ChunkSize        int     `key:"chunk_size" default:"0" min:"0" max:"16777216" class:"replan" flag:"chunksize" unit:"tokens" doc:"Chunks that chunkpipe and seq1f1b cut each sequence into; 0 leaves sequences whole."`
 	KeepChunks       int     `key:"keep_chunks" default:"0" min:"0" max:"32767" class:"replan" flag:"keep-activations-chunks" doc:"Newest chunks of a sequence that keep their activations in spite of plan.recompute."`
@@ -144,6 +145,10 @@ func (p *Plan) Check(at faults) {
 	}
 	p.checkTensors(at)
 	p.checkExperts(at)
+	if p.OverlapMicro && p.TP*p.CP*p.EP*p.ETP == 1 && p.Zero < 2 {
+		at.fault("plan.overlap_microbatches", "no rank exchanges anything with others within a microbatch",
+			"remove it; it is for plan.ep, plan.tp, plan.cp, and plan.zero 2 and 3")
+	}
 	if p.OffloadShare < 1 && !p.OffloadOptimizer {
 		at.fault("plan.offload_optimizer_share", "nothing of the optimizer's state is moved",
 			"set plan.offload_optimizer, or remove it")

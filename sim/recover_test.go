@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -21,6 +22,11 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 		mesh = topology.Grid(2, 2, 1)
 	}
 	d := described(t, mesh, 4, 1, 1, 6)
+	if seed%4 == 1 { // forwards and backwards in turns
+		var err error
+		d.Program, err = schedule.Build("1f1b", schedule.Shape{Ranks: 2, Micro: 4, Pairs: true})
+		require.NoError(t, err)
+	}
 	gather := seed%6 == 3
 	if gather { // updated rows, as with ZeRO
 		d.Update[len(d.Update)-1].Comms = []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 20}}

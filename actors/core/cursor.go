@@ -218,8 +218,9 @@ func (r *Rank) take(ctx actors.Context, c *cursor, j *actors.Job, k plan.Kind, p
 
 var one = []float64{1}
 
-// finish routes a job's results and moves the cursor on; overlapped actions alternate by turns, never by
-// readiness, so that every rank of a group issues its collectives in one order.
+// finish routes a job's results and moves the cursor on. Of two overlapped actions one goes on until its next
+// segment awaits something; then it is the other's turn, ready or not, so that every rank of a group issues
+// its collectives in one order.
 func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 	ended := c.atLastSegment()
 	for i := range m.Out {
@@ -238,13 +239,12 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 			Values: append(slices.Clone(r.values[:]), m.Values[min(len(m.Values), ClosedLen):]...)})
 	}
 	c.pc++
-	if !ended {
-		if r.turn++; r.turn >= r.under {
-			r.turn = 0
-		}
-		return
+	switch {
+	case ended:
+		r.end()
+	case r.under == 2 && len(c.segs[c.pc].Await) > 0:
+		r.turn = 1 - r.turn
 	}
-	r.end()
 }
 
 // end drops the action whose turn it is.

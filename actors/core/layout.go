@@ -1,6 +1,8 @@
 package core
 
 import (
+	"iter"
+
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
@@ -50,6 +52,30 @@ type Segment struct {
 	// norms to the coordinator, keeps the gradients, and runs the next segment when the coordinator has
 	// committed the step.
 	Ready bool
+}
+
+// Alternate goes through the segments of two overlapped actions in the order in which a rank runs them: which
+// of the two, and its segment. One goes on until its next segment awaits something, then it is the other's
+// turn.
+func Alternate(actions [2][]Segment) iter.Seq2[int, int] {
+	return func(yield func(action, segment int) bool) {
+		at, turn := [2]int{}, 0
+		for {
+			if at[turn] == len(actions[turn]) {
+				if turn = 1 - turn; at[turn] == len(actions[turn]) {
+					return
+				}
+			}
+			if !yield(turn, at[turn]) {
+				return
+			}
+			at[turn]++
+			ended, other := at[turn] == len(actions[turn]), at[1-turn] < len(actions[1-turn])
+			if other && (ended || len(actions[turn][at[turn]].Await) > 0) {
+				turn = 1 - turn
+			}
+		}
+	}
 }
 
 // Issued names a communication of an action: the i-th of a segment.

@@ -54,14 +54,14 @@ type expertPlan struct {
 	schedule                             string
 	loops                                int
 	rc                                   grad.Recompute
-	more                                 string // sp, overlap, offload
+	more                                 string // sp, overlap, offload, pairs
 }
 
 func (p expertPlan) job(m *family.Model) *layout.Job {
 	c := &configs.Plan{PP: p.pp, DP: p.dp, TP: p.tp, EP: p.ep, ETP: p.etp, ZeroRanks: p.zeroRanks}
 	j := &layout.Job{Model: m, Mesh: layout.MeshOf(c), Zero: p.zero, Schedule: p.schedule, Loops: p.loops,
 		Micro: 8 / p.dp, Recompute: p.rc,
-		SeqParallel: p.more == "sp", Overlap: p.more == "overlap"}
+		SeqParallel: p.more == "sp", Overlap: p.more == "overlap", Pairs: p.more == "pairs"}
 	if p.more == "offload" {
 		j.Offload = 64
 	}
@@ -94,6 +94,10 @@ var expertPlans = []expertPlan{
 	{2, 2, 2, 2, 2, 1, 0, "1f1b", 1, full, ""}, {2, 2, 2, 4, 1, 0, 0, "zb-h1", 1, some, "sp"},
 	{3, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""},
 	{4, 1, 2, 1, 2, 0, 0, "interleaved", 1, none, ""}, {2, 2, 1, 2, 1, 1, 0, "dualpipev", 2, some, ""},
+	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, "pairs"}, {2, 2, 1, 2, 1, 1, 0, "1f1b", 1, none, "pairs"},
+	{2, 2, 1, 2, 1, 1, 0, "interleaved", 2, full, "pairs"},
+	{2, 1, 2, 2, 1, 0, 0, "interleaved", 2, some, "pairs"}, {1, 2, 2, 2, 2, 3, 0, "1f1b", 1, full, "pairs"},
+	{2, 2, 1, 2, 1, 0, 0, "dualpipev", 2, some, "pairs"},
 	{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, "offload"},
 	{2, 2, 1, 1, 2, 0, 0, "1f1b", 1, full, "offload"}, {2, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, "offload"},
 }
@@ -116,6 +120,26 @@ func TestExpertPlans(t *testing.T) {
 						i+1, got, want)
 				}
 			})
+		}
+	}
+}
+
+// TestPairedBits: forwards that run in turns with backwards of other microbatches give the losses, bit for
+// bit, of passes that run one after another.
+func TestPairedBits(t *testing.T) {
+	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, some, ""},
+		{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, full, ""}, {2, 1, 2, 2, 1, 0, 0, "interleaved", 2, none, ""},
+		{1, 2, 1, 2, 1, 3, 0, "1f1b", 1, some, ""}} {
+		for _, name := range []string{"softmax", "groups"} {
+			run := func() []float64 {
+				return toyTrain(t, p.job(mixture(t, name)), toyBatches(p.dp), 3, func(int) kernels.Backend {
+					return cpu.New(1)
+				})
+			}
+			p.more = ""
+			want := run()
+			p.more = "pairs"
+			require.Equal(t, want, run(), "%s %+v", name, p)
 		}
 	}
 }

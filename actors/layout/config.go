@@ -187,9 +187,9 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
-		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap, Bucket: int64(r.Plan.BucketBytes),
-		Schedule: r.Plan.Schedule,
-		Loops:    r.Plan.VirtualStages, Micro: c.Microbatches(),
+		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap,
+		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,
+		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
 		Rows: rowsOf(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute],
 		RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],

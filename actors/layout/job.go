@@ -56,6 +56,9 @@ type Job struct {
 	SumWhole int
 	// communications are awaited at their first use, not by the next segment
 	Overlap bool
+	// a forward runs in turns with another microbatch's backward, so that the exchanges of each travel behind
+	// the other; communications are awaited at their first use
+	Pairs bool
 	// bytes of gradients of data-parallel ranks that are sent together, as soon as the last backward has
 	// made them; 0 sends all behind it
 	Bucket  int64

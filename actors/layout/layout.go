@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -46,7 +47,9 @@ type Layout struct {
 	none  map[int32][]bool // by class: the ports that carry nothing
 	works map[int32]work   // by class
 	feet  map[footKey]*grad.Footprint
-	peaks map[float64][]int64 // of activations, by row of the program; by share of the rows of even routing
+	// of activations, by row of the program; by share of the rows of even routing
+	peaks map[float64][]int64
+	with  map[plan.Action]plan.Action // the other of two actions whose segments alternate
 }
 
 // RankPart is one rank's share of a layout.
@@ -85,7 +88,8 @@ func (l *Layout) Dealt() int {
 func Plan(j *Job) (*Layout, error) {
 	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{},
 		SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{},
-		early: map[int][]bucket{}, none: map[int32][]bool{}, works: map[int32]work{}, feet: map[footKey]*grad.Footprint{},
+		early: map[int][]bucket{}, none: map[int32][]bool{}, works: map[int32]work{},
+		feet:  map[footKey]*grad.Footprint{},
 		peaks: map[float64][]int64{}}
 	var err error
 	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
@@ -107,7 +111,7 @@ func Plan(j *Job) (*Layout, error) {
 		return nil, err
 	}
 	l.Stages = j.Model.Cut(cuts)
-	shape := schedule.Shape{Ranks: j.Mesh.Len(topology.PP), Micro: j.Micro, Loops: loops}
+	shape := schedule.Shape{Ranks: j.Mesh.Len(topology.PP), Micro: j.Micro, Loops: loops, Pairs: j.Pairs}
 	if j.Chunks > 1 {
 		for range j.Micro {
 			shape.Split = append(shape.Split, j.Chunks)
@@ -115,6 +119,11 @@ func Plan(j *Job) (*Layout, error) {
 	}
 	if l.Program, err = j.program(shape); err != nil {
 		return nil, err
+	}
+	if j.Pairs && !paired(l.Program) {
+		return nil, fmt.Errorf("plan.overlap_microbatches: %d microbatches a step leave no forward beside a "+
+			"backward of %s on %d ranks: raise train.global_batch, or remove it", j.Micro, j.Schedule,
+			shape.Ranks)
 	}
 	if s, _ := schedule.Get(j.Schedule); j.Program == nil && !s.Runs {
 		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which "+
@@ -135,6 +144,7 @@ func Plan(j *Job) (*Layout, error) {
 			return nil, err
 		}
 	}
+	l.pair()
 	l.Eval = l.forwardOnly()
 	l.ranks()
 	return l, nil
@@ -291,6 +301,25 @@ func held(p *plan.Program) []int {
 		}
 	}
 	return most
+}
+
+// paired reports whether a program has entries of two actions.
+func paired(p *plan.Program) bool {
+	return slices.ContainsFunc(p.Rows, func(row []plan.Entry) bool {
+		return slices.ContainsFunc(row, func(e plan.Entry) bool { return e.With.Kind != plan.None })
+	})
+}
+
+// pair notes which actions have another beside them.
+func (l *Layout) pair() {
+	l.with = map[plan.Action]plan.Action{}
+	for _, row := range l.Program.Rows {
+		for _, e := range row {
+			if e.With.Kind != plan.None {
+				l.with[e.Action], l.with[e.With] = e.With, e.Action
+			}
+		}
+	}
 }
 
 // splits reports whether the program runs I and W apart.

@@ -189,6 +189,12 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 		return 0
 	}
 	f, k := x.foot(a, class), [2]int{row, int(a.Stage)}
+	if b, pair := x.l.with[a]; pair {
+		if a.Kind == plan.F || b.Kind != plan.F {
+			return x.beginPair(row, [2]plan.Action{a, b}, class)
+		}
+		return x.led.Now[row] // it has begun with its forward
+	}
 	if ph == grad.F || ph == grad.I || x.grads[k] {
 		return x.led.Begin(row, a, f.Peak[ph])
 	}
@@ -196,6 +202,36 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 	x.grads[k] = true
 	x.led.Keep(row, f.Grads)
 	return most
+}
+
+// beginPair takes in what a forward and a backward whose segments alternate hold at the worst moment of both,
+// and gives what the row holds then in all.
+func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
+	var course [2][]grad.Moment
+	var segs [2][]core.Segment
+	var now [2]int64
+	for i, a := range pair {
+		course[i], segs[i] = x.foot(a, class).Course[PhaseOf[a.Kind]], x.l.Lower(a, false, class)
+		now[i] = x.led.Held(row, a)
+	}
+	before, made, k := now[0]+now[1], int64(0), [2]int{row, int(pair[1].Stage)}
+	most := before
+	for i, s := range core.Alternate(segs) {
+		m := course[i][s]
+		if i == 1 && !x.grads[k] {
+			made = m.Made
+		}
+		most = max(most, m.Most+now[1-i]+made)
+		now[i] = m.After
+	}
+	all := x.led.Reach(row, most-before)
+	// what the backward holds until it ends is in that; whichever ends first, it is not counted again
+	x.led.End(row, pair[1], x.foot(pair[1], class).After[PhaseOf[pair[1].Kind]])
+	if !x.grads[k] {
+		x.grads[k] = true
+		x.led.Keep(row, x.foot(pair[1], class).Grads)
+	}
+	return all
 }
 
 func (x *Replay) foot(a plan.Action, class int32) *grad.Footprint {

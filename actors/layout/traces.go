@@ -43,7 +43,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if l.split && l.Side(stage) == DecoderSide {
 		o.RecomputePerPhase = true
 	}
-	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap
+	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap || j.Pairs
 	o.LossInB = !l.split
 	if !eval {
 		o.Bucket = l.bucketBytes(stage)

@@ -65,6 +65,8 @@ var IdleFlags = source.Set(
 	// logits' losses are in the log
 	"moe-grouped-gemm", "moe-permute-fusion", "moe-enable-deepep", "moe-shared-expert-overlap",
 	"moe-router-fusion", "moe-per-layer-logging",
+	// where microbatches overlap, weight gradients always run behind exchanges
+	"delay-wgrad-compute",
 	"moe-use-legacy-grouped-gemm", "moe-router-padding-for-fp8", "moe-router-padding-for-quantization",
 	"moe-deepep-num-sms", "moe-extended-tp",
 	"should-get-embedding-weights-for-mtp", "moe-token-dispatcher-type", "moe-flex-dispatcher-backend",

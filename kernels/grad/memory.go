@@ -13,8 +13,10 @@ type Footprint struct {
 	Peak [B + 1]int64 // by phase: the most during it, without what was handed over before
 	// the same where the step's gradients have no accumulators yet: with those that the phase makes
 	First [B + 1]int64
-	Grads int64        // of all accumulators that the backward makes
-	After [B + 1]int64 // what the frame still holds then, likewise
+	// Course is Peak segment by segment, for phases that run in turns with another frame's
+	Course [B + 1][]Moment
+	Grads  int64        // of all accumulators that the backward makes
+	After  [B + 1]int64 // what the frame still holds then, likewise
 	// Gives are the activations of output ports, handed over when F ends; Sends the cotangents of input
 	// ports, when I or B ends.
 	Gives, Sends map[string]Handed
@@ -22,6 +24,10 @@ type Footprint struct {
 	// output port.
 	Takes, Gets map[string]Phase
 }
+
+// Moment is what a frame holds at its worst in one segment, and when that has ended; Made is what the
+// accumulators take by then that the phase has made, where the step's gradients had none yet.
+type Moment struct{ Most, After, Made int64 }
 
 // Handed is storage that another stage gets.
 type Handed struct {
@@ -40,6 +46,7 @@ type footprint struct {
 	size  map[int]int64 // of a storage that counts for this frame
 	now   int64
 	most  int64
+	part  int64         // most of the segment
 	end   map[int]Phase // when a storage lost its last holder
 	made  map[int]bool  // parameters whose accumulators the phase has made
 	grads int64
@@ -118,6 +125,7 @@ func (f *footprint) walk(ph Phase, last bool) {
 		}
 	}
 	for _, s := range segs {
+		f.part = f.now
 		for _, at := range s.Await {
 			f.hold(segs[at.Segment].Comm[at.Comm])
 		}
@@ -128,6 +136,7 @@ func (f *footprint) walk(ph Phase, last bool) {
 			f.hold(n)
 			done(n)
 		}
+		f.out.Course[ph] = append(f.out.Course[ph], Moment{f.part, f.now, f.grads})
 	}
 	f.now -= f.carried
 	if last {
@@ -171,7 +180,7 @@ func (f *footprint) hold(n *Node) {
 		if f.newest() && len(n.In) > 0 {
 			f.carried += f.bytesOf(n.In[0])
 			f.now += f.bytesOf(n.In[0])
-			f.most, f.first = max(f.most, f.now), max(f.first, f.now+f.grads)
+			f.count()
 		}
 		return
 	case exportGrad:
@@ -197,7 +206,12 @@ func (f *footprint) hold(n *Node) {
 	for _, e := range n.Then {
 		f.hold(e)
 	}
-	f.most, f.first = max(f.most, f.now), max(f.first, f.now+f.grads)
+	f.count()
+}
+
+// count takes in what is held now.
+func (f *footprint) count() {
+	f.most, f.part, f.first = max(f.most, f.now), max(f.part, f.now), max(f.first, f.now+f.grads)
 }
 
 // newest reports whether the frame is of its sequence's last chunk, whose backward is the first.

@@ -44,6 +44,16 @@ func (l *Ledger) Begin(row int, a Action, peak int64) int64 {
 	return most
 }
 
+// Held is what the frame of an action holds.
+func (l *Ledger) Held(row int, a Action) int64 { return l.frames[frame(row, a)] }
+
+// Reach says that a row holds for a moment so many bytes more than now, and gives what it holds then in all.
+func (l *Ledger) Reach(row int, more int64) int64 {
+	most := l.Now[row] + more
+	l.Peak[row] = max(l.Peak[row], most)
+	return most
+}
+
 // Keep says that a row holds bytes more from now on, which an action that has begun counts already.
 func (l *Ledger) Keep(row int, bytes int64) { l.Now[row] += bytes }
 

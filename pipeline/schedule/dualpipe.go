@@ -7,7 +7,7 @@ import (
 )
 
 var _ = register(Schedule{
-	Name: "dualpipe", Paper: "2412.19437", Build: dualPipe, Loops: 2,
+	Name: "dualpipe", Paper: "2412.19437", Build: dualPipe, Loops: 2, Pairs: true,
 	Fits: func(s Shape) error {
 		if s.Ranks%2 != 0 || s.Micro < s.Ranks {
 			return fmt.Errorf("wants an even number of ranks and in each direction as many "+
@@ -23,7 +23,7 @@ var _ = register(Schedule{
 })
 
 var _ = register(Schedule{
-	Name: "dualpipev", Paper: "2412.19437", Build: dualPipeV, Runs: true, Loops: 2,
+	Name: "dualpipev", Paper: "2412.19437", Build: dualPipeV, Runs: true, Loops: 2, Pairs: true,
 	Fits: func(s Shape) error {
 		if s.Micro < 2*s.Ranks {
 			return fmt.Errorf("wants at least two microbatches a rank; %d ranks have %d", s.Ranks, s.Micro)

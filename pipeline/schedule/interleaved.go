@@ -6,6 +6,7 @@ import (
 
 var _ = register(Schedule{
 	Name: "interleaved", Paper: "2104.04473", Build: interleaved, Runs: true,
+	Pairs: true,
 	Time: func(s Shape, u Unit) float64 {
 		return float64(s.Micro)*u.Sum() + float64(s.Ranks-1)*u.Sum()/float64(s.Loops)
 	},
@@ -16,8 +17,12 @@ var _ = register(Schedule{
 })
 
 // warmup is the forwards of rank before its first backward: what is on the way to the last stage and back.
-// With one stage a rank it is that of 1F1B.
+// With one stage a rank it is that of 1F1B. Where a forward and a backward are one entry, a microbatch's
+// backward comes one entry after its forward on the last stage, and takes a whole entry for each stage.
 func (s Shape) warmup(rank, group int) int {
+	if s.Pairs {
+		return 2*(s.Ranks-rank-1) + (s.Loops-1)*group + 1
+	}
 	if s.Loops == 1 {
 		return s.Ranks - rank - 1
 	}
@@ -54,7 +59,7 @@ func interleaved(s Shape) (*plan.Program, error) {
 		p := placed(s, s.Loops, func(stage int) int { return stage % s.Ranks })
 		for r := range s.Ranks {
 			warm := min(len(fs), s.warmup(r, groups(s)[0])+extra)
-			p.Rows[r] = alternate(r, s.Ranks, fs, bs, warm)
+			p.Rows[r] = alternate(r, s, fs, bs, warm)
 		}
 		if err := p.Check(); err == nil || extra > s.Micro*s.Loops {
 			return p, err
@@ -80,18 +85,25 @@ func tableOf(s Shape) (fs, bs []item) {
 	return
 }
 
-// alternate runs warm forwards, then one forward and one backward in turns, then the backwards that are
-// left.
-func alternate(r, ranks int, fs, bs []item, warm int) (row []plan.Entry) {
-	add := func(k plan.Kind, x item) { row = append(row, entry(k, x.loop*ranks+r, x.micro)) }
+// alternate runs warm forwards, then one forward and one backward in turns or as one entry, then the
+// backwards that are left.
+func alternate(r int, s Shape, fs, bs []item, warm int) (row []plan.Entry) {
+	of := func(k plan.Kind, x item) plan.Entry { return entry(k, x.loop*s.Ranks+r, x.micro) }
 	for _, f := range fs[:warm] {
-		add(plan.F, f)
+		row = append(row, of(plan.F, f))
 	}
 	for i, b := range bs {
-		if warm+i < len(fs) {
-			add(plan.F, fs[warm+i])
+		back := of(plan.B, b)
+		switch {
+		case warm+i >= len(fs):
+			row = append(row, back)
+		case s.Pairs:
+			both := of(plan.F, fs[warm+i])
+			both.With = back.Action
+			row = append(row, both)
+		default:
+			row = append(row, of(plan.F, fs[warm+i]), back)
 		}
-		add(plan.B, b)
 	}
 	return
 }

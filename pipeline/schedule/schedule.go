@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -18,6 +19,8 @@ type Shape struct {
 	Split []int       // chunks of each microbatch, nil is one each
 	Group int         // microbatches that interleaved schedules run of one stage before the next, 0 chooses
 	Costs *plan.Costs // by stage, nil is the same for all; schedules that follow costs say so
+	// a forward and a backward of the steady phase are one entry, whose segments alternate
+	Pairs bool
 	// most activations a rank may hold, in those of one microbatch on one rank; 0 is the schedule's own
 	// limit
 	Memory float64
@@ -47,6 +50,7 @@ type Schedule struct {
 	Paper string // arXiv id
 	Build func(Shape) (*plan.Program, error)
 	Runs  bool // the runtime can train by it: no stage is a second copy of another
+	Pairs bool // it can put forwards and backwards into one entry
 	Loops int  // stages a rank, 0 is any number
 	// Fits says why a shape is not possible; nil takes every shape of one chunk a microbatch.
 	Fits func(Shape) error
@@ -127,6 +131,9 @@ func (s Schedule) complete(x Shape) (Shape, error) {
 			x.Ranks, x.Loops, x.Micro)
 	case s.Loops > 0 && x.Loops != s.Loops:
 		return x, fmt.Errorf("wants %d stages a rank, not %d; set plan.virtual_stages", s.Loops, x.Loops)
+	case x.Pairs && !s.Pairs:
+		return x, fmt.Errorf("has no forwards and backwards that alternate; %s have, or leave "+
+			"plan.overlap_microbatches out", strings.Join(pairing(), ", "))
 	case x.Memory < 0 || math.IsNaN(x.Memory):
 		return x, fmt.Errorf("a memory of %v activations", x.Memory)
 	case x.Split != nil && len(x.Split) != x.Micro:
@@ -146,6 +153,16 @@ func (s Schedule) complete(x Shape) (Shape, error) {
 		return x, s.Fits(x)
 	}
 	return x, nil
+}
+
+// pairing lists the schedules that can put forwards and backwards into one entry.
+func pairing() (out []string) {
+	for _, name := range Names() {
+		if all[name].Pairs && all[name].Runs {
+			out = append(out, name)
+		}
+	}
+	return
 }
 
 // chain is an empty program of one stage a rank.

@@ -26,6 +26,10 @@ func shapes(s Schedule) (out []Shape) {
 			for _, v := range loops {
 				x := Shape{Ranks: p, Micro: m, Loops: v}
 				out = append(out, x)
+				if y := x; s.Pairs {
+					y.Pairs = true
+					out = append(out, y)
+				}
 				if s.Fits == nil || s.Loops == 2 || m > 64 {
 					continue
 				}

@@ -66,7 +66,8 @@ func Command() *cobra.Command {
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]",
 			Short: "Simulate several schedules side by side", DisableFlagParsing: true,
 			ValidArgsFunction: cli.CompleteKeys, RunE: simCompare},
-		predictCommand(), fidelityCommand(), encoderCommand(), diffCommand())
+		predictCommand(), fidelityCommand(), encoderCommand(), overlapCommand(),
+		diffCommand())
 	return c
 }
 
