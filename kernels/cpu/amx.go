@@ -113,6 +113,26 @@ func (b *Backend) amxGemm(r result, x, y matrix, m, n, k int) {
 	runtime.KeepAlive(g)
 }
 
+// amxWhole is amxGemm on this worker alone, to the same bits.
+func (w *worker) amxWhole(p product) {
+	g := &amxPlan{r: p.r, m: p.m, n: p.n, k: p.k, ks: ceilDiv(p.k, amxSide), a: p.x}
+	nb, mb := ceilDiv(p.n, amxSide), ceilDiv(p.m, amxSide)
+	g.pb = w.arena.u16(nb * g.panel())
+	w.amxRight(g.pb, nb, p.y, 0, p.n, p.k)
+	if !g.inPlace() {
+		g.pa = w.arena.u16(mb * g.panel())
+		w.amxLeft(g.pa, mb, p.x, 0, p.m, p.k)
+	}
+	for i := 0; i < p.m; i += amxRows {
+		for j := 0; j < p.n; j += amxCols {
+			mark := w.arena.mark()
+			w.amxBlock(g, i, min(i+amxRows, p.m), j, min(j+amxCols, p.n))
+			w.arena.release(mark)
+		}
+	}
+	runtime.KeepAlive(g)
+}
+
 // amxGrid cuts the result into tasks of like size, at least a few for each thread and as many for one as for
 // another.
 func (b *Backend) amxGrid(m, n int, then bool) (rows, cols int) {

@@ -20,40 +20,110 @@ var smallGroup = map[kernels.Op]struct{ floats, pairs int }{kernels.GroupedLinea
 // groupedWork is the multiplications that one task of small groups should have.
 const groupedWork = 1 << 21
 
-// part is a task: columns [from, to) of the result of group g, whose rows begin at at.
-type part struct{ g, at, m, from, to int }
+// wholeMax is the multiplications up to which a group's product is a task of one thread, which packs for
+// itself: threads that share one product wait for each other twice. Larger ones would leave threads idle at
+// the end.
+const wholeMax = 32 << 20
 
-// groups runs large groups one after the other on all threads, and then the small ones as tasks. wide is the
-// dimension of the result that tasks are cut along, in multiples of unit; each of its elements costs depth
-// multiplications a row. Rows before and after all groups are cleared in rows, if it is not a nil tensor.
-func (b *Backend) groups(c *kernels.Call, rows *tensor.Tensor, wide, depth, unit int,
-	large func(g, at, m int), small func(w *worker, p part)) {
+// part is a task: columns [from, to) of the result of group g, whose rows begin at at.
+type part struct {
+	g, at, m, from, to int
+	whole              bool // the group's product as it is, not one for few rows
+}
+
+// product is r (+)= x·yᵀ: m rows and n columns, summed over k.
+type product struct {
+	r       result
+	x, y    matrix
+	m, n, k int
+}
+
+// grouped is one product a group.
+type grouped struct {
+	rows *tensor.Tensor // whose rows before and after all groups are cleared, nil for none
+	// Tasks of small groups are cut along a dimension of the result, wide, in multiples of unit; each of its
+	// elements costs depth multiplications a row.
+	wide, depth, unit int
+	of                func(g, at, m int) product
+	small             func(w *worker, p part)
+}
+
+// groups runs groups of many multiplications one after the other on all threads, and then the others as
+// tasks.
+func (b *Backend) groups(c *kernels.Call, o grouped) {
 	off, most := c.In[2].I32(), smallGroup[c.Op].floats
 	if b.k.amx && c.In[0].DType == tensor.BF16 {
 		most = smallGroup[c.Op].pairs
 	}
-	if rows != nil {
-		b.clearRows(rows, 0, int(off[0]))
-		b.clearRows(rows, int(off[len(off)-1]), rows.Shape[0])
+	if o.rows != nil {
+		b.clearRows(o.rows, 0, int(off[0]))
+		b.clearRows(o.rows, int(off[len(off)-1]), o.rows.Shape[0])
 	}
 	var parts []part
 	work := 0
 	for g := range len(off) - 1 {
 		at, m := int(off[g]), int(off[g+1]-off[g])
-		if m == 0 && rows != nil {
+		if m == 0 && o.rows != nil {
 			continue
 		}
+		all := m * o.wide * o.depth
+		if m > most && (all > wholeMax || all == 0) {
+			p := o.of(g, at, m)
+			b.blocked(p.r, p.x, p.y, p.m, p.n, p.k)
+			continue
+		}
+		work += all
 		if m > most {
-			large(g, at, m)
+			parts = append(parts, part{g: g, at: at, m: m, whole: true})
 			continue
 		}
-		step := roundUp(max(unit, groupedWork/max(1, max(m, 1)*depth)), unit)
-		for j := 0; j < wide; j += step {
-			parts = append(parts, part{g, at, m, j, min(j+step, wide)})
+		step := roundUp(max(o.unit, groupedWork/max(1, max(m, 1)*o.depth)), o.unit)
+		for j := 0; j < o.wide; j += step {
+			parts = append(parts, part{g: g, at: at, m: m, from: j, to: min(j+step, o.wide)})
 		}
-		work += m * wide * depth
 	}
-	b.shareWork(len(parts), max(work, len(parts)*1024), func(w *worker, i int) { small(w, parts[i]) })
+	b.shareWork(len(parts), max(work, len(parts)*1024), func(w *worker, i int) {
+		if p := parts[i]; p.whole {
+			w.whole(o.of(p.g, p.at, p.m))
+		} else {
+			o.small(w, p)
+		}
+	})
+}
+
+// whole is blocked on this worker alone, to the same bits.
+func (w *worker) whole(p product) {
+	if w.k.amx && p.x.v.d == tensor.BF16 && p.y.v.d == tensor.BF16 {
+		w.amxWhole(p)
+		return
+	}
+	mr, nr, kc := w.k.mr, w.k.nr, sumPart(p.k)
+	next := panelLen(nr, kc)
+	right := w.arena.f32(ceilDiv(p.n, nr) * next)
+	c, ldc := w.arenaFor(p.r, part{m: p.m, to: p.n})
+	for p0 := 0; p0 < p.k; p0 += kc {
+		mark, kn, acc := w.arena.mark(), min(kc, p.k-p0), p.r.acc || p0 > 0
+		w.panels(right, next, nr, ceilDiv(p.n, nr), p.y, 0, p.n, p0, kn)
+		y := columns{v: right, step: nr, next: next}
+		if p.x.trans {
+			step := panelLen(mr, kc)
+			left := w.arena.f32(ceilDiv(p.m, mr) * step)
+			w.panels(left, step, mr, ceilDiv(p.m, mr), p.x, 0, p.m, p0, kn)
+			w.product(c, ldc, p.m, p.n, kn, operand{v: left, row: 1, step: mr, next: step}, y, acc)
+		} else {
+			whole := p.m / mr * mr
+			w.product(c, ldc, whole, p.n, kn, w.leftRows(p.x, 0, whole, p0, kn), y, acc)
+			if rest := p.m - whole; rest > 0 {
+				w.product(c[whole*ldc:], ldc, rest, p.n, kn, w.leftRows(p.x, whole, rest, p0, kn), y, acc)
+			}
+		}
+		w.arena.release(mark)
+	}
+	if p.r.v.d != tensor.F32 {
+		for i := range p.m {
+			w.k.write(p.r.v, i*p.r.ld, c[i*ldc:i*ldc+p.n])
+		}
+	}
 }
 
 // clearRows sets rows [from, to) to 0.
@@ -65,40 +135,36 @@ func (b *Backend) clearRows(t *tensor.Tensor, from, to int) {
 func groupedLinear(b *Backend, c *kernels.Call) {
 	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
-	b.groups(c, c.Out[0], n, k, b.k.mr, func(g, at, m int) {
-		b.blocked(y.from(at), x.from(at), w.from(g*n), m, n, k)
-	}, func(wk *worker, p part) {
-		if p.m > 0 {
+	b.groups(c, grouped{rows: c.Out[0], wide: n, depth: k, unit: b.k.mr,
+		of: func(g, at, m int) product { return product{y.from(at), x.from(at), w.from(g * n), m, n, k} },
+		small: func(wk *worker, p part) {
 			wk.turned(y.from(p.at), x.from(p.at), w.from(p.g*n), p, k)
-		}
-	})
+		}})
 }
 
 func groupedLinearDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := rowMajor(c.In[0]), columnMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
-	b.groups(c, c.Out[0], k, n, b.k.nr, func(g, at, m int) {
-		b.blocked(dx.from(at), dy.from(at), w.from(g*n), m, k, n)
-	}, func(wk *worker, p part) {
-		if p.m > 0 {
+	b.groups(c, grouped{rows: c.Out[0], wide: k, depth: n, unit: b.k.nr,
+		of: func(g, at, m int) product { return product{dx.from(at), dy.from(at), w.from(g * n), m, k, n} },
+		small: func(wk *worker, p part) {
 			wk.rowsTimes(dx.from(p.at), dy.from(p.at), w.from(p.g*n), p, n)
-		}
-	})
+		}})
 }
 
 func groupedLinearDW(b *Backend, c *kernels.Call) {
 	dy, x, dw := columnMajor(c.In[0]), columnMajor(c.In[1]), c.Out[0]
 	n, k := dw.Shape[1], dw.Shape[2]
 	r := result{v: viewOf(dw), ld: k, acc: c.Attr.I[0] == kernels.Accumulate}
-	b.groups(c, nil, n, k, b.k.mr, func(g, at, m int) {
-		b.gemm(r.from(g*n), dy.from(at), x.from(at), n, k, m)
-	}, func(wk *worker, p part) {
-		if d := r.from(p.g*n + p.from); p.m > 0 {
-			wk.outer(d, dy.from(p.at), x.from(p.at), p, k)
-		} else if !r.acc {
-			clear(d.v.f[:(p.to-p.from)*k])
-		}
-	})
+	b.groups(c, grouped{wide: n, depth: k, unit: b.k.mr,
+		of: func(g, at, m int) product { return product{r.from(g * n), dy.from(at), x.from(at), n, k, m} },
+		small: func(wk *worker, p part) {
+			if d := r.from(p.g*n + p.from); p.m > 0 {
+				wk.outer(d, dy.from(p.at), x.from(p.at), p, k)
+			} else if !r.acc {
+				clear(d.v.f[:(p.to-p.from)*k])
+			}
+		}})
 }
 
 // from is the operand from a row of its tensor on.

@@ -57,3 +57,36 @@ func groupedRows(t *testing.T, be *Backend, d tensor.DType, op kernels.Op, n, k 
 		require.True(t, bytes.Equal(want, y.Bytes()), "%d by %d in groups of %d", n, k, size)
 	}
 }
+
+// TestWhole: a product that one worker computes by itself has the bits of one that all compute together.
+func TestWhole(t *testing.T) {
+	for _, k := range levels() {
+		for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
+			t.Run(fmt.Sprintf("%s %v", k.name, d), func(t *testing.T) {
+				be := newBackend(k, 2)
+				defer be.Close()
+				for _, s := range [][3]int{{65, 37, 29}, {96, 64, 1100}, {430, 530, 33}} {
+					m, n, sum := s[0], s[1], s[2]
+					a, b := filled(d, m*sum), filled(d, n*sum)
+					for _, x := range []matrix{{viewOf(a), sum, false}, {viewOf(a), m, true}} {
+						for _, y := range []matrix{{viewOf(b), sum, false}, {viewOf(b), n, true}} {
+							wholeProduct(t, be, tensor.F32, product{result{acc: y.trans}, x, y, m, n, sum})
+							wholeProduct(t, be, tensor.BF16, product{x: x, y: y, m: m, n: n, k: sum})
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// wholeProduct computes a product to a dtype in both ways.
+func wholeProduct(t *testing.T, be *Backend, to tensor.DType, p product) {
+	together, alone := filled(to, p.m, p.n), filled(to, p.m, p.n)
+	p.r = result{v: viewOf(together), ld: p.n, acc: p.r.acc}
+	be.blocked(p.r, p.x, p.y, p.m, p.n, p.k)
+	p.r.v = viewOf(alone)
+	be.team.workers[0].whole(p)
+	require.True(t, bytes.Equal(together.Bytes(), alone.Bytes()), "%d by %d over %d, turned %v %v", p.m, p.n, p.k,
+		p.x.trans, p.y.trans)
+}
