@@ -1,12 +1,14 @@
 """Long sequences, lfactor and PyTorch side by side: attention, the gated delta rule, and steps of two small models over 32,768 tokens.
 
-    python bench/long.py --lfactor ./lfactor [--part kernels steps] [--precision fp32 bf16] [--threads 2] [--tokens 4096 16384 65536] [--length 32768]
+    python bench/long.py --lfactor ./lfactor [--part kernels steps sparse] [--precision fp32 bf16] [--threads 2] [--tokens 4096 16384 65536] [--length 32768]
 
 kernels: causal attention of one head of width 128 against scaled_dot_product_attention (the best backend that it finds), and the gated delta rule with two key
 heads and four value heads of width 128 against transformers' PyTorch implementation, eager and with --compile compiled: forward and backward together. The delta rule of
 PyTorch is measured up to 16,384 tokens. steps: a small Qwen3, and a small Qwen3.5 of three layers with the delta rule to one of attention, one sequence a
-step; lfactor with full recompute, and Qwen3 in chunks of 4,096 tokens; PyTorch with gradient checkpointing and without. Prints times or tokens a second, the
-ratio (above 1: lfactor is faster), and peak memory of the process above what it had before the model. Needs torch and transformers; lfactor needs neither.
+step; lfactor with full recompute, and Qwen3 in chunks of 4,096 tokens; PyTorch with gradient checkpointing and without. sparse: attention of DeepSeek-V3.2's shape
+to 2,048 keys of each query, drawn at random, against lfactor's own attention to all keys, whose heads share the latent key as those of sparse attention do
+(absorbed) or have keys of their own: seconds a head of the 1,024 queries in the middle, forward and backward together. Prints times or tokens a second, the ratio (above 1: lfactor, or sparse
+attention, is faster), and peak memory of the process above what it had before the model. Needs torch and transformers; lfactor needs neither.
 """
 
 import argparse
@@ -130,6 +132,21 @@ def kernels(a):
                 print(line, flush=True)
 
 
+def sparse(a):
+    heads = {"sparse attention": 128, "latent attention": 4, "latent heads": 4}  # as actors/rates/longkernels.go has them
+    names = {"latent attention": "dense, absorbed", "latent heads": "dense, keys a head"}
+    print(f"{'':6}{'tokens':>8}{'sparse':>11}{'dense':>11}{'ratio':>8}", flush=True)
+    for precision in a.precision:
+        for n in a.sparse_tokens:
+            seconds = {}
+            for what in heads:
+                times = [k for part in ("", " backward") for k in step.run(
+                    [a.lfactor, "bench", "kernels", "-o", "json", "--rounds", "1", "--threads", str(a.threads), "--precision", precision, "--only", f"{what}{part} over {n} tokens"])]
+                seconds[what] = sum(k["seconds"] for k in times if k["name"].startswith(what)) / heads[what]
+            for what, name in names.items():
+                print(f"{precision:6}{n:8}{seconds['sparse attention']:10.3f}s{seconds[what]:10.3f}s{seconds[what] / seconds['sparse attention']:8.2f}  {name}", flush=True)
+
+
 def steps(a):
     mib = 2**20
     print(f"{'':12}{'':6}{'tokens':>8}{'lfactor':>11}{'PyTorch':>11}{'ratio':>8}{'MiB lfactor':>13}{'PyTorch':>9}{'ratio':>8}", flush=True)
@@ -153,10 +170,11 @@ def steps(a):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--lfactor", default="./lfactor")
-    p.add_argument("--part", nargs="+", default=["kernels", "steps"], choices=["kernels", "steps"])
+    p.add_argument("--part", nargs="+", default=["kernels", "steps"], choices=["kernels", "steps", "sparse"])
     p.add_argument("--precision", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--tokens", nargs="+", type=int, default=[4096, 16384, 65536], choices=[4096, 16384, 65536])
+    p.add_argument("--sparse-tokens", nargs="+", type=int, default=[4096, 32768], choices=[4096, 32768])
     p.add_argument("--length", type=int, default=32768)
     p.add_argument("--compile", action="store_true", help="PyTorch's delta rule compiled too: some minutes for each number of tokens")
     p.add_argument("--torch-kernels", nargs=5, help=argparse.SUPPRESS)

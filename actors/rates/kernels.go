@@ -133,6 +133,11 @@ func kernelGroups() (l []kernelGroup) {
 	for _, n := range []int{4 << 10, 16 << 10, 64 << 10} {
 		l = append(l, longGroup("attention", n, longAttention), longGroup("delta rule", n, deltaCases))
 	}
+	for _, n := range []int{4 << 10, 32 << 10} {
+		l = append(l, longGroup("latent attention", n, latentAttention),
+			longGroup("latent heads", n, latentHeads),
+			longGroup("sparse attention", n, sparseAttention))
+	}
 	return append(l,
 		kernelGroup{[]string{"rmsnorm", "layernorm"}, normCases, false},
 		kernelGroup{[]string{"swiglu", "swiglu backward", "gelu"}, activationCases, false},
@@ -169,7 +174,8 @@ func linearCases(k *kernelSet, name string, n, d int) {
 func operands(x ...*tensor.Tensor) []*tensor.Tensor { return x }
 
 func normCases(k *kernelSet) {
-	x, y, w, b := k.randomTensor(benchT, benchW), k.randomTensor(benchT, benchW), k.randomTensor(benchW), k.randomTensor(benchW)
+	x, y, w, b := k.randomTensor(benchT, benchW), k.randomTensor(benchT, benchW), k.randomTensor(benchW),
+		k.randomTensor(benchW)
 	at := kernels.Attr{F: [2]float64{1e-5}}
 	k.add("rmsnorm", 0, &kernels.Call{Op: kernels.RMSNorm, In: operands(x, w),
 		Out: operands(y, k.f32(benchT)), Attr: at})

@@ -135,6 +135,13 @@ func (b *Backend) clearRows(t *tensor.Tensor, from, to int) {
 func groupedLinear(b *Backend, c *kernels.Call) {
 	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
+	if ofHeads(c) {
+		for i := range c.In[1].Shape[0] {
+			r := ofHead(rowMajor(c.Out[0]), c.Out[0], i)
+			b.blocked(result{v: r.v, ld: r.ld}, ofHead(x, c.In[0], i), w.from(i*n), c.In[0].Shape[0], n, k)
+		}
+		return
+	}
 	b.groups(c, grouped{rows: c.Out[0], wide: n, depth: k, unit: b.k.mr,
 		of: func(g, at, m int) product { return product{y.from(at), x.from(at), w.from(g * n), m, n, k} },
 		small: func(wk *worker, p part) {
@@ -145,6 +152,13 @@ func groupedLinear(b *Backend, c *kernels.Call) {
 func groupedLinearDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := rowMajor(c.In[0]), columnMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
+	if ofHeads(c) {
+		for i := range c.In[1].Shape[0] {
+			r := ofHead(rowMajor(c.Out[0]), c.Out[0], i)
+			b.blocked(result{v: r.v, ld: r.ld}, ofHead(dy, c.In[0], i), w.from(i*n), c.In[0].Shape[0], k, n)
+		}
+		return
+	}
 	b.groups(c, grouped{rows: c.Out[0], wide: k, depth: n, unit: b.k.nr,
 		of: func(g, at, m int) product { return product{dx.from(at), dy.from(at), w.from(g * n), m, k, n} },
 		small: func(wk *worker, p part) {
@@ -156,6 +170,12 @@ func groupedLinearDW(b *Backend, c *kernels.Call) {
 	dy, x, dw := columnMajor(c.In[0]), columnMajor(c.In[1]), c.Out[0]
 	n, k := dw.Shape[1], dw.Shape[2]
 	r := result{v: viewOf(dw), ld: k, acc: c.Attr.I[0] == kernels.Accumulate}
+	if ofHeads(c) {
+		for i := range dw.Shape[0] {
+			b.gemm(r.from(i*n), ofHead(dy, c.In[0], i), ofHead(x, c.In[1], i), n, k, c.In[0].Shape[0])
+		}
+		return
+	}
 	b.groups(c, grouped{wide: n, depth: k, unit: b.k.mr,
 		of: func(g, at, m int) product { return product{r.from(g * n), dy.from(at), x.from(at), n, k, m} },
 		small: func(wk *worker, p part) {
@@ -165,6 +185,15 @@ func groupedLinearDW(b *Backend, c *kernels.Call) {
 				clear(d.v.f[:(p.to-p.from)*k])
 			}
 		}})
+}
+
+// ofHeads reports whether groups are heads: each has a row of every token.
+func ofHeads(c *kernels.Call) bool { return len(c.In) < 3 || c.In[2] == nil }
+
+// ofHead is the rows of head i of a tensor [rows, heads, width] that m has all of.
+func ofHead(m matrix, t *tensor.Tensor, i int) matrix {
+	m.v, m.ld = m.v.from(min(i*lastDim(t), t.Len())), t.Shape[1]*lastDim(t)
+	return m
 }
 
 // from is the operand from a row of its tensor on.

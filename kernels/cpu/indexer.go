@@ -232,13 +232,27 @@ func (w *worker) logShares(s []float32) {
 
 // attentionShares adds up the softmax of all heads of query a.
 func (w *worker) attentionShares(x *indexCall, a int, s *indexShares) {
-	h, e := x.attnQ.Shape[1], w.arena.f32(len(s.rows))
+	h, g, e := x.attnQ.Shape[1], x.attnK.Shape[1], w.arena.f32(len(s.rows))
+	add := func(scores []float32) {
+		_, sum := w.k.soft(scores, scores, x.attnScale*log2e, float32(math.Inf(-1)))
+		w.k.axpy(s.p, scores, 1/(sum*float32(h)))
+	}
+	if w.k.shares(h, g) {
+		for i := range g {
+			m := w.arena.mark()
+			all, ld := w.listedScores(w.sharedHeads(x.attnQ, a, i, h/g), headOf(x.attnK, i), s.rows)
+			for j := range h / g {
+				add(all[j*ld:][:len(s.rows)])
+			}
+			w.arena.release(m)
+		}
+		return
+	}
 	for i := range h {
 		m := w.arena.mark()
 		qs, ks := w.headRows(x.attnQ, i), w.headRows(x.attnK, i*x.attnK.Shape[1]/h)
 		w.rowDots(e, qs.row(w, a), &ks, s.rows)
-		_, sum := w.k.soft(e, e, x.attnScale*log2e, float32(math.Inf(-1)))
-		w.k.axpy(s.p, e, 1/(sum*float32(h)))
+		add(e)
 		w.arena.release(m)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Attention to the keys that each query lists. Keys of neighbouring queries differ, so nothing is packed:
-// every query reads the rows that it needs.
+// every query reads the rows that it needs. Where many heads share a key, see sparse_shared.go.
 
 func init() {
 	table[kernels.VisibleKeys] = visibleKeys
@@ -75,6 +75,10 @@ const sparseTile = 4
 
 func attentionSparse(b *Backend, c *kernels.Call) {
 	q, k, v, o, lse := c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1].F32()
+	if b.k.shares(q.Shape[1], k.Shape[1]) {
+		attentionShared(b, c)
+		return
+	}
 	t, h, group := q.Shape[0], q.Shape[1], q.Shape[1]/max(1, k.Shape[1])
 	idx, n := c.In[3].I32(), c.In[3].Shape[1]
 	scale := float32(c.Attr.F[0]) * log2e
@@ -109,6 +113,10 @@ func attentionSparse(b *Backend, c *kernels.Call) {
 // attentionSparseBwd shares out key heads: the gradients of one sum over queries in their order.
 func attentionSparseBwd(b *Backend, c *kernels.Call) {
 	q, k, v, n := c.In[1], c.In[2], c.In[3], c.In[6].Shape[1]
+	if b.k.shares(q.Shape[1], k.Shape[1]) {
+		attentionSharedBwd(b, c)
+		return
+	}
 	t, h, g := q.Shape[0], q.Shape[1], k.Shape[1]
 	work := t * h * n * (3*q.Shape[2] + 2*v.Shape[2])
 	b.shareWork(g, work, func(w *worker, i int) {

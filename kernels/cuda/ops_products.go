@@ -31,21 +31,37 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.GroupedLinear: func(x *issue) {
 		a, w, y := x.in(0), x.in(1), x.out(0)
-		n, k := w.Shape[1], w.Shape[2]
+		g, n, k := w.Shape[0], w.Shape[1], w.Shape[2]
+		if x.in(2) == nil {
+			x.heads(g, k, n*k, n, product{a: a, b: w, y: y, m: a.Shape[0], n: n, k: k, aRow: g * k, aCol: 1,
+				bRow: k, bCol: 1, yRow: g * n, wide: wide(y, a)})
+			return
+		}
 		x.grouped(y, n, product{a: a, b: w, y: y, m: a.Shape[0], n: n, k: k, aRow: k, aCol: 1, bRow: k,
-			bCol: 1, yRow: n, groups: w.Shape[0], bGroup: n * k, wide: wide(y, a)})
+			bCol: 1, yRow: n, groups: g, bGroup: n * k, wide: wide(y, a)})
 	},
 	kernels.GroupedLinearDX: func(x *issue) {
 		dy, w, dx := x.in(0), x.in(1), x.out(0)
-		n, k := w.Shape[1], w.Shape[2]
+		g, n, k := w.Shape[0], w.Shape[1], w.Shape[2]
+		if x.in(2) == nil {
+			x.heads(g, n, n*k, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: g * n,
+				aCol: 1,
+				bRow: 1, bCol: k, yRow: g * k})
+			return
+		}
 		x.grouped(dx, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: n, aCol: 1,
-			bRow: 1, bCol: k, yRow: k, groups: w.Shape[0], bGroup: n * k})
+			bRow: 1, bCol: k, yRow: k, groups: g, bGroup: n * k})
 	},
 	kernels.GroupedLinearDW: func(x *issue) {
 		dy, a, dw := x.in(0), x.in(1), x.out(0)
-		n, k := dw.Shape[1], dw.Shape[2]
+		g, n, k := dw.Shape[0], dw.Shape[1], dw.Shape[2]
+		if x.in(2) == nil {
+			x.heads(g, n, k, n*k, product{a: dy, b: a, y: dw, m: n, n: k, k: dy.Shape[0], aRow: 1,
+				aCol: g * n, bRow: 1, bCol: g * k, yRow: k, wide: true, add: x.accumulates(0)})
+			return
+		}
 		p := product{a: dy, b: a, y: dw, off: x.in(2), m: n, n: k, aRow: 1, aCol: n, bRow: 1, bCol: k,
-			yRow: k, groups: dw.Shape[0], yGroup: n * k, wide: true, add: x.accumulates(0)}
+			yRow: k, groups: g, yGroup: n * k, wide: true, add: x.accumulates(0)}
 		if p.n > 0 {
 			x.launch("product_terms_"+dy.DType.String(), grid{x: parts(n, tile), y: parts(k, tile),
 				z: p.groups, threads: 256}, p.fields()...)
@@ -136,6 +152,21 @@ func (x *issue) grouped(y *tensor.Tensor, width int, p product) {
 	g := grid{x: parts(p.m, tile) + p.groups, y: parts(p.n, tile), threads: 256}
 	if p.m > 0 && p.groups > 0 {
 		x.launch(typed("product_rows", x.in(0)), g, p.fields()...)
+	}
+}
+
+// heads launches a product for each of some heads, which lie so many elements apart in a, b and y.
+func (x *issue) heads(n, a, b, y int, p product) {
+	if p.n == 0 {
+		return
+	}
+	d := x.in(0).DType
+	for i := range n {
+		q := p
+		q.a, q.b = x.address(p.a)+uint64(i*a*d.Size()), x.address(p.b)+uint64(i*b*d.Size())
+		q.y = x.address(p.y) + uint64(i*y*x.out(0).DType.Size())
+		x.launch("product_"+d.String(), grid{x: parts(p.m, tile), y: parts(p.n, tile), threads: 256},
+			q.fields()...)
 	}
 }
 

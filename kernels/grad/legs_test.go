@@ -92,6 +92,12 @@ func layerRules() map[string]rule {
 		"join heads": {s{"a": {6, 1, 2}, "b": {6, 3, 2}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.JoinHeads(v["a"], v["b"])
 		}},
+		"heads through a latent": {s{"x": {6, 4, 5}, "w": {8, 4}, "wb": {12, 4}}, func(t *Tape,
+			v map[string]*Value) *Value {
+			y := t.HeadLinearT(t.Columns(v["x"], 2, 2), t.OfHeads(v["w"], 2))
+			y = t.Concat(2, t.Columns(v["x"], 0, 2), y)
+			return t.HeadLinear(t.Columns(y, 1, 4), t.OfHeads(v["wb"], 3))
+		}},
 		"unit rows": {s{"x": {6, 4}, "w": {3, 4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.Linear(v["x"], t.UnitRows(v["w"]), nil)
 		}},

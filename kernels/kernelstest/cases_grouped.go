@@ -67,6 +67,36 @@ func groupedCases() []Case {
 				Out: tensors{g.f32(e, s.n, s.k)}, Attr: accumulate(0)}
 		})
 	}
+	return append(l, headCases()...)
+}
+
+// headCases are groups without offsets: tokens, heads, and both widths.
+func headCases() (l []Case) {
+	for _, s := range [][4]int{{0, 2, 3, 4}, {1, 1, 1, 1}, {3, 5, 7, 6}, {70, 4, 24, 40}, {130, 3, 64, 33},
+		{5, 2, 0, 3}, {5, 2, 3, 0}} {
+		t, h, n, k := s[0], s[1], s[2], s[3]
+		one := func(op kernels.Op, suffix string, call func(g *gen) *kernels.Call) {
+			l = append(l, Case{Op: op, Name: fmt.Sprintf("heads %v%s", s, suffix), Tol: 4e-6, Why: sumWhy,
+				Call: call})
+		}
+		one(kernels.GroupedLinear, "", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, h, k), g.act(h, n, k)},
+				Out: tensors{g.raw(g.a, t, h, n)}}
+		})
+		one(kernels.GroupedLinearDX, "", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(h, n, k), nil},
+				Out: tensors{g.raw(g.a, t, h, k)}}
+		})
+		one(kernels.GroupedLinearDW, "", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(t, h, k)},
+				Out: tensors{g.raw(tensor.F32, h, n, k)}}
+		})
+		one(kernels.GroupedLinearDW, " acc", func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(t, h, n), g.act(t, h, k), nil},
+				Out:  tensors{g.f32(h, n, k)},
+				Attr: accumulate(0)}
+		})
+	}
 	return l
 }
 

@@ -35,6 +35,14 @@ func (a Latent) PairWork(n int) int {
 	return a.Heads*(a.Turning+a.Still+a.Value)*seen(n, a.Index.Top) + a.Index.pairWork(n)
 }
 
+// absorbs reports whether heads read the latent itself: what makes a head's keys of it is applied to the
+// query instead, and what makes values of it to the result. A sum is longer then, but a query's keys are one
+// row each for all heads, which sparse attention gathers once. Attention to all keys does with the shorter sums.
+func (a Latent) absorbs(r *Rec, name string) bool {
+	return a.Index.Top > 0 && (!r.Indexing.Dense || r.T.NoGrad) &&
+		!r.Lora.Match(name+".k_b_proj") && !r.Lora.Match(name+".v_b_proj")
+}
+
 // Record implements Part. Data: positions [t], cu_seqlens.
 func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t, whole := r.T, LinearOpts{Rep: true}
@@ -55,13 +63,25 @@ func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	turning := t.Heads(r.Linear(name+".k_rope_proj", h, a.Turning, a.Hidden, whole), a.Turning)
 	cos, sin := r.angles(0)
 	q, turning = t.Rope(q, cos, sin, a.Pairs), t.Rope(turning, cos, sin, a.Pairs)
-	k := t.JoinHeads(turning, heads("k_b_proj", c, a.KVRank, a.Still))
-	v := heads("v_b_proj", c, a.KVRank, a.Value)
 	var o *grad.Value
-	if a.Index.Top > 0 {
-		o = a.attendSparse(r, name, h, qa, q, k, v)
+	if a.absorbs(r, name) {
+		matrix := func(which string, rows int) *grad.Value {
+			return t.OfHeads(t.Param(name+"."+which+".weight", []int{a.Heads * rows, a.KVRank}, 0, rows,
+				true), rows)
+		}
+		still := t.HeadLinearT(t.Columns(q, a.Turning, a.Still), matrix("k_b_proj", a.Still))
+		q = t.Concat(2, t.Columns(q, 0, a.Turning), still)
+		v := t.Heads(c, a.KVRank)
+		o = a.attendSparse(r, name, h, qa, q, t.JoinHeads(turning, v), v)
+		o = t.HeadLinear(o, matrix("v_b_proj", a.Value))
 	} else {
-		o = r.attend(name, q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true})
+		k := t.JoinHeads(turning, heads("k_b_proj", c, a.KVRank, a.Still))
+		v := heads("v_b_proj", c, a.KVRank, a.Value)
+		if a.Index.Top > 0 {
+			o = a.attendSparse(r, name, h, qa, q, k, v)
+		} else {
+			o = r.attend(name, q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true})
+		}
 	}
 	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.Value, LinearOpts{Row: true,
 		Unit: a.Value})
