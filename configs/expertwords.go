@@ -125,7 +125,8 @@ func (l *loader) put(key, value, from string) {
 }
 
 // balances are Megatron's losses of balance by ours.
-var balances = map[string]string{"aux_loss": "layer", "seq_aux_loss": "sequence", "none": "none"}
+var balances = map[string]string{"aux_loss": "layer", "seq_aux_loss": "sequence",
+	"global_aux_loss": "batch", "none": "none"}
 
 // balanceWords enters the loss of balance: Megatron's coefficient is 0 where it is not given, which is none.
 func (l *loader) balanceWords() {

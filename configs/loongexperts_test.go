@@ -68,6 +68,8 @@ func TestExpertFlags(t *testing.T) {
 				"--moe-router-enable-expert-bias", "sequence", "0.0001", "0.001"},
 		{"deepseek-v3", "--moe-router-enable-expert-bias --moe-router-bias-update-rate 0.002", "model", "0",
 			"0.002"},
+		{"qwen3-30b-a3b", "--moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 1e-3", "batch",
+			"0.001", "0"},
 		{"qwen3-30b-a3b", "--moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 0", "none", "0",
 			"0"},
 		{"qwen3-30b-a3b", "--moe-aux-loss-coeff 0.01", "layer", "0.01", "0"},

@@ -179,7 +179,7 @@ type Train struct {
 
 // Router says how the router of a mixture of experts is trained.
 type Router struct {
-	Loss     string  `key:"loss" default:"model" oneof:"model|none|pooled|layer|sequence" class:"fixed" doc:"Loss that keeps experts evenly used, of each microbatch: pooled takes the tokens of all layers together, as transformers does; layer adds up one a layer, as Megatron-LM's aux_loss does; sequence is layer for each sequence by itself, as its seq_aux_loss, and does not depend on microbatches; model is pooled where config.json has output_router_logits, else none (arXiv:2101.03961)."`
+	Loss     string  `key:"loss" default:"model" oneof:"model|none|pooled|layer|sequence|batch" class:"fixed" doc:"Loss that keeps experts evenly used, of each microbatch: pooled takes the tokens of all layers together, as transformers does; layer adds up one a layer, as Megatron-LM's aux_loss does; sequence is layer for each sequence by itself, as its seq_aux_loss, and does not depend on microbatches; batch is layer with experts counted over all replicas and the step's microbatches so far, as its global_aux_loss; model is pooled where config.json has output_router_logits, else none (arXiv:2101.03961)."`
 	Coef     float64 `key:"loss_coef" default:"0" min:"0" class:"fixed" doc:"Factor on that loss; 0 takes the model's router_aux_loss_coef, or 0.001."`
 	Z        float64 `key:"z_loss_coef" flag:"moe-z-loss-coeff" default:"0" min:"0" class:"fixed" doc:"Factor on the mean of (log of the sum of exponentials of logits)², one a layer; 0 is none (arXiv:2202.08906)."`
 	Jitter   float64 `key:"jitter" default:"0" min:"0" max:"1" class:"fixed" doc:"How far from 1 what the router reads is multiplied at random in training; 0 takes the model's router_jitter_noise."`

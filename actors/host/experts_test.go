@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
@@ -27,6 +28,8 @@ var mixtures = map[string]struct {
 	"shared": {block.Experts{Shared: block.Gated{Inter: 10, Act: kernels.SiLU}, SharedName: "shared_expert",
 		SharedGate: "shared_expert_gate"},
 		block.Balance{Kind: block.LayerBalance, Scale: 0.5 / 8, Z: 0.01 / 8}},
+	"batch": {block.Experts{Router: routers.Router{Normalize: true}},
+		block.Balance{Kind: block.BatchBalance, Scale: 0.5 / 8}},
 	"groups": {block.Experts{Router: routers.Router{Score: routers.Sigmoid, Normalize: true, Eps: 1e-20,
 		Scale: 2.5, Groups: 4, Kept: 2, Best: 2},
 		Bias: "gate.e_score_correction_bias", Step: 0.01, Shared: block.Gated{Inter: 6, Act: kernels.SiLU},
@@ -122,6 +125,50 @@ func TestExpertPlans(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestBatchBalance: a loss that counts experts over replicas and the step's microbatches so far is the same
+// however layers, experts and passes are shared out, but for what other sums bound; and where only experts
+// and passes are, it has the same bits.
+func TestBatchBalance(t *testing.T) {
+	run := func(p expertPlan) []float64 {
+		return toyTrain(t, p.job(mixture(t, "batch")), toyBatches(p.dp), 3, func(int) kernels.Backend {
+			return cpu.New(1)
+		})
+	}
+	plain := expertPlan{1, 2, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}
+	want := run(plain)
+	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, full, ""},
+		{1, 2, 2, 2, 1, 3, 0, "1f1b", 1, some, "sp"}, {2, 2, 1, 1, 1, 0, 0, "zb-h1", 1, full, ""},
+		{2, 2, 1, 2, 1, 1, 0, "interleaved", 2, none, "pairs"}, {1, 2, 1, 2, 1, 0, 0, "gpipe", 1, none, ""}} {
+		got := run(p)
+		require.InEpsilonSlice(t, want, got, 1e-5, "%+v", p)
+		require.Equal(t, p.tp == 1, want[0] == got[0], "%+v: the first forward", p)
+	}
+	one := run(expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""})
+	require.Greater(t, math.Abs(one[0]-want[0])/want[0], 1e-3, "a replica more is twice the samples in a count")
+	require.Equal(t, want, toyWrapped(t, plain.job(mixture(t, "batch")), toyBatches(plain.dp), 3,
+		func(int) kernels.Backend { return cpu.New(1) }, func(_ int, d Device) Device {
+			return &forgetful{Rank: d.(*Rank)}
+		}), "a step counts from its own beginning")
+	again := &Rank{runs: []*grad.Runner{{}}, counted: 7}
+	again.forget()
+	require.Zero(t, again.counted, "what a step counts begins anew, also in that step")
+}
+
+// forgetful is a rank that forgets what it has counted before each step.
+type forgetful struct {
+	*Rank
+	step int64
+}
+
+// Run implements Device.
+func (f *forgetful) Run(j actors.Job) (Result, error) {
+	if j.Kind == actors.RunSegment && j.Step != f.step {
+		f.step = j.Step
+		f.forget()
+	}
+	return f.Rank.Run(j)
 }
 
 // TestPairedBits: forwards that run in turns with backwards of other microbatches give the losses, bit for

@@ -69,6 +69,7 @@ type Rank struct {
 	clip    *tensor.Tensor
 	experts experts
 	routed  *routed // what is done with the choices of routers, nil for nothing
+	counted int64   // the step that layers count experts' use in
 }
 
 type frameKey struct {
@@ -162,6 +163,10 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 		}
 	}
 	segs := f.Trace.Segments(ph)
+	if !eval && r.counted != j.Step {
+		r.forget()
+		r.counted = j.Step
+	}
 	r.routed.begin(j)
 	var arrived [][]grad.Bundle
 	if j.Segment > 0 {
@@ -242,6 +247,14 @@ func (r *Rank) open(j actors.Job, key frameKey, eval bool) *grad.Frame {
 	f := r.run.NewFrame(tr, data, r.ports(j.In), prev)
 	r.frames[key] = f
 	return f
+}
+
+// forget drops what layers have counted in a step.
+func (r *Rank) forget() {
+	r.counted = 0
+	for _, run := range r.runs {
+		run.Forget()
+	}
 }
 
 // ports takes the activations or cotangents out of a job's inputs; several cotangents of one port are summed

@@ -22,6 +22,7 @@ func (r *Rank) kinds() []string { return append([]string{"master"}, r.opt.State.
 // gave or the rank's own copy, what is durable, or what it holds.
 func (r *Rank) restore(j actors.Job) error {
 	r.abandon()
+	r.forget()
 	var err error
 	switch {
 	case len(j.In) > 0:

@@ -157,13 +157,19 @@ func toyRun(t *testing.T, j *layout.Job, batches BatchFunc, steps int64) []float
 // toyTrain trains a job of a toy.
 func toyTrain(t *testing.T, j *layout.Job, batches BatchFunc, steps int64,
 	backend func(int) kernels.Backend) (losses []float64) {
+	return toyWrapped(t, j, batches, steps, backend, nil)
+}
+
+// toyWrapped is toyTrain with something between ranks and their devices, nil for nothing.
+func toyWrapped(t *testing.T, j *layout.Job, batches BatchFunc, steps int64, backend func(int) kernels.Backend,
+	wrap func(int, Device) Device) (losses []float64) {
 	j.Rows, j.Optim = 8, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}
 	l, err := layout.Plan(j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l,
 		RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
 			LR: func(int64) float64 { return 0.01 }},
-			Backend: backend, Batches: batches,
+			Backend: backend, Batches: batches, WrapDevice: wrap,
 			Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 				if kind == "param" {
 					j.Model.Init(7, p, g, dst)

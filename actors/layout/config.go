@@ -119,6 +119,8 @@ func routing(c *configs.Config, m *family.Model) error {
 		b.Kind = block.LayerBalance
 	case r.Loss == "sequence":
 		b.Kind = block.SequenceBalance
+	case r.Loss == "batch":
+		b.Kind = block.BatchBalance
 	}
 	m.Balance(b)
 	return nil

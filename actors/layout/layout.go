@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
@@ -151,18 +152,23 @@ func Plan(j *Job) (*Layout, error) {
 }
 
 // shapes settles what microbatches of different shapes mean for a plan that communicates within their
-// forward and backward (ZeRO 2 and 3): one replica may have images where another has none, and would not
+// forward and backward (ZeRO 2 and 3, counts of experts over replicas): one replica may have images where another has none, and would not
 // take part. So every microbatch runs every block, on padding where it has nothing for it. A part with
 // replicas of its own has no such remedy, since they work on different microbatches at a time.
 func (l *Layout) shapes() error {
 	j := l.Job
-	if len(j.Model.Modalities) == 0 || j.Zero < 2 {
+	what, try := fmt.Sprintf("zero=%d", j.Zero), "plan.zero=1"
+	if j.Zero < 2 {
+		what, try = "the loss of balance of the whole batch", "train.router.loss=sequence"
+	}
+	if batch := j.Model.Spec.Balance.Kind == block.BatchBalance; len(j.Model.Modalities) == 0 ||
+		j.Zero < 2 && !batch {
 		return nil
 	}
 	for i := range j.Parts {
 		if len(l.partGroups(i)) > 1 || j.Mesh.Replicas() > 1 {
-			return fmt.Errorf("zero=%d communicates in the middle of microbatches, and replicas of an "+
-				"encoder with a mesh of its own work on different ones at a time; set plan.zero=1", j.Zero)
+			return fmt.Errorf("%s communicates in the middle of microbatches, and replicas of an encoder "+
+				"with a mesh of its own work on different ones at a time; set %s", what, try)
 		}
 	}
 	l.Filled = j.Mesh.Replicas() > 1

@@ -28,8 +28,9 @@ type Runner struct {
 	// without one it is the order of experts.
 	Places map[int]*tensor.Tensor
 
-	call   kernels.Call
-	consts map[*tensor.Tensor]*tensor.Tensor // constants of the model on a device
+	tallies map[int]*tallied // by block
+	call    kernels.Call
+	consts  map[*tensor.Tensor]*tensor.Tensor // constants of the model on a device
 }
 
 // Frame is the record of one microbatch: slots over a trace.
@@ -275,6 +276,8 @@ func (r *Runner) exec(f *Frame, n *Node) {
 		f.slots[n.Out[0].ID] = t
 	case offsets:
 		r.offsets(f, n)
+	case tally:
+		r.tally(f, n)
 	case piece, stack, natural:
 		r.pieces(f, n)
 	case accumulate:

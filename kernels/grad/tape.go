@@ -80,6 +80,7 @@ const (
 	dispatch               // sends rows to the ranks that own their groups
 	combine                // brings them back
 	offsets                // running sums of counts
+	tally                  // counts of the step so far
 	rotate                 // what a member some places before has
 	piece                  // a run of this rank's rows, as a view
 	stack                  // joins such runs

@@ -21,6 +21,10 @@ const (
 	// SequenceBalance is LayerBalance of each sequence by itself, and the mean of those: it does not depend
 	// on how sequences are packed.
 	SequenceBalance
+	// BatchBalance is LayerBalance with counts of all replicas' samples and of the step's microbatches so far,
+	// as Megatron-LM's global_aux_loss has it: E/k·Σ(n/N)·(p/N) with N of all replicas, so that the parts of
+	// all replicas add up to 1 for even sharing.
+	BatchBalance
 )
 
 // Balance asks for losses of the router.
@@ -53,6 +57,12 @@ func (r *Rec) balance(logits *grad.Value, m Experts) {
 	case scale == 0:
 	case b.Kind == LayerBalance:
 		sums := t.BalanceSums(logits, r.Cu(), m.Each, m.Router.Score)
+		r.add(t.BalanceLoss(sums, m.Each, scale))
+	case b.Kind == BatchBalance:
+		sums := t.BalanceSums(logits, r.Cu(), m.Each, m.Router.Score)
+		if !t.NoGrad { // an evaluation counts nothing
+			sums = t.StepSums(sums)
+		}
 		r.add(t.BalanceLoss(sums, m.Each, scale))
 	case b.Kind == SequenceBalance:
 		r.add(t.BalanceEach(logits, r.Cu(), m.Each, m.Router.Score, scale))
