@@ -12,14 +12,35 @@ import (
 
 // operand is one parsed operand of a signature.
 type operand struct {
-	name string
-	// a letter, "c+1", a number, or "..." for any leading or trailing dimensions; nil with any
-	dims     []string
-	any      bool     // [*]: the shape is the operation's own affair
-	dtypes   []string // f32 …, A, T or U
+	name     string
+	dims     []dim // nil with any
+	any      bool  // [*]: the shape is the operation's own affair
+	dtypes   []dtype
 	optional bool
 	variadic bool // repeats the operand before it
 }
+
+// dim is one dimension of an operand: a letter, "c+1", a number, or "..." for any leading or trailing
+// dimensions.
+type dim struct {
+	text string
+	slot int // of the letter in a binding, -1 for a number
+	more int // what is added to the letter; the number
+}
+
+// rest reports whether it stands for any number of dimensions.
+func (d dim) rest() bool { return d.text == "..." }
+
+func (d dim) String() string { return d.text }
+
+// dtype is one dtype that an operand may have: f32 …, or a letter, A, T or U.
+type dtype struct {
+	text string
+	slot int // of the letter in a binding, -1 for a dtype itself
+	is   tensor.DType
+}
+
+func (d dtype) String() string { return d.text }
 
 type signature struct{ in, out []operand }
 
@@ -30,16 +51,33 @@ var signatures = sync.OnceValue(func() map[Op]signature {
 		if !ok {
 			panic(fmt.Sprintf("kernels: signature of %s has no ->", s.Op))
 		}
-		m[s.Op] = signature{parseOperands(in), parseOperands(out)}
+		l := &letters{map[string]int{}, map[string]int{}}
+		m[s.Op] = signature{l.operands(in), l.operands(out)}
 	}
 	return m
 })
 
-func parseOperands(s string) []operand {
-	var l []operand
+// letters are the slots of a signature's letters.
+type letters struct{ dims, types map[string]int }
+
+// slot is the place of a letter, a new one if it was not seen before.
+func slot(seen map[string]int, letter string, most int) int {
+	i, ok := seen[letter]
+	if !ok {
+		i = len(seen)
+		seen[letter] = i
+	}
+	if i >= most {
+		panic(fmt.Sprintf("kernels: a signature with more than %d letters", most))
+	}
+	return i
+}
+
+func (l *letters) operands(s string) []operand {
+	var out []operand
 	for _, f := range strings.Fields(s) {
 		if f == "..." {
-			l[len(l)-1].variadic = true
+			out[len(out)-1].variadic = true
 			continue
 		}
 		name, rest, _ := strings.Cut(f, "[")
@@ -48,13 +86,36 @@ func parseOperands(s string) []operand {
 			panic(fmt.Sprintf("kernels: operand %q of a signature lacks brackets", f))
 		}
 		o := operand{name: name, any: dims == "*", optional: strings.HasSuffix(types, "?")}
-		o.dtypes = strings.Split(strings.TrimSuffix(types, "?"), "|")
-		if !o.any {
-			o.dims = strings.Split(dims, ",")
+		for _, t := range strings.Split(strings.TrimSuffix(types, "?"), "|") {
+			o.dtypes = append(o.dtypes, l.dtype(t))
 		}
-		l = append(l, o)
+		if !o.any {
+			for _, d := range strings.Split(dims, ",") {
+				o.dims = append(o.dims, l.dim(d))
+			}
+		}
+		out = append(out, o)
 	}
-	return l
+	return out
+}
+
+func (l *letters) dim(text string) dim {
+	if n, err := strconv.Atoi(text); err == nil {
+		return dim{text, -1, n}
+	}
+	letter, more := strings.CutSuffix(text, "+1")
+	d := dim{text: text, slot: slot(l.dims, letter, dimsMost)}
+	if more {
+		d.more = 1
+	}
+	return d
+}
+
+func (l *letters) dtype(text string) dtype {
+	if is, err := tensor.ParseDType(text); err == nil {
+		return dtype{text, -1, is}
+	}
+	return dtype{text: text, slot: slot(l.types, text, typesMost)}
 }
 
 // Check compares a call with the contract of its operation: the number of operands, dtypes, shapes and
@@ -64,7 +125,7 @@ func Check(c *Call) error {
 	if !ok {
 		return fmt.Errorf("no operation %q", c.Op)
 	}
-	b := binding{dims: map[string]int{}, types: map[string]tensor.DType{}}
+	var b binding
 	if err := b.match(s.in, c.In); err != nil {
 		return fmt.Errorf("%s: %w", c.Op, err)
 	}
@@ -106,9 +167,21 @@ func checkThen(c *Call) error {
 
 // binding holds what the letters of one call stand for.
 type binding struct {
-	dims  map[string]int
-	types map[string]tensor.DType
+	dims [dimsMost]struct {
+		n     int
+		known bool
+	}
+	types [typesMost]struct {
+		is    tensor.DType
+		known bool
+	}
 }
+
+// The most letters of a signature.
+const (
+	dimsMost  = 12
+	typesMost = 3
+)
 
 func (b *binding) match(want []operand, have []*tensor.Tensor) error {
 	for i, o := range want {
@@ -152,14 +225,14 @@ func (b *binding) operand(o operand, t *tensor.Tensor) error {
 	}
 	shape := t.Shape
 	for i, d := range o.dims {
-		if d == "..." { // as many as the others leave
+		if d.rest() { // as many as the others leave
 			n := len(shape) - (len(o.dims) - i - 1)
 			if n < 0 {
 				return fmt.Errorf("operand %s is %v, want %v", o.name, t, o.dims)
 			}
-			if !b.bind("...", tensor.Len(shape[:n])) {
+			if !b.dim(d, tensor.Len(shape[:n])) {
 				return fmt.Errorf("operand %s is %v: %d rows, other operands have %d", o.name, t,
-					tensor.Len(shape[:n]), b.dims["..."])
+					tensor.Len(shape[:n]), b.dims[d.slot].n)
 			}
 			shape = shape[n:]
 			continue
@@ -168,7 +241,7 @@ func (b *binding) operand(o operand, t *tensor.Tensor) error {
 			return fmt.Errorf("operand %s is %v, want %v", o.name, t, o.dims)
 		}
 		if !b.dim(d, shape[0]) {
-			return fmt.Errorf("operand %s is %v: dimension %s is %d elsewhere", o.name, t, d, b.dims[d])
+			return fmt.Errorf("operand %s is %v: dimension %s is %d elsewhere", o.name, t, d, b.elsewhere(d))
 		}
 		shape = shape[1:]
 	}
@@ -178,48 +251,51 @@ func (b *binding) operand(o operand, t *tensor.Tensor) error {
 	return nil
 }
 
-func (b *binding) bind(name string, n int) bool {
-	have, ok := b.dims[name]
-	b.dims[name] = n
-	if ok && have != n {
-		b.dims[name] = have
-		return false
+// dim matches n with a letter, a letter plus one, or a number.
+func (b *binding) dim(d dim, n int) bool {
+	if d.slot < 0 {
+		return d.more == n
 	}
-	return true
+	have := &b.dims[d.slot]
+	if !have.known {
+		have.n, have.known = n-d.more, true
+	}
+	return n >= d.more && have.n == n-d.more
 }
 
-// dim matches n with a letter, a letter plus one, or a number.
-func (b *binding) dim(d string, n int) bool {
-	if k, err := strconv.Atoi(d); err == nil {
-		return k == n
+// elsewhere is what a dimension has to be.
+func (b *binding) elsewhere(d dim) int {
+	if d.slot < 0 {
+		return d.more
 	}
-	if d, ok := strings.CutSuffix(d, "+1"); ok {
-		return n > 0 && b.bind(d, n-1)
-	}
-	return b.bind(d, n)
+	return b.dims[d.slot].n + d.more
 }
 
 func (b *binding) dtype(o operand, t *tensor.Tensor) error {
 	for _, d := range o.dtypes {
-		switch d {
-		case "T", "U":
-			if have, ok := b.types[d]; ok && have != t.DType {
-				continue
+		if d.slot < 0 {
+			if d.is == t.DType {
+				return nil
 			}
-			b.types[d] = t.DType
-			return nil
-		case "A":
-			if have, ok := b.types[d]; ok && have != t.DType || !t.DType.Float() || t.DType == tensor.F64 {
-				continue
-			}
-			b.types[d] = t.DType
-			return nil
-		case t.DType.String():
-			return nil
+			continue
 		}
+		have := &b.types[d.slot]
+		if have.known && have.is != t.DType || d.text == "A" && (!t.DType.Float() || t.DType == tensor.F64) {
+			continue
+		}
+		have.is, have.known = t.DType, true
+		return nil
 	}
 	return fmt.Errorf("operand %s is %v, want %s (A is the dtype of all A operands)", o.name, t,
-		strings.Join(o.dtypes, "|"))
+		join(o.dtypes))
+}
+
+func join(types []dtype) string {
+	var l []string
+	for _, t := range types {
+		l = append(l, t.text)
+	}
+	return strings.Join(l, "|")
 }
 
 // extra holds what a signature cannot say.
