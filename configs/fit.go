@@ -88,9 +88,6 @@ func (f fit) context(at faults) {
 				rows, padded, p.CP))
 	}
 	switch {
-	case p.ChunkSize > 0 && (p.CPComm == "ring" || p.CPComm == "hybrid"):
-		at.fault("plan.cp_comm", "keys and values of earlier chunks of plan.chunk_size do not go round",
-			"set it to gather or ulysses")
 	case p.ChunkSize > 0 && rows%p.Parts() != 0:
 		at.fault("plan.chunk_size",
 			fmt.Sprintf("%d tokens cannot be cut into %d parts for plan.cp = %d ranks", rows,

@@ -179,13 +179,11 @@ func contextPlans() (out []contextPlan) {
 		}
 	}
 	for _, w := range ways {
-		if !w.ring {
-			w.schedule, w.tp = "chunkpipe", 1
-			w.pp, w.dp, w.chunks = 2, 1, 3
-			out = append(out, w)
-			w.pp, w.dp, w.chunks, w.zero, w.rc, w.packed = 1, 2, 2, 1, grad.RecomputeFull, true
-			out = append(out, w)
-		}
+		w.schedule, w.tp = "chunkpipe", 1
+		w.pp, w.dp, w.chunks = 2, 1, 3
+		out = append(out, w)
+		w.pp, w.dp, w.chunks, w.zero, w.rc, w.packed = 1, 2, 2, 1, grad.RecomputeFull, true
+		out = append(out, w)
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // cpAxis and uAxis are axes of context parallelism: whose members gather or form a ring, and that exchange
@@ -234,5 +235,37 @@ func TestRingTravels(t *testing.T) {
 			}
 		}
 		require.Equal(t, 2*2*2, turns, "keys and values, two turns, two layers")
+	}
+}
+
+// TestWindowsDropKeys: of the keys and values of a chunk that lie out of every later query's reach none is
+// handed on, and a chunk takes those of the chunks within reach alone.
+func TestWindowsDropKeys(t *testing.T) {
+	const rows, chunks = 64, 4
+	held := func(window, chunk int) (after int64, taken int) {
+		c := small
+		c.tokens, c.window = rows*chunks, window
+		tr := c.stage(grad.Options{Chunks: chunks, Chunk: chunk, Recompute: grad.RecomputeFull}, 0, 2)
+		for _, s := range tr.Segments(grad.F) {
+			for _, n := range s.Ops {
+				if n.Op.Name == "import" {
+					taken++
+				}
+			}
+		}
+		return tr.Memory(false, 1).After[grad.F], taken
+	}
+	kept := func(n int) int64 { // keys and values of two layers
+		return 2 * 2 * tensor.ClassBytes(int64(n*small.kv*small.d*4))
+	}
+	all, _ := held(65, 0) // its window reaches all of the chunk before
+	for _, x := range []struct{ window, rows, taken int }{{9, 8, 1}, {65, 64, 1}, {66, 64, 2}, {129, 64, 2},
+		{130, 64, 3}, {1000, 64, 3}, {1, 0, 0}} {
+		after, _ := held(x.window, 0)
+		if x.taken < chunks-1 { // else they are gathered in one piece
+			require.Equal(t, kept(rows)-kept(x.rows), all-after, "window %d", x.window)
+		}
+		_, taken := held(x.window, chunks-1)
+		require.Equal(t, 2*2*x.taken, taken, "window %d", x.window)
 	}
 }

@@ -36,7 +36,6 @@ func (c mini) decoder(t *grad.Tape, l int, x, cos, sin, cu *grad.Value) *grad.Va
 	v := t.Heads(t.Linear(h, p("wv", 0, c.d, c.kv*c.d, c.hidden), nil), c.d)
 	q = t.RMSNorm(q, p("qn", -1, 1, c.d), 1e-6)
 	q, k = t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false)
-	k, v = t.Carry(fmt.Sprintf("%d.k", l), k), t.Carry(fmt.Sprintf("%d.v", l), v)
 	cuK, rows := cu, c.tokens/t.Chunks
 	if t.Chunks > 1 {
 		cuK = t.Data("cu_k", tensor.I32, cu.Shape...)
@@ -51,7 +50,7 @@ func (c mini) decoder(t *grad.Tape, l int, x, cos, sin, cu *grad.Value) *grad.Va
 		sink = p("sinks", 1, 1, 1, c.heads)
 	}
 	a := t.Attention(q, k, v, cu, cuK, grad.AttentionConfig{Scale: 0.5, Causal: true, Window: c.window,
-		Tokens: true, Blocks: blocks, Tile: tile, Sink: sink})
+		Tokens: true, Blocks: blocks, Tile: tile, Sink: sink, Carry: fmt.Sprint(l)})
 	x = t.Place("residual", t.Add(x, t.Linear(t.Flat(a), p("wo", 1, c.d, c.hidden, c.heads*c.d),
 		p("bo", -1, 1, c.hidden))))
 	h = t.RMSNorm(x, p("ln2", -1, 1, c.hidden), 1e-6)

@@ -221,6 +221,9 @@ type AttentionConfig struct {
 	// Tokens says that rows are the microbatch's tokens, which context parallelism may have dealt out in
 	// pieces. Keys and values of earlier chunks, from Carry, are in order.
 	Tokens bool
+	// Carry is a name under which keys and values of earlier chunks belong to the attention; empty where they
+	// are among its operands or are not wanted.
+	Carry string
 	// Sink has a logit for each head [1 h] that is part of every softmax and belongs to no key; nil for
 	// none.
 	Sink *Value
@@ -258,6 +261,9 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 		q = t.only(q, 1)
 	}
 	ring := x != nil && x.ring
+	if c.Carry != "" && !ring {
+		k, v = t.Carry(c.Carry+".k", k), t.Carry(c.Carry+".v", v)
+	}
 	k, v = t.keys(k, q, ring), t.keys(v, q, ring)
 	dealt := c.Tokens && t.dealt() > 0 && (x == nil || x.pieces > 1)
 	if dealt && !ring && t.Chunks == 1 {
@@ -272,8 +278,11 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 		sink = t.sinks(sink, q)
 	}
 	if x != nil {
-		return t.restore(t.attend(&shared{sharing: x, at: at, q: q, k: k, v: v, cuQ: cuQ, cuK: cuK,
-			sink: sink}))
+		s := &shared{sharing: x, at: at, q: q, k: k, v: v, cuQ: cuQ, cuK: cuK, sink: sink}
+		if ring && c.Carry != "" {
+			s.earlier = t.carryParts(s, c.Carry)
+		}
+		return t.restore(t.attend(s))
 	}
 	if dealt {
 		q = t.natural(q)

@@ -19,6 +19,8 @@ type sharing struct {
 	// cut into 2n
 	pieces int
 	ring   bool
+	// rows of earlier chunks that queries may see, and the number of those chunks
+	before, earlier int
 }
 
 // piece is the place in the sequence of the j-th piece of a member.
@@ -35,6 +37,8 @@ type cutOf struct {
 	query  int // piece of the member's queries
 	key    int // piece of keys, -1 for all rows
 	behind int // of the member so many places before
+	from   int // the first row of the keys of a chunk, counted from that of the keys of all
+	keys   int // rows of a piece of keys, if they are not as many as those of queries
 }
 
 // rows sets the attributes of cut_sequences and cut_parts on a member: n rows a piece.
@@ -42,7 +46,10 @@ func (c *cutOf) rows(member, n int) (at [4]int) {
 	at = [4]int{c.piece(member, c.query) * n, n}
 	if c.key >= 0 {
 		from := ((member-c.behind)%c.members + c.members) % c.members
-		at[2], at[3] = c.piece(from, c.key)*n, n
+		if c.keys > 0 {
+			n = c.keys
+		}
+		at[2], at[3] = c.from+c.piece(from, c.key)*n, n
 	}
 	return at
 }
@@ -162,16 +169,33 @@ func (t *Tape) sharing(q *Value, c AttentionConfig) *sharing {
 		if !a.Context || a.Exchange || (a.Zigzag || a.Ring) && len(x.axes) > 1 {
 			return nil
 		}
-		x.ring = a.Ring && t.Chunks == 1
+		x.ring = a.Ring && (t.Chunks == 1 || c.Carry != "")
 		if a.Zigzag && c.Tokens {
 			x.pieces = 2
 		}
 	}
-	if !c.Causal || c.Blocks != nil || c.Near != nil || len(x.axes) == 0 ||
-		q.Shape[0]%(x.members*x.pieces) != 0 {
+	if !c.Causal || c.Blocks != nil || c.Near != nil || q.Shape[0]%(x.members*x.pieces) != 0 {
 		return nil
 	}
+	if len(x.axes) == 0 { // alone, with the chunks that a window reaches
+		if c.Carry == "" || t.dealt() > 0 || t.reach(c.Window, q.Shape[0]) >= t.Chunks-1 {
+			return nil
+		}
+		x.ring = true
+	}
+	if x.ring && c.Carry != "" {
+		x.earlier = min(t.Chunk, t.reach(c.Window, q.Shape[0]))
+		x.before = t.Chunk * q.Shape[0]
+	}
 	return x
+}
+
+// reach is the number of chunks of so many rows behind its own that a window lets a query see.
+func (t *Tape) reach(window, rows int) int {
+	if window == 0 {
+		return t.Chunks - 1
+	}
+	return min(t.Chunks-1, (window-1+rows-1)/rows)
 }
 
 // borders gives those of a piece of this member's queries, and of the keys that they may see.
@@ -179,7 +203,7 @@ func (t *Tape) borders(cuQ, cuK *Value, rows int, c cutOf) []*Value {
 	for _, have := range t.cuts {
 		if have.In[0] == cuQ && have.In[1] == cuK && have.cut.query == c.query && have.cut.key == c.key &&
 			have.cut.behind == c.behind &&
-			have.cut.pieces == c.pieces &&
+			have.cut.pieces == c.pieces && have.cut.from == c.from && have.cut.keys == c.keys &&
 			slices.Equal(have.Axes, c.axes) &&
 			have.Attr.I[1] == rows {
 			return have.Out
@@ -249,9 +273,10 @@ type shared struct {
 	q, k, v *Value
 	cuQ     *Value
 	cuK     *Value
-	sink    *Value   // logits of heads that belong to no key, or nil
-	qs      []*Value // pieces
-	lse     []*Value // of each piece
+	sink    *Value    // logits of heads that belong to no key, or nil
+	earlier []keyPart // keys and values of earlier chunks, the oldest first
+	qs      []*Value  // pieces
+	lse     []*Value  // of each piece
 }
 
 // attend records the forward; the gradient is that of the last node, which joins the pieces.
@@ -271,6 +296,9 @@ func (t *Tape) attend(s *shared) *Value {
 			o[j], s.lse[j] = n.Out[0], n.Out[1]
 		}
 	}
+	for _, e := range s.earlier {
+		in = append(in, e.k, e.v)
+	}
 	join := &Op{
 		Name: "stack",
 		Role: stack,
@@ -279,7 +307,9 @@ func (t *Tape) attend(s *shared) *Value {
 			d := t.to(dy[0], n.Out[0].Place)
 			if leg(s.pieces) || leg(s.pieces+1) || leg(s.pieces+2) {
 				t.phase = I
-				copy(g[s.pieces:], t.attendBwd(s, n.Out[0], d))
+				got := t.attendBwd(s, n.Out[0], d)
+				copy(g[s.pieces:], got[:3])
+				copy(g[len(g)-len(got[3:]):], got[3:])
 			}
 			if s.sink != nil && leg(s.pieces+3) {
 				g[s.pieces+3] = t.sinkGrads(s, n.Out[0], d)

@@ -115,7 +115,7 @@ func (c *cutOf) nodes() int {
 	if !c.ring {
 		return c.pieces
 	}
-	return c.members*c.pieces*c.pieces - (c.pieces - 1)
+	return (1+c.earlier)*c.members*c.pieces*c.pieces - (c.pieces - 1)
 }
 
 // pairs is the number of pairs of queries [from, to) of a microbatch's rows with the keys that they see;
@@ -142,7 +142,7 @@ func (o *Options) lengthOf(a Attended, rows int) int {
 // and keys are the rows of a node's operands over all members.
 func (o *Options) busiest(a Attended, c *cutOf, queries, keys int) (most float64) {
 	t := queries * c.pieces
-	before := 0 // rows of earlier chunks
+	before := c.before // rows of earlier chunks
 	if c.key < 0 {
 		before = keys - t
 	}

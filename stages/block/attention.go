@@ -81,7 +81,11 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 
 // attend is attention over keys and values that earlier chunks and generated tokens are part of.
 func (r *Rec) attend(name string, q, k, v *grad.Value, c grad.AttentionConfig) *grad.Value {
-	k, v = r.withEarlier(name, k, v)
+	if r.T.Chunks > 1 {
+		c.Carry = name
+	} else {
+		k, v = r.withEarlier(name, k, v)
+	}
 	return r.attendKeys(q, k, v, c)
 }
 

@@ -107,7 +107,7 @@ func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 		if chunkBound*c.Step*(1-c.Bubble) > best { // even if it never waited
 			continue
 		}
-		if c.Batch > 1 || c.PP == 1 && c.Why != "memory" || c.Comm != "" && c.Comm != "gather" {
+		if c.Batch > 1 || c.PP == 1 && c.Why != "memory" || c.Comm == "ulysses" {
 			continue
 		}
 		c.Schedule, c.Loops, c.Recompute, c.RecomputeLayers = chunked, 1, "selective", nil

@@ -101,7 +101,7 @@ func (p *Search) lengths() (out []Length) {
 					for _, chunks := range []int{1, manyChunks} {
 						c.Recompute, c.Chunks, c.Comm = recompute, chunks, ""
 						if c.CP > 1 {
-							c.Comm = map[bool]string{true: "ring", false: "gather"}[chunks == 1]
+							c.Comm = "ring"
 						}
 						out = append(out, c)
 					}
