@@ -89,7 +89,7 @@ func (p *Search) load() (err error) {
 	p.batch = 1
 	if own, err := p.config(); err == nil { // its plan need not fit this machine
 		p.batch = own.Run.Train.MicroBatch
-		p.forgetTensors(&own.Run.Plan)
+		p.forgetOwn(&own.Run.Plan)
 	}
 	if p.cfg, err = p.config("plan.layers=[]", "plan.pp=1", "plan.tp=1", "plan.dp=1", "plan.procs=1",
 		"plan.virtual_stages=1", "plan.schedule=1f1b",
@@ -407,12 +407,15 @@ func (p *Search) Find(ctx context.Context) ([]search.Candidate, error) {
 		return nil, err
 	}
 	search.Rank(all[:n])
-	more, err := p.partly(ctx, all[:n])
-	if err != nil {
-		return nil, err
+	for _, try := range []func(context.Context, []search.Candidate) ([]search.Candidate, error){p.partly,
+		p.paired} {
+		more, err := try(ctx, all[:n])
+		if err != nil {
+			return nil, err
+		}
+		all, n = append(more, all...), n+len(more)
+		search.Rank(all[:n])
 	}
-	all = append(more, all...)
-	search.Rank(all[:n+len(more)])
 	return all, nil
 }
 

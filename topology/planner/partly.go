@@ -161,7 +161,11 @@ func (p *Search) Settings(c *search.Candidate) []string {
 	if c.EP > 0 {
 		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}
-	return append(append(out, p.forget...), p.encoderSettings(c)...)
+	out = append(append(out, p.forget...), p.encoderSettings(c)...)
+	if c.Pairs {
+		out = append(out, "plan.overlap_microbatches=true")
+	}
+	return out
 }
 
 // listText writes numbers as a setting takes them.

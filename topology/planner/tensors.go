@@ -60,14 +60,18 @@ type tensorSearch struct {
 // noTensors are settings of a plan that chooses for no tensor by name.
 var noTensors = []string{"plan.offload_tensors=[]", "plan.recompute_tensors=[]", "plan.keep_tensors=[]"}
 
-// forgetTensors has plans that are looked for choose for no tensor where the run file's own does: which
-// tensors cross from stage to stage, and so cannot be computed again, is different in each.
-func (p *Search) forgetTensors(own *configs.Plan) {
-	if len(own.OffloadTensors)+len(own.RecomputeTensors)+len(own.KeepTensors) == 0 {
-		return
+// forgetOwn has plans that are looked for choose for no tensor where the run file's own does: which tensors
+// cross from stage to stage, and so cannot be computed again, is different in each. Nor do they overlap
+// microbatches because it does, which not all can.
+func (p *Search) forgetOwn(own *configs.Plan) {
+	p.forget = nil
+	if len(own.OffloadTensors)+len(own.RecomputeTensors)+len(own.KeepTensors) > 0 {
+		p.forget = slices.Clone(noTensors)
 	}
-	p.forget = noTensors
-	p.request.Args = slices.Concat(p.request.Args, noTensors)
+	if own.OverlapMicro {
+		p.forget = append(p.forget, "plan.overlap_microbatches=false")
+	}
+	p.request.Args = slices.Concat(p.request.Args, p.forget)
 }
 
 // grains is how finely memory is searched: each stage is given a whole number of that many parts of what it

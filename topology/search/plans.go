@@ -82,19 +82,21 @@ type Space struct {
 
 // Candidate is one plan with what is expected of it.
 type Candidate struct {
-	TP        int    `json:"tp"`
-	SP        bool   `json:"sequence_parallel,omitempty"`
-	PP        int    `json:"pp"`
-	DP        int    `json:"dp"`
-	EP        int    `json:"ep,omitempty"`
-	ETP       int    `json:"etp,omitempty"`
-	Context          // how tokens are shared out
-	Zero      int    `json:"zero"`
-	Schedule  string `json:"schedule"`
-	Loops     int    `json:"virtual_stages"`
-	Batch     int    `json:"micro_batch"`
-	Micro     int    `json:"microbatches"`
-	Chunks    int    `json:"chunks,omitempty"` // that a microbatch is cut into; 0 for none
+	TP       int    `json:"tp"`
+	SP       bool   `json:"sequence_parallel,omitempty"`
+	PP       int    `json:"pp"`
+	DP       int    `json:"dp"`
+	EP       int    `json:"ep,omitempty"`
+	ETP      int    `json:"etp,omitempty"`
+	Context         // how tokens are shared out
+	Zero     int    `json:"zero"`
+	Schedule string `json:"schedule"`
+	Loops    int    `json:"virtual_stages"`
+	Batch    int    `json:"micro_batch"`
+	Micro    int    `json:"microbatches"`
+	Chunks   int    `json:"chunks,omitempty"` // that a microbatch is cut into; 0 for none
+	// forwards run in turns with backwards of other microbatches
+	Pairs     bool   `json:"overlap_microbatches,omitempty"`
 	Recompute string `json:"recompute"`
 	Layers    []int  `json:"layers,omitempty"` // of each stage; nil: cut by the sizes of layers and head
 	// of each stage, how many of its first layers recompute; nil is all
@@ -115,6 +117,9 @@ func (c *Candidate) String() string {
 	}
 	if c.Chunks > 1 {
 		loops += fmt.Sprintf(" in %d", c.Chunks)
+	}
+	if c.Pairs {
+		loops += " overlapped"
 	}
 	experts := ""
 	if c.CP > 1 {

@@ -92,6 +92,9 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.Chunks > 1 {
 			name += fmt.Sprintf(" in %d", c.Chunks)
 		}
+		if c.Pairs {
+			name += " overlapped"
+		}
 		switch {
 		case c.Why == "memory":
 			fits = "DOES NOT FIT: " + tensor.Bytes(p.Space.Limit)
