@@ -55,7 +55,7 @@ func TestItems(t *testing.T) {
 	e.Ahead = 1
 	Items(t.Context(), e, 0, 100, 10, here, failed)(0)
 	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(asked) == 2 },
-		10*time.Second, time.Millisecond)
+		2*time.Minute, time.Millisecond)
 }
 
 // TestItemsFail: what cannot be made is said at the item, as is a batch of the wrong size and the end of the

@@ -92,7 +92,7 @@ func TestCarried(t *testing.T) {
 	require.Eventually(t, func() bool {
 		busy, full, acked, _ := process.Carried(a)
 		return acked >= 1<<20 && full <= busy
-	}, 10*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	x, y := net.Pipe()
 	defer x.Close()
 	defer y.Close()

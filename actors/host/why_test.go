@@ -105,7 +105,7 @@ func (f planted) check(t *testing.T, seed uint64) {
 		}
 		d := Diagnose(all)
 		return d.Kind == f.kind && strings.Contains(d.Root, f.says)
-	}, 5*time.Second, 20*time.Millisecond, "why does not name the culprit of %s", f.kind)
+	}, 2*time.Minute, 20*time.Millisecond, "why does not name the culprit of %s", f.kind)
 	t.Logf("named after %v", time.Since(began))
 	if f.kind == "busy" {
 		return // its device is held; the run is given up with the test

@@ -79,5 +79,5 @@ func TestEdges(t *testing.T) {
 			return false
 		}
 		return all[0].Messages > 100 && all[0].Name == "coordinator-observer"
-	}, 30*time.Second, 50*time.Millisecond, "it is under way")
+	}, 2*time.Minute, 50*time.Millisecond, "it is under way")
 }

@@ -85,7 +85,7 @@ func TestProcKilled(t *testing.T) {
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 		return err == nil && bytes.Count(text, []byte("\n")) > 3
-	}, 60*time.Second, 20*time.Millisecond, "the run does not start")
+	}, 2*time.Minute, 20*time.Millisecond, "the run does not start")
 	kids := children(t, c.Process.Pid)
 	require.Len(t, kids, 1)
 	killed := time.Now()
@@ -95,8 +95,8 @@ func TestProcKilled(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.Error(t, err)
-	case <-time.After(5 * time.Second):
-		t.Fatal("the leader goes on for 5 s")
+	case <-time.After(time.Minute):
+		t.Fatal("the leader goes on")
 	}
 	t.Logf("ended %v after the kill", time.Since(killed))
 	var errs []string
@@ -123,7 +123,7 @@ func TestSignals(t *testing.T) {
 		require.Eventually(t, func() bool {
 			text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 			return err == nil && bytes.Count(text, []byte("\n")) > 3
-		}, 60*time.Second, 20*time.Millisecond, "the run does not start")
+		}, 2*time.Minute, 20*time.Millisecond, "the run does not start")
 		require.NoError(t, c.Process.Signal(sig))
 		err := c.Wait()
 		code := 0

@@ -40,7 +40,7 @@ func trainKilled(t *testing.T, dir string, sig syscall.Signal, moments []time.Du
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 		return err == nil && bytes.Count(text, []byte("\n")) > 0
-	}, 60*time.Second, time.Millisecond, "the run does not start")
+	}, 2*time.Minute, time.Millisecond, "the run does not start")
 	for _, after := range moments {
 		select {
 		case <-time.After(after):

@@ -336,7 +336,7 @@ func (a *Agent) converse(c *control.Conn) error {
 		}
 	}()
 	for {
-		m, err := c.Receive(control.HeadSilence)
+		m, err := c.Listen(control.HeadSilence)
 		if err != nil {
 			return errors.New(control.Why(err))
 		}

@@ -170,13 +170,15 @@ type Link struct {
 	Fault string        `json:"fault,omitempty"`
 }
 
-// Detection of a silent end: both sides of a connection say something each Beats, and a side that heard
-// nothing for Silence takes the other for dead. An end of the connection itself is noticed at once.
+// Detection of a silent end: both sides of a connection say something each Beats, and one that has said
+// nothing for Silence is suspect. An end of the connection itself is noticed at once.
 const (
 	Beats   = 100 * time.Millisecond
 	Silence = 400 * time.Millisecond
 	// HeadSilence is what an agent waits for a silent head: nothing depends on that but a new connection.
 	HeadSilence = time.Second
+	// Stopped is how long an agent may be silent whose host acknowledges what it is sent.
+	Stopped = 3 * time.Second
 )
 
 // EnvTalk is the environment variable with the file descriptor by which a process of a job speaks with
@@ -265,9 +267,8 @@ var ErrSilent = errors.New("silent for " + Silence.String())
 
 // Why is an error of Receive in words.
 func Why(err error) string {
-	var timeout net.Error
 	switch {
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case expired(err):
 		return ErrSilent.Error()
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection ended"

@@ -89,7 +89,7 @@ func TestAdmit(t *testing.T) {
 	var refused *RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "process 1 was replaced", refused.Why)
-	require.Eventually(t, func() bool { return l.Refused() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Refused() == 1 }, 2*time.Minute, time.Millisecond)
 	c, err := Dial(context.Background(), l.Addr().String(), "h1", b, Greeting{Proc: 1, Gen: 2})
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
@@ -112,7 +112,7 @@ func TestStrangers(t *testing.T) {
 	}
 	_, err := Dial(context.Background(), l.Addr().String(), "h1", stranger, Greeting{})
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return l.Refused() >= 21 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Refused() >= 21 }, 2*time.Minute, time.Millisecond)
 	require.LessOrEqual(t, lines.Load(), int64(2))
 	c, err := Dial(context.Background(), l.Addr().String(), "h1", b, Greeting{})
 	require.NoError(t, err, "members still get theirs")
@@ -138,7 +138,7 @@ func TestHalfOpen(t *testing.T) {
 			c.Close()
 		}
 	}()
-	require.Eventually(t, func() bool { return l.Refused() == 1000 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return l.Refused() == 1000 }, 2*time.Minute, 5*time.Millisecond)
 	c, err := Dial(context.Background(), l.Addr().String(), "h1", b, Greeting{})
 	require.NoError(t, err)
 	c.Close()

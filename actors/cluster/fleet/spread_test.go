@@ -48,7 +48,7 @@ func TestSpread(t *testing.T) {
 	require.NoError(t, err)
 	waiting := ask(0, 5, 6)
 	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.queue) == 1 },
-		10*time.Second, time.Millisecond)
+		2*time.Minute, time.Millisecond)
 	first.Close()
 	require.Error(t, <-ends)
 	b.mu.Lock()

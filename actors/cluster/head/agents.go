@@ -41,7 +41,7 @@ func (h *Head) attend(w http.ResponseWriter, r *http.Request) {
 	go a.write(c, a.send, done)
 	err = h.listen(a, c, leaf)
 	close(done)
-	h.away(a, c, control.Why(err))
+	h.away(a, c, err)
 }
 
 const dialLimit = 10 * time.Second
@@ -67,6 +67,7 @@ func (h *Head) admit(name, serial string, m control.Message, c *control.Conn) (*
 	if a.lost != nil {
 		a.lost.Stop()
 	}
+	a.quiet = false
 	back := a.info.Pid == m.Info.Pid && a.info.Pid != 0
 	a.info, a.conn, a.since, a.Serial = *m.Info, c, time.Now(), serial
 	a.skew = time.Since(time.Unix(0, m.Info.Clock))
@@ -110,12 +111,19 @@ func (a *agent) write(c *control.Conn, send chan control.Message, done chan stru
 func (h *Head) listen(a *agent, c *control.Conn, leaf *x509.Certificate) error {
 	var hush hush
 	for last := time.Now(); ; {
-		m, err := c.Receive(hush.limit())
+		m, err := c.Hear(func(q control.Quiet) error {
+			suspect, err := hush.judge(q)
+			if suspect {
+				h.suspect(a, c, q.For)
+			}
+			return err
+		})
 		if err != nil {
-			return hush.of(err)
+			return err
 		}
 		now := time.Now()
 		hush.gap, last = max(hush.gap, now.Sub(last)), now
+		h.heardAgain(a, c, hush.gap)
 		switch m.Kind {
 		case control.Beat:
 			if m.Info != nil {
@@ -148,34 +156,79 @@ func (h *Head) listen(a *agent, c *control.Conn, leaf *x509.Certificate) error {
 // silent before and came back.
 type hush struct{ gap time.Duration }
 
-// limit is how long an agent may be silent.
+// limit is how long an agent may be silent and is not suspect.
 func (u hush) limit() time.Duration {
 	return min(control.HeadSilence, max(control.Silence, 3*u.gap))
 }
 
-// of is an error of a connection, with how long an agent was silent.
-func (u hush) of(err error) error {
-	if text := control.Why(err); text == control.ErrSilent.Error() {
-		return fmt.Errorf("silent for %v", u.limit().Round(10*time.Millisecond))
+// silent is the end of an agent that was silent for too long.
+type silent time.Duration
+
+// Error implements error.
+func (s silent) Error() string {
+	return fmt.Sprintf("silent for %v", time.Duration(s).Round(10*time.Millisecond))
+}
+
+// judge says whether an agent is suspect, and whether it is lost. A host that acknowledges nothing is lost
+// when the grace has passed too. One that does is there, and its agent is stopped or waits for a processor:
+// it may take until control.Stopped, since its processes go on and their leader hears them by itself.
+func (u hush) judge(q control.Quiet) (suspect bool, err error) {
+	if q.Dead >= u.limit()+grace || q.For >= control.Stopped {
+		err = silent(q.For)
 	}
-	return err
+	return q.For >= u.limit(), err
+}
+
+// suspect notes that an agent is silent. Nothing new is given to it, and what it has stays where it is.
+func (h *Head) suspect(a *agent, c *control.Conn, quiet time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.conn != c || a.quiet || h.ending {
+		return
+	}
+	a.quiet = true
+	h.eventLocked(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %v", a.Name,
+		silent(quiet))})
+	h.tellHosts()
+	go h.revive(a.Name)
+}
+
+// heardAgain notes that a suspect agent says something.
+func (h *Head) heardAgain(a *agent, c *control.Conn, gap time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.conn != c || !a.quiet {
+		return
+	}
+	a.quiet = false
+	h.eventLocked(Event{Kind: "join", Host: a.Name, Text: fmt.Sprintf(
+		"host %s is heard again: its agent was silent for %v", a.Name, gap.Round(10*time.Millisecond))})
+	h.tellHosts()
+	go h.schedule()
 }
 
 // away notes that an agent's connection has ended. Its processes are lost when it is not back within
-// the grace.
-func (h *Head) away(a *agent, c *control.Conn, why string) {
+// the grace, or was given that already.
+func (h *Head) away(a *agent, c *control.Conn, err error) {
+	wait, why := grace, control.Why(err)
+	if _, ok := err.(silent); ok {
+		wait = 0
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a.conn != c {
 		return // it has a newer one
 	}
-	a.conn, a.since = nil, time.Now()
+	known := a.quiet
+	a.conn, a.since, a.quiet = nil, time.Now(), false
 	if h.ending || h.agents[a.Name] != a {
 		return
 	}
-	h.eventLocked(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %s", a.Name, why)})
-	h.tellHosts()
-	a.lost = time.AfterFunc(grace, func() { h.gone(a, why) })
+	if !known {
+		h.eventLocked(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %s", a.Name, why)})
+		h.tellHosts()
+	}
+	a.lost = time.AfterFunc(wait, func() { h.gone(a, why) })
 	go h.revive(a.Name)
 }
 
@@ -198,6 +251,9 @@ func (h *Head) gone(a *agent, why string) {
 	go h.schedule()
 }
 
+// heard reports whether an agent is connected and says something.
+func (a *agent) heard() bool { return a.conn != nil && !a.quiet }
+
 // order sends a message to an agent's host, if it is connected.
 func (a *agent) order(m control.Message) bool {
 	if a == nil || a.conn == nil {
@@ -216,7 +272,7 @@ func (a *agent) order(m control.Message) bool {
 func (h *Head) tellHosts() {
 	m := control.Message{Kind: control.Hosts, Hosts: map[string]string{}}
 	for n, a := range h.agents {
-		if a.conn != nil {
+		if a.heard() {
 			m.Hosts[n] = a.info.Probe
 		}
 	}

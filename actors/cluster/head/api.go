@@ -218,7 +218,7 @@ func (h *Head) now() Status {
 			}
 		}
 		switch {
-		case a.conn == nil:
+		case !a.heard():
 		case a.Drained:
 			x.State = "drained"
 		case x.Job != "":

@@ -63,6 +63,7 @@ type agent struct {
 	Member
 	info    control.Info
 	conn    *control.Conn // nil while it is away
+	quiet   bool          // it is connected and suspect, since it says nothing
 	since   time.Time     // connected or away since
 	lost    *time.Timer   // runs while it is away
 	skew    time.Duration // of its clock against the head's

@@ -1,8 +1,6 @@
 package head
 
 import (
-	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -49,12 +47,33 @@ func TestForgiven(t *testing.T) {
 }
 
 // TestHush: an agent that is heard in time may be silent for 400 ms, one that never was for three of its
-// gaps, and none for longer than a second.
+// gaps, and none for longer than a second: then it is suspect. It is lost 400 ms later, if its system
+// acknowledges nothing, and after three seconds if it does.
 func TestHush(t *testing.T) {
 	require.Equal(t, 400*time.Millisecond, hush{}.limit())
 	require.Equal(t, 400*time.Millisecond, hush{120 * time.Millisecond}.limit())
 	require.Equal(t, 600*time.Millisecond, hush{200 * time.Millisecond}.limit())
 	require.Equal(t, time.Second, hush{900 * time.Millisecond}.limit())
-	require.EqualError(t, hush{200 * time.Millisecond}.of(os.ErrDeadlineExceeded), "silent for 600ms")
-	require.Equal(t, io.EOF, hush{}.of(io.EOF))
+	for _, x := range []struct {
+		silent, dead, gap int // milliseconds
+		suspect, lost     bool
+	}{
+		{350, 350, 0, false, false},
+		{400, 400, 0, true, false},
+		{750, 750, 0, true, false},
+		{800, 800, 0, true, true},
+		{800, 750, 0, true, false}, // it has acknowledged something
+		{550, 550, 200, false, false},
+		{950, 950, 200, true, false},
+		{1000, 1000, 200, true, true},
+		{2950, 50, 0, true, false},
+		{3000, 50, 0, true, true},
+	} {
+		ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+		suspect, err := hush{ms(x.gap)}.judge(control.Quiet{For: ms(x.silent), Dead: ms(x.dead)})
+		require.Equal(t, x.suspect, suspect, x)
+		require.Equal(t, x.lost, err != nil, x)
+	}
+	_, err := hush{}.judge(control.Quiet{For: 812 * time.Millisecond, Dead: 812 * time.Millisecond})
+	require.EqualError(t, err, "silent for 810ms")
 }

@@ -181,7 +181,7 @@ func (h *Head) free() (out []string) {
 		}
 	}
 	for n, a := range h.agents {
-		if a.conn != nil && !a.Drained && !used[n] {
+		if a.heard() && !a.Drained && !used[n] {
 			out = append(out, n)
 		}
 	}
@@ -290,7 +290,7 @@ func (j *job) headless() bool {
 func (h *Head) where(j *job, n int) string {
 	up := func(host string) bool {
 		a := h.agents[host]
-		return a != nil && a.conn != nil && !a.Drained && h.hasRoom(j, n, host)
+		return a != nil && a.heard() && !a.Drained && h.hasRoom(j, n, host)
 	}
 	if home := j.Procs[n].Host; up(home) {
 		return home

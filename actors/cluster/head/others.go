@@ -125,7 +125,7 @@ func (h *Head) attendHead(w http.ResponseWriter, r *http.Request) {
 		c.Close()
 	}()
 	for err == nil {
-		_, err = c.Receive(control.HeadSilence)
+		_, err = c.Listen(control.HeadSilence)
 	}
 	close(done)
 	h.mu.Lock()
@@ -280,7 +280,7 @@ func (s *holder) followAt(ctx context.Context, lead Seat) error {
 		}
 	}()
 	for {
-		m, err := c.Receive(control.HeadSilence)
+		m, err := c.Listen(control.HeadSilence)
 		if err != nil {
 			return errors.New(control.Why(err))
 		}

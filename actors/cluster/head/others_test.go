@@ -46,7 +46,7 @@ func TestOutputCopies(t *testing.T) {
 	}()
 	c, sent := control.NewConn(y, nil), map[string]int64{}
 	for {
-		m, err := c.Receive(10 * time.Second)
+		m, err := c.Receive(time.Minute)
 		require.NoError(t, err)
 		if m.Kind == control.Beat {
 			break // all that there was has come
@@ -124,7 +124,7 @@ func TestTermTold(t *testing.T) {
 	defer c.Close()
 	require.NoError(t, c.Send(control.Message{Kind: control.Hello,
 		Info: &control.Info{Name: "h1", Binary: "this", Pid: 7}}))
-	m, err := c.Receive(5 * time.Second)
+	m, err := c.Receive(time.Minute)
 	require.NoError(t, err)
 	require.Positive(t, m.Epoch)
 	var s Status

@@ -166,7 +166,7 @@ func (h *Head) widen() {
 		}
 		var mine []string
 		for _, n := range j.Hosts {
-			if a := h.agents[n]; a != nil && a.conn != nil && !a.Drained {
+			if a := h.agents[n]; a != nil && a.heard() && !a.Drained {
 				mine = append(mine, n)
 			}
 		}

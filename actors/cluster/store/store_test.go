@@ -117,7 +117,7 @@ func leaderOf(t *testing.T, stores []*Store) (i int, term *Term) {
 	require.Eventually(t, func() bool {
 		i = slices.IndexFunc(stores, func(s *Store) bool { return s != nil && s.Leads() })
 		return i >= 0
-	}, 20*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	term, err := stores[i].Lead("x")
 	require.NoError(t, err)
 	return i, term
@@ -144,7 +144,7 @@ func TestThree(t *testing.T) {
 	require.NoError(t, err)
 	back := openAll(t, all[first:first+1])[0]
 	stores[first] = back
-	require.Eventually(t, func() bool { return back.Leader() == all[second].Name }, 20*time.Second,
+	require.Eventually(t, func() bool { return back.Leader() == all[second].Name }, 2*time.Minute,
 		time.Millisecond)
 	file := filepath.Join(t.TempDir(), "backup")
 	f, err := os.Create(file)

@@ -70,13 +70,13 @@ func TestClusterAllKilled(t *testing.T) {
 			return bytes.Count(text, []byte("\n"))
 		}
 		start := lines()
-		require.Eventually(t, func() bool { return lines() > start+3 }, 60*time.Second, time.Millisecond,
+		require.Eventually(t, func() bool { return lines() > start+3 }, 2*time.Minute, time.Millisecond,
 			"the run does not get on")
 		<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond)
 		killTogether(t, home)  // the head, and agents; processes end with their agent
 		_ = cmd.Process.Kill() // it would wait for the head to come back
 		_ = cmd.Wait()
-		require.Eventually(t, func() bool { return len(leftovers(t, dir)) == 0 }, 10*time.Second,
+		require.Eventually(t, func() bool { return len(leftovers(t, dir)) == 0 }, 2*time.Minute,
 			20*time.Millisecond, "%v", leftovers(t, dir))
 		code, out = runIn(t, dir, env, "cluster", "down", "test")
 		require.Zero(t, code, out)

@@ -167,8 +167,16 @@ func (r *rigged) waitReady(n int) {
 	require.Eventually(r.t, func() bool {
 		return strings.Count(r.on(0, "cluster", "status"),
 			"│ ready") == n
-	}, 20*time.Second,
+	}, 2*time.Minute,
 		50*time.Millisecond)
+}
+
+// waitEvent waits for an event behind those that were there before.
+func (r *rigged) waitEvent(before, text string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		return strings.Contains(strings.TrimPrefix(r.on(0, "events"), before), text)
+	}, 2*time.Minute, 50*time.Millisecond, text)
 }
 
 // TestClusterHosts: hosts that were joined by tokens give the losses of one host to the last bit, also
@@ -197,7 +205,7 @@ func TestClusterHosts(t *testing.T) {
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 		return err == nil && bytes.Count(text, []byte("\n")) > 2
-	}, 60*time.Second, time.Millisecond, "the run does not start")
+	}, 2*time.Minute, time.Millisecond, "the run does not start")
 	r.Hosts[1].Kill()
 	out = r.on(0, "attach")
 	require.Equal(t, want, stateOf(t, dir, steps), out)
@@ -313,7 +321,7 @@ func TestClusterKilled(t *testing.T) {
 			require.Eventually(t, func() bool {
 				text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 				return err == nil && bytes.Count(text, []byte("\n")) > 2
-			}, 60*time.Second, time.Millisecond, "the run does not start")
+			}, 2*time.Minute, time.Millisecond, "the run does not start")
 			require.NoError(t, syscall.Kill(c.victim(), c.signal))
 			require.NoError(t, cmd.Wait(), out.String())
 			require.Equal(t, want, stateOf(t, dir, steps), out.String())
@@ -337,7 +345,7 @@ func eventsOf(t *testing.T, dir string, env []string) (all []head.Event) {
 		var out string
 		code, out, _ = streamsEnv(t, dir, env, "events", "-o", "json")
 		return code == 0 && json.Unmarshal([]byte(out), &all) == nil
-	}, 20*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	return all
 }
 
@@ -389,7 +397,7 @@ func TestJobVerbs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(v.verb(0, "logs", "1", "--proc", "0"),
 			"step 2/")
-	}, 30*time.Second,
+	}, 2*time.Minute,
 		50*time.Millisecond)
 	var why host.Diagnosis
 	v.json(&why, "why", "1", "--cluster", "test")
@@ -403,7 +411,7 @@ func TestJobVerbs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(v.verb(0, "logs", "3", "--proc", "0"),
 			"step 2/")
-	}, 30*time.Second,
+	}, 2*time.Minute,
 		20*time.Millisecond)
 	v.verb(0, "cluster", "drain", "h2")
 	require.Contains(t, v.verb(0, "attach", "3"), "step 150/150")

@@ -51,7 +51,7 @@ func (h headed) leader(not string, there int) (lead head.SeatState) {
 			}
 		}
 		return n == there && lead.Name != "" && lead.Name != not
-	}, 30*time.Second, 20*time.Millisecond)
+	}, 2*time.Minute, 20*time.Millisecond)
 	return lead
 }
 
@@ -99,7 +99,7 @@ func TestClusterHeads(t *testing.T) {
 		require.Eventually(t, func() bool {
 			text, err := os.ReadFile(filepath.Join(h.dir, "run", "metrics.jsonl"))
 			return err == nil && bytes.Contains(text, fmt.Appendf(nil, `"step":%d,`, step))
-		}, 60*time.Second, time.Millisecond, "step %d is not reached: %s", step, said.String())
+		}, 2*time.Minute, time.Millisecond, "step %d is not reached: %s", step, said.String())
 	}
 	procs := func() (pids []int) {
 		var s head.Status
@@ -171,7 +171,7 @@ func TestClusterHeadsRestore(t *testing.T) {
 	require.Eventually(t, func() bool {
 		code, out, errs := streamsEnv(t, h.dir, h.env, "cluster", "status")
 		return code == 5 && out == "" && strings.Contains(errs, "does not lead the cluster")
-	}, 20*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	for _, name := range []string{"head1", "head2"} {
 		require.NoError(t, os.Rename(h.dirOf(name)+".lost", h.dirOf(name)))
 	}

@@ -52,7 +52,7 @@ func TestClusterLeaderKilled(t *testing.T) {
 		require.Eventually(t, func() bool {
 			text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 			return err == nil && bytes.Contains(text, fmt.Appendf(nil, `"step":%d,`, step))
-		}, 60*time.Second, time.Millisecond, "step %d is not reached: %s", step, said.String())
+		}, 2*time.Minute, time.Millisecond, "step %d is not reached: %s", step, said.String())
 	}
 	at(5)
 	first := procs()

@@ -34,7 +34,7 @@ func TestClusterPrivate(t *testing.T) {
 	durable := func(above int64) {
 		t.Helper()
 		require.Eventually(t, func() bool { return newestSaved(r.on(0, "logs", "--proc", "0")) > above },
-			60*time.Second, 10*time.Millisecond)
+			2*time.Minute, 10*time.Millisecond)
 	}
 	durable(3)
 	logs := r.on(0, "logs", "--proc", "0")
@@ -59,7 +59,7 @@ func TestClusterPrivate(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	require.Eventually(t, func() bool {
 		return strings.Contains(r.on(0, "logs", "--proc", "0"), "from the checkpoint")
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 	durable(newestSaved(r.on(0, "logs", "--proc", "0")))
 
 	r.Hosts[2].Kill() // what process 1 has comes from h1's copy

@@ -141,7 +141,7 @@ func (r *reliable) status() (s head.Status) {
 	require.Eventually(r.t, func() bool {
 		s = head.Status{}
 		return r.client.Do(r.t.Context(), "GET", "/v1/status", nil, &s) == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 	return s
 }
 
@@ -165,7 +165,7 @@ func (r *reliable) event(from time.Time, text string) (at time.Time) {
 			}
 		}
 		return false
-	}, 30*time.Second, 10*time.Millisecond, text)
+	}, 2*time.Minute, 10*time.Millisecond, text)
 	return at
 }
 
@@ -180,7 +180,7 @@ func (r *reliable) kill(m mishap) (known, next float64) {
 	require.NoError(r.t, syscall.Kill(pid, syscall.SIGKILL))
 	known = r.event(at, m.known).Sub(at).Seconds()
 	n := r.pace.steps()
-	require.Eventually(r.t, func() bool { return r.pace.steps() > n+10 }, 60*time.Second, time.Millisecond,
+	require.Eventually(r.t, func() bool { return r.pace.steps() > n+10 }, 2*time.Minute, time.Millisecond,
 		"%s: no step is committed any more", m.role)
 	next = r.pace.resumed(at).Sub(at).Seconds()
 	require.Eventually(r.t, func() bool { // the head has to hear of the new ones
@@ -190,7 +190,7 @@ func (r *reliable) kill(m mishap) (known, next float64) {
 			}
 		}
 		return true
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 	after := r.ids(r.status().Jobs[0].Procs)
 	for _, pid := range r.ids(m.spares(before.Jobs[0].Procs)) {
 		require.Contains(r.t, after, pid, "%s: the other processes are the same", m.role)
@@ -240,7 +240,7 @@ func TestClusterReliable(t *testing.T) {
 			return out
 		}}
 	defer close(r.pace.stop)
-	require.Eventually(t, func() bool { return r.pace.steps() > 10 }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.pace.steps() > 10 }, 2*time.Minute, time.Millisecond)
 	rng := rand.New(rand.NewPCG(3, 4))
 	known, next := map[string][]float64{}, map[string][]float64{}
 	for range rounds {

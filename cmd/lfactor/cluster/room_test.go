@@ -54,7 +54,7 @@ func TestClusterNoRoom(t *testing.T) {
 	past := func(n int) {
 		t.Helper()
 		from := last()
-		require.Eventually(t, func() bool { return last() > from+n }, 60*time.Second, time.Millisecond,
+		require.Eventually(t, func() bool { return last() > from+n }, 2*time.Minute, time.Millisecond,
 			"the run does not get on: %s", said.String())
 	}
 	past(30)
@@ -96,7 +96,7 @@ func waitEvent(t *testing.T, dir string, env []string, n int, text string) {
 			}
 		}
 		return k == n
-	}, 30*time.Second, 20*time.Millisecond, "%d times: %s", n, text)
+	}, 2*time.Minute, 20*time.Millisecond, "%d times: %s", n, text)
 }
 
 // startAgent starts an agent of a local cluster as its head would.

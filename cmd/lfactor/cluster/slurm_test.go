@@ -60,7 +60,7 @@ func TestClusterSlurm(t *testing.T) {
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 		return err == nil && bytes.Count(text, []byte("\n")) > 5
-	}, 60*time.Second, time.Millisecond, "the run does not start")
+	}, 2*time.Minute, time.Millisecond, "the run does not start")
 	began := time.Now()
 	for _, p := range leftovers(t, binary) {
 		if strings.Contains(p, "nsenter") { // which stands for srun

@@ -128,7 +128,7 @@ func TestSlurmReal(t *testing.T) {
 	require.Eventually(t, func() bool {
 		out, err := on("sinfo", "-h", "-o", "%t %D")
 		return err == nil && strings.TrimSpace(out) == "idle 3"
-	}, 60*time.Second, 200*time.Millisecond, "the hosts are not idle")
+	}, 2*time.Minute, 200*time.Millisecond, "the hosts are not idle")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "job.sh"), []byte(sbatchScript(t, binary,
 		fmt.Sprintf("train run.yaml plan.procs=2 checkpoint.interval=1000 train.steps=%d", steps))), 0o755))
 	submit := func(n int) (state func() string, log func() string) {
@@ -146,13 +146,13 @@ func TestSlurmReal(t *testing.T) {
 			}
 	}
 	state, log := submit(1)
-	require.Eventually(t, func() bool { return strings.Contains(log(), "step 5/") }, 40*time.Second,
+	require.Eventually(t, func() bool { return strings.Contains(log(), "step 5/") }, 2*time.Minute,
 		50*time.Millisecond, "the run does not start")
 	began := time.Now()
 	out, err = on("scancel", "-u", "root")
 	require.NoError(t, err, out)
 	require.Eventually(t, func() bool { return state() == "CANCELLED" && strings.Contains(log(), "durable") },
-		60*time.Second, 100*time.Millisecond, "%s", log())
+		2*time.Minute, 100*time.Millisecond, "%s", log())
 	t.Logf("saved and ended %v after scancel: KillWait is 30 s", time.Since(began).Round(time.Millisecond))
 	state, log = submit(2)
 	require.Eventually(t, func() bool {

@@ -124,7 +124,7 @@ func TestClusterSSHHeads(t *testing.T) {
 		}
 		return ""
 	}
-	require.Eventually(t, func() bool { first = status(); return first != "" }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { first = status(); return first != "" }, 2*time.Minute, 50*time.Millisecond)
 	// no job runs on the host that will be lost
 	code, out = l.user("cluster", "drain", first)
 	require.Zero(t, code, out)
@@ -133,9 +133,9 @@ func TestClusterSSHHeads(t *testing.T) {
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 		return err == nil && bytes.Count(text, []byte("\n")) > 5
-	}, 60*time.Second, time.Millisecond, "the run does not start")
+	}, 2*time.Minute, time.Millisecond, "the run does not start")
 	l.Hosts[first[1]-'1'].Kill()
-	require.Eventually(t, func() bool { now := status(); return now != "" && now != first }, 20*time.Second,
+	require.Eventually(t, func() bool { now := status(); return now != "" && now != first }, 2*time.Minute,
 		50*time.Millisecond)
 	code, out = l.user("attach")
 	require.Zero(t, code, out)
@@ -144,7 +144,7 @@ func TestClusterSSHHeads(t *testing.T) {
 	require.Eventually(t, func() bool {
 		code, out = l.user("events")
 		return code == 0 && strings.Contains(out, "host "+first+" is lost: it did not come back to the new head")
-	}, 30*time.Second, 100*time.Millisecond)
+	}, 2*time.Minute, 100*time.Millisecond)
 	require.NotContains(t, out, "starts again")
 	t.Log(out)
 	lost := l.Hosts[first[1]-'1'] // it comes back without anything that it had
