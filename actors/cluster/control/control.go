@@ -262,8 +262,8 @@ func (c *Conn) Close() error { return c.c.Close() }
 // Remote is the address of the other end.
 func (c *Conn) Remote() string { return c.c.RemoteAddr().String() }
 
-// ErrSilent says that a peer is not heard any more.
-var ErrSilent = errors.New("silent for " + Silence.String())
+// ErrSilent says that a message did not come in time.
+var ErrSilent = errors.New("silent for too long")
 
 // Why is an error of Receive in words.
 func Why(err error) string {

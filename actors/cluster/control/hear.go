@@ -3,8 +3,8 @@ package control
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/process"
@@ -49,11 +49,19 @@ func (c *Conn) Hear(judge func(Quiet) error) (Message, error) {
 	}
 }
 
+// Silent is the end of a peer that has said nothing for so long.
+type Silent time.Duration
+
+// Error implements error.
+func (s Silent) Error() string {
+	return fmt.Sprintf("silent for %v", time.Duration(s).Round(10*time.Millisecond))
+}
+
 // Listen is Hear with one limit for everything that may be the matter with a peer.
 func (c *Conn) Listen(limit time.Duration) (Message, error) {
 	return c.Hear(func(q Quiet) error {
 		if q.For >= limit {
-			return os.ErrDeadlineExceeded
+			return Silent(q.For)
 		}
 		return nil
 	})

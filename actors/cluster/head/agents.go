@@ -161,20 +161,12 @@ func (u hush) limit() time.Duration {
 	return min(control.HeadSilence, max(control.Silence, 3*u.gap))
 }
 
-// silent is the end of an agent that was silent for too long.
-type silent time.Duration
-
-// Error implements error.
-func (s silent) Error() string {
-	return fmt.Sprintf("silent for %v", time.Duration(s).Round(10*time.Millisecond))
-}
-
 // judge says whether an agent is suspect, and whether it is lost. A host that acknowledges nothing is lost
 // when the grace has passed too. One that does is there, and its agent is stopped or waits for a processor:
 // it may take until control.Stopped, since its processes go on and their leader hears them by itself.
 func (u hush) judge(q control.Quiet) (suspect bool, err error) {
 	if q.Dead >= u.limit()+grace || q.For >= control.Stopped {
-		err = silent(q.For)
+		err = control.Silent(q.For)
 	}
 	return q.For >= u.limit(), err
 }
@@ -188,7 +180,7 @@ func (h *Head) suspect(a *agent, c *control.Conn, quiet time.Duration) {
 	}
 	a.quiet = true
 	h.eventLocked(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %v", a.Name,
-		silent(quiet))})
+		control.Silent(quiet))})
 	h.tellHosts()
 	go h.revive(a.Name)
 }
@@ -211,7 +203,7 @@ func (h *Head) heardAgain(a *agent, c *control.Conn, gap time.Duration) {
 // the grace, or was given that already.
 func (h *Head) away(a *agent, c *control.Conn, err error) {
 	wait, why := grace, control.Why(err)
-	if _, ok := err.(silent); ok {
+	if _, ok := err.(control.Silent); ok {
 		wait = 0
 	}
 	h.mu.Lock()
