@@ -65,6 +65,7 @@ func (l *loader) readArgs(args []string) {
 		}
 	}
 	l.recomputeFlag()
+	l.moveFlag()
 	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
 		l.add(setting{table().byName["data.template"],
 			flagNode(table().byName["data.template"], l.conversation),
@@ -168,6 +169,8 @@ func (l *loader) flag(name string, values []string) bool {
 		}
 	case name == "recompute-num-layers":
 		l.recompute = values
+	case moveFlags[name]:
+		l.moved = append(l.moved, values...)
 	case name == "conv-style":
 		l.conversation = values
 	case megatron.IdleFlags[name]:

@@ -109,6 +109,7 @@ type loader struct {
 	recompute    []string      // --recompute-num-layers
 	uniform      bool          // --recompute-method uniform
 	conversation []string      // --conv-style
+	moved        []string      // --offload-modules and --offload-tensors
 	words        map[string]word
 	modelOnly    bool // there need be no data: the model is what is asked for
 }

@@ -39,8 +39,8 @@ type Plan struct {
 	Threads          int     `key:"threads" default:"0" min:"0" max:"4096" class:"free" doc:"Threads for kernels in each process; 0 takes the cores there are, shared among the processes."`
 	Memory           Bytes   `key:"memory" default:"0" class:"replan" doc:"Budget of the tensors of each rank; 0 takes nine tenths of this machine's memory, or of what its control groups permit, shared by the ranks."`
 
-	OffloadTensors   []string `key:"offload_tensors" class:"replan" doc:"Tensors that a block keeps for its backward and that go to host memory in between, by the names that lfactor plan --tensors lists; name@2 is block 2's alone, name@2-5 those of blocks 2 to 5."`
-	RecomputeTensors []string `key:"recompute_tensors" class:"replan" doc:"Tensors that are computed again in the backward, whatever plan.recompute and plan.offload say; named as in plan.offload_tensors."`
+	OffloadTensors   []string `key:"offload_tensors" class:"replan" doc:"Tensors that a block keeps for its backward and that go to host memory in between, by the names that lfactor plan --tensors lists; name@2 is block 2's alone, name@2-5 those of blocks 2 to 5. Megatron-LM's words for modules stand for what these read: attn_norm, core_attn, attn_proj, mlp_norm, expert_fc1, moe_act."`
+	RecomputeTensors []string `key:"recompute_tensors" class:"replan" flag:"recompute-modules" doc:"Tensors that are computed again in the backward, whatever plan.recompute and plan.offload say; named as in plan.offload_tensors, or by Megatron-LM's words for modules that make them, as core_attn, layernorm, moe_act."`
 	KeepTensors      []string `key:"keep_tensors" class:"replan" doc:"Tensors that stay on the device, whatever plan.recompute and plan.offload say; named as in plan.offload_tensors."`
 }
 

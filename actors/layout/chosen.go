@@ -13,16 +13,24 @@ import (
 // Chosen is what becomes of a tensor, by name, between forward and backward.
 type Chosen struct {
 	configs.TensorName
-	What grad.Choice
-	Key  string // that says so, for messages
+	What  grad.Choice
+	Key   string   // that says so, for messages
+	Globs []string // names that it stands for, nil for its own
 }
+
+// has reports whether a choice is for a tensor of a block.
+func (c *Chosen) has(block int, name string) bool { return c.Matches(c.Globs, block, name) }
 
 // chosen lists what a plan says of tensors by name.
 func chosen(p *configs.Plan) (out []Chosen) {
 	add := func(key string, list []string, what grad.Choice) {
 		for _, text := range list {
 			if t, err := configs.ParseTensor(text); err == nil { // checked with the configuration
-				out = append(out, Chosen{t, what, key})
+				c := Chosen{TensorName: t, What: what, Key: key}
+				if what != grad.Keep {
+					c.Globs = t.Globs(what == grad.Away)
+				}
+				out = append(out, c)
 			}
 		}
 	}
@@ -35,7 +43,7 @@ func chosen(p *configs.Plan) (out []Chosen) {
 // choose is what the job says of a block's tensor.
 func (l *Layout) choose(block int, name string) grad.Choice {
 	for i := range l.Job.Chosen {
-		if c := &l.Job.Chosen[i]; c.Has(block, name) {
+		if c := &l.Job.Chosen[i]; c.has(block, name) {
 			return c.What
 		}
 	}
@@ -54,7 +62,7 @@ func (l *Layout) allChosen() error {
 			for i := range l.Job.Chosen {
 				c := &l.Job.Chosen[i]
 				can := c.What == grad.Keep || c.What == grad.Away && m.Away || c.What == grad.Again && m.Again
-				if c.Has(m.Block, m.Tensor) {
+				if c.has(m.Block, m.Tensor) {
 					used[i] = used[i] || can
 					break
 				}

@@ -33,6 +33,8 @@ var IdleFlags = source.Set(
 	// moments are float32 whatever is asked for, which is more exact and takes more memory: a plan says how
 	// much
 	"exp-avg-dtype", "exp-avg-sq-dtype", "use-cpu-initialization",
+	// tensors that are named are moved whatever their size
+	"fine-grained-activation-offloading", "min-offloaded-tensor-size",
 	"no-use-deepspeed-cpu-adam", "offload-optimizer", "offload-optimizer-percent", "manual-gc",
 	"manual-gc-interval",
 	// data loading

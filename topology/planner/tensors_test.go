@@ -122,6 +122,25 @@ mix again away: 1 8 9 8
 sum.2 needed away: 13 1`, "\n"), have)
 }
 
+// TestModuleWords: Megatron-LM's words for modules do what the names of their tensors do.
+func TestModuleWords(t *testing.T) {
+	held := func(set string) int64 {
+		l := laidOutText(t, mixed, "plan.dp=2", "plan.ep=2", "plan.recompute=none", set)
+		return worst(l)
+	}
+	none := held("plan.keep_tensors=[]")
+	for word, names := range map[string]string{
+		"plan.offload_tensors=[expert_fc1]":  "plan.offload_tensors=[spread.exchanged]",
+		"plan.offload_tensors=[core_attn@2]": "plan.offload_tensors=[rope@2,rope.2@2,self_attn.v_proj@2]",
+		"plan.recompute_tensors=[moe_act]":   "plan.recompute_tensors=[swiglu]",
+		"plan.recompute_tensors=[a2a_overlap_mlp]": "plan.recompute_tensors=[mlp.experts.gate_proj," +
+			"mlp.experts.up_proj,swiglu]",
+	} {
+		require.Equal(t, held(names), held(word), word)
+		require.Less(t, held(word), none, word)
+	}
+}
+
 const mixed = `
 model:
   name: qwen/3-30b-a3b
