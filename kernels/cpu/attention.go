@@ -176,10 +176,10 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 	for i := range s.top {
 		s.top[i] = float32(math.Inf(-1))
 	}
-	s.scores = w.arena.zero(a.block * scoreWidth)
+	// not cleared: each row sets what it may not see to 0, and other rows reach no result
+	s.scores = w.arena.f32(a.block * scoreWidth)
 	if a.amx {
 		s.half = w.arena.u16(a.block * scoreWidth)
-		clear(s.half)
 	}
 	if a.mask != nil {
 		s.seen = make([]bool, n)

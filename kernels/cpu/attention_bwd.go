@@ -133,7 +133,7 @@ func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 		g.dq = t.wave.dq
 		defer t.wave.pass(t.k0, math.MaxInt) // after a panic nobody waits for this one
 	}
-	g.p, g.dp = w.arena.zero(a.block*scoreWidth), w.arena.zero(a.block*scoreWidth)
+	g.p, g.dp = w.arena.f32(a.block*scoreWidth), w.arena.f32(a.block*scoreWidth)
 	if g.amx {
 		g.ph, g.dsh = w.arena.u16(a.block*scoreWidth), w.arena.u16(a.block*scoreWidth)
 	}
