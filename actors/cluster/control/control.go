@@ -270,7 +270,7 @@ func Why(err error) string {
 	switch {
 	case expired(err):
 		return ErrSilent.Error()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return "the connection ended"
 	}
 	return err.Error()

@@ -37,6 +37,7 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, ErrSilent.Error(), Why(err))
 	y.Close()
 	require.Equal(t, "the connection ended", Why(io.ErrUnexpectedEOF))
+	require.Equal(t, "the connection ended", Why(&net.OpError{Op: "set", Err: net.ErrClosed}))
 }
 
 // TestFrames: lengths that nobody sends are refused, and memory grows with what has come, not with what
