@@ -55,26 +55,39 @@ func OverlapPaced(bandwidth float64) (out []Overlapped, err error) {
 		MLPs:    []string{"experts", "experts", "experts", "experts"},
 		Experts: block.Experts{Inter: 64, Experts: 8, Each: 2, Router: routing.Router{Normalize: true}}}
 	for _, p := range overlapPlans {
-		x := Overlapped{Plan: fmt.Sprintf("%s, pp=%d dp=%d ep=%d", p.name, p.pp, 8/p.pp, p.ep)}
-		for i, pairs := range []bool{false, true} {
-			l, err := layout.Plan(&layout.Job{Model: family.Decoder("qwen3_moe", spec), Schedule: p.name,
+		job := func(pairs bool) *layout.Job {
+			return &layout.Job{Model: family.Decoder("qwen3_moe", spec), Schedule: p.name,
 				Mesh:  layout.MeshOf(&configs.Plan{PP: p.pp, DP: 8 / p.pp, TP: 1, EP: p.ep, ETP: 1}),
 				Loops: p.loops, Micro: 8, Rows: pacedRows, Pairs: pairs,
-				Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
-			if err != nil {
-				return nil, err
-			}
-			links := &pacedLinks{l: l, perByte: 1e9 / bandwidth, late: map[letter]bool{}}
-			if x.Real[i], err = links.run(); err != nil {
-				return nil, fmt.Errorf("%s: %w", x.Plan, err)
-			}
-			if x.Sim[i], err = links.simulate(); err != nil {
-				return nil, fmt.Errorf("%s: %w", x.Plan, err)
-			}
+				Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
+		}
+		x := Overlapped{Plan: fmt.Sprintf("%s, pp=%d dp=%d ep=%d", p.name, p.pp, 8/p.pp, p.ep)}
+		if err := x.measure(bandwidth, true, job(false), job(true)); err != nil {
+			return nil, err
 		}
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// measure runs both jobs in the simulator, and for real if that is wanted.
+func (x *Overlapped) measure(bandwidth float64, real bool, jobs ...*layout.Job) error {
+	for i, j := range jobs {
+		l, err := layout.Plan(j)
+		if err != nil {
+			return err
+		}
+		links := &pacedLinks{l: l, perByte: 1e9 / bandwidth, late: map[letter]bool{}}
+		if real {
+			if x.Real[i], err = links.run(); err != nil {
+				return fmt.Errorf("%s: %w", x.Plan, err)
+			}
+		}
+		if x.Sim[i], err = links.simulate(); err != nil {
+			return fmt.Errorf("%s: %w", x.Plan, err)
+		}
+	}
+	return nil
 }
 
 // pacedLinks delay messages between ranks by as long as their planned size takes.
@@ -113,7 +126,9 @@ func (p *pacedLinks) takes(m *actors.Message) time.Duration {
 			j.Kind = actors.UpdatePhase
 		}
 		c := &segmentOf(rl)(&j).Comms[m.Comm]
-		bytes = c.Bytes / int64(len(rl.Groups[c.Group].Members))
+		if bytes = c.Bytes; c.Shift == 0 {
+			bytes /= int64(len(rl.Groups[c.Group].Members))
+		}
 	case actors.Activation, actors.Cotangent:
 		bytes = p.l.Ports[m.Port].Bytes
 	default:

@@ -22,7 +22,6 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
-	"github.com/lfactor/lfactor/topology"
 )
 
 // stepShapes are the models of bench step with their sequences' length and number.
@@ -36,6 +35,8 @@ type Step struct {
 	Model string
 	// tokens that are computed at a time, 0 for all
 	Chunk int
+	// ranks that share the tokens of a sequence, with keys and values going round
+	Cp int
 }
 
 // StepResult is what bench/step.py reads.
@@ -81,6 +82,9 @@ func (s *Step) check() error {
 		s.Batch%s.Pp != 0 {
 		return exit.Usagef("--seq, --batch, --layers, --steps, --threads and --pp want positive " +
 			"numbers, and --batch a multiple of --pp")
+	}
+	if s.Cp = max(1, s.Cp); s.Cp > 1 && (s.Batch/s.Pp*s.Seq%(2*s.Cp) != 0 || s.Chunk%(2*s.Cp) != 0) {
+		return exit.Usagef("--cp %d: want microbatches, and chunks, of a multiple of %d tokens", s.Cp, 2*s.Cp)
 	}
 	if s.Chunk < 0 || s.Chunk > 0 && s.Batch/s.Pp*s.Seq%s.Chunk != 0 {
 		return exit.Usagef("--chunk %d: want a part of a microbatch's %d tokens", s.Chunk, s.Batch/s.Pp*s.Seq)
@@ -128,9 +132,10 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 	if s.Chunk > 0 {
 		schedule, chunks = "chunkpipe", s.Batch/s.Pp*s.Seq/s.Chunk
 	}
-	return layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.Pp, 1, 1), Schedule: schedule, Micro: s.Pp,
-		Chunks: chunks,
-		Rows:   s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
+	mesh := layout.MeshOf(&configs.Plan{PP: s.Pp, DP: 1, TP: 1, CP: s.Cp, Ulysses: 1, EP: 1, ETP: 1})
+	return layout.Plan(&layout.Job{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp,
+		Chunks: chunks, Ring: s.Cp > 1, Zigzag: s.Cp > 1, Zero: min(1, s.Cp-1),
+		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
 		Recompute: layout.Recomputes[s.Recompute],
 		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
 }

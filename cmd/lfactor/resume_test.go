@@ -92,7 +92,7 @@ func TestResumeElsewhere(t *testing.T) {
 		// in the middle of documents longer than a sequence: other ranks share the tokens, or chunks cut
 		// them
 		"pp=1 dp=1 tp=1 cp=2 cp_comm=ring zero=1": "pp=1 dp=1 tp=1 cp=4 cp_comm=hybrid ulysses=2 zero=2",
-		"pp=2 dp=1 tp=1 cp=2":                     "pp=2 dp=1 tp=1 schedule=chunkpipe chunk_size=16"} {
+		"pp=2 dp=1 tp=1 cp=2":                     "pp=1 dp=1 tp=1 cp=2 cp_comm=ring schedule=chunkpipe chunk_size=16"} {
 		dir := t.TempDir()
 		require.NoError(t, os.CopyFS(dir, os.DirFS(want)))
 		for _, sub := range []string{"ckpt", "run"} {
