@@ -110,12 +110,11 @@ var culprits = []struct {
 			d := p.hung()
 			return d.Kind + " " + d.Root, fmt.Sprintf("^busy rank %d .* is at work on", p.rank)
 		}},
-	{"credits that are not given back", func(p *planted) string { return fmt.Sprintf("leak=%d", p.rank%2) },
+	{"credits that are not given back", func(*planted) string { return "leak=0" },
 		func(p *planted) (string, string) {
 			p.step = 0
-			d := p.hung()
-			return d.Kind + " " + d.Root, fmt.Sprintf("^credit a credit leaked on edge activation 0→1: rank %d ",
-				p.rank%2)
+			d := p.hung() // both replicas lose them, and one is found first
+			return d.Kind + " " + d.Root, "^credit a credit leaked on edge activation 0→1: rank [01] "
 		}},
 	{"a process that is stopped", nil, func(p *planted) (string, string) {
 		p.rank = max(1, p.rank) // the one that leads is the head's to judge, which hears its agent
