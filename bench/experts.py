@@ -4,9 +4,9 @@
 
 The mixtures have the experts, the experts a token and the routing of the published models, and few narrow layers: 128 experts of which a token goes to 8;
 64 experts in 8 groups with latent attention and a shared expert. Weights are random, so routing is nearly even. The reference is the best of transformers'
-implementations of experts (grouped products, experts one by one), eager and compiled. Prints what bench/step.py prints, and for each mixture its ratio to
-PyTorch and its share of the floor over those of the dense model in the same run. The floor has all weights of experts read once. Needs torch and
-transformers; lfactor needs neither.
+implementations of experts (grouped products, experts one by one), eager and compiled. Prints a row for each measurement when it is
+done, then what bench/step.py prints, and for each mixture its ratio to PyTorch and its share of the floor over those of the dense model in the same run. The
+floor has all weights of experts read once. Needs torch and transformers; lfactor needs neither.
 """
 
 import argparse
@@ -49,6 +49,11 @@ def torch_round(shape, reference, precision, threads, steps):
     step.torch_round(shape, mode, precision, threads, steps)
 
 
+def show(shape, precision, who, r, state):
+    """One row as soon as it is measured: compiling takes minutes, and a run that is stopped has shown what it has."""
+    print(f"{shape:15}{precision:6}{who:22}{r['tokens_per_second']:9.0f} tok/s{(r['peak_rss'] - state) / 2**20:8.0f} MiB above state", flush=True)
+
+
 def measure(a, shape, precision):
     s, results, failed = SHAPES[shape], {}, set()
     env = os.environ | dict(OMP_NUM_THREADS=str(a.threads), MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_="8000000000", MALLOC_TOP_PAD_="268435456")
@@ -58,6 +63,7 @@ def measure(a, shape, precision):
             ours = step.run([a.lfactor, "bench", "step", "-o", "json", "--model", d, "--seq", str(s["seq"]), "--batch", str(s["batch"]), "--precision", precision, "--threads", str(a.threads),
                              "--steps", str(a.steps), f"--profile={d}/p"])
         results.setdefault("lfactor", []).append(ours)
+        show(shape, precision, "lfactor", ours, ours["state_bytes"])
         for ref in a.reference:
             if ref in failed or shape == "dense" and " " in ref:
                 continue
@@ -66,9 +72,14 @@ def measure(a, shape, precision):
             except RuntimeError as e:
                 failed.add(ref)
                 print(f"no reference {ref}: {e}", file=sys.stderr, flush=True)
-        rates = "  ".join(f"{who} {rs[-1]['tokens_per_second']:.0f}" for who, rs in results.items())
-        print(f"# {shape} {precision}, round {i + 1}: {rates} tokens/s", file=sys.stderr, flush=True)
+                continue
+            show(shape, precision, ref, results[ref][-1], ours["state_bytes"])
     return results
+
+
+def head():
+    print(f"{'':15}{'':6}{'lfactor':>9}{'PyTorch':>9}{'':8}{'of the':>9}{'MiB above state':>20}{'':8}  best of PyTorch")
+    print(f"{'':15}{'':6}{'tok/s':>9}{'tok/s':>9}{'ratio':>8}{'floor':>9}{'lfactor':>10}{'PyTorch':>10}{'ratio':>8}", flush=True)
 
 
 def main():
@@ -87,8 +98,6 @@ def main():
         torch_round(shape, reference, precision, int(threads), int(steps))
         return
     mib = 2**20
-    print(f"{'':15}{'':6}{'lfactor':>9}{'PyTorch':>9}{'':8}{'of the':>9}{'MiB above state':>20}{'':8}  best of PyTorch")
-    print(f"{'':15}{'':6}{'tok/s':>9}{'tok/s':>9}{'ratio':>8}{'floor':>9}{'lfactor':>10}{'PyTorch':>10}{'ratio':>8}", flush=True)
     for precision in a.precision:
         dense = None
         for shape in a.shape:
@@ -99,6 +108,7 @@ def main():
             floor = step.median(ours, lambda r: r["of_floor"])
             above = [(step.median(rs, lambda r: r["peak_rss"]) - state) / mib for rs in (ours, results[best])]
             ratio = rate["lfactor"] / rate[best]
+            head()
             print(f"{shape:15}{precision:6}{rate['lfactor']:9.0f}{rate[best]:9.0f}{ratio:8.2f}{100 * floor:8.1f}%{above[0]:10.0f}{above[1]:10.0f}{above[0] / above[1]:8.2f}  {best}", flush=True)
             if shape == "dense":
                 dense = ratio, floor

@@ -50,24 +50,27 @@ var overlapPlans = []struct {
 // OverlapPaced runs plans of a small mixture on 8 ranks of paced devices, whose messages take as long as on
 // links of a given bandwidth in bytes a second, and in the simulator.
 func OverlapPaced(bandwidth float64) (out []Overlapped, err error) {
-	spec := family.Spec{Layers: 4, Hidden: 32, Inter: 64, Heads: 4, KV: 4, HeadDim: 8, Vocab: 64, Eps: 1e-6,
-		Rope: block.Rope{Dim: 8, Theta: 10000}, InitStd: 0.02,
-		MLPs:    []string{"experts", "experts", "experts", "experts"},
-		Experts: block.Experts{Inter: 64, Experts: 8, Each: 2, Router: routing.Router{Normalize: true}}}
-	for _, p := range overlapPlans {
-		job := func(pairs bool) *layout.Job {
-			return &layout.Job{Model: family.Decoder("qwen3_moe", spec), Schedule: p.name,
-				Mesh:  layout.MeshOf(&configs.Plan{PP: p.pp, DP: 8 / p.pp, TP: 1, EP: p.ep, ETP: 1}),
-				Loops: p.loops, Micro: 8, Rows: pacedRows, Pairs: pairs,
-				Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
-		}
+	for n, p := range overlapPlans {
 		x := Overlapped{Plan: fmt.Sprintf("%s, pp=%d dp=%d ep=%d", p.name, p.pp, 8/p.pp, p.ep)}
-		if err := x.measure(bandwidth, true, job(false), job(true)); err != nil {
+		if err := x.measure(bandwidth, true, overlapJob(n, false), overlapJob(n, true)); err != nil {
 			return nil, err
 		}
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// overlapJob is one of the plans.
+func overlapJob(n int, pairs bool) *layout.Job {
+	p := overlapPlans[n]
+	spec := family.Spec{Layers: 4, Hidden: 32, Inter: 64, Heads: 4, KV: 4, HeadDim: 8, Vocab: 64, Eps: 1e-6,
+		Rope: block.Rope{Dim: 8, Theta: 10000}, InitStd: 0.02,
+		MLPs:    []string{"experts", "experts", "experts", "experts"},
+		Experts: block.Experts{Inter: 64, Experts: 8, Each: 2, Router: routing.Router{Normalize: true}}}
+	return &layout.Job{Model: family.Decoder("qwen3_moe", spec), Schedule: p.name,
+		Mesh:  layout.MeshOf(&configs.Plan{PP: p.pp, DP: 8 / p.pp, TP: 1, EP: p.ep, ETP: 1}),
+		Loops: p.loops, Micro: 8, Rows: pacedRows, Pairs: pairs,
+		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
 }
 
 // measure runs both jobs in the simulator, and for real if that is wanted.
