@@ -174,6 +174,11 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 		return res, report, nil // what the processor could do at most says nothing about another device
 	}
 	peaks := best(before, s.peaks())
+	whole := *s // the least work does not depend on how sequences are cut
+	whole.Chunk, whole.Cp = 0, 1
+	if l, err = whole.layout(m); err != nil {
+		return res, report, err
+	}
 	res.Floor = s.floor(l, m.Count(), peaks)
 	res.OfFloor = res.Floor.Seconds / res.Median
 	if prof == nil {
@@ -192,7 +197,7 @@ func (s *Step) onProcessor() bool { return s.Device == "" || s.Device == kernels
 
 // peaks are what the threads of the bench can do, before or after it.
 func (s *Step) peaks() kernels.Peaks {
-	b := kernels.OpenProber(s.Threads)
+	b := kernels.OpenProber(s.Threads * max(1, s.Cp))
 	defer kernels.Close(b)
 	return b.Peaks()
 }

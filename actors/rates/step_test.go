@@ -7,12 +7,14 @@ import (
 )
 
 // TestStepOfModel: a model of a directory is timed, whole and in chunks, which give the same loss within
-// what attention to parts leaves; chunks that do not divide are refused.
+// what attention to parts leaves, and have the same floor; chunks that do not divide are refused.
 func TestStepOfModel(t *testing.T) {
+	var floors []float64
 	step := func(chunk int) ([]float64, error) {
 		s := Step{Model: "../../stages/family/testdata/gpt-oss", Precision: "fp32", Recompute: "full",
 			Threads: 1, Steps: 1, Seq: 48, Batch: 1, Pp: 1, Chunk: chunk}
 		res, _, err := s.Measure()
+		floors = append(floors, res.Floor.Products, res.Floor.Attention)
 		return res.Losses, err
 	}
 	whole, err := step(0)
@@ -21,6 +23,7 @@ func TestStepOfModel(t *testing.T) {
 	parts, err := step(16)
 	require.NoError(t, err)
 	require.InEpsilonSlice(t, whole, parts, 1e-5)
+	require.Equal(t, floors[:2], floors[2:])
 	_, err = step(20)
 	require.ErrorContains(t, err, "--chunk 20: want a part of a microbatch's 48 tokens")
 }
