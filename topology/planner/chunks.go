@@ -78,7 +78,7 @@ func (p *Search) wholly(ctx context.Context, c *search.Candidate) (bool, error) 
 	if err != nil {
 		return false, nil // what cannot be run is no plan
 	}
-	c.Simulated, c.Step, c.Bubble = sum.Step, sum.Step, 0
+	c.Simulated, c.Step, c.Bubble = sum.Step, sum.Step, idle(sum)
 	return true, nil
 }
 

@@ -46,7 +46,8 @@ func (p *Search) paired(ctx context.Context, all []search.Candidate) (more []sea
 		if err != nil {
 			return nil, err
 		}
-		if x.Simulated *= now / was; now < was {
+		x.Simulated *= now.Step / was.Step
+		if x.Bubble = idle(now); now.Step < was.Step {
 			more = append(more, x)
 		}
 	}

@@ -36,6 +36,7 @@ func TestPaired(t *testing.T) {
 	require.Len(t, more, 1)
 	x := &more[0]
 	require.Less(t, x.Simulated, c.Simulated)
+	require.NotEqual(t, x.Bubble, c.Bubble, "the plan without overlap waits otherwise")
 	require.Greater(t, x.Memory, int64(0))
 	require.Contains(t, x.String(), "1f1b overlapped")
 	cfg, err := p.under(x)

@@ -103,8 +103,12 @@ func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out searc
 		return c, false, err
 	}
 	now, err := p.rehearsed(ctx, &c)
-	c.Simulated *= now / was // what other plans are held to is the search's own simulation
-	return c, err == nil && c.Memory <= p.Space.Limit, err
+	if err != nil {
+		return c, false, err
+	}
+	c.Simulated *= now.Step / was.Step // what other plans are held to is the search's own simulation
+	c.Bubble = idle(now)
+	return c, c.Memory <= p.Space.Limit, nil
 }
 
 // laidOut is a candidate's layout, nil for more ranks than are laid out in full.
@@ -133,17 +137,23 @@ func worst(l *layout.Layout) (most int64) {
 	return
 }
 
-// rehearsed is the simulated step of a candidate that is laid out in full, in seconds.
-func (p *Search) rehearsed(ctx context.Context, c *search.Candidate) (float64, error) {
+// rehearsed is the simulated step of a candidate that is laid out in full.
+func (p *Search) rehearsed(ctx context.Context, c *search.Candidate) (*rehearsal.Summary, error) {
 	cfg, err := p.under(c)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	s, err := rehearsal.Simulate(ctx, cfg, rehearsal.Options{Machine: p.Machine})
-	if err != nil {
-		return 0, err
+	return rehearsal.Simulate(ctx, cfg, rehearsal.Options{Machine: p.Machine})
+}
+
+// idle is the share of a simulated step in which the busiest rank neither computes nor waits for an exchange
+// inside a pass, as closed forms count it.
+func idle(s *rehearsal.Summary) float64 {
+	busy := 0.0
+	for _, r := range s.Ranks {
+		busy = max(busy, r.Busy+r.Comm)
 	}
-	return s.Step, nil
+	return max(0, 1-busy/s.Step)
 }
 
 // Settings are what a candidate changes in a run file.
