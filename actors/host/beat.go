@@ -23,6 +23,9 @@ const (
 	// or so many of the longest gaps between its beats, where a machine has more work than processors,
 	silentGaps = 4
 	silentMost = 5 * time.Second // but not longer
+	// lastNews is how long a process that ends waits for the last that others say, and for them to take its
+	// own, if their connections stay open. One that is not there any more, or stopped, closes none.
+	lastNews = 2 * time.Second
 )
 
 // beating is the place of an actor in the hello of a connection that carries beats.
@@ -106,7 +109,7 @@ func (l *Links) beatOn(c net.Conn) {
 		}
 		select {
 		case <-l.over:
-			_ = c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			_ = c.SetWriteDeadline(time.Now().Add(lastNews))
 			_ = l.news(c, o) // the last there is; process 0 may not be there any more
 			return
 		case <-tick.C:

@@ -340,11 +340,11 @@ func (l *Links) Close() {
 	l.t.Close()
 	l.mu.Lock()
 	for c := range l.conns {
-		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		_ = c.SetReadDeadline(time.Now().Add(lastNews))
 	}
 	l.mu.Unlock()
 	all := func() { l.abortWhere(func(*channelEnd) bool { return true }) }
-	late := time.AfterFunc(200*time.Millisecond, all) // another process may not be there any more
+	late := time.AfterFunc(lastNews, all)
 	l.wg.Wait()
 	late.Stop()
 	all()
