@@ -8,6 +8,19 @@
 //
 // The package knows no file format and no tokenizer: formats register themselves (package dataset/format),
 // and a tokenizer comes as an Encoder.
+//
+// # Where to begin
+//
+// By subject:
+//
+//	order.go, blend.go     which document or window comes at which place of the global order
+//	draw.go                random numbers that depend on the sample, not on the plan
+//	windows.go             how running text is cut into sequences
+//	packs.go, pack.go      how samples are chosen and put beside each other in rows
+//	feed.go, loader.go     what a replica reads ahead, and where it stands
+//	ledger.go, quarantine.go  which samples a step saw; what could not be read
+//
+// The rules of packing and balancing themselves, on numbers alone, are in dataset/pack.
 package dataset
 
 import (

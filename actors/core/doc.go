@@ -39,7 +39,8 @@
 //	commit.go, lossscale.go   the two-round commit: Ready from all ranks, then Commit to all
 //	cursor.go, inbox.go       what an action waits for; where parts of collectives lie, by member
 //	edge.go                   the sender's side of an edge, with its credits
-//	recover.go, epoch.go      the coordinator's and the rank's side of a recovery; epoch.go has discardStale
+//	recover.go, epoch.go      the coordinator's and the rank's side of a recovery; messages of an old epoch
+//	                          end in the first lines of Receive, ends of its jobs in discardStale
 //	keep.go, heir.go          copies in memory; a coordinator that takes over from one that was lost
 //	slow.go                   which ranks are slow, with the evidence, from what they say in Closed
 //	loads.go, moves.go        how experts were used in a step; experts that move between ranks

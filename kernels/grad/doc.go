@@ -13,7 +13,7 @@
 //
 //	recording   each operation states how placements combine (ops*.go); where an operand's placement
 //	            must change, the tape records a communication, whose dual serves the cotangent
-//	            (place.go, comm.go)
+//	            (tape.go, place.go, comm.go)
 //	backward    the adjoint of each operation, input gradients as phase I and weight gradients as
 //	            phase W (backward.go); sums over replicas inside a backward, for ZeRO 2 and 3
 //	policy      recompute, offload, and gathering of sharded parameters again: the backward uses
