@@ -13,13 +13,13 @@ const TopicSlow = "slow"
 // Layout of the values of a TopicSlow report.
 const (
 	SlowRank  = iota
-	SlowCause // SlowCompute, SlowData or SlowCrowd
-	SlowNow   // nanoseconds a step that it takes
-	SlowUsual // nanoseconds that it took before, or that the ranks take that do the same work
+	SlowCause // SlowCompute, SlowData, SlowCrowd or SlowStood
+	SlowNow   // nanoseconds a step that it takes; with SlowStood, those of this step that it stood still for
+	SlowUsual // nanoseconds that it took before, or that the ranks take that do the same work; with SlowStood, this step's
 	SlowTwin  // 1 where SlowUsual is that of other ranks
 	SlowHad   // processors that its process has during its jobs
 	SlowWants // processors that it had before, or that those of the other ranks have
-	SlowPart  // share of the time that slow steps take longer for, where ordinary ones lie between; else 0
+	SlowPart  // share of the time that slow steps take longer for, where ordinary ones lie between, or that it stood still for; else 0
 	SlowLen
 )
 
@@ -28,6 +28,7 @@ const (
 	SlowCompute = iota // its jobs take longer
 	SlowData           // it waits for its loader
 	SlowCrowd          // its jobs take longer, because other work on its host has the processors
+	SlowStood          // its process stands still for part of the time: it is stopped, frozen or over a quota
 )
 
 const (
@@ -51,9 +52,10 @@ type duty struct {
 	named      bool
 }
 
-// add takes in a step and says which share of the time was lost, if that is slow.
-func (d *duty) add(now actors.Time, lost, took float64) (share float64, slow bool) {
-	if now-d.since > actors.Time(dutyWindow) {
+// add takes in a step and says which share of the time was lost, in a window that is over and the one under
+// way.
+func (d *duty) add(now actors.Time, window actors.Duration, lost, took float64) (share float64) {
+	if now-d.since > actors.Time(window) {
 		whole := d.since > 0
 		d.since = now
 		d.lost, d.took, d.steps = [2]float64{0, d.lost[0]}, [2]float64{0, d.took[0]}, [2]int{0, d.steps[0]}
@@ -66,11 +68,12 @@ func (d *duty) add(now actors.Time, lost, took float64) (share float64, slow boo
 	if lost > 0 {
 		d.steps[0]++
 	}
-	if d.took[1] == 0 {
-		return 0, false
-	}
-	share = (d.lost[0] + d.lost[1]) / (d.took[0] + d.took[1])
-	return share, share > dutyShare && d.steps[0]+d.steps[1] >= dutySteps
+	return (d.lost[0] + d.lost[1]) / (d.took[0] + d.took[1])
+}
+
+// slow is whether a share is that of one who is slow, by a window that is over and the one under way.
+func (d *duty) slow(share float64) bool {
+	return d.took[1] > 0 && share > dutyShare && d.steps[0]+d.steps[1] >= dutySteps
 }
 
 // pace is what is known of how fast ranks are. A rank is held to its own past, less what all ranks have
@@ -84,7 +87,8 @@ type pace struct {
 	named [][3]bool
 	// by rank: nanoseconds that its process has waited for processors since it is slow
 	queued []float64
-	duties []duty // by rank
+	duties []duty // by rank: of steps that took longer than usual,
+	stood  []duty // and of time for which its process stood still
 }
 
 // see takes in a step's values and reports ranks that have become slow.
@@ -93,7 +97,8 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 	if p.past == nil {
 		p.past, p.had, p.odd, p.named = make([][]float64, n), make([][]float64, n), make([][2]int, n),
 			make([][3]bool, n)
-		p.since, p.queued, p.duties = make([][2]actors.Time, n), make([]float64, n), make([]duty, n)
+		p.since, p.queued = make([][2]actors.Time, n), make([]float64, n)
+		p.duties, p.stood = make([]duty, n), make([]duty, n)
 	}
 	usual, times := make([]float64, n), make([]float64, 0, n)
 	for i, v := range c.closed {
@@ -104,7 +109,7 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 	}
 	all := max(1, median(times))
 	for i, v := range c.closed {
-		busy, twins := v[ClosedBusy], p.twins(c, i)
+		busy, twins, stands := v[ClosedBusy], p.twins(c, i), p.standsStill(ctx, c, i, took)
 		late := usual[i] > 0 && n > 1 && busy > slowTimes*all*usual[i]
 		twin := twins > 0 && busy > slowTimes*twins
 		if twin && !late {
@@ -120,6 +125,7 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 		if p.queued[i] += queued(v); !late && !twin {
 			p.queued[i] = 0
 		}
+		late, twin = late && !stands, twin && !stands
 		p.count(ctx, c, r, late || twin)
 		p.nowAndThen(ctx, c, r, late, max(0, busy-all*usual[i]-queued(v)), took)
 		others := 0.0
@@ -217,8 +223,9 @@ func (p *pace) nowAndThen(ctx actors.Context, c *Coordinator, r []float64, late 
 		*d = duty{} // that is said already
 		return
 	}
-	share, slow := d.add(ctx.Now(), lost, took)
-	if d.named = d.named && share > dutyShare/2; !slow || !late || d.named || p.odd[i][SlowCompute] > 1 {
+	share := d.add(ctx.Now(), dutyWindow, lost, took)
+	if d.named = d.named && share > dutyShare/2; !d.slow(share) || !late || d.named ||
+		p.odd[i][SlowCompute] > 1 {
 		return
 	}
 	d.named = true

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
@@ -68,8 +69,9 @@ type Rank struct {
 	hyper   *tensor.Tensor
 	clip    *tensor.Tensor
 	experts experts
-	routed  *routed // what is done with the choices of routers, nil for nothing
-	counted int64   // the step that layers count experts' use in
+	routed  *routed      // what is done with the choices of routers, nil for nothing
+	counted int64        // the step that layers count experts' use in
+	stood   atomic.Int64 // for how long the process had stood still when the last job ended, as ClosedStood
 }
 
 type frameKey struct {
@@ -140,6 +142,8 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	res.Values[core.ClosedBusy] = float64(time.Since(began))
 	res.Values[core.ClosedCPU] = (process.CPUSeconds() - had) * 1e9
 	res.Values[core.ClosedQueued] = (process.QueuedSeconds() - queued) * 1e9
+	stood := int64(process.StoodStill()) - int64(process.QueuedSeconds()*1e9)
+	res.Values[core.ClosedStood] = float64(stood - r.stood.Swap(stood))
 	res.Values[core.ClosedPeak] = float64(r.c.Pool.Peak())
 	return res, nil
 }

@@ -16,10 +16,10 @@ import (
 
 // EnvFault plants a fault for drills and tests of `lfactor why`: leak=EDGE drops the credits of a port's
 // activations, stuck=RANK@STEP blocks a rank's device in its first backward of a step, slow=RANK@STEP stops
-// it for a while in each backward from that step on, kill=JOB@STEP+MICROSECONDS kills this process with
-// SIGKILL so long after the first job of a kind (backward, update, snapshot, write, commit) of that step or
-// a later one began; kill-always does it to every process but the leader, each time that it is started
-// again.
+// it for a while in each backward from that step on, slowdata=PROCESS@STEP does so to the loaders of a
+// process, kill=JOB@STEP+MICROSECONDS kills this process with SIGKILL so long after the first job of a kind
+// (backward, update, snapshot, write, commit) of that step or a later one began; kill-always does it to
+// every process but the leader, each time that it is started again.
 const EnvFault = "LFACTOR_FAULT"
 
 // stuck is a device that never comes back from one job.
@@ -57,6 +57,9 @@ func (s slowed) Run(j actors.Job) (host.Result, error) {
 	}
 	return r, err
 }
+
+// dataStandsStill is how long a loader does for each step.
+const dataStandsStill = 600 * time.Millisecond
 
 // killer is a device that kills its process during a job.
 type killer struct {
@@ -102,39 +105,87 @@ func plantKill(o *host.RunOptions, job, at string) {
 	}
 }
 
+// plant does what EnvFault says, and says so, or that it is nothing that can be done.
 func (r *Run) plant(o *host.RunOptions) {
-	kind, arg, _ := strings.Cut(os.Getenv(EnvFault), "=")
-	a, b, _ := strings.Cut(arg, "@")
-	n, _ := strconv.Atoi(a)
-	step, _ := strconv.Atoi(b)
-	switch kind {
-	case "":
+	text := os.Getenv(EnvFault)
+	if text == "" {
 		return
-	case "kill", "kill-always":
-		if always := kind == "kill-always"; always && o.Proc == 0 || !always && r.life > 0 {
-			return // the leader lives; it has done so
+	}
+	if why := r.fault(o, text); why != "" {
+		fmt.Fprintf(r.io.Warnings, "note: %s=%s is no fault: %s\n", EnvFault, text, why)
+		return
+	}
+	fmt.Fprintf(r.io.Warnings, "note: planted fault %s\n", text)
+}
+
+const wantFault = "want leak=PORT, stuck=RANK@STEP, slow=RANK@STEP, slowdata=PROCESS@STEP or " +
+	"kill=JOB@STEP+MICROSECONDS"
+
+// fault plants one, or says why that cannot be.
+func (r *Run) fault(o *host.RunOptions, text string) (why string) {
+	kind, arg, _ := strings.Cut(text, "=")
+	a, b, at := strings.Cut(arg, "@")
+	if kind == "kill" || kind == "kill-always" {
+		if _, known := killJobs[a]; !known && a != "commit" {
+			return "there is no job " + strconv.Quote(a)
 		}
-		plantKill(o, a, b)
-	case "leak":
+		if kind == "kill-always" && o.Proc > 0 || kind == "kill" && r.life == 0 {
+			plantKill(o, a, b) // else the leader lives, or it has done so
+		}
+		return ""
+	}
+	n, err := strconv.Atoi(a)
+	step, stepErr := strconv.ParseInt(b, 10, 64)
+	if err != nil || at && stepErr != nil || at == (kind == "leak") {
+		return wantFault
+	}
+	switch {
+	case kind == "leak" && !r.crosses(n):
+		return fmt.Sprintf("no activations go from rank to rank by port %d", n)
+	case kind == "leak":
 		o.Filter = func(_ actors.Ref, m actors.Message) bool {
-			return m.Kind != actors.Credit ||
-				int(m.Comm) != 2*n
+			return m.Kind != actors.Credit || int(m.Comm) != 2*n
 		}
-	case "stuck", "slow":
+	case kind == "slowdata" && (n < 0 || n >= max(1, o.Procs)):
+		return fmt.Sprintf("there is no process %d", n)
+	case kind == "slowdata" && n == o.Proc:
+		read := o.Batches
+		o.Batches = func(s int64, dp int) ([]host.Microbatch, error) {
+			if s >= step {
+				<-time.After(dataStandsStill)
+			}
+			return read(s, dp)
+		}
+	case kind == "slowdata":
+	case kind != "stuck" && kind != "slow":
+		return wantFault
+	case n < 0 || n >= r.layout.World():
+		return fmt.Sprintf("there is no rank %d", n)
+	default:
 		o.WrapDevice = func(rank int, d host.Device) host.Device {
 			switch {
 			case rank != n:
 				return d
 			case kind == "slow":
-				return slowed{d, int64(step)}
+				return slowed{d, step}
 			}
-			return stuck{d, int64(step)}
+			return stuck{d, step}
 		}
-	default:
-		fmt.Fprintf(r.io.Warnings,
-			"note: %s=%s is no fault: want leak=PORT, stuck=RANK@STEP or slow=RANK@STEP\n", EnvFault,
-			os.Getenv(EnvFault))
-		return
 	}
-	fmt.Fprintf(r.io.Warnings, "note: planted fault %s\n", os.Getenv(EnvFault))
+	return ""
+}
+
+// crosses reports whether activations go from one rank to another by a port.
+func (r *Run) crosses(port int) bool {
+	for rank := range r.layout.World() {
+		l := r.layout.RankLayout(rank, r.layout.Owner(rank, r.cfg.Run.Plan.Procs))
+		if port < 0 || port >= len(l.Ports) {
+			return false
+		}
+		p := l.Ports[port]
+		if l.Routes != nil && l.Routes(p.ID, false) != nil || l.Peer(p.From) != l.Peer(p.To) {
+			return true
+		}
+	}
+	return false
 }

@@ -41,6 +41,10 @@ func (r *Run) slow(m actors.Message) {
 	text := fmt.Sprintf("%s in process %d waits for its data: %.3g ms of step %d, the other ranks %.3g ms",
 		r.layout.Name(rank), proc, now, m.Step, usual)
 	switch v[core.SlowCause] {
+	case core.SlowStood:
+		text = fmt.Sprintf("%s in process %d stood still for %.0f %% of the last seconds, and waited for no "+
+			"processor: its process is stopped now and then, frozen, or over its quota", r.layout.Name(rank),
+			proc, 100*v[core.SlowPart])
 	case core.SlowCrowd:
 		text = fmt.Sprintf("%s in process %d waits for processors, which other work on its host has: "+
 			"%.3g ms a "+

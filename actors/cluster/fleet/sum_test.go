@@ -14,6 +14,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -49,11 +51,13 @@ func identity(b *testing.B, ca *trust.CA, name string) *trust.Identity {
 
 // adder sums tensors with others as the optimizer step does: each sums its rows and sends the sums to all.
 type adder struct {
-	me, n int
-	own   *tensor.Tensor // [n x]
-	parts []*host.Pack
-	sums  int
-	done  chan int
+	me, n   int
+	backend kernels.Backend
+	pool    *tensor.Pool
+	own     *tensor.Tensor // [n x]
+	parts   []*host.Pack
+	sums    int
+	done    chan int
 }
 
 // Receive implements actors.Behaviour. Segment tells parts from sums.
@@ -71,17 +75,22 @@ func (a *adder) Receive(ctx actors.Context, m *actors.Message) {
 				return
 			}
 		}
-		sum := tensor.Make(tensor.F32, 1, a.own.Shape[1])
-		to := sum.F32()
+		sum, err := a.pool.New("sum", tensor.F32, 1, a.own.Shape[1])
+		if err != nil {
+			panic(err)
+		}
+		in := make([]*tensor.Tensor, a.n)
+		for i, p := range a.parts {
+			in[i] = p.Tensors[0]
+		}
+		a.backend.Run(&kernels.Call{Op: kernels.Sum, In: in, Out: []*tensor.Tensor{sum}})
 		for _, p := range a.parts {
-			for i, x := range p.Tensors[0].F32() {
-				to[i] += x
-			}
 			p.Release()
 		}
 		for i := range a.n {
 			a.send(ctx, i, 1, sum.Retain())
 		}
+		sum.Release()
 	case m.Kind == actors.Part:
 		m.Payload.Release()
 		if a.sums++; a.sums == a.n {
@@ -121,6 +130,7 @@ func BenchmarkSum(b *testing.B) {
 		l := host.NewLinks(f[i], i, 0, [32]byte{1}, func(r actors.Ref) int { return int(r) })
 		s := host.NewSystem(1, n, l)
 		s.Spawn(actors.Ref(i), fmt.Sprint("adder ", i), &adder{me: i, n: n, done: done,
+			backend: cpu.New(1), pool: tensor.NewPool("sums", 1<<30),
 			own: tensor.Make(tensor.F32, n, size/4/n)}, nil)
 		l.Serve(s)
 		all = append(all, s)

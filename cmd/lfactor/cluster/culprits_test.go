@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +98,33 @@ func (p *planted) nameSlow() (text string) {
 	return text
 }
 
+// stops stops a process again and again for most of the time, until the function that it returns is called.
+func stops(t *testing.T, pid int) (end func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			for _, x := range []struct {
+				signal syscall.Signal
+				after  time.Duration
+			}{{syscall.SIGSTOP, 160 * time.Millisecond}, {syscall.SIGCONT, 40 * time.Millisecond}} {
+				if syscall.Kill(pid, x.signal) != nil {
+					return // it has ended
+				}
+				<-time.After(x.after)
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	}()
+	end = sync.OnceFunc(func() { close(over); <-done })
+	t.Cleanup(end)
+	return end
+}
+
 // culprits are what may be the matter: the fault that is planted, what happens during the run, and what is
 // said of it, which must have the pattern.
 var culprits = []struct {
@@ -135,6 +163,17 @@ var culprits = []struct {
 		func(p *planted) (string, string) {
 			said := p.nameSlow()
 			return said, fmt.Sprintf("rank %d .* computes", p.rank)
+		}},
+	{"a process that is stopped for most of the time", nil, func(p *planted) (string, string) {
+		p.reaches(25)
+		defer stops(p.t, p.pid())()
+		said := p.nameSlow()
+		return said, fmt.Sprintf("rank %d .* (stood still for|computes .* stopped now and then)", p.rank)
+	}},
+	{"a loader that is slow", func(p *planted) string { return fmt.Sprintf("slowdata=%d@10", p.rank) },
+		func(p *planted) (string, string) {
+			said := p.nameSlow()
+			return said, fmt.Sprintf("rank %d .* waits for its data", p.rank)
 		}},
 }
 
