@@ -66,6 +66,8 @@ type Model struct {
 	Experts       int         `key:"num_experts" flag:"num-experts" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts of a layer with a mixture of them."`
 	ExpertsEach   int         `key:"num_experts_per_tok" flag:"moe-router-topk" default:"0" min:"0" max:"65536" families:"some" class:"fixed" doc:"Experts that a token goes to."`
 	ExpertWidth   int         `key:"moe_intermediate_size" default:"0" min:"0" max:"16777216" families:"some" class:"fixed" doc:"Width of gate and up in an expert."`
+	ExpertWidths  []int       `key:"moe_intermediate_sizes" families:"some" class:"fixed" doc:"Width of gate and up in an expert for texts, and in one for images and videos, where each have experts of their own."`
+	ImageTokens   []int       `key:"image_expert_token_ids" families:"some" class:"fixed" doc:"Tokens that go to the experts for images beside features: those that begin and end an image, and a video."`
 	NormTopK      bool        `key:"norm_topk_prob" default:"false" families:"some" class:"fixed" doc:"The weights of a token's experts are divided by their sum."`
 	ExpertGroups  int         `key:"n_group" flag:"moe-router-num-groups" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups of neighbouring experts, of which the best are chosen from first."`
 	GroupsKept    int         `key:"topk_group" flag:"moe-router-group-topk" default:"1" min:"1" families:"some" class:"fixed" doc:"Groups that a token's experts are chosen from."`
@@ -325,6 +327,16 @@ func (m *Model) checkExperts(at faults) {
 	}
 	if m.ExpertWidth == 0 && slices.Contains(hf.Families[m.Decoder()].Has, "moe_intermediate_size") {
 		at.fault(p+"moe_intermediate_size", "is not given", "")
+	}
+	if slices.Contains(hf.Families[m.Decoder()].Has, "moe_intermediate_sizes") {
+		if len(m.ExpertWidths) != 2 || slices.Min(m.ExpertWidths) < 1 {
+			at.fault(p+"moe_intermediate_sizes", fmt.Sprintf("%v, want the width of an expert for texts and of "+
+				"one for images", m.ExpertWidths), "")
+		}
+		if n := len(m.ImageTokens); n != 0 && n != 4 {
+			at.fault(p+"image_expert_token_ids", fmt.Sprintf("%d tokens, want those that begin and end an image "+
+				"and a video", n), "")
+		}
 	}
 	switch n := m.ExpertGroups; {
 	case m.Experts%n != 0:

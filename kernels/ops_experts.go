@@ -28,6 +28,9 @@ const (
 	Jitter         Op = "jitter"
 	GateRows       Op = "gate_rows"
 	GateRowsBwd    Op = "gate_rows_bwd"
+	KindRows       Op = "kind_rows"
+	KindExperts    Op = "kind_experts"
+	KindSurplus    Op = "kind_surplus"
 )
 
 // Flags of a router in Attr.I[0], above its score.
@@ -70,7 +73,8 @@ var _ = register(
 			"with I[0] = 1 those of the greatest weights, of equal ones the first. " +
 			"Rows that are not taken have slot -1, and from is -1 behind the last row that is. " +
 			"With place, a permutation, expert i takes the turn of number place[i]: rows are in order of " +
-			"(place, token), and counts[place[i]] is the rows of expert i."},
+			"(place, token), and counts[place[i]] is the rows of expert i. Without place, tokens whose " +
+			"idx is -1 have no rows."},
 	Spec{Op: Spread, Sig: "x[t,d]A from[r]i32 w[*]f32? -> y[r,d]A",
 		Doc: "y[i] = x[from[i]/I[0]], times w[from[i]] if there is w [t, I[0]]; 0 where from[i] < 0. " +
 			"I[0] is k. It is the gradient of mix."},
@@ -113,6 +117,13 @@ var _ = register(
 	Spec{Op: GateRows, Sig: "x[t,d]A z[t,1]f32 -> y[t,d]A", Doc: "y[i] = sigmoid(z[i])·x[i]."},
 	Spec{Op: GateRowsBwd, Sig: "dy[t,d]A x[t,d]A z[t,1]f32 -> dx[t,d]A dz[t,1]f32",
 		Doc: "The gradients of gate_rows; sums over d in float32."},
+	Spec{Op: KindRows, Sig: "x[t,d]A kind[t]i32 -> y[t,d]A",
+		Doc: "y[i] = x[i] where kind[i] = I[0], else 0. The gradient is the same call on dy."},
+	Spec{Op: KindExperts, Sig: "idx[t,k]i32 kind[t]i32 -> own[t,k]i32",
+		Doc: "own[i] = idx[i] where kind[i] = I[0], else -1: tokens of another kind go to no expert."},
+	Spec{Op: KindSurplus, Sig: "own[t,k]i32 -> n[e]f32", Source: "arXiv:2408.15664",
+		Doc: "Of what kind_experts gives, how many rows go to each expert, less the mean of all experts; " +
+			"tokens that go to none are not counted. I[0] = Accumulate adds into n."},
 )
 
 func init() {

@@ -236,7 +236,9 @@ func (x *routed) count(block int, c *kernels.Call, experts []int32) {
 	e := c.In[0].Shape[1]
 	l := loadOf(x.loads, block, e)
 	for _, i := range experts {
-		l.Rows[i]++
+		if i >= 0 {
+			l.Rows[i]++
+		}
 	}
 	logits := kernels.Host(x.b, c.In[0])
 	defer logits.Release()
@@ -244,6 +246,9 @@ func (x *routed) count(block int, c *kernels.Call, experts []int32) {
 		x.worker = kernels.RouterOf(c.Attr).Worker(e)
 	}
 	for i := range c.In[0].Shape[0] {
+		if experts[i*len(experts)/c.In[0].Shape[0]] < 0 { // of a kind that another set of experts is for
+			continue
+		}
 		shares, _ := x.worker.Shares(logits.F32()[i*e:(i+1)*e], 1)
 		for _, s := range shares {
 			if s > 0 {

@@ -16,6 +16,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import ernie_vl  # noqa: F401: its models are among vlm_golden's
 import family_golden
 import vlm_golden
 

@@ -9,6 +9,7 @@ import re
 import torch
 import yaml
 from transformers import CLIPVisionConfig, CLIPVisionModel, Dinov2Config, Dinov2Model, InternVLVisionConfig, InternVLVisionModel, SiglipVisionConfig, SiglipVisionModel
+from transformers.models.ernie4_5_vl_moe.modeling_ernie4_5_vl_moe import Ernie4_5_VLMoeVisionConfig, Ernie4_5_VLMoeVisionTransformerPretrainedModel as Ernie
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel as Qwen25, Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VisionTransformerPretrainedModel as Qwen2, Qwen2VLVisionConfig
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLVisionConfig, Qwen3VLVisionModel
@@ -33,6 +34,8 @@ def build(v):
                                                             use_mean_pooling=True, **layers, **side))
         case "rice":
             return Rice(d | dict(depth=v["depth"], num_heads=v["num_heads"], in_channels=3, patch_size=v["patch_size"], spatial_merge_size=2, layer_norm_eps=1e-5, out_hidden_size=64))
+        case "ernie_vit":
+            return Ernie(Ernie4_5_VLMoeVisionConfig(depth=v["depth"], num_heads=v["num_heads"], patch_size=v["patch_size"], **d))
         case "clip":
             return CLIPVisionModel(CLIPVisionConfig(patch_size=v["patch_size"], image_size=v["image_size"], **layers))
         case "dinov2":

@@ -66,14 +66,23 @@ func routeOrder(_ *Backend, c *kernels.Call) {
 	}
 	clear(counts)
 	for _, e := range idx {
-		counts[e]++
+		if e >= 0 {
+			counts[e]++
+		}
 	}
 	next, at := make([]int32, len(counts)), int32(0)
 	for e, n := range counts {
 		next[e] = at
 		at += n
 	}
+	for i := range from[at:] {
+		from[int(at)+i] = -1
+	}
 	for i, e := range idx {
+		if e < 0 { // of another kind
+			slot[i] = -1
+			continue
+		}
 		from[next[e]], slot[i] = int32(i), next[e]
 		next[e]++
 	}

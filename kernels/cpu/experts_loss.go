@@ -11,7 +11,8 @@ func init() {
 	for op, f := range map[kernels.Op]func(*Backend, *kernels.Call){
 		kernels.BalanceEach: balanceEach, kernels.BalanceEachBwd: balanceEachBwd, kernels.Surplus: surplus,
 		kernels.SignStep: signStep, kernels.ZLoss: zLoss, kernels.ZLossBwd: zLossBwd, kernels.Jitter: jitter,
-		kernels.GateRows: gateRows, kernels.GateRowsBwd: gateRowsBwd,
+		kernels.GateRows: gateRows, kernels.GateRowsBwd: gateRowsBwd, kernels.KindRows: kindRows,
+		kernels.KindExperts: kindExperts, kernels.KindSurplus: kindSurplus,
 	} {
 		table[op] = f
 	}
@@ -178,4 +179,50 @@ func gateRowsBwd(b *Backend, c *kernels.Call) {
 			w.arena.release(m)
 		}
 	})
+}
+
+func kindRows(b *Backend, c *kernels.Call) {
+	x, y, kind, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), lastDim(c.In[0])
+	b.rows(len(kind), d, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			out := w.out(y, i*d, d)
+			if kind[i] == int32(c.Attr.I[0]) {
+				copy(out, w.in(x, i*d, d))
+			} else {
+				clear(out)
+			}
+			w.done(y, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func kindExperts(_ *Backend, c *kernels.Call) {
+	idx, own, k := c.In[0].I32(), c.Out[0].I32(), lastDim(c.In[0])
+	for i, kind := range c.In[1].I32() {
+		row := own[i*k : (i+1)*k]
+		if copy(row, idx[i*k:]); kind != int32(c.Attr.I[0]) {
+			for j := range row {
+				row[j] = -1
+			}
+		}
+	}
+}
+
+func kindSurplus(_ *Backend, c *kernels.Call) {
+	out := c.Out[0].F32()
+	n, all := make([]float64, len(out)), 0
+	for _, e := range c.In[0].I32() {
+		if e >= 0 {
+			n[e]++
+			all++
+		}
+	}
+	for i, x := range n {
+		if c.Attr.I[0] == kernels.Accumulate {
+			x += float64(out[i])
+		}
+		out[i] = float32(x - float64(all)/float64(len(n)))
+	}
 }

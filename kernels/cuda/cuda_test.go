@@ -83,7 +83,8 @@ func TestConformance(t *testing.T) {
 // on the processor.
 func TestOperations(t *testing.T) {
 	onProcessor := []kernels.Op{kernels.VisibleKeys, kernels.IndexTopK, kernels.AttentionSparse,
-		kernels.AttentionSparseBwd, kernels.IndexLoss, kernels.IndexLossBwd}
+		kernels.AttentionSparseBwd, kernels.IndexLoss, kernels.IndexLossBwd, kernels.KindRows,
+		kernels.KindExperts, kernels.KindSurplus}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/routing"
@@ -33,6 +34,7 @@ func init() {
 		return g
 	}, Args: 2}
 	fuses[kernels.Surplus] = true
+	opRouteKind = routeOfKind()
 	opSurplus = &Op{Name: "surplus", Kernel: kernels.Surplus}
 	opJitter = &Op{Name: "jitter", Kernel: kernels.Jitter, Cheap: true,
 		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
@@ -155,18 +157,25 @@ func (t *Tape) Route(logits, bias, cu *Value, k int, r routing.Router, most Limi
 	rows, p := logits.Shape[0], logits.Place
 	n := t.emit(opRoute, kernels.RouterAttr(r), []*Value{logits, bias, cu},
 		spec{[]int{rows, k}, tensor.F32, p}, spec{[]int{rows, k}, tensor.I32, p})
+	return t.inOrder(n, n.Out[1], most)
+}
+
+// inOrder puts the rows of all tokens in order of experts, as a router n has weighed them.
+func (t *Tape) inOrder(n *Node, experts *Value, most Limit) *Routed {
+	logits, k := n.In[0], experts.Shape[1]
+	rows, p := logits.Shape[0], logits.Place
 	at := kernels.Attr{F: [2]float64{most.Factor}}
 	if most.ByWeight {
 		at.I[0] = 1
 	}
-	o := t.emit(opRouteOrder, at, []*Value{n.Out[1], n.Out[0]}, spec{[]int{rows * k}, tensor.I32, p},
+	o := t.emit(opRouteOrder, at, []*Value{experts, n.Out[0]}, spec{[]int{rows * k}, tensor.I32, p},
 		spec{[]int{rows, k}, tensor.I32, p}, spec{[]int{logits.Shape[1]}, tensor.I32, Place{}})
 	n.Out[1].Need = false
 	for _, v := range o.Out {
 		v.Need = false
 	}
-	t.Keep(append(n.Out, o.Out...)...)
-	return &Routed{Weights: n.Out[0], Experts: n.Out[1], Counts: o.Out[2], from: o.Out[0], slot: o.Out[1]}
+	t.Keep(append(slices.Clone(n.Out), o.Out...)...)
+	return &Routed{Weights: n.Out[0], Experts: experts, Counts: o.Out[2], from: o.Out[0], slot: o.Out[1]}
 }
 
 // Spread gives a row of x [t d] to each expert of each token, in order of experts: [t·k d].

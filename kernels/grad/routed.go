@@ -73,8 +73,13 @@ func (r *Runner) routed(f *Frame, n *Node, c *kernels.Call) {
 	if c.Op == kernels.Route {
 		r.finite(f, n, c.In[0])
 	}
-	if r.Routed == nil {
+	ofKind := n.Op == opRouteKind[0] || n.Op == opRouteKind[1] // kind_experts says which tokens are its own
+	if r.Routed == nil || ofKind || n.Phase != F {
 		return
+	}
+	if c.Op == kernels.KindExperts {
+		c = &kernels.Call{Op: kernels.Route, Attr: n.In[0].Node.Attr, Out: []*tensor.Tensor{nil, c.Out[0]},
+			In: []*tensor.Tensor{f.slots[n.In[2].ID]}}
 	}
 	first := f.Trace.Member(r.Pos, n.In[0].Place.Cuts(0)) * c.In[0].Shape[0]
 	if err := r.Routed(f, n.Block, first, c); err != nil {

@@ -315,7 +315,7 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	for _, t := range views {
 		t.Release()
 	}
-	if (c.Op == kernels.Route || c.Op == kernels.RouteOrder) && !f.Trace.NoGrad {
+	if (c.Op == kernels.Route || c.Op == kernels.RouteOrder || c.Op == kernels.KindExperts) && !f.Trace.NoGrad {
 		r.routed(f, n, c)
 	}
 }

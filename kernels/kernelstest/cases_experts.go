@@ -256,5 +256,6 @@ func lossCases(name string, t, e int, at kernels.Attr, cu []int32) []Case {
 var (
 	_ = add(routeCases()...)
 	_ = add(expertRowCases()...)
+	_ = add(kindCases()...)
 	_ = add(balanceCases()...)
 )

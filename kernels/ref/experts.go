@@ -17,7 +17,8 @@ func init() {
 		kernels.BalanceLoss: balanceLoss, kernels.BalanceLossBwd: balanceLossBwd,
 		kernels.BalanceEach: balanceEach, kernels.BalanceEachBwd: balanceEachBwd, kernels.Surplus: surplus,
 		kernels.SignStep: signStep, kernels.ZLoss: zLoss, kernels.ZLossBwd: zLossBwd, kernels.Jitter: jitter,
-		kernels.GateRows: gateRows, kernels.GateRowsBwd: gateRowsBwd,
+		kernels.GateRows: gateRows, kernels.GateRowsBwd: gateRowsBwd, kernels.KindRows: kindRows,
+		kernels.KindExperts: kindExperts, kernels.KindSurplus: kindSurplus,
 	} {
 		table[op] = f
 	}
@@ -317,4 +318,37 @@ func gateRowsBwd(c *kernels.Call) {
 	}
 	store(c.Out[0], dy)
 	store(c.Out[1], dz)
+}
+
+func kindRows(c *kernels.Call) {
+	x := load(c.In[0])
+	for i := range x {
+		if c.In[1].I32()[i/lastDim(c.In[0])] != int32(c.Attr.I[0]) {
+			x[i] = 0
+		}
+	}
+	store(c.Out[0], x)
+}
+
+func kindExperts(c *kernels.Call) {
+	idx, kind, own := c.In[0].I32(), c.In[1].I32(), c.Out[0].I32()
+	for i, e := range idx {
+		if own[i] = -1; kind[i/lastDim(c.In[0])] == int32(c.Attr.I[0]) {
+			own[i] = e
+		}
+	}
+}
+
+func kindSurplus(c *kernels.Call) {
+	n, all := make([]float64, c.Out[0].Len()), 0.0
+	for _, e := range c.In[0].I32() {
+		if e >= 0 {
+			n[e]++
+			all++
+		}
+	}
+	for i := range n {
+		n[i] -= all / float64(len(n))
+	}
+	storeOrAdd(c.Out[0], n, c.Attr.I[0])
 }

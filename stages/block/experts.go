@@ -3,6 +3,7 @@ package block
 import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/routing"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/topology"
 )
 
@@ -31,14 +32,24 @@ type Experts struct {
 	// experts read with JitterAll.
 	Jitter    float64
 	JitterAll bool
+	// Images is a set of as many experts of another width for tokens of images and videos, which alone go to
+	// them, through a router of their own; nil where all tokens share one set. Data: KindsOf.
+	Images *Experts
 }
+
+// KindsOf is the name of the tokens' kinds [t] i32, for sets of experts that are for one kind: 0 text, 1 an
+// image or a video, -1 padding.
+const KindsOf = "kinds"
+
+// ImageExperts is the part of the name of a layer's experts for images that tells them from those for texts.
+const ImageExperts = ".images"
 
 // Size implements Part: the weights that a token passes, not those that there are.
 func (m Experts) Size() int {
 	return m.Hidden * (3*m.Each*m.Inter + m.Experts + 3*m.Shared.Inter)
 }
 
-// Record implements Part. Data: cu_seqlens for a loss of balance.
+// Record implements Part. Data: cu_seqlens for a loss of balance, KindsOf where there are sets for kinds.
 func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t := r.T
 	whole := h
@@ -50,23 +61,15 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 			h = read
 		}
 	}
-	var add *grad.Value
-	if m.Biases {
-		add = t.Param(name+".gate.bias", []int{m.Experts}, -1, 1, false)
+	var out *grad.Value
+	if m.Images == nil {
+		logits := m.logits(r, name, read)
+		r.balance(logits, m)
+		to := t.Route(logits, m.bias(r, name), r.Cu(), m.Each, m.Router, m.Limit)
+		out = m.mix(r, name, h, to)
+	} else {
+		out = m.byKind(r, name, h, read)
 	}
-	logits := t.Linear32(read, t.Param(name+".gate.weight", []int{m.Experts, m.Hidden}, -1, 1, true), add)
-	r.balance(logits, m)
-	var bias *grad.Value
-	if m.Bias != "" {
-		bias = t.Bias(name+"."+m.Bias, m.Experts, m.Step)
-	}
-	to := t.Route(logits, bias, r.Cu(), m.Each, m.Router, m.Limit)
-	x, d := t.Dispatch(t.Spread(h, to), to.Counts, m.Experts, topology.EP, topology.ETP)
-	e := name + ".experts."
-	g := m.linear(r, e+"gate_proj", x, m.Inter, m.Hidden, 1, d.Off)
-	u := m.linear(r, e+"up_proj", x, m.Inter, m.Hidden, 1, d.Off)
-	y := m.linear(r, e+"down_proj", m.act(t, g, u), m.Hidden, m.Inter, 2, d.Off)
-	out := t.Mix(t.Combine(y, d), to)
 	if m.Shared.Inter == 0 {
 		return out
 	}
@@ -77,6 +80,62 @@ func (m Experts) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		s = t.GateRows(s, t.Linear32(whole, w, nil))
 	}
 	return t.Add(s, out)
+}
+
+// logits are those of the router.
+func (m Experts) logits(r *Rec, name string, read *grad.Value) *grad.Value {
+	var add *grad.Value
+	if m.Biases {
+		add = r.T.Param(name+".gate.bias", []int{m.Experts}, -1, 1, false)
+	}
+	w := r.T.Param(name+".gate.weight", []int{m.Experts, m.Hidden}, -1, 1, true)
+	return r.T.Linear32(read, w, add)
+}
+
+// bias is what is added to scores for choosing, nil for none.
+func (m Experts) bias(r *Rec, name string) *grad.Value {
+	if m.Bias == "" {
+		return nil
+	}
+	return r.T.Bias(name+"."+m.Bias, m.Experts, m.Step)
+}
+
+// mix is what the experts make of the rows of h that go to them.
+func (m Experts) mix(r *Rec, name string, h *grad.Value, to *grad.Routed) *grad.Value {
+	t := r.T
+	x, d := t.Dispatch(t.Spread(h, to), to.Counts, m.Experts, topology.EP, topology.ETP)
+	e := name + ".experts."
+	g := m.linear(r, e+"gate_proj", x, m.Inter, m.Hidden, 1, d.Off)
+	u := m.linear(r, e+"up_proj", x, m.Inter, m.Hidden, 1, d.Off)
+	y := m.linear(r, e+"down_proj", m.act(t, g, u), m.Hidden, m.Inter, 2, d.Off)
+	return t.Mix(t.Combine(y, d), to)
+}
+
+// byKind lets tokens of texts and of images go to experts of their own. Losses of balance see one row of
+// logits a token, that of its own router, and count the experts of both sets by their numbers.
+func (m Experts) byKind(r *Rec, name string, h, read *grad.Value) *grad.Value {
+	t := r.T
+	kinds := t.Data(KindsOf, tensor.I32, r.Shape.Rows)
+	images := *m.Images
+	images.Hidden, images.Each, images.Experts, images.Step, images.Limit = m.Hidden, m.Each, m.Experts,
+		m.Step, m.Limit
+	sets, names := []Experts{m, images}, []string{name, name + ImageExperts}
+	var all, out *grad.Value
+	to := make([]*grad.Routed, len(sets))
+	for kind, s := range sets {
+		logits := s.logits(r, names[kind], read)
+		to[kind] = t.RouteKind(logits, s.bias(r, names[kind]), kinds, kind, s.Each, s.Router, s.Limit)
+		if r.Balance != (Balance{}) {
+			all = r.sum(all, t.KindRows(logits, kinds, kind))
+		}
+	}
+	if all != nil {
+		r.balance(all, m)
+	}
+	for kind, s := range sets {
+		out = r.sum(out, s.mix(r, names[kind], h, to[kind]))
+	}
+	return out
 }
 
 // act is what an expert's down projection reads.

@@ -24,12 +24,18 @@ type Rope struct {
 	// nil for text alone. Interleaved deals them out in turns, as Qwen3-VL does, instead of in runs.
 	Sections    []int
 	Interleaved bool
+	// Turns makes of the sections the position that each frequency turns with, where they are dealt out in
+	// yet another way; nil for none.
+	Turns func(sections []int) []int32
 	// Long and Short divide each frequency (longrope, arXiv:2402.13753): Long where Length exceeds Original.
 	Long, Short []float64
 }
 
 // Axes is the position that each of the Dim/2 frequencies turns with: 0 time, 1 height, 2 width.
 func (r *Rope) Axes() []int32 {
+	if r.Turns != nil {
+		return r.Turns(r.Sections)
+	}
 	axis := make([]int32, r.Dim/2)
 	if r.Interleaved {
 		for a := 1; a < len(r.Sections); a++ {
@@ -60,6 +66,9 @@ func (r *Rope) Check() error {
 	if len(r.Sections) > 0 && (len(r.Sections) != 3 || sum != r.Dim/2) {
 		return fmt.Errorf("mrope_section %v: want three numbers that add up to head_dim/2 = %d", r.Sections,
 			r.Dim/2)
+	}
+	if r.Turns != nil && len(r.Sections) > 0 && len(r.Turns(r.Sections)) != r.Dim/2 {
+		return fmt.Errorf("mrope_section %v: as many frequencies are wanted for height as for width", r.Sections)
 	}
 	switch r.Type {
 	case "", "default", "mrope":

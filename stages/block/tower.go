@@ -30,7 +30,9 @@ type Tower struct {
 	Positions int  // rows of the position table
 	// frames that a clip may have, 0 for no clips: attention sees all frames of a clip, sinusoids tell those
 	// of more than one apart, and features are means over them (MoonViT-3D)
-	Times  int
+	Times int
+	// two frames of a video become one row of features; an image stands for both
+	Paired bool
 	Pairs  bool // neighbouring numbers of a head turn together, by column and by row in turns
 	Class  bool // every frame begins with a learned class token
 	Turned bool // class tokens turn by a learned angle, as patches do by their place

@@ -27,7 +27,9 @@ func (s Source) Names(p *grad.Param) []string {
 }
 
 // element is the tensor of the i-th element of a stack.
-func (s Source) element(i int) string { return strings.Replace(s.Name, "*", strconv.Itoa(i), 1) }
+func (s Source) element(i int) string {
+	return strings.Replace(s.Name, "*", strconv.Itoa(s.First+i), 1)
+}
 
 // stacked lists the tensors of a stack.
 func (s Source) stacked(p *grad.Param) (out []checkpoint.Info) {

@@ -37,7 +37,7 @@ func pair(kind, text, projector string, merge int) string {
 // has elsewhere, the projector's widths meet both sides, the names in a checkpoint are the parameters' own
 // (rows of one tensor do not overlap), and what an export says of the model gives it back.
 func TestCustomPairs(t *testing.T) {
-	require.Len(t, encoders, 9)
+	require.Len(t, encoders, 10)
 	for kind := range maps.Keys(encoders) {
 		for _, text := range []string{"llama", "qwen", "qwen2", "qwen3", "internlm2"} {
 			for projector := range maps.Keys(projectors) {

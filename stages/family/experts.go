@@ -212,11 +212,15 @@ func (s Spec) balanced(r *block.Rec) {
 	}
 }
 
-// Active is the number of parameters that a token passes: of experts those that it goes to.
+// Active is the number of parameters that a token passes, one of text where kinds of tokens have experts
+// of their own: of experts those that it goes to.
 func (m *Model) Active() (n int64) {
 	e := m.Spec.Experts
 	for _, p := range m.Params(nil) {
 		size := int64(tensor.Len(p.Shape))
+		if strings.Contains(p.Name, ".mlp"+block.ImageExperts+".") { // a token of text passes none of them
+			continue
+		}
 		if strings.Contains(p.Name, ".experts.") && len(p.Shape) >= 2 {
 			size = size / int64(e.Experts) * int64(e.Each)
 		}
@@ -251,6 +255,8 @@ func (m *Model) ExpertAxes(ep, etp int) (axis, why string) {
 			ep*etp)
 	case etp > 1 && e.Inter%etp != 0:
 		return "etp", fmt.Sprintf("experts of width %d cannot be cut into %d", e.Inter, etp)
+	case etp > 1 && e.Images != nil && e.Images.Inter%etp != 0:
+		return "etp", fmt.Sprintf("experts of width %d cannot be cut into %d", e.Images.Inter, etp)
 	}
 	return "", ""
 }

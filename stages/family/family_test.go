@@ -26,7 +26,7 @@ func TestClaims(t *testing.T) {
 		} else {
 			require.Zero(t, c.Active, name)
 		}
-		seen[c.ModelType] = true
+		seen[c.ModelType], seen[c.Decoder()] = true, true // or of a composed model alone
 	}
 	seen["vlm"] = true // pairs of one's own, none of them published
 	for _, f := range Names() {

@@ -25,6 +25,7 @@ type Port struct {
 type Inputs struct {
 	Rows   int     // tokens
 	Cu     []int32 // borders of sequences
+	IDs    []int32 // of tokens, -1 in place of features
 	Images Images
 	More   map[string]any // of other modalities, by the names that they look for
 }

@@ -50,7 +50,9 @@ type Source struct {
 	Name string
 	Rows [][2]int // nil is the whole tensor
 	Lead int      // axes of length 1 before the logical ones
-	Flat bool     // the first logical axis, of length 1, is not there
+	// the last of them has this length where others share the tensor, and Nth is this one's place
+	Of, Nth int
+	Flat    bool // the first logical axis, of length 1, is not there
 	// Module is the layer's name in transformers where that is not Name without .weight: adapters go by it.
 	Module string
 	// Turned is a matrix that the checkpoint keeps as [in out]: its columns are the logical rows.
@@ -60,6 +62,8 @@ type Source struct {
 	// Stack is a tensor of three axes of which the checkpoint has each matrix by itself: * in Name is its
 	// number.
 	Stack bool
+	// First is the number of the first matrix of such a tensor, where others come before.
+	First int
 	// Step is how many logical tensors a checkpoint keeps in turns in the rows of one, and At the place of
 	// this one among them; 0 is none. Turned holds for tensors of three axes too.
 	Step, At int

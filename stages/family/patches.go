@@ -119,6 +119,10 @@ func (v *Vision) Check(p *Images) error {
 		if n := v.Tower.Times; n > 0 && g.T > n {
 			return fmt.Errorf("image %d has %d frames in a clip, want at most %d", i+1, g.T, n)
 		}
+		if v.Tower.Paired && g.Video && g.T > 1 && g.T%2 != 0 {
+			return fmt.Errorf("image %d is a video of %d frames, want an even number: two make a feature", i+1,
+				g.T)
+		}
 		if f := v.Features(g); f != tokens {
 			return fmt.Errorf("image %d has %d features and %d tokens", i+1, f, tokens)
 		}
@@ -128,8 +132,11 @@ func (v *Vision) Check(p *Images) error {
 
 // Features is how many features an image or a video has.
 func (v *Vision) Features(g Grid) int {
-	if v.Tower.Times > 0 { // means over its frames
+	switch {
+	case v.Tower.Times > 0: // means over its frames
 		return g.H * g.W / v.Tower.Join
+	case v.Tower.Paired && g.Video:
+		return ceil(g.T, 2) * g.H * g.W / v.Tower.Join
 	}
 	return g.Patches() / v.Tower.Join
 }
@@ -216,6 +223,9 @@ func (d *visionData) fill(p *Images) {
 		}
 		if t.Times > 0 {
 			d.clips(p, n)
+		}
+		if t.Paired {
+			d.pairs(p, n/t.Join)
 		}
 	}
 }
@@ -370,7 +380,10 @@ func (v *Vision) Positions(rows int, cu []int32, p *Images) []int32 {
 	starts := map[int32]run{}
 	for _, g := range p.Grids {
 		t := g.T
-		if len(g.Spans) == g.T { // a span a frame
+		if v.Tower.Paired && g.Video {
+			t = ceil(t, 2)
+		}
+		if len(g.Spans) == t { // a span a frame
 			t = 1
 		}
 		for _, s := range g.Spans {

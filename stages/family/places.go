@@ -98,3 +98,31 @@ func (d *visionData) clips(p *Images, n int) {
 	}
 	d.out["vis.share"] = share
 }
+
+// pairs are the features of both frames that one feature of a video is made of; those of an image's one frame
+// stand for both.
+func (d *visionData) pairs(p *Images, n int) {
+	first, second := make([]int32, 0, n), make([]int32, 0, n)
+	at := int32(0) // features of frames so far
+	for _, g := range p.Grids {
+		one, frames, far := int32(g.H*g.W/d.v.Tower.Join), g.T, int32(0)
+		if d.v.Tower.Times > 0 { // which are one by now
+			frames = 1
+		}
+		if g.Video && frames > 1 {
+			frames, far = frames/2, one
+		}
+		for range frames {
+			for range one {
+				first, second = append(first, at), append(second, at+far)
+				at++
+			}
+			at += far
+		}
+	}
+	for len(first) < n {
+		first, second = append(first, -1), append(second, -1)
+	}
+	d.ints("vis.first", first, n)
+	d.ints("vis.second", second, n)
+}

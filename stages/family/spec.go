@@ -56,7 +56,9 @@ type Spec struct {
 	InitStd    float64
 	// of layers whose MLP is of the kind experts
 	Experts block.Experts
-	Latent  block.Latent // of layers whose mixer is latent_attention
+	// ids of tokens that go to Experts.Images beside features: those that begin and end images and videos
+	ImageTokens []int
+	Latent      block.Latent // of layers whose mixer is latent_attention
 	// layers that read the keys which the last layer with an indexer has chosen; nil for none
 	IndexShared []bool
 	Delta       block.Delta // of layers whose mixer is linear_attention
@@ -189,6 +191,9 @@ func Decoder(name string, s Spec) *Model {
 	}
 	m.add(head)
 	m.shareKeys()
+	if s.Experts.Images != nil {
+		m.Modalities = append(m.Modalities, kinds{&m.Spec})
+	}
 	return m
 }
 

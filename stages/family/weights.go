@@ -305,6 +305,9 @@ func (s Source) shape(logical []int) []int {
 	for i := range out {
 		out[i] = 1
 	}
+	if s.Of > 0 {
+		out[s.Lead-1] = s.Of
+	}
 	if s.Flat {
 		return append(out, logical[1:]...)
 	}
@@ -329,7 +332,7 @@ func (s Source) shape(logical []int) []int {
 // with other axes there is never cut along its columns.
 func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
 	for range s.Lead {
-		out = append(out, [2]int{0, 1})
+		out = append(out, [2]int{s.Nth, s.Nth + 1})
 	}
 	if s.Flat {
 		return append(out, [2]int{col, col + cols})

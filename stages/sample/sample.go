@@ -105,6 +105,9 @@ func (g *Generator) LogitsWith(tokens []int32, pics family.Images) ([]float32, e
 		"cu_seqlens":   tensor.Of(tensor.I32, []int32{0, int32(n)}, 2),
 		"cu_seqlens_k": tensor.Of(tensor.I32, []int32{0, int32(g.past + n)}, 2)}
 	g.look(data, tokens, pics, shape)
+	if kinds := g.m.Kinds(data["ids"].I32()); kinds != nil {
+		data[block.KindsOf] = kinds
+	}
 	if err := g.place(data); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,52 @@
+package family
+
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// kinds is the modality of models with experts of their own for tokens of images: it tells such tokens from
+// those of texts, and adds no shape.
+type kinds struct{ s *Spec }
+
+// Classes implements Modality.
+func (kinds) Classes() int32 { return 1 }
+
+// Class implements Modality.
+func (kinds) Class(*Inputs) int32 { return 0 }
+
+// Dims implements Modality.
+func (kinds) Dims(int, int32) map[string]int { return nil }
+
+// Planned implements Modality.
+func (kinds) Planned(int, map[string]int) int32 { return 0 }
+
+// TokenTensors implements Rowed.
+func (kinds) TokenTensors() []string { return []string{block.KindsOf} }
+
+// Tensors implements Modality.
+func (k kinds) Tensors(in *Inputs, _ block.Shape) map[string]*tensor.Tensor {
+	return map[string]*tensor.Tensor{block.KindsOf: k.s.kindsOf(in.IDs)}
+}
+
+// kindsOf is 1 for features, whose ids are negative, and for the tokens that begin and end images.
+func (s *Spec) kindsOf(ids []int32) *tensor.Tensor {
+	out := tensor.Make(tensor.I32, len(ids))
+	for i, id := range ids {
+		if id < 0 || slices.Contains(s.ImageTokens, int(id)) {
+			out.I32()[i] = 1
+		}
+	}
+	return out
+}
+
+// Kinds are what experts for kinds of tokens read of a sequence's ids, -1 in place of features; nil for a
+// model without such experts.
+func (m *Model) Kinds(ids []int32) *tensor.Tensor {
+	if m.Spec.Experts.Images == nil {
+		return nil
+	}
+	return m.Spec.kindsOf(ids)
+}
