@@ -14,11 +14,11 @@ import (
 func TestSlowStood(t *testing.T) {
 	const ms = float64(actors.Second) / 1000
 	for _, x := range []struct {
-		name          string
+		name        string
 		every       int // steps
 		stood, busy float64
-		all           bool
-		want          int
+		all         bool
+		want        int
 	}{{"half of the time", 1, 130, 40, false, 1}, {"half of the time, in its jobs", 1, 130, 170, false, 1},
 		{"once", 1000, 380, 40, false, 0}, {"now and then", 10, 130, 40, false, 0},
 		{"crowded", 1, -130, 40, false, 0}, {"everybody", 1, 130, 40, true, 0}} {

@@ -25,27 +25,41 @@ func Fillable(bytes int64) int64 { return int64(share * float64(bytes)) }
 // group that it is in has a limit. Files are looked up below root, which is / but in tests. It is 0 where
 // nothing is known.
 func MemoryLimit(root string) int64 {
-	least := meminfo(filepath.Join(root, "proc/meminfo"))
+	least := MachineMemory(root)
+	for mount, group := range memoryGroups(root) {
+		for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
+			least = smaller(least, limitOf(root, mount, group, file))
+		}
+	}
+	return least
+}
+
+// memoryGroups are the control groups of this process that have to do with memory, by where their kind is
+// mounted: those of the second version have one tree, and files of other names.
+func memoryGroups(root string) map[string]string {
 	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
-		return least
+		return nil
 	}
+	groups := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 {
 			continue
 		}
 		switch {
-		case parts[0] == "0": // the second version's one tree
-			for _, mount := range []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"} {
-				least = smaller(least, limitOf(root, mount, parts[2], "memory.max"))
-			}
+		case parts[0] == "0":
+			groups["sys/fs/cgroup"], groups["sys/fs/cgroup/unified"] = parts[2], parts[2]
 		case strings.Contains(","+parts[1]+",", ",memory,"):
-			least = smaller(least, limitOf(root, "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes"))
+			groups["sys/fs/cgroup/memory"] = parts[2]
 		}
 	}
-	return least
+	return groups
 }
+
+// MachineMemory is the machine's memory in bytes, 0 where the system does not say. Files are looked up below
+// root.
+func MachineMemory(root string) int64 { return meminfo(filepath.Join(root, "proc/meminfo")) }
 
 // limitOf is the smallest limit of a control group and those around it, 0 for none.
 func limitOf(root, mount, group, file string) (least int64) {

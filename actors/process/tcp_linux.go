@@ -2,16 +2,23 @@ package process
 
 import (
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// tcp is a connection of TCP, or what embeds one.
+type tcp interface {
+	syscall.Conn
+	SetKeepAliveConfig(net.KeepAliveConfig) error
+}
+
 // GiveUpAfter lets a connection fail when its peer has acknowledged nothing for a while, whether something
 // was sent or not. By itself TCP tries for a quarter of an hour. Connections of another kind are left as
 // they are.
 func GiveUpAfter(c net.Conn, after time.Duration) error {
-	t, ok := c.(*net.TCPConn)
+	t, ok := c.(tcp)
 	if !ok {
 		return nil
 	}
@@ -34,7 +41,7 @@ func GiveUpAfter(c net.Conn, after time.Duration) error {
 // Carried says how long a connection of TCP has had something on its way that was not acknowledged yet, how
 // long of that it was the receiver that had no room, and how many bytes were acknowledged; false for others.
 func Carried(c net.Conn) (busy, full time.Duration, acked int64, ok bool) {
-	t, ok := c.(*net.TCPConn)
+	t, ok := c.(tcp)
 	if !ok {
 		return 0, 0, 0, false
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/process"
 )
 
 // Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads; it has started
@@ -45,13 +46,15 @@ type local struct {
 	dir     string // of the sockets
 	command []string
 	stderr  io.Writer
+
+	children *process.Children
 }
 
 // newLocal makes the directory of the sockets.
 func newLocal(command []string, stderr io.Writer) (*local, error) {
 	sweepSockets()
 	dir, err := os.MkdirTemp("", "lfactor-")
-	return &local{dir, command, stderr}, err
+	return &local{dir, command, stderr, process.NewChildren()}, err
 }
 
 // sweepSockets removes the socket folders of runs that were killed: nobody answers there any more.
@@ -76,6 +79,7 @@ func (l *local) Close() { os.RemoveAll(l.dir) }
 // child is a process of this host. It ends when its standard input does, so that it does not outlive its
 // leader.
 type child struct {
+	all *process.Children
 	cmd *exec.Cmd
 	in  io.Closer
 	out *bufio.Reader
@@ -99,7 +103,7 @@ func (l *local) Start(proc int, env []string) (Process, error) {
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("process %d: %w", proc, err)
 	}
-	return &child{c, in, bufio.NewReader(out)}, nil
+	return &child{l.children, c, in, bufio.NewReader(out)}, nil
 }
 
 // Name implements Process.
@@ -117,14 +121,11 @@ func (c *child) Ready() error {
 // Wait implements Process.
 func (c *child) Wait() error {
 	err := c.cmd.Wait()
-	var x *exec.ExitError
-	if errors.As(err, &x) {
-		if s, ok := x.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-			return fmt.Errorf("was killed by signal %d (%v)", int(s.Signal()), s.Signal())
-		}
-		return fmt.Errorf("ended with exit code %d", x.ExitCode())
+	if err == nil {
+		return nil
 	}
-	return err
+	text, _ := c.all.End(c.cmd.ProcessState, err)
+	return errors.New(text)
 }
 
 // Leave implements Process.

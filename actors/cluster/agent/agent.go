@@ -56,6 +56,8 @@ type Agent struct {
 	met   atomic.Bool   // a head was met before
 	term  int64         // of the newest head that was met
 	tails map[key]*tail // what processes wrote last, for a head that has not got it
+
+	children *process.Children
 }
 
 type key struct {
@@ -81,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer release()
-	a := &Agent{o: o, id: id, name: who.Name, procs: map[key]*proc{}, over: map[key]control.Proc{},
+	a := &Agent{o: o, id: id, name: who.Name, children: process.NewChildren(), procs: map[key]*proc{}, over: map[key]control.Proc{},
 		tails: map[key]*tail{},
 		spawn: make(chan func()), quit: make(chan bool, 1)}
 	if err := a.listen(); err != nil {

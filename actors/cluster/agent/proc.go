@@ -40,7 +40,7 @@ func (a *Agent) start(m control.Message) {
 		<-old.ended
 	}
 	p, err := a.launch(m)
-	if err != nil {
+	if err = process.FewFiles(err); err != nil {
 		answer.Err = err.Error()
 		a.logf("job %s process %d: %v", m.Job, m.Proc, err)
 	} else {
@@ -74,6 +74,7 @@ func (a *Agent) launch(m control.Message) (*proc, error) {
 	p.log = m.Spec.Log
 	if m.Proc > 0 {
 		if p.in, err = c.StdinPipe(); err != nil {
+			conn.Close()
 			return nil, err
 		}
 	}
@@ -203,7 +204,7 @@ func (a *Agent) attendProc(p *proc) {
 		err := p.cmd.Wait()
 		p.talk.Close()
 		heard.Wait()
-		text, code := ending(p.cmd, err)
+		text, code := a.children.End(p.cmd.ProcessState, err)
 		a.logf("job %s process %d (pid %d): %s", p.Job, p.Proc.Proc, p.Pid, text)
 		a.mu.Lock()
 		delete(a.procs, key{p.Job, p.Proc.Proc})
@@ -306,16 +307,4 @@ func (o *output) Write(b []byte) (int, error) {
 			Stream: o.stream, Data: bytes.Clone(b)})
 	}
 	return n, nil
-}
-
-// ending says how a process ended, and with which exit code; a signal's is -1.
-func ending(c *exec.Cmd, err error) (string, int) {
-	if s, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-		return fmt.Sprintf("was killed by signal %d (%v)", int(s.Signal()), s.Signal()), -1
-	}
-	code := c.ProcessState.ExitCode()
-	if code == 0 && err != nil {
-		return err.Error(), 1
-	}
-	return fmt.Sprintf("ended with exit code %d", code), code
 }

@@ -55,7 +55,7 @@ type Up struct {
 
 // Local brings up a head and n agents on this machine. Addr is where other hosts that join reach it.
 func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, err error) {
-	if err := own(addr); err != nil {
+	if err := errors.Join(own(addr), head.EnoughFiles(process.FileLimit())); err != nil {
 		return nil, err
 	}
 	if u.self, err = os.Executable(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/actors/exit"
 )
@@ -100,7 +101,7 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 
 // facts is what is asked of a host before anything is put there. It runs in any POSIX shell.
 const facts = `echo os=$(uname -s); echo arch=$(uname -m); echo home=$HOME; echo conn=$SSH_CONNECTION; echo now=$(date +%s%N)
-echo cores=$(getconf _NPROCESSORS_ONLN); echo memory=$(awk '/MemTotal/{print $2}' /proc/meminfo)
+echo cores=$(getconf _NPROCESSORS_ONLN); echo files=$(ulimit -Hn); echo memory=$(awk '/MemTotal/{print $2}' /proc/meminfo)
 echo disk=$(df -Pk "$HOME" | awk 'NR==2{print $4}'); echo gpus=$(ls -d /dev/nvidia[0-9]* 2>/dev/null | wc -l)`
 
 // learn asks a host for its facts.
@@ -152,6 +153,9 @@ func (u *Up) disk(r *remote) error {
 	}
 	return nil
 }
+
+// files holds a host's limit of open files to what a head wants, which each may become.
+func (u *Up) files(r *remote) error { return head.EnoughFiles(r.number("files")) }
 
 // machine holds a host to this binary.
 func (u *Up) machine(r *remote) error {

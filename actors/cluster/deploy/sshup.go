@@ -97,6 +97,7 @@ func (u *Up) preflight(ctx context.Context, hosts []*remote) error {
 		{"ssh", func(r *remote) error { return u.learn(ctx, r) }},
 		{"machine", u.machine},
 		{"disk", u.disk},
+		{"open files", u.files},
 		{"clock", u.clock},
 		{"binary", func(r *remote) error { return u.push(ctx, r) }},
 	} {

@@ -6,17 +6,74 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/lfactor/lfactor/actors/exit"
 )
 
-// halfOpenMost is how many connections may be without a request at a time. A handshake takes milliseconds,
-// so that those who want something are among the newest: the oldest is dropped for one more.
+// halfOpenMost is how many connections may be without a request at a time, or a quarter of the files that
+// the head may open, if that is less. A handshake takes milliseconds, so that those who want something are
+// among the newest: the oldest is dropped for one more.
 const halfOpenMost = 256
+
+// The store ends the head if it cannot open a file. So connections leave it filesKept of those that the head
+// may open, and a head that may open fewer than filesLeast does not start.
+const (
+	filesKept  = 48
+	filesLeast = 96
+)
+
+// EnoughFiles refuses a limit of open files with which a head cannot work; 0 is none.
+func EnoughFiles(limit int64) error {
+	if limit == 0 || limit >= filesLeast {
+		return nil
+	}
+	return exit.With(fmt.Errorf("a head has to open %d files, and may open %d (ulimit -n): raise that where the "+
+		"cluster is brought up", filesLeast, limit), exit.Unreachable)
+}
+
+// bounded is a listener of TCP that refuses connections beyond so many at a time; 0 is any number.
+type bounded struct {
+	net.Listener
+	most   int64
+	open   atomic.Int64
+	refuse func(c net.Conn, most int64)
+}
+
+// Accept implements net.Listener.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if b.open.Add(1) <= b.most || b.most == 0 {
+			return &counted{c.(*net.TCPConn), sync.OnceFunc(func() { b.open.Add(-1) })}, nil
+		}
+		b.open.Add(-1)
+		b.refuse(c, b.most)
+		c.Close()
+	}
+}
+
+// counted is a connection that is counted until it is closed. The system can be asked about it as about any.
+type counted struct {
+	*net.TCPConn
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.closed()
+	return c.TCPConn.Close()
+}
 
 // halfOpen keeps those who open connections and say nothing from filling the head's memory and file
 // descriptors.
 type halfOpen struct {
-	log func(format string, args ...any)
+	log  func(format string, args ...any)
+	most int
 
 	mu      sync.Mutex
 	waiting list.List // of net.Conn, the oldest first
@@ -40,18 +97,29 @@ func (o *halfOpen) state(c net.Conn, s http.ConnState) {
 		o.at = map[net.Conn]*list.Element{}
 	}
 	o.at[c] = o.waiting.PushBack(c)
-	if o.waiting.Len() <= halfOpenMost {
+	if o.waiting.Len() <= o.most {
 		return
 	}
 	old := o.waiting.Remove(o.waiting.Front()).(net.Conn)
 	delete(o.at, old)
+	o.drop(old, "half-open", int64(o.most))
+	go old.Close()
+}
+
+// drop counts a connection that is dropped because there are so many others, and tells once a second.
+func (o *halfOpen) drop(c net.Conn, others string, n int64) {
 	o.refused++
 	if now := time.Now(); now.Sub(o.logged) >= time.Second {
 		o.logged = now
-		o.log("%s is dropped: %d connections are half-open (%d dropped so far)", old.RemoteAddr(),
-			halfOpenMost, o.refused)
+		o.log("%s is dropped: %d connections are %s (%d dropped so far)", c.RemoteAddr(), n, others, o.refused)
 	}
-	go old.Close()
+}
+
+// full drops a connection for which the head has no file left.
+func (o *halfOpen) full(c net.Conn, most int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drop(c, "open, as many as the head's files permit", most)
 }
 
 // count is how many connections were dropped.
@@ -64,6 +132,6 @@ func (o *halfOpen) count() int64 {
 // metrics writes the count for Prometheus.
 func (o *halfOpen) metrics(m *samples) {
 	m.family("lfactor_half_open_connections_dropped",
-		fmt.Sprintf("Connections that were dropped because %d others said nothing either.", halfOpenMost))
+		fmt.Sprintf("Connections that were dropped because %d others said nothing either, or no file was left.", o.most))
 	m.add("", o.count())
 }

@@ -103,7 +103,14 @@ func Run(ctx context.Context, o Options) error {
 	defer release()
 	s := &holder{o: o, began: time.Now(), quit: make(chan struct{})}
 	s.ended = sync.OnceFunc(func() { close(s.quit) })
-	s.halfOpen.log = o.logf
+	files := process.FileLimit()
+	if err := EnoughFiles(files); err != nil {
+		return err
+	}
+	s.halfOpen.log, s.halfOpen.most = o.logf, halfOpenMost
+	if files > 0 {
+		s.halfOpen.most = int(min(halfOpenMost, files/4))
+	}
 	if err := s.load(); err != nil {
 		return err
 	}
@@ -121,6 +128,7 @@ func Run(ctx context.Context, o Options) error {
 	s.self.Addr = ln.Addr().String()
 	server := s.server()
 	served := make(chan error, 1)
+	ln = &bounded{Listener: ln, most: max(0, files-filesKept), refuse: s.halfOpen.full}
 	go func() { served <- server.ServeTLS(ln, "", "") }()
 	defer server.Close()
 	if s.st.Load() == nil { // meanwhile it says that it does not lead
