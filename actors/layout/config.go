@@ -88,6 +88,10 @@ func routing(c *configs.Config, m *family.Model) error {
 	if err := moves(c, m); err != nil {
 		return err
 	}
+	if m.Spec.Experts.Images != nil && c.Run.Train.Routing != "own" {
+		return c.Fault("train.routing", m.Family+" has experts of their own for images, and a trace has one "+
+			"router a layer", "remove it")
+	}
 	parts := p.CP * p.TP
 	if p.Zigzag() {
 		parts *= 2
@@ -131,6 +135,9 @@ func moves(c *configs.Config, m *family.Model) error {
 	const every = "train.balance_every"
 	switch p, t := c.Run.Plan, c.Run.Train; {
 	case t.BalanceEvery == 0:
+	case m.Spec.Experts.Images != nil:
+		return c.Fault(every, m.Family+" has experts of their own for images, and only one set can move",
+			"remove it")
 	case p.EP == 1:
 		return c.Fault(every, "with plan.ep = 1 every rank has all experts, and none can move",
 			"remove it, or set plan.ep")

@@ -12,14 +12,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKimiGolden: images are resized, filled up and normalised as Kimi K2.5's processor does
-// (bench/golden/kimi_images.py), bit for bit, and their size alone tells the grid.
-func TestKimiGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/kimi.json")
+// TestKimiGolden and TestErnieGolden: images are resized, filled up and normalised as the processors of Kimi
+// K2.5 and ERNIE 4.5 do (bench/golden/kimi_images.py, ernie_images.py), bit for bit, and their size alone
+// tells the grid.
+func TestKimiGolden(t *testing.T) { holdNoise(t, "kimi", "Kimi_K25ImageProcessor", 28) }
+
+func TestErnieGolden(t *testing.T) { holdNoise(t, "ernie", "Ernie4_5_VLMoeImageProcessor", 21) }
+
+func holdNoise(t *testing.T, file, class string, n int) {
+	text, err := os.ReadFile("testdata/" + file + ".json")
 	require.NoError(t, err)
 	var rows [][]json.RawMessage
 	require.NoError(t, json.Unmarshal(text, &rows))
-	require.Len(t, rows, 28)
+	require.Len(t, rows, n)
 	for _, r := range rows {
 		var w, h int
 		var grid [3]int
@@ -27,7 +32,7 @@ func TestKimiGolden(t *testing.T) {
 		for i, to := range map[int]any{0: &w, 1: &h, 3: &grid, 4: &want} {
 			require.NoError(t, json.Unmarshal(r[i], to))
 		}
-		p, err := NewImageProcessor("Kimi_K25ImageProcessor", settings(t, string(r[2])))
+		p, err := NewImageProcessor(class, settings(t, string(r[2])))
 		require.NoError(t, err)
 		f, err := p.Image(noise(w, h), 1)
 		require.NoError(t, err)
