@@ -99,7 +99,6 @@ func (v *vlm) one(name string, want []string) {
 
 // unbuilt are kinds of composed models that cannot be trained, with the reason.
 var unbuilt = map[string]string{
-	"ernie4_5_vl":   "Ernie's decoder is a mixture of experts, no dense family",
 	"minicpm_v_4_6": "layers of linear attention are not part of dense families",
 }
 
@@ -113,8 +112,11 @@ func (v *vlm) positions(c Composition) {
 			text, at = formatNode(sections), sections
 		}
 		kind := "rope_type: mrope, "
-		if c.Weave {
+		switch {
+		case c.Weave:
 			kind = "rope_type: default, mrope_interleaved: true, "
+		case c.Default:
+			kind = "rope_type: default, "
 		}
 		node, err := source.ParseValue("{" + kind + "mrope_section: " + text + "}")
 		if err != nil {

@@ -174,6 +174,8 @@ func (l *Reader) decoder(n *hydra.Node, prefix string, all ...string) {
 	if target := n.At("_target_"); target != nil && target.Scalar() && !l.family(n, prefix) {
 		return // its keys would be none of ours
 	}
+	target := n.Text("_target_")
+	d, _ := decoderOf(target[strings.LastIndex(target, ".")+1:], n)
 	heads := n.At("group_query_attention") == nil || n.On("group_query_attention")
 	for _, name := range n.Keys {
 		kid := n.Kids[name]
@@ -186,6 +188,7 @@ func (l *Reader) decoder(n *hydra.Node, prefix string, all ...string) {
 			l.Sink.Fail(o, prefix+name, "a mapping, want a value", "")
 		case kid.Null() || name == "num_query_groups" && !heads:
 		case name == "_target_":
+		case l.own(d, prefix, name, kid):
 		case name == "freeze":
 			l.freeze(kid, prefix+name, all...)
 		case name == "make_vocab_size_divisible_by":
@@ -212,6 +215,22 @@ func (l *Reader) decoder(n *hydra.Node, prefix string, all ...string) {
 			l.key(prefix, name, value, o)
 		}
 	}
+}
+
+// own enters a key that a class gives its own meaning, and says whether it is one.
+func (l *Reader) own(d Decoder, prefix, name string, kid *hydra.Node) bool {
+	to, renamed := d.Keys[name]
+	switch {
+	case d.Only[name] != nil:
+		(&vlm{l: l}).fixed(prefix+name, kid, d.Only[name])
+	case !renamed:
+		return false
+	case to == "":
+		l.without(prefix + name)
+	default:
+		l.Sink.Add(source.ModelKeys+"."+to, kid.Value, kid.O)
+	}
+	return true
 }
 
 // freeze enters a switch that freezes parameters.
@@ -292,8 +311,11 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 		l.Sink.Add(source.ModelKeys+".model_type", source.ScalarNode(d.Family), o)
 	}
 	for _, key := range source.SortedKeys(d.Preset) {
-		l.Sink.Add(source.ModelKeys+"."+key, source.ScalarNode(d.Preset[key]),
-			source.Origin{Layer: source.LayerModel, File: "class " + class})
+		node, err := source.ParseValue(d.Preset[key])
+		if err != nil {
+			panic(fmt.Sprintf("configs: class %s: preset %s: %v", class, key, err))
+		}
+		l.Sink.Add(source.ModelKeys+"."+key, node, source.Origin{Layer: source.LayerModel, File: "class " + class})
 	}
 	return true
 }
@@ -302,7 +324,6 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 var refusedClasses = map[string]string{
 	"DeepseekV4Config": "sparse attention and mixtures of experts are not part of dense families",
 	"GlmConfig":        "latent attention and mixtures of experts are not part of dense families",
-	"ErnieMoeConfig":   "mixtures of experts are not part of dense families",
 	"WanConfig":        "is a diffusion model, no language model",
 	"QwenImageConfig":  "is a diffusion model, no language model",
 }

@@ -102,3 +102,13 @@ func (v *vlm) size(key string, kid *hydra.Node) {
 	}
 	v.set(visionKey+"image_size", value, kid.O)
 }
+
+// width is the encoder's.
+func (v *vlm) width() string {
+	for name, to := range v.encoder.Keys { // at most one
+		if to == "hidden_size" {
+			return v.enc.Text(name)
+		}
+	}
+	return v.enc.Text("hidden_size")
+}

@@ -22,6 +22,10 @@ type Decoder struct {
 	// Tokens are our keys of token ids of images in the vocabulary, for a pair of one's own; nil if there
 	// are none.
 	Tokens map[string]string
+	// Keys are names that the class gives its own meaning: keys of ours, "" for those without one; Only are
+	// values, as text, of keys that it has one way alone.
+	Keys map[string]string
+	Only map[string][]string
 	// Dynamic is the factor of the dynamic rotary embedding by the base, where the class has one; nil for
 	// none.
 	Dynamic func(base string) string
@@ -73,6 +77,7 @@ type Composition struct {
 	Tokens    map[string]map[string]string // by decoder, "" for any: our keys of token ids
 	Sections  string                       // of M-RoPE, "" for plain positions
 	Weave     bool                         // the sections are dealt out in turns
+	Default   bool                         // the rotary type beside the sections is default
 	// values of position_idx_func that stand for its positions; nil is position_ids
 	PositionFunc []string
 	LossFunc     string // value of loss_func, "" for default
@@ -120,6 +125,8 @@ type Part struct {
 	Eps       string // of the projector's norm, "" for the encoder's MergerEps
 	// values, as text, of further keys that the class has: others are refused
 	Only map[string][]string
+	// names that the class gives another meaning than most: our keys of the tower, "" for those without one
+	Keys map[string]string
 	Why  string // the reason why the class is refused
 }
 
@@ -139,12 +146,9 @@ func registerPart(all map[string]*Part, class string, p Part) {
 // encoders are the classes of image encoders; those that are here are refused.
 var encoders = map[string]*Part{
 	"MiniCPMV46VisionConfig": {Why: "MiniCPM-V's merger inside the tower is not built"},
-	"ErnieVisionConfig": {Why: "Ernie's tower belongs to a mixture of experts for images and " +
-		"texts, which is not part of dense families"},
 }
 
 // projectors are the classes of image projectors; those that are here are refused.
 var projectors = map[string]*Part{
 	"MiniCPMV46MergerConfig": {Why: "MiniCPM-V's merger is not built"},
-	"ErnieAdapterConfig":     {Why: "Ernie's projector joins patches in time, which is not built"},
 }

@@ -237,7 +237,12 @@ func (v *vlm) encoderKeys() {
 		if v.shared("image_encoder", name, kid, "visual.*") {
 			continue
 		}
+		to, own := e.Keys[name]
 		switch {
+		case own && to == "":
+			v.l.without(key)
+		case own:
+			v.set(visionKey+to, kid.Value, kid.O)
 		case name == "tensor_model_parallel_size":
 			v.set("plan.encoder.tp", kid.Value, kid.O)
 			v.l.EncoderTP = kid.O
@@ -297,7 +302,7 @@ func (v *vlm) heads() {
 		heads = v.enc.Text("num_attention_heads")
 	}
 	n, err1 := strconv.Atoi(heads)
-	d, err2 := strconv.Atoi(v.enc.Text("hidden_size"))
+	d, err2 := strconv.Atoi(v.width())
 	if err1 != nil || err2 != nil || n < 1 {
 		return // reported as it is decoded
 	}
@@ -384,7 +389,7 @@ func (v *vlm) projectorKeys() {
 					fmt.Sprintf("%s, but the projector runs on the encoder's ranks, with tp %s", kid.Text(),
 						orOne(tp)), "set model.image_encoder.tensor_model_parallel_size instead")
 			}
-		case name == "hidden_size", name == "ffn_hidden_size" && v.projector.Square:
+		case name == "hidden_size", name == "out_dim", name == "ffn_hidden_size" && v.projector.Square:
 			if hidden != "" && !source.SameValue(kid.Text(), hidden) {
 				v.l.Sink.Fail(kid.O, key,
 					fmt.Sprintf("the projector is %s wide, the foundation %s (model.foundation.hidden_size)",
@@ -418,11 +423,13 @@ func (v *vlm) projectorKeys() {
 					kid.Text(), eps))
 			}
 		case name == "in_dim":
-			if d := v.enc.Text("hidden_size"); d != "" && !source.SameValue(kid.Text(), d) {
+			if d := v.width(); d != "" && !source.SameValue(kid.Text(), d) {
 				v.l.Sink.Fail(kid.O, key,
 					fmt.Sprintf("the projector takes rows of %s, the encoder gives %s "+
 						"(model.image_encoder.hidden_size)", kid.Text(), d), "set it to "+d)
 			}
+		case v.projector.Only[name] != nil:
+			v.fixed(key, kid, v.projector.Only[name])
 		case v.idle("image_projector", name):
 		default:
 			known := slices.Concat(source.SortedKeys(partIdle),
@@ -451,7 +458,7 @@ func orOne(tp string) string {
 
 // joined holds the inner width of a patch merger to that of the patches that it joins.
 func (v *vlm) joined(key string, kid *hydra.Node) {
-	d, err := strconv.Atoi(v.enc.Text("hidden_size"))
+	d, err := strconv.Atoi(v.width())
 	merge := 2
 	if m := v.enc.Text("spatial_merge_size"); m != "" {
 		merge, _ = strconv.Atoi(m) // reported as it is decoded

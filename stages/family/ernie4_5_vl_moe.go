@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/loong"
 	"github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/stages/block"
 )
@@ -19,12 +20,16 @@ var _ = Register(Family{ModelType: "ernie4_5_vl_moe",
 	Composed: &hf.Composed{Class: "Ernie4_5_VLMoeForConditionalGeneration", Text: ernieText,
 		Vision: map[string]string{"spatial_merge_size": "merge", "rms_norm_eps": "layer_norm_eps"},
 		Only:   map[string]string{"temporal_merge_size": "2"},
-		Preset: map[string]string{"kind": `"ernie_vit"`, "hidden_act": `"quick_gelu"`, "depth": "32",
+		Preset: map[string]string{"kind": `"ernie_vit"`, "projector": `"ernie_resampler"`, "hidden_act": `"quick_gelu"`, "depth": "32",
 			"hidden_size": "1280", "intermediate_size": "5120", "num_heads": "16", "patch_size": "14",
 			"merge": "2", "layer_norm_eps": "1e-6"},
 		Top: map[string]string{"image_start_token_id": "", "image_end_token_id": "", "video_start_token_id": "",
 			"video_end_token_id": ""},
 		Rest: readErnieTokens, Write: writeErnie},
+	Composition: loong.Composition{Name: "ernie4_5_vl", Encoder: "ernie_vit", Projector: "ernie_resampler",
+		Decoders: []string{ernieText}, Sections: "[22, 22, 20]", Default: true,
+		Tokens: map[string]map[string]string{"": {"image_token_id": "100295", "video_token_id": "103367",
+			"vision_start_token_id": "101304"}}},
 	Build: func(c configs.Model) *Model {
 		layout := func(tower string, parts map[string]string, text func(string) Source) *Model {
 			return composed("ernie4_5_vl_moe", c, tower, parts, text)
@@ -62,6 +67,15 @@ var _ = Register(Family{ModelType: ernieText,
 			"moe_intermediate_sizes": "[1536, 512]", "n_shared_experts": "2",
 			"router_aux_loss_coef": "0.001"},
 		Read: readErnieLayers, Write: writeErnieLayers},
+	Loong: []loong.Decoder{{Class: "ErnieMoeConfig", Mixed: true, Preset: map[string]string{
+		"rope_theta": "500000", "first_k_dense_replace": "1",
+		"image_expert_token_ids": "[101304, 101305, 101306, 101307]"},
+		Keys: map[string]string{"num_moe_experts": "num_experts", "moe_num_shared_experts": "n_shared_experts",
+			"moe_intermediate_size": "moe_intermediate_sizes", "im_patch_id": "vision.image_token_id",
+			"moe_layer_end_index": "", "gated_linear_unit": "", "moe_router_pre_softmax": "",
+			"qk_layernorm": ""}, // which its layers do not have, whatever the file says
+		Only: map[string][]string{"dense_layer_index": {"0"}, "moe_layer_start_index": {"1 1"},
+			"normalization": {"Torch_RMSNorm"}}}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.RopePairs, s.Rope.Turns = true, heightAndWidthInTurns
 		if c.Vision.None() {
@@ -216,6 +230,11 @@ func writeErnie(m hf.Values, out map[string]any, put func(string, any)) {
 
 // ERNIE's tower: Qwen2-VL's with a norm behind the last layer, and patches of one frame.
 var _ = RegisterTower("ernie_vit", Tower{Facts: configs.TowerKind{Turns: true}, Projector: "ernie_resampler",
+	Loong: map[string]loong.Part{"ErnieVisionConfig": {Preset: map[string]string{"hidden_act": "quick_gelu",
+		"temporal_patch_size": "1"}, Keys: map[string]string{"embed_dim": "hidden_size", "hidden_size": "",
+		"rms_norm_eps": "layer_norm_eps", "group_query_attention": "", "resampler_hidden_in": "",
+		"resampler_hidden_out": ""}, Only: map[string][]string{"mlp_ratio": {"4", "4.0"},
+		"temporal_merge_size": {"2"}, "use_temporal_conv": {"True", "true"}, "model_type": {"ernie4_5_vit"}}}},
 	Source: func(v *Vision) func(string) Source {
 		inner := fusedSource(v)
 		return func(name string) Source {
@@ -231,6 +250,8 @@ var _ = RegisterTower("ernie_vit", Tower{Facts: configs.TowerKind{Turns: true}, 
 	}})
 
 var _ = registerProjector("ernie_resampler", projector{
+	loong: map[string]loong.Part{"ErnieAdapterConfig": {Only: map[string][]string{
+		"rms_norm_eps": {"1e-5", "1e-05"}, "model_type": {"ernie4_5_adapter"}}}},
 	build: func(c configs.Model, t *block.Tower) joiner {
 		t.Paired = true
 		return &block.Resampler{Tower: t, Out: c.Hidden, Eps: c.Vision.Eps, RMS: c.NormEps}

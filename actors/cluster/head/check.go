@@ -23,7 +23,9 @@ func (h *Head) check(w http.ResponseWriter, r *http.Request) {
 	for _, a := range hosts {
 		links = append(links, h.checkFrom(a, hosts, r.Context().Done())...)
 	}
-	h.keepLinks(links)
+	h.mu.Lock()
+	h.links = links
+	h.mu.Unlock()
 	answer(w, links)
 }
 

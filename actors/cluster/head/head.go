@@ -153,7 +153,6 @@ func (h *Head) restore() error {
 	}); err != nil {
 		return err
 	}
-	h.links = knownLinks(h.o.Dir)
 	if err := h.restoreJobs(); err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 )
@@ -57,7 +56,6 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 		}
 		s.Args = append(s.Args, fmt.Sprintf("plan.procs=%d", s.Procs))
 	}
-	s.Talks = layout.MeshOf(&cfg.Run.Plan).Talks(s.Procs)
 	s.Args = append(append(s.Args, rest...), cli.WithoutCluster(mine)...)
 	return s, nil
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lfactor/lfactor/actors/cluster/rig"
+	"golang.org/x/sys/unix"
 )
 
 // TestClusterFewFiles: a cluster is not brought up where too few files may be open. One that has just enough
@@ -44,7 +43,7 @@ func TestClusterFewFiles(t *testing.T) {
 		return len(all)
 	}
 	limit := func(pid, n int) {
-		rig.LimitFiles(t, pid, n, 96)
+		require.NoError(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(n), Max: 96}, nil))
 	}
 	var silent []net.Conn
 	for range 200 {
