@@ -18,9 +18,7 @@ const (
 	ClosedWild          // jobs in which a router's logits were not finite
 	ClosedCPU           // nanoseconds of processors that its process had during its jobs
 	ClosedQueued        // nanoseconds that threads of its process waited for one meanwhile
-	// nanoseconds for which its process stood still and waited for no processor, since its job before: what the
-	// system counts late is taken off later, so that it may be below 0
-	ClosedStood
+	ClosedStood         // nanoseconds for which its process stood still and waited for no processor, since its job before
 	// a job that ends the part before a commit appends the squared norms that its rank counts
 	ClosedLen
 )

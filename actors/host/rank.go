@@ -142,7 +142,7 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	res.Values[core.ClosedBusy] = float64(time.Since(began))
 	res.Values[core.ClosedCPU] = (process.CPUSeconds() - had) * 1e9
 	res.Values[core.ClosedQueued] = (process.QueuedSeconds() - queued) * 1e9
-	stood := int64(process.StoodStill()) - int64(process.QueuedSeconds()*1e9)
+	stood := int64(process.StoodStill())
 	res.Values[core.ClosedStood] = float64(stood - r.stood.Swap(stood))
 	res.Values[core.ClosedPeak] = float64(r.c.Pool.Peak())
 	return res, nil

@@ -12,12 +12,15 @@ import (
 // queuedEvery is how long what QueuedSeconds has read holds good: it costs a file a thread.
 const queuedEvery = 100 * time.Millisecond
 
-var queued struct {
+// waits are what threads have waited for processors.
+type waits struct {
 	sync.Mutex
 	read  time.Time
 	total float64
 	by    map[string]float64 // thread
 }
+
+var queued waits
 
 // QueuedSeconds is the time that the threads of this process wanted to run, and other work had the
 // processors: the sum over its threads, some hundred milliseconds late. It is 0 where the system does not
@@ -26,9 +29,22 @@ func QueuedSeconds() float64 {
 	q := &queued
 	q.Lock()
 	defer q.Unlock()
-	if time.Since(q.read) < queuedEvery {
-		return q.total
+	if time.Since(q.read) >= queuedEvery {
+		q.update()
 	}
+	return q.total
+}
+
+// readQueued is QueuedSeconds of this moment.
+func readQueued() float64 {
+	queued.Lock()
+	defer queued.Unlock()
+	queued.update()
+	return queued.total
+}
+
+// update reads what the system has counted; the lock is held.
+func (q *waits) update() {
 	q.read = time.Now()
 	now := map[string]float64{}
 	files, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is right
@@ -44,5 +60,4 @@ func QueuedSeconds() float64 {
 		}
 	}
 	q.by = now
-	return q.total
 }

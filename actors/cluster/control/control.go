@@ -11,6 +11,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/lfactor/lfactor/topology"
 )
 
 // Kind of a message.
@@ -102,9 +104,11 @@ type Spec struct {
 	Keep  []string          `json:"keep,omitempty"` // directories that its hosts keep copies of for each other
 	Procs int               `json:"procs"`          // processes of the run
 	// it wants; 0 for as many as there are, at most one a process
-	Hosts int    `json:"hosts"`
-	User  string `json:"user,omitempty"`
-	Name  string `json:"name,omitempty"`
+	Hosts int `json:"hosts"`
+	// which of its processes send each other something
+	Talks []topology.Talk `json:"talks,omitempty"`
+	User  string          `json:"user,omitempty"`
+	Name  string          `json:"name,omitempty"`
 }
 
 // Width is a number of replicas that a job can run with.

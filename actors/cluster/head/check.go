@@ -23,9 +23,7 @@ func (h *Head) check(w http.ResponseWriter, r *http.Request) {
 	for _, a := range hosts {
 		links = append(links, h.checkFrom(a, hosts, r.Context().Done())...)
 	}
-	h.mu.Lock()
-	h.links = links
-	h.mu.Unlock()
+	h.keepLinks(links)
 	answer(w, links)
 }
 

@@ -153,6 +153,7 @@ func (h *Head) restore() error {
 	}); err != nil {
 		return err
 	}
+	h.links = knownLinks(h.o.Dir)
 	if err := h.restoreJobs(); err != nil {
 		return err
 	}

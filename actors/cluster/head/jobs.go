@@ -230,8 +230,12 @@ func (h *Head) begin(j *job, hosts []string) {
 	for n := range j.Procs {
 		j.Procs[n] = Proc{Host: hosts[n*len(hosts)/len(j.Procs)], Gen: last, Over: true}
 	}
+	by := ""
+	if !slices.IsSortedFunc(hosts, byName) {
+		by = ", in the order of the fastest links"
+	}
 	h.eventLocked(Event{Kind: "start", Job: j.ID,
-		Text: fmt.Sprintf("job %s starts on %v%s", j.ID, hosts, j.Narrow())})
+		Text: fmt.Sprintf("job %s starts on %v%s%s", j.ID, hosts, by, j.Narrow())})
 	h.launch(j, 0, nil)
 }
 

@@ -208,13 +208,16 @@ func (h *Head) match(a *agent, have []control.Proc) {
 		}
 	}
 	for _, j := range h.sorted() {
+		if j.State != Running { // a queued one has no processes
+			continue
+		}
 		for n := range j.Procs {
-			if p := &j.Procs[n]; j.State == Running && p.Host == a.Name && p.alive() &&
+			if p := &j.Procs[n]; p.Host == a.Name && p.alive() &&
 				!seen[[2]string{j.ID, fmt.Sprint(n)}] {
 				h.procEnded(j, n, "is gone: its agent on "+a.Name+" does not have it", -1)
 			}
 		}
-		if lead := &j.Procs[0]; j.State == Running && lead.Host == a.Name && lead.alive() {
+		if lead := &j.Procs[0]; lead.Host == a.Name && lead.alive() {
 			for n := range j.Procs[1:] {
 				h.tellState(j, n+1)
 			}

@@ -93,20 +93,35 @@ func (h *Head) pick(j *job, free []string) (width int, hosts []string, why strin
 		if want = max(1, want); len(free) < want {
 			return 0, nil, fmt.Sprintf("waits for %d hosts; %d are free", want, len(free))
 		}
-		return 0, free[:min(want, j.Spec.Procs)], ""
+		return 0, h.arranged(j, free, min(want, j.Spec.Procs), j.Spec.Procs), ""
 	}
 	for k, w := range j.Widths {
 		n := min(w.Procs, len(free))
 		if j.Spec.Hosts > 0 {
 			n = min(n, j.Spec.Hosts)
 		}
-		if n > 0 && h.holds(w, free[:n]) {
+		if n == 0 {
+			continue
+		}
+		if hosts := h.arranged(j, free, n, w.Procs); h.holds(w, hosts) {
+			return k, hosts, ""
+		}
+		if h.holds(w, free[:n]) { // memory is scarcer than speed
 			return k, free[:n], ""
 		}
 	}
 	least := j.Widths[len(j.Widths)-1]
 	return 0, nil, fmt.Sprintf("waits for room: with %s a process needs %s, and %d hosts are free",
 		replicas(least.Replicas), gib(least.Need(0)), len(free))
+}
+
+// arranged are n hosts for a job, by measured links where there are some. With fewer replicas than were
+// asked for the processes are others than the job has told of.
+func (h *Head) arranged(j *job, free []string, n, procs int) []string {
+	if procs != j.Spec.Procs {
+		return free[:n]
+	}
+	return arrange(free, n, procs, j.Spec.Talks, h.links)
 }
 
 func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

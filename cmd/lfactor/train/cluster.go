@@ -11,6 +11,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 )
@@ -56,6 +57,7 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 		}
 		s.Args = append(s.Args, fmt.Sprintf("plan.procs=%d", s.Procs))
 	}
+	s.Talks = layout.MeshOf(&cfg.Run.Plan).Talks(s.Procs)
 	s.Args = append(append(s.Args, rest...), cli.WithoutCluster(mine)...)
 	return s, nil
 }

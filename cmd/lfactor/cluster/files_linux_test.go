@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"github.com/lfactor/lfactor/actors/cluster/rig"
 )
 
 // TestClusterFewFiles: a cluster is not brought up where too few files may be open. One that has just enough
@@ -43,7 +44,7 @@ func TestClusterFewFiles(t *testing.T) {
 		return len(all)
 	}
 	limit := func(pid, n int) {
-		require.NoError(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(n), Max: 96}, nil))
+		rig.LimitFiles(t, pid, n, 96)
 	}
 	var silent []net.Conn
 	for range 200 {
