@@ -1,0 +1,81 @@
+package cluster_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/actors/process"
+)
+
+// TestClusterFullDisk: the disk of a head and its agents is full, so that neither the store nor logs nor what
+// jobs write can be kept. A run whose checkpoints lie elsewhere goes on meanwhile, also while the head is
+// killed, and ends with the weights of one that nobody disturbed; the cluster says what is lost, and takes jobs
+// when there is room again.
+func TestClusterFullDisk(t *testing.T) {
+	quiet := tinyRun(t)
+	train := []string{"train", "run.yaml", "checkpoint.interval=50", "train.steps=300"}
+	code, out := runIn(t, quiet, nil, append(train, "-q")...)
+	require.Zero(t, code, out)
+	dir := tinyRun(t)
+	home := filepath.Join(dir, "home")
+	require.NoError(t, os.Mkdir(home, 0o700))
+	mount := exec.Command("mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", home)
+	if out, err := mount.CombinedOutput(); err != nil {
+		t.Skipf("left out: a disk that is full needs a mount: %s", out)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(home, syscall.MNT_DETACH) }) // behind the cluster's end
+	v := verbs{t, dir, clusterHome(t, dir, "test")}
+	v.verb(0, "cluster", "up", "--local", "2", "--name", "test")
+	cluster := filepath.Join(home, "clusters", "test")
+	lines := func() int {
+		text, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+		return strings.Count(string(text), "\n")
+	}
+	v.verb(0, append(train, "--cluster", "test", "--detach", "plan.procs=2")...)
+	require.Eventually(t, func() bool { return lines() > 5 }, 2*time.Minute, time.Millisecond)
+	fill(t, filepath.Join(home, "full"))
+	from := lines()
+	require.Eventually(t, func() bool { return lines() > from+5 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(v.verb(0, "events"), "output of job 1 is lost, though the job goes on")
+	}, 2*time.Minute, 50*time.Millisecond)
+	pid := process.Holder(filepath.Join(cluster, "head"))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return lines() >= 300 }, 2*time.Minute, 10*time.Millisecond)
+	require.NoError(t, os.Remove(filepath.Join(home, "full")))
+	require.Eventually(t, func() bool {
+		var jobs []head.Job
+		code, _ := runIn(t, dir, v.env, "ps")
+		if code == 0 {
+			v.json(&jobs, "ps")
+		}
+		return len(jobs) == 1 && jobs[0].State == head.Ended && jobs[0].Code == 0
+	}, 2*time.Minute, 100*time.Millisecond)
+	require.Equal(t, stateOf(t, quiet, 300), stateOf(t, dir, 300))
+	require.NotEqual(t, pid, process.Holder(filepath.Join(cluster, "head")))
+	v.verb(0, "train", "run.yaml", "--cluster", "test", "train.steps=2", "log.dir=run2", "checkpoint.dir=ckpt2")
+	t.Log(v.verb(0, "events"))
+}
+
+// fill writes a file until its disk has no room.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
+	require.NoError(t, err)
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 1<<20))
+	}
+	for err = nil; err == nil; { // to the last page
+		_, err = f.Write(make([]byte, 512))
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+}
