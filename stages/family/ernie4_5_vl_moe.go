@@ -34,13 +34,14 @@ var _ = Register(Family{ModelType: "ernie4_5_vl_moe",
 		layout := func(tower string, parts map[string]string, text func(string) Source) *Model {
 			return composed("ernie4_5_vl_moe", c, tower, parts, text)
 		}
-		m := layout("model.vision_model.", map[string]string{"projector.": "model.resampler_model."},
+		m := layout("vision_model.", map[string]string{"projector.": "model.resampler_model."},
 			all[ernieText].Source(c))
 		names := strings.NewReplacer("linear.fc1.", "linear.0.", "linear.fc2.", "linear.2.",
 			"linear.ln.", "linear.3.")
-		m.Source = renamed(inTransformers(m.Source, [2]string{"model.vision_model.", "model.vision_tower."},
+		m.Source = renamed(inTransformers(m.Source, [2]string{"vision_model.", "model.vision_tower."},
 			[2]string{"model.resampler_model.", "model.resampler_model."},
 			[2]string{"model.", "model.language_model."}), names)
+		m.Beginnings = [][2]string{{"vision_model.", "model.vision_model."}} // the latter if transformers writes
 		m.Other = layout("model.vision_tower.", map[string]string{"projector.": "model.resampler_model."},
 			below("model.language_model.", all[ernieText].Other(c))).Source
 		return m

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
@@ -161,4 +162,49 @@ func TestTurnedExperts(t *testing.T) {
 	}} {
 		require.Equal(t, read(own, false, g), read(turnedExperts{own}, true, g))
 	}
+}
+
+// TestErnieBeginnings: the tower's names begin in published files as they do not where transformers has
+// written them; both are read as the same numbers, and an export has those that it came from.
+func TestErnieBeginnings(t *testing.T) {
+	c, err := configs.ReadModel("testdata/ernie4.5-vl")
+	require.NoError(t, err)
+	own, err := checkpoint.OpenFile("testdata/ernie4.5-vl/model.safetensors")
+	require.NoError(t, err)
+	defer own.Close()
+	read := func(src checkpoint.Source, name string) (out []float32) {
+		m, err := Build(c, 8)
+		require.NoError(t, err)
+		w, err := m.OpenWeights(src, "ernie4.5-vl")
+		require.NoError(t, err)
+		for _, p := range m.Params(nil) {
+			v := make([]float32, tensor.Len(p.Shape))
+			_, err := w.Read(p, Whole(p), v)
+			require.NoError(t, err)
+			out = append(out, v...)
+		}
+		require.Equal(t, name, m.Source("visual.post_norm.weight").Name)
+		return out
+	}
+	require.Equal(t, read(own, "model.vision_model.ln.weight"), read(published{own}, "vision_model.ln.weight"))
+}
+
+// published shows the tower of a file that transformers wrote under its published names.
+type published struct{ checkpoint.Source }
+
+func (s published) Tensors() (out []checkpoint.Info) {
+	for _, i := range s.Source.Tensors() {
+		if rest, ok := strings.CutPrefix(i.Name, "model.vision_model."); ok {
+			i.Name = "vision_model." + rest
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func (s published) ReadRanges(name string, r [][2]int, dst []byte) error {
+	if strings.HasPrefix(name, "vision_model.") {
+		name = "model." + name
+	}
+	return s.Source.ReadRanges(name, r, dst)
 }

@@ -90,6 +90,11 @@ func behind(name string, layers, further int) bool {
 // settle takes the other layout for the model if that is what the file has: an export then has it too, as
 // the configuration that comes from the same directory.
 func (m *Model) settle(infos map[string]checkpoint.Info) {
+	for _, b := range m.Beginnings {
+		if begins(infos, b[1]) && !begins(infos, b[0]) {
+			m.Source = begun(m.Source, b)
+		}
+	}
 	if m.Other == nil {
 		return
 	}
@@ -118,6 +123,27 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 		}
 	}
 	m.Source, m.Other = but(m.Source, m.Other), but(m.Other, m.Source)
+}
+
+// begins reports whether a tensor's name begins so.
+func begins(infos map[string]checkpoint.Info, with string) bool {
+	for name := range infos {
+		if strings.HasPrefix(name, with) {
+			return true
+		}
+	}
+	return false
+}
+
+// begun gives tensors the second beginning of a pair in place of the first.
+func begun(source func(string) Source, b [2]string) func(string) Source {
+	return func(name string) Source {
+		s := source(name)
+		if rest, ok := strings.CutPrefix(s.Name, b[0]); ok {
+			s.Name = b[1] + rest
+		}
+		return s
+	}
 }
 
 // inOther reports whether parameters lie in a checkpoint as the model's other layout says.
