@@ -13,7 +13,7 @@ import (
 const (
 	arrangeMost   = 512 // hosts are arranged by their links; of more the order of their names is taken
 	arrangeSweeps = 32
-	arrangeStarts = 32 // hosts from which an arrangement is begun
+	arrangeStarts = 32  // hosts from which an arrangement is begun
 	brokenRate    = 1e3 // bytes a second that a way counts for which could not be measured
 )
 
