@@ -86,7 +86,7 @@ func slurmOn(t *testing.T, r *rig.Rig, dir string) []string {
 // sbatchScript is the script of docs/cluster.md.
 func sbatchScript(t *testing.T, lfactor, train string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cluster.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "cluster.md"))
 	require.NoError(t, err)
 	_, script, ok := strings.Cut(string(text), "```bash\n")
 	script, _, end := strings.Cut(script, "```")
