@@ -62,3 +62,17 @@ func TestKimiRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// TestErnieLimit: images of more pixels than Qwen2-VL's processor takes keep them, up to 28·28·6177.
+func TestErnieLimit(t *testing.T) {
+	p, err := NewImageProcessor("Ernie4_5_VLMoeImageProcessor", settings(t, `{}`))
+	require.NoError(t, err)
+	for sides, want := range map[[2]int][3]int{{1400, 1400}: {1, 100, 100}, {2800, 2800}: {1, 156, 156}} {
+		e, err := p.ImageExtent(sides[0], sides[1], 1)
+		require.NoError(t, err)
+		require.Equal(t, want, e.Grid)
+		require.Equal(t, 3*14*14, e.Width()) // one frame
+	}
+	_, err = NewImageProcessor("Ernie4_5_VLMoeImageProcessor", settings(t, `{"temporal_patch_size": 2}`))
+	require.ErrorContains(t, err, "patches of images have one frame")
+}
