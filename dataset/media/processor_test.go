@@ -50,7 +50,7 @@ func TestSettingsRefuse(t *testing.T) {
 		{"LlavaOnevisionImageProcessor", `{"image_grid_pinpoints": [[384, 100]]}`,
 			"384×100, which is not a multiple of tiles of 384"},
 		{"LlavaOnevisionImageProcessor", `{"vision_aspect_ratio": "pad"}`, `vision_aspect_ratio is "pad"`},
-		{"ViTImageProcessor", `{}`, "known are CLIPImageProcessor, Gemma3ImageProcessor, "},
+		{"ViTImageProcessor", `{}`, "known are CLIPImageProcessor, "},
 	} {
 		_, err := NewImageProcessor(c.class, settings(t, c.json))
 		require.ErrorContains(t, err, c.want)
