@@ -55,7 +55,7 @@ func main() {
 	ctx, stop := cli.Interruptible()
 	defer stop()
 	c := root()
-	err := c.ExecuteContext(ctx)
+	err := cli.Execute(ctx, c)
 	if err == nil {
 		return
 	}

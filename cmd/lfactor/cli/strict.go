@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,47 @@ func Strict(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		Strict(sub)
 	}
+}
+
+// Execute carries out the command line of c, below which Strict has been. Help about a command that does not
+// exist is a wrong command line too: cobra looks at --help before it looks at names, and takes the name of an
+// unknown command for the topic of the root's help.
+func Execute(ctx context.Context, c *cobra.Command) error {
+	var wrong error
+	help := c.HelpFunc()
+	c.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c.HasSubCommands() {
+			if wrong = known(c, c.Flags().Args()); wrong != nil {
+				return
+			}
+		}
+		help(c, args)
+	})
+	c.InitDefaultHelpCmd()
+	for _, sub := range c.Commands() {
+		if sub.Name() == "help" {
+			sub.Run, sub.RunE = nil, about
+		}
+	}
+	if err := c.ExecuteContext(ctx); err != nil {
+		return err
+	}
+	return wrong
+}
+
+// about is the verb help: help about the command that its arguments name.
+func about(help *cobra.Command, names []string) error {
+	c, rest, err := help.Root().Find(names)
+	if err != nil {
+		return exit.With(err, exit.Usage)
+	}
+	if c.HasSubCommands() {
+		if err := known(c, rest); err != nil {
+			return err
+		}
+	}
+	c.InitDefaultHelpFlag() // so that the list of flags has it
+	return c.Help()
 }
 
 // known refuses the name of a command that does not exist.
