@@ -30,7 +30,7 @@ func TestHelpAboutNothing(t *testing.T) {
 		"": "of the root", "--help": "of the root", "help": "of the root", "-o json --help": "of the root",
 		"ckpt --help": "of an inner one", "help ckpt": "of an inner one", "help ckpt prune": "of a leaf",
 		"ckpt prune --help": "of a leaf", "ckpt prune here --help": "of a leaf",
-		"help help": "Help provides help", "help --help": "Help about any command",
+		"help help": "Help provides help", "help --help": "Help provides help",
 		"ckp --help": `did you mean "ckpt"`, "--help ckp": `did you mean "ckpt"`, "help ckp": `did you mean "ckpt"`,
 		"ckpt prun -h": `did you mean "prune"`, "help ckpt prun": `did you mean "prune"`,
 		"-o json nonsense --help": `unknown command "nonsense"`,
