@@ -38,7 +38,7 @@ func OnCluster(c *cobra.Command, cluster string, detach bool, form string,
 	}
 	if detach {
 		fmt.Fprintf(os.Stderr, "job %s runs on cluster %s: `lfactor attach %s` shows it, `lfactor "+
-			"cluster stop %s` ends it\n", j.ID, cl.Name, j.ID, j.ID)
+			"stop %s` ends it\n", j.ID, cl.Name, j.ID, j.ID)
 		return EmitAs(c.OutOrStdout(), form, j, func(w io.Writer) { fmt.Fprintln(w, j.ID) })
 	}
 	return Attach(c.Context(), client, j.ID, c.OutOrStdout(), os.Stderr, true)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,9 @@ func Strict(c *cobra.Command) {
 	} else if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
+				if strings.HasPrefix(err.Error(), "unknown command") { // cobra.NoArgs of what is none
+					err = fmt.Errorf("it takes no arguments, and got %q", args)
+				}
 				return exit.Usagef("%s: %w", c.CommandPath(), err)
 			}
 			return nil
@@ -86,7 +90,9 @@ func known(c *cobra.Command, args []string) error {
 	}
 	var names []string
 	for _, sub := range c.Commands() {
-		names = append(names, sub.Name())
+		if !sub.Hidden {
+			names = append(names, sub.Name())
+		}
 	}
 	try := source.DidYouMean(args[0], names)
 	if try == "" {

@@ -21,7 +21,8 @@ func TestHelpAboutNothing(t *testing.T) {
 			Short: "of the root", SilenceErrors: true, SilenceUsage: true}
 		root.PersistentFlags().StringP("output", "o", "text", "form")
 		root.SetOut(out)
-		inner.AddCommand(leaf)
+		inner.AddCommand(leaf, &cobra.Command{Use: "inside", Hidden: true, Run: func(*cobra.Command, []string) {}},
+			&cobra.Command{Use: "ps", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) {}})
 		root.AddCommand(inner)
 		Strict(root)
 		return root
@@ -33,6 +34,8 @@ func TestHelpAboutNothing(t *testing.T) {
 		"help help": "Help provides help", "help --help": "Help provides help",
 		"ckp --help": `did you mean "ckpt"`, "--help ckp": `did you mean "ckpt"`, "help ckp": `did you mean "ckpt"`,
 		"ckpt prun -h": `did you mean "prune"`, "help ckpt prun": `did you mean "prune"`,
+		"ckpt nonsense":           `unknown command "nonsense"; want prune, ps`, // not what is hidden
+		"ckpt ps 99":              `lfactor ckpt ps: it takes no arguments, and got ["99"]`,
 		"-o json nonsense --help": `unknown command "nonsense"`,
 	} {
 		var out strings.Builder
