@@ -1,11 +1,11 @@
 """The longest sequence that a model of 58 M parameters trains on within 2 GiB a rank: lfactor's chunks, PyTorch, and PyTorch with checkpointing and a chunked loss.
 
-    sudo python bench/longest.py --lfactor ./lfactor [--ways plain checkpointing lfactor cp2] [--precision fp32] [--gib 2] [--threads 2] [--most 65536]
+    sudo python bench/longest.py --lfactor ./lfactor [--ways plain checkpointing lfactor offload cp2] [--precision fp32] [--gib 2] [--threads 2] [--most 65536]
 
 Every attempt is a process of its own in a memory cgroup (version 1) with that limit, which needs root: a process that passes the limit is killed. Lengths are powers of
 two times 1, 1.25 and 1.5; the longest that trains is found by bisection, on the assumption that whatever is shorter trains too. plain: transformers' Llama in PyTorch,
 fused AdamW, SDPA. checkpointing: the same with gradient checkpointing, and logits and loss for 512 tokens at a time, computed again in the backward. lfactor: full
-recompute and chunks of 512 tokens. cp2 and cp4: the same with the sequence shared out over two or four ranks by a ring, all in one process, whose limit is as many times
+recompute and chunks of 512 tokens. offload: the same with what backwards need and the optimizer's state in mapped files. cp2 and cp4: the same with the sequence shared out over two or four ranks by a ring, all in one process, whose limit is as many times
 as high, one thread each. Prints for each way the longest length and its ratio to plain, tokens a second, the peak of the cgroup, and for lfactor the share of the
 roofline floor of that length (bench/step.py). Needs torch and transformers for PyTorch's ways.
 """
@@ -21,6 +21,7 @@ import time
 CGROUP = pathlib.Path("/sys/fs/cgroup/memory")
 CONFIG = dict(hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=8, vocab_size=32000, tie_word_embeddings=False)
 CHUNK = 512
+WAYS = ["plain", "checkpointing", "lfactor", "offload", "cp2", "cp4"]
 
 
 def torch_step(length, precision, threads, way):
@@ -66,6 +67,8 @@ def attempt(a, way, length):
         else:
             command = [a.lfactor, "bench", "step", "-o", "json", "--seq", str(length), "--batch", "1", "--chunk", str(min(CHUNK, length)), "--recompute", "full", "--steps", "1",
                        "--precision", a.precision, "--cp", str(ranks), "--threads", str(max(1, a.threads // ranks))]
+        if way == "offload":
+            command += ["--offload", "--offload-optimizer"]
         enter = lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
         r = subprocess.run(command, capture_output=True, text=True, preexec_fn=enter)
         if r.returncode != 0:
@@ -101,7 +104,7 @@ def longest(a, way):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--lfactor", default="./lfactor")
-    p.add_argument("--ways", nargs="+", default=["plain", "checkpointing", "lfactor", "cp2", "cp4"], choices=["plain", "checkpointing", "lfactor", "cp2", "cp4"])
+    p.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
     p.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     p.add_argument("--gib", type=float, default=2)
     p.add_argument("--threads", type=int, default=2)

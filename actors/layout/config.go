@@ -213,7 +213,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 		}
 	}
 	if r.Plan.Offload {
-		j.Offload = 64 << 10
+		j.Offload = OffloadFrom
 	}
 	j.Chosen = chosen(&r.Plan)
 	if r.Plan.OffloadOptimizer {

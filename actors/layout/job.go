@@ -10,6 +10,9 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
+// OffloadFrom is the size in bytes from which on plan.offload moves a tensor to host memory.
+const OffloadFrom = 64 << 10
+
 // Job is a training job: model, plan and hyper-parameters as plain values.
 type Job struct {
 	Model  *family.Model

@@ -5,6 +5,7 @@ package rates
 import (
 	"cmp"
 	"math/rand/v2"
+	"os"
 	"runtime/debug"
 	"slices"
 
@@ -37,6 +38,9 @@ type Step struct {
 	Chunk int
 	// ranks that share the tokens of a sequence, with keys and values going round
 	Cp int
+	// what backwards need, and the optimizer's state, wait in files that are mapped into memory, as
+	// plan.offload and plan.offload_optimizer say
+	Offload, OffloadOptimizer bool
 }
 
 // StepResult is what bench/step.py reads.
@@ -133,11 +137,18 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 		schedule, chunks = "chunkpipe", s.Batch/s.Pp*s.Seq/s.Chunk
 	}
 	mesh := layout.MeshOf(&configs.Plan{PP: s.Pp, DP: 1, TP: 1, CP: s.Cp, Ulysses: 1, EP: 1, ETP: 1})
-	return layout.Plan(&layout.Job{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp,
+	job := &layout.Job{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp,
 		Chunks: chunks, Ring: s.Cp > 1, Zigzag: s.Cp > 1, Zero: min(1, s.Cp-1),
 		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
 		Recompute: layout.Recomputes[s.Recompute],
-		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
+		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
+	if s.Offload {
+		job.Offload = layout.OffloadFrom
+	}
+	if s.OffloadOptimizer {
+		job.OffloadState = 1
+	}
+	return layout.Plan(job)
 }
 
 // Measure trains and times the steps. With s.profile the report says where the time went; it lies in files
@@ -237,6 +248,9 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 	}
 	defer closeAll()
 	o.Backend = of
+	if s.Offload || s.OffloadOptimizer {
+		o.Files = os.TempDir()
+	}
 	var prof *profiler.Profiler
 	if s.Profile != "" {
 		prof = profiler.NewProfiler(s.Steps)

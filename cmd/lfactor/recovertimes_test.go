@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -45,46 +46,62 @@ func TestRecoveryTimes(t *testing.T) {
 	}
 }
 
-// TestGoodput prints what recovery costs a run that nothing happens to: pairs of runs with and without, in
-// alternating order, by their steps' time and by the processors' time of all processes, which other work on
-// the machine disturbs less.
+// TestGoodput prints what recovery costs a run that nothing happens to, in pairs of runs with and without:
+// after one another, in alternating order, and both at once, so that other work on the machine hits both
+// alike. It compares their steps' time and the processors' time of all their processes.
 func TestGoodput(t *testing.T) {
 	if !*long {
-		t.Skip("eight pairs of runs for two plans: add -long")
+		t.Skip("two times eight pairs of runs for two plans: add -long")
 	}
 	for _, plan := range []string{"plan.zero=0", "plan.zero=1"} {
-		train := func(args ...string) (wall, cpu float64) {
+		train := func(args ...string) [2]float64 {
 			dir := tinyRun(t)
 			c := exec.Command(built(t), append(append([]string{"train", "run.yaml", "plan.procs=2", plan},
 				widerArgs...), append(args, "train.steps=200")...)...)
 			c.Dir = dir
 			out, err := c.CombinedOutput()
 			require.NoError(t, err, string(out))
+			wall := 0.0
 			for _, m := range metrics(t, dir)[20:] { // the first warm up, and show what copies cost
 				wall += m.Seconds
 			}
 			// its children's too
-			return wall, (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()
+			return [2]float64{wall, (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()}
 		}
-		var walls, cpus []float64
-		for i := range 8 {
-			with, without := []string(nil), []string{"train.restarts=0"}
-			if i%2 == 1 {
-				with, without = without, with
+		for _, how := range []string{"after one another", "at once"} {
+			var ratios [2][]float64
+			for i := range 8 {
+				with, without := pairOf(how == "at once", i%2 == 1, train)
+				for k := range ratios {
+					ratios[k] = append(ratios[k], without[k]/with[k])
+				}
 			}
-			w1, c1 := train(with...)
-			w2, c2 := train(without...)
-			if i%2 == 1 {
-				w1, c1, w2, c2 = w2, c2, w1, c1
+			for k, name := range []string{"time of steps", "processors' time"} {
+				v := ratios[k]
+				slices.Sort(v)
+				t.Logf("%s, %s: without recovery / with, %s, eight pairs: median %.4f, middle four %.4f to %.4f",
+					plan, how, name, (v[3]+v[4])/2, v[2], v[5])
 			}
-			walls, cpus = append(walls, w2/w1), append(cpus, c2/c1)
-		}
-		for name, v := range map[string][]float64{"time of steps": walls, "processors' time": cpus} {
-			slices.Sort(v)
-			t.Logf("%s: without recovery / with, %s, eight pairs: median %.4f, from %.4f to %.4f", plan,
-				name, (v[3]+v[4])/2, v[0], v[7])
 		}
 	}
+}
+
+// pairOf trains with recovery and without, one of them first or both at once.
+func pairOf(once, swapped bool, train func(...string) [2]float64) (with, without [2]float64) {
+	first, second := func() { with = train() }, func() { without = train("train.restarts=0") }
+	if swapped {
+		first, second = second, first
+	}
+	if !once {
+		first()
+		second()
+		return with, without
+	}
+	var wait sync.WaitGroup
+	wait.Go(first)
+	second()
+	wait.Wait()
+	return with, without
 }
 
 //lfvet:long a table of cases

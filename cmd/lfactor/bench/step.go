@@ -31,6 +31,10 @@ func stepBenchCommand() *cobra.Command {
 		"a directory with config.json, in place of a shape; sequences are 4 of 512 if not said")
 	f.IntVar(&s.Chunk, "chunk", 0, "tokens of a microbatch that are computed at a time, 0 for all")
 	f.IntVar(&s.Cp, "cp", 1, "ranks that share the tokens of a sequence, by a ring, all in this process")
+	f.BoolVar(&s.Offload, "offload", false,
+		"keep what backwards need in files mapped into memory in between, as plan.offload does")
+	f.BoolVar(&s.OffloadOptimizer, "offload-optimizer", false,
+		"keep the optimizer's state there, as plan.offload_optimizer does")
 	f.StringVar(&s.Precision, "precision", "fp32", "fp32, bf16 or fp16")
 	f.StringVar(&s.Recompute, "recompute", "selective", "none, selective or full")
 	f.IntVar(&s.Threads, "threads", 1, "kernel threads")
