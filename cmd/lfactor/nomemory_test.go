@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +49,10 @@ func TestWorkerOutOfMemory(t *testing.T) {
 	// the worker is the first that the system takes, and what fills the memory the next
 	adj := fmt.Sprintf("/proc/%d/oom_score_adj", kids[0])
 	require.NoError(t, os.WriteFile(adj, []byte("1000"), 0o644))
+	// the run must not be over before the memory is full
+	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
 	require.ErrorContains(t, inGroup("tail", "/dev/zero").Run(), "signal: killed")
+	require.NoError(t, c.Process.Signal(syscall.SIGCONT))
 	require.NoError(t, c.Wait(), said.String())
 	require.Regexp(t, fmt.Sprintf(`lost: process 1 \(pid %d\) was killed by signal 9 \(killed\) by the system: its `+
 		`control group had used the %d MiB that it may have; give the run less to hold .*; it is started again`,

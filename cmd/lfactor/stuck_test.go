@@ -103,12 +103,18 @@ func TestStopWhileDataHangs(t *testing.T) {
 		r.until(t, "step 5/")
 		hang.Store(true)
 		require.NoError(t, os.RemoveAll(cache))
-		// for a second: steps read ahead are over
+		size, grew := int64(0), time.Now()
 		for root := ""; !strings.Contains(root, "which waits for "+url+" at byte ") ||
-			!regexp.MustCompile(`since [1-9]`).MatchString(root); {
+			!regexp.MustCompile(`since [1-9]`).MatchString(root) ||
+			time.Since(grew) < 2*time.Second; { // until then steps may go on, with data that was read ahead
 			all, silent, err := host.AskWhy(filepath.Join(dir, logs), time.Second)
 			require.NoError(t, err)
 			root = host.Diagnose(all, silent...).Root
+			info, err := os.Stat(filepath.Join(dir, logs, "metrics.jsonl"))
+			require.NoError(t, err)
+			if info.Size() != size {
+				size, grew = info.Size(), time.Now()
+			}
 		}
 		require.NoError(t, r.cmd.Process.Signal(sig))
 		code, last := r.end(t)
