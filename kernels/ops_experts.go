@@ -66,15 +66,15 @@ var _ = register(
 			"attributes are (RouterAttr): see routing.Worker.Row. Computed in float64, rounded once."},
 	Spec{Op: RouteBwd, Sig: "dw[t,k]f32 logits[t,e]f32 idx[t,k]i32 -> dlogits[t,e]f32",
 		Doc: "The gradient of route's weights; what was chosen is taken as given. Attributes as for route."},
-	Spec{Op: RouteOrder, Sig: "idx[t,k]i32 w[t,k]f32? place[e]i32? -> from[r]i32 slot[t,k]i32 counts[e]i32",
-		Doc: "Rows in order of (expert, token): row i is from[i] = t·k+j, token t's for expert " +
-			"idx[t,j]; slot[t,j] is where that row lies; counts[i] is the rows of expert i. " +
-			"With F[0] > 0 an expert takes at most ⌈F[0]·t·k/e⌉ rows: the first in order of tokens, or " +
+	Spec{Op: RouteOrder, Sig: "idx[t,k]i32 w[t,k]f32? at[p]i32? -> from[r]i32 slot[t,k]i32 counts[p]i32",
+		Doc: "Rows in order of (place, token): row i is from[i] = t·k+j, token t's for expert " +
+			"idx[t,j]; slot[t,j] is where that row lies; counts[i] is the rows of place i. at[i] is the " +
+			"expert that lies at place i, without it expert i. Every expert has a place; token t's row for " +
+			"one that has c of them goes to that of number t mod c. " +
+			"With F[0] > 0 a place takes at most ⌈F[0]·t·k/p⌉ rows: the first in order of tokens, or " +
 			"with I[0] = 1 those of the greatest weights, of equal ones the first. " +
 			"Rows that are not taken have slot -1, and from is -1 behind the last row that is. " +
-			"With place, a permutation, expert i takes the turn of number place[i]: rows are in order of " +
-			"(place, token), and counts[place[i]] is the rows of expert i. Without place, tokens whose " +
-			"idx is -1 have no rows."},
+			"Tokens whose idx is -1 have no rows."},
 	Spec{Op: Spread, Sig: "x[t,d]A from[r]i32 w[*]f32? -> y[r,d]A",
 		Doc: "y[i] = x[from[i]/I[0]], times w[from[i]] if there is w [t, I[0]]; 0 where from[i] < 0. " +
 			"I[0] is k. It is the gradient of mix."},

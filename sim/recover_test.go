@@ -47,7 +47,7 @@ func redundant(t *testing.T, seed uint64) *sim.Layout {
 	if d.Moving != nil {
 		l.Run.MoveEvery = 1 + int64(seed/5%3)
 		l.Run.Move = func(step int64, _ []core.Load, _ []core.Placed) []core.Placed {
-			return []core.Placed{{Block: 1, Place: []int{int(step)}}}
+			return []core.Placed{{Block: 1, Expert: []int{int(step)}}}
 		}
 	}
 	l.Run.Alone = !gather

@@ -49,6 +49,15 @@ func addLoads(all, more []Load) []Load {
 	return all
 }
 
+// cloneLoads are loads that others may be added to.
+func cloneLoads(all []Load) []Load {
+	out := slices.Clone(all)
+	for i := range out {
+		out[i].Rows = slices.Clone(out[i].Rows)
+	}
+	return out
+}
+
 // loadsOf adds up, in order of ranks, what they say behind their values; nil if none says anything.
 func loadsOf(closed [][]float64) (out []float64) {
 	var all []Load

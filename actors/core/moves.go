@@ -13,18 +13,19 @@ import (
 // rank alone, and a rank that has moved cannot go back by itself: if one is lost before all have ended the
 // step, everybody goes to an older state, and lets experts lie as they did in that.
 
-// Placed says where the experts of a layer lie: by expert, its place. Places of one rank are neighbours.
+// Placed says where the experts of a layer lie: by place, the expert. Places of one rank are neighbours, and
+// a busy expert may lie at several.
 type Placed struct {
-	Block int // of the model
-	Place []int
+	Block  int // of the model
+	Expert []int
 }
 
 // AppendPlaced writes where experts lie as numbers, behind a verdict.
 func AppendPlaced(v []float64, ps ...Placed) []float64 {
 	for _, p := range ps {
-		v = append(v, float64(p.Block), float64(len(p.Place)))
-		for _, at := range p.Place {
-			v = append(v, float64(at))
+		v = append(v, float64(p.Block), float64(len(p.Expert)))
+		for _, e := range p.Expert {
+			v = append(v, float64(e))
 		}
 	}
 	return v
@@ -38,8 +39,8 @@ func Placements(v []float64) (out []Placed) {
 	for len(v) > 0 {
 		p := Placed{Block: int(v[0])}
 		n := int(v[1])
-		for _, at := range v[2 : 2+n] {
-			p.Place = append(p.Place, int(at))
+		for _, e := range v[2 : 2+n] {
+			p.Expert = append(p.Expert, int(e))
 		}
 		out, v = append(out, p), v[2+n:]
 	}
@@ -90,11 +91,17 @@ func expertNorms(v []float64) (out []ExpertNorms, loads []float64, ok bool) {
 
 // mover is what the coordinator knows of experts that move.
 type mover struct {
-	now     []Placed // of the state that all ranks hold; layers that are not listed lie in order
-	next    []Placed // of the step under way, once it is decided
-	copying []Placed // of the copies in memory that are being made, and of those that are whole
-	copied  []Placed
-	loads   []Load // since the last move
+	now     laid // of the state that all ranks hold
+	next    laid // of the step under way, once it is decided
+	copying laid // of the copies in memory that are being made, and of those that are whole
+	copied  laid
+	step    []Load // of the step under way
+}
+
+// laid says where experts lie behind a step, and what is known of their use then.
+type laid struct {
+	at    []Placed // layers that are not listed lie in order
+	loads []Load   // since the last move
 }
 
 // readiness checks what a rank says behind its values when it is ready.
@@ -112,6 +119,7 @@ func (c *Coordinator) readiness(i int, v []float64) {
 // takeExperts adds the norms of experts to those of their parameters, and the step's loads to those before.
 func (c *Coordinator) takeExperts() {
 	var sums [][]float64 // by parameter and expert
+	c.moves.step = nil
 	for i := range c.l.Norms {
 		norms, loads, _ := expertNorms(c.ready[i][ClosedLen+len(c.l.Norms[i]):])
 		for _, n := range norms {
@@ -127,9 +135,7 @@ func (c *Coordinator) takeExperts() {
 			}
 			sums[n.Param] = by
 		}
-		if c.void == nil {
-			c.moves.loads = addLoads(c.moves.loads, Loads(loads))
-		}
+		c.moves.step = addLoads(c.moves.step, Loads(loads))
 	}
 	for p, by := range sums {
 		for len(c.norms) <= p {
@@ -145,19 +151,19 @@ func (c *Coordinator) takeExperts() {
 func (c *Coordinator) move(v []float64) []float64 {
 	m := &c.moves
 	m.next = m.now
+	if c.void == nil && len(m.step) > 0 {
+		m.next.loads = addLoads(cloneLoads(m.now.loads), m.step)
+	}
 	if c.l.MoveEvery == 0 || c.step%c.l.MoveEvery != 0 || c.step >= c.l.Last || c.void != nil {
 		return v
 	}
-	to := c.l.Move(c.step, m.loads, m.now)
-	m.loads = nil
-	if len(to) > 0 {
-		m.next = slices.Clone(m.now)
-	}
+	to := c.l.Move(c.step, m.next.loads, m.now.at)
+	m.next = laid{at: slices.Clone(m.now.at)}
 	for _, p := range to {
-		if i := slices.IndexFunc(m.next, func(x Placed) bool { return x.Block == p.Block }); i >= 0 {
-			m.next[i] = p
+		if i := slices.IndexFunc(m.next.at, func(x Placed) bool { return x.Block == p.Block }); i >= 0 {
+			m.next.at[i] = p
 		} else {
-			m.next = append(m.next, p)
+			m.next.at = append(m.next.at, p)
 		}
 	}
 	if len(to) > 0 {
@@ -179,13 +185,13 @@ func (m *mover) settle(ctx actors.Context, c *Coordinator) {
 	}
 }
 
-// back takes in that all ranks are at a state again that comes from a source.
+// back takes in that all ranks are at a state again that comes from a source; what they hold already is as it
+// was behind the last step that all have ended.
 func (m *mover) back(source int32) {
 	switch source {
 	case FromCopy:
 		m.now = m.copied
 	case FromDisk: // files are in order of experts
-		m.now = nil
+		m.now = laid{}
 	}
-	m.loads = nil
 }

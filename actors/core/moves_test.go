@@ -55,7 +55,7 @@ func TestMovesDecided(t *testing.T) {
 	layout := RunLayout{Norms: [][]int32{{0}, {1}}, MoveEvery: 2, Move: func(step int64, loads []Load,
 		now []Placed) []Placed {
 		got, lay = loads, now
-		return []Placed{{Block: 4, Place: []int{1, 0}}}
+		return []Placed{{Block: 4, Expert: []int{1, 0}}}
 	}}
 	rows := func(a, b float64) Load { return Load{Block: 4, Rows: []float64{a, b}} }
 	c := readied(1, layout, said(1, nil, rows(1, 2)), said(2, nil))
@@ -70,25 +70,27 @@ func TestMovesDecided(t *testing.T) {
 	h := holdingOf(&actors.Message{Values: claimOf(c.verdict)})
 	require.Equal(t, [][]float64{c.verdict[:CommitLen]}, h.verdicts, "what a coordinator that takes over hears")
 	require.Len(t, h.copies, 1)
-	require.Nil(t, c.moves.now)
-	c.moves.now, c.moves.copied = c.moves.next, []Placed{{5, []int{0}}}
+	require.Nil(t, c.moves.now.at)
+	require.Equal(t, []Load{rows(1, 2)}, c.moves.now.loads)
+	c.moves.now, c.moves.copied = c.moves.next, laid{[]Placed{{5, []int{0}}}, []Load{rows(7, 7)}}
 	c.step = 4
 	c.verdict = c.decide()
 	require.Equal(t, []Load{rows(1, 2)}, got)
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, lay)
-	require.Len(t, c.moves.next, 1)
+	require.Len(t, c.moves.next.at, 1)
+	require.Nil(t, c.moves.next.loads)
 	for _, skip := range []func(){func() { c.void = &VoidError{} }, func() { c.void, c.step = nil, 10 }} {
 		c.step = 6
 		skip()
 		require.Len(t, c.decide(), CommitLen)
 	}
 	c.moves.back(FromMember)
-	require.Equal(t, []Placed{{4, []int{1, 0}}}, c.moves.now)
-	require.Nil(t, c.moves.loads)
+	require.Equal(t, []Placed{{4, []int{1, 0}}}, c.moves.now.at)
 	c.moves.back(FromCopy)
-	require.Equal(t, []Placed{{5, []int{0}}}, c.moves.now)
+	require.Equal(t, laid{[]Placed{{5, []int{0}}}, []Load{rows(7, 7)}}, c.moves.now,
+		"with the rows that the next move goes by")
 	c.moves.back(FromDisk)
-	require.Nil(t, c.moves.now)
+	require.Equal(t, laid{}, c.moves.now)
 }
 
 // claimOf is what a rank answers that has heard of a verdict and has a copy of its own state.

@@ -16,28 +16,23 @@ import (
 // experts says where the experts of a rank's layers lie, by block. Layers that are not listed have theirs in
 // order.
 type experts struct {
-	at    map[int][]int          // by expert, its place
+	at    map[int][]int          // by place, the expert
 	table map[int]*tensor.Tensor // the same for route_order, shared with the runners
 }
 
-// put lets the experts of a block lie at places, nil for in order.
+// put lets the experts of a block lie at places.
 func (r *Rank) put(block int, at []int) error {
 	x := &r.experts
 	if old := x.table[block]; old != nil {
 		old.Release()
-	}
-	delete(x.table, block)
-	delete(x.at, block)
-	if at == nil {
-		return nil
 	}
 	t, err := r.c.Pool.New("places of experts", tensor.I32, len(at))
 	if err != nil {
 		return err
 	}
 	v := make([]int32, len(at))
-	for e, p := range at {
-		v[e] = int32(p)
+	for q, e := range at {
+		v[q] = int32(e)
 	}
 	kernels.Write(t, tensor.Of(tensor.I32, v, len(v)).Bytes())
 	x.at[block], x.table[block] = at, t
@@ -45,25 +40,44 @@ func (r *Rank) put(block int, at []int) error {
 }
 
 // inOrder lets all experts lie in order.
-func (r *Rank) inOrder() {
-	for block := range r.experts.at {
-		if err := r.put(block, nil); err != nil {
-			panic(err)
+func (r *Rank) inOrder() error {
+	r.experts.clear()
+	for _, m := range r.c.Moves {
+		p := r.c.Held[m.Params[0]].Param
+		if p.Copies > 0 { // a router has to know which experts have several places
+			if err := r.put(m.Block, layout.Seated(nil, p)); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// clear forgets where experts lie.
+func (x *experts) clear() {
+	for _, t := range x.table {
+		t.Release()
+	}
+	clear(x.table)
+	clear(x.at)
 }
 
 // expertsOf are the experts whose rows a rank has, where the rows are those of consecutive places.
 func (r *Rank) expertsOf(block, from, n int) []int {
+	if at := r.experts.at[block]; at != nil {
+		return at[from : from+n]
+	}
 	out := make([]int, n)
-	at := r.experts.at[block]
 	for i := range out {
 		out[i] = from + i
-		if at != nil {
-			out[i] = slices.Index(at, from+i)
-		}
 	}
 	return out
+}
+
+// first reports whether the row of a place counts for its expert, or is that of a copy.
+func (r *Rank) first(block, place int) bool {
+	at := r.experts.at[block]
+	return at == nil || slices.Index(at, at[place]) == place
 }
 
 // leaving sends every member of a move the rows of experts that it takes, with their number before them: a
@@ -90,7 +104,7 @@ func (r *Rank) leaving(m layout.Move, verdict []float64) []actors.Output {
 func (r *Rank) goal(block int, verdict []float64) []int {
 	for _, p := range core.Moves(verdict) {
 		if p.Block == block {
-			return p.Place
+			return p.Expert
 		}
 	}
 	return nil
@@ -197,22 +211,22 @@ func (r *Rank) takePlace(name string, t *tensor.Tensor) (bool, error) {
 		return true, fmt.Errorf("a copy has %q: %w", name, err)
 	}
 	var at []int
-	for _, p := range t.I32() {
-		at = append(at, int(p))
+	for _, e := range t.I32() {
+		at = append(at, int(e))
 	}
 	return true, r.put(block, at)
 }
 
-// expertNorms are the squared norms of each expert's gradients, of the parameters that this rank counts.
+// expertNorms are the squared norms of each expert's gradients, of the parameters that this rank counts. Of
+// an expert's copies, which all have the same, the first one's rank reports it.
 func (r *Rank) expertNorms() (out []core.ExpertNorms) {
 	for _, p := range r.c.Params {
 		if !p.Counts || !p.Experts {
 			continue
 		}
 		g := r.owned[p.Name]
-		n := g.Shape[0]
-		x := core.ExpertNorms{Param: p.Index,
-			Experts: r.expertsOf(p.Block, p.Own.Intervals(p.Param)[0][0], n)}
+		n, place := g.Shape[0], p.Own.Intervals(p.Param)[0][0]
+		x := core.ExpertNorms{Param: p.Index}
 		if n > 0 {
 			sums := tensor.Make(tensor.F64, n)
 			if r.device != nil {
@@ -225,7 +239,11 @@ func (r *Rank) expertNorms() (out []core.ExpertNorms) {
 				one.Release()
 			}
 			h := kernels.Host(r.c.Backend, sums)
-			x.Squares = append(x.Squares, h.F64()...)
+			for i, e := range r.expertsOf(p.Block, place, n) {
+				if r.first(p.Block, place+i) {
+					x.Experts, x.Squares = append(x.Experts, e), append(x.Squares, h.F64()[i])
+				}
+			}
 			h.Release()
 			sums.Release()
 		}

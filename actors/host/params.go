@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
@@ -19,7 +18,9 @@ type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (
 // Load allocates the rank's parameters and optimizer state and fills them.
 func (r *Rank) Load(fill FillFunc) error {
 	plans := r.plans()
-	r.inOrder()
+	if err := r.inOrder(); err != nil {
+		return err
+	}
 	for _, h := range r.c.Held {
 		full, err := r.loadOne(h.Param, h.Region, fill)
 		if err != nil {
@@ -58,7 +59,7 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 		return nil, err
 	}
 	ok := false
-	err = r.fill(full, func(dst []float32) (err error) { ok, err = filled("param", p, g, dst, fill); return })
+	err = r.fill(full, func(dst []float32) (err error) { ok, err = r.filled("param", p, g, dst, fill); return })
 	if err == nil && !ok {
 		err = fmt.Errorf("no values for parameter %s", p.Name)
 	}
@@ -83,13 +84,25 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 }
 
 // filled fills a region; rows of padding become 0.
-func filled(kind string, p *grad.Param, g family.Region, dst []float32, fill FillFunc) (bool, error) {
+func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32, fill FillFunc) (bool,
+	error) {
 	n := 1
 	for _, x := range g.Intervals(p) {
 		n *= x[1] - x[0]
 	}
 	clear(dst[n:])
-	return fill(kind, p, g, dst[:n])
+	if p.Copies == 0 {
+		return fill(kind, p, g, dst[:n])
+	}
+	all := true
+	for _, x := range r.experts.regions(p, g) {
+		ok, err := fill(kind, logical(p), x.region, dst[x.row*n/x.of:(x.row+x.region.To-x.region.From)*n/x.of])
+		if err != nil {
+			return false, err
+		}
+		all = all && ok
+	}
+	return all, nil
 }
 
 // loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this
@@ -110,8 +123,7 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 		st[i] = t
 		ok := false
 		err = r.fill(t, func(dst []float32) (err error) {
-			ok,
-				err = filled(kind, q.Param, own, dst, fill)
+			ok, err = r.filled(kind, q.Param, own, dst, fill)
 			return
 		})
 		switch {
@@ -167,15 +179,10 @@ func (r *Rank) parts(p Part) (out []Part) {
 	if !p.Param.Experts || r.experts.at[p.Param.Block] == nil {
 		return []Part{p}
 	}
-	rows := p.Region.Intervals(p.Param)[0]
-	at := r.expertsOf(p.Param.Block, rows[0], rows[1]-rows[0])
-	cuts := slices.DeleteFunc(slices.Clone(p.Region.Cuts), func(c family.Cut) bool { return c.Axis == 0 })
-	for i, e := range at {
-		if i > 0 && e == at[i-1]+1 {
-			out[len(out)-1].Region.To++
-			continue
+	for _, x := range r.experts.regions(p.Param, p.Region) {
+		if x.first {
+			out = append(out, Part{p.Kind, logical(p.Param), x.region, p.Tensor, x.row})
 		}
-		out = append(out, Part{p.Kind, p.Param, family.Region{Cuts: cuts, From: e, To: e + 1}, p.Tensor, i})
 	}
 	return out
 }
@@ -186,7 +193,7 @@ func (r *Rank) Free() {
 		run.Close()
 	}
 	r.abandon()
-	r.inOrder()
+	r.experts.clear()
 	for k, t := range r.run.Params {
 		t.Release()
 		delete(r.run.Params, k)

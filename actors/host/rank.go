@@ -31,6 +31,7 @@ type RankConfig struct {
 	Rows      func(p layout.ParamPlan, member int) (from, to int)
 	Moves     []layout.Move // of experts, none where they stay
 	Transfers func(m layout.Move, old, new []int, to int) []layout.Transfer
+	CopyRows  func(m layout.Move, at []int, to int) []layout.CopyRow
 	Member    func(m layout.Move) int // this rank's place in a move
 	Trace     func(layout.TraceKey) *grad.Trace
 	Ports     []core.Port
@@ -373,6 +374,8 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 		Rows:  l.Rows,
 		Moves: l.Moves(&part), Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
 			return l.Transfers(&part, m, old, new, to)
+		}, CopyRows: func(m layout.Move, at []int, to int) []layout.CopyRow {
+			return l.CopyRows(&part, m, at, to)
 		}, Member: func(m layout.Move) int {
 			o := grad.Options{Mesh: part.Sides[layout.DecoderSide].Mesh}
 			return o.Member(part.Sides[layout.DecoderSide].Pos, m.Axes)

@@ -86,7 +86,9 @@ func (r *Rank) take(p *Pack) error {
 	for i, kind := range r.kinds() {
 		places[kind] = i
 	}
-	r.inOrder()
+	if err := r.inOrder(); err != nil {
+		return err
+	}
 	for i, name := range p.Names {
 		if is, err := r.takePlace(name, p.Tensors[i]); is {
 			if err != nil {

@@ -31,7 +31,7 @@ type routed struct {
 	place  routing.Place
 	loads  map[int]*core.Load
 	sent   map[int]*core.Load // with rows only, if experts move
-	at     map[int][]int      // where experts lie, by block
+	at     map[int][]int      // by block, the experts of places
 	file   *os.File
 	out    *routing.Writer
 	in     *routing.Trace
@@ -184,13 +184,18 @@ func (x *routed) send(block int, rows []int32) {
 	if !x.o.Moves {
 		return
 	}
-	l, at := loadOf(x.sent, block, len(rows)), x.at[block]
-	for e := range l.Rows {
-		if at == nil {
-			l.Rows[e] += float64(rows[e])
-		} else {
-			l.Rows[e] += float64(rows[at[e]])
+	at := x.at[block]
+	experts := len(rows)
+	if at != nil {
+		experts = slices.Max(at) + 1
+	}
+	l := loadOf(x.sent, block, experts)
+	for q, n := range rows {
+		e := q
+		if at != nil {
+			e = at[q]
 		}
+		l.Rows[e] += float64(n)
 	}
 }
 

@@ -37,9 +37,10 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		res.Out = r.sums()
 	case layout.SumTies:
 		r.takeSums(in)
-		res.Out = r.ties()
+		res.Out = append(r.ties(), r.copyGradients()...)
 	case layout.SumNorm:
-		r.takeTies(in)
+		r.takeTies(in[:min(len(in), len(r.c.Ties))])
+		r.takeCopies(in[min(len(in), len(r.c.Ties)):])
 		res.Values = r.norms()
 	case layout.Apply:
 		r.apply(j)

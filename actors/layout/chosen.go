@@ -21,8 +21,9 @@ type Chosen struct {
 // has reports whether a choice is for a tensor of a block.
 func (c *Chosen) has(block int, name string) bool { return c.Matches(c.Globs, block, name) }
 
-// chosen lists what a plan says of tensors by name.
-func chosen(p *configs.Plan) (out []Chosen) {
+// ChosenOf lists what a plan says of tensors by name. Entries that are none are left out: a configuration is
+// checked for them.
+func ChosenOf(p *configs.Plan) (out []Chosen) {
 	add := func(key string, list []string, what grad.Choice) {
 		for _, text := range list {
 			if t, err := configs.ParseTensor(text); err == nil { // checked with the configuration

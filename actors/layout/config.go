@@ -75,6 +75,7 @@ func MeshOf(p *configs.Plan) topology.Mesh {
 // routing adds what a run file says of experts to the model, and holds the plan to it.
 func routing(c *configs.Config, m *family.Model) error {
 	p, r := c.Run.Plan, c.Run.Train.Router
+	m.Spec.Experts.Limit.Copies = p.RedundantExperts
 	if key, why := m.ExpertAxes(p.EP, p.ETP); why != "" {
 		return c.Fault("plan."+key, why, "")
 	}
@@ -107,7 +108,8 @@ func routing(c *configs.Config, m *family.Model) error {
 			"set a divisor of data.seq_len · train.micro_batch")
 	}
 	e := &m.Spec.Experts
-	e.Step, e.Limit = r.BiasRate, grad.Limit{Factor: r.Capacity, ByWeight: r.Drop == "weight"}
+	e.Step, e.Limit = r.BiasRate, grad.Limit{Factor: r.Capacity, ByWeight: r.Drop == "weight",
+		Copies: p.RedundantExperts}
 	if r.Jitter > 0 {
 		e.Jitter, e.JitterAll = r.Jitter, false
 	}
@@ -132,8 +134,14 @@ func routing(c *configs.Config, m *family.Model) error {
 
 // moves holds a run file's moves of experts to its plan.
 func moves(c *configs.Config, m *family.Model) error {
-	const every = "train.balance_every"
+	const every, copies = "train.balance_every", "plan.redundant_experts"
 	switch p, t := c.Run.Plan, c.Run.Train; {
+	case p.RedundantExperts > 0 && t.BalanceEvery == 0:
+		return c.Fault(copies, "which experts are busy is only known where experts move",
+			"set train.balance_every, or remove it")
+	case p.RedundantExperts > 0 && c.Run.Train.Router.Capacity > 0:
+		return c.Fault(copies, "a bound on what an expert takes would be one on each of its copies",
+			"remove it, or train.router.capacity")
 	case t.BalanceEvery == 0:
 	case m.Spec.Experts.Images != nil:
 		return c.Fault(every, m.Family+" has experts of their own for images, and only one set can move",
@@ -175,6 +183,9 @@ func noRouter(c *configs.Config) error {
 	if c.Run.Train.BalanceEvery > 0 {
 		return c.Fault("train.balance_every", "the model has no experts", "remove it")
 	}
+	if c.Run.Plan.RedundantExperts > 0 {
+		return c.Fault("plan.redundant_experts", "the model has no experts", "remove it")
+	}
 	return nil
 }
 
@@ -215,7 +226,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	if r.Plan.Offload {
 		j.Offload = OffloadFrom
 	}
-	j.Chosen = chosen(&r.Plan)
+	j.Chosen = ChosenOf(&r.Plan)
 	if r.Plan.OffloadOptimizer {
 		j.OffloadState = r.Plan.OffloadShare
 	}

@@ -70,28 +70,42 @@ func (l *Layout) Moves(part *RankPart) (out []Move) {
 }
 
 // Transfers lists what a member takes, itself among the givers, in order of parameters, kinds and its rows,
-// when experts that lay at the places old come to lie at new; nil is in order of experts.
+// when places that had the experts old come to have the experts new, by place; nil is in order of experts.
+// Of an expert's copies, which are alike, a member's own gives, or else the first.
 func (l *Layout) Transfers(part *RankPart, m Move, old, new []int, to int) (out []Transfer) {
 	o := grad.Options{Mesh: l.meshes[DecoderSide]}
-	pos := slices.Clone(part.Sides[DecoderSide].Pos)
-	for i, k := len(m.Axes)-1, to; i >= 0; i-- {
-		a := m.Axes[i]
-		pos[a], k = k%o.Mesh[a].Size, k/o.Mesh[a].Size
-	}
+	pos := m.position(&o, part, to)
 	for i, at := range m.Params {
 		h := part.All[at]
-		from, expert := place(old, h.Shape[0]), inverse(place(new, h.Shape[0]))
+		from, expert := places(Seated(old, h.Param)), Seated(new, h.Param)
 		for kind, zero := range l.rowAxes(part, h) {
 			for q, e := range expert {
-				if here, row := seat(&o, m.Axes, h, zero, q, pos); here == to {
-					t := Transfer{Param: i, Kind: kind, To: row}
-					t.From, t.Row = seat(&o, m.Axes, h, zero, from[e], pos)
-					out = append(out, t)
+				here, row := seat(&o, m.Axes, h, zero, q, pos)
+				if here != to {
+					continue
 				}
+				t := Transfer{Param: i, Kind: kind, To: row}
+				t.From, t.Row = seat(&o, m.Axes, h, zero, from[e][0], pos)
+				for _, p := range from[e][1:] {
+					if member, own := seat(&o, m.Axes, h, zero, p, pos); member == to && t.From != to {
+						t.From, t.Row = member, own
+					}
+				}
+				out = append(out, t)
 			}
 		}
 	}
 	return out
+}
+
+// position is where a member of a move stands on the decoder's mesh, beside the rank of part.
+func (m Move) position(o *grad.Options, part *RankPart, member int) []int {
+	pos := slices.Clone(part.Sides[DecoderSide].Pos)
+	for i := len(m.Axes) - 1; i >= 0; i-- {
+		a := m.Axes[i]
+		pos[a], member = member%o.Mesh[a].Size, member/o.Mesh[a].Size
+	}
+	return pos
 }
 
 // rowAxes are the axes over which a parameter's tensors are shared out by rows beside its cuts, by kind; one
@@ -109,27 +123,30 @@ func (l *Layout) rowAxes(part *RankPart, h Held) [][]int {
 	return out
 }
 
-// place is where experts lie, in order if nothing is said.
-func place(at []int, experts int) []int {
+// Seated are the experts that lie at the rows of a parameter, in order if nothing is said.
+func Seated(at []int, p *grad.Param) []int {
 	if at != nil {
 		return at
 	}
-	return inOrder(experts)
+	return InOrder(p.Shape[0]-p.Copies, p.Copies)
 }
 
-func inOrder(n int) []int {
-	out := make([]int, n)
+// InOrder are experts by place where none has moved: one after the other, and then copies of the first ones.
+func InOrder(experts, copies int) []int {
+	out := make([]int, experts+copies)
 	for i := range out {
-		out[i] = i
+		out[i] = i % experts
 	}
 	return out
 }
 
-// inverse is the expert at each place.
-func inverse(place []int) []int {
-	out := make([]int, len(place))
-	for e, at := range place {
-		out[at] = e
+// places are those of each expert, in order.
+func places(at []int) (out [][]int) {
+	for q, e := range at {
+		for len(out) <= e {
+			out = append(out, nil)
+		}
+		out[e] = append(out[e], q)
 	}
 	return out
 }
@@ -205,25 +222,27 @@ const leastGain = 0.02
 // each. Ranks whose experts mostly stay keep them, and a layer that would gain next to nothing is left
 // alone.
 func (l *Layout) Rebalance(_ int64, loads []core.Load, now []core.Placed) (out []core.Placed) {
-	ranks := l.Job.Mesh.Len(topology.EP)
-	groups := max(1, l.Job.Model.Spec.Experts.Router.Groups)
+	e := &l.Job.Model.Spec.Experts
+	ranks, groups := l.Job.Mesh.Len(topology.EP), max(1, e.Router.Groups)
 	for _, x := range loads {
 		n := len(x.Rows)
-		var old []int
+		old := InOrder(n, e.Limit.Copies)
 		for _, p := range now {
 			if p.Block == x.Block {
-				old = p.Place
+				old = p.Expert
 			}
 		}
-		old = place(old, n)
-		spread, err := topology.SpreadExperts(x.Rows, n, groups, max(1, l.Job.Nodes), ranks)
+		spread, err := topology.SpreadExperts(x.Rows, len(old), groups, max(1, l.Job.Nodes), ranks)
 		if err != nil {
 			panic("layout: a checked plan: " + err.Error())
 		}
-		held := topology.Replicas{Expert: inverse(old), Count: slices.Repeat([]int{1}, n)}
+		held := topology.Replicas{Expert: old, Count: make([]int, n)}
+		for _, i := range old {
+			held.Count[i]++
+		}
 		was := held.Most(x.Rows, ranks)
 		if was-spread.Most(x.Rows, ranks) > leastGain*was {
-			out = append(out, core.Placed{Block: x.Block, Place: settle(spread.Expert, old, n/ranks,
+			out = append(out, core.Placed{Block: x.Block, Expert: settle(spread.Expert, old, len(old)/ranks,
 				ranks/max(1, l.Job.Nodes))})
 		}
 	}
@@ -237,42 +256,38 @@ func settle(sets, old []int, each, ranks int) []int {
 	out, taken := make([]int, n), make([]bool, n/each)
 	for s := 0; s < n; s += each {
 		set, node := sets[s:s+each], s/each/ranks*ranks
-		best, most := -1, -1
+		best, most, sat := -1, -1, []int(nil)
 		for r := node; r < node+ranks; r++ {
-			stay := 0
-			for _, e := range set {
-				if old[e]/each == r {
-					stay++
-				}
-			}
+			seats, stay := sit(set, old[r*each:(r+1)*each])
 			if !taken[r] && stay > most {
-				best, most = r, stay
+				best, most, sat = r, stay, seats
 			}
 		}
 		taken[best] = true
-		sit(set, old, out, best*each, each)
+		copy(out[best*each:], sat)
 	}
 	return out
 }
 
-// sit puts a set of experts on a rank whose places begin at first: those that are there stay, and the others
-// take what is free, in order.
-func sit(set, old, out []int, first, each int) {
-	free := make([]bool, each)
-	for i := range free {
-		free[i] = true
-	}
-	var come []int
-	for _, e := range set {
-		if at := old[e] - first; at >= 0 && at < each {
-			out[e], free[at] = old[e], false
+// sit puts a set of experts on a rank that had others: those that are there stay, and the rest take what is
+// free, in order. It says how many stay.
+func sit(set, old []int) (out []int, stay int) {
+	come := slices.Clone(set)
+	slices.Sort(come)
+	for _, e := range old {
+		at := slices.Index(come, e)
+		if at < 0 {
+			e = -1
 		} else {
-			come = append(come, e)
+			come = slices.Delete(come, at, at+1)
+			stay++
+		}
+		out = append(out, e)
+	}
+	for i := range out {
+		if out[i] < 0 {
+			out[i], come = come[0], come[1:]
 		}
 	}
-	slices.Sort(come)
-	for _, e := range come {
-		at := slices.Index(free, true)
-		out[e], free[at] = first+at, false
-	}
+	return out, stay
 }

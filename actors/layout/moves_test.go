@@ -28,8 +28,14 @@ func mixed(t *testing.T, ep, groups, nodes int) *Layout {
 // fullest is the most rows that a rank has.
 func fullest(rows []float64, at []int, ranks int) float64 {
 	sums := make([]float64, ranks)
-	for e, p := range at {
-		sums[p*ranks/len(at)] += rows[e]
+	for p, e := range at {
+		copies := 0
+		for _, x := range at {
+			if x == e {
+				copies++
+			}
+		}
+		sums[p*ranks/len(at)] += rows[e] / float64(copies)
 	}
 	return slices.Max(sums)
 }
@@ -45,24 +51,24 @@ func TestRebalance(t *testing.T) {
 			rows[e] = float64(rng.IntN(100)) * float64(1+rng.IntN(10)/9*20)
 		}
 		old := rng.Perm(16)
-		got := l.Rebalance(5, []core.Load{{Block: 3, Rows: rows}}, []core.Placed{{Block: 3, Place: old}})
+		got := l.Rebalance(5, []core.Load{{Block: 3, Rows: rows}}, []core.Placed{{Block: 3, Expert: old}})
 		if got == nil {
 			continue
 		}
-		at := got[0].Place
+		at := got[0].Expert
 		require.Equal(t, 3, got[0].Block)
-		require.Equal(t, inOrder(16), slices.Sorted(slices.Values(at)))
+		require.Equal(t, InOrder(16, 0), slices.Sorted(slices.Values(at)))
 		require.Less(t, fullest(rows, at, 4), 0.98*fullest(rows, old, 4))
-		for e := range at {
-			if at[e]/4 == old[e]/4 {
-				require.Equal(t, old[e], at[e])
+		for p, e := range at {
+			if from := slices.Index(old, e); from/4 == p/4 {
+				require.Equal(t, from, p)
 			}
 		}
 		require.Nil(t, l.Rebalance(6, []core.Load{{Block: 3, Rows: rows}}, got))
 	}
 	require.Nil(t, l.Rebalance(1, nil, nil))
 	busy := []float64{9, 9, 0, 0, 0, 0, 0, 0}
-	require.Equal(t, []core.Placed{{Block: 1, Place: []int{0, 6, 2, 3, 4, 5, 1, 7}}},
+	require.Equal(t, []core.Placed{{Block: 1, Expert: []int{0, 6, 2, 3, 4, 5, 1, 7}}},
 		l.Rebalance(1, []core.Load{{Block: 1, Rows: busy}}, nil), "as few as possible move")
 	// 101 : 100 is a gain of less than a fiftieth
 	require.Nil(t, l.Rebalance(1, []core.Load{{Block: 1, Rows: []float64{51, 50, 50, 49, 50, 50, 50, 50}}},
@@ -73,9 +79,9 @@ func TestRebalance(t *testing.T) {
 func TestRebalanceHosts(t *testing.T) {
 	rows := []float64{90, 80, 40, 30, 70, 60, 20, 10}
 	spread := func(groups, nodes int) (hosts []int) {
-		at := mixed(t, 4, groups, nodes).Rebalance(1, []core.Load{{Block: 1, Rows: rows}}, nil)[0].Place
-		for _, p := range at {
-			hosts = append(hosts, p/4)
+		at := mixed(t, 4, groups, nodes).Rebalance(1, []core.Load{{Block: 1, Rows: rows}}, nil)[0].Expert
+		for e := range at {
+			hosts = append(hosts, slices.Index(at, e)/4)
 		}
 		return
 	}
@@ -86,6 +92,31 @@ func TestRebalanceHosts(t *testing.T) {
 	require.NotEqual(t, got[0], got[4], "the two busy groups are on one host: %v", got)
 	flat := spread(4, 1)
 	require.False(t, flat[0] == flat[1] && flat[2] == flat[3] && flat[4] == flat[5], flat)
+}
+
+// TestRebalanceCopies: copies go to the busiest experts, so that the fullest rank has less than with one
+// place each; who stays keeps its place, and each expert has one at least.
+func TestRebalanceCopies(t *testing.T) {
+	l := mixed(t, 4, 1, 1)
+	l.Job.Model.Spec.Experts.Limit.Copies = 4
+	rows := []float64{90, 10, 10, 10, 10, 10, 10, 10}
+	got := l.Rebalance(1, []core.Load{{Block: 1, Rows: rows}}, nil)
+	require.Len(t, got, 1)
+	at := got[0].Expert
+	require.Len(t, at, 12)
+	busy, alone := 0, map[int]bool{}
+	for p, e := range at {
+		if alone[e] = true; e == 0 {
+			busy++
+		}
+		if before := InOrder(8, 4)[p/3*3 : p/3*3+3]; e > 0 && slices.Contains(before, e) {
+			require.Equal(t, e, InOrder(8, 4)[p], "expert %d has moved within its rank", e)
+		}
+	}
+	require.Len(t, alone, 8)
+	require.Equal(t, 5, busy, "one place and four copies: %v", at)
+	require.InDelta(t, 160.0/4, fullest(rows, at, 4), 8)
+	require.Nil(t, l.Rebalance(2, []core.Load{{Block: 1, Rows: rows}}, got))
 }
 
 // TestTransfers: of every tensor whose rows are experts each rank takes the rows of the places that are its
@@ -104,7 +135,7 @@ func TestTransfers(t *testing.T) {
 		return l
 	}
 	require.Nil(t, plan(1, 0).RankLayout(0, 0).Moving)
-	old, to := []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{4, 1, 2, 3, 0, 5, 7, 6}
+	old, to := []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{4, 1, 2, 3, 0, 5, 7, 6} // its own inverse
 	for zero, members := range map[int]int{0: 2, 1: 4} {
 		l := plan(zero, 3)
 		part := &l.Ranks[1] // of edp 0, ep 1

@@ -14,7 +14,7 @@ const (
 	SumTP     = iota // send gradients that are partial over axes without samples of their own
 	SumDP            // take them in; send gradients to the ranks that sum them
 	SumWhole         // take them in; send sums to the ranks that need them too
-	SumTies          // take them in; exchange gradients of tied parameters
+	SumTies          // take them in; exchange gradients of tied parameters and of experts' copies
 	SumNorm          // take them in; report squared norms to the coordinator and keep the gradients
 	Apply            // the step is committed: update; send updated rows
 	Gather           // take them in
@@ -136,6 +136,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 		segs[SumTies].Comms = append(segs[SumTies].Comms, core.Comm{Group: len(l.axes) + i,
 			Bytes: summed(n, len(members))})
 	}
+	segs[SumTies].Comms = append(segs[SumTies].Comms, l.copyComm(part)...)
 	segs[SumNorm].Ready = true
 	for _, x := range l.Exchanges(part, Apply) {
 		members := int64(x.Members)

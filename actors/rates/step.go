@@ -41,6 +41,8 @@ type Step struct {
 	// what backwards need, and the optimizer's state, wait in files that are mapped into memory, as
 	// plan.offload and plan.offload_optimizer say
 	Offload, OffloadOptimizer bool
+	// tensors that are not computed again, as plan.keep_tensors says
+	Keep []string
 }
 
 // StepResult is what bench/step.py reads.
@@ -72,6 +74,11 @@ func (s *Step) check() error {
 	}
 	if _, ok := layout.Recomputes[s.Recompute]; !ok {
 		return exit.Usagef("--recompute %s: want none, selective or full", s.Recompute)
+	}
+	for _, text := range s.Keep {
+		if _, err := configs.ParseTensor(text); err != nil {
+			return exit.Usagef("--keep: %s", err)
+		}
 	}
 	if s.Profile != "" && !s.onProcessor() {
 		return exit.Usagef("--profile is of the processor's kernels; leave it out with --device %s", s.Device)
@@ -145,6 +152,7 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 	if s.Offload {
 		job.Offload = layout.OffloadFrom
 	}
+	job.Chosen = layout.ChosenOf(&configs.Plan{KeepTensors: s.Keep})
 	if s.OffloadOptimizer {
 		job.OffloadState = 1
 	}

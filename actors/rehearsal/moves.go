@@ -11,7 +11,7 @@ import (
 // placement says where experts lie behind a step of the simulation.
 type placement struct {
 	step   int64
-	at     map[int][]int                 // by block and expert; other blocks have theirs in order
+	at     map[int][]int                 // by block, the experts of places; others have theirs in order
 	shares map[routedKey]map[int]float64 // by rank: rows over even use, as far as they were asked for
 }
 
@@ -44,7 +44,7 @@ func (x *routed) move(step int64, _ []core.Load, now []core.Placed) []core.Place
 	to := x.l.Rebalance(step, loads, now)
 	next := placement{step: step, at: map[int][]int{}, shares: map[routedKey]map[int]float64{}}
 	for _, p := range append(slices.Clone(now), to...) {
-		next.at[p.Block] = p.Place
+		next.at[p.Block] = p.Expert
 	}
 	x.moved = append(slices.DeleteFunc(x.moved, func(p placement) bool { return p.step >= step }), next)
 	return to
@@ -83,14 +83,14 @@ func (x *routed) placed(step int64) (at int) {
 func (x *routed) shareAt(rank int, p routing.Place, at []int) float64 {
 	members, pos := x.members(rank)
 	ep, etp := max(1, x.l.Job.Mesh.Len(topology.EP)), max(1, x.l.Job.Mesh.Len(topology.ETP))
-	own := x.l.Job.Model.Spec.Experts.Experts / ep
+	seats, own := seatsOf(at), len(at)/ep
 	first, got, total := pos/etp*own, 0, 0
 	for _, m := range members {
 		chosen, ok, err := x.traces[m].Read(p)
 		if err != nil || !ok { // which reading the trace has found already
 			return 1
 		}
-		got, total = got+within(chosen, at, first, own), total+len(chosen)
+		got, total = got+x.within(chosen, seats, first, own), total+len(chosen)
 	}
 	if total == 0 {
 		return 1
@@ -98,14 +98,23 @@ func (x *routed) shareAt(rank int, p routing.Place, at []int) float64 {
 	return float64(got) * float64(ep) / float64(total)
 }
 
-// within counts the choices of experts that lie at places from first on; nil is in order.
-func within(chosen []int32, at []int, first, own int) (n int) {
-	for _, e := range chosen {
-		place := int(e)
-		if at != nil {
-			place = at[e]
+// seatsOf are the places of experts by the experts of places.
+func seatsOf(at []int) routing.Seats {
+	v := make([]int32, len(at))
+	for q, e := range at {
+		v[q] = int32(e)
+	}
+	return routing.SeatsOf(v)
+}
+
+// within counts the choices that go to places from first on.
+func (x *routed) within(chosen []int32, seats routing.Seats, first, own int) (n int) {
+	k := x.l.Job.Model.Spec.Experts.Each
+	for i, e := range chosen {
+		if e < 0 { // of a kind that another set of experts is for
+			continue
 		}
-		if place >= first && place < first+own {
+		if at := int(seats.Of(e, i/k)); at >= first && at < first+own {
 			n++
 		}
 	}

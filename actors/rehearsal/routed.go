@@ -140,7 +140,8 @@ func (x *routed) read() (*Routed, error) {
 	e := x.l.Job.Model.Spec.Experts
 	out := &Routed{Steps: len(x.steps), From: -1}
 	ep, etp := max(1, x.l.Job.Mesh.Len(topology.EP)), max(1, x.l.Job.Mesh.Len(topology.ETP))
-	own := e.Experts / ep
+	at := layout.InOrder(e.Experts, e.Limit.Copies)
+	seats, own := seatsOf(at), len(at)/ep
 	// rows by expert: of a step's block, and of a block
 	whole, all := map[[2]int64][]int{}, map[int32][]float64{}
 	x.whole = whole
@@ -157,7 +158,7 @@ func (x *routed) read() (*Routed, error) {
 						fmt.Errorf("rank %d has nothing of step %d, microbatch %d, block %d, or "+
 							"something else (%v)", m, p.Step, p.Micro, p.Block, err)
 				}
-				n := within(chosen, nil, first, own)
+				n := x.within(chosen, seats, first, own)
 				if m == rank {
 					x.count(whole, all, p, chosen, e.Experts)
 				} else {
@@ -241,7 +242,8 @@ func (x *routed) spread(out *Routed, all map[int32][]float64, ep int) error {
 			break
 		}
 	}
-	groups := max(1, x.l.Job.Model.Spec.Experts.Router.Groups)
+	spec := x.l.Job.Model.Spec.Experts
+	groups := max(1, spec.Router.Groups)
 	blocks := make([]int32, 0, len(all))
 	for b := range all {
 		blocks = append(blocks, b)
@@ -249,12 +251,15 @@ func (x *routed) spread(out *Routed, all map[int32][]float64, ep int) error {
 	slices.Sort(blocks)
 	for _, b := range blocks {
 		load, sum := all[b], 0.0
-		held := topology.Replicas{Count: slices.Repeat([]int{1}, len(load))}
-		for e, n := range load {
-			held.Expert = append(held.Expert, e)
+		held := topology.Replicas{Expert: layout.InOrder(len(load), spec.Limit.Copies),
+			Count: make([]int, len(load))}
+		for _, e := range held.Expert {
+			held.Count[e]++
+		}
+		for _, n := range load {
 			sum += n
 		}
-		more, err := topology.SpreadExperts(load, len(load)+ep, groups, hosts, ep)
+		more, err := topology.SpreadExperts(load, len(held.Expert)+ep, groups, hosts, ep)
 		if err != nil {
 			return err
 		}

@@ -27,11 +27,11 @@ func used(loads []core.Load) (out []ExpertUse) {
 	return out
 }
 
-// ExpertMove says where the experts of a layer lie from then on, in metrics.jsonl: by expert, its place among
-// those of all ranks of plan.ep, in order of ranks.
+// ExpertMove says where the experts of a layer lie from then on, in metrics.jsonl: the expert of each place
+// of all ranks of plan.ep, in order of ranks.
 type ExpertMove struct {
-	Block int   `json:"block"`
-	Place []int `json:"place"`
+	Block  int   `json:"block"`
+	Expert []int `json:"experts_by_place"`
 }
 
 // places turns what the coordinator has decided into a line's part.

@@ -42,6 +42,31 @@ func TestExpertsMovedBetweenProcesses(t *testing.T) {
 	}
 }
 
+// TestCopiesBetweenProcesses: with copies of busy experts too a run whose process is killed, and that goes
+// on from copies in memory, ends with the weights, state and losses of one that is left alone, since it knows
+// where experts lay and what the next move goes by; a run without copies goes on from its checkpoint.
+func TestCopiesBetweenProcesses(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("finding the worker needs /proc")
+	}
+	more := append(mixed, "train.balance_every=2", "plan.redundant_experts=2", "train.buddy=1")
+	quiet, dir := tinyRun(t), tinyRun(t)
+	want := trainKilled(t, quiet, 0, nil, nil, more...)
+	got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
+		func(kids []int) int { return kids[0] }, more...)
+	require.Equal(t, 1, got.back, got.out)
+	require.Contains(t, got.out, "from copies in memory")
+	require.Equal(t, want.state, got.state, got.out)
+	require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
+	text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+	require.NoError(t, err)
+	require.Regexp(t, `"experts_by_place":\[(\d,){9}\d\]`, string(text))
+	// and one without copies goes on from it, on one rank
+	code, out := runIn(t, dir, nil, append(append([]string{"train", "run.yaml"}, mixed...), "plan.ep=1",
+		"plan.procs=1", "plan.dp=1", "train.steps=64")...)
+	require.Equal(t, 0, code, out)
+}
+
 // TestMovesRefused: what cannot move is one error with a remedy.
 func TestMovesRefused(t *testing.T) {
 	dir := tinyRun(t)
@@ -52,6 +77,14 @@ func TestMovesRefused(t *testing.T) {
 			"train.balance_hosts=3"),
 		"experts do not move with train.balance_every = 0; remove it, or ": append(mixed,
 			"train.balance_every=0", "train.balance_hosts=2"),
+		"only known where experts move; set train.balance_every, or ": append(mixed,
+			"train.balance_every=0", "plan.redundant_experts=2"),
+		"8 experts and 3 copies cannot be shared out evenly over 2 ranks": append(mixed,
+			"plan.redundant_experts=3"),
+		"would be one on each of its copies; remove it, or train.router.capacity": append(mixed,
+			"plan.redundant_experts=2", "train.router.capacity=1.5"),
+		"plan.redundant_experts: the model has no experts; remove it": {"plan.redundant_experts=2",
+			"train.balance_every=0"},
 		"optimizer state waits on the host stay where they are; remove it": append(mixed,
 			"plan.offload_optimizer=true"),
 		"with plan.etp each rank adds the biases of some experts, so that ": {"model.name=gpt-oss/20b",

@@ -58,10 +58,12 @@ func routeBwd(b *Backend, c *kernels.Call) {
 func routeOrder(_ *Backend, c *kernels.Call) {
 	idx, from, slot, counts := c.In[0].I32(), c.Out[0].I32(), c.Out[1].I32(), c.Out[2].I32()
 	if len(c.In) > 2 && c.In[2] != nil {
-		place := c.In[2].I32()
+		seats, k := routing.SeatsOf(c.In[2].I32()), lastDim(c.In[0])
 		idx = slices.Clone(idx)
 		for i, e := range idx {
-			idx[i] = place[e]
+			if e >= 0 {
+				idx[i] = seats.Of(e, i/k)
+			}
 		}
 	}
 	clear(counts)

@@ -33,8 +33,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 			if name == "route_limit" {
 				g = each(e)
 			}
-			x.launch(name, g, idx, x.in(1), x.in(2), x.out(0), x.out(1), counts, n, e, most,
-				x.c.Attr.I[0] == 1)
+			x.launch(name, g, idx, x.in(1), x.in(2), x.out(0), x.out(1), counts, n, e, lastDim(idx),
+				most, x.c.Attr.I[0] == 1)
 		}
 	},
 	kernels.Spread: func(x *issue) {

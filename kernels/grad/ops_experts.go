@@ -131,16 +131,18 @@ func linear32VJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 type Routed struct {
 	Weights *Value // of each token's experts, the best first: [t k] f32
 	Experts *Value // [t k] i32
-	Counts  *Value // rows that each expert gets of this rank's tokens: [experts] i32
+	Counts  *Value // rows that go to each place of experts of this rank's tokens: [places] i32
 	from    *Value // the token and the place of its expert, by row: [t·k] i32
 	slot    *Value // the row, by token and expert: [t k] i32
 }
 
 // Limit bounds the rows that an expert takes of a rank's tokens: at most Factor times the number under even
 // sharing, rounded up; those of the greatest weights, or the first ones. A Factor of 0 is not a bound.
+// Copies are places beyond one an expert, where experts lie a second time; a bound is of each place then.
 type Limit struct {
 	Factor   float64
 	ByWeight bool
+	Copies   int
 }
 
 // Route chooses k of the experts that logits [t e] f32 are about, for each token, and puts the rows of all
@@ -169,7 +171,7 @@ func (t *Tape) inOrder(n *Node, experts *Value, most Limit) *Routed {
 		at.I[0] = 1
 	}
 	o := t.emit(opRouteOrder, at, []*Value{experts, n.Out[0]}, spec{[]int{rows * k}, tensor.I32, p},
-		spec{[]int{rows, k}, tensor.I32, p}, spec{[]int{logits.Shape[1]}, tensor.I32, Place{}})
+		spec{[]int{rows, k}, tensor.I32, p}, spec{[]int{logits.Shape[1] + most.Copies}, tensor.I32, Place{}})
 	n.Out[1].Need = false
 	for _, v := range o.Out {
 		v.Need = false

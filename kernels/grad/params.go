@@ -1,8 +1,6 @@
 package grad
 
 import (
-	"slices"
-
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -20,6 +18,8 @@ type Cut struct {
 	Mesh string
 	Axis int
 	Unit int
+	// Copies are how many of the rows are there beyond one an expert, of a parameter whose rows are experts.
+	Copies int
 }
 
 // ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the
@@ -40,9 +40,11 @@ func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value
 	}
 	v := t.param(name, shape, p, fold, decay)
 	of := t.params[name]
-	of.Experts = of.Experts || slices.ContainsFunc(cuts, func(c Cut) bool {
-		return c.Mesh == EP && c.Axis == 0
-	})
+	for _, c := range cuts {
+		if c.Mesh == EP && c.Axis == 0 {
+			of.Experts, of.Copies = true, c.Copies
+		}
+	}
 	return v
 }
 

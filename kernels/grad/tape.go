@@ -188,6 +188,7 @@ type Param struct {
 	Step        float64 // what the sign of its gradient moves it by, in place of an optimizer; 0 for none
 	Block       int     // of the model, that declared it first
 	Experts     bool    // each row is an expert's of its block, and lies where the expert does
+	Copies      int     // of the rows, how many there are beyond one an expert
 	Value       *Value
 	Local       []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
 }

@@ -87,11 +87,13 @@ func (g *gen) routed(t, k, e int) *tensor.Tensor {
 	return idx
 }
 
-// permuted is a permutation of the numbers below n.
-func (g *gen) permuted(n int) *tensor.Tensor {
-	p := g.raw(tensor.I32, n)
-	for i, x := range g.Perm(n) {
-		p.I32()[i] = int32(x)
+// seated are the experts that lie at places: each of n, and some copies more, in any order.
+func (g *gen) seated(n, copies int) *tensor.Tensor {
+	p := g.raw(tensor.I32, n+copies)
+	for i, x := range g.Perm(n + copies) {
+		if p.I32()[i] = int32(x); x >= n { // of two experts only
+			p.I32()[i] = int32(x-n) % 2
+		}
 	}
 	return p
 }
@@ -102,6 +104,12 @@ func (g *gen) ordered(idx *tensor.Tensor, e int, at kernels.Attr) (from, slot *t
 	do(kernels.RouteOrder, at, tensors{idx, g.positive(idx.Shape...)},
 		tensors{from, slot, g.raw(tensor.I32, e)})
 	return
+}
+
+// placed is a call of route_order where experts do not lie in order, and some lie at several places.
+func (g *gen) placed(t, k, e, copies int, at kernels.Attr) *kernels.Call {
+	return &kernels.Call{In: tensors{g.routed(t, k, e), g.positive(t, k), g.seated(e, copies)}, Attr: at,
+		Out: tensors{g.raw(tensor.I32, t*k), g.raw(tensor.I32, t, k), g.raw(tensor.I32, e+copies)}}
 }
 
 func expertRowCases() []Case {
@@ -118,34 +126,32 @@ func expertRowCases() []Case {
 							Out: tensors{g.raw(tensor.I32, t*k), g.raw(tensor.I32, t, k),
 								g.raw(tensor.I32, e)}}
 					}}, Case{Op: kernels.RouteOrder, Name: name + " placed", Types: onlyF32, Why: "integers",
-					Call: func(g *gen) *kernels.Call {
-						return &kernels.Call{In: tensors{g.routed(t, k, e), g.positive(t, k), g.permuted(e)},
-							Attr: at, Out: tensors{g.raw(tensor.I32, t*k), g.raw(tensor.I32, t, k),
-								g.raw(tensor.I32, e)}}
-					}}, Case{Op: kernels.Spread, Name: name, Why: "copies", Call: func(g *gen) *kernels.Call {
-					from, _ := g.ordered(g.routed(t, k, e), e, at)
-					return &kernels.Call{In: tensors{g.act(t, d), from}, Out: tensors{g.raw(g.a, t*k, d)},
-						Attr: width}
-				}}, Case{Op: kernels.Spread, Name: name + " weighed", Tol: 1e-7, Why: "one product",
-					Call: func(g *gen) *kernels.Call {
+					Call: func(g *gen) *kernels.Call { return g.placed(t, k, e, 0, at) }},
+					Case{Op: kernels.RouteOrder, Name: name + " with copies", Types: onlyF32, Why: "integers",
+						Call: func(g *gen) *kernels.Call { return g.placed(t, k, e, 4, at) }}, Case{Op: kernels.Spread, Name: name, Why: "copies", Call: func(g *gen) *kernels.Call {
 						from, _ := g.ordered(g.routed(t, k, e), e, at)
-						return &kernels.Call{In: tensors{g.act(t, d), from, g.f32(t, k)},
-							Out: tensors{g.raw(g.a, t*k, d)}, Attr: width}
-					}}, Case{Op: kernels.Mix, Name: name, Tol: 4e-7, Why: "float32 sums of three",
-					Call: func(g *gen) *kernels.Call {
-						_, slot := g.ordered(g.routed(t, k, e), e, at)
-						return &kernels.Call{In: tensors{g.act(t*k, d), slot}, Out: tensors{g.raw(g.a, t, d)}}
-					}}, Case{Op: kernels.Mix, Name: name + " weighed", Tol: 6e-7,
-					Why: "float32 sums of three products", Call: func(g *gen) *kernels.Call {
-						_, slot := g.ordered(g.routed(t, k, e), e, at)
-						return &kernels.Call{In: tensors{g.act(t*k, d), slot, g.f32(t, k)},
-							Out: tensors{g.raw(g.a, t, d)}}
-					}}, Case{Op: kernels.MixDW, Name: name, Tol: 4e-6, Why: sumWhy,
-					Call: func(g *gen) *kernels.Call {
-						_, slot := g.ordered(g.routed(t, k, e), e, at)
-						return &kernels.Call{In: tensors{g.act(t, d), g.act(t*k, d), slot},
-							Out: tensors{g.raw(tensor.F32, t, k)}}
-					}})
+						return &kernels.Call{In: tensors{g.act(t, d), from}, Out: tensors{g.raw(g.a, t*k, d)},
+							Attr: width}
+					}}, Case{Op: kernels.Spread, Name: name + " weighed", Tol: 1e-7, Why: "one product",
+						Call: func(g *gen) *kernels.Call {
+							from, _ := g.ordered(g.routed(t, k, e), e, at)
+							return &kernels.Call{In: tensors{g.act(t, d), from, g.f32(t, k)},
+								Out: tensors{g.raw(g.a, t*k, d)}, Attr: width}
+						}}, Case{Op: kernels.Mix, Name: name, Tol: 4e-7, Why: "float32 sums of three",
+						Call: func(g *gen) *kernels.Call {
+							_, slot := g.ordered(g.routed(t, k, e), e, at)
+							return &kernels.Call{In: tensors{g.act(t*k, d), slot}, Out: tensors{g.raw(g.a, t, d)}}
+						}}, Case{Op: kernels.Mix, Name: name + " weighed", Tol: 6e-7,
+						Why: "float32 sums of three products", Call: func(g *gen) *kernels.Call {
+							_, slot := g.ordered(g.routed(t, k, e), e, at)
+							return &kernels.Call{In: tensors{g.act(t*k, d), slot, g.f32(t, k)},
+								Out: tensors{g.raw(g.a, t, d)}}
+						}}, Case{Op: kernels.MixDW, Name: name, Tol: 4e-6, Why: sumWhy,
+						Call: func(g *gen) *kernels.Call {
+							_, slot := g.ordered(g.routed(t, k, e), e, at)
+							return &kernels.Call{In: tensors{g.act(t, d), g.act(t*k, d), slot},
+								Out: tensors{g.raw(tensor.F32, t, k)}}
+						}})
 			}
 		}
 	}

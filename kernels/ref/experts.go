@@ -56,10 +56,24 @@ func routeBwd(c *kernels.Call) {
 
 func routeOrder(c *kernels.Call) {
 	idx, from, slot, counts := c.In[0].I32(), c.Out[0].I32(), c.Out[1].I32(), c.Out[2].I32()
+	// which row goes where an expert lies: of the tokens that have chosen it, one in every so many
+	goes := func(i, place int) bool { return int(idx[i]) == place }
 	if p := at(c.In, 2); p != nil {
-		idx = slices.Clone(idx)
-		for i, e := range idx {
-			idx[i] = p.I32()[e]
+		experts, k := p.I32(), lastDim(c.In[0])
+		goes = func(i, place int) bool {
+			if idx[i] != experts[place] {
+				return false
+			}
+			turn, copies := 0, 0
+			for q, e := range experts {
+				if e == experts[place] {
+					if q < place {
+						turn++
+					}
+					copies++
+				}
+			}
+			return i/k%copies == turn
 		}
 	}
 	most := len(idx)
@@ -72,8 +86,8 @@ func routeOrder(c *kernels.Call) {
 	}
 	for e := range counts {
 		var rows []int
-		for i, x := range idx {
-			if int(x) == e {
+		for i := range idx {
+			if goes(i, e) {
 				rows = append(rows, i)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 // each of them over etp.
 type Experts struct {
 	Hidden, Inter int // Inter is the width of an expert
-	Experts, Each int // how many there are, and how many a token goes to
+	Experts, Each int // how many there are, and how many a token goes to; Limit.Copies are places beyond
 	Router        routing.Router
 	Limit         grad.Limit
 	// Bias is the name of numbers that are added to scores for choosing, "" for none; Step is what they move
@@ -103,7 +103,7 @@ func (m Experts) bias(r *Rec, name string) *grad.Value {
 // mix is what the experts make of the rows of h that go to them.
 func (m Experts) mix(r *Rec, name string, h *grad.Value, to *grad.Routed) *grad.Value {
 	t := r.T
-	x, d := t.Dispatch(t.Spread(h, to), to.Counts, m.Experts, topology.EP, topology.ETP)
+	x, d := t.Dispatch(t.Spread(h, to), to.Counts, m.places(), topology.EP, topology.ETP)
 	e := name + ".experts."
 	g := m.linear(r, e+"gate_proj", x, m.Inter, m.Hidden, 1, d.Off)
 	u := m.linear(r, e+"up_proj", x, m.Inter, m.Hidden, 1, d.Off)
@@ -138,6 +138,9 @@ func (m Experts) byKind(r *Rec, name string, h, read *grad.Value) *grad.Value {
 	return out
 }
 
+// places are where experts lie, each at one and some at more.
+func (m Experts) places() int { return m.Experts + m.Limit.Copies }
+
 // act is what an expert's down projection reads.
 func (m Experts) act(t *grad.Tape, gate, up *grad.Value) *grad.Value {
 	if m.Bound > 0 {
@@ -150,15 +153,14 @@ func (m Experts) act(t *grad.Tape, gate, up *grad.Value) *grad.Value {
 // [experts out in], cut along an axis over etp. Adapters are whole there, which a plan with etp is checked
 // for.
 func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, off *grad.Value) *grad.Value {
-	t := r.T
+	t, byPlace := r.T, grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1, Copies: m.Limit.Copies}
 	w := func(suffix string, n, k, cut int) *grad.Value {
-		return t.ParamOn(name+suffix, []int{m.Experts, n, k}, true,
-			grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1}, grad.Cut{Mesh: topology.ETP, Axis: cut, Unit: 1})
+		return t.ParamOn(name+suffix, []int{m.places(), n, k}, true, byPlace,
+			grad.Cut{Mesh: topology.ETP, Axis: cut, Unit: 1})
 	}
 	y := t.GroupedLinear(x, w(".weight", out, in, cut), off)
 	if m.Biases { // where inputs are cut, groups are: each bias is added once
-		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.Experts, out}, false,
-			grad.Cut{Mesh: topology.EP, Axis: 0, Unit: 1},
+		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace,
 			grad.Cut{Mesh: topology.ETP, Axis: cut % 2, Unit: 1}), off)
 	}
 	if !r.Lora.Match(name) {

@@ -248,7 +248,10 @@ func (m *Model) ExpertAxes(ep, etp int) (axis, why string) {
 		return "ep", "the model has no experts"
 	case !m.Spec.Mixes() && etp > 1:
 		return "etp", "the model has no experts"
-	case ep > 1 && e.Experts%ep != 0:
+	case ep > 1 && (e.Experts+e.Limit.Copies)%ep != 0 && e.Limit.Copies > 0:
+		return "redundant_experts", fmt.Sprintf("%d experts and %d copies cannot be shared out evenly over "+
+			"%d ranks", e.Experts, e.Limit.Copies, ep)
+	case ep > 1 && (e.Experts+e.Limit.Copies)%ep != 0:
 		return "ep", fmt.Sprintf("%d experts cannot be shared out evenly over %d ranks", e.Experts, ep)
 	case e.Biases && etp > 1 && e.Experts%(ep*etp) != 0:
 		return "etp", fmt.Sprintf("biases of %d experts cannot be shared out evenly over %d ranks", e.Experts,

@@ -37,6 +37,8 @@ func stepBenchCommand() *cobra.Command {
 		"keep the optimizer's state there, as plan.offload_optimizer does")
 	f.StringVar(&s.Precision, "precision", "fp32", "fp32, bf16 or fp16")
 	f.StringVar(&s.Recompute, "recompute", "selective", "none, selective or full")
+	f.StringSliceVar(&s.Keep, "keep", nil,
+		"tensors that are kept all the same, as in plan.keep_tensors: attention, say")
 	f.IntVar(&s.Threads, "threads", 1, "kernel threads")
 	f.IntVar(&s.Steps, "steps", 5, "steps that count; one more warms up")
 	f.IntVar(&s.Layers, "layers", 0, "decoder layers, 0 for the shape's")

@@ -82,31 +82,51 @@ LF_DEV void route_token_bwd(const Router& a) {
 }
 LF_ONE(route_bwd, route_token_bwd, Router)
 
-// Rows in order of (expert, token). A block has one expert; counts come first, then places.
+// Rows in order of (place, token). A block has one place; counts come first, then where rows lie.
 struct Order {
   const i32* idx;
   const float* w;
-  const i32* place; // by expert, or none
+  const i32* at; // the expert of each place, or none
   i32 *from, *slot, *counts;
-  i64 n, e, most, by_weight; // n rows
+  i64 n, e, k, most, by_weight; // n rows of k a token, e places
 };
 
-// Whose turn it is that row i is taken in.
-LF_DEV i64 turn_of(const Order& a, i64 i) { return a.place ? a.place[a.idx[i]] : a.idx[i]; }
+// Which rows go to a place: those of its expert's tokens whose turn it is among the expert's copies.
+struct Turn {
+  i64 expert, number, copies;
+};
+
+LF_DEV Turn turn_of(const Order& a, i64 place) {
+  Turn t = {place, 0, 1};
+  if (!a.at) return t;
+  t.expert = a.at[place];
+  t.copies = 0;
+  for (i64 q = 0; q < a.e; q++) {
+    if (a.at[q] != t.expert) continue;
+    t.number += q < place;
+    t.copies++;
+  }
+  return t;
+}
+
+LF_DEV bool goes(const Order& a, const Turn& t, i64 i) {
+  return a.idx[i] == t.expert && i / a.k % t.copies == t.number;
+}
 
 LF_DEV void count_rows(const Order& a) {
   i64 me = blockIdx.x, n = 0;
-  LF_ROW(i, a.n) n += turn_of(a, i) == me;
+  Turn turn = turn_of(a, me);
+  LF_ROW(i, a.n) n += goes(a, turn, i);
   n = block_sum(n);
   if (threadIdx.x == 0) a.counts[me] = (i32)n;
 }
 LF_ONE(route_counts, count_rows, Order)
 
-// Whether row i is among the most rows that its expert takes, where it is asked for too often.
-LF_DEV bool preferred(const Order& a, i64 i) {
+// Whether row i is among the most rows that its place takes, where it is asked for too often.
+LF_DEV bool preferred(const Order& a, const Turn& turn, i64 i) {
   i64 better = 0;
   for (i64 j = 0; j < a.n; j++) {
-    if (a.idx[j] != a.idx[i]) continue;
+    if (!goes(a, turn, j)) continue;
     int o = order_of(a.w[j], a.w[i]);
     better += o < 0 || (o == 0 && j < i);
   }
@@ -116,12 +136,13 @@ LF_DEV bool preferred(const Order& a, i64 i) {
 LF_DEV void place_rows(const Order& a) {
   __shared__ i32 hits[256];
   i64 me = blockIdx.x, at = 0, taken = 0, width = blockDim.x;
+  Turn turn = turn_of(a, me);
   for (i64 x = 0; x < me; x++) at += a.counts[x] < a.most ? a.counts[x] : a.most;
   bool weigh = a.by_weight && a.counts[me] > a.most;
   for (i64 i0 = 0; i0 < a.n; i0 += width) {
     i64 i = i0 + threadIdx.x, before = 0, all = 0;
     __syncthreads();
-    hits[threadIdx.x] = i < a.n && turn_of(a, i) == me && (!weigh || preferred(a, i));
+    hits[threadIdx.x] = i < a.n && goes(a, turn, i) && (!weigh || preferred(a, turn, i));
     __syncthreads();
     for (i64 j = 0; j < width; j++) {
       before += j < threadIdx.x ? hits[j] : 0;
