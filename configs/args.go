@@ -107,6 +107,15 @@ func isOverride(arg string) bool {
 		strings.SplitN(match[2], ".", 2)[0]))
 }
 
+// sectionTry says what to write in place of a section's value: its keys one by one.
+func sectionTry(name string, value *yaml.Node) string {
+	if value.Kind == yaml.MappingNode && len(value.Content) > 1 && value.Content[1].Kind == yaml.ScalarNode {
+		return fmt.Sprintf("set each by itself, as %s.%s=%s", name, value.Content[0].Value,
+			value.Content[1].Value)
+	}
+	return "set one of them: " + source.OneOf(table().names(name))
+}
+
 // override enters key=value. A leading + or ++ is Hydra's and means nothing here.
 func (l *loader) override(arg string) {
 	o := Origin{Layer: source.LayerOverride, Text: arg}
@@ -130,6 +139,10 @@ func (l *loader) override(arg string) {
 		prefix := ""
 		if i := strings.LastIndex(name, "."); i > 0 && table().sections[name[:i]] {
 			prefix = name[:i]
+		}
+		if node, err := source.ParseValue(arg[len(match[0]):]); table().sections[name] && err == nil {
+			l.fail(o, name, "is a section of keys, not a key", sectionTry(name, node))
+			return
 		}
 		l.unknown(Origin{Layer: source.LayerOverride, Text: "command line"}, prefix, name)
 		return

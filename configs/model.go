@@ -80,8 +80,8 @@ type Model struct {
 	RouterJitter  float64     `key:"router_jitter_noise" flag:"moe-input-jitter-eps" default:"0" min:"0" max:"1" families:"some" class:"fixed" doc:"How far from 1 what experts and their router read is multiplied at random in training (arXiv:2101.03961, section 2.2)."`
 	SparseStep    int         `key:"decoder_sparse_step" default:"1" min:"1" families:"some" class:"fixed" doc:"Every layer of so many, from the last of the first ones on, has experts; the others one MLP."`
 	DenseLayers   []int       `key:"mlp_only_layers" families:"some" class:"fixed" doc:"Layers that have one MLP whatever decoder_sparse_step says."`
-	BalanceCoef   float64     `key:"router_aux_loss_coef" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on the loss of balance of experts, for train.router_loss."`
-	RouterLogits  bool        `key:"output_router_logits" default:"false" families:"some" class:"fixed" doc:"transformers adds the loss of balance to the model's: what train.router_loss: model follows."`
+	BalanceCoef   float64     `key:"router_aux_loss_coef" default:"0" min:"0" families:"some" class:"fixed" doc:"Factor on the loss of balance of experts, for train.router.loss."`
+	RouterLogits  bool        `key:"output_router_logits" default:"false" families:"some" class:"fixed" doc:"transformers adds the loss of balance to the model's: what train.router.loss: model follows."`
 	InitRange     float64     `key:"initializer_range" default:"0.02" min:"0" class:"fixed" flag:"init-method-std" doc:"Standard deviation of random initial weights."`
 	BOS           int         `key:"bos_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that begins a text; -1 if there is none."`
 	EOS           []int       `key:"eos_token_id" class:"fixed" doc:"Tokens that end a text."`

@@ -197,7 +197,16 @@ func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 			c.Close()
 		}
 	}()
-	return func() { ln.Close() }, nil
+	return func() {
+		ln.Close()
+		if proc > 0 {
+			return
+		}
+		left, _ := filepath.Glob(filepath.Join(dir, "why-*.sock")) // of processes that were ended
+		for _, path := range left {
+			_ = os.Remove(path)
+		}
+	}, nil
 }
 
 // AskWhy collects the answers of every process of a run, and names those that do not answer within a time.

@@ -60,6 +60,9 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 	require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
 	text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 	require.NoError(t, err)
+	socks, err := filepath.Glob(filepath.Join(dir, "run", "why-*.sock"))
+	require.NoError(t, err)
+	require.Empty(t, socks, "of processes that have ended, one of them by a kill")
 	require.Regexp(t, `"experts_by_place":\[(\d,){9}\d\]`, string(text))
 	// and one without copies goes on from it, on one rank
 	code, out := runIn(t, dir, nil, append(append([]string{"train", "run.yaml"}, mixed...), "plan.ep=1",

@@ -56,7 +56,8 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 		s, n := m.Source(base+".weight"), m.linearOut(l, base)
 		if s.Tail != nil || s.Flat || s.Lead > 0 || whole[s.Name] == 0 {
 			return nil, fmt.Errorf("lora.targets: %s is no linear layer of a checkpoint (%s), so that "+
-				"PEFT has no adapter for it: leave it out", base, s.Name)
+				"PEFT has no adapter for it: leave it out, or set lora.merge=true to add it to the weights "+
+				"that are exported", base, s.Name)
 		}
 		rows := s.Rows
 		if rows == nil {

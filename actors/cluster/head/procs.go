@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/exit"
 )
 
 // fromProc hears what a process of a job says, or what its agent says of it.
@@ -24,7 +25,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	switch m.Kind {
 	case control.Started:
 		if m.Err != "" {
-			h.procEnded(j, m.Proc, "cannot start on "+p.Host+": "+m.Err, 1)
+			h.procEnded(j, m.Proc, "cannot start on "+p.Host+": "+m.Err, exit.Unreachable)
 			return
 		}
 		p.Pid = m.Pid

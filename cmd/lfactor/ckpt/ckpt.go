@@ -222,6 +222,12 @@ func ckptConvertCommand() *cobra.Command {
 			return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite",
 				args[1], old[0].Name())
 		}
+		for _, flag := range []string{"experts-per-token", "seed"} {
+			if c.Flags().Changed(flag) && !c.Flags().Changed("upcycle") {
+				return exit.Usagef("--%s is for --upcycle, which makes a mixture of a dense model; say "+
+					"that too, or leave it out", flag)
+			}
+		}
 		if c.Flags().Changed("upcycle") {
 			if err := trained.Upcycle(args[0], args[1], *upcycle, *each, *seed); err != nil {
 				return fmt.Errorf("upcycling %s: %w", args[0], err)

@@ -144,8 +144,8 @@ func backup() *cobra.Command {
 
 // restore puts a backup in the place of the cluster's state.
 func restore() *cobra.Command {
-	c := &cobra.Command{Use: "restore FILE", Short: "Put a backup in the place of the cluster's state, " +
-		"while its head is down",
+	c := &cobra.Command{Use: "restore FILE", Short: "Put a backup in the place of the cluster's state; " +
+		"its heads start anew with it",
 		Args: cobra.ExactArgs(1)}
 	name := clusterFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -25,6 +25,9 @@ func findPlan(ctx context.Context, file string, mine, rest []string) error {
 	if err != nil {
 		return err
 	}
+	if err := cli.Writable("out", cli.FlagValue(mine, "out")); err != nil {
+		return err
+	}
 	p, err := planner.New(planner.Request{Run: configs.Request{File: file, Args: rest, Getenv: os.Getenv},
 		Cluster: cli.FlagValue(mine, "cluster"), Hosts: cli.FlagValue(mine, "hosts")})
 	if err != nil {

@@ -25,6 +25,9 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 	if err != nil {
 		return err
 	}
+	if err := cli.Writable("out", cli.FlagValue(mine, "out")); err != nil {
+		return err
+	}
 	p, err := planner.New(planner.Request{
 		Run:     configs.Request{File: file, Args: rest, Getenv: os.Getenv},
 		Cluster: cli.FlagValue(mine, "cluster"), Hosts: cmp.Or(cli.FlagValue(mine, "hosts"), "1"),

@@ -23,6 +23,9 @@ func chooseTensors(ctx context.Context, form, file string, mine, rest []string) 
 			"best with --hosts N " +
 			"--out plan.yaml, and give lfactor plan FILE.yaml --tensors the settings in it")
 	}
+	if err := cli.Writable("out", cli.FlagValue(mine, "out")); err != nil {
+		return err
+	}
 	t, err := planner.ChooseTensors(ctx, configs.Request{File: file, Args: rest, Getenv: os.Getenv},
 		cmp.Or(cli.FlagValue(mine, "cluster"), "cpu"))
 	if err != nil {
