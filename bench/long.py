@@ -1,11 +1,13 @@
 """Long sequences, lfactor and PyTorch side by side: attention, the gated delta rule, and steps of two small models over 32,768 tokens.
 
     python bench/long.py --lfactor ./lfactor [--part kernels steps sparse] [--precision fp32 bf16] [--threads 2] [--tokens 4096 16384 65536] [--length 32768]
+                         [--shape qwen3 qwen3.5]
 
 kernels: causal attention of one head of width 128 against scaled_dot_product_attention (the best backend that it finds), and the gated delta rule with two key
 heads and four value heads of width 128 against transformers' PyTorch implementation, eager and with --compile compiled: forward and backward together. The delta rule of
 PyTorch is measured up to 16,384 tokens. steps: a small Qwen3, and a small Qwen3.5 of three layers with the delta rule to one of attention, one sequence a
-step; lfactor with full recompute, and Qwen3 in chunks of 4,096 tokens; PyTorch with gradient checkpointing and without. sparse: attention of DeepSeek-V3.2's shape
+step; lfactor with full recompute, with what attention and products made kept beside it (--keep), and Qwen3 in chunks of 4,096 tokens; PyTorch with gradient
+checkpointing and without. sparse: attention of DeepSeek-V3.2's shape
 to 2,048 keys of each query, drawn at random, against lfactor's own attention to all keys, whose heads share the latent key as those of sparse attention do
 (absorbed) or have keys of their own: seconds a head of the 1,024 queries in the middle, forward and backward together. Prints times or tokens a second, the ratio (above 1: lfactor, or sparse
 attention, is faster), and peak memory of the process above what it had before the model. Needs torch and transformers; lfactor needs neither.
@@ -24,9 +26,11 @@ import step
 
 COMMON = dict(hidden_size=256, intermediate_size=704, num_hidden_layers=4, vocab_size=4096, head_dim=64, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True,
               rms_norm_eps=1e-6, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+# what is kept of what full recompute would make again, by way
+WAYS = {"recomputed": "", "kept": "attention,self_attn.q_proj,self_attn.k_proj,self_attn.v_proj,mlp.gate_proj,mlp.up_proj"}
 SHAPES = {
-    "qwen3": dict(family="Qwen3", chunk=4096, config=COMMON),
-    "qwen3.5": dict(config_class="Qwen3_5TextConfig", model_class="Qwen3_5ForCausalLM", chunk=0, config=COMMON | dict(
+    "qwen3": dict(family="Qwen3", chunk=4096, config=COMMON, ways=WAYS),
+    "qwen3.5": dict(config_class="Qwen3_5TextConfig", model_class="Qwen3_5ForCausalLM", chunk=0, ways={"recomputed": ""}, config=COMMON | dict(
         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=64, linear_value_head_dim=64)),
 }
 DELTA_MOST = 16384  # tokens of PyTorch's delta rule
@@ -151,20 +155,22 @@ def steps(a):
     mib = 2**20
     print(f"{'':12}{'':6}{'tokens':>8}{'lfactor':>11}{'PyTorch':>11}{'ratio':>8}{'MiB lfactor':>13}{'PyTorch':>9}{'ratio':>8}", flush=True)
     for precision in a.precision:
-        for shape, s in SHAPES.items():
+        for shape in a.shape:
+            s, ours, theirs = SHAPES[shape], {}, {}
             with tempfile.TemporaryDirectory() as d:
                 config_of(shape, a.length).save_pretrained(d)
-                ours = step.run([a.lfactor, "bench", "step", "-o", "json", "--model", d, "--seq", str(a.length), "--batch", "1", "--precision", precision, "--threads", str(a.threads), "--steps", "1",
-                                 "--recompute", "full", "--chunk", str(min(s["chunk"], a.length))])
-            theirs = {}
+                for way, keep in s["ways"].items():
+                    ours[way] = step.run([a.lfactor, "bench", "step", "-o", "json", "--model", d, "--seq", str(a.length), "--batch", "1", "--precision", precision, "--threads", str(a.threads),
+                                          "--steps", "1", "--recompute", "full", "--chunk", str(min(s["chunk"], a.length))] + (["--keep", keep] if keep else []))
             for how in ("plain", "checkpointing"):
                 try:
                     theirs[how] = step.run([sys.executable, __file__, "--torch-step", shape, precision, str(a.threads), str(a.length), how], environment(a.threads))
                 except RuntimeError as e:
                     print(f"no reference {how}: {e}", file=sys.stderr, flush=True)
-            for how, t in theirs.items():
-                print(f"{shape:12}{precision:6}{a.length:8}{ours['tokens_per_second']:11.0f}{t['tokens_per_second']:11.0f}{ours['tokens_per_second'] / t['tokens_per_second']:8.2f}"
-                      f"{ours['peak_rss'] / mib:13.0f}{t['peak_rss'] / mib:9.0f}{ours['peak_rss'] / t['peak_rss']:8.2f}  {how}", flush=True)
+            for way, o in ours.items():
+                for how, t in theirs.items():
+                    print(f"{shape:12}{precision:6}{a.length:8}{o['tokens_per_second']:11.0f}{t['tokens_per_second']:11.0f}{o['tokens_per_second'] / t['tokens_per_second']:8.2f}"
+                          f"{o['peak_rss'] / mib:13.0f}{t['peak_rss'] / mib:9.0f}{o['peak_rss'] / t['peak_rss']:8.2f}  {way}; {how}", flush=True)
 
 
 def main():
@@ -176,6 +182,7 @@ def main():
     p.add_argument("--tokens", nargs="+", type=int, default=[4096, 16384, 65536], choices=[4096, 16384, 65536])
     p.add_argument("--sparse-tokens", nargs="+", type=int, default=[4096, 32768], choices=[4096, 32768])
     p.add_argument("--length", type=int, default=32768)
+    p.add_argument("--shape", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     p.add_argument("--compile", action="store_true", help="PyTorch's delta rule compiled too: some minutes for each number of tokens")
     p.add_argument("--torch-kernels", nargs=5, help=argparse.SUPPRESS)
     p.add_argument("--torch-step", nargs=5, help=argparse.SUPPRESS)

@@ -33,6 +33,7 @@ type Monitor struct {
 	course course
 	saves  saves
 	places map[[2]int64]int64    // by epoch and step: where experts lie
+	filed  map[int64]int64       // by step: where they lie in its checkpoint
 	loads  map[actors.Ref]uint32 // by loader: the epoch in which it was asked last
 	wild   map[int64]bool        // steps that are to be given up
 	fault  string
@@ -67,7 +68,8 @@ type rowWatch struct {
 func NewMonitor(l *Layout) *Monitor {
 	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{},
 		open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1,
-		commit: l.Run.First - 1, least: l.Run.First - 1, places: map[[2]int64]int64{}}
+		commit: l.Run.First - 1, least: l.Run.First - 1, places: map[[2]int64]int64{},
+		filed: map[int64]int64{}}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)

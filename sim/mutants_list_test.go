@@ -189,7 +189,7 @@ var mutants = []mutant{
 	{name: "ranks whose experts have moved and ranks whose have not hold one step", file: "recover.go",
 		old: "c.l.Alone && !c.moving()", new: "c.l.Alone"},
 	{name: "experts that go back to the checkpoint stay where they were", file: "moves.go",
-		old: "	case FromDisk: // files are in order of experts\n		m.now = laid{}\n", new: "",
+		old: "	case FromDisk:\n		m.now = m.durable\n", new: "",
 		why: "the layers that a move names are complete, so that ranks agree; only what stays is not known"},
 	{name: "lost messages are of no account", file: "recover.go",
 		old: "	c.leave(ctx)\n	c.goBack(ctx)\n", new: ""},

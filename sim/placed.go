@@ -20,6 +20,11 @@ func (p *placed) keep(step int64) {
 	p.copies[step] = p.now
 }
 
+// file notes where experts lie in a checkpoint.
+func (m *Monitor) file(rank int, step int64) {
+	m.filed[step] = m.books[rank].placed.now
+}
+
 // replace notes where experts lie in the state that a rank goes to.
 func (m *Monitor) replace(rank int, j *actors.Job) {
 	p := &m.books[rank].placed
@@ -27,8 +32,8 @@ func (m *Monitor) replace(rank int, j *actors.Job) {
 	case len(j.In) > 0:
 		o := j.In[0].Payload.(*Blob).of
 		p.now = m.books[m.rank(o.From)].placed.copies[o.Step]
-	case j.Segment == core.FromDisk: // files are in order
-		p.now = 0
+	case j.Segment == core.FromDisk:
+		p.now = m.filed[j.Step]
 	}
 }
 

@@ -102,6 +102,7 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 		c.place[r] = i
 	}
 	c.kept = kept{l.First - 1, l.OptimSteps, l.LossScale}
+	c.moves.now, c.moves.durable = l.Laid, l.Laid
 	c.deaths, c.lives, c.newest = map[int]deaths{}, make([]int64, len(l.Ranks)), l.First-1
 	return c
 }
@@ -322,7 +323,7 @@ func (c *Coordinator) save(ctx actors.Context) {
 	c.waitSave = false
 	c.writing, c.saving, c.queued, c.durable = true, c.step, len(c.l.Ranks), len(c.l.Ranks)
 	c.parts = make([]string, len(c.l.Ranks))
-	c.savedUpdates, c.savedScale = c.updates, c.l.LossScale
+	c.savedUpdates, c.savedScale, c.moves.saving = c.updates, c.l.LossScale, c.moves.now
 	c.jobs++
 	c.job = c.jobs
 	ctx.Do(actors.Job{ID: c.job, Kind: actors.BeginJob, Engine: actors.IO, Step: c.step})
@@ -353,8 +354,9 @@ func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
 		c.jobs++
 		c.job = c.jobs
 		ctx.Do(actors.Job{ID: c.job, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving,
-			Text:   strings.Join(c.parts, "\x00"),
-			Values: []float64{float64(c.savedUpdates), s.Scale, float64(s.Good), float64(s.Left)}})
+			Text: strings.Join(c.parts, "\x00"),
+			Values: AppendLaid([]float64{float64(c.savedUpdates), s.Scale, float64(s.Good), float64(s.Left)},
+				c.moves.saving)})
 	}
 }
 
@@ -364,7 +366,7 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 	if m.Err != nil {
 		topic = TopicSaveLost
 	} else {
-		c.kept = kept{c.saving, c.savedUpdates, c.savedScale}
+		c.kept, c.moves.durable = kept{c.saving, c.savedUpdates, c.savedScale}, c.moves.saving
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil,
 		Err: m.Err})

@@ -91,17 +91,41 @@ func expertNorms(v []float64) (out []ExpertNorms, loads []float64, ok bool) {
 
 // mover is what the coordinator knows of experts that move.
 type mover struct {
-	now     laid // of the state that all ranks hold
-	next    laid // of the step under way, once it is decided
-	copying laid // of the copies in memory that are being made, and of those that are whole
-	copied  laid
+	now     Laid // of the state that all ranks hold
+	next    Laid // of the step under way, once it is decided
+	copying Laid // of the copies in memory that are being made, and of those that are whole
+	copied  Laid
+	saving  Laid // of the checkpoint that is being written, and of the newest durable one
+	durable Laid
 	step    []Load // of the step under way
 }
 
-// laid says where experts lie behind a step, and what is known of their use then.
-type laid struct {
-	at    []Placed // layers that are not listed lie in order
-	loads []Load   // since the last move
+// Laid says where experts lie behind a step, and what is known of their use then.
+type Laid struct {
+	At    []Placed // layers that are not listed lie in order
+	Loads []Load   // since the last move
+}
+
+// AppendLaid writes it as numbers, none where no expert has moved and nothing is known.
+func AppendLaid(v []float64, x Laid) []float64 {
+	if len(x.At) == 0 && len(x.Loads) == 0 {
+		return v
+	}
+	at := AppendPlaced(nil, x.At...)
+	v = append(append(v, float64(len(at))), at...)
+	for _, l := range x.Loads {
+		v = AppendLoad(v, l)
+	}
+	return v
+}
+
+// LaidOf reads what AppendLaid has written.
+func LaidOf(v []float64) (x Laid) {
+	if len(v) > 0 {
+		n := 1 + int(v[0])
+		x.At, x.Loads = Placements(v[1:n]), Loads(v[n:])
+	}
+	return x
 }
 
 // readiness checks what a rank says behind its values when it is ready.
@@ -152,18 +176,18 @@ func (c *Coordinator) move(v []float64) []float64 {
 	m := &c.moves
 	m.next = m.now
 	if c.void == nil && len(m.step) > 0 {
-		m.next.loads = addLoads(cloneLoads(m.now.loads), m.step)
+		m.next.Loads = addLoads(cloneLoads(m.now.Loads), m.step)
 	}
 	if c.l.MoveEvery == 0 || c.step%c.l.MoveEvery != 0 || c.step >= c.l.Last || c.void != nil {
 		return v
 	}
-	to := c.l.Move(c.step, m.next.loads, m.now.at)
-	m.next = laid{at: slices.Clone(m.now.at)}
+	to := c.l.Move(c.step, m.next.Loads, m.now.At)
+	m.next = Laid{At: slices.Clone(m.now.At)}
 	for _, p := range to {
-		if i := slices.IndexFunc(m.next.at, func(x Placed) bool { return x.Block == p.Block }); i >= 0 {
-			m.next.at[i] = p
+		if i := slices.IndexFunc(m.next.At, func(x Placed) bool { return x.Block == p.Block }); i >= 0 {
+			m.next.At[i] = p
 		} else {
-			m.next.at = append(m.next.at, p)
+			m.next.At = append(m.next.At, p)
 		}
 	}
 	if len(to) > 0 {
@@ -191,7 +215,7 @@ func (m *mover) back(source int32) {
 	switch source {
 	case FromCopy:
 		m.now = m.copied
-	case FromDisk: // files are in order of experts
-		m.now = laid{}
+	case FromDisk:
+		m.now = m.durable
 	}
 }

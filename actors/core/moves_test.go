@@ -70,27 +70,31 @@ func TestMovesDecided(t *testing.T) {
 	h := holdingOf(&actors.Message{Values: claimOf(c.verdict)})
 	require.Equal(t, [][]float64{c.verdict[:CommitLen]}, h.verdicts, "what a coordinator that takes over hears")
 	require.Len(t, h.copies, 1)
-	require.Nil(t, c.moves.now.at)
-	require.Equal(t, []Load{rows(1, 2)}, c.moves.now.loads)
-	c.moves.now, c.moves.copied = c.moves.next, laid{[]Placed{{5, []int{0}}}, []Load{rows(7, 7)}}
+	require.Nil(t, c.moves.now.At)
+	require.Equal(t, []Load{rows(1, 2)}, c.moves.now.Loads)
+	c.moves.now, c.moves.copied = c.moves.next, Laid{[]Placed{{5, []int{0}}}, []Load{rows(7, 7)}}
 	c.step = 4
 	c.verdict = c.decide()
 	require.Equal(t, []Load{rows(1, 2)}, got)
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, lay)
-	require.Len(t, c.moves.next.at, 1)
-	require.Nil(t, c.moves.next.loads)
+	require.Len(t, c.moves.next.At, 1)
+	require.Nil(t, c.moves.next.Loads)
 	for _, skip := range []func(){func() { c.void = &VoidError{} }, func() { c.void, c.step = nil, 10 }} {
 		c.step = 6
 		skip()
 		require.Len(t, c.decide(), CommitLen)
 	}
 	c.moves.back(FromMember)
-	require.Equal(t, []Placed{{4, []int{1, 0}}}, c.moves.now.at)
+	require.Equal(t, []Placed{{4, []int{1, 0}}}, c.moves.now.At)
 	c.moves.back(FromCopy)
-	require.Equal(t, laid{[]Placed{{5, []int{0}}}, []Load{rows(7, 7)}}, c.moves.now,
+	require.Equal(t, Laid{[]Placed{{5, []int{0}}}, []Load{rows(7, 7)}}, c.moves.now,
 		"with the rows that the next move goes by")
-	c.moves.back(FromDisk)
-	require.Equal(t, laid{}, c.moves.now)
+	for _, x := range []Laid{{}, c.moves.copied, {Loads: []Load{rows(1, 0), rows(2, 3)}}} {
+		require.Equal(t, x, LaidOf(AppendLaid(nil, x)))
+		c.moves.durable = x
+		c.moves.back(FromDisk)
+		require.Equal(t, x, c.moves.now)
+	}
 }
 
 // claimOf is what a rank answers that has heard of a verdict and has a copy of its own state.

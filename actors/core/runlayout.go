@@ -41,5 +41,6 @@ type RunLayout struct {
 	// experts go behind a step, by the rows that they had since the last move, and where they lie; layers
 	// that stay as they are are left out.
 	MoveEvery int64
+	Laid      Laid // of the state that the run begins with, or of that of Durable
 	Move      func(step int64, loads []Load, now []Placed) []Placed
 }

@@ -39,15 +39,24 @@ func (r *Rank) put(block int, at []int) error {
 	return nil
 }
 
-// inOrder lets all experts lie in order.
-func (r *Rank) inOrder() error {
+// inOrder lets experts lie in order, but for those of layers that placed names.
+func (r *Rank) inOrder(placed ...core.Placed) error {
 	r.experts.clear()
 	for _, m := range r.c.Moves {
-		p := r.c.Held[m.Params[0]].Param
+		p, at := r.c.Held[m.Params[0]].Param, []int(nil)
 		if p.Copies > 0 { // a router has to know which experts have several places
-			if err := r.put(m.Block, layout.Seated(nil, p)); err != nil {
-				return err
+			at = layout.Seated(nil, p)
+		}
+		for _, x := range placed {
+			if x.Block == m.Block {
+				at = x.Expert
 			}
+		}
+		if at == nil {
+			continue
+		}
+		if err := r.put(m.Block, at); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -15,10 +16,11 @@ import (
 // master, zero for state.
 type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error)
 
-// Load allocates the rank's parameters and optimizer state and fills them.
-func (r *Rank) Load(fill FillFunc) error {
+// Load allocates the rank's parameters and optimizer state and fills them. Experts come to lie as placed
+// says, and those of other layers in order.
+func (r *Rank) Load(fill FillFunc, placed ...core.Placed) error {
 	plans := r.plans()
-	if err := r.inOrder(); err != nil {
+	if err := r.inOrder(placed...); err != nil {
 		return err
 	}
 	for _, h := range r.c.Held {
@@ -91,7 +93,7 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 		n *= x[1] - x[0]
 	}
 	clear(dst[n:])
-	if p.Copies == 0 {
+	if !p.Experts || r.experts.at[p.Block] == nil {
 		return fill(kind, p, g, dst[:n])
 	}
 	all := true

@@ -46,6 +46,8 @@ type RankConfig struct {
 	Save  Saver
 	// the durable state of a step; nil where nobody goes back
 	Saved func(step int64) (FillFunc, func(), error)
+	// where experts lie in that state; nil for in order
+	Placed func(step int64) []core.Placed
 }
 
 // Saver writes a rank's part of a checkpoint.

@@ -35,7 +35,7 @@ func (r *Rank) restore(j actors.Job) error {
 	default:
 		fill, done, e := r.c.Saved(j.Step)
 		if err = e; e == nil {
-			err = r.Load(fill)
+			err = r.Load(fill, r.placed(j.Step)...)
 			done()
 		}
 	}
@@ -43,6 +43,14 @@ func (r *Rank) restore(j actors.Job) error {
 		return fmt.Errorf("%s: going back to step %d: %w", r.c.Name, j.Step, err)
 	}
 	return nil
+}
+
+// placed says where experts lie in the durable state of a step.
+func (r *Rank) placed(step int64) []core.Placed {
+	if r.c.Placed == nil || len(r.c.Moves) == 0 {
+		return nil
+	}
+	return r.c.Placed(step)
 }
 
 // keep copies the rank's state to host memory. It runs beside the computation, which changes none of it

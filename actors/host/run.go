@@ -20,15 +20,19 @@ type RunOptions struct {
 	Observe func(actors.Message) // reports, from one goroutine
 	Save    func(rank int) Saver // nil for none
 	// Begin makes room for a checkpoint; Commit makes it durable from the ranks' parts of the manifest and
-	// the coordinator's state (updates, loss scale, good steps, overflows left). Both are nil for none.
+	// the coordinator's state (updates, loss scale, good steps, overflows left, and where experts lie as
+	// core.LaidOf reads it). Both are nil for none.
 	Begin  func(step int64) error
 	Commit func(step int64, parts []string, state []float64) error
 	// Saved gives the state of a step that is durable, and what to call when it was read: ranks go back to
 	// it. Seek makes the next batches those behind a place in the data, as Coord.Place has written it down.
 	// Both may be nil where no rank is to come back.
 	Saved func(step int64) (FillFunc, func(), error)
-	Seek  func(place string) error
-	Stop  <-chan struct{} // closed to end after the step under way
+	// Placed says where experts lie in the state of a step that is durable, or that Fill gives; nil for
+	// experts in order.
+	Placed func(step int64) []core.Placed
+	Seek   func(place string) error
+	Stop   <-chan struct{} // closed to end after the step under way
 	// Abandon is closed to end without the step under way, which may never end: the step before is saved.
 	// Batches that block have to return then.
 	Abandon <-chan struct{}
@@ -153,13 +157,13 @@ func Run(l *layout.Layout, o RunOptions) error {
 		if err != nil {
 			return err
 		}
-		d.c.Saved = o.Saved
+		d.c.Saved, d.c.Placed = o.Saved, o.Placed
 		if err := d.route(o.Routing.moving(l.Job.MoveEvery), r); err != nil {
 			return fmt.Errorf("%s: %w", l.Name(r), err)
 		}
 		devices, ranks = append(devices, d), append(ranks, r)
 		if o.Life == 0 {
-			if err := d.Load(o.Fill); err != nil {
+			if err := d.Load(o.Fill, d.placed(o.Coord.First-1)...); err != nil {
 				return fmt.Errorf("%s: %w", l.Name(r), err)
 			}
 		}

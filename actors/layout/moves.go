@@ -215,6 +215,32 @@ func (l *Layout) movedBytes(part *RankPart, m Move) (n int64) {
 	return n
 }
 
+// Fitting is where experts lay in a checkpoint, if they can lie there now too: it is of as many places. Else
+// they begin in order.
+func (l *Layout) Fitting(x core.Laid) core.Laid {
+	e := &l.Job.Model.Spec.Experts
+	for _, p := range x.At {
+		alone := map[int]bool{}
+		for _, i := range p.Expert {
+			if alone[i] = true; i < 0 || i >= e.Experts {
+				return core.Laid{}
+			}
+		}
+		if len(p.Expert) != e.Experts+e.Limit.Copies || len(alone) != e.Experts {
+			return core.Laid{}
+		}
+	}
+	for _, load := range x.Loads {
+		if len(load.Rows) != e.Experts {
+			return core.Laid{}
+		}
+	}
+	if l.Job.MoveEvery == 0 {
+		return core.Laid{}
+	}
+	return x
+}
+
 // leastGain is what the fullest rank must lose of its rows before a layer's experts move, as a share.
 const leastGain = 0.02
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -47,18 +48,26 @@ func (r *Run) comeBack() error {
 
 // saved is the state after a step: of a checkpoint, or what the run began with.
 func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
+	c, err := r.savedFile(step)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case c == nil:
+		return r.start.fill, func() {}, nil
+	}
+	return r.filled(c, step)
+}
+
+// savedFile is the checkpoint of a step, nil where the run began with none.
+func (r *Run) savedFile(step int64) (*checkpoint.Reader, error) {
 	path := r.start.origin
 	if r.mirror != nil && (step != r.start.first-1 || r.start.step > 0) {
-		c, err := r.mirror.open(step)
-		if err != nil {
-			return nil, nil, err
-		}
-		return r.filled(c, step)
+		return r.mirror.open(step)
 	}
 	if step != r.start.first-1 {
 		entries, err := checkpoint.List(r.cfg.Run.Checkpoint.Dir)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		path = ""
 		for _, e := range entries {
@@ -67,18 +76,35 @@ func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
 			}
 		}
 		if path == "" {
-			return nil, nil, fmt.Errorf("%s has no checkpoint of step %d", r.cfg.Run.Checkpoint.Dir, step)
+			return nil, fmt.Errorf("%s has no checkpoint of step %d", r.cfg.Run.Checkpoint.Dir, step)
 		}
 	}
 	if path == "" {
-		return r.start.fill, func() {}, nil
+		return nil, nil
 	}
-	c, err := checkpoint.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return r.filled(c, step)
+	return checkpoint.Open(path)
 }
+
+// laid says where experts lie in a state that saved gives, and what the next move goes by. A run that takes
+// no more than weights from a checkpoint begins with experts in order.
+func (r *Run) laid(step int64) (x core.Laid) {
+	if r.job.MoveEvery == 0 || step == r.start.first-1 && step == 0 {
+		return x
+	}
+	c, err := r.savedFile(step)
+	if err != nil || c == nil { // whoever reads the weights says so
+		return x
+	}
+	defer c.Close()
+	var v []float64
+	if c.Section(expertsSection, &v) != nil { // it has none where experts have not moved
+		return x
+	}
+	return r.layout.Fitting(core.LaidOf(v))
+}
+
+// expertsSection is what the manifest says of where experts lie.
+const expertsSection = "experts"
 
 // filled reads the state of a step from a checkpoint.
 func (r *Run) filled(c *checkpoint.Reader, step int64) (host.FillFunc, func(), error) {

@@ -302,9 +302,12 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 		c.Train.Restarts, r.data.place
 	o.Coord.Keep, o.Coord.SlowFor = c.Train.Keep(), actors.Second
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
+	durable := r.start.first - 1
 	if r.heir != nil {
-		o.Coord.Durable = r.heir.durable
+		o.Coord.Durable, durable = r.heir.durable, r.heir.durable
 	}
+	o.Coord.Laid = r.laid(durable)
+	o.Placed = func(step int64) []core.Placed { return r.laid(step).At }
 	if r.start.scale != nil {
 		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0],
 			int(r.start.scale[1]), int(r.start.scale[2])
@@ -432,8 +435,11 @@ func (r *Run) observe(m actors.Message) {
 // commit makes the checkpoint of a step durable, then removes what retention lets go.
 func (r *Run) commit(step int64, parts []string, state []float64) error {
 	c := r.cfg.Run.Checkpoint
-	sections := map[string]any{"config": r.cfg.Flat(), "state": state, "data": r.data.position(step),
-		"params": r.layout.Order}
+	sections := map[string]any{"config": r.cfg.Flat(), "state": state[:stateLen],
+		"data": r.data.position(step), "params": r.layout.Order}
+	if len(state) > stateLen {
+		sections[expertsSection] = state[stateLen:]
+	}
 	var copies host.Copier
 	if r.mirror != nil {
 		copies = r.mirror

@@ -36,6 +36,10 @@ type start struct {
 	rate    string           // what that means for the learning rate, "" for nothing
 }
 
+// stateLen are the numbers that a checkpoint has of the coordinator: updates, loss scale, good steps and
+// overflows left.
+const stateLen = 4
+
 // close closes the files that the run starts from.
 func (s *start) close() {
 	for _, f := range s.closers {
@@ -291,9 +295,9 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		if err := saved.Section("state", &state); err != nil {
 			return err
 		}
-		if len(state) != 4 {
+		if len(state) != stateLen {
 			return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed,
-				Why: fmt.Sprintf("section state has %d values, want 4", len(state))}
+				Why: fmt.Sprintf("section state has %d values, want %d", len(state), stateLen)}
 		}
 		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]),
 			state[1:], saved

@@ -43,21 +43,27 @@ func TestExpertsMovedBetweenProcesses(t *testing.T) {
 }
 
 // TestCopiesBetweenProcesses: with copies of busy experts too a run whose process is killed, and that goes
-// on from copies in memory, ends with the weights, state and losses of one that is left alone, since it knows
-// where experts lay and what the next move goes by; a run without copies goes on from its checkpoint.
+// on from copies in memory or from a checkpoint, ends with the weights, state and losses of one that is left
+// alone, since it knows where experts lay and what the next move goes by; a run without copies goes on from
+// its checkpoint.
 func TestCopiesBetweenProcesses(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
-	more := append(mixed, "train.balance_every=2", "plan.redundant_experts=2", "train.buddy=1")
-	quiet, dir := tinyRun(t), tinyRun(t)
+	more := append(mixed, "train.balance_every=3", "plan.redundant_experts=2")
+	quiet := tinyRun(t)
 	want := trainKilled(t, quiet, 0, nil, nil, more...)
-	got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
-		func(kids []int) int { return kids[0] }, more...)
-	require.Equal(t, 1, got.back, got.out)
-	require.Contains(t, got.out, "from copies in memory")
-	require.Equal(t, want.state, got.state, got.out)
-	require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
+	var dir string
+	for buddy, from := range map[string]string{"1": "copies in memory",
+		"off": "(the checkpoint|what the run began with)"} {
+		dir = tinyRun(t)
+		got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
+			func(kids []int) int { return kids[0] }, append(more, "train.buddy="+buddy)...)
+		require.Equal(t, 1, got.back, got.out)
+		require.Regexp(t, "from "+from, got.out)
+		require.Equal(t, want.state, got.state, got.out)
+		require.Equal(t, losses(t, quiet), losses(t, dir), got.out)
+	}
 	text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
 	require.NoError(t, err)
 	socks, err := filepath.Glob(filepath.Join(dir, "run", "why-*.sock"))

@@ -148,36 +148,49 @@ func (c *Length) PlanSettings() []string {
 	)
 }
 
-// longest sets a plan's length and peak: lengths between one that fits and one that does not are cut by
-// what their peaks say, which grow nearly evenly with the length.
+// longest sets a plan's length and peak.
 func (p *Search) longest(cfg *configs.Config, c *Length) error {
 	unit := lengthStep * c.parts()
-	peak := func(units int) (int64, error) { return p.peakOf(cfg, c, units*unit) }
-	low, high := 1, lengthMost/unit
-	first, err := peak(low)
-	if err != nil || first > p.Space.Limit {
-		return err
+	n, peak, err := mostUnits(lengthMost/unit, p.Space.Limit, func(units int) (int64, error) {
+		return p.peakOf(cfg, c, units*unit)
+	})
+	c.SeqLen, c.Peak = n*unit, peak
+	return err
+}
+
+// mostUnits is the largest number from 1 to most whose peak is within a limit, with that peak; 0 if there is
+// none. Peaks grow nearly evenly, so that a number between one that fits and one that does not is where a
+// line through both meets the limit; where two in a row came to lie on the same side it is the middle, so
+// that the numbers tried are at most some twice as many as a bisection's.
+func mostUnits(most int, limit int64, peak func(units int) (int64, error)) (low int, at int64, err error) {
+	first, err := peak(1)
+	if err != nil || first > limit {
+		return 0, 0, err
 	}
-	c.SeqLen, c.Peak = unit, first
-	next, before := min(2, high), first
-	for low < high {
-		at, err := peak(next)
+	low, at = 1, first
+	var over int64 // the peak of high, once some number does not fit
+	for high, side, next := most+1, 0, 2; low+1 < high; {
+		got, err := peak(next)
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
-		if at <= p.Space.Limit {
-			low, c.SeqLen, c.Peak, before = next, next*unit, at, at
+		if got <= limit {
+			low, at, side = next, got, max(0, side)+1
 		} else {
-			high = next - 1
+			high, over, side = next, got, min(0, side)-1
 		}
-		slope := float64(max(1, before-first)) / float64(max(1, low-1))
-		guess := low + int(float64(p.Space.Limit-before)/slope)
-		if low == 1 {
-			guess = 2
+		switch {
+		case over == 0:
+			slope := float64(max(1, at-first)) / float64(low-1)
+			next = min(low+1+int(float64(limit-at)/slope), 8*low)
+		case side > 1 || side < -1:
+			next, side = low+(high-low)/2, 0
+		default:
+			next = low + int(float64(high-low)*float64(limit-at)/float64(over-at))
 		}
-		next = min(max(guess, low+1), high, 8*low)
+		next = min(max(next, low+1), high-1)
 	}
-	return nil
+	return low, at, nil
 }
 
 // peakOf is the largest predicted peak of any rank at a length.

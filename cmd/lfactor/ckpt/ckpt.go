@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -177,6 +178,13 @@ func ckptDiff(c *cobra.Command, args []string) error {
 	ds, err := checkpoint.Diff(a, b)
 	if err != nil {
 		return err
+	}
+	_, ownA := a.(ownParams)
+	_, ownB := b.(ownParams)
+	missing := slices.ContainsFunc(ds, func(d checkpoint.Difference) bool { return d.What == checkpoint.Missing })
+	if ownA != ownB && missing {
+		fmt.Fprintln(os.Stderr, "note: a run's checkpoint has names of its own, and the experts of a layer in one "+
+			"tensor; to compare it with a Hugging Face directory, export it with lfactor ckpt convert first")
 	}
 	err = cli.Emit(c, ds, func(w io.Writer) {
 		for _, d := range ds {

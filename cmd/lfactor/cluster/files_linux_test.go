@@ -66,7 +66,7 @@ func TestClusterFewFiles(t *testing.T) {
 	train := []string{"train", "run.yaml", "--cluster", "test", "plan.procs=4", "train.steps=2", "-q"}
 	for range 3 {
 		code, out := runIn(t, dir, v.env, train...)
-		require.NotZero(t, code)
+		require.Equal(t, 5, code, out)
 		require.Equal(t, 1, strings.Count(out, "error:"), out)
 		require.Regexp(t, `error: .* cannot start on h\d: .*too many open files; pid \d+ may have \d+, `+
 			`as ulimit -n says where it is started: raise that`, out)
