@@ -366,7 +366,8 @@ func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
 	if m.Err != nil {
 		topic = TopicSaveLost
 	} else {
-		c.kept, c.moves.durable = kept{c.saving, c.savedUpdates, c.savedScale}, c.moves.saving
+		c.kept = kept{c.saving, c.savedUpdates, c.savedScale}
+		c.moves.durable = c.moves.saving
 	}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil,
 		Err: m.Err})
