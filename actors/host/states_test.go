@@ -28,6 +28,15 @@ func hybridOf(t *testing.T, keys int) *family.Model {
 	return family.Decoder("toy", s)
 }
 
+// narrow is such a model whose states are small beside its rows.
+func narrow(t *testing.T, keys int) *family.Model {
+	m := hybridOf(t, keys)
+	s := m.Spec
+	s.Delta.KeyDim = 2
+	require.NoError(t, s.Check())
+	return family.Decoder("toy", s)
+}
+
 // TestStatesInChunks trains a hybrid whose sequences are cut into chunks, whole and packed, with tensor
 // parallelism, pipelines, ZeRO, recompute and tokens shared out over ranks, to the losses and norms of one
 // device: within 1e-5 and 1e-4, since sums of float32 have another order.
@@ -86,6 +95,65 @@ func TestStatesByHeads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStatesByRows: where key heads do not divide by the ranks that share tokens, these keep their rows of
+// the rule and send each other states: alone and with packing, tensor parallelism, an exchange of heads along
+// other ranks, ZeRO, pipelines and recompute. Losses and norms are those of one device (1e-5 and 1e-4: sums
+// of float32 in another order).
+func TestStatesByRows(t *testing.T) {
+	type key struct {
+		keys   int
+		packed bool
+	}
+	want, norms := map[key][]float64{}, map[key][]float64{}
+	for _, x := range []struct {
+		keys int
+		contextPlan
+	}{
+		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 2, u: 1}},
+		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 2, u: 1, zigzag: true, packed: true}},
+		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 4, u: 1, ring: true, zigzag: true}},
+		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 4, u: 1, packed: true, rc: grad.RecomputeFull}},
+		{2, contextPlan{pp: 2, dp: 1, tp: 2, cp: 2, u: 1, ring: true, sp: true, zigzag: true, packed: true}},
+		{2, contextPlan{pp: 1, dp: 1, tp: 1, cp: 4, u: 2, zigzag: true, packed: true}},
+		{2, contextPlan{pp: 1, dp: 2, tp: 2, cp: 2, u: 1, zero: 3, rc: grad.RecomputeSelective}},
+	} {
+		v, k := x.contextPlan, key{x.keys, x.packed}
+		v.schedule = "1f1b"
+		if want[k] == nil {
+			one := contextPlan{pp: 1, dp: 1, tp: 1, cp: 1, packed: v.packed, schedule: "1f1b"}
+			want[k], norms[k] = one.train(t, narrow(t, k.keys), contextRows, 2)
+		}
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			got, gn := v.train(t, narrow(t, k.keys), contextRows, 2)
+			for i, loss := range want[k] {
+				require.LessOrEqual(t, math.Abs(got[i]-loss)/loss, 1e-5)
+				require.LessOrEqual(t, math.Abs(gn[i]/norms[k][i]-1), 1e-4)
+			}
+			relayed := 0
+			for i, heads := range relays(t, v, narrow(t, k.keys)) {
+				relayed += heads
+				require.Equal(t, k.keys*2/v.tp/v.u, heads, "rule %d", i)
+			}
+			require.Positive(t, relayed)
+		})
+	}
+}
+
+// relays lists, of each rule of a rank that gets states from another one, how many value heads it has.
+func relays(t *testing.T, v contextPlan, m *family.Model) (heads []int) {
+	l, err := layout.Plan(&layout.Job{Model: m, Mesh: v.mesh(), Zigzag: v.zigzag, Ring: v.ring,
+		Schedule: v.schedule, SeqParallel: v.sp, Zero: v.zero, Micro: 1, Rows: contextRows, Optim: optim.Config{Name: "adamw"}})
+	require.NoError(t, err)
+	for _, seg := range l.Main(0).Segments(grad.F) {
+		for _, node := range seg.Ops {
+			if node.Op.Name == "read_state" && node.In[0].Local[0] > m.Spec.Delta.KeyDim {
+				heads = append(heads, node.In[0].Local[1])
+			}
+		}
+	}
+	return heads
 }
 
 // TestHeadsOfStates: a rank's rule and convolution have its share of heads, and all of them, of whole

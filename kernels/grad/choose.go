@@ -122,7 +122,8 @@ func (tr *Trace) Made() (out []Made) {
 			continue
 		}
 		switch n.Op.Role {
-		case compute, convert, cutOut, pick, dispatch, combine, offsets, rotate, piece, stack, natural:
+		case compute, convert, cutOut, pick, dispatch, combine, offsets, rotate, piece, stack, natural,
+			swap:
 		default:
 			continue
 		}

@@ -22,6 +22,7 @@ type mini struct {
 	window                                           int  // keys that a query sees, 0 for all
 	mask                                             bool // visible tiles of four rows
 	sinks                                            bool // a further logit for each head
+	linear                                           bool // linear attention in place of full
 }
 
 var small = mini{layers: 2, hidden: 16, heads: 4, kv: 2, d: 4, ffn: 24, vocab: 32, tokens: 12}
@@ -31,6 +32,23 @@ func (c mini) decoder(t *grad.Tape, l int, x, cos, sin, cu *grad.Value) *grad.Va
 		return t.Param(fmt.Sprintf("%d.%s", l, n), shape, axis, unit, len(shape) > 1)
 	}
 	h := t.RMSNorm(x, p("ln1", -1, 1, c.hidden), 1e-6)
+	mixer := c.attention
+	if c.linear {
+		mixer = c.delta
+	}
+	a := mixer(t, l, h, cos, sin, cu, p)
+	x = t.Place("residual", t.Add(x, t.Linear(t.Flat(a), p("wo", 1, c.d, c.hidden, c.heads*c.d),
+		p("bo", -1, 1, c.hidden))))
+	h = t.RMSNorm(x, p("ln2", -1, 1, c.hidden), 1e-6)
+	g := t.SwiGLU(t.Linear(h, p("wg", 0, 1, c.ffn, c.hidden), nil),
+		t.Linear(h, p("wu", 0, 1, c.ffn, c.hidden), nil))
+	return t.Place("residual", t.Add(x, t.Linear(g, p("wd", 1, 1, c.hidden, c.ffn), nil)))
+}
+
+// param declares a parameter of a layer.
+type param func(name string, axis, unit int, shape ...int) *grad.Value
+
+func (c mini) attention(t *grad.Tape, l int, h, cos, sin, cu *grad.Value, p param) *grad.Value {
 	q := t.Heads(t.Linear(h, p("wq", 0, c.d, c.heads*c.d, c.hidden), p("bq", 0, c.d, c.heads*c.d)), c.d)
 	k := t.Heads(t.Linear(h, p("wk", 0, c.d, c.kv*c.d, c.hidden), nil), c.d)
 	v := t.Heads(t.Linear(h, p("wv", 0, c.d, c.kv*c.d, c.hidden), nil), c.d)
@@ -49,14 +67,8 @@ func (c mini) decoder(t *grad.Tape, l int, x, cos, sin, cu *grad.Value) *grad.Va
 	if c.sinks {
 		sink = p("sinks", 1, 1, 1, c.heads)
 	}
-	a := t.Attention(q, k, v, cu, cuK, grad.AttentionConfig{Scale: 0.5, Causal: true, Window: c.window,
+	return t.Attention(q, k, v, cu, cuK, grad.AttentionConfig{Scale: 0.5, Causal: true, Window: c.window,
 		Tokens: true, Blocks: blocks, Tile: tile, Sink: sink, Carry: fmt.Sprint(l)})
-	x = t.Place("residual", t.Add(x, t.Linear(t.Flat(a), p("wo", 1, c.d, c.hidden, c.heads*c.d),
-		p("bo", -1, 1, c.hidden))))
-	h = t.RMSNorm(x, p("ln2", -1, 1, c.hidden), 1e-6)
-	g := t.SwiGLU(t.Linear(h, p("wg", 0, 1, c.ffn, c.hidden), nil),
-		t.Linear(h, p("wu", 0, 1, c.ffn, c.hidden), nil))
-	return t.Place("residual", t.Add(x, t.Linear(g, p("wd", 1, 1, c.hidden, c.ffn), nil)))
 }
 
 // stage records layers [from, to), with a tied embedding and head at the ends.

@@ -101,7 +101,11 @@ func convVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		g[0] = t.one(opCausalConvDX, kernels.Attr{}, x.DType, x.Shape, x.Place, d, w, cu)
 	}
 	if leg(1) {
-		g[1] = t.one(opCausalConvDW, kernels.Attr{}, tensor.F32, w.Shape, w.Place, d, x, cu)
+		p := w.Place
+		for _, m := range x.Place.Cuts(0) { // each member has some of the rows
+			p[m] = Part{Kind: Partial}
+		}
+		g[1] = t.one(opCausalConvDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x, cu)
 	}
 	return g
 }

@@ -280,6 +280,10 @@ func (r *Runner) exec(f *Frame, n *Node) {
 		r.tally(f, n)
 	case piece, stack, natural:
 		r.pieces(f, n)
+	case swap:
+		r.swap(f, n)
+	case borders:
+		r.stateBorders(f, n)
 	case accumulate:
 		r.accumulate(f, n, r.operand(f, n, n.In[0]))
 	default:

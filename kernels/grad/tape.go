@@ -85,6 +85,8 @@ const (
 	piece                  // a run of this rank's rows, as a view
 	stack                  // joins such runs
 	natural                // rows of all members in the order of the sequence, or back
+	swap                   // the first two axes change places
+	borders                // of this rank's rows with those of states
 	export
 	importing
 	importGrad
@@ -117,7 +119,7 @@ func (o *Op) comm() bool {
 func (o *Op) again() bool {
 	switch o.Role {
 	case compute, alias, convert, cutOut, pick, unshard, dispatch, combine, offsets, rotate, piece, stack,
-		natural:
+		natural, swap, borders:
 		return true
 	}
 	return false
@@ -215,6 +217,7 @@ type Tape struct {
 	order  []*Param
 	datas  map[string]*Value
 	cuts   []*Node  // of sequences, each made once
+	runs   []*Node  // borders of runs of rows with states, each made once
 	names  []string // of datas, in order
 	ins    []*Port
 	outs   []*Port

@@ -21,47 +21,33 @@ const unitEps = 1e-6
 func (d Delta) Size() int { return d.Hidden * (2*d.Keys*d.KeyDim + 3*d.Values*d.ValueDim + 2*d.Values) }
 
 // Record implements Part. Data: cu_seqlens, or the borders of chunks with what goes from one to the next.
-// Ranks of context parallelism share out projections, gates and norms by tokens and the rule by heads, for
-// whole sequences, where key heads divide; else each of them runs it for all.
+// Ranks of context parallelism share out projections, gates and norms by tokens. They share out the rule by
+// heads, for whole sequences, where key heads divide; else by tokens too, with states sent from rank to rank,
+// where that is less work than the whole rule (grad.Relay).
 func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	t, each := r.T, d.Values/d.Keys
 	project := func(which string, heads, width, unit int) *grad.Value {
 		return r.Linear(name+"."+which, h, heads*width, d.Hidden, LinearOpts{Unit: unit})
 	}
-	cu := r.Cu()
+	l := deltaLayer{Delta: d, Rec: r, name: name, cu: r.Cu()}
 	if r.Cached {
-		cu = t.Data("cu_seqlens_k", tensor.I32, 2)
+		l.cu = t.Data("cu_seqlens_k", tensor.I32, 2)
+	} else {
+		l.relay = t.Relay(h.Shape[0], d.Keys, d.KeyDim, d.ValueDim, d.Taps)
 	}
 	mixed := func(which string, heads, width, unit int) *grad.Value {
-		x := t.Sequence(r.cache(name+"."+which, project(which+"_proj", heads, width, unit)), d.Keys)
+		x := l.sequence(r.cache(name+"."+which, project(which+"_proj", heads, width, unit)))
 		w := t.Param(name+"."+which+"_conv.weight", []int{heads * width, d.Taps}, 0, unit, true)
-		if t.Chunks > 1 {
-			return t.Heads(t.Act(t.ConvChunk(name+"."+which+"_conv", x, w), kernels.SiLU), width)
-		}
-		return t.Heads(t.Act(t.CausalConv(x, w, cu), kernels.SiLU), width)
+		return t.Heads(t.Act(l.conv(which, x, w), kernels.SiLU), width)
 	}
 	q, k := mixed("q", d.Keys, d.KeyDim, d.KeyDim), mixed("k", d.Keys, d.KeyDim, d.KeyDim)
 	v := mixed("v", d.Values, d.ValueDim, each*d.ValueDim)
-	a, b := r.cache(
-		name+".a",
-		project("a_proj", d.Values, 1, each),
-	), r.cache(
-		name+".b",
-		project("b_proj", d.Values, 1, each),
-	)
+	a := r.cache(name+".a", project("a_proj", d.Values, 1, each))
+	b := r.cache(name+".b", project("b_proj", d.Values, 1, each))
 	decay := t.Param(name+".decay", []int{d.Values}, 0, each, false)
 	g, beta := t.DeltaGates(a, b, decay, t.Param(name+".dt_bias", []int{d.Values}, 0, each, false))
-	g, beta = t.Sequence(g, d.Keys), t.Sequence(beta, d.Keys)
-	var o *grad.Value
-	if t.Chunks > 1 {
-		o = t.DeltaChunk(name+".state", q, k, v, g, beta, unitEps)
-	} else {
-		o = t.DeltaRule(q, k, v, g, beta, cu, unitEps)
-	}
-	if r.Cached {
-		o = t.Last(o, r.Shape.Rows)
-	}
-	o = Norm{Eps: d.Eps}.Record(r, name+".norm", t.Residual(o), d.ValueDim)
+	o := l.rule(q, k, v, l.sequence(g), l.sequence(beta))
+	o = Norm{Eps: d.Eps}.Record(r, name+".norm", o, d.ValueDim)
 	y := t.SwiGLU(project("z_proj", d.Values, d.ValueDim, each*d.ValueDim), t.Flat(o))
 	return r.Linear(
 		name+".o_proj",
@@ -70,4 +56,47 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		d.Values*d.ValueDim,
 		LinearOpts{Row: true, Unit: each * d.ValueDim},
 	)
+}
+
+// deltaLayer is a layer that is recorded, with the way in which its sequences go along ranks and chunks.
+type deltaLayer struct {
+	Delta
+	*Rec
+	name  string
+	cu    *grad.Value
+	relay *grad.Relay // nil where each rank has all rows of its heads
+}
+
+func (l *deltaLayer) sequence(x *grad.Value) *grad.Value {
+	if l.relay != nil {
+		return l.relay.Sequence(x)
+	}
+	return l.T.Sequence(x, l.Keys)
+}
+
+func (l *deltaLayer) conv(which string, x, w *grad.Value) *grad.Value {
+	switch {
+	case l.relay != nil:
+		return l.relay.Conv(x, w, l.cu)
+	case l.T.Chunks > 1:
+		return l.T.ConvChunk(l.name+"."+which+"_conv", x, w)
+	}
+	return l.T.CausalConv(x, w, l.cu)
+}
+
+// rule gives rows and members of the residual stream.
+func (l *deltaLayer) rule(q, k, v, g, beta *grad.Value) *grad.Value {
+	var o *grad.Value
+	switch {
+	case l.relay != nil:
+		return l.relay.Residual(l.relay.Rule(q, k, v, g, beta, l.cu, unitEps))
+	case l.T.Chunks > 1:
+		o = l.T.DeltaChunk(l.name+".state", q, k, v, g, beta, unitEps)
+	default:
+		o = l.T.DeltaRule(q, k, v, g, beta, l.cu, unitEps)
+	}
+	if l.Cached {
+		o = l.T.Last(o, l.Shape.Rows)
+	}
+	return l.T.Residual(o)
 }
