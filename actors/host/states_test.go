@@ -115,12 +115,16 @@ func TestStatesByRows(t *testing.T) {
 		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 2, u: 1, zigzag: true, packed: true}},
 		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 4, u: 1, ring: true, zigzag: true}},
 		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 4, u: 1, packed: true, rc: grad.RecomputeFull}},
+		{1, contextPlan{pp: 1, dp: 1, tp: 1, cp: 2, u: 1, chunks: 2, packed: true, rc: grad.RecomputeFull}},
+		{2, contextPlan{pp: 2, dp: 1, tp: 2, cp: 2, u: 1, chunks: 2, ring: true}},
 		{2, contextPlan{pp: 2, dp: 1, tp: 2, cp: 2, u: 1, ring: true, sp: true, zigzag: true, packed: true}},
 		{2, contextPlan{pp: 1, dp: 1, tp: 1, cp: 4, u: 2, zigzag: true, packed: true}},
 		{2, contextPlan{pp: 1, dp: 2, tp: 2, cp: 2, u: 1, zero: 3, rc: grad.RecomputeSelective}},
 	} {
 		v, k := x.contextPlan, key{x.keys, x.packed}
-		v.schedule = "1f1b"
+		if v.schedule = "1f1b"; v.chunks > 1 {
+			v.schedule = "chunkpipe"
+		}
 		if want[k] == nil {
 			one := contextPlan{pp: 1, dp: 1, tp: 1, cp: 1, packed: v.packed, schedule: "1f1b"}
 			want[k], norms[k] = one.train(t, narrow(t, k.keys), contextRows, 2)
@@ -144,7 +148,8 @@ func TestStatesByRows(t *testing.T) {
 // relays lists, of each rule of a rank that gets states from another one, how many value heads it has.
 func relays(t *testing.T, v contextPlan, m *family.Model) (heads []int) {
 	l, err := layout.Plan(&layout.Job{Model: m, Mesh: v.mesh(), Zigzag: v.zigzag, Ring: v.ring,
-		Schedule: v.schedule, SeqParallel: v.sp, Zero: v.zero, Micro: 1, Rows: contextRows, Optim: optim.Config{Name: "adamw"}})
+		Schedule: v.schedule, Chunks: v.chunks, SeqParallel: v.sp, Zero: v.zero, Micro: 1,
+		Rows: contextRows, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
 	for _, seg := range l.Main(0).Segments(grad.F) {
 		for _, node := range seg.Ops {

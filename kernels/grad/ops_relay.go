@@ -56,7 +56,7 @@ func (t *Tape) Relay(rows, keys, d, e, taps int) *Relay {
 			axis = m
 		}
 	}
-	if t.Chunks > 1 || axis < 0 {
+	if axis < 0 {
 		return nil
 	}
 	x := &sharing{axes: []int{axis}, members: t.Mesh[axis].Size, pieces: 1}
@@ -98,8 +98,9 @@ func (r *Relay) Residual(x *Value) *Value {
 	return r.t.OwnTokens(r.t.to(x, p))
 }
 
-// Conv is CausalConv of rows in the order of Sequence. Each run gets the last rows of the one before it.
-func (r *Relay) Conv(x, w, cu *Value) *Value {
+// Conv is CausalConv of rows in the order of Sequence. Each run gets the last rows of the one before it, which
+// may be of the chunk before, by name. cu are borders of whole sequences, up to the chunk's end or beyond.
+func (r *Relay) Conv(name string, x, w, cu *Value) *Value {
 	t, halo := r.t, w.Shape[1]-1
 	runs := r.runs(x)
 	var tails, out []*Value
@@ -107,7 +108,10 @@ func (r *Relay) Conv(x, w, cu *Value) *Value {
 		tails = append(tails, t.ownRows(run, r.rows-halo, halo))
 	}
 	all := r.gather(t.joinRows(tails...))
-	first := t.zeros(all.DType, append([]int{halo}, all.Shape[1:]...), all.Place)
+	first := r.first(name, all, append([]int{halo}, all.Shape[1:]...))
+	if t.more() {
+		t.pass(name, t.ownRows(all, all.Shape[0]-halo, halo))
+	}
 	before := r.deal(t.Concat(0, first, t.ownRows(all, 0, all.Shape[0]-halo)), x.Place)
 	w = t.cutHeads(w, x)
 	for j, run := range runs {
@@ -119,8 +123,17 @@ func (r *Relay) Conv(x, w, cu *Value) *Value {
 	return t.joinRows(out...)
 }
 
-// Rule is DeltaRule of rows in the order of Sequence.
-func (r *Relay) Rule(q, k, v, g, beta, cu *Value, eps float64) *Value {
+// first is what lies before a chunk's first run: what the chunk before has passed on, or zeros.
+func (r *Relay) first(name string, like *Value, shape []int) *Value {
+	if v := r.t.before(name, like, like.Need, shape...); v != nil {
+		return v
+	}
+	return r.t.zeros(like.DType, shape, like.Place)
+}
+
+// Rule is DeltaRule of rows in the order of Sequence, which goes on from the state of the chunk before: by
+// name.
+func (r *Relay) Rule(name string, q, k, v, g, beta, cu *Value, eps float64) *Value {
 	t, d, e := r.t, q.Shape[2], v.Shape[2]
 	k, v, g, beta = t.to(k, q.Place), t.to(v, q.Place), t.to(g, q.Place), t.to(beta, q.Place)
 	ins := make([][]*Value, r.pieces)
@@ -136,7 +149,7 @@ func (r *Relay) Rule(q, k, v, g, beta, cu *Value, eps float64) *Value {
 		read = append(read, t.ownRows(o, d, r.rows))
 		ends = append(ends, t.Scale(t.ownRows(o, d+r.rows, d), math.Sqrt(float64(d))))
 	}
-	starts := r.follow(t.joinRows(ends...), d, e)
+	starts := r.follow(name, t.joinRows(ends...), d, e)
 	for j, o := range read {
 		s := t.swap(t.ownRows(starts, j*d, d))
 		out = append(out, t.Add(t.Columns(o, 0, e), t.readState(t.Columns(o, e, d), s)))
@@ -172,16 +185,21 @@ func (r *Relay) run(in []*Value, cu *Value, eps float64) *Value {
 }
 
 // follow gives each run the state before it, from what runs make of one: [runs·d n e+d] -> [runs·d n e].
-func (r *Relay) follow(ends *Value, d, e int) *Value {
-	t, all := r.t, r.gather(ends)
-	states := []*Value{t.zeros(all.DType, []int{d, all.Shape[1], e}, all.Place)}
-	for i := range r.members*r.pieces - 1 {
+func (r *Relay) follow(name string, ends *Value, d, e int) *Value {
+	t, all, runs := r.t, r.gather(ends), r.members*r.pieces
+	behind := func(i int, s *Value) *Value {
 		end := t.ownRows(all, i*d, d)
-		s := t.Columns(end, 0, e)
-		if i > 0 {
-			s = t.Add(s, t.readState(t.Columns(end, e, d), t.swap(states[i])))
+		if i == 0 && t.Chunk == 0 { // of no state
+			return t.Columns(end, 0, e)
 		}
-		states = append(states, s)
+		return t.Add(t.Columns(end, 0, e), t.readState(t.Columns(end, e, d), t.swap(s)))
+	}
+	states := []*Value{r.first(name, all, []int{d, all.Shape[1], e})}
+	for i := range runs - 1 {
+		states = append(states, behind(i, states[i]))
+	}
+	if t.more() {
+		t.pass(name, behind(runs-1, states[runs-1]))
 	}
 	return r.deal(t.Concat(0, states...), ends.Place)
 }
@@ -218,7 +236,8 @@ func (r *Relay) cut(cu *Value, j int, at kernels.Attr) *Value {
 		}
 	}
 	n := t.emit(opStateBorders, at, []*Value{cu}, spec{cu.Shape, tensor.I32, Place{}})
-	n.Axes, n.cut = r.axes, &cutOf{sharing: r.sharing, query: j, key: -1, keys: r.rows}
+	n.Axes, n.cut = r.axes, &cutOf{sharing: r.sharing, query: j, key: -1, keys: r.rows,
+		from: t.Chunk * r.rows * r.members * r.pieces}
 	t.runs = append(t.runs, n)
 	return n.Out[0]
 }
@@ -226,7 +245,7 @@ func (r *Relay) cut(cu *Value, j int, at kernels.Attr) *Value {
 // stateBorders makes borders of one of this rank's runs on the host.
 func (r *Runner) stateBorders(f *Frame, n *Node) {
 	at := n.Attr.I
-	from := n.cut.piece(f.Trace.Member(r.Pos, n.Axes), n.cut.query)*n.cut.keys + at[0]
+	from := n.cut.from + n.cut.piece(f.Trace.Member(r.Pos, n.Axes), n.cut.query)*n.cut.keys + at[0]
 	cu := kernels.Ints(r.Backend, r.operand(f, n, n.In[0]))
 	out := StateBorders(cu, from, at[1], at[2], at[3], false)
 	f.slots[n.Out[0].ID] = r.ints("borders of states", out)

@@ -7,14 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // deltaWidth and deltaTaps are the width of keys and the rows of a convolution of linear attention.
 const deltaWidth, deltaTaps = 2, 3
 
 // delta is linear attention: with states between members where heads do not divide, as layers have it.
-func (c mini) delta(t *grad.Tape, _ int, h, _, _, cu *grad.Value, p param) *grad.Value {
-	relay, each := t.Relay(c.tokens, c.kv, deltaWidth, c.d, deltaTaps), c.heads/c.kv
+func (c mini) delta(t *grad.Tape, l int, h, _, _, cu *grad.Value, p param) *grad.Value {
+	relay, each := t.Relay(h.Shape[0], c.kv, deltaWidth, c.d, deltaTaps), c.heads/c.kv
+	if t.Chunks > 1 {
+		cu = t.Data("cu_k", tensor.I32, cu.Shape...)
+	}
 	sequence := func(x *grad.Value) *grad.Value {
 		if relay != nil {
 			return relay.Sequence(x)
@@ -25,7 +29,7 @@ func (c mini) delta(t *grad.Tape, _ int, h, _, _, cu *grad.Value, p param) *grad
 		x := sequence(t.Linear(h, p("w"+name, 0, unit, heads*width, c.hidden), nil))
 		w := p("conv"+name, 0, unit, heads*width, deltaTaps)
 		if relay != nil {
-			return t.Heads(relay.Conv(x, w, cu), width)
+			return t.Heads(relay.Conv(fmt.Sprint(l, name), x, w, cu), width)
 		}
 		return t.Heads(t.CausalConv(x, w, cu), width)
 	}
@@ -35,7 +39,7 @@ func (c mini) delta(t *grad.Tape, _ int, h, _, _, cu *grad.Value, p param) *grad
 		t.Linear(h, p("wb", 0, each, c.heads, c.hidden), nil), p("decay", 0, each, c.heads),
 		p("bias", 0, each, c.heads))
 	if relay != nil {
-		return relay.Residual(relay.Rule(q, k, v, sequence(g), sequence(beta), cu, 1e-6))
+		return relay.Residual(relay.Rule(fmt.Sprint(l), q, k, v, sequence(g), sequence(beta), cu, 1e-6))
 	}
 	return t.Residual(t.DeltaRule(q, k, v, sequence(g), sequence(beta), cu, 1e-6))
 }
@@ -102,6 +106,25 @@ func reads(tr *grad.Trace) (rows []int) {
 		}
 	}
 	return rows
+}
+
+// TestRelayInChunks holds the same in chunks, each of which goes on from the one before, to one device.
+func TestRelayInChunks(t *testing.T) {
+	for _, one := range []bool{false, true} {
+		c := small
+		c.tokens, c.one, c.linear = 96, one, true
+		base := newWorld(t, c, c.stage(grad.Options{}, 0, 2))
+		loss, want := base.step([]int{0, 2}, grad.Options{})
+		for i, chunks := range []int{2, 4, 8} {
+			o := grad.Options{Chunks: chunks, Recompute: grad.Recompute(i),
+				Mesh: []grad.MeshAxis{cpAxis(3, true, i == 0)}}
+			tr := c.stage(o, 0, 2)
+			require.NotEmpty(t, reads(tr))
+			got, g := newWorld(t, c, tr).step([]int{0, 1, 2}, o)
+			require.InDelta(t, loss, got, 2e-6, "%d chunks", chunks)
+			compare(t, fmt.Sprint(chunks, " chunks"), g, want)
+		}
+	}
 }
 
 // TestRelayShares: states are sent where that is less work than the whole rule on every rank, and only where

@@ -32,8 +32,8 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	l := deltaLayer{Delta: d, Rec: r, name: name, cu: r.Cu()}
 	if r.Cached {
 		l.cu = t.Data("cu_seqlens_k", tensor.I32, 2)
-	} else {
-		l.relay = t.Relay(h.Shape[0], d.Keys, d.KeyDim, d.ValueDim, d.Taps)
+	} else if l.relay = t.Relay(h.Shape[0], d.Keys, d.KeyDim, d.ValueDim, d.Taps); l.relay != nil && t.Chunks > 1 {
+		l.cu = t.Data("cu_seqlens_k", tensor.I32, 2)
 	}
 	mixed := func(which string, heads, width, unit int) *grad.Value {
 		x := l.sequence(r.cache(name+"."+which, project(which+"_proj", heads, width, unit)))
@@ -77,7 +77,7 @@ func (l *deltaLayer) sequence(x *grad.Value) *grad.Value {
 func (l *deltaLayer) conv(which string, x, w *grad.Value) *grad.Value {
 	switch {
 	case l.relay != nil:
-		return l.relay.Conv(x, w, l.cu)
+		return l.relay.Conv(l.name+"."+which+"_conv", x, w, l.cu)
 	case l.T.Chunks > 1:
 		return l.T.ConvChunk(l.name+"."+which+"_conv", x, w)
 	}
@@ -89,7 +89,7 @@ func (l *deltaLayer) rule(q, k, v, g, beta *grad.Value) *grad.Value {
 	var o *grad.Value
 	switch {
 	case l.relay != nil:
-		return l.relay.Residual(l.relay.Rule(q, k, v, g, beta, l.cu, unitEps))
+		return l.relay.Residual(l.relay.Rule(l.name+".state", q, k, v, g, beta, l.cu, unitEps))
 	case l.T.Chunks > 1:
 		o = l.T.DeltaChunk(l.name+".state", q, k, v, g, beta, unitEps)
 	default:
