@@ -36,6 +36,9 @@ const (
 	lengthStep = 64
 	// lengthMost bounds the lengths that are tried: positions of float32 angles are exact up to it.
 	lengthMost = 1 << 24
+	// ringMost bounds the rings that are tried, in ranks times chunks: the newest chunk's queries go round with
+	// the keys of all chunks before, and a layer's program grows with both.
+	ringMost = 64
 	// manyChunks is how many chunks a plan with chunks cuts a sequence into.
 	manyChunks = 16
 )
@@ -100,7 +103,10 @@ func (p *Search) lengths() (out []Length) {
 				for _, recompute := range []string{"selective", "full"} {
 					for _, chunks := range []int{1, manyChunks} {
 						c.Recompute, c.Chunks, c.Comm = recompute, chunks, ""
-						if c.CP > 1 {
+						switch {
+						case c.CP*c.Chunks > ringMost:
+							c.Comm = "gather"
+						case c.CP > 1:
 							c.Comm = "ring"
 						}
 						out = append(out, c)
