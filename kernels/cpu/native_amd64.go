@@ -45,7 +45,7 @@ func native() []*isa {
 		case !has(a71, leaf71BF16):
 			l = append(l, &avx512)
 		case maker == makerIntel:
-			l = append(l, &avx512, &avx512bf16)
+			l = append(l, &avx512half, &avx512, &avx512bf16)
 		default:
 			l = append(l, &avx512bf16, &avx512)
 		}
@@ -88,6 +88,14 @@ var avx512bf16 = func() isa {
 		dotPeak(16 * n)
 		return float64(n) * 16 * 16 * 2 * 32
 	}
+	return k
+}()
+
+// avx512half is avx512 that rounds to bfloat16 in one instruction, and multiplies it as float32.
+var avx512half = func() isa {
+	k := amx
+	k.name, k.amx, k.vnni, k.copyRows = "avx512half", false, avx512.vnni, avx512.copyRows
+	k.blocks, k.pairs = avx512.blocks, avx512.pairs
 	return k
 }()
 
