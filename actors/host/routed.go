@@ -61,7 +61,7 @@ func (r *Rank) route(o *Routing, rank int) (err error) {
 		b: r.c.Backend}
 	x.o.Header.Rank = rank
 	if o.Replay != "" {
-		if x.in, err = layout.OpenRouting(o.Replay, x.o.Header); err != nil {
+		if x.in, err = layout.OpenRouting("train.routing", o.Replay, x.o.Header); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (x *routed) create() (err error) {
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if _, err := os.Stat(name); err != nil || !x.o.GoesOn {
 		flags, x.o.GoesOn = flags|os.O_TRUNC, false
-	} else if _, err := layout.OpenRouting(x.o.Record, x.o.Header); err != nil {
+	} else if _, err := layout.OpenRouting("train.routing", x.o.Record, x.o.Header); err != nil {
 		return err
 	}
 	if x.file, err = os.OpenFile(name, flags, 0o600); err != nil {

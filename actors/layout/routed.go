@@ -26,12 +26,13 @@ func RoutingFile(dir string, rank int) string {
 	return filepath.Join(dir, fmt.Sprintf("rank-%05d.routing", rank))
 }
 
-// OpenRouting opens a rank's trace, and holds it to a run's header if that says something.
-func OpenRouting(dir string, want routers.Header) (*routers.Trace, error) {
+// OpenRouting opens a rank's trace, and holds it to a run's header if that says something. Key is what named
+// the directory, for messages.
+func OpenRouting(key, dir string, want routers.Header) (*routers.Trace, error) {
 	name := RoutingFile(dir, want.Rank)
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, exit.With(fmt.Errorf("train.routing: %w: record a run of the same plan first", err),
+		return nil, exit.With(fmt.Errorf("%s: %w: record a run of the same plan first", key, err),
 			exit.Usage)
 	}
 	info, err := f.Stat()
@@ -40,10 +41,10 @@ func OpenRouting(dir string, want routers.Header) (*routers.Trace, error) {
 	}
 	t, err := routers.OpenTrace(f, info.Size()) // the file stays open as long as the process
 	if err != nil {
-		return nil, exit.With(fmt.Errorf("train.routing: %s %w", name, err), exit.Usage)
+		return nil, exit.With(fmt.Errorf("%s: %s %w", key, name, err), exit.Usage)
 	}
 	if why := t.Header.Fits(want); why != "" {
-		return nil, exit.With(fmt.Errorf("train.routing: %s %s; record a run of this model and plan", name,
+		return nil, exit.With(fmt.Errorf("%s: %s %s; record a run of this model and plan", key, name,
 			why), exit.Usage)
 	}
 	return t, nil

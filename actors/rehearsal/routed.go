@@ -95,7 +95,7 @@ func (r *Rehearsal) Replay(cfg *configs.Config, dir string) (*Routed, error) {
 	want := r.Layout.Job.RoutingHeader(cfg.Model.Identity())
 	for rank := range r.Layout.World() {
 		want.Rank = rank
-		t, err := layout.OpenRouting(dir, want)
+		t, err := layout.OpenRouting("--routing", dir, want)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (r *Rehearsal) Replay(cfg *configs.Config, dir string) (*Routed, error) {
 		}
 	}
 	if len(x.steps) == 0 {
-		return nil, fmt.Errorf("train.routing: %s: nothing was recorded", dir)
+		return nil, fmt.Errorf("--routing: %s: nothing was recorded", dir)
 	}
 	slices.Sort(x.steps)
 	for _, name := range []string{topology.EP, topology.ETP} {
@@ -117,7 +117,7 @@ func (r *Rehearsal) Replay(cfg *configs.Config, dir string) (*Routed, error) {
 	}
 	out, err := x.read()
 	if err != nil {
-		return nil, fmt.Errorf("train.routing: %s: %w", dir, err)
+		return nil, fmt.Errorf("--routing: %s: %w", dir, err)
 	}
 	r.routed = x
 	return out, nil

@@ -18,12 +18,12 @@ import (
 
 // replayedRun simulates a mixture on eight ranks under a trace in which choose says where tokens go, nil for
 // none: what the trace says, and how long the last step takes, and all do by what the coordinator says.
-func replayedRun(t *testing.T, more string, steps int64, choose func(token, k int) int32) (x *Routed,
-	last float64, all []float64) {
+func replayedRun(t *testing.T, more string, steps int64, choose func(token, k int) int32, args ...string) (
+	x *Routed, last float64, all []float64) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("text"), 0o644))
 	load := func(layers int, more string) *configs.Config {
-		cfg, err := configs.Load(configs.Request{Text: fmt.Appendf(nil, "model: {name: qwen/3-30b-a3b, "+
+		cfg, err := configs.Load(configs.Request{Args: args, Text: fmt.Appendf(nil, "model: {name: qwen/3-30b-a3b, "+
 			"init: random, overrides: {num_hidden_layers: %d}}\n"+
 			"data: {kind: text, paths: [%s/a.txt], seq_len: 1024}\n"+
 			"train: {steps: 2, global_batch: 32, precision: bf16%s}\n"+
@@ -96,6 +96,30 @@ func TestReplayed(t *testing.T) {
 	require.Greater(t, longer-plain, 4*4*3*(skewed.RankTime-skewed.EvenTime)*0.9,
 		"four microbatches of four layers, forward and twice that backward")
 	require.Greater(t, skewed.RankTime, 4*skewed.EvenTime)
+}
+
+// TestReplayedCopies: four experts that every token goes to take an eighth of all rows each, so that their
+// ranks have more than even use wherever they lie; with a place more on each rank copies share those rows, and
+// a step takes as long as under even routing.
+func TestReplayedCopies(t *testing.T) {
+	busy := func(token, k int) int32 {
+		if k < 4 {
+			return int32(40 + k)
+		}
+		if e := int32(token*4+k) % 124; e < 40 {
+			return e
+		} else {
+			return e + 4
+		}
+	}
+	_, _, even := replayedRun(t, ", balance_every: 2", 4, func(token, k int) int32 {
+		return int32((token*8 + k*17) % 128)
+	})
+	_, _, moved := replayedRun(t, ", balance_every: 2", 4, busy)
+	_, _, copied := replayedRun(t, ", balance_every: 2", 4, busy, "plan.redundant_experts=8")
+	t.Logf("even %v, moved %v, with copies %v", even, moved, copied)
+	require.Greater(t, moved[2], 1.04*even[2])
+	require.InEpsilon(t, even[2], copied[2], 0.03)
 }
 
 // TestReplayedMoves: where all tokens go to experts of one rank, these lie on eight ranks behind the first

@@ -104,8 +104,21 @@ func (h *Head) newJob(w http.ResponseWriter, r *http.Request) {
 func (h *Head) job(w http.ResponseWriter, r *http.Request) (j *job, ok bool) {
 	h.mu.Lock()
 	id := r.PathValue("id")
-	if id == "last" {
+	switch id {
+	case "last":
 		id = strconv.Itoa(h.next)
+	case "running": // the newest that is: one that waits or has ended has nothing to say
+		n := 0
+		for _, j := range h.jobs {
+			if k, err := strconv.Atoi(j.ID); err == nil && j.State == Running {
+				n = max(n, k)
+			}
+		}
+		if id = strconv.Itoa(n); n == 0 {
+			h.mu.Unlock()
+			http.Error(w, "no job runs; `lfactor ps` lists them", http.StatusNotFound)
+			return nil, false
+		}
 	}
 	if j = h.jobs[id]; j == nil {
 		h.mu.Unlock()

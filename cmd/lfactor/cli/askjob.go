@@ -12,7 +12,7 @@ import (
 )
 
 // AskJob asks the processes of a job of a cluster, wherever they are, what their actors wait for and have
-// sent, and names those that do not answer. Args may have the job's number; the newest is the default.
+// sent, and names those that do not answer. Args may have the job's number; the newest that runs is the default.
 func AskJob(ctx context.Context, cluster string, args []string) (all []host.Status, silent []host.Silent,
 	err error) {
 	cl, err := user.Open(cluster)
@@ -23,7 +23,7 @@ func AskJob(ctx context.Context, cluster string, args []string) (all []host.Stat
 	if err != nil {
 		return nil, nil, err
 	}
-	job := "last"
+	job := "running"
 	if len(args) == 1 {
 		job = url.PathEscape(args[0])
 	}

@@ -171,7 +171,7 @@ func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []run.Heat
 	header := l.Job.RoutingHeader(cfg.Model.Identity())
 	for rank, part := range l.Ranks {
 		header.Rank = rank
-		trace, err := layout.OpenRouting(r.RoutingDir(), header)
+		trace, err := layout.OpenRouting("train.routing", r.RoutingDir(), header)
 		if err != nil {
 			return nil, "", err
 		}
