@@ -74,6 +74,8 @@ func (b *Blob) Release() {
 // way at a time, and its results lie here.
 type device struct {
 	l      *core.RankLayout
+	rank   *core.Rank
+	early  *core.Early
 	w      *wires
 	action plan.Action // whose segments and memory are at hand
 	eval   bool
@@ -96,56 +98,6 @@ type device struct {
 	values [core.ClosedLen]float64
 }
 
-// wires is what the ranks of one program share.
-type wires struct {
-	in, out [][]core.Port // by stage
-	local   []int         // place of a stage among its rank's
-	micro   int
-	chunks  int
-	stages  int // most of a rank
-}
-
-// frame numbers the frames of a rank.
-func (w *wires) frame(a plan.Action) int {
-	return (w.local[a.Stage]*w.micro+int(a.Micro))*w.chunks + int(a.Chunk)
-}
-
-type wiresKey struct {
-	p     *plan.Program
-	first *core.Port
-}
-
-// wiresOf makes the tables of a rank's program, once for all ranks that have it.
-func (s *Sim) wiresOf(l *core.RankLayout) *wires {
-	key := wiresKey{p: l.Program}
-	if len(l.Ports) > 0 {
-		key.first = &l.Ports[0]
-	}
-	if w := s.wires[key]; w != nil {
-		return w
-	}
-	stages := len(l.Program.StageRank)
-	w := &wires{in: make([][]core.Port, stages), out: make([][]core.Port, stages),
-		local: make([]int, stages), micro: l.Program.Micro, chunks: 1}
-	for _, n := range l.Program.Chunks {
-		w.chunks = max(w.chunks, n)
-	}
-	for _, p := range l.Ports {
-		w.out[p.From], w.in[p.To] = append(w.out[p.From], p), append(w.in[p.To], p)
-	}
-	count := map[int]int{}
-	for stage, row := range l.Program.StageRank {
-		if l.Program.Homes != nil {
-			row = 0 // a rank may have any stage
-		}
-		w.local[stage] = count[row]
-		count[row]++
-		w.stages = max(w.stages, count[row])
-	}
-	s.wires[key] = w
-	return w
-}
-
 // Account sums up a rank's last step, in nanoseconds.
 type Account struct {
 	Busy   int64 // in actions
@@ -161,8 +113,19 @@ func (d *device) touch() int64 {
 	return int64(d.action.Micro) + d.peak + d.Busy + int64(len(d.held)) + int64(d.values[3])
 }
 
-func (d *device) init(s *Sim, l *core.RankLayout) {
-	d.l, d.slow, d.w = l, 1, s.wiresOf(l)
+// touchBehind reads a word of what the device points to.
+func (d *device) touchBehind() (sum int64) {
+	if cap(d.outs) > 0 {
+		sum += int64(d.outs[:1][0].Port)
+	}
+	if len(d.held) > 0 && int(d.action.Stage) < len(d.w.local) {
+		sum += d.held[min(d.w.frame(d.action), len(d.held)-1)]
+	}
+	return sum
+}
+
+func (d *device) init(s *Sim, l *core.RankLayout, rank *core.Rank) {
+	d.l, d.slow, d.w, d.rank, d.early = l, 1, s.wiresOf(l), rank, l.Early
 	if s.l.Memory.Foot != nil {
 		d.held = make([]int64, d.w.stages*d.w.micro*d.w.chunks)
 	}
@@ -182,8 +145,9 @@ func (d *device) forget() {
 // done.
 func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	c := &s.cells[self]
-	m := actors.Message{Kind: actors.Done, From: self, Job: j.ID, Step: j.Step, Action: j.Action,
-		Segment: j.Segment, Text: j.Text, Epoch: c.life}
+	var m actors.Message // field by field: a literal is copied here
+	m.Kind, m.From, m.Job, m.Step, m.Action = actors.Done, self, j.ID, j.Step, j.Action
+	m.Segment, m.Text, m.Epoch = j.Segment, j.Text, c.life
 	seg := &noSegment
 	if d := c.dev; d != nil {
 		seg = s.rankJob(d, j, &m)
@@ -299,12 +263,13 @@ var noSegment core.Segment
 // rankJob makes the results of a segment: a part for every member of its collectives, and behind the last
 // one the stage's ports.
 func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment {
-	segs := d.l.Update
+	var segs []core.Segment
 	switch j.Kind {
 	case actors.RunSegment:
 		s.open(d, j)
 		segs = d.segs
 	case actors.UpdatePhase:
+		segs = d.l.Update
 		if s.l.Memory.Update != nil {
 			d.peak = max(d.peak, d.base+s.l.Memory.Update(d.l.Rank))
 		}
@@ -334,7 +299,7 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 			out = s.partsOf(d, comm, actors.Output{Comm: int32(i)}, out)
 		}
 	}
-	if e := d.l.Early; e != nil && j.Kind == actors.RunSegment && j.Step >= 0 {
+	if e := d.early; e != nil && j.Kind == actors.RunSegment && j.Step >= 0 {
 		for _, i := range e.Of(j.Action, j.Class, j.Segment) {
 			out = s.partsOf(d, &d.l.Update[e.Segment].Comms[i], actors.Output{Comm: i, Early: true}, out)
 		}
@@ -357,7 +322,7 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 
 // partsOf makes a member's parts of a communication, each an output like o.
 func (s *Sim) partsOf(d *device, comm *core.Comm, o actors.Output, out []actors.Output) []actors.Output {
-	g := &d.l.Groups[comm.Group]
+	g := d.rank.Group(comm.Group)
 	n := len(g.Members)
 	if comm.Shift != 0 {
 		o.Member, o.Payload = int32(((g.Pos+comm.Shift)%n+n)%n), s.blobs.get(comm.Bytes)

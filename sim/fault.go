@@ -269,7 +269,7 @@ func (s *Sim) revive(rank int) {
 	}
 	l, before := n.dev.l, n.dev
 	n.dev = device{peak: before.peak, held: before.held, step: before.step, Account: before.Account}
-	n.dev.init(s, l)
+	n.dev.init(s, l, &n.rank)
 	n.dev.forget()
 	n.rank.Init(l)
 	c.back, c.free = true, [4]int64{}

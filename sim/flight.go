@@ -55,12 +55,12 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	i := s.unused[n]
 	s.unused = s.unused[:n]
 	f := s.flight(i)
-	a := m.Action
-	*f = flight{step: m.Step, to: to, from: m.From, epoch: m.Epoch, kind: m.Kind, segment: m.Segment,
-		port: m.Port,
-		action: [3]uint32{uint32(a.Kind), uint32(uint16(a.Stage)) | uint32(uint16(a.Chunk))<<16,
-			uint32(a.Micro)},
-		job: uint64(uint32(m.Comm)) | uint64(uint32(m.Member))<<32}
+	// Field by field: a processor waits for all parts of a literal to be written before it copies it.
+	f.step, f.to, f.from, f.epoch, f.kind, f.segment, f.port = m.Step, to, m.From, m.Epoch, m.Kind, m.Segment, m.Port
+	a := &m.Action
+	f.action[0], f.action[2] = uint32(a.Kind), uint32(a.Micro)
+	f.action[1] = uint32(uint16(a.Stage)) | uint32(uint16(a.Chunk))<<16
+	f.with, f.job = 0, uint64(uint32(m.Comm))|uint64(uint32(m.Member))<<32
 	if m.Payload != nil {
 		f.blob = m.Payload.(*Blob)
 	}
@@ -106,14 +106,15 @@ func (s *Sim) flight(i int32) *flight {
 func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
 	f := s.flight(i)
 	s.unused = append(s.unused, i)
-	*m = actors.Message{Kind: f.kind, From: f.from, Epoch: f.epoch, Step: f.step, Segment: f.segment,
-		Port: f.port}
+	m.Kind, m.From, m.Epoch, m.Step, m.Segment, m.Port = f.kind, f.from, f.epoch, f.step, f.segment, f.port
 	m.Action.Kind, m.Action.Stage, m.Action.Chunk, m.Action.Micro = plan.Kind(f.action[0]),
 		int16(f.action[1]), int16(f.action[1]>>16), int32(f.action[2])
+	m.Payload, m.Out, m.Values, m.Text, m.Err = nil, nil, nil, "", nil
 	if f.blob != nil {
 		m.Payload = f.blob
 		f.blob = nil
 	}
+	m.Job, m.Comm, m.Member = 0, 0, 0
 	if f.with&carriesJob != 0 {
 		m.Job = actors.JobID(f.job)
 	} else {

@@ -70,8 +70,8 @@ var mutants = []mutant{
 	{name: "steps go on while the state is copied", file: "coordinator.go",
 		old: "case c.left > 0 || c.queued > 0 || c.ended", new: "case c.left > 0 || c.ended"},
 	{name: "written before it is copied", file: "rank.go",
-		old: "	case actors.Save:\n		r.do(ctx, actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy",
-		new: "	case actors.Save:\n		r.do(ctx, actors.Job{Kind: actors.WriteJob, Engine: actors.IO"},
+		old: "	case actors.Save:\n		r.do(ctx, &actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy",
+		new: "	case actors.Save:\n		r.do(ctx, &actors.Job{Kind: actors.WriteJob, Engine: actors.IO"},
 	{name: "durable is said when it is copied", file: "rank.go",
 		old: "	case actors.SnapshotJob:\n",
 		new: "	case actors.SnapshotJob:\n		ctx.Send(r.l.Coordinator, actors.Message{Kind: " +

@@ -21,7 +21,7 @@ type queue struct {
 	batch   []item // of the current time, in order
 	next    int    // of batch
 	sorted  []item
-	count   [256]int32
+	count   [deals]int32
 }
 
 func (q *queue) push(x item) {
@@ -67,7 +67,10 @@ func (q *queue) advance() {
 	q.batch, q.buckets[0], q.next = q.sort(q.buckets[0]), q.batch[:0], 0
 }
 
-const few = 24
+const (
+	few   = 24
+	deals = 1 << 11 // most stacks that items of one time are dealt to
+)
 
 // sort orders items of one time. Orders are spread evenly, so that many of them are dealt to stacks by their
 // upper bits first.
@@ -76,13 +79,16 @@ func (q *queue) sort(a []item) []item {
 		insertion(a)
 		return a
 	}
-	q.count = [256]int32{}
+	// about as many stacks as items
+	width := min(bits.Len(uint(len(a)))-1, bits.Len(deals)-1)
+	count, shift := q.count[:1<<width], 32-width
+	clear(count)
 	for i := range a {
-		q.count[a[i].order>>24]++
+		count[a[i].order>>shift]++
 	}
 	sum := int32(0)
-	for i, n := range q.count {
-		q.count[i] = sum
+	for i, n := range count {
+		count[i] = sum
 		sum += n
 	}
 	if cap(q.sorted) < len(a) {
@@ -90,13 +96,13 @@ func (q *queue) sort(a []item) []item {
 	}
 	out := q.sorted[:len(a)]
 	for i := range a {
-		n := &q.count[a[i].order>>24]
+		n := &count[a[i].order>>shift]
 		out[*n] = a[i]
 		*n++
 	}
 	q.sorted = a[:0]
 	first := int32(0)
-	for _, end := range q.count {
+	for _, end := range count {
 		insertion(out[first:end])
 		first = end
 	}

@@ -205,7 +205,7 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	}
 	for i, rl := range layouts {
 		n := &s.nodes[i]
-		n.dev.init(s, rl)
+		n.dev.init(s, rl, &n.rank)
 		n.rank.Init(rl)
 		s.spawn(l.RankRefs[i], "", &n.rank)
 	}
@@ -284,7 +284,7 @@ func (s *Sim) burst() (again bool) {
 }
 
 // ahead is how many actors are brought into the cache at once.
-const ahead = 16
+const ahead = 32
 
 // touch reads what the next events of the batch will need, one kind of thing after the other, so that the
 // misses of a large simulation overlap instead of following each other.
@@ -297,9 +297,18 @@ func (s *Sim) touch(batch []item) {
 		sum += s.cells[to].free[0]
 	}
 	for i := range batch {
+		if b := s.flight(batch[i].msg).blob; b != nil {
+			sum += int64(b.refs)
+		}
 		if r := ranks[i]; r >= 0 {
 			n := &s.nodes[r]
 			sum += n.rank.Touch() + n.dev.touch()
+		}
+	}
+	for i := range batch {
+		if r := ranks[i]; r >= 0 {
+			n := &s.nodes[r]
+			sum += n.rank.TouchBehind() + n.dev.touchBehind()
 		}
 	}
 	s.touched = sum
@@ -355,6 +364,9 @@ func (s *Sim) landed(c *cell, m *actors.Message) bool {
 		c.dev.flying = false
 	}
 	m.Epoch = 0
+	if len(s.durable.under) == 0 {
+		return true
+	}
 	if d, ok := s.durable.under[m.Job]; ok && c == &s.cells[s.l.Coordinator] {
 		delete(s.durable.under, m.Job)
 		s.durable.step, s.durable.values = d.step, d.values

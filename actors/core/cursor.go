@@ -34,11 +34,13 @@ func (c *cursor) shape(r *Rank) {
 }
 
 // absent reports whether nothing comes along a wire for microbatches of a class.
-func (r *Rank) absent(w *wire, class int32) bool { return w.optional && r.l.Absent(w.id, class) }
+func (r *Rank) absent(w *wire, class int32) bool {
+	return w.is&optional != 0 && r.l.Absent(w.id, class)
+}
 
 // peerOf is the rank at the other end of a wire that sends what action a takes.
 func (r *Rank) peerOf(w *wire, a plan.Action, back bool) actors.Ref {
-	if !w.routed {
+	if w.is&routed == 0 {
 		return w.peer
 	}
 	from := r.l.Routes(w.id, back).From
@@ -49,8 +51,7 @@ func (r *Rank) peerOf(w *wire, a plan.Action, back bool) actors.Ref {
 // has one empty job.
 func (c *cursor) atLastSegment() bool { return int(c.pc) >= len(c.segs)-1 }
 
-// Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks: ranks look for
-// what they lack at every message.
+// Wait is what a cursor lacks. It is a plain value, put into words only when somebody asks.
 type Wait struct {
 	lack  lack
 	a     plan.Action
@@ -85,6 +86,14 @@ const (
 	lackCopy
 )
 
+// is notes what is lacking, if anybody wants to know more than that.
+func (w *Wait) is(l lack) lack {
+	if w != nil {
+		w.lack = l
+	}
+	return l
+}
+
 // what is the wait in words.
 func (w Wait) what() string {
 	switch w.lack {
@@ -104,59 +113,69 @@ func (w Wait) what() string {
 	return ""
 }
 
-// missing is the first thing that c's next job still lacks.
-func (r *Rank) missing(c *cursor) Wait {
+// missing is the first thing that c's next job still lacks. Who asks for more than that gives a place for the
+// rest; ranks look for what they lack at every message, and give none.
+func (r *Rank) missing(c *cursor, more *Wait) lack {
 	if c.blank {
 		if !r.inbox.hasBatch(c.a) {
-			return Wait{lack: lackData, a: c.a}
+			return more.is(lackData)
 		}
 		c.shape(r)
 	}
 	if c.pc > 0 {
 		if c.segs[c.pc-1].Ready {
 			if r.verdict == nil {
-				return Wait{lack: lackCommit, a: c.a}
+				return more.is(lackCommit)
 			}
 			if r.copying() { // of what the update changes
-				return Wait{lack: lackCopy, a: c.a, peer: actors.None}
+				return more.is(lackCopy)
 			}
 		}
 		for _, at := range c.segs[c.pc].Await {
 			x := &c.segs[at.Segment].Comms[at.Comm]
 			g := &r.groups[x.Group]
 			if m := r.inbox.absent(partKey{c.a, at.Segment, at.Comm}, x.parts(g)); m >= 0 {
-				return Wait{lack: lackPart, a: c.a, group: int32(x.Group), part: int32(x.From(g, m)),
-					seg: at.Segment}
+				if more != nil {
+					more.group, more.part, more.seg = int32(x.Group), int32(x.From(g, m)), at.Segment
+				}
+				return more.is(lackPart)
 			}
 		}
-		return Wait{}
+		return nothing
 	}
 	switch c.a.Kind {
 	case plan.F:
 		if !r.inbox.hasBatch(c.a) {
-			return Wait{lack: lackData, a: c.a}
+			return more.is(lackData)
 		}
 		for i := range c.w.in {
 			if p := &c.w.in[i]; !r.absent(p, c.class) && !r.inbox.hasPort(portKey{c.a, p.id}) {
-				return Wait{peer: r.peerOf(p, c.a, false), lack: lackActivation, a: c.a}
+				if more != nil {
+					more.peer = r.peerOf(p, c.a, false)
+				}
+				return more.is(lackActivation)
 			}
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) &&
+			if p := &c.w.out[i]; p.is&withGrad != 0 && !r.absent(p, c.class) &&
 				!r.inbox.hasPort(portKey{withKind(c.a, plan.B), p.id}) {
-				return Wait{peer: r.peerOf(p, c.a, true), lack: lackGradient, a: c.a}
+				if more != nil {
+					more.peer = r.peerOf(p, c.a, true)
+				}
+				return more.is(lackGradient)
 			}
 		}
 	}
-	return Wait{}
+	return nothing
 }
 
 // start hands the next job of c to the device, with everything that came for it.
 func (r *Rank) start(ctx actors.Context, c *cursor) {
-	clear(r.ins) // the job before has ended, and with it its use of the list
-	j := actors.Job{Kind: actors.RunSegment, Engine: actors.Compute, Step: r.step, Action: c.a,
-		Segment: c.pc, Class: c.class, Values: r.scalars, In: r.ins[:0]}
+	clear(r.ins)     // the job before has ended, and with it its use of the list
+	var j actors.Job // field by field: a literal is copied here
+	j.Kind, j.Engine, j.Step, j.Action = actors.RunSegment, actors.Compute, r.step, c.a
+	j.Segment, j.Class, j.Values, j.In = c.pc, c.class, r.scalars, r.ins[:0]
 	if c.a.Kind == plan.Step {
 		j.Kind = actors.UpdatePhase
 		if r.verdict != nil {
@@ -179,7 +198,7 @@ func (r *Rank) start(ctx actors.Context, c *cursor) {
 		r.hungry = false
 	}
 	r.since, r.ins = ctx.Now(), j.In
-	r.do(ctx, j)
+	r.do(ctx, &j)
 	if c.a.Kind == plan.Step && c.pc > 0 && c.segs[c.pc-1].Ready {
 		r.applying = r.running
 	}
@@ -199,7 +218,7 @@ func (r *Rank) inputs(ctx actors.Context, c *cursor, j *actors.Job) {
 		}
 	case plan.B, plan.I:
 		for i := range c.w.out {
-			if p := &c.w.out[i]; p.grad && !r.absent(p, c.class) {
+			if p := &c.w.out[i]; p.is&withGrad != 0 && !r.absent(p, c.class) {
 				r.take(ctx, c, j, plan.B, p, 1)
 			}
 		}
@@ -278,22 +297,22 @@ func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
 func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
 	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a,
 		Port: o.Port, Payload: o.Payload}
-	p, ends, dir := &r.l.Ports[o.Port], c.w.out, int32(0)
-	m.Action.Stage = int16(p.To)
+	ends, dir := c.w.out, int32(0)
 	if c.a.Kind != plan.F {
-		m.Kind, m.Action.Kind, m.Action.Stage, ends, dir = actors.Cotangent, plan.B, int16(p.From), c.w.in, 1
+		m.Kind, m.Action.Kind, ends, dir = actors.Cotangent, plan.B, c.w.in, 1
 	}
-	peer := actors.None
 	for i := range ends {
-		if ends[i].id == o.Port {
-			if ends[i].routed {
+		if w := &ends[i]; w.id == o.Port {
+			m.Action.Stage = w.far
+			if w.is&routed != 0 {
 				r.fanOut(ctx, &m, dir)
-				return
+			} else {
+				r.sendTo(ctx, w.peer, &m, dir)
 			}
-			peer = ends[i].peer
+			return
 		}
 	}
-	r.sendTo(ctx, peer, &m, dir)
+	panic(fmt.Sprintf("core: rank %d: port %d is none of stage %d", r.l.Rank, o.Port, c.a.Stage))
 }
 
 // fanOut sends a port's value to every rank that its route names for the microbatch; the last takes over the
@@ -332,7 +351,9 @@ func (r *Rank) Waits() actors.Wait {
 	case !r.open:
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
 	case r.under > 0:
-		w := r.missing(&r.cur[r.turn])
+		c := &r.cur[r.turn]
+		w := Wait{a: c.a, peer: actors.None}
+		r.missing(c, &w)
 		return actors.Wait{For: r.from(w), What: w.what(), Since: r.since, Held: r.held()}
 	}
 	return actors.Wait{For: actors.None}

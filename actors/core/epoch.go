@@ -87,7 +87,7 @@ func (r *Rank) restore(ctx actors.Context) {
 		return
 	case r.owes && t.source == FromMember:
 		n := int32(slices.IndexFunc(r.l.Update, func(s Segment) bool { return s.Ready })) + 1
-		r.do(ctx, actors.Job{Kind: actors.UpdatePhase, Engine: actors.Compute, Step: t.step,
+		r.do(ctx, &actors.Job{Kind: actors.UpdatePhase, Engine: actors.Compute, Step: t.step,
 			Action: stepAction, Segment: n, Values: t.verdict})
 		r.applying, r.last.verdict = r.running, t.verdict
 		return
@@ -103,7 +103,7 @@ func (r *Rank) restore(ctx actors.Context) {
 		j.In = []actors.Input{{Comm: -1, Port: -1, Payload: p}}
 	}
 	t.asked = true
-	r.do(ctx, j)
+	r.do(ctx, &j)
 }
 
 // caughtUp takes in that the update is done that was decided in an epoch before.

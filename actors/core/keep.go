@@ -33,7 +33,7 @@ type copied struct {
 func (r *Rank) keep(ctx actors.Context, m *actors.Message) {
 	r.dropCopies(func(c *copied) bool { return c.step < int64(m.Values[0]) })
 	r.buddy = actors.Ref(m.Member)
-	r.do(ctx, actors.Job{Kind: actors.KeepJob, Engine: actors.Copy, Step: m.Step})
+	r.do(ctx, &actors.Job{Kind: actors.KeepJob, Engine: actors.Copy, Step: m.Step})
 	r.io[len(r.io)-1].kept = m.Values[1:]
 }
 
@@ -90,7 +90,7 @@ func (r *Rank) give(ctx actors.Context, m *actors.Message) {
 			Values: kept})
 		return
 	}
-	r.do(ctx, actors.Job{Kind: actors.StateJob, Engine: actors.Copy, Step: m.Step})
+	r.do(ctx, &actors.Job{Kind: actors.StateJob, Engine: actors.Copy, Step: m.Step})
 	r.io[len(r.io)-1].to = to
 }
 

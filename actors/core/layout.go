@@ -131,40 +131,50 @@ type Group struct {
 
 // RankLayout is what the plan says about one rank: plain values, made once.
 type RankLayout struct {
+	// What every action reads comes first, in one line of a cache.
+
+	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; a
+	// stage whose forward has no segments for a class does nothing for such microbatches: an encoder, when
+	// there are no images.
+	Lower       func(a plan.Action, eval bool, class int32) []Segment
+	Early       *Early // communications of the optimizer step that begin before it; nil for none
+	Shaped      bool   // segments depend on the microbatch's class: an action waits for its data
+	Loader      actors.Ref
+	Coordinator actors.Ref
+	Credits     int // messages in flight on one edge
+
 	Rank    int
 	Program *plan.Program // of a training step
 	Row     int           // this rank's row in the programs
 	Eval    *plan.Program // of an evaluation step, or nil
-	// Lower lists the segments of an action; true for evaluation. Class is that of the microbatch's shape; a
-	// stage whose forward has no segments for a class does nothing for such microbatches: an encoder, when
-	// there are no images.
-	Lower func(a plan.Action, eval bool, class int32) []Segment
 	// Absent reports whether an optional port carries nothing for microbatches of a class; nil where no port
 	// is optional.
 	Absent func(port, class int32) bool
 	Update []Segment // of the optimizer step
 	Moving []Segment // the same where experts move behind it: it goes on behind the commit; nil for never
-	Early  *Early    // communications of the optimizer step that begin before it; nil for none
 	Groups []Group
 	Ports  []Port
 	Peer   func(stage int) actors.Ref // the rank of this replica that owns a stage
 	// Routes of activations and of cotangents by port, for ports whose ends are not one rank each; nil for
 	// none.
-	Routes      func(port int32, back bool) *Route
-	Shaped      bool // segments depend on the microbatch's class: an action waits for its data
-	Loader      actors.Ref
-	Coordinator actors.Ref
-	Credits     int // messages in flight on one edge
+	Routes func(port int32, back bool) *Route
 }
 
 // wire is one end of a port: the neighbour's rank and what runs along it.
 type wire struct {
-	id       int32
-	peer     actors.Ref
-	grad     bool
-	routed   bool // the layout's Routes say who is at the other end, by microbatch
-	optional bool
+	id   int32
+	peer actors.Ref
+	far  int16 // stage at the other end
+	is   wireIs
 }
+
+type wireIs uint8
+
+const (
+	withGrad wireIs = 1 << iota // a cotangent runs back
+	routed                      // the layout's Routes say who is at the other end, by microbatch
+	optional
+)
 
 // wiring is the ports of one stage of a rank, with the ranks at their other ends.
 type wiring struct {
@@ -176,8 +186,16 @@ type wiring struct {
 // reach.
 func (l *RankLayout) wires(all []wiring, ends []wire) []wiring {
 	end := func(p *Port, stage int) wire {
-		w := wire{id: p.ID, grad: p.Grad, optional: p.Optional}
-		if w.routed = l.Routes != nil && l.Routes(p.ID, false) != nil; !w.routed {
+		w := wire{id: p.ID, far: int16(stage)}
+		if p.Grad {
+			w.is |= withGrad
+		}
+		if p.Optional {
+			w.is |= optional
+		}
+		if l.Routes != nil && l.Routes(p.ID, false) != nil {
+			w.is |= routed
+		} else {
 			w.peer = l.Peer(stage)
 		}
 		return w

@@ -115,6 +115,18 @@ func (r *Rank) Touch() int64 {
 	return sum + int64(x.edges[1].id) + int64(x.edges[3].id) + int64(x.wires[1].stage) + int64(x.ends[3].id)
 }
 
+// TouchBehind reads a word of what the lines of Touch point to, when those are there.
+func (r *Rank) TouchBehind() int64 {
+	sum := int64(r.l.Credits)
+	if i := r.inbox.place(r.cur[0].a); i < len(r.inbox.batches) && r.inbox.batches[i] != nil {
+		sum++
+	}
+	return sum
+}
+
+// Group is one that the rank communicates in.
+func (r *Rank) Group(i int) *Group { return &r.groups[i] }
+
 // wiring is the ports of one of the rank's stages.
 func (r *Rank) wiring(stage int16) *wiring {
 	for i := range r.wires {
@@ -168,7 +180,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.State:
 		r.given(ctx, m)
 	case actors.Save:
-		r.do(ctx, actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy, Step: m.Step, Text: m.Text})
+		r.do(ctx, &actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy, Step: m.Step, Text: m.Text})
 	case actors.Halt:
 		r.dead = true
 		r.Release()
@@ -218,7 +230,7 @@ var stepAction = plan.Action{Kind: plan.Step}
 func (r *Rank) eval() bool { return r.step < 0 }
 
 // do starts a job; one compute job is in flight at a time, others run on their own engines.
-func (r *Rank) do(ctx actors.Context, j actors.Job) {
+func (r *Rank) do(ctx actors.Context, j *actors.Job) {
 	r.jobs++
 	j.ID = r.jobs
 	if j.Engine == actors.Compute {
@@ -226,7 +238,7 @@ func (r *Rank) do(ctx actors.Context, j actors.Job) {
 	} else {
 		r.io = append(r.io, ioJob{id: j.ID, kind: j.Kind})
 	}
-	ctx.Do(j)
+	ctx.Do(*j)
 }
 
 // advance starts the next segment if it can run without waiting for anyone.
@@ -237,8 +249,8 @@ func (r *Rank) advance(ctx actors.Context) {
 			return
 		}
 		c := &r.cur[r.turn]
-		if w := r.missing(c); w.lack != nothing {
-			r.hungry = w.lack == lackData
+		if w := r.missing(c, nil); w != nothing {
+			r.hungry = w == lackData
 			return
 		}
 		if c.void {
@@ -332,7 +344,7 @@ func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
 			Payload: m.Out[0].Payload})
 	case actors.SnapshotJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Queued, Step: m.Step, Epoch: r.epoch})
-		r.do(ctx, actors.Job{Kind: actors.WriteJob, Engine: actors.IO, Step: m.Step, Text: m.Text})
+		r.do(ctx, &actors.Job{Kind: actors.WriteJob, Engine: actors.IO, Step: m.Step, Text: m.Text})
 	case actors.WriteJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Durable, Step: m.Step, Epoch: r.epoch,
 			Text: m.Text})

@@ -65,9 +65,10 @@ func TestRoutedEnds(t *testing.T) {
 		}}
 	w := l.wires(nil, make([]wire, 0, 8))
 	require.Len(t, w, 1)
-	require.Equal(t, []wire{{id: 0, peer: 41}, {id: 1, routed: true}}, w[0].out)
+	require.Equal(t, []wire{{id: 0, peer: 41, far: 1}, {id: 1, far: 1, is: routed}}, w[0].out)
 	l.Routes = nil
-	require.Equal(t, []wire{{id: 0, peer: 41}, {id: 1, peer: 41}}, l.wires(nil, make([]wire, 0, 8))[0].out)
+	require.Equal(t, []wire{{id: 0, peer: 41, far: 1}, {id: 1, peer: 41, far: 1}},
+		l.wires(nil, make([]wire, 0, 8))[0].out)
 }
 
 // TestStaleCopies: copies of another step than the one that is under way count for nothing.
