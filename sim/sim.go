@@ -290,11 +290,12 @@ const ahead = 32
 // misses of a large simulation overlap instead of following each other.
 func (s *Sim) touch(batch []item) {
 	var ranks [ahead]int32
+	var kinds [ahead]actors.Kind
 	sum := int64(0)
 	for i := range batch {
-		to := s.flight(batch[i].msg).to
-		ranks[i] = s.rankOf[to]
-		sum += s.cells[to].free[0]
+		f := s.flight(batch[i].msg)
+		ranks[i], kinds[i] = s.rankOf[f.to], f.kind
+		sum += s.cells[f.to].free[0]
 	}
 	for i := range batch {
 		if b := s.flight(batch[i].msg).blob; b != nil {
@@ -302,11 +303,13 @@ func (s *Sim) touch(batch []item) {
 		}
 		if r := ranks[i]; r >= 0 {
 			n := &s.nodes[r]
-			sum += n.rank.Touch() + n.dev.touch()
+			if sum += n.rank.Touch(kinds[i]); kinds[i] != actors.Credit {
+				sum += n.dev.touch()
+			}
 		}
 	}
 	for i := range batch {
-		if r := ranks[i]; r >= 0 {
+		if r := ranks[i]; r >= 0 && kinds[i] != actors.Credit {
 			n := &s.nodes[r]
 			sum += n.rank.TouchBehind() + n.dev.touchBehind()
 		}

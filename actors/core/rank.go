@@ -104,21 +104,28 @@ func (r *Rank) Init(l *RankLayout) {
 	r.wires = l.wires(x.wires[:0], x.ends[:0])
 }
 
-// Touch reads a word of every line of memory that a message may need, so that a driver of very many ranks
-// can have them brought into the cache ahead. The sum means nothing.
-func (r *Rank) Touch() int64 {
+// Touch reads a word of every line of memory that a message of a kind is likely to need, so that a driver of
+// very many ranks can have them brought into the cache ahead. The sum means nothing.
+func (r *Rank) Touch(kind actors.Kind) int64 {
 	x := &r.short
-	sum := r.step + int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) +
-		int64(len(r.edges)) + int64(r.values[3])
-	sum += int64(x.ins[1].Port) + int64(x.boxes[0].n) + int64(x.groups[0].Pos) + int64(x.groups[1].Pos) +
-		int64(x.ports[1].key.port)
-	return sum + int64(x.edges[1].id) + int64(x.edges[3].id) + int64(x.wires[1].stage) + int64(x.ends[3].id)
+	sum := r.step + int64(len(r.edges))
+	if kind == actors.Credit {
+		return sum + int64(x.edges[1].id) + int64(x.edges[3].id)
+	}
+	sum += int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) + int64(r.values[3]) +
+		int64(x.ins[1].Port) + int64(x.boxes[0].n) + int64(x.groups[0].Pos)
+	if kind == actors.Part {
+		return sum
+	}
+	return sum + int64(x.groups[1].Pos) + int64(x.ports[1].key.port) + int64(x.edges[1].id) +
+		int64(x.edges[3].id) + int64(x.wires[1].stage) + int64(x.ends[3].id)
 }
 
 // TouchBehind reads a word of what the lines of Touch point to, when those are there.
 func (r *Rank) TouchBehind() int64 {
 	sum := int64(r.l.Credits)
-	if i := r.inbox.place(r.cur[0].a); i < len(r.inbox.batches) && r.inbox.batches[i] != nil {
+	if i := r.inbox.place(r.cur[0].a); r.cur[0].pc == 0 && i < len(r.inbox.batches) &&
+		r.inbox.batches[i] != nil {
 		sum++
 	}
 	return sum
