@@ -148,11 +148,11 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	var m actors.Message // field by field: a literal is copied here
 	m.Kind, m.From, m.Job, m.Step, m.Action = actors.Done, self, j.ID, j.Step, j.Action
 	m.Segment, m.Text, m.Epoch = j.Segment, j.Text, c.life
-	seg := &noSegment
+	seg, reads := &noSegment, int64(0)
 	if d := c.dev; d != nil {
 		seg = s.rankJob(d, j, &m)
 	} else if at := s.extras[self].loader; at >= 0 {
-		s.batch(s.l.Loaders[at].Ranks[0], &m)
+		reads = int64(s.p.Read * float64(s.batch(s.l.Loaders[at].Ranks[0], &m)))
 	} else if j.Kind == actors.CommitJob && s.faults.any {
 		if s.durable.under == nil {
 			s.durable.under = map[actors.JobID]durable{}
@@ -165,7 +165,7 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		*copied = max(*copied, c.dev.began) + int64(s.p.Copy*float64(seg.Back))
 		begin = max(begin, *copied)
 	}
-	took := s.duration(self, c, j, seg)
+	took := s.duration(self, c, j, seg) + reads
 	if seg.Through > 0 { // both ways at once, beside the work
 		begin = max(begin, c.free[actors.Copy])
 		took = max(took, int64(s.p.Copy*float64(seg.Through)))
@@ -405,8 +405,8 @@ func (s *Sim) replay(d *device, j *actors.Job, last bool) error {
 	return nil
 }
 
-// batch makes the data of a step: every microbatch and chunk.
-func (s *Sim) batch(first actors.Ref, m *actors.Message) {
+// batch makes the data of a step, every microbatch and chunk, and returns its bytes.
+func (s *Sim) batch(first actors.Ref, m *actors.Message) int64 {
 	p := s.cells[first].dev.l.Program
 	if n := len(s.outs); n > 0 {
 		m.Out, s.outs = s.outs[n-1], s.outs[:n-1]
@@ -421,6 +421,7 @@ func (s *Sim) batch(first actors.Ref, m *actors.Message) {
 				Payload: s.blobs.get(s.l.BatchBytes)})
 		}
 	}
+	return int64(len(m.Out)) * s.l.BatchBytes
 }
 
 // account books a compute job's time and the wait before it.

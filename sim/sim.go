@@ -55,6 +55,7 @@ type Prices struct {
 	Collective func(ranks []int, bytes int64) int64 // of one collective in which each rank sends bytes
 	// nanoseconds a byte between a device and host memory, on the copy engine
 	Copy float64
+	Read float64 // nanoseconds a byte of the data that a loader makes ready, beside its job's own
 	// Sends lists such a collective's messages; if it is set, and Options.Whole, collectives are carried out
 	// send by send.
 	Sends func(ranks []int, bytes int64) []collective.Send

@@ -70,11 +70,14 @@ func simMemory(l *layout.Layout) sim.Memory {
 
 // Prices are those of a described machine, one device a rank in order.
 func Prices(m *cost.Machine) sim.Prices {
-	return sim.Prices{Copy: 1e9 / m.Copy,
+	// what a loader reads is tokens in host memory, on their way to a device
+	return sim.Prices{Copy: 1e9 / m.Copy, Read: 1e9 / m.Copy,
 		Job: func(rank int, j *actors.Job, s *core.Segment) int64 {
 			switch {
+			case j.Kind == actors.LoadBatch:
+				return 0
 			case rank < 0:
-				return 1e6 // reading or committing: off the path unless it is late
+				return 1e6 // committing: off the path unless it is late
 			case j.Kind == actors.SnapshotJob || j.Kind == actors.WriteJob || j.Kind == actors.RestoreJob:
 				return 1e6
 			}

@@ -68,6 +68,21 @@ func TestSimCommand(t *testing.T) {
 	}
 }
 
+// TestSimShortSteps: what a loader reads costs by its bytes, so that steps of less than a millisecond differ.
+func TestSimShortSteps(t *testing.T) {
+	step := func(layers string) float64 {
+		out, err := simOutput(t, "sim", shippedRun, "plan.pp=1", "train.global_batch=1", "--cluster", "h100",
+			"model.overrides.num_hidden_layers="+layers, "-o", "json")
+		require.NoError(t, err)
+		var s rehearsal.Summary
+		require.NoError(t, json.Unmarshal([]byte(out), &s))
+		require.GreaterOrEqual(t, s.Step, s.Ranks[0].Busy+s.Ranks[0].Update)
+		return s.Step
+	}
+	require.Less(t, step("1"), step("2"))
+	require.Less(t, step("2"), 0.001)
+}
+
 func TestSimSchedulesAndFaults(t *testing.T) {
 	out, err := simOutput(t, "sim", "compare", "1f1b", "zb-2p", "zb-v", "dualpipe", shippedRun)
 	require.NoError(t, err)
