@@ -73,29 +73,32 @@ func (b *Blob) Release() {
 // device is what a rank's jobs run on: its accounts of time and memory. One compute job of a rank is under
 // way at a time, and its results lie here.
 type device struct {
-	l      *core.RankLayout
+	// of a job's end
+	outs   []actors.Output
+	values [core.ClosedLen]float64
+	flying bool // a compute job is under way
+	eval   bool
+	// of its beginning
+	class  int32
+	action plan.Action // whose segments and memory are at hand
+	segs   []core.Segment
 	rank   *core.Rank
 	early  *core.Early
-	w      *wires
-	action plan.Action // whose segments and memory are at hand
-	eval   bool
-	class  int32
-	segs   []core.Segment
-	need   int64 // bytes of the action at its worst
-	leave  int64 // and after it
-	now    int64 // bytes
-	peak   int64
 	slow   float64
 	last   int64 // end of the last compute job
 	began  int64 // its beginning
 	from   int64 // start of the step's first action
 	step   int64 // of the row's last account
 	Account
-	held   []int64 // bytes of open frames, by wires.frame
-	base   int64   // bytes that are held all the time
-	flying bool    // a compute job is under way
-	outs   []actors.Output
-	values [core.ClosedLen]float64
+	peak int64
+	// of an action's beginning and end
+	need  int64 // bytes of the action at its worst
+	leave int64 // and after it
+	now   int64 // bytes
+	base  int64 // bytes that are held all the time
+	l     *core.RankLayout
+	w     *wires
+	held  []int64 // bytes of open frames, by wires.frame
 }
 
 // Account sums up a rank's last step, in nanoseconds.
@@ -108,16 +111,18 @@ type Account struct {
 	Span   int64 // first action's start to last action's end
 }
 
-// touch reads a word of every line of the device.
-func (d *device) touch() int64 {
-	return int64(d.action.Micro) + d.peak + d.Busy + int64(len(d.held)) + int64(d.values[3])
-}
-
-// touchBehind reads a word of what the device points to.
-func (d *device) touchBehind() (sum int64) {
+// touchResults reads what the end of a job needs, as core.Rank.Touch does.
+func (d *device) touchResults() int64 {
+	sum := int64(len(d.outs)) + int64(d.values[5]) + int64(d.class)
 	if cap(d.outs) > 0 {
 		sum += int64(d.outs[:1][0].Port)
 	}
+	return sum
+}
+
+// touch reads what the beginning of one needs.
+func (d *device) touch() int64 {
+	sum := d.touchResults() + int64(len(d.segs)) + d.last + d.Busy + d.peak + d.base
 	if len(d.held) > 0 && int(d.action.Stage) < len(d.w.local) {
 		sum += d.held[min(d.w.frame(d.action), len(d.held)-1)]
 	}

@@ -303,16 +303,19 @@ func (s *Sim) touch(batch []item) {
 			sum += int64(b.refs)
 		}
 		if r := ranks[i]; r >= 0 {
-			n := &s.nodes[r]
-			if sum += n.rank.Touch(kinds[i]); kinds[i] != actors.Credit {
-				sum += n.dev.touch()
-			}
+			sum += s.nodes[r].rank.Touch(kinds[i])
 		}
 	}
 	for i := range batch {
-		if r := ranks[i]; r >= 0 && kinds[i] != actors.Credit {
+		if r := ranks[i]; r >= 0 {
 			n := &s.nodes[r]
-			sum += n.rank.TouchBehind() + n.dev.touchBehind()
+			behind, starts := n.rank.TouchBehind(kinds[i])
+			if sum += behind; kinds[i] == actors.Done {
+				sum += n.dev.touchResults()
+			}
+			if starts {
+				sum += n.dev.touch()
+			}
 		}
 	}
 	s.touched = sum

@@ -24,37 +24,48 @@ const (
 )
 
 // Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what
-// they need. What every message touches comes first, and short lists begin in the rank itself: a simulation
-// has many ranks, and few of them in a cache.
+// they need. A simulation has many ranks, and few of them in a cache: fields lie in the order in which messages
+// need them, and short lists begin in the rank itself.
 type Rank struct {
-	l        *RankLayout
-	step     int64
-	epoch    uint32
-	life     int32 // how often it has ended before
-	pc       int32
-	open     bool
-	dead     bool
-	hungry   bool // the wait under way is for data
-	behind   bool // it has no state of the epoch yet
-	applied  bool // the update of the step
-	owes     bool // an update that is decided, from the epoch before
-	under    int8 // actions under way: 0, 1, or the 2 of an overlapped pair
-	turn     int8
-	running  actors.JobID // the compute job in flight, 0 for none
-	jobs     actors.JobID
-	settled  actors.JobID // the last job before it went back to a saved state
-	cur      [2]cursor
-	since    actors.Time
-	row      []plan.Entry
-	ins      []actors.Input // of the job in flight
-	groups   []Group
-	inbox    inbox
-	edges    []edge
-	values   [ClosedLen]float64 // of the step so far
-	why      string             // the first reason to give the step up, "" for none
-	loads    []float64          // of experts in the step: what its device appends to the values of the update
-	wires    []wiring
-	scalars  []float64 // from Open
+	// of every message
+	l       *RankLayout
+	step    int64
+	epoch   uint32
+	life    int32 // how often it has ended before
+	pc      int32
+	open    bool
+	dead    bool
+	hungry  bool // the wait under way is for data
+	behind  bool // it has no state of the epoch yet
+	applied bool // the update of the step
+	owes    bool // an update that is decided, from the epoch before
+	under   int8 // actions under way: 0, 1, or the 2 of an overlapped pair
+	turn    int8
+	running actors.JobID // the compute job in flight, 0 for none
+	jobs    actors.JobID
+	settled actors.JobID // the last job before it went back to a saved state
+
+	// of every job
+	cur     [2]cursor
+	since   actors.Time
+	groups  []Group
+	ins     []actors.Input // of the job in flight
+	scalars []float64      // from Open
+	inbox   inbox
+	parts   partLists
+
+	// of its end
+	values [ClosedLen]float64 // of the step so far
+	why    string             // the first reason to give the step up, "" for none
+	loads  []float64          // of experts in the step: what its device appends to the values of the update
+
+	// of the beginning and the end of an action
+	row   []plan.Entry
+	wires []wiring
+	edges []edge
+	ports portLists
+
+	// of few
 	verdict  []float64 // from Commit, nil until it has come
 	prog     *plan.Program
 	io       []ioJob      // in flight on other engines
@@ -63,19 +74,22 @@ type Rank struct {
 	copies   []copied     // in memory: of its own state, and of the ranks whose buddy it is
 	buddy    actors.Ref   // who keeps the second copy of its state
 	last     remembered
-	short    short
 }
 
-// short is where the lists of a rank begin.
-type short struct {
+// partLists is where a rank's lists of groups, operands and collectives begin.
+type partLists struct {
+	groups [3]Group
 	ins    [2]actors.Input
 	boxes  [1]box
 	part   [1]actors.Payload
-	groups [3]Group
-	ports  [2]held
-	edges  [4]edge
-	wires  [2]wiring
-	ends   [6]wire
+}
+
+// portLists is where its lists of neighbours and of what comes from them begin.
+type portLists struct {
+	wires [2]wiring
+	ends  [6]wire
+	held  [2]held
+	edges [4]edge
 }
 
 // ioJob is a job that is not a computation.
@@ -97,38 +111,60 @@ func NewRank(l *RankLayout) *Rank {
 // them in one array.
 func (r *Rank) Init(l *RankLayout) {
 	*r = Rank{l: l, step: -1 << 62, last: remembered{holds: none, pending: none}}
-	x := &r.short
-	r.ins, r.inbox.boxes, r.inbox.ports, r.edges = x.ins[:0], x.boxes[:0], x.ports[:0], x.edges[:0]
-	x.boxes[0].parts = x.part[:0]
+	x, y := &r.parts, &r.ports
 	r.groups = append(x.groups[:0], l.Groups...)
-	r.wires = l.wires(x.wires[:0], x.ends[:0])
+	r.ins, r.inbox.boxes, r.inbox.ports, r.edges = x.ins[:0], x.boxes[:0], y.held[:0], y.edges[:0]
+	x.boxes[0].parts = x.part[:0]
+	r.wires = l.wires(y.wires[:0], y.ends[:0])
 }
 
 // Touch reads a word of every line of memory that a message of a kind is likely to need, so that a driver of
 // very many ranks can have them brought into the cache ahead. The sum means nothing.
 func (r *Rank) Touch(kind actors.Kind) int64 {
-	x := &r.short
-	sum := r.step + int64(len(r.edges))
-	if kind == actors.Credit {
-		return sum + int64(x.edges[1].id) + int64(x.edges[3].id)
+	sum := r.step
+	switch kind {
+	case actors.Credit:
+		return sum + int64(len(r.edges)) + int64(r.ports.edges[0].id) + int64(r.ports.edges[2].id)
+	case actors.Done:
+		return sum + int64(r.cur[0].pc) + int64(len(r.groups)) + int64(r.parts.groups[0].Pos) +
+			int64(r.values[0]) + int64(len(r.why))
+	case actors.Part:
+		return sum + r.touchParts()
 	}
-	sum += int64(r.cur[0].pc) + int64(len(r.row)) + int64(len(r.inbox.boxes)) + int64(r.values[3]) +
-		int64(x.ins[1].Port) + int64(x.boxes[0].n) + int64(x.groups[0].Pos)
-	if kind == actors.Part {
-		return sum
-	}
-	return sum + int64(x.groups[1].Pos) + int64(x.ports[1].key.port) + int64(x.edges[1].id) +
-		int64(x.edges[3].id) + int64(x.wires[1].stage) + int64(x.ends[3].id)
+	return sum + r.touchParts() + r.touchPorts()
 }
 
-// TouchBehind reads a word of what the lines of Touch point to, when those are there.
-func (r *Rank) TouchBehind() int64 {
-	sum := int64(r.l.Credits)
-	if i := r.inbox.place(r.cur[0].a); r.cur[0].pc == 0 && i < len(r.inbox.batches) &&
-		r.inbox.batches[i] != nil {
+// touchParts is what the beginning of a job needs.
+func (r *Rank) touchParts() int64 {
+	x := &r.parts
+	return int64(r.cur[0].pc) + int64(len(r.groups)) + int64(len(r.scalars)) + int64(len(r.inbox.boxes)) +
+		int64(x.groups[0].Pos) + int64(x.ins[0].Port) + int64(x.boxes[0].n) + int64(x.boxes[0].key.seg)
+}
+
+// touchPorts is what the beginning and the end of an action need.
+func (r *Rank) touchPorts() int64 {
+	x := &r.ports
+	sum := int64(len(r.row)) + int64(len(r.edges)) + int64(x.wires[0].stage) + int64(x.wires[1].stage) +
+		int64(x.ends[3].id) + int64(x.held[0].key.port) + int64(x.held[1].key.port) + int64(x.edges[1].id) +
+		int64(x.edges[3].id)
+	if i := r.inbox.place(r.cur[0].a); i < len(r.inbox.batches) && r.inbox.batches[i] != nil {
 		sum++
 	}
 	return sum
+}
+
+// TouchBehind reads what the lines of Touch lead to, when those are there, and reports whether the message
+// starts a job, if nothing else is lacking.
+func (r *Rank) TouchBehind(kind actors.Kind) (sum int64, starts bool) {
+	switch {
+	case kind == actors.Credit:
+		return 0, false
+	case kind == actors.Done && !r.cur[0].atLastSegment():
+		return 0, false
+	case kind == actors.Done:
+		sum = r.touchParts() + r.touchPorts()
+	}
+	return sum + int64(r.l.Credits), true
 }
 
 // Group is one that the rank communicates in.
