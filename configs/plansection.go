@@ -244,7 +244,7 @@ func (l *LoRA) Check(at faults) {
 type Checkpoint struct {
 	Dir           string `key:"dir" class:"free" flag:"save" doc:"Directory of checkpoints; a run that finds one there goes on from it."`
 	Load          string `key:"load" class:"free" flag:"load,pretrained-checkpoint" doc:"Hugging Face directory or checkpoint to start from if checkpoint.dir has none."`
-	LoadOptimizer bool   `key:"load_optimizer" default:"true" class:"free" flag:"no-load-optim=false,finetune=false" doc:"Take the optimizer's state and the step from checkpoint.load as well."`
+	LoadOptimizer bool   `key:"load_optimizer" default:"true" class:"free" flag:"no-load-optim=false,finetune=false" doc:"Take the optimizer's state and the step from checkpoint.load as well. What is in checkpoint.dir is always taken whole."`
 	LoadRNG       bool   `key:"load_rng" default:"true" class:"free" flag:"no-load-rng=false" doc:"Take the random state and the position in the data from checkpoint.load as well."`
 	Interval      int    `key:"interval" default:"0" min:"0" class:"free" flag:"save-interval" unit:"steps" doc:"Steps between saves; 0 saves at the end only."`
 	Keep          int    `key:"keep" default:"2" min:"1" class:"free" doc:"Checkpoints to keep; the latest always stays."`

@@ -169,7 +169,8 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 		case !ok:
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
 				Why: "the checkpoint has no " + kind +
-					" of it; set checkpoint.load_optimizer=false to start the optimizer afresh"}
+					" of it; to start the optimizer afresh, name it as checkpoint.load, with " +
+					"checkpoint.load_optimizer=false and another checkpoint.dir"}
 		}
 		if fmt.Sprint(info.Shape) != fmt.Sprint(p.Shape) {
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Misshapen,

@@ -106,9 +106,11 @@ func (r *Run) laid(step int64) (x core.Laid) {
 // expertsSection is what the manifest says of where experts lie.
 const expertsSection = "experts"
 
-// filled reads the state of a step from a checkpoint.
+// filled reads the state of a step from a checkpoint: all of it, unless the run began with that step and
+// took it from checkpoint.load.
 func (r *Run) filled(c *checkpoint.Reader, step int64) (host.FillFunc, func(), error) {
-	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || step != r.start.first-1),
+	loaded := step == r.start.first-1 && r.start.step == 0
+	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || !loaded),
 		func() { _ = c.Close() }, nil
 }
 

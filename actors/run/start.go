@@ -306,11 +306,17 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		r.start.rate = r.otherRate(saved)
 	}
 	r.start.origin = saved.Path()
-	if dir := r.cfg.Run.Checkpoint.Dir; dir != "" && filepath.Dir(saved.Path()) == filepath.Clean(dir) {
-		r.start.step = saved.Step()
-	}
-	r.start.fill = host.FromCheckpoint(saved, r.cfg.Run.Checkpoint.LoadOptimizer)
+	c := r.cfg.Run.Checkpoint
+	r.start.fill = host.FromCheckpoint(saved, c.LoadOptimizer)
 	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
+	if c.Dir != "" && filepath.Dir(saved.Path()) == filepath.Clean(c.Dir) {
+		// The run's own state: without its moments each restart would change what the run computes.
+		r.start.step = saved.Step()
+		r.start.fill = host.FromCheckpoint(saved, true)
+		if !c.LoadOptimizer || !c.LoadRNG {
+			r.start.from += ", whole: load_optimizer and load_rng are for checkpoint.load alone"
+		}
+	}
 	return nil
 }
 

@@ -124,3 +124,23 @@ func TestLatestGone(t *testing.T) {
 	require.Contains(t, out, "step 5/6")
 	require.NotContains(t, out, "step 1/6")
 }
+
+// TestOwnStateWhole: checkpoint.load_optimizer and load_rng are about checkpoint.load. A run with both off
+// goes on from its own checkpoint with its moments, to the state of a run that was left alone, and says so.
+func TestOwnStateWhole(t *testing.T) {
+	dir := tinyRun(t)
+	train := func(steps string) string {
+		code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps="+steps, "schedule.decay_steps=9",
+			"checkpoint.load_rng=false", "checkpoint.load_optimizer=false")
+		require.Zero(t, code, out)
+		return out
+	}
+	train("6")
+	alone := stateOf(t, dir, 6)
+	for _, sub := range []string{"ckpt", "run"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, sub)))
+	}
+	train("4")
+	require.Contains(t, train("6"), "verified, whole: load_optimizer and load_rng are for checkpoint.load")
+	require.Equal(t, alone, stateOf(t, dir, 6))
+}
