@@ -80,6 +80,9 @@ const lerobotFilesMax = 1 << 30
 
 // OpenLeRobot opens the data set in dir.
 func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
+	if err := onDisk(dir, "a LeRobot data set"); err != nil {
+		return nil, err
+	}
 	l := &LeRobot{dir: dir, o: o, tables: &tables{o: o}}
 	b, err := os.ReadFile(filepath.Join(dir, "meta", "info.json"))
 	if err != nil {

@@ -95,7 +95,10 @@ type indexedSizes struct {
 
 func openIndexed(prefix string, o dataset.Options) (*indexed, error) {
 	x := &indexed{prefix: prefix, limit: o.Limit()}
-	var err error
+	err := onDisk(prefix, "Megatron's .bin/.idx")
+	if err != nil {
+		return nil, err
+	}
 	for _, end := range []string{".idx", ".bin"} {
 		if info, err := os.Stat(prefix + end); err != nil {
 			return nil, err

@@ -52,3 +52,19 @@ func TestRemoteData(t *testing.T) {
 	require.ErrorContains(t, err, "403 Forbidden; check the credentials")
 	require.NotContains(t, err.Error(), "secret")
 }
+
+// TestDiskAlone: a URL of what is read from disk alone is refused by that reason, not as a missing file; its
+// credentials do not show.
+func TestDiskAlone(t *testing.T) {
+	t.Setenv("LFACTOR_CACHE", t.TempDir())
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("a text"))
+	}))
+	defer s.Close()
+	for _, format := range []string{"text", "megatron", "lerobot"} {
+		_, err := dataset.Open(strings.Replace(s.URL, "http://", "http://me:secret@", 1)+"/a.txt",
+			dataset.Options{Format: format})
+		require.ErrorContains(t, err, "is read from disk alone, not from "+s.URL+"/a")
+		require.NotContains(t, err.Error(), "secret")
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Plain text: a file or a directory of files. A document is a file, or what lies between blank lines, or a
@@ -68,6 +69,9 @@ func textFiles(path, pattern string) ([]string, error) {
 	if pattern == "" {
 		pattern = "*.txt"
 	}
+	if err := onDisk(path, "plain text"); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
 		return []string{path}, nil
@@ -90,6 +94,15 @@ func textFiles(path, pattern string) ([]string, error) {
 	}
 	slices.Sort(files)
 	return files, err
+}
+
+// onDisk is an error where a URL names data of a format that is read from disk alone.
+func onDisk(path, what string) error {
+	if store.Scheme(path) == "" {
+		return nil
+	}
+	return fmt.Errorf("%s is read from disk alone, not from %s: download it (JSON lines, Parquet and shards "+
+		"are read from https and s3 too)", what, store.Redact(path))
 }
 
 // isFile says whether an entry of a folder is a file, or a link to one.
