@@ -132,6 +132,10 @@ func Open(path string, o Options) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openAll(paths, o)
+}
+
+func openAll(paths []string, o Options) (Source, error) {
 	var sources []Source
 	for _, p := range paths {
 		s, err := openOne(p, o)
@@ -152,14 +156,24 @@ func closeAll(sources []Source) (err error) {
 
 // OpenBlend opens a path that may be a blend of sources, and returns them with their shares.
 func OpenBlend(path string, o Options) ([]Weighted, error) {
-	if f, err := formatOf(path, o); err == nil && f.Blend != nil {
-		list, err := f.Blend(path, o)
-		if err != nil {
-			return nil, fmt.Errorf("open %s as %s: %w", store.Redact(path), f.Name, err)
-		}
-		return list, nil
+	paths, err := ExpandPaths(path)
+	if err != nil {
+		return nil, err
 	}
-	s, err := Open(path, o)
+	if len(paths) == 1 { // a blend is one file or folder
+		f, err := formatOf(paths[0], o)
+		if err != nil {
+			return nil, err // asking a store that does not answer takes minutes: once
+		}
+		if f.Blend != nil {
+			list, err := f.Blend(paths[0], o)
+			if err != nil {
+				return nil, fmt.Errorf("open %s as %s: %w", store.Redact(paths[0]), f.Name, err)
+			}
+			return list, nil
+		}
+	}
+	s, err := openAll(paths, o)
 	if err != nil {
 		return nil, err
 	}

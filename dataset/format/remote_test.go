@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,4 +68,19 @@ func TestDiskAlone(t *testing.T) {
 		require.ErrorContains(t, err, "is read from disk alone, not from "+s.URL+"/a")
 		require.NotContains(t, err.Error(), "secret")
 	}
+}
+
+// TestAskedOnce: a store that fails is asked for a file once, not again for whether it is a blend: the five
+// attempts at one that does not answer take minutes.
+func TestAskedOnce(t *testing.T) {
+	t.Setenv("LFACTOR_CACHE", t.TempDir())
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.NotFound(w, r)
+	}))
+	defer s.Close()
+	_, err := dataset.OpenBlend(s.URL+"/lines.jsonl", dataset.Options{})
+	require.ErrorContains(t, err, "404 Not Found; check the path")
+	require.EqualValues(t, 1, asked.Load())
 }
