@@ -37,6 +37,7 @@ type Remote interface {
 // System is the actors of one process.
 type System struct {
 	sys     *actor.ActorSystem
+	turns   turns
 	began   time.Time
 	seed    uint64
 	remote  Remote
@@ -67,7 +68,7 @@ type TraceEvent struct {
 
 // NewSystem returns a system whose refs for spawned children start at first.
 func NewSystem(seed uint64, first actors.Ref, remote Remote) *System {
-	return &System{sys: quiet(), began: time.Now(), seed: seed, remote: remote,
+	return &System{sys: quiet(), turns: newTurns(), began: time.Now(), seed: seed, remote: remote,
 		pids: map[actors.Ref]*actor.PID{}, cells: map[actors.Ref]*cell{}, next: first,
 		names: func(r actors.Ref) string { return fmt.Sprint("actor", r) }}
 }
@@ -94,7 +95,8 @@ func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Devi
 	s.mu.Lock()
 	s.pids[ref], s.cells[ref] = pid, c
 	s.mu.Unlock()
-	props := actor.PropsFromProducer(func() actor.Actor { return c }, actor.WithSupervisor(stopAlways{}))
+	props := actor.PropsFromProducer(func() actor.Actor { return c }, actor.WithSupervisor(stopAlways{}),
+		actor.WithDispatcher(s.turns))
 	if _, err := s.sys.Root.SpawnNamed(props, name); err != nil {
 		panic(fmt.Sprintf("host: actor %s: %v", name, err))
 	}
@@ -201,6 +203,7 @@ func (s *System) end() {
 	s.workers.Wait()
 	s.endCapture()
 	s.sys.Shutdown()
+	close(s.turns.over)
 }
 
 type ask struct{ reply chan actors.Wait }
