@@ -75,9 +75,10 @@ func TestRegisteredFromOneFile(t *testing.T) {
 	}
 	files, err := filepath.Glob("text/*.txt")
 	require.NoError(t, err)
-	for i, f := range files {
+	for i, f := range files[:12] {
 		text, err := os.ReadFile(f)
 		require.NoError(t, err)
+		text = text[:min(len(text), 2<<10)]   // the format reads all of a document to know its size
 		loud := strings.ToUpper(string(text)) // not every letter comes back as it was
 		require.NoError(t, os.WriteFile(fmt.Sprintf("plain/%03d.txt", i), []byte(strings.ToLower(loud)), 0o644))
 		require.NoError(t, os.WriteFile(fmt.Sprintf("loud/%03d.shout", i), []byte(loud), 0o644))
