@@ -58,14 +58,15 @@ func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, th
 	return
 }
 
-// timeRun repeats a kernel for about 20 ms and gives the shortest time of one run.
+// timeRun repeats a kernel for about 100 ms, as bench/kernels.py does those of PyTorch, and gives the shortest
+// time of one run.
 func timeRun(b kernels.Backend, run func(kernels.Backend)) float64 {
 	began := time.Now()
 	if run(b); time.Since(began) > time.Second {
 		return time.Since(began).Seconds() // what it warms up is a small part of it
 	}
 	best := time.Hour
-	for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
+	for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
 		t := time.Now()
 		run(b)
 		best = min(best, time.Since(t))
