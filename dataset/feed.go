@@ -63,7 +63,7 @@ func (f *feeder) step(start Position) (r stepResult) {
 			break
 		}
 		if err != nil {
-			r.err = eofOr(err, fmt.Sprintf("data of step %d", start.Step))
+			r.err = err // who asks says for which step
 			return r
 		}
 		rows = append(rows, next)

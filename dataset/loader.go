@@ -3,7 +3,6 @@ package dataset
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -380,11 +379,3 @@ func (c *LoaderConfig) describe() string {
 
 // ErrNoTokens says that nothing in the data can be used: every document is bad or empty.
 var ErrNoTokens = errors.New("no document gives any tokens")
-
-// eofOr keeps io.EOF as it is and says what was done for any other error.
-func eofOr(err error, doing string) error {
-	if err == io.EOF {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}

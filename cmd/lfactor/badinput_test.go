@@ -80,6 +80,7 @@ func TestBadInput(t *testing.T) {
 				require.Contains(t, out, s)
 			}
 			require.NotContains(t, out, "goroutine", "a bare stack")
+			require.NotRegexp(t, "data of step .*data of step", out, "the step is said once")
 			require.NoFileExists(t, filepath.Join(dir, "c2", "latest"))
 		})
 	}
