@@ -24,8 +24,8 @@ const (
 )
 
 // Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what
-// they need. A simulation has many ranks, and few of them in a cache: fields lie in the order in which messages
-// need them, and short lists begin in the rank itself.
+// they need. A simulation has many ranks, and few of them in a cache: fields lie in the order in which
+// messages need them, and short lists begin in the rank itself.
 type Rank struct {
 	// of every message
 	l       *RankLayout

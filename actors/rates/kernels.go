@@ -58,8 +58,8 @@ func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, th
 	return
 }
 
-// timeRun repeats a kernel for about 100 ms, as bench/kernels.py does those of PyTorch, and gives the shortest
-// time of one run.
+// timeRun repeats a kernel for about 100 ms, as bench/kernels.py does those of PyTorch, and gives the
+// shortest time of one run.
 func timeRun(b kernels.Backend, run func(kernels.Backend)) float64 {
 	began := time.Now()
 	if run(b); time.Since(began) > time.Second {

@@ -42,8 +42,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Built builds lfactor once for all tests of a package, and returns the binary's path. Unlike go build, go run
-// keeps what it has linked, so that the next package gets the same binary at once.
+// Built builds lfactor once for all tests of a package, and returns the binary's path. Unlike go build, go
+// run keeps what it has linked, so that the next package gets the same binary at once.
 func Built(t *testing.T) string {
 	t.Helper()
 	if path := binary(); process.Exists(path) {
