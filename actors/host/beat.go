@@ -45,11 +45,13 @@ func (p *pulse) limit() time.Duration {
 }
 
 // What is written on such a connection: a beat asks process 0 for its time, and says what came of that
-// before; news is what Links.Tell has, with its length before it.
+// before; news is what Links.Tell has, with its length before it. Who has said its last waits until process 0
+// has read it and ends the connection.
 const (
 	beatFrame = 1 // the time, Offset.Ahead and Offset.Within of the sender, 8 bytes each
 	newsFrame = 2
 	slowFrame = 3 // as news: a way that is slow, in words
+	lastFrame = 4 // nothing comes after it: process 0 ends the connection
 	beatSize  = 1 + 3*8
 	newsMost  = 1 << 20
 )
@@ -100,7 +102,11 @@ func (l *Links) beatOn(c net.Conn) {
 	if err == nil {
 		err = flush(c)
 	}
-	go l.answers(c, o)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		l.answers(c, o)
+	}()
 	tick := time.NewTicker(firstEvery)
 	defer tick.Stop()
 	for n := 1; err == nil; n++ {
@@ -109,8 +115,10 @@ func (l *Links) beatOn(c net.Conn) {
 		}
 		select {
 		case <-l.over:
-			_ = c.SetWriteDeadline(time.Now().Add(lastNews))
-			_ = l.news(c, o) // the last there is; process 0 may not be there any more
+			if l.lastNews(c, o) == nil {
+				// a connection that is closed while an answer is on its way takes with it what was not read yet
+				<-answered
+			}
 			return
 		case <-tick.C:
 			err = l.beat(c, o)
@@ -136,21 +144,38 @@ func (l *Links) beat(c net.Conn, o *offsets) error {
 			return err
 		}
 	}
-	return l.news(c, o)
+	_, err := l.news(c, o)
+	return err
 }
 
-// news writes what Tell has for process 0, once the clocks are known.
-func (l *Links) news(c net.Conn, o *offsets) error {
+// lastNews writes all that Tell still has, and that it is the last. Process 0 may not be there any more.
+func (l *Links) lastNews(c net.Conn, o *offsets) error {
+	_ = c.SetDeadline(time.Now().Add(lastNews))
+	for {
+		if some, err := l.news(c, o); err != nil {
+			return err
+		} else if !some {
+			break
+		}
+	}
+	if _, err := c.Write([]byte{lastFrame}); err != nil {
+		return err
+	}
+	return flush(c)
+}
+
+// news writes what Tell has for process 0, once the clocks are known, and reports whether there was any.
+func (l *Links) news(c net.Conn, o *offsets) (some bool, err error) {
 	known, ok := o.estimate()
 	if l.Tell == nil || !ok {
-		return nil
+		return false, nil
 	}
 	text := l.Tell(known)
 	if len(text) == 0 {
-		return nil
+		return false, nil
 	}
 	o.told(known)
-	return writeNews(c, newsFrame, text)
+	return true, writeNews(c, newsFrame, text)
 }
 
 func writeNews(c net.Conn, kind byte, text []byte) error {
@@ -210,6 +235,8 @@ func (l *Links) listen(c net.Conn, proc int, life uint32) {
 		}
 		l.heard(proc, life, false)
 		switch kind {
+		case lastFrame:
+			return
 		case newsFrame:
 			err = takeNews(r, func(text []byte) {
 				if l.Told != nil {
