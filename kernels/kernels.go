@@ -67,13 +67,24 @@ type Spec struct {
 	Doc string // formula, attributes, order of sums
 	// Flops gives the floating-point operations of a call from its operand shapes; nil is one an output
 	// element.
-	Flops  func(in, out [][]int) int64
-	Source string // paper, spec or the definition followed
+	Flops func(in, out [][]int) int64
+	// Products gives the matrix products of which a call consists, nil where it does not. They have all of its
+	// operations, but that rows are shared evenly among groups.
+	Products func(in, out [][]int) []Product
+	Source   string // paper, spec or the definition followed
 }
 
 var specs []Spec
 
-func register(s ...Spec) bool { specs = append(specs, s...); return true }
+func register(s ...Spec) bool {
+	for i := range s {
+		if f := s[i].Products; f != nil && s[i].Flops == nil {
+			s[i].Flops = func(in, out [][]int) int64 { return FlopsOf(f(in, out)) }
+		}
+	}
+	specs = append(specs, s...)
+	return true
+}
 
 // Specs lists all contracts in a fixed order.
 func Specs() []Spec { return specs }

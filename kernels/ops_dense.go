@@ -23,14 +23,6 @@ const (
 // of setting it.
 const Accumulate = 1
 
-func mmFlops(in, out [][]int) int64 { // 2·t·n·k, where in[0] and out[0] share t
-	return 2 * prod(in[0]) * int64(in[1][0])
-}
-
-func dxFlops(in, out [][]int) int64 { return 2 * prod(in[0]) * int64(in[1][1]) }
-
-func dwFlops(in, out [][]int) int64 { return 2 * prod(in[0]) * int64(in[1][len(in[1])-1]) }
-
 // attnFlops counts both products over a dense t×s rectangle halved for causality, the convention of
 // published MFU figures.
 func attnFlops(in, out [][]int) int64 { return 2 * prod(in[0]) * int64(in[1][0]) }
@@ -38,11 +30,11 @@ func attnFlops(in, out [][]int) int64 { return 2 * prod(in[0]) * int64(in[1][0])
 func attnBwdFlops(in, out [][]int) int64 { return 5 * prod(in[1]) * int64(in[2][0]) }
 
 var _ = register(
-	Spec{Op: Linear, Sig: "x[...,k]A w[n,k]A bias[n]A? -> y[...,n]A|f32", Flops: mmFlops,
+	Spec{Op: Linear, Sig: "x[...,k]A w[n,k]A bias[n]A? -> y[...,n]A|f32", Products: linearProducts,
 		Doc: "y = x·wᵀ + bias. Sums over k in float32, rounded once to y's dtype."},
-	Spec{Op: LinearDX, Sig: "dy[...,n]A w[n,k]A -> dx[...,k]A", Flops: dxFlops,
+	Spec{Op: LinearDX, Sig: "dy[...,n]A w[n,k]A -> dx[...,k]A", Products: linearDXProducts,
 		Doc: "dx = dy·w: the input gradient of linear."},
-	Spec{Op: LinearDW, Sig: "dy[...,n]A x[...,k]A -> dw[n,k]f32", Flops: dwFlops,
+	Spec{Op: LinearDW, Sig: "dy[...,n]A x[...,k]A -> dw[n,k]f32", Products: linearDWProducts,
 		Doc: "dw = dyᵀ·x: the weight gradient of linear. I[0] = Accumulate adds into dw."},
 	Spec{Op: ColSum, Sig: "dy[...,n]A -> db[n]f32",
 		Doc: "db = Σ over rows of dy: the bias gradient. I[0] = Accumulate adds into db."},

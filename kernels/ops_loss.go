@@ -51,19 +51,9 @@ func LossWork(d tensor.DType, t, v int) (blocks, rows, step int) {
 	return (v + LSEBlock - 1) / LSEBlock, min(t, LossRows(d, v)), min(v, LSEBlock)/lossPad*lossPad + 2*lossPad
 }
 
-// ceFlops is n products of x with w; one less if the numerators are an operand.
-func ceFlops(n int64) func(in, out [][]int) int64 {
-	return func(in, out [][]int) int64 {
-		if len(in) > 6 && in[6] != nil {
-			return (n - 1) * 2 * prod(in[0]) * int64(in[1][0])
-		}
-		return n * 2 * prod(in[0]) * int64(in[1][0])
-	}
-}
-
 var _ = register(
 	Spec{Op: LinearLSE, Sig: "x[t,d]A w[v,d]A target[t]i32 -> lse[t,1]f32 hit[t]f32 e[t,v]A? top[t,b]f32?",
-		Flops: ceFlops(1), Source: "arXiv:2411.09009",
+		Products: lossProducts(false, false), Source: "arXiv:2411.09009",
 		Doc: "With logits z = x·wᵀ, or F[0]·tanh(x·wᵀ/F[0]) with a soft cap F[0] > 0 (arXiv:2408.00118 " +
 			"§2), that are never held whole (blocks of at most 4 Mi logits): lse = log Σ exp z over " +
 			"this shard's rows of w, hit = z[target-I[0]], " +
@@ -76,21 +66,21 @@ var _ = register(
 	Spec{Op: NLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 weight[t]f32 -> loss[1]f32",
 		Doc: "loss = Σ weight·(lse-hit) over rows with target >= 0, in float64, in row order."},
 	Spec{Op: LinearCEDX, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? " +
-		"top[t,b]f32? -> dx[t,d]A", Flops: ceFlops(2),
+		"top[t,b]f32? -> dx[t,d]A", Products: lossProducts(true, false),
 		Doc: "With dz = seed·weight·(exp(z-lse) - onehot(target-I[0])), 0 where target < 0, with a soft " +
 			"cap F[0] times 1 - (z/F[0])²: dx = dz·w. exp(z-lse) is e·exp(top-lse) with e and top of " +
 			"linear_lse, " +
 			"which are computed again by blocks where they are absent, with the same result."},
 	Spec{Op: LinearCEDW, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? " +
-		"top[t,b]f32? -> dw[v,d]f32", Flops: ceFlops(2),
+		"top[t,b]f32? -> dw[v,d]f32", Products: lossProducts(false, true),
 		Doc: "dw = dzᵀ·x with dz and F[0] as in linear_ce_dx. I[0] is the first id of the shard; I[1] = " +
 			"Accumulate adds into dw."},
 	Spec{Op: LinearCEBwd, Sig: "x[t,d]A w[v,d]A target[t]i32 lse[t]f32 weight[t]f32 seed[1]f32 e[t,v]A? " +
-		"top[t,b]f32? -> dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
+		"top[t,b]f32? -> dx[t,d]A dw[v,d]f32", Products: lossProducts(true, true),
 		Doc: "Both gradients from one dz, each bit-identical to the separate operation. I[0], I[1] and " +
 			"F[0] as in linear_ce_dw."},
 	Spec{Op: LinearCE, Sig: "x[t,d]A w[v,d]A target[t]i32 weight[t]f32 seed[1]f32 -> loss[1]f32 " +
-		"work[b,r,s]A dx[t,d]A dw[v,d]f32", Flops: ceFlops(3),
+		"work[b,r,s]A dx[t,d]A dw[v,d]f32", Products: lossProducts(true, true),
 		Doc: "linear_lse, lse_join, nll and linear_ce_bwd of an unsharded vocabulary in one: loss, dx " +
 			"and dw have their bits, and no logits outlive the call. " +
 			"work is of the shape LossWork; what is left in it has no meaning. I[1] = Accumulate adds " +

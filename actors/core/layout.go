@@ -41,7 +41,7 @@ func (c *Comm) From(g *Group, i int) int {
 type Segment struct {
 	Await []Issued // communications of earlier segments of the action, each awaited once
 	Comms []Comm
-	Flops int64
+	Flops int64 // that the device could do in the time of its arithmetic
 	Bytes int64 // moved by kernels that do not hide it behind their own arithmetic
 	Calls int
 	Away  int64 // bytes that it offloads to host memory when it has ended

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,12 +26,13 @@ func TestLastNews(t *testing.T) {
 	}
 	leader, worker := links[0], links[1]
 	var slow atomic.Bool
-	asked := make(chan struct{}, 1000)
+	asked, telling := make(chan struct{}, 1000), make(chan struct{})
+	var once sync.Once
 	quick := leader.clock
 	leader.clock = func() time.Duration {
 		if slow.Load() {
 			asked <- struct{}{}
-			time.Sleep(50 * time.Millisecond)
+			<-telling
 		}
 		return quick()
 	}
@@ -42,6 +44,9 @@ func TestLastNews(t *testing.T) {
 			return nil
 		}
 		left.Add(-1)
+		if slow.Load() {
+			once.Do(func() { close(telling) })
+		}
 		told.Add(1)
 		return []byte("news")
 	}

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/plan"
@@ -54,6 +55,8 @@ type Job struct {
 	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
 	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
 	Scores float64
+	// what calls cost a device that they do not keep busy (grad.Options), for costs; nil if nothing is known
+	Device func(w kernels.Work) (flops, bytes int64)
 	// bytes on a rank below which the terms of a sum that all members need are sent to all of them at once;
 	// of larger ones each member sums a part
 	SumWhole int

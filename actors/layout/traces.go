@@ -48,7 +48,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if !eval {
 		o.Bucket = l.bucketBytes(stage)
 	}
-	o.SeqLen, o.Scores = l.seqLen, j.Scores
+	o.SeqLen, o.Scores, o.Device = l.seqLen, j.Scores, j.Device
 	o.MostRows, o.SumWhole = j.RoutingBound, j.SumWhole
 	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1
 	return o
@@ -215,7 +215,7 @@ func (l *Layout) Lower(a plan.Action, eval bool, class int32) []core.Segment {
 func (l *Layout) lowered(tr *grad.Trace, ph grad.Phase, side int) []core.Segment {
 	var out []core.Segment
 	for _, s := range tr.Segments(ph) {
-		seg := core.Segment{Flops: s.Cost.Flops, Bytes: s.Cost.Bytes, Calls: s.Cost.Calls}
+		seg := core.Segment{Flops: s.Cost.Filled, Bytes: s.Cost.Bytes, Calls: s.Cost.Calls}
 		seg.Away, seg.Back = tr.Copies(&s)
 		for _, at := range s.Await {
 			seg.Await = append(seg.Await, core.Issued{Segment: int32(at.Segment), Comm: int32(at.Comm)})

@@ -122,9 +122,13 @@ func (x *Explainer) Explain(res *sim.Result) *Explanation {
 	a, m := res.Ranks[rank], r.Machine.Kind(rank)
 	out := &Explanation{Rank: rank, Name: r.Layout.Job.Mesh.Name(rank),
 		Step: res.Steps[len(res.Steps)-1].Time / 1e9}
-	whole := out.kernels(r.Layout, m, x.jobs[rank])
+	whole, done := out.kernels(r.Layout, m, x.jobs[rank])
+	arithmetic := Part{What: partFlops, Seconds: m.Segment(whole.Filled, 0, 0)}
+	if arithmetic.Seconds > 0 {
+		arithmetic.OfPeak = float64(done) / m.Flops / arithmetic.Seconds
+	}
 	out.Parts = []Part{
-		{What: partFlops, Seconds: m.Segment(whole.Flops, 0, 0), OfPeak: m.Efficiency},
+		arithmetic,
 		{What: partBytes, Seconds: m.Segment(0, whole.Bytes, 0), OfPeak: m.Stream},
 		{What: partCalls, Seconds: m.Segment(0, 0, whole.Calls)},
 		{What: partComm, Seconds: unit.OfNanoseconds(a.Comm)},
@@ -144,8 +148,9 @@ func (x *Explainer) Explain(res *sim.Result) *Explanation {
 }
 
 // kernels fills in the kernels of the segments that a rank ran, longest first, and returns their costs
-// together.
-func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]int) (whole grad.Cost) {
+// together and the operations that arithmetic's time goes to.
+func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]int) (whole grad.Cost,
+	done int64) {
 	type kind struct {
 		op    kernels.Op
 		again bool
@@ -154,17 +159,18 @@ func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]in
 	for j, times := range jobs {
 		tr := l.Trace(j.key)
 		for _, c := range tr.KernelCosts(&tr.Segments(j.phase)[j.segment]) {
-			s, n := sums[kind{c.Kernel, c.Again}], int64(times)
-			s.Flops, s.Bytes, s.Calls = s.Flops+n*c.Flops, s.Bytes+n*c.Bytes, s.Calls+times*c.Calls
-			sums[kind{c.Kernel, c.Again}] = s
+			k := kind{c.Kernel, c.Again}
+			sums[k] = sums[k].Plus(c.Times(times))
+			// operations of calls that are bound by memory are not part of what takes arithmetic's time
+			done += min(c.Flops, c.Filled) * int64(times)
 		}
 	}
 	for k, c := range sums {
-		whole.Flops, whole.Bytes, whole.Calls = whole.Flops+c.Flops, whole.Bytes+c.Bytes, whole.Calls+c.Calls
+		whole = whole.Plus(c)
 		x := ExplainedKernel{Kernel: k.op, Again: k.again, Calls: c.Calls,
-			Seconds: m.Segment(c.Flops, c.Bytes, c.Calls)}
+			Seconds: m.Segment(c.Filled, c.Bytes, c.Calls)}
 		x.Share = x.Seconds / e.Step
-		flops, bytes, calls := m.Segment(c.Flops, 0, 0), m.Segment(0, c.Bytes, 0), m.Segment(0, 0, c.Calls)
+		flops, bytes, calls := m.Segment(c.Filled, 0, 0), m.Segment(0, c.Bytes, 0), m.Segment(0, 0, c.Calls)
 		switch {
 		case calls >= max(flops, bytes):
 			x.Bound, x.OfPeak = "launches", max(float64(c.Flops)/m.Flops, float64(c.Bytes)/m.Bandwidth)/x.Seconds
@@ -188,7 +194,7 @@ func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]in
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Kernel, b.Kernel),
 			cmp.Compare(again(a), again(b)))
 	})
-	return whole
+	return whole, done
 }
 
 // String is one sentence: what the step is, from its largest part on.

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
+	kernel "github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/sim"
@@ -21,18 +22,28 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// rehearsed is a small Llama on h100 with four microbatches, all of whose forward is repeated.
+// rehearsed is a small Llama on h100 with four microbatches, all of whose forward is repeated. Products have one
+// rate.
 func rehearsed(t *testing.T, schedule string, pp, tp int) *Rehearsal {
+	return rehearsedOn(t, schedule, pp, tp, false)
+}
+
+// rehearsedOn is that with products in tiles, or without.
+func rehearsedOn(t *testing.T, schedule string, pp, tp int, tiles bool) *Rehearsal {
 	c, err := configs.Published("llama/3.2-1b")
 	require.NoError(t, err)
 	c.Hidden, c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab = 64, 4, 4, 2, 16, 128, 512
 	fam, err := family.Build(c, 64)
 	require.NoError(t, err)
-	l, err := layout.Plan(&layout.Job{Model: fam, Mesh: topology.Grid(pp, 1, tp), Schedule: schedule, Micro: 4,
+	m, err := Machine("h100")
+	require.NoError(t, err)
+	var device func(kernel.Work) (int64, int64)
+	if tiles {
+		device = m.Kernels()
+	}
+	l, err := layout.Plan(&layout.Job{Model: fam, Device: device, Mesh: topology.Grid(pp, 1, tp), Schedule: schedule, Micro: 4,
 		Rows: 64, Recompute: grad.RecomputeFull, SeqParallel: tp > 1, DType: tensor.BF16,
 		Optim: optim.Config{Name: "adamw"}})
-	require.NoError(t, err)
-	m, err := Machine("h100")
 	require.NoError(t, err)
 	r, err := Of(l, Options{Machine: m})
 	require.NoError(t, err)
@@ -43,7 +54,7 @@ func rehearsed(t *testing.T, schedule string, pp, tp int) *Rehearsal {
 // that is better in one thing changes that part alone.
 func TestExplain(t *testing.T) {
 	for _, schedule := range []string{"1f1b", "zb-2p"} {
-		r := rehearsed(t, schedule, 2, 2)
+		r := rehearsedOn(t, schedule, 2, 2, true)
 		e, err := r.Explain(sim.Options{})
 		require.NoError(t, err)
 		res := r.Run(sim.Options{})
@@ -85,7 +96,8 @@ func TestExplain(t *testing.T) {
 		require.NoError(t, err)
 		require.InEpsilon(t, part[partFlops].Seconds/2, f.Parts[0].Seconds, 1e-9)
 		require.InEpsilon(t, part[partBytes].Seconds, f.Parts[1].Seconds, 1e-9)
-		require.Equal(t, r.Machine.Efficiency, f.Parts[0].OfPeak)
+		require.Less(t, f.Parts[0].OfPeak, r.Machine.Efficiency, "not all tiles are full")
+		require.Greater(t, f.Parts[0].OfPeak, 0.0)
 		require.Equal(t, r.Machine.Stream, f.Parts[1].OfPeak)
 	}
 }
@@ -132,7 +144,7 @@ func TestExplainBounds(t *testing.T) {
 // TestKernelCosts: the parts of every segment are its cost.
 func TestKernelCosts(t *testing.T) {
 	for _, schedule := range []string{"1f1b", "zb-2p"} {
-		r := rehearsed(t, schedule, 2, 2)
+		r := rehearsedOn(t, schedule, 2, 2, schedule == "1f1b")
 		n := 0
 		for key, tr := range r.Layout.Traces {
 			for _, phase := range []grad.Phase{grad.F, grad.B, grad.I, grad.W} {
@@ -140,7 +152,7 @@ func TestKernelCosts(t *testing.T) {
 				for i := range segments {
 					var sum grad.Cost
 					for _, c := range tr.KernelCosts(&segments[i]) {
-						sum.Flops, sum.Bytes, sum.Calls = sum.Flops+c.Flops, sum.Bytes+c.Bytes, sum.Calls+c.Calls
+						sum = sum.Plus(c.Cost)
 					}
 					want := segments[i].Cost
 					want.Comm = 0

@@ -279,10 +279,10 @@ func (x *routed) expertTime(block int, share float64) float64 {
 		segs := tr.Segments(grad.F)
 		for i := range segs {
 			r := tr.RaggedCosts(&segs[i])[block]
-			c.Flops, c.Bytes, c.Calls = c.Flops+r.Flops, c.Bytes+r.Bytes, c.Calls+r.Calls
+			c = c.Plus(r)
 		}
 	}
-	return x.m.Segment(int64(share*float64(c.Flops)), int64(share*float64(c.Bytes)), c.Calls)
+	return x.m.Segment(int64(share*float64(c.Filled)), int64(share*float64(c.Bytes)), c.Calls)
 }
 
 // price is the duration of a segment whose experts get the rows that were recorded.
@@ -304,7 +304,7 @@ func (x *routed) price(rank int, j *actors.Job, s *core.Segment) (flops, bytes i
 	for block, c := range costs {
 		share := x.share(j.Step, rank, routing.Place{Step: x.recorded(j.Step), Micro: j.Action.Micro,
 			Chunk: int32(j.Action.Chunk), Block: int32(block)})
-		flops, bytes = flops+int64((share-1)*float64(c.Flops)), bytes+int64((share-1)*float64(c.Bytes))
+		flops, bytes = flops+int64((share-1)*float64(c.Filled)), bytes+int64((share-1)*float64(c.Bytes))
 	}
 	return flops, bytes
 }

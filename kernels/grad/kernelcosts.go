@@ -9,6 +9,17 @@ type KernelCost struct {
 	Cost
 }
 
+// Plus is two costs together.
+func (c Cost) Plus(d Cost) Cost {
+	return Cost{c.Flops + d.Flops, c.Filled + d.Filled, c.Bytes + d.Bytes, c.Comm + d.Comm, c.Calls + d.Calls}
+}
+
+// Times is the cost of so many of it.
+func (c Cost) Times(n int) Cost {
+	m := int64(n)
+	return Cost{m * c.Flops, m * c.Filled, m * c.Bytes, m * c.Comm, n * c.Calls}
+}
+
 // KernelCosts are the parts of a segment's cost, by kernel in the order of their first calls; together they
 // are the segment's arithmetic, traffic and calls.
 func (tr *Trace) KernelCosts(s *Segment) (out []KernelCost) {
@@ -26,8 +37,7 @@ func (tr *Trace) KernelCosts(s *Segment) (out []KernelCost) {
 				i, at[key] = len(out), len(out)
 				out = append(out, key)
 			}
-			out[i].Flops, out[i].Bytes, out[i].Calls = out[i].Flops+c.Flops, out[i].Bytes+c.Bytes,
-				out[i].Calls+c.Calls
+			out[i].Cost = out[i].Cost.Plus(c)
 		}
 		for _, e := range n.Then {
 			add(e, again)

@@ -104,7 +104,7 @@ func (tr *Trace) RaggedCosts(s *Segment) map[int]Cost {
 		if slices.ContainsFunc(n.In, ragged) || slices.ContainsFunc(n.Out, ragged) {
 			c, own := out[n.Block], Cost{}
 			t.cost(&own, n)
-			c.Flops, c.Calls = c.Flops+own.Flops, c.Calls+own.Calls
+			c.Flops, c.Filled, c.Calls = c.Flops+own.Flops, c.Filled+own.Filled, c.Calls+own.Calls
 			for _, v := range slices.Concat(n.In,
 				n.Out) { // weights are read once, however many rows there are
 				if ragged(v) && own.Bytes > 0 { // else its traffic hides behind its arithmetic

@@ -39,9 +39,12 @@ func (tr *Trace) Copies(s *Segment) (away, back int64) {
 // Cost is static: what a segment computes and moves on one rank.
 type Cost struct {
 	Flops int64 // floating-point operations
-	Bytes int64 // read and written by kernels that do not hide it behind their own arithmetic
-	Comm  int64 // bytes this rank sends
-	Calls int   // kernel calls
+	// Filled is what a device could do in their time if it were kept busy: Flops, unless Options.Device knows
+	// more
+	Filled int64
+	Bytes  int64 // read and written by kernels that do not hide it behind their own arithmetic
+	Comm   int64 // bytes this rank sends
+	Calls  int   // kernel calls
 }
 
 // Trace is what a stage does with one microbatch (or chunk): a plain value, the same on every rank of the
@@ -137,21 +140,23 @@ func (t *Tape) cost(c *Cost, n *Node) {
 		l := local(t.Mesh, v.Shape, v.Place)
 		out, moved, n1 = append(out, l), moved+bytesOf(&t.Options, v), n1+int64(tensor.Len(l))
 	}
-	if s, ok := kernels.Lookup(n.Op.Kernel); ok && s.Flops != nil {
+	s, bound := kernels.Lookup(n.Op.Kernel)
+	if bound = bound && s.Flops != nil; bound { // by arithmetic
 		n1 = s.Flops(in, out)
 	}
 	if n2, ok := t.attention(n); ok {
 		n1 = n2
 	}
-	if n1 >= hidden*moved {
+	filled := n1
+	switch p, bytes, apart := t.unfused(n); {
+	case apart:
+		n1, filled, moved = kernels.FlopsOf(p), t.filled(p), bytes
+	case t.Device != nil && bound:
+		filled, moved = t.Device(t.work(n, &s, in, out, n1, moved))
+	case n1 >= hidden*moved:
 		moved = 0
 	}
-	if flops, bytes, ok := t.unfused(n); ok {
-		n1, moved = flops, bytes
-	}
-	c.Bytes += moved
-	c.Flops += n1
-	c.Calls++
+	c.Bytes, c.Flops, c.Filled, c.Calls = c.Bytes+moved, c.Flops+n1, c.Filled+filled, c.Calls+1
 	for _, e := range n.Then {
 		t.cost(c, e)
 	}

@@ -68,7 +68,7 @@ func (o *Options) attention(n *Node) (int64, bool) {
 		return 0, false
 	}
 	at := 0
-	if n.Op.Kernel == kernels.AttentionBwd || n.Op.Kernel == kernels.AttentionPartBwd {
+	if backwardAttention(n) {
 		at = 1
 	}
 	if n.cut != nil {
@@ -88,26 +88,67 @@ func (o *Options) attention(n *Node) (int64, bool) {
 	return int64(a.PerPair * a.Pairs(t, s) * count), true
 }
 
-// unfused is the work and the traffic of attention whose scores go through memory: products of all queries
+// unfused is the products and the traffic of attention whose scores go through memory: products of all queries
 // with all keys of a sequence, and Options.Scores passes over what they give, of which the backward makes
-// twice as many. Where recompute is selective the scores are not kept, and the backward makes them once
+// twice as many. Where recompute is selective the scores are not kept, and the backward does the forward once
 // more.
-func (o *Options) unfused(n *Node) (flops, bytes int64, ok bool) {
+func (o *Options) unfused(n *Node) (p []kernels.Product, bytes int64, ok bool) {
 	a, ok := o.Attends(n)
 	if !ok || o.Scores == 0 || n.cut != nil {
-		return 0, 0, false
+		return nil, 0, false
 	}
 	at, passes := 0, o.Scores
-	if n.Op.Kernel == kernels.AttentionBwd || n.Op.Kernel == kernels.AttentionPartBwd {
+	if backwardAttention(n) {
 		at, passes = 1, 2*o.Scores
+	}
+	q, v := local(o.Mesh, n.In[at].Shape, n.In[at].Place), n.In[at+2].Shape
+	l := o.lengthOf(a, q[0])
+	s, d, e := int64(l), int64(q[2]), int64(v[2])
+	heads := int64(q[1]) * int64((q[0]+l-1)/l)
+	forward := []kernels.Product{{Count: heads, M: s, N: s, K: d}, {Count: heads, M: s, N: e, K: s}}
+	if p = forward; at == 1 {
+		p = []kernels.Product{{Count: heads, M: s, N: s, K: e}, {Count: heads, M: s, N: e, K: s},
+			{Count: 2 * heads, M: s, N: d, K: s}}
 		if o.Recompute == RecomputeSelective {
-			passes += o.Scores
+			p, passes = append(p, forward...), passes+o.Scores
 		}
 	}
-	q := local(o.Mesh, n.In[at].Shape, n.In[at].Place)
-	pairs := float64(q[0]) * float64(o.lengthOf(a, q[0]))
 	width := float64(n.In[at].DType.Size())
-	return int64(a.PerPair * pairs), int64(passes * width * float64(q[1]) * pairs), true
+	return p, int64(passes * width * float64(heads) * float64(s) * float64(s)), true
+}
+
+func backwardAttention(n *Node) bool {
+	return n.Op.Kernel == kernels.AttentionBwd || n.Op.Kernel == kernels.AttentionPartBwd
+}
+
+// work is what a device is told of a call that is bound by arithmetic.
+func (o *Options) work(n *Node, s *kernels.Spec, in, out [][]int, flops, moved int64) kernels.Work {
+	w := kernels.Work{Flops: flops, Bytes: moved}
+	if a, ok := o.Attends(n); ok {
+		rows, l := in[0], 0
+		if w.Backward = backwardAttention(n); w.Backward {
+			rows = in[2]
+		}
+		l = o.lengthOf(a, rows[0])
+		const tile = kernels.AttentionRows
+		w.Tiles = int64(local(o.Mesh, n.In[0].Shape, n.In[0].Place)[1]) * int64((rows[0]+l-1)/l) *
+			int64((l+tile-1)/tile)
+	} else if s.Products != nil {
+		w.Products = s.Products(in, out)
+	}
+	return w
+}
+
+// filled is what the device could do in the time of some products.
+func (o *Options) filled(p []kernels.Product) (n int64) {
+	if o.Device == nil {
+		return kernels.FlopsOf(p)
+	}
+	for i := range p { // one call each
+		x, _ := o.Device(kernels.Work{Products: p[i : i+1], Flops: p[i].Flops()})
+		n += x
+	}
+	return n
 }
 
 // nodes is the number of attention's nodes among which a member's pairs are divided.

@@ -13,7 +13,9 @@ type Machine struct {
 	Flops      float64 // peak of dense bf16, a second
 	Memory     float64
 	Bandwidth  float64 // of its memory, a second
-	Efficiency float64 // share of Flops that matrix products reach
+	Efficiency float64 // share of Flops that matrix products reach whose tiles keep all Units busy
+	Units      int     // multiprocessors that tiles of a product are dealt to; 0 if all products have one rate
+	Prologue   float64 // depth of a product, in elements of its sum, that a tile's start and end cost
 	Stream     float64 // share of Bandwidth that other kernels reach
 	Overhead   float64 // of one kernel call
 	// how often a forward of attention writes or reads all scores in memory; 0 where attention is one kernel

@@ -90,6 +90,8 @@ device:
   memory: 1024 MiB
   bandwidth: 1000 GB/s
   efficiency: 0.6
+  multiprocessors: 0
+  prologue: 0
   stream: 0.8
   overhead: 0 us
   scores: 0

@@ -42,6 +42,10 @@ var fields = []field{
 		func(m *Machine) float64 { return m.Bandwidth }, true},
 	{"device.efficiency", plain, 0, false, func(m *Machine, v float64) { m.Efficiency = v },
 		func(m *Machine) float64 { return m.Efficiency }, false},
+	{"device.multiprocessors", plain, 0, true, func(m *Machine, v float64) { m.Units = int(v) },
+		func(m *Machine) float64 { return float64(m.Units) }, false},
+	{"device.prologue", plain, 0, true, func(m *Machine, v float64) { m.Prologue = v },
+		func(m *Machine) float64 { return m.Prologue }, false},
 	{"device.stream", plain, 0, false, func(m *Machine, v float64) { m.Stream = v },
 		func(m *Machine) float64 { return m.Stream }, false},
 	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v },
@@ -74,6 +78,10 @@ var fields = []field{
 	{"second.overhead", clock, 0, true, func(m *Machine, v float64) { m.second().Overhead = v },
 		func(m *Machine) float64 { return m.second().Overhead }, false},
 }
+
+// counts are the settings that are whole numbers.
+var counts = map[string]bool{"host.devices": true, "network.hosts": true, "second.from": true,
+	"device.multiprocessors": true}
 
 // second are the devices of another kind, made where there were none.
 func (m *Machine) second() *Second {
@@ -147,6 +155,11 @@ func Read(file string, text []byte) (*Machine, error) {
 		}
 	}
 	r.connected()
+	if r.m.Prologue > 0 && r.m.Units == 0 {
+		r.line = r.seen["device.prologue"]
+		r.fault("device.prologue", "is a part of tiles, which are dealt to multiprocessors",
+			"set device.multiprocessors too")
+	}
 	r.kinds()
 	return r.m, errors.Join(r.errs...)
 }
@@ -203,7 +216,7 @@ func (r *reader) number(f field, value string) {
 		r.fault(f.key, fmt.Sprintf("%q is not a unit for it", unit), "use one of "+strings.Join(names, ", "))
 	case v < 0 || v == 0 && !f.zero:
 		r.fault(f.key, fmt.Sprintf("%v must be greater than 0", v), "")
-	case (f.key == "host.devices" || f.key == "network.hosts" || f.key == "second.from") && (v != math.Trunc(v) || v > 1<<20):
+	case counts[f.key] && (v != math.Trunc(v) || v > 1<<20):
 		r.fault(f.key, fmt.Sprintf("%v is not a count up to %d", v, 1<<20), "")
 	case (f.key == "device.efficiency" || f.key == "device.stream") && v > 1:
 		r.fault(f.key, fmt.Sprintf("%v is more than all of it", v), "write a share, as 0.6")

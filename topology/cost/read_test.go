@@ -46,6 +46,8 @@ func TestBadClusters(t *testing.T) {
 		{"  hosts: 3", "  hosts: 3\n  hosts: 3", "is there twice"},
 		{"device:", "devise:", "devise.flops: is not a setting"},
 		{"name: x", "name x", "c.yaml:1: is no"},
+		{"  memory: 1 GiB", "  memory: 1 GiB\n  multiprocessors: 1.5", "c.yaml:5: device.multiprocessors: 1.5 is not a count"},
+		{"  memory: 1 GiB", "  memory: 1 GiB\n  prologue: 9", "c.yaml:5: device.prologue: is a part of tiles"},
 	} {
 		_, err := Read("c.yaml", []byte(strings.Replace(good, c.from, c.to, 1)))
 		require.ErrorContains(t, err, c.want)

@@ -111,7 +111,7 @@ func (p *Search) load() (err error) {
 func (p *Search) job(cfg *configs.Config) (*layout.Job, error) {
 	j, err := layout.FromConfig(cfg)
 	if err == nil {
-		j.Scores = p.Machine.Scores
+		j.Scores, j.Device = p.Machine.Scores, p.Machine.Kernels()
 	}
 	return j, err
 }

@@ -140,7 +140,7 @@ func (s *tensorSearch) laidOut(chosen []layout.Chosen) (*layout.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.Scores, j.Memory, j.Chosen = s.m.Scores, 0, chosen
+	j.Scores, j.Device, j.Memory, j.Chosen = s.m.Scores, s.m.Kernels(), 0, chosen
 	l, err := layout.Plan(j)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
@@ -167,7 +167,7 @@ func (s *tensorSearch) frontiers(out *Tensors, moves bool) {
 
 // again is the time of computing a tensor again; what comes over the network once more is not hidden.
 func (s *tensorSearch) again(c *grad.Cost) float64 {
-	t := s.m.Segment(c.Flops, c.Bytes, c.Calls)
+	t := s.m.Segment(c.Filled, c.Bytes, c.Calls)
 	if c.Comm > 0 {
 		t += s.m.Local.Of(c.Comm)
 	}
@@ -179,7 +179,7 @@ func (s *tensorSearch) copying(stage int) search.Copying {
 	tr, c := s.base.Main(stage), search.Copying{PerByte: 1 / s.m.Copy}
 	for _, ph := range []grad.Phase{grad.F, grad.B} {
 		for _, x := range tr.Segments(ph) {
-			c.Beside += s.m.Segment(x.Cost.Flops, x.Cost.Bytes, x.Cost.Calls)
+			c.Beside += s.m.Segment(x.Cost.Filled, x.Cost.Bytes, x.Cost.Calls)
 		}
 	}
 	return c

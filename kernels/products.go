@@ -1,0 +1,87 @@
+package kernels
+
+// Product is Count matrix products (M, K) · (K, N) of one shape, which a device may work on beside each other.
+type Product struct{ Count, M, N, K int64 }
+
+// Flops is the product's floating-point operations.
+func (p Product) Flops() int64 { return 2 * p.Count * p.M * p.N * p.K }
+
+// FlopsOf is those of several.
+func FlopsOf(all []Product) (n int64) {
+	for _, p := range all {
+		n += p.Flops()
+	}
+	return n
+}
+
+// Work is what a kernel call does on one rank, for a device that knows how long that takes it.
+type Work struct {
+	Products []Product // that it consists of; nil for none, and for attention in one kernel
+	Flops    int64     // floating-point operations
+	Bytes    int64     // of its operands
+	// of attention in one kernel, the tiles of rows that are worked on beside each other, 0 for others
+	Tiles    int64
+	Backward bool // of attention
+}
+
+// AttentionRows is the rows of queries, in a backward of keys, that make a tile of attention's (as in
+// FlashAttention-2, arXiv:2307.08691).
+const AttentionRows = 128
+
+// linear is a product of all rows of x, which is [..., k], with w, which is [n, k].
+func linear(x, w []int) Product {
+	k := int64(w[len(w)-1])
+	return Product{1, prod(x) / k, int64(w[0]), k}
+}
+
+func linearProducts(in, out [][]int) []Product { return []Product{linear(in[0], in[1])} }
+
+func linearDXProducts(in, out [][]int) []Product {
+	n, k := int64(in[1][0]), int64(in[1][1])
+	return []Product{{1, prod(in[0]) / n, k, n}}
+}
+
+func linearDWProducts(in, out [][]int) []Product {
+	n, k := int64(in[0][len(in[0])-1]), int64(in[1][len(in[1])-1])
+	return []Product{{1, n, k, prod(in[0]) / n}}
+}
+
+// grouped shares rows evenly among the groups of w or dw, which is [g, n, k], and gives the sizes of a group's
+// product.
+func grouped(rows, w []int) (g, t, n, k int64) {
+	g, n, k = int64(w[0]), int64(w[1]), int64(w[2])
+	return g, max(1, (prod(rows[:len(rows)-1])+g-1)/g), n, k
+}
+
+func groupedProducts(in, out [][]int) []Product {
+	g, t, n, k := grouped(in[0], in[1])
+	return []Product{{g, t, n, k}}
+}
+
+func groupedDXProducts(in, out [][]int) []Product {
+	g, t, n, k := grouped(in[0], in[1])
+	return []Product{{g, t, k, n}}
+}
+
+func groupedDWProducts(in, out [][]int) []Product {
+	g, t, n, k := grouped(in[0], out[0])
+	return []Product{{g, n, k, t}}
+}
+
+// lossProducts are the logits, unless their numerators are an operand, and then the gradients of x and of w,
+// where the operation has them.
+func lossProducts(dx, dw bool) func(in, out [][]int) []Product {
+	return func(in, out [][]int) (all []Product) {
+		z := linear(in[0], in[1])
+		if len(in) <= 6 || in[6] == nil {
+			all = append(all, z)
+		}
+		if dx {
+			all = append(all, Product{1, z.M, z.K, z.N})
+		}
+		if dw {
+			all = append(all, Product{1, z.N, z.K, z.M})
+		}
+		return all
+	}
+}

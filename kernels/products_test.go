@@ -1,0 +1,48 @@
+package kernels
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestProducts: the products of which operations say that they consist have all of their operations.
+func TestProducts(t *testing.T) {
+	const rows, n, k, groups = 12, 5, 7, 3
+	x, y, w := []int{2, rows / 2, k}, []int{2, rows / 2, n}, []int{n, k}
+	tall := []int{groups, n, k}
+	loss := [][]int{x, w, {rows}, {rows}, {rows}, {1}}
+	numerators := append(append([][]int{}, loss...), []int{rows, n}, []int{rows, 1})
+	seen := map[Op]bool{}
+	for _, c := range []struct {
+		op      Op
+		in, out [][]int
+		want    []Product
+	}{
+		{Linear, [][]int{x, w}, nil, []Product{{1, rows, n, k}}},
+		{LinearDX, [][]int{y, w}, nil, []Product{{1, rows, k, n}}},
+		{LinearDW, [][]int{y, x}, nil, []Product{{1, n, k, rows}}},
+		{GroupedLinear, [][]int{x, tall}, nil, []Product{{groups, rows / groups, n, k}}},
+		{GroupedLinearDX, [][]int{y, tall}, nil, []Product{{groups, rows / groups, k, n}}},
+		{GroupedLinearDW, [][]int{y, x}, [][]int{tall}, []Product{{groups, n, k, rows / groups}}},
+		{LinearLSE, loss[:3], nil, []Product{{1, rows, n, k}}},
+		{LinearCEDX, loss, nil, []Product{{1, rows, n, k}, {1, rows, k, n}}},
+		{LinearCEDW, loss, nil, []Product{{1, rows, n, k}, {1, n, k, rows}}},
+		{LinearCEBwd, loss, nil, []Product{{1, rows, n, k}, {1, rows, k, n}, {1, n, k, rows}}},
+		{LinearCE, loss[:5], nil, []Product{{1, rows, n, k}, {1, rows, k, n}, {1, n, k, rows}}},
+		{LinearCEBwd, numerators, nil, []Product{{1, rows, k, n}, {1, n, k, rows}}},
+		{LinearCEDX, numerators, nil, []Product{{1, rows, k, n}}},
+	} {
+		s, ok := Lookup(c.op)
+		require.True(t, ok)
+		seen[c.op] = true
+		got := s.Products(c.in, c.out)
+		require.Equal(t, c.want, got, c.op)
+		require.Equal(t, FlopsOf(got), s.Flops(c.in, c.out), c.op)
+	}
+	for _, s := range Specs() {
+		require.Equal(t, s.Products != nil, seen[s.Op], "%s is not looked at", s.Op)
+	}
+	s, _ := Lookup(GroupedLinear)
+	require.Equal(t, []Product{{groups, 5, n, k}}, s.Products([][]int{{13, k}, tall}, nil), "groups of up to five rows")
+}

@@ -1,0 +1,77 @@
+package cost
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+)
+
+// tiles are those of which libraries choose: rows, columns, and the share of a full tile's rate, since small
+// ones load more than they multiply.
+var tiles = [...]struct{ m, n, rate float64 }{{128, 256, 1}, {128, 128, 0.92}, {64, 128, 0.8}, {64, 64, 0.65}}
+
+// A product whose tiles leave multiprocessors idle is cut along its sum, into parts of at least leastDepth
+// elements, which are added in memory.
+const (
+	mostParts  = 8
+	leastDepth = 256
+)
+
+// Shares of the rate of products that attention in one kernel reaches, between what FlashAttention-2
+// (arXiv:2307.08691, A100) and FlashAttention-3 (arXiv:2407.08608, H100) report for causal heads of 128.
+const (
+	attentionForward  = 0.8
+	attentionBackward = 0.7
+)
+
+// Kernels says what calls cost the machine that do not keep all its multiprocessors busy, as grad.Options
+// takes it; nil where their number is not known, so that all products have one rate. A second kind of devices
+// has the multiprocessors of the first.
+func (m *Machine) Kernels() func(w kernels.Work) (flops, bytes int64) {
+	if m.Units == 0 {
+		return nil
+	}
+	return m.kernel
+}
+
+// kernel is a call that takes its arithmetic or its traffic, whichever is longer.
+func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
+	filled := float64(w.Flops)
+	switch units := float64(m.Units); {
+	case w.Tiles > 0:
+		share := attentionForward
+		if w.Backward {
+			share = attentionBackward
+		}
+		tiles := float64(w.Tiles)
+		filled *= math.Ceil(tiles/units) * units / tiles / share
+	case w.Products != nil:
+		filled = 0
+		for _, p := range w.Products {
+			filled += m.product(p)
+		}
+	}
+	if filled/(m.Flops*m.Efficiency) < float64(w.Bytes)/(m.Bandwidth*m.Stream) {
+		return 0, w.Bytes
+	}
+	return int64(math.Round(filled)), 0
+}
+
+// product is the operations that the device could do in the time of a product: waves of tiles over all
+// multiprocessors, each as deep as the sum and a prologue, by the best of the tiles and cuts of the sum.
+func (m *Machine) product(p kernels.Product) float64 {
+	units, best := float64(m.Units), math.Inf(1)
+	perByte := m.Flops * m.Efficiency / (m.Bandwidth * m.Stream)
+	for _, t := range tiles {
+		all := float64(p.Count) * math.Ceil(float64(p.M)/t.m) * math.Ceil(float64(p.N)/t.n)
+		for parts := 1.0; parts == 1 || parts <= mostParts && float64(p.K)/parts >= leastDepth; parts *= 2 {
+			waves := math.Ceil(all * parts / units)
+			x := waves * units * t.m * t.n / t.rate * 2 * (float64(p.K)/parts + m.Prologue)
+			if parts > 1 { // float32, written and read
+				x += perByte * 4 * (parts + 1) * float64(p.Count*p.M) * float64(p.N)
+			}
+			best = min(best, x)
+		}
+	}
+	return best
+}
