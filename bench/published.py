@@ -3,7 +3,7 @@
 Rows are Korthikanti et al., arXiv:2205.05198, table 5 (A100; seconds a step with full recompute, and with sequence parallelism and
 selective recompute), and Narayanan et al., arXiv:2104.04473, table 1 (A100; achieved TFLOP/s a GPU by the paper's formula for the
 operations of a step). All are simulated with one description of a machine, configs/clusters/a100-2021.yaml, of which the efficiency of
-products and the passes over attention's scores were chosen by these rows; bandwidths, latencies and launches are data sheets'.
+products, a tile's prologue and the passes over attention's scores were chosen by these rows; bandwidths, latencies and launches are data sheets'.
 Replicas' gradients are summed behind the last backward, as in Megatron-LM of that time.
 
 Run: python bench/published.py --lfactor ./lfactor [--most 600]   (GPUs of the largest run; all take about ten minutes)
@@ -37,6 +37,8 @@ def rows():
 def simulate(lfactor, folder, r):
     """The simulated seconds of a step."""
     file = pathlib.Path(folder) / "run.yaml"
+    # selective recompute of Megatron-LM is that of attention's scores, from products that are kept
+    recompute = "recompute: none, recompute_tensors: [attention]" if r["recompute"] == "selective" else "recompute: full"
     schedule = "interleaved" if r["loops"] > 1 else "1f1b"
     file.write_text(f"""model:
   name: gpt2/small
@@ -45,7 +47,7 @@ def simulate(lfactor, folder, r):
     intermediate_size: {4 * r['hidden']}, vocab_size: {VOCAB}, max_position_embeddings: {SEQ}}}
 data: {{paths: [none], seq_len: {SEQ}}}
 train: {{steps: 1, global_batch: {r['batch']}, micro_batch: {r['micro']}, precision: bf16}}
-plan: {{pp: {r['pp']}, tp: {r['tp']}, dp: {r['gpus'] // r['tp'] // r['pp']}, recompute: {r['recompute']}, sequence_parallel: {str(r['sp']).lower()},
+plan: {{pp: {r['pp']}, tp: {r['tp']}, dp: {r['gpus'] // r['tp'] // r['pp']}, {recompute}, sequence_parallel: {str(r['sp']).lower()},
   virtual_stages: {r['loops']}, schedule: {schedule}, bucket_bytes: 0}}
 """)
     # Memory is that of fused attention, and none of these runs is near its device's: a rank that does not fit is no reason to stop.

@@ -1,7 +1,10 @@
 package kernels
 
-// Product is Count matrix products (M, K) · (K, N) of one shape, which a device may work on beside each other.
-type Product struct{ Count, M, N, K int64 }
+// Product is Count matrix products (M, K) · (K, N), which a device may work on beside each other.
+type Product struct {
+	Count, M, N, K int64
+	Ragged         bool // M is the mean of products that have more and fewer rows
+}
 
 // Flops is the product's floating-point operations.
 func (p Product) Flops() int64 { return 2 * p.Count * p.M * p.N * p.K }
@@ -31,23 +34,23 @@ const AttentionRows = 128
 // linear is a product of all rows of x, which is [..., k], with w, which is [n, k].
 func linear(x, w []int) Product {
 	k := int64(w[len(w)-1])
-	return Product{1, prod(x) / k, int64(w[0]), k}
+	return Product{Count: 1, M: prod(x) / k, N: int64(w[0]), K: k}
 }
 
 func linearProducts(in, out [][]int) []Product { return []Product{linear(in[0], in[1])} }
 
 func linearDXProducts(in, out [][]int) []Product {
 	n, k := int64(in[1][0]), int64(in[1][1])
-	return []Product{{1, prod(in[0]) / n, k, n}}
+	return []Product{{Count: 1, M: prod(in[0]) / n, N: k, K: n}}
 }
 
 func linearDWProducts(in, out [][]int) []Product {
 	n, k := int64(in[0][len(in[0])-1]), int64(in[1][len(in[1])-1])
-	return []Product{{1, n, k, prod(in[0]) / n}}
+	return []Product{{Count: 1, M: n, N: k, K: prod(in[0]) / n}}
 }
 
 // grouped shares rows evenly among the groups of w or dw, which is [g, n, k], and gives the sizes of a group's
-// product.
+// product. Groups whose offsets are an operand are ragged.
 func grouped(rows, w []int) (g, t, n, k int64) {
 	g, n, k = int64(w[0]), int64(w[1]), int64(w[2])
 	return g, max(1, (prod(rows[:len(rows)-1])+g-1)/g), n, k
@@ -55,17 +58,17 @@ func grouped(rows, w []int) (g, t, n, k int64) {
 
 func groupedProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], in[1])
-	return []Product{{g, t, n, k}}
+	return []Product{{g, t, n, k, len(in) > 2}}
 }
 
 func groupedDXProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], in[1])
-	return []Product{{g, t, k, n}}
+	return []Product{{g, t, k, n, len(in) > 2}}
 }
 
 func groupedDWProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], out[0])
-	return []Product{{g, n, k, t}}
+	return []Product{{Count: g, M: n, N: k, K: t}}
 }
 
 // lossProducts are the logits, unless their numerators are an operand, and then the gradients of x and of w,
@@ -77,10 +80,10 @@ func lossProducts(dx, dw bool) func(in, out [][]int) []Product {
 			all = append(all, z)
 		}
 		if dx {
-			all = append(all, Product{1, z.M, z.K, z.N})
+			all = append(all, Product{Count: 1, M: z.M, N: z.K, K: z.N})
 		}
 		if dw {
-			all = append(all, Product{1, z.N, z.K, z.M})
+			all = append(all, Product{Count: 1, M: z.N, N: z.K, K: z.M})
 		}
 		return all
 	}

@@ -19,19 +19,19 @@ func TestProducts(t *testing.T) {
 		in, out [][]int
 		want    []Product
 	}{
-		{Linear, [][]int{x, w}, nil, []Product{{1, rows, n, k}}},
-		{LinearDX, [][]int{y, w}, nil, []Product{{1, rows, k, n}}},
-		{LinearDW, [][]int{y, x}, nil, []Product{{1, n, k, rows}}},
-		{GroupedLinear, [][]int{x, tall}, nil, []Product{{groups, rows / groups, n, k}}},
-		{GroupedLinearDX, [][]int{y, tall}, nil, []Product{{groups, rows / groups, k, n}}},
-		{GroupedLinearDW, [][]int{y, x}, [][]int{tall}, []Product{{groups, n, k, rows / groups}}},
-		{LinearLSE, loss[:3], nil, []Product{{1, rows, n, k}}},
-		{LinearCEDX, loss, nil, []Product{{1, rows, n, k}, {1, rows, k, n}}},
-		{LinearCEDW, loss, nil, []Product{{1, rows, n, k}, {1, n, k, rows}}},
-		{LinearCEBwd, loss, nil, []Product{{1, rows, n, k}, {1, rows, k, n}, {1, n, k, rows}}},
-		{LinearCE, loss[:5], nil, []Product{{1, rows, n, k}, {1, rows, k, n}, {1, n, k, rows}}},
-		{LinearCEBwd, numerators, nil, []Product{{1, rows, k, n}, {1, n, k, rows}}},
-		{LinearCEDX, numerators, nil, []Product{{1, rows, k, n}}},
+		{Linear, [][]int{x, w}, nil, []Product{{1, rows, n, k, false}}},
+		{LinearDX, [][]int{y, w}, nil, []Product{{1, rows, k, n, false}}},
+		{LinearDW, [][]int{y, x}, nil, []Product{{1, n, k, rows, false}}},
+		{GroupedLinear, [][]int{x, tall}, nil, []Product{{groups, rows / groups, n, k, false}}},
+		{GroupedLinearDX, [][]int{y, tall}, nil, []Product{{groups, rows / groups, k, n, false}}},
+		{GroupedLinearDW, [][]int{y, x}, [][]int{tall}, []Product{{groups, n, k, rows / groups, false}}},
+		{LinearLSE, loss[:3], nil, []Product{{1, rows, n, k, false}}},
+		{LinearCEDX, loss, nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}}},
+		{LinearCEDW, loss, nil, []Product{{1, rows, n, k, false}, {1, n, k, rows, false}}},
+		{LinearCEBwd, loss, nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}, {1, n, k, rows, false}}},
+		{LinearCE, loss[:5], nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}, {1, n, k, rows, false}}},
+		{LinearCEBwd, numerators, nil, []Product{{1, rows, k, n, false}, {1, n, k, rows, false}}},
+		{LinearCEDX, numerators, nil, []Product{{1, rows, k, n, false}}},
 	} {
 		s, ok := Lookup(c.op)
 		require.True(t, ok)
@@ -44,5 +44,7 @@ func TestProducts(t *testing.T) {
 		require.Equal(t, s.Products != nil, seen[s.Op], "%s is not looked at", s.Op)
 	}
 	s, _ := Lookup(GroupedLinear)
-	require.Equal(t, []Product{{groups, 5, n, k}}, s.Products([][]int{{13, k}, tall}, nil), "groups of up to five rows")
+	offsets := []int{groups + 1}
+	require.Equal(t, []Product{{groups, 5, n, k, true}}, s.Products([][]int{{13, k}, tall, offsets}, nil),
+		"groups of about five rows")
 }

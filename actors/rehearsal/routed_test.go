@@ -93,8 +93,8 @@ func TestReplayed(t *testing.T) {
 	require.Equal(t, []any{2, 8.0, 2, int64(8 * 1024 * 2048 * 2)}, []any{skewed.Rank, skewed.RankShare,
 		skewed.To, skewed.Bytes})
 	require.Equal(t, []any{8.0, 1.0}, []any{skewed.Held, skewed.Spread})
-	require.Greater(t, longer-plain, 4*4*3*(skewed.RankTime-skewed.EvenTime)*0.9,
-		"four microbatches of four layers, forward and twice that backward")
+	require.Greater(t, longer-plain, 4*4*3*(skewed.RankTime-skewed.EvenTime)*0.85,
+		"four microbatches of four layers, forward and twice that backward, but that weights' gradients fill tiles")
 	require.Greater(t, skewed.RankTime, 4*skewed.EvenTime)
 }
 

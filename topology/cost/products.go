@@ -63,7 +63,11 @@ func (m *Machine) product(p kernels.Product) float64 {
 	units, best := float64(m.Units), math.Inf(1)
 	perByte := m.Flops * m.Efficiency / (m.Bandwidth * m.Stream)
 	for _, t := range tiles {
-		all := float64(p.Count) * math.Ceil(float64(p.M)/t.m) * math.Ceil(float64(p.N)/t.n)
+		rows := math.Ceil(float64(p.M) / t.m)
+		if p.Ragged { // the last tile of each is half full in the mean
+			rows = float64(p.M)/t.m + 0.5
+		}
+		all := float64(p.Count) * rows * math.Ceil(float64(p.N)/t.n)
 		for parts := 1.0; parts == 1 || parts <= mostParts && float64(p.K)/parts >= leastDepth; parts *= 2 {
 			waves := math.Ceil(all * parts / units)
 			x := waves * units * t.m * t.n / t.rate * 2 * (float64(p.K)/parts + m.Prologue)

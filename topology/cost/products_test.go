@@ -35,6 +35,8 @@ func TestProductsOfTiles(t *testing.T) {
 	m.Units = 8
 	require.Equal(t, int64(math.Round(float64(tile(1, 500))/0.65)), of(1, 128, 128, 500), "too short to be cut")
 	require.InDelta(t, float64(tile(1, 256))/0.65+128*128*4*3/2, of(1, 128, 128, 512), 1)
+	ragged := kernels.Product{Count: 8, M: 192, N: 256, K: 100, Ragged: true}
+	require.Equal(t, float64(tile(16, 100)), m.product(ragged), "a tile and a half, and half a tile of each")
 	m.Units, m.Prologue = 4, 100
 	require.Equal(t, tile(4, 1100), of(1, 512, 256, 1000))
 	require.Equal(t, 2*tile(4, 350), of(8, 128, 256, 250))
