@@ -91,21 +91,17 @@ func TestUnits(t *testing.T) {
 // TestPieces: each part of a step, by hand, under constants that keep the others out of it.
 func TestPieces(t *testing.T) {
 	r := row()
-	const tok, h, tp, layers = 1024.0, 1024.0, 4.0, 6.0
+	const tok, h, tp, layers = 1024, 1024, 4, 6
 	k := Constants{peakShare: 0.5, prologue: 64, streamShare: 0.25, hostLayer: 1e-9, hostStage: 3e-3,
 		insideByte: 1e-9, call: 1e-5, acrossByte: 3e-9, dpByte: 5e-9}
 	p := k.Pieces(&r)
-	// tiles of a device's 108: of 128×256, 1024 rows and 768 columns have 24, which are one wave as 1 is
+	// of tiles for a device's 108
 	wave := 108.0 * 128 * 256 * 2 / (peak * 0.5)
-	small := wave / 8 / 0.65 // of 64×64 tiles: 16 · 4 of them also fit one wave
-	depth := func(d float64) float64 { return d + 64 }
-	require.InEpsilon(t, small*depth(h), k.product(tok, 256, h), 1e-12, "64 small tiles beat 8 large ones")
-	require.InEpsilon(t, small*2*depth(h), k.product(tok, 512, h), 1e-12, "128 small ones are two waves")
-	require.InEpsilon(t, wave/2/0.92*depth(h), k.product(1024, 1536, h), 1e-12, "96 middle tiles are one wave")
-	require.InEpsilon(t, wave*depth(h), k.product(1024, 3072, h), 1e-12, "96 large ones")
-	products := 16 * tok * 512 * h / tp / (peak * 0.5 * 0.6)
-	for _, x := range [][2]float64{{h, 768}, {256, h}, {h, 1024}, {1024, h}} {
-		products += 2*k.product(tok, x[1], x[0]) + k.product(tok, x[0], x[1]) + k.product(x[0], x[1], tok)
+	require.InEpsilon(t, wave/2/0.92*(h+64), k.product(1, tok, 1536, h), 1e-12, "96 middle tiles are one wave")
+	require.InEpsilon(t, wave*(h+64), k.product(1, tok, 3072, h), 1e-12, "96 large ones")
+	products := 3*k.product(2*16/tp, 512, 512, h/16) + 5*k.product(2*16/tp, 512, h/16, 512)
+	for _, x := range [][2]int{{h, 768}, {256, h}, {h, 1024}, {1024, h}} {
+		products += 2*k.product(1, tok, x[1], x[0]) + k.product(1, tok, x[0], x[1]) + k.product(1, x[0], x[1], tok)
 	}
 	stream := memoryRate * 0.25
 	memory := (tok*h*40 + tok*4*h/tp*16 + 2*16/tp*512*512*32) / stream
@@ -113,9 +109,9 @@ func TestPieces(t *testing.T) {
 	require.InEpsilon(t, layers*memory, p.Memory, 1e-12)
 	require.InEpsilon(t, layers*6*(2*3./4*2*tok*h*1e-9+2e-5), p.TP, 1e-12, "six rings, two doublings")
 	require.InDelta(t, 0, p.Host, 1e-12, "a fast host is not waited for")
-	require.InEpsilon(t, 3*k.product(tok, vocabulary/tp, h)+tok*vocabulary/tp*50/stream+3e-3, p.Logits, 1e-12)
+	require.InEpsilon(t, 3*k.product(1, tok, vocabulary/tp, h)+tok*vocabulary/tp*50/stream+3e-3, p.Logits, 1e-12)
 	require.InEpsilon(t, 2*tok*h*2*3e-9+1e-5, p.Message, 1e-12, "of a host's 8 ranks 2 send whole messages")
-	params := (12*h*h*layers + vocabulary*h) / tp
+	const params = (12.0*h*h*layers + vocabulary*h) / tp
 	require.InEpsilon(t, 2*3./4*2*params*4*5e-9+2e-5, p.DP, 1e-12, "four rings share the adapters")
 	require.InEpsilon(t, params*32/stream, p.Step, 1e-12)
 	require.InEpsilon(t, p.Products+p.Memory+p.TP+p.Host, p.Stage(), 1e-12)

@@ -3,6 +3,8 @@ package cost
 import (
 	"fmt"
 	"math"
+
+	"github.com/lfactor/lfactor/kernels"
 )
 
 // Measured is a training step of a decoder whose time was measured: Megatron's layers with full recompute,
@@ -153,7 +155,7 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 		const reduces = 6 // two in each of forward, recomputed forward and backward
 		p.TP = layers * reduces * k.allReduce(r.TP, activation, r.TP <= perHost, k[acrossByte])
 	}
-	logits := 3*k.product(tok, vocabulary/t, h) + tok*vocabulary/t*lossBytes/stream
+	logits := 3*k.product(1, r.Micro*r.Seq, vocabulary/r.TP, r.Hidden) + tok*vocabulary/t*lossBytes/stream
 	device, host := p.Products+p.Memory+p.TP, k[hostLayer]*layers
 	p.Host = corner(device, host) - device
 	if r.PP > 1 {
@@ -192,28 +194,26 @@ func (k *Constants) allReduce(ranks int, bytes float64, near bool, across float6
 	return 2*(n-1)/n*bytes*perByte + k[call]*math.Log2(n)
 }
 
-// layerProducts are those of a layer's forward, recomputed forward and backward, which has two of each.
-func (k *Constants) layerProducts(r *Measured) float64 {
-	tok, h, t := float64(r.Micro*r.Seq), float64(r.Hidden), float64(r.TP)
-	sum := 0.0
-	for _, p := range [][2]float64{{h, 3 * h / t}, {h / t, h}, {h, 4 * h / t}, {4 * h / t, h}} {
+// layerProducts are those of a layer's forward, recomputed forward and backward, which has two of each: its
+// linear layers, and attention's, of all heads beside each other.
+func (k *Constants) layerProducts(r *Measured) (sum float64) {
+	tok, h, t := r.Micro*r.Seq, r.Hidden, r.TP
+	for _, p := range [][2]int{{h, 3 * h / t}, {h / t, h}, {h, 4 * h / t}, {4 * h / t, h}} {
 		in, out := p[0], p[1]
-		sum += 2*k.product(tok, out, in) + k.product(tok, in, out) + k.product(in, out, tok)
+		sum += 2*k.product(1, tok, out, in) + k.product(1, tok, in, out) + k.product(1, in, out, tok)
 	}
-	// batched products of attention, whose short sums keep their tiles from the rate of the others
-	const attention = 0.6
-	return sum + 16*tok*float64(r.Seq)*h/t/(peak*k[peakShare]*attention)
+	heads, d, s := r.Micro*max(1, r.Heads/t), max(1, h/r.Heads), r.Seq
+	// scores of both forwards and their gradient; what they weigh in both forwards, and the gradients of queries,
+	// keys and values
+	return sum + 3*k.product(heads, s, s, d) + 5*k.product(heads, s, d, s)
 }
 
-// product is the time of one (m, d) · (d, n): waves of tiles over all multiprocessors, each as deep as the
-// sum and a prologue, by the best of the tiles that libraries have; small ones load more than they multiply.
-func (k *Constants) product(m, n, d float64) float64 {
-	best := math.Inf(1)
-	for _, tile := range [][3]float64{{128, 256, 1}, {128, 128, 0.92}, {64, 64, 0.65}} {
-		waves := math.Ceil(math.Ceil(m/tile[0]) * math.Ceil(n/tile[1]) / multiprocessors)
-		best = min(best, waves*multiprocessors*tile[0]*tile[1]/tile[2])
-	}
-	return best * 2 * (d + k[prologue]) / (peak * k[peakShare])
+// product is the time of so many (m, d) · (d, n) beside each other.
+func (k *Constants) product(count, m, n, d int) float64 {
+	device := Machine{Flops: peak, Efficiency: k[peakShare], Bandwidth: memoryRate, Stream: k[streamShare],
+		Units: multiprocessors, Prologue: k[prologue]}
+	p := kernels.Product{Count: int64(count), M: int64(m), N: int64(n), K: int64(d)}
+	return device.product(p) / (peak * k[peakShare])
 }
 
 // Predict gives the terms of a step whose program is slots long. Its sum is what the row's program takes in
