@@ -22,8 +22,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// rehearsed is a small Llama on h100 with four microbatches, all of whose forward is repeated. Products have one
-// rate.
+// rehearsed is a small Llama on h100 with four microbatches, all of whose forward is repeated. Products
+// have one rate.
 func rehearsed(t *testing.T, schedule string, pp, tp int) *Rehearsal {
 	return rehearsedOn(t, schedule, pp, tp, false)
 }
@@ -41,8 +41,8 @@ func rehearsedOn(t *testing.T, schedule string, pp, tp int, tiles bool) *Rehears
 	if tiles {
 		device = m.Kernels()
 	}
-	l, err := layout.Plan(&layout.Job{Model: fam, Device: device, Mesh: topology.Grid(pp, 1, tp), Schedule: schedule, Micro: 4,
-		Rows: 64, Recompute: grad.RecomputeFull, SeqParallel: tp > 1, DType: tensor.BF16,
+	l, err := layout.Plan(&layout.Job{Model: fam, Device: device, Mesh: topology.Grid(pp, 1, tp),
+		Schedule: schedule, Micro: 4, Rows: 64, Recompute: grad.RecomputeFull, SeqParallel: tp > 1, DType: tensor.BF16,
 		Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
 	r, err := Of(l, Options{Machine: m})
