@@ -74,13 +74,17 @@ type Spec struct {
 	Source   string // paper, spec or the definition followed
 }
 
-var specs []Spec
+var (
+	specs   []Spec
+	specsAt = map[Op]int{}
+)
 
 func register(s ...Spec) bool {
 	for i := range s {
 		if f := s[i].Products; f != nil && s[i].Flops == nil {
 			s[i].Flops = func(in, out [][]int) int64 { return FlopsOf(f(in, out)) }
 		}
+		specsAt[s[i].Op] = len(specs) + i
 	}
 	specs = append(specs, s...)
 	return true
@@ -91,12 +95,11 @@ func Specs() []Spec { return specs }
 
 // Lookup returns the contract of op.
 func Lookup(op Op) (Spec, bool) {
-	for _, s := range specs {
-		if s.Op == op {
-			return s, true
-		}
+	i, ok := specsAt[op]
+	if !ok {
+		return Spec{}, false
 	}
-	return Spec{}, false
+	return specs[i], true
 }
 
 func prod(s []int) int64 {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -114,7 +115,15 @@ func (tr *Trace) Flops(n *Node) int64 {
 func (t *Options) GroupSize(n *Node) int { return t.Members(n.Axes) }
 
 func bytesOf(t *Options, v *Value) int64 {
-	return int64(tensor.Len(local(t.Mesh, v.Shape, v.Place)) * v.DType.Size())
+	return int64(tensor.Len(t.shapeOf(v)) * v.DType.Size())
+}
+
+// shapeOf is a value's shape on one rank.
+func (t *Options) shapeOf(v *Value) []int {
+	if v.Local != nil { // the trace is finished
+		return v.Local
+	}
+	return local(t.Mesh, v.Shape, v.Place)
 }
 
 // hidden is how many operations a byte a kernel makes whose memory traffic hides behind its arithmetic: a
@@ -129,15 +138,19 @@ func (t *Tape) cost(c *Cost, n *Node) {
 	if n.Op.Kernel == "" || n.Op.Role == offload || n.Op.Role == reload {
 		return // copies run on an engine of their own
 	}
-	var in, out [][]int
+	ins := len(n.In)
+	if most := ins + len(n.Out); len(t.shapes) < most {
+		t.shapes = make([][]int, 2*most)
+	}
+	in, out := t.shapes[:0:ins], t.shapes[ins:ins]
 	var n1, moved int64
 	for _, v := range n.In {
 		if v != nil {
-			in, moved = append(in, local(t.Mesh, v.Shape, v.Place)), moved+bytesOf(&t.Options, v)
+			in, moved = append(in, t.shapeOf(v)), moved+bytesOf(&t.Options, v)
 		}
 	}
 	for _, v := range n.Out {
-		l := local(t.Mesh, v.Shape, v.Place)
+		l := t.shapeOf(v)
 		out, moved, n1 = append(out, l), moved+bytesOf(&t.Options, v), n1+int64(tensor.Len(l))
 	}
 	s, bound := kernels.Lookup(n.Op.Kernel)
@@ -181,7 +194,8 @@ func (t *Options) CommBytes(n *Node) int64 {
 
 // frees lists, for each node, the slots whose last use it is.
 func (t *Tape) frees(lists ...[]*Node) map[int][]int {
-	last := map[int]int{}
+	const never = -1
+	last := slices.Repeat([]int{never}, t.nval)
 	for _, l := range lists {
 		for _, n := range l {
 			for _, v := range n.Out {
@@ -189,33 +203,35 @@ func (t *Tape) frees(lists ...[]*Node) map[int][]int {
 					last[v.ID] = n.ID
 				}
 			}
-			in := n.In
+			read := func(in []*Value) {
+				for _, v := range in {
+					if v != nil && v.Node.Op.Role != param && v.Const == nil {
+						last[v.ID] = n.ID
+					}
+				}
+			}
+			read(n.In)
 			for _, e := range n.Then {
-				in = append(in[:len(in):len(in)], e.In...)
 				for _, v := range e.Out {
 					last[v.ID] = n.ID
 				}
-			}
-			for _, v := range in {
-				if v != nil && v.Node.Op.Role != param && v.Const == nil {
-					last[v.ID] = n.ID
-				}
+				read(e.In)
 			}
 		}
 	}
 	if t.loss != nil {
-		delete(last, t.loss.ID)
+		last[t.loss.ID] = never
 	}
 	for _, p := range t.outs { // taken when F ends, unless the backward still needs it
-		if t.nodes[last[p.Value.ID]].Phase == F {
-			delete(last, p.Value.ID)
+		if at := last[p.Value.ID]; at == never || t.nodes[at].Phase == F {
+			last[p.Value.ID] = never
 		} else {
 			p.Late = true
 		}
 	}
-	free := map[int][]int{}
-	for v := range t.nval { // in slot order, so that the trace does not depend on map order
-		if n, ok := last[v]; ok {
+	free := make(map[int][]int, len(t.nodes))
+	for v, n := range last {
+		if n != never {
 			free[n] = append(free[n], v)
 		}
 	}

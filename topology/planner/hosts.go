@@ -70,7 +70,7 @@ func New(r Request) (*Search, error) {
 		r.Run.Getenv = os.Getenv
 	}
 	p := &Search{request: r.Run, Exact: 20, Whole: wholeRanks, Machine: m,
-		prices: &prices{known: map[search.Variant]price{}}}
+		prices: &prices{known: map[search.Variant]price{}, cuts: map[[2]int][]int{}}}
 	if err := p.size(r.Hosts); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/lfactor/lfactor/actors/exit"
@@ -14,6 +15,7 @@ import (
 type prices struct {
 	mu    sync.Mutex
 	known map[search.Variant]price
+	cuts  map[[2]int][]int // of the model, by the number of stages and the length of sequences
 }
 
 type price struct {
@@ -76,5 +78,15 @@ func (p *Search) see(what string, done, all int) {
 
 // cut is how training cuts the model's blocks into stages where a run file does not say.
 func (p *Search) cut(stages int) ([]int, error) {
-	return p.base.Model.Balanced(stages, p.cfg.Run.Data.SeqLen)
+	key, known := [2]int{stages, p.cfg.Run.Data.SeqLen}, p.prices
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if cuts, ok := known.cuts[key]; ok {
+		return slices.Clone(cuts), nil
+	}
+	cuts, err := p.base.Model.Balanced(key[0], key[1])
+	if err == nil {
+		known.cuts[key] = slices.Clone(cuts)
+	}
+	return cuts, err
 }

@@ -48,12 +48,13 @@ func planBench() *cobra.Command {
 		}
 		x.Trace, x.Closed = median(func(a rates.PlanRate) float64 { return a.Trace }),
 			median(func(a rates.PlanRate) float64 { return a.Closed })
+		x.List = median(func(a rates.PlanRate) float64 { return a.List })
 		x.Simulate = median(func(a rates.PlanRate) float64 { return a.Simulate })
 		if form != "text" {
 			return cli.PrintJSON(x)
 		}
-		fmt.Printf("%d plans by closed forms in %s (%.0f a second), %d simulated in %s, blocks traced "+
-			"in %s; medians of %d\n", x.Plans, unit.Seconds(x.Closed), float64(x.Plans)/x.Closed,
+		fmt.Printf("%d plans listed in %s, %d priced by closed forms in %s (%.0f a second), %d simulated in %s, "+
+			"blocks traced in %s; medians of %d\n", x.Listed, unit.Seconds(x.List), x.Plans, unit.Seconds(x.Closed), float64(x.Plans)/x.Closed,
 			x.Simulated, unit.Seconds(x.Simulate), unit.Seconds(x.Trace), *runs)
 		return nil
 	}
