@@ -169,13 +169,13 @@ func boolOrder(a, b bool) int {
 type Replay struct {
 	l     *Layout
 	led   *plan.Ledger
-	grads map[[2]int]bool // rows and stages whose gradients have their accumulators
-	share float64         // of the rows of even routing
+	grads map[[2]int]int64 // bytes of the gradients of rows and stages that have their accumulators
+	share float64          // of the rows of even routing
 }
 
 // NewReplay begins with rows that hold nothing.
 func (l *Layout) NewReplay() *Replay {
-	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[[2]int]bool{}, 1}
+	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[[2]int]int64{}, 1}
 }
 
 // Peak is the most that each row has held so far, beside parameters and state.
@@ -195,13 +195,28 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 		}
 		return x.led.Now[row] // it has begun with its forward
 	}
-	if ph == grad.F || ph == grad.I || x.grads[k] {
+	if _, made := x.grads[k]; ph == grad.F || ph == grad.I || made {
 		return x.led.Begin(row, a, f.Peak[ph])
 	}
 	most := x.led.Begin(row, a, f.First[ph])
-	x.grads[k] = true
-	x.led.Keep(row, f.Grads)
+	x.keepGrads(k, f.Grads)
 	return most
+}
+
+// keepGrads makes the accumulators of a row's stage.
+func (x *Replay) keepGrads(k [2]int, bytes int64) {
+	x.grads[k] = bytes
+	x.led.Keep(k[0], bytes)
+}
+
+// Updated says that a row's optimizer step is done, which gives its gradients' accumulators back.
+func (x *Replay) Updated(row int) {
+	for k, bytes := range x.grads {
+		if k[0] == row {
+			x.led.Keep(row, -bytes)
+			delete(x.grads, k)
+		}
+	}
 }
 
 // beginPair takes in what a forward and a backward whose segments alternate hold at the worst moment of both,
@@ -218,7 +233,7 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 	most := before
 	for i, s := range core.Alternate(segs) {
 		m := course[i][s]
-		if i == 1 && !x.grads[k] {
+		if _, there := x.grads[k]; i == 1 && !there {
 			made = m.Made
 		}
 		most = max(most, m.Most+now[1-i]+made)
@@ -227,9 +242,8 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 	all := x.led.Reach(row, most-before)
 	// what the backward holds until it ends is in that; whichever ends first, it is not counted again
 	x.led.End(row, pair[1], x.foot(pair[1], class).After[PhaseOf[pair[1].Kind]])
-	if !x.grads[k] {
-		x.grads[k] = true
-		x.led.Keep(row, x.foot(pair[1], class).Grads)
+	if _, there := x.grads[k]; !there {
+		x.keepGrads(k, x.foot(pair[1], class).Grads)
 	}
 	return all
 }

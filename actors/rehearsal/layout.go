@@ -57,7 +57,10 @@ func simMemory(l *layout.Layout) sim.Memory {
 		return x
 	}
 	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
-		Update: func(r int) int64 { return update[r] },
+		Update: func(r int) int64 {
+			of(r).Updated(l.Ranks[r].Row)
+			return update[r]
+		},
 		Begin: func(rank int, j *actors.Job) int64 {
 			return of(rank).Begin(l.Ranks[rank].Row, j.Action, j.Class)
 		},

@@ -57,3 +57,20 @@ func TestOpAndSends(t *testing.T) {
 		require.ErrorContains(t, cut.Stall, "that a cut link has lost")
 	}
 }
+
+// TestPeaksOfLaterSteps: a rank's peak is the same in one step and in three, and no more than the plan says:
+// the optimizer step gives back the accumulators of gradients, which the first backward after it makes anew.
+func TestPeaksOfLaterSteps(t *testing.T) {
+	for _, schedule := range []string{"gpipe", "zb-2p"} {
+		r := rehearsed(t, schedule, 2, 2)
+		r.Steps = 1
+		first := r.Run(sim.Options{})
+		r.Steps = 3
+		later := r.Run(sim.Options{})
+		require.Len(t, later.Steps, 3)
+		require.Equal(t, first.Peak, later.Peak, schedule)
+		for rank, peak := range later.Peak {
+			require.LessOrEqual(t, peak, r.Layout.Memory(rank).Total(), "%s, rank %d", schedule, rank)
+		}
+	}
+}
