@@ -143,22 +143,27 @@ type Row struct {
 
 // Compare calibrates a set and runs its first n plans both ways; what says how it was calibrated.
 func (set *Set) Compare(n int) (what string, rows []Row, err error) {
-	price, work, err := set.calibrate()
+	plans := slices.Concat([]fidelityPlan{set.calib}, set.Plans[:n])
+	var layouts []*layout.Layout
+	for _, p := range plans {
+		l, err := layout.Plan(set.job(p))
+		if err != nil {
+			return "", nil, err
+		}
+		layouts = append(layouts, l)
+	}
+	best, all, err := set.rounds(layouts)
+	if err != nil {
+		return "", nil, err
+	}
+	price, work, err := set.calibrate(layouts[0], &best[0], all)
 	if err != nil {
 		return "", nil, err
 	}
 	what = fmt.Sprintf("%s; calibrated on %v: each job takes %s its work", set.name, set.calib, work)
-	for _, p := range set.Plans[:n] {
-		j := set.job(p)
-		l, err := layout.Plan(j)
-		if err != nil {
-			return "", nil, err
-		}
-		x, _, err := set.quiet(l)
-		if err == nil {
-			err = simulated(l, price, &x)
-		}
-		if err != nil {
+	for i, p := range plans[1:] {
+		x := &best[i+1]
+		if err = simulated(layouts[i+1], price, x); err != nil {
 			return "", nil, err
 		}
 		rows = append(rows, Row{set.name, p.String(), x.step, x.stepSim, x.peak, x.peakSim})
@@ -166,17 +171,10 @@ func (set *Set) Compare(n int) (what string, rows []Row, err error) {
 	return what, rows, nil
 }
 
-// calibrate finds the prices of jobs: with them the calibration plan takes in the simulator what it took for
-// real.
-func (set *Set) calibrate() (price func(*actors.Job, *core.Segment) int64, what string, err error) {
-	l, err := layout.Plan(set.job(set.calib))
-	if err != nil {
-		return nil, "", err
-	}
-	x, all, err := set.quiet(l)
-	if err != nil {
-		return nil, "", err
-	}
+// calibrate finds the prices of jobs from the segments of the calibration plan: with them it takes in the
+// simulator what it took for real.
+func (set *Set) calibrate(l *layout.Layout, x *compared, all []calibrate.Timed) (
+	price func(*actors.Job, *core.Segment) int64, what string, err error) {
 	plain := set.fit(all)
 	with := func(share float64, late int64) func(*actors.Job, *core.Segment) int64 {
 		return func(j *actors.Job, s *core.Segment) int64 { return int64(share*float64(plain(j, s))) + late }
@@ -260,21 +258,29 @@ func (p paced) Run(j actors.Job) (host.Result, error) {
 
 type compared struct{ step, stepSim, peak, peakSim float64 }
 
-// quiet runs a plan for real, several times where ranks compute, and keeps the quickest step of all.
-func (set *Set) quiet(l *layout.Layout) (best compared, all []calibrate.Timed, err error) {
+// rounds runs plans for real, several times in turns where ranks compute, and keeps the quickest step of each:
+// a machine that others share is slow for seconds or minutes, which are not to fall on one plan. Segments are
+// those of the first.
+func (set *Set) rounds(plans []*layout.Layout) (best []compared, all []calibrate.Timed, err error) {
 	runs := 1
 	if set.share {
-		runs = 3
+		runs = 4
 	}
+	best = make([]compared, len(plans))
 	for i := range runs {
-		x, some, err := set.real(l)
-		if err != nil {
-			return best, nil, err
+		for k, l := range plans {
+			x, some, err := set.real(l)
+			if err != nil {
+				return nil, nil, err
+			}
+			if k == 0 {
+				all = append(all, some...)
+			}
+			if b := &best[k]; i == 0 || x.step < b.step {
+				b.step = x.step
+			}
+			best[k].peak = max(best[k].peak, x.peak)
 		}
-		if all = append(all, some...); i == 0 || x.step < best.step {
-			best.step = x.step
-		}
-		best.peak = max(best.peak, x.peak)
 	}
 	return
 }
