@@ -258,9 +258,9 @@ func (p paced) Run(j actors.Job) (host.Result, error) {
 
 type compared struct{ step, stepSim, peak, peakSim float64 }
 
-// rounds runs plans for real, several times in turns where ranks compute, and keeps the quickest step of each:
-// a machine that others share is slow for seconds or minutes, which are not to fall on one plan. Segments are
-// those of the first.
+// rounds runs plans for real, several times in turns where ranks compute, and keeps the quickest step of
+// each: a machine that others share is slow for seconds or minutes, which are not to fall on one plan.
+// Segments are those of the first.
 func (set *Set) rounds(plans []*layout.Layout) (best []compared, all []calibrate.Timed, err error) {
 	runs := 1
 	if set.share {

@@ -116,7 +116,8 @@ func (l *Links) beatOn(c net.Conn) {
 		select {
 		case <-l.over:
 			if l.lastNews(c, o) == nil {
-				// a connection that is closed while an answer is on its way takes with it what was not read yet
+				// a connection that is closed while an answer is on its way takes with it what was not
+				// read yet
 				<-answered
 			}
 			return

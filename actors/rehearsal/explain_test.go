@@ -42,7 +42,8 @@ func rehearsedOn(t *testing.T, schedule string, pp, tp int, tiles bool) *Rehears
 		device = m.Kernels()
 	}
 	l, err := layout.Plan(&layout.Job{Model: fam, Device: device, Mesh: topology.Grid(pp, 1, tp),
-		Schedule: schedule, Micro: 4, Rows: 64, Recompute: grad.RecomputeFull, SeqParallel: tp > 1, DType: tensor.BF16,
+		Schedule: schedule, Micro: 4, Rows: 64, Recompute: grad.RecomputeFull, SeqParallel: tp > 1,
+		DType: tensor.BF16,
 		Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
 	r, err := Of(l, Options{Machine: m})

@@ -173,8 +173,8 @@ type Options struct {
 	// how often a forward of attention writes or reads all scores, for costs of programs whose attention is
 	// not one kernel; 0 is fused
 	Scores float64
-	// what a call costs a device that it does not keep busy, for costs: the operations that the device can do in
-	// its time, and bytes of memory traffic beside them; nil is a device whose products have one rate
+	// what a call costs a device that it does not keep busy, for costs: the operations that the device can
+	// do in its time, and bytes of memory traffic beside them; nil is a device whose products have one rate
 	Device func(w kernels.Work) (flops, bytes int64)
 	NoGrad bool // forward only
 	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound

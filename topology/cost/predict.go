@@ -203,8 +203,8 @@ func (k *Constants) layerProducts(r *Measured) (sum float64) {
 		sum += 2*k.product(1, tok, out, in) + k.product(1, tok, in, out) + k.product(1, in, out, tok)
 	}
 	heads, d, s := r.Micro*max(1, r.Heads/t), max(1, h/r.Heads), r.Seq
-	// scores of both forwards and their gradient; what they weigh in both forwards, and the gradients of queries,
-	// keys and values
+	// scores of both forwards and their gradient; what they weigh in both forwards, and the gradients of
+	// queries, keys and values
 	return sum + 3*k.product(heads, s, s, d) + 5*k.product(heads, s, d, s)
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// TestProductsOfTiles: products that fill all multiprocessors with whole tiles cost their operations and their
-// prologue; what fills one more multiprocessor costs a wave, unless smaller tiles or a cut of the sum are
+// TestProductsOfTiles: products that fill all multiprocessors with whole tiles cost their operations and
+// their prologue; what fills one more multiprocessor costs a wave, unless smaller tiles or a cut of the sum are
 // better.
 func TestProductsOfTiles(t *testing.T) {
 	m := &Machine{Flops: 1e15, Efficiency: 0.5, Bandwidth: 1e15, Stream: 1, Units: 4}
