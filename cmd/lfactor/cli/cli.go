@@ -56,10 +56,30 @@ func ExitCode(err error) int {
 // interrupted is the signal that asked for the end, 0 for none.
 var interrupted atomic.Int32
 
+// heard is a context that knows whether anybody listens to it.
+type heard struct {
+	context.Context
+	by atomic.Bool
+}
+
+// Done implements context.Context.
+func (h *heard) Done() <-chan struct{} {
+	h.by.Store(true)
+	return h.Context.Done()
+}
+
+// Err implements context.Context.
+func (h *heard) Err() error {
+	h.by.Store(true)
+	return h.Context.Err()
+}
+
 // Interruptible is a context that ends with the first SIGINT or SIGTERM; the second kills the process as
-// usual.
+// usual. Where nobody has asked for the context's end the first ends the process: its command has nothing to
+// bring to an end.
 func Interruptible() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	inner, cancel := context.WithCancel(context.Background())
+	ctx := &heard{Context: inner}
 	sigs := make(chan os.Signal, 1)
 	// a terminal that is closed, a reader that is gone
 	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
@@ -79,6 +99,9 @@ func Interruptible() (context.Context, func()) {
 		signal.Ignore(syscall.SIGPIPE) // what is said while a run saves its state goes nowhere
 		signal.Stop(sigs)
 		cancel()
+		if s != syscall.SIGPIPE && !ctx.by.Load() { // who writes to a reader that is gone sees it
+			os.Exit(exit.Interrupted)
+		}
 	}()
 	return ctx, func() { signal.Stop(sigs); cancel() }
 }

@@ -40,6 +40,9 @@ func predictCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if *folds > len(known) {
+			return exit.Usagef("--folds %d: %s has %d rows, and a fold has at least one", *folds, *file, len(known))
+		}
 		slots := fidelity.ProgramSlots()
 		if *folds > 1 {
 			if err := crossValidate(form, known, *folds, slots); err != nil {
