@@ -99,11 +99,13 @@ func EncoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 		if err != nil {
 			return nil, err
 		}
-		l, err := layout.Plan(&layout.Job{Model: fam, Mesh: mesh,
+		j := &layout.Job{Model: fam, Mesh: mesh,
 			Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true,
 			Schedule: "1f1b", Micro: micro, Rows: EncoderRows,
 			Dims:      map[string]int{block.Patches: EncoderRows, block.Frames: 8},
-			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}})
+			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}}
+		rehearsal.PriceOn(j, m)
+		l, err := layout.Plan(j)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}

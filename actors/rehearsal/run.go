@@ -50,6 +50,9 @@ func Machine(name string) (*cost.Machine, error) {
 	return cost.Read(name, text)
 }
 
+// PriceOn lets what a job's calls cost be what they cost a machine.
+func PriceOn(j *layout.Job, m *cost.Machine) { j.Scores, j.Device = m.Scores, m.Kernels() }
+
 // New lays a configuration out for a machine. Without plan.memory the machine's devices are the limit.
 func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
 	if err := setup.Vocabulary(cfg); err != nil {
@@ -60,7 +63,7 @@ func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
 		return nil, err
 	}
 	if o.Machine != nil {
-		j.Scores, j.Device = o.Machine.Scores, o.Machine.Kernels()
+		PriceOn(j, o.Machine)
 	}
 	if o.Program != nil {
 		j.Program, j.Schedule = o.Program, o.ProgramName

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/dataset/setup"
@@ -111,7 +112,7 @@ func (p *Search) load() (err error) {
 func (p *Search) job(cfg *configs.Config) (*layout.Job, error) {
 	j, err := layout.FromConfig(cfg)
 	if err == nil {
-		j.Scores, j.Device = p.Machine.Scores, p.Machine.Kernels()
+		rehearsal.PriceOn(j, p.Machine)
 	}
 	return j, err
 }

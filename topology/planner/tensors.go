@@ -140,7 +140,8 @@ func (s *tensorSearch) laidOut(chosen []layout.Chosen) (*layout.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.Scores, j.Device, j.Memory, j.Chosen = s.m.Scores, s.m.Kernels(), 0, chosen
+	rehearsal.PriceOn(j, s.m)
+	j.Memory, j.Chosen = 0, chosen
 	l, err := layout.Plan(j)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)

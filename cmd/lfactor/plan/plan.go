@@ -25,6 +25,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/topology/cost"
 )
 
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
@@ -158,6 +159,11 @@ func planCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	cluster := cli.FlagValue(mine, "cluster")
+	m, unknown := rehearsal.Machine(cmp.Or(cluster, "cpu"))
+	if unknown == nil {
+		rehearsal.PriceOn(j, m)
+	}
 	l, err := layout.Plan(j)
 	if err != nil {
 		return exit.With(err, exit.Usage)
@@ -166,9 +172,9 @@ func planCommand(c *cobra.Command, args []string) error {
 		return cli.EmitAs(os.Stdout, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"),
 			func(w io.Writer) { fmt.Fprint(w, l.Program) })
 	}
-	if cluster := cli.FlagValue(mine, "cluster"); cluster == "" {
+	if cluster == "" {
 		l.Budget(process.MemoryShare(l.World()))
-	} else if m, err := rehearsal.Machine(cluster); err == nil {
+	} else if unknown == nil {
 		l.Budget(int64(m.Memory))
 	}
 	fits := l.Fits()
@@ -177,8 +183,11 @@ func planCommand(c *cobra.Command, args []string) error {
 		p.PeakBytes = max(p.PeakBytes, r.Total)
 	}
 	limit := l.Job.Memory
-	if cluster := cli.FlagValue(mine, "cluster"); cluster != "" || form == "json" || explain {
-		err := p.simulate(c.Context(), l, cmp.Or(cluster, "cpu"), explain)
+	if cluster != "" || form == "json" || explain {
+		err := unknown
+		if err == nil {
+			err = p.simulate(c.Context(), l, m, explain)
+		}
 		if err != nil && (cluster != "" || explain) {
 			return err
 		}
@@ -191,11 +200,7 @@ func planCommand(c *cobra.Command, args []string) error {
 }
 
 // simulate prices a step on a described machine, if the plan fits there, and explains it if asked.
-func (p *planned) simulate(ctx context.Context, l *layout.Layout, cluster string, explain bool) error {
-	m, err := rehearsal.Machine(cluster)
-	if err != nil {
-		return err
-	}
+func (p *planned) simulate(ctx context.Context, l *layout.Layout, m *cost.Machine, explain bool) error {
 	r, err := rehearsal.Of(l, rehearsal.Options{Machine: m})
 	if err != nil {
 		return err
