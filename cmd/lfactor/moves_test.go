@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,12 +28,14 @@ func TestExpertsMovedBetweenProcesses(t *testing.T) {
 	}
 	quiet := tinyRun(t)
 	want := trainKilled(t, quiet, 0, nil, nil, mixed...)
-	for buddy, from := range map[string]string{"1": "copies in memory",
-		"off": "(the checkpoint|what the run began with)"} {
+	for buddy, from := range map[string]string{
+		// of a checkpoint that is as new either may be read
+		"1 checkpoint.interval=50": "copies in memory",
+		"off":                      "(the checkpoint|what the run began with)"} {
 		dir := tinyRun(t)
 		got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
-			func(kids []int) int { return kids[0] }, append(mixed, "train.balance_every=2",
-				"train.buddy="+buddy)...)
+			func(kids []int) int { return kids[0] }, slices.Concat(mixed, []string{"train.balance_every=2"},
+				strings.Fields("train.buddy="+buddy))...)
 		require.Equal(t, 1, got.back, got.out)
 		require.Regexp(t, "from "+from, got.out)
 		require.Equal(t, want.state, got.state, got.out)
@@ -54,11 +58,13 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 	quiet := tinyRun(t)
 	want := trainKilled(t, quiet, 0, nil, nil, more...)
 	var dir string
-	for buddy, from := range map[string]string{"1": "copies in memory",
-		"off": "(the checkpoint|what the run began with)"} {
+	for buddy, from := range map[string]string{
+		// of a checkpoint that is as new either may be read
+		"1 checkpoint.interval=50": "copies in memory",
+		"off":                      "(the checkpoint|what the run began with)"} {
 		dir = tinyRun(t)
 		got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
-			func(kids []int) int { return kids[0] }, append(more, "train.buddy="+buddy)...)
+			func(kids []int) int { return kids[0] }, slices.Concat(more, strings.Fields("train.buddy="+buddy))...)
 		require.Equal(t, 1, got.back, got.out)
 		require.Regexp(t, "from "+from, got.out)
 		require.Equal(t, want.state, got.state, got.out)
