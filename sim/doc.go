@@ -5,7 +5,7 @@
 // The same programs, messages and protocols as training, with durations in place of kernels. A run ([Sim])
 // is a function of its [Layout], [Prices] and seed: no goroutine, wall clock or map order takes part, and
 // the hash over every delivered event shows it. The package knows neither files nor machines:
-// actors/rehearsal translates a layout and a machine for it.
+// sim/rehearsal translates a layout and a machine for it.
 //
 // # How a run goes
 //

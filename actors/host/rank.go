@@ -9,11 +9,11 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // RankConfig is what one rank's device is made of.
@@ -119,7 +119,7 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	case actors.KeepJob, actors.StateJob:
 		return r.keep()
 	}
-	began, had, queued := time.Now(), process.CPUSeconds(), process.QueuedSeconds()
+	began, had, queued := time.Now(), machine.CPUSeconds(), machine.QueuedSeconds()
 	if err := r.receive(j.In); err != nil {
 		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
 	}
@@ -143,9 +143,9 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	}
 	r.issued(res.Out)
 	res.Values[core.ClosedBusy] = float64(time.Since(began))
-	res.Values[core.ClosedCPU] = (process.CPUSeconds() - had) * 1e9
-	res.Values[core.ClosedQueued] = (process.QueuedSeconds() - queued) * 1e9
-	stood := int64(process.StoodStill())
+	res.Values[core.ClosedCPU] = (machine.CPUSeconds() - had) * 1e9
+	res.Values[core.ClosedQueued] = (machine.QueuedSeconds() - queued) * 1e9
+	stood := int64(machine.StoodStill())
 	res.Values[core.ClosedStood] = float64(stood - r.stood.Swap(stood))
 	res.Values[core.ClosedPeak] = float64(r.c.Pool.Peak())
 	return res, nil

@@ -10,8 +10,8 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels/grad"
 	routers "github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/stages/block"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // A slow way between two hosts makes all ranks wait and none of them slow. The system knows of each
@@ -99,7 +99,7 @@ func (l *Links) sent(c net.Conn) {
 		return
 	}
 	delete(l.outs, c)
-	if busy, full, acked, ok := process.Carried(tcp(c)); ok {
+	if busy, full, acked, ok := machine.Carried(tcp(c)); ok {
 		x := l.gone[to]
 		l.gone[to] = carried{x.busy + busy, x.full + full, x.acked + acked}
 	}
@@ -114,7 +114,7 @@ func (l *Links) carriedBy() map[int]carried {
 		out[to] = x
 	}
 	for c, to := range l.outs {
-		if busy, full, acked, ok := process.Carried(tcp(c)); ok {
+		if busy, full, acked, ok := machine.Carried(tcp(c)); ok {
 			x := out[to]
 			out[to] = carried{x.busy + busy, x.full + full, x.acked + acked}
 		}

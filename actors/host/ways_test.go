@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // TestWay: a way that carries a third of what it did, and is what is waited for, is named after four looks,
@@ -80,7 +80,7 @@ func TestCarried(t *testing.T) {
 	b, err := ln.Accept()
 	require.NoError(t, err)
 	defer b.Close()
-	if _, _, _, ok := process.Carried(a); !ok {
+	if _, _, _, ok := machine.Carried(a); !ok {
 		t.Skip("this system does not tell")
 	}
 	go func() { _, _ = a.Write(make([]byte, 1<<20)) }()
@@ -90,12 +90,12 @@ func TestCarried(t *testing.T) {
 		n += k
 	}
 	require.Eventually(t, func() bool {
-		busy, full, acked, _ := process.Carried(a)
+		busy, full, acked, _ := machine.Carried(a)
 		return acked >= 1<<20 && full <= busy
 	}, 2*time.Minute, time.Millisecond)
 	x, y := net.Pipe()
 	defer x.Close()
 	defer y.Close()
-	_, _, _, ok := process.Carried(x)
+	_, _, _, ok := machine.Carried(x)
 	require.False(t, ok)
 }

@@ -10,7 +10,7 @@
 //
 // # How it is used
 //
-// actors/host carries a layout out, sim prices it (through actors/rehearsal), lfactor plan prints it; none
+// actors/host carries a layout out, sim prices it (through sim/rehearsal), lfactor plan prints it; none
 // of them derives any of it a second time, so that a simulated step is the step that will run.
 //
 // # How it is made

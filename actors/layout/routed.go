@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/exit"
 	routers "github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/topology"
 )

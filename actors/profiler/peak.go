@@ -28,7 +28,7 @@ var PeakOnce = sync.OnceValues(func() (f32, bf16 float64) {
 	now, threads := b.Peaks(), float64(runtime.GOMAXPROCS(0))
 	p := peaks{now.MultiplyAdd * threads, max(now.Tiles, now.MultiplyAdd) * threads}
 	if dir, err := os.UserCacheDir(); err == nil {
-		p = keep(filepath.Join(dir, "lfactor", "peaks.json"), machine(b.Name()), p)
+		p = keep(filepath.Join(dir, "lfactor", "peaks.json"), processor(b.Name()), p)
 	}
 	return p.F32, p.BF16
 })
@@ -42,8 +42,8 @@ func PeakFlops(precision string) float64 {
 	return f32
 }
 
-// machine names this machine: its instructions, its processor's model and how many threads run.
-func machine(level string) string {
+// processor names this machine: its instructions, its processor's model and how many threads run.
+func processor(level string) string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(text)) {

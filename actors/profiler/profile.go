@@ -16,11 +16,11 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/profile"
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // ProfiledSteps bounds what --profile looks at: the steps after the first, which warms up.
@@ -200,7 +200,7 @@ func (p *Profiler) Write(base string, r ProfileReport) error {
 	if err := os.WriteFile(base+".json", append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	return process.Create(base+".svg", func(w *bufio.Writer) { p.Draw(w, r) })
+	return machine.Create(base+".svg", func(w *bufio.Writer) { p.Draw(w, r) })
 }
 
 // newTable is a table that is written to w.

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/stages/family"
-	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // registers the formats

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // writeEdges writes down what the actors of a process have sent.

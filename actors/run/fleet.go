@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Fleet is where the processes of a run live: it starts them and joins them. Process 0 leads; it has started
@@ -47,14 +47,14 @@ type local struct {
 	command []string
 	stderr  io.Writer
 
-	children *process.Children
+	children *machine.Children
 }
 
 // newLocal makes the directory of the sockets.
 func newLocal(command []string, stderr io.Writer) (*local, error) {
 	sweepSockets()
 	dir, err := os.MkdirTemp("", "lfactor-")
-	return &local{dir, command, stderr, process.NewChildren()}, err
+	return &local{dir, command, stderr, machine.NewChildren()}, err
 }
 
 // sweepSockets removes the socket folders of runs that were killed: nobody answers there any more.
@@ -79,7 +79,7 @@ func (l *local) Close() { os.RemoveAll(l.dir) }
 // child is a process of this host. It ends when its standard input does, so that it does not outlive its
 // leader.
 type child struct {
-	all *process.Children
+	all *machine.Children
 	cmd *exec.Cmd
 	in  io.Closer
 	out *bufio.Reader

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // found is a step that the hosts of a cluster have together.
@@ -91,7 +91,7 @@ func (m *mirror) gather(again bool) error {
 	if mine && all[m.d.Host()].Latest == best.step && !again {
 		return nil
 	}
-	unlock, err := process.LockDir("checkpoint.dir", m.root)
+	unlock, err := machine.LockDir("checkpoint.dir", m.root)
 	if err != nil {
 		return err
 	}

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // openImages loads the processor that data.processor names, or that lies beside the tokenizer.
@@ -24,7 +24,7 @@ func (d *data) openImages() error {
 	}
 	dir := c.Data.Processor
 	for _, other := range []string{c.Data.Tokenizer, c.Model.Path} {
-		if dir == "" && other != "" && process.Exists(filepath.Join(other, "preprocessor_config.json")) {
+		if dir == "" && other != "" && machine.Exists(filepath.Join(other, "preprocessor_config.json")) {
 			dir = other
 		}
 	}

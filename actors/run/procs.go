@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // Environment of a worker process: its number and the folder of the sockets.

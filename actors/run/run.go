@@ -14,18 +14,18 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/profiler"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Options say how a run is watched.
@@ -65,7 +65,7 @@ func lockRun(cfg *configs.Config) (func(), error) {
 		if dirs[key] == "" || key == "log.dir" && dirs[key] == dirs["checkpoint.dir"] {
 			continue
 		}
-		f, err := process.LockDir(key, dirs[key])
+		f, err := machine.LockDir(key, dirs[key])
 		if err != nil {
 			release()
 			return nil, err
@@ -206,7 +206,7 @@ func (r *Run) prepare() error {
 	if r.layout, err = layout.Plan(r.job); err != nil {
 		return exit.With(err, exit.Usage)
 	}
-	r.layout.Budget(process.MemoryShare(r.layout.World()))
+	r.layout.Budget(machine.MemoryShare(r.layout.World()))
 	if err = r.layout.Fits(); err != nil {
 		return err
 	}

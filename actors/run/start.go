@@ -10,13 +10,13 @@ import (
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // start is where a run starts from.
@@ -121,7 +121,7 @@ func (r *Run) recover() (saved *checkpoint.Reader, skipped []error, err error) {
 // load goes on from the checkpoint that checkpoint.load names, if it names one of lfactor's own.
 func (r *Run) load() error {
 	c := r.cfg.Run
-	if c.Checkpoint.Load != "" && !process.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
+	if c.Checkpoint.Load != "" && !machine.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
 		saved, _, err := checkpoint.Recover(c.Checkpoint.Load)
 		if errors.Is(err, checkpoint.ErrNone) && c.Checkpoint.Load == c.Checkpoint.Dir {
 			return nil // as in Megatron: --load and --save name one directory, which has nothing yet
@@ -171,7 +171,7 @@ func (r *Run) weights() error {
 		return kind == "param", nil
 	}
 	dir := c.Model.Path
-	if c.Checkpoint.Load != "" && process.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
+	if c.Checkpoint.Load != "" && machine.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
 		dir = c.Checkpoint.Load
 	}
 	has := dir != "" && hasWeights(dir)
@@ -266,7 +266,7 @@ func warnNaN(w io.Writer, dir, name string, v []float32) {
 }
 
 func hasWeights(dir string) bool {
-	if process.Exists(filepath.Join(dir, "model.safetensors.index.json")) {
+	if machine.Exists(filepath.Join(dir, "model.safetensors.index.json")) {
 		return true
 	}
 	entries, _ := os.ReadDir(dir)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // TestConfigCheckLoong counts the models of a tree in LoongForge's layout, and explains what differs from

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/bench"
 	"github.com/lfactor/lfactor/cmd/lfactor/calibrate"
@@ -32,6 +31,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/version"
 	"github.com/lfactor/lfactor/cmd/lfactor/why"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 func root() *cobra.Command {

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/setup"
-	"github.com/lfactor/lfactor/topology/planner"
+	"github.com/lfactor/lfactor/sim/planner"
+	"github.com/lfactor/lfactor/sim/rehearsal"
 	"github.com/lfactor/lfactor/topology/search"
 )
 

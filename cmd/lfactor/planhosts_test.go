@@ -9,12 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/topology/planner"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/sim/planner"
+	"github.com/lfactor/lfactor/sim/rehearsal"
 	"github.com/lfactor/lfactor/topology/search"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/fidelity"
-	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/sim/fidelity"
+	"github.com/lfactor/lfactor/sim/rehearsal"
 )
 
 // simOutput runs a command line in this process and returns what it printed.

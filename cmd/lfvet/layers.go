@@ -21,6 +21,7 @@ type layerRule struct {
 type layerPolicy struct {
 	root     []string // what lies at the root; none of it is checked if the line is absent
 	rootLine int
+	order    []string // the top-level folders, the lowest first; "<" between those that lie on one floor and the next
 	rules    map[string]layerRule
 	patterns []string // in the order of the file
 	test     layerRule
@@ -42,6 +43,10 @@ func parseLayers(text string) (*layerPolicy, error) {
 		}
 		if name == "root" {
 			p.root, p.rootLine = words, n
+			continue
+		}
+		if name == "order" {
+			p.order = words
 			continue
 		}
 		layer, err := strconv.Atoi(words[0])
@@ -104,14 +109,48 @@ func underAny(path string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return under(path, p) })
 }
 
-// refuses says why a file under rule r may not import imp; "" if it may. short is imp without the
+// floor is where the line "order" puts the top-level folder that dir lies in, the lowest being 0; -1 if it does
+// not say.
+func (p *layerPolicy) floor(dir string) int {
+	top, _, _ := strings.Cut(dir, "/")
+	n := 0
+	for _, w := range p.order {
+		switch w {
+		case "<":
+			n++
+		case top:
+			return n
+		}
+	}
+	return -1
+}
+
+// climbs says why dir may not import short by the order of the top-level folders; "" if it may. Packages of one
+// top-level folder are not its business.
+func (p *layerPolicy) climbs(dir, short string) string {
+	from, _, _ := strings.Cut(dir, "/")
+	to, _, _ := strings.Cut(short, "/")
+	switch low, high := p.floor(dir), p.floor(short); {
+	case from == to || low < 0 || high < low:
+		return ""
+	case high == low:
+		return fmt.Sprintf("%s and %s lie on one floor of the line \"order\" and do not know each other", from, to)
+	default:
+		return fmt.Sprintf("%s lies above %s on the line \"order\"", to, from)
+	}
+}
+
+// refuses says why a file of dir under rule r may not import imp; "" if it may. short is imp without the
 // module's name, ours whether it had that.
-func (p *layerPolicy) refuses(r layerRule, test bool, short string, ours bool) string {
+func (p *layerPolicy) refuses(dir string, r layerRule, test bool, short string, ours bool) string {
 	if underAny(short, r.forbid) && !test {
 		return "forbidden by name in layers.txt"
 	}
 	if !ours {
 		return p.refusesModule(r, test, short)
+	}
+	if why := p.climbs(dir, short); why != "" && !(test && slices.Contains(r.allow, "test:"+short)) {
+		return why
 	}
 	target, ok := p.find(short)
 	switch {
@@ -155,7 +194,7 @@ func checkImports(m *module, p *layerPolicy, f *source, r *report) {
 		if ours && short == f.dir {
 			continue // an external test of the package itself
 		}
-		if why := p.refuses(rule, f.test, short, ours); why != "" {
+		if why := p.refuses(f.dir, rule, f.test, short, ours); why != "" {
 			r.add(f, spec.Pos(), "layers", "%s imports %s: %s", f.dir, short, why)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// protocolRoots hold behaviours: they see the world through actors.Context and nothing else.
-var protocolRoots = []string{"actors/core", "sim"}
+// protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context and
+// nothing else.
+var protocolDirs = []string{"actors/core", "sim"}
 
 // protocolBans are standard packages that bring in time, chance, I/O or threads.
 var protocolBans = []string{"time", "net", "os", "sync", "syscall", "log", "io/ioutil", "io/fs", "runtime",
@@ -19,13 +20,13 @@ var protocolBans = []string{"time", "net", "os", "sync", "syscall", "log", "io/i
 var randAllowed = []string{"Rand", "New", "NewSource", "NewPCG", "NewChaCha8", "PCG", "ChaCha8", "Source",
 	"Source64", "Zipf", "NewZipf"}
 
-// checkProtocols holds the files of protocolRoots, tests apart, to determinism: no banned package, no global
+// checkProtocols holds the files of protocolDirs, tests apart, to determinism: no banned package, no global
 // chance, no goroutine, channel or select, and no range over a map unless its line says
 // "//lfvet:order reason", the reason being why the order cannot show.
 func checkProtocols(m *module, r *report) {
 	var typed *typeChecker
 	for _, f := range m.files {
-		if f.test || f.ignored || !underAny(f.dir, protocolRoots) {
+		if f.test || f.ignored || !slices.Contains(protocolDirs, f.dir) {
 			continue
 		}
 		if typed == nil {

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // IngestReport is what a job has done.
@@ -49,7 +49,7 @@ func Ingest(ctx context.Context, job *format.Job, see Progress, hosts dataset.El
 	if see == nil {
 		see = func(string, int64, int64, int64, string, []dataset.Stage) {}
 	}
-	release, err := process.LockDir("output of the job", job.Output)
+	release, err := machine.LockDir("output of the job", job.Output)
 	if err != nil {
 		return nil, err
 	}

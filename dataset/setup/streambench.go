@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // StreamBench reads data as fast as it can be read.
@@ -40,7 +40,7 @@ type StreamReport struct {
 
 // Run opens paths and reads them as fast as they can be read.
 func (b *StreamBench) Run(ctx context.Context, paths []string) (*StreamReport, error) {
-	cpu := process.CPUSeconds()
+	cpu := machine.CPUSeconds()
 	var sources []dataset.Source
 	for _, path := range paths {
 		s, err := dataset.Open(path, b.Options)
@@ -55,9 +55,9 @@ func (b *StreamBench) Run(ctx context.Context, paths []string) (*StreamReport, e
 		return nil, err
 	}
 	r.OpenCPU = r.CPU - cpu
-	r.CPU = process.CPUSeconds() - r.CPU
+	r.CPU = machine.CPUSeconds() - r.CPU
 	r.Rate, r.MBRate = float64(r.Samples)/r.CPU, float64(r.Bytes)/1e6/r.CPU
-	r.RSS, r.PeakBytes = process.ResidentBytes(), process.PeakRSS()
+	r.RSS, r.PeakBytes = machine.ResidentBytes(), machine.PeakRSS()
 	return r, nil
 }
 
@@ -80,7 +80,7 @@ func (b *StreamBench) run(ctx context.Context, sources []dataset.Source) (*Strea
 		return sources[(next-1)%len(sources)]
 	}
 	runtime.GC()
-	r.CPU = process.CPUSeconds()
+	r.CPU = machine.CPUSeconds()
 	start := time.Now()
 	errs := make([]error, b.Readers)
 	var wg sync.WaitGroup
@@ -157,7 +157,7 @@ func (s *rssSlope) at(samples int64) {
 		return
 	}
 	s.last = samples
-	x, y := float64(samples)/slopeFrom, float64(process.ResidentBytes())/(1<<20)
+	x, y := float64(samples)/slopeFrom, float64(machine.ResidentBytes())/(1<<20)
 	s.n, s.x, s.y, s.xx, s.xy = s.n+1, s.x+x, s.y+y, s.xx+x*x, s.xy+x*y
 }
 

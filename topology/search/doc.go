@@ -10,7 +10,7 @@
 //
 // # How it is used
 //
-// topology/planner fills a space from a run file and a machine, and simulates the best candidates; what is
+// sim/planner fills a space from a run file and a machine, and simulates the best candidates; what is
 // printed are simulated times, so the closed form decides only which plans are looked at more closely.
 //
 // # What always holds

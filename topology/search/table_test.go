@@ -16,7 +16,7 @@ import (
 
 // TestTables lists all plans of made-up models on shipped machines: the best of them with their figures, how
 // many there are, and a hash over the figures of all. What the figures mean is held to the simulator by
-// topology/planner; this finds that one of them has changed. -rewrite writes testdata/tables anew.
+// sim/planner; this finds that one of them has changed. -rewrite writes testdata/tables anew.
 func TestTables(t *testing.T) {
 	datadriven.RunTest(t, "testdata/tables", func(t *testing.T, d *datadriven.TestData) string {
 		if d.Cmd == "schedules" {

@@ -19,7 +19,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/depot"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Options are an agent's.
@@ -57,7 +57,7 @@ type Agent struct {
 	term  int64         // of the newest head that was met
 	tails map[key]*tail // what processes wrote last, for a head that has not got it
 
-	children *process.Children
+	children *machine.Children
 }
 
 type key struct {
@@ -78,12 +78,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	release, err := process.LockDir("the agent's directory", o.Dir)
+	release, err := machine.LockDir("the agent's directory", o.Dir)
 	if err != nil {
 		return err
 	}
 	defer release()
-	a := &Agent{o: o, id: id, name: who.Name, children: process.NewChildren(), procs: map[key]*proc{}, over: map[key]control.Proc{},
+	a := &Agent{o: o, id: id, name: who.Name, children: machine.NewChildren(), procs: map[key]*proc{}, over: map[key]control.Proc{},
 		tails: map[key]*tail{},
 		spawn: make(chan func()), quit: make(chan bool, 1)}
 	if err := a.listen(); err != nil {
@@ -205,12 +205,12 @@ const headsEvery = 500 * time.Millisecond
 // one's lives.
 func (a *Agent) reviveHeads() {
 	for _, l := range a.o.Local {
-		if process.Holder(l.Dir) > 0 || !process.Exists(l.Dir) ||
-			process.Exists(filepath.Join(l.Dir, control.DownFile)) {
+		if machine.Holder(l.Dir) > 0 || !machine.Exists(l.Dir) ||
+			machine.Exists(filepath.Join(l.Dir, control.DownFile)) {
 			continue
 		}
 		command := append(slices.Clone(a.o.Command), control.HeadArgs(l.Dir, l.Listen)...)
-		pid, err := process.Detached(l.Dir, command...)
+		pid, err := machine.Detached(l.Dir, command...)
 		a.logf("the head in %s has ended; started again as pid %d: %v", l.Dir, pid, err)
 		select { // it takes as long until it holds its lock
 		case <-a.done:
@@ -426,7 +426,7 @@ func (a *Agent) list() (out []control.Proc) {
 func (a *Agent) info() *control.Info {
 	return &control.Info{Name: a.name, Addr: a.o.Addr, Binary: a.o.Binary, Version: a.o.Version,
 		Cores:  runtime.NumCPU(),
-		Memory: process.MemoryLimit("/"), Disk: process.FreeDisk(a.o.Dir), Pid: os.Getpid(),
+		Memory: machine.MemoryLimit("/"), Disk: machine.FreeDisk(a.o.Dir), Pid: os.Getpid(),
 		Probe: a.ln.Addr().String(), Clock: time.Now().UnixNano()}
 }
 

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // proc is a process of a job.
@@ -40,7 +40,7 @@ func (a *Agent) start(m control.Message) {
 		<-old.ended
 	}
 	p, err := a.launch(m)
-	if err = process.FewFiles(err); err != nil {
+	if err = machine.FewFiles(err); err != nil {
 		answer.Err = err.Error()
 		a.logf("job %s process %d: %v", m.Job, m.Proc, err)
 	} else {
@@ -263,13 +263,13 @@ func (a *Agent) end(m control.Message) {
 	case m.Kind == control.Signal:
 		s := syscall.Signal(m.Code)
 		if s == syscall.SIGTERM {
-			s = process.EndSignal()
+			s = machine.EndSignal()
 		}
 		_ = p.cmd.Process.Signal(s)
 	case p.in != nil:
 		p.in.Close()
 	default:
-		_ = p.cmd.Process.Signal(process.EndSignal())
+		_ = p.cmd.Process.Signal(machine.EndSignal())
 	}
 }
 

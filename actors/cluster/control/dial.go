@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // LeaderHeader names the address of the head that leads, in an answer of one that does not.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Quiet is for how long nothing was heard of a peer.
@@ -91,7 +91,7 @@ func (c *Conn) acked() (int64, bool) {
 	if t, ok := inner.(*tls.Conn); ok {
 		inner = t.NetConn()
 	}
-	_, _, n, ok := process.Carried(inner)
+	_, _, n, ok := machine.Carried(inner)
 	return n, ok
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // SaveBackup writes a backup to a file, which is there as a whole or not at all.
@@ -37,7 +37,7 @@ func SaveBackup(r io.Reader, name string) (int64, error) {
 // it.
 func Restore(c *user.Cluster, backup string) error {
 	for _, h := range c.Seats() {
-		if h.SSH != "" || !process.Exists(h.Dir) {
+		if h.SSH != "" || !machine.Exists(h.Dir) {
 			return exit.With(fmt.Errorf("the head %s of cluster %s is not on this machine, and all "+
 				"heads get one "+
 				"backup", h.Name, c.Name), exit.Unreachable)
@@ -64,7 +64,7 @@ func Restore(c *user.Cluster, backup string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := process.Detached(h.Dir, append([]string{self},
+		if _, err := machine.Detached(h.Dir, append([]string{self},
 			control.HeadArgs(h.Dir, c.Heads[i])...)...); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func stopHeads(c *user.Cluster) error {
 	}
 	for range 2 { // one may have been starting when its turn was
 		for _, h := range c.Seats() {
-			pid := process.Holder(h.Dir)
+			pid := machine.Holder(h.Dir)
 			if pid <= 0 {
 				continue
 			}

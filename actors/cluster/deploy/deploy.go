@@ -20,8 +20,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // HashFile is the hexadecimal SHA-256 of a file: binaries are told apart by it.
@@ -55,7 +55,7 @@ type Up struct {
 
 // Local brings up a head and n agents on this machine. Addr is where other hosts that join reach it.
 func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, err error) {
-	if err := errors.Join(own(addr), head.EnoughFiles(process.FileLimit())); err != nil {
+	if err := errors.Join(own(addr), head.EnoughFiles(machine.FileLimit())); err != nil {
 		return nil, err
 	}
 	if u.self, err = os.Executable(); err != nil {
@@ -240,7 +240,7 @@ func own(addr string) error {
 
 // start runs lfactor as a process that outlives this one, its words in dir/log.
 func (u *Up) start(dir string, args ...string) error {
-	pid, err := process.Detached(dir, append([]string{u.self}, args...)...)
+	pid, err := machine.Detached(dir, append([]string{u.self}, args...)...)
 	if err == nil {
 		u.began = append(u.began, pid)
 	}

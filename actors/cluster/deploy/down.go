@@ -11,7 +11,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Down ends a cluster: its jobs, its agents, its head, and all files of it. A head that does not answer
@@ -30,7 +30,7 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 			continue
 		}
 		dirs = append(dirs, h.Dir)
-		if process.Exists(h.Dir) {
+		if machine.Exists(h.Dir) {
 			if err := os.WriteFile(filepath.Join(h.Dir, control.DownFile), nil, 0o600); err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 		say("the head does not answer: ending what is here of it (%v)", err)
 	}
 	for _, dir := range append(dirs, dirs...) { // twice: one may have been starting when its turn was
-		if pid := process.Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
+		if pid := machine.Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds a lock of this cluster
 			if !ends(pid, 3*time.Second) {
 				return fmt.Errorf("process %d, which holds %s, does not end", pid, dir)

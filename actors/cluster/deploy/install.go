@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // startLimit is how long head or agent may take until they serve.
@@ -34,14 +34,14 @@ func Receive(in io.Reader, self string) error {
 		defer unlock()
 		others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.Dir), "*"))
 		for _, d := range others {
-			if pid := process.Holder(d); pid > 0 {
+			if pid := machine.Holder(d); pid > 0 {
 				return fmt.Errorf("an agent of cluster %s %s, pid %d: `lfactor cluster down %s` where "+
 					"that was brought up",
 					filepath.Base(d), runsAlready, pid, filepath.Base(d))
 			}
 		}
 	}
-	if pid := process.Holder(i.Dir); pid > 0 {
+	if pid := machine.Holder(i.Dir); pid > 0 {
 		return fmt.Errorf("the head of a cluster %s %s, pid %d: give this one another name, or `lfactor "+
 			"cluster down %[1]s` where that was brought up",
 			filepath.Base(i.Dir), runsAlready, pid)
@@ -88,7 +88,7 @@ func alone(dir string) (unlock func(), err error) {
 
 // startAndWait starts head or agent and waits until it serves.
 func startAndWait(dir string, command []string) error {
-	pid, err := process.Detached(dir, command...)
+	pid, err := machine.Detached(dir, command...)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func lastLine(file string) string {
 func Uninstall(dirs []string) error {
 	var faults []error
 	for _, dir := range dirs {
-		if pid := process.Holder(dir); pid > 0 {
+		if pid := machine.Holder(dir); pid > 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds the lock of a cluster's directory
 			if !ends(pid, 5*time.Second) {
 				faults = append(faults, fmt.Errorf("process %d, which holds %s, does not end", pid, dir))

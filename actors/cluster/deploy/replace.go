@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Replace puts a new head in the place of one whose directory or host is lost, at the same addresses, so
@@ -25,7 +25,7 @@ func (u *Up) Replace(ctx context.Context, c *user.Cluster, name string) error {
 		return exit.Usagef("cluster replace: %s has no head %q among several", c.Name, name)
 	}
 	h := c.Seats()[n]
-	if pid := process.Holder(h.Dir); h.SSH == "" && pid > 0 {
+	if pid := machine.Holder(h.Dir); h.SSH == "" && pid > 0 {
 		return exit.With(fmt.Errorf("head %s is there: process %d has %s", name, pid, h.Dir),
 			exit.Unreachable)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // task is the environment of a task of Slurm.

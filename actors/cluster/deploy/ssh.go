@@ -19,7 +19,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // wantDisk is what head or agent need: the binary, and the logs of etcd, which takes 64 MiB for each.

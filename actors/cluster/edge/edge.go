@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 const (
@@ -172,7 +172,7 @@ func Dial(ctx context.Context, addr, node string, id *trust.Identity, g Greeting
 	t := tls.Client(wire, id.Client(node, trust.Agent))
 	c, err := open(ctx, t, wire, g)
 	if err == nil {
-		err = process.GiveUpAfter(raw, cutAfter)
+		err = machine.GiveUpAfter(raw, cutAfter)
 	}
 	if err != nil {
 		raw.Close()
@@ -325,7 +325,7 @@ func (l *Listener) take(raw net.Conn) (*Conn, error) {
 		return nil, err
 	}
 	wire.direct = false
-	if err := process.GiveUpAfter(raw, cutAfter); err != nil {
+	if err := machine.GiveUpAfter(raw, cutAfter); err != nil {
 		return nil, err
 	}
 	return c, raw.SetDeadline(time.Time{})

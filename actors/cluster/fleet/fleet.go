@@ -19,9 +19,9 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/depot"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // Fleet is where the processes of this process's job live.

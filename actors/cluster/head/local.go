@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // LocalAgent is an agent on the head's machine, which the head starts again when it has ended.
@@ -55,8 +55,8 @@ const starting = 2 * time.Second
 // revive starts an agent of this machine again, if it has ended.
 func (h *Head) revive(name string) {
 	l, ok := h.local[name]
-	if !ok || len(h.o.Command) == 0 || process.Holder(l.Dir) > 0 ||
-		process.Exists(filepath.Join(h.o.Dir, control.DownFile)) {
+	if !ok || len(h.o.Command) == 0 || machine.Holder(l.Dir) > 0 ||
+		machine.Exists(filepath.Join(h.o.Dir, control.DownFile)) {
 		return
 	}
 	h.mu.Lock()
@@ -72,7 +72,7 @@ func (h *Head) revive(name string) {
 		time.AfterFunc(starting, func() { h.revive(name) })
 		return
 	}
-	pid, err := process.Detached(l.Dir, append(append([]string(nil), h.o.Command...), l.Args...)...)
+	pid, err := machine.Detached(l.Dir, append(append([]string(nil), h.o.Command...), l.Args...)...)
 	if err != nil {
 		h.event(Event{Kind: "agent", Host: name, Text: fmt.Sprintf("the agent of host %s has ended and "+
 			"cannot be started again: %v", name, err)})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // fromProc hears what a process of a job says, or what its agent says of it.

@@ -19,7 +19,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Seat is one of the heads of a cluster.
@@ -96,14 +96,14 @@ type holder struct {
 
 // Run holds a seat until ctx ends or a user ends the cluster.
 func Run(ctx context.Context, o Options) error {
-	release, err := process.LockDir("the head's directory", o.Dir)
+	release, err := machine.LockDir("the head's directory", o.Dir)
 	if err != nil {
 		return err
 	}
 	defer release()
 	s := &holder{o: o, began: time.Now(), quit: make(chan struct{})}
 	s.ended = sync.OnceFunc(func() { close(s.quit) })
-	files := process.FileLimit()
+	files := machine.FileLimit()
 	if err := EnoughFiles(files); err != nil {
 		return err
 	}

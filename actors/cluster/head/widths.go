@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // A job that has several replicas can go on with fewer where a host is lost and no other has room. Its leading
@@ -64,7 +64,7 @@ func (h *Head) roomOf(name string) int64 {
 	if a == nil || a.info.Memory == 0 {
 		return 1 << 62
 	}
-	return process.Fillable(a.info.Memory)
+	return machine.Fillable(a.info.Memory)
 }
 
 // hasRoom reports whether a host can take process n of a job beside those of the job that it has.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // TestWidths: a job gets as many replicas as the memory of free hosts is enough for, and says what it waits for
@@ -17,7 +17,7 @@ func TestWidths(t *testing.T) {
 	for name, memory := range map[string]int64{"h1": full, "h2": full, "h3": full, "big": 4 * full, "any": 0} {
 		h.agents[name] = &agent{Member: Member{Name: name}, info: control.Info{Memory: memory}}
 	}
-	room := process.Fillable(full)
+	room := machine.Fillable(full)
 	j := &job{Job: Job{ID: "1", Spec: control.Spec{Args: []string{"train"}, Procs: 4}}}
 	free := []string{"h1", "h2", "h3"}
 	_, hosts, why := h.pick(j, free[:1])

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // TestGiveUpAfter: a connection over a network that is cut fails soon, whether something was sent or not; by
@@ -26,7 +26,7 @@ func TestGiveUpAfter(t *testing.T) {
 		require.NoError(t, err)
 		d, err := ln.Accept()
 		require.NoError(t, err)
-		require.NoError(t, process.GiveUpAfter(c, time.Second))
+		require.NoError(t, machine.GiveUpAfter(c, time.Second))
 		a.Cut(b)
 		b.Cut(a)
 		began := time.Now()

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/rates"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/unit"
+	"github.com/lfactor/lfactor/sim/rates"
 )
 
 func stepBenchCommand() *cobra.Command {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Command is lfactor ckpt: work on checkpoints.
@@ -57,21 +57,21 @@ func ckptList(c *cobra.Command, args []string) error {
 
 // openAny opens an own checkpoint, the newest of a directory of them, or a Hugging Face directory.
 func openAny(path string) (checkpoint.Source, error) {
-	if process.Exists(filepath.Join(path, "latest")) {
+	if machine.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)
 		if err != nil {
 			return nil, err
 		}
 		path = latest
 	}
-	if process.Exists(filepath.Join(path, "manifest.json")) {
+	if machine.Exists(filepath.Join(path, "manifest.json")) {
 		r, err := checkpoint.Open(path)
 		if err != nil {
 			return nil, err
 		}
 		return ownParams{r.Kind(checkpoint.Param), r}, nil
 	}
-	if !process.Exists(path) {
+	if !machine.Exists(path) {
 		return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
 	}
 	return checkpoint.OpenDir(path)
@@ -96,7 +96,7 @@ type verified struct {
 
 func ckptVerify(c *cobra.Command, args []string) error {
 	paths := []string{args[0]}
-	if process.Exists(filepath.Join(args[0], "latest")) {
+	if machine.Exists(filepath.Join(args[0], "latest")) {
 		entries, err := checkpoint.List(args[0])
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func ckptVerify(c *cobra.Command, args []string) error {
 
 // verifyOne reads every byte; what is not finite is a warning.
 func verifyOne(v *verified) error {
-	if process.Exists(filepath.Join(v.Path, "manifest.json")) {
+	if machine.Exists(filepath.Join(v.Path, "manifest.json")) {
 		r, err := checkpoint.Open(v.Path)
 		if err != nil {
 			return err

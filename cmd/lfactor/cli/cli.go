@@ -14,15 +14,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // ExitCode maps an error to the exit code that scripts rely on.
@@ -83,16 +83,16 @@ func Interruptible() (context.Context, func()) {
 	sigs := make(chan os.Signal, 1)
 	// a terminal that is closed, a reader that is gone
 	signal.Notify(sigs, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	if process.HoldsTerm() {
+	if machine.HoldsTerm() {
 		signal.Ignore(syscall.SIGTERM)
-		signal.Notify(sigs, process.EndSignal())
+		signal.Notify(sigs, machine.EndSignal())
 	}
 	go func() {
 		s := <-sigs
-		for s == syscall.SIGPIPE && !process.Broken(os.Stdout) && !process.Broken(os.Stderr) {
+		for s == syscall.SIGPIPE && !machine.Broken(os.Stdout) && !machine.Broken(os.Stderr) {
 			s = <-sigs // a socket of a process of the run that has ended: whoever wrote to it knows
 		}
-		if s == process.EndSignal() {
+		if s == machine.EndSignal() {
 			s = syscall.SIGTERM
 		}
 		interrupted.Store(int32(s.(syscall.Signal)))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // TestTakeForm takes -o out wherever it stands, and refuses forms that there are none of.

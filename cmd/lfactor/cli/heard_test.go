@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/exit"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // TestHeard: the first request to stop ends a process whose command does not listen to it, and leaves one

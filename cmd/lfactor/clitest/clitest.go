@@ -18,11 +18,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Long runs the fault tier in full; without it a few kills of each kind are tried.
@@ -46,7 +46,7 @@ func Main(m *testing.M) {
 // run keeps what it has linked, so that the next package gets the same binary at once.
 func Built(t *testing.T) string {
 	t.Helper()
-	if path := binary(); process.Exists(path) {
+	if path := binary(); machine.Exists(path) {
 		return path
 	}
 	out, err := exec.Command("go", "run", "-exec", "cp", "github.com/lfactor/lfactor/cmd/lfactor",

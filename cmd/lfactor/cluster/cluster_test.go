@@ -18,8 +18,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // clusterHome gives a test a home for clusters of its own, and takes down what it leaves there.
@@ -291,7 +291,7 @@ func TestClusterKilled(t *testing.T) {
 	}
 	held := func(name ...string) func() int {
 		return func() int {
-			return process.Holder(filepath.Join(append([]string{dir, "home", "clusters", "test"},
+			return machine.Holder(filepath.Join(append([]string{dir, "home", "clusters", "test"},
 				name...)...))
 		}
 	}

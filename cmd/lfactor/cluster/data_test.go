@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // TestClusterData: data jobs whose input is shared out over the hosts of a cluster write the bytes of one
@@ -54,8 +54,8 @@ func TestClusterData(t *testing.T) {
 	killed := make(chan error, 1)
 	go func() { // the agent of a helper, once the job writes
 		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
-			if process.Exists(filepath.Join(dir, "out", "source-0", "pretrain-2.tar")) {
-				pid := process.Holder(filepath.Join(dir, "home", "clusters", "test", "agents", "h2"))
+			if machine.Exists(filepath.Join(dir, "out", "source-0", "pretrain-2.tar")) {
+				pid := machine.Holder(filepath.Join(dir, "home", "clusters", "test", "agents", "h2"))
 				killed <- syscall.Kill(pid, syscall.SIGKILL)
 				return
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // TestClusterFullDisk: the disk of a head and its agents is full, so that neither the store nor logs nor what
@@ -48,7 +48,7 @@ func TestClusterFullDisk(t *testing.T) {
 		code, out := runIn(t, dir, v.env, "events") // a head that cannot write may end, and is started again
 		return code == 0 && strings.Contains(out, "output of job 1 is lost, though the job goes on")
 	}, 2*time.Minute, 50*time.Millisecond)
-	pid := process.Holder(filepath.Join(cluster, "head"))
+	pid := machine.Holder(filepath.Join(cluster, "head"))
 	require.Positive(t, pid)
 	_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
 	require.Eventually(t, func() bool { return lines() >= 300 }, 2*time.Minute, 10*time.Millisecond)
@@ -65,7 +65,7 @@ func TestClusterFullDisk(t *testing.T) {
 	require.NotZero(t, code)
 	require.Contains(t, out, "no job runs")
 	require.Equal(t, stateOf(t, quiet, 300), stateOf(t, dir, 300))
-	require.NotEqual(t, pid, process.Holder(filepath.Join(cluster, "head")))
+	require.NotEqual(t, pid, machine.Holder(filepath.Join(cluster, "head")))
 	v.verb(0, "train", "run.yaml", "--cluster", "test", "train.steps=2", "log.dir=run2", "checkpoint.dir=ckpt2")
 	t.Log(v.verb(0, "events"))
 }

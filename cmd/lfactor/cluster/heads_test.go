@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // headed is a cluster of three heads on this machine.
@@ -164,7 +164,7 @@ func TestClusterHeadsRestore(t *testing.T) {
 	require.Contains(t, h.verb(0, "cluster", "status"), "drained")
 	for _, name := range []string{"head1", "head2"} { // most heads are lost: nobody leads
 		dir := h.dirOf(name)
-		pid := process.Holder(dir)
+		pid := machine.Holder(dir)
 		require.NoError(t, os.Rename(dir, dir+".lost"))
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	}

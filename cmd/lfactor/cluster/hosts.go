@@ -13,9 +13,9 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // clusterFlag names a cluster where arguments name hosts or files.
@@ -185,7 +185,7 @@ func logs() *cobra.Command {
 			}
 		}
 		file := filepath.Join(dir, "log")
-		if dir == "" || !process.Exists(file) {
+		if dir == "" || !machine.Exists(file) {
 			return exit.Usagef("cluster %s has no log of %v on this machine", cl.Name, args)
 		}
 		text, err := os.ReadFile(file)

@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/agent"
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 func token() *cobra.Command {

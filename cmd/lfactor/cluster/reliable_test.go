@@ -20,8 +20,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // pace watches when steps are committed that were not before, by what the run writes of them.
@@ -115,14 +115,14 @@ func mishaps(home string) (all []mishap) {
 	at := func(s head.Status) string { return s.Jobs[0].Procs[3].Host }
 	return append(all,
 		mishap{"agent", func(s head.Status) int {
-			return process.Holder(filepath.Join(home, "agents", at(s)))
+			return machine.Holder(filepath.Join(home, "agents", at(s)))
 		},
 			"suspect host", func(p []head.Proc) []head.Proc {
 				return slices.DeleteFunc(slices.Clone(p), func(x head.Proc) bool {
 					return x.Host == p[3].Host
 				})
 			}},
-		mishap{"head", func(head.Status) int { return process.Holder(filepath.Join(home, "head")) },
+		mishap{"head", func(head.Status) int { return machine.Holder(filepath.Join(home, "head")) },
 			"head up at",
 			func(p []head.Proc) []head.Proc { return p }})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // TestClusterNoRoom: a host is lost, there is no spare one, and the other has no memory for the processes of
@@ -28,7 +28,7 @@ func TestClusterNoRoom(t *testing.T) {
 	const steps = 400
 	quiet := tinyRun(t)
 	// two ranks a process: 60 % of the machine's memory
-	each := process.MemoryLimit("/") * 3 / 10 >> 20
+	each := machine.MemoryLimit("/") * 3 / 10 >> 20
 	train := []string{"train", "run.yaml", "plan.procs=2", fmt.Sprintf("plan.memory=%dMiB", each),
 		"checkpoint.interval=20", fmt.Sprint("train.steps=", steps)}
 	code, out := runIn(t, quiet, nil, append(train, "-q")...)
@@ -59,7 +59,7 @@ func TestClusterNoRoom(t *testing.T) {
 	}
 	past(30)
 	h2 := filepath.Join(home, "agents", "h2")
-	pid := process.Holder(h2)
+	pid := machine.Holder(h2)
 	require.NoError(t, os.Rename(h2, h2+".lost")) // else the head starts it again
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	waitEvent(t, dir, env, 1, "goes on with 1 replica instead of 2, from what is durable")
@@ -106,6 +106,6 @@ func startAgent(t *testing.T, home, name string) {
 	text, err := os.ReadFile(filepath.Join(home, "head", "agents.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &local))
-	_, err = process.Detached(local[name].Dir, append([]string{built(t)}, local[name].Args...)...)
+	_, err = machine.Detached(local[name].Dir, append([]string{built(t)}, local[name].Args...)...)
 	require.NoError(t, err)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/agent"
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // slurmJoin makes a cluster of the hosts of an allocation.
@@ -46,7 +46,7 @@ func joinSlurm(c *cobra.Command, args []string, addr, meet string, margin time.D
 		}
 	}
 	// Slurm sends SIGTERM to every process of the step, and twice is a kill: only the first task acts on it
-	if err := os.Setenv(process.EnvHoldTerm, "1"); err != nil {
+	if err := os.Setenv(machine.EnvHoldTerm, "1"); err != nil {
 		return err
 	}
 	if s.Task > 0 {

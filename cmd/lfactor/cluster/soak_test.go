@@ -21,7 +21,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/process"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 var soak = flag.Duration("soak", 5*time.Minute,
@@ -99,8 +99,8 @@ func TestClusterClean(t *testing.T) {
 	}
 	s := newSoaked(t, 4)
 	st := s.status()
-	w, end := watches(map[string]int{"head": process.Holder(filepath.Join(s.home, "head")),
-		"agent":     process.Holder(filepath.Join(s.home, "agents", st.Jobs[0].Procs[1].Host)),
+	w, end := watches(map[string]int{"head": machine.Holder(filepath.Join(s.home, "head")),
+		"agent":     machine.Holder(filepath.Join(s.home, "agents", st.Jobs[0].Procs[1].Host)),
 		"process 0": st.Jobs[0].Procs[0].Pid, "process 1": st.Jobs[0].Procs[1].Pid})
 	from, n, before := time.Now(), s.pace.steps(), load()
 	<-time.After(*soak)
@@ -237,13 +237,13 @@ func (s *soaked) compare(spared map[string]int) {
 	require.LessOrEqual(t, old, fresh+10)
 	agent := func(name string) int {
 		dir := filepath.Join(s.home, "agents", name)
-		return goroutines(t, process.Holder(dir), func() string {
+		return goroutines(t, machine.Holder(dir), func() string {
 			text, err := os.ReadFile(filepath.Join(dir, "log"))
 			require.NoError(t, err)
 			return string(text)
 		})
 	}
-	require.Equal(t, spared["its agent"], process.Holder(filepath.Join(s.home, "agents", procs[1].Host)))
+	require.Equal(t, spared["its agent"], machine.Holder(filepath.Join(s.home, "agents", procs[1].Host)))
 	old, fresh = agent(procs[1].Host), agent(procs[3].Host)
 	t.Logf("goroutines: %d of the agent of process 1, %d of that of process 3", old, fresh)
 	require.LessOrEqual(t, old, fresh+10)
@@ -261,7 +261,7 @@ func (s *soaked) faults() (all []mishap, spared map[string]int) {
 	}
 	require.NotEqual(s.verbs.t, keep.Host, st.Jobs[0].Procs[3].Host)
 	return all, map[string]int{"process 1": keep.Pid,
-		"its agent": process.Holder(filepath.Join(s.home, "agents", keep.Host)),
+		"its agent": machine.Holder(filepath.Join(s.home, "agents", keep.Host)),
 		"command":   s.cmd.Process.Pid}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/rehearsal"
+	"github.com/lfactor/lfactor/sim/rehearsal"
 )
 
 // TestTraceMerged: a run of several processes, here and on hosts of a cluster, leaves one trace of all

@@ -12,8 +12,8 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // up makes a cluster, on this machine or on hosts that ssh reaches.

@@ -18,10 +18,10 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/head"
 	"github.com/lfactor/lfactor/actors/cluster/user"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // clusterSteps are enough to kill an agent after a third of them and the head after two thirds.
@@ -153,7 +153,7 @@ func (d *clusterDemo) disturbed() error {
 			continue
 		}
 		if n, _ := strconv.Atoi(m[1]); n >= plan[0].after { // digits, by the pattern
-			pid := process.Holder(plan[0].dir)
+			pid := machine.Holder(plan[0].dir)
 			fmt.Fprintf(d.out, "   kill -9 %d: %s\n", pid, plan[0].what)
 			if pid > 0 {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // it may be starting

@@ -19,14 +19,14 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/sample"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Command is lfactor demo: training shown on this machine.
@@ -327,7 +327,7 @@ func demoCorpus() (train, valid []string, err error) {
 // goRoot is the Go installation whose sources the demo reads: the environment's, or that of the go command
 // on the path.
 func goRoot() string {
-	if root := os.Getenv("GOROOT"); root != "" && process.Exists(filepath.Join(root, "src", "fmt")) {
+	if root := os.Getenv("GOROOT"); root != "" && machine.Exists(filepath.Join(root, "src", "fmt")) {
 		return root
 	}
 	out, err := exec.Command("go", "env", "GOROOT").Output()

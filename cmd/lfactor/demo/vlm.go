@@ -15,13 +15,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/sim/rehearsal"
 )
 
 // scene is a drawn image: count small shapes of one kind and colour in one corner.

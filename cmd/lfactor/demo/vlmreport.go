@@ -14,10 +14,10 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/process"
-	"github.com/lfactor/lfactor/actors/rehearsal"
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // hostTimeline keeps the jobs of one step of a real run.
@@ -106,7 +106,7 @@ func vlmVerdict(cfg *configs.Config, dir string, began time.Time, line *hostTime
 
 // writeAnswers writes a page that needs nothing else: images, answers, and the timeline of one step.
 func writeAnswers(name string, all []asked, with, without float64, line *hostTimeline) error {
-	err := process.Create(name, func(w *bufio.Writer) {
+	err := machine.Create(name, func(w *bufio.Writer) {
 		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo "+
 			"--vlm</title><style>body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:17em;vertical-align:top;margin:.5em}"+
 			"td{padding:0 .6em 0 0}.no{color:#b00}</style>\n")

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Command is lfactor doctor: a check of this machine.
@@ -46,7 +46,7 @@ func doctor(c *cobra.Command, _ []string) error {
 	line("speed", f32 > 1e9,
 		"%.0f GFLOP/s fp32, %.0f bf16 (multiply-adds in registers, all threads; the best of this "+
 			"machine so far)", f32/1e9, bf16/1e9)
-	if total := process.MemoryLimit("/"); total > 0 {
+	if total := machine.MemoryLimit("/"); total > 0 {
 		line("memory", total > 1<<30, "%s", tensor.Bytes(total))
 	}
 	for _, d := range kernels.Describe() {

@@ -14,7 +14,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/topology/planner"
+	"github.com/lfactor/lfactor/sim/planner"
 	"github.com/lfactor/lfactor/topology/search"
 )
 

@@ -14,18 +14,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/process"
-	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/sim/rehearsal"
 	"github.com/lfactor/lfactor/topology/cost"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
@@ -173,7 +173,7 @@ func planCommand(c *cobra.Command, args []string) error {
 			func(w io.Writer) { fmt.Fprint(w, l.Program) })
 	}
 	if cluster == "" {
-		l.Budget(process.MemoryShare(l.World()))
+		l.Budget(machine.MemoryShare(l.World()))
 	} else if unknown == nil {
 		l.Budget(int64(m.Memory))
 	}

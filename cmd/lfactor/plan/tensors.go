@@ -8,12 +8,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/lfactor/lfactor/actors/exit"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/topology/planner"
+	"github.com/lfactor/lfactor/sim/planner"
 )
 
 // chooseTensors is lfactor plan with --tensors.

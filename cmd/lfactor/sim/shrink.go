@@ -8,11 +8,11 @@ import (
 	"os"
 	"strings"
 
-	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/sim/rehearsal"
 )
 
 // listed is up to how many events are written out.

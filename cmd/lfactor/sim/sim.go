@@ -17,16 +17,16 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/exit"
-	"github.com/lfactor/lfactor/actors/process"
-	"github.com/lfactor/lfactor/actors/rehearsal"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true,
@@ -400,7 +400,7 @@ func printComparison(all []comparison) {
 
 // page writes a report with the drawing and the table.
 func (s *simRun) page(t *rehearsal.Timeline, name string, res *sim.Result) error {
-	return process.Create(name, func(w *bufio.Writer) {
+	return machine.Create(name, func(w *bufio.Writer) {
 		x := s.r.Summary(res)
 		fmt.Fprintf(w, "<!doctype html><meta charset=\"utf-8\"><title>%s on %s</title><body "+
 			"style=\"font-family:sans-serif\"><h1>%s on %s</h1>\n", x.Schedule, x.Cluster, x.Schedule,

@@ -1,7 +1,0 @@
-//go:build unix
-
-package process
-
-import "syscall"
-
-const otherTerm = syscall.SIGUSR2

@@ -1,9 +1,0 @@
-//go:build !unix
-
-package process
-
-// FewFiles is the error as it is.
-func FewFiles(err error) error { return err }
-
-// FileLimit is not known.
-func FileLimit() int64 { return 0 }

@@ -1,9 +1,0 @@
-//go:build !unix
-
-package process
-
-// CPUSeconds is not known here.
-func CPUSeconds() float64 { return 0 }
-
-// ResidentBytes is not known here.
-func ResidentBytes() int64 { return 0 }

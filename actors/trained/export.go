@@ -1,0 +1,254 @@
+package trained
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+const hfShardBytes = 5 << 30
+
+// SideDir is where tokenizer and configuration files of an export come from.
+func SideDir(c *configs.Config) string {
+	if c.Run.Model.Path != "" {
+		return c.Run.Model.Path
+	}
+	return c.Run.Data.Tokenizer
+}
+
+// Exporter turns an own checkpoint into a Hugging Face directory.
+type Exporter struct {
+	Cfg   *configs.Config
+	Model *family.Model
+	Lora  *block.Lora
+	Saved *checkpoint.Reader
+	Hf    *family.Weights // the weights that training started from: their dtypes are kept; nil for none
+	Side  string
+	parts map[string]string // components of Hugging Face tensors, where those have dtypes of their own
+	with  map[string]bool   // layers that have one
+}
+
+// Write makes the directory dst.
+func (e *Exporter) Write(dst string) error {
+	l := e.Cfg.Run.LoRA
+	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
+		return e.adapters(dst)
+	}
+	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
+	if err != nil {
+		return err
+	}
+	if err := e.Model.Export(sink, e.dtype, e.value); err != nil {
+		_ = sink.Abort() // the first error is the one to report
+		return err
+	}
+	if err := e.sideFiles(dst); err != nil {
+		return err
+	}
+	if e.Lora != nil && !l.Merge {
+		return e.adapters(filepath.Join(dst, "adapter"))
+	}
+	return nil
+}
+
+// sideFiles brings tokenizer and configuration: those that the model came with, else ones made from the
+// configuration.
+func (e *Exporter) sideFiles(dst string) error {
+	if e.Side != "" {
+		if _, err := checkpoint.CopySideFiles(e.Side, dst); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(dst, "config.json")
+	if e.Cfg.Run.Model.Path != "" && machine.Exists(path) && e.unchanged() {
+		return plain(path)
+	}
+	m := e.Cfg.Model
+	if m.BOS >= m.Vocab { // another tokenizer than the model's own
+		m.BOS = -1
+	}
+	m.EOS = slices.DeleteFunc(slices.Clone(m.EOS), func(id int) bool { return id >= m.Vocab })
+	return os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644)
+}
+
+// plain takes what says that weights are quantized out of a config.json: those of an export are not.
+func plain(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil {
+		return err
+	}
+	delete(keys, "quantization_config")
+	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// unchanged reports whether the model is that of the directory it came from: no setting of the run says
+// otherwise.
+func (e *Exporter) unchanged() bool {
+	from, err := configs.ReadModel(e.Cfg.Run.Model.Path)
+	if err != nil {
+		return false // it was read when the run began: what is there now is another's
+	}
+	m := e.Cfg.Model
+	return from.Identity() == m.Identity()
+}
+
+// longName is a dtype as config.json writes it.
+func longName(d string) string {
+	return map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16"}[strings.ToUpper(d)]
+}
+
+// dtype of an exported tensor: that of the weights training started from, else of the model as trained.
+func (e *Exporter) dtype(hf string) string {
+	if e.Hf != nil {
+		if d := e.Hf.SourceDType(hf); d != "" {
+			return d
+		}
+	}
+	if own := layout.Components(&e.Cfg.Run); own != nil && hf != "" {
+		if e.parts == nil {
+			e.parts = map[string]string{}
+			for _, p := range e.Model.Params(nil) {
+				for _, name := range e.Model.Source(p.Name).Names(p) {
+					e.parts[name] = e.Model.Component(p.Name)
+				}
+			}
+		}
+		return own(e.parts[hf]).DType.String()
+	}
+	return layout.Precisions[e.Cfg.Run.Train.Precision].String()
+}
+
+// value is a logical parameter of the checkpoint in float32: its master copy where there is one, with
+// adapters merged if asked.
+func (e *Exporter) value(p *grad.Param, dst []float32) error {
+	if err := e.read(p.Name, p.Shape, dst); err != nil {
+		return err
+	}
+	base := strings.TrimSuffix(p.Name, ".weight")
+	if !e.Cfg.Run.LoRA.Merge || !e.adapted(base) {
+		return nil
+	}
+	r, lead := e.Lora.Rank, p.Shape[:len(p.Shape)-2] // of experts
+	out, in := p.Shape[len(p.Shape)-2], p.Shape[len(p.Shape)-1]
+	shape := func(n, k int) []int { return append(slices.Clone(lead), n, k) }
+	a, b := make([]float32, tensor.Len(shape(r, in))), make([]float32, tensor.Len(shape(out, r)))
+	if err := e.read(base+".lora_A.weight", shape(r, in), a); err != nil {
+		return err
+	}
+	if err := e.read(base+".lora_B.weight", shape(out, r), b); err != nil {
+		return err
+	}
+	for x := range tensor.Len(lead) {
+		e.merge(dst[x*out*in:(x+1)*out*in], a[x*r*in:], b[x*out*r:], out, in)
+	}
+	return nil
+}
+
+// adapted reports whether a layer has an adapter: of those that the patterns match, a router has none.
+func (e *Exporter) adapted(base string) bool {
+	if e.with == nil {
+		e.with = map[string]bool{}
+		for _, p := range e.Model.Adapters(e.Lora) {
+			e.with[strings.TrimSuffix(p.Name, ".lora_A.weight")] = true
+		}
+	}
+	return e.with[base]
+}
+
+// merge adds the product of b [out r] and a [r in], scaled, to dst [out in].
+func (e *Exporter) merge(dst, a, b []float32, out, in int) {
+	r := e.Lora.Rank
+	scale := e.Lora.Alpha / float64(r)
+	for i := range out {
+		for k := range in {
+			sum := 0.0
+			for j := range r {
+				sum += float64(b[i*r+j]) * float64(a[j*in+k])
+			}
+			dst[i*in+k] += float32(scale * sum)
+		}
+	}
+}
+
+func (e *Exporter) read(name string, shape []int, dst []float32) error {
+	for _, kind := range []string{checkpoint.Master, checkpoint.Param} {
+		for _, t := range e.Saved.Kind(kind).Tensors() {
+			if t.Name != name {
+				continue
+			}
+			d, err := tensor.ParseDType(strings.ToLower(string(t.DType)))
+			if err != nil {
+				return err
+			}
+			ranges := make([][2]int, len(shape))
+			for i, n := range shape {
+				ranges[i] = [2]int{0, n}
+			}
+			raw := make([]byte, len(dst)*d.Size())
+			if err := e.Saved.ReadLogical(name, kind, ranges, raw); err != nil {
+				return err
+			}
+			tensor.Widen(d, raw, dst)
+			return nil
+		}
+	}
+	return &checkpoint.Error{File: e.Saved.Path(), Tensor: name, Fault: checkpoint.Missing,
+		Why: "the model needs it"}
+}
+
+// adapters writes the adapters alone, in PEFT's format.
+func (e *Exporter) adapters(dst string) error {
+	all, err := e.Model.PEFT(e.Lora)
+	if err != nil {
+		return err
+	}
+	var infos []checkpoint.Info
+	for _, a := range all {
+		down, up := a.Tensors(e.Lora.Rank)
+		infos = append(infos, down, up)
+	}
+	conf := family.AdapterConfig(all, e.Lora)
+	conf.BaseModel = e.Cfg.Run.Model.Path
+	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
+		conf.BaseModel = repo
+	}
+	sink, err := checkpoint.NewAdapterWriter(dst, conf, infos)
+	if err != nil {
+		return err
+	}
+	for i, a := range all {
+		down, up, err := a.Fill(e.Lora.Rank, e.read)
+		if err != nil {
+			return err
+		}
+		for k, v := range [][]float32{down, up} {
+			raw := make([]byte, 4*len(v))
+			tensor.Narrow(tensor.F32, v, raw)
+			info := infos[2*i+k]
+			if err := sink.WriteRanges(info.Name, [][2]int{{0, info.Shape[0]}, {0, info.Shape[1]}},
+				raw); err != nil {
+				return err
+			}
+		}
+	}
+	return sink.Commit()
+}

@@ -1,0 +1,124 @@
+package trained
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Quiz asks a trained model about images.
+type Quiz struct {
+	m        *Trained
+	gen      *sample.Generator
+	template *token.Template
+	x        *format.ProcessorExpander
+	p        *Images
+}
+
+// OpenQuiz opens a model that sees, with the tokenizer, template and processor of dir, or of its own
+// directory where dir is "".
+func OpenQuiz(dir, checkpoints string) (*Quiz, func(), error) {
+	m, err := Open(checkpoints, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.Model.Vision == nil {
+		m.Close()
+		return nil, nil, exit.Usagef("%s: a model of family %s does not see", checkpoints, m.Model.Family)
+	}
+	if dir == "" && m.Cfg != nil {
+		dir = m.Cfg.Run.Data.Tokenizer
+	}
+	if dir == "" {
+		dir = checkpoints
+	}
+	tok, conf, err := token.LoadDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := token.NewTemplate(conf.ChatTemplate, conf)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := media.Load(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	marks := token.Marked{Tokenizer: tok}
+	marks.Image, _ = tok.Token(int32(m.Model.Config.Vision.ImageToken)) // none: the tokenizer's names
+	x, err := format.NewProcessorExpander(p, marks)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := m.backend()
+	if err != nil {
+		return nil, nil, err
+	}
+	gen, err := sample.New(m.Model, nil, tensor.F32, b, tensor.NewPool("quiz", 0), m.fill)
+	if err != nil {
+		kernels.Close(b)
+		return nil, nil, err
+	}
+	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Images{m.Model.Vision, p}},
+		func() { gen.Close(); kernels.Close(b); m.Close() }, nil
+}
+
+// Ask is the model's answer to a question about an image, or about none.
+func (q *Quiz) Ask(text string, image []byte) (string, error) {
+	return q.Answer(text, image, sample.Params{Max: 12})
+}
+
+// Answer is ask with other parameters of sampling.
+func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error) {
+	content := []map[string]string{{"type": "text", "text": text}}
+	if image != nil {
+		content = append([]map[string]string{{"type": "image"}}, content...)
+	}
+	raw, err := json.Marshal(map[string]any{"role": "user", "content": content})
+	if err != nil {
+		return "", err
+	}
+	prompt, err := q.template.Render([]dataset.Message{{Role: "user", Raw: raw}}, nil, true, nil)
+	if err != nil {
+		return "", err
+	}
+	var ids []int32
+	var pics family.Images
+	mark, _ := q.x.Mark(dataset.Image)
+	for _, id := range q.m.tok.Encode(prompt, false) {
+		if id != mark || image == nil {
+			ids = append(ids, id)
+			continue
+		}
+		m := dataset.Media{Kind: dataset.Image, Key: "image", Bytes: image}
+		in, fill, err := q.x.Expand(&m, 1)
+		if err != nil {
+			return "", err
+		}
+		g, values, err := q.p.one(&m, 1)
+		if err != nil {
+			return "", err
+		}
+		for _, s := range fill {
+			g.Spans = append(g.Spans, [2]int32{int32(len(ids)) + s.From, int32(len(ids)) + s.To})
+		}
+		pics.Grids, pics.Values = append(pics.Grids, g), append(pics.Values, values...)
+		ids = append(ids, in...)
+	}
+	p.Stop = append(p.Stop, q.m.stop...)
+	var out strings.Builder
+	stream := q.m.tok.NewStream(true)
+	err = q.gen.GenerateWith(ids, pics, p,
+		func(id int32) bool { out.WriteString(stream.Push(id)); return true })
+	out.WriteString(stream.Flush())
+	return strings.Join(strings.Fields(out.String()), " "), err
+}

@@ -1,0 +1,227 @@
+// Package trained is trained models: opened from checkpoints and Hugging Face directories, asked, and
+// exported.
+package trained
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+// Trained is a model with weights, from a run's checkpoint or a Hugging Face directory.
+type Trained struct {
+	Cfg   *configs.Config // of the run, nil for a Hugging Face directory
+	Model *family.Model
+	Lora  *block.Lora
+	tok   *token.Tokenizer
+	conf  *token.Config // tokenizer_config.json
+	stop  []int32
+	fill  func(p *grad.Param, g family.Region, dst []float32) error
+	Saved *checkpoint.Reader
+	Close func()
+}
+
+// Open reads the checkpoint directory of a run, or a Hugging Face directory; tokenizer names another
+// directory for the tokenizer, "" for none.
+func Open(path, tokenizer string) (*Trained, error) {
+	path, err := hf.Resolve(path, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if machine.Exists(filepath.Join(path, "latest")) {
+		latest, err := checkpoint.Latest(path)
+		if err != nil {
+			return nil, err
+		}
+		path = latest
+	}
+	if machine.Exists(filepath.Join(path, "manifest.json")) {
+		return openOwn(path, tokenizer)
+	}
+	if hint := hf.Absent(path, os.Getenv); hint != "" && !machine.Exists(path) {
+		return nil, exit.Usagef("%s", hint)
+	}
+	t, err := openHF(path, tokenizer)
+	if partial := hf.Partial(path); err != nil && partial != "" {
+		err = fmt.Errorf("%w%s", err, partial)
+	}
+	return t, err
+}
+
+func openOwn(path, tokenizer string) (*Trained, error) {
+	saved, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trained{Saved: saved, Close: func() { _ = saved.Close() }}
+	if t.Cfg, err = SavedConfig(saved); err != nil {
+		return nil, err
+	}
+	if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
+		t.Cfg.Run.Model.Path); err != nil {
+		return nil, err
+	}
+	if err = t.Cfg.CheckVocab(t.tok.VocabSize()); err != nil {
+		return nil, err
+	}
+	if t.Model, err = family.Build(t.Cfg.Model, t.Cfg.Run.Data.SeqLen); err != nil {
+		return nil, err
+	}
+	t.Lora = layout.Lora(t.Cfg)
+	t.Model.DropMTP() // its layers serve training
+	from := host.FromCheckpoint(saved, false)
+	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
+		_, err := from("param", p, g, dst)
+		return err
+	}
+	t.stops(t.Cfg.Model)
+	return t, nil
+}
+
+func openHF(path, tokenizer string) (*Trained, error) {
+	c, err := configs.ReadModel(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trained{}
+	if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err != nil {
+		return nil, err
+	}
+	if t.Model, err = family.Build(c, 0); err != nil {
+		return nil, err
+	}
+	src, err := checkpoint.OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	t.Close = func() { _ = src.Close() }
+	w, err := t.Model.OpenWeights(src, path)
+	if err != nil {
+		return nil, err
+	}
+	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
+		_, err :=
+			w.Read(p, g, dst)
+		return err
+	}
+	t.Model.DropMTP()
+	t.stops(c)
+	return t, nil
+}
+
+func (t *Trained) stops(c configs.Model) {
+	for _, id := range c.EOS {
+		t.stop = append(t.stop, int32(id))
+	}
+}
+
+// backend opens the device that the run was configured for, or the processor for a model without a run, with
+// all its threads.
+func (m *Trained) backend() (kernels.Backend, error) {
+	if m.Cfg != nil {
+		return kernels.Open(m.Cfg.Run.Device, kernels.Options{Strict: m.Cfg.Run.Strict})
+	}
+	return kernels.Open(kernels.CPU, kernels.Options{})
+}
+
+// Generate writes a continuation as it is drawn.
+func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) (Rate, error) {
+	b, err := m.backend()
+	if err != nil {
+		return Rate{}, err
+	}
+	defer kernels.Close(b)
+	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("sample", 0), m.fill)
+	if err != nil {
+		return Rate{}, err
+	}
+	defer gen.Close()
+	p.Stop = append(p.Stop, m.stop...)
+	ids, err := m.tok.TryEncode(prompt, true)
+	if err != nil {
+		return Rate{}, err
+	}
+	return m.write(gen, ids, p, w)
+}
+
+// Rate is how long an answer took, without the loading of the model.
+type Rate struct {
+	Prompt  int     `json:"prompt_tokens"`
+	Tokens  int     `json:"tokens"` // drawn
+	First   float64 `json:"first_token_seconds"`
+	Seconds float64 `json:"seconds"` // in all
+}
+
+// write draws tokens behind ids and writes their text as it comes.
+func (m *Trained) write(gen *sample.Generator, ids []int32, p sample.Params, w io.Writer) (Rate, error) {
+	stream, r, began := m.tok.NewStream(true), Rate{Prompt: len(ids)}, time.Now()
+	err := gen.Generate(ids, p, func(id int32) bool {
+		if r.Tokens++; r.Tokens == 1 {
+			r.First = time.Since(began).Seconds()
+		}
+		fmt.Fprint(w, stream.Push(id))
+		return true
+	})
+	fmt.Fprint(w, stream.Flush())
+	r.Seconds = time.Since(began).Seconds()
+	return r, err
+}
+
+// Continuation writes what the newest checkpoint of a directory makes of a prompt.
+func Continuation(dir, prompt string, p sample.Params, w io.Writer) error {
+	m, err := Open(dir, "")
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	_, err = m.Generate(prompt, p, w)
+	return err
+}
+
+// TokenizerAt opens the tokenizer of the first directory that is given.
+func TokenizerAt(dirs ...string) (*token.Tokenizer, *token.Config, error) {
+	i := slices.IndexFunc(dirs, func(d string) bool { return d != "" })
+	if i < 0 {
+		return nil, nil, exit.Usagef("no tokenizer: name its directory with --tokenizer")
+	}
+	return token.LoadDir(dirs[i])
+}
+
+// SavedConfig is the configuration that a checkpoint was made with.
+func SavedConfig(saved *checkpoint.Reader) (*configs.Config, error) {
+	var flat map[string]string
+	if err := saved.Section("config", &flat); err != nil {
+		return nil, err
+	}
+	var args []string
+	for k, v := range flat {
+		if k == "model.overrides.parameters" && v == "0" { // a claim that the model does not make
+			continue
+		}
+		args = append(args, k+"="+v)
+	}
+	slices.Sort(args)
+	cfg, err := configs.Load(configs.Request{Args: args})
+	if err != nil {
+		return nil, fmt.Errorf("%s: its configuration: %w", saved.Path(), err)
+	}
+	return cfg, nil
+}

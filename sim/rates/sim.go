@@ -1,0 +1,153 @@
+package rates
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
+	"github.com/lfactor/lfactor/sim"
+	"github.com/lfactor/lfactor/sim/planner"
+	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/topology"
+	"github.com/lfactor/lfactor/topology/machine"
+	"github.com/lfactor/lfactor/topology/search"
+)
+
+// PlanRate is the planner's speed.
+type PlanRate struct {
+	Listed    int     `json:"listed"` // plans of the space
+	List      float64 `json:"list_s"`
+	Plans     int     `json:"plans"`
+	Simulated int     `json:"simulated"`
+	Trace     float64 `json:"trace_s"`
+	Closed    float64 `json:"closed_form_s"`
+	Simulate  float64 `json:"simulate_s"`
+}
+
+// Plans times one search.
+func Plans() (out PlanRate, err error) {
+	const text = "model: {name: qwen/2.5-72b, init: random}\ndata: {paths: [none], tokenizer: none, " +
+		"seq_len: 4096}\ntrain: {steps: 1, global_batch: 512, precision: bf16}\n"
+	p, err := planner.New(planner.Request{Run: configs.Request{File: "bench.yaml", Text: []byte(text)},
+		Cluster: "h100", Hosts: "64"})
+	if err != nil {
+		return out, err
+	}
+	began := time.Now()
+	all, err := p.Space.Enumerate()
+	out.Listed, out.List = len(all), time.Since(began).Seconds()
+	if err != nil {
+		return out, err
+	}
+	all = all[:min(8000, len(all))]
+	began = time.Now()
+	for i := range all {
+		if _, err := p.Space.StagesOf(&all[i]); err != nil {
+			return out, err
+		}
+	}
+	out.Trace, began = time.Since(began).Seconds(), time.Now()
+	for i := range all {
+		if err := p.Space.Estimate(&all[i]); err != nil {
+			return out, err
+		}
+	}
+	search.Rank(all)
+	out.Plans, out.Closed, began = len(all), time.Since(began).Seconds(), time.Now()
+	for i := range all[:min(planner.Reranked, len(all))] {
+		if err := p.Simulate(&all[i]); err != nil {
+			return out, err
+		}
+		out.Simulated++
+	}
+	out.Simulate = time.Since(began).Seconds()
+	return out, nil
+}
+
+// EventRate is the simulator's speed on one size.
+type EventRate struct {
+	Ranks   int     `json:"ranks"`
+	Mesh    string  `json:"mesh"`
+	Events  uint64  `json:"events"`
+	Seconds float64 `json:"step_wall_s"`    // median, preparing the run included
+	Rate    float64 `json:"events_per_s"`   // of the median
+	CPURate float64 `json:"events_per_cpu"` // a second of processor time, of the median
+	Best    float64 `json:"best_events_per_s"`
+	PeakRSS int64   `json:"peak_rss"`
+}
+
+// Events times steps of a described model on a mesh.
+func Events(mesh topology.Mesh, runs int) (EventRate, error) {
+	out := EventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP),
+		mesh.Len(topology.PP), mesh.Replicas())}
+	d, err := describedStep(mesh)
+	if err != nil {
+		return out, err
+	}
+	l := d.Layout()
+	l.Memory.Foot = func(_ int, j *actors.Job) (int64, int64) {
+		if j.Action.Kind == plan.F {
+			return 1 << 20, 1 << 19
+		}
+		return 1 << 20, 0
+	}
+	var wall, cpu []float64
+	for i := range runs + 1 {
+		runtime.GC()
+		began, spent := time.Now(), machine.ProcessorTime()
+		r := sim.New(l, describedPrices(), sim.Options{Seed: 1, Whole: true}).Run()
+		if r.Failed != "" || r.Stall != nil || len(r.Steps) != 1 {
+			return out, fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(r))
+		}
+		if out.Events = r.Events; i > 0 { // the first run warms up
+			wall, cpu = append(wall, time.Since(began).Seconds()),
+				append(cpu, (machine.ProcessorTime()-spent).Seconds())
+		}
+	}
+	slices.Sort(wall)
+	slices.Sort(cpu)
+	n := float64(out.Events)
+	out.Seconds, out.Rate, out.Best, out.PeakRSS = wall[runs/2], n/wall[runs/2], n/wall[0], machine.PeakRSS()
+	if c := cpu[runs/2]; c > 0 {
+		out.CPURate = n / c
+	}
+	return out, nil
+}
+
+// describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor
+// parallelism.
+func describedStep(mesh topology.Mesh) (*sim.Description, error) {
+	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16, Loops: 2})
+	if err != nil {
+		return nil, err
+	}
+	pass := func(flops int64) []core.Segment {
+		comm := []core.Comm{{Group: sim.GroupTP, Bytes: 1 << 20}}
+		return []core.Segment{{Flops: flops, Comms: comm}, {Flops: flops, Comms: comm}, {Flops: flops}}
+	}
+	f, b := pass(1000), pass(2000)
+	return &sim.Description{Mesh: mesh, Program: p, PortBytes: 1 << 20, Steps: 1,
+		Passes: func(a plan.Action) []core.Segment {
+			if a.Kind == plan.F {
+				return f
+			}
+			return b
+		},
+		Update: []core.Segment{{Comms: []core.Comm{{Group: sim.GroupDP, Bytes: 1 << 24}}}, {Ready: true},
+			{Flops: 100}}}, nil
+}
+
+func describedPrices() sim.Prices {
+	return sim.Prices{Job: func(_ int, _ *actors.Job, s *core.Segment) int64 { return s.Flops + 10 },
+		Link: func(from, to int) sim.Link {
+			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)),
+				In: int32(2*max(0, to) + 1)}
+		},
+		Collective: func(ranks []int, bytes int64) int64 { return 2000 + int64(len(ranks))*100 + bytes/100 }}
+}

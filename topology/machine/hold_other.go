@@ -1,0 +1,7 @@
+//go:build !unix
+
+package machine
+
+import "syscall"
+
+const otherTerm = syscall.SIGTERM
