@@ -43,6 +43,9 @@ type Request struct {
 	Text   []byte              // its content, if it is not to be read from File
 	Args   []string            // overrides key=value, and flags
 	Getenv func(string) string // nil: no environment
+	// Files has the rules applied that look at files: whether data, tokenizers and weights are there. Who plans or
+	// simulates for other hosts leaves it out.
+	Files bool
 }
 
 // Compose reads a model file, one of LoongForge's or of ours, with overrides and flags; unlike for Load,
@@ -67,7 +70,7 @@ func Load(req Request) (*Config, error) {
 
 func load(req Request, modelOnly bool) (*Config, error) {
 	l := newLoader(req.File)
-	l.modelOnly = modelOnly
+	l.modelOnly, l.files = modelOnly, req.Files
 	if l.c.file == "" {
 		l.c.file = "command line"
 	}
@@ -111,6 +114,7 @@ type loader struct {
 	conversation []string      // --conv-style
 	moved        []string      // --offload-modules and --offload-tensors
 	words        map[string]word
+	files        bool // files are looked at
 	modelOnly    bool // there need be no data: the model is what is asked for
 }
 
@@ -360,6 +364,17 @@ func (l *loader) checkAll() {
 		s.Check(l)
 	}
 	l.sftData()
+	l.applyRules(l.modelRead && !l.failedBelow("model."))
+}
+
+// failedBelow says whether a key that begins so is at fault.
+func (l *loader) failedBelow(prefix string) bool {
+	for key := range l.failed {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // fault implements faults: it finds the place of the key. What was at fault before is not reported twice.

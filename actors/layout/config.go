@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/configs"
@@ -13,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -72,40 +72,12 @@ func MeshOf(p *configs.Plan) topology.Mesh {
 	return m
 }
 
-// routing adds what a run file says of experts to the model, and holds the plan to it.
-func routing(c *configs.Config, m *family.Model) error {
+// routing adds what a run file says of experts to the model.
+func routing(c *configs.Config, m *family.Model) {
 	p, r := c.Run.Plan, c.Run.Train.Router
 	m.Spec.Experts.Limit.Copies = p.RedundantExperts
-	if key, why := m.ExpertAxes(p.EP, p.ETP); why != "" {
-		return c.Fault("plan."+key, why, "")
-	}
 	if !m.Spec.Mixes() {
-		return noRouter(c)
-	}
-	if r.BiasRate > 0 && m.Spec.Experts.Bias == "" {
-		return c.Fault("train.router.bias_rate", m.Family+" has no numbers that experts are chosen by",
-			"use train.router.loss")
-	}
-	if err := moves(c, m); err != nil {
-		return err
-	}
-	if m.Spec.Experts.Images != nil && c.Run.Train.Routing != "own" {
-		return c.Fault("train.routing", m.Family+" has experts of their own for images, and a trace has one "+
-			"router a layer", "remove it")
-	}
-	parts := p.CP * p.TP
-	if p.Zigzag() {
-		parts *= 2
-	}
-	if rows := c.Run.Train.MicroBatch * c.Run.Data.SeqLen; rows%parts != 0 {
-		return c.Fault("plan.tp",
-			fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as "+
-				"layers of experts want them", rows, parts), "")
-	}
-	if rowsOf(c) != c.Run.Train.MicroBatch*c.Run.Data.SeqLen {
-		return c.Fault("plan.chunk_size",
-			"the last chunk would be filled up with padding, which experts would get as well",
-			"set a divisor of data.seq_len · train.micro_batch")
+		return
 	}
 	e := &m.Spec.Experts
 	e.Step, e.Limit = r.BiasRate, grad.Limit{Factor: r.Capacity, ByWeight: r.Drop == "weight",
@@ -115,7 +87,7 @@ func routing(c *configs.Config, m *family.Model) error {
 	}
 	share := 1 / float64(c.Microbatches()*p.DP) // of a microbatch in a step
 	if p.ChunkSize > 0 {                        // each chunk has losses of its own
-		share *= float64(p.ChunkSize) / float64(rowsOf(c))
+		share *= float64(p.ChunkSize) / float64(fit.Rows(c))
 	}
 	b := block.Balance{Scale: cmp.Or(r.Coef, m.Config.BalanceCoef, 0.001) * share, Z: r.Z * share}
 	switch {
@@ -129,67 +101,10 @@ func routing(c *configs.Config, m *family.Model) error {
 		b.Kind = block.BatchBalance
 	}
 	m.Balance(b)
-	return nil
 }
 
-// moves holds a run file's moves of experts to its plan.
-func moves(c *configs.Config, m *family.Model) error {
-	const every, copies = "train.balance_every", "plan.redundant_experts"
-	switch p, t := c.Run.Plan, c.Run.Train; {
-	case p.RedundantExperts > 0 && t.BalanceEvery == 0:
-		return c.Fault(copies, "which experts are busy is only known where experts move",
-			"set train.balance_every, or remove it")
-	case p.RedundantExperts > 0 && c.Run.Train.Router.Capacity > 0:
-		return c.Fault(copies, "a bound on what an expert takes would be one on each of its copies",
-			"remove it, or train.router.capacity")
-	case t.BalanceEvery == 0:
-	case m.Spec.Experts.Images != nil:
-		return c.Fault(every, m.Family+" has experts of their own for images, and only one set can move",
-			"remove it")
-	case p.EP == 1:
-		return c.Fault(every, "with plan.ep = 1 every rank has all experts, and none can move",
-			"remove it, or set plan.ep")
-	case p.EP%t.BalanceHosts != 0:
-		return c.Fault("train.balance_hosts", fmt.Sprintf("plan.ep = %d ranks cannot be spread evenly over "+
-			"%d hosts", p.EP, t.BalanceHosts), "")
-	case p.OffloadOptimizer:
-		return c.Fault(every, "experts whose optimizer state waits on the host stay where they are",
-			"remove it, or plan.offload_optimizer")
-	case m.Spec.Experts.Biases && p.ETP > 1:
-		return c.Fault(every, "with plan.etp each rank adds the biases of some experts, so that moving them "+
-			"would change the order of sums", "remove it, or set plan.etp=1")
-	}
-	return nil
-}
-
-// noRouter holds that nothing is said of routers that a model does not have.
-func noRouter(c *configs.Config) error {
-	r := c.Run.Train.Router
-	for _, x := range []struct {
-		key string
-		set bool
-	}{{"loss", r.Loss != "model" && r.Loss != "none"}, {"loss_coef", r.Coef > 0}, {"z_loss_coef", r.Z > 0},
-		{"jitter", r.Jitter > 0}, {"bias_rate", r.BiasRate > 0}, {"capacity", r.Capacity > 0}} {
-		if x.set {
-			return c.Fault("train.router."+x.key, "the model has no experts", "remove it")
-		}
-	}
-	if c.Run.Train.Routing != "own" {
-		return c.Fault("train.routing", "the model has no experts", "remove it")
-	}
-	if c.Run.Log.Experts > 0 {
-		return c.Fault("log.experts", "the model has no experts", "remove it")
-	}
-	if c.Run.Train.BalanceEvery > 0 {
-		return c.Fault("train.balance_every", "the model has no experts", "remove it")
-	}
-	if c.Run.Plan.RedundantExperts > 0 {
-		return c.Fault("plan.redundant_experts", "the model has no experts", "remove it")
-	}
-	return nil
-}
-
-// FromConfig is what a configuration means: a model with a plan.
+// FromConfig is what a configuration means: a model with a plan. The configuration is one that configs.Load has
+// checked, with the rules of stages/fit.
 func FromConfig(c *configs.Config) (*Job, error) {
 	r := c.Run
 	m, err := family.Build(c.Model, r.Data.SeqLen)
@@ -200,29 +115,20 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	if m.Spec.MTPWeight == 0 {
 		m.DropMTP()
 	}
-	if err := routing(c, m); err != nil {
-		return nil, err
-	}
-	if err := indexing(c, m); err != nil {
-		return nil, err
-	}
-	j := &Job{Model: m, Lora: Lora(c), Frozen: frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
+	routing(c, m)
+	indexing(c, m)
+	j := &Job{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap,
 		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,
 		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
-		Rows: rowsOf(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute],
+		Rows: fit.Rows(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute],
 		RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		RoutingBound: r.Train.RoutingBound, SumWhole: 16 << 10, MoveEvery: r.Train.BalanceEvery,
 		Nodes: r.Train.BalanceHosts, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2,
 			Eps:   r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
-	if j.Lora != nil {
-		if err := adapters(c, j); err != nil {
-			return nil, exit.With(err, exit.Usage)
-		}
-	}
 	if r.Plan.Offload {
 		j.Offload = OffloadFrom
 	}
@@ -246,53 +152,18 @@ func FromConfig(c *configs.Config) (*Job, error) {
 			}
 			return 1
 		}
-	} else if err := textOnly(c); err != nil {
-		return nil, err
 	}
-	if err := chunks(c, j); err != nil {
-		return nil, err
+	if n := r.Plan.ChunkSize; n > 0 {
+		j.Chunks, j.KeepChunks = j.Rows/n, r.Plan.KeepChunks
 	}
 	if n := r.Plan.Layers; len(n) > 0 {
-		first := m.Foundation()
-		if j.Cuts, err = cuts(c, n, first, len(m.Blocks)); err != nil {
-			return nil, err
-		}
+		j.Cuts = cuts(c, n, m.Foundation())
 	}
 	return j, nil
 }
 
-// chunks enters how sequences are cut, unless something of the model cannot be.
-func chunks(c *configs.Config, j *Job) error {
-	n := c.Run.Plan.ChunkSize
-	why := ""
-	switch m := j.Model; {
-	case n == 0:
-		return nil
-	case m.Spec.Carries() && n < m.Spec.Delta.Taps:
-		return c.Fault("plan.chunk_size",
-			fmt.Sprintf("%d tokens are less than the %d that a layer of linear "+
-				"attention joins", n, m.Spec.Delta.Taps), "")
-	case m.Spec.Sees != nil:
-		why = "the tokens of an image see each other both ways, and a chunk's border would cut between them"
-	}
-	if why != "" {
-		return c.Fault("plan.chunk_size", why, "remove it; plan.recompute=full saves memory too")
-	}
-	j.Chunks, j.KeepChunks = j.Rows/n, c.Run.Plan.KeepChunks
-	return nil
-}
-
-// rowsOf is the number of tokens of a microbatch, with padding up to whole chunks, or to what the ranks of
-// context parallelism can share.
-func rowsOf(c *configs.Config) int {
-	n, p, unit := c.Run.Train.MicroBatch*c.Run.Data.SeqLen, &c.Run.Plan, 1
-	if p.ChunkSize > 0 {
-		unit = p.ChunkSize
-	} else if p.CP > 1 {
-		unit = p.Parts()
-	}
-	return (n + unit - 1) / unit * unit
-}
+// same is the value by which a part of a composed model takes what the whole model has.
+const same = "same"
 
 // Components is what the parts of a composed model have of their own; nil where all are alike.
 func Components(r *configs.Run) func(string) ComponentPlan {
@@ -313,30 +184,10 @@ func Components(r *configs.Run) func(string) ComponentPlan {
 	return func(name string) ComponentPlan { return own[name] }
 }
 
-const same = "same"
-
-// textOnly holds that nothing is said of parts that a model of text alone does not have.
-func textOnly(c *configs.Config) error {
-	p, t := c.Run.Plan, c.Run.Train
-	switch {
-	case p.Encoder.Over != "none":
-		return c.Fault("plan.encoder.over", "the model has no vision encoder", "set it to none")
-	case p.Encoder.Recompute != same:
-		return c.Fault("plan.encoder.recompute", "the model has no vision encoder", "use plan.recompute")
-	case p.ProjRecompute != same:
-		return c.Fault("plan.projector_recompute", "the model has no projector", "use plan.recompute")
-	case t.EncoderPrecision != same:
-		return c.Fault("train.encoder_precision", "the model has no vision encoder", "use train.precision")
-	case t.ProjectorPrecision != same:
-		return c.Fault("train.projector_precision", "the model has no projector", "use train.precision")
-	}
-	return nil
-}
-
 // cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh
 // of its own, and the embedding go with the first stage, norm and head with the last. First is the decoder's
 // first block.
-func cuts(c *configs.Config, layers []int, first, blocks int) ([]int, error) {
+func cuts(c *configs.Config, layers []int, first int) []int {
 	out, sum := []int{0}, first+1
 	if c.Run.Plan.Encoder.Over != "none" {
 		out[0] = first
@@ -348,61 +199,7 @@ func cuts(c *configs.Config, layers []int, first, blocks int) ([]int, error) {
 		}
 		out = append(out, sum)
 	}
-	if sum != blocks {
-		return nil, c.Fault("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d",
-			sum-first-2, blocks-first-2), "")
-	}
-	return out, nil
-}
-
-// Lora is what the section lora says of adapters; nil for none.
-func Lora(c *configs.Config) *block.Lora {
-	l := c.Run.LoRA
-	if l.Rank == 0 {
-		return nil
-	}
-	return &block.Lora{Targets: l.Targets, Rank: l.Rank, Alpha: l.Alpha, Dropout: l.Dropout}
-}
-
-// adapters holds lora.targets to what an export can name.
-func adapters(c *configs.Config, j *Job) error {
-	for _, p := range j.Model.Adapters(j.Lora) {
-		switch {
-		case len(p.Shape) < 3: // not of experts
-		case c.Run.Plan.ETP > 1:
-			return c.Fault("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
-		case j.Lora.Dropout > 0:
-			return c.Fault("lora.dropout", "adapters of experts have none",
-				"set it to 0, or leave experts out of lora.targets")
-		}
-	}
-	if _, err := j.Model.PEFT(j.Lora); err != nil && !c.Run.LoRA.Merge {
-		return c.Fault("lora.targets", strings.TrimPrefix(err.Error(), "lora.targets: "), "")
-	}
-	return nil
-}
-
-// frozen says which parameters are not trained: with adapters everything else, and what freeze names.
-func frozen(c *configs.Config) func(string) bool {
-	adapters, warmup := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup"
-	return func(name string) bool {
-		if warmup && !family.IndexerParam(name) {
-			return true
-		}
-		if adapters && !isAdapter(name) {
-			return true
-		}
-		for _, p := range c.Run.Freeze {
-			if block.Match(p, name) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-func isAdapter(name string) bool {
-	return block.Match("*lora_A.weight", name) || block.Match("*lora_B.weight", name)
+	return out
 }
 
 // Coordination is what the coordinator needs of a configuration.

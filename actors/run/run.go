@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
@@ -23,7 +21,6 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -210,56 +207,11 @@ func (r *Run) prepare() error {
 	if err = r.layout.Fits(); err != nil {
 		return err
 	}
-	if err = r.patterns(); err != nil {
-		return err
-	}
 	if err = r.begin(); err != nil {
 		return err
 	}
 	r.data, err = openData(r)
 	return err
-}
-
-// patterns holds the patterns of lora and freeze to the model: one that matches nothing is a mistake.
-func (r *Run) patterns() error {
-	c := r.cfg.Run
-	linear, trained := map[string]bool{}, false
-	all := r.job.Model.Params(r.job.Lora)
-	for _, p := range all {
-		if base, ok := strings.CutSuffix(p.Name, ".lora_A.weight"); ok {
-			linear[base] = true
-		}
-		trained = trained || !r.job.Frozen(p.Name)
-	}
-	check := func(key string, patterns []string, names func(yield func(string) bool)) error {
-		for _, pat := range patterns {
-			hit := false
-			names(func(n string) bool { hit = block.Match(pat, n); return !hit })
-			if !hit {
-				return r.cfg.Fault(key, fmt.Sprintf("%q matches nothing in the model", pat),
-					"name its layers as in *.q_proj")
-			}
-		}
-		return nil
-	}
-	if c.LoRA.Rank > 0 {
-		if err := check("lora.targets", c.LoRA.Targets, maps.Keys(linear)); err != nil {
-			return err
-		}
-	}
-	if err := check("freeze", c.Freeze, func(yield func(string) bool) {
-		for _, p := range all {
-			if !yield(p.Name) {
-				return
-			}
-		}
-	}); err != nil {
-		return err
-	}
-	if !trained {
-		return r.cfg.Fault("freeze", "nothing is left to train", "")
-	}
-	return nil
 }
 
 // awayDir is the folder of what ranks on a processor move out of memory, "" where they move nothing.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -22,6 +21,7 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -85,7 +85,7 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 	if t.Model, err = family.Build(t.Cfg.Model, t.Cfg.Run.Data.SeqLen); err != nil {
 		return nil, err
 	}
-	t.Lora = layout.Lora(t.Cfg)
+	t.Lora = fit.Lora(t.Cfg)
 	t.Model.DropMTP() // its layers serve training
 	from := host.FromCheckpoint(saved, false)
 	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {

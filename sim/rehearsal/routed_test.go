@@ -68,7 +68,7 @@ func replayedRun(t *testing.T, more string, steps int64, choose func(token, k in
 	}
 	x, err = r.Replay(cfg, at)
 	require.NoError(t, err)
-	_, err = r.Replay(load(5, ""), at)
+	_, err = r.Replay(load(5, more), at)
 	require.ErrorContains(t, err, "is of the model")
 	last = run()
 	return x, last, all

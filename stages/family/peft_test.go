@@ -28,7 +28,7 @@ var everyLinear = []string{"*.q_proj", "*.k_proj", "*.v_proj", "*.o_proj", "*.ga
 // ../trained/testdata/peft.json has, of each golden model, the tensors that were loaded into layers of the
 // model as transformers builds it (bench/golden/peft_load.py).
 func TestPEFTNames(t *testing.T) {
-	text, err := os.ReadFile("../trained/testdata/peft.json")
+	text, err := os.ReadFile("../../actors/trained/testdata/peft.json")
 	if *writeAdapters == "" {
 		require.NoError(t, err)
 	}

@@ -1,0 +1,76 @@
+package fit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// adapters holds lora to what can be cut and what an export can name.
+func (r rules) adapters() {
+	lora := Lora(r.c)
+	if lora == nil {
+		return
+	}
+	experts := false
+	for _, p := range r.m.Adapters(lora) {
+		experts = experts || len(p.Shape) == 3
+	}
+	if experts && r.c.Run.Plan.ETP > 1 {
+		r.at("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
+	}
+	if experts && lora.Dropout > 0 {
+		r.at("lora.dropout", "adapters of experts have none", "set it to 0, or leave experts out of lora.targets")
+	}
+	if _, err := r.m.PEFT(lora); err != nil && !r.c.Run.LoRA.Merge {
+		r.at("lora.targets", strings.TrimPrefix(err.Error(), "lora.targets: "), "")
+	}
+}
+
+// patterns holds the patterns of lora and freeze to the model: one that matches nothing is a mistake, and something
+// must be left to train.
+func (r rules) patterns() {
+	c := &r.c.Run
+	frozen := Frozen(r.c)
+	var names, linear []string
+	trained := false
+	for _, p := range r.m.Params(Lora(r.c)) {
+		names = append(names, p.Name)
+		if base, ok := strings.CutSuffix(p.Name, ".lora_A.weight"); ok {
+			linear = append(linear, base)
+		}
+		trained = trained || !frozen(p.Name)
+	}
+	if c.LoRA.Rank > 0 {
+		r.match("lora.targets", c.LoRA.Targets, linear)
+	}
+	matched := r.match("freeze", c.Freeze, names)
+	if !trained && matched {
+		r.at("freeze", "nothing is left to train", "")
+	}
+}
+
+// match reports the patterns that match none of names, and returns whether each matches one.
+func (r rules) match(key string, patterns, names []string) bool {
+	var missed []string
+	for _, pat := range patterns {
+		hit := false
+		for _, n := range names {
+			if hit = block.Match(pat, n); hit {
+				break
+			}
+		}
+		if !hit {
+			missed = append(missed, fmt.Sprintf("%q", pat))
+		}
+	}
+	if len(missed) > 0 {
+		verb := " matches"
+		if len(missed) > 1 {
+			verb = " match"
+		}
+		r.at(key, strings.Join(missed, ", ")+verb+" nothing in the model", "name its layers as in *.q_proj")
+	}
+	return len(missed) == 0
+}
