@@ -43,8 +43,8 @@ type Request struct {
 	Text   []byte              // its content, if it is not to be read from File
 	Args   []string            // overrides key=value, and flags
 	Getenv func(string) string // nil: no environment
-	// Files has the rules applied that look at files: whether data, tokenizers and weights are there. Who plans or
-	// simulates for other hosts leaves it out.
+	// Files has the rules applied that look at files: whether data, tokenizers and weights are there. Who
+	// plans or simulates for other hosts leaves it out.
 	Files bool
 }
 

@@ -103,8 +103,8 @@ func routing(c *configs.Config, m *family.Model) {
 	m.Balance(b)
 }
 
-// FromConfig is what a configuration means: a model with a plan. The configuration is one that configs.Load has
-// checked, with the rules of stages/fit.
+// FromConfig is what a configuration means: a model with a plan. The configuration is one that configs.Load
+// has checked, with the rules of stages/fit.
 func FromConfig(c *configs.Config) (*Job, error) {
 	r := c.Run
 	m, err := family.Build(c.Model, r.Data.SeqLen)

@@ -109,8 +109,8 @@ func underAny(path string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return under(path, p) })
 }
 
-// floor is where the line "order" puts the top-level folder that dir lies in, the lowest being 0; -1 if it does
-// not say.
+// floor is where the line "order" puts the top-level folder that dir lies in, the lowest being 0; -1 if it
+// does not say.
 func (p *layerPolicy) floor(dir string) int {
 	top, _, _ := strings.Cut(dir, "/")
 	n := 0
@@ -125,8 +125,8 @@ func (p *layerPolicy) floor(dir string) int {
 	return -1
 }
 
-// climbs says why dir may not import short by the order of the top-level folders; "" if it may. Packages of one
-// top-level folder are not its business.
+// climbs says why dir may not import short by the order of the top-level folders; "" if it may. Packages of
+// one top-level folder are not its business.
 func (p *layerPolicy) climbs(dir, short string) string {
 	from, _, _ := strings.Cut(dir, "/")
 	to, _, _ := strings.Cut(short, "/")
@@ -134,7 +134,8 @@ func (p *layerPolicy) climbs(dir, short string) string {
 	case from == to || low < 0 || high < low:
 		return ""
 	case high == low:
-		return fmt.Sprintf("%s and %s lie on one floor of the line \"order\" and do not know each other", from, to)
+		return fmt.Sprintf("%s and %s lie on one floor of the line \"order\" and do not know each other",
+			from, to)
 	default:
 		return fmt.Sprintf("%s lies above %s on the line \"order\"", to, from)
 	}

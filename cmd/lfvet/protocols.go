@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context and
-// nothing else.
+// protocolDirs hold behaviours and what runs them in virtual time: they see the world through
+// actors.Context and nothing else.
 var protocolDirs = []string{"actors/core", "sim"}
 
 // protocolBans are standard packages that bring in time, chance, I/O or threads.

@@ -13,11 +13,13 @@ func (r rules) experts() {
 		return
 	}
 	if t.Router.BiasRate > 0 && r.m.Spec.Experts.Bias == "" {
-		r.at("train.router.bias_rate", r.m.Family+" has no numbers that experts are chosen by", "use train.router.loss")
+		r.at("train.router.bias_rate", r.m.Family+" has no numbers that experts are chosen by",
+			"use train.router.loss")
 	}
 	r.moves()
 	if r.m.Spec.Experts.Images != nil && t.Routing != "own" {
-		r.at("train.routing", r.m.Family+" has experts of their own for images, and a trace has one router a layer",
+		r.at("train.routing",
+			r.m.Family+" has experts of their own for images, and a trace has one router a layer",
 			"remove it")
 	}
 	parts := p.CP * p.TP
@@ -26,10 +28,12 @@ func (r rules) experts() {
 	}
 	rows := t.MicroBatch * r.c.Run.Data.SeqLen
 	if rows%parts != 0 {
-		r.at("plan.tp", fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as "+
-			"layers of experts want them", rows, parts), "")
+		r.at("plan.tp",
+			fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as "+
+				"layers of experts want them", rows, parts), "")
 	} else if Rows(r.c) != rows {
-		r.at("plan.chunk_size", "the last chunk would be filled up with padding, which experts would get as well",
+		r.at("plan.chunk_size",
+			"the last chunk would be filled up with padding, which experts would get as well",
 			"set a divisor of data.seq_len · train.micro_batch")
 	}
 }
@@ -39,7 +43,8 @@ func (r rules) moves() {
 	const every, copies = "train.balance_every", "plan.redundant_experts"
 	p, t := &r.c.Run.Plan, &r.c.Run.Train
 	if p.RedundantExperts > 0 && t.BalanceEvery == 0 {
-		r.at(copies, "which experts are busy is only known where experts move", "set train.balance_every, or remove it")
+		r.at(copies, "which experts are busy is only known where experts move",
+			"set train.balance_every, or remove it")
 	}
 	if p.RedundantExperts > 0 && t.Router.Capacity > 0 {
 		r.at(copies, "a bound on what an expert takes would be one on each of its copies",
@@ -52,17 +57,20 @@ func (r rules) moves() {
 	case r.m.Spec.Experts.Images != nil:
 		r.at(every, r.m.Family+" has experts of their own for images, and only one set can move", "remove it")
 	case p.EP == 1:
-		r.at(every, "with plan.ep = 1 every rank has all experts, and none can move", "remove it, or set plan.ep")
+		r.at(every, "with plan.ep = 1 every rank has all experts, and none can move",
+			"remove it, or set plan.ep")
 	case p.OffloadOptimizer:
 		r.at(every, "experts whose optimizer state waits on the host stay where they are",
 			"remove it, or plan.offload_optimizer")
 	case r.m.Spec.Experts.Biases && p.ETP > 1:
-		r.at(every, "with plan.etp each rank adds the biases of some experts, so that moving them would change the "+
-			"order of sums", "remove it, or set plan.etp=1")
+		r.at(every,
+			"with plan.etp each rank adds the biases of some experts, so that moving them would change the "+
+				"order of sums", "remove it, or set plan.etp=1")
 	}
 	if p.EP > 1 && p.EP%t.BalanceHosts != 0 {
-		r.at("train.balance_hosts", fmt.Sprintf("plan.ep = %d ranks cannot be spread evenly over %d hosts", p.EP,
-			t.BalanceHosts), "")
+		r.at("train.balance_hosts",
+			fmt.Sprintf("plan.ep = %d ranks cannot be spread evenly over %d hosts", p.EP,
+				t.BalanceHosts), "")
 	}
 }
 

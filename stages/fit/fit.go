@@ -1,7 +1,8 @@
-// Package fit holds the settings of a run file to the model that they describe: what plan, train, lora and freeze may
-// say of its experts, its images, its layers and its parameters. It is the one place for what several sections and a
-// model decide together; what sections decide by their numbers alone is configs' own (configs/fit.go). Its rule is
-// applied by configs.Load, which reports what it finds beside all other faults.
+// Package fit holds the settings of a run file to the model that they describe: what plan, train, lora and
+// freeze may say of its experts, its images, its layers and its parameters. It is the one place for what
+// several sections and a model decide together; what sections decide by their numbers alone is configs' own
+// (configs/fit.go). Its rule is applied by configs.Load, which reports what it finds beside all other
+// faults.
 package fit
 
 import (
@@ -65,10 +66,12 @@ func (r rules) chunks() {
 		return
 	}
 	if taps := r.m.Spec.Delta.Taps; r.m.Spec.Carries() && n < taps {
-		r.at(key, fmt.Sprintf("%d tokens are less than the %d that a layer of linear attention joins", n, taps), "")
+		r.at(key, fmt.Sprintf("%d tokens are less than the %d that a layer of linear attention joins", n,
+			taps), "")
 	}
 	if r.m.Spec.Sees != nil {
-		r.at(key, "the tokens of an image see each other both ways, and a chunk's border would cut between them",
+		r.at(key,
+			"the tokens of an image see each other both ways, and a chunk's border would cut between them",
 			"remove it; plan.recompute=full saves memory too")
 	}
 }
@@ -124,7 +127,8 @@ func (r rules) indexer() {
 			r.at("train.indexer.loss_coef", "the model has no sparse attention", "remove it")
 		}
 	} else if x.Stage == "warmup" && r.c.Run.LoRA.Rank > 0 {
-		r.at("train.indexer.stage", "warmup trains indexers alone, and lora adapters alone", "remove one of the two")
+		r.at("train.indexer.stage", "warmup trains indexers alone, and lora adapters alone",
+			"remove one of the two")
 	}
 }
 

@@ -21,15 +21,16 @@ func (r rules) adapters() {
 		r.at("plan.etp", "adapters of experts are not cut", "set it to 1, and raise plan.ep")
 	}
 	if experts && lora.Dropout > 0 {
-		r.at("lora.dropout", "adapters of experts have none", "set it to 0, or leave experts out of lora.targets")
+		r.at("lora.dropout", "adapters of experts have none",
+			"set it to 0, or leave experts out of lora.targets")
 	}
 	if _, err := r.m.PEFT(lora); err != nil && !r.c.Run.LoRA.Merge {
 		r.at("lora.targets", strings.TrimPrefix(err.Error(), "lora.targets: "), "")
 	}
 }
 
-// patterns holds the patterns of lora and freeze to the model: one that matches nothing is a mistake, and something
-// must be left to train.
+// patterns holds the patterns of lora and freeze to the model: one that matches nothing is a mistake, and
+// something must be left to train.
 func (r rules) patterns() {
 	c := &r.c.Run
 	frozen := Frozen(r.c)

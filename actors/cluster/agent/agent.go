@@ -83,7 +83,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer release()
-	a := &Agent{o: o, id: id, name: who.Name, children: machine.NewChildren(), procs: map[key]*proc{}, over: map[key]control.Proc{},
+	a := &Agent{o: o, id: id, name: who.Name, children: machine.NewChildren(), procs: map[key]*proc{},
+		over:  map[key]control.Proc{},
 		tails: map[key]*tail{},
 		spawn: make(chan func()), quit: make(chan bool, 1)}
 	if err := a.listen(); err != nil {
