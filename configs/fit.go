@@ -96,6 +96,8 @@ func (f fit) context(at faults) {
 	case rows < p.Parts():
 		at.fault("plan.cp", fmt.Sprintf("data.seq_len · train.micro_batch = %d tokens cannot be cut "+
 			"into %d parts", rows, p.Parts()), fmt.Sprintf("try %d", nearestDivisor(rows, p.CP)))
+	}
+	switch { // whatever the tokens, the heads that are exchanged
 	case u > 1 && m.Heads > 0 && m.Heads%heads != 0:
 		at.fault("plan.ulysses",
 			fmt.Sprintf("num_attention_heads = %d is not a multiple of plan.tp · %d ranks that exchange "+
@@ -119,8 +121,12 @@ func (f fit) chunks(at faults) {
 				rows, (rows+n-1)/n*n, n))
 	}
 	switch {
-	case n == 0 && p.KeepChunks > 0:
+	case p.KeepChunks > 0 && n == 0:
 		at.fault("plan.keep_chunks", "sequences have no chunks", "set plan.chunk_size")
+	case p.KeepChunks > 0 && p.Recompute == "none":
+		at.fault("plan.keep_chunks", "nothing is recomputed", "set plan.recompute, or remove it")
+	}
+	switch {
 	case n == 0:
 	case !f.c.Model.Vision.None():
 		at.fault("plan.chunk_size", "sequences with images have no chunks",
@@ -128,9 +134,7 @@ func (f fit) chunks(at faults) {
 	case p.SequenceParallel && n%p.TP != 0:
 		at.fault("plan.chunk_size",
 			fmt.Sprintf("%d is not a multiple of plan.tp = %d, which plan.sequence_parallel needs", n,
-				p.TP), "")
-	case p.KeepChunks > 0 && p.Recompute == "none":
-		at.fault("plan.keep_chunks", "nothing is recomputed", "set plan.recompute, or remove it")
+				p.TP), fmt.Sprintf("try %d", (n/p.TP+1)*p.TP))
 	}
 }
 

@@ -124,7 +124,7 @@ func (p *Plan) Check(at faults) {
 			p.PP*p.VirtualStages), "give every stage its layers")
 	}
 	if slices.ContainsFunc(p.Layers, func(n int) bool { return n < 0 }) {
-		at.fault("plan.layers", "a stage has less than no layer", "")
+		at.fault("plan.layers", "a stage has less than no layer", "give every stage 0 or more")
 	}
 	switch n := len(p.RecomputeLayers); {
 	case n > 0 && p.Recompute == "none":
@@ -134,7 +134,8 @@ func (p *Plan) Check(at faults) {
 			fmt.Sprintf("%d entries for plan.pp · plan.virtual_stages = %d stages", n, p.PP*p.VirtualStages),
 			"give every stage its own, or one for all")
 	case slices.ContainsFunc(p.RecomputeLayers, func(n int) bool { return n < 0 }):
-		at.fault("plan.recompute_layers", "a stage has less than no layer", "")
+		at.fault("plan.recompute_layers", "a stage has less than no layer",
+			"give every stage 0 or more")
 	}
 	switch n := p.ZeroRanks; {
 	case n > 0 && p.Zero == 0:
@@ -185,7 +186,8 @@ func (p *Plan) checkExperts(at faults) {
 	case p.ZeroRanks > 0 && each > 1 && p.ZeroRanks*p.CP*p.TP%each != 0:
 		at.fault("plan.zero_ranks",
 			fmt.Sprintf("groups of %d · plan.cp · plan.tp = %d ranks share out state, and plan.ep · "+
-				"plan.etp = %d do not divide them", p.ZeroRanks, p.ZeroRanks*p.CP*p.TP, each), "")
+				"plan.etp = %d do not divide them", p.ZeroRanks, p.ZeroRanks*p.CP*p.TP, each),
+			"choose plan.ep and plan.etp that divide them, or leave plan.zero_ranks out")
 	}
 }
 
@@ -216,7 +218,7 @@ func (t *Tower) Check(at faults) {
 	}
 	if t.Over == "own" && t.Ranks%t.TP != 0 {
 		at.fault("plan.encoder.ranks", fmt.Sprintf("%d is not a multiple of plan.encoder.tp = %d", t.Ranks,
-			t.TP), "")
+			t.TP), fmt.Sprintf("try %d", (t.Ranks/t.TP+1)*t.TP))
 	}
 }
 

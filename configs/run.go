@@ -120,7 +120,7 @@ func (d *Data) Check(at faults) {
 	for _, s := range d.Split {
 		sum += s
 		if s < 0 {
-			at.fault("data.split", fmt.Sprintf("share %g is negative", s), "")
+			at.fault("data.split", fmt.Sprintf("share %g is negative", s), "try [98, 2, 0]")
 		}
 	}
 	if sum == 0 {
@@ -136,7 +136,7 @@ func (d *Data) Check(at faults) {
 func checkWeights(at faults, key string, paths []WeightPath) {
 	for _, p := range paths {
 		if p.Path == "" {
-			at.fault(key, "an entry has no path", "")
+			at.fault(key, "an entry has no path", "name a file, a directory or a pattern")
 		}
 		if p.Weight <= 0 {
 			at.fault(key, fmt.Sprintf("%s: weight %g, want more than 0", source.Quoted(p.Path), p.Weight),
@@ -204,11 +204,11 @@ func (r *Router) Check(at faults) {
 func (t *Train) Check(at faults) {
 	if t.Keep() < -1 {
 		at.fault("train.buddy", fmt.Sprintf("%s, want auto, off or a number of steps from 1 to 1000",
-			source.Quoted(t.Buddy)), "")
+			source.Quoted(t.Buddy)), "try auto")
 	}
 	if t.MinScale > t.InitialScale {
 		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale,
-			t.InitialScale), "")
+			t.InitialScale), "lower it, or raise train.initial_loss_scale")
 	}
 	if t.RoutingBound > 0 && t.RoutingBound < 1 {
 		at.fault("train.routing_bound", fmt.Sprintf("%g is less than what even routing needs",
@@ -267,7 +267,8 @@ type Optimizer struct {
 // Check implements section.
 func (o *Optimizer) Check(at faults) {
 	if o.MinLR > o.LR {
-		at.fault("optimizer.min_lr", fmt.Sprintf("%g exceeds optimizer.lr = %g", o.MinLR, o.LR), "")
+		at.fault("optimizer.min_lr", fmt.Sprintf("%g exceeds optimizer.lr = %g", o.MinLR, o.LR),
+			"lower it, or raise optimizer.lr")
 	}
 	for i, beta := range []float64{o.Beta1, o.Beta2, o.Momentum} {
 		if beta == 1 {
@@ -299,6 +300,6 @@ func (s *Schedule) Check(at faults) {
 	}
 	if s.DecaySteps > 0 && s.WarmupSteps >= s.DecaySteps {
 		at.fault("schedule.warmup_steps", fmt.Sprintf("%d leaves nothing of schedule.decay_steps = %d",
-			s.WarmupSteps, s.DecaySteps), "")
+			s.WarmupSteps, s.DecaySteps), "lower it, or raise schedule.decay_steps")
 	}
 }

@@ -195,7 +195,7 @@ func (r *Run) prepare() error {
 		return err
 	}
 	if err = r.cfg.CheckVocab(r.tok.VocabSize()); err != nil {
-		return exit.With(err, exit.Corrupt)
+		return err
 	}
 	if r.job, err = layout.FromConfig(r.cfg); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
@@ -170,24 +169,13 @@ func (r *Run) weights() error {
 		}
 		return kind == "param", nil
 	}
-	dir := c.Model.Path
-	if c.Checkpoint.Load != "" && machine.Exists(filepath.Join(c.Checkpoint.Load, "config.json")) {
-		dir = c.Checkpoint.Load
+	if err := firstFault(r.cfg, checkWeights); err != nil {
+		return err
 	}
-	has := dir != "" && hasWeights(dir)
-	switch {
-	case c.Model.Init == "random" && c.Checkpoint.Load != "" && c.Checkpoint.Load != c.Checkpoint.Dir:
-		return r.cfg.Fault("checkpoint.load", "weights are to be loaded, but model.init is random",
-			"set model.init: load, or remove checkpoint.load")
-	case c.Model.Init == "auto" && c.Model.Path != "" && !has:
-		return r.cfg.Fault("model.path", fmt.Sprintf("%s has no safetensors weights%s", dir,
-			hf.Partial(dir)), "set model.init: random to train from random weights")
-	case c.Model.Init == "random" || !has && c.Model.Init == "auto":
+	dir := weightsDir(&c)
+	if c.Model.Init == "random" || c.Model.Init == "auto" && (dir == "" || !hasWeights(dir)) {
 		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
 		return r.parts()
-	case !has:
-		return r.cfg.Fault("model.init", fmt.Sprintf("load, but %q has no safetensors weights%s", dir,
-			hf.Partial(dir)), "set model.init: random, or model.path to a directory with weights")
 	}
 	src, err := checkpoint.OpenDir(dir)
 	if err != nil {
@@ -220,14 +208,6 @@ func (r *Run) parts() error {
 			family.Foundation}} {
 		if part.dir == "" {
 			continue
-		}
-		if c.Init == "random" {
-			return r.cfg.Fault(part.key, "weights are to be loaded, but model.init is random",
-				"remove one of the two")
-		}
-		if !hasWeights(part.dir) {
-			return r.cfg.Fault(part.key, fmt.Sprintf("%s has no safetensors weights%s", part.dir,
-				hf.Partial(part.dir)), "name a Hugging Face directory that has them")
 		}
 		src, err := checkpoint.OpenDir(part.dir)
 		if err != nil {

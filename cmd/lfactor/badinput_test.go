@@ -33,7 +33,7 @@ func TestBadInput(t *testing.T) {
 		"heads":        {2, []string{"plan.tp", "try"}, []string{"plan.tp=3"}, nil},
 		"layers":       {2, []string{"plan.pp", "try"}, []string{"plan.pp=3"}, nil},
 		"batch":        {2, []string{"train.global_batch", "try"}, []string{"train.global_batch=9"}, nil},
-		"vocabulary":   {6, []string{"vocab_size", "rows"}, []string{"model.overrides.vocab_size=300"}, nil},
+		"vocabulary":   {2, []string{"vocab_size", "rows"}, []string{"model.overrides.vocab_size=300"}, nil},
 		"does not fit": {3, []string{"rank 0", "budget", "try"}, []string{"plan.memory=100KiB"}, nil},
 		"fixed key": {2, []string{"train.seed", "checkpoint was made with"},
 			[]string{"train.steps=6", "train.seed=9"}, nil},

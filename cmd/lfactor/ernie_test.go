@@ -78,7 +78,7 @@ checkpoint: {dir: %[6]q, save_hf: true}
 	require.Less(t, metrics(t, dir)[0].Loss, (first[0].Loss+first[7].Loss)/2)
 	for more, why := range map[string]string{"train.balance_every=2": "train.balance_every",
 		"train.routing=record": "train.routing"} {
-		err := run.Train(context.Background(), load(fresh, more, "log.dir="+in("none")), run.Options{})
+		_, err := configs.Load(configs.Request{File: "test", Text: []byte(fresh + data), Args: []string{more}})
 		require.ErrorContains(t, err, why)
 		require.ErrorContains(t, err, "experts of their own for images")
 	}

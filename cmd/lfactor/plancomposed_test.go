@@ -171,7 +171,7 @@ func TestPlanComposedIsCarriedOut(t *testing.T) {
 		}
 		require.NoError(t, os.RemoveAll(in("run")))
 		cfg, err := setup.Config(in("run.yaml"), in(name), []string{"checkpoint.dir=''",
-			"checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"})
+			"checkpoint.save_hf=false", "checkpoint.interval=0", "train.steps=2"}, true)
 		require.NoError(t, err)
 		require.NoError(t, run.Train(context.Background(), cfg, run.Options{}))
 		require.Len(t, metrics(t, dir), 2)

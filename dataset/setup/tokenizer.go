@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -28,11 +29,43 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 	if strings.HasSuffix(dir, ".json") {
 		dir = filepath.Dir(dir)
 	}
-	t, conf, err := token.LoadDir(dir)
+	t, conf, err := lastRead.load(dir)
 	if err != nil {
 		return nil, nil, c.Fault(key, err.Error()+hf.Partial(dir), "")
 	}
 	return t, conf, nil
+}
+
+// lastRead is the tokenizer that was read last: checks of a configuration read it before the run does.
+var lastRead readOnce
+
+type readOnce struct {
+	mu    sync.Mutex
+	dir   string
+	state string // of its files then
+	tok   *token.Tokenizer
+	conf  *token.Config
+}
+
+// load reads the tokenizer of a folder, unless it is the last one and none of its files has changed.
+func (r *readOnce) load(dir string) (*token.Tokenizer, *token.Config, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := ""
+	entries, _ := os.ReadDir(dir) // LoadDir says what is wrong with the folder
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && !e.IsDir() {
+			state += fmt.Sprintln(e.Name(), info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	if r.tok != nil && r.dir == dir && r.state == state {
+		return r.tok, r.conf, nil
+	}
+	t, conf, err := token.LoadDir(dir)
+	if err == nil {
+		r.dir, r.state, r.tok, r.conf = dir, state, t, conf
+	}
+	return t, conf, err
 }
 
 // Vocabulary takes the tokenizer's size where the model's file gives none; a published model needs no
@@ -49,10 +82,10 @@ func Vocabulary(cfg *configs.Config) error {
 }
 
 // Config reads a run file under the file of a plan, "" for none: its settings stand before the user's own,
-// args.
-func Config(file, plan string, args []string) (*configs.Config, error) {
+// args. Files has what it names on this host looked for too, as who trains needs it.
+func Config(file, plan string, args []string, files bool) (*configs.Config, error) {
 	if plan == "" {
-		return configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv})
+		return configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv, Files: files})
 	}
 	p, err := configs.OpenPlan(plan)
 	if err != nil {
@@ -66,7 +99,7 @@ func Config(file, plan string, args []string) (*configs.Config, error) {
 		}
 	}
 	cfg, err := configs.Load(configs.Request{File: file,
-		Args: append(append([]string{}, p.Settings...), args...), Getenv: os.Getenv})
+		Args: append(append([]string{}, p.Settings...), args...), Getenv: os.Getenv, Files: files})
 	if err != nil {
 		return nil, err
 	}

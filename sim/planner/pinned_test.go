@@ -111,7 +111,7 @@ func TestPinnedPlans(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, string(want), b.String(), "after a change that is meant: go test ./topology/planner -rewrite")
+	require.Equal(t, string(want), b.String(), "after a change that is meant: go test ./sim/planner -rewrite")
 }
 
 // TestSizes: hosts and devices of each, and what is said of a number that is none or too large.

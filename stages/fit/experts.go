@@ -5,8 +5,13 @@ import "fmt"
 // experts holds what is said of experts and their router to the model's.
 func (r rules) experts() {
 	p, t := &r.c.Run.Plan, &r.c.Run.Train
+	r.m.Spec.Experts.Limit.Copies = p.RedundantExperts
 	if key, why := r.m.ExpertAxes(p.EP, p.ETP); why != "" {
-		r.at("plan."+key, why, "")
+		try := "choose a divisor, or 1"
+		if !r.m.Spec.Mixes() || key == "redundant_experts" {
+			try = "remove it"
+		}
+		r.at("plan."+key, why, try)
 	}
 	if !r.m.Spec.Mixes() {
 		r.noExperts()
@@ -30,7 +35,8 @@ func (r rules) experts() {
 	if rows%parts != 0 {
 		r.at("plan.tp",
 			fmt.Sprintf("the %d tokens of a microbatch cannot be shared out evenly in %d parts, as "+
-				"layers of experts want them", rows, parts), "")
+				"layers of experts want them", rows, parts),
+			"choose data.seq_len · train.micro_batch that plan.tp and plan.cp divide")
 	} else if Rows(r.c) != rows {
 		r.at("plan.chunk_size",
 			"the last chunk would be filled up with padding, which experts would get as well",
@@ -70,7 +76,7 @@ func (r rules) moves() {
 	if p.EP > 1 && p.EP%t.BalanceHosts != 0 {
 		r.at("train.balance_hosts",
 			fmt.Sprintf("plan.ep = %d ranks cannot be spread evenly over %d hosts", p.EP,
-				t.BalanceHosts), "")
+				t.BalanceHosts), "try a divisor of plan.ep")
 	}
 }
 

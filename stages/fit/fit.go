@@ -67,7 +67,7 @@ func (r rules) chunks() {
 	}
 	if taps := r.m.Spec.Delta.Taps; r.m.Spec.Carries() && n < taps {
 		r.at(key, fmt.Sprintf("%d tokens are less than the %d that a layer of linear attention joins", n,
-			taps), "")
+			taps), fmt.Sprintf("try %d or more", taps))
 	}
 	if r.m.Spec.Sees != nil {
 		r.at(key,
@@ -87,7 +87,8 @@ func (r rules) layers() {
 		sum += n
 	}
 	if has := len(r.m.Blocks) - r.m.Foundation() - 2; sum != has {
-		r.at("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum, has), "")
+		r.at("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum, has),
+			"let the list add up to them")
 	}
 }
 

@@ -43,12 +43,12 @@ func (r rules) patterns() {
 		}
 		trained = trained || !frozen(p.Name)
 	}
-	if c.LoRA.Rank > 0 {
-		r.match("lora.targets", c.LoRA.Targets, linear)
-	}
 	matched := r.match("freeze", c.Freeze, names)
+	if c.LoRA.Rank > 0 {
+		matched = r.match("lora.targets", c.LoRA.Targets, linear) && matched
+	}
 	if !trained && matched {
-		r.at("freeze", "nothing is left to train", "")
+		r.at("freeze", "nothing is left to train", "name less")
 	}
 }
 

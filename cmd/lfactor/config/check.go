@@ -30,7 +30,7 @@ func configCheck(_ *cobra.Command, args []string) error {
 		configs.LoongFile(configFile(rest)) {
 		load = configs.Compose
 	}
-	cfg, err := load(configs.Request{File: file, Args: rest, Getenv: os.Getenv})
+	cfg, err := load(configs.Request{File: file, Args: rest, Getenv: os.Getenv, Files: true})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ const listed = 100
 func (s *simRun) shrink(ctx context.Context, seed uint64, faults []sim.Fault) error {
 	read := func(settings ...string) (*configs.Config, error) {
 		return setup.Config(s.file, cli.FlagValue(s.mine, "plan"),
-			append(append([]string{}, s.rest...), settings...))
+			append(append([]string{}, s.rest...), settings...), false)
 	}
 	x, err := rehearsal.Shrink(ctx, read, s.o, seed, faults)
 	if err != nil {

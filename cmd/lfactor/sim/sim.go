@@ -183,7 +183,7 @@ func (s *simRun) plan() error {
 		}
 		s.o.Program, s.o.ProgramName = p, s.program
 	}
-	cfg, err := setup.Config(s.file, cli.FlagValue(s.mine, "plan"), s.rest)
+	cfg, err := setup.Config(s.file, cli.FlagValue(s.mine, "plan"), s.rest, false)
 	if err != nil {
 		return err
 	}

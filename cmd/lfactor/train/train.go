@@ -58,7 +58,11 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
 	}
-	cfg, err := setup.Config(file, cli.FlagValue(mine, "plan"), rest)
+	cluster := slices.ContainsFunc(mine, func(m string) bool {
+		return m == "--cluster" || strings.HasPrefix(m, "--cluster=")
+	})
+	cfg, err := setup.Config(file, cli.FlagValue(mine, "plan"), rest,
+		!cluster) // a cluster's hosts have other files
 	if err != nil {
 		return err
 	}
@@ -70,10 +74,7 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if slices.ContainsFunc(mine, captures) && cli.FlagValue(mine, "capture") == "" {
 		return exit.Usagef("train: --capture wants the name of an edge, or a pattern of names")
 	}
-	if slices.ContainsFunc(mine, func(m string) bool {
-		return m == "--cluster" ||
-			strings.HasPrefix(m, "--cluster=")
-	}) {
+	if cluster {
 		return onCluster(c, cfg, file, mine, rest)
 	}
 	if slices.Contains(mine, "--detach") {

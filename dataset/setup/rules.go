@@ -1,0 +1,77 @@
+package setup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+func init() { configs.Hold(configs.Rule{Name: "data", Files: true, Check: checkFiles}) }
+
+// checkFiles is the rule for what the section data names on this host: every path that is missing is said,
+// the tokenizer is read and held to the vocabulary, and a chat template to the tokenizer. Stores are not
+// asked.
+func checkFiles(c *configs.Config, at configs.At) {
+	missing(c.Run.Data.Paths, "data.paths", at)
+	missing(c.Run.Data.Valid, "data.valid", at)
+	if dir := c.Run.Data.Processor; dir != "" && !machine.Exists(filepath.Join(dir,
+		"preprocessor_config.json")) {
+		at("data.processor", fmt.Sprintf("%s has no preprocessor_config.json", dir),
+			"name the directory that has it")
+	}
+	tok, conf, err := Tokenizer(c)
+	if err != nil {
+		report(err, at)
+		return
+	}
+	if rows, n := c.Model.Vocab, tok.VocabSize(); rows > 0 && n > rows {
+		report(c.CheckVocab(n), at)
+	}
+	if k := c.Run.Data.Kind; k == "chat" || k == "media" {
+		if _, err := Template(c, tok, conf); err != nil {
+			report(err, at)
+		}
+	}
+}
+
+// missing reports the paths that name nothing on this host's disks. Megatron's form is the prefix of a pair
+// of files.
+func missing(paths []configs.WeightPath, key string, at configs.At) {
+	var lost []string
+	for _, p := range paths {
+		files, err := dataset.ExpandPaths(p.Path)
+		if store.Scheme(p.Path) != "" {
+			continue
+		}
+		for _, f := range files {
+			if !machine.Exists(f) && !machine.Exists(f+".bin") {
+				err = os.ErrNotExist
+				break
+			}
+		}
+		if err != nil {
+			lost = append(lost, p.Path)
+		}
+	}
+	if len(lost) > 0 {
+		at(key, fmt.Sprintf("no file of this host is named %s", strings.Join(lost, ", ")),
+			"name files, directories or patterns that are there")
+	}
+}
+
+// report passes the faults of an error on.
+func report(err error, at configs.At) {
+	faults := configs.Faults(err)
+	for _, f := range faults {
+		at(f.Key, f.Why, f.Try)
+	}
+	if len(faults) == 0 {
+		at("", err.Error(), "")
+	}
+}
