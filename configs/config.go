@@ -69,6 +69,9 @@ func Load(req Request) (*Config, error) {
 }
 
 func load(req Request, modelOnly bool) (*Config, error) {
+	if err := registered(); err != nil {
+		return nil, err
+	}
 	l := newLoader(req.File)
 	l.modelOnly, l.files = modelOnly, req.Files
 	if l.c.file == "" {
@@ -252,13 +255,7 @@ func (l *loader) apply(model bool) {
 func (l *loader) applyKey(k *Key) {
 	dst := k.field(&l.c.Run, &l.c.Model)
 	if k.Default != "" {
-		node, err := source.ParseValue(k.Default)
-		if err != nil {
-			panic(fmt.Sprintf("configs: %s: default %s: %v", k.Name, k.Default, err))
-		}
-		if why, _ := setValue(dst, node); why != "" {
-			panic(fmt.Sprintf("configs: %s: default %s: %s", k.Name, k.Default, why))
-		}
+		mustSet(dst, k.Name, k.Default)
 	}
 	given := l.c.given[k.Name]
 	slices.SortStableFunc(given, func(a, b setting) int { return int(a.origin.Layer - b.origin.Layer) })

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -36,7 +37,8 @@ type Key struct {
 	Flags   []Flag   `json:"flags,omitempty"`
 
 	from  map[string]string // translates values of flags
-	model bool              // a field of Model, not of Run
+	model bool              // a field of Model or of one of its parts, not of Run
+	part  string            // that has the field, "" for Model itself
 	some  bool              // only some families have it
 	index []int             // of the field
 	typ   reflect.Type
@@ -59,11 +61,19 @@ const overrides = source.ModelKeys
 // table is built once: every key by name, and in the order of the structs.
 var table = sync.OnceValue(func() *keyTable {
 	t := &keyTable{byName: map[string]*Key{}, byFlag: map[string]*Key{}, sections: map[string]bool{"": true}}
-	t.add(reflect.TypeFor[Run](), "", nil, false)
+	tabled = true
+	t.add(reflect.TypeFor[Run](), "", nil, Key{})
 	t.sections[overrides] = true
-	t.add(reflect.TypeFor[Model](), overrides, nil, true)
+	t.add(reflect.TypeFor[Model](), overrides, nil, Key{model: true})
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		t.add(declared[name].typ, overrides, nil, Key{model: true, part: name})
+	}
+	t.optional()
 	return t
 })
+
+// tabled says that the table was built: what registers later would not be in it.
+var tabled bool
 
 type keyTable struct {
 	keys     []*Key
@@ -81,10 +91,13 @@ func Keys() []Key {
 	return out
 }
 
-// add enters the fields of a struct; nested structs are sections.
-func (t *keyTable) add(typ reflect.Type, prefix string, index []int, model bool) {
+// add enters the fields of a struct, whose place of says; nested structs are sections.
+func (t *keyTable) add(typ reflect.Type, prefix string, index []int, of Key) {
 	for i := range typ.NumField() {
 		f := typ.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		name := f.Tag.Get("key")
 		if prefix != "" {
 			name = prefix + "." + name
@@ -92,11 +105,14 @@ func (t *keyTable) add(typ reflect.Type, prefix string, index []int, model bool)
 		at := append(slices.Clone(index), i)
 		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[RopeScaling]() {
 			t.sections[name] = true
-			t.add(f.Type, name, at, model)
+			t.add(f.Type, name, at, of)
 			continue
 		}
 		k := newKey(name, f)
-		k.index, k.model = at, model
+		k.index, k.model, k.part = at, of.model, of.part
+		if other := t.byName[name]; other != nil {
+			panic(fmt.Sprintf("configs: %s is declared twice, by %q and %q", name, other.part, k.part))
+		}
 		t.keys = append(t.keys, k)
 		t.byName[name] = k
 		for _, flag := range k.Flags {
@@ -110,8 +126,7 @@ func (t *keyTable) add(typ reflect.Type, prefix string, index []int, model bool)
 
 func newKey(name string, f reflect.StructField) *Key {
 	k := &Key{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
-		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type,
-		some: f.Tag.Get("families") == "some"}
+		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type}
 	if k.Doc == "" || k.Class == "" {
 		panic(fmt.Sprintf("configs: %s: %s lacks doc or class", name, f.Name))
 	}
@@ -210,13 +225,15 @@ func (t *keyTable) names(section string) []string {
 	return uniqueSorted(out)
 }
 
-// field returns the settable field of a key.
+// field returns the settable field of a key, in a run or in a model that no other shares its parts with.
 func (k *Key) field(run *Run, m *Model) reflect.Value {
-	root := reflect.ValueOf(run).Elem()
-	if k.model {
-		root = reflect.ValueOf(m).Elem()
+	switch {
+	case k.part != "":
+		return m.part(k.part).FieldByIndex(k.index)
+	case k.model:
+		return reflect.ValueOf(m).Elem().FieldByIndex(k.index)
 	}
-	return root.FieldByIndex(k.index)
+	return reflect.ValueOf(run).Elem().FieldByIndex(k.index)
 }
 
 // uniqueSorted removes duplicates.

@@ -45,7 +45,8 @@ func TestLoongExperts(t *testing.T) {
 			// What neither file nor flags say.
 			want.MaxPositions, want.BOS, want.EOS, want.Parameters, want.Active, want.Names,
 				want.Source = 0, -1, m.EOS, 0, 0, nil, ""
-			want.BalanceCoef, want.MTPLayers = 0, map[bool]int{true: 1}[strings.HasPrefix(c.like, "deepseek/v3") ||
+			set(&want, "router_aux_loss_coef", "0")
+			want.MTPLayers = map[bool]int{true: 1}[strings.HasPrefix(c.like, "deepseek/v3") ||
 				strings.HasPrefix(c.like, "glm/5")]
 			if strings.HasPrefix(c.like, "glm/5") {
 				want.NormEps = 1e-6 // of the flags
@@ -84,8 +85,8 @@ func TestExpertFlags(t *testing.T) {
 	cfg, err := load("qwen3-30b-a3b",
 		"--expert-model-parallel-size 8 --tensor-model-parallel-size 4 --moe-router-pre-softmax")
 	require.NoError(t, err)
-	require.Equal(t, []any{8, 1, 2, false}, []any{cfg.Run.Plan.EP, cfg.Run.Plan.ETP, cfg.Run.Plan.DP,
-		cfg.Model.NormTopK})
+	require.Equal(t, []any{8, 1, 2, "false"}, []any{cfg.Run.Plan.EP, cfg.Run.Plan.ETP, cfg.Run.Plan.DP,
+		value(cfg.Model, "norm_topk_prob")})
 	for flags, why := range map[string]string{
 		"--moe-router-enable-expert-bias": "qwen3_moe has no numbers that experts are " +
 			"chosen by",

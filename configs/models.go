@@ -74,6 +74,9 @@ func ReadModel(where string) (Model, error) {
 
 // model completes and checks what was read.
 func (l *loader) model() (Model, error) {
+	if err := registered(); err != nil {
+		return Model{}, err
+	}
 	l.applyModel()
 	if len(l.errs) == 0 {
 		l.c.Model.Check(l)

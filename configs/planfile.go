@@ -30,14 +30,24 @@ var planSettings = []string{"plan.pp", "plan.tp", "plan.dp", "plan.cp", "plan.cp
 	"plan.procs", "plan.memory",
 	"train.routing_bound", "train.micro_batch", "train.global_batch"}
 
+// unworked are keys of models that say nothing about the work.
+var unworked = source.Set("parameters", "active_parameters", "names", "source", "architectures")
+
 // Identity names an architecture, so that a plan for one model is not carried out for another: what a reader
-// needs to see the difference, and a hash of everything.
+// needs to see the difference, and a hash of every key that does not have its default. A key that is added
+// later, and that a model does not set, leaves the hash as it is.
 func (m *Model) Identity() string {
 	h := fnv.New32a()
-	x := *m
-	// say nothing about the work
-	x.Parameters, x.Active, x.Names, x.Source, x.Architectures = 0, 0, nil, "", nil
-	fmt.Fprintf(h, "%+v", x)
+	t := table()
+	for _, name := range source.SortedKeys(t.byName) {
+		k := t.byName[name]
+		if !k.model || unworked[strings.TrimPrefix(name, overrides+".")] {
+			continue
+		}
+		if value := formatValue(k.field(nil, m)); value != k.format(k.Default) {
+			fmt.Fprintf(h, "%s: %s\n", name, value)
+		}
+	}
 	return fmt.Sprintf("%s layers=%d hidden=%d intermediate=%d heads=%d vocab=%d #%08x", m.ModelType,
 		m.Layers, m.Hidden, m.Intermediate, m.Heads, m.Vocab, h.Sum32())
 }

@@ -24,6 +24,12 @@ func (x *Indexer) Check(at faults) {
 	}
 }
 
+// IndexFull and IndexShared are the kinds of layers that indexer_types names.
+const (
+	IndexFull   = "full"
+	IndexShared = "shared"
+)
+
 // sparseWords are arguments of Megatron's about sparse attention whose meaning depends on the model.
 var sparseWords = source.Set("experimental-attention-variant", "dsa-indexer-use-sparse-loss",
 	"dsa-indexer-topk-freq", "dsa-indexer-skip-topk-offset", "dsa-indexer-rope-interleaved",

@@ -18,7 +18,7 @@ func TestIndexerWords(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 0.25, cfg.Run.Train.Indexer.Coef)
 	require.Equal(t, "sparse", cfg.Run.Train.Indexer.Stage)
-	require.Equal(t, []string{"full", "full", "shared", "shared", "full", "shared"}, cfg.Model.IndexTypes[:6])
+	require.Contains(t, value(cfg.Model, "indexer_types"), "[full, full, shared, shared, full, shared, ")
 	for _, c := range []struct{ model, flags, why string }{
 		{"qwen3-30b-a3b", "--experimental-attention-variant dsa", "qwen3_moe has no sparse attention"},
 		{"deepseek-v3.2", "--experimental-attention-variant csa", `"csa", but deepseek_v32 has dsa`},
@@ -46,17 +46,20 @@ func TestIndexerKeys(t *testing.T) {
 			"train.indexer.stage=warmup", set}})
 		require.ErrorContains(t, err, why, set)
 	}
-	m := Model{ModelType: "glm_moe_dsa", Layers: 3, IndexTop: 1, IndexHeads: 1, IndexDim: 8, QueryRank: 1}
-	for _, c := range []struct {
-		kinds []string
-		why   string
-	}{{[]string{"full", "half", "full"}, `layer 1 is "half"`},
-		{[]string{"shared", "full", "full"}, "begin with full"}} {
-		m.IndexTypes = c.kinds
+	for kinds, why := range map[string]string{"[full, half, full]": `layer 1 is "half"`,
+		"[shared, full, full]": "begin with full"} {
+		m := Model{ModelType: "glm_moe_dsa", Layers: 3, HeadDim: 4}
+		for _, key := range []string{"index_topk", "index_n_heads", "q_lora_rank", "kv_lora_rank",
+			"qk_nope_head_dim", "v_head_dim"} {
+			set(&m, key, "1")
+		}
+		set(&m, "index_head_dim", "8")
+		set(&m, "qk_rope_head_dim", "4")
+		set(&m, "indexer_types", kinds)
 		var got said
-		m.checkIndexer(&got)
+		m.checkParts(&got)
 		require.Len(t, got, 1)
-		require.Contains(t, got[0], c.why)
+		require.Contains(t, got[0], why)
 	}
 	require.Equal(t, []string{"full", "full", "full", "shared", "shared", "shared", "full"},
 		IndexerKinds(7, 4, 3))

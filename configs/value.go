@@ -312,15 +312,19 @@ func (r RopeScaling) String() string {
 // value.
 func (k *Key) format(text string) string {
 	v := reflect.New(k.typ).Elem()
-	if text == "" {
-		return formatValue(v)
-	}
-	node, err := source.ParseValue(text)
-	if err != nil {
-		panic(fmt.Sprintf("configs: %s: %s: %v", k.Name, text, err))
-	}
-	if why, _ := setValue(v, node); why != "" {
-		panic(fmt.Sprintf("configs: %s: %s: %s", k.Name, text, why))
+	if text != "" {
+		mustSet(v, k.Name, text)
 	}
 	return formatValue(v)
+}
+
+// mustSet decodes text of our own, such as a default, into a field.
+func mustSet(dst reflect.Value, key, text string) {
+	node, err := source.ParseValue(text)
+	if err != nil {
+		panic(fmt.Sprintf("configs: %s: %s: %v", key, text, err))
+	}
+	if why, _ := setValue(dst, node); why != "" {
+		panic(fmt.Sprintf("configs: %s: %s: %s", key, text, why))
+	}
 }

@@ -19,8 +19,8 @@ import (
 // small is a model of two layers of a published family.
 func small(t *testing.T, c configs.Model) *family.Model {
 	c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 2, 16, 4, 2, 4, 32
-	c.Intermediate, c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act, c.SparseStep = 24, 64,
-		10000, 1e-6, 0.2, "silu", 1
+	c.Intermediate, c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act = 24, 64,
+		10000, 1e-6, 0.2, "silu"
 	m, err := family.Build(c, 8)
 	require.NoError(t, err)
 	return m

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // TestRoundTrip: a Hugging Face directory of every family, loaded over pp=2 tp=2, saved, and exported again,
@@ -35,10 +36,11 @@ func TestRoundTrip(t *testing.T) {
 			m, err := configs.ReadModel(src)
 			require.NoError(t, err)
 			layers := fmt.Sprintf("[%d, %d]", m.Layers-m.Layers/2, m.Layers/2)
+			experts := family.Mixture.Of(m).Experts
 			switch { // experts too go to more ranks than one
-			case m.Experts > 0 && m.Experts%2 == 0:
+			case experts > 0 && experts%2 == 0:
 				layers += ", ep: 2"
-			case m.Experts > 0:
+			case experts > 0:
 				layers += ", etp: 2"
 			}
 			roundTrip(t, dir, layers)

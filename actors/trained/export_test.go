@@ -37,7 +37,9 @@ func TestExportedConfig(t *testing.T) {
 		}
 		back, err := configs.ReadModel(dst)
 		require.NoError(t, err)
-		require.Equal(t, 5.0, back.LogitCap)
+		m, err = family.Build(back, 0)
+		require.NoError(t, err)
+		require.Equal(t, 5.0, m.Spec.LogitCap)
 		require.Equal(t, cfg.Model.LayerTypes, back.LayerTypes)
 	}
 }

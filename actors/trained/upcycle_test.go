@@ -24,8 +24,9 @@ func TestUpcycle(t *testing.T) {
 	require.NoError(t, Upcycle(src, dst, 4, 2, 7))
 	c, err := configs.ReadModel(dst)
 	require.NoError(t, err)
-	require.Equal(t, []any{"qwen3_moe", 4, 2, 80, true}, []any{c.ModelType, c.Experts, c.ExpertsEach,
-		c.ExpertWidth, c.NormTopK})
+	k := family.Mixture.Of(c)
+	require.Equal(t, []any{"qwen3_moe", 4, 2, 80, true}, []any{c.ModelType, k.Experts, k.ExpertsEach,
+		k.ExpertWidth, k.NormTopK})
 	m, err := family.Build(c, 0)
 	require.NoError(t, err)
 	up, err := checkpoint.OpenDir(dst)

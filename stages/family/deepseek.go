@@ -36,9 +36,10 @@ var _ = Register(Family{ModelType: "deepseek_v2", Paper: "2405.04434", HF: deeps
 	Loong: []loong.Decoder{{Class: "DeepseekConfig", Convert: "deepseek_v2_convert.yaml", Alone: true},
 		{Class: "DeepseekConfig", Convert: "deepseek_v2_lite_convert.yaml", Alone: true}},
 	Spec: func(c configs.Model, s *Spec) {
+		k := Mixture.Of(c)
 		s.latent(c)
 		s.mixture(c, first(c))
-		s.Experts.Router = routing.Router{Scale: c.RoutedScale, Groups: c.ExpertGroups, Kept: c.GroupsKept,
+		s.Experts.Router = routing.Router{Scale: k.RoutedScale, Groups: k.ExpertGroups, Kept: k.GroupsKept,
 			Best: 1}
 	},
 	Source: func(c configs.Model) func(string) Source { return latentPlaces(c, eachExpert(c)) },
@@ -116,10 +117,11 @@ func deepseek3(name, paper, convert string) Family {
 // corrected are layers with experts as DeepSeek V3 and GLM 4.5 have them, and one behind the last for a
 // further token.
 func (s *Spec) corrected(c configs.Model) {
+	k := Mixture.Of(c)
 	s.mixture(c, first(c))
 	s.Further, s.TokenFirst = max(1, s.MTP), true
 	s.Experts.Bias = "gate." + correction
-	s.Experts.Router = routing.Router{Score: routing.Sigmoid, Normalize: c.NormTopK, Eps: 1e-20,
-		Scale:  c.RoutedScale,
-		Groups: c.ExpertGroups, Kept: c.GroupsKept, Best: min(2, c.Experts/max(1, c.ExpertGroups))}
+	s.Experts.Router = routing.Router{Score: routing.Sigmoid, Normalize: k.NormTopK, Eps: 1e-20,
+		Scale:  k.RoutedScale,
+		Groups: k.ExpertGroups, Kept: k.GroupsKept, Best: min(2, k.Experts/max(1, k.ExpertGroups))}
 }

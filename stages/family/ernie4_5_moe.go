@@ -50,6 +50,6 @@ var _ = Register(Family{ModelType: "ernie4_5_moe",
 			".mlp.moe_statics."+correction)}.source
 	},
 	Other: func(c configs.Model) func(string) Source {
-		return expertPlaces{width: c.ExpertWidth, lead: true,
+		return expertPlaces{width: Mixture.Of(c).ExpertWidth, lead: true,
 			rename: strings.NewReplacer(".gate."+correction, ".gate.moe_statics."+correction)}.source
 	}})

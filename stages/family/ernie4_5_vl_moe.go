@@ -82,13 +82,15 @@ var _ = Register(Family{ModelType: ernieText,
 		if c.Vision.None() {
 			s.Rope.Sections = nil
 		}
-		c.ExpertWidth = c.ExpertWidths[0]
+		k, own := Mixture.Of(c), imageExperts.Of(c)
+		k.ExpertWidth = own.ExpertWidths[0]
+		Mixture.Set(&c, k)
 		s.mixture(c, first(c))
 		s.Experts.Bias = "gate." + correction
 		s.Experts.Router = routing.Router{Normalize: true, Floor: true, Eps: 1e-12}
 		images := s.Experts
-		images.Inter, images.Shared = c.ExpertWidths[1], block.Gated{}
-		s.Experts.Images, s.ImageTokens = &images, c.ImageTokens
+		images.Inter, images.Shared = own.ExpertWidths[1], block.Gated{}
+		s.Experts.Images, s.ImageTokens = &images, own.ImageTokens
 	},
 	Source: ernieEach,
 	Other: func(c configs.Model) func(string) Source {
@@ -100,7 +102,8 @@ var _ = Register(Family{ModelType: ernieText,
 			}
 			names := strings.NewReplacer(".mlp.gate."+correction, of+"gate.moe_statics."+correction,
 				".mlp.gate.", of+"gate.", ".mlp.experts.", of+"experts.")
-			return expertPlaces{width: c.ExpertWidths[kind], lead: true, rename: names}.source(name)
+			width := imageExperts.Of(c).ExpertWidths[kind]
+			return expertPlaces{width: width, lead: true, rename: names}.source(name)
 		}
 	}})
 
@@ -132,7 +135,7 @@ func ernieEach(c configs.Model) func(string) Source {
 				s.Name += "_1"
 			}
 		case s.Stack && images:
-			s.First = c.Experts
+			s.First = Mixture.Of(c).Experts
 		}
 		return s
 	}

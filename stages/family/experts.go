@@ -29,12 +29,13 @@ func (s Spec) Mixes() bool { return slices.Contains(s.MLPs, experts) }
 // mixture is what the keys of a configuration say of experts; the family says how they are routed. Layers
 // for which dense holds have one MLP.
 func (s *Spec) mixture(c configs.Model, dense func(layer int) bool) {
-	s.Experts = block.Experts{Inter: cmp.Or(c.ExpertWidth, c.Intermediate), Experts: c.Experts,
-		Each: c.ExpertsEach, Jitter: c.RouterJitter, JitterAll: true}
-	if c.SharedExperts > 0 {
-		s.Experts.Shared, s.Experts.SharedName = s.gated(c.SharedExperts*s.Experts.Inter), "shared_experts"
+	k := Mixture.Of(c)
+	s.Experts = block.Experts{Inter: cmp.Or(k.ExpertWidth, c.Intermediate), Experts: k.Experts,
+		Each: k.ExpertsEach, Jitter: k.RouterJitter, JitterAll: true}
+	if k.SharedExperts > 0 {
+		s.Experts.Shared, s.Experts.SharedName = s.gated(k.SharedExperts*s.Experts.Inter), "shared_experts"
 	}
-	if len(c.MLPTypes) > 0 {
+	if len(mlpKinds.Of(c).MLPTypes) > 0 {
 		return
 	}
 	s.MLPs = nil
@@ -54,12 +55,14 @@ func (s *Spec) gated(width int) block.Gated {
 
 // steps tells the dense layers of a configuration with a step and exceptions.
 func steps(c configs.Model) func(layer int) bool {
-	return func(i int) bool { return (i+1)%c.SparseStep != 0 || slices.Contains(c.DenseLayers, i) }
+	k := Mixture.Of(c)
+	return func(i int) bool { return (i+1)%k.SparseStep != 0 || slices.Contains(k.DenseLayers, i) }
 }
 
 // first tells the dense layers of a configuration that begins with some.
 func first(c configs.Model) func(layer int) bool {
-	return func(i int) bool { return i < c.DenseFirst }
+	k := Mixture.Of(c)
+	return func(i int) bool { return i < k.DenseFirst }
 }
 
 // correction is the name of the numbers that are added to scores for choosing.
@@ -121,7 +124,8 @@ func eachExpert(configs.Model) func(string) Source { return expertPlaces{stack: 
 
 // fusedExperts is where they lie in a state dict of transformers 5: gate and up in one tensor.
 func fusedExperts(c configs.Model) func(string) Source {
-	return expertPlaces{width: c.ExpertWidth}.source
+	k := Mixture.Of(c)
+	return expertPlaces{width: k.ExpertWidth}.source
 }
 
 // countExperts takes the other name of a key that transformers 5 writes.

@@ -40,8 +40,8 @@ var sandwich = Norms{BeforeMixer: "input_layernorm", AfterMixer: "post_attention
 
 // queryScale is the factor on scores that query_pre_attn_scalar stands for, 0 for the usual one.
 func queryScale(c configs.Model) float64 {
-	if c.QueryScalar == 0 {
+	if scales.Of(c).QueryScalar == 0 {
 		return 0
 	}
-	return 1 / math.Sqrt(c.QueryScalar)
+	return 1 / math.Sqrt(scales.Of(c).QueryScalar)
 }

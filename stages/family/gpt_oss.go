@@ -30,7 +30,8 @@ var _ = Register(Family{ModelType: "gpt_oss", Paper: "2508.10925",
 		s.alternate(2, c.LayerTypes)
 		s.mixture(c, func(int) bool { return false })
 		s.Experts.Router = routing.Router{Normalize: true} // as a softmax over the chosen ones
-		s.Experts.Biases, s.Experts.Bound, s.Experts.Slope = true, c.GateBound, c.GateSlope
+		k := bounds.Of(c)
+		s.Experts.Biases, s.Experts.Bound, s.Experts.Slope = true, k.GateBound, k.GateSlope
 	},
 	Source: func(configs.Model) func(string) Source {
 		at := expertPlaces{turned: true, turns: true,

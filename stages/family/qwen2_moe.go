@@ -23,9 +23,9 @@ var _ = Register(Family{ModelType: "qwen2_moe", Paper: "2407.10671",
 			"shared_expert_intermediate_size": "5632", "router_aux_loss_coef": "0.001"}})),
 	Spec: func(c configs.Model, s *Spec) {
 		s.mixture(c, steps(c))
-		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
-		if c.SharedWidth > 0 {
-			s.Experts.Shared = s.gated(c.SharedWidth)
+		s.Experts.Router = routing.Router{Normalize: Mixture.Of(c).NormTopK}
+		if Mixture.Of(c).SharedWidth > 0 {
+			s.Experts.Shared = s.gated(Mixture.Of(c).SharedWidth)
 			s.Experts.SharedName, s.Experts.SharedGate = "shared_expert", "shared_expert_gate"
 		}
 	},

@@ -20,7 +20,7 @@ var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
 			"moe_intermediate_size": "768", "router_aux_loss_coef": "0.001"}})),
 	Spec: func(c configs.Model, s *Spec) {
 		s.mixture(c, steps(c))
-		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
+		s.Experts.Router = routing.Router{Normalize: Mixture.Of(c).NormTopK}
 	},
 	Loong: []loong.Decoder{{Class: "Qwen3Config", Mixed: true,
 		Preset: map[string]string{"norm_topk_prob": "true"}}},

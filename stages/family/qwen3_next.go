@@ -2,7 +2,6 @@ package family
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,11 +11,6 @@ import (
 	"github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/stages/block"
 )
-
-var _ = RegisterMixer(linear, func(s Spec, _ int) block.Part { return s.Delta })
-
-// linear is the kind of layers with the gated delta rule.
-const linear = "linear_attention"
 
 // Qwen 3 Next: three layers of linear attention to one of gated attention, and experts beside an MLP behind
 // a gate.
@@ -45,7 +39,7 @@ var _ = Register(Family{ModelType: "qwen3_next", Paper: "2412.06464",
 	Spec: func(c configs.Model, s *Spec) {
 		s.hybrid(c)
 		s.mixture(c, steps(c))
-		s.Experts.Router = routing.Router{Normalize: c.NormTopK}
+		s.Experts.Router = routing.Router{Normalize: Mixture.Of(c).NormTopK}
 		s.sharedExpert(c)
 	},
 	Loong: []loong.Decoder{{Class: "Qwen3NextConfig", Preset: map[string]string{"norm_topk_prob": "true",
@@ -70,8 +64,8 @@ var qwen3_5Preset = map[string]string{"partial_rotary_factor": "0.25", "rope_the
 
 // sharedExpert is an MLP beside the experts, behind a gate.
 func (s *Spec) sharedExpert(c configs.Model) {
-	if c.SharedWidth > 0 {
-		s.Experts.Shared = s.gated(c.SharedWidth)
+	if Mixture.Of(c).SharedWidth > 0 {
+		s.Experts.Shared = s.gated(Mixture.Of(c).SharedWidth)
 		s.Experts.SharedName, s.Experts.SharedGate = "shared_expert", "shared_expert_gate"
 	}
 }
@@ -86,7 +80,7 @@ func counted3_5(f hf.Family) hf.Family {
 	return f
 }
 
-// hybridKeys are those of linear attention.
+// hybridKeys are the names of those of linear attention.
 var hybridKeys = []string{
 	"linear_num_key_heads",
 	"linear_num_value_heads",
@@ -145,15 +139,16 @@ func hybridLayers(n, every int) (kinds []string) {
 // hybrid is what the keys of a configuration say of linear and gated attention; weights of norms count from
 // 1.
 func (s *Spec) hybrid(c configs.Model) {
+	k := linearKeys.Of(c)
 	s.AttnGate, s.Norm.Plus = true, 1
 	s.Further, s.TokenFirst = 1, true
 	s.Delta = block.Delta{
 		Hidden:   s.Hidden,
-		Keys:     c.LinearKeys,
-		Values:   c.LinearValues,
-		KeyDim:   c.LinearKeyDim,
-		ValueDim: c.LinearDim,
-		Taps:     c.LinearTaps,
+		Keys:     k.LinearKeys,
+		Values:   k.LinearValues,
+		KeyDim:   k.LinearKeyDim,
+		ValueDim: k.LinearDim,
+		Taps:     k.LinearTaps,
 		Eps:      s.Eps,
 	}
 	if len(s.Mixers) == 0 {
@@ -168,7 +163,8 @@ func hybridPlaces(
 	source func(string) Source,
 	rows func(part string) (tensor string, rows [][2]int),
 ) func(string) Source {
-	d, e := c.LinearKeys*c.LinearKeyDim, c.LinearValues*c.LinearDim
+	own := linearKeys.Of(c)
+	d, e := own.LinearKeys*own.LinearKeyDim, own.LinearValues*own.LinearDim
 	kinds := c.LayerTypes
 	if len(kinds) == 0 {
 		kinds = hybridLayers(c.Layers, hybridEvery)
@@ -188,7 +184,7 @@ func hybridPlaces(
 			place("conv1d.weight")
 			from := map[byte]int{'q': 0, 'k': d, 'v': 2 * d}[part[0]]
 			to := from + map[bool]int{true: e, false: d}[part[0] == 'v']
-			s.Rows, s.Tail = [][2]int{{from, to}}, []int{1, c.LinearTaps}
+			s.Rows, s.Tail = [][2]int{{from, to}}, []int{1, own.LinearTaps}
 		case "decay":
 			place("A_log")
 		case "o_proj.weight":
@@ -231,8 +227,9 @@ func gatedQuery(c configs.Model, name, part string) Source {
 // grouped finds the projections of linear attention key head by key head: query, key, values, gates; and
 // what is written and kept of each value head.
 func grouped(c configs.Model, source func(string) Source) func(string) Source {
-	each := c.LinearValues / max(1, c.LinearKeys)
-	k, v := c.LinearKeyDim, each*c.LinearDim
+	own := linearKeys.Of(c)
+	each := own.LinearValues / max(1, own.LinearKeys)
+	k, v := own.LinearKeyDim, each*own.LinearDim
 	return hybridPlaces(c, source, func(part string) (string, [][2]int) {
 		tensor, width := "in_proj_qkvz", 2*k+2*v
 		at, ok := map[string][2]int{"q": {0, k}, "k": {k, 2 * k}, "v": {2 * k, 2*k + v}, "z": {2*k + v,
@@ -242,7 +239,7 @@ func grouped(c configs.Model, source func(string) Source) func(string) Source {
 			at = map[string][2]int{"b": {0, each}, "a": {each, 2 * each}}[part]
 		}
 		var rows [][2]int
-		for h := range c.LinearKeys {
+		for h := range own.LinearKeys {
 			rows = append(rows, [2]int{h*width + at[0], h*width + at[1]})
 		}
 		return tensor, rows
@@ -256,7 +253,8 @@ func inOrder(c configs.Model) func(string) Source {
 
 // inOrderBeside is inOrder for layers whose other tensors another function finds.
 func inOrderBeside(c configs.Model, source func(string) Source) func(string) Source {
-	d, e := c.LinearKeys*c.LinearKeyDim, c.LinearValues*c.LinearDim
+	k := linearKeys.Of(c)
+	d, e := k.LinearKeys*k.LinearKeyDim, k.LinearValues*k.LinearDim
 	return besideLayers(hybridPlaces(
 		c,
 		source,
@@ -269,6 +267,3 @@ func inOrderBeside(c configs.Model, source func(string) Source) func(string) Sou
 		},
 	))
 }
-
-// Carries reports whether layers of linear attention carry a state from each token to the next.
-func (s *Spec) Carries() bool { return slices.Contains(s.Mixers, linear) }

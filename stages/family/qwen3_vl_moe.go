@@ -20,7 +20,7 @@ var _ = Register(Family{ModelType: "qwen3_vl_moe", Paper: "2511.21631",
 		}},
 	Build: func(c configs.Model) *Model {
 		layout := func(turned bool) *Model {
-			own := expertPlaces{width: c.ExpertWidth, turned: turned}.source
+			own := expertPlaces{width: Mixture.Of(c).ExpertWidth, turned: turned}.source
 			return qwen3VL("qwen3_vl_moe", c, below("model.language_model.", own))
 		}
 		m := layout(true)

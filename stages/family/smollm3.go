@@ -27,8 +27,8 @@ var _ = Register(Family{ModelType: "smollm3", Paper: "2501.18795",
 	Spec: func(c configs.Model, s *Spec) {
 		s.OBias = c.AttentionBias
 		s.NoRope = func(i int) bool {
-			if i < len(c.NoRope) {
-				return c.NoRope[i] == 0
+			if turns := scales.Of(c).NoRope; i < len(turns) {
+				return turns[i] == 0
 			}
 			return (i+1)%4 == 0
 		}

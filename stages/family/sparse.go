@@ -8,19 +8,68 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// indexKeys are those of an indexer of sparse attention.
+// IndexKeys are the keys of an indexer of sparse attention.
+type IndexKeys struct {
+	IndexTop   int      `key:"index_topk" flag:"dsa-indexer-topk" default:"0" min:"0" max:"16777216" class:"fixed" unit:"tokens" doc:"Keys that a query reads: those of the best scores of an indexer (DeepSeek-V3.2)."`
+	IndexHeads int      `key:"index_n_heads" flag:"dsa-indexer-n-heads" default:"0" min:"0" max:"65536" class:"fixed" doc:"Heads of the indexer."`
+	IndexDim   int      `key:"index_head_dim" flag:"dsa-indexer-head-dim" default:"0" min:"0" max:"65536" class:"fixed" doc:"Width of its heads; the first qk_rope_head_dim numbers turn."`
+	IndexTypes []string `key:"indexer_types" class:"fixed" doc:"full for each layer with an indexer, shared for each that reads the keys which the last of those has chosen (arXiv:2603.12201); by default all have one."`
+}
+
+// Index is what models say of indexers.
+var Index = configs.Declare("indexer", configs.Rules[IndexKeys]{
+	Check: func(m configs.Model, k IndexKeys, at configs.Report) {
+		if !m.Has("index_topk") {
+			return
+		}
+		required(at, "index_topk", k.IndexTop)
+		required(at, "index_n_heads", k.IndexHeads)
+		required(at, "index_head_dim", k.IndexDim)
+		latent := Latent.Of(m)
+		if k.IndexDim > 0 && k.IndexDim < latent.KeyTurning {
+			at("index_head_dim", fmt.Sprintf("%d is less than qk_rope_head_dim = %d", k.IndexDim,
+				latent.KeyTurning), "")
+		}
+		if latent.QueryRank == 0 {
+			at("q_lora_rank", "is not given: the indexer reads the latent of queries", "")
+		}
+		if n := len(k.IndexTypes); n > 0 && n != m.Layers {
+			at("indexer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers),
+				"name one for each layer")
+		}
+		k.checkTypes(at)
+	}})
+
+// checkTypes holds the kinds of layers to what can follow each other.
+func (k IndexKeys) checkTypes(at configs.Report) {
+	for i, kind := range k.IndexTypes {
+		switch {
+		case kind != configs.IndexFull && kind != configs.IndexShared:
+			at("indexer_types", fmt.Sprintf("layer %d is %s", i, source.Quoted(kind)),
+				source.OneOf([]string{configs.IndexFull, configs.IndexShared}))
+			return
+		case i == 0 && kind == configs.IndexShared:
+			at("indexer_types", "the first layer has none before it whose keys it could read",
+				"begin with "+configs.IndexFull)
+		}
+	}
+}
+
+// indexKeys are the names of those that every such model has.
 var indexKeys = []string{"index_topk", "index_n_heads", "index_head_dim"}
 
 // sparse is latent attention to the keys that an indexer chooses.
 func (s *Spec) sparse(c configs.Model) {
 	s.latent(c)
-	s.Latent.Index = block.Indexer{Heads: c.IndexHeads, Dim: c.IndexDim, Top: c.IndexTop}
+	k := Index.Of(c)
+	s.Latent.Index = block.Indexer{Heads: k.IndexHeads, Dim: k.IndexDim, Top: k.IndexTop}
 	s.IndexShared = make([]bool, s.Layers)
-	for i, kind := range c.IndexTypes {
+	for i, kind := range k.IndexTypes {
 		s.IndexShared[i] = kind == configs.IndexShared
 	}
 }

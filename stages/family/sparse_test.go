@@ -88,7 +88,7 @@ func TestIndexerConfigs(t *testing.T) {
 	} {
 		c, err := tinyGLM(t, with(other))
 		require.NoError(t, err, other)
-		require.Equal(t, want, c.IndexTypes, other)
+		require.Equal(t, want, Index.Of(c).IndexTypes, other)
 	}
 	_, err := tinyGLM(t, with(`"index_topk_pattern": 3,`))
 	require.ErrorContains(t, err, "index_topk_pattern: cannot be read")

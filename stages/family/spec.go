@@ -311,24 +311,25 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 
 // spec is what a configuration says of a decoder, before its family's differences.
 func spec(c configs.Model) Spec {
+	k := scales.Of(c)
 	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads,
 		HeadDim: c.HeadDim, Vocab: c.Vocab,
 		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm,
 		Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange,
-		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(c.MLPTypes),
-		Window: c.SlidingWindow, AttnScale: c.AttnScale, AttnCap: c.AttnCap, LogitCap: c.LogitCap,
-		EmbedScale: c.EmbedScale, Residual: c.ResidualScale}
+		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(mlpKinds.Of(c).MLPTypes),
+		Window: c.SlidingWindow, AttnScale: k.AttnScale, AttnCap: k.AttnCap, LogitCap: k.LogitCap,
+		EmbedScale: k.EmbedScale, Residual: k.ResidualScale}
 	if c.Positions == "learned" {
 		s.Positions = c.MaxPositions
 	}
 	if c.Positions == "alibi" {
 		s.Alibi = block.Alibi{Slopes: block.Slopes(c.Heads), Places: c.MaxPositions}
 	}
-	if c.LocalTheta != 0 {
-		s.LocalRope = block.Rope{Dim: c.HeadDim, Theta: c.LocalTheta}
+	if k.LocalTheta != 0 {
+		s.LocalRope = block.Rope{Dim: c.HeadDim, Theta: k.LocalTheta}
 	}
-	if c.LogitDivisor != 0 {
-		s.LogitScale = 1 / c.LogitDivisor
+	if k.LogitDivisor != 0 {
+		s.LogitScale = 1 / k.LogitDivisor
 	}
 	if f := all[c.Decoder()]; f.Spec != nil {
 		f.Spec(c, &s)

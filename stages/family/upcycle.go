@@ -28,11 +28,13 @@ func Upcycled(c configs.Model, experts, each int) (configs.Model, error) {
 				"there are", each, experts)
 	}
 	c.ModelType, c.Architectures = to, []string{hf.Families[to].Class}
-	c.Experts, c.ExpertsEach, c.BalanceCoef = experts, each, 0.001
+	k := Mixture.Of(c)
+	k.Experts, k.ExpertsEach, k.BalanceCoef = experts, each, 0.001
 	c.Parameters, c.Active, c.Names, c.Source = 0, 0, nil, ""
 	if to == "qwen3_moe" {
-		c.ExpertWidth, c.NormTopK = c.Intermediate, true
+		k.ExpertWidth, k.NormTopK = c.Intermediate, true
 	}
+	Mixture.Set(&c, k)
 	_, err := Build(c, 0)
 	return c, err
 }

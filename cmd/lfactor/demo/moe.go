@@ -20,6 +20,7 @@ import (
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // moeSteps are those of each of the two models.
@@ -163,7 +164,7 @@ func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []run.Heat
 		block int32
 		kind  int
 	}
-	counts, experts := map[key][]float64{}, cfg.Model.Experts
+	counts, experts := map[key][]float64{}, family.Mixture.Of(cfg.Model).Experts
 	tokens, err := lastTokens(r, cfg)
 	if err != nil {
 		return nil, "", err
@@ -185,7 +186,7 @@ func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []run.Heat
 				return nil, "", err
 			}
 			for i, e := range chosen {
-				k := key{p.Block, kindOf(r, mb.IDs[i/cfg.Model.ExpertsEach])}
+				k := key{p.Block, kindOf(r, mb.IDs[i/family.Mixture.Of(cfg.Model).ExpertsEach])}
 				if counts[k] == nil {
 					counts[k] = make([]float64, experts)
 				}
